@@ -1,0 +1,61 @@
+// Stream: the AUX bytes of one CPU or thread in order, losses marked, plus who ran there when. Filled by decoder/,
+// const while segments are decoded.
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "textstore/address.h"
+#include "textstore/time.h"
+
+namespace asof {
+
+// Bytes [offset, offset + bytes.size()) of the stream. Pieces are sorted, do not overlap, and are contiguous unless
+// `discontinuity` says that trace is missing before this one.
+struct StreamPiece {
+  uint64_t offset = 0;
+  std::span<const uint8_t> bytes;  // lives in the Capture (usually a mapped file)
+  bool discontinuity = false;
+  uint64_t reference = 0;   // counter value when the buffer was copied (AUXTRACE.reference); 0: unknown
+  uint64_t file_offset = 0;  // of bytes[0], for reports
+};
+
+// Trace lost before `offset`: AUX records with TRUNCATED or PARTIAL, missing buffers, ...
+struct StreamLoss {
+  uint64_t offset = 0;
+  std::optional<uint64_t> bytes;  // size when it is known
+  Time time = kTimeMin;           // of the record that told
+  std::string code;               // "E-LOST-..."
+  std::string reason;
+};
+
+// From `time` on this task runs here.
+struct ContextChange {
+  Time time = kTimeMin;
+  int32_t pid = -1;
+  int32_t tid = -1;
+  Space space = kNoSpace;  // of its user-mode addresses
+};
+
+struct Stream {
+  std::string name;  // "cpu0", "tid4711"
+  int32_t cpu = -1;  // -1: per-thread stream
+  int32_t tid = -1;  // -1: per-CPU stream
+  std::vector<StreamPiece> pieces;
+  std::vector<StreamLoss> losses;
+  std::vector<ContextChange> contexts;  // sorted by time; before the first: that one's task is assumed
+  TimeBounds bounds;                    // of the whole stream by its AUX records, when the trace itself has no time
+
+  uint64_t begin() const { return pieces.empty() ? 0 : pieces.front().offset; }
+  uint64_t end() const { return pieces.empty() ? 0 : pieces.back().offset + pieces.back().bytes.size(); }
+
+  // Bytes [from, to), which must not cross a discontinuity. Points into a piece, or into `scratch` when they cross
+  // from one piece to the next.
+  std::span<const uint8_t> bytes(uint64_t from, uint64_t to, std::vector<uint8_t>& scratch) const;
+  // Task at instant t; nullptr when nothing is known.
+  const ContextChange* context_at(Time t) const;
+};
+
+}  // namespace asof

@@ -1,0 +1,45 @@
+// x86-64: Intel PT. The configuration a capture gives, and the factory of its Arch.
+#pragma once
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <optional>
+
+#include "arch/arch.h"
+
+namespace asof::x86 {
+
+// For errata; family 0: unknown, no erratum is applied. SDM vol. 2 CPUID: display family and model.
+struct CpuModel {
+  bool intel = false;
+  uint16_t family = 0;
+  uint8_t model = 0;
+  uint8_t stepping = 0;
+};
+
+// perf = zero + (tsc * mult >> shift); tools/perf/util/tsc.c. Short-counter fields as in PERF_RECORD_TIME_CONV.
+struct TimeConversion {
+  uint16_t shift = 0;
+  uint32_t mult = 1;
+  uint64_t zero = 0;
+  uint64_t cycles = 0;
+  uint64_t mask = ~0ULL;
+  bool cap_short = false;
+
+  Time to_perf(uint64_t tsc) const;
+  uint64_t to_tsc(Time t) const;
+};
+
+struct Config {
+  CpuModel cpu;
+  uint8_t mtc_freq = 0;       // IA32_RTIT_CTL.MTCFreq: log2 of CTC ticks per MTC
+  uint32_t tsc_ctc_n = 0;     // CPUID.15H:EBX and EAX: TSC ticks per CTC tick = n / d; 0: unknown
+  uint32_t tsc_ctc_d = 0;
+  uint8_t max_nonturbo = 0;   // core crystal ratio at TSC rate, for CYC before the first calibration
+  bool has_cyc = false;
+  std::optional<TimeConversion> time;  // absent: decoded without time
+};
+
+std::unique_ptr<Arch> make_arch(const Config& config);
+
+}  // namespace asof::x86

@@ -1,0 +1,97 @@
+// Capture: one recording opened. Reading (open_capture) is single-threaded and ends with everything const: streams,
+// text store, symbols, tasks, side-band. Formats: docs/formats.md.
+#pragma once
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "arch/arch.h"
+#include "arch/stream.h"
+#include "arch/x86/x86.h"
+#include "textstore/result.h"
+#include "textstore/symbols.h"
+#include "textstore/text_store.h"
+
+namespace asof {
+
+// Something the user should know that did not stop the work. Ends up in `report` and, at -v, on stderr.
+struct Notice {
+  enum class Severity : uint8_t { kInfo, kLoss, kError };
+  Severity severity = Severity::kInfo;
+  std::string code;  // stable, "E-TEXT-004" / "I-..."
+  std::string where;
+  uint64_t offset = Error::kNoOffset;
+  Time time = kTimeMin;
+  std::string reason;
+  std::string hint;
+  uint64_t count = 1;
+};
+
+// A side-band record, for `asof events`: decoded for people, in time order over all rings.
+struct SideEvent {
+  Time time = kTimeMin;
+  int32_t cpu = -1;
+  int32_t pid = -1, tid = -1;
+  uint32_t type = 0;       // PERF_RECORD_*
+  uint64_t file_offset = 0;
+  std::string name;        // "TEXT_POKE", "KSYMBOL", ...
+  std::string text;        // one line: addr, bytes, name, flags, ...
+};
+
+// A BPF program as the side-band tells it.
+struct BpfProgram {
+  uint32_t id = 0;
+  std::string tag;   // hex
+  std::string name;  // of the main function's KSYMBOL
+  std::vector<AddrRange> functions;
+  Time loaded = kTimeMin, unloaded = kTimeMax;
+  bool has_image = false;
+};
+
+class TaskTable {  // comm of a thread at a time
+ public:
+  void add_comm(int32_t pid, int32_t tid, Time from, std::string comm);
+  void finish();
+  std::string_view comm(int32_t tid, Time t) const;  // ":tid" style fall-back is the printer's business: empty here
+
+ private:
+  struct Comm { Time from; int32_t pid; std::string comm; };
+  std::map<int32_t, std::vector<Comm>> comms_;
+};
+
+struct CaptureOptions {
+  std::string vmlinux, kallsyms, kcore, modules_dir, symfs, buildid_dir;  // empty: look in the usual places
+  std::string kcore_end;    // second kcore taken at the end of the recording
+  std::string ksym_text;    // bytes a watcher copied (captures of a board)
+  bool force = false;       // use files whose identity does not agree
+  bool host_files = true;   // look at paths recorded in the capture on this machine (identity is checked)
+};
+
+struct Capture {
+  std::string path;
+  std::string kind;       // "perf.data", "perf.data directory", "bundle", "lldb bundle"
+  std::string machine;    // uname -m of the recording: "x86_64"
+  std::string hostname, os_release, cpu_desc, cpu_id, command_line;
+  x86::Config x86;
+  std::vector<Stream> streams;
+  std::optional<TextStore> text;  // set once open_capture returns
+  SymbolTable symbols;
+  TaskTable tasks;
+  std::vector<SideEvent> side_events;
+  std::vector<BpfProgram> bpf_programs;
+  std::vector<Notice> notices;
+  std::map<uint32_t, uint64_t> record_counts;  // by PERF_RECORD type, decompressed
+  std::shared_ptr<const void> keep;            // mapped files that spans point into
+  bool exclude_kernel = false, exclude_user = false;
+
+  // The backend for `machine`.
+  Result<std::unique_ptr<Arch>> arch() const;
+};
+
+// Opens any input: perf.data file or directory, "-" (pipe), bundle.json, trace.json (LLDB).
+Result<Capture> open_capture(const std::string& path, const CaptureOptions& options);
+
+}  // namespace asof

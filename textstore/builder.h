@@ -1,0 +1,47 @@
+// Builder: takes facts in any order and makes the TextStore. One thread; build() consumes it.
+//
+// Rules (kernel facts in docs/live-text.md):
+//  * For bytes that a poke covers the chain of events alone decides: before the first one its `old`, then each `new`
+//    in turn. Snapshots serve only bytes no poke covers; a transient INT3 that a snapshot caught is healed so.
+//  * `new` of event k must be `old` of event k+1 at the same bytes. A break is reported and both are candidates
+//    between the two times (narrowed by LostRecords of that ring when there are any).
+//  * Equal times are ordered by the byte chain, not by file position; duplicates are dropped and counted.
+//  * A layer's `observed` says which pokes its bytes already contain: later ones roll forward, earlier ones back.
+//  * Install (0 -> n) opens a life, removal (n -> 0) closes it softly. Pokes may come before the layer of the program
+//    they lie in, and after its end.
+#pragma once
+#include <memory>
+#include <span>
+
+#include "textstore/facts.h"
+#include "textstore/text_store.h"
+
+namespace asof {
+
+class Builder {
+ public:
+  Builder();
+  ~Builder();
+  Builder(Builder&&) noexcept;
+
+  // Keeps `owner` (a mapped file, a buffer) alive as long as the store.
+  void keep(std::shared_ptr<const void> owner);
+
+  OriginRef add_origin(Origin origin);
+  // Process spaces are numbered from 1; kKernelSpace exists always.
+  Space add_space();
+  // A child of fork: everything `parent` holds at instant t, as of now, with later facts of its own.
+  Space fork_space(Space parent, Time t);
+
+  void add_layer(const Layer& layer);
+  void add_poke(const Poke& poke);
+  void add_lost(const LostRecords& lost);
+
+  TextStore build() &&;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace asof
