@@ -11,35 +11,13 @@
 #include "arch/arch.h"
 #include "arch/stream.h"
 #include "arch/x86/x86.h"
+#include "decoder/notice.h"
+#include "decoder/perf_data.h"
 #include "textstore/result.h"
 #include "textstore/symbols.h"
 #include "textstore/text_store.h"
 
 namespace asof {
-
-// Something the user should know that did not stop the work. Ends up in `report` and, at -v, on stderr.
-struct Notice {
-  enum class Severity : uint8_t { kInfo, kLoss, kError };
-  Severity severity = Severity::kInfo;
-  std::string code;  // stable, "E-TEXT-004" / "I-..."
-  std::string where;
-  uint64_t offset = Error::kNoOffset;
-  Time time = kTimeMin;
-  std::string reason;
-  std::string hint;
-  uint64_t count = 1;
-};
-
-// A side-band record, for `asof events`: decoded for people, in time order over all rings.
-struct SideEvent {
-  Time time = kTimeMin;
-  int32_t cpu = -1;
-  int32_t pid = -1, tid = -1;
-  uint32_t type = 0;       // PERF_RECORD_*
-  uint64_t file_offset = 0;
-  std::string name;        // "TEXT_POKE", "KSYMBOL", ...
-  std::string text;        // one line: addr, bytes, name, flags, ...
-};
 
 // A BPF program as the side-band tells it.
 struct BpfProgram {
@@ -80,7 +58,7 @@ struct Capture {
   std::optional<TextStore> text;  // set once open_capture returns
   SymbolTable symbols;
   TaskTable tasks;
-  std::vector<SideEvent> side_events;
+  std::shared_ptr<const PerfData> perf;  // set for perf.data: `asof events` walks its records
   std::vector<BpfProgram> bpf_programs;
   std::vector<Notice> notices;
   std::map<uint32_t, uint64_t> record_counts;  // by PERF_RECORD type, decompressed
