@@ -1,6 +1,6 @@
-// The one contract between decoder/ and the machines: split a stream, decode a segment. Called per segment, never per
-// instruction, so virtual functions cost nothing. Backends keep no state between segments but caches of text, and
-// share only const data.
+// The one contract between decoder/ and the machines: split a stream, decode a segment. Called per segment,
+// never per instruction, so virtual functions cost nothing. Backends keep no state between segments but
+// caches of text, and share only const data.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -18,37 +18,37 @@ namespace asof {
 
 // How a block ends. Field names of perf's branch types where they exist.
 enum class BranchKind : uint8_t {
-  kNone,      // straight on: the block was cut (length, change of text, page end)
-  kCond,      // conditional, direct
-  kJump,      // unconditional, direct
-  kCall,      // direct
-  kJumpInd,   // indirect
-  kCallInd,   // indirect
+  kNone,     // straight on: the block was cut (length, change of text, page end)
+  kCond,     // conditional, direct
+  kJump,     // unconditional, direct
+  kCall,     // direct
+  kJumpInd,  // indirect
+  kCallInd,  // indirect
   kRet,
-  kFarCall,   // SYSCALL, SYSENTER, INT n, VMCALL, far CALL
-  kFarRet,    // SYSRET, SYSEXIT, IRET, VMRESUME, far RET
+  kFarCall,  // SYSCALL, SYSENTER, INT n, VMCALL, far CALL
+  kFarRet,   // SYSRET, SYSEXIT, IRET, VMRESUME, far RET
   kFarJump,
-  kPtwrite,   // not a branch; ends the block because a packet may bind to it
-  kPaging,    // MOV CR3, VMPTRLD: likewise
+  kPtwrite,  // not a branch; ends the block because a packet may bind to it
+  kPaging,   // MOV CR3, VMPTRLD: likewise
 };
 
 // A straight run of instructions, decoded once per version of its text. Immutable; lives as long as its
 // SegmentDecoder. Ends after the first branch.
 struct Block {
   Addr ip = 0;
-  Addr target = 0;      // of a direct branch
-  uint32_t size = 0;    // bytes
-  uint16_t count = 0;   // instructions, at least 1
+  Addr target = 0;     // of a direct branch
+  uint32_t size = 0;   // bytes
+  uint16_t count = 0;  // instructions, at least 1
   BranchKind kind = BranchKind::kNone;
-  uint8_t mode = 64;    // 16, 32 or 64: code size the instructions were decoded for
+  uint8_t mode = 64;  // 16, 32 or 64: code size the instructions were decoded for
   Space space = kKernelSpace;
   OriginRef origin = kNoOrigin;
-  Time from = kTimeMin;   // the bytes' validity, both ends included
+  Time from = kTimeMin;  // the bytes' validity, both ends included
   Time until = kTimeMax;
   const uint8_t* bytes = nullptr;    // size of them
   const uint8_t* lengths = nullptr;  // count of them
-  uint64_t hash = 0;   // sum over i of ip_i * K^(count-1-i), K = kHashFactor
-  uint64_t power = 1;  // K^count
+  uint64_t hash = 0;                 // sum over i of ip_i * K^(count-1-i), K = kHashFactor
+  uint64_t power = 1;                // K^count
 
   Addr end() const { return ip + size; }
 };
@@ -56,9 +56,9 @@ struct Block {
 // h = h * K + ip over every instruction in order, modulo 2^64.
 inline constexpr uint64_t kHashFactor = 0x9E3779B97F4A7C15ULL;
 
-// How sure it is that these bytes ran (docs/live-text.md): kCertain: one version was possible. kProved: several were,
-// the trace contradicts all others. kEquivalent: several, and they join again without a difference. kAmbiguous:
-// several are left, the likeliest was taken.
+// How sure it is that these bytes ran (docs/live-text.md): kCertain: one version was possible. kProved:
+// several were, the trace contradicts all others. kEquivalent: several, and they join again without a
+// difference. kAmbiguous: several are left, the likeliest was taken.
 enum class Confidence : uint8_t { kCertain, kProved, kEquivalent, kAmbiguous, kContradiction };
 
 // One executed (part of a) block.
@@ -70,33 +70,37 @@ struct Step {
 
   const Block* block = nullptr;
   Time time = kTimeMin;  // not before; kTimeMin: unknown
-  uint32_t count = 0;    // instructions executed from the block's start; less than block->count when cut short
+  uint32_t count = 0;  // instructions executed from the block's start; less than block->count when cut short
   Confidence confidence = Confidence::kCertain;
   uint8_t flags = 0;
   uint16_t reserved = 0;
 };
 
 enum class EventKind : uint8_t {
-  kTraceStart,    // ip
-  kTraceStop,     // ip where tracing stopped, or 0
-  kAsync,         // ip: interrupted address, a: handler (0: tracing stopped)
-  kOverflow,      // ip: where tracing goes on, or 0
-  kExecMode,      // a: 16, 32, 64; b: interrupt flag
-  kTsxBegin, kTsxCommit, kTsxAbort,
-  kPaging,        // a: CR3, b: non-root
-  kVmcs,          // a: base
-  kPtwrite,       // ip (0: unknown), a: payload, b: payload bytes
-  kMwait,         // a: hints, b: extensions
-  kPwre,          // a: resolved C-state, b: sub C-state | hw << 8
-  kExstop,        // ip or 0
-  kPwrx,          // a: last core C-state, b: deepest | wake reason << 8
-  kCbr,           // a: core:bus ratio
-  kMaintenance,   // MNT: a: payload
-  kBbp, kBip, kBep,  // PEBS block: a: type or payload, b: size or id
-  kCfe,           // a: type, b: vector
-  kEvd,           // a: type, b: payload
+  kTraceStart,  // ip
+  kTraceStop,   // ip where tracing stopped, or 0
+  kAsync,       // ip: interrupted address, a: handler (0: tracing stopped)
+  kOverflow,    // ip: where tracing goes on, or 0
+  kExecMode,    // a: 16, 32, 64; b: interrupt flag
+  kTsxBegin,
+  kTsxCommit,
+  kTsxAbort,
+  kPaging,       // a: CR3, b: non-root
+  kVmcs,         // a: base
+  kPtwrite,      // ip (0: unknown), a: payload, b: payload bytes
+  kMwait,        // a: hints, b: extensions
+  kPwre,         // a: resolved C-state, b: sub C-state | hw << 8
+  kExstop,       // ip or 0
+  kPwrx,         // a: last core C-state, b: deepest | wake reason << 8
+  kCbr,          // a: core:bus ratio
+  kMaintenance,  // MNT: a: payload
+  kBbp,
+  kBip,
+  kBep,              // PEBS block: a: type or payload, b: size or id
+  kCfe,              // a: type, b: vector
+  kEvd,              // a: type, b: payload
   kTraceStopPacket,  // TRACESTOP region entered
-  kPsb,           // ip or 0
+  kPsb,              // ip or 0
 };
 
 struct Event {
@@ -111,13 +115,13 @@ struct Event {
 
 // A stretch of trace without flow.
 struct Gap {
-  uint32_t step = 0;           // before steps[step] of the same chunk
+  uint32_t step = 0;            // before steps[step] of the same chunk
   uint64_t begin = 0, end = 0;  // stream offsets: bytes of trace passed over (begin == end: none)
-  TimeBounds time;             // when it happened, as far as known
-  Addr ip = 0;                 // where the flow was lost (0: unknown)
-  Addr resume_ip = 0;          // where it goes on (0: unknown, next sync point)
-  const char* code = "";       // stable: "E-FLOW-001"; see decoder/catalogue
-  std::string reason;          // evidence, one line
+  TimeBounds time;              // when it happened, as far as known
+  Addr ip = 0;                  // where the flow was lost (0: unknown)
+  Addr resume_ip = 0;           // where it goes on (0: unknown, next sync point)
+  const char* code = "";        // stable: "E-FLOW-001"; see decoder/catalogue
+  std::string reason;           // evidence, one line
 };
 
 // A part of a decoded segment, in execution order.
@@ -143,12 +147,17 @@ struct Segment {
   size_t index = 0;
   uint64_t begin = 0;  // of its sync point (PSB), stream offset
   uint64_t end = 0;    // of the next one, or of the stretch
-  uint64_t tail_end = 0;  // end of the next sync group (PSBEND): where the flow must arrive; == end at a stretch's end
-  Time start_time = kTimeMin;    // by its sync group; kTimeMin: none
-  std::optional<Gap> before;     // loss in front of it: no sync, truncated, ...
+  uint64_t tail_end =
+      0;  // end of the next sync group (PSBEND): where the flow must arrive; == end at a stretch's end
+  Time start_time = kTimeMin;  // by its sync group; kTimeMin: none
+  std::optional<Gap> before;   // loss in front of it: no sync, truncated, ...
 };
 
-enum class TextAt : uint8_t { kAsof, kFirst, kLast };  // kFirst/kLast: one state of the text, as other tools have
+enum class TextAt : uint8_t {
+  kAsof,
+  kFirst,
+  kLast
+};  // kFirst/kLast: one state of the text, as other tools have
 
 struct DecodeOptions {
   TextAt text_at = TextAt::kAsof;
@@ -172,7 +181,8 @@ class Arch {
  public:
   virtual ~Arch() = default;
   virtual std::string_view name() const = 0;
-  // Segments of one stream in order. Every byte of the stream is in a segment or in some segment's `before` gap.
+  // Segments of one stream in order. Every byte of the stream is in a segment or in some segment's `before`
+  // gap.
   virtual std::vector<Segment> split(const Stream& stream, size_t stream_index) const = 0;
   virtual std::unique_ptr<SegmentDecoder> decoder(std::span<const Stream> streams, const TextStore& text,
                                                   const DecodeOptions& options) const = 0;

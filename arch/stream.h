@@ -1,5 +1,5 @@
-// Stream: the AUX bytes of one CPU or thread in order, losses marked, plus who ran there when. Filled by decoder/,
-// const while segments are decoded.
+// Stream: the AUX bytes of one CPU or thread in order, losses marked, plus who ran there when. Filled by
+// decoder/, const while segments are decoded.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -12,13 +12,13 @@
 
 namespace asof {
 
-// Bytes [offset, offset + bytes.size()) of the stream. Pieces are sorted, do not overlap, and are contiguous unless
-// `discontinuity` says that trace is missing before this one.
+// Bytes [offset, offset + bytes.size()) of the stream. Pieces are sorted, do not overlap, and are contiguous
+// unless `discontinuity` says that trace is missing before this one.
 struct StreamPiece {
   uint64_t offset = 0;
   std::span<const uint8_t> bytes;  // lives in the Capture (usually a mapped file)
   bool discontinuity = false;
-  uint64_t reference = 0;   // counter value when the buffer was copied (AUXTRACE.reference); 0: unknown
+  uint64_t reference = 0;    // counter value when the buffer was copied (AUXTRACE.reference); 0: unknown
   uint64_t file_offset = 0;  // of bytes[0], for reports
 };
 
@@ -46,13 +46,13 @@ struct Stream {
   std::vector<StreamPiece> pieces;
   std::vector<StreamLoss> losses;
   std::vector<ContextChange> contexts;  // sorted by time; before the first: that one's task is assumed
-  TimeBounds bounds;                    // of the whole stream by its AUX records, when the trace itself has no time
+  TimeBounds bounds;  // of the whole stream by its AUX records, when the trace itself has no time
 
   uint64_t begin() const { return pieces.empty() ? 0 : pieces.front().offset; }
   uint64_t end() const { return pieces.empty() ? 0 : pieces.back().offset + pieces.back().bytes.size(); }
 
-  // Bytes [from, to), which must not cross a discontinuity. Points into a piece, or into `scratch` when they cross
-  // from one piece to the next.
+  // Bytes [from, to), which must not cross a discontinuity. Points into a piece, or into `scratch` when they
+  // cross from one piece to the next.
   std::span<const uint8_t> bytes(uint64_t from, uint64_t to, std::vector<uint8_t>& scratch) const;
   // Task at instant t; nullptr when nothing is known.
   const ContextChange* context_at(Time t) const;

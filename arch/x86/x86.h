@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "arch/arch.h"
 
@@ -17,7 +18,8 @@ struct CpuModel {
   uint8_t stepping = 0;
 };
 
-// perf = zero + (tsc * mult >> shift); tools/perf/util/tsc.c. Short-counter fields as in PERF_RECORD_TIME_CONV.
+// perf = zero + (tsc * mult >> shift); tools/perf/util/tsc.c. Short-counter fields as in
+// PERF_RECORD_TIME_CONV.
 struct TimeConversion {
   uint16_t shift = 0;
   uint32_t mult = 1;
@@ -32,11 +34,13 @@ struct TimeConversion {
 
 struct Config {
   CpuModel cpu;
-  uint8_t mtc_freq = 0;       // IA32_RTIT_CTL.MTCFreq: log2 of CTC ticks per MTC
-  uint32_t tsc_ctc_n = 0;     // CPUID.15H:EBX and EAX: TSC ticks per CTC tick = n / d; 0: unknown
+  uint8_t mtc_freq = 0;    // IA32_RTIT_CTL.MTCFreq: log2 of CTC ticks per MTC
+  uint32_t tsc_ctc_n = 0;  // CPUID.15H:EBX and EAX: TSC ticks per CTC tick = n / d; 0: unknown
   uint32_t tsc_ctc_d = 0;
-  uint8_t max_nonturbo = 0;   // core crystal ratio at TSC rate, for CYC before the first calibration
+  uint8_t max_nonturbo = 0;  // core crystal ratio at TSC rate, for CYC before the first calibration
   bool has_cyc = false;
+  bool cr3_filter = false;             // IA32_RTIT_CTL.CR3Filter: a TIP.PGD without IP may bind to MOV CR3
+  std::vector<AddrRange> filter;       // address filter regions; empty: no filter
   std::optional<TimeConversion> time;  // absent: decoded without time
 };
 

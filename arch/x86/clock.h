@@ -1,0 +1,59 @@
+// Clock: TSC from the timing packets of one segment, and perf time from TSC. Intel SDM vol. 3, "Intel PT:
+// Timing packets" (TSC, TMA, MTC, CYC, CBR); conversion as tools/perf/util/tsc.c.
+//
+// Two answers are kept apart. now(): the best estimate at the current packet. floor() and ceiling(): what is
+// certain of it, for the choice of text versions. TSC and MTC are exact (to a CTC tick's rounding); a CYC
+// estimate is only as good as the measured ratio of TSC ticks per cycle, and counts for bounds with a margin
+// of an eighth.
+#pragma once
+#include <cstdint>
+#include <optional>
+
+#include "arch/x86/packet.h"
+#include "arch/x86/x86.h"
+#include "textstore/time.h"
+
+namespace asof::x86 {
+
+class Clock {
+ public:
+  Clock() = default;
+  // `reference`: full TSC near the trace, to extend the packets' 56 bits; 0: none.
+  Clock(const Config& config, uint64_t reference) : config_(&config), tsc_(reference) {}
+
+  // Takes TSC, TMA, MTC, CYC, CBR; others are ignored. Returns true when now() may have moved.
+  bool update(const Packet& k);
+
+  // kTimeMin when there is no time yet or no conversion.
+  Time now() const { return to_time(estimate()); }
+  Time floor() const { return to_time(bound(-1)); }
+  // kTimeMax when nothing bounds it from above.
+  Time ceiling() const { return have_ ? to_time(bound(+1)) : kTimeMax; }
+  bool has_time() const { return have_ && config_->time.has_value(); }
+  uint64_t tsc() const { return estimate(); }
+
+ private:
+  uint64_t estimate() const { return tsc_ + cycles_to_tsc(cycles_); }
+  uint64_t bound(int side) const;
+  uint64_t cycles_to_tsc(uint64_t cycles) const { return (cycles * ratio_) >> kRatioBits; }
+  Time to_time(uint64_t tsc) const { return has_time() ? config_->time->to_perf(tsc) : kTimeMin; }
+  void on_tsc(uint64_t payload);
+  void on_tma(uint64_t ctc, uint64_t fc);
+  void on_mtc(uint8_t payload);
+  void on_cbr(uint8_t cbr);
+  void anchor(uint64_t tsc);  // an exact point in time: calibrates, drops the cycles counted so far
+
+  static constexpr unsigned kRatioBits = 16;
+  const Config* config_ = nullptr;
+  uint64_t tsc_ = 0;        // at the last exact point
+  uint64_t cycles_ = 0;     // since then
+  uint64_t ratio_ = 0;      // TSC ticks per cycle, kRatioBits fraction bits; 0: unknown, cycles do not count
+  uint64_t mtc_base_ = 0;   // TSC when CTC stood at the TMA's value
+  uint64_t ctc_since_ = 0;  // CTC ticks since then
+  uint32_t last_ctc_ = 0;   // low bits, as far as MTC tells them
+  bool have_ = false;       // a TSC was seen
+  bool have_tma_ = false;
+  bool mtc_high_known_ = false;  // the CTC bits above the TMA's 16 are known (mtc_freq > 8)
+};
+
+}  // namespace asof::x86

@@ -1,0 +1,26 @@
+// What control flow needs of one x86 instruction: length, kind, target. Zydis decides; Capstone never does
+// (it mis-decodes current instructions). Kinds follow Intel SDM vol. 3 "Intel Processor Trace", table of COFI
+// types.
+#pragma once
+#include <cstdint>
+#include <span>
+
+#include "arch/arch.h"
+
+namespace asof::x86 {
+
+struct Insn {
+  uint8_t length = 0;
+  BranchKind kind = BranchKind::kNone;
+  Addr target = 0;          // of direct branches
+  bool writes_cr3 = false;  // MOV to CR3: a TIP.PGD may bind here under CR3 filtering
+  bool vm_entry = false;    // VMLAUNCH, VMRESUME
+};
+
+enum class InsnStatus : uint8_t { kOk, kTruncated, kInvalid };
+
+// Decodes the instruction at `ip` from `bytes` (at most 15 are looked at) in `mode` (16, 32, 64).
+// kTruncated: more bytes are needed. Thread-safe.
+InsnStatus decode_insn(std::span<const uint8_t> bytes, Addr ip, uint8_t mode, Insn& out);
+
+}  // namespace asof::x86

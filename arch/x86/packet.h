@@ -1,0 +1,108 @@
+// Intel PT packets: one bounded read at a time. Encodings: Intel SDM vol. 3, "Packet Definitions" (Intel PT).
+// Purpose-built because the walk is the decoder's inner loop; tests compare it with libipt's packet decoder.
+#pragma once
+#include <bit>
+#include <cstdint>
+#include <cstring>
+#include <span>
+
+namespace asof::x86 {
+
+enum class Pk : uint8_t {
+  kPad,
+  kTnt,
+  kTip,
+  kPge,
+  kPgd,
+  kFup,
+  kModeExec,
+  kModeTsx,
+  kPsb,
+  kPsbend,
+  kOvf,
+  kStop,
+  kTsc,
+  kTma,
+  kMtc,
+  kCyc,
+  kCbr,
+  kPip,
+  kVmcs,
+  kMnt,
+  kPtw,
+  kExstop,
+  kMwait,
+  kPwre,
+  kPwrx,
+  kBbp,
+  kBip,
+  kBep,
+  kCfe,
+  kEvd,
+  kTrig,
+  kEnd,  // no complete packet is left
+  kBad,  // not a packet
+};
+
+struct Packet {
+  Pk type = Pk::kBad;
+  uint8_t size = 0;
+  uint8_t ipc = 0;      // IP packets: IPBytes field; TNT: number of bits; PTW/BIP: payload bytes
+  bool ip_bit = false;  // PTW, EXSTOP, BEP, CFE: a FUP follows that belongs to it
+  uint64_t value = 0;   // payload; TNT: bits, oldest is the highest; MODE.Exec: bit 0 CS.L, 1 CS.D, 2 IF
+  uint64_t value2 = 0;  // second field: TMA FC, MWAIT extensions, CFE vector, EVD payload, BIP id
+};
+
+inline uint64_t load_le(const uint8_t* p, unsigned n) {
+  uint64_t v = 0;
+  std::memcpy(&v, p, n);  // x86-64 and arm64 hosts are little-endian
+  return v;
+}
+
+// Reads the packet at [p, end). Never reads past end. `block_bytes` is the context between BBP and BEP, where
+// a byte that would else be a short TNT starts a BIP: its payload size (4 or 8), or 0 outside.
+Packet read_packet(const uint8_t* p, const uint8_t* end, uint8_t block_bytes = 0);
+
+// The context after packet k.
+inline uint8_t next_block_bytes(const Packet& k, uint8_t block_bytes) {
+  switch (k.type) {
+    case Pk::kBbp:
+      return k.value2 != 0 ? 4 : 8;
+    case Pk::kBep:
+    case Pk::kPsb:
+    case Pk::kOvf:
+      return 0;
+    default:
+      return block_bytes;
+  }
+}
+
+inline constexpr unsigned kPsbSize = 16;
+// Offset of the next PSB at or after `from`, or SIZE_MAX.
+size_t find_psb(std::span<const uint8_t> bytes, size_t from);
+
+// IP of an IP packet with IPBytes `ipc` and payload `value`, given the last IP. Returns false when
+// suppressed.
+inline bool update_ip(uint8_t ipc, uint64_t value, uint64_t& last_ip) {
+  switch (ipc) {
+    case 0:
+      return false;
+    case 1:
+      last_ip = (last_ip & ~0xffffULL) | value;
+      return true;
+    case 2:
+      last_ip = (last_ip & ~0xffffffffULL) | value;
+      return true;
+    case 3:
+      last_ip = static_cast<uint64_t>(static_cast<int64_t>(value << 16) >> 16);
+      return true;
+    case 4:
+      last_ip = (last_ip & ~0xffffffffffffULL) | value;
+      return true;
+    default:
+      last_ip = value;
+      return true;
+  }
+}
+
+}  // namespace asof::x86
