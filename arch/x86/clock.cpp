@@ -55,12 +55,13 @@ uint64_t Clock::bound(int side) const {
 }
 
 void Clock::anchor(uint64_t tsc) {
-  if (have_ && cycles_ != 0 && tsc > tsc_) {
+  if (have_ && cycles_ != 0 && tsc > tsc_ && !skip_calibration_) {
     const uint64_t ratio = ((tsc - tsc_) << kRatioBits) / cycles_;
     // Cycles do not count while the core sleeps: a ratio out of any clock's range measures the sleep, not the
     // clock.
     if (ratio >= (1U << kRatioBits) / 16 && ratio <= (16U << kRatioBits)) ratio_ = ratio;
   }
+  skip_calibration_ = false;
   tsc_ = tsc;
   cycles_ = 0;
 }
@@ -114,7 +115,8 @@ void Clock::on_mtc(uint8_t payload) {
 }
 
 void Clock::on_cbr(uint8_t cbr) {
-  if (cbr == 0 || config_->max_nonturbo == 0) return;
+  if (cbr == 0 || cbr == cbr_ || config_->max_nonturbo == 0) return;
+  cbr_ = cbr;
   // Fold what was counted at the old ratio into the base, then count on at the new one.
   tsc_ += cycles_to_tsc(cycles_);
   cycles_ = 0;

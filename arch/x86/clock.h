@@ -19,7 +19,9 @@ class Clock {
  public:
   Clock() = default;
   // `reference`: full TSC near the trace, to extend the packets' 56 bits; 0: none.
-  Clock(const Config& config, uint64_t reference) : config_(&config), tsc_(reference) {}
+  // `skip_first`: the first MTC does not calibrate (SKL168).
+  Clock(const Config& config, uint64_t reference, bool skip_first = false)
+      : config_(&config), tsc_(reference), skip_calibration_(skip_first) {}
 
   // Takes TSC, TMA, MTC, CYC, CBR; others are ignored. Returns true when now() may have moved.
   bool update(const Packet& k);
@@ -30,7 +32,7 @@ class Clock {
   // kTimeMax when nothing bounds it from above.
   Time ceiling() const { return have_ ? to_time(bound(+1)) : kTimeMax; }
   bool has_time() const { return have_ && config_->time.has_value(); }
-  uint64_t tsc() const { return estimate(); }
+  bool calibrated() const { return ratio_ != 0; }  // cycles count
 
  private:
   uint64_t estimate() const { return tsc_ + cycles_to_tsc(cycles_); }
@@ -51,8 +53,10 @@ class Clock {
   uint64_t mtc_base_ = 0;   // TSC when CTC stood at the TMA's value
   uint64_t ctc_since_ = 0;  // CTC ticks since then
   uint32_t last_ctc_ = 0;   // low bits, as far as MTC tells them
-  bool have_ = false;       // a TSC was seen
+  uint8_t cbr_ = 0;
+  bool have_ = false;  // a TSC was seen
   bool have_tma_ = false;
+  bool skip_calibration_ = false;
   bool mtc_high_known_ = false;  // the CTC bits above the TMA's 16 are known (mtc_freq > 8)
 };
 

@@ -17,6 +17,12 @@ struct Errata {
   bool skd010 = false;
   // TIP.PGD for a direct branch that leaves the filter region may have no IP.
   bool skl014 = false;
+  // A CYC packet in front of an OVF may be garbled.
+  bool skd007 = false;
+  // CYC packets right before a PSB may be missing: the first MTC after it does not measure the cycle rate.
+  bool skl168 = false;
+  // TMA packets may be garbled under VMX TSC scaling.
+  bool skz84 = false;
   // After an overflow there may be a TIP.PGD without its FUP.
   bool apl11 = false;
   // After an overflow there may be a FUP although tracing is off.

@@ -1,0 +1,409 @@
+// From packets to what the flow needs next. Binding rules of packets: Intel SDM vol. 3, "Intel PT: Packet
+// Generation Scenarios"; what errata change is named where it is handled.
+#include <fmt/format.h>
+
+#include "arch/x86/flow.h"
+
+namespace asof::x86 {
+namespace {
+
+uint8_t exec_mode(uint64_t bits) { return (bits & 1) != 0 ? 64 : (bits & 2) != 0 ? 32 : 16; }
+
+bool is_timing(Pk t) {
+  return t == Pk::kTsc || t == Pk::kTma || t == Pk::kMtc || t == Pk::kCyc || t == Pk::kCbr;
+}
+
+Event make_event(EventKind kind, Time time, Addr ip, uint64_t a, uint64_t b, uint64_t offset) {
+  Event e;
+  e.kind = kind;
+  e.time = time;
+  e.ip = ip;
+  e.a = a;
+  e.b = b;
+  e.offset = offset;
+  return e;
+}
+
+void bind(Pending& p, const Event& e) {
+  if (p.event_count < p.events.size()) p.events[p.event_count++] = e;
+}
+
+}  // namespace
+
+Packet Flow::next_packet(const State& s) const {
+  Packet k = read_packet(s.p, end_, s.block_bytes);
+  if (k.type == Pk::kCyc && k.size == 2 && errata_.skd007 && (k.value & ~0x1fULL) == 0x20 && s.p + 2 < end_ &&
+      s.p[2] == 0xf3) {
+    // SKD007: what looks like a CYC in front of f3 is a garbled byte and an OVF.
+    k = Packet{};
+    k.type = Pk::kPad;
+    k.size = 1;
+  } else if (k.type == Pk::kBad && errata_.skz84 && end_ - s.p >= 8 && s.p[0] == 0x02 && s.p[1] == 0x73) {
+    // SKZ84: a TMA with reserved bits set, one byte too long.
+    k.type = Pk::kPad;
+    k.size = 8;
+  }
+  return k;
+}
+
+template <bool Emit>
+void Flow::on_timing(State& s, const Packet& k) {
+  if (s.clock.update(k)) s.now = s.clock.now();
+  if constexpr (Emit) {
+    if (k.type == Pk::kCbr)
+      add_event(EventKind::kCbr, s.now, 0, k.value, 0, static_cast<uint64_t>(s.p - begin_));
+  }
+}
+
+// Reads up to the next TNT, or the next thing that binds to a place in the flow.
+template <bool Emit>
+void Flow::fetch(State& s) {
+  s.pending = Pending{};
+  s.lo = s.floor;
+  bool clock_moved = false;
+  for (;;) {
+    const uint64_t offset = static_cast<uint64_t>(s.p - begin_);
+    const Packet k = next_packet(s);
+    if (k.type == Pk::kTnt) {
+      if (s.pending.event_count != 0) s.pending = Pending{};  // its other half never came
+      s.tnt = k.value;
+      s.tnt_count = k.ipc;
+      s.p += k.size;
+      break;
+    }
+    if (is_timing(k.type)) {
+      on_timing<Emit>(s, k);
+      clock_moved = true;
+      s.p += k.size;
+      continue;
+    }
+    if (!fetch_one<Emit>(s, k, offset)) continue;
+    clock_moved = true;
+    break;
+  }
+  if (clock_moved) s.floor = s.clock.floor();
+}
+
+// True when s.pending is set. Moves s.p past what it used.
+template <bool Emit>
+bool Flow::fetch_one(State& s, const Packet& k, uint64_t offset) {
+  Pending& d = s.pending;
+  if (d.kind == Pending::Kind::kNone) d.offset = offset;
+  switch (k.type) {
+    case Pk::kTip:
+    case Pk::kPgd:
+    case Pk::kPge:
+      s.p += k.size;
+      d.offset = offset;
+      d.has_ip = update_ip(k.ipc, k.value, s.last_ip);
+      d.ip = s.last_ip;
+      d.kind = k.type == Pk::kTip   ? Pending::Kind::kTip
+               : k.type == Pk::kPgd ? Pending::Kind::kPgd
+                                    : Pending::Kind::kPge;
+      return true;
+    case Pk::kFup:
+      return fetch_fup<Emit>(s, k, offset);
+    case Pk::kModeExec:
+      s.p += k.size;
+      d.mode = exec_mode(k.value);
+      bind(d, make_event(EventKind::kExecMode, s.now, 0, d.mode, (k.value >> 2) & 1, offset));
+      return false;
+    case Pk::kModeTsx: {
+      s.p += k.size;
+      const bool abort = (k.value & 2) != 0;
+      const EventKind kind = abort                ? EventKind::kTsxAbort
+                             : (k.value & 1) != 0 ? EventKind::kTsxBegin
+                                                  : EventKind::kTsxCommit;
+      if (!s.enabled) {  // standalone: there is no place in the flow to bind to
+        if constexpr (Emit) add_event(kind, s.now, 0, 0, 0, offset);
+        return false;
+      }
+      d.tsx_abort = abort;
+      bind(d, make_event(kind, s.now, 0, 0, 0, offset));
+      return false;
+    }
+    case Pk::kPsb:
+      fetch_sync(s, offset);
+      return true;
+    case Pk::kOvf:
+      s.p += k.size;
+      s.block_bytes = 0;
+      d.offset = offset;
+      d.kind = Pending::Kind::kOverflow;
+      return true;
+    case Pk::kEnd:
+      d.kind = Pending::Kind::kEos;
+      d.offset = offset;
+      return true;
+    case Pk::kBad:
+      d.kind = Pending::Kind::kBad;
+      d.offset = offset;
+      return true;
+    default:
+      return side_packet<Emit>(s, k, offset);
+  }
+}
+
+// Packets without effect on the flow. Those with an IP bit wait for their FUP; PTWRITE waits for its
+// instruction.
+template <bool Emit>
+bool Flow::side_packet(State& s, const Packet& k, uint64_t offset) {
+  s.block_bytes = next_block_bytes(k, s.block_bytes);
+  s.p += k.size;
+  EventKind kind;
+  switch (k.type) {
+    case Pk::kPip:
+      kind = EventKind::kPaging;
+      break;
+    case Pk::kVmcs:
+      kind = EventKind::kVmcs;
+      break;
+    case Pk::kMnt:
+      kind = EventKind::kMaintenance;
+      break;
+    case Pk::kStop:
+      kind = EventKind::kTraceStopPacket;
+      break;
+    case Pk::kPtw:
+      kind = EventKind::kPtwrite;
+      break;
+    case Pk::kExstop:
+      kind = EventKind::kExstop;
+      break;
+    case Pk::kMwait:
+      kind = EventKind::kMwait;
+      break;
+    case Pk::kPwre:
+      kind = EventKind::kPwre;
+      break;
+    case Pk::kPwrx:
+      kind = EventKind::kPwrx;
+      break;
+    case Pk::kBbp:
+      kind = EventKind::kBbp;
+      break;
+    case Pk::kBip:
+      kind = EventKind::kBip;
+      break;
+    case Pk::kBep:
+      kind = EventKind::kBep;
+      break;
+    case Pk::kCfe:
+      kind = EventKind::kCfe;
+      break;
+    case Pk::kEvd:
+      kind = EventKind::kEvd;
+      break;
+    default:
+      return false;  // PAD, TRIG without effect, PSBEND out of place
+  }
+  uint64_t a = k.value, b = k.value2;
+  if (k.type == Pk::kPtw) b = k.ipc;
+  if (k.type == Pk::kPwre) a = (k.value >> 12) & 0xf, b = ((k.value >> 8) & 0xf) | ((k.value & 0x80) << 1);
+  if (k.type == Pk::kPwrx) a = (k.value >> 4) & 0xf, b = (k.value & 0xf) | (k.value & 0xf00);
+  const Event e = make_event(kind, s.now, 0, a, b, offset);
+  if (k.type == Pk::kExstop && !k.ip_bit && s.pending.event_count != 0) {
+    // The MWAIT in front of it has no address either.
+    if constexpr (Emit) report_bound_events(s);
+    s.pending = Pending{};
+  }
+  const bool waits_for_fup = k.ip_bit || (k.type == Pk::kMwait && s.enabled);
+  if (waits_for_fup) {
+    bind(s.pending, e);
+    s.pending.kind = Pending::Kind::kReach;  // completed by the FUP
+    return false;
+  }
+  if (k.type == Pk::kPtw && s.enabled && !s.lost) {
+    bind(s.pending, e);
+    s.pending.kind = Pending::Kind::kPtwrite;
+    return true;
+  }
+  if constexpr (Emit) add_event(e.kind, e.time, 0, e.a, e.b, offset);
+  return false;
+}
+
+// A FUP either completes something before it (PTW, EXSTOP, MWAIT, CFE, BEP with IP bit; MODE.TSX; MODE.Exec)
+// or is the first half of an asynchronous branch.
+template <bool Emit>
+bool Flow::fetch_fup(State& s, const Packet& k, uint64_t offset) {
+  Pending& d = s.pending;
+  s.p += k.size;
+  const bool has_ip = update_ip(k.ipc, k.value, s.last_ip);
+  d.at = s.last_ip;
+  const bool completes = d.kind == Pending::Kind::kReach || (d.event_count != 0 && !d.tsx_abort);
+  if (d.event_count == 0) d.offset = offset;
+  if (!has_ip) {
+    d.kind = Pending::Kind::kBad;
+    return true;
+  }
+  if (completes) {
+    d.kind = Pending::Kind::kReach;
+    return true;
+  }
+  d.kind = Pending::Kind::kAsync;
+  fetch_async_end<Emit>(s);
+  return true;
+}
+
+// FUP seen; the TIP or TIP.PGD of the same event follows, with state changes in between.
+template <bool Emit>
+void Flow::fetch_async_end(State& s) {
+  Pending& d = s.pending;
+  for (;;) {
+    const Packet k = next_packet(s);
+    switch (k.type) {
+      case Pk::kTip:
+      case Pk::kPgd:
+        s.p += k.size;
+        d.to_pgd = k.type == Pk::kPgd;
+        d.has_ip = update_ip(k.ipc, k.value, s.last_ip);
+        d.ip = s.last_ip;
+        return;
+      case Pk::kModeExec:
+        d.mode = exec_mode(k.value);
+        s.p += k.size;
+        break;
+      case Pk::kTsc:
+      case Pk::kTma:
+      case Pk::kMtc:
+      case Pk::kCyc:
+      case Pk::kCbr:
+        on_timing<Emit>(s, k);
+        s.p += k.size;
+        break;
+      case Pk::kPad:
+      case Pk::kPip:
+      case Pk::kVmcs:
+      case Pk::kMnt:
+      case Pk::kCfe:
+      case Pk::kEvd:
+        if (k.ip_bit) {  // an event of its own with its own FUP: this one was not the start of a branch
+          d.kind = Pending::Kind::kReach;
+          return;
+        }
+        side_packet<Emit>(s, k, static_cast<uint64_t>(s.p - begin_));
+        break;
+      default:
+        // Nothing follows that would make it a branch: the address alone is what it says.
+        d.kind = Pending::Kind::kReach;
+        return;
+    }
+  }
+}
+
+// The next sync point: only its address matters here, the next segment reads the rest.
+void Flow::fetch_sync(State& s, uint64_t offset) {
+  const SyncGroup g = read_sync_group({s.p, end_}, s.clock, errata_);
+  Pending& d = s.pending;
+  d.kind = Pending::Kind::kEnd;
+  d.offset = offset;
+  d.has_ip = g.has_ip;
+  d.ip = g.ip;
+  if (g.bad || g.overflow) d.kind = Pending::Kind::kEos;
+}
+
+// ---- overflow ----
+
+// APL12: a FUP after OVF although tracing is off. The packets after it tell.
+bool Flow::fup_is_bogus(const State& s, const uint8_t* after_fup) const {
+  if (!errata_.apl12) return false;
+  State t = s;
+  t.p = after_fup;
+  for (;;) {
+    const Packet k = next_packet(t);
+    switch (k.type) {
+      case Pk::kPge:
+      case Pk::kStop:
+        return true;
+      case Pk::kPsb:
+        return !read_sync_group({t.p, end_}, t.clock, errata_).has_ip;
+      case Pk::kTnt:
+      case Pk::kTip:
+      case Pk::kPgd:
+      case Pk::kOvf:
+      case Pk::kPsbend:
+      case Pk::kEnd:
+      case Pk::kBad:
+        return false;
+      default:
+        t.p += k.size;
+    }
+  }
+}
+
+// SKD010: FUP or TIP.PGE missing; APL11: a TIP.PGD too many. Moves s.p behind what resolves the overflow and
+// says so; false: tracing is simply off.
+bool Flow::skip_after_overflow(State& s) {
+  State t = s;
+  for (;;) {
+    const Packet k = next_packet(t);
+    switch (k.type) {
+      case Pk::kPgd:
+        if (!errata_.skd010 && !errata_.apl11) return false;
+        update_ip(k.ipc, k.value, t.last_ip);
+        t.p += k.size;
+        t.enabled = false;
+        s = t;
+        return true;
+      case Pk::kTip:
+        if (!errata_.skd010 || !update_ip(k.ipc, k.value, t.last_ip)) return false;
+        t.p += k.size;
+        t.enabled = true;
+        t.ip = t.last_ip;
+        s = t;
+        return true;
+      case Pk::kTsc:
+      case Pk::kTma:
+      case Pk::kMtc:
+      case Pk::kCyc:
+      case Pk::kCbr:
+        if (t.clock.update(k)) t.now = t.clock.now();
+        t.p += k.size;
+        break;
+      case Pk::kPad:
+      case Pk::kMnt:
+      case Pk::kPip:
+      case Pk::kVmcs:
+      case Pk::kModeExec:
+      case Pk::kPwre:
+      case Pk::kPwrx:
+        t.p += k.size;
+        break;
+      default:
+        return false;
+    }
+  }
+}
+
+// After an OVF: a FUP with only timing in front of it says where tracing goes on; anything else says it is
+// off.
+void Flow::resolve_overflow(State& s) {
+  s.tnt_count = 0;
+  s.last_ip = 0;
+  s.rets.clear();
+  s.lost = false;
+  s.enabled = false;
+  s.transaction = false;
+  State t = s;
+  for (;;) {
+    const Packet k = next_packet(t);
+    if (is_timing(k.type) || k.type == Pk::kPad || k.type == Pk::kMnt) {
+      if (t.clock.update(k)) t.now = t.clock.now();
+      t.p += k.size;
+      continue;
+    }
+    if (k.type != Pk::kFup) break;
+    const bool has_ip = update_ip(k.ipc, k.value, t.last_ip);
+    t.p += k.size;
+    s = t;
+    s.enabled = has_ip && !fup_is_bogus(t, t.p);
+    s.ip = s.last_ip;
+    return;
+  }
+  skip_after_overflow(s);
+}
+
+template void Flow::fetch<true>(State&);
+template void Flow::fetch<false>(State&);
+
+}  // namespace asof::x86

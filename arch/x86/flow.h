@@ -1,0 +1,153 @@
+// Flow: follows one segment's packets through the text and gives the executed blocks.
+//
+// Invariants of the walk:
+//  * All TNT bits of a packet are used before the next packet is looked at (`fetch`), so the flow always
+//  knows what the
+//    trace says next while it walks on without trace.
+//  * A bound event (FUP) is met before the text at its address is asked for: an INT3 window needs no bytes.
+//  * last-IP is kept through every gap; the flow resumes at the first packet with a complete IP.
+//  * walk<false> (a hypothesis) works on a copy of the state and emits nothing.
+#pragma once
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "arch/arch.h"
+#include "arch/x86/block_cache.h"
+#include "arch/x86/errata.h"
+#include "arch/x86/state.h"
+
+namespace asof::x86 {
+
+// What a PSB+ says (sync.cpp).
+struct SyncGroup {
+  bool has_ip = false;    // tracing is on, at ip
+  bool overflow = false;  // it ended in an OVF
+  Addr ip = 0;
+  uint8_t mode = 64;
+  bool transaction = false;
+  uint64_t cr3 = 0;
+  bool has_cr3 = false;
+  bool bad = false;  // damaged: `size` bytes were good
+  size_t size = 0;   // bytes up to and with PSBEND (or up to the OVF)
+  Clock clock;
+};
+// Reads the PSB+ at bytes[0].
+SyncGroup read_sync_group(std::span<const uint8_t> bytes, const Clock& clock, const Errata& errata);
+
+class Flow final : public SegmentDecoder {
+ public:
+  Flow(const Config& config, std::span<const Stream> streams, const TextStore& text,
+       const DecodeOptions& options);
+  void decode(const Segment& segment, ChunkSink& sink) override;
+
+ private:
+  // Why a walk, or a step of one, stopped. kEnd: go on, or the segment's end was reached as it should be;
+  // kOut: nothing more can be said (end of the stretch, damage); the others concern hypotheses.
+  enum class Stop : uint8_t { kEnd, kOut, kHorizon, kMerged, kNoText, kContradiction };
+  // A hypothesis being followed.
+  struct Trial {
+    uint64_t until = 0;                            // decision count to stop at
+    std::vector<uint64_t>* record = nullptr;       // signatures at each decision, for others to compare with
+    const std::vector<uint64_t>* other = nullptr;  // the first survivor's
+    uint64_t start = 0;                            // decision count at the fork
+    uint64_t end = 0;                              // out: where it stopped
+  };
+  struct Outcome {
+    Variant* variant = nullptr;
+    Confidence confidence = Confidence::kCertain;
+    uint64_t until = 0;  // decision count up to which the confidence holds
+  };
+
+  // fetch.cpp: from packets to the next TNT bits or Pending.
+  template <bool Emit>
+  void fetch(State& s);
+  template <bool Emit>
+  bool fetch_one(State& s, const Packet& k, uint64_t offset);
+  template <bool Emit>
+  bool fetch_fup(State& s, const Packet& k, uint64_t offset);
+  template <bool Emit>
+  void fetch_async_end(State& s);
+  template <bool Emit>
+  void on_timing(State& s, const Packet& k);
+  template <bool Emit>
+  bool side_packet(State& s, const Packet& k, uint64_t offset);
+  void fetch_sync(State& s, uint64_t offset);
+  Packet next_packet(const State& s) const;
+  void resolve_overflow(State& s);
+  bool fup_is_bogus(const State& s, const uint8_t* after_fup) const;
+  bool skip_after_overflow(State& s);
+
+  // flow.cpp
+  template <bool Emit>
+  Stop walk(State& s, Trial* trial);
+  template <bool Emit>
+  bool without_flow(State& s);
+  template <bool Emit>
+  bool arrive(State& s);
+  template <bool Emit>
+  Stop branch(State& s, Variant& v, Trial* trial);
+  template <bool Emit>
+  Stop take_target(State& s, Variant& v, Trial* trial);
+  template <bool Emit>
+  void stop_tracing(State& s, Variant* v);
+  template <bool Emit>
+  void emit(State& s, const Variant& v, uint32_t count, uint8_t flags);
+  bool cut_at_bound(const State& s, const Block& b, uint32_t& count) const;
+  bool leaves_filter(const State& s, const Block& b) const;
+  void enter(State& s, Addr ip);
+  Stop used(State& s, Trial* trial, uint64_t count = 1);
+  uint64_t signature(const State& s) const;
+
+  // hypothesis.cpp
+  static constexpr uint64_t kNestedHorizon = 256;  // of a fork inside a hypothesis
+  template <bool Emit>
+  Variant* text_at(State& s, Node& node, Trial* trial, Stop& why);
+  TimeBounds bounds(const State& s);
+  Time ceiling(const State& s);
+  Outcome choose(const State& s, std::vector<Variant*>& known, bool unknown, Trial* outer, Stop& why);
+  Stop try_variant(const State& s, Variant* v, Trial& trial);
+  void order_by_prior(std::vector<Variant*>& known, TimeBounds b) const;
+  std::vector<Space> spaces_in(TimeBounds b) const;
+  template <bool Emit>
+  Variant* text_of_spaces(State& s, Trial* trial, Stop& why);
+
+  // gaps.cpp: damage as data
+  void open_gap(State& s, const char* code, std::string reason, uint64_t begin);
+  void close_gap(State& s, Addr resume_ip, uint64_t end);
+  void contradiction(State& s, const char* code, std::string reason);
+  void add_event(EventKind kind, Time time, Addr ip, uint64_t a, uint64_t b, uint64_t offset);
+  void report_bound_events(const State& s);
+  void flush(bool last);
+  std::string describe(const State& s) const;
+
+  const Config& config_;
+  const Errata errata_;
+  const std::span<const Stream> streams_;
+  const DecodeOptions options_;
+  const TextStore& text_;
+  std::optional<BlockCache> cache_;
+  Candidates candidates_;
+  std::vector<uint8_t> scratch_;
+
+  // Of the segment being decoded.
+  const Stream* stream_ = nullptr;
+  const Segment* segment_ = nullptr;
+  ChunkSink* sink_ = nullptr;
+  const uint8_t* begin_ = nullptr;  // of its bytes
+  const uint8_t* end_ = nullptr;    // with the next sync group
+  const uint8_t* tail_ = nullptr;   // the next PSB, or end_
+  bool eos_ = false;                // no sync point follows
+  Chunk chunk_;
+  std::optional<Gap> gap_;  // open
+  uint8_t next_flags_ = 0;
+  Confidence confidence_ = Confidence::kCertain;
+  uint64_t confidence_until_ = 0;
+  uint32_t forks_left_ = 0;
+  // ceiling(): the timing packet found by the last scan serves every position up to it.
+  const uint8_t* ceiling_from_ = nullptr;
+  const uint8_t* ceiling_to_ = nullptr;
+  Time ceiling_ = kTimeMax;
+};
+
+}  // namespace asof::x86

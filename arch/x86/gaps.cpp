@@ -1,0 +1,115 @@
+// Damage as data: gaps are opened where the flow is lost and closed where it goes on; work never stops for
+// them.
+#include <fmt/format.h>
+
+#include "arch/x86/flow.h"
+
+namespace asof::x86 {
+
+void Flow::add_event(EventKind kind, Time time, Addr ip, uint64_t a, uint64_t b, uint64_t offset) {
+  Event e;
+  e.kind = kind;
+  e.step = static_cast<uint32_t>(chunk_.steps.size());
+  e.time = time;
+  e.ip = ip;
+  e.a = a;
+  e.b = b;
+  e.offset = segment_->begin + offset;
+  chunk_.events.push_back(e);
+}
+
+// Events that were to bind to a place, without one.
+void Flow::report_bound_events(const State& s) {
+  for (unsigned i = 0; i < s.pending.event_count; ++i) {
+    const Event& e = s.pending.events[i];
+    add_event(e.kind, e.time, 0, e.a, e.b, e.offset);
+  }
+}
+
+// `begin`: offset in the segment. Where the last gap ended right here, before any instruction, it is one gap:
+// the first cause stays.
+void Flow::open_gap(State& s, const char* code, std::string reason, uint64_t begin) {
+  next_flags_ |= Step::kAfterGap;
+  confidence_ = Confidence::kCertain;
+  confidence_until_ = 0;
+  if (gap_) return;
+  const uint32_t step = static_cast<uint32_t>(chunk_.steps.size());
+  if (!chunk_.gaps.empty() && chunk_.gaps.back().step == step &&
+      chunk_.gaps.back().code == std::string_view(code)) {
+    gap_ = std::move(chunk_.gaps.back());
+    chunk_.gaps.pop_back();
+    return;
+  }
+  Gap g;
+  g.step = step;
+  g.begin = segment_->begin + begin;
+  g.code = code;
+  g.reason = std::move(reason);
+  g.ip = s.ip;
+  g.time.lo = s.lo == kTimeMin ? s.now : s.lo;
+  gap_ = std::move(g);
+}
+
+void Flow::close_gap(State& s, Addr resume_ip, uint64_t end) {
+  if (!gap_) return;
+  gap_->end = std::max(gap_->begin, segment_->begin + end);
+  gap_->resume_ip = resume_ip;
+  gap_->time.hi = s.now;
+  if (gap_->time.lo > gap_->time.hi) gap_->time.lo = gap_->time.hi;
+  chunk_.gaps.push_back(std::move(*gap_));
+  gap_.reset();
+}
+
+// What the trace says and what is pending, for the reason of a gap.
+std::string Flow::describe(const State& s) const {
+  if (s.tnt_count != 0) {
+    return fmt::format("the trace has {} TNT bits, next {}", s.tnt_count, (s.tnt >> (s.tnt_count - 1)) & 1);
+  }
+  const Pending& d = s.pending;
+  switch (d.kind) {
+    case Pending::Kind::kTip:
+      return fmt::format("the trace has a TIP to {:#x}", d.ip);
+    case Pending::Kind::kPgd:
+      return "the trace has a TIP.PGD";
+    case Pending::Kind::kPge:
+      return fmt::format("the trace has a TIP.PGE at {:#x}", d.ip);
+    case Pending::Kind::kAsync:
+      return fmt::format("the trace has an asynchronous event at {:#x}", d.at);
+    case Pending::Kind::kReach:
+      return fmt::format("the trace has a FUP at {:#x}", d.at);
+    case Pending::Kind::kEnd:
+      return d.has_ip ? fmt::format("the next PSB+ is at {:#x}", d.ip)
+                      : std::string("tracing is off at the next PSB+");
+    case Pending::Kind::kPtwrite:
+      return "the trace has a PTW";
+    case Pending::Kind::kOverflow:
+      return "the trace has an OVF";
+    case Pending::Kind::kBad:
+      return "the trace is damaged";
+    default:
+      return "the trace ends";
+  }
+}
+
+// The flow cannot go on at s.ip. What the packets say next stays pending: it is where the flow may resume.
+void Flow::contradiction(State& s, const char* code, std::string reason) {
+  open_gap(s, code, std::move(reason), static_cast<uint64_t>(s.p - begin_));
+  s.tnt_count = 0;
+  s.rets.clear();
+  s.lost = true;
+  s.node = nullptr;
+}
+
+void Flow::flush(bool last) {
+  if (!last && chunk_.steps.empty() && chunk_.events.empty() && chunk_.gaps.empty()) return;
+  chunk_.stream = segment_->stream;
+  chunk_.segment = segment_->index;
+  chunk_.last = last;
+  const size_t reserve = chunk_.steps.size();
+  Chunk out = std::move(chunk_);
+  chunk_ = Chunk{};
+  if (!last) chunk_.steps.reserve(reserve);
+  sink_->take(std::move(out));
+}
+
+}  // namespace asof::x86

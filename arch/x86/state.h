@@ -1,0 +1,103 @@
+// The whole state of a flow through one segment: small and copyable, because hypotheses about changing text
+// are followed on copies.
+#pragma once
+#include <array>
+#include <cstdint>
+
+#include "arch/arch.h"
+#include "arch/x86/block_cache.h"
+#include "arch/x86/clock.h"
+
+namespace asof::x86 {
+
+// The decoder's side of return compression (SDM vol. 3, "RET compression"): 64 entries, the oldest falls out.
+// Popped only by compressed returns, as libipt does: hardware keeps an entry whose return did not match.
+class RetStack {
+ public:
+  static constexpr uint32_t kSize = 64;
+  void push(Addr a) {
+    entries_[top_++ % kSize] = a;
+    if (depth_ < kSize) ++depth_;
+  }
+  bool pop(Addr& a) {
+    if (depth_ == 0) return false;
+    --depth_;
+    a = entries_[--top_ % kSize];
+    return true;
+  }
+  void clear() { depth_ = 0; }
+  // For telling whether two flows have joined.
+  uint64_t digest() const {
+    uint64_t h = depth_;
+    for (uint32_t i = 1; i <= depth_ && i <= 4; ++i) h = h * kHashFactor + entries_[(top_ - i) % kSize];
+    return h;
+  }
+
+ private:
+  std::array<Addr, kSize> entries_;
+  uint32_t top_ = 0;
+  uint32_t depth_ = 0;
+};
+
+// What the packets say next, once all TNT bits are used: one thing that needs the flow to be at a certain
+// place.
+struct Pending {
+  enum class Kind : uint8_t {
+    kNone,     // fetch the next packet
+    kTip,      // the next branch that needs a target goes to `ip`
+    kPgd,      // tracing stops at `ip`, or at the next branch that needs trace
+    kPge,      // tracing starts at `ip`
+    kAsync,    // at `at`: interrupt or exception to `ip`, or (to_pgd) tracing stops
+    kReach,    // at `at`: something without effect on the flow
+    kPtwrite,  // at the next PTWRITE instruction
+    kOverflow,
+    kEnd,  // next sync point: the flow must arrive at `ip` if has_ip, tracing is off if not
+    kEos,  // the stretch ends here, in the middle of everything
+    kBad,  // not a packet
+  };
+  Kind kind = Kind::kNone;
+  bool has_ip = false;
+  bool to_pgd = false;
+  bool tsx_abort = false;
+  uint8_t mode = 0;  // MODE.Exec that takes effect with this: 16, 32, 64; 0: none
+  uint8_t event_count = 0;
+  Addr at = 0;
+  Addr ip = 0;
+  uint64_t offset = 0;            // in the segment's bytes, of the packet that opened it
+  std::array<Event, 4> events{};  // happen when the flow is at `at` (kPtwrite: the instruction)
+
+  // Binds to an address that the flow must reach without using trace.
+  bool binds() const {
+    return kind == Kind::kAsync || kind == Kind::kReach || (kind == Kind::kEnd && has_ip);
+  }
+  Addr bound_ip() const { return kind == Kind::kEnd ? ip : at; }
+};
+
+struct State {
+  const uint8_t* p = nullptr;  // next packet
+  uint64_t tnt = 0;            // bits left, oldest at bit tnt_count - 1
+  uint32_t tnt_count = 0;
+  uint8_t mode = 64;
+  uint8_t block_bytes = 0;  // see read_packet
+  bool enabled = false;     // PacketEn
+  bool lost = false;        // enabled, but where is not known
+  bool transaction = false;
+  Addr ip = 0;
+  Addr last_ip = 0;
+  Node* node = nullptr;       // at ip, when known already
+  Variant* forced = nullptr;  // a hypothesis: what to take at ip
+  Space user_space = kNoSpace;
+  bool in_user = false;  // the last block was user_space's
+  Pending pending;
+  Clock clock;
+  // Nothing executed now ran before `lo`: the floor at the last packet whose content is used up. `floor` is
+  // the one at the packet in use.
+  Time lo = kTimeMin;
+  Time floor = kTimeMin;
+  Time now = kTimeMin;       // for display: the clock at the packet in use
+  uint64_t decisions = 0;    // TNT bits, TIPs, events used so far
+  uint32_t idle_blocks = 0;  // blocks since the last one
+  RetStack rets;
+};
+
+}  // namespace asof::x86

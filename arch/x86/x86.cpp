@@ -1,0 +1,43 @@
+// x86-64 and Intel PT.
+//
+// How text changes on this machine (arch/x86/kernel/alternative.c, kprobes/, ftrace.c): a batched poke writes
+// INT3 over the first byte of each site, synchronises all CPUs, writes the tails, emits
+// PERF_RECORD_TEXT_POKE, synchronises, writes the first bytes, synchronises. So at the record's time no CPU
+// runs old or new bytes, only INT3: before it the old instruction (or INT3), after it the new one (or INT3).
+// A visit during INT3 shows as a FUP at the site and a TIP to the handler; the flow stops at the FUP before
+// asking for bytes, and the IRET's TIP carries what the handler emulated. An emulated CALL pushes nothing on
+// the hardware's return stack, and neither do we.
+#include "arch/x86/x86.h"
+
+#include "arch/x86/errata.h"
+#include "arch/x86/flow.h"
+#include "arch/x86/segments.h"
+
+namespace asof::x86 {
+namespace {
+
+class X86 final : public Arch {
+ public:
+  explicit X86(const Config& config) : config_(config), errata_(errata_of(config.cpu)) {}
+
+  std::string_view name() const override { return "x86-64"; }
+
+  std::vector<Segment> split(const Stream& stream, size_t stream_index) const override {
+    return split_stream(stream, stream_index, config_, errata_);
+  }
+
+  std::unique_ptr<SegmentDecoder> decoder(std::span<const Stream> streams, const TextStore& text,
+                                          const DecodeOptions& options) const override {
+    return std::make_unique<Flow>(config_, streams, text, options);
+  }
+
+ private:
+  const Config config_;
+  const Errata errata_;
+};
+
+}  // namespace
+
+std::unique_ptr<Arch> make_arch(const Config& config) { return std::make_unique<X86>(config); }
+
+}  // namespace asof::x86
