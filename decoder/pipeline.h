@@ -11,7 +11,7 @@
 namespace asof {
 
 struct PipelineOptions {
-  unsigned jobs = 0;        // 0: as many as CPUs
+  unsigned jobs = 0;  // 0: as many as CPUs
   DecodeOptions decode;
   std::vector<int> cpus;    // streams to decode; empty: all
   std::vector<int> tids;    // of per-thread streams
@@ -19,12 +19,16 @@ struct PipelineOptions {
   uint64_t max_memory = 0;  // bytes for decoded output that waits for its turn; 0: a default
 };
 
-// Receives chunks in one order that depends on the capture alone: by stream and segment. Called by one thread at a time.
-// Heavy per-chunk work belongs in Worker.
+// Receives chunks in one order that depends on the capture alone: by stream and segment. Called by one thread
+// at a time. Heavy per-chunk work belongs in Worker.
 class ChunkConsumer {
  public:
-  // Per-worker half: runs in parallel, before the chunk waits for its turn. The returned object is handed to deliver().
-  struct Prepared { virtual ~Prepared() = default; };
+  // Per-worker half: runs in parallel, before the chunk waits for its turn. The returned object is handed to
+  // deliver().
+  struct Prepared {
+    virtual ~Prepared() = default;
+    virtual uint64_t bytes() const { return 0; }  // memory it holds, for the budget
+  };
   virtual ~ChunkConsumer() = default;
   virtual std::unique_ptr<Prepared> prepare(const Chunk&, const Stream&) { return nullptr; }
   virtual void deliver(Chunk& chunk, const Stream& stream, Prepared* prepared) = 0;

@@ -1,0 +1,74 @@
+// Ordered: results of parallel work handed on in the order of the work, in bounded memory.
+//
+// Workers take items 0, 1, 2 ... in that order. The lowest unfinished item is the head: what its worker gives
+// is handed on at once; what others give waits. When too much waits, a worker stops until its item is the
+// head, which always comes, because every item below it has been taken by somebody who is running.
+#pragma once
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+namespace asof {
+
+template <class T>
+class Ordered {
+ public:
+  // `deliver` is called by one thread at a time. `limit`: bytes that may wait.
+  Ordered(size_t items, uint64_t limit, std::function<void(T&)> deliver)
+      : queues_(items), done_(items, false), limit_(limit), deliver_(std::move(deliver)) {}
+
+  void give(size_t item, T value, uint64_t bytes) {
+    std::unique_lock lock(mutex_);
+    if (item != head_ && waiting_ + bytes > limit_) head_moved_.wait(lock, [&] { return item == head_; });
+    if (item == head_) {
+      drain(lock, item);
+      lock.unlock();
+      deliver_(value);  // only the head's worker gets here, so nobody else delivers meanwhile
+      return;
+    }
+    waiting_ += bytes;
+    queues_[item].emplace_back(std::move(value), bytes);
+  }
+
+  void finish(size_t item) {
+    std::unique_lock lock(mutex_);
+    done_[item] = true;
+    if (item != head_) return;
+    // Everything finished behind the head follows, in this thread.
+    size_t i = item;
+    do {
+      drain(lock, i);
+      ++i;
+    } while (i < done_.size() && done_[i]);
+    head_ = i;
+    head_moved_.notify_all();
+  }
+
+ private:
+  void drain(std::unique_lock<std::mutex>& lock, size_t item) {
+    while (!queues_[item].empty()) {
+      std::vector<std::pair<T, uint64_t>> ready = std::move(queues_[item]);
+      queues_[item].clear();
+      lock.unlock();
+      for (auto& [value, bytes] : ready) deliver_(value);
+      lock.lock();
+      for (auto& [value, bytes] : ready) waiting_ -= bytes;
+    }
+    queues_[item].shrink_to_fit();
+  }
+
+  std::mutex mutex_;
+  std::condition_variable head_moved_;
+  std::vector<std::vector<std::pair<T, uint64_t>>> queues_;
+  std::vector<bool> done_;
+  size_t head_ = 0;
+  uint64_t waiting_ = 0;
+  const uint64_t limit_;
+  std::function<void(T&)> deliver_;
+};
+
+}  // namespace asof

@@ -1,0 +1,154 @@
+#include "decoder/pipeline.h"
+
+#include <tbb/blocked_range.h>
+#include <tbb/parallel_for.h>
+#include <tbb/task_arena.h>
+
+#include <algorithm>
+#include <atomic>
+#include <memory>
+#include <thread>
+
+#include "decoder/ordered.h"
+
+namespace asof {
+namespace {
+
+constexpr uint64_t kDefaultWaiting = 256ULL << 20;
+
+struct Delivery {
+  Chunk chunk;
+  std::unique_ptr<ChunkConsumer::Prepared> prepared;
+};
+
+uint64_t bytes_of(const Delivery& d) {
+  return d.chunk.steps.capacity() * sizeof(Step) + d.chunk.events.capacity() * sizeof(Event) +
+         d.chunk.gaps.capacity() * sizeof(Gap) + (d.prepared ? d.prepared->bytes() : 0) + sizeof(Delivery);
+}
+
+bool wanted(const Stream& s, const PipelineOptions& o) {
+  if (!o.cpus.empty() && s.cpu >= 0 && std::ranges::find(o.cpus, s.cpu) == o.cpus.end()) return false;
+  if (!o.tids.empty() && s.tid >= 0 && std::ranges::find(o.tids, s.tid) == o.tids.end()) return false;
+  return true;
+}
+
+// A segment without a time of its own stands at its predecessor's.
+void fill_start_times(std::vector<Segment>& segments) {
+  Time last = kTimeMin;
+  for (Segment& s : segments) last = s.start_time = std::max(last, s.start_time);
+}
+
+// Segments that can hold something of [time.lo, time.hi]. Those without any time stay.
+void keep_in_time(std::vector<Segment>& segments, TimeBounds time) {
+  std::vector<Segment> kept;
+  for (size_t i = 0; i < segments.size(); ++i) {
+    const Time end = i + 1 < segments.size() ? segments[i + 1].start_time : kTimeMax;
+    if (segments[i].start_time > time.hi || (end != kTimeMin && end < time.lo)) continue;
+    kept.push_back(std::move(segments[i]));
+  }
+  segments = std::move(kept);
+}
+
+std::vector<Segment> plan(const Arch& arch, const Capture& capture, const PipelineOptions& options,
+                          ChunkOrder order) {
+  std::vector<std::vector<Segment>> per_stream(capture.streams.size());
+  tbb::parallel_for(size_t{0}, capture.streams.size(), [&](size_t i) {
+    if (!wanted(capture.streams[i], options)) return;
+    per_stream[i] = arch.split(capture.streams[i], i);
+    fill_start_times(per_stream[i]);
+    keep_in_time(per_stream[i], options.time);
+  });
+  std::vector<Segment> all;
+  for (auto& s : per_stream) std::ranges::move(s, std::back_inserter(all));
+  if (order == ChunkOrder::kByTime) std::ranges::stable_sort(all, {}, &Segment::start_time);
+  return all;
+}
+
+// Everything that workers share; only `next`, `done_bytes` and the Ordered change while they run.
+struct Run {
+  const Capture& capture;
+  const std::vector<Segment>& segments;
+  ChunkConsumer& consumer;
+  const std::function<void(const PipelineProgress&)>& progress;
+  Ordered<Delivery> ordered;
+  uint64_t total_bytes = 0;
+  std::atomic<size_t> next{0};
+  std::atomic<uint64_t> done_bytes{0};
+  std::mutex progress_mutex;
+
+  void advance(const Segment& s) {
+    const uint64_t done = done_bytes += s.end - s.begin;
+    if (!progress) return;
+    std::lock_guard lock(progress_mutex);
+    progress({done, total_bytes});
+  }
+};
+
+class WorkerSink final : public ChunkSink {
+ public:
+  WorkerSink(Run& run, size_t item) : run_(run), item_(item) {}
+  void take(Chunk&& chunk) override {
+    if (run_.consumer.stopped()) return;
+    Delivery d{std::move(chunk), nullptr};
+    d.prepared = run_.consumer.prepare(d.chunk, run_.capture.streams[d.chunk.stream]);
+    const uint64_t bytes = bytes_of(d);
+    run_.ordered.give(item_, std::move(d), bytes);
+  }
+
+ private:
+  Run& run_;
+  const size_t item_;
+};
+
+void work(Run& run, SegmentDecoder& decoder) {
+  for (;;) {
+    const size_t i = run.next++;
+    if (i >= run.segments.size()) return;
+    if (!run.consumer.stopped()) {
+      WorkerSink sink(run, i);
+      decoder.decode(run.segments[i], sink);
+    }
+    run.ordered.finish(i);
+    run.advance(run.segments[i]);
+  }
+}
+
+}  // namespace
+
+Result<void> run_pipeline(const Capture& capture, const PipelineOptions& options, ChunkOrder order,
+                          ChunkConsumer& consumer,
+                          const std::function<void(const PipelineProgress&)>& progress) {
+  auto arch = capture.arch();
+  if (!arch) return std::unexpected(arch.error());
+
+  const unsigned jobs = options.jobs != 0 ? options.jobs : std::max(1U, std::thread::hardware_concurrency());
+  tbb::task_arena arena(static_cast<int>(jobs));
+  std::vector<Segment> segments;
+  arena.execute([&] { segments = plan(**arch, capture, options, order); });
+
+  // From here on capture, text and segments do not change.
+  const size_t workers = std::max<size_t>(1, std::min<size_t>(jobs, segments.size()));
+  std::vector<std::unique_ptr<SegmentDecoder>> decoders;
+  for (size_t i = 0; i < workers; ++i) {
+    decoders.push_back((*arch)->decoder(capture.streams, *capture.text, options.decode));
+  }
+  Run run{capture, segments, consumer, progress,
+          Ordered<Delivery>(segments.size(), options.max_memory != 0 ? options.max_memory : kDefaultWaiting,
+                            [&](Delivery& d) {
+                              if (!consumer.stopped()) {
+                                consumer.deliver(d.chunk, capture.streams[d.chunk.stream], d.prepared.get());
+                              }
+                            })};
+  for (const Segment& s : segments) run.total_bytes += s.end - s.begin;
+  arena.execute([&] {
+    tbb::parallel_for(
+        tbb::blocked_range<size_t>(0, workers, 1),
+        [&](const tbb::blocked_range<size_t>& r) {
+          for (size_t i = r.begin(); i != r.end(); ++i) work(run, *decoders[i]);
+        },
+        tbb::simple_partitioner());
+  });
+  return {};
+}
+
+}  // namespace asof
