@@ -1,0 +1,291 @@
+#include "tools/compare.h"
+
+#include <algorithm>
+#include <numeric>
+
+namespace asof {
+namespace {
+
+constexpr size_t kLookAhead = 4096;           // pieces kept in hand to find the way back
+constexpr size_t kDifferenceRuns = 8192;      // truth runs searched after a difference without a gap
+constexpr size_t kTimelessRuns = 65536;       // ... after a gap, when times do not bound the search
+constexpr size_t kGapRuns = 4 * 1024 * 1024;  // ... after a gap, when they do
+constexpr size_t kEnough = 8;                 // pieces that must agree to call it the way back
+constexpr Time kTimeSlack = 2000;             // ns: observed times are those of translation blocks
+
+}  // namespace
+
+const TruthRun* Comparer::run(size_t index) {
+  while (!truth_ended_ && index >= run_base_ + runs_.size()) {
+    TruthRun next;
+    if (source_(next)) {
+      runs_.push_back(next);
+    } else {
+      truth_ended_ = true;
+    }
+  }
+  return index < run_base_ + runs_.size() ? &runs_[index - run_base_] : nullptr;
+}
+
+void Comparer::add_gap(std::string code, std::string text) {
+  if (open_gap_ != 0) return;  // the first one is the cause
+  gaps_.push_back({std::move(code), std::move(text)});
+  open_gap_ = static_cast<uint32_t>(gaps_.size());
+}
+
+void Comparer::add(DecodedPiece piece) {
+  if (piece.count == 0 || piece.bytes == 0) return;
+  piece.gap = open_gap_;
+  open_gap_ = 0;
+  pieces_.push_back(piece);
+  if (pieces_.size() >= 2 * kLookAhead) process(false);
+}
+
+void Comparer::finish() {
+  process(true);
+  settle_pending(true);
+  const bool gap = open_gap_ != 0;
+  bool late = false;
+  uint64_t before = result_.missing + result_.late;
+  const Addr first = run(at_.run) == nullptr ? 0 : run(at_.run)->ip + at_.run_bytes;
+  const Time time = run(at_.run) == nullptr ? kTimeMin : run(at_.run)->time;
+  for (const TruthRun* r = run(at_.run); r != nullptr; r = run(++at_.run)) {
+    late = late || (r->flags & TruthRun::kLateText) != 0;
+    miss(r->count - std::min(r->count, at_.run_count), late,
+         gap ? gaps_[open_gap_ - 1].code : "end of trace");
+    at_.run_count = 0;
+    runs_.erase(runs_.begin(), runs_.begin() + static_cast<long>(at_.run + 1 - run_base_));
+    run_base_ = at_.run + 1;
+  }
+  before = result_.missing + result_.late - before;
+  if (before != 0) {
+    note({late ? Difference::Kind::kLate : Difference::Kind::kMissing, 0, first, time, before,
+          gap ? gaps_[open_gap_ - 1].text : "end of trace"});
+  }
+}
+
+// Walks to the end of the piece or of the run, whichever comes first.
+Comparer::Stretch Comparer::step(Place& at) {
+  const DecodedPiece& a = piece(at.piece);
+  const TruthRun* r = run(at.run);
+  Stretch s;
+  if (r == nullptr) {
+    s.outcome = Outcome::kNoTruth;
+    return s;
+  }
+  if (a.ip + at.piece_bytes != r->ip + at.run_bytes) return s;
+  uint32_t bytes = a.bytes - at.piece_bytes;
+  const uint32_t run_bytes = r->bytes - at.run_bytes;
+  s.count = a.count - at.piece_count;
+  if (bytes > run_bytes) {
+    bytes = 0;
+    s.count = 0;
+    while (bytes < run_bytes) bytes += a.lengths[at.piece_count + s.count++];
+    if (bytes != run_bytes) return s;  // an instruction lies across the run's end
+  }
+  s.outcome = Outcome::kSame;
+  at.piece_bytes += bytes;
+  at.piece_count += s.count;
+  at.run_bytes += bytes;
+  at.run_count += s.count;
+  if (at.piece_count == a.count) {
+    ++at.piece;
+    at.piece_bytes = at.piece_count = 0;
+  }
+  if (at.run_bytes == r->bytes) {
+    s.run_done = true;
+    s.run_agrees = at.midway ? at.run_count <= r->count : at.run_count == r->count;
+    ++at.run;
+    at.run_bytes = at.run_count = 0;
+    at.midway = false;
+  }
+  return s;
+}
+
+// Pieces that agree from a place on, until a difference, a gap, or `limit`; a stretch that agrees to its end
+// counts as `limit`.
+size_t Comparer::agreement(Place at, size_t limit) {
+  const size_t first = at.piece;
+  while (at.piece < piece_end() && at.piece - first < limit) {
+    if (at.piece != first && piece(at.piece).gap != 0) return limit;
+    const Stretch s = step(at);
+    if (s.outcome != Outcome::kSame || !s.run_agrees) return at.piece - first;
+  }
+  return limit;
+}
+
+// After a gap: the longest agreement, the earliest of equals, among the runs whose time fits.
+bool Comparer::find_after_gap(Resume& found) {
+  const DecodedPiece& p = piece(at_.piece);
+  const Time lo = p.time;
+  Time hi = kTimeMax;
+  for (size_t i = at_.piece; i < piece_end() && lo != kTimeMin; ++i) {
+    if (piece(i).time > lo) {
+      hi = piece(i).time;
+      break;
+    }
+  }
+  const size_t bound = at_.run + (hi == kTimeMax ? kTimelessRuns : kGapRuns);
+  size_t best = 0;
+  for (size_t i = at_.run; i < bound && best < kLookAhead; ++i) {
+    const TruthRun* r = run(i);
+    if (r == nullptr || r->time > saturating_add(hi, kTimeSlack)) break;
+    const uint64_t offset = p.ip - r->ip;
+    if (offset >= r->bytes || (i == at_.run && offset < at_.run_bytes)) continue;
+    const TruthRun* after = run(i + 1);
+    if (lo != kTimeMin && after != nullptr && after->time < saturating_add(lo, -kTimeSlack)) continue;
+    Place place{at_.piece, 0, 0, i, static_cast<uint32_t>(offset), 0, offset != 0};
+    if (i == at_.run) place.run_count = at_.run_count;
+    const size_t score = agreement(place, kLookAhead);
+    if (score <= best) continue;
+    best = score;
+    found = {0, i, static_cast<uint32_t>(offset)};
+  }
+  return best != 0;
+}
+
+// Without a gap: the fewest pieces and runs to pass over until both agree for a while.
+bool Comparer::find_after_difference(Resume& found) {
+  std::vector<std::pair<Addr, size_t>> starts;  // of runs
+  for (size_t i = at_.run + (at_.run_bytes != 0 ? 1 : 0); starts.size() < kDifferenceRuns; ++i) {
+    const TruthRun* r = run(i);
+    if (r == nullptr) break;
+    starts.emplace_back(r->ip, i);
+  }
+  std::sort(starts.begin(), starts.end());
+  size_t best = SIZE_MAX;
+  for (size_t j = 0; j < kLookAhead && j < best && at_.piece + j < piece_end(); ++j) {
+    const DecodedPiece& p = piece(at_.piece + j);
+    if (j != 0 && p.gap != 0) break;
+    if (j == 0 && at_.piece_bytes != 0) continue;
+    auto it = std::lower_bound(starts.begin(), starts.end(), std::pair<Addr, size_t>(p.ip, 0));
+    for (; it != starts.end() && it->first == p.ip; ++it) {
+      const size_t cost = j + (it->second - at_.run);
+      if (cost >= best) break;
+      if (agreement({at_.piece + j, 0, 0, it->second, 0, 0, false}, kEnough) < kEnough) continue;
+      best = cost;
+      found = {j, it->second, 0};
+    }
+  }
+  return best != SIZE_MAX;
+}
+
+void Comparer::resume(bool gap) {
+  const uint32_t index = gap ? piece(at_.piece).gap : 0;
+  const GapNote cause = gap ? gaps_[index - 1] : GapNote{"no gap reported", ""};
+  Resume found;
+  if (gap && find_after_gap(found)) {
+    skip(found, cause.code, cause.text);
+    return;
+  }
+  if (find_after_difference(found)) {
+    skip(found, cause.code, cause.text);
+    return;
+  }
+  // No way back: everything up to the next gap is wrong, and the truth waits where it is.
+  size_t end = at_.piece + 1;
+  while (end < piece_end() && piece(end).gap == 0 && end - at_.piece < kLookAhead) ++end;
+  skip({end - at_.piece, at_.run, at_.run_bytes}, cause.code, cause.text);
+}
+
+// Passes over pieces (wrong) and runs (missing), and stands at `to`.
+void Comparer::skip(const Resume& to, const std::string& cause, const std::string& text) {
+  Difference wrong{
+      Difference::Kind::kWrong, piece(at_.piece).ip + at_.piece_bytes, 0, piece(at_.piece).time, 0, text};
+  if (const TruthRun* r = run(at_.run)) wrong.truth_ip = r->ip + at_.run_bytes;
+  for (size_t i = 0; i < to.pieces_skipped; ++i) {
+    const DecodedPiece& p = piece(at_.piece);
+    const uint32_t count = p.count - at_.piece_count;
+    wrong.count += count;
+    result_.wrong_by_confidence[static_cast<size_t>(p.confidence)] += count;
+    ++at_.piece;
+    at_.piece_bytes = at_.piece_count = 0;
+  }
+  result_.wrong += wrong.count;
+  if (wrong.count != 0) note(wrong);
+
+  if (to.run == at_.run) {  // further on in the same run; what is left out shows at its end
+    if (to.run_bytes != at_.run_bytes) {
+      at_.midway = true;
+      at_.run_bytes = to.run_bytes;
+      midway_cause_ = cause;
+      midway_late_ = (run(at_.run)->flags & TruthRun::kLateText) != 0;
+    }
+    return;
+  }
+  settle_pending(true);
+  Difference missing{Difference::Kind::kMissing, wrong.decoded_ip, wrong.truth_ip, kTimeMin, 0, text};
+  bool late = false;
+  for (; at_.run < to.run; ++at_.run) {
+    const TruthRun& r = *run(at_.run);
+    if (missing.time == kTimeMin) missing.time = r.time;
+    late = late || (r.flags & TruthRun::kLateText) != 0;
+    const uint32_t count = r.count - std::min(r.count, at_.run_count);
+    miss(count, late, cause);
+    missing.count += count;
+    at_.run_bytes = at_.run_count = 0;
+    at_.midway = false;
+  }
+  if (late) missing.kind = Difference::Kind::kLate;
+  if (missing.count != 0) note(missing);
+  at_.run_bytes = to.run_bytes;
+  at_.midway = to.run_bytes != 0;
+  midway_cause_ = cause;
+  midway_late_ = late || (at_.midway && (run(at_.run)->flags & TruthRun::kLateText) != 0);
+}
+
+void Comparer::miss(uint64_t count, bool late, const std::string& cause) {
+  (late ? result_.late : result_.missing) += count;
+  if (count != 0 && !late) result_.missing_by_cause[cause] += count;
+}
+
+void Comparer::settle_pending(bool right) {
+  for (size_t c = 0; c < pending_.size(); ++c) {
+    (right ? result_.right : result_.wrong) += pending_[c];
+    (right ? result_.right_by_confidence : result_.wrong_by_confidence)[c] += pending_[c];
+  }
+  pending_.fill(0);
+}
+
+void Comparer::note(Difference difference) {
+  const auto same_kind = [&](const Difference& d) { return d.kind == difference.kind; };
+  if (std::count_if(result_.places.begin(), result_.places.end(), same_kind) <
+      static_cast<long>(kMaxPlaces)) {
+    result_.places.push_back(std::move(difference));
+  }
+}
+
+void Comparer::process(bool last) {
+  while (at_.piece < piece_end() && (last || piece_end() - at_.piece > kLookAhead)) {
+    const DecodedPiece& p = piece(at_.piece);
+    if (p.gap != 0 && at_.piece_bytes == 0 && gap_handled_ != at_.piece) {
+      gap_handled_ = at_.piece;
+      resume(true);
+      continue;
+    }
+    const Place before = at_;
+    const Stretch s = step(at_);
+    if (s.outcome != Outcome::kSame) {
+      resume(false);
+      continue;
+    }
+    pending_[static_cast<size_t>(p.confidence)] += s.count;
+    if (!s.run_done) continue;
+    const TruthRun r = *run(before.run);
+    const uint64_t decoded = std::accumulate(pending_.begin(), pending_.end(), uint64_t{0});
+    settle_pending(s.run_agrees);
+    if (!s.run_agrees) {
+      miss(r.count, false, "no gap reported");
+      note({Difference::Kind::kWrong, r.ip, r.ip, r.time, decoded, "other instructions in the same bytes"});
+    } else if (before.midway) {
+      miss(r.count - (before.run_count + s.count), midway_late_, midway_cause_);
+    }
+  }
+  pieces_.erase(pieces_.begin(), pieces_.begin() + static_cast<long>(at_.piece - piece_base_));
+  piece_base_ = at_.piece;
+  const size_t drop = std::min(at_.run - run_base_, runs_.size());
+  runs_.erase(runs_.begin(), runs_.begin() + static_cast<long>(drop));
+  run_base_ += drop;
+}
+
+}  // namespace asof

@@ -1,0 +1,123 @@
+// Comparer: what asof decoded for one CPU against what that CPU executed, as two sequences of instructions.
+//
+// Both sides come as straight pieces that are cut at different places, so they are walked by address: at each
+// common boundary the number of instructions must agree too. After a gap the decoder may resume anywhere
+// later: the place is found by the longest run of agreement, within the time the decoder gives. Without a gap
+// any difference is a fault:
+//   wrong    the decoder has an instruction that was not executed there
+//   missing  executed, but not decoded
+// Missing instructions from the first one whose bytes exist nowhere in the capture (TruthRun::kLateText) to
+// the end of that gap are counted apart, as `late`: no decoder could have them.
+#pragma once
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "arch/arch.h"
+#include "tools/truth.h"
+
+namespace asof {
+
+// One executed straight piece as decoded.
+struct DecodedPiece {
+  Addr ip = 0;
+  uint32_t bytes = 0;
+  uint32_t count = 0;
+  const uint8_t* lengths = nullptr;  // of the instructions; valid until finish() returns
+  Time time = kTimeMin;              // not before
+  Confidence confidence = Confidence::kCertain;
+  uint32_t gap = 0;  // 1 + index of the gap in front of it, 0: none
+};
+
+struct Difference {
+  enum class Kind : uint8_t { kWrong, kMissing, kLate };
+  Kind kind = Kind::kWrong;
+  Addr decoded_ip = 0;  // what asof has there (0: nothing)
+  Addr truth_ip = 0;    // what was executed (0: nothing more)
+  Time time = kTimeMin;
+  uint64_t count = 0;  // instructions
+  std::string gap;     // the gap in front of it, empty: none was reported
+};
+
+struct CompareResult {
+  uint64_t right = 0, wrong = 0, missing = 0, late = 0;
+  std::array<uint64_t, 5> right_by_confidence{}, wrong_by_confidence{};
+  std::map<std::string, uint64_t> missing_by_cause;  // code of the gap; "none" without one
+  std::vector<Difference> places;                    // the first ones of each kind
+};
+
+class Comparer {
+ public:
+  static constexpr size_t kMaxPlaces = 5;  // of each kind
+  using TruthSource = std::function<bool(TruthRun&)>;
+
+  explicit Comparer(TruthSource truth) : source_(std::move(truth)) {}
+
+  void add(DecodedPiece piece);
+  // A gap in front of the next piece.
+  void add_gap(std::string code, std::string text);
+  // No more pieces: what is left of the truth is missing.
+  void finish();
+  const CompareResult& result() const { return result_; }
+
+ private:
+  struct GapNote {
+    std::string code, text;
+  };
+  // A place in both sequences: the piece and the run, and how much of each is behind.
+  struct Place {
+    size_t piece = 0;
+    uint32_t piece_bytes = 0, piece_count = 0;
+    size_t run = 0;
+    uint32_t run_bytes = 0, run_count = 0;  // run_count: decoded instructions in this run so far
+    bool midway = false;                    // a part of this run was skipped
+  };
+  enum class Outcome : uint8_t { kSame, kDifferent, kNoTruth };
+  struct Stretch {
+    Outcome outcome = Outcome::kDifferent;
+    uint32_t count = 0;      // instructions agreed on
+    bool run_done = false;   // `at` now stands before the next run
+    bool run_agrees = true;  // the finished run has as many instructions on both sides
+  };
+  struct Resume {
+    size_t pieces_skipped = 0;
+    size_t run = 0;
+    uint32_t run_bytes = 0;
+  };
+
+  const DecodedPiece& piece(size_t index) const { return pieces_[index - piece_base_]; }
+  size_t piece_end() const { return piece_base_ + pieces_.size(); }
+  const TruthRun* run(size_t index);
+
+  void process(bool last);
+  Stretch step(Place& at);
+  size_t agreement(Place at, size_t limit);
+  bool find_after_gap(Resume& found);
+  bool find_after_difference(Resume& found);
+  void resume(bool gap);
+  void skip(const Resume& to, const std::string& cause, const std::string& text);
+  void settle_pending(bool right);
+  void miss(uint64_t count, bool late, const std::string& cause);
+  void note(Difference difference);
+
+  TruthSource source_;
+  std::deque<TruthRun> runs_;
+  size_t run_base_ = 0;
+  bool truth_ended_ = false;
+  std::deque<DecodedPiece> pieces_;
+  size_t piece_base_ = 0;
+  std::deque<GapNote> gaps_;
+  uint32_t open_gap_ = 0;          // in front of the next piece to be added
+  size_t gap_handled_ = SIZE_MAX;  // index of the piece whose gap was resolved last
+  Place at_;
+  std::string midway_cause_;  // why a part of the current run was skipped
+  bool midway_late_ = false;
+  std::array<uint64_t, 5> pending_{};  // instructions of the current run, by confidence
+  CompareResult result_;
+};
+
+}  // namespace asof

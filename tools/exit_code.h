@@ -1,0 +1,17 @@
+// Exit status of every verb. Scripts depend on these numbers; docs/usage.md lists them.
+#pragma once
+
+namespace asof {
+
+enum ExitCode : int {
+  kExitOk = 0,
+  kExitUsage = 1,  // unknown option, bad value
+  kExitInput = 2,  // the input cannot be used
+  kExitErrors =
+      3,  // decoded, with errors: under --strict, above --max-errors, or validate found a difference
+  kExitInternal = 4,       // a broken promise of asof itself
+  kExitNoText = 5,         // missing text blocked all decoding
+  kExitInterrupted = 130,  // SIGINT; what was written is valid
+};
+
+}  // namespace asof

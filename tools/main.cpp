@@ -1,0 +1,84 @@
+// asof: the program. Finds the verb, lets CLI11 read its options, and ends with the verb's exit status.
+#include <fmt/format.h>
+
+#include <array>
+#include <cstdio>
+#include <exception>
+
+#include "tools/output.h"
+#include "tools/verbs.h"
+
+namespace {
+
+using namespace asof;
+
+constexpr const char* kFooter = R"(Most used:
+  asof perf.data                       instructions as text
+  asof report                          what is in ./perf.data, how much was decoded, what was lost and why
+  asof text __schedule@12.345678       the bytes of a function at that time
+'asof VERB --help' gives the options. Exit status: 0 ok, 1 usage, 2 input unusable, 3 decoded with errors under
+--strict or above --max-errors, 4 internal, 5 missing text blocked all decoding, 130 interrupted (partial output is valid).)";
+
+struct VerbEntry {
+  const char* name;
+  RunVerb (*add)(CLI::App&);
+};
+constexpr std::array<VerbEntry, 5> kVerbs{{{"report", add_report},
+                                           {"digest", add_digest},
+                                           {"validate", add_validate},
+                                           {"errors", add_errors},
+                                           {"version", add_version}}};
+
+bool is_verb(std::string_view word) {
+  return std::any_of(kVerbs.begin(), kVerbs.end(), [&](const VerbEntry& v) { return word == v.name; });
+}
+
+// `asof perf.data` and `asof -F ip perf.data` mean decode; `asof help VERB` means `asof VERB --help`.
+std::vector<std::string> normal_arguments(int argc, char** argv) {
+  std::vector<std::string> args(argv + 1, argv + argc);
+  if (args.empty()) return args;
+  const std::string first = args[0];
+  if (first == "help") {
+    if (args.size() > 1 && is_verb(args[1])) return {args[1], "--help"};
+    return {"--help"};
+  }
+  if (first == "--version") return {"version"};
+  if (!is_verb(first) && first != "--help" && first != "-h") args.insert(args.begin(), "decode");
+  return args;
+}
+
+int run(int argc, char** argv) {
+  CLI::App app("asof - decode Intel PT traces against the text that was live at the time", "asof");
+  app.footer(kFooter);
+  app.require_subcommand(1);
+  std::vector<RunVerb> runners;
+  for (const VerbEntry& v : kVerbs) runners.push_back(v.add(app));
+
+  std::vector<std::string> args = normal_arguments(argc, argv);
+  if (args.empty()) {
+    fmt::print(stderr, "{}", app.help());
+    return kExitUsage;
+  }
+  std::reverse(args.begin(), args.end());  // the order CLI11 takes a vector in
+  try {
+    app.parse(args);
+  } catch (const CLI::ParseError& e) {
+    return app.exit(e) == 0 ? kExitOk : kExitUsage;
+  }
+  for (size_t i = 0; i < kVerbs.size(); ++i) {
+    if (app.got_subcommand(kVerbs[i].name)) return runners[i]();
+  }
+  return kExitUsage;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  install_signal_handlers();
+  try {
+    return run(argc, argv);
+  } catch (const std::exception& e) {
+    fmt::print(stderr, "asof: internal error: {}\n", e.what());
+    return asof::kExitInternal;
+  }
+}

@@ -1,0 +1,41 @@
+// Output: bytes to a file or standard output through one large buffer. A reader that goes away (`asof ... |
+// head`) is no error: closed() turns true and the verb stops quietly.
+#pragma once
+#include <string>
+#include <string_view>
+
+#include "textstore/result.h"
+
+namespace asof {
+
+class Output {
+ public:
+  // Standard output when `path` is empty or "-".
+  static Result<Output> open(const std::string& path);
+  Output(Output&& other) noexcept;
+  Output& operator=(Output&& other) noexcept;
+  ~Output();
+
+  void write(std::string_view text);
+  // False once the other end is closed or the disk is full; error() tells which.
+  bool flush();
+  bool closed() const { return closed_; }
+  // Set when writing failed for a reason other than a closed pipe.
+  const std::string& error() const { return error_; }
+
+ private:
+  Output(int fd, bool owned) : fd_(fd), owned_(owned) {}
+  void put(std::string_view text);
+
+  int fd_ = -1;
+  bool owned_ = false;
+  bool closed_ = false;
+  std::string buffer_;
+  std::string error_;
+};
+
+// SIGPIPE ignored, SIGINT remembered. Call once from main().
+void install_signal_handlers();
+bool interrupted();
+
+}  // namespace asof

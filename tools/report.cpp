@@ -1,0 +1,229 @@
+// asof report: one screen about a capture: what is in it, how much was decoded, what was lost and why, what
+// the text did, and where the time went.
+#include <fmt/format.h>
+#include <tsl/robin_map.h>
+
+#include <algorithm>
+
+#include "tools/catalogue.h"
+#include "tools/coverage.h"
+#include "tools/format.h"
+#include "tools/output.h"
+#include "tools/progress.h"
+#include "tools/tally.h"
+#include "tools/verbs.h"
+
+namespace asof {
+namespace {
+
+constexpr size_t kHottest = 10;
+constexpr size_t kNoticesShown = 10;
+
+struct ChunkReport : Tally {
+  // Instructions by block: a chunk visits few blocks often.
+  std::vector<std::pair<const Block*, uint64_t>> blocks;
+};
+
+// Blocks do not outlive the pipeline, and each decoder has its own: known by what they are.
+struct BlockKey {
+  Addr ip = 0;
+  Space space = kKernelSpace;
+  Time from = kTimeMin;
+  bool operator==(const BlockKey&) const = default;
+};
+struct HashBlockKey {
+  size_t operator()(const BlockKey& k) const {
+    return (k.ip ^ static_cast<uint64_t>(k.space) << 40 ^ static_cast<uint64_t>(k.from)) * kHashFactor >> 16;
+  }
+};
+struct HotBlock {
+  Time time = kTimeMin;  // some instant at which it ran
+  uint64_t instructions = 0;
+};
+
+class ReportConsumer : public ChunkConsumer {
+ public:
+  ReportConsumer(const Capture& capture, uint64_t max_errors) : coverage_(capture), max_errors_(max_errors) {}
+
+  std::unique_ptr<Prepared> prepare(const Chunk& chunk, const Stream&) override {
+    auto report = std::make_unique<ChunkReport>();
+    count_steps(chunk, *report);
+    tsl::robin_map<const Block*, uint64_t> counts;
+    for (const Step& step : chunk.steps) counts[step.block] += step.count;
+    report->blocks.assign(counts.begin(), counts.end());
+    return report;
+  }
+
+  void deliver(Chunk& chunk, const Stream&, Prepared* prepared) override {
+    const auto& report = static_cast<const ChunkReport&>(*prepared);
+    coverage_.add(chunk, report.ips.count);
+    branches += report.branches;
+    for (size_t c = 0; c < by_confidence.size(); ++c) by_confidence[c] += report.by_confidence[c];
+    for (const auto& [block, count] : report.blocks) {
+      HotBlock& hot = blocks_[{block->ip, block->space, block->from}];
+      if (hot.instructions == 0) hot.time = std::clamp(chunk.steps.front().time, block->from, block->until);
+      hot.instructions += count;
+    }
+    for (const Event& e : chunk.events) overflows += e.kind == EventKind::kOverflow;
+  }
+
+  bool stopped() const override { return interrupted() || coverage_.errors() > max_errors_; }
+
+  // Names of functions, most executed first.
+  std::vector<std::pair<std::string, uint64_t>> hottest(const Capture& capture) const {
+    std::map<std::string, uint64_t> by_name;
+    for (const auto& [block, hot] : blocks_) {
+      const auto at = capture.symbols.find(block.space, block.ip, hot.time);
+      by_name[at ? fmt::format("{} ({})", at->symbol->name, at->symbol->dso) : "no symbol"] +=
+          hot.instructions;
+    }
+    std::vector<std::pair<std::string, uint64_t>> out(by_name.begin(), by_name.end());
+    std::stable_sort(out.begin(), out.end(),
+                     [](const auto& a, const auto& b) { return a.second > b.second; });
+    if (out.size() > kHottest) out.resize(kHottest);
+    return out;
+  }
+
+  const Coverage& coverage() const { return coverage_; }
+  uint64_t branches = 0, overflows = 0;
+  std::array<uint64_t, 5> by_confidence{};
+
+ private:
+  Coverage coverage_;
+  uint64_t max_errors_;
+  tsl::robin_map<BlockKey, HotBlock, HashBlockKey> blocks_;
+};
+
+struct ReportOptions {
+  InputOptions input;
+  DecodeChoice choice;
+};
+
+void print_capture(const Capture& c, Output& out) {
+  out.write(fmt::format("{}: {}", c.path, c.kind));
+  for (const std::string& part : {c.machine, c.os_release, c.cpu_desc}) {
+    if (!part.empty()) out.write(", " + part);
+  }
+  out.write("\n");
+  if (!c.command_line.empty()) out.write(fmt::format("  recorded by: {}\n", c.command_line));
+  uint64_t bytes = 0;
+  for (const Stream& s : c.streams) bytes += s.end() - s.begin();
+  out.write(fmt::format("  {}, {} of trace\n", format_plural(c.streams.size(), "stream", "streams"),
+                        format_size(bytes)));
+  if (!c.record_counts.empty()) {
+    std::string line = "  records:";
+    for (const auto& [type, count] : c.record_counts) {
+      line += fmt::format(" {} {}", record_type_name(type), format_count(count));
+    }
+    out.write(line + "\n");
+  }
+}
+
+void print_text_facts(const Capture& c, Output& out) {
+  if (!c.text) return;
+  const TextStore& store = *c.text;
+  out.write(fmt::format("text: {}, {}\n", format_plural(store.pokes().size(), "poke", "pokes"),
+                        format_plural(c.bpf_programs.size(), "BPF program", "BPF programs")));
+  for (const BpfProgram& p : c.bpf_programs) {
+    out.write(fmt::format("  bpf prog id {} \"{}\" tag {}: {}, {}{}\n", p.id, p.name, p.tag,
+                          format_plural(p.functions.size(), "function", "functions"),
+                          format_interval(p.loaded, p.unloaded), p.has_image ? "" : ", no bytes recorded"));
+  }
+  const auto notices = store.notices();
+  for (size_t i = 0; i < std::min(notices.size(), kNoticesShown); ++i) {
+    out.write(fmt::format("  {:x} {}: {}\n", notices[i].addr,
+                          format_interval(notices[i].from, notices[i].until), notices[i].text));
+  }
+  if (notices.size() > kNoticesShown) {
+    out.write(fmt::format("  and {} more\n", format_count(notices.size() - kNoticesShown)));
+  }
+}
+
+void print_causes(const Capture& c, const Coverage& coverage, Output& out) {
+  for (const bool errors : {false, true}) {
+    bool headed = false;
+    for (const auto& [code, cause] : coverage.causes()) {
+      if (is_error_code(code) != errors) continue;
+      if (!headed) out.write(errors ? "errors by cause:\n" : "losses in the recording:\n");
+      headed = true;
+      const CodeInfo* info = find_code(code);
+      out.write(fmt::format("  {} {}: {}", code, info == nullptr ? "" : info->title,
+                            format_plural(cause.count, "time", "times")));
+      if (cause.bytes != 0) out.write(fmt::format(", {} of trace", format_size(cause.bytes)));
+      if (cause.time != 0) out.write(fmt::format(", {}", format_duration(cause.time)));
+      out.write(fmt::format("\n    first: {}\n", cause.first));
+      if (info != nullptr) out.write(fmt::format("    remedy: {}\n", info->remedy));
+    }
+  }
+  // One line for each code; the rest under -v.
+  std::map<std::string, std::pair<const Notice*, uint64_t>> by_code;
+  for (const Notice& n : c.notices) {
+    if (n.severity == Notice::Severity::kInfo) continue;
+    auto& [first, count] = by_code[n.code];
+    if (first == nullptr) first = &n;
+    count += n.count;
+  }
+  if (!by_code.empty()) out.write("notices about the input:\n");
+  for (const auto& [code, entry] : by_code) {
+    const auto& [first, count] = entry;
+    out.write(fmt::format("  {} {}: first {}{}{}\n", code, format_plural(count, "time", "times"),
+                          first->where, first->where.empty() ? "" : ": ", first->reason));
+    if (!first->hint.empty()) out.write(fmt::format("    remedy: {}\n", first->hint));
+  }
+}
+
+void print_flow(const Capture& c, const ReportConsumer& consumer, Output& out) {
+  std::string confidence;
+  for (size_t i = 0; i < consumer.by_confidence.size(); ++i) {
+    if (consumer.by_confidence[i] == 0) continue;
+    confidence +=
+        fmt::format("{}{} {}", confidence.empty() ? "" : ", ", confidence_name(static_cast<Confidence>(i)),
+                    format_count(consumer.by_confidence[i]));
+  }
+  out.write(fmt::format("flow: {} branches; text of the instructions: {}\n", format_count(consumer.branches),
+                        confidence.empty() ? "none" : confidence));
+  const auto hottest = consumer.hottest(c);
+  if (!hottest.empty()) out.write("hottest functions:\n");
+  const double all = static_cast<double>(std::max<uint64_t>(consumer.coverage().instructions(), 1));
+  for (const auto& [name, count] : hottest) {
+    out.write(fmt::format("  {:5.1f} % {:>15} {}\n", 100 * static_cast<double>(count) / all,
+                          format_count(count), name));
+  }
+}
+
+ExitCode run_report(ReportOptions& o) {
+  Diagnostics diagnostics = o.input.diagnostics();
+  if (!finish_choice(o.choice, diagnostics)) return kExitUsage;
+  const auto capture = open_for_verb(o.input, diagnostics, o.input.verbose > 0);
+  if (!capture) return kExitInput;
+  ReportConsumer consumer(*capture, o.choice.max_errors);
+  {
+    ProgressBar bar(o.choice.progress, "report");
+    const auto done =
+        run_pipeline(*capture, o.choice.pipeline, ChunkOrder::kByStream, consumer, bar.callback());
+    if (!done) {
+      diagnostics.error(done.error());
+      return kExitInput;
+    }
+  }
+  auto out = Output::open("-");
+  if (!out) return kExitInput;
+  print_capture(*capture, *out);
+  print_text_facts(*capture, *out);
+  print_flow(*capture, consumer, *out);
+  print_causes(*capture, consumer.coverage(), *out);
+  out->write(consumer.coverage().line() + "\n");
+  return exit_code_for(consumer.coverage(), o.choice);
+}
+
+}  // namespace
+
+RunVerb add_report(CLI::App& app) {
+  auto options = std::make_shared<ReportOptions>();
+  CLI::App* verb = app.add_subcommand("report", "coverage, losses, errors by cause, text, hottest functions");
+  add_input_options(*verb, options->input);
+  add_decode_options(*verb, options->choice);
+  return [options] { return run_report(*options); };
+}
+
+}  // namespace asof

@@ -1,0 +1,63 @@
+// Ground truth of a capture whose execution was observed: per CPU a compressed list of executed runs,
+// cpu<N>.blocks.zst. A run is a straight stretch of executed instructions; 32 bytes, little-endian: u64
+// address, u32 bytes, u32 instructions, u32 flags, u32 reserved, u64 time entered (perf clock, ns). Layout
+// and counting rules: docs/usage.md.
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "textstore/address.h"
+#include "textstore/result.h"
+#include "textstore/time.h"
+
+namespace asof {
+
+struct TruthRun {
+  static constexpr uint32_t kByException = 1;  // entered by an exception or interrupt
+  static constexpr uint32_t kTraceStart = 2;   // trace starts or restarts here
+  static constexpr uint32_t kLateText = 4;     // bytes of an instruction are in no record of the capture
+  static constexpr uint32_t kEndsEarly = 8;    // ended by an exception after an instruction that is no branch
+
+  Addr ip = 0;
+  uint32_t bytes = 0;
+  uint32_t count = 0;
+  uint32_t flags = 0;
+  Time time = kTimeMin;
+
+  Addr end() const { return ip + bytes; }
+};
+
+// Reads one file as a stream; memory does not depend on its length.
+class TruthReader {
+ public:
+  static Result<TruthReader> open(const std::string& path);
+  TruthReader(TruthReader&&) noexcept;
+  ~TruthReader();
+
+  // False at the end, or where the file is damaged; error() tells which.
+  bool next(TruthRun& run);
+  const std::optional<Error>& error() const;
+
+ private:
+  struct Impl;
+  explicit TruthReader(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+// What summary.json says about one CPU.
+struct TruthSummary {
+  uint64_t instructions = 0;
+  uint64_t ip_hash = 0;
+};
+// CPU -> summary; an error when DIR/summary.json cannot be read.
+Result<std::map<int, TruthSummary>> read_truth_summary(const std::string& directory);
+// CPUs that have a cpu<N>.blocks.zst in the directory.
+Result<std::vector<int>> truth_cpus(const std::string& directory);
+std::string truth_file(const std::string& directory, int cpu);
+
+}  // namespace asof

@@ -1,0 +1,39 @@
+// What verbs share around opening and ending.
+#include "tools/coverage.h"
+#include "tools/output.h"
+#include "tools/verbs.h"
+
+namespace asof {
+
+std::optional<Capture> open_for_verb(const InputOptions& options, Diagnostics& diagnostics,
+                                     bool show_notices) {
+  auto capture = open_capture(options.input, options.capture);
+  if (!capture) {
+    diagnostics.error(capture.error());
+    return std::nullopt;
+  }
+  if (show_notices) {
+    for (const Notice& n : capture->notices) diagnostics.notice(n);
+  }
+  return std::move(*capture);
+}
+
+bool finish_choice(DecodeChoice& choice, Diagnostics& diagnostics) {
+  if (choice.cpus.empty()) return true;
+  auto cpus = parse_number_list(choice.cpus, "--cpu");
+  if (!cpus) {
+    diagnostics.error(cpus.error());
+    return false;
+  }
+  choice.pipeline.cpus = std::move(*cpus);
+  return true;
+}
+
+ExitCode exit_code_for(const Coverage& coverage, const DecodeChoice& choice) {
+  if (interrupted()) return kExitInterrupted;
+  if (coverage.instructions() == 0 && coverage.text_missing()) return kExitNoText;
+  if (coverage.errors() > choice.max_errors) return kExitErrors;
+  return choice.strict && coverage.errors() != 0 ? kExitErrors : kExitOk;
+}
+
+}  // namespace asof

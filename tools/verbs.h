@@ -1,0 +1,37 @@
+// The verbs of asof. Each function adds one subcommand and returns what runs it; main() calls the one that
+// was named.
+#pragma once
+#include <CLI/CLI.hpp>
+#include <functional>
+#include <optional>
+
+#include "decoder/capture.h"
+#include "tools/diagnostics.h"
+#include "tools/exit_code.h"
+#include "tools/options.h"
+
+namespace asof {
+
+using RunVerb = std::function<ExitCode()>;
+
+RunVerb add_decode(CLI::App& app);
+RunVerb add_report(CLI::App& app);
+RunVerb add_text(CLI::App& app);
+RunVerb add_events(CLI::App& app);
+RunVerb add_digest(CLI::App& app);
+RunVerb add_validate(CLI::App& app);
+RunVerb add_errors(CLI::App& app);
+RunVerb add_version(CLI::App& app);
+
+// Opens the input; prints its error, or its notices (`show_notices`). Empty: the verb ends with kExitInput.
+std::optional<Capture> open_for_verb(const InputOptions& options, Diagnostics& diagnostics,
+                                     bool show_notices = true);
+
+// Turns text options into pipeline options; prints what is wrong. False: the verb ends with kExitUsage.
+bool finish_choice(DecodeChoice& choice, Diagnostics& diagnostics);
+
+// The exit status of a verb that decoded everything there was.
+class Coverage;
+ExitCode exit_code_for(const Coverage& coverage, const DecodeChoice& choice);
+
+}  // namespace asof
