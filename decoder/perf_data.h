@@ -27,6 +27,8 @@ struct PerfAttr {
   uint64_t flags = 0;  // bits of perf_event_attr at offset 40, bit 0 = disabled
   uint64_t branch_sample_type = 0;
   int32_t clockid = 0;
+  uint64_t sample_regs_user = 0, sample_regs_intr = 0;
+  uint32_t aux_sample_size = 0;
   std::vector<uint64_t> ids;
   std::string name;  // from EVENT_DESC or EVENT_UPDATE; may be empty
 };
@@ -43,9 +45,13 @@ struct SampleId {
 struct Record {
   uint32_t type = 0;
   uint16_t misc = 0;
-  std::span<const uint8_t> bytes;  // whole record with its 8-byte header, host byte order of the file
+  std::span<const uint8_t> bytes;  // whole record with its 8-byte header, in the file's byte order; read it with
+                                   // the functions of decoder/records.h. Lives as long as PerfData.
   std::span<const uint8_t> body;   // after the header, without the sample_id trailer
   uint64_t file_offset = 0;        // in the file; for compressed records, of the COMPRESSED record that holds it
+  uint64_t unpacked_offset = Error::kNoOffset;  // of compressed records: in the unpacked bytes of their file
+  uint32_t file = 0;     // 0: the file itself or a directory's `data`; n: its n-th `data.<k>`
+  bool swapped = false;  // numbers in it are in the other byte order
   SampleId id;
   Time time() const { return id.time.value_or(kTimeMin); }
 };
@@ -71,8 +77,12 @@ struct AuxtraceInfo {
   uint32_t type = 0;  // 1 intel_pt, 3 cs_etm, ...
   std::vector<uint64_t> priv;
   std::string filter;  // intel_pt address filter string
+  bool cap_event_trace = false;  // intel_pt, the word after the filter string
   uint64_t file_offset = 0;
 };
+
+// CLOCK_DATA (feature 29): one instant on two clocks.
+struct ClockData { uint32_t clockid = 0; uint64_t time_of_day_ns = 0, clock_ns = 0; };
 
 struct TimeConvRecord { uint64_t shift = 0, mult = 0, zero = 0, cycles = 0, mask = 0; bool cap_zero = true, cap_short = false; };
 
@@ -110,18 +120,24 @@ class PerfData {
   struct IdIndex { uint64_t id, idx; int32_t cpu, tid; };
   std::span<const IdIndex> id_index() const;
 
+  // Body of any header feature, in the file's byte order; empty when it is not there.
+  std::span<const uint8_t> feature(int bit) const;
+  std::span<const std::pair<uint32_t, std::string>> pmu_mappings() const;  // type, name
+  const std::optional<ClockData>& clock_data() const;
+
   std::string feature_string(int bit) const;  // HOSTNAME 3, OSRELEASE 4, VERSION 5, ARCH 6, CPUDESC 8, CPUID 9
   std::vector<std::string> command_line() const;
-  uint32_t nr_cpus() const;
-  const std::map<uint32_t, uint64_t>& record_counts() const;  // by type, unpacked
+  uint32_t nr_cpus() const;  // online when recorded; 0: not told
+  const std::map<uint32_t, uint64_t>& record_counts() const;  // by type, COMPRESSED records and what is in them
   std::span<const Notice> notices() const;                    // damage met while opening
 
   const std::string& path() const;
   const std::string& directory() const;  // of a directory capture; else empty
   bool swapped() const;                  // recorded in the other byte order
 
+  struct Impl;  // decoder/perf_data_impl.h, for the parts of the reader
+
  private:
-  struct Impl;
   explicit PerfData(std::unique_ptr<Impl>);
   std::unique_ptr<Impl> impl_;
 };

@@ -1,0 +1,439 @@
+// Streams from AUX buffers. Which bytes belong together: tools/perf/util/auxtrace.c (__auxtrace_mmap__read:
+// offset, padding to 8; auxtrace_queues), intel-pt.c (intel_pt_get_buffer, snapshot overlaps); what the
+// kernel says of losses: kernel/events/ring_buffer.c (perf_aux_output_end), include/uapi/linux/perf_event.h
+// (PERF_AUX_FLAG_*).
+#include "decoder/aux_streams.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <unordered_map>
+
+#include "decoder/perf_data_impl.h"
+#include "decoder/records.h"
+
+namespace asof {
+namespace {
+
+constexpr uint64_t kTruncated = 1, kOverwrite = 2, kPartial = 4, kCollision = 8;
+constexpr uint32_t kIntelPt = 1;
+constexpr size_t kPrivSnapshotMode = 8, kPrivPerCpu = 9;  // AUXTRACE_INFO of Intel PT
+constexpr uint64_t kMaxPadding = 7;  // perf pads a payload to 8 and counts the padding in its size
+
+uint64_t priv(const PerfData& data, size_t index, uint64_t fallback) {
+  const auto& info = data.auxtrace_info();
+  return info && info->type == kIntelPt && index < info->priv.size() ? info->priv[index] : fallback;
+}
+
+// [offset, offset + size), cut at the top instead of wrapping.
+uint64_t end_of(uint64_t offset, uint64_t size) {
+  return size > UINT64_MAX - offset ? UINT64_MAX : offset + size;
+}
+
+// One queue: what perf calls so, the buffers and AUX records of one mmap.
+struct Queue {
+  uint32_t idx = 0;
+  std::vector<const AuxBuffer*> buffers;  // file order
+  std::vector<const AuxRecord*> records;  // by offset
+  Time started = kTimeMax;                // first ITRACE_START
+  bool overlapping = false;               // snapshots or AUX samples
+};
+
+// The payload without the padding that perf counts in. `next`: where the next buffer starts; `ends`: where
+// AUX records end, sorted. Only zeros are taken for padding; to Intel PT they are PAD packets and do no harm
+// where they stay.
+std::span<const uint8_t> without_padding(const AuxBuffer& buffer, uint64_t next,
+                                         const std::vector<uint64_t>& ends) {
+  const auto bytes = buffer.bytes;
+  const uint64_t end = end_of(buffer.offset, bytes.size());
+  uint64_t real_end = end;
+  if (next < end) {
+    real_end = next;
+  } else if (next > end) {
+    const auto after = std::upper_bound(ends.begin(), ends.end(), end);
+    if (after != ends.begin()) real_end = *(after - 1);
+  }
+  const uint64_t padding = end - real_end;
+  if (padding > std::min<uint64_t>(kMaxPadding, bytes.size())) return bytes;
+  const auto tail = bytes.last(padding);
+  const bool zeros = std::all_of(tail.begin(), tail.end(), [](uint8_t byte) { return byte == 0; });
+  return zeros ? bytes.first(bytes.size() - padding) : bytes;
+}
+
+// How many bytes of `buffer` repeat `before`; nullopt when it cannot be told that it continues it.
+std::optional<size_t> continues_at(const AuxBuffer& before, const AuxBuffer& buffer) {
+  constexpr size_t kEnough = 64;  // equal bytes that make an overlap by offset credible
+  const uint64_t end = end_of(before.offset, before.bytes.size());
+  if (!before.sample_time && buffer.offset > before.offset && buffer.offset < end) {
+    const size_t size = end - buffer.offset;
+    const auto shared = before.bytes.last(size);
+    if (size >= kEnough && size <= buffer.bytes.size() &&
+        std::equal(shared.begin(), shared.end(), buffer.bytes.begin())) {
+      return size;
+    }
+  }
+  auto earlier = before.bytes;
+  for (uint64_t padding = 0; padding <= kMaxPadding; ++padding) {
+    if (const auto skip = find_overlap(earlier, buffer.bytes)) return skip;
+    if (before.sample_time || earlier.empty() || earlier.back() != 0) break;
+    earlier = earlier.first(earlier.size() - 1);
+  }
+  return std::nullopt;
+}
+
+// Marks each cut as a place where the bytes after it do not continue those before.
+void cut_pieces(Stream& stream, std::vector<uint64_t> cuts) {
+  std::sort(cuts.begin(), cuts.end());
+  std::vector<StreamPiece> pieces;
+  auto cut = cuts.begin();
+  for (StreamPiece piece : stream.pieces) {
+    const uint64_t end = piece.offset + piece.bytes.size();
+    for (; cut != cuts.end() && *cut < end; ++cut) {
+      if (*cut <= piece.offset) {
+        piece.discontinuity |= *cut == piece.offset && *cut != 0;
+        continue;
+      }
+      const uint64_t head = *cut - piece.offset;
+      StreamPiece first = piece;
+      first.bytes = piece.bytes.first(head);
+      pieces.push_back(first);
+      piece.offset += head;
+      piece.file_offset += head;
+      piece.bytes = piece.bytes.subspan(head);
+      piece.discontinuity = true;
+    }
+    pieces.push_back(piece);
+  }
+  stream.pieces = std::move(pieces);
+}
+
+// The trace of an AUX record was made before it, and after the trace was switched on.
+TimeBounds bounds_of(const Queue& queue) {
+  TimeBounds bounds;
+  Time last = kTimeMin;
+  for (const AuxRecord* record : queue.records) last = std::max(last, record->id.time.value_or(kTimeMin));
+  for (const AuxBuffer* buffer : queue.buffers) last = std::max(last, buffer->sample_time.value_or(kTimeMin));
+  if (last != kTimeMin) bounds.hi = last;
+  if (queue.started != kTimeMax && queue.started <= bounds.hi) bounds.lo = queue.started;
+  return bounds;
+}
+
+class StreamMaker {
+ public:
+  StreamMaker(const PerfData& data, std::vector<Notice>& notices) : data_(data), notices_(notices) {}
+
+  std::vector<Stream> make();
+
+ private:
+  void collect_queues();
+  void collect_records();
+  Queue* queue_of(const SampleId& id);
+  void count_lost(const Record& record);
+  Stream make_stream(Queue& queue);
+  void add_overlapping(const Queue& queue, Stream& stream);
+  void add_sequential(const Queue& queue, Stream& stream);
+  void add_missing(const Queue& queue, Stream& stream);
+  void add_flagged(const Queue& queue, Stream& stream);
+  void note(Notice::Severity severity, const char* code, const std::string& where, uint64_t offset, Time time,
+            uint64_t count, std::string reason, std::string hint = {});
+
+  const PerfData& data_;
+  std::vector<Notice>& notices_;
+  std::map<uint32_t, Queue> queues_;
+  std::unordered_map<uint64_t, uint32_t> idx_of_id_;
+  std::unordered_map<int32_t, uint32_t> idx_of_cpu_, idx_of_tid_;
+  struct Lost {
+    uint64_t records = 0, count = 0, file_offset = 0;
+    Time first = kTimeMax;
+  };
+  std::map<std::pair<uint32_t, int32_t>, Lost> lost_;  // by type and CPU
+};
+
+void StreamMaker::note(Notice::Severity severity, const char* code, const std::string& where, uint64_t offset,
+                       Time time, uint64_t count, std::string reason, std::string hint) {
+  Notice notice;
+  notice.severity = severity;
+  notice.code = code;
+  notice.where = where;
+  notice.offset = offset;
+  notice.time = time;
+  notice.reason = std::move(reason);
+  notice.hint = std::move(hint);
+  notice.count = count;
+  notices_.push_back(std::move(notice));
+}
+
+void StreamMaker::collect_queues() {
+  for (const auto& entry : data_.id_index()) idx_of_id_.emplace(entry.id, static_cast<uint32_t>(entry.idx));
+  const bool snapshot_mode = priv(data_, kPrivSnapshotMode, 0) != 0;
+  for (const AuxBuffer& buffer : data_.aux_buffers()) {
+    Queue& queue = queues_[buffer.idx];
+    queue.idx = buffer.idx;
+    queue.buffers.push_back(&buffer);
+    queue.overlapping |= snapshot_mode || buffer.sample_time.has_value();
+    if (buffer.cpu >= 0) idx_of_cpu_.emplace(buffer.cpu, buffer.idx);
+    if (buffer.tid >= 0) idx_of_tid_.emplace(buffer.tid, buffer.idx);
+  }
+}
+
+// By the event's id where ID_INDEX knows it, else by CPU, else by thread.
+Queue* StreamMaker::queue_of(const SampleId& id) {
+  const auto look = [&](const auto& table, auto key) -> Queue* {
+    const auto found = table.find(key);
+    if (found == table.end()) return nullptr;
+    const auto queue = queues_.find(found->second);
+    return queue == queues_.end() ? nullptr : &queue->second;
+  };
+  if (Queue* queue = id.id != 0 ? look(idx_of_id_, id.id) : nullptr; queue != nullptr) return queue;
+  if (Queue* queue = look(idx_of_cpu_, id.cpu); queue != nullptr) return queue;
+  return look(idx_of_tid_, id.tid);
+}
+
+void StreamMaker::count_lost(const Record& record) {
+  const auto parsed = parse_lost(record);
+  if (!parsed || parsed->lost == 0) return;
+  Lost& lost = lost_[{record.type, record.id.cpu}];
+  if (lost.records++ == 0) lost.file_offset = record.file_offset;
+  lost.count += parsed->lost;
+  if (record.time() != kTimeMin) lost.first = std::min(lost.first, record.time());
+}
+
+void StreamMaker::collect_records() {
+  uint64_t orphans = 0, orphan_bytes = 0;
+  const AuxRecord* first_orphan = nullptr;
+  for (const AuxRecord& record : data_.aux_records()) {
+    if (Queue* queue = queue_of(record.id); queue != nullptr) {
+      queue->records.push_back(&record);
+      queue->overlapping |= (record.flags & kOverwrite) != 0;
+    } else if ((record.flags & kOverwrite) == 0 && record.size != 0) {
+      ++orphans;
+      orphan_bytes = end_of(orphan_bytes, record.size);
+      if (first_orphan == nullptr) first_orphan = &record;
+    }
+  }
+  if (first_orphan != nullptr) {
+    note(Notice::Severity::kLoss, "E-LOST-106", data_.path(), first_orphan->file_offset,
+         first_orphan->id.time.value_or(kTimeMin), orphans,
+         fmt::format(
+             "{} AUX records tell of {} bytes of trace on CPUs or threads that have no AUXTRACE buffer",
+             orphans, orphan_bytes));
+  }
+  data_.for_each([&](const Record& record) {
+    if (record.type == perf::kItraceStart) {
+      Queue* queue = queue_of(record.id);
+      if (queue != nullptr && record.time() != kTimeMin)
+        queue->started = std::min(queue->started, record.time());
+    } else if (record.type == perf::kLost || record.type == perf::kLostSamples) {
+      count_lost(record);
+    }
+    return true;
+  });
+  for (const auto& [key, lost] : lost_) {
+    const auto& [type, cpu] = key;
+    note(Notice::Severity::kLoss, type == perf::kLost ? "E-LOST-101" : "E-LOST-102", data_.path(),
+         lost.file_offset, lost.first == kTimeMax ? kTimeMin : lost.first, lost.count,
+         fmt::format("{} {}lost{}, told by {} {} records", lost.count,
+                     type == perf::kLost ? "records " : "samples ",
+                     cpu >= 0 ? fmt::format(" on CPU {}", cpu) : "", lost.records, record_type_name(type)),
+         "side-band may be missing (mappings, text changes, switches): record with larger buffers (-m)");
+  }
+}
+
+// Snapshots of one ring, or AUX samples: what a buffer repeats of the one before it is left out. Stream
+// offsets count the bytes kept; the ring's own offsets say too little here (they start again with each turn
+// of the ring).
+void StreamMaker::add_overlapping(const Queue& queue, Stream& stream) {
+  const AuxBuffer* before = nullptr;
+  size_t joined = 0;
+  for (const AuxBuffer* buffer : queue.buffers) {
+    std::optional<size_t> overlap;
+    if (before != nullptr) overlap = continues_at(*before, *buffer);
+    const size_t skip = overlap ? *overlap : 0;
+    StreamPiece piece;
+    piece.offset = stream.end();
+    piece.bytes = buffer->bytes.subspan(skip);
+    piece.discontinuity = !overlap.has_value();
+    piece.reference = buffer->reference;
+    piece.file_offset = buffer->file_offset + skip;
+    joined += overlap ? 1 : 0;
+    if (!piece.bytes.empty()) stream.pieces.push_back(piece);
+    if (!buffer->bytes.empty()) before = buffer;
+  }
+  note(Notice::Severity::kInfo, "I-LOST-101", stream.name, Error::kNoOffset, kTimeMin, queue.buffers.size(),
+       fmt::format(
+           "{} snapshots of its ring, {} of them continue the one before; trace between the others was never "
+           "written",
+           queue.buffers.size(), joined));
+}
+
+// One run of trace, copied from the ring as it grew.
+void StreamMaker::add_sequential(const Queue& queue, Stream& stream) {
+  std::vector<const AuxBuffer*> buffers = queue.buffers;
+  std::stable_sort(buffers.begin(), buffers.end(),
+                   [](const AuxBuffer* a, const AuxBuffer* b) { return a->offset < b->offset; });
+  std::vector<uint64_t> ends;  // of AUX records: there, and only there, a buffer can end
+  for (const AuxRecord* record : queue.records) ends.push_back(end_of(record->offset, record->size));
+  std::sort(ends.begin(), ends.end());
+  for (size_t i = 0; i < buffers.size(); ++i) {
+    const AuxBuffer& buffer = *buffers[i];
+    const uint64_t next = i + 1 < buffers.size() ? buffers[i + 1]->offset : UINT64_MAX;
+    auto bytes = without_padding(buffer, next, ends);
+    uint64_t offset = buffer.offset;
+    const uint64_t end = stream.pieces.empty() ? offset : stream.end();
+    const uint64_t repeated = end > offset ? std::min<uint64_t>(end - offset, bytes.size()) : 0;
+    if (repeated != 0) {
+      note(Notice::Severity::kError, "E-DATA-109", stream.name, buffer.file_offset, kTimeMin, 1,
+           fmt::format("AUXTRACE buffer at {:#x} repeats {} bytes of the one before it: they are taken once",
+                       offset, repeated));
+      bytes = bytes.subspan(repeated);
+      offset += repeated;
+    }
+    if (bytes.size() > UINT64_MAX - offset) {
+      note(Notice::Severity::kError, "E-DATA-109", stream.name, buffer.file_offset, kTimeMin, 1,
+           fmt::format("AUXTRACE buffer of {} bytes at {:#x} runs past the end of any stream: it is left out",
+                       bytes.size(), offset));
+      continue;
+    }
+    if (bytes.empty()) continue;
+    StreamPiece piece;
+    piece.offset = offset;
+    piece.bytes = bytes;
+    piece.discontinuity = stream.pieces.empty() ? offset != 0 : offset != end;
+    piece.reference = buffer.reference;
+    piece.file_offset = buffer.file_offset + repeated;
+    stream.pieces.push_back(piece);
+  }
+}
+
+// Bytes that AUX records tell of, or that lie between two pieces, and that no buffer has.
+void StreamMaker::add_missing(const Queue& queue, Stream& stream) {
+  const auto lose = [&](uint64_t from, uint64_t to, const char* reason) {
+    const auto after =
+        std::upper_bound(queue.records.begin(), queue.records.end(), from,
+                         [](uint64_t at, const AuxRecord* r) { return at < end_of(r->offset, r->size); });
+    StreamLoss loss;
+    loss.offset = from;
+    loss.bytes = to - from;
+    if (after != queue.records.end()) loss.time = (*after)->id.time.value_or(kTimeMin);
+    loss.code = "E-LOST-107";
+    loss.reason = fmt::format("{} bytes of trace {}", to - from, reason);
+    stream.losses.push_back(loss);
+  };
+  for (size_t i = 1; i < stream.pieces.size(); ++i) {
+    const StreamPiece& before = stream.pieces[i - 1];
+    const uint64_t end = before.offset + before.bytes.size();
+    if (end < stream.pieces[i].offset) lose(end, stream.pieces[i].offset, "are in no AUXTRACE buffer");
+  }
+  if (queue.records.empty() || stream.pieces.empty()) return;
+  uint64_t told_end = 0;
+  for (const AuxRecord* record : queue.records)
+    told_end = std::max(told_end, end_of(record->offset, record->size));
+  const uint64_t told_begin = queue.records.front()->offset;
+  if (told_begin < stream.begin())
+    lose(told_begin, stream.begin(), "before the first AUXTRACE buffer are missing");
+  if (told_end > stream.end()) lose(stream.end(), told_end, "after the last AUXTRACE buffer are missing");
+}
+
+// What the kernel flagged. After TRUNCATED the stream does not go on where it stopped: packets may be cut
+// there.
+void StreamMaker::add_flagged(const Queue& queue, Stream& stream) {
+  uint64_t truncated = 0, partial = 0, collisions = 0;
+  const AuxRecord* first[3] = {};
+  const auto count = [&](uint64_t& counter, size_t which, const AuxRecord* record) {
+    if (counter++ == 0) first[which] = record;
+  };
+  std::vector<uint64_t> cuts;
+  for (size_t i = 0; i < queue.records.size(); ++i) {
+    const AuxRecord* record = queue.records[i];
+    StreamLoss loss;
+    loss.time = record->id.time.value_or(kTimeMin);
+    const uint64_t end = end_of(record->offset, record->size);
+    if ((record->flags & kTruncated) != 0) {
+      count(truncated, 0, record);
+      loss.offset = queue.overlapping ? stream.end() : end;
+      loss.code = "E-LOST-103";
+      loss.reason = "the AUX buffer was full: the kernel stopped the trace there";
+      if (!queue.overlapping) {
+        cuts.push_back(end);
+        const AuxRecord* next = i + 1 < queue.records.size() ? queue.records[i + 1] : nullptr;
+        if (next != nullptr && next->offset > end) loss.bytes = next->offset - end;
+      }
+      if (stream.losses.empty() || stream.losses.back().offset != loss.offset ||
+          stream.losses.back().code != loss.code) {
+        stream.losses.push_back(loss);
+      }
+    }
+    if ((record->flags & kPartial) != 0) count(partial, 1, record);
+    if ((record->flags & kCollision) != 0) count(collisions, 2, record);
+    if ((record->flags & (kPartial | kCollision)) != 0) {
+      const bool is_partial = (record->flags & kPartial) != 0;
+      loss.offset = queue.overlapping ? stream.end() : record->offset;
+      loss.bytes.reset();
+      loss.code = is_partial ? "E-LOST-104" : "E-LOST-105";
+      loss.reason = is_partial
+                        ? fmt::format("somewhere in {} bytes from here the trace has a hole (virtualisation)",
+                                      record->size)
+                        : "samples collided in the AUX buffer";
+      stream.losses.push_back(loss);
+    }
+  }
+  cut_pieces(stream, cuts);
+  const auto tell = [&](uint64_t n, const AuxRecord* record, const char* code, const char* flag,
+                        const char* hint) {
+    if (n == 0) return;
+    note(Notice::Severity::kLoss, code, stream.name, record->file_offset, record->id.time.value_or(kTimeMin),
+         n, fmt::format("{} AUX records are flagged {}", n, flag), hint);
+  };
+  tell(truncated, first[0], "E-LOST-103", "TRUNCATED: trace was lost after them",
+       "record with a larger AUX buffer (-m,SIZE) or less trace (filters, no CYC)");
+  tell(partial, first[1], "E-LOST-104", "PARTIAL: trace in them has holes", "");
+  tell(collisions, first[2], "E-LOST-105", "COLLISION", "");
+}
+
+Stream StreamMaker::make_stream(Queue& queue) {
+  Stream stream;
+  const AuxBuffer& first = *queue.buffers.front();
+  const bool by_thread = first.tid >= 0 && (first.cpu < 0 || priv(data_, kPrivPerCpu, 1) == 0);
+  if (by_thread) {
+    stream.tid = first.tid;
+    stream.name = fmt::format("tid{}", first.tid);
+  } else {
+    stream.cpu = first.cpu;
+    stream.name = first.cpu >= 0 ? fmt::format("cpu{}", first.cpu) : fmt::format("queue{}", queue.idx);
+  }
+  std::stable_sort(queue.records.begin(), queue.records.end(),
+                   [](const AuxRecord* a, const AuxRecord* b) { return a->offset < b->offset; });
+  if (queue.overlapping) {
+    add_overlapping(queue, stream);
+  } else {
+    add_sequential(queue, stream);
+    add_missing(queue, stream);
+  }
+  add_flagged(queue, stream);
+  std::stable_sort(stream.losses.begin(), stream.losses.end(),
+                   [](const StreamLoss& a, const StreamLoss& b) { return a.offset < b.offset; });
+  stream.bounds = bounds_of(queue);
+  return stream;
+}
+
+std::vector<Stream> StreamMaker::make() {
+  collect_queues();
+  collect_records();
+  std::vector<Stream> streams;
+  std::map<std::string, int> names;
+  for (auto& [idx, queue] : queues_) {
+    streams.push_back(make_stream(queue));
+    // Two rings of one CPU (two trace events): the queue tells them apart.
+    if (names[streams.back().name]++ != 0) streams.back().name += fmt::format("#{}", idx);
+  }
+  return streams;
+}
+
+}  // namespace
+
+std::vector<Stream> make_streams(const PerfData& data, std::vector<Notice>& notices) {
+  return StreamMaker(data, notices).make();
+}
+
+}  // namespace asof

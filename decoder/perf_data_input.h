@@ -1,0 +1,53 @@
+// Bytes of an input as one read-only mapping, wherever they come from: a file, a pipe (spooled first), or
+// what a decompressor wrote. Spools are unlinked files, so that neither a pipe nor a compressed capture has
+// to fit in memory and nothing is left behind when the process dies.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "textstore/result.h"
+
+namespace asof {
+
+class FileBytes {
+ public:
+  // Anything that cannot be mapped (pipe, character device) is spooled. "-" is standard input.
+  static Result<std::shared_ptr<const FileBytes>> open(const std::string& path);
+  // The whole of an open regular file; `name` is for messages. The descriptor stays the caller's.
+  static Result<std::shared_ptr<const FileBytes>> map(int fd, const std::string& name);
+  ~FileBytes();
+  FileBytes(const FileBytes&) = delete;
+  FileBytes& operator=(const FileBytes&) = delete;
+
+  std::span<const uint8_t> bytes() const { return bytes_; }
+
+ private:
+  FileBytes() = default;
+  std::span<const uint8_t> bytes_;
+};
+
+// Written once from front to back, then mapped. Lies in $TMPDIR, /var/tmp or /tmp.
+class Spool {
+ public:
+  static Result<Spool> create();
+  Spool(Spool&& other) noexcept;
+  Spool& operator=(Spool&&) = delete;
+  ~Spool();
+
+  Result<void> append(std::span<const uint8_t> bytes);
+  uint64_t size() const { return written_ + buffer_.size(); }
+  Result<std::shared_ptr<const FileBytes>> finish();
+
+ private:
+  explicit Spool(int fd) : fd_(fd) {}
+  Result<void> flush();
+
+  int fd_ = -1;
+  uint64_t written_ = 0;
+  std::vector<uint8_t> buffer_;
+};
+
+}  // namespace asof
