@@ -39,9 +39,9 @@ struct AttrSpec {
   uint64_t read_format = 4;  // ID
   uint64_t flags = attr_flag::kSampleIdAll;
   uint32_t aux_sample_size = 0;
-  uint32_t size = 128;        // bytes of perf_event_attr; 64 to 144
-  std::vector<uint64_t> ids;  // one per CPU (or thread)
-  std::string name;           // for EVENT_DESC; empty: none
+  uint32_t size = 128;          // bytes of perf_event_attr; 64 to 144
+  std::vector<uint64_t> ids{};  // one per CPU (or thread)
+  std::string name{};           // for EVENT_DESC; empty: none
 };
 
 // What stands at the end of a kernel record. Default: as records that the tool made up at the start (all
@@ -68,13 +68,13 @@ struct TimeConvSpec {
 // AUXTRACE_INFO of intel_pt; names as in tools/perf/util/intel-pt.h.
 struct PtInfoSpec {
   uint64_t pmu_type = 8;
-  TimeConvSpec time;
+  TimeConvSpec time{};
   uint64_t have_sched_switch = 0;
   bool snapshot = false;
   bool per_cpu = true;
   uint64_t tsc_ctc_n = 0, tsc_ctc_d = 0;
   uint64_t max_nonturbo = 0;
-  std::string filter;
+  std::string filter{};
   bool with_event_trace_word = true;
 };
 
@@ -89,9 +89,9 @@ struct AuxtraceSpec {
 struct MmapSpec {
   int32_t pid = -1, tid = 0;
   uint64_t addr = 0, len = 0, pgoff = 0;
-  std::string filename;
-  std::vector<uint8_t> build_id;  // MMAP2 only; empty: device, inode
-  uint32_t prot = 5, flags = 2;   // r-x, private
+  std::string filename{};
+  std::vector<uint8_t> build_id{};  // MMAP2 only; empty: device, inode
+  uint32_t prot = 5, flags = 2;     // r-x, private
   bool kernel = false;
 };
 
@@ -101,31 +101,31 @@ struct SampleSpec {
   int32_t pid = 0, tid = 0;
   uint32_t cpu = 0;
   uint16_t misc = 0;
-  std::vector<uint8_t> aux;
+  std::vector<uint8_t> aux{};
 };
 
 // One program of the BPF_PROG_INFO feature.
 struct BpfProgSpec {
   struct Function {
     uint64_t address = 0;
-    std::vector<uint8_t> bytes;
+    std::vector<uint8_t> bytes{};
     std::array<uint8_t, 8> tag{};
   };
   uint32_t id = 0;
   uint32_t type = 1;  // BPF_PROG_TYPE_SOCKET_FILTER
   std::array<uint8_t, 8> tag{};
-  std::string name;
+  std::string name{};
   uint64_t load_time = 0;
   uint32_t btf_id = 0;
-  std::vector<Function> functions;  // the main one first
+  std::vector<Function> functions{};  // the main one first
   uint32_t info_len = 232;
 };
 
 enum class Compression : uint8_t { kNone, kRecord81, kRecord83 };
 
 struct DirectoryParts {
-  std::vector<uint8_t> kcore;  // see elf_writer.h
-  std::string kallsyms, modules;
+  std::vector<uint8_t> kcore{};  // see elf_writer.h
+  std::string kallsyms{}, modules{};
 };
 
 class PerfDataWriter {
@@ -203,8 +203,8 @@ class PerfDataWriter {
   struct BuildIdSpec {
     int32_t pid = -1;
     uint16_t misc = 0;
-    std::vector<uint8_t> id;
-    std::string filename;
+    std::vector<uint8_t> id{};
+    std::string filename{};
   };
   void build_ids(std::span<const BuildIdSpec> entries);
 
@@ -218,8 +218,8 @@ class PerfDataWriter {
  private:
   struct Item {
     uint32_t type = 0;
-    std::vector<uint8_t> record;   // with header
-    std::vector<uint8_t> payload;  // after an AUXTRACE record
+    std::vector<uint8_t> record{};   // with header
+    std::vector<uint8_t> payload{};  // after an AUXTRACE record
     bool raw = false;
   };
   ByteSink body() const { return ByteSink(options_.big_endian); }

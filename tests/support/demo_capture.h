@@ -1,0 +1,28 @@
+// The demo capture: 0.12 ms of a two-CPU machine with user programs, system calls, timer interrupts and
+// context switches, in which
+//  * a static key with five sites is switched on and off while both CPUs run through them (some hit the
+//  INT3),
+//  * a BPF program with a sub-program is loaded, run, unloaded, and its address used by the next one,
+//  * the trace buffer of CPU 1 runs full once.
+#pragma once
+#include <filesystem>
+#include <memory>
+
+#include "tests/support/capture_builder.h"
+
+namespace asof::test {
+
+struct DemoCapture {
+  std::unique_ptr<Machine> machine;  // after the run, with all instructions in its Truth
+  CaptureSpec spec;
+  Addr bpf_address = 0;
+  std::vector<Addr> static_sites;
+};
+
+// Runs the machine. Always the same.
+DemoCapture make_demo();
+
+// Below `directory`: perf.data/, symfs/, truth/.
+void write_demo(const std::filesystem::path& directory);
+
+}  // namespace asof::test
