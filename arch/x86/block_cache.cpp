@@ -217,6 +217,7 @@ Variant* BlockCache::intern(Node& node, Build& build, const std::vector<Choice>&
   v.alone_until = std::min(alone_until, until);
   v.last_writes_cr3 = build.last.writes_cr3;
   v.last_vm_entry = build.last.vm_entry;
+  v.last_wrmsr = build.last.wrmsr;
   if (node.state != TextState::kStable) node.variants.push_back(&v);
   return &v;
 }

@@ -28,6 +28,7 @@ struct Variant {
   Time alone_until = kTimeMax;
   bool last_writes_cr3 = false;
   bool last_vm_entry = false;
+  bool last_wrmsr = false;
   // Successors whose node is known, filled as the flow goes.
   Node* taken = nullptr;
   Node* fall = nullptr;

@@ -40,6 +40,7 @@ void Flow::decode(const Segment& segment, ChunkSink& sink) {
   stream_ = &streams_[segment.stream];
   chunk_ = Chunk{};
   gap_.reset();
+  verified_steps_ = wrmsr_steps_ = 0;
   next_flags_ = segment.before ? Step::kAfterGap : uint8_t{0};
   confidence_ = Confidence::kCertain;
   confidence_until_ = 0;
@@ -96,7 +97,10 @@ uint64_t Flow::signature(const State& s) const {
 Flow::Stop Flow::used(State& s, Trial* trial, uint64_t count) {
   s.decisions += count;
   s.idle_blocks = 0;
-  if (trial == nullptr) return Stop::kEnd;
+  if (trial == nullptr) {
+    verified_steps_ = chunk_.steps.size();
+    return Stop::kEnd;
+  }
   const uint64_t sig = signature(s);
   const size_t index = s.decisions - trial->start - 1;
   if (trial->other != nullptr && index < trial->other->size() && (*trial->other)[index] == sig)
@@ -156,6 +160,31 @@ void Flow::stop_tracing(State& s, Variant* v) {
   s.in_user = false;
   s.node = nullptr;
   s.pending = Pending{};
+}
+
+// A TIP.PGD without an address belongs to a far transfer, or to the WRMSR that switched tracing off. The flow
+// met a near branch first: after the last WRMSR, if there was one, nothing ran; else tracing stopped on the
+// way without a FUP, as hardware does at a fault on the first instruction after a TIP.PGE, and how far the
+// flow got is not known.
+template <bool Emit>
+Flow::Stop Flow::stopped_somewhere(State& s, Trial* trial) {
+  if constexpr (Emit) {
+    if (wrmsr_steps_ > verified_steps_) {
+      chunk_.steps.resize(wrmsr_steps_);
+    } else {
+      const size_t doubtful = roll_back();
+      open_gap(
+          s, "E-DATA-003",
+          fmt::format(
+              "tracing stopped (TIP.PGD without an address) where no far transfer is; up to {} blocks before"
+              " the branch at {:#x} may have run",
+              doubtful + 1, s.ip),
+          s.pending.offset);
+      close_gap(s, 0, s.pending.offset);
+    }
+  }
+  stop_tracing<Emit>(s, nullptr);
+  return used(s, trial);
 }
 
 // The flow stands where the pending packet binds. Returns false at the end of the segment.
@@ -279,6 +308,9 @@ Flow::Stop Flow::take_target(State& s, Variant& v, Trial* trial) {
     s.now = ahead.now;
     s.tnt_count = count;
   } else if (tip.kind == Pending::Kind::kPgd) {
+    const bool near =
+        b.kind == BranchKind::kJumpInd || b.kind == BranchKind::kCallInd || b.kind == BranchKind::kRet;
+    if (near && !tip.has_ip) return stopped_somewhere<Emit>(s, trial);
     stop_tracing<Emit>(s, &v);
     return used(s, trial);
   } else if (tip.kind == Pending::Kind::kEos) {
@@ -372,14 +404,17 @@ Flow::Stop Flow::branch(State& s, Variant& v, Trial* trial) {
       return used(s, trial);
     }
     case BranchKind::kPaging:
-      if (config_.cr3_filter && s.tnt_count == 0 && s.pending.kind == Pending::Kind::kPgd &&
-          !s.pending.has_ip) {
+      if (config_.cr3_filter && v.last_writes_cr3 && s.tnt_count == 0 &&
+          s.pending.kind == Pending::Kind::kPgd && !s.pending.has_ip) {
         stop_tracing<Emit>(s, &v);
         return used(s, trial);
       }
       [[fallthrough]];
     case BranchKind::kNone:
       emit<Emit>(s, v, b.count, 0);
+      if constexpr (Emit) {
+        if (v.last_wrmsr) wrmsr_steps_ = chunk_.steps.size();
+      }
       s.ip = b.end();
       s.node = v.fall;
       return Stop::kEnd;
@@ -389,8 +424,11 @@ Flow::Stop Flow::branch(State& s, Variant& v, Trial* trial) {
   if (needs_target(b.kind)) return take_target<Emit>(s, v, trial);
   // A conditional branch, and no TNT bit.
   if (s.pending.kind == Pending::Kind::kPgd) {
-    stop_tracing<Emit>(s, &v);
-    return used(s, trial);
+    if (!s.pending.has_ip) return stopped_somewhere<Emit>(s, trial);
+    if (s.pending.ip == b.target || s.pending.ip == b.end()) {
+      stop_tracing<Emit>(s, &v);
+      return used(s, trial);
+    }
   }
   if (s.pending.kind == Pending::Kind::kEos) {
     emit<Emit>(s, v, b.count, 0);
@@ -438,6 +476,10 @@ Flow::Stop Flow::walk(State& s, Trial* trial) {
         return Stop::kOut;
       }
       if (s.enabled && !s.lost && s.pending.kind == Pending::Kind::kPge) {
+        if (s.pending.has_ip && s.pending.ip == s.ip) {  // BDM70 on a machine whose model is not known
+          s.pending = Pending{};
+          continue;
+        }
         if constexpr (!Emit) return Stop::kContradiction;
         contradiction(s, "E-DATA-003", "a TIP.PGE while tracing is on: its TIP.PGD is missing");
       }

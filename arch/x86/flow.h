@@ -90,6 +90,8 @@ class Flow final : public SegmentDecoder {
   template <bool Emit>
   Stop take_target(State& s, Variant& v, Trial* trial);
   template <bool Emit>
+  Stop stopped_somewhere(State& s, Trial* trial);
+  template <bool Emit>
   void stop_tracing(State& s, Variant* v);
   template <bool Emit>
   void emit(State& s, const Variant& v, uint32_t count, uint8_t flags);
@@ -117,6 +119,7 @@ class Flow final : public SegmentDecoder {
   void close_gap(State& s, Addr resume_ip, uint64_t end);
   void contradiction(State& s, const char* code, std::string reason);
   void add_event(EventKind kind, Time time, Addr ip, uint64_t a, uint64_t b, uint64_t offset);
+  size_t roll_back();
   void report_bound_events(const State& s);
   void flush(bool last);
   std::string describe(const State& s) const;
@@ -139,7 +142,9 @@ class Flow final : public SegmentDecoder {
   const uint8_t* tail_ = nullptr;   // the next PSB, or end_
   bool eos_ = false;                // no sync point follows
   Chunk chunk_;
-  std::optional<Gap> gap_;  // open
+  std::optional<Gap> gap_;     // open
+  size_t verified_steps_ = 0;  // steps up to the last use of trace: later ones rest on the text alone
+  size_t wrmsr_steps_ = 0;     // steps up to the last WRMSR
   uint8_t next_flags_ = 0;
   Confidence confidence_ = Confidence::kCertain;
   uint64_t confidence_until_ = 0;

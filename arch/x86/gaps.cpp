@@ -91,8 +91,19 @@ std::string Flow::describe(const State& s) const {
   }
 }
 
+// Takes back the steps that no packet has confirmed. Returns how many.
+size_t Flow::roll_back() {
+  const size_t n = chunk_.steps.size() - std::min(verified_steps_, chunk_.steps.size());
+  chunk_.steps.resize(chunk_.steps.size() - n);
+  for (Event& e : chunk_.events) e.step = std::min(e.step, static_cast<uint32_t>(chunk_.steps.size()));
+  return n;
+}
+
 // The flow cannot go on at s.ip. What the packets say next stays pending: it is where the flow may resume.
+// Where trace and text disagree, what ran since the last packet that fitted is not known either; where only
+// bytes are missing, it is.
 void Flow::contradiction(State& s, const char* code, std::string reason) {
+  if (std::string_view(code).starts_with("E-FLOW")) roll_back();
   open_gap(s, code, std::move(reason), static_cast<uint64_t>(s.p - begin_));
   s.tnt_count = 0;
   s.rets.clear();
@@ -108,6 +119,7 @@ void Flow::flush(bool last) {
   const size_t reserve = chunk_.steps.size();
   Chunk out = std::move(chunk_);
   chunk_ = Chunk{};
+  verified_steps_ = wrmsr_steps_ = 0;
   if (!last) chunk_.steps.reserve(reserve);
   sink_->take(std::move(out));
 }

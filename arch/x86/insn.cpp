@@ -111,7 +111,8 @@ InsnStatus decode_insn(std::span<const uint8_t> bytes, Addr ip, uint8_t mode, In
     case BranchKind::kNone:
       // 0F 22 /3: MOV CR3, r. ModRM.reg alone decides; REX.R would make it CR11, which does not exist.
       out.writes_cr3 = z.opcode_map == ZYDIS_OPCODE_MAP_0F && z.opcode == 0x22 && z.raw.modrm.reg == 3;
-      if (out.writes_cr3) out.kind = BranchKind::kPaging;
+      out.wrmsr = z.mnemonic == ZYDIS_MNEMONIC_WRMSR;
+      if (out.writes_cr3 || out.wrmsr) out.kind = BranchKind::kPaging;
       break;
     default:
       break;

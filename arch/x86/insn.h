@@ -15,6 +15,7 @@ struct Insn {
   Addr target = 0;          // of direct branches
   bool writes_cr3 = false;  // MOV to CR3: a TIP.PGD may bind here under CR3 filtering
   bool vm_entry = false;    // VMLAUNCH, VMRESUME
+  bool wrmsr = false;       // may switch tracing off; its kind is kPaging, so that a block ends here
 };
 
 enum class InsnStatus : uint8_t { kOk, kTruncated, kInvalid };
