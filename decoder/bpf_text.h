@@ -1,0 +1,92 @@
+// Text that the kernel generates while it runs: BPF programs, their trampolines and dispatchers, ftrace
+// trampolines, kprobe pages. KSYMBOL records give lives of address ranges; bytes come from BPF_PROG_INFO, a
+// copy of kcore whose kallsyms had the symbol, a watcher, or TEXT_POKE installs. A range nobody has bytes of
+// is claimed and unknown. Facts about order and reuse: docs/live-text.md, sections on BPF, kprobes and
+// trampolines.
+#pragma once
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "decoder/capture.h"
+#include "decoder/kernel_text.h"
+#include "decoder/kernel_text_watch.h"
+#include "decoder/sideband.h"
+#include "textstore/builder.h"
+
+namespace asof {
+
+// One address range from the registration of its symbol to its end.
+struct CodeLife {
+  AddrRange range;
+  Time from = kTimeMin;
+  Time until = kTimeMax;
+  bool soft = false;  // ended by an unregister: may still run for a grace period
+  bool exact = true;  // false: the record's length is an upper bound (trampolines always say one page)
+  uint16_t type = 0;  // KsymbolFact::kBpf, kOutOfLine
+  std::string name;
+  uint32_t bpf_id = 0;  // 0: none known
+  const BpfImage::Function* image = nullptr;
+  Time loaded = kTimeMin;     // of the BPF_EVENT, where there is one
+  Time displaced = kTimeMax;  // last instant before another life takes (part of) the range
+};
+
+// KSYMBOL records to lives. A register over an open life means that its unregister was lost; an unregister
+// without a register, that it is older than the recording. Both are reported (I-SIDE-4xx).
+std::vector<CodeLife> code_lives(const SideBand& side, const std::string& where, NoticeBook& notices);
+
+class GeneratedText {
+ public:
+  GeneratedText(const SideBand& side, std::span<const BpfImage> images, const KernelText& kernel,
+                const WatchedTexts& watched, const std::string& where, NoticeBook& notices);
+
+  void add_text(Builder& builder);
+  void add_symbols(SymbolTable& symbols) const;
+  std::vector<BpfProgram> programs() const;
+  std::span<const CodeLife> lives() const { return lives_; }
+
+ private:
+  struct Content {
+    AddrRange range;
+    std::span<const uint8_t> bytes;
+    Time observed = kTimeMin;
+    OriginRef origin = kNoOrigin;
+    bool file = false;  // an image: nothing else is asked
+  };
+
+  void index_lives();
+  void assign_images();
+  void assign(const BpfFact& load, const BpfImage* image);
+  void assign_without_load(const BpfImage& image);
+  void end_by_unload(const BpfFact& unload);
+  void find_displaced();
+  size_t add_life(CodeLife life);
+  std::optional<size_t> life_at(Addr begin, Time t) const;
+
+  std::vector<Poke> pokes_in(const CodeLife& life) const;
+  std::vector<Content> contents(Builder& builder, const CodeLife& life, std::span<const Poke> pokes);
+  void add_life_text(Builder& builder, const CodeLife& life);
+  void add_versions(Builder& builder, const CodeLife& life, std::span<const Poke> pokes,
+                    std::vector<Content> contents);
+  void add_snapshot_symbols(Builder& builder);
+  OriginRef snapshot_origin(Builder& builder, const KernelSnapshot& snapshot);
+
+  const SideBand& side_;
+  std::span<const BpfImage> images_;
+  const KernelText& kernel_;
+  const WatchedTexts& watched_;
+  std::string where_;
+  NoticeBook& notices_;
+  std::vector<CodeLife> lives_;
+  std::map<Addr, std::vector<size_t>> by_begin_;            // lives in order of `from`
+  std::map<std::string, std::vector<size_t>> by_tag_;       // "bpf_prog_<tag>"
+  std::map<size_t, std::vector<const WatchedText*>> seen_;  // of a life
+  std::map<uint32_t, BpfProgram> programs_;
+  std::vector<uint32_t> pokes_by_addr_;  // indices of side_.pokes in generated text
+  std::map<const KernelSnapshot*, OriginRef> snapshot_origins_;
+};
+
+}  // namespace asof

@@ -1,0 +1,120 @@
+// Which reader an input needs, and what every capture gets in the end.
+#include "decoder/capture.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <filesystem>
+#include <fstream>
+
+#include "decoder/bundle.h"
+#include "decoder/bundle_json.h"
+#include "decoder/capture_perf.h"
+#include "decoder/lldb_bundle.h"
+#include "decoder/sideband_notices.h"
+
+namespace asof {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool is_there(const fs::path& path) {
+  std::error_code ignored;
+  return fs::exists(path, ignored);
+}
+
+Result<Capture> open_manifest(const std::string& path, const CaptureOptions& options) {
+  auto file = JsonFile::load(path);
+  if (!file) return std::unexpected(file.error());
+  if ((*file)->root().find("format")) return open_bundle(path, options);
+  if ((*file)->root().find("type")) return open_lldb_bundle(path, options);
+  return fail("E-FILE-104", path, Error::kNoOffset, "JSON, but neither \"format\" nor \"type\" says what of",
+              "a raw bundle has \"format\": \"asof-bundle\", an LLDB bundle \"type\": \"intel-pt\"");
+}
+
+// The first character that is no white space.
+char first_character(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  char c = 0;
+  for (int i = 0; i < 4096 && in.get(c); ++i) {
+    if (c != ' ' && c != '\t' && c != '\r' && c != '\n') return c;
+  }
+  return 0;
+}
+
+Result<Capture> open_any(const std::string& path, const CaptureOptions& options) {
+  if (path == "-") return open_perf(path, options);
+  std::error_code ignored;
+  if (fs::is_directory(path, ignored)) {
+    if (is_there(fs::path(path) / "data")) return open_perf(path, options);
+    for (const char* name : {"bundle.json", "trace.json"}) {
+      if (is_there(fs::path(path) / name)) return open_manifest((fs::path(path) / name).string(), options);
+    }
+    return fail("E-FILE-105", path, Error::kNoOffset,
+                "a folder with neither data, bundle.json nor trace.json in it");
+  }
+  if (fs::is_regular_file(path, ignored) && first_character(path) == '{') return open_manifest(path, options);
+  return open_perf(path, options);
+}
+
+struct NoticeKind {
+  Notice::Severity severity;
+  const char* code;
+};
+
+NoticeKind kind_of(TextNotice::Kind kind) {
+  using Severity = Notice::Severity;
+  switch (kind) {
+    case TextNotice::Kind::kChainBreak:
+      return {Severity::kError, "E-TEXT-501"};
+    case TextNotice::Kind::kBaselineMismatch:
+      return {Severity::kError, "E-TEXT-502"};
+    case TextNotice::Kind::kDuplicatePoke:
+      return {Severity::kInfo, "I-TEXT-503"};
+    case TextNotice::Kind::kTransientHealed:
+      return {Severity::kInfo, "I-TEXT-504"};
+    case TextNotice::Kind::kPokeOutsideText:
+      return {Severity::kInfo, "I-TEXT-505"};
+    case TextNotice::Kind::kReordered:
+      return {Severity::kInfo, "I-TEXT-506"};
+    case TextNotice::Kind::kTooComplex:
+      return {Severity::kError, "E-TEXT-507"};
+  }
+  return {Severity::kInfo, "I-TEXT-599"};
+}
+
+// What building the store has found, as notices like the others.
+void add_text_notices(Capture& capture) {
+  NoticeBook book;
+  for (const TextNotice& notice : capture.text->notices()) {
+    const NoticeKind kind = kind_of(notice.kind);
+    book.add({kind.severity,
+              kind.code,
+              fmt::format("{:#x}", notice.addr),
+              Error::kNoOffset,
+              notice.from,
+              notice.text,
+              {},
+              1});
+  }
+  for (Notice& notice : book.take()) capture.notices.push_back(std::move(notice));
+}
+
+}  // namespace
+
+Result<Capture> open_capture(const std::string& path, const CaptureOptions& options) {
+  auto capture = open_any(path, options);
+  if (capture) add_text_notices(*capture);
+  return capture;
+}
+
+Result<std::unique_ptr<Arch>> Capture::arch() const {
+  for (const char* name : {"x86_64", "i686", "i386"}) {
+    if (machine == name) return x86::make_arch(x86);
+  }
+  return fail("E-FILE-106", path, Error::kNoOffset,
+              machine.empty() ? "the recording does not say which machine it is of"
+                              : fmt::format("traces of {} are not decoded yet", machine));
+}
+
+}  // namespace asof

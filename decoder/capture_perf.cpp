@@ -1,0 +1,179 @@
+// The way of a perf recording: container, side-band facts, text from every source, who ran where.
+#include "decoder/capture_perf.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <set>
+#include <unordered_map>
+
+#include "decoder/bpf_text.h"
+#include "decoder/kernel_text.h"
+#include "decoder/kernel_text_watch.h"
+#include "decoder/sideband.h"
+#include "decoder/sideband_notices.h"
+#include "decoder/user_text.h"
+#include "decoder/user_text_files.h"
+#include "textstore/builder.h"
+
+namespace asof {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr uint64_t kExcludeUser = 1ULL << 4U, kExcludeKernel = 1ULL << 5U, kWantsTextPoke = 1ULL << 33U;
+enum : int { kHostname = 3, kOsRelease = 4, kArch = 6, kCpuDesc = 8, kCpuId = 9 };  // features
+
+// The folder that kcore_dir/ and symfs/ are looked for in: of a directory capture itself, or of its `data`
+// when that was named.
+std::string capture_folder(const PerfData& data) {
+  if (!data.directory().empty()) return data.directory();
+  const fs::path file(data.path());
+  return file.filename() == "data" ? file.parent_path().string() : std::string();
+}
+
+void describe(Capture& capture, const PerfData& data) {
+  capture.kind = data.directory().empty() ? "perf.data" : "perf.data directory";
+  capture.machine = data.feature_string(kArch);
+  capture.hostname = data.feature_string(kHostname);
+  capture.os_release = data.feature_string(kOsRelease);
+  capture.cpu_desc = data.feature_string(kCpuDesc);
+  capture.cpu_id = data.feature_string(kCpuId);
+  for (const std::string& word : data.command_line()) {
+    capture.command_line += (capture.command_line.empty() ? "" : " ") + word;
+  }
+  const auto& info = data.auxtrace_info();
+  if (capture.machine.empty() && info) {
+    capture.machine = info->type == 1 ? "x86_64" : info->type == 3 ? "aarch64" : "";
+  }
+  capture.x86 = perf_config(data);
+  capture.record_counts = data.record_counts();
+  if (!info || info->priv.empty()) return;
+  for (const PerfAttr& attr : data.attrs()) {
+    if (attr.type != info->priv[0]) continue;
+    capture.exclude_kernel = (attr.flags & kExcludeKernel) != 0;
+    capture.exclude_user = (attr.flags & kExcludeUser) != 0;
+  }
+}
+
+void note_what_was_not_recorded(const Capture& capture, const PerfData& data, NoticeBook& notices) {
+  if (capture.streams.empty()) {
+    notices.info("I-FILE-501", data.path(), "no trace in this recording",
+                 "record with perf record -e intel_pt//");
+    return;
+  }
+  const auto attrs = data.attrs();
+  const bool pokes = std::any_of(attrs.begin(), attrs.end(),
+                                 [](const PerfAttr& a) { return (a.flags & kWantsTextPoke) != 0; });
+  if (!capture.exclude_kernel && !pokes) {
+    notices.info("I-SIDE-501", data.path(),
+                 "changes of kernel text were not asked for: no TEXT_POKE record can be in it",
+                 "record the kernel with perf record --kcore -a");
+  }
+  if (!capture.x86.time && data.auxtrace_info() && data.auxtrace_info()->type == 1) {
+    notices.error("E-SIDE-503", data.path(),
+                  "the recording has no conversion from TSC to perf's clock: trace and records cannot be "
+                  "brought into order by time");
+  }
+}
+
+// A new thread starts with its creator's name.
+void add_comms(TaskTable& tasks, const SideBand& side) {
+  std::unordered_map<int32_t, uint32_t> now;
+  for (const TaskFact& fact : side.tasks) {
+    if (fact.kind == TaskFact::Kind::kFork) {
+      auto parent = now.find(fact.parent_tid);
+      if (parent == now.end() || (fact.time == kTimeMin && now.contains(fact.tid))) continue;
+      const uint32_t name = parent->second;
+      now[fact.tid] = name;
+      tasks.add_comm(fact.pid, fact.tid, fact.time, side.names[name]);
+    } else if (fact.kind == TaskFact::Kind::kComm || fact.kind == TaskFact::Kind::kExec) {
+      now[fact.tid] = fact.name;
+      tasks.add_comm(fact.pid, fact.tid, fact.time, side.names[fact.name]);
+    }
+  }
+  tasks.add_comm(0, 0, kTimeMin, "swapper");
+  tasks.finish();
+}
+
+WatchedTexts find_watched(const Capture& capture, const CaptureOptions& options, const std::string& folder,
+                          NoticeBook& notices) {
+  std::string path = options.ksym_text;
+  std::error_code ignored;
+  if (path.empty() && !folder.empty()) {
+    for (const fs::path& place : {fs::path(folder) / "ksym_text.bin",
+                                  (fs::path(folder) / ".." / "ksym_text.bin").lexically_normal()}) {
+      if (path.empty() && fs::exists(place, ignored)) path = place.string();
+    }
+  }
+  if (path.empty()) return {};
+  if (!capture.x86.time) {
+    notices.error("E-SIDE-504", path, "its times are TSC, and the recording has no conversion; not used");
+    return {};
+  }
+  return read_watched_texts(path, *capture.x86.time, notices);
+}
+
+std::set<Space> fill_contexts(std::vector<Stream>& streams, const UserText& users) {
+  std::set<Space> used;
+  for (Stream& stream : streams) {
+    stream.contexts = stream.cpu >= 0 ? users.cpu_contexts(stream.cpu) : users.thread_contexts(stream.tid);
+    for (const ContextChange& change : stream.contexts) used.insert(change.space);
+  }
+  return used;
+}
+
+std::vector<std::string> map_folders(const CaptureOptions& options, const std::string& folder) {
+  std::vector<std::string> out;
+  if (!options.symfs.empty()) out.push_back(options.symfs + "/tmp");
+  if (folder.empty()) return out;
+  for (const char* place : {"", "/tmp", "/symfs/tmp"}) out.push_back(folder + place);
+  return out;
+}
+
+}  // namespace
+
+Result<Capture> open_perf(const std::string& path, const CaptureOptions& options) {
+  auto opened = PerfData::open(path);
+  if (!opened) return std::unexpected(opened.error());
+  const PerfData& data = **opened;
+  Capture capture;
+  NoticeBook notices;
+  capture.path = path;
+  capture.perf = *opened;
+  capture.keep = *opened;
+  for (const Notice& notice : data.notices()) notices.add(notice);
+  describe(capture, data);
+  std::vector<Notice> stream_notices;
+  capture.streams = make_streams(data, stream_notices);
+  for (Notice& notice : stream_notices) notices.add(std::move(notice));
+  note_what_was_not_recorded(capture, data, notices);
+
+  const std::string folder = capture_folder(data);
+  const SideBand side = read_side_band(data, notices);
+  const WatchedTexts watched = find_watched(capture, options, folder, notices);
+  Builder builder;
+  FileFinder files(options, data.path(), folder, notices);
+  KernelText kernel(options, folder, side, notices);
+  GeneratedText generated(side, data.bpf_images(), kernel, watched, data.path(), notices);
+  UserText users(side, data.build_ids(), files, builder, notices);
+  builder.keep(*opened);
+  kernel.add_text(builder, watched, files, data);
+  generated.add_text(builder);
+  users.add_text();
+  for (const Poke& poke : side.pokes) builder.add_poke(poke);
+  for (const LostRecords& lost : side.lost) builder.add_lost(lost);
+
+  kernel.add_symbols(capture.symbols);
+  generated.add_symbols(capture.symbols);
+  users.add_symbols(capture.symbols, fill_contexts(capture.streams, users), map_folders(options, folder));
+  capture.symbols.finish();
+  add_comms(capture.tasks, side);
+  capture.bpf_programs = generated.programs();
+  capture.notices = notices.take();
+  capture.text = std::move(builder).build();
+  return capture;
+}
+
+}  // namespace asof

@@ -1,0 +1,16 @@
+// perf.data to Capture.
+#pragma once
+#include <string>
+
+#include "decoder/capture.h"
+
+namespace asof {
+
+// `path` is a file, a folder of `perf record --kcore` or --threads, or "-".
+Result<Capture> open_perf(const std::string& path, const CaptureOptions& options);
+
+// Intel PT configuration of a recording: AUXTRACE_INFO (tools/perf/arch/x86/util/intel-pt.c
+// intel_pt_info_fill()), the CPUID feature, TIME_CONV, and the event's config (IA32_RTIT_CTL).
+x86::Config perf_config(const PerfData& data);
+
+}  // namespace asof

@@ -1,0 +1,167 @@
+// What a second copy of kcore, taken when the recording was over, adds: text the first one does not have,
+// changes nobody recorded, and chains of pokes whose end is missing.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <unordered_map>
+
+#include "decoder/kernel_text.h"
+
+namespace asof {
+namespace {
+
+// More separate differences than this are no silent changes: the copy is of another kernel.
+constexpr size_t kMostDifferences = 1U << 16U;
+
+// Ranges sorted and merged.
+std::vector<AddrRange> merged(std::vector<AddrRange> ranges) {
+  std::sort(ranges.begin(), ranges.end(),
+            [](const AddrRange& a, const AddrRange& b) { return a.begin < b.begin; });
+  std::vector<AddrRange> out;
+  for (const AddrRange& range : ranges) {
+    if (!out.empty() && range.begin <= out.back().end)
+      out.back().end = std::max(out.back().end, range.end);
+    else
+      out.push_back(range);
+  }
+  return out;
+}
+
+// The parts of `range` that none of `holes` (sorted, merged) covers.
+template <class Visit>
+void each_uncovered(AddrRange range, const std::vector<AddrRange>& holes, Visit visit) {
+  auto hole = std::upper_bound(holes.begin(), holes.end(), range.begin,
+                               [](Addr a, const AddrRange& h) { return a < h.end; });
+  for (; hole != holes.end() && hole->begin < range.end; ++hole) {
+    if (range.begin < hole->begin) visit(AddrRange{range.begin, hole->begin});
+    range.begin = std::max(range.begin, hole->end);
+  }
+  if (!range.empty()) visit(range);
+}
+
+std::vector<AddrRange> poked_ranges(const SideBand& side) {
+  std::vector<AddrRange> out;
+  out.reserve(side.pokes.size());
+  for (const Poke& p : side.pokes)
+    out.push_back(range_of(p.addr, std::max(p.old_bytes.size(), p.new_bytes.size())));
+  return merged(std::move(out));
+}
+
+struct Difference {
+  AddrRange range;
+  std::span<const uint8_t> bytes;  // at the end
+};
+
+void compare(AddrRange range, std::span<const uint8_t> a, std::span<const uint8_t> b,
+             std::vector<Difference>& out) {
+  size_t at = 0;
+  while (at < a.size() && out.size() <= kMostDifferences) {
+    const auto [first, unused] = std::mismatch(a.begin() + static_cast<std::ptrdiff_t>(at), a.end(),
+                                               b.begin() + static_cast<std::ptrdiff_t>(at));
+    const auto begin = static_cast<size_t>(first - a.begin());
+    size_t end = begin;
+    while (end < a.size() && a[end] != b[end]) ++end;
+    if (begin < end) out.push_back({{range.begin + begin, range.begin + end}, b.subspan(begin, end - begin)});
+    at = std::max(end, begin + 1);
+  }
+}
+
+// Never-poked bytes that the two copies have differently.
+std::vector<Difference> compare_texts(const KernelSnapshot& start, const KernelSnapshot& end,
+                                      const SideBand& side) {
+  const std::vector<AddrRange> poked = poked_ranges(side);
+  std::vector<Difference> out;
+  for (const KernelSnapshot::Piece& piece : end.text()) {
+    for (const KernelSnapshot::Piece& first : start.text()) {
+      const AddrRange both = first.range.intersect(piece.range);
+      if (both.empty()) continue;
+      each_uncovered(both, poked, [&](AddrRange range) {
+        compare(range, first.bytes.subspan(range.begin - first.range.begin, range.size()),
+                piece.bytes.subspan(range.begin - piece.range.begin, range.size()), out);
+      });
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+void KernelText::add_end(Builder& builder) {
+  const std::vector<Difference> differences =
+      start_ ? compare_texts(*start_, *end_, side_) : std::vector<Difference>();
+  if (differences.size() > kMostDifferences) {
+    notices_.error("E-TEXT-305", end_->path(),
+                   "too many bytes differ from the first copy: this is of another kernel; not used");
+    end_.reset();
+    return;
+  }
+  builder.keep(end_->owner());
+  const OriginRef origin =
+      builder.add_origin({.kind = OriginKind::kKcoreEnd, .name = end_->path(), .build_id = {}});
+  std::vector<AddrRange> known;
+  if (start_) {
+    for (const auto& piece : start_->text()) known.push_back(piece.range);
+  }
+  known = merged(std::move(known));
+  for (const KernelSnapshot::Piece& piece : end_->text()) {
+    each_uncovered(piece.range, known, [&](AddrRange range) {
+      builder.add_layer({.range = range,
+                         .bytes = piece.bytes.subspan(range.begin - piece.range.begin, range.size()),
+                         .observed = kTimeMax,
+                         .rank = kRankFallback,
+                         .origin = origin});
+    });
+  }
+  for (const Difference& difference :
+       differences) {  // changed at some instant in between: both are possible all the time
+    notices_.error(
+        "E-TEXT-306", end_->path(),
+        fmt::format("{} bytes at {:#x} differ from the first copy and no record says when they changed",
+                    difference.range.size(), difference.range.begin));
+    builder.add_layer({.range = difference.range,
+                       .bytes = difference.bytes,
+                       .observed = kTimeMax,
+                       .rank = kRankSnapshot,
+                       .origin = origin});
+  }
+  add_end_of_chains(builder);
+}
+
+// Where the last poke of a site left other bytes than the end copy has, a later one is missing. A poke that
+// changes nothing, dated after everything, makes that a break of the chain like any other.
+void KernelText::add_end_of_chains(Builder& builder) {
+  constexpr size_t kLongestSite = 64;  // installs are longer; what they fill is no kernel or module text
+  struct Byte {
+    uint8_t value = 0;
+    const Poke* poke = nullptr;
+  };
+  std::unordered_map<Addr, Byte> last;
+  for (const Poke& poke : side_.pokes) {
+    if (poke.old_bytes.empty() || poke.new_bytes.size() > kLongestSite) continue;
+    for (size_t i = 0; i < poke.new_bytes.size(); ++i) last[poke.addr + i] = {poke.new_bytes[i], &poke};
+  }
+  for (const Poke& poke : side_.pokes) {
+    if (poke.old_bytes.empty() || poke.new_bytes.empty() || poke.new_bytes.size() > kLongestSite) continue;
+    const AddrRange range = range_of(poke.addr, poke.new_bytes.size());
+    bool is_last = true;
+    for (Addr at = range.begin; at < range.end; ++at) is_last = is_last && last[at].poke == &poke;
+    const KernelSnapshot::Piece* piece = is_last ? end_->text_at(range) : nullptr;
+    if (piece == nullptr) continue;
+    const auto bytes = piece->bytes.subspan(range.begin - piece->range.begin, range.size());
+    if (std::equal(bytes.begin(), bytes.end(), poke.new_bytes.begin())) continue;
+    notices_.error(
+        "E-TEXT-307", end_->path(),
+        fmt::format(
+            "{} bytes at {:#x} are not what the last TEXT_POKE record there says: a later record is missing",
+            range.size(), range.begin),
+        {}, poke.file_offset, poke.time);
+    builder.add_poke({.addr = poke.addr,
+                      .time = end_time_,
+                      .old_bytes = bytes,
+                      .new_bytes = bytes,
+                      .source = poke.source,
+                      .file_offset = poke.file_offset});
+  }
+}
+
+}  // namespace asof

@@ -1,0 +1,51 @@
+#include "decoder/kernel_text_watch.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "decoder/reader.h"
+#include "textstore/image.h"
+
+namespace asof {
+
+WatchedTexts read_watched_texts(const std::string& path, const x86::TimeConversion& time,
+                                NoticeBook& notices) {
+  WatchedTexts out;
+  out.path = path;
+  auto file = MappedFile::open(path);
+  if (!file) {
+    notices.error(file.error().code, path, file.error().reason);
+    return out;
+  }
+  out.owner = *file;
+  Reader reader((*file)->bytes());
+  while (reader.left() > 0) {
+    WatchedText text;
+    text.file_offset = reader.pos();
+    const uint64_t tsc = reader.u64();
+    const Addr addr = reader.u64();
+    const uint32_t length = reader.u32();
+    text.type = reader.u32();
+    text.bytes = reader.take(length);
+    if (!reader.ok()) {
+      notices.error("E-FILE-302", path, "cut in the middle of a record; what stands before it is used", {},
+                    text.file_offset);
+      break;
+    }
+    text.range = range_of(addr, length);
+    if (!is_kernel_address(addr) || text.range.size() != length || length == 0) {
+      notices.error("E-FILE-303", path,
+                    fmt::format("{} bytes at {:#x} are no kernel code; left out", length, addr), {},
+                    text.file_offset);
+      continue;
+    }
+    text.time = time.to_perf(tsc);
+    out.texts.push_back(text);
+  }
+  std::stable_sort(out.texts.begin(), out.texts.end(),
+                   [](const WatchedText& a, const WatchedText& b) { return a.time < b.time; });
+  return out;
+}
+
+}  // namespace asof

@@ -1,0 +1,169 @@
+// Task facts in time order to spaces, mappings and layers.
+#include "decoder/user_text.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace asof {
+namespace {
+
+Time just_before(Time t) { return t == kTimeMin ? kTimeMin : t - 1; }
+
+// Code without a file: JIT, trampolines of the kernel.
+bool has_no_file(std::string_view name) {
+  if (name == "[vdso]") return false;
+  for (std::string_view prefix : {"[", "//", "/dev/zero", "/dev/shm/", "/memfd:", "/SYSV",
+                                  "anon_inode:", "/anon_hugepage", "socket:"}) {
+    if (name.starts_with(prefix)) return true;
+  }
+  return name.empty();
+}
+
+}  // namespace
+
+UserText::UserText(const SideBand& side, std::span<const BuildIdEntry> build_ids, FileFinder& files,
+                   Builder& builder, NoticeBook& notices)
+    : side_(side), files_(files), builder_(builder), notices_(notices) {
+  for (const BuildIdEntry& entry : build_ids)
+    header_ids_.try_emplace(entry.filename, normal_build_id(entry.build_id));
+  walk();
+}
+
+size_t UserText::new_process(int32_t pid, Time t) {
+  Process process;
+  process.space = builder_.add_space();
+  process.pid = pid;
+  process.rank = kRankMapping;
+  processes_.push_back(std::move(process));
+  spaces_of_[pid].push_back({t, processes_.size() - 1});
+  return processes_.size() - 1;
+}
+
+size_t UserText::process_of(int32_t pid) {
+  auto changes = spaces_of_.find(pid);
+  return changes != spaces_of_.end() ? changes->second.back().process : new_process(pid, kTimeMin);
+}
+
+void UserText::walk() {
+  for (const TaskFact& fact : side_.tasks) {
+    switch (fact.kind) {
+      case TaskFact::Kind::kMap:
+      case TaskFact::Kind::kUnmap:
+        map(fact);
+        break;
+      case TaskFact::Kind::kExec:
+        new_process(fact.pid, fact.time);
+        break;
+      case TaskFact::Kind::kFork:
+        fork(fact);
+        break;
+      case TaskFact::Kind::kComm:
+      case TaskFact::Kind::kExit:
+        break;
+    }
+  }
+}
+
+// A thread of the same process shares its space; of a synthesised fork the mappings follow as records of
+// their own.
+void UserText::fork(const TaskFact& fact) {
+  if (fact.pid == fact.parent_pid || fact.time == kTimeMin) return;
+  auto parent = spaces_of_.find(fact.parent_pid);
+  if (parent == spaces_of_.end()) return;  // a kernel thread
+  const size_t from = parent->second.back().process;
+  Process child;
+  child.space = builder_.fork_space(processes_[from].space, fact.time);
+  child.pid = fact.pid;
+  child.rank = processes_[from].rank + 1;
+  child.parent = from;
+  child.forked = fact.time;
+  processes_.push_back(std::move(child));
+  spaces_of_[fact.pid].push_back({fact.time, processes_.size() - 1});
+}
+
+// Nobody records munmap(): a mapping lives until another one covers it. What sticks out on either side lives
+// on.
+void UserText::map(const TaskFact& fact) {
+  Process& process = processes_[process_of(fact.pid)];
+  auto it = process.current.lower_bound(fact.range.begin);
+  if (it != process.current.begin() && process.mappings[std::prev(it)->second].range.end > fact.range.begin)
+    --it;
+  while (it != process.current.end() && it->first < fact.range.end) {
+    const Mapping old = process.mappings[it->second];
+    const size_t index = it->second;
+    it = process.current.erase(it);
+    process.mappings[index].until = just_before(fact.time);
+    if (old.from >= fact.time) process.mappings[index].range = {};  // nothing of it is left
+    auto keep = [&](AddrRange part) {
+      Mapping rest = old;
+      rest.pgoff += part.begin - old.range.begin;
+      rest.range = part;
+      rest.from = std::max(old.from, fact.time);
+      process.current[part.begin] = process.mappings.size();
+      process.mappings.push_back(rest);
+    };
+    if (old.range.begin < fact.range.begin) keep({old.range.begin, fact.range.begin});
+    if (old.range.end > fact.range.end) keep({fact.range.end, old.range.end});
+  }
+  process.current[fact.range.begin] = process.mappings.size();
+  process.mappings.push_back({.range = fact.range,
+                              .from = fact.time,
+                              .pgoff = fact.pgoff,
+                              .name = fact.name,
+                              .build_id = fact.build_id});
+}
+
+const std::string& UserText::build_id_of(const Mapping& mapping) const {
+  const std::string& own = side_.names[mapping.build_id];
+  auto header = header_ids_.find(side_.names[mapping.name]);
+  return own.empty() && header != header_ids_.end() ? header->second : own;
+}
+
+const TextFile* UserText::file_of(const Mapping& mapping) {
+  const std::string& name = side_.names[mapping.name];
+  return has_no_file(name) ? nullptr : files_.find(name, build_id_of(mapping));
+}
+
+void UserText::add_text() {
+  for (const Process& process : processes_) {
+    for (const Mapping& mapping : process.mappings) {
+      if (!mapping.range.empty() && mapping.from <= mapping.until) add_mapping(process, mapping);
+    }
+  }
+}
+
+// File bytes as far as the file goes; the rest of the range is claimed, so that nothing older shows through.
+void UserText::add_mapping(const Process& process, const Mapping& mapping) {
+  Layer layer{.space = process.space,
+              .range = mapping.range,
+              .bytes = {},
+              .from = mapping.from,
+              .until = mapping.until,
+              .rank = process.rank};
+  const TextFile* file = file_of(mapping);
+  const std::string& name = side_.names[mapping.name];
+  const uint64_t pgoff = name == "[vdso]" ? 0 : mapping.pgoff;
+  if (file != nullptr && pgoff < file->bytes.size()) {
+    auto [origin, fresh] = origins_.try_emplace(file, kNoOrigin);
+    if (fresh) {
+      const bool vdso = name.find("vdso") != std::string::npos;
+      origin->second = builder_.add_origin({.kind = vdso ? OriginKind::kVdso : OriginKind::kFile,
+                                            .name = file->path,
+                                            .build_id = file->build_id});
+      builder_.keep(file->owner);
+    }
+    layer.bytes =
+        file->bytes.subspan(pgoff, std::min<uint64_t>(file->bytes.size() - pgoff, mapping.range.size()));
+    layer.range.end = mapping.range.begin + layer.bytes.size();
+    layer.origin = origin->second;
+    builder_.add_layer(layer);
+    layer.range = {layer.range.end, mapping.range.end};
+    layer.bytes = {};
+  } else if (mapping.name != 0 && file == nullptr) {
+    layer.origin = builder_.add_origin({.kind = OriginKind::kUnknown, .name = name, .build_id = {}});
+  }
+  if (!layer.range.empty()) builder_.add_layer(layer);
+}
+
+}  // namespace asof

@@ -1,0 +1,81 @@
+// User text: the address spaces of processes over time, what was mapped into them, and which files that was.
+// A process has a new space after each exec and, at fork, one that starts with what its parent holds.
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <set>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "arch/stream.h"
+#include "decoder/capture.h"
+#include "decoder/sideband.h"
+#include "decoder/user_text_files.h"
+#include "textstore/builder.h"
+
+namespace asof {
+
+class UserText {
+ public:
+  UserText(const SideBand& side, std::span<const BuildIdEntry> build_ids, FileFinder& files, Builder& builder,
+           NoticeBook& notices);
+
+  // Layers of all mappings.
+  void add_text();
+  // Who runs on a CPU, or a thread by itself, with its space, over time.
+  std::vector<ContextChange> cpu_contexts(int32_t cpu) const;
+  std::vector<ContextChange> thread_contexts(int32_t tid) const;
+  // Symbols of the files in these spaces, and of JIT code where a perf-<pid>.map lies in one of `map_dirs`.
+  void add_symbols(SymbolTable& symbols, const std::set<Space>& used, std::span<const std::string> map_dirs);
+
+ private:
+  struct Mapping {
+    AddrRange range;
+    Time from = kTimeMin, until = kTimeMax;
+    uint64_t pgoff = 0;
+    uint32_t name = 0, build_id = 0;  // SideBand::names; name 0: not code
+  };
+  struct Process {  // one space
+    Space space = kNoSpace;
+    int32_t pid = -1;
+    int rank = 0;              // above the parent's, so that what it maps itself wins over what it inherited
+    size_t parent = SIZE_MAX;  // forked from
+    Time forked = kTimeMin;
+    std::vector<Mapping> mappings;
+    std::map<Addr, size_t> current;  // by begin, of the mappings alive
+  };
+  struct Change {
+    Time time;
+    size_t process;
+  };
+
+  void walk();
+  void map(const TaskFact& fact);
+  void fork(const TaskFact& fact);
+  size_t process_of(int32_t pid);
+  size_t new_process(int32_t pid, Time t);
+  const std::string& build_id_of(const Mapping& mapping) const;
+  const TextFile* file_of(const Mapping& mapping);
+  void add_mapping(const Process& process, const Mapping& mapping);
+  void with_spaces(std::vector<ContextChange>& contexts) const;
+  Space space_at(int32_t pid, Time t) const;
+  void each_mapping(size_t process, const std::function<void(const Mapping&)>& visit) const;
+  void add_file_symbols(SymbolTable& symbols, Space space, const Mapping& mapping);
+  void add_map_file(SymbolTable& symbols, const Process& process, const std::string& path);
+
+  const SideBand& side_;
+  FileFinder& files_;
+  Builder& builder_;
+  NoticeBook& notices_;
+  std::unordered_map<std::string, std::string> header_ids_;  // by file name
+  std::vector<Process> processes_;
+  std::unordered_map<int32_t, std::vector<Change>> spaces_of_;  // by pid, in time order
+  std::map<const TextFile*, OriginRef> origins_;
+  std::map<const TextFile*, std::vector<ElfSymbol>> elf_symbols_;
+  size_t symbols_added_ = 0;
+};
+
+}  // namespace asof
