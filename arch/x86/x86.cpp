@@ -11,6 +11,7 @@
 
 #include "arch/x86/errata.h"
 #include "arch/x86/flow.h"
+#include "arch/x86/reference.h"
 #include "arch/x86/segments.h"
 
 namespace asof::x86 {
@@ -28,6 +29,7 @@ class X86 final : public Arch {
 
   std::unique_ptr<SegmentDecoder> decoder(std::span<const Stream> streams, const TextStore& text,
                                           const DecodeOptions& options) const override {
+    if (options.reference_engine) return make_reference(config_, streams, text, options);
     return std::make_unique<Flow>(config_, streams, text, options);
   }
 
