@@ -167,12 +167,13 @@ void StreamMaker::note(Notice::Severity severity, const char* code, const std::s
 void StreamMaker::collect_queues() {
   for (const auto& entry : data_.id_index()) idx_of_id_.emplace(entry.id, static_cast<uint32_t>(entry.idx));
   const bool snapshot_mode = priv(data_, kPrivSnapshotMode, 0) != 0;
+  const bool per_thread = priv(data_, kPrivPerCpu, 1) == 0;
   for (const AuxBuffer& buffer : data_.aux_buffers()) {
     Queue& queue = queues_[buffer.idx];
     queue.idx = buffer.idx;
     queue.buffers.push_back(&buffer);
     queue.overlapping |= snapshot_mode || buffer.sample_time.has_value();
-    if (buffer.cpu >= 0) idx_of_cpu_.emplace(buffer.cpu, buffer.idx);
+    if (buffer.cpu >= 0 && !per_thread) idx_of_cpu_.emplace(buffer.cpu, buffer.idx);
     if (buffer.tid >= 0) idx_of_tid_.emplace(buffer.tid, buffer.idx);
   }
 }

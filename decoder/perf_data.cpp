@@ -62,7 +62,9 @@ Result<std::shared_ptr<const PerfData>> PerfData::open(const std::string& path) 
 }
 
 void PerfData::for_each(const std::function<bool(const Record&)>& visit) const {
-  impl_->walk([&](const Record& record, std::span<const uint8_t>, const char*) { return visit(record); });
+  impl_->walk([&](const Record& record, std::span<const uint8_t>, const perf::RecordFault*) {
+    return visit(record);
+  });
 }
 
 std::span<const PerfAttr> PerfData::attrs() const { return impl_->attrs; }

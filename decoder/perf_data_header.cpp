@@ -57,7 +57,7 @@ Result<void> PerfData::Impl::open_source(const std::string& file_path) {
   auto file = FileBytes::open(file_path);
   if (!file) return std::unexpected(file.error());
   Source source;
-  source.path = file_path;
+  source.path = file_path == "-" ? "standard input" : file_path;
   source.file = *file;
   if (auto done = read_header(source); !done) return done;
   sources.push_back(std::move(source));

@@ -12,6 +12,10 @@ namespace {
 constexpr uint64_t kTrailerFields =
     kSampleTid | kSampleTime | kSampleIdField | kSampleStreamId | kSampleCpu | kSampleIdentifier;
 
+constexpr RecordFault kShortSample = {"E-DATA-104", "it is shorter than the fields its attribute says"};
+constexpr RecordFault kShortTrailer = {"E-DATA-104", "it is shorter than the id fields at its end"};
+constexpr RecordFault kUnknownId = {"E-DATA-105", "no attribute has its event id"};
+
 // 0 and ~0 are what tools write into records they make up.
 Time time_of(uint64_t ns) {
   if (ns == 0 || ns == UINT64_MAX) return kTimeMin;
@@ -101,7 +105,7 @@ const PerfAttr* IdParser::attr_of(const Record& record, std::span<const uint8_t>
   return attrs_.data();
 }
 
-const char* IdParser::parse(Record& record) const {
+const RecordFault* IdParser::parse(Record& record) const {
   const auto body = record.bytes.subspan(kHeaderSize);
   record.body = body;
   record.id = {};
@@ -112,11 +116,10 @@ const char* IdParser::parse(Record& record) const {
   const PerfAttr* attr = attr_of(record, body, unknown_id);
   const uint64_t type = attr->sample_type;
   if (record.type == kSample) {
-    if (!read_sample(Reader(body, record.swapped), type, record.id))
-      return "SAMPLE is shorter than its attribute says";
+    if (!read_sample(Reader(body, record.swapped), type, record.id)) return &kShortSample;
   } else {
     const size_t size = sizeof(uint64_t) * static_cast<size_t>(std::popcount(type & kTrailerFields));
-    if (size > body.size()) return "record is shorter than the id fields at its end";
+    if (size > body.size()) return &kShortTrailer;
     record.body = body.first(body.size() - size);
     const auto trailer = body.subspan(body.size() - size);
     const bool blank = std::all_of(trailer.begin(), trailer.end(), [](uint8_t b) { return b == 0; });
@@ -127,7 +130,7 @@ const char* IdParser::parse(Record& record) const {
     }
   }
   record.id.attr = unknown_id ? nullptr : attr;
-  return unknown_id ? "record has an event id that no attribute has" : nullptr;
+  return unknown_id ? &kUnknownId : nullptr;
 }
 
 }  // namespace asof::perf

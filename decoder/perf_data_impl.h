@@ -148,13 +148,19 @@ class NoticeList {
   std::map<std::string, Tally> tallies_;
 };
 
+// Damage within one record that does not touch its neighbours.
+struct RecordFault {
+  const char* code;
+  const char* reason;
+};
+
 // Which attribute a record belongs to, and the fields all records have (perf_event.h: sample_id_all, SAMPLE).
 class IdParser {
  public:
   IdParser() = default;
   explicit IdParser(std::span<const PerfAttr> attrs);
   // Sets record.id and record.body. Returns what is wrong with it, or nullptr.
-  const char* parse(Record& record) const;
+  const RecordFault* parse(Record& record) const;
   // The attribute that has this event id, or nullptr.
   const PerfAttr* find(uint64_t id) const {
     const auto found = by_id_.find(id);
@@ -226,8 +232,8 @@ struct PerfData::Impl {
   void add_header_attr(std::span<const uint8_t> body, const perf::Source& source, uint64_t file_offset);
 
   // perf_data_walk.cpp. `payload`: what follows the record (AUXTRACE). `fault`: damage inside the record.
-  using Visit =
-      std::function<bool(const Record& record, std::span<const uint8_t> payload, const char* fault)>;
+  using Visit = std::function<bool(const Record& record, std::span<const uint8_t> payload,
+                                   const perf::RecordFault* fault)>;
   void walk(const Visit& visit) const;
   void collect();
 

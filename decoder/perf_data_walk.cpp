@@ -50,7 +50,7 @@ class Walker {
     record.unpacked_offset = unpacked_offset;
     record.file = file_;
     record.swapped = swapped_;
-    const char* fault = ids_.parse(record);
+    const perf::RecordFault* fault = ids_.parse(record);
     return visit_(record, payload, fault);
   }
 
@@ -119,12 +119,9 @@ class Collector {
  public:
   explicit Collector(PerfData::Impl& impl) : impl_(impl) {}
 
-  bool take(const Record& record, std::span<const uint8_t> payload, const char* fault) {
+  bool take(const Record& record, std::span<const uint8_t> payload, const perf::RecordFault* fault) {
     ++impl_.record_counts[record.type];
-    if (fault != nullptr) {
-      note(Notice::Severity::kError, "E-DATA-104", record, fault);
-      return true;
-    }
+    if (fault != nullptr) note(Notice::Severity::kError, fault->code, record, fault->reason);
     switch (record.type) {
       case perf::kAux:
         aux(record);
@@ -261,7 +258,9 @@ class Collector {
     for (const auto& [index, id] : samples_) {
       AuxBuffer& buffer = impl_.aux_buffers[index];
       const auto found = queue_of.find(id);
-      buffer.idx = static_cast<uint32_t>(found != queue_of.end() ? found->second : std::max(buffer.cpu, 0));
+      const int32_t own = buffer.cpu >= 0 ? buffer.cpu : buffer.tid;
+      buffer.idx =
+          found != queue_of.end() ? static_cast<uint32_t>(found->second) : static_cast<uint32_t>(own);
     }
   }
 
@@ -275,7 +274,7 @@ class Collector {
 
 void PerfData::Impl::collect() {
   Collector collector(*this);
-  walk([&](const Record& record, std::span<const uint8_t> payload, const char* fault) {
+  walk([&](const Record& record, std::span<const uint8_t> payload, const perf::RecordFault* fault) {
     return collector.take(record, payload, fault);
   });
   for (const perf::Source& source : sources) {
