@@ -61,7 +61,7 @@ struct LostRecords {
 // What build() noticed. `kind` is stable, `text` is for people.
 struct TextNotice {
   enum class Kind : uint8_t { kChainBreak, kBaselineMismatch, kDuplicatePoke, kTransientHealed, kPokeOutsideText,
-                              kReordered };
+                              kReordered, kTooComplex };
   Kind kind;
   Addr addr = 0;
   Time from = kTimeMin;

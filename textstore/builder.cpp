@@ -1,0 +1,147 @@
+#include "textstore/builder.h"
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <utility>
+
+#include "textstore/build_state.h"
+#include "textstore/check.h"
+#include "textstore/lost_index.h"
+#include "textstore/poke_sites.h"
+#include "textstore/site_versions.h"
+#include "textstore/space_facts.h"
+#include "textstore/space_table.h"
+#include "textstore/text_store_impl.h"
+
+namespace asof {
+
+struct Builder::Impl {
+  std::unique_ptr<TextStore::Impl> store = std::make_unique<TextStore::Impl>();
+  std::vector<Layer> layers;
+  SpaceFacts spaces{1};
+  std::vector<LostRecords> lost;
+  NoticeLog log;
+  BuildLimits limits;
+
+  void keep_layer(Layer layer);
+  std::shared_ptr<const SpaceTable> kernel_table(const LayerList& layers);
+  std::shared_ptr<const SpaceTable> unknown_table();
+  void remove_dropped(SpaceTable& table, const std::vector<bool>& dropped);
+};
+
+Builder::Builder() : impl_(std::make_unique<Impl>()) { impl_->store->origins.emplace_back(); }
+Builder::~Builder() = default;
+Builder::Builder(Builder&&) noexcept = default;
+
+void Builder::keep(std::shared_ptr<const void> owner) { impl_->store->owners.push_back(std::move(owner)); }
+
+OriginRef Builder::add_origin(Origin origin) {
+  ASOF_CHECK(impl_->store->origins.size() < kPokeBit);
+  impl_->store->origins.push_back(std::move(origin));
+  return static_cast<OriginRef>(impl_->store->origins.size() - 1);
+}
+
+Space Builder::add_space() { return impl_->spaces.add(); }
+
+Space Builder::fork_space(Space parent, Time t) {
+  ASOF_CHECK(parent < impl_->spaces.size());
+  return impl_->spaces.fork(parent, t);
+}
+
+void Builder::Impl::keep_layer(Layer layer) {
+  if (layer.range.empty() || (layer.until < layer.from && !layer.soft_until)) return;
+  ASOF_CHECK(layers.size() < UINT32_MAX);
+  spaces.add_layer(layer.space, static_cast<uint32_t>(layers.size()));
+  layers.push_back(layer);
+}
+
+void Builder::add_layer(const Layer& layer) {
+  ASOF_CHECK(layer.space < impl_->spaces.size());
+  Layer known = layer;
+  if (!layer.bytes.empty() && layer.bytes.size() < layer.range.size()) {
+    known.range.end = known.range.begin + layer.bytes.size();
+    Layer rest = layer;
+    rest.range.begin = known.range.end;
+    rest.bytes = {};
+    impl_->keep_layer(rest);
+  }
+  impl_->keep_layer(known);
+}
+
+void Builder::add_poke(const Poke& poke) {
+  const size_t old_len = poke.old_bytes.size(), new_len = poke.new_bytes.size();
+  if (old_len == 0 && new_len == 0) return;
+  ASOF_CHECK(old_len <= UINT16_MAX && new_len <= UINT16_MAX);
+  if (std::max(old_len, new_len) > UINT64_MAX - poke.addr) {
+    impl_->log.add(TextNotice::Kind::kPokeOutsideText, poke.addr, poke.time, poke.time,
+                   [] { return std::string("a change that runs past the top of the address space"); });
+    return;
+  }
+  ASOF_CHECK(impl_->store->pokes.size() < kPokeBit);
+  impl_->store->pokes.push_back({poke.addr, poke.time, poke.file_offset, poke.source,
+                                 static_cast<uint16_t>(old_len), static_cast<uint16_t>(new_len),
+                                 impl_->store->pool.intern(poke.old_bytes, poke.new_bytes)});
+}
+
+void Builder::add_lost(const LostRecords& lost) { impl_->lost.push_back(lost); }
+
+// Pokes found to be repeats while sites were made go now; origins move with those that stay.
+void Builder::Impl::remove_dropped(SpaceTable& table, const std::vector<bool>& dropped) {
+  if (dropped.empty()) return;
+  std::vector<PokeRecord>& pokes = store->pokes;
+  std::vector<uint32_t> place(pokes.size());
+  uint32_t kept = 0;
+  for (uint32_t i = 0; i < pokes.size(); ++i) {
+    place[i] = dropped[i] && kept != 0 ? kept - 1 : kept;
+    if (!dropped[i]) pokes[kept++] = pokes[i];
+  }
+  pokes.resize(kept);
+  for (Version& v : table.versions) {
+    if (is_poke(v.origin)) v.origin = kPokeBit | place[poke_index(v.origin)];
+  }
+}
+
+std::shared_ptr<const SpaceTable> Builder::Impl::kernel_table(const LayerList& list) {
+  TableContext context{limits, log};
+  sort_pokes(store->pokes, log);
+  const PokeSites sites = find_sites(store->pokes, limits.poke_overlaps);
+  const LostIndex lost_index(lost);
+  std::vector<bool> dropped;
+  SiteVersions versions({store->pokes, lost_index, store->pool, log, limits, dropped});
+  std::shared_ptr<SpaceTable> table = make_poked_table(*list, sites, versions, context);
+  remove_dropped(*table, dropped);
+  return table;
+}
+
+std::shared_ptr<const SpaceTable> Builder::Impl::unknown_table() {
+  log.count(TextNotice::Kind::kTooComplex, 0, kTimeMin);
+  auto table = std::make_shared<SpaceTable>();
+  table->cells.push_back({0, 0});
+  table->versions.emplace_back();
+  return table;
+}
+
+TextStore Builder::build() && {
+  Impl& b = *impl_;
+  const std::vector<LayerList> lists = b.spaces.resolve(b.layers, b.limits);
+  std::map<const void*, std::shared_ptr<const SpaceTable>> tables;  // by list
+  TableContext context{b.limits, b.log};
+  for (size_t s = 0; s < lists.size(); ++s) {
+    std::shared_ptr<const SpaceTable>& table = tables[lists[s].get()];
+    if (table == nullptr) {
+      if (lists[s] == nullptr) {
+        table = b.unknown_table();
+      } else {
+        table = s == kKernelSpace ? b.kernel_table(lists[s]) : make_table(*lists[s], false, context);
+      }
+    }
+    b.store->spaces.push_back(table);
+  }
+  b.store->pokes.shrink_to_fit();
+  b.store->pool.freeze();
+  b.store->notices = b.log.take();
+  return TextStore(std::move(b.store));
+}
+
+}  // namespace asof

@@ -1,0 +1,95 @@
+// LifeChain: plays the pokes of one life of one site and writes down what the bytes were when.
+//
+//   base      what the layer says, with pokes before or after the life redone or undone on it
+//   initial   for bytes that a poke of this life covers: the first one's old bytes; else the base
+//   pieces    one per poke, as long as each poke's old bytes are what the one before left
+//   break     they are not: from the poke before to this one both are candidates, in every combination with
+//   other
+//             bytes of the site; LOST records narrow when the missing change can have been
+#pragma once
+#include <string>
+
+#include "textstore/site_versions.h"
+
+namespace asof {
+
+class LifeChain {
+ public:
+  explicit LifeChain(SiteContext& context) : context_(context) {}
+
+  void begin_site(AddrRange site, std::span<const uint32_t> members);
+  // `before`: the last instant another claimed life can still have been there; `next`: the claimed life after
+  // this one, or null. `carried`: the layer's bytes as an earlier life of it left them, or null.
+  void run(const Life& life, Time before, const Life* next, const std::vector<uint8_t>* carried,
+           std::vector<Version>& out);
+  // What the last run() ended with; meaningful where the life's base is known.
+  const std::vector<uint8_t>& final_bytes() const { return value_; }
+
+ private:
+  struct Piece {
+    Time from, until;  // empty when until < from
+    const uint8_t* bytes;
+    OriginRef origin;
+    bool main;  // the chain itself, not a candidate beside it
+  };
+  static constexpr uint32_t kNone = UINT32_MAX;
+
+  const PokeRecord& poke(size_t member) const { return context_.pokes[members_[member]]; }
+  size_t first_at(Time t) const;     // first member at or after t
+  size_t first_after(Time t) const;  // first member after t
+  template <class F>
+  void for_each_byte(const PokeRecord& p, std::span<const uint8_t> bytes, F&& f) const;
+
+  void load_base(const Life& life, const std::vector<uint8_t>* carried);
+  void roll_base(const Life& life, Time before, const Life* next);
+  void roll(const PokeRecord& p, std::span<const uint8_t> from, std::span<const uint8_t> to);
+  void load_initial(const Life& life);
+  void play(const Life& life);
+  void apply(size_t member);
+  void emit(Time from, Time until, size_t next_member);
+  const uint8_t* content(size_t next_member);
+  const uint8_t* copy_of(std::span<const uint8_t> bytes);
+
+  bool find_mismatch(const PokeRecord& p);
+  void handle_break(size_t member);
+  void add_candidates(Time first, Time last_old, Time last, size_t member, uint32_t group);
+  void add_unknown(Time from, Time until);
+  void report_break(size_t member, uint32_t group) const;
+
+  static bool observed_within(const Life& life);
+  bool decided_bytes_equal(const uint8_t* bytes) const;
+  void watch_observation(const Life& life, Time until, bool initial);
+  void judge_observation(const Life& life, const Life* next);
+  bool shows_transient() const;
+  void add_observed_candidate(const Life& life);
+  void report_mismatch(const Life& life) const;
+
+  SiteContext& context_;
+  AddrRange site_;
+  std::span<const uint32_t> members_;
+  size_t begin_ = 0, end_ = 0;  // members in this life
+  OriginRef life_origin_ = kNoOrigin;
+  const uint8_t* whole_ = nullptr;  // the layer's own bytes where base_ still equals them
+
+  std::vector<uint8_t> base_, base_known_;
+  std::vector<uint8_t> value_, known_;
+  size_t unknown_ = 0;              // bytes with known_ == 0
+  std::vector<uint8_t> decided_;    // 1: the initial byte is a poke's old byte
+  std::vector<uint32_t> last_;      // member that wrote the byte last, kNone: none yet
+  std::vector<uint32_t> mismatch_;  // bytes of find_mismatch()
+  std::vector<uint32_t> groups_;
+  std::vector<uint8_t> overlay_;
+
+  std::vector<Piece> pieces_;
+  size_t unknown_piece_ = SIZE_MAX;
+  enum class Seen : uint8_t { kNotYet, kDiffers, kAgrees } seen_ = Seen::kNotYet;
+  // The piece at the observation, when it differs, as it was before breaks cut it.
+  size_t observed_piece_ = 0;
+  Time observed_until_ = kTimeMax;
+  bool observed_initial_ = false;
+};
+
+// "0f 1f 44 00 00", shortened after 16 bytes.
+std::string hex_bytes(std::span<const uint8_t> bytes);
+
+}  // namespace asof

@@ -1,0 +1,37 @@
+// Life: one interval of one content under the pokes of a site. Pokes change bytes within a life; between
+// lives memory was rewritten without a record (BPF load, module load), so that a chain of pokes never reaches
+// across.
+#pragma once
+#include <span>
+#include <vector>
+
+#include "textstore/layer_stack.h"
+
+namespace asof {
+
+struct Life {
+  Time from = kTimeMin;
+  Time until = kTimeMax;
+  const uint8_t* whole = nullptr;  // the base bytes, when one layer holds them all
+  std::vector<uint8_t> bytes;      // else, when some are known: put together from several layers,
+  std::vector<uint8_t> known;      // and 1 where known
+  OriginRef origin = kNoOrigin;
+  Time observed = kTimeMin;  // kTimeMin: unknown, or before every poke
+  bool claimed = false;      // a layer covers it; else nothing is known but what pokes say
+  bool crowded = false;      // too many candidates: unknown, whatever pokes say
+
+  bool is_known(size_t i) const { return whole != nullptr || (!known.empty() && known[i] != 0); }
+  uint8_t byte(size_t i) const { return whole != nullptr ? whole[i] : bytes[i]; }
+};
+
+// One stretch of addresses of a site, under the same layers.
+struct LifePart {
+  AddrRange range;
+  std::span<const Visible> visible;
+};
+
+// Lives of `site` in order of `from`; those of candidates overlap. `parts` cover the site without gaps. Times
+// at which no layer covers it become unclaimed lives.
+std::vector<Life> make_lives(AddrRange site, std::span<const LifePart> parts);
+
+}  // namespace asof

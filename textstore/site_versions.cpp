@@ -1,0 +1,95 @@
+#include "textstore/site_versions.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "textstore/life_chain.h"
+#include "textstore/poke_order.h"
+
+namespace asof {
+namespace {
+
+// Two events of one recording can both ask for pokes; each formats the record with a clock reading of its
+// own. No site can be poked, poked back and poked again in this time: that takes several rounds of interrupts
+// to all CPUs.
+constexpr Time kSamePoke = 5000;  // ns
+
+bool same_poke(const PokeRecord& a, const PokeRecord& b) {
+  return a.addr == b.addr && a.old_len == b.old_len && a.new_len == b.new_len &&
+         b.time - a.time <= kSamePoke &&
+         (a.bytes == b.bytes || std::memcmp(a.bytes, b.bytes, size_t{a.old_len} + a.new_len) == 0);
+}
+
+// Leaves out what repeats its predecessor. `kept` is only filled when there is such a poke.
+std::span<const uint32_t> without_repeats(AddrRange site, std::span<const uint32_t> members,
+                                          SiteContext& context, std::vector<uint32_t>& kept) {
+  kept.clear();
+  bool any = false;
+  for (size_t i = 1; i < members.size(); ++i) {
+    const PokeRecord& before = context.pokes[any ? kept.back() : members[i - 1]];
+    const PokeRecord& p = context.pokes[members[i]];
+    const bool repeats = site.contains(p.addr) && same_poke(before, p);
+    if (repeats && !any) kept.assign(members.begin(), members.begin() + static_cast<ptrdiff_t>(i));
+    any = any || repeats;
+    if (repeats) {
+      if (context.dropped.empty()) context.dropped.resize(context.pokes.size());
+      context.dropped[members[i]] = true;
+      context.log.count(TextNotice::Kind::kDuplicatePoke, p.addr, p.time);
+    } else if (any) {
+      kept.push_back(members[i]);
+    }
+  }
+  return any ? std::span<const uint32_t>(kept) : members;
+}
+
+}  // namespace
+
+SiteVersions::SiteVersions(SiteContext context)
+    : context_(std::move(context)), chain_(std::make_unique<LifeChain>(context_)) {}
+
+SiteVersions::~SiteVersions() = default;
+
+void SiteVersions::make(AddrRange site, std::span<const uint32_t> members, std::span<const Life> lives,
+                        std::vector<Version>& out) {
+  TieContext ties{context_.pokes, context_.log, context_.limits.tie_steps};
+  order_ties(site, members, lives, ties);
+  const std::span<const uint32_t> pokes = without_repeats(site, members, context_, kept_);
+  chain_->begin_site(site, pokes);
+
+  carried_.clear();
+  Time reached = kTimeMin;  // last instant of the claimed lives so far
+  bool claimed = false;
+  for (size_t i = 0; i < lives.size(); ++i) {
+    const Life& life = lives[i];
+    if (life.crowded) {
+      out.push_back({life.from, life.until, nullptr, life.origin});
+    } else {
+      const auto later = [&](const Life& l) { return l.claimed && l.from > life.until; };
+      // Sorted by `from`, and at most one unclaimed life lies between claimed ones.
+      auto next = std::ranges::upper_bound(lives.subspan(i), life.until, {}, &Life::from);
+      next = std::find_if(next, lives.end(), later);
+      const auto carried = carried_.find(life.whole);
+      chain_->run(life, reached, next == lives.end() ? nullptr : &*next,
+                  carried == carried_.end() ? nullptr : &carried->second, out);
+      // A layer can come to light again after a higher one ended: with the pokes it had got before.
+      if (lives.size() > 2 && life.whole != nullptr && context_.limits.copied_bytes.take(site.size())) {
+        carried_[life.whole] = chain_->final_bytes();
+      }
+    }
+    if (life.claimed) {
+      reached = std::max(reached, life.until);
+      claimed = true;
+    }
+  }
+  if (!claimed && !pokes.empty()) {
+    const PokeRecord& first = context_.pokes[pokes[0]];
+    context_.log.add(
+        TextNotice::Kind::kPokeOutsideText, site.begin, first.time, context_.pokes[pokes.back()].time, [&] {
+          return fmt::format("{} changes of {} bytes where no text is known", pokes.size(), site.size());
+        });
+  }
+}
+
+}  // namespace asof

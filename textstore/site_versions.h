@@ -1,0 +1,45 @@
+// Versions of one site: for bytes that pokes cover, the chain of pokes alone decides; what a snapshot says of
+// them is only compared with it (docs/live-text.md 6, 7.1). Breaks of the chain become intervals with two
+// candidates.
+#pragma once
+#include <map>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "textstore/build_state.h"
+#include "textstore/byte_pool.h"
+#include "textstore/lives.h"
+#include "textstore/lost_index.h"
+#include "textstore/poke_sites.h"
+
+namespace asof {
+
+struct SiteContext {
+  std::span<PokeRecord> pokes;
+  const LostIndex& lost;
+  BytePool& pool;
+  NoticeLog& log;
+  BuildLimits& limits;
+  std::vector<bool>& dropped;  // by poke: the same poke was recorded twice; empty until the first
+};
+
+class LifeChain;
+
+class SiteVersions {
+ public:
+  explicit SiteVersions(SiteContext context);
+  ~SiteVersions();
+  // Appends the versions of `site`, not yet tidied. `members`: its pokes, ascending indices; of those with
+  // equal times the records change places as their bytes demand.
+  void make(AddrRange site, std::span<const uint32_t> members, std::span<const Life> lives,
+            std::vector<Version>& out);
+
+ private:
+  SiteContext context_;
+  std::unique_ptr<LifeChain> chain_;
+  std::vector<uint32_t> kept_;
+  std::map<const uint8_t*, std::vector<uint8_t>> carried_;  // by the layer's own bytes
+};
+
+}  // namespace asof

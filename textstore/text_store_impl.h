@@ -1,0 +1,21 @@
+// What a TextStore holds. Made by Builder::build(), const afterwards.
+#pragma once
+#include <memory>
+#include <vector>
+
+#include "textstore/byte_pool.h"
+#include "textstore/space_table.h"
+
+namespace asof {
+
+struct TextStore::Impl {
+  std::vector<std::shared_ptr<const void>> owners;
+  std::vector<Origin> origins;  // [kNoOrigin] is "unknown"
+  Origin poke_origin{OriginKind::kPoke, "TEXT_POKE", 0, {}};
+  BytePool pool;
+  std::vector<PokeRecord> pokes;
+  std::vector<TextNotice> notices;
+  std::vector<std::shared_ptr<const SpaceTable>> spaces;  // children of fork share their parent's where equal
+};
+
+}  // namespace asof

@@ -1,0 +1,20 @@
+// The last step for each cell: candidates in, a list as TextStore promises it out.
+#pragma once
+#include <vector>
+
+#include "textstore/build_state.h"
+#include "textstore/text_store.h"
+
+namespace asof {
+
+// Same bytes? Spends `budget` on what has to be compared; without budget only the same memory is equal.
+bool same_bytes(const uint8_t* a, const uint8_t* b, size_t size, Budget& budget);
+
+// Sorts by `from`, joins equal bytes that overlap or follow each other in time, and cuts versions such that
+// `until` never decreases either: the versions possible in an interval are then neighbours.
+void tidy_versions(std::vector<Version>& versions, size_t size, Budget& budget);
+
+// Do two of these sorted versions overlap in time?
+bool any_overlap(const std::vector<Version>& versions);
+
+}  // namespace asof
