@@ -243,7 +243,8 @@ std::string describe_record(const Record& record) {
     case perf::kTimeConv:
       return show(parse_time_conv(record), record);
     case perf::kSample:
-      return record.id.attr == nullptr ? "of an unknown event" : show(parse_sample(record), record);
+      return record.id.attr == nullptr ? "too short, or of an unknown event"
+                                       : show(parse_sample(record), record);
     case perf::kAuxtrace:
       return auxtrace_line(record);
     default:

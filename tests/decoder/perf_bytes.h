@@ -3,6 +3,7 @@
 #pragma once
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,6 +12,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -22,26 +24,26 @@ namespace asof::test {
 
 using Bytes = std::vector<uint8_t>;
 
-// A file with this content for the life of the object.
+// A file with this content for the life of the object. It lies in memory: thousands of damaged ones are
+// tried.
 class TempFile {
  public:
-  explicit TempFile(const Bytes& content, const std::string& name = {}) {
-    static int number = 0;
-    path_ = (std::filesystem::path(::testing::TempDir()) /
-             ("asof-" + std::to_string(::getpid()) + "-" + std::to_string(number++) + name))
-                .string();
+  explicit TempFile(const Bytes& content) : fd_(::memfd_create("asof-test", MFD_CLOEXEC)) {
+    EXPECT_GE(fd_, 0);
+    path_ = "/proc/self/fd/" + std::to_string(fd_);
     rewrite(content);
   }
-  ~TempFile() { std::filesystem::remove(path_); }
+  ~TempFile() { ::close(fd_); }
   TempFile(const TempFile&) = delete;
   TempFile& operator=(const TempFile&) = delete;
   void rewrite(const Bytes& content) const {
-    std::ofstream out(path_, std::ios::binary | std::ios::trunc);
-    out.write(reinterpret_cast<const char*>(content.data()), static_cast<std::streamsize>(content.size()));
+    EXPECT_EQ(::ftruncate(fd_, 0), 0);
+    EXPECT_EQ(::pwrite(fd_, content.data(), content.size(), 0), static_cast<ssize_t>(content.size()));
   }
   const std::string& path() const { return path_; }
 
  private:
+  int fd_;
   std::string path_;
 };
 
