@@ -66,8 +66,10 @@ FileFinder::FileFinder(const CaptureOptions& options, const std::string& capture
                        const std::string& capture_dir, NoticeBook& notices)
     : options_(options), symfs_(options.symfs), capture_mtime_(mtime_of(capture_file)), notices_(notices) {
   std::error_code ignored;
-  if (symfs_.empty() && !capture_dir.empty() && fs::is_directory(capture_dir + "/symfs", ignored)) {
-    symfs_ = capture_dir + "/symfs";
+  for (const char* place : {"/symfs", "/../symfs"}) {
+    if (symfs_.empty() && !capture_dir.empty() && fs::is_directory(capture_dir + place, ignored)) {
+      symfs_ = fs::path(capture_dir + place).lexically_normal().string();
+    }
   }
   symfs_given_ = !symfs_.empty();
   if (!options.buildid_dir.empty()) {
