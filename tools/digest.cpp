@@ -2,6 +2,8 @@
 // h = h * 0x9E3779B97F4A7C15 + ip over every instruction, composed over chunks (tally.h).
 #include <fmt/format.h>
 
+#include <atomic>
+
 #include "tools/coverage.h"
 #include "tools/output.h"
 #include "tools/progress.h"
@@ -45,6 +47,7 @@ class DigestConsumer : public ChunkConsumer {
     d.ips.append(tally.ips);
     d.branches += tally.branches;
     coverage_.add(chunk, tally.ips.count);
+    if (coverage_.errors() > max_errors_) stopped_ = true;
     if (!fnv_) return;
     for (const Step& step : chunk.steps) {
       Addr ip = step.block->ip;
@@ -56,7 +59,8 @@ class DigestConsumer : public ChunkConsumer {
     }
   }
 
-  bool stopped() const override { return interrupted() || coverage_.errors() > max_errors_; }
+  // Called by all workers.
+  bool stopped() const override { return interrupted() || stopped_; }
 
   void print(const Capture& capture, Output& out) const {
     IpHash total;
@@ -84,6 +88,7 @@ class DigestConsumer : public ChunkConsumer {
   Fnv total_fnv_;
   bool fnv_;
   uint64_t max_errors_;
+  std::atomic<bool> stopped_ = false;
 };
 
 struct DigestOptions {

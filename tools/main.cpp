@@ -23,7 +23,10 @@ struct VerbEntry {
   const char* name;
   RunVerb (*add)(CLI::App&);
 };
-constexpr std::array<VerbEntry, 5> kVerbs{{{"report", add_report},
+constexpr std::array<VerbEntry, 8> kVerbs{{{"decode", add_decode},
+                                           {"report", add_report},
+                                           {"text", add_text},
+                                           {"events", add_events},
                                            {"digest", add_digest},
                                            {"validate", add_validate},
                                            {"errors", add_errors},

@@ -4,6 +4,7 @@
 #include <tsl/robin_map.h>
 
 #include <algorithm>
+#include <atomic>
 
 #include "tools/catalogue.h"
 #include "tools/coverage.h"
@@ -57,6 +58,7 @@ class ReportConsumer : public ChunkConsumer {
   void deliver(Chunk& chunk, const Stream&, Prepared* prepared) override {
     const auto& report = static_cast<const ChunkReport&>(*prepared);
     coverage_.add(chunk, report.ips.count);
+    if (coverage_.errors() > max_errors_) stopped_ = true;
     branches += report.branches;
     for (size_t c = 0; c < by_confidence.size(); ++c) by_confidence[c] += report.by_confidence[c];
     for (const auto& [block, count] : report.blocks) {
@@ -67,7 +69,8 @@ class ReportConsumer : public ChunkConsumer {
     for (const Event& e : chunk.events) overflows += e.kind == EventKind::kOverflow;
   }
 
-  bool stopped() const override { return interrupted() || coverage_.errors() > max_errors_; }
+  // Called by all workers.
+  bool stopped() const override { return interrupted() || stopped_; }
 
   // Names of functions, most executed first.
   std::vector<std::pair<std::string, uint64_t>> hottest(const Capture& capture) const {
@@ -91,6 +94,7 @@ class ReportConsumer : public ChunkConsumer {
  private:
   Coverage coverage_;
   uint64_t max_errors_;
+  std::atomic<bool> stopped_ = false;
   tsl::robin_map<BlockKey, HotBlock, HashBlockKey> blocks_;
 };
 

@@ -6,6 +6,7 @@
 #include <rapidjson/writer.h>
 #include <tsl/robin_map.h>
 
+#include <atomic>
 #include <map>
 
 #include "tools/compare.h"
@@ -61,7 +62,8 @@ class ValidateConsumer : public ChunkConsumer {
     }
   }
 
-  bool stopped() const override { return interrupted() || error_.has_value(); }
+  // Called by all workers.
+  bool stopped() const override { return interrupted() || failed_; }
 
   void close() {
     if (!comparer_) return;
@@ -84,6 +86,7 @@ class ValidateConsumer : public ChunkConsumer {
     auto reader = TruthReader::open(truth_file(directory_, stream.cpu));
     if (!reader) {
       error_ = reader.error();
+      failed_ = true;
       return false;
     }
     reader_.emplace(std::move(*reader));
@@ -116,6 +119,7 @@ class ValidateConsumer : public ChunkConsumer {
   std::unique_ptr<Comparer> comparer_;
   CpuResult current_;
   std::optional<Error> error_;
+  std::atomic<bool> failed_ = false;
 };
 
 // CPUs without a stream in the capture: all of their truth is missing.

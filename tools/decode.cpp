@@ -1,0 +1,228 @@
+// asof decode: every executed instruction, branch, event and gap, in time order over all CPUs. Lines are made
+// by the workers (decode_printer.h) and put in order by one thread (merge.h); the output is the same for
+// every -j.
+#include <fmt/format.h>
+#include <tbb/enumerable_thread_specific.h>
+
+#include <atomic>
+
+#include "tools/coverage.h"
+#include "tools/decode_printer.h"
+#include "tools/format.h"
+#include "tools/merge.h"
+#include "tools/output.h"
+#include "tools/progress.h"
+#include "tools/tally.h"
+#include "tools/verbs.h"
+
+namespace asof {
+namespace {
+
+struct PrintedChunk : ChunkConsumer::Prepared {
+  TimedText lines;
+  DecodePrinter::Last last;
+  uint64_t instructions = 0;
+  uint64_t bytes() const override {
+    return sizeof *this + lines.text.capacity() + lines.marks.capacity() * sizeof(TimedText::Mark);
+  }
+};
+
+class DecodeConsumer : public ChunkConsumer {
+ public:
+  DecodeConsumer(const DecodeJob& job, Output& out, Diagnostics& diagnostics, uint64_t max_errors)
+      : job_(job),
+        out_(out),
+        diagnostics_(diagnostics),
+        max_errors_(max_errors),
+        coverage_(job.capture),
+        last_(job.capture.streams.size()),
+        merger_(job.capture.streams.size(), [&](std::string_view text) { out_.write(text); }),
+        printers_([&job] { return DecodePrinter(job); }) {}
+
+  std::unique_ptr<Prepared> prepare(const Chunk& chunk, const Stream& stream) override {
+    auto printed = std::make_unique<PrintedChunk>();
+    for (const Step& step : chunk.steps) printed->instructions += step.count;
+    printed->last = printers_.local().print(chunk, stream, printed->lines);
+    return printed;
+  }
+
+  void deliver(Chunk& chunk, const Stream& stream, Prepared* prepared) override {
+    auto& printed = static_cast<PrintedChunk&>(*prepared);
+    coverage_.add(chunk, printed.instructions);
+    DecodePrinter& printer = printers_.local();
+    for (const Gap& gap : chunk.gaps) {
+      if (printer.selected(gap, stream)) diagnostics_.gap(job_.capture, stream, gap);
+    }
+    TimedText seam;
+    const auto after = printer.seam(last_[chunk.stream], chunk, stream, seam);
+    last_[chunk.stream] = chunk.steps.empty() ? after : printed.last;
+    merger_.add(chunk.stream, std::move(seam), chunk.segment_start);
+    merger_.add(chunk.stream, std::move(printed.lines), chunk.segment_start);
+    if (interrupted() || out_.closed() || coverage_.errors() > max_errors_) stopped_ = true;
+  }
+
+  // Called by all workers.
+  bool stopped() const override { return stopped_; }
+
+  void finish() {
+    merger_.finish();
+    out_.flush();
+    if (merger_.forced() != 0) {
+      diagnostics_.note(
+          "the order of lines over CPUs is approximate in places: a segment was too long to hold back the "
+          "others");
+    }
+  }
+  const Coverage& coverage() const { return coverage_; }
+
+ private:
+  const DecodeJob& job_;
+  Output& out_;
+  Diagnostics& diagnostics_;
+  uint64_t max_errors_;
+  Coverage coverage_;
+  std::vector<DecodePrinter::Last> last_;  // by stream
+  Merger merger_;
+  tbb::enumerable_thread_specific<DecodePrinter> printers_;
+  std::atomic<bool> stopped_ = false;
+};
+
+struct DecodeOptionsText {
+  InputOptions input;
+  DecodeChoice choice;
+  std::string fields, itrace = "ie", output, format = "text", syntax = "intel";
+  std::string pids, tids, time, symbols, dsos, addresses;
+  bool nanoseconds = false;
+};
+
+// The capture's first and last instant, as its streams' AUX records tell.
+TimeBounds whole_time(const Capture& capture) {
+  TimeBounds whole{kTimeMax, kTimeMin};
+  for (const Stream& s : capture.streams) {
+    if (s.bounds.lo != kTimeMin) whole.lo = std::min(whole.lo, s.bounds.lo);
+    if (s.bounds.hi != kTimeMax) whole.hi = std::max(whole.hi, s.bounds.hi);
+  }
+  return whole.lo > whole.hi ? TimeBounds{} : whole;
+}
+
+// Everything about the options that does not need the capture.
+Result<std::pair<DecodeFormat, Selection>> read_options(const DecodeOptionsText& o) {
+  DecodeFormat format;
+  Selection selection;
+  if (!o.fields.empty()) {
+    const auto fields = parse_fields(o.fields);
+    if (!fields) return std::unexpected(fields.error());
+    format.fields = *fields;
+  }
+  const auto kinds = parse_itrace(o.itrace);
+  if (!kinds) return std::unexpected(kinds.error());
+  format.kinds = *kinds;
+  format.json = o.format == "jsonl";
+  format.nanoseconds = o.nanoseconds;
+  format.syntax = o.syntax == "att" ? Syntax::kAtt : Syntax::kIntel;
+  for (const auto& [text, list, name] :
+       {std::tuple{&o.pids, &selection.pids, "--pid"}, {&o.tids, &selection.tids, "--tid"}}) {
+    if (text->empty()) continue;
+    auto numbers = parse_number_list(*text, name);
+    if (!numbers) return std::unexpected(numbers.error());
+    *list = std::move(*numbers);
+  }
+  selection.symbols = split_list(o.symbols);
+  selection.dsos = split_list(o.dsos);
+  for (const std::string& part : split_list(o.addresses)) {
+    const auto range = parse_address_range(part);
+    if (!range) return std::unexpected(range.error());
+    selection.addresses.push_back(*range);
+  }
+  return std::pair{format, std::move(selection)};
+}
+
+ExitCode run_decode(DecodeOptionsText& o) {
+  Diagnostics diagnostics = o.input.diagnostics();
+  if (!finish_choice(o.choice, diagnostics)) return kExitUsage;
+  auto options = read_options(o);
+  // A wrong --time is found before a long reading where it can be.
+  if (options && !o.time.empty() && o.time.find('%') == std::string::npos) {
+    const auto time = parse_time_range(o.time, {});
+    if (!time) options = std::unexpected(time.error());
+  }
+  if (!options) {
+    diagnostics.error(options.error());
+    return kExitUsage;
+  }
+  const auto capture = open_for_verb(o.input, diagnostics);
+  if (!capture) return kExitInput;
+  if (!o.time.empty()) {
+    const auto time = parse_time_range(o.time, whole_time(*capture));
+    if (!time) {
+      diagnostics.error(time.error());
+      return kExitUsage;
+    }
+    o.choice.pipeline.time = options->second.time = *time;
+  }
+  if (!options->second.tids.empty()) o.choice.pipeline.tids = options->second.tids;
+  auto out = Output::open(o.output);
+  if (!out) {
+    diagnostics.error(out.error());
+    return kExitInput;
+  }
+  const DecodeJob job(*capture, options->first, options->second);
+  DecodeConsumer consumer(job, *out, diagnostics, o.choice.max_errors);
+  Result<void> done;
+  {
+    ProgressBar bar(o.choice.progress, "decode");
+    done = run_pipeline(*capture, o.choice.pipeline, ChunkOrder::kByTime, consumer, bar.callback());
+  }
+  consumer.finish();
+  if (!done) {
+    diagnostics.error(done.error());
+    return kExitInput;
+  }
+  if (!out->error().empty()) {
+    diagnostics.error(
+        {"E-FILE-090", o.output, Error::kNoOffset, "cannot write: " + out->error(), "is the disk full?"});
+    return kExitInput;
+  }
+  if (!out->closed()) diagnostics.note(consumer.coverage().line());
+  return exit_code_for(consumer.coverage(), o.choice);
+}
+
+}  // namespace
+
+RunVerb add_decode(CLI::App& app) {
+  auto o = std::make_shared<DecodeOptionsText>();
+  CLI::App* verb =
+      app.add_subcommand("decode", "every executed instruction, branch, event and gap (the default verb)");
+  add_input_options(*verb, o->input);
+  add_decode_options(*verb, o->choice);
+  const std::string output = "Output";
+  verb->add_option("-o,--output", o->output, "file to write to (default: standard output)")->group(output);
+  verb->add_option("--format", o->format, "text or jsonl")
+      ->check(CLI::IsMember({"text", "jsonl"}))
+      ->group(output);
+  verb->add_option(
+          "-F,--fields", o->fields,
+          "comm,pid,tid,cpu,time,ip,sym,symoff,dso,insn,insnlen,disasm,flags,textver,textsrc,conf; +f and -f "
+          "change the default")
+      ->group(output);
+  verb->add_option(
+          "--itrace", o->itrace,
+          "i instructions, b branches, c calls, r returns, e gaps, x transactions, w ptwrite, p power "
+          "(default: ie)")
+      ->group(output);
+  verb->add_flag("--ns", o->nanoseconds, "times with nanoseconds")->group(output);
+  verb->add_option("--syntax", o->syntax, "of disassembly: intel or att")
+      ->check(CLI::IsMember({"intel", "att"}))
+      ->group(output);
+  const std::string filter = "Filters";
+  verb->add_option("--pid", o->pids, "only these processes")->group(filter);
+  verb->add_option("--tid", o->tids, "only these threads")->group(filter);
+  verb->add_option("--time", o->time, "only from A to B: A,B in seconds, either may be missing, or 10%-20%")
+      ->group(filter);
+  verb->add_option("-S,--symbols", o->symbols, "only in these functions")->group(filter);
+  verb->add_option("--dsos", o->dsos, "only in these files")->group(filter);
+  verb->add_option("--addr-range", o->addresses, "only from address A to B: A-B, hexadecimal")->group(filter);
+  return [o] { return run_decode(*o); };
+}
+
+}  // namespace asof

@@ -1,0 +1,39 @@
+// The history of text for people: which version of its cell an instruction was, where its bytes came from,
+// and what an address range looked like at an instant.
+#pragma once
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "textstore/text_store.h"
+
+namespace asof {
+
+struct TextSource {
+  uint32_t version = 0;  // ordinal in the cell, from 1; 0: not found
+  uint32_t versions = 0;
+  OriginRef origin = kNoOrigin;
+};
+
+// The version of the cell at `a` that has these bytes throughout `during`; failing that, one that has these
+// bytes.
+TextSource text_source(const TextStore& store, Space space, Addr a, TimeBounds during,
+                       std::span<const uint8_t> bytes);
+
+// The version of a cell that stands for instant t: the latest that began, among those possible then.
+const Version* version_at(const Cell& cell, Time t);
+
+// Bytes of a range at instant t, and which of them are known.
+struct TextImage {
+  Addr begin = 0;
+  std::vector<uint8_t> bytes;
+  std::vector<OriginRef> origins;  // kNoOrigin: unknown byte
+  bool known(size_t offset, size_t size) const;
+};
+TextImage image_at(std::span<const Cell> cells, AddrRange range, Time t);
+
+// Instants at which something in these cells changes, sorted: the beginnings of versions.
+std::vector<Time> change_times(std::span<const Cell> cells);
+
+}  // namespace asof
