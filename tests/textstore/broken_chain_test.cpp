@@ -1,0 +1,129 @@
+// Changes that no record tells of: what is possible then, and how LOST records narrow it
+// (docs/live-text.md 8.4).
+#include <gtest/gtest.h>
+
+#include "tests/textstore/text_facts.h"
+
+namespace asof::test {
+namespace {
+
+using Kind = TextNotice::Kind;
+
+TEST(BrokenChain, BothAreCandidatesBetweenTheTwoPokes) {
+  TextFacts facts;
+  facts.layer(kText, "0a 90");
+  facts.poke(10, kText, "0a", "0b");
+  facts.poke(600, kText, "0c", "0d");
+  const TextStore store = facts.build();
+  EXPECT_EQ(at(store, kText, 1, 5), Texts{"0a"});
+  EXPECT_EQ(at(store, kText, 1, 10), Texts{"0b"});
+  EXPECT_EQ(at(store, kText, 1, 11), (Texts{"0b", "0c"}));
+  EXPECT_EQ(at(store, kText, 1, 599), (Texts{"0b", "0c"}));
+  EXPECT_EQ(at(store, kText, 1, 600), Texts{"0d"});
+  const auto notices = notices_of(store, Kind::kChainBreak);
+  ASSERT_EQ(notices.size(), 1U);
+  EXPECT_EQ(notices[0].addr, kText);
+  EXPECT_EQ(notices[0].from, 10);
+  EXPECT_EQ(notices[0].until, 600);
+  EXPECT_NE(notices[0].text.find("0b"), std::string::npos);
+  EXPECT_NE(notices[0].text.find("0c"), std::string::npos);
+}
+
+TEST(BrokenChain, LostRecordsNarrow) {
+  TextFacts facts;
+  facts.poke(10, kText, "0a", "0b");
+  facts.lost(20, 500);
+  facts.poke(600, kText, "0c", "0d");
+  const TextStore store = facts.build();
+  EXPECT_EQ(at(store, kText, 1, 20), Texts{"0b"});
+  EXPECT_EQ(at(store, kText, 1, 21), (Texts{"0b", "0c"}));
+  EXPECT_EQ(at(store, kText, 1, 500), (Texts{"0b", "0c"}));
+  EXPECT_EQ(at(store, kText, 1, 501), Texts{"0c"});
+  EXPECT_EQ(at(store, kText, 1, 599), Texts{"0c"});
+}
+
+TEST(BrokenChain, LossesOfAllRingsCountAndOthersElsewhereDoNot) {
+  TextFacts facts;
+  facts.poke(10, kText, "0a", "0b", 1);
+  facts.lost(2, 9, 0);
+  facts.lost(20, 50, 0);
+  facts.lost(100, 200, 1);
+  facts.lost(700, 800, 1);
+  facts.poke(600, kText, "0c", "0d", 1);
+  const TextStore store = facts.build();
+  EXPECT_EQ(at(store, kText, 1, 15), Texts{"0b"});
+  EXPECT_EQ(at(store, kText, 1, 30), (Texts{"0b", "0c"}));
+  EXPECT_EQ(at(store, kText, 1, 70), (Texts{"0b", "0c"}));
+  EXPECT_EQ(at(store, kText, 1, 200), (Texts{"0b", "0c"}));
+  EXPECT_EQ(at(store, kText, 1, 201), Texts{"0c"});
+}
+
+TEST(BrokenChain, LossSharingItsTimeWithThePokeEndsThere) {
+  TextFacts facts;
+  facts.poke(10, kText, "0a", "0b");
+  facts.lost(20, 600);
+  facts.poke(600, kText, "0c", "0d");
+  const TextStore store = facts.build();
+  EXPECT_EQ(at(store, kText, 1, 599), (Texts{"0b", "0c"}));
+  EXPECT_EQ(at(store, kText, 1, 600), Texts{"0d"});
+}
+
+TEST(BrokenChain, BytesOfOneSiteThatBrokeApartCombine) {
+  TextFacts facts;  // byte 0 breaks between 10 and 100, byte 1 between 20 and 90
+  facts.layer(kText, "00 01 90");
+  facts.poke(1, kText, "00 01", "00 01");
+  facts.poke(10, kText, "00", "a0");
+  facts.poke(20, kText + 1, "01", "a1");
+  facts.poke(90, kText + 1, "b1", "c1");
+  facts.poke(100, kText, "b0", "c0");
+  const TextStore store = facts.build();
+  EXPECT_EQ(at(store, kText, 2, 15), (Texts{"a0 01", "b0 01"}));
+  EXPECT_EQ(at(store, kText, 2, 50), (Texts{"a0 a1", "a0 b1", "b0 a1", "b0 b1"}));
+  EXPECT_EQ(at(store, kText, 2, 95), (Texts{"a0 c1", "b0 c1"}));
+  EXPECT_EQ(at(store, kText, 2, 100), Texts{"c0 c1"});
+}
+
+TEST(BrokenChain, ManyPokesWithinABreakLeaveAnUnknownCandidate) {
+  TextFacts facts;  // the break of byte 0 spans 40 changes of byte 1
+  facts.layer(kText, "00 00 90");
+  facts.poke(1, kText, "00 00", "a0 00");
+  for (int i = 0; i < 40; ++i) {
+    facts.poke(10 + i * 10000, kText + 1, to_hex(std::vector{static_cast<uint8_t>(i)}),
+               to_hex(std::vector{static_cast<uint8_t>(i + 1)}));
+  }
+  facts.poke(1000000, kText, "b0 28", "c0 28");
+  const TextStore store = facts.build();
+  EXPECT_EQ(at(store, kText, 2, 5), (Texts{"?", "a0 00"}));
+  EXPECT_EQ(at(store, kText, 2, 100015), (Texts{"?", "a0 0b"}));
+  EXPECT_EQ(at(store, kText, 2, 1000000), Texts{"c0 28"});
+}
+
+TEST(BrokenChain, OneBreakAfterAnother) {
+  TextFacts facts;
+  for (int i = 0; i < 50; ++i) {
+    facts.poke(i * 10000, kText, to_hex(std::vector{static_cast<uint8_t>(3 * i)}),
+               to_hex(std::vector{static_cast<uint8_t>(3 * i + 1)}));
+  }
+  const TextStore store = facts.build();
+  for (int i = 0; i + 1 < 50; ++i) {
+    const std::string left = to_hex(std::vector{static_cast<uint8_t>(3 * i + 1)});
+    const std::string found = to_hex(std::vector{static_cast<uint8_t>(3 * i + 3)});
+    EXPECT_EQ(at(store, kText, 1, i * 10000 + 5000), (Texts{left, found}));
+  }
+  EXPECT_EQ(notices_of(store, Kind::kChainBreak).size(), 49U);
+}
+
+TEST(BrokenChain, NoticesOfOneKindAreLimitedAndTheRestCounted) {
+  TextFacts facts;
+  for (uint32_t i = 0; i < 3000; ++i) {
+    facts.poke(10, kText + 16 * i, "01", "02");
+    facts.poke(1000000, kText + 16 * i, "03", "04");
+  }
+  const TextStore store = facts.build();
+  const auto notices = notices_of(store, Kind::kChainBreak);
+  ASSERT_EQ(notices.size(), 1001U);
+  EXPECT_EQ(notices.back().text.substr(0, 9), "2000 more");
+}
+
+}  // namespace
+}  // namespace asof::test
