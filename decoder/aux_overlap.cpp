@@ -42,7 +42,7 @@ std::optional<size_t> find_overlap(std::span<const uint8_t> earlier, std::span<c
     end_hash += earlier[at] * power;
     power *= kFactor;
     start_hash = start_hash * kFactor + start[length - 1];
-    if (end_hash == start_hash && length >= kPsb.size() && is_psb(earlier, at)) hits.push_back(length);
+    if (end_hash == start_hash && length >= kMinOverlap && is_psb(earlier, at)) hits.push_back(length);
   }
   int false_hits = 0;
   for (auto it = hits.rbegin(); it != hits.rend() && false_hits < kMaxFalseHits; ++it, ++false_hits) {

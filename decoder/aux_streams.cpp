@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <unordered_map>
 
@@ -19,16 +20,10 @@ namespace {
 constexpr uint64_t kTruncated = 1, kOverwrite = 2, kPartial = 4, kCollision = 8;
 constexpr uint32_t kIntelPt = 1;
 constexpr size_t kPrivSnapshotMode = 8, kPrivPerCpu = 9;  // AUXTRACE_INFO of Intel PT
-constexpr uint64_t kMaxPadding = 7;  // perf pads a payload to 8 and counts the padding in its size
 
 uint64_t priv(const PerfData& data, size_t index, uint64_t fallback) {
   const auto& info = data.auxtrace_info();
   return info && info->type == kIntelPt && index < info->priv.size() ? info->priv[index] : fallback;
-}
-
-// [offset, offset + size), cut at the top instead of wrapping.
-uint64_t end_of(uint64_t offset, uint64_t size) {
-  return size > UINT64_MAX - offset ? UINT64_MAX : offset + size;
 }
 
 // One queue: what perf calls so, the buffers and AUX records of one mmap.
@@ -40,74 +35,6 @@ struct Queue {
   bool overlapping = false;               // snapshots or AUX samples
 };
 
-// The payload without the padding that perf counts in. `next`: where the next buffer starts; `ends`: where
-// AUX records end, sorted. Only zeros are taken for padding; to Intel PT they are PAD packets and do no harm
-// where they stay.
-std::span<const uint8_t> without_padding(const AuxBuffer& buffer, uint64_t next,
-                                         const std::vector<uint64_t>& ends) {
-  const auto bytes = buffer.bytes;
-  const uint64_t end = end_of(buffer.offset, bytes.size());
-  uint64_t real_end = end;
-  if (next < end) {
-    real_end = next;
-  } else if (next > end) {
-    const auto after = std::upper_bound(ends.begin(), ends.end(), end);
-    if (after != ends.begin()) real_end = *(after - 1);
-  }
-  const uint64_t padding = end - real_end;
-  if (padding > std::min<uint64_t>(kMaxPadding, bytes.size())) return bytes;
-  const auto tail = bytes.last(padding);
-  const bool zeros = std::all_of(tail.begin(), tail.end(), [](uint8_t byte) { return byte == 0; });
-  return zeros ? bytes.first(bytes.size() - padding) : bytes;
-}
-
-// How many bytes of `buffer` repeat `before`; nullopt when it cannot be told that it continues it.
-std::optional<size_t> continues_at(const AuxBuffer& before, const AuxBuffer& buffer) {
-  constexpr size_t kEnough = 64;  // equal bytes that make an overlap by offset credible
-  const uint64_t end = end_of(before.offset, before.bytes.size());
-  if (!before.sample_time && buffer.offset > before.offset && buffer.offset < end) {
-    const size_t size = end - buffer.offset;
-    const auto shared = before.bytes.last(size);
-    if (size >= kEnough && size <= buffer.bytes.size() &&
-        std::equal(shared.begin(), shared.end(), buffer.bytes.begin())) {
-      return size;
-    }
-  }
-  auto earlier = before.bytes;
-  for (uint64_t padding = 0; padding <= kMaxPadding; ++padding) {
-    if (const auto skip = find_overlap(earlier, buffer.bytes)) return skip;
-    if (before.sample_time || earlier.empty() || earlier.back() != 0) break;
-    earlier = earlier.first(earlier.size() - 1);
-  }
-  return std::nullopt;
-}
-
-// Marks each cut as a place where the bytes after it do not continue those before.
-void cut_pieces(Stream& stream, std::vector<uint64_t> cuts) {
-  std::sort(cuts.begin(), cuts.end());
-  std::vector<StreamPiece> pieces;
-  auto cut = cuts.begin();
-  for (StreamPiece piece : stream.pieces) {
-    const uint64_t end = piece.offset + piece.bytes.size();
-    for (; cut != cuts.end() && *cut < end; ++cut) {
-      if (*cut <= piece.offset) {
-        piece.discontinuity |= *cut == piece.offset && *cut != 0;
-        continue;
-      }
-      const uint64_t head = *cut - piece.offset;
-      StreamPiece first = piece;
-      first.bytes = piece.bytes.first(head);
-      pieces.push_back(first);
-      piece.offset += head;
-      piece.file_offset += head;
-      piece.bytes = piece.bytes.subspan(head);
-      piece.discontinuity = true;
-    }
-    pieces.push_back(piece);
-  }
-  stream.pieces = std::move(pieces);
-}
-
 // The trace of an AUX record was made before it, and after the trace was switched on.
 TimeBounds bounds_of(const Queue& queue) {
   TimeBounds bounds;
@@ -117,6 +44,25 @@ TimeBounds bounds_of(const Queue& queue) {
   if (last != kTimeMin) bounds.hi = last;
   if (queue.started != kTimeMax && queue.started <= bounds.hi) bounds.lo = queue.started;
   return bounds;
+}
+
+// In order of offset; what is missing from where the kernel stopped on, and stopped again, is one loss.
+void merge_losses(std::vector<StreamLoss>& losses) {
+  const auto stops = [](const StreamLoss& loss) { return loss.code == "E-LOST-103"; };
+  std::stable_sort(losses.begin(), losses.end(), [&](const StreamLoss& a, const StreamLoss& b) {
+    return a.offset != b.offset ? a.offset < b.offset : stops(a) && !stops(b);
+  });
+  std::vector<StreamLoss> merged;
+  for (StreamLoss& loss : losses) {
+    const bool same = !merged.empty() && merged.back().offset == loss.offset && stops(merged.back()) &&
+                      (stops(loss) || loss.code == "E-LOST-107");
+    if (!same) {
+      merged.push_back(std::move(loss));
+    } else if (loss.bytes) {
+      merged.back().bytes = std::max(merged.back().bytes.value_or(0), *loss.bytes);
+    }
+  }
+  losses = std::move(merged);
 }
 
 class StreamMaker {
@@ -248,16 +194,21 @@ void StreamMaker::add_overlapping(const Queue& queue, Stream& stream) {
   const AuxBuffer* before = nullptr;
   size_t joined = 0;
   for (const AuxBuffer* buffer : queue.buffers) {
-    std::optional<size_t> overlap;
-    if (before != nullptr) overlap = continues_at(*before, *buffer);
-    const size_t skip = overlap ? *overlap : 0;
+    std::optional<Join> join;
+    if (before != nullptr) join = join_of(*before, *buffer);
+    const size_t skip = join ? join->skip : 0;
+    if (join && !stream.pieces.empty()) {
+      auto& earlier = stream.pieces.back().bytes;
+      earlier = earlier.first(earlier.size() - std::min(join->padding, earlier.size()));
+      if (earlier.empty()) stream.pieces.pop_back();
+    }
     StreamPiece piece;
     piece.offset = stream.end();
     piece.bytes = buffer->bytes.subspan(skip);
-    piece.discontinuity = !overlap.has_value();
+    piece.discontinuity = !join.has_value();
     piece.reference = buffer->reference;
     piece.file_offset = buffer->file_offset + skip;
-    joined += overlap ? 1 : 0;
+    joined += join ? 1 : 0;
     if (!piece.bytes.empty()) stream.pieces.push_back(piece);
     if (!buffer->bytes.empty()) before = buffer;
   }
@@ -339,57 +290,46 @@ void StreamMaker::add_missing(const Queue& queue, Stream& stream) {
 // What the kernel flagged. After TRUNCATED the stream does not go on where it stopped: packets may be cut
 // there.
 void StreamMaker::add_flagged(const Queue& queue, Stream& stream) {
-  uint64_t truncated = 0, partial = 0, collisions = 0;
-  const AuxRecord* first[3] = {};
-  const auto count = [&](uint64_t& counter, size_t which, const AuxRecord* record) {
-    if (counter++ == 0) first[which] = record;
+  struct Flag {
+    uint64_t bit;
+    const char* code;
+    const char* what;
+    const char* hint;
+    uint64_t count = 0;
+    const AuxRecord* first = nullptr;
   };
+  std::array<Flag, 3> flags = {
+      Flag{kTruncated, "E-LOST-103", "TRUNCATED: the AUX buffer was full and the kernel stopped the trace",
+           "record with a larger AUX buffer (-m,SIZE) or less trace (filters, no CYC)"},
+      Flag{kPartial, "E-LOST-104", "PARTIAL: the trace in it has holes (virtualisation)", ""},
+      Flag{kCollision, "E-LOST-105", "COLLISION: samples collided in the AUX buffer", ""}};
   std::vector<uint64_t> cuts;
   for (size_t i = 0; i < queue.records.size(); ++i) {
-    const AuxRecord* record = queue.records[i];
-    StreamLoss loss;
-    loss.time = record->id.time.value_or(kTimeMin);
-    const uint64_t end = end_of(record->offset, record->size);
-    if ((record->flags & kTruncated) != 0) {
-      count(truncated, 0, record);
-      loss.offset = queue.overlapping ? stream.end() : end;
-      loss.code = "E-LOST-103";
-      loss.reason = "the AUX buffer was full: the kernel stopped the trace there";
-      if (!queue.overlapping) {
-        cuts.push_back(end);
+    const AuxRecord& record = *queue.records[i];
+    for (Flag& flag : flags) {
+      if ((record.flags & flag.bit) == 0) continue;
+      if (flag.count++ == 0) flag.first = &record;
+      StreamLoss loss;
+      loss.offset = queue.overlapping ? stream.end() : record.offset;
+      loss.time = record.id.time.value_or(kTimeMin);
+      loss.code = flag.code;
+      loss.reason = fmt::format("AUX record of {} bytes is flagged {}", record.size, flag.what);
+      if (flag.bit == kTruncated && !queue.overlapping) {
+        loss.offset = end_of(record.offset, record.size);
+        cuts.push_back(loss.offset);
         const AuxRecord* next = i + 1 < queue.records.size() ? queue.records[i + 1] : nullptr;
-        if (next != nullptr && next->offset > end) loss.bytes = next->offset - end;
+        if (next != nullptr && next->offset > loss.offset) loss.bytes = next->offset - loss.offset;
       }
-      if (stream.losses.empty() || stream.losses.back().offset != loss.offset ||
-          stream.losses.back().code != loss.code) {
-        stream.losses.push_back(loss);
-      }
-    }
-    if ((record->flags & kPartial) != 0) count(partial, 1, record);
-    if ((record->flags & kCollision) != 0) count(collisions, 2, record);
-    if ((record->flags & (kPartial | kCollision)) != 0) {
-      const bool is_partial = (record->flags & kPartial) != 0;
-      loss.offset = queue.overlapping ? stream.end() : record->offset;
-      loss.bytes.reset();
-      loss.code = is_partial ? "E-LOST-104" : "E-LOST-105";
-      loss.reason = is_partial
-                        ? fmt::format("somewhere in {} bytes from here the trace has a hole (virtualisation)",
-                                      record->size)
-                        : "samples collided in the AUX buffer";
       stream.losses.push_back(loss);
     }
   }
   cut_pieces(stream, cuts);
-  const auto tell = [&](uint64_t n, const AuxRecord* record, const char* code, const char* flag,
-                        const char* hint) {
-    if (n == 0) return;
-    note(Notice::Severity::kLoss, code, stream.name, record->file_offset, record->id.time.value_or(kTimeMin),
-         n, fmt::format("{} AUX records are flagged {}", n, flag), hint);
-  };
-  tell(truncated, first[0], "E-LOST-103", "TRUNCATED: trace was lost after them",
-       "record with a larger AUX buffer (-m,SIZE) or less trace (filters, no CYC)");
-  tell(partial, first[1], "E-LOST-104", "PARTIAL: trace in them has holes", "");
-  tell(collisions, first[2], "E-LOST-105", "COLLISION", "");
+  for (const Flag& flag : flags) {
+    if (flag.count == 0) continue;
+    note(Notice::Severity::kLoss, flag.code, stream.name, flag.first->file_offset,
+         flag.first->id.time.value_or(kTimeMin), flag.count,
+         fmt::format("{} AUX records are flagged {}", flag.count, flag.what), flag.hint);
+  }
 }
 
 Stream StreamMaker::make_stream(Queue& queue) {
@@ -412,8 +352,7 @@ Stream StreamMaker::make_stream(Queue& queue) {
     add_missing(queue, stream);
   }
   add_flagged(queue, stream);
-  std::stable_sort(stream.losses.begin(), stream.losses.end(),
-                   [](const StreamLoss& a, const StreamLoss& b) { return a.offset < b.offset; });
+  merge_losses(stream.losses);
   stream.bounds = bounds_of(queue);
   return stream;
 }
