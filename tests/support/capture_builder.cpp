@@ -111,12 +111,17 @@ void put_sideband(PerfDataWriter& w, const Machine& m, uint64_t first, uint64_t 
     for (unsigned cpu = 0; cpu < m.cpu_count(); ++cpu) {
       for (auto e = it; e != stop; ++e) {
         if (e->cpu != cpu) continue;
-        e->emit(w, {.time = static_cast<uint64_t>(m.perf_time(e->tsc)),
-                    .cpu = cpu,
-                    .pid = e->pid,
-                    .tid = e->tid,
-                    .attr = kSidebandAttr,
-                    .has_id = true});
+        // What the tool made up before the recording has no time.
+        Trailer t{.attr = kSidebandAttr};
+        if (e->tsc != 0) {
+          t = {.time = static_cast<uint64_t>(m.perf_time(e->tsc)),
+               .cpu = cpu,
+               .pid = e->pid,
+               .tid = e->tid,
+               .attr = kSidebandAttr,
+               .has_id = true};
+        }
+        e->emit(w, t);
       }
     }
     w.finished_round();

@@ -136,6 +136,10 @@ void Machine::overflow_at(uint64_t from, uint64_t until, unsigned cpu) {
   });
 }
 
+void Machine::timestamp_at(uint64_t tsc, unsigned cpu) {
+  schedule(tsc, [this, tsc, cpu] { cpus_[cpu]->tracer.timestamp(tsc); });
+}
+
 bool Machine::needs_packet(const SimInsn& insn) const {
   switch (insn.kind) {
     case SimKind::kStraight:
@@ -148,14 +152,6 @@ bool Machine::needs_packet(const SimInsn& insn) const {
 }
 
 void Machine::step(SimCpu& c) {
-  if (c.losing) {
-    // What runs up to here follows from the packets that made it into the buffer.
-    if (!c.interrupts.empty() || needs_packet(memory_.fetch(c.task->space, c.ip))) {
-      c.losing = false;
-      c.tracer.lose();
-      flush_aux(c.id, kTruncated);
-    }
-  }
   c.tracer.at(c.tsc, c.ip, c.user, c.task->cr3);
   const bool traced = c.tracer.traced();
   if (c.was_traced && !traced) c.truth.interrupted();
@@ -174,6 +170,12 @@ void Machine::step(SimCpu& c) {
   if (traced)
     c.truth.instruction(c.ip, insn, is_kernel_address(c.ip) ? kKernelSpace : c.task->space, c.user,
                         perf_time(c.tsc));
+  if (c.losing && needs_packet(insn)) {
+    // This instruction still follows from the packets that made it into the buffer; what it did no longer.
+    c.losing = false;
+    c.tracer.lose();
+    flush_aux(c.id, kTruncated);
+  }
   execute(c, insn);
   c.tsc += c.random.between(config_.min_cost, config_.max_cost);
 }
@@ -189,22 +191,32 @@ void Machine::deliver(SimCpu& c, Addr handler, StackFrame frame) {
   c.tsc += config_.max_cost * 8;
 }
 
-// arch/x86/kernel/alternative.c poke_int3_handler(): what the new bytes would do, or again when nobody
-// patches here.
 void Machine::int3(SimCpu& c) {
   const Addr a = c.ip;
   if (c.user) throw std::logic_error(fmt::format("INT3 in user code at {:#x}", a));
   StackFrame frame{StackFrame::Kind::kTrap, a, false, false, 0};
   const auto site = int3_sites_.find(a);
-  if (site == int3_sites_.end()) throw std::logic_error(fmt::format("INT3 at {:#x} that nobody patches", a));
-  ++int3_hits_;
-  const std::vector<uint8_t>& b = site->second;
+  if (site != int3_sites_.end()) {
+    ++int3_hits_;
+    emulate(c, site->second, frame);
+  } else {
+    const auto rule = traps_.find(a);
+    if (rule == traps_.end()) throw std::logic_error(fmt::format("INT3 at {:#x} that nobody handles", a));
+    frame.ip = rule->second(c);
+  }
+  deliver(c, config_.int3_entry, frame);
+}
+
+// arch/x86/kernel/alternative.c poke_int3_handler(): what the new bytes would do.
+void Machine::emulate(SimCpu& c, const std::vector<uint8_t>& b, StackFrame& frame) {
+  const Addr a = c.ip;
   const auto relative = [&](size_t at, size_t width, size_t length) {
     uint64_t d = 0;
     for (size_t i = 0; i < width; ++i) d |= static_cast<uint64_t>(b[at + i]) << (8 * i);
     const int64_t disp = width == 1 ? static_cast<int8_t>(d) : static_cast<int32_t>(d);
     return a + length + static_cast<Addr>(disp);
   };
+  const bool nop = (b[0] == 0x0f && b[1] == 0x1f) || (b[0] == 0x66 && b[1] == 0x90);
   if (b[0] == 0xe9) {
     frame.ip = relative(1, 4, 5);
   } else if (b[0] == 0xeb) {
@@ -216,7 +228,7 @@ void Machine::int3(SimCpu& c) {
     if (c.task->kernel_stack.empty()) throw std::logic_error("emulated RET on an empty stack");
     frame.ip = c.task->kernel_stack.back().ip;
     c.task->kernel_stack.pop_back();
-  } else if ((b[0] == 0x0f && b[1] == 0x1f) || (b[0] == 0x66 && b[1] == 0x90)) {
+  } else if (nop) {
     frame.ip = a + b.size();
   } else if (b[0] == 0x0f && (b[1] & 0xf0) == 0x80) {
     const auto rule = branches_.find(a);
@@ -225,7 +237,6 @@ void Machine::int3(SimCpu& c) {
   } else {
     throw std::logic_error(fmt::format("INT3 at {:#x}: cannot emulate {:02x}", a, b[0]));
   }
-  deliver(c, config_.int3_entry, frame);
 }
 
 void Machine::near_call(SimCpu& c, Addr return_address) {

@@ -134,6 +134,9 @@ class Machine {
   // one is an error of the test.
   void on_branch(Addr ip, BranchRule rule) { branches_[ip] = std::move(rule); }
   void on_indirect(Addr ip, TargetRule rule) { targets_[ip] = std::move(rule); }
+  // An INT3 that stays (a kprobe, the end of its slot): where its handler returns to. Sites in a poke batch
+  // come first.
+  void on_int3(Addr ip, TargetRule rule) { traps_[ip] = std::move(rule); }
   // Taken n - 1 times, then not, per CPU: the branch at the end of a loop of n rounds.
   void loop_at(Addr ip, unsigned rounds);
 
@@ -153,6 +156,8 @@ class Machine {
   // `until`.
   void lose_trace_at(uint64_t from, uint64_t until, unsigned cpu);
   void overflow_at(uint64_t from, uint64_t until, unsigned cpu);
+  // A TSC packet by itself, as after a sleep.
+  void timestamp_at(uint64_t tsc, unsigned cpu);
 
   // Side-band.
   void side(uint64_t tsc, unsigned cpu, std::function<void(PerfDataWriter&, const Trailer&)> emit);
@@ -170,6 +175,9 @@ class Machine {
   void load_bpf(uint64_t tsc, unsigned cpu, const BpfProgSpec& program);
   void unload_bpf(uint64_t tsc, unsigned cpu, uint32_t id, uint64_t grace, bool record = true);
   const std::vector<BpfProgSpec>& bpf_programs() const { return bpf_; }
+  // KSYMBOL of out-of-line code (kprobe slots, trampolines).
+  void out_of_line(uint64_t tsc, unsigned cpu, Addr addr, uint32_t size, std::string name,
+                   bool unregister = false);
   static std::string bpf_symbol(const BpfProgSpec& program, size_t function);
 
   // INT3 visits in poke windows so far.
@@ -181,6 +189,7 @@ class Machine {
   void execute(SimCpu& c, const SimInsn& insn);
   void deliver(SimCpu& c, Addr handler, StackFrame frame);
   void int3(SimCpu& c);
+  void emulate(SimCpu& c, const std::vector<uint8_t>& insn, StackFrame& frame);
   void do_ret(SimCpu& c);
   void trap_return(SimCpu& c);
   void switch_task(SimCpu& c, Addr next_ip);
@@ -195,6 +204,7 @@ class Machine {
   std::vector<std::unique_ptr<SimTask>> tasks_;
   std::unordered_map<Addr, BranchRule> branches_;
   std::unordered_map<Addr, TargetRule> targets_;
+  std::unordered_map<Addr, TargetRule> traps_;
   std::multimap<uint64_t, std::function<void()>> events_;
   std::vector<SideEvent> side_;
   std::map<Addr, std::vector<uint8_t>> int3_sites_;  // being patched: what to emulate

@@ -11,7 +11,7 @@ namespace asof::test {
 namespace {
 
 constexpr uint8_t kInt3Byte = 0xcc;
-constexpr uint16_t kKsymBpf = 1, kKsymUnregister = 1, kBpfLoad = 1, kBpfUnload = 2;
+constexpr uint16_t kKsymBpf = 1, kKsymUnregister = 1, kKsymOutOfLine = 2, kBpfLoad = 1, kBpfUnload = 2;
 constexpr uint64_t kSyncPoll = 50;     // TSC ticks
 constexpr uint64_t kSyncDelay = 1500;  // without IPI handlers
 
@@ -104,6 +104,13 @@ void Machine::poke_step(const std::shared_ptr<Batch>& batch) {
     default:
       for (const PokeSite& s : batch->sites) int3_sites_.erase(s.addr);
   }
+}
+
+void Machine::out_of_line(uint64_t tsc, unsigned cpu, Addr addr, uint32_t size, std::string name,
+                          bool unregister) {
+  side(tsc, cpu, [addr, size, n = std::move(name), unregister](PerfDataWriter& w, const Trailer& t) {
+    w.ksymbol(addr, size, kKsymOutOfLine, unregister ? kKsymUnregister : 0, n, t);
+  });
 }
 
 std::string Machine::bpf_symbol(const BpfProgSpec& program, size_t function) {

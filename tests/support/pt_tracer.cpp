@@ -121,6 +121,14 @@ void PtTracer::end_overflow() {
   psb_wanted_ = true;  // the clock must be found again
 }
 
+void PtTracer::timestamp(uint64_t tsc) {
+  if (!running_ || overflow_) return;
+  tsc_ = tsc;
+  flush_tnt();
+  cyc_at_ = tsc;
+  writer_.tsc(tsc);
+}
+
 void PtTracer::push(Addr return_address) {
   if (returns_.size() == kReturnStackDepth) returns_.erase(returns_.begin());
   returns_.push_back(return_address);

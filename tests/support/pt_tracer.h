@@ -43,6 +43,7 @@ class PtTracer {
   void lose();            // the buffer is full: nothing more is written, not even an end
   void begin_overflow();  // packets are dropped from here on
   void end_overflow();    // OVF, FUP (or TIP.PGE later)
+  void timestamp(uint64_t tsc);
 
   bool running() const { return running_; }
   // Would the current instruction be seen?

@@ -1,0 +1,347 @@
+#include "tests/support/naive_store.h"
+
+#include <algorithm>
+
+namespace asof::test {
+namespace {
+
+// What `poke` says of address `a`.
+std::optional<uint8_t> old_at(const Poke& poke, Addr a) {
+  if (a < poke.addr || a - poke.addr >= poke.old_bytes.size()) return std::nullopt;
+  return poke.old_bytes[a - poke.addr];
+}
+
+std::optional<uint8_t> new_at(const Poke& poke, Addr a) {
+  if (a < poke.addr || a - poke.addr >= poke.new_bytes.size()) return std::nullopt;
+  return poke.new_bytes[a - poke.addr];
+}
+
+// What it leaves there: a removal leaves what it removed.
+std::optional<uint8_t> left_at(const Poke& poke, Addr a) {
+  return poke.new_bytes.empty() ? old_at(poke, a) : new_at(poke, a);
+}
+
+bool covers(const Poke& poke, Addr a) { return old_at(poke, a) || new_at(poke, a); }
+
+std::optional<uint8_t> layer_byte(const Layer* layer, Addr a) {
+  if (layer == nullptr || layer->bytes.empty()) return std::nullopt;
+  return layer->bytes[a - layer->range.begin];
+}
+
+}  // namespace
+
+bool NaiveStore::Life::claimed() const {
+  return std::ranges::any_of(choice, [](const Layer* l) { return l != nullptr; });
+}
+
+std::optional<Time> NaiveStore::Life::observed() const {
+  std::optional<Time> time;
+  for (const Layer* l : choice) {
+    if (l == nullptr || l->bytes.empty()) continue;
+    if (time && *time != l->observed) return std::nullopt;
+    time = l->observed;
+  }
+  if (time == kTimeMin) return std::nullopt;
+  return time;
+}
+
+Time NaiveStore::soft_end(const Layer& layer, Addr a) const {
+  if (!layer.soft_until) return layer.until;
+  std::optional<Time> claim;
+  for (const Layer& l : layers_) {
+    if (l.range.contains(a) && l.rank >= layer.rank && l.from > layer.from)
+      claim = std::min(claim.value_or(l.from), l.from);
+  }
+  return claim ? std::max(layer.until, *claim - 1) : kTimeMax;
+}
+
+std::set<const Layer*> NaiveStore::candidates(Addr a, Time t) const {
+  std::vector<const Layer*> live;
+  for (const Layer& l : layers_) {
+    if (l.range.contains(a) && l.from <= t && soft_end(l, a) >= t) live.push_back(&l);
+  }
+  std::set<const Layer*> best;
+  for (const Layer* l : live) {
+    const bool outranked = std::ranges::any_of(live, [&](const Layer* o) { return o->rank > l->rank; });
+    const bool gives_way = l->bytes.empty() && std::ranges::any_of(live, [&](const Layer* o) {
+                             return o->rank == l->rank && !o->bytes.empty() && o->from >= l->from;
+                           });
+    if (!outranked && !gives_way) best.insert(l);
+  }
+  return best;
+}
+
+bool NaiveStore::alike(Addr a, Addr b) const {
+  std::set<Time> edges{kTimeMin};
+  for (const Layer& l : layers_) {
+    for (Addr x : {a, b}) {
+      edges.insert(l.from);
+      if (soft_end(l, x) != kTimeMax) edges.insert(soft_end(l, x) + 1);
+    }
+  }
+  return std::ranges::all_of(edges, [&](Time t) { return candidates(a, t) == candidates(b, t); });
+}
+
+// Neighbouring bytes that have the same candidates at all times take the same one.
+std::vector<NaiveStore::Choice> NaiveStore::choices(AddrRange site, Time t) const {
+  std::vector<Choice> all{{}};
+  for (Addr a = site.begin; a < site.end; ++a) {
+    const std::set<const Layer*> here = candidates(a, t);
+    const bool follows = a != site.begin && alike(a - 1, a);
+    std::vector<Choice> longer;
+    for (const Choice& c : all) {
+      if (follows || here.empty()) {
+        longer.push_back(c);
+        longer.back().push_back(follows ? c.back() : nullptr);
+        continue;
+      }
+      for (const Layer* l : here) {
+        longer.push_back(c);
+        longer.back().push_back(l);
+      }
+    }
+    all = longer;
+  }
+  return all;
+}
+
+std::vector<NaiveStore::Life> NaiveStore::lives(AddrRange site) const {
+  std::set<Time> edges{kTimeMin};
+  for (const Layer& l : layers_) {
+    if (!l.range.overlaps(site)) continue;
+    edges.insert(l.from);
+    for (Addr a = site.begin; a < site.end; ++a) {
+      if (l.range.contains(a) && soft_end(l, a) != kTimeMax) edges.insert(soft_end(l, a) + 1);
+    }
+  }
+  std::vector<Life> lives;
+  for (auto e = edges.begin(); e != edges.end(); ++e) {
+    const Time until = std::next(e) == edges.end() ? kTimeMax : *std::next(e) - 1;
+    for (const Choice& c : choices(site, *e)) {
+      const auto same =
+          std::ranges::find_if(lives, [&](const Life& l) { return l.until == *e - 1 && l.choice == c; });
+      if (*e != kTimeMin && same != lives.end()) {
+        same->until = until;
+      } else {
+        lives.push_back({*e, until, c});
+      }
+    }
+  }
+  return lives;
+}
+
+std::vector<const Poke*> NaiveStore::pokes_of(AddrRange site, const Life& life) const {
+  std::vector<const Poke*> found;
+  for (const Poke& p : pokes_) {
+    const AddrRange r = range_of(p.addr, std::max(p.old_bytes.size(), p.new_bytes.size()));
+    if (r.overlaps(site) && p.time >= life.from && p.time <= life.until) found.push_back(&p);
+  }
+  return found;
+}
+
+void NaiveStore::roll(AddrRange site, Bytes& bytes, const Poke& poke, bool forward) const {
+  if (poke.old_bytes.empty() || poke.new_bytes.empty()) return;
+  for (Addr a = site.begin; a < site.end; ++a) {
+    const auto from = forward ? old_at(poke, a) : new_at(poke, a);
+    if (from && bytes[a - site.begin] != from) return;
+  }
+  for (Addr a = site.begin; a < site.end; ++a) {
+    const auto to = forward ? new_at(poke, a) : old_at(poke, a);
+    if (to) bytes[a - site.begin] = to;
+  }
+}
+
+// What the layers say, with the pokes between their observation and this life, where no other content was.
+NaiveStore::Bytes NaiveStore::base(AddrRange site, const std::vector<Life>& lives, const Life& life) const {
+  Bytes bytes;
+  for (Addr a = site.begin; a < site.end; ++a) bytes.push_back(layer_byte(life.choice[a - site.begin], a));
+  if (!life.claimed()) return bytes;
+  const bool one_known_layer =
+      life.choice[0] != nullptr && !life.choice[0]->bytes.empty() &&
+      std::ranges::all_of(life.choice, [&](const Layer* l) { return l == life.choice[0]; });
+  Time others_until = kTimeMin;
+  bool others = false;
+  Time next_from = kTimeMax;
+  for (const Life& l : lives) {
+    if (one_known_layer && l.choice == life.choice && l.until < life.from) {
+      const Bytes earlier = base(site, lives, l);
+      bytes = value(site, earlier, l, l.until);
+    }
+    if (l.claimed() && l.from < life.from) {
+      others_until = std::max(others_until, l.until);
+      others = true;
+    }
+    if (l.claimed() && l.from > life.until) next_from = std::min(next_from, l.from);
+  }
+  const Time observed = life.observed().value_or(kTimeMin);
+  for (const Poke& p : pokes_) {
+    const AddrRange r = range_of(p.addr, std::max(p.old_bytes.size(), p.new_bytes.size()));
+    if (r.overlaps(site) && p.time < life.from && p.time > observed && !(others && p.time <= others_until)) {
+      roll(site, bytes, p, true);
+    }
+  }
+  for (auto p = pokes_.rbegin(); p != pokes_.rend(); ++p) {
+    const AddrRange r = range_of(p->addr, std::max(p->old_bytes.size(), p->new_bytes.size()));
+    if (r.overlaps(site) && p->time > life.until && p->time <= observed && p->time < next_from) {
+      roll(site, bytes, *p, false);
+    }
+  }
+  return bytes;
+}
+
+// The chain itself: the last poke's new bytes, or the next one's old bytes, or the base.
+NaiveStore::Bytes NaiveStore::value(AddrRange site, const Bytes& base, const Life& life, Time t) const {
+  const std::vector<const Poke*> pokes = pokes_of(site, life);
+  Bytes bytes(site.size());
+  for (Addr a = site.begin; a < site.end; ++a) {
+    const Poke *before = nullptr, *first = nullptr;
+    for (const Poke* p : pokes) {
+      if (!covers(*p, a)) continue;
+      if (p->time <= t) before = p;
+      if (first == nullptr) first = p;
+    }
+    std::optional<uint8_t>& byte = bytes[a - site.begin];
+    if (before != nullptr) {
+      byte = left_at(*before, a);
+    } else if (first != nullptr && old_at(*first, a)) {
+      byte = old_at(*first, a);
+    } else if (first == nullptr || life.observed().value_or(kTimeMin) < first->time) {
+      byte = base[a - site.begin];
+    }
+  }
+  return bytes;
+}
+
+std::optional<std::pair<Time, Time>> NaiveStore::lost_between(Time after, Time before) const {
+  std::optional<std::pair<Time, Time>> window;
+  for (const LostRecords& l : lost_) {
+    if (l.after >= before || l.until <= after) continue;
+    window = window ? std::pair{std::min(window->first, l.after), std::max(window->second, l.until)}
+                    : std::pair{l.after, l.until};
+  }
+  return window;
+}
+
+std::vector<NaiveStore::Break> NaiveStore::breaks(AddrRange site, const Life& life) const {
+  const std::vector<const Poke*> pokes = pokes_of(site, life);
+  std::map<std::pair<size_t, size_t>, Break> found;  // by the poke that was surprised and the one before
+  for (size_t k = 0; k < pokes.size(); ++k) {
+    for (Addr a = site.begin; a < site.end; ++a) {
+      const auto old = old_at(*pokes[k], a);
+      size_t before = k;
+      while (before > 0 && !covers(*pokes[before - 1], a)) --before;
+      if (!old || before == 0) continue;
+      const Poke& b = *pokes[before - 1];
+      if (left_at(b, a) == old || b.time == pokes[k]->time) continue;
+      Break& entry = found[{k, before - 1}];
+      entry.found[a - site.begin] = *old;
+      entry.first = b.time + 1;
+      entry.last = entry.last_old = pokes[k]->time - 1;
+      if (const auto lost = lost_between(b.time, pokes[k]->time)) {
+        entry.first = std::max(entry.first, lost->first + 1);
+        entry.last_old = std::min(entry.last_old, lost->second);
+      }
+    }
+  }
+  std::vector<Break> breaks;
+  for (const auto& [key, entry] : found) breaks.push_back(entry);
+  return breaks;
+}
+
+// The layer's own bytes as an extra candidate where pokes decide otherwise and they do not fit any state.
+std::optional<NaiveStore::Break> NaiveStore::observation(AddrRange site, const std::vector<Life>& lives,
+                                                         const Life& life) const {
+  const auto observed = life.observed();
+  const std::vector<const Poke*> pokes = pokes_of(site, life);
+  if (!observed || *observed < life.from || *observed > life.until || pokes.empty()) return std::nullopt;
+  const Bytes says = base(site, lives, life);
+  std::vector<size_t> decided;
+  for (Addr a = site.begin; a < site.end; ++a) {
+    const auto first = std::ranges::find_if(pokes, [&](const Poke* p) { return covers(*p, a); });
+    if (first != pokes.end() && old_at(**first, a) && says[a - site.begin]) decided.push_back(a - site.begin);
+  }
+  const auto agrees = [&](const Bytes& bytes) {
+    return std::ranges::all_of(decided, [&](size_t i) { return bytes[i] == says[i]; });
+  };
+  if (agrees(value(site, says, life, *observed))) return std::nullopt;
+  Time before = life.from, next = life.until == kTimeMax ? kTimeMax : life.until + 1;
+  bool any_before = false;
+  for (const Poke* p : pokes) {
+    if (p->time <= *observed) {
+      before = p->time;
+      any_before = true;
+    } else {
+      next = std::min(next, p->time);
+      if (agrees(value(site, says, life, p->time))) return std::nullopt;
+    }
+  }
+  // Pokes of the next content, made before it was announced.
+  for (const Life& l : lives) {
+    if (!l.claimed() || l.from <= life.until) continue;
+    const Bytes end = value(site, says, life, life.until);
+    bool of_next = true;
+    for (Addr a = site.begin; a < site.end; ++a) {
+      const auto first = std::ranges::find_if(pokes, [&](const Poke* p) { return covers(*p, a); });
+      if (first == pokes.end() || !old_at(**first, a)) continue;
+      of_next = of_next && layer_byte(l.choice[a - site.begin], a) == end[a - site.begin];
+    }
+    if (of_next) return std::nullopt;
+    break;
+  }
+  Break extra;
+  for (size_t i : decided) extra.found[i] = *says[i];
+  const Time last = next == kTimeMax ? kTimeMax : next - 1;
+  extra.last_old = last;
+  if (any_before) {
+    const auto lost = lost_between(before, *observed + 1);
+    if (!lost) return std::nullopt;
+    extra.first = std::max(before, lost->first) + 1;
+    extra.last = last;
+  } else {
+    const auto lost = lost_between(*observed, next);
+    extra.first = life.from;
+    extra.last = std::min(last, lost ? std::max(*observed, lost->second) : *observed);
+  }
+  return extra;
+}
+
+std::set<std::string> NaiveStore::possible(AddrRange site, Time t) const {
+  std::set<std::string> texts;
+  const std::vector<Life> all = lives(site);
+  for (const Life& life : all) {
+    if (t < life.from || t > life.until) continue;
+    const bool claimed = life.claimed();
+    const Bytes now = value(site, base(site, all, life), life, t);
+    std::vector<Break> open;
+    for (const Break& b : breaks(site, life)) {
+      if (b.first <= t && t <= b.last) open.push_back(b);
+    }
+    // The copy's own bytes stand alone: they are a state of their own, no part of a combination.
+    std::vector<Bytes> states;
+    for (size_t subset = 0; subset < (size_t{1} << open.size()); ++subset) {
+      Bytes bytes = now;
+      bool allowed = true;
+      for (size_t i = 0; i < open.size(); ++i) {
+        const bool taken = (subset >> i & 1) != 0;
+        allowed = allowed && (taken || t <= open[i].last_old);
+        if (!taken) continue;
+        for (const auto& [offset, byte] : open[i].found) bytes[offset] = byte;
+      }
+      if (allowed) states.push_back(bytes);
+    }
+    if (const auto extra = observation(site, all, life); extra && extra->first <= t && t <= extra->last) {
+      Bytes bytes = now;
+      for (const auto& [offset, byte] : extra->found) bytes[offset] = byte;
+      states.push_back(bytes);
+    }
+    for (const Bytes& bytes : states) {
+      const bool known = std::ranges::all_of(bytes, [](const auto& b) { return b.has_value(); });
+      std::string text;
+      for (const auto& b : bytes) text += known ? std::string(1, static_cast<char>(*b)) : std::string();
+      if (known || claimed) texts.insert(known ? text : "?");
+    }
+  }
+  return texts;
+}
+
+}  // namespace asof::test

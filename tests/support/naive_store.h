@@ -1,0 +1,61 @@
+// NaiveStore: a second text store, written from the rules in textstore/{facts,builder,text_store}.h and
+// nothing else. It keeps the facts as they came and answers each question by going through all of them. Slow
+// on purpose: the property tests hold the real store against it.
+#pragma once
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "textstore/facts.h"
+
+namespace asof::test {
+
+class NaiveStore {
+ public:
+  void add_layer(const Layer& layer) { layers_.push_back(layer); }
+  // In chain order; times may be equal.
+  void add_poke(const Poke& poke) { pokes_.push_back(poke); }
+  void add_lost(const LostRecords& lost) { lost_.push_back(lost); }
+
+  // Every text that can be in `site` at instant t, one byte a character; "?": claimed but not wholly known.
+  // `site` is what overlapping pokes join, or lies under one set of layers and no poke.
+  std::set<std::string> possible(AddrRange site, Time t) const;
+
+ private:
+  using Bytes = std::vector<std::optional<uint8_t>>;
+  using Choice = std::vector<const Layer*>;  // the layer taken for each byte of a site; null: none is there
+
+  // A stretch of time in which one choice of layers holds.
+  struct Life {
+    Time from, until;
+    Choice choice;
+    bool claimed() const;
+    std::optional<Time> observed() const;  // none: unknown, or not one instant for all bytes
+  };
+  struct Break {
+    std::map<size_t, uint8_t> found;  // by offset in the site
+    Time first, last_old, last;
+  };
+
+  Time soft_end(const Layer& layer, Addr a) const;
+  std::set<const Layer*> candidates(Addr a, Time t) const;
+  bool alike(Addr a, Addr b) const;
+  std::vector<Choice> choices(AddrRange site, Time t) const;
+  std::vector<Life> lives(AddrRange site) const;
+  std::vector<const Poke*> pokes_of(AddrRange site, const Life& life) const;
+  Bytes base(AddrRange site, const std::vector<Life>& lives, const Life& life) const;
+  void roll(AddrRange site, Bytes& bytes, const Poke& poke, bool forward) const;
+  Bytes value(AddrRange site, const Bytes& base, const Life& life, Time t) const;
+  std::vector<Break> breaks(AddrRange site, const Life& life) const;
+  std::optional<Break> observation(AddrRange site, const std::vector<Life>& lives, const Life& life) const;
+  std::optional<std::pair<Time, Time>> lost_between(Time after, Time before) const;
+
+  std::vector<Layer> layers_;
+  std::vector<Poke> pokes_;
+  std::vector<LostRecords> lost_;
+};
+
+}  // namespace asof::test

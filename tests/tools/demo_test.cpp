@@ -1,0 +1,177 @@
+// The committed demo capture: it is what make_demo writes, it holds what its README says, asof decodes all of
+// it, libipt agrees with its truth, and perf 6.1 can read it.
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <map>
+#include <set>
+
+#include "tests/support/decode_capture.h"
+#include "tests/support/demo_capture.h"
+#include "tests/support/libipt_decode.h"
+#include "tests/support/temp_dir.h"
+
+namespace asof::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+const fs::path kDemo = fs::path(ASOF_TEST_DATA) / "demo";
+
+std::map<std::string, std::vector<uint8_t>> files_below(const fs::path& root) {
+  std::map<std::string, std::vector<uint8_t>> out;
+  for (const auto& entry : fs::recursive_directory_iterator(root)) {
+    if (!entry.is_regular_file()) continue;
+    std::vector<uint8_t> bytes = read_bytes(entry.path());
+    // Other versions of the library compress differently; the content must be the same.
+    if (entry.path().extension() == ".zst") bytes = zstd_decompress(bytes);
+    out[fs::relative(entry.path(), root).string()] = std::move(bytes);
+  }
+  return out;
+}
+
+CaptureOptions demo_options() {
+  CaptureOptions o;
+  o.symfs = (kDemo / "symfs").string();
+  return o;
+}
+
+TEST(Demo, IsWhatMakeDemoWrites) {
+  const TempDir dir;
+  write_demo(dir.path());
+  const auto fresh = files_below(dir.path()), committed = files_below(kDemo);
+  ASSERT_EQ(fresh.size(), committed.size());
+  for (const auto& [name, bytes] : fresh) {
+    const auto it = committed.find(name);
+    ASSERT_NE(it, committed.end()) << name;
+    EXPECT_TRUE(it->second == bytes) << name
+                                     << " differs: run make_demo tests/data/demo and look at what changed";
+  }
+}
+
+TEST(Demo, HoldsWhatItIsFor) {
+  const DemoCapture demo = make_demo();
+  EXPECT_GT(demo.machine->int3_hits(), 0U);
+  for (unsigned cpu = 0; cpu < 2; ++cpu) {
+    const auto& ran = demo.machine->cpu(cpu).truth.instructions();
+    // Both versions of the static branches and both BPF programs ran on both CPUs.
+    std::set<std::pair<Addr, uint8_t>> at;
+    std::set<Space> spaces;
+    for (const Executed& e : ran) at.insert({e.ip, e.bytes[0]}), spaces.insert(e.space);
+    size_t both = 0;
+    for (const Addr site : demo.static_sites) both += at.contains({site, 0x0f}) && at.contains({site, 0xe9});
+    EXPECT_GE(both, 3U);
+    EXPECT_TRUE(at.contains({demo.bpf_address + 0x40, 0x55})) << "sub-program";
+    EXPECT_GE(spaces.size(), cpu == 0 ? 3U : 2U) << "user and kernel code, two tasks on CPU 0";
+    std::set<std::vector<uint8_t>> programs;
+    for (const Executed& e : ran) {
+      if (e.ip == demo.bpf_address + 6) programs.insert({e.bytes.begin(), e.bytes.begin() + e.length});
+    }
+    EXPECT_EQ(programs.size(), 2U);
+  }
+  EXPECT_EQ(demo.machine->cpu(1).truth.restarts(), 2U) << "the loss";
+}
+
+TEST(Demo, AsofDecodesAllOfIt) {
+  const auto decoded = decode_capture((kDemo / "perf.data").string(), demo_options());
+  ASSERT_TRUE(decoded.has_value()) << decoded.error().reason;
+  const DemoCapture demo = make_demo();
+  for (const Stream& s : decoded->capture.streams) {
+    ASSERT_EQ(s.losses.size(), s.cpu == 1 ? 1U : 0U);
+    for (const StreamLoss& loss : s.losses) EXPECT_EQ(loss.code, "E-LOST-103");
+  }
+  for (const DecodedStream& s : decoded->streams) {
+    ASSERT_TRUE(s.cpu == 0 || s.cpu == 1);
+    const auto& truth = demo.machine->cpu(static_cast<unsigned>(s.cpu)).truth.instructions();
+    const Difference d = compare(s.instructions, truth);
+    EXPECT_EQ(d.wrong, 0U) << d.first;
+    EXPECT_EQ(d.missing, 0U) << d.first;
+    EXPECT_EQ(d.right, truth.size());
+    EXPECT_EQ(s.gaps.size(), s.cpu == 1 ? 1U : 0U) << "CPU 1 lost trace once";
+    const auto restarts = std::count_if(s.instructions.begin() + 1, s.instructions.end(),
+                                        [](const DecodedInstruction& i) { return i.after_gap; });
+    EXPECT_EQ(restarts, s.cpu == 1 ? 1 : 0);
+    if (s.instructions.size() != truth.size()) continue;
+    for (size_t i = 0; i < truth.size(); ++i) {
+      ASSERT_EQ(s.instructions[i].bytes(),
+                std::vector<uint8_t>(truth[i].bytes.begin(), truth[i].bytes.begin() + truth[i].length))
+          << "instruction " << i << " at " << std::hex << truth[i].ip;
+    }
+  }
+}
+
+TEST(Demo, OneStateOfTheTextIsNotEnough) {
+  const DemoCapture demo = make_demo();
+  for (const TextAt at : {TextAt::kFirst, TextAt::kLast}) {
+    PipelineOptions options;
+    options.decode.text_at = at;
+    const auto decoded = decode_capture((kDemo / "perf.data").string(), demo_options(), options);
+    ASSERT_TRUE(decoded.has_value()) << decoded.error().reason;
+    Difference all;
+    size_t gaps = 0;
+    for (const DecodedStream& s : decoded->streams) {
+      const Difference d =
+          compare(s.instructions, demo.machine->cpu(static_cast<unsigned>(s.cpu)).truth.instructions());
+      all.wrong += d.wrong, all.missing += d.missing;
+      gaps += s.gaps.size();
+    }
+    EXPECT_GT(all.wrong + all.missing, 100U);
+    EXPECT_GT(gaps, 1U);
+  }
+}
+
+// libipt with the bytes that were there at its own time: finds the same instructions on the CPU that lost
+// nothing.
+TEST(Demo, LibiptAgreesWithTheTruth) {
+  DemoCapture demo = make_demo();
+  const TracerConfig& t = demo.machine->config().trace;
+  SimMemory& memory = demo.machine->memory();
+  const LibiptResult got = libipt_decode(
+      demo.machine->cpu(0).tracer.writer().bytes(), {t.mtc_freq, t.tsc_ctc_n, t.tsc_ctc_d, t.cbr},
+      [&memory](Addr a, std::span<uint8_t> out, uint64_t tsc) {
+        const std::vector<uint8_t> b = memory.read_at(tsc, 1, a, out.size());
+        std::copy(b.begin(), b.end(), out.begin());
+        return b.size();
+      });
+  EXPECT_TRUE(got.errors.empty()) << got.errors.front();
+  const auto& truth = demo.machine->cpu(0).truth.instructions();
+  ASSERT_EQ(got.ips.size(), truth.size());
+  for (size_t i = 0; i < truth.size(); ++i) ASSERT_EQ(got.ips[i], truth[i].ip) << "instruction " << i;
+}
+
+// perf shows all but the BPF sub-program, which it reads from the wrong place, and what it misses after each
+// such error.
+TEST(Demo, PerfReadsIt) {
+  if (std::system("perf --version > /dev/null 2>&1") != 0) GTEST_SKIP() << "perf is not installed";
+  const std::string command = "perf script -i " + (kDemo / "perf.data").string() + " --symfs " +
+                              (kDemo / "symfs").string() + " --itrace=i0nse -F cpu,ip 2> /dev/null";
+  FILE* pipe = popen(command.c_str(), "r");
+  ASSERT_NE(pipe, nullptr);
+  std::vector<DecodedInstruction> by_cpu[2];
+  char line[512];
+  bool lost = false;
+  while (std::fgets(line, sizeof line, pipe) != nullptr) {
+    unsigned cpu = 0;
+    unsigned long long ip = 0;
+    int used = 0;
+    if (std::sscanf(line, " [%3u] %llx %n", &cpu, &ip, &used) == 2 && line[used] == '\0' && cpu < 2) {
+      DecodedInstruction d;
+      d.ip = ip;
+      d.after_gap = lost;
+      by_cpu[cpu].push_back(d);
+    }
+  }
+  pclose(pipe);
+  const DemoCapture demo = make_demo();
+  for (unsigned cpu = 0; cpu < 2; ++cpu) {
+    const auto& truth = demo.machine->cpu(cpu).truth.instructions();
+    const Difference d = compare(by_cpu[cpu], truth);
+    EXPECT_GT(d.right, truth.size() * 9 / 10);
+    EXPECT_GT(d.missing, 0U);
+  }
+}
+
+}  // namespace
+}  // namespace asof::test
