@@ -11,7 +11,7 @@ constexpr size_t kDifferenceRuns = 8192;      // truth runs searched after a dif
 constexpr size_t kTimelessRuns = 65536;       // ... after a gap, when times do not bound the search
 constexpr size_t kGapRuns = 4 * 1024 * 1024;  // ... after a gap, when they do
 constexpr size_t kEnough = 8;                 // pieces that must agree to call it the way back
-constexpr Time kTimeSlack = 2000;             // ns: observed times are those of translation blocks
+constexpr Time kTimeSlack = 1000;             // ns: observed times are those of translation blocks
 
 }  // namespace
 
@@ -114,26 +114,36 @@ size_t Comparer::agreement(Place at, size_t limit) {
   return limit;
 }
 
+// When a piece ran: not before its own time, not after the next later time that was seen.
+TimeBounds Comparer::window(size_t index) const {
+  TimeBounds w{piece(index).time, kTimeMax};
+  for (size_t i = index; i < piece_end() && w.lo != kTimeMin; ++i) {
+    if (piece(i).time <= w.lo) continue;
+    w.hi = piece(i).time;
+    break;
+  }
+  return widen(w, kTimeSlack);
+}
+
+// A run lasts from its own time to that of the next one.
+bool Comparer::run_within(size_t index, TimeBounds w) {
+  const TruthRun* r = run(index);
+  const TruthRun* after = run(index + 1);
+  return r != nullptr && r->time <= w.hi && (after == nullptr || after->time >= w.lo);
+}
+
 // After a gap: the longest agreement, the earliest of equals, among the runs whose time fits.
 bool Comparer::find_after_gap(Resume& found) {
   const DecodedPiece& p = piece(at_.piece);
-  const Time lo = p.time;
-  Time hi = kTimeMax;
-  for (size_t i = at_.piece; i < piece_end() && lo != kTimeMin; ++i) {
-    if (piece(i).time > lo) {
-      hi = piece(i).time;
-      break;
-    }
-  }
-  const size_t bound = at_.run + (hi == kTimeMax ? kTimelessRuns : kGapRuns);
+  const TimeBounds w = window(at_.piece);
+  const size_t bound = at_.run + (w.hi == kTimeMax ? kTimelessRuns : kGapRuns);
   size_t best = 0;
   for (size_t i = at_.run; i < bound && best < kLookAhead; ++i) {
     const TruthRun* r = run(i);
-    if (r == nullptr || r->time > saturating_add(hi, kTimeSlack)) break;
+    if (r == nullptr || r->time > w.hi) break;
     const uint64_t offset = p.ip - r->ip;
     if (offset >= r->bytes || (i == at_.run && offset < at_.run_bytes)) continue;
-    const TruthRun* after = run(i + 1);
-    if (lo != kTimeMin && after != nullptr && after->time < saturating_add(lo, -kTimeSlack)) continue;
+    if (!run_within(i, w)) continue;
     Place place{at_.piece, 0, 0, i, static_cast<uint32_t>(offset), 0, offset != 0};
     if (i == at_.run) place.run_count = at_.run_count;
     const size_t score = agreement(place, kLookAhead);
@@ -159,9 +169,12 @@ bool Comparer::find_after_difference(Resume& found) {
     if (j != 0 && p.gap != 0) break;
     if (j == 0 && at_.piece_bytes != 0) continue;
     auto it = std::lower_bound(starts.begin(), starts.end(), std::pair<Addr, size_t>(p.ip, 0));
+    if (it == starts.end() || it->first != p.ip) continue;
+    const TimeBounds w = window(at_.piece + j);
     for (; it != starts.end() && it->first == p.ip; ++it) {
       const size_t cost = j + (it->second - at_.run);
       if (cost >= best) break;
+      if (!run_within(it->second, w)) continue;
       if (agreement({at_.piece + j, 0, 0, it->second, 0, 0, false}, kEnough) < kEnough) continue;
       best = cost;
       found = {j, it->second, 0};

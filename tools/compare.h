@@ -95,6 +95,8 @@ class Comparer {
 
   void process(bool last);
   Stretch step(Place& at);
+  TimeBounds window(size_t index) const;
+  bool run_within(size_t index, TimeBounds window);
   size_t agreement(Place at, size_t limit);
   bool find_after_gap(Resume& found);
   bool find_after_difference(Resume& found);

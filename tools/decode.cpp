@@ -90,7 +90,7 @@ class DecodeConsumer : public ChunkConsumer {
 struct DecodeOptionsText {
   InputOptions input;
   DecodeChoice choice;
-  std::string fields, itrace = "ie", output, format = "text", syntax = "intel";
+  std::string fields, itrace = "i", output, format = "text", syntax = "intel";
   std::string pids, tids, time, symbols, dsos, addresses;
   bool nanoseconds = false;
 };
@@ -208,7 +208,7 @@ RunVerb add_decode(CLI::App& app) {
   verb->add_option(
           "--itrace", o->itrace,
           "i instructions, b branches, c calls, r returns, e gaps, x transactions, w ptwrite, p power "
-          "(default: ie)")
+          "(default: i)")
       ->group(output);
   verb->add_flag("--ns", o->nanoseconds, "times with nanoseconds")->group(output);
   verb->add_option("--syntax", o->syntax, "of disassembly: intel or att")

@@ -51,7 +51,7 @@ Result<uint32_t> parse_itrace(const std::string& text);
 
 struct DecodeFormat {
   uint32_t fields = kDefaultFields;
-  uint32_t kinds = kKindInstructions | kKindErrors;
+  uint32_t kinds = kKindInstructions;
   bool nanoseconds = false;
   bool json = false;
   Syntax syntax = Syntax::kIntel;
