@@ -253,7 +253,8 @@ void SideBandReader::switch_record(const Record& r, const SwitchRecord& body) {
 void SideBandReader::itrace_start(const Record& r, const TaskIdRecord& body) {
   if (r.time() != kTimeMin) out_.trace_start = std::min(out_.trace_start, r.time());
   if (r.id.cpu >= 0 && body.tid >= 0) {
-    out_.switches.push_back({.time = r.time(), .cpu = r.id.cpu, .pid = body.pid, .tid = body.tid});
+    out_.switches.push_back(
+        {.time = r.time(), .cpu = r.id.cpu, .pid = body.pid, .tid = body.tid, .trace_start = true});
   }
 }
 

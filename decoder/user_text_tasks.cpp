@@ -46,17 +46,22 @@ void UserText::with_spaces(std::vector<ContextChange>& contexts) const {
   contexts = std::move(out);
 }
 
+// Switch records say who comes and who goes. ITRACE_START only counts until the first of them: tools that
+// make it up put 0 into it.
 std::vector<ContextChange> UserText::cpu_contexts(int32_t cpu) const {
   std::vector<ContextChange> out;
   auto pid_of = [&](int32_t pid, int32_t tid) {
     auto known = side_.pid_of_tid.find(tid);
     return pid >= 0 || known == side_.pid_of_tid.end() ? pid : known->second;
   };
+  bool switched = false;
   for (const SwitchFact& fact : side_.switches) {
-    if (fact.cpu != cpu) continue;
-    if (out.empty() && fact.before_tid >= 0)
-      out.push_back({kTimeMin, pid_of(fact.before_pid, fact.before_tid), fact.before_tid, kNoSpace});
-    ContextChange change{fact.time, pid_of(fact.pid, fact.tid), fact.tid, kNoSpace};
+    if (fact.cpu != cpu || (fact.trace_start && switched)) continue;
+    if (!fact.trace_start && !switched && fact.before_tid >= 0) {
+      out = {{kTimeMin, pid_of(fact.before_pid, fact.before_tid), fact.before_tid, kNoSpace}};
+    }
+    switched = switched || !fact.trace_start;
+    const ContextChange change{fact.time, pid_of(fact.pid, fact.tid), fact.tid, kNoSpace};
     if (!out.empty() && out.back().tid == change.tid && out.back().pid == change.pid) continue;
     if (!out.empty() && out.back().time == change.time)
       out.back() = change;

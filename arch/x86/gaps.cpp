@@ -95,6 +95,7 @@ std::string Flow::describe(const State& s) const {
 size_t Flow::roll_back() {
   const size_t n = chunk_.steps.size() - std::min(verified_steps_, chunk_.steps.size());
   chunk_.steps.resize(chunk_.steps.size() - n);
+  wrmsr_steps_ = std::min(wrmsr_steps_, chunk_.steps.size());
   for (Event& e : chunk_.events) e.step = std::min(e.step, static_cast<uint32_t>(chunk_.steps.size()));
   return n;
 }
@@ -104,6 +105,7 @@ size_t Flow::roll_back() {
 // bytes are missing, it is.
 void Flow::contradiction(State& s, const char* code, std::string reason) {
   if (std::string_view(code).starts_with("E-FLOW")) roll_back();
+  verified_steps_ = chunk_.steps.size();
   open_gap(s, code, std::move(reason), static_cast<uint64_t>(s.p - begin_));
   s.tnt_count = 0;
   s.rets.clear();
