@@ -129,6 +129,7 @@ struct Chunk {
   size_t stream = 0;
   size_t segment = 0;  // index within the stream
   bool last = false;   // no further chunk of this segment
+  Time segment_start = kTimeMin;  // set by the pipeline: nothing of this segment, or of a later one by time, is before
   std::vector<Step> steps;
   std::vector<Event> events;
   std::vector<Gap> gaps;

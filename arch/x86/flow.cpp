@@ -12,20 +12,6 @@ namespace {
 // Blocks walked without using trace: beyond this the text has an endless loop that no CPU runs (E-FLOW-003).
 constexpr uint32_t kMaxIdleBlocks = 1 << 16;
 
-bool needs_target(BranchKind k) {
-  switch (k) {
-    case BranchKind::kJumpInd:
-    case BranchKind::kCallInd:
-    case BranchKind::kRet:
-    case BranchKind::kFarCall:
-    case BranchKind::kFarRet:
-    case BranchKind::kFarJump:
-      return true;
-    default:
-      return false;
-  }
-}
-
 }  // namespace
 
 Flow::Flow(const Config& config, std::span<const Stream> streams, const TextStore& text,
@@ -109,21 +95,6 @@ Flow::Stop Flow::used(State& s, Trial* trial, uint64_t count) {
   return s.decisions >= trial->until ? Stop::kHorizon : Stop::kEnd;
 }
 
-// One executed block, or its first `count` instructions.
-template <bool Emit>
-void Flow::emit(State& s, const Variant& v, uint32_t count, uint8_t flags) {
-  if constexpr (Emit) {
-    Step step;
-    step.block = &v.block;
-    step.time = s.now;
-    step.count = count;
-    step.flags = static_cast<uint8_t>(flags | next_flags_ | (s.transaction ? Step::kTransaction : 0));
-    step.confidence = s.decisions < confidence_until_ ? confidence_ : Confidence::kCertain;
-    next_flags_ = 0;
-    chunk_.steps.push_back(step);
-  }
-}
-
 // A pending FUP inside the block: how many instructions come before it. False: it is not on one of its
 // boundaries.
 bool Flow::cut_at_bound(const State& s, const Block& b, uint32_t& count) const {
@@ -138,53 +109,6 @@ bool Flow::cut_at_bound(const State& s, const Block& b, uint32_t& count) const {
   Addr ip = b.ip;
   for (count = 0; ip < at; ++count) ip += b.lengths[count];
   return ip == at;
-}
-
-// SKL014: a direct branch out of the filter region gives a TIP.PGD without IP.
-bool Flow::leaves_filter(const State& s, const Block& b) const {
-  if (!errata_.skl014 || config_.filter.empty() || s.pending.kind != Pending::Kind::kPgd ||
-      s.pending.has_ip) {
-    return false;
-  }
-  return std::ranges::none_of(config_.filter, [&](const AddrRange& r) { return r.contains(b.target); });
-}
-
-template <bool Emit>
-void Flow::stop_tracing(State& s, Variant* v) {
-  if (v != nullptr) emit<Emit>(s, *v, v->block.count, 0);
-  if constexpr (Emit) {
-    add_event(EventKind::kTraceStop, s.now, s.pending.has_ip ? s.pending.ip : 0, 0, 0, s.pending.offset);
-  }
-  if (s.pending.mode != 0) s.mode = s.pending.mode;
-  s.enabled = false;
-  s.in_user = false;
-  s.node = nullptr;
-  s.pending = Pending{};
-}
-
-// A TIP.PGD without an address belongs to a far transfer, or to the WRMSR that switched tracing off. The flow
-// met a near branch first: after the last WRMSR, if there was one, nothing ran; else tracing stopped on the
-// way without a FUP, as hardware does at a fault on the first instruction after a TIP.PGE, and how far the
-// flow got is not known.
-template <bool Emit>
-Flow::Stop Flow::stopped_somewhere(State& s, Trial* trial) {
-  if constexpr (Emit) {
-    if (wrmsr_steps_ > verified_steps_) {
-      chunk_.steps.resize(wrmsr_steps_);
-    } else {
-      const size_t doubtful = roll_back();
-      open_gap(
-          s, "E-DATA-003",
-          fmt::format(
-              "tracing stopped (TIP.PGD without an address) where no far transfer is; up to {} blocks before"
-              " the branch at {:#x} may have run",
-              doubtful + 1, s.ip),
-          s.pending.offset);
-      close_gap(s, 0, s.pending.offset);
-    }
-  }
-  stop_tracing<Emit>(s, nullptr);
-  return used(s, trial);
 }
 
 // The flow stands where the pending packet binds. Returns false at the end of the segment.
@@ -280,174 +204,6 @@ bool Flow::without_flow(State& s) {
   }
   d = Pending{};
   return true;
-}
-
-// The target of an indirect branch, return or far transfer comes from a TIP; or tracing ends with it.
-template <bool Emit>
-Flow::Stop Flow::take_target(State& s, Variant& v, Trial* trial) {
-  const Block& b = v.block;
-  Pending tip = s.pending;
-  if (s.tnt_count != 0) {
-    // A deferred TIP (SDM, "Deferred TIPs"): it stands behind the TNT bits of branches that come after it. A
-    // hypothesis is not given this way out.
-    State ahead = s;
-    const uint32_t count = s.tnt_count;
-    ahead.tnt_count = 0;
-    if (trial == nullptr) fetch<false>(ahead);
-    if (trial != nullptr || ahead.tnt_count != 0 || ahead.pending.kind != Pending::Kind::kTip) {
-      if constexpr (Emit) {
-        contradiction(s, "E-FLOW-001",
-                      fmt::format("an indirect branch ends the block at {:#x}, but {}", b.ip, describe(s)));
-      }
-      return Stop::kContradiction;
-    }
-    tip = ahead.pending;
-    s.p = ahead.p;
-    s.last_ip = ahead.last_ip;
-    s.clock = ahead.clock;
-    s.now = ahead.now;
-    s.tnt_count = count;
-  } else if (tip.kind == Pending::Kind::kPgd) {
-    const bool near =
-        b.kind == BranchKind::kJumpInd || b.kind == BranchKind::kCallInd || b.kind == BranchKind::kRet;
-    if (near && !tip.has_ip) return stopped_somewhere<Emit>(s, trial);
-    stop_tracing<Emit>(s, &v);
-    return used(s, trial);
-  } else if (tip.kind == Pending::Kind::kEos) {
-    emit<Emit>(s, v, b.count, 0);
-    return Stop::kOut;  // nothing more can be said
-  } else if (tip.kind != Pending::Kind::kTip) {
-    if constexpr (Emit) {
-      contradiction(s, "E-FLOW-001",
-                    fmt::format("an indirect branch ends the block at {:#x}, but {}", b.ip, describe(s)));
-    }
-    return Stop::kContradiction;
-  }
-  emit<Emit>(s, v, b.count, Step::kTaken);
-  if (b.kind == BranchKind::kCallInd) s.rets.push(b.end());
-  if (s.tnt_count == 0) s.pending = Pending{};
-  if (tip.mode != 0) {
-    if constexpr (Emit) {
-      if (tip.mode != s.mode) add_event(EventKind::kExecMode, s.now, tip.ip, tip.mode, 0, tip.offset);
-    }
-    s.mode = tip.mode;
-  }
-  if (!tip.has_ip) {
-    if constexpr (Emit) contradiction(s, "E-DATA-003", "a TIP without an address");
-    s.lost = true;
-    s.enabled = true;
-    return used(s, trial);
-  }
-  if (v.indirect != nullptr && v.indirect_ip == tip.ip && v.indirect->mode == s.mode &&
-      (v.indirect->space == kKernelSpace || v.indirect->space == s.user_space)) {
-    enter(s, tip.ip);
-    s.node = v.indirect;
-    return used(s, trial);
-  }
-  enter(s, tip.ip);
-  return used(s, trial);
-}
-
-// The block ran to its end: where does it lead? kEnd: walk on.
-template <bool Emit>
-Flow::Stop Flow::branch(State& s, Variant& v, Trial* trial) {
-  const Block& b = v.block;
-  switch (b.kind) {
-    case BranchKind::kCond: {
-      if (s.tnt_count == 0) break;
-      const bool taken = ((s.tnt >> --s.tnt_count) & 1) != 0;
-      emit<Emit>(s, v, b.count, taken ? Step::kTaken : 0);
-      s.ip = taken ? b.target : b.end();
-      s.node = taken ? v.taken : v.fall;
-      return used(s, trial);
-    }
-    case BranchKind::kRet: {
-      if (s.tnt_count == 0) break;
-      Addr to = 0;
-      if (((s.tnt >> (s.tnt_count - 1)) & 1) == 0) break;
-      if (!s.rets.pop(to)) {
-        if constexpr (Emit) {
-          contradiction(s, "E-FLOW-002",
-                        fmt::format("a compressed return at {:#x} has no call", b.end() - 1));
-        }
-        return Stop::kContradiction;
-      }
-      --s.tnt_count;
-      emit<Emit>(s, v, b.count, Step::kTaken);
-      s.ip = to;
-      s.node = v.indirect_ip == to ? v.indirect : nullptr;
-      return used(s, trial);
-    }
-    case BranchKind::kJump:
-    case BranchKind::kCall:
-      if (s.tnt_count == 0 && leaves_filter(s, b)) {
-        stop_tracing<Emit>(s, &v);
-        return used(s, trial);
-      }
-      emit<Emit>(s, v, b.count, Step::kTaken);
-      // "call next" reads the program counter; hardware does not record it (SDM, "RET compression").
-      if (b.kind == BranchKind::kCall && b.target != b.end()) s.rets.push(b.end());
-      s.ip = b.target;
-      s.node = v.taken;
-      return Stop::kEnd;
-    case BranchKind::kPtwrite: {
-      const bool binds = s.tnt_count == 0 && s.pending.kind == Pending::Kind::kPtwrite;
-      emit<Emit>(s, v, b.count, 0);
-      s.ip = b.end();
-      s.node = v.fall;
-      if (!binds) return Stop::kEnd;
-      if constexpr (Emit) {
-        const Event& e = s.pending.events[0];
-        add_event(e.kind, s.now, b.end() - b.lengths[b.count - 1], e.a, e.b, e.offset);
-      }
-      s.pending = Pending{};
-      return used(s, trial);
-    }
-    case BranchKind::kPaging:
-      if (config_.cr3_filter && v.last_writes_cr3 && s.tnt_count == 0 &&
-          s.pending.kind == Pending::Kind::kPgd && !s.pending.has_ip) {
-        stop_tracing<Emit>(s, &v);
-        return used(s, trial);
-      }
-      [[fallthrough]];
-    case BranchKind::kNone:
-      emit<Emit>(s, v, b.count, 0);
-      if constexpr (Emit) {
-        if (v.last_wrmsr) wrmsr_steps_ = chunk_.steps.size();
-      }
-      s.ip = b.end();
-      s.node = v.fall;
-      return Stop::kEnd;
-    default:
-      break;
-  }
-  if (needs_target(b.kind)) return take_target<Emit>(s, v, trial);
-  // A conditional branch, and no TNT bit.
-  if (s.pending.kind == Pending::Kind::kPgd) {
-    if (!s.pending.has_ip) return stopped_somewhere<Emit>(s, trial);
-    if (s.pending.ip == b.target || s.pending.ip == b.end()) {
-      stop_tracing<Emit>(s, &v);
-      return used(s, trial);
-    }
-  }
-  if (s.pending.kind == Pending::Kind::kEos) {
-    emit<Emit>(s, v, b.count, 0);
-    return Stop::kOut;
-  }
-  if (errata_.bdm64 && s.pending.tsx_abort && s.pending.kind == Pending::Kind::kAsync) {
-    emit<Emit>(s, v, b.count, 0);  // BDM64: its TNT bit is missing, the abort's address counts
-    enter(s, s.pending.at);
-    return Stop::kEnd;
-  }
-  if constexpr (Emit) {
-    const bool bound = s.pending.kind == Pending::Kind::kAsync || s.pending.kind == Pending::Kind::kReach;
-    const char* code = s.pending.kind == Pending::Kind::kEnd ? "E-FLOW-006"
-                       : bound                               ? "E-FLOW-004"
-                                                             : "E-FLOW-001";
-    contradiction(s, code,
-                  fmt::format("a conditional branch ends the block at {:#x}, but {}", b.ip, describe(s)));
-  }
-  return Stop::kContradiction;
 }
 
 template <bool Emit>

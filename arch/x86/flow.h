@@ -35,6 +35,9 @@ struct SyncGroup {
 // Reads the PSB+ at bytes[0].
 SyncGroup read_sync_group(std::span<const uint8_t> bytes, const Clock& clock, const Errata& errata);
 
+// Branches that take their target from a TIP.
+bool needs_target(BranchKind k);
+
 class Flow final : public SegmentDecoder {
  public:
   Flow(const Config& config, std::span<const Stream> streams, const TextStore& text,
@@ -78,7 +81,7 @@ class Flow final : public SegmentDecoder {
   bool fup_is_bogus(const State& s, const uint8_t* after_fup) const;
   bool skip_after_overflow(State& s);
 
-  // flow.cpp
+  // flow.cpp: the walk; branch.cpp: how blocks end
   template <bool Emit>
   Stop walk(State& s, Trial* trial);
   template <bool Emit>
@@ -90,7 +93,9 @@ class Flow final : public SegmentDecoder {
   template <bool Emit>
   Stop take_target(State& s, Variant& v, Trial* trial);
   template <bool Emit>
-  Stop stopped_somewhere(State& s, Trial* trial);
+  Stop stopped_somewhere(State& s, Variant& v, Trial* trial);
+  bool restart_ip(const State& s, Addr& ip) const;
+  bool cut_at_restart(State& s, const Variant& v);
   template <bool Emit>
   void stop_tracing(State& s, Variant* v);
   template <bool Emit>
@@ -154,5 +159,20 @@ class Flow final : public SegmentDecoder {
   const uint8_t* ceiling_to_ = nullptr;
   Time ceiling_ = kTimeMax;
 };
+
+// One executed block, or its first `count` instructions.
+template <bool Emit>
+inline void Flow::emit(State& s, const Variant& v, uint32_t count, uint8_t flags) {
+  if constexpr (Emit) {
+    Step step;
+    step.block = &v.block;
+    step.time = s.now;
+    step.count = count;
+    step.flags = static_cast<uint8_t>(flags | next_flags_ | (s.transaction ? Step::kTransaction : 0));
+    step.confidence = s.decisions < confidence_until_ ? confidence_ : Confidence::kCertain;
+    next_flags_ = 0;
+    chunk_.steps.push_back(step);
+  }
+}
 
 }  // namespace asof::x86

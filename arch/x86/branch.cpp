@@ -1,0 +1,299 @@
+// How a block ends: where the flow goes from there, and what it uses of the trace to know.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "arch/x86/flow.h"
+
+namespace asof::x86 {
+
+bool needs_target(BranchKind k) {
+  switch (k) {
+    case BranchKind::kJumpInd:
+    case BranchKind::kCallInd:
+    case BranchKind::kRet:
+    case BranchKind::kFarCall:
+    case BranchKind::kFarRet:
+    case BranchKind::kFarJump:
+      return true;
+    default:
+      return false;
+  }
+}
+
+// SKL014: a direct branch out of the filter region gives a TIP.PGD without IP.
+bool Flow::leaves_filter(const State& s, const Block& b) const {
+  if (!errata_.skl014 || config_.filter.empty() || s.pending.kind != Pending::Kind::kPgd ||
+      s.pending.has_ip) {
+    return false;
+  }
+  return std::ranges::none_of(config_.filter, [&](const AddrRange& r) { return r.contains(b.target); });
+}
+
+template <bool Emit>
+void Flow::stop_tracing(State& s, Variant* v) {
+  if (v != nullptr) emit<Emit>(s, *v, v->block.count, 0);
+  if constexpr (Emit) {
+    add_event(EventKind::kTraceStop, s.now, s.pending.has_ip ? s.pending.ip : 0, 0, 0, s.pending.offset);
+  }
+  if (s.pending.mode != 0) s.mode = s.pending.mode;
+  s.enabled = false;
+  s.in_user = false;
+  s.node = nullptr;
+  s.pending = Pending{};
+}
+
+// A TIP.PGD without an address belongs to a far transfer, or to the WRMSR that switched tracing off; the flow
+// met the near branch of `v` first. After the last WRMSR, if there was one, nothing ran. Where tracing goes
+// on at an address on the way, the flow stopped there without a FUP, as hardware does at a fault on the first
+// instruction after a TIP.PGE. Else the branch is taken for the place, as the peers do, and all since the
+// last packet is marked ambiguous.
+template <bool Emit>
+Flow::Stop Flow::stopped_somewhere(State& s, Variant& v, Trial* trial) {
+  Variant* last = &v;
+  if constexpr (Emit) {
+    if (wrmsr_steps_ > verified_steps_) {
+      chunk_.steps.resize(wrmsr_steps_);
+      last = nullptr;
+    } else if (cut_at_restart(s, v)) {
+      last = nullptr;
+    } else {
+      for (size_t i = verified_steps_; i < chunk_.steps.size(); ++i) {
+        chunk_.steps[i].confidence = Confidence::kAmbiguous;
+      }
+      confidence_ = Confidence::kAmbiguous;
+      confidence_until_ = s.decisions + 1;
+    }
+  }
+  stop_tracing<Emit>(s, last);
+  return used(s, trial);
+}
+
+// The address of the TIP.PGE that follows, if nothing but state and time stands in front of it.
+bool Flow::restart_ip(const State& s, Addr& ip) const {
+  State t = s;
+  for (;;) {
+    const Packet k = next_packet(t);
+    switch (k.type) {
+      case Pk::kPge: {
+        const bool has_ip = update_ip(k.ipc, k.value, t.last_ip);
+        ip = t.last_ip;
+        return has_ip;
+      }
+      case Pk::kPad:
+      case Pk::kTsc:
+      case Pk::kTma:
+      case Pk::kMtc:
+      case Pk::kCyc:
+      case Pk::kCbr:
+      case Pk::kPip:
+      case Pk::kVmcs:
+      case Pk::kMnt:
+      case Pk::kModeExec:
+      case Pk::kModeTsx:
+        t.p += k.size;
+        break;
+      default:
+        return false;
+    }
+  }
+}
+
+// Cuts the unconfirmed steps, and `v` after them, at the address where tracing starts again.
+bool Flow::cut_at_restart(State& s, const Variant& v) {
+  Addr restart = 0;
+  if (!restart_ip(s, restart)) return false;
+  const auto instructions_before = [restart](const Block& b, uint32_t count) {
+    Addr ip = b.ip;
+    for (uint32_t i = 0; i < count; ip += b.lengths[i++]) {
+      if (ip == restart) return i;
+    }
+    return UINT32_MAX;
+  };
+  for (size_t i = verified_steps_; i < chunk_.steps.size(); ++i) {
+    const uint32_t n = instructions_before(*chunk_.steps[i].block, chunk_.steps[i].count);
+    if (n == UINT32_MAX) continue;
+    chunk_.steps[i].count = n;
+    chunk_.steps.resize(n == 0 ? i : i + 1);
+    return true;
+  }
+  const uint32_t n = instructions_before(v.block, v.block.count);
+  if (n == UINT32_MAX) return false;
+  if (n != 0) emit<true>(s, v, n, 0);
+  return true;
+}
+
+// The target of an indirect branch, return or far transfer comes from a TIP; or tracing ends with it.
+template <bool Emit>
+Flow::Stop Flow::take_target(State& s, Variant& v, Trial* trial) {
+  const Block& b = v.block;
+  Pending tip = s.pending;
+  if (s.tnt_count != 0) {
+    // A deferred TIP (SDM, "Deferred TIPs"): it stands behind the TNT bits of branches that come after it. A
+    // hypothesis is not given this way out.
+    State ahead = s;
+    const uint32_t count = s.tnt_count;
+    ahead.tnt_count = 0;
+    if (trial == nullptr) fetch<false>(ahead);
+    if (trial != nullptr || ahead.tnt_count != 0 || ahead.pending.kind != Pending::Kind::kTip) {
+      if constexpr (Emit) {
+        contradiction(s, "E-FLOW-001",
+                      fmt::format("an indirect branch ends the block at {:#x}, but {}", b.ip, describe(s)));
+      }
+      return Stop::kContradiction;
+    }
+    tip = ahead.pending;
+    s.p = ahead.p;
+    s.last_ip = ahead.last_ip;
+    s.clock = ahead.clock;
+    s.now = ahead.now;
+    s.tnt_count = count;
+  } else if (tip.kind == Pending::Kind::kPgd) {
+    const bool near =
+        b.kind == BranchKind::kJumpInd || b.kind == BranchKind::kCallInd || b.kind == BranchKind::kRet;
+    if (near && !tip.has_ip) return stopped_somewhere<Emit>(s, v, trial);
+    stop_tracing<Emit>(s, &v);
+    return used(s, trial);
+  } else if (tip.kind == Pending::Kind::kEos) {
+    emit<Emit>(s, v, b.count, 0);
+    return Stop::kOut;  // nothing more can be said
+  } else if (tip.kind != Pending::Kind::kTip) {
+    if constexpr (Emit) {
+      contradiction(s, "E-FLOW-001",
+                    fmt::format("an indirect branch ends the block at {:#x}, but {}", b.ip, describe(s)));
+    }
+    return Stop::kContradiction;
+  }
+  emit<Emit>(s, v, b.count, Step::kTaken);
+  if (b.kind == BranchKind::kCallInd) s.rets.push(b.end());
+  if (s.tnt_count == 0) s.pending = Pending{};
+  if (tip.mode != 0) {
+    if constexpr (Emit) {
+      if (tip.mode != s.mode) add_event(EventKind::kExecMode, s.now, tip.ip, tip.mode, 0, tip.offset);
+    }
+    s.mode = tip.mode;
+  }
+  if (!tip.has_ip) {
+    if constexpr (Emit) contradiction(s, "E-DATA-003", "a TIP without an address");
+    s.lost = true;
+    s.enabled = true;
+    return used(s, trial);
+  }
+  if (v.indirect != nullptr && v.indirect_ip == tip.ip && v.indirect->mode == s.mode &&
+      (v.indirect->space == kKernelSpace || v.indirect->space == s.user_space)) {
+    enter(s, tip.ip);
+    s.node = v.indirect;
+    return used(s, trial);
+  }
+  enter(s, tip.ip);
+  return used(s, trial);
+}
+
+// The block ran to its end: where does it lead? kEnd: walk on.
+template <bool Emit>
+Flow::Stop Flow::branch(State& s, Variant& v, Trial* trial) {
+  const Block& b = v.block;
+  switch (b.kind) {
+    case BranchKind::kCond: {
+      if (s.tnt_count == 0) break;
+      const bool taken = ((s.tnt >> --s.tnt_count) & 1) != 0;
+      emit<Emit>(s, v, b.count, taken ? Step::kTaken : 0);
+      s.ip = taken ? b.target : b.end();
+      s.node = taken ? v.taken : v.fall;
+      return used(s, trial);
+    }
+    case BranchKind::kRet: {
+      if (s.tnt_count == 0) break;
+      Addr to = 0;
+      if (((s.tnt >> (s.tnt_count - 1)) & 1) == 0) break;
+      if (!s.rets.pop(to)) {
+        if constexpr (Emit) {
+          contradiction(s, "E-FLOW-002",
+                        fmt::format("a compressed return at {:#x} has no call", b.end() - 1));
+        }
+        return Stop::kContradiction;
+      }
+      --s.tnt_count;
+      emit<Emit>(s, v, b.count, Step::kTaken);
+      s.ip = to;
+      s.node = v.indirect_ip == to ? v.indirect : nullptr;
+      return used(s, trial);
+    }
+    case BranchKind::kJump:
+    case BranchKind::kCall:
+      if (s.tnt_count == 0 && leaves_filter(s, b)) {
+        stop_tracing<Emit>(s, &v);
+        return used(s, trial);
+      }
+      emit<Emit>(s, v, b.count, Step::kTaken);
+      // "call next" reads the program counter; hardware does not record it (SDM, "RET compression").
+      if (b.kind == BranchKind::kCall && b.target != b.end()) s.rets.push(b.end());
+      s.ip = b.target;
+      s.node = v.taken;
+      return Stop::kEnd;
+    case BranchKind::kPtwrite: {
+      const bool binds = s.tnt_count == 0 && s.pending.kind == Pending::Kind::kPtwrite;
+      emit<Emit>(s, v, b.count, 0);
+      s.ip = b.end();
+      s.node = v.fall;
+      if (!binds) return Stop::kEnd;
+      if constexpr (Emit) {
+        const Event& e = s.pending.events[0];
+        add_event(e.kind, s.now, b.end() - b.lengths[b.count - 1], e.a, e.b, e.offset);
+      }
+      s.pending = Pending{};
+      return used(s, trial);
+    }
+    case BranchKind::kPaging:
+      if (config_.cr3_filter && v.last_writes_cr3 && s.tnt_count == 0 &&
+          s.pending.kind == Pending::Kind::kPgd && !s.pending.has_ip) {
+        stop_tracing<Emit>(s, &v);
+        return used(s, trial);
+      }
+      [[fallthrough]];
+    case BranchKind::kNone:
+      emit<Emit>(s, v, b.count, 0);
+      if constexpr (Emit) {
+        if (v.last_wrmsr) wrmsr_steps_ = chunk_.steps.size();
+      }
+      s.ip = b.end();
+      s.node = v.fall;
+      return Stop::kEnd;
+    default:
+      break;
+  }
+  if (needs_target(b.kind)) return take_target<Emit>(s, v, trial);
+  // A conditional branch, and no TNT bit.
+  if (s.pending.kind == Pending::Kind::kPgd) {
+    if (!s.pending.has_ip) return stopped_somewhere<Emit>(s, v, trial);
+    if (s.pending.ip == b.target || s.pending.ip == b.end()) {
+      stop_tracing<Emit>(s, &v);
+      return used(s, trial);
+    }
+  }
+  if (s.pending.kind == Pending::Kind::kEos) {
+    emit<Emit>(s, v, b.count, 0);
+    return Stop::kOut;
+  }
+  if (errata_.bdm64 && s.pending.tsx_abort && s.pending.kind == Pending::Kind::kAsync) {
+    emit<Emit>(s, v, b.count, 0);  // BDM64: its TNT bit is missing, the abort's address counts
+    enter(s, s.pending.at);
+    return Stop::kEnd;
+  }
+  if constexpr (Emit) {
+    const bool bound = s.pending.kind == Pending::Kind::kAsync || s.pending.kind == Pending::Kind::kReach;
+    const char* code = s.pending.kind == Pending::Kind::kEnd ? "E-FLOW-006"
+                       : bound                               ? "E-FLOW-004"
+                                                             : "E-FLOW-001";
+    contradiction(s, code,
+                  fmt::format("a conditional branch ends the block at {:#x}, but {}", b.ip, describe(s)));
+  }
+  return Stop::kContradiction;
+}
+
+template Flow::Stop Flow::branch<true>(State&, Variant&, Trial*);
+template Flow::Stop Flow::branch<false>(State&, Variant&, Trial*);
+template void Flow::stop_tracing<true>(State&, Variant*);
+template void Flow::stop_tracing<false>(State&, Variant*);
+
+}  // namespace asof::x86
