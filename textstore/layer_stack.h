@@ -21,6 +21,8 @@ struct Visible {
   Time from = kTimeMin;
   Time until = kTimeMax;
   const Layer* layer = nullptr;
+
+  bool operator==(const Visible&) const = default;
 };
 
 // Sorted by `from`; intervals of different layers overlap where both are candidates. All of `layers` are over

@@ -35,18 +35,17 @@ void LifeChain::begin_site(AddrRange site, std::span<const uint32_t> members) {
   members_ = members;
 }
 
-void LifeChain::run(const Life& life, Time before, const Life* next, const std::vector<uint8_t>* carried,
-                    std::vector<Version>& out) {
+void LifeChain::run(const Life& life, const Surroundings& around, std::vector<Version>& out) {
   begin_ = first_at(life.from);
   end_ = first_after(life.until);
   if (!life.claimed && begin_ == end_) return;
-  load_base(life, carried);
-  if (life.claimed) roll_base(life, before, next);
+  load_base(life, around.carried);
+  if (life.claimed) roll_base(life, around);
   load_initial(life);
   pieces_.clear();
   unknown_piece_ = SIZE_MAX;
   play(life);
-  judge_observation(life, next);
+  judge_observation(life, around.next);
   for (const Piece& p : pieces_) {
     if (p.until >= p.from && (p.bytes != nullptr || life.claimed)) {
       out.push_back({p.from, p.until, p.bytes, p.origin});
@@ -64,7 +63,7 @@ void LifeChain::roll(const PokeRecord& p, std::span<const uint8_t> from, std::sp
   whole_ = nullptr;
 }
 
-void LifeChain::load_base(const Life& life, const std::vector<uint8_t>* carried) {
+void LifeChain::load_base(const Life& life, const State* carried) {
   const size_t size = site_.size();
   base_.assign(size, 0);
   base_known_.assign(size, 0);
@@ -75,18 +74,20 @@ void LifeChain::load_base(const Life& life, const std::vector<uint8_t>* carried)
     base_[i] = life.byte(i);
     base_known_[i] = 1;
   }
-  if (carried != nullptr) base_ = *carried;
+  if (carried == nullptr) return;
+  base_ = carried->bytes;
+  base_known_ = carried->known;
 }
 
-void LifeChain::roll_base(const Life& life, Time before, const Life* next) {
+void LifeChain::roll_base(const Life& life, const Surroundings& around) {
   // A program's own pokes can come before it is announced (BPF tail calls); a hard end can precede the
   // observation.
-  const size_t early = life.from == kTimeMin ? begin_ : first_after(std::max(before, life.observed));
+  const size_t early = life.from == kTimeMin ? begin_ : first_after(std::max(around.before, life.observed));
   if (early < begin_ && context_.limits.roll_steps.take(begin_ - early)) {
     for (size_t m = early; m < begin_; ++m) roll(poke(m), poke(m).old_bytes(), poke(m).new_bytes());
   }
   if (life.observed <= life.until) return;
-  const Time last = next == nullptr ? life.observed : std::min(life.observed, next->from - 1);
+  const Time last = around.next.empty() ? life.observed : std::min(life.observed, around.next[0].from - 1);
   const size_t late = first_after(last);
   if (end_ < late && context_.limits.roll_steps.take(late - end_)) {
     for (size_t m = late; m-- > end_;) roll(poke(m), poke(m).new_bytes(), poke(m).old_bytes());
@@ -304,7 +305,14 @@ bool LifeChain::observed_within(const Life& life) {
   return life.observed != kTimeMin && life.observed >= life.from && life.observed <= life.until;
 }
 
-void LifeChain::judge_observation(const Life& life, const Life* next) {
+bool LifeChain::ends_as(const Life& next) const {
+  for (size_t i = 0; i < value_.size(); ++i) {
+    if (decided_[i] != 0 && !(next.is_known(i) && next.byte(i) == value_[i])) return false;
+  }
+  return true;
+}
+
+void LifeChain::judge_observation(const Life& life, std::span<const Life> next) {
   if (!life.claimed || seen_ == Seen::kAgrees || begin_ == end_) return;
   if (shows_transient()) {
     context_.log.add(TextNotice::Kind::kTransientHealed, site_.begin, life.from, poke(begin_).time, [&] {
@@ -315,13 +323,7 @@ void LifeChain::judge_observation(const Life& life, const Life* next) {
     return;
   }
   // The pokes were made on the content that comes next, before it was announced.
-  if (next != nullptr) {
-    bool of_next = true;
-    for (size_t i = 0; i < value_.size() && of_next; ++i) {
-      of_next = decided_[i] == 0 || (next->is_known(i) && next->byte(i) == value_[i]);
-    }
-    if (of_next) return;
-  }
+  if (std::ranges::any_of(next, [&](const Life& l) { return ends_as(l); })) return;
   if (!observed_within(life)) {
     report_mismatch(life);
     return;

@@ -18,12 +18,17 @@ class LifeChain {
   explicit LifeChain(SiteContext& context) : context_(context) {}
 
   void begin_site(AddrRange site, std::span<const uint32_t> members);
-  // `before`: the last instant another claimed life can still have been there; `next`: the claimed life after
-  // this one, or null. `carried`: the layer's bytes as an earlier life of it left them, or null.
-  void run(const Life& life, Time before, const Life* next, const std::vector<uint8_t>* carried,
-           std::vector<Version>& out);
-  // What the last run() ended with; meaningful where the life's base is known.
-  const std::vector<uint8_t>& final_bytes() const { return value_; }
+  struct State {
+    std::vector<uint8_t> bytes, known;
+  };
+  struct Surroundings {
+    Time before;                 // the last instant an earlier claimed life can still have been there
+    std::span<const Life> next;  // the claimed lives that begin first after this one
+    const State* carried;        // how an earlier life of the same layers ended, or null
+  };
+  void run(const Life& life, const Surroundings& around, std::vector<Version>& out);
+  // How the last run() of a claimed life ended.
+  State final_state() const { return {value_, known_}; }
 
  private:
   struct Piece {
@@ -40,8 +45,8 @@ class LifeChain {
   template <class F>
   void for_each_byte(const PokeRecord& p, std::span<const uint8_t> bytes, F&& f) const;
 
-  void load_base(const Life& life, const std::vector<uint8_t>* carried);
-  void roll_base(const Life& life, Time before, const Life* next);
+  void load_base(const Life& life, const State* carried);
+  void roll_base(const Life& life, const Surroundings& around);
   void roll(const PokeRecord& p, std::span<const uint8_t> from, std::span<const uint8_t> to);
   void load_initial(const Life& life);
   void play(const Life& life);
@@ -59,7 +64,8 @@ class LifeChain {
   static bool observed_within(const Life& life);
   bool decided_bytes_equal(const uint8_t* bytes) const;
   void watch_observation(const Life& life, Time until, bool initial);
-  void judge_observation(const Life& life, const Life* next);
+  void judge_observation(const Life& life, std::span<const Life> next);
+  bool ends_as(const Life& next) const;
   bool shows_transient() const;
   void add_observed_candidate(const Life& life);
   void report_mismatch(const Life& life) const;

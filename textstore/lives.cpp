@@ -14,6 +14,7 @@ Life life_of(AddrRange site, const Visible& v) {
   life.from = v.from;
   life.until = v.until;
   life.claimed = true;
+  life.identity = v.layer;
   life.crowded = v.layer == nullptr;
   if (life.crowded) return life;
   if (!v.layer->bytes.empty()) life.whole = v.layer->bytes.data() + (site.begin - v.layer->range.begin);
@@ -113,6 +114,7 @@ class Combiner {
     lives_.push_back(assemble(site_, parts_, layers));
     lives_.back().from = from;
     lives_.back().until = until;
+    lives_.back().identity = &it->first;
   }
 
   AddrRange site_;

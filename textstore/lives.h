@@ -17,8 +17,10 @@ struct Life {
   std::vector<uint8_t> known;      // and 1 where known
   OriginRef origin = kNoOrigin;
   Time observed = kTimeMin;  // kTimeMin: unknown, or before every poke
-  bool claimed = false;      // a layer covers it; else nothing is known but what pokes say
-  bool crowded = false;      // too many candidates: unknown, whatever pokes say
+  // Equal in lives that show the same layers; null where no layer covers it.
+  const void* identity = nullptr;
+  bool claimed = false;  // a layer covers it; else nothing is known but what pokes say
+  bool crowded = false;  // too many candidates: unknown, whatever pokes say
 
   bool is_known(size_t i) const { return whole != nullptr || (!known.empty() && known[i] != 0); }
   uint8_t byte(size_t i) const { return whole != nullptr ? whole[i] : bytes[i]; }

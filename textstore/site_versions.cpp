@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <map>
 
 #include "textstore/life_chain.h"
 #include "textstore/poke_order.h"
@@ -44,10 +45,24 @@ std::span<const uint32_t> without_repeats(AddrRange site, std::span<const uint32
   return any ? std::span<const uint32_t>(kept) : members;
 }
 
+// Of `lives`, sorted, the claimed ones that begin first after the first one's end.
+std::span<const Life> next_lives(std::span<const Life> lives) {
+  auto first = std::ranges::upper_bound(lives, lives[0].until, {}, &Life::from);
+  // At most one unclaimed life lies between claimed ones.
+  while (first != lives.end() && !first->claimed) ++first;
+  auto last = first;
+  while (last != lives.end() && last->claimed && last->from == first->from) ++last;
+  return {first, last};
+}
+
 }  // namespace
 
+struct SiteVersions::Carried : std::map<const void*, LifeChain::State> {};
+
 SiteVersions::SiteVersions(SiteContext context)
-    : context_(std::move(context)), chain_(std::make_unique<LifeChain>(context_)) {}
+    : context_(std::move(context)),
+      chain_(std::make_unique<LifeChain>(context_)),
+      carried_(std::make_unique<Carried>()) {}
 
 SiteVersions::~SiteVersions() = default;
 
@@ -58,28 +73,28 @@ void SiteVersions::make(AddrRange site, std::span<const uint32_t> members, std::
   const std::span<const uint32_t> pokes = without_repeats(site, members, context_, kept_);
   chain_->begin_site(site, pokes);
 
-  carried_.clear();
-  Time reached = kTimeMin;  // last instant of the claimed lives so far
+  carried_->clear();
+  Time reached = kTimeMin;  // last instant of the claimed lives that began before this one
+  Time begun = kTimeMin;    // the same, with those that began together with it
   bool claimed = false;
   for (size_t i = 0; i < lives.size(); ++i) {
     const Life& life = lives[i];
+    if (i != 0 && lives[i - 1].from != life.from) reached = begun;
     if (life.crowded) {
       out.push_back({life.from, life.until, nullptr, life.origin});
     } else {
-      const auto later = [&](const Life& l) { return l.claimed && l.from > life.until; };
-      // Sorted by `from`, and at most one unclaimed life lies between claimed ones.
-      auto next = std::ranges::upper_bound(lives.subspan(i), life.until, {}, &Life::from);
-      next = std::find_if(next, lives.end(), later);
-      const auto carried = carried_.find(life.whole);
-      chain_->run(life, reached, next == lives.end() ? nullptr : &*next,
-                  carried == carried_.end() ? nullptr : &carried->second, out);
+      const auto carried = carried_->find(life.identity);
+      chain_->run(
+          life,
+          {reached, next_lives(lives.subspan(i)), carried == carried_->end() ? nullptr : &carried->second},
+          out);
       // A layer can come to light again after a higher one ended: with the pokes it had got before.
-      if (lives.size() > 2 && life.whole != nullptr && context_.limits.copied_bytes.take(site.size())) {
-        carried_[life.whole] = chain_->final_bytes();
+      if (lives.size() > 2 && life.claimed && context_.limits.copied_bytes.take(site.size())) {
+        (*carried_)[life.identity] = chain_->final_state();
       }
     }
     if (life.claimed) {
-      reached = std::max(reached, life.until);
+      begun = std::max(begun, life.until);
       claimed = true;
     }
   }

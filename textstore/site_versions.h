@@ -2,7 +2,6 @@
 // them is only compared with it (docs/live-text.md 6, 7.1). Breaks of the chain become intervals with two
 // candidates.
 #pragma once
-#include <map>
 #include <memory>
 #include <span>
 #include <vector>
@@ -39,7 +38,8 @@ class SiteVersions {
   SiteContext context_;
   std::unique_ptr<LifeChain> chain_;
   std::vector<uint32_t> kept_;
-  std::map<const uint8_t*, std::vector<uint8_t>> carried_;  // by the layer's own bytes
+  struct Carried;  // how lives ended, by Life::identity
+  std::unique_ptr<Carried> carried_;
 };
 
 }  // namespace asof

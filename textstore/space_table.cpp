@@ -242,7 +242,12 @@ void TableMaker::poked(const PokeSite& site, const PokeSites& sites, SiteVersion
     }
     at = part.range.end;
     lives += part.visible.size();
-    parts.push_back(part);
+    // An edge of a layer that never shows there divides nothing.
+    if (!parts.empty() && std::ranges::equal(parts.back().visible, part.visible)) {
+      parts.back().range.end = part.range.end;
+    } else {
+      parts.push_back(part);
+    }
     crowded =
         crowded || parts.size() > kMaxParts || !context_.limits.overlaps.take(cut_.atoms.empty() ? 1 : lives);
   }

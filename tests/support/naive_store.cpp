@@ -31,7 +31,7 @@ std::optional<uint8_t> layer_byte(const Layer* layer, Addr a) {
 }  // namespace
 
 bool NaiveStore::Life::claimed() const {
-  return std::ranges::any_of(choice, [](const Layer* l) { return l != nullptr; });
+  return crowded || std::ranges::any_of(choice, [](const Layer* l) { return l != nullptr; });
 }
 
 std::optional<Time> NaiveStore::Life::observed() const {
@@ -117,13 +117,18 @@ std::vector<NaiveStore::Life> NaiveStore::lives(AddrRange site) const {
   std::vector<Life> lives;
   for (auto e = edges.begin(); e != edges.end(); ++e) {
     const Time until = std::next(e) == edges.end() ? kTimeMax : *std::next(e) - 1;
-    for (const Choice& c : choices(site, *e)) {
-      const auto same =
-          std::ranges::find_if(lives, [&](const Life& l) { return l.until == *e - 1 && l.choice == c; });
+    const std::vector<Choice> here = choices(site, *e);
+    if (here.size() > kMaxChoices) {
+      lives.push_back({*e, until, Choice(site.size()), true});
+      continue;
+    }
+    for (const Choice& c : here) {
+      const auto same = std::ranges::find_if(
+          lives, [&](const Life& l) { return !l.crowded && l.until == *e - 1 && l.choice == c; });
       if (*e != kTimeMin && same != lives.end()) {
         same->until = until;
       } else {
-        lives.push_back({*e, until, c});
+        lives.push_back({*e, until, c, false});
       }
     }
   }
@@ -156,14 +161,12 @@ NaiveStore::Bytes NaiveStore::base(AddrRange site, const std::vector<Life>& live
   Bytes bytes;
   for (Addr a = site.begin; a < site.end; ++a) bytes.push_back(layer_byte(life.choice[a - site.begin], a));
   if (!life.claimed()) return bytes;
-  const bool one_known_layer =
-      life.choice[0] != nullptr && !life.choice[0]->bytes.empty() &&
-      std::ranges::all_of(life.choice, [&](const Layer* l) { return l == life.choice[0]; });
   Time others_until = kTimeMin;
   bool others = false;
   Time next_from = kTimeMax;
   for (const Life& l : lives) {
-    if (one_known_layer && l.choice == life.choice && l.until < life.from) {
+    // The same layers again: as they were left.
+    if (l.choice == life.choice && l.until < life.from) {
       const Bytes earlier = base(site, lives, l);
       bytes = value(site, earlier, l, l.until);
     }
@@ -215,7 +218,7 @@ NaiveStore::Bytes NaiveStore::value(AddrRange site, const Bytes& base, const Lif
 std::optional<std::pair<Time, Time>> NaiveStore::lost_between(Time after, Time before) const {
   std::optional<std::pair<Time, Time>> window;
   for (const LostRecords& l : lost_) {
-    if (l.after >= before || l.until <= after) continue;
+    if (l.after >= l.until || l.after >= before || l.until <= after) continue;
     window = window ? std::pair{std::min(window->first, l.after), std::max(window->second, l.until)}
                     : std::pair{l.after, l.until};
   }
@@ -255,10 +258,13 @@ std::optional<NaiveStore::Break> NaiveStore::observation(AddrRange site, const s
   const std::vector<const Poke*> pokes = pokes_of(site, life);
   if (!observed || *observed < life.from || *observed > life.until || pokes.empty()) return std::nullopt;
   const Bytes says = base(site, lives, life);
-  std::vector<size_t> decided;
+  // Where the first poke of this life found something; where the copy says something, too.
+  std::vector<size_t> first_found, decided;
   for (Addr a = site.begin; a < site.end; ++a) {
     const auto first = std::ranges::find_if(pokes, [&](const Poke* p) { return covers(*p, a); });
-    if (first != pokes.end() && old_at(**first, a) && says[a - site.begin]) decided.push_back(a - site.begin);
+    if (first == pokes.end() || !old_at(**first, a)) continue;
+    first_found.push_back(a - site.begin);
+    if (says[a - site.begin]) decided.push_back(a - site.begin);
   }
   const auto agrees = [&](const Bytes& bytes) {
     return std::ranges::all_of(decided, [&](size_t i) { return bytes[i] == says[i]; });
@@ -276,17 +282,15 @@ std::optional<NaiveStore::Break> NaiveStore::observation(AddrRange site, const s
     }
   }
   // Pokes of the next content, made before it was announced.
+  std::optional<Time> next_from;
   for (const Life& l : lives) {
-    if (!l.claimed() || l.from <= life.until) continue;
-    const Bytes end = value(site, says, life, life.until);
-    bool of_next = true;
-    for (Addr a = site.begin; a < site.end; ++a) {
-      const auto first = std::ranges::find_if(pokes, [&](const Poke* p) { return covers(*p, a); });
-      if (first == pokes.end() || !old_at(**first, a)) continue;
-      of_next = of_next && layer_byte(l.choice[a - site.begin], a) == end[a - site.begin];
-    }
-    if (of_next) return std::nullopt;
-    break;
+    if (l.claimed() && l.from > life.until) next_from = std::min(next_from.value_or(l.from), l.from);
+  }
+  const Bytes end = value(site, says, life, life.until);
+  for (const Life& l : lives) {
+    if (!l.claimed() || l.from != next_from) continue;
+    const auto fits = [&](size_t i) { return layer_byte(l.choice[i], site.begin + i) == end[i]; };
+    if (std::ranges::all_of(first_found, fits)) return std::nullopt;
   }
   Break extra;
   for (size_t i : decided) extra.found[i] = *says[i];
@@ -310,6 +314,10 @@ std::set<std::string> NaiveStore::possible(AddrRange site, Time t) const {
   const std::vector<Life> all = lives(site);
   for (const Life& life : all) {
     if (t < life.from || t > life.until) continue;
+    if (life.crowded) {
+      texts.insert("?");
+      continue;
+    }
     const bool claimed = life.claimed();
     const Bytes now = value(site, base(site, all, life), life, t);
     std::vector<Break> open;

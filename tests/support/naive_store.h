@@ -32,9 +32,11 @@ class NaiveStore {
   struct Life {
     Time from, until;
     Choice choice;
+    bool crowded = false;  // too many choices for any to be worth telling
     bool claimed() const;
     std::optional<Time> observed() const;  // none: unknown, or not one instant for all bytes
   };
+  static constexpr size_t kMaxChoices = 16;
   struct Break {
     std::map<size_t, uint8_t> found;  // by offset in the site
     Time first, last_old, last;
