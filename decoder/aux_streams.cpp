@@ -9,34 +9,18 @@
 #include <algorithm>
 #include <array>
 #include <map>
-#include <unordered_map>
+#include <tuple>
 
-#include "decoder/perf_data_impl.h"
-#include "decoder/records.h"
+#include "decoder/aux_queues.h"
 
 namespace asof {
 namespace {
 
-constexpr uint64_t kTruncated = 1, kOverwrite = 2, kPartial = 4, kCollision = 8;
-constexpr uint32_t kIntelPt = 1;
-constexpr size_t kPrivSnapshotMode = 8, kPrivPerCpu = 9;  // AUXTRACE_INFO of Intel PT
-
-uint64_t priv(const PerfData& data, size_t index, uint64_t fallback) {
-  const auto& info = data.auxtrace_info();
-  return info && info->type == kIntelPt && index < info->priv.size() ? info->priv[index] : fallback;
-}
-
-// One queue: what perf calls so, the buffers and AUX records of one mmap.
-struct Queue {
-  uint32_t idx = 0;
-  std::vector<const AuxBuffer*> buffers;  // file order
-  std::vector<const AuxRecord*> records;  // by offset
-  Time started = kTimeMax;                // first ITRACE_START
-  bool overlapping = false;               // snapshots or AUX samples
-};
+constexpr uint64_t kTruncated = 1, kPartial = 4, kCollision = 8;  // PERF_AUX_FLAG_*
+constexpr const char *kStopped = "E-LOST-103", *kMissing = "E-LOST-107";
 
 // The trace of an AUX record was made before it, and after the trace was switched on.
-TimeBounds bounds_of(const Queue& queue) {
+TimeBounds bounds_of(const AuxQueue& queue) {
   TimeBounds bounds;
   Time last = kTimeMin;
   for (const AuxRecord* record : queue.records) last = std::max(last, record->id.time.value_or(kTimeMin));
@@ -46,21 +30,24 @@ TimeBounds bounds_of(const Queue& queue) {
   return bounds;
 }
 
-// In order of offset; what is missing from where the kernel stopped on, and stopped again, is one loss.
+// In order of offset (of one place, kStopped comes first); what is missing from where the kernel stopped on,
+// and stopped again, is one loss.
 void merge_losses(std::vector<StreamLoss>& losses) {
-  const auto stops = [](const StreamLoss& loss) { return loss.code == "E-LOST-103"; };
-  std::stable_sort(losses.begin(), losses.end(), [&](const StreamLoss& a, const StreamLoss& b) {
-    return a.offset != b.offset ? a.offset < b.offset : stops(a) && !stops(b);
+  const auto stops = [](const StreamLoss& loss) { return loss.code == kStopped; };
+  std::sort(losses.begin(), losses.end(), [](const StreamLoss& a, const StreamLoss& b) {
+    return std::tie(a.offset, a.code, a.time) < std::tie(b.offset, b.code, b.time);
   });
   std::vector<StreamLoss> merged;
+  size_t stop = SIZE_MAX;  // the last one that stops
   for (StreamLoss& loss : losses) {
-    const bool same = !merged.empty() && merged.back().offset == loss.offset && stops(merged.back()) &&
-                      (stops(loss) || loss.code == "E-LOST-107");
-    if (!same) {
-      merged.push_back(std::move(loss));
-    } else if (loss.bytes) {
-      merged.back().bytes = std::max(merged.back().bytes.value_or(0), *loss.bytes);
+    const bool same =
+        stop != SIZE_MAX && merged[stop].offset == loss.offset && (stops(loss) || loss.code == kMissing);
+    if (same) {
+      if (loss.bytes) merged[stop].bytes = std::max(merged[stop].bytes.value_or(0), *loss.bytes);
+      continue;
     }
+    if (stops(loss)) stop = merged.size();
+    merged.push_back(std::move(loss));
   }
   losses = std::move(merged);
 }
@@ -72,125 +59,24 @@ class StreamMaker {
   std::vector<Stream> make();
 
  private:
-  void collect_queues();
-  void collect_records();
-  Queue* queue_of(const SampleId& id);
-  void count_lost(const Record& record);
-  Stream make_stream(Queue& queue);
-  void add_overlapping(const Queue& queue, Stream& stream);
-  void add_sequential(const Queue& queue, Stream& stream);
-  void add_missing(const Queue& queue, Stream& stream);
-  void add_flagged(const Queue& queue, Stream& stream);
+  Stream make_stream(const AuxQueue& queue);
+  void add_overlapping(const AuxQueue& queue, Stream& stream);
+  void add_sequential(const AuxQueue& queue, Stream& stream);
+  void add_missing(const AuxQueue& queue, Stream& stream);
+  void add_flagged(const AuxQueue& queue, Stream& stream);
   void note(Notice::Severity severity, const char* code, const std::string& where, uint64_t offset, Time time,
-            uint64_t count, std::string reason, std::string hint = {});
+            uint64_t count, std::string reason, std::string hint = {}) {
+    notices_.push_back({severity, code, where, offset, time, std::move(reason), std::move(hint), count});
+  }
 
   const PerfData& data_;
   std::vector<Notice>& notices_;
-  std::map<uint32_t, Queue> queues_;
-  std::unordered_map<uint64_t, uint32_t> idx_of_id_;
-  std::unordered_map<int32_t, uint32_t> idx_of_cpu_, idx_of_tid_;
-  struct Lost {
-    uint64_t records = 0, count = 0, file_offset = 0;
-    Time first = kTimeMax;
-  };
-  std::map<std::pair<uint32_t, int32_t>, Lost> lost_;  // by type and CPU
 };
-
-void StreamMaker::note(Notice::Severity severity, const char* code, const std::string& where, uint64_t offset,
-                       Time time, uint64_t count, std::string reason, std::string hint) {
-  Notice notice;
-  notice.severity = severity;
-  notice.code = code;
-  notice.where = where;
-  notice.offset = offset;
-  notice.time = time;
-  notice.reason = std::move(reason);
-  notice.hint = std::move(hint);
-  notice.count = count;
-  notices_.push_back(std::move(notice));
-}
-
-void StreamMaker::collect_queues() {
-  for (const auto& entry : data_.id_index()) idx_of_id_.emplace(entry.id, static_cast<uint32_t>(entry.idx));
-  const bool snapshot_mode = priv(data_, kPrivSnapshotMode, 0) != 0;
-  const bool per_thread = priv(data_, kPrivPerCpu, 1) == 0;
-  for (const AuxBuffer& buffer : data_.aux_buffers()) {
-    Queue& queue = queues_[buffer.idx];
-    queue.idx = buffer.idx;
-    queue.buffers.push_back(&buffer);
-    queue.overlapping |= snapshot_mode || buffer.sample_time.has_value();
-    if (buffer.cpu >= 0 && !per_thread) idx_of_cpu_.emplace(buffer.cpu, buffer.idx);
-    if (buffer.tid >= 0) idx_of_tid_.emplace(buffer.tid, buffer.idx);
-  }
-}
-
-// By the event's id where ID_INDEX knows it, else by CPU, else by thread.
-Queue* StreamMaker::queue_of(const SampleId& id) {
-  const auto look = [&](const auto& table, auto key) -> Queue* {
-    const auto found = table.find(key);
-    if (found == table.end()) return nullptr;
-    const auto queue = queues_.find(found->second);
-    return queue == queues_.end() ? nullptr : &queue->second;
-  };
-  if (Queue* queue = id.id != 0 ? look(idx_of_id_, id.id) : nullptr; queue != nullptr) return queue;
-  if (Queue* queue = look(idx_of_cpu_, id.cpu); queue != nullptr) return queue;
-  return look(idx_of_tid_, id.tid);
-}
-
-void StreamMaker::count_lost(const Record& record) {
-  const auto parsed = parse_lost(record);
-  if (!parsed || parsed->lost == 0) return;
-  Lost& lost = lost_[{record.type, record.id.cpu}];
-  if (lost.records++ == 0) lost.file_offset = record.file_offset;
-  lost.count += parsed->lost;
-  if (record.time() != kTimeMin) lost.first = std::min(lost.first, record.time());
-}
-
-void StreamMaker::collect_records() {
-  uint64_t orphans = 0, orphan_bytes = 0;
-  const AuxRecord* first_orphan = nullptr;
-  for (const AuxRecord& record : data_.aux_records()) {
-    if (Queue* queue = queue_of(record.id); queue != nullptr) {
-      queue->records.push_back(&record);
-      queue->overlapping |= (record.flags & kOverwrite) != 0;
-    } else if ((record.flags & kOverwrite) == 0 && record.size != 0) {
-      ++orphans;
-      orphan_bytes = end_of(orphan_bytes, record.size);
-      if (first_orphan == nullptr) first_orphan = &record;
-    }
-  }
-  if (first_orphan != nullptr) {
-    note(Notice::Severity::kLoss, "E-LOST-106", data_.path(), first_orphan->file_offset,
-         first_orphan->id.time.value_or(kTimeMin), orphans,
-         fmt::format(
-             "{} AUX records tell of {} bytes of trace on CPUs or threads that have no AUXTRACE buffer",
-             orphans, orphan_bytes));
-  }
-  data_.for_each([&](const Record& record) {
-    if (record.type == perf::kItraceStart) {
-      Queue* queue = queue_of(record.id);
-      if (queue != nullptr && record.time() != kTimeMin)
-        queue->started = std::min(queue->started, record.time());
-    } else if (record.type == perf::kLost || record.type == perf::kLostSamples) {
-      count_lost(record);
-    }
-    return true;
-  });
-  for (const auto& [key, lost] : lost_) {
-    const auto& [type, cpu] = key;
-    note(Notice::Severity::kLoss, type == perf::kLost ? "E-LOST-101" : "E-LOST-102", data_.path(),
-         lost.file_offset, lost.first == kTimeMax ? kTimeMin : lost.first, lost.count,
-         fmt::format("{} {}lost{}, told by {} {} records", lost.count,
-                     type == perf::kLost ? "records " : "samples ",
-                     cpu >= 0 ? fmt::format(" on CPU {}", cpu) : "", lost.records, record_type_name(type)),
-         "side-band may be missing (mappings, text changes, switches): record with larger buffers (-m)");
-  }
-}
 
 // Snapshots of one ring, or AUX samples: what a buffer repeats of the one before it is left out. Stream
 // offsets count the bytes kept; the ring's own offsets say too little here (they start again with each turn
 // of the ring).
-void StreamMaker::add_overlapping(const Queue& queue, Stream& stream) {
+void StreamMaker::add_overlapping(const AuxQueue& queue, Stream& stream) {
   const AuxBuffer* before = nullptr;
   size_t joined = 0;
   for (const AuxBuffer* buffer : queue.buffers) {
@@ -220,10 +106,9 @@ void StreamMaker::add_overlapping(const Queue& queue, Stream& stream) {
 }
 
 // One run of trace, copied from the ring as it grew.
-void StreamMaker::add_sequential(const Queue& queue, Stream& stream) {
+void StreamMaker::add_sequential(const AuxQueue& queue, Stream& stream) {
   std::vector<const AuxBuffer*> buffers = queue.buffers;
-  std::stable_sort(buffers.begin(), buffers.end(),
-                   [](const AuxBuffer* a, const AuxBuffer* b) { return a->offset < b->offset; });
+  std::sort(buffers.begin(), buffers.end(), comes_before<AuxBuffer>);
   std::vector<uint64_t> ends;  // of AUX records: there, and only there, a buffer can end
   for (const AuxRecord* record : queue.records) ends.push_back(end_of(record->offset, record->size));
   std::sort(ends.begin(), ends.end());
@@ -259,7 +144,7 @@ void StreamMaker::add_sequential(const Queue& queue, Stream& stream) {
 }
 
 // Bytes that AUX records tell of, or that lie between two pieces, and that no buffer has.
-void StreamMaker::add_missing(const Queue& queue, Stream& stream) {
+void StreamMaker::add_missing(const AuxQueue& queue, Stream& stream) {
   const auto lose = [&](uint64_t from, uint64_t to, const char* reason) {
     const auto after =
         std::upper_bound(queue.records.begin(), queue.records.end(), from,
@@ -268,7 +153,7 @@ void StreamMaker::add_missing(const Queue& queue, Stream& stream) {
     loss.offset = from;
     loss.bytes = to - from;
     if (after != queue.records.end()) loss.time = (*after)->id.time.value_or(kTimeMin);
-    loss.code = "E-LOST-107";
+    loss.code = kMissing;
     loss.reason = fmt::format("{} bytes of trace {}", to - from, reason);
     stream.losses.push_back(loss);
   };
@@ -289,7 +174,7 @@ void StreamMaker::add_missing(const Queue& queue, Stream& stream) {
 
 // What the kernel flagged. After TRUNCATED the stream does not go on where it stopped: packets may be cut
 // there.
-void StreamMaker::add_flagged(const Queue& queue, Stream& stream) {
+void StreamMaker::add_flagged(const AuxQueue& queue, Stream& stream) {
   struct Flag {
     uint64_t bit;
     const char* code;
@@ -299,7 +184,7 @@ void StreamMaker::add_flagged(const Queue& queue, Stream& stream) {
     const AuxRecord* first = nullptr;
   };
   std::array<Flag, 3> flags = {
-      Flag{kTruncated, "E-LOST-103", "TRUNCATED: the AUX buffer was full and the kernel stopped the trace",
+      Flag{kTruncated, kStopped, "TRUNCATED: the AUX buffer was full and the kernel stopped the trace",
            "record with a larger AUX buffer (-m,SIZE) or less trace (filters, no CYC)"},
       Flag{kPartial, "E-LOST-104", "PARTIAL: the trace in it has holes (virtualisation)", ""},
       Flag{kCollision, "E-LOST-105", "COLLISION: samples collided in the AUX buffer", ""}};
@@ -332,10 +217,10 @@ void StreamMaker::add_flagged(const Queue& queue, Stream& stream) {
   }
 }
 
-Stream StreamMaker::make_stream(Queue& queue) {
+Stream StreamMaker::make_stream(const AuxQueue& queue) {
   Stream stream;
   const AuxBuffer& first = *queue.buffers.front();
-  const bool by_thread = first.tid >= 0 && (first.cpu < 0 || priv(data_, kPrivPerCpu, 1) == 0);
+  const bool by_thread = first.tid >= 0 && (first.cpu < 0 || !per_cpu_rings(data_));
   if (by_thread) {
     stream.tid = first.tid;
     stream.name = fmt::format("tid{}", first.tid);
@@ -343,8 +228,6 @@ Stream StreamMaker::make_stream(Queue& queue) {
     stream.cpu = first.cpu;
     stream.name = first.cpu >= 0 ? fmt::format("cpu{}", first.cpu) : fmt::format("queue{}", queue.idx);
   }
-  std::stable_sort(queue.records.begin(), queue.records.end(),
-                   [](const AuxRecord* a, const AuxRecord* b) { return a->offset < b->offset; });
   if (queue.overlapping) {
     add_overlapping(queue, stream);
   } else {
@@ -358,14 +241,12 @@ Stream StreamMaker::make_stream(Queue& queue) {
 }
 
 std::vector<Stream> StreamMaker::make() {
-  collect_queues();
-  collect_records();
   std::vector<Stream> streams;
   std::map<std::string, int> names;
-  for (auto& [idx, queue] : queues_) {
+  for (const AuxQueue& queue : collect_queues(data_, notices_)) {
     streams.push_back(make_stream(queue));
     // Two rings of one CPU (two trace events): the queue tells them apart.
-    if (names[streams.back().name]++ != 0) streams.back().name += fmt::format("#{}", idx);
+    if (names[streams.back().name]++ != 0) streams.back().name += fmt::format("#{}", queue.idx);
   }
   return streams;
 }
