@@ -102,14 +102,20 @@ void put_sideband(PerfDataWriter& w, const Machine& m, uint64_t first, uint64_t 
       events.push_back({a.tsc, cpu, a.pid, a.tid, emit});
     }
   }
-  std::stable_sort(events.begin(), events.end(), [](const auto& a, const auto& b) { return a.tsc < b.tsc; });
+  // Those of one instant stay in the order in which they came.
+  std::vector<const SideEvent*> sorted;
+  for (const SideEvent& e : events) sorted.push_back(&e);
+  std::sort(sorted.begin(), sorted.end(), [](const SideEvent* a, const SideEvent* b) {
+    return a->tsc != b->tsc ? a->tsc < b->tsc : a < b;
+  });
   const uint64_t part = (last - first) / kRounds + 1;
-  auto it = events.begin();
+  auto it = sorted.begin();
   for (size_t round = 0; round < kRounds; ++round) {
     const uint64_t end = round + 1 == kRounds ? ~0ULL : first + (round + 1) * part;
-    const auto stop = std::find_if(it, events.end(), [end](const SideEvent& e) { return e.tsc >= end; });
+    const auto stop = std::find_if(it, sorted.end(), [end](const SideEvent* e) { return e->tsc >= end; });
     for (unsigned cpu = 0; cpu < m.cpu_count(); ++cpu) {
-      for (auto e = it; e != stop; ++e) {
+      for (auto p = it; p != stop; ++p) {
+        const SideEvent* e = *p;
         if (e->cpu != cpu) continue;
         // What the tool made up before the recording has no time.
         Trailer t{.attr = kSidebandAttr};

@@ -11,7 +11,7 @@ namespace {
 constexpr Addr kText = 0xffffffff81000000, kModuleRange = 0xffffffffc0000000;
 constexpr uint64_t kModuleRangeSize = 0x4000;
 constexpr Addr kBpfOutside = 0xffffffffc0400a40, kBpfInside = kModuleRange + 0x2a40;
-constexpr Addr kSlotPage = 0xffffffffc0600000;
+constexpr Addr kSlotPage = 0xffffffffc0600000, kSecondSlot = kSlotPage + 0x20;
 constexpr uint64_t kUs = 2400;  // TSC ticks
 constexpr std::array<uint8_t, 8> kTagA = {0x11, 0x11, 0x11, 0x11, 0x22, 0x22, 0x22, 0x22};
 constexpr std::array<uint8_t, 8> kTagB = {0x33, 0x33, 0x33, 0x33, 0x44, 0x44, 0x44, 0x44};
@@ -268,7 +268,7 @@ FaultCapture old_slot_page(const std::filesystem::path& directory) {
   lab.start({idle, probed, probed, idle, probed, probed});
   lab.wake_at(10), lab.wake_at(30);
   SimMemory& memory = lab.machine->memory();
-  const Addr slot1 = kSlotPage, slot2 = kSlotPage + 0x20;
+  constexpr Addr slot1 = kSlotPage, slot2 = kSecondSlot;
   const auto slot_bytes = [&](Addr slot, std::vector<uint8_t> insn, Addr next) {
     const std::vector<uint8_t> jump = jmp32_bytes(slot + insn.size(), next);
     insn.insert(insn.end(), jump.begin(), jump.end());
@@ -278,8 +278,8 @@ FaultCapture old_slot_page(const std::filesystem::path& directory) {
               slot_bytes(slot1, memory.read(kKernelSpace, probe1, 3), lab.code.address("probe1.next")));
   const std::vector<uint8_t> second =
       slot_bytes(slot2, memory.read(kKernelSpace, probe2, 1), lab.code.address("probe2.next"));
-  lab.machine->on_int3(probe1, [slot1](SimCpu&) { return slot1; });
-  lab.machine->on_int3(probe2, [slot2](SimCpu&) { return slot2; });
+  lab.machine->on_int3(probe1, [](SimCpu&) { return kSlotPage; });
+  lab.machine->on_int3(probe2, [](SimCpu&) { return kSecondSlot; });
 
   // The page is known by name since before the recording.
   lab.machine->out_of_line(0, 0, kSlotPage, 0x1000, "kprobe_insn_page");

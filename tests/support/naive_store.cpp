@@ -55,6 +55,15 @@ Time NaiveStore::soft_end(const Layer& layer, Addr a) const {
   return claim ? std::max(layer.until, *claim - 1) : kTimeMax;
 }
 
+Time NaiveStore::announced_end(const Layer& layer, Addr a) const {
+  if (!layer.soft_until) return layer.until;
+  Time end = layer.until;
+  for (const Layer& l : layers_) {
+    if (l.range.contains(a) && l.rank >= layer.rank && l.from > layer.from) end = std::min(end, l.from - 1);
+  }
+  return std::max(end, layer.from);
+}
+
 std::set<const Layer*> NaiveStore::candidates(Addr a, Time t) const {
   std::vector<const Layer*> live;
   for (const Layer& l : layers_) {
@@ -105,7 +114,7 @@ std::vector<NaiveStore::Choice> NaiveStore::choices(AddrRange site, Time t) cons
   return all;
 }
 
-std::vector<NaiveStore::Life> NaiveStore::lives(AddrRange site) const {
+std::vector<NaiveStore::Life> NaiveStore::shown_lives(AddrRange site) const {
   std::set<Time> edges{kTimeMin};
   for (const Layer& l : layers_) {
     if (!l.range.overlaps(site)) continue;
@@ -119,7 +128,7 @@ std::vector<NaiveStore::Life> NaiveStore::lives(AddrRange site) const {
     const Time until = std::next(e) == edges.end() ? kTimeMax : *std::next(e) - 1;
     const std::vector<Choice> here = choices(site, *e);
     if (here.size() > kMaxChoices) {
-      lives.push_back({*e, until, Choice(site.size()), true});
+      lives.push_back({.from = *e, .until = until, .choice = Choice(site.size()), .crowded = true});
       continue;
     }
     for (const Choice& c : here) {
@@ -128,11 +137,55 @@ std::vector<NaiveStore::Life> NaiveStore::lives(AddrRange site) const {
       if (*e != kTimeMin && same != lives.end()) {
         same->until = until;
       } else {
-        lives.push_back({*e, until, c, false});
+        lives.push_back({.from = *e, .until = until, .choice = c});
       }
     }
   }
   return lives;
+}
+
+bool NaiveStore::after_announced_end(AddrRange site, const Life& life, const Poke& poke) const {
+  for (Addr a = site.begin; a < site.end; ++a) {
+    const Layer* layer = life.choice[a - site.begin];
+    if (layer != nullptr && covers(poke, a) && poke.time > announced_end(*layer, a)) return true;
+  }
+  return false;
+}
+
+// Lives end where a poke after their announced end does not fit: it was made on what comes next.
+std::vector<NaiveStore::Life> NaiveStore::lives(AddrRange site) const {
+  std::vector<Life> shown = shown_lives(site);
+  for (Life& l : shown) l.shown_until = l.until;
+  std::vector<Life> done, successors;
+  for (size_t i = 0; i < shown.size(); ++i) {
+    // Lives before this one count as they ended, those after it as they are shown.
+    std::vector<Life> now = done;
+    now.insert(now.end(), shown.begin() + static_cast<ptrdiff_t>(i), shown.end());
+    Life life = shown[i];
+    for (const Poke* p : pokes_of(site, shown[i])) {
+      if (life.crowded || !after_announced_end(site, life, *p)) continue;
+      Life until_now = life;
+      until_now.until = p->time - 1;
+      const Bytes bytes = value(site, base(site, now, life), until_now, p->time - 1);
+      bool fits = !p->old_bytes.empty();
+      for (Addr a = site.begin; a < site.end; ++a)
+        fits = fits && (!old_at(*p, a) || old_at(*p, a) == bytes[a - site.begin]);
+      if (fits) continue;
+      life.until = p->time - 1;
+      Life next{.from = p->time, .until = shown[i].until, .choice = Choice(site.size())};
+      bool taken = false;
+      for (size_t k = 0; k < shown.size(); ++k) {
+        if (k == i || !shown[k].claimed()) continue;
+        taken = taken || (shown[k].from <= next.from && shown[k].until >= next.from);
+        if (shown[k].from > next.from) next.until = std::min(next.until, shown[k].from - 1);
+      }
+      if (!taken) successors.push_back(next);
+      break;
+    }
+    done.push_back(life);
+  }
+  done.insert(done.end(), successors.begin(), successors.end());
+  return done;
 }
 
 std::vector<const Poke*> NaiveStore::pokes_of(AddrRange site, const Life& life) const {
@@ -174,7 +227,7 @@ NaiveStore::Bytes NaiveStore::base(AddrRange site, const std::vector<Life>& live
       others_until = std::max(others_until, l.until);
       others = true;
     }
-    if (l.claimed() && l.from > life.until) next_from = std::min(next_from, l.from);
+    if (l.claimed() && l.from > life.shown_until) next_from = std::min(next_from, l.from);
   }
   const Time observed = life.observed().value_or(kTimeMin);
   for (const Poke& p : pokes_) {
@@ -185,7 +238,7 @@ NaiveStore::Bytes NaiveStore::base(AddrRange site, const std::vector<Life>& live
   }
   for (auto p = pokes_.rbegin(); p != pokes_.rend(); ++p) {
     const AddrRange r = range_of(p->addr, std::max(p->old_bytes.size(), p->new_bytes.size()));
-    if (r.overlaps(site) && p->time > life.until && p->time <= observed && p->time < next_from) {
+    if (r.overlaps(site) && p->time > life.shown_until && p->time <= observed && p->time < next_from) {
       roll(site, bytes, *p, false);
     }
   }
@@ -262,7 +315,7 @@ std::optional<NaiveStore::Break> NaiveStore::observation(AddrRange site, const s
   std::vector<size_t> first_found, decided;
   for (Addr a = site.begin; a < site.end; ++a) {
     const auto first = std::ranges::find_if(pokes, [&](const Poke* p) { return covers(*p, a); });
-    if (first == pokes.end() || !old_at(**first, a)) continue;
+    if (first == pokes.end() || !old_at(**first, a) || after_announced_end(site, life, **first)) continue;
     first_found.push_back(a - site.begin);
     if (says[a - site.begin]) decided.push_back(a - site.begin);
   }
@@ -284,7 +337,7 @@ std::optional<NaiveStore::Break> NaiveStore::observation(AddrRange site, const s
   // Pokes of the next content, made before it was announced.
   std::optional<Time> next_from;
   for (const Life& l : lives) {
-    if (l.claimed() && l.from > life.until) next_from = std::min(next_from.value_or(l.from), l.from);
+    if (l.claimed() && l.from > life.shown_until) next_from = std::min(next_from.value_or(l.from), l.from);
   }
   const Bytes end = value(site, says, life, life.until);
   for (const Life& l : lives) {

@@ -32,7 +32,8 @@ class NaiveStore {
   struct Life {
     Time from, until;
     Choice choice;
-    bool crowded = false;  // too many choices for any to be worth telling
+    Time shown_until = kTimeMax;  // as the layers alone say
+    bool crowded = false;         // too many choices for any to be worth telling
     bool claimed() const;
     std::optional<Time> observed() const;  // none: unknown, or not one instant for all bytes
   };
@@ -46,6 +47,10 @@ class NaiveStore {
   std::set<const Layer*> candidates(Addr a, Time t) const;
   bool alike(Addr a, Addr b) const;
   std::vector<Choice> choices(AddrRange site, Time t) const;
+  Time announced_end(const Layer& layer, Addr a) const;
+  // Later pokes are only of this life when they fit.
+  bool after_announced_end(AddrRange site, const Life& life, const Poke& poke) const;
+  std::vector<Life> shown_lives(AddrRange site) const;
   std::vector<Life> lives(AddrRange site) const;
   std::vector<const Poke*> pokes_of(AddrRange site, const Life& life) const;
   Bytes base(AddrRange site, const std::vector<Life>& lives, const Life& life) const;

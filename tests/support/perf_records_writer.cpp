@@ -11,17 +11,11 @@ namespace {
 constexpr uint32_t kMmapType = 1, kLostType = 2, kCommType = 3, kExitType = 4, kForkType = 7, kSampleType = 9,
                    kMmap2Type = 10, kAuxType = 11, kItraceStartType = 12, kLostSamplesType = 13,
                    kSwitchType = 14, kSwitchCpuWideType = 15, kKsymbolType = 17, kBpfEventType = 18,
-                   kTextPokeType = 20, kFirstToolType = 64, kHeaderAttrType = 64, kBuildIdType = 67,
-                   kFinishedRoundType = 68, kIdIndexType = 69, kAuxtraceInfoType = 70, kAuxtraceType = 71,
-                   kThreadMapType = 73, kTimeConvType = 79, kHeaderFeatureType = 80, kCompressedType = 81,
-                   kFinishedInitType = 82, kCompressed2Type = 83;
+                   kTextPokeType = 20, kBuildIdType = 67, kFinishedRoundType = 68, kIdIndexType = 69,
+                   kAuxtraceInfoType = 70, kAuxtraceType = 71, kThreadMapType = 73, kTimeConvType = 79,
+                   kFinishedInitType = 82;
 constexpr uint16_t kMiscKernel = 1, kMiscUser = 2, kMiscBit13 = 1 << 13, kMiscBit14 = 1 << 14,
                    kMiscBit15 = 1 << 15;
-constexpr size_t kHeaderSize = 8, kMaxRecord = 0xffff;
-constexpr uint64_t kFileHeaderSize = 104, kPipeHeaderSize = 16;
-constexpr std::string_view kMagic = "PERFILE2";
-constexpr int kAuxtraceFeature = 18, kCompressedFeature = 27;
-constexpr uint32_t kCompressionLevel = 1;
 
 }  // namespace
 
