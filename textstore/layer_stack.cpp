@@ -11,7 +11,7 @@ namespace {
 class Sweep {
  public:
   Sweep(std::span<const LayerView> layers, std::vector<Visible>& out)
-      : layers_(layers.begin(), layers.end()), open_(layers.size()), out_(out) {
+      : layers_(layers.begin(), layers.end()), open_(layers.size()), announced_(layers.size()), out_(out) {
     std::ranges::stable_sort(layers_, {}, [](const LayerView& v) { return v.layer->from; });
     set_ends();
   }
@@ -34,6 +34,7 @@ class Sweep {
 
   std::vector<LayerView> layers_;
   std::vector<Time> open_;  // since when a layer of current_ is a candidate
+  std::vector<Time> announced_;
   std::map<int, std::set<uint32_t>, std::greater<>> live_;
   std::vector<uint32_t> current_, chosen_;
   bool crowded_ = false;  // more candidates than kMaxCandidates
@@ -51,6 +52,7 @@ void Sweep::set_ends() {
     while (begin > 0 && layers_[begin - 1].layer->from == layers_[end - 1].layer->from) --begin;
     for (size_t i = begin; i < end; ++i) {
       LayerView& v = layers_[i];
+      announced_[i] = v.until;
       if (!v.soft) continue;
       Time claim = kTimeMax;
       bool claimed = false;
@@ -58,6 +60,8 @@ void Sweep::set_ends() {
         claim = std::min(claim, it->second);
         claimed = true;
       }
+      const Time told = claimed ? std::min(v.until, claim - 1) : v.until;
+      announced_[i] = std::max(v.layer->from, told);
       v.until = claimed ? std::max(v.until, claim - 1) : kTimeMax;
     }
     for (size_t i = begin; i < end; ++i) next_claim[layers_[i].layer->rank] = layers_[i].layer->from;
@@ -113,20 +117,21 @@ void Sweep::choose() {
 
 void Sweep::switch_at(Time t) {
   for (uint32_t i : current_) {
-    if (!std::ranges::binary_search(chosen_, i)) out_.push_back({open_[i], t - 1, layers_[i].layer});
+    if (!std::ranges::binary_search(chosen_, i))
+      out_.push_back({open_[i], t - 1, layers_[i].layer, announced_[i]});
   }
   for (uint32_t i : chosen_) {
     if (!std::ranges::binary_search(current_, i)) open_[i] = t;
   }
   current_.swap(chosen_);
   if (crowded_ && !was_crowded_) crowded_from_ = t;
-  if (!crowded_ && was_crowded_) out_.push_back({crowded_from_, t - 1, nullptr});
+  if (!crowded_ && was_crowded_) out_.push_back({crowded_from_, t - 1, nullptr, kTimeMax});
   was_crowded_ = crowded_;
 }
 
 void Sweep::close_all() {
-  for (uint32_t i : current_) out_.push_back({open_[i], kTimeMax, layers_[i].layer});
-  if (was_crowded_) out_.push_back({crowded_from_, kTimeMax, nullptr});
+  for (uint32_t i : current_) out_.push_back({open_[i], kTimeMax, layers_[i].layer, announced_[i]});
+  if (was_crowded_) out_.push_back({crowded_from_, kTimeMax, nullptr, kTimeMax});
 }
 
 void Sweep::run() {
@@ -149,7 +154,8 @@ void resolve_layers(std::span<const LayerView> layers, std::vector<Visible>& out
   if (layers.size() == 1) {
     const LayerView& v = layers[0];
     const Time until = v.soft ? kTimeMax : v.until;
-    if (v.layer->from <= until) out.push_back({v.layer->from, until, v.layer});
+    if (v.layer->from <= until)
+      out.push_back({v.layer->from, until, v.layer, std::max(v.layer->from, v.until)});
     return;
   }
   Sweep(layers, out).run();

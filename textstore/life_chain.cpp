@@ -35,22 +35,24 @@ void LifeChain::begin_site(AddrRange site, std::span<const uint32_t> members) {
   members_ = members;
 }
 
-void LifeChain::run(const Life& life, const Surroundings& around, std::vector<Version>& out) {
+Time LifeChain::run(const Life& life, const Surroundings& around, std::vector<Version>& out) {
   begin_ = first_at(life.from);
   end_ = first_after(life.until);
-  if (!life.claimed && begin_ == end_) return;
+  if (!life.claimed && begin_ == end_) return life.until;
   load_base(life, around.carried);
   if (life.claimed) roll_base(life, around);
+  const Time until = find_end(life);
   load_initial(life);
   pieces_.clear();
   unknown_piece_ = SIZE_MAX;
-  play(life);
+  play(life, until);
   judge_observation(life, around.next);
   for (const Piece& p : pieces_) {
     if (p.until >= p.from && (p.bytes != nullptr || life.claimed)) {
       out.push_back({p.from, p.until, p.bytes, p.origin});
     }
   }
+  return until;
 }
 
 // One poke outside the life, on the base: only where it fits, else it was another content's.
@@ -103,8 +105,9 @@ void LifeChain::load_initial(const Life& life) {
   size_t open = size;  // bytes that no poke seen so far covers; last_ marks the others for now
   for (size_t m = begin_; m < end_ && open != 0; ++m) {
     const PokeRecord& p = poke(m);
+    const bool decides = !after_announced_end(life, p);
     for_each_byte(p, p.old_bytes(), [&](uint32_t i, uint8_t old) {
-      if (last_[i] != kNone) return;
+      if (!decides || last_[i] != kNone) return;
       value_[i] = old;
       known_[i] = decided_[i] = 1;
     });
@@ -114,7 +117,8 @@ void LifeChain::load_initial(const Life& life) {
       last_[i] = 0;
       --open;
       // Installed before the layer was observed: its bytes are those of later, what was before is unknown.
-      if (decided_[i] == 0 && life.observed >= p.time) known_[i] = 0;
+      const bool installed = site_.begin + i - p.addr >= p.old_len;
+      if (installed && life.observed >= p.time) known_[i] = 0;
     }
   }
   last_.assign(size, kNone);
@@ -171,7 +175,38 @@ void LifeChain::emit(Time from, Time until, size_t next_member) {
   pieces_.push_back({from, until, content(next_member), origin, true});
 }
 
-void LifeChain::play(const Life& life) {
+bool LifeChain::after_announced_end(const Life& life, const PokeRecord& p) const {
+  if (p.time <= life.announced || life.announced_byte.empty()) return p.time > life.announced;
+  const AddrRange r = site_.intersect(poke_range(p));
+  const auto first = life.announced_byte.begin() + static_cast<ptrdiff_t>(r.begin - site_.begin);
+  return p.time > *std::min_element(first, first + static_cast<ptrdiff_t>(r.size()));
+}
+
+bool LifeChain::fits(const PokeRecord& p) const {
+  bool fits = p.old_len != 0;
+  for_each_byte(p, p.old_bytes(),
+                [&](uint32_t i, uint8_t old) { fits = fits && known_[i] != 0 && value_[i] == old; });
+  return fits;
+}
+
+// Before the first poke after the announced end that does not fit what the pokes before it left.
+Time LifeChain::find_end(const Life& life) {
+  if (end_ == begin_ || poke(end_ - 1).time <= life.announced) return life.until;
+  value_ = base_;
+  known_ = base_known_;
+  last_.assign(site_.size(), kNone);
+  for (size_t m = begin_; m < end_; ++m) {
+    const PokeRecord& p = poke(m);
+    if (after_announced_end(life, p) && !fits(p)) {
+      end_ = m;
+      return p.time - 1;
+    }
+    apply(m);
+  }
+  return life.until;
+}
+
+void LifeChain::play(const Life& life, Time until) {
   seen_ = Seen::kNotYet;
   Time from = life.from;
   for (size_t m = begin_; m < end_; ++m) {
@@ -184,8 +219,8 @@ void LifeChain::play(const Life& life) {
     apply(m);
     from = now;
   }
-  emit(from, life.until, end_);
-  watch_observation(life, life.until, begin_ == end_);
+  emit(from, until, end_);
+  watch_observation(life, until, begin_ == end_);
 }
 
 bool LifeChain::find_mismatch(const PokeRecord& p) {
@@ -314,6 +349,7 @@ bool LifeChain::ends_as(const Life& next) const {
 
 void LifeChain::judge_observation(const Life& life, std::span<const Life> next) {
   if (!life.claimed || seen_ == Seen::kAgrees || begin_ == end_) return;
+  if (observed_within(life) && seen_ == Seen::kNotYet) return;  // the life ended before
   if (shows_transient()) {
     context_.log.add(TextNotice::Kind::kTransientHealed, site_.begin, life.from, poke(begin_).time, [&] {
       return fmt::format(

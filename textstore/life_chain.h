@@ -22,11 +22,12 @@ class LifeChain {
     std::vector<uint8_t> bytes, known;
   };
   struct Surroundings {
-    Time before;                 // the last instant an earlier claimed life can still have been there
-    std::span<const Life> next;  // the claimed lives that begin first after this one
-    const State* carried;        // how an earlier life of the same layers ended, or null
+    Time before = kTimeMin;          // the last instant an earlier claimed life can still have been there
+    std::span<const Life> next;      // the claimed lives that begin first after this one
+    const State* carried = nullptr;  // how an earlier life of the same layers ended, or null
   };
-  void run(const Life& life, const Surroundings& around, std::vector<Version>& out);
+  // Returns the life's last instant: before its end, when a poke shows that something else is there already.
+  Time run(const Life& life, const Surroundings& around, std::vector<Version>& out);
   // How the last run() of a claimed life ended.
   State final_state() const { return {value_, known_}; }
 
@@ -49,7 +50,10 @@ class LifeChain {
   void roll_base(const Life& life, const Surroundings& around);
   void roll(const PokeRecord& p, std::span<const uint8_t> from, std::span<const uint8_t> to);
   void load_initial(const Life& life);
-  void play(const Life& life);
+  Time find_end(const Life& life);
+  void play(const Life& life, Time until);
+  bool after_announced_end(const Life& life, const PokeRecord& p) const;
+  bool fits(const PokeRecord& p) const;
   void apply(size_t member);
   void emit(Time from, Time until, size_t next_member);
   const uint8_t* content(size_t next_member);

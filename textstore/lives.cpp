@@ -7,7 +7,8 @@
 namespace asof {
 namespace {
 
-using Layers = std::vector<const Layer*>;  // one per part; nullptr: none there
+// One per part; without a layer: none there.
+using Layers = std::vector<std::pair<const Layer*, Time>>;  // and Visible::announced
 
 Life life_of(AddrRange site, const Visible& v) {
   Life life;
@@ -15,6 +16,7 @@ Life life_of(AddrRange site, const Visible& v) {
   life.until = v.until;
   life.claimed = true;
   life.identity = v.layer;
+  life.announced = v.announced;
   life.crowded = v.layer == nullptr;
   if (life.crowded) return life;
   if (!v.layer->bytes.empty()) life.whole = v.layer->bytes.data() + (site.begin - v.layer->range.begin);
@@ -27,13 +29,16 @@ Life assemble(AddrRange site, std::span<const LifePart> parts, const Layers& lay
   Life life;
   life.bytes.resize(site.size());
   life.known.resize(site.size());
+  life.announced_byte.assign(site.size(), kTimeMax);
   bool first = true, one_observation = true;
   for (size_t p = 0; p < parts.size(); ++p) {
-    const Layer* l = layers[p];
+    const auto [l, announced] = layers[p];
     if (l == nullptr) continue;
     life.claimed = true;
-    if (l->bytes.empty()) continue;
+    life.announced = std::min(life.announced, announced);
     const size_t at = parts[p].range.begin - site.begin;
+    std::fill_n(life.announced_byte.begin() + static_cast<ptrdiff_t>(at), parts[p].range.size(), announced);
+    if (l->bytes.empty()) continue;
     std::memcpy(life.bytes.data() + at, l->bytes.data() + (parts[p].range.begin - l->range.begin),
                 parts[p].range.size());
     std::memset(life.known.data() + at, 1, parts[p].range.size());
@@ -100,7 +105,8 @@ class Combiner {
     bool any = false;
     for (size_t p = 0; p < parts_.size(); ++p) {
       if (live_[p].empty()) continue;
-      layers[p] = live_[p][combination % live_[p].size()]->layer;
+      const Visible& v = *live_[p][combination % live_[p].size()];
+      layers[p] = {v.layer, v.announced};
       combination /= live_[p].size();
       any = true;
     }

@@ -16,7 +16,11 @@ struct Life {
   std::vector<uint8_t> bytes;      // else, when some are known: put together from several layers,
   std::vector<uint8_t> known;      // and 1 where known
   OriginRef origin = kNoOrigin;
-  Time observed = kTimeMin;  // kTimeMin: unknown, or before every poke
+  // A poke later than this is only taken for one of this life when it fits: else it was made on what comes
+  // next.
+  Time announced = kTimeMax;         // for all bytes at least; and, when put together,
+  std::vector<Time> announced_byte;  // for each
+  Time observed = kTimeMin;          // kTimeMin: unknown, or before every poke
   // Equal in lives that show the same layers; null where no layer covers it.
   const void* identity = nullptr;
   bool claimed = false;  // a layer covers it; else nothing is known but what pokes say

@@ -72,32 +72,9 @@ void SiteVersions::make(AddrRange site, std::span<const uint32_t> members, std::
   order_ties(site, members, lives, ties);
   const std::span<const uint32_t> pokes = without_repeats(site, members, context_, kept_);
   chain_->begin_site(site, pokes);
+  play_lives(site, lives, out);
 
-  carried_->clear();
-  Time reached = kTimeMin;  // last instant of the claimed lives that began before this one
-  Time begun = kTimeMin;    // the same, with those that began together with it
-  bool claimed = false;
-  for (size_t i = 0; i < lives.size(); ++i) {
-    const Life& life = lives[i];
-    if (i != 0 && lives[i - 1].from != life.from) reached = begun;
-    if (life.crowded) {
-      out.push_back({life.from, life.until, nullptr, life.origin});
-    } else {
-      const auto carried = carried_->find(life.identity);
-      chain_->run(
-          life,
-          {reached, next_lives(lives.subspan(i)), carried == carried_->end() ? nullptr : &carried->second},
-          out);
-      // A layer can come to light again after a higher one ended: with the pokes it had got before.
-      if (lives.size() > 2 && life.claimed && context_.limits.copied_bytes.take(site.size())) {
-        (*carried_)[life.identity] = chain_->final_state();
-      }
-    }
-    if (life.claimed) {
-      begun = std::max(begun, life.until);
-      claimed = true;
-    }
-  }
+  const bool claimed = std::ranges::any_of(lives, &Life::claimed);
   if (!claimed && !pokes.empty()) {
     const PokeRecord& first = context_.pokes[pokes[0]];
     context_.log.add(
@@ -105,6 +82,46 @@ void SiteVersions::make(AddrRange site, std::span<const uint32_t> members, std::
           return fmt::format("{} changes of {} bytes where no text is known", pokes.size(), site.size());
         });
   }
+}
+
+void SiteVersions::play_lives(AddrRange site, std::span<const Life> lives, std::vector<Version>& out) {
+  carried_->clear();
+  Time reached = kTimeMin;  // last instant of the claimed lives that began before this one
+  Time begun = kTimeMin;    // the same, with those that began together with it
+  for (size_t i = 0; i < lives.size(); ++i) {
+    const Life& life = lives[i];
+    if (i != 0 && lives[i - 1].from != life.from) reached = begun;
+    Time until = life.until;
+    if (life.crowded) {
+      out.push_back({life.from, life.until, nullptr, life.origin});
+    } else {
+      const auto carried = carried_->find(life.identity);
+      const LifeChain::State* left = carried == carried_->end() ? nullptr : &carried->second;
+      until = chain_->run(life, {reached, next_lives(lives.subspan(i)), left}, out);
+      // A layer can come to light again after a higher one ended: with the pokes it had got before.
+      if (lives.size() > 2 && life.claimed && context_.limits.copied_bytes.take(site.size())) {
+        (*carried_)[life.identity] = chain_->final_state();
+      }
+      if (until < life.until) play_successor(lives, i, until + 1, out);
+    }
+    if (life.claimed) begun = std::max(begun, until);
+  }
+}
+
+// From `from` on the pokes show that lives[ended] is gone, though nothing is announced yet in its place.
+void SiteVersions::play_successor(std::span<const Life> lives, size_t ended, Time from,
+                                  std::vector<Version>& out) {
+  if (!context_.limits.roll_steps.take(lives.size())) return;
+  Life successor;
+  successor.from = from;
+  successor.until = lives[ended].until;
+  for (size_t i = 0; i < lives.size(); ++i) {
+    const Life& l = lives[i];
+    if (i == ended || !l.claimed) continue;
+    if (l.from <= from && l.until >= from) return;
+    if (l.from > from) successor.until = std::min(successor.until, l.from - 1);
+  }
+  chain_->run(successor, {}, out);
 }
 
 }  // namespace asof

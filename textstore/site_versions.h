@@ -35,6 +35,9 @@ class SiteVersions {
             std::vector<Version>& out);
 
  private:
+  void play_lives(AddrRange site, std::span<const Life> lives, std::vector<Version>& out);
+  void play_successor(std::span<const Life> lives, size_t ended, Time from, std::vector<Version>& out);
+
   SiteContext context_;
   std::unique_ptr<LifeChain> chain_;
   std::vector<uint32_t> kept_;

@@ -10,9 +10,10 @@
 //
 // Per space the address axis is cut into cells such that inside a cell the list of versions is the same for every
 // byte. Cells are sorted by address; a look-up is one binary search, then a scan of the cell's versions (binary
-// search when there are many). Versions of a cell are sorted by `from`; intervals overlap where more than one version
-// can be live (a broken chain, lost records, two snapshots that differ). All bytes that one poke covers lie in one
-// cell, so a fetch never mixes bytes of two versions of a site.
+// search when there are many). Versions of a cell are sorted by `from` and by `until` alike, so that those possible in
+// an interval are neighbours; intervals overlap where more than one version can be live (a broken chain, lost records,
+// two snapshots that differ). All bytes that one replacing poke covers lie in one cell, so a fetch never mixes bytes
+// of two versions of a site. An install or removal, which no CPU runs across, may span several cells.
 #pragma once
 #include <cstdint>
 #include <memory>

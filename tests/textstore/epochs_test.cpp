@@ -69,6 +69,28 @@ TEST(Epochs, PokesOfOneProgramDoNotReachIntoTheNext) {
   EXPECT_TRUE(store.notices().empty());
 }
 
+TEST(Epochs, PokesOfTheNextProgramBeforeItsAnnouncementLeaveTheLastOneAlone) {
+  TextFacts facts;  // the pack's chunk was reused; the fix-up of the next program comes before its symbol
+  facts.layer(kText, kNops + kNop5 + kNops, program(10, 100, 15));
+  facts.poke(150, kText + 4, kCall, kJmp);
+  facts.layer(kText, kNops + kJmp + kNops, program(200, 300, 210));
+  const TextStore store = facts.build();
+  EXPECT_EQ(at(store, kText + 4, 5, 50), Texts{kNop5});
+  EXPECT_EQ(at(store, kText + 4, 5, 149), Texts{kNop5});
+  EXPECT_EQ(at(store, kText + 4, 5, 150), Texts{kJmp});
+  EXPECT_EQ(at(store, kText + 4, 5, 200), Texts{kJmp});
+  EXPECT_TRUE(store.notices().empty());
+}
+
+TEST(Epochs, PokeAfterTheEndOfAProgramWithoutBytesTellsNothingOfIt) {
+  TextFacts facts;
+  facts.layer(kText, "", program(10, 100, kTimeMin), 16);
+  facts.poke(150, kText + 4, kNop5, kJmp);
+  const TextStore store = facts.build();
+  EXPECT_EQ(at(store, kText + 4, 5, 50), Texts{"?"});
+  EXPECT_EQ(at(store, kText + 4, 5, 160), Texts{kJmp});
+}
+
 TEST(Epochs, SitesOfTwoProgramsThatOverlapAreOneCellWithTwoChains) {
   TextFacts facts;
   facts.layer(kText, "01 02 03 04 05 06 07 08 09 0a", program(10, 100, 15));
