@@ -29,7 +29,7 @@ GeneratedText::GeneratedText(const SideBand& side, std::span<const BpfImage> ima
   find_displaced();
   for (const WatchedText& seen : watched.texts) {
     if (seen.type == WatchedText::kModule) continue;
-    if (auto index = life_at(seen.range.begin, seen.time))
+    if (auto index = life_at(seen.range.begin, seen.time, 0))
       seen_[*index].push_back(&seen);
     else
       notices.info(
@@ -97,12 +97,13 @@ std::vector<GeneratedText::Content> GeneratedText::contents(Builder& builder, co
     if (!ours || snapshot == nullptr || snapshot->kallsyms() == nullptr ||
         !snapshot->kallsyms()->has(life.range.begin, life.name))
       return;
-    for (const KernelSnapshot::Piece& piece : snapshot->generated()) {
-      const AddrRange range = piece.range.intersect(life.range);
-      if (range.empty() || range.begin != life.range.begin) continue;
-      const auto bytes = piece.bytes.subspan(range.begin - piece.range.begin, range.size());
-      if (!is_blank(bytes)) out.push_back({range, bytes, observed, snapshot_origin(builder, *snapshot)});
-    }
+    const auto pieces = snapshot->generated();
+    auto piece = std::lower_bound(pieces.begin(), pieces.end(), life.range.begin,
+                                  [](const KernelSnapshot::Piece& p, Addr a) { return p.range.begin < a; });
+    if (piece == pieces.end() || piece->range.begin != life.range.begin) return;
+    const AddrRange range = piece->range.intersect(life.range);
+    const auto bytes = piece->bytes.first(range.size());
+    if (!is_blank(bytes)) out.push_back({range, bytes, observed, snapshot_origin(builder, *snapshot)});
   };
   // A program of the same name may have been there before, so only a life that was open then can be in the
   // first copy.
@@ -144,7 +145,7 @@ void GeneratedText::add_versions(Builder& builder, const CodeLife& life, std::sp
                 .bytes = distinct[i].bytes,
                 .rank = kRankEpoch,
                 .origin = distinct[i].origin};
-    layer.from = i == 0 ? life.from : distinct[i - 1].observed;
+    layer.from = i == 0 ? life.from : std::max(life.from, distinct[i - 1].observed);
     layer.until = last ? life.until : std::min(distinct[i + 1].observed, life.until);
     layer.soft_until = last && life.soft;
     layer.observed = distinct[i].observed;

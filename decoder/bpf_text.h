@@ -64,7 +64,7 @@ class GeneratedText {
   void end_by_unload(const BpfFact& unload);
   void find_displaced();
   size_t add_life(CodeLife life);
-  std::optional<size_t> life_at(Addr begin, Time t) const;
+  std::optional<size_t> life_at(Addr begin, Time t, Time skew) const;
 
   std::vector<Poke> pokes_in(const CodeLife& life) const;
   std::vector<Content> contents(Builder& builder, const CodeLife& life, std::span<const Poke> pokes);
@@ -81,8 +81,12 @@ class GeneratedText {
   std::string where_;
   NoticeBook& notices_;
   std::vector<CodeLife> lives_;
-  std::map<Addr, std::vector<size_t>> by_begin_;            // lives in order of `from`
-  std::map<std::string, std::vector<size_t>> by_tag_;       // "bpf_prog_<tag>"
+  std::map<Addr, std::vector<size_t>> by_begin_;  // lives in order of `from`
+  struct Tagged {
+    std::vector<size_t> lives;
+    size_t first = 0;  // all before it have an id or are over
+  };
+  std::map<std::string, Tagged> by_tag_;                    // "bpf_prog_<tag>"
   std::map<size_t, std::vector<const WatchedText*>> seen_;  // of a life
   std::map<uint32_t, BpfProgram> programs_;
   std::vector<uint32_t> pokes_by_addr_;  // indices of side_.pokes in generated text

@@ -23,7 +23,7 @@ size_t GeneratedText::add_life(CodeLife life) {
   auto at = std::upper_bound(same.begin(), same.end(), life.from,
                              [&](Time t, size_t i) { return t < lives_[i].from; });
   same.insert(at, index);
-  if (life.name.size() >= kTagged) by_tag_[life.name.substr(0, kTagged)].push_back(index);
+  if (life.name.size() >= kTagged) by_tag_[life.name.substr(0, kTagged)].lives.push_back(index);
   lives_.push_back(std::move(life));
   return index;
 }
@@ -34,17 +34,16 @@ void GeneratedText::index_lives() {
   for (CodeLife& life : all) add_life(std::move(life));
 }
 
-// The life at an address as of t, or the one that begins just after.
-std::optional<size_t> GeneratedText::life_at(Addr begin, Time t) const {
+// The life at an address as of t, or the one that begins at most `skew` after.
+std::optional<size_t> GeneratedText::life_at(Addr begin, Time t, Time skew) const {
   auto same = by_begin_.find(begin);
   if (same == by_begin_.end()) return std::nullopt;
-  std::optional<size_t> best;
-  for (size_t i : same->second) {
-    const CodeLife& life = lives_[i];
-    if (life.from <= t && t <= life.until) best = i;
-    if (!best && life.from > t && life.from <= saturating_add(t, kRingSkew) && t != kTimeMin) best = i;
-  }
-  return best;
+  const std::vector<size_t>& lives = same->second;  // disjoint: one ends where the next begins
+  auto next =
+      std::upper_bound(lives.begin(), lives.end(), t, [&](Time at, size_t i) { return at < lives_[i].from; });
+  if (next != lives.begin() && t <= lives_[*std::prev(next)].until) return *std::prev(next);
+  if (next != lives.end() && t != kTimeMin && lives_[*next].from <= saturating_add(t, skew)) return *next;
+  return std::nullopt;
 }
 
 void GeneratedText::assign_images() {
@@ -82,12 +81,12 @@ void GeneratedText::assign(const BpfFact& load, const BpfImage* image) {
     if (fresh) program.functions.push_back(life.range);
   };
   if (image == nullptr) {
-    for (size_t i : by_tag_["bpf_prog_" + program.tag]) {  // of equal programs, the one that has no id yet
-      const CodeLife& life = lives_[i];
-      if (life.bpf_id == 0 && life.from <= load.time && load.time <= life.until) {
-        take(i, nullptr);
-        break;
-      }
+    // Of equal programs, the one that has no id yet.
+    Tagged& tagged = by_tag_["bpf_prog_" + program.tag];
+    auto done = [&](const CodeLife& life) { return life.bpf_id != 0 || life.until < load.time; };
+    while (tagged.first < tagged.lives.size() && done(lives_[tagged.lives[tagged.first]])) ++tagged.first;
+    if (tagged.first < tagged.lives.size() && lives_[tagged.lives[tagged.first]].from <= load.time) {
+      take(tagged.lives[tagged.first], nullptr);
     }
     notices_.error("E-TEXT-401", where_,
                    fmt::format("BPF program {} ({}) has no image: it was gone before perf asked for it, or "
@@ -97,7 +96,7 @@ void GeneratedText::assign(const BpfFact& load, const BpfImage* image) {
     return;
   }
   for (const BpfImage::Function& function : image->functions) {
-    auto index = life_at(function.address, load.time);
+    auto index = life_at(function.address, load.time, kRingSkew);
     if (!index) {
       CodeLife life{.range = range_of(function.address, function.bytes.size()),
                     .from = load.time,
@@ -151,12 +150,10 @@ void GeneratedText::end_by_unload(const BpfFact& unload) {
   if (unload.id == 0 || program == programs_.end()) return;
   program->second.unloaded = unload.time;
   for (const AddrRange& function : program->second.functions) {
-    for (size_t index : by_begin_[function.begin]) {
-      CodeLife& life = lives_[index];
-      if (life.bpf_id != unload.id || life.until != kTimeMax) continue;
-      life.until = unload.time;
-      life.soft = true;
-    }
+    const auto index = life_at(function.begin, unload.time, 0);
+    if (!index || lives_[*index].bpf_id != unload.id || lives_[*index].until != kTimeMax) continue;
+    lives_[*index].until = unload.time;
+    lives_[*index].soft = true;
   }
 }
 

@@ -10,8 +10,10 @@
 namespace asof {
 namespace {
 
-// More separate differences than this are no silent changes: the copy is of another kernel.
+// More separate differences than this, or a greater part of all bytes, are no silent changes: the copy is of
+// another kernel.
 constexpr size_t kMostDifferences = 1U << 16U;
+constexpr uint64_t kMostDifferentPart = 4;  // a quarter
 
 // Ranges sorted and merged.
 std::vector<AddrRange> merged(std::vector<AddrRange> ranges) {
@@ -66,30 +68,38 @@ void compare(AddrRange range, std::span<const uint8_t> a, std::span<const uint8_
   }
 }
 
+struct Comparison {
+  std::vector<Difference> differences;
+  uint64_t compared = 0, different = 0;  // bytes
+  bool other_kernel() const {
+    return differences.size() > kMostDifferences || different > compared / kMostDifferentPart;
+  }
+};
+
 // Never-poked bytes that the two copies have differently.
-std::vector<Difference> compare_texts(const KernelSnapshot& start, const KernelSnapshot& end,
-                                      const SideBand& side) {
+Comparison compare_texts(const KernelSnapshot& start, const KernelSnapshot& end, const SideBand& side) {
   const std::vector<AddrRange> poked = poked_ranges(side);
-  std::vector<Difference> out;
+  Comparison out;
   for (const KernelSnapshot::Piece& piece : end.text()) {
     for (const KernelSnapshot::Piece& first : start.text()) {
       const AddrRange both = first.range.intersect(piece.range);
       if (both.empty()) continue;
       each_uncovered(both, poked, [&](AddrRange range) {
+        out.compared += range.size();
         compare(range, first.bytes.subspan(range.begin - first.range.begin, range.size()),
-                piece.bytes.subspan(range.begin - piece.range.begin, range.size()), out);
+                piece.bytes.subspan(range.begin - piece.range.begin, range.size()), out.differences);
       });
     }
   }
+  for (const Difference& d : out.differences) out.different += d.range.size();
   return out;
 }
 
 }  // namespace
 
 void KernelText::add_end(Builder& builder) {
-  const std::vector<Difference> differences =
-      start_ ? compare_texts(*start_, *end_, side_) : std::vector<Difference>();
-  if (differences.size() > kMostDifferences) {
+  const Comparison comparison = start_ ? compare_texts(*start_, *end_, side_) : Comparison();
+  if (comparison.other_kernel()) {
     notices_.error("E-TEXT-305", end_->path(),
                    "too many bytes differ from the first copy: this is of another kernel; not used");
     end_.reset();
@@ -112,8 +122,8 @@ void KernelText::add_end(Builder& builder) {
                          .origin = origin});
     });
   }
-  for (const Difference& difference :
-       differences) {  // changed at some instant in between: both are possible all the time
+  // Changed at some instant in between: both are possible all the time.
+  for (const Difference& difference : comparison.differences) {
     notices_.error(
         "E-TEXT-306", end_->path(),
         fmt::format("{} bytes at {:#x} differ from the first copy and no record says when they changed",

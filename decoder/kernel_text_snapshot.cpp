@@ -10,6 +10,7 @@ namespace asof {
 namespace {
 
 constexpr Addr kPage = 4096;
+constexpr size_t kMostSegments = 4096;  // perf writes two or three, a live /proc/kcore has dozens
 
 bool all_zero(std::span<const uint8_t> bytes) {
   return std::all_of(bytes.begin(), bytes.end(), [](uint8_t b) { return b == 0; });
@@ -67,6 +68,11 @@ std::unique_ptr<KernelSnapshot> KernelSnapshot::load(const Paths& paths, OriginK
     return nullptr;
   }
   out->kcore_ = *kcore;
+  if (out->kcore_->segments().size() > kMostSegments) {
+    notices.error("E-FILE-305", paths.kcore,
+                  fmt::format("{} segments: this is no copy of kcore", out->kcore_->segments().size()));
+    return nullptr;
+  }
   if (auto kallsyms = Kallsyms::load(paths.kallsyms)) {
     if (!same_boot(*kallsyms, side, force, notices)) return nullptr;
     out->kallsyms_ = std::move(*kallsyms);

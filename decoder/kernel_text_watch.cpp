@@ -8,6 +8,11 @@
 #include "textstore/image.h"
 
 namespace asof {
+namespace {
+
+constexpr size_t kMostModules = 4096;  // each is compared with all others
+
+}  // namespace
 
 WatchedTexts read_watched_texts(const std::string& path, const x86::TimeConversion& time,
                                 NoticeBook& notices) {
@@ -20,6 +25,7 @@ WatchedTexts read_watched_texts(const std::string& path, const x86::TimeConversi
   }
   out.owner = *file;
   Reader reader((*file)->bytes());
+  size_t modules = 0;
   while (reader.left() > 0) {
     WatchedText text;
     text.file_offset = reader.pos();
@@ -39,6 +45,12 @@ WatchedTexts read_watched_texts(const std::string& path, const x86::TimeConversi
                     fmt::format("{} bytes at {:#x} are no kernel code; left out", length, addr), {},
                     text.file_offset);
       continue;
+    }
+    if (text.type == WatchedText::kModule && ++modules > kMostModules) {
+      notices.error("E-FILE-304", path,
+                    fmt::format("more than {} modules; the rest is left out", kMostModules), {},
+                    text.file_offset);
+      break;
     }
     text.time = time.to_perf(tsc);
     out.texts.push_back(text);

@@ -66,7 +66,6 @@ struct SwitchFact {
   int32_t pid = -1, tid = -1;
   int32_t before_pid = -1, before_tid = -1;  // who ran until then, if known
   bool trace_start = false;                  // from ITRACE_START, not from a switch
-  bool itrace = false;                       // from ITRACE_START: says who runs, but is no switch
 };
 
 struct SideBand {

@@ -27,14 +27,13 @@ UserText::UserText(const SideBand& side, std::span<const BuildIdEntry> build_ids
     : side_(side), files_(files), builder_(builder), notices_(notices) {
   for (const BuildIdEntry& entry : build_ids)
     header_ids_.try_emplace(entry.filename, normal_build_id(entry.build_id));
-  walk();
+  for (uint32_t i = 0; i < side.switches.size(); ++i) switches_of_[side.switches[i].cpu].push_back(i);
 }
 
 size_t UserText::new_process(int32_t pid, Time t) {
   Process process;
   process.space = builder_.add_space();
   process.pid = pid;
-  process.rank = kRankMapping;
   processes_.push_back(std::move(process));
   spaces_of_[pid].push_back({t, processes_.size() - 1});
   return processes_.size() - 1;
@@ -45,7 +44,8 @@ size_t UserText::process_of(int32_t pid) {
   return changes != spaces_of_.end() ? changes->second.back().process : new_process(pid, kTimeMin);
 }
 
-void UserText::walk() {
+// A child inherits the layers its parent has when it is made, so everything is added in the order of time.
+void UserText::add_text() {
   for (const TaskFact& fact : side_.tasks) {
     switch (fact.kind) {
       case TaskFact::Kind::kMap:
@@ -75,7 +75,6 @@ void UserText::fork(const TaskFact& fact) {
   Process child;
   child.space = builder_.fork_space(processes_[from].space, fact.time);
   child.pid = fact.pid;
-  child.rank = processes_[from].rank + 1;
   child.parent = from;
   child.forked = fact.time;
   processes_.push_back(std::move(child));
@@ -112,6 +111,7 @@ void UserText::map(const TaskFact& fact) {
                               .pgoff = fact.pgoff,
                               .name = fact.name,
                               .build_id = fact.build_id});
+  add_layer(process.space, process.mappings.back());
 }
 
 const std::string& UserText::build_id_of(const Mapping& mapping) const {
@@ -125,22 +125,12 @@ const TextFile* UserText::file_of(const Mapping& mapping) {
   return has_no_file(name) ? nullptr : files_.find(name, build_id_of(mapping));
 }
 
-void UserText::add_text() {
-  for (const Process& process : processes_) {
-    for (const Mapping& mapping : process.mappings) {
-      if (!mapping.range.empty() && mapping.from <= mapping.until) add_mapping(process, mapping);
-    }
-  }
-}
-
 // File bytes as far as the file goes; the rest of the range is claimed, so that nothing older shows through.
-void UserText::add_mapping(const Process& process, const Mapping& mapping) {
-  Layer layer{.space = process.space,
-              .range = mapping.range,
-              .bytes = {},
-              .from = mapping.from,
-              .until = mapping.until,
-              .rank = process.rank};
+// The rank grows with time: whatever is mapped later wins where it lies, in this space and in those forked
+// from it.
+void UserText::add_layer(Space space, const Mapping& mapping) {
+  Layer layer{
+      .space = space, .range = mapping.range, .bytes = {}, .from = mapping.from, .rank = next_rank_++};
   const TextFile* file = file_of(mapping);
   const std::string& name = side_.names[mapping.name];
   const uint64_t pgoff = name == "[vdso]" ? 0 : mapping.pgoff;
@@ -160,8 +150,12 @@ void UserText::add_mapping(const Process& process, const Mapping& mapping) {
     builder_.add_layer(layer);
     layer.range = {layer.range.end, mapping.range.end};
     layer.bytes = {};
+    layer.origin = kNoOrigin;
   } else if (mapping.name != 0 && file == nullptr) {
-    layer.origin = builder_.add_origin({.kind = OriginKind::kUnknown, .name = name, .build_id = {}});
+    auto [origin, fresh] = unknown_origins_.try_emplace(mapping.name, kNoOrigin);
+    if (fresh)
+      origin->second = builder_.add_origin({.kind = OriginKind::kUnknown, .name = name, .build_id = {}});
+    layer.origin = origin->second;
   }
   if (!layer.range.empty()) builder_.add_layer(layer);
 }

@@ -23,7 +23,7 @@ class UserText {
   UserText(const SideBand& side, std::span<const BuildIdEntry> build_ids, FileFinder& files, Builder& builder,
            NoticeBook& notices);
 
-  // Layers of all mappings.
+  // Follows the tasks and adds their spaces and mappings as layers. Before everything below.
   void add_text();
   // Who runs on a CPU, or a thread by itself, with its space, over time.
   std::vector<ContextChange> cpu_contexts(int32_t cpu) const;
@@ -32,7 +32,7 @@ class UserText {
   void add_symbols(SymbolTable& symbols, const std::set<Space>& used, std::span<const std::string> map_dirs);
 
  private:
-  struct Mapping {
+  struct Mapping {  // until: for symbols; layers need no end, the next one over it has a higher rank
     AddrRange range;
     Time from = kTimeMin, until = kTimeMax;
     uint64_t pgoff = 0;
@@ -41,7 +41,6 @@ class UserText {
   struct Process {  // one space
     Space space = kNoSpace;
     int32_t pid = -1;
-    int rank = 0;              // above the parent's, so that what it maps itself wins over what it inherited
     size_t parent = SIZE_MAX;  // forked from
     Time forked = kTimeMin;
     std::vector<Mapping> mappings;
@@ -52,29 +51,31 @@ class UserText {
     size_t process;
   };
 
-  void walk();
   void map(const TaskFact& fact);
   void fork(const TaskFact& fact);
   size_t process_of(int32_t pid);
   size_t new_process(int32_t pid, Time t);
   const std::string& build_id_of(const Mapping& mapping) const;
   const TextFile* file_of(const Mapping& mapping);
-  void add_mapping(const Process& process, const Mapping& mapping);
+  void add_layer(Space space, const Mapping& mapping);
   void with_spaces(std::vector<ContextChange>& contexts) const;
   Space space_at(int32_t pid, Time t) const;
-  void each_mapping(size_t process, const std::function<void(const Mapping&)>& visit) const;
-  void add_file_symbols(SymbolTable& symbols, Space space, const Mapping& mapping);
+  void each_mapping(size_t process, const std::function<void(const Mapping&, int rank)>& visit) const;
+  void add_file_symbols(SymbolTable& symbols, Space space, const Mapping& mapping, int rank);
   void add_map_file(SymbolTable& symbols, const Process& process, const std::string& path);
 
   const SideBand& side_;
   FileFinder& files_;
   Builder& builder_;
   NoticeBook& notices_;
-  std::unordered_map<std::string, std::string> header_ids_;  // by file name
+  std::unordered_map<std::string, std::string> header_ids_;         // by file name
+  std::unordered_map<int32_t, std::vector<uint32_t>> switches_of_;  // by cpu: indices of SideBand::switches
   std::vector<Process> processes_;
   std::unordered_map<int32_t, std::vector<Change>> spaces_of_;  // by pid, in time order
   std::map<const TextFile*, OriginRef> origins_;
+  std::map<uint32_t, OriginRef> unknown_origins_;  // by name
   std::map<const TextFile*, std::vector<ElfSymbol>> elf_symbols_;
+  int next_rank_ = kRankMapping;
   size_t symbols_added_ = 0;
 };
 

@@ -55,8 +55,11 @@ std::vector<ContextChange> UserText::cpu_contexts(int32_t cpu) const {
     return pid >= 0 || known == side_.pid_of_tid.end() ? pid : known->second;
   };
   bool switched = false;
-  for (const SwitchFact& fact : side_.switches) {
-    if (fact.cpu != cpu || (fact.trace_start && switched)) continue;
+  auto records = switches_of_.find(cpu);
+  if (records == switches_of_.end()) return out;
+  for (uint32_t i : records->second) {
+    const SwitchFact& fact = side_.switches[i];
+    if (fact.trace_start && switched) continue;
     if (!fact.trace_start && !switched && fact.before_tid >= 0) {
       out = {{kTimeMin, pid_of(fact.before_pid, fact.before_tid), fact.before_tid, kNoSpace}};
     }
@@ -80,19 +83,20 @@ std::vector<ContextChange> UserText::thread_contexts(int32_t tid) const {
   return out;
 }
 
-// Own mappings, and what was inherited at each fork up the line.
-void UserText::each_mapping(size_t process, const std::function<void(const Mapping&)>& visit) const {
-  for (const Mapping& mapping : processes_[process].mappings) visit(mapping);
+// Own mappings (rank 1), and what was inherited at each fork up the line (rank 0).
+void UserText::each_mapping(size_t process,
+                            const std::function<void(const Mapping&, int rank)>& visit) const {
+  for (const Mapping& mapping : processes_[process].mappings) visit(mapping, 1);
   Time forked = processes_[process].forked;
   for (size_t at = processes_[process].parent; at != SIZE_MAX; at = processes_[at].parent) {
     for (const Mapping& mapping : processes_[at].mappings) {
-      if (mapping.from <= forked && mapping.until >= forked) visit(mapping);
+      if (mapping.from <= forked && mapping.until >= forked) visit(mapping, 0);
     }
     forked = processes_[at].forked;
   }
 }
 
-void UserText::add_file_symbols(SymbolTable& symbols, Space space, const Mapping& mapping) {
+void UserText::add_file_symbols(SymbolTable& symbols, Space space, const Mapping& mapping, int rank) {
   const TextFile* file = file_of(mapping);
   if (file == nullptr || !file->elf) return;
   const std::string& name = side_.names[mapping.name];
@@ -114,7 +118,8 @@ void UserText::add_file_symbols(SymbolTable& symbols, Space space, const Mapping
                    .from = mapping.from,
                    .until = mapping.until,
                    .name = symbol.name,
-                   .dso = name});
+                   .dso = name,
+                   .rank = rank});
     }
   }
 }
@@ -140,7 +145,7 @@ void UserText::add_map_file(SymbolTable& symbols, const Process& process, const 
                  .range = range_of(begin, size),
                  .name = std::string(after_size + 1, stop),
                  .dso = path,
-                 .rank = 1});
+                 .rank = 2});
   }
 }
 
@@ -149,8 +154,9 @@ void UserText::add_symbols(SymbolTable& symbols, const std::set<Space>& used,
   for (size_t i = 0; i < processes_.size(); ++i) {
     const Process& process = processes_[i];
     if (!used.contains(process.space)) continue;
-    each_mapping(i, [&](const Mapping& mapping) {
-      if (mapping.name != 0 && !mapping.range.empty()) add_file_symbols(symbols, process.space, mapping);
+    each_mapping(i, [&](const Mapping& mapping, int rank) {
+      if (mapping.name != 0 && !mapping.range.empty())
+        add_file_symbols(symbols, process.space, mapping, rank);
     });
     for (const std::string& dir : map_dirs)
       add_map_file(symbols, process, fmt::format("{}/perf-{}.map", dir, process.pid));
