@@ -25,11 +25,18 @@ class Budget {
 };
 
 struct BuildLimits {
-  Budget overlaps{uint64_t{1} << 25};        // (piece of address space, layer) pairs
-  Budget inherited{uint64_t{1} << 24};       // layers that children of fork hold in lists of their own
+  // What grows with the number of facts in real recordings may do so; on top of that comes a fixed amount.
+  void allow_for(uint64_t layers, uint64_t pokes) {
+    overlaps = Budget((uint64_t{1} << 22) + 64 * layers + 16 * pokes);
+    poke_overlaps = Budget((uint64_t{1} << 22) + 16 * pokes);
+    copied_bytes = Budget((uint64_t{1} << 28) + 16 * pokes);
+  }
+
+  Budget overlaps{0};                        // (piece of address space, layer) pairs
+  Budget poke_overlaps{0};                   // (site, poke) pairs
+  Budget copied_bytes{0};                    // version bytes that no poke record holds as they are
+  Budget inherited{uint64_t{1} << 23};       // layers that children of fork hold in lists of their own
   Budget fork_steps{uint64_t{1} << 30};      // layers looked at for forks
-  Budget poke_overlaps{uint64_t{1} << 26};   // (site, poke) pairs
-  Budget copied_bytes{uint64_t{1} << 30};    // version bytes that no poke record holds as they are
   Budget compared_bytes{uint64_t{1} << 33};  // layers against each other
   Budget tie_steps{uint64_t{1} << 25};       // orders tried for pokes of one time
   Budget roll_steps{uint64_t{1} << 25};      // pokes undone or redone on a layer outside its life

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
+#include <set>
 #include <utility>
 
 #include "textstore/build_state.h"
@@ -125,6 +126,12 @@ std::shared_ptr<const SpaceTable> Builder::Impl::unknown_table() {
 TextStore Builder::build() && {
   Impl& b = *impl_;
   const std::vector<LayerList> lists = b.spaces.resolve(b.layers, b.limits);
+  std::set<const void*> distinct;
+  uint64_t layers = 0;
+  for (const LayerList& list : lists) {
+    if (list != nullptr && distinct.insert(list.get()).second) layers += list->size();
+  }
+  b.limits.allow_for(layers, b.store->pokes.size());
   std::map<const void*, std::shared_ptr<const SpaceTable>> tables;  // by list
   TableContext context{b.limits, b.log};
   for (size_t s = 0; s < lists.size(); ++s) {

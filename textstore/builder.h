@@ -17,7 +17,8 @@
 //  * A layer's `observed` says which pokes its bytes already contain: later ones roll forward, earlier ones
 //  back.
 //  * A chain holds within one life of the layers beneath. It says nothing of the next content of the place.
-//  * A poke after the announced end of a soft life is one of that life while it fits its bytes. The first that does
+//  * A poke after the announced end of a soft life is one of that life while it fits its bytes. The first
+//  that does
 //    not was made on what comes next: there the life is over.
 //  * Install (0 -> n) opens a life, removal (n -> 0) closes it softly. Pokes may come before the layer of the
 //  program

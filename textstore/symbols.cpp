@@ -21,7 +21,7 @@ constexpr uint64_t kMaxReach = uint64_t{1} << 20;
 constexpr uint64_t kPage = 4096;
 // (piece, symbol) pairs of a space. Where made-up symbols overlap without end, only the best of each piece
 // are kept.
-constexpr uint64_t kMaxPairs = uint64_t{1} << 24;
+constexpr uint64_t kMaxPairs = uint64_t{1} << 22;
 constexpr size_t kMaxOverlap = 64;
 
 size_t leading_underscores(const std::string& name) {
