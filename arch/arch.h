@@ -164,8 +164,8 @@ struct DecodeOptions {
   TextAt text_at = TextAt::kAsof;
   Time clock_error = 200;          // ns, each way, added to every time bound
   size_t chunk_steps = 64 * 1024;  // a chunk is given away when it has this many steps
-  uint32_t max_forks = 64;         // hypotheses at one ambiguous fetch
-  uint32_t horizon = 4096;         // packets a hypothesis is followed
+  uint32_t max_forks = 1024;       // hypotheses followed for one ambiguous fetch, nested ones included
+  uint32_t horizon = 1024;         // TNT bits, TIPs and events a hypothesis is followed for
   bool reference_engine = false;   // libipt / OpenCSD instead of our own flow
   bool block_cache = true;         // off: every visit decodes anew (tests)
 };

@@ -87,11 +87,14 @@ Flow::Stop Flow::used(State& s, Trial* trial, uint64_t count) {
     verified_steps_ = chunk_.steps.size();
     return Stop::kEnd;
   }
+  trial->end = s.decisions;
   const uint64_t sig = signature(s);
-  const size_t index = s.decisions - trial->start - 1;
+  const size_t index = trial->record.size();
   if (trial->other != nullptr && index < trial->other->size() && (*trial->other)[index] == sig)
     return Stop::kMerged;
-  if (trial->record != nullptr) trial->record->push_back(sig);
+  if (const auto dead = failed_.find(sig); dead != failed_.end() && s.lo >= dead->second)
+    return Stop::kContradiction;
+  trial->record.push_back(sig);
   return s.decisions >= trial->until ? Stop::kHorizon : Stop::kEnd;
 }
 

@@ -48,18 +48,19 @@ class Flow final : public SegmentDecoder {
   // Why a walk, or a step of one, stopped. kEnd: go on, or the segment's end was reached as it should be;
   // kOut: nothing more can be said (end of the stretch, damage); the others concern hypotheses.
   enum class Stop : uint8_t { kEnd, kOut, kHorizon, kMerged, kNoText, kContradiction };
+  // A version of the text that may be the one, and when it can have begun to be.
+  struct Hypothesis {
+    Variant* variant = nullptr;
+    Time from = kTimeMin;
+  };
   // A hypothesis being followed.
   struct Trial {
-    uint64_t until = 0;                            // decision count to stop at
-    std::vector<uint64_t>* record = nullptr;       // signatures at each decision, for others to compare with
-    const std::vector<uint64_t>* other = nullptr;  // the first survivor's
     uint64_t start = 0;                            // decision count at the fork
+    uint64_t until = 0;                            // decision count to stop at
     uint64_t end = 0;                              // out: where it stopped
-  };
-  struct Outcome {
-    Variant* variant = nullptr;
-    Confidence confidence = Confidence::kCertain;
-    uint64_t until = 0;  // decision count up to which the confidence holds
+    std::vector<uint64_t> record;                  // signature at each decision since the fork
+    const std::vector<uint64_t>* other = nullptr;  // of the first survivor: equal means joined
+    uint32_t depth = 0;                            // of nested choices
   };
 
   // fetch.cpp: from packets to the next TNT bits or Pending.
@@ -107,14 +108,17 @@ class Flow final : public SegmentDecoder {
   uint64_t signature(const State& s) const;
 
   // hypothesis.cpp
-  static constexpr uint64_t kNestedHorizon = 256;  // of a fork inside a hypothesis
+  static constexpr uint32_t kMaxDepth = 200;  // nested choices: each is a stack frame with a State
   template <bool Emit>
   Variant* text_at(State& s, Node& node, Trial* trial, Stop& why);
   TimeBounds bounds(const State& s);
   Time ceiling(const State& s);
-  Outcome choose(const State& s, std::vector<Variant*>& known, bool unknown, Trial* outer, Stop& why);
-  Stop try_variant(const State& s, Variant* v, Trial& trial);
-  void order_by_prior(std::vector<Variant*>& known, TimeBounds b) const;
+  template <bool Emit>
+  Variant* choose(State& s, const std::vector<Hypothesis>& hypotheses, bool unknown, Trial* trial, Stop& why);
+  Variant* choose_nested(const State& s, const std::vector<Hypothesis>& hypotheses, bool unknown,
+                         Trial& trial, Stop& why);
+  std::vector<Hypothesis> group(std::vector<Variant*>& known, TimeBounds b) const;
+  void assume(State& s, const Hypothesis& h) const;
   std::vector<Space> spaces_in(TimeBounds b) const;
   template <bool Emit>
   Variant* text_of_spaces(State& s, Trial* trial, Stop& why);
@@ -154,10 +158,12 @@ class Flow final : public SegmentDecoder {
   Confidence confidence_ = Confidence::kCertain;
   uint64_t confidence_until_ = 0;
   uint32_t forks_left_ = 0;
+  tsl::robin_map<uint64_t, Time> failed_;  // signatures that lead nowhere, from this time on
   // ceiling(): the timing packet found by the last scan serves every position up to it.
   const uint8_t* ceiling_from_ = nullptr;
   const uint8_t* ceiling_to_ = nullptr;
   Time ceiling_ = kTimeMax;
+  bool ceiling_pause_ = false;  // tracing stops before it
 };
 
 // One executed block, or its first `count` instructions.

@@ -16,18 +16,11 @@ bool same_text(const Variant& a, const Variant& b) {
          std::memcmp(a.block.bytes, b.block.bytes, a.block.size) == 0;
 }
 
-// The one of several variants with the same bytes that is live at the likeliest instant.
-void drop_same_text(std::vector<Variant*>& known) {
-  for (size_t i = 0; i < known.size(); ++i) {
-    for (size_t j = known.size() - 1; j > i; --j) {
-      if (same_text(*known[i], *known[j])) known.erase(known.begin() + static_cast<std::ptrdiff_t>(j));
-    }
-  }
-}
-
-Time middle(TimeBounds b) {
+// The likeliest instant within b. Where tracing stops before the upper end, most of the interval is that
+// pause.
+Time likeliest(TimeBounds b, bool pause) {
   if (b.lo == kTimeMin) return b.hi;
-  if (b.hi == kTimeMax) return b.lo;
+  if (b.hi == kTimeMax || pause) return b.lo;
   return b.lo + (b.hi - b.lo) / 2;
 }
 
@@ -39,12 +32,18 @@ Time distance(const Block& b, Time t) {
 
 }  // namespace
 
+template <>
+Variant* Flow::choose<true>(State&, const std::vector<Hypothesis>&, bool, Trial*, Stop&);
+template <>
+Variant* Flow::choose<false>(State&, const std::vector<Hypothesis>&, bool, Trial*, Stop&);
+
 // The first timing packet after the packet in use: nothing that this packet tells of ran later.
 Time Flow::ceiling(const State& s) {
   if (ceiling_from_ != nullptr && s.p >= ceiling_from_ && s.p <= ceiling_to_) return ceiling_;
   State t = s;
   ceiling_from_ = s.p;
   ceiling_ = kTimeMax;
+  ceiling_pause_ = false;
   for (;;) {
     const Packet k = next_packet(t);
     if (k.type == Pk::kEnd || k.type == Pk::kBad) break;
@@ -54,6 +53,7 @@ Time Flow::ceiling(const State& s) {
       ceiling_ = t.clock.ceiling();
       break;
     }
+    ceiling_pause_ |= k.type == Pk::kPgd;
     t.block_bytes = next_block_bytes(k, t.block_bytes);
     t.p += k.size;
   }
@@ -130,17 +130,11 @@ Variant* Flow::text_of_spaces(State& s, Trial* trial, Stop& why) {
     s.node = cache_->node(s.user_space, s.ip, s.mode);
     return text_at<Emit>(s, *s.node, trial, why);
   }
-  Variant* v = known[0];
-  if (known.size() > 1) {
-    const Outcome o = choose(s, known, known.size() < spaces.size(), trial, why);
-    if (o.variant == nullptr) return nullptr;
-    v = o.variant;
-    if constexpr (Emit) {
-      confidence_ = o.confidence;
-      confidence_until_ = o.until;
-    }
-  }
-  s.user_space = v->block.space;
+  const std::vector<Hypothesis> hypotheses = group(known, bounds(s));
+  const bool unknown = known.size() < spaces.size();
+  Variant* v = hypotheses[0].variant;
+  if (hypotheses.size() > 1) v = choose<Emit>(s, hypotheses, unknown, trial, why);
+  if (v != nullptr) s.user_space = v->block.space;
   return v;
 }
 
@@ -178,88 +172,98 @@ Variant* Flow::text_at(State& s, Node& node, Trial* trial, Stop& why) {
     return nullptr;
   }
   const bool unknown = candidates_.unknown;
-  order_by_prior(known, b);
-  drop_same_text(known);
-  if (known.size() == 1 && !unknown) return node.recent = known[0];
-  std::vector<Variant*> tried = known;
-  const Outcome o = choose(s, tried, unknown, trial, why);
-  if (o.variant == nullptr) return nullptr;
-  node.recent = o.variant;
-  if constexpr (Emit) {
-    confidence_ = o.confidence;
-    confidence_until_ = o.until;
-  }
-  return o.variant;
+  std::vector<Hypothesis> hypotheses = group(known, b);
+  if (hypotheses.size() == 1 && !unknown) return node.recent = hypotheses[0].variant;
+  Variant* v = choose<Emit>(s, hypotheses, unknown, trial, why);
+  if (Emit && v != nullptr) node.recent = v;
+  return v;
 }
 
-void Flow::order_by_prior(std::vector<Variant*>& known, TimeBounds b) const {
-  const Time t = middle(b);
+// One hypothesis per text, likeliest first. The same bytes may be live at several times (a key switched on,
+// off and on again): the earliest of them bounds the time from below.
+std::vector<Flow::Hypothesis> Flow::group(std::vector<Variant*>& known, TimeBounds b) const {
+  const Time t = likeliest(b, ceiling_pause_);
   std::ranges::stable_sort(known, {}, [t](const Variant* v) { return distance(v->block, t); });
-}
-
-Flow::Stop Flow::try_variant(const State& s, Variant* v, Trial& trial) {
-  State copy = s;
-  copy.forced = v;
-  copy.node = nullptr;
-  const Stop stop = walk<false>(copy, &trial);
-  trial.end = copy.decisions;
-  return stop;
-}
-
-// Follows every candidate. In a hypothesis (`outer`) the first that survives is enough, and its record is the
-// outer one's from here on.
-Flow::Outcome Flow::choose(const State& s, std::vector<Variant*>& known, bool unknown, Trial* outer,
-                           Stop& why) {
-  if (outer == nullptr) forks_left_ = options_.max_forks;
-  Outcome out;
-  if (outer != nullptr) {
-    for (Variant* v : known) {
-      if (forks_left_ == 0) return {known[0], Confidence::kAmbiguous, 0};
-      --forks_left_;
-      if (v == known.back() && !unknown) return {v, Confidence::kProved, 0};
-      std::vector<uint64_t> record;
-      Trial t{.until = std::min(outer->until, s.decisions + kNestedHorizon),
-              .record = &record,
-              .other = nullptr,
-              .start = s.decisions,
-              .end = 0};
-      const Stop stop = try_variant(s, v, t);
-      if (stop != Stop::kContradiction) return {v, Confidence::kAmbiguous, 0};
-    }
-    why = unknown ? Stop::kNoText : Stop::kContradiction;
-    return out;
-  }
-
-  std::vector<uint64_t> first_record;
-  Variant* best = nullptr;
-  Stop best_stop = Stop::kContradiction;
-  uint64_t joined = s.decisions;
-  uint64_t best_end = 0;
-  bool all_join = true;
-  unsigned survivors = 0;
+  std::vector<Hypothesis> out;
   for (Variant* v : known) {
-    if (forks_left_ == 0) {
-      all_join = false;
-      ++survivors;
-      if (best == nullptr) best = v;
-      break;
+    const auto same =
+        std::ranges::find_if(out, [v](const Hypothesis& h) { return same_text(*h.variant, *v); });
+    if (same == out.end())
+      out.push_back({v, v->block.from});
+    else
+      same->from = std::min(same->from, v->block.from);
+  }
+  return out;
+}
+
+// Takes a hypothesis: from here on time has reached the start of its version's life.
+void Flow::assume(State& s, const Hypothesis& h) const {
+  s.forced = h.variant;
+  s.node = nullptr;
+  if (h.from == kTimeMin) return;
+  s.lo = std::max(s.lo, saturating_add(h.from, -options_.clock_error));
+  s.floor = std::max(s.floor, s.lo);
+}
+
+// Inside a hypothesis: depth first. The first candidate that survives to the outer one's end decides it
+// (`why` says how it ended, no variant is returned). States from which everything failed are remembered, so
+// that choices that make no difference are not tried in all combinations.
+Variant* Flow::choose_nested(const State& s, const std::vector<Hypothesis>& hypotheses, bool unknown,
+                             Trial& trial, Stop& why) {
+  for (const Hypothesis& h : hypotheses) {
+    if (forks_left_ == 0 || trial.depth >= kMaxDepth) {
+      why = Stop::kOut;  // too many to tell: not contradicted
+      trial.end = s.decisions;
+      return nullptr;
     }
     --forks_left_;
-    std::vector<uint64_t> record;
-    Trial t{.until = s.decisions + options_.horizon,
-            .record = &record,
-            .other = best != nullptr ? &first_record : nullptr,
-            .start = s.decisions,
-            .end = 0};
-    const Stop stop = try_variant(s, v, t);
+    const size_t mark = trial.record.size();
+    State copy = s;
+    assume(copy, h);
+    ++trial.depth;
+    const Stop stop = walk<false>(copy, &trial);
+    --trial.depth;
+    if (stop != Stop::kContradiction) {
+      why = stop;
+      return nullptr;
+    }
+    for (size_t i = mark; i < trial.record.size(); ++i) failed_.try_emplace(trial.record[i], s.lo);
+    trial.record.resize(mark);
+  }
+  why = unknown ? Stop::kNoText : Stop::kContradiction;
+  trial.end = s.decisions;
+  return nullptr;
+}
+
+// Follows every candidate from here and judges. Always gives a variant: where none fits, the likeliest, which
+// leads to the place of the contradiction.
+template <>
+Variant* Flow::choose<true>(State& s, const std::vector<Hypothesis>& hypotheses, bool unknown, Trial*,
+                            Stop&) {
+  forks_left_ = options_.max_forks;
+  failed_.clear();
+  const Hypothesis* best = nullptr;
+  Stop best_stop = Stop::kContradiction;
+  uint64_t best_end = 0, joined = s.decisions;
+  std::vector<uint64_t> best_record;
+  unsigned survivors = 0;
+  bool all_join = true;
+  for (const Hypothesis& h : hypotheses) {
+    Trial t;
+    t.start = s.decisions;
+    t.until = s.decisions + options_.horizon;
+    if (best != nullptr) t.other = &best_record;
+    State copy = s;
+    assume(copy, h);
+    const Stop stop = walk<false>(copy, &t);
     if (stop == Stop::kContradiction) continue;
     ++survivors;
     if (best == nullptr || (best_stop == Stop::kNoText && stop != Stop::kNoText)) {
       all_join = best == nullptr;
-      best = v;
+      best = &h;
       best_stop = stop;
       best_end = t.end;
-      first_record = std::move(record);
+      best_record = std::move(t.record);
     } else if (stop == Stop::kMerged ||
                (stop == Stop::kEnd && best_stop == Stop::kEnd && t.end == best_end)) {
       joined = std::max(joined, t.end);
@@ -267,22 +271,31 @@ Flow::Outcome Flow::choose(const State& s, std::vector<Variant*>& known, bool un
       all_join = false;
     }
   }
+  constexpr uint64_t kForGood = UINT64_MAX;  // until the next sync point or gap
   if (best == nullptr) {
-    // Every candidate contradicts the trace: the likeliest is followed to the place where it does.
-    return {known[0], Confidence::kContradiction, s.decisions + 1};
+    confidence_ = Confidence::kContradiction;
+    confidence_until_ = kForGood;
+    return hypotheses[0].variant;
   }
-  out.variant = best;
   if (survivors == 1 && !unknown) {
-    out.confidence = Confidence::kProved;
-    out.until = s.decisions + 1;
+    confidence_ = Confidence::kProved;
+    confidence_until_ = s.decisions + 1;
+    assume(s, *best);
+    s.forced = nullptr;
   } else if (survivors > 1 && all_join && !unknown) {
-    out.confidence = Confidence::kEquivalent;
-    out.until = joined + 1;
+    confidence_ = Confidence::kEquivalent;
+    confidence_until_ = joined + 1;
   } else {
-    out.confidence = Confidence::kAmbiguous;
-    out.until = std::max(best_end, s.decisions + 1);
+    confidence_ = Confidence::kAmbiguous;
+    confidence_until_ = survivors == 1 ? std::max(best_end, s.decisions + 1) : kForGood;
   }
-  return out;
+  return best->variant;
+}
+
+template <>
+Variant* Flow::choose<false>(State& s, const std::vector<Hypothesis>& hypotheses, bool unknown, Trial* trial,
+                             Stop& why) {
+  return choose_nested(s, hypotheses, unknown, *trial, why);
 }
 
 template Variant* Flow::text_of_spaces<true>(State&, Trial*, Stop&);
