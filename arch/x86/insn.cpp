@@ -60,6 +60,10 @@ BranchKind classify(const ZydisDecodedInstruction& z) {
       return BranchKind::kFarRet;
     case ZYDIS_MNEMONIC_PTWRITE:
       return BranchKind::kPtwrite;
+    case ZYDIS_MNEMONIC_XBEGIN:
+    case ZYDIS_MNEMONIC_XEND:
+      // Conditional branches to the library, but no TNT bit tells of them: an abort is an asynchronous event.
+      return BranchKind::kNone;
     default:
       return z.meta.category == ZYDIS_CATEGORY_COND_BR ? BranchKind::kCond : BranchKind::kNone;
   }
@@ -84,6 +88,7 @@ bool is_fred_return(std::span<const uint8_t> b, uint8_t mode) {
 
 InsnStatus decode_insn(std::span<const uint8_t> bytes, Addr ip, uint8_t mode, Insn& out) {
   out = Insn{};
+  if (bytes.empty()) return InsnStatus::kTruncated;  // the library calls that an invalid argument
   if (is_fred_return(bytes, mode)) {
     out.length = 4;
     out.kind = BranchKind::kFarRet;
