@@ -115,7 +115,18 @@ class Reference final : public SegmentDecoder {
     if (bytes.size() > body) tail = read_sync_group(bytes.subspan(body), Clock(config_, 0), errata_);
     if (!start(bytes.first(body))) return;
     int status = pt_insn_sync_set(decoder_, 0);
+    // libipt follows a loop that uses no trace for ever.
+    constexpr uint64_t kMaxIdle = 1 << 20;
+    uint64_t idle = 0, last_offset = 0;
     while (status >= 0) {
+      uint64_t at = 0;
+      pt_insn_get_offset(decoder_, &at);
+      idle = at == last_offset ? idle + 1 : 0;
+      last_offset = at;
+      if (idle > kMaxIdle) {
+        status = -pte_bad_query;
+        break;
+      }
       while (status >= 0 && (status & pts_event_pending) != 0) {
         pt_event event;
         status = pt_insn_event(decoder_, &event, sizeof event);
