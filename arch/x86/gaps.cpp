@@ -2,6 +2,9 @@
 // them.
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <utility>
+
 #include "arch/x86/flow.h"
 
 namespace asof::x86 {
@@ -113,17 +116,32 @@ void Flow::contradiction(State& s, const char* code, std::string reason) {
   s.node = nullptr;
 }
 
+// Gives away what can no longer change: steps that no packet has confirmed may still be taken back, and a gap
+// right in front of them may grow.
 void Flow::flush(bool last) {
-  if (!last && chunk_.steps.empty() && chunk_.events.empty() && chunk_.gaps.empty()) return;
+  const size_t ready = last ? chunk_.steps.size() : verified_steps_;
+  if (!last && ready == 0) return;
+  Chunk rest;
+  if (!last) {
+    const auto now = [ready](const auto& x) { return x.step < ready; };
+    const auto events = std::ranges::stable_partition(chunk_.events, now);
+    const auto gaps = std::ranges::stable_partition(chunk_.gaps, now);
+    rest.steps.reserve(chunk_.steps.size());
+    rest.steps.assign(chunk_.steps.begin() + static_cast<std::ptrdiff_t>(ready), chunk_.steps.end());
+    rest.events.assign(events.begin(), events.end());
+    for (Gap& g : gaps) rest.gaps.push_back(std::move(g));
+    for (Event& e : rest.events) e.step -= static_cast<uint32_t>(ready);
+    for (Gap& g : rest.gaps) g.step -= static_cast<uint32_t>(ready);
+    chunk_.steps.resize(ready);
+    chunk_.events.resize(chunk_.events.size() - rest.events.size());
+    chunk_.gaps.resize(chunk_.gaps.size() - rest.gaps.size());
+  }
+  wrmsr_steps_ -= std::min(wrmsr_steps_, ready);
+  verified_steps_ = 0;
   chunk_.stream = segment_->stream;
   chunk_.segment = segment_->index;
   chunk_.last = last;
-  const size_t reserve = chunk_.steps.size();
-  Chunk out = std::move(chunk_);
-  chunk_ = Chunk{};
-  verified_steps_ = wrmsr_steps_ = 0;
-  if (!last) chunk_.steps.reserve(reserve);
-  sink_->take(std::move(out));
+  sink_->take(std::exchange(chunk_, std::move(rest)));
 }
 
 }  // namespace asof::x86
