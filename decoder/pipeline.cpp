@@ -74,7 +74,7 @@ struct Run {
   uint64_t total_bytes = 0;
   std::atomic<size_t> next{0};
   std::atomic<uint64_t> done_bytes{0};
-  std::mutex progress_mutex;
+  std::mutex progress_mutex{};
 
   void advance(const Segment& s) {
     const uint64_t done = done_bytes += s.end - s.begin;
@@ -89,6 +89,7 @@ class WorkerSink final : public ChunkSink {
   WorkerSink(Run& run, size_t item) : run_(run), item_(item) {}
   void take(Chunk&& chunk) override {
     if (run_.consumer.stopped()) return;
+    chunk.segment_start = run_.segments[item_].start_time;
     Delivery d{std::move(chunk), nullptr};
     d.prepared = run_.consumer.prepare(d.chunk, run_.capture.streams[d.chunk.stream]);
     const uint64_t bytes = bytes_of(d);

@@ -143,6 +143,22 @@ void print_text_facts(const Capture& c, Output& out) {
   }
 }
 
+// What the recording itself tells of: trace that never reached the file.
+void print_stream_losses(const Capture& c, Output& out) {
+  constexpr size_t kShown = 5;  // of each stream
+  for (const Stream& s : c.streams) {
+    for (size_t i = 0; i < std::min(s.losses.size(), kShown); ++i) {
+      const StreamLoss& loss = s.losses[i];
+      out.write(fmt::format(
+          "loss: {} at {}, trace offset {:#x}, {}: {} {}\n", stream_place(s), format_time(loss.time),
+          loss.offset, loss.bytes ? format_size(*loss.bytes) : "size not known", loss.code, loss.reason));
+    }
+    if (s.losses.size() > kShown) {
+      out.write(fmt::format("loss: {}: {} more\n", stream_place(s), format_count(s.losses.size() - kShown)));
+    }
+  }
+}
+
 void print_causes(const Capture& c, const Coverage& coverage, Output& out) {
   for (const bool errors : {false, true}) {
     bool headed = false;
@@ -215,6 +231,7 @@ ExitCode run_report(ReportOptions& o) {
   print_capture(*capture, *out);
   print_text_facts(*capture, *out);
   print_flow(*capture, consumer, *out);
+  print_stream_losses(*capture, *out);
   print_causes(*capture, consumer.coverage(), *out);
   out->write(consumer.coverage().line() + "\n");
   return exit_code_for(consumer.coverage(), o.choice);

@@ -1,0 +1,93 @@
+#!/usr/bin/env bash
+# deps | build | demo | check | bench: everything between a clone and a result. Packages that are missing are installed
+# (Debian; as root or through sudo), and what is done is said. Nothing asks a question.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+needed=(g++ cmake ninja-build pkg-config libipt-dev libopencsd-dev libcapstone-dev libelf-dev libdw-dev libtbb-dev
+        libgtest-dev libbenchmark-dev libzydis-dev libzstd-dev libfmt-dev libcli11-dev robin-map-dev rapidjson-dev zstd)
+# Only for comparisons with perf; those tests are skipped without it.
+optional=(linux-perf)
+
+say() { printf '== %s\n' "$*"; }
+
+missing() { # prints those of its arguments that are not installed
+  local package
+  for package; do
+    dpkg-query -W -f='${db:Status-Status}' "$package" 2>/dev/null | grep -qx installed || printf '%s ' "$package"
+  done
+}
+
+as_root() {
+  if [ "$(id -u)" = 0 ]; then "$@"; else sudo -n "$@"; fi
+}
+
+install_packages() {
+  as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "$@" </dev/null
+}
+
+deps() {
+  if ! command -v dpkg-query >/dev/null; then
+    say "this is no Debian; these packages, or their like, must be there: ${needed[*]}"
+    return 0
+  fi
+  local list extra
+  list=$(missing "${needed[@]}")
+  extra=$(missing "${optional[@]}")
+  [ -n "$list" ] || return 0
+  if [ "$(id -u)" != 0 ] && ! sudo -n true 2>/dev/null; then
+    say "packages are missing, and installing them needs root. Run:"
+    printf '   sudo apt-get install %s%s\n' "$list" "$extra"
+    exit 1
+  fi
+  say "installing: $list$extra"
+  as_root apt-get update -q </dev/null
+  # shellcheck disable=SC2086 # lists of words
+  install_packages $list
+  # shellcheck disable=SC2086
+  [ -z "$extra" ] || install_packages $extra || say "going on without $extra(tests that need it are skipped)"
+}
+
+build() {
+  deps
+  say "building build/release"
+  cmake --preset release "$@" >build/release.configure.log 2>&1 || { cat build/release.configure.log; exit 1; }
+  cmake --build build/release
+}
+
+# Captures too large for this repository, beside it on machines that have them; tests that use them are skipped without.
+captures() {
+  if [ -x ../shared/unpack ]; then
+    say "restoring captures below build/shared"
+    ../shared/unpack build/shared
+  else
+    say "no ../shared: tests on large captures will be skipped"
+  fi
+}
+
+check() {
+  captures
+  build
+  say "testing"
+  ctest --test-dir build/release -j2 --output-on-failure
+}
+
+demo() {
+  build -DASOF_TESTS=OFF
+  exec scripts/demo.sh build/release/asof
+}
+
+bench() {
+  captures
+  deps
+  say "building build/bench"
+  cmake --preset release -B build/bench -DASOF_BENCH=ON -DASOF_TESTS=OFF
+  cmake --build build/bench
+  tests/bench/run.sh build/bench
+}
+
+mkdir -p build
+case "${1:-}" in
+  deps|build|demo|check|bench) "$1" ;;
+  *) echo "usage: scripts/dev.sh deps|build|demo|check|bench" >&2; exit 1 ;;
+esac

@@ -1,0 +1,54 @@
+// Runs the asof binary as a user does: arguments in, exit status and both outputs back.
+#pragma once
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <vector>
+
+#include "tests/support/temp_dir.h"
+
+namespace asof::test {
+
+struct Ran {
+  int status = -1;  // exit status; 128 + n when signal n ended it
+  std::string out, err;
+};
+
+inline std::string read_file(const std::filesystem::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+// `arguments` go through the shell; ASOF_BINARY stands before them, `tail` after them ("| head -1").
+inline Ran run_asof(const std::string& arguments, const std::string& tail = "") {
+  const TempDir dir;
+  const std::string out = dir.path() / "out";
+  const std::string err = dir.path() / "err";
+  const std::string command = "( " ASOF_BINARY " " + arguments + " 2>" + err + " </dev/null; echo $? >" +
+                              out + ".status ) " + tail + " >" + out;
+  Ran ran;
+  EXPECT_EQ(std::system(command.c_str()), 0) << command;
+  ran.status = std::atoi(read_file(out + ".status").c_str());
+  ran.out = read_file(out);
+  ran.err = read_file(err);
+  return ran;
+}
+
+inline std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t end = std::min(text.find('\n', begin), text.size());
+    lines.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return lines;
+}
+
+inline const std::string kDemo = ASOF_TEST_DATA "/demo/perf.data --symfs " ASOF_TEST_DATA "/demo/symfs";
+
+}  // namespace asof::test
