@@ -192,7 +192,7 @@ TEST(AuxStreams, TruncatedCutsThePieceAndTellsTheSize) {
   EXPECT_EQ(notice_of(made.notices, "E-LOST-103")->count, 1U);
 
   PerfBytes gap = start();
-  gap.aux(0, 200, kTruncated, cpu0(2)).aux(264, 248, 0, cpu0(3));
+  gap.aux(0, 200, kTruncated, cpu0(2)).aux(200, 0, kTruncated, cpu0(3)).aux(264, 248, 0, cpu0(4));
   gap.auxtrace(0, 0, -1, 0, part(all, 0, 200)).auxtrace(0, 0, -1, 264, part(all, 264, 512));
   const Stream cut = make(gap).one();
   ASSERT_EQ(cut.losses.size(), 1U);  // not once as TRUNCATED and once as missing

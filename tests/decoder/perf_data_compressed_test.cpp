@@ -125,6 +125,26 @@ TEST_P(PerfCompressed, DamageLosesTheRestOfTheStreamUpToANewFrame) {
   EXPECT_EQ(told, 2U);
 }
 
+// What was carried over before the damage is no head of what comes after it.
+TEST_P(PerfCompressed, RecordCutBeforeDamageIsNotJoinedToTheNewFrame) {
+  PerfBytes file;
+  file.attr({.ids = {5}});
+  Packer first, second;
+  Bytes stream = comm_bytes("good", 1);
+  const Bytes cut = comm_bytes("cut", 2);
+  stream.insert(stream.end(), cut.begin(), cut.begin() + 30);
+  add_packed(file, GetParam(), first.pack(stream));
+  Bytes bad = first.pack(slice(cut, 30, cut.size()));
+  bad[0] |= 6;
+  add_packed(file, GetParam(), bad);
+  const Bytes again = comm_bytes("again", 3), after = comm_bytes("after", 4);
+  add_packed(file, GetParam(), second.pack(again));
+  add_packed(file, GetParam(), second.pack(after));
+  const auto data = open_bytes(file.file());
+  EXPECT_EQ(comms_of(*data), (std::vector<std::string>{"good", "again", "after"}));
+  EXPECT_TRUE(notice_of(data->notices(), "E-DATA-102"));
+}
+
 TEST_P(PerfCompressed, RecordCutAtTheEndOfTheStreamIsReported) {
   PerfBytes file;
   file.attr({.ids = {5}});

@@ -202,6 +202,29 @@ TEST(PerfDataFile, AttributeIdsOutsideTheFileAreReported) {
   EXPECT_EQ(records_of(*data).size(), 1U);
 }
 
+// Many attributes that all claim the same bytes as their ids must not multiply them.
+TEST(PerfDataFile, IdsOfAllAttributesAreNotMoreThanTheFileHolds) {
+  PerfBytes file;
+  for (int i = 0; i < 50; ++i) file.attr();
+  Bytes bytes = file.file();
+  const uint64_t claimed = bytes.size() / 16 * 8;
+  for (size_t i = 0; i < 50; ++i) {
+    const size_t section = 104 + i * 144 + 128;
+    for (size_t b = 0; b < 8; ++b) {
+      bytes[section + b] = 0;
+      bytes[section + 8 + b] = static_cast<uint8_t>(claimed >> (8 * b));
+    }
+  }
+  const auto data = open_bytes(bytes);
+  ASSERT_TRUE(data);
+  ASSERT_EQ(data->attrs().size(), 50U);
+  size_t ids = 0;
+  for (const PerfAttr& attr : data->attrs()) ids += attr.ids.size();
+  EXPECT_GT(ids, 0U);
+  EXPECT_LE(ids, bytes.size() / 8);
+  EXPECT_TRUE(notice_of(data->notices(), "E-FILE-105"));
+}
+
 TEST(PerfDataPipe, FromAFile) {
   const auto data = open_bytes(small_file().pipe());
   ASSERT_TRUE(data);
