@@ -1,6 +1,7 @@
 #include "decoder/pipeline.h"
 
 #include <tbb/blocked_range.h>
+#include <tbb/global_control.h>
 #include <tbb/parallel_for.h>
 #include <tbb/task_arena.h>
 
@@ -123,6 +124,8 @@ Result<void> run_pipeline(const Capture& capture, const PipelineOptions& options
   if (!arch) return std::unexpected(arch.error());
 
   const unsigned jobs = options.jobs != 0 ? options.jobs : std::max(1U, std::thread::hardware_concurrency());
+  // More workers than CPUs are allowed when asked for: results do not depend on it, and tests do ask.
+  const tbb::global_control allowed(tbb::global_control::max_allowed_parallelism, jobs);
   tbb::task_arena arena(static_cast<int>(jobs));
   std::vector<Segment> segments;
   arena.execute([&] { segments = plan(**arch, capture, options, order); });

@@ -12,10 +12,10 @@ namespace asof {
 
 struct PipelineOptions {
   unsigned jobs = 0;  // 0: as many as CPUs
-  DecodeOptions decode;
-  std::vector<int> cpus;    // streams to decode; empty: all
-  std::vector<int> tids;    // of per-thread streams
-  TimeBounds time;          // segments wholly outside are not decoded
+  DecodeOptions decode{};
+  std::vector<int> cpus{};  // streams to decode; empty: all
+  std::vector<int> tids{};  // of per-thread streams
+  TimeBounds time{};        // segments wholly outside are not decoded
   uint64_t max_memory = 0;  // bytes for decoded output that waits for its turn; 0: a default
 };
 

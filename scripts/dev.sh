@@ -5,7 +5,8 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 needed=(g++ cmake ninja-build pkg-config libipt-dev libopencsd-dev libcapstone-dev libelf-dev libdw-dev libtbb-dev
-        libgtest-dev libbenchmark-dev libzydis-dev libzstd-dev libfmt-dev libcli11-dev robin-map-dev rapidjson-dev zstd)
+        libgtest-dev libbenchmark-dev libzydis-dev libzstd-dev libfmt-dev libcli11-dev robin-map-dev rapidjson-dev
+        nlohmann-json3-dev zstd)
 # Only for comparisons with perf; those tests are skipped without it.
 optional=(linux-perf)
 

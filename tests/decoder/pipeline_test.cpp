@@ -1,0 +1,142 @@
+// run_pipeline: the same chunks in the same order for any number of workers, and a segment decoded alone is
+// the segment decoded among the others.
+#include "decoder/pipeline.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <string>
+
+namespace asof {
+namespace {
+
+const std::string kDemo = std::string(ASOF_TEST_DATA) + "/demo/perf.data";
+
+Capture open_demo() {
+  CaptureOptions options;
+  options.symfs = std::string(ASOF_TEST_DATA) + "/demo/symfs";
+  auto capture = open_capture(kDemo, options);
+  if (!capture) throw std::runtime_error(capture.error().reason);
+  return std::move(*capture);
+}
+
+// Everything a consumer can see, as one string per chunk.
+class Transcript : public ChunkConsumer {
+ public:
+  void deliver(Chunk& c, const Stream& stream, Prepared*) override {
+    std::string s = stream.name + "/" + std::to_string(c.segment) + (c.last ? " last" : "");
+    for (const Step& step : c.steps) {
+      s += " " + std::to_string(step.block->ip) + "+" + std::to_string(step.count) + "@" +
+           std::to_string(step.time) + "!" + std::to_string(step.flags) + "," +
+           std::to_string(static_cast<int>(step.confidence));
+      instructions += step.count;
+    }
+    for (const Event& e : c.events)
+      s += " e" + std::to_string(static_cast<int>(e.kind)) + ":" + std::to_string(e.ip);
+    for (const Gap& g : c.gaps) s += std::string(" g") + g.code + g.reason;
+    lines.push_back(std::move(s));
+  }
+  bool stopped() const override { return lines.size() >= limit; }
+
+  std::vector<std::string> lines;
+  uint64_t instructions = 0;
+  size_t limit = SIZE_MAX;
+};
+
+Transcript run(const Capture& capture, PipelineOptions options, ChunkOrder order = ChunkOrder::kByTime) {
+  Transcript t;
+  const auto result = run_pipeline(capture, options, order, t);
+  EXPECT_TRUE(result.has_value());
+  return t;
+}
+
+TEST(Pipeline, SameForAnyNumberOfWorkersAndAnyBudget) {
+  const Capture capture = open_demo();
+  for (const ChunkOrder order : {ChunkOrder::kByStream, ChunkOrder::kByTime}) {
+    const Transcript one = run(capture, {.jobs = 1, .decode = {.chunk_steps = 50}}, order);
+    ASSERT_GT(one.instructions, 1000U);
+    ASSERT_GT(one.lines.size(), 10U);
+    for (const unsigned jobs : {2U, 5U, 16U}) {
+      for (const uint64_t memory : {uint64_t{1}, uint64_t{0}}) {
+        const Transcript many =
+            run(capture, {.jobs = jobs, .decode = {.chunk_steps = 50}, .max_memory = memory}, order);
+        EXPECT_EQ(one.lines, many.lines) << jobs << " workers, budget " << memory;
+      }
+    }
+  }
+}
+
+TEST(Pipeline, ChunkSizeChangesNothingButTheCuts) {
+  const Capture capture = open_demo();
+  const uint64_t all = run(capture, {.jobs = 1}).instructions;
+  for (const size_t steps : {size_t{1}, size_t{7}, size_t{1000}}) {
+    EXPECT_EQ(run(capture, {.jobs = 1, .decode = {.chunk_steps = steps}}).instructions, all);
+  }
+}
+
+TEST(Pipeline, CpuFilterLeavesTheOthersOut) {
+  const Capture capture = open_demo();
+  const Transcript t = run(capture, {.cpus = {1}});
+  ASSERT_FALSE(t.lines.empty());
+  for (const std::string& line : t.lines) EXPECT_TRUE(line.starts_with("cpu1/")) << line.substr(0, 20);
+}
+
+TEST(Pipeline, TimeFilterKeepsWholeSegmentsThatTouchIt) {
+  const Capture capture = open_demo();
+  auto arch = capture.arch();
+  ASSERT_TRUE(arch.has_value());
+  const auto segments = (*arch)->split(capture.streams[0], 0);
+  ASSERT_GT(segments.size(), 4U);
+  const Time in_third = segments[2].start_time + 1;
+  const Transcript t = run(capture, {.cpus = {capture.streams[0].cpu}, .time = {in_third, in_third}});
+  ASSERT_FALSE(t.lines.empty());
+  for (const std::string& line : t.lines)
+    EXPECT_TRUE(line.starts_with(capture.streams[0].name + "/2")) << line;
+}
+
+TEST(Pipeline, StopsWhenTheConsumerHasEnough) {
+  const Capture capture = open_demo();
+  Transcript t;
+  t.limit = 3;
+  ASSERT_TRUE(
+      run_pipeline(capture, {.jobs = 4, .decode = {.chunk_steps = 50}}, ChunkOrder::kByTime, t).has_value());
+  EXPECT_EQ(t.lines.size(), 3U);
+}
+
+class Collect : public ChunkSink {
+ public:
+  void take(Chunk&& c) override {
+    for (const Step& s : c.steps) steps.emplace_back(s.block->ip, s.count);
+  }
+  std::vector<std::pair<Addr, uint32_t>> steps;
+};
+
+TEST(Pipeline, SegmentDecodedAloneIsTheSegmentAmongOthers) {
+  const Capture capture = open_demo();
+  auto arch = capture.arch();
+  ASSERT_TRUE(arch.has_value());
+  for (size_t i = 0; i < capture.streams.size(); ++i) {
+    const auto segments = (*arch)->split(capture.streams[i], i);
+    auto shared = (*arch)->decoder(capture.streams, *capture.text, {});
+    Collect in_order, alone;
+    for (const Segment& s : segments) shared->decode(s, in_order);
+    for (const Segment& s : segments) (*arch)->decoder(capture.streams, *capture.text, {})->decode(s, alone);
+    EXPECT_EQ(in_order.steps, alone.steps);
+    ASSERT_FALSE(alone.steps.empty());
+  }
+}
+
+TEST(Pipeline, ProgressEndsAtTheTotal) {
+  const Capture capture = open_demo();
+  Transcript t;
+  PipelineProgress last;
+  ASSERT_TRUE(run_pipeline(capture, {.jobs = 3}, ChunkOrder::kByTime, t, [&](const PipelineProgress& p) {
+                last.total_bytes = p.total_bytes;
+                last.done_bytes = std::max(last.done_bytes, p.done_bytes);
+              }).has_value());
+  EXPECT_EQ(last.done_bytes, last.total_bytes);
+  EXPECT_GT(last.total_bytes, 0U);
+}
+
+}  // namespace
+}  // namespace asof
