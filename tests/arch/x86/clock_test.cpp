@@ -1,0 +1,409 @@
+// The clock: against a simulated counter whose every tick is known, and against libipt's time.
+#include "arch/x86/clock.h"
+
+#include <intel-pt.h>
+
+#include "tests/arch/x86/scene.h"
+
+namespace asof::x86::test {
+namespace {
+
+Packet tsc(uint64_t v) {
+  Packet k;
+  k.type = Pk::kTsc;
+  k.value = v & ((1ULL << 56) - 1);
+  return k;
+}
+Packet tma(uint64_t ctc, uint64_t fc) {
+  Packet k;
+  k.type = Pk::kTma;
+  k.value = ctc & 0xffff;
+  k.value2 = fc & 0x1ff;
+  return k;
+}
+Packet mtc(uint64_t v) {
+  Packet k;
+  k.type = Pk::kMtc;
+  k.value = v & 0xff;
+  return k;
+}
+Packet cyc(uint64_t v) {
+  Packet k;
+  k.type = Pk::kCyc;
+  k.value = v;
+  return k;
+}
+Packet cbr(uint64_t v) {
+  Packet k;
+  k.type = Pk::kCbr;
+  k.value = v;
+  return k;
+}
+
+// A TSC and the crystal clock behind it: one CTC tick is n / d TSC ticks.
+struct Counter {
+  uint32_t n = 100, d = 1;
+  uint8_t mtc_freq = 3;
+
+  uint64_t ctc(uint64_t t) const { return static_cast<uint64_t>(static_cast<unsigned __int128>(t) * d / n); }
+  // First TSC value at which the crystal counter shows `tick`.
+  uint64_t tsc_of(uint64_t tick) const {
+    return static_cast<uint64_t>((static_cast<unsigned __int128>(tick) * n + d - 1) / d);
+  }
+  Config config() const {
+    Config c;
+    c.mtc_freq = mtc_freq;
+    c.tsc_ctc_n = n;
+    c.tsc_ctc_d = d;
+    c.time = TimeConversion{};
+    return c;
+  }
+  void start(Clock& c, uint64_t t) const {
+    c.update(tsc(t));
+    c.update(tma(ctc(t), t - tsc_of(ctc(t))));
+  }
+};
+
+TEST(Clock, KnowsNothingWithoutTsc) {
+  Counter sim;
+  const Config config = sim.config();
+  Clock c(config, 0);
+  EXPECT_EQ(c.now(), kTimeMin);
+  EXPECT_EQ(c.floor(), kTimeMin);
+  EXPECT_EQ(c.ceiling(), kTimeMax);
+  EXPECT_FALSE(c.has_time());
+  c.update(mtc(3));
+  c.update(cyc(300));
+  EXPECT_EQ(c.now(), kTimeMin);
+  c.update(tsc(1000));
+  EXPECT_EQ(c.now(), 1000);
+  EXPECT_EQ(c.floor(), 1000);
+  EXPECT_EQ(c.ceiling(), 1000);
+
+  Config untimed = config;
+  untimed.time.reset();
+  Clock u(untimed, 0);
+  u.update(tsc(1000));
+  EXPECT_EQ(u.now(), kTimeMin);
+  EXPECT_FALSE(u.has_time());
+}
+
+TEST(Clock, MtcIsExactForEveryFrequencyAndOverAnyWrap) {
+  for (const auto& [n, d] :
+       {std::pair(100U, 1U), std::pair(312U, 2U), std::pair(84U, 2U), std::pair(3U, 2U)}) {
+    for (const uint8_t freq : std::initializer_list<uint8_t>{0, 3, 6, 8, 9, 10, 13, 15}) {
+      SCOPED_TRACE(fmt::format("tick {}/{} freq {}", n, d, freq));
+      const Counter sim{n, d, freq};
+      const Config config = sim.config();
+      Clock c(config, 0);
+      const uint64_t start = 0x123456789a;
+      sim.start(c, start);
+      ASSERT_EQ(c.now(), static_cast<Time>(start));
+      const uint64_t first = (sim.ctc(start) >> freq) + 1;
+      asof::test::SimRandom random(n * 100 + freq);
+      uint64_t step = 1;
+      for (uint64_t k = first; k < first + 1500; k += step) {
+        c.update(mtc(k));
+        // The tick itself; the packet's fast counter and both roundings are off by a tick of the TSC each.
+        const Time want = static_cast<Time>(sim.tsc_of(k << freq));
+        ASSERT_NEAR(static_cast<double>(c.now()), static_cast<double>(want), 2.0) << "MTC " << k - first;
+        // Lost MTCs do no harm as long as fewer than a whole turn are missing; with the counter's upper bits
+        // still unknown (freq above 8) the first one must not be lost.
+        step = random.chance(10) ? random.between(1, 255) : 1;
+      }
+    }
+  }
+}
+
+TEST(Clock, MtcWithoutTmaIsIgnored) {
+  const Counter sim;
+  const Config config = sim.config();
+  Clock c(config, 0);
+  c.update(tsc(5000));
+  c.update(mtc(77));
+  EXPECT_EQ(c.now(), 5000);
+  // A TSC packet makes the old TMA void.
+  sim.start(c, 100'000);
+  c.update(tsc(200'000));
+  c.update(mtc(77));
+  EXPECT_EQ(c.now(), 200'000);
+
+  Config no_ratio = config;
+  no_ratio.tsc_ctc_d = 0;
+  Clock u(no_ratio, 0);
+  u.update(tsc(5000));
+  u.update(tma(1, 0));
+  u.update(mtc(77));
+  EXPECT_EQ(u.now(), 5000);
+}
+
+TEST(Clock, TscIsExtendedByTheReference) {
+  const Config config = Counter{}.config();
+  constexpr uint64_t kTop = 0x01ULL << 56;
+  struct Case {
+    uint64_t reference, payload, want;
+  };
+  const Case cases[] = {
+      {kTop | 0x1000, 0x2000, kTop | 0x2000},
+      {kTop | 0xfffffffffffff0, 0x10, 2 * kTop | 0x10},  // went over in between
+      {2 * kTop | 0x10, 0xfffffffffffff0, kTop | 0xfffffffffffff0},
+      {0, 0x1234, 0x1234},                           // no reference: nothing is added
+      {0x1234, 0xfffffffffffff0, 0xfffffffffffff0},  // never below zero
+  };
+  for (const Case& k : cases) {
+    Clock c(config, k.reference);
+    c.update(tsc(k.payload));
+    EXPECT_EQ(c.now(), static_cast<Time>(k.want)) << fmt::format("{:#x} {:#x}", k.reference, k.payload);
+  }
+  // And from packet to packet.
+  Clock c(config, 0);
+  c.update(tsc(0xffffffffffff00));
+  c.update(tsc(0x80));
+  EXPECT_EQ(c.now(), static_cast<Time>(kTop | 0x80));
+}
+
+TEST(Clock, TimeConversionIsPerfs) {
+  Config config = Counter{}.config();
+  config.time = TimeConversion{
+      .shift = 31, .mult = 894784853, .zero = 5'000'000'000, .cycles = 0, .mask = ~0ULL, .cap_short = false};
+  Clock c(config, 0);
+  const uint64_t t = 0x12'3456'789a'bcde;
+  c.update(tsc(t));
+  // tools/perf/util/tsc.c, in its two parts.
+  const uint64_t quot = t >> 31, rem = t & ((1ULL << 31) - 1);
+  const Time want = static_cast<Time>(5'000'000'000 + quot * 894784853 + ((rem * 894784853) >> 31));
+  EXPECT_EQ(c.now(), want);
+  const uint64_t back = config.time->to_tsc(want);
+  EXPECT_NEAR(static_cast<double>(back), static_cast<double>(t), 4.0);
+}
+
+TEST(Clock, CyclesCountOnceTheRateIsMeasured) {
+  const Counter sim;
+  const Config config = sim.config();
+  Clock c(config, 0);
+  const uint64_t start = 1'000'000;
+  sim.start(c, start);
+  uint64_t tick = (sim.ctc(start) >> 3) + 1;
+  EXPECT_FALSE(c.calibrated());
+  c.update(cyc(5));
+  EXPECT_EQ(c.now(), static_cast<Time>(start));  // nothing is known of the rate yet
+  // The core runs at twice the TSC's rate: 2 cycles a tick.
+  uint64_t last = sim.tsc_of(tick << 3);
+  c.update(cyc(2 * (last - start) - 5));
+  c.update(mtc(tick));
+  EXPECT_TRUE(c.calibrated());
+  for (int i = 0; i < 50; ++i) {
+    const uint64_t next = sim.tsc_of(++tick << 3);
+    for (uint64_t part = 1; part <= 4; ++part) {
+      c.update(cyc((next - last) / 2));
+      const double truth = static_cast<double>(last + (next - last) * part / 4);
+      EXPECT_NEAR(static_cast<double>(c.now()), truth, static_cast<double>(next - last) * 0.02 + 2);
+      EXPECT_LE(c.floor(), static_cast<Time>(truth));
+      EXPECT_GE(c.ceiling(), static_cast<Time>(truth));
+    }
+    c.update(mtc(tick));
+    EXPECT_NEAR(static_cast<double>(c.now()), static_cast<double>(next), 2.0);
+    last = next;
+  }
+}
+
+TEST(Clock, CyclesByTheCoreBusRatio) {
+  Config config = Counter{}.config();
+  config.max_nonturbo = 24;
+  Clock c(config, 0);
+  c.update(tsc(10'000));
+  c.update(cbr(48));  // the core runs at twice the TSC's rate
+  c.update(cyc(2000));
+  EXPECT_EQ(c.now(), 11'000);
+  c.update(cbr(12));  // at half of it from here on
+  c.update(cyc(500));
+  EXPECT_EQ(c.now(), 12'000);
+  EXPECT_LE(c.floor(), 12'000);
+  EXPECT_GE(c.ceiling(), 12'000);
+}
+
+// A core that sleeps between two ticks does not count cycles: the rate must not be taken from that.
+TEST(Clock, SleepIsNoRate) {
+  const Counter sim;
+  Config config = sim.config();
+  config.max_nonturbo = 24;
+  Clock c(config, 0);
+  sim.start(c, 1'000'000);
+  c.update(cbr(24));
+  const uint64_t tick = (sim.ctc(1'000'000) >> 3) + 100;
+  c.update(cyc(10));
+  c.update(mtc(tick));
+  const Time at = c.now();
+  c.update(cyc(400));
+  EXPECT_NEAR(static_cast<double>(c.now() - at), 400.0, 8.0);
+}
+
+TEST(Clock, Skl168FirstMtcAfterPsbDoesNotMeasure) {
+  const Counter sim;
+  const Config config = sim.config();
+  Clock c(config, 0, true);
+  sim.start(c, 1'000'000);
+  const uint64_t tick = (sim.ctc(1'000'000) >> 3) + 1;
+  c.update(cyc(3));
+  c.update(mtc(tick));
+  EXPECT_FALSE(c.calibrated());
+  c.update(cyc(800));
+  c.update(mtc(tick + 1));
+  EXPECT_TRUE(c.calibrated());
+}
+
+// Core clocks that change all the time: the bounds hold, exact points never go back.
+TEST(Clock, BoundsHoldWhileTheRateVariesByATenth) {
+  for (uint64_t seed = 0; seed < 50; ++seed) {
+    const Counter sim{156, 1, 4};
+    const Config config = sim.config();
+    Clock c(config, 0);
+    asof::test::SimRandom random(seed);
+    uint64_t t = 50'000'000 + random.below(1000);
+    sim.start(c, t);
+    uint64_t period = sim.ctc(t) >> 4;
+    Time exact = c.now();
+    bool measured = false;
+    uint64_t pending = 0;
+    for (int i = 0; i < 2000; ++i) {
+      // 1.5 cycles a tick, give or take 5 % over any stretch.
+      const uint64_t ticks = random.between(10, 600);
+      const uint64_t cycles = ticks * 3 / 2 * random.between(95, 105) / 100;
+      const uint64_t tick = sim.tsc_of((period + 1) << 4);
+      if (t + ticks >= tick) {
+        const uint64_t part = cycles * (tick - t) / ticks;
+        c.update(cyc(pending + part));
+        c.update(mtc(++period));
+        ASSERT_GE(c.now(), exact);
+        exact = c.now();
+        ASSERT_NEAR(static_cast<double>(exact), static_cast<double>(tick), 2.0);
+        measured = true;
+        pending = cycles - part;
+        t += ticks;
+        while (sim.tsc_of((period + 1) << 4) <= t) c.update(mtc(++period));
+        continue;
+      }
+      t += ticks;
+      c.update(cyc(pending + cycles));
+      pending = 0;
+      if (!measured) continue;
+      ASSERT_LE(c.floor(), static_cast<Time>(t) + 2) << "seed " << seed << " step " << i;
+      ASSERT_GE(c.ceiling() + 2, static_cast<Time>(t)) << "seed " << seed << " step " << i;
+    }
+  }
+}
+
+TEST(Clock, HostileValuesDoNotOverflow) {
+  for (const uint8_t freq : std::initializer_list<uint8_t>{0, 15}) {
+    const Counter sim{0xffffffff, 1, freq};
+    Config config = sim.config();
+    config.max_nonturbo = 255;
+    config.time = TimeConversion{
+        .shift = 63, .mult = 0xffffffff, .zero = ~0ULL, .cycles = ~0ULL, .mask = 1, .cap_short = true};
+    Clock c(config, ~0ULL);
+    c.update(cbr(1));
+    for (int i = 0; i < 1000; ++i) {
+      c.update(tsc(~0ULL * static_cast<uint64_t>(i & 1)));
+      c.update(tma(0xffff, 0x1ff));
+      c.update(mtc(static_cast<uint64_t>(i * 77)));
+      c.update(cyc(~0ULL));
+      EXPECT_LE(c.floor(), kTimeMax);
+      EXPECT_GE(c.ceiling(), kTimeMin);
+    }
+  }
+}
+
+// ---- libipt ----
+
+// One conditional branch after each group of timing packets; the time of both decoders at it. libipt reports
+// the time of the packets before the branch it was just asked for, as the clock does. Tolerance: libipt
+// rounds the fast counter in another way (a few ticks), and takes its cycle rate from a longer history (2 %
+// of an MTC period with CYC).
+void compare_with_libipt(bool with_cyc, uint64_t seed) {
+  const Counter sim{100, 1, 3};
+  const Config config = sim.config();
+  asof::test::SimRandom random(seed);
+  PtWriter w;
+  uint64_t t = 3'000'000'000 + random.below(100'000);
+  PsbPlus g;
+  g.tsc = t;
+  g.tma = PsbPlus::Tma{static_cast<uint16_t>(sim.ctc(t)), static_cast<uint16_t>(t - sim.tsc_of(sim.ctc(t)))};
+  g.cbr = 24;
+  g.ip = Scene::kCode;
+  w.psb_plus(g);
+  Config own_config = config;
+  own_config.max_nonturbo = 24;
+  uint64_t period = sim.ctc(t) >> 3, cycles_at = t;
+  constexpr int kBranches = 3000;
+  for (int i = 0; i < kBranches; ++i) {
+    t += random.between(1, 300);
+    while (sim.tsc_of((period + 1) << 3) <= t) {
+      ++period;
+      if (with_cyc) {
+        w.cyc(sim.tsc_of(period << 3) - cycles_at);
+        cycles_at = sim.tsc_of(period << 3);
+      }
+      w.mtc(static_cast<uint8_t>(period));
+    }
+    if (with_cyc && t != cycles_at) {
+      w.cyc(t - cycles_at);
+      cycles_at = t;
+    }
+    w.tnt(true);
+    w.flush();
+  }
+  std::vector<uint8_t> bytes = w.bytes();
+  pt_config pc;
+  pt_config_init(&pc);
+  pc.begin = bytes.data();
+  pc.end = bytes.data() + bytes.size();
+  pc.mtc_freq = 3;
+  pc.cpuid_0x15_eax = 1;
+  pc.cpuid_0x15_ebx = 100;
+  pc.nom_freq = 24;
+  pt_query_decoder* lib = pt_qry_alloc_decoder(&pc);
+  uint64_t ip = 0;
+  int status = pt_qry_sync_forward(lib, &ip);
+
+  Clock clock(own_config, 0);
+  const uint8_t* p = bytes.data();
+  const uint8_t* const end = p + bytes.size();
+  const double tolerance = with_cyc ? 0.02 * 800 + 8 : 8;
+  for (int i = 0; i < kBranches; ++i) {
+    for (;;) {
+      const Packet k = read_packet(p, end);
+      ASSERT_NE(k.type, Pk::kEnd);
+      p += k.size;
+      if (k.type == Pk::kTnt) break;
+      clock.update(k);
+    }
+    while (status >= 0 && (status & pts_event_pending) != 0) {
+      pt_event event;
+      status = pt_qry_event(lib, &event, sizeof event);
+    }
+    int taken = 0;
+    status = pt_qry_cond_branch(lib, &taken);
+    ASSERT_GE(status, 0) << pt_errstr(pt_errcode(status)) << " at " << i;
+    uint64_t time = 0;
+    ASSERT_EQ(pt_qry_time(lib, &time, nullptr, nullptr), 0);
+    ASSERT_NEAR(static_cast<double>(clock.now()), static_cast<double>(time), tolerance) << "branch " << i;
+  }
+  pt_qry_free_decoder(lib);
+}
+
+TEST(ClockDifferential, MtcAgainstLibipt) {
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    compare_with_libipt(false, seed);
+    if (testing::Test::HasFatalFailure()) return;
+  }
+}
+
+TEST(ClockDifferential, CycAgainstLibipt) {
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    compare_with_libipt(true, seed);
+    if (testing::Test::HasFatalFailure()) return;
+  }
+}
+
+}  // namespace
+}  // namespace asof::x86::test

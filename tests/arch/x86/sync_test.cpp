@@ -1,0 +1,313 @@
+// Streams into segments: sync points wherever they stand, and every byte accounted for.
+#include "arch/x86/packet.h"
+#include "tests/arch/x86/scene.h"
+
+namespace asof::x86::test {
+namespace {
+
+constexpr Addr A = Scene::kCode;
+
+// A trace of three segments: NOPs from A on, and a jump behind them.
+struct Three : Scene {
+  std::vector<uint64_t> psbs;
+  Three() {
+    Bytes text(26, 0x90);
+    text.insert(text.end(), {0xff, 0xe0});
+    code(A, text);
+    for (const Addr ip : {A, A + 10, A + 20}) {
+      psbs.push_back(pt.offset());
+      start(ip, 1000 + 100 * (ip - A));
+      pt.mtc(1);
+    }
+    pt.fup(A + 25);
+    pt.tip_pgd();
+  }
+};
+
+std::vector<Addr> nops(Addr from, Addr to) {
+  std::vector<Addr> out;
+  for (Addr a = from; a < to; ++a) out.push_back(A + a);
+  return out;
+}
+
+// Every byte of the stream is in exactly one segment or in a gap in front of one.
+void expect_all_covered(const Stream& stream, const std::vector<Segment>& segments) {
+  std::vector<int> covered(stream.end());
+  const auto cover = [&](uint64_t begin, uint64_t end) {
+    ASSERT_LE(end, covered.size());
+    for (uint64_t i = begin; i < end; ++i) ++covered[i];
+  };
+  for (size_t i = 0; i < segments.size(); ++i) {
+    EXPECT_EQ(segments[i].index, i);
+    cover(segments[i].begin, segments[i].end);
+    if (segments[i].before) cover(segments[i].before->begin, segments[i].before->end);
+  }
+  for (const StreamPiece& p : stream.pieces)
+    for (uint64_t i = p.offset; i < p.offset + p.bytes.size(); ++i) ASSERT_EQ(covered[i], 1) << "byte " << i;
+}
+
+TEST(Sync, SegmentsOfAnUndamagedStream) {
+  Three s;
+  s.with_clock();
+  const Decoded d = s.expect(nops(0, 25));
+  ASSERT_EQ(s.segments.size(), 3U);
+  for (size_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(s.segments[i].begin, s.psbs[i]);
+    EXPECT_EQ(s.segments[i].start_time, static_cast<Time>(1000 + 1000 * i));
+    EXPECT_FALSE(s.segments[i].before);
+  }
+  EXPECT_EQ(s.segments[2].tail_end, s.segments[2].end);
+  EXPECT_GT(s.segments[0].tail_end, s.segments[0].end);
+  expect_all_covered(s.stream, s.segments);
+  EXPECT_TRUE(d.gaps.empty());
+}
+
+// However the stream is cut into pieces, the outcome is one.
+TEST(Sync, PiecesCutAnywhere) {
+  for (uint64_t cut = 1; cut < Three().pt.bytes().size(); ++cut) {
+    SCOPED_TRACE(cut);
+    Three s;
+    s.cuts = {cut};
+    EXPECT_EQ(hex(s.decode().ips()), hex(nops(0, 25)));
+    ASSERT_EQ(s.segments.size(), 3U);
+    for (size_t i = 0; i < 3; ++i) EXPECT_EQ(s.segments[i].begin, s.psbs[i]);
+    expect_all_covered(s.stream, s.segments);
+  }
+}
+
+TEST(Sync, PiecesOfOneByte) {
+  Three s;
+  for (uint64_t i = 1; i < s.pt.bytes().size(); ++i) s.cuts.push_back(i);
+  EXPECT_EQ(hex(s.decode().ips()), hex(nops(0, 25)));
+  EXPECT_EQ(s.segments.size(), 3U);
+}
+
+TEST(Sync, NoSyncPointAtAll) {
+  Scene s;
+  s.pt.tnt(true);
+  s.pt.tip(A);
+  const Decoded d = s.decode();
+  ASSERT_EQ(s.segments.size(), 1U);
+  EXPECT_EQ(s.segments[0].begin, s.segments[0].end);
+  expect_all_covered(s.stream, s.segments);
+  EXPECT_TRUE(d.ran.empty());
+  ASSERT_EQ(d.gaps.size(), 1U);
+  EXPECT_STREQ(d.gaps[0].code, "E-DATA-002");
+}
+
+TEST(Sync, EmptyStream) {
+  Scene s;
+  const auto arch = make_arch(s.config);
+  EXPECT_TRUE(arch->split(s.stream, 0).empty());
+}
+
+TEST(Sync, BytesBeforeTheFirstSyncPoint) {
+  Scene s;
+  s.code(A, Bytes(16, 0x90));
+  s.pt.tip(A);
+  const uint64_t psb = s.pt.offset();
+  s.start(A);
+  s.pt.fup(A + 2);
+  s.pt.tip_pgd();
+  const Decoded d = s.expect_flow(nops(0, 2));
+  ASSERT_EQ(d.gaps.size(), 1U);
+  EXPECT_STREQ(d.gaps[0].code, "E-DATA-002");
+  EXPECT_EQ(d.gaps[0].begin, 0U);
+  EXPECT_EQ(d.gaps[0].end, psb);
+  EXPECT_NE(d.ran[0].flags & Step::kAfterGap, 0);
+  expect_all_covered(s.stream, s.segments);
+}
+
+// Two stretches with a hole between them: the second begins in the middle of a packet.
+TEST(Sync, Discontinuity) {
+  Three s;
+  s.decode();
+  const Bytes all = s.pt.bytes();
+  const uint64_t cut = s.psbs[1] + 20;  // inside the second PSB+
+  StreamPiece first, second;
+  first.bytes = std::span(all).first(cut);
+  second.offset = cut + 1000;
+  second.bytes = std::span(all).subspan(cut);
+  second.discontinuity = true;
+  s.stream.pieces = {first, second};
+  const Decoded d = s.run_stream(s.options);
+  // Where a stretch breaks off, the flow goes on up to the first branch that needs trace.
+  std::vector<Addr> want = nops(0, 27);
+  const std::vector<Addr> rest = nops(20, 25);
+  want.insert(want.end(), rest.begin(), rest.end());
+  EXPECT_EQ(hex(d.ips()), hex(want));
+  expect_all_covered(s.stream, s.segments);
+  ASSERT_EQ(s.segments.size(), 3U);
+  ASSERT_TRUE(s.segments[2].before);
+  EXPECT_EQ(s.segments[2].before->begin, cut + 1000);
+}
+
+TEST(Sync, SyncPointCutByADiscontinuityIsNone) {
+  Three s;
+  s.decode();
+  const Bytes all = s.pt.bytes();
+  const uint64_t cut = s.psbs[1] + 7;
+  StreamPiece first, second;
+  first.bytes = std::span(all).first(cut);
+  second.offset = cut;
+  second.bytes = std::span(all).subspan(cut);
+  second.discontinuity = true;  // adjoining offsets, but trace is missing
+  s.stream.pieces = {first, second};
+  s.run_stream(s.options);
+  ASSERT_EQ(s.segments.size(), 2U);
+  EXPECT_EQ(s.segments[1].begin, s.psbs[2]);
+  expect_all_covered(s.stream, s.segments);
+}
+
+TEST(Sync, StretchWithoutSyncPointBetweenOthers) {
+  Three s;
+  s.decode();
+  const Bytes all = s.pt.bytes();
+  const Bytes lost = {0x1c, 0x1c, 0x1c};
+  StreamPiece first, middle, last;
+  first.bytes = std::span(all).first(s.psbs[1]);
+  middle.offset = 1000;
+  middle.bytes = lost;
+  middle.discontinuity = true;
+  last.offset = 2000;
+  last.bytes = std::span(all).subspan(s.psbs[2]);
+  last.discontinuity = true;
+  s.stream.pieces = {first, middle, last};
+  const Decoded d = s.run_stream(s.options);
+  expect_all_covered(s.stream, s.segments);
+  ASSERT_EQ(d.gaps.size(), 1U);
+  EXPECT_EQ(d.gaps[0].begin, 1000U);
+  EXPECT_EQ(d.gaps[0].end, 1003U);
+}
+
+TEST(Sync, DamagedSyncGroup) {
+  Scene s;
+  s.code(A, Bytes(16, 0x90)).code(A + 0x100, Bytes(16, 0x90));
+  s.pt.psb();
+  s.pt.raw(Bytes{0x02, 0xff});
+  s.pt.tip(A + 0x100);
+  s.start(A);
+  s.pt.fup(A + 2);
+  s.pt.tip_pgd();
+  const Decoded d = s.decode_all_ways();
+  EXPECT_EQ(hex(d.ips()), hex(nops(0, 2)));
+  ASSERT_GE(d.gaps.size(), 1U);
+  EXPECT_STREQ(d.gaps[0].code, "E-DATA-001");
+  expect_all_covered(s.stream, s.segments);
+}
+
+// A packet that does not belong into a PSB+, but is one: the flow goes on at the next complete address.
+TEST(Sync, SyncGroupWithoutItsEnd) {
+  Scene s;
+  s.code(A, Bytes(16, 0x90)).code(A + 0x100, Bytes(16, 0x90));
+  s.pt.psb();
+  s.pt.tsc(5);
+  s.pt.tip(A + 0x100, IpForm::kSext48);
+  s.pt.fup(A + 0x102);
+  s.pt.tip_pgd();
+  const Decoded d = s.decode_all_ways();
+  EXPECT_EQ(hex(d.ips()), hex({A + 0x100, A + 0x101}));
+  ASSERT_EQ(d.gaps.size(), 1U);
+  EXPECT_STREQ(d.gaps[0].code, "E-DATA-001");
+  EXPECT_EQ(d.gaps[0].resume_ip, A + 0x100);
+}
+
+TEST(Sync, SyncGroupCutByTheEnd) {
+  const uint64_t whole = [] {
+    Scene s;
+    s.start(A, 77);
+    return s.pt.bytes().size();
+  }();
+  for (uint64_t n = kPsbSize; n < whole; ++n) {
+    Scene s;
+    s.code(A, Bytes(16, 0x90));
+    s.start(A, 77);
+    const Bytes cut(s.pt.bytes().begin(), s.pt.bytes().begin() + static_cast<std::ptrdiff_t>(n));
+    StreamPiece p;
+    p.bytes = cut;
+    s.stream.pieces = {p};
+    const Decoded d = s.run_stream(s.options);
+    EXPECT_TRUE(d.ran.empty()) << n;
+    ASSERT_EQ(d.gaps.size(), 1U) << n;
+    expect_all_covered(s.stream, s.segments);
+  }
+}
+
+TEST(Sync, SyncGroupEndedByOverflow) {
+  Scene s;
+  s.code(A, Bytes(16, 0x90)).code(A + 0x100, Bytes(16, 0x90));
+  s.pt.psb();
+  s.pt.tsc(5);
+  s.pt.ovf();
+  s.pt.fup(A + 0x100, IpForm::kSext48);
+  s.pt.fup(A + 0x102);
+  s.pt.tip_pgd();
+  // libipt 2.0.5 does not take an OVF in a PSB+.
+  const Decoded d = s.expect_flow({A + 0x100, A + 0x101});
+  ASSERT_EQ(d.of(EventKind::kOverflow).size(), 1U);
+  EXPECT_EQ(d.of(EventKind::kOverflow)[0].ip, A + 0x100);
+}
+
+// The flow cannot know that it must arrive anywhere when the next PSB+ has no address because of an overflow.
+TEST(Sync, NextSyncGroupEndedByOverflow) {
+  Scene s;
+  s.code(A, {0x90, 0x74, 0x00, 0x90, 0x74, 0x00}).code(A + 0x100, Bytes(16, 0x90));
+  s.start(A);
+  s.pt.tnt(false);
+  s.pt.psb();
+  s.pt.ovf();
+  s.pt.fup(A + 0x100, IpForm::kSext48);
+  s.pt.fup(A + 0x101);
+  s.pt.tip_pgd();
+  const Decoded d = s.decode_all_ways();
+  ASSERT_GE(d.ran.size(), 3U);
+  EXPECT_EQ(d.ran[0].ip, A);
+  EXPECT_EQ(d.ran[1].ip, A + 1);
+  EXPECT_EQ(d.ran.back().ip, A + 0x100);
+}
+
+// BDM70: the FUP in a PSB+ right before a TIP.PGE counts for nothing.
+TEST(Sync, Bdm70) {
+  Scene s;
+  s.config.cpu = {true, 6, 0x4f, 1};
+  s.code(A, {0x90, 0xff, 0xe0}).code(A + 0x100, Bytes(16, 0x90));
+  s.start(A);
+  s.pt.mode_exec(ExecMode::k64);
+  s.pt.tip_pge(A + 0x100, IpForm::kSext48);
+  s.pt.fup(A + 0x101);
+  s.pt.tip_pgd();
+  const Decoded d = s.expect({A + 0x100});
+  EXPECT_TRUE(d.gaps.empty());
+}
+
+TEST(Sync, StateOfTheSyncGroupIsTaken) {
+  Scene s;
+  constexpr Addr V = 0x500000;
+  s.code(V, {0x40, 0x90, 0x90});
+  PsbPlus g;
+  g.ip = V;
+  g.exec = ExecMode::k32;
+  g.tsx = 1;
+  g.cr3 = 0xabc000;
+  g.non_root = true;
+  s.pt.psb_plus(g);
+  s.pt.fup(V + 2);
+  s.pt.tip_pgd();
+  const Decoded d = s.expect({V, V + 1});
+  EXPECT_EQ(d.ran[0].mode, 32);
+  EXPECT_NE(d.ran[0].flags & Step::kTransaction, 0);
+  ASSERT_EQ(d.of(EventKind::kPaging).size(), 1U);
+  EXPECT_EQ(d.of(EventKind::kPaging)[0].a, 0xabc000U);
+}
+
+TEST(Sync, ReferenceOfThePieceExtendsTime) {
+  Three s;
+  s.with_clock();
+  s.reference = (5ULL << 56) | 900;
+  const Decoded d = s.decode();
+  EXPECT_EQ(s.segments[0].start_time, static_cast<Time>((5ULL << 56) | 1000));
+  EXPECT_EQ(d.ran[0].time, static_cast<Time>((5ULL << 56) | 1000));
+}
+
+}  // namespace
+}  // namespace asof::x86::test
