@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <tuple>
+#include <unordered_map>
 
 namespace asof::test {
 
@@ -39,10 +41,11 @@ class Collector : public ChunkConsumer {
 };
 
 constexpr size_t kMeet = 12;         // instructions that must agree to call it met again
-constexpr size_t kLookAhead = 8192;  // of the truth
+constexpr size_t kLookAhead = 4096;  // decoded instructions that may be wrong in one place
 
-bool agree(std::span<const DecodedInstruction> got, std::span<const Executed> want, size_t count) {
-  const size_t n = std::min({got.size(), want.size(), count});
+// Do they agree from here on, as far as kMeet or the next gap?
+bool agree(std::span<const DecodedInstruction> got, std::span<const Executed> want) {
+  const size_t n = std::min({got.size(), want.size(), kMeet});
   if (n == 0) return got.empty() && want.empty();
   for (size_t i = 0; i < n; ++i) {
     if (i > 0 && got[i].after_gap) return true;  // what follows need not follow in the truth
@@ -51,18 +54,87 @@ bool agree(std::span<const DecodedInstruction> got, std::span<const Executed> wa
   return true;
 }
 
-// The smallest total of passed-over instructions after which both sides agree again.
-std::optional<std::pair<size_t, size_t>> meet(std::span<const DecodedInstruction> got,
-                                              std::span<const Executed> want) {
-  for (size_t total = 1; total <= kLookAhead; ++total) {
-    const size_t most_wrong = std::min<size_t>(total, 64);
-    for (size_t wrong = 0; wrong <= most_wrong; ++wrong) {
-      const size_t missing = total - wrong;
-      if (wrong > got.size() || missing > want.size()) continue;
-      if (agree(got.subspan(wrong), want.subspan(missing), kMeet)) return std::pair(wrong, missing);
+// Places of each address in the truth.
+class Places {
+ public:
+  explicit Places(std::span<const Executed> want) {
+    for (size_t i = 0; i < want.size(); ++i) at_[want[i].ip].push_back(i);
+  }
+
+  // The first place from `from` on, but before `limit`, where the decoded instructions fit.
+  std::optional<size_t> find(std::span<const DecodedInstruction> got, std::span<const Executed> want,
+                             size_t from, size_t limit) const {
+    const auto it = at_.find(got.front().ip);
+    if (it == at_.end()) return std::nullopt;
+    const auto& all = it->second;
+    for (auto p = std::lower_bound(all.begin(), all.end(), from); p != all.end() && *p < limit; ++p) {
+      if (agree(got, want.subspan(*p))) return *p;
+    }
+    return std::nullopt;
+  }
+
+ private:
+  std::unordered_map<Addr, std::vector<size_t>> at_;
+};
+
+// The smallest total of passed-over instructions after which both sides agree again: (wrong, missing).
+std::pair<size_t, size_t> meet(const Places& places, std::span<const DecodedInstruction> got,
+                               std::span<const Executed> want, size_t g, size_t w) {
+  std::pair best(got.size() - g, want.size() - w);
+  for (size_t wrong = 0; wrong < std::min(got.size() - g, kLookAhead); ++wrong) {
+    const size_t total = best.first + best.second;
+    if (wrong >= total) break;
+    const auto p = places.find(got.subspan(g + wrong), want, w, w + (total - wrong));
+    if (p) best = {wrong, *p - w};
+  }
+  return best;
+}
+
+// Which of `got` belong to a longest common subsequence with `want`; the same for `want`. For short
+// stretches.
+std::pair<std::vector<bool>, std::vector<bool>> common(std::span<const DecodedInstruction> got,
+                                                       std::span<const Executed> want) {
+  const size_t columns = want.size() + 1;
+  std::vector<uint32_t> length((got.size() + 1) * columns, 0);
+  for (size_t i = got.size(); i-- > 0;) {
+    for (size_t j = want.size(); j-- > 0;) {
+      length[i * columns + j] = got[i].ip == want[j].ip
+                                    ? length[(i + 1) * columns + j + 1] + 1
+                                    : std::max(length[(i + 1) * columns + j], length[i * columns + j + 1]);
     }
   }
-  return std::nullopt;
+  std::vector<bool> in_got(got.size()), in_want(want.size());
+  for (size_t i = 0, j = 0; i < got.size() && j < want.size();) {
+    if (got[i].ip == want[j].ip) {
+      in_got[i++] = in_want[j++] = true;
+    } else if (length[(i + 1) * columns + j] >= length[i * columns + j + 1]) {
+      ++i;
+    } else {
+      ++j;
+    }
+  }
+  return {std::move(in_got), std::move(in_want)};
+}
+
+constexpr size_t kMostCells = 16'000'000;
+
+void count_difference(std::span<const DecodedInstruction> got, std::span<const Executed> want,
+                      Difference& d) {
+  std::vector<bool> in_got(got.size()), in_want(want.size());
+  if (got.size() * want.size() <= kMostCells) std::tie(in_got, in_want) = common(got, want);
+  for (size_t i = 0; i < got.size(); ++i) {
+    if (in_got[i]) {
+      ++d.right;
+    } else {
+      ++d.wrong;
+      ++d.wrong_by_confidence[static_cast<size_t>(got[i].confidence)];
+    }
+  }
+  for (size_t i = 0; i < want.size(); ++i) {
+    if (in_want[i]) continue;
+    ++d.missing;
+    d.missing_ips.push_back(want[i].ip);
+  }
 }
 
 }  // namespace
@@ -81,10 +153,11 @@ Result<DecodedCapture> decode_capture(const std::string& path, const CaptureOpti
 
 Difference compare(std::span<const DecodedInstruction> got, std::span<const Executed> want) {
   Difference d;
+  const Places places(want);
   size_t g = 0, w = 0;
   while (g < got.size() || w < want.size()) {
     if (g < got.size() && w < want.size() && got[g].ip == want[w].ip &&
-        (!got[g].after_gap || agree(got.subspan(g), want.subspan(w), kMeet))) {
+        (!got[g].after_gap || agree(got.subspan(g), want.subspan(w)))) {
       ++d.right, ++g, ++w;
       continue;
     }
@@ -92,9 +165,8 @@ Difference compare(std::span<const DecodedInstruction> got, std::span<const Exec
       d.first = fmt::format("instruction {}: decoded {:#x}, executed {:#x}", w,
                             g < got.size() ? got[g].ip : 0, w < want.size() ? want[w].ip : 0);
     }
-    const auto m = meet(got.subspan(g), want.subspan(w)).value_or(std::pair(got.size() - g, want.size() - w));
-    for (size_t i = 0; i < m.second; ++i) d.missing_ips.push_back(want[w + i].ip);
-    d.wrong += m.first, d.missing += m.second;
+    const auto m = meet(places, got, want, g, w);
+    count_difference(got.subspan(g, m.first), want.subspan(w, m.second), d);
     g += m.first, w += m.second;
   }
   return d;

@@ -44,6 +44,7 @@ Result<DecodedCapture> decode_capture(const std::string& path, const CaptureOpti
 // difference.
 struct Difference {
   uint64_t right = 0, wrong = 0, missing = 0;
+  std::array<uint64_t, 5> wrong_by_confidence{};
   std::string first;  // of the differences, for the test's message
   std::vector<Addr> missing_ips;
 };

@@ -177,7 +177,8 @@ BpfProgSpec second_program() {
 
 class DemoRun {
  public:
-  DemoRun() : kernel_(kText), module_(kModule), user_(user_program()) {}
+  explicit DemoRun(const DemoOptions& options)
+      : options_(options), kernel_(kText), module_(kModule), user_(user_program()) {}
   DemoCapture run();
 
  private:
@@ -189,6 +190,7 @@ class DemoRun {
   Addr k(const std::string& label) const { return kernel_.address(label); }
   uint64_t at_us(uint64_t us) const { return machine_->config().tsc_start + us * kTicksPerUs; }
 
+  DemoOptions options_;
   Assembler kernel_, module_, user_;
   std::vector<uint8_t> kernel_bytes_, module_bytes_, user_bytes_;
   std::unique_ptr<Machine> machine_;
@@ -210,8 +212,8 @@ void DemoRun::load() {
 
   MachineConfig c;
   c.min_cost = 4, c.max_cost = 14;
-  c.seed = 20;
-  c.trace.psb_bytes = 2048;
+  c.seed = options_.seed;
+  c.trace = options_.trace;
   c.syscall_entry = k("entry_SYSCALL_64");
   c.int3_entry = k("asm_exc_int3");
   c.sync_entry = k("asm_sysvec_call_function");
@@ -331,7 +333,7 @@ DemoCapture DemoRun::run() {
 
 }  // namespace
 
-DemoCapture make_demo() { return DemoRun().run(); }
+DemoCapture make_demo(const DemoOptions& options) { return DemoRun(options).run(); }
 
 void write_demo(const std::filesystem::path& directory) {
   const DemoCapture demo = make_demo();

@@ -19,8 +19,13 @@ struct DemoCapture {
   std::vector<Addr> static_sites;
 };
 
-// Runs the machine. Always the same.
-DemoCapture make_demo();
+struct DemoOptions {
+  TracerConfig trace{.psb_bytes = 2048};
+  uint64_t seed = 20;
+};
+
+// Runs the machine. Always the same for the same options; the committed capture has the default ones.
+DemoCapture make_demo(const DemoOptions& options = {});
 
 // Below `directory`: perf.data/, symfs/, truth/.
 void write_demo(const std::filesystem::path& directory);

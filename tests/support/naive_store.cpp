@@ -132,9 +132,10 @@ std::vector<NaiveStore::Life> NaiveStore::shown_lives(AddrRange site) const {
       continue;
     }
     for (const Choice& c : here) {
-      const auto same = std::ranges::find_if(
-          lives, [&](const Life& l) { return !l.crowded && l.until == *e - 1 && l.choice == c; });
-      if (*e != kTimeMin && same != lives.end()) {
+      const auto same = std::ranges::find_if(lives, [&](const Life& l) {
+        return !l.crowded && l.until != kTimeMax && l.until + 1 == *e && l.choice == c;
+      });
+      if (same != lives.end()) {
         same->until = until;
       } else {
         lives.push_back({.from = *e, .until = until, .choice = c});

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <set>
 
@@ -98,6 +99,78 @@ TEST(Demo, AsofDecodesAllOfIt) {
       ASSERT_EQ(s.instructions[i].bytes(),
                 std::vector<uint8_t>(truth[i].bytes.begin(), truth[i].bytes.begin() + truth[i].length))
           << "instruction " << i << " at " << std::hex << truth[i].ip;
+    }
+  }
+}
+
+// The same story traced in other ways. With fine timing each must come out exactly.
+struct Variant {
+  const char* name;
+  TracerConfig trace;
+};
+
+TracerConfig traced(const std::function<void(TracerConfig&)>& change) {
+  TracerConfig t{.psb_bytes = 2048};
+  change(t);
+  return t;
+}
+
+DecodedCapture decode_demo(const DemoCapture& demo, const fs::path& directory) {
+  write_capture(*demo.machine, demo.spec, directory, "variant");
+  CaptureOptions options;
+  options.symfs = (directory / "symfs").string();
+  auto decoded = decode_capture((directory / "perf.data").string(), options);
+  EXPECT_TRUE(decoded.has_value());
+  return decoded ? std::move(*decoded) : DecodedCapture{};
+}
+
+TEST(Demo, OtherTraceOptionsDecodeExactly) {
+  const Variant variants[] = {
+      {"cyc", traced([](TracerConfig& t) { t.cyc = true; })},
+      {"no return compression", traced([](TracerConfig& t) { t.return_compression = false; })},
+      {"long TNT", traced([](TracerConfig& t) { t.long_tnt = true; })},
+      {"kernel only", traced([](TracerConfig& t) { t.user = false; })},
+      {"user only", traced([](TracerConfig& t) { t.kernel = false; })},
+  };
+  for (const Variant& v : variants) {
+    for (const uint64_t seed : {1, 2}) {
+      SCOPED_TRACE(std::string(v.name) + ", seed " + std::to_string(seed));
+      const TempDir dir;
+      const DemoCapture demo = make_demo({.trace = v.trace, .seed = seed});
+      const DecodedCapture decoded = decode_demo(demo, dir.path());
+      ASSERT_EQ(decoded.streams.size(), 2U);
+      for (const DecodedStream& s : decoded.streams) {
+        const auto& truth = demo.machine->cpu(static_cast<unsigned>(s.cpu)).truth.instructions();
+        const Difference d = compare(s.instructions, truth);
+        EXPECT_EQ(d.wrong, 0U) << d.first;
+        EXPECT_EQ(d.missing, 0U) << d.first;
+      }
+    }
+  }
+}
+
+// With timing packets far apart old and new bytes can both be possible for long. Then a choice may be wrong,
+// but what is called certain or proved must not be.
+TEST(Demo, CoarseTimingNeverMakesWrongInstructionsCertain) {
+  const Variant variants[] = {
+      {"MTC every 51 us", traced([](TracerConfig& t) { t.mtc_freq = 9; })},
+      {"TSC every 2 KiB", traced([](TracerConfig& t) { t.mtc = false; })},
+      {"TSC at the start only", traced([](TracerConfig& t) { t.mtc = false, t.psb_bytes = 1 << 20; })},
+  };
+  for (const Variant& v : variants) {
+    for (const uint64_t seed : {1, 2}) {
+      SCOPED_TRACE(std::string(v.name) + ", seed " + std::to_string(seed));
+      const TempDir dir;
+      const DemoCapture demo = make_demo({.trace = v.trace, .seed = seed});
+      const DecodedCapture decoded = decode_demo(demo, dir.path());
+      ASSERT_EQ(decoded.streams.size(), 2U);
+      for (const DecodedStream& s : decoded.streams) {
+        const auto& truth = demo.machine->cpu(static_cast<unsigned>(s.cpu)).truth.instructions();
+        const Difference d = compare(s.instructions, truth);
+        EXPECT_GT(d.right, truth.size() * 8 / 10);
+        EXPECT_EQ(d.wrong_by_confidence[static_cast<size_t>(Confidence::kCertain)], 0U) << d.first;
+        EXPECT_EQ(d.wrong_by_confidence[static_cast<size_t>(Confidence::kProved)], 0U) << d.first;
+      }
     }
   }
 }
