@@ -295,7 +295,6 @@ DecodePrinter::Last DecodePrinter::print(const Chunk& chunk, const Stream& strea
   while (event < chunk.events.size() && chunk.events[event].step == 0) ++event;
   while (gap < chunk.gaps.size() && chunk.gaps[gap].step == 0) ++gap;
   const bool flow = job_.format.wants_flow();
-  Last last;
   for (uint32_t i = 0; i < steps; ++i) {
     const Step& step = chunk.steps[i];
     const bool items = (event < chunk.events.size() && chunk.events[event].step <= i) ||

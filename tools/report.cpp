@@ -81,8 +81,9 @@ class ReportConsumer : public ChunkConsumer {
           hot.instructions;
     }
     std::vector<std::pair<std::string, uint64_t>> out(by_name.begin(), by_name.end());
-    std::stable_sort(out.begin(), out.end(),
-                     [](const auto& a, const auto& b) { return a.second > b.second; });
+    std::sort(out.begin(), out.end(), [](const auto& a, const auto& b) {
+      return a.second != b.second ? a.second > b.second : a.first < b.first;
+    });
     if (out.size() > kHottest) out.resize(kHottest);
     return out;
   }

@@ -1,9 +1,8 @@
 #include "tools/truth.h"
 
 #include <fmt/format.h>
-#include <rapidjson/document.h>
-#include <rapidjson/filereadstream.h>
 #include <zstd.h>
+#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <bit>
@@ -12,6 +11,7 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 
 #include "tools/options.h"
 
@@ -140,27 +140,25 @@ Result<std::vector<int>> truth_cpus(const std::string& directory) {
 
 Result<std::map<int, TruthSummary>> read_truth_summary(const std::string& directory) {
   const std::string path = directory + "/summary.json";
-  const File file(std::fopen(path.c_str(), "rbe"));
-  if (!file) return fail("E-FILE-092", path, Error::kNoOffset, std::strerror(errno));
-  std::vector<char> buffer(65536);
-  rapidjson::FileReadStream stream(file.get(), buffer.data(), buffer.size());
-  rapidjson::Document doc;
-  doc.ParseStream<rapidjson::kParseIterativeFlag>(stream);
-  if (doc.HasParseError()) return fail("E-FILE-092", path, doc.GetErrorOffset(), "is no JSON");
+  const auto unusable = [&](std::string reason) {
+    return fail("E-FILE-092", path, Error::kNoOffset, std::move(reason));
+  };
+  std::ifstream in(path);
+  if (!in) return unusable(std::strerror(errno));
+  const auto doc = nlohmann::json::parse(in, nullptr, false);
+  if (doc.is_discarded()) return unusable("is no JSON");
+  if (!doc.is_object() || !doc.contains("cpus") || !doc["cpus"].is_object())
+    return unusable("has no object \"cpus\"");
   std::map<int, TruthSummary> out;
-  if (!doc.IsObject() || !doc.HasMember("cpus") || !doc["cpus"].IsObject()) {
-    return fail("E-FILE-092", path, Error::kNoOffset, "has no object \"cpus\"");
-  }
-  for (const auto& [name, value] : doc["cpus"].GetObject()) {
+  for (const auto& [name, value] : doc["cpus"].items()) {
     int cpu = -1;
-    const std::string_view text(name.GetString(), name.GetStringLength());
-    const auto r = std::from_chars(text.data(), text.data() + text.size(), cpu);
-    const bool usable = r.ec == std::errc() && value.IsObject() && value.HasMember("instructions") &&
-                        value["instructions"].IsUint64() && value.HasMember("ip_hash") &&
-                        value["ip_hash"].IsString();
-    const auto hash = usable ? parse_hex(value["ip_hash"].GetString()) : std::nullopt;
-    if (!hash) return fail("E-FILE-092", path, Error::kNoOffset, fmt::format("cpus.{}: no counts", text));
-    out[cpu] = {value["instructions"].GetUint64(), *hash};
+    const auto r = std::from_chars(name.data(), name.data() + name.size(), cpu);
+    const bool usable = r.ec == std::errc() && value.is_object() && value.contains("instructions") &&
+                        value["instructions"].is_number_unsigned() && value.contains("ip_hash") &&
+                        value["ip_hash"].is_string();
+    const auto hash = usable ? parse_hex(value["ip_hash"].get<std::string>()) : std::nullopt;
+    if (!hash) return unusable(fmt::format("cpus.{}: no counts", name));
+    out[cpu] = {value["instructions"].get<uint64_t>(), *hash};
   }
   return out;
 }

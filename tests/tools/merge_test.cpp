@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <random>
 #include <string>
+#include <tuple>
 #include <vector>
 
 namespace asof {
@@ -72,18 +73,17 @@ TEST(Merge, RandomPiecesComeOutSorted) {
     std::mt19937 rng(seed);
     constexpr size_t kStreams = 4;
     std::vector<std::vector<std::pair<Time, std::string>>> all(kStreams);
-    std::vector<std::pair<std::pair<Time, size_t>, std::string>> expected;
+    std::vector<std::pair<std::tuple<Time, size_t, int>, std::string>> expected;
     for (size_t s = 0; s < kStreams; ++s) {
       Time t = 0;
       for (int i = 0; i < 500; ++i) {
         t += static_cast<Time>(rng() % 4);
         std::string text = std::to_string(s) + ":" + std::to_string(t) + "#" + std::to_string(i) + " ";
         all[s].emplace_back(t, text);
-        expected.push_back({{t, s}, std::move(text)});
+        expected.push_back({{t, s, i}, std::move(text)});
       }
     }
-    std::stable_sort(expected.begin(), expected.end(),
-                     [](const auto& a, const auto& b) { return a.first < b.first; });
+    std::sort(expected.begin(), expected.end());
     std::string want;
     for (const auto& [key, text] : expected) want += text;
 
