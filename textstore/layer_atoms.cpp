@@ -17,7 +17,7 @@ LayerAtoms cut_layers(std::span<const LayerView> layers, Budget& budget) {
   std::ranges::sort(cuts);
   cuts.erase(std::ranges::unique(cuts).begin(), cuts.end());
   const auto begin_of = [&](uint32_t i) { return layers[i].layer->range.begin; };
-  std::ranges::stable_sort(order, {}, begin_of);
+  std::ranges::sort(order, {}, begin_of);
 
   LayerAtoms result;
   std::vector<uint32_t> live;

@@ -12,7 +12,7 @@ class Sweep {
  public:
   Sweep(std::span<const LayerView> layers, std::vector<Visible>& out)
       : layers_(layers.begin(), layers.end()), open_(layers.size()), announced_(layers.size()), out_(out) {
-    std::ranges::stable_sort(layers_, {}, [](const LayerView& v) { return v.layer->from; });
+    std::ranges::sort(layers_, {}, [](const LayerView& v) { return v.layer->from; });
     set_ends();
   }
 
@@ -143,7 +143,7 @@ void Sweep::run() {
     switch_at(t);
   }
   close_all();
-  std::ranges::stable_sort(out_, {}, &Visible::from);
+  std::ranges::sort(out_, {}, &Visible::from);
 }
 
 }  // namespace

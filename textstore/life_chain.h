@@ -99,6 +99,12 @@ class LifeChain {
   bool observed_initial_ = false;
 };
 
+template <class F>
+void LifeChain::for_each_byte(const PokeRecord& p, std::span<const uint8_t> bytes, F&& f) const {
+  const AddrRange r = site_.intersect(range_of(p.addr, bytes.size()));
+  for (Addr a = r.begin; a < r.end; ++a) f(static_cast<uint32_t>(a - site_.begin), bytes[a - p.addr]);
+}
+
 // "0f 1f 44 00 00", shortened after 16 bytes.
 std::string hex_bytes(std::span<const uint8_t> bytes);
 

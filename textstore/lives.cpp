@@ -150,7 +150,7 @@ void add_unclaimed(std::vector<Life>& lives) {
     }
   }
   if (open) add(next, kTimeMax);
-  if (lives.size() != claimed) std::ranges::stable_sort(lives, {}, &Life::from);
+  if (lives.size() != claimed) std::ranges::sort(lives, {}, &Life::from);
 }
 
 }  // namespace

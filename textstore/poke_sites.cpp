@@ -167,9 +167,11 @@ size_t sort_pokes(std::vector<PokeRecord>& pokes, NoticeLog& log) {
     if (end - i > 1) {
       run.clear();
       for (uint32_t k = i; k < end; ++k) run.push_back(k);
-      // Stable: of two equal ones the first in the file stays.
-      std::ranges::stable_sort(
-          run, [&](uint32_t a, uint32_t b) { return compare_content(pokes[a], pokes[b]) < 0; });
+      // Of two equal ones the first in the file stays.
+      std::ranges::sort(run, [&](uint32_t a, uint32_t b) {
+        const auto c = compare_content(pokes[a], pokes[b]);
+        return c != 0 ? c < 0 : a < b;
+      });
       for (size_t k = 1; k < run.size(); ++k) {
         if (compare_content(pokes[run[k - 1]], pokes[run[k]]) != 0) continue;
         if (twice.empty()) twice.resize(pokes.size());

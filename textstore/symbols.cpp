@@ -82,7 +82,7 @@ class EpochMaker {
       edges_.push_back({h.symbol->from, true, h});
       if (h.symbol->until != kTimeMax) edges_.push_back({h.symbol->until + 1, false, h});
     }
-    std::ranges::stable_sort(edges_, {}, &Edge::time);
+    std::ranges::sort(edges_, {}, &Edge::time);
     live_.clear();
     const size_t first = out.size();
     for (size_t i = 0; i < edges_.size();) {
@@ -138,7 +138,7 @@ SpaceSymbols make_space(const std::vector<Holder>& symbols) {
     edges.push_back({h.symbol->range.begin, true, h});
     edges.push_back({h.symbol->range.end, false, h});
   }
-  std::ranges::stable_sort(edges, {}, &Edge::at);
+  std::ranges::sort(edges, {}, &Edge::at);
   SpaceSymbols space;
   std::set<Holder, Better> live;
   std::vector<Holder> now, before;
@@ -213,7 +213,7 @@ void SymbolTable::finish() {
   std::unordered_map<const Symbol*, size_t> numbers;
   for (const Symbol& s : impl_->symbols) numbers.emplace(&s, numbers.size());
   for (auto& [space, symbols] : spaces) {
-    std::ranges::stable_sort(symbols, {}, [](const Symbol* s) { return s->range.begin; });
+    std::ranges::sort(symbols, {}, [](const Symbol* s) { return s->range.begin; });
     impl_->give_sizes(symbols);
     std::vector<Holder> holders;
     for (const Symbol* s : symbols) {

@@ -72,7 +72,7 @@ bool any_overlap(const std::vector<Version>& versions) {
 
 void tidy_versions(std::vector<Version>& versions, size_t size, Budget& budget) {
   if (versions.size() <= 1) return;
-  if (!std::ranges::is_sorted(versions, earlier)) std::ranges::stable_sort(versions, earlier);
+  if (!std::ranges::is_sorted(versions, earlier)) std::ranges::sort(versions, earlier);
   join_equal(versions, size, budget);
   if (any_overlap(versions)) order_ends(versions);
 }

@@ -1,0 +1,107 @@
+// LifeChain where a poke does not find what the one before left (docs/live-text.md 7.2, P9).
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "textstore/life_chain.h"
+
+namespace asof {
+
+std::string hex_bytes(std::span<const uint8_t> bytes) {
+  constexpr size_t kShown = 16;
+  const auto shown = bytes.first(std::min(bytes.size(), kShown));
+  return fmt::format("{:02x}{}", fmt::join(shown, " "), bytes.size() > kShown ? " .." : "");
+}
+
+bool LifeChain::find_mismatch(const PokeRecord& p) {
+  mismatch_.clear();
+  for_each_byte(p, p.old_bytes(), [&](uint32_t i, uint8_t old) {
+    if (known_[i] != 0 && value_[i] != old) mismatch_.push_back(i);
+  });
+  return !mismatch_.empty();
+}
+
+// Bytes of mismatch_ that the same poke wrote were changed unseen after it: one group each.
+void LifeChain::handle_break(size_t member) {
+  const Time now = poke(member).time;
+  groups_.clear();
+  for (uint32_t i : mismatch_) {
+    if (last_[i] != kNone && std::ranges::find(groups_, last_[i]) == groups_.end())
+      groups_.push_back(last_[i]);
+    if (groups_.size() > kMaxCandidates) break;
+  }
+  for (uint32_t group : groups_) {
+    const PokeRecord& before = poke(group);
+    // After a removal the place was free for anything.
+    if (before.new_len != 0) report_break(member, group);
+    if (before.time >= now) continue;
+    Time first = before.time + 1, last_old = now - 1;
+    if (groups_.size() > kMaxCandidates) {
+      add_unknown(poke(begin_).time, last_old);
+      return;
+    }
+    if (const auto lost = context_.lost.within(before.time, now)) {
+      first = std::max(first, saturating_add(lost->after, 1));
+      last_old = std::min(last_old, lost->until);
+    }
+    add_candidates(first, last_old, now - 1, member, group);
+  }
+}
+
+// In [first, last] every piece gets a twin with the member's old bytes in `group`; the piece itself ends at
+// last_old.
+void LifeChain::add_candidates(Time first, Time last_old, Time last, size_t member, uint32_t group) {
+  // What is behind the main piece that holds `first` ended before it.
+  size_t oldest = pieces_.size(), touched = 0;
+  while (oldest > 0 && touched <= kMaxCandidates) {
+    const Piece& piece = pieces_[--oldest];
+    if (piece.until >= first && piece.from <= last) ++touched;
+    if (piece.main && piece.from <= first) break;
+  }
+  if (touched > kMaxCandidates) {
+    add_unknown(first, last);
+    return;
+  }
+  const PokeRecord& p = poke(member);
+  for (size_t k = oldest, count = pieces_.size(); k < count; ++k) {
+    if (pieces_[k].until < first || pieces_[k].from > last || pieces_[k].until < pieces_[k].from) continue;
+    Piece twin = pieces_[k];
+    twin.main = false;
+    twin.from = std::max(twin.from, first);
+    twin.origin = kPokeBit | members_[member];
+    pieces_[k].until = std::min(twin.until, last_old);
+    if (twin.bytes != nullptr) {
+      overlay_.assign(twin.bytes, twin.bytes + site_.size());
+      for (uint32_t i : mismatch_) {
+        if (last_[i] == group) overlay_[i] = p.old_bytes()[site_.begin + i - p.addr];
+      }
+      twin.bytes = copy_of(overlay_);
+    }
+    pieces_.push_back(twin);
+  }
+}
+
+void LifeChain::add_unknown(Time from, Time until) {
+  if (unknown_piece_ != SIZE_MAX && saturating_add(pieces_[unknown_piece_].until, 1) >= from) {
+    Piece& piece = pieces_[unknown_piece_];
+    piece.from = std::min(piece.from, from);
+    piece.until = std::max(piece.until, until);
+    return;
+  }
+  unknown_piece_ = pieces_.size();
+  pieces_.push_back({from, until, nullptr, life_origin_, false});
+}
+
+void LifeChain::report_break(size_t member, uint32_t group) const {
+  const PokeRecord& p = poke(member);
+  const PokeRecord& before = poke(group);
+  context_.log.add(TextNotice::Kind::kChainBreak, p.addr, before.time, p.time, [&] {
+    const AddrRange r = site_.intersect(range_of(p.addr, p.old_len));
+    const std::span<const uint8_t> left(value_.data() + (r.begin - site_.begin), r.size());
+    return fmt::format("the change before left {}, this one found {}: a change in between is missing",
+                       hex_bytes(left), hex_bytes(p.old_bytes().subspan(r.begin - p.addr, r.size())));
+  });
+}
+
+}  // namespace asof
