@@ -264,7 +264,8 @@ Flow::Stop Flow::walk(State& s, Trial* trial) {
       if constexpr (!Emit) {
         if (s.lost) return Stop::kOut;
       }
-      if (!without_flow<Emit>(s)) return Stop::kEnd;
+      // A hypothesis that ends while tracing is off has not met another one there.
+      if (!without_flow<Emit>(s)) return Emit ? Stop::kEnd : Stop::kOut;
       continue;
     }
     if (s.tnt_count == 0 && s.pending.kind == Pending::Kind::kPgd && s.pending.has_ip &&

@@ -264,8 +264,9 @@ Variant* Flow::choose<true>(State& s, const std::vector<Hypothesis>& hypotheses,
       best_stop = stop;
       best_end = t.end;
       best_record = std::move(t.record);
-    } else if (stop == Stop::kMerged ||
-               (stop == Stop::kEnd && best_stop == Stop::kEnd && t.end == best_end)) {
+    } else if (stop == Stop::kMerged) {
+      joined = std::max(joined, t.end - 1);  // the same from what was used last
+    } else if (stop == Stop::kEnd && best_stop == Stop::kEnd && t.end == best_end) {
       joined = std::max(joined, t.end);
     } else {
       all_join = false;
