@@ -1,0 +1,334 @@
+#include "tests/support/case_capture.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <functional>
+#include <numeric>
+
+#include "tests/support/bytes.h"
+#include "tests/support/case_trace.h"
+#include "tests/support/elf_writer.h"
+#include "tests/support/perf_data_writer.h"
+#include "tests/support/sim_random.h"
+
+namespace asof::test {
+
+namespace {
+
+constexpr Addr kPage = 0x1000;
+constexpr uint32_t kPtType = 8;
+constexpr size_t kPt = 0, kSideband = 1;  // attrs
+constexpr unsigned kRings = 4;
+constexpr std::array<uint8_t, 8> kTag = {1, 2, 3, 4, 5, 6, 7, 8};  // of every program: tags tell nothing
+constexpr TimeConvSpec kClock{.shift = 0, .mult = 1, .zero = 0};
+
+bool in_start_copy(CaseArea a) {
+  return a == CaseArea::kKernel || a == CaseArea::kModule || a == CaseArea::kGenerated;
+}
+bool in_end_copy(CaseArea a) { return a != CaseArea::kHidden; }
+bool is_module(CaseArea a) { return a == CaseArea::kModule || a == CaseArea::kLateModule; }
+bool is_generated(CaseArea a) { return a == CaseArea::kGenerated || a == CaseArea::kLateGenerated; }
+
+struct Copy {
+  DirectoryParts parts;
+  std::vector<CoreSegment> segments;
+};
+
+void patch(std::vector<CoreSegment>& segments, const CasePatch& p) {
+  for (size_t i = 0; i < p.bytes.size(); ++i) {
+    for (CoreSegment& s : segments) {
+      if (p.addr + i >= s.address && p.addr + i - s.address < s.bytes.size())
+        s.bytes[p.addr + i - s.address] = p.bytes[i];
+    }
+  }
+}
+
+// Whole pages, as kcore has them, and no two texts on one page.
+std::vector<CoreSegment> segments_of(const CaseFile& c, const CaseCopy& copy, bool end) {
+  std::vector<CoreSegment> out;
+  for (const CaseText& t : c.program.texts()) {
+    if (!(end ? in_end_copy(t.area) : in_start_copy(t.area))) continue;
+    CoreSegment s{t.begin, c.memory(t, copy.time)};
+    s.bytes.resize((s.bytes.size() + kPage - 1) / kPage * kPage, 0xcc);
+    out.push_back(std::move(s));
+  }
+  for (const CasePatch& p : copy.patches) patch(out, p);
+  for (size_t i = 0; i < out.size(); ++i) {
+    if (c.kcore_split <= out[i].address || c.kcore_split >= out[i].address + out[i].bytes.size()) continue;
+    const auto at = static_cast<std::ptrdiff_t>(c.kcore_split - out[i].address);
+    CoreSegment tail{c.kcore_split, {out[i].bytes.begin() + at, out[i].bytes.end()}};
+    out[i].bytes.resize(static_cast<size_t>(at));
+    out.push_back(std::move(tail));
+    break;
+  }
+  return out;
+}
+
+DirectoryParts make_copy(const CaseFile& c, const CaseCopy& copy, bool end) {
+  DirectoryParts parts;
+  parts.kcore = make_core(segments_of(c, copy, end));
+  std::vector<std::pair<Addr, std::string>> symbols;
+  const auto add = [&symbols](Addr a, const std::string& name, const std::string& module) {
+    symbols.emplace_back(
+        a, fmt::format("{:016x} t {}{}\n", a, name, module.empty() ? "" : "\t[" + module + "]"));
+  };
+  for (const CaseText& t : c.program.texts()) {
+    if (!(end ? in_end_copy(t.area) : in_start_copy(t.area))) continue;
+    if (t.area == CaseArea::kKernel) {
+      add(t.begin, "_text", "");
+      add(t.begin, "_stext", "");
+      add(t.begin + t.size(), "_etext", "");
+    } else {
+      add(t.begin, t.name, is_generated(t.area) ? "bpf" : t.name);
+      add(t.begin + t.size(), t.name + "_end", is_generated(t.area) ? "bpf" : t.name);
+    }
+    if (is_module(t.area))
+      parts.modules +=
+          fmt::format("{} {} 0 - Live {:#018x}\n", t.name, (t.size() + kPage - 1) / kPage * kPage, t.begin);
+  }
+  std::ranges::stable_sort(symbols, {}, [](const auto& s) { return s.first; });
+  for (const auto& s : symbols) parts.kallsyms += s.second;
+  return parts;
+}
+
+// One record of a ring.
+struct Item {
+  Time time = 0;
+  unsigned ring = 0;
+  std::function<void(PerfDataWriter&, const Trailer&)> emit;
+};
+
+class CaseWriter {
+ public:
+  explicit CaseWriter(const CaseFile& c)
+      : case_(c), writer_({.compression = c.compressed ? Compression::kRecord81 : Compression::kNone}) {}
+
+  PerfDataWriter write(RecordOrder order);
+
+ private:
+  void attrs();
+  void head();
+  void traces();
+  void collect();
+  void add_event(const CaseEvent& e);
+  void put(const Item& item);
+  void put_all(std::vector<Item> items, RecordOrder order);
+  std::vector<BpfProgSpec> programs() const;
+
+  const CaseFile& case_;
+  PerfDataWriter writer_;
+  std::vector<Item> items_, aux_;
+};
+
+void CaseWriter::attrs() {
+  namespace bit = pt_config_bit;
+  AttrSpec pt{
+      .type = kPtType,
+      .config = bit::kPt | bit::kTsc | bit::kBranch | bit::kMtc | static_cast<uint64_t>(kCaseMtcFreq) << 14,
+      .flags = attr_flag::kSampleIdAll,
+      .name = "intel_pt//"};
+  AttrSpec side{.flags = attr_flag::kSampleIdAll | attr_flag::kMmap | attr_flag::kMmap2 | attr_flag::kComm |
+                         attr_flag::kKsymbol | attr_flag::kBpfEvent |
+                         (case_.no_poke_attr ? 0 : attr_flag::kTextPoke),
+                .name = "dummy:HG"};
+  for (unsigned i = 0; i < kRings; ++i) pt.ids.push_back(101 + i), side.ids.push_back(201 + i);
+  writer_.add_attr(pt);
+  writer_.add_attr(side);
+}
+
+std::vector<BpfProgSpec> CaseWriter::programs() const {
+  std::vector<BpfProgSpec> out;
+  for (const CaseEvent& e : case_.events) {
+    if (e.kind != CaseEvent::Kind::kImage) continue;
+    BpfProgSpec p{.id = static_cast<uint32_t>(e.number), .tag = kTag};
+    for (const std::string& name : e.texts) {
+      const CaseText& t = case_.program.text(name);
+      p.functions.push_back({t.begin, case_.memory(t, e.time), kTag});
+    }
+    out.push_back(std::move(p));
+  }
+  return out;
+}
+
+void CaseWriter::head() {
+  writer_.hostname("case");
+  writer_.os_release("6.1.0-case");
+  writer_.arch("x86_64");
+  writer_.nr_cpus(kRings);
+  writer_.cpu_id("GenuineIntel,6,142,10");
+  writer_.event_desc();
+  const std::pair<uint32_t, std::string> pmus[] = {{1, "software"}, {kPtType, "intel_pt"}};
+  writer_.pmu_mappings(pmus);
+  if (const auto p = programs(); !p.empty()) writer_.bpf_prog_info(p);
+  writer_.time_conv(kClock);
+  writer_.auxtrace_info({.pmu_type = kPtType, .time = kClock, .tsc_ctc_n = kCaseTscPerCtc, .tsc_ctc_d = 1});
+  for (const CaseText& t : case_.program.texts()) {
+    MmapSpec m{.addr = t.begin, .len = (t.size() + kPage - 1) / kPage * kPage, .kernel = true};
+    if (t.area == CaseArea::kKernel) {
+      m.len = t.size(), m.pgoff = t.begin, m.filename = "[kernel.kallsyms]_text";
+      writer_.mmap(m);
+    } else if (t.area == CaseArea::kModule) {
+      m.filename = fmt::format("/lib/modules/6.1.0-case/kernel/{}.ko", t.name);
+      writer_.mmap(m);
+    }
+  }
+  for (const CaseEvent& e : case_.events) {
+    if (!e.at_start || e.kind == CaseEvent::Kind::kImage || e.kind == CaseEvent::Kind::kWatch) continue;
+    add_event(e);
+    items_.back().emit(writer_, {.attr = kSideband});
+    items_.pop_back();
+  }
+  writer_.finished_init();
+}
+
+void CaseWriter::traces() {
+  for (const auto& [cpu, packets] : case_.traces) {
+    const CaseTrace trace = encode_trace(case_, packets);
+    const Time last = trace.last == kTimeMin ? case_.trace_start : trace.last;
+    const uint64_t size = (trace.bytes.size() + 7) / 8 * 8;
+    writer_.auxtrace(
+        {.offset = 0, .reference = static_cast<uint64_t>(last), .idx = cpu, .cpu = static_cast<int32_t>(cpu)},
+        trace.bytes);
+    aux_.push_back({case_.trace_start, cpu, [](PerfDataWriter& w, const Trailer& t) {
+                      Trailer pt = t;
+                      pt.attr = kPt;
+                      w.itrace_start(1, 1, pt);
+                    }});
+    aux_.push_back({last, cpu, [size](PerfDataWriter& w, const Trailer& t) {
+                      Trailer pt = t;
+                      pt.attr = kPt;
+                      w.aux(0, size, 0, pt);
+                    }});
+  }
+}
+
+void CaseWriter::add_event(const CaseEvent& e) {
+  using Kind = CaseEvent::Kind;
+  std::function<void(PerfDataWriter&, const Trailer&)> emit;
+  switch (e.kind) {
+    case Kind::kPoke:
+      emit = [&e](PerfDataWriter& w, const Trailer& t) {
+        w.text_poke(e.addr, bytes_of(e.old_insns), bytes_of(e.new_insns), t);
+      };
+      break;
+    case Kind::kKsymbol:
+      emit = [&e](PerfDataWriter& w, const Trailer& t) {
+        w.ksymbol(e.addr, e.length, e.type, e.unregister ? 1 : 0, e.name, t);
+      };
+      break;
+    case Kind::kLoad:
+    case Kind::kUnload:
+      emit = [&e](PerfDataWriter& w, const Trailer& t) {
+        w.bpf_event(e.kind == Kind::kLoad ? 1 : 2, static_cast<uint32_t>(e.number), kTag, t);
+      };
+      break;
+    case Kind::kLost:
+      emit = [&e](PerfDataWriter& w, const Trailer& t) { w.lost(201 + e.ring, e.number, t); };
+      break;
+    case Kind::kRecord:
+      emit = [&e](PerfDataWriter& w, const Trailer& t) { w.record(e.type, e.misc, e.body, &t); };
+      break;
+    case Kind::kImage:
+    case Kind::kWatch:
+      return;
+  }
+  items_.push_back({e.time, e.ring, std::move(emit)});
+}
+
+void CaseWriter::put(const Item& i) {
+  i.emit(writer_, {.time = static_cast<uint64_t>(i.time),
+                   .cpu = i.ring,
+                   .pid = 1,
+                   .tid = 1,
+                   .attr = kSideband,
+                   .has_id = true});
+}
+
+// Each ring keeps its own order: the kernel writes it so.
+void CaseWriter::put_all(std::vector<Item> items, RecordOrder order) {
+  std::ranges::stable_sort(items, {}, &Item::time);
+  if (order == RecordOrder::kRingByRing)
+    std::ranges::stable_sort(items, std::greater<>(), [](const Item& i) { return i.ring; });
+  if (order == RecordOrder::kInterleaved) {
+    std::map<unsigned, std::vector<Item>> rings;
+    for (Item& i : items) rings[i.ring].push_back(std::move(i));
+    SimRandom random(items.size());
+    for (size_t left = items.size(); left > 0;) {
+      auto it = rings.begin();
+      std::advance(it, random.below(rings.size()));
+      put(it->second.front());
+      it->second.erase(it->second.begin());
+      if (it->second.empty()) rings.erase(it);
+      --left;
+    }
+  } else {
+    for (const Item& i : items) put(i);
+  }
+  writer_.finished_round();
+}
+
+PerfDataWriter CaseWriter::write(RecordOrder order) {
+  attrs();
+  head();
+  traces();
+  for (const CaseEvent& e : case_.events) {
+    if (!e.at_start) add_event(e);
+  }
+  if (order == RecordOrder::kLate) {
+    put_all(aux_, RecordOrder::kSorted);
+    put_all(items_, RecordOrder::kSorted);
+  } else if (order == RecordOrder::kRingByRing) {
+    std::ranges::for_each(aux_, [this](const Item& i) { put(i); });
+    put_all(items_, order);
+  } else {
+    items_.insert(items_.end(), aux_.begin(), aux_.end());
+    put_all(items_, order);
+  }
+  return std::move(writer_);
+}
+
+// See docs/bundle.md, "ksym_text.bin".
+std::vector<uint8_t> watched_texts(const CaseFile& c) {
+  ByteSink s(false);
+  for (const CaseEvent& e : c.events) {
+    if (e.kind != CaseEvent::Kind::kWatch) continue;
+    const CaseText& t = c.program.text(e.texts.at(0));
+    const std::vector<uint8_t> bytes = c.memory(t, e.time);
+    s.u64(static_cast<uint64_t>(e.time)), s.u64(t.begin);
+    s.u32(static_cast<uint32_t>(bytes.size())), s.u32(e.type);
+    s.raw(bytes);
+  }
+  return std::move(s).take();
+}
+
+}  // namespace
+
+std::string_view name_of(RecordOrder order) {
+  switch (order) {
+    case RecordOrder::kSorted:
+      return "sorted";
+    case RecordOrder::kRingByRing:
+      return "ring by ring";
+    case RecordOrder::kInterleaved:
+      return "interleaved";
+    case RecordOrder::kLate:
+      return "late";
+  }
+  return "";
+}
+
+void write_case(const CaseFile& c, RecordOrder order, const std::filesystem::path& directory) {
+  const DirectoryParts start = c.start.present ? make_copy(c, c.start, false) : DirectoryParts{};
+  CaseWriter(c).write(order).write_directory(directory, start);
+  if (c.end.present) {
+    const DirectoryParts end = make_copy(c, c.end, true);
+    write_bytes(directory / "kcore.end", end.kcore);
+    write_text(directory / "kallsyms.end", end.kallsyms);
+    write_text(directory / "modules.end", end.modules);
+  }
+  if (const auto watched = watched_texts(c); !watched.empty())
+    write_bytes(directory / "ksym_text.bin", watched);
+}
+
+}  // namespace asof::test

@@ -1,0 +1,94 @@
+// CaseProgram: the code of a case file (tests/cases/, tests/README.md "cases"): one instruction a line,
+// labels between them. What a line of the expected flow names is a *block*: the instructions from one label
+// up to the next, so blocks are found by position and not by what the instructions do; the code under test
+// decides that for itself.
+#pragma once
+#include <cstdint>
+#include <map>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "textstore/address.h"
+
+namespace asof::test {
+
+// A case file that cannot be understood: says file, line and why.
+class CaseError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+struct CaseInsn {
+  Addr at = 0;
+  std::vector<uint8_t> bytes;
+};
+
+// Where an area's bytes can be found by the decoder.
+enum class CaseArea : uint8_t {
+  kKernel,      // kcore, inside [_stext, _etext)
+  kModule,      // kcore, /proc/modules, a mapping
+  kGenerated,   // kcore, a [bpf] symbol of kallsyms
+  kLateModule,  // as kModule, but only in the copy taken at the end
+  kLateGenerated,
+  kHidden,  // in no copy
+};
+
+struct CaseText {
+  std::string name;
+  CaseArea area = CaseArea::kKernel;
+  Addr begin = 0;
+  std::vector<CaseInsn> insns;
+  std::vector<uint8_t> bytes() const;  // gaps that `org` and `align` leave are INT3
+  uint64_t size() const { return insns.empty() ? 0 : insns.back().at + insns.back().bytes.size() - begin; }
+};
+
+struct CaseBlock {
+  size_t text = 0;
+  size_t first = 0, count = 0;  // of its instructions
+};
+
+std::string trimmed(std::string_view s);
+std::vector<std::string> split_words(std::string_view s);
+// Splits at `separator` and removes blanks around the parts.
+std::vector<std::string> split_at(std::string_view s, char separator);
+uint64_t parse_number(std::string_view word);
+
+class CaseProgram {
+ public:
+  void begin_text(const std::string& name, CaseArea area, Addr begin);
+  // One line of a [text] section: "label:", "label: instruction", "instruction", "org X", "align N",
+  // "fill N BYTE", "nops N".
+  void line(std::string_view text);
+  void finish();  // labels become addresses
+
+  const std::vector<CaseText>& texts() const { return texts_; }
+  const CaseText& text(const std::string& name) const;
+  const std::map<std::string, Addr>& labels() const { return labels_; }
+  // "label", "label+3", "label-0x10", "0xffffffff81000000".
+  Addr address(std::string_view expression) const;
+  std::span<const CaseInsn> block(const std::string& label) const;
+  // "nop5; ret", "db cc 55", "text NAME" or "nothing", placed at `at`.
+  std::vector<CaseInsn> assemble(Addr at, std::string_view list) const;
+
+ private:
+  struct Source {
+    std::string words;
+    Addr at = 0;
+  };
+  CaseInsn encode(Addr at, const std::string& words) const;
+  void place(const std::string& words);
+
+  std::vector<CaseText> texts_;
+  std::vector<std::vector<std::string>> sources_;  // of each text's instructions
+  std::map<std::string, Addr> labels_;
+  std::map<std::string, CaseBlock> blocks_;
+  std::string open_;  // block that the next instruction belongs to
+  Addr here_ = 0;
+};
+
+std::vector<uint8_t> bytes_of(std::span<const CaseInsn> insns);
+
+}  // namespace asof::test

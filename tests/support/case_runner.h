@@ -1,0 +1,15 @@
+// Runs a case through the real reader, store and flow, in every order of its records, with one and with
+// several workers, with and without the block cache, and compares with what the case expects.
+#pragma once
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "tests/support/case_file.h"
+
+namespace asof::test {
+
+// What is wrong, one entry each; empty: all is as the case says. Throws CaseError for a bad file.
+std::vector<std::string> run_case(const CaseFile& c, const std::filesystem::path& scratch);
+
+}  // namespace asof::test

@@ -1,0 +1,108 @@
+#include "tests/support/case_trace.h"
+
+#include <fmt/format.h>
+
+#include <optional>
+
+#include "tests/support/pt_writer.h"
+
+namespace asof::test {
+
+namespace {
+
+class Encoder {
+ public:
+  explicit Encoder(const CaseFile& c) : case_(c), writer_(PtWriter::Options{}) {}
+
+  void packet(const CasePacket& p);
+  CaseTrace finish() {
+    writer_.flush();
+    out_.bytes = writer_.bytes();
+    return std::move(out_);
+  }
+
+ private:
+  Addr ip(const CasePacket& p, size_t i) const { return case_.program.address(p.args.at(i)); }
+  uint64_t tsc(const std::string& word);
+  static PsbPlus::Tma tma(uint64_t tsc) {
+    return {static_cast<uint16_t>(tsc / kCaseTscPerCtc), static_cast<uint16_t>(tsc % kCaseTscPerCtc)};
+  }
+  void psb(const CasePacket& p);
+  void tnt(const std::string& bits);
+
+  const CaseFile& case_;
+  PtWriter writer_;
+  CaseTrace out_;
+};
+
+uint64_t Encoder::tsc(const std::string& word) {
+  const Time t = case_time(word);
+  if (out_.last != kTimeMin && t < out_.last) throw CaseError("the trace goes backwards in time");
+  out_.first = std::min(out_.first, t);
+  out_.last = t;
+  return static_cast<uint64_t>(t);
+}
+
+// psb TIME|- [IP]
+void Encoder::psb(const CasePacket& p) {
+  PsbPlus group;
+  if (p.args.at(0) != "-") {
+    group.tsc = tsc(p.args[0]);
+    group.tma = tma(*group.tsc);
+  }
+  if (p.args.size() > 1) group.ip = ip(p, 1);
+  writer_.psb_plus(group);
+}
+
+void Encoder::tnt(const std::string& bits) {
+  for (const char bit : bits) {
+    if (bit != 'T' && bit != 'N') throw CaseError("TNT bits are T and N");
+    writer_.tnt(bit == 'T');
+  }
+  writer_.flush();
+}
+
+void Encoder::packet(const CasePacket& p) {
+  if (p.kind == "psb") {
+    psb(p);
+  } else if (p.kind == "tsc") {
+    const uint64_t t = tsc(p.args.at(0));
+    writer_.tsc(t);
+    writer_.tma(tma(t).ctc, tma(t).fc);
+  } else if (p.kind == "mtc") {
+    writer_.mtc(static_cast<uint8_t>((tsc(p.args.at(0)) / kCaseTscPerCtc) >> kCaseMtcFreq));
+  } else if (p.kind == "tnt") {
+    tnt(p.args.at(0));
+  } else if (p.kind == "tip") {
+    writer_.tip(ip(p, 0));
+  } else if (p.kind == "fup") {
+    writer_.fup(ip(p, 0));
+  } else if (p.kind == "pge") {
+    writer_.tip_pge(ip(p, 0));
+  } else if (p.kind == "pgd") {
+    writer_.tip_pgd(p.args.empty() ? std::optional<uint64_t>() : ip(p, 0));
+  } else if (p.kind == "stop") {
+    writer_.fup(ip(p, 0));
+    writer_.tip_pgd();
+  } else if (p.kind == "ovf") {
+    writer_.ovf();
+  } else {
+    throw CaseError(fmt::format("unknown packet '{}'", p.kind));
+  }
+}
+
+}  // namespace
+
+CaseTrace encode_trace(const CaseFile& c, std::span<const CasePacket> packets) {
+  Encoder encoder(c);
+  for (const CasePacket& p : packets) {
+    try {
+      encoder.packet(p);
+    } catch (const std::exception& e) {
+      throw CaseError(fmt::format("{}.case:{}: {}", c.row, p.line, e.what()));
+    }
+  }
+  return encoder.finish();
+}
+
+}  // namespace asof::test
