@@ -61,6 +61,9 @@ class Flow final : public SegmentDecoder {
     std::vector<uint64_t> record;                  // signature at each decision since the fork
     const std::vector<uint64_t>* other = nullptr;  // of the first survivor: equal means joined
     uint32_t depth = 0;                            // of nested choices
+    // Decision count at the first nested choice of which not every candidate was tried: what holds behind it
+    // holds of one way only.
+    uint64_t untried = UINT64_MAX;
   };
 
   // fetch.cpp: from packets to the next TNT bits or Pending.

@@ -224,6 +224,7 @@ Variant* Flow::choose_nested(const State& s, const std::vector<Hypothesis>& hypo
     const Stop stop = walk<false>(copy, &trial);
     --trial.depth;
     if (stop != Stop::kContradiction) {
+      if (&h != &hypotheses.back() || unknown) trial.untried = std::min(trial.untried, s.decisions);
       why = stop;
       return nullptr;
     }
@@ -244,7 +245,7 @@ Variant* Flow::choose<true>(State& s, const std::vector<Hypothesis>& hypotheses,
   failed_.clear();
   const Hypothesis* best = nullptr;
   Stop best_stop = Stop::kContradiction;
-  uint64_t best_end = 0, joined = s.decisions;
+  uint64_t best_end = 0, best_untried = UINT64_MAX, joined = s.decisions;
   std::vector<uint64_t> best_record;
   unsigned survivors = 0;
   bool all_join = true;
@@ -263,7 +264,10 @@ Variant* Flow::choose<true>(State& s, const std::vector<Hypothesis>& hypotheses,
       best = &h;
       best_stop = stop;
       best_end = t.end;
+      best_untried = t.untried;
       best_record = std::move(t.record);
+    } else if (t.untried != UINT64_MAX || best_untried < t.end) {
+      all_join = false;  // one way of this hypothesis meets one of the other; there are more
     } else if (stop == Stop::kMerged) {
       joined = std::max(joined, t.end - 1);  // the same from what was used last
     } else if (stop == Stop::kEnd && best_stop == Stop::kEnd && t.end == best_end) {
@@ -272,6 +276,10 @@ Variant* Flow::choose<true>(State& s, const std::vector<Hypothesis>& hypotheses,
       all_join = false;
     }
   }
+  // A choice inside a stretch that is in doubt itself is no surer than that, and proves nothing about time.
+  const bool in_doubt = confidence_ > Confidence::kProved && s.decisions < confidence_until_;
+  const Confidence doubt = in_doubt ? confidence_ : Confidence::kCertain;
+  const uint64_t doubt_until = in_doubt ? confidence_until_ : 0;
   constexpr uint64_t kForGood = UINT64_MAX;  // until the next sync point or gap
   if (best == nullptr) {
     confidence_ = Confidence::kContradiction;
@@ -281,8 +289,10 @@ Variant* Flow::choose<true>(State& s, const std::vector<Hypothesis>& hypotheses,
   if (survivors == 1 && !unknown) {
     confidence_ = Confidence::kProved;
     confidence_until_ = s.decisions + 1;
-    assume(s, *best);
-    s.forced = nullptr;
+    if (!in_doubt) {
+      assume(s, *best);
+      s.forced = nullptr;
+    }
   } else if (survivors > 1 && all_join && !unknown) {
     confidence_ = Confidence::kEquivalent;
     confidence_until_ = joined + 1;
@@ -290,6 +300,8 @@ Variant* Flow::choose<true>(State& s, const std::vector<Hypothesis>& hypotheses,
     confidence_ = Confidence::kAmbiguous;
     confidence_until_ = survivors == 1 ? std::max(best_end, s.decisions + 1) : kForGood;
   }
+  confidence_ = std::max(confidence_, doubt);
+  confidence_until_ = std::max(confidence_until_, doubt_until);
   return best->variant;
 }
 
