@@ -139,6 +139,16 @@ class Scene {
     return *this;
   }
   Scene& code(Assembler& a) { return code(a.base(), a.finish()); }
+  // Known to hold other bytes then, but not which.
+  Scene& unknown(Addr at, uint64_t size, Time from, Time until) {
+    Layer l;
+    l.space = is_kernel_address(at) ? kKernelSpace : user_;
+    l.range = range_of(at, size);
+    l.from = from;
+    l.until = until;
+    builder_.add_layer(l);
+    return *this;
+  }
   Scene& poke(Addr at, const Bytes& old_bytes, const Bytes& new_bytes, Time time) {
     Poke p;
     p.addr = at;

@@ -238,12 +238,12 @@ TEST(Sync, SyncGroupEndedByOverflow) {
   s.code(A, Bytes(16, 0x90)).code(A + 0x100, Bytes(16, 0x90));
   s.pt.psb();
   s.pt.tsc(5);
+  s.pt.mode_exec(ExecMode::k64);
   s.pt.ovf();
   s.pt.fup(A + 0x100, IpForm::kSext48);
   s.pt.fup(A + 0x102);
   s.pt.tip_pgd();
-  // libipt 2.0.5 does not take an OVF in a PSB+.
-  const Decoded d = s.expect_flow({A + 0x100, A + 0x101});
+  const Decoded d = s.expect({A + 0x100, A + 0x101});
   ASSERT_EQ(d.of(EventKind::kOverflow).size(), 1U);
   EXPECT_EQ(d.of(EventKind::kOverflow)[0].ip, A + 0x100);
 }
