@@ -49,11 +49,11 @@ deps() {
   [ -z "$extra" ] || install_packages $extra || say "going on without $extra(tests that need it are skipped)"
 }
 
-build() {
+build() { # targets; none: everything
   deps
   say "building build/release"
-  cmake --preset release "$@" >build/release.configure.log 2>&1 || { cat build/release.configure.log; exit 1; }
-  cmake --build build/release
+  cmake --preset release >build/release.configure.log 2>&1 || { cat build/release.configure.log; exit 1; }
+  cmake --build build/release ${1:+--target "$@"}
 }
 
 # Captures too large for this repository, beside it on machines that have them; tests that use them are skipped without.
@@ -74,7 +74,7 @@ check() {
 }
 
 demo() {
-  build -DASOF_TESTS=OFF
+  build asof
   exec scripts/demo.sh build/release/asof
 }
 
@@ -89,6 +89,7 @@ bench() {
 
 mkdir -p build
 case "${1:-}" in
-  deps|build|demo|check|bench) "$1" ;;
+  build) build asof ;;
+  deps|demo|check|bench) "$1" ;;
   *) echo "usage: scripts/dev.sh deps|build|demo|check|bench" >&2; exit 1 ;;
 esac
