@@ -56,10 +56,12 @@ struct Candidates {
 
 class BlockCache {
  public:
-  BlockCache(const TextStore& text, TextAt text_at) : text_(text), text_at_(text_at) {}
+  // `reuse` off: every visit decodes anew, which shows in tests that reuse changes nothing.
+  BlockCache(const TextStore& text, TextAt text_at, bool reuse)
+      : text_(text), text_at_(text_at), reuse_(reuse) {}
 
   Node* node(Space space, Addr ip, uint8_t mode) {
-    const auto it = nodes_.find(Key{ip, space, mode});
+    const auto it = reuse_ ? nodes_.find(Key{ip, space, mode}) : nodes_.end();
     return it != nodes_.end() ? it->second : make_node(space, ip, mode);
   }
   // Every block that can run at a versioned node within `bounds` (already widened by the clock's error).
@@ -95,6 +97,7 @@ class BlockCache {
 
   const TextStore& text_;
   const TextAt text_at_;
+  const bool reuse_;
   tsl::robin_map<Key, Node*, KeyHash> nodes_;
   std::deque<Node> node_pool_;
   std::deque<Variant> variants_;

@@ -17,7 +17,7 @@ constexpr uint32_t kMaxIdleBlocks = 1 << 16;
 Flow::Flow(const Config& config, std::span<const Stream> streams, const TextStore& text,
            const DecodeOptions& options)
     : config_(config), errata_(errata_of(config.cpu)), streams_(streams), options_(options), text_(text) {
-  cache_.emplace(text_, options_.text_at);
+  cache_.emplace(text_, options_.text_at, options_.block_cache);
 }
 
 void Flow::decode(const Segment& segment, ChunkSink& sink) {
@@ -317,7 +317,7 @@ Flow::Stop Flow::walk(State& s, Trial* trial) {
     const Stop stop = branch<Emit>(s, *v, trial);
     if (stop == Stop::kEnd) {
       // Learn the way for the next visit.
-      if (s.node == nullptr && s.enabled && !s.lost) {
+      if (s.node == nullptr && s.enabled && !s.lost && options_.block_cache) {
         Node* n = cache_->node(is_kernel_address(s.ip) ? kKernelSpace : v->block.space, s.ip, s.mode);
         const BranchKind kind = v->block.kind;
         if (kind == BranchKind::kRet || kind == BranchKind::kJumpInd || kind == BranchKind::kCallInd) {
