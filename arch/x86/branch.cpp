@@ -207,6 +207,15 @@ Flow::Stop Flow::branch(State& s, Variant& v, Trial* trial) {
       Addr to = 0;
       if (((s.tnt >> (s.tnt_count - 1)) & 1) == 0) break;
       if (!s.rets.pop(to)) {
+        if (s.calls_missing) {  // the return itself is as the trace says; where it leads was in the gap
+          --s.tnt_count;
+          emit<Emit>(s, v, b.count, Step::kTaken);
+          const Stop stop = used(s, trial);
+          if constexpr (!Emit) return stop == Stop::kContradiction ? stop : Stop::kOut;
+          lose(s, "E-FLOW-002",
+               fmt::format("the return at {:#x} goes to a call in an earlier gap", b.end() - 1));
+          return Stop::kContradiction;
+        }
         if constexpr (Emit) {
           contradiction(s, "E-FLOW-002",
                         fmt::format("a compressed return at {:#x} has no call", b.end() - 1));

@@ -381,6 +381,7 @@ void Flow::resolve_overflow(State& s) {
   s.tnt_count = 0;
   s.last_ip = 0;
   s.rets.clear();
+  s.calls_missing = true;
   s.lost = false;
   s.enabled = false;
   s.transaction = false;

@@ -130,6 +130,7 @@ class Flow final : public SegmentDecoder {
   void open_gap(State& s, const char* code, std::string reason, uint64_t begin);
   void close_gap(State& s, Addr resume_ip, uint64_t end);
   void contradiction(State& s, const char* code, std::string reason);
+  void lose(State& s, const char* code, std::string reason);
   void add_event(EventKind kind, Time time, Addr ip, uint64_t a, uint64_t b, uint64_t offset);
   size_t roll_back();
   void report_bound_events(const State& s);

@@ -108,10 +108,16 @@ size_t Flow::roll_back() {
 // bytes are missing, it is.
 void Flow::contradiction(State& s, const char* code, std::string reason) {
   if (std::string_view(code).starts_with("E-FLOW")) roll_back();
+  lose(s, code, std::move(reason));
+}
+
+// From here on where the flow is is not known.
+void Flow::lose(State& s, const char* code, std::string reason) {
   verified_steps_ = chunk_.steps.size();
   open_gap(s, code, std::move(reason), static_cast<uint64_t>(s.p - begin_));
   s.tnt_count = 0;
   s.rets.clear();
+  s.calls_missing = true;
   s.lost = true;
   s.node = nullptr;
 }

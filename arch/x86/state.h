@@ -97,6 +97,8 @@ struct State {
   Time now = kTimeMin;       // for display: the clock at the packet in use
   uint64_t decisions = 0;    // TNT bits, TIPs, events used so far
   uint32_t idle_blocks = 0;  // blocks since the last one
+  bool calls_missing =
+      false;  // a gap since the sync point: the hardware's return stack may hold more than `rets`
   RetStack rets;
 };
 

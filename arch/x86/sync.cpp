@@ -142,6 +142,21 @@ Gap no_sync_gap(uint64_t begin, uint64_t end) {
   return g;
 }
 
+// Trace that was lost in front of the sync point `at` (after `previous`), as a gap of no bytes but of time.
+std::optional<Gap> recorded_loss(const Stream& stream, uint64_t previous, const Segment& segment) {
+  for (const StreamLoss& loss : stream.losses) {
+    if (loss.offset <= previous || loss.offset > segment.begin) continue;
+    Gap g;
+    g.begin = loss.offset;
+    g.end = segment.begin;
+    g.code = loss.code.c_str();
+    g.reason = loss.bytes ? fmt::format("{} ({} bytes)", loss.reason, *loss.bytes) : loss.reason;
+    g.time = {std::min(loss.time, segment.start_time), segment.start_time};
+    return g;
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 uint64_t reference_at(const Stream& stream, uint64_t offset) {
@@ -178,7 +193,12 @@ std::vector<Segment> split_stream(const Stream& stream, size_t stream_index, con
       const auto head = stream.bytes(g.begin, std::min(s.end, g.begin + kMaxGroup), scratch);
       const SyncGroup group = read_sync_group(head, Clock(config, reference_at(stream, g.begin)), errata);
       g.start_time = group.clock.now();
-      g.before = std::move(before);
+      // Only where the flow does not run on from the segment before: inside one, a loss is known but has no
+      // place.
+      if (i == 0) {
+        g.before = recorded_loss(stream, out.empty() ? 0 : out.back().begin, g);
+        if (!g.before) g.before = std::move(before);
+      }
       before.reset();
       out.push_back(std::move(g));
     }
