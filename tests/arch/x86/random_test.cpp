@@ -241,6 +241,18 @@ class Simulation {
     for (const Segment& s : arch->split(streams_[cpu], cpu)) arch->decoder(streams_, *text_, o)->decode(s, d);
     return d;
   }
+  // As decode(), with other trace bytes; `segments` comes back too.
+  Decoded decode_bytes(unsigned cpu, const Bytes& trace, std::vector<Segment>& segments) {
+    std::vector<Stream> streams = streams_;
+    streams[cpu].pieces[0].bytes = trace;
+    const auto arch = make_arch(config_);
+    const auto decoder = arch->decoder(streams, *text_, {});
+    segments = arch->split(streams[cpu], cpu);
+    Decoded d;
+    for (const Segment& s : segments) decoder->decode(s, d);
+    return d;
+  }
+  const Bytes& trace(unsigned cpu) const { return machine_->cpu(cpu).tracer.writer().bytes(); }
   const std::vector<Executed>& truth(unsigned cpu) const { return machine_->cpu(cpu).truth.instructions(); }
   uint64_t hits() const { return machine_->int3_hits(); }
   Time perf(uint64_t tsc) const { return machine_->perf_time(tsc); }
@@ -474,6 +486,55 @@ TEST(RandomPrograms, PokesWithTimeAtSyncPointsOnly) {
   EXPECT_GT(s.proved, 1000U);
   EXPECT_GT(s.instructions, 1'000'000U);
   EXPECT_GT(s.sure * 2, s.instructions);
+}
+
+// Damaged traces: decoding ends, every byte is in a segment or a gap, gaps lie in the stream, and what is
+// given are instructions of the text.
+TEST(RandomPrograms, DamagedTraces) {
+  SimRandom random(5);
+  uint64_t gaps = 0;
+  for (uint64_t seed = 1; seed <= 60; ++seed) {
+    Simulation run({.seed = seed, .cpus = 2, .ticks = 12'000, .pokes = 3, .overflows = true});
+    for (int n = 0; n < 40; ++n) {
+      SCOPED_TRACE(fmt::format("seed {} damage {}", seed, n));
+      Bytes trace = run.trace(0);
+      for (uint64_t i = random.between(1, 8); i != 0; --i) {
+        const size_t at = random.below(trace.size());
+        switch (random.below(4)) {
+          case 0:
+            trace[at] ^= static_cast<uint8_t>(1U << random.below(8));
+            break;
+          case 1:
+            trace[at] = static_cast<uint8_t>(random.next());
+            break;
+          case 2:
+            trace.erase(
+                trace.begin() + static_cast<std::ptrdiff_t>(at),
+                trace.begin() + static_cast<std::ptrdiff_t>(std::min(trace.size(), at + random.below(20))));
+            break;
+          default:
+            trace.insert(trace.begin() + static_cast<std::ptrdiff_t>(at),
+                         static_cast<uint8_t>(random.next()));
+        }
+        if (trace.empty()) trace.push_back(0);
+      }
+      std::vector<Segment> segments;
+      const Decoded d = run.decode_bytes(0, trace, segments);
+      uint64_t covered = 0;
+      for (const Segment& s : segments)
+        covered += s.end - s.begin + (s.before ? s.before->end - s.before->begin : 0);
+      ASSERT_EQ(covered, trace.size());
+      for (const auto& g : d.gaps) {
+        ASSERT_LE(g.begin, g.end);
+        ASSERT_LE(g.end, trace.size());
+        ASSERT_FALSE(g.reason.empty());
+        ASSERT_LE(g.time.lo, g.time.hi);
+      }
+      for (const auto& e : d.events) ASSERT_LT(e.offset, trace.size());
+      gaps += d.gaps.size();
+    }
+  }
+  EXPECT_GT(gaps, 2000U);
 }
 
 }  // namespace
