@@ -14,11 +14,6 @@ constexpr Addr kHandler = A + 0x200;
 const Bytes kNop5 = asof::test::nop5_bytes();
 Bytes jump(Addr from, Addr to) { return asof::test::jmp32_bytes(from, to); }
 
-void stop_at(Scene& s, Addr ip) {
-  s.pt.fup(ip);
-  s.pt.tip_pgd();
-}
-
 // A: a static branch as the kernel has them. NOP5 falls through to a conditional branch, JMP leads to the
 // unlikely part, which ends in an indirect jump: different packets.
 //   site: NOP5 | JMP on;  site+5: JE +0;  site+7: NOP;  site+8: JMP RAX

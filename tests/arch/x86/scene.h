@@ -278,4 +278,22 @@ class Scene {
   std::optional<TextStore> store_;
 };
 
+// Addresses Scene::kCode + each.
+inline std::vector<Addr> at(std::initializer_list<Addr> offsets) {
+  std::vector<Addr> out;
+  for (const Addr o : offsets) out.push_back(Scene::kCode + o);
+  return out;
+}
+
+// Tracing is switched off by an asynchronous event at `ip`, which does not run: the end of a scenario that
+// leaves nothing open.
+inline void stop_at(Scene& s, Addr ip) {
+  s.pt.fup(ip);
+  s.pt.tip_pgd();
+}
+
+inline void bits(Scene& s, std::initializer_list<int> b) {
+  for (const int i : b) s.pt.tnt(i != 0);
+}
+
 }  // namespace asof::x86::test

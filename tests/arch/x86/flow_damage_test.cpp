@@ -1,0 +1,274 @@
+// The flow, one scenario at a time: overflow, damage, missing text, sync points, ends of trace, address
+// spaces.
+#include <algorithm>
+
+#include "tests/arch/x86/scene.h"
+
+namespace asof::x86::test {
+namespace {
+
+constexpr Addr A = Scene::kCode;
+
+// ---- overflow ----
+
+TEST(Flow, OverflowResolvedByFup) {
+  Scene s;
+  s.code(A, {0x90, 0x74, 0x02, 0x90, 0x90, 0x90}).code(A + 0x100, {0x90, 0x90}).start(A);
+  bits(s, {0});
+  s.pt.ovf();
+  s.pt.fup(A + 0x100, IpForm::kSext48);
+  stop_at(s, A + 0x101);
+  const Decoded d = s.expect(at({0, 1, 0x100}));
+  ASSERT_EQ(d.gaps.size(), 1U);
+  EXPECT_STREQ(d.gaps[0].code, "E-LOST-003");
+  EXPECT_EQ(d.gaps[0].resume_ip, A + 0x100);
+  ASSERT_EQ(d.of(EventKind::kOverflow).size(), 1U);
+  EXPECT_EQ(d.of(EventKind::kOverflow)[0].ip, A + 0x100);
+  EXPECT_NE(d.ran[2].flags & Step::kAfterGap, 0);
+}
+
+TEST(Flow, OverflowWhileOffResolvedByPge) {
+  Scene s;
+  s.code(A, {0x90, 0x74, 0x02, 0x90, 0x90, 0x90}).code(A + 0x100, {0x90, 0x90}).start(A);
+  bits(s, {0});
+  s.pt.ovf();
+  s.pt.tip_pge(A + 0x100, IpForm::kSext48);
+  stop_at(s, A + 0x101);
+  const Decoded d = s.expect(at({0, 1, 0x100}));
+  ASSERT_EQ(d.gaps.size(), 1U);
+  EXPECT_STREQ(d.gaps[0].code, "E-LOST-003");
+}
+
+TEST(Flow, OverflowClearsTheReturnStack) {
+  Scene s;
+  // 0: CALL 10; 10: JE 12; 12: RET
+  s.code(A, {0xe8, 0x0b, 0, 0, 0, 0x90, 0x90}).code(A + 0x10, {0x74, 0x00, 0xc3}).start(A);
+  bits(s, {0});
+  s.pt.ovf();
+  s.pt.fup(A + 0x12, IpForm::kSext48);
+  s.pt.tip(A + 5);
+  stop_at(s, A + 6);
+  s.expect(at({0, 0x10, 0x12, 5}));
+}
+
+TEST(Flow, Skd010OverflowFollowedByTip) {
+  Scene s;
+  s.config.cpu = {true, 6, 0x5e, 3};
+  s.code(A, {0x90, 0x74, 0x02, 0x90}).code(A + 0x100, {0x90, 0x90}).start(A);
+  bits(s, {0});
+  s.pt.ovf();
+  s.pt.tip(A + 0x100, IpForm::kSext48);  // the FUP is missing
+  stop_at(s, A + 0x101);
+  s.expect(at({0, 1, 0x100}));
+}
+
+TEST(Flow, Apl11OverflowFollowedByPgd) {
+  Scene s;
+  s.config.cpu = {true, 6, 0x5c, 9};
+  s.code(A, {0x90, 0x74, 0x02, 0x90}).code(A + 0x100, {0x90, 0x90}).start(A);
+  bits(s, {0});
+  s.pt.ovf();
+  s.pt.tip_pgd();
+  s.pt.tip_pge(A + 0x100, IpForm::kSext48);
+  stop_at(s, A + 0x101);
+  s.expect(at({0, 1, 0x100}));
+}
+
+TEST(Flow, Apl12OverflowFollowedByABogusFup) {
+  Scene s;
+  s.config.cpu = {true, 6, 0x5c, 9};
+  s.code(A, {0x90, 0x74, 0x02, 0x90}).code(A + 0x100, {0x90, 0x90}).start(A);
+  bits(s, {0});
+  s.pt.ovf();
+  s.pt.fup(A + 0x80, IpForm::kSext48);  // tracing is off, as the TIP.PGE shows; no code is there
+  s.pt.tip_pge(A + 0x100, IpForm::kSext48);
+  stop_at(s, A + 0x101);
+  s.expect(at({0, 1, 0x100}));
+}
+
+// ---- damage ----
+
+TEST(Flow, BadPacketEndsTheSegment) {
+  Scene s;
+  s.code(A, {0x90, 0x74, 0x02, 0x90, 0x90, 0x90, 0x90}).start(A);
+  bits(s, {1});
+  s.pt.raw(Bytes{0x02, 0xff, 0xff});
+  bits(s, {1, 1});
+  s.pt.flush();
+  const uint64_t psb = s.pt.offset();
+  s.start(A + 3);
+  stop_at(s, A + 5);
+  const Decoded d = s.decode_all_ways();
+  EXPECT_EQ(hex(d.ips()), hex(at({0, 1, 3, 4})));
+  ASSERT_EQ(d.gaps.size(), 1U);
+  EXPECT_STREQ(d.gaps[0].code, "E-DATA-001");
+  EXPECT_EQ(d.gaps[0].end, psb);
+  EXPECT_EQ(d.gaps[0].at, 2U);
+}
+
+TEST(Flow, MissingTextResumesAtTheNextCompleteTip) {
+  Scene s;
+  constexpr Addr kUnknown = A + 0x5000;
+  s.code(A, {0xff, 0xe0}).code(A + 0x100, {0x90, 0x90}).start(A);
+  s.pt.tip(kUnknown);
+  bits(s, {1, 0, 1});
+  s.pt.tip(kUnknown + 0x40);  // compressed against the last one: last-IP lives on in the gap
+  bits(s, {1});
+  s.pt.tip(A + 0x100, IpForm::k16);
+  stop_at(s, A + 0x101);
+  const Decoded d = s.expect_flow(at({0, 0x100}));  // libipt gives up at the first
+  ASSERT_EQ(d.gaps.size(), 1U) << "neighbours are one";
+  EXPECT_STREQ(d.gaps[0].code, "E-TEXT-001");
+  EXPECT_EQ(d.gaps[0].ip, kUnknown);
+  EXPECT_EQ(d.gaps[0].resume_ip, A + 0x100);
+  EXPECT_EQ(d.gaps[0].at, 1U);
+  EXPECT_GE(d.gaps[0].end - d.gaps[0].begin, 4U);
+}
+
+TEST(Flow, MissingTextInsideABlockKeepsWhatIsKnown) {
+  Scene s;
+  s.code(A, {0x90, 0x90}).code(A + 0x100, {0x90, 0x90}).start(A);
+  s.pt.tip(A + 0x100);
+  stop_at(s, A + 0x101);
+  const Decoded d = s.expect_flow(at({0, 1, 0x100}));  // libipt gives up at A + 2
+  ASSERT_EQ(d.gaps.size(), 1U);
+  EXPECT_EQ(d.gaps[0].ip, A + 2);
+  EXPECT_EQ(d.gaps[0].resume_ip, A + 0x100);
+}
+
+TEST(Flow, InterruptInsideMissingText) {
+  Scene s;
+  s.code(A, {0x90, 0x90}).code(A + 0x100, {0x90, 0x48, 0xcf}).start(A);
+  s.pt.fup(A + 5);
+  s.pt.tip(A + 0x100);
+  s.pt.tip(A);
+  stop_at(s, A + 1);
+  const Decoded d = s.expect_flow(at({0, 1, 0x100, 0x101, 0}));
+  ASSERT_EQ(d.gaps.size(), 1U);
+  EXPECT_STREQ(d.gaps[0].code, "E-TEXT-001");
+}
+
+TEST(Flow, NoInstruction) {
+  Scene s;
+  s.code(A, {0x90, 0x06, 0x90}).code(A + 0x100, {0x90, 0x90}).start(A);
+  s.pt.tip(A + 0x100);
+  stop_at(s, A + 0x101);
+  const Decoded d = s.expect_flow(at({0x100}));
+  ASSERT_EQ(d.gaps.size(), 1U);
+  EXPECT_STREQ(d.gaps[0].code, "E-FLOW-005");
+}
+
+TEST(Flow, TraceAndTextDisagree) {
+  Scene s;
+  s.code(A, {0x90, 0x74, 0x02, 0x90, 0x90, 0x90}).code(A + 0x100, {0x90, 0x90}).start(A);
+  s.pt.tip(A + 0x100);  // but a conditional branch needs a bit
+  stop_at(s, A + 0x101);
+  const Decoded d = s.expect_flow(at({0x100}));
+  ASSERT_EQ(d.gaps.size(), 1U);
+  EXPECT_STREQ(d.gaps[0].code, "E-FLOW-001");
+  EXPECT_EQ(d.gaps[0].ip, A);
+}
+
+TEST(Flow, EndlessLoopWithoutTrace) {
+  Scene s;
+  s.code(A, {0x90, 0xeb, 0xfd}).code(A + 0x100, {0x90, 0x90}).start(A);
+  s.pt.tip(A + 0x100);
+  stop_at(s, A + 0x101);
+  const Decoded d = s.decode();
+  EXPECT_EQ(hex(d.ips()), hex(at({0x100})));
+  ASSERT_EQ(d.gaps.size(), 1U);
+  EXPECT_STREQ(d.gaps[0].code, "E-FLOW-003");
+}
+
+// ---- sync points and ends ----
+
+TEST(Flow, SegmentsMeetInsideABlock) {
+  Scene s;
+  // The second sync point stands inside a straight run; a call before it is forgotten there.
+  s.code(A, {0xe8, 0x0b, 0, 0, 0, 0x90, 0x90, 0x90}).code(A + 0x10, {0x90, 0x90, 0x90, 0xc3}).start(A);
+  s.start(A + 0x12);
+  s.pt.tip(A + 5);
+  stop_at(s, A + 7);
+  const Decoded d = s.expect(at({0, 0x10, 0x11, 0x12, 0x13, 5, 6}));
+  EXPECT_TRUE(d.gaps.empty());
+  EXPECT_EQ(d.per_segment[0].first, 3U);
+  EXPECT_EQ(d.of(EventKind::kPsb).size(), 2U);
+}
+
+TEST(Flow, SyncPointRightAfterABranch) {
+  Scene s;
+  s.code(A, {0x90, 0x74, 0x02, 0x90, 0x90, 0x90, 0x90}).start(A);
+  bits(s, {1});
+  s.start(A + 5);
+  stop_at(s, A + 6);
+  s.expect(at({0, 1, 5}));
+}
+
+TEST(Flow, SyncPointThatTheFlowCannotReach) {
+  Scene s;
+  s.code(A, {0x90, 0x74, 0x02, 0x90, 0x90, 0x90}).code(A + 0x100, {0x90, 0x90}).start(A);
+  s.start(A + 0x100);
+  stop_at(s, A + 0x101);
+  const Decoded d = s.decode_all_ways();
+  EXPECT_EQ(hex(d.ips()), hex(at({0x100})));
+  ASSERT_EQ(d.gaps.size(), 1U);
+  EXPECT_STREQ(d.gaps[0].code, "E-FLOW-006");
+}
+
+TEST(Flow, SyncPointWhileTracingIsOff) {
+  Scene s;
+  s.code(A, {0x90, 0x90, 0x90}).start(A);
+  stop_at(s, A + 1);
+  s.pt.psb_plus({});
+  s.pt.tip_pge(A + 1);
+  stop_at(s, A + 2);
+  const Decoded d = s.expect(at({0, 1}));
+  EXPECT_TRUE(d.gaps.empty());
+}
+
+// The last thing that is certain is the branch whose outcome the trace does not hold any more.
+TEST(Flow, EndOfTrace) {
+  Scene s;
+  s.code(A, {0x90, 0x74, 0x02, 0x90, 0x90, 0x90, 0x74, 0x00}).start(A);
+  bits(s, {1});
+  const Decoded d = s.expect_flow(at({0, 1, 5, 6}));
+  EXPECT_TRUE(d.gaps.empty());
+  // libipt knows that nothing follows, and stops right after the last packet's branch.
+  EXPECT_EQ(hex(s.decode_by_reference().ips()), hex(at({0, 1})));
+}
+
+TEST(Flow, PacketCutByTheEnd) {
+  Scene s;
+  s.code(A, {0x90, 0x74, 0x02, 0x90, 0x90, 0xff, 0xe0}).start(A);
+  bits(s, {1});
+  s.pt.flush();
+  s.pt.raw(Bytes{0x6d, 0x01, 0x02});  // half a TIP
+  const Decoded d = s.decode_all_ways();
+  EXPECT_EQ(hex(d.ips()), hex(at({0, 1, 5})));
+}
+
+// ---- address spaces ----
+
+TEST(Flow, UserTextBelongsToTheTaskOfTheMoment) {
+  Scene s;
+  s.with_clock();
+  constexpr Addr U = Scene::kUserCode;
+  s.code(U, {0x90, 0x0f, 0x05}).code(A, {0x48, 0x0f, 0x07}).start(U, 1000);
+  s.pt.tip(A);
+  s.pt.tip(U);
+  stop_at(s, U + 1);
+  s.expect({U, U + 1, A, U});
+
+  Scene unknown;
+  unknown.stream.contexts.clear();
+  unknown.code(U, {0x90, 0x90}).code(A, {0x90, 0x90}).start(U);
+  unknown.pt.fup(U + 1);
+  unknown.pt.tip(A);
+  stop_at(unknown, A + 1);
+  const Decoded d = unknown.expect_flow({A});
+  ASSERT_EQ(d.gaps.size(), 1U);
+  EXPECT_STREQ(d.gaps[0].code, "E-TEXT-002");
+}
+
+}  // namespace
+}  // namespace asof::x86::test
