@@ -106,7 +106,9 @@ void Builder::Impl::remove_dropped(SpaceTable& table, const std::vector<bool>& d
 std::shared_ptr<const SpaceTable> Builder::Impl::kernel_table(const LayerList& list) {
   TableContext context{limits, log};
   sort_pokes(store->pokes, log);
-  const PokeSites sites = find_sites(store->pokes, limits.poke_overlaps);
+  std::vector<Addr> edges;
+  for (const LayerView& v : *list) edges.insert(edges.end(), {v.layer->range.begin, v.layer->range.end});
+  const PokeSites sites = find_sites(store->pokes, edges, limits.poke_overlaps);
   const LostIndex lost_index(lost);
   std::vector<bool> dropped;
   SiteVersions versions({store->pokes, lost_index, store->pool, log, limits, dropped});

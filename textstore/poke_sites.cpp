@@ -27,7 +27,8 @@ struct Key {
 
 class SiteFinder {
  public:
-  SiteFinder(std::span<const PokeRecord> pokes, Budget& budget) : budget_(budget) {
+  SiteFinder(std::span<const PokeRecord> pokes, std::span<const Addr> edges, Budget& budget)
+      : edges_(edges), budget_(budget) {
     make_footprints(pokes);
     result_.members.reserve(pokes.size());
   }
@@ -40,6 +41,7 @@ class SiteFinder {
   std::vector<Addr> cuts(const std::vector<AddrRange>& clusters) const;
   void add_site(AddrRange range, const std::vector<uint32_t>& footprints);
 
+  std::span<const Addr> edges_;
   Budget& budget_;
   std::vector<Key> keys_;
   std::vector<Footprint> footprints_;  // by begin
@@ -74,7 +76,8 @@ std::vector<AddrRange> SiteFinder::clusters() const {
   return clusters;
 }
 
-// Every place where a site begins or ends. An edge of an install inside a cluster does not cut it.
+// Every place where a site begins or ends. An edge of an install or of a layer inside a cluster does not cut
+// it.
 std::vector<Addr> SiteFinder::cuts(const std::vector<AddrRange>& clusters) const {
   std::vector<Addr> cuts;
   for (const AddrRange& c : clusters) {
@@ -90,6 +93,9 @@ std::vector<Addr> SiteFinder::cuts(const std::vector<AddrRange>& clusters) const
     for (Addr a : {f.range.begin, f.range.end}) {
       if (!inside(a)) cuts.push_back(a);
     }
+  }
+  for (Addr a : edges_) {
+    if (!inside(a)) cuts.push_back(a);
   }
   std::ranges::sort(cuts);
   cuts.erase(std::ranges::unique(cuts).begin(), cuts.end());
@@ -153,8 +159,8 @@ bool in_order(const PokeRecord& a, const PokeRecord& b) {
 
 }  // namespace
 
-PokeSites find_sites(std::span<const PokeRecord> pokes, Budget& budget) {
-  return SiteFinder(pokes, budget).run();
+PokeSites find_sites(std::span<const PokeRecord> pokes, std::span<const Addr> layer_edges, Budget& budget) {
+  return SiteFinder(pokes, layer_edges, budget).run();
 }
 
 size_t sort_pokes(std::vector<PokeRecord>& pokes, NoticeLog& log) {

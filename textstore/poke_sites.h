@@ -1,7 +1,8 @@
 // Sites: the address axis cut by pokes. Pokes that replace bytes (old and new) and overlap form one site,
 // whatever their lengths (a kprobe's one byte inside an optprobe's five), so that no fetch mixes two states
 // of it. Neighbours that do not overlap stay apart. An install or removal joins nothing, no CPU runs across
-// it; it adds its changes to the sites inside it and makes sites of what is between them.
+// it; it adds its changes to the sites inside it and makes sites of what is between them. Where layers begin
+// or end there, each has sites of its own: a freed trampoline's page goes to several others.
 #pragma once
 #include <span>
 #include <vector>
@@ -26,7 +27,8 @@ struct PokeSites {
 inline uint32_t poke_length(const PokeRecord& p) { return std::max(p.old_len, p.new_len); }
 inline AddrRange poke_range(const PokeRecord& p) { return range_of(p.addr, poke_length(p)); }
 
-PokeSites find_sites(std::span<const PokeRecord> pokes, Budget& budget);
+// `layer_edges`: addresses at which a layer begins or ends, in any order.
+PokeSites find_sites(std::span<const PokeRecord> pokes, std::span<const Addr> layer_edges, Budget& budget);
 
 // Sorts by time (ties: file offset, then content, so that the order facts came in does not matter), drops
 // records that say the same at the same time, and returns how many.
