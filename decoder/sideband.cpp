@@ -30,6 +30,9 @@ enum : uint32_t {
   kUserTypes = 64,
 };
 
+// PERF_RECORD_MISC_CPUMODE_MASK, PERF_RECORD_MISC_KERNEL. A guest's text is not the host's.
+constexpr unsigned kCpumodeMask = 7, kCpumodeKernel = 1;
+
 class SideBandReader {
  public:
   SideBandReader(const PerfData& data, NoticeBook& notices) : data_(data), notices_(notices) {
@@ -133,12 +136,14 @@ void SideBandReader::visit(const Record& r) {
   last_in_ring_[r.id.cpu] = r.time();
 }
 
-// No in-tree caller makes one that fails these tests; the record's cpumode is not looked at, its address
-// tells.
+// No in-tree caller makes one that fails these tests.
 void SideBandReader::poke(const Record& r, const TextPokeRecord& body) {
   const size_t old_len = body.old_bytes.size(), new_len = body.new_bytes.size();
   const size_t len = std::max(old_len, new_len);
   if (len == 0) return malformed(r, "neither old nor new bytes");
+  if (const unsigned mode = r.misc & kCpumodeMask; mode != kCpumodeKernel && mode != 0) {
+    return malformed(r, fmt::format("cpumode {} is not the host's kernel", mode));
+  }
   if (old_len != 0 && new_len != 0 && old_len != new_len) {
     return malformed(r, fmt::format("{} old bytes cannot become {} new ones in place", old_len, new_len));
   }
