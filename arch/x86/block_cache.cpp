@@ -28,6 +28,16 @@ void narrow_alone(const Cell& cell, const Version& v, Time& from, Time& until) {
   }
 }
 
+// Is `a` in the middle of a jump or call that a poke put there? No CPU starts an instruction in it: the
+// kernel patches only where it knows that nobody does (optprobes, static calls).
+bool inside_poked_branch(const TextStore& text, const Version& v, Addr a) {
+  if (!is_poke(v.origin)) return false;
+  const PokeRecord& p = text.pokes()[poke_index(v.origin)];
+  if (a <= p.addr || a - p.addr >= 5 || p.new_len < 5) return false;
+  const uint8_t first = p.new_bytes()[0];
+  return (first == 0xe8 || first == 0xe9) && p.old_len != 0;
+}
+
 }  // namespace
 
 // One attempt to read a block under given choices.
@@ -67,7 +77,13 @@ struct BlockCache::Build {
       const size_t n = std::min<uint64_t>(15 - f.n, cell.range.end - at);
       if (n == 0) return f;
       std::memcpy(out + f.n, v->bytes + (at - cell.range.begin), n);
-      if (size == 0 && f.n == 0) origin = v->origin;
+      if (size == 0 && f.n == 0) {
+        origin = v->origin;
+        if (inside_poked_branch(text, *v, at)) {
+          f.stop = End::kInvalid;
+          return f;
+        }
+      }
       f.n += n;
     }
     return f;
@@ -83,6 +99,7 @@ struct BlockCache::Build {
       const Fetch f = fetch(text, node.space, ip, raw, choose);
       const InsnStatus s =
           f.n == 0 ? InsnStatus::kTruncated : decode_insn({raw, f.n}, ip, node.mode, last_try);
+      if (f.stop == End::kInvalid) return f.stop;
       if (s == InsnStatus::kTruncated && f.stop != End::kDone) return f.stop;
       if (s != InsnStatus::kOk) return End::kInvalid;
       last = last_try;
@@ -135,7 +152,7 @@ Node* BlockCache::make_node(Space space, Addr ip, uint8_t mode) {
 
 void BlockCache::candidates(Node& node, TimeBounds bounds, Candidates& out) {
   out.known.clear();
-  out.unknown = false;
+  out.unknown = out.missing = false;
   std::vector<Choice> chosen;
   enumerate(node, bounds, chosen, out);
 }
@@ -164,6 +181,7 @@ void BlockCache::enumerate(Node& node, TimeBounds bounds, std::vector<Choice>& c
   }
   if (end != Build::End::kNeedChoice) {
     out.unknown = true;
+    out.missing = out.missing || end != Build::End::kInvalid;
     return;
   }
   const Cell need = build.need;
@@ -176,7 +194,7 @@ void BlockCache::enumerate(Node& node, TimeBounds bounds, std::vector<Choice>& c
     enumerate(node, bounds, chosen, out);
     chosen.pop_back();
   }
-  if (!any) out.unknown = true;  // between two lives of the range
+  if (!any) out.unknown = out.missing = true;  // between two lives of the range
 }
 
 // The variant with exactly these bytes and origin; made when it is new.

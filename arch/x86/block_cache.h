@@ -52,6 +52,7 @@ struct Node {
 struct Candidates {
   std::vector<Variant*> known;
   bool unknown = false;  // a version without bytes, or one that does not decode, is possible too
+  bool missing = false;  // the former
 };
 
 class BlockCache {

@@ -163,6 +163,13 @@ Variant* Flow::text_at(State& s, Node& node, Trial* trial, Stop& why) {
   const TimeBounds b = bounds(s);
   cache_->candidates(node, b, candidates_);
   std::vector<Variant*>& known = candidates_.known;
+  if (known.empty() && !candidates_.missing) {
+    if constexpr (Emit)
+      contradiction(s, "E-FLOW-005",
+                    fmt::format("the bytes at {:#x} are no instruction at this time", s.ip));
+    why = Stop::kContradiction;
+    return nullptr;
+  }
   if (known.empty()) {
     if constexpr (Emit) {
       contradiction(s, "E-TEXT-001",
