@@ -24,7 +24,8 @@ constexpr std::array<uint8_t, 8> kTag = {1, 2, 3, 4, 5, 6, 7, 8};  // of every p
 constexpr TimeConvSpec kClock{.shift = 0, .mult = 1, .zero = 0};
 
 bool in_start_copy(CaseArea a) {
-  return a == CaseArea::kKernel || a == CaseArea::kModule || a == CaseArea::kGenerated;
+  return a == CaseArea::kKernel || a == CaseArea::kModule || a == CaseArea::kGenerated ||
+         a == CaseArea::kUnclaimed;
 }
 bool in_end_copy(CaseArea a) { return a != CaseArea::kHidden; }
 bool is_module(CaseArea a) { return a == CaseArea::kModule || a == CaseArea::kLateModule; }
@@ -75,6 +76,7 @@ DirectoryParts make_copy(const CaseFile& c, const CaseCopy& copy, bool end) {
   };
   for (const CaseText& t : c.program.texts()) {
     if (!(end ? in_end_copy(t.area) : in_start_copy(t.area))) continue;
+    if (t.area == CaseArea::kUnclaimed) continue;
     if (t.area == CaseArea::kKernel) {
       add(t.begin, "_text", "");
       add(t.begin, "_stext", "");

@@ -64,6 +64,7 @@ CaseArea area_of(std::string_view word) {
                                                              {"generated", CaseArea::kGenerated},
                                                              {"late-module", CaseArea::kLateModule},
                                                              {"late-generated", CaseArea::kLateGenerated},
+                                                             {"unclaimed", CaseArea::kUnclaimed},
                                                              {"hidden", CaseArea::kHidden}};
   const auto it = names.find(word);
   if (it == names.end()) throw CaseError(fmt::format("'{}' is no kind of text", word));
@@ -294,12 +295,15 @@ std::vector<uint8_t> CaseFile::memory(const CaseText& text, Time t) const {
     if (e.kind == CaseEvent::Kind::kPoke && e.time <= t) pokes.push_back(&e);
   }
   std::ranges::stable_sort(pokes, {}, [](const CaseEvent* e) { return e->time; });
+  // A change that does not find what it expects was made on another text at this address.
   for (const CaseEvent* e : pokes) {
-    const std::vector<uint8_t> bytes = bytes_of(e->new_insns);
-    for (size_t i = 0; i < bytes.size(); ++i) {
-      const Addr at = e->addr + i;
-      if (at >= text.begin && at - text.begin < out.size()) out[at - text.begin] = bytes[i];
-    }
+    const std::vector<uint8_t> before = bytes_of(e->old_insns), after = bytes_of(e->new_insns);
+    if (before.empty() || after.empty() || e->addr < text.begin || e->addr - text.begin > out.size())
+      continue;
+    const auto at = out.begin() + static_cast<std::ptrdiff_t>(e->addr - text.begin);
+    if (static_cast<size_t>(out.end() - at) < after.size() || !std::equal(before.begin(), before.end(), at))
+      continue;
+    std::ranges::copy(after, at);
   }
   return out;
 }

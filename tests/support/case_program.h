@@ -33,7 +33,8 @@ enum class CaseArea : uint8_t {
   kGenerated,   // kcore, a [bpf] symbol of kallsyms
   kLateModule,  // as kModule, but only in the copy taken at the end
   kLateGenerated,
-  kHidden,  // in no copy
+  kUnclaimed,  // kcore, but nothing says that it is text
+  kHidden,     // in no copy
 };
 
 struct CaseText {
