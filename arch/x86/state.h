@@ -16,6 +16,7 @@ class RetStack {
  public:
   static constexpr uint32_t kSize = 64;
   void push(Addr a) {
+    digests_[top_ % kSize] = digest() * kHashFactor + a;
     entries_[top_++ % kSize] = a;
     if (depth_ < kSize) ++depth_;
   }
@@ -26,15 +27,12 @@ class RetStack {
     return true;
   }
   void clear() { depth_ = 0; }
-  // For telling whether two flows have joined.
-  uint64_t digest() const {
-    uint64_t h = depth_;
-    for (uint32_t i = 1; i <= depth_ && i <= 4; ++i) h = h * kHashFactor + entries_[(top_ - i) % kSize];
-    return h;
-  }
+  // Of all entries: equal where two flows that have joined would return to the same places.
+  uint64_t digest() const { return depth_ == 0 ? 0 : digests_[(top_ - 1) % kSize]; }
 
  private:
   std::array<Addr, kSize> entries_;
+  std::array<uint64_t, kSize> digests_;  // of the entries up to and with this one
   uint32_t top_ = 0;
   uint32_t depth_ = 0;
 };
