@@ -4,7 +4,7 @@
 
 #include <algorithm>
 #include <functional>
-#include <numeric>
+#include <tuple>
 
 #include "tests/support/bytes.h"
 #include "tests/support/case_trace.h"
@@ -89,7 +89,7 @@ DirectoryParts make_copy(const CaseFile& c, const CaseCopy& copy, bool end) {
       parts.modules +=
           fmt::format("{} {} 0 - Live {:#018x}\n", t.name, (t.size() + kPage - 1) / kPage * kPage, t.begin);
   }
-  std::ranges::stable_sort(symbols, {}, [](const auto& s) { return s.first; });
+  std::ranges::sort(symbols);
   for (const auto& s : symbols) parts.kallsyms += s.second;
   return parts;
 }
@@ -98,6 +98,7 @@ DirectoryParts make_copy(const CaseFile& c, const CaseCopy& copy, bool end) {
 struct Item {
   Time time = 0;
   unsigned ring = 0;
+  size_t place = 0;  // in its ring: those of one instant stay in the order of the file
   std::function<void(PerfDataWriter&, const Trailer&)> emit;
 };
 
@@ -107,6 +108,8 @@ class CaseWriter {
       : case_(c), writer_({.compression = c.compressed ? Compression::kRecord81 : Compression::kNone}) {}
 
   PerfDataWriter write(RecordOrder order);
+  // As `perf record --threads`: the records of one ring alone, without a header.
+  std::vector<uint8_t> ring_file(unsigned ring);
 
  private:
   void attrs();
@@ -192,12 +195,12 @@ void CaseWriter::traces() {
     writer_.auxtrace(
         {.offset = 0, .reference = static_cast<uint64_t>(last), .idx = cpu, .cpu = static_cast<int32_t>(cpu)},
         trace.bytes);
-    aux_.push_back({case_.trace_start, cpu, [](PerfDataWriter& w, const Trailer& t) {
+    aux_.push_back({case_.trace_start, cpu, 0, [](PerfDataWriter& w, const Trailer& t) {
                       Trailer pt = t;
                       pt.attr = kPt;
                       w.itrace_start(1, 1, pt);
                     }});
-    aux_.push_back({last, cpu, [size](PerfDataWriter& w, const Trailer& t) {
+    aux_.push_back({last, cpu, 0, [size](PerfDataWriter& w, const Trailer& t) {
                       Trailer pt = t;
                       pt.attr = kPt;
                       w.aux(0, size, 0, pt);
@@ -235,7 +238,7 @@ void CaseWriter::add_event(const CaseEvent& e) {
     case Kind::kWatch:
       return;
   }
-  items_.push_back({e.time, e.ring, std::move(emit)});
+  items_.push_back({e.time, e.ring, 0, std::move(emit)});
 }
 
 void CaseWriter::put(const Item& i) {
@@ -249,9 +252,11 @@ void CaseWriter::put(const Item& i) {
 
 // Each ring keeps its own order: the kernel writes it so.
 void CaseWriter::put_all(std::vector<Item> items, RecordOrder order) {
-  std::ranges::stable_sort(items, {}, &Item::time);
-  if (order == RecordOrder::kRingByRing)
-    std::ranges::stable_sort(items, std::greater<>(), [](const Item& i) { return i.ring; });
+  for (size_t i = 0; i < items.size(); ++i) items[i].place = i;
+  std::ranges::sort(items, {}, [order](const Item& i) {
+    const unsigned ring = order == RecordOrder::kRingByRing ? kRings - i.ring : 0;
+    return std::tuple(ring, i.time, i.place);
+  });
   if (order == RecordOrder::kInterleaved) {
     std::map<unsigned, std::vector<Item>> rings;
     for (Item& i : items) rings[i.ring].push_back(std::move(i));
@@ -270,10 +275,37 @@ void CaseWriter::put_all(std::vector<Item> items, RecordOrder order) {
   writer_.finished_round();
 }
 
+std::vector<uint8_t> CaseWriter::ring_file(unsigned ring) {
+  attrs();
+  traces();  // for the AUX records; the buffers themselves stay in `data`
+  writer_ = PerfDataWriter({.compression = Compression::kNone});
+  attrs();
+  for (const CaseEvent& e : case_.events) {
+    if (!e.at_start) add_event(e);
+  }
+  items_.insert(items_.end(), aux_.begin(), aux_.end());
+  std::erase_if(items_, [ring](const Item& i) { return i.ring != ring; });
+  put_all(items_, RecordOrder::kSorted);
+  // The data section, as the header of a whole file gives it: offset and size at byte 40.
+  const std::vector<uint8_t> file = writer_.file_bytes();
+  const auto word = [&file](size_t at) {
+    uint64_t v = 0;
+    for (size_t i = 8; i-- > 0;) v = v << 8 | file[at + i];
+    return v;
+  };
+  const auto begin = file.begin() + static_cast<std::ptrdiff_t>(word(40));
+  return {begin, begin + static_cast<std::ptrdiff_t>(word(48))};
+}
+
 PerfDataWriter CaseWriter::write(RecordOrder order) {
   attrs();
   head();
   traces();
+  if (case_.data_files) {
+    constexpr int kDirFormat = 24;  // HEADER_DIR_FORMAT; version 1: files per ring
+    writer_.feature(kDirFormat, {1, 0, 0, 0, 0, 0, 0, 0});
+    return std::move(writer_);
+  }
   for (const CaseEvent& e : case_.events) {
     if (!e.at_start) add_event(e);
   }
@@ -323,6 +355,8 @@ std::string_view name_of(RecordOrder order) {
 void write_case(const CaseFile& c, RecordOrder order, const std::filesystem::path& directory) {
   const DirectoryParts start = c.start.present ? make_copy(c, c.start, false) : DirectoryParts{};
   CaseWriter(c).write(order).write_directory(directory, start);
+  for (unsigned ring = 0; c.data_files && ring < kRings; ++ring)
+    write_bytes(directory / fmt::format("data.{}", ring), CaseWriter(c).ring_file(ring));
   if (c.end.present) {
     const DirectoryParts end = make_copy(c, c.end, true);
     write_bytes(directory / "kcore.end", end.kcore);

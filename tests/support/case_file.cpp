@@ -294,7 +294,7 @@ std::vector<uint8_t> CaseFile::memory(const CaseText& text, Time t) const {
   for (const CaseEvent& e : events) {
     if (e.kind == CaseEvent::Kind::kPoke && e.time <= t) pokes.push_back(&e);
   }
-  std::ranges::stable_sort(pokes, {}, [](const CaseEvent* e) { return e->time; });
+  std::ranges::sort(pokes, {}, [](const CaseEvent* e) { return std::pair(e->time, e); });
   // A change that does not find what it expects was made on another text at this address.
   for (const CaseEvent* e : pokes) {
     const std::vector<uint8_t> before = bytes_of(e->old_insns), after = bytes_of(e->new_insns);
