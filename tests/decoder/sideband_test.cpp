@@ -45,11 +45,13 @@ TEST_F(Facts, MalformedPokesAreLeftOutWithTheirOffset) {  // [L09]
   raw_poke(Recording::kText, 2, 5, 12, 400);              // cannot grow in place
   raw_poke(~0ULL - 1, 5, 5, 12, 500);                     // beyond the address space
   raw_poke(Recording::kText, 2, 2, 4, 0);                 // no time
-  raw_poke(Recording::kText, 2, 2, 4, 700, 2);            // user cpumode: the address tells
+  raw_poke(Recording::kText, 2, 2, 4, 600, 2);            // not the host's kernel by its cpumode
+  raw_poke(Recording::kText, 2, 2, 20, 650);              // more than padding behind its bytes
+  raw_poke(Recording::kText, 2, 2, 4, 700);
   const SideBand side = read();
   ASSERT_EQ(side.pokes.size(), 1U);
   EXPECT_EQ(side.pokes[0].time, 700);
-  EXPECT_EQ(count("E-SIDE-301"), 6U);
+  EXPECT_EQ(count("E-SIDE-301"), 8U);
   for (const Notice& n : notices_) EXPECT_NE(n.offset, Error::kNoOffset);
 }
 
