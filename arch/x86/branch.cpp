@@ -71,32 +71,9 @@ Flow::Stop Flow::stopped_somewhere(State& s, Variant& v, Trial* trial) {
 
 // The address of the TIP.PGE that follows, if nothing but state and time stands in front of it.
 bool Flow::restart_ip(const State& s, Addr& ip) const {
-  State t = s;
-  for (;;) {
-    const Packet k = next_packet(t);
-    switch (k.type) {
-      case Pk::kPge: {
-        const bool has_ip = update_ip(k.ipc, k.value, t.last_ip);
-        ip = t.last_ip;
-        return has_ip;
-      }
-      case Pk::kPad:
-      case Pk::kTsc:
-      case Pk::kTma:
-      case Pk::kMtc:
-      case Pk::kCyc:
-      case Pk::kCbr:
-      case Pk::kPip:
-      case Pk::kVmcs:
-      case Pk::kMnt:
-      case Pk::kModeExec:
-      case Pk::kModeTsx:
-        t.p += k.size;
-        break;
-      default:
-        return false;
-    }
-  }
+  const std::optional<Packet> pge = pge_ahead(s.p, end_);
+  ip = s.last_ip;
+  return pge && update_ip(pge->ipc, pge->value, ip);
 }
 
 // Cuts the unconfirmed steps, and `v` after them, at the address where tracing starts again.

@@ -165,8 +165,7 @@ Variant* Flow::text_at(State& s, Node& node, Trial* trial, Stop& why) {
   std::vector<Variant*>& known = candidates_.known;
   if (known.empty() && !candidates_.missing) {
     if constexpr (Emit)
-      contradiction(s, "E-FLOW-005",
-                    fmt::format("the bytes at {:#x} are no instruction at this time", s.ip));
+      contradiction(s, "E-FLOW-005", fmt::format("the bytes at {:#x} are no instruction at this time", s.ip));
     why = Stop::kContradiction;
     return nullptr;
   }

@@ -192,6 +192,31 @@ Packet read_packet(const uint8_t* p, const uint8_t* end, uint8_t block_bytes) {
   }
 }
 
+std::optional<Packet> pge_ahead(const uint8_t* p, const uint8_t* end) {
+  for (;;) {
+    const Packet k = read_packet(p, end);
+    switch (k.type) {
+      case Pk::kPge:
+        return k;
+      case Pk::kPad:
+      case Pk::kTsc:
+      case Pk::kTma:
+      case Pk::kMtc:
+      case Pk::kCyc:
+      case Pk::kCbr:
+      case Pk::kPip:
+      case Pk::kVmcs:
+      case Pk::kMnt:
+      case Pk::kModeExec:
+      case Pk::kModeTsx:
+        p += k.size;
+        break;
+      default:
+        return std::nullopt;
+    }
+  }
+}
+
 size_t find_psb(std::span<const uint8_t> bytes, size_t from) {
   static constexpr uint8_t kPsb[kPsbSize] = {2, 0x82, 2, 0x82, 2, 0x82, 2, 0x82,
                                              2, 0x82, 2, 0x82, 2, 0x82, 2, 0x82};

@@ -4,6 +4,7 @@
 #include <bit>
 #include <cstdint>
 #include <cstring>
+#include <optional>
 #include <span>
 
 namespace asof::x86 {
@@ -76,6 +77,9 @@ inline uint8_t next_block_bytes(const Packet& k, uint8_t block_bytes) {
       return block_bytes;
   }
 }
+
+// The TIP.PGE ahead, when nothing but state and time packets stands in front of it.
+std::optional<Packet> pge_ahead(const uint8_t* p, const uint8_t* end);
 
 inline constexpr unsigned kPsbSize = 16;
 // Offset of the next PSB at or after `from`, or SIZE_MAX.

@@ -6,35 +6,6 @@
 #include "arch/x86/segments.h"
 
 namespace asof::x86 {
-namespace {
-
-// BDM70: a FUP in PSB+ counts for nothing when the next thing is a TIP.PGE.
-bool pge_follows(const uint8_t* p, const uint8_t* end) {
-  for (;;) {
-    const Packet k = read_packet(p, end);
-    switch (k.type) {
-      case Pk::kPge:
-        return true;
-      case Pk::kPad:
-      case Pk::kTsc:
-      case Pk::kTma:
-      case Pk::kMtc:
-      case Pk::kCyc:
-      case Pk::kCbr:
-      case Pk::kPip:
-      case Pk::kVmcs:
-      case Pk::kMnt:
-      case Pk::kModeExec:
-      case Pk::kModeTsx:
-        p += k.size;
-        break;
-      default:
-        return false;
-    }
-  }
-}
-
-}  // namespace
 
 SyncGroup read_sync_group(std::span<const uint8_t> bytes, const Clock& clock, const Errata& errata) {
   SyncGroup g;
@@ -90,7 +61,8 @@ SyncGroup read_sync_group(std::span<const uint8_t> bytes, const Clock& clock, co
     p += k.size;
   }
   g.size = static_cast<size_t>(p - bytes.data());
-  if (errata.bdm70 && g.has_ip && pge_follows(p, end)) g.has_ip = false;
+  // BDM70: the FUP counts for nothing when the next thing is a TIP.PGE.
+  if (errata.bdm70 && g.has_ip && pge_ahead(p, end)) g.has_ip = false;
   return g;
 }
 
