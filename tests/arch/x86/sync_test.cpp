@@ -11,8 +11,8 @@ constexpr Addr A = Scene::kCode;
 struct Three : Scene {
   std::vector<uint64_t> psbs;
   Three() {
-    Bytes text(26, 0x90);
-    text.insert(text.end(), {0xff, 0xe0});
+    Bytes text(28, 0x90);
+    text[26] = 0xff, text[27] = 0xe0;  // jmp *rax
     code(A, text);
     for (const Addr ip : {A, A + 10, A + 20}) {
       psbs.push_back(pt.offset());
