@@ -200,8 +200,6 @@ TEST(Cli, ValidateTellsRightFromWrong) {
   }
 }
 
-std::string shared(const std::string& path) { return ASOF_SHARED_DIR "/" + path; }
-
 TEST(Cli, DigestOfRealAndSimulatedTrace) {
   if (!std::filesystem::exists(shared("captures/pt-work-1round")))
     GTEST_SKIP() << "captures beside the project are absent";

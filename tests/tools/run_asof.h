@@ -51,4 +51,7 @@ inline std::vector<std::string> lines_of(const std::string& text) {
 
 inline const std::string kDemo = ASOF_TEST_DATA "/demo/perf.data --symfs " ASOF_TEST_DATA "/demo/symfs";
 
+// Of the captures beside the project.
+inline std::string shared(const std::string& path) { return ASOF_SHARED_DIR "/" + path; }
+
 }  // namespace asof::test
