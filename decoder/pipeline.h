@@ -32,7 +32,8 @@ class ChunkConsumer {
   virtual ~ChunkConsumer() = default;
   virtual std::unique_ptr<Prepared> prepare(const Chunk&, const Stream&) { return nullptr; }
   virtual void deliver(Chunk& chunk, const Stream& stream, Prepared* prepared) = 0;
-  // Return true to stop early (closed pipe, limit reached).
+  // Return true to stop early (closed pipe, limit reached). Asked by all workers, also while another one
+  // delivers.
   virtual bool stopped() const { return false; }
 };
 

@@ -4,7 +4,8 @@
 
 #include <gtest/gtest.h>
 
-#include <map>
+#include <atomic>
+#include <memory>
 #include <string>
 
 namespace asof {
@@ -35,12 +36,17 @@ class Transcript : public ChunkConsumer {
       s += " e" + std::to_string(static_cast<int>(e.kind)) + ":" + std::to_string(e.ip);
     for (const Gap& g : c.gaps) s += std::string(" g") + g.code + g.reason;
     lines.push_back(std::move(s));
+    ++*count_;
   }
-  bool stopped() const override { return lines.size() >= limit; }
+  bool stopped() const override { return *count_ >= limit; }
 
   std::vector<std::string> lines;
   uint64_t instructions = 0;
   size_t limit = SIZE_MAX;
+
+ private:
+  // Workers ask stopped() while another one delivers.
+  std::shared_ptr<std::atomic<size_t>> count_ = std::make_shared<std::atomic<size_t>>(0);
 };
 
 Transcript run(const Capture& capture, PipelineOptions options, ChunkOrder order = ChunkOrder::kByTime) {
