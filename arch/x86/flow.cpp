@@ -11,6 +11,7 @@ namespace {
 
 // Blocks walked without using trace: beyond this the text has an endless loop that no CPU runs (E-FLOW-003).
 constexpr uint32_t kMaxIdleBlocks = 1 << 16;
+constexpr uint32_t kMaxIdleInTrial = 1 << 12;  // a hypothesis is given less
 
 }  // namespace
 
@@ -277,7 +278,11 @@ Flow::Stop Flow::walk(State& s, Trial* trial) {
       if (chunk_.steps.size() >= options_.chunk_steps && !gap_) [[unlikely]]
         flush(false);
     }
-    if (++s.idle_blocks > kMaxIdleBlocks) [[unlikely]] {
+    if constexpr (!Emit) {
+      if (trial_blocks_left_ == 0) return Stop::kOut;
+      --trial_blocks_left_;
+    }
+    if (++s.idle_blocks > (Emit ? kMaxIdleBlocks : kMaxIdleInTrial)) [[unlikely]] {
       if constexpr (Emit) {
         contradiction(s, "E-FLOW-003",
                       fmt::format("{} blocks from {:#x} on without use of the trace", kMaxIdleBlocks, s.ip));

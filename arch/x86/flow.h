@@ -111,6 +111,7 @@ class Flow final : public SegmentDecoder {
   uint64_t signature(const State& s) const;
 
   // hypothesis.cpp
+  static constexpr uint32_t kTrialBlocks = 1 << 16;
   static constexpr uint32_t kMaxDepth = 200;  // nested choices: each is a stack frame with a State
   template <bool Emit>
   Variant* text_at(State& s, Node& node, Trial* trial, Stop& why);
@@ -162,6 +163,7 @@ class Flow final : public SegmentDecoder {
   Confidence confidence_ = Confidence::kCertain;
   uint64_t confidence_until_ = 0;
   uint32_t forks_left_ = 0;
+  uint32_t trial_blocks_left_ = 0;         // all hypotheses of one choice together may walk this many blocks
   tsl::robin_map<uint64_t, Time> failed_;  // signatures that lead nowhere, from this time on
   // ceiling(): the timing packet found by the last scan serves every position up to it.
   const uint8_t* ceiling_from_ = nullptr;

@@ -248,6 +248,7 @@ template <>
 Variant* Flow::choose<true>(State& s, const std::vector<Hypothesis>& hypotheses, bool unknown, Trial*,
                             Stop&) {
   forks_left_ = options_.max_forks;
+  trial_blocks_left_ = kTrialBlocks;
   failed_.clear();
   const Hypothesis* best = nullptr;
   Stop best_stop = Stop::kContradiction;
