@@ -120,7 +120,7 @@ struct Gap {
   TimeBounds time;              // when it happened, as far as known
   Addr ip = 0;                  // where the flow was lost (0: unknown)
   Addr resume_ip = 0;           // where it goes on (0: unknown, next sync point)
-  const char* code = "";        // stable: "E-FLOW-001"; see decoder/catalogue
+  const char* code = "";        // stable: "E-FLOW-001"; see tools/catalogue_entries.inc
   std::string reason;           // evidence, one line
 };
 
@@ -129,7 +129,8 @@ struct Chunk {
   size_t stream = 0;
   size_t segment = 0;  // index within the stream
   bool last = false;   // no further chunk of this segment
-  Time segment_start = kTimeMin;  // set by the pipeline: nothing of this segment, or of a later one by time, is before
+  Time segment_start =
+      kTimeMin;  // set by the pipeline: nothing of this segment, or of a later one by time, is before
   std::vector<Step> steps;
   std::vector<Event> events;
   std::vector<Gap> gaps;

@@ -37,7 +37,6 @@ void Flow::decode(const Segment& segment, ChunkSink& sink) {
     const auto bytes = stream_->bytes(segment.begin, segment.tail_end, scratch_);
     begin_ = bytes.data();
     end_ = begin_ + bytes.size();
-    eos_ = segment.tail_end == segment.end;
     tail_ = begin_ + (segment.end - segment.begin);
 
     State s;

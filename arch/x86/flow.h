@@ -154,7 +154,6 @@ class Flow final : public SegmentDecoder {
   const uint8_t* begin_ = nullptr;  // of its bytes
   const uint8_t* end_ = nullptr;    // with the next sync group
   const uint8_t* tail_ = nullptr;   // the next PSB, or end_
-  bool eos_ = false;                // no sync point follows
   Chunk chunk_;
   std::optional<Gap> gap_;     // open
   size_t verified_steps_ = 0;  // steps up to the last use of trace: later ones rest on the text alone
