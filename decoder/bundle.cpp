@@ -134,7 +134,7 @@ Result<void> BundleReader::pt_time(const JsonView& pt) {
   for (std::string_view key : {"time_mult", "time_shift", "time_zero"}) {
     if (auto ok = pt.get(key); !ok) return std::unexpected(ok.error());
   }
-  x86::TimeConversion time;
+  TimeConversion time;
   if (auto ok = read_number(pt, "time_mult", time.mult); !ok) return ok;
   if (auto ok = read_number(pt, "time_shift", time.shift); !ok) return ok;
   if (auto ok = read_number(pt, "time_zero", time.zero); !ok) return ok;

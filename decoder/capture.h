@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "arch/arch.h"
+#include "arch/arm64/arm64.h"
 #include "arch/stream.h"
 #include "arch/x86/x86.h"
 #include "decoder/notice.h"
@@ -54,6 +55,7 @@ struct Capture {
   std::string machine;    // uname -m of the recording: "x86_64"
   std::string hostname, os_release, cpu_desc, cpu_id, command_line;
   x86::Config x86;
+  arm64::Config arm64;
   std::vector<Stream> streams;
   std::optional<TextStore> text;  // set once open_capture returns
   SymbolTable symbols;

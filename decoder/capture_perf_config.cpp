@@ -50,9 +50,9 @@ x86::CpuModel parse_cpuid(std::string_view text) {
   return out;
 }
 
-std::optional<x86::TimeConversion> conversion(uint64_t shift, uint64_t mult, uint64_t zero) {
+std::optional<TimeConversion> conversion(uint64_t shift, uint64_t mult, uint64_t zero) {
   if (mult == 0 || mult > UINT32_MAX || shift > 63) return std::nullopt;
-  x86::TimeConversion out;
+  TimeConversion out;
   out.shift = static_cast<uint16_t>(shift);
   out.mult = static_cast<uint32_t>(mult);
   out.zero = zero;

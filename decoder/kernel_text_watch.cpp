@@ -14,7 +14,7 @@ constexpr size_t kMostModules = 4096;  // each is compared with all others
 
 }  // namespace
 
-WatchedTexts read_watched_texts(const std::string& path, const x86::TimeConversion& time,
+WatchedTexts read_watched_texts(const std::string& path, const TimeConversion& time,
                                 NoticeBook& notices) {
   WatchedTexts out;
   out.path = path;

@@ -29,7 +29,7 @@ struct WatchedTexts {
 };
 
 // Times in the file are TSC; `time` converts them. What is damaged ends the file with a notice.
-WatchedTexts read_watched_texts(const std::string& path, const x86::TimeConversion& time,
+WatchedTexts read_watched_texts(const std::string& path, const TimeConversion& time,
                                 NoticeBook& notices);
 
 }  // namespace asof

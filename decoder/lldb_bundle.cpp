@@ -106,7 +106,7 @@ Result<void> LldbReader::time_conversion() {
   auto zero = conversion->get_number("timeZero", UINT64_MAX, true);
   if (!zero) return std::unexpected(zero.error());
   if (*mult == 0) return conversion->error("timeMult is 0");
-  x86::TimeConversion time;
+  TimeConversion time;
   time.mult = static_cast<uint32_t>(*mult);
   time.shift = static_cast<uint16_t>(*shift);
   time.zero = *zero;

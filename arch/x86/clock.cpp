@@ -5,24 +5,9 @@
 namespace asof::x86 {
 namespace {
 
-uint64_t mul_shift(uint64_t a, uint64_t mult, unsigned shift) {
-  return static_cast<uint64_t>((static_cast<unsigned __int128>(a) * mult) >> shift);
-}
-
 constexpr uint64_t kTscMask = (1ULL << 56) - 1;
 
 }  // namespace
-
-Time TimeConversion::to_perf(uint64_t tsc) const {
-  if (cap_short) tsc = cycles + ((tsc - cycles) & mask);
-  return static_cast<Time>(zero + mul_shift(tsc, mult, shift));
-}
-
-uint64_t TimeConversion::to_tsc(Time t) const {
-  if (mult == 0) return 0;
-  const uint64_t ns = static_cast<uint64_t>(t) - zero;
-  return ((ns / mult) << shift) + (((ns % mult) << shift) / mult);
-}
 
 bool Clock::update(const Packet& k) {
   switch (k.type) {

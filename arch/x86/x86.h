@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "arch/arch.h"
+#include "arch/time_conversion.h"
 
 namespace asof::x86 {
 
@@ -16,20 +17,6 @@ struct CpuModel {
   uint16_t family = 0;
   uint8_t model = 0;
   uint8_t stepping = 0;
-};
-
-// perf = zero + (tsc * mult >> shift); tools/perf/util/tsc.c. Short-counter fields as in
-// PERF_RECORD_TIME_CONV.
-struct TimeConversion {
-  uint16_t shift = 0;
-  uint32_t mult = 1;
-  uint64_t zero = 0;
-  uint64_t cycles = 0;
-  uint64_t mask = ~0ULL;
-  bool cap_short = false;
-
-  Time to_perf(uint64_t tsc) const;
-  uint64_t to_tsc(Time t) const;
 };
 
 struct Config {
