@@ -14,17 +14,30 @@ std::span<const uint8_t> Stream::bytes(uint64_t from, uint64_t to, std::vector<u
   ASOF_CHECK(it != pieces.begin());
   --it;
   uint64_t skip = from - it->offset;
-  uint64_t want = to - from;
-  if (skip + want <= it->bytes.size()) return it->bytes.subspan(skip, want);
-  scratch.clear();
-  scratch.reserve(want);
-  for (; want != 0; ++it, skip = 0) {
-    ASOF_CHECK(it != pieces.end() && skip <= it->bytes.size());
-    const auto part = it->bytes.subspan(skip, std::min<uint64_t>(want, it->bytes.size() - skip));
-    scratch.insert(scratch.end(), part.begin(), part.end());
-    want -= part.size();
+  const uint64_t want = to - from;
+  if (!it->source && skip + want <= it->bytes.size()) return it->bytes.subspan(skip, want);
+  scratch.resize(want);
+  for (std::span<uint8_t> out(scratch); !out.empty(); ++it, skip = 0) {
+    ASOF_CHECK(it != pieces.end() && skip <= it->size());
+    const auto part = out.first(std::min<uint64_t>(out.size(), it->size() - skip));
+    if (it->source) {
+      it->source->read(it->source_begin + skip, part);
+    } else {
+      std::copy_n(it->bytes.begin() + static_cast<ptrdiff_t>(skip), part.size(), part.begin());
+    }
+    out = out.subspan(part.size());
   }
   return scratch;
+}
+
+std::optional<uint64_t> Stream::file_offset(uint64_t at) const {
+  auto it = std::upper_bound(pieces.begin(), pieces.end(), at,
+                             [](uint64_t o, const StreamPiece& p) { return o < p.offset; });
+  if (it == pieces.begin()) return std::nullopt;
+  --it;
+  const uint64_t skip = at - it->offset;
+  if (skip >= it->size()) return std::nullopt;
+  return it->source ? it->source->file_offset(it->source_begin + skip) : it->file_offset + skip;
 }
 
 const ContextChange* Stream::context_at(Time t) const {

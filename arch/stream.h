@@ -2,6 +2,7 @@
 // decoder/, const while segments are decoded.
 #pragma once
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -12,14 +13,30 @@
 
 namespace asof {
 
-// Bytes [offset, offset + bytes.size()) of the stream. Pieces are sorted, do not overlap, and are contiguous
+// Trace bytes that lie in no one place and are put together when asked for: those of one source within
+// CoreSight frames (decoder/cs_frames.h). Const; any number of threads may read.
+class TraceBytes {
+ public:
+  virtual ~TraceBytes() = default;
+  // Bytes [at, at + out.size()), which must exist.
+  virtual void read(uint64_t at, std::span<uint8_t> out) const = 0;
+  // Where byte `at` stands in the file.
+  virtual uint64_t file_offset(uint64_t at) const = 0;
+};
+
+// Bytes [offset, offset + size()) of the stream. Pieces are sorted, do not overlap, and are contiguous
 // unless `discontinuity` says that trace is missing before this one.
 struct StreamPiece {
   uint64_t offset = 0;
-  std::span<const uint8_t> bytes;  // lives in the Capture (usually a mapped file)
+  std::span<const uint8_t> bytes;  // lives in the Capture (usually a mapped file); empty with `source`
   bool discontinuity = false;
   uint64_t reference = 0;    // counter value when the buffer was copied (AUXTRACE.reference); 0: unknown
-  uint64_t file_offset = 0;  // of bytes[0], for reports
+  uint64_t file_offset = 0;  // of the first byte, for reports
+  // Set: the piece is source_size bytes of `source`, from its byte source_begin on.
+  std::shared_ptr<const TraceBytes> source{};
+  uint64_t source_begin = 0, source_size = 0;
+
+  uint64_t size() const { return source ? source_size : bytes.size(); }
 };
 
 // Trace lost before `offset`: AUX records with TRUNCATED or PARTIAL, missing buffers, ...
@@ -49,11 +66,13 @@ struct Stream {
   TimeBounds bounds;  // of the whole stream by its AUX records, when the trace itself has no time
 
   uint64_t begin() const { return pieces.empty() ? 0 : pieces.front().offset; }
-  uint64_t end() const { return pieces.empty() ? 0 : pieces.back().offset + pieces.back().bytes.size(); }
+  uint64_t end() const { return pieces.empty() ? 0 : pieces.back().offset + pieces.back().size(); }
 
   // Bytes [from, to), which must not cross a discontinuity. Points into a piece, or into `scratch` when they
-  // cross from one piece to the next.
+  // cross from one piece to the next or have to be put together.
   std::span<const uint8_t> bytes(uint64_t from, uint64_t to, std::vector<uint8_t>& scratch) const;
+  // Where byte `at` of the stream stands in the file; nullopt when it is in no piece.
+  std::optional<uint64_t> file_offset(uint64_t at) const;
   // Task at instant t; nullptr when nothing is known.
   const ContextChange* context_at(Time t) const;
 };

@@ -11,6 +11,7 @@
 #include "arch/arch.h"
 #include "arch/arm64/arm64.h"
 #include "arch/stream.h"
+#include "arch/time_conversion.h"
 #include "arch/x86/x86.h"
 #include "decoder/notice.h"
 #include "decoder/perf_data.h"
@@ -47,11 +48,14 @@ struct CaptureOptions {
   std::string ksym_text;    // bytes a watcher copied (captures of a board)
   bool force = false;       // use files whose identity does not agree
   bool host_files = true;   // look at paths recorded in the capture on this machine (identity is checked)
+  // Trace counter to perf's clock, for captures that do not say it.
+  std::optional<TimeConversion> time_conversion{};
+  bool catalogue = false;  // every place the kernel is built to change may hold what it can become
 };
 
 struct Capture {
   std::string path;
-  std::string kind;       // "perf.data", "perf.data directory", "bundle", "lldb bundle"
+  std::string kind;       // "perf.data", "perf.data directory", "bundle", "lldb bundle", "snapshot"
   std::string machine;    // uname -m of the recording: "x86_64"
   std::string hostname, os_release, cpu_desc, cpu_id, command_line;
   x86::Config x86;

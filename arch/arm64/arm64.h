@@ -30,6 +30,9 @@ struct Source {
 struct Config {
   std::vector<Source> sources;         // sources[i] made streams[i]
   std::optional<TimeConversion> time;  // absent: timestamps give order only
+  // How far `time` may be off, each way: what a conversion that was derived from the capture's own records
+  // leaves open. Comes on top of DecodeOptions::clock_error.
+  Time time_error = 0;
 };
 
 std::unique_ptr<Arch> make_arch(const Config& config);
