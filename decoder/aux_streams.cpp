@@ -17,6 +17,8 @@ namespace asof {
 namespace {
 
 constexpr uint64_t kTruncated = 1, kPartial = 4, kCollision = 8;  // PERF_AUX_FLAG_*
+constexpr uint64_t kFormatMask = 0xff00, kCoreSightRaw = 0x100;
+constexpr uint32_t kCsEtm = 3;  // AUXTRACE_INFO.type
 constexpr const char *kStopped = "E-LOST-103", *kMissing = "E-LOST-107";
 
 // The trace of an AUX record was made before it, and after the trace was switched on.
@@ -56,7 +58,7 @@ class StreamMaker {
  public:
   StreamMaker(const PerfData& data, std::vector<Notice>& notices) : data_(data), notices_(notices) {}
 
-  std::vector<Stream> make();
+  std::vector<AuxRing> make();
 
  private:
   Stream make_stream(const AuxQueue& queue);
@@ -64,6 +66,7 @@ class StreamMaker {
   void add_sequential(const AuxQueue& queue, Stream& stream);
   void add_missing(const AuxQueue& queue, Stream& stream);
   void add_flagged(const AuxQueue& queue, Stream& stream);
+  bool keeps_newest(const AuxRecord& record) const;
   void note(Notice::Severity severity, const char* code, const std::string& where, uint64_t offset, Time time,
             uint64_t count, std::string reason, std::string hint = {}) {
     notices_.push_back({severity, code, where, offset, time, std::move(reason), std::move(hint), count});
@@ -172,6 +175,13 @@ void StreamMaker::add_missing(const AuxQueue& queue, Stream& stream) {
   if (told_end > stream.end()) lose(stream.end(), told_end, "after the last AUXTRACE buffer are missing");
 }
 
+// A sink of CoreSight frames goes round in its buffer: what the kernel calls TRUNCATED has lost its
+// beginning. Intel PT, and a TRBE with its raw trace, stop at the end.
+bool StreamMaker::keeps_newest(const AuxRecord& record) const {
+  const auto& info = data_.auxtrace_info();
+  return info && info->type == kCsEtm && (record.flags & kFormatMask) != kCoreSightRaw;
+}
+
 // What the kernel flagged. After TRUNCATED the stream does not go on where it stopped: packets may be cut
 // there.
 void StreamMaker::add_flagged(const AuxQueue& queue, Stream& stream) {
@@ -199,7 +209,10 @@ void StreamMaker::add_flagged(const AuxQueue& queue, Stream& stream) {
       loss.time = record.id.time.value_or(kTimeMin);
       loss.code = flag.code;
       loss.reason = fmt::format("AUX record of {} bytes is flagged {}", record.size, flag.what);
-      if (flag.bit == kTruncated && !queue.overlapping) {
+      if (flag.bit == kTruncated && !queue.overlapping && keeps_newest(record)) {
+        cuts.push_back(record.offset);
+        cuts.push_back(end_of(record.offset, record.size));
+      } else if (flag.bit == kTruncated && !queue.overlapping) {
         loss.offset = end_of(record.offset, record.size);
         cuts.push_back(loss.offset);
         const AuxRecord* next = i + 1 < queue.records.size() ? queue.records[i + 1] : nullptr;
@@ -240,21 +253,28 @@ Stream StreamMaker::make_stream(const AuxQueue& queue) {
   return stream;
 }
 
-std::vector<Stream> StreamMaker::make() {
-  std::vector<Stream> streams;
+std::vector<AuxRing> StreamMaker::make() {
+  std::vector<AuxRing> rings;
   std::map<std::string, int> names;
-  for (const AuxQueue& queue : collect_queues(data_, notices_)) {
-    streams.push_back(make_stream(queue));
+  for (AuxQueue& queue : collect_queues(data_, notices_)) {
+    AuxRing ring{make_stream(queue), std::move(queue.records), queue.overlapping};
     // Two rings of one CPU (two trace events): the queue tells them apart.
-    if (names[streams.back().name]++ != 0) streams.back().name += fmt::format("#{}", queue.idx);
+    if (names[ring.stream.name]++ != 0) ring.stream.name += fmt::format("#{}", queue.idx);
+    rings.push_back(std::move(ring));
   }
-  return streams;
+  return rings;
 }
 
 }  // namespace
 
-std::vector<Stream> make_streams(const PerfData& data, std::vector<Notice>& notices) {
+std::vector<AuxRing> make_rings(const PerfData& data, std::vector<Notice>& notices) {
   return StreamMaker(data, notices).make();
+}
+
+std::vector<Stream> make_streams(const PerfData& data, std::vector<Notice>& notices) {
+  std::vector<Stream> streams;
+  for (AuxRing& ring : make_rings(data, notices)) streams.push_back(std::move(ring.stream));
+  return streams;
 }
 
 }  // namespace asof

@@ -11,6 +11,15 @@
 
 namespace asof {
 
+// One ring: its bytes as one stream, and what the kernel told of them. A trace of CoreSight frames is not a
+// stream yet: see cs_perf.h.
+struct AuxRing {
+  Stream stream;
+  std::vector<const AuxRecord*> records;  // in order of offset
+  bool overlapping = false;               // of snapshots: offsets of records are not those of the stream
+};
+std::vector<AuxRing> make_rings(const PerfData& data, std::vector<Notice>& notices);
+
 // offset + size, cut at the top instead of wrapping.
 constexpr uint64_t end_of(uint64_t offset, uint64_t size) {
   return size > UINT64_MAX - offset ? UINT64_MAX : offset + size;

@@ -23,6 +23,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr uint64_t kExcludeUser = 1ULL << 4U, kExcludeKernel = 1ULL << 5U, kWantsTextPoke = 1ULL << 33U;
+constexpr uint32_t kCsEtm = 3;  // AUXTRACE_INFO.type
 enum : int { kHostname = 3, kOsRelease = 4, kArch = 6, kCpuDesc = 8, kCpuId = 9 };  // features
 
 // The folder that kcore_dir/ and symfs/ are looked for in: of a directory capture itself, or of its `data`
@@ -45,7 +46,7 @@ void describe(Capture& capture, const PerfData& data) {
   }
   const auto& info = data.auxtrace_info();
   if (capture.machine.empty() && info) {
-    capture.machine = info->type == 1 ? "x86_64" : info->type == 3 ? "aarch64" : "";
+    capture.machine = info->type == 1 ? "x86_64" : info->type == kCsEtm ? "aarch64" : "";
   }
   capture.x86 = perf_config(data);
   capture.record_counts = data.record_counts();
@@ -60,7 +61,7 @@ void describe(Capture& capture, const PerfData& data) {
 void note_what_was_not_recorded(const Capture& capture, const PerfData& data, NoticeBook& notices) {
   if (capture.streams.empty()) {
     notices.info("I-FILE-501", data.path(), "no trace in this recording",
-                 "record with perf record -e intel_pt//");
+                 "record with perf record -e intel_pt// or -e cs_etm//");
     return;
   }
   const auto attrs = data.attrs();
@@ -69,13 +70,25 @@ void note_what_was_not_recorded(const Capture& capture, const PerfData& data, No
   if (!capture.exclude_kernel && !pokes) {
     notices.info("I-SIDE-501", data.path(),
                  "changes of kernel text were not asked for: no TEXT_POKE record can be in it",
-                 "record the kernel with perf record --kcore -a");
+                 capture.arm64.sources.empty()
+                     ? "record the kernel with perf record --kcore -a"
+                     : "an arm64 kernel writes none: give kprobe samples, a second kcore, or --catalogue");
   }
   if (!capture.x86.time && data.auxtrace_info() && data.auxtrace_info()->type == 1) {
     notices.error("E-SIDE-503", data.path(),
                   "the recording has no conversion from TSC to perf's clock: trace and records cannot be "
                   "brought into order by time");
   }
+}
+
+void add_streams(Capture& capture, const PerfData& data, const CaptureOptions& options, NoticeBook& notices) {
+  if (options.time_conversion) capture.x86.time = capture.arm64.time = options.time_conversion;
+  if (const auto& info = data.auxtrace_info(); info && info->type == kCsEtm) {
+    return add_cs_streams(capture, data, notices);
+  }
+  std::vector<Notice> stream_notices;
+  capture.streams = make_streams(data, stream_notices);
+  for (Notice& notice : stream_notices) notices.add(std::move(notice));
 }
 
 // A new thread starts with its creator's name.
@@ -145,9 +158,7 @@ Result<Capture> open_perf(const std::string& path, const CaptureOptions& options
   capture.keep = *opened;
   for (const Notice& notice : data.notices()) notices.add(notice);
   describe(capture, data);
-  std::vector<Notice> stream_notices;
-  capture.streams = make_streams(data, stream_notices);
-  for (Notice& notice : stream_notices) notices.add(std::move(notice));
+  add_streams(capture, data, options, notices);
   note_what_was_not_recorded(capture, data, notices);
 
   const std::string folder = capture_folder(data);

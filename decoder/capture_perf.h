@@ -3,6 +3,7 @@
 #include <string>
 
 #include "decoder/capture.h"
+#include "decoder/sideband_notices.h"
 
 namespace asof {
 
@@ -12,5 +13,9 @@ Result<Capture> open_perf(const std::string& path, const CaptureOptions& options
 // Intel PT configuration of a recording: AUXTRACE_INFO (tools/perf/arch/x86/util/intel-pt.c
 // intel_pt_info_fill()), the CPUID feature, TIME_CONV, and the event's config (IA32_RTIT_CTL).
 x86::Config perf_config(const PerfData& data);
+
+// Streams of CoreSight trace, the configuration of their trace units, and what brings their timestamps to
+// perf's clock.
+void add_cs_streams(Capture& capture, const PerfData& data, NoticeBook& notices);
 
 }  // namespace asof

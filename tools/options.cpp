@@ -36,6 +36,20 @@ void add_input_options(CLI::App& verb, InputOptions& o, bool positional_input) {
   verb.add_option("--kcore-end", c.kcore_end, "second kcore, copied at the end of the recording")
       ->group(group);
   verb.add_option("--ksym-text", c.ksym_text, "bytes copied when KSYMBOL records appeared")->group(group);
+  verb.add_flag("--catalogue", c.catalogue,
+                "take every place the kernel is built to change (jump labels, function entries) as doubtful")
+      ->group(group);
+  verb.add_option_function<std::string>(
+          "--time-conv",
+          [&c](const std::string& text) {
+            const auto conversion = parse_time_conversion(text);
+            if (!conversion) throw CLI::ValidationError("--time-conv", conversion.error().reason);
+            c.time_conversion = *conversion;
+          },
+          "trace counter to perf's clock, ns = ZERO + (counter * MULT >> SHIFT), where the capture does not "
+          "say")
+      ->type_name("SHIFT,MULT,ZERO")
+      ->group(group);
   verb.add_flag("-f,--force", c.force, "use files even if their identity does not agree")->group(group);
   verb.add_flag("-q,--quiet", o.quiet, "only errors that stop asof");
   verb.add_flag("-v,--verbose", o.verbose, "more about what was read");
@@ -99,6 +113,25 @@ Result<std::vector<int>> parse_number_list(const std::string& text, const std::s
     for (unsigned n = first; n <= last; ++n) out.push_back(static_cast<int>(n));
   }
   if (out.empty()) return usage(fmt::format("{}: empty list", option));
+  return out;
+}
+
+Result<TimeConversion> parse_time_conversion(const std::string& text) {
+  const std::vector<std::string> parts = split_list(text);
+  if (parts.size() != 3) return usage(fmt::format("--time-conv: '{}' is not SHIFT,MULT,ZERO", text));
+  uint64_t numbers[3] = {};
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const char* end = parts[i].data() + parts[i].size();
+    const auto r = std::from_chars(parts[i].data(), end, numbers[i]);
+    if (r.ec != std::errc() || r.ptr != end)
+      return usage(fmt::format("--time-conv: '{}' is no number", parts[i]));
+  }
+  if (numbers[0] > 63 || numbers[1] == 0 || numbers[1] > UINT32_MAX)
+    return usage("--time-conv: SHIFT is 0 to 63, MULT 1 to 4294967295");
+  TimeConversion out;
+  out.shift = static_cast<uint16_t>(numbers[0]);
+  out.mult = static_cast<uint32_t>(numbers[1]);
+  out.zero = numbers[2];
   return out;
 }
 

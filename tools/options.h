@@ -39,6 +39,8 @@ void add_decode_options(CLI::App& verb, DecodeChoice& choice);
 
 // "0,2-5" -> {0,2,3,4,5}. An error for anything else, and for lists of more than 64 k numbers.
 Result<std::vector<int>> parse_number_list(const std::string& text, const std::string& option);
+// "SHIFT,MULT,ZERO", decimal.
+Result<TimeConversion> parse_time_conversion(const std::string& text);
 // "a,b,c" -> {"a","b","c"}; empty parts are dropped.
 std::vector<std::string> split_list(const std::string& text);
 // Hexadecimal with or without 0x.

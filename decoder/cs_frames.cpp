@@ -1,0 +1,222 @@
+#include "decoder/cs_frames.h"
+
+#include <algorithm>
+#include <array>
+#include <optional>
+
+#include "decoder/cs_deframer.h"
+#include "textstore/check.h"
+
+namespace asof {
+namespace {
+
+constexpr uint64_t kCheckpointDistance = 16 * 1024;  // bytes of frames that a read may have to pass over
+
+using Item = Deframer::Item;
+
+}  // namespace
+
+// One source's bytes, by way of the frames.
+class CsSourceBytes : public TraceBytes {
+ public:
+  CsSourceBytes(std::shared_ptr<const CsFrames> frames, const CsFrames::Source& source)
+      : frames_(std::move(frames)), source_(source) {}
+
+  void read(uint64_t at, std::span<uint8_t> out) const override {
+    walk(at, [&out](const FrameRun& run, size_t skip, size_t) {
+      const size_t take = std::min<size_t>(run.count - skip, out.size());
+      std::copy_n(run.data + skip, take, out.begin());
+      out = out.subspan(take);
+      return !out.empty();
+    });
+    ASOF_CHECK(out.empty());
+  }
+  uint64_t file_offset(uint64_t at) const override {
+    uint64_t found = 0;
+    walk(at, [&](const FrameRun& run, size_t skip, size_t section) {
+      found = frames_->sections_[section].file_offset + run.base + run.places[skip];
+      return false;
+    });
+    return found;
+  }
+
+ private:
+  // Calls visit(run, first byte in it, section) with every run of the source from byte `at` on until it
+  // returns false.
+  template <class Visit>
+  void walk(uint64_t at, Visit visit) const;
+
+  std::shared_ptr<const CsFrames> frames_;
+  const CsFrames::Source& source_;
+};
+
+template <class Visit>
+void CsSourceBytes::walk(uint64_t at, Visit visit) const {
+  const auto after = std::upper_bound(source_.counts.begin(), source_.counts.end(), at);
+  ASOF_CHECK(after != source_.counts.begin());
+  const auto index = static_cast<size_t>(after - source_.counts.begin()) - 1;
+  const CsFrames::Checkpoint& start = frames_->checkpoints_[source_.first_checkpoint + index];
+  uint64_t skip = at - source_.counts[index];
+  uint64_t offset = start.offset;
+  uint8_t id = start.id;
+  for (size_t section = start.section; section < frames_->sections_.size(); ++section) {
+    Deframer frames(frames_->sections_[section].bytes, frames_->alignment_, offset, id);
+    for (Item item = frames.next(); item != Item::kEnd; item = frames.next()) {
+      for (const FrameRun& run : frames.runs()) {
+        if (run.id != source_.id) continue;
+        if (skip >= run.count) {
+          skip -= run.count;
+          continue;
+        }
+        if (!visit(run, static_cast<size_t>(skip), section)) return;
+        skip = 0;
+      }
+    }
+    offset = 0;
+    id = kUnknownTraceId;
+  }
+}
+
+// The index pass.
+class CsFrameIndexer {
+ public:
+  // A stretch starts: of a section, or after a barrier.
+  void start(size_t section, bool discontinuity) {
+    section_ = section;
+    ++epoch_;
+    if (discontinuity) last_discontinuity_ = epoch_;
+  }
+  void checkpoint() {
+    ++checkpoints_;
+    for (auto& slot : slots_) {
+      if (slot) slot->source.counts.push_back(slot->source.size);
+    }
+  }
+  void take(const FrameRun& run, uint64_t file_offset) {
+    auto& slot = slots_[run.id];
+    if (!slot) {
+      slot.emplace();
+      slot->source.id = run.id;
+      slot->source.first_checkpoint = checkpoints_ - 1;
+      slot->source.counts.push_back(0);
+    }
+    if (slot->epoch != epoch_) {
+      slot->source.breaks.push_back({.at = slot->source.size,
+                                     .section = section_,
+                                     .discontinuity = last_discontinuity_ > slot->epoch,
+                                     .file_offset = file_offset});
+      slot->epoch = epoch_;
+    }
+    slot->source.size += run.count;
+  }
+  std::vector<CsFrames::Source> finish() {
+    std::vector<CsFrames::Source> out;
+    for (auto& slot : slots_) {
+      if (slot) out.push_back(std::move(slot->source));
+    }
+    return out;
+  }
+
+ private:
+  struct Slot {
+    CsFrames::Source source;
+    uint64_t epoch = 0;
+  };
+  std::array<std::optional<Slot>, 128> slots_;
+  uint64_t epoch_ = 0, last_discontinuity_ = 0;
+  size_t section_ = 0, checkpoints_ = 0;
+};
+
+std::shared_ptr<const CsFrames> CsFrames::index(std::vector<FrameSection> sections,
+                                                FrameAlignment alignment) {
+  const std::shared_ptr<CsFrames> out(new CsFrames);
+  out->sections_ = std::move(sections);
+  out->alignment_ = alignment;
+  CsFrameIndexer indexer;
+  uint64_t since = kCheckpointDistance;
+  for (size_t i = 0; i < out->sections_.size(); ++i) {
+    const FrameSection& section = out->sections_[i];
+    Deframer frames(section.bytes, alignment);
+    indexer.start(i, section.discontinuity);
+    for (bool synced = true;;) {
+      if (since >= kCheckpointDistance && synced) {
+        out->checkpoints_.push_back({i, frames.offset(), frames.id()});
+        indexer.checkpoint();
+        since = 0;
+      }
+      const uint64_t before = frames.offset();
+      const Item item = frames.next();
+      if (item == Item::kEnd) break;
+      since += frames.offset() - before;
+      synced = item == Item::kFrame;
+      if (item == Item::kFrame) {
+        out->index_frame(indexer, frames, section);
+      } else if (item != Item::kPartial) {
+        indexer.start(i, true);
+      }
+      if (item == Item::kUnsynced || item == Item::kPartial)
+        out->lose_bytes(item == Item::kPartial, frames, section);
+    }
+  }
+  out->sources_ = indexer.finish();
+  return out;
+}
+
+void CsFrames::index_frame(CsFrameIndexer& indexer, const Deframer& frames, const FrameSection& section) {
+  for (const FrameRun& run : frames.runs()) {
+    const uint64_t at = section.file_offset + run.base + run.places[0];
+    if (is_source_id(run.id)) {
+      indexer.take(run, at);
+    } else if (run.id != kNoTraceId) {
+      if (losses_.unassigned == 0) losses_.unassigned_at = at;
+      losses_.unassigned += run.count;
+    }
+  }
+}
+
+void CsFrames::lose_bytes(bool partial, const Deframer& frames, const FrameSection& section) {
+  uint64_t& count = partial ? losses_.partial : losses_.unsynced;
+  uint64_t& at = partial ? losses_.partial_at : losses_.unsynced_at;
+  if (count == 0) at = section.file_offset + frames.skipped_at();
+  count += frames.skipped();
+}
+
+const CsFrames::Source* CsFrames::find(uint8_t id) const {
+  const auto hit = std::lower_bound(sources_.begin(), sources_.end(), id,
+                                    [](const Source& s, uint8_t v) { return s.id < v; });
+  return hit == sources_.end() || hit->id != id ? nullptr : &*hit;
+}
+
+std::shared_ptr<const TraceBytes> CsFrames::bytes_of(uint8_t id) const {
+  const Source* source = find(id);
+  if (source == nullptr) return nullptr;
+  return std::make_shared<CsSourceBytes>(shared_from_this(), *source);
+}
+
+std::vector<StreamPiece> CsFrames::pieces_of(uint8_t id) const {
+  const Source* source = find(id);
+  std::vector<StreamPiece> out;
+  if (source == nullptr) return out;
+  const auto bytes = bytes_of(id);
+  for (size_t i = 0; i < source->breaks.size(); ++i) {
+    const FrameBreak& b = source->breaks[i];
+    const uint64_t end = i + 1 < source->breaks.size() ? source->breaks[i + 1].at : source->size;
+    StreamPiece piece;
+    piece.offset = b.at;
+    piece.discontinuity = b.discontinuity;
+    piece.file_offset = b.file_offset;
+    piece.source = bytes;
+    piece.source_begin = b.at;
+    piece.source_size = end - b.at;
+    out.push_back(std::move(piece));
+  }
+  return out;
+}
+
+uint64_t CsFrames::begin_of_section(const Source& source, size_t section) {
+  const auto hit = std::lower_bound(source.breaks.begin(), source.breaks.end(), section,
+                                    [](const FrameBreak& b, size_t v) { return b.section < v; });
+  return hit == source.breaks.end() ? source.size : hit->at;
+}
+
+}  // namespace asof

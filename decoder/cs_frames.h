@@ -1,0 +1,87 @@
+// CoreSight formatter frames: the bytes of several trace sources interleaved, 16 bytes a frame (Arm IHI 0029,
+// "Trace Formatter"). The index pass notes where which source's bytes begin; they are taken out of the frames
+// only when a Stream asks for them, so memory does not grow with the trace but for the index.
+#pragma once
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "arch/stream.h"
+
+namespace asof {
+
+enum class FrameAlignment : uint8_t {
+  kMemory,  // frames at every 16th byte of a section: ETB, ETF, ETR. Four FSYNCs in one frame reset the
+            // source
+  kTpiu,    // frames between FSYNC and HSYNC packets, as a trace port sends them
+};
+
+// A stretch of frames that one formatter wrote without a break: one AUX record, or one file.
+struct FrameSection {
+  std::span<const uint8_t> bytes;
+  uint64_t file_offset = 0;    // of bytes[0]
+  bool discontinuity = false;  // trace is missing before it
+};
+
+// Where the bytes of a source do not continue those before, or may not.
+struct FrameBreak {
+  uint64_t at = 0;     // byte of the source
+  size_t section = 0;  // index of the section it lies in
+  bool discontinuity = false;
+  uint64_t file_offset = 0;  // of this byte
+};
+
+class Deframer;
+class CsFrameIndexer;
+
+class CsFrames : public std::enable_shared_from_this<CsFrames> {
+ public:
+  struct Source {
+    uint8_t id = 0;
+    uint64_t size = 0;               // bytes of it
+    std::vector<FrameBreak> breaks;  // ascending; the first is at 0
+    size_t first_checkpoint = 0;     // counts[i] is how many of its bytes come before checkpoint
+    std::vector<uint64_t> counts;    // first_checkpoint + i
+  };
+  // What the index pass could not use. Offsets are of the file, of the first such place.
+  struct Losses {
+    uint64_t unassigned = 0, unassigned_at = 0;  // data before any ID, or of the reserved ones
+    uint64_t unsynced = 0, unsynced_at = 0;      // no frame: bytes without FSYNC, a broken frame
+    uint64_t partial = 0, partial_at = 0;        // a frame that the end of its section cuts
+  };
+
+  // The bytes that `sections` point to must outlive the result.
+  static std::shared_ptr<const CsFrames> index(std::vector<FrameSection> sections, FrameAlignment alignment);
+
+  std::span<const Source> sources() const { return sources_; }  // by ID
+  const Losses& losses() const { return losses_; }
+  // The source's bytes, for StreamPiece::source. nullptr: no such source.
+  std::shared_ptr<const TraceBytes> bytes_of(uint8_t id) const;
+  // Pieces of a Stream for it, cut at its breaks.
+  std::vector<StreamPiece> pieces_of(uint8_t id) const;
+  // The first byte of this source that lies in `section` or later.
+  static uint64_t begin_of_section(const Source& source, size_t section);
+
+ private:
+  friend class CsSourceBytes;
+  struct Checkpoint {
+    size_t section = 0;
+    uint64_t offset = 0;  // in the section
+    uint8_t id = 0;
+  };
+  CsFrames() = default;
+  const Source* find(uint8_t id) const;
+  void index_frame(CsFrameIndexer& indexer, const Deframer& frames, const FrameSection& section);
+  void lose_bytes(bool partial, const Deframer& frames, const FrameSection& section);
+
+  std::vector<FrameSection> sections_;
+  FrameAlignment alignment_ = FrameAlignment::kMemory;
+  std::vector<Checkpoint> checkpoints_;
+  std::vector<Source> sources_;
+  Losses losses_;
+};
+
+}  // namespace asof

@@ -1,0 +1,323 @@
+// AUX rings to streams. A ring's bytes are cut where AUX records begin: one record is what a sink gave at one
+// time, in one format, and a formatter starts anew with it.
+#include "decoder/cs_perf.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <optional>
+
+#include "decoder/aux_streams.h"
+#include "decoder/cs_frames.h"
+#include "decoder/cs_trace_ids.h"
+
+namespace asof {
+namespace {
+
+constexpr uint64_t kFormatMask = 0xff00, kRaw = 0x100;  // PERF_AUX_FLAG_CORESIGHT_FORMAT_RAW
+
+constexpr uint64_t kMaxPadding = 7;  // perf pads a payload to 8
+
+// Bytes of one AUX record.
+struct Section {
+  std::span<const uint8_t> bytes;
+  uint64_t offset = 0;  // in the ring
+  uint64_t file_offset = 0;
+  bool discontinuity = false;
+  bool raw = false;
+  int32_t cpu = -1;
+  Time time = kTimeMin;
+};
+
+// A stretch of one unit's trace and when it was fetched from the sink.
+struct TimedPiece {
+  StreamPiece piece;
+  Time time = kTimeMin;
+  size_t ring = 0, section = 0;
+  std::vector<StreamLoss> losses;  // right before it; offsets are set when it is placed
+};
+
+class SectionCutter {
+ public:
+  explicit SectionCutter(const AuxRing& ring) : ring_(ring) {}
+
+  std::vector<Section> cut() {
+    for (size_t i = 0; i < ring_.stream.pieces.size(); ++i) {
+      const StreamPiece& piece = ring_.stream.pieces[i];
+      if (ring_.overlapping) {
+        const AuxRecord* record =
+            ring_.records.empty() ? nullptr : ring_.records[std::min(i, ring_.records.size() - 1)];
+        add(piece, 0, piece.size(), record);
+      } else {
+        cut_piece(piece);
+      }
+    }
+    return std::move(out_);
+  }
+  // Bytes that no AUX record has, though there are such records.
+  uint64_t untold() const { return untold_; }
+  uint64_t untold_at() const { return untold_at_; }
+
+ private:
+  void cut_piece(const StreamPiece& piece) {
+    const auto& records = ring_.records;
+    const uint64_t end = piece.offset + piece.size();
+    for (uint64_t at = piece.offset; at < end;) {
+      // The last record that begins at or before this place, and where the next one does.
+      while (next_ < records.size() && records[next_]->offset <= at) ++next_;
+      const AuxRecord* record = next_ == 0 ? nullptr : records[next_ - 1];
+      uint64_t stop = end;
+      if (next_ < records.size()) stop = std::min(stop, records[next_]->offset);
+      const bool inside = record != nullptr && end_of(record->offset, record->size) > at;
+      if (inside) stop = std::min(stop, end_of(record->offset, record->size));
+      add(piece, at - piece.offset, stop - at, record, !inside && !records.empty());
+      at = stop;
+    }
+  }
+  // Where the record of some bytes was lost, they are taken to be as those before them.
+  void add(const StreamPiece& piece, uint64_t from, uint64_t size, const AuxRecord* record,
+           bool untold = false) {
+    if (untold) {
+      if (size <= kMaxPadding) return;
+      if (untold_ == 0) untold_at_ = piece.file_offset + from;
+      untold_ += size;
+      if (record == nullptr) record = ring_.records.front();
+    }
+    Section s;
+    s.bytes = piece.bytes.subspan(from, size);
+    s.offset = piece.offset + from;
+    s.file_offset = piece.file_offset + from;
+    s.discontinuity = untold || (from == 0 && piece.discontinuity);
+    if (record != nullptr) {
+      s.raw = (record->flags & kFormatMask) == kRaw;
+      s.cpu = record->id.cpu;
+      s.time = record->id.time.value_or(kTimeMin);
+    }
+    if (!s.bytes.empty()) out_.push_back(s);
+  }
+
+  const AuxRing& ring_;
+  size_t next_ = 0;
+  uint64_t untold_ = 0, untold_at_ = 0;
+  std::vector<Section> out_;
+};
+
+// Losses in a ring come before the first section that begins at or after them.
+size_t section_after(const std::vector<Section>& sections, uint64_t offset) {
+  const auto hit = std::lower_bound(sections.begin(), sections.end(), offset,
+                                    [](const Section& s, uint64_t v) { return s.offset < v; });
+  return static_cast<size_t>(hit - sections.begin());
+}
+
+// Pieces of several rings by the time of their AUX records; those of one ring keep their order.
+void in_order(std::vector<TimedPiece>& pieces) {
+  for (size_t i = 1; i < pieces.size(); ++i) {
+    if (pieces[i].ring == pieces[i - 1].ring) pieces[i].time = std::max(pieces[i].time, pieces[i - 1].time);
+  }
+  std::stable_sort(pieces.begin(), pieces.end(),
+                   [](const TimedPiece& a, const TimedPiece& b) { return a.time < b.time; });
+}
+
+class CsStreamMaker {
+ public:
+  CsStreamMaker(const PerfData& data, NoticeBook& notices) : data_(data), notices_(notices) {}
+
+  CsStreams make();
+
+ private:
+  // Whose trace it is. A ring of a thread may hold trace of several CPUs, and, where CPUs share a sink, one
+  // of a CPU as well.
+  struct Key {
+    int32_t tid = -1;
+    size_t unit = 0;
+    auto operator<=>(const Key&) const = default;
+  };
+  struct Trace {
+    std::vector<TimedPiece> pieces;
+    std::vector<StreamLoss> at_end;
+    TimeBounds bounds{kTimeMax, kTimeMin};
+  };
+  void take_ring(const AuxRing& ring, size_t index);
+  void take_frames(const AuxRing& ring, size_t index, const std::vector<Section>& sections);
+  void take_raw(const AuxRing& ring, size_t index, const std::vector<Section>& sections);
+  Trace& trace_of(const AuxRing& ring, size_t unit);
+  void add_losses(const AuxRing& ring, const std::vector<Section>& sections, Trace& trace,
+                  size_t first_piece);
+  void note_unused(const AuxRing& ring, const CsFrames& frames);
+  Stream place(const Key& key, Trace& trace, bool only_one) const;
+
+  const PerfData& data_;
+  NoticeBook& notices_;
+  std::vector<CsUnit> units_;
+  std::optional<CsTraceIds> ids_;
+  std::map<Key, Trace> traces_;
+};
+
+CsStreamMaker::Trace& CsStreamMaker::trace_of(const AuxRing& ring, size_t unit) {
+  Trace& trace = traces_[{ring.stream.tid, unit}];
+  trace.bounds.lo = std::min(trace.bounds.lo, ring.stream.bounds.lo);
+  trace.bounds.hi = std::max(trace.bounds.hi, ring.stream.bounds.hi);
+  return trace;
+}
+
+void CsStreamMaker::add_losses(const AuxRing& ring, const std::vector<Section>& sections, Trace& trace,
+                               size_t first_piece) {
+  for (const StreamLoss& loss : ring.stream.losses) {
+    const size_t section = section_after(sections, loss.offset);
+    const auto piece =
+        std::find_if(trace.pieces.begin() + static_cast<ptrdiff_t>(first_piece), trace.pieces.end(),
+                     [&](const TimedPiece& p) { return p.section >= section; });
+    (piece == trace.pieces.end() ? trace.at_end : piece->losses).push_back(loss);
+  }
+}
+
+void CsStreamMaker::note_unused(const AuxRing& ring, const CsFrames& frames) {
+  const auto tell = [&](uint64_t bytes, uint64_t at, const char* what) {
+    if (bytes == 0) return;
+    notices_.add({Notice::Severity::kError, "E-DATA-110", ring.stream.name, at, kTimeMin,
+                  fmt::format("{} bytes of CoreSight frames {}", bytes, what),
+                  "trace sources that are not of a CPU, or damage", 1});
+  };
+  tell(frames.losses().unassigned, frames.losses().unassigned_at, "have no trace ID, or a reserved one");
+  tell(frames.losses().unsynced, frames.losses().unsynced_at, "lie between no synchronisation packets");
+  tell(frames.losses().partial, frames.losses().partial_at, "are no whole frame");
+}
+
+void CsStreamMaker::take_frames(const AuxRing& ring, size_t index, const std::vector<Section>& sections) {
+  std::vector<FrameSection> formatted;
+  std::vector<size_t> section_of;
+  for (size_t i = 0; i < sections.size(); ++i) {
+    const Section& s = sections[i];
+    if (s.raw) continue;
+    formatted.push_back({s.bytes, s.file_offset, s.discontinuity});
+    section_of.push_back(i);
+  }
+  if (formatted.empty()) return;
+  const auto frames = CsFrames::index(std::move(formatted), FrameAlignment::kMemory);
+  note_unused(ring, *frames);
+  for (const CsFrames::Source& source : frames->sources()) {
+    const auto unit = ids_->unit_of(ring.stream.cpu, source.id);
+    if (!unit) {
+      notices_.add({Notice::Severity::kError, "E-SIDE-508", ring.stream.name,
+                    source.breaks.front().file_offset, kTimeMin,
+                    fmt::format("{} bytes with trace ID {:#x}, which is no known trace unit's, are left out",
+                                source.size, source.id),
+                    "a system trace source, or a record that gives the ID is missing", 1});
+      continue;
+    }
+    Trace& trace = trace_of(ring, *unit);
+    const size_t first = trace.pieces.size();
+    auto pieces = frames->pieces_of(source.id);
+    for (size_t i = 0; i < pieces.size(); ++i) {
+      const size_t section = section_of[source.breaks[i].section];
+      trace.pieces.push_back({std::move(pieces[i]), sections[section].time, index, section, {}});
+    }
+    add_losses(ring, sections, trace, first);
+  }
+}
+
+// Without frames a record's bytes are of the one CPU it was written on.
+void CsStreamMaker::take_raw(const AuxRing& ring, size_t index, const std::vector<Section>& sections) {
+  std::map<size_t, size_t> first_piece;
+  for (size_t i = 0; i < sections.size(); ++i) {
+    const Section& s = sections[i];
+    if (!s.raw) continue;
+    const int32_t cpu = ring.stream.cpu >= 0 ? ring.stream.cpu : s.cpu;
+    auto unit = ids_->unit_of_cpu(cpu);
+    if (!unit && cpu < 0 && units_.size() == 1) unit = 0;
+    if (!unit) {
+      notices_.error("E-SIDE-508", ring.stream.name,
+                     fmt::format("{} bytes of trace of CPU {}, which has no known trace unit, are left out",
+                                 s.bytes.size(), cpu),
+                     {}, s.file_offset, s.time);
+      continue;
+    }
+    Trace& trace = trace_of(ring, *unit);
+    first_piece.try_emplace(*unit, trace.pieces.size());
+    StreamPiece piece;
+    piece.bytes = s.bytes;
+    piece.discontinuity = s.discontinuity;
+    piece.file_offset = s.file_offset;
+    // Trace of another CPU in between: nothing says that this goes on where it stopped.
+    if (trace.pieces.size() > first_piece[*unit] && trace.pieces.back().section + 1 != i)
+      piece.discontinuity = true;
+    trace.pieces.push_back({std::move(piece), s.time, index, i, {}});
+  }
+  for (const auto& [unit, first] : first_piece) add_losses(ring, sections, trace_of(ring, unit), first);
+}
+
+void CsStreamMaker::take_ring(const AuxRing& ring, size_t index) {
+  SectionCutter cutter(ring);
+  const std::vector<Section> sections = cutter.cut();
+  if (cutter.untold() != 0) {
+    notices_.error(
+        "E-SIDE-509", ring.stream.name,
+        fmt::format("{} bytes of trace are in no AUX record: when they were made, and whether they are "
+                    "whole, is unknown",
+                    cutter.untold()),
+        "AUX records were lost: record with a larger ring (-m)", cutter.untold_at());
+  }
+  take_frames(ring, index, sections);
+  take_raw(ring, index, sections);
+}
+
+Stream CsStreamMaker::place(const Key& key, Trace& trace, bool only_one) const {
+  const CsUnit& unit = units_[key.unit];
+  Stream stream;
+  stream.tid = key.tid;
+  if (key.tid < 0) stream.cpu = unit.cpu;
+  stream.name = key.tid < 0 ? fmt::format("cpu{}", unit.cpu)
+                : only_one  ? fmt::format("tid{}", key.tid)
+                            : fmt::format("tid{}:cpu{}", key.tid, unit.cpu);
+  stream.bounds = trace.bounds;
+  in_order(trace.pieces);
+  const TimedPiece* before = nullptr;
+  for (TimedPiece& timed : trace.pieces) {
+    timed.piece.offset = stream.end();
+    if (before != nullptr && before->ring != timed.ring) timed.piece.discontinuity = true;
+    for (StreamLoss& loss : timed.losses) {
+      loss.offset = timed.piece.offset;
+      stream.losses.push_back(std::move(loss));
+    }
+    stream.pieces.push_back(timed.piece);
+    before = &timed;
+  }
+  for (StreamLoss& loss : trace.at_end) {
+    loss.offset = stream.end();
+    stream.losses.push_back(std::move(loss));
+  }
+  return stream;
+}
+
+CsStreams CsStreamMaker::make() {
+  CsStreams out;
+  const auto& info = data_.auxtrace_info();
+  auto units = read_cs_units(*info, notices_);
+  if (!units) {
+    const Error& e = units.error();
+    notices_.error(e.code, data_.path(), e.reason, e.hint, e.offset);
+    return out;
+  }
+  units_ = std::move(*units);
+  ids_.emplace(data_, units_, notices_);
+  std::vector<Notice> ring_notices;
+  const std::vector<AuxRing> rings = make_rings(data_, ring_notices);
+  for (Notice& notice : ring_notices) notices_.add(std::move(notice));
+  for (size_t i = 0; i < rings.size(); ++i) take_ring(rings[i], i);
+  std::map<int32_t, size_t> of_thread;
+  for (const auto& [key, trace] : traces_) ++of_thread[key.tid];
+  for (auto& [key, trace] : traces_) {
+    out.streams.push_back(place(key, trace, of_thread[key.tid] == 1));
+    out.units.push_back(units_[key.unit]);
+  }
+  return out;
+}
+
+}  // namespace
+
+CsStreams make_cs_streams(const PerfData& data, NoticeBook& notices) {
+  return CsStreamMaker(data, notices).make();
+}
+
+}  // namespace asof
