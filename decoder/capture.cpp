@@ -11,6 +11,7 @@
 #include "decoder/bundle_json.h"
 #include "decoder/capture_perf.h"
 #include "decoder/lldb_bundle.h"
+#include "decoder/ocsd_snapshot.h"
 #include "decoder/sideband_notices.h"
 
 namespace asof {
@@ -50,9 +51,11 @@ Result<Capture> open_any(const std::string& path, const CaptureOptions& options)
     for (const char* name : {"bundle.json", "trace.json"}) {
       if (is_there(fs::path(path) / name)) return open_manifest((fs::path(path) / name).string(), options);
     }
+    if (is_there(fs::path(path) / "snapshot.ini")) return open_ocsd_snapshot(path, options);
     return fail("E-FILE-105", path, Error::kNoOffset,
-                "a folder with neither data, bundle.json nor trace.json in it");
+                "a folder with neither data, bundle.json, trace.json nor snapshot.ini in it");
   }
+  if (fs::path(path).filename() == "snapshot.ini") return open_ocsd_snapshot(path, options);
   if (fs::is_regular_file(path, ignored) && first_character(path) == '{') return open_manifest(path, options);
   return open_perf(path, options);
 }

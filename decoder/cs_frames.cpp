@@ -1,5 +1,7 @@
 #include "decoder/cs_frames.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <optional>
@@ -34,7 +36,7 @@ class CsSourceBytes : public TraceBytes {
   uint64_t file_offset(uint64_t at) const override {
     uint64_t found = 0;
     walk(at, [&](const FrameRun& run, size_t skip, size_t section) {
-      found = frames_->sections_[section].file_offset + run.base + run.places[skip];
+      found = frames_->sections_[section].place(run.base + run.places[skip]);
       return false;
     });
     return found;
@@ -164,7 +166,7 @@ std::shared_ptr<const CsFrames> CsFrames::index(std::vector<FrameSection> sectio
 
 void CsFrames::index_frame(CsFrameIndexer& indexer, const Deframer& frames, const FrameSection& section) {
   for (const FrameRun& run : frames.runs()) {
-    const uint64_t at = section.file_offset + run.base + run.places[0];
+    const uint64_t at = section.place(run.base + run.places[0]);
     if (is_source_id(run.id)) {
       indexer.take(run, at);
     } else if (run.id != kNoTraceId) {
@@ -177,7 +179,7 @@ void CsFrames::index_frame(CsFrameIndexer& indexer, const Deframer& frames, cons
 void CsFrames::lose_bytes(bool partial, const Deframer& frames, const FrameSection& section) {
   uint64_t& count = partial ? losses_.partial : losses_.unsynced;
   uint64_t& at = partial ? losses_.partial_at : losses_.unsynced_at;
-  if (count == 0) at = section.file_offset + frames.skipped_at();
+  if (count == 0) at = section.place(frames.skipped_at());
   count += frames.skipped();
 }
 
@@ -217,6 +219,36 @@ uint64_t CsFrames::begin_of_section(const Source& source, size_t section) {
   const auto hit = std::lower_bound(source.breaks.begin(), source.breaks.end(), section,
                                     [](const FrameBreak& b, size_t v) { return b.section < v; });
   return hit == source.breaks.end() ? source.size : hit->at;
+}
+
+void tell_unused_frames(const CsFrames& frames, const std::string& where, NoticeBook& notices) {
+  const auto tell = [&](uint64_t bytes, uint64_t at, const char* what) {
+    if (bytes == 0) return;
+    notices.error("E-DATA-110", where, fmt::format("{} bytes of CoreSight frames {}", bytes, what),
+                  "the start of a buffer that went round, trace sources that are not of a CPU, or damage",
+                  at);
+  };
+  const CsFrames::Losses& losses = frames.losses();
+  tell(losses.unassigned, losses.unassigned_at, "have no trace ID, or a reserved one");
+  tell(losses.unsynced, losses.unsynced_at, "lie between no synchronisation packets");
+  tell(losses.partial, losses.partial_at, "are no whole frame");
+}
+
+void tell_unknown_ids(const CsFrames& frames, const std::string& where, const std::set<uint8_t>& known,
+                      NoticeBook& notices) {
+  uint64_t bytes = 0, first_at = UINT64_MAX;
+  std::string ids;
+  for (const CsFrames::Source& source : frames.sources()) {
+    if (known.contains(source.id)) continue;
+    bytes += source.size;
+    first_at = std::min(first_at, source.breaks.front().file_offset);
+    ids += fmt::format("{}{:#x}", ids.empty() ? "" : ", ", source.id);
+  }
+  if (bytes == 0) return;
+  notices.error(
+      "E-SIDE-508", where,
+      fmt::format("{} bytes with trace IDs that are no known trace unit's ({}) are left out", bytes, ids),
+      "a system trace source, a record that gives the ID is missing, or damage", first_at);
 }
 
 }  // namespace asof

@@ -5,11 +5,13 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "arch/stream.h"
+#include "decoder/sideband_notices.h"
 
 namespace asof {
 
@@ -24,6 +26,12 @@ struct FrameSection {
   std::span<const uint8_t> bytes;
   uint64_t file_offset = 0;    // of bytes[0]
   bool discontinuity = false;  // trace is missing before it
+  // Of a file whose blocks carry something else at their ends: after each `payload` bytes of these, `trailer`
+  // bytes of the file were left out. 0: none.
+  uint64_t payload = 0, trailer = 0;
+
+  // Where byte `at` of the section stands in the file.
+  uint64_t place(uint64_t at) const { return file_offset + at + (payload == 0 ? 0 : at / payload * trailer); }
 };
 
 // Where the bytes of a source do not continue those before, or may not.
@@ -83,5 +91,11 @@ class CsFrames : public std::enable_shared_from_this<CsFrames> {
   std::vector<Source> sources_;
   Losses losses_;
 };
+
+// Notices (E-DATA-110) of what the index pass could not use; `where` names the file or ring.
+void tell_unused_frames(const CsFrames& frames, const std::string& where, NoticeBook& notices);
+// A notice (E-SIDE-508) of the trace IDs that are not `known`.
+void tell_unknown_ids(const CsFrames& frames, const std::string& where, const std::set<uint8_t>& known,
+                      NoticeBook& notices);
 
 }  // namespace asof

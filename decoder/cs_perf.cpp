@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <set>
 
 #include "decoder/aux_streams.h"
 #include "decoder/cs_frames.h"
@@ -144,7 +145,6 @@ class CsStreamMaker {
   Trace& trace_of(const AuxRing& ring, size_t unit);
   void add_losses(const AuxRing& ring, const std::vector<Section>& sections, Trace& trace,
                   size_t first_piece);
-  void note_unused(const AuxRing& ring, const CsFrames& frames);
   Stream place(const Key& key, Trace& trace, bool only_one) const;
 
   const PerfData& data_;
@@ -172,18 +172,6 @@ void CsStreamMaker::add_losses(const AuxRing& ring, const std::vector<Section>& 
   }
 }
 
-void CsStreamMaker::note_unused(const AuxRing& ring, const CsFrames& frames) {
-  const auto tell = [&](uint64_t bytes, uint64_t at, const char* what) {
-    if (bytes == 0) return;
-    notices_.add({Notice::Severity::kError, "E-DATA-110", ring.stream.name, at, kTimeMin,
-                  fmt::format("{} bytes of CoreSight frames {}", bytes, what),
-                  "trace sources that are not of a CPU, or damage", 1});
-  };
-  tell(frames.losses().unassigned, frames.losses().unassigned_at, "have no trace ID, or a reserved one");
-  tell(frames.losses().unsynced, frames.losses().unsynced_at, "lie between no synchronisation packets");
-  tell(frames.losses().partial, frames.losses().partial_at, "are no whole frame");
-}
-
 void CsStreamMaker::take_frames(const AuxRing& ring, size_t index, const std::vector<Section>& sections) {
   std::vector<FrameSection> formatted;
   std::vector<size_t> section_of;
@@ -195,17 +183,12 @@ void CsStreamMaker::take_frames(const AuxRing& ring, size_t index, const std::ve
   }
   if (formatted.empty()) return;
   const auto frames = CsFrames::index(std::move(formatted), FrameAlignment::kMemory);
-  note_unused(ring, *frames);
+  tell_unused_frames(*frames, ring.stream.name, notices_);
+  std::set<uint8_t> known;
   for (const CsFrames::Source& source : frames->sources()) {
     const auto unit = ids_->unit_of(ring.stream.cpu, source.id);
-    if (!unit) {
-      notices_.add({Notice::Severity::kError, "E-SIDE-508", ring.stream.name,
-                    source.breaks.front().file_offset, kTimeMin,
-                    fmt::format("{} bytes with trace ID {:#x}, which is no known trace unit's, are left out",
-                                source.size, source.id),
-                    "a system trace source, or a record that gives the ID is missing", 1});
-      continue;
-    }
+    if (!unit) continue;
+    known.insert(source.id);
     Trace& trace = trace_of(ring, *unit);
     const size_t first = trace.pieces.size();
     auto pieces = frames->pieces_of(source.id);
@@ -215,6 +198,7 @@ void CsStreamMaker::take_frames(const AuxRing& ring, size_t index, const std::ve
     }
     add_losses(ring, sections, trace, first);
   }
+  tell_unknown_ids(*frames, ring.stream.name, known, notices_);
 }
 
 // Without frames a record's bytes are of the one CPU it was written on.
