@@ -33,7 +33,7 @@ class Tree {
     ocsd_etmv4_cfg c{};
     c.reg_idr0 = s.idr0, c.reg_idr1 = s.idr1, c.reg_idr2 = s.idr2, c.reg_idr8 = s.idr8;
     c.reg_configr = s.configr, c.reg_traceidr = s.trace_id;
-    c.arch_ver = ARCH_V8, c.core_prof = profile_CortexA;
+    c.arch_ver = ARCH_AA64, c.core_prof = profile_CortexA;
     return ocsd_dt_create_decoder(handle_, OCSD_BUILTIN_DCD_ETMV4I, flags, &c, &id_) == OCSD_OK;
   }
 
@@ -153,11 +153,12 @@ std::vector<CsdPacket> csd_packets(const arm64::Source& source, std::span<const 
 CsdDecode csd_decode(const arm64::Source& source, std::span<const uint8_t> trace, const CsdRead& read) {
   CsdDecode out;
   Tree tree(OCSD_TRC_SRC_SINGLE, 0);
-  ocsd_dt_set_gen_elem_outfn(tree.handle(), &on_element, &out);
-  out.failed = !tree.create(source, OCSD_CREATE_FLG_FULL_DECODER) ||
-               ocsd_dt_add_callback_mem_acc(tree.handle(), 0, UINT64_MAX, OCSD_MEM_SPACE_ANY, &on_read,
-                                            &read) != OCSD_OK ||
-               !tree.process(trace);
+  const auto ok = [](ocsd_err_t e) { return e == OCSD_OK; };
+  out.failed =
+      !tree.create(source, OCSD_CREATE_FLG_FULL_DECODER) ||
+      !ok(ocsd_dt_set_gen_elem_outfn(tree.handle(), &on_element, &out)) ||
+      !ok(ocsd_dt_add_callback_mem_acc(tree.handle(), 0, UINT64_MAX, OCSD_MEM_SPACE_ANY, &on_read, &read)) ||
+      !tree.process(trace);
   return out;
 }
 

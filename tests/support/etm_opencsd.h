@@ -16,7 +16,7 @@ namespace asof::test {
 
 struct CsdPacket {
   uint64_t offset = 0;
-  std::string text;  // as OpenCSD prints it
+  std::string text;           // as OpenCSD prints it
   ocsd_etmv4_i_pkt packet{};  // not of ETE
 };
 

@@ -1,0 +1,68 @@
+// EtmProgram: a random arm64 program of functions that call each other downwards, with loops, static branches
+// (NOP or B), traced functions (NOP or BL behind MOV x9, x30), indirect calls and jumps, ISB and SVC.
+// Function 0 runs for ever.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "tests/support/etm_machine.h"
+
+namespace asof::test {
+
+class EtmProgram {
+ public:
+  static constexpr Addr kText = 0xffff800008010000;
+  static constexpr int kFunctions = 7;
+
+  explicit EtmProgram(uint64_t seed);
+
+  // A word that changes: NOP, or a branch to `target`.
+  struct Site {
+    Addr at = 0;
+    Addr target = 0;
+    bool call = false;
+    uint32_t on() const { return call ? a64::bl(at, target) : a64::b(at, target); }
+  };
+
+  Addr entry() const { return assembler_.address("f0"); }
+  Addr vector() const { return assembler_.address("vector"); }
+  const std::vector<uint32_t>& words() const { return words_; }
+  std::vector<uint8_t> bytes() const;
+  const std::vector<Site>& sites() const { return sites_; }
+  // Loads the text and the rules of its branches.
+  void install(EtmMachine& machine) const;
+
+ private:
+  std::string label(const char* what);
+  void filler(uint64_t most);
+  void entries();
+  void function(int f);
+  void piece(int f);
+  void branch_over();
+  void loop();
+  void indirect_call(int f);
+  void jump_table();
+  void static_branch();
+  void unlikely(size_t site, int f);
+
+  struct Indirect {
+    std::string at;
+    std::vector<std::string> to;
+  };
+  struct Named {
+    std::string at, to;
+    bool call = false;
+  };
+
+  SimRandom random_;
+  A64Assembler assembler_{kText};
+  std::vector<uint32_t> words_;
+  std::vector<Site> sites_;
+  std::vector<Named> named_;
+  std::vector<size_t> open_;  // sites whose other path is still to come
+  std::vector<Indirect> indirect_;
+  std::vector<std::pair<std::string, unsigned>> loops_;
+  int next_ = 0;
+};
+
+}  // namespace asof::test
