@@ -115,6 +115,9 @@ Result<std::unique_ptr<Arch>> Capture::arch() const {
   for (const char* name : {"x86_64", "i686", "i386"}) {
     if (machine == name) return x86::make_arch(x86);
   }
+  for (const char* name : {"aarch64", "armv8l", "armv7l", "arm"}) {
+    if (machine == name) return arm64::make_arch(arm64);
+  }
   return fail("E-FILE-106", path, Error::kNoOffset,
               machine.empty() ? "the recording does not say which machine it is of"
                               : fmt::format("traces of {} are not decoded yet", machine));

@@ -1,0 +1,154 @@
+// Elements: what a segment's packets say, with everything resolved that needs no text: addresses
+// decompressed, exceptions joined with their return addresses, speculation committed or cancelled (Arm IHI
+// 0064, "Trace element descriptions"). The flow, and every hypothesis, walks this list by index.
+#pragma once
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "arch/arm64/packet.h"
+#include "textstore/address.h"
+
+namespace asof::arm64 {
+
+enum class El : uint8_t {
+  kNone,                // a timestamp marker that has no timestamp
+  kAtoms,               // value: bits, oldest at bit 0; count
+  kAddress,             // value, isa
+  kContext,             // value: see Context below
+  kException,           // value: preferred return address, isa; type; kTarget
+  kExceptionNoAddress,  // type
+  kExceptionReturn,
+  kSourceAddress,  // value: of the branch taken
+  kQ,              // type: instructions, kCounted if known; value, isa if kHasAddress
+  kTraceOn,
+  kTraceInfo,  // the return stack starts anew
+  kTime,       // one more timestamp has been passed
+  kCycles,     // type
+  kEvent,      // type: number
+  kTransStart,
+  kTransCommit,
+  kInstrumentation,  // value, type: EL
+  kOverflow,
+  kDiscard,
+  kEnd,  // value: where the next segment starts
+  kEos,  // the stretch ends in the middle of everything
+  kBad,  // not a packet, or one out of place
+};
+
+struct Element {
+  static constexpr uint8_t kTarget = 1;      // exception: its address is the target of the branch before it
+  static constexpr uint8_t kCounted = 2;     // Q
+  static constexpr uint8_t kHasAddress = 4;  // Q
+  static constexpr uint8_t kStart = 8;       // address where this segment's flow starts
+
+  uint64_t value = 0;
+  uint32_t offset = 0;  // of its packet, in the segment's bytes
+  uint32_t time = 0;    // timestamps in front of it
+  uint32_t type = 0;
+  El kind = El::kBad;
+  uint8_t count = 0;
+  uint8_t isa = 0;
+  uint8_t flags = 0;
+};
+
+// PE state as context elements give it, packed into Element::value.
+struct Context {
+  bool sf = false;
+  bool ns = false;
+  uint8_t el = 0;
+  uint32_t cid = 0;
+};
+constexpr uint64_t pack(const Context& c) {
+  return static_cast<uint64_t>(c.cid) << 32 | static_cast<uint64_t>(c.el) << 2 | (c.ns ? 2U : 0U) |
+         (c.sf ? 1U : 0U);
+}
+constexpr Context unpack(uint64_t v) {
+  Context c;
+  c.sf = (v & 1) != 0;
+  c.ns = (v & 2) != 0;
+  c.el = (v >> 2) & 3;
+  c.cid = static_cast<uint32_t>(v >> 32);
+  return c;
+}
+
+// Where a segment's flow starts: behind A-Sync and Trace Info, at the first address that nothing executed
+// separates from a known context.
+struct SyncGroup {
+  bool has_start = false;
+  Addr start = 0;
+  uint32_t start_offset = 0;     // of its address packet
+  uint32_t size = 0;             // bytes up to and with the packets that say it
+  bool executed_before = false;  // elements that ran stand in front of it: the segment before tells of them
+  std::optional<uint64_t> timestamp;  // the first one
+};
+SyncGroup read_sync_group(std::span<const uint8_t> bytes, const PacketFormat& format);
+
+class ElementParser {
+ public:
+  explicit ElementParser(const PacketFormat& format) : format_(format) {}
+
+  // `bytes` start with an A-Sync; the next sync point at or after `tail` ends the segment.
+  void start(std::span<const uint8_t> bytes, size_t tail);
+  // Elements are numbered from 0. Parses on until number `index` is resolved; false: there is no such one.
+  // The last one is kEnd, kEos, kBad, kOverflow or kDiscard.
+  bool has(size_t index) { return index < base_ + ready_ || parse_to(index); }
+  bool has_parsed(size_t index) const { return index >= base_ && index < base_ + list_.size(); }
+  const Element& operator[](size_t index) const { return list_[index - base_]; }
+  // Gives the memory of elements before `index` back, if that is worth it.
+  void drop_before(size_t index);
+
+  // Timestamp number `n` of the segment, if it stands within reach. Zero ones are left out.
+  std::optional<uint64_t> timestamp(size_t n);
+
+ private:
+  bool parse_to(size_t index);
+  void settle();
+  void parse_one();
+  void on_packet(const Packet& k, uint32_t at);
+  void drain(const Packet& k, uint32_t at);
+  void push(Element e);
+  void push_atoms(const Packet& k, uint32_t at);
+  void on_address(const Packet& k, uint32_t at);
+  void on_context(const ContextInfo& c, uint32_t at);
+  void on_exception(const Packet& k, uint32_t at);
+  void on_timestamp(const Packet& k, uint32_t at);
+  void on_sync(uint32_t at);
+  void end_with(El kind, uint32_t at, uint64_t value = 0);
+  Addr decompress(const Packet& k, uint8_t& isa);
+
+  void executed(uint32_t count);
+  void commit(uint32_t count);
+  void cancel(uint32_t count);
+  void mispredict();
+
+  const PacketFormat format_;
+  std::span<const uint8_t> bytes_;
+  size_t at_ = 0, tail_ = 0;
+  std::vector<Element> list_;
+  size_t base_ = 0;   // number of list_[0]
+  size_t ready_ = 0;  // list_ up to here is committed
+  std::vector<uint64_t> times_;
+  size_t times_base_ = 0;
+  bool done_ = false;      // no packet is left to read
+  bool draining_ = false;  // kEnd is in the list; only what resolves the elements before it counts now
+  bool waiting_ = false;   // for Trace Info
+  uint32_t depth_ = 0;     // executed elements not committed yet
+  uint32_t unseen_ = 0;    // of those that stand before the segment
+  uint32_t foreign_ = 0;   // of those that stand behind it (draining_)
+  uint32_t cc_threshold_ = 0;
+  size_t exception_ = SIZE_MAX;  // waits for its address
+  size_t marker_ = SIZE_MAX;     // timestamp marker without its timestamp
+  struct Register {
+    Addr address = 0;
+    uint8_t isa = 0;
+  };
+  std::array<Register, 3> history_{};
+  uint64_t timestamp_ = 0;
+  Context context_;
+  uint32_t start_offset_ = UINT32_MAX;
+};
+
+}  // namespace asof::arm64

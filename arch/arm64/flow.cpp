@@ -1,0 +1,302 @@
+#include "arch/arm64/flow.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace asof::arm64 {
+namespace {
+
+// Blocks walked without using trace: beyond this the text has an endless loop that no CPU runs (E-FLOW-003).
+constexpr uint32_t kMaxIdleBlocks = 1 << 16;
+constexpr uint32_t kMaxIdleInTrial = 1 << 12;  // a hypothesis is given less
+// Timestamps this far outside the recording's AUX records are of another counter.
+constexpr Time kForeignClock = 200'000'000;
+// How long a CPU may go on with replaced text when no context synchronisation event is known.
+constexpr Time kNoSyncWindow = 10'000'000;
+
+}  // namespace
+
+Flow::Flow(const Config& config, std::span<const Stream> streams, const TextStore& text,
+           const DecodeOptions& options)
+    : config_(config),
+      streams_(streams),
+      options_(options),
+      clock_error_(saturating_add(options.clock_error, config.time_error)),
+      text_(text) {
+  for (int wfx = 0; wfx < 2; ++wfx)
+    caches_[wfx].emplace(text_, options_.text_at, options_.block_cache, wfx != 0);
+}
+
+Time Flow::to_time(uint64_t counter) const { return has_clock_ ? config_.time->to_perf(counter) : kTimeMin; }
+
+// Without a conversion, or with timestamps of another counter, only the order of things is known.
+void Flow::choose_clock(const SyncGroup& group) {
+  has_clock_ = config_.time.has_value();
+  if (!has_clock_ || !group.timestamp) return;
+  const Time t = to_time(*group.timestamp);
+  const TimeBounds b = widen(stream_->bounds, kForeignClock);
+  has_clock_ = t >= b.lo && t <= b.hi;
+}
+
+void Flow::decode(const Segment& segment, ChunkSink& sink) {
+  segment_ = &segment;
+  sink_ = &sink;
+  stream_ = &streams_[segment.stream];
+  chunk_ = Chunk{};
+  gap_.reset();
+  verified_steps_ = 0;
+  next_flags_ = segment.before ? Step::kAfterGap : uint8_t{0};
+  confidence_ = Confidence::kCertain;
+  confidence_until_ = 0;
+  if (segment.before) chunk_.gaps.push_back(*segment.before);
+  if (segment.end > segment.begin) {
+    const Source& source = config_.sources.at(segment.stream);
+    const PacketFormat format = PacketFormat::of(source);
+    const bool wfx = (source.idr2 >> 31) != 0;
+    cache_ = &*caches_[wfx ? 1 : 0];
+    return_stack_ = (source.configr & 0x1000) != 0;
+    const auto bytes = stream_->bytes(segment.begin, segment.tail_end, scratch_);
+    const SyncGroup group = read_sync_group(bytes, format);
+    choose_clock(group);
+    elements_.emplace(format);
+    elements_->start(bytes, segment.end - segment.begin);
+
+    State s;
+    if (has_clock_ && group.timestamp) {
+      s.synced = saturating_add(to_time(*group.timestamp), -kNoSyncWindow);
+    }
+    add_event(EventKind::kPsb, to_time(group.timestamp.value_or(0)), group.has_start ? group.start : 0, 0, 0,
+              0);
+    walk<true>(s, nullptr);
+    close_gap(s, 0, segment.end - segment.begin);
+  }
+  flush(true);
+}
+
+void Flow::enter(State& s, Addr ip, uint8_t mode) {
+  s.place = Place::kKnown;
+  s.ip = ip;
+  s.mode = mode;
+  s.node = nullptr;
+  s.forced = nullptr;
+  s.idle_blocks = 0;
+}
+
+// The target of the indirect branch that was taken.
+void Flow::go_indirect(State& s, Addr ip, uint8_t mode) {
+  enter(s, ip, mode);
+  Variant* const from = s.branch;
+  s.branch = nullptr;
+  if (from == nullptr || !options_.block_cache) return;
+  const bool kernel = is_kernel_address(ip);
+  if (!kernel && !s.in_user) return;  // whose address it is has to be asked
+  const Space space = kernel ? kKernelSpace : s.user_space;
+  Node* n = from->indirect;
+  if (n == nullptr || n->ip != ip || n->mode != mode || n->space != space) {
+    n = cache_->node(space, ip, mode);
+    from->indirect = n;
+  }
+  if (kernel && s.in_user) return;
+  s.node = n;
+}
+
+// A context synchronisation event: what is fetched from here on is the text of now (Arm DDI 0487, B2.2.5).
+void Flow::synchronise(State& s) const { s.synced = s.lo; }
+
+uint64_t Flow::signature(const State& s) const {
+  const uint64_t where = s.place == Place::kKnown ? s.ip : static_cast<uint64_t>(s.place);
+  uint64_t h = where * kHashFactor + s.rets.digest();
+  h = h * kHashFactor + s.atom_count;
+  return h * kHashFactor + s.e;
+}
+
+// `count` pieces of trace were used up to get here. In a hypothesis: record, compare, and say when to stop.
+Flow::Stop Flow::used(State& s, Trial* trial, uint64_t count) {
+  s.decisions += count;
+  s.idle_blocks = 0;
+  if (trial == nullptr) {
+    verified_steps_ = chunk_.steps.size();
+    return Stop::kGo;
+  }
+  trial->end = s.decisions;
+  const uint64_t sig = signature(s);
+  const size_t index = trial->record.size();
+  if (trial->other != nullptr && index < trial->other->size() && (*trial->other)[index] == sig)
+    return Stop::kMerged;
+  if (const auto dead = failed_.find(sig); dead != failed_.end() && s.lo >= dead->second)
+    return Stop::kContradiction;
+  trial->record.push_back(sig);
+  return s.decisions >= trial->until ? Stop::kHorizon : Stop::kGo;
+}
+
+// Counts a block that uses no trace.
+template <bool Emit>
+Flow::Stop Flow::idle(State& s) {
+  if constexpr (!Emit) {
+    if (trial_blocks_left_ == 0) return Stop::kOut;
+    --trial_blocks_left_;
+  }
+  if (++s.idle_blocks <= (Emit ? kMaxIdleBlocks : kMaxIdleInTrial)) return Stop::kGo;
+  if constexpr (Emit) {
+    contradiction(s, "E-FLOW-003",
+                  fmt::format("{} blocks from {:#x} on without use of the trace", kMaxIdleBlocks, s.ip));
+    s.idle_blocks = 0;
+  }
+  return Stop::kContradiction;
+}
+
+bool Flow::pop_target(State& s) {
+  Addr to = 0;
+  uint8_t mode = s.mode;
+  if (!return_stack_ || !s.rets.pop(to, mode)) return false;
+  go_indirect(s, to, mode);
+  return true;
+}
+
+// An atom is next, and the flow is at no known address. kGo: now it is.
+template <bool Emit>
+Flow::Stop Flow::place_for_atom(State& s, Trial* trial) {
+  if (s.place == Place::kTarget) {
+    if (pop_target(s)) return Stop::kGo;
+    if constexpr (!Emit) return s.calls_missing ? Stop::kOut : Stop::kContradiction;
+    const char* const why = !return_stack_    ? "the trace has no address for it"
+                            : s.calls_missing ? "it goes to a call in an earlier gap"
+                                              : "it has no call";
+    lose(s, "E-FLOW-002", fmt::format("the target of the branch before {:#x} is not known: {}", s.ip, why));
+  } else if constexpr (!Emit) {
+    return Stop::kOut;
+  } else if (s.place == Place::kWaiting) {
+    // What ran before the segment's first address is the segment before's to tell.
+    if (segment_->before || segment_->index == 0) {
+      open_gap(s, "E-DATA-002", "no address yet since the sync point", offset_in_use(s));
+      s.place = Place::kLost;
+    }
+  } else if (s.place != Place::kLost) {
+    lose(s, "E-DATA-003", "an atom where the trace has given no address");
+  }
+  s.atom_count = 0;
+  static_cast<void>(trial);
+  return Stop::kContradiction;
+}
+
+// The block's last instruction takes an atom: where does it lead?
+template <bool Emit>
+inline Flow::Stop Flow::use_atom(State& s, Variant& v, Trial* trial) {
+  const Block& b = v.block;
+  const bool taken = (s.atoms & 1) != 0;
+  if (!taken && !v.may_skip) [[unlikely]] {
+    if constexpr (Emit) {
+      contradiction(s, "E-FLOW-001",
+                    fmt::format("an instruction that is never passed ends the block at {:#x}, but {}", b.ip,
+                                describe(s)));
+    }
+    return Stop::kContradiction;
+  }
+  s.atoms >>= 1;
+  --s.atom_count;
+  emit<Emit>(s, v, b.count, taken ? Step::kTaken : 0);
+  if (v.waypoint == Waypoint::kDirect) {
+    if (taken) {
+      if (v.link) s.rets.push(b.end(), s.mode);
+      s.ip = b.target;
+      s.mode = v.target_mode;
+      s.node = v.taken;
+    } else {
+      s.ip = b.end();
+      s.node = v.fall;
+    }
+  } else if (v.waypoint == Waypoint::kIndirect && taken) {
+    if (v.link) s.rets.push(b.end(), s.mode);
+    if (v.exception_return) synchronise(s);
+    s.place = Place::kTarget;
+    s.ip = b.end();
+    s.node = nullptr;
+    s.branch = &v;
+  } else {
+    if (v.waypoint == Waypoint::kSync) synchronise(s);
+    s.ip = b.end();
+    s.node = v.fall;
+  }
+  return used(s, trial);
+}
+
+// Remembers where this block led, for the next visit.
+void Flow::learn(State& s, Variant& v) {
+  if (s.place != Place::kKnown || !options_.block_cache) return;
+  Node* const n = cache_->node(is_kernel_address(s.ip) ? kKernelSpace : v.block.space, s.ip, s.mode);
+  if (s.ip == v.block.end() && s.mode == v.block.mode)
+    v.fall = n;
+  else
+    v.taken = n;
+  s.node = n;
+}
+
+template <bool Emit>
+Flow::Stop Flow::walk(State& s, Trial* trial) {
+  for (;;) {
+    if (s.atom_count == 0) {
+      if (!elements_->has(s.e)) return Stop::kOut;
+      const Element& d = (*elements_)[s.e];
+      if (d.kind != El::kAtoms) {
+        const Stop stop = element<Emit>(s, trial);
+        if (stop == Stop::kGo || (Emit && stop >= Stop::kNoText)) continue;
+        return stop;
+      }
+      s.lo = s.floor;
+      s.atoms = static_cast<uint32_t>(d.value);
+      s.atom_count = d.count;
+      ++s.e;
+      if constexpr (Emit) elements_->drop_before(s.e);
+    }
+    if (s.place != Place::kKnown) [[unlikely]] {
+      const Stop stop = place_for_atom<Emit>(s, trial);
+      if (stop != Stop::kGo && !Emit) return stop;
+      continue;
+    }
+    if constexpr (Emit) {
+      if (chunk_.steps.size() >= options_.chunk_steps && !gap_) [[unlikely]]
+        flush(false);
+    } else {
+      if (trial_blocks_left_ == 0) return Stop::kOut;
+      --trial_blocks_left_;
+    }
+    Variant* v = nullptr;
+    Stop stop = Stop::kGo;
+    if (s.node != nullptr && s.node->state == TextState::kStable) [[likely]] {
+      v = s.node->only;
+    } else {
+      v = text<Emit>(s, trial, stop);
+      if (v == nullptr) {
+        if constexpr (Emit) continue;  // the gap is open
+        return stop;
+      }
+    }
+    if (v->waypoint == Waypoint::kNone) {
+      emit<Emit>(s, *v, v->block.count, 0);
+      s.ip = v->block.end();
+      s.node = v->fall;
+      stop = idle<Emit>(s);
+    } else if (v->waypoint == Waypoint::kTrap) {
+      if constexpr (Emit) {
+        contradiction(s, "E-FLOW-001", fmt::format("a breakpoint is at {:#x}, but {}", s.ip, describe(s)));
+      }
+      stop = Stop::kContradiction;
+    } else {
+      stop = use_atom<Emit>(s, *v, trial);
+    }
+    if (stop == Stop::kGo) {
+      if (s.node == nullptr) learn(s, *v);
+      continue;
+    }
+    if (Emit && stop >= Stop::kNoText) continue;
+    return stop;
+  }
+}
+
+template Flow::Stop Flow::walk<true>(State&, Trial*);
+template Flow::Stop Flow::walk<false>(State&, Trial*);
+template Flow::Stop Flow::idle<true>(State&);
+template Flow::Stop Flow::idle<false>(State&);
+
+}  // namespace asof::arm64

@@ -1,0 +1,169 @@
+// Flow: follows one segment's elements through the text and gives the executed blocks.
+//
+// Invariants of the walk:
+//  * All atoms of a packet are used before the next element is looked at.
+//  * An exception's return address is met before the text at its address is asked for: a BRK needs no bytes.
+//  * What OpenCSD lets pass is a contradiction here: an N atom on an unconditional branch, a branch before an
+//  exception's address, a return address that lies behind.
+//  * walk<false> (a hypothesis) works on a copy of the state and emits nothing.
+#pragma once
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "arch/arch.h"
+#include "arch/arm64/block_cache.h"
+#include "arch/arm64/elements.h"
+#include "arch/arm64/state.h"
+
+namespace asof::arm64 {
+
+class Flow final : public SegmentDecoder {
+ public:
+  Flow(const Config& config, std::span<const Stream> streams, const TextStore& text,
+       const DecodeOptions& options);
+  void decode(const Segment& segment, ChunkSink& sink) override;
+
+ private:
+  // Why a walk, or a step of one, stopped. kGo: it did not. kEnd: the segment's end was reached as it should
+  // be; kOut: nothing more can be said (end of the stretch, damage); the others concern hypotheses, and in
+  // the walk itself say that a gap is open.
+  enum class Stop : uint8_t { kGo, kEnd, kOut, kHorizon, kMerged, kNoText, kContradiction };
+  // A version of the text that may be the one, and when it can have begun to be.
+  struct Hypothesis {
+    Variant* variant = nullptr;
+    Time from = kTimeMin;
+  };
+  // A hypothesis being followed.
+  struct Trial {
+    uint64_t start = 0;                            // decision count at the fork
+    uint64_t until = 0;                            // decision count to stop at
+    uint64_t end = 0;                              // out: where it stopped
+    std::vector<uint64_t> record;                  // signature at each decision since the fork
+    const std::vector<uint64_t>* other = nullptr;  // of the first survivor: equal means joined
+    uint32_t depth = 0;                            // of nested choices
+    // Decision count at the first nested choice of which not every candidate was tried: what holds behind it
+    // holds of one way only.
+    uint64_t untried = UINT64_MAX;
+  };
+
+  // flow.cpp: the walk
+  template <bool Emit>
+  Stop walk(State& s, Trial* trial);
+  template <bool Emit>
+  Stop use_atom(State& s, Variant& v, Trial* trial);
+  template <bool Emit>
+  Stop place_for_atom(State& s, Trial* trial);
+  template <bool Emit>
+  void emit(State& s, const Variant& v, uint32_t count, uint8_t flags);
+  void learn(State& s, Variant& v);
+  void enter(State& s, Addr ip, uint8_t mode);
+  void synchronise(State& s) const;
+  bool pop_target(State& s);
+  void go_indirect(State& s, Addr ip, uint8_t mode);
+  Stop used(State& s, Trial* trial, uint64_t count = 1);
+  uint64_t signature(const State& s) const;
+
+  // elements of the flow, fetch.cpp
+  template <bool Emit>
+  Stop element(State& s, Trial* trial);
+  template <bool Emit>
+  Stop on_address(State& s, const Element& d, Trial* trial);
+  template <bool Emit>
+  Stop on_exception(State& s, const Element& d, Trial* trial);
+  template <bool Emit>
+  Stop on_source_address(State& s, const Element& d, Trial* trial);
+  template <bool Emit>
+  Stop on_q(State& s, const Element& d, Trial* trial);
+  template <bool Emit>
+  Stop on_end(State& s, const Element& d, Trial* trial);
+  template <bool Emit>
+  void on_trace_on(State& s, const Element& d);
+  template <bool Emit>
+  Stop reach(State& s, Addr to, Trial* trial);
+  template <bool Emit>
+  Stop idle(State& s);
+  void pass_time(State& s, const Element& d);
+  uint8_t mode_of(const State& s, uint8_t isa) const;
+  Addr address_of(const State& s, const Element& d) const;
+  const Element* ahead(const State& s);
+
+  // hypothesis.cpp
+  static constexpr uint32_t kTrialBlocks = 1 << 16;
+  static constexpr uint32_t kMaxDepth = 200;  // nested choices: each is a stack frame with a State
+  template <bool Emit>
+  Variant* text(State& s, Trial* trial, Stop& why);
+  template <bool Emit>
+  Variant* text_at(State& s, Node& node, Trial* trial, Stop& why);
+  TimeBounds bounds(const State& s);
+  TimeBounds text_bounds(const State& s);
+  template <bool Emit>
+  Variant* choose(State& s, const std::vector<Hypothesis>& hypotheses, bool unknown, Trial* trial, Stop& why);
+  Variant* choose_nested(const State& s, const std::vector<Hypothesis>& hypotheses, bool unknown,
+                         Trial& trial, Stop& why);
+  std::vector<Hypothesis> group(std::vector<Variant*>& known, TimeBounds b) const;
+  void assume(State& s, const Hypothesis& h) const;
+  std::vector<Space> spaces_in(TimeBounds b) const;
+  Variant* slot_text(State& s, Node& node);
+
+  // time of the segment
+  Time to_time(uint64_t counter) const;
+  void choose_clock(const SyncGroup& group);
+
+  // gaps.cpp: damage as data
+  void open_gap(State& s, const char* code, std::string reason, uint64_t begin);
+  void close_gap(State& s, Addr resume_ip, uint64_t end);
+  void contradiction(State& s, const char* code, std::string reason);
+  void lose(State& s, const char* code, std::string reason);
+  void add_event(EventKind kind, Time time, Addr ip, uint64_t a, uint64_t b, uint64_t offset);
+  size_t roll_back();
+  void flush(bool last);
+  std::string describe(const State& s) const;
+  uint64_t offset_in_use(const State& s) const;
+
+  const Config& config_;
+  const std::span<const Stream> streams_;
+  const DecodeOptions options_;
+  const Time clock_error_;
+  const TextStore& text_;
+  std::optional<BlockCache> caches_[2];  // without and with WFI and WFE as branches
+  BlockCache* cache_ = nullptr;          // of the segment's source
+  Candidates candidates_;
+  std::vector<uint8_t> scratch_;
+  std::optional<ElementParser> elements_;
+
+  // Of the segment being decoded.
+  const Stream* stream_ = nullptr;
+  const Segment* segment_ = nullptr;
+  ChunkSink* sink_ = nullptr;
+  Chunk chunk_;
+  bool return_stack_ = false;
+  bool has_clock_ = false;     // timestamps are of perf's clock
+  std::optional<Gap> gap_;     // open
+  size_t verified_steps_ = 0;  // steps up to the last use of trace: later ones rest on the text alone
+  uint8_t next_flags_ = 0;
+  Confidence confidence_ = Confidence::kCertain;
+  uint64_t confidence_until_ = 0;
+  uint32_t forks_left_ = 0;
+  uint32_t trial_blocks_left_ = 0;         // all hypotheses of one choice together may walk this many blocks
+  tsl::robin_map<uint64_t, Time> failed_;  // signatures that lead nowhere, from this time on
+};
+
+// One executed block, or its first `count` instructions.
+template <bool Emit>
+inline void Flow::emit(State& s, const Variant& v, uint32_t count, uint8_t flags) {
+  if constexpr (Emit) {
+    Step step;
+    step.block = &v.block;
+    step.time = s.floor;
+    step.count = count;
+    step.flags = static_cast<uint8_t>(flags | next_flags_ | (s.transaction ? Step::kTransaction : 0));
+    step.confidence = s.decisions < confidence_until_ ? confidence_ : Confidence::kCertain;
+    next_flags_ = 0;
+    chunk_.steps.push_back(step);
+  }
+  s.fresh = false;
+}
+
+}  // namespace asof::arm64

@@ -1,0 +1,270 @@
+#include "arch/arm64/insn.h"
+
+namespace asof::arm64 {
+namespace {
+
+constexpr uint32_t bits(uint32_t w, unsigned high, unsigned low) {
+  return (w >> low) & (high - low == 31 ? ~0U : (1U << (high - low + 1)) - 1);
+}
+constexpr bool match(uint32_t w, uint32_t mask, uint32_t value) { return (w & mask) == value; }
+
+// The field [high:low] as a signed number of `scale`-byte units.
+constexpr int64_t offset(uint32_t w, unsigned high, unsigned low, unsigned shift) {
+  const unsigned width = high - low + 1;
+  return (static_cast<int64_t>(static_cast<uint64_t>(bits(w, high, low)) << (64 - width)) >> (64 - width)) *
+         (int64_t{1} << shift);
+}
+
+void direct(Insn& i, BranchKind kind, Addr target, uint8_t mode) {
+  i.kind = kind;
+  i.waypoint = Waypoint::kDirect;
+  i.target = mode == kA64 ? target : target & 0xffffffffU;
+  i.target_mode = mode;
+  i.conditional = kind == BranchKind::kCond;
+  i.link = kind == BranchKind::kCall;
+}
+
+void indirect(Insn& i, BranchKind kind) {
+  i.kind = kind;
+  i.waypoint = Waypoint::kIndirect;
+  i.link = kind == BranchKind::kCallInd;
+}
+
+// ---- A64 ----
+
+// Unconditional branch (register): 1101011 opc 11111 op3 Rn op4. op3 2 and 3 are the pointer-authenticating
+// forms.
+bool a64_register_branch(uint32_t w, Insn& i) {
+  const uint32_t op3 = bits(w, 15, 10);
+  if (bits(w, 20, 16) != 0x1f || (op3 != 0 && op3 != 2 && op3 != 3)) return false;
+  switch (bits(w, 24, 21)) {
+    case 0:
+    case 8:
+      indirect(i, BranchKind::kJumpInd);
+      return true;
+    case 1:
+    case 9:
+      indirect(i, BranchKind::kCallInd);
+      return true;
+    case 2:
+      indirect(i, BranchKind::kRet);
+      return true;
+    case 4:  // ERET, ERETAA, ERETAB
+    case 5:  // DRPS
+      indirect(i, BranchKind::kFarRet);
+      i.exception_return = true;
+      return true;
+    default:
+      return false;
+  }
+}
+
+void decode_a64(uint32_t w, Addr ip, bool wfx, Insn& i) {
+  i.length = 4;
+  if (match(w, 0x7c000000, 0x14000000)) {  // B, BL
+    const BranchKind kind = (w >> 31) != 0 ? BranchKind::kCall : BranchKind::kJump;
+    direct(i, kind, ip + static_cast<uint64_t>(offset(w, 25, 0, 2)), kA64);
+  } else if (match(w, 0xff000000, 0x54000000)) {  // B.cond, BC.cond
+    direct(i, BranchKind::kCond, ip + static_cast<uint64_t>(offset(w, 23, 5, 2)), kA64);
+  } else if (match(w, 0x7e000000, 0x34000000)) {  // CBZ, CBNZ
+    direct(i, BranchKind::kCond, ip + static_cast<uint64_t>(offset(w, 23, 5, 2)), kA64);
+  } else if (match(w, 0x7e000000, 0x36000000)) {  // TBZ, TBNZ
+    direct(i, BranchKind::kCond, ip + static_cast<uint64_t>(offset(w, 18, 5, 2)), kA64);
+  } else if (match(w, 0x7e000000, 0x74000000)) {  // compare and branch (FEAT_CMPBR)
+    direct(i, BranchKind::kCond, ip + static_cast<uint64_t>(offset(w, 13, 5, 2)), kA64);
+  } else if (match(w, 0xfe000000, 0xd6000000)) {
+    a64_register_branch(w, i);
+  } else if (match(w, 0xffc0001f, 0x5500001f)) {  // RETAASPPC, RETABSPPC
+    indirect(i, BranchKind::kRet);
+  } else if (match(w, 0xfffff0ff, 0xd50330df)) {
+    i.waypoint = Waypoint::kSync;
+  } else if (wfx && (match(w, 0xffffffdf, 0xd503205f) || match(w, 0xffffffc0, 0xd5031000))) {
+    i.waypoint = Waypoint::kWait;  // WFE, WFI; WFET, WFIT
+  } else if (match(w, 0xffffffe0, 0xd5233060)) {
+    i.waypoint = Waypoint::kWait;  // TSTART
+  } else if (match(w, 0xffe0001f, 0xd4200000) || (w >> 16) == 0) {
+    i.waypoint = Waypoint::kTrap;  // BRK, UDF
+  }
+}
+
+// ---- A32 ----
+
+// Writes to the program counter other than B, BL, BLX (immediate).
+bool a32_writes_pc(uint32_t w, Insn& i) {
+  if (match(w, 0x0ff000d0, 0x01200010)) {  // BX, BLX (register)
+    indirect(i, bits(w, 5, 5) != 0   ? BranchKind::kCallInd
+                : (w & 0xff) == 0x1e ? BranchKind::kRet
+                                     : BranchKind::kJumpInd);
+    return true;
+  }
+  if (match(w, 0x0ff000f0, 0x01200020)) {  // BXJ
+    indirect(i, BranchKind::kJumpInd);
+    return true;
+  }
+  if (match(w, 0x0fffffff, 0x0160006e)) {  // ERET
+    indirect(i, BranchKind::kFarRet);
+    i.exception_return = true;
+    return true;
+  }
+  if (match(w, 0x0e108000, 0x08108000)) {  // LDM with PC
+    const bool pop = match(w, 0x0fffa000, 0x08bd8000);
+    indirect(i, pop ? BranchKind::kRet : BranchKind::kJumpInd);
+    i.exception_return = bits(w, 22, 22) != 0;
+    return true;
+  }
+  if (match(w, 0x0e50f000, 0x0410f000) || match(w, 0x0e50f010, 0x0610f000)) {  // LDR PC
+    indirect(i, match(w, 0x0fff0000, 0x049d0000) ? BranchKind::kRet : BranchKind::kJumpInd);
+    return true;
+  }
+  // Data processing with destination PC, but not compares, miscellaneous instructions, multiplies, MSR.
+  if (bits(w, 27, 26) != 0 || bits(w, 15, 12) != 0xf) return false;
+  const bool immediate = bits(w, 25, 25) != 0;
+  const uint32_t opcode = bits(w, 24, 21);
+  const bool sets_flags = bits(w, 20, 20) != 0;
+  if (!immediate && bits(w, 7, 7) != 0 && bits(w, 4, 4) != 0) return false;  // multiplies, extra loads
+  if (opcode >= 8 && opcode <= 11) return false;                             // compares and their space
+  const bool move = match(w, 0x0fffffff, 0x01a0f00e);                        // MOV PC, LR
+  indirect(i, move ? BranchKind::kRet : sets_flags ? BranchKind::kFarRet : BranchKind::kJumpInd);
+  i.exception_return = sets_flags;
+  return true;
+}
+
+void decode_a32(uint32_t w, Addr ip, bool wfx, Insn& i) {
+  i.length = 4;
+  const bool never = (w >> 28) == 0xf;
+  const Addr pc = ip + 8;
+  if (never) {
+    if (match(w, 0xfe000000, 0xfa000000)) {  // BLX (immediate)
+      direct(i, BranchKind::kCall, pc + static_cast<uint64_t>(offset(w, 23, 0, 2)) + (bits(w, 24, 24) << 1),
+             kT32);
+    } else if (match(w, 0xfe500000, 0xf8100000)) {  // RFE
+      indirect(i, BranchKind::kFarRet);
+      i.exception_return = true;
+    } else if (match(w, 0xfff000f0, 0xf5700060)) {
+      i.waypoint = Waypoint::kSync;
+    }
+    return;
+  }
+  const bool conditional = (w >> 28) != 0xe;
+  if (match(w, 0x0e000000, 0x0a000000)) {  // B, BL
+    const BranchKind kind = bits(w, 24, 24) != 0 ? BranchKind::kCall
+                            : conditional        ? BranchKind::kCond
+                                                 : BranchKind::kJump;
+    direct(i, kind, pc + static_cast<uint64_t>(offset(w, 23, 0, 2)), kA32);
+  } else if (a32_writes_pc(w, i)) {
+  } else if (match(w, 0x0fff0fff, 0x0e070f95)) {  // CP15ISB
+    i.waypoint = Waypoint::kSync;
+  } else if (wfx && match(w, 0x0ffffffe, 0x0320f002)) {
+    i.waypoint = Waypoint::kWait;
+  } else if (match(w, 0xfff000f0, 0xe1200070)) {  // BKPT
+    i.waypoint = Waypoint::kTrap;
+  }
+  i.conditional = i.conditional || conditional;
+}
+
+// ---- T32 ----
+
+void decode_t16(uint32_t w, Addr ip, bool wfx, Insn& i) {
+  const Addr pc = ip + 4;
+  if (match(w, 0xf000, 0xd000) && bits(w, 11, 9) != 7) {  // B<c>
+    direct(i, BranchKind::kCond, pc + static_cast<uint64_t>(offset(w, 7, 0, 1)), kT32);
+  } else if (match(w, 0xf800, 0xe000)) {  // B
+    direct(i, BranchKind::kJump, pc + static_cast<uint64_t>(offset(w, 10, 0, 1)), kT32);
+  } else if (match(w, 0xf500, 0xb100)) {  // CBZ, CBNZ
+    direct(i, BranchKind::kCond, pc + (bits(w, 9, 9) << 6 | bits(w, 7, 3) << 1), kT32);
+  } else if (match(w, 0xff00, 0x4700)) {  // BX, BLX
+    indirect(i, bits(w, 7, 7) != 0    ? BranchKind::kCallInd
+                : bits(w, 6, 3) == 14 ? BranchKind::kRet
+                                      : BranchKind::kJumpInd);
+  } else if (match(w, 0xff00, 0xbd00)) {  // POP with PC
+    indirect(i, BranchKind::kRet);
+  } else if (match(w, 0xfd87, 0x4487)) {  // MOV PC, ADD PC
+    indirect(i, w == 0x46f7 ? BranchKind::kRet : BranchKind::kJumpInd);
+  } else if (match(w, 0xff00, 0xbf00)) {  // IT and hints
+    const uint32_t mask = bits(w, 3, 0);
+    if (mask != 0) {
+      i.it_block = static_cast<uint8_t>((mask & 1) != 0 ? 4 : (mask & 2) != 0 ? 3 : (mask & 4) != 0 ? 2 : 1);
+    } else if (wfx && match(w, 0xffef, 0xbf20)) {
+      i.waypoint = Waypoint::kWait;
+    }
+  } else if (match(w, 0xff00, 0xbe00)) {  // BKPT
+    i.waypoint = Waypoint::kTrap;
+  }
+}
+
+// B T3 and T4, BL, BLX: S, imm10, J1, J2, imm11 in `w` = first halfword << 16 | second.
+bool t32_direct(uint32_t w, Addr ip, Insn& i) {
+  const Addr pc = ip + 4;
+  const uint32_t s = bits(w, 26, 26), j1 = bits(w, 13, 13), j2 = bits(w, 11, 11);
+  if (!match(w, 0xf8008000, 0xf0008000)) return false;
+  const uint32_t op = bits(w, 14, 14) << 1 | bits(w, 12, 12);
+  if (op == 0) {  // conditional
+    if (bits(w, 25, 23) == 7) return false;
+    const uint32_t imm = s << 19 | j2 << 18 | j1 << 17 | bits(w, 21, 16) << 11 | bits(w, 10, 0);
+    direct(i, BranchKind::kCond, pc + static_cast<uint64_t>(offset(imm, 19, 0, 1)), kT32);
+    return true;
+  }
+  const uint32_t i1 = 1 ^ (j1 ^ s), i2 = 1 ^ (j2 ^ s);
+  const uint32_t imm = s << 23 | i1 << 22 | i2 << 21 | bits(w, 25, 16) << 11 | bits(w, 10, 0);
+  const auto distance = static_cast<uint64_t>(offset(imm, 23, 0, 1));
+  if (op == 2) {  // BLX
+    if ((w & 1) != 0) return false;
+    direct(i, BranchKind::kCall, (pc & ~3ULL) + distance, kA32);
+  } else {
+    direct(i, op == 3 ? BranchKind::kCall : BranchKind::kJump, pc + distance, kT32);
+  }
+  return true;
+}
+
+void decode_t32(uint32_t w, Addr ip, bool wfx, Insn& i) {
+  if (t32_direct(w, ip, i)) return;
+  if (match(w, 0xfff0d000, 0xf3c08000)) {  // BXJ
+    indirect(i, BranchKind::kJumpInd);
+  } else if (match(w, 0xfff0ffe0, 0xe8d0f000)) {  // TBB, TBH
+    indirect(i, BranchKind::kJumpInd);
+  } else if (match(w, 0xffd00000, 0xe8100000) || match(w, 0xffd00000, 0xe9900000) ||
+             match(w, 0xfff0d000, 0xf3d08000)) {  // RFE; SUBS PC, LR and ERET
+    indirect(i, BranchKind::kFarRet);
+    i.exception_return = true;
+  } else if (match(w, 0xfff0f000, 0xf8d0f000) || match(w, 0xff7ff000, 0xf85ff000) ||
+             match(w, 0xfff0f800, 0xf850f800) || match(w, 0xfff0ffc0, 0xf850f000)) {  // LDR PC
+    indirect(i, match(w, 0xffffff00, 0xf85dfb00) ? BranchKind::kRet : BranchKind::kJumpInd);
+  } else if (match(w, 0xfe508000, 0xe8108000)) {  // LDM with PC
+    indirect(i, match(w, 0xffff0000, 0xe8bd0000) ? BranchKind::kRet : BranchKind::kJumpInd);
+  } else if (match(w, 0xfffffff0, 0xf3bf8f60) || match(w, 0xffff0fff, 0xee070f95)) {
+    i.waypoint = Waypoint::kSync;
+  } else if (wfx && match(w, 0xfffffffe, 0xf3af8002)) {
+    i.waypoint = Waypoint::kWait;
+  }
+}
+
+}  // namespace
+
+InsnStatus decode_insn(std::span<const uint8_t> bytes, Addr ip, uint8_t mode, bool wfx, Insn& out) {
+  out = Insn{};
+  const auto half = [&bytes](size_t at) {
+    return static_cast<uint32_t>(bytes[at]) | static_cast<uint32_t>(bytes[at + 1]) << 8;
+  };
+  if (mode == kT32) {
+    if (bytes.size() < 2) return InsnStatus::kTruncated;
+    const uint32_t first = half(0);
+    if (first < 0xe800) {
+      out.length = 2;
+      decode_t16(first, ip, wfx, out);
+      return InsnStatus::kOk;
+    }
+    if (bytes.size() < 4) return InsnStatus::kTruncated;
+    out.length = 4;
+    decode_t32(first << 16 | half(2), ip, wfx, out);
+    return InsnStatus::kOk;
+  }
+  if (bytes.size() < 4) return InsnStatus::kTruncated;
+  const uint32_t w = half(0) | half(2) << 16;  // instructions are little-endian whatever the data is
+  if (mode == kA64)
+    decode_a64(w, ip, wfx, out);
+  else
+    decode_a32(w, ip, wfx, out);
+  return InsnStatus::kOk;
+}
+
+}  // namespace asof::arm64

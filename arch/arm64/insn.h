@@ -1,0 +1,42 @@
+// What control flow needs of one A64, A32 or T32 instruction: length, kind, target, and whether the trace
+// unit makes a P0 element of it (Arm IHI 0064, "Instruction categories"; encodings: Arm DDI 0487 C4 and F2 to
+// F4).
+#pragma once
+#include <cstdint>
+#include <span>
+
+#include "arch/arch.h"
+
+namespace asof::arm64 {
+
+// Instruction sets as Block::mode has them.
+inline constexpr uint8_t kA64 = 64, kA32 = 32, kT32 = 16;
+
+// What an instruction is to the trace. All but kNone and kTrap take an atom.
+enum class Waypoint : uint8_t {
+  kNone,
+  kDirect,
+  kIndirect,
+  kSync,  // ISB
+  kWait,  // WFI, WFE where they count as branches; TSTART
+  kTrap,  // BRK, UDF: never passed, an exception is taken at it
+};
+
+struct Insn {
+  uint8_t length = 0;
+  BranchKind kind = BranchKind::kNone;
+  Waypoint waypoint = Waypoint::kNone;
+  bool conditional = false;
+  bool link = false;
+  bool exception_return = false;
+  uint8_t target_mode = 0;  // of kDirect
+  uint8_t it_block = 0;     // T32 IT: instructions it makes conditional
+  Addr target = 0;          // of kDirect
+};
+
+enum class InsnStatus : uint8_t { kOk, kTruncated };
+
+// Decodes the instruction at `ip`. `wfx`: WFI and WFE take atoms (TRCIDR2.WFXMODE). Thread-safe.
+InsnStatus decode_insn(std::span<const uint8_t> bytes, Addr ip, uint8_t mode, bool wfx, Insn& out);
+
+}  // namespace asof::arm64

@@ -1,0 +1,469 @@
+#include "arch/arm64/packet.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+namespace asof::arm64 {
+namespace {
+
+constexpr uint32_t bits(uint32_t value, unsigned high, unsigned low) {
+  return (value >> low) & ((1U << (high - low + 1)) - 1);
+}
+
+// Atom packets are one byte each; a table saves the decisions.
+constexpr uint32_t make_atoms(unsigned h) {
+  const auto give = [](uint32_t count, uint32_t pattern) { return count << 24 | pattern; };
+  if (h >= 0xf8) return give(3, h & 7);
+  if (h == 0xf6 || h == 0xf7) return give(1, h & 1);
+  if (h == 0xf5) return give(5, 0b11110);
+  if (h >= 0xdc && h <= 0xdf) {
+    constexpr uint32_t four[] = {0b1110, 0b0000, 0b1010, 0b0101};
+    return give(4, four[h & 3]);
+  }
+  if (h >= 0xd8 && h <= 0xdb) return give(2, h & 3);
+  if (h >= 0xd5 && h <= 0xd7) {
+    constexpr uint32_t five[] = {0, 0b00000, 0b01010, 0b10101};
+    return give(5, five[h & 3]);
+  }
+  if ((h >= 0xc0 && h <= 0xd4) || (h >= 0xe0 && h <= 0xf4)) {
+    const uint32_t run = (h & 0x1f) + 3;
+    return give(run + 1, ((1U << run) - 1) | ((h & 0x20) == 0 ? 1U << run : 0));
+  }
+  return 0;
+}
+
+constexpr auto kAtoms = [] {
+  std::array<uint32_t, 256> out{};
+  for (unsigned h = 0xc0; h < 256; ++h) out[h] = make_atoms(h);
+  return out;
+}();
+
+// Reads payload bytes; what is missing is remembered, so that a packet is taken apart without a test at every
+// byte.
+class Reader {
+ public:
+  Reader(const uint8_t* p, const uint8_t* end) : begin_(p), p_(p), end_(end) {}
+
+  uint8_t byte() {
+    if (p_ == end_) {
+      short_ = true;
+      return 0;
+    }
+    return *p_++;
+  }
+  // Seven bits a byte, bit 7 says that more follow; at most `limit` bytes.
+  uint64_t field(unsigned limit, unsigned* used = nullptr) {
+    uint64_t v = 0;
+    unsigned n = 0;
+    for (; n < limit; ++n) {
+      const uint8_t b = byte();
+      v |= static_cast<uint64_t>(b & 0x7f) << (7 * n);
+      if ((b & 0x80) == 0) {
+        ++n;
+        break;
+      }
+    }
+    if (used != nullptr) *used = n;
+    return v;
+  }
+  uint64_t little_endian(unsigned n) {
+    uint64_t v = 0;
+    for (unsigned i = 0; i < n; ++i) v |= static_cast<uint64_t>(byte()) << (8 * i);
+    return v;
+  }
+  bool ran_out() const { return short_; }
+  uint32_t size() const { return static_cast<uint32_t>(p_ - begin_); }
+
+ private:
+  const uint8_t* begin_;
+  const uint8_t* p_;
+  const uint8_t* end_;
+  bool short_ = false;
+};
+
+void short_address(Reader& r, Packet& k) {
+  const unsigned shift = k.isa == 0 ? 2 : 1;
+  const uint8_t low = r.byte();
+  k.form = AddrForm::kShort;
+  k.value = static_cast<uint64_t>(low & 0x7f) << shift;
+  k.addr_bits = static_cast<uint8_t>(7 + shift);
+  if ((low & 0x80) == 0) return;
+  k.value |= static_cast<uint64_t>(r.byte()) << (7 + shift);
+  k.addr_bits = static_cast<uint8_t>(15 + shift);
+}
+
+void long_address(Reader& r, Packet& k, unsigned bytes) {
+  k.form = bytes == 8 ? AddrForm::kLong64 : AddrForm::kLong32;
+  const uint8_t first = r.byte(), second = r.byte();
+  if (k.isa == 0) {
+    k.value = static_cast<uint64_t>(first & 0x7f) << 2 | static_cast<uint64_t>(second & 0x7f) << 9;
+  } else {
+    k.value = static_cast<uint64_t>(first & 0x7f) << 1 | static_cast<uint64_t>(second) << 8;
+  }
+  k.value |= r.little_endian(bytes - 2) << 16;
+}
+
+void context(Reader& r, Packet& k, const PacketFormat& f) {
+  const uint8_t info = r.byte();
+  ContextInfo& c = k.context;
+  c.present = true;
+  c.el = info & 3;
+  c.nse = (info & 8) != 0;
+  c.sf = (info & 0x10) != 0;
+  c.ns = (info & 0x20) != 0;
+  c.has_vmid = (info & 0x40) != 0;
+  c.has_cid = (info & 0x80) != 0;
+  if (c.has_vmid) c.vmid = static_cast<uint32_t>(r.little_endian(f.vmid_bytes));
+  if (c.has_cid) c.cid = static_cast<uint32_t>(r.little_endian(f.cid_bytes));
+}
+
+// 0x00: A-Sync, Discard, Overflow.
+void extension(Reader& r, Packet& k) {
+  switch (r.byte()) {
+    case 0x03:
+      k.type = Pk::kDiscard;
+      return;
+    case 0x05:
+      k.type = Pk::kOverflow;
+      return;
+    case 0x00:
+      break;
+    default:
+      k.type = r.ran_out() ? Pk::kEnd : Pk::kBad;
+      return;
+  }
+  k.type = Pk::kAsync;
+  for (unsigned i = 2; i < kAsyncSize && !r.ran_out(); ++i) {
+    const uint8_t b = r.byte();
+    if (!r.ran_out() && b != (i + 1 < kAsyncSize ? 0x00 : 0x80)) {
+      k.type = Pk::kBad;
+      return;
+    }
+  }
+}
+
+// Sections INFO, KEY, SPEC, CYCT (ETE: a further one) as the control bytes say.
+void trace_info(Reader& r, Packet& k) {
+  k.type = Pk::kTraceInfo;
+  const uint8_t sections = r.byte();
+  for (uint8_t more = sections; (more & 0x80) != 0 && !r.ran_out();) more = r.byte();
+  if ((sections & 1) != 0) k.value = r.field(5);
+  if ((sections & 2) != 0) r.field(5);
+  if ((sections & 4) != 0) k.commit = static_cast<uint32_t>(r.field(5));
+  if ((sections & 8) != 0) k.count = static_cast<uint32_t>(r.field(5));
+  if ((sections & 16) != 0) r.field(5);
+}
+
+void timestamp(Reader& r, Packet& k, uint8_t header, const PacketFormat& f) {
+  k.type = Pk::kTimestamp;
+  unsigned bytes = 0;
+  // Eight bytes of seven bits, then one of eight.
+  uint64_t v = 0;
+  for (; bytes < 9;) {
+    const uint8_t b = r.byte();
+    if (bytes == 8) {
+      v |= static_cast<uint64_t>(b) << 56;
+      ++bytes;
+      break;
+    }
+    v |= static_cast<uint64_t>(b & 0x7f) << (7 * bytes++);
+    if ((b & 0x80) == 0) break;
+  }
+  k.value = v;
+  k.value_bits = static_cast<uint8_t>(bytes >= 9 ? 64 : 7 * bytes);
+  k.has_count = (header & 1) != 0;
+  if (k.has_count) k.count = static_cast<uint32_t>(r.field(3)) & ((1U << f.cycle_bits) - 1);
+}
+
+void exception(Reader& r, Packet& k, const PacketFormat& f) {
+  k.type = Pk::kException;
+  const uint8_t info = r.byte();
+  k.count = bits(info, 5, 1);
+  k.target = (info & 0x41) == 0x40;
+  k.no_address = f.ete && (k.count == 0 || k.count == 0x18);
+  if ((info & 0x80) != 0) {
+    k.count |= bits(r.byte(), 4, 0) << 5;
+  } else if (k.no_address) {
+    r.byte();
+  }
+}
+
+void cycle_count(Reader& r, Packet& k, uint8_t header, const PacketFormat& f, uint32_t threshold) {
+  k.type = Pk::kCycleCount;
+  k.has_count = true;
+  if (header >= 0x10) {  // format 3
+    k.count = threshold + (header & 3);
+    if (!f.commit_opt) k.commit = bits(header, 3, 2) + 1;
+  } else if (header <= 0x0d) {  // format 2
+    const uint8_t b = r.byte();
+    const int commit = (b >> 4) + ((header & 1) != 0 ? f.max_spec - 15 : 1);
+    k.count = threshold + (b & 0xf);
+    if (!f.commit_opt) k.commit = commit > 0 ? static_cast<uint32_t>(commit) : 0;
+  } else {  // format 1
+    if (!f.commit_opt) k.commit = static_cast<uint32_t>(r.field(5));
+    k.has_count = (header & 1) == 0;
+    if (k.has_count) k.count = threshold + static_cast<uint32_t>(r.field(3));
+  }
+}
+
+// 0x2d to 0x3f.
+void speculation(Reader& r, Packet& k, uint8_t header) {
+  const auto one_field_of_atoms = [&] {
+    constexpr uint8_t counts[] = {0, 1, 2, 1};
+    constexpr uint8_t patterns[] = {0, 1, 3, 0};
+    k.atom_count = counts[header & 3];
+    k.atoms = patterns[header & 3];
+  };
+  if (header == 0x2d) {
+    k.type = Pk::kCommit;
+    k.count = static_cast<uint32_t>(r.field(5));
+  } else if (header <= 0x2f) {
+    k.type = Pk::kCancel;
+    k.mispredict = header == 0x2f;
+    k.count = static_cast<uint32_t>(r.field(5));
+  } else if (header <= 0x33) {
+    k.type = Pk::kMispredict;
+    one_field_of_atoms();
+  } else {
+    k.type = Pk::kCancel;
+    k.mispredict = true;
+    if (header <= 0x37) {
+      k.count = 1;
+      one_field_of_atoms();
+    } else {
+      k.count = bits(header, 2, 1) + 2;
+      k.atom_count = header & 1;
+      k.atoms = header & 1;
+    }
+  }
+}
+
+// Conditional instruction and result packets are only measured.
+void conditional(Reader& r, Packet& k, uint8_t header) {
+  k.type = Pk::kConditional;
+  const auto result = [&r] { r.field(6); };
+  if (header >= 0x50 && header <= 0x5f) {
+    r.byte();
+  } else if (header == 0x6c) {
+    r.field(5);
+  } else if (header == 0x6d) {
+    r.byte();
+  } else if (header >= 0x68) {
+    result();
+    if ((header & 0xfc) != 0x6c) result();
+  }
+}
+
+bool is_conditional(uint8_t h) {
+  if (h >= 0x40 && h <= 0x4e) return h != 0x47 && h != 0x4b;
+  return (h >= 0x50 && h <= 0x5f) || (h >= 0x68 && h <= 0x6f);
+}
+
+void q_element(Reader& r, Packet& k, uint8_t header) {
+  k.type = Pk::kQ;
+  const uint8_t form = header & 0xf;
+  switch (form) {
+    case 0x0:
+    case 0x1:
+    case 0x2:
+      k.form = AddrForm::kExact;
+      k.isa = form;
+      break;
+    case 0x5:
+    case 0x6:
+      k.isa = form == 0x5 ? 0 : 1;
+      short_address(r, k);
+      break;
+    case 0xa:
+    case 0xb:
+      k.isa = form == 0xa ? 0 : 1;
+      long_address(r, k, 4);
+      break;
+    case 0xc:
+      break;
+    case 0xf:
+      return;
+    default:
+      k.type = Pk::kBad;
+      return;
+  }
+  k.has_count = true;
+  k.count = static_cast<uint32_t>(r.field(5));
+}
+
+void address(Reader& r, Packet& k, uint8_t header, const PacketFormat& f) {
+  k.type = Pk::kAddress;
+  switch (header) {
+    case 0x80:
+    case 0x81:
+      k.type = Pk::kContext;
+      if (header == 0x81) context(r, k, f);
+      return;
+    case 0x82:
+    case 0x83:
+    case 0x85:
+    case 0x86:
+      k.isa = header == 0x83 || header == 0x86 ? 1 : 0;
+      long_address(r, k, header <= 0x83 ? 4 : 8);
+      context(r, k, f);
+      return;
+    case 0x88:
+      k.type = f.ete || f.version >= 0x46 ? Pk::kTimestampMarker : Pk::kBad;
+      return;
+    case 0x90:
+    case 0x91:
+    case 0x92:
+      k.form = AddrForm::kExact;
+      k.isa = header & 3;
+      return;
+    case 0x95:
+    case 0x96:
+      k.isa = header == 0x96 ? 1 : 0;
+      short_address(r, k);
+      return;
+    case 0x9a:
+    case 0x9b:
+    case 0x9d:
+    case 0x9e:
+      k.isa = header == 0x9b || header == 0x9e ? 1 : 0;
+      long_address(r, k, header <= 0x9b ? 4 : 8);
+      return;
+    default:
+      k.type = Pk::kBad;
+  }
+}
+
+void source_address(Reader& r, Packet& k, uint8_t header) {
+  k.type = Pk::kSourceAddress;
+  if (header <= 0xb2) {
+    k.form = AddrForm::kExact;
+    k.isa = header & 3;
+  } else if (header == 0xb4 || header == 0xb5) {
+    k.isa = header & 1;
+    short_address(r, k);
+  } else if (header >= 0xb6 && header <= 0xb9) {
+    k.isa = header & 1;
+    long_address(r, k, header <= 0xb7 ? 4 : 8);
+  } else {
+    k.type = Pk::kBad;
+  }
+}
+
+// Headers below 0x40.
+void low_packet(Reader& r, Packet& k, uint8_t h, const PacketFormat& f, uint32_t threshold) {
+  if (h >= 0x2d) return speculation(r, k, h);
+  if (h >= 0x20) {
+    k.type = f.data ? Pk::kDataSync : Pk::kBad;
+    return;
+  }
+  if (h >= 0x0c) return cycle_count(r, k, h, f, threshold);
+  switch (h) {
+    case 0x00:
+      return extension(r, k);
+    case 0x01:
+      return trace_info(r, k);
+    case 0x02:
+    case 0x03:
+      return timestamp(r, k, h, f);
+    case 0x04:
+      k.type = Pk::kTraceOn;
+      return;
+    case 0x05:
+      k.type = f.m_profile && f.version >= 0x42 ? Pk::kFunctionReturn : Pk::kBad;
+      return;
+    case 0x06:
+      return exception(r, k, f);
+    case 0x07:
+      k.type = f.ete ? Pk::kBad : Pk::kExceptionReturn;
+      return;
+    case 0x09:
+      if (!f.ete || f.version < 0x53) break;
+      k.type = Pk::kInstrumentation;
+      k.count = r.byte() & 3;
+      k.value = r.little_endian(8);
+      return;
+    case 0x0a:
+    case 0x0b:
+      if (!f.ete) break;
+      k.type = h == 0x0a ? Pk::kTransStart : Pk::kTransCommit;
+      return;
+    default:
+      break;
+  }
+  k.type = Pk::kBad;
+}
+
+}  // namespace
+
+PacketFormat PacketFormat::of(const Source& s) {
+  PacketFormat f;
+  f.ete = s.protocol == Protocol::kEte;
+  f.m_profile = s.m_profile;
+  const uint32_t minor = bits(s.idr1, 7, 4), major = bits(s.idr1, 11, 8);
+  f.version = static_cast<uint8_t>(f.ete ? 0x50 | bits(s.devarch, 19, 16) : major << 4 | minor);
+  if (!f.ete && major == 0xf) f.version = static_cast<uint8_t>(0x40 | bits(s.devarch, 19, 16));
+  f.commit_opt = bits(s.idr0, 29, 29) != 0;
+  f.conditional = bits(s.idr0, 6, 6) != 0 && bits(s.configr, 10, 8) != 0;
+  f.q = bits(s.idr0, 16, 15) != 0;
+  f.data = bits(s.configr, 17, 16) != 0;
+  const uint32_t vmid = bits(s.idr2, 14, 10), cid = bits(s.idr2, 9, 5);
+  f.vmid_bytes = vmid == 1 ? 1 : vmid == 2 ? 2 : vmid >= 4 ? 4 : 0;
+  f.cid_bytes = cid >= 4 ? 4 : 0;
+  f.cycle_bits = static_cast<uint8_t>(std::min(12U + bits(s.idr2, 28, 25), 20U));
+  f.max_spec = static_cast<uint8_t>(std::min(s.idr8, 255U));
+  return f;
+}
+
+uint32_t atoms_of(uint8_t header) { return kAtoms[header]; }
+
+Packet read_packet(const uint8_t* p, const uint8_t* end, const PacketFormat& f, uint32_t cc_threshold) {
+  Packet k;
+  if (p == end) {
+    k.type = Pk::kEnd;
+    return k;
+  }
+  Reader r(p, end);
+  const uint8_t h = r.byte();
+  if (h >= 0xc0) {
+    const uint32_t a = kAtoms[h];
+    k.type = a != 0 ? Pk::kAtoms : Pk::kBad;
+    k.atom_count = static_cast<uint8_t>(a >> 24);
+    k.atoms = a & 0xffffff;
+    k.size = 1;
+    return k;
+  }
+  if (h < 0x40) {
+    low_packet(r, k, h, f, cc_threshold);
+  } else if (h < 0x70) {
+    if (f.conditional && is_conditional(h)) conditional(r, k, h);
+  } else if (h == 0x70) {
+    if (f.ete || f.version >= 0x43) k.type = Pk::kIgnore;
+  } else if (h < 0x80) {
+    k.type = Pk::kEvent;
+    k.count = h & 0xf;
+  } else if (h < 0xa0) {
+    address(r, k, h, f);
+  } else if (h < 0xb0) {
+    if (f.q) q_element(r, k, h);
+  } else if (f.ete) {
+    source_address(r, k, h);
+  }
+  if (r.ran_out()) k.type = Pk::kEnd;
+  k.size = r.size();
+  return k;
+}
+
+size_t find_async(std::span<const uint8_t> bytes, size_t from) {
+  for (size_t at = from + kAsyncSize - 1; at < bytes.size();) {
+    const void* hit = std::memchr(bytes.data() + at, 0x80, bytes.size() - at);
+    if (hit == nullptr) break;
+    at = static_cast<size_t>(static_cast<const uint8_t*>(hit) - bytes.data());
+    const auto zeros = bytes.subspan(at - (kAsyncSize - 1), kAsyncSize - 1);
+    if (std::ranges::all_of(zeros, [](uint8_t b) { return b == 0; })) return at - (kAsyncSize - 1);
+    ++at;
+  }
+  return SIZE_MAX;
+}
+
+}  // namespace asof::arm64

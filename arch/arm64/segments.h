@@ -1,0 +1,13 @@
+// Splitting a stream at its sync points.
+#pragma once
+#include <vector>
+
+#include "arch/arch.h"
+#include "arch/arm64/arm64.h"
+
+namespace asof::arm64 {
+
+// See Arch::split.
+std::vector<Segment> split_stream(const Stream& stream, size_t stream_index, const Config& config);
+
+}  // namespace asof::arm64

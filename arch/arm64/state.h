@@ -1,0 +1,84 @@
+// The whole state of a flow through one segment: small and copyable, because hypotheses about changing text
+// are followed on copies.
+#pragma once
+#include <array>
+#include <cstdint>
+
+#include "arch/arch.h"
+#include "arch/arm64/block_cache.h"
+#include "arch/arm64/elements.h"
+
+namespace asof::arm64 {
+
+// The decoder's side of the trace return stack (Arm IHI 0064, "Return stack"): the deepest that a trace unit
+// can have. An entry is popped when an indirect branch has no address in the trace; one that did not match
+// stays.
+class RetStack {
+ public:
+  static constexpr uint32_t kSize = 16;
+  // Bit 0 of an entry says T32.
+  void push(Addr a, uint8_t mode) {
+    const Addr entry = a | (mode == kT32 ? 1U : 0U);
+    digests_[top_ % kSize] = digest() * kHashFactor + entry;
+    entries_[top_++ % kSize] = entry;
+    if (depth_ < kSize - 1) ++depth_;
+  }
+  bool pop(Addr& a, uint8_t& mode) {
+    if (depth_ == 0) return false;
+    --depth_;
+    const Addr entry = entries_[--top_ % kSize];
+    a = entry & ~1ULL;
+    if (mode != kA64) mode = (entry & 1) != 0 ? kT32 : kA32;
+    return true;
+  }
+  void clear() { depth_ = 0; }
+  // Of all entries: equal where two flows that have joined would return to the same places.
+  uint64_t digest() const { return depth_ == 0 ? 0 : digests_[(top_ - 1) % kSize]; }
+
+ private:
+  std::array<Addr, kSize> entries_;
+  std::array<uint64_t, kSize> digests_;  // of the entries up to and with this one
+  uint32_t top_ = 0;
+  uint32_t depth_ = 0;
+};
+
+// Where the flow is.
+enum class Place : uint8_t {
+  kKnown,    // at State::ip
+  kTarget,   // an indirect branch was taken: an address follows, or the return stack has it
+  kVector,   // an exception was taken: an address follows
+  kOff,      // not traced
+  kWaiting,  // the segment's first address is still to come
+  kLost,     // a gap is open
+};
+
+struct State {
+  size_t e = 0;        // next element
+  uint32_t atoms = 0;  // left, oldest at bit 0
+  uint8_t atom_count = 0;
+  uint8_t mode = kA64;
+  bool sf = true;  // AArch64 state by the last context
+  bool transaction = false;
+  bool fresh = false;  // at an address that the trace gave, and nothing ran since
+  Place place = Place::kWaiting;
+  Addr ip = 0;
+  Node* node = nullptr;       // at ip, when known already
+  Variant* branch = nullptr;  // kTarget: the block that ended in the branch, if known
+  Variant* forced = nullptr;  // a hypothesis: what to take at ip
+  Space user_space = kNoSpace;
+  bool in_user = false;        // the last block was user_space's
+  bool calls_missing = false;  // the trace unit's return stack may hold more than `rets`
+  // Nothing executed now ran before `lo`: the last timestamp in front of the element before the one in use.
+  // `floor` is the last one passed.
+  Time lo = kTimeMin;
+  Time floor = kTimeMin;
+  // The last context synchronisation event was not before this: text that was replaced later may still run.
+  Time synced = kTimeMin;
+  uint32_t times_seen = 0;   // timestamps passed
+  Addr trap = 0;             // of the last debug exception: a kprobe whose slot may run next
+  uint64_t decisions = 0;    // atoms, addresses and exceptions used so far
+  uint32_t idle_blocks = 0;  // blocks since the last one
+  RetStack rets;
+};
+
+}  // namespace asof::arm64
