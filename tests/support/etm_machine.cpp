@@ -39,7 +39,12 @@ EtmCpu::EtmCpu(EtmMachine& machine, int id)
 void EtmCpu::start(Addr ip) {
   ip_ = ip;
   unit_.start(ip, now_);
-  was_on_ = true;
+  note_sync();
+}
+
+void EtmCpu::note_sync() {
+  if (sync_points_.empty() || sync_points_.back().offset != unit_.sync_offset())
+    sync_points_.push_back({unit_.sync_offset(), executed_.size()});
 }
 
 void EtmCpu::pause(uint64_t from, uint64_t until, Todo what) {
@@ -173,7 +178,9 @@ void EtmCpu::execute(const A64Insn& insn, Addr next) {
 void EtmCpu::run_until(uint64_t time) {
   while (now_ < time) {
     handle_due();
+    note_sync();
     step();
+    note_sync();
     now_ += random_.between(machine_.config_.min_cost, machine_.config_.max_cost);
   }
 }

@@ -28,6 +28,12 @@ struct A64Executed {
   bool shown = false;  // a P0 element or exception behind it is in the trace
 };
 
+// Where the trace has a synchronisation point, and how many instructions ran before it.
+struct EtmSyncPoint {
+  uint64_t offset = 0;
+  size_t executed = 0;
+};
+
 // A change of one word.
 struct EtmChange {
   Addr addr = 0;
@@ -95,6 +101,7 @@ class EtmCpu {
   const EtmUnit& unit() const { return unit_; }
   EtmUnit& unit() { return unit_; }
   const std::vector<A64Executed>& executed() const { return executed_; }
+  const std::vector<EtmSyncPoint>& sync_points() const { return sync_points_; }
   std::map<Addr, unsigned>& rounds() { return rounds_; }
 
  private:
@@ -107,6 +114,7 @@ class EtmCpu {
   void execute(const A64Insn& insn, Addr next);
   void enter(uint16_t type, Addr from, Addr return_to);
   void shown();
+  void note_sync();
   void synchronised() { last_sync_ = now_; }
 
   EtmMachine& machine_;
@@ -121,8 +129,8 @@ class EtmCpu {
   std::multimap<uint64_t, const EtmChange*> own_;  // changes this CPU makes
   std::map<Addr, unsigned> rounds_;
   std::vector<A64Executed> executed_;
+  std::vector<EtmSyncPoint> sync_points_;
   size_t shown_ = 0;
-  bool was_on_ = false;
 };
 
 }  // namespace asof::test

@@ -21,6 +21,8 @@ void EtmUnit::timestamp(uint64_t time) {
 void EtmUnit::sync(uint64_t time) {
   commit_all();
   write_pending();
+  writer_.flush();
+  sync_at_ = writer_.offset();
   writer_.async();
   EtmTraceInfo info{.info = config_.cycle_counts ? 1 : 0};
   if (config_.spec_depth != 0) info.spec = 0;

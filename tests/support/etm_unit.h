@@ -32,6 +32,7 @@ class EtmUnit {
   EtmUnit(const EtmUnitConfig& config, uint64_t seed);
 
   bool on() const { return on_; }
+  uint64_t sync_offset() const { return sync_at_; }  // of the last A-Sync
   // Tracing begins (again) at `ip`: synchronisation when there was none, trace on, address and context.
   void start(Addr ip, uint64_t time, EtmContext context = {});
   void stop();      // filtered out from here on: nothing is written
@@ -75,7 +76,7 @@ class EtmUnit {
   bool on_ = false, overflowed_ = false, synced_ = false;
   unsigned since_timestamp_ = 0;
   unsigned uncommitted_ = 0;
-  uint64_t last_sync_ = 0;
+  uint64_t last_sync_ = 0, sync_at_ = 0;
   uint64_t last_count_ = 0;
 };
 
