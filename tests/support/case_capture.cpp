@@ -7,6 +7,7 @@
 #include <tuple>
 
 #include "tests/support/bytes.h"
+#include "tests/support/case_arm64.h"
 #include "tests/support/case_trace.h"
 #include "tests/support/elf_writer.h"
 #include "tests/support/perf_data_writer.h"
@@ -68,7 +69,8 @@ std::vector<CoreSegment> segments_of(const CaseFile& c, const CaseCopy& copy, bo
 
 DirectoryParts make_copy(const CaseFile& c, const CaseCopy& copy, bool end) {
   DirectoryParts parts;
-  parts.kcore = make_core(segments_of(c, copy, end));
+  constexpr uint16_t kX86 = 62, kAarch64 = 183;
+  parts.kcore = make_core(segments_of(c, copy, end), c.program.is_arm64() ? kAarch64 : kX86);
   std::vector<std::pair<Addr, std::string>> symbols;
   const auto add = [&symbols](Addr a, const std::string& name, const std::string& module) {
     symbols.emplace_back(
@@ -105,7 +107,9 @@ struct Item {
 class CaseWriter {
  public:
   explicit CaseWriter(const CaseFile& c)
-      : case_(c), writer_({.compression = c.compressed ? Compression::kRecord81 : Compression::kNone}) {}
+      : case_(c),
+        writer_({.big_endian = c.arm64.big_endian,
+                 .compression = c.compressed ? Compression::kRecord81 : Compression::kNone}) {}
 
   PerfDataWriter write(RecordOrder order);
   // As `perf record --threads`: the records of one ring alone, without a header.
@@ -114,7 +118,7 @@ class CaseWriter {
  private:
   void attrs();
   void head();
-  void traces();
+  void traces(bool frames = false);
   void collect();
   void add_event(const CaseEvent& e);
   void put(const Item& item);
@@ -137,6 +141,7 @@ void CaseWriter::attrs() {
                          attr_flag::kKsymbol | attr_flag::kBpfEvent |
                          (case_.no_poke_attr ? 0 : attr_flag::kTextPoke),
                 .name = "dummy:HG"};
+  if (case_.program.is_arm64()) pt = arm64_attr(case_);
   for (unsigned i = 0; i < kRings; ++i) pt.ids.push_back(101 + i), side.ids.push_back(201 + i);
   writer_.add_attr(pt);
   writer_.add_attr(side);
@@ -159,15 +164,19 @@ std::vector<BpfProgSpec> CaseWriter::programs() const {
 void CaseWriter::head() {
   writer_.hostname("case");
   writer_.os_release("6.1.0-case");
-  writer_.arch("x86_64");
+  const bool arm64 = case_.program.is_arm64();
+  writer_.arch(arm64 ? "aarch64" : "x86_64");
   writer_.nr_cpus(kRings);
-  writer_.cpu_id("GenuineIntel,6,142,10");
+  writer_.cpu_id(arm64 ? "0x00000000410fd083" : "GenuineIntel,6,142,10");
   writer_.event_desc();
-  const std::pair<uint32_t, std::string> pmus[] = {{1, "software"}, {kPtType, "intel_pt"}};
+  const std::pair<uint32_t, std::string> pmus[] = {{1, "software"}, {kPtType, arm64 ? "cs_etm" : "intel_pt"}};
   writer_.pmu_mappings(pmus);
   if (const auto p = programs(); !p.empty()) writer_.bpf_prog_info(p);
   writer_.time_conv(kClock);
-  writer_.auxtrace_info({.pmu_type = kPtType, .time = kClock, .tsc_ctc_n = kCaseTscPerCtc, .tsc_ctc_d = 1});
+  if (arm64)
+    writer_.auxtrace_info(kCsEtmInfo, arm64_trace_units(case_, kRings));
+  else
+    writer_.auxtrace_info({.pmu_type = kPtType, .time = kClock, .tsc_ctc_n = kCaseTscPerCtc, .tsc_ctc_d = 1});
   for (const CaseText& t : case_.program.texts()) {
     MmapSpec m{.addr = t.begin, .len = (t.size() + kPage - 1) / kPage * kPage, .kernel = true};
     if (t.area == CaseArea::kKernel) {
@@ -187,11 +196,14 @@ void CaseWriter::head() {
   writer_.finished_init();
 }
 
-void CaseWriter::traces() {
+void CaseWriter::traces(bool frames) {
   for (const auto& [cpu, packets] : case_.traces) {
-    const CaseTrace trace = encode_trace(case_, packets);
+    const bool arm64 = case_.program.is_arm64();
+    CaseTrace trace = arm64 ? encode_arm64_trace(case_, packets) : encode_trace(case_, packets);
+    if (arm64 && frames) trace.bytes = arm64_frames(cpu, trace.bytes);
     const Time last = trace.last == kTimeMin ? case_.trace_start : trace.last;
-    const uint64_t size = (trace.bytes.size() + 7) / 8 * 8;
+    const uint64_t size = arm64 ? trace.bytes.size() : (trace.bytes.size() + 7) / 8 * 8;
+    const uint64_t flags = arm64 && !frames ? kAuxFlagRaw : 0;
     writer_.auxtrace(
         {.offset = 0, .reference = static_cast<uint64_t>(last), .idx = cpu, .cpu = static_cast<int32_t>(cpu)},
         trace.bytes);
@@ -200,10 +212,10 @@ void CaseWriter::traces() {
                       pt.attr = kPt;
                       w.itrace_start(1, 1, pt);
                     }});
-    aux_.push_back({last, cpu, 0, [size](PerfDataWriter& w, const Trailer& t) {
+    aux_.push_back({last, cpu, 0, [size, flags](PerfDataWriter& w, const Trailer& t) {
                       Trailer pt = t;
                       pt.attr = kPt;
-                      w.aux(0, size, 0, pt);
+                      w.aux(0, size, flags, pt);
                     }});
   }
 }
@@ -300,7 +312,7 @@ std::vector<uint8_t> CaseWriter::ring_file(unsigned ring) {
 PerfDataWriter CaseWriter::write(RecordOrder order) {
   attrs();
   head();
-  traces();
+  traces(order == RecordOrder::kLate || order == RecordOrder::kRingByRing);
   if (case_.data_files) {
     constexpr int kDirFormat = 24;  // HEADER_DIR_FORMAT; version 1: files per ring
     writer_.feature(kDirFormat, {1, 0, 0, 0, 0, 0, 0, 0});

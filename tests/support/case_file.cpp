@@ -7,6 +7,8 @@
 #include <fstream>
 #include <functional>
 
+#include "tests/support/case_arm64.h"
+
 namespace asof::test {
 
 namespace {
@@ -251,6 +253,7 @@ void Reader::query(const std::string& line) {
 }
 
 void option(CaseFile& out, const std::vector<std::string>& words) {
+  if (out.program.is_arm64() && arm64_option(out.arm64, words)) return;
   if (words[0] == "clock-error")
     out.clock_error = case_time(words.at(1)) - kCaseBase;
   else if (words[0] == "trace-start")
@@ -338,6 +341,8 @@ CaseFile read_case(const std::filesystem::path& path, const std::string& variant
       } else if (section.empty()) {
         if (line.text.starts_with("row "))
           out.title = line.text.substr(4);
+        else if (line.text == "machine arm64")
+          out.program.use_arm64();
         else if (!line.text.starts_with("variants "))
           rest.emplace_back("option", line);
       } else if (section == "text") {

@@ -69,9 +69,18 @@ struct CaseQuery {
   std::vector<std::vector<uint8_t>> contents;  // an empty one: unknown
 };
 
+// Options of cases of arm64.
+struct CaseArm64 {
+  bool return_stack = false;
+  bool counter_unknown = false;  // nothing says what timestamps count
+  Time counter_offset = 0;       // of the timestamps against perf's clock
+  bool big_endian = false;       // the session's byte order; text is little-endian all the same
+};
+
 struct CaseFile {
   std::string row, title;
   CaseProgram program;
+  CaseArm64 arm64;
   Time clock_error = 0;
   Time trace_start = kCaseBase;
   Addr kcore_split = 0;  // address at which kcore has two segments; 0: none

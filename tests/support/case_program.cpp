@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <charconv>
 
+#include "tests/support/case_arm64.h"
+
 namespace asof::test {
 
 namespace {
@@ -125,8 +127,9 @@ const CaseText& CaseProgram::text(const std::string& name) const {
 // First pass: lengths do not depend on labels.
 void CaseProgram::place(const std::string& words) {
   CaseText& text = texts_.back();
-  size_t length = 0;
+  size_t length = arm64_ ? 4 : 0;
   for (const Relative& r : relative_insns()) {
+    if (arm64_) break;
     if (words.starts_with(r.name) && words.size() > r.name.size() && words[r.name.size()] == ' ' &&
         words.find('*') == std::string::npos)
       length = r.opcode.size() + r.width;
@@ -198,6 +201,11 @@ std::span<const CaseInsn> CaseProgram::block(const std::string& label) const {
 }
 
 CaseInsn CaseProgram::encode(Addr at, const std::string& words) const {
+  if (arm64_) {
+    const auto bytes = encode_arm64(*this, at, words);
+    if (!bytes) throw CaseError(fmt::format("unknown instruction '{}'", words));
+    return {at, *bytes};
+  }
   for (const Fixed& f : fixed_insns()) {
     if (words == f.name) return {at, f.bytes};
   }

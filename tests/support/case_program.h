@@ -59,6 +59,8 @@ uint64_t parse_number(std::string_view word);
 
 class CaseProgram {
  public:
+  void use_arm64() { arm64_ = true; }
+  bool is_arm64() const { return arm64_; }
   void begin_text(const std::string& name, CaseArea area, Addr begin);
   // One line of a [text] section: "label:", "label: instruction", "instruction", "org X", "align N",
   // "fill N BYTE", "nops N".
@@ -88,6 +90,7 @@ class CaseProgram {
   std::map<std::string, CaseBlock> blocks_;
   std::string open_;  // block that the next instruction belongs to
   Addr here_ = 0;
+  bool arm64_ = false;
 };
 
 std::vector<uint8_t> bytes_of(std::span<const CaseInsn> insns);
