@@ -1,0 +1,227 @@
+// A random program on simulated arm64 CPUs while its text changes, and what a capture of it gives a decoder.
+#pragma once
+#include <fmt/format.h>
+
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "arch/arm64/arm64.h"
+#include "tests/support/etm_machine.h"
+#include "tests/support/etm_opencsd.h"
+#include "tests/support/etm_program.h"
+#include "textstore/builder.h"
+
+namespace asof::test {
+
+enum class EtmClock : uint8_t {
+  kFine,     // timestamps every few elements
+  kCoarse,   // at synchronisation only
+  kNone,     // none at all: AUX records tell first and last
+  kZero,     // of a generator that stands still
+  kForeign,  // of another counter than perf's
+};
+
+struct EtmSettings {
+  uint64_t seed = 0;
+  unsigned cpus = 1;
+  uint64_t ns = 3'000;
+  unsigned changes = 0;
+  EtmClock clock = EtmClock::kFine;
+  bool pauses = false;        // trace that stops, starts and overflows
+  bool lost_records = false;  // of some changes
+  Time clock_error = 200;
+};
+
+// One instruction as a decoder gave it.
+struct EtmRan {
+  Addr ip = 0;
+  uint32_t word = 0;
+  Time time = kTimeMin;
+  Confidence confidence = Confidence::kCertain;
+};
+
+struct EtmDecoded final : ChunkSink {
+  std::vector<EtmRan> ran;
+  std::vector<Gap> gaps;
+
+  void take(Chunk&& c) override {
+    for (const Step& s : c.steps) {
+      const Block& b = *s.block;
+      uint32_t at = 0;
+      for (uint32_t i = 0; i < s.count; at += b.lengths[i++])
+        ran.push_back({b.ip + at, a64::word_of({b.bytes + at, b.lengths[i]}), s.time, s.confidence});
+    }
+    gaps.insert(gaps.end(), c.gaps.begin(), c.gaps.end());
+  }
+};
+
+class EtmSimulation {
+ public:
+  explicit EtmSimulation(const EtmSettings& settings)
+      : settings_(settings), random_(settings.seed * 7919 + 1), program_(settings.seed) {
+    configure();
+    machine_ = std::make_unique<EtmMachine>(config_);
+    program_.install(*machine_);
+    change_text();
+    run();
+    store();
+    streams();
+  }
+
+  std::vector<Segment> segments(unsigned cpu) const { return arch_->split(streams_[cpu], cpu); }
+  std::unique_ptr<SegmentDecoder> decoder(DecodeOptions o = {}) const {
+    o.clock_error = settings_.clock_error;
+    return arch_->decoder(streams_, *text_, o);
+  }
+  const EtmCpu& cpu(unsigned n) const { return *cpus_[n]; }
+  const EtmProgram& program() const { return program_; }
+  const arm64::Source& source(unsigned n) const { return decode_config_.sources[n]; }
+  bool has_time() const { return decode_config_.time.has_value(); }
+  const EtmMachineConfig& config() const { return config_; }
+
+  // Instructions that ran in a segment, of those that its trace can show.
+  std::vector<A64Executed> truth(unsigned cpu, const Segment& segment) const {
+    const std::vector<EtmSyncPoint>& points = cpus_[cpu]->sync_points();
+    const std::vector<A64Executed>& all = cpus_[cpu]->executed();
+    std::vector<A64Executed> out;
+    for (size_t i = 0; i < points.size(); ++i) {
+      if (points[i].offset != segment.begin) continue;
+      const size_t end = i + 1 < points.size() ? points[i + 1].executed : all.size();
+      for (size_t n = points[i].executed; n < end; ++n) {
+        if (all[n].shown) out.push_back(all[n]);
+      }
+    }
+    return out;
+  }
+
+ private:
+  void configure() {
+    config_.seed = settings_.seed;
+    config_.vector = program_.vector();
+    EtmUnitConfig& u = config_.unit;
+    u.return_stack = random_.chance(50);
+    u.cycle_counts = random_.chance(20);
+    u.sync_bytes = static_cast<unsigned>(random_.between(60, 500));
+    u.spec_depth = random_.chance(20) ? static_cast<unsigned>(random_.between(2, 20)) : 0;
+    u.timestamp_every = settings_.clock == EtmClock::kFine     ? static_cast<unsigned>(random_.between(1, 8))
+                        : settings_.clock == EtmClock::kCoarse ? 1'000'000
+                        : settings_.clock == EtmClock::kNone   ? 0
+                                                               : 4;
+    u.zero_timestamps = settings_.clock == EtmClock::kZero;
+    if (settings_.clock == EtmClock::kForeign) u.timestamp_offset = 3'000'000'000;
+  }
+
+  // Sites of one key one after the other, each complete before the next, none with a word to other CPUs.
+  void change_text() {
+    const auto& sites = program_.sites();
+    if (sites.empty()) return;
+    std::vector<bool> on(sites.size());
+    const uint64_t end = config_.start + settings_.ns;
+    uint64_t t = config_.start + random_.below(settings_.ns / 4 + 1);
+    for (unsigned i = 0; i < settings_.changes && t < end; ++i) {
+      const int writer = random_.chance(30) ? static_cast<int>(random_.below(settings_.cpus)) : -1;
+      for (size_t s = 0; s < sites.size(); ++s) {
+        if (!random_.chance(50)) continue;
+        const uint32_t off_word = a64::kNop, on_word = sites[s].on();
+        const uint64_t complete = t + random_.between(1, 100);
+        machine_->change(
+            {sites[s].at, on[s] ? on_word : off_word, on[s] ? off_word : on_word, t, complete, writer});
+        on[s] = !on[s];
+        t = complete + random_.between(1, 40);
+      }
+      t += random_.below(settings_.ns / (settings_.changes + 1) + 1);
+    }
+  }
+
+  void run() {
+    const uint64_t start = config_.start, end = start + settings_.ns;
+    for (unsigned i = 0; i < settings_.cpus; ++i) {
+      cpus_.push_back(std::make_unique<EtmCpu>(*machine_, static_cast<int>(i)));
+      EtmCpu& c = *cpus_.back();
+      const uint64_t pace = random_.between(300, 4000);
+      for (uint64_t t = start; (t += random_.between(1, pace)) < end;) c.interrupt_at(t);
+      if (settings_.pauses) {
+        const uint64_t from = start + random_.below(settings_.ns), until = from + random_.between(10, 500);
+        random_.chance(50) ? c.stop_at(from, until) : c.overflow_at(from, until);
+      }
+      c.start(program_.entry());
+      c.run_until(end);
+      c.finish();
+    }
+  }
+
+  // The text before the run, and the records of what changed it. With losses every lost record leaves a break
+  // that shows: the next one at the address does not fit.
+  void store() {
+    Builder b;
+    bytes_ = program_.bytes();
+    Layer l;
+    l.range = range_of(EtmProgram::kText, bytes_.size());
+    l.bytes = bytes_;
+    b.add_layer(l);
+    for (const auto& [addr, changes] : machine_->changes()) {
+      for (size_t i = 0; i < changes.size(); ++i) {
+        const EtmChange& c = changes[i];
+        if (settings_.lost_records && i + 1 < changes.size() && random_.chance(30)) {
+          // At least the next one is kept, so that the break is seen.
+          const EtmChange& next = changes[++i];
+          b.add_lost({7, static_cast<Time>(c.written) - 50, static_cast<Time>(c.complete) + 50, 1});
+          add(b, next);
+          continue;
+        }
+        add(b, c);
+      }
+    }
+    text_.emplace(std::move(b).build());
+  }
+  void add(Builder& b, const EtmChange& c) {
+    Poke p;
+    p.addr = c.addr;
+    p.time = static_cast<Time>(random_.between(c.written, c.complete));
+    words_.push_back(a64::bytes_of(c.old_word));
+    p.old_bytes = words_.back();
+    words_.push_back(a64::bytes_of(c.new_word));
+    p.new_bytes = words_.back();
+    p.source = c.writer < 0 ? 99 : static_cast<uint32_t>(c.writer);
+    b.add_poke(p);
+  }
+
+  void streams() {
+    if (settings_.clock == EtmClock::kFine || settings_.clock == EtmClock::kCoarse)
+      decode_config_.time = TimeConversion{};
+    for (unsigned i = 0; i < settings_.cpus; ++i) {
+      arm64::Source source = etm4_source(static_cast<uint8_t>(0x10 + 2 * i), config_.unit.return_stack);
+      source.idr8 = config_.unit.spec_depth;
+      if (config_.unit.cycle_counts) source.configr |= 1U << 4;
+      decode_config_.sources.push_back(source);
+      Stream s;
+      s.name = fmt::format("cpu{}", i);
+      s.cpu = static_cast<int32_t>(i);
+      StreamPiece p;
+      p.bytes = cpus_[i]->unit().writer().bytes();
+      s.pieces = {p};
+      s.bounds = {static_cast<Time>(config_.start), static_cast<Time>(cpus_[i]->now())};
+      streams_.push_back(s);
+    }
+    arch_ = arm64::make_arch(decode_config_);
+  }
+
+  EtmSettings settings_;
+  SimRandom random_;
+  EtmProgram program_;
+  EtmMachineConfig config_;
+  std::unique_ptr<EtmMachine> machine_;
+  std::vector<std::unique_ptr<EtmCpu>> cpus_;
+  std::vector<uint8_t> bytes_;
+  std::deque<std::vector<uint8_t>> words_;
+  std::optional<TextStore> text_;
+  arm64::Config decode_config_;
+  std::vector<Stream> streams_;
+  std::unique_ptr<Arch> arch_;
+};
+
+}  // namespace asof::test
