@@ -182,7 +182,7 @@ Flow::Stop Flow::place_for_atom(State& s, Trial* trial) {
 
 // The block's last instruction takes an atom: where does it lead?
 template <bool Emit>
-inline Flow::Stop Flow::use_atom(State& s, Variant& v, Trial* trial) {
+Flow::Stop Flow::use_atom(State& s, Variant& v, Trial* trial) {
   const Block& b = v.block;
   const bool taken = (s.atoms & 1) != 0;
   if (!taken && !v.may_skip) [[unlikely]] {
@@ -296,6 +296,10 @@ Flow::Stop Flow::walk(State& s, Trial* trial) {
 
 template Flow::Stop Flow::walk<true>(State&, Trial*);
 template Flow::Stop Flow::walk<false>(State&, Trial*);
+template Flow::Stop Flow::use_atom<true>(State&, Variant&, Trial*);
+template Flow::Stop Flow::use_atom<false>(State&, Variant&, Trial*);
+template Flow::Stop Flow::place_for_atom<true>(State&, Trial*);
+template Flow::Stop Flow::place_for_atom<false>(State&, Trial*);
 template Flow::Stop Flow::idle<true>(State&);
 template Flow::Stop Flow::idle<false>(State&);
 
