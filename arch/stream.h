@@ -32,6 +32,7 @@ struct StreamPiece {
   bool discontinuity = false;
   uint64_t reference = 0;    // counter value when the buffer was copied (AUXTRACE.reference); 0: unknown
   uint64_t file_offset = 0;  // of the first byte, for reports
+  TimeBounds time{};         // when these bytes were made, as AUX records tell it (CoreSight)
   // Set: the piece is source_size bytes of `source`, from its byte source_begin on.
   std::shared_ptr<const TraceBytes> source{};
   uint64_t source_begin = 0, source_size = 0;

@@ -1,5 +1,5 @@
-// AUX rings to streams. A ring's bytes are cut where AUX records begin: one record is what a sink gave at one
-// time, in one format, and a formatter starts anew with it.
+// AUX rings to streams: the sections of a ring, each taken apart, and joined again by the unit that made the
+// trace.
 #include "decoder/cs_perf.h"
 
 #include <fmt/format.h>
@@ -9,29 +9,14 @@
 #include <optional>
 #include <set>
 
-#include "decoder/aux_streams.h"
 #include "decoder/cs_frames.h"
+#include "decoder/cs_sections.h"
 #include "decoder/cs_trace_ids.h"
 
 namespace asof {
 namespace {
 
-constexpr uint64_t kFormatMask = 0xff00, kRaw = 0x100;  // PERF_AUX_FLAG_CORESIGHT_FORMAT_RAW
-
-constexpr uint64_t kMaxPadding = 7;  // perf pads a payload to 8
-
-// Bytes of one AUX record.
-struct Section {
-  std::span<const uint8_t> bytes;
-  uint64_t offset = 0;  // in the ring
-  uint64_t file_offset = 0;
-  bool discontinuity = false;
-  bool raw = false;
-  int32_t cpu = -1;
-  Time time = kTimeMin;
-};
-
-// A stretch of one unit's trace and when it was fetched from the sink.
+// A stretch of one unit's trace, and when it was fetched from the sink.
 struct TimedPiece {
   StreamPiece piece;
   Time time = kTimeMin;
@@ -39,76 +24,9 @@ struct TimedPiece {
   std::vector<StreamLoss> losses;  // right before it; offsets are set when it is placed
 };
 
-class SectionCutter {
- public:
-  explicit SectionCutter(const AuxRing& ring) : ring_(ring) {}
-
-  std::vector<Section> cut() {
-    for (size_t i = 0; i < ring_.stream.pieces.size(); ++i) {
-      const StreamPiece& piece = ring_.stream.pieces[i];
-      if (ring_.overlapping) {
-        const AuxRecord* record =
-            ring_.records.empty() ? nullptr : ring_.records[std::min(i, ring_.records.size() - 1)];
-        add(piece, 0, piece.size(), record);
-      } else {
-        cut_piece(piece);
-      }
-    }
-    return std::move(out_);
-  }
-  // Bytes that no AUX record has, though there are such records.
-  uint64_t untold() const { return untold_; }
-  uint64_t untold_at() const { return untold_at_; }
-
- private:
-  void cut_piece(const StreamPiece& piece) {
-    const auto& records = ring_.records;
-    const uint64_t end = piece.offset + piece.size();
-    for (uint64_t at = piece.offset; at < end;) {
-      // The last record that begins at or before this place, and where the next one does.
-      while (next_ < records.size() && records[next_]->offset <= at) ++next_;
-      const AuxRecord* record = next_ == 0 ? nullptr : records[next_ - 1];
-      uint64_t stop = end;
-      if (next_ < records.size()) stop = std::min(stop, records[next_]->offset);
-      const bool inside = record != nullptr && end_of(record->offset, record->size) > at;
-      if (inside) stop = std::min(stop, end_of(record->offset, record->size));
-      add(piece, at - piece.offset, stop - at, record, !inside && !records.empty());
-      at = stop;
-    }
-  }
-  // Where the record of some bytes was lost, they are taken to be as those before them.
-  void add(const StreamPiece& piece, uint64_t from, uint64_t size, const AuxRecord* record,
-           bool untold = false) {
-    if (untold) {
-      if (size <= kMaxPadding) return;
-      if (untold_ == 0) untold_at_ = piece.file_offset + from;
-      untold_ += size;
-      if (record == nullptr) record = ring_.records.front();
-    }
-    Section s;
-    s.bytes = piece.bytes.subspan(from, size);
-    s.offset = piece.offset + from;
-    s.file_offset = piece.file_offset + from;
-    s.discontinuity = untold || (from == 0 && piece.discontinuity);
-    if (record != nullptr) {
-      s.raw = (record->flags & kFormatMask) == kRaw;
-      s.cpu = record->id.cpu;
-      s.time = record->id.time.value_or(kTimeMin);
-    }
-    if (!s.bytes.empty()) out_.push_back(s);
-  }
-
-  const AuxRing& ring_;
-  size_t next_ = 0;
-  uint64_t untold_ = 0, untold_at_ = 0;
-  std::vector<Section> out_;
-};
-
-// Losses in a ring come before the first section that begins at or after them.
-size_t section_after(const std::vector<Section>& sections, uint64_t offset) {
-  const auto hit = std::lower_bound(sections.begin(), sections.end(), offset,
-                                    [](const Section& s, uint64_t v) { return s.offset < v; });
-  return static_cast<size_t>(hit - sections.begin());
+TimedPiece timed(StreamPiece piece, const CsSection& section, size_t ring, size_t index) {
+  piece.time = section.time;
+  return {std::move(piece), section.time.hi == kTimeMax ? kTimeMin : section.time.hi, ring, index, {}};
 }
 
 // Pieces of several rings by the time of their AUX records; those of one ring keep their order.
@@ -140,10 +58,10 @@ class CsStreamMaker {
     TimeBounds bounds{kTimeMax, kTimeMin};
   };
   void take_ring(const AuxRing& ring, size_t index);
-  void take_frames(const AuxRing& ring, size_t index, const std::vector<Section>& sections);
-  void take_raw(const AuxRing& ring, size_t index, const std::vector<Section>& sections);
+  void take_frames(const AuxRing& ring, size_t index, const std::vector<CsSection>& sections);
+  void take_raw(const AuxRing& ring, size_t index, const std::vector<CsSection>& sections);
   Trace& trace_of(const AuxRing& ring, size_t unit);
-  void add_losses(const AuxRing& ring, const std::vector<Section>& sections, Trace& trace,
+  void add_losses(const AuxRing& ring, const std::vector<CsSection>& sections, Trace& trace,
                   size_t first_piece);
   Stream place(const Key& key, Trace& trace, bool only_one) const;
 
@@ -161,7 +79,7 @@ CsStreamMaker::Trace& CsStreamMaker::trace_of(const AuxRing& ring, size_t unit) 
   return trace;
 }
 
-void CsStreamMaker::add_losses(const AuxRing& ring, const std::vector<Section>& sections, Trace& trace,
+void CsStreamMaker::add_losses(const AuxRing& ring, const std::vector<CsSection>& sections, Trace& trace,
                                size_t first_piece) {
   for (const StreamLoss& loss : ring.stream.losses) {
     const size_t section = section_after(sections, loss.offset);
@@ -172,11 +90,11 @@ void CsStreamMaker::add_losses(const AuxRing& ring, const std::vector<Section>& 
   }
 }
 
-void CsStreamMaker::take_frames(const AuxRing& ring, size_t index, const std::vector<Section>& sections) {
+void CsStreamMaker::take_frames(const AuxRing& ring, size_t index, const std::vector<CsSection>& sections) {
   std::vector<FrameSection> formatted;
   std::vector<size_t> section_of;
   for (size_t i = 0; i < sections.size(); ++i) {
-    const Section& s = sections[i];
+    const CsSection& s = sections[i];
     if (s.raw) continue;
     formatted.push_back({s.bytes, s.file_offset, s.discontinuity});
     section_of.push_back(i);
@@ -194,7 +112,7 @@ void CsStreamMaker::take_frames(const AuxRing& ring, size_t index, const std::ve
     auto pieces = frames->pieces_of(source.id);
     for (size_t i = 0; i < pieces.size(); ++i) {
       const size_t section = section_of[source.breaks[i].section];
-      trace.pieces.push_back({std::move(pieces[i]), sections[section].time, index, section, {}});
+      trace.pieces.push_back(timed(std::move(pieces[i]), sections[section], index, section));
     }
     add_losses(ring, sections, trace, first);
   }
@@ -202,10 +120,10 @@ void CsStreamMaker::take_frames(const AuxRing& ring, size_t index, const std::ve
 }
 
 // Without frames a record's bytes are of the one CPU it was written on.
-void CsStreamMaker::take_raw(const AuxRing& ring, size_t index, const std::vector<Section>& sections) {
+void CsStreamMaker::take_raw(const AuxRing& ring, size_t index, const std::vector<CsSection>& sections) {
   std::map<size_t, size_t> first_piece;
   for (size_t i = 0; i < sections.size(); ++i) {
-    const Section& s = sections[i];
+    const CsSection& s = sections[i];
     if (!s.raw) continue;
     const int32_t cpu = ring.stream.cpu >= 0 ? ring.stream.cpu : s.cpu;
     auto unit = ids_->unit_of_cpu(cpu);
@@ -214,7 +132,7 @@ void CsStreamMaker::take_raw(const AuxRing& ring, size_t index, const std::vecto
       notices_.error("E-SIDE-508", ring.stream.name,
                      fmt::format("{} bytes of trace of CPU {}, which has no known trace unit, are left out",
                                  s.bytes.size(), cpu),
-                     {}, s.file_offset, s.time);
+                     {}, s.file_offset, s.time.hi);
       continue;
     }
     Trace& trace = trace_of(ring, *unit);
@@ -226,24 +144,23 @@ void CsStreamMaker::take_raw(const AuxRing& ring, size_t index, const std::vecto
     // Trace of another CPU in between: nothing says that this goes on where it stopped.
     if (trace.pieces.size() > first_piece[*unit] && trace.pieces.back().section + 1 != i)
       piece.discontinuity = true;
-    trace.pieces.push_back({std::move(piece), s.time, index, i, {}});
+    trace.pieces.push_back(timed(std::move(piece), s, index, i));
   }
   for (const auto& [unit, first] : first_piece) add_losses(ring, sections, trace_of(ring, unit), first);
 }
 
 void CsStreamMaker::take_ring(const AuxRing& ring, size_t index) {
-  SectionCutter cutter(ring);
-  const std::vector<Section> sections = cutter.cut();
-  if (cutter.untold() != 0) {
+  const CsSections cut = cut_sections(ring);
+  if (cut.untold != 0) {
     notices_.error(
         "E-SIDE-509", ring.stream.name,
         fmt::format("{} bytes of trace are in no AUX record: when they were made, and whether they are "
                     "whole, is unknown",
-                    cutter.untold()),
-        "AUX records were lost: record with a larger ring (-m)", cutter.untold_at());
+                    cut.untold),
+        "AUX records were lost: record with a larger ring (-m)", cut.untold_at);
   }
-  take_frames(ring, index, sections);
-  take_raw(ring, index, sections);
+  take_frames(ring, index, cut.sections);
+  take_raw(ring, index, cut.sections);
 }
 
 Stream CsStreamMaker::place(const Key& key, Trace& trace, bool only_one) const {
