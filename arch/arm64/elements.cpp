@@ -170,6 +170,7 @@ void ElementParser::parse_one() {
     }
   }
   const Packet k = read_packet(p, end, format_, cc_threshold_);
+  if ((k.type == Pk::kEnd || k.type == Pk::kBad) && skip_padding()) return;
   if (k.type == Pk::kEnd) return end_with(El::kEos, at);
   at_ += k.size;
   if (k.type == Pk::kAsync && at >= tail_) return on_sync(at);
@@ -179,6 +180,21 @@ void ElementParser::parse_one() {
     return;
   }
   on_packet(k, at);
+}
+
+// Zero bytes fill up the end of a buffer, in front of the next one's A-Sync or of nothing. True: the packet that
+// is read next is that A-Sync, or there is none.
+bool ElementParser::skip_padding() {
+  const auto rest = bytes_.subspan(at_);
+  const auto data = std::ranges::find_if(rest, [](uint8_t b) { return b != 0; });
+  const auto zeros = static_cast<size_t>(data - rest.begin());
+  const bool sync = data != rest.end() && *data == 0x80 && zeros >= kAsyncSize;
+  if (zeros == 0 || (data != rest.end() && !sync)) return false;
+  if (sync)
+    at_ += zeros - (kAsyncSize - 1);
+  else
+    end_with(El::kEos, static_cast<uint32_t>(at_));
+  return true;
 }
 
 void ElementParser::push(Element e) {

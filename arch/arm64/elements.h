@@ -107,6 +107,7 @@ class ElementParser {
   bool parse_to(size_t index);
   void settle();
   void parse_one();
+  bool skip_padding();
   void on_packet(const Packet& k, uint32_t at);
   void drain(const Packet& k, uint32_t at);
   void push(Element e);

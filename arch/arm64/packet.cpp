@@ -438,7 +438,7 @@ Packet read_packet(const uint8_t* p, const uint8_t* end, const PacketFormat& f, 
   } else if (h < 0x70) {
     if (f.conditional && is_conditional(h)) conditional(r, k, h);
   } else if (h == 0x70) {
-    if (f.ete || f.version >= 0x43) k.type = Pk::kIgnore;
+    k.type = Pk::kIgnore;  // defined since ETMv4.3, and what recorders fill up buffers with
   } else if (h < 0x80) {
     k.type = Pk::kEvent;
     k.count = h & 0xf;

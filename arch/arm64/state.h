@@ -10,18 +10,18 @@
 
 namespace asof::arm64 {
 
-// The decoder's side of the trace return stack (Arm IHI 0064, "Return stack"): the deepest that a trace unit
-// can have. An entry is popped when an indirect branch has no address in the trace; one that did not match
-// stays.
+// The decoder's side of the trace return stack (Arm IHI 0064, "Return stack"). An entry is popped when an
+// indirect branch has no address in the trace; one that did not match stays.
 class RetStack {
  public:
-  static constexpr uint32_t kSize = 16;
+  static constexpr uint32_t kSize =
+      32;  // deeper than any: an entry that a trace unit has lost is not asked for
   // Bit 0 of an entry says T32.
   void push(Addr a, uint8_t mode) {
     const Addr entry = a | (mode == kT32 ? 1U : 0U);
     digests_[top_ % kSize] = digest() * kHashFactor + entry;
     entries_[top_++ % kSize] = entry;
-    if (depth_ < kSize - 1) ++depth_;
+    if (depth_ < kSize) ++depth_;
   }
   bool pop(Addr& a, uint8_t& mode) {
     if (depth_ == 0) return false;
