@@ -67,12 +67,10 @@ void note_what_was_not_recorded(const Capture& capture, const PerfData& data, No
   const auto attrs = data.attrs();
   const bool pokes = std::any_of(attrs.begin(), attrs.end(),
                                  [](const PerfAttr& a) { return (a.flags & kWantsTextPoke) != 0; });
-  if (!capture.exclude_kernel && !pokes) {
+  if (!capture.exclude_kernel && !pokes && capture.arm64.sources.empty()) {
     notices.info("I-SIDE-501", data.path(),
                  "changes of kernel text were not asked for: no TEXT_POKE record can be in it",
-                 capture.arm64.sources.empty()
-                     ? "record the kernel with perf record --kcore -a"
-                     : "an arm64 kernel writes none: give kprobe samples, a second kcore, or --catalogue");
+                 "record the kernel with perf record --kcore -a");
   }
   if (!capture.x86.time && data.auxtrace_info() && data.auxtrace_info()->type == 1) {
     notices.error("E-SIDE-503", data.path(),
@@ -171,6 +169,7 @@ Result<Capture> open_perf(const std::string& path, const CaptureOptions& options
   UserText users(side, data.build_ids(), files, builder, notices);
   builder.keep(*opened);
   kernel.add_text(builder, watched, files, data);
+  add_arm64_text(capture, data, options, kernel, builder, notices);
   generated.add_text(builder);
   users.add_text();
   for (const Poke& poke : side.pokes) builder.add_poke(poke);

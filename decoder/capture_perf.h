@@ -3,6 +3,7 @@
 #include <string>
 
 #include "decoder/capture.h"
+#include "decoder/kernel_text.h"
 #include "decoder/sideband_notices.h"
 
 namespace asof {
@@ -17,5 +18,10 @@ x86::Config perf_config(const PerfData& data);
 // Streams of CoreSight trace, the configuration of their trace units, and what brings their timestamps to
 // perf's clock.
 void add_cs_streams(Capture& capture, const PerfData& data, NoticeBook& notices);
+
+// Changes of arm64 kernel text from what the recording has of them beside TEXT_POKE records, and the
+// catalogue when it is asked for. Tells which sources there are.
+void add_arm64_text(const Capture& capture, const PerfData& data, const CaptureOptions& options,
+                    const KernelText& kernel, Builder& builder, NoticeBook& notices);
 
 }  // namespace asof

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "decoder/arm64_catalogue.h"
+#include "decoder/arm64_pokes.h"
 #include "decoder/capture_perf.h"
 #include "decoder/cs_clock.h"
 #include "decoder/cs_perf.h"
@@ -53,6 +55,43 @@ void add_cs_streams(Capture& capture, const PerfData& data, NoticeBook& notices)
                "nothing says how the trace's timestamps relate to perf's clock: they give order only, and "
                "records are placed by the bounds of AUX records",
                "give the constants with --time-conv SHIFT,MULT,ZERO if they are known");
+}
+
+// An arm64 kernel writes no TEXT_POKE records; other sources of its changes are as good as they are complete.
+void add_arm64_text(const Capture& capture, const PerfData& data, const CaptureOptions& options,
+                    const KernelText& kernel, Builder& builder, NoticeBook& notices) {
+  if (capture.arm64.sources.empty() || capture.exclude_kernel) return;
+  const KernelSnapshot* start = kernel.start();
+  const ReadKernel read = [start](AddrRange range) {
+    return start == nullptr ? std::span<const uint8_t>() : start->raw(range);
+  };
+  const SampledChanges sampled =
+      read_sampled_changes(data, start == nullptr ? nullptr : start->kallsyms(), read, notices);
+  add_sampled_changes(sampled, kernel, data.path(), builder, notices);
+  std::vector<PatchSite> sites;
+  if (options.catalogue) {
+    sites = find_patch_sites(kernel, options.vmlinux, notices);
+    add_catalogue(sites, kernel, builder);
+  }
+  std::string sources;
+  const auto source = [&sources](std::string what) {
+    sources += (sources.empty() ? "" : ", ") + std::move(what);
+  };
+  constexpr uint32_t kTextPoke = 20;
+  if (const auto pokes = data.record_counts().find(kTextPoke); pokes != data.record_counts().end())
+    source(fmt::format("{} TEXT_POKE records", pokes->second));
+  if (sampled.recorded) source(fmt::format("samples of {} jump label changes", sampled.changes.size()));
+  if (kernel.end() != nullptr) source("a second copy of kcore");
+  if (options.catalogue) source(fmt::format("a catalogue of {} places", sites.size()));
+  if (sources.empty()) {
+    notices.error(
+        "E-SIDE-514", data.path(),
+        "nothing in it tells of changes of kernel text: the text of the copied kcore is taken for all time",
+        "record samples of arch_jump_label_transform_queue beside the trace, copy kcore at the end, or "
+        "decode with --catalogue");
+  } else {
+    notices.info("I-SIDE-515", data.path(), fmt::format("changes of kernel text are known from {}", sources));
+  }
 }
 
 }  // namespace asof

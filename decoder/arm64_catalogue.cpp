@@ -1,0 +1,198 @@
+#include "decoder/arm64_catalogue.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <deque>
+#include <functional>
+#include <optional>
+
+#include "decoder/arm64_words.h"
+#include "decoder/reader.h"
+
+namespace asof {
+namespace {
+
+constexpr const char *kTableBegin = "__start___jump_table", *kTableEnd = "__stop___jump_table",
+                     *kText = "_text";
+
+// Symbols of an ELF64 file by name, data included: textstore/image.h gives those of code.
+class ElfNames {
+ public:
+  explicit ElfNames(std::span<const uint8_t> file) : file_(file) {
+    Reader in(file_);
+    in.seek(40);
+    const uint64_t table = in.u64();
+    in.seek(58);
+    const uint16_t entry = in.u16(), count = in.u16();
+    for (uint64_t i = 0; i < count; ++i) {
+      Reader section(file_);
+      section.seek(table + i * entry);
+      section.skip(4);
+      const uint32_t type = section.u32();
+      section.skip(16);
+      const uint64_t offset = section.u64(), size = section.u64();
+      const uint32_t link = section.u32();
+      if (!section.ok() || type != kSymbolTable) continue;
+      symbols_ = part(offset, size);
+      Reader strings(file_);
+      strings.seek(table + uint64_t{link} * entry + 24);
+      const uint64_t at = strings.u64();
+      names_ = part(at, strings.u64());
+    }
+  }
+
+  std::optional<Addr> find(std::string_view name) const {
+    for (size_t at = 0; at + kSymbol <= symbols_.size(); at += kSymbol) {
+      Reader in(symbols_.subspan(at, kSymbol));
+      const uint32_t where = in.u32();
+      in.skip(4);
+      if (where + name.size() >= names_.size() || names_[where + name.size()] != 0) continue;
+      if (std::memcmp(names_.data() + where, name.data(), name.size()) == 0) return in.u64();
+    }
+    return std::nullopt;
+  }
+
+ private:
+  static constexpr uint32_t kSymbolTable = 2;
+  static constexpr size_t kSymbol = 24;
+  std::span<const uint8_t> part(uint64_t offset, uint64_t size) const {
+    if (offset > file_.size()) return {};
+    return file_.subspan(offset, std::min<uint64_t>(size, file_.size() - offset));
+  }
+  std::span<const uint8_t> file_, symbols_, names_;
+};
+
+// The jump table as the kernel has it: its entries' place decides what they mean.
+struct JumpTable {
+  Addr begin = 0;
+  std::span<const uint8_t> bytes;
+  std::shared_ptr<const void> owner;
+};
+
+std::optional<JumpTable> table_in_memory(const KernelText& kernel) {
+  const KernelSnapshot* start = kernel.start();
+  const Kallsyms* names = start == nullptr ? nullptr : start->kallsyms();
+  if (names == nullptr) return std::nullopt;
+  const auto begin = names->address(kTableBegin), end = names->address(kTableEnd);
+  if (!begin || !end || *end <= *begin) return std::nullopt;
+  const auto bytes = start->raw({*begin, *end});
+  if (bytes.empty()) return std::nullopt;
+  return JumpTable{*begin, bytes, start->owner()};
+}
+
+// vmlinux is linked for one address and runs at another: its entries are relative, so only their place moves.
+std::optional<JumpTable> table_in_vmlinux(const KernelText& kernel, const std::string& path) {
+  const auto file = path.empty() ? std::unexpected(Error{}) : ElfImage::open(path);
+  const KernelSnapshot* start = kernel.start();
+  const Kallsyms* names = start == nullptr ? nullptr : start->kallsyms();
+  if (!file) return std::nullopt;
+  const ElfNames linked((*file)->bytes());
+  const auto begin = linked.find(kTableBegin), end = linked.find(kTableEnd), text = linked.find(kText);
+  const auto runs = names == nullptr ? text : names->address(kText);
+  if (!begin || !end || *end <= *begin || !text || !runs) return std::nullopt;
+  for (const ElfSegment& segment : (*file)->segments()) {
+    if (*begin < segment.address || *end - segment.address > segment.bytes.size()) continue;
+    return JumpTable{*begin + (*runs - *text), segment.bytes.subspan(*begin - segment.address, *end - *begin),
+                     *file};
+  }
+  return std::nullopt;
+}
+
+class SiteFinder {
+ public:
+  explicit SiteFinder(const KernelText& kernel) : kernel_(kernel) {}
+
+  void take_table(const JumpTable& table) {
+    for (size_t at = 0; at + arm64::kJumpEntrySize <= table.bytes.size(); at += arm64::kJumpEntrySize) {
+      const auto code = static_cast<int32_t>(arm64::word_at(table.bytes, at));
+      const auto target = static_cast<int32_t>(arm64::word_at(table.bytes, at + 4));
+      const arm64::JumpEntry jump = arm64::jump_entry_at(table.begin + at, code, target);
+      const auto branch = arm64::branch_word(jump.code, jump.target, false);
+      if (branch && holds(jump.code, *branch)) sites_.push_back({jump.code, arm64::kNop, *branch});
+    }
+  }
+
+  // Entries of functions: after a BTI, where there is one.
+  void take_entries(Addr ftrace_caller, const Kallsyms& names) {
+    for (const KernelSymbol& symbol : names.symbols()) {
+      if (!symbol.is_code() || symbol.is_generated()) continue;
+      for (const Addr first : {symbol.addr, symbol.addr + 4}) {
+        const auto mov = word(first);
+        const auto branch = arm64::branch_word(first + 4, ftrace_caller, true);
+        if (mov == arm64::kMovX9Lr && branch && holds(first + 4, *branch))
+          sites_.push_back({first + 4, arm64::kNop, *branch});
+      }
+    }
+  }
+
+  std::vector<PatchSite> finish() {
+    std::sort(sites_.begin(), sites_.end(), [](const auto& a, const auto& b) { return a.addr < b.addr; });
+    const auto same = [](const auto& a, const auto& b) { return a.addr == b.addr; };
+    sites_.erase(std::unique(sites_.begin(), sites_.end(), same), sites_.end());
+    return std::move(sites_);
+  }
+
+ private:
+  std::optional<uint32_t> word(Addr addr) const {
+    const auto* piece = addr % 4 == 0 ? kernel_.start()->text_at(range_of(addr, 4)) : nullptr;
+    if (piece == nullptr) return std::nullopt;
+    return arm64::word_at(piece->bytes, addr - piece->range.begin);
+  }
+  // A place that holds neither word is none: the text of init code is gone, and is no text any more.
+  bool holds(Addr addr, uint32_t on) const {
+    const auto now = word(addr);
+    return now == arm64::kNop || now == on;
+  }
+
+  const KernelText& kernel_;
+  std::vector<PatchSite> sites_;
+};
+
+}  // namespace
+
+std::vector<PatchSite> find_patch_sites(const KernelText& kernel, const std::string& vmlinux,
+                                        NoticeBook& notices) {
+  if (kernel.start() == nullptr) {
+    notices.info("I-TEXT-509", "catalogue",
+                 "without a copy of kcore the places that may change are not known");
+    return {};
+  }
+  SiteFinder finder(kernel);
+  auto table = table_in_memory(kernel);
+  if (!table) table = table_in_vmlinux(kernel, vmlinux);
+  if (table) {
+    finder.take_table(*table);
+  } else {
+    notices.info("I-TEXT-509", "catalogue",
+                 "the kernel's jump table is neither in the copy of kcore nor in a vmlinux that was given: "
+                 "jump labels "
+                 "are not in the catalogue",
+                 "give the vmlinux with its symbols: --vmlinux");
+  }
+  const Kallsyms* names = kernel.start()->kallsyms();
+  const auto caller = names == nullptr ? std::nullopt : names->address("ftrace_caller");
+  if (caller) finder.take_entries(*caller, *names);
+  return finder.finish();
+}
+
+void add_catalogue(const std::vector<PatchSite>& sites, const KernelText& kernel, Builder& builder) {
+  const auto words = std::make_shared<std::deque<arm64::Word>>();
+  const OriginRef origin = builder.add_origin(
+      {.kind = OriginKind::kRaw, .name = "catalogue of patch sites", .id = 0, .build_id = {}});
+  for (const PatchSite& site : sites) {
+    const auto* piece = kernel.start()->text_at(range_of(site.addr, 4));
+    if (piece == nullptr) continue;
+    const bool is_on = arm64::word_at(piece->bytes, site.addr - piece->range.begin) == site.on;
+    words->push_back(arm64::word_bytes(is_on ? site.off : site.on));
+    Layer layer{.range = range_of(site.addr, 4), .bytes = words->back()};
+    layer.rank = kRankSnapshot;
+    layer.origin = origin;
+    builder.add_layer(layer);
+  }
+  builder.keep(words);
+}
+
+}  // namespace asof
