@@ -31,9 +31,10 @@ struct EtmSettings {
   uint64_t ns = 3'000;
   unsigned changes = 0;
   EtmClock clock = EtmClock::kFine;
-  bool pauses = false;        // trace that stops, starts and overflows
-  bool lost_records = false;  // of some changes
-  bool reference = false;     // nothing that OpenCSD 1.3.3 gets wrong
+  bool pauses = false;  // trace that stops, starts and overflows
+  bool lost_records =
+      false;  // of some changes; these are far apart then, so that none is taken for another twice
+  bool reference = false;  // nothing that OpenCSD 1.3.3 gets wrong
   Time clock_error = 200;
 };
 
@@ -117,6 +118,7 @@ class EtmSimulation {
   void configure() {
     config_.seed = settings_.seed;
     config_.vector = program_.vector();
+    if (settings_.lost_records) config_.min_cost = 20, config_.max_cost = 100;
     EtmUnitConfig& u = config_.unit;
     u.return_stack = random_.chance(50);
     u.cycle_counts = random_.chance(20);
@@ -151,6 +153,7 @@ class EtmSimulation {
         t = complete + random_.between(1, 40);
       }
       t += random_.below(settings_.ns / (settings_.changes + 1) + 1);
+      if (settings_.lost_records) t += 6'000;
     }
   }
 
