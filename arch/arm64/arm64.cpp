@@ -9,10 +9,35 @@
 #include "arch/arm64/arm64.h"
 
 #include "arch/arm64/flow.h"
+#include "arch/arm64/reference.h"
 #include "arch/arm64/segments.h"
 
 namespace asof::arm64 {
 namespace {
+
+// A capture may have trace units of several kinds.
+class BySource final : public SegmentDecoder {
+ public:
+  BySource(const Config& config, std::span<const Stream> streams, const TextStore& text,
+           const DecodeOptions& options)
+      : config_(config), streams_(streams), text_(text), options_(options) {}
+
+  void decode(const Segment& segment, ChunkSink& sink) override {
+    const bool reference =
+        options_.reference_engine || needs_reference(config_.sources.at(segment.stream).protocol);
+    auto& decoder = reference ? reference_ : flow_;
+    if (!decoder && reference) decoder = make_reference(config_, streams_, text_, options_);
+    if (!decoder) decoder = std::make_unique<Flow>(config_, streams_, text_, options_);
+    decoder->decode(segment, sink);
+  }
+
+ private:
+  const Config& config_;
+  const std::span<const Stream> streams_;
+  const TextStore& text_;
+  const DecodeOptions options_;
+  std::unique_ptr<SegmentDecoder> flow_, reference_;
+};
 
 class Arm64 final : public Arch {
  public:
@@ -26,7 +51,7 @@ class Arm64 final : public Arch {
 
   std::unique_ptr<SegmentDecoder> decoder(std::span<const Stream> streams, const TextStore& text,
                                           const DecodeOptions& options) const override {
-    return std::make_unique<Flow>(config_, streams, text, options);
+    return std::make_unique<BySource>(config_, streams, text, options);
   }
 
  private:

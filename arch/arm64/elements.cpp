@@ -32,6 +32,21 @@ uint32_t executed_count(const Element& e) {
   return is_executed(e) ? 1 : 0;
 }
 
+// The time that the trace unit gives with a sync point may stand behind its address.
+std::optional<uint64_t> timestamp_ahead(const uint8_t* p, const uint8_t* end, const PacketFormat& format) {
+  constexpr int kPackets = 4;
+  for (int i = 0; i < kPackets; ++i) {
+    const Packet k = read_packet(p, end, format, 0);
+    if (k.type == Pk::kTimestamp) return k.value != 0 ? std::optional(k.value) : std::nullopt;
+    if (k.type != Pk::kContext && k.type != Pk::kAddress && k.type != Pk::kEvent &&
+        k.type != Pk::kCycleCount && k.type != Pk::kTimestampMarker && k.type != Pk::kIgnore) {
+      break;
+    }
+    p += k.size;
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 SyncGroup read_sync_group(std::span<const uint8_t> bytes, const PacketFormat& format) {
@@ -86,6 +101,7 @@ SyncGroup read_sync_group(std::span<const uint8_t> bytes, const PacketFormat& fo
     }
     if (address && context) {
       g.has_start = true;
+      if (!g.timestamp) g.timestamp = timestamp_ahead(p, end, format);
       return g;
     }
   }
@@ -182,8 +198,8 @@ void ElementParser::parse_one() {
   on_packet(k, at);
 }
 
-// Zero bytes fill up the end of a buffer, in front of the next one's A-Sync or of nothing. True: the packet that
-// is read next is that A-Sync, or there is none.
+// Zero bytes fill up the end of a buffer, in front of the next one's A-Sync or of nothing. True: the packet
+// that is read next is that A-Sync, or there is none.
 bool ElementParser::skip_padding() {
   const auto rest = bytes_.subspan(at_);
   const auto data = std::ranges::find_if(rest, [](uint8_t b) { return b != 0; });

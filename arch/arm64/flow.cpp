@@ -35,8 +35,20 @@ void Flow::choose_clock(const SyncGroup& group) {
   has_clock_ = config_.time.has_value();
   if (!has_clock_ || !group.timestamp) return;
   const Time t = to_time(*group.timestamp);
-  const TimeBounds b = widen(stream_->bounds, kForeignClock);
+  const TimeBounds b = widen(bounds_, kForeignClock);
   has_clock_ = t >= b.lo && t <= b.hi;
+}
+
+// When the segment's bytes were made, as far as the records around them tell.
+TimeBounds Flow::recorded_bounds(const Segment& segment) const {
+  TimeBounds b = stream_->bounds;
+  const auto& pieces = stream_->pieces;
+  auto p = std::ranges::upper_bound(pieces, segment.begin, {}, &StreamPiece::offset);
+  if (p != pieces.begin()) b = (--p)->time;
+  for (; p != pieces.end() && p->offset < segment.tail_end; ++p) {
+    b = {std::min(b.lo, p->time.lo), std::max(b.hi, p->time.hi)};
+  }
+  return {std::max(b.lo, stream_->bounds.lo), std::min(b.hi, stream_->bounds.hi)};
 }
 
 void Flow::decode(const Segment& segment, ChunkSink& sink) {
@@ -58,6 +70,7 @@ void Flow::decode(const Segment& segment, ChunkSink& sink) {
     return_stack_ = (source.configr & 0x1000) != 0;
     const auto bytes = stream_->bytes(segment.begin, segment.tail_end, scratch_);
     const SyncGroup group = read_sync_group(bytes, format);
+    bounds_ = recorded_bounds(segment);
     choose_clock(group);
     elements_.emplace(format);
     elements_->start(bytes, segment.end - segment.begin);

@@ -110,6 +110,7 @@ class Flow final : public SegmentDecoder {
   // time of the segment
   Time to_time(uint64_t counter) const;
   void choose_clock(const SyncGroup& group);
+  TimeBounds recorded_bounds(const Segment& segment) const;
 
   // gaps.cpp: damage as data
   void open_gap(State& s, const char* code, std::string reason, uint64_t begin);
@@ -139,6 +140,7 @@ class Flow final : public SegmentDecoder {
   ChunkSink* sink_ = nullptr;
   Chunk chunk_;
   bool return_stack_ = false;
+  TimeBounds bounds_;          // of the segment, by the records around its bytes
   bool has_clock_ = false;     // timestamps are of perf's clock
   std::optional<Gap> gap_;     // open
   size_t verified_steps_ = 0;  // steps up to the last use of trace: later ones rest on the text alone

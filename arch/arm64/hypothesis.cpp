@@ -39,7 +39,7 @@ Variant* Flow::choose<false>(State&, const std::vector<Hypothesis>&, bool, Trial
 // When the element in use ran: after the last timestamp in front of the one before it, and not after the
 // first one behind it.
 TimeBounds Flow::bounds(const State& s) {
-  TimeBounds b{s.lo == kTimeMin ? stream_->bounds.lo : s.lo, stream_->bounds.hi};
+  TimeBounds b{s.lo == kTimeMin ? bounds_.lo : s.lo, bounds_.hi};
   if (has_clock_) {
     const auto next = elements_->timestamp(s.times_seen);
     b.hi = next ? to_time(*next) : kTimeMax;
@@ -53,7 +53,7 @@ TimeBounds Flow::bounds(const State& s) {
 // All sites of a key are so in doubt together, and each for itself.
 TimeBounds Flow::text_bounds(const State& s) {
   TimeBounds b = bounds(s);
-  const Time synced = s.synced == kTimeMin ? stream_->bounds.lo : s.synced;
+  const Time synced = s.synced == kTimeMin ? bounds_.lo : s.synced;
   b.lo = std::min(b.lo, saturating_add(synced, -clock_error_));
   return b;
 }

@@ -207,8 +207,14 @@ bool t32_direct(uint32_t w, Addr ip, Insn& i) {
   const uint32_t i1 = 1 ^ (j1 ^ s), i2 = 1 ^ (j2 ^ s);
   const uint32_t imm = s << 23 | i1 << 22 | i2 << 21 | bits(w, 25, 16) << 11 | bits(w, 10, 0);
   const auto distance = static_cast<uint64_t>(offset(imm, 23, 0, 1));
+  if (op == 2 && (w & 1) != 0) {  // loops of Armv8.1-M: WLS, WLSTP forward; LE, LETP back
+    const Addr loop = bits(w, 10, 1) << 2 | bits(w, 11, 11) << 1;
+    const bool back = bits(w, 31, 16) == 0xf00f || bits(w, 31, 16) == 0xf02f || bits(w, 31, 16) == 0xf01f;
+    if (!back && bits(w, 31, 23) != 0x1e0) return false;
+    direct(i, BranchKind::kCond, back ? pc - loop : pc + loop, kT32);
+    return true;
+  }
   if (op == 2) {  // BLX
-    if ((w & 1) != 0) return false;
     direct(i, BranchKind::kCall, (pc & ~3ULL) + distance, kA32);
   } else {
     direct(i, op == 3 ? BranchKind::kCall : BranchKind::kJump, pc + distance, kT32);

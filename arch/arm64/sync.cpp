@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "arch/arm64/elements.h"
+#include "arch/arm64/reference.h"
 #include "arch/arm64/segments.h"
 
 namespace asof::arm64 {
@@ -106,8 +107,11 @@ std::vector<Segment> split_stream(const Stream& stream, size_t stream_index, con
   std::vector<Segment> out;
   std::optional<Gap> before;
   const PacketFormat format = PacketFormat::of(config.sources.at(stream_index));
+  const bool whole = needs_reference(config.sources.at(stream_index).protocol);
   for (const Stretch& s : stretches_of(stream)) {
-    const std::vector<Point> points = usable_points(stream, s, format);
+    // ETMv3 and PTM are not taken apart: OpenCSD finds their sync points.
+    const std::vector<Point> points =
+        whole ? std::vector<Point>{{s.begin, {}}} : usable_points(stream, s, format);
     if (points.empty() || points.front().at > s.begin) {
       const uint64_t end = points.empty() ? s.end : points.front().at;
       if (before)

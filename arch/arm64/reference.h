@@ -1,0 +1,18 @@
+// OpenCSD's full decoders behind the same interface: the way ETMv3 and PTM are decoded (32-bit cores before
+// Armv8), and the reference for ETMv4 and ETE.
+#pragma once
+#include <memory>
+#include <span>
+
+#include "arch/arch.h"
+#include "arch/arm64/arm64.h"
+
+namespace asof::arm64 {
+
+std::unique_ptr<SegmentDecoder> make_reference(const Config& config, std::span<const Stream> streams,
+                                               const TextStore& text, const DecodeOptions& options);
+
+// ETMv3 and PTM have no decoder but this one.
+constexpr bool needs_reference(Protocol p) { return p == Protocol::kEtm3 || p == Protocol::kPtm; }
+
+}  // namespace asof::arm64
