@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# deps | build | demo | check | bench: everything between a clone and a result. Packages that are missing are installed
+# deps | build | demo | check | bench | lint: everything between a clone and a result. Packages that are missing are installed
 # (Debian; as root or through sudo), and what is done is said. Nothing asks a question.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -87,9 +87,24 @@ bench() {
   tests/bench/run.sh build/bench
 }
 
+# Style and defects, as the tests do not see them. clang-tidy 14, Debian's default, does not parse C++23.
+lint() {
+  local list
+  list=$(missing clang-format clang-tidy-19)
+  # shellcheck disable=SC2086
+  [ -z "$list" ] || { say "installing: $list"; install_packages $list; }
+  deps
+  cmake --preset release >/dev/null
+  say "clang-format"
+  git ls-files '*.h' '*.cpp' | xargs clang-format --dry-run --Werror
+  say "clang-tidy-19"
+  git ls-files 'textstore/*.cpp' 'arch/*.cpp' 'decoder/*.cpp' 'tools/*.cpp' |
+    xargs -P "$(nproc)" -n 4 clang-tidy-19 -p build/release --quiet
+}
+
 mkdir -p build
 case "${1:-}" in
   build) build asof ;;
-  deps|demo|check|bench) "$1" ;;
-  *) echo "usage: scripts/dev.sh deps|build|demo|check|bench" >&2; exit 1 ;;
+  deps|demo|check|bench|lint) "$1" ;;
+  *) echo "usage: scripts/dev.sh deps|build|demo|check|bench|lint" >&2; exit 1 ;;
 esac
