@@ -429,11 +429,12 @@ void ElementParser::on_timestamp(const Packet& k, uint32_t at) {
   timestamp_ = (timestamp_ & ~mask) | (k.value & mask);
   const size_t marker = std::exchange(marker_, SIZE_MAX);
   if (timestamp_ == 0) return;  // the counter does not run
-  times_.push_back(timestamp_);
   Element e;
   e.kind = El::kTime;
   e.offset = at;
-  if (marker == SIZE_MAX) return push(e);
+  if (marker == SIZE_MAX) push(e);  // its number is that of the timestamps before it
+  times_.push_back(timestamp_);
+  if (marker == SIZE_MAX) return;
   // The marker stands where the time was taken: what follows it ran later.
   list_[marker].kind = El::kTime;
   for (size_t i = marker + 1; i < list_.size(); ++i) ++list_[i].time;

@@ -119,9 +119,9 @@ void Flow::synchronise(State& s) const { s.synced = s.lo; }
 
 uint64_t Flow::signature(const State& s) const {
   const uint64_t where = s.place == Place::kKnown ? s.ip : static_cast<uint64_t>(s.place);
-  uint64_t h = where * kHashFactor + s.rets.digest();
-  h = h * kHashFactor + s.atom_count;
-  return h * kHashFactor + s.e;
+  uint64_t h = mix_hash(where + kHashFactor) ^ s.rets.digest();
+  h = mix_hash(h + s.atom_count * kHashFactor);
+  return mix_hash(h + s.e * kHashFactor);
 }
 
 // `count` pieces of trace were used up to get here. In a hypothesis: record, compare, and say when to stop.
@@ -134,12 +134,14 @@ Flow::Stop Flow::used(State& s, Trial* trial, uint64_t count) {
   }
   trial->end = s.decisions;
   const uint64_t sig = signature(s);
+  const Since since{s.lo, s.synced};
   const size_t index = trial->record.size();
   if (trial->other != nullptr && index < trial->other->size() && (*trial->other)[index] == sig)
     return Stop::kMerged;
-  if (const auto dead = failed_.find(sig); dead != failed_.end() && s.lo >= dead->second)
+  if (const auto dead = failed_.find(sig); dead != failed_.end() && since.knows_no_less_than(dead->second))
     return Stop::kContradiction;
   trial->record.push_back(sig);
+  trial->since.push_back(since);
   return s.decisions >= trial->until ? Stop::kHorizon : Stop::kGo;
 }
 

@@ -35,12 +35,18 @@ class Flow final : public SegmentDecoder {
     Variant* variant = nullptr;
     Time from = kTimeMin;
   };
+  // What a state knows of time: with more of it, fewer versions are candidates.
+  struct Since {
+    Time lo = kTimeMin, synced = kTimeMin;
+    bool knows_no_less_than(const Since& o) const { return lo >= o.lo && synced >= o.synced; }
+  };
   // A hypothesis being followed.
   struct Trial {
     uint64_t start = 0;                            // decision count at the fork
     uint64_t until = 0;                            // decision count to stop at
     uint64_t end = 0;                              // out: where it stopped
     std::vector<uint64_t> record;                  // signature at each decision since the fork
+    std::vector<Since> since;                      // and what was known of time there
     const std::vector<uint64_t>* other = nullptr;  // of the first survivor: equal means joined
     uint32_t depth = 0;                            // of nested choices
     // Decision count at the first nested choice of which not every candidate was tried: what holds behind it
@@ -148,8 +154,8 @@ class Flow final : public SegmentDecoder {
   Confidence confidence_ = Confidence::kCertain;
   uint64_t confidence_until_ = 0;
   uint32_t forks_left_ = 0;
-  uint32_t trial_blocks_left_ = 0;         // all hypotheses of one choice together may walk this many blocks
-  tsl::robin_map<uint64_t, Time> failed_;  // signatures that lead nowhere, from this time on
+  uint32_t trial_blocks_left_ = 0;          // all hypotheses of one choice together may walk this many blocks
+  tsl::robin_map<uint64_t, Since> failed_;  // signatures that lead nowhere for who knows as much of time
 };
 
 // One executed block, or its first `count` instructions.
@@ -162,6 +168,8 @@ inline void Flow::emit(State& s, const Variant& v, uint32_t count, uint8_t flags
     step.count = count;
     step.flags = static_cast<uint8_t>(flags | next_flags_ | (s.transaction ? Step::kTransaction : 0));
     step.confidence = s.decisions < confidence_until_ ? confidence_ : Confidence::kCertain;
+    if (config_.unrecorded_changes && v.block.space == kKernelSpace)
+      step.confidence = std::max(step.confidence, Confidence::kAmbiguous);
     next_flags_ = 0;
     chunk_.steps.push_back(step);
   }

@@ -242,8 +242,9 @@ Variant* Flow::choose_nested(const State& s, const std::vector<Hypothesis>& hypo
       why = stop;
       return nullptr;
     }
-    for (size_t i = mark; i < trial.record.size(); ++i) failed_.try_emplace(trial.record[i], s.lo);
+    for (size_t i = mark; i < trial.record.size(); ++i) failed_.try_emplace(trial.record[i], trial.since[i]);
     trial.record.resize(mark);
+    trial.since.resize(mark);
   }
   why = unknown ? Stop::kNoText : Stop::kContradiction;
   trial.end = s.decisions;

@@ -10,6 +10,14 @@
 
 namespace asof::arm64 {
 
+// Not linear (the finaliser of splitmix64): states that differ in two places must not look alike because the
+// differences cancel out.
+constexpr uint64_t mix_hash(uint64_t z) {
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ULL;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111ebULL;
+  return z ^ (z >> 31);
+}
+
 // The decoder's side of the trace return stack (Arm IHI 0064, "Return stack"). An entry is popped when an
 // indirect branch has no address in the trace; one that did not match stays.
 class RetStack {
@@ -19,7 +27,7 @@ class RetStack {
   // Bit 0 of an entry says T32.
   void push(Addr a, uint8_t mode) {
     const Addr entry = a | (mode == kT32 ? 1U : 0U);
-    digests_[top_ % kSize] = digest() * kHashFactor + entry;
+    digests_[top_ % kSize] = mix_hash(digest() + kHashFactor + entry);
     entries_[top_++ % kSize] = entry;
     if (depth_ < kSize) ++depth_;
   }
