@@ -1,0 +1,170 @@
+// Random programs on simulated arm64 CPUs. While text does not change, flow,
+// OpenCSD and what ran are one; while other CPUs change it without a word,
+// nothing that is called certain or proved is wrong.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "tests/arch/arm64/random_simulation.h"
+
+namespace asof::test {
+namespace {
+
+std::string show(const EtmRan& r) {
+  return fmt::format("{:#x} {:08x} confidence {}", r.ip, r.word, static_cast<int>(r.confidence));
+}
+
+bool same(const EtmRan& r, const A64Executed& e) { return r.ip == e.ip && r.word == e.word; }
+
+struct Score {
+  uint64_t captures = 0, instructions = 0, sure = 0, proved = 0, ran = 0, gaps = 0;
+};
+
+void expect_equal(const std::vector<EtmRan>& got, const std::vector<A64Executed>& want) {
+  for (size_t i = 0; i < std::min(got.size(), want.size()); ++i)
+    ASSERT_TRUE(same(got[i], want[i]))
+        << "instruction " << i << " of " << want.size() << ": " << show(got[i]) << ", really "
+        << fmt::format("{:#x} {:08x}", want[i].ip, want[i].word);
+  ASSERT_EQ(got.size(), want.size());
+}
+
+// What is certain or proved really ran in this segment, in this order, and not
+// before its time.
+void expect_sure_ones_ran(const std::vector<EtmRan>& got, const std::vector<A64Executed>& want, bool has_time,
+                          Score& score) {
+  size_t t = 0;
+  for (size_t i = 0; i < got.size(); ++i) {
+    const EtmRan& r = got[i];
+    ++score.instructions;
+    score.proved += r.confidence == Confidence::kProved;
+    if (r.confidence > Confidence::kProved) continue;
+    ++score.sure;
+    const auto fits = [&](const A64Executed& e) {
+      return same(r, e) && (!has_time || static_cast<Time>(e.time) >= r.time);
+    };
+    while (t < want.size() && !fits(want[t])) ++t;
+    ASSERT_LT(t, want.size()) << "instruction " << i << " of " << got.size() << " (" << want.size()
+                              << " ran) never ran: " << show(r);
+    ++t;
+  }
+  score.ran += want.size();
+}
+
+void run_changes(EtmClock clock, uint64_t first, uint64_t count, bool pauses, bool lost, Score& score) {
+  for (uint64_t seed = first; seed < first + count; ++seed) {
+    SCOPED_TRACE(
+        fmt::format("seed {} clock {} pauses {} lost {}", seed, static_cast<int>(clock), pauses, lost));
+    const EtmSimulation run({.seed = seed,
+                             .cpus = 1 + static_cast<unsigned>(seed % 2),
+                             .ns = lost ? 30'000U : 2'500U,
+                             .changes = 1 + static_cast<unsigned>(seed % 4),
+                             .clock = clock,
+                             .pauses = pauses,
+                             .lost_records = lost});
+    for (unsigned cpu = 0; cpu < 1 + seed % 2; ++cpu) {
+      SCOPED_TRACE(fmt::format("cpu {}", cpu));
+      const auto decoder = run.decoder();
+      for (const Segment& s : run.segments(cpu)) {
+        SCOPED_TRACE(fmt::format("segment {} at {}", s.index, s.begin));
+        EtmDecoded d;
+        decoder->decode(s, d);
+        score.gaps += d.gaps.size();
+        expect_sure_ones_ran(d.ran, run.truth(cpu, s), run.has_time(), score);
+        if (testing::Test::HasFailure()) return;
+      }
+    }
+    ++score.captures;
+  }
+}
+
+TEST(RandomArm64, FlowAndOpenCsdAndTruthAreOne) {
+  uint64_t instructions = 0;
+  for (uint64_t seed = 1; seed <= 700; ++seed) {
+    SCOPED_TRACE(fmt::format("seed {}", seed));
+    const EtmSimulation run({.seed = seed, .ns = 8'000, .pauses = seed % 3 == 0, .reference = seed % 2 == 0});
+    const auto decoder = run.decoder();
+    std::vector<Addr> all;
+    for (const Segment& s : run.segments(0)) {
+      SCOPED_TRACE(fmt::format("segment {} at {}", s.index, s.begin));
+      EtmDecoded d;
+      decoder->decode(s, d);
+      expect_equal(d.ran, run.truth(0, s));
+      if (HasFatalFailure()) return;
+      for (const EtmRan& r : d.ran) {
+        ASSERT_EQ(r.confidence, Confidence::kCertain) << show(r);
+        all.push_back(r.ip);
+      }
+    }
+    if (seed % 2 == 0) {
+      const CsdDecode reference = run.reference(0);
+      ASSERT_FALSE(reference.failed);
+      ASSERT_EQ(all, reference.instructions);
+    }
+    instructions += all.size();
+  }
+  EXPECT_GT(instructions, 1'000'000U);
+}
+
+TEST(RandomArm64, SegmentsAloneChunksAndCacheMakeNoDifference) {
+  for (uint64_t seed = 1; seed <= 200; ++seed) {
+    SCOPED_TRACE(fmt::format("seed {}", seed));
+    const EtmSimulation run({.seed = seed, .ns = 4'000, .changes = 4});
+    const auto decoder = run.decoder();
+    const auto chunked = run.decoder({.chunk_steps = 1});
+    const auto uncached = run.decoder({.block_cache = false});
+    for (const Segment& s : run.segments(0)) {
+      EtmDecoded together, alone, pieces, anew;
+      decoder->decode(s, together);
+      run.decoder()->decode(s, alone);
+      chunked->decode(s, pieces);
+      uncached->decode(s, anew);
+      for (const EtmDecoded* other : {&alone, &pieces, &anew}) {
+        ASSERT_EQ(together.ran.size(), other->ran.size());
+        ASSERT_EQ(together.gaps.size(), other->gaps.size());
+        for (size_t i = 0; i < together.ran.size(); ++i) {
+          ASSERT_EQ(together.ran[i].ip, other->ran[i].ip) << i;
+          ASSERT_EQ(together.ran[i].word, other->ran[i].word) << i;
+          ASSERT_EQ(together.ran[i].confidence, other->ran[i].confidence) << i;
+        }
+      }
+    }
+  }
+}
+
+TEST(RandomArm64, ChangesWithFineTime) {
+  Score s;
+  run_changes(EtmClock::kFine, 1, 3'000, false, false, s);
+  EXPECT_EQ(s.captures, 3'000U);
+  EXPECT_GT(s.proved, 1'000U);
+  EXPECT_GT(s.sure * 100, s.ran * 70) << s.sure << " of " << s.ran;
+}
+
+TEST(RandomArm64, ChangesWithTimeAtSyncOnly) {
+  Score s;
+  run_changes(EtmClock::kCoarse, 1, 2'500, false, false, s);
+  EXPECT_GT(s.proved, 1'000U);
+  EXPECT_GT(s.sure * 100, s.ran * 60) << s.sure << " of " << s.ran;
+}
+
+TEST(RandomArm64, ChangesWithoutTimestamps) {
+  Score s;
+  run_changes(EtmClock::kNone, 1, 1'500, false, false, s);
+  run_changes(EtmClock::kZero, 5'001, 1'000, false, false, s);
+  EXPECT_GT(s.proved, 1'000U);
+  EXPECT_GT(s.sure * 100, s.ran * 50) << s.sure << " of " << s.ran;
+}
+
+TEST(RandomArm64, ChangesWithTimestampsOfAnotherCounter) {
+  Score s;
+  run_changes(EtmClock::kForeign, 1, 1'000, false, false, s);
+  EXPECT_GT(s.sure * 100, s.ran * 50) << s.sure << " of " << s.ran;
+}
+
+TEST(RandomArm64, TraceThatStopsAndOverflowsAndRecordsLost) {
+  Score s;
+  run_changes(EtmClock::kFine, 10'001, 1'000, true, true, s);
+  run_changes(EtmClock::kCoarse, 20'001, 1'000, true, true, s);
+  EXPECT_GT(s.sure * 100, s.ran * 50) << s.sure << " of " << s.ran;
+}
+
+}  // namespace
+}  // namespace asof::test
