@@ -153,8 +153,7 @@ class SiteFinder {
 
 }  // namespace
 
-std::vector<PatchSite> find_patch_sites(const KernelText& kernel, const std::string& vmlinux,
-                                        NoticeBook& notices) {
+Catalogue find_patch_sites(const KernelText& kernel, const std::string& vmlinux, NoticeBook& notices) {
   if (kernel.start() == nullptr) {
     notices.info("I-TEXT-509", "catalogue",
                  "without a copy of kcore the places that may change are not known");
@@ -175,7 +174,7 @@ std::vector<PatchSite> find_patch_sites(const KernelText& kernel, const std::str
   const Kallsyms* names = kernel.start()->kallsyms();
   const auto caller = names == nullptr ? std::nullopt : names->address("ftrace_caller");
   if (caller) finder.take_entries(*caller, *names);
-  return finder.finish();
+  return {finder.finish(), table.has_value()};
 }
 
 void add_catalogue(const std::vector<PatchSite>& sites, const KernelText& kernel, Builder& builder) {

@@ -5,9 +5,12 @@
 #include <fmt/format.h>
 
 #include <filesystem>
+#include <map>
 #include <set>
 
+#include "decoder/bundle_etm.h"
 #include "decoder/bundle_json.h"
+#include "decoder/cs_frames.h"
 #include "textstore/builder.h"
 #include "textstore/image.h"
 
@@ -32,9 +35,11 @@ class BundleReader {
     if (auto ok = header(); !ok) return std::unexpected(ok.error());
     if (auto ok = cpu(); !ok) return std::unexpected(ok.error());
     if (auto ok = pt(); !ok) return std::unexpected(ok.error());
+    if (auto ok = etm(); !ok) return std::unexpected(ok.error());
     if (auto ok = streams(); !ok) return std::unexpected(ok.error());
     if (auto ok = text(); !ok) return std::unexpected(ok.error());
     capture_.path = file_.path();
+    capture_.notices = notices_.take();
     capture_.kind = "bundle";
     capture_.keep = std::make_shared<std::vector<std::shared_ptr<const void>>>(std::move(keep_));
     capture_.symbols.finish();
@@ -47,7 +52,8 @@ class BundleReader {
   Result<void> header();
   Result<void> cpu();
   Result<void> pt();
-  Result<void> pt_time(const JsonView& pt);
+  Result<void> etm();
+  Result<void> add_pieces(const JsonView& entry, const MappedFile& file, Stream& stream);
   Result<void> streams();
   Result<void> text();
   Result<void> text_piece(const JsonView& piece, int rank);
@@ -59,10 +65,13 @@ class BundleReader {
   Builder builder_;
   Space user_ = builder_.add_space();
   std::vector<std::shared_ptr<const void>> keep_;
+  std::optional<JsonView> etm_;
+  std::map<std::string, std::shared_ptr<const CsFrames>> frames_;  // by file
+  NoticeBook notices_;
 };
 
 Result<void> BundleReader::header() {
-  if (auto ok = root_.only_keys({"format", "version", "arch", "cpu", "pt", "streams", "text"}); !ok)
+  if (auto ok = root_.only_keys({"format", "version", "arch", "cpu", "pt", "etm", "streams", "text"}); !ok)
     return ok;
   auto version = root_.get_number("version");
   if (!version) return std::unexpected(version.error());
@@ -126,21 +135,49 @@ Result<void> BundleReader::pt() {
     config.tsc_ctc_n = static_cast<uint32_t>(*n);
     config.tsc_ctc_d = static_cast<uint32_t>(*d);
   }
-  return pt_time(*pt);
+  auto time = read_bundle_time(*pt);
+  if (!time) return std::unexpected(time.error());
+  config.time = *time;
+  return {};
 }
 
-Result<void> BundleReader::pt_time(const JsonView& pt) {
-  if (!pt.find("time_mult") && !pt.find("time_shift") && !pt.find("time_zero")) return {};
-  for (std::string_view key : {"time_mult", "time_shift", "time_zero"}) {
-    if (auto ok = pt.get(key); !ok) return std::unexpected(ok.error());
+Result<void> BundleReader::etm() {
+  etm_ = root_.find("etm");
+  if (!etm_) return {};
+  if (capture_.machine != "aarch64") return etm_->error("\"etm\" is of arch \"arm64\"");
+  auto time = read_bundle_time(*etm_);
+  if (!time) return std::unexpected(time.error());
+  capture_.arm64.time = *time;
+  return {};
+}
+
+// Frames may hold the trace of several sources: the same file then stands in several streams.
+Result<void> BundleReader::add_pieces(const JsonView& entry, const MappedFile& file, Stream& stream) {
+  bool frames = false;
+  if (const auto member = entry.find("frames")) {
+    auto value = member->boolean();
+    if (!value) return std::unexpected(value.error());
+    frames = *value;
   }
-  TimeConversion time;
-  if (auto ok = read_number(pt, "time_mult", time.mult); !ok) return ok;
-  if (auto ok = read_number(pt, "time_shift", time.shift); !ok) return ok;
-  if (auto ok = read_number(pt, "time_zero", time.zero); !ok) return ok;
-  if (time.mult == 0) return pt.error("time_mult is 0");
-  if (time.shift > 63) return pt.error(fmt::format("time_shift {} is too big, the limit is 63", time.shift));
-  capture_.x86.time = time;
+  if (capture_.machine == "aarch64") {
+    auto source = read_bundle_etm(etm_, entry);
+    if (!source) return std::unexpected(source.error());
+    capture_.arm64.sources.push_back(*source);
+  } else if (frames || entry.find("etm")) {
+    return entry.error("\"frames\" and \"etm\" are of arch \"arm64\"");
+  }
+  if (!frames) {
+    StreamPiece piece;
+    piece.bytes = file.bytes();
+    stream.pieces.push_back(std::move(piece));
+    return {};
+  }
+  auto& index = frames_[file.path()];
+  if (!index) {
+    index = CsFrames::index({{.bytes = file.bytes()}}, FrameAlignment::kMemory);
+    tell_unused_frames(*index, file.path(), notices_);
+  }
+  stream.pieces = index->pieces_of(capture_.arm64.sources.back().trace_id);
   return {};
 }
 
@@ -159,7 +196,7 @@ Result<void> BundleReader::streams() {
   if (!list) return std::unexpected(list.error());
   std::set<std::string> names;
   for (const JsonView& entry : *list) {
-    if (auto ok = entry.only_keys({"file", "cpu", "tid"}); !ok) return ok;
+    if (auto ok = entry.only_keys({"file", "cpu", "tid", "frames", "etm"}); !ok) return ok;
     if (entry.find("cpu").has_value() == entry.find("tid").has_value()) {
       return entry.error("a stream has either \"cpu\" or \"tid\"");
     }
@@ -172,7 +209,7 @@ Result<void> BundleReader::streams() {
     if (!names.insert(stream.name).second) return entry.error(fmt::format("a second stream {}", stream.name));
     auto file = open(entry);
     if (!file) return std::unexpected(file.error());
-    stream.pieces.push_back(StreamPiece{.bytes = (*file)->bytes()});
+    if (auto ok = add_pieces(entry, **file, stream); !ok) return ok;
     stream.contexts.push_back({kTimeMin, stream.tid, stream.tid, user_});
     capture_.streams.push_back(std::move(stream));
   }

@@ -21,7 +21,7 @@ void add_cs_streams(Capture& capture, const PerfData& data, NoticeBook& notices)
 
 // Changes of arm64 kernel text from what the recording has of them beside TEXT_POKE records, and the
 // catalogue when it is asked for. Tells which sources there are.
-void add_arm64_text(const Capture& capture, const PerfData& data, const CaptureOptions& options,
+void add_arm64_text(Capture& capture, const PerfData& data, const CaptureOptions& options,
                     const KernelText& kernel, Builder& builder, NoticeBook& notices);
 
 }  // namespace asof

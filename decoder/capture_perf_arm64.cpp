@@ -58,7 +58,7 @@ void add_cs_streams(Capture& capture, const PerfData& data, NoticeBook& notices)
 }
 
 // An arm64 kernel writes no TEXT_POKE records; other sources of its changes are as good as they are complete.
-void add_arm64_text(const Capture& capture, const PerfData& data, const CaptureOptions& options,
+void add_arm64_text(Capture& capture, const PerfData& data, const CaptureOptions& options,
                     const KernelText& kernel, Builder& builder, NoticeBook& notices) {
   if (capture.arm64.sources.empty() || capture.exclude_kernel) return;
   const KernelSnapshot* start = kernel.start();
@@ -68,21 +68,23 @@ void add_arm64_text(const Capture& capture, const PerfData& data, const CaptureO
   const SampledChanges sampled =
       read_sampled_changes(data, start == nullptr ? nullptr : start->kallsyms(), read, notices);
   add_sampled_changes(sampled, kernel, data.path(), builder, notices);
-  std::vector<PatchSite> sites;
+  Catalogue catalogue;
   if (options.catalogue) {
-    sites = find_patch_sites(kernel, options.vmlinux, notices);
-    add_catalogue(sites, kernel, builder);
+    catalogue = find_patch_sites(kernel, options.vmlinux, notices);
+    add_catalogue(catalogue.sites, kernel, builder);
   }
   std::string sources;
   const auto source = [&sources](std::string what) {
     sources += (sources.empty() ? "" : ", ") + std::move(what);
   };
   constexpr uint32_t kTextPoke = 20;
-  if (const auto pokes = data.record_counts().find(kTextPoke); pokes != data.record_counts().end())
-    source(fmt::format("{} TEXT_POKE records", pokes->second));
+  const auto pokes = data.record_counts().find(kTextPoke);
+  const bool has_pokes = pokes != data.record_counts().end();
+  capture.arm64.unrecorded_changes = !has_pokes && !sampled.recorded && !catalogue.has_jump_labels;
+  if (has_pokes) source(fmt::format("{} TEXT_POKE records", pokes->second));
   if (sampled.recorded) source(fmt::format("samples of {} jump label changes", sampled.changes.size()));
   if (kernel.end() != nullptr) source("a second copy of kcore");
-  if (options.catalogue) source(fmt::format("a catalogue of {} places", sites.size()));
+  if (options.catalogue) source(fmt::format("a catalogue of {} places", catalogue.sites.size()));
   if (sources.empty()) {
     notices.error(
         "E-SIDE-514", data.path(),
