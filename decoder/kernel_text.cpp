@@ -122,7 +122,8 @@ void KernelText::add_start(Builder& builder, const WatchedTexts& watched) {
                 .bytes = piece.bytes,
                 .observed = observed,
                 .rank = kRankSnapshot,
-                .origin = origin};
+                .origin = origin,
+                .replaceable = piece.name != "kernel"};
     for (const WatchedText& seen : watched.texts) {  // by time: the first one that replaces it
       if (seen.type == WatchedText::kModule && seen.range.overlaps(piece.range)) {
         layer.until = seen.time - 1;

@@ -26,7 +26,10 @@ struct Builder::Impl {
   BuildLimits limits;
 
   void keep_layer(Layer layer);
+  std::vector<Contradiction> contradictions;
+
   std::shared_ptr<const SpaceTable> kernel_table(const LayerList& layers);
+  bool end_replaced_layers();
   std::shared_ptr<const SpaceTable> unknown_table();
   void remove_dropped(SpaceTable& table, const std::vector<bool>& dropped);
 };
@@ -111,7 +114,7 @@ std::shared_ptr<const SpaceTable> Builder::Impl::kernel_table(const LayerList& l
   const PokeSites sites = find_sites(store->pokes, edges, limits.poke_overlaps);
   const LostIndex lost_index(lost);
   std::vector<bool> dropped;
-  SiteVersions versions({store->pokes, lost_index, store->pool, log, limits, dropped});
+  SiteVersions versions({store->pokes, lost_index, store->pool, log, limits, dropped, contradictions});
   std::shared_ptr<SpaceTable> table = make_poked_table(*list, sites, versions, context);
   remove_dropped(*table, dropped);
   return table;
@@ -125,9 +128,42 @@ std::shared_ptr<const SpaceTable> Builder::Impl::unknown_table() {
   return table;
 }
 
+// Replaceable layers that a poke contradicts give way to unknown text: beside them since the last poke in
+// them that did fit, alone from the contradiction on. False: there is none.
+bool Builder::Impl::end_replaced_layers() {
+  if (contradictions.empty()) return false;
+  std::ranges::sort(contradictions, {}, &Contradiction::time);
+  std::vector<Layer> unknown;
+  for (Layer& layer : layers) {
+    if (!layer.replaceable || layer.space != kKernelSpace) continue;
+    const auto here = [&](Addr a, Time t) {
+      return layer.range.contains(a) && t > layer.from && t <= layer.until;
+    };
+    const auto first =
+        std::ranges::find_if(contradictions, [&](const Contradiction& c) { return here(c.addr, c.time); });
+    if (first == contradictions.end()) continue;
+    Time fitted = layer.from;
+    for (const PokeRecord& p : store->pokes) {
+      if (p.time >= first->time) break;
+      if (here(p.addr, p.time)) fitted = p.time;
+    }
+    Layer other = layer;
+    other.bytes = {};
+    other.from = fitted + 1;
+    other.origin = kNoOrigin;
+    other.observed = kTimeMin;
+    other.replaceable = false;
+    unknown.push_back(other);
+    layer.until = first->time - 1;
+    layer.soft_until = false;
+  }
+  for (const Layer& l : unknown) keep_layer(l);
+  return !unknown.empty();
+}
+
 TextStore Builder::build() && {
   Impl& b = *impl_;
-  const std::vector<LayerList> lists = b.spaces.resolve(b.layers, b.limits);
+  std::vector<LayerList> lists = b.spaces.resolve(b.layers, b.limits);
   std::set<const void*> distinct;
   uint64_t layers = 0;
   for (const LayerList& list : lists) {
@@ -136,13 +172,26 @@ TextStore Builder::build() && {
   b.limits.allow_for(layers, b.store->pokes.size());
   std::map<const void*, std::shared_ptr<const SpaceTable>> tables;  // by list
   TableContext context{b.limits, b.log};
+  const BuildLimits limits = b.limits;
+  if (lists[kKernelSpace] != nullptr) {
+    tables[lists[kKernelSpace].get()] = b.kernel_table(lists[kKernelSpace]);
+    if (b.end_replaced_layers()) {  // once more; what there is to report was reported
+      b.limits = limits;
+      NoticeLog log = std::exchange(b.log, {});
+      tables.clear();
+      lists = b.spaces.resolve(b.layers, b.limits);
+      if (lists[kKernelSpace] != nullptr)
+        tables[lists[kKernelSpace].get()] = b.kernel_table(lists[kKernelSpace]);
+      b.log = std::move(log);
+    }
+  }
   for (size_t s = 0; s < lists.size(); ++s) {
     std::shared_ptr<const SpaceTable>& table = tables[lists[s].get()];
     if (table == nullptr) {
       if (lists[s] == nullptr) {
         table = b.unknown_table();
       } else {
-        table = s == kKernelSpace ? b.kernel_table(lists[s]) : make_table(*lists[s], false, context);
+        table = make_table(*lists[s], false, context);
       }
     }
     b.store->spaces.push_back(table);
@@ -150,6 +199,7 @@ TextStore Builder::build() && {
   b.store->pokes.shrink_to_fit();
   b.store->pool.freeze();
   b.store->notices = b.log.take();
+  b.store->losses = std::move(b.lost);
   return TextStore(std::move(b.store));
 }
 

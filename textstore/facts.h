@@ -32,6 +32,10 @@ struct Layer {
   Time observed = kTimeMin;
   int rank = 0;
   OriginRef origin = kNoOrigin;
+  // Memory that is given to others without a record (a module's): where a poke finds bytes that are not of this
+  // layer, and no loss explains it, all of the layer is doubtful since the last poke that did fit, and gone from
+  // that one on.
+  bool replaceable = false;
 };
 
 // Usual ranks. A fall-back file serves only where nothing was copied from memory.

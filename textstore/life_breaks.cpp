@@ -7,6 +7,12 @@
 #include "textstore/life_chain.h"
 
 namespace asof {
+namespace {
+
+// A break makes a twin of every piece in its interval; one over more pieces makes the interval unknown.
+constexpr size_t kMaxTwins = 4 * kMaxCandidates;
+
+}  // namespace
 
 std::string hex_bytes(std::span<const uint8_t> bytes) {
   constexpr size_t kShown = 16;
@@ -41,7 +47,9 @@ void LifeChain::handle_break(size_t member) {
       add_unknown(poke(begin_).time, last_old);
       return;
     }
-    if (const auto lost = context_.lost.within(before.time, now)) {
+    const auto lost = context_.lost.within(before.time, now);
+    if (!lost) contradicted(member);
+    if (lost) {
       first = std::max(first, saturating_add(lost->after, 1));
       last_old = std::min(last_old, lost->until);
     }
@@ -54,12 +62,12 @@ void LifeChain::handle_break(size_t member) {
 void LifeChain::add_candidates(Time first, Time last_old, Time last, size_t member, uint32_t group) {
   // What is behind the main piece that holds `first` ended before it.
   size_t oldest = pieces_.size(), touched = 0;
-  while (oldest > 0 && touched <= kMaxCandidates) {
+  while (oldest > 0 && touched <= kMaxTwins) {
     const Piece& piece = pieces_[--oldest];
     if (piece.until >= first && piece.from <= last) ++touched;
     if (piece.main && piece.from <= first) break;
   }
-  if (touched > kMaxCandidates) {
+  if (touched > kMaxTwins) {
     add_unknown(first, last);
     return;
   }
@@ -90,7 +98,13 @@ void LifeChain::add_unknown(Time from, Time until) {
     return;
   }
   unknown_piece_ = pieces_.size();
-  pieces_.push_back({from, until, nullptr, life_origin_, false});
+  pieces_.push_back({from, until, nullptr, life_origin_, false, true});
+}
+
+// A poke that changes nothing only says what was seen there.
+void LifeChain::contradicted(size_t member) {
+  const PokeRecord& p = poke(member);
+  if (!std::ranges::equal(p.old_bytes(), p.new_bytes())) context_.contradictions.push_back({p.addr, p.time});
 }
 
 void LifeChain::report_break(size_t member, uint32_t group) const {

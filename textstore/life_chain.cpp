@@ -28,12 +28,15 @@ Time LifeChain::run(const Life& life, const Surroundings& around, std::vector<Ve
   if (life.claimed) roll_base(life, around);
   const Time until = find_end(life);
   load_initial(life);
+  const bool start_agrees =
+      life.claimed && unknown_ == 0 && value_ == base_ && !std::ranges::count(base_known_, 0);
   pieces_.clear();
   unknown_piece_ = SIZE_MAX;
   play(life, until);
   judge_observation(life, around.next);
+  add_lost_states(life, until, around.carried != nullptr, start_agrees);
   for (const Piece& p : pieces_) {
-    if (p.until >= p.from && (p.bytes != nullptr || life.claimed)) {
+    if (p.until >= p.from && (p.bytes != nullptr || life.claimed || p.doubt)) {
       out.push_back({p.from, p.until, p.bytes, p.origin});
     }
   }
@@ -193,6 +196,7 @@ Time LifeChain::find_end(const Life& life) {
 
 void LifeChain::play(const Life& life, Time until) {
   seen_ = Seen::kNotYet;
+  copy_counts_ = false;
   Time from = life.from;
   for (size_t m = begin_; m < end_; ++m) {
     const Time now = poke(m).time;

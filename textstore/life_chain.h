@@ -6,6 +6,7 @@
 //   break     they are not: from the poke before to this one both are candidates, in every combination with
 //   other
 //             bytes of the site; LOST records narrow when the missing change can have been
+//   loss      records were lost where nothing shows the site: whatever it ever was is a candidate beside it
 #pragma once
 #include <string>
 
@@ -36,7 +37,14 @@ class LifeChain {
     Time from, until;  // empty when until < from
     const uint8_t* bytes;
     OriginRef origin;
-    bool main;  // the chain itself, not a candidate beside it
+    bool main;           // the chain itself, not a candidate beside it
+    bool doubt = false;  // a candidate that counts although no layer claims the place
+  };
+  // An instant at which all bytes of the site were seen: as they were just before it, just after it, or both.
+  struct Sighting {
+    Time time = kTimeMin;
+    bool before = false, after = false;
+    Time lost_after = kTimeMax;  // losses count from here on, when that is earlier
   };
   static constexpr uint32_t kNone = UINT32_MAX;
 
@@ -72,7 +80,14 @@ class LifeChain {
   bool ends_as(const Life& next) const;
   bool shows_transient() const;
   void add_observed_candidate(const Life& life);
-  void report_mismatch(const Life& life) const;
+  void report_mismatch(const Life& life);
+  void contradicted(size_t member);
+
+  std::vector<Piece> distinct_states(bool& few) const;
+  bool has_two_states_only(std::span<const Piece> states) const;
+  bool copy_shows(const Life& life) const;
+  void find_sightings(const Life& life, bool carried, bool start_agrees);
+  void add_lost_states(const Life& life, Time until, bool carried, bool start_agrees);
 
   SiteContext& context_;
   AddrRange site_;
@@ -91,12 +106,14 @@ class LifeChain {
   std::vector<uint8_t> overlay_;
 
   std::vector<Piece> pieces_;
+  std::vector<Sighting> sightings_;
   size_t unknown_piece_ = SIZE_MAX;
   enum class Seen : uint8_t { kNotYet, kDiffers, kAgrees } seen_ = Seen::kNotYet;
   // The piece at the observation, when it differs, as it was before breaks cut it.
   size_t observed_piece_ = 0;
   Time observed_until_ = kTimeMax;
   bool observed_initial_ = false;
+  bool copy_counts_ = false;  // the copy differs and is a candidate
 };
 
 template <class F>

@@ -91,6 +91,7 @@ void LifeChain::add_observed_candidate(const Life& life) {
     twin.bytes = copy_of(overlay_);
   }
   pieces_.push_back(twin);
+  copy_counts_ = true;
 }
 
 // INT3 with the tail of the old or of the new instruction: the copy was made while a poke was under way.
@@ -110,8 +111,9 @@ bool LifeChain::shows_transient() const {
   return false;
 }
 
-void LifeChain::report_mismatch(const Life& life) const {
+void LifeChain::report_mismatch(const Life& life) {
   const PokeRecord& p = poke(begin_);
+  if (!context_.lost.within(life.from, p.time)) contradicted(begin_);
   context_.log.add(TextNotice::Kind::kBaselineMismatch, site_.begin, life.from, p.time, [&] {
     return fmt::format(
         "the copy of memory shows {}, which no recorded change left or found here (the first found {})",

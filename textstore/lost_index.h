@@ -16,9 +16,11 @@ class LostIndex {
   explicit LostIndex(std::span<const LostRecords> lost);
 
   struct Window {
-    Time after;  // nothing was lost at or before
-    Time until;  // nothing was lost later
+    Time after;      // nothing was lost at or before
+    Time until;      // nothing was lost later
+    uint64_t count;  // records lost in it, at least 2^32 where a loss does not say how many
   };
+  bool empty() const { return by_until_.empty(); }
   // The smallest window that holds every loss that overlaps the open interval (after, before); none without a
   // loss.
   std::optional<Window> within(Time after, Time before) const;
@@ -27,9 +29,11 @@ class LostIndex {
   struct Bound {
     Time key;
     Time best;
+    uint64_t count;  // records lost, of this one and of those from here on (up to here)
   };
   std::vector<Bound> by_until_;  // key: until; best: least `after` from here on
   std::vector<Bound> by_after_;  // key: after; best: greatest `until` up to here
+  uint64_t total_ = 0;
 };
 
 }  // namespace asof

@@ -14,6 +14,12 @@
 
 namespace asof {
 
+// A poke that found what neither the pokes before it nor the layer beneath say, and no loss explains.
+struct Contradiction {
+  Addr addr = 0;
+  Time time = 0;
+};
+
 struct SiteContext {
   std::span<PokeRecord> pokes;
   const LostIndex& lost;
@@ -21,6 +27,7 @@ struct SiteContext {
   NoticeLog& log;
   BuildLimits& limits;
   std::vector<bool>& dropped;  // by poke: the same poke was recorded twice; empty until the first
+  std::vector<Contradiction>& contradictions;
 };
 
 class LifeChain;

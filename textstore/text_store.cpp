@@ -62,6 +62,8 @@ const Origin& TextStore::origin(OriginRef ref) const {
   return impl_->origins[ref < impl_->origins.size() ? ref : kNoOrigin];
 }
 
+std::span<const LostRecords> TextStore::losses() const { return impl_->losses; }
+
 std::span<const TextNotice> TextStore::notices() const { return impl_->notices; }
 
 size_t TextStore::space_count() const { return impl_->spaces.size(); }

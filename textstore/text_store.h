@@ -79,6 +79,7 @@ class TextStore {
 
   std::span<const PokeRecord> pokes() const;  // in time (chain) order
   const Origin& origin(OriginRef ref) const;  // for pokes: a generic kPoke origin
+  std::span<const LostRecords> losses() const;
   std::span<const TextNotice> notices() const;
   size_t space_count() const;
 

@@ -15,6 +15,7 @@ struct TextStore::Impl {
   BytePool pool;
   std::vector<PokeRecord> pokes;
   std::vector<TextNotice> notices;
+  std::vector<LostRecords> losses;
   std::vector<std::shared_ptr<const SpaceTable>> spaces;  // children of fork share their parent's where equal
 };
 

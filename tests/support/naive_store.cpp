@@ -363,45 +363,164 @@ std::optional<NaiveStore::Break> NaiveStore::observation(AddrRange site, const s
   return extra;
 }
 
-std::set<std::string> NaiveStore::possible(AddrRange site, Time t) const {
+// Every text of one life at instant t as far as records and copies tell.
+std::set<std::string> NaiveStore::recorded(AddrRange site, const LifeFacts& facts, Time t) const {
   std::set<std::string> texts;
+  const Bytes now = value(site, facts.base, facts.life, t);
+  std::vector<Break> open;
+  for (const Break& b : facts.breaks) {
+    if (b.first <= t && t <= b.last) open.push_back(b);
+  }
+  // The copy's own bytes stand alone: they are a state of their own, no part of a combination.
+  std::vector<Bytes> states;
+  for (size_t subset = 0; subset < (size_t{1} << open.size()); ++subset) {
+    Bytes bytes = now;
+    bool allowed = true;
+    for (size_t i = 0; i < open.size(); ++i) {
+      const bool taken = (subset >> i & 1) != 0;
+      allowed = allowed && (taken || t <= open[i].last_old);
+      if (!taken) continue;
+      for (const auto& [offset, byte] : open[i].found) bytes[offset] = byte;
+    }
+    if (allowed) states.push_back(bytes);
+  }
+  if (const auto& extra = facts.extra; extra && extra->first <= t && t <= extra->last) {
+    Bytes bytes = now;
+    for (const auto& [offset, byte] : extra->found) bytes[offset] = byte;
+    states.push_back(bytes);
+  }
+  for (const Bytes& bytes : states) {
+    const bool known = std::ranges::all_of(bytes, [](const auto& b) { return b.has_value(); });
+    std::string text;
+    for (const auto& b : bytes) text += known ? std::string(1, static_cast<char>(*b)) : std::string();
+    texts.insert(known ? text : "?");
+  }
+  return texts;
+}
+
+// The instants at which a record or the copy shows all bytes of the site.
+void NaiveStore::find_sightings(AddrRange site, const std::vector<Life>& lives, LifeFacts& facts) const {
+  const Life& life = facts.life;
+  const auto spans = [&](const Poke& p, size_t size) { return range_of(p.addr, size).contains(site); };
+  const bool again = std::ranges::any_of(
+      lives, [&](const Life& l) { return life.claimed() && l.choice == life.choice && l.until < life.from; });
+  const std::optional<Time> observed = life.observed();
+  const auto is_base = [&](Time t) {
+    const Bytes now = value(site, facts.base, life, t);
+    return now == facts.base && std::ranges::all_of(now, [](const auto& b) { return b.has_value(); });
+  };
+  const std::vector<const Poke*> pokes = pokes_of(site, life);
+  // Before any poke of it: value() tells of the instant before the first one, too.
+  Bytes initial = facts.base;
+  for (Addr a = site.begin; a < site.end; ++a) {
+    const auto first = std::ranges::find_if(pokes, [&](const Poke* p) { return covers(*p, a); });
+    if (first == pokes.end()) continue;
+    if (old_at(**first, a) && !after_announced_end(site, life, **first))
+      initial[a - site.begin] = old_at(**first, a);
+    else if (!old_at(**first, a) && observed.value_or(kTimeMin) >= (*first)->time)
+      initial[a - site.begin] = std::nullopt;
+  }
+  const bool whole = std::ranges::all_of(facts.base, [](const auto& b) { return b.has_value(); });
+  facts.sightings.push_back({life.from, false,
+                             life.claimed() && !again && whole && initial == facts.base &&
+                                 observed.value_or(kTimeMin) <= life.from});
+  facts.lost_from = again ? kTimeMin : whole ? std::min(life.from, observed.value_or(life.from)) : life.from;
+  for (const Poke* p : pokes) {
+    const Sighting s{p->time, spans(*p, p->old_bytes.size()),
+                     spans(*p, p->new_bytes.empty() ? p->old_bytes.size() : p->new_bytes.size())};
+    if (s.before || s.after) facts.sightings.push_back(s);
+  }
+  const auto main_chain_over = [&](const Break& b) {
+    return b.first <= *observed && *observed <= b.last && *observed > b.last_old;
+  };
+  const bool inside = observed && !again && *observed > life.from && *observed <= life.until && whole;
+  if (inside &&
+      (facts.extra || (is_base(*observed) && std::ranges::none_of(facts.breaks, main_chain_over)))) {
+    facts.sightings.push_back({*observed, true, true});
+    std::ranges::stable_sort(facts.sightings, {}, &Sighting::time);
+  }
+}
+
+const std::vector<NaiveStore::LifeFacts>& NaiveStore::facts_of(AddrRange site) const {
+  const auto [it, fresh] = asked_.try_emplace({site.begin, site.end});
+  if (!fresh) return it->second;
   const std::vector<Life> all = lives(site);
   for (const Life& life : all) {
+    LifeFacts facts;
+    facts.life = life;
+    if (!life.crowded) {
+      facts.base = base(site, all, life);
+      facts.breaks = breaks(site, life);
+      facts.extra = observation(site, all, life);
+      find_sightings(site, all, facts);
+      std::set<Time> instants{life.from, life.until};
+      const auto add = [&](Time t) {
+        for (const Time x : {saturating_add(t, -1), t, saturating_add(t, 1)}) {
+          if (x >= life.from && x <= life.until) instants.insert(x);
+        }
+      };
+      for (const Poke& p : pokes_) add(p.time);
+      for (const Break& b : facts.breaks) add(b.first), add(b.last_old), add(b.last);
+      if (facts.extra) add(facts.extra->first), add(facts.extra->last);
+      for (const Time t : instants) facts.states.merge(recorded(site, facts, t));
+      facts.states.erase("?");
+    }
+    it->second.push_back(std::move(facts));
+  }
+  return it->second;
+}
+
+// Can the site have been switched and switched back unseen around t?
+bool NaiveStore::lost_at(const LifeFacts& facts, Time t) const {
+  size_t k = facts.sightings.size() - 1;
+  while (k > 0 && facts.sightings[k].time > t) --k;
+  const Sighting& a = facts.sightings[k];
+  const bool last = k + 1 == facts.sightings.size();
+  const bool seen_after = !last && facts.sightings[k + 1].before;
+  const Time end = last ? saturating_add(facts.life.until, 1) : facts.sightings[k + 1].time;
+  const Time begin = k == 0 ? facts.lost_from : a.time;
+  const auto window = lost_between(begin, end);
+  if (!window) return false;
+  uint64_t count = 0;
+  for (const LostRecords& l : lost_) {
+    if (l.after >= l.until || l.after >= end || l.until <= begin) continue;
+    count += l.count == 0 ? 2 : std::min<uint64_t>(l.count, 2);
+  }
+  if (a.after && seen_after && count < 2) return false;
+  return !(a.after && t <= window->first) && !(seen_after && t > window->second);
+}
+
+namespace {
+
+// A key: NOP and one jump, the only two things that can be there.
+bool is_key(const std::set<std::string>& states) {
+  std::set<std::string> jumps;
+  for (const std::string& s : states) {
+    if (s == std::string("\x66\x90") || s == std::string("\x0f\x1f\x44\x00\x00", 5)) continue;
+    if (!(s.size() == 2 && s[0] == '\xeb') && !(s.size() == 5 && s[0] == '\xe9')) return false;
+    jumps.insert(s);
+  }
+  return !states.empty() && jumps.size() <= 1;
+}
+
+}  // namespace
+
+std::set<std::string> NaiveStore::possible(AddrRange site, Time t) const {
+  std::set<std::string> texts;
+  for (const LifeFacts& facts : facts_of(site)) {
+    const Life& life = facts.life;
     if (t < life.from || t > life.until) continue;
     if (life.crowded) {
       texts.insert("?");
       continue;
     }
-    const bool claimed = life.claimed();
-    const Bytes now = value(site, base(site, all, life), life, t);
-    std::vector<Break> open;
-    for (const Break& b : breaks(site, life)) {
-      if (b.first <= t && t <= b.last) open.push_back(b);
-    }
-    // The copy's own bytes stand alone: they are a state of their own, no part of a combination.
-    std::vector<Bytes> states;
-    for (size_t subset = 0; subset < (size_t{1} << open.size()); ++subset) {
-      Bytes bytes = now;
-      bool allowed = true;
-      for (size_t i = 0; i < open.size(); ++i) {
-        const bool taken = (subset >> i & 1) != 0;
-        allowed = allowed && (taken || t <= open[i].last_old);
-        if (!taken) continue;
-        for (const auto& [offset, byte] : open[i].found) bytes[offset] = byte;
-      }
-      if (allowed) states.push_back(bytes);
-    }
-    if (const auto extra = observation(site, all, life); extra && extra->first <= t && t <= extra->last) {
-      Bytes bytes = now;
-      for (const auto& [offset, byte] : extra->found) bytes[offset] = byte;
-      states.push_back(bytes);
-    }
-    for (const Bytes& bytes : states) {
-      const bool known = std::ranges::all_of(bytes, [](const auto& b) { return b.has_value(); });
-      std::string text;
-      for (const auto& b : bytes) text += known ? std::string(1, static_cast<char>(*b)) : std::string();
-      if (known || claimed) texts.insert(known ? text : "?");
-    }
+    std::set<std::string> here = recorded(site, facts, t);
+    if (!life.claimed()) here.erase("?");
+    texts.merge(here);
+    if (pokes_of(site, life).empty() || !lost_at(facts, t)) continue;
+    const bool few = facts.states.size() <= kMaxChoices;
+    if (few) texts.insert(facts.states.begin(), facts.states.end());
+    if (!few || !is_key(facts.states)) texts.insert("?");
   }
   return texts;
 }

@@ -15,6 +15,7 @@ namespace asof::test {
 
 class NaiveStore {
  public:
+  // All facts first, then the questions.
   void add_layer(const Layer& layer) { layers_.push_back(layer); }
   // In chain order; times may be equal.
   void add_poke(const Poke& poke) { pokes_.push_back(poke); }
@@ -43,6 +44,22 @@ class NaiveStore {
     Time first, last_old, last;
   };
 
+  // All bytes of a site seen at an instant: as they were just before it, just after it, or both.
+  struct Sighting {
+    Time time = kTimeMin;
+    bool before = false, after = false;
+  };
+  // What does not depend on the instant asked for.
+  struct LifeFacts {
+    Life life;
+    Bytes base;
+    std::vector<Break> breaks;
+    std::optional<Break> extra;
+    std::vector<Sighting> sightings;
+    Time lost_from = kTimeMin;     // losses that matter for the first of them
+    std::set<std::string> states;  // all that it ever was, by the records there are
+  };
+
   Time soft_end(const Layer& layer, Addr a) const;
   std::set<const Layer*> candidates(Addr a, Time t) const;
   bool alike(Addr a, Addr b) const;
@@ -59,10 +76,15 @@ class NaiveStore {
   std::vector<Break> breaks(AddrRange site, const Life& life) const;
   std::optional<Break> observation(AddrRange site, const std::vector<Life>& lives, const Life& life) const;
   std::optional<std::pair<Time, Time>> lost_between(Time after, Time before) const;
+  const std::vector<LifeFacts>& facts_of(AddrRange site) const;
+  std::set<std::string> recorded(AddrRange site, const LifeFacts& facts, Time t) const;
+  void find_sightings(AddrRange site, const std::vector<Life>& lives, LifeFacts& facts) const;
+  bool lost_at(const LifeFacts& facts, Time t) const;
 
   std::vector<Layer> layers_;
   std::vector<Poke> pokes_;
   std::vector<LostRecords> lost_;
+  mutable std::map<std::pair<Addr, Addr>, std::vector<LifeFacts>> asked_;
 };
 
 }  // namespace asof::test

@@ -28,7 +28,17 @@ struct Kind {
   unsigned foreign;  // per cent of pokes whose old bytes are not what the one before left
   bool pure;         // installs and removals too
   bool observed;
+  bool keys = false;  // pokes switch keys: a NOP or one jump
 };
+
+constexpr uint8_t kNop5[] = {0x0f, 0x1f, 0x44, 0x00, 0x00}, kJump5[] = {0xe9, 1, 2, 3, 4},
+                  kNop2[] = {0x66, 0x90}, kJump2[] = {0xeb, 0x10};
+
+struct Word {
+  uint64_t at, size;
+  const uint8_t *nop, *jump;
+};
+constexpr Word kKeys[] = {{3, 5, kNop5, kJump5}, {9, 2, kNop2, kJump2}};
 
 std::vector<uint8_t> random_bytes(SimRandom& random, uint64_t size) {
   std::vector<uint8_t> bytes(size);
@@ -60,12 +70,29 @@ History random_history(SimRandom& random, const Kind& kind) {
     h.layers.push_back(random_layer(random, h, kind.observed));
   }
   std::vector<uint8_t> memory = random_bytes(random, kSize);
+  for (const Word& w : kKeys) {
+    if (kind.keys) std::copy_n(random.chance(50) ? w.nop : w.jump, w.size, memory.begin() + w.at);
+  }
+  if (kind.keys) {  // some copies show them as they were
+    for (Layer& l : h.layers) {
+      if (l.bytes.empty() || random.chance(30)) continue;
+      h.owned.emplace_back(memory.begin() + static_cast<ptrdiff_t>(l.range.begin - kText),
+                           memory.begin() + static_cast<ptrdiff_t>(l.range.end - kText));
+      l.bytes = h.owned.back();
+    }
+  }
   const uint64_t pokes = random.below(kind.pokes + 1);
   for (uint64_t i = 0; i < pokes; ++i) {
-    const uint64_t at = random.below(kSize - 4), size = random.between(1, 4);
+    uint64_t at = random.below(kSize - 4), size = random.between(1, 4);
+    const Word& key = kKeys[random.below(2)];
+    if (kind.keys) at = key.at, size = key.size;
     std::vector<uint8_t> old(memory.begin() + at, memory.begin() + at + size);
     if (random.chance(kind.foreign)) old = random_bytes(random, size);
     std::vector<uint8_t> now = random_bytes(random, size);
+    if (kind.keys) {
+      const uint8_t* word = random.chance(50) ? key.nop : key.jump;
+      now.assign(word, word + size);
+    }
     if (kind.pure && random.chance(15)) old.clear();
     if (kind.pure && !old.empty() && random.chance(15)) now.clear();
     if (!now.empty()) std::copy(now.begin(), now.end(), memory.begin() + at);
@@ -76,8 +103,8 @@ History random_history(SimRandom& random, const Kind& kind) {
   }
   for (uint64_t n = random.below(3); n > 0; --n) {
     const uint64_t after = random.below(kTicks);
-    h.lost.push_back(
-        {0, static_cast<Time>(after) * kTick, static_cast<Time>(random.between(after, kTicks)) * kTick, 1});
+    h.lost.push_back({0, static_cast<Time>(after) * kTick,
+                      static_cast<Time>(random.between(after, kTicks)) * kTick, random.below(4)});
   }
   return h;
 }
@@ -263,7 +290,9 @@ INSTANTIATE_TEST_SUITE_P(Histories, NaiveProperty,
                          testing::Values(Kind{6, 0, 0, false, false}, Kind{0, 10, 0, false, false},
                                          Kind{0, 10, 30, false, false}, Kind{2, 10, 10, false, false},
                                          Kind{5, 8, 10, false, false}, Kind{3, 8, 15, true, false},
-                                         Kind{3, 8, 10, false, true}, Kind{5, 8, 15, true, true}));
+                                         Kind{3, 8, 10, false, true}, Kind{5, 8, 15, true, true},
+                                         Kind{2, 8, 0, false, true, true},
+                                         Kind{3, 12, 5, false, true, true}));
 
 }  // namespace
 }  // namespace asof::test

@@ -46,6 +46,7 @@ struct LayerSpec {
   Time observed = kTimeMin;
   int rank = kRankSnapshot;
   Space space = kKernelSpace;
+  bool replaceable = false;
 };
 
 class TextFacts {
@@ -59,7 +60,7 @@ class TextFacts {
     const OriginRef origin = builder.add_origin({OriginKind::kFile, "layer", owned_.size(), {}});
     const uint64_t length = owned_.back().empty() ? size : owned_.back().size();
     builder.add_layer({spec.space, range_of(a, length), owned_.back(), spec.from, spec.until, spec.soft,
-                       spec.observed, spec.rank, origin});
+                       spec.observed, spec.rank, origin, spec.replaceable});
     return origin;
   }
   void poke(Time t, Addr a, const std::string& old_hex, const std::string& new_hex, uint32_t source = 0) {
