@@ -23,7 +23,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr uint64_t kExcludeUser = 1ULL << 4U, kExcludeKernel = 1ULL << 5U, kWantsTextPoke = 1ULL << 33U;
-constexpr uint32_t kCsEtm = 3;  // AUXTRACE_INFO.type
+constexpr uint32_t kCsEtm = 3;                                                      // AUXTRACE_INFO.type
 enum : int { kHostname = 3, kOsRelease = 4, kArch = 6, kCpuDesc = 8, kCpuId = 9 };  // features
 
 // The folder that kcore_dir/ and symfs/ are looked for in: of a directory capture itself, or of its `data`
@@ -175,6 +175,10 @@ Result<Capture> open_perf(const std::string& path, const CaptureOptions& options
   for (const Poke& poke : side.pokes) builder.add_poke(poke);
   for (const LostRecords& lost : side.lost) builder.add_lost(lost);
 
+  if (const KernelSnapshot* copy = kernel.start(); copy != nullptr && copy->kallsyms() != nullptr) {
+    capture.x86.perf_event_text_poke = copy->kallsyms()->address("perf_event_text_poke").value_or(0);
+    capture.x86.do_sync_core = copy->kallsyms()->address("do_sync_core").value_or(0);
+  }
   kernel.add_symbols(capture.symbols);
   generated.add_symbols(capture.symbols);
   users.add_symbols(capture.symbols, fill_contexts(capture.streams, users), map_folders(options, folder));

@@ -120,6 +120,10 @@ void KernelText::add_end(Builder& builder) {
                          .observed = kTimeMax,
                          .rank = kRankFallback,
                          .origin = origin});
+      // When a module came is not known: until the copy was made there can have been anything else.
+      if (piece.name == "kernel") return;
+      builder.add_layer(
+          {.range = range, .from = kTimeMin + 1, .until = end_time_ - 1, .rank = kRankFallback});
     });
   }
   // Changed at some instant in between: both are possible all the time.
@@ -138,7 +142,8 @@ void KernelText::add_end(Builder& builder) {
 }
 
 // Where the last poke of a site left other bytes than the end copy has, a later one is missing. A poke that
-// changes nothing, dated after everything, makes that a break of the chain like any other.
+// changes nothing, dated after everything, makes that a break of the chain like any other. Where records were
+// lost and they agree, it says that the doubt is over.
 void KernelText::add_end_of_chains(Builder& builder) {
   constexpr size_t kLongestSite = 64;  // installs are longer; what they fill is no kernel or module text
   struct Byte {
@@ -158,13 +163,17 @@ void KernelText::add_end_of_chains(Builder& builder) {
     const KernelSnapshot::Piece* piece = is_last ? end_->text_at(range) : nullptr;
     if (piece == nullptr) continue;
     const auto bytes = piece->bytes.subspan(range.begin - piece->range.begin, range.size());
-    if (std::equal(bytes.begin(), bytes.end(), poke.new_bytes.begin())) continue;
-    notices_.error(
-        "E-TEXT-307", end_->path(),
-        fmt::format(
-            "{} bytes at {:#x} are not what the last TEXT_POKE record there says: a later record is missing",
-            range.size(), range.begin),
-        {}, poke.file_offset, poke.time);
+    const bool agrees = std::equal(bytes.begin(), bytes.end(), poke.new_bytes.begin());
+    if (agrees && side_.lost.empty()) continue;
+    if (!agrees) {
+      notices_.error(
+          "E-TEXT-307", end_->path(),
+          fmt::format(
+              "{} bytes at {:#x} are not what the last TEXT_POKE record there says: a later record is "
+              "missing",
+              range.size(), range.begin),
+          {}, poke.file_offset, poke.time);
+    }
     builder.add_poke({.addr = poke.addr,
                       .time = end_time_,
                       .old_bytes = bytes,

@@ -38,6 +38,11 @@ bool inside_poked_branch(const TextStore& text, const Version& v, Addr a) {
   return (first == 0xe8 || first == 0xe9) && p.old_len != 0;
 }
 
+void set_hook(Node& node) {
+  node.hooked = true;
+  if (node.state == TextState::kStable) node.state = TextState::kHooked;
+}
+
 }  // namespace
 
 // One attempt to read a block under given choices.
@@ -147,7 +152,14 @@ Node* BlockCache::make_node(Space space, Addr ip, uint8_t mode) {
   } else {
     node.state = end == Build::End::kUnknown ? TextState::kUnknown : TextState::kInvalid;
   }
+  if (space == kKernelSpace && std::ranges::find(hooks_, ip) != hooks_.end()) set_hook(node);
   return &node;
+}
+
+void BlockCache::hook(Addr ip) {
+  if (std::ranges::find(hooks_, ip) != hooks_.end()) return;
+  hooks_.push_back(ip);
+  if (const auto it = nodes_.find(Key{ip, kKernelSpace, 64}); it != nodes_.end()) set_hook(*it->second);
 }
 
 void BlockCache::candidates(Node& node, TimeBounds bounds, Candidates& out) {
@@ -236,7 +248,7 @@ Variant* BlockCache::intern(Node& node, Build& build, const std::vector<Choice>&
   v.last_writes_cr3 = build.last.writes_cr3;
   v.last_vm_entry = build.last.vm_entry;
   v.last_wrmsr = build.last.wrmsr;
-  if (node.state != TextState::kStable) node.variants.push_back(&v);
+  if (node.state == TextState::kVersioned) node.variants.push_back(&v);
   return &v;
 }
 

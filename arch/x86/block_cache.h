@@ -36,14 +36,16 @@ struct Variant {
   Addr indirect_ip = 0;
 };
 
-enum class TextState : uint8_t { kStable, kVersioned, kUnknown, kInvalid };
+// kHooked: as kStable, but the flow takes note of each visit.
+enum class TextState : uint8_t { kStable, kVersioned, kUnknown, kInvalid, kHooked };
 
 struct Node {
   Addr ip = 0;
   Space space = kKernelSpace;
   uint8_t mode = 64;
   TextState state = TextState::kUnknown;
-  Variant* only = nullptr;         // kStable
+  bool hooked = false;             // the flow takes note of each visit
+  Variant* only = nullptr;         // kStable, kHooked
   std::vector<Variant*> variants;  // kVersioned: those met so far
   Variant* recent = nullptr;       // kVersioned: the one of the last visit
 };
@@ -67,6 +69,9 @@ class BlockCache {
   }
   // Every block that can run at a versioned node within `bounds` (already widened by the clock's error).
   void candidates(Node& node, TimeBounds bounds, Candidates& out);
+
+  // From now on the node at this kernel address is hooked.
+  void hook(Addr ip);
 
   size_t block_count() const { return variants_.size(); }
 
@@ -100,6 +105,7 @@ class BlockCache {
   const TextAt text_at_;
   const bool reuse_;
   tsl::robin_map<Key, Node*, KeyHash> nodes_;
+  std::vector<Addr> hooks_;
   std::deque<Node> node_pool_;
   std::deque<Variant> variants_;
   std::vector<std::unique_ptr<uint8_t[]>> arena_;

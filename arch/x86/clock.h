@@ -37,7 +37,9 @@ class Clock {
  private:
   uint64_t estimate() const { return tsc_ + cycles_to_tsc(cycles_); }
   uint64_t bound(int side) const;
-  uint64_t cycles_to_tsc(uint64_t cycles) const { return (cycles * ratio_) >> kRatioBits; }
+  uint64_t cycles_to_tsc(uint64_t cycles) const {
+    return static_cast<uint64_t>((static_cast<unsigned __int128>(cycles) * ratio_) >> kRatioBits);
+  }
   Time to_time(uint64_t tsc) const { return has_time() ? config_->time->to_perf(tsc) : kTimeMin; }
   void on_tsc(uint64_t payload);
   void on_tma(uint64_t ctc, uint64_t fc);

@@ -65,7 +65,10 @@ void Flow::fetch(State& s) {
     const uint64_t offset = static_cast<uint64_t>(s.p - begin_);
     const Packet k = next_packet(s);
     if (k.type == Pk::kTnt) {
-      if (s.pending.event_count != 0) s.pending = Pending{};  // its other half never came
+      if (s.pending.event_count != 0) {  // its FUP never came: there is no place to bind to
+        if constexpr (Emit) report_bound_events(s);
+        s.pending = Pending{};
+      }
       s.tnt = k.value;
       s.tnt_count = k.ipc;
       s.p += k.size;
@@ -123,7 +126,7 @@ bool Flow::fetch_one(State& s, const Packet& k, uint64_t offset) {
       return false;
     }
     case Pk::kPsb:
-      fetch_sync(s, offset);
+      fetch_sync<Emit>(s, offset);
       return true;
     case Pk::kOvf:
       s.p += k.size;
@@ -292,8 +295,11 @@ void Flow::fetch_async_end(State& s) {
 }
 
 // The next sync point: only its address matters here, the next segment reads the rest.
+template <bool Emit>
 void Flow::fetch_sync(State& s, uint64_t offset) {
   const SyncGroup g = read_sync_group({s.p, end_}, s.clock, errata_);
+  if constexpr (Emit) report_bound_events(s);
+  s.pending = Pending{};
   Pending& d = s.pending;
   d.kind = Pending::Kind::kEnd;
   d.offset = offset;

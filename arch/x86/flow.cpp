@@ -19,6 +19,7 @@ Flow::Flow(const Config& config, std::span<const Stream> streams, const TextStor
            const DecodeOptions& options)
     : config_(config), errata_(errata_of(config.cpu)), streams_(streams), options_(options), text_(text) {
   cache_.emplace(text_, options_.text_at, options_.block_cache);
+  if (options_.text_at == TextAt::kAsof) start_anchors();
 }
 
 void Flow::decode(const Segment& segment, ChunkSink& sink) {
@@ -30,7 +31,7 @@ void Flow::decode(const Segment& segment, ChunkSink& sink) {
   verified_steps_ = wrmsr_steps_ = 0;
   next_flags_ = segment.before ? Step::kAfterGap : uint8_t{0};
   confidence_ = Confidence::kCertain;
-  confidence_until_ = 0;
+  confidence_until_ = followed_until_ = 0;
   ceiling_from_ = nullptr;
   if (segment.before) chunk_.gaps.push_back(*segment.before);
   if (segment.end > segment.begin) {
@@ -74,7 +75,7 @@ void Flow::enter(State& s, Addr ip) {
 
 uint64_t Flow::signature(const State& s) const {
   uint64_t h = s.ip * kHashFactor + s.rets.digest();
-  h = h * kHashFactor + s.tnt_count;
+  h = h * kHashFactor + (s.tnt_count * 4 + (s.enabled ? 2 : 0) + (s.lost ? 1 : 0));
   return h * kHashFactor + static_cast<uint64_t>(s.p - begin_);
 }
 
@@ -89,12 +90,14 @@ Flow::Stop Flow::used(State& s, Trial* trial, uint64_t count) {
   }
   trial->end = s.decisions;
   const uint64_t sig = signature(s);
+  const Time reached = std::max(s.lo, s.anchor_lo);
   const size_t index = trial->record.size();
   if (trial->other != nullptr && index < trial->other->size() && (*trial->other)[index] == sig)
     return Stop::kMerged;
-  if (const auto dead = failed_.find(sig); dead != failed_.end() && s.lo >= dead->second)
+  if (const auto dead = failed_.find(sig); dead != failed_.end() && reached >= dead->second)
     return Stop::kContradiction;
   trial->record.push_back(sig);
+  trial->reached.push_back(reached);
   return s.decisions >= trial->until ? Stop::kHorizon : Stop::kEnd;
 }
 
@@ -249,7 +252,7 @@ Flow::Stop Flow::walk(State& s, Trial* trial) {
         if (vm_entry) {
           // SKD022: the FUP on a VM entry may be bogus; it is a plain stop then.
           Node* n = cache_->node(is_kernel_address(s.ip) ? kKernelSpace : s.user_space, s.ip, s.mode);
-          if (n->state == TextState::kStable && n->only->block.count == 1 && n->only->last_vm_entry) {
+          if (n->only != nullptr && n->only->block.count == 1 && n->only->last_vm_entry) {
             s.pending.kind = Pending::Kind::kPgd;
             continue;
           }
@@ -317,6 +320,9 @@ Flow::Stop Flow::walk(State& s, Trial* trial) {
       if constexpr (Emit) report_bound_events(s);
       s.pending = Pending{};
       continue;
+    }
+    if (s.rets.split() && v->block.kind == BranchKind::kRet && s.tnt_count != 0) [[unlikely]] {
+      if (!settle_return<Emit>(s, *v, trial, why)) return why;
     }
     const Stop stop = branch<Emit>(s, *v, trial);
     if (stop == Stop::kEnd) {

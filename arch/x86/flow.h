@@ -6,6 +6,7 @@
 //    trace says next while it walks on without trace.
 //  * A bound event (FUP) is met before the text at its address is asked for: an INT3 window needs no bytes.
 //  * last-IP is kept through every gap; the flow resumes at the first packet with a complete IP.
+//  * Visits to hooked nodes (the kernel's own patching code) are noted on the way: see anchors.cpp.
 //  * walk<false> (a hypothesis) works on a copy of the state and emits nothing.
 #pragma once
 #include <optional>
@@ -48,10 +49,12 @@ class Flow final : public SegmentDecoder {
   // Why a walk, or a step of one, stopped. kEnd: go on, or the segment's end was reached as it should be;
   // kOut: nothing more can be said (end of the stretch, damage); the others concern hypotheses.
   enum class Stop : uint8_t { kEnd, kOut, kHorizon, kMerged, kNoText, kContradiction };
-  // A version of the text that may be the one, and when it can have begun to be.
+  // A version of the text that may be the one, and when it can have begun to be; or a rule of the return
+  // stack.
   struct Hypothesis {
     Variant* variant = nullptr;
     Time from = kTimeMin;
+    Returns::Policy returns = Returns::Policy::kUnknown;
   };
   // A hypothesis being followed.
   struct Trial {
@@ -59,6 +62,7 @@ class Flow final : public SegmentDecoder {
     uint64_t until = 0;                            // decision count to stop at
     uint64_t end = 0;                              // out: where it stopped
     std::vector<uint64_t> record;                  // signature at each decision since the fork
+    std::vector<Time> reached;                     // and the time that was certain to be over there
     const std::vector<uint64_t>* other = nullptr;  // of the first survivor: equal means joined
     uint32_t depth = 0;                            // of nested choices
     // Decision count at the first nested choice of which not every candidate was tried: what holds behind it
@@ -79,6 +83,7 @@ class Flow final : public SegmentDecoder {
   void on_timing(State& s, const Packet& k);
   template <bool Emit>
   bool side_packet(State& s, const Packet& k, uint64_t offset);
+  template <bool Emit>
   void fetch_sync(State& s, uint64_t offset);
   Packet next_packet(const State& s) const;
   void resolve_overflow(State& s);
@@ -118,14 +123,26 @@ class Flow final : public SegmentDecoder {
   TimeBounds bounds(const State& s);
   Time ceiling(const State& s);
   template <bool Emit>
-  Variant* choose(State& s, const std::vector<Hypothesis>& hypotheses, bool unknown, Trial* trial, Stop& why);
-  Variant* choose_nested(const State& s, const std::vector<Hypothesis>& hypotheses, bool unknown,
-                         Trial& trial, Stop& why);
+  const Hypothesis* choose(State& s, const std::vector<Hypothesis>& hypotheses, bool unknown, Trial* trial,
+                           Stop& why);
+  void choose_nested(const State& s, const std::vector<Hypothesis>& hypotheses, bool unknown, Trial& trial,
+                     Stop& why);
+  template <bool Emit>
+  bool settle_return(State& s, Variant& v, Trial* trial, Stop& why);
   std::vector<Hypothesis> group(std::vector<Variant*>& known, TimeBounds b) const;
   void assume(State& s, const Hypothesis& h) const;
   std::vector<Space> spaces_in(TimeBounds b) const;
   template <bool Emit>
   Variant* text_of_spaces(State& s, Trial* trial, Stop& why);
+
+  // anchors.cpp
+  void start_anchors();
+  void visit(State& s, const Node& node);
+  void enter_poke(State& s);
+  void leave_poke(State& s);
+  void visit_sync(State& s);
+  bool lost_between(Time after, Time before, std::optional<uint32_t> ring) const;
+  const std::vector<Time>& ring_times(uint32_t ring);
 
   // gaps.cpp: damage as data
   void open_gap(State& s, const char* code, std::string reason, uint64_t begin);
@@ -161,6 +178,8 @@ class Flow final : public SegmentDecoder {
   uint8_t next_flags_ = 0;
   Confidence confidence_ = Confidence::kCertain;
   uint64_t confidence_until_ = 0;
+  // Up to here a hypothesis beside unknown text was followed already; there is nothing more to learn.
+  uint64_t followed_until_ = 0;
   uint32_t forks_left_ = 0;
   uint32_t trial_blocks_left_ = 0;         // all hypotheses of one choice together may walk this many blocks
   tsl::robin_map<uint64_t, Time> failed_;  // signatures that lead nowhere, from this time on
@@ -169,6 +188,8 @@ class Flow final : public SegmentDecoder {
   const uint8_t* ceiling_to_ = nullptr;
   Time ceiling_ = kTimeMax;
   bool ceiling_pause_ = false;  // tracing stops before it
+  // Anchors: times of each ring's TEXT_POKE records.
+  tsl::robin_map<uint32_t, std::vector<Time>> ring_times_;
 };
 
 // One executed block, or its first `count` instructions.

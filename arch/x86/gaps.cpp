@@ -34,7 +34,7 @@ void Flow::report_bound_events(const State& s) {
 void Flow::open_gap(State& s, const char* code, std::string reason, uint64_t begin) {
   next_flags_ |= Step::kAfterGap;
   confidence_ = Confidence::kCertain;
-  confidence_until_ = 0;
+  confidence_until_ = followed_until_ = 0;
   if (gap_) return;
   const uint32_t step = static_cast<uint32_t>(chunk_.steps.size());
   if (!chunk_.gaps.empty() && chunk_.gaps.back().step == step &&

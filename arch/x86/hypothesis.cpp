@@ -33,9 +33,9 @@ Time distance(const Block& b, Time t) {
 }  // namespace
 
 template <>
-Variant* Flow::choose<true>(State&, const std::vector<Hypothesis>&, bool, Trial*, Stop&);
+const Flow::Hypothesis* Flow::choose<true>(State&, const std::vector<Hypothesis>&, bool, Trial*, Stop&);
 template <>
-Variant* Flow::choose<false>(State&, const std::vector<Hypothesis>&, bool, Trial*, Stop&);
+const Flow::Hypothesis* Flow::choose<false>(State&, const std::vector<Hypothesis>&, bool, Trial*, Stop&);
 
 // The first timing packet after the packet in use: nothing that this packet tells of ran later.
 Time Flow::ceiling(const State& s) {
@@ -65,7 +65,10 @@ Time Flow::ceiling(const State& s) {
 TimeBounds Flow::bounds(const State& s) {
   TimeBounds b{s.lo == kTimeMin ? stream_->bounds.lo : s.lo, ceiling(s)};
   if (b.hi < b.lo) std::swap(b.lo, b.hi);  // a clock that went backwards
-  return widen(b, options_.clock_error);
+  b = widen(b, options_.clock_error);
+  b.lo = std::max(b.lo, s.anchor_lo);
+  b.hi = std::max(b.hi, b.lo);
+  return b;
 }
 
 // User address spaces that may be current within b, likeliest first.
@@ -119,7 +122,7 @@ Variant* Flow::text_of_spaces(State& s, Trial* trial, Stop& why) {
   std::vector<Variant*> known;
   for (const Space space : spaces) {
     Node* n = cache_->node(space, s.ip, s.mode);
-    if (n->state == TextState::kStable) known.push_back(n->only);
+    if (n->only != nullptr) known.push_back(n->only);
     if (n->state == TextState::kVersioned) {
       cache_->candidates(*n, bounds(s), candidates_);
       known.insert(known.end(), candidates_.known.begin(), candidates_.known.end());
@@ -132,16 +135,20 @@ Variant* Flow::text_of_spaces(State& s, Trial* trial, Stop& why) {
   }
   const std::vector<Hypothesis> hypotheses = group(known, bounds(s));
   const bool unknown = known.size() < spaces.size();
-  Variant* v = hypotheses[0].variant;
-  if (hypotheses.size() > 1) v = choose<Emit>(s, hypotheses, unknown, trial, why);
-  if (v != nullptr) s.user_space = v->block.space;
-  return v;
+  const Hypothesis* h = hypotheses.data();
+  if (hypotheses.size() > 1) h = choose<Emit>(s, hypotheses, unknown, trial, why);
+  if (h == nullptr) return nullptr;
+  s.user_space = h->variant->block.space;
+  return h->variant;
 }
 
 template <bool Emit>
 Variant* Flow::text_at(State& s, Node& node, Trial* trial, Stop& why) {
+  if (node.hooked) [[unlikely]]
+    visit(s, node);
   switch (node.state) {
     case TextState::kStable:
+    case TextState::kHooked:
       return node.only;
     case TextState::kUnknown:
       if constexpr (Emit) contradiction(s, "E-TEXT-001", fmt::format("no bytes are known at {:#x}", s.ip));
@@ -156,7 +163,8 @@ Variant* Flow::text_at(State& s, Node& node, Trial* trial, Stop& why) {
       break;
   }
   // Nearly always time stands clearly inside one version's life.
-  const Time lo = saturating_add(s.lo == kTimeMin ? stream_->bounds.lo : s.lo, -options_.clock_error);
+  const Time lo = std::max(
+      s.anchor_lo, saturating_add(s.lo == kTimeMin ? stream_->bounds.lo : s.lo, -options_.clock_error));
   if (Variant* r = node.recent; r != nullptr && r->alone_from <= lo) {
     if (r->alone_until == kTimeMax || bounds(s).hi <= r->alone_until) return r;
   }
@@ -180,9 +188,10 @@ Variant* Flow::text_at(State& s, Node& node, Trial* trial, Stop& why) {
   const bool unknown = candidates_.unknown;
   std::vector<Hypothesis> hypotheses = group(known, b);
   if (hypotheses.size() == 1 && !unknown) return node.recent = hypotheses[0].variant;
-  Variant* v = choose<Emit>(s, hypotheses, unknown, trial, why);
-  if (Emit && v != nullptr) node.recent = v;
-  return v;
+  if (Emit && hypotheses.size() == 1 && s.decisions < followed_until_) return hypotheses[0].variant;
+  const Hypothesis* h = choose<Emit>(s, hypotheses, unknown, trial, why);
+  if (h == nullptr) return nullptr;
+  return node.recent = h->variant;
 }
 
 // One hypothesis per text, likeliest first. The same bytes may be live at several times (a key switched on,
@@ -206,21 +215,22 @@ std::vector<Flow::Hypothesis> Flow::group(std::vector<Variant*>& known, TimeBoun
 void Flow::assume(State& s, const Hypothesis& h) const {
   s.forced = h.variant;
   s.node = nullptr;
+  if (h.returns != Returns::Policy::kUnknown) s.rets.settle(h.returns);
   if (h.from == kTimeMin) return;
   s.lo = std::max(s.lo, saturating_add(h.from, -options_.clock_error));
   s.floor = std::max(s.floor, s.lo);
 }
 
 // Inside a hypothesis: depth first. The first candidate that survives to the outer one's end decides it
-// (`why` says how it ended, no variant is returned). States from which everything failed are remembered, so
+// (`why` says how it ended). States from which everything failed are remembered, so
 // that choices that make no difference are not tried in all combinations.
-Variant* Flow::choose_nested(const State& s, const std::vector<Hypothesis>& hypotheses, bool unknown,
-                             Trial& trial, Stop& why) {
+void Flow::choose_nested(const State& s, const std::vector<Hypothesis>& hypotheses, bool unknown,
+                         Trial& trial, Stop& why) {
   for (const Hypothesis& h : hypotheses) {
     if (forks_left_ == 0 || trial.depth >= kMaxDepth) {
       why = Stop::kOut;  // too many to tell: not contradicted
       trial.end = s.decisions;
-      return nullptr;
+      return;
     }
     --forks_left_;
     const size_t mark = trial.record.size();
@@ -232,21 +242,24 @@ Variant* Flow::choose_nested(const State& s, const std::vector<Hypothesis>& hypo
     if (stop != Stop::kContradiction) {
       if (&h != &hypotheses.back() || unknown) trial.untried = std::min(trial.untried, s.decisions);
       why = stop;
-      return nullptr;
+      return;
     }
-    for (size_t i = mark; i < trial.record.size(); ++i) failed_.try_emplace(trial.record[i], s.lo);
+    for (size_t i = mark; i < trial.record.size(); ++i) {
+      const auto [dead, fresh] = failed_.try_emplace(trial.record[i], trial.reached[i]);
+      if (!fresh && trial.reached[i] < dead->second) dead.value() = trial.reached[i];
+    }
     trial.record.resize(mark);
+    trial.reached.resize(mark);
   }
   why = unknown ? Stop::kNoText : Stop::kContradiction;
   trial.end = s.decisions;
-  return nullptr;
 }
 
-// Follows every candidate from here and judges. Always gives a variant: where none fits, the likeliest, which
-// leads to the place of the contradiction.
+// Follows every candidate from here and judges. Always gives one: where none fits, the likeliest, which leads
+// to the place of the contradiction.
 template <>
-Variant* Flow::choose<true>(State& s, const std::vector<Hypothesis>& hypotheses, bool unknown, Trial*,
-                            Stop&) {
+const Flow::Hypothesis* Flow::choose<true>(State& s, const std::vector<Hypothesis>& hypotheses, bool unknown,
+                                           Trial*, Stop&) {
   forks_left_ = options_.max_forks;
   trial_blocks_left_ = kTrialBlocks;
   failed_.clear();
@@ -291,8 +304,9 @@ Variant* Flow::choose<true>(State& s, const std::vector<Hypothesis>& hypotheses,
   if (best == nullptr) {
     confidence_ = Confidence::kContradiction;
     confidence_until_ = kForGood;
-    return hypotheses[0].variant;
+    return hypotheses.data();
   }
+  if (survivors == 1 && unknown) followed_until_ = best_end;
   if (survivors == 1 && !unknown) {
     confidence_ = Confidence::kProved;
     confidence_until_ = s.decisions + 1;
@@ -309,16 +323,41 @@ Variant* Flow::choose<true>(State& s, const std::vector<Hypothesis>& hypotheses,
   }
   confidence_ = std::max(confidence_, doubt);
   confidence_until_ = std::max(confidence_until_, doubt_until);
-  return best->variant;
+  return best;
 }
 
 template <>
-Variant* Flow::choose<false>(State& s, const std::vector<Hypothesis>& hypotheses, bool unknown, Trial* trial,
-                             Stop& why) {
-  return choose_nested(s, hypotheses, unknown, *trial, why);
+const Flow::Hypothesis* Flow::choose<false>(State& s, const std::vector<Hypothesis>& hypotheses, bool unknown,
+                                            Trial* trial, Stop& why) {
+  choose_nested(s, hypotheses, unknown, *trial, why);
+  return nullptr;
+}
+
+// A compressed return ends `v`, and the two return stacks of Returns may lead to different places. True: they
+// do not (any more). False, in a hypothesis only: it ended as `why` says.
+template <bool Emit>
+bool Flow::settle_return(State& s, Variant& v, Trial* trial, Stop& why) {
+  Addr kept = 0, taken = 0;
+  const bool has_kept = s.rets.top_if_kept(kept), has_taken = s.rets.top_if_taken(taken);
+  if (has_kept && has_taken && kept == taken) return true;
+  const bool bit = ((s.tnt >> (s.tnt_count - 1)) & 1) != 0;
+  if (!bit || (!has_kept && !has_taken)) return true;  // branch() says what is wrong with it
+  if (!has_taken && !s.calls_missing) {                // nothing to return to: hardware has kept the entry
+    s.rets.settle(Returns::Policy::kKeep);
+    return true;
+  }
+  std::vector<Hypothesis> ways;
+  if (has_kept) ways.push_back({&v, kTimeMin, Returns::Policy::kKeep});
+  if (has_taken) ways.push_back({&v, kTimeMin, Returns::Policy::kTake});
+  const Hypothesis* h = choose<Emit>(s, ways, ways.size() < 2, trial, why);
+  if (h == nullptr) return false;
+  s.rets.settle(h->returns);
+  return true;
 }
 
 template Variant* Flow::text_of_spaces<true>(State&, Trial*, Stop&);
 template Variant* Flow::text_of_spaces<false>(State&, Trial*, Stop&);
+template bool Flow::settle_return<true>(State&, Variant&, Trial*, Stop&);
+template bool Flow::settle_return<false>(State&, Variant&, Trial*, Stop&);
 
 }  // namespace asof::x86

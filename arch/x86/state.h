@@ -11,7 +11,6 @@
 namespace asof::x86 {
 
 // The decoder's side of return compression (SDM vol. 3, "RET compression"): 64 entries, the oldest falls out.
-// Popped only by compressed returns, as libipt does: hardware keeps an entry whose return did not match.
 class RetStack {
  public:
   static constexpr uint32_t kSize = 64;
@@ -26,6 +25,11 @@ class RetStack {
     a = entries_[--top_ % kSize];
     return true;
   }
+  bool top(Addr& a) const {
+    if (depth_ == 0) return false;
+    a = entries_[(top_ - 1) % kSize];
+    return true;
+  }
   void clear() { depth_ = 0; }
   // Of all entries: equal where two flows that have joined would return to the same places.
   uint64_t digest() const { return depth_ == 0 ? 0 : digests_[(top_ - 1) % kSize]; }
@@ -35,6 +39,57 @@ class RetStack {
   std::array<uint64_t, kSize> digests_;  // of the entries up to and with this one
   uint32_t top_ = 0;
   uint32_t depth_ = 0;
+};
+
+// A return that goes elsewhere than its call says (livepatch, retpolines, an emulated CALL) is not
+// compressed. Whether hardware takes the entry off its stack then is not said clearly: libipt keeps it, perf
+// takes it off. Both stacks are kept from the first such return on, until a compressed return that would go
+// to two places shows which is right (Flow::settle_return).
+class Returns {
+ public:
+  enum class Policy : uint8_t { kUnknown, kKeep, kTake };
+
+  void push(Addr a) {
+    kept_.push(a);
+    if (split_) taken_.push(a);
+  }
+  // A compressed return. Only while both stacks give the same.
+  bool pop(Addr& a) {
+    if (split_) taken_.pop(a);
+    return kept_.pop(a);
+  }
+  // A return with a target of its own ran.
+  void uncompressed() {
+    Addr a = 0;
+    if (policy_ == Policy::kKeep) return;
+    if (policy_ == Policy::kUnknown && !split_) {
+      if (!kept_.top(a)) return;
+      taken_ = kept_;
+      split_ = true;
+    }
+    (split_ ? taken_ : kept_).pop(a);
+  }
+  bool split() const { return split_; }
+  bool top_if_kept(Addr& a) const { return kept_.top(a); }
+  bool top_if_taken(Addr& a) const { return taken_.top(a); }
+  void settle(Policy p) {
+    if (split_ && p == Policy::kTake) kept_ = taken_;
+    split_ = false;
+    policy_ = p;
+  }
+  void clear() {
+    kept_.clear();
+    split_ = false;
+  }
+  uint64_t digest() const {
+    return split_ ? kept_.digest() * kHashFactor + taken_.digest() + 1 : kept_.digest();
+  }
+
+ private:
+  RetStack kept_;   // the only one unless split_
+  RetStack taken_;  // with split_
+  bool split_ = false;
+  Policy policy_ = Policy::kUnknown;
 };
 
 // What the packets say next, once all TNT bits are used: one thing that needs the flow to be at a certain
@@ -97,7 +152,13 @@ struct State {
   uint32_t idle_blocks = 0;  // blocks since the last one
   bool calls_missing =
       false;  // a gap since the sync point: the hardware's return stack may hold more than `rets`
-  RetStack rets;
+  Returns rets;
+  // Anchors (anchors.cpp): what visits to the kernel's own patching code since the sync point say of time.
+  Time anchor_lo = kTimeMin;  // on perf's clock without error: later than this for every choice of text
+  Addr poke_return = 0;       // inside perf_event_text_poke(), called from in front of here
+  uint32_t poke_visits = 0;   // to perf_event_text_poke() that came back
+  uint32_t sync_visits = 0;   // to do_sync_core()
+  bool pokes_uncounted = false;
 };
 
 }  // namespace asof::x86

@@ -83,6 +83,11 @@ DirectoryParts make_copy(const CaseFile& c, const CaseCopy& copy, bool end) {
       add(t.begin, "_text", "");
       add(t.begin, "_stext", "");
       add(t.begin + t.size(), "_etext", "");
+      // Functions of the kernel that a decoder knows by name.
+      for (const auto& [name, addr] : c.program.labels()) {
+        if (name.find('_') != std::string::npos && addr >= t.begin && addr < t.begin + t.size())
+          add(addr, name, "");
+      }
     } else {
       add(t.begin, t.name, is_generated(t.area) ? "bpf" : t.name);
       add(t.begin + t.size(), t.name + "_end", is_generated(t.area) ? "bpf" : t.name);

@@ -166,7 +166,15 @@ void PtTracer::ret(Addr target) {
     cond(true);
     return;
   }
-  returns_.clear();
+  switch (config_.mismatch) {
+    case TracerConfig::Mismatch::kClears:
+      returns_.clear();
+      break;
+    case TracerConfig::Mismatch::kKeeps:
+      break;
+    case TracerConfig::Mismatch::kTakes:
+      if (!returns_.empty()) returns_.pop_back();
+  }
   tip(target);
 }
 

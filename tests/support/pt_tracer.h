@@ -19,6 +19,9 @@ namespace asof::test {
 struct TracerConfig {
   bool user = true, kernel = true;
   bool return_compression = true;
+  // What becomes of the return stack at a return that goes elsewhere than its top says: hardware that
+  // differs.
+  enum class Mismatch : uint8_t { kClears, kKeeps, kTakes } mismatch = Mismatch::kClears;
   bool mtc = true;
   bool cyc = false;
   uint8_t mtc_freq = 3;      // log2 of CTC ticks per MTC

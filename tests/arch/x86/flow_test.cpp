@@ -96,15 +96,17 @@ TEST(Flow, CompressedReturnWithoutCallIsAContradiction) {
   EXPECT_NE(d.ran[0].flags & Step::kAfterGap, 0);
 }
 
-TEST(Flow, DeferredTip) {
+TEST(Flow, TipsAreNotDeferred) {
   Scene s;
-  // 0: JMP RAX, whose TIP stands behind the bit of 10: JE 14
+  // 0: JMP RAX; a bit in front of its TIP is of no branch that ran: the text is wrong.
   s.code(A, {0xff, 0xe0}).code(A + 0x10, {0x74, 0x02, 0x90, 0x90, 0x90, 0x90}).start(A);
   bits(s, {1});
   s.pt.tip(A + 0x10);
+  bits(s, {1});
   stop_at(s, A + 0x15);
-  // libipt does not defer.
-  s.expect_flow(at({0, 0x10, 0x14}));
+  const Decoded d = s.expect_flow(at({0x10, 0x14}));
+  ASSERT_EQ(d.gaps.size(), 1U);
+  EXPECT_STREQ(d.gaps[0].code, "E-FLOW-001");
 }
 
 TEST(Flow, RepeatedStringInstructionIsOne) {

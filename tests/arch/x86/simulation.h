@@ -28,7 +28,8 @@ inline constexpr Cond kConds[] = {Cond::kEqual, Cond::kNotEqual, Cond::kLess, Co
 // branches, system calls. Function 0 runs for ever.
 class Program {
  public:
-  Program(uint64_t seed, bool user) : random_(seed), a_(user ? kUser : kText), user_(user) {
+  Program(uint64_t seed, bool user, bool calls_programs = false)
+      : random_(seed), a_(user ? kUser : kText), user_(user), calls_programs_(calls_programs) {
     if (!user) entries();
     for (int f = 0; f < kFunctions; ++f) function(f);
     bytes_ = a_.finish();
@@ -49,6 +50,14 @@ class Program {
       m.on_indirect(a_.address(label), [to](SimCpu& c) { return to[c.random.below(to.size())]; });
     }
     for (const auto& [label, rounds] : loops_) m.loop_at(a_.address(label), rounds);
+  }
+  // The place of loaded programs, of kProgramSize bytes; `live` says whether one is there now.
+  static constexpr Addr kProgramAt = 0xffffffffc0001000;
+  void program_rule(Machine& m, std::function<bool()> live) const {
+    if (!calls_programs_) return;
+    const Addr other = a_.address("tick");
+    m.on_indirect(a_.address("program"),
+                  [other, live = std::move(live)](SimCpu&) { return live() ? kProgramAt : other; });
   }
 
  private:
@@ -71,6 +80,7 @@ class Program {
     const std::string top = label("top");
     a_.label(top);
     for (uint64_t part = random_.between(1, 5); part != 0; --part) piece(f);
+    if (f == 0 && calls_programs_) a_.label("program").call_rax();
     if (f == 0) {
       // A loop that leaves no trace would not tell how often it ran.
       a_.jcc32(kConds[random_.below(5)], top).jmp32(top);
@@ -159,6 +169,7 @@ class Program {
   SimRandom random_;
   Assembler a_;
   bool user_;
+  bool calls_programs_;
   Bytes bytes_;
   std::vector<Addr> sites_;
   std::vector<size_t> pending_sites_;
@@ -175,7 +186,32 @@ struct Settings {
   bool coarse_time = false;
   bool overflows = false;
   Time clock_error = 200;
+  // What a recording can lack.
+  bool loses_records = false;  // a run of TEXT_POKE records, and LOST says so
+  bool breaks_chain = false;   // one record is missing without a word, and a later one tells
+  bool programs = false;       // loaded programs give their address to others
+  bool anchors = false;        // the kernel's patching code is known by address
+  asof::test::TracerConfig::Mismatch mismatch = asof::test::TracerConfig::Mismatch::kClears;
 };
+
+// A loaded program: a few branches and sites of none, told apart by what its branches are.
+inline Bytes loaded_program(uint64_t seed) {
+  constexpr size_t kSize = 128;
+  SimRandom random(seed);
+  Assembler a(Program::kProgramAt);
+  a.function("p");
+  for (uint64_t parts = random.between(1, 4); parts != 0; --parts) {
+    for (uint64_t n = random.below(3); n != 0; --n)
+      a.straight(static_cast<unsigned>(random.below(Assembler::kStraightKinds)));
+    const std::string skip = fmt::format("s{}", parts);
+    if (random.chance(60)) a.jcc8(kConds[random.below(5)], skip).straight(0);
+    a.label(skip);
+  }
+  a.ret();
+  Bytes out = a.finish();
+  out.resize(kSize, 0xcc);
+  return out;
+}
 
 // Runs a machine and decodes what its CPUs wrote.
 class Simulation {
@@ -183,7 +219,7 @@ class Simulation {
   explicit Simulation(const Settings& settings)
       : settings_(settings),
         random_(settings.seed * 7919 + 1),
-        kernel_(settings.seed, false),
+        kernel_(settings.seed, false, settings.programs),
         user_(settings.seed + 1, true) {
     MachineConfig c;
     c.cpus = settings.cpus;
@@ -195,6 +231,7 @@ class Simulation {
     c.trace.mtc = !settings.coarse_time && (settings.pokes != 0 || random_.chance(80));
     c.trace.cyc = !settings.coarse_time && random_.chance(40);
     c.trace.long_tnt = random_.chance(50);
+    c.trace.mismatch = settings.mismatch;
     c.trace.psb_bytes = static_cast<uint32_t>(random_.between(64, 700));
     c.syscall_entry = kernel_.address("syscall");
     c.int3_entry = kernel_.address("int3");
@@ -221,6 +258,8 @@ class Simulation {
         machine_->overflow_at(from, from + random_.between(10, 800), i);
       }
     }
+    kernel_.program_rule(*machine_, [this] { return program_live_; });
+    if (settings.programs) programs(start);
     pokes(start);
     machine_->run_until(start + settings.ticks);
     for (unsigned i = 0; i < c.cpus; ++i) machine_->stop_trace(i);
@@ -287,6 +326,68 @@ class Simulation {
       t += 4000 + random_.below(2000);
     }
   }
+  // One program after the other at one address. None is called from its KSYMBOL's end on, and its bytes go
+  // only when no CPU can be in it any more.
+  void programs(uint64_t start) {
+    constexpr uint64_t kGrace = 1500;
+    uint64_t t = start;
+    for (uint64_t i = 0; t < start + settings_.ticks; ++i) {
+      LoadedProgram p{.bytes = loaded_program(settings_.seed * 31 + i), .from = t, .until = 0};
+      machine_->schedule(t, [this, t, bytes = p.bytes] {
+        machine_->memory().write(t, kKernelSpace, Program::kProgramAt, bytes);
+        program_live_ = true;
+      });
+      t += random_.between(800, 4000);
+      p.until = t;
+      machine_->schedule(t, [this] { program_live_ = false; });
+      t += kGrace + random_.below(500);
+      loaded_.push_back(std::move(p));
+    }
+  }
+  void add_programs(Builder& b) {
+    for (const LoadedProgram& p : loaded_) {
+      Layer l;
+      l.range = range_of(Program::kProgramAt, p.bytes.size());
+      l.bytes = p.bytes;
+      l.from = perf(p.from);
+      l.until = perf(p.until);
+      l.soft_until = true;
+      l.rank = kRankEpoch;
+      b.add_layer(l);
+    }
+  }
+  // Leaves records out: some of a run of them, and LOST tells; or one, where the next of that site tells.
+  void lose_records(Builder& b) {
+    if (settings_.loses_records && facts_.size() > 2) {
+      const size_t first = random_.below(facts_.size());
+      const size_t last = std::min(facts_.size() - 1, first + random_.below(6));
+      const Time after = first == 0 ? perf(machine_->config().tsc_start) : facts_[first - 1].time;
+      const Time until = last + 1 == facts_.size()
+                             ? perf(machine_->config().tsc_start + settings_.ticks + 100'000)
+                             : facts_[last + 1].time;
+      // A site none of whose records is left looks like text that never changes: no decoder can know better.
+      std::vector<PokeFact> kept;
+      const auto lost = [&](size_t i) {
+        const auto other = [&](const PokeFact& f) { return f.addr == facts_[i].addr; };
+        return i >= first && i <= last &&
+               (std::any_of(kept.begin(), kept.end(), other) ||
+                std::any_of(facts_.begin() + static_cast<std::ptrdiff_t>(last) + 1, facts_.end(), other));
+      };
+      for (size_t i = 0; i < facts_.size(); ++i) {
+        if (!lost(i)) kept.push_back(facts_[i]);
+      }
+      if (kept.size() != facts_.size()) b.add_lost({0, after, until, facts_.size() - kept.size()});
+      facts_ = std::move(kept);
+    }
+    if (!settings_.breaks_chain || facts_.empty()) return;
+    const size_t missing = random_.below(facts_.size());
+    const Addr site = facts_[missing].addr;
+    const auto here = [site](const PokeFact& f) { return f.addr == site; };
+    const auto at = facts_.begin() + static_cast<std::ptrdiff_t>(missing);
+    const bool before = std::any_of(facts_.begin(), at, here),
+               after = std::any_of(at + 1, facts_.end(), here);
+    if (before && after) facts_.erase(at);
+  }
   // The store as a capture would give it: the text before the run, and the records of the pokes.
   void store() {
     Builder b;
@@ -299,6 +400,7 @@ class Simulation {
     l.range = range_of(user_.base(), user_.bytes().size());
     l.bytes = user_.bytes();
     b.add_layer(l);
+    add_programs(b);
     // A record's old bytes are those before the INT3, its time that of the write of the tail; the write log
     // has both.
     std::map<Addr, Bytes> current;
@@ -312,6 +414,7 @@ class Simulation {
       facts_.push_back({at, old_bytes, now, perf(w.tsc)});
       current[at] = now;
     }
+    lose_records(b);
     for (const PokeFact& f : facts_) {
       Poke p;
       p.addr = f.addr;
@@ -329,6 +432,7 @@ class Simulation {
     config_.tsc_ctc_d = c.trace.tsc_ctc_d;
     config_.max_nonturbo = c.trace.cbr;
     config_.has_cyc = c.trace.cyc;
+    if (settings_.anchors) config_.do_sync_core = kernel_.address("sync");
     TimeConversion t;
     t.shift = static_cast<uint16_t>(c.clock.shift);
     t.mult = static_cast<uint32_t>(c.clock.mult);
@@ -351,7 +455,13 @@ class Simulation {
   SimRandom random_;
   Program kernel_, user_;
   std::unique_ptr<Machine> machine_;
+  struct LoadedProgram {
+    Bytes bytes;
+    uint64_t from, until;
+  };
   std::vector<PokeFact> facts_;
+  std::vector<LoadedProgram> loaded_;
+  bool program_live_ = false;
   std::optional<TextStore> text_;
   Space space_ = kNoSpace;
   Config config_;

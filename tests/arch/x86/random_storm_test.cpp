@@ -1,0 +1,61 @@
+// Ten thousand random captures: programs whose text other CPUs change while they run, recorded with
+// everything that recordings lack: records lost or missing, time at sync points only, overflows, addresses
+// used again, return stacks that differ. Truth is known by construction. One rule: what is called certain or
+// proved did run.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "tests/arch/x86/sure.h"
+
+namespace asof::x86::test {
+namespace {
+
+using Mismatch = asof::test::TracerConfig::Mismatch;
+
+constexpr uint64_t kCaptures = 10'240, kShards = 16;
+
+Settings settings_of(uint64_t seed) {
+  SimRandom random(seed * 104729 + 3);
+  Settings s;
+  s.seed = seed;
+  s.cpus = random.chance(70) ? 2 : 1;
+  s.ticks = random.between(4'000, 9'000);
+  s.pokes = 3;
+  s.coarse_time = random.chance(50);
+  s.overflows = random.chance(20);
+  s.clock_error = random.chance(50) ? 200 : 2000;
+  s.loses_records = random.chance(40);
+  // Together with a loss, a record can be missing without any sign of it.
+  s.breaks_chain = !s.loses_records && random.chance(30);
+  s.programs = random.chance(40);
+  s.anchors = random.chance(50);
+  s.mismatch = static_cast<Mismatch>(random.below(3));
+  return s;
+}
+
+class Storm : public testing::TestWithParam<uint64_t> {};
+
+TEST_P(Storm, NothingSureIsWrong) {
+  Score score;
+  for (uint64_t seed = GetParam() + 1; seed <= kCaptures; seed += kShards) {
+    SCOPED_TRACE(fmt::format("seed {}", seed));
+    const Settings s = settings_of(seed);
+    Simulation run(s);
+    for (unsigned cpu = 0; cpu < s.cpus; ++cpu) {
+      SCOPED_TRACE(fmt::format("cpu {}", cpu));
+      expect_sure_ones_ran(run.decode(cpu), run.truth(cpu), s.coarse_time, score);
+      if (HasFatalFailure()) return;
+    }
+  }
+  // The rule is worth nothing if little is sure.
+  EXPECT_GT(score.sure * 100, score.instructions * 60);
+  EXPECT_GT(score.instructions, 100'000U);
+  RecordProperty("instructions", std::to_string(score.instructions));
+  RecordProperty("sure", std::to_string(score.sure));
+  RecordProperty("proved", std::to_string(score.proved));
+}
+
+INSTANTIATE_TEST_SUITE_P(Captures, Storm, testing::Range(uint64_t{0}, kShards));
+
+}  // namespace
+}  // namespace asof::x86::test
