@@ -46,6 +46,7 @@ struct CaptureOptions {
   std::string vmlinux, kallsyms, kcore, modules_dir, symfs, buildid_dir;  // empty: look in the usual places
   std::string kcore_end;    // second kcore taken at the end of the recording
   std::string ksym_text;    // bytes a watcher copied (captures of a board)
+  std::vector<std::string> jitdumps;  // jit-<pid>.dump files beside those the recording maps
   bool force = false;       // use files whose identity does not agree
   bool host_files = true;   // look at paths recorded in the capture on this machine (identity is checked)
   // Trace counter to perf's clock, for captures that do not say it.

@@ -9,6 +9,7 @@
 #include <unordered_map>
 
 #include "decoder/bpf_text.h"
+#include "decoder/jit_files.h"
 #include "decoder/kernel_text.h"
 #include "decoder/kernel_text_watch.h"
 #include "decoder/sideband.h"
@@ -166,7 +167,8 @@ Result<Capture> open_perf(const std::string& path, const CaptureOptions& options
   FileFinder files(options, data.path(), folder, notices);
   KernelText kernel(options, folder, side, notices);
   GeneratedText generated(side, data.bpf_images(), kernel, watched, data.path(), notices);
-  UserText users(side, data.build_ids(), files, builder, notices);
+  JitFiles jits(options, folder, files.symfs(), jit_clock(capture, data), notices);
+  UserText users(side, data.build_ids(), files, jits, builder, notices);
   builder.keep(*opened);
   kernel.add_text(builder, watched, files, data);
   add_arm64_text(capture, data, options, kernel, builder, notices);

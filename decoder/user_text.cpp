@@ -23,8 +23,8 @@ bool has_no_file(std::string_view name) {
 }  // namespace
 
 UserText::UserText(const SideBand& side, std::span<const BuildIdEntry> build_ids, FileFinder& files,
-                   Builder& builder, NoticeBook& notices)
-    : side_(side), files_(files), builder_(builder), notices_(notices) {
+                   JitFiles& jits, Builder& builder, NoticeBook& notices)
+    : side_(side), files_(files), jits_(jits), builder_(builder), notices_(notices) {
   for (const BuildIdEntry& entry : build_ids)
     header_ids_.try_emplace(entry.filename, normal_build_id(entry.build_id));
   for (uint32_t i = 0; i < side.switches.size(); ++i) switches_of_[side.switches[i].cpu].push_back(i);
@@ -46,7 +46,9 @@ size_t UserText::process_of(int32_t pid) {
 
 // A child inherits the layers its parent has when it is made, so everything is added in the order of time.
 void UserText::add_text() {
+  open_jits();
   for (const TaskFact& fact : side_.tasks) {
+    jits_until(fact.time);
     switch (fact.kind) {
       case TaskFact::Kind::kMap:
       case TaskFact::Kind::kUnmap:
@@ -63,6 +65,8 @@ void UserText::add_text() {
         break;
     }
   }
+  jits_until(kTimeMax);
+  add_undated_jits();
 }
 
 // A thread of the same process shares its space; of a synthesised fork the mappings follow as records of
@@ -77,6 +81,11 @@ void UserText::fork(const TaskFact& fact) {
   child.pid = fact.pid;
   child.parent = from;
   child.forked = fact.time;
+  for (const auto& [begin, index] : processes_[from].live_jit) {
+    child.live_jit[begin] = child.jit.size();
+    child.jit.push_back(processes_[from].jit[index]);
+    child.jit.back().from = fact.time;
+  }
   processes_.push_back(std::move(child));
   spaces_of_[fact.pid].push_back({fact.time, processes_.size() - 1});
 }
@@ -85,6 +94,8 @@ void UserText::fork(const TaskFact& fact) {
 // on.
 void UserText::map(const TaskFact& fact) {
   Process& process = processes_[process_of(fact.pid)];
+  std::vector<AddrRange> claimed;
+  claim_new_parts(process, fact, claimed);
   auto it = process.current.lower_bound(fact.range.begin);
   if (it != process.current.begin() && process.mappings[std::prev(it)->second].range.end > fact.range.begin)
     --it;
@@ -111,7 +122,29 @@ void UserText::map(const TaskFact& fact) {
                               .pgoff = fact.pgoff,
                               .name = fact.name,
                               .build_id = fact.build_id});
-  add_layer(process.space, process.mappings.back());
+  for (const AddrRange& part : claimed) {
+    Mapping mapping = process.mappings.back();
+    mapping.pgoff += part.begin - mapping.range.begin;
+    mapping.range = part;
+    add_layer(process.space, mapping);
+  }
+}
+
+// The parts of a mapping about which it says something new. A JIT that makes its pages writable and then
+// executable again maps them anew each time; what it wrote there is still there.
+void UserText::claim_new_parts(const Process& process, const TaskFact& fact,
+                               std::vector<AddrRange>& out) const {
+  AddrRange rest = fact.range;
+  const bool nameless = fact.name != 0 && has_no_file(side_.names[fact.name]);
+  auto it = process.current.upper_bound(rest.begin);
+  if (it != process.current.begin()) --it;
+  for (; nameless && it != process.current.end() && it->first < rest.end; ++it) {
+    const Mapping& old = process.mappings[it->second];
+    if (old.name == 0 || !has_no_file(side_.names[old.name]) || !old.range.overlaps(rest)) continue;
+    if (rest.begin < old.range.begin) out.push_back({rest.begin, old.range.begin});
+    rest.begin = std::min(old.range.end, rest.end);
+  }
+  if (!rest.empty()) out.push_back(rest);
 }
 
 const std::string& UserText::build_id_of(const Mapping& mapping) const {
@@ -122,7 +155,7 @@ const std::string& UserText::build_id_of(const Mapping& mapping) const {
 
 const TextFile* UserText::file_of(const Mapping& mapping) {
   const std::string& name = side_.names[mapping.name];
-  return has_no_file(name) ? nullptr : files_.find(name, build_id_of(mapping));
+  return has_no_file(name) || jitdump_pid(name) >= 0 ? nullptr : files_.find(name, build_id_of(mapping));
 }
 
 // File bytes as far as the file goes; the rest of the range is claimed, so that nothing older shows through.

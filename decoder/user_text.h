@@ -12,6 +12,7 @@
 
 #include "arch/stream.h"
 #include "decoder/capture.h"
+#include "decoder/jit_files.h"
 #include "decoder/sideband.h"
 #include "decoder/user_text_files.h"
 #include "textstore/builder.h"
@@ -20,8 +21,8 @@ namespace asof {
 
 class UserText {
  public:
-  UserText(const SideBand& side, std::span<const BuildIdEntry> build_ids, FileFinder& files, Builder& builder,
-           NoticeBook& notices);
+  UserText(const SideBand& side, std::span<const BuildIdEntry> build_ids, FileFinder& files, JitFiles& jits,
+           Builder& builder, NoticeBook& notices);
 
   // Follows the tasks and adds their spaces and mappings as layers. Before everything below.
   void add_text();
@@ -38,6 +39,18 @@ class UserText {
     uint64_t pgoff = 0;
     uint32_t name = 0, build_id = 0;  // SideBand::names; name 0: not code
   };
+  struct JitSymbol {
+    AddrRange range;
+    Time from = kTimeMin, until = kTimeMax;
+    std::string_view name;
+    const JitDump* dump = nullptr;
+  };
+  struct JitFact {  // a piece of code of a file that belongs to a process
+    Time time;
+    int32_t pid;
+    const JitDump* dump;
+    const JitCode* code;
+  };
   struct Process {  // one space
     Space space = kNoSpace;
     int32_t pid = -1;
@@ -45,12 +58,22 @@ class UserText {
     Time forked = kTimeMin;
     std::vector<Mapping> mappings;
     std::map<Addr, size_t> current;  // by begin, of the mappings alive
+    std::vector<JitSymbol> jit;
+    std::map<Addr, size_t> live_jit;  // by begin, of the code not overwritten yet
   };
   struct Change {
     Time time;
     size_t process;
   };
 
+  void open_jits();
+  void use_jit(const JitDump* dump, int32_t pid);
+  void jits_until(Time t);
+  void add_jit(const JitFact& fact);
+  void end_jit(Process& process, AddrRange range, Time t);
+  void add_undated_jits();
+  OriginRef jit_origin(const JitFact& fact);
+  void claim_new_parts(const Process& process, const TaskFact& fact, std::vector<AddrRange>& out) const;
   void map(const TaskFact& fact);
   void fork(const TaskFact& fact);
   size_t process_of(int32_t pid);
@@ -66,6 +89,7 @@ class UserText {
 
   const SideBand& side_;
   FileFinder& files_;
+  JitFiles& jits_;
   Builder& builder_;
   NoticeBook& notices_;
   std::unordered_map<std::string, std::string> header_ids_;         // by file name
@@ -75,6 +99,11 @@ class UserText {
   std::map<const TextFile*, OriginRef> origins_;
   std::map<uint32_t, OriginRef> unknown_origins_;  // by name
   std::map<const TextFile*, std::vector<ElfSymbol>> elf_symbols_;
+  std::vector<JitFact> jit_facts_;  // by time
+  size_t next_jit_ = 0;
+  std::vector<JitFact> undated_jits_;
+  std::set<std::pair<const JitDump*, int32_t>> used_jits_;
+  std::map<std::pair<const JitDump*, std::string_view>, OriginRef> jit_origins_;
   int next_rank_ = kRankMapping;
   size_t symbols_added_ = 0;
 };

@@ -42,6 +42,7 @@ class FileFinder {
   // where the copy is.
   const TextFile* find(const std::string& path, const std::string& build_id,
                        const std::string& explicit_file = {});
+  const std::string& symfs() const { return symfs_; }  // empty: none
   // The same without a notice when nothing is found.
   const TextFile* find_quietly(const std::string& path, const std::string& build_id,
                                const std::string& explicit_file);

@@ -158,6 +158,16 @@ void UserText::add_symbols(SymbolTable& symbols, const std::set<Space>& used,
       if (mapping.name != 0 && !mapping.range.empty())
         add_file_symbols(symbols, process.space, mapping, rank);
     });
+    for (const JitSymbol& symbol : process.jit) {
+      if (symbol.name.empty() || symbol.from > symbol.until || ++symbols_added_ > kMostSymbols) continue;
+      symbols.add({.space = process.space,
+                   .range = symbol.range,
+                   .from = symbol.from,
+                   .until = symbol.until,
+                   .name = std::string(symbol.name),
+                   .dso = symbol.dump->path(),
+                   .rank = 3});
+    }
     for (const std::string& dir : map_dirs)
       add_map_file(symbols, process, fmt::format("{}/perf-{}.map", dir, process.pid));
   }

@@ -50,6 +50,9 @@ void add_input_options(CLI::App& verb, InputOptions& o, bool positional_input) {
           "say")
       ->type_name("SHIFT,MULT,ZERO")
       ->group(group);
+  verb.add_option("--jitdump", c.jitdumps, "jit-<pid>.dump file of a traced process")
+      ->allow_extra_args(false)
+      ->group(group);
   verb.add_flag("-f,--force", c.force, "use files even if their identity does not agree")->group(group);
   verb.add_flag("-q,--quiet", o.quiet, "only errors that stop asof");
   verb.add_flag("-v,--verbose", o.verbose, "more about what was read");
