@@ -87,6 +87,7 @@ KernelText::KernelText(const CaptureOptions& options, const std::string& capture
     start_ = KernelSnapshot::load(beside(kcore, options.kallsyms), OriginKind::kKcore, side, options.force,
                                   notices);
   }
+  if (!start_) find_kallsyms(capture_dir);
   std::string end = options.kcore_end;
   if (end.empty() && !capture_dir.empty()) {
     const fs::path folder = fs::path(capture_dir) / "..";
@@ -104,6 +105,7 @@ void KernelText::add_text(Builder& builder, const WatchedTexts& watched, FileFin
     add_start(builder, watched);
   else
     add_vmlinux(builder, files, data);
+  add_module_files(builder, files, data);
   if (end_) add_end(builder);
   add_modules_seen(builder, watched);
 }
@@ -174,11 +176,7 @@ void KernelText::add_symbols(SymbolTable& symbols) const {
   };
   const Kallsyms* first = start_ ? start_->kallsyms() : nullptr;
   const Kallsyms* last = end_ ? end_->kallsyms() : nullptr;
-  std::optional<Kallsyms> given;
-  if (first == nullptr && !options_.kallsyms.empty()) {
-    if (auto loaded = Kallsyms::load(options_.kallsyms)) given = std::move(*loaded);
-    if (given) first = &*given;
-  }
+  if (first == nullptr && kallsyms_) first = &*kallsyms_;
   if (first != nullptr)
     add_all(
         *first, [](const KernelSymbol&) { return true; }, 0);

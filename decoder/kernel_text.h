@@ -3,6 +3,7 @@
 // in it; only ranges that something vouches for become text, everything else stays unknown.
 #pragma once
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -13,6 +14,7 @@
 #include "decoder/capture.h"
 #include "decoder/kernel_text_symbols.h"
 #include "decoder/kernel_text_watch.h"
+#include "decoder/module_image.h"
 #include "decoder/sideband.h"
 #include "decoder/user_text_files.h"
 #include "textstore/builder.h"
@@ -67,6 +69,12 @@ class KernelSnapshot {
   std::vector<Piece> text_, generated_;
 };
 
+// "/lib/modules/6.1/kernel/drivers/virtio_blk.ko.xz", "[virtio_blk]" -> "virtio_blk"; kallsyms has _ for -.
+// Empty: the mapping is no module's.
+std::string module_of_map(std::string_view name);
+// False, with a notice, when kallsyms is of another boot than the recording.
+bool same_boot(const Kallsyms& kallsyms, const SideBand& side, bool force, NoticeBook& notices);
+
 // Everything about kernel text but BPF and out-of-line code.
 class KernelText {
  public:
@@ -88,13 +96,22 @@ class KernelText {
   void add_end_of_chains(Builder& builder);
   void add_modules_seen(Builder& builder, const WatchedTexts& watched);
   void add_vmlinux(Builder& builder, FileFinder& files, const PerfData& data);
+  void find_kallsyms(const std::string& capture_dir);
+  // Modules that no copy has, from their files.
+  void add_module_files(Builder& builder, FileFinder& files, const PerfData& data);
+  void add_module_file(Builder& builder, const KernelMapFact& map, const std::string& name,
+                       const TextFile& file, const PerfData& data, const ExportedSymbols* symbols);
+  const TextFile* find_module_file(const KernelMapFact& map, const std::string& name, FileFinder& files,
+                                   const PerfData& data);
 
   const CaptureOptions& options_;
   const SideBand& side_;
   NoticeBook& notices_;
   std::unique_ptr<KernelSnapshot> start_, end_;
   Time end_time_ = kTimeMax;
-  std::vector<Symbol> file_symbols_;  // of vmlinux
+  std::optional<Kallsyms> kallsyms_;  // of the recording, where there is no copy of kcore
+  std::optional<std::map<std::string, std::string>> module_paths_;  // below a folder of modules: by name
+  std::vector<Symbol> file_symbols_;                                // of vmlinux
 };
 
 // The time up to which pokes are contained in bytes read from memory at an unknown instant: the earliest one,

@@ -22,7 +22,8 @@ std::string_view reference_symbol(std::string_view map_name) {
   return map_name.substr(map_name.find(']') + 1);
 }
 
-// "/lib/modules/6.1/kernel/drivers/virtio_blk.ko.xz", "[virtio_blk]" -> "virtio_blk"; kallsyms has _ for -.
+}  // namespace
+
 std::string module_of_map(std::string_view name) {
   if (name.starts_with("[kernel.")) return {};
   std::string out;
@@ -38,7 +39,6 @@ std::string module_of_map(std::string_view name) {
   return out;
 }
 
-// False, with a notice, when kallsyms is of another boot than the recording.
 bool same_boot(const Kallsyms& kallsyms, const SideBand& side, bool force, NoticeBook& notices) {
   for (const KernelMapFact& map : side.kernel_maps) {
     const std::string_view name = reference_symbol(map.name);
@@ -54,8 +54,6 @@ bool same_boot(const Kallsyms& kallsyms, const SideBand& side, bool force, Notic
   }
   return true;
 }
-
-}  // namespace
 
 std::unique_ptr<KernelSnapshot> KernelSnapshot::load(const Paths& paths, OriginKind kind,
                                                      const SideBand& side, bool force, NoticeBook& notices) {
