@@ -8,6 +8,7 @@
 #include <map>
 
 #include "decoder/records.h"
+#include "decoder/trace_formats.h"
 
 namespace asof {
 namespace {
@@ -31,12 +32,18 @@ enum : uint32_t {
 };
 
 // PERF_RECORD_MISC_CPUMODE_MASK, PERF_RECORD_MISC_KERNEL. A guest's text is not the host's.
+constexpr int kTracingData = 1;          // feature
+constexpr uint32_t kTypeTracepoint = 2;  // perf_event_attr.type
+
 constexpr unsigned kCpumodeMask = 7, kCpumodeKernel = 1;
 
 class SideBandReader {
  public:
   SideBandReader(const PerfData& data, NoticeBook& notices) : data_(data), notices_(notices) {
     name_index("");
+    for (TraceEvent& event : read_trace_formats(data.feature(kTracingData))) {
+      if (event.system == "sched" && event.name == "sched_switch") sched_switch_ = std::move(event);
+    }
   }
 
   SideBand read() {
@@ -59,6 +66,7 @@ class SideBandReader {
   void lost(const Record& r, const LostRecord& body);
   void switch_record(const Record& r, const SwitchRecord& body);
   void itrace_start(const Record& r, const TaskIdRecord& body);
+  void sample(const Record& r);
   void sort();
 
   // Parses and hands on, or reports.
@@ -80,6 +88,8 @@ class SideBandReader {
   std::unordered_map<std::string, uint32_t> name_of_;
   std::map<int32_t, Time> last_in_ring_;
   bool guest_seen_ = false;
+  std::optional<TraceEvent> sched_switch_;
+  std::vector<SwitchFact> sampled_switches_;
 };
 
 uint32_t SideBandReader::name_index(std::string_view name) {
@@ -89,7 +99,8 @@ uint32_t SideBandReader::name_index(std::string_view name) {
 }
 
 void SideBandReader::visit(const Record& r) {
-  if (r.type >= kUserTypes || r.type == kSample) return;
+  if (r.type == kSample) return sample(r);
+  if (r.type >= kUserTypes) return;
   if (cpu_mode(r) == CpuMode::kGuestKernel || cpu_mode(r) == CpuMode::kGuestUser) {
     if (!guest_seen_)
       notices_.info("I-SIDE-302", data_.path(), "records of a guest are left out: guest text is not decoded");
@@ -255,6 +266,28 @@ void SideBandReader::switch_record(const Record& r, const SwitchRecord& body) {
   out_.switches.push_back(fact);
 }
 
+// A switch as the scheduler's tracepoint told it; its samples of other events say nothing about text or
+// tasks.
+void SideBandReader::sample(const Record& r) {
+  const PerfAttr* attr = r.id.attr;
+  if (!sched_switch_ || attr == nullptr || attr->type != kTypeTracepoint || attr->config != sched_switch_->id)
+    return;
+  const auto body = parse_sample(r);
+  if (!body || r.id.cpu < 0 || r.time() == kTimeMin) return;
+  const auto prev = sched_switch_->value({"prev_pid"}, body->raw, r.swapped);
+  const auto next = sched_switch_->value({"next_pid"}, body->raw, r.swapped);
+  if (!prev || !next) return malformed(r, "too short for the format of sched_switch");
+  const auto prev_tid = static_cast<int32_t>(*prev);
+  const auto next_tid = static_cast<int32_t>(*next);
+  const auto pid_of_idle = [](int32_t tid) { return tid == 0 ? 0 : -1; };
+  sampled_switches_.push_back({.time = r.time(),
+                               .cpu = r.id.cpu,
+                               .pid = pid_of_idle(next_tid),
+                               .tid = next_tid,
+                               .before_pid = pid_of_idle(prev_tid),
+                               .before_tid = prev_tid});
+}
+
 void SideBandReader::itrace_start(const Record& r, const TaskIdRecord& body) {
   if (r.time() != kTimeMin) out_.trace_start = std::min(out_.trace_start, r.time());
   if (r.id.cpu >= 0 && body.tid >= 0) {
@@ -264,6 +297,10 @@ void SideBandReader::itrace_start(const Record& r, const TaskIdRecord& body) {
 }
 
 void SideBandReader::sort() {
+  const bool recorded = std::any_of(out_.switches.begin(), out_.switches.end(),
+                                    [](const SwitchFact& s) { return !s.trace_start; });
+  if (!recorded)
+    out_.switches.insert(out_.switches.end(), sampled_switches_.begin(), sampled_switches_.end());
   auto by_time = [](const auto& a, const auto& b) { return a.time < b.time; };
   std::stable_sort(out_.pokes.begin(), out_.pokes.end(), by_time);
   std::stable_sort(out_.ksymbols.begin(), out_.ksymbols.end(), by_time);

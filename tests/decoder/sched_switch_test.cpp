@@ -1,0 +1,124 @@
+// Context switches told by samples of sched:sched_switch.
+#include <gtest/gtest.h>
+
+#include "tests/decoder/capture_lab.h"
+
+namespace asof {
+namespace {
+
+using namespace test;
+
+const std::string kFormat =
+    "name: sched_switch\nID: 316\nformat:\n"
+    "\tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n"
+    "\tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;\n\n"
+    "\tfield:char prev_comm[16];\toffset:8;\tsize:16;\tsigned:0;\n"
+    "\tfield:pid_t prev_pid;\toffset:24;\tsize:4;\tsigned:1;\n"
+    "\tfield:int prev_prio;\toffset:28;\tsize:4;\tsigned:1;\n"
+    "\tfield:long prev_state;\toffset:32;\tsize:8;\tsigned:1;\n"
+    "\tfield:char next_comm[16];\toffset:40;\tsize:16;\tsigned:0;\n"
+    "\tfield:pid_t next_pid;\toffset:56;\tsize:4;\tsigned:1;\n"
+    "\tfield:int next_prio;\toffset:60;\tsize:4;\tsigned:1;\n\nprint fmt: \"prev_comm=%s\"\n";
+
+// Tracing data of one system with one event (tools/perf/util/trace-event-info.c).
+Bytes tracing_data_of(const std::string& format) {
+  ByteSink b;
+  const auto name = [&](const std::string& text) { b.text(text), b.u8(0); };
+  const auto piece = [&](const std::string& text) { b.u64(text.size()), b.text(text); };
+  b.u8(0x17), b.u8(0x08), b.u8(0x44), b.text("tracing");
+  name("0.6");
+  b.u8(0), b.u8(8), b.u32(4096);  // little-endian, size of long, page size
+  name("header_page"), piece("");
+  name("header_event"), piece("");
+  b.u32(0);  // formats of ftrace itself
+  b.u32(1), name("sched"), b.u32(1), piece(format);
+  return std::move(b).take();
+}
+
+class Sampled : public ::testing::Test {
+ protected:
+  Sampled() {
+    attr = r.writer.add_attr(
+        {.type = 2,
+         .config = 316,
+         .sample_type = sample::kIdentifier | sample::kTid | sample::kTime | sample::kCpu | (1U << 10U),
+         .ids = {5, 6},
+         .name = "sched:sched_switch"});
+  }
+  void switched(uint64_t time, int32_t prev, int32_t next) {
+    ByteSink raw;
+    raw.zeros(24), raw.u32(static_cast<uint32_t>(prev)), raw.zeros(28), raw.u32(static_cast<uint32_t>(next)),
+        raw.zeros(4);
+    ByteSink b;  // IDENTIFIER, TID, TIME, CPU, RAW
+    b.u64(5), b.u32(static_cast<uint32_t>(prev)), b.u32(static_cast<uint32_t>(prev)), b.u64(time), b.u32(0),
+        b.u32(0);
+    b.u32(static_cast<uint32_t>(raw.size())), b.raw(raw.bytes());
+    b.align(8);
+    r.writer.record(9, 1, b.bytes());
+  }
+  void tracing_data() { r.writer.feature(1, tracing_data_of(kFormat)); }
+  Recording r;
+  size_t attr = 0;
+};
+
+TEST_F(Sampled, SamplesAreTheContextSwitches) {
+  tracing_data();
+  r.writer.comm(100, 100, "a", false, {});
+  r.writer.comm(200, 201, "b", false, {});
+  switched(1000, 100, 201);
+  switched(2000, 201, 0);
+  switched(3000, 0, 100);
+  auto c = r.open();
+  ASSERT_TRUE(c.has_value());
+  const Stream& s = c->streams.at(0);
+  ASSERT_NE(s.context_at(500), nullptr);
+  EXPECT_EQ(s.context_at(500)->tid, 100) << "who ran before the first switch is in it, too";
+  EXPECT_EQ(s.context_at(1500)->tid, 201);
+  EXPECT_EQ(s.context_at(1500)->pid, 200);
+  EXPECT_EQ(s.context_at(2500)->tid, 0);
+  EXPECT_EQ(s.context_at(2500)->pid, 0);
+  EXPECT_EQ(s.context_at(3500)->pid, 100);
+}
+
+TEST_F(Sampled, SwitchRecordsOutrankThem) {
+  tracing_data();
+  switched(1000, 100, 300);
+  r.writer.context_switch_cpu_wide(true, false, 201, 201, Recording::at(1100, 0, 100, 100));
+  auto c = r.open();
+  ASSERT_TRUE(c.has_value());
+  EXPECT_EQ(c->streams.at(0).context_at(1050)->tid, 100);
+  EXPECT_EQ(c->streams.at(0).context_at(1500)->tid, 201);
+}
+
+TEST_F(Sampled, FormatOfAnotherKernelHasTheFieldsElsewhere) {
+  std::string moved = kFormat;  // both fields change places
+  moved.replace(moved.find("offset:24"), 9, "offset:99");
+  moved.replace(moved.find("offset:56"), 9, "offset:24");
+  moved.replace(moved.find("offset:99"), 9, "offset:56");
+  r.writer.feature(1, tracing_data_of(moved));
+  switched(1000, 100, 201);
+  auto c = r.open();
+  ASSERT_TRUE(c.has_value());
+  EXPECT_EQ(c->streams.at(0).context_at(1500)->tid, 100);
+}
+
+TEST_F(Sampled, SamplesTooShortAreReported) {
+  std::string far = kFormat;
+  far.replace(far.find("offset:56"), 9, "offset:96");
+  r.writer.feature(1, tracing_data_of(far));
+  switched(1000, 100, 201);
+  auto c = r.open();
+  ASSERT_TRUE(c.has_value());
+  EXPECT_NE(find_notice(*c, "E-SIDE-301"), nullptr);
+  EXPECT_TRUE(c->streams.at(0).contexts.empty());
+}
+
+TEST_F(Sampled, WithoutAFormatTheyTellNothing) {
+  switched(1000, 100, 300);
+  auto c = r.open();
+  ASSERT_TRUE(c.has_value());
+  EXPECT_TRUE(c->streams.at(0).contexts.empty());
+}
+
+}  // namespace
+}  // namespace asof
