@@ -29,7 +29,7 @@ Result<Capture> open_manifest(const std::string& path, const CaptureOptions& opt
   if (!file) return std::unexpected(file.error());
   if ((*file)->root().find("format")) return open_bundle(path, options);
   if ((*file)->root().find("type")) return open_lldb_bundle(path, options);
-  return fail("E-FILE-104", path, Error::kNoOffset, "JSON, but neither \"format\" nor \"type\" says what of",
+  return fail("E-FILE-124", path, Error::kNoOffset, "JSON, but neither \"format\" nor \"type\" says what of",
               "a raw bundle has \"format\": \"asof-bundle\", an LLDB bundle \"type\": \"intel-pt\"");
 }
 
@@ -52,7 +52,7 @@ Result<Capture> open_any(const std::string& path, const CaptureOptions& options)
       if (is_there(fs::path(path) / name)) return open_manifest((fs::path(path) / name).string(), options);
     }
     if (is_there(fs::path(path) / "snapshot.ini")) return open_ocsd_snapshot(path, options);
-    return fail("E-FILE-105", path, Error::kNoOffset,
+    return fail("E-FILE-125", path, Error::kNoOffset,
                 "a folder with neither data, bundle.json, trace.json nor snapshot.ini in it");
   }
   if (fs::path(path).filename() == "snapshot.ini") return open_ocsd_snapshot(path, options);
@@ -118,7 +118,7 @@ Result<std::unique_ptr<Arch>> Capture::arch() const {
   for (const char* name : {"aarch64", "armv8l", "armv7l", "arm"}) {
     if (machine == name) return arm64::make_arch(arm64);
   }
-  return fail("E-FILE-106", path, Error::kNoOffset,
+  return fail("E-FILE-126", path, Error::kNoOffset,
               machine.empty() ? "the recording does not say which machine it is of"
                               : fmt::format("traces of {} are not decoded yet", machine));
 }
