@@ -1,33 +1,12 @@
 // One JSON object a line. Addresses and hashes are strings ("0x..."), times are nanoseconds of perf's clock.
 #include <fmt/format.h>
-#include <rapidjson/stringbuffer.h>
-#include <rapidjson/writer.h>
 
 #include "tools/decode_style.h"
 #include "tools/format.h"
+#include "tools/json.h"
 
 namespace asof {
 namespace {
-
-void put_string(std::string& out, std::string_view text) {
-  rapidjson::StringBuffer buffer;
-  // Names come from files: bytes that are no UTF-8 must not break the line.
-  rapidjson::Writer<rapidjson::StringBuffer, rapidjson::UTF8<>, rapidjson::UTF8<>, rapidjson::CrtAllocator,
-                    rapidjson::kWriteValidateEncodingFlag>
-      writer(buffer);
-  if (writer.String(text.data(), static_cast<rapidjson::SizeType>(text.size()))) {
-    out.append(buffer.GetString(), buffer.GetSize());
-    return;
-  }
-  std::string ascii;
-  for (const char c : text) ascii += static_cast<unsigned char>(c) < 0x80 ? c : '?';
-  put_string(out, ascii);
-}
-
-void put_key(std::string& out, std::string_view key, std::string_view text) {
-  fmt::format_to(std::back_inserter(out), ",\"{}\":", key);
-  put_string(out, text);
-}
 
 class JsonStyle final : public LineStyle {
  public:
@@ -37,23 +16,24 @@ class JsonStyle final : public LineStyle {
 
   void body(std::string& out, const InsnText& insn) const override {
     auto it = std::back_inserter(out);
-    if (f_.has(kFieldFlags) && insn.kind != BranchKind::kNone) put_key(out, "flags", branch_flags(insn.kind));
+    if (f_.has(kFieldFlags) && insn.kind != BranchKind::kNone)
+      put_json_key(out, "flags", branch_flags(insn.kind));
     put(out, "", insn.at);
     if (f_.has(kFieldInsnlen)) fmt::format_to(it, ",\"insnlen\":{}", insn.bytes.size());
-    if (f_.has(kFieldInsn)) put_key(out, "insn", format_bytes(insn.bytes));
-    if (f_.has(kFieldDisasm)) put_key(out, "disasm", insn.disasm);
+    if (f_.has(kFieldInsn)) put_json_key(out, "insn", format_bytes(insn.bytes));
+    if (f_.has(kFieldDisasm)) put_json_key(out, "disasm", insn.disasm);
     if (f_.has(kFieldTextver)) fmt::format_to(it, ",\"textver\":{}", insn.version);
-    if (f_.has(kFieldTextsrc)) put_key(out, "textsrc", insn.source);
+    if (f_.has(kFieldTextsrc)) put_json_key(out, "textsrc", insn.source);
   }
 
   void suffix(std::string& out, Confidence confidence) const override {
-    if (f_.has(kFieldConf)) put_key(out, "conf", confidence_name(confidence));
+    if (f_.has(kFieldConf)) put_json_key(out, "conf", confidence_name(confidence));
     out += "}\n";
   }
 
   void branch(std::string& out, const Who& who, const BranchText& b) const override {
     begin(out, "branch", who);
-    if (f_.has(kFieldFlags)) put_key(out, "flags", b.flags);
+    if (f_.has(kFieldFlags)) put_json_key(out, "flags", b.flags);
     put(out, "", b.from);
     put(out, "to_", b.to);
     out += "}\n";
@@ -68,13 +48,13 @@ class JsonStyle final : public LineStyle {
 
   void gap(std::string& out, const Who& who, const Gap& gap, const std::string&) const override {
     begin(out, "gap", who);
-    put_key(out, "code", gap.code);
+    put_json_key(out, "code", gap.code);
     auto it = std::back_inserter(out);
     if (gap.ip != 0) fmt::format_to(it, ",\"ip\":\"{:#x}\"", gap.ip);
     if (gap.resume_ip != 0) fmt::format_to(it, ",\"resume_ip\":\"{:#x}\"", gap.resume_ip);
     fmt::format_to(it, ",\"offset\":{},\"bytes\":{}", gap.begin,
                    gap.end > gap.begin ? gap.end - gap.begin : 0);
-    put_key(out, "reason", gap.reason);
+    put_json_key(out, "reason", gap.reason);
     out += "}\n";
   }
 
@@ -82,7 +62,7 @@ class JsonStyle final : public LineStyle {
   void begin(std::string& out, std::string_view type, const Who& who) const {
     auto it = std::back_inserter(out);
     fmt::format_to(it, "{{\"type\":\"{}\"", type);
-    if (f_.has(kFieldComm)) put_key(out, "comm", who.comm);
+    if (f_.has(kFieldComm)) put_json_key(out, "comm", who.comm);
     if (f_.has(kFieldPid)) fmt::format_to(it, ",\"pid\":{}", who.pid);
     if (f_.has(kFieldTid)) fmt::format_to(it, ",\"tid\":{}", who.tid);
     if (f_.has(kFieldCpu)) fmt::format_to(it, ",\"cpu\":{}", who.cpu);
@@ -93,9 +73,9 @@ class JsonStyle final : public LineStyle {
     auto it = std::back_inserter(out);
     if (f_.has(kFieldIp)) fmt::format_to(it, ",\"{}ip\":\"{:#x}\"", side, at.ip);
     if (at.symbol == nullptr) return;
-    if (f_.has(kFieldSym)) put_key(out, fmt::format("{}sym", side), at.symbol->name);
+    if (f_.has(kFieldSym)) put_json_key(out, fmt::format("{}sym", side), at.symbol->name);
     if (f_.has(kFieldSymoff)) fmt::format_to(it, ",\"{}symoff\":{}", side, at.offset);
-    if (f_.has(kFieldDso)) put_key(out, fmt::format("{}dso", side), at.symbol->dso);
+    if (f_.has(kFieldDso)) put_json_key(out, fmt::format("{}dso", side), at.symbol->dso);
   }
 
   DecodeFormat f_;

@@ -1,281 +1,201 @@
 // asof text: what was at an address, when, and where it came from. Without a time: the code as it was first,
 // with a mark at each instruction that changes, then every version of those; --diff shows the changes only,
-// old against new.
+// old against new; --history who made them; --diff T1 T2 what differs between two instants.
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
+#include <fstream>
 
-#include "tools/disasm.h"
 #include "tools/format.h"
 #include "tools/output.h"
-#include "tools/text_history.h"
+#include "tools/text_change_printer.h"
+#include "tools/text_lister.h"
+#include "tools/text_places.h"
 #include "tools/verbs.h"
 
 namespace asof {
 namespace {
 
-constexpr uint64_t kDefaultLength = 64;
-constexpr uint64_t kMaxLength = 16 << 20;
-constexpr size_t kLongestInstruction = 15;
-
-struct Place {
-  Space space = kKernelSpace;
-  AddrRange range;
-  const Symbol* symbol = nullptr;  // range.begin lies in it
-};
-
 struct TextOptions {
   InputOptions input;
   std::string where;
-  uint64_t length = 0;  // 0: the function, or kDefaultLength
+  uint64_t length = 0;  // 0: the function, or what find_text_places() takes
   bool diff = false;
+  std::vector<std::string> diff_values;  // behind --diff: two times, or WHERE
+  bool history = false;
+  std::optional<int32_t> pid;
+  int mode = 0;  // 0: by the machine of the recording
   std::string syntax = "intel";
+  std::string format = "text";
 };
 
-struct Query {
-  std::string name;  // symbol, empty: `address`
-  Addr address = 0;
-  uint64_t offset = 0;
-  std::optional<Time> time;
+struct Asked {  // the options, understood
+  std::optional<TextQuery> where;
+  std::optional<std::pair<Time, Time>> between;
 };
 
-struct Line {
-  Addr ip = 0;
-  uint32_t size = 1;
-  std::string text;  // bytes and disassembly
-  OriginRef origin = kNoOrigin;
-};
-
-// ADDR|SYM[+OFF][@TIME]. An address starts with a digit or is all hexadecimal with 0x; symbols may hold
-// almost anything.
-std::optional<Query> parse_query(std::string text) {
-  Query q;
-  if (const size_t at = text.rfind('@'); at != std::string::npos) {
-    q.time = parse_seconds(std::string_view(text).substr(at + 1));
-    if (!q.time) return std::nullopt;
-    text.resize(at);
-  }
-  if (const size_t plus = text.rfind('+'); plus != std::string::npos) {
-    const auto offset = parse_hex(std::string_view(text).substr(plus + 1));
-    if (!offset) return std::nullopt;
-    q.offset = *offset;
-    text.resize(plus);
-  }
-  if (text.empty()) return std::nullopt;
-  const auto address = parse_hex(text);
-  const bool looks_like_address =
-      text.starts_with("0x") || (text[0] >= '0' && text[0] <= '9') || text.size() == 16;
-  if (address && looks_like_address) {
-    q.address = *address;
-  } else {
-    q.name = text;
-  }
-  return q;
+// "start" and "end" are before and after everything.
+std::optional<Time> parse_instant(const std::string& text) {
+  if (text == "start") return kTimeMin;
+  if (text == "end") return kTimeMax;
+  return parse_seconds(text);
 }
 
-Place place_of(const Symbol* symbol, Space space, Addr a, uint64_t length) {
-  Place p{space, range_of(a, length != 0 ? length : kDefaultLength), symbol};
-  if (symbol == nullptr) return p;
-  if (length == 0 && symbol->range.contains(a))
-    p.range.end = std::min(symbol->range.end, range_of(a, kMaxLength).end);
-  return p;
-}
-
-std::vector<Place> find_places(const Capture& capture, const Query& q, uint64_t length) {
-  std::vector<Place> places;
-  const auto add = [&](const Place& p) {
-    const bool known = std::any_of(places.begin(), places.end(),
-                                   [&](const Place& o) { return o.space == p.space && o.range == p.range; });
-    if (!known) places.push_back(p);
+Result<Asked> understand(TextOptions o) {
+  Asked asked;
+  const auto usage = [](std::string reason) {
+    return fail("E-FILE-091", "", Error::kNoOffset, std::move(reason));
   };
-  if (!q.name.empty()) {
-    for (const Symbol* s : capture.symbols.named(q.name)) {
-      if (q.time && (*q.time < s->from || *q.time > s->until)) continue;
-      add(place_of(s, s->space, s->range.begin + q.offset, length));
-    }
-    return places;
+  // CLI11 gives --diff an empty value when there is none, and a WHERE that stands behind it.
+  std::erase(o.diff_values, "");
+  if (o.diff_values.size() == 1 && o.where.empty()) {
+    o.where = o.diff_values[0];
+    o.diff_values.clear();
   }
-  const Addr a = q.address + q.offset;
-  const size_t spaces = is_kernel_address(a) ? 1 : capture.text->space_count();
-  for (Space space = 0; space < spaces; ++space) {
-    if (capture.text->cell(space, a).versions.empty()) continue;
-    const auto at =
-        capture.symbols.find(space, a, q.time.value_or(capture.text->cell(space, a).versions[0].from));
-    add(place_of(at ? at->symbol : nullptr, space, a, length));
+  if (!o.diff_values.empty()) {
+    if (o.diff_values.size() != 2) return usage("--diff takes two times, or none");
+    const auto from = parse_instant(o.diff_values[0]);
+    const auto to = parse_instant(o.diff_values[1]);
+    if (!from || !to || *from > *to)
+      return usage(fmt::format("--diff: '{}' and '{}' are not two times in order (seconds, start, end)",
+                               o.diff_values[0], o.diff_values[1]));
+    asked.between = {*from, *to};
   }
-  return places;
+  if (!o.where.empty()) {
+    asked.where = parse_text_query(o.where);
+    if (!asked.where) return usage(fmt::format("'{}' is not ADDR|SYM[+OFF][@TIME] or ADDR-END", o.where));
+  }
+  if (!asked.where && !asked.between) return usage("what text? ADDR, SYM, or --diff T1 T2");
+  const bool changes = asked.between || o.history;
+  const uint64_t length = asked.where ? asked.where->length.value_or(o.length) : 0;
+  if (!changes && length > kMaxTextLength)
+    return usage(fmt::format("more than {} bytes at once", kMaxTextLength));
+  if (!changes && o.format != "text") return usage("--format jsonl goes with --history and --diff T1 T2");
+  if (asked.between && o.history) return usage("--history and --diff T1 T2 exclude each other");
+  return asked;
 }
 
-class Lister {
- public:
-  Lister(const TextStore& store, Syntax syntax, Output& out)
-      : store_(store), disassembler_(syntax), out_(out) {}
+// Bits of the code of a place, or of a whole recording: as given, else what its file is (EI_CLASS), else what
+// the machine is.
+int mode_of(const Capture& capture, int given, const TextPlace* place) {
+  constexpr char kClass32 = 1;
+  constexpr std::streamoff kClassAt = 4;
+  if (given != 0) return given;
+  if (capture.machine == "i686" || capture.machine == "i386") return 32;
+  if (place == nullptr || place->space == kKernelSpace) return 64;
+  const Cell cell = capture.text->cell(place->space, place->range.begin);
+  if (cell.versions.empty() || is_poke(cell.versions[0].origin)) return 64;
+  const Origin& origin = capture.text->origin(cell.versions[0].origin);
+  if (origin.kind != OriginKind::kFile) return 64;
+  std::ifstream file(origin.name, std::ios::binary);
+  file.seekg(kClassAt);
+  return file.get() == kClass32 ? 32 : 64;
+}
 
-  void show(const Place& place, const std::optional<Time>& time, bool diff) {
-    shown_ = place.range;
-    // From the start of the function, so that instructions are cut where they really begin.
-    walk_ = shown_;
-    if (place.symbol != nullptr) walk_.begin = std::min(walk_.begin, place.symbol->range.begin);
-    cells_ = store_.cells(place.space, walk_);
-    std::vector<Cell> changing;
-    for (const Cell& c : cells_) {
-      if (c.range.overlaps(shown_) && c.versions.size() > 1) changing.push_back(c);
-    }
-    const std::vector<Time> times = change_times(changing);
-    header(place, time            ? fmt::format("at {}", format_time(*time))
-                  : times.empty() ? "never changes"
-                                  : format_plural(times.size(), "change", "changes"));
-    if (time) {
-      print_image(image_at(cells_, walk_, *time), {});
-    } else if (diff) {
-      show_diff(times);
-    } else {
-      print_image(image_at(cells_, walk_, kTimeMin), changing);
-      for (const Cell& c : changing) show_versions(c);
-    }
+ExitCode print_difference(const Capture& capture, const TextOptions& o, const Asked& asked,
+                          const std::vector<Space>& spaces, const std::vector<TextPlace>& places,
+                          Output& out) {
+  const Recognizer recognizer(capture);
+  ChangePrinter printer(capture, o.syntax == "att" ? Syntax::kAtt : Syntax::kIntel,
+                        mode_of(capture, o.mode, places.empty() ? nullptr : places.data()),
+                        o.format == "jsonl", out);
+  const auto [from, to] = *asked.between;
+  const auto one = [&](Space space, AddrRange range) {
+    const std::vector<Cell> cells = capture.text->cells(space, range);
+    printer.difference(space, from, to, difference(capture, recognizer, space, cells, from, to));
+  };
+  if (asked.where) {
+    for (const TextPlace& p : places) one(p.space, p.range);
+  } else if (spaces.empty()) {
+    one(kKernelSpace, {0, UINT64_MAX});
+  } else {
+    for (const Space space : spaces) one(space, {0, UINT64_MAX});
   }
+  return kExitOk;
+}
 
- private:
-  void header(const Place& place, const std::string& what) {
-    std::string name = fmt::format("{:x}", place.range.begin);
-    if (place.symbol != nullptr) {
-      name += fmt::format(" {}+{:#x} ({})", place.symbol->name, place.range.begin - place.symbol->range.begin,
-                          place.symbol->dso);
+ExitCode print_text(const Capture& capture, const TextOptions& o, const Asked& asked,
+                    const std::vector<TextPlace>& places, Output& out) {
+  const Syntax syntax = o.syntax == "att" ? Syntax::kAtt : Syntax::kIntel;
+  if (o.history) {
+    const Recognizer recognizer(capture);
+    for (const TextPlace& p : places) {
+      ChangePrinter printer(capture, syntax, mode_of(capture, o.mode, &p), o.format == "jsonl", out);
+      const std::vector<Cell> cells = capture.text->cells(p.space, p.range);
+      printer.history(p, changes_of(capture, recognizer, p.space, p.range, cells));
     }
-    out_.write(fmt::format("{}, {}{}, {}\n", name, format_plural(place.range.size(), "byte", "bytes"),
-                           place.space == kKernelSpace ? "" : fmt::format(", space {}", place.space), what));
+    return kExitOk;
   }
-
-  void print(std::string_view mark, const Line& line) {
-    out_.write(
-        fmt::format("{} {:16x} {:<52} <{}>\n", mark, line.ip, line.text, format_origin(store_, line.origin)));
-  }
-
-  Line line_at(const TextImage& image, size_t i) {
-    Line line{image.begin + i, 1, {}, image.origins[i]};
-    const auto rest = std::span(image.bytes).subspan(i);
-    if (!image.known(i, 1)) {
-      while (line.size < rest.size() && !image.known(i + line.size, 1)) ++line.size;
-      line.text = fmt::format("{} not known", format_plural(line.size, "byte", "bytes"));
-      return line;
-    }
-    const unsigned n = disassembler_.length(rest.first(std::min(rest.size(), kLongestInstruction)), 64);
-    if (n == 0 || !image.known(i, n)) {
-      line.text = fmt::format("{:<24} .byte {:#04x}", format_bytes(rest.first(1)), rest[0]);
-      return line;
-    }
-    line.size = n;
-    line.text =
-        fmt::format("{:<24} {}", format_bytes(rest.first(n)), disassembler_.text(rest.first(n), line.ip, 64));
-    // A poke in any of its bytes explains it better than what is around.
-    const auto origins = std::span(image.origins).subspan(i, n);
-    const auto poke = std::find_if(origins.begin(), origins.end(), is_poke);
-    if (poke != origins.end()) line.origin = *poke;
-    return line;
-  }
-
-  // Lines that touch `part`.
-  std::vector<Line> lines(const TextImage& image, AddrRange part) {
-    std::vector<Line> out;
-    for (size_t i = 0; i < image.bytes.size();) {
-      Line line = line_at(image, i);
-      i += line.size;
-      if (part.overlaps(range_of(line.ip, line.size))) out.push_back(std::move(line));
-    }
-    return out;
-  }
-
-  void print_image(const TextImage& image, const std::vector<Cell>& marked) {
-    for (const Line& line : lines(image, shown_)) {
-      const bool changes = std::any_of(marked.begin(), marked.end(), [&](const Cell& c) {
-        return c.range.overlaps(range_of(line.ip, line.size));
-      });
-      print(changes ? "*" : " ", line);
-    }
-  }
-
-  void show_versions(const Cell& cell) {
-    out_.write(fmt::format("versions of {:x}, {}:\n", cell.range.begin,
-                           format_plural(cell.range.size(), "byte", "bytes")));
-    for (size_t i = 0; i < cell.versions.size(); ++i) {
-      const Version& v = cell.versions[i];
-      out_.write(fmt::format("  v{} {}: {}\n", i + 1, format_interval(v.from, v.until),
-                             format_origin(store_, v.origin)));
-      TextImage image = image_at(cells_, walk_, v.from);
-      // Of several versions possible at one instant this one is meant.
-      const AddrRange part = cell.range.intersect(walk_);
-      for (Addr a = part.begin; a < part.end; ++a) {
-        image.bytes[a - walk_.begin] = v.bytes == nullptr ? uint8_t{0} : v.bytes[a - cell.range.begin];
-        image.origins[a - walk_.begin] = v.bytes == nullptr ? kNoOrigin : v.origin;
-      }
-      for (const Line& line : lines(image, cell.range.intersect(shown_))) print("   ", line);
-    }
-  }
-
-  void show_diff(const std::vector<Time>& times) {
-    for (const Time t : times) {
-      const std::vector<Line> before = lines(image_at(cells_, walk_, t - 1), shown_);
-      const std::vector<Line> after = lines(image_at(cells_, walk_, t), shown_);
-      out_.write(fmt::format("@ {}\n", format_time(t)));
-      const auto print_missing = [&](std::string_view mark, const std::vector<Line>& from,
-                                     const std::vector<Line>& in) {
-        for (const Line& line : from) {
-          const bool same = std::any_of(
-              in.begin(), in.end(), [&](const Line& o) { return o.ip == line.ip && o.text == line.text; });
-          if (!same) print(mark, line);
-        }
-      };
-      print_missing("-", before, after);
-      print_missing("+", after, before);
-    }
-  }
-
-  const TextStore& store_;
-  Disassembler disassembler_;
-  Output& out_;
-  std::vector<Cell> cells_;
-  AddrRange shown_, walk_;
-};
+  for (const TextPlace& p : places)
+    TextLister(*capture.text, syntax, mode_of(capture, o.mode, &p), out).show(p, asked.where->time, o.diff);
+  return kExitOk;
+}
 
 ExitCode run_text(const TextOptions& o) {
   Diagnostics diagnostics = o.input.diagnostics();
-  const auto query = parse_query(o.where);
-  if (!query || o.length > kMaxLength) {
-    diagnostics.error(
-        {"E-FILE-091", "", Error::kNoOffset,
-         fmt::format("'{}' is not ADDR|SYM[+OFF][@TIME], or --length is above {}", o.where, kMaxLength), ""});
+  const auto asked = understand(o);
+  if (!asked) {
+    diagnostics.error(asked.error());
     return kExitUsage;
   }
   const auto capture = open_for_verb(o.input, diagnostics, o.input.verbose > 0);
   if (!capture) return kExitInput;
-  const std::vector<Place> places = find_places(*capture, *query, o.length);
-  if (places.empty()) {
-    diagnostics.error({"E-TEXT-090", o.where, Error::kNoOffset,
-                       query->name.empty() ? "no text is known at this address" : "no symbol of this name",
-                       "'asof events' lists mappings, 'asof report' what was read"});
-    return kExitInput;
+  std::vector<Space> spaces;
+  if (o.pid) {
+    spaces = spaces_of(*capture, *o.pid);
+    if (spaces.empty()) {
+      diagnostics.error({"E-TEXT-091", capture->path, Error::kNoOffset,
+                         fmt::format("no traced stream ran process {}", *o.pid),
+                         "'asof events --type COMM' lists processes"});
+      return kExitInput;
+    }
+  }
+  std::vector<TextPlace> places;
+  if (asked->where) {
+    places = find_text_places(*capture, *asked->where, o.length, spaces);
+    if (places.empty()) {
+      diagnostics.error(
+          {"E-TEXT-090", o.where, Error::kNoOffset,
+           asked->where->name.empty() ? "no text is known at this address" : "no symbol of this name",
+           "'asof events' lists mappings, 'asof report' what was read"});
+      return kExitInput;
+    }
   }
   auto out = Output::open("-");
   if (!out) return kExitInput;
-  Lister lister(*capture->text, o.syntax == "att" ? Syntax::kAtt : Syntax::kIntel, *out);
-  for (const Place& p : places) lister.show(p, query->time, o.diff);
-  return kExitOk;
+  const ExitCode code = asked->between ? print_difference(*capture, o, *asked, spaces, places, *out)
+                                       : print_text(*capture, o, *asked, places, *out);
+  out->flush();
+  return interrupted() ? kExitInterrupted : code;
 }
 
 }  // namespace
 
 RunVerb add_text(CLI::App& app) {
   auto o = std::make_shared<TextOptions>();
-  CLI::App* verb = app.add_subcommand("text", "what was at an address: every version, or the one at a time");
-  verb->add_option("WHERE", o->where, "ADDR|SYM[+OFF][@TIME]: offset hexadecimal, time in seconds")
-      ->required();
+  CLI::App* verb =
+      app.add_subcommand("text", "what was at an address, who changed it, what differs between two times");
+  verb->add_option("WHERE", o->where,
+                   "ADDR|SYM[+OFF][@TIME] or ADDR-END: offset hexadecimal, time in seconds");
   add_input_options(*verb, o->input, false);
   verb->add_option("--length", o->length, "bytes (default: the function, or 64)");
-  verb->add_flag("--diff", o->diff, "changes only: old against new disassembly");
+  CLI::Option* diff = verb->add_option(
+      "--diff", o->diff_values,
+      "changes only, old against new disassembly; with two times (seconds, start, end) what differs between\n"
+      "them in the whole kernel, or in WHERE");
+  diff->expected(0, 2)->type_name("T1 T2");
+  verb->add_flag("--history", o->history, "all changes: when, who, what, from which record");
+  verb->add_option("--pid", o->pid, "text of this process");
+  verb->add_option("--mode", o->mode, "bits of the code (default: as its file or machine is)")
+      ->check(CLI::IsMember({16, 32, 64}));
   verb->add_option("--syntax", o->syntax, "of disassembly: intel or att")
       ->check(CLI::IsMember({"intel", "att"}));
-  return [o] { return run_text(*o); };
+  verb->add_option("--format", o->format, "text or jsonl: one JSON object a line")
+      ->check(CLI::IsMember({"text", "jsonl"}));
+  return [o, diff] {
+    o->diff = diff->count() > 0;
+    return run_text(*o);
+  };
 }
 
 }  // namespace asof
