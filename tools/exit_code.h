@@ -7,8 +7,9 @@ enum ExitCode : int {
   kExitOk = 0,
   kExitUsage = 1,  // unknown option, bad value
   kExitInput = 2,  // the input cannot be used
-  kExitErrors =
-      3,  // decoded, with errors: under --strict, above --max-errors, or validate found a difference
+  // Decoded, with errors: under --strict, above --max-errors; validate found a difference; doctor something
+  // bad.
+  kExitErrors = 3,
   kExitInternal = 4,       // a broken promise of asof itself
   kExitNoText = 5,         // missing text blocked all decoding
   kExitInterrupted = 130,  // SIGINT; what was written is valid

@@ -15,6 +15,7 @@ using namespace asof;
 constexpr const char* kFooter = R"(Most used:
   asof perf.data                       instructions as text
   asof report                          what is in ./perf.data, how much was decoded, what was lost and why
+  asof doctor                          is everything there that exact decoding needs
   asof text __schedule@12.345678       the bytes of a function at that time
 'asof VERB --help' gives the options. Exit status: 0 ok, 1 usage, 2 input unusable, 3 decoded with errors under
 --strict or above --max-errors, 4 internal, 5 missing text blocked all decoding, 130 interrupted (partial output is valid).)";
@@ -23,9 +24,10 @@ struct VerbEntry {
   const char* name;
   RunVerb (*add)(CLI::App&);
 };
-constexpr std::array<VerbEntry, 8> kVerbs{{{"decode", add_decode},
+constexpr std::array<VerbEntry, 9> kVerbs{{{"decode", add_decode},
                                            {"report", add_report},
                                            {"text", add_text},
+                                           {"doctor", add_doctor},
                                            {"events", add_events},
                                            {"digest", add_digest},
                                            {"validate", add_validate},

@@ -17,6 +17,7 @@ using RunVerb = std::function<ExitCode()>;
 RunVerb add_decode(CLI::App& app);
 RunVerb add_report(CLI::App& app);
 RunVerb add_text(CLI::App& app);
+RunVerb add_doctor(CLI::App& app);
 RunVerb add_events(CLI::App& app);
 RunVerb add_digest(CLI::App& app);
 RunVerb add_validate(CLI::App& app);

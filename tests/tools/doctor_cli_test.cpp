@@ -1,0 +1,54 @@
+// asof doctor as a program: output, and exit status by what it found.
+#include <nlohmann/json.hpp>
+
+#include "tests/tools/run_asof.h"
+
+namespace asof::test {
+namespace {
+
+TEST(DoctorCli, DemoIsFineButForItsLoss) {
+  const Ran r = run_asof("doctor " + kDemo);
+  EXPECT_EQ(r.status, 0) << r.out << r.err;
+  EXPECT_NE(r.out.find("ok    pokes "), std::string::npos) << r.out;
+  EXPECT_NE(r.out.find("warn  trace-loss "), std::string::npos) << r.out;
+  EXPECT_EQ(run_asof("doctor --strict " + kDemo).status, 3);
+}
+
+TEST(DoctorCli, JsonLinesAddUp) {
+  const auto lines = lines_of(run_asof("doctor --format jsonl " + kDemo).out);
+  ASSERT_GT(lines.size(), 5U);
+  std::map<std::string, int> verdicts;
+  for (const std::string& line : lines) {
+    const auto d = nlohmann::json::parse(line, nullptr, false);
+    ASSERT_FALSE(d.is_discarded()) << line;
+    if (d["type"] == "finding") ++verdicts[d["verdict"]];
+    if (d["type"] == "summary") {
+      EXPECT_EQ(d["ok"], verdicts["ok"]);
+      EXPECT_EQ(d["warn"], verdicts["warn"]);
+      EXPECT_EQ(d["bad"], verdicts["bad"]);
+    }
+  }
+}
+
+TEST(DoctorCli, RecordingWithoutKernelTextExitsWith3) {
+  const TempDir dir;
+  std::filesystem::copy(ASOF_TEST_DATA "/demo/perf.data/data", dir.path() / "perf.data");
+  const Ran r = run_asof("doctor " + (dir.path() / "perf.data").string());
+  EXPECT_EQ(r.status, 3) << r.out;
+  EXPECT_NE(r.out.find("bad   kernel-text"), std::string::npos) << r.out;
+  EXPECT_EQ(run_asof("doctor /nowhere").status, 2);
+}
+
+// Recordings of real kernels and of real perf: whatever they lack, the doctor must say it and end.
+TEST(DoctorCli, OtherCaptures) {
+  for (const char* path : {"captures/x86-board-small/perf.data", "captures/perf-faults/live-bpf.perf.data",
+                           "corpus/lldb-intelpt-trace/trace.json", "captures/pt-work-1round"}) {
+    if (!std::filesystem::exists(shared(path))) GTEST_SKIP() << "no " << shared(path);
+    const Ran r = run_asof("doctor " + shared(path));
+    EXPECT_TRUE(r.status == 0 || r.status == 3) << path << r.err;
+    EXPECT_NE(r.out.find(" bad\n"), std::string::npos) << path;
+  }
+}
+
+}  // namespace
+}  // namespace asof::test
