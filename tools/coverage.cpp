@@ -75,8 +75,10 @@ void Coverage::add(const Chunk& chunk, uint64_t instructions) {
   uint32_t resume = UINT32_MAX;
   const auto reach = [&](uint32_t step) {
     if (resume < step && resume < chunk.steps.size()) advance(s, chunk.steps[resume].time);
+    // A gap right in front of `step` goes on: what lies before it was counted when it began.
+    const bool in_gap = resume != UINT32_MAX && resume >= step;
     if (resume < step) resume = UINT32_MAX;
-    advance(s, time_before(chunk, step));
+    if (!in_gap) advance(s, time_before(chunk, step));
   };
   if (!s.open_cause.empty()) resume = 0;
   while (event < chunk.events.size() || gap < chunk.gaps.size()) {
