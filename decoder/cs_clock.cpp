@@ -161,9 +161,11 @@ std::optional<FittedClock> fit_clock(std::span<const ClockBound> bounds) {
   const Real duration = static_cast<Real>(static_cast<uint64_t>(late->time) - static_cast<uint64_t>(y0));
   if (width == 0 || duration == 0) return std::nullopt;
   std::vector<Point> points;
+  // A counter shows whole ticks, times are whole nanoseconds.
   for (const ClockBound& b : bounds) {
-    points.push_back({static_cast<Real>(b.counter - x0),
-                      static_cast<Real>(static_cast<uint64_t>(b.time) - static_cast<uint64_t>(y0)), b.upper});
+    const Real x = static_cast<Real>(b.counter - x0),
+               y = static_cast<Real>(static_cast<uint64_t>(b.time) - static_cast<uint64_t>(y0));
+    points.push_back({b.upper ? x : x + 1, b.upper ? y + 1 : y - 1, b.upper});
   }
   const Interval limits{-duration, 2 * duration};
   const auto begin = values_at(points, 0, limits);

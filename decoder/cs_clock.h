@@ -13,7 +13,7 @@
 
 namespace asof {
 
-// The counter showed `counter` not before (lower) or not after (upper) `time`.
+// The counter showed `counter` at an instant not before (lower) or not after (upper) `time`.
 struct ClockBound {
   uint64_t counter = 0;
   Time time = 0;
