@@ -496,7 +496,7 @@ namespace {
 bool is_key(const std::set<std::string>& states) {
   std::set<std::string> jumps;
   for (const std::string& s : states) {
-    if (s == std::string("\x66\x90") || s == std::string("\x0f\x1f\x44\x00\x00", 5)) continue;
+    if (s == "\x90" || s == "\x66\x90" || s == std::string("\x0f\x1f\x44\x00\x00", 5)) continue;
     if (!(s.size() == 2 && s[0] == '\xeb') && !(s.size() == 5 && s[0] == '\xe9')) return false;
     jumps.insert(s);
   }
