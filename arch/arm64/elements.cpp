@@ -8,9 +8,9 @@ namespace {
 
 constexpr size_t kBatch = 4096;
 constexpr size_t kWorthDropping = 1 << 16;
-constexpr size_t kMaxLookahead = 1 << 20;    // elements to look through for a timestamp
-constexpr size_t kMaxWait = 4096;            // elements between a packet and the one it waits for
-constexpr size_t kMaxUncommitted = 1 << 16;  // with speculation: far more than any unit can hold back
+constexpr size_t kMaxLookahead = 1 << 20;  // elements to look through for a timestamp
+constexpr size_t kMaxWait = 4096;          // elements between a packet and the one it waits for
+constexpr size_t kMaxUncommitted = 2048;   // with speculation: far more than any unit can hold back
 
 bool is_executed(const Element& e) {
   switch (e.kind) {
@@ -500,7 +500,7 @@ void ElementParser::commit(uint32_t count) {
   unseen_ -= unseen;
   depth_ -= unseen;
   count -= unseen;
-  while (count > 0 && ready_ < list_.size()) {
+  while (count > 0 && ready_ < std::min(list_.size(), exception_)) {
     Element& e = list_[ready_];
     const uint32_t n = executed_count(e);
     if (n > count) {  // a part of the packet's atoms
@@ -518,7 +518,7 @@ void ElementParser::commit(uint32_t count) {
     depth_ -= n;
     ++ready_;
   }
-  const bool all = std::none_of(list_.begin() + static_cast<ptrdiff_t>(ready_), list_.end(), is_executed);
+  const bool all = depth_ == unseen_ + foreign_;
   if (all && exception_ == SIZE_MAX) ready_ = list_.size();
   if (draining_ && ready_ == list_.size()) done_ = true;
 }
@@ -531,7 +531,7 @@ void ElementParser::cancel(uint32_t count) {
   count -= foreign;
   for (size_t i = list_.size(); count > 0 && i > ready_;) {
     Element& e = list_[--i];
-    const uint32_t n = executed_count(e);
+    const uint32_t n = i == exception_ ? 0 : executed_count(e);
     if (n > count) {
       e.count = static_cast<uint8_t>(n - count);
       e.value &= (1ULL << e.count) - 1;

@@ -13,6 +13,9 @@ constexpr uint32_t kReset = 0;
 constexpr uint32_t kInstructionDebug = 6;
 constexpr uint32_t kTransactionFailure = 0x18;
 
+// Branches not taken in front of a source address; a trace unit gives atoms long before.
+constexpr uint32_t kMaxUntaken = 4096;
+
 // Instructions of `b` in front of `at`; 0: it is not on one of its boundaries.
 uint32_t instructions_before(const Block& b, Addr at) {
   if (at <= b.ip || at > b.end()) return 0;
@@ -269,7 +272,7 @@ Flow::Stop Flow::on_source_address(State& s, const Element& d, Trial* trial) {
     return Stop::kGo;
   }
   ++s.e;
-  for (;;) {
+  for (uint32_t blocks = 0;; ++blocks) {
     Stop stop = idle<Emit>(s);
     if (stop != Stop::kGo) return stop;
     Variant* const v = text<Emit>(s, trial, stop);
@@ -277,7 +280,7 @@ Flow::Stop Flow::on_source_address(State& s, const Element& d, Trial* trial) {
     const Block& b = v->block;
     const bool last = at == b.end() - b.lengths[b.count - 1];
     const bool branch = v->waypoint == Waypoint::kDirect || v->waypoint == Waypoint::kIndirect;
-    const bool passed = at >= b.ip && at < b.end() && !last;
+    const bool passed = (at < b.end() && !last) || blocks > kMaxUntaken;
     if (v->waypoint == Waypoint::kTrap || passed || (last && v->waypoint == Waypoint::kNone) ||
         (!last && branch && !v->may_skip)) {
       if constexpr (Emit) {
@@ -323,7 +326,7 @@ Flow::Stop Flow::on_q(State& s, const Element& d, Trial* trial) {
       break;
     }
     const bool direct = v->waypoint == Waypoint::kDirect;
-    if (direct && v->link) s.rets.push(v->block.end(), s.mode);
+    if (direct && v->link && return_stack_) s.rets.push(v->block.end(), s.mode);
     s.ip = direct ? v->block.target : v->block.end();
     s.mode = direct ? v->target_mode : s.mode;
     s.node = nullptr;

@@ -213,7 +213,7 @@ Flow::Stop Flow::use_atom(State& s, Variant& v, Trial* trial) {
   emit<Emit>(s, v, b.count, taken ? Step::kTaken : 0);
   if (v.waypoint == Waypoint::kDirect) {
     if (taken) {
-      if (v.link) s.rets.push(b.end(), s.mode);
+      if (v.link && return_stack_) s.rets.push(b.end(), s.mode);
       s.ip = b.target;
       s.mode = v.target_mode;
       s.node = v.taken;
@@ -222,7 +222,7 @@ Flow::Stop Flow::use_atom(State& s, Variant& v, Trial* trial) {
       s.node = v.fall;
     }
   } else if (v.waypoint == Waypoint::kIndirect && taken) {
-    if (v.link) s.rets.push(b.end(), s.mode);
+    if (v.link && return_stack_) s.rets.push(b.end(), s.mode);
     if (v.exception_return) synchronise(s);
     s.place = Place::kTarget;
     s.ip = b.end();
