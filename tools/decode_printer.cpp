@@ -65,7 +65,7 @@ bool taken(const Step& step) {
 DecodePrinter::DecodePrinter(const DecodeJob& job)
     : job_(job),
       style_(job.format.json ? make_json_style(job.format) : make_text_style(job.format)),
-      disassembler_(job.format.syntax) {
+      disassembler_(job.format.syntax, code_machine(job.capture.machine)) {
   for (size_t c = 0; c < suffixes_.size(); ++c) style_->suffix(suffixes_[c], static_cast<Confidence>(c));
 }
 

@@ -16,6 +16,14 @@ struct ModeEntry {
   ZydisMachineMode machine;
   ZydisStackWidth stack;
 };
+struct ArmEntry {
+  cs_arch arch;
+  cs_mode mode;
+};
+// By mode_index(): T32, A32, A64.
+constexpr std::array<ArmEntry, 3> kArmModes{
+    {{CS_ARCH_ARM, CS_MODE_THUMB}, {CS_ARCH_ARM, CS_MODE_ARM}, {CS_ARCH_ARM64, CS_MODE_LITTLE_ENDIAN}}};
+
 constexpr std::array<ModeEntry, 3> kModes{
     {{16, CS_MODE_16, ZYDIS_MACHINE_MODE_LEGACY_16, ZYDIS_STACK_WIDTH_16},
      {32, CS_MODE_32, ZYDIS_MACHINE_MODE_LEGACY_32, ZYDIS_STACK_WIDTH_32},
@@ -65,6 +73,12 @@ struct Disassembler::Impl {
   };
   std::array<PerMode, 3> modes;
   ZydisFormatter formatter;
+  CodeMachine machine = CodeMachine::kX86;
+
+  void open_x86(Syntax syntax);
+  void open_arm64();
+  // By Capstone; nullptr when it does not know exactly these bytes.
+  const cs_insn* capstone(std::span<const uint8_t> bytes, Addr ip, int mode);
 
   ~Impl() {
     for (PerMode& m : modes) {
@@ -74,11 +88,41 @@ struct Disassembler::Impl {
   }
 };
 
-Disassembler::Disassembler(Syntax syntax) : impl_(std::make_unique<Impl>()) {
-  ZydisFormatterInit(&impl_->formatter,
+void Disassembler::Impl::open_arm64() {
+  for (size_t i = 0; i < kArmModes.size(); ++i) {
+    PerMode& m = modes[i];
+    if (cs_open(kArmModes[i].arch, kArmModes[i].mode, &m.capstone) != CS_ERR_OK) {
+      m.capstone = 0;
+      continue;
+    }
+    m.insn = cs_malloc(m.capstone);
+  }
+}
+
+const cs_insn* Disassembler::Impl::capstone(std::span<const uint8_t> bytes, Addr ip, int mode) {
+  PerMode& m = modes[mode_index(mode)];
+  const uint8_t* code = bytes.data();
+  size_t left = bytes.size();
+  uint64_t address = ip;
+  const bool known =
+      m.insn != nullptr && cs_disasm_iter(m.capstone, &code, &left, &address, m.insn) && left == 0;
+  return known ? m.insn : nullptr;
+}
+
+Disassembler::Disassembler(Syntax syntax, CodeMachine machine) : impl_(std::make_unique<Impl>()) {
+  impl_->machine = machine;
+  if (machine == CodeMachine::kX86) {
+    impl_->open_x86(syntax);
+  } else {
+    impl_->open_arm64();
+  }
+}
+
+void Disassembler::Impl::open_x86(Syntax syntax) {
+  ZydisFormatterInit(&formatter,
                      syntax == Syntax::kIntel ? ZYDIS_FORMATTER_STYLE_INTEL : ZYDIS_FORMATTER_STYLE_ATT);
   for (size_t i = 0; i < kModes.size(); ++i) {
-    Impl::PerMode& m = impl_->modes[i];
+    PerMode& m = modes[i];
     ZydisDecoderInit(&m.zydis, kModes[i].machine, kModes[i].stack);
     if (cs_open(CS_ARCH_X86, kModes[i].capstone, &m.capstone) != CS_ERR_OK) {
       m.capstone = 0;
@@ -92,19 +136,27 @@ Disassembler::Disassembler(Syntax syntax) : impl_(std::make_unique<Impl>()) {
 Disassembler::~Disassembler() = default;
 Disassembler::Disassembler(Disassembler&&) noexcept = default;
 
+CodeMachine code_machine(std::string_view machine) {
+  for (const std::string_view arm : {"aarch64", "arm64", "armv8l", "armv7l", "arm"}) {
+    if (machine == arm) return CodeMachine::kArm64;
+  }
+  return CodeMachine::kX86;
+}
+
 std::string Disassembler::text(std::span<const uint8_t> bytes, Addr ip, int mode) {
+  const cs_insn* known = impl_->capstone(bytes, ip, mode);
+  if (impl_->machine == CodeMachine::kArm64) {
+    if (known == nullptr) return bytes_text(bytes);
+    return known->op_str[0] == '\0' ? std::string(known->mnemonic)
+                                    : fmt::format("{} {}", known->mnemonic, known->op_str);
+  }
   Impl::PerMode& m = impl_->modes[mode_index(mode)];
   ZydisDecodedInstruction insn;
   std::array<ZydisDecodedOperand, ZYDIS_MAX_OPERAND_COUNT> operands;
   const bool zydis =
       ZYAN_SUCCESS(ZydisDecoderDecodeFull(&m.zydis, bytes.data(), bytes.size(), &insn, operands.data())) &&
       insn.length == bytes.size();
-  const uint8_t* code = bytes.data();
-  size_t left = bytes.size();
-  uint64_t address = ip;
-  const bool capstone =
-      m.insn != nullptr && cs_disasm_iter(m.capstone, &code, &left, &address, m.insn) && left == 0;
-  if (capstone && zydis) {
+  if (known != nullptr && zydis) {
     const char* name = cs_insn_name(m.capstone, m.insn->id);
     if (name != nullptr && same_mnemonic(name, ZydisMnemonicGetString(insn.mnemonic))) {
       std::string out = m.insn->mnemonic;
@@ -123,6 +175,11 @@ std::string Disassembler::text(std::span<const uint8_t> bytes, Addr ip, int mode
 }
 
 unsigned Disassembler::length(std::span<const uint8_t> bytes, int mode) {
+  if (impl_->machine == CodeMachine::kArm64) {
+    // T32: a first halfword from 0xe800 on has a second one.
+    const unsigned size = mode == 16 && bytes.size() >= 2 && bytes[1] < 0xe8 ? 2 : 4;
+    return bytes.size() >= size ? size : 0;
+  }
   ZydisDecodedInstruction insn;
   const Impl::PerMode& m = impl_->modes[mode_index(mode)];
   return ZYAN_SUCCESS(ZydisDecoderDecodeInstruction(&m.zydis, nullptr, bytes.data(), bytes.size(), &insn))

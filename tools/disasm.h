@@ -1,22 +1,29 @@
 // Disassembly as text. Capstone prints; Zydis checks it, because Capstone 4 refuses some current instructions
 // and takes others for something else. Where the two do not agree on length and mnemonic, Zydis prints; where
-// neither knows the bytes they are shown as such. Nothing here decides control flow.
+// neither knows the bytes they are shown as such. arm64 code is printed by Capstone alone: A64 as code of 64
+// bits, A32 of 32, T32 of 16. Nothing here decides control flow.
 #pragma once
 #include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "textstore/address.h"
 
 namespace asof {
 
 enum class Syntax : uint8_t { kIntel, kAtt };
+enum class CodeMachine : uint8_t { kX86, kArm64 };
+
+// Of a capture, by its machine (uname -m).
+CodeMachine code_machine(std::string_view machine);
 
 // Not thread-safe: one for each thread.
 class Disassembler {
  public:
-  explicit Disassembler(Syntax syntax);
+  // `syntax` is of x86.
+  explicit Disassembler(Syntax syntax, CodeMachine machine = CodeMachine::kX86);
   ~Disassembler();
   Disassembler(Disassembler&&) noexcept;
 

@@ -127,7 +127,8 @@ ExitCode print_text(const Capture& capture, const TextOptions& o, const Asked& a
     return kExitOk;
   }
   for (const TextPlace& p : places)
-    TextLister(*capture.text, syntax, mode_of(capture, o.mode, &p), out).show(p, asked.where->time, o.diff);
+    TextLister(*capture.text, syntax, code_machine(capture.machine), mode_of(capture, o.mode, &p), out)
+        .show(p, asked.where->time, o.diff);
   return kExitOk;
 }
 

@@ -13,7 +13,11 @@ namespace asof {
 class ChangePrinter {
  public:
   ChangePrinter(const Capture& capture, Syntax syntax, int mode, bool json, Output& out)
-      : capture_(capture), disassembler_(syntax), mode_(mode), json_(json), out_(out) {}
+      : capture_(capture),
+        disassembler_(syntax, code_machine(capture.machine)),
+        mode_(mode),
+        json_(json),
+        out_(out) {}
 
   void history(const TextPlace& place, const std::vector<TextChange>& changes);
   void difference(Space space, Time from, Time to, const TextDifference& difference);

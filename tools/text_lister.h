@@ -15,8 +15,8 @@ namespace asof {
 class TextLister {
  public:
   // `mode`: bits of the code, 16, 32 or 64.
-  TextLister(const TextStore& store, Syntax syntax, int mode, Output& out)
-      : store_(store), disassembler_(syntax), mode_(mode), out_(out) {}
+  TextLister(const TextStore& store, Syntax syntax, CodeMachine machine, int mode, Output& out)
+      : store_(store), disassembler_(syntax, machine), mode_(mode), out_(out) {}
 
   void show(const TextPlace& place, const std::optional<Time>& time, bool diff);
 

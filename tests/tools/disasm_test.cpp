@@ -22,6 +22,22 @@ TEST(Disasm, Ordinary) {
   EXPECT_EQ(intel({0xcc}), "int3");
 }
 
+TEST(Disasm, Arm64) {
+  Disassembler d(Syntax::kIntel, code_machine("aarch64"));
+  const auto text = [&d](std::vector<uint8_t> bytes, int mode) {
+    return d.text(bytes, 0xffff800008010000, mode);
+  };
+  EXPECT_EQ(text({0x1f, 0x20, 0x03, 0xd5}, 64), "nop");
+  EXPECT_EQ(text({0x02, 0x00, 0x00, 0x14}, 64), "b #0xffff800008010008");
+  EXPECT_EQ(text({0x80, 0x00, 0x20, 0xd4}, 64), "brk #0x4");
+  EXPECT_EQ(text({0x1e, 0xff, 0x2f, 0xe1}, 32), "bx lr");
+  EXPECT_EQ(text({0x70, 0x47}, 16), "bx lr");
+  EXPECT_EQ(text({0xff, 0xff, 0xff, 0xff}, 64), ".byte 0xff, 0xff, 0xff, 0xff");
+  EXPECT_EQ(d.length(std::vector<uint8_t>{0x70, 0x47, 0, 0}, 16), 2U);
+  EXPECT_EQ(d.length(std::vector<uint8_t>{0x00, 0xf0, 0, 0}, 16), 4U);
+  EXPECT_EQ(d.length(std::vector<uint8_t>{0x70, 0x47}, 64), 0U);
+}
+
 TEST(Disasm, AttSyntax) {
   Disassembler d(Syntax::kAtt);
   EXPECT_EQ(d.text(std::vector<uint8_t>{0x48, 0x89, 0xe5}, 0, 64), "movq %rsp, %rbp");
