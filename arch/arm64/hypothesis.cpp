@@ -264,7 +264,7 @@ Variant* Flow::choose<true>(State& s, const std::vector<Hypothesis>& hypotheses,
   uint64_t best_end = 0, best_untried = UINT64_MAX, joined = s.decisions;
   std::vector<uint64_t> best_record;
   unsigned survivors = 0;
-  bool all_join = true;
+  bool all_join = true, all_meet = true;
   for (const Hypothesis& h : hypotheses) {
     Trial t;
     t.start = s.decisions;
@@ -276,20 +276,22 @@ Variant* Flow::choose<true>(State& s, const std::vector<Hypothesis>& hypotheses,
     if (stop == Stop::kContradiction) continue;
     ++survivors;
     if (best == nullptr || (best_stop == Stop::kNoText && stop != Stop::kNoText)) {
-      all_join = best == nullptr;
+      all_join = all_meet = best == nullptr;
       best = &h;
       best_stop = stop;
       best_end = t.end;
       best_untried = t.untried;
       best_record = std::move(t.record);
-    } else if (t.untried != UINT64_MAX || best_untried < t.end) {
-      all_join = false;  // one way of this hypothesis meets one of the other; there are more
+    } else if (t.untried != UINT64_MAX) {
+      all_join = all_meet = false;  // one way of this hypothesis meets one of the other; there are more
     } else if (stop == Stop::kMerged) {
       joined = std::max(joined, t.end - 1);  // the same from what was used last
-    } else if (stop == Stop::kEnd && best_stop == Stop::kEnd && t.end == best_end) {
+      if (best_untried < t.end)
+        all_join = false;  // as one way of the other, which is judged where it is taken
+    } else if (stop == Stop::kEnd && best_stop == Stop::kEnd && t.end == best_end && best_untried >= t.end) {
       joined = std::max(joined, t.end);
     } else {
-      all_join = false;
+      all_join = all_meet = false;
     }
   }
   // A choice inside a stretch that is in doubt itself is no surer than that, and proves nothing about time.
@@ -314,7 +316,9 @@ Variant* Flow::choose<true>(State& s, const std::vector<Hypothesis>& hypotheses,
     confidence_until_ = joined + 1;
   } else {
     confidence_ = Confidence::kAmbiguous;
-    confidence_until_ = survivors == 1 ? std::max(best_end, s.decisions + 1) : kForGood;
+    confidence_until_ = survivors == 1         ? std::max(best_end, s.decisions + 1)
+                        : all_meet && !unknown ? joined + 1
+                                               : kForGood;
   }
   confidence_ = std::max(confidence_, doubt);
   confidence_until_ = std::max(confidence_until_, doubt_until);

@@ -48,113 +48,107 @@ void check(const std::vector<Expected>& all, uint8_t mode, Addr ip) {
 
 // Words as an assembler gives them (llvm-mc).
 TEST(Arm64Insn, A64) {
-  using enum Waypoint;
-  using enum BranchKind;
   check(
       {
-          {0xd503201f, kNone},                                      // nop
-          {0x14000002, kDirect, kJump, 8},                          // b +8
-          {0x17fffffd, kDirect, kJump, -12},                        // b -12
-          {0x97fff7c2, kDirect, kCall, -8440, false, true},         // bl
-          {0x54000049, kDirect, kCond, 8, true},                    // b.ls +8
-          {0x54fffe69, kDirect, kCond, -52, true},                  // b.ls -52
-          {0x54000050, kDirect, kCond, 8, true},                    // bc.eq +8
-          {0xb4000040, kDirect, kCond, 8, true},                    // cbz x0, +8
-          {0x35ffffe1, kDirect, kCond, -4, true},                   // cbnz w1, -4
-          {0x37080043, kDirect, kCond, 8, true},                    // tbnz w3, #1, +8
-          {0xb6f7ffc3, kDirect, kCond, -8, true},                   // tbz x3, #62, -8
-          {0xd61f0200, kIndirect, kJumpInd},                        // br x16
-          {0xd63f0020, kIndirect, kCallInd, 0, false, true},        // blr x1
-          {0xd65f03c0, kIndirect, kRet},                            // ret
-          {0xd65f0020, kIndirect, kRet},                            // ret x1
-          {0xd71f0a11, kIndirect, kJumpInd},                        // braa x16, x17
-          {0xd61f0a1f, kIndirect, kJumpInd},                        // braaz x16
-          {0xd73f0c22, kIndirect, kCallInd, 0, false, true},        // blrab x1, x2
-          {0xd63f083f, kIndirect, kCallInd, 0, false, true},        // blraaz x1
-          {0xd65f0bff, kIndirect, kRet},                            // retaa
-          {0xd65f0fff, kIndirect, kRet},                            // retab
-          {0xd69f03e0, kIndirect, kFarRet, 0, false, false, true},  // eret
-          {0xd69f0bff, kIndirect, kFarRet, 0, false, false, true},  // eretaa
-          {0xd5033fdf, kSync},                                      // isb
-          {0xd5033f9f, kNone},                                      // dsb sy
-          {0xd50330ff, kNone},                                      // sb
-          {0xd503207f, kNone},                                      // wfi, which takes no atom here
-          {0xd5233060, kWait},                                      // tstart x0
-          {0xd4000001, kNone},                                      // svc #0
-          {0xd4200080, kTrap},                                      // brk #4
-          {0xd4400000, kNone},                                      // hlt #0: semihosting goes on behind it
-          {0x00000000, kTrap},                                      // udf #0
-          {0xd53cd042, kNone},                                      // mrs
-          {0xd50323bf, kNone},                                      // autiasp
+          {0xd503201f, Waypoint::kNone},                                                  // nop
+          {0x14000002, Waypoint::kDirect, BranchKind::kJump, 8},                          // b +8
+          {0x17fffffd, Waypoint::kDirect, BranchKind::kJump, -12},                        // b -12
+          {0x97fff7c2, Waypoint::kDirect, BranchKind::kCall, -8440, false, true},         // bl
+          {0x54000049, Waypoint::kDirect, BranchKind::kCond, 8, true},                    // b.ls +8
+          {0x54fffe69, Waypoint::kDirect, BranchKind::kCond, -52, true},                  // b.ls -52
+          {0x54000050, Waypoint::kDirect, BranchKind::kCond, 8, true},                    // bc.eq +8
+          {0xb4000040, Waypoint::kDirect, BranchKind::kCond, 8, true},                    // cbz x0, +8
+          {0x35ffffe1, Waypoint::kDirect, BranchKind::kCond, -4, true},                   // cbnz w1, -4
+          {0x37080043, Waypoint::kDirect, BranchKind::kCond, 8, true},                    // tbnz w3, #1, +8
+          {0xb6f7ffc3, Waypoint::kDirect, BranchKind::kCond, -8, true},                   // tbz x3, #62, -8
+          {0xd61f0200, Waypoint::kIndirect, BranchKind::kJumpInd},                        // br x16
+          {0xd63f0020, Waypoint::kIndirect, BranchKind::kCallInd, 0, false, true},        // blr x1
+          {0xd65f03c0, Waypoint::kIndirect, BranchKind::kRet},                            // ret
+          {0xd65f0020, Waypoint::kIndirect, BranchKind::kRet},                            // ret x1
+          {0xd71f0a11, Waypoint::kIndirect, BranchKind::kJumpInd},                        // braa x16, x17
+          {0xd61f0a1f, Waypoint::kIndirect, BranchKind::kJumpInd},                        // braaz x16
+          {0xd73f0c22, Waypoint::kIndirect, BranchKind::kCallInd, 0, false, true},        // blrab x1, x2
+          {0xd63f083f, Waypoint::kIndirect, BranchKind::kCallInd, 0, false, true},        // blraaz x1
+          {0xd65f0bff, Waypoint::kIndirect, BranchKind::kRet},                            // retaa
+          {0xd65f0fff, Waypoint::kIndirect, BranchKind::kRet},                            // retab
+          {0xd69f03e0, Waypoint::kIndirect, BranchKind::kFarRet, 0, false, false, true},  // eret
+          {0xd69f0bff, Waypoint::kIndirect, BranchKind::kFarRet, 0, false, false, true},  // eretaa
+          {0xd5033fdf, Waypoint::kSync},                                                  // isb
+          {0xd5033f9f, Waypoint::kNone},                                                  // dsb sy
+          {0xd50330ff, Waypoint::kNone},                                                  // sb
+          {0xd503207f, Waypoint::kNone},  // wfi, which takes no atom here
+          {0xd5233060, Waypoint::kWait},  // tstart x0
+          {0xd4000001, Waypoint::kNone},  // svc #0
+          {0xd4200080, Waypoint::kTrap},  // brk #4
+          {0xd4400000, Waypoint::kNone},  // hlt #0: semihosting goes on behind it
+          {0x00000000, Waypoint::kTrap},  // udf #0
+          {0xd53cd042, Waypoint::kNone},  // mrs
+          {0xd50323bf, Waypoint::kNone},  // autiasp
       },
       kA64, kIp);
-  EXPECT_EQ(decode(0xd503207f, kA64, kIp, true).waypoint, kWait);  // wfi
-  EXPECT_EQ(decode(0xd503205f, kA64, kIp, true).waypoint, kWait);  // wfe
-  EXPECT_EQ(decode(0xd5031003, kA64, kIp, true).waypoint, kWait);  // wfet x3
-  EXPECT_EQ(decode(0xd503203f, kA64, kIp, true).waypoint, kNone);  // yield
+  EXPECT_EQ(decode(0xd503207f, kA64, kIp, true).waypoint, Waypoint::kWait);  // wfi
+  EXPECT_EQ(decode(0xd503205f, kA64, kIp, true).waypoint, Waypoint::kWait);  // wfe
+  EXPECT_EQ(decode(0xd5031003, kA64, kIp, true).waypoint, Waypoint::kWait);  // wfet x3
+  EXPECT_EQ(decode(0xd503203f, kA64, kIp, true).waypoint, Waypoint::kNone);  // yield
 }
 
 TEST(Arm64Insn, A32) {
-  using enum Waypoint;
-  using enum BranchKind;
   check(
       {
-          {0xe1a00000, kNone},                           // nop
-          {0xea000000, kDirect, kJump, 8},               // b +8
-          {0x1afffffd, kDirect, kCond, -4, true},        // bne -4
-          {0xebfffffe, kDirect, kCall, 0, false, true},  // bl self
-          {0x0b000001, kDirect, kCall, 12, true, true},  // bleq
-          {0xfa000001, kDirect, kCall, 12, false, true, false,
+          {0xe1a00000, Waypoint::kNone},                                       // nop
+          {0xea000000, Waypoint::kDirect, BranchKind::kJump, 8},               // b +8
+          {0x1afffffd, Waypoint::kDirect, BranchKind::kCond, -4, true},        // bne -4
+          {0xebfffffe, Waypoint::kDirect, BranchKind::kCall, 0, false, true},  // bl self
+          {0x0b000001, Waypoint::kDirect, BranchKind::kCall, 12, true, true},  // bleq
+          {0xfa000001, Waypoint::kDirect, BranchKind::kCall, 12, false, true, false,
            kT32},  // blx, to an address that T32 has at a word
-          {0xfb000001, kDirect, kCall, 14, false, true, false, kT32},
-          {0xe12fff1e, kIndirect, kRet},                            // bx lr
-          {0xe12fff13, kIndirect, kJumpInd},                        // bx r3
-          {0x012fff1e, kIndirect, kRet, 0, true},                   // bxeq lr
-          {0xe12fff33, kIndirect, kCallInd, 0, false, true},        // blx r3
-          {0xe8bd8010, kIndirect, kRet},                            // pop {r4, pc}
-          {0xe89da800, kIndirect, kJumpInd},                        // ldm sp, {r11, sp, pc}
-          {0xe49df004, kIndirect, kRet},                            // pop {pc}
-          {0xe51ff004, kIndirect, kJumpInd},                        // ldr pc, [pc, #-4]
-          {0xe1a0f00e, kIndirect, kRet},                            // mov pc, lr
-          {0xe08ff003, kIndirect, kJumpInd},                        // add pc, pc, r3
-          {0xe25ef004, kIndirect, kFarRet, 0, false, false, true},  // subs pc, lr, #4
-          {0xe15f0001, kNone},                                      // cmp pc, r1
-          {0xe10f0000, kNone},                                      // mrs
-          {0xe129f000, kNone},                                      // msr
-          {0xe0010392, kNone},                                      // mul
-          {0xf57ff06f, kSync},                                      // isb
-          {0xee070f95, kSync},                                      // mcr p15, 0, r0, c7, c5, 4
-          {0xe1200070, kTrap},                                      // bkpt
+          {0xfb000001, Waypoint::kDirect, BranchKind::kCall, 14, false, true, false, kT32},
+          {0xe12fff1e, Waypoint::kIndirect, BranchKind::kRet},                      // bx lr
+          {0xe12fff13, Waypoint::kIndirect, BranchKind::kJumpInd},                  // bx r3
+          {0x012fff1e, Waypoint::kIndirect, BranchKind::kRet, 0, true},             // bxeq lr
+          {0xe12fff33, Waypoint::kIndirect, BranchKind::kCallInd, 0, false, true},  // blx r3
+          {0xe8bd8010, Waypoint::kIndirect, BranchKind::kRet},                      // pop {r4, pc}
+          {0xe89da800, Waypoint::kIndirect, BranchKind::kJumpInd},                  // ldm sp, {r11, sp, pc}
+          {0xe49df004, Waypoint::kIndirect, BranchKind::kRet},                      // pop {pc}
+          {0xe51ff004, Waypoint::kIndirect, BranchKind::kJumpInd},                  // ldr pc, [pc, #-4]
+          {0xe1a0f00e, Waypoint::kIndirect, BranchKind::kRet},                      // mov pc, lr
+          {0xe08ff003, Waypoint::kIndirect, BranchKind::kJumpInd},                  // add pc, pc, r3
+          {0xe25ef004, Waypoint::kIndirect, BranchKind::kFarRet, 0, false, false, true},  // subs pc, lr, #4
+          {0xe15f0001, Waypoint::kNone},                                                  // cmp pc, r1
+          {0xe10f0000, Waypoint::kNone},                                                  // mrs
+          {0xe129f000, Waypoint::kNone},                                                  // msr
+          {0xe0010392, Waypoint::kNone},                                                  // mul
+          {0xf57ff06f, Waypoint::kSync},                                                  // isb
+          {0xee070f95, Waypoint::kSync},  // mcr p15, 0, r0, c7, c5, 4
+          {0xe1200070, Waypoint::kTrap},  // bkpt
       },
       kA32, 0x10000);
 }
 
 TEST(Arm64Insn, T32) {
-  using enum Waypoint;
-  using enum BranchKind;
   check(
       {
-          {0xbf00, kNone},                                // nop
-          {0xe002, kDirect, kJump, 8},                    // b +8
-          {0xd1fd, kDirect, kCond, -2, true},             // bne -2
-          {0xb108, kDirect, kCond, 6, true},              // cbz r0, +6
-          {0xbb08, kDirect, kCond, 70, true},             // cbnz r0, +70
-          {0x4770, kIndirect, kRet},                      // bx lr
-          {0x4798, kIndirect, kCallInd, 0, false, true},  // blx r3
-          {0xbd10, kIndirect, kRet},                      // pop {r4, pc}
-          {0x46f7, kIndirect, kRet},                      // mov pc, lr
-          {0xde00, kNone},                                // udf: its condition is none of a branch
-          {0xdf00, kNone},                                // svc
-          {0xf0008002, kDirect, kCond, 8, true},          // beq.w +8
-          {0xf000b802, kDirect, kJump, 8},                // b.w +8
-          {0xf7fffffe, kDirect, kCall, 0, false, true},   // bl self
-          {0xf000e802, kDirect, kCall, 8, false, true, false, kA32},  // blx +8
-          {0xe8bd8010, kIndirect, kRet},                              // pop.w {r4, pc}
-          {0xf85df004, kIndirect, kJumpInd},                          // ldr.w pc, [sp, r4]
-          {0xe8dff002, kIndirect, kJumpInd},                          // tbb
-          {0xf3de8f04, kIndirect, kFarRet, 0, false, false, true},    // subs pc, lr, #4
-          {0xf3bf8f6f, kSync},                                        // isb
-          {0xf00fc005, kDirect, kCond, -4, true},                     // le lr, -4
+          {0xbf00, Waypoint::kNone},                                            // nop
+          {0xe002, Waypoint::kDirect, BranchKind::kJump, 8},                    // b +8
+          {0xd1fd, Waypoint::kDirect, BranchKind::kCond, -2, true},             // bne -2
+          {0xb108, Waypoint::kDirect, BranchKind::kCond, 6, true},              // cbz r0, +6
+          {0xbb08, Waypoint::kDirect, BranchKind::kCond, 70, true},             // cbnz r0, +70
+          {0x4770, Waypoint::kIndirect, BranchKind::kRet},                      // bx lr
+          {0x4798, Waypoint::kIndirect, BranchKind::kCallInd, 0, false, true},  // blx r3
+          {0xbd10, Waypoint::kIndirect, BranchKind::kRet},                      // pop {r4, pc}
+          {0x46f7, Waypoint::kIndirect, BranchKind::kRet},                      // mov pc, lr
+          {0xde00, Waypoint::kNone},  // udf: its condition is none of a branch
+          {0xdf00, Waypoint::kNone},  // svc
+          {0xf0008002, Waypoint::kDirect, BranchKind::kCond, 8, true},                      // beq.w +8
+          {0xf000b802, Waypoint::kDirect, BranchKind::kJump, 8},                            // b.w +8
+          {0xf7fffffe, Waypoint::kDirect, BranchKind::kCall, 0, false, true},               // bl self
+          {0xf000e802, Waypoint::kDirect, BranchKind::kCall, 8, false, true, false, kA32},  // blx +8
+          {0xe8bd8010, Waypoint::kIndirect, BranchKind::kRet},                              // pop.w {r4, pc}
+          {0xf85df004, Waypoint::kIndirect, BranchKind::kJumpInd},  // ldr.w pc, [sp, r4]
+          {0xe8dff002, Waypoint::kIndirect, BranchKind::kJumpInd},  // tbb
+          {0xf3de8f04, Waypoint::kIndirect, BranchKind::kFarRet, 0, false, false, true},  // subs pc, lr, #4
+          {0xf3bf8f6f, Waypoint::kSync},                                                  // isb
+          {0xf00fc005, Waypoint::kDirect, BranchKind::kCond, -4, true},                   // le lr, -4
       },
       kT32, 0x10000);
   EXPECT_EQ(decode(0xbf08, kT32).it_block, 1);  // it eq
