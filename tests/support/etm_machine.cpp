@@ -61,6 +61,7 @@ void EtmCpu::shown() {
 void EtmCpu::enter(uint16_t type, Addr from, Addr return_to) {
   unit_.exception(type, from, machine_.config_.vector, now_);
   shown();
+  async_ = true;
   traps_.push_back(return_to);
   ip_ = machine_.config_.vector;
   synchronised();
@@ -87,6 +88,7 @@ void EtmCpu::handle_due() {
     } else if (kind == Todo::kStart) {
       if (!unit_.on()) {
         unit_.start(ip_, now_);
+        restart_ = true;
         shown_ = executed_.size();
       }
     } else if (unit_.on()) {
@@ -120,7 +122,8 @@ void EtmCpu::step() {
     enter(etm_exception::kInstDebug, ip_, rule->second(*this));
     return;
   }
-  executed_.push_back({ip_, word, now_, false});
+  executed_.push_back({ip_, word, now_, false, async_, restart_});
+  async_ = restart_ = false;
   if (!unit_.on()) shown_ = executed_.size();
   execute(insn, ip_ + 4);
 }

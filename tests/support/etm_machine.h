@@ -25,7 +25,9 @@ struct A64Executed {
   Addr ip = 0;
   uint32_t word = 0;
   uint64_t time = 0;
-  bool shown = false;  // a P0 element or exception behind it is in the trace
+  bool shown = false;    // a P0 element or exception behind it is in the trace
+  bool async = false;    // an exception was taken before it
+  bool restart = false;  // the trace starts here, or starts again
 };
 
 // Where the trace has a synchronisation point, and how many instructions ran before it.
@@ -131,6 +133,7 @@ class EtmCpu {
   std::vector<A64Executed> executed_;
   std::vector<EtmSyncPoint> sync_points_;
   size_t shown_ = 0;
+  bool async_ = false, restart_ = true;  // before the next instruction
 };
 
 }  // namespace asof::test

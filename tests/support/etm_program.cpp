@@ -12,6 +12,17 @@ EtmProgram::EtmProgram(uint64_t seed) : random_(seed) {
     sites_.push_back({assembler_.address(n.at), assembler_.address(n.to), n.call});
 }
 
+std::vector<std::pair<Addr, std::string>> EtmProgram::functions() const {
+  std::vector<std::pair<Addr, std::string>> out = {{vector(), "el1h_64_irq"},
+                                                   {assembler_.address("tick"), "tick_handle"},
+                                                   {assembler_.address("tracer"), "ftrace_caller"}};
+  for (int f = 0; f < kFunctions; ++f) {
+    out.emplace_back(assembler_.address(fmt::format("f{}", f)),
+                     f == 0 ? "do_idle" : fmt::format("do_work_{}", f));
+  }
+  return out;
+}
+
 std::vector<uint8_t> EtmProgram::bytes() const {
   std::vector<uint8_t> out;
   for (const uint32_t w : words_) {

@@ -29,6 +29,8 @@ class EtmProgram {
   const std::vector<uint32_t>& words() const { return words_; }
   std::vector<uint8_t> bytes() const;
   const std::vector<Site>& sites() const { return sites_; }
+  // Functions by address.
+  std::vector<std::pair<Addr, std::string>> functions() const;
   // Loads the text and the rules of its branches.
   void install(EtmMachine& machine) const;
 

@@ -1,0 +1,30 @@
+// The arm64 demo capture: 80 us of two CPUs with timer interrupts, while static branches are switched on and
+// off and function tracing comes and goes, all without a word to the other CPU
+// (aarch64_insn_patch_text_nosync()). CPU 1's trace pauses once.
+#pragma once
+#include <filesystem>
+#include <memory>
+#include <vector>
+
+#include "tests/support/etm_machine.h"
+#include "tests/support/etm_program.h"
+
+namespace asof::test {
+
+struct EtmDemo {
+  std::unique_ptr<EtmProgram> program;
+  std::unique_ptr<EtmMachine> machine;
+  std::vector<std::unique_ptr<EtmCpu>> cpus;  // after the run
+};
+
+struct EtmDemoOptions {
+  uint64_t seed = 0;  // 0: the committed one
+  EtmUnitConfig unit{.return_stack = true, .timestamp_every = 3, .sync_bytes = 1024};
+};
+
+// Always the same for the same options.
+EtmDemo make_etm_demo(const EtmDemoOptions& options = {});
+// Below `directory`: perf.data/, truth/.
+void write_etm_demo(const EtmDemo& demo, const std::filesystem::path& directory);
+
+}  // namespace asof::test
