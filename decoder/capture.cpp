@@ -116,7 +116,10 @@ Result<std::unique_ptr<Arch>> Capture::arch() const {
     if (machine == name) return x86::make_arch(x86);
   }
   for (const char* name : {"aarch64", "armv8l", "armv7l", "arm"}) {
-    if (machine == name) return arm64::make_arch(arm64);
+    if (machine != name) continue;
+    if (arm64.sources.size() >= streams.size()) return arm64::make_arch(arm64);
+    return fail("E-FILE-126", path, Error::kNoOffset,
+                fmt::format("it is of {}, but its trace is not of CoreSight", machine));
   }
   return fail("E-FILE-126", path, Error::kNoOffset,
               machine.empty() ? "the recording does not say which machine it is of"

@@ -215,13 +215,14 @@ void mutate_trace(Bytes& b, const std::vector<size_t>& records, SimRandom& r) {
 
 class Mutation : public testing::Test {
  protected:
-  void SetUp() override {
-    fs::copy(fs::path(ASOF_TEST_DATA) / "demo/perf.data", path_, fs::copy_options::recursive);
+  void SetUp() override { set_up("demo", 50'000); }
+  void set_up(const char* demo, uint64_t least) {
+    fs::copy(fs::path(ASOF_TEST_DATA) / demo / "perf.data", path_, fs::copy_options::recursive);
     data_ = read_bytes(path_ / "data");
     records_ = record_offsets(data_);
     const Outcome whole = run(path_, symfs_);
     ASSERT_TRUE(whole.opened);
-    ASSERT_GT(whole.instructions, 50'000U);
+    ASSERT_GT(whole.instructions, least);
   }
 
   // Runs `count` mutations of `file` made by `change`.
@@ -311,6 +312,22 @@ TEST_F(Mutation, ThroughAPipeAndCompressed) {
       }
     }
   }
+}
+
+// CoreSight: registers in AUXTRACE_INFO, frames, ETM packets.
+class MutationArm64 : public Mutation {
+ protected:
+  void SetUp() override { set_up("demo-arm64", 20'000); }
+};
+
+TEST_F(MutationArm64, AnyBytesOfTheFile) { run_all("data", 400, 11, mutate_any); }
+
+TEST_F(MutationArm64, NumbersInRecordsAndHeader) {
+  run_all("data", 400, 12, [this](Bytes& b, SimRandom& r) { mutate_field(b, records_, r); });
+}
+
+TEST_F(MutationArm64, FramesAndPackets) {
+  run_all("data", 700, 14, [this](Bytes& b, SimRandom& r) { mutate_trace(b, records_, r); });
 }
 
 }  // namespace
