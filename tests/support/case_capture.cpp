@@ -78,7 +78,13 @@ DirectoryParts make_copy(const CaseFile& c, const CaseCopy& copy, bool end) {
   };
   for (const CaseText& t : c.program.texts()) {
     if (!(end ? in_end_copy(t.area) : in_start_copy(t.area))) continue;
-    if (t.area == CaseArea::kUnclaimed) continue;
+    if (t.area == CaseArea::kUnclaimed) {
+      // Data that is known by name, as the jump table.
+      for (const auto& [name, addr] : c.program.labels()) {
+        if (name.starts_with("__") && addr >= t.begin && addr <= t.begin + t.size()) add(addr, name, "");
+      }
+      continue;
+    }
     if (t.area == CaseArea::kKernel) {
       add(t.begin, "_text", "");
       add(t.begin, "_stext", "");

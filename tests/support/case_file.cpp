@@ -266,6 +266,8 @@ void option(CaseFile& out, const std::vector<std::string>& words) {
     out.data_files = true;
   else if (words[0] == "no-text-poke-asked")
     out.no_poke_attr = true;
+  else if (words[0] == "catalogue")
+    out.catalogue = true;
   else
     throw CaseError(fmt::format("unknown option '{}'", words[0]));
 }

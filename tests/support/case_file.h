@@ -87,6 +87,7 @@ struct CaseFile {
   bool compressed = false;
   bool data_files = false;  // a file of records for each ring
   bool no_poke_attr = false;
+  bool catalogue = false;  // decoded with --catalogue
   CaseCopy start, end{.present = false};
   std::vector<CaseEvent> events;
   std::map<unsigned, std::vector<CasePacket>> traces;

@@ -186,6 +186,7 @@ std::vector<std::string> run_case(const CaseFile& c, const std::filesystem::path
     write_case(c, order, path);
     CaptureOptions options;
     options.host_files = false;
+    options.catalogue = c.catalogue;
     const auto capture = open_capture(path.string(), options);
     if (!capture) {
       wrong.push_back(fmt::format("{}: {} {}", name_of(order), capture.error().code, capture.error().reason));
