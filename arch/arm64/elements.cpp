@@ -26,86 +26,7 @@ bool is_executed(const Element& e) {
   }
 }
 
-uint32_t executed_count(const Element& e) {
-  if (e.kind == El::kAtoms) return e.count;
-  if (e.kind == El::kTransStart) return 0;
-  return is_executed(e) ? 1 : 0;
-}
-
-// The time that the trace unit gives with a sync point may stand behind its address.
-std::optional<uint64_t> timestamp_ahead(const uint8_t* p, const uint8_t* end, const PacketFormat& format) {
-  constexpr int kPackets = 4;
-  for (int i = 0; i < kPackets; ++i) {
-    const Packet k = read_packet(p, end, format, 0);
-    if (k.type == Pk::kTimestamp) return k.value != 0 ? std::optional(k.value) : std::nullopt;
-    if (k.type != Pk::kContext && k.type != Pk::kAddress && k.type != Pk::kEvent &&
-        k.type != Pk::kCycleCount && k.type != Pk::kTimestampMarker && k.type != Pk::kIgnore) {
-      break;
-    }
-    p += k.size;
-  }
-  return std::nullopt;
-}
-
 }  // namespace
-
-SyncGroup read_sync_group(std::span<const uint8_t> bytes, const PacketFormat& format) {
-  SyncGroup g;
-  const uint8_t* const begin = bytes.data();
-  const uint8_t* const end = begin + bytes.size();
-  const uint8_t* p = begin + std::min<size_t>(kAsyncSize, bytes.size());
-  bool info = false, context = false, address = false, exception = false;
-  for (;;) {
-    const Packet k = read_packet(p, end, format, 0);
-    const auto at = static_cast<uint32_t>(p - begin);
-    p += k.size;
-    g.size = static_cast<uint32_t>(p - begin);
-    if (!info && k.type != Pk::kEnd) {  // packets without their Trace Info say nothing
-      info = k.type == Pk::kTraceInfo;
-      if (k.type == Pk::kAsync || k.type == Pk::kBad) return g;
-      continue;
-    }
-    switch (k.type) {
-      case Pk::kTimestamp:
-        if (k.value != 0 && !g.timestamp) g.timestamp = k.value;
-        break;
-      case Pk::kContext:
-      case Pk::kAddress:
-        if (k.context.present) context = true;
-        if (k.type == Pk::kAddress && !exception) {
-          g.start_offset = at;
-          address = true;
-        }
-        exception = exception && k.type == Pk::kContext;
-        break;
-      case Pk::kException:
-        address = false;
-        g.executed_before = true;
-        exception = !k.no_address;
-        break;
-      case Pk::kAtoms:
-      case Pk::kQ:
-      case Pk::kSourceAddress:
-      case Pk::kMispredict:
-        address = false;
-        g.executed_before = true;
-        break;
-      case Pk::kAsync:
-      case Pk::kDiscard:
-      case Pk::kOverflow:
-      case Pk::kBad:
-      case Pk::kEnd:
-        return g;
-      default:
-        break;
-    }
-    if (address && context) {
-      g.has_start = true;
-      if (!g.timestamp) g.timestamp = timestamp_ahead(p, end, format);
-      return g;
-    }
-  }
-}
 
 void ElementParser::start(std::span<const uint8_t> bytes, size_t tail) {
   bytes_ = bytes;
@@ -221,37 +142,6 @@ void ElementParser::push(Element e) {
   const bool hopeless = (exception_ != SIZE_MAX && list_.size() - exception_ > kMaxWait) ||
                         (format_.max_spec != 0 && list_.size() - ready_ > kMaxUncommitted);
   if (hopeless && !done_) end_with(El::kBad, e.offset);
-}
-
-// Packets of the next segment, as far as they decide what is left of this one.
-void ElementParser::drain(const Packet& k, uint32_t at) {
-  switch (k.type) {
-    case Pk::kAtoms:
-      foreign_ += k.atom_count;
-      return executed(k.atom_count);
-    case Pk::kException:
-    case Pk::kSourceAddress:
-    case Pk::kQ:
-      ++foreign_;
-      return executed(1);
-    case Pk::kCommit:
-      return commit(k.count);
-    case Pk::kCycleCount:
-      return commit(k.commit);
-    case Pk::kMispredict:
-    case Pk::kCancel:
-      foreign_ += k.atom_count;
-      executed(k.atom_count);
-      if (k.type == Pk::kCancel) cancel(k.count);
-      if (k.type == Pk::kMispredict || k.mispredict) mispredict();
-      return;
-    case Pk::kOverflow:
-    case Pk::kDiscard:
-    case Pk::kBad:
-      return end_with(El::kEos, at);
-    default:
-      return;
-  }
 }
 
 void ElementParser::on_packet(const Packet& k, uint32_t at) {
@@ -483,84 +373,6 @@ void ElementParser::end_with(El kind, uint32_t at, uint64_t value) {
   e.value = value;
   push(e);
   if (kind == El::kEos || done_) ready_ = list_.size();
-}
-
-// ---- speculation ----
-
-void ElementParser::executed(uint32_t count) {
-  if (format_.max_spec == 0) return;
-  depth_ += count;
-  if (depth_ > format_.max_spec) commit(depth_ - format_.max_spec);
-}
-
-// The oldest `count` executed elements did run.
-void ElementParser::commit(uint32_t count) {
-  if (format_.max_spec == 0) return;
-  const uint32_t unseen = std::min(count, unseen_);
-  unseen_ -= unseen;
-  depth_ -= unseen;
-  count -= unseen;
-  while (count > 0 && ready_ < std::min(list_.size(), exception_)) {
-    Element& e = list_[ready_];
-    const uint32_t n = executed_count(e);
-    if (n > count) {  // a part of the packet's atoms
-      Element first = e;
-      first.count = static_cast<uint8_t>(count);
-      first.value &= (1ULL << count) - 1;
-      e.count = static_cast<uint8_t>(n - count);
-      e.value >>= count;
-      list_.insert(list_.begin() + static_cast<ptrdiff_t>(ready_), first);
-      ++ready_;
-      depth_ -= count;
-      return;
-    }
-    count -= n;
-    depth_ -= n;
-    ++ready_;
-  }
-  const bool all = depth_ == unseen_ + foreign_;
-  if (all && exception_ == SIZE_MAX) ready_ = list_.size();
-  if (draining_ && ready_ == list_.size()) done_ = true;
-}
-
-// The youngest `count` executed elements did not run; neither did what came with them but time and counts.
-void ElementParser::cancel(uint32_t count) {
-  const uint32_t foreign = std::min(count, foreign_);
-  foreign_ -= foreign;
-  depth_ -= foreign;
-  count -= foreign;
-  for (size_t i = list_.size(); count > 0 && i > ready_;) {
-    Element& e = list_[--i];
-    const uint32_t n = i == exception_ ? 0 : executed_count(e);
-    if (n > count) {
-      e.count = static_cast<uint8_t>(n - count);
-      e.value &= (1ULL << e.count) - 1;
-      depth_ -= count;
-      return;
-    }
-    count -= n;
-    depth_ -= n;
-    const bool stays = e.kind == El::kTime || e.kind == El::kCycles || e.kind == El::kEvent ||
-                       e.kind == El::kTraceInfo || e.kind == El::kInstrumentation;
-    if (!stays) list_.erase(list_.begin() + static_cast<ptrdiff_t>(i));
-  }
-  exception_ = SIZE_MAX;
-  const uint32_t unseen = std::min(count, unseen_);
-  unseen_ -= unseen;
-  depth_ -= unseen;
-}
-
-// The youngest atom went the other way; the target told in between does not count.
-void ElementParser::mispredict() {
-  if (foreign_ != 0) return;
-  for (size_t i = list_.size(); i > ready_;) {
-    Element& e = list_[--i];
-    if (e.kind == El::kAtoms) {
-      e.value ^= 1ULL << (e.count - 1);
-      return;
-    }
-    if (e.kind == El::kAddress) list_.erase(list_.begin() + static_cast<ptrdiff_t>(i));
-  }
 }
 
 }  // namespace asof::arm64
