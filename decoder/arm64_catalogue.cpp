@@ -92,8 +92,6 @@ Catalogue find_patch_sites(const KernelText& kernel, const std::string& vmlinux,
 
 void add_catalogue(const std::vector<PatchSite>& sites, const KernelText& kernel, Builder& builder) {
   const auto words = std::make_shared<std::deque<arm64::Word>>();
-  const OriginRef origin = builder.add_origin(
-      {.kind = OriginKind::kRaw, .name = "catalogue of patch sites", .id = 0, .build_id = {}});
   for (const PatchSite& site : sites) {
     const auto* piece = kernel.start()->text_at(range_of(site.addr, 4));
     if (piece == nullptr) continue;
@@ -101,7 +99,9 @@ void add_catalogue(const std::vector<PatchSite>& sites, const KernelText& kernel
     words->push_back(arm64::word_bytes(is_on ? site.off : site.on));
     Layer layer{.range = range_of(site.addr, 4), .bytes = words->back()};
     layer.rank = kRankSnapshot;
-    layer.origin = origin;
+    // One for each site, so that neighbours, which change alone, stay apart.
+    layer.origin = builder.add_origin(
+        {.kind = OriginKind::kRaw, .name = "catalogue of patch sites", .id = site.addr, .build_id = {}});
     builder.add_layer(layer);
   }
   builder.keep(words);

@@ -41,6 +41,7 @@ class KernelSnapshot {
   OriginKind kind() const { return kind_; }
   const std::string& path() const { return kcore_->path(); }
   std::shared_ptr<const void> owner() const { return kcore_; }
+  uint16_t machine() const { return kcore_->machine(); }  // EM_*
   const Kallsyms* kallsyms() const { return kallsyms_ ? &*kallsyms_ : nullptr; }
   std::span<const KernelModule> modules() const { return modules_; }
 

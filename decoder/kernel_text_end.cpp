@@ -54,16 +54,26 @@ struct Difference {
   std::span<const uint8_t> bytes;  // at the end
 };
 
-void compare(AddrRange range, std::span<const uint8_t> a, std::span<const uint8_t> b,
+// Where instructions have one size (`unit`), each that differs is a difference of its own: they may have
+// changed at different times.
+void compare(AddrRange range, std::span<const uint8_t> a, std::span<const uint8_t> b, size_t unit,
              std::vector<Difference>& out) {
   size_t at = 0;
   while (at < a.size() && out.size() <= kMostDifferences) {
     const auto [first, unused] = std::mismatch(a.begin() + static_cast<std::ptrdiff_t>(at), a.end(),
                                                b.begin() + static_cast<std::ptrdiff_t>(at));
-    const auto begin = static_cast<size_t>(first - a.begin());
+    auto begin = static_cast<size_t>(first - a.begin());
     size_t end = begin;
     while (end < a.size() && a[end] != b[end]) ++end;
-    if (begin < end) out.push_back({{range.begin + begin, range.begin + end}, b.subspan(begin, end - begin)});
+    if (begin < end) {
+      begin -= std::min(begin, static_cast<size_t>((range.begin + begin) % unit));
+      end = std::min(a.size(), end + static_cast<size_t>((unit - (range.begin + end) % unit) % unit));
+    }
+    const size_t step = unit == 1 ? end - begin : unit;
+    for (size_t part = begin; part < end; part += step) {
+      const size_t size = std::min(step, end - part);
+      out.push_back({{range.begin + part, range.begin + part + size}, b.subspan(part, size)});
+    }
     at = std::max(end, begin + 1);
   }
 }
@@ -78,6 +88,8 @@ struct Comparison {
 
 // Never-poked bytes that the two copies have differently.
 Comparison compare_texts(const KernelSnapshot& start, const KernelSnapshot& end, const SideBand& side) {
+  constexpr uint16_t kAarch64 = 183;  // EM_AARCH64
+  const size_t unit = end.machine() == kAarch64 ? 4 : 1;
   const std::vector<AddrRange> poked = poked_ranges(side);
   Comparison out;
   for (const KernelSnapshot::Piece& piece : end.text()) {
@@ -87,7 +99,7 @@ Comparison compare_texts(const KernelSnapshot& start, const KernelSnapshot& end,
       each_uncovered(both, poked, [&](AddrRange range) {
         out.compared += range.size();
         compare(range, first.bytes.subspan(range.begin - first.range.begin, range.size()),
-                piece.bytes.subspan(range.begin - piece.range.begin, range.size()), out.differences);
+                piece.bytes.subspan(range.begin - piece.range.begin, range.size()), unit, out.differences);
       });
     }
   }
@@ -126,7 +138,8 @@ void KernelText::add_end(Builder& builder) {
           {.range = range, .from = kTimeMin + 1, .until = end_time_ - 1, .rank = kRankFallback});
     });
   }
-  // Changed at some instant in between: both are possible all the time.
+  // Changed at some instant in between: both are possible all the time. An origin for each keeps neighbours
+  // apart.
   for (const Difference& difference : comparison.differences) {
     notices_.error(
         "E-TEXT-306", end_->path(),
@@ -136,7 +149,10 @@ void KernelText::add_end(Builder& builder) {
                        .bytes = difference.bytes,
                        .observed = kTimeMax,
                        .rank = kRankSnapshot,
-                       .origin = origin});
+                       .origin = builder.add_origin({.kind = OriginKind::kKcoreEnd,
+                                                     .name = end_->path(),
+                                                     .id = difference.range.begin,
+                                                     .build_id = {}})});
   }
   add_end_of_chains(builder);
 }

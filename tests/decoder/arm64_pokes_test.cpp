@@ -230,6 +230,22 @@ TEST(Arm64Pokes, OtherSamples) {
   EXPECT_NE(find_notice(capture, "E-SIDE-512"), nullptr);
 }
 
+// Words that two copies have differently may have changed at different times, even neighbours.
+TEST(Arm64Pokes, CopiesDifferByWords) {
+  const Addr site = kText + 0x100;
+  JumpLabels labels;
+  labels.put(site, 0x14000020);
+  labels.put(site + 4, 0x14000020);
+  labels.end_ = labels.text_;
+  labels.put(site, arm64::kNop);
+  labels.put(site + 4, arm64::kNop);
+  const Capture capture = labels.open(closed_options(), true);
+  for (const Addr at : {site, site + 4}) {
+    EXPECT_EQ(words(capture, at, 1000), sorted({bytes_of(arm64::kNop), bytes_of(0x14000020)}));
+    EXPECT_EQ(capture.text->cell(kKernelSpace, at).range, (AddrRange{at, at + 4}));
+  }
+}
+
 TEST(Arm64Pokes, NothingRecordedIsTold) {
   JumpLabels labels;
   const Capture capture = labels.open();
