@@ -158,7 +158,17 @@ Result<std::map<int, TruthSummary>> read_truth_summary(const std::string& direct
                         value["ip_hash"].is_string();
     const auto hash = usable ? parse_hex(value["ip_hash"].get<std::string>()) : std::nullopt;
     if (!hash) return unusable(fmt::format("cpus.{}: no counts", name));
-    out[cpu] = {value["instructions"].get<uint64_t>(), *hash};
+    TruthSummary summary{value["instructions"].get<uint64_t>(), *hash, 0, *hash};
+    if (value.contains("trailing_instructions") && value["trailing_instructions"].is_number_unsigned() &&
+        value.contains("ip_hash_without_trailing") && value["ip_hash_without_trailing"].is_string()) {
+      const auto without = parse_hex(value["ip_hash_without_trailing"].get<std::string>());
+      if (!without) return unusable(fmt::format("cpus.{}: ip_hash_without_trailing is no number", name));
+      summary.trailing = value["trailing_instructions"].get<uint64_t>();
+      summary.ip_hash_without_trailing = *without;
+    }
+    if (summary.trailing > summary.instructions)
+      return unusable(fmt::format("cpus.{}: counts contradict", name));
+    out[cpu] = summary;
   }
   return out;
 }

@@ -53,6 +53,10 @@ class TruthReader {
 struct TruthSummary {
   uint64_t instructions = 0;
   uint64_t ip_hash = 0;
+  // ETM: executed behind the last branch before the trace ends, which no trace can show; and the hash without
+  // them.
+  uint64_t trailing = 0;
+  uint64_t ip_hash_without_trailing = 0;
 };
 // CPU -> summary; an error when DIR/summary.json cannot be read.
 Result<std::map<int, TruthSummary>> read_truth_summary(const std::string& directory);

@@ -21,6 +21,8 @@
 namespace asof {
 namespace {
 
+constexpr const char* kEndOfTrace = "end of trace";  // of CompareResult::missing_by_cause
+
 struct CpuResult {
   int cpu = -1;
   IpHash ips;  // as decoded
@@ -28,12 +30,22 @@ struct CpuResult {
   std::optional<TruthSummary> summary;
 
   bool hash_agrees() const {
-    return summary && ips.count == summary->instructions && ips.hash == summary->ip_hash;
+    if (!summary) return false;
+    if (ips.count == summary->instructions) return ips.hash == summary->ip_hash;
+    return ips.count == summary->instructions - summary->trailing &&
+           ips.hash == summary->ip_hash_without_trailing;
+  }
+  // Nothing is missing but what no trace can show.
+  bool nothing_missing() const {
+    if (compare.missing == 0) return true;
+    const auto at_end = compare.missing_by_cause.find(kEndOfTrace);
+    return summary && compare.missing == summary->trailing && at_end != compare.missing_by_cause.end() &&
+           at_end->second == compare.missing;
   }
   // The hash sees what the walk by address does not: lengths inside a run.
   bool pass() const {
-    const bool complete = compare.missing == 0 && compare.late == 0;
-    return compare.wrong == 0 && compare.missing == 0 && (!complete || !summary || hash_agrees());
+    const bool complete = nothing_missing() && compare.late == 0;
+    return compare.wrong == 0 && nothing_missing() && (!complete || !summary || hash_agrees());
   }
 };
 
