@@ -160,7 +160,8 @@ TEST_F(Kernel, ModuleThatOnlyTheEndCopyHas) {  // [M01]
   r.write_end({{kText, r.kernel_bytes}, {kModules, area}}, symbols,
               Recording::module_line("mod_c", kModules + 0x1000, 0x2000));
   open();
-  EXPECT_EQ(at(kModules + 0x1000, 1, 300), std::vector<Bytes>{{0xc1}});
+  // Nobody knows when it came: what was there before may have been anything.
+  EXPECT_EQ(at(kModules + 0x1000, 1, 300), (std::vector<Bytes>{{0xc1}, {}}));
   EXPECT_EQ(at(kModules, 1, 300), kUnknown);
   const Cell cell = capture->text->cell(kKernelSpace, kModules + 0x1000);
   ASSERT_FALSE(cell.versions.empty());
