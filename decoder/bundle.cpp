@@ -145,6 +145,8 @@ Result<void> BundleReader::etm() {
   etm_ = root_.find("etm");
   if (!etm_) return {};
   if (capture_.machine != "aarch64") return etm_->error("\"etm\" is of arch \"arm64\"");
+  // A bundle without streams is checked as well.
+  if (auto source = read_bundle_etm({}, root_); !source) return std::unexpected(source.error());
   auto time = read_bundle_time(*etm_);
   if (!time) return std::unexpected(time.error());
   capture_.arm64.time = *time;
