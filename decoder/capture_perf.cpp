@@ -162,7 +162,7 @@ Result<Capture> open_perf(const std::string& path, const CaptureOptions& options
   note_what_was_not_recorded(capture, data, notices);
 
   const std::string folder = capture_folder(data);
-  const SideBand side = read_side_band(data, notices);
+  SideBand side = read_side_band(data, notices);
   const WatchedTexts watched = find_watched(capture, options, folder, notices);
   Builder builder;
   FileFinder files(options, data.path(), folder, notices);
@@ -179,6 +179,7 @@ Result<Capture> open_perf(const std::string& path, const CaptureOptions& options
   users.add_text();
   for (const Poke& poke : side.pokes) builder.add_poke(poke);
   for (const LostRecords& lost : side.lost) builder.add_lost(lost);
+  std::vector<Poke>().swap(side.pokes);  // the builder has them; there can be tens of millions
 
   if (const KernelSnapshot* copy = kernel.start(); copy != nullptr && copy->kallsyms() != nullptr) {
     capture.x86.perf_event_text_poke = copy->kallsyms()->address("perf_event_text_poke").value_or(0);
