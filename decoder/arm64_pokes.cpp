@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <tuple>
 
 #include "decoder/arm64_words.h"
 #include "decoder/perf_data_impl.h"
@@ -142,7 +143,9 @@ void SampleReader::close(SampledChanges& out, const Hit& entry, Time returned) {
 // The jump label code holds a mutex over its loop, so that one call is over before the next begins, whatever
 // CPU makes it. A call without return sample ends where the next one begins.
 void SampleReader::pair(SampledChanges& out) {
-  std::stable_sort(hits_.begin(), hits_.end(), [](const Hit& a, const Hit& b) { return a.time < b.time; });
+  std::sort(hits_.begin(), hits_.end(), [](const Hit& a, const Hit& b) {
+    return std::tie(a.time, a.file_offset) < std::tie(b.time, b.file_offset);
+  });
   const Hit* open = nullptr;
   uint64_t orphans = 0, unreturned = 0;
   for (const Hit& hit : hits_) {

@@ -79,6 +79,16 @@ void CsSourceBytes::walk(uint64_t at, Visit visit) const {
   }
 }
 
+namespace {
+
+// A source that the index pass has met.
+struct IndexedSource {
+  CsFrames::Source source;
+  uint64_t epoch = 0;
+};
+
+}  // namespace
+
 // The index pass.
 class CsFrameIndexer {
  public:
@@ -120,11 +130,7 @@ class CsFrameIndexer {
   }
 
  private:
-  struct Slot {
-    CsFrames::Source source;
-    uint64_t epoch = 0;
-  };
-  std::array<std::optional<Slot>, 128> slots_;
+  std::array<std::optional<IndexedSource>, 128> slots_;
   uint64_t epoch_ = 0, last_discontinuity_ = 0;
   size_t section_ = 0, checkpoints_ = 0;
 };

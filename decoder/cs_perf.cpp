@@ -8,6 +8,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <tuple>
 
 #include "decoder/cs_frames.h"
 #include "decoder/cs_sections.h"
@@ -34,8 +35,10 @@ void in_order(std::vector<TimedPiece>& pieces) {
   for (size_t i = 1; i < pieces.size(); ++i) {
     if (pieces[i].ring == pieces[i - 1].ring) pieces[i].time = std::max(pieces[i].time, pieces[i - 1].time);
   }
-  std::stable_sort(pieces.begin(), pieces.end(),
-                   [](const TimedPiece& a, const TimedPiece& b) { return a.time < b.time; });
+  std::sort(pieces.begin(), pieces.end(), [](const TimedPiece& a, const TimedPiece& b) {
+    return std::tie(a.time, a.ring, a.section, a.piece.offset) <
+           std::tie(b.time, b.ring, b.section, b.piece.offset);
+  });
 }
 
 class CsStreamMaker {
