@@ -23,7 +23,7 @@ struct Delivery {
 };
 
 uint64_t bytes_of(const Delivery& d) {
-  return d.chunk.steps.capacity() * sizeof(Step) + d.chunk.events.capacity() * sizeof(Event) +
+  return d.chunk.steps.bytes() + d.chunk.events.capacity() * sizeof(Event) +
          d.chunk.gaps.capacity() * sizeof(Gap) + (d.prepared ? d.prepared->bytes() : 0) + sizeof(Delivery);
 }
 
@@ -88,7 +88,7 @@ std::vector<Segment> plan(tbb::task_arena& arena, const Arch& arch, const Captur
 }
 
 // Everything that workers share; only `next`, `done_bytes` and the Ordered change while they run.
-struct Run {
+struct Decoding {
   const Capture& capture;
   const std::vector<Segment>& segments;
   ChunkConsumer& consumer;
@@ -109,7 +109,7 @@ struct Run {
 
 class WorkerSink final : public ChunkSink {
  public:
-  WorkerSink(Run& run, size_t item) : run_(run), item_(item) {}
+  WorkerSink(Decoding& run, size_t item) : run_(run), item_(item) {}
   void take(Chunk&& chunk) override {
     if (run_.consumer.stopped()) return;
     chunk.segment_start = run_.segments[item_].start_time;
@@ -120,11 +120,11 @@ class WorkerSink final : public ChunkSink {
   }
 
  private:
-  Run& run_;
+  Decoding& run_;
   const size_t item_;
 };
 
-void work(Run& run, SegmentDecoder& decoder) {
+void work(Decoding& run, SegmentDecoder& decoder) {
   for (;;) {
     const size_t i = run.next++;
     if (i >= run.segments.size()) return;
@@ -157,13 +157,14 @@ Result<void> run_pipeline(const Capture& capture, const PipelineOptions& options
   for (size_t i = 0; i < workers; ++i) {
     decoders.push_back((*arch)->decoder(capture.streams, *capture.text, options.decode));
   }
-  Run run{capture, segments, consumer, progress,
-          Ordered<Delivery>(segments.size(), options.max_memory != 0 ? options.max_memory : kDefaultWaiting,
-                            [&](Delivery& d) {
-                              if (!consumer.stopped()) {
-                                consumer.deliver(d.chunk, capture.streams[d.chunk.stream], d.prepared.get());
-                              }
-                            })};
+  Decoding run{
+      capture, segments, consumer, progress,
+      Ordered<Delivery>(segments.size(), options.max_memory != 0 ? options.max_memory : kDefaultWaiting,
+                        [&](Delivery& d) {
+                          if (!consumer.stopped()) {
+                            consumer.deliver(d.chunk, capture.streams[d.chunk.stream], d.prepared.get());
+                          }
+                        })};
   for (const Segment& s : segments) run.total_bytes += s.end - s.begin;
   for_each_index(arena, workers, [&](size_t i) { work(run, *decoders[i]); });
   return {};

@@ -14,7 +14,7 @@ namespace {
 
 // Time of the step before an index; kTimeMin where there is none.
 Time time_before(const Chunk& chunk, uint32_t step) {
-  return step == 0 || step > chunk.steps.size() ? kTimeMin : chunk.steps[step - 1].time;
+  return step == 0 || step > chunk.steps.size() ? kTimeMin : chunk.steps.time_at(step - 1);
 }
 
 uint64_t elapsed(Time from, Time to) { return to > from ? static_cast<uint64_t>(to - from) : 0; }
@@ -74,7 +74,7 @@ void Coverage::add(const Chunk& chunk, uint64_t instructions) {
   // done.
   uint32_t resume = UINT32_MAX;
   const auto reach = [&](uint32_t step) {
-    if (resume < step && resume < chunk.steps.size()) advance(s, chunk.steps[resume].time);
+    if (resume < step && resume < chunk.steps.size()) advance(s, chunk.steps.time_at(resume));
     // A gap right in front of `step` goes on: what lies before it was counted when it began.
     const bool in_gap = resume != UINT32_MAX && resume >= step;
     if (resume < step) resume = UINT32_MAX;

@@ -235,9 +235,8 @@ void DecodePrinter::print_gap(const Gap& gap, const Stream& stream, TimedText& o
   style_->gap(out.text, context_.who, gap, gap_text(job_.capture, stream, gap));
 }
 
-DecodePrinter::Last DecodePrinter::between(Last last, const Chunk& chunk, const Stream& stream,
-                                           uint32_t index, size_t& event, size_t& gap, TimedText& out) {
-  const Step* next = index < chunk.steps.size() ? &chunk.steps[index] : nullptr;
+DecodePrinter::Last DecodePrinter::between(Last last, const Chunk& chunk, const Stream& stream, size_t index,
+                                           const Step* next, size_t& event, size_t& gap, TimedText& out) {
   const Space space = next != nullptr ? next->block->space : last ? last->block->space : kKernelSpace;
   const bool flow = job_.format.wants_flow();
   const bool edges = job_.format.wants(kKindBranches);
@@ -284,26 +283,28 @@ DecodePrinter::Last DecodePrinter::seam(const Last& last, const Chunk& chunk, co
                                         TimedText& out) {
   size_t event = 0;
   size_t gap = 0;
-  return between(last, chunk, stream, 0, event, gap, out);
+  const auto first = chunk.steps.begin();
+  return between(last, chunk, stream, 0, first == chunk.steps.end() ? nullptr : &*first, event, gap, out);
 }
 
 DecodePrinter::Last DecodePrinter::print(const Chunk& chunk, const Stream& stream, TimedText& out) {
-  const size_t steps = chunk.steps.size();
-  if (steps == 0) return std::nullopt;
+  if (chunk.steps.empty()) return std::nullopt;
   size_t event = 0;
   size_t gap = 0;
   while (event < chunk.events.size() && chunk.events[event].step == 0) ++event;
   while (gap < chunk.gaps.size() && chunk.gaps[gap].step == 0) ++gap;
   const bool flow = job_.format.wants_flow();
-  for (uint32_t i = 0; i < steps; ++i) {
-    const Step& step = chunk.steps[i];
+  Last last;
+  for (auto step = chunk.steps.begin(); step != chunk.steps.end(); ++step) {
+    const size_t i = step.position();
     const bool items = (event < chunk.events.size() && chunk.events[event].step <= i) ||
                        (gap < chunk.gaps.size() && chunk.gaps[gap].step <= i);
-    if (i != 0 && (flow || items)) between(chunk.steps[i - 1], chunk, stream, i, event, gap, out);
-    move_to(stream, step.time);
-    print_step(step, out);
+    if (last && (flow || items)) between(last, chunk, stream, i, &*step, event, gap, out);
+    move_to(stream, step->time);
+    print_step(*step, out);
+    last = *step;
   }
-  return between(chunk.steps.back(), chunk, stream, static_cast<uint32_t>(steps), event, gap, out);
+  return between(last, chunk, stream, chunk.steps.size(), nullptr, event, gap, out);
 }
 
 }  // namespace asof

@@ -63,7 +63,7 @@ class ReportConsumer : public ChunkConsumer {
     for (size_t c = 0; c < by_confidence.size(); ++c) by_confidence[c] += report.by_confidence[c];
     for (const auto& [block, count] : report.blocks) {
       HotBlock& hot = blocks_[{block->ip, block->space, block->from}];
-      if (hot.instructions == 0) hot.time = std::clamp(chunk.steps.front().time, block->from, block->until);
+      if (hot.instructions == 0) hot.time = std::clamp(chunk.steps.time_at(0), block->from, block->until);
       hot.instructions += count;
     }
     for (const Event& e : chunk.events) overflows += e.kind == EventKind::kOverflow;

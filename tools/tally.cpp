@@ -17,12 +17,28 @@ IpHash hash_of(const Step& step) {
 }
 
 void count_steps(const Chunk& chunk, Tally& tally) {
-  for (const Step& step : chunk.steps) {
-    tally.ips.append(hash_of(step));
-    tally.branches += complete(step) && is_branch(step.block->kind);
+  const StepList& steps = chunk.steps;
+  auto loose = steps.loose().begin();
+  IpHash ips = tally.ips;
+  uint64_t branches = tally.branches;
+  uint64_t in_runs = 0;
+  for (const uint32_t code : steps.codes()) {
+    if (code != StepList::kLoose) {
+      const Run& run = steps.run(code);
+      ips.append({run.instructions, run.hash, hash_power(run.instructions)});
+      branches += run.branches;
+      in_runs += run.instructions;
+      continue;
+    }
+    const Step& step = *loose++;
+    ips.append(hash_of(step));
+    branches += complete(step) && is_branch(step.block->kind);
     const auto c = std::min(static_cast<size_t>(step.confidence), tally.by_confidence.size() - 1);
     tally.by_confidence[c] += step.count;
   }
+  tally.ips = ips;
+  tally.branches = branches;
+  tally.by_confidence[static_cast<size_t>(Confidence::kCertain)] += in_runs;
 }
 
 }  // namespace asof

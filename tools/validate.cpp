@@ -66,12 +66,16 @@ class ValidateConsumer : public ChunkConsumer {
     if (!open(chunk.stream, stream)) return;
     current_.ips.append(ips);
     size_t gap = 0;
-    for (uint32_t i = 0; i <= chunk.steps.size(); ++i) {
-      for (; gap < chunk.gaps.size() && chunk.gaps[gap].step <= i; ++gap) {
+    const auto gaps_before = [&](size_t position) {
+      for (; gap < chunk.gaps.size() && chunk.gaps[gap].step <= position; ++gap) {
         comparer_->add_gap(chunk.gaps[gap].code, gap_text(capture_, stream, chunk.gaps[gap]));
       }
-      if (i < chunk.steps.size()) add(chunk.steps[i]);
+    };
+    for (auto step = chunk.steps.begin(); step != chunk.steps.end(); ++step) {
+      gaps_before(step.position());
+      add(*step);
     }
+    gaps_before(chunk.steps.size());
   }
 
   // Called by all workers.

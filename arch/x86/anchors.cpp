@@ -69,7 +69,7 @@ void Flow::enter_poke(State& s) {
     return;
   }
   s.poke_return = back;
-  cache_->hook(back);
+  if (cache_->hook(back) && runs_) runs_->forget();
 }
 
 void Flow::leave_poke(State& s) {

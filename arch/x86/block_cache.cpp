@@ -156,10 +156,13 @@ Node* BlockCache::make_node(Space space, Addr ip, uint8_t mode) {
   return &node;
 }
 
-void BlockCache::hook(Addr ip) {
-  if (std::ranges::find(hooks_, ip) != hooks_.end()) return;
+bool BlockCache::hook(Addr ip) {
+  if (std::ranges::find(hooks_, ip) != hooks_.end()) return false;
   hooks_.push_back(ip);
-  if (const auto it = nodes_.find(Key{ip, kKernelSpace, 64}); it != nodes_.end()) set_hook(*it->second);
+  const auto it = nodes_.find(Key{ip, kKernelSpace, 64});
+  if (it == nodes_.end()) return false;
+  set_hook(*it->second);
+  return true;
 }
 
 void BlockCache::candidates(Node& node, TimeBounds bounds, Candidates& out) {

@@ -46,6 +46,7 @@ struct Node {
   TextState state = TextState::kUnknown;
   bool hooked = false;             // the flow takes note of each visit
   Variant* only = nullptr;         // kStable, kHooked
+  uint32_t run = 0;                // that begins here (runs.h); 0: not known yet
   std::vector<Variant*> variants;  // kVersioned: those met so far
   Variant* recent = nullptr;       // kVersioned: the one of the last visit
 };
@@ -70,8 +71,9 @@ class BlockCache {
   // Every block that can run at a versioned node within `bounds` (already widened by the clock's error).
   void candidates(Node& node, TimeBounds bounds, Candidates& out);
 
-  // From now on the node at this kernel address is hooked.
-  void hook(Addr ip);
+  // From now on the node at this kernel address is hooked. True: there was one, and it may have been run
+  // through.
+  bool hook(Addr ip);
 
   size_t block_count() const { return variants_.size(); }
 

@@ -53,13 +53,13 @@ Flow::Stop Flow::stopped_somewhere(State& s, Variant& v, Trial* trial) {
   Variant* last = &v;
   if constexpr (Emit) {
     if (wrmsr_steps_ > verified_steps_) {
-      chunk_.steps.resize(wrmsr_steps_);
+      chunk_.steps.truncate(wrmsr_steps_);
       last = nullptr;
     } else if (cut_at_restart(s, v)) {
       last = nullptr;
     } else {
       for (size_t i = verified_steps_; i < chunk_.steps.size(); ++i) {
-        chunk_.steps[i].confidence = Confidence::kAmbiguous;
+        chunk_.steps.at(i).confidence = Confidence::kAmbiguous;
       }
       confidence_ = Confidence::kAmbiguous;
       confidence_until_ = s.decisions + 1;
@@ -88,10 +88,11 @@ bool Flow::cut_at_restart(State& s, const Variant& v) {
     return UINT32_MAX;
   };
   for (size_t i = verified_steps_; i < chunk_.steps.size(); ++i) {
-    const uint32_t n = instructions_before(*chunk_.steps[i].block, chunk_.steps[i].count);
+    Step& step = chunk_.steps.at(i);
+    const uint32_t n = instructions_before(*step.block, step.count);
     if (n == UINT32_MAX) continue;
-    chunk_.steps[i].count = n;
-    chunk_.steps.resize(n == 0 ? i : i + 1);
+    step.count = n;
+    chunk_.steps.truncate(n == 0 ? i : i + 1);
     return true;
   }
   const uint32_t n = instructions_before(v.block, v.block.count);

@@ -2,6 +2,8 @@
 // Generation Scenarios"; what errata change is named where it is handled.
 #include <fmt/format.h>
 
+#include <utility>
+
 #include "arch/x86/flow.h"
 
 namespace asof::x86 {
@@ -60,7 +62,7 @@ template <bool Emit>
 void Flow::fetch(State& s) {
   s.pending = Pending{};
   s.lo = s.floor;
-  bool clock_moved = false;
+  bool clock_moved = std::exchange(s.clock_moved, false);
   for (;;) {
     const uint64_t offset = static_cast<uint64_t>(s.p - begin_);
     const Packet k = next_packet(s);

@@ -20,6 +20,7 @@ Flow::Flow(const Config& config, std::span<const Stream> streams, const TextStor
     : config_(config), errata_(errata_of(config.cpu)), streams_(streams), options_(options), text_(text) {
   cache_.emplace(text_, options_.text_at, options_.block_cache);
   if (options_.text_at == TextAt::kAsof) start_anchors();
+  if (options_.block_cache) runs_.emplace(*cache_);
 }
 
 void Flow::decode(const Segment& segment, ChunkSink& sink) {
@@ -40,6 +41,7 @@ void Flow::decode(const Segment& segment, ChunkSink& sink) {
     end_ = begin_ + bytes.size();
     tail_ = begin_ + (segment.end - segment.begin);
 
+    chunk_.steps.reserve(std::min<size_t>(4 * bytes.size(), options_.chunk_steps));
     State s;
     s.clock = Clock(config_, reference_at(*stream_, segment.begin), errata_.skl168);
     const SyncGroup g = read_sync_group(bytes, s.clock, errata_);
@@ -74,9 +76,9 @@ void Flow::enter(State& s, Addr ip) {
 }
 
 uint64_t Flow::signature(const State& s) const {
-  uint64_t h = s.ip * kHashFactor + s.rets.digest();
-  h = h * kHashFactor + (s.tnt_count * 4 + (s.enabled ? 2 : 0) + (s.lost ? 1 : 0));
-  return h * kHashFactor + static_cast<uint64_t>(s.p - begin_);
+  const uint64_t h =
+      mix(mix(s.rets.digest(), s.ip), s.tnt_count * 4 + (s.enabled ? 2 : 0) + (s.lost ? 1 : 0));
+  return mix(h, static_cast<uint64_t>(s.p - begin_));
 }
 
 // `count` pieces of trace were used up to get to s.ip. In a hypothesis: record, compare, and say when to
@@ -215,6 +217,11 @@ bool Flow::without_flow(State& s) {
 template <bool Emit>
 Flow::Stop Flow::walk(State& s, Trial* trial) {
   for (;;) {
+    if constexpr (Emit) {
+      if (chunk_.steps.size() >= options_.chunk_steps && !gap_) [[unlikely]]
+        flush(false);
+      if (fast_ready(s)) fast_walk(s);
+    }
     if (s.tnt_count == 0 && s.pending.kind == Pending::Kind::kNone) fetch<Emit>(s);
     if (s.tnt_count == 0 && s.pending.kind >= Pending::Kind::kPge) [[unlikely]] {
       // Things that stop the flow wherever it is, or at a certain address.
@@ -275,10 +282,6 @@ Flow::Stop Flow::walk(State& s, Trial* trial) {
         s.pending.ip == s.ip) {
       stop_tracing<Emit>(s, nullptr);
       continue;
-    }
-    if constexpr (Emit) {
-      if (chunk_.steps.size() >= options_.chunk_steps && !gap_) [[unlikely]]
-        flush(false);
     }
     if constexpr (!Emit) {
       if (trial_blocks_left_ == 0) return Stop::kOut;

@@ -16,6 +16,7 @@
 #include "arch/arch.h"
 #include "arch/x86/block_cache.h"
 #include "arch/x86/errata.h"
+#include "arch/x86/runs.h"
 #include "arch/x86/state.h"
 
 namespace asof::x86 {
@@ -90,6 +91,11 @@ class Flow final : public SegmentDecoder {
   bool fup_is_bogus(const State& s, const uint8_t* after_fup) const;
   bool skip_after_overflow(State& s);
 
+  // fast.cpp
+  static constexpr uint32_t kFastCodes = 1024;
+  bool fast_ready(const State& s);
+  void fast_walk(State& s);
+
   // flow.cpp: the walk; branch.cpp: how blocks end
   template <bool Emit>
   Stop walk(State& s, Trial* trial);
@@ -161,6 +167,7 @@ class Flow final : public SegmentDecoder {
   const DecodeOptions options_;
   const TextStore& text_;
   std::optional<BlockCache> cache_;
+  std::optional<RunCache> runs_;  // absent: everything is walked with care
   Candidates candidates_;
   std::vector<uint8_t> scratch_;
 

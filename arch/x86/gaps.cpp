@@ -97,7 +97,7 @@ std::string Flow::describe(const State& s) const {
 // Takes back the steps that no packet has confirmed. Returns how many.
 size_t Flow::roll_back() {
   const size_t n = chunk_.steps.size() - std::min(verified_steps_, chunk_.steps.size());
-  chunk_.steps.resize(chunk_.steps.size() - n);
+  chunk_.steps.truncate(chunk_.steps.size() - n);
   wrmsr_steps_ = std::min(wrmsr_steps_, chunk_.steps.size());
   for (Event& e : chunk_.events) e.step = std::min(e.step, static_cast<uint32_t>(chunk_.steps.size()));
   return n;
@@ -132,13 +132,11 @@ void Flow::flush(bool last) {
     const auto now = [ready](const auto& x) { return x.step < ready; };
     const auto events = std::ranges::stable_partition(chunk_.events, now);
     const auto gaps = std::ranges::stable_partition(chunk_.gaps, now);
-    rest.steps.reserve(chunk_.steps.size());
-    rest.steps.assign(chunk_.steps.begin() + static_cast<std::ptrdiff_t>(ready), chunk_.steps.end());
+    rest.steps = chunk_.steps.split(ready);
     rest.events.assign(events.begin(), events.end());
     for (Gap& g : gaps) rest.gaps.push_back(std::move(g));
     for (Event& e : rest.events) e.step -= static_cast<uint32_t>(ready);
     for (Gap& g : rest.gaps) g.step -= static_cast<uint32_t>(ready);
-    chunk_.steps.resize(ready);
     chunk_.events.resize(chunk_.events.size() - rest.events.size());
     chunk_.gaps.resize(chunk_.gaps.size() - rest.gaps.size());
   }

@@ -105,7 +105,13 @@ Variant* Flow::text_of_spaces(State& s, Trial* trial, Stop& why) {
 
   // Coming from the kernel or from nowhere: whose address is it? One task, unless the switch lies within the
   // bounds.
-  std::vector<Space> spaces = s.in_user ? std::vector<Space>{s.user_space} : spaces_in(bounds(s));
+  std::vector<Space> spaces;
+  if (s.in_user)
+    spaces = {s.user_space};
+  else if (stream_->contexts.size() == 1)
+    spaces = {stream_->contexts[0].space};
+  else
+    spaces = spaces_in(bounds(s));
   std::erase(spaces, kNoSpace);
   if (spaces.empty()) {
     if constexpr (Emit)

@@ -10,32 +10,49 @@
 
 namespace asof::x86 {
 
+// One more field of a signature. No sum of fields: two states that differ in two places must not meet.
+inline uint64_t mix(uint64_t h, uint64_t field) {
+  h = (h ^ field) * kHashFactor;
+  return (h ^ h >> 29) * 0xBF58476D1CE4E5B9ULL;
+}
+
 // The decoder's side of return compression (SDM vol. 3, "RET compression"): 64 entries, the oldest falls out.
 class RetStack {
  public:
   static constexpr uint32_t kSize = 64;
-  void push(Addr a) {
-    digests_[top_ % kSize] = digest() * kHashFactor + a;
+  // `site`: the fast walk's name for the call; 0: none.
+  void push(Addr a, uint32_t site = 0) {
+    digests_[top_ % kSize] = mix(digest(), a);
+    sites_[top_ % kSize] = site;
     entries_[top_++ % kSize] = a;
     if (depth_ < kSize) ++depth_;
   }
-  bool pop(Addr& a) {
-    if (depth_ == 0) return false;
+  bool top(Addr& a, uint32_t& site) const {
+    a = entries_[(top_ - 1) % kSize];
+    site = sites_[(top_ - 1) % kSize];
+    return depth_ != 0;
+  }
+  void drop() {
     --depth_;
-    a = entries_[--top_ % kSize];
+    --top_;
+  }
+  bool pop(Addr& a) {
+    uint32_t site = 0;
+    if (!top(a, site)) return false;
+    drop();
     return true;
   }
   bool top(Addr& a) const {
-    if (depth_ == 0) return false;
-    a = entries_[(top_ - 1) % kSize];
-    return true;
+    uint32_t site = 0;
+    return top(a, site);
   }
   void clear() { depth_ = 0; }
   // Of all entries: equal where two flows that have joined would return to the same places.
   uint64_t digest() const { return depth_ == 0 ? 0 : digests_[(top_ - 1) % kSize]; }
 
  private:
-  std::array<Addr, kSize> entries_;
+  std::array<Addr, kSize> entries_{};
+  std::array<uint32_t, kSize> sites_{};
   std::array<uint64_t, kSize> digests_;  // of the entries up to and with this one
   uint32_t top_ = 0;
   uint32_t depth_ = 0;
@@ -49,10 +66,14 @@ class Returns {
  public:
   enum class Policy : uint8_t { kUnknown, kKeep, kTake };
 
-  void push(Addr a) {
-    kept_.push(a);
-    if (split_) taken_.push(a);
+  // `site`: the fast walk's name for the call; 0: none.
+  void push(Addr a, uint32_t site = 0) {
+    kept_.push(a, site);
+    if (split_) taken_.push(a, site);
   }
+  // The fast walk, which never meets a split: the entry that a compressed return takes.
+  bool top(Addr& a, uint32_t& site) const { return kept_.top(a, site); }
+  void drop() { kept_.drop(); }
   // A compressed return. Only while both stacks give the same.
   bool pop(Addr& a) {
     if (split_) taken_.pop(a);
@@ -81,9 +102,7 @@ class Returns {
     kept_.clear();
     split_ = false;
   }
-  uint64_t digest() const {
-    return split_ ? kept_.digest() * kHashFactor + taken_.digest() + 1 : kept_.digest();
-  }
+  uint64_t digest() const { return split_ ? mix(kept_.digest(), taken_.digest()) : kept_.digest(); }
 
  private:
   RetStack kept_;   // the only one unless split_
@@ -147,6 +166,7 @@ struct State {
   // the one at the packet in use.
   Time lo = kTimeMin;
   Time floor = kTimeMin;
+  bool clock_moved = false;  // since `floor` was taken
   Time now = kTimeMin;       // for display: the clock at the packet in use
   uint64_t decisions = 0;    // TNT bits, TIPs, events used so far
   uint32_t idle_blocks = 0;  // blocks since the last one

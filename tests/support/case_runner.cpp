@@ -55,11 +55,15 @@ class Collector : public ChunkConsumer {
   void deliver(Chunk& chunk, const Stream& stream, Prepared*) override {
     std::vector<Got>& out = got[static_cast<unsigned>(stream.cpu)];
     auto gap = chunk.gaps.begin();
-    for (size_t i = 0; i <= chunk.steps.size(); ++i) {
-      for (; gap != chunk.gaps.end() && gap->step <= i; ++gap)
+    const auto gaps_before = [&](size_t position) {
+      for (; gap != chunk.gaps.end() && gap->step <= position; ++gap)
         out.push_back({.gap = gap->code, .reason = gap->reason, .bytes = {}, .origin = {}});
-      if (i < chunk.steps.size()) add(out, chunk.steps[i]);
+    };
+    for (auto step = chunk.steps.begin(); step != chunk.steps.end(); ++step) {
+      gaps_before(step.position());
+      add(out, *step);
     }
+    gaps_before(chunk.steps.size());
   }
 
   std::map<unsigned, std::vector<Got>> got;

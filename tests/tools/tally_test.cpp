@@ -40,9 +40,8 @@ TEST(Tally, PartOfABlockCountsItsInstructionsOnly) {
     block.power *= kHashFactor;
   }
   Chunk chunk;
-  chunk.steps.resize(2);
-  chunk.steps[0] = {.block = &block, .count = 2, .confidence = Confidence::kProved};
-  chunk.steps[1] = {.block = &block, .count = 3};
+  chunk.steps.push_back({.block = &block, .count = 2, .confidence = Confidence::kProved});
+  chunk.steps.push_back({.block = &block, .count = 3});
   Tally tally;
   count_steps(chunk, tally);
   uint64_t h = 0;

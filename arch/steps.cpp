@@ -1,0 +1,74 @@
+#include "arch/steps.h"
+
+#include <algorithm>
+
+namespace asof {
+
+RunTable::RunTable() : pieces_(std::make_unique<std::unique_ptr<Piece>[]>(kPieces)) {}
+
+uint32_t RunTable::add(const Run& run, const Block* const* blocks) {
+  const uint32_t id = size_++;
+  auto& piece = pieces_[id / kPiece];
+  if (!piece) piece = std::make_unique<Piece>();
+  piece->runs[id % kPiece] = run;
+  piece->blocks[id % kPiece] = blocks;
+  return id;
+}
+
+void StepList::Iterator::next_entry() {
+  const StepList& list = *list_;
+  if (++position_ >= list.codes_.size()) {
+    position_ = list.codes_.size();
+    return;
+  }
+  block_ = 0;
+  const uint32_t code = list.codes_[position_];
+  if (code == kLoose) {
+    blocks_ = 1;
+    step_ = list.loose_[loose_++];
+    return;
+  }
+  while (time_ < list.times_.size() && list.times_[time_].position <= position_) ++time_;
+  run_ = list.table_->blocks(code >> 1);
+  blocks_ = list.run(code).size;
+  step_ = Step{};
+  step_.time = time_ == 0 ? kTimeMin : list.times_[time_ - 1].time;
+  set_block();
+}
+
+void StepList::Iterator::set_block() {
+  const Block* b = run_[block_];
+  step_.block = b;
+  step_.count = b->count;
+  const bool last = block_ + 1 == blocks_;
+  const bool taken = last && b->kind == BranchKind::kCond ? (list_->codes_[position_] & kTakenBit) != 0
+                                                          : b->kind != BranchKind::kNone;
+  step_.flags = taken ? Step::kTaken : uint8_t{0};
+}
+
+uint64_t StepList::bytes() const {
+  return codes_.capacity() * sizeof(uint32_t) + loose_.capacity() * sizeof(Step) +
+         times_.capacity() * sizeof(TimeMark);
+}
+
+Time StepList::time_at(size_t position) const {
+  const auto after = std::ranges::upper_bound(times_, position, {}, &TimeMark::position);
+  return after == times_.begin() ? kTimeMin : std::prev(after)->time;
+}
+
+void StepList::truncate(size_t position) {
+  loose_.resize(loose_.size() - (codes_.size() - position));
+  codes_.resize(position);
+  while (!times_.empty() && times_.back().position >= position) times_.pop_back();
+}
+
+StepList StepList::split(size_t position) {
+  StepList rest;
+  const size_t n = codes_.size() - position;
+  rest.loose_.reserve(std::max<size_t>(n, 16));
+  for (size_t i = loose_.size() - n; i < loose_.size(); ++i) rest.push_back(loose_[i]);
+  truncate(position);
+  return rest;
+}
+
+}  // namespace asof

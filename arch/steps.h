@@ -1,0 +1,166 @@
+// StepList: what a segment executed, in order, small enough that writing it down does not cost more than
+// finding it out. Nearly every entry is a *run*: blocks that follow each other without a decision of the
+// trace, up to the branch that needs one. A run is known to the decoder's table, so four bytes tell it all.
+// Everything else (part of a block, a version in doubt, a flag) is a whole Step, kept beside.
+//
+//   codes   run 7 taken | run 9 | loose | run 7 taken | run 8 ...
+//   loose                          Step
+//   times   from entry 0 on: t0        from entry 3 on: t1
+//
+// Reading gives Steps again: a run gives one for each of its blocks. Positions (Event::step, Gap::step) count
+// entries, so nothing happens inside a run.
+#pragma once
+#include <array>
+#include <cstdint>
+#include <iterator>
+#include <memory>
+#include <vector>
+
+#include "arch/block.h"
+
+namespace asof {
+
+// Blocks that are executed one after the other whenever the first one is; all but the last end in a direct
+// jump or call, or straight on. Executed whole. What counting needs stands apart from the blocks: it is read
+// for every entry.
+struct Run {
+  uint64_t hash = 0;  // sum over i of ip_i * K^(instructions-1-i)
+  uint32_t instructions = 0;
+  uint16_t branches = 0;
+  uint16_t size = 0;  // blocks
+};
+
+// Runs of one decoder by id. Entries never move, so that a consumer in another thread may read those it was
+// handed ids of while the decoder adds new ones.
+class RunTable {
+ public:
+  static constexpr uint32_t kPiece = 1U << 12;
+  static constexpr uint32_t kPieces = 1U << 14;
+  static constexpr uint32_t kMax = kPiece * kPieces;
+
+  RunTable();
+  const Run& operator[](uint32_t id) const { return pieces_[id / kPiece]->runs[id % kPiece]; }
+  // Of the run's `size` blocks.
+  const Block* const* blocks(uint32_t id) const { return pieces_[id / kPiece]->blocks[id % kPiece]; }
+  bool full() const { return size_ == kMax; }
+  uint32_t add(const Run& run, const Block* const* blocks);
+
+ private:
+  struct Piece {
+    std::array<Run, kPiece> runs{};
+    std::array<const Block* const*, kPiece> blocks{};
+  };
+  std::unique_ptr<std::unique_ptr<Piece>[]> pieces_;
+  uint32_t size_ = 0;
+};
+
+// K^n. Runs are short: nearly always one look at a table.
+inline constexpr auto kHashPowers = [] {
+  std::array<uint64_t, 1024> p{};
+  p[0] = 1;
+  for (size_t i = 1; i < p.size(); ++i) p[i] = p[i - 1] * kHashFactor;
+  return p;
+}();
+inline uint64_t hash_power(uint32_t n) {
+  uint64_t rest = 1;
+  constexpr uint32_t kMost = kHashPowers.size() - 1;
+  for (; n > kMost; n -= kMost) rest *= kHashPowers[kMost];
+  return rest * kHashPowers[n];
+}
+
+class StepList {
+ public:
+  static constexpr uint32_t kLoose = UINT32_MAX;
+  static constexpr uint32_t kTakenBit = 1;  // of a code; the rest is the run's id
+
+  // Gives Steps by value, held inside: valid until the next ++.
+  class Iterator {
+   public:
+    using iterator_category = std::input_iterator_tag;
+    using value_type = Step;
+    using difference_type = std::ptrdiff_t;
+    using pointer = const Step*;
+    using reference = const Step&;
+
+    Iterator() = default;
+    const Step& operator*() const { return step_; }
+    const Step* operator->() const { return &step_; }
+    Iterator& operator++() {
+      if (++block_ < blocks_)
+        set_block();
+      else
+        next_entry();
+      return *this;
+    }
+    void operator++(int) { ++*this; }
+    size_t position() const { return position_; }
+    bool operator==(std::default_sentinel_t) const { return position_ == list_->size(); }
+
+   private:
+    friend class StepList;
+    explicit Iterator(const StepList& list) : list_(&list), position_(SIZE_MAX) { next_entry(); }
+    void next_entry();
+    void set_block();
+
+    const StepList* list_ = nullptr;
+    Step step_;
+    const Block* const* run_ = nullptr;
+    size_t position_ = 0;
+    size_t loose_ = 0;
+    size_t time_ = 0;
+    uint32_t block_ = 0;
+    uint32_t blocks_ = 0;
+  };
+
+  Iterator begin() const { return Iterator(*this); }
+  std::default_sentinel_t end() const { return {}; }
+
+  size_t size() const { return codes_.size(); }  // entries
+  bool empty() const { return codes_.empty(); }
+  uint64_t bytes() const;  // of memory
+
+  void reserve(size_t entries) { codes_.reserve(entries); }
+  void push_back(const Step& step) {
+    set_time(step.time);
+    codes_.push_back(kLoose);
+    loose_.push_back(step);
+  }
+  // Whole runs of `table`, which stays the same for all of a list: codes as above, all at `time`.
+  void append_runs(const RunTable& table, const uint32_t* codes, size_t n, Time time) {
+    table_ = &table;
+    set_time(time);
+    codes_.insert(codes_.end(), codes, codes + n);
+  }
+
+  // Time of the entry at `position`; kTimeMin when unknown.
+  Time time_at(size_t position) const;
+
+  // For those who write: entries from `position` on must be loose.
+  Step& at(size_t position) { return loose_[loose_.size() - (codes_.size() - position)]; }
+  // Drops entries from `position` on; they must be loose.
+  void truncate(size_t position);
+  // Takes the entries from `position` on out of here; they must be loose.
+  StepList split(size_t position);
+
+  // For those who count: the entries as they are kept.
+  const std::vector<uint32_t>& codes() const { return codes_; }
+  const std::vector<Step>& loose() const { return loose_; }
+  const Run& run(uint32_t code) const { return (*table_)[code >> 1]; }
+
+ private:
+  struct TimeMark {
+    uint32_t position;
+    Time time;
+  };
+  void set_time(Time t) {
+    if (times_.empty() ? t == kTimeMin : times_.back().time == t) return;
+    times_.push_back({static_cast<uint32_t>(codes_.size()), t});
+  }
+
+  const RunTable* table_ = nullptr;
+  std::vector<uint32_t> codes_;
+  std::vector<Step> loose_;
+  std::vector<TimeMark> times_;  // from this entry on
+};
+
+}  // namespace asof
