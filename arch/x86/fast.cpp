@@ -124,7 +124,7 @@ void Flow::fast_walk(State& s) {
         const HotRun& r = runs.hot(cur);
         Addr ip = s.last_ip;
         uint32_t size = 0;
-        if ((r.end != RunEnd::kRet && r.end != RunEnd::kIndirect) || !read_tip(p, end_, ip, size) ||
+        if (r.end != RunEnd::kIndirect || !read_tip(p, end_, ip, size) ||
             is_kernel_address(ip) != kernel) {
           goto leave;
         }

@@ -28,8 +28,10 @@ uint32_t RunCache::make(Node& first) {
   HotRun hot;
   Run run;
   const Block* const* stored = nullptr;
-  std::vector<const Block*> blocks;
-  std::vector<CallSite> calls;
+  std::vector<const Block*>& blocks = made_blocks_;
+  std::vector<CallSite>& calls = made_calls_;
+  blocks.clear();
+  calls.clear();
   for (Node* n = &first; n->state == TextState::kStable && blocks.size() < kMaxBlocks;) {
     const Block& b = n->only->block;
     blocks.push_back(&b);

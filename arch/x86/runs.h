@@ -66,6 +66,9 @@ class RunCache {
   RunTable table_;
   std::vector<std::unique_ptr<const Block*[]>> arena_;
   size_t arena_left_ = 0;
+  // Of the run being made.
+  std::vector<const Block*> made_blocks_;
+  std::vector<CallSite> made_calls_;
 };
 
 }  // namespace asof::x86
