@@ -45,13 +45,17 @@ class Counter : public ChunkConsumer {
   void deliver(Chunk& chunk, const Stream& stream, Prepared*) override {
     if (stream.cpu != cpu_) start(stream.cpu);
     size_t gap = 0;
-    for (uint32_t i = 0; i <= chunk.steps.size(); ++i) {
-      for (; gap < chunk.gaps.size() && chunk.gaps[gap].step <= i; ++gap) {
+    const auto gaps_before = [&](size_t position) {
+      for (; gap < chunk.gaps.size() && chunk.gaps[gap].step <= position; ++gap) {
         comparer_->add_gap(chunk.gaps[gap].code, chunk.gaps[gap].reason);
         ++gaps[chunk.gaps[gap].code];
       }
-      if (i < chunk.steps.size()) add(chunk.steps[i]);
+    };
+    for (auto step = chunk.steps.begin(); step != chunk.steps.end(); ++step) {
+      gaps_before(step.position());
+      add(*step);
     }
+    gaps_before(chunk.steps.size());
   }
   void finish() {
     if (comparer_ == nullptr) return;

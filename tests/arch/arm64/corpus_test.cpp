@@ -35,12 +35,13 @@ struct Ranges final : ChunkSink {
 
   void take(Chunk&& c) override {
     size_t event = 0, gap = 0;
-    for (size_t i = 0; i < c.steps.size(); ++i) {
+    for (auto step = c.steps.begin(); step != c.steps.end(); ++step) {
+      const size_t i = step.position();
       for (; event < c.events.size() && c.events[event].step <= i; ++event) {
         if (c.events[event].kind != EventKind::kPsb) close();
       }
       for (; gap < c.gaps.size() && c.gaps[gap].step <= i; ++gap) close();
-      add(c.steps[i]);
+      add(*step);
     }
     if (event < c.events.size() || gap < c.gaps.size()) close();
     for (Gap& g : c.gaps) gaps.push_back(std::move(g));
