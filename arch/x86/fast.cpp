@@ -107,13 +107,14 @@ void Flow::fast_walk(State& s) {
       if (p >= end_) goto leave;
       const uint8_t b = *p;
       if (is_short_tnt(b)) [[likely]] {
-        // As many of them as fit: fewer rounds of this loop, and nothing lies between them.
+        // As many of them as fit: fewer rounds of this loop. Not where time moved: the next packet's bits are
+        // later.
         do {
           const auto stop = static_cast<uint32_t>(std::bit_width(*p)) - 1;
           tnt |= static_cast<uint64_t>(*p) << (64 - stop) >> n;
           n += stop - 1;
           ++p;
-        } while (n <= kMaxBits - 6 && p < end_ && is_short_tnt(*p));
+        } while (!s.clock_moved && n <= kMaxBits - 6 && p < end_ && is_short_tnt(*p));
         break;
       }
       if (b == 0) {
@@ -124,8 +125,7 @@ void Flow::fast_walk(State& s) {
         const HotRun& r = runs.hot(cur);
         Addr ip = s.last_ip;
         uint32_t size = 0;
-        if (r.end != RunEnd::kIndirect || !read_tip(p, end_, ip, size) ||
-            is_kernel_address(ip) != kernel) {
+        if (r.end != RunEnd::kIndirect || !read_tip(p, end_, ip, size) || is_kernel_address(ip) != kernel) {
           goto leave;
         }
         if (r.call_count != 0) push_calls(r);

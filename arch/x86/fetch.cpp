@@ -51,6 +51,7 @@ Packet Flow::next_packet(const State& s) const {
 template <bool Emit>
 void Flow::on_timing(State& s, const Packet& k) {
   if (s.clock.update(k)) s.now = s.clock.now();
+  s.clock_moved = true;
   if constexpr (Emit) {
     if (k.type == Pk::kCbr)
       add_event(EventKind::kCbr, s.now, 0, k.value, 0, static_cast<uint64_t>(s.p - begin_));
@@ -62,7 +63,6 @@ template <bool Emit>
 void Flow::fetch(State& s) {
   s.pending = Pending{};
   s.lo = s.floor;
-  bool clock_moved = std::exchange(s.clock_moved, false);
   for (;;) {
     const uint64_t offset = static_cast<uint64_t>(s.p - begin_);
     const Packet k = next_packet(s);
@@ -78,15 +78,12 @@ void Flow::fetch(State& s) {
     }
     if (is_timing(k.type)) {
       on_timing<Emit>(s, k);
-      clock_moved = true;
       s.p += k.size;
       continue;
     }
-    if (!fetch_one<Emit>(s, k, offset)) continue;
-    clock_moved = true;
-    break;
+    if (fetch_one<Emit>(s, k, offset)) break;
   }
-  if (clock_moved) s.floor = s.clock.floor();
+  if (std::exchange(s.clock_moved, false)) s.floor = s.clock.floor();
 }
 
 // True when s.pending is set. Moves s.p past what it used.
@@ -366,6 +363,7 @@ bool Flow::skip_after_overflow(State& s) {
       case Pk::kCyc:
       case Pk::kCbr:
         if (t.clock.update(k)) t.now = t.clock.now();
+        t.clock_moved = true;
         t.p += k.size;
         break;
       case Pk::kPad:
@@ -398,6 +396,7 @@ void Flow::resolve_overflow(State& s) {
     const Packet k = next_packet(t);
     if (is_timing(k.type) || k.type == Pk::kPad || k.type == Pk::kMnt) {
       if (t.clock.update(k)) t.now = t.clock.now();
+      t.clock_moved = true;
       t.p += k.size;
       continue;
     }

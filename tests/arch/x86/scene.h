@@ -59,10 +59,10 @@ struct Decoded final : ChunkSink {
     ++chunks;
     if (!open) per_segment.emplace_back(0, 0);
     open = !c.last;
-    std::vector<size_t> before;  // instructions before each step
-    for (const Step& s : c.steps) {
-      before.push_back(ran.size());
-      add(s);
+    std::vector<size_t> before;  // instructions before each entry
+    for (auto s = c.steps.begin(); s != c.steps.end(); ++s) {
+      if (s.position() == before.size()) before.push_back(ran.size());
+      add(*s);
     }
     before.push_back(ran.size());
     for (const Event& e : c.events) events.push_back({e, before.at(e.step)});
