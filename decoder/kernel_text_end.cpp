@@ -135,7 +135,7 @@ void KernelText::add_end(Builder& builder) {
       // When a module came is not known: until the copy was made there can have been anything else.
       if (piece.name == "kernel") return;
       builder.add_layer(
-          {.range = range, .from = kTimeMin + 1, .until = end_time_ - 1, .rank = kRankFallback});
+          {.range = range, .bytes = {}, .from = kTimeMin + 1, .until = end_time_ - 1, .rank = kRankFallback});
     });
   }
   // Changed at some instant in between: both are possible all the time. An origin for each keeps neighbours

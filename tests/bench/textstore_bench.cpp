@@ -90,7 +90,8 @@ void Forks(benchmark::State& state) {
       const Space child = builder.fork_space(parent, i);
       // Every second child maps something of its own.
       if (i % 2 == 0) {
-        builder.add_layer({.space = child, .range = range_of(1, 100), .from = i, .rank = kRankMapping});
+        builder.add_layer(
+            {.space = child, .range = range_of(1, 100), .bytes = {}, .from = i, .rank = kRankMapping});
       }
     }
     const TextStore store = std::move(builder).build();

@@ -44,10 +44,17 @@ TEST(Replaced, ALossExplainsTheBreak) {
 TEST(Replaced, TheFirstPokeCanTell) {
   TextFacts facts;
   facts.layer(kText, "90 " + kNop5 + " 90", {.replaceable = true});
-  facts.poke(100, kText + 1, kCall, kNop5);
+  facts.poke(100, kText + 1, kCall, kJmp);
   const TextStore store = facts.build();
   EXPECT_EQ(at(store, kText, 1, 99), (Texts{"90", "?"}));
   EXPECT_EQ(at(store, kText, 1, 100), Texts{"?"});
+}
+
+TEST(Replaced, ACopyThatShowsALaterStateWasReadLater) {
+  TextFacts facts;
+  facts.layer(kText, "90 " + kNop5 + " 90", {.replaceable = true});
+  facts.poke(100, kText + 1, kCall, kNop5);
+  EXPECT_EQ(at(facts.build(), kText, 1, 100), Texts{"90"});
 }
 
 }  // namespace
