@@ -1,5 +1,5 @@
-// Capture: one recording opened. Reading (open_capture) is single-threaded and ends with everything const: streams,
-// text store, symbols, tasks, side-band. Formats: docs/formats.md.
+// Capture: one recording opened. Reading (open_capture) is single-threaded and ends with everything const:
+// streams, text store, symbols, tasks, side-band. Formats: docs/formats.md.
 #pragma once
 #include <cstdint>
 #include <map>
@@ -35,20 +35,25 @@ class TaskTable {  // comm of a thread at a time
  public:
   void add_comm(int32_t pid, int32_t tid, Time from, std::string comm);
   void finish();
-  std::string_view comm(int32_t tid, Time t) const;  // ":tid" style fall-back is the printer's business: empty here
+  std::string_view comm(int32_t tid,
+                        Time t) const;  // ":tid" style fall-back is the printer's business: empty here
 
  private:
-  struct Comm { Time from; int32_t pid; std::string comm; };
+  struct Comm {
+    Time from;
+    int32_t pid;
+    std::string comm;
+  };
   std::map<int32_t, std::vector<Comm>> comms_;
 };
 
 struct CaptureOptions {
   std::string vmlinux, kallsyms, kcore, modules_dir, symfs, buildid_dir;  // empty: look in the usual places
-  std::string kcore_end;    // second kcore taken at the end of the recording
-  std::string ksym_text;    // bytes a watcher copied (captures of a board)
+  std::string kcore_end;              // second kcore taken at the end of the recording
+  std::string ksym_text;              // bytes a watcher copied (captures of a board)
   std::vector<std::string> jitdumps;  // jit-<pid>.dump files beside those the recording maps
-  bool force = false;       // use files whose identity does not agree
-  bool host_files = true;   // look at paths recorded in the capture on this machine (identity is checked)
+  bool force = false;                 // use files whose identity does not agree
+  bool host_files = true;  // look at paths recorded in the capture on this machine (identity is checked)
   // Trace counter to perf's clock, for captures that do not say it.
   std::optional<TimeConversion> time_conversion{};
   bool catalogue = false;  // every place the kernel is built to change may hold what it can become
@@ -56,8 +61,8 @@ struct CaptureOptions {
 
 struct Capture {
   std::string path;
-  std::string kind;       // "perf.data", "perf.data directory", "bundle", "lldb bundle", "snapshot"
-  std::string machine;    // uname -m of the recording: "x86_64"
+  std::string kind;     // "perf.data", "perf.data directory", "bundle", "lldb bundle", "snapshot"
+  std::string machine;  // uname -m of the recording: "x86_64"
   std::string hostname, os_release, cpu_desc, cpu_id, command_line;
   x86::Config x86;
   arm64::Config arm64;

@@ -65,11 +65,11 @@ bool JitFiles::dated(const JitDump& dump) {
   const auto [known, fresh] =
       dated_.try_emplace(&dump, dump.counter_time() ? clock_.counter.has_value() : clock_.perf_is_monotonic);
   if (fresh && !known->second) {
-    notices_.error(
-        "E-SIDE-613", dump.path(),
-        dump.counter_time() ? "its times are the CPU's counter, which this recording cannot convert"
-                            : "its times are CLOCK_MONOTONIC, which is not the recording's clock",
-        "let the JIT write counter times; until then addresses that were used again are unknown");
+    notices_.error("E-SIDE-613", dump.path(),
+                   dump.counter_time()
+                       ? "its times are the CPU's counter, which this recording cannot convert"
+                       : "its times are CLOCK_MONOTONIC, which is not the recording's clock",
+                   "let the JIT write counter times; until then addresses that were used again are unknown");
   }
   return known->second;
 }

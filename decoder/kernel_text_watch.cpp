@@ -14,8 +14,7 @@ constexpr size_t kMostModules = 4096;  // each is compared with all others
 
 }  // namespace
 
-WatchedTexts read_watched_texts(const std::string& path, const TimeConversion& time,
-                                NoticeBook& notices) {
+WatchedTexts read_watched_texts(const std::string& path, const TimeConversion& time, NoticeBook& notices) {
   WatchedTexts out;
   out.path = path;
   auto file = MappedFile::open(path);

@@ -29,7 +29,6 @@ struct WatchedTexts {
 };
 
 // Times in the file are TSC; `time` converts them. What is damaged ends the file with a notice.
-WatchedTexts read_watched_texts(const std::string& path, const TimeConversion& time,
-                                NoticeBook& notices);
+WatchedTexts read_watched_texts(const std::string& path, const TimeConversion& time, NoticeBook& notices);
 
 }  // namespace asof

@@ -1,5 +1,5 @@
-// PerfData: the container of a perf recording (file, directory's `data`, pipe): header, attributes, features, records
-// as views, AUX buffers. Knows nothing of text or PT packets. Byte layouts: docs/formats.md, kernel
+// PerfData: the container of a perf recording (file, directory's `data`, pipe): header, attributes, features,
+// records as views, AUX buffers. Knows nothing of text or PT packets. Byte layouts: docs/formats.md, kernel
 // include/uapi/linux/perf_event.h and tools/perf/Documentation/perf.data-file-format.txt.
 #pragma once
 #include <array>
@@ -45,10 +45,10 @@ struct SampleId {
 struct Record {
   uint32_t type = 0;
   uint16_t misc = 0;
-  std::span<const uint8_t> bytes;  // whole record with its 8-byte header, in the file's byte order; read it with
-                                   // the functions of decoder/records.h. Lives as long as PerfData.
-  std::span<const uint8_t> body;   // after the header, without the sample_id trailer
-  uint64_t file_offset = 0;        // in the file; for compressed records, of the COMPRESSED record that holds it
+  std::span<const uint8_t> bytes;  // whole record with its 8-byte header, in the file's byte order; read it
+                                   // with the functions of decoder/records.h. Lives as long as PerfData.
+  std::span<const uint8_t> body;  // after the header, without the sample_id trailer
+  uint64_t file_offset = 0;  // in the file; for compressed records, of the COMPRESSED record that holds it
   uint64_t unpacked_offset = Error::kNoOffset;  // of compressed records: in the unpacked bytes of their file
   uint32_t file = 0;     // 0: the file itself or a directory's `data`; n: its n-th `data.<k>`
   bool swapped = false;  // numbers in it are in the other byte order
@@ -60,10 +60,10 @@ struct Record {
 struct AuxBuffer {
   uint32_t idx = 0;
   int32_t cpu = -1, tid = -1;
-  uint64_t offset = 0;     // in the AUX stream
+  uint64_t offset = 0;  // in the AUX stream
   uint64_t reference = 0;
   std::span<const uint8_t> bytes;
-  uint64_t file_offset = 0;  // of the payload
+  uint64_t file_offset = 0;         // of the payload
   std::optional<Time> sample_time;  // AUX sample mode
 };
 
@@ -76,27 +76,41 @@ struct AuxRecord {  // PERF_RECORD_AUX
 struct AuxtraceInfo {
   uint32_t type = 0;  // 1 intel_pt, 3 cs_etm, ...
   std::vector<uint64_t> priv;
-  std::string filter;  // intel_pt address filter string
+  std::string filter;            // intel_pt address filter string
   bool cap_event_trace = false;  // intel_pt, the word after the filter string
   uint64_t file_offset = 0;
 };
 
 // CLOCK_DATA (feature 29): one instant on two clocks.
-struct ClockData { uint32_t clockid = 0; uint64_t time_of_day_ns = 0, clock_ns = 0; };
+struct ClockData {
+  uint32_t clockid = 0;
+  uint64_t time_of_day_ns = 0, clock_ns = 0;
+};
 
-struct TimeConvRecord { uint64_t shift = 0, mult = 0, zero = 0, cycles = 0, mask = 0; bool cap_zero = true, cap_short = false; };
+struct TimeConvRecord {
+  uint64_t shift = 0, mult = 0, zero = 0, cycles = 0, mask = 0;
+  bool cap_zero = true, cap_short = false;
+};
 
 // BPF_PROG_INFO (feature 25): one program as its image was read.
 struct BpfImage {
   uint32_t id = 0;
   std::array<uint8_t, 8> tag{};
   std::string name;
-  struct Function { uint64_t address = 0; std::span<const uint8_t> bytes; };
+  struct Function {
+    uint64_t address = 0;
+    std::span<const uint8_t> bytes;
+  };
   std::vector<Function> functions;  // split by func lens, in jited_ksyms order
   uint64_t file_offset = 0;
 };
 
-struct BuildIdEntry { int32_t pid = -1; uint16_t misc = 0; std::string build_id; std::string filename; };
+struct BuildIdEntry {
+  int32_t pid = -1;
+  uint16_t misc = 0;
+  std::string build_id;
+  std::string filename;
+};
 
 class PerfData {
  public:
@@ -104,12 +118,14 @@ class PerfData {
   static Result<std::shared_ptr<const PerfData>> open(const std::string& path);
   ~PerfData();
 
-  // All records in file order, COMPRESSED ones unpacked, `data.<n>` of directories after `data`. AUXTRACE payloads are
-  // skipped. A damaged record is reported once in notices() and ends the stretch it is in. Return false to stop.
+  // All records in file order, COMPRESSED ones unpacked, `data.<n>` of directories after `data`. AUXTRACE
+  // payloads are skipped. A damaged record is reported once in notices() and ends the stretch it is in.
+  // Return false to stop.
   void for_each(const std::function<bool(const Record&)>& visit) const;
 
   std::span<const PerfAttr> attrs() const;
-  std::span<const AuxBuffer> aux_buffers() const;   // AUXTRACE, file order; payload spans live as long as PerfData
+  std::span<const AuxBuffer> aux_buffers()
+      const;  // AUXTRACE, file order; payload spans live as long as PerfData
   std::span<const AuxRecord> aux_records() const;
   const std::optional<AuxtraceInfo>& auxtrace_info() const;
   const std::optional<TimeConvRecord>& time_conv() const;
@@ -117,7 +133,10 @@ class PerfData {
   std::span<const std::pair<uint32_t, std::span<const uint8_t>>> bpf_btf() const;
   std::span<const BuildIdEntry> build_ids() const;  // feature 2 and HEADER_BUILD_ID records
   // id -> idx, cpu, tid of ID_INDEX
-  struct IdIndex { uint64_t id, idx; int32_t cpu, tid; };
+  struct IdIndex {
+    uint64_t id, idx;
+    int32_t cpu, tid;
+  };
   std::span<const IdIndex> id_index() const;
 
   // Body of any header feature, in the file's byte order; empty when it is not there.
@@ -125,11 +144,13 @@ class PerfData {
   std::span<const std::pair<uint32_t, std::string>> pmu_mappings() const;  // type, name
   const std::optional<ClockData>& clock_data() const;
 
-  std::string feature_string(int bit) const;  // HOSTNAME 3, OSRELEASE 4, VERSION 5, ARCH 6, CPUDESC 8, CPUID 9
+  std::string feature_string(
+      int bit) const;  // HOSTNAME 3, OSRELEASE 4, VERSION 5, ARCH 6, CPUDESC 8, CPUID 9
   std::vector<std::string> command_line() const;
   uint32_t nr_cpus() const;  // online when recorded; 0: not told
-  const std::map<uint32_t, uint64_t>& record_counts() const;  // by type, COMPRESSED records and what is in them
-  std::span<const Notice> notices() const;                    // damage met while opening
+  const std::map<uint32_t, uint64_t>& record_counts()
+      const;                                // by type, COMPRESSED records and what is in them
+  std::span<const Notice> notices() const;  // damage met while opening
 
   const std::string& path() const;
   const std::string& directory() const;  // of a directory capture; else empty
@@ -142,7 +163,8 @@ class PerfData {
   std::unique_ptr<Impl> impl_;
 };
 
-// Streams from AUX buffers: one per CPU or thread, losses marked, overlapping snapshot buffers stitched (Intel PT).
+// Streams from AUX buffers: one per CPU or thread, losses marked, overlapping snapshot buffers stitched
+// (Intel PT).
 std::vector<Stream> make_streams(const PerfData& data, std::vector<Notice>& notices);
 
 // "KSYMBOL", "TEXT_POKE", ...; "UNKNOWN(n)" for others.

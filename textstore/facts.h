@@ -1,4 +1,5 @@
-// The facts a Builder takes, in any order: layers (bytes placed in an address space for a time), pokes, losses.
+// The facts a Builder takes, in any order: layers (bytes placed in an address space for a time), pokes,
+// losses.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -13,9 +14,9 @@ namespace asof {
 
 // Bytes (or the knowledge that bytes are unknown) of one address range for one life.
 //
-// Where several layers cover an address at one instant, the highest rank wins; layers of equal rank with different
-// bytes are all candidates there (that is how "changed somewhere between two snapshots" is said). An unknown claim
-// gives way to known bytes of equal rank that are not older.
+// Where several layers cover an address at one instant, the highest rank wins; layers of equal rank with
+// different bytes are all candidates there (that is how "changed somewhere between two snapshots" is said).
+// An unknown claim gives way to known bytes of equal rank that are not older.
 struct Layer {
   Space space = kKernelSpace;
   AddrRange range;
@@ -24,35 +25,39 @@ struct Layer {
   std::span<const uint8_t> bytes;
   Time from = kTimeMin;   // earliest instant at which this content can run
   Time until = kTimeMax;  // latest instant
-  // A soft end (BPF unregister, slot removal): code may still run after `until`, as long as no later layer of at
-  // least this rank claims the address.
+  // A soft end (BPF unregister, slot removal): code may still run after `until`, as long as no later layer of
+  // at least this rank claims the address.
   bool soft_until = false;
-  // When the bytes were read from memory. Pokes at or before it are in the bytes already; later ones are applied,
-  // earlier ones rolled back for queries before them. kTimeMin: the bytes are as before every poke (file content).
+  // When the bytes were read from memory. Pokes at or before it are in the bytes already; later ones are
+  // applied, earlier ones rolled back for queries before them. kTimeMin: the bytes are as before every poke
+  // (file content).
   Time observed = kTimeMin;
   int rank = 0;
   OriginRef origin = kNoOrigin;
-  // Memory that is given to others without a record (a module's): where a poke finds bytes that are not of this
-  // layer, and no loss explains it, all of the layer is doubtful since the last poke that did fit, and gone from
-  // that one on.
+  // Memory that is given to others without a record (a module's): where a poke finds bytes that are not of
+  // this layer, and no loss explains it, all of the layer is doubtful since the last poke that did fit, and
+  // gone from that one on.
   bool replaceable = false;
 };
 
 // Usual ranks. A fall-back file serves only where nothing was copied from memory.
-inline constexpr int kRankFallback = -2;  // vmlinux, modules as files; second snapshot where the first has nothing
-inline constexpr int kRankSnapshot = 0;   // kcore
-inline constexpr int kRankMapping = 1;    // user mapping, bundle text
-inline constexpr int kRankEpoch = 2;      // KSYMBOL life: BPF program, out-of-line page
-inline constexpr int kRankWatched = 3;    // bytes seen in that life
+inline constexpr int kRankFallback =
+    -2;  // vmlinux, modules as files; second snapshot where the first has nothing
+inline constexpr int kRankSnapshot = 0;  // kcore
+inline constexpr int kRankMapping = 1;   // user mapping, bundle text
+inline constexpr int kRankEpoch = 2;     // KSYMBOL life: BPF program, out-of-line page
+inline constexpr int kRankWatched = 3;   // bytes seen in that life
 
-// One PERF_RECORD_TEXT_POKE (kernel/events/core.c perf_event_text_poke()). old empty: install; new empty: removal.
+// One PERF_RECORD_TEXT_POKE (kernel/events/core.c perf_event_text_poke()). old empty: install; new empty:
+// removal.
 struct Poke {
   Addr addr = 0;
   Time time = 0;
   std::span<const uint8_t> old_bytes;  // must outlive build(), not the store
   std::span<const uint8_t> new_bytes;
-  uint32_t source = 0;     // ring (cpu) the record came from
-  uint64_t file_offset = 0;  // of the record, for reports; ties in time keep this order unless the bytes say otherwise
+  uint32_t source = 0;  // ring (cpu) the record came from
+  uint64_t file_offset =
+      0;  // of the record, for reports; ties in time keep this order unless the bytes say otherwise
 };
 
 // Records were lost in one ring: any number of changes may be missing in (after, until].
@@ -65,8 +70,15 @@ struct LostRecords {
 
 // What build() noticed. `kind` is stable, `text` is for people.
 struct TextNotice {
-  enum class Kind : uint8_t { kChainBreak, kBaselineMismatch, kDuplicatePoke, kTransientHealed, kPokeOutsideText,
-                              kReordered, kTooComplex };
+  enum class Kind : uint8_t {
+    kChainBreak,
+    kBaselineMismatch,
+    kDuplicatePoke,
+    kTransientHealed,
+    kPokeOutsideText,
+    kReordered,
+    kTooComplex
+  };
   Kind kind;
   Addr addr = 0;
   Time from = kTimeMin;

@@ -1,4 +1,5 @@
-// Files as text: a read-only mapping, and the parts of an ELF file that matter to a decoder. The only user of libelf.
+// Files as text: a read-only mapping, and the parts of an ELF file that matter to a decoder. The only user of
+// libelf.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -54,7 +55,13 @@ class ElfImage {
   // .symtab, or .dynsym where there is none: functions and objects in executable sections, as linked.
   std::vector<ElfSymbol> symbols() const;
   // Sections with bytes (ET_REL kernel modules): name, bytes.
-  struct Section { std::string name; Addr address; uint64_t file_offset; std::span<const uint8_t> bytes; bool executable; };
+  struct Section {
+    std::string name;
+    Addr address;
+    uint64_t file_offset;
+    std::span<const uint8_t> bytes;
+    bool executable;
+  };
   std::vector<Section> sections() const;
 
  private:

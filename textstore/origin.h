@@ -7,15 +7,15 @@ namespace asof {
 
 enum class OriginKind : uint8_t {
   kUnknown,
-  kKcore,      // kcore copied at the start of the recording
-  kKcoreEnd,   // second kcore, copied at its end
-  kWatcher,    // bytes copied when a KSYMBOL appeared
-  kFile,       // ELF file, identity in build_id
+  kKcore,     // kcore copied at the start of the recording
+  kKcoreEnd,  // second kcore, copied at its end
+  kWatcher,   // bytes copied when a KSYMBOL appeared
+  kFile,      // ELF file, identity in build_id
   kVdso,
-  kBpfImage,   // jited_prog_insns of BPF_PROG_INFO; id = program id
-  kRaw,        // text piece of a raw bundle
-  kJit,        // jitdump
-  kPoke,       // TEXT_POKE; id = index in TextStore::pokes()
+  kBpfImage,  // jited_prog_insns of BPF_PROG_INFO; id = program id
+  kRaw,       // text piece of a raw bundle
+  kJit,       // jitdump
+  kPoke,      // TEXT_POKE; id = index in TextStore::pokes()
 };
 
 struct Origin {

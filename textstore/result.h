@@ -8,8 +8,8 @@
 
 namespace asof {
 
-// One line of diagnosis. `code` is stable ("E-FILE-003"); `where` names the file or object; `offset` is a byte
-// offset in it, or kNoOffset. `hint` says what the user can do, and may be empty.
+// One line of diagnosis. `code` is stable ("E-FILE-003"); `where` names the file or object; `offset` is a
+// byte offset in it, or kNoOffset. `hint` says what the user can do, and may be empty.
 struct Error {
   static constexpr uint64_t kNoOffset = UINT64_MAX;
   std::string code;
@@ -24,7 +24,8 @@ using Result = std::expected<T, Error>;
 
 inline std::unexpected<Error> fail(std::string code, std::string where, uint64_t offset, std::string reason,
                                    std::string hint = {}) {
-  return std::unexpected(Error{std::move(code), std::move(where), offset, std::move(reason), std::move(hint)});
+  return std::unexpected(
+      Error{std::move(code), std::move(where), offset, std::move(reason), std::move(hint)});
 }
 
 }  // namespace asof

@@ -1,5 +1,5 @@
-// TextStore: which bytes were at address A at time T. Built once by Builder, const from then on; any number of
-// threads may ask.
+// TextStore: which bytes were at address A at time T. Built once by Builder, const from then on; any number
+// of threads may ask.
 //
 //   address ^
 //           |  cell 3 |------------- kcore -----------------------------------|   one version: stable
@@ -8,12 +8,13 @@
 //           |  cell 0 |  unknown  |-- bpf id 7 --|~soft~|------ bpf id 9 -----|   epochs of a range
 //           +---------------------------------------------------------------------> time
 //
-// Per space the address axis is cut into cells such that inside a cell the list of versions is the same for every
-// byte. Cells are sorted by address; a look-up is one binary search, then a scan of the cell's versions (binary
-// search when there are many). Versions of a cell are sorted by `from` and by `until` alike, so that those possible in
-// an interval are neighbours; intervals overlap where more than one version can be live (a broken chain, lost records,
-// two snapshots that differ). All bytes that one replacing poke covers lie in one cell, so a fetch never mixes bytes
-// of two versions of a site. An install or removal, which no CPU runs across, may span several cells.
+// Per space the address axis is cut into cells such that inside a cell the list of versions is the same for
+// every byte. Cells are sorted by address; a look-up is one binary search, then a scan of the cell's versions
+// (binary search when there are many). Versions of a cell are sorted by `from` and by `until` alike, so that
+// those possible in an interval are neighbours; intervals overlap where more than one version can be live (a
+// broken chain, lost records, two snapshots that differ). All bytes that one replacing poke covers lie in one
+// cell, so a fetch never mixes bytes of two versions of a site. An install or removal, which no CPU runs
+// across, may span several cells.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -70,8 +71,9 @@ class TextStore {
   // The cell around `a`. Never fails: a hole comes back as its range with no versions. O(log cells).
   Cell cell(Space space, Addr a) const;
 
-  // Bytes from `a` on as of instant t, as many as are known and fit; stops at the first unknown byte or where more
-  // than one version with different bytes is possible at t. Returns the count. For printing, not for decoding.
+  // Bytes from `a` on as of instant t, as many as are known and fit; stops at the first unknown byte or where
+  // more than one version with different bytes is possible at t. Returns the count. For printing, not for
+  // decoding.
   size_t read(Space space, Addr a, Time t, std::span<uint8_t> out) const;
 
   // Versions of [range) in time order for people: changes of all cells in it. See tools `asof text`.

@@ -1,4 +1,5 @@
-// The one clock above arch/: perf's clock, signed nanoseconds. Raw counters (TSC, CNTVCT) stop at arch/*/clock.
+// The one clock above arch/: perf's clock, signed nanoseconds. Raw counters (TSC, CNTVCT) stop at
+// arch/*/clock.
 #pragma once
 #include <algorithm>
 #include <cstdint>

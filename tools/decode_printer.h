@@ -73,8 +73,8 @@ class DecodePrinter {
 
   void print_step(const Step& step, TimedText& out);
   // Events and gaps before steps[index], from cursors on, and the branch that leads there.
-  Last between(Last last, const Chunk& chunk, const Stream& stream, size_t index, const Step* next, size_t& event,
-               size_t& gap, TimedText& out);
+  Last between(Last last, const Chunk& chunk, const Stream& stream, size_t index, const Step* next,
+               size_t& event, size_t& gap, TimedText& out);
   void print_event(const Event& e, const Stream& stream, Space space, TimedText& out);
   void print_gap(const Gap& gap, const Stream& stream, TimedText& out);
   void print_branch(const Stream& stream, Time t, At from, At to, std::string_view flags, TimedText& out);

@@ -31,8 +31,7 @@ ChangePrinter::Named ChangePrinter::named(Space space, Addr a, Time t) const {
 std::string ChangePrinter::code(std::span<const uint8_t> bytes, Addr at, Space space, Time t) {
   const bool arm64 = is_arm64(capture_);
   std::string out;
-  if (disassembler_.length(bytes, mode_) == bytes.size())
-    out = disassembler_.text(bytes, at, mode_);
+  if (disassembler_.length(bytes, mode_) == bytes.size()) out = disassembler_.text(bytes, at, mode_);
   const auto target = direct_target(bytes, at, arm64);
   const Named to = target ? named(space, *target, t) : Named{};
   if (target && out.empty()) out = fmt::format("to {:#x}", *target);

@@ -33,8 +33,8 @@ struct Config {
   // How far `time` may be off, each way: what a conversion that was derived from the capture's own records
   // leaves open. Comes on top of DecodeOptions::clock_error.
   Time time_error = 0;
-  // Kernel text may have changed with nothing in the capture telling of it (no TEXT_POKE records, no samples of
-  // the jump label code, no catalogue): what is known of it is one state, and no step in it is certain.
+  // Kernel text may have changed with nothing in the capture telling of it (no TEXT_POKE records, no samples
+  // of the jump label code, no catalogue): what is known of it is one state, and no step in it is certain.
   bool unrecorded_changes = false;
 };
 

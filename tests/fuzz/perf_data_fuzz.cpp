@@ -1,5 +1,5 @@
-// perf.data files that mean harm, as files and as pipes: everything the reader offers is read of whatever it opens.
-// Seeds: any perf.data, the smaller the better.
+// perf.data files that mean harm, as files and as pipes: everything the reader offers is read of whatever it
+// opens. Seeds: any perf.data, the smaller the better.
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -11,7 +11,8 @@
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   static const int fd = ::memfd_create("perf_data_fuzz", MFD_CLOEXEC);
-  if (fd < 0 || ::ftruncate(fd, 0) != 0 || ::pwrite(fd, data, size, 0) != static_cast<ssize_t>(size)) std::abort();
+  if (fd < 0 || ::ftruncate(fd, 0) != 0 || ::pwrite(fd, data, size, 0) != static_cast<ssize_t>(size))
+    std::abort();
   const auto opened = asof::PerfData::open("/proc/self/fd/" + std::to_string(fd));
   if (!opened) return 0;
   uint64_t sum = 0;
