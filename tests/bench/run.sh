@@ -7,3 +7,7 @@ for bench in "$build"/tests/bench/*_bench; do
   echo "== $(basename "$bench")"
   "$bench" --benchmark_min_time=0.5
 done
+shared=$(dirname "$build")/shared/captures
+for name in pt-work-1round pt-cc1; do
+  [ ! -e "$shared/$name/bundle.json" ] || "$build/tests/bench/peers" --rounds 3 "$shared/$name/bundle.json"
+done
