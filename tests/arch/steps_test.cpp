@@ -1,0 +1,93 @@
+// StepList gives back what was put in, runs as the steps of their blocks; times hold from one entry to the
+// next change.
+#include "arch/steps.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+namespace asof::test {
+namespace {
+
+struct Blocks {
+  Block jump, cond, ret;
+  std::vector<const Block*> two{&jump, &cond};
+  RunTable table;
+  uint32_t run = 0;
+
+  Blocks() {
+    jump.ip = 0x1000, jump.count = 3, jump.kind = BranchKind::kJump;
+    cond.ip = 0x2000, cond.count = 2, cond.kind = BranchKind::kCond;
+    ret.ip = 0x3000, ret.count = 1, ret.kind = BranchKind::kRet;
+    table.add(Run{}, nullptr);
+    run = table.add({.hash = 0, .instructions = 5, .branches = 2, .size = 2}, two.data());
+  }
+};
+
+struct Seen {
+  Addr ip;
+  uint32_t count;
+  bool taken;
+  Time time;
+  size_t position;
+  bool operator==(const Seen&) const = default;
+};
+
+std::vector<Seen> read(const StepList& list) {
+  std::vector<Seen> out;
+  for (auto s = list.begin(); s != list.end(); ++s)
+    out.push_back({s->block->ip, s->count, (s->flags & Step::kTaken) != 0, s->time, s.position()});
+  return out;
+}
+
+TEST(Steps, RunsAndLooseStepsComeBackInOrder) {
+  const Blocks b;
+  StepList list;
+  EXPECT_EQ(list.begin(), list.end());
+  list.push_back({.block = &b.ret, .time = 5, .count = 1, .flags = Step::kTaken});
+  const uint32_t codes[] = {b.run << 1 | 1, b.run << 1};
+  list.append_runs(b.table, codes, 2, 7);
+  list.push_back({.block = &b.jump, .time = 7, .count = 2});  // cut short
+  EXPECT_EQ(list.size(), 4U);
+  EXPECT_EQ(read(list), (std::vector<Seen>{{0x3000, 1, true, 5, 0},
+                                           {0x1000, 3, true, 7, 1},
+                                           {0x2000, 2, true, 7, 1},
+                                           {0x1000, 3, true, 7, 2},
+                                           {0x2000, 2, false, 7, 2},
+                                           {0x1000, 2, false, 7, 3}}));
+  EXPECT_EQ(list.time_at(0), 5);
+  EXPECT_EQ(list.time_at(3), 7);
+}
+
+TEST(Steps, LooseEndsAreTakenBackOrAway) {
+  const Blocks b;
+  StepList list;
+  const uint32_t code = b.run << 1;
+  list.append_runs(b.table, &code, 1, 1);
+  for (const Time t : {2, 3, 4}) list.push_back({.block = &b.ret, .time = t, .count = 1});
+  list.at(2).count = 9;
+  StepList rest = list.split(2);
+  EXPECT_EQ(read(rest), (std::vector<Seen>{{0x3000, 9, false, 3, 0}, {0x3000, 1, false, 4, 1}}));
+  EXPECT_EQ(list.size(), 2U);
+  list.truncate(1);
+  list.push_back({.block = &b.ret, .time = 1, .count = 1});
+  EXPECT_EQ(read(list).back(), (Seen{0x3000, 1, false, 1, 1}));
+  EXPECT_EQ(list.time_at(1), 1);
+}
+
+TEST(Steps, UnknownTimeIsUnknown) {
+  const Blocks b;
+  StepList list;
+  const uint32_t code = b.run << 1;
+  list.append_runs(b.table, &code, 1, kTimeMin);
+  EXPECT_EQ(list.time_at(0), kTimeMin);
+  EXPECT_EQ(list.begin()->time, kTimeMin);
+}
+
+TEST(Steps, PowersOfLongRuns) {
+  uint64_t p = 1;
+  for (uint32_t n = 0; n < 5000; ++n, p *= kHashFactor) ASSERT_EQ(hash_power(n), p) << n;
+}
+
+}  // namespace
+}  // namespace asof::test
