@@ -41,7 +41,9 @@ class DecodeConsumer : public ChunkConsumer {
 
   std::unique_ptr<Prepared> prepare(const Chunk& chunk, const Stream& stream) override {
     auto printed = std::make_unique<PrintedChunk>();
-    for (const Step& step : chunk.steps) printed->instructions += step.count;
+    Tally tally;
+    count_steps(chunk, tally);
+    printed->instructions = tally.ips.count;
     printed->last = printers_.local().print(chunk, stream, printed->lines);
     return printed;
   }

@@ -3,13 +3,10 @@
 // state the careful walk would have there.
 //
 // Invariants:
-//  * It stands at the start of a run, and every run it writes down has been decided by the trace: nothing is
-//  ever
-//    taken back.
+//  * It stands at the start of a run, and every run it writes down was decided by the trace.
 //  * All TNT bits of a packet are used before the next packet is looked at.
-//  * Kernel and user code are not left for each other; text here is the same at all times, so time is only
-//  kept, not
-//    asked for.
+//  * Kernel and user code are not left for each other.
+//  * Text here is the same at all times, so time is only kept, not asked for.
 //  * A packet is used up or not touched.
 #include <bit>
 
