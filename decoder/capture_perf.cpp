@@ -173,8 +173,8 @@ Result<Capture> open_perf(const std::string& path, const CaptureOptions& options
   builder.keep(*opened);
   kernel.add_text(builder, watched, files, data);
   add_arm64_text(capture, data, options, kernel, builder, notices);
-  if (options.catalogue && capture.arm64.sources.empty() && !capture.exclude_kernel)
-    add_x86_catalogue(kernel, side, options.vmlinux, builder, notices);
+  if (capture.arm64.sources.empty() && !capture.exclude_kernel)
+    add_x86_catalogue(kernel, side, options.vmlinux, options.catalogue, builder, notices);
   generated.add_text(builder);
   users.add_text();
   for (const Poke& poke : side.pokes) builder.add_poke(poke);

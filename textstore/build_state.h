@@ -39,6 +39,7 @@ struct BuildLimits {
   Budget fork_steps{uint64_t{1} << 30};      // layers looked at for forks
   Budget compared_bytes{uint64_t{1} << 33};  // layers against each other
   Budget tie_steps{uint64_t{1} << 25};       // orders tried for pokes of one time
+  Budget place_steps{uint64_t{1} << 28};     // layers and pokes looked at for places
   Budget roll_steps{uint64_t{1} << 25};      // pokes undone or redone on a layer outside its life
 };
 

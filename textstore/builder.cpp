@@ -9,6 +9,7 @@
 #include "textstore/build_state.h"
 #include "textstore/check.h"
 #include "textstore/lost_index.h"
+#include "textstore/patch_places.h"
 #include "textstore/poke_sites.h"
 #include "textstore/site_versions.h"
 #include "textstore/space_facts.h"
@@ -22,6 +23,7 @@ struct Builder::Impl {
   std::vector<Layer> layers;
   SpaceFacts spaces{1};
   std::vector<LostRecords> lost;
+  std::vector<PatchPlace> places;
   NoticeLog log;
   BuildLimits limits;
 
@@ -89,6 +91,11 @@ void Builder::add_poke(const Poke& poke) {
 }
 
 void Builder::add_lost(const LostRecords& lost) { impl_->lost.push_back(lost); }
+
+void Builder::add_place(const PatchPlace& place) {
+  ASOF_CHECK(place.bytes.size() == place.range.size());
+  if (!place.range.empty()) impl_->places.push_back(place);
+}
 
 // Pokes found to be repeats while sites were made go now; origins move with those that stay.
 void Builder::Impl::remove_dropped(SpaceTable& table, const std::vector<bool>& dropped) {
@@ -163,6 +170,9 @@ bool Builder::Impl::end_replaced_layers() {
 
 TextStore Builder::build() && {
   Impl& b = *impl_;
+  for (const Layer& l :
+       doubtful_places(b.places, b.layers, b.store->pokes, LostIndex(b.lost), b.limits.place_steps, b.log))
+    b.keep_layer(l);
   std::vector<LayerList> lists = b.spaces.resolve(b.layers, b.limits);
   std::set<const void*> distinct;
   uint64_t layers = 0;

@@ -50,6 +50,7 @@ class Builder {
   void add_layer(const Layer& layer);
   void add_poke(const Poke& poke);
   void add_lost(const LostRecords& lost);
+  void add_place(const PatchPlace& place);
 
   TextStore build() &&;
 

@@ -1,5 +1,5 @@
 // The facts a Builder takes, in any order: layers (bytes placed in an address space for a time), pokes,
-// losses.
+// losses, places that are known to be patched.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -66,6 +66,17 @@ struct LostRecords {
   Time after = kTimeMin;
   Time until = kTimeMax;
   uint64_t count = 0;
+};
+
+// A place of the kernel's text that its own code patches (a jump label, a function entry), and what it can
+// hold beside what the layers beneath it say. It counts only where no poke of the place was recorded: then a
+// loss may have taken all there were, so that `bytes` are a candidate from the first loss on that the layer
+// does not show the outcome of (docs/live-text.md 2).
+struct PatchPlace {
+  AddrRange range;
+  std::span<const uint8_t> bytes;  // range.size(), must outlive the store
+  OriginRef origin = kNoOrigin;
+  bool always = false;  // nobody recorded changes: a candidate all the time, loss or not
 };
 
 // What build() noticed. `kind` is stable, `text` is for people.

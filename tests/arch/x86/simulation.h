@@ -1,182 +1,16 @@
 // Simulation: a random program on the simulated machine, and what a capture of it gives a decoder.
 #pragma once
-#include <fmt/format.h>
-
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "tests/arch/x86/scene.h"
-#include "tests/support/machine.h"
+#include "tests/arch/x86/text_recording.h"
 
 namespace asof::x86::test {
 
 using asof::test::Executed;
-using asof::test::Machine;
 using asof::test::MachineConfig;
-using asof::test::SimCpu;
-using asof::test::SimRandom;
-
-inline constexpr Addr kText = 0xffffffff81000000;
-inline constexpr Addr kUser = 0x401000;
-inline constexpr int kFunctions = 8;
-inline constexpr Cond kConds[] = {Cond::kEqual, Cond::kNotEqual, Cond::kLess, Cond::kSign, Cond::kBelow};
-
-// A program of functions that call each other downwards: loops, branches, indirect calls and jumps, static
-// branches, system calls. Function 0 runs for ever.
-class Program {
- public:
-  Program(uint64_t seed, bool user, bool calls_programs = false)
-      : random_(seed), a_(user ? kUser : kText), user_(user), calls_programs_(calls_programs) {
-    if (!user) entries();
-    for (int f = 0; f < kFunctions; ++f) function(f);
-    bytes_ = a_.finish();
-    bytes_.resize((bytes_.size() + 15) / 16 * 16 + 16, 0xcc);
-  }
-
-  Addr entry() const { return a_.address("f0"); }
-  Addr base() const { return a_.base(); }
-  Addr address(const std::string& n) const { return a_.address(n); }
-  const Bytes& bytes() const { return bytes_; }
-  const std::vector<Addr>& sites() const { return sites_; }
-  Addr on(size_t site) const { return a_.address(fmt::format("on{}", site)); }
-
-  void rules(Machine& m) const {
-    for (const auto& [label, targets] : indirect_) {
-      std::vector<Addr> to;
-      for (const std::string& t : targets) to.push_back(a_.address(t));
-      m.on_indirect(a_.address(label), [to](SimCpu& c) { return to[c.random.below(to.size())]; });
-    }
-    for (const auto& [label, rounds] : loops_) m.loop_at(a_.address(label), rounds);
-  }
-  // The place of loaded programs, of kProgramSize bytes; `live` says whether one is there now.
-  static constexpr Addr kProgramAt = 0xffffffffc0001000;
-  void program_rule(Machine& m, std::function<bool()> live) const {
-    if (!calls_programs_) return;
-    const Addr other = a_.address("tick");
-    m.on_indirect(a_.address("program"),
-                  [other, live = std::move(live)](SimCpu&) { return live() ? kProgramAt : other; });
-  }
-
- private:
-  void entries() {
-    a_.function("int3").straight(1).straight(4).iret();
-    a_.function("sync").straight(2).iret();
-    a_.function("timer").straight(3).call("tick").straight(1).iret();
-    a_.function("tick").straight(2).jcc8(Cond::kEqual, "tick.l").straight(5).label("tick.l").ret();
-    a_.function("syscall").straight(6).call("f1").straight(2).sysret();
-  }
-  unsigned any() { return static_cast<unsigned>(random_.below(Assembler::kStraightKinds)); }
-  void filler(uint64_t most) {
-    for (uint64_t i = random_.below(most + 1); i != 0; --i) a_.straight(any());
-  }
-  std::string label(const char* what) { return fmt::format("{}{}{}", user_ ? "u" : "k", what, next_++); }
-
-  void function(int f) {
-    a_.function(fmt::format("f{}", f));
-    if (random_.chance(50)) a_.endbr64();
-    const std::string top = label("top");
-    a_.label(top);
-    for (uint64_t part = random_.between(1, 5); part != 0; --part) piece(f);
-    if (f == 0 && calls_programs_) a_.label("program").call_rax();
-    if (f == 0) {
-      // A loop that leaves no trace would not tell how often it ran.
-      a_.jcc32(kConds[random_.below(5)], top).jmp32(top);
-    } else {
-      a_.ret();
-    }
-    for (const size_t site : pending_sites_) unlikely(site, f);
-    pending_sites_.clear();
-  }
-  void piece(int f) {
-    filler(4);
-    switch (random_.below(user_ ? 8 : 7)) {
-      case 0: {
-        const std::string skip = label("skip");
-        random_.chance(50) ? a_.jcc8(kConds[random_.below(5)], skip)
-                           : a_.jcc32(kConds[random_.below(5)], skip);
-        filler(3);
-        a_.label(skip);
-        return;
-      }
-      case 1: {
-        const std::string again = label("again"), branch = label("loop");
-        a_.label(again);
-        filler(3);
-        a_.straight(any()).label(branch).jcc8(Cond::kNotEqual, again);
-        loops_.emplace_back(branch, static_cast<unsigned>(random_.between(2, 6)));
-        return;
-      }
-      case 2:
-        if (f + 1 < kFunctions)
-          a_.call(fmt::format("f{}", random_.between(static_cast<uint64_t>(f) + 1, kFunctions - 1)));
-        return;
-      case 3: {
-        if (f + 1 >= kFunctions) return;
-        const std::string at = label("icall");
-        a_.label(at).call_rax();
-        std::vector<std::string> to;
-        for (int i = f + 1; i < kFunctions; ++i) to.push_back(fmt::format("f{}", i));
-        indirect_.emplace_back(at, to);
-        return;
-      }
-      case 4: {
-        const std::string at = label("ijump"), x = label("case"), y = label("case"), z = label("join");
-        a_.label(at).jmp_rax().label(x);
-        filler(2);
-        a_.jmp8(z).label(y);
-        filler(2);
-        a_.label(z);
-        indirect_.emplace_back(at, std::vector<std::string>{x, y});
-        return;
-      }
-      case 5: {  // "call next"
-        const std::string next = label("next");
-        if (random_.chance(30)) {
-          // The return address stays on the stack; only the simulated one must be taken off again.
-          a_.straight(any());
-          return;
-        }
-        a_.jmp8(next).fill(0xcc, random_.below(4)).label(next);
-        return;
-      }
-      case 6:
-        if (!user_) {
-          const size_t site = sites_.size();
-          sites_.push_back(a_.here());
-          a_.nop5().label(fmt::format("back{}", site));
-          pending_sites_.push_back(site);
-        }
-        return;
-      default:
-        a_.syscall();
-    }
-  }
-  void unlikely(size_t site, int f) {
-    a_.label(fmt::format("on{}", site));
-    filler(2);
-    if (random_.chance(50)) {
-      const std::string skip = label("skip");
-      a_.jcc8(kConds[random_.below(5)], skip).straight(any()).label(skip);
-    } else if (f + 1 < kFunctions && random_.chance(60)) {
-      a_.call(fmt::format("f{}", f + 1));
-    }
-    a_.jmp32(fmt::format("back{}", site));
-  }
-
-  SimRandom random_;
-  Assembler a_;
-  bool user_;
-  bool calls_programs_;
-  Bytes bytes_;
-  std::vector<Addr> sites_;
-  std::vector<size_t> pending_sites_;
-  std::vector<std::pair<std::string, std::vector<std::string>>> indirect_;
-  std::vector<std::pair<std::string, unsigned>> loops_;
-  int next_ = 0;
-};
 
 struct Settings {
   uint64_t seed = 0;
@@ -186,32 +20,11 @@ struct Settings {
   bool coarse_time = false;
   bool overflows = false;
   Time clock_error = 200;
-  // What a recording can lack.
-  bool loses_records = false;  // a run of TEXT_POKE records, and LOST says so
-  bool breaks_chain = false;   // one record is missing without a word, and a later one tells
-  bool programs = false;       // loaded programs give their address to others
-  bool anchors = false;        // the kernel's patching code is known by address
+  RecordingSettings recording = {};
+  bool programs = false;  // loaded programs give their address to others
+  bool anchors = false;   // the kernel's patching code is known by address
   asof::test::TracerConfig::Mismatch mismatch = asof::test::TracerConfig::Mismatch::kClears;
 };
-
-// A loaded program: a few branches and sites of none, told apart by what its branches are.
-inline Bytes loaded_program(uint64_t seed) {
-  constexpr size_t kSize = 128;
-  SimRandom random(seed);
-  Assembler a(Program::kProgramAt);
-  a.function("p");
-  for (uint64_t parts = random.between(1, 4); parts != 0; --parts) {
-    for (uint64_t n = random.below(3); n != 0; --n)
-      a.straight(static_cast<unsigned>(random.below(Assembler::kStraightKinds)));
-    const std::string skip = fmt::format("s{}", parts);
-    if (random.chance(60)) a.jcc8(kConds[random.below(5)], skip).straight(0);
-    a.label(skip);
-  }
-  a.ret();
-  Bytes out = a.finish();
-  out.resize(kSize, 0xcc);
-  return out;
-}
 
 // Runs a machine and decodes what its CPUs wrote.
 class Simulation {
@@ -300,11 +113,6 @@ class Simulation {
   Time perf(uint64_t tsc) const { return machine_->perf_time(tsc); }
 
  private:
-  struct PokeFact {
-    Addr addr;
-    Bytes old_bytes, new_bytes;
-    Time time;
-  };
   void pokes(uint64_t start) {
     if (settings_.pokes == 0 || kernel_.sites().empty()) return;
     // Batches one after the other, so that no site is in two at a time.
@@ -319,7 +127,8 @@ class Simulation {
         on[s] = !on[s];
       }
       if (batch.empty()) continue;
-      machine_->poke_batch(t, static_cast<unsigned>(random_.below(settings_.cpus)), batch,
+      batches_.emplace_back(t, static_cast<unsigned>(random_.below(settings_.cpus)));
+      machine_->poke_batch(t, batches_.back().second, batch,
                            {.int3_to_tail = random_.between(50, 600),
                             .between_records = 20,
                             .tail_to_head = random_.between(50, 600)});
@@ -356,73 +165,20 @@ class Simulation {
       b.add_layer(l);
     }
   }
-  // Leaves records out: some of a run of them, and LOST tells; or one, where the next of that site tells.
-  void lose_records(Builder& b) {
-    if (settings_.loses_records && facts_.size() > 2) {
-      const size_t first = random_.below(facts_.size());
-      const size_t last = std::min(facts_.size() - 1, first + random_.below(6));
-      const Time after = first == 0 ? perf(machine_->config().tsc_start) : facts_[first - 1].time;
-      const Time until = last + 1 == facts_.size()
-                             ? perf(machine_->config().tsc_start + settings_.ticks + 100'000)
-                             : facts_[last + 1].time;
-      // A site none of whose records is left looks like text that never changes: no decoder can know better.
-      std::vector<PokeFact> kept;
-      const auto lost = [&](size_t i) {
-        const auto other = [&](const PokeFact& f) { return f.addr == facts_[i].addr; };
-        return i >= first && i <= last &&
-               (std::any_of(kept.begin(), kept.end(), other) ||
-                std::any_of(facts_.begin() + static_cast<std::ptrdiff_t>(last) + 1, facts_.end(), other));
-      };
-      for (size_t i = 0; i < facts_.size(); ++i) {
-        if (!lost(i)) kept.push_back(facts_[i]);
-      }
-      if (kept.size() != facts_.size()) b.add_lost({0, after, until, facts_.size() - kept.size()});
-      facts_ = std::move(kept);
-    }
-    if (!settings_.breaks_chain || facts_.empty()) return;
-    const size_t missing = random_.below(facts_.size());
-    const Addr site = facts_[missing].addr;
-    const auto here = [site](const PokeFact& f) { return f.addr == site; };
-    const auto at = facts_.begin() + static_cast<std::ptrdiff_t>(missing);
-    const bool before = std::any_of(facts_.begin(), at, here),
-               after = std::any_of(at + 1, facts_.end(), here);
-    if (before && after) facts_.erase(at);
-  }
   // The store as a capture would give it: the text before the run, and the records of the pokes.
   void store() {
     Builder b;
-    Layer l;
-    l.range = range_of(kernel_.base(), kernel_.bytes().size());
-    l.bytes = kernel_.bytes();
-    b.add_layer(l);
+    recording_.emplace(*machine_, settings_.recording, random_, settings_.ticks);
+    recording_->read_pokes(batches_);
+    recording_->add_kernel(b, kernel_);
     space_ = b.add_space();
+    Layer l;
     l.space = space_;
     l.range = range_of(user_.base(), user_.bytes().size());
     l.bytes = user_.bytes();
     b.add_layer(l);
     add_programs(b);
-    // A record's old bytes are those before the INT3, its time that of the write of the tail; the write log
-    // has both.
-    std::map<Addr, Bytes> current;
-    for (const auto& w : machine_->memory().writes()) {
-      if (w.new_bytes.size() != 4) continue;  // tails of five-byte sites
-      const Addr at = w.addr - 1;
-      Bytes old_bytes = current.contains(at) ? current[at] : asof::test::nop5_bytes();
-      const bool to_nop = old_bytes[0] == 0xe9;
-      Bytes now = {static_cast<uint8_t>(to_nop ? 0x0f : 0xe9)};
-      now.insert(now.end(), w.new_bytes.begin(), w.new_bytes.end());
-      facts_.push_back({at, old_bytes, now, perf(w.tsc)});
-      current[at] = now;
-    }
-    lose_records(b);
-    for (const PokeFact& f : facts_) {
-      Poke p;
-      p.addr = f.addr;
-      p.time = f.time;
-      p.old_bytes = f.old_bytes;
-      p.new_bytes = f.new_bytes;
-      b.add_poke(p);
-    }
+    recording_->add_changes(b, kernel_);
     text_.emplace(std::move(b).build());
   }
   void streams() {
@@ -459,7 +215,8 @@ class Simulation {
     Bytes bytes;
     uint64_t from, until;
   };
-  std::vector<PokeFact> facts_;
+  std::vector<std::pair<uint64_t, unsigned>> batches_;  // begin, CPU
+  std::optional<TextRecording> recording_;              // holds bytes of the store
   std::vector<LoadedProgram> loaded_;
   bool program_live_ = false;
   std::optional<TextStore> text_;

@@ -25,29 +25,55 @@ struct Score {
   uint64_t instructions = 0, sure = 0, right = 0, proved = 0, hits = 0;
 };
 
-// What is certain or proved really ran, in this order. Where time is known at sync points only, also between
-// the same two of them: there a step's time is that of the one before it.
+// Where one stretch of sure instructions ends: at the first that is not, or where something is missing.
+inline size_t end_of_sure(const Decoded& d, const std::vector<bool>& after_gap, size_t begin) {
+  size_t end = begin + 1;
+  while (end < d.ran.size() && d.ran[end].confidence <= Confidence::kProved && !after_gap[end]) ++end;
+  return end;
+}
+
+// What is certain or proved really ran: each stretch of it, without a hole or an instruction too many, and
+// the stretches in this order. Where time is known at sync points only, also between the same two of them:
+// there a step's time is that of the one before it.
 inline void expect_sure_ones_ran(const Decoded& d, const std::vector<Executed>& truth, bool by_sync_point,
                                  Score& score) {
   constexpr Time kRounding = 2;
   std::vector<Time> until(d.ran.size(), kTimeMax);
   for (size_t i = d.ran.size(); i-- > 1;)
     until[i - 1] = d.ran[i].time != d.ran[i - 1].time ? d.ran[i].time : until[i];
+  std::vector<bool> after_gap(d.ran.size() + 1);
+  for (const Decoded::GapAt& g : d.gaps) after_gap.at(g.at) = true;
   size_t t = 0;
-  for (size_t i = 0; i < d.ran.size(); ++i) {
-    const Ran& r = d.ran[i];
-    ++score.instructions;
-    score.proved += r.confidence == Confidence::kProved;
-    if (r.confidence > Confidence::kProved) continue;
-    ++score.sure;
-    const auto fits = [&](const Executed& e) {
-      return same(r, e) && (!by_sync_point || e.time >= r.time - kRounding);
+  for (size_t i = 0; i < d.ran.size();) {
+    if (d.ran[i].confidence > Confidence::kProved) {
+      ++score.instructions;
+      ++i;
+      continue;
+    }
+    const size_t end = end_of_sure(d, after_gap, i);
+    size_t longest = 0;
+    const auto ran_at = [&](size_t at) {
+      for (size_t k = i; k < end; ++k) {
+        const size_t e = at + (k - i);
+        const bool right = e < truth.size() && same(d.ran[k], truth[e]) &&
+                           (!by_sync_point || (truth[e].time >= d.ran[k].time - kRounding &&
+                                               truth[e].time <= saturating_add(until[k], kRounding)));
+        if (!right) {
+          longest = std::max(longest, k - i);
+          return false;
+        }
+      }
+      return true;
     };
-    while (t < truth.size() && !fits(truth[t])) ++t;
-    const bool in_time =
-        t < truth.size() && (!by_sync_point || truth[t].time <= saturating_add(until[i], kRounding));
-    ASSERT_TRUE(in_time) << "instruction " << i << " of " << d.ran.size() << " never ran: " << show(r);
-    ++t;
+    while (t < truth.size() && !ran_at(t)) ++t;
+    ASSERT_LT(t, truth.size()) << "instructions " << i << " to " << end << " of " << d.ran.size()
+                               << " never ran in a row, at most the first " << longest << "; then "
+                               << show(d.ran[std::min(i + longest, end - 1)]);
+    for (size_t k = i; k < end; ++k) score.proved += d.ran[k].confidence == Confidence::kProved;
+    score.instructions += end - i;
+    score.sure += end - i;
+    t += end - i;
+    i = end;
   }
 }
 

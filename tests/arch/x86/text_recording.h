@@ -1,0 +1,131 @@
+// What a recording has of the changes of a simulated kernel's text: a copy of memory, the records of the
+// pokes by ring, what of them was lost. Makes the text store of it, as a reader of captures would.
+#pragma once
+#include <algorithm>
+#include <deque>
+#include <map>
+#include <vector>
+
+#include "tests/arch/x86/random_program.h"
+
+namespace asof::x86::test {
+
+// What a recording can lack.
+struct RecordingSettings {
+  bool loses_records = false;  // runs of TEXT_POKE records of a ring, and LOST says so
+  bool breaks_chain = false;   // one record is missing without a word, and a later one tells
+  bool dated_copy = false;     // kcore was copied while the program ran, at a known time; else before
+};
+
+class TextRecording {
+ public:
+  struct PokeFact {
+    Addr addr;
+    Bytes old_bytes, new_bytes;
+    Time time;
+    uint32_t ring;
+  };
+  TextRecording(Machine& machine, const RecordingSettings& settings, SimRandom& random, uint64_t ticks)
+      : machine_(machine), settings_(settings), random_(random), ticks_(ticks) {}
+
+  // `batches`: when each batch of pokes began, and on which CPU.
+  void read_pokes(const std::vector<std::pair<uint64_t, unsigned>>& batches) {
+    // A record's old bytes are those before the INT3, its time that of the write of the tail; the write log
+    // has both.
+    std::map<Addr, Bytes> current;
+    for (const auto& w : machine_.memory().writes()) {
+      if (w.new_bytes.size() != 4) continue;  // tails of five-byte sites
+      const Addr at = w.addr - 1;
+      Bytes old_bytes = current.contains(at) ? current[at] : asof::test::nop5_bytes();
+      const bool to_nop = old_bytes[0] == 0xe9;
+      Bytes now = {static_cast<uint8_t>(to_nop ? 0x0f : 0xe9)};
+      now.insert(now.end(), w.new_bytes.begin(), w.new_bytes.end());
+      const auto batch = std::ranges::upper_bound(batches, w.tsc, {}, [](const auto& b) { return b.first; });
+      facts_.push_back({at, old_bytes, now, machine_.perf_time(w.tsc), std::prev(batch)->second});
+      current[at] = now;
+    }
+  }
+  void add_kernel(Builder& b, const Program& kernel) {
+    bytes_ = kernel.bytes();
+    Layer l;
+    l.range = range_of(kernel.base(), bytes_.size());
+    if (settings_.dated_copy) {
+      const uint64_t read = machine_.config().tsc_start + random_.below(ticks_);
+      bytes_ = machine_.memory().read_at(read, kKernelSpace, l.range.begin, bytes_.size());
+      l.observed = machine_.perf_time(read);
+    }
+    l.bytes = bytes_;
+    b.add_layer(l);
+  }
+  // With a loss the reader looks into the kernel's jump table: a place without records may have lost them
+  // all.
+  void add_changes(Builder& b, const Program& kernel) {
+    if (settings_.loses_records) lose_records(b);
+    if (settings_.breaks_chain) break_chain();
+    for (const PokeFact& f : facts_) {
+      Poke p;
+      p.addr = f.addr;
+      p.time = f.time;
+      p.old_bytes = f.old_bytes;
+      p.new_bytes = f.new_bytes;
+      p.source = f.ring;
+      b.add_poke(p);
+    }
+    if (!settings_.loses_records) return;
+    for (size_t s = 0; s < kernel.sites().size(); ++s) {
+      const Addr at = kernel.sites()[s];
+      // What the copy shows anyway does no harm as a place.
+      for (const Bytes& state : {asof::test::jmp32_bytes(at, kernel.on(s)), asof::test::nop5_bytes()})
+        b.add_place({.range = range_of(at, 5), .bytes = places_.emplace_back(state)});
+    }
+  }
+
+ private:
+  // LOST is written in front of the next record that fits into the ring, else at the end.
+  void lose_records(Builder& b) {
+    const Time begin = machine_.perf_time(machine_.config().tsc_start),
+               end = machine_.perf_time(machine_.config().tsc_start + ticks_ + 100'000);
+    for (uint32_t ring = 0; ring < machine_.config().cpus; ++ring) {
+      std::vector<PokeFact> mine;
+      std::ranges::copy_if(facts_, std::back_inserter(mine),
+                           [&](const PokeFact& f) { return f.ring == ring; });
+      std::erase_if(facts_, [&](const PokeFact& f) { return f.ring == ring; });
+      uint64_t lost = 0;
+      Time after = begin;
+      bool losing = false;
+      for (const PokeFact& f : mine) {
+        losing = random_.chance(losing ? 60 : 15);
+        if (losing) {
+          ++lost;
+          continue;
+        }
+        if (lost != 0) b.add_lost({ring, after, f.time, lost});
+        lost = 0;
+        after = f.time;
+        facts_.push_back(f);
+      }
+      if (lost != 0) b.add_lost({ring, after, end, lost});
+    }
+    std::ranges::stable_sort(facts_, {}, &PokeFact::time);
+  }
+  void break_chain() {
+    if (facts_.empty()) return;
+    const size_t missing = random_.below(facts_.size());
+    const Addr site = facts_[missing].addr;
+    const auto here = [site](const PokeFact& f) { return f.addr == site; };
+    const auto at = facts_.begin() + static_cast<std::ptrdiff_t>(missing);
+    const bool before = std::any_of(facts_.begin(), at, here),
+               after = std::any_of(at + 1, facts_.end(), here);
+    if (before && after) facts_.erase(at);
+  }
+
+  Machine& machine_;
+  RecordingSettings settings_;
+  SimRandom& random_;
+  uint64_t ticks_;
+  Bytes bytes_;  // of the copy
+  std::vector<PokeFact> facts_;
+  std::deque<Bytes> places_;  // never move
+};
+
+}  // namespace asof::x86::test
