@@ -5,6 +5,7 @@
 #include <tbb/enumerable_thread_specific.h>
 
 #include <atomic>
+#include <mutex>
 
 #include "tools/coverage.h"
 #include "tools/decode_printer.h"
@@ -27,6 +28,34 @@ struct PrintedChunk : ChunkConsumer::Prepared {
   }
 };
 
+// Memory of written lines for lines to come: text is so much that asking the system for its pages anew would
+// cost more than making it.
+class LinePool {
+ public:
+  TimedText take() {
+    const std::scoped_lock lock(mutex_);
+    if (free_.empty()) return {};
+    TimedText lines = std::move(free_.back());
+    free_.pop_back();
+    bytes_ -= lines.text.capacity();
+    return lines;
+  }
+  void give(TimedText&& lines) {
+    lines.text.clear();
+    lines.marks.clear();
+    const std::scoped_lock lock(mutex_);
+    if (bytes_ + lines.text.capacity() > kMaxBytes) return;
+    bytes_ += lines.text.capacity();
+    free_.push_back(std::move(lines));
+  }
+
+ private:
+  static constexpr size_t kMaxBytes = 64 << 20;
+  std::mutex mutex_;
+  std::vector<TimedText> free_;
+  size_t bytes_ = 0;
+};
+
 class DecodeConsumer : public ChunkConsumer {
  public:
   DecodeConsumer(const DecodeJob& job, Output& out, Diagnostics& diagnostics, uint64_t max_errors)
@@ -36,11 +65,14 @@ class DecodeConsumer : public ChunkConsumer {
         max_errors_(max_errors),
         coverage_(job.capture),
         last_(job.capture.streams.size()),
-        merger_(job.capture.streams.size(), [&](std::string_view text) { out_.write(text); }),
+        merger_(
+            job.capture.streams.size(), [&](std::string_view text) { out_.write(text); },
+            Merger::kDefaultLimit, [&](TimedText&& lines) { pool_.give(std::move(lines)); }),
         printers_([&job] { return DecodePrinter(job); }) {}
 
   std::unique_ptr<Prepared> prepare(const Chunk& chunk, const Stream& stream) override {
     auto printed = std::make_unique<PrintedChunk>();
+    printed->lines = pool_.take();
     Tally tally;
     count_steps(chunk, tally);
     printed->instructions = tally.ips.count;
@@ -84,6 +116,7 @@ class DecodeConsumer : public ChunkConsumer {
   uint64_t max_errors_;
   Coverage coverage_;
   std::vector<DecodePrinter::Last> last_;  // by stream
+  LinePool pool_;
   Merger merger_;
   tbb::enumerable_thread_specific<DecodePrinter> printers_;
   std::atomic<bool> stopped_ = false;

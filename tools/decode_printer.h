@@ -64,7 +64,7 @@ class DecodePrinter {
   };
 
   void move_to(const Stream& stream, Time t);
-  const std::string& prefix();
+  const std::string& prefix();  // and room behind it, see decode_printer.cpp
   const BlockText& text_of(const Block& block, Time t);
   void make_text(const Block& block, Time t, BlockText& out);
   At name(Space space, Addr a, Time t) const;

@@ -13,7 +13,7 @@ void Merger::add(size_t stream, TimedText text, Time watermark) {
     waiting_ += text.text.size();
     q.pieces.push_back({std::move(text), 0});
   }
-  flush(watermark, false, 0);
+  flush(watermark, queues_.size() == 1, 0);  // one stream waits for nobody
   if (waiting_ > limit_) {
     ++forced_;
     flush(kTimeMax, true, limit_ / 2);
@@ -58,7 +58,9 @@ void Merger::flush(Time before, bool all, uint64_t down_to) {
     const size_t end = done ? p.text.text.size() : p.text.marks[p.mark].begin;
     write_(std::string_view(p.text.text).substr(begin, end - begin));
     waiting_ -= end - begin;
-    if (done) queues_[best].pieces.pop_front();
+    if (!done) continue;
+    if (recycle_) recycle_(std::move(p.text));
+    queues_[best].pieces.pop_front();
   }
 }
 

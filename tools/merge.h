@@ -11,6 +11,7 @@
 #include <functional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "textstore/time.h"
@@ -41,9 +42,11 @@ class Merger {
  public:
   static constexpr uint64_t kDefaultLimit = 256 << 20;
   using Write = std::function<void(std::string_view)>;
+  // Takes back the memory of lines that are written.
+  using Recycle = std::function<void(TimedText&&)>;
 
-  Merger(size_t streams, Write write, uint64_t limit = kDefaultLimit)
-      : queues_(streams), write_(std::move(write)), limit_(limit) {}
+  Merger(size_t streams, Write write, uint64_t limit = kDefaultLimit, Recycle recycle = {})
+      : queues_(streams), write_(std::move(write)), recycle_(std::move(recycle)), limit_(limit) {}
 
   // The next lines of a stream. No later call brings a line before `watermark`, of any stream.
   void add(size_t stream, TimedText text, Time watermark);
@@ -64,6 +67,7 @@ class Merger {
 
   std::vector<Queue> queues_;
   Write write_;
+  Recycle recycle_;
   uint64_t limit_;
   uint64_t waiting_ = 0;
   uint64_t forced_ = 0;
