@@ -1,5 +1,8 @@
 #include "arch/stream.h"
 
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include <algorithm>
 
 #include "textstore/check.h"
@@ -28,6 +31,23 @@ std::span<const uint8_t> Stream::bytes(uint64_t from, uint64_t to, std::vector<u
     out = out.subspan(part.size());
   }
   return scratch;
+}
+
+void Stream::forget(uint64_t from, uint64_t to) const {
+  static const auto page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
+  auto it = std::upper_bound(pieces.begin(), pieces.end(), from,
+                             [](uint64_t o, const StreamPiece& p) { return o < p.offset; });
+  if (it != pieces.begin()) --it;
+  for (; it != pieces.end() && it->offset < to; ++it) {
+    if (!it->mapped) continue;
+    const uint64_t size = it->bytes.size();
+    const uint64_t skip = std::min(size, from > it->offset ? from - it->offset : 0);
+    const uint64_t end = std::min(size, to - it->offset);
+    // Whole pages only: the others belong to neighbours, too.
+    const auto base = reinterpret_cast<uintptr_t>(it->bytes.data());
+    const uintptr_t first = (base + skip + page - 1) / page * page, last = (base + end) / page * page;
+    if (first < last) ::madvise(reinterpret_cast<void*>(first), last - first, MADV_DONTNEED);
+  }
 }
 
 std::optional<uint64_t> Stream::file_offset(uint64_t at) const {

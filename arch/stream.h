@@ -36,6 +36,8 @@ struct StreamPiece {
   // Set: the piece is source_size bytes of `source`, from its byte source_begin on.
   std::shared_ptr<const TraceBytes> source{};
   uint64_t source_begin = 0, source_size = 0;
+  // `bytes` lie in a read-only mapping of a file: their pages can be given back and come again (forget()).
+  bool mapped = false;
 
   uint64_t size() const { return source ? source_size : bytes.size(); }
 };
@@ -72,6 +74,9 @@ struct Stream {
   // Bytes [from, to), which must not cross a discontinuity. Points into a piece, or into `scratch` when they
   // cross from one piece to the next or have to be put together.
   std::span<const uint8_t> bytes(uint64_t from, uint64_t to, std::vector<uint8_t>& scratch) const;
+  // Gives the memory of [from, to) back to the system, where it is the mapping of a file: a trace need not
+  // fit into memory. The bytes can still be read; that costs a look into the file.
+  void forget(uint64_t from, uint64_t to) const;
   // Where byte `at` of the stream stands in the file; nullopt when it is in no piece.
   std::optional<uint64_t> file_offset(uint64_t at) const;
   // Task at instant t; nullptr when nothing is known.

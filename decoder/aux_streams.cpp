@@ -97,6 +97,7 @@ void StreamMaker::add_overlapping(const AuxQueue& queue, Stream& stream) {
     piece.discontinuity = !join.has_value();
     piece.reference = buffer->reference;
     piece.file_offset = buffer->file_offset + skip;
+    piece.mapped = true;
     joined += join ? 1 : 0;
     if (!piece.bytes.empty()) stream.pieces.push_back(piece);
     if (!buffer->bytes.empty()) before = buffer;
@@ -142,6 +143,7 @@ void StreamMaker::add_sequential(const AuxQueue& queue, Stream& stream) {
     piece.discontinuity = stream.pieces.empty() ? offset != 0 : offset != end;
     piece.reference = buffer.reference;
     piece.file_offset = buffer.file_offset + repeated;
+    piece.mapped = true;
     stream.pieces.push_back(piece);
   }
 }

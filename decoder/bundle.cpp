@@ -171,6 +171,7 @@ Result<void> BundleReader::add_pieces(const JsonView& entry, const MappedFile& f
   if (!frames) {
     StreamPiece piece;
     piece.bytes = file.bytes();
+    piece.mapped = true;
     stream.pieces.push_back(std::move(piece));
     return {};
   }

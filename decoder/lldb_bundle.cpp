@@ -120,7 +120,7 @@ Result<Stream> LldbReader::open_stream(const std::string& name, const std::strin
   keep_.push_back(*trace);
   Stream stream;
   stream.name = name;
-  stream.pieces.push_back(StreamPiece{.bytes = (*trace)->bytes()});
+  stream.pieces.push_back(StreamPiece{.bytes = (*trace)->bytes(), .mapped = true});
   return stream;
 }
 

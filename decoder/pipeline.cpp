@@ -124,6 +124,17 @@ class WorkerSink final : public ChunkSink {
   const size_t item_;
 };
 
+constexpr uint64_t kWindow = 8 << 20;
+
+// Memory of trace that is done with: of the whole window before the one that a segment reaches. Another
+// worker may still be in it; it reads those pages from the file again.
+void forget_trace(const Stream& stream, const Segment& s) {
+  const uint64_t reached = s.end / kWindow * kWindow;
+  if (s.begin >= reached || reached < kWindow) return;
+  const uint64_t window = s.begin / kWindow * kWindow;
+  stream.forget(window < kWindow ? 0 : window - kWindow, reached - kWindow);
+}
+
 void work(Decoding& run, SegmentDecoder& decoder) {
   for (;;) {
     const size_t i = run.next++;
@@ -132,6 +143,7 @@ void work(Decoding& run, SegmentDecoder& decoder) {
       WorkerSink sink(run, i);
       decoder.decode(run.segments[i], sink);
     }
+    forget_trace(run.capture.streams[run.segments[i].stream], run.segments[i]);
     run.ordered.finish(i);
     run.advance(run.segments[i]);
   }

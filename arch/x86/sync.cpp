@@ -86,15 +86,36 @@ std::vector<Stretch> stretches_of(const Stream& stream) {
   return out;
 }
 
+// Trace that is looked through from begin to end need not stay in memory.
+class Passing {
+ public:
+  Passing(const Stream& stream, uint64_t begin) : stream_(stream), held_(begin) {}
+  void reach(uint64_t at) {
+    constexpr uint64_t kHeld = 16 << 20;
+    if (at - held_ >= kHeld) leave(at);
+  }
+  void leave(uint64_t at) {
+    stream_.forget(held_, at);
+    held_ = at;
+  }
+
+ private:
+  const Stream& stream_;
+  uint64_t held_;
+};
+
 // All PSBs of a stretch, also those that begin in one piece and end in the next.
 std::vector<uint64_t> find_sync_points(const Stream& stream, const Stretch& s) {
   std::vector<uint64_t> out;
   std::vector<uint8_t> scratch;
   for (size_t i = s.first_piece; i <= s.last_piece; ++i) {
     const StreamPiece& p = stream.pieces[i];
+    Passing passing(stream, p.offset);
     for (size_t at = find_psb(p.bytes, 0); at != SIZE_MAX; at = find_psb(p.bytes, at + kPsbSize)) {
       out.push_back(p.offset + at);
+      passing.reach(p.offset + at);
     }
+    passing.leave(p.offset + p.bytes.size());
     if (i == s.last_piece) break;
     const uint64_t seam = p.offset + p.bytes.size();
     const uint64_t from = seam - std::min<uint64_t>(kPsbSize - 1, seam - s.begin);
@@ -154,7 +175,9 @@ std::vector<Segment> split_stream(const Stream& stream, size_t stream_index, con
       else
         before = no_sync_gap(s.begin, end);
     }
+    Passing passing(stream, s.begin);
     for (size_t i = 0; i < points.size(); ++i) {
+      passing.reach(points[i]);
       Segment g;
       g.stream = stream_index;
       g.index = out.size();
@@ -174,6 +197,7 @@ std::vector<Segment> split_stream(const Stream& stream, size_t stream_index, con
       before.reset();
       out.push_back(std::move(g));
     }
+    passing.leave(s.end);
   }
   if (before) {  // trace after the last sync point of the stream: an empty segment carries the gap
     Segment g;
