@@ -36,6 +36,14 @@ std::string capture_folder(const PerfData& data) {
   return file.filename() == "data" ? file.parent_path().string() : std::string();
 }
 
+// The event type of the PMU that traced: the first word for Intel PT, the upper half of the second for
+// cs_etm.
+std::optional<uint32_t> aux_pmu_type(const AuxtraceInfo& info) {
+  const size_t word = info.type == kCsEtm ? 1 : 0;
+  if (info.priv.size() <= word) return std::nullopt;
+  return static_cast<uint32_t>(info.type == kCsEtm ? info.priv[word] >> 32U : info.priv[word]);
+}
+
 void describe(Capture& capture, const PerfData& data) {
   capture.kind = data.directory().empty() ? "perf.data" : "perf.data directory";
   capture.machine = data.feature_string(kArch);
@@ -52,9 +60,9 @@ void describe(Capture& capture, const PerfData& data) {
   }
   capture.x86 = perf_config(data);
   capture.record_counts = data.record_counts();
-  if (!info || info->priv.empty()) return;
+  const auto pmu = info ? aux_pmu_type(*info) : std::nullopt;
   for (const PerfAttr& attr : data.attrs()) {
-    if (attr.type != info->priv[0]) continue;
+    if (attr.type != pmu) continue;
     capture.exclude_kernel = (attr.flags & kExcludeKernel) != 0;
     capture.exclude_user = (attr.flags & kExcludeUser) != 0;
   }

@@ -108,7 +108,9 @@ std::vector<FileFinder::Candidate> FileFinder::candidates(const std::string& pat
     if (path == "[vdso]") {
       for (const char* name : {"/[vdso]", "/vdso.so", "/vdso"}) out.push_back({symfs_ + name, false});
     }
-    if (!absolute && !path.empty() && path[0] != '[') out.push_back({symfs_ + "/" + file_name(path), true});
+    // A folder of files without their paths, as simpleperf and adb pull leave them: by name, if the id proves
+    // it.
+    if (!path.empty() && path[0] != '[') out.push_back({symfs_ + "/" + file_name(path), true});
   }
   // With a symfs the code comes from another machine: a file of this one must prove that it is the same.
   if (options_.host_files && absolute) out.push_back({path, symfs_given_});

@@ -6,6 +6,7 @@
 #include <random>
 
 #include "decoder/capture.h"
+#include "tests/decoder/capture_lab.h"
 #include "tests/decoder/cs_lab.h"
 #include "tests/decoder/perf_bytes.h"
 
@@ -45,6 +46,23 @@ Made make(const Bytes& file) {
   return out;
 }
 Made make(const CsRecording& recording) { return make(recording.writer.file_bytes()); }
+
+// The event type stands in the upper half of the second word of AUXTRACE_INFO: for user code alone, changes
+// of kernel text are nobody's concern.
+TEST(CsPerf, UserCodeOnly) {
+  for (const bool user_only : {false, true}) {
+    CsRecording recording(1, {etm4_block(0, 0x10)},
+                          attr_flag::kSampleIdAll | (user_only ? attr_flag::kExcludeKernel : 0));
+    recording.aux(0, 5000, framed({{0x10, noise(1, 100)}}));
+    const TempDir dir;
+    recording.writer.write_file(dir / "x.data");
+    const auto capture = open_capture((dir / "x.data").string(), closed_options());
+    ASSERT_TRUE(capture) << capture.error().reason;
+    EXPECT_EQ(capture->exclude_kernel, user_only);
+    EXPECT_EQ(find_notice(*capture, "E-SIDE-514") == nullptr, user_only);
+    EXPECT_EQ(capture->arm64.unrecorded_changes, !user_only);
+  }
+}
 
 TEST(CsPerf, HeaderVersionsAndProtocols) {
   for (const uint64_t version : {0U, 1U, 2U}) {

@@ -68,6 +68,31 @@ TEST_F(User, MappedFileWithItsBuildId) {
   EXPECT_EQ(symbol->symbol->dso, "/bin/a");
 }
 
+// simpleperf stores ids of 16 bytes as 20 with zeros behind, and people pull files into one folder without
+// their paths.
+TEST_F(User, FileByNameAloneNeedsItsBuildId) {
+  file("/a", 0x11, 0xaa);
+  file("/b", 0x22, 0xbb);
+  ExecutableSpec brief{.address = kCode, .text = Bytes(64, 0x33), .build_id = Bytes(16, 0xcc)};
+  write_bytes(r.dir.path() / "perf.data/symfs/c", make_executable(brief));
+  map(7, "/data/local/tmp/a", 0xaa, {});
+  map(7, "/data/local/tmp/b", 0, {}, kCode + 0x10000);
+  MmapSpec padded{.pid = 7,
+                  .tid = 7,
+                  .addr = kCode + 0x20000,
+                  .len = 0x1000,
+                  .pgoff = 0x1000,
+                  .filename = "/data/local/tmp/c",
+                  .build_id = Bytes(16, 0xcc)};
+  padded.build_id.resize(20);
+  r.writer.mmap2(padded);
+  r.writer.itrace_start(7, 7, Recording::at(10));
+  open();
+  EXPECT_EQ(at(kCode, 100), std::vector<Bytes>{{0x11}});
+  EXPECT_EQ(at(kCode + 0x10000, 100), kUnknown);
+  EXPECT_EQ(at(kCode + 0x20000, 100), std::vector<Bytes>{{0x33}});
+}
+
 TEST_F(User, ForeignFileIsReportedWithBothIdsAndNotUsed) {
   file("/bin/a", 0x11, 0xbb);
   map(7, "/bin/a", 0xaa, {});

@@ -24,7 +24,7 @@ struct ExecutableSpec {
   uint64_t address = 0x401000;  // of .text; page aligned, file offset 0x1000
   std::vector<uint8_t> text{};
   std::vector<ExecutableSymbol> symbols{};
-  std::vector<uint8_t> build_id{};  // 20 bytes; empty: no note
+  std::vector<uint8_t> build_id{};  // empty: no note
   uint16_t machine = 62;
 };
 

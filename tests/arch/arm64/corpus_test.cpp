@@ -9,6 +9,7 @@
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <ranges>
 #include <set>
 #include <sstream>
 
@@ -69,6 +70,18 @@ struct Ranges final : ChunkSink {
     open = false;
     count = 0;
   }
+  // As `simpleperf inject` writes them: first and last instruction of each, and how often it ran.
+  std::vector<std::string> counted(Addr load) const {
+    std::map<std::pair<Addr, Addr>, unsigned> times;
+    for (const std::string& line : lines) {
+      Addr from = 0, to = 0;
+      if (std::sscanf(line.c_str(), "%lx %lx", &from, &to) == 2) ++times[{from - load, to - load - 4}];
+    }
+    std::vector<std::string> out;
+    for (const auto& [range, n] : times)
+      out.push_back(fmt::format("{:x}-{:x}:{}", range.first, range.second, n));
+    return out;
+  }
   std::string sha256() const {
     test::Sha256 sha;
     for (const std::string& l : lines) sha.add(l + "\n");
@@ -81,9 +94,11 @@ fs::path find_capture(const std::string& name) {
   return fs::exists(p) ? p : fs::path();
 }
 
-// Digests and counts that expected.json has for a trace unit: of the newest lister where there is one.
-std::map<std::string, uint64_t> expected_of(const fs::path& dir, uint8_t trace_id) {
-  std::map<std::string, uint64_t> out;
+// Digest and count of ranges that expected.json has for each run and trace unit: of the newest lister where
+// there is one. With several buffers there is a run for each, and one for all of them together.
+using Expected = std::map<uint8_t, std::map<std::string, uint64_t>>;
+Expected all_expected(const fs::path& dir) {
+  Expected out;
   std::ifstream in(dir / "expected.json");
   const nlohmann::json all = nlohmann::json::parse(in);
   for (const char* runs : {"runs_1_8_0", "runs"}) {
@@ -91,13 +106,18 @@ std::map<std::string, uint64_t> expected_of(const fs::path& dir, uint8_t trace_i
     for (const auto& run : all[runs]) {
       if (!run.contains("by_id")) continue;
       for (const auto& [id, of] : run["by_id"].items()) {
-        if (std::stoul(id, nullptr, 16) != trace_id || !of.contains("ranges") || of["ranges"] == 0) continue;
-        out[of["range_list_sha256"].get<std::string>()] = of["ranges"].get<uint64_t>();
+        if (!of.contains("ranges") || of["ranges"] == 0) continue;
+        const auto unit = static_cast<uint8_t>(std::stoul(id, nullptr, 16));
+        out[unit][of["range_list_sha256"].get<std::string>()] = of["ranges"].get<uint64_t>();
       }
     }
     if (!out.empty()) break;
   }
   return out;
+}
+std::map<std::string, uint64_t> expected_of(const fs::path& dir, uint8_t trace_id) {
+  Expected all = all_expected(dir);
+  return std::move(all[trace_id]);
 }
 
 std::vector<Ranges> decode(const Capture& capture, bool reference = false) {
@@ -127,6 +147,7 @@ TEST_P(OpenCsdSnapshot, RangesOfEveryTraceUnit) {
   ASSERT_TRUE(capture) << capture.error().reason;
   const std::vector<Ranges> all = decode(*capture);
   ASSERT_FALSE(all.empty());
+  std::map<uint8_t, uint64_t> found;
   for (size_t i = 0; i < all.size(); ++i) {
     const auto expected = expected_of(dir, capture->arm64.sources[i].trace_id);
     if (expected.empty() && all[i].lines.empty()) continue;
@@ -138,19 +159,21 @@ TEST_P(OpenCsdSnapshot, RangesOfEveryTraceUnit) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Corpus, OpenCsdSnapshot,
-    testing::Values("ocsd-001-ack_test", "ocsd-Snowball", "ocsd-TC2", "ocsd-a57_single_step",
-                    "ocsd-armv8_1m_branches", "ocsd-ete-bc-instr", "ocsd-ete-ite-instr", "ocsd-ete-wfet",
-                    "ocsd-ete_mem", "ocsd-ete_spec_1", "ocsd-event_test", "ocsd-init-short-addr",
-                    "ocsd-juno-uname-002", "ocsd-maxspec0_commopt1", "ocsd-rme_test", "ocsd-s_9001",
-                    "ocsd-ss_ib_el1ns", "ocsd-test-file-mem-offsets", "ocsd-tme_simple", "ocsd-tme_tcancel",
-                    "ocsd-trace_cov_a15", "ocsd-trace_file_cid_vmid", "ocsd-ts_bit64_set", "ocsd-ts_marker"),
-    [](const auto& info) {
-      std::string name = info.param;
-      std::ranges::replace(name, '-', '_');
-      return name;
-    });
+INSTANTIATE_TEST_SUITE_P(Corpus, OpenCsdSnapshot,
+                         testing::Values("ocsd-001-ack_test", "ocsd-Snowball", "ocsd-TC2",
+                                         "ocsd-a55-test-tpiu", "ocsd-a57_single_step",
+                                         "ocsd-armv8_1m_branches", "ocsd-ete-bc-instr", "ocsd-ete-ite-instr",
+                                         "ocsd-ete-wfet", "ocsd-ete_mem", "ocsd-ete_spec_1",
+                                         "ocsd-event_test", "ocsd-init-short-addr", "ocsd-juno-uname-001",
+                                         "ocsd-juno-uname-002", "ocsd-maxspec0_commopt1", "ocsd-rme_test",
+                                         "ocsd-s_9001", "ocsd-ss_ib_el1ns", "ocsd-test-file-mem-offsets",
+                                         "ocsd-tme_simple", "ocsd-tme_tcancel", "ocsd-trace_cov_a15",
+                                         "ocsd-trace_file_cid_vmid", "ocsd-ts_bit64_set", "ocsd-ts_marker"),
+                         [](const auto& info) {
+                           std::string name = info.param;
+                           std::ranges::replace(name, '-', '_');
+                           return name;
+                         });
 
 // The same program recorded four times, in user space.
 TEST(RicsecBranches, RangesOfEachRecording) {
@@ -166,6 +189,37 @@ TEST(RicsecBranches, RangesOfEachRecording) {
     const auto& expected = all[name]["summary"]["by_id"]["10"];
     EXPECT_EQ(ranges[0].lines.size(), expected["ranges"].get<size_t>());
     EXPECT_EQ(ranges[0].sha256(), expected["range_list_sha256"].get<std::string>()) << name;
+  }
+}
+
+// A phone's ETMv4.2 in frames, and ETE through TRBE without them, both of one small program: the ranges that
+// OpenCSD lists, and those that simpleperf itself made of them (`simpleperf inject`).
+TEST(Simpleperf, RangesOfEachRecording) {
+  const fs::path dir = find_capture("simpleperf-etm");
+  if (dir.empty()) GTEST_SKIP() << "capture simpleperf-etm is not unpacked here";
+  std::ifstream in(dir / "expected.json");
+  const nlohmann::json all = nlohmann::json::parse(in);
+  for (const auto& [name, expected] : all["trc_pkt_lister_1.3.3"].items()) {
+    SCOPED_TRACE(name);
+    CaptureOptions options;
+    options.symfs = dir.string();
+    options.host_files = false;
+    const auto capture = open_capture((dir / name).string(), options);
+    ASSERT_TRUE(capture) << capture.error().reason;
+    EXPECT_TRUE(capture->exclude_kernel);
+    const std::vector<Ranges> ranges = decode(*capture);
+    ASSERT_EQ(ranges.size(), 1U);
+    EXPECT_TRUE(ranges[0].gaps.empty()) << ranges[0].gaps[0].reason;
+    size_t units = 0;
+    for (const auto& [id, of] : expected["trc_pkt_lister"]["by_id"].items()) {
+      if (of["ranges"] == 0) continue;
+      ++units;
+      EXPECT_EQ(ranges[0].lines.size(), of["ranges"].get<size_t>());
+      EXPECT_EQ(ranges[0].sha256(), of["range_list_sha256"].get<std::string>());
+    }
+    EXPECT_EQ(units, 1U);
+    EXPECT_EQ(ranges[0].counted(std::stoull(expected["load_address"].get<std::string>(), nullptr, 16)),
+              expected["ranges_minus_load"].get<std::vector<std::string>>());
   }
 }
 
