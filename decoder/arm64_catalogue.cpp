@@ -15,37 +15,54 @@
 namespace asof {
 namespace {
 
+constexpr size_t kMostUnfitting = 10;  // one in so many entries of a table may hold neither of its words
+constexpr const char* kCallers[] = {"ftrace_caller", "ftrace_regs_caller"};
+
 class SiteFinder {
  public:
   explicit SiteFinder(const KernelText& kernel) : kernel_(kernel) {}
 
-  void take_table(const JumpTable& table) {
+  // False, and nothing is taken: this is no table of the kernel that ran.
+  bool take_table(const JumpTable& table) {
+    std::vector<PatchSite> found;
+    size_t fitting = 0;
     for (size_t at = 0; at + arm64::kJumpEntrySize <= table.bytes.size(); at += arm64::kJumpEntrySize) {
       const auto code = static_cast<int32_t>(arm64::word_at(table.bytes, at));
       const auto target = static_cast<int32_t>(arm64::word_at(table.bytes, at + 4));
       const arm64::JumpEntry jump = arm64::jump_entry_at(table.begin + at, code, target);
       const auto branch = arm64::branch_word(jump.code, jump.target, false);
-      if (branch && holds(jump.code, *branch)) sites_.push_back({jump.code, arm64::kNop, *branch});
+      const auto now = word(jump.code);
+      if (!now) continue;  // of a module, or of init code that is gone
+      if (branch) found.push_back({jump.code, {arm64::kNop, *branch}});
+      fitting += branch && (now == arm64::kNop || now == *branch) ? 1 : 0;
     }
+    // A few places hold the breakpoint of a kprobe.
+    if (fitting == 0 || fitting < found.size() - found.size() / kMostUnfitting) return false;
+    sites_.insert(sites_.end(), found.begin(), found.end());
+    return true;
   }
 
   // Entries of functions: after a BTI, where there is one.
-  void take_entries(Addr ftrace_caller, const Kallsyms& names) {
+  void take_entries(const std::vector<Addr>& callers, const Kallsyms& names) {
     for (const KernelSymbol& symbol : names.symbols()) {
       if (!symbol.is_code() || symbol.is_generated()) continue;
       for (const Addr first : {symbol.addr, symbol.addr + 4}) {
-        const auto mov = word(first);
-        const auto branch = arm64::branch_word(first + 4, ftrace_caller, true);
-        if (mov == arm64::kMovX9Lr && branch && holds(first + 4, *branch))
-          sites_.push_back({first + 4, arm64::kNop, *branch});
+        const auto now = word(first + 4);
+        if (word(first) != arm64::kMovX9Lr || !now) continue;
+        PatchSite site{first + 4, {arm64::kNop}};
+        for (const Addr caller : callers) {
+          if (const auto call = arm64::branch_word(first + 4, caller, true)) site.words.push_back(*call);
+        }
+        const bool fits = std::ranges::find(site.words, *now) != site.words.end();
+        if (fits && site.words.size() > 1) sites_.push_back(std::move(site));
       }
     }
   }
 
   std::vector<PatchSite> finish() {
-    std::sort(sites_.begin(), sites_.end(), [](const auto& a, const auto& b) { return a.addr < b.addr; });
-    const auto same = [](const auto& a, const auto& b) { return a.addr == b.addr; };
-    sites_.erase(std::unique(sites_.begin(), sites_.end(), same), sites_.end());
+    std::ranges::stable_sort(sites_, {}, &PatchSite::addr);
+    const auto again = std::ranges::unique(sites_, {}, &PatchSite::addr);
+    sites_.erase(again.begin(), again.end());
     return std::move(sites_);
   }
 
@@ -55,39 +72,42 @@ class SiteFinder {
     if (piece == nullptr) return std::nullopt;
     return arm64::word_at(piece->bytes, addr - piece->range.begin);
   }
-  // A place that holds neither word is none: the text of init code is gone, and is no text any more.
-  bool holds(Addr addr, uint32_t on) const {
-    const auto now = word(addr);
-    return now == arm64::kNop || now == on;
-  }
-
   const KernelText& kernel_;
   std::vector<PatchSite> sites_;
 };
 
 }  // namespace
 
-Catalogue find_patch_sites(const KernelText& kernel, const std::string& vmlinux, NoticeBook& notices) {
+Catalogue find_patch_sites(const KernelText& kernel, const TextFile* vmlinux, NoticeBook& notices) {
   if (kernel.start() == nullptr) {
     notices.info("I-TEXT-509", "catalogue",
                  "without a copy of kcore the places that may change are not known");
     return {};
   }
   SiteFinder finder(kernel);
+  Catalogue out;
   const auto table = find_jump_table(kernel, vmlinux);
-  if (table) {
-    finder.take_table(*table);
-  } else {
-    notices.info("I-TEXT-509", "catalogue",
-                 "the kernel's jump table is neither in the copy of kcore nor in a vmlinux that was given: "
-                 "jump labels "
-                 "are not in the catalogue",
-                 "give the vmlinux with its symbols: --vmlinux");
+  const bool fits = table && finder.take_table(*table);
+  if (!fits) {
+    notices.info(
+        "I-TEXT-509", "catalogue",
+        table ? "the jump table is not of the kernel that ran: the places it names hold something else. "
+                "Jump labels are not in the catalogue"
+              : "the kernel's jump table is neither in the copy of kcore nor in a vmlinux with the recorded "
+                "build-id: jump labels are not in the catalogue",
+        "give the vmlinux with its symbols: --vmlinux");
   }
   const Kallsyms* names = kernel.start()->kallsyms();
-  const auto caller = names == nullptr ? std::nullopt : names->address("ftrace_caller");
-  if (caller) finder.take_entries(*caller, *names);
-  return {finder.finish(), table.has_value()};
+  std::vector<Addr> callers;
+  for (const char* name : kCallers) {
+    if (const auto at = names == nullptr ? std::nullopt : names->address(name)) callers.push_back(*at);
+  }
+  if (!callers.empty()) finder.take_entries(callers, *names);
+  out.sites = finder.finish();
+  const auto begin = names == nullptr ? std::nullopt : names->address("_stext");
+  const auto end = names == nullptr ? std::nullopt : names->address("_etext");
+  if (fits && begin && end) out.complete = {*begin, *end};
+  return out;
 }
 
 void add_catalogue(const std::vector<PatchSite>& sites, const KernelText& kernel, Builder& builder) {
@@ -95,14 +115,16 @@ void add_catalogue(const std::vector<PatchSite>& sites, const KernelText& kernel
   for (const PatchSite& site : sites) {
     const auto* piece = kernel.start()->text_at(range_of(site.addr, 4));
     if (piece == nullptr) continue;
-    const bool is_on = arm64::word_at(piece->bytes, site.addr - piece->range.begin) == site.on;
-    words->push_back(arm64::word_bytes(is_on ? site.off : site.on));
-    Layer layer{.range = range_of(site.addr, 4), .bytes = words->back()};
-    layer.rank = kRankSnapshot;
+    const uint32_t now = arm64::word_at(piece->bytes, site.addr - piece->range.begin);
     // One for each site, so that neighbours, which change alone, stay apart.
-    layer.origin = builder.add_origin(
+    const OriginRef origin = builder.add_origin(
         {.kind = OriginKind::kRaw, .name = "catalogue of patch sites", .id = site.addr, .build_id = {}});
-    builder.add_layer(layer);
+    for (const uint32_t word : site.words) {
+      if (word == now) continue;
+      words->push_back(arm64::word_bytes(word));
+      builder.add_layer(
+          {.range = range_of(site.addr, 4), .bytes = words->back(), .rank = kRankSnapshot, .origin = origin});
+    }
   }
   builder.keep(words);
 }

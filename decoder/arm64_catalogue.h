@@ -3,7 +3,6 @@
 // trace decides at each visit.
 #pragma once
 #include <cstdint>
-#include <string>
 #include <vector>
 
 #include "decoder/kernel_text.h"
@@ -12,23 +11,25 @@
 
 namespace asof {
 
-// One word that the kernel replaces by another one, and back.
+// A place whose word the kernel replaces, and all that it puts there.
 struct PatchSite {
   Addr addr = 0;
-  uint32_t off = 0, on = 0;  // NOP, and what switches something on
+  std::vector<uint32_t> words;
 };
 
 struct Catalogue {
   std::vector<PatchSite> sites;  // by address
-  bool has_jump_labels = false;  // the kernel's jump table was found
+  AddrRange
+      complete;  // where it has every place: the kernel without its modules, if the jump table was found
 };
 
 // Jump labels by the kernel's jump table, which lies in the copy of kcore where that has data, else in
-// `vmlinux` (a path, may be empty); and function entries, known by MOV X9, X30 in front, which may call
-// ftrace_caller. What cannot be found is told (I-TEXT-509).
-Catalogue find_patch_sites(const KernelText& kernel, const std::string& vmlinux, NoticeBook& notices);
+// `vmlinux` (KernelText::find_vmlinux()); and function entries, known by MOV X9, X30 in front, which may call
+// ftrace_caller or ftrace_regs_caller. A table most of whose places hold neither of their words is of another
+// kernel. What cannot be found is told (I-TEXT-509).
+Catalogue find_patch_sites(const KernelText& kernel, const TextFile* vmlinux, NoticeBook& notices);
 
-// Both words of every site, for all time.
+// All words of every site, for all time.
 void add_catalogue(const std::vector<PatchSite>& sites, const KernelText& kernel, Builder& builder);
 
 }  // namespace asof

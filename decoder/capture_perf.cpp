@@ -180,9 +180,11 @@ Result<Capture> open_perf(const std::string& path, const CaptureOptions& options
   UserText users(side, data.build_ids(), files, jits, builder, notices);
   builder.keep(*opened);
   kernel.add_text(builder, watched, files, data);
-  add_arm64_text(capture, data, options, kernel, builder, notices);
+  const TextFile* vmlinux =
+      options.catalogue || !side.lost.empty() ? kernel.find_vmlinux(files, data) : nullptr;
+  add_arm64_text(capture, data, options, kernel, vmlinux, builder, notices);
   if (capture.arm64.sources.empty() && !capture.exclude_kernel)
-    add_x86_catalogue(kernel, side, options.vmlinux, options.catalogue, builder, notices);
+    add_x86_catalogue(kernel, side, vmlinux, options.catalogue, builder, notices);
   generated.add_text(builder);
   users.add_text();
   for (const Poke& poke : side.pokes) builder.add_poke(poke);

@@ -20,8 +20,9 @@ x86::Config perf_config(const PerfData& data);
 void add_cs_streams(Capture& capture, const PerfData& data, NoticeBook& notices);
 
 // Changes of arm64 kernel text from what the recording has of them beside TEXT_POKE records, and the
-// catalogue when it is asked for. Tells which sources there are.
+// catalogue when it is asked for (`vmlinux`: KernelText::find_vmlinux(), for its jump table). Tells which
+// sources there are.
 void add_arm64_text(Capture& capture, const PerfData& data, const CaptureOptions& options,
-                    const KernelText& kernel, Builder& builder, NoticeBook& notices);
+                    const KernelText& kernel, const TextFile* vmlinux, Builder& builder, NoticeBook& notices);
 
 }  // namespace asof

@@ -59,7 +59,8 @@ void add_cs_streams(Capture& capture, const PerfData& data, NoticeBook& notices)
 
 // An arm64 kernel writes no TEXT_POKE records; other sources of its changes are as good as they are complete.
 void add_arm64_text(Capture& capture, const PerfData& data, const CaptureOptions& options,
-                    const KernelText& kernel, Builder& builder, NoticeBook& notices) {
+                    const KernelText& kernel, const TextFile* vmlinux, Builder& builder,
+                    NoticeBook& notices) {
   if (capture.arm64.sources.empty() || capture.exclude_kernel) return;
   const KernelSnapshot* start = kernel.start();
   const ReadKernel read = [start](AddrRange range) {
@@ -70,7 +71,7 @@ void add_arm64_text(Capture& capture, const PerfData& data, const CaptureOptions
   add_sampled_changes(sampled, kernel, data.path(), builder, notices);
   Catalogue catalogue;
   if (options.catalogue) {
-    catalogue = find_patch_sites(kernel, options.vmlinux, notices);
+    catalogue = find_patch_sites(kernel, vmlinux, notices);
     add_catalogue(catalogue.sites, kernel, builder);
   }
   std::string sources;
@@ -80,7 +81,8 @@ void add_arm64_text(Capture& capture, const PerfData& data, const CaptureOptions
   constexpr uint32_t kTextPoke = 20;
   const auto pokes = data.record_counts().find(kTextPoke);
   const bool has_pokes = pokes != data.record_counts().end();
-  capture.arm64.unrecorded_changes = !has_pokes && !sampled.recorded && !catalogue.has_jump_labels;
+  capture.arm64.unrecorded_changes = !has_pokes && !sampled.recorded;
+  capture.arm64.complete_text = catalogue.complete;
   if (has_pokes) source(fmt::format("{} TEXT_POKE records", pokes->second));
   if (sampled.recorded) source(fmt::format("samples of {} jump label changes", sampled.changes.size()));
   if (kernel.end() != nullptr) source("a second copy of kcore");

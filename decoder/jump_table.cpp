@@ -70,28 +70,28 @@ std::optional<JumpTable> table_in_memory(const KernelText& kernel) {
 }
 
 // vmlinux is linked for one address and runs at another: its entries are relative, so only their place moves.
-std::optional<JumpTable> table_in_vmlinux(const KernelText& kernel, const std::string& path) {
-  const auto file = path.empty() ? std::unexpected(Error{}) : ElfImage::open(path);
+std::optional<JumpTable> table_in_vmlinux(const KernelText& kernel, const TextFile& file) {
   const KernelSnapshot* start = kernel.start();
   const Kallsyms* names = start == nullptr ? nullptr : start->kallsyms();
-  if (!file) return std::nullopt;
-  const ElfNames linked((*file)->bytes());
+  if (!file.elf || (start != nullptr && start->machine() != file.elf->machine())) return std::nullopt;
+  const ElfNames linked(file.bytes);
   const auto begin = linked.find(kTableBegin), end = linked.find(kTableEnd), text = linked.find(kText);
   const auto runs = names == nullptr ? text : names->address(kText);
   if (!begin || !end || *end <= *begin || !text || !runs) return std::nullopt;
-  for (const ElfSegment& segment : (*file)->segments()) {
+  for (const ElfSegment& segment : file.elf->segments()) {
     if (*begin < segment.address || *end - segment.address > segment.bytes.size()) continue;
     return JumpTable{*begin + (*runs - *text), segment.bytes.subspan(*begin - segment.address, *end - *begin),
-                     *file};
+                     file.owner};
   }
   return std::nullopt;
 }
 
 }  // namespace
 
-std::optional<JumpTable> find_jump_table(const KernelText& kernel, const std::string& vmlinux) {
+std::optional<JumpTable> find_jump_table(const KernelText& kernel, const TextFile* vmlinux) {
   auto table = table_in_memory(kernel);
-  return table ? table : table_in_vmlinux(kernel, vmlinux);
+  if (table || vmlinux == nullptr) return table;
+  return table_in_vmlinux(kernel, *vmlinux);
 }
 
 }  // namespace asof

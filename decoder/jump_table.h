@@ -4,7 +4,6 @@
 #include <memory>
 #include <optional>
 #include <span>
-#include <string>
 
 #include "decoder/kernel_text.h"
 
@@ -18,7 +17,8 @@ struct JumpTable {
   std::shared_ptr<const void> owner;
 };
 
-// From the copy of kcore, where that has data, else from `vmlinux` (a path, may be empty) with its symbols.
-std::optional<JumpTable> find_jump_table(const KernelText& kernel, const std::string& vmlinux);
+// From the copy of kcore, where that has data, else from `vmlinux` (KernelText::find_vmlinux(); may be
+// nullptr) with its symbols.
+std::optional<JumpTable> find_jump_table(const KernelText& kernel, const TextFile* vmlinux);
 
 }  // namespace asof

@@ -90,6 +90,9 @@ class KernelText {
   // Layers of both snapshots, of watched modules, or of the fall-back files.
   void add_text(Builder& builder, const WatchedTexts& watched, FileFinder& files, const PerfData& data);
   void add_symbols(SymbolTable& symbols) const;
+  // The kernel's ELF file: --vmlinux, or what the host keeps under the recorded release. nullptr: none with
+  // the recorded build-id.
+  const TextFile* find_vmlinux(FileFinder& files, const PerfData& data) const;
 
  private:
   void add_start(Builder& builder, const WatchedTexts& watched);

@@ -38,15 +38,21 @@ std::vector<std::string> vmlinux_places(const std::string& release) {
 
 }  // namespace
 
-void KernelText::add_vmlinux(Builder& builder, FileFinder& files, const PerfData& data) {
-  auto kernel = std::find_if(side_.kernel_maps.begin(), side_.kernel_maps.end(),
-                             [](const KernelMapFact& m) { return m.name.starts_with("[kernel.kallsyms]"); });
-  if (kernel == side_.kernel_maps.end()) return;  // kernel not traced, or nobody says where it is
+const TextFile* KernelText::find_vmlinux(FileFinder& files, const PerfData& data) const {
   const std::string id = recorded_kernel_id(side_, data);
   const TextFile* file = files.find_quietly("[kernel.kallsyms]", id, options_.vmlinux);
   for (const std::string& place : vmlinux_places(data.feature_string(4))) {
     if (file == nullptr && options_.host_files && !id.empty()) file = files.find_quietly(place, id, {});
   }
+  return file;
+}
+
+void KernelText::add_vmlinux(Builder& builder, FileFinder& files, const PerfData& data) {
+  auto kernel = std::find_if(side_.kernel_maps.begin(), side_.kernel_maps.end(),
+                             [](const KernelMapFact& m) { return m.name.starts_with("[kernel.kallsyms]"); });
+  if (kernel == side_.kernel_maps.end()) return;  // kernel not traced, or nobody says where it is
+  const std::string id = recorded_kernel_id(side_, data);
+  const TextFile* file = find_vmlinux(files, data);
   if (file == nullptr || !file->elf || (file->elf->type() != kEtExec && file->elf->type() != kEtDyn)) {
     notices_.error(
         "E-TEXT-308", data.path(),

@@ -139,8 +139,8 @@ void add_function_entries(const Kallsyms& names, const std::vector<Addr>& tracer
 
 }  // namespace
 
-void add_x86_catalogue(const KernelText& kernel, const SideBand& side, const std::string& vmlinux,
-                       bool always, Builder& builder, NoticeBook& notices) {
+void add_x86_catalogue(const KernelText& kernel, const SideBand& side, const TextFile* vmlinux, bool always,
+                       Builder& builder, NoticeBook& notices) {
   if (!always && side.lost.empty()) return;
   const KernelSnapshot* copy = kernel.start();
   if (copy == nullptr) {

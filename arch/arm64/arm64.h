@@ -34,8 +34,10 @@ struct Config {
   // leaves open. Comes on top of DecodeOptions::clock_error.
   Time time_error = 0;
   // Kernel text may have changed with nothing in the capture telling of it (no TEXT_POKE records, no samples
-  // of the jump label code, no catalogue): what is known of it is one state, and no step in it is certain.
+  // of the jump label code): what is known of it is one state, and no step in it is certain.
   bool unrecorded_changes = false;
+  // But for this range, all of whose places that can change have all their states in the text store.
+  AddrRange complete_text;
 };
 
 std::unique_ptr<Arch> make_arch(const Config& config);

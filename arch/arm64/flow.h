@@ -168,7 +168,8 @@ inline void Flow::emit(State& s, const Variant& v, uint32_t count, uint8_t flags
     step.count = count;
     step.flags = static_cast<uint8_t>(flags | next_flags_ | (s.transaction ? Step::kTransaction : 0));
     step.confidence = s.decisions < confidence_until_ ? confidence_ : Confidence::kCertain;
-    if (config_.unrecorded_changes && v.block.space == kKernelSpace)
+    if (config_.unrecorded_changes && v.block.space == kKernelSpace &&
+        !config_.complete_text.contains(v.block.ip))
       step.confidence = std::max(step.confidence, Confidence::kAmbiguous);
     next_flags_ = 0;
     chunk_.steps.push_back(step);
