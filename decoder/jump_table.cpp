@@ -8,8 +8,9 @@
 namespace asof {
 namespace {
 
-constexpr const char *kTableBegin = "__start___jump_table", *kTableEnd = "__stop___jump_table",
-                     *kText = "_text";
+constexpr const char *kTableBegin = "__start___jump_table", *kTableEnd = "__stop___jump_table";
+// Where a kernel begins. arm64's kallsyms lacks the first one, which lies in front of its text.
+constexpr const char* kLandmarks[] = {"_text", "_stext"};
 
 // Symbols of an ELF64 file by name, data included: textstore/image.h gives those of code.
 class ElfNames {
@@ -69,18 +70,28 @@ std::optional<JumpTable> table_in_memory(const KernelText& kernel) {
   return JumpTable{*begin, bytes, start->owner()};
 }
 
+// From where it was linked to where it runs.
+std::optional<Addr> slide_of(const ElfNames& linked, const Kallsyms* names) {
+  if (names == nullptr) return 0;
+  for (const char* landmark : kLandmarks) {
+    const auto from = linked.find(landmark), to = names->address(landmark);
+    if (from && to) return *to - *from;
+  }
+  return std::nullopt;
+}
+
 // vmlinux is linked for one address and runs at another: its entries are relative, so only their place moves.
 std::optional<JumpTable> table_in_vmlinux(const KernelText& kernel, const TextFile& file) {
   const KernelSnapshot* start = kernel.start();
   const Kallsyms* names = start == nullptr ? nullptr : start->kallsyms();
   if (!file.elf || (start != nullptr && start->machine() != file.elf->machine())) return std::nullopt;
   const ElfNames linked(file.bytes);
-  const auto begin = linked.find(kTableBegin), end = linked.find(kTableEnd), text = linked.find(kText);
-  const auto runs = names == nullptr ? text : names->address(kText);
-  if (!begin || !end || *end <= *begin || !text || !runs) return std::nullopt;
+  const auto begin = linked.find(kTableBegin), end = linked.find(kTableEnd);
+  const auto slide = slide_of(linked, names);
+  if (!begin || !end || *end <= *begin || !slide) return std::nullopt;
   for (const ElfSegment& segment : file.elf->segments()) {
     if (*begin < segment.address || *end - segment.address > segment.bytes.size()) continue;
-    return JumpTable{*begin + (*runs - *text), segment.bytes.subspan(*begin - segment.address, *end - *begin),
+    return JumpTable{*begin + *slide, segment.bytes.subspan(*begin - segment.address, *end - *begin),
                      file.owner};
   }
   return std::nullopt;

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "arch/arm64/flow.h"
 
@@ -193,11 +194,15 @@ Variant* Flow::text_at(State& s, Node& node, Trial* trial, Stop& why) {
   return v;
 }
 
-// One hypothesis per text, likeliest first. The same bytes may be live at several times (a key switched on,
-// off and on again): the earliest of them bounds the time from below.
+// One hypothesis per text, likeliest first: what was seen in memory before what was worked out of records and
+// tables. The same bytes may be live at several times (a key switched on, off and on again): the earliest of
+// them bounds the time from below.
 std::vector<Flow::Hypothesis> Flow::group(std::vector<Variant*>& known, TimeBounds b) const {
   const Time t = likeliest(b);
-  std::ranges::stable_sort(known, {}, [t](const Variant* v) { return distance(v->block, t); });
+  const auto likely = [this, t](const Variant* v) {
+    return std::pair(distance(v->block, t), text_.origin(v->block.origin).kind == OriginKind::kRaw);
+  };
+  std::ranges::stable_sort(known, {}, likely);
   std::vector<Hypothesis> out;
   for (Variant* v : known) {
     const auto same =

@@ -1,9 +1,17 @@
 // Live text of real kernels: every instruction of the board captures, and what recordings without their files
 // end in. Skipped where the captures beside the project are absent.
 #include <algorithm>
+#include <cstring>
+#include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 
+#include "tests/support/bytes.h"
+#include "tests/support/elf_writer.h"
+#include "tests/support/perf_data_writer.h"
+#include "tests/support/temp_dir.h"
 #include "tests/tools/run_asof.h"
+#include "textstore/image.h"
 
 namespace asof::test {
 namespace {
@@ -73,6 +81,76 @@ INSTANTIATE_TEST_SUITE_P(
                       Arm64Capture{"helper", "arm64-board-helper/poke.data", 9'105'337, 224},
                       Arm64Capture{"helper_samples", "arm64-board-helper/nopoke.data", 9'105'337, 224}),
     [](const auto& info) { return info.param.name; });
+
+// A jump table of the places that were switched, and of a thousand more that never were, in a vmlinux linked
+// elsewhere.
+std::vector<uint8_t> vmlinux_of(const std::string& board) {
+  constexpr uint64_t kSlide = 0x1230000, kNop = 0xd503201f;
+  constexpr unsigned kDecoyEvery = 61, kDecoys = 1000;
+  std::map<uint64_t, uint64_t> labels;  // site, target
+  std::ifstream pokes(board + "/truth/pokes.jsonl");
+  for (std::string line; std::getline(pokes, line);) {
+    const auto poke = nlohmann::json::parse(line);
+    if (poke["kind"] != "jump_label") continue;
+    const uint64_t site = std::stoull(poke["addr"].get<std::string>(), nullptr, 16);
+    for (const char* side : {"old", "new"}) {
+      const auto word =
+          __builtin_bswap32(static_cast<uint32_t>(std::stoul(poke[side].get<std::string>(), nullptr, 16)));
+      if (word >> 26U != 5) continue;  // not B
+      labels[site] =
+          site + static_cast<uint64_t>(static_cast<int64_t>(static_cast<int32_t>(word << 6U) >> 4U));
+    }
+  }
+  const size_t true_ones = labels.size();
+  const auto kcore = ElfImage::open(board + "/nopoke.data/kcore_dir/kcore");
+  EXPECT_TRUE(kcore);
+  if (!kcore) return {};
+  const ElfSegment& text = (*kcore)->segments()[0];
+  unsigned nops = 0;
+  for (size_t at = 0x10000; at + 4 <= text.bytes.size() && labels.size() < true_ones + kDecoys; at += 4) {
+    uint32_t word = 0;
+    std::memcpy(&word, text.bytes.data() + at, 4);
+    if (word == kNop && ++nops % kDecoyEvery == 0)
+      labels.try_emplace(text.address + at, text.address + at + 0x20);
+  }
+  EXPECT_GT(true_ones, 50U);
+  EXPECT_EQ(labels.size(), true_ones + kDecoys);
+  const uint64_t begin = text.address - kSlide, table = begin + 0x1000;
+  ByteSink bytes;
+  bytes.zeros(0x1000);
+  for (const auto& [site, target] : labels) {
+    const uint64_t at = begin + bytes.size() + kSlide;
+    bytes.u32(static_cast<uint32_t>(site - at));
+    bytes.u32(static_cast<uint32_t>(target - at - 4));
+    bytes.u64(0);
+  }
+  return make_executable({.address = begin,
+                          .text = {bytes.bytes().begin(), bytes.bytes().end()},
+                          .symbols = {{"_stext", begin, 0},
+                                      {"__start___jump_table", table, 0},
+                                      {"__stop___jump_table", begin + bytes.size(), 0}},
+                          .machine = 183});
+}
+
+// No record tells of any change. With the catalogue the trace says which state every place was in.
+TEST(Arm64Catalogue, ChangesWithoutRecordsAreProved) {
+  const std::string board = shared("captures/arm64-board-tiny");
+  if (!std::filesystem::exists(board)) GTEST_SKIP() << "captures beside the project are absent";
+  const TempDir dir;
+  write_bytes(dir.path() / "vmlinux", vmlinux_of(board));
+  const Ran ran =
+      run_asof("validate " + board + "/nopoke.data --catalogue --vmlinux " +
+               (dir.path() / "vmlinux").string() + " --truth " + board + "/truth --format json -q");
+  const auto json = nlohmann::json::parse(ran.out, nullptr, false);
+  ASSERT_FALSE(json.is_discarded()) << ran.out << ran.err;
+  uint64_t right = 0;
+  for (const auto& [name, cpu] : json["cpus"].items()) {
+    EXPECT_EQ(cpu["wrong_by_confidence"]["certain"], 0) << ran.out;
+    EXPECT_EQ(cpu["wrong_by_confidence"]["proved"], 0) << ran.out;
+    right += cpu["right"].get<uint64_t>();
+  }
+  EXPECT_GE(right, 8'300'000U) << ran.out;
+}
 
 // No binary of this recording is here: the files are named, nothing is guessed.
 TEST(Boards, RecordingWithoutItsFilesNamesThem) {
