@@ -42,6 +42,8 @@ enum class EventKind : uint8_t {
   kEvd,              // a: type, b: payload
   kTraceStopPacket,  // TRACESTOP region entered
   kPsb,              // ip or 0
+  kTraceEvent,       // CoreSight: a: bits of the trace unit's event outputs that fired; ip or 0
+  kContext,          // CoreSight: a: context ID, b: exception level | non-secure << 2 | AArch64 << 3; ip or 0
 };
 
 struct Event {

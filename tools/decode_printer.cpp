@@ -48,6 +48,7 @@ uint32_t kind_of(EventKind kind) {
     case EventKind::kTsxAbort:
       return kKindTransactions;
     case EventKind::kPtwrite:
+    case EventKind::kTraceEvent:
       return kKindPtwrite;
     case EventKind::kMwait:
     case EventKind::kPwre:
@@ -55,6 +56,7 @@ uint32_t kind_of(EventKind kind) {
     case EventKind::kPwrx:
     case EventKind::kCbr:
     case EventKind::kPsb:
+    case EventKind::kContext:
       return kKindPower;
     default:
       return 0;

@@ -168,6 +168,10 @@ std::string_view event_name(EventKind kind) {
       return "tr-stop";
     case EventKind::kPsb:
       return "psb";
+    case EventKind::kTraceEvent:
+      return "trace-event";
+    case EventKind::kContext:
+      return "context";
   }
   return "event";
 }
@@ -189,6 +193,11 @@ std::string event_details(const Event& e) {
       return fmt::format("cbr: {}", e.a);
     case EventKind::kPsb:
       return fmt::format("psb offs: {:#x}", e.offset);
+    case EventKind::kTraceEvent:
+      return fmt::format("outputs: {:#x}", e.a);
+    case EventKind::kContext:
+      return fmt::format("EL{} {}{} context: {:#x}", e.b & 3, (e.b & 4) != 0 ? "non-secure" : "secure",
+                         (e.b & 8) != 0 ? "" : " AArch32", e.a);
     default:
       return {};
   }

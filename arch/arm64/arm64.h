@@ -37,7 +37,10 @@ struct Config {
   // of the jump label code): what is known of it is one state, and no step in it is certain.
   bool unrecorded_changes = false;
   // But for this range, all of whose places that can change have all their states in the text store.
-  AddrRange complete_text;
+  AddrRange complete_text{};
+  // aarch64_insn_patch_text_cb() of the traced kernel, where kprobes are all that it patches (anchors.cpp);
+  // 0: not known.
+  Addr patch_text_cb = 0;
 };
 
 std::unique_ptr<Arch> make_arch(const Config& config);

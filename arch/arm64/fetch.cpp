@@ -56,9 +56,11 @@ Flow::Stop Flow::element(State& s, Trial* trial) {
       pass_time(s, d);
       break;
     case El::kContext:
-      s.sf = unpack(d.value).sf;
-      // It may come behind the address that it belongs to.
-      if (s.fresh && s.sf != (s.mode == kA64)) enter(s, s.ip, s.sf ? kA64 : kA32);
+      on_context<Emit>(s, d);
+      break;
+    case El::kEvent:
+      if constexpr (Emit)
+        add_event(EventKind::kTraceEvent, s.floor, s.place == Place::kKnown ? s.ip : 0, d.type, 0, d.offset);
       break;
     case El::kAddress:
       return on_address<Emit>(s, d, trial);
@@ -126,6 +128,20 @@ Flow::Stop Flow::element(State& s, Trial* trial) {
 }
 
 template <bool Emit>
+void Flow::on_context(State& s, const Element& d) {
+  const Context c = unpack(d.value);
+  s.sf = c.sf;
+  // It may come behind the address that it belongs to.
+  if (s.fresh && s.sf != (s.mode == kA64)) enter(s, s.ip, s.sf ? kA64 : kA32);
+  if constexpr (Emit) {
+    if (d.value == s.context) return;
+    s.context = d.value;
+    const uint64_t state = c.el | (c.ns ? 4U : 0U) | (c.sf ? 8U : 0U);
+    add_event(EventKind::kContext, s.floor, s.place == Place::kKnown ? s.ip : 0, c.cid, state, d.offset);
+  }
+}
+
+template <bool Emit>
 Flow::Stop Flow::on_address(State& s, const Element& d, Trial* trial) {
   const Addr ip = address_of(s, d);
   const uint8_t mode = mode_of(s, d.isa);
@@ -177,6 +193,7 @@ void Flow::on_trace_on(State& s, const Element& d) {
   s.rets.clear();
   s.calls_missing = false;
   s.branch = nullptr;
+  s.anchor_hi = kTimeMax;  // what was not traced may hold visits that are not counted
   s.in_user = false;
   if (s.place != Place::kLost && s.place != Place::kWaiting) s.place = Place::kOff;
 }
@@ -303,53 +320,102 @@ Flow::Stop Flow::on_source_address(State& s, const Element& d, Trial* trial) {
   }
 }
 
-// A Q element: instructions ran of which the trace does not say the way. What is certain is the straight way
-// up to the first decision, if their number reaches so far.
+// Where a Q element leads: its own address, or that of the address element behind it. The trace goes on
+// there.
+const Element* Flow::q_target(const State& s, const Element& d) {
+  if ((d.flags & Element::kHasAddress) != 0) return &d;
+  constexpr size_t kBetween = 4;  // contexts, times, counts
+  for (size_t i = s.e; i < s.e + kBetween && elements_->has(i); ++i) {
+    const Element& next = (*elements_)[i];
+    if (next.kind == El::kAddress) return &next;
+    if (next.kind != El::kContext && next.kind != El::kTime && next.kind != El::kCycles) break;
+  }
+  return nullptr;
+}
+
+// Follows `left` instructions as far as their way is certain: over branches that are always taken, and over
+// one at the end, whose way `to` tells. What is not followed stays in `left`.
 template <bool Emit>
-Flow::Stop Flow::on_q(State& s, const Element& d, Trial* trial) {
-  s.lo = s.floor;
-  ++s.e;
-  if (s.place == Place::kWaiting) return Stop::kGo;
-  if (s.place == Place::kTarget && !pop_target(s)) s.place = Place::kOff;
-  uint32_t left = (d.flags & Element::kCounted) != 0 ? d.type : 0;
-  while (left > 0 && s.place == Place::kKnown) {
+Flow::Stop Flow::follow_q(State& s, uint32_t& left, const Addr* to, Trial* trial) {
+  while (left > 0) {
     Stop stop = idle<Emit>(s);
     if (stop != Stop::kGo) return stop;
     Variant* const v = text<Emit>(s, trial, stop);
     if (v == nullptr) return stop;
-    const bool whole = v->block.count <= left;
-    if (v->waypoint == Waypoint::kTrap || (whole && v->may_skip)) break;
-    emit<Emit>(s, *v, whole ? v->block.count : left, 0);
-    left -= whole ? v->block.count : left;
-    if (!whole) {
-      s.ip = 0;  // inside the block: an address must follow
-      break;
+    const Block& b = v->block;
+    if (v->waypoint == Waypoint::kTrap) return Stop::kGo;
+    if (left < b.count) {
+      emit<Emit>(s, *v, left, 0);
+      for (uint32_t i = 0; i < left; ++i) s.ip += b.lengths[i];
+      s.node = nullptr;
+      left = 0;
+      return Stop::kGo;
     }
-    const bool direct = v->waypoint == Waypoint::kDirect;
-    if (direct && v->link && return_stack_) s.rets.push(v->block.end(), s.mode);
-    s.ip = direct ? v->block.target : v->block.end();
-    s.mode = direct ? v->target_mode : s.mode;
+    const bool branch = v->waypoint == Waypoint::kDirect || v->waypoint == Waypoint::kIndirect;
+    const bool decided = v->waypoint == Waypoint::kDirect && !v->may_skip;
+    if (branch && !decided && (left != b.count || to == nullptr)) return Stop::kGo;
+    const bool taken = decided || (branch && *to != b.end());
+    emit<Emit>(s, *v, b.count, taken ? Step::kTaken : 0);
+    left -= b.count;
+    if (v->waypoint == Waypoint::kSync || (taken && v->exception_return)) synchronise(s);
+    s.ip = !taken ? b.end() : v->waypoint == Waypoint::kIndirect ? *to : b.target;
+    if (taken && v->waypoint == Waypoint::kDirect) s.mode = v->target_mode;
     s.node = nullptr;
-    if (v->waypoint == Waypoint::kIndirect) break;
   }
-  const bool unknown = left > 0 || (d.flags & Element::kCounted) == 0;
-  if (unknown && !Emit) return Stop::kOut;
-  const Stop stop = used(s, trial);
-  if constexpr (Emit) {
-    if (unknown) {
-      lose(s, "E-FLOW-001",
-           fmt::format("a Q element: {} instructions ran, and the trace does not say which way",
-                       left > 0 ? fmt::to_string(left) : std::string("some")));
+  return Stop::kGo;
+}
+
+// A Q element (IHI 0064, "Q element"): instructions ran without elements of their own; an address follows,
+// with or without their number. What the trace unit's return stack did meanwhile is not said.
+template <bool Emit>
+Flow::Stop Flow::on_q(State& s, const Element& d, Trial* trial) {
+  s.lo = s.floor;
+  ++s.e;
+  if (s.place == Place::kWaiting || s.place == Place::kLost) {
+    if (s.place == Place::kWaiting || (d.flags & Element::kHasAddress) == 0) return Stop::kGo;
+    if constexpr (!Emit) return Stop::kOut;
+  }
+  if (s.place == Place::kTarget) pop_target(s);
+  const Element* const target = q_target(s, d);
+  const Addr to = target == nullptr ? 0 : address_of(s, *target);
+  const uint8_t mode = target == nullptr ? s.mode : mode_of(s, target->isa);
+  const bool known_start = s.place == Place::kKnown;
+  uint32_t left = d.type;
+  if (known_start && (d.flags & Element::kCounted) != 0) {
+    const Stop stop = follow_q<Emit>(s, left, target == nullptr ? nullptr : &to, trial);
+    if (stop != Stop::kGo) {
+      if (!Emit || s.place != Place::kLost) return stop;
+      left = 1;  // the gap is open
     }
+  }
+  s.rets.clear();
+  s.calls_missing = true;
+  const bool followed =
+      known_start && s.place == Place::kKnown && (d.flags & Element::kCounted) != 0 && left == 0;
+  if (followed && target != nullptr && s.ip != to) {
+    if constexpr (!Emit) return Stop::kContradiction;
+    contradiction(s, "E-FLOW-006",
+                  fmt::format("a Q element of {} instructions ends at {:#x}, the text leads to {:#x}", d.type,
+                              to, s.ip));
+  } else if (!followed) {
+    if constexpr (Emit) {
+      lose(s, "E-FLOW-001",
+           (d.flags & Element::kCounted) != 0
+               ? fmt::format(
+                     "a Q element: the trace does not say which way the last {} of {} instructions went",
+                     left, d.type)
+               : "a Q element without a count: instructions ran, and the trace does not say which");
+    }
+    s.place = Place::kLost;
   }
   if ((d.flags & Element::kHasAddress) != 0) {
-    if constexpr (Emit) close_gap(s, address_of(s, d), d.offset);
-    enter(s, address_of(s, d), mode_of(s, d.isa));
+    if constexpr (Emit) close_gap(s, to, d.offset);
+    if (s.place != Place::kKnown || s.mode != mode) enter(s, to, mode);
     s.fresh = true;
-  } else if (s.place != Place::kLost) {
+  } else if (!Emit && s.place == Place::kLost) {
     s.place = Place::kVector;
   }
-  return stop;
+  return used(s, trial);
 }
 
 // Where the next segment starts, this one's flow must have arrived.

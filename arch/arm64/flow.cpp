@@ -12,8 +12,6 @@ constexpr uint32_t kMaxIdleBlocks = 1 << 16;
 constexpr uint32_t kMaxIdleInTrial = 1 << 12;  // a hypothesis is given less
 // Timestamps this far outside the recording's AUX records are of another counter.
 constexpr Time kForeignClock = 200'000'000;
-// How long a CPU may go on with replaced text when no context synchronisation event is known.
-constexpr Time kNoSyncWindow = 10'000'000;
 
 }  // namespace
 
@@ -26,6 +24,7 @@ Flow::Flow(const Config& config, std::span<const Stream> streams, const TextStor
       text_(text) {
   for (int wfx = 0; wfx < 2; ++wfx)
     caches_[wfx].emplace(text_, options_.text_at, options_.block_cache, wfx != 0);
+  if (config_.patch_text_cb != 0 && options_.text_at == TextAt::kAsof) find_kprobe_pokes();
 }
 
 Time Flow::to_time(uint64_t counter) const { return has_clock_ ? config_.time->to_perf(counter) : kTimeMin; }
@@ -37,18 +36,6 @@ void Flow::choose_clock(const SyncGroup& group) {
   const Time t = to_time(*group.timestamp);
   const TimeBounds b = widen(bounds_, kForeignClock);
   has_clock_ = t >= b.lo && t <= b.hi;
-}
-
-// When the segment's bytes were made, as far as the records around them tell.
-TimeBounds Flow::recorded_bounds(const Segment& segment) const {
-  TimeBounds b = stream_->bounds;
-  const auto& pieces = stream_->pieces;
-  auto p = std::ranges::upper_bound(pieces, segment.begin, {}, &StreamPiece::offset);
-  if (p != pieces.begin()) b = (--p)->time;
-  for (; p != pieces.end() && p->offset < segment.tail_end; ++p) {
-    b = {std::min(b.lo, p->time.lo), std::max(b.hi, p->time.hi)};
-  }
-  return {std::max(b.lo, stream_->bounds.lo), std::min(b.hi, stream_->bounds.hi)};
 }
 
 void Flow::decode(const Segment& segment, ChunkSink& sink) {
@@ -64,21 +51,20 @@ void Flow::decode(const Segment& segment, ChunkSink& sink) {
   if (segment.before) chunk_.gaps.push_back(*segment.before);
   if (segment.end > segment.begin) {
     const Source& source = config_.sources.at(segment.stream);
-    const PacketFormat format = PacketFormat::of(source);
+    format_ = PacketFormat::of(source);
+    synced_before_.reset();
     const bool wfx = (source.idr2 >> 31) != 0;
     cache_ = &*caches_[wfx ? 1 : 0];
     return_stack_ = (source.configr & 0x1000) != 0;
     const auto bytes = stream_->bytes(segment.begin, segment.tail_end, scratch_);
-    const SyncGroup group = read_sync_group(bytes, format);
-    bounds_ = recorded_bounds(segment);
+    const SyncGroup group = read_sync_group(bytes, format_);
+    bounds_ = recorded_bounds(*stream_, segment.begin, segment.tail_end);
     choose_clock(group);
-    elements_.emplace(format);
+    elements_.emplace(format_);
     elements_->start(bytes, segment.end - segment.begin);
 
     State s;
-    if (has_clock_ && group.timestamp) {
-      s.synced = saturating_add(to_time(*group.timestamp), -kNoSyncWindow);
-    }
+    start_anchors(s, group);
     add_event(EventKind::kPsb, to_time(group.timestamp.value_or(0)), group.has_start ? group.start : 0, 0, 0,
               0);
     walk<true>(s, nullptr);
@@ -101,6 +87,10 @@ void Flow::go_indirect(State& s, Addr ip, uint8_t mode) {
   enter(s, ip, mode);
   Variant* const from = s.branch;
   s.branch = nullptr;
+  if (!kprobe_pokes_.empty()) [[unlikely]] {
+    if (ip == config_.patch_text_cb) enter_patch(s, from);
+    if (ip == s.patch_return) leave_patch(s);
+  }
   if (from == nullptr || !options_.block_cache) return;
   const bool kernel = is_kernel_address(ip);
   if (!kernel && !s.in_user) return;  // whose address it is has to be asked
@@ -115,7 +105,18 @@ void Flow::go_indirect(State& s, Addr ip, uint8_t mode) {
 }
 
 // A context synchronisation event: what is fetched from here on is the text of now (Arm DDI 0487, B2.2.5).
-void Flow::synchronise(State& s) const { s.synced = s.lo; }
+void Flow::synchronise(State& s) const {
+  s.synced = std::max(s.lo == kTimeMin ? bounds_.lo : s.lo, s.anchor_lo);
+}
+
+// What `State::synced` is until then.
+Time Flow::synced_before() {
+  if (!synced_before_) {
+    synced_before_ = last_sync_before(*stream_, segment_->begin, format_,
+                                      has_clock_ ? config_.time : std::optional<TimeConversion>());
+  }
+  return *synced_before_;
+}
 
 uint64_t Flow::signature(const State& s) const {
   const uint64_t where = s.place == Place::kKnown ? s.ip : static_cast<uint64_t>(s.place);
@@ -134,7 +135,7 @@ Flow::Stop Flow::used(State& s, Trial* trial, uint64_t count) {
   }
   trial->end = s.decisions;
   const uint64_t sig = signature(s);
-  const Since since{s.lo, s.synced};
+  const Since since{std::max(s.lo, s.anchor_lo), s.synced, s.anchor_hi};
   const size_t index = trial->record.size();
   if (trial->other != nullptr && index < trial->other->size() && (*trial->other)[index] == sig)
     return Stop::kMerged;

@@ -15,6 +15,7 @@
 #include "arch/arch.h"
 #include "arch/arm64/block_cache.h"
 #include "arch/arm64/elements.h"
+#include "arch/arm64/last_sync.h"
 #include "arch/arm64/state.h"
 
 namespace asof::arm64 {
@@ -37,8 +38,8 @@ class Flow final : public SegmentDecoder {
   };
   // What a state knows of time: with more of it, fewer versions are candidates.
   struct Since {
-    Time lo = kTimeMin, synced = kTimeMin;
-    bool knows_no_less_than(const Since& o) const { return lo >= o.lo && synced >= o.synced; }
+    Time lo = kTimeMin, synced = kTimeMin, hi = kTimeMax;
+    bool knows_no_less_than(const Since& o) const { return lo >= o.lo && synced >= o.synced && hi <= o.hi; }
   };
   // A hypothesis being followed.
   struct Trial {
@@ -75,6 +76,8 @@ class Flow final : public SegmentDecoder {
   template <bool Emit>
   Stop element(State& s, Trial* trial);
   template <bool Emit>
+  void on_context(State& s, const Element& d);
+  template <bool Emit>
   Stop on_address(State& s, const Element& d, Trial* trial);
   template <bool Emit>
   Stop on_exception(State& s, const Element& d, Trial* trial);
@@ -82,6 +85,9 @@ class Flow final : public SegmentDecoder {
   Stop on_source_address(State& s, const Element& d, Trial* trial);
   template <bool Emit>
   Stop on_q(State& s, const Element& d, Trial* trial);
+  template <bool Emit>
+  Stop follow_q(State& s, uint32_t& left, const Addr* to, Trial* trial);
+  const Element* q_target(const State& s, const Element& d);
   template <bool Emit>
   Stop on_end(State& s, const Element& d, Trial* trial);
   template <bool Emit>
@@ -93,7 +99,6 @@ class Flow final : public SegmentDecoder {
   void pass_time(State& s, const Element& d);
   uint8_t mode_of(const State& s, uint8_t isa) const;
   Addr address_of(const State& s, const Element& d) const;
-  const Element* ahead(const State& s);
 
   // hypothesis.cpp
   static constexpr uint32_t kTrialBlocks = 1 << 16;
@@ -113,10 +118,18 @@ class Flow final : public SegmentDecoder {
   std::vector<Space> spaces_in(TimeBounds b) const;
   Variant* slot_text(State& s, Node& node);
 
+  // anchors.cpp
+  void find_kprobe_pokes();
+  void start_anchors(State& s, const SyncGroup& group);
+  void enter_patch(State& s, const Variant* from);
+  void leave_patch(State& s);
+  void allow_patches(State& s, uint64_t visits) const;
+  bool lost_between(Time after, Time before) const;
+
   // time of the segment
   Time to_time(uint64_t counter) const;
   void choose_clock(const SyncGroup& group);
-  TimeBounds recorded_bounds(const Segment& segment) const;
+  Time synced_before();
 
   // gaps.cpp: damage as data
   void open_gap(State& s, const char* code, std::string reason, uint64_t begin);
@@ -138,6 +151,7 @@ class Flow final : public SegmentDecoder {
   BlockCache* cache_ = nullptr;          // of the segment's source
   Candidates candidates_;
   std::vector<uint8_t> scratch_;
+  std::vector<Time> kprobe_pokes_;  // when text was changed under stop_machine; empty: anchors are not used
   std::optional<ElementParser> elements_;
 
   // Of the segment being decoded.
@@ -146,10 +160,13 @@ class Flow final : public SegmentDecoder {
   ChunkSink* sink_ = nullptr;
   Chunk chunk_;
   bool return_stack_ = false;
-  TimeBounds bounds_;          // of the segment, by the records around its bytes
-  bool has_clock_ = false;     // timestamps are of perf's clock
-  std::optional<Gap> gap_;     // open
-  size_t verified_steps_ = 0;  // steps up to the last use of trace: later ones rest on the text alone
+  TimeBounds bounds_;  // of the segment, by the records around its bytes
+  PacketFormat format_;
+  TimeBounds segment_start_;           // the instant of it, for anchors
+  bool has_clock_ = false;             // timestamps are of perf's clock
+  std::optional<Time> synced_before_;  // last_sync_before(), once it was asked for
+  std::optional<Gap> gap_;             // open
+  size_t verified_steps_ = 0;          // steps up to the last use of trace: later ones rest on the text alone
   uint8_t next_flags_ = 0;
   Confidence confidence_ = Confidence::kCertain;
   uint64_t confidence_until_ = 0;

@@ -84,6 +84,8 @@ void Flow::lose(State& s, const char* code, std::string reason) {
   s.atom_count = 0;
   s.rets.clear();
   s.calls_missing = true;
+  s.anchor_hi = kTimeMax;
+  s.patch_return = 0;
   s.place = Place::kLost;
   s.node = nullptr;
 }

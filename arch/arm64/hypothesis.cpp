@@ -46,7 +46,8 @@ TimeBounds Flow::bounds(const State& s) {
     b.hi = next ? to_time(*next) : kTimeMax;
   }
   if (b.hi < b.lo) std::swap(b.lo, b.hi);  // a clock that went backwards
-  return widen(b, clock_error_);
+  const TimeBounds anchored{std::max(b.lo, s.anchor_lo), std::min(b.hi, s.anchor_hi)};
+  return widen(anchored.lo <= anchored.hi ? anchored : b, clock_error_);
 }
 
 // Which versions may run: arm64 changes branches and NOPs without synchronising other CPUs, and a CPU may go
@@ -54,7 +55,7 @@ TimeBounds Flow::bounds(const State& s) {
 // All sites of a key are so in doubt together, and each for itself.
 TimeBounds Flow::text_bounds(const State& s) {
   TimeBounds b = bounds(s);
-  const Time synced = s.synced == kTimeMin ? bounds_.lo : s.synced;
+  const Time synced = s.synced == kTimeMin ? synced_before() : s.synced;
   b.lo = std::min(b.lo, saturating_add(synced, -clock_error_));
   return b;
 }

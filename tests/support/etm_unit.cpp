@@ -3,6 +3,11 @@
 #include <algorithm>
 
 namespace asof::test {
+namespace {
+
+constexpr uint64_t kMostCycles = 4095;  // the counter has 12 bits
+
+}  // namespace
 
 EtmUnit::EtmUnit(const EtmUnitConfig& config, uint64_t seed)
     : config_(config), random_(seed), writer_({.max_spec_depth = config.spec_depth}) {}
@@ -13,7 +18,7 @@ void EtmUnit::timestamp(uint64_t time) {
     writer_.timestamp(value);
     return;
   }
-  writer_.timestamp(value, static_cast<uint32_t>(std::min<uint64_t>(time - last_count_, 4095)));
+  writer_.timestamp(value, static_cast<uint32_t>(std::min(time - last_count_, kMostCycles)));
   last_count_ = time;
 }
 
@@ -130,7 +135,7 @@ void EtmUnit::behind_element(Addr next, uint64_t time) {
     timestamp(time);
   } else if (config_.cycle_counts && random_.chance(25)) {
     write_pending();
-    writer_.cycle_count_f1(static_cast<uint32_t>(time - last_count_));
+    writer_.cycle_count_f1(static_cast<uint32_t>(std::min(time - last_count_, kMostCycles)));
     last_count_ = time;
   }
   if (writer_.offset() - last_sync_ < config_.sync_bytes) return;

@@ -39,7 +39,8 @@ struct Ranges final : ChunkSink {
     for (auto step = c.steps.begin(); step != c.steps.end(); ++step) {
       const size_t i = step.position();
       for (; event < c.events.size() && c.events[event].step <= i; ++event) {
-        if (c.events[event].kind != EventKind::kPsb) close();
+        const EventKind kind = c.events[event].kind;
+        if (kind != EventKind::kPsb && kind != EventKind::kTraceEvent && kind != EventKind::kContext) close();
       }
       for (; gap < c.gaps.size() && c.gaps[gap].step <= i; ++gap) close();
       add(*step);

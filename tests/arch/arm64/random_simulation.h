@@ -35,6 +35,7 @@ struct EtmSettings {
   bool lost_records =
       false;  // of some changes; these are far apart then, so that none is taken for another twice
   bool reference = false;  // nothing that OpenCSD 1.3.3 gets wrong
+  uint64_t slow = 1;       // instructions take so many times as long, a store does not
   Time clock_error = 200;
 };
 
@@ -119,6 +120,9 @@ class EtmSimulation {
     config_.seed = settings_.seed;
     config_.vector = program_.vector();
     if (settings_.lost_records) config_.min_cost = 20, config_.max_cost = 100;
+    config_.min_cost *= static_cast<uint32_t>(settings_.slow);
+    config_.max_cost *= static_cast<uint32_t>(settings_.slow);
+    settings_.ns *= settings_.slow;
     EtmUnitConfig& u = config_.unit;
     u.return_stack = random_.chance(50);
     u.cycle_counts = random_.chance(20);
@@ -150,10 +154,10 @@ class EtmSimulation {
         machine_->change(
             {sites[s].at, on[s] ? on_word : off_word, on[s] ? off_word : on_word, t, complete, writer});
         on[s] = !on[s];
-        t = complete + random_.between(1, 40);
+        t = complete + random_.between(1, 40) * settings_.slow;
       }
       t += random_.below(settings_.ns / (settings_.changes + 1) + 1);
-      if (settings_.lost_records) t += 6'000;
+      if (settings_.lost_records) t += 6'000 * settings_.slow;
     }
   }
 
@@ -162,10 +166,11 @@ class EtmSimulation {
     for (unsigned i = 0; i < settings_.cpus; ++i) {
       cpus_.push_back(std::make_unique<EtmCpu>(*machine_, static_cast<int>(i)));
       EtmCpu& c = *cpus_.back();
-      const uint64_t pace = random_.between(300, 4000);
+      const uint64_t pace = random_.between(300, 4000) * settings_.slow;
       for (uint64_t t = start; (t += random_.between(1, pace)) < end;) c.interrupt_at(t);
       if (settings_.pauses) {
-        const uint64_t from = start + random_.below(settings_.ns), until = from + random_.between(10, 500);
+        const uint64_t from = start + random_.below(settings_.ns),
+                       until = from + random_.between(10, 500) * settings_.slow;
         random_.chance(50) ? c.stop_at(from, until) : c.overflow_at(from, until);
       }
       c.start(program_.entry());

@@ -49,7 +49,8 @@ void expect_sure_ones_ran(const std::vector<EtmRan>& got, const std::vector<A64E
   score.ran += want.size();
 }
 
-void run_changes(EtmClock clock, uint64_t first, uint64_t count, bool pauses, bool lost, Score& score) {
+void run_changes(EtmClock clock, uint64_t first, uint64_t count, bool pauses, bool lost, Score& score,
+                 uint64_t slow = 1) {
   for (uint64_t seed = first; seed < first + count; ++seed) {
     SCOPED_TRACE(
         fmt::format("seed {} clock {} pauses {} lost {}", seed, static_cast<int>(clock), pauses, lost));
@@ -59,7 +60,8 @@ void run_changes(EtmClock clock, uint64_t first, uint64_t count, bool pauses, bo
                              .changes = 1 + static_cast<unsigned>(seed % 4),
                              .clock = clock,
                              .pauses = pauses,
-                             .lost_records = lost});
+                             .lost_records = lost,
+                             .slow = slow});
     for (unsigned cpu = 0; cpu < 1 + seed % 2; ++cpu) {
       SCOPED_TRACE(fmt::format("cpu {}", cpu));
       const auto decoder = run.decoder();
@@ -141,6 +143,17 @@ TEST(RandomArm64, ChangesWithFineTime) {
 TEST(RandomArm64, ChangesWithTimeAtSyncOnly) {
   Score s;
   run_changes(EtmClock::kCoarse, 1, 2'500, false, false, s);
+  EXPECT_GT(s.proved, 1'000U);
+  EXPECT_GT(s.sure * 100, s.ran * 60) << s.sure << " of " << s.ran;
+}
+
+// Milliseconds from one context synchronisation event to the next, over many sync points of the trace.
+TEST(RandomArm64, ChangesWithLongWaysToTheNextSynchronisation) {
+  Score s;
+  run_changes(EtmClock::kFine, 30'001, 1'500, false, false, s, 20'000);
+  run_changes(EtmClock::kFine, 40'001, 500, true, false, s, 20'000);
+  run_changes(EtmClock::kCoarse, 50'001, 500, false, false, s, 20'000);
+  run_changes(EtmClock::kNone, 60'001, 300, false, false, s, 20'000);
   EXPECT_GT(s.proved, 1'000U);
   EXPECT_GT(s.sure * 100, s.ran * 60) << s.sure << " of " << s.ran;
 }

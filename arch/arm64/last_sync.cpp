@@ -1,0 +1,109 @@
+#include "arch/arm64/last_sync.h"
+
+#include <algorithm>
+#include <vector>
+
+namespace asof::arm64 {
+namespace {
+
+// Trace is looked through backwards in windows of this size, up to this much of it. More without any
+// exception is not met but in user code, whose text does not change this way.
+constexpr uint64_t kWindow = 1ULL << 14, kMostBytes = 1ULL << 20;
+
+bool synchronises(El kind) {
+  return kind == El::kException || kind == El::kExceptionNoAddress || kind == El::kExceptionReturn;
+}
+
+// The last event in `bytes`, which start with an A-Sync; `unknown` where no timestamp stands in front of it.
+// kTimeMin: there is none.
+Time last_in(std::span<const uint8_t> bytes, const PacketFormat& format,
+             const std::optional<TimeConversion>& clock, Time unknown) {
+  ElementParser elements(format);
+  elements.start(bytes, bytes.size());
+  Time passed = unknown, last = kTimeMin;
+  for (size_t i = 0; elements.has(i); ++i) {
+    const Element e = elements[i];
+    if (e.kind == El::kTime && clock) {
+      if (const auto t = elements.timestamp(e.time)) passed = std::max(passed, clock->to_perf(*t));
+    } else if (synchronises(e.kind)) {
+      last = std::max(last, passed);
+    }
+    elements.drop_before(i);
+  }
+  return last;
+}
+
+// Looks through one stretch of trace without a hole, from its end on.
+class Search {
+ public:
+  Search(const Stream& stream, const PacketFormat& format, const std::optional<TimeConversion>& clock)
+      : stream_(stream), format_(format), clock_(clock) {}
+
+  bool exhausted() const { return looked_at_ >= kMostBytes; }
+
+  Time in(uint64_t begin, uint64_t end) {
+    for (uint64_t to = end; to > begin && !exhausted();) {
+      uint64_t from = to;
+      size_t sync = SIZE_MAX;
+      std::span<const uint8_t> bytes;
+      for (uint64_t look = kWindow; sync == SIZE_MAX && from > begin && look <= kMostBytes; look *= 4) {
+        from = std::max(begin, to - std::min(to, look));
+        bytes = stream_.bytes(from, to, scratch_);
+        sync = last_async(bytes);
+      }
+      looked_at_ += to - from;
+      if (sync == SIZE_MAX) break;
+      const Time recorded = recorded_bounds(stream_, from + sync, to).lo;
+      const Time found = last_in(bytes.subspan(sync), format_, clock_, recorded);
+      if (found != kTimeMin) return found;
+      to = from + sync;
+    }
+    return kTimeMin;
+  }
+
+ private:
+  static size_t last_async(std::span<const uint8_t> bytes) {
+    size_t last = SIZE_MAX;
+    for (size_t at = find_async(bytes, 0); at != SIZE_MAX; at = find_async(bytes, at + kAsyncSize)) last = at;
+    return last;
+  }
+
+  const Stream& stream_;
+  const PacketFormat& format_;
+  const std::optional<TimeConversion>& clock_;
+  std::vector<uint8_t> scratch_;
+  uint64_t looked_at_ = 0;
+};
+
+}  // namespace
+
+TimeBounds recorded_bounds(const Stream& stream, uint64_t begin, uint64_t end) {
+  TimeBounds b = stream.bounds;
+  const auto& pieces = stream.pieces;
+  auto p = std::ranges::upper_bound(pieces, begin, {}, &StreamPiece::offset);
+  if (p != pieces.begin()) b = (--p)->time;
+  for (; p != pieces.end() && p->offset < end; ++p) {
+    b = {std::min(b.lo, p->time.lo), std::max(b.hi, p->time.hi)};
+  }
+  return {std::max(b.lo, stream.bounds.lo), std::min(b.hi, stream.bounds.hi)};
+}
+
+// Trace that is missing in between changes nothing: what came before it was before.
+Time last_sync_before(const Stream& stream, uint64_t before, const PacketFormat& format,
+                      const std::optional<TimeConversion>& clock) {
+  Search search(stream, format, clock);
+  const auto& pieces = stream.pieces;
+  uint64_t end = before;
+  for (size_t i = pieces.size(); i-- > 0 && !search.exhausted();) {
+    if (pieces[i].offset >= before) continue;
+    const bool joins =
+        i > 0 && !pieces[i].discontinuity && pieces[i - 1].offset + pieces[i - 1].size() == pieces[i].offset;
+    if (joins) continue;
+    const Time found = search.in(pieces[i].offset, end);
+    if (found != kTimeMin) return found;
+    if (i > 0) end = pieces[i - 1].offset + pieces[i - 1].size();
+  }
+  return kTimeMin;
+}
+
+}  // namespace asof::arm64
