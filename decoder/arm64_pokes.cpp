@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <string_view>
 #include <tuple>
 
 #include "decoder/arm64_words.h"
@@ -15,7 +16,15 @@
 namespace asof {
 namespace {
 
-constexpr uint32_t kTracepoint = 2;            // PERF_TYPE_TRACEPOINT
+constexpr uint32_t kTracepoint = 2;  // PERF_TYPE_TRACEPOINT
+constexpr uint32_t kSoftware = 1;    // PERF_TYPE_SOFTWARE
+constexpr uint64_t kBpfOutput = 10;  // PERF_COUNT_SW_BPF_OUTPUT
+// What a BPF program at entry and return of those functions writes (docs/formats.md): mark, entry or return,
+// type, address of the jump_entry, and, where it read them, its first two fields.
+constexpr std::string_view kBpfMark = "asofjl1";
+constexpr size_t kBpfMarkSize = 8;  // with its NUL
+constexpr uint32_t kBpfEntry = 0, kBpfReturn = 1;
+constexpr size_t kBpfFields = 32;
 constexpr uint32_t kToNop = 0, kToBranch = 1;  // enum jump_label_type
 constexpr const char* kFunctions[] = {"arch_jump_label_transform_queue", "arch_jump_label_transform"};
 constexpr int kFeatureTracingData = 1;
@@ -49,9 +58,18 @@ class SampleReader {
   SampledChanges read();
 
  private:
+  // What a sample at the entry says.
+  struct Fields {
+    std::optional<uint64_t> entry, type, code, target;
+  };
   void take(const Record& record);
+  void take_bpf(const Record& record);
+  bool has_bpf_output() const { return std::ranges::any_of(data_.attrs(), is_bpf_output); }
+  static bool is_bpf_output(const PerfAttr& attr) {
+    return attr.type == kSoftware && attr.config == kBpfOutput;
+  }
   bool in_function(std::optional<uint64_t> address) const;
-  std::optional<Hit> entry_of(const TraceEvent& event, std::span<const uint8_t> raw, const Record& record);
+  std::optional<Hit> entry_of(Fields fields, const Record& record);
   void pair(SampledChanges& out);
   void close(SampledChanges& out, const Hit& entry, Time returned);
   void refuse(const Record& record, std::string reason) {
@@ -73,17 +91,12 @@ bool SampleReader::in_function(std::optional<uint64_t> address) const {
                                 [&](const AddrRange& f) { return f.contains(*address); });
 }
 
-std::optional<Hit> SampleReader::entry_of(const TraceEvent& event, std::span<const uint8_t> raw,
-                                          const Record& record) {
-  const auto value = [&](std::initializer_list<std::string_view> names) {
-    return event.value(names, raw, record.swapped);
-  };
-  const auto entry = value({"e", "entry"}), type = value({"t", "type"});
+std::optional<Hit> SampleReader::entry_of(Fields fields, const Record& record) {
+  auto& [entry, type, code, target] = fields;
   if (!entry || !type || (*type != kToNop && *type != kToBranch)) {
     refuse(record, "a jump label sample without its entry's address or its type");
     return std::nullopt;
   }
-  auto code = value({"code"}), target = value({"tgt", "target"});
   if (!code || !target) {
     const auto bytes = read_(range_of(*entry, arm64::kJumpEntrySize));
     if (bytes.size() != arm64::kJumpEntrySize) {
@@ -111,8 +124,32 @@ std::optional<Hit> SampleReader::entry_of(const TraceEvent& event, std::span<con
              .file_offset = record.file_offset};
 }
 
+void SampleReader::take_bpf(const Record& record) {
+  const auto sample = parse_sample(record);
+  if (!sample) return refuse(record, sample.error().reason);
+  Reader in(sample->raw, record.swapped);
+  if (in.text(kBpfMarkSize) != kBpfMark) return;  // of another program
+  const uint32_t event = in.u32();
+  Fields fields;
+  fields.type = in.u32();
+  if (!in.ok() || (event != kBpfEntry && event != kBpfReturn))
+    return refuse(record, "a jump label sample of a BPF program that is neither an entry nor a return");
+  if (record.time() == kTimeMin) return refuse(record, "a jump label sample without time");
+  if (event == kBpfReturn) {
+    hits_.push_back({.time = record.time(), .cpu = record.id.cpu, .file_offset = record.file_offset});
+    return;
+  }
+  if (const uint64_t entry = in.u64(); in.ok()) fields.entry = entry;
+  if (sample->raw.size() >= kBpfFields) {
+    fields.code = in.u32();
+    fields.target = in.u32();
+  }
+  if (const auto hit = entry_of(fields, record)) hits_.push_back(*hit);
+}
+
 void SampleReader::take(const Record& record) {
   const PerfAttr* attr = record.id.attr;
+  if (attr != nullptr && is_bpf_output(*attr)) return take_bpf(record);
   if (attr == nullptr || attr->type != kTracepoint) return;
   const auto event = events_.find(static_cast<uint32_t>(attr->config));
   if (event == events_.end()) return;
@@ -125,9 +162,14 @@ void SampleReader::take(const Record& record) {
   if (record.time() == kTimeMin) return refuse(record, "a jump label sample without time");
   if (returns) {
     hits_.push_back({.time = record.time(), .cpu = record.id.cpu, .file_offset = record.file_offset});
-  } else if (const auto hit = entry_of(event->second, sample->raw, record)) {
-    hits_.push_back(*hit);
+    return;
   }
+  const auto value = [&](std::initializer_list<std::string_view> names) {
+    return event->second.value(names, sample->raw, record.swapped);
+  };
+  const Fields fields = {value({"e", "entry"}), value({"t", "type"}), value({"code"}),
+                         value({"tgt", "target"})};
+  if (const auto hit = entry_of(fields, record)) hits_.push_back(*hit);
 }
 
 void SampleReader::close(SampledChanges& out, const Hit& entry, Time returned) {
@@ -179,7 +221,7 @@ void SampleReader::pair(SampledChanges& out) {
 
 SampledChanges SampleReader::read() {
   SampledChanges out;
-  if (events_.empty() || functions_.empty()) return out;
+  if ((events_.empty() || functions_.empty()) && !has_bpf_output()) return out;
   data_.for_each([this](const Record& record) {
     if (record.type == perf::kSample) take(record);
     return true;

@@ -1,7 +1,7 @@
-// Changes of arm64 kernel text from samples of kprobes. No arm64 kernel writes TEXT_POKE records, and the
-// functions that patch refuse probes; but arch_jump_label_transform_queue(), which the jump label code calls
-// for each site of a key, takes them, and the store lies between its entry and its return. docs/formats.md
-// says how to record that.
+// Changes of arm64 kernel text from samples of kprobes, or of a BPF program at the same place. No arm64
+// kernel writes TEXT_POKE records, and the functions that patch refuse probes; but
+// arch_jump_label_transform_queue(), which the jump label code calls for each site of a key, takes them, and
+// the store lies between its entry and its return. docs/formats.md says how to record that.
 #pragma once
 #include <cstdint>
 #include <functional>

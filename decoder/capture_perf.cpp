@@ -181,7 +181,9 @@ Result<Capture> open_perf(const std::string& path, const CaptureOptions& options
   builder.keep(*opened);
   kernel.add_text(builder, watched, files, data);
   const TextFile* vmlinux =
-      options.catalogue || !side.lost.empty() ? kernel.find_vmlinux(files, data) : nullptr;
+      options.catalogue || !side.lost.empty() || (!capture.arm64.sources.empty() && !options.vmlinux.empty())
+          ? kernel.find_vmlinux(files, data)
+          : nullptr;
   add_arm64_text(capture, data, options, kernel, vmlinux, builder, notices);
   if (capture.arm64.sources.empty() && !capture.exclude_kernel)
     add_x86_catalogue(kernel, side, vmlinux, options.catalogue, builder, notices);

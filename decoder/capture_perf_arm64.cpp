@@ -3,8 +3,10 @@
 
 #include <algorithm>
 
+#include "decoder/arm64_anchors.h"
 #include "decoder/arm64_catalogue.h"
 #include "decoder/arm64_pokes.h"
+#include "decoder/arm64_trampoline.h"
 #include "decoder/capture_perf.h"
 #include "decoder/cs_clock.h"
 #include "decoder/cs_perf.h"
@@ -69,6 +71,7 @@ void add_arm64_text(Capture& capture, const PerfData& data, const CaptureOptions
   const SampledChanges sampled =
       read_sampled_changes(data, start == nullptr ? nullptr : start->kallsyms(), read, notices);
   add_sampled_changes(sampled, kernel, data.path(), builder, notices);
+  add_trampoline(kernel, vmlinux, builder, capture.symbols, notices);
   Catalogue catalogue;
   if (options.catalogue) {
     catalogue = find_patch_sites(kernel, vmlinux, notices);
@@ -83,6 +86,7 @@ void add_arm64_text(Capture& capture, const PerfData& data, const CaptureOptions
   const bool has_pokes = pokes != data.record_counts().end();
   capture.arm64.unrecorded_changes = !has_pokes && !sampled.recorded;
   capture.arm64.complete_text = catalogue.complete;
+  if (has_pokes) capture.arm64.patch_text_cb = find_patch_text_cb(kernel);
   if (has_pokes) source(fmt::format("{} TEXT_POKE records", pokes->second));
   if (sampled.recorded) source(fmt::format("samples of {} jump label changes", sampled.changes.size()));
   if (kernel.end() != nullptr) source("a second copy of kcore");

@@ -5,6 +5,7 @@
 #include <optional>
 #include <span>
 
+#include "decoder/elf_names.h"
 #include "decoder/kernel_text.h"
 
 namespace asof {
@@ -20,5 +21,9 @@ struct JumpTable {
 // From the copy of kcore, where that has data, else from `vmlinux` (KernelText::find_vmlinux(); may be
 // nullptr) with its symbols.
 std::optional<JumpTable> find_jump_table(const KernelText& kernel, const TextFile* vmlinux);
+
+// From where a vmlinux was linked to where the kernel runs; nullopt: it has no symbol that tells. `names` may
+// be nullptr: nothing is known to have moved.
+std::optional<Addr> kernel_slide(const ElfNames& linked, const Kallsyms* names);
 
 }  // namespace asof

@@ -13,6 +13,8 @@ using perf::RawRecord;
 
 namespace {
 
+constexpr int kFeatureTracingData = 1;
+
 // Goes through one source. Unpacked records have a cursor of their own, moved on by each COMPRESSED record.
 class Walker {
  public:
@@ -146,6 +148,10 @@ class Collector {
         break;
       case perf::kEventUpdate:
         event_update(record);
+        break;
+      case perf::kHeaderTracingData:  // of a pipe: what files have as a feature
+        impl_.features.try_emplace(kFeatureTracingData,
+                                   perf::FeatureBody{payload, record.file_offset + record.bytes.size()});
         break;
       default:
         if (!known_type(record.type)) ++unknown_[record.type];

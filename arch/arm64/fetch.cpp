@@ -193,7 +193,7 @@ void Flow::on_trace_on(State& s, const Element& d) {
   s.rets.clear();
   s.calls_missing = false;
   s.branch = nullptr;
-  s.anchor_hi = kTimeMax;  // what was not traced may hold visits that are not counted
+  if (s.place != Place::kWaiting) s.anchor_hi = kTimeMax;  // what was not traced may hold visits, not counted
   s.in_user = false;
   if (s.place != Place::kLost && s.place != Place::kWaiting) s.place = Place::kOff;
 }
@@ -353,7 +353,11 @@ Flow::Stop Flow::follow_q(State& s, uint32_t& left, const Addr* to, Trial* trial
     }
     const bool branch = v->waypoint == Waypoint::kDirect || v->waypoint == Waypoint::kIndirect;
     const bool decided = v->waypoint == Waypoint::kDirect && !v->may_skip;
-    if (branch && !decided && (left != b.count || to == nullptr)) return Stop::kGo;
+    if (branch && !decided && (left != b.count || to == nullptr)) {
+      if (b.count > 1) emit<Emit>(s, *v, b.count - 1U, 0);
+      left -= b.count - 1U;
+      return Stop::kGo;
+    }
     const bool taken = decided || (branch && *to != b.end());
     emit<Emit>(s, *v, b.count, taken ? Step::kTaken : 0);
     left -= b.count;

@@ -76,6 +76,25 @@ std::vector<Point> usable_points(const Stream& stream, const Stretch& s, const P
   return out;
 }
 
+// TRCCONFIGR.INSTP0: loads or stores take atoms as well. No kernel driver asks for that, and no decoder
+// follows it.
+constexpr uint32_t kLoadsAndStores = 6;
+
+// All of a stream, not decoded.
+std::vector<Segment> not_decoded(const Stream& stream, size_t stream_index, const char* code,
+                                 std::string reason) {
+  Gap gap;
+  gap.begin = stream.begin();
+  gap.end = stream.end();
+  gap.code = code;
+  gap.reason = std::move(reason);
+  Segment g;
+  g.stream = stream_index;
+  g.begin = g.end = g.tail_end = gap.end;
+  g.before = std::move(gap);
+  return {std::move(g)};
+}
+
 Gap no_sync_gap(uint64_t begin, uint64_t end) {
   Gap g;
   g.begin = begin;
@@ -106,8 +125,17 @@ std::optional<Gap> recorded_loss(const Stream& stream, uint64_t previous, const 
 std::vector<Segment> split_stream(const Stream& stream, size_t stream_index, const Config& config) {
   std::vector<Segment> out;
   std::optional<Gap> before;
-  const PacketFormat format = PacketFormat::of(config.sources.at(stream_index));
-  const bool whole = needs_reference(config.sources.at(stream_index).protocol);
+  const Source& source = config.sources.at(stream_index);
+  if ((source.protocol == Protocol::kEtm4 || source.protocol == Protocol::kEte) &&
+      (source.configr & kLoadsAndStores) != 0) {
+    return not_decoded(
+        stream, stream_index, "E-DATA-004",
+        fmt::format("the trace unit traced loads or stores (TRCCONFIGR {:#x}), which take atoms that "
+                    "cannot be told from those of branches",
+                    source.configr));
+  }
+  const PacketFormat format = PacketFormat::of(source);
+  const bool whole = needs_reference(source.protocol);
   for (const Stretch& s : stretches_of(stream)) {
     // ETMv3 and PTM are not taken apart: OpenCSD finds their sync points.
     const std::vector<Point> points =

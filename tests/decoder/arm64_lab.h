@@ -13,11 +13,11 @@
 namespace asof::test {
 
 inline constexpr Addr kText = 0xffff800008010000, kFunction = kText + 0x800, kTable = kText + 0x2000;
-inline constexpr uint32_t kEntryId = 1308, kReturnId = 1309;
+inline constexpr uint32_t kEntryId = 1308, kReturnId = 1309, kBpfId = 77;
 
 // TRACING_DATA as perf writes it.
-inline Bytes tracing_data() {
-  ByteSink s;
+inline Bytes tracing_data(bool big_endian = false) {
+  ByteSink s(big_endian);
   const auto text = [&](std::string_view t) {
     s.raw({reinterpret_cast<const uint8_t*>(t.data()), t.size()});
   };
@@ -29,7 +29,7 @@ inline Bytes tracing_data() {
       std::string_view("\x17\x08\x44tracing"
                        "0.6\0",
                        14));
-  s.u8(0);
+  s.u8(big_endian ? 1 : 0);
   s.u8(8);
   s.u32(4096);
   text(std::string_view("header_page\0", 12));
@@ -57,11 +57,14 @@ inline uint32_t branch(Addr from, Addr to) { return *arm64::branch_word(from, to
 // A recording of a kernel whose text has NOPs at the sites.
 class JumpLabels {
  public:
-  JumpLabels() : recording_(1, {etm4_block(0, 0x10)}) {
+  explicit JumpLabels(bool big_endian = false)
+      : recording_(1, {etm4_block(0, 0x10)}, attr_flag::kSampleIdAll, {.big_endian = big_endian}),
+        big_endian_(big_endian) {
     PerfDataWriter& w = recording_.writer;
     for (const uint32_t id : {kEntryId, kReturnId})
       w.add_attr({.type = 2, .config = id, .sample_type = 0x10486, .ids = {id}});
-    w.feature(1, tracing_data());
+    w.add_attr({.type = 1, .config = 10, .sample_type = 0x10486, .ids = {kBpfId}});
+    w.feature(1, tracing_data(big_endian));
     w.mmap({.addr = kText,
             .len = 0x10000,
             .pgoff = kText,
@@ -76,7 +79,7 @@ class JumpLabels {
     std::copy(bytes.begin(), bytes.end(), text_.begin() + static_cast<ptrdiff_t>(at - kText));
   }
   void entry(uint64_t time, Addr site, Addr target, uint32_t type, Addr at = kFunction) {
-    ByteSink raw;
+    ByteSink raw(big_endian_);
     raw.zeros(8);
     raw.u64(at);
     raw.u32(static_cast<uint32_t>(site - kTable));
@@ -86,12 +89,32 @@ class JumpLabels {
     sample(kEntryId, time, raw.bytes());
   }
   void leave(uint64_t time) {
-    ByteSink raw;
+    ByteSink raw(big_endian_);
     raw.zeros(8);
     raw.u64(kFunction);
     raw.u64(kText + 0x900);
     sample(kReturnId, time, raw.bytes());
   }
+  // As a BPF program at the same place writes them; without `fields` they are in the copy of memory.
+  void bpf_entry(uint64_t time, Addr site, Addr target, uint32_t type, bool fields = true) {
+    ByteSink raw(big_endian_);
+    raw.c_string("asofjl1", 8);
+    raw.u32(0);
+    raw.u32(type);
+    raw.u64(kTable);
+    if (fields) raw.u32(static_cast<uint32_t>(site - kTable));
+    if (fields) raw.u32(static_cast<uint32_t>(target - kTable - 4));
+    raw.zeros(4);  // perf's padding
+    sample(kBpfId, time, raw.bytes());
+  }
+  void bpf_leave(uint64_t time) {
+    ByteSink raw(big_endian_);
+    raw.c_string("asofjl1", 8);
+    raw.u32(1);
+    raw.u32(0);
+    sample(kBpfId, time, raw.bytes());
+  }
+  void bpf_other(uint64_t time, const Bytes& raw) { sample(kBpfId, time, raw); }
   Capture open(CaptureOptions options = closed_options(), bool with_end = false) {
     DirectoryParts parts;
     parts.kcore = make_core({{kText, text_}}, 183);
@@ -124,7 +147,7 @@ class JumpLabels {
     return line + name + "\n";
   }
   void sample(uint64_t id, uint64_t time, std::span<const uint8_t> raw) {
-    ByteSink s;
+    ByteSink s(big_endian_);
     s.u64(id);  // IDENTIFIER
     s.u32(7);
     s.u32(7);
@@ -139,6 +162,7 @@ class JumpLabels {
   CsRecording recording_;
   TempDir dir_;
   std::string more_symbols_;
+  bool big_endian_;
 };
 
 inline Bytes bytes_of(uint32_t word) {

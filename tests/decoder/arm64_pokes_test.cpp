@@ -49,6 +49,80 @@ TEST(Arm64Pokes, BothWordsWhileTheCallLasts) {
   EXPECT_FALSE(capture.arm64.unrecorded_changes);
 }
 
+// The same from a BPF program that writes at entry and return, beside samples of programs that have nothing
+// to do with it.
+TEST(Arm64Pokes, BpfOutput) {
+  const Addr site = kText + 0x100, target = kText + 0x180;
+  JumpLabels labels;
+  labels.bpf_other(900, Bytes(40, 0x11));
+  labels.bpf_entry(1000, site, target, 1);
+  labels.bpf_other(1050, {});
+  labels.bpf_leave(1100);
+  labels.bpf_entry(2000, site, target, 0);
+  labels.bpf_leave(2100);
+  const Capture capture = labels.open();
+  const Bytes nop = bytes_of(arm64::kNop), b = bytes_of(branch(site, target));
+  EXPECT_EQ(words(capture, site, 999), Words{nop});
+  EXPECT_EQ(words(capture, site, 1050), sorted({nop, b}));
+  EXPECT_EQ(words(capture, site, 1500), Words{b});
+  EXPECT_EQ(words(capture, site, 2101), Words{nop});
+  EXPECT_FALSE(capture.arm64.unrecorded_changes);
+  EXPECT_EQ(find_notice(capture, "E-SIDE-512"), nullptr);
+}
+
+TEST(Arm64Pokes, BpfOutputThatCannotBe) {
+  const Addr site = kText + 0x100, target = kText + 0x180;
+  JumpLabels labels;
+  labels.bpf_entry(1000, site, target, 1, false);  // its entry is nowhere
+  ByteSink odd;
+  odd.c_string("asofjl1", 8);
+  odd.u32(7);
+  odd.u32(1);
+  labels.bpf_other(1200, {odd.bytes().begin(), odd.bytes().end()});
+  for (size_t size = 8; size < 16; ++size)
+    labels.bpf_other(1300, {odd.bytes().begin(), odd.bytes().begin() + static_cast<ptrdiff_t>(size)});
+  const Capture capture = labels.open();
+  EXPECT_EQ(words(capture, site, 2000), Words{bytes_of(arm64::kNop)});
+  EXPECT_TRUE(capture.arm64.unrecorded_changes);
+  EXPECT_NE(find_notice(capture, "E-SIDE-512"), nullptr);
+}
+
+// Recorded on a machine of the other byte order.
+TEST(Arm64Pokes, SwappedSession) {
+  const Addr site = kText + 0x100, target = kText + 0x180;
+  JumpLabels labels(true);
+  labels.entry(1000, site, target, 1);
+  labels.leave(1100);
+  labels.bpf_entry(2000, site, target, 0);
+  labels.bpf_leave(2100);
+  const Capture capture = labels.open();
+  const Bytes nop = bytes_of(arm64::kNop), b = bytes_of(branch(site, target));
+  EXPECT_EQ(words(capture, site, 999), Words{nop});
+  EXPECT_EQ(words(capture, site, 1500), Words{b});
+  EXPECT_EQ(words(capture, site, 2050), sorted({nop, b}));
+  EXPECT_EQ(words(capture, site, 2101), Words{nop});
+}
+
+// A pipe has no features: the formats of events come as a record.
+TEST(Arm64Pokes, SamplesThroughAPipe) {
+  const Bytes formats = tracing_data();
+  CsRecording recording(1, {etm4_block(0, 0x10)});
+  ByteSink size;
+  size.u32(static_cast<uint32_t>(formats.size()));
+  recording.writer.record(66, 0, size.bytes());
+  Bytes padded = formats;
+  padded.resize((formats.size() + 7) / 8 * 8);
+  recording.writer.raw(padded);
+  recording.aux(0, 5000, framed({{0x10, noise(1, 100)}}));
+  const TempDir dir;
+  recording.writer.write_pipe(dir / "x.pipe");
+  const auto data = PerfData::open((dir / "x.pipe").string());
+  ASSERT_TRUE(data) << data.error().reason;
+  const auto events = read_trace_formats((*data)->feature(1));
+  ASSERT_EQ(events.size(), 2U);
+  EXPECT_EQ(events[1].id, kReturnId);
+}
+
 TEST(Arm64Pokes, LostSamples) {
   const Addr site = kText + 0x100, other = kText + 0x200, target = kText + 0x180;
   JumpLabels labels;

@@ -40,8 +40,9 @@ inline std::vector<uint64_t> cs_info(uint64_t version, const std::vector<CsBlock
 // A recording with one ring for each CPU (or thread), growing AUX record by AUX record.
 class CsRecording {
  public:
-  CsRecording(uint64_t version, const std::vector<CsBlock>& blocks,
-              uint64_t flags = attr_flag::kSampleIdAll) {
+  CsRecording(uint64_t version, const std::vector<CsBlock>& blocks, uint64_t flags = attr_flag::kSampleIdAll,
+              const PerfDataWriter::Options& options = {})
+      : writer(options) {
     writer.add_attr({.type = 8, .sample_type = 0x10087, .flags = flags, .ids = {1, 2, 3, 4}});
     writer.arch("aarch64");
     writer.auxtrace_info(3, cs_info(version, blocks));

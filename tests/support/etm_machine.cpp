@@ -58,12 +58,12 @@ void EtmCpu::shown() {
   for (; shown_ < executed_.size(); ++shown_) executed_[shown_].shown = true;
 }
 
-void EtmCpu::enter(uint16_t type, Addr from, Addr return_to) {
-  unit_.exception(type, from, machine_.config_.vector, now_);
+void EtmCpu::enter(uint16_t type, Addr from, Addr return_to, Addr vector) {
+  unit_.exception(type, from, vector, now_);
   shown();
   async_ = true;
   traps_.push_back(return_to);
-  ip_ = machine_.config_.vector;
+  ip_ = vector;
   synchronised();
 }
 
@@ -78,7 +78,20 @@ void EtmCpu::writers_due() {
   if (any) enter(etm_exception::kIrq, ip_, ip_);
 }
 
+// Interrupts are off from the call to the return. True: this CPU is in it.
+bool EtmCpu::stop_due() {
+  if (stopped_ && traps_.size() == stopped_from_) stopped_ = false;
+  if (stopped_) return true;
+  if (stops_ == machine_.stops_.size() || machine_.stops_[stops_].called > now_) return false;
+  ++stops_;
+  stopped_ = true;
+  stopped_from_ = traps_.size();
+  enter(etm_exception::kIrq, ip_, ip_, machine_.config_.stopper);
+  return true;
+}
+
 void EtmCpu::handle_due() {
+  if (stop_due()) return;
   writers_due();
   while (!todo_.empty() && todo_.begin()->first <= now_) {
     const Todo kind = todo_.begin()->second;
@@ -99,6 +112,14 @@ void EtmCpu::handle_due() {
 
 // Any version that was in memory since this CPU last synchronised.
 uint32_t EtmCpu::fetch(Addr a) {
+  uint32_t stopped_word = 0;
+  bool was_stopped = false;
+  for (const EtmStop& s : machine_.stops_) {
+    if (s.addr != a) continue;
+    stopped_word = s.written <= now_ ? s.new_word : was_stopped ? stopped_word : s.old_word;
+    was_stopped = true;
+  }
+  if (was_stopped) return stopped_word;
   const auto it = machine_.changes_.find(a);
   if (it == machine_.changes_.end()) return machine_.word_at(a);
   const std::vector<EtmChange>& changes = it->second;
@@ -113,6 +134,8 @@ uint32_t EtmCpu::fetch(Addr a) {
 }
 
 void EtmCpu::step() {
+  if (stopped_ && ip_ == machine_.config_.stop_isb)
+    now_ = std::max(now_, machine_.stops_[stops_ - 1].written + 1);
   const uint32_t word = fetch(ip_);
   const A64Insn insn = a64_decode(ip_, word);
   if (insn.kind == A64Kind::kBrk) {

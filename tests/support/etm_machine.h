@@ -45,12 +45,23 @@ struct EtmChange {
   int writer = -1;        // CPU; -1: one that is not traced
 };
 
+// A word changed under stop_machine: every CPU is in the callback at that instant.
+struct EtmStop {
+  Addr addr = 0;
+  uint32_t old_word = 0, new_word = 0;
+  uint64_t called = 0;   // CPUs are interrupted from here on
+  uint64_t written = 0;  // the store; all of them have arrived
+};
+
 struct EtmMachineConfig {
   uint64_t seed = 1;
   uint64_t start = 1'000'000'000;       // ns
   uint32_t min_cost = 1, max_cost = 9;  // ns per instruction
   EtmUnitConfig unit{};
   Addr vector = 0;  // of interrupts and SVC; code that ends in ERET
+  // Where CPUs go for stop_machine, code that calls the callback and ends in ERET; and the callback's ISB, at
+  // which they wait.
+  Addr stopper = 0, stop_isb = 0;
 };
 
 class EtmCpu;
@@ -73,6 +84,9 @@ class EtmMachine {
   // What a BRK's handler returns to.
   void on_brk(Addr ip, TargetRule rule) { traps_[ip] = std::move(rule); }
 
+  // By time.
+  void stop_machine(const EtmStop& s) { stops_.push_back(s); }
+  const std::vector<EtmStop>& stops() const { return stops_; }
   const std::map<Addr, std::vector<EtmChange>>& changes() const { return changes_; }
   // As it was at the start.
   uint32_t word_at(Addr a) const;
@@ -82,6 +96,7 @@ class EtmMachine {
   EtmMachineConfig config_;
   std::map<Addr, std::vector<uint32_t>> text_;
   std::map<Addr, std::vector<EtmChange>> changes_;
+  std::vector<EtmStop> stops_;
   std::unordered_map<Addr, BranchRule> branches_;
   std::unordered_map<Addr, TargetRule> targets_, traps_;
 };
@@ -111,10 +126,14 @@ class EtmCpu {
   void pause(uint64_t from, uint64_t until, Todo what);
   void handle_due();
   void writers_due();
+  bool stop_due();
   uint32_t fetch(Addr a);
   void step();
   void execute(const A64Insn& insn, Addr next);
-  void enter(uint16_t type, Addr from, Addr return_to);
+  void enter(uint16_t type, Addr from, Addr return_to) {
+    enter(type, from, return_to, machine_.config_.vector);
+  }
+  void enter(uint16_t type, Addr from, Addr return_to, Addr vector);
   void shown();
   void note_sync();
   void synchronised() { last_sync_ = now_; }
@@ -130,6 +149,9 @@ class EtmCpu {
   std::multimap<uint64_t, Todo> todo_;
   std::multimap<uint64_t, const EtmChange*> own_;  // changes this CPU makes
   std::map<Addr, unsigned> rounds_;
+  size_t stops_ = 0;         // that have begun here
+  size_t stopped_from_ = 0;  // exceptions to return from, outside of the stopper
+  bool stopped_ = false;
   std::vector<A64Executed> executed_;
   std::vector<EtmSyncPoint> sync_points_;
   size_t shown_ = 0;

@@ -26,9 +26,15 @@ class EtmProgram {
 
   Addr entry() const { return assembler_.address("f0"); }
   Addr vector() const { return assembler_.address("vector"); }
+  // Where stop_machine goes, the callback it calls there, and that one's ISB.
+  Addr stopper() const { return assembler_.address("stopper"); }
+  Addr callback() const { return assembler_.address("callback"); }
+  Addr stop_isb() const { return assembler_.address("callback.isb"); }
   const std::vector<uint32_t>& words() const { return words_; }
   std::vector<uint8_t> bytes() const;
   const std::vector<Site>& sites() const { return sites_; }
+  // Instructions that take a kprobe: no branches.
+  const std::vector<Addr>& probes() const { return probes_; }
   // Functions by address.
   std::vector<std::pair<Addr, std::string>> functions() const;
   // Loads the text and the rules of its branches.
@@ -60,6 +66,7 @@ class EtmProgram {
   A64Assembler assembler_{kText};
   std::vector<uint32_t> words_;
   std::vector<Site> sites_;
+  std::vector<Addr> probes_;
   std::vector<Named> named_;
   std::vector<size_t> open_;  // sites whose other path is still to come
   std::vector<Indirect> indirect_;

@@ -137,5 +137,26 @@ TEST(EtmFlow, DamagedTraces) {
   }
 }
 
+// Loads that take atoms cannot be followed: nothing is decoded, and that is said.
+TEST(ArmDamage, TraceOfLoadsIsNotDecoded) {
+  EtmWriter w;
+  w.async();
+  w.trace_info({});
+  w.flush();
+  Stream stream;
+  StreamPiece piece;
+  piece.bytes = w.bytes();
+  stream.pieces = {piece};
+  arm64::Source source = etm4_source();
+  source.configr |= 2;
+  const auto arch = arm64::make_arch({.sources = {source}, .time = {}});
+  const auto segments = arch->split(stream, 0);
+  ASSERT_EQ(segments.size(), 1U);
+  ASSERT_TRUE(segments[0].before);
+  EXPECT_EQ(std::string_view(segments[0].before->code), "E-DATA-004");
+  EXPECT_EQ(segments[0].before->end - segments[0].before->begin, w.bytes().size());
+  EXPECT_EQ(segments[0].begin, segments[0].end);
+}
+
 }  // namespace
 }  // namespace asof::test

@@ -35,6 +35,7 @@ struct EtmSettings {
   bool lost_records =
       false;  // of some changes; these are far apart then, so that none is taken for another twice
   bool reference = false;  // nothing that OpenCSD 1.3.3 gets wrong
+  unsigned kprobes = 0;    // armed and disarmed again
   uint64_t slow = 1;       // instructions take so many times as long, a store does not
   Time clock_error = 200;
 };
@@ -45,6 +46,7 @@ struct EtmRan {
   uint32_t word = 0;
   Time time = kTimeMin;
   Confidence confidence = Confidence::kCertain;
+  bool after_gap = false;  // something before it is missing
 };
 
 struct EtmDecoded final : ChunkSink {
@@ -55,8 +57,10 @@ struct EtmDecoded final : ChunkSink {
     for (const Step& s : c.steps) {
       const Block& b = *s.block;
       uint32_t at = 0;
-      for (uint32_t i = 0; i < s.count; at += b.lengths[i++])
-        ran.push_back({b.ip + at, a64::word_of({b.bytes + at, b.lengths[i]}), s.time, s.confidence});
+      for (uint32_t i = 0; i < s.count; at += b.lengths[i++]) {
+        ran.push_back({b.ip + at, a64::word_of({b.bytes + at, b.lengths[i]}), s.time, s.confidence,
+                       i == 0 && (s.flags & Step::kAfterGap) != 0});
+      }
     }
     gaps.insert(gaps.end(), c.gaps.begin(), c.gaps.end());
   }
@@ -70,6 +74,7 @@ class EtmSimulation {
     machine_ = std::make_unique<EtmMachine>(config_);
     program_.install(*machine_);
     change_text();
+    probe();
     run();
     store();
     streams();
@@ -119,6 +124,8 @@ class EtmSimulation {
   void configure() {
     config_.seed = settings_.seed;
     config_.vector = program_.vector();
+    config_.stopper = program_.stopper();
+    config_.stop_isb = program_.stop_isb();
     if (settings_.lost_records) config_.min_cost = 20, config_.max_cost = 100;
     config_.min_cost *= static_cast<uint32_t>(settings_.slow);
     config_.max_cost *= static_cast<uint32_t>(settings_.slow);
@@ -158,6 +165,26 @@ class EtmSimulation {
       }
       t += random_.below(settings_.ns / (settings_.changes + 1) + 1);
       if (settings_.lost_records) t += 6'000 * settings_.slow;
+    }
+  }
+
+  // Kprobes one after another, each with a slot that no record has.
+  void probe() {
+    constexpr Addr kSlots = 0xffff800009ae5000;
+    constexpr uint32_t kBrk4 = 0xd4200080, kBrk6 = 0xd42000c0;
+    const uint64_t arrival = 20ULL * config_.max_cost, apart = 100ULL * config_.max_cost;
+    uint64_t t = config_.start + apart;
+    for (unsigned i = 0; i < settings_.kprobes; ++i) {
+      const Addr at = program_.probes()[random_.below(program_.probes().size())], slot = kSlots + 8 * i;
+      const uint32_t word = machine_->word_at(at);
+      machine_->load(slot, {word, kBrk6});
+      machine_->on_brk(at, [slot](EtmCpu&) { return slot; });
+      machine_->on_brk(slot + 4, [at](EtmCpu&) { return at + 4; });
+      for (const bool arm : {true, false}) {
+        t += apart + random_.below(settings_.ns / (2 * settings_.kprobes) + 1);
+        machine_->stop_machine({at, arm ? word : kBrk4, arm ? kBrk4 : word, t, t + arrival});
+        t += arrival;
+      }
     }
   }
 
@@ -201,6 +228,8 @@ class EtmSimulation {
           add(b, c);
       }
     }
+    for (const EtmStop& s : machine_->stops())
+      add(b, {s.addr, s.old_word, s.new_word, s.written, s.written, -1});
     text_.emplace(std::move(b).build());
   }
   void add(Builder& b, const EtmChange& c) {
@@ -232,6 +261,7 @@ class EtmSimulation {
       s.bounds = {static_cast<Time>(config_.start), static_cast<Time>(cpus_[i]->now())};
       streams_.push_back(s);
     }
+    decode_config_.patch_text_cb = program_.callback();
     arch_ = arm64::make_arch(decode_config_);
   }
 
