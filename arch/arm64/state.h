@@ -86,14 +86,14 @@ struct State {
   // Anchors (anchors.cpp): what visits to the kernel's own patching code say of time, on perf's clock without
   // error.
   Time anchor_lo = kTimeMin, anchor_hi = kTimeMax;
-  Addr patch_return = 0;         // inside such a visit: where it goes back to
-  uint32_t patch_visits = 0;     // that came back, since the segment's start
-  bool patch_uncounted = false;  // visits are not counted any more
-  uint32_t times_seen = 0;       // timestamps passed
-  Addr trap = 0;                 // of the last debug exception: a kprobe whose slot may run next
+  Addr patch_return = 0;          // inside such a visit: where it goes back to
+  uint32_t patch_visits = 0;      // that came back, since the segment's start
+  bool patch_uncounted = false;   // visits are not counted any more
+  uint32_t times_seen = 0;        // timestamps passed
+  Addr trap = 0;                  // of the last debug exception: a kprobe whose slot may run next
   uint64_t context = UINT64_MAX;  // Element::value of the last context
-  uint64_t decisions = 0;        // atoms, addresses and exceptions used so far
-  uint32_t idle_blocks = 0;      // blocks since the last one
+  uint64_t decisions = 0;         // atoms, addresses and exceptions used so far
+  uint32_t idle_blocks = 0;       // blocks since the last one
   RetStack rets;
 };
 

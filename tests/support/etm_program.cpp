@@ -4,7 +4,7 @@
 
 namespace asof::test {
 
-EtmProgram::EtmProgram(uint64_t seed) : random_(seed) {
+EtmProgram::EtmProgram(uint64_t seed, bool probes) : random_(seed), with_probes_(probes) {
   entries();
   for (int f = 0; f < kFunctions; ++f) function(f);
   words_ = assembler_.finish();
@@ -57,6 +57,7 @@ void EtmProgram::entries() {
   assembler_.label("tick").straight(3).cbz(2, "tick.l").straight(4).label("tick.l").word(a64::kRet);
   assembler_.label("tracer").straight(8).tbz(1, "tracer.l").straight(0).label("tracer.l").straight(9);
   assembler_.word(a64::kRet);
+  if (!with_probes_) return;
   assembler_.label("stopper").straight(5).label("stop.call").word(a64::blr(7)).straight(6).word(a64::kEret);
   assembler_.label("callback").straight(7).label("callback.isb").word(a64::kIsb).straight(2).word(a64::kRet);
   indirect_.push_back({"stop.call", {"callback"}});
@@ -72,8 +73,10 @@ void EtmProgram::function(int f) {
   }
   const std::string top = label("top");
   assembler_.label(top);
-  probes_.push_back(assembler_.here());
-  assembler_.straight(static_cast<unsigned>(f));
+  if (with_probes_) {
+    probes_.push_back(assembler_.here());
+    assembler_.straight(static_cast<unsigned>(f));
+  }
   for (uint64_t part = random_.between(1, 5); part != 0; --part) piece(f);
   if (f == 0) {
     assembler_.b_cond(static_cast<unsigned>(random_.below(14)), top).b(top);

@@ -14,7 +14,8 @@ class EtmProgram {
   static constexpr Addr kText = 0xffff800008010000;
   static constexpr int kFunctions = 7;
 
-  explicit EtmProgram(uint64_t seed);
+  // `probes`: with places for kprobes, and the code of stop_machine.
+  explicit EtmProgram(uint64_t seed, bool probes = false);
 
   // A word that changes: NOP, or a branch to `target`.
   struct Site {
@@ -63,6 +64,7 @@ class EtmProgram {
   };
 
   SimRandom random_;
+  const bool with_probes_;
   A64Assembler assembler_{kText};
   std::vector<uint32_t> words_;
   std::vector<Site> sites_;

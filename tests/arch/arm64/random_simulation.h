@@ -69,7 +69,9 @@ struct EtmDecoded final : ChunkSink {
 class EtmSimulation {
  public:
   explicit EtmSimulation(const EtmSettings& settings)
-      : settings_(settings), random_(settings.seed * 7919 + 1), program_(settings.seed) {
+      : settings_(settings),
+        random_(settings.seed * 7919 + 1),
+        program_(settings.seed, settings.kprobes != 0) {
     configure();
     machine_ = std::make_unique<EtmMachine>(config_);
     program_.install(*machine_);
@@ -124,8 +126,11 @@ class EtmSimulation {
   void configure() {
     config_.seed = settings_.seed;
     config_.vector = program_.vector();
-    config_.stopper = program_.stopper();
-    config_.stop_isb = program_.stop_isb();
+    if (settings_.kprobes != 0) {
+      config_.stopper = program_.stopper();
+      config_.stop_isb = program_.stop_isb();
+      decode_config_.patch_text_cb = program_.callback();
+    }
     if (settings_.lost_records) config_.min_cost = 20, config_.max_cost = 100;
     config_.min_cost *= static_cast<uint32_t>(settings_.slow);
     config_.max_cost *= static_cast<uint32_t>(settings_.slow);
@@ -261,7 +266,6 @@ class EtmSimulation {
       s.bounds = {static_cast<Time>(config_.start), static_cast<Time>(cpus_[i]->now())};
       streams_.push_back(s);
     }
-    decode_config_.patch_text_cb = program_.callback();
     arch_ = arm64::make_arch(decode_config_);
   }
 

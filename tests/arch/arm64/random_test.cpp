@@ -72,7 +72,9 @@ void run_changes(EtmClock clock, uint64_t first, uint64_t count, bool pauses, bo
         fmt::format("seed {} clock {} pauses {} lost {}", seed, static_cast<int>(clock), pauses, lost));
     const EtmSimulation run({.seed = seed,
                              .cpus = 1 + static_cast<unsigned>(seed % 2),
-                             .ns = lost ? 30'000U : kprobes != 0 ? 12'000U : 2'500U,
+                             .ns = lost           ? 30'000U
+                                   : kprobes != 0 ? 12'000U
+                                                  : 2'500U,
                              .changes = 1 + static_cast<unsigned>(seed % 4),
                              .clock = clock,
                              .pauses = pauses,
