@@ -11,7 +11,6 @@ constexpr size_t kDifferenceRuns = 8192;      // truth runs searched after a dif
 constexpr size_t kTimelessRuns = 65536;       // ... after a gap, when times do not bound the search
 constexpr size_t kGapRuns = 4 * 1024 * 1024;  // ... after a gap, when they do
 constexpr size_t kEnough = 8;                 // pieces that must agree to call it the way back
-constexpr Time kTimeSlack = 1000;             // ns: observed times are those of translation blocks
 
 }  // namespace
 
@@ -122,7 +121,7 @@ TimeBounds Comparer::window(size_t index) const {
     w.hi = piece(i).time;
     break;
   }
-  return widen(w, kTimeSlack);
+  return widen(w, slack_);
 }
 
 // A run lasts from its own time to that of the next one.

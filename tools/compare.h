@@ -52,10 +52,12 @@ struct CompareResult {
 
 class Comparer {
  public:
-  static constexpr size_t kMaxPlaces = 5;  // of each kind
+  static constexpr size_t kMaxPlaces = 5;    // of each kind
+  static constexpr Time kTruthSlack = 1000;  // ns: observed times are those of translation blocks
   using TruthSource = std::function<bool(TruthRun&)>;
 
-  explicit Comparer(TruthSource truth) : source_(std::move(truth)) {}
+  // `slack`: how far the decoder's times may be off (ns).
+  explicit Comparer(TruthSource truth, Time slack = kTruthSlack) : source_(std::move(truth)), slack_(slack) {}
 
   void add(DecodedPiece piece);
   // A gap in front of the next piece.
@@ -107,6 +109,7 @@ class Comparer {
   void note(Difference difference);
 
   TruthSource source_;
+  Time slack_;
   std::deque<TruthRun> runs_;
   size_t run_base_ = 0;
   bool truth_ended_ = false;

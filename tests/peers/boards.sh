@@ -1,0 +1,32 @@
+#!/usr/bin/env bash
+# boards.sh BUILD: asof and perf on the x86 board captures, both counted against what was executed, as rows of
+# docs/validation.md. The captures must be in BUILD/../shared/captures (scripts/dev.sh check puts them there).
+# The last captures are traced anew with no time but that of sync points; perf does not come to an end there, so
+# it is stopped after LINES instructions (default: 40 million).
+set -euo pipefail
+build=$(realpath "${1:?usage: boards.sh BUILD}")
+lines=${LINES:-40000000}
+captures=$(dirname "$build")/shared/captures
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+compare() { # title capture truth
+  printf '== %s\n' "$1"
+  local symfs=()
+  [ ! -e "$2/symfs" ] || symfs=(--symfs "$2/symfs")
+  printf -- '-- asof\n'
+  "$build/asof" validate "$2" "${symfs[@]}" --truth "$3" | grep -E '^cpu|confidence' || true
+  printf -- '-- perf\n'
+  { perf script -i "$2" "${symfs[@]}" --ns --itrace=i0nse -F cpu,time,ip,insn 2>/dev/null || true; } |
+    head -n "$lines" | "$build/tests/peers/perf_compare" "$3" | grep -E '^cpu|^[0-9]'
+}
+
+perf version
+for board in "$captures"/x86-board-*; do
+  compare "$(basename "$board")" "$board/perf.data" "$board/truth"
+done
+storm=$captures/x86-board-storm
+for bytes in 4096 16384 131072; do
+  "$build/tests/peers/reencode" "$storm" "$work/$bytes" "$bytes"
+  compare "x86-board-storm, a sync point every $bytes bytes and no other time" "$work/$bytes" "$storm/truth"
+done

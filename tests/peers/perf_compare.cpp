@@ -1,0 +1,172 @@
+// perf script -i CAPTURE --ns --itrace=i0nse -F cpu,time,ip,insn | perf_compare TRUTH_DIR
+//
+// What perf decoded against what was executed, by the comparison that `asof validate` makes of its own
+// decode. Instructions arrive as lines "[000]  11.126672123:  ffffffff81c00080 insn: 0f 01 f8"; a line with
+// "instruction trace error" is a gap of the CPU that it names.
+#include <fmt/format.h>
+
+#include <charconv>
+#include <cstdio>
+#include <cstring>
+#include <deque>
+#include <iostream>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "tools/compare.h"
+
+namespace {
+
+using namespace asof;
+
+// perf interpolates the time of an instruction between packets; this far it may be off.
+constexpr Time kPerfSlack = 10'000;  // ns
+constexpr uint32_t kPieceInstructions = 64;
+
+struct Line {
+  int cpu = -1;
+  Time time = kTimeMin;
+  Addr ip = 0;
+  uint8_t length = 0;
+};
+
+std::string_view trimmed(std::string_view s) {
+  const size_t first = s.find_first_not_of(' ');
+  return first == std::string_view::npos ? std::string_view() : s.substr(first);
+}
+
+template <class T>
+bool take_number(std::string_view& s, T& value, int base = 10) {
+  s = trimmed(s);
+  const auto parsed = std::from_chars(s.begin(), s.end(), value, base);
+  if (parsed.ec != std::errc{}) return false;
+  s.remove_prefix(static_cast<size_t>(parsed.ptr - s.begin()));
+  return true;
+}
+
+std::optional<Line> parse(std::string_view s) {
+  Line line;
+  s = trimmed(s);
+  if (!s.starts_with('[')) return {};
+  s.remove_prefix(1);
+  Time seconds = 0, fraction = 0;
+  if (!take_number(s, line.cpu) || !s.starts_with(']')) return {};
+  s.remove_prefix(1);
+  if (!take_number(s, seconds) || !s.starts_with('.')) return {};
+  s.remove_prefix(1);
+  const size_t before = s.size();
+  if (!take_number(s, fraction) || before - s.size() != 9 || !s.starts_with(':')) return {};
+  s.remove_prefix(1);
+  line.time = seconds * 1'000'000'000 + fraction;
+  if (!take_number(s, line.ip, 16)) return {};
+  const size_t bytes = s.find("insn:");
+  if (bytes == std::string_view::npos) return {};
+  s.remove_prefix(bytes + 5);
+  for (unsigned byte = 0; take_number(s, byte, 16);) ++line.length;
+  return line.length == 0 ? std::nullopt : std::optional(line);
+}
+
+class PerfCpu {
+ public:
+  PerfCpu(const std::string& directory, int cpu) {
+    auto opened = TruthReader::open(truth_file(directory, cpu));
+    if (!opened) return;
+    reader_.emplace(std::move(*opened));
+    comparer_.emplace([this](TruthRun& run) { return reader_->next(run); }, kPerfSlack);
+  }
+  bool usable() const { return comparer_.has_value(); }
+
+  void add(const Line& line) {
+    const bool follows = piece_.count != 0 && piece_.count < kPieceInstructions &&
+                         line.ip == piece_.ip + piece_.bytes && line.time == piece_.time;
+    if (!follows) {
+      flush();
+      piece_.ip = line.ip;
+      piece_.time = line.time;
+    }
+    lengths_[piece_.count++] = line.length;
+    piece_.bytes += line.length;
+  }
+  void error(const std::string& text) {
+    flush();
+    comparer_->add_gap("perf", text);
+    ++errors_;
+  }
+  void finish(int cpu) {
+    flush();
+    comparer_->finish();
+    const CompareResult& r = comparer_->result();
+    fmt::print("cpu {}: right {}, wrong {}, missing {}, late text {}, errors {}\n", cpu, r.right, r.wrong,
+               r.missing, r.late, errors_);
+    for (const Difference& d : r.places) {
+      fmt::print("  {}: {} instructions from {:#x}, where {:#x} ran\n",
+                 d.kind == Difference::Kind::kWrong ? "wrong" : "missing", d.count, d.decoded_ip, d.truth_ip);
+    }
+  }
+
+ private:
+  void flush() {
+    if (piece_.count == 0) return;
+    piece_.lengths = kept_.emplace_back(lengths_.begin(), lengths_.begin() + piece_.count).data();
+    comparer_->add(piece_);
+    piece_ = {};
+  }
+
+  std::optional<TruthReader> reader_;
+  std::optional<Comparer> comparer_;
+  DecodedPiece piece_;
+  std::array<uint8_t, kPieceInstructions> lengths_{};
+  std::deque<std::vector<uint8_t>> kept_;
+  uint64_t errors_ = 0;
+};
+
+int run(const std::string& directory) {
+  const auto known = truth_cpus(directory);
+  if (!known) {
+    fmt::print(stderr, "{}\n", known.error().reason);
+    return 2;
+  }
+  std::map<int, PerfCpu> cpus;
+  for (const int cpu : *known) cpus.try_emplace(cpu, directory, cpu);
+  uint64_t unread = 0;
+  for (std::string text; std::getline(std::cin, text);) {
+    if (const size_t error = text.find("instruction trace error"); error != std::string::npos) {
+      int cpu = -1;
+      std::string_view rest = text;
+      const size_t named = rest.find(" cpu ");
+      if (named != std::string_view::npos) {
+        rest.remove_prefix(named + 5);
+        take_number(rest, cpu);
+      }
+      if (const auto it = cpus.find(cpu); it != cpus.end()) it->second.error(text);
+      continue;
+    }
+    const auto line = parse(text);
+    const auto it = line ? cpus.find(line->cpu) : cpus.end();
+    if (it == cpus.end() || !it->second.usable()) {
+      ++unread;
+    } else {
+      it->second.add(*line);
+    }
+  }
+  for (auto& [cpu, c] : cpus) {
+    if (c.usable()) c.finish(cpu);
+  }
+  if (unread != 0) fmt::print("{} lines are no instructions of these CPUs\n", unread);
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc != 2) {
+    std::fputs(
+        "usage: perf script -i CAPTURE --ns --itrace=i0nse -F cpu,time,ip,insn | perf_compare TRUTH_DIR\n",
+        stderr);
+    return 1;
+  }
+  std::ios::sync_with_stdio(false);
+  return run(argv[1]);
+}
