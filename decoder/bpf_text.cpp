@@ -23,10 +23,13 @@ bool is_blank(std::span<const uint8_t> bytes) {
 GeneratedText::GeneratedText(const SideBand& side, std::span<const BpfImage> images, const KernelText& kernel,
                              const WatchedTexts& watched, const std::string& where, NoticeBook& notices)
     : side_(side), images_(images), kernel_(kernel), watched_(watched), where_(where), notices_(notices) {
-  lives_ = code_lives(side, where, notices);
+  std::vector<LostRecords> losses = side.lost;
+  lives_ = code_lives(announcements(side, images, where, notices, losses), where, notices);
+  lost_.emplace(losses);
   index_lives();
   assign_images();
   find_displaced();
+  find_doubts();
   for (const WatchedText& seen : watched.texts) {
     if (seen.type == WatchedText::kModule) continue;
     if (auto index = life_at(seen.range.begin, seen.time, 0))
@@ -186,6 +189,7 @@ void GeneratedText::add_life_text(Builder& builder, const CodeLife& life) {
     return;
   }
   add_versions(builder, life, pokes, std::move(found));
+  add_doubt(builder, life);
 }
 
 // Generated code that kallsyms knows and no record mentions: it was there before the recording, or its record
@@ -205,6 +209,7 @@ void GeneratedText::add_snapshot_symbols(Builder& builder) {
                          .observed = observed,
                          .rank = rank,
                          .origin = snapshot_origin(builder, *snapshot)});
+      add_doubt(builder, piece.range, rank, snapshot == kernel_.end());
     }
   };
   add(kernel_.start(), kRankSnapshot, kTimeMin);

@@ -9,6 +9,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "decoder/capture.h"
@@ -16,6 +17,7 @@
 #include "decoder/kernel_text_watch.h"
 #include "decoder/sideband.h"
 #include "textstore/builder.h"
+#include "textstore/lost_index.h"
 
 namespace asof {
 
@@ -30,13 +32,26 @@ struct CodeLife {
   std::string name;
   uint32_t bpf_id = 0;  // 0: none known
   const BpfImage::Function* image = nullptr;
+  bool guessed = false;       // the image is its by tag, address and length; no load says so
   Time loaded = kTimeMin;     // of the BPF_EVENT, where there is one
   Time displaced = kTimeMax;  // last instant before another life takes (part of) the range
+  Time doubt = kTimeMax;      // from here on other code may be there, though no record says so
 };
 
 // KSYMBOL records to lives. A register over an open life means that its unregister was lost; an unregister
-// without a register, that it is older than the recording. Both are reported (I-SIDE-4xx).
-std::vector<CodeLife> code_lives(const SideBand& side, const std::string& where, NoticeBook& notices);
+// without a register, that it is older than the recording, or that its register was lost. Reported as
+// E-SIDE-401, I-SIDE-402.
+std::vector<CodeLife> code_lives(std::span<const KsymbolFact> symbols, const std::string& where,
+                                 NoticeBook& notices);
+
+// All KSYMBOL records, in order of time, and one made up for each function of an image whose program was
+// loaded without (E-SIDE-403). `losses` gets an instant for each load that tells of a register nobody has.
+std::vector<KsymbolFact> announcements(const SideBand& side, std::span<const BpfImage> images,
+                                       const std::string& where, NoticeBook& notices,
+                                       std::vector<LostRecords>& losses);
+
+// Do these names of symbols mean the same code? Of BPF programs the tag counts: the rest may be cut.
+bool same_code_name(std::string_view a, std::string_view b);
 
 class GeneratedText {
  public:
@@ -63,6 +78,9 @@ class GeneratedText {
   void assign_without_load(const BpfImage& image);
   void end_by_unload(const BpfFact& unload);
   void find_displaced();
+  void find_doubts();
+  void add_doubt(Builder& builder, const CodeLife& life) const;
+  void add_doubt(Builder& builder, AddrRange range, int rank, bool at_end) const;
   size_t add_life(CodeLife life);
   std::optional<size_t> life_at(Addr begin, Time t, Time skew) const;
 
@@ -80,6 +98,7 @@ class GeneratedText {
   const WatchedTexts& watched_;
   std::string where_;
   NoticeBook& notices_;
+  std::optional<LostIndex> lost_;  // losses of records, told and concluded
   std::vector<CodeLife> lives_;
   std::map<Addr, std::vector<size_t>> by_begin_;  // lives in order of `from`
   struct Tagged {

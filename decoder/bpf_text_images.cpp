@@ -96,23 +96,13 @@ void GeneratedText::assign(const BpfFact& load, const BpfImage* image) {
     return;
   }
   for (const BpfImage::Function& function : image->functions) {
-    auto index = life_at(function.address, load.time, kRingSkew);
-    if (!index) {
-      CodeLife life{.range = range_of(function.address, function.bytes.size()),
-                    .from = load.time,
-                    .type = KsymbolFact::kBpf,
-                    .name = "bpf_prog_" + program.tag + (image->name.empty() ? "" : "_" + image->name)};
-      if (life.range.empty() || !is_kernel_address(function.address)) continue;
-      notices_.error("E-SIDE-403", where_,
-                     fmt::format("no KSYMBOL record for BPF program {} at {:#x}", load.id, function.address),
-                     {}, load.file_offset, load.time);
-      index = add_life(std::move(life));
-    }
-    take(*index, &function);
+    const auto index = life_at(function.address, load.time, kRingSkew);
+    if (index) take(*index, &function);
   }
 }
 
-// No BPF_EVENT: the symbol's tag, its address and its length must tell.
+// No BPF_EVENT: the symbol's tag, its address and its length must tell. Programs of one tag differ in the
+// addresses of what they use, so an image that fits several lives is the image of none.
 void GeneratedText::assign_without_load(const BpfImage& image) {
   BpfProgram program{
       .id = image.id, .tag = hex(image.tag), .name = image.name, .functions = {}, .has_image = true};
@@ -120,21 +110,23 @@ void GeneratedText::assign_without_load(const BpfImage& image) {
     const BpfImage::Function& function = image.functions[i];
     auto same = by_begin_.find(function.address);
     if (same == by_begin_.end()) continue;
-    for (size_t index : same->second) {
-      CodeLife& life = lives_[index];
+    const auto fits = [&](size_t index) {
+      const CodeLife& life = lives_[index];
       const bool named = i != 0 || life.name.starts_with("bpf_prog_" + program.tag);
-      if (life.bpf_id != 0 || life.range.size() != function.bytes.size() || !named) continue;
-      life.bpf_id = image.id;
-      life.image = &function;
-      life.loaded = life.from;
-      if (program.functions.empty()) {
-        program.name = life.name;
-        program.loaded = life.from;
-        program.unloaded = life.until;
-      }
-      program.functions.push_back(life.range);
-      break;
+      return named && life.bpf_id == 0 && life.range.size() == function.bytes.size();
+    };
+    if (std::ranges::count_if(same->second, fits) != 1) continue;
+    CodeLife& life = lives_[*std::ranges::find_if(same->second, fits)];
+    life.bpf_id = image.id;
+    life.image = &function;
+    life.guessed = true;
+    life.loaded = life.from;
+    if (program.functions.empty()) {
+      program.name = life.name;
+      program.loaded = life.from;
+      program.unloaded = life.until;
     }
+    program.functions.push_back(life.range);
   }
   if (program.functions.empty()) {
     notices_.info("I-SIDE-404", where_,

@@ -45,8 +45,9 @@ struct SampleId {
 struct Record {
   uint32_t type = 0;
   uint16_t misc = 0;
-  std::span<const uint8_t> bytes;  // whole record with its 8-byte header, in the file's byte order; read it
-                                   // with the functions of decoder/records.h. Lives as long as PerfData.
+  // The whole record with its 8-byte header, in the file's byte order; read it with the functions of
+  // decoder/records.h. Lives as long as PerfData.
+  std::span<const uint8_t> bytes;
   std::span<const uint8_t> body;  // after the header, without the sample_id trailer
   uint64_t file_offset = 0;  // in the file; for compressed records, of the COMPRESSED record that holds it
   uint64_t unpacked_offset = Error::kNoOffset;  // of compressed records: in the unpacked bytes of their file

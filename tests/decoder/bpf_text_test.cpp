@@ -236,6 +236,68 @@ TEST_F(Generated, ImageWhoseLoadRecordIsLost) {
   EXPECT_EQ(at(kA, 1, 150), std::vector<Bytes>{filled(1, 0x11)});
 }
 
+TEST_F(Generated, ImageThatFitsTwoLivesIsOfNone) {
+  r.writer.ksymbol(kA, 20, kBpf, kRegister, kName, Recording::at(100));
+  r.writer.ksymbol(kA, 20, kBpf, kUnregister, kName, Recording::at(200));
+  r.writer.ksymbol(kA, 20, kBpf, kRegister, kName, Recording::at(300));
+  r.programs = {program(1, kA, filled(20, 0x11))};
+  open();
+  for (Time t : {150, 350}) EXPECT_EQ(at(kA, 1, t), kUnknown);
+}
+
+// A program is loaded over another one, whose end and whose successor's announcement are lost.
+TEST_F(Generated, LoadOverAnOpenLifeEndsIt) {
+  load(100, kA, 20, 1);
+  r.writer.bpf_event(kLoad, 2, kTag2, Recording::at(300));
+  r.programs = {program(1, kA, filled(20, 0x11)), program(2, kA + 12, filled(20, 0x22), kTag2)};
+  open();
+  EXPECT_EQ(at(kA, 1, 299), std::vector<Bytes>{filled(1, 0x11)});
+  for (Addr a : {kA + 12, kA + 31}) EXPECT_EQ(at(a, 1, 300), std::vector<Bytes>{filled(1, 0x22)});
+  EXPECT_EQ(at(kA, 1, 300), kUnknown);
+  EXPECT_NE(find_notice(*capture, "E-SIDE-401"), nullptr);
+  EXPECT_NE(find_notice(*capture, "E-SIDE-403"), nullptr);
+}
+
+// The end of a program that was never announced lies in what another one still holds: some time before it the
+// other one went.
+TEST_F(Generated, EndOfAnUnannouncedProgramMakesItsPlaceDoubtful) {
+  load(100, kA, 20, 1);
+  r.writer.ksymbol(kA + 12, 20, kBpf, kUnregister, kName2, Recording::at(300));
+  r.programs = {program(1, kA, filled(20, 0x11))};
+  open();
+  const std::vector<Bytes> doubtful = {filled(1, 0x11), {}};
+  for (Addr a : {kA, kA + 12}) {
+    EXPECT_TRUE(std::ranges::is_permutation(at(a, 1, 250), doubtful));
+    EXPECT_EQ(at(a, 1, 301), kUnknown);
+  }
+}
+
+TEST_F(Generated, LeftoversAreKnownAsLongAsNothingIsLost) {
+  load(100, kA, 20, 1);
+  unload(200, kA, 20, 1);
+  r.writer.comm(1, 1, "x", false, Recording::at(400));
+  r.writer.lost(3, 1, Recording::at(500));
+  r.programs = {program(1, kA, filled(20, 0x11))};
+  open();
+  EXPECT_EQ(at(kA, 1, 400), std::vector<Bytes>{filled(1, 0x11)});
+  EXPECT_EQ(at(kA, 1, 402), kUnknown);
+}
+
+// One record cannot have ended one program and begun the next.
+TEST_F(Generated, OneLostRecordPutsNothingInPlaceOfAProgram) {
+  for (const uint64_t lost : {1, 2}) {
+    SCOPED_TRACE(lost);
+    Recording recording;
+    recording.writer.ksymbol(kA, 20, kBpf, kRegister, kName, Recording::at(100));
+    recording.writer.bpf_event(kLoad, 1, kTag, Recording::at(101));
+    recording.writer.lost(3, lost, Recording::at(500));
+    recording.programs = {program(1, kA, filled(20, 0x11))};
+    auto opened = recording.open();
+    ASSERT_TRUE(opened.has_value());
+    EXPECT_EQ(contents(*opened->text, kKernelSpace, kA, 1, 300).size(), lost);
+  }
+}
+
 TEST_F(Generated, LoadWhoseKsymbolIsLost) {
   r.writer.bpf_event(kLoad, 1, kTag, Recording::at(100));
   r.programs = {program(1, kA, filled(20, 0x11))};
@@ -268,6 +330,19 @@ TEST_F(Generated, PageThatKallsymsKnewComesFromTheCopy) {
   open();
   EXPECT_EQ(at(page, 2, 100), std::vector<Bytes>{filled(2, 0x55)});
   EXPECT_EQ(at(Recording::kModules + 0x2000, 1, 100), kUnknown);
+}
+
+TEST_F(Generated, PageOfTheCopyIsDoubtfulOnceRecordsAreLost) {
+  const Addr page = Recording::kModules + 0x3000;
+  Bytes modules(0x4000, 0);
+  std::fill(modules.begin() + 0x3000, modules.begin() + 0x3100, uint8_t{0x55});
+  r.segment(Recording::kModules, modules);
+  r.symbol(page, 't', "bpf_prog_bd453889c1290823_v0", "bpf");
+  r.writer.comm(1, 1, "x", false, Recording::at(400));
+  r.writer.lost(3, 2, Recording::at(500));
+  open();
+  EXPECT_EQ(at(page, 2, 400), std::vector<Bytes>{filled(2, 0x55)});
+  EXPECT_EQ(at(page, 2, 402).size(), 2U);
 }
 
 TEST_F(Generated, WatchedBytesGiveATrampolineItsText) {
