@@ -197,6 +197,7 @@ Time LifeChain::find_end(const Life& life) {
 void LifeChain::play(const Life& life, Time until) {
   seen_ = Seen::kNotYet;
   copy_counts_ = false;
+  consistent_ = true;
   Time from = life.from;
   for (size_t m = begin_; m < end_; ++m) {
     const Time now = poke(m).time;
@@ -204,7 +205,10 @@ void LifeChain::play(const Life& life, Time until) {
       emit(from, now - 1, m);
       watch_observation(life, now - 1, m == begin_);
     }
-    if (find_mismatch(poke(m))) handle_break(m);
+    if (find_mismatch(poke(m))) {
+      consistent_ = false;
+      handle_break(m);
+    }
     apply(m);
     from = now;
   }

@@ -31,6 +31,8 @@ class LifeChain {
   Time run(const Life& life, const Surroundings& around, std::vector<Version>& out);
   // How the last run() of a claimed life ended.
   State final_state() const { return {value_, known_}; }
+  // Did all pokes of the last run() find what this life had, and what the layer shows besides?
+  bool consistent() const { return consistent_; }
 
  private:
   struct Piece {
@@ -113,6 +115,7 @@ class LifeChain {
   size_t observed_piece_ = 0;
   Time observed_until_ = kTimeMax;
   bool observed_initial_ = false;
+  bool consistent_ = true;
   bool copy_counts_ = false;  // the copy differs and is a candidate
 };
 

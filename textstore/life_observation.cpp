@@ -25,6 +25,7 @@ void LifeChain::watch_observation(const Life& life, Time until, bool initial) {
     seen_ = Seen::kAgrees;
   } else if (dated && seen_ == Seen::kNotYet) {
     seen_ = Seen::kDiffers;
+    consistent_ = false;  // even if a later state is what it shows
     observed_piece_ = pieces_.size() - 1;
     observed_until_ = until;
     observed_initial_ = initial;
@@ -53,6 +54,7 @@ void LifeChain::judge_observation(const Life& life, std::span<const Life> next) 
     });
     return;
   }
+  consistent_ = false;
   // The pokes were made on the content that comes next, before it was announced.
   if (std::ranges::any_of(next, [&](const Life& l) { return ends_as(l); })) return;
   if (!observed_within(life)) {

@@ -15,13 +15,14 @@ Life life_of(AddrRange site, const Visible& v) {
   life.from = v.from;
   life.until = v.until;
   life.claimed = true;
-  life.identity = v.layer;
+  life.layer = v.layer;
   life.announced = v.announced;
   life.crowded = v.layer == nullptr;
   if (life.crowded) return life;
   if (!v.layer->bytes.empty()) life.whole = v.layer->bytes.data() + (site.begin - v.layer->range.begin);
   life.origin = v.layer->origin;
   life.observed = v.layer->observed;
+  life.epoch = v.layer->rank >= kRankEpoch;
   return life;
 }
 
@@ -35,8 +36,10 @@ Life assemble(AddrRange site, std::span<const LifePart> parts, const Layers& lay
     const auto [l, announced] = layers[p];
     if (l == nullptr) continue;
     life.claimed = true;
+    life.epoch = life.epoch || l->rank >= kRankEpoch;
     life.announced = std::min(life.announced, announced);
     const size_t at = parts[p].range.begin - site.begin;
+    life.parts.push_back({static_cast<uint32_t>(at), static_cast<uint32_t>(parts[p].range.size()), l});
     std::fill_n(life.announced_byte.begin() + static_cast<ptrdiff_t>(at), parts[p].range.size(), announced);
     if (l->bytes.empty()) continue;
     std::memcpy(life.bytes.data() + at, l->bytes.data() + (parts[p].range.begin - l->range.begin),
@@ -120,7 +123,6 @@ class Combiner {
     lives_.push_back(assemble(site_, parts_, layers));
     lives_.back().from = from;
     lives_.back().until = until;
-    lives_.back().identity = &it->first;
   }
 
   AddrRange site_;

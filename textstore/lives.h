@@ -21,9 +21,15 @@ struct Life {
   Time announced = kTimeMax;         // for all bytes at least; and, when put together,
   std::vector<Time> announced_byte;  // for each
   Time observed = kTimeMin;          // kTimeMin: unknown, or before every poke
-  // Equal in lives that show the same layers; null where no layer covers it.
-  const void* identity = nullptr;
+  // The layer that holds all of it; null where none does, or several do: then they are in `parts`.
+  const Layer* layer = nullptr;
+  struct Part {
+    uint32_t at, size;  // in the site
+    const Layer* layer;
+  };
+  std::vector<Part> parts;
   bool claimed = false;  // a layer covers it; else nothing is known but what pokes say
+  bool epoch = false;    // of code that has its memory for a while (kRankEpoch): another life is other memory
   bool crowded = false;  // too many candidates: unknown, whatever pokes say
 
   bool is_known(size_t i) const { return whole != nullptr || (!known.empty() && known[i] != 0); }

@@ -44,11 +44,15 @@ class SiteVersions {
  private:
   void play_lives(AddrRange site, std::span<const Life> lives, std::vector<Version>& out);
   void play_successor(std::span<const Life> lives, size_t ended, Time from, std::vector<Version>& out);
+  bool copied_too_late(std::span<const uint32_t> pokes, const Life& life) const;
+  void doubt_overlaps(std::span<const uint32_t> pokes, std::span<const Life> lives,
+                      std::vector<Version>& out);
 
   SiteContext context_;
   std::unique_ptr<LifeChain> chain_;
   std::vector<uint32_t> kept_;
-  struct Carried;  // how lives ended, by Life::identity
+  std::vector<bool> consistent_;  // by life
+  class Carried;
   std::unique_ptr<Carried> carried_;
 };
 

@@ -61,7 +61,7 @@ History history(Numbers& n) {
     if (n.below(2) != 0) l.until = static_cast<Time>(n.between(from, kTicks)) * kTick;
     l.soft_until = n.below(2) != 0;
     if (n.below(2) != 0) l.observed = static_cast<Time>(n.below(kTicks)) * kTick + 3000;
-    l.rank = static_cast<int>(n.below(2));
+    l.rank = n.below(2) == 0 ? kRankSnapshot : kRankEpoch;
     h.layers.push_back(l);
   }
   const uint64_t pokes = n.below(8);

@@ -34,6 +34,10 @@ bool NaiveStore::Life::claimed() const {
   return crowded || std::ranges::any_of(choice, [](const Layer* l) { return l != nullptr; });
 }
 
+bool NaiveStore::Life::epoch() const {
+  return std::ranges::any_of(choice, [](const Layer* l) { return l != nullptr && l->rank >= kRankEpoch; });
+}
+
 std::optional<Time> NaiveStore::Life::observed() const {
   std::optional<Time> time;
   for (const Layer* l : choice) {
@@ -210,6 +214,15 @@ void NaiveStore::roll(AddrRange site, Bytes& bytes, const Poke& poke, bool forwa
   }
 }
 
+// Does `life` show a layer that `earlier` showed at the same place?
+bool NaiveStore::shows_again(const Life& life, const Life& earlier) {
+  if (earlier.crowded || life.crowded || earlier.until >= life.from) return false;
+  for (size_t i = 0; i < life.choice.size(); ++i) {
+    if (life.choice[i] != nullptr && life.choice[i] == earlier.choice[i]) return true;
+  }
+  return false;
+}
+
 // What the layers say, with the pokes between their observation and this life, where no other content was.
 NaiveStore::Bytes NaiveStore::base(AddrRange site, const std::vector<Life>& lives, const Life& life) const {
   Bytes bytes;
@@ -218,11 +231,16 @@ NaiveStore::Bytes NaiveStore::base(AddrRange site, const std::vector<Life>& live
   Time others_until = kTimeMin;
   bool others = false;
   Time next_from = kTimeMax;
+  std::vector<Time> left_at(site.size(), kTimeMin);
   for (const Life& l : lives) {
-    // The same layers again: as they were left.
-    if (l.choice == life.choice && l.until < life.from) {
-      const Bytes earlier = base(site, lives, l);
-      bytes = value(site, earlier, l, l.until);
+    // A layer that was there before: as it was left.
+    if (shows_again(life, l)) {
+      const Bytes last = value(site, base(site, lives, l), l, l.until);
+      for (size_t i = 0; i < site.size(); ++i) {
+        if (life.choice[i] == nullptr || l.choice[i] != life.choice[i] || l.until < left_at[i]) continue;
+        bytes[i] = last[i];
+        left_at[i] = l.until;
+      }
     }
     if (l.claimed() && l.from < life.from) {
       others_until = std::max(others_until, l.until);
@@ -363,6 +381,83 @@ std::optional<NaiveStore::Break> NaiveStore::observation(AddrRange site, const s
   return extra;
 }
 
+// Does each poke of a life find what the one before left, and is what the copy shows one of its states (from
+// the time of the copy on, when that is known)?
+bool NaiveStore::consistent(AddrRange site, const std::vector<Life>& lives, const Life& life) const {
+  const std::vector<const Poke*> pokes = pokes_of(site, life);
+  for (size_t k = 0; k < pokes.size(); ++k) {
+    for (Addr a = site.begin; a < site.end; ++a) {
+      size_t before = k;
+      while (before > 0 && !covers(*pokes[before - 1], a)) --before;
+      const auto old = old_at(*pokes[k], a);
+      if (old && before != 0 && left_at(*pokes[before - 1], a) != old) return false;
+    }
+  }
+  if (!life.claimed() || pokes.empty()) return true;
+  const auto observed = life.observed();
+  const bool dated = observed && *observed >= life.from && *observed <= life.shown_until;
+  if (dated && *observed > life.until) return true;
+  const Bytes says = base(site, lives, life);
+  std::vector<size_t> decided;
+  for (Addr a = site.begin; a < site.end; ++a) {
+    const auto first = std::ranges::find_if(pokes, [&](const Poke* p) { return covers(*p, a); });
+    if (first == pokes.end() || !old_at(**first, a) || after_announced_end(site, life, **first)) continue;
+    if (says[a - site.begin]) decided.push_back(a - site.begin);
+  }
+  std::vector<Time> states{life.from};
+  for (const Poke* p : pokes) states.push_back(p->time);
+  for (size_t i = 0; i < states.size(); ++i) {
+    if (i + 1 < states.size() && states[i + 1] == states[i]) continue;
+    if (dated && i + 1 < states.size() && states[i + 1] <= *observed) continue;
+    const Bytes now = value(site, says, life, states[i]);
+    if (std::ranges::all_of(decided, [&](size_t b) { return now[b] == says[b]; })) return true;
+    if (dated) return false;
+  }
+  return false;
+}
+
+// Where several contents can be there at one instant, a poke was made on one of them.
+void NaiveStore::doubt_overlaps(AddrRange site, const std::vector<Life>& lives,
+                                std::vector<LifeFacts>& facts) const {
+  for (LifeFacts& a : facts) {
+    // Parts of a life that were copied at different times, one of them after a later change: nothing is
+    // undone.
+    std::set<Time> copied;
+    for (const Layer* l : a.life.choice) {
+      if (l != nullptr && !l->bytes.empty()) copied.insert(l->observed);
+    }
+    for (const Layer* l : a.life.choice) {
+      for (const Poke& p : pokes_) {
+        const AddrRange r = range_of(p.addr, std::max(p.old_bytes.size(), p.new_bytes.size()));
+        a.doubtful =
+            a.doubtful || (a.life.epoch() && copied.size() > 1 && l != nullptr && r.overlaps(site) &&
+                           l->range.contains(r) && p.time > a.life.shown_until && p.time <= l->observed);
+      }
+    }
+    for (const LifeFacts& b : facts) {
+      const Life &x = a.life, &y = b.life;
+      // Nobody followed the pokes where too many contents were possible.
+      const bool lost_sight = y.crowded && y.from <= x.from && !pokes_of(site, y).empty();
+      a.doubtful =
+          a.doubtful ||
+          (x.epoch() && !x.crowded && lost_sight &&
+           std::ranges::any_of(x.choice, [&](const Layer* l) { return l != nullptr && l->from <= y.until; }));
+      if (&a == &b || !x.epoch() || !y.epoch() || x.crowded || y.crowded) continue;
+      const Life both{std::max(x.from, y.from), std::min(x.shown_until, y.shown_until), {}};
+      if (both.from > both.until || pokes_of(site, both).empty()) continue;
+      if (!consistent(site, lives, x) || !consistent(site, lives, y)) a.doubtful = true;
+    }
+  }
+  for (LifeFacts& later : facts) {
+    for (const LifeFacts& earlier : facts) {
+      Life shown = earlier.life;
+      shown.until = shown.shown_until;
+      later.doubtful = later.doubtful || (earlier.doubtful && later.life.epoch() && earlier.life.epoch() &&
+                                          shows_again(later.life, shown));
+    }
+  }
+}
+
 // Every text of one life at instant t as far as records and copies tell.
 std::set<std::string> NaiveStore::recorded(AddrRange site, const LifeFacts& facts, Time t) const {
   std::set<std::string> texts;
@@ -402,8 +497,7 @@ std::set<std::string> NaiveStore::recorded(AddrRange site, const LifeFacts& fact
 void NaiveStore::find_sightings(AddrRange site, const std::vector<Life>& lives, LifeFacts& facts) const {
   const Life& life = facts.life;
   const auto spans = [&](const Poke& p, size_t size) { return range_of(p.addr, size).contains(site); };
-  const bool again = std::ranges::any_of(
-      lives, [&](const Life& l) { return life.claimed() && l.choice == life.choice && l.until < life.from; });
+  const bool again = std::ranges::any_of(lives, [&](const Life& l) { return shows_again(life, l); });
   const std::optional<Time> observed = life.observed();
   const auto is_base = [&](Time t) {
     const Bytes now = value(site, facts.base, life, t);
@@ -467,6 +561,7 @@ const std::vector<NaiveStore::LifeFacts>& NaiveStore::facts_of(AddrRange site) c
     }
     it->second.push_back(std::move(facts));
   }
+  doubt_overlaps(site, all, it->second);
   return it->second;
 }
 
@@ -509,6 +604,7 @@ std::set<std::string> NaiveStore::possible(AddrRange site, Time t) const {
   std::set<std::string> texts;
   for (const LifeFacts& facts : facts_of(site)) {
     const Life& life = facts.life;
+    if (facts.doubtful && t >= life.from && t <= life.shown_until) texts.insert("?");
     if (t < life.from || t > life.until) continue;
     if (life.crowded) {
       texts.insert("?");

@@ -36,6 +36,7 @@ class NaiveStore {
     Time shown_until = kTimeMax;  // as the layers alone say
     bool crowded = false;         // too many choices for any to be worth telling
     bool claimed() const;
+    bool epoch() const;                    // of code that has its memory for a while
     std::optional<Time> observed() const;  // none: unknown, or not one instant for all bytes
   };
   static constexpr size_t kMaxChoices = 16;
@@ -57,6 +58,7 @@ class NaiveStore {
     std::optional<Break> extra;
     std::vector<Sighting> sightings;
     Time lost_from = kTimeMin;     // losses that matter for the first of them
+    bool doubtful = false;         // a poke was made on this or on another that can be there at that time
     std::set<std::string> states;  // all that it ever was, by the records there are
   };
 
@@ -75,6 +77,9 @@ class NaiveStore {
   Bytes value(AddrRange site, const Bytes& base, const Life& life, Time t) const;
   std::vector<Break> breaks(AddrRange site, const Life& life) const;
   std::optional<Break> observation(AddrRange site, const std::vector<Life>& lives, const Life& life) const;
+  static bool shows_again(const Life& life, const Life& earlier);
+  bool consistent(AddrRange site, const std::vector<Life>& lives, const Life& life) const;
+  void doubt_overlaps(AddrRange site, const std::vector<Life>& lives, std::vector<LifeFacts>& facts) const;
   std::optional<std::pair<Time, Time>> lost_between(Time after, Time before) const;
   const std::vector<LifeFacts>& facts_of(AddrRange site) const;
   std::set<std::string> recorded(AddrRange site, const LifeFacts& facts, Time t) const;

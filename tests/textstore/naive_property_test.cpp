@@ -60,7 +60,7 @@ Layer random_layer(SimRandom& random, History& history, bool observed) {
     l.until = static_cast<Time>(until) * kTick + static_cast<Time>(random.below(2)) * 5000;
   l.soft_until = random.chance(50);
   if (observed && random.chance(60)) l.observed = static_cast<Time>(random.below(kTicks)) * kTick + 3000;
-  l.rank = static_cast<int>(random.below(2));
+  l.rank = random.chance(50) ? kRankSnapshot : kRankEpoch;
   return l;
 }
 

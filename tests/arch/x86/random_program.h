@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -48,13 +49,13 @@ class Program {
     }
     for (const auto& [label, rounds] : loops_) m.loop_at(a_.address(label), rounds);
   }
-  // The place of loaded programs, of kProgramSize bytes; `live` says whether one is there now.
+  // The first place of loaded programs; `live` says where one is now.
   static constexpr Addr kProgramAt = 0xffffffffc0001000;
-  void program_rule(Machine& m, std::function<bool()> live) const {
+  void program_rule(Machine& m, std::function<std::optional<Addr>()> live) const {
     if (!calls_programs_) return;
     const Addr other = a_.address("tick");
     m.on_indirect(a_.address("program"),
-                  [other, live = std::move(live)](SimCpu&) { return live() ? kProgramAt : other; });
+                  [other, live = std::move(live)](SimCpu&) { return live().value_or(other); });
   }
 
  private:
@@ -176,11 +177,11 @@ class Program {
 };
 
 // A loaded program: a few branches and sites of none, told apart by what its branches are.
-inline Bytes loaded_program(uint64_t seed) {
+inline Bytes loaded_program(uint64_t seed, Addr at) {
   constexpr size_t kSize = 128;
   SimRandom random(seed);
-  Assembler a(Program::kProgramAt);
-  a.function("p");
+  Assembler a(at);
+  a.label("p");
   for (uint64_t parts = random.between(1, 4); parts != 0; --parts) {
     for (uint64_t n = random.below(3); n != 0; --n)
       a.straight(static_cast<unsigned>(random.below(Assembler::kStraightKinds)));

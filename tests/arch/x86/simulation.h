@@ -22,6 +22,7 @@ struct Settings {
   Time clock_error = 200;
   RecordingSettings recording = {};
   bool programs = false;  // loaded programs give their address to others
+  bool overlaps = false;  // ... or a part of their range, and nobody knows exactly when
   bool anchors = false;   // the kernel's patching code is known by address
   asof::test::TracerConfig::Mismatch mismatch = asof::test::TracerConfig::Mismatch::kClears;
 };
@@ -135,32 +136,44 @@ class Simulation {
       t += 4000 + random_.below(2000);
     }
   }
-  // One program after the other at one address. None is called from its KSYMBOL's end on, and its bytes go
-  // only when no CPU can be in it any more.
+  // One program after the other at one address, or not far from it. None is called from its KSYMBOL's end on,
+  // and its bytes go only when no CPU can be in it any more.
   void programs(uint64_t start) {
     constexpr uint64_t kGrace = 1500;
     uint64_t t = start;
     for (uint64_t i = 0; t < start + settings_.ticks; ++i) {
-      LoadedProgram p{.bytes = loaded_program(settings_.seed * 31 + i), .from = t, .until = 0};
-      machine_->schedule(t, [this, t, bytes = p.bytes] {
-        machine_->memory().write(t, kKernelSpace, Program::kProgramAt, bytes);
-        program_live_ = true;
+      const Addr at = Program::kProgramAt + (settings_.overlaps ? random_.below(32) : 0);
+      LoadedProgram p{.at = at, .bytes = loaded_program(settings_.seed * 31 + i, at), .from = t, .until = 0};
+      machine_->schedule(t, [this, t, at, bytes = p.bytes] {
+        machine_->memory().write(t, kKernelSpace, at, bytes);
+        program_live_ = at;
       });
       t += random_.between(800, 4000);
       p.until = t;
-      machine_->schedule(t, [this] { program_live_ = false; });
+      machine_->schedule(t, [this] { program_live_.reset(); });
       t += kGrace + random_.below(500);
       loaded_.push_back(std::move(p));
+    }
+  }
+  // A life that is known too long, at either end.
+  void blur(Layer& l) {
+    const auto much = [this] { return static_cast<Time>(random_.below(random_.chance(50) ? 500 : 4000)); };
+    l.from = random_.chance(15) ? kTimeMin : l.from - much();
+    if (random_.chance(50)) {
+      constexpr Time kUntilFreed = 2000;
+      l.soft_until = false;
+      l.until = random_.chance(30) ? kTimeMax : l.until + kUntilFreed + much();
     }
   }
   void add_programs(Builder& b) {
     for (const LoadedProgram& p : loaded_) {
       Layer l;
-      l.range = range_of(Program::kProgramAt, p.bytes.size());
+      l.range = range_of(p.at, p.bytes.size());
       l.bytes = p.bytes;
       l.from = perf(p.from);
       l.until = perf(p.until);
       l.soft_until = true;
+      if (settings_.overlaps) blur(l);
       l.rank = kRankEpoch;
       b.add_layer(l);
     }
@@ -212,13 +225,14 @@ class Simulation {
   Program kernel_, user_;
   std::unique_ptr<Machine> machine_;
   struct LoadedProgram {
+    Addr at;
     Bytes bytes;
     uint64_t from, until;
   };
   std::vector<std::pair<uint64_t, unsigned>> batches_;  // begin, CPU
   std::optional<TextRecording> recording_;              // holds bytes of the store
   std::vector<LoadedProgram> loaded_;
-  bool program_live_ = false;
+  std::optional<Addr> program_live_;
   std::optional<TextStore> text_;
   Space space_ = kNoSpace;
   Config config_;

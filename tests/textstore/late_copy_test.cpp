@@ -1,0 +1,85 @@
+// A copy of memory that shows what the records say came later, and two equal records one after the other:
+// usually a copy that was read later than it says, and one poke that was recorded twice. Where records were
+// lost in between, both can be changes that nobody recorded.
+#include <gtest/gtest.h>
+
+#include "tests/textstore/text_facts.h"
+
+namespace asof::test {
+namespace {
+
+const Texts kEither = {kNop5, kJmp};
+
+TEST(LateCopy, ShowsALaterStateAndNothingIsLost) {
+  TextFacts facts;
+  facts.layer(kText, kJmp, {.observed = 10});
+  facts.poke(40, kText, kNop5, kJmp);
+  const TextStore store = facts.build();
+  for (const Time t : {5, 15, 39}) EXPECT_EQ(at(store, kText, 5, t), Texts{kNop5});
+  EXPECT_EQ(at(store, kText, 5, 40), Texts{kJmp});
+}
+
+// It can have been so at 10, and the change back is among the lost.
+TEST(LateCopy, ShowsALaterStateThatALossCanHaveUndone) {
+  TextFacts facts;
+  facts.layer(kText, kJmp, {.observed = 10});
+  facts.lost(20, 30);
+  facts.poke(40, kText, kNop5, kJmp);
+  const TextStore store = facts.build();
+  for (const Time t : {10, 15, 25, 30}) EXPECT_EQ(at(store, kText, 5, t), kEither) << t;
+  EXPECT_EQ(at(store, kText, 5, 31), Texts{kNop5});
+  EXPECT_EQ(at(store, kText, 5, 40), Texts{kJmp});
+}
+
+TEST(LateCopy, ShowsTheStateAfterTheNextButOneChangeAndALossIsBetween) {
+  TextFacts facts;
+  facts.layer(kText, kNop5, {.observed = 10});
+  facts.lost(20, 30);
+  facts.poke(40, kText, kJmp, kNop5);
+  facts.poke(50, kText, kNop5, kJmp);
+  facts.poke(60, kText, kJmp, kNop5);
+  const TextStore store = facts.build();
+  for (const Time t : {10, 15, 25, 30}) EXPECT_EQ(at(store, kText, 5, t), kEither) << t;
+  EXPECT_EQ(at(store, kText, 5, 35), Texts{kJmp});
+  EXPECT_EQ(at(store, kText, 5, 45), Texts{kNop5});
+}
+
+TEST(EqualPokes, AreOneThatWasRecordedTwice) {
+  TextFacts facts;
+  facts.layer(kText, kNop5);
+  facts.poke(100'000, kText, kNop5, kJmp);
+  facts.poke(103'000, kText, kNop5, kJmp);
+  const TextStore store = facts.build();
+  EXPECT_EQ(at(store, kText, 5, 101'500), Texts{kJmp});
+  EXPECT_EQ(notices_of(store, TextNotice::Kind::kDuplicatePoke).size(), 1U);
+  EXPECT_TRUE(notices_of(store, TextNotice::Kind::kChainBreak).empty());
+}
+
+TEST(EqualPokes, AreTwoWhenTheOneBetweenCanBeAmongTheLost) {
+  TextFacts facts;
+  facts.layer(kText, kNop5);
+  facts.poke(100'000, kText, kNop5, kJmp);
+  facts.lost(101'000, 102'000);
+  facts.poke(103'000, kText, kNop5, kJmp);
+  const TextStore store = facts.build();
+  EXPECT_EQ(at(store, kText, 5, 101'500), kEither);
+  EXPECT_EQ(at(store, kText, 5, 102'500), Texts{kNop5});
+  EXPECT_EQ(at(store, kText, 5, 103'000), Texts{kJmp});
+}
+
+// There and back and there again within the time in which equal records count as one.
+TEST(EqualPokes, ChangeThereAndBackWithinMicrosecondsIsKept) {
+  TextFacts facts;
+  facts.layer(kText, kNop5);
+  facts.poke(100'000, kText, kNop5, kJmp);
+  facts.poke(101'000, kText, kJmp, kNop5);
+  facts.poke(102'000, kText, kNop5, kJmp);
+  const TextStore store = facts.build();
+  EXPECT_EQ(at(store, kText, 5, 100'500), Texts{kJmp});
+  EXPECT_EQ(at(store, kText, 5, 101'500), Texts{kNop5});
+  EXPECT_EQ(at(store, kText, 5, 102'500), Texts{kJmp});
+  EXPECT_TRUE(store.notices().empty());
+}
+
+}  // namespace
+}  // namespace asof::test
