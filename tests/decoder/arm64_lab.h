@@ -75,6 +75,7 @@ class JumpLabels {
     for (size_t at = 0; at < text_.size(); at += 4) put(kText + at, arm64::kNop);
   }
   void put(Addr at, uint32_t word) {
+    if (at - kText + 4 > text_.size()) return;  // the text ends before it
     const auto bytes = arm64::word_bytes(word);
     std::copy(bytes.begin(), bytes.end(), text_.begin() + static_cast<ptrdiff_t>(at - kText));
   }
