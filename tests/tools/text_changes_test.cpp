@@ -3,7 +3,6 @@
 
 #include <nlohmann/json.hpp>
 
-
 #include "tests/decoder/capture_lab.h"
 #include "tools/json.h"
 #include "tools/text_places.h"
