@@ -12,9 +12,10 @@
 
 namespace asof {
 
-// Layers to stand beside those of `layers` that hold the places, of the same rank: candidates where a loss
-// came after (or before) the layer was observed. `pokes` in any order.
-// Where the budget ends, the places that are left count as text that never changes, and a notice says so.
+// Layers to stand beside those of `layers` that hold the places, of the same rank and without a soft end (one
+// more layer would end them): candidates where a loss came after (or before) the layer was observed. `pokes`
+// in any order. Where the budget ends, the places that are left count as text that never changes, and a
+// notice says so.
 std::vector<Layer> doubtful_places(std::span<const PatchPlace> places, std::span<const Layer> layers,
                                    std::span<const PokeRecord> pokes, const LostIndex& lost, Budget& budget,
                                    NoticeLog& log);

@@ -72,7 +72,7 @@ class DecodePrinter {
   Addr last_instruction(const Block& block) const;
 
   void print_step(const Step& step, TimedText& out);
-  // Events and gaps before steps[index], from cursors on, and the branch that leads there.
+  // Events and gaps before the chunk's entry `index`, from cursors on, and the branch that leads to `next`.
   Last between(Last last, const Chunk& chunk, const Stream& stream, size_t index, const Step* next,
                size_t& event, size_t& gap, TimedText& out);
   void print_event(const Event& e, const Stream& stream, Space space, TimedText& out);
