@@ -7,8 +7,10 @@ cd "$(dirname "$0")/.."
 needed=(g++ cmake ninja-build pkg-config libipt-dev libopencsd-dev libcapstone-dev libelf-dev libdw-dev libtbb-dev
         libgtest-dev libbenchmark-dev libzydis-dev libzstd-dev libfmt-dev libcli11-dev robin-map-dev rapidjson-dev
         nlohmann-json3-dev zstd)
-# Only for comparisons with perf; those tests are skipped without it.
-optional=(linux-perf)
+# Manual pages are not made without it.
+optional=(scdoc)
+# Only for tests: comparisons with perf, packages, timelines in a real browser. They are skipped without.
+for_tests=(linux-perf dpkg-dev file chromium)
 
 say() { printf '== %s\n' "$*"; }
 
@@ -34,19 +36,37 @@ deps() {
   fi
   local list extra
   list=$(missing "${needed[@]}")
-  extra=$(missing "${optional[@]}")
-  [ -n "$list" ] || return 0
+  extra=$(missing "${optional[@]}" "$@")
+  [ -n "$list$extra" ] || return 0
   if [ "$(id -u)" != 0 ] && ! sudo -n true 2>/dev/null; then
     say "packages are missing, and installing them needs root. Run:"
     printf '   sudo apt-get install %s%s\n' "$list" "$extra"
-    exit 1
+    [ -z "$list" ] || exit 1
+    say "going on without $extra"
+    return 0
   fi
   say "installing: $list$extra"
-  as_root apt-get update -q </dev/null
+  as_root apt-get update -q </dev/null || [ -z "$list" ]
   # shellcheck disable=SC2086 # lists of words
-  install_packages $list
+  [ -z "$list" ] || install_packages $list
   # shellcheck disable=SC2086
   [ -z "$extra" ] || install_packages $extra || say "going on without $extra(tests that need it are skipped)"
+}
+
+# What only tests use: the browser, and the packages of tests/browser that drive it.
+test_deps() {
+  command -v node >/dev/null || for_tests+=(nodejs)
+  command -v npm >/dev/null || for_tests+=(npm)
+  deps "${for_tests[@]}"
+  command -v npm >/dev/null || return 0
+  local browser=tests/browser
+  cmp -s $browser/package-lock.json $browser/node_modules/.installed && return 0
+  say "npm ci in $browser"
+  if npm ci --prefix $browser --ignore-scripts --no-audit --no-fund </dev/null; then
+    cp $browser/package-lock.json $browser/node_modules/.installed
+  else
+    say "going on without (tests in a browser are skipped)"
+  fi
 }
 
 build() { # targets; none: everything
@@ -68,6 +88,7 @@ captures() {
 
 check() {
   captures
+  test_deps
   build
   say "testing"
   ctest --test-dir build/release -j2 --output-on-failure
@@ -105,6 +126,6 @@ lint() {
 mkdir -p build
 case "${1:-}" in
   build) build asof ;;
-  deps|demo|check|bench|lint) "$1" ;;
+  deps|test_deps|demo|check|bench|lint) "$1" ;;
   *) echo "usage: scripts/dev.sh deps|build|demo|check|bench|lint" >&2; exit 1 ;;
 esac

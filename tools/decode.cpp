@@ -231,7 +231,11 @@ RunVerb add_decode(CLI::App& app) {
   add_input_options(*verb, o->input);
   add_decode_options(*verb, o->choice);
   const std::string output = "Output";
-  verb->add_option("-o,--output", o->output, "file to write to (default: standard output)")->group(output);
+  verb->add_option("-o,--output", o->output, "file to write to (default: standard output)")
+      ->type_name("FILE")
+      ->type_name("LIST")
+      ->type_name("LIST")
+      ->group(output);
   verb->add_option("--format", o->format, "text or jsonl")
       ->check(CLI::IsMember({"text", "jsonl"}))
       ->group(output);
@@ -239,11 +243,13 @@ RunVerb add_decode(CLI::App& app) {
           "-F,--fields", o->fields,
           "comm,pid,tid,cpu,time,ip,sym,symoff,dso,insn,insnlen,disasm,flags,textver,textsrc,conf; +f and -f "
           "change the default")
+      ->type_name("LIST")
       ->group(output);
   verb->add_option(
           "--itrace", o->itrace,
           "i instructions, b branches, c calls, r returns, e gaps, x transactions, w ptwrite, p power "
           "(default: i)")
+      ->type_name("LETTERS")
       ->group(output);
   verb->add_flag("--ns", o->nanoseconds, "times with nanoseconds")->group(output);
   verb->add_option("--syntax", o->syntax, "of disassembly: intel or att")
@@ -253,10 +259,13 @@ RunVerb add_decode(CLI::App& app) {
   verb->add_option("--pid", o->pids, "only these processes")->group(filter);
   verb->add_option("--tid", o->tids, "only these threads")->group(filter);
   verb->add_option("--time", o->time, "only from A to B: A,B in seconds, either may be missing, or 10%-20%")
+      ->type_name("A,B")
       ->group(filter);
-  verb->add_option("-S,--symbols", o->symbols, "only in these functions")->group(filter);
-  verb->add_option("--dsos", o->dsos, "only in these files")->group(filter);
-  verb->add_option("--addr-range", o->addresses, "only from address A to B: A-B, hexadecimal")->group(filter);
+  verb->add_option("-S,--symbols", o->symbols, "only in these functions")->type_name("LIST")->group(filter);
+  verb->add_option("--dsos", o->dsos, "only in these files")->type_name("LIST")->group(filter);
+  verb->add_option("--addr-range", o->addresses, "only from address A to B: A-B, hexadecimal")
+      ->type_name("A-B")
+      ->group(filter);
   return [o] { return run_decode(*o); };
 }
 

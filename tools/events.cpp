@@ -128,11 +128,15 @@ RunVerb add_events(CLI::App& app) {
   CLI::App* verb = app.add_subcommand("events", "side-band records in time order");
   add_input_options(*verb, o->input);
   const std::string filter = "Filters";
-  verb->add_option("--type", o->types, "only these: TEXT_POKE,KSYMBOL,BPF_EVENT,MMAP2,...")->group(filter);
-  verb->add_option("-C,--cpu", o->cpus, "only these CPUs")->group(filter);
+  verb->add_option("--type", o->types, "only these: TEXT_POKE,KSYMBOL,BPF_EVENT,MMAP2,...")
+      ->type_name("LIST")
+      ->type_name("LIST")
+      ->type_name("LIST")
+      ->group(filter);
+  verb->add_option("-C,--cpu", o->cpus, "only these CPUs")->type_name("LIST")->group(filter);
   verb->add_option("--pid", o->pids, "only these processes")->group(filter);
   verb->add_option("--tid", o->tids, "only these threads")->group(filter);
-  verb->add_option("--time", o->time, "only from A to B, in seconds")->group(filter);
+  verb->add_option("--time", o->time, "only from A to B, in seconds")->type_name("A,B")->group(filter);
   return [o] { return run_events(*o); };
 }
 

@@ -1,12 +1,11 @@
 // asof: the program. Finds the verb, lets CLI11 read its options, and ends with the verb's exit status.
 #include <fmt/format.h>
 
-#include <array>
 #include <cstdio>
 #include <exception>
 
 #include "tools/output.h"
-#include "tools/verbs.h"
+#include "tools/verb_table.h"
 
 namespace {
 
@@ -17,26 +16,9 @@ constexpr const char* kFooter = R"(Most used:
   asof report                          what is in ./perf.data, how much was decoded, what was lost and why
   asof doctor                          is everything there that exact decoding needs
   asof text __schedule@12.345678       the bytes of a function at that time
-'asof VERB --help' gives the options. Exit status: 0 ok, 1 usage, 2 input unusable, 3 decoded with errors under
---strict or above --max-errors, 4 internal, 5 missing text blocked all decoding, 130 interrupted (partial output is valid).)";
-
-struct VerbEntry {
-  const char* name;
-  RunVerb (*add)(CLI::App&);
-};
-constexpr std::array<VerbEntry, 9> kVerbs{{{"decode", add_decode},
-                                           {"report", add_report},
-                                           {"text", add_text},
-                                           {"doctor", add_doctor},
-                                           {"events", add_events},
-                                           {"digest", add_digest},
-                                           {"validate", add_validate},
-                                           {"errors", add_errors},
-                                           {"version", add_version}}};
-
-bool is_verb(std::string_view word) {
-  return std::any_of(kVerbs.begin(), kVerbs.end(), [&](const VerbEntry& v) { return word == v.name; });
-}
+'asof VERB --help' gives options and examples, 'man asof' more. Exit status: 0 ok, 1 usage, 2 input unusable,
+3 decoded with errors under --strict or above --max-errors, 4 internal, 5 missing text blocked all decoding,
+130 interrupted (partial output is valid).)";
 
 // `asof perf.data` and `asof -F ip perf.data` mean decode; `asof help VERB` means `asof VERB --help`.
 std::vector<std::string> normal_arguments(int argc, char** argv) {
@@ -53,11 +35,11 @@ std::vector<std::string> normal_arguments(int argc, char** argv) {
 }
 
 int run(int argc, char** argv) {
-  CLI::App app("asof - decode Intel PT traces against the text that was live at the time", "asof");
+  CLI::App app("asof - decode Intel PT and Arm CoreSight traces against the text that was live at the time",
+               "asof");
   app.footer(kFooter);
   app.require_subcommand(1);
-  std::vector<RunVerb> runners;
-  for (const VerbEntry& v : kVerbs) runners.push_back(v.add(app));
+  const std::vector<RunVerb> runners = add_verbs(app);
 
   std::vector<std::string> args = normal_arguments(argc, argv);
   if (args.empty()) {
@@ -70,8 +52,8 @@ int run(int argc, char** argv) {
   } catch (const CLI::ParseError& e) {
     return app.exit(e) == 0 ? kExitOk : kExitUsage;
   }
-  for (size_t i = 0; i < kVerbs.size(); ++i) {
-    if (app.got_subcommand(kVerbs[i].name)) return runners[i]();
+  for (size_t i = 0; i < runners.size(); ++i) {
+    if (app.got_subcommand(verbs()[i].name)) return runners[i]();
   }
   return kExitUsage;
 }

@@ -14,28 +14,48 @@ std::unexpected<Error> usage(std::string reason) {
   return fail("E-FILE-091", "", Error::kNoOffset, std::move(reason));
 }
 
+// How CLI11 shows the words of IsMember; completion reads them there (option_tree.h).
+template <class T>
+std::string words_of(const std::map<std::string, T>& values) {
+  std::string out;
+  for (const auto& [word, value] : values) out += (out.empty() ? "{" : ",") + word;
+  return out + "}";
+}
+
 }  // namespace
 
 void add_input_options(CLI::App& verb, InputOptions& o, bool positional_input) {
   if (positional_input) {
     verb.add_option(
-        "INPUT,-i,--input", o.input,
-        "perf.data file or directory, '-' for a pipe, bundle.json, LLDB trace.json (default: perf.data)");
+            "INPUT,-i,--input", o.input,
+            "perf.data file or directory, '-' for a pipe, bundle.json, LLDB trace.json (default: perf.data)")
+        ->type_name("FILE");
   } else {
-    verb.add_option("-i,--input", o.input, "perf.data file or directory, '-', bundle.json, trace.json");
+    verb.add_option("-i,--input", o.input, "perf.data file or directory, '-', bundle.json, trace.json")
+        ->type_name("FILE");
   }
   CaptureOptions& c = o.capture;
   const std::string group = "Text";
   verb.add_option("-k,--vmlinux", c.vmlinux, "vmlinux file, where nothing was copied from memory")
+      ->type_name("FILE")
       ->group(group);
-  verb.add_option("--kallsyms", c.kallsyms, "kallsyms file")->group(group);
-  verb.add_option("--kcore", c.kcore, "kcore file, or directory with kcore, kallsyms, modules")->group(group);
-  verb.add_option("--modules", c.modules_dir, "directory of kernel modules")->group(group);
-  verb.add_option("--symfs", c.symfs, "look for files relative to this directory")->group(group);
-  verb.add_option("--buildid-dir", c.buildid_dir, "build-id cache (default: ~/.debug)")->group(group);
+  verb.add_option("--kallsyms", c.kallsyms, "kallsyms file")->type_name("FILE")->group(group);
+  verb.add_option("--kcore", c.kcore, "kcore file, or directory with kcore, kallsyms, modules")
+      ->type_name("FILE")
+      ->group(group);
+  verb.add_option("--modules", c.modules_dir, "directory of kernel modules")->type_name("DIR")->group(group);
+  verb.add_option("--symfs", c.symfs, "look for files relative to this directory")
+      ->type_name("DIR")
+      ->group(group);
+  verb.add_option("--buildid-dir", c.buildid_dir, "build-id cache (default: ~/.debug)")
+      ->type_name("DIR")
+      ->group(group);
   verb.add_option("--kcore-end", c.kcore_end, "second kcore, copied at the end of the recording")
+      ->type_name("FILE")
       ->group(group);
-  verb.add_option("--ksym-text", c.ksym_text, "bytes copied when KSYMBOL records appeared")->group(group);
+  verb.add_option("--ksym-text", c.ksym_text, "bytes copied when KSYMBOL records appeared")
+      ->type_name("FILE")
+      ->group(group);
   verb.add_flag("--catalogue", c.catalogue,
                 "take every place the kernel is built to change (jump labels, function entries) as doubtful")
       ->group(group);
@@ -52,6 +72,7 @@ void add_input_options(CLI::App& verb, InputOptions& o, bool positional_input) {
       ->group(group);
   verb.add_option("--jitdump", c.jitdumps, "jit-<pid>.dump file of a traced process")
       ->allow_extra_args(false)
+      ->type_name("FILE")
       ->group(group);
   verb.add_flag("-f,--force", c.force, "use files even if their identity does not agree")->group(group);
   verb.add_flag("-q,--quiet", o.quiet, "only errors that stop asof");
@@ -60,7 +81,7 @@ void add_input_options(CLI::App& verb, InputOptions& o, bool positional_input) {
                                                                  {"always", Diagnostics::Color::kAlways},
                                                                  {"never", Diagnostics::Color::kNever}};
   verb.add_option("--color", o.color, "auto, always or never")
-      ->transform(CLI::CheckedTransformer(kColors).description(""))
+      ->transform(CLI::CheckedTransformer(kColors).description(words_of(kColors)))
       ->type_name("WHEN");
 }
 
@@ -75,27 +96,28 @@ void add_decode_options(CLI::App& verb, DecodeChoice& d) {
   verb.add_option(
           "--text-at", d.pipeline.decode.text_at,
           "asof: the text of each instant (default); first, last: one state of it, as other tools have")
-      ->transform(CLI::CheckedTransformer(kTextAt).description(""))
+      ->transform(CLI::CheckedTransformer(kTextAt).description(words_of(kTextAt)))
       ->type_name("MODE")
       ->group(group);
   static const std::map<std::string, bool> kEngines{{"asof", false}, {"libipt", true}};
   verb.add_option("--engine", d.pipeline.decode.reference_engine, "asof (default) or libipt, for comparisons")
-      ->transform(CLI::CheckedTransformer(kEngines).description(""))
+      ->transform(CLI::CheckedTransformer(kEngines).description(words_of(kEngines)))
       ->type_name("NAME")
       ->group(group);
-  verb.add_option("-C,--cpu", d.cpus, "only these CPUs: 0,2-5")->group(group);
+  verb.add_option("-C,--cpu", d.cpus, "only these CPUs: 0,2-5")->type_name("LIST")->group(group);
   verb.add_option("--max-mem", d.pipeline.max_memory,
                   "bound for decoded output that waits for its turn, e.g. 512MB")
       ->transform(CLI::AsSizeValue(false))
       ->type_name("SIZE")
       ->group(group);
   verb.add_option("--max-errors", d.max_errors, "stop after this many errors, with exit status 3")
+      ->type_name("N")
       ->group(group);
   verb.add_flag("--strict", d.strict, "exit status 3 if there was any error")->group(group);
   static const std::map<std::string, ProgressMode> kProgress{
       {"auto", ProgressMode::kAuto}, {"always", ProgressMode::kAlways}, {"never", ProgressMode::kNever}};
   verb.add_option("--progress", d.progress, "auto, always or never")
-      ->transform(CLI::CheckedTransformer(kProgress).description(""))
+      ->transform(CLI::CheckedTransformer(kProgress).description(words_of(kProgress)))
       ->type_name("WHEN")
       ->group(group);
 }

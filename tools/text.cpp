@@ -179,14 +179,14 @@ RunVerb add_text(CLI::App& app) {
   verb->add_option("WHERE", o->where,
                    "ADDR|SYM[+OFF][@TIME] or ADDR-END: offset hexadecimal, time in seconds");
   add_input_options(*verb, o->input, false);
-  verb->add_option("--length", o->length, "bytes (default: the function, or 64)");
+  verb->add_option("--length", o->length, "bytes (default: the function, or 64)")->type_name("N");
   CLI::Option* diff = verb->add_option(
       "--diff", o->diff_values,
       "changes only, old against new disassembly; with two times (seconds, start, end) what differs between\n"
       "them in the whole kernel, or in WHERE");
   diff->expected(0, 2)->type_name("T1 T2");
   verb->add_flag("--history", o->history, "all changes: when, who, what, from which record");
-  verb->add_option("--pid", o->pid, "text of this process");
+  verb->add_option("--pid", o->pid, "text of this process")->type_name("PID");
   verb->add_option("--mode", o->mode, "bits of the code (default: as its file or machine is)")
       ->check(CLI::IsMember({16, 32, 64}));
   verb->add_option("--syntax", o->syntax, "of disassembly: intel or att")

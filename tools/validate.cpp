@@ -340,7 +340,8 @@ RunVerb add_validate(CLI::App& app) {
   add_input_options(*verb, options->input);
   add_decode_options(*verb, options->choice);
   verb->add_option("--truth", options->truth, "directory with cpu<N>.blocks.zst and summary.json")
-      ->required();
+      ->required()
+      ->type_name("DIR");
   verb->add_option("--format", options->format, "text or json")->check(CLI::IsMember({"text", "json"}));
   return [options] { return run_validate(*options); };
 }

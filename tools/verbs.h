@@ -22,6 +22,7 @@ RunVerb add_events(CLI::App& app);
 RunVerb add_digest(CLI::App& app);
 RunVerb add_validate(CLI::App& app);
 RunVerb add_errors(CLI::App& app);
+RunVerb add_completion(CLI::App& app);
 RunVerb add_version(CLI::App& app);
 
 // Opens the input; prints its error, or its notices (`show_notices`). Empty: the verb ends with kExitInput.

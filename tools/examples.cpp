@@ -1,0 +1,62 @@
+// What people do most with each verb: the end of its --help, and EXAMPLES in its manual page.
+#include <array>
+
+#include "tools/verb_table.h"
+
+namespace asof {
+namespace {
+
+constexpr Example kDecode[] = {
+    {"asof decode", "every instruction of ./perf.data, in order of time over all CPUs"},
+    {"asof decode --ns -F cpu,time,ip,sym,disasm --time 10%-20%", "a part of it, with disassembly"},
+    {"asof decode --itrace b -S vfs_read", "branches in one function"},
+    {"asof decode -F +textver,textsrc,conf",
+     "which version of the code ran, where it came from, how sure that is"},
+    {"asof decode --format jsonl -o trace.jsonl", "one JSON object a line"},
+    {"asof decode --text-at first", "with one old state of the text, as other tools see it"}};
+constexpr Example kReport[] = {{"asof report", "one screen on ./perf.data"},
+                               {"asof report --strict --symfs symfs",
+                                "user programs from a copied tree; exit status 3 if anything went wrong"}};
+constexpr Example kText[] = {
+    {"asof text vfs_read", "all versions of a function"},
+    {"asof text vfs_read@6.00005", "what it was at that time"},
+    {"asof text vfs_read --diff", "only what changed: old and new code"},
+    {"asof text vfs_read --history", "when, by whom, what, from which record"},
+    {"asof text --diff start end", "what differs in the whole kernel between begin and end"}};
+constexpr Example kDoctor[] = {{"asof doctor --symfs symfs", "is everything there that exact decoding needs"},
+                               {"asof doctor --format jsonl --symfs symfs", "the same for programs"}};
+constexpr Example kEvents[] = {{"asof events --type TEXT_POKE", "recorded changes of kernel text"},
+                               {"asof events --type KSYMBOL,BPF_EVENT", "code that came and went"},
+                               {"asof events --time 6.0,6.0001", "all records of a tenth of a millisecond"}};
+constexpr Example kDigest[] = {{"asof digest", "counts and hash by CPU, to compare two decodes"},
+                               {"asof digest -j 1 --fnv", "one thread, with a second kind of hash"}};
+constexpr Example kValidate[] = {
+    {"asof validate --truth truth --symfs symfs", "how many instructions are right, wrong, missing"},
+    {"asof validate --truth truth --symfs symfs --format json", "the same for programs"}};
+constexpr Example kErrors[] = {{"asof errors", "all codes, one a line"},
+                               {"asof errors --explain E-FLOW-001", "causes and remedy of one"}};
+constexpr Example kCompletion[] = {
+    {"asof completion bash >asof.bash", "then: source asof.bash (packages install it)"},
+    {"asof completion zsh >_asof", "into a folder of $fpath"},
+    {"asof completion fish >asof.fish", "into ~/.config/fish/completions"}};
+constexpr Example kVersion[] = {{"asof version", "what to name in a report of a fault"}};
+
+struct Entry {
+  std::string_view verb;
+  std::span<const Example> examples;
+};
+constexpr Entry kExamples[] = {{"decode", kDecode},     {"report", kReport}, {"text", kText},
+                               {"doctor", kDoctor},     {"events", kEvents}, {"digest", kDigest},
+                               {"validate", kValidate}, {"errors", kErrors}, {"completion", kCompletion},
+                               {"version", kVersion}};
+
+}  // namespace
+
+std::span<const Example> examples_of(std::string_view verb) {
+  for (const Entry& e : kExamples) {
+    if (e.verb == verb) return e.examples;
+  }
+  return {};
+}
+
+}  // namespace asof

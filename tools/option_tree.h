@@ -1,0 +1,34 @@
+// The options of all verbs as data, read from what CLI11 was told: shell completion and manual pages are
+// written from it, so they cannot tell of options that are not there, or leave out one that is.
+#pragma once
+#include <CLI/CLI.hpp>
+#include <string>
+#include <vector>
+
+namespace asof {
+
+enum class ValueKind : uint8_t {
+  kNone,   // a flag
+  kWords,  // one of OptionInfo::words
+  kFile,   // file or directory
+  kOther,
+};
+
+struct OptionInfo {
+  std::vector<std::string> names;  // "-k", "--vmlinux"; without dashes for a positional
+  std::string value;               // placeholder: "FILE"; empty for a flag
+  std::string description;
+  std::string group;
+  ValueKind kind = ValueKind::kNone;
+  std::vector<std::string> words;
+};
+
+struct VerbInfo {
+  std::string name, description;
+  std::vector<OptionInfo> options;      // in order of declaration
+  std::vector<OptionInfo> positionals;  // an option may be in both: INPUT is -i, too
+};
+
+std::vector<VerbInfo> option_tree(const CLI::App& app);
+
+}  // namespace asof
