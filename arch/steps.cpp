@@ -6,12 +6,22 @@ namespace asof {
 
 RunTable::RunTable() : pieces_(std::make_unique<std::unique_ptr<Piece>[]>(kPieces)) {}
 
-uint32_t RunTable::add(const Run& run, const Block* const* blocks) {
-  const uint32_t id = size_++;
-  auto& piece = pieces_[id / kPiece];
-  if (!piece) piece = std::make_unique<Piece>();
-  piece->runs[id % kPiece] = run;
-  piece->blocks[id % kPiece] = blocks;
+uint32_t RunTable::Writer::add(const Run& run, const Block* const* blocks, const uint32_t* codes) {
+  if (next_ == end_) {
+    const uint32_t piece = table_.used_.fetch_add(1, std::memory_order_relaxed);
+    if (piece >= kPieces) {
+      table_.used_.store(kPieces, std::memory_order_relaxed);
+      return 0;
+    }
+    table_.pieces_[piece] = std::make_unique<Piece>();
+    next_ = std::max(1U, piece * kPiece);
+    end_ = (piece + 1) * kPiece;
+  }
+  const uint32_t id = next_++;
+  Piece& piece = *table_.pieces_[id / kPiece];
+  piece.runs[id % kPiece] = run;
+  piece.blocks[id % kPiece] = blocks;
+  piece.paths[id % kPiece] = codes;
   return id;
 }
 
@@ -21,18 +31,35 @@ void StepList::Iterator::next_entry() {
     position_ = list.codes_.size();
     return;
   }
-  block_ = 0;
   const uint32_t code = list.codes_[position_];
   if (code == kLoose) {
+    block_ = 0;
     blocks_ = 1;
     step_ = list.loose_[loose_++];
     return;
   }
   while (time_ < list.times_.size() && list.times_[time_].position <= position_) ++time_;
-  run_ = list.table_->blocks(code >> 1);
-  blocks_ = list.run(code).size;
   step_ = Step{};
   step_.time = time_ == 0 ? kTimeMin : list.times_[time_ - 1].time;
+  path_ = list.table_->path(code >> 1);
+  if (path_ == nullptr) {
+    set_run(code);
+    return;
+  }
+  runs_left_ = list.run(code).size;
+  next_run();
+}
+
+void StepList::Iterator::next_run() {
+  --runs_left_;
+  set_run(*path_++);
+}
+
+void StepList::Iterator::set_run(uint32_t code) {
+  run_ = list_->table_->blocks(code >> 1);
+  blocks_ = list_->run(code).size;
+  taken_ = (code & kTakenBit) != 0;
+  block_ = 0;
   set_block();
 }
 
@@ -41,8 +68,7 @@ void StepList::Iterator::set_block() {
   step_.block = b;
   step_.count = b->count;
   const bool last = block_ + 1 == blocks_;
-  const bool taken = last && b->kind == BranchKind::kCond ? (list_->codes_[position_] & kTakenBit) != 0
-                                                          : b->kind != BranchKind::kNone;
+  const bool taken = last && b->kind == BranchKind::kCond ? taken_ : b->kind != BranchKind::kNone;
   step_.flags = taken ? Step::kTaken : uint8_t{0};
 }
 

@@ -1,60 +1,78 @@
 // StepList: what a segment executed, in order, small enough that writing it down does not cost more than
-// finding it out. Nearly every entry is a *run*: blocks that follow each other without a decision of the
-// trace, up to the branch that needs one. A run is known to the decoder's table, so four bytes tell it all.
-// Everything else (part of a block, a version in doubt, a flag) is a whole Step, kept beside.
+// finding it out. Nearly every entry is a *run* (blocks that follow each other without a decision of the
+// trace, up to the branch that needs one) or a *path* (a few runs with the decisions between them). Both are
+// known to the decoders' table, so four bytes tell it all. Everything else (part of a block, a version in
+// doubt, a flag) is a whole Step, kept beside.
 //
-//   codes   run 7 taken | run 9 | loose | run 7 taken | run 8 ...
+//   codes   run 7 taken | path 9 | loose | run 7 taken | run 8 ...
 //   loose                          Step
 //   times   from entry 0 on: t0        from entry 3 on: t1
 //
-// Reading gives Steps again: a run gives one for each of its blocks. Positions (Event::step, Gap::step) count
-// entries, so nothing happens inside a run.
+// Reading gives Steps again: one for each block of a run or path. Positions (Event::step, Gap::step) count
+// entries, so nothing happens inside one.
 #pragma once
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <iterator>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "arch/block.h"
 
 namespace asof {
 
-// Blocks that are executed one after the other whenever the first one is; all but the last end in a direct
-// jump or call, or straight on. Executed whole. What counting needs stands apart from the blocks: it is read
-// for every entry.
+// Run: blocks that are executed one after the other whenever the first one is; all but the last end in a
+// direct jump or call, or straight on. Path: runs that followed each other on some decisions of the trace.
+// Executed whole. What counting needs stands apart from the blocks: it is read for every entry.
 struct Run {
   uint64_t hash = 0;  // sum over i of ip_i * K^(instructions-1-i)
   uint32_t instructions = 0;
   uint16_t branches = 0;
-  uint16_t size = 0;  // blocks
+  uint16_t size = 0;  // blocks of a run, runs of a path
 };
 
-// Runs of one decoder by id. Entries never move, so that a consumer in another thread may read those it was
-// handed ids of while the decoder adds new ones.
+// Runs and paths of all decoders of one capture, by id. Entries never move and never change: any thread may
+// read those it was handed ids of while others add new ones.
 class RunTable {
  public:
   static constexpr uint32_t kPiece = 1U << 12;
-  static constexpr uint32_t kPieces = 1U << 14;
-  static constexpr uint32_t kMax = kPiece * kPieces;
+  static constexpr uint32_t kPieces = 1U << 11;
 
   RunTable();
   const Run& operator[](uint32_t id) const { return pieces_[id / kPiece]->runs[id % kPiece]; }
-  // Of the run's `size` blocks.
+  // Of a run: its `size` blocks. nullptr: it is a path.
   const Block* const* blocks(uint32_t id) const { return pieces_[id / kPiece]->blocks[id % kPiece]; }
-  bool full() const { return size_ == kMax; }
-  uint32_t add(const Run& run, const Block* const* blocks);
+  // Of a path: codes of its `size` runs, as in a StepList.
+  const uint32_t* path(uint32_t id) const { return pieces_[id / kPiece]->paths[id % kPiece]; }
+
+  // What one thread adds with. Ids of a piece are of one writer. 0 is no id: the table is full.
+  class Writer {
+   public:
+    explicit Writer(RunTable& table) : table_(table) {}
+    uint32_t add(const Run& run, const Block* const* blocks) { return add(run, blocks, nullptr); }
+    uint32_t add_path(const Run& run, const uint32_t* codes) { return add(run, nullptr, codes); }
+
+   private:
+    uint32_t add(const Run& run, const Block* const* blocks, const uint32_t* codes);
+
+    RunTable& table_;
+    uint32_t next_ = 0;
+    uint32_t end_ = 0;
+  };
 
  private:
   struct Piece {
     std::array<Run, kPiece> runs{};
     std::array<const Block* const*, kPiece> blocks{};
+    std::array<const uint32_t*, kPiece> paths{};
   };
   std::unique_ptr<std::unique_ptr<Piece>[]> pieces_;
-  uint32_t size_ = 0;
+  std::atomic<uint32_t> used_{0};  // pieces
 };
 
-// K^n. Runs are short: nearly always one look at a table.
+// K^n. Runs and paths are short: nearly always one look at a table.
 inline constexpr auto kHashPowers = [] {
   std::array<uint64_t, 1024> p{};
   p[0] = 1;
@@ -88,6 +106,8 @@ class StepList {
     Iterator& operator++() {
       if (++block_ < blocks_)
         set_block();
+      else if (runs_left_ != 0)
+        next_run();
       else
         next_entry();
       return *this;
@@ -100,11 +120,16 @@ class StepList {
     friend class StepList;
     explicit Iterator(const StepList& list) : list_(&list), position_(SIZE_MAX) { next_entry(); }
     void next_entry();
+    void next_run();
+    void set_run(uint32_t code);
     void set_block();
 
     const StepList* list_ = nullptr;
     Step step_;
     const Block* const* run_ = nullptr;
+    const uint32_t* path_ = nullptr;  // the next run of it
+    uint32_t runs_left_ = 0;          // of a path
+    bool taken_ = false;              // the run's last branch
     size_t position_ = 0;
     size_t loose_ = 0;
     size_t time_ = 0;
@@ -121,15 +146,21 @@ class StepList {
 
   void reserve(size_t entries) { codes_.reserve(entries); }
   void push_back(const Step& step) {
-    set_time(step.time);
+    set_time(step.time, codes_.size());
     codes_.push_back(kLoose);
     loose_.push_back(step);
   }
-  // Whole runs of `table`, which stays the same for all of a list: codes as above, all at `time`.
-  void append_runs(const RunTable& table, const uint32_t* codes, size_t n, Time time) {
+  // Room for `n` codes of runs and paths of `table`, which stays the same for all of a list. They are written
+  // there, all of time `time`; what is not needed is given back, before anything else is done with the list.
+  uint32_t* open_runs(const RunTable& table, size_t n) {
     table_ = &table;
-    set_time(time);
-    codes_.insert(codes_.end(), codes, codes + n);
+    codes_.resize(codes_.size() + n);
+    return codes_.data() + codes_.size() - n;
+  }
+  void close_runs(size_t room, size_t written, Time time) {
+    const size_t position = codes_.size() - room;
+    if (written != 0) set_time(time, position);
+    codes_.resize(position + written);
   }
 
   // Time of the entry at `position`; kTimeMin when unknown.
@@ -143,22 +174,40 @@ class StepList {
   StepList split(size_t position);
 
   // For those who count: the entries as they are kept.
-  const std::vector<uint32_t>& codes() const { return codes_; }
+  std::span<const uint32_t> codes() const { return codes_; }
   const std::vector<Step>& loose() const { return loose_; }
   const Run& run(uint32_t code) const { return (*table_)[code >> 1]; }
+  // They lie anywhere in memory: asks for the run of the entry at `position` ahead of its use.
+  void prefetch(size_t position) const {
+    if (position < codes_.size() && codes_[position] != kLoose) __builtin_prefetch(&run(codes_[position]));
+  }
 
  private:
   struct TimeMark {
     uint32_t position;
     Time time;
   };
-  void set_time(Time t) {
+  void set_time(Time t, size_t position) {
     if (times_.empty() ? t == kTimeMin : times_.back().time == t) return;
-    times_.push_back({static_cast<uint32_t>(codes_.size()), t});
+    times_.push_back({static_cast<uint32_t>(position), t});
   }
 
+  // Leaves new elements as they are: they are written next.
+  template <class T>
+  struct Unset : std::allocator<T> {
+    template <class U>
+    struct rebind {
+      using other = Unset<U>;
+    };
+    void construct(T*) noexcept {}
+    template <class... Args>
+    void construct(T* p, Args&&... args) {
+      std::construct_at(p, std::forward<Args>(args)...);
+    }
+  };
+
   const RunTable* table_ = nullptr;
-  std::vector<uint32_t> codes_;
+  std::vector<uint32_t, Unset<uint32_t>> codes_;
   std::vector<Step> loose_;
   std::vector<TimeMark> times_;  // from this entry on
 };

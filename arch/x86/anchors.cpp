@@ -26,15 +26,16 @@ constexpr uint32_t kRoundsAfterRecord = 2, kRoundsOfRecord = 3;
 
 }  // namespace
 
-// Functions by address: the flow takes note of visits there.
-void Flow::start_anchors() {
+std::vector<Addr> Flow::hooks(const Config& config, const TextStore& text, const DecodeOptions& options) {
   const auto unrecorded = [](const TextNotice& n) {
     return n.kind == TextNotice::Kind::kChainBreak || n.kind == TextNotice::Kind::kBaselineMismatch;
   };
-  if (std::ranges::any_of(text_.notices(), unrecorded)) return;
-  for (const Addr a : {config_.perf_event_text_poke, config_.do_sync_core}) {
-    if (a != 0) cache_->hook(a);
+  if (options.text_at != TextAt::kAsof || std::ranges::any_of(text.notices(), unrecorded)) return {};
+  std::vector<Addr> out;
+  for (const Addr a : {config.perf_event_text_poke, config.do_sync_core}) {
+    if (a != 0) out.push_back(a);
   }
+  return out;
 }
 
 const std::vector<Time>& Flow::ring_times(uint32_t ring) {
@@ -69,7 +70,7 @@ void Flow::enter_poke(State& s) {
     return;
   }
   s.poke_return = back;
-  if (cache_->hook(back) && runs_) runs_->forget();
+  cache_->hook(back);  // the fast walk waits for it, too
 }
 
 void Flow::leave_poke(State& s) {

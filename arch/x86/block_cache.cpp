@@ -156,13 +156,11 @@ Node* BlockCache::make_node(Space space, Addr ip, uint8_t mode) {
   return &node;
 }
 
-bool BlockCache::hook(Addr ip) {
-  if (std::ranges::find(hooks_, ip) != hooks_.end()) return false;
+void BlockCache::hook(Addr ip) {
+  if (std::ranges::find(hooks_, ip) != hooks_.end()) return;
   hooks_.push_back(ip);
   const auto it = nodes_.find(Key{ip, kKernelSpace, 64});
-  if (it == nodes_.end()) return false;
-  set_hook(*it->second);
-  return true;
+  if (it != nodes_.end()) set_hook(*it->second);
 }
 
 void BlockCache::candidates(Node& node, TimeBounds bounds, Candidates& out) {

@@ -71,9 +71,8 @@ class BlockCache {
   // Every block that can run at a versioned node within `bounds` (already widened by the clock's error).
   void candidates(Node& node, TimeBounds bounds, Candidates& out);
 
-  // From now on the node at this kernel address is hooked. True: there was one, and it may have been run
-  // through.
-  bool hook(Addr ip);
+  // From now on the node at this kernel address is hooked.
+  void hook(Addr ip);
 
   size_t block_count() const { return variants_.size(); }
 

@@ -16,11 +16,11 @@ constexpr uint32_t kMaxIdleInTrial = 1 << 12;  // a hypothesis is given less
 }  // namespace
 
 Flow::Flow(const Config& config, std::span<const Stream> streams, const TextStore& text,
-           const DecodeOptions& options)
+           const DecodeOptions& options, std::shared_ptr<CodeMap> code)
     : config_(config), errata_(errata_of(config.cpu)), streams_(streams), options_(options), text_(text) {
   cache_.emplace(text_, options_.text_at, options_.block_cache);
-  if (options_.text_at == TextAt::kAsof) start_anchors();
-  if (options_.block_cache) runs_.emplace(*cache_);
+  for (const Addr a : hooks(config, text, options)) cache_->hook(a);
+  if (options_.block_cache) runs_.emplace(std::move(code));
 }
 
 void Flow::decode(const Segment& segment, ChunkSink& sink) {
@@ -220,7 +220,7 @@ Flow::Stop Flow::walk(State& s, Trial* trial) {
     if constexpr (Emit) {
       if (chunk_.steps.size() >= options_.chunk_steps && !gap_) [[unlikely]]
         flush(false);
-      if (fast_ready(s)) fast_walk(s);
+      if (const uint32_t run = fast_start(s)) fast_walk(s, run);
     }
     if (s.tnt_count == 0 && s.pending.kind == Pending::Kind::kNone) fetch<Emit>(s);
     if (s.tnt_count == 0 && s.pending.kind >= Pending::Kind::kPge) [[unlikely]] {

@@ -42,8 +42,11 @@ bool needs_target(BranchKind k);
 
 class Flow final : public SegmentDecoder {
  public:
+  // `code`: what all decoders of these streams with these options share.
   Flow(const Config& config, std::span<const Stream> streams, const TextStore& text,
-       const DecodeOptions& options);
+       const DecodeOptions& options, std::shared_ptr<CodeMap> code);
+  // Addresses whose visits are counted in this text.
+  static std::vector<Addr> hooks(const Config& config, const TextStore& text, const DecodeOptions& options);
   void decode(const Segment& segment, ChunkSink& sink) override;
 
  private:
@@ -93,8 +96,8 @@ class Flow final : public SegmentDecoder {
 
   // fast.cpp
   static constexpr uint32_t kFastCodes = 1024;
-  bool fast_ready(const State& s);
-  void fast_walk(State& s);
+  uint32_t fast_start(const State& s);
+  void fast_walk(State& s, uint32_t run);
 
   // flow.cpp: the walk; branch.cpp: how blocks end
   template <bool Emit>
@@ -142,7 +145,6 @@ class Flow final : public SegmentDecoder {
   Variant* text_of_spaces(State& s, Trial* trial, Stop& why);
 
   // anchors.cpp
-  void start_anchors();
   void visit(State& s, const Node& node);
   void enter_poke(State& s);
   void leave_poke(State& s);

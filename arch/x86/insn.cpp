@@ -87,6 +87,11 @@ bool is_fred_return(std::span<const uint8_t> b, uint8_t mode) {
 }  // namespace
 
 InsnStatus decode_insn(std::span<const uint8_t> bytes, Addr ip, uint8_t mode, Insn& out) {
+  if (mode == 64 && bytes.size() >= 15 && decode_plain(bytes.first<15>(), ip, out)) return InsnStatus::kOk;
+  return decode_insn_fully(bytes, ip, mode, out);
+}
+
+InsnStatus decode_insn_fully(std::span<const uint8_t> bytes, Addr ip, uint8_t mode, Insn& out) {
   out = Insn{};
   if (bytes.empty()) return InsnStatus::kTruncated;  // the library calls that an invalid argument
   if (is_fred_return(bytes, mode)) {

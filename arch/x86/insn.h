@@ -1,5 +1,5 @@
-// What control flow needs of one x86 instruction: length, kind, target. Zydis decides; Capstone never does
-// (it mis-decodes current instructions). Kinds follow Intel SDM vol. 3 "Intel Processor Trace", table of COFI
+// What control flow needs of one x86 instruction: length, kind, target. Zydis decides (a table of ours says
+// what it would say of common instructions); Capstone never does (it mis-decodes current instructions). Kinds follow Intel SDM vol. 3 "Intel Processor Trace", table of COFI
 // types.
 #pragma once
 #include <cstdint>
@@ -23,5 +23,9 @@ enum class InsnStatus : uint8_t { kOk, kTruncated, kInvalid };
 // Decodes the instruction at `ip` from `bytes` (at most 15 are looked at) in `mode` (16, 32, 64).
 // kTruncated: more bytes are needed. Thread-safe.
 InsnStatus decode_insn(std::span<const uint8_t> bytes, Addr ip, uint8_t mode, Insn& out);
+// The same, always by the library: decode_insn() asks it about what is not plain only.
+InsnStatus decode_insn_fully(std::span<const uint8_t> bytes, Addr ip, uint8_t mode, Insn& out);
+// Instructions of 64-bit code told by a table, which most are. False: ask the library. Thread-safe.
+bool decode_plain(std::span<const uint8_t, 15> bytes, Addr ip, Insn& out);
 
 }  // namespace asof::x86

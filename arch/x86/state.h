@@ -1,12 +1,14 @@
 // The whole state of a flow through one segment: small and copyable, because hypotheses about changing text
 // are followed on copies.
 #pragma once
+#include <algorithm>
 #include <array>
 #include <cstdint>
 
 #include "arch/arch.h"
 #include "arch/x86/block_cache.h"
 #include "arch/x86/clock.h"
+#include "arch/x86/runs.h"
 
 namespace asof::x86 {
 
@@ -20,41 +22,51 @@ inline uint64_t mix(uint64_t h, uint64_t field) {
 class RetStack {
  public:
   static constexpr uint32_t kSize = 64;
-  // `site`: the fast walk's name for the call; 0: none.
-  void push(Addr a, uint32_t site = 0) {
-    digests_[top_ % kSize] = mix(digest(), a);
-    sites_[top_ % kSize] = site;
-    entries_[top_++ % kSize] = a;
+  // `site`: where the fast walk keeps what it knows of the return; nullptr: the careful walk's call.
+  void push(Addr a, CallSite* site = nullptr) {
+    entries_[top_++ % kSize] = {a, site};
     if (depth_ < kSize) ++depth_;
   }
-  bool top(Addr& a, uint32_t& site) const {
-    a = entries_[(top_ - 1) % kSize];
-    site = sites_[(top_ - 1) % kSize];
+  bool empty() const { return depth_ == 0; }
+  bool top(Addr& a) const {
+    a = entries_[(top_ - 1) % kSize].ret;
     return depth_ != 0;
   }
+  CallSite* top_site() const { return entries_[(top_ - 1) % kSize].site; }
   void drop() {
     --depth_;
     --top_;
+    if (digested_ > top_) digested_ = top_;
   }
   bool pop(Addr& a) {
-    uint32_t site = 0;
-    if (!top(a, site)) return false;
+    if (!top(a)) return false;
     drop();
     return true;
   }
-  bool top(Addr& a) const {
-    uint32_t site = 0;
-    return top(a, site);
+  void clear() {
+    depth_ = 0;
+    digested_ = 0;
   }
-  void clear() { depth_ = 0; }
-  // Of all entries: equal where two flows that have joined would return to the same places.
-  uint64_t digest() const { return depth_ == 0 ? 0 : digests_[(top_ - 1) % kSize]; }
+  // Of all entries: equal where two flows that have joined would return to the same places. Only hypotheses
+  // ask, so it is worked out when they do.
+  uint64_t digest() const {
+    const uint64_t bottom = top_ - depth_;
+    for (digested_ = std::max(digested_, bottom); digested_ < top_; ++digested_) {
+      const uint64_t below = digested_ == bottom ? 0 : digests_[(digested_ - 1) % kSize];
+      digests_[digested_ % kSize] = mix(below, entries_[digested_ % kSize].ret);
+    }
+    return depth_ == 0 ? 0 : digests_[(top_ - 1) % kSize];
+  }
 
  private:
-  std::array<Addr, kSize> entries_{};
-  std::array<uint32_t, kSize> sites_{};
-  std::array<uint64_t, kSize> digests_;  // of the entries up to and with this one
-  uint32_t top_ = 0;
+  struct Entry {
+    Addr ret = 0;
+    CallSite* site = nullptr;
+  };
+  std::array<Entry, kSize> entries_{};
+  mutable std::array<uint64_t, kSize> digests_;  // of the entries up to and with this one,
+  mutable uint64_t digested_ = 0;                // for indices below this
+  uint64_t top_ = 0;                             // index behind the newest entry
   uint32_t depth_ = 0;
 };
 
@@ -66,14 +78,12 @@ class Returns {
  public:
   enum class Policy : uint8_t { kUnknown, kKeep, kTake };
 
-  // `site`: the fast walk's name for the call; 0: none.
-  void push(Addr a, uint32_t site = 0) {
-    kept_.push(a, site);
-    if (split_) taken_.push(a, site);
+  void push(Addr a) {
+    kept_.push(a);
+    if (split_) taken_.push(a);
   }
-  // The fast walk, which never meets a split: the entry that a compressed return takes.
-  bool top(Addr& a, uint32_t& site) const { return kept_.top(a, site); }
-  void drop() { kept_.drop(); }
+  // The fast walk, which never meets a split.
+  RetStack& only() { return kept_; }
   // A compressed return. Only while both stacks give the same.
   bool pop(Addr& a) {
     if (split_) taken_.pop(a);

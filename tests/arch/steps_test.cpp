@@ -4,6 +4,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
+#include <thread>
 #include <vector>
 
 namespace asof::test {
@@ -13,16 +16,25 @@ struct Blocks {
   Block jump, cond, ret;
   std::vector<const Block*> two{&jump, &cond};
   RunTable table;
-  uint32_t run = 0;
+  uint32_t run = 0, path = 0;
+  std::array<uint32_t, 3> ways{};
 
   Blocks() {
     jump.ip = 0x1000, jump.count = 3, jump.kind = BranchKind::kJump;
     cond.ip = 0x2000, cond.count = 2, cond.kind = BranchKind::kCond;
     ret.ip = 0x3000, ret.count = 1, ret.kind = BranchKind::kRet;
-    table.add(Run{}, nullptr);
-    run = table.add({.hash = 0, .instructions = 5, .branches = 2, .size = 2}, two.data());
+    RunTable::Writer writer(table);
+    run = writer.add({.hash = 0, .instructions = 5, .branches = 2, .size = 2}, two.data());
+    ways = {run << 1 | 1, run << 1, run << 1 | 1};
+    path = writer.add_path({.hash = 0, .instructions = 15, .branches = 6, .size = 3}, ways.data());
   }
 };
+
+void append(StepList& list, const Blocks& b, std::vector<uint32_t> codes, Time time) {
+  constexpr size_t kRoom = 8;
+  std::ranges::copy(codes, list.open_runs(b.table, kRoom));
+  list.close_runs(kRoom, codes.size(), time);
+}
 
 struct Seen {
   Addr ip;
@@ -45,8 +57,7 @@ TEST(Steps, RunsAndLooseStepsComeBackInOrder) {
   StepList list;
   EXPECT_EQ(list.begin(), list.end());
   list.push_back({.block = &b.ret, .time = 5, .count = 1, .flags = Step::kTaken});
-  const uint32_t codes[] = {b.run << 1 | 1, b.run << 1};
-  list.append_runs(b.table, codes, 2, 7);
+  append(list, b, {b.run << 1 | 1, b.run << 1}, 7);
   list.push_back({.block = &b.jump, .time = 7, .count = 2});  // cut short
   EXPECT_EQ(list.size(), 4U);
   EXPECT_EQ(read(list), (std::vector<Seen>{{0x3000, 1, true, 5, 0},
@@ -59,11 +70,57 @@ TEST(Steps, RunsAndLooseStepsComeBackInOrder) {
   EXPECT_EQ(list.time_at(3), 7);
 }
 
+TEST(Steps, APathIsItsRunsInOrder) {
+  const Blocks b;
+  StepList list;
+  append(list, b, {b.path << 1 | 1, b.run << 1}, 7);
+  list.push_back({.block = &b.ret, .time = 8, .count = 1});
+  EXPECT_EQ(read(list), (std::vector<Seen>{{0x1000, 3, true, 7, 0},
+                                           {0x2000, 2, true, 7, 0},
+                                           {0x1000, 3, true, 7, 0},
+                                           {0x2000, 2, false, 7, 0},
+                                           {0x1000, 3, true, 7, 0},
+                                           {0x2000, 2, true, 7, 0},
+                                           {0x1000, 3, true, 7, 1},
+                                           {0x2000, 2, false, 7, 1},
+                                           {0x3000, 1, false, 8, 2}}));
+}
+
+TEST(Steps, NothingWrittenLeavesNothing) {
+  const Blocks b;
+  StepList list;
+  append(list, b, {}, 7);
+  EXPECT_TRUE(list.empty());
+  append(list, b, {b.run << 1}, 9);
+  EXPECT_EQ(list.time_at(0), 9);
+}
+
+TEST(RunTable, WritersInParallelNeverShareAnId) {
+  RunTable table;
+  constexpr uint32_t kEach = 3 * RunTable::kPiece;
+  std::vector<std::vector<uint32_t>> ids(4);
+  std::vector<std::thread> threads;
+  for (uint32_t t = 0; t < ids.size(); ++t) {
+    threads.emplace_back([&, t] {
+      RunTable::Writer writer(table);
+      for (uint32_t i = 0; i < kEach; ++i) ids[t].push_back(writer.add({.instructions = t}, nullptr));
+    });
+  }
+  for (std::thread& t : threads) t.join();
+  std::vector<uint32_t> all;
+  for (uint32_t t = 0; t < ids.size(); ++t) {
+    for (const uint32_t id : ids[t]) ASSERT_EQ(table[id].instructions, t);
+    all.insert(all.end(), ids[t].begin(), ids[t].end());
+  }
+  std::ranges::sort(all);
+  EXPECT_NE(all.front(), 0U);
+  EXPECT_EQ(std::ranges::adjacent_find(all), all.end());
+}
+
 TEST(Steps, LooseEndsAreTakenBackOrAway) {
   const Blocks b;
   StepList list;
-  const uint32_t code = b.run << 1;
-  list.append_runs(b.table, &code, 1, 1);
+  append(list, b, {b.run << 1}, 1);
   for (const Time t : {2, 3, 4}) list.push_back({.block = &b.ret, .time = t, .count = 1});
   list.at(2).count = 9;
   StepList rest = list.split(2);
@@ -78,8 +135,7 @@ TEST(Steps, LooseEndsAreTakenBackOrAway) {
 TEST(Steps, UnknownTimeIsUnknown) {
   const Blocks b;
   StepList list;
-  const uint32_t code = b.run << 1;
-  list.append_runs(b.table, &code, 1, kTimeMin);
+  append(list, b, {b.run << 1}, kTimeMin);
   EXPECT_EQ(list.time_at(0), kTimeMin);
   EXPECT_EQ(list.begin()->time, kTimeMin);
 }

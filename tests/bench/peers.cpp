@@ -1,4 +1,4 @@
-// peers [--rounds N] BUNDLE...: decodes raw PT bundles with asof and with libipt's block decoder by turns, in
+// peers [--rounds N] [--only PART] BUNDLE...: decodes raw PT bundles with asof and with libipt's block decoder by turns, in
 // one process and thread, and prints medians of CPU time with their ratio. The machines we measure on are
 // shared: ratios of one run mean something, figures of different runs do not.
 #include <fmt/format.h>
@@ -48,9 +48,12 @@ class Count : public ChunkConsumer {
       return;
     }
     auto loose = chunk.steps.loose().begin();
-    for (const uint32_t code : chunk.steps.codes())
+    const std::span<const uint32_t> codes = chunk.steps.codes();
+    for (size_t i = 0; i < codes.size(); ++i) {
+      chunk.steps.prefetch(i + 16);
       outcome.instructions +=
-          code == StepList::kLoose ? (loose++)->count : chunk.steps.run(code).instructions;
+          codes[i] == StepList::kLoose ? (loose++)->count : chunk.steps.run(codes[i]).instructions;
+    }
   }
   Outcome outcome;
 
@@ -124,7 +127,7 @@ double median(std::vector<double> v) {
   return v[v.size() / 2];
 }
 
-void compare(const std::string& path, int rounds) {
+void compare(const std::string& path, int rounds, const std::string& only) {
   struct Peer {
     const char* name;
     Outcome (*run)(const std::string&);
@@ -136,6 +139,7 @@ void compare(const std::string& path, int rounds) {
                   {"asof blocks, hashed", [](const std::string& p) { return with_asof(p, true); }}};
   for (int round = 0; round < rounds; ++round) {
     for (Peer& peer : peers) {
+      if (!std::string_view(peer.name).contains(only)) { peer.seconds.push_back(0); continue; }
       const double start = cpu_seconds();
       peer.outcome = peer.run(path);
       peer.seconds.push_back(cpu_seconds() - start);
@@ -149,7 +153,7 @@ void compare(const std::string& path, int rounds) {
                peer.outcome.instructions, s, static_cast<double>(peer.outcome.instructions) / s * 1e-6,
                base / s, peer.outcome.errors);
     if (peer.outcome.hash != 0) fmt::print(", hash {:016x}", peer.outcome.hash);
-    fmt::print("\n");
+    fmt::print(" best {:.3f}\n", *std::ranges::min_element(peer.seconds));
   }
 }
 
@@ -158,11 +162,14 @@ void compare(const std::string& path, int rounds) {
 
 int main(int argc, char** argv) {
   int rounds = 3;
+  std::string only;
   for (int i = 1; i < argc; ++i) {
     if (std::string_view(argv[i]) == "--rounds" && i + 1 < argc)
       rounds = std::max(1, std::atoi(argv[++i]));
+    else if (std::string_view(argv[i]) == "--only" && i + 1 < argc)
+      only = argv[++i];
     else
-      asof::compare(argv[i], rounds);
+      asof::compare(argv[i], rounds, only);
   }
   return 0;
 }
