@@ -41,8 +41,19 @@ struct Bits {
   }
   // Those of the short TNT packets at p, as many as fit.
   const uint8_t* add_short(const uint8_t* p, const uint8_t* end) {
+    while (count <= 64 - 24 && end - p >= 4 && add_four(static_cast<uint32_t>(load_le(p, 4)))) p += 4;
     while (count <= 64 - 6 && p < end && is_short_tnt(*p)) p = add_one(p);
     return p;
+  }
+  // Four packets of six bits each, the first in the lowest byte. False: they are not.
+  bool add_four(uint32_t packets) {
+    if ((packets & 0x81818181U) != 0x80808080U) return false;
+    uint32_t b = __builtin_bswap32(packets) >> 1 & 0x3f3f3f3fU;
+    b = (b & 0x003f003fU) | (b & 0x3f003f00U) >> 2;
+    b = (b & 0x00000fffU) | (b & 0x0fff0000U) >> 4;
+    bits |= static_cast<uint64_t>(b) << (64 - 24) >> count;
+    count += 24;
+    return true;
   }
   const uint8_t* add_one(const uint8_t* p) {
     const auto stop = static_cast<uint32_t>(std::bit_width(*p)) - 1;
@@ -79,20 +90,17 @@ void Flow::fast_walk(State& s, uint32_t cur) {
   const uint8_t mode = s.mode;
   const bool kernel = space == kKernelSpace;
   constexpr size_t kRoom = kFastCodes + 64;
-  uint32_t* out = chunk_.steps.open_runs(runs.table(), kRoom);
-  const uint32_t* begun = out;
-  uint64_t written = 0;
-  const auto write_out = [&] {
-    const auto n = static_cast<size_t>(out - begun);
-    chunk_.steps.close_runs(kRoom, n, s.now);
-    written += n;
+  uint32_t* begun = chunk_.steps.open_runs(runs.table(), kRoom);
+  const auto write_out = [&](const uint32_t* end) {
+    chunk_.steps.close_runs(kRoom, static_cast<size_t>(end - begun), s.now);
   };
-  const auto go_on_writing = [&] { begun = out = chunk_.steps.open_runs(runs.table(), kRoom); };
+  const auto go_on_writing = [&] { return begun = chunk_.steps.open_runs(runs.table(), kRoom); };
+  uint32_t* out = begun;
 
   Bits tnt;
   tnt.count = s.tnt_count;
   if (tnt.count != 0) tnt.bits = s.tnt << (64 - tnt.count);
-  uint64_t used = 0;  // TNT bits and TIPs
+  uint64_t given = tnt.count;  // TNT bits and TIPs
   const uint8_t* p = s.p;
   bool join = s.lo == s.floor && !s.clock_moved;  // what the next packet says is of the same time
 
@@ -118,14 +126,18 @@ void Flow::fast_walk(State& s, uint32_t cur) {
 
   for (;;) {
     while (tnt.count != 0) {
-      if (tnt.count < Path::kBits && join) p = tnt.add_short(p, end_);
+      if (tnt.count < Path::kBits && join) {
+        given -= tnt.count;
+        p = tnt.add_short(p, end_);
+        given += tnt.count;
+      }
       const Path* way = steps == 0 ? runs.path(cur, tnt.window()) : nullptr;
       if (way == nullptr) [[unlikely]] {
         steps = (steps == 0 ? std::min(tnt.count, Path::kBits) : steps) - 1;
         step = runs.step(cur, static_cast<uint32_t>(tnt.bits >> 63));
         way = &step;
       }
-      const Path& path = *way;
+      const Path path = *way;
       if (path.used == 0) goto leave;
       uint32_t next = path.next;
       if (path.returns != 0) {
@@ -147,13 +159,12 @@ void Flow::fast_walk(State& s, uint32_t cur) {
         steps = 0;
       }
       *out++ = path.code;
-      used += path.used;
       tnt.take(path.used);
       cur = next;
     }
     if (static_cast<size_t>(out - begun) >= kFastCodes) {
-      write_out();
-      go_on_writing();
+      write_out(out);
+      out = go_on_writing();
       if (chunk_.steps.size() - kRoom >= options_.chunk_steps) goto leave;
     }
     for (;;) {  // the next packet
@@ -161,6 +172,7 @@ void Flow::fast_walk(State& s, uint32_t cur) {
       const uint8_t b = *p;
       if (is_short_tnt(b)) [[likely]] {
         p = tnt.add_one(p);
+        given += tnt.count;
         break;
       }
       if (b == 0) {
@@ -172,13 +184,14 @@ void Flow::fast_walk(State& s, uint32_t cur) {
         Addr ip = s.last_ip;
         uint32_t size = 0;
         // A return without a call at hand says where it goes, like an indirect jump.
-        const bool indirect = r.end == RunEnd::kIndirect || (r.end == RunEnd::kRet && rets.empty() && r.call_count == 0);
+        const bool indirect =
+            r.end == RunEnd::kIndirect || (r.end == RunEnd::kRet && rets.empty() && r.call_count == 0);
         if (!indirect || !read_tip(p, end_, ip, size) || is_kernel_address(ip) != kernel) goto leave;
         const uint32_t next = runs.target(space, ip, mode);
         if (next == 0) goto leave;
         if (r.call_count != 0) push_calls(r.calls, r.call_count);
         *out++ = cur << 1 | 1;
-        ++used;
+        ++given;
         s.last_ip = ip;
         p += size;
         cur = next;
@@ -188,6 +201,7 @@ void Flow::fast_walk(State& s, uint32_t cur) {
       if (k.type == Pk::kTnt) {
         tnt.count = k.ipc;
         tnt.bits = k.value << (64 - k.ipc);
+        given += tnt.count;
         p += k.size;
         break;
       }
@@ -198,9 +212,9 @@ void Flow::fast_walk(State& s, uint32_t cur) {
       p += k.size;
       s.clock_moved = true;
       if (s.clock.update(k)) {
-        write_out();
+        write_out(out);
         s.now = s.clock.now();
-        go_on_writing();
+        out = go_on_writing();
       }
     }
     s.lo = s.floor;
@@ -211,15 +225,16 @@ void Flow::fast_walk(State& s, uint32_t cur) {
     join = s.lo == s.floor;
   }
 leave:
-  write_out();
+  write_out(out);
   s.p = p;
   s.tnt_count = tnt.count;
   s.tnt = tnt.count == 0 ? 0 : tnt.bits >> (64 - tnt.count);
-  if (used == 0) return;
+  given -= tnt.count;
+  if (given == 0) return;
   s.ip = runs.run(cur).ip;
   s.node = cache_->node(space, s.ip, mode);
   s.in_user = !kernel;
-  s.decisions += used;
+  s.decisions += given;
   s.idle_blocks = 0;
   verified_steps_ = chunk_.steps.size();
 }

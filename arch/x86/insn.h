@@ -1,6 +1,6 @@
 // What control flow needs of one x86 instruction: length, kind, target. Zydis decides (a table of ours says
-// what it would say of common instructions); Capstone never does (it mis-decodes current instructions). Kinds follow Intel SDM vol. 3 "Intel Processor Trace", table of COFI
-// types.
+// what it would say of common instructions); Capstone never does (it mis-decodes current instructions). Kinds
+// follow Intel SDM vol. 3 "Intel Processor Trace", table of COFI types.
 #pragma once
 #include <cstdint>
 #include <span>

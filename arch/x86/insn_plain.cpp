@@ -1,6 +1,6 @@
-// The instructions that most code is made of, told by a table: length, and direct branches. Everything that is
-// not clearly one of them is left to the library (insn.cpp). Encodings: Intel SDM vol. 2, appendix A, "Opcode
-// Map". Tests compare every answer with the library's.
+// The instructions that most code is made of, told by a table: length, and direct branches. Everything that
+// is not clearly one of them is left to the library (insn.cpp). Encodings: Intel SDM vol. 2, appendix A,
+// "Opcode Map". Tests compare every answer with the library's.
 #include <array>
 #include <cstring>
 
@@ -52,10 +52,10 @@ constexpr Table kOneByte = [] {
   t[0xc0] = t[0xc1] = kModRm | kImm8 | kGroup;
   t[0xc6] = kModRm | kImm8 | kGroup;
   t[0xc7] = kModRm | kImmZ | kGroup;
-  t[0xc9] = kPlain;                        // LEAVE
-  fill(t, 0xd0, 0xd3, kModRm | kGroup);    // shifts
-  t[0xf6] = t[0xf7] = kModRm | kGroup;     // TEST, NOT, NEG, MUL, DIV
-  t[0xfe] = t[0xff] = kModRm | kGroup;     // INC, DEC, CALL, JMP, PUSH
+  t[0xc9] = kPlain;                      // LEAVE
+  fill(t, 0xd0, 0xd3, kModRm | kGroup);  // shifts
+  t[0xf6] = t[0xf7] = kModRm | kGroup;   // TEST, NOT, NEG, MUL, DIV
+  t[0xfe] = t[0xff] = kModRm | kGroup;   // INC, DEC, CALL, JMP, PUSH
   return t;
 }();
 

@@ -4,15 +4,16 @@
 //   run    from an address to its next decision: conditional branch, return or indirect branch; direct jumps
 //          and calls are folded in. Keyed by address, space and mode.
 //   path   from a run on, what up to six TNT bits that the trace says next lead through. It ends behind a
-//          return (where that goes is the return stack's business) and in front of an indirect branch. Keyed by
-//          run and bits: one look-up in a small table takes several branches at once.
+//          return (where that goes is the return stack's business) and in front of an indirect branch. Keyed
+//          by run and bits: one look-up in a small table takes several branches at once.
 //
 // CodeMap is shared by all decoders of a capture: what one found out no other has to. Entries do not change
 // once they are published, but for links that go from "not known yet" to what they are; those are atomic.
 // RunCache is one decoder's view: its own memory to add with, and the paths it is busy with.
 //
 // Runs that reach something the fast walk does not do (text that changes or is unknown, hooks, far transfers,
-// PTWRITE, MOV CR3, WRMSR, an endless loop) end in kStop: the careful walk takes them from their first block on.
+// PTWRITE, MOV CR3, WRMSR, an endless loop) end in kStop: the careful walk takes them from their first block
+// on.
 #pragma once
 #include <array>
 #include <atomic>
@@ -52,9 +53,9 @@ struct Path {
   static constexpr uint32_t kMaxRun = UINT32_MAX >> (kBits + 1);
   static constexpr uint32_t kMaxSite = 1U << 22;
 
-  uint32_t tag = 0;   // run << (kBits + 1) | 1 << n | the next n bits
-  uint32_t code = 0;  // of a StepList
-  uint32_t next = 0;  // run reached; behind a return 0
+  uint32_t tag = 0;       // run << (kBits + 1) | 1 << n | the next n bits
+  uint32_t code = 0;      // of a StepList
+  uint32_t next = 0;      // run reached; behind a return 0
   uint32_t used : 4 = 0;  // bits; 0: the first of them is for the careful walk
   uint32_t returns : 1 = 0;
   uint32_t call_count : 5 = 0;
@@ -64,7 +65,8 @@ static_assert(sizeof(Path) == 16);
 
 class CodeMap {
  public:
-  CodeMap(const TextStore& text, TextAt text_at, std::vector<Addr> hooks) : text_(text, text_at, std::move(hooks)) {}
+  CodeMap(const TextStore& text, TextAt text_at, std::vector<Addr> hooks)
+      : text_(text, text_at, std::move(hooks)) {}
 
   const RunTable& table() const { return table_; }
 
@@ -77,9 +79,7 @@ class CodeMap {
   // there is no room for one, the trace is followed run by run.
   static constexpr unsigned kPathSlots = 1U << 19;
   static constexpr unsigned kProbes = 8;
-  static size_t slot_of(uint32_t tag) {
-    return (tag >> (Path::kBits + 1)) * 2 + (tag * 0x9E3779B1U >> 29);
-  }
+  static size_t slot_of(uint32_t tag) { return (tag >> (Path::kBits + 1)) * 2 + (tag * 0x9E3779B1U >> 29); }
 
   FlowRun& run(uint32_t id) { return runs_[id / kPiece][id % kPiece]; }
   CallSite& site(uint32_t i) { return sites_[i / kPiece][i % kPiece]; }
@@ -108,8 +108,8 @@ class RunCache {
     if (t.ip != ip || t.space != space) t = {ip, at(space, ip, mode), space};
     return t.run;
   }
-  // Where to go from run `run` with the next n bits (1 to Path::kBits), given below a marker. nullptr: what has
-  // not come up often enough to be worth a path; `step` goes on for the next n bits.
+  // Where to go from run `run` with the next n bits (1 to Path::kBits), given below a marker. nullptr: what
+  // has not come up often enough to be worth a path; `step` goes on for the next n bits.
   const Path* path(uint32_t run, uint32_t window) {
     const uint32_t tag = run << (Path::kBits + 1) | window;
     const uint32_t hash = tag * 0x9E3779B1U;
@@ -156,7 +156,8 @@ class RunCache {
   RunTable::Writer paths_;
   uint32_t next_site_ = 0, end_site_ = 0;
   std::unique_ptr<HotSet[]> hot_ = std::make_unique<HotSet[]>(size_t{1} << kHotBits);
-  std::unique_ptr<uint8_t[]> seen_ = std::make_unique<uint8_t[]>(size_t{1} << kSeenBits);  // of tags with this hash
+  std::unique_ptr<uint8_t[]> seen_ =
+      std::make_unique<uint8_t[]>(size_t{1} << kSeenBits);  // of tags with this hash
   std::array<Target, kTargets> targets_;
 };
 

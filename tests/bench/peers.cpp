@@ -1,6 +1,6 @@
-// peers [--rounds N] [--only PART] BUNDLE...: decodes raw PT bundles with asof and with libipt's block decoder by turns, in
-// one process and thread, and prints medians of CPU time with their ratio. The machines we measure on are
-// shared: ratios of one run mean something, figures of different runs do not.
+// peers [--rounds N] [--only PART] BUNDLE...: decodes raw PT bundles with asof and with libipt's block
+// decoder by turns, in one process and thread, and prints medians of CPU time with their ratio. The machines
+// we measure on are shared: ratios of one run mean something, figures of different runs do not.
 #include <fmt/format.h>
 #include <intel-pt.h>
 
@@ -139,7 +139,10 @@ void compare(const std::string& path, int rounds, const std::string& only) {
                   {"asof blocks, hashed", [](const std::string& p) { return with_asof(p, true); }}};
   for (int round = 0; round < rounds; ++round) {
     for (Peer& peer : peers) {
-      if (!std::string_view(peer.name).contains(only)) { peer.seconds.push_back(0); continue; }
+      if (!std::string_view(peer.name).contains(only)) {
+        peer.seconds.push_back(0);
+        continue;
+      }
       const double start = cpu_seconds();
       peer.outcome = peer.run(path);
       peer.seconds.push_back(cpu_seconds() - start);

@@ -26,9 +26,9 @@ bool compare(Window bytes) {
   const bool same = status == InsnStatus::kOk && plain.length == full.length && plain.kind == full.kind &&
                     plain.target == full.target && plain.writes_cr3 == full.writes_cr3 &&
                     plain.vm_entry == full.vm_entry && plain.wrmsr == full.wrmsr;
-  EXPECT_TRUE(same) << fmt::format("{:02x}: length {} kind {}, not {} and {} (status {})", fmt::join(bytes, " "),
-                                   plain.length, static_cast<int>(plain.kind), full.length,
-                                   static_cast<int>(full.kind), static_cast<int>(status));
+  EXPECT_TRUE(same) << fmt::format("{:02x}: length {} kind {}, not {} and {} (status {})",
+                                   fmt::join(bytes, " "), plain.length, static_cast<int>(plain.kind),
+                                   full.length, static_cast<int>(full.kind), static_cast<int>(status));
   return true;
 }
 
@@ -48,8 +48,9 @@ TEST(PlainInstructions, RandomBytes) {
 // Every opcode with every ModRM, behind what may stand in front of it.
 TEST(PlainInstructions, EveryOpcode) {
   const std::vector<std::vector<uint8_t>> prefixes = {
-      {},     {0x66}, {0xf3},       {0xf2},       {0x48},             {0x41},       {0x4f},
-      {0x64}, {0x2e}, {0x66, 0x2e}, {0x66, 0x48}, {0x65, 0x66, 0x4c}, {0xf3, 0x48}, {0xf2, 0x44}};
+      {},           {0x66},      {0xf3}, {0xf2},       {0x48},       {0x41},
+      {0x4f},       {0x64},      {0x2e}, {0x66, 0x2e}, {0x66, 0x48}, {0x65, 0x66, 0x4c},
+      {0xf3, 0x48}, {0xf2, 0x44}};
   for (const auto& prefix : prefixes) {
     for (unsigned two = 0; two < 2; ++two) {
       for (unsigned i = 0; i < 0x10000 && !testing::Test::HasFailure(); ++i) {
