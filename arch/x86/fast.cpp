@@ -80,7 +80,7 @@ uint32_t Flow::fast_start(const State& s) {
     return 0;
   }
   if (s.node->run == 0) s.node->run = runs_->at(s.node->space, s.ip, s.mode);
-  return runs_->run(s.node->run).end != RunEnd::kStop ? s.node->run : 0;
+  return s.node->run != 0 && runs_->run(s.node->run).end != RunEnd::kStop ? s.node->run : 0;
 }
 
 void Flow::fast_walk(State& s, uint32_t cur) {

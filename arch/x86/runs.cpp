@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <new>
 
 namespace asof::x86 {
 namespace {
@@ -41,6 +42,12 @@ Addr straight_on(const Block& b) {
 
 }  // namespace
 
+CodeMap::CodeMap(const TextStore& text, TextAt text_at, std::vector<Addr> hooks)
+    : text_(text, text_at, std::move(hooks)),
+      paths_(static_cast<Path*>(std::calloc(kPathSlots, sizeof(Path)))) {
+  if (!paths_) throw std::bad_alloc();
+}
+
 bool CodeMap::find(uint32_t tag, Path& out) {
   const size_t first = slot_of(tag);
   for (unsigned i = 0; i < kProbes; ++i) {
@@ -62,9 +69,12 @@ void CodeMap::add(const Path& path) {
     Path& slot = paths_[(first + i) % kPathSlots];
     const std::atomic_ref tag(slot.tag);
     if (tag.load(std::memory_order_relaxed) != 0) continue;
-    Path unpublished = path;
-    unpublished.tag = 0;
-    slot = unpublished;
+    slot.code = path.code;
+    slot.next = path.next;
+    slot.used = path.used;
+    slot.returns = path.returns;
+    slot.call_count = path.call_count;
+    slot.calls = path.calls;
     tag.store(path.tag, std::memory_order_release);
     return;
   }

@@ -18,6 +18,7 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <cstdlib>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -65,8 +66,7 @@ static_assert(sizeof(Path) == 16);
 
 class CodeMap {
  public:
-  CodeMap(const TextStore& text, TextAt text_at, std::vector<Addr> hooks)
-      : text_(text, text_at, std::move(hooks)) {}
+  CodeMap(const TextStore& text, TextAt text_at, std::vector<Addr> hooks);
 
   const RunTable& table() const { return table_; }
 
@@ -91,7 +91,11 @@ class CodeMap {
   std::array<std::unique_ptr<FlowRun[]>, RunTable::kPieces> runs_;
   std::array<std::unique_ptr<CallSite[]>, kSitePieces> sites_;
   std::atomic<uint32_t> site_pieces_{0};
-  std::unique_ptr<Path[]> paths_ = std::make_unique<Path[]>(kPathSlots);  // `tag` is written last, atomically
+  // Zeroed pages that cost nothing before they are used. `tag` is written last, atomically.
+  struct Free {
+    void operator()(void* p) const { std::free(p); }
+  };
+  std::unique_ptr<Path[], Free> paths_;
   std::mutex paths_mutex_;
 };
 

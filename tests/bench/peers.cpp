@@ -5,6 +5,8 @@
 #include <intel-pt.h>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <cstdlib>
 #include <ctime>
 #include <filesystem>
@@ -12,6 +14,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "decoder/capture.h"
@@ -62,19 +65,21 @@ class Count : public ChunkConsumer {
   IpHash ips_;
 };
 
-Outcome with_asof(const std::string& path, bool hash) {
+Outcome with_asof(const std::string& path, bool hash, unsigned jobs = 1) {
   const auto capture = open_capture(path, {});
   if (!capture) return {};
   PipelineOptions options;
-  options.jobs = 1;
+  options.jobs = jobs;
   Count count(hash);
   if (!run_pipeline(*capture, options, ChunkOrder::kByStream, count)) return {};
   return count.outcome;
 }
 
 std::vector<uint8_t> read_all(const std::filesystem::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
+  std::vector<uint8_t> bytes(std::filesystem::file_size(path));
+  std::ifstream(path, std::ios::binary)
+      .read(reinterpret_cast<char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
+  return bytes;
 }
 
 uint64_t number(const nlohmann::json& value) {
@@ -127,6 +132,42 @@ double median(std::vector<double> v) {
   return v[v.size() / 2];
 }
 
+double wall_seconds() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+// Work that needs nothing but a core.
+void spin() {
+  uint64_t x = 1;
+  for (uint32_t i = 0; i < 300'000'000; ++i) x = x * 6364136223846793005ULL + 1;
+  static std::atomic<uint64_t> sink;
+  sink = x;
+}
+
+// How much faster two threads are than one, beside what two free cores would give at that time.
+void scaling(const std::string& path, int rounds) {
+  const auto wall = [](auto&& work) {
+    const double start = wall_seconds();
+    work();
+    return wall_seconds() - start;
+  };
+  std::vector<double> decode, control;
+  for (int round = 0; round < rounds; ++round) {
+    const double one = wall([&] { with_asof(path, false, 1); });
+    const double spin_one = wall(spin);
+    const double spin_two = wall([] {
+      std::thread other(spin);
+      spin();
+      other.join();
+    });
+    const double two = wall([&] { with_asof(path, false, 2); });
+    decode.push_back(one / two);
+    control.push_back(2 * spin_one / spin_two);
+  }
+  fmt::print("  two threads: {:.2f} x one; two spinning threads: {:.2f} x\n", median(decode),
+             median(control));
+}
+
 void compare(const std::string& path, int rounds, const std::string& only) {
   struct Peer {
     const char* name;
@@ -137,27 +178,27 @@ void compare(const std::string& path, int rounds, const std::string& only) {
   Peer peers[] = {{"libipt blocks", with_libipt},
                   {"asof blocks", [](const std::string& p) { return with_asof(p, false); }},
                   {"asof blocks, hashed", [](const std::string& p) { return with_asof(p, true); }}};
+  const auto wanted = [&](const Peer& peer) { return std::string_view(peer.name).contains(only); };
   for (int round = 0; round < rounds; ++round) {
     for (Peer& peer : peers) {
-      if (!std::string_view(peer.name).contains(only)) {
-        peer.seconds.push_back(0);
-        continue;
-      }
+      if (!wanted(peer)) continue;
       const double start = cpu_seconds();
       peer.outcome = peer.run(path);
       peer.seconds.push_back(cpu_seconds() - start);
     }
   }
   fmt::print("{}\n", path);
-  const double base = median(peers[0].seconds);
+  const double base = wanted(peers[0]) ? median(peers[0].seconds) : 0;
   for (const Peer& peer : peers) {
+    if (!wanted(peer)) continue;
     const double s = median(peer.seconds);
-    fmt::print("  {:<22}{:>12} instructions{:>10.3f} s{:>9.1f} M/s{:>8.2f} x   {} errors", peer.name,
-               peer.outcome.instructions, s, static_cast<double>(peer.outcome.instructions) / s * 1e-6,
-               base / s, peer.outcome.errors);
+    fmt::print("  {:<22}{:>12} instructions{:>10.3f} s (best {:.3f}){:>9.1f} M/s{:>8.2f} x   {} errors",
+               peer.name, peer.outcome.instructions, s, std::ranges::min(peer.seconds),
+               static_cast<double>(peer.outcome.instructions) / s * 1e-6, base / s, peer.outcome.errors);
     if (peer.outcome.hash != 0) fmt::print(", hash {:016x}", peer.outcome.hash);
-    fmt::print(" best {:.3f}\n", *std::ranges::min_element(peer.seconds));
+    fmt::print("\n");
   }
+  if (only.empty()) scaling(path, rounds);
 }
 
 }  // namespace
