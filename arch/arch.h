@@ -1,6 +1,7 @@
 // The one contract between decoder/ and the machines: split a stream, decode a segment. Called per segment,
 // never per instruction, so virtual functions cost nothing. Backends keep no state between segments but
-// caches of text, and share only const data.
+// caches of text, and share only const data and what was found out about unchanging text: entries that are
+// published atomically and never change.
 #pragma once
 #include <cstdint>
 #include <memory>
