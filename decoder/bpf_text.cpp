@@ -84,18 +84,22 @@ void GeneratedText::add_text(Builder& builder) {
 // Everything that has bytes of this life, oldest reading first.
 std::vector<GeneratedText::Content> GeneratedText::contents(Builder& builder, const CodeLife& life,
                                                             std::span<const Poke> pokes) {
+  if (life.image == nullptr || life.image->bytes.empty()) return copies(builder, life);
+  const AddrRange range = range_of(life.image->address, life.image->bytes.size()).intersect(life.range);
+  const auto bytes = life.image->bytes.first(range.size());
+  const Time observed = observed_time(pokes, life.loaded, [&](AddrRange r) {
+    return range.contains(r) ? bytes.subspan(r.begin - range.begin, r.size()) : std::span<const uint8_t>();
+  });
+  const OriginRef origin = builder.add_origin(
+      {.kind = OriginKind::kBpfImage, .name = life.name, .id = life.bpf_id, .build_id = {}});
+  const Content image{range, bytes, observed, origin, true};
+  for (const Content& copy : copies(builder, life)) compare_image(life, image, copy, pokes);
+  return {image};
+}
+
+// What was read from memory while this life lasted.
+std::vector<GeneratedText::Content> GeneratedText::copies(Builder& builder, const CodeLife& life) {
   std::vector<Content> out;
-  if (life.image != nullptr && !life.image->bytes.empty()) {
-    const AddrRange range = range_of(life.image->address, life.image->bytes.size()).intersect(life.range);
-    const auto bytes = life.image->bytes.first(range.size());
-    const Time observed = observed_time(pokes, life.loaded, [&](AddrRange r) {
-      return range.contains(r) ? bytes.subspan(r.begin - range.begin, r.size()) : std::span<const uint8_t>();
-    });
-    const OriginRef origin = builder.add_origin(
-        {.kind = OriginKind::kBpfImage, .name = life.name, .id = life.bpf_id, .build_id = {}});
-    out.push_back({range, bytes, observed, origin, true});
-    return out;
-  }
   auto add = [&](const KernelSnapshot* snapshot, bool ours, Time observed) {
     if (!ours || snapshot == nullptr || snapshot->kallsyms() == nullptr ||
         !snapshot->kallsyms()->has(life.range.begin, life.name))
@@ -122,6 +126,24 @@ std::vector<GeneratedText::Content> GeneratedText::contents(Builder& builder, co
   }
   add(kernel_.end(), life.until == kTimeMax, kTimeMax);
   return out;
+}
+
+// Memory must have what the image has, but where pokes changed it. If not, the image is of another program,
+// or damaged.
+void GeneratedText::compare_image(const CodeLife& life, const Content& image, const Content& copy,
+                                  std::span<const Poke> pokes) {
+  const AddrRange both = image.range.intersect(copy.range);
+  for (Addr a = both.begin; a < both.end; ++a) {
+    const uint8_t here = image.bytes[a - image.range.begin], there = copy.bytes[a - copy.range.begin];
+    if (here == there || std::ranges::any_of(pokes, [a](const Poke& p) {
+          return range_of(p.addr, std::max(p.old_bytes.size(), p.new_bytes.size())).contains(a);
+        }))
+      continue;
+    notices_.error("E-TEXT-403", where_,
+                   fmt::format("BPF program id {} ({}): its image has {:02x} at {:#x}, memory had {:02x}",
+                               life.bpf_id, life.name, here, a, there));
+    return;
+  }
 }
 
 // Readings of one life at several times. Equal ones are one; between two that differ (dispatchers are

@@ -86,6 +86,9 @@ class GeneratedText {
 
   std::vector<Poke> pokes_in(const CodeLife& life) const;
   std::vector<Content> contents(Builder& builder, const CodeLife& life, std::span<const Poke> pokes);
+  std::vector<Content> copies(Builder& builder, const CodeLife& life);
+  void compare_image(const CodeLife& life, const Content& image, const Content& copy,
+                     std::span<const Poke> pokes);
   void add_life_text(Builder& builder, const CodeLife& life);
   void add_versions(Builder& builder, const CodeLife& life, std::span<const Poke> pokes,
                     std::vector<Content> contents);

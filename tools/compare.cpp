@@ -50,8 +50,8 @@ void Comparer::finish() {
   const Time time = run(at_.run) == nullptr ? kTimeMin : run(at_.run)->time;
   for (const TruthRun* r = run(at_.run); r != nullptr; r = run(++at_.run)) {
     late = late || (r->flags & TruthRun::kLateText) != 0;
-    miss(r->count - std::min(r->count, at_.run_count), late,
-         gap ? gaps_[open_gap_ - 1].code : "end of trace");
+    miss(r->count - std::min(r->count, at_.run_count), late, gap ? gaps_[open_gap_ - 1].code : "end of trace",
+         r->time);
     at_.run_count = 0;
     runs_.erase(runs_.begin(), runs_.begin() + static_cast<long>(at_.run + 1 - run_base_));
     run_base_ = at_.run + 1;
@@ -214,6 +214,7 @@ void Comparer::skip(const Resume& to, const std::string& cause, const std::strin
     at_.piece_bytes = at_.piece_count = 0;
   }
   result_.wrong += wrong.count;
+  count_event(wrong.time, {0, wrong.count, 0});
   if (wrong.count != 0) note(wrong);
 
   if (to.run == at_.run) {  // further on in the same run; what is left out shows at its end
@@ -233,7 +234,7 @@ void Comparer::skip(const Resume& to, const std::string& cause, const std::strin
     if (missing.time == kTimeMin) missing.time = r.time;
     late = late || (r.flags & TruthRun::kLateText) != 0;
     const uint32_t count = r.count - std::min(r.count, at_.run_count);
-    miss(count, late, cause);
+    miss(count, late, cause, r.time);
     missing.count += count;
     at_.run_bytes = at_.run_count = 0;
     at_.midway = false;
@@ -246,12 +247,39 @@ void Comparer::skip(const Resume& to, const std::string& cause, const std::strin
   midway_late_ = late || (at_.midway && (run(at_.run)->flags & TruthRun::kLateText) != 0);
 }
 
-void Comparer::miss(uint64_t count, bool late, const std::string& cause) {
+void Comparer::miss(uint64_t count, bool late, const std::string& cause, Time time) {
   (late ? result_.late : result_.missing) += count;
+  if (!late) count_event(time, {0, 0, count});
   if (count != 0 && !late) result_.missing_by_cause[cause] += count;
 }
 
+void Comparer::count_event(Time time, EventCounts counts) {
+  if (!classify_ || counts.empty()) return;
+  const size_t which = classify_(time);
+  if (which >= result_.by_event.size()) result_.by_event.resize(which + 1);
+  EventCounts& sum = result_.by_event[which];
+  sum.right += counts.right;
+  sum.wrong += counts.wrong;
+  sum.missing += counts.missing;
+}
+
+// The truth's time of a run against when the trace says it was entered.
+void Comparer::compare_time(size_t piece_index, Time ran) {
+  constexpr uint32_t kEvery = 32;
+  constexpr size_t kMostErrors = 65536;
+  if (until_time_check_-- != 0) return;
+  until_time_check_ = kEvery;
+  const TimeBounds w = window(piece_index);
+  if (piece(piece_index).time == kTimeMin || w.hi == kTimeMax) return;
+  ++result_.timed;
+  if (ran >= w.lo && ran <= w.hi) return;
+  if (result_.time_errors.size() < kMostErrors)
+    result_.time_errors.push_back(ran < w.lo ? w.lo + slack_ - ran : w.hi - slack_ - ran);
+}
+
 void Comparer::settle_pending(bool right) {
+  const uint64_t all = std::accumulate(pending_.begin(), pending_.end(), uint64_t{0});
+  count_event(pending_time_, right ? EventCounts{all, 0, 0} : EventCounts{0, all, 0});
   for (size_t c = 0; c < pending_.size(); ++c) {
     (right ? result_.right : result_.wrong) += pending_[c];
     (right ? result_.right_by_confidence : result_.wrong_by_confidence)[c] += pending_[c];
@@ -281,16 +309,18 @@ void Comparer::process(bool last) {
       resume(false);
       continue;
     }
-    pending_[static_cast<size_t>(p.confidence)] += s.count;
-    if (!s.run_done) continue;
     const TruthRun r = *run(before.run);
+    if (before.run_bytes == 0) compare_time(before.piece, r.time);
+    pending_[static_cast<size_t>(p.confidence)] += s.count;
+    pending_time_ = r.time;
+    if (!s.run_done) continue;
     const uint64_t decoded = std::accumulate(pending_.begin(), pending_.end(), uint64_t{0});
     settle_pending(s.run_agrees);
     if (!s.run_agrees) {
-      miss(r.count, false, "no gap reported");
+      miss(r.count, false, "no gap reported", r.time);
       note({Difference::Kind::kWrong, r.ip, r.ip, r.time, decoded, "other instructions in the same bytes"});
     } else if (before.midway) {
-      miss(r.count - (before.run_count + s.count), midway_late_, midway_cause_);
+      miss(r.count - (before.run_count + s.count), midway_late_, midway_cause_, r.time);
     }
   }
   pieces_.erase(pieces_.begin(), pieces_.begin() + static_cast<long>(at_.piece - piece_base_));

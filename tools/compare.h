@@ -43,11 +43,21 @@ struct Difference {
   std::string gap;     // the gap in front of it, empty: none was reported
 };
 
+struct EventCounts {
+  uint64_t right = 0, wrong = 0, missing = 0;
+  bool empty() const { return right + wrong + missing == 0; }
+};
+
 struct CompareResult {
   uint64_t right = 0, wrong = 0, missing = 0, late = 0;
   std::array<uint64_t, 5> right_by_confidence{}, wrong_by_confidence{};
   std::map<std::string, uint64_t> missing_by_cause;  // code of the gap; "none" without one
   std::vector<Difference> places;                    // the first ones of each kind
+  std::vector<EventCounts> by_event;                 // by what Comparer's `classify` says of the time
+  // Of a sample of right instructions: those whose time does not hold the time they ran at, and by how much
+  // (ns; positive: the trace is late).
+  uint64_t timed = 0;
+  std::vector<Time> time_errors;
 };
 
 class Comparer {
@@ -55,9 +65,12 @@ class Comparer {
   static constexpr size_t kMaxPlaces = 5;    // of each kind
   static constexpr Time kTruthSlack = 1000;  // ns: observed times are those of translation blocks
   using TruthSource = std::function<bool(TruthRun&)>;
+  using Classify = std::function<size_t(Time)>;
 
-  // `slack`: how far the decoder's times may be off (ns).
-  explicit Comparer(TruthSource truth, Time slack = kTruthSlack) : source_(std::move(truth)), slack_(slack) {}
+  // `slack`: how far the decoder's times may be off (ns). `classify`: class of an instant, for
+  // CompareResult::by_event.
+  explicit Comparer(TruthSource truth, Time slack = kTruthSlack, Classify classify = {})
+      : source_(std::move(truth)), slack_(slack), classify_(std::move(classify)) {}
 
   void add(DecodedPiece piece);
   // A gap in front of the next piece.
@@ -105,11 +118,14 @@ class Comparer {
   void resume(bool gap);
   void skip(const Resume& to, const std::string& cause, const std::string& text);
   void settle_pending(bool right);
-  void miss(uint64_t count, bool late, const std::string& cause);
+  void miss(uint64_t count, bool late, const std::string& cause, Time time);
+  void count_event(Time time, EventCounts counts);
+  void compare_time(size_t piece_index, Time ran);
   void note(Difference difference);
 
   TruthSource source_;
   Time slack_;
+  Classify classify_;
   std::deque<TruthRun> runs_;
   size_t run_base_ = 0;
   bool truth_ended_ = false;
@@ -122,6 +138,8 @@ class Comparer {
   std::string midway_cause_;  // why a part of the current run was skipped
   bool midway_late_ = false;
   std::array<uint64_t, 5> pending_{};  // instructions of the current run, by confidence
+  Time pending_time_ = kTimeMin;       // when it was entered
+  uint32_t until_time_check_ = 0;      // runs
   CompareResult result_;
 };
 

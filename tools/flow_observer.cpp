@@ -1,0 +1,111 @@
+// FlowObserver: what validation wants to know of each chunk, beside the comparison with a truth.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "tools/diagnostics.h"
+#include "tools/format.h"
+#include "tools/validation.h"
+
+namespace asof {
+namespace {
+
+bool never_changes(const Block& b) { return b.from == kTimeMin && b.until == kTimeMax; }
+
+}  // namespace
+
+std::string_view result_name(Check::Result r) {
+  static constexpr std::array<std::string_view, 4> kNames{"pass", "note", "skip", "fail"};
+  return kNames[static_cast<size_t>(r)];
+}
+
+FlowObserver::FlowObserver(const Capture& capture, const LiveEvents& events)
+    : capture_(capture), events_(events) {
+  // Each is called when a record of that kind is about to be written (kernel/events/core.c), by the CPU in
+  // whose ring it will be.
+  for (const auto& [name, anchor] : {std::pair{"perf_event_switch_output", Anchor::kSwitch},
+                                     std::pair{"perf_event_text_poke_output", Anchor::kTextPoke}}) {
+    for (const Symbol* s : capture.symbols.named(name)) {
+      if (s->space == kKernelSpace) anchors_[s->range.begin] = anchor;
+    }
+  }
+}
+
+void FlowObserver::prepare(const Chunk& chunk, const Stream& stream, Prepared& out) const {
+  count_steps(chunk, out.tally);
+  for (const Step& s : chunk.steps.loose()) {
+    if (s.confidence != Confidence::kCertain || !never_changes(*s.block)) out.constant = false;
+  }
+  if (anchors_.empty()) return;
+  size_t open = 0;  // visits whose end is not known yet
+  for (auto step = chunk.steps.begin(); step != chunk.steps.end(); ++step) {
+    for (; open < out.visits.size() && step->time > out.visits[open].time.lo; ++open)
+      out.visits[open].time.hi = step->time;
+    const auto anchor = anchors_.find(step->block->ip);
+    if (anchor == anchors_.end() || step->time == kTimeMin || step->block->space != kKernelSpace) continue;
+    out.visits.push_back({anchor->second, stream.cpu, {step->time, kTimeMax}});
+  }
+  out.visits.resize(open);
+}
+
+void FlowObserver::add_gap(const Chunk& chunk, const Stream& stream, const Gap& gap) {
+  FlowFacts::Cause& cause = facts_.gaps[gap.code];
+  ++cause.count;
+  if (std::string_view(gap.code).starts_with("E-FLOW") &&
+      facts_.disagreements.size() < FlowFacts::kMostDisagreements)
+    facts_.disagreements.emplace_back(chunk.stream, chunk.segment);
+  if (cause.places.size() == Check::kMaxPlaces || !is_error_code(gap.code)) return;
+  const Time time = known_time(gap.time);
+  std::string text = fmt::format("{} {}", gap.code, gap_text(capture_, stream, gap));
+  if (is_kernel_address(gap.ip)) {
+    const Cell cell = capture_.text->cell(kKernelSpace, gap.ip);
+    for (const Version& v : cell.versions) {
+      if (v.bytes == nullptr || !v.possible_in({time, time})) continue;
+      text += fmt::format("; text there is of {}", format_origin(*capture_.text, v.origin));
+      break;
+    }
+  }
+  if (versioned_stream_ == chunk.stream) {
+    const std::string symbol = symbol_text(capture_, stream, versioned_ip_, time);
+    text += fmt::format("; the last changing text before it was {:x}{} as {} left it", versioned_ip_,
+                        symbol.empty() ? "" : fmt::format(" ({})", symbol),
+                        format_origin(*capture_.text, versioned_origin_));
+  }
+  if (const std::string near = events_.describe(time); !near.empty()) text += "; " + near;
+  cause.places.push_back(std::move(text));
+}
+
+void FlowObserver::add(const Chunk& chunk, const Stream& stream, Prepared& prepared) {
+  SegmentFacts& segment = facts_.segments[{chunk.stream, chunk.segment}];
+  segment.ips.append(prepared.tally.ips);
+  segment.constant = segment.constant && prepared.constant && chunk.gaps.empty();
+  for (size_t c = 0; c < facts_.by_confidence.size(); ++c)
+    facts_.by_confidence[c] += prepared.tally.by_confidence[c];
+  for (const Event& e : chunk.events) {
+    facts_.sync_points += e.kind == EventKind::kPsb ? 1 : 0;
+    facts_.interrupted += e.kind == EventKind::kAsync && e.ip != 0 ? 1 : 0;
+  }
+  const size_t room = FlowFacts::kMostVisits - facts_.visits.size();
+  facts_.visits.insert(facts_.visits.end(), prepared.visits.begin(),
+                       prepared.visits.begin() + static_cast<long>(std::min(room, prepared.visits.size())));
+  auto step = chunk.steps.loose().begin();
+  size_t position = 0;
+  const auto& codes = chunk.steps.codes();
+  const auto walk_to = [&](size_t until) {
+    for (; position < until && position < codes.size(); ++position) {
+      if (codes[position] != StepList::kLoose) continue;
+      const Step& s = *step++;
+      if (never_changes(*s.block)) continue;
+      versioned_stream_ = chunk.stream;
+      versioned_ip_ = s.block->ip;
+      versioned_origin_ = s.block->origin;
+    }
+  };
+  for (const Gap& gap : chunk.gaps) {
+    walk_to(gap.step);
+    add_gap(chunk, stream, gap);
+  }
+  walk_to(codes.size());
+}
+
+}  // namespace asof
