@@ -27,12 +27,46 @@ uint64_t gather(const FlowFacts& flow, std::vector<std::string>& places, Wanted 
 // An address that the trace names, and the walk did not come to.
 bool is_address_missed(std::string_view code) { return code == "E-FLOW-004" || code == "E-FLOW-006"; }
 
+// A return to a call that lies in a gap without text or trace is no disagreement: what is missing has its own
+// topic, and this follows from it.
+bool returns_into_gaps(const FlowFacts& flow) {
+  bool missing = false;
+  bool other = false;
+  for (const auto& [code, cause] : flow.gaps) {
+    const auto family = family_of(code);
+    missing = missing || family == "TEXT" || family == "LOST";
+    other = other || (code != "E-FLOW-002" && (family == "FLOW" || family == "DATA"));
+  }
+  return missing && !other;
+}
+
+// Places none of whose versions the trace allows: there a change is missing, or happened at another time.
+void add_doubtful(const ValidationInput& in, std::vector<std::string>& places) {
+  std::vector<std::pair<Addr, FlowFacts::Doubt>> all(in.flow.contradicted.begin(),
+                                                     in.flow.contradicted.end());
+  std::ranges::stable_sort(all, std::greater<>(),
+                           [](const auto& d) { return std::pair(d.second.share(), d.second.count); });
+  for (const auto& [ip, doubt] : all) {
+    if (places.size() == 2) break;
+    const auto symbol = in.capture.symbols.find(kKernelSpace, ip, doubt.time);
+    const std::string near = in.events.describe(doubt.time);
+    places.push_back(
+        fmt::format("no known version of {:x}{} fits the trace, {} of {}, first on cpu {} at {}{}", ip,
+                    symbol ? fmt::format(" ({}+{:#x})", symbol->symbol->name, symbol->offset) : "",
+                    format_count(doubt.count), format_plural(doubt.count + doubt.good, "visit", "visits"),
+                    doubt.cpu, format_time(doubt.time), near.empty() ? "" : ", " + near));
+  }
+}
+
 }  // namespace
 
 void check_flow(const ValidationInput& in, std::vector<Check>& out) {
   const FlowFacts& f = in.flow;
   Check flow{.topic = "flow"};
-  const uint64_t disagree = gather(f, flow.places, [](std::string_view code) {
+  add_doubtful(in, flow.places);
+  const bool returns_follow = returns_into_gaps(f);
+  const uint64_t disagree = gather(f, flow.places, [&](std::string_view code) {
+    if (code == "E-FLOW-002" && returns_follow) return false;
     return (family_of(code) == "FLOW" && !is_address_missed(code)) || family_of(code) == "DATA";
   });
   const uint64_t contradictions = f.by_confidence[static_cast<size_t>(Confidence::kContradiction)];
@@ -78,12 +112,13 @@ void check_coverage(const ValidationInput& in, std::vector<Check>& out) {
   Check text{.topic = "text"};
   const uint64_t missing =
       gather(in.flow, text.places, [](std::string_view code) { return family_of(code) == "TEXT"; });
+  const bool returns_follow = returns_into_gaps(in.flow);
   uint64_t without_text = 0;
   uint64_t lost = 0;
   uint64_t losses = 0;
   Check loss{.topic = "losses"};
   for (const auto& [code, cause] : in.coverage.causes()) {
-    if (family_of(code) == "TEXT") without_text += cause.time;
+    if (family_of(code) == "TEXT" || (code == "E-FLOW-002" && returns_follow)) without_text += cause.time;
     if (family_of(code) != "LOST") continue;
     lost += cause.time;
     losses += cause.count;

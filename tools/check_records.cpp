@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdlib>
+#include <optional>
 
 #include "tools/format.h"
 #include "tools/validation.h"
@@ -18,11 +20,21 @@ constexpr std::array<std::string_view, 4> kForeign{"E-TEXT-301", "E-TEXT-304", "
 // ... when two sources have different bytes of one BPF program.
 constexpr std::array<std::string_view, 1> kImages{"E-TEXT-403"};
 
+// The first address it tells of: where it is, or in its reason.
+std::optional<Addr> address_of(const Notice& n) {
+  for (const std::string* text : {&n.where, &n.reason}) {
+    const size_t at = text->starts_with("0x") ? 0 : text->find(" 0x");
+    if (at == std::string::npos) continue;
+    const Addr a = std::strtoull(text->c_str() + at, nullptr, 16);
+    if (is_kernel_address(a)) return a;
+  }
+  return std::nullopt;
+}
+
 std::string notice_text(const Capture& capture, const Notice& n) {
   std::string text = fmt::format("{} {}", n.code, n.where);
-  if (n.where.starts_with("0x")) {
-    const Addr a = std::strtoull(n.where.c_str(), nullptr, 16);
-    const auto symbol = capture.symbols.find(kKernelSpace, a, n.time);
+  if (const auto a = address_of(n)) {
+    const auto symbol = capture.symbols.find(kKernelSpace, *a, n.time);
     if (symbol) text += fmt::format(" ({}+{:#x})", symbol->symbol->name, symbol->offset);
   }
   if (n.time != kTimeMin) text += " from " + format_time(n.time);

@@ -18,6 +18,7 @@
 namespace asof {
 namespace {
 
+constexpr Time kAuxSlack = 5'000;   // ns: of clocks, and of the code around the record
 constexpr Time kSlack = 20'000;     // ns between a call and the record it writes, or a loss of the CPU there
 constexpr uint64_t kOverwrite = 2;  // PERF_AUX_FLAG_OVERWRITE: snapshots
 constexpr size_t kEnoughVisits = 8;
@@ -70,15 +71,17 @@ TimeBounds bounds_of(const Stream& stream, std::span<const AuxRecord> records, u
   return b;
 }
 
-AuxBounds look_at_aux(const Capture& capture, Time slack) {
+// `shift`: ns added to the trace's times.
+AuxBounds look_at_aux(const Capture& capture, Time slack, Time shift = 0) {
   AuxBounds found;
   const auto arch = capture.arch();
   if (!arch || !capture.perf) return found;
   for (size_t i = 0; i < capture.streams.size(); ++i) {
     const Stream& stream = capture.streams[i];
     const std::vector<AuxRecord> records = aux_records(capture, stream);
-    for (const Segment& segment : (*arch)->split(stream, i)) {
+    for (Segment& segment : (*arch)->split(stream, i)) {
       if (segment.start_time == kTimeMin) continue;
+      segment.start_time = saturating_add(segment.start_time, shift);
       found.look(stream, segment, bounds_of(stream, records, segment.begin), slack);
     }
   }
@@ -136,13 +139,14 @@ std::optional<Time> common_distance(const std::vector<AnchorVisit>& visits, cons
   return most->first * kBin;
 }
 
-void check_anchor(const ValidationInput& in, Anchor anchor, std::string_view what, std::vector<Check>& out) {
+// Whether visits and records agree; nothing when there are too few.
+std::optional<Check> ask_anchor(const ValidationInput& in, Anchor anchor, std::string_view what) {
   std::vector<AnchorVisit> visits;
   const RecordTimes records = record_times(in, anchor);
   for (const AnchorVisit& v : in.flow.visits) {
     if (v.anchor == anchor && records.contains(v.cpu)) visits.push_back(v);
   }
-  if (visits.size() < kEnoughVisits) return;
+  if (visits.size() < kEnoughVisits) return std::nullopt;
   Check c{.topic = "clock"};
   const Time slack = kSlack + in.capture.arm64.time_error;
   uint64_t near = 0;
@@ -164,7 +168,17 @@ void check_anchor(const ValidationInput& in, Anchor anchor, std::string_view wha
         fmt::format(": the trace's clock is {} {} the records'",
                     format_duration(static_cast<uint64_t>(std::abs(*by))), *by > 0 ? "behind" : "ahead of");
   }
-  out.push_back(std::move(c));
+  return c;
+}
+
+std::vector<Check> ask_anchors(const ValidationInput& in) {
+  std::vector<Check> out;
+  const auto& counts = in.capture.record_counts;
+  if (counts.contains(14) || counts.contains(15)) {
+    if (auto c = ask_anchor(in, Anchor::kSwitch, "context switch")) out.push_back(std::move(*c));
+  }
+  if (auto c = ask_anchor(in, Anchor::kTextPoke, "change of text")) out.push_back(std::move(*c));
+  return out;
 }
 
 // Collects what a decoder gives, for its disagreements alone.
@@ -177,9 +191,9 @@ class GapCounter final : public ChunkSink {
   uint64_t gaps = 0;
 };
 
-// Disagreements in the segments that had them, with the clock moved by `shift`.
-uint64_t disagreements_at(const ValidationInput& in, Time shift) {
-  constexpr size_t kMostSegments = 16;
+// With the clock moved by `shift`: are the segments that had disagreements free of them?
+bool agrees_at(const ValidationInput& in, Time shift) {
+  constexpr size_t kMostSegments = 8;
   const Capture& c = in.capture;
   std::unique_ptr<Arch> arch;
   if (c.arm64.sources.empty()) {
@@ -202,9 +216,10 @@ uint64_t disagreements_at(const ValidationInput& in, Time shift) {
     const auto segments = arch->split(c.streams[stream], stream);
     for (; i < wanted.size() && wanted[i].first == stream; ++i) {
       if (wanted[i].second < segments.size()) decoder->decode(segments[wanted[i].second], counter);
+      if (counter.gaps != 0) return false;
     }
   }
-  return counter.gaps;
+  return true;
 }
 
 }  // namespace
@@ -217,7 +232,7 @@ void check_times(const ValidationInput& in, std::vector<Check>& out) {
         {Check::Result::kNote, "clock", "nothing relates the trace's clock to that of the records", {}});
     return;
   }
-  const AuxBounds aux = look_at_aux(c, kSlack + c.arm64.time_error);
+  const AuxBounds aux = look_at_aux(c, kAuxSlack + c.arm64.time_error);
   if (aux.checked != 0) {
     Check check{.topic = "clock"};
     check.result = aux.outside == 0 ? Check::Result::kPass : Check::Result::kFail;
@@ -232,9 +247,7 @@ void check_times(const ValidationInput& in, std::vector<Check>& out) {
     }
     out.push_back(std::move(check));
   }
-  const auto& counts = c.record_counts;
-  if (counts.contains(14) || counts.contains(15)) check_anchor(in, Anchor::kSwitch, "context switch", out);
-  check_anchor(in, Anchor::kTextPoke, "change of text", out);
+  for (Check& check : ask_anchors(in)) out.push_back(std::move(check));
 }
 
 std::string find_clock_shift(const ValidationInput& in) {
@@ -242,9 +255,14 @@ std::string find_clock_shift(const ValidationInput& in) {
   const Capture& c = in.capture;
   if (in.flow.disagreements.empty() || (c.arm64.sources.empty() ? !c.x86.time : !c.arm64.time)) return {};
   if (!c.arm64.sources.empty() && arm64::needs_reference(c.arm64.sources[0].protocol)) return {};
-  for (Time by = 1000; by < kFurthest; by += by / 2) {
+  // A clock that other evidence confirms is not moved.
+  const std::vector<Check> anchors = ask_anchors(in);
+  if (std::ranges::any_of(anchors, [](const Check& a) { return a.result == Check::Result::kPass; }))
+    return {};
+  for (Time by = 1000; by < kFurthest; by += by / 12) {
     for (const Time shift : {by, -by}) {
-      if (disagreements_at(in, shift) != 0) continue;
+      if (look_at_aux(c, kAuxSlack + c.arm64.time_error, shift).outside != 0 || !agrees_at(in, shift))
+        continue;
       return fmt::format("none is left if the trace's clock is moved by {}{}: it is probably that much {}",
                          shift < 0 ? "-" : "+", format_duration(static_cast<uint64_t>(by)),
                          shift < 0 ? "ahead" : "behind");

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "tools/diagnostics.h"
 #include "tools/format.h"
@@ -75,6 +76,18 @@ void FlowObserver::add_gap(const Chunk& chunk, const Stream& stream, const Gap& 
   cause.places.push_back(std::move(text));
 }
 
+void FlowObserver::count_doubt(const Step& step, const Stream& stream) {
+  const auto known = facts_.contradicted.find(step.block->ip);
+  if (step.confidence != Confidence::kContradiction) {
+    if (known != facts_.contradicted.end()) ++known->second.good_since;
+    return;
+  }
+  if (known == facts_.contradicted.end() && facts_.contradicted.size() == FlowFacts::kMostDoubts) return;
+  FlowFacts::Doubt& doubt = facts_.contradicted[step.block->ip];
+  if (doubt.count++ == 0) doubt.time = step.time, doubt.cpu = stream.cpu;
+  doubt.good += std::exchange(doubt.good_since, 0);
+}
+
 void FlowObserver::add(const Chunk& chunk, const Stream& stream, Prepared& prepared) {
   SegmentFacts& segment = facts_.segments[{chunk.stream, chunk.segment}];
   segment.ips.append(prepared.tally.ips);
@@ -99,6 +112,7 @@ void FlowObserver::add(const Chunk& chunk, const Stream& stream, Prepared& prepa
       versioned_stream_ = chunk.stream;
       versioned_ip_ = s.block->ip;
       versioned_origin_ = s.block->origin;
+      count_doubt(s, stream);
     }
   };
   for (const Gap& gap : chunk.gaps) {

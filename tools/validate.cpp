@@ -63,11 +63,10 @@ Result<std::vector<int>> wanted_cpus(const ValidateOptions& o) {
   return cpus;
 }
 
-std::vector<Check> ask(const ValidationInput& in) {
-  std::vector<Check> checks;
-  for (const auto question : {check_flow, check_coverage, check_records, check_times, check_reference})
+void ask(const ValidationInput& in, std::vector<Check>& checks) {
+  for (const auto question : {check_flow, check_coverage, check_records, check_start_copy, check_batches,
+                              check_times, check_reference})
     question(in, checks);
-  return checks;
 }
 
 ExitCode run_validate(ValidateOptions& o) {
@@ -107,7 +106,7 @@ ExitCode run_validate(ValidateOptions& o) {
   }
   const ValidationInput in{*capture,          health,         events,       flow, consumer.coverage(),
                            o.choice.pipeline, o.min_coverage, o.cross_check};
-  for (Check& c : ask(in)) result.checks.push_back(std::move(c));
+  ask(in, result.checks);
   if (interrupted()) return kExitInterrupted;
   auto out = Output::open("-");
   if (!out) return kExitInput;

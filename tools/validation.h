@@ -53,7 +53,19 @@ struct FlowFacts {
   static constexpr size_t kMostDisagreements = 64;
   static constexpr size_t kMostVisits = 1U << 20U;
 
+  struct Doubt {
+    uint64_t count = 0;
+    uint64_t good = 0, good_since = 0;  // visits that did fit, between the first and the last; after the last
+    Time time = kTimeMin;               // first
+    int32_t cpu = -1;
+    // 1: since the first one all were bad. A place whose change is missing stands out, one that is merely on
+    // the way to it does not.
+    double share() const { return static_cast<double>(count) / static_cast<double>(count + good); }
+  };
+  static constexpr size_t kMostDoubts = 4096;
+
   std::map<std::string, Cause> gaps;                     // by code
+  std::map<Addr, Doubt> contradicted;                    // changing text of which no version fitted the trace
   std::vector<std::pair<size_t, size_t>> disagreements;  // stream and segment of the first E-FLOW gaps
   std::map<std::pair<size_t, size_t>, SegmentFacts> segments;
   std::vector<AnchorVisit> visits;
@@ -78,6 +90,7 @@ class FlowObserver {
 
  private:
   void add_gap(const Chunk& chunk, const Stream& stream, const Gap& gap);
+  void count_doubt(const Step& step, const Stream& stream);
 
   const Capture& capture_;
   const LiveEvents& events_;
@@ -101,11 +114,13 @@ struct ValidationInput {
 };
 
 // The questions. Each adds its answers.
-void check_flow(const ValidationInput& in, std::vector<Check>& out);       // flow, sync, confidence
-void check_coverage(const ValidationInput& in, std::vector<Check>& out);   // text, losses
-void check_records(const ValidationInput& in, std::vector<Check>& out);    // chain, changes, kcore, files
-void check_times(const ValidationInput& in, std::vector<Check>& out);      // clock
-void check_reference(const ValidationInput& in, std::vector<Check>& out);  // reference
+void check_flow(const ValidationInput& in, std::vector<Check>& out);        // flow, sync, confidence
+void check_coverage(const ValidationInput& in, std::vector<Check>& out);    // text, losses
+void check_records(const ValidationInput& in, std::vector<Check>& out);     // chain, changes, kcore, files
+void check_start_copy(const ValidationInput& in, std::vector<Check>& out);  // start
+void check_batches(const ValidationInput& in, std::vector<Check>& out);     // batches
+void check_times(const ValidationInput& in, std::vector<Check>& out);       // clock
+void check_reference(const ValidationInput& in, std::vector<Check>& out);   // reference
 
 // Where trace and text disagree: does it end when the trace's clock is moved? Empty: no, or not tried.
 std::string find_clock_shift(const ValidationInput& in);
