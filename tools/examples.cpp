@@ -31,6 +31,7 @@ constexpr Example kEvents[] = {{"asof events --type TEXT_POKE", "recorded change
 constexpr Example kDigest[] = {{"asof digest", "counts and hash by CPU, to compare two decodes"},
                                {"asof digest -j 1 --fnv", "one thread, with a second kind of hash"}};
 constexpr Example kValidate[] = {
+    {"asof validate", "what ./perf.data says about itself: does everything fit together"},
     {"asof validate --truth truth --symfs symfs", "how many instructions are right, wrong, missing"},
     {"asof validate --truth truth --symfs symfs --format json", "the same for programs"}};
 constexpr Example kErrors[] = {{"asof errors", "all codes, one a line"},

@@ -14,7 +14,7 @@ constexpr unsigned kMaxBlockInsns = 256;
 
 void* Arena::take_bytes(size_t bytes, size_t align) {
   size_t at = (used_ + align - 1) / align * align;
-  if (at + bytes > kChunk) {
+  if (chunks_.empty() || at + bytes > kChunk) {  // also for nothing there must be a place
     chunks_.push_back(std::make_unique_for_overwrite<std::byte[]>(std::max(bytes, kChunk)));
     at = 0;
   }
