@@ -61,7 +61,7 @@ endif()
 set(CPACK_DEBIAN_LIBASOF-DEV_PACKAGE_NAME libasof-dev)
 set(CPACK_DEBIAN_LIBASOF-DEV_PACKAGE_SECTION libdevel)
 set(CPACK_DEBIAN_LIBASOF-DEV_PACKAGE_DEPENDS
-    "libipt-dev, libopencsd-dev, libelf-dev, libdw-dev, libtbb-dev, libzydis-dev, libzstd-dev, libfmt-dev")
+    "libipt-dev, libopencsd-dev, libelf-dev, libdw-dev, libtbb-dev, libzydis-dev, libzstd-dev, libarchive-dev, libfmt-dev")
 set(CPACK_DEBIAN_LIBASOF-DEV_DESCRIPTION "library of asof, a decoder of Intel PT and Arm CoreSight
  Headers, static libraries, pkg-config file and CMake package.")
 include(CPack)

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "decoder/archive.h"
 #include "decoder/bundle.h"
 #include "decoder/bundle_json.h"
 #include "decoder/capture_perf.h"
@@ -86,6 +87,28 @@ NoticeKind kind_of(TextNotice::Kind kind) {
   return {Severity::kInfo, "I-TEXT-599"};
 }
 
+// Unpacked into a directory that lives as long as the capture: its files are mapped.
+Result<Capture> open_archive(const std::string& path, const CaptureOptions& options) {
+  auto tree = TemporaryTree::make();
+  if (!tree) return std::unexpected(tree.error());
+  if (const auto done = unpack_archive(path, (*tree)->path()); !done) return std::unexpected(done.error());
+  CaptureOptions inner = options;
+  const auto place = unpacked_capture((*tree)->path(), inner);
+  if (!place) {
+    Error error = place.error();
+    error.where = path;
+    return std::unexpected(std::move(error));
+  }
+  auto capture = open_any(*place, inner);
+  if (!capture) return capture;
+  struct Both {
+    std::shared_ptr<const void> tree, inner;
+  };
+  capture->path = path;
+  capture->keep = std::make_shared<const Both>(Both{*tree, capture->keep});
+  return capture;
+}
+
 // What building the store has found, as notices like the others.
 void add_text_notices(Capture& capture) {
   NoticeBook book;
@@ -106,7 +129,7 @@ void add_text_notices(Capture& capture) {
 }  // namespace
 
 Result<Capture> open_capture(const std::string& path, const CaptureOptions& options) {
-  auto capture = open_any(path, options);
+  auto capture = is_archive(path) ? open_archive(path, options) : open_any(path, options);
   if (capture) add_text_notices(*capture);
   return capture;
 }

@@ -5,12 +5,12 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 needed=(g++ cmake ninja-build pkg-config libipt-dev libopencsd-dev libcapstone-dev libelf-dev libdw-dev libtbb-dev
-        libgtest-dev libbenchmark-dev libzydis-dev libzstd-dev libfmt-dev libcli11-dev robin-map-dev rapidjson-dev
+        libgtest-dev libbenchmark-dev libzydis-dev libzstd-dev libarchive-dev libfmt-dev libcli11-dev robin-map-dev rapidjson-dev
         nlohmann-json3-dev zstd)
 # Manual pages are not made without it.
 optional=(scdoc)
 # Only for tests: comparisons with perf, packages, timelines in a real browser. They are skipped without.
-for_tests=(linux-perf dpkg-dev file chromium)
+for_tests=(linux-perf dpkg-dev file chromium shellcheck)
 
 say() { printf '== %s\n' "$*"; }
 

@@ -34,6 +34,11 @@ constexpr Example kValidate[] = {
     {"asof validate", "what ./perf.data says about itself: does everything fit together"},
     {"asof validate --truth truth --symfs symfs", "how many instructions are right, wrong, missing"},
     {"asof validate --truth truth --symfs symfs --format json", "the same for programs"}};
+constexpr Example kPack[] = {
+    {"asof pack -o demo.asof.tar.zst", "./perf.data and what decoding it needs, for another machine"},
+    {"asof pack --symfs symfs -o demo.asof.tar", "user programs from a copied tree; not compressed"}};
+constexpr Example kUnpack[] = {
+    {"asof pack -o demo.asof.tar.zst && asof unpack demo.asof.tar.zst -o demo", "its files again"}};
 constexpr Example kErrors[] = {{"asof errors", "all codes, one a line"},
                                {"asof errors --explain E-FLOW-001", "causes and remedy of one"}};
 constexpr Example kCompletion[] = {
@@ -46,9 +51,17 @@ struct Entry {
   std::string_view verb;
   std::span<const Example> examples;
 };
-constexpr Entry kExamples[] = {{"decode", kDecode},     {"report", kReport}, {"text", kText},
-                               {"doctor", kDoctor},     {"events", kEvents}, {"digest", kDigest},
-                               {"validate", kValidate}, {"errors", kErrors}, {"completion", kCompletion},
+constexpr Entry kExamples[] = {{"decode", kDecode},
+                               {"report", kReport},
+                               {"text", kText},
+                               {"doctor", kDoctor},
+                               {"events", kEvents},
+                               {"digest", kDigest},
+                               {"validate", kValidate},
+                               {"pack", kPack},
+                               {"unpack", kUnpack},
+                               {"errors", kErrors},
+                               {"completion", kCompletion},
                                {"version", kVersion}};
 
 }  // namespace

@@ -1,0 +1,106 @@
+// asof pack and unpack: what is packed decodes elsewhere as it does here, byte by byte, and only the archive
+// is needed for it.
+#include <map>
+
+#include "tests/tools/run_asof.h"
+
+namespace asof::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Packed {
+  const char* name;
+  std::string input;    // below tests/data or captures
+  std::string options;  // for opening it here
+  bool here;
+  std::string path() const {
+    return (here ? std::string(ASOF_TEST_DATA) : std::string(ASOF_SHARED_DIR)) + "/" + input;
+  }
+};
+
+class Pack : public ::testing::TestWithParam<Packed> {};
+
+TEST_P(Pack, DecodesTheSameWithNothingElse) {
+  const Packed& p = GetParam();
+  if (!fs::exists(p.path())) GTEST_SKIP() << "captures beside the project are absent";
+  const TempDir dir;
+  const std::string input = p.path() + " " + p.options;
+  const std::string verb = p.here ? "decode -q " : "digest -q ";
+  const Ran expected = run_asof(verb + input);
+  ASSERT_EQ(expected.status, 0) << expected.err;
+  for (const char* ending : {".tar", ".tar.zst"}) {
+    const std::string archive = (dir.path() / "x.asof").string() + ending;
+    const Ran packed = run_asof("pack -q " + input + " -o " + archive);
+    ASSERT_EQ(packed.status, 0) << packed.out << packed.err;
+    // TMPDIR is looked at afterwards: nothing may be left there.
+    fs::create_directories(dir.path() / "tmp");
+    const Ran unpacked = run_asof("version >/dev/null; TMPDIR=" + (dir.path() / "tmp").string() +
+                                  " HOME=/nonexistent " ASOF_BINARY " " + verb + archive);
+    EXPECT_EQ(unpacked.status, 0) << unpacked.err;
+    EXPECT_EQ(unpacked.out.substr(0, 2000), expected.out.substr(0, 2000));
+    EXPECT_TRUE(unpacked.out == expected.out) << ending;
+    EXPECT_TRUE(fs::is_empty(dir.path() / "tmp")) << "unpacked files were left behind";
+    EXPECT_FALSE(fs::exists(archive + ".part"));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Capture, Pack,
+    ::testing::Values(Packed{"demo", "demo/perf.data", "--symfs " ASOF_TEST_DATA "/demo/symfs", true},
+                      Packed{"demo_data_file", "demo/perf.data/data", "--symfs " ASOF_TEST_DATA "/demo/symfs",
+                             true},
+                      Packed{"arm64_demo", "demo-arm64/perf.data", "", true},
+                      Packed{"board", "captures/x86-board-small/perf.data", "", false},
+                      Packed{"arm64_board", "captures/arm64-board-tiny/poke.data", "", false},
+                      Packed{"bundle", "captures/pt-work-1round/bundle.json", "", false},
+                      Packed{"snapshot", "corpus/ocsd-juno_r1_1", "", false}),
+    [](const auto& info) { return std::string(info.param.name); });
+
+TEST(PackCli, TheSameCaptureGivesTheSameArchive) {
+  const TempDir dir;
+  for (const char* name : {"/a.tar.zst", "/b.tar.zst", "/c.tar.gz", "/d.tar.gz"})
+    ASSERT_EQ(run_asof("pack -q " + kDemo + " -o " + dir.path().string() + name).status, 0);
+  EXPECT_TRUE(read_file(dir.path() / "a.tar.zst") == read_file(dir.path() / "b.tar.zst"));
+  EXPECT_TRUE(read_file(dir.path() / "c.tar.gz") == read_file(dir.path() / "d.tar.gz"));
+}
+
+TEST(PackCli, UnpackGivesTheFiles) {
+  const TempDir dir;
+  const std::string archive = (dir.path() / "x.tar.xz").string();
+  ASSERT_EQ(run_asof("pack -q " + kDemo + " -o " + archive).status, 0);
+  ASSERT_EQ(run_asof("unpack " + archive + " -o " + (dir.path() / "out").string()).status, 0);
+  const fs::path demo = fs::path(ASOF_TEST_DATA) / "demo";
+  for (const char* file : {"perf.data/data", "perf.data/kcore_dir/kcore", "perf.data/kcore_dir/kallsyms",
+                           "symfs/opt/demo/worker"})
+    EXPECT_TRUE(read_file(dir.path() / "out" / file) == read_file(demo / file)) << file;
+}
+
+TEST(PackCli, CutArchiveIsAnError) {
+  const TempDir dir;
+  const std::string archive = (dir.path() / "x.tar.zst").string();
+  ASSERT_EQ(run_asof("pack -q " + kDemo + " -o " + archive).status, 0);
+  fs::resize_file(archive, fs::file_size(archive) / 2);
+  for (const char* verb : {"decode ", "validate ", "doctor ", "unpack "}) {
+    const Ran ran = run_asof(verb + archive +
+                             (std::string(verb) == "unpack " ? " -o " + (dir.path() / "o").string() : ""));
+    EXPECT_EQ(ran.status, 2) << verb;
+    EXPECT_NE(ran.err.find("E-FILE-131"), std::string::npos) << ran.err;
+    EXPECT_TRUE(ran.out.empty()) << verb;
+  }
+}
+
+TEST(PackCli, CannotPackWhatIsNoCaptureOrAnArchive) {
+  const TempDir dir;
+  const std::string archive = (dir.path() / "x.tar").string();
+  EXPECT_EQ(run_asof("pack " + dir.path().string() + " -o " + archive).status, 2);
+  EXPECT_FALSE(fs::exists(archive));
+  ASSERT_EQ(run_asof("pack -q " + kDemo + " -o " + archive).status, 0);
+  EXPECT_EQ(run_asof("pack " + archive + " -o " + archive + "2").status, 1);
+  const Ran nowhere = run_asof("pack -q " + kDemo + " -o /nonexistent/x.tar");
+  EXPECT_EQ(nowhere.status, 2);
+  EXPECT_NE(nowhere.err.find("E-FILE-090"), std::string::npos) << nowhere.err;
+}
+
+}  // namespace
+}  // namespace asof::test
