@@ -6,11 +6,11 @@ cd "$(dirname "$0")/.."
 
 needed=(g++ cmake ninja-build pkg-config libipt-dev libopencsd-dev libcapstone-dev libelf-dev libdw-dev libtbb-dev
         libgtest-dev libbenchmark-dev libzydis-dev libzstd-dev libarchive-dev libfmt-dev libcli11-dev robin-map-dev rapidjson-dev
-        nlohmann-json3-dev zstd)
+        nlohmann-json3-dev libprotozero-dev libsqlite3-dev zlib1g-dev zstd)
 # Manual pages are not made without it.
 optional=(scdoc)
 # Only for tests: comparisons with perf, packages, timelines in a real browser. They are skipped without.
-for_tests=(linux-perf dpkg-dev file chromium shellcheck)
+for_tests=(linux-perf dpkg-dev file chromium shellcheck sqlite3)
 
 say() { printf '== %s\n' "$*"; }
 

@@ -130,16 +130,6 @@ struct DecodeOptionsText {
   bool nanoseconds = false;
 };
 
-// The capture's first and last instant, as its streams' AUX records tell.
-TimeBounds whole_time(const Capture& capture) {
-  TimeBounds whole{kTimeMax, kTimeMin};
-  for (const Stream& s : capture.streams) {
-    if (s.bounds.lo != kTimeMin) whole.lo = std::min(whole.lo, s.bounds.lo);
-    if (s.bounds.hi != kTimeMax) whole.hi = std::max(whole.hi, s.bounds.hi);
-  }
-  return whole.lo > whole.hi ? TimeBounds{} : whole;
-}
-
 // Everything about the options that does not need the capture.
 Result<std::pair<DecodeFormat, Selection>> read_options(const DecodeOptionsText& o) {
   DecodeFormat format;

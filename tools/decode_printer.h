@@ -13,10 +13,10 @@
 
 #include "arch/arch.h"
 #include "decoder/capture.h"
+#include "decoder/symbol_epochs.h"
 #include "tools/decode_options.h"
 #include "tools/decode_style.h"
 #include "tools/merge.h"
-#include "tools/symbol_epochs.h"
 
 namespace asof {
 

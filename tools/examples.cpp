@@ -14,6 +14,11 @@ constexpr Example kDecode[] = {
      "which version of the code ran, where it came from, how sure that is"},
     {"asof decode --format jsonl -o trace.jsonl", "one JSON object a line"},
     {"asof decode --text-at first", "with one old state of the text, as other tools see it"}};
+constexpr Example kTimeline[] = {
+    {"asof timeline -o out.pftrace", "for ui.perfetto.dev or any Perfetto viewer"},
+    {"asof timeline -o out.pftrace.gz --tracks cpu --max-slices 0", "only CPUs, nothing folded, compressed"},
+    {"asof timeline -o part.pftrace --detail insn --time 6.00001,6.00002", "down to instructions in a part"},
+    {"asof timeline -o out.json", "Chrome's JSON, for viewers that take only that"}};
 constexpr Example kReport[] = {{"asof report", "one screen on ./perf.data"},
                                {"asof report --strict --symfs symfs",
                                 "user programs from a copied tree; exit status 3 if anything went wrong"}};
@@ -51,18 +56,12 @@ struct Entry {
   std::string_view verb;
   std::span<const Example> examples;
 };
-constexpr Entry kExamples[] = {{"decode", kDecode},
-                               {"report", kReport},
-                               {"text", kText},
-                               {"doctor", kDoctor},
-                               {"events", kEvents},
-                               {"digest", kDigest},
-                               {"validate", kValidate},
-                               {"pack", kPack},
-                               {"unpack", kUnpack},
-                               {"errors", kErrors},
-                               {"completion", kCompletion},
-                               {"version", kVersion}};
+constexpr Entry kExamples[] = {
+    {"decode", kDecode},   {"timeline", kTimeline}, {"report", kReport}, {"text", kText},
+    {"doctor", kDoctor},   {"events", kEvents},     {"digest", kDigest}, {"validate", kValidate},
+    {"pack", kPack},       {"unpack", kUnpack},     {"errors", kErrors}, {"completion", kCompletion},
+    {"version", kVersion},
+};
 
 }  // namespace
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "decoder/capture.h"
-#include "tools/text_mechanism.h"
+#include "decoder/text_mechanism.h"
 
 namespace asof {
 

@@ -18,6 +18,15 @@ std::optional<Capture> open_for_verb(const InputOptions& options, Diagnostics& d
   return std::move(*capture);
 }
 
+TimeBounds whole_time(const Capture& capture) {
+  TimeBounds whole{kTimeMax, kTimeMin};
+  for (const Stream& s : capture.streams) {
+    if (s.bounds.lo != kTimeMin) whole.lo = std::min(whole.lo, s.bounds.lo);
+    if (s.bounds.hi != kTimeMax) whole.hi = std::max(whole.hi, s.bounds.hi);
+  }
+  return whole.lo > whole.hi ? TimeBounds{} : whole;
+}
+
 bool finish_choice(DecodeChoice& choice, Diagnostics& diagnostics) {
   if (choice.cpus.empty()) return true;
   auto cpus = parse_number_list(choice.cpus, "--cpu");

@@ -26,10 +26,14 @@ RunVerb add_unpack(CLI::App& app);
 RunVerb add_errors(CLI::App& app);
 RunVerb add_completion(CLI::App& app);
 RunVerb add_version(CLI::App& app);
+RunVerb add_timeline(CLI::App& app);
 
 // Opens the input; prints its error, or its notices (`show_notices`). Empty: the verb ends with kExitInput.
 std::optional<Capture> open_for_verb(const InputOptions& options, Diagnostics& diagnostics,
                                      bool show_notices = true);
+
+// The capture's first and last instant, as its streams' AUX records tell.
+TimeBounds whole_time(const Capture& capture);
 
 // Turns text options into pipeline options; prints what is wrong. False: the verb ends with kExitUsage.
 bool finish_choice(DecodeChoice& choice, Diagnostics& diagnostics);

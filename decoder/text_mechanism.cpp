@@ -1,4 +1,4 @@
-#include "tools/text_mechanism.h"
+#include "decoder/text_mechanism.h"
 
 #include <algorithm>
 #include <cstring>

@@ -1,5 +1,5 @@
 // How long a name holds: against a search of the table itself at every instant.
-#include "tools/symbol_epochs.h"
+#include "decoder/symbol_epochs.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "tools/symbol_epochs.h"
+#include "decoder/symbol_epochs.h"
 
 #include <algorithm>
 #include <tuple>

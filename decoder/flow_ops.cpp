@@ -1,0 +1,272 @@
+#include "decoder/flow_ops.h"
+
+#include <algorithm>
+
+namespace asof {
+namespace {
+
+constexpr size_t kMaxNames = size_t{1} << 20;  // cached look-ups of one reader
+
+bool complete_step(const Step& s) { return s.count == s.block->count; }
+
+bool taken(const Step& s) {
+  return complete_step(s) && leaves_line(s.block->kind) &&
+         (s.block->kind != BranchKind::kCond || (s.flags & Step::kTaken) != 0);
+}
+
+Addr last_instruction(const Step& s) {
+  Addr at = s.block->ip;
+  for (uint32_t i = 0; i + 1 < s.count; ++i) at += s.block->lengths[i];
+  return at;
+}
+
+FlowOp::Kind op_kind(BranchKind k) {
+  switch (k) {
+    case BranchKind::kCall:
+    case BranchKind::kCallInd:
+      return FlowOp::Kind::kCall;
+    case BranchKind::kRet:
+      return FlowOp::Kind::kReturn;
+    case BranchKind::kFarCall:
+      return FlowOp::Kind::kFarCall;
+    case BranchKind::kFarRet:
+      return FlowOp::Kind::kFarReturn;
+    default:
+      return FlowOp::Kind::kJump;
+  }
+}
+
+bool worth_telling(EventKind kind) {
+  switch (kind) {
+    case EventKind::kPsb:
+    case EventKind::kExecMode:
+    case EventKind::kTraceStart:
+    case EventKind::kTraceStop:
+    case EventKind::kAsync:
+    case EventKind::kPaging:
+    case EventKind::kContext:
+      return false;
+    default:
+      return true;
+  }
+}
+
+}  // namespace
+
+FlowJob::FlowJob(const Capture& c, TimeBounds detail_bounds, bool with_detail)
+    : capture(c), epochs(c.symbols), detail_time(detail_bounds), detail(with_detail) {
+  for (const PokeRecord& p : c.text->pokes()) poked.push_back(p.addr);
+  std::ranges::sort(poked);
+  poked.erase(std::ranges::unique(poked).begin(), poked.end());
+}
+
+const Symbol* FlowReader::name(Space space, Addr ip, Time t) {
+  if (is_kernel_address(ip)) space = kKernelSpace;
+  if (names_.size() > kMaxNames) names_.clear();
+  Named& n = names_[{space, ip}];
+  if (t < n.valid.lo || t > n.valid.hi) {
+    const auto found = job_.capture.symbols.find(space, ip, t);
+    n.symbol = found ? found->symbol : nullptr;
+    n.valid = job_.epochs.around(space, {ip, ip + 1}, t);
+  }
+  return n.symbol;
+}
+
+FlowOp& FlowReader::add(FlowOp::Kind kind, Time t) {
+  FlowOp& op = out_->ops.emplace_back();
+  op.kind = kind;
+  op.time = t;
+  op.instructions = instructions_;
+  op.confidence = worst_;
+  instructions_ = 0;
+  worst_ = Confidence::kCertain;
+  return op;
+}
+
+void FlowReader::read(const Chunk& chunk, FlowOps& out) {
+  out_ = &out;
+  has_last_ = false;
+  in_ = nullptr;
+  instructions_ = 0;
+  size_t event = 0, gap = 0;
+  auto next_item = [&] {
+    size_t at = SIZE_MAX;
+    if (event < chunk.events.size()) at = std::min<size_t>(at, chunk.events[event].step);
+    if (gap < chunk.gaps.size()) at = std::min<size_t>(at, chunk.gaps[gap].step);
+    return at;
+  };
+  size_t item = next_item();
+  Time t = kTimeMin;
+  for (auto s = chunk.steps.begin(); s != chunk.steps.end(); ++s) {
+    if (s.position() >= item) {
+      items_before(chunk, s.position(), event, gap);
+      item = next_item();
+    }
+    t = s->time;
+    if (s->count != 0) step(*s);
+  }
+  items_before(chunk, SIZE_MAX, event, gap);
+  if (has_last_ && taken(last_)) {
+    FlowOp& op = add(FlowOp::Kind::kExit, last_.time);
+    op.branch = last_.block->kind;
+    op.from = last_instruction(last_);
+    op.back = last_.block->end();
+    op.symbol = op.left = in_;
+    op.space = last_.block->space;
+  } else if (instructions_ != 0) {
+    add(FlowOp::Kind::kPoint, t);
+  }
+}
+
+void FlowReader::items_before(const Chunk& chunk, size_t index, size_t& event, size_t& gap) {
+  for (;;) {
+    // A gap and an event before the same step: the gap was there first, as in the lines of `asof decode`.
+    if (gap < chunk.gaps.size() && chunk.gaps[gap].step <= index) {
+      const Gap& g = chunk.gaps[gap++];
+      FlowOp& op = add(FlowOp::Kind::kGap, g.time.lo);
+      op.item = static_cast<uint32_t>(out_->gaps.size());
+      op.from = g.ip;
+      op.to = g.resume_ip;
+      out_->gaps.push_back(g);
+      has_last_ = false;
+    } else if (event < chunk.events.size() && chunk.events[event].step <= index) {
+      on_event(chunk.events[event++]);
+    } else {
+      return;
+    }
+  }
+}
+
+void FlowReader::on_event(const Event& e) {
+  if (worth_telling(e.kind)) {
+    add(FlowOp::Kind::kEvent, e.time).item = static_cast<uint32_t>(out_->events.size());
+    out_->events.push_back(e);
+  }
+  if (e.kind == EventKind::kTraceStart) {
+    FlowOp& op = add(FlowOp::Kind::kStart, e.time);
+    op.to = e.ip;
+    has_last_ = false;
+  } else if (e.kind == EventKind::kTraceStop) {
+    FlowOp& op = add(FlowOp::Kind::kStop, e.time);
+    op.from = e.ip;
+    if (has_last_ && taken(last_)) {
+      op.branch = last_.block->kind;
+      op.from = last_instruction(last_);
+      op.back = last_.block->end();
+      op.left = in_;
+    }
+    has_last_ = false;
+  } else if (e.kind == EventKind::kAsync) {
+    complete(e.ip, has_last_ ? last_.block->space : kKernelSpace, e.time);
+    FlowOp& op = add(FlowOp::Kind::kAsync, e.time);
+    op.from = e.ip;
+    op.to = e.a;
+    op.back = e.ip;
+    has_last_ = false;
+  }
+}
+
+void FlowReader::complete(Addr to, Space space, Time t) {
+  if (to == 0) return;
+  if (!has_last_) {  // the branch of the chunk before
+    FlowOp& op = add(FlowOp::Kind::kEntry, t);
+    op.to = to;
+    op.space = space;
+    op.symbol = name(space, to, t);
+    return;
+  }
+  if (!taken(last_)) return;
+  const FlowOp::Kind kind = op_kind(last_.block->kind);
+  if (kind == FlowOp::Kind::kJump && in_ != nullptr && in_->range.contains(to)) return;
+  branch_to(to, space, name(space, to, t), t, kind);
+}
+
+void FlowReader::branch_to(Addr to, Space space, const Symbol* symbol, Time t, FlowOp::Kind kind) {
+  const Addr back = last_.block->end();
+  if (kind == FlowOp::Kind::kCall) {
+    // "Call next", to read the program counter, and calls of a label inside the function: thunks.
+    if (to == back || (symbol != nullptr && symbol == in_ && to != symbol->range.begin)) return;
+  }
+  // VMCALL and the like come back by themselves.
+  if (kind == FlowOp::Kind::kFarCall && to == back) return;
+  if (kind == FlowOp::Kind::kJump && symbol == in_) return;
+  FlowOp& op = add(kind, t);
+  op.branch = last_.block->kind;
+  op.from = last_instruction(last_);
+  op.to = to;
+  op.back = back;
+  op.left = in_;
+  op.symbol = symbol;
+  op.space = space;
+}
+
+void FlowReader::enter(const Step& s) {
+  const Block& b = *s.block;
+  if (!has_last_ || (s.flags & (Step::kAfterGap | Step::kAsyncEntry)) != 0) {
+    FlowOp& op = add(FlowOp::Kind::kEntry, s.time);
+    op.to = b.ip;
+    op.space = b.space;
+    op.origin = b.origin;
+    op.flags = s.flags;
+    op.symbol = in_ = name(b.space, b.ip, s.time);
+    return;
+  }
+  const FlowOp::Kind kind = taken(last_) ? op_kind(last_.block->kind) : FlowOp::Kind::kJump;
+  // An address in a symbol without a name beside it: the look-up decides.
+  if (kind == FlowOp::Kind::kJump && in_ != nullptr && in_->range.contains(b.ip)) return;
+  const Symbol* symbol = name(b.space, b.ip, s.time);
+  const size_t before = out_->ops.size();
+  branch_to(b.ip, b.space, symbol, s.time, kind);
+  if (out_->ops.size() != before) out_->ops.back().origin = b.origin;
+  in_ = symbol;
+}
+
+void FlowReader::step(const Step& s) {
+  enter(s);
+  if (s.block->from != kTimeMin || s.block->until != kTimeMax) visits(s);
+  instructions_ += s.count;
+  worst_ = std::max(worst_, s.confidence);
+  if (job_.detail && s.time >= job_.detail_time.lo && s.time <= job_.detail_time.hi) piece(s);
+  if (s.block->kind == BranchKind::kPaging && complete_step(s) && is_kernel_address(s.block->ip)) {
+    FlowOp& op = add(FlowOp::Kind::kSpace, s.time);
+    op.from = last_instruction(s);
+    op.symbol = op.left = in_;
+  }
+  last_ = s;
+  has_last_ = true;
+}
+
+void FlowReader::visits(const Step& s) {
+  const Block& b = *s.block;
+  if (!is_kernel_address(b.ip)) return;
+  Addr end = b.ip;
+  for (uint32_t i = 0; i < s.count; ++i) end += b.lengths[i];
+  auto site = std::ranges::lower_bound(job_.poked, b.ip);
+  for (; site != job_.poked.end() && *site < end; ++site) {
+    add(FlowOp::Kind::kVisit, s.time).item = static_cast<uint32_t>(out_->visits.size());
+    out_->visits.push_back({*site, {b.from, b.until}, b.bytes[*site - b.ip]});
+  }
+}
+
+void FlowReader::piece(const Step& s) {
+  const Block& b = *s.block;
+  FlowPiece p;
+  p.ip = b.ip;
+  p.count = static_cast<uint16_t>(s.count);
+  for (uint32_t i = 0; i < s.count; ++i) p.bytes += b.lengths[i];
+  p.mode = b.mode;
+  p.confidence = s.confidence;
+  p.branch = complete_step(s) ? b.kind : BranchKind::kNone;
+  p.taken = taken(s);
+  p.space = b.space;
+  p.origin = b.origin;
+  p.valid = {b.from, b.until};
+  p.text = b.bytes;
+  p.lengths = b.lengths;
+  FlowOp& op = add(FlowOp::Kind::kBlock, s.time);
+  op.to = b.ip;
+  op.item = static_cast<uint32_t>(out_->pieces.size());
+  out_->pieces.push_back(p);
+}
+
+}  // namespace asof

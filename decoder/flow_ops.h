@@ -1,0 +1,144 @@
+// FlowOps: what a call tracker must know of a chunk, and nothing else: where the flow leaves one function for
+// another, by what kind of branch, when, and how many instructions ran in between. Made by the workers in
+// parallel, one FlowReader each; a chunk's ops depend on that chunk alone, so they are the same for every
+// number of workers. The rest (who returns to whom) is serial and small: call_stack.h.
+#pragma once
+#include <tsl/robin_map.h>
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "arch/arch.h"
+#include "decoder/capture.h"
+#include "decoder/symbol_epochs.h"
+
+namespace asof {
+
+// True for kinds that leave straight-line execution; kPtwrite and kPaging only end a block.
+constexpr bool leaves_line(BranchKind k) {
+  return k != BranchKind::kNone && k != BranchKind::kPtwrite && k != BranchKind::kPaging;
+}
+
+struct FlowOp {
+  enum class Kind : uint8_t {
+    kPoint,      // nothing happened: time and instructions go on
+    kExit,       // the chunk ends behind a branch: `branch` at `from`; the next op tells where it went
+    kEntry,      // flow at `to`: the first of a chunk, or after something else than a branch
+    kCall,       // from, to, back
+    kReturn,     // from, to
+    kJump,       // from, to: into another function by any other branch, or straight on
+    kFarCall,    // system call, software interrupt
+    kFarReturn,  // from interrupt, exception or system call
+    kAsync,      // from: interrupted address, to: handler (0: not traced)
+    kGap,        // item: index into FlowOps::gaps
+    kStart,      // tracing begins at `to`
+    kStop,       // tracing ends; `branch` led out (kNone: no branch, or one of the chunk before)
+    kEvent,      // item: index into FlowOps::events
+    kVisit,      // text that changes ran; item: index into FlowOps::visits
+    kSpace,      // the kernel changed the address space at `from`
+    kBlock,      // detail: a straight piece; item: index into FlowOps::pieces
+  };
+  Kind kind = Kind::kPoint;
+  BranchKind branch = BranchKind::kNone;
+  Confidence confidence = Confidence::kCertain;  // the worst since the op before
+  uint8_t flags = 0;                             // of the step at `to` (Step::kAfterGap, kAsyncEntry)
+  uint32_t instructions = 0;                     // executed since the op before
+  Time time = kTimeMin;                          // not before; kTimeMin: unknown
+  Addr from = 0, to = 0;
+  Addr back = 0;                   // where a call returns to
+  const Symbol* symbol = nullptr;  // of `to`, or of `from` where there is no `to`
+  const Symbol* left = nullptr;    // of `from`
+  Space space = kKernelSpace;      // of `to`
+  OriginRef origin = kNoOrigin;    // of the bytes at `to`
+  uint32_t item = 0;
+};
+
+// A straight piece of executed code (detail only). Bytes live as long as the decoder.
+struct FlowPiece {
+  Addr ip = 0;
+  uint32_t bytes = 0;
+  uint16_t count = 0;
+  uint8_t mode = 64;
+  Confidence confidence = Confidence::kCertain;
+  BranchKind branch = BranchKind::kNone;
+  bool taken = false;
+  Space space = kKernelSpace;
+  OriginRef origin = kNoOrigin;
+  TimeBounds valid;  // of the bytes
+  const uint8_t* text = nullptr;
+  const uint8_t* lengths = nullptr;
+};
+
+// Execution of a place that was poked.
+struct FlowVisit {
+  Addr place = 0;
+  TimeBounds valid;   // of the block's bytes
+  uint8_t first = 0;  // byte at the place, as executed
+};
+
+struct FlowOps {
+  std::vector<FlowOp> ops;
+  std::vector<Gap> gaps;
+  std::vector<Event> events;
+  std::vector<FlowPiece> pieces;
+  std::vector<FlowVisit> visits;
+
+  uint64_t bytes() const {
+    return ops.capacity() * sizeof(FlowOp) + gaps.capacity() * sizeof(Gap) +
+           events.capacity() * sizeof(Event) + pieces.capacity() * sizeof(FlowPiece) +
+           visits.capacity() * sizeof(FlowVisit) + sizeof *this;
+  }
+};
+
+// Shared by the readers; const while they work.
+struct FlowJob {
+  FlowJob(const Capture& c, TimeBounds detail_time, bool with_detail);
+  const Capture& capture;
+  SymbolEpochs epochs;
+  std::vector<Addr> poked;  // addresses of pokes, sorted, each once
+  TimeBounds detail_time;   // straight pieces are kept within
+  bool detail = false;
+};
+
+class FlowReader {
+ public:
+  explicit FlowReader(const FlowJob& job) : job_(job) {}
+  void read(const Chunk& chunk, FlowOps& out);
+
+ private:
+  struct Named {
+    const Symbol* symbol = nullptr;
+    TimeBounds valid{kTimeMax, kTimeMin};
+  };
+  struct Key {
+    Space space;
+    Addr ip;
+    bool operator==(const Key&) const = default;
+  };
+  struct KeyHash {
+    size_t operator()(const Key& k) const { return (k.ip ^ (uint64_t{k.space} << 48U)) * kHashFactor >> 16U; }
+  };
+  const Symbol* name(Space space, Addr ip, Time t);
+  FlowOp& add(FlowOp::Kind kind, Time t);
+  void items_before(const Chunk& chunk, size_t index, size_t& event, size_t& gap);
+  void on_event(const Event& e);
+  void step(const Step& s);
+  void enter(const Step& s);
+  void branch_to(Addr to, Space space, const Symbol* symbol, Time t, FlowOp::Kind kind);
+  // The pending branch went to `to` (0: unknown).
+  void complete(Addr to, Space space, Time t);
+  void visits(const Step& s);
+  void piece(const Step& s);
+
+  const FlowJob& job_;
+  tsl::robin_map<Key, Named, KeyHash> names_;
+  FlowOps* out_ = nullptr;
+  Step last_;
+  bool has_last_ = false;       // the flow goes on from last_
+  const Symbol* in_ = nullptr;  // where last_ is
+  uint32_t instructions_ = 0;
+  Confidence worst_ = Confidence::kCertain;
+};
+
+}  // namespace asof

@@ -1,0 +1,167 @@
+// asof timeline: functions as nested slices by CPU and thread, with everything that happened to text, as a
+// file for a viewer. The suffix of -o picks the format.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "tools/format.h"
+#include "tools/gzip.h"
+#include "tools/output.h"
+#include "tools/progress.h"
+#include "tools/timeline_outputs.h"
+#include "tools/verbs.h"
+
+namespace asof {
+namespace {
+
+struct TimelineText {
+  InputOptions input;
+  DecodeChoice choice;
+  std::string output, format, time, detail, tracks = "cpu,thread";
+  uint64_t max_slices = TimelineLimits{}.slices;
+  bool gzip = false;
+};
+
+struct FormatName {
+  std::string_view suffix, format;
+};
+constexpr std::array<FormatName, 6> kSuffixes{{{".pftrace", "perfetto"},
+                                               {".perfetto-trace", "perfetto"},
+                                               {".perfetto", "perfetto"},
+                                               {".json", "chrome"},
+                                               {".pb", "perfetto"},
+                                               {".pf", "perfetto"}}};
+
+// By the suffix of the file, behind which ".gz" may stand; empty when it tells nothing.
+std::string format_of(std::string_view file) {
+  if (file.ends_with(".gz")) file.remove_suffix(3);
+  for (const FormatName& f : kSuffixes) {
+    if (file.ends_with(f.suffix)) return std::string(f.format);
+  }
+  return {};
+}
+
+Result<void> choose(TimelineText& o, TimelineOptions& options) {
+  if (o.output.empty()) o.output = "asof.pftrace";
+  if (o.format.empty()) o.format = format_of(o.output);
+  if (o.format.empty()) {
+    return fail("E-FILE-091", "", Error::kNoOffset, "the suffix of '" + o.output + "' names no format",
+                "use .pftrace or .json, or --format");
+  }
+  o.gzip = o.gzip || o.output.ends_with(".gz");
+  options.pipeline = o.choice.pipeline;
+  options.cpu_tracks = options.thread_tracks = false;
+  for (const std::string& word : split_list(o.tracks)) {
+    if (word == "cpu") {
+      options.cpu_tracks = true;
+    } else if (word == "thread") {
+      options.thread_tracks = true;
+    } else {
+      return fail("E-FILE-091", "", Error::kNoOffset, "--tracks: '" + word + "' is not cpu or thread");
+    }
+  }
+  options.detail = o.detail == "insn";
+  if (options.detail && o.time.empty()) {
+    return fail("E-FILE-091", "", Error::kNoOffset, "--detail insn needs --time A,B",
+                "every instruction of a whole capture is more than a viewer shows");
+  }
+  return {};
+}
+
+void tell_result(const Timeline& t, const TimelineText& o, Diagnostics& diagnostics) {
+  diagnostics.note(fmt::format("{}: {} slices of {} functions on {} tracks, {} gaps, {} pokes", o.output,
+                               format_count(t.slices.size()), format_count(t.functions.size()),
+                               t.tracks.size(), t.gaps.size(), t.pokes.size()));
+  if (t.folded != 0) {
+    diagnostics.note(
+        fmt::format("{} slices shorter than {} ns were folded into those around them; "
+                    "--max-slices 0 keeps all",
+                    format_count(t.folded), t.folded_below));
+  }
+  if (t.blocks_left_out != 0) {
+    diagnostics.note(fmt::format("{} straight runs were left out: choose a shorter --time",
+                                 format_count(t.blocks_left_out)));
+  }
+  if (t.summary.reordered != 0)
+    diagnostics.note("threads are stitched approximately in places: a segment was too long to wait for");
+}
+
+ExitCode run_timeline_verb(TimelineText& o) {
+  Diagnostics diagnostics = o.input.diagnostics();
+  if (!finish_choice(o.choice, diagnostics)) return kExitUsage;
+  TimelineOptions options;
+  if (const auto chosen = choose(o, options); !chosen) {
+    diagnostics.error(chosen.error());
+    return kExitUsage;
+  }
+  const auto capture = open_for_verb(o.input, diagnostics);
+  if (!capture) return kExitInput;
+  if (!o.time.empty()) {
+    const auto time = parse_time_range(o.time, whole_time(*capture));
+    if (!time) {
+      diagnostics.error(time.error());
+      return kExitUsage;
+    }
+    options.pipeline.time = options.detail_time = *time;
+  }
+  auto out = Output::open(o.output);
+  if (!out) {
+    diagnostics.error(out.error());
+    return kExitInput;
+  }
+  Result<Timeline> timeline;
+  {
+    ProgressBar bar(o.choice.progress, "timeline");
+    timeline = make_timeline(*capture, options, {.slices = o.max_slices}, bar.callback());
+  }
+  if (!timeline) {
+    diagnostics.error(timeline.error());
+    return kExitInput;
+  }
+  const std::function<void(std::string_view)> plain = [&](std::string_view bytes) { out->write(bytes); };
+  GzipWriter packed(plain);
+  const std::function<void(std::string_view)> write =
+      o.gzip ? [&](std::string_view bytes) { packed.write(bytes); } : plain;
+  o.format == "chrome" ? write_chrome(*capture, *timeline, write)
+                       : write_perfetto(*capture, *timeline, write);
+  if (o.gzip) packed.finish();
+  out->flush();
+  if (!out->error().empty()) {
+    diagnostics.error(
+        {"E-FILE-090", o.output, Error::kNoOffset, "cannot write: " + out->error(), "is the disk full?"});
+    return kExitInput;
+  }
+  tell_result(*timeline, o, diagnostics);
+  return interrupted() ? kExitInterrupted : kExitOk;
+}
+
+}  // namespace
+
+RunVerb add_timeline(CLI::App& app) {
+  auto o = std::make_shared<TimelineText>();
+  CLI::App* verb =
+      app.add_subcommand("timeline", "functions as slices in time, for Perfetto and other viewers");
+  add_input_options(*verb, o->input);
+  add_decode_options(*verb, o->choice);
+  const std::string output = "Output";
+  verb->add_option("-o,--output", o->output,
+                   "file to write (default: asof.pftrace); its suffix picks the format")
+      ->group(output);
+  verb->add_option("--format", o->format, "perfetto or chrome")
+      ->check(CLI::IsMember({"perfetto", "chrome"}))
+      ->group(output);
+  verb->add_flag("--gzip", o->gzip, "compress; also by a .gz behind the suffix")->group(output);
+  verb->add_option("--max-slices", o->max_slices, "fold the shortest beyond so many; 0: keep all")
+      ->capture_default_str()
+      ->group(output);
+  verb->add_option("--tracks", o->tracks, "cpu, thread or both")->capture_default_str()->group(output);
+  verb->add_option("--detail", o->detail, "insn: straight runs of instructions within --time")
+      ->check(CLI::IsMember({"insn"}))
+      ->group(output);
+  verb->add_option("--time", o->time, "only from A to B: A,B in seconds, either may be missing, or 10%-20%")
+      ->group("Filters");
+  return [o] { return run_timeline_verb(*o); };
+}
+
+}  // namespace asof
