@@ -178,6 +178,8 @@ void CallStack::land(const Landing& to, const Frame& left, uint64_t size) {
 void CallStack::far_return(const Landing& to, uint64_t size) {
   const size_t at = floor();
   if (frames_.empty()) return root(to, Slice::kBeganBefore);
+  // IRET to the next instruction, to synchronise: arch/x86/include/asm/sync_core.h.
+  if (at + 1 < frames_.size() && frames_.back().function == to.function && frames_[at].back != to.at) return;
   if (!frames_[at].boundary()) return discover(to);
   const Frame left = frames_[at];
   if (at == 0) return discover(to);
