@@ -53,8 +53,8 @@ bool worth_telling(EventKind kind) {
 
 }  // namespace
 
-FlowJob::FlowJob(const Capture& c, TimeBounds detail_bounds, bool with_detail)
-    : capture(c), epochs(c.symbols), detail_time(detail_bounds), detail(with_detail) {
+FlowJob::FlowJob(const Capture& c, std::vector<TimeBounds> detail_windows)
+    : capture(c), epochs(c.symbols), detail(std::move(detail_windows)) {
   for (const PokeRecord& p : c.text->pokes()) poked.push_back(p.addr);
   std::ranges::sort(poked);
   poked.erase(std::ranges::unique(poked).begin(), poked.end());
@@ -115,6 +115,12 @@ void FlowReader::read(const Chunk& chunk, FlowOps& out) {
     op.space = last_.block->space;
   } else if (instructions_ != 0) {
     add(FlowOp::Kind::kPoint, t);
+  }
+  const uint8_t* at = out.piece_bytes.data();
+  for (FlowPiece& p : out.pieces) {
+    p.text = at;
+    p.lengths = at + p.bytes;
+    at = p.lengths + p.count;
   }
 }
 
@@ -221,12 +227,26 @@ void FlowReader::enter(const Step& s) {
   in_ = symbol;
 }
 
+// Asked for every step: most lie where the one before did, within a window or between two.
+bool FlowReader::in_detail(Time t) {
+  if (t >= near_.lo && t <= near_.hi) return near_wanted_;
+  const auto after = std::ranges::upper_bound(job_.detail, t, {}, &TimeBounds::lo);
+  near_wanted_ = after != job_.detail.begin() && std::prev(after)->hi >= t;
+  if (near_wanted_) {
+    near_ = *std::prev(after);
+  } else {
+    near_.lo = after == job_.detail.begin() ? kTimeMin : saturating_add(std::prev(after)->hi, 1);
+    near_.hi = after == job_.detail.end() ? kTimeMax : saturating_add(after->lo, -1);
+  }
+  return near_wanted_;
+}
+
 void FlowReader::step(const Step& s) {
   enter(s);
   if (s.block->from != kTimeMin || s.block->until != kTimeMax) visits(s);
   instructions_ += s.count;
   worst_ = std::max(worst_, s.confidence);
-  if (job_.detail && s.time >= job_.detail_time.lo && s.time <= job_.detail_time.hi) piece(s);
+  if (in_detail(s.time)) piece(s);
   if (s.block->kind == BranchKind::kPaging && complete_step(s) && is_kernel_address(s.block->ip)) {
     FlowOp& op = add(FlowOp::Kind::kSpace, s.time);
     op.from = last_instruction(s);
@@ -261,8 +281,8 @@ void FlowReader::piece(const Step& s) {
   p.space = b.space;
   p.origin = b.origin;
   p.valid = {b.from, b.until};
-  p.text = b.bytes;
-  p.lengths = b.lengths;
+  out_->piece_bytes.insert(out_->piece_bytes.end(), b.bytes, b.bytes + p.bytes);
+  out_->piece_bytes.insert(out_->piece_bytes.end(), b.lengths, b.lengths + p.count);
   FlowOp& op = add(FlowOp::Kind::kBlock, s.time);
   op.to = b.ip;
   op.item = static_cast<uint32_t>(out_->pieces.size());

@@ -54,7 +54,7 @@ struct FlowOp {
   uint32_t item = 0;
 };
 
-// A straight piece of executed code (detail only). Bytes live as long as the decoder.
+// A straight piece of executed code (detail only). Bytes live as long as its FlowOps.
 struct FlowPiece {
   Addr ip = 0;
   uint32_t bytes = 0;
@@ -83,22 +83,23 @@ struct FlowOps {
   std::vector<Event> events;
   std::vector<FlowPiece> pieces;
   std::vector<FlowVisit> visits;
+  // What the pieces point into: ops may wait longer than the decoder lives.
+  std::vector<uint8_t> piece_bytes;
 
   uint64_t bytes() const {
     return ops.capacity() * sizeof(FlowOp) + gaps.capacity() * sizeof(Gap) +
            events.capacity() * sizeof(Event) + pieces.capacity() * sizeof(FlowPiece) +
-           visits.capacity() * sizeof(FlowVisit) + sizeof *this;
+           visits.capacity() * sizeof(FlowVisit) + piece_bytes.capacity() + sizeof *this;
   }
 };
 
 // Shared by the readers; const while they work.
 struct FlowJob {
-  FlowJob(const Capture& c, TimeBounds detail_time, bool with_detail);
+  FlowJob(const Capture& c, std::vector<TimeBounds> detail_windows);
   const Capture& capture;
   SymbolEpochs epochs;
-  std::vector<Addr> poked;  // addresses of pokes, sorted, each once
-  TimeBounds detail_time;   // straight pieces are kept within
-  bool detail = false;
+  std::vector<Addr> poked;         // addresses of pokes, sorted, each once
+  std::vector<TimeBounds> detail;  // straight pieces are kept within; sorted, apart
 };
 
 class FlowReader {
@@ -121,6 +122,7 @@ class FlowReader {
   };
   const Symbol* name(Space space, Addr ip, Time t);
   FlowOp& add(FlowOp::Kind kind, Time t);
+  bool in_detail(Time t);
   void items_before(const Chunk& chunk, size_t index, size_t& event, size_t& gap);
   void on_event(const Event& e);
   void step(const Step& s);
@@ -132,6 +134,8 @@ class FlowReader {
   void piece(const Step& s);
 
   const FlowJob& job_;
+  TimeBounds near_{kTimeMax, kTimeMin};  // times for which near_wanted_ is the answer
+  bool near_wanted_ = false;
   tsl::robin_map<Key, Named, KeyHash> names_;
   FlowOps* out_ = nullptr;
   Step last_;

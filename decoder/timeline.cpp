@@ -89,6 +89,12 @@ class OpOrder {
   uint64_t waiting_ = 0, forced_ = 0;
 };
 
+std::vector<TimeBounds> windows_of(const TimelineOptions& options) {
+  if (!options.detail) return {};
+  if (options.detail_windows.empty()) return {options.detail_time};
+  return options.detail_windows;
+}
+
 // Hands everything on, and keeps count of what it needs for counters.
 class GapListener final : public TimelineSink {
  public:
@@ -113,7 +119,7 @@ class TimelineConsumer final : public ChunkConsumer {
   TimelineConsumer(const Capture& capture, const TimelineOptions& options, TimelineSink& sink)
       : capture_(capture),
         sink_(sink),
-        job_(capture, options.detail_time, options.detail),
+        job_(capture, windows_of(options)),
         gaps_(sink, rates_),
         tracker_(capture, options, capture_has_time(capture), gaps_),
         pokes_(capture),

@@ -179,8 +179,9 @@ struct BlockSlice {
 struct TimelineOptions {
   PipelineOptions pipeline;
   bool cpu_tracks = true, thread_tracks = true;
-  bool detail = false;     // straight runs, within pipeline.time
-  TimeBounds detail_time;  // where to keep straight runs
+  bool detail = false;                       // straight runs, within pipeline.time
+  TimeBounds detail_time;                    // where to keep straight runs
+  std::vector<TimeBounds> detail_windows{};  // sorted, apart: only there; empty: all of detail_time
 };
 
 // Takes the parts as they become known. Called by one thread at a time; the order depends on the capture

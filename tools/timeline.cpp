@@ -7,6 +7,7 @@
 
 #include "tools/format.h"
 #include "tools/gzip.h"
+#include "tools/out_html.h"
 #include "tools/output.h"
 #include "tools/progress.h"
 #include "tools/timeline_outputs.h"
@@ -15,10 +16,13 @@
 namespace asof {
 namespace {
 
+// Straight runs in a page: some megabytes.
+constexpr uint64_t kPageBlocks = 300'000;
+
 struct TimelineText {
   InputOptions input;
   DecodeChoice choice;
-  std::string output, format, time, detail, tracks = "cpu,thread";
+  std::string output, html, format, time, detail, tracks = "cpu,thread";
   uint64_t max_slices = TimelineLimits{}.slices;
   bool gzip = false;
 };
@@ -26,7 +30,8 @@ struct TimelineText {
 struct FormatName {
   std::string_view suffix, format;
 };
-constexpr std::array<FormatName, 6> kSuffixes{{{".pftrace", "perfetto"},
+constexpr std::array<FormatName, 7> kSuffixes{{{".html", "html"},
+                                               {".pftrace", "perfetto"},
                                                {".perfetto-trace", "perfetto"},
                                                {".perfetto", "perfetto"},
                                                {".json", "chrome"},
@@ -43,6 +48,10 @@ std::string format_of(std::string_view file) {
 }
 
 Result<void> choose(TimelineText& o, TimelineOptions& options) {
+  if (!o.html.empty()) {
+    o.output = o.html;
+    o.format = "html";
+  }
   if (o.output.empty()) o.output = "asof.pftrace";
   if (o.format.empty()) o.format = format_of(o.output);
   if (o.format.empty()) {
@@ -61,12 +70,64 @@ Result<void> choose(TimelineText& o, TimelineOptions& options) {
       return fail("E-FILE-091", "", Error::kNoOffset, "--tracks: '" + word + "' is not cpu or thread");
     }
   }
-  options.detail = o.detail == "insn";
-  if (options.detail && o.time.empty()) {
+  // A page shows any number of calls, and as many instructions as fit beside them.
+  options.detail = o.detail == "insn" || (o.detail.empty() && o.format == "html");
+  if (options.detail && o.time.empty() && o.format != "html") {
     return fail("E-FILE-091", "", Error::kNoOffset, "--detail insn needs --time A,B",
                 "every instruction of a whole capture is more than a viewer shows");
   }
   return {};
+}
+
+// As a shell would take it again.
+std::string quoted_word(const std::string& word) {
+  const bool plain =
+      word.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=:,./@%") ==
+      std::string::npos;
+  if (plain && !word.empty()) return word;
+  std::string out = "'";
+  for (const char c : word) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return out + "'";
+}
+
+// Where a page has single instructions when nobody asked for a time: everywhere in a small capture; else
+// around changes of text, and now and then, in windows that are as long as the page has room.
+std::vector<TimeBounds> page_windows(const Capture& capture) {
+  constexpr uint64_t kSmall = 256 << 10;  // bytes of trace
+  constexpr Time kInstants = 16;
+  constexpr Time kRunsPerMicrosecond = 30;  // of one CPU, about
+  uint64_t bytes = 0;
+  for (const Stream& s : capture.streams) bytes += s.end() - s.begin();
+  const TimeBounds whole = whole_time(capture);
+  if (bytes < kSmall || whole.lo == kTimeMin || whole.hi == kTimeMax) return {};
+  std::vector<Time> centres;
+  for (const PokeRecord& p : capture.text->pokes()) centres.push_back(p.time);
+  for (Time i = 0; i < kInstants; ++i) centres.push_back(whole.lo + (whole.hi - whole.lo) / kInstants * i);
+  std::ranges::sort(centres);
+  const Time streams = static_cast<Time>(capture.streams.size());
+  const Time room = static_cast<Time>(kPageBlocks) * 1000 / kRunsPerMicrosecond / streams;
+  const Time half = std::clamp<Time>(room / static_cast<Time>(centres.size()) / 2, 500, 20'000);
+  std::vector<TimeBounds> windows;
+  for (const Time t : centres) {
+    const TimeBounds window{saturating_add(t, -half), saturating_add(t, half)};
+    if (!windows.empty() && windows.back().hi >= window.lo) {
+      windows.back().hi = window.hi;
+    } else {
+      windows.push_back(window);
+    }
+  }
+  return windows;
+}
+
+void write_page(const Capture& capture, const Timeline& timeline, const TimelineText& o,
+                const TimelineOptions& made, const std::function<void(std::string_view)>& write) {
+  HtmlOptions options;
+  options.command = "asof timeline " + quoted_word(o.input.input);
+  if (!o.input.capture.symfs.empty()) options.command += " --symfs " + quoted_word(o.input.capture.symfs);
+  options.command += " -o " + quoted_word(o.output);
+  if (made.detail) options.detail = made.detail_windows;
+  if (made.detail && options.detail.empty()) options.detail = {made.detail_time};
+  write_html(capture, timeline, options, write);
 }
 
 void tell_result(const Timeline& t, const TimelineText& o, Diagnostics& diagnostics) {
@@ -105,15 +166,19 @@ ExitCode run_timeline_verb(TimelineText& o) {
     }
     options.pipeline.time = options.detail_time = *time;
   }
+  if (o.format == "html" && o.time.empty() && o.detail.empty())
+    options.detail_windows = page_windows(*capture);
   auto out = Output::open(o.output);
   if (!out) {
     diagnostics.error(out.error());
     return kExitInput;
   }
+  TimelineLimits limits{.slices = o.max_slices};
+  if (o.format == "html") limits.blocks = kPageBlocks;
   Result<Timeline> timeline;
   {
     ProgressBar bar(o.choice.progress, "timeline");
-    timeline = make_timeline(*capture, options, {.slices = o.max_slices}, bar.callback());
+    timeline = make_timeline(*capture, options, limits, bar.callback());
   }
   if (!timeline) {
     diagnostics.error(timeline.error());
@@ -123,8 +188,12 @@ ExitCode run_timeline_verb(TimelineText& o) {
   GzipWriter packed(plain);
   const std::function<void(std::string_view)> write =
       o.gzip ? [&](std::string_view bytes) { packed.write(bytes); } : plain;
-  o.format == "chrome" ? write_chrome(*capture, *timeline, write)
-                       : write_perfetto(*capture, *timeline, write);
+  if (o.format == "html") {
+    write_page(*capture, *timeline, o, options, write);
+  } else {
+    o.format == "chrome" ? write_chrome(*capture, *timeline, write)
+                         : write_perfetto(*capture, *timeline, write);
+  }
   if (o.gzip) packed.finish();
   out->flush();
   if (!out->error().empty()) {
@@ -148,16 +217,19 @@ RunVerb add_timeline(CLI::App& app) {
   verb->add_option("-o,--output", o->output,
                    "file to write (default: asof.pftrace); its suffix picks the format")
       ->group(output);
-  verb->add_option("--format", o->format, "perfetto or chrome")
-      ->check(CLI::IsMember({"perfetto", "chrome"}))
+  verb->add_option("--html", o->html, "write a page that any browser opens, as -o with .html")
+      ->type_name("FILE")
+      ->group(output);
+  verb->add_option("--format", o->format, "perfetto, chrome or html")
+      ->check(CLI::IsMember({"perfetto", "chrome", "html"}))
       ->group(output);
   verb->add_flag("--gzip", o->gzip, "compress; also by a .gz behind the suffix")->group(output);
   verb->add_option("--max-slices", o->max_slices, "fold the shortest beyond so many; 0: keep all")
       ->capture_default_str()
       ->group(output);
   verb->add_option("--tracks", o->tracks, "cpu, thread or both")->capture_default_str()->group(output);
-  verb->add_option("--detail", o->detail, "insn: straight runs of instructions within --time")
-      ->check(CLI::IsMember({"insn"}))
+  verb->add_option("--detail", o->detail, "insn: straight runs of instructions within --time; calls: none")
+      ->check(CLI::IsMember({"insn", "calls"}))
       ->group(output);
   verb->add_option("--time", o->time, "only from A to B: A,B in seconds, either may be missing, or 10%-20%")
       ->group("Filters");

@@ -1,0 +1,12 @@
+# cmake -DFROM=tools/html -DTO=html_page.cpp -P embed_html.cmake: the page as one constant.
+file(READ ${FROM}/view.html page)
+file(READ ${FROM}/view.css css)
+set(js)
+foreach(part data panel view input)
+  file(READ ${FROM}/${part}.js text)
+  string(APPEND js "${text}\n")
+endforeach()
+string(REPLACE "/*CSS*/" "${css}" page "${page}")
+string(REPLACE "/*JS*/" "${js}" page "${page}")
+file(WRITE ${TO} "#include \"tools/html_page.h\"\n\nnamespace asof {\n\nextern const std::string_view kHtmlPage;\n")
+file(APPEND ${TO} "const std::string_view kHtmlPage = R\"asofhtml(${page})asofhtml\";\n\n}  // namespace asof\n")

@@ -1,0 +1,223 @@
+// view_test.js BUILD SOURCE: the HTML view in headless Chromium, used as a person would. Ends with 77 (skipped) where
+// there is no browser.
+'use strict';
+const assert = require('assert');
+const {execFileSync} = require('child_process');
+const fs = require('fs');
+const os = require('os');
+const path = require('path');
+const browser = require('./browser.js');
+
+const [build, source] = process.argv.slice(2).map((p) => path.resolve(p));
+const asof = path.join(build, 'asof');
+const demo = ['tests/data/demo/perf.data', '--symfs', 'tests/data/demo/symfs'];
+const scratch = fs.mkdtempSync(path.join(os.tmpdir(), 'asof-view-'));
+
+function run(program, args) {
+  return execFileSync(program, args, {cwd: source, encoding: 'utf8', maxBuffer: 1 << 28, stdio: ['ignore', 'pipe', 'ignore']});
+}
+
+async function openPage(file) {
+  const opened = await browser.open();
+  const requests = [];
+  opened.page.on('request', (r) => requests.push(r.url()));
+  const start = Date.now();
+  await opened.page.goto('file://' + file);
+  await opened.page.waitForFunction(() => typeof view !== 'undefined');
+  await opened.page.evaluate(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done))));
+  opened.ms = Date.now() - start;
+  opened.end = async () => {
+    assert.deepStrictEqual(opened.complaints, []);
+    assert.deepStrictEqual(requests, ['file://' + file], 'a page that needs nothing else');
+    await opened.close();
+  };
+  return opened;
+}
+
+// Until the picture stands still.
+async function settle(page) {
+  await page.waitForFunction(() => view.begin === view.wantBegin && view.end === view.wantEnd && !view.pending);
+}
+const range = (page) => page.evaluate(() => [view.begin, view.end]);
+const panel = (page) => page.evaluate(() => document.getElementById('panel').innerText);
+const press = async (page, key, times = 1) => {
+  for (let i = 0; i < times; ++i) await page.keyboard.press(key);
+  await settle(page);
+};
+
+// Clicks into the canvas, where the view drew that item.
+async function clickItem(page, type, index) {
+  const at = await page.evaluate(([type, index]) => {
+    const place = view.places.find((p) => p.item.type === type && p.item.index === index);
+    const box = view.canvas.getBoundingClientRect();
+    return place && [box.left + place.x + place.width / 2, box.top + place.y + place.height / 2];
+  }, [type, index]);
+  assert(at, `no ${type} ${index} in the picture`);
+  await page.mouse.click(...at);
+  await settle(page);
+}
+
+// The first time each CPU ran the new text of a place, and the last time the old, from `asof decode`.
+function visits(address) {
+  const out = new Map();
+  const lines = run(asof, ['decode', ...demo, '-q', '--ns', '-F', 'cpu,time,ip,textver', '--addr-range', `${address}-${address}`]);
+  for (const line of lines.trim().split('\n')) {
+    const [, cpu, time, version] = line.match(/\[(\d+)\]\s+([\d.]+):.*\sv(\d+)/);
+    const visit = out.get(Number(cpu)) || {};
+    if (version === '1') visit.old = time;
+    if (version === '2' && !visit.new) visit.new = time;
+    out.set(Number(cpu), visit);
+  }
+  return out;
+}
+
+async function testDemo() {
+  const file = path.join(scratch, 'demo.html');
+  run(asof, ['timeline', ...demo, '--html', file, '-q']);
+  const {page, end} = await openPage(file);
+  assert.match(await page.title(), /^asof: /);
+  assert.match(await panel(page), /10 changes of text and 1 gap are here/);
+
+  // Keys: closer, farther, right, left, whole.
+  const whole = await range(page);
+  await page.mouse.move(600, 400);
+  await press(page, 'w', 6);
+  const near = await range(page);
+  assert(near[1] - near[0] < (whole[1] - whole[0]) / 8, `${near} of ${whole}`);
+  await press(page, 'd', 2);
+  assert((await range(page))[0] > near[0]);
+  await press(page, 'a', 4);
+  assert((await range(page))[0] < near[0]);
+  await press(page, 's', 3);
+  const far = await range(page);
+  assert(far[1] - far[0] > near[1] - near[0]);
+  await press(page, '0');
+  assert.deepStrictEqual(await range(page), whole);
+
+  // A change of text: both disassemblies, and which CPU ran which.
+  await press(page, ']');
+  await press(page, '0');
+  await clickItem(page, 'poke', 0);
+  const poke = await panel(page);
+  const address = poke.match(/ffffffff[0-9a-f]{8}/)[0];
+  assert.match(poke, /jump_label/);
+  assert.match(poke, /0f 1f 44 00 00\s+nop/);
+  assert.match(poke, /e9 [0-9a-f ]+\s+jmp 0x[0-9a-f]+\s+<update_process_times/);
+  const want = visits(address);
+  assert.strictEqual(want.size, 2);
+  for (const [cpu, {old, new: first}] of want) {
+    assert(poke.includes(`CPU ${cpu}\t${old}\t${first}`), `CPU ${cpu}: ${old}, ${first}, but\n${poke}`);
+  }
+
+  // The loss, and a program that came and went.
+  await clickItem(page, 'gap', 0);
+  assert.match(await panel(page), /E-LOST-103[\s\S]*TRUNCATED/);
+  const bpf = await page.evaluate(() => meta.lives.find((l) => l.kind === 'bpf' && l.name.includes('count_packets')).index);
+  await clickItem(page, 'life', bpf);
+  assert.match(await panel(page), /count_packets[\s\S]*3a9155e0127f0c44/);
+
+  // Search, and from match to match.
+  await page.keyboard.press('/');
+  await page.keyboard.type('vfs_read');
+  const found = await page.evaluate(() => document.getElementById('found').textContent);
+  const calls = await page.evaluate(() => {
+    let n = 0;
+    for (const t of view.data.tracks) if (t.kind === 'cpu') for (const f of t.slices.name) n += meta.functions[f].name === 'vfs_read';
+    return n;
+  });
+  assert(calls > 1);
+  assert.strictEqual(found, `${calls} calls`);
+  await page.keyboard.press('Enter');
+  await settle(page);
+  assert.match(await panel(page), /^vfs_read/);
+  const first = await page.evaluate(() => view.spanOf(view.selected)[0]);
+  await page.keyboard.press('Enter');
+  await settle(page);
+  assert((await page.evaluate(() => view.spanOf(view.selected)[0])) > first);
+  await page.keyboard.press('Escape');
+
+  // Down to single instructions: those under the pointer are those that decode prints there.
+  const chosen = await page.evaluate(() => {
+    const cpu = view.data.cpus[0];
+    const index = cpu.blocks.what.findIndex((b, i) => meta.blocks[b].lines.length > 2 && cpu.blocks.end[i] > cpu.blocks.begin[i]);
+    view.select({type: 'block', cpu, index}, true);
+    return {time: clockText(cpu.blocks.begin[index]), lines: meta.blocks[cpu.blocks.what[index]].lines};
+  });
+  await press(page, 'f');
+  const text = await panel(page);
+  for (const line of chosen.lines) assert(text.includes(line));
+  const decoded = run(asof, ['decode', ...demo, '-q', '-C', '0', '--ns', '-F', 'ip,insn,disasm']);
+  for (const line of chosen.lines) {
+    const [, ip, disasm] = line.match(/^([0-9a-f]+)\s+(?:[0-9a-f]{2} )+\s*(.*)$/);
+    assert(decoded.split('\n').some((l) => l.includes(ip) && l.includes(disasm)), line);
+  }
+  await page.screenshot({path: path.join(build, 'html-view-instructions.png')});
+
+  // For docs/html-view.md: a change with the last run of the old text and the first of the new in one picture.
+  await page.evaluate(() => {
+    view.select({type: 'poke', index: 1});
+    const t = meta.pokes[1].time;
+    view.go(t - 5200, t + 4200);
+  });
+  await settle(page);
+  await page.screenshot({path: path.join(build, 'html-view.png')});
+  await end();
+}
+
+// Where instructions are not in the page, it says so, with the command that gets them.
+async function testMissing() {
+  const file = path.join(scratch, 'calls.html');
+  run(asof, ['timeline', ...demo, '--html', file, '--detail', 'calls', '-q']);
+  const {page, end} = await openPage(file);
+  assert.match(await panel(page), /Single instructions are not here/);
+  await page.mouse.move(600, 400);
+  await press(page, 'w', 15);
+  assert.match(await page.evaluate(() => document.getElementById('notice').textContent),
+               /not in this file; .*asof timeline .*--detail insn --time \d+\.\d+,\d+\.\d+/);
+  await end();
+}
+
+async function testMillion() {
+  const file = path.join(scratch, 'million.html');
+  run(path.join(build, 'tests/make_view'), ['tests/data/demo/perf.data', '1000000', file]);
+  const {page, end, ms} = await openPage(file);
+  console.log(`a million calls (${(fs.statSync(file).size / 1e6).toFixed(1)} MB): open after ${ms} ms`);
+  assert(ms < 5000, `${ms} ms`);
+  const counts = await page.evaluate(() => view.data.tracks.map((t) => t.slices.count));
+  assert(counts.reduce((a, b) => a + b) > 999_000);
+  // Rows must be in order, or drawing and clicks would miss things.
+  const disorder = await page.evaluate(() => {
+    let n = 0;
+    for (const {slices: s} of view.data.tracks) {
+      for (const row of s.rows) for (let i = 1; i < row.length; ++i) n += s.begin[row[i]] < s.end[row[i - 1]];
+    }
+    return n;
+  });
+  assert.strictEqual(disorder, 0);
+  // A name that would end the script, if it could.
+  await page.keyboard.press('/');
+  await page.keyboard.type('<img');
+  await page.keyboard.press('Enter');
+  await settle(page);
+  assert.match(await panel(page), /<\/script><script>document\.title='broken'/);
+  assert.strictEqual(await page.title(), 'asof: a million calls');
+  assert.strictEqual(await page.evaluate(() => document.images.length), 0);
+  await end();
+}
+
+async function main() {
+  if (!browser.playwright() || !browser.executable) {
+    console.log('SKIPPED: the HTML view needs node, Chromium and the packages of tests/browser (scripts/dev.sh test_deps)');
+    process.exit(77);
+  }
+  for (const test of [testDemo, testMissing, testMillion]) {
+    const start = Date.now();
+    await test();
+    console.log(`${test.name}: passed (${Date.now() - start} ms)`);
+  }
+}
+
+main().catch((e) => {
+  console.error(e);
+  process.exitCode = 1;
+}).finally(() => fs.rmSync(scratch, {recursive: true, force: true}));
