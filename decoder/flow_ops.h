@@ -11,6 +11,7 @@
 
 #include "arch/arch.h"
 #include "decoder/capture.h"
+#include "decoder/flow_piece.h"
 #include "decoder/symbol_epochs.h"
 
 namespace asof {
@@ -52,22 +53,6 @@ struct FlowOp {
   Space space = kKernelSpace;      // of `to`
   OriginRef origin = kNoOrigin;    // of the bytes at `to`
   uint32_t item = 0;
-};
-
-// A straight piece of executed code (detail only). Bytes live as long as its FlowOps.
-struct FlowPiece {
-  Addr ip = 0;
-  uint32_t bytes = 0;
-  uint16_t count = 0;
-  uint8_t mode = 64;
-  Confidence confidence = Confidence::kCertain;
-  BranchKind branch = BranchKind::kNone;
-  bool taken = false;
-  Space space = kKernelSpace;
-  OriginRef origin = kNoOrigin;
-  TimeBounds valid;  // of the bytes
-  const uint8_t* text = nullptr;
-  const uint8_t* lengths = nullptr;
 };
 
 // Execution of a place that was poked.

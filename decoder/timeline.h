@@ -17,7 +17,7 @@
 
 #include "arch/arch.h"
 #include "decoder/capture.h"
-#include "decoder/flow_ops.h"
+#include "decoder/flow_piece.h"
 #include "decoder/pipeline.h"
 #include "decoder/text_mechanism.h"
 

@@ -3,6 +3,8 @@
 // Folding: when there are too many slices, the shortest half goes; a slice is never longer, nor has it more
 // instructions, than the one around it, so what goes is always whole subtrees, and each is counted where it
 // was.
+#include <tsl/robin_map.h>
+
 #include <algorithm>
 #include <tuple>
 

@@ -1,5 +1,6 @@
-// kernel_changes CAPTURE [SYMFS]: each recorded change of kernel text, with what ran at its place before and
-// after it, on each CPU. A whole program on the library: build it with
+// kernel_changes CAPTURE [SYMFS]: each recorded change of kernel text, with old and new bytes, until when
+// each CPU ran the old ones and from when the new; then the functions that ran in more than one version. A
+// whole program on the library: build it with
 //   c++ kernel_changes.cpp $(pkg-config --cflags --libs asof)
 // or in CMake with find_package(asof) and the target asof::decoder. docs/api.md explains each call.
 #include <asof/asof.h>
@@ -9,51 +10,44 @@
 
 namespace {
 
-struct Seen {
-  uint64_t count = 0;
-  asof::Time first = asof::kTimeMax, last = asof::kTimeMin;
-};
-
-// Sees every executed block, in the order of each CPU's trace.
-class Visits : public asof::ChunkConsumer {
- public:
-  explicit Visits(const asof::TextStore& text) {
-    for (const asof::PokeRecord& p : text.pokes()) sites_.try_emplace(p.addr);
-  }
-
-  void deliver(asof::Chunk& chunk, const asof::Stream& stream, Prepared*) override {
-    for (const asof::Step& step : chunk.steps) {
-      const asof::Block& block = *step.block;
-      if (block.space != asof::kKernelSpace) continue;
-      const auto end = sites_.lower_bound(block.end());
-      for (auto site = sites_.lower_bound(block.ip); site != end; ++site) {
-        // The block holds its bytes from one change to the next: block.from names the version that ran.
-        Seen& seen = site->second[{stream.cpu, block.from}];
-        ++seen.count;
-        seen.first = std::min(seen.first, step.time);
-        seen.last = std::max(seen.last, step.time);
-      }
-    }
-  }
-
-  void print(asof::Addr site) const {
-    for (const auto& [key, seen] : sites_.at(site)) {
-      std::printf("    cpu %d ran the text of %s %llu times, from %.9f to %.9f\n", key.first,
-                  key.second == asof::kTimeMin ? "the beginning" : "a change",
-                  static_cast<unsigned long long>(seen.count), static_cast<double>(seen.first) / 1e9,
-                  static_cast<double>(seen.last) / 1e9);
-    }
-  }
-
- private:
-  // By address; by CPU and by the time from which the version held.
-  std::map<asof::Addr, std::map<std::pair<int, asof::Time>, Seen>> sites_;
-};
+double seconds(asof::Time t) { return static_cast<double>(t) / 1e9; }
 
 void print_bytes(const char* title, std::span<const uint8_t> bytes) {
   std::printf("    %s", title);
   for (const uint8_t b : bytes) std::printf(" %02x", b);
   std::printf("\n");
+}
+
+void print_change(const asof::TextStore& text, const asof::PokeSlice& change) {
+  const asof::PokeRecord& record = text.pokes()[change.index];
+  std::printf("%.9f  %s  %s\n", seconds(change.time), change.symbol.c_str(), change.action.c_str());
+  print_bytes("old", record.old_bytes());
+  print_bytes("new", record.new_bytes());
+  for (const asof::PokeVisit& v : change.visits) {
+    std::printf("    cpu %d", v.cpu);
+    if (v.last_old != asof::kTimeMin) std::printf(" ran the old until %.9f", seconds(v.last_old));
+    if (v.first_new != asof::kTimeMax) std::printf(" ran the new from %.9f", seconds(v.first_new));
+    if (v.breakpoints != 0) {
+      std::printf(" met the breakpoint %llu times", static_cast<unsigned long long>(v.breakpoints));
+    }
+    std::printf("\n");
+  }
+}
+
+// How often each version of a function was called, over all CPUs.
+void print_versions(const asof::Timeline& timeline) {
+  std::map<std::string, std::map<uint32_t, uint64_t>> calls;
+  for (const asof::Slice& s : timeline.slices) {
+    const asof::TimelineFunction& f = timeline.functions[s.function];
+    if (f.versions() > 1) ++calls[f.name][s.version];
+  }
+  for (const auto& [name, versions] : calls) {
+    std::printf("%s:", name.c_str());
+    for (const auto& [version, count] : versions) {
+      std::printf(" v%u %llu calls", version, static_cast<unsigned long long>(count));
+    }
+    std::printf("\n");
+  }
 }
 
 int complain(const asof::Error& e) {
@@ -73,18 +67,16 @@ int main(int argc, char** argv) {
   const asof::Result<asof::Capture> capture = asof::open_capture(argv[1], options);
   if (!capture) return complain(capture.error());
 
-  const asof::TextStore& text = *capture->text;
-  Visits visits(text);
-  const auto done = asof::run_pipeline(*capture, {}, asof::ChunkOrder::kByStream, visits);
-  if (!done) return complain(done.error());
+  // Calls by CPU; by thread they would be the same again.
+  asof::TimelineOptions wanted;
+  wanted.thread_tracks = false;
+  const asof::Result<asof::Timeline> timeline = asof::make_timeline(*capture, wanted);
+  if (!timeline) return complain(timeline.error());
 
-  for (const asof::PokeRecord& poke : text.pokes()) {
-    const auto symbol = capture->symbols.find(asof::kKernelSpace, poke.addr, poke.time);
-    std::printf("%.9f  %llx  %s\n", static_cast<double>(poke.time) / 1e9,
-                static_cast<unsigned long long>(poke.addr), symbol ? symbol->symbol->name.c_str() : "?");
-    print_bytes("old", poke.old_bytes());
-    print_bytes("new", poke.new_bytes());
-    visits.print(poke.addr);
-  }
+  for (const asof::PokeSlice& change : timeline->pokes) print_change(*capture->text, change);
+  print_versions(*timeline);
+  std::printf("%llu instructions in %zu calls, %zu gaps\n",
+              static_cast<unsigned long long>(timeline->summary.instructions), timeline->slices.size(),
+              timeline->gaps.size());
   return 0;
 }

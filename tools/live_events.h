@@ -8,7 +8,7 @@
 
 #include "decoder/capture.h"
 #include "decoder/sideband.h"
-#include "tools/text_mechanism.h"
+#include "decoder/text_mechanism.h"
 
 namespace asof {
 

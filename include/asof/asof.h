@@ -5,5 +5,6 @@
 #include "arch/block.h"
 #include "decoder/capture.h"
 #include "decoder/pipeline.h"
+#include "decoder/timeline.h"
 #include "textstore/symbols.h"
 #include "textstore/text_store.h"
