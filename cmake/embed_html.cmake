@@ -2,7 +2,7 @@
 file(READ ${FROM}/view.html page)
 file(READ ${FROM}/view.css css)
 set(js)
-foreach(part data panel view input)
+foreach(part data panel lanes picture view input)
   file(READ ${FROM}/${part}.js text)
   string(APPEND js "${text}\n")
 endforeach()

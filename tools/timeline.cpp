@@ -123,7 +123,17 @@ void write_page(const Capture& capture, const Timeline& timeline, const Timeline
                 const TimelineOptions& made, const std::function<void(std::string_view)>& write) {
   HtmlOptions options;
   options.command = "asof timeline " + quoted_word(o.input.input);
-  if (!o.input.capture.symfs.empty()) options.command += " --symfs " + quoted_word(o.input.capture.symfs);
+  const CaptureOptions& c = o.input.capture;
+  const std::pair<const char*, const std::string&> files[] = {
+      {"--vmlinux", c.vmlinux},     {"--kallsyms", c.kallsyms},  {"--kcore", c.kcore},
+      {"--modules", c.modules_dir}, {"--symfs", c.symfs},        {"--buildid-dir", c.buildid_dir},
+      {"--kcore-end", c.kcore_end}, {"--ksym-text", c.ksym_text}};
+  for (const auto& [name, file] : files) {
+    if (!file.empty()) options.command += fmt::format(" {} {}", name, quoted_word(file));
+  }
+  for (const std::string& file : c.jitdumps) options.command += " --jitdump " + quoted_word(file);
+  if (c.catalogue) options.command += " --catalogue";
+  if (c.force) options.command += " --force";
   options.command += " -o " + quoted_word(o.output);
   if (made.detail) options.detail = made.detail_windows;
   if (made.detail && options.detail.empty()) options.detail = {made.detail_time};

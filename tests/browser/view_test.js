@@ -173,7 +173,17 @@ async function testMissing() {
   await page.mouse.move(600, 400);
   await press(page, 'w', 15);
   assert.match(await page.evaluate(() => document.getElementById('notice').textContent),
-               /not in this file; .*asof timeline .*--detail insn --time \d+\.\d+,\d+\.\d+/);
+               /not in this file; .*asof timeline .*--symfs .*--detail insn --time \d+\.\d+,\d+\.\d+/);
+  const command = await page.evaluate(() => view.command);
+  await page.evaluate(() => view.select(view.places.find((p) => p.item.type === 'missing').item));
+  assert((await panel(page)).includes(command));
+  // It does what it says.
+  const [program, ...args] = command.split(' ');
+  assert.strictEqual(program, 'asof');
+  run(asof, [...args.map((a) => (a === file ? path.join(scratch, 'part.html') : a)), '-q']);
+  const part = await openPage(path.join(scratch, 'part.html'));
+  assert((await part.page.evaluate(() => view.data.cpus.reduce((n, c) => n + c.blocks.count, 0))) > 0);
+  await part.end();
   await end();
 }
 

@@ -186,6 +186,12 @@ class Panel {
     this.code(b.lines.join('\n'));
   }
 
+  missing() {
+    this.clear('instructions');
+    this.text('Those of this window are not in this file. To get them:');
+    this.code(this.view.command, 'change');
+  }
+
   matches(functions, text) {
     this.clear(`“${text}”`);
     this.text(`${grouped(functions.length)} functions`, 'dim');
