@@ -1,6 +1,7 @@
 #include "decoder/flow_ops.h"
 
 #include <algorithm>
+#include <numeric>
 
 namespace asof {
 namespace {
@@ -115,12 +116,6 @@ void FlowReader::read(const Chunk& chunk, FlowOps& out) {
     op.space = last_.block->space;
   } else if (instructions_ != 0) {
     add(FlowOp::Kind::kPoint, t);
-  }
-  const uint8_t* at = out.piece_bytes.data();
-  for (FlowPiece& p : out.pieces) {
-    p.text = at;
-    p.lengths = at + p.bytes;
-    at = p.lengths + p.count;
   }
 }
 
@@ -272,8 +267,8 @@ void FlowReader::piece(const Step& s) {
   const Block& b = *s.block;
   FlowPiece p;
   p.ip = b.ip;
-  p.count = static_cast<uint16_t>(s.count);
-  for (uint32_t i = 0; i < s.count; ++i) p.bytes += b.lengths[i];
+  p.lengths.assign(b.lengths, b.lengths + s.count);
+  p.text.assign(b.bytes, b.bytes + std::accumulate(p.lengths.begin(), p.lengths.end(), size_t{0}));
   p.mode = b.mode;
   p.confidence = s.confidence;
   p.branch = complete_step(s) ? b.kind : BranchKind::kNone;
@@ -281,12 +276,10 @@ void FlowReader::piece(const Step& s) {
   p.space = b.space;
   p.origin = b.origin;
   p.valid = {b.from, b.until};
-  out_->piece_bytes.insert(out_->piece_bytes.end(), b.bytes, b.bytes + p.bytes);
-  out_->piece_bytes.insert(out_->piece_bytes.end(), b.lengths, b.lengths + p.count);
   FlowOp& op = add(FlowOp::Kind::kBlock, s.time);
   op.to = b.ip;
   op.item = static_cast<uint32_t>(out_->pieces.size());
-  out_->pieces.push_back(p);
+  out_->pieces.push_back(std::move(p));
 }
 
 }  // namespace asof

@@ -68,13 +68,11 @@ struct FlowOps {
   std::vector<Event> events;
   std::vector<FlowPiece> pieces;
   std::vector<FlowVisit> visits;
-  // What the pieces point into: ops may wait longer than the decoder lives.
-  std::vector<uint8_t> piece_bytes;
 
   uint64_t bytes() const {
     return ops.capacity() * sizeof(FlowOp) + gaps.capacity() * sizeof(Gap) +
            events.capacity() * sizeof(Event) + pieces.capacity() * sizeof(FlowPiece) +
-           visits.capacity() * sizeof(FlowVisit) + piece_bytes.capacity() + sizeof *this;
+           visits.capacity() * sizeof(FlowVisit) + sizeof *this;
   }
 };
 

@@ -1,16 +1,14 @@
 // A straight piece of executed code, as timelines tell it in detail.
 #pragma once
 #include <cstdint>
+#include <vector>
 
 #include "arch/block.h"
 
 namespace asof {
 
-// `text` and `lengths` live as long as what holds the piece: FlowOps, or Timeline.
 struct FlowPiece {
   Addr ip = 0;
-  uint32_t bytes = 0;
-  uint16_t count = 0;
   uint8_t mode = 64;
   Confidence confidence = Confidence::kCertain;
   BranchKind branch = BranchKind::kNone;
@@ -18,8 +16,8 @@ struct FlowPiece {
   Space space = kKernelSpace;
   OriginRef origin = kNoOrigin;
   TimeBounds valid;  // of the bytes
-  const uint8_t* text = nullptr;
-  const uint8_t* lengths = nullptr;
+  std::vector<uint8_t> text;
+  std::vector<uint8_t> lengths;  // of the instructions
 };
 
 }  // namespace asof

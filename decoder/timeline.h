@@ -173,7 +173,7 @@ struct BlockSlice {
   int32_t cpu = -1, tid = -1;
   Time begin = 0, end = 0;  // ran within; begin: not before, end: not after
   uint64_t in = 0;          // slice of the CPU track (thread track without one) it belongs to
-  FlowPiece piece;          // bytes are valid during the call only
+  FlowPiece piece;
 };
 
 struct TimelineOptions {
@@ -227,11 +227,10 @@ struct Timeline {
   std::vector<RunSlice> runs;               // by CPU, then time
   std::vector<GapSlice> gaps;               // by stream, then time
   std::vector<EventMark> events;
-  std::vector<BlockSlice> blocks;  // FlowPiece::text points into block_bytes
+  std::vector<BlockSlice> blocks;
   std::vector<PokeSlice> pokes;
   std::vector<LifeSlice> lives;
   std::vector<CounterPoint> counters;
-  std::vector<uint8_t> block_bytes;
 
   // What folding took: slices shorter than `folded_below` ns (and, of those as long as that, with fewer
   // instructions than folded_below_instructions). 0 slices: nothing.

@@ -33,7 +33,7 @@ class Keeper final : public TimelineSink {
   }
   void block(const BlockSlice& b) override;
   void slice(const Slice& s) override;
-  // Order, depths, and blocks' bytes where they stay.
+  // Order and depths.
   void finish();
 
  private:
@@ -48,7 +48,6 @@ class Keeper final : public TimelineSink {
   const TimelineLimits limits_;
   Size least_{0, 0};
   tsl::robin_map<uint64_t, uint64_t> folded_;          // slices folded below one that is not here yet
-  std::vector<std::pair<size_t, size_t>> block_text_;  // where the bytes and lengths of a block begin
 };
 
 void Keeper::block(const BlockSlice& b) {
@@ -56,10 +55,6 @@ void Keeper::block(const BlockSlice& b) {
     ++out_.blocks_left_out;
     return;
   }
-  auto& bytes = out_.block_bytes;
-  block_text_.emplace_back(bytes.size(), bytes.size() + b.piece.bytes);
-  bytes.insert(bytes.end(), b.piece.text, b.piece.text + b.piece.bytes);
-  bytes.insert(bytes.end(), b.piece.lengths, b.piece.lengths + b.piece.count);
   out_.blocks.push_back(b);
 }
 
@@ -150,10 +145,6 @@ void Keeper::finish() {
   out_.folded_below = least_.first;
   out_.folded_below_instructions = least_.second;
   order();
-  for (size_t i = 0; i < out_.blocks.size(); ++i) {
-    out_.blocks[i].piece.text = out_.block_bytes.data() + block_text_[i].first;
-    out_.blocks[i].piece.lengths = out_.block_bytes.data() + block_text_[i].second;
-  }
   std::ranges::stable_sort(out_.gaps, {}, [](const GapSlice& g) { return std::pair(g.stream, g.begin); });
   std::ranges::stable_sort(out_.tracks, {}, &TimelineTrack::id);
 }

@@ -50,7 +50,7 @@ class TrackSpread {
     } else {
       while (next_ < last_ && t_.slices[next_].begin < b.begin) open(next_++);
     }
-    add(b.begin, b.cpu, &out_.blocks[block].begin, b.piece.count);
+    add(b.begin, b.cpu, &out_.blocks[block].begin, static_cast<double>(b.piece.lengths.size()));
     moments_.push_back({moments_.back().time, 0, b.cpu, &out_.blocks[block].end});
   }
 

@@ -104,7 +104,7 @@ class HtmlWriter {
   std::map<Kind, uint32_t> kinds_;
   using Thread = std::tuple<int32_t, int32_t, std::string>;
   std::map<Thread, uint32_t> threads_;
-  using BlockKey = std::tuple<Space, Addr, OriginRef, uint16_t, std::string>;
+  using BlockKey = std::tuple<Space, Addr, OriginRef, std::vector<uint8_t>>;
   std::map<BlockKey, std::pair<uint32_t, const BlockSlice*>> blocks_;
 };
 
@@ -172,9 +172,7 @@ void HtmlWriter::tracks() {
 
 uint32_t HtmlWriter::block_of(const BlockSlice& b) {
   const FlowPiece& p = b.piece;
-  BlockKey key{
-      p.space, p.ip, p.origin, p.count,
-      p.text == nullptr ? std::string() : std::string(reinterpret_cast<const char*>(p.text), p.bytes)};
+  BlockKey key{p.space, p.ip, p.origin, p.text};
   return blocks_.try_emplace(std::move(key), static_cast<uint32_t>(blocks_.size()), &b).first->second.first;
 }
 
@@ -298,12 +296,11 @@ void HtmlWriter::blocks() {
     if (is_poke(p.origin)) json_.pair_number("changed", 1);
     std::vector<std::string> lines, texts;
     size_t at = 0;
-    for (uint16_t i = 0; i < p.count && p.text != nullptr && p.lengths != nullptr; ++i) {
-      const size_t n = std::min<size_t>(p.lengths[i], p.bytes - at);
-      const std::span<const uint8_t> bytes(p.text + at, n);
+    for (const uint8_t length : p.lengths) {
+      const auto bytes = std::span(p.text).subspan(at, std::min<size_t>(length, p.text.size() - at));
       texts.push_back(disassembler_.text(bytes, p.ip + at, p.mode));
       lines.push_back(fmt::format("{:x}  {:<30} {}", p.ip + at, format_bytes(bytes), texts.back()));
-      at += n;
+      at += bytes.size();
     }
     for (const auto& [key, list] : {std::pair{"lines", &lines}, {"texts", &texts}}) {
       json_.key(key).open('[');

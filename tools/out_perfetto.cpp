@@ -240,8 +240,8 @@ void PerfettoWriter::blocks(const TimelineTrack& track, uint64_t group) {
   for (const BlockSlice& b : t_.blocks) {
     if (!mine(b)) continue;
     note_address("first", b.piece.ip);
-    note("instructions", uint64_t{b.piece.count});
-    note("bytes", uint64_t{b.piece.bytes});
+    note("instructions", uint64_t{b.piece.lengths.size()});
+    note("bytes", uint64_t{b.piece.text.size()});
     whole(uuid, b.begin, b.end, fmt::format("{:#x}", b.piece.ip), "instructions");
   }
 }

@@ -62,7 +62,7 @@ TEST(HtmlSpread, StraightRunsTellWhereCallsAre) {
     BlockSlice b;
     b.cpu = 0;
     b.in = static_cast<uint64_t>(in);
-    b.piece.count = static_cast<uint16_t>(count);
+    b.piece.lengths.assign(static_cast<size_t>(count), 1);
     t.blocks.push_back(b);
   }
   const TimelineSpread s(t);
