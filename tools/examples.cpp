@@ -16,6 +16,7 @@ constexpr Example kDecode[] = {
     {"asof decode --text-at first", "with one old state of the text, as other tools see it"}};
 constexpr Example kTimeline[] = {
     {"asof timeline -o out.pftrace", "for ui.perfetto.dev or any Perfetto viewer"},
+    {"asof timeline --html out.html", "a page that any browser opens"},
     {"asof timeline -o out.pftrace.gz --tracks cpu --max-slices 0", "only CPUs, nothing folded, compressed"},
     {"asof timeline -o part.pftrace --detail insn --time 6.00001,6.00002", "down to instructions in a part"},
     {"asof timeline -o out.json", "Chrome's JSON, for viewers that take only that"}};

@@ -49,7 +49,8 @@ TEST(Help, EveryVerbHasExamplesAndAPage) {
     const std::string help = run_asof(std::string(verb.name) + " --help").out;
     for (const Example& e : examples_of(verb.name)) {
       EXPECT_NE(help.find(e.command), std::string::npos) << verb.name;
-      EXPECT_TRUE(std::string_view(e.command).starts_with(fmt::format("asof {}", verb.name))) << e.command;
+      EXPECT_NE(std::string_view(e.command).find(fmt::format("asof {}", verb.name)), std::string::npos)
+          << e.command;
     }
   }
 }
@@ -121,13 +122,16 @@ TEST(Manual, PagesTellEveryOptionAndExample) {
   if (!std::filesystem::exists(pages / "asof.1")) GTEST_SKIP() << "scdoc was not there when asof was built";
   for (const VerbInfo& verb : tree()) {
     std::string page = read_file(pages / fmt::format("asof-{}.1", verb.name));
-    std::erase_if(page, [](char c) { return c == '\\' || c == '&'; });  // roff's escapes
+    const auto is_escape = [](char c) { return c == '\\' || c == '&'; };  // of roff
+    std::erase_if(page, is_escape);
     for (const OptionInfo& o : verb.options) {
       for (const std::string& n : o.names)
         EXPECT_NE(page.find(n), std::string::npos) << verb.name << " " << n;
     }
     for (const Example& e : examples_of(verb.name)) {
-      EXPECT_NE(page.find(e.command), std::string::npos) << e.command;
+      std::string command = e.command;
+      std::erase_if(command, is_escape);
+      EXPECT_NE(page.find(command), std::string::npos) << e.command;
     }
   }
 }
