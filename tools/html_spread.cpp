@@ -12,6 +12,9 @@ constexpr double kMostPerInstruction = 5;
 // So that a call of nothing (all its code was elsewhere) is still to be seen between others.
 constexpr double kLeast = 0.1;
 
+// From one time to a later one; any two times are that far apart at most.
+uint64_t distance(Time from, Time to) { return static_cast<uint64_t>(to) - static_cast<uint64_t>(from); }
+
 // Something that begins or ends on a track, in the order it happened; `weight`: instructions between it and
 // the next one.
 struct Moment {
@@ -100,7 +103,7 @@ class TrackSpread {
       Time until = after == points.end() ? moments_[i].time : *after;
       if (end < moments_.size()) until = std::min(until, moments_[end].time);
       const double room =
-          std::min(static_cast<double>(until - moments_[i].time), total * kMostPerInstruction);
+          std::min(static_cast<double>(distance(moments_[i].time, until)), total * kMostPerInstruction);
       const uint64_t from = html_position(t_.summary, moments_[i].time);
       double before = 0;
       for (; i < end; ++i) {
@@ -145,7 +148,7 @@ void collect_points(const Timeline& t, std::map<int32_t, std::vector<Time>>& poi
 
 uint64_t html_position(const TimelineSummary& summary, Time t) {
   const Time inside = std::clamp(t, summary.begin, std::max(summary.begin, summary.end));
-  return (static_cast<uint64_t>(inside) - static_cast<uint64_t>(summary.begin)) * kHtmlUnit;
+  return std::min(distance(summary.begin, inside), UINT64_MAX / kHtmlUnit) * kHtmlUnit;
 }
 
 TimelineSpread::TimelineSpread(const Timeline& t) : slices(t.slices.size()), blocks(t.blocks.size()) {

@@ -6,8 +6,8 @@
 #include <tuple>
 #include <unordered_map>
 
-#include "tools/disasm.h"
 #include "tools/format.h"
+#include "tools/html_code.h"
 #include "tools/html_json.h"
 #include "tools/html_pack.h"
 #include "tools/html_page.h"
@@ -22,12 +22,7 @@ constexpr size_t kMostPokes = 50'000, kMostGaps = 50'000, kMostLives = 20'000;
 class HtmlWriter {
  public:
   HtmlWriter(const Capture& capture, const Timeline& timeline, const HtmlOptions& options)
-      : t_(timeline),
-        capture_(capture),
-        options_(options),
-        spread_(timeline),
-        disassembler_(Syntax::kIntel, code_machine(capture.machine)),
-        arm64_(code_machine(capture.machine) == CodeMachine::kArm64) {}
+      : t_(timeline), capture_(capture), options_(options), spread_(timeline), code_(capture) {}
 
   void run(const std::function<void(std::string_view)>& write) {
     json_.open('{');
@@ -37,7 +32,7 @@ class HtmlWriter {
     functions();
     kinds();
     threads();
-    blocks();
+    code_.put_blocks(json_);
     pokes();
     gaps();
     lives();
@@ -64,17 +59,14 @@ class HtmlWriter {
     if (t == kTimeMin || t == kTimeMax) {
       json_.null();
     } else {
-      json_.number(t - t_.summary.begin);
+      json_.number(after_begin(t));
     }
   }
-  std::string symbol(Space space, Addr a, Time t) const {
-    const auto found = capture_.symbols.find(space, a, t);
-    if (!found) return fmt::format("{:#x}", a);
-    return found->offset == 0 ? found->symbol->name
-                              : fmt::format("{}+{:#x}", found->symbol->name, found->offset);
+  // Times of records may be anything.
+  Time after_begin(Time t) const {
+    Time out = 0;
+    return __builtin_sub_overflow(t, t_.summary.begin, &out) ? (t < 0 ? kTimeMin : kTimeMax) : out;
   }
-  std::string origin(OriginRef ref) const { return capture_.text ? format_origin(*capture_.text, ref) : ""; }
-
   void head();
   void tracks();
   void track(const TimelineTrack& track, size_t first, size_t last);
@@ -83,9 +75,6 @@ class HtmlWriter {
   void functions();
   void kinds();
   void threads();
-  void blocks();
-  uint32_t block_of(const BlockSlice& b);
-  std::string instructions(std::span<const uint8_t> bytes, Addr at, Time t);
   void pokes();
   void poke(const PokeSlice& p);
   void gaps();
@@ -96,16 +85,13 @@ class HtmlWriter {
   const Capture& capture_;
   const HtmlOptions& options_;
   TimelineSpread spread_;
-  Disassembler disassembler_;
-  bool arm64_;
+  HtmlCode code_;
   HtmlJson json_;
   PackedNumbers pack_;
   using Kind = std::tuple<uint32_t, uint32_t, OriginRef, Confidence, int32_t>;  // flags, version, ..., CPU
   std::map<Kind, uint32_t> kinds_;
   using Thread = std::tuple<int32_t, int32_t, std::string>;
   std::map<Thread, uint32_t> threads_;
-  using BlockKey = std::tuple<Space, Addr, OriginRef, std::vector<uint8_t>>;
-  std::map<BlockKey, std::pair<uint32_t, const BlockSlice*>> blocks_;
 };
 
 void HtmlWriter::head() {
@@ -170,12 +156,6 @@ void HtmlWriter::tracks() {
   json_.close(']');
 }
 
-uint32_t HtmlWriter::block_of(const BlockSlice& b) {
-  const FlowPiece& p = b.piece;
-  BlockKey key{p.space, p.ip, p.origin, p.text};
-  return blocks_.try_emplace(std::move(key), static_cast<uint32_t>(blocks_.size()), &b).first->second.first;
-}
-
 void HtmlWriter::cpus() {
   std::map<int32_t, std::string> names;
   for (const auto& [cpu, points] : spread_.points) {
@@ -208,7 +188,7 @@ void HtmlWriter::cpus() {
     count = at = 0;
     for (size_t i = 0; i < t_.blocks.size(); ++i) {
       if (t_.blocks[i].cpu == cpu)
-        span(spread_.blocks[i].begin, spread_.blocks[i].end, block_of(t_.blocks[i]));
+        span(spread_.blocks[i].begin, spread_.blocks[i].end, code_.block_of(t_.blocks[i]));
     }
     place("blocks", begin, count);
     begin = pack_.size();
@@ -243,7 +223,7 @@ void HtmlWriter::functions() {
         for (const uint32_t p : pokes[t]) {
           if (f.space == kKernelSpace && f.range.contains(t_.pokes[p].address)) which = p;
         }
-        json_.open('[').number(t - t_.summary.begin).number(which).close(']');
+        json_.open('[').number(after_begin(t)).number(which).close(']');
       }
       json_.close(']');
     }
@@ -261,7 +241,7 @@ void HtmlWriter::kinds() {
     json_.open('{')
         .pair("flags", slice_flag_names(flags))
         .pair_number("version", version)
-        .pair("origin", origin(from));
+        .pair("origin", code_.origin(from));
     json_.pair("confidence", confidence_name(confidence)).pair_number("cpu", cpu);
     if ((flags & Slice::kAcrossGap) != 0) json_.pair_number("gap", 1);
     const int open =
@@ -286,48 +266,6 @@ void HtmlWriter::threads() {
   json_.close(']');
 }
 
-void HtmlWriter::blocks() {
-  std::vector<const BlockSlice*> order(blocks_.size());
-  for (const auto& [key, value] : blocks_) order[value.first] = value.second;
-  json_.key("blocks").open('[');
-  for (const BlockSlice* b : order) {
-    const FlowPiece& p = b->piece;
-    json_.open('{').pair("symbol", symbol(p.space, p.ip, b->begin)).pair("origin", origin(p.origin));
-    if (is_poke(p.origin)) json_.pair_number("changed", 1);
-    std::vector<std::string> lines, texts;
-    size_t at = 0;
-    for (const uint8_t length : p.lengths) {
-      const auto bytes = std::span(p.text).subspan(at, std::min<size_t>(length, p.text.size() - at));
-      texts.push_back(disassembler_.text(bytes, p.ip + at, p.mode));
-      lines.push_back(fmt::format("{:x}  {:<30} {}", p.ip + at, format_bytes(bytes), texts.back()));
-      at += bytes.size();
-    }
-    for (const auto& [key, list] : {std::pair{"lines", &lines}, {"texts", &texts}}) {
-      json_.key(key).open('[');
-      for (const std::string& line : *list) json_.text(line);
-      json_.close(']');
-    }
-    json_.close('}');
-  }
-  json_.close(']');
-}
-
-std::string HtmlWriter::instructions(std::span<const uint8_t> bytes, Addr at, Time t) {
-  std::string out;
-  while (!bytes.empty()) {
-    const unsigned n = disassembler_.length(bytes, 64);
-    const auto one = bytes.first(n == 0 ? bytes.size() : std::min<size_t>(n, bytes.size()));
-    if (!out.empty()) out += '\n';
-    if (out.size() > 2'000) return out + "...";
-    out += fmt::format("{}  {}", format_bytes(one), n == 0 ? "" : disassembler_.text(one, at, 64));
-    if (const auto target = direct_target(one, at, arm64_))
-      out += fmt::format("\n    <{}>", symbol(kKernelSpace, *target, t));
-    at += one.size();
-    bytes = bytes.subspan(one.size());
-  }
-  return out.empty() ? "no code" : out;
-}
-
 void HtmlWriter::poke(const PokeSlice& p) {
   const PokeRecord& record = capture_.text->pokes()[p.index];
   json_.open('{').pair_number("number", p.index + 1).pair("address", fmt::format("{:x}", p.address));
@@ -335,8 +273,8 @@ void HtmlWriter::poke(const PokeSlice& p) {
   time("begin", p.begin);
   time("end", p.end);
   json_.pair("mechanism", mechanism_name(p.mechanism)).pair("action", p.action).pair("symbol", p.symbol);
-  json_.pair("old", instructions(record.old_bytes(), p.address, p.time));
-  json_.pair("new", instructions(record.new_bytes(), p.address, p.time));
+  json_.pair("old", code_.instructions(record.old_bytes(), p.address, p.time));
+  json_.pair("new", code_.instructions(record.new_bytes(), p.address, p.time));
   json_.key("visits").open('[');
   for (const PokeVisit& v : p.visits) {
     json_.open('{').pair_number("cpu", v.cpu).pair_number("breakpoints", v.breakpoints);
@@ -359,7 +297,7 @@ void HtmlWriter::gaps() {
     const GapSlice& g = t_.gaps[i];
     json_.open('{').pair("code", g.code).pair("reason", g.reason);
     json_.pair("where", g.cpu >= 0 ? fmt::format("CPU {}", g.cpu) : fmt::format("thread {}", g.tid));
-    json_.pair_number("begin", g.begin - t_.summary.begin).pair_number("end", g.end - t_.summary.begin);
+    json_.pair_number("begin", after_begin(g.begin)).pair_number("end", after_begin(g.end));
     if (g.ip != 0) json_.pair("ip", fmt::format("{:x}", g.ip));
     if (g.resume_ip != 0) json_.pair("resume", fmt::format("{:x}", g.resume_ip));
     if (g.bytes != 0) json_.pair_number("bytes", g.bytes).pair("offset", fmt::format("{:#x}", g.file_offset));
@@ -412,7 +350,7 @@ void HtmlWriter::contents() {
   }
   json_.key("windows").open('[');
   for (const TimeBounds& w : windows) {
-    json_.open('[').number(w.lo - t_.summary.begin).number(w.hi - t_.summary.begin).close(']');
+    json_.open('[').number(after_begin(w.lo)).number(after_begin(w.hi)).close(']');
   }
   json_.close(']');
   if (t_.blocks.empty()) {

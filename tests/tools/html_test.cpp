@@ -117,6 +117,15 @@ TEST(HtmlSpread, RandomTreesStayInOrderAndNested) {
   }
 }
 
+TEST(HtmlSpread, TimesOfDamagedCapturesStayInOrder) {
+  Timeline t = on_one_cpu(kTimeMin + 5, kTimeMax - 5);
+  t.slices = {slice(1, 0, 0, kTimeMin + 5, kTimeMax - 5), slice(2, 1, 1, 0, kTimeMax - 6)};
+  const TimelineSpread s(t);
+  EXPECT_LE(s.slices[0].begin, s.slices[1].begin);
+  EXPECT_LE(s.slices[1].begin, s.slices[1].end);
+  EXPECT_LE(s.slices[1].end, s.slices[0].end);
+}
+
 TEST(HtmlPack, NumbersAndBase64) {
   PackedNumbers p;
   EXPECT_EQ(p.base64(), "");
