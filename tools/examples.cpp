@@ -43,8 +43,7 @@ constexpr Example kValidate[] = {
 constexpr Example kPack[] = {
     {"asof pack -o demo.asof.tar.zst", "./perf.data and what decoding it needs, for another machine"},
     {"asof pack --symfs symfs -o demo.asof.tar", "user programs from a copied tree; not compressed"}};
-constexpr Example kUnpack[] = {
-    {"asof pack -o demo.asof.tar.zst && asof unpack demo.asof.tar.zst -o demo", "its files again"}};
+constexpr Example kUnpack[] = {{"asof unpack demo.asof.tar.zst -o demo", "its files again"}};
 constexpr Example kErrors[] = {{"asof errors", "all codes, one a line"},
                                {"asof errors --explain E-FLOW-001", "causes and remedy of one"}};
 constexpr Example kCompletion[] = {
