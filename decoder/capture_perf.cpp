@@ -129,11 +129,7 @@ WatchedTexts find_watched(const Capture& capture, const CaptureOptions& options,
     }
   }
   if (path.empty()) return {};
-  if (!capture.x86.time) {
-    notices.error("E-SIDE-504", path, "its times are TSC, and the recording has no conversion; not used");
-    return {};
-  }
-  return read_watched_texts(path, *capture.x86.time, notices);
+  return read_watched_texts(path, capture.x86.time, notices);
 }
 
 std::set<Space> fill_contexts(std::vector<Stream>& streams, const UserText& users) {

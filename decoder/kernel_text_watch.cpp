@@ -14,7 +14,8 @@ constexpr size_t kMostModules = 4096;  // each is compared with all others
 
 }  // namespace
 
-WatchedTexts read_watched_texts(const std::string& path, const TimeConversion& time, NoticeBook& notices) {
+WatchedTexts read_watched_texts(const std::string& path, const std::optional<TimeConversion>& time,
+                                NoticeBook& notices) {
   WatchedTexts out;
   out.path = path;
   auto file = MappedFile::open(path);
@@ -28,10 +29,12 @@ WatchedTexts read_watched_texts(const std::string& path, const TimeConversion& t
   while (reader.left() > 0) {
     WatchedText text;
     text.file_offset = reader.pos();
-    const uint64_t tsc = reader.u64();
+    const uint64_t counter = reader.u64();
     const Addr addr = reader.u64();
     const uint32_t length = reader.u32();
-    text.type = reader.u32();
+    const uint32_t told = reader.u32();
+    const bool perf_time = (told & WatchedText::kPerfTime) != 0;
+    text.type = told & ~WatchedText::kPerfTime;
     text.bytes = reader.take(length);
     if (!reader.ok()) {
       notices.error("E-FILE-302", path, "cut in the middle of a record; what stands before it is used", {},
@@ -51,7 +54,13 @@ WatchedTexts read_watched_texts(const std::string& path, const TimeConversion& t
                     text.file_offset);
       break;
     }
-    text.time = time.to_perf(tsc);
+    if (!perf_time && !time) {
+      notices.error("E-SIDE-504", path, "a time in it is TSC, and the recording has no conversion; not used",
+                    {}, text.file_offset);
+      continue;
+    }
+    text.time =
+        perf_time ? static_cast<Time>(std::min<uint64_t>(counter, kTimeMax - 1)) : time->to_perf(counter);
     out.texts.push_back(text);
   }
   std::stable_sort(out.texts.begin(), out.texts.end(),

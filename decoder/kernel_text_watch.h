@@ -2,6 +2,7 @@
 // only source for text that no record and no snapshot has. Format: docs/bundle.md, section "ksym_text.bin".
 #pragma once
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -15,7 +16,8 @@ namespace asof {
 
 struct WatchedText {
   static constexpr uint32_t kBpf = 1, kOutOfLine = 2, kModule = 100;
-  Time time = kTimeMin;  // when it was read
+  static constexpr uint32_t kPerfTime = 0x80000000U;  // added to the type: the time is perf's, in ns
+  Time time = kTimeMin;                               // when it was read
   AddrRange range;
   uint32_t type = 0;
   std::span<const uint8_t> bytes;
@@ -28,7 +30,9 @@ struct WatchedTexts {
   std::string path;
 };
 
-// Times in the file are TSC; `time` converts them. What is damaged ends the file with a notice.
-WatchedTexts read_watched_texts(const std::string& path, const TimeConversion& time, NoticeBook& notices);
+// Times in the file are perf's, or TSC, which `time` converts; without it those are left out (E-SIDE-504).
+// What is damaged ends the file with a notice.
+WatchedTexts read_watched_texts(const std::string& path, const std::optional<TimeConversion>& time,
+                                NoticeBook& notices);
 
 }  // namespace asof

@@ -78,7 +78,12 @@ bool parse(int argc, char** argv, Options& o) {
     if (end != nullptr && (*end != '\0' || end == value)) return false;
   }
   if (o.kcore.empty()) o.kcore = o.root + "/proc/kcore";
-  if (o.key.empty()) o.key = o.root + "/proc/sys/kernel/sched_schedstats";
+  if (o.key.empty()) {  // each is a static key; not every kernel has all of them
+    for (const char* name : {"sched_schedstats", "task_delayacct", "bpf_stats_enabled"}) {
+      o.key = o.root + "/proc/sys/kernel/" + name;
+      if (access(o.key.c_str(), W_OK) == 0) break;
+    }
+  }
   return o.self_test || !o.out.empty();
 }
 

@@ -10,6 +10,7 @@
 #include <cstring>
 #include <fstream>
 #include <sstream>
+#include <utility>
 
 namespace asof::record {
 
@@ -79,21 +80,30 @@ std::vector<ModuleRange> read_modules(const std::string& path) {
   return out;
 }
 
+// What was in a range ends: with its own record, or because something else is there now.
+void Watcher::end_of(uint64_t addr, uint64_t len) {
+  const uint64_t most = UINT64_MAX - addr;
+  const uint64_t end = addr + std::min(std::max<uint64_t>(len, 1), most);
+  counts_.gone += std::erase_if(
+      pending_, [&](const auto& p) { return addr < p.second.addr + p.second.len && p.second.addr < end; });
+  std::erase_if(rewritten_, [&](const auto& p) {
+    return addr < p.second.symbol.addr + p.second.symbol.len && p.second.symbol.addr < end;
+  });
+}
+
 void Watcher::take(const std::vector<SideRecord>& records) {
   for (const SideRecord& r : records) {
     last_time_ = std::max(last_time_, r.time);
     if (r.kind == SideRecord::Kind::kLost) counts_.lost += r.lost;
+    if (r.kind == SideRecord::Kind::kTextPoke) poked_ = true;
     if (r.kind != SideRecord::Kind::kKsymbol) continue;
-    // What was there ends: with its own record, or because something else is there now.
-    for (auto it = pending_.begin(); it != pending_.end();) {
-      const SideRecord& p = it->second;
-      const bool over = r.addr < p.addr + p.len && p.addr < r.addr + std::max<uint64_t>(r.len, 1);
-      counts_.gone += over ? 1 : 0;
-      it = over ? pending_.erase(it) : std::next(it);
-    }
+    end_of(r.addr, r.len);
     if (r.unregister) continue;
     ++counts_.symbols;
-    if (r.len != 0 && r.len <= kLongest) pending_.emplace(r.addr, r);
+    if (r.len == 0 || r.len > kLongest) continue;
+    pending_.emplace(r.addr, r);
+    const bool program = r.type != PERF_RECORD_KSYMBOL_TYPE_BPF || r.name.starts_with("bpf_prog_");
+    if (!program) rewritten_[r.addr] = {r, {}};
   }
 }
 
@@ -101,6 +111,9 @@ bool Watcher::step() {
   std::vector<SideRecord> records;
   drain_(records);
   take(records);
+  if (std::exchange(poked_, false)) {
+    for (const auto& [addr, r] : rewritten_) pending_.emplace(addr, r.symbol);
+  }
   while (!pending_.empty()) {
     const SideRecord next = pending_.begin()->second;
     if (!copy(next)) return false;
@@ -123,8 +136,13 @@ bool Watcher::copy(const SideRecord& symbol) {
     ++counts_.unreadable;
     return true;
   }
+  if (const auto known = rewritten_.find(symbol.addr); known != rewritten_.end()) {
+    if (known->second.bytes == bytes) return true;
+    known->second.bytes = bytes;
+  }
   ++counts_.copied;
-  return write(now.value_or(symbol.time), symbol.addr, symbol.type, bytes);
+  last_time_ = std::max(last_time_, symbol.time);
+  return write(now.value_or(last_time_), symbol.addr, symbol.type, bytes);
 }
 
 bool Watcher::look_at_modules(const std::string& path) {

@@ -3,6 +3,9 @@
 // asks for its image. Also modules, which are announced by no record at all: /proc/modules is compared with
 // what it was.
 //
+// Trampolines and dispatchers are rewritten in place without a symbol's record, but with a change of text
+// that leads to them: after one they are read again, and written if they are other than before.
+//
 // A copy is only kept when it is of the code that was announced: after the bytes were read the rings are
 // looked at once more, and if the symbol went, or another one came in its place, the copy is thrown away. The
 // kernel writes the record of the end before it frees the memory.
@@ -73,7 +76,13 @@ class Watcher {
   const Counts& counts() const { return counts_; }
 
  private:
+  // Code that is rewritten without a record of its bytes, and what it was when it was read last.
+  struct Rewritten {
+    SideRecord symbol;
+    std::vector<uint8_t> bytes;
+  };
   void take(const std::vector<SideRecord>& records);
+  void end_of(uint64_t addr, uint64_t len);
   bool copy(const SideRecord& symbol);
   bool write(uint64_t time, uint64_t addr, uint32_t type, const std::vector<uint8_t>& bytes);
 
@@ -81,7 +90,9 @@ class Watcher {
   Drain drain_;
   Now now_;
   std::FILE* out_;
-  std::map<uint64_t, SideRecord> pending_;  // by address
+  std::map<uint64_t, SideRecord> pending_;   // by address
+  std::map<uint64_t, Rewritten> rewritten_;  // trampolines and dispatchers, by address
+  bool poked_ = false;
   std::optional<std::set<ModuleRange>> modules_;
   uint64_t written_ = 0;
   uint64_t last_time_ = 0;

@@ -1,0 +1,327 @@
+// record-pt and record-cs on machines that lack one thing each: which is said, with the exit status, before
+// anything is recorded. The machine is made of files, and perf, uname and id are programs of the test: no
+// such hardware is needed, and none is proven to work by this.
+#include <fmt/format.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+
+#include "tests/support/perf_data_writer.h"
+#include "tests/tools/run_asof.h"
+
+namespace asof::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+void write_text(const fs::path& path, const std::string& text, bool program = false) {
+  fs::create_directories(path.parent_path());
+  write_bytes(path, {reinterpret_cast<const uint8_t*>(text.data()), text.size()});
+  if (program) chmod(path.c_str(), 0755);
+}
+
+struct Machine {
+  explicit Machine(bool arm) : arm64(arm) {
+    text("proc/sys/kernel/perf_event_paranoid", "2\n");
+    text("proc/kcore",
+         "\x7f"
+         "ELF and more");
+    text("proc/kallsyms", "ffffffff81000000 T _text\nffff800008000000 t arch_jump_label_transform_queue\n");
+    text("proc/cpuinfo", "flags : fpu tsc intel_pt\n");
+    text("sys/kernel/security/lockdown", "[none] integrity confidentiality\n");
+    if (arm64)
+      coresight();
+    else
+      intel_pt();
+    program("uname", fmt::format("case $1 in -m) echo {};; -r) echo {};; esac", arm64 ? "aarch64" : "x86_64",
+                                 "6.1.0-50"));
+    program("id", "echo 0");
+    perf("6.5.1");
+    program(
+        "toggle",
+        "case $1 in --list) printf 'bpf a\\nbpf b\\nstatic_key c\\n';; *) echo toggled \"$@\" >>$LOG;; esac");
+    program("watch",
+            "case $1 in --self-test) echo 152 TEXT_POKE records; exit 0;; esac\n"
+            "echo watching \"$@\" >>$LOG\ntrap 'exit 0' TERM\nwhile :; do sleep 0.05; done");
+  }
+  void intel_pt() {
+    pmu("intel_pt/type", "8\n");
+    pmu("intel_pt/caps/topa_output", "1\n");
+    pmu("intel_pt/caps/topa_multiple_entries", "1\n");
+    pmu("intel_pt/caps/mtc", "1\n");
+    pmu("intel_pt/caps/mtc_periods", "249\n");
+    pmu("intel_pt/caps/psb_cyc", "1\n");
+    text("sys/devices/system/clocksource/clocksource0/current_clocksource", "tsc\n");
+  }
+  void coresight() {
+    pmu("cs_etm/type", "8\n");
+    pmu("cs_etm/format/timestamp", "config:28\n");
+    pmu("cs_etm/sinks/tmc_etr0", "0x1\n");
+    for (const char* cpu : {"cpu0", "cpu1"}) {
+      pmu(fmt::format("cs_etm/{}/trcidr/trcidr0", cpu), "0x28000ea1\n");
+      pmu(fmt::format("cs_etm/{}/ts_source", cpu), "1\n");
+      fs::create_directories(root() / "sys/devices/system/cpu" / cpu);
+    }
+    text("sys/bus/coresight/devices/etm0/mgmt/trctraceid", "0x10\n");
+    text("sys/bus/coresight/devices/etm1/mgmt/trctraceid", "0x12\n");
+    text("sys/kernel/tracing/kprobe_events", "");
+  }
+  // As much of perf as the scripts use; a recording is a copy of the demo.
+  void perf(const std::string& version, bool kcore = true) {
+    program("perf", fmt::format(R"(
+case "$1 $2" in
+  "version "*) echo perf version {}; exit 0;;
+  "record -h") echo ' usage: {}'; exit 129;;
+esac
+echo perf "$@" >>$LOG
+while [ $# -gt 0 ]; do
+  case $1 in -o) data=$2;; --) shift; break;; esac
+  shift
+done
+cp -rL {} "$data"
+chmod -R u+w "$data"
+"$@")",
+                                version, kcore ? "--kcore" : "", data));
+  }
+
+  fs::path root() const { return dir.path() / "root"; }
+  void text(const std::string& path, const std::string& content) { write_text(root() / path, content); }
+  void pmu(const std::string& path, const std::string& content) {
+    text("sys/bus/event_source/devices/" + path, content);
+  }
+  void program(const std::string& name, const std::string& script) {
+    write_text(dir.path() / "bin" / name, "#!/bin/sh\n" + script + "\n", true);
+  }
+  void remove(const std::string& path) { fs::remove_all(root() / path); }
+  void remove_pmu(const std::string& path) { remove("sys/bus/event_source/devices/" + path); }
+
+  Ran run(const std::string& arguments) const {
+    const std::string at = dir.path().string();
+    const std::string command = fmt::format(
+        "cd {0} && PATH={0}/bin:$PATH LOG={0}/log RECORD_ROOT={0}/root RECORD_TOOLS={0}/bin ASOF=" ASOF_BINARY
+        " " ASOF_RECORD "/{1} {2} >{0}/stdout 2>{0}/stderr </dev/null",
+        at, arm64 ? "record-cs" : "record-pt", arguments);
+    Ran ran;
+    ran.status = WEXITSTATUS(std::system(command.c_str()));
+    ran.out = read_file(dir.path() / "stdout");
+    ran.err = read_file(dir.path() / "stderr");
+    return ran;
+  }
+  std::string log() const { return read_file(dir.path() / "log"); }
+
+  bool arm64;
+  TempDir dir;
+  std::string data = arm64 ? ASOF_TEST_DATA "/demo-arm64/perf.data" : ASOF_TEST_DATA "/demo/perf.data";
+};
+
+TEST(RecordScripts, ShellcheckFindsNothing) {
+  if (std::system("shellcheck --version >/dev/null 2>&1") != 0) GTEST_SKIP() << "shellcheck is not installed";
+  EXPECT_EQ(
+      std::system("cd " ASOF_RECORD "/../.. && shellcheck -x tools/record/lib.sh tools/record/record-pt "
+                  "tools/record/record-cs"),
+      0);
+}
+
+TEST(RecordScripts, UsageIsToldWithStatus1) {
+  for (const bool arm64 : {false, true}) {
+    const Machine m(arm64);
+    for (const char* wrong : {"", "--nonsense", "--seconds 3", "-o"})
+      EXPECT_EQ(m.run(wrong).status, 1) << wrong;
+    EXPECT_EQ(m.run("--help").status, 0);
+  }
+}
+
+TEST(RecordScripts, NothingIsMissingOnAWholeMachine) {
+  for (const bool arm64 : {false, true}) {
+    const Machine m(arm64);
+    const Ran ran = m.run("--check");
+    EXPECT_EQ(ran.status, 0) << ran.out << ran.err;
+    EXPECT_EQ(ran.out.find("MISSING"), std::string::npos) << ran.out;
+    EXPECT_NE(ran.out.find("0 missing, 0 warnings"), std::string::npos) << ran.out;
+    EXPECT_EQ(m.log(), "") << "nothing was recorded";
+  }
+}
+
+struct Lack {
+  const char* name;
+  bool arm64;
+  void (*change)(Machine&);
+  const char* line;   // how the line begins
+  const char* words;  // that are in it
+  int status = 2;     // 0: only a warning
+};
+
+class RecordLack : public ::testing::TestWithParam<Lack> {};
+
+TEST_P(RecordLack, IsSaid) {
+  const Lack& lack = GetParam();
+  Machine m(lack.arm64);
+  lack.change(m);
+  for (const char* arguments : {"--check", "-o out --seconds 1"}) {
+    if (lack.status == 0 && std::string(arguments) != "--check") continue;
+    const Ran ran = m.run(arguments);
+    EXPECT_EQ(ran.status, lack.status) << ran.out << ran.err;
+    const auto lines = lines_of(ran.out);
+    const bool said = std::ranges::any_of(lines, [&](const std::string& line) {
+      return line.starts_with(lack.line) && line.find(lack.words) != std::string::npos;
+    });
+    EXPECT_TRUE(said) << ran.out << ran.err;
+    EXPECT_EQ(m.log().find("record"), std::string::npos) << "nothing may be recorded: " << m.log();
+  }
+}
+
+const Lack kLacks[] = {
+    {"other_machine", false, [](Machine& m) { m.program("uname", "echo riscv64"); }, "MISSING  machine",
+     "riscv64"},
+    {"no_perf", false, [](Machine& m) { m.program("perf", "exit 127"); }, "MISSING  perf", "understood"},
+    {"old_perf", false, [](Machine& m) { m.perf("5.4.86"); }, "MISSING  perf",
+     "version 5.4.86 is too old: 5.9"},
+    {"perf_without_kcore", false, [](Machine& m) { m.perf("6.1.187", false); }, "MISSING  perf",
+     "without --kcore"},
+    {"no_permission", false, [](Machine& m) { m.program("id", "echo 1000"); }, "MISSING  permission",
+     "perf_event_paranoid is 2"},
+    {"lockdown", false,
+     [](Machine& m) { m.text("sys/kernel/security/lockdown", "none integrity [confidentiality]\n"); },
+     "MISSING  lockdown", "locked down"},
+    {"lockdown_integrity", false,
+     [](Machine& m) { m.text("sys/kernel/security/lockdown", "none [integrity] confidentiality\n"); },
+     "warn     lockdown", "integrity", 0},
+    {"no_pt", false,
+     [](Machine& m) {
+       m.remove_pmu("intel_pt");
+       m.text("proc/cpuinfo", "flags : fpu tsc\n");
+     },
+     "MISSING  intel_pt", "this CPU has no Intel PT"},
+    {"pt_hidden", false, [](Machine& m) { m.remove_pmu("intel_pt"); }, "MISSING  intel_pt",
+     "the CPU has Intel PT, but"},
+    {"no_topa", false, [](Machine& m) { m.pmu("intel_pt/caps/topa_output", "0\n"); }, "MISSING  topa",
+     "topa_output"},
+    {"one_region", false, [](Machine& m) { m.pmu("intel_pt/caps/topa_multiple_entries", "0\n"); },
+     "warn     topa", "one output region", 0},
+    {"no_mtc", false, [](Machine& m) { m.pmu("intel_pt/caps/mtc", "0\n"); }, "warn     timing", "no MTC", 0},
+    {"other_clock", false,
+     [](Machine& m) { m.text("sys/devices/system/clocksource/clocksource0/current_clocksource", "hpet\n"); },
+     "MISSING  clock", "hpet"},
+    {"no_kcore", false, [](Machine& m) { m.remove("proc/kcore"); }, "MISSING  kcore", "CONFIG_PROC_KCORE"},
+    {"kcore_unreadable", false, [](Machine& m) { m.text("proc/kcore", ""); }, "MISSING  kcore",
+     "cannot be read"},
+    {"hidden_addresses", false, [](Machine& m) { m.text("proc/kallsyms", "0000000000000000 T _text\n"); },
+     "MISSING  kallsyms", "kptr_restrict"},
+    {"no_kallsyms", false, [](Machine& m) { m.remove("proc/kallsyms"); }, "MISSING  kallsyms",
+     "CONFIG_KALLSYMS"},
+    {"no_text_poke", false, [](Machine& m) { m.program("watch", "echo 0 TEXT_POKE records; exit 4"); },
+     "MISSING  text_poke", "writes no record when a static key is flipped"},
+    {"no_events", false, [](Machine& m) { m.program("watch", "echo watch: no permission >&2; exit 2"); },
+     "MISSING  text_poke", "no permission"},
+    {"no_key", false, [](Machine& m) { m.program("watch", "echo watch: no key >&2; exit 5"); },
+     "warn     text_poke", "not tested: no key", 0},
+    {"no_workload", false, [](Machine& m) { m.program("toggle", "exit 2"); }, "warn     workload", "nothing",
+     0},
+    {"arm_other_machine", true, [](Machine& m) { m.program("uname", "echo x86_64"); }, "MISSING  machine",
+     "x86_64"},
+    {"no_cs_etm", true, [](Machine& m) { m.remove_pmu("cs_etm"); }, "MISSING  cs_etm", "CONFIG_CORESIGHT"},
+    {"no_units", true,
+     [](Machine& m) {
+       m.remove_pmu("cs_etm/cpu0");
+       m.remove_pmu("cs_etm/cpu1");
+     },
+     "MISSING  cs_etm", "no trace unit"},
+    {"some_units", true, [](Machine& m) { m.remove_pmu("cs_etm/cpu1"); }, "warn     cs_etm", "1 of 2 CPUs",
+     0},
+    {"no_sink", true, [](Machine& m) { m.remove_pmu("cs_etm/sinks/tmc_etr0"); }, "MISSING  sink", "no sink"},
+    {"no_timestamps", true, [](Machine& m) { m.pmu("cs_etm/cpu1/trcidr/trcidr0", "0x00000ea1\n"); },
+     "MISSING  timestamps", "1 of 2 trace units"},
+    {"no_timestamp_option", true, [](Machine& m) { m.remove_pmu("cs_etm/format/timestamp"); },
+     "MISSING  timestamps", "option"},
+    {"no_ts_source", true, [](Machine& m) { m.remove_pmu("cs_etm/cpu0/ts_source"); }, "warn     ts_source",
+     "derived from AUX records", 0},
+    {"trace_ids_twice", true,
+     [](Machine& m) { m.text("sys/bus/coresight/devices/etm1/mgmt/trctraceid", "0x10\n"); },
+     "MISSING  trace-ids", "one ID twice"},
+    {"trace_id_zero", true,
+     [](Machine& m) { m.text("sys/bus/coresight/devices/etm1/mgmt/trctraceid", "0x0\n"); },
+     "MISSING  trace-ids", "no ID"},
+    {"perf_without_hw_ids", true,
+     [](Machine& m) {
+       m.program("uname", "case $1 in -m) echo aarch64;; *) echo 6.6.0;; esac");
+       m.perf("6.1.187");
+     },
+     "MISSING  trace-ids", "6.2 does"},
+    {"no_tracefs", true, [](Machine& m) { m.remove("sys/kernel/tracing"); }, "MISSING  probes",
+     "kprobe_events"},
+    {"no_transform", true, [](Machine& m) { m.text("proc/kallsyms", "ffff800008000000 T _text\n"); },
+     "MISSING  probes", "arch_jump_label_transform"},
+    {"arm_no_kcore", true, [](Machine& m) { m.remove("proc/kcore"); }, "MISSING  kcore", "CONFIG_PROC_KCORE"},
+    {"arm_lockdown", true,
+     [](Machine& m) { m.text("sys/kernel/security/lockdown", "none integrity [confidentiality]\n"); },
+     "MISSING  lockdown", "locked down"},
+};
+INSTANTIATE_TEST_SUITE_P(Machine, RecordLack, ::testing::ValuesIn(kLacks),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+TEST(RecordScripts, AllThatIsMissingIsListedAtOnce) {
+  Machine m(false);
+  m.remove("proc/kcore");
+  m.remove_pmu("intel_pt");
+  m.program("id", "echo 1000");
+  const Ran ran = m.run("--check");
+  EXPECT_EQ(ran.status, 2);
+  for (const char* line : {"MISSING  kcore", "MISSING  intel_pt", "MISSING  permission", "3 missing"})
+    EXPECT_NE(ran.out.find(line), std::string::npos) << line << '\n' << ran.out;
+}
+
+// Nothing is traced here: perf's part is played by a program that copies the demo. What the script does
+// around it is real: watcher, second kcore, archive, validation.
+TEST(RecordScripts, RecordsPacksAndValidates) {
+  for (const bool arm64 : {false, true}) {
+    const Machine m(arm64);
+    const std::string symfs = arm64 ? "" : "cp -r " ASOF_TEST_DATA "/demo/symfs out/";
+    const Ran ran =
+        m.run("-o out --seconds 1 --seed 7" + std::string(arm64 ? "" : " -- sh -c '" + symfs + "'"));
+    EXPECT_EQ(ran.status, 0) << ran.out << ran.err << m.log();
+    EXPECT_TRUE(fs::exists(m.dir.path() / "out.asof.tar.zst")) << ran.out << ran.err;
+    EXPECT_NE(ran.out.find("verdict: pass"), std::string::npos) << ran.out;
+    for (const char* name : {"data", "kcore_dir/kcore", "kcore.end", "kallsyms.end"})
+      EXPECT_TRUE(fs::exists(m.dir.path() / "out/perf.data" / name)) << name;
+    EXPECT_FALSE(fs::exists(m.dir.path() / "out/end.data"));
+    const std::string log = m.log();
+    EXPECT_NE(log.find("watching -o out/ksym_text.bin"), std::string::npos) << log;
+    if (arm64) {
+      EXPECT_NE(log.find("-e cs_etm/@tmc_etr0,timestamp/k -e kprobes:jl -e kprobes:jlr"), std::string::npos)
+          << log;
+      EXPECT_NE(log.find("toggled --seconds 1 --seed 7"), std::string::npos) << log;
+      const std::string probes = read_file(m.root() / "sys/kernel/tracing/kprobe_events");
+      EXPECT_NE(probes.find("p:kprobes/jl arch_jump_label_transform_queue code=+0(%x0):s32"),
+                std::string::npos)
+          << probes;
+      EXPECT_NE(probes.find("-:kprobes/jl\n-:kprobes/jlr"), std::string::npos)
+          << "probes are taken away: " << probes;
+    } else {
+      EXPECT_NE(log.find("-e intel_pt/tsc=1,mtc=1,mtc_period=3/k"), std::string::npos) << log;
+    }
+  }
+}
+
+TEST(RecordScripts, FailuresOfRecordingAreTold) {
+  Machine m(false);
+  m.program(
+      "perf",
+      "case \"$1 $2\" in 'version '*) echo perf version 6.5;; 'record -h') echo --kcore;; *) exit 23;; esac");
+  const Ran failed = m.run("-o out --seconds 1");
+  EXPECT_EQ(failed.status, 4);
+  EXPECT_NE(failed.err.find("perf record ended with status 23"), std::string::npos) << failed.err;
+  // A capture that validation refuses: its kcore is of other code.
+  Machine damaged(false);
+  const fs::path data = damaged.dir.path() / "demo";
+  fs::copy(ASOF_TEST_DATA "/demo/perf.data", data, fs::copy_options::recursive);
+  const auto size = fs::file_size(data / "kcore_dir/kcore");
+  std::vector<uint8_t> kcore = read_bytes(data / "kcore_dir/kcore");
+  std::fill(kcore.begin() + static_cast<long>(size / 2), kcore.end(), uint8_t{0x90});
+  write_bytes(data / "kcore_dir/kcore", kcore);
+  damaged.data = data.string();
+  damaged.perf("6.5.1");
+  EXPECT_EQ(damaged.run("-o out --seconds 1").status, 3);
+}
+
+}  // namespace
+}  // namespace asof::test

@@ -1,0 +1,224 @@
+# Shared by record-pt and record-cs: what a machine must have is asked question by question, and what is missing is
+# said before anything is recorded. Sourced, not run.
+#
+# For tests, and for machines with unusual places: RECORD_ROOT stands before /proc and /sys; PERF and ASOF name the
+# programs; RECORD_TOOLS is the folder of `toggle` and `watch`.
+# shellcheck shell=bash
+# shellcheck disable=SC2034 # variables are used by the scripts that source this
+
+root=${RECORD_ROOT:-}
+perf=${PERF:-perf}
+asof=${ASOF:-asof}
+pmus=$root/sys/bus/event_source/devices
+missing=0
+warnings=0
+
+ok() { printf 'ok       %-12s %s\n' "$1" "$2"; }
+warn() {
+  printf 'warn     %-12s %s\n' "$1" "$2"
+  warnings=$((warnings + 1))
+}
+miss() {
+  printf 'MISSING  %-12s %s\n' "$1" "$2"
+  missing=$((missing + 1))
+}
+die() { # status, words
+  local status=$1
+  shift
+  printf '%s: %s\n' "${0##*/}" "$*" >&2
+  exit "$status"
+}
+
+# The first line of a file; nothing when it cannot be read.
+first_line() { { head -n 1 "$1" 2>/dev/null || true; } | tr -d '\0'; }
+
+# Is version $1 at least $2? "6.1.187-2" counts as 6.1.
+version_at_least() {
+  local have=${1%%[!0-9.]*} want=$2
+  local major=${have%%.*} rest=${have#*.}
+  [ "$rest" = "$have" ] && rest=0
+  local minor=${rest%%.*}
+  [ "${major:-0}" -gt "${want%%.*}" ] || { [ "${major:-0}" -eq "${want%%.*}" ] && [ "${minor:-0}" -ge "${want#*.}" ]; }
+}
+
+find_tools() {
+  local here
+  here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+  local place
+  for place in "${RECORD_TOOLS:-}" "$here" "$here/../../build/release/record"; do
+    [ -n "$place" ] && [ -x "$place/toggle" ] && [ -x "$place/watch" ] && tools=$place && return 0
+  done
+  tools=
+  return 1
+}
+
+check_machine() { # uname -m that is wanted
+  local machine
+  machine=$(uname -m)
+  if [ "$machine" = "$1" ]; then ok machine "$machine, Linux $(uname -r)"; else miss machine "this is $machine, not $1"; fi
+}
+
+check_tools() {
+  if find_tools; then
+    ok tools "$tools"
+  else
+    miss tools "toggle and watch are not built: cmake --build build/release --target toggle watch, or RECORD_TOOLS"
+  fi
+  if command -v "$asof" >/dev/null 2>&1; then ok asof "$asof"; else warn asof "not found: nothing will be packed and validated here"; fi
+}
+
+check_perf() { # least version, why
+  local help
+  if ! command -v "$perf" >/dev/null 2>&1; then
+    miss perf "no perf program (Debian: linux-perf)"
+    return
+  fi
+  perf_version=$("$perf" version 2>/dev/null | sed -n 's/^perf version //p') || true
+  help=$("$perf" record -h 2>&1) || true # whose exit status is that of a wrong option
+  if [ -z "$perf_version" ]; then
+    miss perf "'$perf version' says nothing that is understood"
+  elif ! version_at_least "$perf_version" "$1"; then
+    miss perf "version $perf_version is too old: $1 is the first that $2"
+  elif [[ $help != *--kcore* ]]; then
+    miss perf "version $perf_version was built without --kcore"
+  else
+    ok perf "version $perf_version"
+  fi
+}
+
+check_permission() {
+  local paranoid lockdown
+  paranoid=$(first_line "$root/proc/sys/kernel/perf_event_paranoid")
+  if [ "$(id -u)" = 0 ]; then
+    ok permission "root"
+  else
+    miss permission "not root: kcore and the trace of all CPUs need it (kernel.perf_event_paranoid is ${paranoid:-not there})"
+  fi
+  lockdown=$(first_line "$root/sys/kernel/security/lockdown")
+  case $lockdown in
+    *'[confidentiality]'*) miss lockdown "the kernel is locked down ($lockdown): no kcore, no kernel trace; boot with lockdown=none" ;;
+    *'[integrity]'*) warn lockdown "the kernel is locked down for integrity: modules and some probes may be refused" ;;
+  esac
+}
+
+check_kcore() {
+  local kcore=$root/proc/kcore text
+  if [ ! -e "$kcore" ]; then
+    miss kcore "no /proc/kcore: the kernel was built without CONFIG_PROC_KCORE, so nobody can copy its text"
+  elif [ "$(head -c 4 "$kcore" 2>/dev/null | tail -c 3)" != ELF ]; then
+    miss kcore "/proc/kcore cannot be read (permission, lockdown)"
+  else
+    ok kcore "/proc/kcore can be read"
+  fi
+  text=$(sed -n '/ [Tt] _text$/{s/ .*//p;q;}' "$root/proc/kallsyms" 2>/dev/null) || true
+  if [ -z "$text" ]; then
+    miss kallsyms "/proc/kallsyms has no _text (CONFIG_KALLSYMS)"
+  elif [ -z "${text//0/}" ]; then
+    miss kallsyms "addresses in /proc/kallsyms are hidden: sysctl kernel.kptr_restrict=0"
+  else
+    ok kallsyms "_text is at $text"
+  fi
+}
+
+# Does the kernel write TEXT_POKE records? Accepting the request proves nothing, so a static key is flipped.
+check_text_poke() {
+  local said status=0
+  [ -n "${tools:-}" ] || return 0
+  said=$("$tools/watch" --self-test ${root:+--root "$root"} 2>&1) || status=$?
+  case $status in
+    0) ok text_poke "$said" ;;
+    2) miss text_poke "${said#watch: }" ;;
+    4) miss text_poke "the kernel accepts text_poke and writes no record when a static key is flipped${said:+ ($said)}" ;;
+    *) warn text_poke "not tested: ${said#watch: }" ;;
+  esac
+}
+
+check_workload() {
+  local kinds
+  [ -n "${tools:-}" ] || return 0
+  kinds=$("$tools/toggle" --list ${root:+--root "$root"} 2>/dev/null | awk '{n[$1]++} END {for (k in n) printf "%s%s %d", s, k, n[k], s = ", "}') || true
+  if [ -n "$kinds" ]; then ok workload "$kinds"; else warn workload "toggle finds nothing that it can switch here"; fi
+}
+
+verdict() {
+  printf '%d missing, %d warnings\n' "$missing" "$warnings"
+  [ "$missing" -eq 0 ]
+}
+
+# Options of both scripts.
+out=
+seconds=5
+seed=1
+only_check=0
+validate=1
+user=
+command=()
+parse_options() {
+  while [ $# -gt 0 ]; do
+    case $1 in
+      -o) out=${2:?} && shift ;;
+      --seconds) seconds=${2:?} && shift ;;
+      --seed) seed=${2:?} && shift ;;
+      --check) only_check=1 ;;
+      --no-validate) validate=0 ;;
+      --user) user=u ;;
+      -h | --help) usage 0 ;;
+      --)
+        shift
+        command=("$@")
+        break
+        ;;
+      *) usage 1 ;;
+    esac
+    shift
+  done
+  [ "$only_check" = 1 ] || [ -n "$out" ] || usage 1
+}
+
+usage() {
+  cat >&2 <<END
+usage: ${0##*/} --check
+       ${0##*/} -o DIR [--seconds S] [--seed N] [--user] [--no-validate] [-- COMMAND...]
+Checks what this machine can do, records COMMAND (by default a workload that makes the kernel change its text all the time)
+with side-band, copies of kcore at both ends and a watcher, packs all of it into DIR.asof.tar.zst and validates it.
+Exit status: 0 done, 1 usage, 2 something is missing here (all of it is listed), 3 validation failed, 4 recording failed.
+END
+  exit "$1"
+}
+
+# record EVENTS...: perf's event options.
+record() {
+  local data=$out/perf.data status=0 watcher
+  mkdir -p "$out" || die 4 "cannot make $out"
+  [ -e "$data" ] && die 4 "$data is there already"
+  [ ${#command[@]} -gt 0 ] || command=("$tools/toggle" --seconds "$seconds" --seed "$seed")
+  "$tools/watch" -o "$out/ksym_text.bin" ${root:+--root "$root"} &
+  watcher=$!
+  "$perf" record --kcore -a -m 4M,64M -o "$data" "$@" -- "${command[@]}" || status=$?
+  kill "$watcher" 2>/dev/null || true
+  wait "$watcher" || warn watcher "ended with status $?: code that perf lost has no other copy"
+  [ "$status" -eq 0 ] || die 4 "perf record ended with status $status"
+  [ -s "$data/data" ] || die 4 "perf record wrote no $data/data"
+  if [ -e "$out/ksym_text.bin" ]; then mv "$out/ksym_text.bin" "$data/"; fi
+  copy_kcore_end "$data"
+}
+
+# perf copies kcore at the start of a recording: a second, empty recording gives the copy of the end.
+copy_kcore_end() {
+  local data=$1 second=$out/end.data name
+  if "$perf" record --kcore -e dummy -o "$second" -- true >/dev/null 2>&1 && [ -s "$second/kcore_dir/kcore" ]; then
+    for name in kcore kallsyms modules; do
+      if [ -e "$second/kcore_dir/$name" ]; then mv "$second/kcore_dir/$name" "$data/$name.end"; fi
+    done
+  else
+    warn kcore-end "the second copy of kcore failed: silent changes of text will not be seen"
+  fi
+  rm -rf "$second"
+}
+
+finish() {
+  command -v "$asof" >/dev/null 2>&1 || return 0
+  "$asof" pack "$out/perf.data" -o "${out%/}.asof.tar.zst" || die 4 "asof pack ended with status $?"
+  [ "$validate" = 1 ] || return 0
+  "$asof" validate "${out%/}.asof.tar.zst" || exit 3
+}
