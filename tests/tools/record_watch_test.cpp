@@ -304,5 +304,39 @@ TEST(WatchProgram, SeesARealProgramCome) {
   }
 }
 
+// The whole program beside real BPF programs. Bytes come from a file of zeros that stands for the kernel's
+// memory: what is shown is that each program is seen, read in time, and written so that the decoder finds it.
+TEST(WatchProgram, WritesRealProgramsForTheDecoder) {
+  Rings rings;
+  if (const std::string reason = rings.open(8); !reason.empty()) GTEST_SKIP() << reason;
+  if (std::system(ASOF_TOGGLE " --list --only bpf --need bpf >/dev/null 2>&1") != 0)
+    GTEST_SKIP() << "no BPF programs can be loaded here";
+  const TempDir dir;
+  const std::string kcore = (dir.path() / "kcore").string();
+  constexpr uint64_t kModules = 0xffffffff80000000, kSize = 0x7f000000;
+  Bytes header = test::make_core({{kModules, Bytes(4096, 0x90)}});
+  header.resize(8192);
+  const uint64_t size = kSize;
+  std::memcpy(header.data() + 64 + 32, &size, 8);  // p_filesz
+  std::memcpy(header.data() + 64 + 40, &size, 8);  // p_memsz
+  test::write_bytes(kcore, header);
+  std::filesystem::resize_file(kcore, 4096 + kSize);
+  const std::string out = (dir.path() / "ksym_text.bin").string();
+  const std::string command = ASOF_WATCH " -o " + out + " --kcore " + kcore +
+                              " -- " ASOF_TOGGLE
+                              " --only bpf --rounds 2 --workers 0 --hold 20 >/dev/null 2>" +
+                              (dir.path() / "err").string();
+  ASSERT_EQ(WEXITSTATUS(std::system(command.c_str())), 0) << test::read_file(dir.path() / "err");
+  asof::NoticeBook notices;
+  const auto texts = asof::read_watched_texts(out, std::nullopt, notices);
+  EXPECT_TRUE(notices.take().empty());
+  if (texts.texts.empty()) GTEST_SKIP() << test::read_file(dir.path() / "err");
+  EXPECT_GE(texts.texts.size(), 5U) << test::read_file(dir.path() / "err");
+  for (const auto& t : texts.texts) {
+    EXPECT_EQ(t.type, asof::WatchedText::kBpf);
+    EXPECT_GT(t.time, 0);
+  }
+}
+
 }  // namespace
 }  // namespace asof::record
