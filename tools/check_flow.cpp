@@ -132,10 +132,14 @@ void check_coverage(const ValidationInput& in, std::vector<Check>& out) {
   text.result = missing == 0                 ? Check::Result::kPass
                 : percent >= in.min_coverage ? Check::Result::kNote
                                              : Check::Result::kFail;
-  text.answer = missing == 0
-                    ? "all code that ran has bytes"
-                    : fmt::format("code without bytes ran {}; {:.3f} % of the time has text, wanted is {} %",
-                                  format_plural(missing, "time", "times"), percent, in.min_coverage);
+  if (missing == 0) {
+    text.answer = "all code that ran has bytes";
+  } else {
+    text.answer = fmt::format("code without bytes ran {}; ", format_plural(missing, "time", "times"));
+    text.answer +=
+        traced == 0 ? std::string("without times nothing tells how much that is")
+                    : fmt::format("{:.3f} % of the time has text, wanted is {} %", percent, in.min_coverage);
+  }
   out.push_back(std::move(text));
 
   loss.result = losses == 0 ? Check::Result::kPass : Check::Result::kNote;

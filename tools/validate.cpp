@@ -19,7 +19,7 @@ struct ValidateOptions {
   std::string truth;
   std::string format = "text";
   double min_coverage = 99.9;
-  uint64_t cross_check = 64U << 20;
+  uint64_t cross_check = 16U << 20;
 };
 
 class ValidateConsumer final : public ChunkConsumer {
@@ -133,7 +133,7 @@ RunVerb add_validate(CLI::App& app) {
                    "percent of traced time that must have text (default 99.9)")
       ->check(CLI::Range(0.0, 100.0));
   verb->add_option("--cross-check", options->cross_check,
-                   "how much trace libipt or OpenCSD decodes, too (default 64MB; 0: none)")
+                   "how much trace libipt or OpenCSD decodes, too (default 16MB; 0: none)")
       ->transform(CLI::AsSizeValue(false));
   verb->add_option("--format", options->format, "text or json")->check(CLI::IsMember({"text", "json"}));
   return [options] { return run_validate(*options); };

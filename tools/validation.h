@@ -110,7 +110,7 @@ struct ValidationInput {
   const Coverage& coverage;
   const PipelineOptions& options;
   double min_coverage = 99.9;        // percent of traced time, losses of trace left out
-  uint64_t cross_check = 64U << 20;  // bytes of trace that the reference decodes; 0: none
+  uint64_t cross_check = 16U << 20;  // bytes of trace that the reference decodes; 0: none
 };
 
 // The questions. Each adds its answers.

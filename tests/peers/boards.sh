@@ -15,7 +15,7 @@ compare() { # title capture truth
   local symfs=()
   [ ! -e "$2/symfs" ] || symfs=(--symfs "$2/symfs")
   printf -- '-- asof\n'
-  "$build/asof" validate "$2" "${symfs[@]}" --truth "$3" | grep -E '^cpu|confidence' || true
+  "$build/asof" validate "$2" "${symfs[@]}" --truth "$3" --cross-check 0 | grep -E '^cpu|by confidence' || true
   printf -- '-- perf\n'
   { perf script -i "$2" "${symfs[@]}" --ns --itrace=i0nse -F cpu,time,ip,insn 2>/dev/null || true; } |
     head -n "$lines" | "$build/tests/peers/perf_compare" "$3" | grep -E '^cpu|^[0-9]'
