@@ -14,6 +14,7 @@ using namespace asof;
 constexpr const char* kFooter = R"(Most used:
   asof perf.data                       instructions as text
   asof report                          what is in ./perf.data, how much was decoded, what was lost and why
+  asof timeline --html out.html        calls in time, down to instructions, in any browser
   asof doctor                          is everything there that exact decoding needs
   asof text __schedule@12.345678       the bytes of a function at that time
 'asof VERB --help' gives options and examples, 'man asof' more. Exit status: 0 ok, 1 usage, 2 input unusable,
