@@ -13,8 +13,8 @@ TEST(Cli, UsageErrorsExitWith1) {
   for (const char* arguments :
        {"", "--bogus", "decode --bogus x", "decode a b", "report --fields ip", "decode -F nonsense x",
         "decode --itrace q x", "decode --time 2,1 x", "decode --addr-range 5 x", "decode -C x x",
-        "decode -j 0 x", "decode --format xml x", "decode --text-at never x", "validate --min-coverage 101 x", "text",
-        "text @ -i x", "errors --explain E-NONE-001", "digest --color red x"}) {
+        "decode -j 0 x", "decode --format xml x", "decode --text-at never x", "validate --min-coverage 101 x",
+        "text", "text @ -i x", "errors --explain E-NONE-001", "digest --color red x"}) {
     const Ran r = run_asof(arguments);
     EXPECT_EQ(r.status, 1) << arguments;
     EXPECT_EQ(r.out, "") << arguments;
