@@ -28,6 +28,11 @@ void Truth::instruction(Addr ip, const SimInsn& insn, Space space, bool user, Ti
   if (!goes_on) open_ = false;
 }
 
+void Truth::late_text() {
+  ASOF_CHECK(!runs_.empty());
+  runs_.back().flags |= TruthRun::kLateText;
+}
+
 void Truth::async() {
   if (open_) runs_.back().flags |= TruthRun::kInterrupted;
   open_ = false;

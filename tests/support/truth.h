@@ -43,6 +43,7 @@ class Truth {
   explicit Truth(bool keep_instructions) : keep_instructions_(keep_instructions) {}
 
   void instruction(Addr ip, const SimInsn& insn, Space space, bool user, Time time);
+  void late_text();    // bytes of the last instruction are nowhere in the capture
   void async();        // an exception or interrupt happens before the next instruction
   void interrupted();  // the trace ends or pauses here; the next instruction is a restart
 

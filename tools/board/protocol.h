@@ -1,7 +1,7 @@
 /* What the guest's init, the emulator's plugin and make_capture agree on. C, for all three.
  *
- * The doorbell is a page of the guest's user space at a fixed address. The plugin sees every access of user code to
- * it; arguments stand in its words, a store to word 0 gives the command. */
+ * The doorbell is a page of the guest's user space at a fixed address. The plugin sees every access of user
+ * code to it; arguments stand in its words, a store to word 0 gives the command. */
 #ifndef ASOF_BOARD_PROTOCOL_H
 #define ASOF_BOARD_PROTOCOL_H
 
@@ -24,10 +24,11 @@ enum board_command {
   BOARD_RANGE = 1, /* ARG1 kind, ARG2 address, ARG3 bytes: code the plugin has to know */
   BOARD_START,     /* from here on what runs is written down */
   BOARD_STOP,
-  BOARD_PAUSE,     /* this CPU is not traced from here on */
+  BOARD_PAUSE, /* this CPU is not traced from here on */
   BOARD_RESUME,
-  BOARD_FILE,      /* NAME: what is dumped next goes there */
-  BOARD_DUMP,      /* ARG1 address (of a page), ARG2 bytes; the guest then reads one byte of every page, in order */
+  BOARD_FILE, /* NAME: what is dumped next goes there */
+  BOARD_DUMP, /* ARG1 address (of a page), ARG2 bytes; the guest then reads one byte of every page, in order
+               */
 };
 
 enum board_range {

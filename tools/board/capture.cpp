@@ -1,0 +1,204 @@
+#include "tools/board/capture.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <unordered_set>
+
+namespace asof::board {
+namespace {
+
+namespace fs = std::filesystem;
+using namespace asof::test;
+
+constexpr uint32_t kPtType = 8, kPtInfo = 1;
+constexpr uint64_t kFirstTraceId = 0x1001;
+constexpr size_t kTraceAttr = 0, kSideAttr = 1;
+constexpr uint64_t kPage = 4096;
+
+AttrSpec sideband_attr(const GuestFiles& files) {
+  AttrSpec a;
+  a.flags = attr_flag::kSampleIdAll | attr_flag::kMmap | attr_flag::kComm | attr_flag::kTask |
+            attr_flag::kMmap2 | attr_flag::kCommExec | attr_flag::kContextSwitch | attr_flag::kKsymbol |
+            attr_flag::kBpfEvent | attr_flag::kTextPoke;
+  a.name = "dummy:HG";
+  a.ids = files.ids;
+  return a;
+}
+
+void put_features(PerfDataWriter& w, const CaptureInput& in, const TraceFormat& format) {
+  w.hostname("board");
+  w.os_release(in.files.release);
+  w.perf_version("6.1.0");
+  w.arch(format.arch);
+  w.nr_cpus(static_cast<uint32_t>(in.cpus.size()));
+  w.cpu_id(format.cpu_id);
+  w.event_desc();
+  const std::pair<uint32_t, std::string> pmus[] = {{1, "software"}, {format.attr.type, format.pmu}};
+  w.pmu_mappings(pmus);
+  if (!in.files.programs.empty()) w.bpf_prog_info(in.files.programs);
+}
+
+void put_kernel_map(PerfDataWriter& w, const GuestFiles& files) {
+  const Addr begin = files.addresses.at("_text"), end = files.addresses.at("_etext");
+  w.mmap({.addr = begin,
+          .len = end - begin,
+          .pgoff = begin,
+          .filename = "[kernel.kallsyms]_text",
+          .kernel = true});
+}
+
+void put_traces(PerfDataWriter& w, const CaptureInput& in, const TraceFormat& format) {
+  for (uint32_t cpu = 0; cpu < in.cpus.size(); ++cpu) {
+    const CpuTrace& c = in.cpus[cpu];
+    const Trailer begin{
+        .time = in.files.perf_time(c.first_tick), .cpu = cpu, .attr = kTraceAttr, .has_id = true};
+    const Trailer end{
+        .time = in.files.perf_time(c.last_tick), .cpu = cpu, .attr = kTraceAttr, .has_id = true};
+    w.itrace_start(0, 0, begin);
+    w.aux(0, c.trace.size(), format.aux_flags, end);
+  }
+  for (uint32_t cpu = 0; cpu < in.cpus.size(); ++cpu) {
+    w.auxtrace(
+        {.offset = 0, .reference = in.cpus[cpu].first_tick, .idx = cpu, .cpu = static_cast<int32_t>(cpu)},
+        in.cpus[cpu].trace);
+  }
+}
+
+// Pages of kernel text that matter for this capture, so that a committed one is small.
+class Trimmer {
+ public:
+  explicit Trimmer(const CaptureInput& in) {
+    for (const Block& b : in.log.blocks) add(b.address, b.bytes.size());
+    for (const Poke& p : in.pokes) add(p.address, std::max(p.old_bytes.size(), p.new_bytes.size()));
+    add(in.files.addresses.at("_stext"), 1);
+    add(in.files.addresses.at("_etext") - 1, 1);
+  }
+  std::vector<CoreSegment> keep(std::span<const CoreSegment> core) const {
+    std::vector<CoreSegment> out;
+    for (const CoreSegment& s : core) {
+      for (uint64_t at = 0; at < s.bytes.size(); at += kPage) {
+        if (!pages_.contains((s.address + at) / kPage)) continue;
+        const auto page = std::span(s.bytes).subspan(at, std::min<uint64_t>(kPage, s.bytes.size() - at));
+        if (out.empty() || out.back().address + out.back().bytes.size() != s.address + at)
+          out.push_back({s.address + at, {}});
+        out.back().bytes.insert(out.back().bytes.end(), page.begin(), page.end());
+      }
+    }
+    return out;
+  }
+
+ private:
+  void add(Addr address, size_t size) {
+    if (size == 0) return;
+    for (Addr page = address / kPage; page <= (address + size - 1) / kPage; ++page) pages_.insert(page);
+  }
+  std::unordered_set<Addr> pages_;
+};
+
+std::string hex(std::span<const uint8_t> bytes) {
+  std::string out;
+  for (const uint8_t b : bytes) out += fmt::format("{:02x}", b);
+  return out;
+}
+
+std::string pokes_text(const CaptureInput& in) {
+  std::string out;
+  for (const Poke& p : in.pokes) {
+    out += fmt::format(
+        R"({{"time": {}, "addr": "{:#x}", "old": "{}", "new": "{}", "writer_cpu": {}, "symbol": "{}"}})",
+        p.time, p.address, hex(p.old_bytes), hex(p.new_bytes), p.cpu, in.files.place(p.address));
+    out += '\n';
+  }
+  return out;
+}
+
+std::string board_text(const CaptureInput& in) {
+  std::string records;
+  for (const auto& [type, count] : in.files.record_counts())
+    records += fmt::format("{}\"{}\": {}", records.empty() ? "" : ", ", type, count);
+  const Clock& c = in.log.clock;
+  return fmt::format(
+      "{{\n  \"kernel\": \"{} {} {}\",\n  \"instructions_of_all_cpus\": {},\n  \"pokes\": {},\n  "
+      "\"bpf_programs\": {},\n"
+      "  \"records_of_the_kernel_by_type\": {{{}}},\n"
+      "  \"clock\": {{\"marks\": {}, \"interrupted_marks\": {}, \"idle_jumps\": {}, \"error_bound_ns\": "
+      "{}}}\n}}\n",
+      in.files.release, in.files.version, in.files.machine, in.log.instructions, in.pokes.size(),
+      in.files.programs.size(), records, c.marks(), c.skipped(), c.jumps(), c.error_bound());
+}
+
+}  // namespace
+
+TraceFormat pt_format(const GuestFiles& files, const TracerConfig& config) {
+  namespace bit = pt_config_bit;
+  TraceFormat f;
+  f.attr.type = kPtType;
+  f.attr.config = bit::kPt | bit::kTsc | bit::kBranch | (3ULL << 24);
+  if (config.mtc) f.attr.config |= bit::kMtc | static_cast<uint64_t>(config.mtc_freq) << 14;
+  f.attr.sample_type |= sample::kIp;
+  f.attr.flags =
+      attr_flag::kSampleIdAll | attr_flag::kDisabled | attr_flag::kExcludeHv | attr_flag::kExcludeUser;
+  f.pmu = "intel_pt";
+  f.info_type = kPtInfo;
+  f.arch = "x86_64", f.cpu_id = "GenuineIntel,6,94,3";
+  f.elf_machine = 62;
+  f.info = {kPtType,
+            files.clock.shift,
+            files.clock.mult,
+            files.clock.zero,
+            1,
+            bit::kTsc,
+            bit::kNoRetComp,
+            3,
+            0,
+            1,
+            bit::kMtc,
+            0xfULL << 14,
+            config.tsc_ctc_n,
+            config.tsc_ctc_d,
+            bit::kCyc,
+            config.cbr,
+            0,
+            0};
+  return f;
+}
+
+void write_board_capture(const CaptureInput& in, const TraceFormat& format, const fs::path& directory) {
+  PerfDataWriter w;
+  AttrSpec trace = format.attr;
+  trace.name = format.pmu + "//";
+  for (size_t cpu = 0; cpu < in.cpus.size(); ++cpu) trace.ids.push_back(kFirstTraceId + cpu);
+  w.add_attr(trace);
+  w.add_attr(sideband_attr(in.files));
+  put_features(w, in, format);
+  w.time_conv(in.files.clock);
+  w.auxtrace_info(format.info_type, format.info);
+  put_kernel_map(w, in.files);
+  w.finished_init();
+  for (const auto& ring : in.files.rings) w.raw(ring);
+  if (!in.pokes_are_records) {
+    for (const Poke& p : in.pokes)
+      w.text_poke(p.address, p.old_bytes, p.new_bytes,
+                  {.time = p.time, .cpu = p.cpu, .attr = kSideAttr, .has_id = true});
+  }
+  put_traces(w, in, format);
+
+  const Trimmer trimmer(in);
+  const auto core = [&](const std::vector<CoreSegment>& c) { return in.trim ? trimmer.keep(c) : c; };
+  w.write_directory(directory / "perf.data", {make_core(core(in.files.kcore), format.elf_machine),
+                                              in.files.kallsyms, in.files.modules});
+  // A file that is empty is written all the same: perf wants it.
+  write_text(directory / "perf.data/kcore_dir/modules", in.files.modules);
+  write_bytes(directory / "kcore.end", make_core(core(in.files.kcore_end), format.elf_machine));
+  write_text(directory / "kallsyms.end", in.files.kallsyms_end);
+  write_text(directory / "modules.end", in.files.modules_end);
+  if (!in.files.ksym_text.empty()) write_bytes(directory / "ksym_text.bin", in.files.ksym_text);
+  std::vector<const Truth*> truths;
+  for (const CpuTrace& c : in.cpus) truths.push_back(c.truth);
+  write_truth(directory / "truth", truths, in.note);
+  write_text(directory / "truth/pokes.jsonl", pokes_text(in));
+  write_text(directory / "truth/board.json", board_text(in));
+}
+
+}  // namespace asof::board
