@@ -197,6 +197,12 @@ void EtmUnit::exception_return(Addr target, uint64_t time, std::optional<EtmCont
   behind_element(target, time);
 }
 
+void EtmUnit::leave() {
+  if (!on_) return;
+  atom(true);
+  stop();
+}
+
 void EtmUnit::event(unsigned bits) {
   if (on_) writer_.event(bits);
 }

@@ -45,6 +45,8 @@ class EtmUnit {
   void exception(uint16_t type, Addr from, Addr vector, uint64_t time,
                  std::optional<EtmContext> context = {});
   void exception_return(Addr target, uint64_t time, std::optional<EtmContext> context = {});
+  // ERET to where tracing is filtered: the atom, and no address.
+  void leave();
   void event(unsigned bits);
 
   // Everything committed and written; no more.

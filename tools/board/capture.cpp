@@ -3,7 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <unordered_set>
+
+#include "tests/support/case_arm64.h"
 
 namespace asof::board {
 namespace {
@@ -40,11 +43,13 @@ void put_features(PerfDataWriter& w, const CaptureInput& in, const TraceFormat& 
 }
 
 void put_kernel_map(PerfDataWriter& w, const GuestFiles& files) {
-  const Addr begin = files.addresses.at("_text"), end = files.addresses.at("_etext");
+  // arm64 kernels have no _text among their symbols.
+  const std::string reference = files.addresses.contains("_text") ? "_text" : "_stext";
+  const Addr begin = files.addresses.at(reference), end = files.addresses.at("_etext");
   w.mmap({.addr = begin,
           .len = end - begin,
           .pgoff = begin,
-          .filename = "[kernel.kallsyms]_text",
+          .filename = "[kernel.kallsyms]" + reference,
           .kernel = true});
 }
 
@@ -74,16 +79,29 @@ class Trimmer {
     add(in.files.addresses.at("_stext"), 1);
     add(in.files.addresses.at("_etext") - 1, 1);
   }
-  std::vector<CoreSegment> keep(std::span<const CoreSegment> core) const {
-    std::vector<CoreSegment> out;
-    for (const CoreSegment& s : core) {
+  // Other pages are zero, so that the copy keeps its shape and packs well.
+  std::vector<CoreSegment> keep(std::vector<CoreSegment> core) const {
+    for (CoreSegment& s : core) {
       for (uint64_t at = 0; at < s.bytes.size(); at += kPage) {
-        if (!pages_.contains((s.address + at) / kPage)) continue;
-        const auto page = std::span(s.bytes).subspan(at, std::min<uint64_t>(kPage, s.bytes.size() - at));
-        if (out.empty() || out.back().address + out.back().bytes.size() != s.address + at)
-          out.push_back({s.address + at, {}});
-        out.back().bytes.insert(out.back().bytes.end(), page.begin(), page.end());
+        if (pages_.contains((s.address + at) / kPage)) continue;
+        std::fill_n(s.bytes.begin() + static_cast<std::ptrdiff_t>(at),
+                    std::min<uint64_t>(kPage, s.bytes.size() - at), uint8_t{0});
       }
+    }
+    return core;
+  }
+  // Symbols of those pages, of modules and programs, and those that say where the kernel is.
+  std::string keep_symbols(const std::string& kallsyms) const {
+    std::string out;
+    for (size_t at = 0; at < kallsyms.size();) {
+      const size_t end = std::min(kallsyms.find('\n', at), kallsyms.size() - 1) + 1;
+      const std::string_view line = std::string_view(kallsyms).substr(at, end - at);
+      Addr address = 0;
+      std::from_chars(line.data(), line.data() + line.size(), address, 16);
+      const bool named =
+          line.ends_with(" _text\n") || line.ends_with(" _stext\n") || line.ends_with(" _etext\n");
+      if (named || line.find('\t') != std::string_view::npos || pages_.contains(address / kPage)) out += line;
+      at = end;
     }
     return out;
   }
@@ -164,6 +182,20 @@ TraceFormat pt_format(const GuestFiles& files, const TracerConfig& config) {
   return f;
 }
 
+TraceFormat etm_format(const EtmUnitConfig& config, unsigned cpus) {
+  constexpr uint32_t kCsEtmInfo = 3;
+  CaseFile like;  // what attributes and registers depend on
+  like.arm64.return_stack = config.return_stack;
+  TraceFormat f;
+  f.attr = arm64_attr(like);
+  f.pmu = "cs_etm";
+  f.info_type = kCsEtmInfo;
+  f.info = arm64_trace_units(like, cpus);
+  f.arch = "aarch64", f.cpu_id = "0x00000000410fd034";
+  f.elf_machine = 183;
+  return f;
+}
+
 void write_board_capture(const CaptureInput& in, const TraceFormat& format, const fs::path& directory) {
   PerfDataWriter w;
   AttrSpec trace = format.attr;
@@ -186,12 +218,13 @@ void write_board_capture(const CaptureInput& in, const TraceFormat& format, cons
 
   const Trimmer trimmer(in);
   const auto core = [&](const std::vector<CoreSegment>& c) { return in.trim ? trimmer.keep(c) : c; };
+  const auto symbols = [&](const std::string& text) { return in.trim ? trimmer.keep_symbols(text) : text; };
   w.write_directory(directory / "perf.data", {make_core(core(in.files.kcore), format.elf_machine),
-                                              in.files.kallsyms, in.files.modules});
+                                              symbols(in.files.kallsyms), in.files.modules});
   // A file that is empty is written all the same: perf wants it.
   write_text(directory / "perf.data/kcore_dir/modules", in.files.modules);
   write_bytes(directory / "kcore.end", make_core(core(in.files.kcore_end), format.elf_machine));
-  write_text(directory / "kallsyms.end", in.files.kallsyms_end);
+  write_text(directory / "kallsyms.end", symbols(in.files.kallsyms_end));
   write_text(directory / "modules.end", in.files.modules_end);
   if (!in.files.ksym_text.empty()) write_bytes(directory / "ksym_text.bin", in.files.ksym_text);
   std::vector<const Truth*> truths;

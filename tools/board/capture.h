@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/etm_unit.h"
 #include "tests/support/pt_tracer.h"
 #include "tests/support/truth.h"
 #include "tools/board/guest_files.h"
@@ -32,6 +33,7 @@ struct TraceFormat {
 };
 
 TraceFormat pt_format(const GuestFiles& files, const test::TracerConfig& config);
+TraceFormat etm_format(const test::EtmUnitConfig& config, unsigned cpus);
 
 struct CaptureInput {
   const GuestFiles& files;

@@ -155,6 +155,7 @@ GuestFiles read_guest_files(const fs::path& directory) {
     out.rings.push_back(test::read_bytes(directory / fmt::format("ring{}", cpu)));
   std::istringstream system(text_of(directory / "system"));
   std::getline(system, out.release), std::getline(system, out.version), std::getline(system, out.machine);
+  system >> std::hex >> out.physical_text;
   read_symbols(out);
   return out;
 }

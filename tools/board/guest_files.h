@@ -30,6 +30,7 @@ struct GuestFiles {
   test::TimeConvSpec clock;
   std::vector<uint64_t> ids;  // of the side-band events, per CPU
   std::string release, version, machine;
+  uint64_t physical_text = 0;           // where the kernel's code begins in memory
   std::map<Addr, std::string> symbols;  // of the kernel's own text
   std::map<std::string, Addr> addresses;
 

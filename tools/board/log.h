@@ -26,7 +26,8 @@ struct Event {
   uint64_t count = 0;     // instructions that all CPUs had begun
   uint32_t block = 0;     // of kBlock
   uint32_t executed = 0;  // of its instructions; more than it has: repeated string instructions
-  // x86: the words above the first one that was stored here; arm64: address and two words of each store.
+  // x86: the words above the first one that was stored here; arm64: address and value of each word stored
+  // here.
   std::vector<std::array<uint64_t, 4>> stores;
 };
 
@@ -34,7 +35,7 @@ struct Event {
 struct Store {
   uint64_t count = 0;
   int cpu = 0;
-  Addr address = 0;
+  uint64_t physical = 0;
   uint32_t value = 0;
 };
 

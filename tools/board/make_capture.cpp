@@ -12,6 +12,8 @@
 #include <string_view>
 #include <vector>
 
+#include "tests/support/case_arm64.h"
+#include "tools/board/arm64_flow.h"
 #include "tools/board/capture.h"
 #include "tools/board/known_text.h"
 #include "tools/board/x86_flow.h"
@@ -63,10 +65,9 @@ test::TracerConfig trace_config(bool coarse) {
   return c;
 }
 
-int run_x86(const Options& o) {
-  const GuestFiles files = read_guest_files(o.board);
+int run_x86(const Options& o, const GuestFiles& files) {
   const Log log = read_log(test::read_bytes(o.board / "log"), test::read_bytes(o.board / "blocks"), 1);
-  const std::vector<Poke> pokes = files.pokes();
+  const std::vector<board::Poke> pokes = files.pokes();
   const KnownText known(files, pokes);
   X86Options x86;
   x86.trace = trace_config(o.coarse);
@@ -86,6 +87,39 @@ int run_x86(const Options& o) {
   CaptureInput in{files, log, pokes, true, {}, "x86 board, tools/board/x86", o.trim};
   for (const X86Cpu& c : cpus) in.cpus.push_back({&c.truth, c.trace, c.first_tsc, c.last_tsc});
   write_board_capture(in, pt_format(files, x86.trace), o.capture);
+  fmt::print("{} pokes, {} BPF programs; clock: {} marks, error bound {} ns, {} idle jumps\n", pokes.size(),
+             files.programs.size(), log.clock.marks(), log.clock.error_bound(), log.clock.jumps());
+  return 0;
+}
+
+int run_arm64(const Options& o, const GuestFiles& files) {
+  constexpr uint64_t kNsPerTick = 16;  // the emulator's counter has 62.5 MHz
+  const Log log =
+      read_log(test::read_bytes(o.board / "log"), test::read_bytes(o.board / "blocks"), kNsPerTick);
+  const std::vector<board::Poke> pokes = stored_pokes(log, files);
+  const KnownText known(files, pokes);
+  Arm64Options arm64;
+  arm64.unit.sync_bytes = 4096;
+  arm64.unit.timestamp_every = o.coarse ? 100'000'000 : 16;
+  arm64.vectors = files.addresses.at("vectors");
+  arm64.known = [&](Addr a, std::span<const uint8_t> bytes) { return known.has(a, bytes); };
+  arm64.perf_time = [&](uint64_t ticks) { return files.perf_time(ticks); };
+  std::vector<Arm64Cpu> cpus;
+  std::vector<std::vector<uint8_t>> frames;
+  for (unsigned cpu = 0; cpu < log.cpus.size(); ++cpu) {
+    cpus.push_back(encode_arm64(log, cpu, arm64));
+    const Arm64Cpu& c = cpus.back();
+    frames.push_back(test::arm64_frames(cpu, c.trace));
+    fmt::print(
+        "cpu {}: {} instructions in {} runs, {} exceptions in traced code, {} BRK, {} late, {} bytes of "
+        "trace\n",
+        cpu, c.truth.count(), c.truth.runs().size(), c.exceptions, c.breakpoints, c.late_instructions,
+        c.trace.size());
+  }
+  CaptureInput in{files, log, pokes, false, {}, "arm64 board, tools/board/arm64", o.trim};
+  for (size_t i = 0; i < cpus.size(); ++i)
+    in.cpus.push_back({&cpus[i].truth, frames[i], cpus[i].first_tick, cpus[i].last_tick});
+  write_board_capture(in, etm_format(arm64.unit, static_cast<unsigned>(cpus.size())), o.capture);
   fmt::print("{} pokes, {} BPF programs; clock: {} marks, error bound {} ns, {} idle jumps\n", pokes.size(),
              files.programs.size(), log.clock.marks(), log.clock.error_bound(), log.clock.jumps());
   return 0;
@@ -112,7 +146,8 @@ int main(int argc, char** argv) {
   }
   options.board = argv[1], options.capture = argv[2];
   try {
-    return run_x86(options);
+    const GuestFiles files = read_guest_files(options.board);
+    return files.machine == "aarch64" ? run_arm64(options, files) : run_x86(options, files);
   } catch (const std::exception& e) {
     fmt::print(stderr, "make_capture: {}\n", e.what());
     return 2;

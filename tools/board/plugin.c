@@ -1,11 +1,12 @@
 /* TCG plugin of the simulated boards: writes down which blocks each CPU of an emulated machine executes.
  *
- * The emulator runs with -icount: one thread executes all CPUs in turn, and the guest's counters advance with the
- * number of instructions. So one count of begun instructions orders everything, says how much of a block was executed
- * (the next unit of the log tells where the count stood then), and is the clock (marks of the guest relate it).
+ * The emulator runs with -icount: one thread executes all CPUs in turn, and the guest's counters advance with
+ * the number of instructions. So one count of begun instructions orders everything, says how much of a block
+ * was executed (the next unit of the log tells where the count stood then), and is the clock (marks of the
+ * guest relate it).
  *
- * The guest gives commands through its doorbell page (protocol.h). What it dumps, and the exception frames it is
- * asked about, are read from its memory, which the emulator keeps in a file that is mapped here too.
+ * The guest gives commands through its doorbell page (protocol.h). What it dumps, and the exception frames it
+ * is asked about, are read from its memory, which the emulator keeps in a file that is mapped here too.
  *
  * Debian ships no qemu-plugin.h: the declarations below are those of the documented interface, version 1
  * (QEMU documentation, "TCG Plugins").
@@ -58,6 +59,7 @@ extern struct qemu_plugin_insn* qemu_plugin_tb_get_insn(const struct qemu_plugin
 extern const void* qemu_plugin_insn_data(const struct qemu_plugin_insn*);
 extern size_t qemu_plugin_insn_size(const struct qemu_plugin_insn*);
 extern uint64_t qemu_plugin_insn_vaddr(const struct qemu_plugin_insn*);
+extern unsigned qemu_plugin_mem_size_shift(qemu_plugin_meminfo_t);
 extern bool qemu_plugin_mem_is_store(qemu_plugin_meminfo_t);
 extern struct qemu_plugin_hwaddr* qemu_plugin_get_hwaddr(qemu_plugin_meminfo_t, uint64_t);
 extern bool qemu_plugin_hwaddr_is_io(const struct qemu_plugin_hwaddr*);
@@ -78,9 +80,7 @@ static const uint8_t* ram;
 static uint64_t ram_bytes, ram_base;
 static bool arm64;
 
-static struct {
-  uint64_t kind, begin, end;
-} ranges[kMaxRanges];
+static struct { uint64_t kind, begin, end; } ranges[kMaxRanges];
 static size_t range_count;
 
 static bool recording;
@@ -134,9 +134,10 @@ static void payload(uint64_t a, uint64_t b) {
   put(log_file, words, sizeof words);
 }
 
-/* With -icount, QEMU 7.2 lets a CPU run up to the next timer event and then gives the others what is left of the time
- * before it: nothing. A CPU that waits for another without PAUSE waits for ever (the kernel does so when it starts a
- * CPU). So each turn is ended after some blocks; the count decides, so that two runs are the same. */
+/* With -icount, QEMU 7.2 lets a CPU run up to the next timer event and then gives the others what is left of
+ * the time before it: nothing. A CPU that waits for another without PAUSE waits for ever (the kernel does so
+ * when it starts a CPU). So each turn is ended after some blocks; the count decides, so that two runs are the
+ * same. */
 static void take_turns(unsigned cpu) {
   static unsigned blocks;
   if (++blocks < kTurn) return;
@@ -182,15 +183,26 @@ static void on_entry_store(unsigned cpu, qemu_plugin_meminfo_t info, uint64_t ad
 }
 
 /* arm64: every store of an entry; make_capture finds the saved ELR among them. */
+static void on_saved_word(unsigned cpu, qemu_plugin_meminfo_t info, uint64_t address, void* data) {
+  (void)data;
+  const uint8_t* at = paused[cpu] ? NULL : memory_at(info, address);
+  if (at == NULL || address % 8 != 0) return;
+  uint64_t word;
+  memcpy(&word, at, sizeof word);
+  unit(BOARD_LOG_FRAME, cpu, 0);
+  payload(address, word);
+  payload(0, 0);
+}
+
+/* arm64: instruction words that are stored through an alias; the physical address says where. */
 static void on_word_store(unsigned cpu, qemu_plugin_meminfo_t info, uint64_t address, void* data) {
-  if (paused[cpu] && data == NULL) return;
-  const uint8_t* at = memory_at(info, address);
-  uint64_t words[2] = {0, 0};
-  if (at == NULL) return;
-  memcpy(words, at, kPage - address % kPage < sizeof words ? 8 - address % 8 : sizeof words);
-  unit(data == NULL ? BOARD_LOG_FRAME : BOARD_LOG_STORE, cpu, 0);
-  payload(address, words[0]);
-  if (data == NULL) payload(words[1], 0);
+  (void)data;
+  const uint8_t* at = qemu_plugin_mem_size_shift(info) == 2 ? memory_at(info, address) : NULL;
+  if (at == NULL || address % 4 != 0) return;
+  uint32_t word;
+  memcpy(&word, at, sizeof word);
+  unit(BOARD_LOG_STORE, cpu, 0);
+  payload((uint64_t)(at - ram) + ram_base, word);
 }
 
 static void register_all(qemu_plugin_id_t id);
@@ -288,7 +300,8 @@ static void on_translate(qemu_plugin_id_t id, struct qemu_plugin_tb* tb) {
   const bool kernel = address >> 63 != 0;
   if (!kernel) {
     for (size_t i = 0; i < n; ++i) {
-      qemu_plugin_register_vcpu_mem_cb(qemu_plugin_tb_get_insn(tb, i), on_user_access, kNoRegs, kReadsAndWrites, NULL);
+      qemu_plugin_register_vcpu_mem_cb(qemu_plugin_tb_get_insn(tb, i), on_user_access, kNoRegs,
+                                       kReadsAndWrites, NULL);
     }
   }
   if (!recording) {
@@ -307,9 +320,9 @@ static void on_translate(qemu_plugin_id_t id, struct qemu_plugin_tb* tb) {
     qemu_plugin_register_vcpu_insn_exec_inline(insn, kAddU64, &instructions, 1);
     if (!kernel) continue;
     if (in_range(BOARD_ENTRY, address))
-      qemu_plugin_register_vcpu_mem_cb(insn, arm64 ? on_word_store : on_entry_store, kNoRegs, kWrites, NULL);
+      qemu_plugin_register_vcpu_mem_cb(insn, arm64 ? on_saved_word : on_entry_store, kNoRegs, kWrites, NULL);
     if (in_range(BOARD_WRITER, address))
-      qemu_plugin_register_vcpu_mem_cb(insn, on_word_store, kNoRegs, kWrites, &ranges);
+      qemu_plugin_register_vcpu_mem_cb(insn, on_word_store, kNoRegs, kWrites, NULL);
   }
 }
 

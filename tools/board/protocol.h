@@ -49,7 +49,7 @@ enum board_kind {
   BOARD_LOG_AWAY,      /* the CPU runs user code, or is paused; only the first of several */
   BOARD_LOG_MARK,      /* one unit follows: counter value, 0 */
   BOARD_LOG_FRAME,     /* two units follow: what stands above the first word that an entry stored */
-  BOARD_LOG_STORE,     /* one unit follows: address, value of a 4-byte store */
+  BOARD_LOG_STORE,     /* one unit follows: physical address, value of a 4-byte store */
   BOARD_LOG_PAUSE,
   BOARD_LOG_RESUME,
   BOARD_LOG_STOP,

@@ -69,7 +69,8 @@ const Decoded& X86Flow::decoded(uint32_t number) {
     const uint8_t size = b.sizes[i];
     const SimInsn insn = scratch_.fetch(kKernelSpace, at);
     if (insn.length != size) {
-      // An instruction across pages is taken out of the emulator's block again, but the plugin sees its first bytes.
+      // An instruction across pages is taken out of the emulator's block again, but the plugin sees its first
+      // bytes.
       const bool crosses = at / kPage != (at + insn.length - 1) / kPage;
       if (i != 0 && i + 1 == b.sizes.size() && crosses && insn.length > size) break;
       throw std::runtime_error(fmt::format("another instruction length at {:#x}", at));

@@ -1,5 +1,5 @@
-/* BPF socket filters of several lengths. Their machine code is asked for right after they are loaded, as the perf
- * tool's side-band thread does. */
+/* BPF socket filters of several lengths. Their machine code is asked for right after they are loaded, as the
+ * perf tool's side-band thread does. */
 #include <linux/bpf.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +13,8 @@ static uint8_t* kept;
 static size_t kept_bytes;
 
 static struct bpf_insn op(uint8_t code, uint8_t dst, uint8_t src, int16_t off, int32_t imm) {
-  return (struct bpf_insn){.code = code, .dst_reg = (uint8_t)(dst & 15), .src_reg = (uint8_t)(src & 15), .off = off, .imm = imm};
+  return (struct bpf_insn){
+      .code = code, .dst_reg = (uint8_t)(dst & 15), .src_reg = (uint8_t)(src & 15), .off = off, .imm = imm};
 }
 
 /* All shapes accept every packet; they differ in what they compute before. */
@@ -49,15 +50,22 @@ static void keep_code(int fd) {
   static uint8_t code[1 << 16];
   uint64_t addresses[8];
   uint32_t lengths[8];
-  struct bpf_prog_info info = {.jited_prog_insns = (uint64_t)code, .jited_prog_len = sizeof code,
-                               .jited_ksyms = (uint64_t)addresses, .nr_jited_ksyms = 8,
-                               .jited_func_lens = (uint64_t)lengths, .nr_jited_func_lens = 8};
+  struct bpf_prog_info info = {.jited_prog_insns = (uint64_t)code,
+                               .jited_prog_len = sizeof code,
+                               .jited_ksyms = (uint64_t)addresses,
+                               .nr_jited_ksyms = 8,
+                               .jited_func_lens = (uint64_t)lengths,
+                               .nr_jited_func_lens = 8};
   union bpf_attr attr = {.info = {.bpf_fd = (uint32_t)fd, .info_len = sizeof info, .info = (uint64_t)&info}};
-  if (syscall(SYS_bpf, BPF_OBJ_GET_INFO_BY_FD, &attr, sizeof attr) != 0) die("no information about a BPF program");
+  if (syscall(SYS_bpf, BPF_OBJ_GET_INFO_BY_FD, &attr, sizeof attr) != 0)
+    die("no information about a BPF program");
   if (info.jited_prog_len == 0 || info.nr_jited_ksyms != info.nr_jited_func_lens || info.nr_jited_ksyms > 8)
     die("BPF code that is not to be had");
-  struct board_bpf_program p = {.id = info.id, .type = info.type, .load_time = info.load_time,
-                                .functions = info.nr_jited_ksyms, .code_bytes = info.jited_prog_len};
+  struct board_bpf_program p = {.id = info.id,
+                                .type = info.type,
+                                .load_time = info.load_time,
+                                .functions = info.nr_jited_ksyms,
+                                .code_bytes = info.jited_prog_len};
   memcpy(p.tag, info.tag, sizeof p.tag);
   memcpy(p.name, info.name, sizeof p.name);
   keep(&p, sizeof p);
@@ -71,7 +79,8 @@ static void keep_code(int fd) {
 
 int bpf_load(enum bpf_shape shape, uint32_t constant) {
   struct bpf_insn insns[64];
-  union bpf_attr attr = {.prog_type = BPF_PROG_TYPE_SOCKET_FILTER, .insns = (uint64_t)insns, .license = (uint64_t) "GPL"};
+  union bpf_attr attr = {
+      .prog_type = BPF_PROG_TYPE_SOCKET_FILTER, .insns = (uint64_t)insns, .license = (uint64_t) "GPL"};
   attr.insn_cnt = (uint32_t)assemble(shape, constant, insns);
   memcpy(attr.prog_name, "board", 6);
   const int fd = (int)syscall(SYS_bpf, BPF_PROG_LOAD, &attr, sizeof attr);

@@ -25,7 +25,8 @@ uint64_t counter(void) {
 void doorbell_open(void) {
   door = mmap((void*)BOARD_DOORBELL, BOARD_DOORBELL_BYTES, PROT_READ | PROT_WRITE,
               MAP_SHARED | MAP_ANONYMOUS | MAP_FIXED | MAP_POPULATE, -1, 0);
-  buffer = mmap(NULL, kBufferBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+  buffer =
+      mmap(NULL, kBufferBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
   if (door == MAP_FAILED || buffer == MAP_FAILED) die("no memory for the doorbell");
 }
 

@@ -50,7 +50,7 @@ void bpf_detach(int socket);
 void bpf_dump(void);
 
 /* work.c: what the CPUs do. */
-void work_open(void);
+void work_open(uint32_t seed);
 int work_socket(void); /* of the datagrams; filters are attached to it */
 void work_burst(unsigned items);
 void work_start(int cpu);
@@ -61,6 +61,7 @@ void work_stop(void);
 
 /* steps.c: what changes the kernel's text. */
 void steps_open(void);
-void steps_run(bool small);
+enum plan { kTiny, kSmall, kFull };
+void steps_run(enum plan plan);
 
 #endif

@@ -1,6 +1,6 @@
-/* init of a simulated board: opens perf's side-band, copies kernel text, changes text while both CPUs work, copies
- * again, and hands everything out through the doorbell. Options come from the kernel's command line as environment:
- * plan=small or plan=full. */
+/* init of a simulated board: opens perf's side-band, copies kernel text, changes text while both CPUs work,
+ * copies again, and hands everything out through the doorbell. Options come from the kernel's command line as
+ * environment: plan=tiny, small or full, and seed. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,8 +13,11 @@
 #include "guest.h"
 
 static void mount_all(void) {
-  static const char* const kTypes[][2] = {
-      {"proc", "/proc"}, {"sysfs", "/sys"}, {"devtmpfs", "/dev"}, {"debugfs", "/sys/kernel/debug"}, {"tracefs", "/sys/kernel/tracing"}};
+  static const char* const kTypes[][2] = {{"proc", "/proc"},
+                                          {"sysfs", "/sys"},
+                                          {"devtmpfs", "/dev"},
+                                          {"debugfs", "/sys/kernel/debug"},
+                                          {"tracefs", "/sys/kernel/tracing"}};
   for (size_t i = 0; i < sizeof kTypes / sizeof *kTypes; ++i) {
     mkdir(kTypes[i][1], 0755);
     if (mount("none", kTypes[i][1], kTypes[i][0], 0, NULL) != 0) say("no %s", kTypes[i][0]);
@@ -34,7 +37,8 @@ static void tell_entry(const char* name, uint64_t address, const char* module) {
 static void tell_entry(const char* name, uint64_t address, const char* module) {
   if (module[0] != 0) return;
   if (strcmp(name, "vectors") == 0) ring(BOARD_RANGE, BOARD_ENTRY, address, 0x800);
-  if (strncmp(name, "el1h_64_", 8) == 0 && strstr(name, "handler") == NULL) ring(BOARD_RANGE, BOARD_ENTRY, address, 0x100);
+  if (strncmp(name, "el1h_64_", 8) == 0 && strstr(name, "handler") == NULL)
+    ring(BOARD_RANGE, BOARD_ENTRY, address, 0x100);
   if (strcmp(name, "aarch64_insn_write") == 0 || strcmp(name, "__aarch64_insn_write") == 0)
     ring(BOARD_RANGE, BOARD_WRITER, address, 0x200);
   if (strcmp(name, "copy_to_kernel_nofault") == 0) ring(BOARD_RANGE, BOARD_WRITER, address, 0x200);
@@ -45,14 +49,23 @@ static void put_system(void) {
   struct utsname u;
   char text[512];
   if (uname(&u) != 0) die("uname");
-  snprintf(text, sizeof text, "%s\n%s\n%s\n", u.release, u.version, u.machine);
+  char* memory = read_file("/proc/iomem", NULL);
+  char* code = strstr(memory, " : Kernel code");
+  while (code != NULL && code > memory && code[-1] != '\n') --code;
+  /* The last line: where the kernel's text stands in physical memory. */
+  snprintf(text, sizeof text, "%s\n%s\n%s\n%llx\n", u.release, u.version, u.machine,
+           code != NULL ? strtoull(code, NULL, 16) : 0);
+  free(memory);
   file_begin("system");
   file_put(text, strlen(text));
   file_end();
 }
 
 int main(void) {
-  const char* plan = getenv("plan");
+  const char *plan_name = getenv("plan"), *seed = getenv("seed");
+  enum plan plan = kSmall;
+  if (plan_name != NULL && strcmp(plan_name, "tiny") == 0) plan = kTiny;
+  if (plan_name != NULL && strcmp(plan_name, "full") == 0) plan = kFull;
   mount_all();
   pin(0);
   doorbell_open();
@@ -60,13 +73,13 @@ int main(void) {
   steps_open();
   symbols_load();
   symbols_each(tell_entry);
-  work_open();
+  work_open(seed != NULL ? (uint32_t)strtoul(seed, NULL, 10) : 1);
   sideband_open();
   snapshot("");
   say("copied kernel text");
   work_start(1);
   ring(BOARD_START, 0, 0, 0);
-  steps_run(plan == NULL || strcmp(plan, "small") == 0);
+  steps_run(plan);
   work_burst(8);
   ring(BOARD_STOP, 0, 0, 0);
   work_stop();

@@ -2,12 +2,12 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <linux/perf_event.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
-#include <stdio.h>
 
 #include "guest.h"
 
@@ -24,13 +24,22 @@ void sideband_open(void) {
       .sample_period = 1,
       .sample_type = PERF_SAMPLE_IDENTIFIER | PERF_SAMPLE_TID | PERF_SAMPLE_TIME | PERF_SAMPLE_CPU,
       .read_format = PERF_FORMAT_ID,
-      .mmap = 1, .comm = 1, .task = 1, .mmap2 = 1, .comm_exec = 1, .sample_id_all = 1,
-      .context_switch = 1, .ksymbol = 1, .bpf_event = 1, .text_poke = 1,
+      .mmap = 1,
+      .comm = 1,
+      .task = 1,
+      .mmap2 = 1,
+      .comm_exec = 1,
+      .sample_id_all = 1,
+      .context_switch = 1,
+      .ksymbol = 1,
+      .bpf_event = 1,
+      .text_poke = 1,
   };
   for (int cpu = 0; cpu < kCpus; ++cpu) {
     const int fd = (int)syscall(SYS_perf_event_open, &attr, -1, cpu, -1, PERF_FLAG_FD_CLOEXEC);
     if (fd < 0) die("perf_event_open");
-    rings[cpu] = mmap(NULL, (size_t)(kRingPages + 1) * kPageBytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd, 0);
+    rings[cpu] = mmap(NULL, (size_t)(kRingPages + 1) * kPageBytes, PROT_READ | PROT_WRITE,
+                      MAP_SHARED | MAP_POPULATE, fd, 0);
     if (rings[cpu] == MAP_FAILED) die("no ring");
     if (ioctl(fd, PERF_EVENT_IOC_ID, &ids[cpu]) != 0) die("an event without id");
   }
@@ -58,7 +67,8 @@ void sideband_each_symbol(void (*f)(uint64_t address, uint32_t size, uint32_t ty
       memcpy(&h, p, sizeof h);
       memcpy(&s, p + sizeof h, sizeof s);
       seen[cpu] += h.size;
-      if (h.type == PERF_RECORD_KSYMBOL && (s.flags & PERF_RECORD_KSYMBOL_FLAGS_UNREGISTER) == 0) f(s.address, s.size, s.type);
+      if (h.type == PERF_RECORD_KSYMBOL && (s.flags & PERF_RECORD_KSYMBOL_FLAGS_UNREGISTER) == 0)
+        f(s.address, s.size, s.type);
     }
   }
 }
@@ -75,9 +85,9 @@ void sideband_dump(void) {
   }
   /* What make_capture needs of the events: key and number, one a line. */
   snprintf(text, sizeof text,
-           "time_shift %u\ntime_mult %u\ntime_zero %llu\nid0 %llu\nid1 %llu\ncap_user_time_zero %u\n", p->time_shift,
-           p->time_mult, (unsigned long long)p->time_zero, (unsigned long long)ids[0], (unsigned long long)ids[1],
-           (unsigned)p->cap_user_time_zero);
+           "time_shift %u\ntime_mult %u\ntime_zero %llu\nid0 %llu\nid1 %llu\ncap_user_time_zero %u\n",
+           p->time_shift, p->time_mult, (unsigned long long)p->time_zero, (unsigned long long)ids[0],
+           (unsigned long long)ids[1], (unsigned)p->cap_user_time_zero);
   file_begin("clock");
   file_put(text, strlen(text));
   file_end();

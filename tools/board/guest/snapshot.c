@@ -1,5 +1,5 @@
-/* Copies of the kernel's text out of /proc/kcore as perf record --kcore makes them, of kallsyms and modules; and the
- * bytes that a watcher reads when a symbol appears (ksym_text.bin, docs/bundle.md). */
+/* Copies of the kernel's text out of /proc/kcore as perf record --kcore makes them, of kallsyms and modules;
+ * and the bytes that a watcher reads when a symbol appears (ksym_text.bin, docs/bundle.md). */
 #include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -77,7 +77,8 @@ static uint64_t module_low, module_high;
 static void widen_modules(const char* name, uint64_t address, const char* module) {
   (void)name;
   if (module[0] == 0 || address < 1ULL << 63) return;
-  /* Per-CPU variables of modules have small addresses, data may lie elsewhere: only places near the text count. */
+  /* Per-CPU variables of modules have small addresses, data may lie elsewhere: only places near the text
+   * count. */
   if (module_low == 0 || address < module_low) module_low = address;
   if (address > module_high) module_high = address;
 }
@@ -118,7 +119,8 @@ void snapshot(const char* suffix) {
   snprintf(name, sizeof name, "kcore%s", suffix);
   file_begin(name);
   put_segment(fd, symbol("_stext") & ~4095ULL, (symbol("_etext") + 4095) & ~4095ULL);
-  if (module_high != 0) put_segment(fd, module_low & ~4095ULL, ((module_high + 4095) & ~4095ULL) + kPageBytes);
+  if (module_high != 0)
+    put_segment(fd, module_low & ~4095ULL, ((module_high + 4095) & ~4095ULL) + kPageBytes);
   file_end();
   close(fd);
   put_copy("kallsyms", suffix, "/proc/kallsyms");

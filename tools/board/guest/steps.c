@@ -1,6 +1,6 @@
-/* What changes the kernel's text, one step after the other on CPU 0: static keys, ftrace, kprobes, BPF programs,
- * modules. Tracing of CPU 0 is paused while a step is prepared at length (symbol look-ups, program verification), not
- * while text changes. */
+/* What changes the kernel's text, one step after the other on CPU 0: static keys, ftrace, kprobes, BPF
+ * programs, modules. Tracing of CPU 0 is paused while a step is prepared at length (symbol look-ups, program
+ * verification), not while text changes. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -20,7 +20,7 @@
 
 #define TRACING "/sys/kernel/tracing/"
 
-static unsigned burst = 3;
+static unsigned burst;
 
 static void pause_trace(void) { ring(BOARD_PAUSE, 0, 0, 0); }
 static void resume_trace(void) { ring(BOARD_RESUME, 0, 0, 0); }
@@ -47,7 +47,7 @@ static void wait_ms(unsigned ms) {
 /* A switch whose write is traced when `traced`, that is when it is short. */
 static bool flip(const char* path, const char* text, bool traced) {
   if (!traced) pause_trace();
-  work_pace(kBusy, 8 * burst);
+  work_pace(kBusy, 6 * burst);
   const bool done = write_file(path, text);
   if (traced) pause_trace();
   settle();
@@ -55,7 +55,8 @@ static bool flip(const char* path, const char* text, bool traced) {
 }
 
 static void static_keys(bool traced) {
-  static const char* const kKeys[] = {"/proc/sys/kernel/sched_schedstats", "/proc/sys/kernel/bpf_stats_enabled",
+  static const char* const kKeys[] = {"/proc/sys/kernel/sched_schedstats",
+                                      "/proc/sys/kernel/bpf_stats_enabled",
                                       "/proc/sys/kernel/task_delayacct"};
   for (size_t i = 0; i < sizeof kKeys / sizeof *kKeys; ++i) {
     say("key %s", kKeys[i]);
@@ -126,9 +127,11 @@ static void kprobes(void) {
   static const struct {
     const char *name, *function;
     unsigned offset, wait;
-  } kProbes[] = {{"entry", "vfs_read", 0, 0}, {"body", "vfs_write", 20, 300}, {"tail", "unix_dgram_sendmsg", 40, 300}};
+  } kProbes[] = {
+      {"entry", "vfs_read", 0, 0}, {"body", "vfs_write", 20, 300}, {"tail", "unix_dgram_sendmsg", 40, 300}};
   bool defined[3];
-  for (size_t i = 0; i < 3; ++i) defined[i] = define_probe(kProbes[i].name, kProbes[i].function, kProbes[i].offset);
+  for (size_t i = 0; i < 3; ++i)
+    defined[i] = define_probe(kProbes[i].name, kProbes[i].function, kProbes[i].offset);
   for (size_t i = 0; i < 3; ++i) {
     if (defined[i]) enable_probe(kProbes[i].name, kProbes[i].wait);
   }
@@ -161,7 +164,8 @@ static void watch_module(const char* name) {
   char* line = strstr(list, name);
   unsigned bytes;
   unsigned long long address;
-  if (line != NULL && sscanf(line, "%*s %u %*s %*s %*s %llx", &bytes, &address) == 2) watch_text(address, (bytes + 4095) & ~4095U, 100);
+  if (line != NULL && sscanf(line, "%*s %u %*s %*s %*s %llx", &bytes, &address) == 2)
+    watch_text(address, (bytes + 4095) & ~4095U, 100);
   free(list);
 }
 
@@ -217,15 +221,16 @@ void steps_open(void) {
   write_file(TRACING "buffer_size_kb", "64");
 }
 
-void steps_run(bool small) {
-  if (!small) burst = 10;
+void steps_run(enum plan plan) {
+  static const unsigned kBursts[] = {1, 3, 10};
+  burst = kBursts[plan];
   work_burst(burst);
-  for (int round = 0; round < (small ? 1 : 3); ++round) {
+  for (int round = 0; round < (plan == kFull ? 3 : 1); ++round) {
     static_keys(true);
     tracepoint("sched/sched_switch");
     function_tracer("vfs_*");
     kprobes();
-    bpf_programs(small ? 6 : 12);
+    bpf_programs(plan == kFull ? 12 : 6);
     module("/dummy.ko", "dummy", "dummy0");
     toggle_program();
   }

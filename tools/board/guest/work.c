@@ -1,6 +1,6 @@
-/* What both CPUs do while text changes: a fixed sequence of cheap system calls in pseudo-random order, with a mark of
- * the clock at each. CPU 1 does it in a process of its own, all the time: a machine that is never idle has a clock
- * that only instructions advance. */
+/* What both CPUs do while text changes: a fixed sequence of cheap system calls in pseudo-random order, with a
+ * mark of the clock at each. CPU 1 does it in a process of its own, all the time: a machine that is never
+ * idle has a clock that only instructions advance. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <sched.h>
@@ -29,7 +29,8 @@ static int zero_fd, null_fd, pipe_fd[2], sockets[2];
 static uint32_t random_state = 1;
 static pid_t worker;
 
-void work_open(void) {
+void work_open(uint32_t seed) {
+  random_state = seed;
   shared = mmap(NULL, kPageBytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   zero_fd = open("/dev/zero", O_RDONLY);
   null_fd = open("/dev/null", O_WRONLY);
@@ -76,7 +77,8 @@ static void item(unsigned which) {
       return;
     case 4:
     case 5:
-      if (send(sockets[0], bytes, 1 + next_random() % 48, 0) > 0) (void)recv(sockets[1], bytes, sizeof bytes, 0);
+      if (send(sockets[0], bytes, 1 + next_random() % 48, 0) > 0)
+        (void)recv(sockets[1], bytes, sizeof bytes, 0);
       return;
     case 6:
       return (void)stat("/dev/null", &st);
@@ -108,7 +110,7 @@ void work_start(int cpu) {
     return;
   }
   pin(cpu);
-  random_state = 7919;
+  random_state += 7919;
   while (!shared->stop) {
     const int pace = shared->pace;
     if (pace != kQuiet && shared->credit != 0) {

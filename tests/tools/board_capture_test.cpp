@@ -1,0 +1,83 @@
+// The committed captures of simulated boards (docs/boards.md): a real Debian kernel that rewrites its own text, decoded
+// and compared with what executed, without anything that is not in this repository.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+
+#include "tests/support/perf_data_writer.h"
+#include "tests/support/temp_dir.h"
+#include "tests/tools/run_asof.h"
+
+namespace asof::test {
+namespace {
+
+// Unpacked once for all tests of this file.
+class BoardCapture : public ::testing::Test {
+ protected:
+  static std::string unpacked(const std::string& name) {
+    static TempDir dir;
+    const auto to = dir.path() / name;
+    if (std::filesystem::create_directories(to)) {
+      const std::string archive = fmt::format("{}/{}/capture.tar.xz", ASOF_TEST_DATA, name);
+      const std::string command = fmt::format("tar -C '{}' -xJf '{}'", to.string(), archive);
+      if (std::system(command.c_str()) != 0) ADD_FAILURE() << command;
+    }
+    return to.string();
+  }
+  static nlohmann::json json_of(const std::string& path) {
+    const auto bytes = read_bytes(path);
+    return nlohmann::json::parse(bytes.begin(), bytes.end());
+  }
+  static nlohmann::json validated(const std::string& capture, const std::string& options) {
+    const Ran ran = run_asof(
+        fmt::format("validate {0}/perf.data --truth {0}/truth --format json {1}", capture, options));
+    return nlohmann::json::parse(ran.out, nullptr, false);
+  }
+  static uint64_t sum(const nlohmann::json& result, const char* key) {
+    uint64_t n = 0;
+    for (const auto& cpu : result.at("cpus")) n += cpu.at(key).get<uint64_t>();
+    return n;
+  }
+  static uint64_t sure_and_wrong(const nlohmann::json& result) {
+    uint64_t n = 0;
+    for (const auto& cpu : result.at("cpus")) {
+      for (const char* sure : {"certain", "proved"}) {
+        if (cpu.at("wrong_by_confidence").contains(sure)) n += cpu["wrong_by_confidence"][sure].get<uint64_t>();
+      }
+    }
+    return n;
+  }
+};
+
+TEST_F(BoardCapture, X86ShowsEveryMechanism) {
+  const std::string board = unpacked("board-x86");
+  const auto about = json_of(board + "/truth/board.json");
+  EXPECT_GE(about["pokes"].get<int>(), 200);
+  EXPECT_GE(about["bpf_programs"].get<int>(), 5);
+  EXPECT_LE(about["clock"]["error_bound_ns"].get<int>(), 16);
+  EXPECT_NE(about["kernel"].get<std::string>().find("Debian"), std::string::npos);
+}
+
+TEST_F(BoardCapture, X86IsDecodedExactly) {
+  const std::string board = unpacked("board-x86");
+  const auto result = validated(board, "");
+  ASSERT_FALSE(result.is_discarded());
+  EXPECT_EQ(sum(result, "wrong"), 0U);
+  EXPECT_EQ(sum(result, "missing"), 0U);
+  EXPECT_EQ(sum(result, "late"), 0U);
+  EXPECT_GT(sum(result, "right"), 1'000'000U);
+  for (const auto& cpu : result.at("cpus")) EXPECT_TRUE(cpu.at("ip_hash_agrees").get<bool>());
+}
+
+// The same with the last state of the text only: changes matter here, and nothing sure is wrong.
+TEST_F(BoardCapture, X86NeedsTheTextOfItsTime) {
+  const std::string board = unpacked("board-x86");
+  const auto result = validated(board, "--text-at last");
+  ASSERT_FALSE(result.is_discarded());
+  EXPECT_GT(sum(result, "wrong") + sum(result, "missing"), 1000U);
+}
+
+}  // namespace
+}  // namespace asof::test
