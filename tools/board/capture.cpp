@@ -188,6 +188,7 @@ TraceFormat etm_format(const EtmUnitConfig& config, unsigned cpus) {
   like.arm64.return_stack = config.return_stack;
   TraceFormat f;
   f.attr = arm64_attr(like);
+  f.attr.sample_type |= sample::kIp;  // perf refuses to print addresses without it
   f.pmu = "cs_etm";
   f.info_type = kCsEtmInfo;
   f.info = arm64_trace_units(like, cpus);
