@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # boards.sh BUILD: asof and perf on the x86 board captures, both counted against what was executed, as rows of
-# docs/validation.md. The captures must be in BUILD/../shared/captures (scripts/dev.sh check puts them there).
+# docs/validation.md. The captures must be in BUILD/../shared/captures (scripts/dev.sh check puts them there); those
+# that tools/board/x86 left in BUILD/../board are compared, too.
 # The last captures are traced anew with no time but that of sync points; perf does not come to an end there, so
 # it is stopped after LINES instructions (default: 40 million).
 set -euo pipefail
@@ -22,7 +23,8 @@ compare() { # title capture truth
 }
 
 perf version
-for board in "$captures"/x86-board-*; do
+for board in "$captures"/x86-board-* "$(dirname "$build")"/board/x86-*; do
+  [ -d "$board/truth" ] || continue
   compare "$(basename "$board")" "$board/perf.data" "$board/truth"
 done
 storm=$captures/x86-board-storm
