@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstring>
 #include <unordered_set>
 
 #include "tests/support/case_arm64.h"
@@ -113,6 +114,26 @@ class Trimmer {
   }
   std::unordered_set<Addr> pages_;
 };
+
+// The guest's watcher notes the counter; a capture says perf's time, which arm64 decoders can use, too.
+std::vector<uint8_t> with_perf_time(const GuestFiles& files) {
+  constexpr uint32_t kPerfTime = 0x80000000;  // docs/bundle.md, "ksym_text.bin"
+  constexpr size_t kHead = 24;
+  std::vector<uint8_t> out = files.ksym_text;
+  for (size_t at = 0; at + kHead <= out.size();) {
+    uint64_t time = 0;
+    uint32_t size = 0, type = 0;
+    std::memcpy(&time, out.data() + at, sizeof time);
+    std::memcpy(&size, out.data() + at + 16, sizeof size);
+    std::memcpy(&type, out.data() + at + 20, sizeof type);
+    time = files.perf_time(time);
+    type |= kPerfTime;
+    std::memcpy(out.data() + at, &time, sizeof time);
+    std::memcpy(out.data() + at + 20, &type, sizeof type);
+    at += kHead + size;
+  }
+  return out;
+}
 
 std::string hex(std::span<const uint8_t> bytes) {
   std::string out;
@@ -227,7 +248,7 @@ void write_board_capture(const CaptureInput& in, const TraceFormat& format, cons
   write_bytes(directory / "kcore.end", make_core(core(in.files.kcore_end), format.elf_machine));
   write_text(directory / "kallsyms.end", symbols(in.files.kallsyms_end));
   write_text(directory / "modules.end", in.files.modules_end);
-  if (!in.files.ksym_text.empty()) write_bytes(directory / "ksym_text.bin", in.files.ksym_text);
+  if (!in.files.ksym_text.empty()) write_bytes(directory / "ksym_text.bin", with_perf_time(in.files));
   std::vector<const Truth*> truths;
   for (const CpuTrace& c : in.cpus) truths.push_back(c.truth);
   write_truth(directory / "truth", truths, in.note);
