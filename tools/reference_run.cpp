@@ -2,6 +2,7 @@
 
 #include <poll.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -89,6 +90,8 @@ class Runner {
   // In the child. It has but this one thread, so nothing here may wait for another one.
   [[noreturn]] void work(size_t first, int fd) {
     signal(SIGINT, SIG_DFL);
+    const rlimit none{0, 0};  // a crash is expected here, and no news: no core file
+    setrlimit(RLIMIT_CORE, &none);
     const auto decoder = arch_.decoder(capture_.streams, *capture_.text, decode_);
     for (size_t i = first; i < work_.size(); i += step_) {
       Sum sum;
