@@ -14,6 +14,11 @@ constexpr Example kDecode[] = {
      "which version of the code ran, where it came from, how sure that is"},
     {"asof decode --format jsonl -o trace.jsonl", "one JSON object a line"},
     {"asof decode --text-at first", "with one old state of the text, as other tools see it"}};
+constexpr Example kQuery[] = {{"asof query \"SELECT name, count(*), sum(self_instructions) FROM call JOIN "
+                               "tracks ON tracks.id = track WHERE "
+                               "tracks.kind = 'cpu' GROUP BY name ORDER BY 3 DESC LIMIT 10\"",
+                               "the functions that execute most"},
+                              {"asof query -o capture.db", "everything as an SQLite file"}};
 constexpr Example kTimeline[] = {
     {"asof timeline -o out.pftrace", "for ui.perfetto.dev or any Perfetto viewer"},
     {"asof timeline --html out.html", "a page that any browser opens"},
@@ -57,9 +62,19 @@ struct Entry {
   std::span<const Example> examples;
 };
 constexpr Entry kExamples[] = {
-    {"decode", kDecode},   {"timeline", kTimeline}, {"report", kReport}, {"text", kText},
-    {"doctor", kDoctor},   {"events", kEvents},     {"digest", kDigest}, {"validate", kValidate},
-    {"pack", kPack},       {"unpack", kUnpack},     {"errors", kErrors}, {"completion", kCompletion},
+    {"decode", kDecode},
+    {"timeline", kTimeline},
+    {"query", kQuery},
+    {"report", kReport},
+    {"text", kText},
+    {"doctor", kDoctor},
+    {"events", kEvents},
+    {"digest", kDigest},
+    {"validate", kValidate},
+    {"pack", kPack},
+    {"unpack", kUnpack},
+    {"errors", kErrors},
+    {"completion", kCompletion},
     {"version", kVersion},
 };
 

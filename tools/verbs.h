@@ -27,6 +27,7 @@ RunVerb add_errors(CLI::App& app);
 RunVerb add_completion(CLI::App& app);
 RunVerb add_version(CLI::App& app);
 RunVerb add_timeline(CLI::App& app);
+RunVerb add_query(CLI::App& app);
 
 // Opens the input; prints its error, or its notices (`show_notices`). Empty: the verb ends with kExitInput.
 std::optional<Capture> open_for_verb(const InputOptions& options, Diagnostics& diagnostics,

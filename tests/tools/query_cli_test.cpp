@@ -1,0 +1,67 @@
+// asof query: its tables read back by sqlite3's own program, and compared with what is known of the demo.
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "tests/support/temp_dir.h"
+#include "tests/tools/run_asof.h"
+
+namespace asof::test {
+namespace {
+
+std::string ask(const std::string& sql, const std::string& options = {}) {
+  const Ran r = run_asof("query \"" + sql + "\" " + options + " -i " + kDemo);
+  EXPECT_EQ(r.status, 0) << r.err;
+  const auto lines = lines_of(r.out);
+  return lines.size() < 2 ? std::string() : lines[1];
+}
+
+TEST(Query, SelfInstructionsOfCpuTracksAreAllInstructions) {
+  EXPECT_EQ(ask("SELECT sum(self_instructions) FROM call JOIN tracks ON tracks.id = track WHERE tracks.kind "
+                "= 'cpu'"),
+            "61625");
+  EXPECT_EQ(ask("SELECT count(*) FROM pokes"), "10");
+  EXPECT_EQ(ask("SELECT count(*) FROM gaps WHERE code = 'E-LOST-103'"), "1");
+  EXPECT_EQ(ask("SELECT count(DISTINCT bpf_id) FROM text_lives WHERE kind = 'bpf'"), "2");
+}
+
+TEST(Query, SlicesLieWithinTheirParents) {
+  const std::string outside =
+      "SELECT count(*) FROM calls c JOIN calls p ON p.id = c.parent WHERE c.begin < p.begin OR c.end > p.end "
+      "OR "
+      "c.track != p.track OR c.instructions > p.instructions";
+  EXPECT_EQ(ask(outside), "0");
+  EXPECT_EQ(ask("SELECT count(*) > 9000 FROM calls"), "1");
+  // The simulated program has no return without its call.
+  EXPECT_EQ(ask("SELECT count(*) FROM calls WHERE flags LIKE '%unbalanced%' OR flags LIKE '%skipped%'"), "0");
+}
+
+TEST(Query, SameForAnyNumberOfWorkers) {
+  const std::string all =
+      "SELECT count(*), sum(id * begin % 1000003), sum(id * end % 1000003), sum(parent), sum(instructions * "
+      "id) FROM calls";
+  const std::string one = ask(all, "-j 1");
+  EXPECT_EQ(one, ask(all, "-j 5"));
+}
+
+TEST(Query, FileIsReadBySqlitesOwnProgram) {
+  if (std::system("sqlite3 --version >/dev/null 2>&1") != 0) GTEST_SKIP() << "sqlite3 is not installed";
+  TempDir dir;
+  const std::string file = dir.path() / "out.db";
+  EXPECT_EQ(run_asof("query -o " + file + " -i " + kDemo).status, 0);
+  EXPECT_EQ(std::system(("test \"$(sqlite3 " + file + " 'PRAGMA integrity_check')\" = ok").c_str()), 0);
+  const std::string own = ask("SELECT count(*), min(begin), max(end) FROM calls");
+  EXPECT_EQ(std::system(("test \"$(sqlite3 -separator '\t' " + file +
+                         " 'SELECT count(*), min(begin), max(end) FROM calls')\" = '" + own + "'")
+                            .c_str()),
+            0);
+}
+
+TEST(Query, WrongSqlIsSaid) {
+  const Ran r = run_asof("query 'SELECT nothing FROM calls' -i " + kDemo);
+  EXPECT_EQ(r.status, 1);
+  EXPECT_NE(r.err.find("no such column"), std::string::npos) << r.err;
+}
+
+}  // namespace
+}  // namespace asof::test

@@ -1,0 +1,90 @@
+// asof query: the decoded capture as SQL tables (out_sqlite.h), asked at once or kept in a file.
+#include <sqlite3.h>
+
+#include "tools/out_sqlite.h"
+#include "tools/output.h"
+#include "tools/progress.h"
+#include "tools/verbs.h"
+
+namespace asof {
+namespace {
+
+struct QueryText {
+  InputOptions input;
+  DecodeChoice choice;
+  std::string sql, output;
+};
+
+// Rows as lines, columns apart by tabs, names first. An error message, or nothing.
+std::string print_rows(sqlite3* db, const std::string& sql, Output& out) {
+  const char* rest = sql.c_str();
+  while (*rest != 0) {
+    sqlite3_stmt* s = nullptr;
+    if (sqlite3_prepare_v2(db, rest, -1, &s, &rest) != SQLITE_OK) return sqlite3_errmsg(db);
+    if (s == nullptr) continue;
+    const int columns = sqlite3_column_count(s);
+    for (int i = 0; i < columns; ++i) out.write(std::string(i == 0 ? "" : "\t") + sqlite3_column_name(s, i));
+    if (columns != 0) out.write("\n");
+    int status = SQLITE_DONE;
+    while (!out.closed() && (status = sqlite3_step(s)) == SQLITE_ROW) {
+      for (int i = 0; i < columns; ++i) {
+        if (i != 0) out.write("\t");
+        const auto* text = reinterpret_cast<const char*>(sqlite3_column_text(s, i));
+        if (text != nullptr) out.write({text, static_cast<size_t>(sqlite3_column_bytes(s, i))});
+      }
+      out.write("\n");
+    }
+    sqlite3_finalize(s);
+    if (status != SQLITE_DONE && status != SQLITE_ROW) return sqlite3_errmsg(db);
+  }
+  return {};
+}
+
+ExitCode run_query(QueryText& o) {
+  Diagnostics diagnostics = o.input.diagnostics();
+  if (!finish_choice(o.choice, diagnostics)) return kExitUsage;
+  if (o.sql.empty() && o.output.empty()) {
+    diagnostics.error({"E-FILE-091", "", Error::kNoOffset, "neither a query nor -o FILE",
+                       "for instance: asof query \"SELECT name, count(*) FROM call GROUP BY name\""});
+    return kExitUsage;
+  }
+  const auto capture = open_for_verb(o.input, diagnostics);
+  if (!capture) return kExitInput;
+  auto sink = SqliteSink::open(o.output.empty() ? ":memory:" : o.output);
+  Result<void> done;
+  if (!sink) {
+    done = std::unexpected(sink.error());
+  } else {
+    ProgressBar bar(o.choice.progress, "query");
+    TimelineOptions options;
+    options.pipeline = o.choice.pipeline;
+    const auto summary = run_timeline(*capture, options, **sink, bar.callback());
+    done = summary ? (*sink)->finish() : Result<void>(std::unexpected(summary.error()));
+  }
+  if (!done) {
+    diagnostics.error(done.error());
+    return kExitInput;
+  }
+  auto out = Output::open("-");
+  if (!out) return kExitInput;
+  const std::string wrong = print_rows((*sink)->database(), o.sql, *out);
+  out->flush();
+  if (wrong.empty()) return interrupted() ? kExitInterrupted : kExitOk;
+  diagnostics.error({"E-FILE-091", "", Error::kNoOffset, "SQL: " + wrong, "tables: docs/timeline.md"});
+  return kExitUsage;
+}
+
+}  // namespace
+
+RunVerb add_query(CLI::App& app) {
+  auto o = std::make_shared<QueryText>();
+  CLI::App* verb =
+      app.add_subcommand("query", "SQL on calls, gaps, changes of text; or all of it as an SQLite file");
+  verb->add_option("SQL", o->sql, "what to ask; tables: docs/timeline.md");
+  add_input_options(*verb, o->input, false);
+  add_decode_options(*verb, o->choice);
+  verb->add_option("-o,--output", o->output, "keep the database in this file");
+  return [o] { return run_query(*o); };
+}
+
+}  // namespace asof
