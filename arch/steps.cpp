@@ -6,7 +6,7 @@ namespace asof {
 
 RunTable::RunTable() : pieces_(std::make_unique<std::unique_ptr<Piece>[]>(kPieces)) {}
 
-uint32_t RunTable::Writer::add(const Run& run, const Block* const* blocks, const uint32_t* codes) {
+uint32_t RunTable::Writer::add(const Run& run, const Block* const* blocks) {
   if (next_ == end_) {
     const uint32_t piece = table_.used_.fetch_add(1, std::memory_order_relaxed);
     if (piece >= kPieces) {
@@ -14,14 +14,13 @@ uint32_t RunTable::Writer::add(const Run& run, const Block* const* blocks, const
       return 0;
     }
     table_.pieces_[piece] = std::make_unique<Piece>();
-    next_ = std::max(1U, piece * kPiece);
+    next_ = std::max(kFirst, piece * kPiece);
     end_ = (piece + 1) * kPiece;
   }
   const uint32_t id = next_++;
   Piece& piece = *table_.pieces_[id / kPiece];
   piece.runs[id % kPiece] = run;
   piece.blocks[id % kPiece] = blocks;
-  piece.paths[id % kPiece] = codes;
   return id;
 }
 
@@ -41,23 +40,8 @@ void StepList::Iterator::next_entry() {
   while (time_ < list.times_.size() && list.times_[time_].position <= position_) ++time_;
   step_ = Step{};
   step_.time = time_ == 0 ? kTimeMin : list.times_[time_ - 1].time;
-  path_ = list.table_->path(code >> 1);
-  if (path_ == nullptr) {
-    set_run(code);
-    return;
-  }
-  runs_left_ = list.run(code).size;
-  next_run();
-}
-
-void StepList::Iterator::next_run() {
-  --runs_left_;
-  set_run(*path_++);
-}
-
-void StepList::Iterator::set_run(uint32_t code) {
-  run_ = list_->table_->blocks(code >> 1);
-  blocks_ = list_->run(code).size;
+  run_ = list.table_->blocks(code >> 1);
+  blocks_ = list.run(code).size;
   taken_ = (code & kTakenBit) != 0;
   block_ = 0;
   set_block();

@@ -1,15 +1,14 @@
 // StepList: what a segment executed, in order, small enough that writing it down does not cost more than
-// finding it out. Nearly every entry is a *run* (blocks that follow each other without a decision of the
-// trace, up to the branch that needs one) or a *path* (a few runs with the decisions between them). Both are
-// known to the decoders' table, so four bytes tell it all. Everything else (part of a block, a version in
-// doubt, a flag) is a whole Step, kept beside.
+// finding it out. Nearly every entry is a *run*: blocks that follow each other without a decision of the
+// trace, up to the branch that needs one. Runs are known to the decoders' table, so four bytes tell it all.
+// Everything else (part of a block, a version in doubt, a flag) is a whole Step, kept beside.
 //
-//   codes   run 7 taken | path 9 | loose | run 7 taken | run 8 ...
+//   codes   run 7 taken | run 9 | loose | run 7 taken | run 8 ...
 //   loose                          Step
 //   times   from entry 0 on: t0        from entry 3 on: t1
 //
-// Reading gives Steps again: one for each block of a run or path. Positions (Event::step, Gap::step) count
-// entries, so nothing happens inside one.
+// Reading gives Steps again: one for each block of a run. Positions (Event::step, Gap::step) count
+// entries, so nothing happens inside a run.
 #pragma once
 #include <array>
 #include <atomic>
@@ -23,40 +22,37 @@
 
 namespace asof {
 
-// Run: blocks that are executed one after the other whenever the first one is; all but the last end in a
-// direct jump or call, or straight on. Path: runs that followed each other on some decisions of the trace.
-// Executed whole. What counting needs stands apart from the blocks: it is read for every entry.
+// Blocks that are executed one after the other whenever the first one is; all but the last end in a direct
+// jump or call, or straight on. Executed whole. What counting needs stands apart from the blocks: it is read
+// for every entry.
 struct Run {
   uint64_t hash = 0;  // sum over i of ip_i * K^(instructions-1-i)
   uint32_t instructions = 0;
   uint16_t branches = 0;
-  uint16_t size = 0;  // blocks of a run, runs of a path
+  uint16_t size = 0;  // blocks
 };
 
-// Runs and paths of all decoders of one capture, by id. Entries never move and never change: any thread may
+// Runs of all decoders of one capture, by id. Entries never move and never change: any thread may
 // read those it was handed ids of while others add new ones.
 class RunTable {
  public:
   static constexpr uint32_t kPiece = 1U << 12;
   static constexpr uint32_t kPieces = 1U << 11;
+  static constexpr uint32_t kMax = kPiece * kPieces;
+  static constexpr uint32_t kFirst = 4;  // the first id; those below are for whoever keeps ids
 
   RunTable();
   const Run& operator[](uint32_t id) const { return pieces_[id / kPiece]->runs[id % kPiece]; }
-  // Of a run: its `size` blocks. nullptr: it is a path.
+  // Of the run's `size` blocks.
   const Block* const* blocks(uint32_t id) const { return pieces_[id / kPiece]->blocks[id % kPiece]; }
-  // Of a path: codes of its `size` runs, as in a StepList.
-  const uint32_t* path(uint32_t id) const { return pieces_[id / kPiece]->paths[id % kPiece]; }
 
   // What one thread adds with. Ids of a piece are of one writer. 0 is no id: the table is full.
   class Writer {
    public:
     explicit Writer(RunTable& table) : table_(table) {}
-    uint32_t add(const Run& run, const Block* const* blocks) { return add(run, blocks, nullptr); }
-    uint32_t add_path(const Run& run, const uint32_t* codes) { return add(run, nullptr, codes); }
+    uint32_t add(const Run& run, const Block* const* blocks);
 
    private:
-    uint32_t add(const Run& run, const Block* const* blocks, const uint32_t* codes);
-
     RunTable& table_;
     uint32_t next_ = 0;
     uint32_t end_ = 0;
@@ -66,13 +62,12 @@ class RunTable {
   struct Piece {
     std::array<Run, kPiece> runs{};
     std::array<const Block* const*, kPiece> blocks{};
-    std::array<const uint32_t*, kPiece> paths{};
   };
   std::unique_ptr<std::unique_ptr<Piece>[]> pieces_;
   std::atomic<uint32_t> used_{0};  // pieces
 };
 
-// K^n. Runs and paths are short: nearly always one look at a table.
+// K^n. Runs are short: nearly always one look at a table.
 inline constexpr auto kHashPowers = [] {
   std::array<uint64_t, 1024> p{};
   p[0] = 1;
@@ -106,8 +101,6 @@ class StepList {
     Iterator& operator++() {
       if (++block_ < blocks_)
         set_block();
-      else if (runs_left_ != 0)
-        next_run();
       else
         next_entry();
       return *this;
@@ -120,16 +113,12 @@ class StepList {
     friend class StepList;
     explicit Iterator(const StepList& list) : list_(&list), position_(SIZE_MAX) { next_entry(); }
     void next_entry();
-    void next_run();
-    void set_run(uint32_t code);
     void set_block();
 
     const StepList* list_ = nullptr;
     Step step_;
     const Block* const* run_ = nullptr;
-    const uint32_t* path_ = nullptr;  // the next run of it
-    uint32_t runs_left_ = 0;          // of a path
-    bool taken_ = false;              // the run's last branch
+    bool taken_ = false;  // the run's last branch
     size_t position_ = 0;
     size_t loose_ = 0;
     size_t time_ = 0;
@@ -150,17 +139,19 @@ class StepList {
     codes_.push_back(kLoose);
     loose_.push_back(step);
   }
-  // Room for `n` codes of runs and paths of `table`, which stays the same for all of a list. They are written
-  // there, all of time `time`; what is not needed is given back, before anything else is done with the list.
+  // Room for `n` codes of runs of `table`, which stays the same for all of a list. They are written there;
+  // what is not needed is given back, before anything else is done with the list.
   uint32_t* open_runs(const RunTable& table, size_t n) {
     table_ = &table;
     codes_.resize(codes_.size() + n);
     return codes_.data() + codes_.size() - n;
   }
-  void close_runs(size_t room, size_t written, Time time) {
-    const size_t position = codes_.size() - room;
-    if (written != 0) set_time(time, position);
-    codes_.resize(position + written);
+  // The codes from `from` on, of the room that is open, are of this time.
+  void time_runs(size_t room, size_t from, Time time) { set_time(time, codes_.size() - room + from); }
+  // `instructions`: in all runs written.
+  void close_runs(size_t room, size_t written, uint64_t instructions) {
+    codes_.resize(codes_.size() - room + written);
+    in_runs_ += instructions;
   }
 
   // Time of the entry at `position`; kTimeMin when unknown.
@@ -177,6 +168,7 @@ class StepList {
   std::span<const uint32_t> codes() const { return codes_; }
   const std::vector<Step>& loose() const { return loose_; }
   const Run& run(uint32_t code) const { return (*table_)[code >> 1]; }
+  uint64_t instructions_in_runs() const { return in_runs_; }
   // They lie anywhere in memory: asks for the run of the entry at `position` ahead of its use.
   void prefetch(size_t position) const {
     if (position < codes_.size() && codes_[position] != kLoose) __builtin_prefetch(&run(codes_[position]));
@@ -207,6 +199,7 @@ class StepList {
   };
 
   const RunTable* table_ = nullptr;
+  uint64_t in_runs_ = 0;
   std::vector<uint32_t, Unset<uint32_t>> codes_;
   std::vector<Step> loose_;
   std::vector<TimeMark> times_;  // from this entry on

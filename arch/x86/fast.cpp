@@ -1,4 +1,4 @@
-// The fast walk: paths and runs of unchanging text (runs.h), TNT bits and TIPs, nothing else. It takes over
+// The fast walk: runs of unchanging text (runs.h), TNT bits and TIPs, nothing else. It takes over
 // from the careful walk (flow.cpp) where nothing is in doubt, and gives back in front of whatever it does not
 // know, with the state the careful walk would have there.
 //
@@ -8,8 +8,10 @@
 //    hand all ran after `lo` and before the next packet.
 //  * Kernel and user code are not left for each other.
 //  * Text here is the same at all times, so time is only kept, not asked for.
-//  * A packet is used up or not touched, and a path is taken whole or not at all.
+//  * A packet is used up or not touched.
+//  * A link of a run says all that a decision does there, or says "not known": then nothing was done yet.
 #include <bit>
+#include <utility>
 
 #include "arch/x86/flow.h"
 
@@ -29,6 +31,8 @@ bool read_tip(const uint8_t* p, const uint8_t* end, Addr& ip, uint32_t& size) {
   size = bytes + 1;
   return update_ip(ipc, load_le(p + 1, 8) & (~0ULL >> (64 - 8 * bytes)), ip);
 }
+
+}  // namespace
 
 // TNT bits at hand: the next one is the highest.
 struct Bits {
@@ -61,14 +65,30 @@ struct Bits {
     count += stop - 1;
     return p + 1;
   }
-  // The next ones, at most Path::kBits, below a marker.
-  uint32_t window() const {
-    const uint32_t n = std::min<uint32_t>(count, Path::kBits);
-    return static_cast<uint32_t>((bits >> 1 | 1ULL << 63) >> (63 - n));
-  }
 };
 
-}  // namespace
+struct Flow::FastWalk {
+  Bits tnt;
+  uint32_t cur = 0;           // run, twice
+  uint32_t* out = nullptr;    // codes
+  uint64_t instructions = 0;  // in them
+  RetStack* rets = nullptr;
+  uint32_t* ring = nullptr;  // of rets
+  uint64_t newest = 0;       // entry of ring
+  Space space = kNoSpace;    // of all runs
+
+  uint32_t run() const { return cur / 2; }
+  uint32_t& top() const { return ring[newest % RetStack::kRing]; }
+  void push(uint32_t way) {
+    ++newest;
+    top() = way;
+    ring[(newest - RetStack::kSize) % RetStack::kRing] = 0;
+  }
+  void write(uint32_t bit, const std::atomic<uint32_t>* links) {
+    *out++ = cur | bit;
+    instructions += links[size_t{run()} * Links::kWords + Links::kInstructions];
+  }
+};
 
 // The run at s.ip when the fast walk may go on from there, else 0.
 uint32_t Flow::fast_start(const State& s) {
@@ -83,96 +103,162 @@ uint32_t Flow::fast_start(const State& s) {
   return s.node->run != 0 && runs_->run(s.node->run).end != RunEnd::kStop ? s.node->run : 0;
 }
 
-void Flow::fast_walk(State& s, uint32_t cur) {
-  RunCache& runs = *runs_;
-  RetStack& rets = s.rets.only();
-  const Space space = s.node->space;
-  const uint8_t mode = s.mode;
-  const bool kernel = space == kKernelSpace;
-  constexpr size_t kRoom = kFastCodes + 64;
-  uint32_t* begun = chunk_.steps.open_runs(runs.table(), kRoom);
-  const auto write_out = [&](const uint32_t* end) {
-    chunk_.steps.close_runs(kRoom, static_cast<size_t>(end - begun), s.now);
-  };
-  const auto go_on_writing = [&] { return begun = chunk_.steps.open_runs(runs.table(), kRoom); };
-  uint32_t* out = begun;
+// Over the bits at hand, run by run. What comes next waits for one load after the other, so its address is
+// one addition behind `cur`; and calls, which no processor can predict here, are pushed without a branch: the
+// place above the newest entry is written whether there is one or not. As many entries as the stack has may
+// be pushed; those that fell out of it meanwhile are ended afterwards. False: the next bit needs more than
+// links know.
+bool Flow::fast_bits(FastWalk& w) {
+  static_assert(RetStack::kSize >= 64 && RetStack::kRing > 3 * RetStack::kSize);
+  const std::atomic<uint32_t>* const links = runs_->links();
+  uint32_t* const ring = w.ring;
+  uint32_t* out = w.out;
+  uint64_t newest = w.newest;
+  uint64_t peak = newest;
+  uint64_t bits = w.tnt.bits;
+  uint32_t count = w.tnt.count;
+  uint32_t cur = w.cur;
+  uint32_t instructions = 0;
+  for (; count != 0; --count) {
+    const auto bit = static_cast<uint32_t>(bits >> 63);
+    const std::atomic<uint32_t>* const ways = links + bit;
+    uint32_t next = ways[size_t{cur} * (Links::kWords / 2)].load(std::memory_order_acquire);
+    if (next < kFirstWay) {
+      if (next != kReturn) break;
+      next = ring[newest % RetStack::kRing];
+      if (next < kFirstWay) break;
+      --newest;
+    }
+    const std::atomic<uint32_t>* const link = links + size_t{cur} * (Links::kWords / 2);
+    *out++ = cur | bit;
+    instructions += link[Links::kInstructions].load(std::memory_order_relaxed);
+    const uint32_t push = link[Links::kPush].load(std::memory_order_relaxed);
+    ring[(newest + 1) % RetStack::kRing] = push;
+    newest += push != 0;
+    peak = std::max(peak, newest);
+    bits <<= 1;
+    cur = next;
+  }
+  for (uint64_t i = newest; i <= peak; ++i) ring[(i - RetStack::kSize) % RetStack::kRing] = 0;
+  w.out = out;
+  w.instructions += instructions;
+  w.newest = newest;
+  w.tnt.bits = bits;
+  w.tnt.count = count;
+  w.cur = cur;
+  return count == 0;
+}
 
-  Bits tnt;
-  tnt.count = s.tnt_count;
-  if (tnt.count != 0) tnt.bits = s.tnt << (64 - tnt.count);
-  uint64_t given = tnt.count;  // TNT bits and TIPs
+// The next bit, for which fast_bits stopped. False: it is for the careful walk.
+bool Flow::fast_bit(FastWalk& w) {
+  RunCache& runs = *runs_;
+  const auto bit = static_cast<uint32_t>(w.tnt.bits >> 63);
+  const FlowRun& run = runs.run(w.run());
+  if (run.end == RunEnd::kRet && bit != 0 && run.call_count == 0) {  // to an address, or nowhere
+    if (w.top() != kAddressOnly) return false;
+    const Addr to = w.rets->address(w.newest);
+    if (is_kernel_address(to) != (run.space == kKernelSpace)) return false;
+    const uint32_t behind = runs.at(run.space, to, run.mode);
+    if (behind == 0) return false;
+    w.top() = 2 * behind;
+    return true;
+  }
+  bool linked = false;
+  const uint32_t next = runs.follow(w.run(), bit, linked);
+  if (next == 0) return false;
+  if (linked) return true;
+  if (!fast_calls(w, run.call_count - (run.end == RunEnd::kRet ? 1U : 0U))) return false;
+  w.write(bit, runs_->links());
+  w.tnt.take(1);
+  w.cur = 2 * next;
+  return true;
+}
+
+// Pushes the first `n` calls of the current run. False: not one of them was pushed.
+bool Flow::fast_calls(FastWalk& w, uint32_t n) {
+  const FlowRun& run = runs_->run(w.run());
+  for (uint32_t i = 0; i < n; ++i) {
+    if (runs_->behind(run.calls + i, run) == 0) return false;
+  }
+  for (uint32_t i = 0; i < n; ++i) w.push(2 * runs_->behind(run.calls + i, run));
+  return true;
+}
+
+// The TIP at p, which tells where the current run goes. False: it is for the careful walk.
+bool Flow::fast_tip(State& s, FastWalk& w, const uint8_t*& p) {
+  const std::atomic<uint32_t>* const link = runs_->links() + size_t{w.run()} * Links::kWords;
+  const FlowRun* many = nullptr;  // calls
+  if (link[Links::kNext].load(std::memory_order_acquire) != kIndirect && !runs_->link_indirect(w.run())) {
+    many = &runs_->run(w.run());
+    // A return without a call at hand says where it goes, like an indirect jump.
+    if (many->end != RunEnd::kIndirect &&
+        (many->end != RunEnd::kRet || many->call_count != 0 || w.top() != 0)) {
+      return false;
+    }
+  }
+  Addr ip = s.last_ip;
+  uint32_t size = 0;
+  if (!read_tip(p, end_, ip, size) || is_kernel_address(ip) != (w.space == kKernelSpace)) return false;
+  const uint32_t next = runs_->target(w.space, ip, s.mode);
+  if (next == 0 || (many != nullptr && !fast_calls(w, many->call_count))) return false;
+  if (many == nullptr) {
+    if (const uint32_t push = link[Links::kPush].load(std::memory_order_relaxed); push != 0) w.push(push);
+  }
+  w.write(1, runs_->links());
+  s.last_ip = ip;
+  p += size;
+  w.cur = 2 * next;
+  return true;
+}
+
+void Flow::fast_walk(State& s, uint32_t start) {
+  StepList& steps = chunk_.steps;
+  constexpr size_t kRoom = kFastCodes + 64;
+  FastWalk w;
+  w.cur = 2 * start;
+  w.space = s.node->space;
+  w.rets = &s.rets.only();
+  w.ring = w.rets->lend(runs_->map(), w.space, s.mode);
+  w.newest = w.rets->newest();
+  w.tnt.count = s.tnt_count;
+  if (w.tnt.count != 0) w.tnt.bits = s.tnt << (64 - w.tnt.count);
+  uint32_t* begun = w.out = steps.open_runs(runs_->table(), kRoom);
+  size_t timed = 0;  // codes whose time is written down
+  const auto write_times = [&] {
+    const auto written = static_cast<size_t>(w.out - begun);
+    if (written > timed) steps.time_runs(kRoom, timed, s.now);
+    timed = written;
+  };
+  const auto write_out = [&] {
+    write_times();
+    steps.close_runs(kRoom, std::exchange(timed, 0), std::exchange(w.instructions, 0));
+  };
+  const auto go_on_writing = [&] { begun = w.out = steps.open_runs(runs_->table(), kRoom); };
+
+  uint64_t given = w.tnt.count;  // TNT bits and TIPs
   const uint8_t* p = s.p;
   bool join = s.lo == s.floor && !s.clock_moved;  // what the next packet says is of the same time
 
-  const auto push_calls = [&](uint32_t first, uint32_t n) {
-    CallSite* site = runs.sites(first);
-    for (; n != 0; --n, ++site) rets.push(site->ret, site);
-  };
-  // The run behind a return to the newest call; 0: the careful walk has to look.
-  const auto return_to = [&](CallSite* site, Addr to) -> uint32_t {
-    if (site != nullptr && site->space == space && mode == 64) {
-      uint32_t next = site->run.load(std::memory_order_acquire);
-      if (next == 0) {
-        next = runs.at(space, to, mode);
-        site->run.store(next, std::memory_order_release);
-      }
-      return next;
-    }
-    return is_kernel_address(to) == kernel ? runs.at(space, to, mode) : 0;
-  };
-
-  Path step;
-  uint32_t steps = 0;  // to go run by run
-
   for (;;) {
-    while (tnt.count != 0) {
-      if (tnt.count < Path::kBits && join) {
-        given -= tnt.count;
-        p = tnt.add_short(p, end_);
-        given += tnt.count;
-      }
-      const Path* way = steps == 0 ? runs.path(cur, tnt.window()) : nullptr;
-      if (way == nullptr) [[unlikely]] {
-        steps = (steps == 0 ? std::min(tnt.count, Path::kBits) : steps) - 1;
-        step = runs.step(cur, static_cast<uint32_t>(tnt.bits >> 63));
-        way = &step;
-      }
-      const Path path = *way;
-      if (path.used == 0) goto leave;
-      uint32_t next = path.next;
-      if (path.returns != 0) {
-        CallSite* site = nullptr;
-        Addr to = 0;
-        if (path.call_count != 0) {  // to one of its own
-          site = runs.sites(path.calls + path.call_count - 1);
-          to = site->ret;
-        } else {
-          if (!rets.top(to)) goto leave;
-          site = rets.top_site();
-        }
-        next = return_to(site, to);
-        if (next == 0) goto leave;
-      }
-      if (path.call_count != 0) push_calls(path.calls, path.call_count);
-      if (path.returns != 0) {
-        rets.drop();
-        steps = 0;
-      }
-      *out++ = path.code;
-      tnt.take(path.used);
-      cur = next;
+    if (join) {
+      given -= w.tnt.count;
+      p = w.tnt.add_short(p, end_);
+      given += w.tnt.count;
     }
-    if (static_cast<size_t>(out - begun) >= kFastCodes) {
-      write_out(out);
-      out = go_on_writing();
-      if (chunk_.steps.size() - kRoom >= options_.chunk_steps) goto leave;
+    while (!fast_bits(w)) {
+      if (!fast_bit(w)) goto leave;
+    }
+    if (static_cast<size_t>(w.out - begun) >= kFastCodes) {
+      write_out();
+      go_on_writing();
+      if (steps.size() - kRoom >= options_.chunk_steps) goto leave;
     }
     for (;;) {  // the next packet
       if (p >= end_) goto leave;
       const uint8_t b = *p;
       if (is_short_tnt(b)) [[likely]] {
-        p = tnt.add_one(p);
-        given += tnt.count;
+        p = w.tnt.add_one(p);
+        given += w.tnt.count;
         break;
       }
       if (b == 0) {
@@ -180,28 +266,15 @@ void Flow::fast_walk(State& s, uint32_t cur) {
         continue;
       }
       if (is_tip(b)) {
-        const FlowRun& r = runs.run(cur);
-        Addr ip = s.last_ip;
-        uint32_t size = 0;
-        // A return without a call at hand says where it goes, like an indirect jump.
-        const bool indirect =
-            r.end == RunEnd::kIndirect || (r.end == RunEnd::kRet && rets.empty() && r.call_count == 0);
-        if (!indirect || !read_tip(p, end_, ip, size) || is_kernel_address(ip) != kernel) goto leave;
-        const uint32_t next = runs.target(space, ip, mode);
-        if (next == 0) goto leave;
-        if (r.call_count != 0) push_calls(r.calls, r.call_count);
-        *out++ = cur << 1 | 1;
+        if (!fast_tip(s, w, p)) goto leave;
         ++given;
-        s.last_ip = ip;
-        p += size;
-        cur = next;
         break;
       }
       const Packet k = read_packet(p, end_);
       if (k.type == Pk::kTnt) {
-        tnt.count = k.ipc;
-        tnt.bits = k.value << (64 - k.ipc);
-        given += tnt.count;
+        w.tnt.count = k.ipc;
+        w.tnt.bits = k.value << (64 - k.ipc);
+        given += w.tnt.count;
         p += k.size;
         break;
       }
@@ -212,9 +285,8 @@ void Flow::fast_walk(State& s, uint32_t cur) {
       p += k.size;
       s.clock_moved = true;
       if (s.clock.update(k)) {
-        write_out(out);
+        write_times();
         s.now = s.clock.now();
-        out = go_on_writing();
       }
     }
     s.lo = s.floor;
@@ -225,18 +297,20 @@ void Flow::fast_walk(State& s, uint32_t cur) {
     join = s.lo == s.floor;
   }
 leave:
-  write_out(out);
+  write_out();
+  w.rets->take_back(w.newest);
   s.p = p;
-  s.tnt_count = tnt.count;
-  s.tnt = tnt.count == 0 ? 0 : tnt.bits >> (64 - tnt.count);
-  given -= tnt.count;
+  s.tnt_count = w.tnt.count;
+  s.tnt = w.tnt.count == 0 ? 0 : w.tnt.bits >> (64 - w.tnt.count);
+  given -= w.tnt.count;
   if (given == 0) return;
-  s.ip = runs.run(cur).ip;
-  s.node = cache_->node(space, s.ip, mode);
-  s.in_user = !kernel;
+  const FlowRun& at = runs_->run(w.run());
+  s.ip = at.ip;
+  s.node = cache_->node(at.space, s.ip, s.mode);
+  s.in_user = at.space != kKernelSpace;
   s.decisions += given;
   s.idle_blocks = 0;
-  verified_steps_ = chunk_.steps.size();
+  verified_steps_ = steps.size();
 }
 
 }  // namespace asof::x86

@@ -98,6 +98,11 @@ class Flow final : public SegmentDecoder {
   static constexpr uint32_t kFastCodes = 1024;
   uint32_t fast_start(const State& s);
   void fast_walk(State& s, uint32_t run);
+  struct FastWalk;
+  bool fast_bits(FastWalk& w);
+  bool fast_bit(FastWalk& w);
+  bool fast_calls(FastWalk& w, uint32_t n);
+  bool fast_tip(State& s, FastWalk& w, const uint8_t*& p);
 
   // flow.cpp: the walk; branch.cpp: how blocks end
   template <bool Emit>

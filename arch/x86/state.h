@@ -19,22 +19,26 @@ inline uint64_t mix(uint64_t h, uint64_t field) {
 }
 
 // The decoder's side of return compression (SDM vol. 3, "RET compression"): 64 entries, the oldest falls out.
+// The fast walk keeps ways on (runs.h) in it instead of addresses, in a ring with room enough that it may
+// push as many as it is full without a look; what is below the oldest entry is 0.
 class RetStack {
  public:
   static constexpr uint32_t kSize = 64;
-  // `site`: where the fast walk keeps what it knows of the return; nullptr: the careful walk's call.
-  void push(Addr a, CallSite* site = nullptr) {
-    entries_[top_++ % kSize] = {a, site};
-    if (depth_ < kSize) ++depth_;
+  static constexpr uint32_t kRing = 4 * kSize;
+
+  void push(Addr a) {
+    ++top_;
+    ways_[top_ % kRing] = kAddressOnly;
+    ways_[(top_ - kSize) % kRing] = 0;
+    addresses_[top_ % kSize] = a;
   }
-  bool empty() const { return depth_ == 0; }
+  bool empty() const { return ways_[top_ % kRing] == 0; }
   bool top(Addr& a) const {
-    a = entries_[(top_ - 1) % kSize].ret;
-    return depth_ != 0;
+    if (empty()) return false;
+    a = address(top_);
+    return true;
   }
-  CallSite* top_site() const { return entries_[(top_ - 1) % kSize].site; }
   void drop() {
-    --depth_;
     --top_;
     if (digested_ > top_) digested_ = top_;
   }
@@ -44,30 +48,52 @@ class RetStack {
     return true;
   }
   void clear() {
-    depth_ = 0;
+    ways_ = {};
     digested_ = 0;
   }
   // Of all entries: equal where two flows that have joined would return to the same places. Only hypotheses
   // ask, so it is worked out when they do.
   uint64_t digest() const {
-    const uint64_t bottom = top_ - depth_;
+    uint64_t bottom = top_;  // in front of the oldest
+    while (ways_[bottom % kRing] != 0) --bottom;
     for (digested_ = std::max(digested_, bottom); digested_ < top_; ++digested_) {
-      const uint64_t below = digested_ == bottom ? 0 : digests_[(digested_ - 1) % kSize];
-      digests_[digested_ % kSize] = mix(below, entries_[digested_ % kSize].ret);
+      const uint64_t below = digested_ == bottom ? 0 : digests_[digested_ % kSize];
+      digests_[(digested_ + 1) % kSize] = mix(below, address(digested_ + 1));
     }
-    return depth_ == 0 ? 0 : digests_[(top_ - 1) % kSize];
+    return bottom == top_ ? 0 : digests_[top_ % kSize];
+  }
+
+  // For the fast walk in `map`'s code of this space and mode: the ring, and its newest entry. Entries of
+  // other code become addresses.
+  uint32_t* lend(const CodeMap& map, Space space, uint8_t mode) {
+    if (map_ != &map || space_ != space || mode_ != mode) {
+      for (uint64_t i = top_; ways_[i % kRing] != 0; --i) {
+        addresses_[i % kSize] = address(i);
+        ways_[i % kRing] = kAddressOnly;
+      }
+      map_ = &map;
+      space_ = space;
+      mode_ = mode;
+    }
+    digested_ = 0;
+    return ways_.data();
+  }
+  uint64_t newest() const { return top_; }
+  void take_back(uint64_t newest) { top_ = newest; }
+  Addr address(uint64_t i) const {
+    const uint32_t way = ways_[i % kRing];
+    return way == kAddressOnly ? addresses_[i % kSize] : map_->ip_of(way / 2);
   }
 
  private:
-  struct Entry {
-    Addr ret = 0;
-    CallSite* site = nullptr;
-  };
-  std::array<Entry, kSize> entries_{};
+  std::array<uint32_t, kRing> ways_{};
+  std::array<Addr, kSize> addresses_;            // of those that are kAddressOnly
   mutable std::array<uint64_t, kSize> digests_;  // of the entries up to and with this one,
-  mutable uint64_t digested_ = 0;                // for indices below this
-  uint64_t top_ = 0;                             // index behind the newest entry
-  uint32_t depth_ = 0;
+  mutable uint64_t digested_ = 0;                // for indices up to this
+  uint64_t top_ = kRing;                         // the newest entry
+  const CodeMap* map_ = nullptr;                 // of the ways, which are all of
+  Space space_ = kNoSpace;                       // this space
+  uint8_t mode_ = 0;                             // and mode
 };
 
 // A return that goes elsewhere than its call says (livepatch, retpolines, an emulated CALL) is not

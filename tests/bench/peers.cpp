@@ -1,4 +1,4 @@
-// peers [--rounds N] [--only PART] BUNDLE...: decodes raw PT bundles with asof and with libipt's block
+// peers [--rounds N] [--only NAME] BUNDLE...: decodes raw PT bundles with asof and with libipt's block
 // decoder by turns, in one process and thread, and prints medians of CPU time with their ratio. The machines
 // we measure on are shared: ratios of one run mean something, figures of different runs do not.
 #include <fmt/format.h>
@@ -50,13 +50,8 @@ class Count : public ChunkConsumer {
       outcome.hash = ips_.hash;
       return;
     }
-    auto loose = chunk.steps.loose().begin();
-    const std::span<const uint32_t> codes = chunk.steps.codes();
-    for (size_t i = 0; i < codes.size(); ++i) {
-      chunk.steps.prefetch(i + 16);
-      outcome.instructions +=
-          codes[i] == StepList::kLoose ? (loose++)->count : chunk.steps.run(codes[i]).instructions;
-    }
+    outcome.instructions += chunk.steps.instructions_in_runs();
+    for (const Step& step : chunk.steps.loose()) outcome.instructions += step.count;
   }
   Outcome outcome;
 
@@ -178,7 +173,7 @@ void compare(const std::string& path, int rounds, const std::string& only) {
   Peer peers[] = {{"libipt blocks", with_libipt},
                   {"asof blocks", [](const std::string& p) { return with_asof(p, false); }},
                   {"asof blocks, hashed", [](const std::string& p) { return with_asof(p, true); }}};
-  const auto wanted = [&](const Peer& peer) { return std::string_view(peer.name).contains(only); };
+  const auto wanted = [&](const Peer& peer) { return only.empty() || peer.name == only; };
   for (int round = 0; round < rounds; ++round) {
     for (Peer& peer : peers) {
       if (!wanted(peer)) continue;

@@ -1,10 +1,13 @@
-// Runs and paths by themselves: where they end, what they put on the return stack, and that decoders which
-// share them agree.
+// Runs and their links by themselves: where they end, what they leave on the return stack, that decoders
+// which share them agree; and the return stack that the fast walk writes beside.
 #include "arch/x86/runs.h"
 
+#include <deque>
 #include <thread>
 
+#include "arch/x86/state.h"
 #include "tests/arch/x86/scene.h"
+#include "tests/support/sim_random.h"
 
 namespace asof::x86::test {
 namespace {
@@ -23,15 +26,6 @@ struct Program : Scene {
   uint32_t at(RunCache& cache, Addr a) const { return cache.at(stream.contexts.at(0).space, a, 64); }
 };
 
-// The path, asked for until it is worth one.
-Path warm(RunCache& cache, uint32_t run, uint32_t window) {
-  for (int i = 0; i < 20; ++i) {
-    if (const Path* path = cache.path(run, window)) return *path;
-  }
-  ADD_FAILURE() << "no path";
-  return {};
-}
-
 TEST(Runs, GoThroughCallsUpToADecision) {
   const Program p;
   RunCache cache(p.map);
@@ -41,7 +35,7 @@ TEST(Runs, GoThroughCallsUpToADecision) {
   EXPECT_EQ(run.end, RunEnd::kCond);
   EXPECT_EQ(run.ip, kMain);
   ASSERT_EQ(run.call_count, 1);
-  EXPECT_EQ(cache.sites(run.calls)->ret, kLoop);
+  EXPECT_EQ(cache.run(cache.behind(run.calls, run)).ip, kLoop);
   EXPECT_EQ(cache.table()[id].instructions, 2U);
   EXPECT_EQ(cache.table()[id].size, 2U);
   EXPECT_EQ(cache.run(p.at(cache, kJump)).end, RunEnd::kIndirect);
@@ -52,78 +46,132 @@ TEST(Runs, WhatIsNotKnownIsForTheCarefulWalk) {
   RunCache cache(p.map);
   EXPECT_EQ(cache.run(p.at(cache, 0x500000)).end, RunEnd::kStop);
   EXPECT_EQ(cache.run(p.at(cache, kCallee + 3)).end, RunEnd::kRet);
-  EXPECT_EQ(warm(cache, p.at(cache, 0x500000), 0b11).used, 0U);
+  bool linked = false;
+  EXPECT_EQ(cache.follow(p.at(cache, 0x500000), 1, linked), 0U);
+  EXPECT_EQ(cache.follow(p.at(cache, kCallee + 3), 0, linked), 0U) << "no return is not taken";
+  EXPECT_EQ(cache.follow(p.at(cache, kJump), 1, linked), 0U);
 }
 
-TEST(Paths, EndBehindAReturn) {
+uint32_t word(const RunCache& cache, uint32_t run, uint32_t word) {
+  return cache.links()[size_t{run} * Links::kWords + word];
+}
+
+TEST(Links, SayWhereARunLeadsAndWhatItLeaves) {
   const Program p;
   RunCache cache(p.map);
   const uint32_t main = p.at(cache, kMain);
-  const Path taken = warm(cache, main, 0b1110101);  // je, ret; the rest is of other runs
-  EXPECT_EQ(taken.used, 2U);
-  EXPECT_EQ(taken.returns, 1U);
-  ASSERT_EQ(taken.call_count, 1U);
-  EXPECT_EQ(cache.sites(taken.calls)->ret, kLoop);
-  EXPECT_EQ(cache.table()[taken.code >> 1].instructions, 3U);
-  ASSERT_EQ(cache.table()[taken.code >> 1].size, 2U);
-  EXPECT_EQ(cache.table().path(taken.code >> 1)[0], main << 1 | 1);
-  // Other bits behind the return: the same path.
-  EXPECT_EQ(warm(cache, main, 0b1111111).code, taken.code);
-  EXPECT_EQ(warm(cache, main, 0b111).code, taken.code);
-  // Not taken: through the NOP.
-  EXPECT_EQ(cache.table()[warm(cache, main, 0b101).code >> 1].instructions, 4U);
+  EXPECT_EQ(word(cache, main, 1), kUnknown);
+  bool linked = false;
+  const uint32_t taken = cache.follow(main, 1, linked);
+  EXPECT_TRUE(linked);
+  EXPECT_EQ(cache.run(taken).ip, kCallee + 3);
+  EXPECT_EQ(word(cache, main, 0), kUnknown);
+  EXPECT_EQ(word(cache, main, 1), 2 * taken);
+  EXPECT_EQ(word(cache, main, Links::kPush), 2 * p.at(cache, kLoop));
+  EXPECT_EQ(word(cache, main, Links::kInstructions), 2U);
+  EXPECT_EQ(word(cache, taken, 1), kReturn);
+  EXPECT_EQ(word(cache, taken, 0), kUnknown);
+  EXPECT_TRUE(cache.link_indirect(p.at(cache, kJump)));
+  EXPECT_EQ(word(cache, p.at(cache, kJump), 0), kIndirect);
+  EXPECT_FALSE(cache.link_indirect(main));
 }
 
-TEST(Paths, EndInFrontOfWhatNeedsMore) {
-  const Program p;
+TEST(Links, AReturnToARunsOwnCallIsAWayLikeAnyOther) {
+  constexpr Addr kTwo = 0x402000, kOne = 0x402010;
+  Program p;
+  p.code(kTwo, {0xe8, 0x0b, 0x00, 0x00, 0x00, 0x90});  // call kOne; nop ...
+  p.code(kOne, {0xe8, 0x0b, 0x00, 0x00, 0x00, 0x90});  // call a return; nop ...
+  p.code(kOne + 0x10, {0xc3});
+  p.map = std::make_shared<CodeMap>(p.text(), TextAt::kAsof, std::vector<Addr>{});
   RunCache cache(p.map);
-  const Path path =
-      warm(cache, p.at(cache, kLoop), 0b101);  // not taken, and a bit that jmp *%rax has no use for
-  EXPECT_EQ(path.used, 1U);
-  EXPECT_EQ(path.code, p.at(cache, kLoop) << 1);
-  EXPECT_EQ(path.next, p.at(cache, kJump));
-  EXPECT_EQ(warm(cache, path.next, 0b11).used, 0U);
-  EXPECT_EQ(warm(cache, p.at(cache, kCallee + 3), 0b10).used, 0U) << "no return is not taken";
+  const uint32_t run = p.at(cache, kTwo);
+  ASSERT_EQ(cache.run(run).end, RunEnd::kRet);
+  ASSERT_EQ(cache.run(run).call_count, 2);
+  bool linked = false;
+  const uint32_t next = cache.follow(run, 1, linked);
+  EXPECT_TRUE(linked);
+  EXPECT_EQ(cache.run(next).ip, kOne + 5);
+  EXPECT_EQ(word(cache, run, Links::kPush), 2 * p.at(cache, kTwo + 5));
 }
 
-TEST(Paths, AStepIsOneRun) {
-  const Program p;
-  RunCache cache(p.map);
-  const uint32_t main = p.at(cache, kMain);
-  const Path step = cache.step(main, 0);
-  EXPECT_EQ(step.used, 1U);
-  EXPECT_EQ(step.code, main << 1);
-  EXPECT_EQ(cache.run(step.next).ip, kCallee + 2);
-  EXPECT_EQ(cache.step(p.at(cache, kJump), 1).used, 0U);
-}
-
-TEST(CodeMap, ThreadsFindTheSameRunsAndPaths) {
+TEST(CodeMap, ThreadsFindTheSameRuns) {
   const Program p;
   constexpr int kThreads = 4;
-  struct Seen {
-    std::vector<uint32_t> runs;
-    std::vector<uint32_t> instructions;
-  };
-  std::vector<Seen> seen(kThreads);
+  std::vector<std::vector<uint32_t>> seen(kThreads);
   std::vector<std::thread> threads;
   for (int t = 0; t < kThreads; ++t) {
     threads.emplace_back([&, t] {
       RunCache cache(p.map);
       for (const Addr a : {kMain, kLoop, kJump, kCallee, kCallee + 2, kCallee + 3}) {
         const uint32_t run = p.at(cache, a);
-        seen[t].runs.push_back(run);
-        for (uint32_t window = 2; window < 1U << (Path::kBits + 1); ++window) {
-          const Path path = warm(cache, run, window);
-          seen[t].instructions.push_back(path.used == 0 ? 0 : cache.table()[path.code >> 1].instructions);
-        }
+        bool linked = false;
+        seen[t].insert(seen[t].end(), {run, cache.follow(run, 0, linked), cache.follow(run, 1, linked)});
       }
     });
   }
   for (std::thread& t : threads) t.join();
-  for (int t = 1; t < kThreads; ++t) {
-    EXPECT_EQ(seen[t].runs, seen[0].runs);
-    EXPECT_EQ(seen[t].instructions, seen[0].instructions);
+  for (int t = 1; t < kThreads; ++t) EXPECT_EQ(seen[t], seen[0]);
+}
+
+// Against a plain stack of 64: pushes and pops of the careful walk, and what the fast walk does to the ring.
+TEST(RetStack, IsAStackOf64WhoeverWritesIt) {
+  const Program p;
+  RunCache cache(p.map);
+  const std::array<uint32_t, 3> runs = {p.at(cache, kMain), p.at(cache, kLoop), p.at(cache, kCallee)};
+  const std::array<Space, 2> spaces = {cache.run(runs[0]).space, kKernelSpace};
+  for (uint64_t seed = 1; seed <= 200; ++seed) {
+    SimRandom random(seed);
+    RetStack stack;
+    std::deque<Addr> model;
+    const auto push = [&](Addr a) {
+      model.push_back(a);
+      if (model.size() > RetStack::kSize) model.pop_front();
+    };
+    const bool deep = seed % 2 == 0;
+    for (int i = 0; i < 600; ++i) {
+      const uint64_t what = random.below(deep ? 40 : 100);
+      if (what == 0) {
+        uint32_t* const ring = stack.lend(cache.map(), spaces[random.below(2)], 64);
+        uint64_t newest = stack.newest();
+        for (int k = 0; k < 20; ++k) {
+          const uint32_t run = runs[random.below(3)];
+          ring[(newest + 1) % RetStack::kRing] = 2 * run;  // whether it is one or not
+          if (random.below(2) == 0) continue;
+          ++newest;
+          ring[(newest - RetStack::kSize) % RetStack::kRing] = 0;
+          push(cache.run(run).ip);
+        }
+        stack.take_back(newest);
+      } else if (what == 1) {
+        stack.clear();
+        model.clear();
+      } else if (what < (deep ? 30 : 50)) {
+        push(0x1000 + what);
+        stack.push(0x1000 + what);
+      } else {
+        Addr a = 0;
+        ASSERT_EQ(stack.pop(a), !model.empty()) << "seed " << seed;
+        if (model.empty()) continue;
+        ASSERT_EQ(a, model.back()) << "seed " << seed;
+        model.pop_back();
+      }
+      ASSERT_EQ(stack.empty(), model.empty()) << "seed " << seed;
+    }
   }
+}
+
+TEST(RetStack, DigestsTellStacksApart) {
+  RetStack a, b;
+  for (const Addr x : {1, 2, 3}) a.push(x);
+  for (const Addr x : {1, 3}) b.push(x);
+  EXPECT_NE(a.digest(), b.digest());
+  Addr out = 0;
+  a.pop(out);
+  b.pop(out);
+  b.push(2);
+  EXPECT_EQ(a.digest(), b.digest());
+  a.clear();
+  EXPECT_EQ(a.digest(), RetStack().digest());
 }
 
 }  // namespace
