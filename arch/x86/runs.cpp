@@ -161,7 +161,7 @@ bool RunCache::link_indirect(uint32_t id) {
 uint32_t RunCache::follow(uint32_t id, uint32_t bit, bool& linked) {
   linked = false;
   const FlowRun& from = map_->run(id);
-  const bool returns = from.end == RunEnd::kRet && bit != 0;
+  const bool returns = from.end == RunEnd::kRet && bit != 0 && from.call_count != 0;  // to its own call
   if (from.end != RunEnd::kCond && !returns) return 0;
   const unsigned left = from.call_count - (returns ? 1U : 0U);  // on the return stack
   uint32_t next = 0;

@@ -78,20 +78,20 @@ TEST(Links, SayWhereARunLeadsAndWhatItLeaves) {
 
 TEST(Links, AReturnToARunsOwnCallIsAWayLikeAnyOther) {
   constexpr Addr kTwo = 0x402000, kOne = 0x402010;
-  Program p;
-  p.code(kTwo, {0xe8, 0x0b, 0x00, 0x00, 0x00, 0x90});  // call kOne; nop ...
-  p.code(kOne, {0xe8, 0x0b, 0x00, 0x00, 0x00, 0x90});  // call a return; nop ...
-  p.code(kOne + 0x10, {0xc3});
-  p.map = std::make_shared<CodeMap>(p.text(), TextAt::kAsof, std::vector<Addr>{});
-  RunCache cache(p.map);
-  const uint32_t run = p.at(cache, kTwo);
+  Scene scene;
+  scene.code(kTwo, {0xe8, 0x0b, 0x00, 0x00, 0x00, 0x90});  // call kOne; nop ...
+  scene.code(kOne, {0xe8, 0x0b, 0x00, 0x00, 0x00, 0x90});  // call a return; nop ...
+  scene.code(kOne + 0x10, {0xc3});
+  RunCache cache(std::make_shared<CodeMap>(scene.text(), TextAt::kAsof, std::vector<Addr>{}));
+  const auto at = [&](Addr a) { return cache.at(scene.stream.contexts.at(0).space, a, 64); };
+  const uint32_t run = at(kTwo);
   ASSERT_EQ(cache.run(run).end, RunEnd::kRet);
   ASSERT_EQ(cache.run(run).call_count, 2);
   bool linked = false;
   const uint32_t next = cache.follow(run, 1, linked);
   EXPECT_TRUE(linked);
   EXPECT_EQ(cache.run(next).ip, kOne + 5);
-  EXPECT_EQ(word(cache, run, Links::kPush), 2 * p.at(cache, kTwo + 5));
+  EXPECT_EQ(word(cache, run, Links::kPush), 2 * at(kTwo + 5));
 }
 
 TEST(CodeMap, ThreadsFindTheSameRuns) {
@@ -120,7 +120,7 @@ TEST(RetStack, IsAStackOf64WhoeverWritesIt) {
   const std::array<uint32_t, 3> runs = {p.at(cache, kMain), p.at(cache, kLoop), p.at(cache, kCallee)};
   const std::array<Space, 2> spaces = {cache.run(runs[0]).space, kKernelSpace};
   for (uint64_t seed = 1; seed <= 200; ++seed) {
-    SimRandom random(seed);
+    asof::test::SimRandom random(seed);
     RetStack stack;
     std::deque<Addr> model;
     const auto push = [&](Addr a) {
