@@ -14,11 +14,12 @@ constexpr Example kDecode[] = {
      "which version of the code ran, where it came from, how sure that is"},
     {"asof decode --format jsonl -o trace.jsonl", "one JSON object a line"},
     {"asof decode --text-at first", "with one old state of the text, as other tools see it"}};
-constexpr Example kQuery[] = {{"asof query \"SELECT name, count(*), sum(self_instructions) FROM call JOIN "
-                               "tracks ON tracks.id = track WHERE "
-                               "tracks.kind = 'cpu' GROUP BY name ORDER BY 3 DESC LIMIT 10\"",
-                               "the functions that execute most"},
-                              {"asof query -o capture.db", "everything as an SQLite file"}};
+constexpr Example kQuery[] = {
+    {"asof query \"SELECT call.name, count(*), sum(self_instructions) FROM call JOIN "
+     "tracks ON tracks.id = track WHERE "
+     "tracks.kind = 'cpu' GROUP BY call.name ORDER BY 3 DESC LIMIT 10\"",
+     "the functions that execute most"},
+    {"asof query -o capture.db", "everything as an SQLite file"}};
 constexpr Example kTimeline[] = {
     {"asof timeline -o out.pftrace", "for ui.perfetto.dev or any Perfetto viewer"},
     {"asof timeline --html out.html", "a page that any browser opens"},
