@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# boards.sh BUILD: asof and perf on the x86 board captures, both counted against what was executed, as rows of
+# boards.sh BUILD: asof and perf on the board captures, both counted against what was executed, as rows of
 # docs/validation.md. The captures must be in BUILD/../shared/captures (scripts/dev.sh check puts them there); those
-# that tools/board/x86 left in BUILD/../board are compared, too.
+# that tools/board left in BUILD/../board are compared, too.
 # The last captures are traced anew with no time but that of sync points; perf does not come to an end there, so
 # it is stopped after LINES instructions (default: 40 million).
 set -euo pipefail
@@ -22,10 +22,24 @@ compare() { # title capture truth
     head -n "$lines" | "$build/tests/peers/perf_compare" "$3" | grep -E '^cpu|^[0-9]'
 }
 
+compare_branches() { # title capture truth
+  printf '== %s\n-- asof\n' "$1"
+  "$build/asof" validate "$2" --truth "$3" --cross-check 0 | grep -E '^cpu|by confidence' || true
+  printf -- '-- perf\n'
+  { perf script -i "$2" --ns --itrace=b -F hw:cpu,time,ip,addr -F trace:cpu,time 2>/dev/null || true; } |
+    "$build/tests/peers/perf_compare" --branches "$3" | grep -E '^cpu|^[0-9]'
+}
+
 perf version
 for board in "$captures"/x86-board-* "$(dirname "$build")"/board/x86-*; do
   [ -d "$board/truth" ] || continue
   compare "$(basename "$board")" "$board/perf.data" "$board/truth"
+done
+compare_branches arm64-board-tiny "$captures/arm64-board-tiny/poke.data" "$captures/arm64-board-tiny/truth"
+compare_branches arm64-board-tiny/short-poke "$captures/arm64-board-tiny/short-poke.data" "$captures/arm64-board-tiny/truth/short"
+compare_branches arm64-board-helper "$captures/arm64-board-helper/poke.data" "$captures/arm64-board-helper/truth"
+for board in "$(dirname "$build")"/board/arm64-*; do
+  [ ! -d "$board/truth" ] || compare_branches "$(basename "$board")" "$board/perf.data" "$board/truth"
 done
 storm=$captures/x86-board-storm
 for bytes in 4096 16384 131072; do

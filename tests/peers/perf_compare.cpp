@@ -3,6 +3,12 @@
 // What perf decoded against what was executed, by the comparison that `asof validate` makes of its own
 // decode. Instructions arrive as lines "[000]  11.126672123:  ffffffff81c00080 insn: 0f 01 f8"; a line with
 // "instruction trace error" is a gap of the CPU that it names.
+//
+// perf script -i CAPTURE --ns --itrace=b -F cpu,time,ip,addr | perf_compare --branches TRUTH_DIR
+//
+// The same for CoreSight, of which perf prints branches, "[000]  2.458877728:  ffff800008010c00 =>
+// ffff800008010c0c": from where one arrives to where the next one leaves, A64 instructions ran. Their times
+// say nothing (perf gives all of a buffer one) and are not looked at; 0 is an end or a beginning of trace.
 #include <fmt/format.h>
 
 #include <charconv>
@@ -30,6 +36,7 @@ struct Line {
   Time time = kTimeMin;
   Addr ip = 0;
   uint8_t length = 0;
+  Addr to = 0;  // of a branch
 };
 
 std::string_view trimmed(std::string_view s) {
@@ -46,7 +53,7 @@ bool take_number(std::string_view& s, T& value, int base = 10) {
   return true;
 }
 
-std::optional<Line> parse(std::string_view s) {
+std::optional<Line> parse(std::string_view s, bool branches) {
   Line line;
   s = trimmed(s);
   if (!s.starts_with('[')) return {};
@@ -61,6 +68,12 @@ std::optional<Line> parse(std::string_view s) {
   s.remove_prefix(1);
   line.time = seconds * 1'000'000'000 + fraction;
   if (!take_number(s, line.ip, 16)) return {};
+  if (branches) {
+    s = trimmed(s);
+    if (!s.starts_with("=>")) return {};
+    s.remove_prefix(2);
+    return take_number(s, line.to, 16) ? std::optional(line) : std::nullopt;
+  }
   const size_t bytes = s.find("insn:");
   if (bytes == std::string_view::npos) return {};
   s.remove_prefix(bytes + 5);
@@ -88,6 +101,16 @@ class PerfCpu {
     }
     lengths_[piece_.count++] = line.length;
     piece_.bytes += line.length;
+  }
+  // A branch. Instructions since the last one are those in between.
+  void add_branch(const Line& branch) {
+    constexpr uint64_t kFar = 1 << 16;  // as many bytes without a branch are none
+    if (arrived_ != 0 && branch.ip >= arrived_ && branch.ip - arrived_ < kFar) {
+      for (Addr ip = arrived_; ip <= branch.ip; ip += 4)
+        add({.cpu = branch.cpu, .time = kTimeMin, .ip = ip, .length = 4, .to = 0});
+    }
+    flush();
+    arrived_ = branch.to;
   }
   void error(const std::string& text) {
     flush();
@@ -120,9 +143,10 @@ class PerfCpu {
   std::array<uint8_t, kPieceInstructions> lengths_{};
   std::deque<std::vector<uint8_t>> kept_;
   uint64_t errors_ = 0;
+  Addr arrived_ = 0;  // where the last branch went; 0: nowhere known
 };
 
-int run(const std::string& directory) {
+int run(const std::string& directory, bool branches) {
   const auto known = truth_cpus(directory);
   if (!known) {
     fmt::print(stderr, "{}\n", known.error().reason);
@@ -143,10 +167,12 @@ int run(const std::string& directory) {
       if (const auto it = cpus.find(cpu); it != cpus.end()) it->second.error(text);
       continue;
     }
-    const auto line = parse(text);
+    const auto line = parse(text, branches);
     const auto it = line ? cpus.find(line->cpu) : cpus.end();
     if (it == cpus.end() || !it->second.usable()) {
       ++unread;
+    } else if (branches) {
+      it->second.add_branch(*line);
     } else {
       it->second.add(*line);
     }
@@ -161,12 +187,15 @@ int run(const std::string& directory) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 2) {
+  const bool branches = argc == 3 && std::string_view(argv[1]) == "--branches";
+  if (argc != 2 && !branches) {
     std::fputs(
-        "usage: perf script -i CAPTURE --ns --itrace=i0nse -F cpu,time,ip,insn | perf_compare TRUTH_DIR\n",
+        "usage: perf script -i CAPTURE --ns --itrace=i0nse -F cpu,time,ip,insn | perf_compare TRUTH_DIR\n"
+        "       perf script -i CAPTURE --ns --itrace=b -F cpu,time,ip,addr | perf_compare --branches "
+        "TRUTH_DIR\n",
         stderr);
     return 1;
   }
   std::ios::sync_with_stdio(false);
-  return run(argv[1]);
+  return run(argv[argc - 1], branches);
 }
