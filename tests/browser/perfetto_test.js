@@ -1,5 +1,5 @@
 // perfetto_test.js BUILD SOURCE: the demo's timeline in Perfetto's own trace processor. What it reads there is what other
-// outputs of asof say, slice by slice: names, times, nesting. Ends with 77 (skipped) where there is no browser.
+// outputs of asof (asof query, Chrome's JSON) say, slice by slice: names, times, nesting. Ends with 77 (skipped) where there is no browser.
 'use strict';
 const assert = require('assert');
 const {execFileSync} = require('child_process');
@@ -37,6 +37,19 @@ function ofChrome(file) {
   return {calls: calls.sort(), pokes: pokes.sort(), gaps: gaps.sort()};
 }
 
+function ofSqlite() {
+  const rows = (sql) => execFileSync(asof, ['query', sql, '-i', ...demo, '-q'], {cwd: source, stdio: ['ignore', 'pipe', 'ignore'],
+    maxBuffer: 1 << 28}).toString().trimEnd().split('\n').slice(1).map((r) => r.split('\t'));
+  const lines = (sql) => rows(sql).map(([category, name, begin, length]) => line(category, name, begin, length)).sort();
+  return {
+    calls: lines(`SELECT f.kind, f.name || CASE WHEN f.versions > 1 THEN ' ·v' || c.version ELSE '' END, c.begin, c.end - c.begin
+      FROM calls c JOIN functions f ON f.id = c.function`),
+    pokes: lines("SELECT 'poke', mechanism || ': ' || action, time, 0 FROM pokes"),
+    gaps: lines("SELECT family, family || ' ' || code, begin, end - begin FROM gaps"),
+    programs: rows("SELECT name, begin, coalesce(end, 'open') FROM text_lives WHERE kind = 'bpf' ORDER BY begin"),
+  };
+}
+
 async function check(query, want) {
   const lines = async (where) => (await query(
     `select s.category as c, s.name as n, s.ts as t, s.dur as d from slice s join track t on s.track_id = t.id where ${where}`))
@@ -63,10 +76,13 @@ async function main() {
   assert(want.calls.length > 9000);
   assert.strictEqual(want.pokes.length, 10);
   assert.strictEqual(want.gaps.length, 1);
+  const {programs: lives, ...tables} = ofSqlite();
+  assert.deepStrictEqual(tables, want);
   for (const file of ['demo.pftrace', 'demo.pftrace.gz']) {
     const complaints = await withTrace(write(file), async (query) => {
       const {programs, loose} = await check(query, want);
       assert.deepStrictEqual(programs.map((p) => p.name.replace(/^bpf_prog_[0-9a-f]+_/, '')), ['count_packets', 'drop_odd']);
+      assert.deepStrictEqual(programs.map((p) => [p.name, String(p.ts)]), lives.map(([name, begin]) => [name, begin]));
       assert.strictEqual(loose[0].n, 0n);
       // What Perfetto itself complains of: nothing may be left out.
       const errors = await query(`select name, value from stats where severity in ('error', 'data_loss') and value > 0`);
