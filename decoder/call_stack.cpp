@@ -79,6 +79,7 @@ void CallStack::replace(const Landing& to, uint32_t flags) {
   next.kind = frames_.back().kind;
   next.back = frames_.back().back;
   next.site = frames_.back().site;
+  next.guessed = frames_.back().guessed;
   next.flags = flags | (frames_.back().flags & (Slice::kAsync | Slice::kSyscall));
   pop();
   push(next, to);
@@ -90,6 +91,7 @@ bool CallStack::adopt(const Landing& to) {
     if (parked_[i - 1].function != to.function) continue;
     close_parked(i);
     for (Frame& f : parked_) f.flags |= Slice::kAcrossGap;
+    if (frames_.empty()) parked_.back().guessed = true;
     parked_.insert(parked_.end(), frames_.begin(), frames_.end());
     frames_ = std::move(parked_);
     parked_.clear();
@@ -114,6 +116,20 @@ void CallStack::discover(const Landing& to) {
   pop_to(frames_.size() - above, 0);
 }
 
+void CallStack::refute(const Landing& to) {
+  const size_t lowest = floor();
+  if (frames_[lowest].boundary()) {
+    pop_to(lowest + 1, Slice::kEndUnknown);
+    Frame f;
+    f.flags = Slice::kUnbalanced;
+    f.guessed = true;
+    return push(f, to);
+  }
+  close_all(false);
+  host_.refuted();
+  root(to, Slice::kBeganBefore);
+}
+
 void CallStack::ret(const Landing& to) {
   if (frames_.empty()) return root(to, Slice::kBeganBefore);
   const size_t lowest = floor();
@@ -131,6 +147,7 @@ void CallStack::ret(const Landing& to) {
     return pop();
   }
   if (frames_.size() == 1 && frames_.back().back == 0) return discover(to);
+  if (frames_.back().guessed && frames_.size() > lowest + 1) return refute(to);
   replace(to, Slice::kUnbalanced);
 }
 
@@ -205,6 +222,7 @@ void CallStack::resume(const Landing& to, bool lost) {
   if (!frames_.empty() && frames_.back().function == to.function && !to.start) {
     if (lost) {
       for (Frame& f : frames_) f.flags |= Slice::kAcrossGap;
+      frames_.back().guessed = true;
     }
     return;
   }

@@ -6,7 +6,9 @@
 //    was missed, so there is no staircase.
 //  * Flow is lost. The frames from before are parked. A return (or the resumption itself) that leads into one
 //    of their functions takes it and those below it back; those above it ended in the gap. What is not taken
-//    back by the next loss ended in the first.
+//    back by the next loss ended in the first. A frame that was taken back may be another call of its
+//    function: if it returns elsewhere, those below it were not on the stack, and the caller is discovered
+//    anew.
 //  * Returns that fit no call: thunks and trampolines that return into the beginning of a function (a jump),
 //    longjmp (all up to the frame they land in), and the rest (the top is replaced).
 //  * Interrupts and system calls are boundaries: near returns do not cross them, the far return pops them.
@@ -50,6 +52,7 @@ struct Frame {
   Addr site = 0;
   OriginRef origin = kNoOrigin;
   int32_t cpu = -1;
+  bool guessed = false;   // after a loss the flow was in its function; those below it need not be its callers
   Activity thread, part;  // on the thread's track; on the CPU's
 
   bool boundary() const { return kind == Kind::kAsync || kind == Kind::kSyscall; }
@@ -77,6 +80,8 @@ class FrameHost {
   // The lowest `count` frames of the stack are there again; parentless slices of the stretch belong to the
   // last of them.
   virtual void adopted(CallStack& stack, size_t count) = 0;
+  // Nothing of what was on the stack is there; the flow is known from here on.
+  virtual void refuted() = 0;
 };
 
 class CallStack {
@@ -114,6 +119,8 @@ class CallStack {
   // The flow is back in a caller whose call was not seen.
   void discover(const Landing& to);
   bool adopt(const Landing& to);
+  // Back from a guessed frame, in a function that is not on the stack.
+  void refute(const Landing& to);
   void close_parked(size_t keep);
   size_t find_function(uint32_t function, size_t floor) const;
   size_t floor() const;  // frames below belong to what was interrupted

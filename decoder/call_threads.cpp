@@ -167,9 +167,14 @@ void CallTracker::discovered(Frame& frame, const Frame* above) {
   Thread& t = *at_->thread;
   frame.cpu = at_->cpu;
   const bool older = above != nullptr && above->thread.id != 0 && above->thread.begin < t.stretch;
-  const Time begin = older ? above->thread.begin : t.stretch;
+  Time begin = older ? above->thread.begin : t.stretch;
+  uint64_t count = older ? above->thread.count : t.stretch_count;
+  if (t.thread_orphans.begin < begin) {
+    begin = t.thread_orphans.begin;
+    count = t.thread_orphans.count;
+  }
   frame.version = functions_.version(frame.function, begin);
-  if (t.tracked) frame.thread = {next_id_++, begin, older ? above->thread.count : t.stretch_count, 0, 0};
+  if (t.tracked) frame.thread = {next_id_++, begin, count, 0, 0};
 }
 
 // On this CPU's track, frames that were there before count from when the thread came, or its flow began.
@@ -182,6 +187,10 @@ void CallTracker::adopted(CallStack& stack, size_t count) {
   if (count < frames.size() && frames[count].part.id != 0 && frames[count].part.begin < begin) {
     begin = frames[count].part.begin;
     instructions = frames[count].part.count;
+  }
+  if (t.part_orphans.begin < begin) {
+    begin = t.part_orphans.begin;
+    instructions = t.part_orphans.count;
   }
   for (size_t i = 0; i < count; ++i) {
     if (frames[i].part.id == 0)
@@ -213,6 +222,10 @@ void CallTracker::emit(const Frame& frame, const Activity& a, uint32_t track, Ac
     s.parent = below->id;
     below->below += s.instructions;
   } else if (orphans != nullptr) {
+    if (a.begin < orphans->begin) {
+      orphans->begin = a.begin;
+      orphans->count = a.count;
+    }
     orphans->slices.push_back(s);
     orphans->instructions += s.instructions;
     return;

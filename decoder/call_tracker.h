@@ -35,6 +35,8 @@ class CallTracker final : private FrameHost {
   struct Orphans {
     std::vector<Slice> slices;
     uint64_t instructions = 0;
+    Time begin = kTimeMax;  // of the first, and the instructions on the track until then
+    uint64_t count = 0;
   };
   struct Thread {
     explicit Thread(const FunctionTable& functions, FrameHost& host) : stack(functions, host) {}
@@ -83,6 +85,7 @@ class CallTracker final : private FrameHost {
   void discovered(Frame& frame, const Frame* above) override;
   void closed(Frame& frame, Frame* below, bool lost) override;
   void adopted(CallStack& stack, size_t count) override;
+  void refuted() override { begin_stretch(*at_); }
 
   void advance(Cpu& c, const FlowOp& op);
   void entry(Cpu& c, const FlowOp& op);

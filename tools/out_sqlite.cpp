@@ -4,6 +4,8 @@
 
 #include <array>
 #include <cstdio>
+#include <filesystem>
+#include <fstream>
 #include <variant>
 
 #include "tools/decode_style.h"
@@ -67,6 +69,27 @@ constexpr const char* kAfter =
     "calls.track;"
     "COMMIT;";
 
+// "asof" in the header of our databases, as file(1) and `PRAGMA application_id` show it
+// (sqlite.org/fileformat2.html, section 1.3).
+constexpr const char* kMark = "PRAGMA application_id=0x61736f66;";
+constexpr size_t kHeader = 100, kMarkAt = 68;
+
+// May a new database take the place of what has this name? Nothing, an empty file, and an older output of
+// ours are nobody's loss.
+bool replaceable(const std::string& path) {
+  std::error_code failed;
+  const auto there = std::filesystem::symlink_status(path, failed);
+  if (there.type() == std::filesystem::file_type::not_found) return true;
+  if (failed || !std::filesystem::is_regular_file(path, failed)) return false;
+  std::array<char, kHeader> header{};
+  std::ifstream in(path, std::ios::binary);
+  if (!in) return false;
+  in.read(header.data(), header.size());
+  if (in.gcount() == 0) return true;
+  const std::string_view text(header.data(), header.size());
+  return text.starts_with("SQLite format 3") && text.substr(kMarkAt).starts_with("asof");
+}
+
 // An unknown time is NULL.
 using Value = std::variant<std::monostate, int64_t, double, std::string_view>;
 Value time_value(Time t) { return t == kTimeMin || t == kTimeMax ? Value{} : Value{int64_t{t}}; }
@@ -119,10 +142,19 @@ SqliteSink::~SqliteSink() = default;
 Result<std::unique_ptr<SqliteSink>> SqliteSink::open(const std::string& path) {
   auto impl = std::make_unique<Impl>();
   impl->path = path;
-  if (path != ":memory:") std::remove(path.c_str());
+  if (path != ":memory:") {
+    if (!replaceable(path)) {
+      return fail("E-FILE-090", path, Error::kNoOffset, "there is a file that is no database of asof",
+                  "choose another file with -o, or remove this one");
+    }
+    std::remove(path.c_str());
+  }
   impl->check(sqlite3_open(path.c_str(), &impl->db));
-  // The file is made in one go or not at all: no journal.
-  impl->run("PRAGMA journal_mode=OFF; PRAGMA synchronous=OFF; BEGIN;");
+  // The file is made in one go or not at all: no journal. The mark is written at once, so that what an
+  // interrupted run leaves can be replaced.
+  impl->run("PRAGMA journal_mode=OFF; PRAGMA synchronous=OFF;");
+  impl->run(kMark);
+  impl->run("BEGIN;");
   for (size_t i = 0; i < kTables.size() && impl->error.empty(); ++i) {
     const Table& t = kTables[i];
     impl->run(("CREATE TABLE " + std::string(t.name) + " (" + t.columns + ")").c_str());

@@ -13,7 +13,8 @@ namespace asof {
 
 class SqliteSink final : public TimelineSink {
  public:
-  // `path` is written anew; ":memory:" for a database that is gone with the sink.
+  // `path` is written anew; ":memory:" for a database that is gone with the sink. A file that is there is
+  // replaced if it is empty or a database of asof (application_id), else it stays as it is: E-FILE-090.
   static Result<std::unique_ptr<SqliteSink>> open(const std::string& path);
   ~SqliteSink() override;
 

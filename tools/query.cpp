@@ -83,7 +83,8 @@ RunVerb add_query(CLI::App& app) {
   verb->add_option("SQL", o->sql, "what to ask; tables: docs/timeline.md");
   add_input_options(*verb, o->input, false);
   add_decode_options(*verb, o->choice);
-  verb->add_option("-o,--output", o->output, "keep the database in this file");
+  verb->add_option("-o,--output", o->output,
+                   "keep the database in this file; replaces an older database of asof, nothing else");
   return [o] { return run_query(*o); };
 }
 

@@ -57,6 +57,32 @@ TEST(Query, FileIsReadBySqlitesOwnProgram) {
             0);
 }
 
+// What is there is replaced if it is ours, or nothing.
+TEST(Query, FilesOfOthersStay) {
+  TempDir dir;
+  const std::string file = dir.path() / "out.db";
+  const std::string command = "query -o " + file + " -i " + kDemo;
+  const std::string foreign = "SQLite format 3" + std::string(200, '\0') + "somebody's data";
+  for (const std::string& theirs : {std::string("notes\n"), foreign}) {
+    std::ofstream(file, std::ios::binary) << theirs;
+    const Ran r = run_asof(command);
+    EXPECT_NE(r.status, 0);
+    EXPECT_NE(r.err.find("E-FILE-090"), std::string::npos) << r.err;
+    EXPECT_EQ(read_file(file), theirs);
+  }
+  std::filesystem::remove(file);
+  std::filesystem::create_directory(file);
+  EXPECT_NE(run_asof(command).status, 0);
+  EXPECT_TRUE(std::filesystem::is_directory(file));
+  std::filesystem::remove(file);
+  std::ofstream(file).close();
+  EXPECT_EQ(run_asof(command).status, 0);
+  const std::string first = read_file(file);
+  EXPECT_GT(first.size(), 100'000U);
+  EXPECT_EQ(run_asof(command).status, 0);
+  EXPECT_EQ(read_file(file), first);
+}
+
 TEST(Query, WrongSqlIsSaid) {
   const Ran r = run_asof("query 'SELECT nothing FROM calls' -i " + kDemo);
   EXPECT_EQ(r.status, 1);
