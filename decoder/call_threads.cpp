@@ -166,11 +166,12 @@ void CallTracker::opened(Frame& frame) {
 void CallTracker::discovered(Frame& frame, const Frame* above) {
   Thread& t = *at_->thread;
   frame.cpu = at_->cpu;
-  const bool older = above != nullptr && above->thread.id != 0 && above->thread.begin < t.stretch;
+  const bool older = above != nullptr && above->thread.id != 0 && above->thread.begin <= t.stretch &&
+                     above->thread.count < t.stretch_count;
   Time begin = older ? above->thread.begin : t.stretch;
   uint64_t count = older ? above->thread.count : t.stretch_count;
-  if (t.thread_orphans.begin < begin) {
-    begin = t.thread_orphans.begin;
+  if (t.thread_orphans.count < count) {  // several may begin at one instant: the count tells
+    begin = std::min(begin, t.thread_orphans.begin);
     count = t.thread_orphans.count;
   }
   frame.version = functions_.version(frame.function, begin);
@@ -184,12 +185,12 @@ void CallTracker::adopted(CallStack& stack, size_t count) {
   const bool here = t.stretch_on == at_ && t.stretch >= at_->resident;
   Time begin = here ? t.stretch : at_->resident;
   uint64_t instructions = here ? t.stretch_cpu_count : at_->resident_count;
-  if (count < frames.size() && frames[count].part.id != 0 && frames[count].part.begin < begin) {
-    begin = frames[count].part.begin;
+  if (count < frames.size() && frames[count].part.id != 0 && frames[count].part.count < instructions) {
+    begin = std::min(begin, frames[count].part.begin);
     instructions = frames[count].part.count;
   }
-  if (t.part_orphans.begin < begin) {
-    begin = t.part_orphans.begin;
+  if (t.part_orphans.count < instructions) {
+    begin = std::min(begin, t.part_orphans.begin);
     instructions = t.part_orphans.count;
   }
   for (size_t i = 0; i < count; ++i) {
@@ -222,10 +223,8 @@ void CallTracker::emit(const Frame& frame, const Activity& a, uint32_t track, Ac
     s.parent = below->id;
     below->below += s.instructions;
   } else if (orphans != nullptr) {
-    if (a.begin < orphans->begin) {
-      orphans->begin = a.begin;
-      orphans->count = a.count;
-    }
+    orphans->begin = std::min(orphans->begin, a.begin);
+    orphans->count = std::min(orphans->count, a.count);
     orphans->slices.push_back(s);
     orphans->instructions += s.instructions;
     return;

@@ -36,7 +36,7 @@ class CallTracker final : private FrameHost {
     std::vector<Slice> slices;
     uint64_t instructions = 0;
     Time begin = kTimeMax;  // of the first, and the instructions on the track until then
-    uint64_t count = 0;
+    uint64_t count = UINT64_MAX;
   };
   struct Thread {
     explicit Thread(const FunctionTable& functions, FrameHost& host) : stack(functions, host) {}

@@ -84,7 +84,7 @@ TEST(Query, FilesOfOthersStay) {
 }
 
 TEST(Query, WrongSqlIsSaid) {
-  const Ran r = run_asof("query 'SELECT nothing FROM calls' -i " + kDemo);
+  const Ran r = run_asof("query 'SELECT nonsense FROM calls' -i " + kDemo);
   EXPECT_EQ(r.status, 1);
   EXPECT_NE(r.err.find("no such column"), std::string::npos) << r.err;
 }
