@@ -36,6 +36,23 @@ TEST(Query, SlicesLieWithinTheirParents) {
   EXPECT_EQ(ask("SELECT count(*) FROM calls WHERE flags LIKE '%unbalanced%' OR flags LIKE '%skipped%'"), "0");
 }
 
+// A real kernel that changes its text: calls nest, none is left by a return that fits no call, and every
+// instruction that truth/summary.json counts belongs to one.
+TEST(Query, BoardCallsAreBalanced) {
+  const std::string board = shared("captures/x86-board-small");
+  if (!std::filesystem::exists(board)) GTEST_SKIP() << "captures beside the project are absent";
+  const Ran r = run_asof(
+      "query \"SELECT (SELECT count(*) FROM calls c JOIN calls p ON p.id = c.parent WHERE c.begin < p.begin "
+      "OR "
+      "c.end > p.end OR c.track != p.track OR c.instructions > p.instructions), (SELECT count(*) FROM calls "
+      "WHERE flags LIKE '%unbalanced%'), (SELECT sum(self_instructions) FROM call JOIN tracks ON tracks.id = "
+      "track WHERE tracks.kind = 'cpu')\" -i " +
+      board + "/perf.data");
+  EXPECT_EQ(r.status, 0) << r.err;
+  ASSERT_EQ(lines_of(r.out).size(), 2U);
+  EXPECT_EQ(lines_of(r.out)[1], "0\t0\t1212119");
+}
+
 TEST(Query, SameForAnyNumberOfWorkers) {
   const std::string all =
       "SELECT count(*), sum(id * begin % 1000003), sum(id * end % 1000003), sum(parent), sum(instructions * "
