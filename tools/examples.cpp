@@ -25,7 +25,17 @@ constexpr Example kTimeline[] = {
     {"asof timeline --html out.html", "a page that any browser opens"},
     {"asof timeline -o out.pftrace.gz --tracks cpu --max-slices 0", "only CPUs, nothing folded, compressed"},
     {"asof timeline -o part.pftrace --detail insn --time 6.00001,6.00002", "down to instructions in a part"},
-    {"asof timeline -o out.json", "Chrome's JSON, for viewers that take only that"}};
+    {"asof timeline -o out.json", "Chrome's JSON, for viewers that take only that"},
+    {"asof timeline -o out.csv", "one line for each slice; .jsonl and .db likewise"}};
+constexpr Example kStacks[] = {
+    {"asof stacks -o out.folded", "time by stack, for flamegraph.pl, inferno or speedscope"},
+    {"asof stacks --weight instructions --by thread", "instructions, by thread"},
+    {"asof stacks --weight calls --versions", "calls, with the versions of functions' text apart"}};
+constexpr Example kBranches[] = {
+    {"asof branches", "how often each branch was taken, as a table"},
+    {"asof branches --format perf-script -o branches.txt", "for llvm-profgen --perfscript"},
+    {"asof branches --format bolt-preagg --dso true --base 555555554000 -o bolt.preagg",
+     "for perf2bolt --pa, of one program"}};
 constexpr Example kReport[] = {{"asof report", "one screen on ./perf.data"},
                                {"asof report --strict --symfs symfs",
                                 "user programs from a copied tree; exit status 3 if anything went wrong"}};
@@ -63,19 +73,11 @@ struct Entry {
   std::span<const Example> examples;
 };
 constexpr Entry kExamples[] = {
-    {"decode", kDecode},
-    {"timeline", kTimeline},
-    {"query", kQuery},
-    {"report", kReport},
-    {"text", kText},
-    {"doctor", kDoctor},
-    {"events", kEvents},
-    {"digest", kDigest},
-    {"validate", kValidate},
-    {"pack", kPack},
-    {"unpack", kUnpack},
-    {"errors", kErrors},
-    {"completion", kCompletion},
+    {"decode", kDecode},   {"timeline", kTimeline}, {"query", kQuery},
+    {"stacks", kStacks},   {"branches", kBranches}, {"report", kReport},
+    {"text", kText},       {"doctor", kDoctor},     {"events", kEvents},
+    {"digest", kDigest},   {"validate", kValidate}, {"pack", kPack},
+    {"unpack", kUnpack},   {"errors", kErrors},     {"completion", kCompletion},
     {"version", kVersion},
 };
 

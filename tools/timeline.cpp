@@ -8,6 +8,8 @@
 #include "tools/format.h"
 #include "tools/gzip.h"
 #include "tools/out_html.h"
+#include "tools/out_slices.h"
+#include "tools/out_sqlite.h"
 #include "tools/output.h"
 #include "tools/progress.h"
 #include "tools/timeline_outputs.h"
@@ -30,13 +32,16 @@ struct TimelineText {
 struct FormatName {
   std::string_view suffix, format;
 };
-constexpr std::array<FormatName, 7> kSuffixes{{{".html", "html"},
-                                               {".pftrace", "perfetto"},
-                                               {".perfetto-trace", "perfetto"},
-                                               {".perfetto", "perfetto"},
-                                               {".json", "chrome"},
-                                               {".pb", "perfetto"},
-                                               {".pf", "perfetto"}}};
+constexpr std::array<FormatName, 10> kSuffixes{{{".html", "html"},
+                                                {".csv", "csv"},
+                                                {".jsonl", "jsonl"},
+                                                {".db", "sqlite"},
+                                                {".pftrace", "perfetto"},
+                                                {".perfetto-trace", "perfetto"},
+                                                {".perfetto", "perfetto"},
+                                                {".json", "chrome"},
+                                                {".pb", "perfetto"},
+                                                {".pf", "perfetto"}}};
 
 // By the suffix of the file, behind which ".gz" may stand; empty when it tells nothing.
 std::string format_of(std::string_view file) {
@@ -47,6 +52,8 @@ std::string format_of(std::string_view file) {
   return {};
 }
 
+bool is_rows(std::string_view format) { return format == "csv" || format == "jsonl"; }
+
 Result<void> choose(TimelineText& o, TimelineOptions& options) {
   if (!o.html.empty()) {
     o.output = o.html;
@@ -56,7 +63,7 @@ Result<void> choose(TimelineText& o, TimelineOptions& options) {
   if (o.format.empty()) o.format = format_of(o.output);
   if (o.format.empty()) {
     return fail("E-FILE-091", "", Error::kNoOffset, "the suffix of '" + o.output + "' names no format",
-                "use .pftrace or .json, or --format");
+                "use .pftrace, .json, .html, .csv, .jsonl or .db, or --format");
   }
   o.gzip = o.gzip || o.output.ends_with(".gz");
   options.pipeline = o.choice.pipeline;
@@ -71,6 +78,13 @@ Result<void> choose(TimelineText& o, TimelineOptions& options) {
     }
   }
   // A page shows any number of calls, and as many instructions as fit beside them.
+  const bool rows = is_rows(o.format) || o.format == "sqlite";
+  if (rows && o.detail == "insn") {
+    return fail("E-FILE-091", "", Error::kNoOffset, "--detail insn: " + o.format + " has functions only",
+                "`asof decode` prints instructions as text or JSON lines");
+  }
+  if (o.format == "sqlite" && o.gzip)
+    return fail("E-FILE-091", "", Error::kNoOffset, "a database is not compressed");
   options.detail = o.detail == "insn" || (o.detail.empty() && o.format == "html");
   if (options.detail && o.time.empty() && o.format != "html") {
     return fail("E-FILE-091", "", Error::kNoOffset, "--detail insn needs --time A,B",
@@ -158,6 +172,52 @@ void tell_result(const Timeline& t, const TimelineText& o, Diagnostics& diagnost
     diagnostics.note("threads are stitched approximately in places: a segment was too long to wait for");
 }
 
+// Databases and rows are written while decoding goes on; nothing is folded.
+Result<TimelineSummary> write_database(const Capture& capture, const TimelineText& o,
+                                       const TimelineOptions& options) {
+  auto sink = SqliteSink::open(o.output);
+  if (!sink) return std::unexpected(sink.error());
+  ProgressBar bar(o.choice.progress, "timeline");
+  auto summary = run_timeline(capture, options, **sink, bar.callback());
+  const auto done = (*sink)->finish();
+  if (summary && !done) return std::unexpected(done.error());
+  return summary;
+}
+
+Result<TimelineSummary> write_rows(const Capture& capture, const TimelineText& o,
+                                   const TimelineOptions& options) {
+  auto out = Output::open(o.output);
+  if (!out) return std::unexpected(out.error());
+  const std::function<void(std::string_view)> plain = [&](std::string_view bytes) { out->write(bytes); };
+  GzipWriter packed(plain);
+  const std::function<void(std::string_view)> write =
+      o.gzip ? [&](std::string_view bytes) { packed.write(bytes); } : plain;
+  const auto format = o.format == "csv" ? SliceSink::Format::kCsv : SliceSink::Format::kJsonLines;
+  SliceSink sink(format, write, [&] { return out->closed() || interrupted(); });
+  ProgressBar bar(o.choice.progress, "timeline");
+  auto summary = run_timeline(capture, options, sink, bar.callback());
+  if (o.gzip) packed.finish();
+  out->flush();
+  if (!out->error().empty()) {
+    return fail("E-FILE-090", o.output, Error::kNoOffset, "cannot write: " + out->error(),
+                "is the disk full?");
+  }
+  return summary;
+}
+
+ExitCode write_table(const Capture& capture, const TimelineText& o, const TimelineOptions& options,
+                     Diagnostics& diagnostics) {
+  const auto summary =
+      o.format == "sqlite" ? write_database(capture, o, options) : write_rows(capture, o, options);
+  if (!summary) {
+    diagnostics.error(summary.error());
+    return kExitInput;
+  }
+  diagnostics.note(fmt::format("{}: {} slices, {} gaps", o.output, format_count(summary->slices),
+                               format_count(summary->gaps)));
+  return interrupted() ? kExitInterrupted : kExitOk;
+}
+
 ExitCode run_timeline_verb(TimelineText& o) {
   Diagnostics diagnostics = o.input.diagnostics();
   if (!finish_choice(o.choice, diagnostics)) return kExitUsage;
@@ -176,6 +236,7 @@ ExitCode run_timeline_verb(TimelineText& o) {
     }
     options.pipeline.time = options.detail_time = *time;
   }
+  if (o.format == "sqlite" || is_rows(o.format)) return write_table(*capture, o, options, diagnostics);
   if (o.format == "html" && o.time.empty() && o.detail.empty())
     options.detail_windows = page_windows(*capture);
   auto out = Output::open(o.output);
@@ -230,8 +291,8 @@ RunVerb add_timeline(CLI::App& app) {
   verb->add_option("--html", o->html, "write a page that any browser opens, as -o with .html")
       ->type_name("FILE")
       ->group(output);
-  verb->add_option("--format", o->format, "perfetto, chrome or html")
-      ->check(CLI::IsMember({"perfetto", "chrome", "html"}))
+  verb->add_option("--format", o->format, "perfetto, chrome, html, csv, jsonl or sqlite")
+      ->check(CLI::IsMember({"perfetto", "chrome", "html", "csv", "jsonl", "sqlite"}))
       ->group(output);
   verb->add_flag("--gzip", o->gzip, "compress; also by a .gz behind the suffix")->group(output);
   verb->add_option("--max-slices", o->max_slices, "fold the shortest beyond so many; 0: keep all")

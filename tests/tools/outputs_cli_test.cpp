@@ -1,0 +1,193 @@
+// asof stacks, branches, and timeline's rows, each read back by a program or parser that is not asof's, and
+// added up to what `asof query` and `asof decode` tell of the demo.
+#include <fmt/format.h>
+
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "tests/support/temp_dir.h"
+#include "tests/tools/run_asof.h"
+
+namespace asof::test {
+namespace {
+
+bool installed(const std::string& command) {
+  return std::system((command + " >/dev/null 2>&1 </dev/null").c_str()) == 0;
+}
+
+// What a shell command prints, without the last line's end.
+std::string said(const TempDir& dir, const std::string& command) {
+  const std::string out = dir.path() / "said";
+  EXPECT_EQ(std::system((command + " >" + out).c_str()), 0) << command;
+  std::string text = read_file(out);
+  while (text.ends_with('\n')) text.pop_back();
+  return text;
+}
+
+std::string ask(const std::string& sql) {
+  const Ran r = run_asof("query \"" + sql + "\" -i " + kDemo);
+  EXPECT_EQ(r.status, 0) << r.err;
+  const auto lines = lines_of(r.out);
+  return lines.size() < 2 ? std::string() : lines[1];
+}
+const std::string kOfCpus = " FROM call JOIN tracks ON tracks.id = track WHERE tracks.kind = 'cpu'";
+
+std::string stacks(const TempDir& dir, const std::string& options) {
+  const std::string file = dir.path() / "folded";
+  const Ran r = run_asof("stacks -o " + file + " " + options + " " + kDemo);
+  EXPECT_EQ(r.status, 0) << r.err;
+  return file;
+}
+
+// The last word of each line is its weight, as stackcollapse's readers have it.
+TEST(Stacks, SumsAreThoseOfTheQuery) {
+  if (!installed("awk 'BEGIN {}'")) GTEST_SKIP() << "awk is not installed";
+  const TempDir dir;
+  const auto sum = [&](const std::string& options) {
+    return said(dir, "awk '{ s += $NF } END { printf \"%d\", s }' " + stacks(dir, options));
+  };
+  for (const std::string by : {"all", "cpu"}) {
+    EXPECT_EQ(sum("--weight instructions --by " + by), "61625");
+    EXPECT_EQ(sum("--weight ns --by " + by),
+              ask("SELECT sum(call.end - call.begin)" + kOfCpus + " AND parent = 0"));
+    EXPECT_EQ(sum("--weight calls --by " + by),
+              ask("SELECT count(*)" + kOfCpus +
+                  " AND flags NOT LIKE '%resumed%' AND flags NOT LIKE '%began-before%'"));
+  }
+}
+
+TEST(Stacks, FunctionsHaveTheirOwnInstructions) {
+  if (!installed("awk 'BEGIN {}'")) GTEST_SKIP() << "awk is not installed";
+  const TempDir dir;
+  const std::string file = stacks(dir, "--weight instructions");
+  const std::string own = said(
+      dir,
+      "awk '{ n = $NF; sub(/ [0-9]+$/, \"\"); k = split($0, f, \";\"); s[f[k]] += n } END { for (i in s) if "
+      "(s[i] > b) { b = s[i]; name = i } printf \"%s\\t%d\", name, b }' " +
+          file);
+  EXPECT_EQ(own, ask("SELECT call.name, sum(self_instructions)" + kOfCpus +
+                     " GROUP BY call.name ORDER BY 2 DESC LIMIT 1"));
+}
+
+TEST(Stacks, SameForAnyNumberOfWorkersAndEachStackOnce) {
+  const TempDir dir;
+  const std::string one = read_file(stacks(dir, "-j 1 --versions --by thread"));
+  EXPECT_EQ(one, read_file(stacks(dir, "-j 5 --versions --by thread")));
+  EXPECT_NE(one.find("\xc2\xb7v2"), std::string::npos) << "functions have versions";
+  std::map<std::string, int> seen;
+  for (const std::string& line : lines_of(one)) ++seen[line.substr(0, line.rfind(' '))];
+  for (const auto& [stack, times] : seen) EXPECT_EQ(times, 1) << stack;
+}
+
+// Branches as `asof decode` prints them, without where tracing starts and stops and without interrupts.
+std::map<std::pair<std::string, std::string>, uint64_t> decoded_branches() {
+  const Ran r = run_asof("decode -q --itrace b --format jsonl -F cpu,time,ip,flags " + kDemo);
+  EXPECT_EQ(r.status, 0) << r.err;
+  std::map<std::pair<std::string, std::string>, uint64_t> out;
+  for (const std::string& line : lines_of(r.out)) {
+    const auto j = nlohmann::json::parse(line);
+    if (j["type"] != "branch") continue;
+    const std::string flags = j.value("flags", "");
+    if (flags.starts_with("tr ") || flags.starts_with("hw ")) continue;
+    ++out[{j.value("from", "?"), j.value("to", "?")}];
+  }
+  return out;
+}
+
+std::string branches(const TempDir& dir, const std::string& options) {
+  const std::string file = dir.path() / "branches";
+  const Ran r = run_asof("branches -o " + file + " " + options + " " + kDemo);
+  EXPECT_EQ(r.status, 0) << r.err;
+  return file;
+}
+
+TEST(Branches, TableHasWhatDecodePrints) {
+  if (!installed("python3 -c 'import csv'")) GTEST_SKIP() << "python3 is not installed";
+  const TempDir dir;
+  const std::string rows =
+      said(dir,
+           "python3 -c \"import csv,sys; [print(r['from'], r['to'], r['count']) for r in "
+           "csv.DictReader(open('" +
+               branches(dir, "") + "'))]\"");
+  std::map<std::pair<std::string, std::string>, uint64_t> read;
+  for (const std::string& line : lines_of(rows)) {
+    const size_t a = line.find(' '), b = line.rfind(' ');
+    read[{line.substr(0, a), line.substr(a + 1, b - a - 1)}] += std::stoull(line.substr(b));
+  }
+  EXPECT_GT(read.size(), 100U);
+  EXPECT_EQ(read, decoded_branches());
+}
+
+TEST(Branches, EveryFormatHasEveryBranch) {
+  if (!installed("awk 'BEGIN {}'")) GTEST_SKIP() << "awk is not installed";
+  const TempDir dir;
+  uint64_t all = 0;
+  for (const auto& [ends, count] : decoded_branches()) all += count;
+  const std::string want = std::to_string(all);
+  EXPECT_EQ(
+      said(dir, "awk '/^B / { s += $4 } END { printf \"%d\", s }' " + branches(dir, "--format bolt-preagg")),
+      want);
+  EXPECT_EQ(said(dir, "awk '!/^PERF_RECORD/ { s += NF - 1 } END { printf \"%d\", s }' " +
+                          branches(dir, "--format perf-script")),
+            want);
+  // In a stack, newest first, code between a target and the next branch lies forward and is short.
+  EXPECT_EQ(said(dir,
+                 "awk '!/^PERF_RECORD/ { for (i = 2; i < NF; ++i) { split($i, a, \"/\"); split($(i + 1), b, "
+                 "\"/\"); if "
+                 "(length(a[1]) != length(b[2]) || a[1] < b[2]) ++bad } } END { printf \"%d\", bad }' " +
+                     branches(dir, "--format perf-script")),
+            "0");
+  EXPECT_EQ(
+      said(dir,
+           "awk '/^[Ff] / && (length($2) != length($3) || $3 < $2) { ++bad } END { printf \"%d\", bad }' " +
+               branches(dir, "--format bolt-preagg")),
+      "0");
+}
+
+TEST(Branches, SameForAnyNumberOfWorkers) {
+  const TempDir dir;
+  for (const std::string format : {"csv", "bolt-preagg", "perf-script"}) {
+    const std::string one = read_file(branches(dir, "-j 1 --format " + format));
+    EXPECT_EQ(one, read_file(branches(dir, "-j 5 --format " + format)));
+    EXPECT_FALSE(one.empty());
+  }
+}
+
+TEST(TimelineRows, CsvAndJsonLinesHaveTheSlicesOfTheQuery) {
+  const TempDir dir;
+  const std::string want =
+      ask("SELECT count(*) || ' ' || sum(self_instructions) || ' ' || sum(begin % 1000003) FROM calls");
+  const std::string json = dir.path() / "out.jsonl";
+  ASSERT_EQ(run_asof("timeline -o " + json + " " + kDemo).status, 0);
+  uint64_t count = 0, instructions = 0, begins = 0;
+  for (const std::string& line : lines_of(read_file(json))) {
+    const auto j = nlohmann::json::parse(line);
+    ++count;
+    instructions += j["self_instructions"].get<uint64_t>();
+    begins += j["begin"].get<uint64_t>() % 1000003;
+  }
+  EXPECT_EQ(fmt::format("{} {} {}", count, instructions, begins), want);
+  if (!installed("python3 -c 'import csv'")) GTEST_SKIP() << "python3 is not installed: CSV was not read";
+  const std::string table = dir.path() / "out.csv";
+  ASSERT_EQ(run_asof("timeline -o " + table + " " + kDemo).status, 0);
+  EXPECT_EQ(
+      said(dir, "python3 -c \"import csv; r = list(csv.DictReader(open('" + table +
+                    "'))); print(len(r), sum(int(x['self_instructions']) for x in r), sum(int(x['begin']) % "
+                    "1000003 for x in r))\""),
+      want);
+}
+
+TEST(TimelineRows, DatabaseIsThatOfTheQuery) {
+  if (!installed("sqlite3 --version")) GTEST_SKIP() << "sqlite3 is not installed";
+  const TempDir dir;
+  const std::string file = dir.path() / "out.db";
+  ASSERT_EQ(run_asof("timeline -o " + file + " " + kDemo).status, 0);
+  const std::string sql =
+      "SELECT count(*) || ' ' || sum(instructions) || ' ' || sum(id * begin % 1000003) FROM calls";
+  EXPECT_EQ(said(dir, "sqlite3 " + file + " \"" + sql + "\""), ask(sql));
+  EXPECT_EQ(run_asof("timeline -o " + file + ".gz " + kDemo).status, 1);
+  EXPECT_EQ(run_asof("timeline --detail insn --time 0%-10% -o out.csv " + kDemo).status, 1);
+}
+
+}  // namespace
+}  // namespace asof::test

@@ -1,0 +1,65 @@
+// Taken branches as compilers' feedback tools read them. One class for each format of `asof branches`.
+#pragma once
+#include <tsl/robin_map.h>
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "decoder/symbol_epochs.h"
+#include "tools/taken_branches.h"
+
+namespace asof {
+
+// Names of addresses, each looked up once for as long as it holds.
+class BranchNames {
+ public:
+  // `dsos`: files whose branches are wanted; empty: all.
+  BranchNames(const Capture& capture, std::vector<std::string> dsos);
+  struct Place {
+    const Symbol* symbol = nullptr;
+    bool wanted = true;
+  };
+  const Place& at(Space space, Addr a, Time t);
+
+ private:
+  struct Key {
+    Space space;
+    Addr ip;
+    bool operator==(const Key&) const = default;
+  };
+  struct KeyHash {
+    size_t operator()(const Key& k) const { return (k.ip ^ (uint64_t{k.space} << 48U)) * kHashFactor >> 16U; }
+  };
+  struct Entry {
+    Place place;
+    TimeBounds valid{kTimeMax, kTimeMin};
+  };
+  const Capture& capture_;
+  std::vector<std::string> dsos_;
+  SymbolEpochs epochs_;
+  tsl::robin_map<Key, Entry, KeyHash> entries_;
+};
+
+class BranchWriter {
+ public:
+  using Write = std::function<void(std::string_view)>;
+  virtual ~BranchWriter() = default;
+  virtual void take(const TakenBranch& b) = 0;
+  virtual void finish() = 0;
+};
+
+// `perf script -F ip,brstack --show-mmap-events`: mappings, then up to 32 branches a line, newest first;
+// every branch is in one line. llvm-profgen --perfscript and AutoFDO's readers take it.
+std::unique_ptr<BranchWriter> make_perf_script_writer(const Capture& capture, BranchNames& names,
+                                                      BranchWriter::Write write);
+// BOLT's pre-aggregated profile (perf2bolt --pa): "B FROM TO COUNT MISPREDICTED", "F START END COUNT" for
+// code that ran between two branches, "f" where the first came from another function. Addresses less `base`;
+// 0: outside the wanted files.
+std::unique_ptr<BranchWriter> make_bolt_writer(BranchNames& names, Addr base, BranchWriter::Write write);
+// from,to,count,kind,from_symbol,from_dso,to_symbol,to_dso
+std::unique_ptr<BranchWriter> make_branch_csv_writer(BranchNames& names, BranchWriter::Write write);
+
+}  // namespace asof

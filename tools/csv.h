@@ -1,0 +1,15 @@
+// A field of comma-separated values (RFC 4180): quoted where it has to be.
+#pragma once
+#include <string>
+#include <string_view>
+
+namespace asof {
+
+inline std::string csv_field(std::string_view text) {
+  if (text.find_first_of(",\"\r\n") == std::string_view::npos) return std::string(text);
+  std::string out = "\"";
+  for (const char c : text) out += c == '"' ? std::string("\"\"") : std::string(1, c);
+  return out + "\"";
+}
+
+}  // namespace asof

@@ -1,0 +1,89 @@
+// asof stacks: folded stacks (folded_stacks.h), for flame graphs.
+#include "tools/folded_stacks.h"
+#include "tools/output.h"
+#include "tools/progress.h"
+#include "tools/verbs.h"
+
+namespace asof {
+namespace {
+
+struct StacksText {
+  InputOptions input;
+  DecodeChoice choice;
+  std::string output, weight = "ns", by = "all";
+  bool versions = false;
+};
+
+StackWeight weight_of(const std::string& word) {
+  if (word == "instructions") return StackWeight::kInstructions;
+  return word == "calls" ? StackWeight::kCalls : StackWeight::kNanoseconds;
+}
+
+// The CPUs' tracks tell what ran; per-thread captures have only threads' tracks.
+bool use_threads(const Capture& capture, const std::string& by) {
+  if (by == "thread") return true;
+  return std::ranges::none_of(capture.streams, [](const Stream& s) { return s.cpu >= 0; });
+}
+
+ExitCode run_stacks(StacksText& o) {
+  Diagnostics diagnostics = o.input.diagnostics();
+  if (!finish_choice(o.choice, diagnostics)) return kExitUsage;
+  const auto capture = open_for_verb(o.input, diagnostics);
+  if (!capture) return kExitInput;
+  TimelineOptions options;
+  options.pipeline = o.choice.pipeline;
+  options.thread_tracks = use_threads(*capture, o.by);
+  options.cpu_tracks = !options.thread_tracks;
+  FoldedStacks stacks({weight_of(o.weight), o.by != "all", o.versions});
+  Result<TimelineSummary> summary;
+  {
+    ProgressBar bar(o.choice.progress, "stacks");
+    summary = run_timeline(*capture, options, stacks, bar.callback());
+  }
+  if (!summary) {
+    diagnostics.error(summary.error());
+    return kExitInput;
+  }
+  if (summary->clock == TimelineSummary::Clock::kInstructions && o.weight == "ns") {
+    diagnostics.error({"E-FILE-091", "", Error::kNoOffset, "this capture has no time to weigh stacks by",
+                       "use --weight instructions"});
+    return kExitUsage;
+  }
+  auto out = Output::open(o.output.empty() ? "-" : o.output);
+  if (!out) {
+    diagnostics.error(out.error());
+    return kExitInput;
+  }
+  stacks.write([&](std::string_view line) { out->write(line); });
+  out->flush();
+  if (!out->error().empty()) {
+    diagnostics.error(
+        {"E-FILE-090", o.output, Error::kNoOffset, "cannot write: " + out->error(), "is the disk full?"});
+    return kExitInput;
+  }
+  return interrupted() ? kExitInterrupted : kExitOk;
+}
+
+}  // namespace
+
+RunVerb add_stacks(CLI::App& app) {
+  auto o = std::make_shared<StacksText>();
+  CLI::App* verb = app.add_subcommand("stacks", "folded stacks, for flame graphs");
+  add_input_options(*verb, o->input);
+  add_decode_options(*verb, o->choice);
+  const std::string output = "Output";
+  verb->add_option("-o,--output", o->output, "file to write (default: standard output)")->group(output);
+  verb->add_option("--weight", o->weight, "of a stack: own ns, own instructions, or calls")
+      ->check(CLI::IsMember({"ns", "instructions", "calls"}))
+      ->capture_default_str()
+      ->group(output);
+  verb->add_option("--by", o->by, "all; cpu or thread: its name as outermost frame")
+      ->check(CLI::IsMember({"all", "cpu", "thread"}))
+      ->capture_default_str()
+      ->group(output);
+  verb->add_flag("--versions", o->versions, "versions of a function's text as frames of their own")
+      ->group(output);
+  return [o] { return run_stacks(*o); };
+}
+
+}  // namespace asof
