@@ -17,19 +17,19 @@ namespace asof {
 BranchNames::BranchNames(const Capture& capture, std::vector<std::string> dsos)
     : capture_(capture), dsos_(std::move(dsos)), epochs_(capture.symbols) {}
 
-const BranchNames::Place& BranchNames::at(Space space, Addr a, Time t) {
+BranchEnd BranchNames::at(Space space, Addr a, Time t) {
   if (is_kernel_address(a)) space = kKernelSpace;
-  Entry& e = entries_[{space, a}];
-  if (t >= e.valid.lo && t <= e.valid.hi) return e.place;
+  NamedBranchEnd& e = entries_[{space, a}];
+  if (t >= e.valid.lo && t <= e.valid.hi) return e.end;
   e.valid = epochs_.around(space, {a, a + 1}, t);
   const auto found = capture_.symbols.find(space, a, t);
-  e.place.symbol = found ? found->symbol : nullptr;
+  e.end.symbol = found ? found->symbol : nullptr;
   const auto is_named = [&](const std::string& dso) {
-    const std::string& own = e.place.symbol->dso;
+    const std::string& own = e.end.symbol->dso;
     return own == dso || own.ends_with("/" + dso);  // as perf has it, the file name alone is enough
   };
-  e.place.wanted = dsos_.empty() || (e.place.symbol != nullptr && std::ranges::any_of(dsos_, is_named));
-  return e.place;
+  e.end.wanted = dsos_.empty() || (e.end.symbol != nullptr && std::ranges::any_of(dsos_, is_named));
+  return e.end;
 }
 
 namespace {
@@ -103,8 +103,8 @@ class BoltWriter final : public BranchWriter {
       : names_(names), base_(base), write_(std::move(write)) {}
 
   void take(const TakenBranch& b) override {
-    const BranchNames::Place from = names_.at(b.from_space, b.from, b.time);
-    const BranchNames::Place to = names_.at(b.to_space, b.to, b.time);
+    const BranchEnd from = names_.at(b.from_space, b.from, b.time);
+    const BranchEnd to = names_.at(b.to_space, b.to, b.time);
     if (b.follows && wanted_ && from.wanted && b.from >= last_to_) ++falls_[{last_to_, b.from, external_}];
     last_to_ = b.to;
     wanted_ = to.wanted;
@@ -142,8 +142,8 @@ class CsvWriter final : public BranchWriter {
   CsvWriter(BranchNames& names, Write write) : names_(names), write_(std::move(write)) {}
 
   void take(const TakenBranch& b) override {
-    const BranchNames::Place from = names_.at(b.from_space, b.from, b.time);
-    const BranchNames::Place to = names_.at(b.to_space, b.to, b.time);
+    const BranchEnd from = names_.at(b.from_space, b.from, b.time);
+    const BranchEnd to = names_.at(b.to_space, b.to, b.time);
     if (from.wanted || to.wanted) ++counts_[{b.from, b.to, b.kind, from.symbol, to.symbol}];
   }
   void finish() override {

@@ -13,16 +13,21 @@
 
 namespace asof {
 
+struct BranchEnd {
+  const Symbol* symbol = nullptr;
+  bool wanted = true;
+};
+struct NamedBranchEnd {
+  BranchEnd end;
+  TimeBounds valid{kTimeMax, kTimeMin};
+};
+
 // Names of addresses, each looked up once for as long as it holds.
 class BranchNames {
  public:
   // `dsos`: files whose branches are wanted; empty: all.
   BranchNames(const Capture& capture, std::vector<std::string> dsos);
-  struct Place {
-    const Symbol* symbol = nullptr;
-    bool wanted = true;
-  };
-  const Place& at(Space space, Addr a, Time t);
+  BranchEnd at(Space space, Addr a, Time t);
 
  private:
   struct Key {
@@ -33,14 +38,10 @@ class BranchNames {
   struct KeyHash {
     size_t operator()(const Key& k) const { return (k.ip ^ (uint64_t{k.space} << 48U)) * kHashFactor >> 16U; }
   };
-  struct Entry {
-    Place place;
-    TimeBounds valid{kTimeMax, kTimeMin};
-  };
   const Capture& capture_;
   std::vector<std::string> dsos_;
   SymbolEpochs epochs_;
-  tsl::robin_map<Key, Entry, KeyHash> entries_;
+  tsl::robin_map<Key, NamedBranchEnd, KeyHash> entries_;
 };
 
 class BranchWriter {

@@ -27,8 +27,8 @@ ExitCode run_branches(BranchesText& o) {
   if (!finish_choice(o.choice, diagnostics)) return kExitUsage;
   const auto base = o.base.empty() ? std::optional<uint64_t>(0) : parse_hex(o.base);
   if (!base) {
-    diagnostics.error(
-        {"E-FILE-091", "", Error::kNoOffset, "--base: '" + o.base + "' is no hexadecimal number"});
+    diagnostics.error({"E-FILE-091", "", Error::kNoOffset,
+                       "--base: '" + o.base + "' is no hexadecimal number", "as in --base 555555554000"});
     return kExitUsage;
   }
   const auto capture = open_for_verb(o.input, diagnostics);

@@ -31,6 +31,9 @@ constexpr Example kStacks[] = {
     {"asof stacks -o out.folded", "time by stack, for flamegraph.pl, inferno or speedscope"},
     {"asof stacks --weight instructions --by thread", "instructions, by thread"},
     {"asof stacks --weight calls --versions", "calls, with the versions of functions' text apart"}};
+constexpr Example kDiff[] = {
+    {"asof diff perf.data --time 0%-50% --time 50%-100%", "two times of one capture"},
+    {"asof diff perf.data perf.data --by instructions --format csv", "two captures, as a table"}};
 constexpr Example kBranches[] = {
     {"asof branches", "how often each branch was taken, as a table"},
     {"asof branches --format perf-script -o branches.txt", "for llvm-profgen --perfscript"},
@@ -73,11 +76,23 @@ struct Entry {
   std::span<const Example> examples;
 };
 constexpr Entry kExamples[] = {
-    {"decode", kDecode},   {"timeline", kTimeline}, {"query", kQuery},
-    {"stacks", kStacks},   {"branches", kBranches}, {"report", kReport},
-    {"text", kText},       {"doctor", kDoctor},     {"events", kEvents},
-    {"digest", kDigest},   {"validate", kValidate}, {"pack", kPack},
-    {"unpack", kUnpack},   {"errors", kErrors},     {"completion", kCompletion},
+    {"decode", kDecode},
+    {"timeline", kTimeline},
+    {"query", kQuery},
+    {"stacks", kStacks},
+    {"branches", kBranches},
+    {"stacks", kStacks},
+    {"diff", kDiff},
+    {"report", kReport},
+    {"text", kText},
+    {"doctor", kDoctor},
+    {"events", kEvents},
+    {"digest", kDigest},
+    {"validate", kValidate},
+    {"pack", kPack},
+    {"unpack", kUnpack},
+    {"errors", kErrors},
+    {"completion", kCompletion},
     {"version", kVersion},
 };
 

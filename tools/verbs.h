@@ -30,6 +30,7 @@ RunVerb add_timeline(CLI::App& app);
 RunVerb add_query(CLI::App& app);
 RunVerb add_stacks(CLI::App& app);
 RunVerb add_branches(CLI::App& app);
+RunVerb add_diff(CLI::App& app);
 
 // Opens the input; prints its error, or its notices (`show_notices`). Empty: the verb ends with kExitInput.
 std::optional<Capture> open_for_verb(const InputOptions& options, Diagnostics& diagnostics,

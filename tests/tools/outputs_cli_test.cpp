@@ -4,6 +4,7 @@
 
 #include <map>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "tests/support/temp_dir.h"
 #include "tests/tools/run_asof.h"
@@ -89,7 +90,7 @@ std::map<std::pair<std::string, std::string>, uint64_t> decoded_branches() {
     if (j["type"] != "branch") continue;
     const std::string flags = j.value("flags", "");
     if (flags.starts_with("tr ") || flags.starts_with("hw ")) continue;
-    ++out[{j.value("from", "?"), j.value("to", "?")}];
+    ++out[{j.value("ip", "?"), j.value("to_ip", "?")}];
   }
   return out;
 }
@@ -187,6 +188,67 @@ TEST(TimelineRows, DatabaseIsThatOfTheQuery) {
   EXPECT_EQ(said(dir, "sqlite3 " + file + " \"" + sql + "\""), ask(sql));
   EXPECT_EQ(run_asof("timeline -o " + file + ".gz " + kDemo).status, 1);
   EXPECT_EQ(run_asof("timeline --detail insn --time 0%-10% -o out.csv " + kDemo).status, 1);
+}
+
+// Sums of a column of `asof diff` as CSV, by python's reader.
+std::string diff_sums(const TempDir& dir, const std::string& options) {
+  const std::string file = dir.path() / "diff.csv";
+  const std::string demo = ASOF_TEST_DATA "/demo/perf.data", symfs = " --symfs " ASOF_TEST_DATA "/demo/symfs";
+  const Ran r = run_asof("diff " + demo + symfs + " --format csv -o " + file + " " + options);
+  EXPECT_EQ(r.status, 0) << r.err;
+  return said(dir,
+              "python3 -c \"import csv; r = list(csv.DictReader(open('" + file +
+                  "'))); print(*[sum(int(x[k]) for x in r) for k in ('a_instructions', 'b_instructions', "
+                  "'a_ns', 'b_ns')], sum(x['a_ns'] != x['b_ns'] or x['a_entries'] != x['b_entries'] or "
+                  "x['a_instructions'] != x['b_instructions'] for x in r))\"");
+}
+
+TEST(Diff, CaptureWithItselfHasNoDifference) {
+  if (!installed("python3 -c 'import csv'")) GTEST_SKIP() << "python3 is not installed";
+  const TempDir dir;
+  const auto sums = diff_sums(dir, ASOF_TEST_DATA "/demo/perf.data");
+  EXPECT_TRUE(sums.starts_with("61625 61625 ")) << sums;
+  EXPECT_TRUE(sums.ends_with(" 0")) << sums;
+}
+
+TEST(Diff, PartsOfTimeAddUp) {
+  if (!installed("python3 -c 'import csv'")) GTEST_SKIP() << "python3 is not installed";
+  const TempDir dir;
+  uint64_t whole_a = 0, whole_ns = 0, a = 0, b = 0, a_ns = 0, b_ns = 0, differ = 0, skip = 0;
+  std::istringstream(diff_sums(dir, "--time , --time ,")) >> whole_a >> skip >> whole_ns;
+  // Between two instants of the trace, so that none is in both parts.
+  std::istringstream(diff_sums(dir, "--time ,6.000051001 --time 6.000051002,")) >> a >> b >> a_ns >> b_ns >>
+      differ;
+  EXPECT_EQ(whole_a, 61625U);
+  EXPECT_EQ(a + b, whole_a);
+  EXPECT_GT(a, 0U);
+  EXPECT_GT(b, 0U);
+  EXPECT_GT(differ, 0U);
+  // Each CPU's clock passes the nanosecond between the parts once.
+  EXPECT_LE(a_ns + b_ns, whole_ns);
+  EXPECT_GE(a_ns + b_ns + 2, whole_ns);
+}
+
+TEST(Diff, InstructionsAreThoseOfTheSlices) {
+  const TempDir dir;
+  const std::string demo = ASOF_TEST_DATA "/demo/perf.data";
+  const Ran r =
+      run_asof("diff " + demo + " " + demo + " --symfs " ASOF_TEST_DATA "/demo/symfs --format jsonl");
+  ASSERT_EQ(r.status, 0) << r.err;
+  std::map<std::string, uint64_t> own;
+  for (const std::string& line : lines_of(r.out)) {
+    const auto j = nlohmann::json::parse(line);
+    own[j["function"].get<std::string>()] += j["a_instructions"].get<uint64_t>();
+  }
+  const std::string sql =
+      "SELECT call.name, sum(self_instructions)" + kOfCpus + " GROUP BY call.name ORDER BY 2 DESC LIMIT 10";
+  const auto rows = lines_of(run_asof("query \"" + sql + "\" -i " + kDemo).out);
+  ASSERT_EQ(rows.size(), 11U);
+  for (size_t i = 1; i < rows.size(); ++i) {
+    const size_t tab = rows[i].find('\t');
+    EXPECT_EQ(std::to_string(own[rows[i].substr(0, tab)]), rows[i].substr(tab + 1)) << rows[i];
+  }
+  EXPECT_EQ(run_asof("diff " + demo).status, 1) << "one capture and no times";
 }
 
 }  // namespace
