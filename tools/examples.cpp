@@ -81,7 +81,6 @@ constexpr Entry kExamples[] = {
     {"query", kQuery},
     {"stacks", kStacks},
     {"branches", kBranches},
-    {"stacks", kStacks},
     {"diff", kDiff},
     {"report", kReport},
     {"text", kText},

@@ -14,7 +14,6 @@ constexpr VerbEntry kVerbs[] = {
     {"query", add_query},
     {"stacks", add_stacks},
     {"branches", add_branches},
-    {"stacks", add_stacks},
     {"diff", add_diff},
     {"report", add_report},
     {"text", add_text},
