@@ -188,6 +188,7 @@ RunVerb add_diff(CLI::App& app) {
       ->group(output);
   verb->add_option("--time", o->times,
                    "only from A to B, as in decode; given twice: of the first, of the second")
+      ->allow_extra_args(false)
       ->group("Filters");
   return [o] { return run_diff(*o); };
 }
