@@ -7,22 +7,6 @@ namespace {
 
 constexpr uint64_t kCall32 = 5, kBranchArm64 = 4;
 
-FlowOp::Kind kind_after(BranchKind branch) {
-  switch (branch) {
-    case BranchKind::kCall:
-    case BranchKind::kCallInd:
-      return FlowOp::Kind::kCall;
-    case BranchKind::kRet:
-      return FlowOp::Kind::kReturn;
-    case BranchKind::kFarCall:
-      return FlowOp::Kind::kFarCall;
-    case BranchKind::kFarRet:
-      return FlowOp::Kind::kFarReturn;
-    default:
-      return FlowOp::Kind::kJump;
-  }
-}
-
 }  // namespace
 
 CallTracker::CallTracker(const Capture& capture, const TimelineOptions& options, bool has_time,
@@ -117,7 +101,7 @@ void CallTracker::entry(Cpu& c, const FlowOp& op) {
   if (c.has_exit && c.flow) {
     c.has_exit = false;
     FlowOp whole = c.exit;
-    whole.kind = kind_after(whole.branch);
+    whole.kind = flow_op_kind(whole.branch);
     whole.to = op.to;
     whole.space = op.space;
     whole.symbol = op.symbol;

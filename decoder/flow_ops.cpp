@@ -21,22 +21,6 @@ Addr last_instruction(const Step& s) {
   return at;
 }
 
-FlowOp::Kind op_kind(BranchKind k) {
-  switch (k) {
-    case BranchKind::kCall:
-    case BranchKind::kCallInd:
-      return FlowOp::Kind::kCall;
-    case BranchKind::kRet:
-      return FlowOp::Kind::kReturn;
-    case BranchKind::kFarCall:
-      return FlowOp::Kind::kFarCall;
-    case BranchKind::kFarRet:
-      return FlowOp::Kind::kFarReturn;
-    default:
-      return FlowOp::Kind::kJump;
-  }
-}
-
 bool worth_telling(EventKind kind) {
   switch (kind) {
     case EventKind::kPsb:
@@ -53,6 +37,22 @@ bool worth_telling(EventKind kind) {
 }
 
 }  // namespace
+
+FlowOp::Kind flow_op_kind(BranchKind k) {
+  switch (k) {
+    case BranchKind::kCall:
+    case BranchKind::kCallInd:
+      return FlowOp::Kind::kCall;
+    case BranchKind::kRet:
+      return FlowOp::Kind::kReturn;
+    case BranchKind::kFarCall:
+      return FlowOp::Kind::kFarCall;
+    case BranchKind::kFarRet:
+      return FlowOp::Kind::kFarReturn;
+    default:
+      return FlowOp::Kind::kJump;
+  }
+}
 
 FlowJob::FlowJob(const Capture& c, std::vector<TimeBounds> detail_windows)
     : capture(c), epochs(c.symbols), detail(std::move(detail_windows)) {
@@ -177,7 +177,7 @@ void FlowReader::complete(Addr to, Space space, Time t) {
     return;
   }
   if (!taken(last_)) return;
-  const FlowOp::Kind kind = op_kind(last_.block->kind);
+  const FlowOp::Kind kind = flow_op_kind(last_.block->kind);
   if (kind == FlowOp::Kind::kJump && in_ != nullptr && in_->range.contains(to)) return;
   branch_to(to, space, name(space, to, t), t, kind);
 }
@@ -212,7 +212,7 @@ void FlowReader::enter(const Step& s) {
     op.symbol = in_ = name(b.space, b.ip, s.time);
     return;
   }
-  const FlowOp::Kind kind = taken(last_) ? op_kind(last_.block->kind) : FlowOp::Kind::kJump;
+  const FlowOp::Kind kind = taken(last_) ? flow_op_kind(last_.block->kind) : FlowOp::Kind::kJump;
   // An address in a symbol without a name beside it: the look-up decides.
   if (kind == FlowOp::Kind::kJump && in_ != nullptr && in_->range.contains(b.ip)) return;
   const Symbol* symbol = name(b.space, b.ip, s.time);

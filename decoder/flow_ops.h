@@ -55,6 +55,9 @@ struct FlowOp {
   uint32_t item = 0;
 };
 
+// What leaving by a branch of this kind is.
+FlowOp::Kind flow_op_kind(BranchKind branch);
+
 // Execution of a place that was poked.
 struct FlowVisit {
   Addr place = 0;

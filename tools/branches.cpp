@@ -42,7 +42,7 @@ ExitCode run_branches(BranchesText& o) {
     }
     o.choice.pipeline.time = time = *range;
   }
-  auto out = Output::open(o.output.empty() ? "-" : o.output);
+  auto out = Output::open(o.output);
   if (!out) {
     diagnostics.error(out.error());
     return kExitInput;
@@ -60,12 +60,7 @@ ExitCode run_branches(BranchesText& o) {
     return kExitInput;
   }
   writer->finish();
-  out->flush();
-  if (!out->error().empty()) {
-    diagnostics.error(
-        {"E-FILE-090", o.output, Error::kNoOffset, "cannot write: " + out->error(), "is the disk full?"});
-    return kExitInput;
-  }
+  if (!flush_output(*out, o.output, diagnostics)) return kExitInput;
   return interrupted() ? kExitInterrupted : kExitOk;
 }
 

@@ -203,11 +203,7 @@ ExitCode run_decode(DecodeOptionsText& o) {
     diagnostics.error(done.error());
     return kExitInput;
   }
-  if (!out->error().empty()) {
-    diagnostics.error(
-        {"E-FILE-090", o.output, Error::kNoOffset, "cannot write: " + out->error(), "is the disk full?"});
-    return kExitInput;
-  }
+  if (!flush_output(*out, o.output, diagnostics)) return kExitInput;
   if (!out->closed()) diagnostics.note(consumer.coverage().line());
   return exit_code_for(consumer.coverage(), o.choice);
 }

@@ -148,19 +148,14 @@ ExitCode run_diff(DiffText& o) {
   }
   const auto b = measure(*capture, o.times[1], o, diagnostics, status);
   if (!b) return status;
-  auto out = Output::open(o.output.empty() ? "-" : o.output);
+  auto out = Output::open(o.output);
   if (!out) {
     diagnostics.error(out.error());
     return kExitInput;
   }
   const std::vector<Row> rows = join(*a, *b, o.by);
   o.format == "text" ? print_text(rows, o.limit, *out) : print_rows(rows, o.format, *out);
-  out->flush();
-  if (!out->error().empty()) {
-    diagnostics.error(
-        {"E-FILE-090", o.output, Error::kNoOffset, "cannot write: " + out->error(), "is the disk full?"});
-    return kExitInput;
-  }
+  if (!flush_output(*out, o.output, diagnostics)) return kExitInput;
   return interrupted() ? kExitInterrupted : kExitOk;
 }
 

@@ -49,18 +49,13 @@ ExitCode run_stacks(StacksText& o) {
                        "use --weight instructions"});
     return kExitUsage;
   }
-  auto out = Output::open(o.output.empty() ? "-" : o.output);
+  auto out = Output::open(o.output);
   if (!out) {
     diagnostics.error(out.error());
     return kExitInput;
   }
   stacks.write([&](std::string_view line) { out->write(line); });
-  out->flush();
-  if (!out->error().empty()) {
-    diagnostics.error(
-        {"E-FILE-090", o.output, Error::kNoOffset, "cannot write: " + out->error(), "is the disk full?"});
-    return kExitInput;
-  }
+  if (!flush_output(*out, o.output, diagnostics)) return kExitInput;
   return interrupted() ? kExitInterrupted : kExitOk;
 }
 

@@ -266,12 +266,7 @@ ExitCode run_timeline_verb(TimelineText& o) {
                          : write_perfetto(*capture, *timeline, write);
   }
   if (o.gzip) packed.finish();
-  out->flush();
-  if (!out->error().empty()) {
-    diagnostics.error(
-        {"E-FILE-090", o.output, Error::kNoOffset, "cannot write: " + out->error(), "is the disk full?"});
-    return kExitInput;
-  }
+  if (!flush_output(*out, o.output, diagnostics)) return kExitInput;
   tell_result(*timeline, o, diagnostics);
   return interrupted() ? kExitInterrupted : kExitOk;
 }

@@ -38,6 +38,14 @@ bool finish_choice(DecodeChoice& choice, Diagnostics& diagnostics) {
   return true;
 }
 
+bool flush_output(Output& out, const std::string& path, Diagnostics& diagnostics) {
+  out.flush();
+  if (out.error().empty()) return true;
+  diagnostics.error(
+      {"E-FILE-090", path, Error::kNoOffset, "cannot write: " + out.error(), "is the disk full?"});
+  return false;
+}
+
 ExitCode exit_code_for(const Coverage& coverage, const DecodeChoice& choice) {
   if (interrupted()) return kExitInterrupted;
   if (coverage.instructions() == 0 && coverage.text_missing()) return kExitNoText;

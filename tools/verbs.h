@@ -42,6 +42,11 @@ TimeBounds whole_time(const Capture& capture);
 // Turns text options into pipeline options; prints what is wrong. False: the verb ends with kExitUsage.
 bool finish_choice(DecodeChoice& choice, Diagnostics& diagnostics);
 
+// Writes what is left in `out`, the file `path`; prints why that failed. False: the verb ends with
+// kExitInput.
+class Output;
+bool flush_output(Output& out, const std::string& path, Diagnostics& diagnostics);
+
 // The exit status of a verb that decoded everything there was.
 class Coverage;
 ExitCode exit_code_for(const Coverage& coverage, const DecodeChoice& choice);
