@@ -1,7 +1,7 @@
 // StableText: blocks of the text that is the same at all times, which is nearly all of it. Shared by all
 // decoders of a capture: a block is read once, by whoever comes first, and never changes.
 //
-// Places are found under a lock, one of many; whoever follows runs and paths (runs.h) seldom asks.
+// Places are found under a lock, one of many; whoever follows runs (runs.h) seldom asks.
 #pragma once
 #include <tsl/robin_map.h>
 
