@@ -21,8 +21,10 @@ void CallStack::push(Frame frame, const Landing& to) {
 
 void CallStack::pop(uint32_t flags, bool lost) {
   Frame& frame = frames_.back();
+  Frame* below = frames_.size() > 1 ? &frames_[frames_.size() - 2] : nullptr;
   frame.flags |= flags;
-  host_.closed(frame, frames_.size() > 1 ? &frames_[frames_.size() - 2] : nullptr, lost);
+  if (below != nullptr) below->guessed |= frame.guessed;
+  host_.closed(frame, below, lost);
   frames_.pop_back();
 }
 
@@ -91,7 +93,7 @@ bool CallStack::adopt(const Landing& to) {
     if (parked_[i - 1].function != to.function) continue;
     close_parked(i);
     for (Frame& f : parked_) f.flags |= Slice::kAcrossGap;
-    if (frames_.empty()) parked_.back().guessed = true;
+    parked_.back().guessed = true;
     parked_.insert(parked_.end(), frames_.begin(), frames_.end());
     frames_ = std::move(parked_);
     parked_.clear();
@@ -125,9 +127,19 @@ void CallStack::refute(const Landing& to) {
     f.guessed = true;
     return push(f, to);
   }
-  close_all(false);
-  host_.refuted();
-  root(to, Slice::kBeganBefore);
+  pop();
+  lose_track(to, false);
+}
+
+// Which of the frames are there, later returns tell.
+void CallStack::lose_track(const Landing& to, bool lost) {
+  if (!frames_.empty()) {
+    if (!lost) host_.refuted();
+    close_parked(0);
+    parked_.swap(frames_);
+  }
+  if (!to.start && adopt(to)) return;
+  root(to, to.start ? 0 : Slice::kBeganBefore);
 }
 
 void CallStack::ret(const Landing& to) {
@@ -178,17 +190,26 @@ void CallStack::jump(const Landing& to) {
 void CallStack::land(const Landing& to, const Frame& left, uint64_t size) {
   if (frames_.empty()) return root(to, Slice::kBeganBefore);
   if (left.back == to.at || frames_.back().function == to.function) return;
-  if (functions_[to.function].kind == TimelineFunction::Kind::kSlot) return jump(to);
+  if (is_kernel_address(left.back) != is_kernel_address(to.at) && left.kind == Frame::Kind::kAsync) {
+    // What was interrupted is not what is gone back to: something between them was lost.
+    if (is_kernel_address(to.at)) return lose_track(to, false);
+    while (!frames_.empty() && functions_.kernel(frames_.back().function)) pop(Slice::kEndUnknown);
+    if (!frames_.empty() && frames_.back().function == to.function) return;
+    const size_t there = find_function(to.function, floor());
+    if (there == kNone) return lose_track(to, false);
+    return pop_to(there + 1, Slice::kSkipped);
+  }
+  const bool in_slot = frames_.back().kind == Frame::Kind::kSlot;  // goes on behind the probed instruction
+  if (in_slot || functions_[to.function].kind == TimelineFunction::Kind::kSlot) return jump(to);
   if (to.start && left.kind == Frame::Kind::kAsync && is_kernel_address(to.at)) {
     return call(to, left.back, left.back + size, Frame::Kind::kCall, Slice::kEmulated);
   }
   if (!is_kernel_address(to.at) && to.start)
     return call(to, 0, left.back, Frame::Kind::kCall, Slice::kSignal);
   const size_t there = find_function(to.function, floor());
-  if (there != kNone) {
-    pop_to(there + 1, Slice::kSkipped);
-    return;
-  }
+  if (there != kNone) return pop_to(there + 1, Slice::kSkipped);
+  // Another system call than the one before the loss.
+  if ((left.flags & Slice::kAcrossGap) != 0) return lose_track(to, false);
   jump(to);
 }
 
@@ -212,6 +233,11 @@ void CallStack::outside(Addr back) {
   push(f, {functions_.untraced(), 0, kNoOrigin, false});
 }
 
+void CallStack::leave_function() {
+  if (!frames_.empty() && !frames_.back().boundary()) pop();
+  if (!frames_.empty()) outside(0);
+}
+
 void CallStack::leave_kernel() {
   while (!frames_.empty() && functions_.kernel(frames_.back().function)) pop();
   close_parked(0);
@@ -231,12 +257,7 @@ void CallStack::resume(const Landing& to, bool lost) {
     if (!to.start && there != kNone) return pop_to(there + 1, Slice::kSkipped);
     if (to.start) return call(to, 0, 0, Frame::Kind::kCall, Slice::kSignal);
   }
-  if (!frames_.empty()) {
-    close_parked(0);
-    parked_.swap(frames_);
-  }
-  if (!to.start && adopt(to)) return;
-  root(to, to.start ? 0 : Slice::kBeganBefore);
+  lose_track(to, lost);
 }
 
 }  // namespace asof

@@ -80,7 +80,7 @@ class FrameHost {
   // The lowest `count` frames of the stack are there again; parentless slices of the stretch belong to the
   // last of them.
   virtual void adopted(CallStack& stack, size_t count) = 0;
-  // Nothing of what was on the stack is there; the flow is known from here on.
+  // What is on the stack need not be there; the flow is known from here on.
   virtual void refuted() = 0;
 };
 
@@ -95,6 +95,8 @@ class CallStack {
   void far_return(const Landing& to, uint64_t size);
   // The flow is elsewhere, untraced, until resume().
   void outside(Addr back);
+  // The function returned to one that is not traced.
+  void leave_function();
   // The flow leaves the kernel for user mode that is not traced.
   void leave_kernel();
   // The flow is at `to`, and nobody saw how it got there: after a loss (`lost`), or where tracing went on.
@@ -121,6 +123,7 @@ class CallStack {
   bool adopt(const Landing& to);
   // Back from a guessed frame, in a function that is not on the stack.
   void refute(const Landing& to);
+  void lose_track(const Landing& to, bool lost);
   void close_parked(size_t keep);
   size_t find_function(uint32_t function, size_t floor) const;
   size_t floor() const;  // frames below belong to what was interrupted

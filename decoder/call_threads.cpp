@@ -8,6 +8,7 @@ namespace {
 
 // Slices kept back because their caller is not known yet.
 constexpr size_t kMaxOrphans = 4096;
+constexpr size_t kMaxKept = size_t{1} << 16;  // in stays of all threads
 // A switch record is written before the stacks are exchanged, but the trace's time is that of its last time
 // packet: so many steps of it the record may seem to be late, and never more than this.
 constexpr Time kLateSteps = 2, kMostLate = 20'000'000;
@@ -112,6 +113,12 @@ void CallTracker::set_lost(Cpu& c) {
   t.lost_cpu_count = c.count;
 }
 
+void CallTracker::refuted() {
+  at_->lost_at = at_->now;
+  set_lost(*at_);
+  begin_stretch(*at_);
+}
+
 // The thread goes: what it has on this CPU's track ends.
 void CallTracker::leave(Cpu& c, uint32_t flags) {
   Thread& t = *c.thread;
@@ -122,7 +129,7 @@ void CallTracker::leave(Cpu& c, uint32_t flags) {
   auto& frames = t.stack.frames();
   for (size_t i = frames.size(); i > 0; --i)
     close_part(t, frames[i - 1], i > 1 ? &frames[i - 2] : nullptr, c.lost, flags);
-  flush(t.part_orphans, nullptr, false);
+  keep_stay(t, c);
   t.last = c.lost ? t.lost_at : std::max(t.last, c.now);
   t.on = nullptr;
 }
@@ -132,6 +139,7 @@ void CallTracker::begin_stretch(Cpu& c) {
   Thread& t = *c.thread;
   flush(t.thread_orphans, nullptr, true);
   flush(t.part_orphans, nullptr, false);
+  forget_stays(t);
   t.stretch = std::max(t.last, c.now);
   t.stretch_count = t.count;
   t.stretch_on = &c;
@@ -199,6 +207,46 @@ void CallTracker::adopted(CallStack& stack, size_t count) {
   }
   flush(t.thread_orphans, &frames[count - 1], true);
   flush(t.part_orphans, &frames[count - 1], false);
+  extend_stays(t, count);
+}
+
+// The outermost slices of a thread that goes wait for callers of theirs, as long as such can be found out.
+void CallTracker::keep_stay(Thread& t, const Cpu& c) {
+  const auto& frames = t.stack.frames();
+  const bool open = !c.lost && !frames.empty() && frames.front().back == 0;
+  kept_ += t.part_orphans.slices.size();
+  t.stays.push_back({c.track, c.cpu, c.now, c.count, std::move(t.part_orphans)});
+  t.part_orphans = {};
+  if (!open || kept_ > kMaxKept) forget_stays(t);
+}
+
+void CallTracker::extend_stays(Thread& t, size_t frames) {
+  for (Stay& stay : t.stays) {
+    Orphans& inner = stay.outermost;
+    for (size_t i = frames; i > 0 && !inner.slices.empty(); --i) {
+      Frame frame = t.stack.frames()[i - 1];
+      frame.version = functions_.version(frame.function, inner.begin);
+      frame.cpu = stay.cpu;
+      frame.confidence = Confidence::kCertain;  // nothing of its own ran
+      frame.part = {next_id_++, inner.begin, inner.count, 0, 0};
+      kept_ -= inner.slices.size();
+      const Time begin = inner.begin;
+      const uint64_t count = inner.count;
+      flush(inner, &frame, false);
+      inner.begin = begin;
+      inner.count = count;
+      emit(frame, frame.part, stay.track, nullptr, &inner, stay.end, stay.count, Slice::kSwitchedOut);
+      ++kept_;
+    }
+  }
+}
+
+void CallTracker::forget_stays(Thread& t) {
+  for (Stay& stay : t.stays) {
+    kept_ -= stay.outermost.slices.size();
+    flush(stay.outermost, nullptr, false);
+  }
+  t.stays.clear();
 }
 
 void CallTracker::emit(const Frame& frame, const Activity& a, uint32_t track, Activity* below,
@@ -237,7 +285,8 @@ void CallTracker::close_part(Thread& t, Frame& frame, Frame* below, bool lost, u
   Cpu& c = *t.on;
   const Time end = lost ? std::max(t.lost_at, c.resident) : c.now;
   const uint64_t count = lost ? std::max(t.lost_cpu_count, frame.part.count) : c.count;
-  Orphans* orphans = below == nullptr && flags == 0 && !lost ? &t.part_orphans : nullptr;
+  const bool stays = flags == 0 || flags == Slice::kSwitchedOut;
+  Orphans* orphans = below == nullptr && stays && !lost ? &t.part_orphans : nullptr;
   emit(frame, frame.part, c.track, below == nullptr ? nullptr : &below->part, orphans, end, count, flags);
   frame.part = {};
 }

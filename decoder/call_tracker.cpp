@@ -89,10 +89,18 @@ void CallTracker::advance(Cpu& c, const FlowOp& op) {
   if (!anchored_) follow_records(c, lateness(c));
 }
 
+Landing CallTracker::landing(const Cpu& c, const FlowOp& op) {
+  if (op.space != kNoSpace) return functions_.landing(op.symbol, op.space, op.to, op.origin);
+  const auto& contexts = capture_.streams[c.stream].contexts;
+  const Space space = contexts.empty() ? kNoSpace : contexts[c.context].space;
+  const auto found = capture_.symbols.find(space, op.to, c.now);
+  return functions_.landing(found ? found->symbol : nullptr, space, op.to, op.origin);
+}
+
 void CallTracker::entry(Cpu& c, const FlowOp& op) {
   if (c.has_async) {
     c.has_async = c.has_exit = false;
-    const Landing to = functions_.landing(op.symbol, op.space, op.to, op.origin);
+    const Landing to = landing(c, op);
     if (c.open_gap) end_gap(c);
     c.flow = true;
     c.thread->stack.call(to, c.async.from, c.async.from, Frame::Kind::kAsync, Slice::kAsync);
@@ -116,7 +124,7 @@ void CallTracker::entry(Cpu& c, const FlowOp& op) {
   }
   c.has_exit = false;
   if (!c.flow) return resume(c, op);
-  const Landing to = functions_.landing(op.symbol, op.space, op.to, op.origin);
+  const Landing to = landing(c, op);
   const Frame* top = c.thread->stack.top();
   if (top != nullptr && (top->function == to.function || functions_[top->function].range.contains(op.to)))
     return;
@@ -128,7 +136,7 @@ void CallTracker::entry(Cpu& c, const FlowOp& op) {
 void CallTracker::branch(Cpu& c, const FlowOp& op) {
   if (!c.flow) return resume(c, op);
   c.has_async = c.has_exit = false;
-  const Landing to = functions_.landing(op.symbol, op.space, op.to, op.origin);
+  const Landing to = landing(c, op);
   if (anchored_ && op.left != op.symbol && functions_.switcher(op.left)) exchange_stacks(c, op);
   CallStack& stack = c.thread->stack;
   switch (op.kind) {
@@ -158,7 +166,7 @@ void CallTracker::resume(Cpu& c, const FlowOp& op) {
   c.lost = c.has_async = c.has_exit = false;
   if (lost) set_lost(c);
   if (lost || c.thread->stack.frames().empty()) begin_stretch(c);
-  c.thread->stack.resume(functions_.landing(op.symbol, op.space, op.to, op.origin), lost);
+  c.thread->stack.resume(landing(c, op), lost);
 }
 
 void CallTracker::stop(Cpu& c, const FlowOp& op) {
@@ -172,6 +180,8 @@ void CallTracker::stop(Cpu& c, const FlowOp& op) {
   if (c.flow) {
     if (branch == BranchKind::kFarRet && is_kernel_address(from) && !async) {
       c.thread->stack.leave_kernel();
+    } else if (branch == BranchKind::kRet && !async) {
+      c.thread->stack.leave_function();
     } else {
       c.thread->stack.outside(async ? c.async.from : back);
     }
@@ -247,6 +257,7 @@ void CallTracker::finish() {
     closing_ = t.get();
     t->stack.close_all(false);
     flush(t->thread_orphans, nullptr, true);
+    forget_stays(*t);
   }
 }
 

@@ -38,6 +38,15 @@ class CallTracker final : private FrameHost {
     Time begin = kTimeMax;  // of the first, and the instructions on the track until then
     uint64_t count = UINT64_MAX;
   };
+  // A thread's time on a CPU that ended before the outermost of its callers were known: they are found out
+  // when it returns to them, perhaps on another CPU.
+  struct Stay {
+    uint32_t track = 0;
+    int32_t cpu = -1;
+    Time end = 0;
+    uint64_t count = 0;  // instructions on the track until it ended
+    Orphans outermost;
+  };
   struct Thread {
     explicit Thread(const FunctionTable& functions, FrameHost& host) : stack(functions, host) {}
     CallStack stack;
@@ -54,6 +63,7 @@ class CallTracker final : private FrameHost {
     Time lost_at = kTimeMin;  // its flow was lost then, having executed so much
     uint64_t lost_count = 0, lost_cpu_count = 0;
     Orphans thread_orphans, part_orphans;
+    std::vector<Stay> stays;  // of this stretch
   };
   struct Cpu {
     size_t stream = 0;
@@ -85,8 +95,9 @@ class CallTracker final : private FrameHost {
   void discovered(Frame& frame, const Frame* above) override;
   void closed(Frame& frame, Frame* below, bool lost) override;
   void adopted(CallStack& stack, size_t count) override;
-  void refuted() override { begin_stretch(*at_); }
+  void refuted() override;
 
+  Landing landing(const Cpu& c, const FlowOp& op);
   void advance(Cpu& c, const FlowOp& op);
   void entry(Cpu& c, const FlowOp& op);
   void branch(Cpu& c, const FlowOp& op);
@@ -110,6 +121,10 @@ class CallTracker final : private FrameHost {
   Thread& thread_of(Cpu& c, const ContextChange* context);
   void begin_stretch(Cpu& c);
   void flush(Orphans& orphans, Frame* parent, bool thread);
+  void keep_stay(Thread& t, const Cpu& c);
+  // Callers found out now were below what ran in the thread's stays.
+  void extend_stays(Thread& t, size_t frames);
+  void forget_stays(Thread& t);
 
   void open_part(Frame& frame, Time begin, uint64_t count, uint32_t flags);
   void close_part(Thread& t, Frame& frame, Frame* below, bool lost, uint32_t flags);
@@ -127,6 +142,7 @@ class CallTracker final : private FrameHost {
   Cpu* at_ = nullptr;                                                       // whose op is at hand
   Thread* closing_ = nullptr;                                               // at the end, when no CPU runs it
   bool anchored_ = false;
+  size_t kept_ = 0;  // slices in stays
   uint64_t next_id_ = 1;
   uint32_t next_track_ = 0;
   TimelineSummary summary_;

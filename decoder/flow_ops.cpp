@@ -121,20 +121,26 @@ void FlowReader::read(const Chunk& chunk, FlowOps& out) {
 
 void FlowReader::items_before(const Chunk& chunk, size_t index, size_t& event, size_t& gap) {
   for (;;) {
-    // A gap and an event before the same step: the gap was there first, as in the lines of `asof decode`.
-    if (gap < chunk.gaps.size() && chunk.gaps[gap].step <= index) {
-      const Gap& g = chunk.gaps[gap++];
-      FlowOp& op = add(FlowOp::Kind::kGap, g.time.lo);
-      op.item = static_cast<uint32_t>(out_->gaps.size());
-      op.from = g.ip;
-      op.to = g.resume_ip;
-      out_->gaps.push_back(g);
-      has_last_ = false;
-    } else if (event < chunk.events.size() && chunk.events[event].step <= index) {
-      on_event(chunk.events[event++]);
-    } else {
-      return;
+    const bool has_gap = gap < chunk.gaps.size() && chunk.gaps[gap].step <= index;
+    const bool has_event = event < chunk.events.size() && chunk.events[event].step <= index;
+    if (!has_gap && !has_event) return;
+    bool gap_first = has_gap;
+    if (has_gap && has_event) {
+      const Gap& g = chunk.gaps[gap];
+      const Event& e = chunk.events[event];
+      gap_first = std::pair(g.step, g.begin) <= std::pair(e.step, e.offset);
     }
+    if (!gap_first) {
+      on_event(chunk.events[event++]);
+      continue;
+    }
+    const Gap& g = chunk.gaps[gap++];
+    FlowOp& op = add(FlowOp::Kind::kGap, g.time.lo);
+    op.item = static_cast<uint32_t>(out_->gaps.size());
+    op.from = g.ip;
+    op.to = g.resume_ip;
+    out_->gaps.push_back(g);
+    has_last_ = false;
   }
 }
 
@@ -158,13 +164,19 @@ void FlowReader::on_event(const Event& e) {
     }
     has_last_ = false;
   } else if (e.kind == EventKind::kAsync) {
-    complete(e.ip, has_last_ ? last_.block->space : kKernelSpace, e.time);
+    complete(e.ip, space_of(e.ip), e.time);
     FlowOp& op = add(FlowOp::Kind::kAsync, e.time);
     op.from = e.ip;
     op.to = e.a;
     op.back = e.ip;
     has_last_ = false;
   }
+}
+
+// Where nothing but an address is known: of the code that ran before it.
+Space FlowReader::space_of(Addr ip) const {
+  if (is_kernel_address(ip)) return kKernelSpace;
+  return has_last_ && !is_kernel_address(last_.block->ip) ? last_.block->space : kNoSpace;
 }
 
 void FlowReader::complete(Addr to, Space space, Time t) {

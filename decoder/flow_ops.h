@@ -50,7 +50,7 @@ struct FlowOp {
   Addr back = 0;                   // where a call returns to
   const Symbol* symbol = nullptr;  // of `to`, or of `from` where there is no `to`
   const Symbol* left = nullptr;    // of `from`
-  Space space = kKernelSpace;      // of `to`
+  Space space = kKernelSpace;      // of `to`; kNoSpace: of the thread that runs, whoever that is
   OriginRef origin = kNoOrigin;    // of the bytes at `to`
   uint32_t item = 0;
 };
@@ -114,6 +114,7 @@ class FlowReader {
   void step(const Step& s);
   void enter(const Step& s);
   void branch_to(Addr to, Space space, const Symbol* symbol, Time t, FlowOp::Kind kind);
+  Space space_of(Addr ip) const;
   // The pending branch went to `to` (0: unknown).
   void complete(Addr to, Space space, Time t);
   void visits(const Step& s);

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <cstring>
 
 #include "decoder/call_stack.h"
 
@@ -11,8 +13,18 @@ namespace {
 
 using Kind = TimelineFunction::Kind;
 
-// ENDBR64 and BTI are four bytes; calls that skip them count as calls of the function.
+// Calls that skip the landing pad in front of a function count as calls of it: ENDBR64, what the kernel makes
+// of one that nobody needs (arch/x86/include/asm/ibt.h), BTI, PACIASP and PACIBSP, which are BTI too.
 constexpr uint64_t kLandingPad = 4;
+
+bool is_landing_pad(const std::array<uint8_t, kLandingPad>& b) {
+  uint32_t word = 0;
+  std::memcpy(&word, b.data(), sizeof word);
+  constexpr uint32_t kEndbr = 0xfa1e0ff3, kSealed = 0x001f0f66;
+  constexpr uint32_t kBti = 0xd503241f, kBtiTargets = 0xc0, kPaciasp = 0xd503233f, kPacibsp = 0xd503237f;
+  return word == kEndbr || word == kSealed || word == kPaciasp || word == kPacibsp ||
+         (word & ~kBtiTargets) == kBti;
+}
 constexpr uint64_t kMaxRange = uint64_t{1} << 20;  // looked through for changes of text
 
 // kernel/kprobes.c, kernel/trace/ftrace.c, kernel/bpf: names of KSYMBOL records.
@@ -89,7 +101,7 @@ FunctionTable::Named FunctionTable::named(const Symbol* symbol) {
       if (s->space == symbol->space && s->dso == symbol->dso) whole = whole == nullptr ? s : symbol;
     }
     if (whole != nullptr && whole != symbol) {
-      const Named n{named(whole).id, true};
+      const Named n{named(whole).id, true, false};
       by_symbol_.emplace(symbol, n);
       return n;
     }
@@ -100,7 +112,11 @@ FunctionTable::Named FunctionTable::named(const Symbol* symbol) {
   f.dso = symbol->dso;
   f.space = symbol->space;
   f.range = symbol->range;
-  const Named n{add(std::move(f), symbol), false};
+  std::array<uint8_t, kLandingPad> first{};
+  const bool read = std::ranges::any_of(std::array{symbol->from, symbol->until}, [&](Time t) {
+    return capture_.text->read(symbol->space, symbol->range.begin, t, first) == first.size();
+  });
+  const Named n{add(std::move(f), symbol), false, read && is_landing_pad(first)};
   by_symbol_.emplace(symbol, n);
   return n;
 }
@@ -123,7 +139,7 @@ Landing FunctionTable::landing(const Symbol* symbol, Space space, Addr at, Origi
   if (symbol == nullptr) return {unnamed(space, at), at, origin, false};
   const Named n = named(symbol);
   const uint64_t offset = at - symbol->range.begin;
-  return {n.id, at, origin, !n.part && (offset == 0 || offset == kLandingPad)};
+  return {n.id, at, origin, !n.part && (offset == 0 || (n.pad && offset == kLandingPad))};
 }
 
 uint32_t FunctionTable::version(uint32_t id, Time t) const {

@@ -49,6 +49,7 @@ class FunctionTable {
   struct Named {
     uint32_t id;
     bool part;  // not where the function begins
+    bool pad;   // begins with a landing pad
   };
   Named named(const Symbol* symbol);
   uint32_t unnamed(Space space, Addr at);

@@ -1,5 +1,7 @@
 #include "tools/taken_branches.h"
 
+#include <algorithm>
+
 #include "tools/output.h"
 #include "tools/tally.h"
 
@@ -17,10 +19,20 @@ void TakenBranches::leave(Flow& flow, Addr to, Space space) {
   flow.follows = wanted;
 }
 
-void TakenBranches::event(Flow& flow, const Event& e) {
+// Of the address that an interrupt was taken at, behind this step.
+Space TakenBranches::space_at(const Stream& stream, const Step& last, const Event& e) {
+  if (is_kernel_address(e.ip)) return kKernelSpace;
+  if (!is_kernel_address(last.block->ip)) return last.block->space;
+  const auto& all = stream.contexts;
+  const auto next = std::ranges::upper_bound(all, e.time, {}, &ContextChange::time);
+  if (all.empty()) return kNoSpace;
+  return next == all.begin() ? all.front().space : std::prev(next)->space;
+}
+
+void TakenBranches::event(Flow& flow, const Stream& stream, const Event& e) {
   switch (e.kind) {
     case EventKind::kAsync:
-      if (flow.last) leave(flow, e.ip, flow.last->block->space);
+      if (flow.last) leave(flow, e.ip, space_at(stream, *flow.last, e));
       break;
     case EventKind::kTraceStart:
     case EventKind::kTraceStop:
@@ -31,7 +43,7 @@ void TakenBranches::event(Flow& flow, const Event& e) {
   flow = {};
 }
 
-void TakenBranches::deliver(Chunk& chunk, const Stream&, Prepared*) {
+void TakenBranches::deliver(Chunk& chunk, const Stream& stream, Prepared*) {
   Flow& flow = flows_[chunk.stream];
   size_t event_at = 0, gap_at = 0;
   // A gap and an event before the same step: the gap was there first, as in the lines of `asof decode`.
@@ -41,7 +53,7 @@ void TakenBranches::deliver(Chunk& chunk, const Stream&, Prepared*) {
         ++gap_at;
         flow = {};
       } else if (event_at < chunk.events.size() && chunk.events[event_at].step <= index) {
-        event(flow, chunk.events[event_at++]);
+        event(flow, stream, chunk.events[event_at++]);
       } else {
         return;
       }

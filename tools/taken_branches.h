@@ -36,7 +36,8 @@ class TakenBranches final : public ChunkConsumer {
     bool follows = false;
   };
   void leave(Flow& flow, Addr to, Space space);
-  void event(Flow& flow, const Event& e);
+  static Space space_at(const Stream& stream, const Step& last, const Event& e);
+  void event(Flow& flow, const Stream& stream, const Event& e);
 
   TimeBounds time_;
   Take take_;
