@@ -26,6 +26,11 @@ char* put_short(char* to, const char* from, size_t size) {
   return to + size;
 }
 
+std::span<const uint8_t> last_bytes(const Block& b) {
+  const size_t length = b.lengths[b.count - 1];
+  return {b.bytes + b.size - length, length};
+}
+
 // Kinds of output a branch belongs to; perf's c has interrupts, too.
 uint32_t kinds_of(BranchKind kind) {
   switch (kind) {
@@ -230,7 +235,7 @@ void DecodePrinter::print_exit(const Step& step, const Stream& stream, Space spa
   const Block& b = *step.block;
   if (!taken(step) || !job_.format.wants(kinds_of(b.kind))) return;
   print_branch(stream, step.time, name(b.space, last_instruction(b), step.time), name(space, to, step.time),
-               flags.empty() ? branch_flags(b.kind) : flags, out);
+               flags.empty() ? branch_flags(b.kind, last_bytes(b)) : flags, out);
 }
 
 void DecodePrinter::print_event(const Event& e, const Stream& stream, Space space, TimedText& out) {
@@ -275,7 +280,8 @@ DecodePrinter::Last DecodePrinter::between(Last last, const Chunk& chunk, const 
       last.reset();
     } else if (e.kind == EventKind::kTraceStop) {
       if (last && taken(*last)) {
-        print_exit(*last, stream, space, 0, fmt::format("tr end  {}", branch_flags(last->block->kind)), out);
+        print_exit(*last, stream, space, 0,
+                   fmt::format("tr end  {}", branch_flags(last->block->kind, last_bytes(*last->block))), out);
       } else if (edges) {
         print_branch(stream, e.time, name(space, e.ip, e.time), {}, "tr end", out);
       }

@@ -17,7 +17,7 @@ class JsonStyle final : public LineStyle {
   void body(std::string& out, const InsnText& insn) const override {
     auto it = std::back_inserter(out);
     if (f_.has(kFieldFlags) && insn.kind != BranchKind::kNone)
-      put_json_key(out, "flags", branch_flags(insn.kind));
+      put_json_key(out, "flags", branch_flags(insn.kind, insn.bytes));
     put(out, "", insn.at);
     if (f_.has(kFieldInsnlen)) fmt::format_to(it, ",\"insnlen\":{}", insn.bytes.size());
     if (f_.has(kFieldInsn)) put_json_key(out, "insn", format_bytes(insn.bytes));

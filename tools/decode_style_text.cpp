@@ -32,7 +32,7 @@ class TextStyle final : public LineStyle {
 
   void body(std::string& out, const InsnText& insn) const override {
     auto it = std::back_inserter(out);
-    if (f_.has(kFieldFlags)) fmt::format_to(it, "  {:<15} ", branch_flags(insn.kind));
+    if (f_.has(kFieldFlags)) fmt::format_to(it, "  {:<15} ", branch_flags(insn.kind, insn.bytes));
     put(out, insn.at);
     if (f_.has(kFieldInsnlen)) fmt::format_to(it, " ilen: {}", insn.bytes.size());
     if (f_.has(kFieldInsn)) fmt::format_to(it, " insn: {}", format_bytes(insn.bytes));
@@ -93,7 +93,20 @@ std::unique_ptr<LineStyle> make_text_style(const DecodeFormat& format) {
   return std::make_unique<TextStyle>(format);
 }
 
-std::string_view branch_flags(BranchKind kind) {
+namespace {
+
+// x86's are one or two bytes; T32 has an SVC of two, which ends in 0xdf.
+bool is_iret(std::span<const uint8_t> insn) {
+  return !insn.empty() && insn.size() <= 2 && insn.back() == 0xcf;
+}
+bool is_int(std::span<const uint8_t> insn) {
+  if (insn.size() == 1) return insn[0] == 0xcc || insn[0] == 0xf1;
+  return insn.size() == 2 && insn[0] == 0xcd && insn[1] != 0xdf;
+}
+
+}  // namespace
+
+std::string_view branch_flags(BranchKind kind, std::span<const uint8_t> insn) {
   switch (kind) {
     case BranchKind::kCond:
       return "jcc";
@@ -107,9 +120,9 @@ std::string_view branch_flags(BranchKind kind) {
     case BranchKind::kRet:
       return "return";
     case BranchKind::kFarCall:
-      return "syscall";
+      return is_int(insn) ? "int" : "syscall";
     case BranchKind::kFarRet:
-      return "sysret";
+      return is_iret(insn) ? "iret" : "sysret";
     case BranchKind::kNone:
     case BranchKind::kPtwrite:
     case BranchKind::kPaging:
