@@ -81,21 +81,29 @@ void CallTracker::exchange_stacks(Cpu& c, const FlowOp& op) {
   stack.resume({here.function, op.from, kNoOrigin, false}, true);
 }
 
+// Records of two CPUs contradict each other about who runs here: the later one counts. What runs goes on, and
+// nobody knows whose it is.
+void CallTracker::take_away(Cpu& c) {
+  const Frame* top = c.thread->stack.top();
+  const bool known = c.flow && top != nullptr;
+  const Landing here = known ? Landing{top->function, top->entry, top->origin, false} : Landing{};
+  leave(c, Slice::kSwitchedOut);
+  Cpu* other = at_;
+  at_ = &c;
+  switch_to(c, nullptr);
+  c.thread->stack.close_all(true);
+  if (known) {
+    begin_stretch(c);
+    c.thread->stack.resume(here, false);
+  }
+  at_ = other;
+}
+
 void CallTracker::switch_to(Cpu& c, const ContextChange* context) {
   Thread& next = thread_of(c, context);
   if (c.thread == &next) return;
   if (c.thread != nullptr) leave(c, Slice::kSwitchedOut);
-  if (next.on != nullptr) {  // records of two CPUs contradict each other: the later one counts
-    Cpu& other = *next.on;
-    leave(other, Slice::kSwitchedOut);
-    other.flow = false;
-    other.lost = true;
-    other.lost_at = other.now;
-    Cpu* here = at_;
-    at_ = &other;
-    switch_to(other, nullptr);
-    at_ = here;
-  }
+  if (next.on != nullptr) take_away(*next.on);
   c.thread = &next;
   next.on = &c;
   c.resident = c.now;

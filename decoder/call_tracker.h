@@ -116,6 +116,7 @@ class CallTracker final : private FrameHost {
   static Time lateness(const Cpu& c);
   void exchange_stacks(Cpu& c, const FlowOp& op);
   void switch_to(Cpu& c, const ContextChange* context);
+  void take_away(Cpu& c);
   void leave(Cpu& c, uint32_t flags);
   void set_lost(Cpu& c);
   Thread& thread_of(Cpu& c, const ContextChange* context);

@@ -54,8 +54,8 @@ FlowOp::Kind flow_op_kind(BranchKind k) {
   }
 }
 
-FlowJob::FlowJob(const Capture& c, std::vector<TimeBounds> detail_windows)
-    : capture(c), epochs(c.symbols), detail(std::move(detail_windows)) {
+FlowJob::FlowJob(const Capture& c, std::vector<TimeBounds> detail_windows, TimeBounds counted_time)
+    : capture(c), epochs(c.symbols), detail(std::move(detail_windows)), counted(counted_time) {
   for (const PokeRecord& p : c.text->pokes()) poked.push_back(p.addr);
   std::ranges::sort(poked);
   poked.erase(std::ranges::unique(poked).begin(), poked.end());
@@ -251,7 +251,8 @@ bool FlowReader::in_detail(Time t) {
 void FlowReader::step(const Step& s) {
   enter(s);
   if (s.block->from != kTimeMin || s.block->until != kTimeMax) visits(s);
-  instructions_ += s.count;
+  if (s.time == kTimeMin || (s.time >= job_.counted.lo && s.time <= job_.counted.hi))
+    instructions_ += s.count;
   worst_ = std::max(worst_, s.confidence);
   if (in_detail(s.time)) piece(s);
   if (s.block->kind == BranchKind::kPaging && complete_step(s) && is_kernel_address(s.block->ip)) {

@@ -81,11 +81,12 @@ struct FlowOps {
 
 // Shared by the readers; const while they work.
 struct FlowJob {
-  FlowJob(const Capture& c, std::vector<TimeBounds> detail_windows);
+  FlowJob(const Capture& c, std::vector<TimeBounds> detail_windows, TimeBounds counted_time = {});
   const Capture& capture;
   SymbolEpochs epochs;
   std::vector<Addr> poked;         // addresses of pokes, sorted, each once
   std::vector<TimeBounds> detail;  // straight pieces are kept within; sorted, apart
+  TimeBounds counted{};            // instructions of other times are not counted
 };
 
 class FlowReader {

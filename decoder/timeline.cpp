@@ -119,7 +119,7 @@ class TimelineConsumer final : public ChunkConsumer {
   TimelineConsumer(const Capture& capture, const TimelineOptions& options, TimelineSink& sink)
       : capture_(capture),
         sink_(sink),
-        job_(capture, windows_of(options)),
+        job_(capture, windows_of(options), options.counted),
         gaps_(sink, rates_),
         tracker_(capture, options, capture_has_time(capture), gaps_),
         pokes_(capture),

@@ -182,6 +182,7 @@ struct TimelineOptions {
   bool detail = false;                       // straight runs, within pipeline.time
   TimeBounds detail_time;                    // where to keep straight runs
   std::vector<TimeBounds> detail_windows{};  // sorted, apart: only there; empty: all of detail_time
+  TimeBounds counted{};  // instructions of this time are counted, whatever is decoded
 };
 
 // Takes the parts as they become known. Called by one thread at a time; the order depends on the capture

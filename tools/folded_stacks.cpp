@@ -6,6 +6,8 @@
 #include <set>
 #include <utility>
 
+#include "tools/output.h"
+
 namespace asof {
 namespace {
 
@@ -20,13 +22,20 @@ std::string frame_text(std::string name) {
 
 }  // namespace
 
+bool has_cpu_streams(const Capture& capture) {
+  return std::ranges::any_of(capture.streams, [](const Stream& s) { return s.cpu >= 0; });
+}
+
 uint32_t FoldedStacks::name_id(std::string name) {
   const auto [it, fresh] = ids_.try_emplace(std::move(name), static_cast<uint32_t>(names_.size()));
   if (fresh) names_.push_back(it->first);
   return it->second;
 }
 
+bool FoldedStacks::stopped() const { return interrupted(); }
+
 void FoldedStacks::track(const TimelineTrack& t) {
+  tracks_[t.id] = {t.kind == TimelineTrack::Kind::kCpu ? -1 : t.tid, t.cpu};
   if (options_.tracks) track_names_[t.id] = name_id(frame_text(t.name));
 }
 
@@ -70,11 +79,39 @@ void FoldedStacks::hang(NodeId under, uint32_t name, NodeId child) {
       std::swap(into, from);
       it->second = into;
     }
-    nodes_[into].weight += nodes_[from].weight;
+    nodes_[into].own += nodes_[from].own;
     for (const auto& [kid_name, kid] : nodes_[from].kids) tasks.push_back({into, kid_name, kid});
     nodes_[from] = Node{};
     free_.push_back(from);
   }
+}
+
+void FoldedStacks::gap(const GapSlice& g) {
+  const auto add = [&](LostBy by) {
+    Lost& lost = lost_[by];
+    const uint64_t before = lost.until(g.begin);
+    lost.gaps.push_back({g.begin, g.end, before});
+  };
+  if (g.cpu >= 0) add({-1, g.cpu});
+  if (g.tid >= 0) add({g.tid, g.tid == 0 ? g.cpu : -1});
+}
+
+uint64_t FoldedStacks::Lost::until(Time t) const {
+  const auto next = std::ranges::upper_bound(gaps, t, {}, &Gap::begin);
+  if (next == gaps.begin()) return 0;
+  const Gap& last = *std::prev(next);
+  return last.before + static_cast<uint64_t>(std::min(t, last.end) - last.begin);
+}
+
+// Time of a slice in which its flow was known, as far as it is asked for.
+uint64_t FoldedStacks::known_time(const Slice& s) const {
+  const Time begin = std::max(s.begin, options_.time.lo), end = std::min(s.end, options_.time.hi);
+  if (end <= begin) return 0;
+  const uint64_t duration = static_cast<uint64_t>(end - begin);
+  const auto track = tracks_.find(s.track);
+  const auto lost = track == tracks_.end() ? lost_.end() : lost_.find(track->second);
+  if (lost == lost_.end()) return duration;
+  return duration - std::min(duration, lost->second.until(end) - lost->second.until(begin));
 }
 
 void FoldedStacks::slice(const Slice& s) {
@@ -84,18 +121,12 @@ void FoldedStacks::slice(const Slice& s) {
     open_.erase(it);
   }
   const NodeId node = below.tree == kNone ? make_node() : below.tree;
-  const uint64_t duration = s.end > s.begin ? static_cast<uint64_t>(s.end - s.begin) : 0;
-  switch (options_.weight) {
-    case StackWeight::kNanoseconds:
-      nodes_[node].weight = duration - std::min(duration, below.child_time);
-      break;
-    case StackWeight::kInstructions:
-      nodes_[node].weight = s.self_instructions;
-      break;
-    case StackWeight::kCalls:
-      nodes_[node].weight = (s.flags & (Slice::kResumed | Slice::kBeganBefore)) == 0;
-      break;
-  }
+  const uint64_t duration = known_time(s);
+  Cost& own = nodes_[node].own;
+  own.ns = duration - std::min(duration, below.child_time);
+  own.instructions = s.self_instructions;
+  const bool begins = (s.flags & (Slice::kResumed | Slice::kBeganBefore)) == 0;
+  own.calls = begins && s.begin >= options_.time.lo && s.begin <= options_.time.hi;
   const uint32_t name = frame_name(s);
   NodeId* under = nullptr;
   if (s.parent == 0) {
@@ -109,48 +140,60 @@ void FoldedStacks::slice(const Slice& s) {
   hang(*under, name, node);
 }
 
-uint64_t FoldedStacks::whole(NodeId node) const {
-  uint64_t sum = 0;
+Cost FoldedStacks::whole(NodeId node) const {
+  Cost sum;
   std::vector<NodeId> rest{node};
   while (!rest.empty()) {
     const Node& n = nodes_[rest.back()];
     rest.pop_back();
-    sum += n.weight;
+    sum += n.own;
     for (const auto& [name, kid] : n.kids) rest.push_back(kid);
   }
   return sum;
 }
 
-void FoldedStacks::write(const std::function<void(std::string_view)>& write) {
-  struct Visit {
+void FoldedStacks::visit(const Visit& visit) {
+  struct Place {
     NodeId node;
     uint32_t name;
-    size_t depth;
-    size_t prefix;  // length of the callers' part of the path
+    size_t depth;  // of its callers
   };
-  std::string path;
+  const uint32_t deeper = name_id("[deeper]");
+  std::vector<uint32_t> path;
+  std::vector<Place> rest;
+  const auto push_kids = [&](NodeId node) {
+    const auto& kids = nodes_[node].kids;
+    for (auto it = kids.rbegin(); it != kids.rend(); ++it)
+      rest.push_back({it->second, it->first, path.size()});
+  };
   for (const auto& [track, root] : roots_) {
     path.clear();
-    if (const auto it = track_names_.find(track); it != track_names_.end()) path = names_[it->second];
-    std::vector<Visit> rest;
-    const auto push_kids = [&](NodeId node, size_t depth) {
-      const auto& kids = nodes_[node].kids;
-      for (auto it = kids.rbegin(); it != kids.rend(); ++it)
-        rest.push_back({it->second, it->first, depth, path.size()});
-    };
-    push_kids(root, 1);
+    if (const auto it = track_names_.find(track); it != track_names_.end()) path.push_back(it->second);
+    const size_t deepest = path.size() + kMaxDepth;
+    push_kids(root);
     while (!rest.empty()) {
-      const Visit v = rest.back();
+      const Place p = rest.back();
       rest.pop_back();
-      path.resize(v.prefix);
-      if (!path.empty()) path += ';';
-      const bool deeper = v.depth > kMaxDepth;
-      path += deeper ? "[deeper]" : names_[v.name];
-      const uint64_t weight = deeper ? whole(v.node) : nodes_[v.node].weight;
-      if (weight != 0) write(fmt::format("{} {}\n", path, weight));
-      if (!deeper) push_kids(v.node, v.depth + 1);
+      path.resize(p.depth);
+      const bool cut = p.depth == deepest;
+      path.push_back(cut ? deeper : p.name);
+      const Cost own = cut ? whole(p.node) : nodes_[p.node].own;
+      if (!own.empty()) visit(path, own);
+      if (!cut) push_kids(p.node);
     }
   }
+}
+
+void FoldedStacks::write(StackWeight weight, const std::function<void(std::string_view)>& write) {
+  visit([&](std::span<const uint32_t> stack, const Cost& own) {
+    const uint64_t value = weight == StackWeight::kNanoseconds    ? own.ns
+                           : weight == StackWeight::kInstructions ? own.instructions
+                                                                  : own.calls;
+    if (value == 0) return;
+    std::string line;
+    for (const uint32_t name : stack) (line += line.empty() ? "" : ";") += names_[name];
+    write(fmt::format("{} {}\n", line, value));
+  });
 }
 
 }  // namespace asof

@@ -32,9 +32,9 @@ void FunctionCosts::step(Flow& flow, const Step& s) {
   flow.running = true;
   flow.in = name(*s.block, s.time);
   if (s.time != kTimeMin && (s.time < time_.lo || s.time > time_.hi)) return;
-  FunctionCost& cost = costs_[flow.in];
+  Cost& cost = costs_[flow.in];
   cost.instructions += s.count;
-  cost.entries += flow.in != nullptr && s.block->ip == flow.in->range.begin;
+  cost.calls += flow.in != nullptr && s.block->ip == flow.in->range.begin;
 }
 
 void FunctionCosts::deliver(Chunk& chunk, const Stream&, Prepared*) {
@@ -61,8 +61,8 @@ void FunctionCosts::deliver(Chunk& chunk, const Stream&, Prepared*) {
 
 bool FunctionCosts::stopped() const { return interrupted(); }
 
-std::map<FunctionCosts::Name, FunctionCost> FunctionCosts::costs() const {
-  std::map<Name, FunctionCost> out;
+std::map<FunctionCosts::Name, Cost> FunctionCosts::costs() const {
+  std::map<Name, Cost> out;
   for (const auto& [symbol, cost] : costs_) {
     if (symbol == nullptr) {
       out[{}] += cost;

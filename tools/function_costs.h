@@ -15,18 +15,9 @@
 #include "decoder/capture.h"
 #include "decoder/pipeline.h"
 #include "decoder/symbol_epochs.h"
+#include "tools/cost.h"
 
 namespace asof {
-
-struct FunctionCost {
-  uint64_t ns = 0, instructions = 0, entries = 0;
-  FunctionCost& operator+=(const FunctionCost& o) {
-    ns += o.ns;
-    instructions += o.instructions;
-    entries += o.entries;
-    return *this;
-  }
-};
 
 class FunctionCosts final : public ChunkConsumer {
  public:
@@ -37,7 +28,7 @@ class FunctionCosts final : public ChunkConsumer {
   bool stopped() const override;
 
   // Functions of the same name and file are one.
-  std::map<Name, FunctionCost> costs() const;
+  std::map<Name, Cost> costs() const;
 
  private:
   struct Named {
@@ -59,7 +50,7 @@ class FunctionCosts final : public ChunkConsumer {
   TimeBounds time_;
   std::vector<Flow> flows_;
   tsl::robin_map<const Block*, Named> names_;
-  tsl::robin_map<const Symbol*, FunctionCost> costs_;
+  tsl::robin_map<const Symbol*, Cost> costs_;
 };
 
 }  // namespace asof

@@ -19,12 +19,6 @@ StackWeight weight_of(const std::string& word) {
   return word == "calls" ? StackWeight::kCalls : StackWeight::kNanoseconds;
 }
 
-// The CPUs' tracks tell what ran; per-thread captures have only threads' tracks.
-bool use_threads(const Capture& capture, const std::string& by) {
-  if (by == "thread") return true;
-  return std::ranges::none_of(capture.streams, [](const Stream& s) { return s.cpu >= 0; });
-}
-
 ExitCode run_stacks(StacksText& o) {
   Diagnostics diagnostics = o.input.diagnostics();
   if (!finish_choice(o.choice, diagnostics)) return kExitUsage;
@@ -32,9 +26,9 @@ ExitCode run_stacks(StacksText& o) {
   if (!capture) return kExitInput;
   TimelineOptions options;
   options.pipeline = o.choice.pipeline;
-  options.thread_tracks = use_threads(*capture, o.by);
+  options.thread_tracks = o.by == "thread" || !has_cpu_streams(*capture);
   options.cpu_tracks = !options.thread_tracks;
-  FoldedStacks stacks({weight_of(o.weight), o.by != "all", o.versions});
+  FoldedStacks stacks({o.by != "all", o.versions});
   Result<TimelineSummary> summary;
   {
     ProgressBar bar(o.choice.progress, "stacks");
@@ -54,7 +48,7 @@ ExitCode run_stacks(StacksText& o) {
     diagnostics.error(out.error());
     return kExitInput;
   }
-  stacks.write([&](std::string_view line) { out->write(line); });
+  stacks.write(weight_of(o.weight), [&](std::string_view line) { out->write(line); });
   if (!flush_output(*out, o.output, diagnostics)) return kExitInput;
   return interrupted() ? kExitInterrupted : kExitOk;
 }

@@ -49,8 +49,10 @@ TEST(Stacks, SumsAreThoseOfTheQuery) {
   };
   for (const std::string by : {"all", "cpu"}) {
     EXPECT_EQ(sum("--weight instructions --by " + by), "61625");
-    EXPECT_EQ(sum("--weight ns --by " + by),
-              ask("SELECT sum(call.end - call.begin)" + kOfCpus + " AND parent = 0"));
+    // The time that CPUs had a known stack, without that in which the flow is missing.
+    EXPECT_EQ(
+        std::stoul(sum("--weight ns --by " + by)) + std::stoul(ask("SELECT sum(end - begin) FROM gaps")),
+        std::stoul(ask("SELECT sum(call.end - call.begin)" + kOfCpus + " AND parent = 0")));
     EXPECT_EQ(sum("--weight calls --by " + by),
               ask("SELECT count(*)" + kOfCpus +
                   " AND flags NOT LIKE '%resumed%' AND flags NOT LIKE '%began-before%'"));
@@ -249,6 +251,68 @@ TEST(Diff, InstructionsAreThoseOfTheSlices) {
     EXPECT_EQ(std::to_string(own[rows[i].substr(0, tab)]), rows[i].substr(tab + 1)) << rows[i];
   }
   EXPECT_EQ(run_asof("diff " + demo).status, 1) << "one capture and no times";
+}
+
+// Functions come from steps, calls and paths from stacks: two ways to one sum. With a time from here to
+// there, too.
+TEST(Diff, FunctionsCallsAndPathsHaveOneSum) {
+  for (const std::string capture : {"demo", "demo-arm64"}) {
+    const std::string data =
+        ASOF_TEST_DATA "/" + capture + "/perf.data --symfs " ASOF_TEST_DATA "/demo/symfs";
+    uint64_t sums[3][4] = {};
+    const char* const kinds[] = {"functions", "calls", "paths"};
+    for (int kind = 0; kind < 3; ++kind) {
+      const Ran r = run_asof(
+          fmt::format("diff {} --time ,6.000041 --time 6.000041001,6.000060 --format jsonl --rows {} -q",
+                      data, kinds[kind]));
+      ASSERT_EQ(r.status, 0) << r.err;
+      for (const std::string& line : lines_of(r.out)) {
+        const auto j = nlohmann::json::parse(line);
+        int n = 0;
+        for (const char* key : {"a_ns", "b_ns", "a_instructions", "b_instructions"})
+          sums[kind][n++] += j[key].get<uint64_t>();
+      }
+    }
+    for (int n = 0; n < 4; ++n) {
+      EXPECT_GT(sums[0][n], 1000U) << capture;
+      EXPECT_EQ(sums[0][n], sums[1][n]) << capture << n;
+      EXPECT_EQ(sums[0][n], sums[2][n]) << capture << n;
+    }
+  }
+}
+
+// The paths are those of `asof stacks`, and their frequency its calls.
+TEST(Diff, PathsAreTheStacks) {
+  const TempDir dir;
+  std::map<std::string, uint64_t> paths;
+  const std::string demo = ASOF_TEST_DATA "/demo/perf.data", symfs = " --symfs " ASOF_TEST_DATA "/demo/symfs";
+  const Ran r = run_asof("diff " + demo + " " + demo + symfs + " --rows paths --by calls --format jsonl -q");
+  ASSERT_EQ(r.status, 0) << r.err;
+  for (const std::string& line : lines_of(r.out)) {
+    const auto j = nlohmann::json::parse(line);
+    EXPECT_EQ(j["type"], "path");
+    EXPECT_EQ(j["a_calls"], j["b_calls"]);
+    if (j["a_calls"] != 0) paths[j["path"].get<std::string>()] = j["a_calls"].get<uint64_t>();
+  }
+  std::map<std::string, uint64_t> folded, calls, edges;
+  for (const std::string& line : lines_of(read_file(stacks(dir, "--weight calls")))) {
+    const size_t at = line.rfind(' ');
+    const std::string path = line.substr(0, at);
+    folded[path] = std::stoul(line.substr(at + 1));
+    const size_t last = path.rfind(';');
+    const size_t before = last == std::string::npos ? last : path.rfind(';', last - 1);
+    const std::string caller = last == std::string::npos ? "" : path.substr(before + 1, last - before - 1);
+    calls[caller + " > " + path.substr(last + 1)] += folded[path];
+  }
+  EXPECT_EQ(paths, folded);
+  EXPECT_GT(paths.size(), 30U);
+  const Ran c = run_asof("diff " + demo + " " + demo + symfs + " --rows calls --format jsonl -q");
+  for (const std::string& line : lines_of(c.out)) {
+    const auto j = nlohmann::json::parse(line);
+    const std::string edge = j["caller"].get<std::string>() + " > " + j["callee"].get<std::string>();
+    if (j["a_calls"] != 0) edges[edge] = j["a_calls"].get<uint64_t>();
+  }
+  EXPECT_EQ(edges, calls);
 }
 
 }  // namespace
