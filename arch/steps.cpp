@@ -40,7 +40,7 @@ void StepList::Iterator::next_entry() {
   while (time_ < list.times_.size() && list.times_[time_].position <= position_) ++time_;
   step_ = Step{};
   step_.time = time_ == 0 ? kTimeMin : list.times_[time_ - 1].time;
-  run_ = list.table_->blocks(code >> 1);
+  run_ = list.table_->blocks(code >> kRunShift);
   blocks_ = list.run(code).size;
   taken_ = (code & kTakenBit) != 0;
   block_ = 0;

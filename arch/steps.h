@@ -84,7 +84,9 @@ inline uint64_t hash_power(uint32_t n) {
 class StepList {
  public:
   static constexpr uint32_t kLoose = UINT32_MAX;
-  static constexpr uint32_t kTakenBit = 1;  // of a code; the rest is the run's id
+  static constexpr uint32_t kTakenBit = 1;   // of a code
+  static constexpr unsigned kRunShift = 4;  // the run's id is above it: what lies between is for whoever
+                                            // keeps sixteen bytes for each run and wants no shift to find them
 
   // Gives Steps by value, held inside: valid until the next ++.
   class Iterator {
@@ -167,7 +169,7 @@ class StepList {
   // For those who count: the entries as they are kept.
   std::span<const uint32_t> codes() const { return codes_; }
   const std::vector<Step>& loose() const { return loose_; }
-  const Run& run(uint32_t code) const { return (*table_)[code >> 1]; }
+  const Run& run(uint32_t code) const { return (*table_)[code >> kRunShift]; }
   uint64_t instructions_in_runs() const { return in_runs_; }
   // They lie anywhere in memory: asks for the run of the entry at `position` ahead of its use.
   void prefetch(size_t position) const {

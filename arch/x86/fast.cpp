@@ -69,7 +69,7 @@ struct Bits {
 
 struct Flow::FastWalk {
   Bits tnt;
-  uint32_t cur = 0;           // run, twice
+  uint32_t cur = 0;           // way to the run
   uint32_t* out = nullptr;    // codes
   uint64_t instructions = 0;  // in them
   RetStack* rets = nullptr;
@@ -77,16 +77,16 @@ struct Flow::FastWalk {
   uint64_t newest = 0;       // entry of ring
   Space space = kNoSpace;    // of all runs
 
-  uint32_t run() const { return cur / 2; }
+  uint32_t run() const { return run_of(cur); }
   uint32_t& top() const { return ring[newest % RetStack::kRing]; }
   void push(uint32_t way) {
     ++newest;
     top() = way;
     ring[(newest - RetStack::kSize) % RetStack::kRing] = 0;
   }
-  void write(uint32_t bit, const std::atomic<uint32_t>* links) {
+  void write(uint32_t bit, const Link& link) {
     *out++ = cur | bit;
-    instructions += links[size_t{run()} * Links::kWords + Links::kInstructions];
+    instructions += link.instructions.load(std::memory_order_relaxed);
   }
 };
 
@@ -103,46 +103,45 @@ uint32_t Flow::fast_start(const State& s) {
   return s.node->run != 0 && runs_->run(s.node->run).end != RunEnd::kStop ? s.node->run : 0;
 }
 
-// Over the bits at hand, run by run. What comes next waits for one load after the other, so its address is
-// one addition behind `cur`; and calls, which no processor can predict here, are pushed without a branch: the
+// Over the bits at hand, run by run. What comes next waits for one load after the other, so a way is all of
+// its address; and calls, which no processor can predict here, are pushed without a branch: the
 // place above the newest entry is written whether there is one or not. As many entries as the stack has may
 // be pushed; those that fell out of it meanwhile are ended afterwards. False: the next bit needs more than
 // links know.
 bool Flow::fast_bits(FastWalk& w) {
-  static_assert(RetStack::kSize >= 64 && RetStack::kRing > 3 * RetStack::kSize);
-  const std::atomic<uint32_t>* const links = runs_->links();
+  static_assert(RetStack::kSize >= 64 && RetStack::kRing == 256);  // an index is a byte
+  const std::byte* const links = runs_->links();
   uint32_t* const ring = w.ring;
   uint32_t* out = w.out;
-  uint64_t newest = w.newest;
-  uint64_t peak = newest;
+  uint64_t above = w.newest + 1;  // the newest entry
+  uint64_t peak = above;          // of `above`, up to the last return
   uint64_t bits = w.tnt.bits;
   uint32_t count = w.tnt.count;
   uint32_t cur = w.cur;
   uint32_t instructions = 0;
   for (; count != 0; --count) {
     const auto bit = static_cast<uint32_t>(bits >> 63);
-    const std::atomic<uint32_t>* const ways = links + bit;
-    uint32_t next = ways[size_t{cur} * (Links::kWords / 2)].load(std::memory_order_acquire);
+    const Link& link = Links::at(links, cur);
+    uint32_t next = link.next[bit].load(std::memory_order_acquire);
     if (next < kFirstWay) {
       if (next != kReturn) break;
-      next = ring[newest % RetStack::kRing];
+      next = ring[static_cast<uint8_t>(above - 1)];
       if (next < kFirstWay) break;
-      --newest;
+      peak = std::max(peak, above--);
     }
-    const std::atomic<uint32_t>* const link = links + size_t{cur} * (Links::kWords / 2);
     *out++ = cur | bit;
-    instructions += link[Links::kInstructions].load(std::memory_order_relaxed);
-    const uint32_t push = link[Links::kPush].load(std::memory_order_relaxed);
-    ring[(newest + 1) % RetStack::kRing] = push;
-    newest += push != 0;
-    peak = std::max(peak, newest);
+    instructions += link.instructions.load(std::memory_order_relaxed);
+    const uint32_t push = link.push.load(std::memory_order_relaxed);
+    ring[static_cast<uint8_t>(above)] = push;
+    above += push != 0;
     bits <<= 1;
     cur = next;
   }
-  for (uint64_t i = newest; i <= peak; ++i) ring[(i - RetStack::kSize) % RetStack::kRing] = 0;
+  peak = std::max(peak, above);
+  for (uint64_t i = above; i <= peak; ++i) ring[static_cast<uint8_t>(i - 1 - RetStack::kSize)] = 0;
   w.out = out;
   w.instructions += instructions;
-  w.newest = newest;
+  w.newest = above - 1;
   w.tnt.bits = bits;
   w.tnt.count = count;
   w.cur = cur;
@@ -160,7 +159,7 @@ bool Flow::fast_bit(FastWalk& w) {
     if (is_kernel_address(to) != (run.space == kKernelSpace)) return false;
     const uint32_t behind = runs.at(run.space, to, run.mode);
     if (behind == 0) return false;
-    w.top() = 2 * behind;
+    w.top() = way_to(behind);
     return true;
   }
   bool linked = false;
@@ -168,9 +167,9 @@ bool Flow::fast_bit(FastWalk& w) {
   if (next == 0) return false;
   if (linked) return true;
   if (!fast_calls(w, run.call_count - (run.end == RunEnd::kRet ? 1U : 0U))) return false;
-  w.write(bit, runs_->links());
+  w.write(bit, runs.link(w.run()));
   w.tnt.take(1);
-  w.cur = 2 * next;
+  w.cur = way_to(next);
   return true;
 }
 
@@ -178,17 +177,17 @@ bool Flow::fast_bit(FastWalk& w) {
 bool Flow::fast_calls(FastWalk& w, uint32_t n) {
   const FlowRun& run = runs_->run(w.run());
   for (uint32_t i = 0; i < n; ++i) {
-    if (runs_->behind(run.calls + i, run) == 0) return false;
+    if (runs_->known_behind(run.calls + i) == 0) return false;
   }
-  for (uint32_t i = 0; i < n; ++i) w.push(2 * runs_->behind(run.calls + i, run));
+  for (uint32_t i = 0; i < n; ++i) w.push(way_to(runs_->known_behind(run.calls + i)));
   return true;
 }
 
 // The TIP at p, which tells where the current run goes. False: it is for the careful walk.
 bool Flow::fast_tip(State& s, FastWalk& w, const uint8_t*& p) {
-  const std::atomic<uint32_t>* const link = runs_->links() + size_t{w.run()} * Links::kWords;
+  const Link& link = Links::at(runs_->links(), w.cur);
   const FlowRun* many = nullptr;  // calls
-  if (link[Links::kNext].load(std::memory_order_acquire) != kIndirect && !runs_->link_indirect(w.run())) {
+  if (link.next[0].load(std::memory_order_acquire) != kIndirect && !runs_->link_indirect(w.run())) {
     many = &runs_->run(w.run());
     // A return without a call at hand says where it goes, like an indirect jump.
     if (many->end != RunEnd::kIndirect &&
@@ -202,12 +201,12 @@ bool Flow::fast_tip(State& s, FastWalk& w, const uint8_t*& p) {
   const uint32_t next = runs_->target(w.space, ip, s.mode);
   if (next == 0 || (many != nullptr && !fast_calls(w, many->call_count))) return false;
   if (many == nullptr) {
-    if (const uint32_t push = link[Links::kPush].load(std::memory_order_relaxed); push != 0) w.push(push);
+    if (const uint32_t push = link.push.load(std::memory_order_relaxed); push != 0) w.push(push);
   }
-  w.write(1, runs_->links());
+  w.write(1, link);
   s.last_ip = ip;
   p += size;
-  w.cur = 2 * next;
+  w.cur = way_to(next);
   return true;
 }
 
@@ -215,7 +214,7 @@ void Flow::fast_walk(State& s, uint32_t start) {
   StepList& steps = chunk_.steps;
   constexpr size_t kRoom = kFastCodes + 64;
   FastWalk w;
-  w.cur = 2 * start;
+  w.cur = way_to(start);
   w.space = s.node->space;
   w.rets = &s.rets.only();
   w.ring = w.rets->lend(runs_->map(), w.space, s.mode);

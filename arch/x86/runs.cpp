@@ -40,9 +40,8 @@ Addr straight_on(const Block& b) {
 }  // namespace
 
 Links::Links()
-    : words_(static_cast<std::atomic<uint32_t>*>(
-          std::calloc(size_t{RunTable::kMax} * kWords, sizeof(std::atomic<uint32_t>)))) {
-  if (!words_) throw std::bad_alloc();
+    : links_(static_cast<Link*>(std::calloc(RunTable::kMax, sizeof(Link)))) {
+  if (!links_) throw std::bad_alloc();
 }
 
 CodeMap::CodeMap(const TextStore& text, TextAt text_at, std::vector<Addr> hooks)
@@ -105,11 +104,11 @@ uint32_t RunCache::add_run(const Run& run, const Block* const* blocks, const Flo
   auto& piece = map_->runs_[id / CodeMap::kPiece];
   if (!piece) piece = std::make_unique<FlowRun[]>(CodeMap::kPiece);
   piece[id % CodeMap::kPiece] = flow;
-  Links& links = map_->links_;
+  Link& link = map_->links_.of(id);
   const bool returns = flow.end == RunEnd::kRet && flow.call_count == 0;
-  links.at(id, Links::kNext) = kUnknown;
-  links.at(id, Links::kNext + 1) = returns ? kReturn : kUnknown;
-  links.at(id, Links::kInstructions) = run.instructions;
+  link.next[0] = kUnknown;
+  link.next[1] = returns ? kReturn : kUnknown;
+  link.instructions = run.instructions;
   return id;
 }
 
@@ -141,26 +140,34 @@ uint32_t RunCache::behind(uint32_t site, const FlowRun& of) {
   return run;
 }
 
-// What `run` leaves on the return stack, one call at most. False: there is no room for the run behind it.
-bool RunCache::link_push(uint32_t id, unsigned calls) {
-  if (calls == 0) return true;
-  const FlowRun& from = map_->run(id);
-  const uint32_t push = behind(from.calls, from);
-  map_->links_.at(id, Links::kPush).store(2 * push, std::memory_order_release);
-  return push != 0;
+// What `run` leaves on the return stack, one call at most, whose run is known.
+void RunCache::link_push(uint32_t id, unsigned calls) {
+  if (calls == 0) return;
+  map_->links_.of(id).push.store(way_to(known_behind(map_->run(id).calls)), std::memory_order_release);
+}
+
+// The runs behind the first `calls` call sites. False: there is no room for them.
+bool RunCache::find_behind(const FlowRun& from, unsigned calls) {
+  for (unsigned i = 0; i < calls; ++i) {
+    if (behind(from.calls + i, from) == 0) return false;
+  }
+  return true;
 }
 
 bool RunCache::link_indirect(uint32_t id) {
   const FlowRun& from = map_->run(id);
-  if (from.end != RunEnd::kIndirect || from.call_count > 1 || !link_push(id, from.call_count)) return false;
-  for (const uint32_t bit : {0U, 1U})
-    map_->links_.at(id, Links::kNext + bit).store(kIndirect, std::memory_order_release);
+  if (from.end != RunEnd::kIndirect || !find_behind(from, from.call_count) || from.call_count > 1) return false;
+  link_push(id, from.call_count);
+  for (std::atomic<uint32_t>& next : map_->links_.of(id).next)
+    next.store(kIndirect, std::memory_order_release);
   return true;
 }
 
 uint32_t RunCache::follow(uint32_t id, uint32_t bit, bool& linked) {
   linked = false;
-  const FlowRun& from = map_->run(id);
+  FlowRun& from = map_->run(id);
+  const std::atomic_ref<uint32_t> kept(from.next[bit]);
+  if (const uint32_t next = kept.load(std::memory_order_acquire); next != 0) return next;
   const bool returns = from.end == RunEnd::kRet && bit != 0 && from.call_count != 0;  // to its own call
   if (from.end != RunEnd::kCond && !returns) return 0;
   const unsigned left = from.call_count - (returns ? 1U : 0U);  // on the return stack
@@ -171,9 +178,13 @@ uint32_t RunCache::follow(uint32_t id, uint32_t bit, bool& linked) {
     const Block& b = *table().blocks(id)[table()[id].size - 1];
     next = at(b.space, bit != 0 ? b.target : b.end(), b.mode);
   }
-  if (next == 0 || left > 1) return next;
-  if (!link_push(id, left)) return 0;
-  map_->links_.at(id, Links::kNext + bit).store(2 * next, std::memory_order_release);
+  if (next == 0 || !find_behind(from, left)) return 0;
+  if (left > 1) {
+    kept.store(next, std::memory_order_release);
+    return next;
+  }
+  link_push(id, left);
+  map_->links_.of(id).next[bit].store(way_to(next), std::memory_order_release);
   linked = true;
   return next;
 }

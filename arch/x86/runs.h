@@ -28,33 +28,42 @@ namespace asof::x86 {
 
 enum class RunEnd : uint8_t { kCond, kRet, kIndirect, kStop };
 
-// A way out of a run: the run's id twice, so that with a TNT bit it is the code of a StepList; or one of
-// these.
+// A way out of a run: where the next one's Link lies, in bytes from the first link, which with a TNT bit is
+// the code of a StepList; or one of these.
 constexpr uint32_t kReturn = 0;       // where the return stack says
-constexpr uint32_t kUnknown = 2;      // not known yet, or for the careful walk
-constexpr uint32_t kAddressOnly = 4;  // of the return stack: an address whose run was not looked up yet
-constexpr uint32_t kIndirect = 6;     // on either bit: where a TIP says
-constexpr uint32_t kFirstWay = 2 * RunTable::kFirst;
+constexpr uint32_t kUnknown = 1;      // not known yet, or for the careful walk
+constexpr uint32_t kAddressOnly = 2;  // of the return stack: an address whose run was not looked up yet
+constexpr uint32_t kIndirect = 3;     // on either bit: where a TIP says
+constexpr uint32_t kFirstWay = RunTable::kFirst << StepList::kRunShift;
 
-// Where runs lead, in four words for each: all that the walk touches at a decision.
+constexpr uint32_t way_to(uint32_t run) { return run << StepList::kRunShift; }
+constexpr uint32_t run_of(uint32_t way) { return way >> StepList::kRunShift; }
+
+// Where a run leads: all that the walk touches at a decision.
+struct Link {
+  std::array<std::atomic<uint32_t>, 2> next;  // way, by TNT bit
+  std::atomic<uint32_t> push;                 // what the run leaves on the return stack: the way on behind
+                                              // its call; 0: nothing. Set before `next` is.
+  std::atomic<uint32_t> instructions;         // of the run
+};
+static_assert(sizeof(Link) == 1U << StepList::kRunShift);
+static_assert(RunTable::kMax <= UINT32_MAX >> StepList::kRunShift);
+
 class Links {
  public:
-  static constexpr uint32_t kWords = 4;
-  static constexpr uint32_t kNext = 0;  // by TNT bit, two of them
-  static constexpr uint32_t kPush = 2;  // what the run leaves on the return stack: the way on behind its
-                                        // call; 0: nothing. Set before kNext is.
-  static constexpr uint32_t kInstructions = 3;  // of the run
-
   Links();
-  std::atomic<uint32_t>& at(uint32_t run, uint32_t word) { return words_[size_t{run} * kWords + word]; }
-  const std::atomic<uint32_t>* words() const { return words_.get(); }
+  Link& of(uint32_t run) { return links_[run]; }
+  const std::byte* bytes() const { return reinterpret_cast<const std::byte*>(links_.get()); }
+  static const Link& at(const std::byte* bytes, uint32_t way) {
+    return *reinterpret_cast<const Link*>(bytes + way);
+  }
 
  private:
   // Zeroed pages that cost nothing before they are used: all links in one place need no look for where.
   struct Free {
     void operator()(void* p) const { std::free(p); }
   };
-  std::unique_ptr<std::atomic<uint32_t>[], Free> words_;
+  std::unique_ptr<Link[], Free> links_;
 };
 
 // A call on the way of a run.
@@ -65,6 +74,9 @@ struct CallSite {
 
 struct FlowRun {
   Addr ip = 0;
+  // Where it leads by TNT bit when it leaves more calls than its link can say, which all have their runs
+  // then; 0: not known yet. Atomic once published.
+  std::array<uint32_t, 2> next{};
   uint32_t calls = 0;      // the first of its call sites
   uint8_t call_count = 0;  // an indirect call at its end included
   RunEnd end = RunEnd::kStop;
@@ -109,15 +121,18 @@ class RunCache {
     if (t.ip != ip || t.space != space) t = {ip, at(space, ip, mode), space};
     return t.run;
   }
-  // Where `run` leads on a TNT bit, now also in its link if that can say it all (`linked`). 0: this is for
-  // the careful walk.
+  // Where `run` leads on a TNT bit, now also in its link if that can say it all (`linked`); if not, all calls
+  // it leaves have their runs now. 0: this is for the careful walk.
   uint32_t follow(uint32_t run, uint32_t bit, bool& linked);
   // Makes a run that ends in an indirect branch known as one. False: its calls are too many for a link.
   bool link_indirect(uint32_t run);
-  // The run behind a call site.
+  // The run behind a call site, made when it is new; 0: there is no room for it.
   uint32_t behind(uint32_t site, const FlowRun& of);
+  // The same, of a site that has it.
+  uint32_t known_behind(uint32_t site) const { return map_->site(site).run.load(std::memory_order_relaxed); }
 
-  const std::atomic<uint32_t>* links() const { return map_->links_.words(); }
+  const std::byte* links() const { return map_->links_.bytes(); }
+  const Link& link(uint32_t run) const { return Links::at(links(), way_to(run)); }
   const CodeMap& map() const { return *map_; }
   const FlowRun& run(uint32_t id) const { return map_->run(id); }
   Addr return_of(uint32_t site) const { return map_->site(site).ret; }
@@ -131,7 +146,8 @@ class RunCache {
   };
 
   uint32_t make(Place& place);
-  bool link_push(uint32_t run, unsigned calls);
+  void link_push(uint32_t run, unsigned calls);
+  bool find_behind(const FlowRun& from, unsigned calls);
   uint32_t add_run(const Run& run, const Block* const* blocks, const FlowRun& flow);
   uint32_t take_sites(uint32_t n);
 

@@ -82,7 +82,7 @@ class RetStack {
   void take_back(uint64_t newest) { top_ = newest; }
   Addr address(uint64_t i) const {
     const uint32_t way = ways_[i % kRing];
-    return way == kAddressOnly ? addresses_[i % kSize] : map_->ip_of(way / 2);
+    return way == kAddressOnly ? addresses_[i % kSize] : map_->ip_of(run_of(way));
   }
 
  private:

@@ -17,6 +17,9 @@ struct Blocks {
   RunTable table;
   uint32_t run = 0;
 
+  uint32_t not_taken() const { return run << StepList::kRunShift; }
+  uint32_t taken() const { return not_taken() | StepList::kTakenBit; }
+
   Blocks() {
     jump.ip = 0x1000, jump.count = 3, jump.kind = BranchKind::kJump;
     cond.ip = 0x2000, cond.count = 2, cond.kind = BranchKind::kCond;
@@ -54,7 +57,7 @@ TEST(Steps, RunsAndLooseStepsComeBackInOrder) {
   StepList list;
   EXPECT_EQ(list.begin(), list.end());
   list.push_back({.block = &b.ret, .time = 5, .count = 1, .flags = Step::kTaken});
-  append(list, b, {b.run << 1 | 1, b.run << 1}, 7);
+  append(list, b, {b.taken(), b.not_taken()}, 7);
   list.push_back({.block = &b.jump, .time = 7, .count = 2});  // cut short
   EXPECT_EQ(list.size(), 4U);
   EXPECT_EQ(read(list), (std::vector<Seen>{{0x3000, 1, true, 5, 0},
@@ -71,7 +74,7 @@ TEST(Steps, TimesChangeWithinTheRoom) {
   const Blocks b;
   StepList list;
   uint32_t* const codes = list.open_runs(b.table, 8);
-  std::fill_n(codes, 3, b.run << 1);
+  std::fill_n(codes, 3, b.not_taken());
   list.time_runs(8, 0, 7);
   list.time_runs(8, 2, 9);
   list.close_runs(8, 3, 15);
@@ -86,7 +89,7 @@ TEST(Steps, NothingWrittenLeavesNothing) {
   StepList list;
   append(list, b, {}, 7);
   EXPECT_TRUE(list.empty());
-  append(list, b, {b.run << 1}, 9);
+  append(list, b, {b.not_taken()}, 9);
   EXPECT_EQ(list.time_at(0), 9);
 }
 
@@ -115,7 +118,7 @@ TEST(RunTable, WritersInParallelNeverShareAnId) {
 TEST(Steps, LooseEndsAreTakenBackOrAway) {
   const Blocks b;
   StepList list;
-  append(list, b, {b.run << 1}, 1);
+  append(list, b, {b.not_taken()}, 1);
   for (const Time t : {2, 3, 4}) list.push_back({.block = &b.ret, .time = t, .count = 1});
   list.at(2).count = 9;
   StepList rest = list.split(2);
@@ -130,7 +133,7 @@ TEST(Steps, LooseEndsAreTakenBackOrAway) {
 TEST(Steps, UnknownTimeIsUnknown) {
   const Blocks b;
   StepList list;
-  append(list, b, {b.run << 1}, kTimeMin);
+  append(list, b, {b.not_taken()}, kTimeMin);
   EXPECT_EQ(list.time_at(0), kTimeMin);
   EXPECT_EQ(list.begin()->time, kTimeMin);
 }

@@ -52,27 +52,23 @@ TEST(Runs, WhatIsNotKnownIsForTheCarefulWalk) {
   EXPECT_EQ(cache.follow(p.at(cache, kJump), 1, linked), 0U);
 }
 
-uint32_t word(const RunCache& cache, uint32_t run, uint32_t word) {
-  return cache.links()[size_t{run} * Links::kWords + word];
-}
-
 TEST(Links, SayWhereARunLeadsAndWhatItLeaves) {
   const Program p;
   RunCache cache(p.map);
   const uint32_t main = p.at(cache, kMain);
-  EXPECT_EQ(word(cache, main, 1), kUnknown);
+  EXPECT_EQ(cache.link(main).next[1], kUnknown);
   bool linked = false;
   const uint32_t taken = cache.follow(main, 1, linked);
   EXPECT_TRUE(linked);
   EXPECT_EQ(cache.run(taken).ip, kCallee + 3);
-  EXPECT_EQ(word(cache, main, 0), kUnknown);
-  EXPECT_EQ(word(cache, main, 1), 2 * taken);
-  EXPECT_EQ(word(cache, main, Links::kPush), 2 * p.at(cache, kLoop));
-  EXPECT_EQ(word(cache, main, Links::kInstructions), 2U);
-  EXPECT_EQ(word(cache, taken, 1), kReturn);
-  EXPECT_EQ(word(cache, taken, 0), kUnknown);
+  EXPECT_EQ(cache.link(main).next[0], kUnknown);
+  EXPECT_EQ(cache.link(main).next[1], way_to(taken));
+  EXPECT_EQ(cache.link(main).push, way_to(p.at(cache, kLoop)));
+  EXPECT_EQ(cache.link(main).instructions, 2U);
+  EXPECT_EQ(cache.link(taken).next[1], kReturn);
+  EXPECT_EQ(cache.link(taken).next[0], kUnknown);
   EXPECT_TRUE(cache.link_indirect(p.at(cache, kJump)));
-  EXPECT_EQ(word(cache, p.at(cache, kJump), 0), kIndirect);
+  EXPECT_EQ(cache.link(p.at(cache, kJump)).next[0], kIndirect);
   EXPECT_FALSE(cache.link_indirect(main));
 }
 
@@ -91,7 +87,7 @@ TEST(Links, AReturnToARunsOwnCallIsAWayLikeAnyOther) {
   const uint32_t next = cache.follow(run, 1, linked);
   EXPECT_TRUE(linked);
   EXPECT_EQ(cache.run(next).ip, kOne + 5);
-  EXPECT_EQ(word(cache, run, Links::kPush), 2 * at(kTwo + 5));
+  EXPECT_EQ(cache.link(run).push, way_to(at(kTwo + 5)));
 }
 
 TEST(CodeMap, ThreadsFindTheSameRuns) {
@@ -135,7 +131,7 @@ TEST(RetStack, IsAStackOf64WhoeverWritesIt) {
         uint64_t newest = stack.newest();
         for (int k = 0; k < 20; ++k) {
           const uint32_t run = runs[random.below(3)];
-          ring[(newest + 1) % RetStack::kRing] = 2 * run;  // whether it is one or not
+          ring[(newest + 1) % RetStack::kRing] = way_to(run);  // whether it is one or not
           if (random.below(2) == 0) continue;
           ++newest;
           ring[(newest - RetStack::kSize) % RetStack::kRing] = 0;
