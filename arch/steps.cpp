@@ -24,6 +24,13 @@ uint32_t RunTable::Writer::add(const Run& run, const Block* const* blocks) {
   return id;
 }
 
+void CodeBuffer::move_to(size_t capacity) {
+  auto codes = std::make_unique_for_overwrite<uint32_t[]>(capacity);
+  std::copy_n(codes_.get(), size_, codes.get());
+  codes_ = std::move(codes);
+  capacity_ = capacity;
+}
+
 void StepList::Iterator::next_entry() {
   const StepList& list = *list_;
   if (++position_ >= list.codes_.size()) {

@@ -10,12 +10,14 @@
 // Reading gives Steps again: one for each block of a run. Positions (Event::step, Gap::step) count
 // entries, so nothing happens inside a run.
 #pragma once
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstdint>
 #include <iterator>
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "arch/block.h"
@@ -81,12 +83,56 @@ inline uint64_t hash_power(uint32_t n) {
   return rest * kHashPowers[n];
 }
 
+// A vector that leaves what it grows by as it is, to be written next.
+class CodeBuffer {
+ public:
+  CodeBuffer() = default;
+  CodeBuffer(CodeBuffer&& other) noexcept
+      : codes_(std::move(other.codes_)),
+        size_(std::exchange(other.size_, 0)),
+        capacity_(std::exchange(other.capacity_, 0)) {}
+  CodeBuffer& operator=(CodeBuffer&& other) noexcept {
+    codes_ = std::move(other.codes_);
+    size_ = std::exchange(other.size_, 0);
+    capacity_ = std::exchange(other.capacity_, 0);
+    return *this;
+  }
+
+  size_t size() const { return size_; }
+  bool empty() const { return size_ == 0; }
+  size_t capacity() const { return capacity_; }
+  uint32_t operator[](size_t i) const { return codes_[i]; }
+  uint32_t* data() { return codes_.get(); }
+  std::span<const uint32_t> all() const { return {codes_.get(), size_}; }
+
+  void reserve(size_t n) {
+    if (n > capacity_) move_to(n);
+  }
+  void resize(size_t n) {
+    if (n > capacity_) [[unlikely]]
+      move_to(std::max(n, 2 * capacity_));
+    size_ = n;
+  }
+  void push_back(uint32_t code) {
+    resize(size_ + 1);
+    codes_[size_ - 1] = code;
+  }
+
+ private:
+  void move_to(size_t capacity);
+
+  std::unique_ptr<uint32_t[]> codes_;
+  size_t size_ = 0;
+  size_t capacity_ = 0;
+};
+
 class StepList {
  public:
   static constexpr uint32_t kLoose = UINT32_MAX;
-  static constexpr uint32_t kTakenBit = 1;   // of a code
-  static constexpr unsigned kRunShift = 4;  // the run's id is above it: what lies between is for whoever
-                                            // keeps sixteen bytes for each run and wants no shift to find them
+  static constexpr uint32_t kTakenBit = 1;  // of a code
+  static constexpr unsigned kRunShift =
+      4;  // the run's id is above it: what lies between is for whoever
+          // keeps sixteen bytes for each run and wants no shift to find them
 
   // Gives Steps by value, held inside: valid until the next ++.
   class Iterator {
@@ -167,7 +213,7 @@ class StepList {
   StepList split(size_t position);
 
   // For those who count: the entries as they are kept.
-  std::span<const uint32_t> codes() const { return codes_; }
+  std::span<const uint32_t> codes() const { return codes_.all(); }
   const std::vector<Step>& loose() const { return loose_; }
   const Run& run(uint32_t code) const { return (*table_)[code >> kRunShift]; }
   uint64_t instructions_in_runs() const { return in_runs_; }
@@ -186,23 +232,9 @@ class StepList {
     times_.push_back({static_cast<uint32_t>(position), t});
   }
 
-  // Leaves new elements as they are: they are written next.
-  template <class T>
-  struct Unset : std::allocator<T> {
-    template <class U>
-    struct rebind {
-      using other = Unset<U>;
-    };
-    void construct(T*) noexcept {}
-    template <class... Args>
-    void construct(T* p, Args&&... args) {
-      std::construct_at(p, std::forward<Args>(args)...);
-    }
-  };
-
   const RunTable* table_ = nullptr;
   uint64_t in_runs_ = 0;
-  std::vector<uint32_t, Unset<uint32_t>> codes_;
+  CodeBuffer codes_;
   std::vector<Step> loose_;
   std::vector<TimeMark> times_;  // from this entry on
 };

@@ -21,15 +21,26 @@ namespace {
 bool is_short_tnt(uint8_t b) { return (b & 1) == 0 && b > 2; }
 bool is_tip(uint8_t b) { return (b & 0x1f) == 0x0d; }
 
+// By IPBytes: how many bytes of IP a packet has, and which bits of the last IP stay (packet.h, update_ip).
+struct IpBytes {
+  uint32_t bytes;
+  uint64_t kept;
+};
+constexpr std::array<IpBytes, 8> kIpBytes = {
+    {{0, 0}, {2, ~0ULL << 16}, {4, ~0ULL << 32}, {6, ~0ULL << 48}, {6, ~0ULL << 48}, {0, 0}, {8, 0}, {0, 0}}};
+constexpr uint8_t kSignExtended = 3;
+
 // The TIP at p: the new IP and the packet's size. False: it has no IP, is not complete, or near the end.
 bool read_tip(const uint8_t* p, const uint8_t* end, Addr& ip, uint32_t& size) {
-  static constexpr std::array<uint8_t, 8> kBytes = {0, 2, 4, 6, 6, 0, 8, 0};
   if (end - p < 9) return false;
   const uint8_t ipc = *p >> 5;
-  const unsigned bytes = kBytes[ipc];
+  const auto [bytes, kept] = kIpBytes[ipc];
   if (bytes == 0) return false;
   size = bytes + 1;
-  return update_ip(ipc, load_le(p + 1, 8) & (~0ULL >> (64 - 8 * bytes)), ip);
+  const uint64_t value = load_le(p + 1, 8);
+  ip = (ip & kept) | (value & ~kept);
+  if (ipc == kSignExtended) ip = static_cast<Addr>(static_cast<int64_t>(value << 16) >> 16);
+  return true;
 }
 
 }  // namespace
@@ -106,46 +117,50 @@ uint32_t Flow::fast_start(const State& s) {
 // Over the bits at hand, run by run. What comes next waits for one load after the other, so a way is all of
 // its address; and calls, which no processor can predict here, are pushed without a branch: the
 // place above the newest entry is written whether there is one or not. As many entries as the stack has may
-// be pushed; those that fell out of it meanwhile are ended afterwards. False: the next bit needs more than
-// links know.
+// be pushed; where it was so full (`deep`) that some may have fallen out of it, those are ended afterwards.
+// False: the next bit needs more than links know.
 bool Flow::fast_bits(FastWalk& w) {
   static_assert(RetStack::kSize >= 64 && RetStack::kRing == 256);  // an index is a byte
   const std::byte* const links = runs_->links();
   uint32_t* const ring = w.ring;
-  uint32_t* out = w.out;
   uint64_t above = w.newest + 1;  // the newest entry
   uint64_t peak = above;          // of `above`, up to the last return
+  const bool deep = ring[static_cast<uint8_t>(w.newest - RetStack::kSize + w.tnt.count)] != 0;
   uint64_t bits = w.tnt.bits;
-  uint32_t count = w.tnt.count;
   uint32_t cur = w.cur;
   uint32_t instructions = 0;
-  for (; count != 0; --count) {
-    const auto bit = static_cast<uint32_t>(bits >> 63);
-    const Link& link = Links::at(links, cur);
-    uint32_t next = link.next[bit].load(std::memory_order_acquire);
-    if (next < kFirstWay) {
+  auto left = -static_cast<int64_t>(w.tnt.count);
+  uint32_t* const end = w.out - left;
+  for (; left != 0; ++left) {
+    const uint64_t bit = bits >> 63;
+    const std::byte* const ways = links + sizeof(uint32_t) * bit;
+    uint32_t next = Links::at(ways, cur).next[0].load(std::memory_order_acquire);
+    if (next < kFirstWay) [[unlikely]] {
       if (next != kReturn) break;
       next = ring[static_cast<uint8_t>(above - 1)];
       if (next < kFirstWay) break;
       peak = std::max(peak, above--);
     }
-    *out++ = cur | bit;
-    instructions += link.instructions.load(std::memory_order_relaxed);
+    end[left] = cur | static_cast<uint32_t>(bit);
+    const Link& link = Links::at(links, cur);
     const uint32_t push = link.push.load(std::memory_order_relaxed);
     ring[static_cast<uint8_t>(above)] = push;
     above += push != 0;
+    instructions += link.instructions.load(std::memory_order_relaxed);
     bits <<= 1;
     cur = next;
   }
-  peak = std::max(peak, above);
-  for (uint64_t i = above; i <= peak; ++i) ring[static_cast<uint8_t>(i - 1 - RetStack::kSize)] = 0;
-  w.out = out;
+  if (deep) {
+    peak = std::max(peak, above);
+    for (uint64_t i = above; i <= peak; ++i) ring[static_cast<uint8_t>(i - 1 - RetStack::kSize)] = 0;
+  }
+  w.out = end + left;
   w.instructions += instructions;
   w.newest = above - 1;
   w.tnt.bits = bits;
-  w.tnt.count = count;
+  w.tnt.count = static_cast<uint32_t>(-left);
   w.cur = cur;
-  return count == 0;
+  return left == 0;
 }
 
 // The next bit, for which fast_bits stopped. False: it is for the careful walk.

@@ -39,8 +39,7 @@ Addr straight_on(const Block& b) {
 
 }  // namespace
 
-Links::Links()
-    : links_(static_cast<Link*>(std::calloc(RunTable::kMax, sizeof(Link)))) {
+Links::Links() : links_(static_cast<Link*>(std::calloc(RunTable::kMax, sizeof(Link)))) {
   if (!links_) throw std::bad_alloc();
 }
 
@@ -48,10 +47,10 @@ CodeMap::CodeMap(const TextStore& text, TextAt text_at, std::vector<Addr> hooks)
     : text_(text, text_at, std::move(hooks)) {}
 
 RunCache::RunCache(std::shared_ptr<CodeMap> map)
-    : map_(std::move(map)), arena_(map_->text_.new_arena()), runs_(map_->table_) {}
+    : map_(std::move(map)), text_(map_->text_), runs_(map_->table_) {}
 
 uint32_t RunCache::at(Space space, Addr ip, uint8_t mode) {
-  Place& place = map_->text_.at(space, ip, mode, arena_);
+  Place& place = text_.at(space, ip, mode);
   const uint32_t run = place.run.load(std::memory_order_acquire);
   return run != 0 ? run : make(place);
 }
@@ -77,7 +76,7 @@ uint32_t RunCache::make(Place& first) {
     flow.end = end_of(b.kind);
     const Addr next = straight_on(b);
     if (next == 0) break;
-    place = &map_->text_.at(b.space, next, b.mode, arena_);
+    place = &text_.at(b.space, next, b.mode);
   }
   flow.calls = take_sites(flow.call_count);
   if (flow.end == RunEnd::kStop || (flow.calls == 0 && flow.call_count != 0)) {
@@ -89,7 +88,7 @@ uint32_t RunCache::make(Place& first) {
   flow.space = first.block.space;
   flow.mode = first.block.mode;
   for (unsigned i = 0; i < flow.call_count; ++i) map_->site(flow.calls + i).ret = calls[i];
-  const Block** const kept = arena_.take<const Block*>(run.size);
+  const Block** const kept = text_.arena().take<const Block*>(run.size);
   std::copy_n(blocks.begin(), run.size, kept);
   const uint32_t fresh = add_run(run, kept, flow);
   if (fresh == 0) return 0;
@@ -156,7 +155,8 @@ bool RunCache::find_behind(const FlowRun& from, unsigned calls) {
 
 bool RunCache::link_indirect(uint32_t id) {
   const FlowRun& from = map_->run(id);
-  if (from.end != RunEnd::kIndirect || !find_behind(from, from.call_count) || from.call_count > 1) return false;
+  if (from.end != RunEnd::kIndirect || !find_behind(from, from.call_count) || from.call_count > 1)
+    return false;
   link_push(id, from.call_count);
   for (std::atomic<uint32_t>& next : map_->links_.of(id).next)
     next.store(kIndirect, std::memory_order_release);

@@ -156,7 +156,7 @@ class RunCache {
   static constexpr size_t kTargets = 8192;
 
   const std::shared_ptr<CodeMap> map_;
-  Arena& arena_;
+  StableText::Reader text_;
   RunTable::Writer runs_;
   uint32_t next_site_ = 0, end_site_ = 0;
   std::array<Target, kTargets> targets_;
