@@ -13,6 +13,7 @@
 #include "arch/stream.h"
 #include "arch/time_conversion.h"
 #include "arch/x86/x86.h"
+#include "decoder/code_map.h"
 #include "decoder/notice.h"
 #include "decoder/perf_data.h"
 #include "textstore/result.h"
@@ -72,6 +73,9 @@ struct Capture {
   TaskTable tasks;
   std::shared_ptr<const PerfData> perf;  // set for perf.data: `asof events` walks its records
   std::vector<BpfProgram> bpf_programs;
+  CodeMap code;  // files of code, for source lines
+  std::vector<TextCopy> copies;
+  std::vector<ModuleLife> modules;
   std::vector<Notice> notices;
   std::map<uint32_t, uint64_t> record_counts;  // by PERF_RECORD type, decompressed
   std::shared_ptr<const void> keep;            // mapped files that spans point into

@@ -195,7 +195,13 @@ Result<Capture> open_perf(const std::string& path, const CaptureOptions& options
   }
   kernel.add_symbols(capture.symbols);
   generated.add_symbols(capture.symbols);
-  users.add_symbols(capture.symbols, fill_contexts(capture.streams, users), map_folders(options, folder));
+  const std::set<Space> used = fill_contexts(capture.streams, users);
+  users.add_symbols(capture.symbols, used, map_folders(options, folder));
+  files.add_debug_places(capture.code);
+  kernel.add_code(capture.code, files, data);
+  users.add_code(capture.code, used);
+  kernel.add_copies(capture.copies, watched);
+  kernel.add_modules(capture.modules, watched);
   capture.symbols.finish();
   add_comms(capture.tasks, side);
   capture.bpf_programs = generated.programs();

@@ -89,6 +89,8 @@ void FlowReader::read(const Chunk& chunk, FlowOps& out) {
   has_last_ = false;
   in_ = nullptr;
   instructions_ = 0;
+  piece_ = SIZE_MAX;
+  detailed_ = false;
   size_t event = 0, gap = 0;
   auto next_item = [&] {
     size_t at = SIZE_MAX;
@@ -189,6 +191,7 @@ void FlowReader::complete(Addr to, Space space, Time t) {
     return;
   }
   if (!taken(last_)) return;
+  if (piece_ != SIZE_MAX) out_->pieces[piece_].to = to;
   const FlowOp::Kind kind = flow_op_kind(last_.block->kind);
   if (kind == FlowOp::Kind::kJump && in_ != nullptr && in_->range.contains(to)) return;
   branch_to(to, space, name(space, to, t), t, kind);
@@ -224,6 +227,7 @@ void FlowReader::enter(const Step& s) {
     op.symbol = in_ = name(b.space, b.ip, s.time);
     return;
   }
+  if (piece_ != SIZE_MAX && taken(last_)) out_->pieces[piece_].to = b.ip;
   const FlowOp::Kind kind = taken(last_) ? flow_op_kind(last_.block->kind) : FlowOp::Kind::kJump;
   // An address in a symbol without a name beside it: the look-up decides.
   if (kind == FlowOp::Kind::kJump && in_ != nullptr && in_->range.contains(b.ip)) return;
@@ -254,7 +258,12 @@ void FlowReader::step(const Step& s) {
   if (s.time == kTimeMin || (s.time >= job_.counted.lo && s.time <= job_.counted.hi))
     instructions_ += s.count;
   worst_ = std::max(worst_, s.confidence);
-  if (in_detail(s.time)) piece(s);
+  piece_ = SIZE_MAX;
+  const bool detailed = in_detail(s.time);
+  // When the last run of a window was over.
+  if (detailed_ && !detailed) add(FlowOp::Kind::kPoint, s.time);
+  if (detailed) piece(s);
+  detailed_ = detailed;
   if (s.block->kind == BranchKind::kPaging && complete_step(s) && is_kernel_address(s.block->ip)) {
     FlowOp& op = add(FlowOp::Kind::kSpace, s.time);
     op.from = last_instruction(s);
@@ -291,7 +300,8 @@ void FlowReader::piece(const Step& s) {
   p.valid = {b.from, b.until};
   FlowOp& op = add(FlowOp::Kind::kBlock, s.time);
   op.to = b.ip;
-  op.item = static_cast<uint32_t>(out_->pieces.size());
+  piece_ = out_->pieces.size();
+  op.item = static_cast<uint32_t>(piece_);
   out_->pieces.push_back(std::move(p));
 }
 

@@ -124,12 +124,14 @@ class FlowReader {
   const FlowJob& job_;
   TimeBounds near_{kTimeMax, kTimeMin};  // times for which near_wanted_ is the answer
   bool near_wanted_ = false;
+  bool detailed_ = false;  // the step before was within
   tsl::robin_map<Key, Named, KeyHash> names_;
   FlowOps* out_ = nullptr;
   Step last_;
   bool has_last_ = false;       // the flow goes on from last_
   const Symbol* in_ = nullptr;  // where last_ is
   uint32_t instructions_ = 0;
+  size_t piece_ = SIZE_MAX;  // of last_, in the chunk's pieces; SIZE_MAX: it has none
   Confidence worst_ = Confidence::kCertain;
 };
 

@@ -13,6 +13,7 @@ struct FlowPiece {
   Confidence confidence = Confidence::kCertain;
   BranchKind branch = BranchKind::kNone;
   bool taken = false;
+  Addr to = 0;  // where the branch at its end led, when taken; 0: unknown
   Space space = kKernelSpace;
   OriginRef origin = kNoOrigin;
   TimeBounds valid;  // of the bytes

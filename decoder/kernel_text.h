@@ -90,11 +90,16 @@ class KernelText {
   // Layers of both snapshots, of watched modules, or of the fall-back files.
   void add_text(Builder& builder, const WatchedTexts& watched, FileFinder& files, const PerfData& data);
   void add_symbols(SymbolTable& symbols) const;
+  // Where the file with the kernel's source lines lies, if there is one that is proved to be of this kernel.
+  void add_code(CodeMap& code, FileFinder& files, const PerfData& data) const;
+  void add_copies(std::vector<TextCopy>& copies, const WatchedTexts& watched) const;
+  void add_modules(std::vector<ModuleLife>& lives, const WatchedTexts& watched) const;
   // The kernel's ELF file: --vmlinux, or what the host keeps under the recorded release. nullptr: none with
   // the recorded build-id.
   const TextFile* find_vmlinux(FileFinder& files, const PerfData& data) const;
 
  private:
+  std::shared_ptr<const ElfImage> find_source(FileFinder& files, const PerfData& data) const;
   void add_start(Builder& builder, const WatchedTexts& watched);
   void add_end(Builder& builder);
   void add_end_of_chains(Builder& builder);

@@ -47,6 +47,26 @@ const TextFile* KernelText::find_vmlinux(FileFinder& files, const PerfData& data
   return file;
 }
 
+// As find_vmlinux(), but where a copy of kcore has the bytes nobody is told what was not found.
+std::shared_ptr<const ElfImage> KernelText::find_source(FileFinder& files, const PerfData& data) const {
+  if (!start_ || !options_.vmlinux.empty()) {
+    const TextFile* file = find_vmlinux(files, data);
+    return file == nullptr ? nullptr : file->elf;
+  }
+  const std::string id = recorded_kernel_id(side_, data);
+  std::vector<std::string> roots;
+  if (!files.symfs().empty()) roots.push_back(files.symfs());
+  if (options_.host_files) roots.emplace_back();
+  for (const std::string& root : roots) {
+    for (const std::string& place : vmlinux_places(data.feature_string(4))) {
+      const auto elf =
+          id.empty() ? Result<std::shared_ptr<const ElfImage>>(nullptr) : ElfImage::open(root + place);
+      if (elf && *elf && same_build_id(id, (*elf)->build_id())) return *elf;
+    }
+  }
+  return nullptr;
+}
+
 void KernelText::add_vmlinux(Builder& builder, FileFinder& files, const PerfData& data) {
   auto kernel = std::find_if(side_.kernel_maps.begin(), side_.kernel_maps.end(),
                              [](const KernelMapFact& m) { return m.name.starts_with("[kernel.kallsyms]"); });

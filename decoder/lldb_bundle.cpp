@@ -67,6 +67,7 @@ Result<Capture> LldbReader::read() {
   capture_.machine = "x86_64";
   capture_.keep = std::make_shared<std::vector<std::shared_ptr<const void>>>(std::move(keep_));
   capture_.symbols.finish();
+  finder_.add_debug_places(capture_.code);
   capture_.tasks.finish();
   capture_.notices = notices_.take();
   capture_.text = std::move(builder_).build();
@@ -222,6 +223,7 @@ void LldbReader::place(const TextFile& file, Space space, Addr load_address, con
   const OriginRef origin =
       builder_.add_origin({.kind = OriginKind::kFile, .name = file.path, .build_id = file.build_id});
   builder_.keep(file.owner);
+  capture_.code.files.push_back({file.path, name, file.build_id});
   for (const ElfSegment& segment : file.elf->segments()) {
     if (!segment.executable || segment.bytes.empty()) continue;
     AddrRange range = range_of(segment.address + slide, segment.bytes.size());
@@ -231,6 +233,10 @@ void LldbReader::place(const TextFile& file, Space space, Addr load_address, con
                         .bytes = segment.bytes.first(range.size()),
                         .rank = kRankMapping,
                         .origin = origin});
+    capture_.code.places.push_back({.space = space,
+                                    .range = range,
+                                    .file = static_cast<uint32_t>(capture_.code.files.size() - 1),
+                                    .slide = slide});
   }
   for (const ElfSymbol& symbol : file.elf->symbols()) {
     capture_.symbols.add({.space = space,

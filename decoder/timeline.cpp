@@ -10,6 +10,7 @@
 
 #include "decoder/call_tracker.h"
 #include "decoder/timeline_text.h"
+#include "decoder/timeline_window.h"
 
 namespace asof {
 namespace {
@@ -95,6 +96,10 @@ std::vector<TimeBounds> windows_of(const TimelineOptions& options) {
   return options.detail_windows;
 }
 
+TimeBounds counted_of(const TimelineOptions& options, TimeBounds window) {
+  return {std::max(options.counted.lo, window.lo), std::min(options.counted.hi, window.hi)};
+}
+
 // Hands everything on, and keeps count of what it needs for counters.
 class GapListener final : public TimelineSink {
  public:
@@ -108,6 +113,10 @@ class GapListener final : public TimelineSink {
   }
   void event(const EventMark& e) override { to_.event(e); }
   void block(const BlockSlice& b) override { to_.block(b); }
+  void run(const RunSlice& r) override { to_.run(r); }
+  void poke(const PokeSlice& p) override { to_.poke(p); }
+  void life(const LifeSlice& l) override { to_.life(l); }
+  void counter(const CounterPoint& p) override { to_.counter(p); }
 
  private:
   TimelineSink& to_;
@@ -119,9 +128,13 @@ class TimelineConsumer final : public ChunkConsumer {
   TimelineConsumer(const Capture& capture, const TimelineOptions& options, TimelineSink& sink)
       : capture_(capture),
         sink_(sink),
-        job_(capture, windows_of(options), options.counted),
+        has_time_(capture_has_time(capture)),
+        window_time_(has_time_ ? options.pipeline.time : TimeBounds()),
+        job_(capture, windows_of(options), counted_of(options, window_time_)),
         gaps_(sink, rates_),
-        tracker_(capture, options, capture_has_time(capture), gaps_),
+        window_(gaps_, capture.streams.size(), window_time_),
+        left_(capture.streams.size()),
+        tracker_(capture, options, has_time_, window_),
         pokes_(capture),
         readers_([this] { return FlowReader(job_); }),
         order_(capture.streams.size(),
@@ -140,37 +153,60 @@ class TimelineConsumer final : public ChunkConsumer {
   TimelineSummary finish() {
     order_.finish();
     tracker_.finish();
+    for (size_t i = 0; i < capture_.streams.size(); ++i)
+      window_.blocks().finish(i, capture_.streams[i].bounds.hi);
     tell_runs();
     if (tracker_.summary().clock == TimelineSummary::Clock::kNanoseconds) {
-      tell_text_versions(capture_, sink_);
-      rates_.finish(sink_);
+      tell_text_versions(capture_, window_);
+      window_.finish();
+      rates_.finish(window_);
     }
-    pokes_.finish(sink_);
-    tell_lives(capture_, sink_);
+    pokes_.finish(window_);
+    tell_lives(capture_, window_);
     TimelineSummary summary = tracker_.summary();
     summary.reordered = order_.forced();
+    summary.slices = window_.slices();
+    summary.gaps = window_.gaps();
+    summary.begin = std::clamp(summary.begin, window_time_.lo, window_time_.hi);
+    summary.end = std::clamp(summary.end, window_time_.lo, window_time_.hi);
     return summary;
   }
 
  private:
   void take(size_t stream, const FlowOps& chunk, const FlowOp& op) {
+    follow_exit(stream, op);
+    const Time before = tracker_.now(stream);
+    window_.blocks().time(
+        stream, has_time_ ? std::max(before, op.time) : before + static_cast<Time>(op.instructions));
     tracker_.op(stream, chunk, op);
+    if (op.kind == FlowOp::Kind::kBlock) window_.blocks().begun(stream, tracker_.now(stream));
     const int32_t cpu = capture_.streams[stream].cpu;
     const Time now = tracker_.now(stream);
-    if (op.kind == FlowOp::Kind::kVisit) {
+    if (op.kind == FlowOp::Kind::kVisit && window_.contains(now)) {
       pokes_.visited(cpu, now, chunk.visits[op.item]);
-    } else if (op.kind == FlowOp::Kind::kAsync) {
+    } else if (op.kind == FlowOp::Kind::kAsync && window_.contains(now)) {
       pokes_.interrupted(cpu, now, op.from);
     }
     if (op.instructions != 0) rates_.add(cpu, now, op.instructions);
+  }
+  // A chunk ends behind a branch, and the next one tells where it led.
+  void follow_exit(size_t stream, const FlowOp& op) {
+    constexpr uint8_t kElsewhere = Step::kAfterGap | Step::kAsyncEntry;
+    if (left_[stream] && op.kind == FlowOp::Kind::kEntry && (op.flags & kElsewhere) == 0)
+      window_.blocks().led_to(stream, op.to);
+    left_[stream] = op.kind == FlowOp::Kind::kExit || (left_[stream] && op.kind == FlowOp::Kind::kEvent);
   }
   void tell_runs();
 
   const Capture& capture_;
   TimelineSink& sink_;
+  const bool has_time_;
+  const TimeBounds window_time_;
   FlowJob job_;
   RateBuckets rates_;
   GapListener gaps_;
+  WindowSink window_;
+  std::vector<bool> left_;  // by stream
   CallTracker tracker_;
   PokeWindows pokes_;
   tbb::enumerable_thread_specific<FlowReader> readers_;
@@ -189,7 +225,7 @@ void TimelineConsumer::tell_runs() {
       if (i + 1 < s.contexts.size()) run.end = std::min(run.end, s.contexts[i + 1].time);
       if (run.end <= run.begin || c.tid < 0) continue;
       run.comm = capture_.tasks.comm(c.tid, run.begin);
-      sink_.run(run);
+      window_.run(run);
     }
   }
 }
@@ -222,9 +258,9 @@ std::string versioned_name(const TimelineFunction& function, uint32_t version) {
 }
 
 std::string slice_flag_names(uint32_t flags) {
-  constexpr std::array<std::string_view, 12> kNames = {
-      "async",       "syscall", "tail",    "emulated",     "began-before", "across-gap",
-      "end-unknown", "skipped", "resumed", "switched-out", "unbalanced",   "signal"};
+  constexpr std::array<std::string_view, 14> kNames = {
+      "async",   "syscall", "tail",         "emulated",   "began-before", "across-gap",    "end-unknown",
+      "skipped", "resumed", "switched-out", "unbalanced", "signal",       "clipped-begin", "clipped-end"};
   std::string out;
   for (size_t i = 0; i < kNames.size(); ++i) {
     if ((flags >> i & 1U) == 0) continue;

@@ -70,13 +70,15 @@ struct Slice {
   static constexpr uint32_t kEmulated = 1 << 3;  // entered by a breakpoint handler's emulation of a call
   static constexpr uint32_t kBeganBefore =
       1 << 4;  // was on the stack when the flow began, or goes on after a gap
-  static constexpr uint32_t kAcrossGap = 1 << 5;    // flow inside it is missing
-  static constexpr uint32_t kEndUnknown = 1 << 6;   // its end was not seen: in a gap, or at the end
-  static constexpr uint32_t kSkipped = 1 << 7;      // left by a return or jump of a function it had called
-  static constexpr uint32_t kResumed = 1 << 8;      // CPU track: its thread came back to this CPU
-  static constexpr uint32_t kSwitchedOut = 1 << 9;  // CPU track: its thread went
-  static constexpr uint32_t kUnbalanced = 1 << 10;  // entered by a return that fits no call
-  static constexpr uint32_t kSignal = 1 << 11;      // user mode was entered elsewhere than it was left
+  static constexpr uint32_t kAcrossGap = 1 << 5;      // flow inside it is missing
+  static constexpr uint32_t kEndUnknown = 1 << 6;     // its end was not seen: in a gap, or at the end
+  static constexpr uint32_t kSkipped = 1 << 7;        // left by a return or jump of a function it had called
+  static constexpr uint32_t kResumed = 1 << 8;        // CPU track: its thread came back to this CPU
+  static constexpr uint32_t kSwitchedOut = 1 << 9;    // CPU track: its thread went
+  static constexpr uint32_t kUnbalanced = 1 << 10;    // entered by a return that fits no call
+  static constexpr uint32_t kSignal = 1 << 11;        // user mode was entered elsewhere than it was left
+  static constexpr uint32_t kClippedBegin = 1 << 12;  // began before the time that was asked for
+  static constexpr uint32_t kClippedEnd = 1 << 13;    // ended after it
 
   uint64_t id = 0;      // from 1, in order of beginning where nothing is missing
   uint64_t parent = 0;  // id of the slice around it on the same track; 0: none known
@@ -102,6 +104,7 @@ struct RunSlice {
   int32_t cpu = -1, pid = -1, tid = -1;
   std::string comm;
   Time begin = 0, end = 0;
+  uint32_t flags = 0;  // Slice::kClipped...
 };
 
 // A stretch of time in which the flow of a CPU (or thread) is not known, or trace was passed over.
@@ -114,6 +117,7 @@ struct GapSlice {
   Addr ip = 0, resume_ip = 0;
   uint64_t bytes = 0;        // of trace passed over
   uint64_t file_offset = 0;  // of its first byte, or where it was noticed
+  uint32_t flags = 0;        // Slice::kClipped...
 };
 
 // ptwrite, power, transactions, loss of time, ...
@@ -143,15 +147,17 @@ struct PokeSlice {
   std::vector<PokeVisit> visits;  // by CPU; only CPUs that were there
 };
 
-// Text that came and went.
+// Text that came and went; a snapshot is a copy that was made of it, at an instant from `begin` to `end`.
 struct LifeSlice {
   enum class Kind : uint8_t { kBpf, kModule, kOutOfLine, kSnapshot };
   Kind kind = Kind::kBpf;
-  std::string name;
-  AddrRange range;
+  std::string name{};
+  AddrRange range{};
   Time begin = kTimeMin, end = kTimeMax;  // kTimeMin: before the capture; kTimeMax: still there
+  // Surely there in between: modules come and go without a record. Empty: from begin to end.
+  TimeBounds seen{kTimeMax, kTimeMin};
   uint32_t bpf_id = 0;
-  std::string bpf_tag;
+  std::string bpf_tag{};
 };
 std::string_view life_kind_name(LifeSlice::Kind kind);
 
@@ -171,9 +177,11 @@ struct CounterPoint {
 struct BlockSlice {
   size_t stream = 0;
   int32_t cpu = -1, tid = -1;
-  Time begin = 0, end = 0;  // ran within; begin: not before, end: not after
+  Time begin = 0, end = 0;  // ran within; begin: not before, end: not after (kTimeMax: unknown)
   uint64_t in = 0;          // slice of the CPU track (thread track without one) it belongs to
   FlowPiece piece;
+  uint64_t id = 0;            // from 1; of one stream, in the order they ran
+  uint64_t instructions = 0;  // in those before it: numbers instructions, from 1 on
 };
 
 struct TimelineOptions {
@@ -185,6 +193,10 @@ struct TimelineOptions {
   TimeBounds counted{};  // instructions of this time are counted, whatever is decoded
 };
 
+// PipelineOptions::time, when it is set, is exact here: nothing outside of it is told, slices that reach over
+// its ends are cut there (Slice::kClipped...), and only instructions within are counted. What decides is the
+// time an instruction did not run before.
+//
 // Takes the parts as they become known. Called by one thread at a time; the order depends on the capture
 // alone. Returning true from stopped() ends the work early.
 class TimelineSink {

@@ -47,7 +47,7 @@ class Keeper final : public TimelineSink {
   Timeline& out_;
   const TimelineLimits limits_;
   Size least_{0, 0};
-  tsl::robin_map<uint64_t, uint64_t> folded_;          // slices folded below one that is not here yet
+  tsl::robin_map<uint64_t, uint64_t> folded_;  // slices folded below one that is not here yet
 };
 
 void Keeper::block(const BlockSlice& b) {

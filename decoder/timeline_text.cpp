@@ -161,27 +161,71 @@ void RateBuckets::finish(TimelineSink& sink) const {
   });
 }
 
+namespace {
+
+// Modules by the names of their symbols, where nothing else tells of them.
+void add_named_modules(const Capture& capture, std::vector<LifeSlice>& lives) {
+  std::map<std::string, LifeSlice> modules;
+  for (const Symbol* s : capture.symbols.all()) {
+    if (s->space != kKernelSpace || s->dso.size() < 3 || s->from != kTimeMin || s->until != kTimeMax)
+      continue;
+    if (s->dso.front() != '[' || s->dso.starts_with("[kernel") || s->dso.starts_with("[guest")) continue;
+    auto [at, fresh] = modules.try_emplace(
+        s->dso, LifeSlice{.kind = LifeSlice::Kind::kModule, .name = s->dso, .range = s->range});
+    at->second.range.begin = std::min(at->second.range.begin, s->range.begin);
+    at->second.range.end = std::max(at->second.range.end, s->range.end);
+  }
+  for (auto& [name, life] : modules) lives.push_back(std::move(life));
+}
+
+// Of what was copied, and when.
+std::string copy_name(const Capture& capture, const TextCopy& copy) {
+  if (copy.kind == OriginKind::kKcore) return "kcore";
+  if (copy.kind == OriginKind::kKcoreEnd) return "kcore at the end";
+  const std::string name = place_name(capture, copy.range.begin, copy.time.lo);
+  return name.empty() ? "copy" : "copy of " + name;
+}
+
+}  // namespace
+
 void tell_lives(const Capture& capture, TimelineSink& sink) {
   std::vector<LifeSlice> lives;
   for (const BpfProgram& p : capture.bpf_programs) {
-    LifeSlice life{LifeSlice::Kind::kBpf, p.name, {}, p.loaded, p.unloaded, p.id, p.tag};
+    LifeSlice life{.kind = LifeSlice::Kind::kBpf,
+                   .name = p.name,
+                   .begin = p.loaded,
+                   .end = p.unloaded,
+                   .bpf_id = p.id,
+                   .bpf_tag = p.tag};
     if (!p.functions.empty()) life.range = p.functions.front();
     lives.push_back(std::move(life));
   }
-  std::map<std::string, LifeSlice> modules;
   for (const Symbol* s : capture.symbols.all()) {
-    if (s->space != kKernelSpace || s->dso.size() < 3) continue;
-    if (s->from == kTimeMin && s->until == kTimeMax) {
-      if (s->dso.front() != '[' || s->dso.starts_with("[kernel") || s->dso.starts_with("[guest")) continue;
-      auto [at, fresh] = modules.try_emplace(
-          s->dso, LifeSlice{LifeSlice::Kind::kModule, s->dso, s->range, kTimeMin, kTimeMax, 0, {}});
-      at->second.range.begin = std::min(at->second.range.begin, s->range.begin);
-      at->second.range.end = std::max(at->second.range.end, s->range.end);
-    } else if (!s->name.starts_with("bpf_prog_")) {
-      lives.push_back({LifeSlice::Kind::kOutOfLine, s->name, s->range, s->from, s->until, 0, {}});
+    const bool lived = s->from != kTimeMin || s->until != kTimeMax;
+    if (s->space == kKernelSpace && s->dso.size() >= 3 && lived && !s->name.starts_with("bpf_prog_")) {
+      lives.push_back({.kind = LifeSlice::Kind::kOutOfLine,
+                       .name = s->name,
+                       .range = s->range,
+                       .begin = s->from,
+                       .end = s->until});
     }
   }
-  for (auto& [name, life] : modules) lives.push_back(std::move(life));
+  for (const ModuleLife& m : capture.modules) {
+    lives.push_back({.kind = LifeSlice::Kind::kModule,
+                     .name = "[" + m.name + "]",
+                     .range = m.range,
+                     .begin = m.from,
+                     .end = m.until,
+                     .seen = m.seen});
+  }
+  if (capture.modules.empty()) add_named_modules(capture, lives);
+  for (const TextCopy& c : capture.copies) {
+    lives.push_back({.kind = LifeSlice::Kind::kSnapshot,
+                     .name = copy_name(capture, c),
+                     .range = c.range,
+                     .begin = c.time.lo,
+                     .end = c.time.hi});
+  }
   std::ranges::stable_sort(lives, [](const LifeSlice& a, const LifeSlice& b) {
     return a.kind != b.kind ? a.kind < b.kind : a.begin < b.begin;
   });

@@ -31,6 +31,8 @@ class UserText {
   std::vector<ContextChange> thread_contexts(int32_t tid) const;
   // Symbols of the files in these spaces, and of JIT code where a perf-<pid>.map lies in one of `map_dirs`.
   void add_symbols(SymbolTable& symbols, const std::set<Space>& used, std::span<const std::string> map_dirs);
+  // Where the files of these spaces lie.
+  void add_code(CodeMap& code, const std::set<Space>& used);
 
  private:
   struct Mapping {  // until: for symbols; layers need no end, the next one over it has a higher rank

@@ -96,6 +96,12 @@ void FileFinder::add_cached(const std::string& path, const std::string& id,
   }
 }
 
+void FileFinder::add_debug_places(CodeMap& code) const {
+  code.caches = caches_;
+  if (!symfs_.empty()) code.debug_dirs.push_back(symfs_ + "/usr/lib/debug");
+  if (options_.host_files) code.debug_dirs.emplace_back("/usr/lib/debug");
+}
+
 std::vector<FileFinder::Candidate> FileFinder::candidates(const std::string& path,
                                                           const std::string& build_id,
                                                           const std::string& explicit_file) const {

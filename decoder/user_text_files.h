@@ -43,6 +43,8 @@ class FileFinder {
   const TextFile* find(const std::string& path, const std::string& build_id,
                        const std::string& explicit_file = {});
   const std::string& symfs() const { return symfs_; }  // empty: none
+  // Where debug files may be (CodeMap).
+  void add_debug_places(CodeMap& code) const;
   // The same without a notice when nothing is found.
   const TextFile* find_quietly(const std::string& path, const std::string& build_id,
                                const std::string& explicit_file);

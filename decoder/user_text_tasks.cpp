@@ -12,6 +12,7 @@ namespace {
 // A recording of a whole machine maps the same libraries into every process; names beyond this many are left
 // out.
 constexpr size_t kMostSymbols = 8U << 20U;
+constexpr size_t kMostPlaces = 1U << 20U;  // of files in memory, for source lines
 
 }  // namespace
 
@@ -121,6 +122,36 @@ void UserText::add_file_symbols(SymbolTable& symbols, Space space, const Mapping
                    .dso = name,
                    .rank = rank});
     }
+  }
+}
+
+void UserText::add_code(CodeMap& code, const std::set<Space>& used) {
+  std::map<const TextFile*, uint32_t> files;
+  const auto add = [&](Space space, const Mapping& mapping, int rank) {
+    if (mapping.name == 0 || mapping.range.empty()) return;
+    const TextFile* file = file_of(mapping);
+    if (file == nullptr || !file->elf || code.places.size() >= kMostPlaces) return;
+    const std::string& name = side_.names[mapping.name];
+    const uint64_t pgoff = name == "[vdso]" ? 0 : mapping.pgoff;
+    const auto [index, fresh] = files.try_emplace(file, static_cast<uint32_t>(code.files.size()));
+    if (fresh) code.files.push_back({file->path, name, file->build_id});
+    for (const ElfSegment& segment : file->elf->segments()) {
+      const AddrRange in_file = range_of(segment.file_offset, segment.bytes.size())
+                                    .intersect(range_of(pgoff, mapping.range.size()));
+      if (!segment.executable || in_file.empty()) continue;
+      // What a child inherited stays when its parent unmaps it.
+      code.places.push_back({.space = space,
+                             .range = range_of(mapping.range.begin + (in_file.begin - pgoff), in_file.size()),
+                             .from = mapping.from,
+                             .until = rank == 0 ? kTimeMax : mapping.until,
+                             .file = index->second,
+                             .slide = mapping.range.begin - pgoff + segment.file_offset - segment.address,
+                             .rank = rank});
+    }
+  };
+  for (size_t i = 0; i < processes_.size(); ++i) {
+    const Space space = processes_[i].space;
+    if (used.contains(space)) each_mapping(i, [&](const Mapping& m, int rank) { add(space, m, rank); });
   }
 }
 

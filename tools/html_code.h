@@ -1,14 +1,10 @@
 // Code in the HTML view: straight runs, each different one once; old and new instructions of changes.
 #pragma once
-#include <map>
 #include <span>
 #include <string>
-#include <tuple>
-#include <utility>
-#include <vector>
 
 #include "decoder/timeline.h"
-#include "tools/disasm.h"
+#include "tools/code_text.h"
 #include "tools/html_json.h"
 
 namespace asof {
@@ -17,22 +13,20 @@ class HtmlCode {
  public:
   explicit HtmlCode(const Capture& capture);
 
-  // Index of a run's code in the table that put_blocks() writes. The run must stay where it is.
-  uint32_t block_of(const BlockSlice& b);
+  // Index of a run's code in the table that put_blocks() writes.
+  uint32_t block_of(const BlockSlice& b) { return code_.of(b).id; }
   // "blocks": [{...}]
   void put_blocks(HtmlJson& json);
   // Kernel code as lines: bytes, disassembly, where a direct branch leads.
   std::string instructions(std::span<const uint8_t> bytes, Addr at, Time t);
   std::string origin(OriginRef ref) const;
+  // What source lines could not be read.
+  std::vector<Notice> take_notices() { return code_.take_notices(); }
 
  private:
-  std::string symbol(Space space, Addr a, Time t) const;
-
   const Capture& capture_;
   bool arm64_;
-  Disassembler disassembler_;
-  using BlockKey = std::tuple<Space, Addr, OriginRef, std::vector<uint8_t>>;
-  std::map<BlockKey, std::pair<uint32_t, const BlockSlice*>> blocks_;
+  CodeText code_;
 };
 
 }  // namespace asof

@@ -159,8 +159,10 @@ TimelineSpread::TimelineSpread(const Timeline& t) : slices(t.slices.size()), blo
     const TimelineTrack& which = t.tracks[t.slices[first].track];
     const bool cpu = which.kind == TimelineTrack::Kind::kCpu;
     std::vector<size_t> detail;
-    for (size_t b = 0; cpu && b < t.blocks.size(); ++b) {
-      if (t.blocks[b].cpu == which.cpu) detail.push_back(b);
+    for (size_t b = 0; b < t.blocks.size(); ++b) {
+      // Of threads where the capture is of threads.
+      const BlockSlice& block = t.blocks[b];
+      if (cpu ? block.cpu == which.cpu : block.cpu < 0 && block.tid == which.tid) detail.push_back(b);
     }
     TimeBounds bounds{kTimeMax, kTimeMin};
     if (!detail.empty()) bounds = {t.blocks[detail.front()].begin, t.blocks[detail.back()].begin};

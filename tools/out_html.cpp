@@ -24,7 +24,7 @@ class HtmlWriter {
   HtmlWriter(const Capture& capture, const Timeline& timeline, const HtmlOptions& options)
       : t_(timeline), capture_(capture), options_(options), spread_(timeline), code_(capture) {}
 
-  void run(const std::function<void(std::string_view)>& write) {
+  std::vector<Notice> run(const std::function<void(std::string_view)>& write) {
     json_.open('{');
     head();
     tracks();
@@ -44,6 +44,7 @@ class HtmlWriter {
     put_until(write, page, "/*BYTES*/");
     write(pack_.base64());
     write(page);
+    return code_.take_notices();
   }
 
  private:
@@ -314,6 +315,12 @@ void HtmlWriter::lives() {
     json_.pair("range", fmt::format("{:x}-{:x}", l.range.begin, l.range.end));
     time("begin", l.begin);
     time("end", l.end);
+    if (l.seen.lo <= l.seen.hi) {
+      json_.key("seen").open('[');
+      for (const Time t : {l.seen.lo, l.seen.hi})
+        t == kTimeMin || t == kTimeMax ? json_.null() : json_.number(after_begin(t));
+      json_.close(']');
+    }
     if (l.bpf_id != 0) json_.pair("bpf", fmt::format("id {} tag {}", l.bpf_id, l.bpf_tag));
     json_.close('}');
   }
@@ -374,9 +381,9 @@ void HtmlWriter::contents() {
 
 }  // namespace
 
-void write_html(const Capture& capture, const Timeline& timeline, const HtmlOptions& options,
-                const std::function<void(std::string_view)>& write) {
-  HtmlWriter(capture, timeline, options).run(write);
+std::vector<Notice> write_html(const Capture& capture, const Timeline& timeline, const HtmlOptions& options,
+                               const std::function<void(std::string_view)>& write) {
+  return HtmlWriter(capture, timeline, options).run(write);
 }
 
 }  // namespace asof

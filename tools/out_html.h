@@ -17,7 +17,8 @@ struct HtmlOptions {
   std::vector<TimeBounds> detail;  // where straight runs were asked for; sorted, apart
 };
 
-void write_html(const Capture& capture, const Timeline& timeline, const HtmlOptions& options,
-                const std::function<void(std::string_view)>& write);
+// What source lines could not be read is told.
+std::vector<Notice> write_html(const Capture& capture, const Timeline& timeline, const HtmlOptions& options,
+                               const std::function<void(std::string_view)>& write);
 
 }  // namespace asof

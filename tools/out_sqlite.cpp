@@ -2,72 +2,21 @@
 
 #include <sqlite3.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <span>
 #include <variant>
 
 #include "tools/decode_style.h"
 #include "tools/format.h"
+#include "tools/sqlite_schema.h"
 #include "tools/timeline_outputs.h"
 
 namespace asof {
 namespace {
-
-struct Table {
-  const char* name;
-  const char* columns;
-  int count;
-};
-enum TableId : size_t {
-  kTracks,
-  kFunctions,
-  kCalls,
-  kRuns,
-  kGaps,
-  kEvents,
-  kPokes,
-  kVisits,
-  kLives,
-  kCounters
-};
-constexpr std::array<Table, 10> kTables{{
-    {"tracks", "id INTEGER PRIMARY KEY, kind TEXT, cpu INT, pid INT, tid INT, name TEXT", 6},
-    {"functions",
-     "id INTEGER PRIMARY KEY, name TEXT, kind TEXT, dso TEXT, begin INT, size INT, versions INT, bpf_id INT, "
-     "bpf_tag TEXT",
-     9},
-    {"calls",
-     "id INTEGER PRIMARY KEY, parent INT, track INT, function INT, begin INT, end INT, instructions INT, "
-     "self_instructions INT, entry INT, call_site INT, flags TEXT, version INT, source TEXT, confidence "
-     "TEXT, "
-     "cpu INT",
-     15},
-    {"runs", "cpu INT, pid INT, tid INT, comm TEXT, begin INT, end INT", 6},
-    {"gaps",
-     "cpu INT, tid INT, begin INT, end INT, family TEXT, code TEXT, reason TEXT, ip INT, resume_ip INT, "
-     "bytes INT, file_offset INT",
-     11},
-    {"events", "cpu INT, tid INT, time INT, kind TEXT, ip INT, a INT, b INT", 7},
-    {"pokes",
-     "id INTEGER PRIMARY KEY, time INT, address INT, symbol TEXT, mechanism TEXT, action TEXT, bytes TEXT, "
-     "begin INT, end INT, breakpoints INT",
-     10},
-    {"poke_visits", "poke INT, cpu INT, last_old INT, first_new INT, breakpoints INT", 5},
-    {"text_lives",
-     "kind TEXT, name TEXT, address INT, size INT, begin INT, end INT, bpf_id INT, bpf_tag TEXT", 8},
-    {"counters", "kind TEXT, cpu INT, time INT, value REAL", 4},
-}};
-constexpr const char* kAfter =
-    "CREATE INDEX calls_function ON calls(function);"
-    "CREATE INDEX calls_parent ON calls(parent);"
-    "CREATE INDEX calls_track ON calls(track, begin);"
-    "CREATE INDEX pokes_address ON pokes(address);"
-    "CREATE VIEW call AS SELECT calls.*, functions.name AS name, functions.kind AS kind, tracks.name AS "
-    "track_name FROM calls JOIN functions ON functions.id = calls.function JOIN tracks ON tracks.id = "
-    "calls.track;"
-    "COMMIT;";
 
 // "asof" in the header of our databases, as file(1) and `PRAGMA application_id` show it
 // (sqlite.org/fileformat2.html, section 1.3).
@@ -91,7 +40,8 @@ bool replaceable(const std::string& path) {
 }
 
 // An unknown time is NULL.
-using Value = std::variant<std::monostate, int64_t, double, std::string_view>;
+using Bytes = std::span<const uint8_t>;
+using Value = std::variant<std::monostate, int64_t, double, std::string_view, Bytes>;
 Value time_value(Time t) { return t == kTimeMin || t == kTimeMax ? Value{} : Value{int64_t{t}}; }
 Value number(uint64_t n) { return static_cast<int64_t>(n); }
 
@@ -101,6 +51,9 @@ struct SqliteSink::Impl {
   sqlite3* db = nullptr;
   std::array<sqlite3_stmt*, kTables.size()> insert{};
   const Capture* capture = nullptr;
+  std::unique_ptr<CodeText> code;
+  size_t code_rows = 0;
+  bool detail = false;
   std::string path, error;
 
   ~Impl() {
@@ -115,7 +68,7 @@ struct SqliteSink::Impl {
   void run(const char* sql) { check(sqlite3_exec(db, sql, nullptr, nullptr, nullptr)); }
 
   template <class... Values>
-  void row(TableId table, const Values&... values) {
+  void row(SqliteTableId table, const Values&... values) {
     if (!error.empty()) return;
     sqlite3_stmt* s = insert[table];
     int at = 0;
@@ -130,6 +83,8 @@ struct SqliteSink::Impl {
       check(sqlite3_bind_double(s, at, *d));
     } else if (const auto* t = std::get_if<std::string_view>(&v)) {
       check(sqlite3_bind_text64(s, at, t->data(), t->size(), SQLITE_TRANSIENT, SQLITE_UTF8));
+    } else if (const auto* b = std::get_if<Bytes>(&v)) {
+      check(sqlite3_bind_blob64(s, at, b->data(), b->size(), SQLITE_TRANSIENT));
     } else {
       check(sqlite3_bind_null(s, at));
     }
@@ -139,8 +94,9 @@ struct SqliteSink::Impl {
 SqliteSink::SqliteSink(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 SqliteSink::~SqliteSink() = default;
 
-Result<std::unique_ptr<SqliteSink>> SqliteSink::open(const std::string& path) {
+Result<std::unique_ptr<SqliteSink>> SqliteSink::open(const std::string& path, bool detail) {
   auto impl = std::make_unique<Impl>();
+  impl->detail = detail;
   impl->path = path;
   if (path != ":memory:") {
     if (!replaceable(path)) {
@@ -155,14 +111,16 @@ Result<std::unique_ptr<SqliteSink>> SqliteSink::open(const std::string& path) {
   impl->run("PRAGMA journal_mode=OFF; PRAGMA synchronous=OFF;");
   impl->run(kMark);
   impl->run("BEGIN;");
-  for (size_t i = 0; i < kTables.size() && impl->error.empty(); ++i) {
-    const Table& t = kTables[i];
+  for (size_t i = 0; i < (detail ? kTables.size() : kBlocks) && impl->error.empty(); ++i) {
+    const SqliteTable& t = kTables[i];
     impl->run(("CREATE TABLE " + std::string(t.name) + " (" + t.columns + ")").c_str());
     std::string marks = "?";
     for (int n = 1; n < t.count; ++n) marks += ",?";
     const std::string sql = "INSERT INTO " + std::string(t.name) + " VALUES (" + marks + ")";
     impl->check(sqlite3_prepare_v2(impl->db, sql.c_str(), -1, &impl->insert[i], nullptr));
   }
+  impl->run(kViews);
+  if (detail) impl->run(kDetailViews);
   if (!impl->error.empty()) {
     return fail("E-FILE-090", path, Error::kNoOffset, "cannot write: " + impl->error,
                 "choose another file with -o");
@@ -170,7 +128,10 @@ Result<std::unique_ptr<SqliteSink>> SqliteSink::open(const std::string& path) {
   return std::unique_ptr<SqliteSink>(new SqliteSink(std::move(impl)));
 }
 
-void SqliteSink::begin(const Capture& capture) { impl_->capture = &capture; }
+void SqliteSink::begin(const Capture& capture) {
+  impl_->capture = &capture;
+  if (impl_->detail) impl_->code = std::make_unique<CodeText>(capture);
+}
 
 void SqliteSink::track(const TimelineTrack& t) {
   const std::string_view kind = t.kind == TimelineTrack::Kind::kCpu ? "cpu" : "thread";
@@ -190,18 +151,20 @@ void SqliteSink::slice(const Slice& s) {
   impl_->row(kCalls, number(s.id), number(s.parent), number(s.track), number(s.function), time_value(s.begin),
              time_value(s.end), number(s.instructions), number(s.self_instructions), number(s.entry),
              number(s.call_site), std::string_view(flags), number(s.version), std::string_view(source),
-             confidence_name(s.confidence), int64_t{s.cpu});
+             confidence_name(s.confidence), int64_t{s.cpu}, Value{});
 }
 
 void SqliteSink::run(const RunSlice& r) {
+  const std::string flags = slice_flag_names(r.flags);
   impl_->row(kRuns, int64_t{r.cpu}, int64_t{r.pid}, int64_t{r.tid}, std::string_view(r.comm),
-             time_value(r.begin), time_value(r.end));
+             time_value(r.begin), time_value(r.end), std::string_view(flags));
 }
 
 void SqliteSink::gap(const GapSlice& g) {
+  const std::string flags = slice_flag_names(g.flags);
   impl_->row(kGaps, int64_t{g.cpu}, int64_t{g.tid}, time_value(g.begin), time_value(g.end),
              gap_family(g.code), std::string_view(g.code), std::string_view(g.reason), number(g.ip),
-             number(g.resume_ip), number(g.bytes), number(g.file_offset));
+             number(g.resume_ip), number(g.bytes), number(g.file_offset), std::string_view(flags));
 }
 
 void SqliteSink::event(const EventMark& e) {
@@ -221,9 +184,11 @@ void SqliteSink::poke(const PokeSlice& p) {
 }
 
 void SqliteSink::life(const LifeSlice& l) {
+  const bool seen = l.seen.lo <= l.seen.hi;
   impl_->row(kLives, life_kind_name(l.kind), std::string_view(l.name), number(l.range.begin),
              number(l.range.size()), time_value(l.begin), time_value(l.end), number(l.bpf_id),
-             std::string_view(l.bpf_tag));
+             std::string_view(l.bpf_tag), seen ? time_value(l.seen.lo) : time_value(l.begin),
+             seen ? time_value(l.seen.hi) : time_value(l.end));
 }
 
 void SqliteSink::counter(const CounterPoint& p) {
@@ -231,10 +196,61 @@ void SqliteSink::counter(const CounterPoint& p) {
   impl_->row(kCounters, kNames[static_cast<size_t>(p.kind)], int64_t{p.cpu}, time_value(p.time), p.value);
 }
 
+void SqliteSink::block(const BlockSlice& b) {
+  if (!impl_->detail) return;
+  const FlowPiece& p = b.piece;
+  const CodeRun& run = impl_->code->of(b);
+  if (run.id >= impl_->code_rows) {
+    ++impl_->code_rows;
+    impl_->row(kCode, number(run.id), number(p.ip), std::string_view(run.symbol), number(run.text.size()),
+               number(run.instructions.size()), Bytes(run.text), std::string_view(run.origin_text));
+    uint64_t k = 0;
+    for (const CodeInstruction& i : run.instructions) {
+      impl_->row(kCodeInstructions, number(run.id), number(k++), number(i.address), std::string_view(i.bytes),
+                 std::string_view(i.text), i.source ? Value(i.source.file) : Value{},
+                 i.source ? number(i.source.line) : Value{});
+    }
+  }
+  Addr last = p.ip + p.text.size();
+  if (!p.lengths.empty()) last -= p.lengths.back();
+  const bool taken = p.taken && p.to != 0;
+  impl_->row(kBlocks, number(b.id), int64_t{b.cpu}, int64_t{b.tid}, b.in != 0 ? number(b.in) : Value{},
+             time_value(b.begin), time_value(b.end), number(run.id), number(b.instructions + 1),
+             taken ? Value(branch_flags(p.branch)) : Value{}, taken ? number(last) : Value{},
+             taken ? number(p.to) : Value{}, confidence_name(p.confidence));
+}
+
+std::vector<Notice> SqliteSink::take_notices() {
+  return impl_->code ? impl_->code->take_notices() : std::vector<Notice>();
+}
+
 bool SqliteSink::stopped() const { return !impl_->error.empty(); }
 
+// Kernel text that did not stay the same: each piece of it with what it was, and when.
+void SqliteSink::text_versions() {
+  if (impl_->capture == nullptr || !impl_->capture->text) return;
+  const TextStore& text = *impl_->capture->text;
+  for (const Cell& cell : text.cells(kKernelSpace, {Addr{1} << 63U, UINT64_MAX})) {
+    if (cell.versions.empty() || cell.stable()) continue;
+    uint64_t number_of = 0;
+    for (const Version& v : cell.versions) {
+      const auto at =
+          impl_->capture->symbols.find(kKernelSpace, cell.range.begin, std::max(v.from, kTimeMin + 1));
+      const std::string source = format_origin(text, v.origin),
+                        symbol = at ? at->symbol->name : std::string();
+      impl_->row(kVersions, number(cell.range.begin), number(cell.range.size()), number(++number_of),
+                 time_value(v.from), time_value(v.until),
+                 v.bytes != nullptr ? Value(Bytes(v.bytes, cell.range.size())) : Value{},
+                 std::string_view(source), std::string_view(symbol));
+    }
+  }
+}
+
 Result<void> SqliteSink::finish() {
+  text_versions();
   if (impl_->error.empty()) impl_->run(kAfter);
+  if (impl_->error.empty() && impl_->detail) impl_->run(kDetailIndices);
+  if (impl_->error.empty()) impl_->run("COMMIT;");
   if (impl_->error.empty()) return {};
   return fail("E-FILE-090", impl_->path, Error::kNoOffset, "cannot write: " + impl_->error,
               "is the disk full?");

@@ -12,8 +12,28 @@ namespace {
 struct QueryText {
   InputOptions input;
   DecodeChoice choice;
-  std::string sql, output;
+  std::string sql, output, detail, time;
 };
+
+// Does the query ask for tables that only detail has? SQLite itself knows, from the empty tables.
+bool asks_for_detail(const std::string& sql) {
+  const auto empty = SqliteSink::open(":memory:", false);
+  const auto full = SqliteSink::open(":memory:", true);
+  if (!empty || !full) return false;
+  const char* rest = sql.c_str();
+  while (*rest != 0) {
+    const char *without = rest, *with = rest;
+    sqlite3_stmt* s = nullptr;
+    const int fails = sqlite3_prepare_v2((*empty)->database(), rest, -1, &s, &without);
+    sqlite3_finalize(s);
+    const int works = sqlite3_prepare_v2((*full)->database(), rest, -1, &s, &with);
+    sqlite3_finalize(s);
+    if (works != SQLITE_OK) return false;
+    if (fails != SQLITE_OK) return true;
+    rest = with;
+  }
+  return false;
+}
 
 // Rows as lines, columns apart by tabs, names first. An error message, or nothing.
 std::string print_rows(sqlite3* db, const std::string& sql, Output& out) {
@@ -50,15 +70,25 @@ ExitCode run_query(QueryText& o) {
   }
   const auto capture = open_for_verb(o.input, diagnostics);
   if (!capture) return kExitInput;
-  auto sink = SqliteSink::open(o.output.empty() ? ":memory:" : o.output);
+  TimelineOptions options;
+  options.pipeline = o.choice.pipeline;
+  options.detail = o.detail == "insn" || (o.detail.empty() && asks_for_detail(o.sql));
+  if (!o.time.empty()) {
+    const auto time = parse_time_range(o.time, whole_time(*capture));
+    if (!time) {
+      diagnostics.error(time.error());
+      return kExitUsage;
+    }
+    options.pipeline.time = options.detail_time = *time;
+  }
+  auto sink = SqliteSink::open(o.output.empty() ? ":memory:" : o.output, options.detail);
   Result<void> done;
   if (!sink) {
     done = std::unexpected(sink.error());
   } else {
     ProgressBar bar(o.choice.progress, "query");
-    TimelineOptions options;
-    options.pipeline = o.choice.pipeline;
     const auto summary = run_timeline(*capture, options, **sink, bar.callback());
+    for (const Notice& n : (*sink)->take_notices()) diagnostics.notice(n);
     done = summary ? (*sink)->finish() : Result<void>(std::unexpected(summary.error()));
   }
   if (!done) {
@@ -85,6 +115,12 @@ RunVerb add_query(CLI::App& app) {
   add_decode_options(*verb, o->choice);
   verb->add_option("-o,--output", o->output,
                    "keep the database in this file; replaces an older database of asof, nothing else");
+  verb->add_option("--detail", o->detail,
+                   "insn: also blocks, instructions, branches (of themselves when the query names them); "
+                   "calls: never")
+      ->check(CLI::IsMember({"insn", "calls"}));
+  verb->add_option("--time", o->time, "only from A to B: A,B in seconds, either may be missing, or 10%-20%")
+      ->group("Filters");
   return [o] { return run_query(*o); };
 }
 

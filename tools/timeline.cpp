@@ -78,15 +78,15 @@ Result<void> choose(TimelineText& o, TimelineOptions& options) {
     }
   }
   // A page shows any number of calls, and as many instructions as fit beside them.
-  const bool rows = is_rows(o.format) || o.format == "sqlite";
-  if (rows && o.detail == "insn") {
+  if ((is_rows(o.format) || o.format == "chrome") && o.detail == "insn") {
     return fail("E-FILE-091", "", Error::kNoOffset, "--detail insn: " + o.format + " has functions only",
-                "`asof decode` prints instructions as text or JSON lines");
+                "`asof decode` prints instructions as text or JSON lines; .pftrace, .html and .db have them");
   }
   if (o.format == "sqlite" && o.gzip)
     return fail("E-FILE-091", "", Error::kNoOffset, "a database is not compressed");
   options.detail = o.detail == "insn" || (o.detail.empty() && o.format == "html");
-  if (options.detail && o.time.empty() && o.format != "html") {
+  // A database takes all of them, row by row; what is shown must fit into memory.
+  if (options.detail && o.time.empty() && o.format != "html" && o.format != "sqlite") {
     return fail("E-FILE-091", "", Error::kNoOffset, "--detail insn needs --time A,B",
                 "every instruction of a whole capture is more than a viewer shows");
   }
@@ -133,8 +133,9 @@ std::vector<TimeBounds> page_windows(const Capture& capture) {
   return windows;
 }
 
-void write_page(const Capture& capture, const Timeline& timeline, const TimelineText& o,
-                const TimelineOptions& made, const std::function<void(std::string_view)>& write) {
+std::vector<Notice> write_page(const Capture& capture, const Timeline& timeline, const TimelineText& o,
+                               const TimelineOptions& made,
+                               const std::function<void(std::string_view)>& write) {
   HtmlOptions options;
   options.command = "asof timeline " + quoted_word(o.input.input);
   const CaptureOptions& c = o.input.capture;
@@ -151,7 +152,7 @@ void write_page(const Capture& capture, const Timeline& timeline, const Timeline
   options.command += " -o " + quoted_word(o.output);
   if (made.detail) options.detail = made.detail_windows;
   if (made.detail && options.detail.empty()) options.detail = {made.detail_time};
-  write_html(capture, timeline, options, write);
+  return write_html(capture, timeline, options, write);
 }
 
 void tell_result(const Timeline& t, const TimelineText& o, Diagnostics& diagnostics) {
@@ -174,12 +175,13 @@ void tell_result(const Timeline& t, const TimelineText& o, Diagnostics& diagnost
 
 // Databases and rows are written while decoding goes on; nothing is folded.
 Result<TimelineSummary> write_database(const Capture& capture, const TimelineText& o,
-                                       const TimelineOptions& options) {
-  auto sink = SqliteSink::open(o.output);
+                                       const TimelineOptions& options, Diagnostics& diagnostics) {
+  auto sink = SqliteSink::open(o.output, options.detail);
   if (!sink) return std::unexpected(sink.error());
   ProgressBar bar(o.choice.progress, "timeline");
   auto summary = run_timeline(capture, options, **sink, bar.callback());
   const auto done = (*sink)->finish();
+  for (const Notice& n : (*sink)->take_notices()) diagnostics.notice(n);
   if (summary && !done) return std::unexpected(done.error());
   return summary;
 }
@@ -207,8 +209,8 @@ Result<TimelineSummary> write_rows(const Capture& capture, const TimelineText& o
 
 ExitCode write_table(const Capture& capture, const TimelineText& o, const TimelineOptions& options,
                      Diagnostics& diagnostics) {
-  const auto summary =
-      o.format == "sqlite" ? write_database(capture, o, options) : write_rows(capture, o, options);
+  const auto summary = o.format == "sqlite" ? write_database(capture, o, options, diagnostics)
+                                            : write_rows(capture, o, options);
   if (!summary) {
     diagnostics.error(summary.error());
     return kExitInput;
@@ -259,14 +261,23 @@ ExitCode run_timeline_verb(TimelineText& o) {
   GzipWriter packed(plain);
   const std::function<void(std::string_view)> write =
       o.gzip ? [&](std::string_view bytes) { packed.write(bytes); } : plain;
+  std::vector<Notice> notices;
   if (o.format == "html") {
-    write_page(*capture, *timeline, o, options, write);
+    notices = write_page(*capture, *timeline, o, options, write);
+  } else if (o.format == "chrome") {
+    write_chrome(*capture, *timeline, write);
   } else {
-    o.format == "chrome" ? write_chrome(*capture, *timeline, write)
-                         : write_perfetto(*capture, *timeline, write);
+    PerfettoResult result = write_perfetto(*capture, *timeline, write);
+    notices = std::move(result.notices);
+    if (result.instructions_left_out != 0) {
+      diagnostics.note(
+          fmt::format("{} instructions have no slices of their own, only their runs: choose a shorter --time",
+                      format_count(result.instructions_left_out)));
+    }
   }
   if (o.gzip) packed.finish();
   if (!flush_output(*out, o.output, diagnostics)) return kExitInput;
+  for (const Notice& n : notices) diagnostics.notice(n);
   tell_result(*timeline, o, diagnostics);
   return interrupted() ? kExitInterrupted : kExitOk;
 }
@@ -294,7 +305,8 @@ RunVerb add_timeline(CLI::App& app) {
       ->capture_default_str()
       ->group(output);
   verb->add_option("--tracks", o->tracks, "cpu, thread or both")->capture_default_str()->group(output);
-  verb->add_option("--detail", o->detail, "insn: straight runs of instructions within --time; calls: none")
+  verb->add_option("--detail", o->detail,
+                   "insn: also straight runs, instructions and source lines, within --time; calls: none")
       ->check(CLI::IsMember({"insn", "calls"}))
       ->group(output);
   verb->add_option("--time", o->time, "only from A to B: A,B in seconds, either may be missing, or 10%-20%")

@@ -11,9 +11,14 @@
 
 namespace asof {
 
+struct PerfettoResult {
+  std::vector<Notice> notices;         // what source lines could not be read
+  uint64_t instructions_left_out = 0;  // that have no slices of their own: too many
+};
+
 // Perfetto's protobuf: TrackEvents with interned names.
-void write_perfetto(const Capture& capture, const Timeline& timeline,
-                    const std::function<void(std::string_view)>& write);
+PerfettoResult write_perfetto(const Capture& capture, const Timeline& timeline,
+                              const std::function<void(std::string_view)>& write);
 // Chrome's JSON, which many viewers take; times in microseconds.
 void write_chrome(const Capture& capture, const Timeline& timeline,
                   const std::function<void(std::string_view)>& write);

@@ -37,9 +37,10 @@ function ofChrome(file) {
   return {calls: calls.sort(), pokes: pokes.sort(), gaps: gaps.sort()};
 }
 
+const rows = (sql, ...options) => execFileSync(asof, ['query', sql, '-i', ...demo, '-q', ...options], {cwd: source,
+  stdio: ['ignore', 'pipe', 'ignore'], maxBuffer: 1 << 28}).toString().trimEnd().split('\n').slice(1).map((r) => r.split('\t'));
+
 function ofSqlite() {
-  const rows = (sql) => execFileSync(asof, ['query', sql, '-i', ...demo, '-q'], {cwd: source, stdio: ['ignore', 'pipe', 'ignore'],
-    maxBuffer: 1 << 28}).toString().trimEnd().split('\n').slice(1).map((r) => r.split('\t'));
   const lines = (sql) => rows(sql).map(([category, name, begin, length]) => line(category, name, begin, length)).sort();
   return {
     calls: lines(`SELECT f.kind, f.name || CASE WHEN f.versions > 1 THEN ' ·v' || c.version ELSE '' END, c.begin, c.end - c.begin
@@ -67,6 +68,58 @@ async function check(query, want) {
   };
 }
 
+// Straight runs and instructions of a small window, with all their args, against the tables; and what calls say of the text they ran.
+async function checkInstructions() {
+  const window = ['--detail', 'insn', '--time', '6.00002,6.00004'];
+  const runs = rows(`SELECT b.id, c.address, c.symbol, c.instructions, b.time_lo, b.time_hi, b.confidence, c.source, coalesce(b.to_ip, ''), b.cpu,
+    (SELECT group_concat(text, ' ; ') FROM (SELECT text FROM code_instructions i WHERE i.code = b.code ORDER BY number))
+    FROM blocks b JOIN code c ON c.id = b.code ORDER BY b.id`, ...window).map((r) => r.join('|'));
+  const instructions = rows('SELECT id, block, address, text, bytes FROM instructions ORDER BY id', ...window).map((r) => r.join('|'));
+  const badges = rows(`SELECT f.name || ' ·v' || c.version, c.source, c.confidence, c.version, f.versions, c.id FROM calls c JOIN functions f
+    ON f.id = c.function WHERE f.versions > 1 ORDER BY c.id`, ...window).map((r) => r.join('|'));
+  assert(runs.length > 2000 && instructions.length > 5000 && badges.length > 50);
+  await withTrace(write('instructions.pftrace', ...window), async (query) => {
+    const arg = (name, table = 's') => `extract_arg(${table}.arg_set_id, 'debug.${name}')`;
+    const text = (v) => v === null ? '' : String(v);
+    // Addresses are text, for pointers are cut to 32 bits in a browser; in SQL they are signed.
+    const address = (v) => v === null ? '' : BigInt.asIntN(64, BigInt(v));
+    const got = await query(`select ${arg('run')} as run, ${arg('address')} as address, s.name as name, ${arg('instructions')} as n, ${arg('time_lo')} as lo,
+      ${arg('time_hi')} as hi, ${arg('confidence')} as sure, ${arg('source')} as source, ${arg('branch to')} as target, ${arg('disassembly')} as code,
+      t.name as track, s.ts as ts, s.dur as dur from slice s join track t on s.track_id = t.id where s.category = 'run' order by run`);
+    assert.deepStrictEqual(got.map((r) => [r.run, address(r.address), r.name, r.n, r.lo, r.hi, r.sure, r.source, address(r.target),
+      r.track.match(/^CPU (\d+) instructions$/)[1], r.code.replaceAll('\n', ' ; ')].map(text).join('|')), runs);
+    // Drawn within the bounds, a CPU's one after the other.
+    const end = new Map();
+    for (const r of got) {
+      assert(r.ts >= r.lo && r.ts + r.dur <= r.hi, `run ${r.run}`);
+      assert(r.ts >= (end.get(r.track) || 0n), `run ${r.run}`);
+      end.set(r.track, r.ts + r.dur);
+    }
+    const single = await query(`select ${arg('instruction')} as id, ${arg('run', 'p')} as run, ${arg('address')} as address, s.name as name, ${arg('bytes')} as bytes,
+      s.ts < p.ts or s.ts + s.dur > p.ts + p.dur as outside from slice s join slice p on p.id = s.parent_id where s.category = 'instruction' order by id`);
+    assert.deepStrictEqual(single.map((r) => [r.id, r.run, address(r.address), r.name, r.bytes].map(text).join('|')), instructions);
+    assert.strictEqual(single.filter((r) => r.outside !== 0n).length, 0);
+    // Where the text of a call came from, how sure that is, and which version it was.
+    const marked = await query(`select s.name as name, ${arg('source')} as source, ${arg('confidence')} as sure, ${arg('version')} as version,
+      ${arg('versions')} as versions, ${arg('slice')} as slice from slice s where s.name glob '* ·v[0-9]*' and s.category != 'run' order by slice`);
+    assert.deepStrictEqual(marked.map((r) => [r.name, r.source, r.sure, r.version, r.versions, r.slice].map(text).join('|')), badges);
+    const calls = kFunctions.filter((k) => k !== 'untraced').map((k) => `'${k}'`).join(',');
+    const silent = await query(`select count(*) as n from slice s join track t on s.track_id = t.id where s.category in (${calls}) and not
+      coalesce(t.name glob 'bpf *' or t.name glob 'module *', 0) and (${arg('source')} is null or ${arg('confidence')} is null)`);
+    assert.strictEqual(silent[0].n, 0n);
+    // Nothing outside of the window, and what was cut says so.
+    const span = await query(`select min(s.ts) as a, max(s.ts + s.dur) as b from slice s`);
+    assert(span[0].a >= 6000020000n && span[0].b <= 6000040000n);
+    const clipped = await query(`select count(*) as n from slice s where ${arg('flags')} glob '*clipped-*'`);
+    assert(clipped[0].n > 4n);
+    const copies = await query(`select s.name as name, ${arg('not after')} as t from slice s where s.category = 'snapshot'`);
+    assert.deepStrictEqual(copies.map((r) => r.name), []);  // made before the window
+    const errors = await query(`select name, value from stats where severity in ('error', 'data_loss') and value > 0`);
+    assert.deepStrictEqual(errors, []);
+  });
+  console.log(`instructions.pftrace: ${runs.length} runs, ${instructions.length} instructions agree`);
+}
+
 async function main() {
   if (!browser.playwright() || !browser.executable) {
     console.log("SKIPPED: Perfetto's trace processor needs node, Chromium and the packages of tests/browser (scripts/dev.sh test_deps)");
@@ -84,6 +137,7 @@ async function main() {
       assert.deepStrictEqual(programs.map((p) => p.name.replace(/^bpf_prog_[0-9a-f]+_/, '')), ['count_packets', 'drop_odd']);
       assert.deepStrictEqual(programs.map((p) => [p.name, String(p.ts)]), lives.map(([name, begin]) => [name, begin]));
       assert.strictEqual(loose[0].n, 0n);
+      assert.deepStrictEqual((await query(`select name from slice where category = 'snapshot'`)).map((r) => r.name), ['kcore']);
       // What Perfetto itself complains of: nothing may be left out.
       const errors = await query(`select name, value from stats where severity in ('error', 'data_loss') and value > 0`);
       assert.deepStrictEqual(errors, []);
@@ -91,6 +145,7 @@ async function main() {
     assert.deepStrictEqual(complaints.filter((c) => !c.includes('Loading trace')), []);
     console.log(`${file}: ${want.calls.length} calls, ${want.pokes.length} changes of text, ${want.gaps.length} gap, 2 BPF programs agree`);
   }
+  await checkInstructions();
 }
 
 main().catch((e) => {

@@ -167,8 +167,10 @@ class Panel {
   life({index}) {
     const l = meta.lives[index];
     this.clear(l.name);
+    const seen = l.seen && [l.seen[0] === null ? 'the beginning' : clockText(l.seen[0]), l.seen[1] === null ? 'the end' : clockText(l.seen[1])];
     this.table([['what', l.kind], ['address', l.range], ['from', l.begin === null ? 'before the capture' : clockText(l.begin)],
-      ['to', l.end === null ? 'still there at the end' : clockText(l.end)], ...(l.bpf ? [['program', l.bpf]] : [])]);
+      ['to', l.end === null ? 'still there at the end' : clockText(l.end)], ...(seen ? [['surely there', `from ${seen[0]} to ${seen[1]}`]] : []),
+      ...(l.bpf ? [['program', l.bpf]] : [])]);
   }
 
   run({cpu, index}) {
@@ -183,7 +185,7 @@ class Panel {
     this.clear(b.symbol);
     this.text(`${b.lines.length} instructions in a row, ran once`, 'dim');
     this.table([['on', cpu.name], ['when', this.interval(cpu, cpu.blocks.begin[index])], ['text', b.origin]]);
-    this.code(b.lines.join('\n'));
+    this.code(b.lines.map((line, i) => b.sources && b.sources[i] ? `${line}  ; ${b.sources[i]}` : line).join('\n'));
   }
 
   missing() {

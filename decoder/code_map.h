@@ -1,0 +1,56 @@
+// What a capture knows about its code beside the bytes: which files lie where (for source_lines.h), when
+// bytes were copied out of memory, and when modules were there.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "textstore/address.h"
+#include "textstore/origin.h"
+#include "textstore/time.h"
+
+namespace asof {
+
+// An ELF file that code came from.
+struct CodeFile {
+  std::string path;      // on this machine
+  std::string recorded;  // as the traced system named it
+  std::string build_id;  // lower-case hex; empty: none
+};
+
+// Where one lies in memory.
+struct CodePlace {
+  Space space = kKernelSpace;
+  AddrRange range;
+  Time from = kTimeMin, until = kTimeMax;
+  uint32_t file = 0;   // index into CodeMap::files
+  uint64_t slide = 0;  // address in memory less address in the file, modulo 2^64
+  int rank = 0;        // the highest counts where places overlap, then the latest
+};
+
+struct CodeMap {
+  std::vector<CodeFile> files;
+  std::vector<CodePlace> places;
+  // Trees of separate debug files: <dir>/.build-id/ab/cdef.debug, <dir>/<folder of the file>/<debug link>.
+  std::vector<std::string> debug_dirs;
+  // perf's caches: <dir>/.build-id/ab/cdef.../debug.
+  std::vector<std::string> caches;
+};
+
+// Bytes that were read from memory, at an instant within `time`.
+struct TextCopy {
+  OriginKind kind = OriginKind::kKcore;
+  std::string name;
+  AddrRange range;
+  TimeBounds time;
+};
+
+// A kernel module that was seen. It can have been there from `from` to `until`, and surely was in `seen`.
+struct ModuleLife {
+  std::string name;
+  AddrRange range;
+  Time from = kTimeMin, until = kTimeMax;
+  TimeBounds seen;
+};
+
+}  // namespace asof

@@ -1,0 +1,104 @@
+// Tables of `asof query` and of timelines in SQLite. What the columns mean: docs/timeline.md.
+#pragma once
+#include <array>
+#include <cstddef>
+
+namespace asof {
+
+struct SqliteTable {
+  const char* name;
+  const char* columns;
+  int count;
+};
+enum SqliteTableId : size_t {
+  kTracks,
+  kFunctions,
+  kCalls,
+  kRuns,
+  kGaps,
+  kEvents,
+  kPokes,
+  kVisits,
+  kLives,
+  kCounters,
+  kVersions,
+  kBlocks,  // from here on: detail
+  kCode,
+  kCodeInstructions
+};
+inline constexpr std::array<SqliteTable, 14> kTables{{
+    {"tracks", "id INTEGER PRIMARY KEY, kind TEXT, cpu INT, pid INT, tid INT, name TEXT", 6},
+    {"functions",
+     "id INTEGER PRIMARY KEY, name TEXT, kind TEXT, dso TEXT, begin INT, size INT, versions INT, bpf_id INT, "
+     "bpf_tag TEXT",
+     9},
+    {"calls",
+     "id INTEGER PRIMARY KEY, parent INT, track INT, function INT, begin INT, end INT, instructions INT, "
+     "self_instructions INT, entry INT, call_site INT, flags TEXT, version INT, source TEXT, confidence "
+     "TEXT, "
+     "cpu INT, depth INT",
+     16},
+    {"runs", "cpu INT, pid INT, tid INT, comm TEXT, begin INT, end INT, flags TEXT", 7},
+    {"gaps",
+     "cpu INT, tid INT, begin INT, end INT, family TEXT, code TEXT, reason TEXT, ip INT, resume_ip INT, "
+     "bytes INT, file_offset INT, flags TEXT",
+     12},
+    {"events", "cpu INT, tid INT, time INT, kind TEXT, ip INT, a INT, b INT", 7},
+    {"pokes",
+     "id INTEGER PRIMARY KEY, time INT, address INT, symbol TEXT, mechanism TEXT, action TEXT, bytes TEXT, "
+     "begin INT, end INT, breakpoints INT",
+     10},
+    {"poke_visits", "poke INT, cpu INT, last_old INT, first_new INT, breakpoints INT", 5},
+    {"text_lives",
+     "kind TEXT, name TEXT, address INT, size INT, begin INT, end INT, bpf_id INT, bpf_tag TEXT, seen_from "
+     "INT, seen_until INT",
+     10},
+    {"counters", "kind TEXT, cpu INT, time INT, value REAL", 4},
+    {"text_versions",
+     "address INT, size INT, version INT, begin INT, end INT, bytes BLOB, source TEXT, symbol TEXT", 8},
+    {"blocks",
+     "id INTEGER PRIMARY KEY, cpu INT, tid INT, call INT, time_lo INT, time_hi INT, code INT, first INT, "
+     "branch TEXT, from_ip INT, to_ip INT, confidence TEXT",
+     12},
+    {"code",
+     "id INTEGER PRIMARY KEY, address INT, symbol TEXT, size INT, instructions INT, bytes BLOB, source TEXT",
+     7},
+    {"code_instructions",
+     "code INT, number INT, address INT, bytes TEXT, text TEXT, file TEXT, line INT, PRIMARY KEY (code, "
+     "number)",
+     7},
+}};
+// Every executed instruction and branch would repeat what code_instructions says once of each.
+inline constexpr const char* kViews =
+    "CREATE VIEW call AS SELECT calls.*, functions.name AS name, functions.kind AS kind, tracks.name AS "
+    "track_name FROM calls JOIN functions ON functions.id = calls.function JOIN tracks ON tracks.id = "
+    "calls.track;";
+inline constexpr const char* kDetailViews =
+    "CREATE VIEW instructions AS SELECT blocks.first + i.number AS id, blocks.id AS block, blocks.cpu, "
+    "blocks.tid, blocks.call, blocks.time_lo, blocks.time_hi, i.address, i.bytes, i.text, i.file, i.line, "
+    "code.symbol AS block_symbol, code.source, blocks.confidence FROM blocks JOIN code ON code.id = "
+    "blocks.code JOIN code_instructions i ON i.code = blocks.code;"
+    "CREATE VIEW branches AS SELECT id AS block, cpu, tid, call, time_lo, time_hi, branch AS kind, from_ip, "
+    "to_ip, confidence FROM blocks WHERE to_ip IS NOT NULL;";
+inline constexpr const char* kDetailIndices =
+    "CREATE INDEX blocks_time ON blocks(cpu, time_lo);"
+    "CREATE INDEX blocks_code ON blocks(code);"
+    "CREATE INDEX blocks_call ON blocks(call);"
+    "CREATE INDEX blocks_branch ON blocks(from_ip, to_ip) WHERE to_ip IS NOT NULL;"
+    "CREATE INDEX code_instructions_address ON code_instructions(address);"
+    "CREATE INDEX code_instructions_line ON code_instructions(file, line);";
+inline constexpr const char* kAfter =
+    "CREATE INDEX calls_function ON calls(function);"
+    "CREATE INDEX calls_parent ON calls(parent);"
+    "CREATE INDEX calls_track ON calls(track, begin);"
+    "CREATE INDEX pokes_address ON pokes(address);"
+    "CREATE INDEX text_versions_address ON text_versions(address);"
+    // Callers end after those they called, and can be found out late: depths are counted when all is there.
+    "CREATE TEMP TABLE depths(id INTEGER PRIMARY KEY, depth INT);"
+    "WITH RECURSIVE tree(id, depth) AS (SELECT id, 0 FROM calls WHERE parent NOT IN (SELECT id FROM calls) "
+    "UNION ALL SELECT calls.id, tree.depth + 1 FROM tree JOIN calls ON calls.parent = tree.id) "
+    "INSERT INTO depths SELECT id, depth FROM tree;"
+    "UPDATE calls SET depth = (SELECT depth FROM depths WHERE depths.id = calls.id);"
+    "DROP TABLE depths;";
+
+}  // namespace asof
