@@ -1,5 +1,5 @@
 // Files as text: a read-only mapping, and the parts of an ELF file that matter to a decoder. The only user of
-// libelf.
+// libelf beside decoder/dwarf_lines.cpp.
 #pragma once
 #include <cstdint>
 #include <memory>

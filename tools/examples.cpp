@@ -19,7 +19,9 @@ constexpr Example kQuery[] = {
      "tracks ON tracks.id = track WHERE "
      "tracks.kind = 'cpu' GROUP BY call.name ORDER BY 3 DESC LIMIT 10\"",
      "the functions that execute most"},
-    {"asof query -o capture.db", "everything as an SQLite file"}};
+    {"asof query \"SELECT text, count(*) FROM instructions GROUP BY text ORDER BY 2 DESC LIMIT 10\"",
+     "the instructions that ran most"},
+    {"asof query -o capture.db --detail insn", "everything, with instructions, as an SQLite file"}};
 constexpr Example kTimeline[] = {
     {"asof timeline -o out.pftrace", "for ui.perfetto.dev or any Perfetto viewer"},
     {"asof timeline --html out.html", "a page that any browser opens"},

@@ -5,6 +5,7 @@
 #include "arch/block.h"
 #include "decoder/capture.h"
 #include "decoder/pipeline.h"
+#include "decoder/source_lines.h"
 #include "decoder/timeline.h"
 #include "textstore/symbols.h"
 #include "textstore/text_store.h"
