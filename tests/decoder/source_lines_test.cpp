@@ -189,8 +189,9 @@ TEST_F(SourceLinesOf, SeparateFileByLinkAndByBuildId) {
     compile("-g", file);
     ASSERT_TRUE(runs(fmt::format("objcopy --only-keep-debug {} {}", file.string(), debug.string())));
     ASSERT_TRUE(runs("strip " + file.string()));
-    if (link)
+    if (link) {
       ASSERT_TRUE(runs(fmt::format("objcopy --add-gnu-debuglink={} {}", debug.string(), file.string())));
+    }
   };
   std::vector<fs::path> debug = {symfs / "bin/.debug/linked.debug", symfs / "usr/lib/debug/bin/far.debug",
                                  path("by_id.debug"), path("cached.debug")};
