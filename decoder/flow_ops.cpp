@@ -255,15 +255,15 @@ bool FlowReader::in_detail(Time t) {
 void FlowReader::step(const Step& s) {
   enter(s);
   if (s.block->from != kTimeMin || s.block->until != kTimeMax) visits(s);
-  if (s.time == kTimeMin || (s.time >= job_.counted.lo && s.time <= job_.counted.hi))
-    instructions_ += s.count;
-  worst_ = std::max(worst_, s.confidence);
   piece_ = SIZE_MAX;
   const bool detailed = in_detail(s.time);
   // When the last run of a window was over.
   if (detailed_ && !detailed) add(FlowOp::Kind::kPoint, s.time);
   if (detailed) piece(s);
   detailed_ = detailed;
+  if (s.time == kTimeMin || (s.time >= job_.counted.lo && s.time <= job_.counted.hi))
+    instructions_ += s.count;
+  worst_ = std::max(worst_, s.confidence);
   if (s.block->kind == BranchKind::kPaging && complete_step(s) && is_kernel_address(s.block->ip)) {
     FlowOp& op = add(FlowOp::Kind::kSpace, s.time);
     op.from = last_instruction(s);

@@ -152,6 +152,36 @@ TEST_F(Instructions, BoardIsWhatExecuted) {
   expect_branches(file, capture);
 }
 
+TEST_F(Instructions, Arm64IsWhatExecuted) {
+  const std::string capture = ASOF_TEST_DATA "/demo-arm64/perf.data";
+  const std::string file = database(capture, "--detail insn");
+  expect_truth(file, ASOF_TEST_DATA "/demo-arm64/truth");
+  expect_branches(file, capture);
+}
+
+// A recording of LLDB with the program that ran, compiled by somebody else; no time but numbers of
+// instructions.
+TEST_F(Instructions, LinesOfARealProgram) {
+  const std::string trace = shared("corpus/lldb-intelpt-trace/trace.json");
+  if (!std::filesystem::exists(trace)) GTEST_SKIP() << "the corpus beside the project is absent";
+  if (!installed("addr2line --version")) GTEST_SKIP() << "addr2line is not installed";
+  const std::string file = database(trace, "--detail insn");
+  const auto rows = ask(file,
+                        "SELECT printf('%x', address), file || ':' || line, id, time_lo, time_hi FROM "
+                        "instructions ORDER BY id");
+  ASSERT_EQ(rows.size(), 21U);
+  const std::string answers = dir.path() / "answers";
+  for (const Row& row : rows) {
+    const std::string command =
+        fmt::format("addr2line -e {} {} >{}", shared("corpus/lldb-intelpt-trace/a.out"), row[0], answers);
+    ASSERT_EQ(std::system(command.c_str()), 0);
+    std::string want = lines_of(read_file(answers)).at(0);
+    EXPECT_EQ(row[1], want.substr(0, want.find(" (discriminator")));
+    EXPECT_LE(std::stoi(row[3]), std::stoi(row[2]) - 1);
+    EXPECT_GE(std::stoi(row[4]), std::stoi(row[2]));
+  }
+}
+
 // At a place that changed, the bytes that ran are those of the record before or after, by the time.
 TEST_F(Instructions, ChangedTextIsThatOfItsTime) {
   const std::string file = database(kDemo, "--detail insn");
