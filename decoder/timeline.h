@@ -190,7 +190,7 @@ struct TimelineOptions {
   bool detail = false;                       // straight runs, within pipeline.time
   TimeBounds detail_time;                    // where to keep straight runs
   std::vector<TimeBounds> detail_windows{};  // sorted, apart: only there; empty: all of detail_time
-  TimeBounds counted{};  // instructions of this time are counted, whatever is decoded
+  TimeBounds counted{};                      // instructions of this time are counted, whatever is decoded
 };
 
 // PipelineOptions::time, when it is set, is exact here: nothing outside of it is told, slices that reach over
