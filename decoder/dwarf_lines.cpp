@@ -22,12 +22,12 @@
 namespace asof {
 namespace {
 
-// The largest real files are browsers and kernels with everything switched on: some GiB, a few million
-// ranges, and some ten million rows for all that ever ran of them.
-constexpr uint64_t kMostDebugBytes = uint64_t{8} << 30U;  // unpacked
+// The largest real files are browsers and kernels with everything switched on: a few million ranges, and some
+// ten million rows for all that ever ran of them. Compressed sections are a third to a fifth of their size.
+constexpr uint64_t kMostGrowth = 16, kSmallFile = uint64_t{4} << 20U;
 constexpr size_t kMostRanges = size_t{1} << 24U;
 constexpr size_t kMostUnits = size_t{1} << 20U;
-constexpr uint64_t kMostRows = uint64_t{1} << 26U;
+constexpr uint64_t kMostRows = uint64_t{1} << 25U;
 constexpr size_t kMostOverlap = 64;  // units that claim one address
 
 Error unreadable(const std::string& path, const std::string& why) {
@@ -125,8 +125,10 @@ Result<void> DwarfLines::Impl::open() {
   elf = elf_begin(fd, ELF_C_READ_MMAP, nullptr);
   if (elf == nullptr || elf_kind(elf) != ELF_K_ELF)
     return std::unexpected(unreadable(path, "not an ELF file"));
-  if (unpacked_size(elf) > kMostDebugBytes)
-    return std::unexpected(unreadable(path, "its debug sections claim to unpack to more than 8 GiB"));
+  struct stat status {};
+  if (::fstat(fd, &status) != 0 ||
+      unpacked_size(elf) / kMostGrowth > std::max(kSmallFile, static_cast<uint64_t>(status.st_size)))
+    return std::unexpected(unreadable(path, "its debug sections claim to unpack to far more than such do"));
   dwarf = dwarf_begin_elf(elf, DWARF_C_READ, nullptr);
   if (dwarf == nullptr) {
     const std::string reason = libdw_reason();

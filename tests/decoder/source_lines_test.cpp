@@ -301,6 +301,18 @@ TEST_F(SourceLinesOf, DamageIsNoCrash) {
   }
   EXPECT_GT(answered, 1000U);
   EXPECT_GT(refused, 10U);
+  // A section that says it unpacks to a terabyte.
+  compile("-g -gz", path("packed"));
+  Bytes packed = read_bytes(path("packed"));
+  const auto elf = ElfImage::open(path("packed").string());
+  for (const auto& section : (*elf)->sections()) {
+    if (section.name != ".debug_info" && section.name != ".debug_line") continue;
+    packed[section.file_offset + 8 + 5] = 1;  // Elf64_Chdr::ch_size
+  }
+  write_bytes(path("bad"), packed);
+  const auto refused_it = DwarfLines::open(path("bad").string());
+  ASSERT_FALSE(refused_it.has_value());
+  EXPECT_NE(refused_it.error().reason.find("unpack"), std::string::npos) << refused_it.error().reason;
   ASSERT_EQ(mkfifo(path("pipe").c_str(), 0600), 0);
   EXPECT_FALSE(DwarfLines::open(path("pipe").string()).has_value());
 }
