@@ -49,6 +49,7 @@ void StepList::Iterator::next_entry() {
   step_.time = time_ == 0 ? kTimeMin : list.times_[time_ - 1].time;
   run_ = list.table_->blocks(code >> kRunShift);
   blocks_ = list.run(code).size;
+  step_.confidence = list.run(code).confidence;
   taken_ = (code & kTakenBit) != 0;
   block_ = 0;
   set_block();

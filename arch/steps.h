@@ -31,7 +31,8 @@ struct Run {
   uint64_t hash = 0;  // sum over i of ip_i * K^(instructions-1-i)
   uint32_t instructions = 0;
   uint16_t branches = 0;
-  uint16_t size = 0;  // blocks
+  uint8_t size = 0;                              // blocks
+  Confidence confidence = Confidence::kCertain;  // of all its blocks; else kAmbiguous
 };
 
 // Runs of all decoders of one capture, by id. Entries never move and never change: any thread may

@@ -11,6 +11,7 @@
 namespace asof {
 
 inline constexpr size_t kFrameSize = 16;
+inline constexpr size_t kPlainBytes = 15;         // that a frame without an ID carries
 inline constexpr uint8_t kNoTraceId = 0;          // the formatter's own: padding
 inline constexpr uint8_t kUnknownTraceId = 0xff;  // no ID seen yet; IDs have seven bits
 
@@ -44,6 +45,16 @@ class Deframer {
     kEnd,
   };
   Item next();
+  // Steps over the next frame if all that it carries is of one source, which is id() then: it names no ID, or
+  // one in its first byte. Nearly every frame is so where sources seldom take turns. `count` 0: this one is
+  // not, next() tells what it is.
+  struct Plain {
+    const uint8_t* frame = nullptr;
+    size_t count = 0;  // bytes it carries
+    // Writes them; `out` has room for a whole frame.
+    void copy(uint8_t* out) const;
+  };
+  Plain next_plain();
   std::span<const FrameRun> runs() const { return {runs_.data(), run_count_}; }
   uint64_t skipped() const { return skipped_; }
   uint64_t skipped_at() const { return skipped_at_; }

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <array>
 #include <optional>
+#include <type_traits>
+#include <utility>
 
 #include "decoder/cs_deframer.h"
 #include "textstore/check.h"
@@ -12,7 +14,7 @@
 namespace asof {
 namespace {
 
-constexpr uint64_t kCheckpointDistance = 16 * 1024;  // bytes of frames that a read may have to pass over
+constexpr uint64_t kCheckpointDistance = 8 * 1024;  // bytes of frames that a read may have to pass over
 
 using Item = Deframer::Item;
 
@@ -25,35 +27,55 @@ class CsSourceBytes : public TraceBytes {
       : frames_(std::move(frames)), source_(source) {}
 
   void read(uint64_t at, std::span<uint8_t> out) const override {
-    walk(at, [&out](const FrameRun& run, size_t skip, size_t) {
-      const size_t take = std::min<size_t>(run.count - skip, out.size());
-      std::copy_n(run.data + skip, take, out.begin());
+    const auto give = [&out](const uint8_t* bytes, size_t count) {
+      const size_t take = std::min(count, out.size());
+      std::copy_n(bytes, take, out.begin());
       out = out.subspan(take);
-      return !out.empty();
-    });
+    };
+    walk(
+        at,
+        [&](const FrameRun& run, size_t skip, size_t) {
+          give(run.data + skip, run.count - skip);
+          return !out.empty();
+        },
+        [&](const Deframer::Plain& plain, size_t skip) {
+          if (skip == 0 && out.size() >= kFrameSize) {
+            plain.copy(out.data());
+            out = out.subspan(plain.count);
+            return true;
+          }
+          std::array<uint8_t, kFrameSize> bytes;
+          plain.copy(bytes.data());
+          give(bytes.data() + skip, plain.count - skip);
+          return !out.empty();
+        });
     ASOF_CHECK(out.empty());
   }
   uint64_t file_offset(uint64_t at) const override {
     uint64_t found = 0;
-    walk(at, [&](const FrameRun& run, size_t skip, size_t section) {
-      found = frames_->sections_[section].place(run.base + run.places[skip]);
-      return false;
-    });
+    walk(
+        at,
+        [&](const FrameRun& run, size_t skip, size_t section) {
+          found = frames_->sections_[section].place(run.base + run.places[skip]);
+          return false;
+        },
+        nullptr);
     return found;
   }
 
  private:
   // Calls visit(run, first byte in it, section) with every run of the source from byte `at` on until it
-  // returns false.
-  template <class Visit>
-  void walk(uint64_t at, Visit visit) const;
+  // returns false. Frames of one source go to visit_plain(frame, first byte in it) instead, unless that is
+  // nullptr.
+  template <class Visit, class VisitPlain>
+  void walk(uint64_t at, Visit visit, VisitPlain visit_plain) const;
 
   std::shared_ptr<const CsFrames> frames_;
   const CsFrames::Source& source_;
 };
 
-template <class Visit>
-void CsSourceBytes::walk(uint64_t at, Visit visit) const {
+template <class Visit, class VisitPlain>
+void CsSourceBytes::walk(uint64_t at, Visit visit, VisitPlain visit_plain) const {
   const auto after = std::upper_bound(source_.counts.begin(), source_.counts.end(), at);
   ASOF_CHECK(after != source_.counts.begin());
   const auto index = static_cast<size_t>(after - source_.counts.begin()) - 1;
@@ -63,7 +85,17 @@ void CsSourceBytes::walk(uint64_t at, Visit visit) const {
   uint8_t id = start.id;
   for (size_t section = start.section; section < frames_->sections_.size(); ++section) {
     Deframer frames(frames_->sections_[section].bytes, frames_->alignment_, offset, id);
-    for (Item item = frames.next(); item != Item::kEnd; item = frames.next()) {
+    for (;;) {
+      if constexpr (!std::is_null_pointer_v<VisitPlain>) {
+        for (auto plain = frames.next_plain(); plain.count != 0; plain = frames.next_plain()) {
+          if (frames.id() != source_.id) continue;
+          if (skip >= plain.count)
+            skip -= plain.count;
+          else if (!visit_plain(plain, std::exchange(skip, 0)))
+            return;
+        }
+      }
+      if (frames.next() == Item::kEnd) break;
       for (const FrameRun& run : frames.runs()) {
         if (run.id != source_.id) continue;
         if (skip >= run.count) {

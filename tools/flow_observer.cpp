@@ -34,8 +34,10 @@ FlowObserver::FlowObserver(const Capture& capture, const LiveEvents& events)
 
 void FlowObserver::prepare(const Chunk& chunk, const Stream& stream, Prepared& out) const {
   count_steps(chunk, out.tally);
+  const auto& sure = out.tally.by_confidence;
+  if (std::any_of(sure.begin() + 1, sure.end(), [](uint64_t n) { return n != 0; })) out.constant = false;
   for (const Step& s : chunk.steps.loose()) {
-    if (s.confidence != Confidence::kCertain || !never_changes(*s.block)) out.constant = false;
+    if (!never_changes(*s.block)) out.constant = false;
   }
   if (anchors_.empty()) return;
   size_t open = 0;  // visits whose end is not known yet

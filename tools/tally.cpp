@@ -21,7 +21,7 @@ void count_steps(const Chunk& chunk, Tally& tally) {
   auto loose = steps.loose().begin();
   IpHash ips = tally.ips;
   uint64_t branches = tally.branches;
-  uint64_t in_runs = 0;
+  uint64_t in_runs = 0, unsure = 0;
   const std::span<const uint32_t> codes = steps.codes();
   for (size_t i = 0; i < codes.size(); ++i) {
     const uint32_t code = codes[i];
@@ -31,6 +31,7 @@ void count_steps(const Chunk& chunk, Tally& tally) {
       ips.append({run.instructions, run.hash, hash_power(run.instructions)});
       branches += run.branches;
       in_runs += run.instructions;
+      if (run.confidence != Confidence::kCertain) unsure += run.instructions;
       continue;
     }
     const Step& step = *loose++;
@@ -41,7 +42,8 @@ void count_steps(const Chunk& chunk, Tally& tally) {
   }
   tally.ips = ips;
   tally.branches = branches;
-  tally.by_confidence[static_cast<size_t>(Confidence::kCertain)] += in_runs;
+  tally.by_confidence[static_cast<size_t>(Confidence::kCertain)] += in_runs - unsure;
+  tally.by_confidence[static_cast<size_t>(Confidence::kAmbiguous)] += unsure;
 }
 
 }  // namespace asof

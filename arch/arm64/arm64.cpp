@@ -8,6 +8,8 @@
 // the return stack.
 #include "arch/arm64/arm64.h"
 
+#include <mutex>
+
 #include "arch/arm64/flow.h"
 #include "arch/arm64/reference.h"
 #include "arch/arm64/segments.h"
@@ -19,15 +21,15 @@ namespace {
 class BySource final : public SegmentDecoder {
  public:
   BySource(const Config& config, std::span<const Stream> streams, const TextStore& text,
-           const DecodeOptions& options)
-      : config_(config), streams_(streams), text_(text), options_(options) {}
+           const DecodeOptions& options, std::shared_ptr<SharedCode> code)
+      : config_(config), streams_(streams), text_(text), options_(options), code_(std::move(code)) {}
 
   void decode(const Segment& segment, ChunkSink& sink) override {
     const bool reference =
         options_.reference_engine || needs_reference(config_.sources.at(segment.stream).protocol);
     auto& decoder = reference ? reference_ : flow_;
     if (!decoder && reference) decoder = make_reference(config_, streams_, text_, options_);
-    if (!decoder) decoder = std::make_unique<Flow>(config_, streams_, text_, options_);
+    if (!decoder) decoder = std::make_unique<Flow>(config_, streams_, text_, options_, code_);
     decoder->decode(segment, sink);
   }
 
@@ -36,6 +38,7 @@ class BySource final : public SegmentDecoder {
   const std::span<const Stream> streams_;
   const TextStore& text_;
   const DecodeOptions options_;
+  const std::shared_ptr<SharedCode> code_;
   std::unique_ptr<SegmentDecoder> flow_, reference_;
 };
 
@@ -51,11 +54,27 @@ class Arm64 final : public Arch {
 
   std::unique_ptr<SegmentDecoder> decoder(std::span<const Stream> streams, const TextStore& text,
                                           const DecodeOptions& options) const override {
-    return std::make_unique<BySource>(config_, streams, text, options);
+    return std::make_unique<BySource>(config_, streams, text, options, shared_code(text, options));
   }
 
  private:
+  // One for all decoders that look at the same text, as long as there is one of them.
+  std::shared_ptr<SharedCode> shared_code(const TextStore& text, const DecodeOptions& options) const {
+    if (!options.block_cache) return nullptr;
+    const std::lock_guard lock(code_mutex_);
+    std::shared_ptr<SharedCode> code = code_.lock();
+    if (!code || code_text_ != &text) {
+      code = std::make_shared<SharedCode>();
+      code_ = code;
+      code_text_ = &text;
+    }
+    return code;
+  }
+
   const Config config_;
+  mutable std::mutex code_mutex_;
+  mutable std::weak_ptr<SharedCode> code_;
+  mutable const TextStore* code_text_ = nullptr;
 };
 
 }  // namespace

@@ -97,8 +97,16 @@ class ElementParser {
   bool has(size_t index) { return index < base_ + ready_ || parse_to(index); }
   bool has_parsed(size_t index) const { return index >= base_ && index < base_ + list_.size(); }
   const Element& operator[](size_t index) const { return list_[index - base_]; }
+  // Those that are resolved from number `index` on, as many as are at hand; empty: there is no such one.
+  // Valid until more are parsed.
+  std::span<const Element> at_hand(size_t index) {
+    if (!has(index)) return {};
+    return std::span(list_).subspan(index - base_, ready_ - (index - base_));
+  }
   // Gives the memory of elements before `index` back, if that is worth it.
   void drop_before(size_t index);
+  // Where in the segment's bytes the packet stands that has atom number `n` of element `index`.
+  uint32_t offset_of_atom(size_t index, uint32_t n) const;
 
   // Timestamp number `n` of the segment, if it stands within reach. Zero ones are left out.
   std::optional<uint64_t> timestamp(size_t n);
@@ -107,6 +115,8 @@ class ElementParser {
   bool parse_to(size_t index);
   void settle();
   void parse_one();
+  bool parse_atoms(const uint8_t* p, const uint8_t* end);
+  bool parse_address(const uint8_t* p, const uint8_t* end);
   bool skip_padding();
   void on_packet(const Packet& k, uint32_t at);
   void drain(const Packet& k, uint32_t at);
@@ -118,7 +128,12 @@ class ElementParser {
   void on_timestamp(const Packet& k, uint32_t at);
   void on_sync(uint32_t at);
   void end_with(El kind, uint32_t at, uint64_t value = 0);
+  struct Register {
+    Addr address = 0;
+    uint8_t isa = 0;
+  };
   Addr decompress(const Packet& k, uint8_t& isa);
+  void remember(const Register& r) { history_ = {r, history_[0], history_[1]}; }
 
   void executed(uint32_t count);
   void commit(uint32_t count);
@@ -142,10 +157,6 @@ class ElementParser {
   uint32_t cc_threshold_ = 0;
   size_t exception_ = SIZE_MAX;  // waits for its address
   size_t marker_ = SIZE_MAX;     // timestamp marker without its timestamp
-  struct Register {
-    Addr address = 0;
-    uint8_t isa = 0;
-  };
   std::array<Register, 3> history_{};
   uint64_t timestamp_ = 0;
   Context context_;

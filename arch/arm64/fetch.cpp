@@ -38,7 +38,11 @@ Addr Flow::address_of(const State& s, const Element& d) const {
 
 uint64_t Flow::offset_in_use(const State& s) const {
   const size_t in_use = s.e == 0 || s.atom_count == 0 ? s.e : s.e - 1;
-  return elements_->has_parsed(in_use) ? (*elements_)[in_use].offset : 0;
+  if (!elements_->has_parsed(in_use)) return 0;
+  const Element& e = (*elements_)[in_use];
+  return e.kind == El::kAtoms && e.count >= s.atom_count
+             ? elements_->offset_of_atom(in_use, e.count - s.atom_count)
+             : e.offset;
 }
 
 void Flow::pass_time(State& s, const Element& d) {

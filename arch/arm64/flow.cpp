@@ -16,15 +16,31 @@ constexpr Time kForeignClock = 200'000'000;
 }  // namespace
 
 Flow::Flow(const Config& config, std::span<const Stream> streams, const TextStore& text,
-           const DecodeOptions& options)
+           const DecodeOptions& options, std::shared_ptr<SharedCode> code)
     : config_(config),
       streams_(streams),
       options_(options),
       clock_error_(saturating_add(options.clock_error, config.time_error)),
-      text_(text) {
+      text_(text),
+      code_(std::move(code)) {
   for (int wfx = 0; wfx < 2; ++wfx)
     caches_[wfx].emplace(text_, options_.text_at, options_.block_cache, wfx != 0);
   if (config_.patch_text_cb != 0 && options_.text_at == TextAt::kAsof) find_kprobe_pokes();
+}
+
+RunCache& Flow::runs_of(bool wfx) {
+  std::unique_ptr<RunCache>& runs = run_caches_[(wfx ? 1 : 0) + (return_stack_ ? 2 : 0)];
+  if (!runs) {
+    RunRules rules;
+    rules.text_at = options_.text_at;
+    rules.wfx = wfx;
+    rules.return_stack = return_stack_;
+    rules.hook = kprobe_pokes_.empty() ? 0 : config_.patch_text_cb;
+    rules.unrecorded_changes = config_.unrecorded_changes;
+    rules.complete = config_.complete_text;
+    runs = std::make_unique<RunCache>(code_->map(text_, rules));
+  }
+  return *runs;
 }
 
 Time Flow::to_time(uint64_t counter) const { return has_clock_ ? config_.time->to_perf(counter) : kTimeMin; }
@@ -56,6 +72,7 @@ void Flow::decode(const Segment& segment, ChunkSink& sink) {
     const bool wfx = (source.idr2 >> 31) != 0;
     cache_ = &*caches_[wfx ? 1 : 0];
     return_stack_ = (source.configr & 0x1000) != 0;
+    runs_ = code_ ? &runs_of(wfx) : nullptr;
     const auto bytes = stream_->bytes(segment.begin, segment.tail_end, scratch_);
     const SyncGroup group = read_sync_group(bytes, format_);
     bounds_ = recorded_bounds(*stream_, segment.begin, segment.tail_end);
@@ -251,6 +268,11 @@ void Flow::learn(State& s, Variant& v) {
 template <bool Emit>
 Flow::Stop Flow::walk(State& s, Trial* trial) {
   for (;;) {
+    if constexpr (Emit) {
+      if (chunk_.steps.size() >= options_.chunk_steps && !gap_) [[unlikely]]
+        flush(false);
+      if (const uint32_t run = fast_start(s)) fast_walk(s, run);
+    }
     if (s.atom_count == 0) {
       if (!elements_->has(s.e)) return Stop::kOut;
       const Element& d = (*elements_)[s.e];
@@ -263,17 +285,14 @@ Flow::Stop Flow::walk(State& s, Trial* trial) {
       s.atoms = static_cast<uint32_t>(d.value);
       s.atom_count = d.count;
       ++s.e;
-      if constexpr (Emit) elements_->drop_before(s.e);
+      if constexpr (Emit) elements_->drop_before(s.e - 1);
     }
     if (s.place != Place::kKnown) [[unlikely]] {
       const Stop stop = place_for_atom<Emit>(s, trial);
       if (stop != Stop::kGo && !Emit) return stop;
       continue;
     }
-    if constexpr (Emit) {
-      if (chunk_.steps.size() >= options_.chunk_steps && !gap_) [[unlikely]]
-        flush(false);
-    } else {
+    if constexpr (!Emit) {
       if (trial_blocks_left_ == 0) return Stop::kOut;
       --trial_blocks_left_;
     }

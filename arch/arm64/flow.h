@@ -16,14 +16,16 @@
 #include "arch/arm64/block_cache.h"
 #include "arch/arm64/elements.h"
 #include "arch/arm64/last_sync.h"
+#include "arch/arm64/runs.h"
 #include "arch/arm64/state.h"
 
 namespace asof::arm64 {
 
 class Flow final : public SegmentDecoder {
  public:
+  // Without `code` everything is walked with care.
   Flow(const Config& config, std::span<const Stream> streams, const TextStore& text,
-       const DecodeOptions& options);
+       const DecodeOptions& options, std::shared_ptr<SharedCode> code);
   void decode(const Segment& segment, ChunkSink& sink) override;
 
  private:
@@ -71,6 +73,18 @@ class Flow final : public SegmentDecoder {
   void go_indirect(State& s, Addr ip, uint8_t mode);
   Stop used(State& s, Trial* trial, uint64_t count = 1);
   uint64_t signature(const State& s) const;
+
+  // fast.cpp: the walk where nothing is in doubt
+  static constexpr uint32_t kFastCodes = 1024;
+  struct FastWalk;
+  uint32_t fast_start(const State& s);
+  void fast_walk(State& s, uint32_t start);
+  static bool fast_atoms(FastWalk& w);
+  bool fast_atom(FastWalk& w);
+  bool fast_return(FastWalk& w);
+  bool fast_address(const Element& d, FastWalk& w);
+  void fast_end(State& s, const FastWalk& w);
+  RunCache& runs_of(bool wfx);
 
   // elements of the flow, fetch.cpp
   template <bool Emit>
@@ -150,6 +164,9 @@ class Flow final : public SegmentDecoder {
   std::optional<BlockCache> caches_[2];  // without and with WFI and WFE as branches
   BlockCache* cache_ = nullptr;          // of the segment's source
   Candidates candidates_;
+  const std::shared_ptr<SharedCode> code_;
+  std::unique_ptr<RunCache> run_caches_[4];  // likewise, and with and without return stack
+  RunCache* runs_ = nullptr;                 // of the segment's source; nullptr: none
   std::vector<uint8_t> scratch_;
   std::vector<Time> kprobe_pokes_;  // when text was changed under stop_machine; empty: anchors are not used
   std::optional<ElementParser> elements_;

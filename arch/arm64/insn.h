@@ -36,6 +36,10 @@ struct Insn {
 
 enum class InsnStatus : uint8_t { kOk, kTruncated };
 
+// True: surely neither a waypoint nor a branch. All of those are in the group of branches, exceptions and
+// system instructions (Arm DDI 0487, C4.1), or are UDF.
+constexpr bool is_plain_a64(uint32_t w) { return (w >> 26 & 7) != 5 && (w >> 16) != 0; }
+
 // Decodes the instruction at `ip`. `wfx`: WFI and WFE take atoms (TRCIDR2.WFXMODE). Thread-safe.
 InsnStatus decode_insn(std::span<const uint8_t> bytes, Addr ip, uint8_t mode, bool wfx, Insn& out);
 

@@ -11,34 +11,6 @@ constexpr uint32_t bits(uint32_t value, unsigned high, unsigned low) {
   return (value >> low) & ((1U << (high - low + 1)) - 1);
 }
 
-// Atom packets are one byte each; a table saves the decisions.
-constexpr uint32_t make_atoms(unsigned h) {
-  const auto give = [](uint32_t count, uint32_t pattern) { return count << 24 | pattern; };
-  if (h >= 0xf8) return give(3, h & 7);
-  if (h == 0xf6 || h == 0xf7) return give(1, h & 1);
-  if (h == 0xf5) return give(5, 0b11110);
-  if (h >= 0xdc && h <= 0xdf) {
-    constexpr uint32_t four[] = {0b1110, 0b0000, 0b1010, 0b0101};
-    return give(4, four[h & 3]);
-  }
-  if (h >= 0xd8 && h <= 0xdb) return give(2, h & 3);
-  if (h >= 0xd5 && h <= 0xd7) {
-    constexpr uint32_t five[] = {0, 0b00000, 0b01010, 0b10101};
-    return give(5, five[h & 3]);
-  }
-  if ((h >= 0xc0 && h <= 0xd4) || (h >= 0xe0 && h <= 0xf4)) {
-    const uint32_t run = (h & 0x1f) + 3;
-    return give(run + 1, ((1U << run) - 1) | ((h & 0x20) == 0 ? 1U << run : 0));
-  }
-  return 0;
-}
-
-constexpr auto kAtoms = [] {
-  std::array<uint32_t, 256> out{};
-  for (unsigned h = 0xc0; h < 256; ++h) out[h] = make_atoms(h);
-  return out;
-}();
-
 // Reads payload bytes; what is missing is remembered, so that a packet is taken apart without a test at every
 // byte.
 class Reader {
@@ -415,8 +387,6 @@ PacketFormat PacketFormat::of(const Source& s) {
   return f;
 }
 
-uint32_t atoms_of(uint8_t header) { return kAtoms[header]; }
-
 Packet read_packet(const uint8_t* p, const uint8_t* end, const PacketFormat& f, uint32_t cc_threshold) {
   Packet k;
   if (p == end) {
@@ -426,7 +396,7 @@ Packet read_packet(const uint8_t* p, const uint8_t* end, const PacketFormat& f, 
   Reader r(p, end);
   const uint8_t h = r.byte();
   if (h >= 0xc0) {
-    const uint32_t a = kAtoms[h];
+    const uint32_t a = atoms_of(h);
     k.type = a != 0 ? Pk::kAtoms : Pk::kBad;
     k.atom_count = static_cast<uint8_t>(a >> 24);
     k.atoms = a & 0xffffff;

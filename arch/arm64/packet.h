@@ -2,6 +2,7 @@
 // trace packets", and the ETE chapter of Arm DDI 0487. Purpose-built because the walk is the decoder's inner
 // loop and a segment must be readable from any offset; tests compare it with OpenCSD's packet processor.
 #pragma once
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -92,8 +93,36 @@ struct PacketFormat {
 // Reads the packet at [p, end). Never reads past end. `cc_threshold`: the last Trace Info's.
 Packet read_packet(const uint8_t* p, const uint8_t* end, const PacketFormat& format, uint32_t cc_threshold);
 
-// Atoms of the one-byte packet `header` (0xc0 and above): count in the high byte, pattern below; 0: reserved.
-uint32_t atoms_of(uint8_t header);
+// Atom packets are one byte each; a table saves the decisions.
+constexpr uint32_t make_atoms(unsigned h) {
+  const auto give = [](uint32_t count, uint32_t pattern) { return count << 24 | pattern; };
+  if (h >= 0xf8) return give(3, h & 7);
+  if (h == 0xf6 || h == 0xf7) return give(1, h & 1);
+  if (h == 0xf5) return give(5, 0b11110);
+  if (h >= 0xdc && h <= 0xdf) {
+    constexpr uint32_t four[] = {0b1110, 0b0000, 0b1010, 0b0101};
+    return give(4, four[h & 3]);
+  }
+  if (h >= 0xd8 && h <= 0xdb) return give(2, h & 3);
+  if (h >= 0xd5 && h <= 0xd7) {
+    constexpr uint32_t five[] = {0, 0b00000, 0b01010, 0b10101};
+    return give(5, five[h & 3]);
+  }
+  if ((h >= 0xc0 && h <= 0xd4) || (h >= 0xe0 && h <= 0xf4)) {
+    const uint32_t run = (h & 0x1f) + 3;
+    return give(run + 1, ((1U << run) - 1) | ((h & 0x20) == 0 ? 1U << run : 0));
+  }
+  return 0;
+}
+
+inline constexpr auto kAtomPackets = [] {
+  std::array<uint32_t, 256> out{};
+  for (unsigned h = 0xc0; h < 256; ++h) out[h] = make_atoms(h);
+  return out;
+}();
+
+// Atoms of the one-byte packet `header`: count in the high byte, pattern below; 0: it is none, or reserved.
+inline uint32_t atoms_of(uint8_t header) { return kAtomPackets[header]; }
 
 inline constexpr unsigned kAsyncSize = 12;
 // Offset of the next A-Sync (11 zero bytes, 0x80) at or after `from`, or SIZE_MAX.

@@ -1,12 +1,14 @@
 // The whole state of a flow through one segment: small and copyable, because hypotheses about changing text
 // are followed on copies.
 #pragma once
+#include <algorithm>
 #include <array>
 #include <cstdint>
 
 #include "arch/arch.h"
 #include "arch/arm64/block_cache.h"
 #include "arch/arm64/elements.h"
+#include "arch/arm64/runs.h"
 
 namespace asof::arm64 {
 
@@ -19,35 +21,76 @@ constexpr uint64_t mix_hash(uint64_t z) {
 }
 
 // The decoder's side of the trace return stack (Arm IHI 0064, "Return stack"). An entry is popped when an
-// indirect branch has no address in the trace; one that did not match stays.
+// indirect branch has no address in the trace; one that did not match stays. The fast walk keeps ways
+// (runs.h) in it instead of addresses, in a ring with room enough that it may push as many as it is full
+// without a look; what is below the oldest entry is 0.
 class RetStack {
  public:
   static constexpr uint32_t kSize =
       32;  // deeper than any: an entry that a trace unit has lost is not asked for
-  // Bit 0 of an entry says T32.
+  static constexpr uint32_t kRing = 4 * kSize;
+
   void push(Addr a, uint8_t mode) {
-    const Addr entry = a | (mode == kT32 ? 1U : 0U);
-    digests_[top_ % kSize] = mix_hash(digest() + kHashFactor + entry);
-    entries_[top_++ % kSize] = entry;
-    if (depth_ < kSize) ++depth_;
+    ++top_;
+    ways_[top_ % kRing] = kAddressOnly;
+    ways_[(top_ - kSize) % kRing] = 0;
+    entries_[top_ % kSize] = a | (mode == kT32 ? 1U : 0U);
   }
   bool pop(Addr& a, uint8_t& mode) {
-    if (depth_ == 0) return false;
-    --depth_;
-    const Addr entry = entries_[--top_ % kSize];
-    a = entry & ~1ULL;
-    if (mode != kA64) mode = (entry & 1) != 0 ? kT32 : kA32;
+    if (ways_[top_ % kRing] == 0) return false;
+    const Addr e = entry(top_);
+    --top_;
+    if (digested_ > top_) digested_ = top_;
+    a = e & ~1ULL;
+    if (mode != kA64) mode = (e & 1) != 0 ? kT32 : kA32;
     return true;
   }
-  void clear() { depth_ = 0; }
-  // Of all entries: equal where two flows that have joined would return to the same places.
-  uint64_t digest() const { return depth_ == 0 ? 0 : digests_[(top_ - 1) % kSize]; }
+  void clear() {
+    ways_ = {};
+    digested_ = 0;
+  }
+  // Of all entries: equal where two flows that have joined would return to the same places. Only hypotheses
+  // ask, so it is worked out when they do.
+  uint64_t digest() const {
+    uint64_t bottom = top_;  // in front of the oldest
+    while (ways_[bottom % kRing] != 0) --bottom;
+    for (digested_ = std::max(digested_, bottom); digested_ < top_; ++digested_) {
+      const uint64_t below = digested_ == bottom ? 0 : digests_[digested_ % kSize];
+      digests_[(digested_ + 1) % kSize] = mix_hash(below + kHashFactor + entry(digested_ + 1));
+    }
+    return bottom == top_ ? 0 : digests_[top_ % kSize];
+  }
+
+  // For the fast walk in `map`'s code of this space: the ring, and its newest entry. Entries of other code
+  // become addresses.
+  uint32_t* lend(const CodeMap& map, Space space) {
+    if (map_ != &map || space_ != space) {
+      for (uint64_t i = top_; ways_[i % kRing] != 0; --i) {
+        entries_[i % kSize] = entry(i);
+        ways_[i % kRing] = kAddressOnly;
+      }
+      map_ = &map;
+      space_ = space;
+    }
+    digested_ = 0;
+    return ways_.data();
+  }
+  uint64_t newest() const { return top_; }
+  void take_back(uint64_t newest) { top_ = newest; }
+  // Entry `i`: the address; bit 0 says T32.
+  Addr entry(uint64_t i) const {
+    const uint32_t way = ways_[i % kRing];
+    return way == kAddressOnly ? entries_[i % kSize] : map_->run(run_of(way)).ip;
+  }
 
  private:
-  std::array<Addr, kSize> entries_;
-  std::array<uint64_t, kSize> digests_;  // of the entries up to and with this one
-  uint32_t top_ = 0;
-  uint32_t depth_ = 0;
+  std::array<uint32_t, kRing> ways_{};
+  std::array<Addr, kSize> entries_;              // of those that are kAddressOnly
+  mutable std::array<uint64_t, kSize> digests_;  // of the entries up to and with this one,
+  mutable uint64_t digested_ = 0;                // for indices up to this
+  uint64_t top_ = kRing;                         // the newest entry
+  const CodeMap* map_ = nullptr;                 // of the ways, which are all of
+  Space space_ = kNoSpace;                       // this space
 };
 
 // Where the flow is.
