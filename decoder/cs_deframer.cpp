@@ -18,12 +18,12 @@ constexpr auto kLowBits = [] {
   return out;
 }();
 
-uint64_t half_of(const uint8_t* p) {
+inline uint64_t half_of(const uint8_t* p) {
   const auto byte = [p](unsigned i) { return uint64_t{p[i]} << (8 * i); };
   return byte(0) | byte(1) | byte(2) | byte(3) | byte(4) | byte(5) | byte(6) | byte(7);
 }
 
-void put_half(uint8_t* p, uint64_t v) {
+inline void put_half(uint8_t* p, uint64_t v) {
   const auto put = [p, v](unsigned i) { p[i] = static_cast<uint8_t>(v >> (8 * i)); };
   put(0), put(1), put(2), put(3), put(4), put(5), put(6), put(7);
 }

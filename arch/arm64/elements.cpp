@@ -7,7 +7,6 @@ namespace asof::arm64 {
 namespace {
 
 constexpr size_t kBatch = 256;
-constexpr uint32_t kMostAtoms = 32;  // of an element, as the walks have them
 constexpr size_t kWorthDropping = 1 << 16;
 constexpr size_t kMaxLookahead = 1 << 20;  // elements to look through for a timestamp
 constexpr size_t kMaxWait = 4096;          // elements between a packet and the one it waits for
@@ -48,11 +47,19 @@ void ElementParser::start(std::span<const uint8_t> bytes, size_t tail) {
 }
 
 bool ElementParser::parse_to(size_t index) {
-  while (index >= base_ + ready_ && !done_) {
-    for (size_t n = 0; n < kBatch && !done_; ++n) parse_one();
-    settle();
-  }
+  while (index >= base_ + ready_ && !done_) parse_batch();
   return index < base_ + ready_;
+}
+
+void ElementParser::parse_batch() {
+  const size_t full = list_.size() + kBatch;
+  while (!done_ && list_.size() < full) {
+    // Where something waits, or is speculative, packets go the long way.
+    if (!draining_ && !waiting_ && exception_ == SIZE_MAX && marker_ == SIZE_MAX && format_.max_spec == 0)
+      parse_plain(full - list_.size());
+    parse_one();
+  }
+  settle();
 }
 
 // How far the list can be used.
@@ -67,8 +74,7 @@ void ElementParser::settle() {
 std::optional<uint64_t> ElementParser::timestamp(size_t n) {
   const size_t limit = list_.size() + kMaxLookahead;
   while (n >= times_base_ + times_.size() && !done_ && list_.size() < limit) {
-    for (size_t i = 0; i < kBatch && !done_; ++i) parse_one();
-    settle();
+    parse_batch();
   }
   if (n < times_base_ || n >= times_base_ + times_.size()) return std::nullopt;
   return times_[n - times_base_];
@@ -100,11 +106,6 @@ void ElementParser::parse_one() {
   const uint8_t* const p = bytes_.data() + at_;
   const uint8_t* const end = bytes_.data() + bytes_.size();
   const auto at = static_cast<uint32_t>(at_);
-  // Nearly all packets. The others, and these where something waits or is speculative, go the long way.
-  if (!draining_ && !waiting_ && exception_ == SIZE_MAX && format_.max_spec == 0 &&
-      (parse_atoms(p, end) || parse_address(p, end))) {
-    return;
-  }
   const Packet k = read_packet(p, end, format_, cc_threshold_);
   if ((k.type == Pk::kEnd || k.type == Pk::kBad) && skip_padding()) return;
   if (k.type == Pk::kEnd) return end_with(El::kEos, at);
@@ -118,29 +119,6 @@ void ElementParser::parse_one() {
   on_packet(k, at);
 }
 
-// Atom packets that follow each other, as many as go into one element.
-bool ElementParser::parse_atoms(const uint8_t* p, const uint8_t* end) {
-  const uint8_t* q = p;
-  uint64_t value = 0;
-  uint32_t count = 0;
-  for (; q != end; ++q) {
-    const uint32_t atoms = atoms_of(*q);
-    const uint32_t more = atoms >> 24;
-    if (more == 0 || count + more > kMostAtoms) break;
-    value |= static_cast<uint64_t>(atoms & 0xffffff) << count;
-    count += more;
-  }
-  if (count == 0) return false;
-  Element& e = list_.emplace_back();
-  e.value = value;
-  e.offset = static_cast<uint32_t>(at_);
-  e.time = static_cast<uint32_t>(times_base_ + times_.size());
-  e.kind = El::kAtoms;
-  e.count = static_cast<uint8_t>(count);
-  at_ += static_cast<size_t>(q - p);
-  return true;
-}
-
 uint32_t ElementParser::offset_of_atom(size_t index, uint32_t n) const {
   uint32_t at = (*this)[index].offset;
   for (; at < bytes_.size(); ++at) {
@@ -149,55 +127,6 @@ uint32_t ElementParser::offset_of_atom(size_t index, uint32_t n) const {
     n -= count;
   }
   return at;
-}
-
-// The address packets of A64 code without a context (Arm IHI 0064, "Address and Context packets").
-bool ElementParser::parse_address(const uint8_t* p, const uint8_t* end) {
-  if (end - p < 9 || marker_ != SIZE_MAX) return false;
-  Register r = history_[0];
-  const auto replace = [&r](unsigned bits, uint64_t value) {
-    r = {(r.address & ~((1ULL << bits) - 1)) | value, 0};
-  };
-  const auto byte = [p](unsigned i) { return static_cast<uint64_t>(p[i]); };
-  const auto low = [&byte] { return (byte(1) & 0x7f) << 2 | (byte(2) & 0x7f) << 9; };
-  uint32_t size = 0;
-  switch (*p) {
-    case 0x90:
-    case 0x91:
-    case 0x92:
-      r = history_[*p & 3];
-      size = 1;
-      break;
-    case 0x95:
-      size = (byte(1) & 0x80) != 0 ? 3 : 2;
-      if (size == 2)
-        replace(9, (byte(1) & 0x7f) << 2);
-      else
-        replace(17, (byte(1) & 0x7f) << 2 | byte(2) << 9);
-      break;
-    case 0x9a:
-      replace(32, low() | byte(3) << 16 | byte(4) << 24);
-      size = 5;
-      break;
-    case 0x9d:
-      r = {low() | byte(3) << 16 | byte(4) << 24 | byte(5) << 32 | byte(6) << 40 | byte(7) << 48 |
-               byte(8) << 56,
-           0};
-      size = 9;
-      break;
-    default:
-      return false;
-  }
-  remember(r);
-  Element& e = list_.emplace_back();
-  e.value = r.address;
-  e.offset = static_cast<uint32_t>(at_);
-  e.time = static_cast<uint32_t>(times_base_ + times_.size());
-  e.kind = El::kAddress;
-  e.isa = r.isa;
-  e.flags = e.offset == start_offset_ ? Element::kStart : uint8_t{0};
-  at_ += size;
-  return true;
 }
 
 // Zero bytes fill up the end of a buffer, in front of the next one's A-Sync or of nothing. True: the packet
@@ -403,11 +332,13 @@ void ElementParser::on_timestamp(const Packet& k, uint32_t at) {
   Element e;
   e.kind = El::kTime;
   e.offset = at;
+  e.value = timestamp_;
   if (marker == SIZE_MAX) push(e);  // its number is that of the timestamps before it
   times_.push_back(timestamp_);
   if (marker == SIZE_MAX) return;
   // The marker stands where the time was taken: what follows it ran later.
   list_[marker].kind = El::kTime;
+  list_[marker].value = timestamp_;
   for (size_t i = marker + 1; i < list_.size(); ++i) ++list_[i].time;
 }
 

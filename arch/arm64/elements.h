@@ -113,10 +113,14 @@ class ElementParser {
 
  private:
   bool parse_to(size_t index);
+  void parse_batch();
   void settle();
   void parse_one();
-  bool parse_atoms(const uint8_t* p, const uint8_t* end);
-  bool parse_address(const uint8_t* p, const uint8_t* end);
+  void parse_plain(size_t most);
+  const uint8_t* plain_atoms(const uint8_t* p, Element& e) const;
+  const uint8_t* plain_address(const uint8_t* p, Element& e);
+  const uint8_t* plain_timestamp(const uint8_t* p);
+  const uint8_t* plain_cycles(const uint8_t* p) const;
   bool skip_padding();
   void on_packet(const Packet& k, uint32_t at);
   void drain(const Packet& k, uint32_t at);

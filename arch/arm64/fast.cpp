@@ -11,7 +11,8 @@
 //  * Kernel and user code are not left for each other, A64 not for another instruction set.
 //  * Text here is the same at all times, so time is only kept, not asked for.
 //  * A link of a run says all that an atom does there, or says "not known": then nothing was done yet.
-#include <utility>
+#include <algorithm>
+#include <array>
 
 #include "arch/arm64/flow.h"
 
@@ -24,25 +25,31 @@ struct Flow::FastWalk {
   uint32_t cur = 0;           // way
   bool pending = false;       // the indirect branch at the end of `cur` was taken
   bool fresh = false;         // see State
-  uint32_t* out = nullptr;    // codes
-  uint64_t instructions = 0;  // in them
+  Space space = kNoSpace;     // of all runs
   uint32_t* ring = nullptr;   // of the return stack
   uint64_t newest = 0;        // entry of ring
   uint64_t used = 0;          // atoms and addresses
-  Space space = kNoSpace;     // of all runs
+  uint64_t instructions = 0;  // in `codes`
   const RetStack* rets = nullptr;
-  Time lo = kTimeMin;         // see State
-  bool synced = false;        // a context synchronisation event,
-  Time synced_lo = kTimeMin;  // the last one at this `lo`
+  Time lo = kTimeMin;             // see State
+  std::optional<Time> synced_lo;  // `lo` at the last context synchronisation event
+
+  // What is to be written down: codes, and times from one of them on.
+  static constexpr size_t kRoom = kFastCodes + 32;
+  struct Mark {
+    uint32_t from;
+    Time time;
+  };
+  uint32_t* out = codes.data();
+  uint32_t timed = 0;  // codes whose time is known
+  size_t mark_count = 0;
+  std::array<uint32_t, kRoom> codes;
+  std::array<Mark, kRoom> marks;
 
   uint32_t run() const { return run_of(cur); }
   const Link& link() const { return link_of(links, cur); }
   uint32_t& top() const { return ring[newest % RetStack::kRing]; }
-  void push(uint32_t way) {
-    ++newest;
-    top() = way;
-    ring[(newest - RetStack::kSize) % RetStack::kRing] = 0;
-  }
+  uint32_t written() const { return static_cast<uint32_t>(out - codes.data()); }
   void take(uint32_t atom) {
     *out++ = cur | atom;
     instructions += link().instructions.load(std::memory_order_relaxed);
@@ -50,9 +57,20 @@ struct Flow::FastWalk {
     --count;
     fresh = false;
   }
-  void synchronise() {
-    synced = true;
-    synced_lo = lo;
+  // What was written since the last mark is of this time.
+  void mark(Time time) {
+    if (written() == timed) return;
+    marks[mark_count++] = {timed, time};
+    timed = written();
+  }
+  void write_out(StepList& steps, const RunTable& table, Time now) {
+    mark(now);
+    const uint32_t n = written();
+    std::copy_n(codes.data(), n, steps.open_runs(table, n));
+    for (size_t i = 0; i < mark_count; ++i) steps.time_runs(n, marks[i].from, marks[i].time);
+    steps.close_runs(n, n, instructions);
+    out = codes.data();
+    instructions = mark_count = timed = 0;
   }
 };
 
@@ -72,9 +90,10 @@ uint32_t Flow::fast_start(const State& s) {
 // Over the atoms at hand, run by run. What comes next waits for one load after the other, so its address is
 // close to `cur`; and calls, which no processor can predict here, are pushed without a branch: the place
 // above the newest entry is written whether there is one or not. As many entries as the stack has may be
-// pushed; those that fell out of it meanwhile are ended afterwards. The last atom takes nothing off the
-// stack: an address may follow. False: the next atom needs more than links know.
-bool Flow::fast_atoms(FastWalk& w) {
+// pushed; those that fell out of it meanwhile are ended afterwards. Behind the last atom an address may
+// follow, so an indirect branch leads nowhere yet. False: the next atom needs more than links know.
+template <bool Stack>
+inline bool Flow::fast_atoms(FastWalk& w) {
   static_assert(RetStack::kSize >= 32 && RetStack::kRing > 3 * RetStack::kSize);
   const Link* const links = w.links;
   uint32_t* const ring = w.ring;
@@ -90,21 +109,31 @@ bool Flow::fast_atoms(FastWalk& w) {
     const Link& link = link_of(links, cur);
     uint32_t next = link.next[atom].load(std::memory_order_acquire);
     if (next < kFirstWay) {
-      if (next != kReturn || count == 1) break;
-      next = ring[newest % RetStack::kRing];
-      if (next < kFirstWay) break;
-      --newest;
+      if (next > kIndirect) break;
+      if (count == 1) {
+        w.pending = true;
+        next = cur;
+      } else {
+        if (!Stack || next != kReturn) break;
+        next = ring[newest % RetStack::kRing];
+        if (next < kFirstWay) break;
+        --newest;
+      }
     }
     *out++ = cur | atom;
     instructions += link.instructions.load(std::memory_order_relaxed);
-    const uint32_t push = link.push.load(std::memory_order_relaxed);
-    ring[(newest + 1) % RetStack::kRing] = push;
-    newest += push != 0;
-    peak = std::max(peak, newest);
+    if constexpr (Stack) {
+      const uint32_t push = link.push.load(std::memory_order_relaxed);
+      ring[(newest + 1) % RetStack::kRing] = push;
+      newest += push != 0;
+      peak = std::max(peak, newest);
+    }
     atoms >>= 1;
     cur = next;
   }
-  for (uint64_t i = newest; i <= peak; ++i) ring[(i - RetStack::kSize) % RetStack::kRing] = 0;
+  if constexpr (Stack) {
+    for (uint64_t i = newest; i <= peak; ++i) ring[(i - RetStack::kSize) % RetStack::kRing] = 0;
+  }
   w.fresh = w.fresh && out == w.out;
   w.out = out;
   w.instructions += instructions;
@@ -119,38 +148,25 @@ bool Flow::fast_atoms(FastWalk& w) {
 bool Flow::fast_atom(FastWalk& w) {
   const uint32_t atom = w.atoms & 1;
   const FlowRun& run = runs_->run(w.run());
-  switch (run.end) {
-    case RunEnd::kDirect:
-    case RunEnd::kWait:
-      return runs_->follow(w.run(), atom);
-    case RunEnd::kSync: {
-      const uint32_t next = atom != 0 ? runs_->at(w.space, run.end_ip) : 0;
-      if (next == 0) return false;
-      w.take(1);
-      w.cur = way_to(next);
-      w.synchronise();
-      return true;
-    }
-    case RunEnd::kIndirect: {
-      if (atom == 0) return false;
-      if (w.count > 1) {  // where the return stack says, which has no run for it yet
-        return w.link().next[1].load(std::memory_order_relaxed) == kReturn && w.top() == kAddressOnly &&
-               fast_return(w);
-      }
-      if (run.link && return_stack_) {
-        const uint32_t back = runs_->way_back(w.run());
-        if (back == 0) return false;
-        w.push(back);
-      }
-      w.take(1);
-      if (run.exception_return) w.synchronise();
-      w.pending = true;
-      return true;
-    }
-    case RunEnd::kStop:
-      break;
+  if (run.end == RunEnd::kSync && atom != 0) {
+    const uint32_t next = runs_->at(w.space, run.end_ip);
+    if (next == 0) return false;
+    w.take(1);
+    w.cur = way_to(next);
+    w.synced_lo = w.lo;
+    return true;
   }
-  return false;
+  if (run.end != RunEnd::kIndirect || atom == 0 || (run.link && w.count == 1))
+    return runs_->follow(w.run(), atom);
+  if (w.count > 1) {  // where the return stack says, which has no run for it yet
+    return w.link().next[1].load(std::memory_order_relaxed) == kReturn && w.top() == kAddressOnly &&
+           fast_return(w);
+  }
+  if (!run.exception_return) return false;
+  w.take(1);
+  w.synced_lo = w.lo;
+  w.pending = true;
+  return true;
 }
 
 // The newest entry of the return stack gets its run. False: there is none.
@@ -176,9 +192,55 @@ bool Flow::fast_address(const Element& d, FastWalk& w) {
   return true;
 }
 
+// Elements up to the next atoms, which are at hand then. False: the next one is for the careful walk.
+bool Flow::fast_elements(State& s, FastWalk& w, std::span<const Element>& list) {
+  for (;;) {
+    if (list.empty()) {
+      elements_->drop_before(s.e);
+      list = elements_->at_hand(s.e);
+      if (list.empty()) return false;
+    }
+    const Element& d = list.front();
+    switch (d.kind) {
+      case El::kAtoms:
+        if (w.pending) {
+          if (!fast_return(w)) return false;
+          w.cur = w.top();
+          --w.newest;
+          w.pending = false;
+        }
+        w.atoms = static_cast<uint32_t>(d.value);
+        w.count = d.count;
+        w.used += d.count;
+        w.lo = s.floor;
+        list = list.subspan(1);
+        ++s.e;
+        return true;
+      case El::kAddress:
+        if (!fast_address(d, w)) return false;
+        w.lo = s.floor;
+        break;
+      case El::kTime:
+        w.mark(s.floor);
+        pass_time(s, d);
+        break;
+      case El::kContext:
+        if (d.value != s.context) return false;
+        break;
+      case El::kCycles:
+      case El::kNone:
+        break;
+      default:
+        return false;
+    }
+    list = list.subspan(1);
+    ++s.e;
+  }
+}
+
+template <bool Stack>
 void Flow::fast_walk(State& s, uint32_t start) {
   StepList& steps = chunk_.steps;
-  constexpr size_t kRoom = kFastCodes + 64;
   FastWalk w;
   w.links = runs_->links();
   w.cur = way_to(start);
@@ -187,74 +249,20 @@ void Flow::fast_walk(State& s, uint32_t start) {
   w.newest = s.rets.newest();
   w.rets = &s.rets;
   w.atoms = s.atoms;
-  w.count = w.used = s.atom_count;
+  w.used = w.count = s.atom_count;
   w.fresh = s.fresh;
   w.lo = s.lo;
-  uint32_t* begun = w.out = steps.open_runs(runs_->table(), kRoom);
-  size_t timed = 0;  // codes whose time is written down
-  const auto write_times = [&] {
-    const auto written = static_cast<size_t>(w.out - begun);
-    if (written > timed) steps.time_runs(kRoom, timed, s.floor);
-    timed = written;
-  };
-  const auto write_out = [&] {
-    write_times();
-    steps.close_runs(kRoom, std::exchange(timed, 0), std::exchange(w.instructions, 0));
-  };
-
-  for (std::span<const Element> list = elements_->at_hand(s.e);;) {
-    while (w.count != 0 && !fast_atoms(w)) {
-      if (!fast_atom(w)) goto leave;
+  std::span<const Element> list = elements_->at_hand(s.e);
+  do {
+    bool stuck = false;
+    while (w.count != 0 && !fast_atoms<Stack>(w) && !stuck) stuck = !fast_atom(w);
+    if (stuck) break;
+    if (w.written() >= kFastCodes) {
+      w.write_out(steps, runs_->table(), s.floor);
+      if (steps.size() >= options_.chunk_steps) break;
     }
-    if (static_cast<size_t>(w.out - begun) >= kFastCodes) {
-      write_out();
-      begun = w.out = steps.open_runs(runs_->table(), kRoom);
-      if (steps.size() - kRoom >= options_.chunk_steps) goto leave;
-    }
-    for (bool more = true; more;) {  // elements up to the next atoms
-      if (list.empty()) {
-        elements_->drop_before(s.e);
-        list = elements_->at_hand(s.e);
-        if (list.empty()) goto leave;
-      }
-      const Element& d = list.front();
-      switch (d.kind) {
-        case El::kAtoms:
-          if (w.pending) {
-            if (!fast_return(w)) goto leave;
-            w.cur = w.top();
-            --w.newest;
-            w.pending = false;
-          }
-          w.atoms = static_cast<uint32_t>(d.value);
-          w.count = d.count;
-          w.used += d.count;
-          w.lo = s.floor;
-          more = false;
-          break;
-        case El::kAddress:
-          if (!fast_address(d, w)) goto leave;
-          w.lo = s.floor;
-          break;
-        case El::kTime:
-          write_times();
-          pass_time(s, d);
-          break;
-        case El::kContext:
-          if (d.value != s.context) goto leave;
-          break;
-        case El::kCycles:
-        case El::kNone:
-          break;
-        default:
-          goto leave;
-      }
-      list = list.subspan(1);
-      ++s.e;
-    }
-  }
-leave:
-  write_out();
+  } while (fast_elements(s, w, list));
+  w.write_out(steps, runs_->table(), s.floor);
   fast_end(s, w);
 }
 
@@ -269,10 +277,7 @@ void Flow::fast_end(State& s, const FastWalk& w) {
   const FlowRun& run = runs_->run(w.run());
   s.fresh = w.fresh;
   s.in_user = w.space != kKernelSpace;
-  if (w.synced) {
-    const Time lo = w.synced_lo == kTimeMin ? bounds_.lo : w.synced_lo;
-    s.synced = std::max(lo, s.anchor_lo);
-  }
+  if (w.synced_lo) s.synced = std::max(*w.synced_lo == kTimeMin ? bounds_.lo : *w.synced_lo, s.anchor_lo);
   s.node = nullptr;
   s.branch = nullptr;
   s.ip = run.ip;
@@ -287,5 +292,8 @@ void Flow::fast_end(State& s, const FastWalk& w) {
   s.idle_blocks = 0;
   verified_steps_ = chunk_.steps.size();
 }
+
+template void Flow::fast_walk<false>(State&, uint32_t);
+template void Flow::fast_walk<true>(State&, uint32_t);
 
 }  // namespace asof::arm64

@@ -47,8 +47,7 @@ uint64_t Flow::offset_in_use(const State& s) const {
 
 void Flow::pass_time(State& s, const Element& d) {
   s.times_seen = d.time + 1;
-  if (!has_clock_) return;
-  if (const auto t = elements_->timestamp(d.time)) s.floor = std::max(s.floor, to_time(*t));
+  if (has_clock_) s.floor = std::max(s.floor, to_time(d.value));
 }
 
 // Takes the element at s.e. kGo: on with the next.

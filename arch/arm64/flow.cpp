@@ -271,7 +271,8 @@ Flow::Stop Flow::walk(State& s, Trial* trial) {
     if constexpr (Emit) {
       if (chunk_.steps.size() >= options_.chunk_steps && !gap_) [[unlikely]]
         flush(false);
-      if (const uint32_t run = fast_start(s)) fast_walk(s, run);
+      if (const uint32_t run = fast_start(s))
+        return_stack_ ? fast_walk<true>(s, run) : fast_walk<false>(s, run);
     }
     if (s.atom_count == 0) {
       if (!elements_->has(s.e)) return Stop::kOut;

@@ -75,11 +75,14 @@ class Flow final : public SegmentDecoder {
   uint64_t signature(const State& s) const;
 
   // fast.cpp: the walk where nothing is in doubt
-  static constexpr uint32_t kFastCodes = 1024;
+  static constexpr uint32_t kFastCodes = 512;
   struct FastWalk;
   uint32_t fast_start(const State& s);
+  template <bool Stack>
   void fast_walk(State& s, uint32_t start);
+  template <bool Stack>
   static bool fast_atoms(FastWalk& w);
+  bool fast_elements(State& s, FastWalk& w, std::span<const Element>& list);
   bool fast_atom(FastWalk& w);
   bool fast_return(FastWalk& w);
   bool fast_address(const Element& d, FastWalk& w);

@@ -24,7 +24,7 @@ Time last_in(std::span<const uint8_t> bytes, const PacketFormat& format,
   for (size_t i = 0; elements.has(i); ++i) {
     const Element e = elements[i];
     if (e.kind == El::kTime && clock) {
-      if (const auto t = elements.timestamp(e.time)) passed = std::max(passed, clock->to_perf(*t));
+      passed = std::max(passed, clock->to_perf(e.value));
     } else if (synchronises(e.kind)) {
       last = std::max(last, passed);
     }

@@ -195,33 +195,40 @@ uint32_t RunCache::make(Space space, Addr ip, CodeMap::Slot& slot) {
   const uint32_t fresh = writer_.add(run, f->blocks.data());
   if (fresh == 0) return 0;
   Link& link = map_->links_[fresh];
-  const bool returns =
-      map_->rules().return_stack && f->end == RunEnd::kIndirect && !f->link && !f->exception_return;
-  link.next[0] = kUnknown;
-  link.next[1] = returns ? kReturn : kUnknown;
+  link.next[0] = link.next[1] = kUnknown;
+  if (f->end == RunEnd::kIndirect && !f->exception_return) {
+    if (!map_->rules().return_stack)
+      link.next[1] = kIndirect;
+    else if (!f->link)
+      link.next[1] = kReturn;
+  }
   link.instructions = run.instructions;
   uint32_t known = 0;
   // Another thread may have been faster.
   return slot.compare_exchange_strong(known, fresh, std::memory_order_acq_rel) ? fresh : known;
 }
 
-bool RunCache::follow(uint32_t id, uint32_t atom) {
+// What E leaves on the return stack. False: it is for the careful walk.
+bool RunCache::link_push(uint32_t id) {
   const FlowRun& f = run(id);
-  if ((f.end != RunEnd::kDirect && f.end != RunEnd::kWait) || (atom == 0 && !f.may_skip)) return false;
-  Link& link = map_->links_[id];
-  const bool taken = atom != 0 && f.end == RunEnd::kDirect;
-  const uint32_t next = same_half(f.space, taken ? f.target : f.end_ip);
-  if (next == 0) return false;
-  if (f.link && map_->rules().return_stack) {
-    const uint32_t push = way_back(id);
-    if (push == 0) return false;
-    link.push.store(push, std::memory_order_release);
-  }
-  link.next[atom].store(way_to(next), std::memory_order_release);
-  return true;
+  if (!f.link || !map_->rules().return_stack) return true;
+  const uint32_t back = back_at(f.space, f.end_ip);
+  map_->links_[id].push.store(way_to(back), std::memory_order_release);
+  return back != 0;
 }
 
-uint32_t RunCache::way_back(uint32_t id) { return way_to(back_at(run(id).space, run(id).end_ip)); }
+bool RunCache::follow(uint32_t id, uint32_t atom) {
+  const FlowRun& f = run(id);
+  const bool taken = atom != 0 && (f.end == RunEnd::kDirect || f.end == RunEnd::kIndirect);
+  if (f.end == RunEnd::kStop || f.end == RunEnd::kSync || f.exception_return) return false;
+  if (f.end == RunEnd::kIndirect && !f.link) return false;  // its link has known it from the start
+  if ((atom == 0 && !f.may_skip) || (taken && !link_push(id))) return false;
+  uint32_t way = kIndirect;
+  if (!taken || f.end == RunEnd::kDirect) way = way_to(same_half(f.space, taken ? f.target : f.end_ip));
+  if (way == way_to(0)) return false;
+  map_->links_[id].next[atom].store(way, std::memory_order_release);
+  return true;
+}
 
 uint32_t RunCache::back_at(Space space, Addr ip) {
   return ip == map_->rules().hook && ip != 0 ? 0 : same_half(space, ip);

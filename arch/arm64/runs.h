@@ -34,10 +34,10 @@ namespace asof::arm64 {
 // A way out of a run: the run's id, shifted so that with an atom it is the code of a StepList; or one of
 // these.
 inline constexpr unsigned kRunShift = 1;
-inline constexpr uint32_t kReturn = 0;   // where the return stack says
-inline constexpr uint32_t kUnknown = 1;  // not known yet, or more than a link can say
-inline constexpr uint32_t kAddressOnly =
-    2;  // of the return stack: an address whose run was not looked up yet
+inline constexpr uint32_t kReturn = 0;       // where an address says, or the return stack
+inline constexpr uint32_t kIndirect = 1;     // where an address says
+inline constexpr uint32_t kUnknown = 2;      // not known yet, or more than a link can say
+inline constexpr uint32_t kAddressOnly = 3;  // of the return stack: its run was not looked up yet
 inline constexpr uint32_t kFirstWay = RunTable::kFirst << kRunShift;
 
 constexpr uint32_t way_to(uint32_t run) { return run << kRunShift; }
@@ -153,11 +153,9 @@ class RunCache {
     const uint32_t run = slot.load(std::memory_order_acquire);
     return run != 0 ? run : make(space, ip, slot);
   }
-  // Finds where a run leads on an atom when that is all that decides, and what it leaves on the return stack:
-  // its link knows it from now on. False: there is more to it, or it is for the careful walk.
+  // Finds where a run leads on an atom, and what it leaves on the return stack: its link knows it from now
+  // on. False: there is more to it, or it is for the careful walk.
   bool follow(uint32_t run, uint32_t atom);
-  // The way to the run behind a call at the end of `run`; 0: for the careful walk.
-  uint32_t way_back(uint32_t run);
   // The run that a return to `ip` leads to from code in `space`; 0: for the careful walk.
   uint32_t back_at(Space space, Addr ip);
 
@@ -179,6 +177,7 @@ class RunCache {
   bool enter_cell(Space space, Addr a);
   size_t fetch(Space space, Addr a, uint8_t* out);
   Confidence confidence_of(const Block& b) const;
+  bool link_push(uint32_t run);
   uint32_t same_half(Space space, Addr ip) {
     return is_kernel_address(ip) == (space == kKernelSpace) ? at(space, ip) : 0;
   }
