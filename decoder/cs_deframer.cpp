@@ -9,25 +9,6 @@ constexpr std::array<uint8_t, 4> kFsync = {0xff, 0xff, 0xff, 0x7f};
 constexpr std::array<uint8_t, 16> kBarrier = {0xff, 0xff, 0xff, 0x7f, 0xff, 0xff, 0xff, 0x7f,
                                               0xff, 0xff, 0xff, 0x7f, 0xff, 0xff, 0xff, 0x7f};
 
-// The lowest bits of the bytes at even places of half a frame, by the four bits that hold them.
-constexpr auto kLowBits = [] {
-  std::array<uint64_t, 16> out{};
-  for (unsigned bits = 0; bits < 16; ++bits) {
-    for (unsigned i = 0; i < 4; ++i) out[bits] |= uint64_t{bits >> i & 1U} << (16 * i);
-  }
-  return out;
-}();
-
-inline uint64_t half_of(const uint8_t* p) {
-  const auto byte = [p](unsigned i) { return uint64_t{p[i]} << (8 * i); };
-  return byte(0) | byte(1) | byte(2) | byte(3) | byte(4) | byte(5) | byte(6) | byte(7);
-}
-
-inline void put_half(uint8_t* p, uint64_t v) {
-  const auto put = [p, v](unsigned i) { p[i] = static_cast<uint8_t>(v >> (8 * i)); };
-  put(0), put(1), put(2), put(3), put(4), put(5), put(6), put(7);
-}
-
 bool starts_with(std::span<const uint8_t> bytes, std::span<const uint8_t> what) {
   return bytes.size() >= what.size() && std::equal(what.begin(), what.end(), bytes.begin());
 }
@@ -38,30 +19,6 @@ Deframer::Item Deframer::next() {
   run_count_ = 0;
   data_count_ = 0;
   return alignment_ == FrameAlignment::kMemory ? next_in_memory() : next_from_port();
-}
-
-Deframer::Plain Deframer::next_plain() {
-  constexpr uint64_t kIdBits = 0x0001000100010001;
-  if (alignment_ != FrameAlignment::kMemory || bytes_.size() - offset_ < kFrameSize) return {};
-  const uint8_t* const frame = bytes_.data() + offset_;
-  const bool named = (frame[0] & 1U) != 0;
-  if (((half_of(frame) & (kIdBits - 1)) | (half_of(frame + 8) & kIdBits)) != 0) return {};
-  if (named) {
-    const uint8_t id = frame[0] >> 1U;
-    const bool late = (frame[15] & 1U) != 0;
-    if (late && id != id_) return {};
-    id_ = id;
-  }
-  offset_ += kFrameSize;
-  return {frame, named ? kFrameSize - 2 : kFrameSize - 1};
-}
-
-void Deframer::Plain::copy(uint8_t* out) const {
-  const uint64_t low = half_of(frame) | kLowBits[frame[15] & 0xfU];
-  const uint64_t high = half_of(frame + 8) | kLowBits[frame[15] >> 4U];
-  const bool named = count < kFrameSize - 1;
-  put_half(out, named ? low >> 8 | high << 56 : low);
-  put_half(out + 8, named ? high >> 8 : high);
 }
 
 Deframer::Item Deframer::skip(Item item, uint64_t from, uint64_t to) {

@@ -2,6 +2,7 @@
 // State is small and copyable, so that reading can start again at a checkpoint.
 #pragma once
 #include <array>
+#include <bit>
 #include <cstdint>
 #include <cstring>
 #include <span>
@@ -52,14 +53,47 @@ class Deframer {
     const uint8_t* frame = nullptr;
     size_t count = 0;  // bytes it carries
     // Writes them; `out` has room for a whole frame.
-    void copy(uint8_t* out) const;
+    void copy(uint8_t* out) const {
+      const auto with_low_bits = [this](unsigned half) {
+        constexpr uint64_t kEven = 0x0001000100010001;
+        const uint64_t bits = frame[15] >> (4 * half) & 0xfU;  // to places 0, 16, 32 and 48
+        return half_of(frame + 8 * half) | ((bits * 0x0000200040008001) & kEven);
+      };
+      const uint64_t low = with_low_bits(0), high = with_low_bits(1);
+      const bool named = count < kFrameSize - 1;
+      put_half(out, named ? low >> 8 | high << 56 : low);
+      put_half(out + 8, named ? high >> 8 : high);
+    }
   };
-  Plain next_plain();
+  Plain next_plain() {
+    constexpr uint64_t kIdBits = 0x0001000100010001;
+    if (alignment_ != FrameAlignment::kMemory || bytes_.size() - offset_ < kFrameSize) return {};
+    const uint8_t* const frame = bytes_.data() + offset_;
+    if (((half_of(frame) & (kIdBits - 1)) | (half_of(frame + 8) & kIdBits)) != 0) return {};
+    const bool named = (frame[0] & 1U) != 0;
+    if (named) {
+      const uint8_t id = frame[0] >> 1U;
+      const bool late = (frame[15] & 1U) != 0;
+      if (late && id != id_) return {};
+      id_ = id;
+    }
+    offset_ += kFrameSize;
+    return {frame, named ? kFrameSize - 2 : kFrameSize - 1};
+  }
   std::span<const FrameRun> runs() const { return {runs_.data(), run_count_}; }
   uint64_t skipped() const { return skipped_; }
   uint64_t skipped_at() const { return skipped_at_; }
 
  private:
+  static uint64_t half_of(const uint8_t* p) {
+    uint64_t v = 0;
+    std::memcpy(&v, p, sizeof(v));
+    return std::endian::native == std::endian::little ? v : __builtin_bswap64(v);
+  }
+  static void put_half(uint8_t* p, uint64_t v) {
+    if (std::endian::native != std::endian::little) v = __builtin_bswap64(v);
+    std::memcpy(p, &v, sizeof(v));
+  }
   Item next_in_memory();
   Item next_from_port();
   Item search_sync();

@@ -1,4 +1,4 @@
-#include "arch/arm64/elements.h"
+#include "arch/arm64/elements_plain.h"
 
 #include <algorithm>
 #include <utility>
@@ -6,7 +6,7 @@
 namespace asof::arm64 {
 namespace {
 
-constexpr size_t kBatch = 256;
+constexpr size_t kBatch = 8;
 constexpr size_t kWorthDropping = 1 << 16;
 constexpr size_t kMaxLookahead = 1 << 20;  // elements to look through for a timestamp
 constexpr size_t kMaxWait = 4096;          // elements between a packet and the one it waits for
@@ -54,9 +54,7 @@ bool ElementParser::parse_to(size_t index) {
 void ElementParser::parse_batch() {
   const size_t full = list_.size() + kBatch;
   while (!done_ && list_.size() < full) {
-    // Where something waits, or is speculative, packets go the long way.
-    if (!draining_ && !waiting_ && exception_ == SIZE_MAX && marker_ == SIZE_MAX && format_.max_spec == 0)
-      parse_plain(full - list_.size());
+    if (plain_only()) parse_plain(full - list_.size());
     parse_one();
   }
   settle();

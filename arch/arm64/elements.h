@@ -103,6 +103,18 @@ class ElementParser {
     if (!has(index)) return {};
     return std::span(list_).subspan(index - base_, ready_ - (index - base_));
   }
+  // For who can do without the list, after all before was dropped (elements_plain.h): calls
+  // taker.atoms(value, count, offset), taker.address(value, isa) and taker.time(value, number) with what the
+  // next packets say, as if it had been parsed and dropped. Each returns whether it took it.
+  enum class Passed : uint8_t {
+    kAtoms,    // they were taken
+    kRefused,  // something was not, and is next
+    kOther,    // the next packet is none that can be had so
+  };
+  template <class Taker>
+  Passed pass_plain(Taker& taker);
+  // Takes the atoms that were passed last back, and has them in the list.
+  void keep_atoms(uint32_t offset);
   // Gives the memory of elements before `index` back, if that is worth it.
   void drop_before(size_t index);
   // Where in the segment's bytes the packet stands that has atom number `n` of element `index`.
@@ -112,15 +124,25 @@ class ElementParser {
   std::optional<uint64_t> timestamp(size_t n);
 
  private:
+  struct Register {
+    Addr address = 0;
+    uint8_t isa = 0;
+  };
+
   bool parse_to(size_t index);
   void parse_batch();
   void settle();
   void parse_one();
+  bool plain_only() const;
   void parse_plain(size_t most);
-  const uint8_t* plain_atoms(const uint8_t* p, Element& e) const;
-  const uint8_t* plain_address(const uint8_t* p, Element& e);
-  const uint8_t* plain_timestamp(const uint8_t* p);
+  static const uint8_t* plain_atoms(const uint8_t* p, const uint8_t* end, uint64_t& value, uint32_t& count);
+  const uint8_t* plain_address(const uint8_t* p, Register& r) const;
+  const uint8_t* plain_timestamp(const uint8_t* p, uint64_t& value) const;
   const uint8_t* plain_cycles(const uint8_t* p) const;
+  static void skip_field(const uint8_t*& p, unsigned most) {
+    for (unsigned i = 0; i < most && (*p++ & 0x80) != 0;) ++i;
+  }
+  static constexpr ptrdiff_t kLongestPlain = 16;  // bytes of a packet, and more
   bool skip_padding();
   void on_packet(const Packet& k, uint32_t at);
   void drain(const Packet& k, uint32_t at);
@@ -132,10 +154,6 @@ class ElementParser {
   void on_timestamp(const Packet& k, uint32_t at);
   void on_sync(uint32_t at);
   void end_with(El kind, uint32_t at, uint64_t value = 0);
-  struct Register {
-    Addr address = 0;
-    uint8_t isa = 0;
-  };
   Addr decompress(const Packet& k, uint8_t& isa);
   void remember(const Register& r) { history_ = {r, history_[0], history_[1]}; }
 

@@ -14,6 +14,7 @@
 #include <algorithm>
 #include <array>
 
+#include "arch/arm64/elements_plain.h"
 #include "arch/arm64/flow.h"
 
 namespace asof::arm64 {
@@ -33,6 +34,9 @@ struct Flow::FastWalk {
   const RetStack* rets = nullptr;
   Time lo = kTimeMin;             // see State
   std::optional<Time> synced_lo;  // `lo` at the last context synchronisation event
+
+  bool passed = false;    // the atoms were not in the parser's list;
+  uint32_t atoms_at = 0;  // offset of their packet
 
   // What is to be written down: codes, and times from one of them on.
   static constexpr size_t kRoom = kFastCodes + 32;
@@ -180,10 +184,10 @@ bool Flow::fast_return(FastWalk& w) {
 }
 
 // An address, which tells where the current run goes. False: it is for the careful walk.
-bool Flow::fast_address(const Element& d, FastWalk& w) {
-  if (!w.pending || is_kernel_address(d.value) != (w.space == kKernelSpace)) return false;
-  if (d.value == runs_->map().rules().hook && d.value != 0) return false;
-  const uint32_t next = runs_->at(w.space, d.value);
+bool Flow::fast_address(Addr to, FastWalk& w) {
+  if (!w.pending || is_kernel_address(to) != (w.space == kKernelSpace)) return false;
+  if (to == runs_->map().rules().hook && to != 0) return false;
+  const uint32_t next = runs_->at(w.space, to);
   if (next == 0) return false;
   w.cur = way_to(next);
   w.pending = false;
@@ -192,49 +196,87 @@ bool Flow::fast_address(const Element& d, FastWalk& w) {
   return true;
 }
 
-// Elements up to the next atoms, which are at hand then. False: the next one is for the careful walk.
-bool Flow::fast_elements(State& s, FastWalk& w, std::span<const Element>& list) {
-  for (;;) {
-    if (list.empty()) {
-      elements_->drop_before(s.e);
-      list = elements_->at_hand(s.e);
-      if (list.empty()) return false;
+// What the fast walk makes of packets. What it does not take is for the careful walk.
+struct Flow::FastTaker {
+  Flow& flow;
+  State& s;
+  FastWalk& w;
+
+  bool atoms(uint32_t value, uint32_t count, uint32_t offset) {
+    if (w.pending) {
+      if (!flow.fast_return(w)) return false;
+      w.cur = w.top();
+      --w.newest;
+      w.pending = false;
     }
-    const Element& d = list.front();
-    switch (d.kind) {
+    w.atoms = value;
+    w.count = count;
+    w.used += count;
+    w.atoms_at = offset;
+    w.lo = s.floor;
+    ++s.e;
+    return true;
+  }
+  bool address(Addr to, uint8_t) {
+    if (!flow.fast_address(to, w)) return false;
+    w.lo = s.floor;
+    ++s.e;
+    return true;
+  }
+  void time(uint64_t counter, uint32_t number) {
+    flow.fast_time(s, counter, number, w);
+    ++s.e;
+  }
+};
+
+inline void Flow::fast_time(State& s, uint64_t counter, uint32_t number, FastWalk& w) {
+  s.times_seen = number + 1;
+  if (!has_clock_) return;
+  const Time t = to_time(counter);
+  if (t <= s.floor) return;
+  w.mark(s.floor);
+  s.floor = t;
+}
+
+// Up to the next atoms, which are at hand then. False: what comes next is for the careful walk.
+inline bool Flow::fast_elements(State& s, FastWalk& w) {
+  FastTaker taker{*this, s, w};
+  for (;;) {
+    const ElementParser::Passed passed = elements_->pass_plain(taker);
+    if (passed != ElementParser::Passed::kOther) {
+      w.passed = true;
+      return passed == ElementParser::Passed::kAtoms;
+    }
+    if (!elements_->has(s.e)) return false;
+    const Element& e = (*elements_)[s.e];
+    bool taken = false;
+    switch (e.kind) {
       case El::kAtoms:
-        if (w.pending) {
-          if (!fast_return(w)) return false;
-          w.cur = w.top();
-          --w.newest;
-          w.pending = false;
-        }
-        w.atoms = static_cast<uint32_t>(d.value);
-        w.count = d.count;
-        w.used += d.count;
-        w.lo = s.floor;
-        list = list.subspan(1);
-        ++s.e;
-        return true;
+        taken = taker.atoms(static_cast<uint32_t>(e.value), e.count, e.offset);
+        w.passed = false;
+        if (taken) return true;
+        break;
       case El::kAddress:
-        if (!fast_address(d, w)) return false;
-        w.lo = s.floor;
+        taken = taker.address(e.value, e.isa);
         break;
       case El::kTime:
-        w.mark(s.floor);
-        pass_time(s, d);
+        taker.time(e.value, e.time);
+        taken = true;
         break;
       case El::kContext:
-        if (d.value != s.context) return false;
+        taken = e.value == s.context;
+        s.e += taken;
         break;
       case El::kCycles:
       case El::kNone:
+        ++s.e;
+        taken = true;
         break;
       default:
-        return false;
+        break;
     }
-    list = list.subspan(1);
-    ++s.e;
+    if (!taken) return false;
+    elements_->drop_before(s.e);
   }
 }
 
@@ -252,7 +294,7 @@ void Flow::fast_walk(State& s, uint32_t start) {
   w.used = w.count = s.atom_count;
   w.fresh = s.fresh;
   w.lo = s.lo;
-  std::span<const Element> list = elements_->at_hand(s.e);
+  if (s.atom_count == 0) elements_->drop_before(s.e);
   do {
     bool stuck = false;
     while (w.count != 0 && !fast_atoms<Stack>(w) && !stuck) stuck = !fast_atom(w);
@@ -261,7 +303,8 @@ void Flow::fast_walk(State& s, uint32_t start) {
       w.write_out(steps, runs_->table(), s.floor);
       if (steps.size() >= options_.chunk_steps) break;
     }
-  } while (fast_elements(s, w, list));
+  } while (fast_elements(s, w));
+  if (w.count != 0 && w.passed) elements_->keep_atoms(w.atoms_at);
   w.write_out(steps, runs_->table(), s.floor);
   fast_end(s, w);
 }

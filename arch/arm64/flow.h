@@ -77,15 +77,17 @@ class Flow final : public SegmentDecoder {
   // fast.cpp: the walk where nothing is in doubt
   static constexpr uint32_t kFastCodes = 512;
   struct FastWalk;
+  struct FastTaker;
   uint32_t fast_start(const State& s);
   template <bool Stack>
   void fast_walk(State& s, uint32_t start);
   template <bool Stack>
   static bool fast_atoms(FastWalk& w);
-  bool fast_elements(State& s, FastWalk& w, std::span<const Element>& list);
+  bool fast_elements(State& s, FastWalk& w);
+  void fast_time(State& s, uint64_t counter, uint32_t number, FastWalk& w);
   bool fast_atom(FastWalk& w);
   bool fast_return(FastWalk& w);
-  bool fast_address(const Element& d, FastWalk& w);
+  bool fast_address(Addr to, FastWalk& w);
   void fast_end(State& s, const FastWalk& w);
   RunCache& runs_of(bool wfx);
 

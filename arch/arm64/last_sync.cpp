@@ -8,7 +8,7 @@ namespace {
 
 // Trace is looked through backwards in windows of this size, up to this much of it. More without any
 // exception is not met but in user code, whose text does not change this way.
-constexpr uint64_t kWindow = 1ULL << 14, kMostBytes = 1ULL << 20;
+constexpr uint64_t kWindow = 1ULL << 13, kMostBytes = 1ULL << 20;
 
 bool synchronises(El kind) {
   return kind == El::kException || kind == El::kExceptionNoAddress || kind == El::kExceptionReturn;
