@@ -41,7 +41,7 @@ class CsSourceBytes : public TraceBytes {
         [&](const Deframer::Plain& plain, size_t skip) {
           if (skip == 0 && out.size() >= kFrameSize) {
             plain.copy(out.data());
-            out = out.subspan(plain.count);
+            out = {out.data() + plain.count, out.size() - plain.count};
             return true;
           }
           std::array<uint8_t, kFrameSize> bytes;

@@ -14,7 +14,7 @@ inline bool ElementParser::plain_only() const {
 }
 
 template <class Taker>
-inline ElementParser::Passed ElementParser::pass_plain(Taker& taker) {
+[[gnu::always_inline]] inline ElementParser::Passed ElementParser::pass_plain(Taker& taker) {
   if (!list_.empty() || !plain_only()) return Passed::kOther;
   const uint8_t* const begin = bytes_.data();
   const uint8_t* const end = begin + bytes_.size();

@@ -239,21 +239,23 @@ inline void Flow::fast_time(State& s, uint64_t counter, uint32_t number, FastWal
 }
 
 // Up to the next atoms, which are at hand then. False: what comes next is for the careful walk.
-inline bool Flow::fast_elements(State& s, FastWalk& w) {
+[[gnu::always_inline]] inline bool Flow::fast_elements(State& s, FastWalk& w) {
   FastTaker taker{*this, s, w};
+  const ElementParser::Passed passed = elements_->pass_plain(taker);
+  w.passed = passed == ElementParser::Passed::kAtoms;
+  return w.passed || (passed == ElementParser::Passed::kOther && fast_listed(taker));
+}
+
+// The same with elements that are not to be had without the list.
+bool Flow::fast_listed(FastTaker& taker) {
+  State& s = taker.s;
   for (;;) {
-    const ElementParser::Passed passed = elements_->pass_plain(taker);
-    if (passed != ElementParser::Passed::kOther) {
-      w.passed = true;
-      return passed == ElementParser::Passed::kAtoms;
-    }
     if (!elements_->has(s.e)) return false;
     const Element& e = (*elements_)[s.e];
     bool taken = false;
     switch (e.kind) {
       case El::kAtoms:
         taken = taker.atoms(static_cast<uint32_t>(e.value), e.count, e.offset);
-        w.passed = false;
         if (taken) return true;
         break;
       case El::kAddress:
@@ -277,6 +279,9 @@ inline bool Flow::fast_elements(State& s, FastWalk& w) {
     }
     if (!taken) return false;
     elements_->drop_before(s.e);
+    const ElementParser::Passed passed = elements_->pass_plain(taker);
+    taker.w.passed = passed == ElementParser::Passed::kAtoms;
+    if (passed != ElementParser::Passed::kOther) return taker.w.passed;
   }
 }
 

@@ -84,6 +84,7 @@ class Flow final : public SegmentDecoder {
   template <bool Stack>
   static bool fast_atoms(FastWalk& w);
   bool fast_elements(State& s, FastWalk& w);
+  bool fast_listed(FastTaker& taker);
   void fast_time(State& s, uint64_t counter, uint32_t number, FastWalk& w);
   bool fast_atom(FastWalk& w);
   bool fast_return(FastWalk& w);

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <vector>
 
+#include "arch/arm64/elements_plain.h"
+
 namespace asof::arm64 {
 namespace {
 
@@ -18,19 +20,32 @@ bool synchronises(El kind) {
 // kTimeMin: there is none.
 Time last_in(std::span<const uint8_t> bytes, const PacketFormat& format,
              const std::optional<TimeConversion>& clock, Time unknown) {
+  struct Taker {
+    const std::optional<TimeConversion>& clock;
+    Time passed;
+    size_t next = 0;  // element
+    bool atoms(uint32_t, uint32_t, uint32_t) { return ++next != 0; }
+    bool address(Addr, uint8_t) { return ++next != 0; }
+    void time(uint64_t counter, uint32_t) {
+      ++next;
+      if (clock) passed = std::max(passed, clock->to_perf(counter));
+    }
+  };
   ElementParser elements(format);
   elements.start(bytes, bytes.size());
-  Time passed = unknown, last = kTimeMin;
-  for (size_t i = 0; elements.has(i); ++i) {
-    const Element e = elements[i];
-    if (e.kind == El::kTime && clock) {
-      passed = std::max(passed, clock->to_perf(e.value));
-    } else if (synchronises(e.kind)) {
-      last = std::max(last, passed);
+  Taker taker{clock, unknown};
+  for (Time last = kTimeMin;;) {
+    elements.drop_before(taker.next);
+    if (elements.pass_plain(taker) != ElementParser::Passed::kOther) continue;
+    if (!elements.has(taker.next)) return last;
+    const Element& e = elements[taker.next];
+    if (e.kind == El::kTime) {
+      taker.time(e.value, e.time);
+      continue;
     }
-    elements.drop_before(i);
+    if (synchronises(e.kind)) last = std::max(last, taker.passed);
+    ++taker.next;
   }
-  return last;
 }
 
 // Looks through one stretch of trace without a hole, from its end on.
