@@ -221,10 +221,11 @@ void ElementParser::on_packet(const Packet& k, uint32_t at) {
     case Pk::kCommit:
       return commit(k.count);
     case Pk::kMispredict:
-      push_atoms(k, at);
-      return mispredict();
     case Pk::kCancel:
+      // What is not speculative has been used by now.
+      if (format_.max_spec == 0) return end_with(El::kBad, at);
       push_atoms(k, at);
+      if (k.type == Pk::kMispredict) return mispredict();
       cancel(k.count);
       if (k.mispredict) mispredict();
       return;

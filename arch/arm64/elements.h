@@ -105,11 +105,12 @@ class ElementParser {
   }
   // For who can do without the list, after all before was dropped (elements_plain.h): calls
   // taker.atoms(value, count, offset), taker.address(value, isa) and taker.time(value, number) with what the
-  // next packets say, as if it had been parsed and dropped. Each returns whether it took it.
-  enum class Passed : uint8_t {
-    kAtoms,    // they were taken
-    kRefused,  // something was not, and is next
-    kOther,    // the next packet is none that can be had so
+  // next packets say, as if it had been parsed and dropped, until one of the former two wants no more or a
+  // packet comes that cannot be had so.
+  enum class Take : uint8_t { kOn, kStop, kRefuse };  // kRefuse: this is not taken, and comes next
+  struct Passed {
+    size_t elements = 0;
+    Take last = Take::kOn;
   };
   template <class Taker>
   Passed pass_plain(Taker& taker);

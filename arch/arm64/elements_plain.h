@@ -15,49 +15,46 @@ inline bool ElementParser::plain_only() const {
 
 template <class Taker>
 [[gnu::always_inline]] inline ElementParser::Passed ElementParser::pass_plain(Taker& taker) {
-  if (!list_.empty() || !plain_only()) return Passed::kOther;
+  Passed passed;
+  if (!list_.empty() || !plain_only()) return passed;
   const uint8_t* const begin = bytes_.data();
   const uint8_t* const end = begin + bytes_.size();
   const uint8_t* p = begin + at_;
-  Passed result = Passed::kOther;
-  while (end - p >= kLongestPlain) {
+  size_t times = times_base_;
+  while (passed.last == Take::kOn && end - p >= kLongestPlain) {
     const uint8_t h = *p;
     if (h >= 0xc0) {
       uint64_t value = 0;
       uint32_t count = 0;
       const uint8_t* const next = plain_atoms(p, end, value, count);
       if (count == 0) break;
-      result = Passed::kRefused;
-      if (!taker.atoms(static_cast<uint32_t>(value), count, static_cast<uint32_t>(p - begin))) break;
-      result = Passed::kAtoms;
+      passed.last = taker.atoms(static_cast<uint32_t>(value), count, static_cast<uint32_t>(p - begin));
+      if (passed.last == Take::kRefuse) break;
       p = next;
-      ++base_;
-      break;
-    }
-    if (h == 0x02 || h == 0x03) {
+    } else if (h == 0x02 || h == 0x03) {
       p = plain_timestamp(p, timestamp_);
       if (timestamp_ == 0) continue;  // the counter does not run
-      taker.time(timestamp_, static_cast<uint32_t>(times_base_++));
-      ++base_;
+      taker.time(timestamp_, static_cast<uint32_t>(times++));
     } else if ((h & 0xf0) == 0x90) {
       Register r;
       const uint8_t* const next = plain_address(p, r);
       if (next == p) break;
-      if (!taker.address(r.address, r.isa)) {
-        result = Passed::kRefused;
-        break;
-      }
+      passed.last = taker.address(r.address, r.isa);
+      if (passed.last == Take::kRefuse) break;
       remember(r);
       p = next;
-      ++base_;
     } else if (h >= 0x0c && h <= 0x1f) {
       p = plain_cycles(p);
+      continue;
     } else {
       break;
     }
+    ++passed.elements;
   }
   at_ = static_cast<size_t>(p - begin);
-  return result;
+  base_ += passed.elements;
+  times_base_ = times;
+  return passed;
 }
 
 // As many packets as go into one element; none: the next one is reserved.
@@ -75,7 +72,8 @@ inline const uint8_t* ElementParser::plain_atoms(const uint8_t* p, const uint8_t
 }
 
 // Gives `p` back for those that are not plain.
-inline const uint8_t* ElementParser::plain_address(const uint8_t* p, Register& r) const {
+[[gnu::always_inline]] inline const uint8_t* ElementParser::plain_address(const uint8_t* p,
+                                                                          Register& r) const {
   const auto byte = [p](unsigned i) { return static_cast<uint64_t>(p[i]); };
   const auto low = [&byte] {
     return (byte(1) & 0x7f) << 2 | (byte(2) & 0x7f) << 9 | byte(3) << 16 | byte(4) << 24;

@@ -35,7 +35,6 @@ struct Flow::FastWalk {
   Time lo = kTimeMin;             // see State
   std::optional<Time> synced_lo;  // `lo` at the last context synchronisation event
 
-  bool passed = false;    // the atoms were not in the parser's list;
   uint32_t atoms_at = 0;  // offset of their packet
 
   // What is to be written down: codes, and times from one of them on.
@@ -97,7 +96,7 @@ uint32_t Flow::fast_start(const State& s) {
 // pushed; those that fell out of it meanwhile are ended afterwards. Behind the last atom an address may
 // follow, so an indirect branch leads nowhere yet. False: the next atom needs more than links know.
 template <bool Stack>
-inline bool Flow::fast_atoms(FastWalk& w) {
+[[gnu::always_inline]] inline bool Flow::fast_atoms(FastWalk& w) {
   static_assert(RetStack::kSize >= 32 && RetStack::kRing > 3 * RetStack::kSize);
   const Link* const links = w.links;
   uint32_t* const ring = w.ring;
@@ -184,7 +183,7 @@ bool Flow::fast_return(FastWalk& w) {
 }
 
 // An address, which tells where the current run goes. False: it is for the careful walk.
-bool Flow::fast_address(Addr to, FastWalk& w) {
+inline bool Flow::fast_address(Addr to, FastWalk& w) {
   if (!w.pending || is_kernel_address(to) != (w.space == kKernelSpace)) return false;
   if (to == runs_->map().rules().hook && to != 0) return false;
   const uint32_t next = runs_->at(w.space, to);
@@ -197,14 +196,16 @@ bool Flow::fast_address(Addr to, FastWalk& w) {
 }
 
 // What the fast walk makes of packets. What it does not take is for the careful walk.
+template <bool Stack>
 struct Flow::FastTaker {
+  using Take = ElementParser::Take;
   Flow& flow;
   State& s;
   FastWalk& w;
 
-  bool atoms(uint32_t value, uint32_t count, uint32_t offset) {
+  Take atoms(uint32_t value, uint32_t count, uint32_t offset) {
     if (w.pending) {
-      if (!flow.fast_return(w)) return false;
+      if (!Stack || !flow.fast_return(w)) return Take::kRefuse;
       w.cur = w.top();
       --w.newest;
       w.pending = false;
@@ -214,80 +215,68 @@ struct Flow::FastTaker {
     w.used += count;
     w.atoms_at = offset;
     w.lo = s.floor;
-    ++s.e;
-    return true;
+    return use_atoms() ? Take::kOn : Take::kStop;
   }
-  bool address(Addr to, uint8_t) {
-    if (!flow.fast_address(to, w)) return false;
+  // False: they are not used up, or there is enough to give away.
+  bool use_atoms() {
+    while (w.count != 0 && !fast_atoms<Stack>(w)) {
+      if (!flow.fast_atom(w)) return false;
+    }
+    if (w.written() < kFastCodes) return true;
+    w.write_out(flow.chunk_.steps, flow.runs_->table(), s.floor);
+    return flow.chunk_.steps.size() < flow.options_.chunk_steps;
+  }
+  Take address(Addr to, uint8_t) {
+    if (!flow.fast_address(to, w)) return Take::kRefuse;
     w.lo = s.floor;
-    ++s.e;
-    return true;
+    return Take::kOn;
   }
   void time(uint64_t counter, uint32_t number) {
-    flow.fast_time(s, counter, number, w);
-    ++s.e;
+    s.times_seen = number + 1;
+    if (!flow.has_clock_) return;
+    const Time t = flow.to_time(counter);
+    if (t <= s.floor) return;
+    w.mark(s.floor);
+    s.floor = t;
   }
 };
 
-inline void Flow::fast_time(State& s, uint64_t counter, uint32_t number, FastWalk& w) {
-  s.times_seen = number + 1;
-  if (!has_clock_) return;
-  const Time t = to_time(counter);
-  if (t <= s.floor) return;
-  w.mark(s.floor);
-  s.floor = t;
-}
-
-// Up to the next atoms, which are at hand then. False: what comes next is for the careful walk.
-[[gnu::always_inline]] inline bool Flow::fast_elements(State& s, FastWalk& w) {
-  FastTaker taker{*this, s, w};
-  const ElementParser::Passed passed = elements_->pass_plain(taker);
-  w.passed = passed == ElementParser::Passed::kAtoms;
-  return w.passed || (passed == ElementParser::Passed::kOther && fast_listed(taker));
-}
-
-// The same with elements that are not to be had without the list.
-bool Flow::fast_listed(FastTaker& taker) {
+// The next element, of those that are not to be had without the parser's list. False: it is for the careful
+// walk.
+template <bool Stack>
+bool Flow::fast_listed(FastTaker<Stack>& taker) {
   State& s = taker.s;
-  for (;;) {
-    if (!elements_->has(s.e)) return false;
-    const Element& e = (*elements_)[s.e];
-    bool taken = false;
-    switch (e.kind) {
-      case El::kAtoms:
-        taken = taker.atoms(static_cast<uint32_t>(e.value), e.count, e.offset);
-        if (taken) return true;
-        break;
-      case El::kAddress:
-        taken = taker.address(e.value, e.isa);
-        break;
-      case El::kTime:
-        taker.time(e.value, e.time);
-        taken = true;
-        break;
-      case El::kContext:
-        taken = e.value == s.context;
-        s.e += taken;
-        break;
-      case El::kCycles:
-      case El::kNone:
-        ++s.e;
-        taken = true;
-        break;
-      default:
-        break;
-    }
-    if (!taken) return false;
-    elements_->drop_before(s.e);
-    const ElementParser::Passed passed = elements_->pass_plain(taker);
-    taker.w.passed = passed == ElementParser::Passed::kAtoms;
-    if (passed != ElementParser::Passed::kOther) return taker.w.passed;
+  if (!elements_->has(s.e)) return false;
+  const Element e = (*elements_)[s.e];
+  ElementParser::Take taken = ElementParser::Take::kOn;
+  switch (e.kind) {
+    case El::kAtoms:
+      taken = taker.atoms(static_cast<uint32_t>(e.value), e.count, e.offset);
+      break;
+    case El::kAddress:
+      taken = taker.address(e.value, e.isa);
+      break;
+    case El::kTime:
+      taker.time(e.value, e.time);
+      break;
+    case El::kContext:
+      if (e.value != s.context) return false;
+      break;
+    case El::kCycles:
+    case El::kNone:
+      break;
+    default:
+      return false;
   }
+  if (taken == ElementParser::Take::kRefuse) return false;
+  ++s.e;
+  if (taken == ElementParser::Take::kStop) return false;
+  elements_->drop_before(s.e);
+  return true;
 }
 
 template <bool Stack>
 void Flow::fast_walk(State& s, uint32_t start) {
-  StepList& steps = chunk_.steps;
   FastWalk w;
   w.links = runs_->links();
   w.cur = way_to(start);
@@ -295,22 +284,19 @@ void Flow::fast_walk(State& s, uint32_t start) {
   w.ring = s.rets.lend(runs_->map(), w.space);
   w.newest = s.rets.newest();
   w.rets = &s.rets;
-  w.atoms = s.atoms;
   w.used = w.count = s.atom_count;
+  w.atoms = s.atoms;
   w.fresh = s.fresh;
   w.lo = s.lo;
-  if (s.atom_count == 0) elements_->drop_before(s.e);
-  do {
-    bool stuck = false;
-    while (w.count != 0 && !fast_atoms<Stack>(w) && !stuck) stuck = !fast_atom(w);
-    if (stuck) break;
-    if (w.written() >= kFastCodes) {
-      w.write_out(steps, runs_->table(), s.floor);
-      if (steps.size() >= options_.chunk_steps) break;
-    }
-  } while (fast_elements(s, w));
-  if (w.count != 0 && w.passed) elements_->keep_atoms(w.atoms_at);
-  w.write_out(steps, runs_->table(), s.floor);
+  FastTaker<Stack> taker{*this, s, w};
+  if (w.count == 0) elements_->drop_before(s.e);
+  for (bool on = taker.use_atoms(); on;) {
+    const ElementParser::Passed passed = elements_->pass_plain(taker);
+    s.e += passed.elements;
+    if (passed.last == ElementParser::Take::kStop && w.count != 0) elements_->keep_atoms(w.atoms_at);
+    on = passed.last == ElementParser::Take::kOn && fast_listed(taker);
+  }
+  w.write_out(chunk_.steps, runs_->table(), s.floor);
   fast_end(s, w);
 }
 

@@ -36,9 +36,9 @@ Addr Flow::address_of(const State& s, const Element& d) const {
   return s.sf ? d.value : d.value & 0xffffffffU;
 }
 
-uint64_t Flow::offset_in_use(const State& s) const {
+uint64_t Flow::offset_in_use(const State& s) {
   const size_t in_use = s.e == 0 || s.atom_count == 0 ? s.e : s.e - 1;
-  if (!elements_->has_parsed(in_use)) return 0;
+  if (!elements_->has(in_use) || !elements_->has_parsed(in_use)) return segment_->end - segment_->begin;
   const Element& e = (*elements_)[in_use];
   return e.kind == El::kAtoms && e.count >= s.atom_count
              ? elements_->offset_of_atom(in_use, e.count - s.atom_count)
@@ -148,7 +148,6 @@ template <bool Emit>
 Flow::Stop Flow::on_address(State& s, const Element& d, Trial* trial) {
   const Addr ip = address_of(s, d);
   const uint8_t mode = mode_of(s, d.isa);
-  ++s.e;
   s.lo = s.floor;
   switch (s.place) {
     case Place::kKnown:
@@ -168,7 +167,10 @@ Flow::Stop Flow::on_address(State& s, const Element& d, Trial* trial) {
       enter(s, ip, mode);
       break;
     case Place::kWaiting:
-      if ((d.flags & Element::kStart) == 0) return Stop::kGo;
+      if ((d.flags & Element::kStart) == 0) {
+        ++s.e;
+        return Stop::kGo;
+      }
       enter(s, ip, mode);
       break;
     case Place::kOff:
@@ -181,6 +183,7 @@ Flow::Stop Flow::on_address(State& s, const Element& d, Trial* trial) {
       enter(s, ip, mode);
       break;
   }
+  ++s.e;
   s.fresh = true;
   return used(s, trial);
 }

@@ -228,7 +228,7 @@ Flow::Stop Flow::use_atom(State& s, Variant& v, Trial* trial) {
   }
   s.atoms >>= 1;
   --s.atom_count;
-  emit<Emit>(s, v, b.count, taken ? Step::kTaken : 0);
+  emit<Emit>(s, v, b.count, taken && b.kind != BranchKind::kNone ? Step::kTaken : 0);
   if (v.waypoint == Waypoint::kDirect) {
     if (taken) {
       if (v.link && return_stack_) s.rets.push(b.end(), s.mode);

@@ -77,15 +77,15 @@ class Flow final : public SegmentDecoder {
   // fast.cpp: the walk where nothing is in doubt
   static constexpr uint32_t kFastCodes = 512;
   struct FastWalk;
+  template <bool Stack>
   struct FastTaker;
   uint32_t fast_start(const State& s);
   template <bool Stack>
   void fast_walk(State& s, uint32_t start);
   template <bool Stack>
   static bool fast_atoms(FastWalk& w);
-  bool fast_elements(State& s, FastWalk& w);
-  bool fast_listed(FastTaker& taker);
-  void fast_time(State& s, uint64_t counter, uint32_t number, FastWalk& w);
+  template <bool Stack>
+  bool fast_listed(FastTaker<Stack>& taker);
   bool fast_atom(FastWalk& w);
   bool fast_return(FastWalk& w);
   bool fast_address(Addr to, FastWalk& w);
@@ -160,7 +160,7 @@ class Flow final : public SegmentDecoder {
   size_t roll_back();
   void flush(bool last);
   std::string describe(const State& s) const;
-  uint64_t offset_in_use(const State& s) const;
+  uint64_t offset_in_use(const State& s);
 
   const Config& config_;
   const std::span<const Stream> streams_;

@@ -58,7 +58,7 @@ void Flow::close_gap(State& s, Addr resume_ip, uint64_t end) {
 // What the trace says, for the reason of a gap.
 std::string Flow::describe(const State& s) const {
   if (s.atom_count == 0) return "the trace has no atom";
-  return fmt::format("the trace has {} atoms, next {}", s.atom_count, (s.atoms & 1) != 0 ? 'E' : 'N');
+  return (s.atoms & 1) != 0 ? "the trace has an E atom" : "the trace has an N atom";
 }
 
 // Takes back the steps that no packet has confirmed. Returns how many.

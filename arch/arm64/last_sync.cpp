@@ -23,28 +23,23 @@ Time last_in(std::span<const uint8_t> bytes, const PacketFormat& format,
   struct Taker {
     const std::optional<TimeConversion>& clock;
     Time passed;
-    size_t next = 0;  // element
-    bool atoms(uint32_t, uint32_t, uint32_t) { return ++next != 0; }
-    bool address(Addr, uint8_t) { return ++next != 0; }
+    static ElementParser::Take atoms(uint32_t, uint32_t, uint32_t) { return ElementParser::Take::kOn; }
+    static ElementParser::Take address(Addr, uint8_t) { return ElementParser::Take::kOn; }
     void time(uint64_t counter, uint32_t) {
-      ++next;
       if (clock) passed = std::max(passed, clock->to_perf(counter));
     }
   };
   ElementParser elements(format);
   elements.start(bytes, bytes.size());
   Taker taker{clock, unknown};
-  for (Time last = kTimeMin;;) {
-    elements.drop_before(taker.next);
-    if (elements.pass_plain(taker) != ElementParser::Passed::kOther) continue;
-    if (!elements.has(taker.next)) return last;
-    const Element& e = elements[taker.next];
-    if (e.kind == El::kTime) {
-      taker.time(e.value, e.time);
-      continue;
-    }
+  Time last = kTimeMin;
+  for (size_t i = 0;; ++i) {
+    elements.drop_before(i);
+    i += elements.pass_plain(taker).elements;
+    if (!elements.has(i)) return last;
+    const Element& e = elements[i];
+    if (e.kind == El::kTime) taker.time(e.value, e.time);
     if (synchronises(e.kind)) last = std::max(last, taker.passed);
-    ++taker.next;
   }
 }
 

@@ -1,0 +1,162 @@
+// The fast walk and the careful walk give the same, entry by entry: blocks, times, confidence, flags, events
+// and gaps. Without its caches of code a decoder walks with care alone.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "tests/arch/arm64/random_simulation.h"
+
+namespace asof::test {
+namespace {
+
+std::string show(const Step& s) {
+  const Block& b = *s.block;
+  std::string bytes;
+  for (uint32_t i = 0; i < b.size; ++i) bytes += fmt::format("{:02x}{}", b.bytes[i], b.lengths[i / 4]);
+  return fmt::format(
+      "{:x}+{} {} of {} kind {} to {:x} mode {} space {} origin {} {}..{} hash {:x} {:x} time {} conf {} "
+      "flags {}: {}",
+      b.ip, b.size, s.count, b.count, static_cast<int>(b.kind), b.target, b.mode, b.space, b.origin, b.from,
+      b.until, b.hash, b.power, s.time, static_cast<int>(s.confidence), s.flags, bytes);
+}
+
+// All that a decoder says, one line each, in order.
+struct Story final : ChunkSink {
+  std::vector<std::string> lines;
+  uint64_t in_runs = 0, instructions = 0;
+
+  void take(Chunk&& c) override {
+    in_runs += c.steps.instructions_in_runs();
+    size_t event = 0, gap = 0;
+    const auto tell_up_to = [&](size_t position) {
+      for (; gap < c.gaps.size() && c.gaps[gap].step <= position; ++gap) {
+        const Gap& g = c.gaps[gap];
+        lines.push_back(fmt::format("gap {} {}..{} time {}..{} ip {:x} to {:x}: {}", g.code, g.begin, g.end,
+                                    g.time.lo, g.time.hi, g.ip, g.resume_ip, g.reason));
+      }
+      for (; event < c.events.size() && c.events[event].step <= position; ++event) {
+        const Event& e = c.events[event];
+        lines.push_back(fmt::format("event {} time {} ip {:x} {:x} {:x} at {}", static_cast<int>(e.kind),
+                                    e.time, e.ip, e.a, e.b, e.offset));
+      }
+    };
+    for (auto s = c.steps.begin(); s != c.steps.end(); ++s) {
+      tell_up_to(s.position());
+      lines.push_back(show(*s));
+      instructions += s->count;
+    }
+    tell_up_to(c.steps.size());
+  }
+};
+
+void expect_same(const Story& fast, const Story& careful) {
+  const auto [a, b] = std::ranges::mismatch(fast.lines, careful.lines);
+  EXPECT_EQ(a == fast.lines.end(), b == careful.lines.end());
+  if (a != fast.lines.end() && b != careful.lines.end())
+    FAIL() << "line " << a - fast.lines.begin() << ": " << *a << "\n and with care: " << *b;
+}
+
+struct Shares {
+  uint64_t in_runs = 0, instructions = 0;
+};
+
+void compare(const EtmSettings& settings, Shares& shares) {
+  SCOPED_TRACE(fmt::format("seed {} clock {}", settings.seed, static_cast<int>(settings.clock)));
+  const EtmSimulation run(settings);
+  const auto fast = run.decoder();
+  const auto pieces = run.decoder({.chunk_steps = 7});
+  const auto careful = run.decoder({.block_cache = false});
+  for (const Segment& s : run.segments(0)) {
+    Story a, b, c;
+    fast->decode(s, a);
+    pieces->decode(s, b);
+    careful->decode(s, c);
+    EXPECT_EQ(c.in_runs, 0U);
+    expect_same(a, c);
+    expect_same(b, c);
+    if (testing::Test::HasFailure()) return;
+    shares.in_runs += a.in_runs;
+    shares.instructions += a.instructions;
+  }
+}
+
+TEST(FastArm64, IsTheCarefulWalk) {
+  Shares shares;
+  constexpr EtmClock kClocks[] = {EtmClock::kFine, EtmClock::kCoarse, EtmClock::kNone, EtmClock::kZero,
+                                  EtmClock::kForeign};
+  for (uint64_t seed = 1; seed <= 1'000 && !HasFailure(); ++seed) {
+    compare({.seed = seed, .ns = 12'000, .clock = kClocks[seed % 5], .pauses = seed % 3 == 0}, shares);
+  }
+  EXPECT_GT(shares.in_runs * 100, shares.instructions * 60)
+      << shares.in_runs << " of " << shares.instructions;
+}
+
+TEST(FastArm64, IsTheCarefulWalkWhereTextChanges) {
+  Shares shares;
+  for (uint64_t seed = 2'001; seed <= 2'600 && !HasFailure(); ++seed) {
+    compare({.seed = seed,
+             .ns = 8'000,
+             .changes = 1 + static_cast<unsigned>(seed % 4),
+             .clock = seed % 2 == 0 ? EtmClock::kFine : EtmClock::kCoarse,
+             .pauses = seed % 5 == 0,
+             .lost_records = seed % 7 == 0,
+             .kprobes = seed % 3 == 0 ? 2U : 0U},
+            shares);
+  }
+  EXPECT_GT(shares.in_runs * 100, shares.instructions * 30)
+      << shares.in_runs << " of " << shares.instructions;
+}
+
+// Bytes of the trace that were changed, taken out or doubled: the same gaps at the same places.
+TEST(FastArm64, IsTheCarefulWalkInDamagedTrace) {
+  uint64_t gaps = 0;
+  for (uint64_t seed = 1; seed <= 800; ++seed) {
+    SCOPED_TRACE(seed);
+    const EtmSimulation run({.seed = seed % 40, .ns = 8'000, .changes = static_cast<unsigned>(seed % 3)});
+    SimRandom random(seed);
+    const auto whole = run.cpu(0).unit().writer().bytes();
+    std::vector<uint8_t> trace(whole.begin(), whole.end());
+    for (uint64_t n = random.between(1, 6); n > 0 && trace.size() > 100; --n) {
+      const size_t at = random.below(trace.size() - 20);
+      switch (random.below(3)) {
+        case 0:
+          trace[at] ^= static_cast<uint8_t>(1U << random.below(8));
+          break;
+        case 1:
+          trace.erase(trace.begin() + static_cast<ptrdiff_t>(at),
+                      trace.begin() + static_cast<ptrdiff_t>(at + random.below(20)));
+          break;
+        default:
+          trace[at] = static_cast<uint8_t>(0xc0 + random.below(0x40));
+      }
+    }
+    arm64::Config config;
+    config.sources.push_back(run.source(0));
+    config.sources[0].idr8 = 0;
+    config.time = TimeConversion{};
+    config.unrecorded_changes = seed % 4 == 0;
+    Stream stream;
+    StreamPiece piece;
+    piece.bytes = trace;
+    stream.pieces = {piece};
+    const auto arch = arm64::make_arch(config);
+    const auto fast = arch->decoder(std::span(&stream, 1), run.text(), {});
+    const auto careful = arch->decoder(std::span(&stream, 1), run.text(), {.block_cache = false});
+    for (const Segment& s : arch->split(stream, 0)) {
+      Story a, b;
+      fast->decode(s, a);
+      careful->decode(s, b);
+      expect_same(a, b);
+      if (HasFailure()) return;
+      gaps += static_cast<uint64_t>(
+          std::ranges::count_if(a.lines, [](const std::string& l) { return l.starts_with("gap"); }));
+    }
+  }
+  EXPECT_GT(gaps, 300U);
+}
+
+}  // namespace
+}  // namespace asof::test
