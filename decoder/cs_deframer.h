@@ -46,45 +46,65 @@ class Deframer {
     kEnd,
   };
   Item next();
-  // Steps over the next frame if all that it carries is of one source, which is id() then: it names no ID, or
-  // one in its first byte. Nearly every frame is so where sources seldom take turns. `count` 0: this one is
-  // not, next() tells what it is.
-  struct Plain {
-    const uint8_t* frame = nullptr;
-    size_t count = 0;  // bytes it carries
-    // Writes them; `out` has room for a whole frame.
-    void copy(uint8_t* out) const {
-      const auto with_low_bits = [this](unsigned half) {
-        constexpr uint64_t kEven = 0x0001000100010001;
-        const uint64_t bits = frame[15] >> (4 * half) & 0xfU;  // to places 0, 16, 32 and 48
-        return half_of(frame + 8 * half) | ((bits * 0x0000200040008001) & kEven);
-      };
-      const uint64_t low = with_low_bits(0), high = with_low_bits(1);
-      const bool named = count < kFrameSize - 1;
-      put_half(out, named ? low >> 8 | high << 56 : low);
-      put_half(out + 8, named ? high >> 8 : high);
-    }
-  };
-  Plain next_plain() {
-    constexpr uint64_t kIdBits = 0x0001000100010001;
-    if (alignment_ != FrameAlignment::kMemory || bytes_.size() - offset_ < kFrameSize) return {};
-    const uint8_t* const frame = bytes_.data() + offset_;
-    if (((half_of(frame) & (kIdBits - 1)) | (half_of(frame + 8) & kIdBits)) != 0) return {};
-    const bool named = (frame[0] & 1U) != 0;
-    if (named) {
-      const uint8_t id = frame[0] >> 1U;
-      const bool late = (frame[15] & 1U) != 0;
-      if (late && id != id_) return {};
-      id_ = id;
-    }
+  // Nearly every frame where sources seldom take turns carries bytes of one source only: it names no ID, or
+  // one in its first byte. Such a frame is stepped over by skip_plain(), which says how many bytes it
+  // carries, all of id(); 0: it is none. copy_plain() takes the bytes of `id` out of all that follow each
+  // other, while `out` has room for a frame, and says how many it wrote. next() tells what comes then.
+  size_t skip_plain() {
+    const uint8_t* p = bytes_.data() + offset_;
+    Plain frame;
+    if (alignment_ != FrameAlignment::kMemory || bytes_.size() - offset_ < kFrameSize ||
+        !read_plain(p, frame))
+      return 0;
     offset_ += kFrameSize;
-    return {frame, named ? kFrameSize - 2 : kFrameSize - 1};
+    return frame.count;
+  }
+  size_t copy_plain(uint8_t id, std::span<uint8_t> out) {
+    if (alignment_ != FrameAlignment::kMemory) return 0;
+    const uint8_t* p = bytes_.data() + offset_;
+    size_t written = 0;
+    Plain frame;
+    while (bytes_.size() - offset_ >= kFrameSize && out.size() - written >= kFrameSize &&
+           read_plain(p, frame)) {
+      p += kFrameSize;
+      offset_ += kFrameSize;
+      if (id_ != id) continue;
+      put_half(out.data() + written, frame.low);
+      put_half(out.data() + written + 8, frame.high);
+      written += frame.count;
+    }
+    return written;
   }
   std::span<const FrameRun> runs() const { return {runs_.data(), run_count_}; }
   uint64_t skipped() const { return skipped_; }
   uint64_t skipped_at() const { return skipped_at_; }
 
  private:
+  struct Plain {
+    uint64_t low = 0, high = 0;  // the bytes it carries,
+    size_t count = 0;            // so many
+  };
+  bool read_plain(const uint8_t* p, Plain& out) {
+    constexpr uint64_t kEven = 0x0001000100010001;
+    // Four bits, to the lowest ones of the bytes at even places.
+    const auto spread = [](uint64_t bits) { return (bits * 0x0000200040008001) & kEven; };
+    uint64_t low = half_of(p), high = half_of(p + 8);
+    if (((low & (kEven - 1)) | (high & kEven)) != 0) return false;
+    const uint64_t flags = high >> 56;
+    const bool named = (low & 1) != 0;
+    if (named) {
+      const auto id = static_cast<uint8_t>((low & 0xff) >> 1);
+      const bool late = (flags & 1) != 0;
+      if (late && id != id_) return false;
+      id_ = id;
+    }
+    low |= spread(flags & 0xf);
+    high |= spread(flags >> 4);
+    out.low = named ? low >> 8 | high << 56 : low;
+    out.high = named ? high >> 8 : high;
+    out.count = named ? kFrameSize - 2 : kFrameSize - 1;
+    return true;
+  }
   static uint64_t half_of(const uint8_t* p) {
     uint64_t v = 0;
     std::memcpy(&v, p, sizeof(v));

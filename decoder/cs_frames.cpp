@@ -27,28 +27,15 @@ class CsSourceBytes : public TraceBytes {
       : frames_(std::move(frames)), source_(source) {}
 
   void read(uint64_t at, std::span<uint8_t> out) const override {
-    const auto give = [&out](const uint8_t* bytes, size_t count) {
-      const size_t take = std::min(count, out.size());
-      std::copy_n(bytes, take, out.begin());
-      out = out.subspan(take);
-    };
     walk(
         at,
-        [&](const FrameRun& run, size_t skip, size_t) {
-          give(run.data + skip, run.count - skip);
+        [&out](const FrameRun& run, size_t skip, size_t) {
+          const size_t take = std::min<size_t>(run.count - skip, out.size());
+          std::copy_n(run.data + skip, take, out.begin());
+          out = out.subspan(take);
           return !out.empty();
         },
-        [&](const Deframer::Plain& plain, size_t skip) {
-          if (skip == 0 && out.size() >= kFrameSize) {
-            plain.copy(out.data());
-            out = {out.data() + plain.count, out.size() - plain.count};
-            return true;
-          }
-          std::array<uint8_t, kFrameSize> bytes;
-          plain.copy(bytes.data());
-          give(bytes.data() + skip, plain.count - skip);
-          return !out.empty();
-        });
+        [&out, this](Deframer& frames) { out = out.subspan(frames.copy_plain(source_.id, out)); });
     ASOF_CHECK(out.empty());
   }
   uint64_t file_offset(uint64_t at) const override {
@@ -65,8 +52,7 @@ class CsSourceBytes : public TraceBytes {
 
  private:
   // Calls visit(run, first byte in it, section) with every run of the source from byte `at` on until it
-  // returns false. Frames of one source go to visit_plain(frame, first byte in it) instead, unless that is
-  // nullptr.
+  // returns false. visit_plain(frames), unless it is nullptr, may take frames first.
   template <class Visit, class VisitPlain>
   void walk(uint64_t at, Visit visit, VisitPlain visit_plain) const;
 
@@ -86,14 +72,13 @@ void CsSourceBytes::walk(uint64_t at, Visit visit, VisitPlain visit_plain) const
   for (size_t section = start.section; section < frames_->sections_.size(); ++section) {
     Deframer frames(frames_->sections_[section].bytes, frames_->alignment_, offset, id);
     for (;;) {
+      while (skip >= kFrameSize) {
+        const size_t count = frames.skip_plain();
+        if (count == 0) break;
+        if (frames.id() == source_.id) skip -= count;
+      }
       if constexpr (!std::is_null_pointer_v<VisitPlain>) {
-        for (auto plain = frames.next_plain(); plain.count != 0; plain = frames.next_plain()) {
-          if (frames.id() != source_.id) continue;
-          if (skip >= plain.count)
-            skip -= plain.count;
-          else if (!visit_plain(plain, std::exchange(skip, 0)))
-            return;
-        }
+        if (skip == 0) visit_plain(frames);
       }
       if (frames.next() == Item::kEnd) break;
       for (const FrameRun& run : frames.runs()) {
