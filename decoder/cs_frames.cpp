@@ -14,7 +14,7 @@
 namespace asof {
 namespace {
 
-constexpr uint64_t kCheckpointDistance = 8 * 1024;  // bytes of frames that a read may have to pass over
+constexpr uint64_t kCheckpointDistance = 4 * 1024;  // bytes of frames that a read may have to pass over
 
 using Item = Deframer::Item;
 
