@@ -33,7 +33,7 @@ namespace asof::arm64 {
 
 // A way out of a run: the run's id, shifted so that with an atom it is the code of a StepList; or one of
 // these.
-inline constexpr unsigned kRunShift = 1;
+inline constexpr unsigned kRunShift = StepList::kRunShift;
 inline constexpr uint32_t kReturn = 0;       // where an address says, or the return stack
 inline constexpr uint32_t kIndirect = 1;     // where an address says
 inline constexpr uint32_t kUnknown = 2;      // not known yet, or more than a link can say
