@@ -9,8 +9,8 @@ needed=(g++ cmake ninja-build pkg-config libipt-dev libopencsd-dev libcapstone-d
         nlohmann-json3-dev libprotozero-dev libsqlite3-dev zlib1g-dev zstd)
 # Manual pages are not made without it.
 optional=(scdoc)
-# Only for tests: comparisons with perf, packages, timelines in a real browser. They are skipped without.
-for_tests=(linux-perf dpkg-dev file chromium shellcheck sqlite3)
+# Only for tests: comparisons with perf, packages, timelines in a real browser, profiles for LLVM's tools. They are skipped without.
+for_tests=(linux-perf dpkg-dev file chromium shellcheck sqlite3 llvm-19 bolt-19)
 
 say() { printf '== %s\n' "$*"; }
 

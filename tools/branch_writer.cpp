@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <tuple>
 
 #include "decoder/records.h"
@@ -44,8 +43,8 @@ class PerfScriptWriter final : public BranchWriter {
     const bool wanted =
         names_.at(b.from_space, b.from, b.time).wanted || names_.at(b.to_space, b.to, b.time).wanted;
     // A stack is of branches that follow each other: readers take the code in between as executed.
-    if (!b.follows || !wanted || count_ == stack_.size()) flush();
-    if (wanted) stack_[count_++] = b;
+    if (!b.follows || !wanted || stack_.size() == kLongest) flush();
+    if (wanted) stack_.push_back(b);
   }
   void finish() override {
     if (!started_) start();
@@ -73,20 +72,21 @@ class PerfScriptWriter final : public BranchWriter {
                        name));
   }
   void flush() {
-    if (count_ == 0) return;
-    std::string line = fmt::format("{:16x} ", stack_[count_ - 1].to);
-    for (size_t i = count_; i-- != 0;)
-      line += fmt::format(" {:#x}/{:#x}/-/-/-/0 ", stack_[i].from, stack_[i].to);
+    if (stack_.empty()) return;
+    std::string line = fmt::format("{:16x} ", stack_.back().to);
+    for (auto b = stack_.rbegin(); b != stack_.rend(); ++b)
+      fmt::format_to(std::back_inserter(line), " {:#x}/{:#x}/-/-/-/0 ", b->from, b->to);
     write_(line + "\n");
-    count_ = 0;
+    stack_.clear();
   }
 
+  // Hardware has 32; readers take any number. Code between two stacks is in neither.
+  static constexpr size_t kLongest = 1024;
   const Capture& capture_;
   BranchNames& names_;
   Write write_;
   bool started_ = false;
-  std::array<TakenBranch, 32> stack_;  // oldest first
-  size_t count_ = 0;
+  std::vector<TakenBranch> stack_;  // oldest first
 };
 
 struct PairHash {

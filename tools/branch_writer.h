@@ -52,7 +52,7 @@ class BranchWriter {
   virtual void finish() = 0;
 };
 
-// `perf script -F ip,brstack --show-mmap-events`: mappings, then up to 32 branches a line, newest first;
+// `perf script -F ip,brstack --show-mmap-events`: mappings, then up to 1,024 branches a line, newest first;
 // every branch is in one line. llvm-profgen --perfscript and AutoFDO's readers take it.
 std::unique_ptr<BranchWriter> make_perf_script_writer(const Capture& capture, BranchNames& names,
                                                       BranchWriter::Write write);

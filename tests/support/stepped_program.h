@@ -1,0 +1,27 @@
+// A real program, run one instruction after the other under ptrace, as a capture: what each instruction did
+// is told to the trace unit (pt_tracer.h), which writes what Intel PT would have written for user mode. For
+// tests of outputs that other tools read beside the program's own file.
+#pragma once
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "textstore/address.h"
+
+namespace asof::test {
+
+struct SteppedProgram {
+  uint64_t instructions = 0;
+  uint64_t base = 0;                                // what was added to the addresses of its file
+  std::map<std::pair<Addr, Addr>, uint64_t> taken;  // branches between its own instructions, by both ends
+};
+
+// Runs `program`, an ELF file, without arguments and with address randomisation off, and writes
+// `capture`, a perf.data file. Nothing: this machine does not let one trace a child, or the program ran for
+// longer than `limit` instructions.
+std::optional<SteppedProgram> record_stepped(const std::filesystem::path& program,
+                                             const std::filesystem::path& capture, uint64_t limit);
+
+}  // namespace asof::test

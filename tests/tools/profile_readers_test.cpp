@@ -1,0 +1,181 @@
+// `asof branches` read by the tools it is written for: llvm-profgen and BOLT, beside a real program whose
+// every instruction was counted when it ran (stepped_program.h).
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <sstream>
+
+#include "tests/support/stepped_program.h"
+#include "tests/support/temp_dir.h"
+#include "tests/tools/run_asof.h"
+
+namespace asof::test {
+namespace {
+
+using Counts = std::map<std::pair<Addr, Addr>, uint64_t>;
+
+// work(i) for i below 200: rare() 20 times, often() 180 times with a loop.
+constexpr const char* kSource = R"(
+__attribute__((noinline)) int rare(int x) { return x * 3 + 1; }
+__attribute__((noinline)) int often(int x, int n) {
+  volatile int s = 0;
+  for (int i = 0; i < n; ++i) s += x ^ i;
+  return s;
+}
+__attribute__((noinline)) int work(int x) {
+  if (x % 10 == 0) return rare(x) + 1;
+  return often(x, x % 5) + 2;
+}
+void _start(void) {
+  volatile int sum = 0;
+  for (int i = 0; i < 200; ++i) sum += work(i);
+  __asm__ volatile("syscall" ::"a"(60), "D"(0));
+  for (;;) {}
+}
+)";
+
+struct Said {
+  int status = -1;
+  std::string text;
+};
+Said say(const TempDir& dir, const std::string& command) {
+  const std::string out = dir.path() / "said";
+  Said said;
+  said.status = std::system(("( " + command + " ) >" + out + " 2>&1 </dev/null").c_str());
+  said.text = read_file(out);
+  return said;
+}
+
+// The tool in the path, or of the newest LLVM that is installed. Empty: there is none. perf2bolt goes by its
+// name: Debian's perf2bolt-19 is not it.
+std::string find_tool(const TempDir& dir, const std::string& name) {
+  const Said s = say(dir, fmt::format("command -v {0} || ls -v /usr/lib/llvm-*/bin/{0} | tail -1", name));
+  const std::string path = s.text.substr(0, s.text.find('\n'));
+  return std::filesystem::exists(path) ? path : "";
+}
+
+class ProfileReaders : public ::testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override {
+    program_ = dir_.path() / "program";
+    capture_ = dir_.path() / "perf.data";
+    std::ofstream(dir_.path() / "program.c") << kSource;
+    const Said cc =
+        say(dir_, fmt::format("cd {} && gcc -O1 -g -nostdlib -static {} -fno-stack-protector -Wl,--build-id "
+                              "-Wl,-q -o program program.c",
+                              dir_.path().string(), GetParam()));
+    if (cc.status != 0) GTEST_SKIP() << "no C compiler that makes the program: " << cc.text;
+    const auto ran = record_stepped(program_, capture_, 60'000);
+    if (!ran) GTEST_SKIP() << "tracing a child process is not allowed here";
+    ran_ = *ran;
+    for (const auto& [ends, count] : ran_.taken)
+      taken_[{ends.first - ran_.base, ends.second - ran_.base}] = count;
+    const Said names = say(dir_, "nm " + program_.string());
+    std::istringstream lines(names.text);
+    std::string address, type, name;
+    while (lines >> address >> type >> name) functions_[name] = std::stoul(address, nullptr, 16);
+    ASSERT_TRUE(functions_.contains("often"));
+  }
+  std::string branches(const std::string& options) const {
+    const std::string out = dir_.path() / "branches";
+    const Ran r = run_asof(fmt::format("branches {} {} -o {}", capture_.string(), options, out));
+    EXPECT_EQ(r.status, 0) << r.err;
+    EXPECT_EQ(r.err, "");
+    return out;
+  }
+  uint64_t calls_of(const std::string& function) const {
+    uint64_t n = 0;
+    for (const auto& [ends, count] : taken_) n += ends.second == functions_.at(function) ? count : 0;
+    return n;
+  }
+
+  TempDir dir_;
+  std::filesystem::path program_, capture_;
+  SteppedProgram ran_;
+  Counts taken_;  // by addresses of the file
+  std::map<std::string, Addr> functions_;
+};
+
+TEST_P(ProfileReaders, TheTableIsWhatRan) {
+  Counts got;
+  for (const std::string& line : lines_of(read_file(branches("--format csv")))) {
+    unsigned long from = 0, to = 0, count = 0;
+    if (std::sscanf(line.c_str(), "%lx,%lx,%lu", &from, &to, &count) == 3)
+      got[{from - ran_.base, to - ran_.base}] += count;
+  }
+  EXPECT_EQ(got, taken_);
+  EXPECT_EQ(calls_of("work"), 200U);
+  EXPECT_EQ(calls_of("rare"), 20U);
+}
+
+// Branches and ranges as it counts them, and the profile it makes by source line.
+TEST_P(ProfileReaders, ProfgenCountsEveryBranch) {
+  const std::string profgen = find_tool(dir_, "llvm-profgen");
+  if (profgen.empty()) GTEST_SKIP() << "llvm-profgen is not installed (Debian package llvm-19)";
+  const std::string script = branches("--format perf-script"), out = dir_.path() / "profile";
+  const std::string command =
+      fmt::format("{} --perfscript={} --binary={} --output={} ", profgen, script, program_.string(), out);
+  Said said = say(dir_, command + "--skip-symbolization");
+  ASSERT_EQ(said.status, 0) << said.text;
+  // Offsets are to the first executable segment of the file.
+  const Addr first = functions_.at("rare") & ~Addr{0xfff};
+  Counts got;
+  for (const std::string& line : lines_of(read_file(out))) {
+    unsigned long from = 0, to = 0, count = 0;
+    if (std::sscanf(line.c_str(), "%lx->%lx:%lu", &from, &to, &count) == 3)
+      got[{first + from, first + to}] = count;
+  }
+  EXPECT_EQ(got, taken_) << read_file(out);
+  said = say(dir_, command + "--format=text");
+  ASSERT_EQ(said.status, 0) << said.text;
+  const std::string profile = read_file(out);
+  EXPECT_NE(profile.find(fmt::format(" work:{}\n", calls_of("work"))), std::string::npos) << profile;
+  EXPECT_NE(profile.find(fmt::format(" rare:{}\n", calls_of("rare"))), std::string::npos) << profile;
+  EXPECT_NE(profile.find(fmt::format(" often:{}\n", calls_of("often"))), std::string::npos) << profile;
+}
+
+// perf2bolt finds every range to be code, and its profile has the true counts; llvm-bolt makes a program of
+// it that runs.
+TEST_P(ProfileReaders, BoltTakesEveryBranch) {
+  const std::string perf2bolt = find_tool(dir_, "perf2bolt"), bolt = find_tool(dir_, "llvm-bolt");
+  if (perf2bolt.empty() || bolt.empty()) GTEST_SKIP() << "BOLT is not installed (Debian package bolt-19)";
+  const std::string preagg =
+      branches(fmt::format("--format bolt-preagg --dso program --base {:x}", ran_.base));
+  const std::string out = dir_.path() / "fdata", better = dir_.path() / "better";
+  Said said = say(dir_, fmt::format("{} {} --pa -p {} -o {}", perf2bolt, program_.string(), preagg, out));
+  ASSERT_EQ(said.status, 0) << said.text;
+  EXPECT_NE(said.text.find("mismatching disassembled function contents: 0 "), std::string::npos) << said.text;
+  EXPECT_NE(said.text.find("involving unknown regions: 0 "), std::string::npos) << said.text;
+  // "1 FUNCTION OFFSET 1 FUNCTION OFFSET MISPREDICTED COUNT"; code that just goes on is among them.
+  uint64_t found = 0;
+  for (const std::string& line : lines_of(read_file(out))) {
+    std::istringstream words(line);
+    std::string from, to, kind;
+    unsigned long from_at = 0, to_at = 0, mispredicted = 0, count = 0;
+    if (!(words >> kind >> from >> std::hex >> from_at >> kind >> to >> to_at >> std::dec >> mispredicted >>
+          count))
+      continue;
+    const auto ran = taken_.find({functions_.at(from) + from_at, functions_.at(to) + to_at});
+    if (ran == taken_.end()) {
+      EXPECT_EQ(from, to) << line;
+      continue;
+    }
+    ++found;
+    EXPECT_EQ(count, ran->second) << line;
+    EXPECT_EQ(mispredicted, 0U);
+  }
+  EXPECT_GE(found, 5U) << read_file(out);
+  said = say(dir_, fmt::format("{} {} -o {} -data {} -reorder-blocks=ext-tsp", bolt, program_.string(),
+                               better, out));
+  ASSERT_EQ(said.status, 0) << said.text;
+  EXPECT_EQ(say(dir_, better).status, 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(Program, ProfileReaders, ::testing::Values("-fno-pie -no-pie", "-fPIE -static-pie"),
+                         [](const auto& info) {
+                           return std::string(info.index == 0 ? "fixed" : "anywhere");
+                         });
+
+}  // namespace
+}  // namespace asof::test
