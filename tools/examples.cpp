@@ -31,11 +31,12 @@ constexpr Example kTimeline[] = {
     {"asof timeline -o out.csv", "one line for each slice; .jsonl and .db likewise"}};
 constexpr Example kStacks[] = {
     {"asof stacks -o out.folded", "time by stack, for flamegraph.pl, inferno or speedscope"},
+    {"asof stacks -o profile.json", "the same, for profiler.firefox.com"},
     {"asof stacks --weight instructions --by thread", "instructions, by thread"},
     {"asof stacks --weight calls --versions", "calls, with the versions of functions' text apart"}};
 constexpr Example kDiff[] = {
     {"asof diff perf.data --time 0%-50% --time 50%-100%", "two times of one capture"},
-    {"asof diff a/perf.data b/perf.data --rows paths --by calls", "which call paths were taken how often in two captures"},
+    {"asof diff perf.data perf.data --rows paths --by calls", "which call paths were taken how often in two captures"},
     {"asof diff perf.data perf.data --by instructions --format csv", "two captures, as a table"}};
 constexpr Example kBranches[] = {
     {"asof branches", "how often each branch was taken, as a table"},

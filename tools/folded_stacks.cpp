@@ -22,6 +22,11 @@ std::string frame_text(std::string name) {
 
 }  // namespace
 
+uint64_t weight_of(const Cost& cost, StackWeight weight) {
+  if (weight == StackWeight::kInstructions) return cost.instructions;
+  return weight == StackWeight::kCalls ? cost.calls : cost.ns;
+}
+
 bool has_cpu_streams(const Capture& capture) {
   return std::ranges::any_of(capture.streams, [](const Stream& s) { return s.cpu >= 0; });
 }
@@ -186,9 +191,7 @@ void FoldedStacks::visit(const Visit& visit) {
 
 void FoldedStacks::write(StackWeight weight, const std::function<void(std::string_view)>& write) {
   visit([&](std::span<const uint32_t> stack, const Cost& own) {
-    const uint64_t value = weight == StackWeight::kNanoseconds    ? own.ns
-                           : weight == StackWeight::kInstructions ? own.instructions
-                                                                  : own.calls;
+    const uint64_t value = weight_of(own, weight);
     if (value == 0) return;
     std::string line;
     for (const uint32_t name : stack) (line += line.empty() ? "" : ";") += names_[name];

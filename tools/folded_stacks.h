@@ -28,6 +28,8 @@ enum class StackWeight : uint8_t {
   kCalls,         // activations whose beginning was seen
 };
 
+uint64_t weight_of(const Cost& cost, StackWeight weight);
+
 // The CPUs' tracks tell what ran; per-thread captures have only threads' tracks.
 bool has_cpu_streams(const Capture& capture);
 

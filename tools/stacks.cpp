@@ -1,4 +1,5 @@
-// asof stacks: folded stacks (folded_stacks.h), for flame graphs.
+// asof stacks: folded stacks (folded_stacks.h), for flame graphs, or as a profile (firefox_profile.h).
+#include "tools/firefox_profile.h"
 #include "tools/folded_stacks.h"
 #include "tools/output.h"
 #include "tools/progress.h"
@@ -10,11 +11,11 @@ namespace {
 struct StacksText {
   InputOptions input;
   DecodeChoice choice;
-  std::string output, weight = "ns", by = "all";
+  std::string output, weight = "ns", by = "all", format;
   bool versions = false;
 };
 
-StackWeight weight_of(const std::string& word) {
+StackWeight weight_named(const std::string& word) {
   if (word == "instructions") return StackWeight::kInstructions;
   return word == "calls" ? StackWeight::kCalls : StackWeight::kNanoseconds;
 }
@@ -48,7 +49,14 @@ ExitCode run_stacks(StacksText& o) {
     diagnostics.error(out.error());
     return kExitInput;
   }
-  stacks.write(weight_of(o.weight), [&](std::string_view line) { out->write(line); });
+  const auto write = [&](std::string_view text) { out->write(text); };
+  if (o.format == "firefox" || (o.format.empty() && o.output.ends_with(".json"))) {
+    FirefoxProfile profile(stacks.names(), weight_named(o.weight), o.by != "all");
+    stacks.visit([&](std::span<const uint32_t> stack, const Cost& own) { profile.add(stack, own); });
+    profile.write(write);
+  } else {
+    stacks.write(weight_named(o.weight), write);
+  }
   if (!flush_output(*out, o.output, diagnostics)) return kExitInput;
   return interrupted() ? kExitInterrupted : kExitOk;
 }
@@ -57,11 +65,15 @@ ExitCode run_stacks(StacksText& o) {
 
 RunVerb add_stacks(CLI::App& app) {
   auto o = std::make_shared<StacksText>();
-  CLI::App* verb = app.add_subcommand("stacks", "folded stacks, for flame graphs");
+  CLI::App* verb = app.add_subcommand("stacks", "stacks added up, for flame graphs or Firefox's profiler");
   add_input_options(*verb, o->input);
   add_decode_options(*verb, o->choice);
   const std::string output = "Output";
   verb->add_option("-o,--output", o->output, "file to write (default: standard output)")->group(output);
+  verb->add_option("--format", o->format,
+                   "folded; firefox: a profile for profiler.firefox.com (default: by the file's name, .json)")
+      ->check(CLI::IsMember({"folded", "firefox"}))
+      ->group(output);
   verb->add_option("--weight", o->weight, "of a stack: own ns, own instructions, or calls")
       ->check(CLI::IsMember({"ns", "instructions", "calls"}))
       ->capture_default_str()

@@ -192,6 +192,45 @@ TEST(TimelineRows, DatabaseIsThatOfTheQuery) {
   EXPECT_EQ(run_asof("timeline --detail insn --time 0%-10% -o out.csv " + kDemo).status, 1);
 }
 
+// Walks the tables of a Firefox profile as its viewer does, and prints folded stacks; weights in ms are of
+// ns.
+constexpr const char* kUnfold = R"(
+import json, sys
+from decimal import Decimal
+profile = json.load(open(sys.argv[1]), parse_float=Decimal)
+assert profile['meta']['preprocessedProfileVersion'] == 48
+for t in profile['threads']:
+    for name in ('samples', 'stackTable', 'frameTable', 'funcTable', 'resourceTable', 'nativeSymbols', 'markers'):
+        for key, column in t[name].items():
+            if isinstance(column, list): assert len(column) == t[name]['length'], (name, key)
+    s, stacks = t['samples'], t['stackTable']
+    assert all(a <= b for a, b in zip(s['time'], s['time'][1:]))
+    for stack, weight in zip(s['stack'], s['weight']):
+        names = []
+        while stack is not None:
+            assert stacks['prefix'][stack] is None or stacks['prefix'][stack] < stack
+            func = t['frameTable']['func'][stacks['frame'][stack]]
+            names.append(t['stringArray'][t['funcTable']['name'][func]])
+            stack = stacks['prefix'][stack]
+        if t['name'] != 'all': names.append(t['name'])
+        scale = 1000000 if s['weightType'] == 'tracing-ms' else 1
+        print(';'.join(reversed(names)), int(weight * scale))
+)";
+
+TEST(Stacks, AreTheFirefoxProfiles) {
+  if (!installed("python3 -c 'import json'")) GTEST_SKIP() << "python3 is not installed";
+  const TempDir dir;
+  const std::string script = dir.path() / "unfold.py", profile = dir.path() / "profile.json";
+  std::ofstream(script) << kUnfold;
+  for (const std::string options : {"", "--weight instructions", "--weight calls --by cpu", "--by thread"}) {
+    const Ran r = run_asof("stacks -o " + profile + " " + options + " " + kDemo);
+    ASSERT_EQ(r.status, 0) << r.err;
+    const std::string folded = read_file(stacks(dir, options));
+    EXPECT_EQ(said(dir, "python3 " + script + " " + profile) + "\n", folded) << options;
+    EXPECT_GT(lines_of(folded).size(), 20U);
+  }
+}
+
 // Sums of a column of `asof diff` as CSV, by python's reader.
 std::string diff_sums(const TempDir& dir, const std::string& options) {
   const std::string file = dir.path() / "diff.csv";
