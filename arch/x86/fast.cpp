@@ -86,12 +86,15 @@ struct Flow::FastWalk {
   RetStack* rets = nullptr;
   uint32_t* ring = nullptr;  // of rets
   uint64_t newest = 0;       // entry of ring
+  uint64_t most = 0;         // that `newest` was
+  bool hidden = false;       // below the ring's oldest entry are others
   Space space = kNoSpace;    // of all runs
 
   uint32_t run() const { return run_of(cur); }
   uint32_t& top() const { return ring[newest % RetStack::kRing]; }
   void push(uint32_t way) {
     ++newest;
+    most = std::max(most, newest);
     top() = way;
     ring[(newest - RetStack::kSize) % RetStack::kRing] = 0;
   }
@@ -105,8 +108,8 @@ struct Flow::FastWalk {
 uint32_t Flow::fast_start(const State& s) {
   if (!runs_ || s.node == nullptr || s.node->state != TextState::kStable || !s.enabled || s.lost ||
       s.pending.kind != Pending::Kind::kNone || s.forced != nullptr || gap_ || next_flags_ != 0 ||
-      s.transaction || s.block_bytes != 0 || s.rets.split() || s.decisions < confidence_until_ ||
-      s.poke_return != 0 || verified_steps_ != chunk_.steps.size() ||
+      s.transaction || s.block_bytes != 0 || s.decisions < confidence_until_ || s.poke_return != 0 ||
+      verified_steps_ != chunk_.steps.size() ||
       (s.node->space != kKernelSpace && s.node->space != s.user_space)) {
     return 0;
   }
@@ -150,8 +153,9 @@ bool Flow::fast_bits(FastWalk& w) {
     bits <<= 1;
     cur = next;
   }
+  peak = std::max(peak, above);
+  w.most = std::max(w.most, peak - 1);
   if (deep) {
-    peak = std::max(peak, above);
     for (uint64_t i = above; i <= peak; ++i) ring[static_cast<uint8_t>(i - 1 - RetStack::kSize)] = 0;
   }
   w.out = end + left;
@@ -206,7 +210,7 @@ bool Flow::fast_tip(State& s, FastWalk& w, const uint8_t*& p) {
     many = &runs_->run(w.run());
     // A return without a call at hand says where it goes, like an indirect jump.
     if (many->end != RunEnd::kIndirect &&
-        (many->end != RunEnd::kRet || many->call_count != 0 || w.top() != 0)) {
+        (many->end != RunEnd::kRet || many->call_count != 0 || w.top() != 0 || w.hidden)) {
       return false;
     }
   }
@@ -231,9 +235,10 @@ void Flow::fast_walk(State& s, uint32_t start) {
   FastWalk w;
   w.cur = way_to(start);
   w.space = s.node->space;
-  w.rets = &s.rets.only();
+  w.rets = &s.rets.open(recent_returns_);
+  w.hidden = s.rets.split();
   w.ring = w.rets->lend(runs_->map(), w.space, s.mode);
-  w.newest = w.rets->newest();
+  const uint64_t newest = w.newest = w.most = w.rets->newest();
   w.tnt.count = s.tnt_count;
   if (w.tnt.count != 0) w.tnt.bits = s.tnt << (64 - w.tnt.count);
   uint32_t* begun = w.out = steps.open_runs(runs_->table(), kRoom);
@@ -313,6 +318,7 @@ void Flow::fast_walk(State& s, uint32_t start) {
 leave:
   write_out();
   w.rets->take_back(w.newest);
+  s.rets.close(recent_returns_, w.most - newest);
   s.p = p;
   s.tnt_count = w.tnt.count;
   s.tnt = w.tnt.count == 0 ? 0 : w.tnt.bits >> (64 - w.tnt.count);

@@ -99,6 +99,7 @@ class Flow final : public SegmentDecoder {
   uint32_t fast_start(const State& s);
   void fast_walk(State& s, uint32_t run);
   struct FastWalk;
+  RetStack recent_returns_;  // of the fast walk while two stacks are kept
   bool fast_bits(FastWalk& w);
   bool fast_bit(FastWalk& w);
   bool fast_calls(FastWalk& w, uint32_t n);

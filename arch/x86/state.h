@@ -80,6 +80,13 @@ class RetStack {
   }
   uint64_t newest() const { return top_; }
   void take_back(uint64_t newest) { top_ = newest; }
+  // All of `above`, of which there were `most` at a time.
+  void append(const RetStack& above, uint64_t most) {
+    for (uint64_t i = 1; i <= std::min<uint64_t>(most, kSize); ++i) ways_[(top_ + i - kSize) % kRing] = 0;
+    uint64_t i = above.top_;  // in front of the oldest
+    while (above.ways_[i % kRing] != 0) --i;
+    while (i < above.top_) push(above.address(++i));
+  }
   Addr address(uint64_t i) const {
     const uint32_t way = ways_[i % kRing];
     return way == kAddressOnly ? addresses_[i % kSize] : map_->ip_of(run_of(way));
@@ -108,8 +115,19 @@ class Returns {
     kept_.push(a);
     if (split_) taken_.push(a);
   }
-  // The fast walk, which never meets a split.
-  RetStack& only() { return kept_; }
+  // For the fast walk: the stack to work on. While both are kept it is `recent`, empty: what was there before
+  // is for the careful walk.
+  RetStack& open(RetStack& recent) {
+    if (!split_) return kept_;
+    recent.clear();
+    return recent;
+  }
+  // It is over; `most` entries more than at first were on the stack at a time.
+  void close(const RetStack& recent, uint64_t most) {
+    if (!split_) return;
+    kept_.append(recent, most);
+    taken_.append(recent, most);
+  }
   // A compressed return. Only while both stacks give the same.
   bool pop(Addr& a) {
     if (split_) taken_.pop(a);

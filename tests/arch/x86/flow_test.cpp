@@ -45,6 +45,27 @@ TEST(Flow, CompressedReturnOfDirectAndIndirectCalls) {
   s.expect(at({0, 0x10, 2, 0x10, 7}));
 }
 
+// After a return that went elsewhere two stacks are kept (state.h): what is called from there on comes back
+// as ever, and what lies below is settled by the return that gets there.
+TEST(Flow, CallsAboveAReturnThatWentElsewhere) {
+  Scene s;
+  s.code(A, {0xe8, 0x1b, 0, 0, 0, 0x90, 0x90}).code(A + 0x20, {0xc3});
+  s.code(A + 0x40, {0xe8, 0x1b, 0, 0, 0, 0x74, 0xf9, 0xc3});  // CALL 60; JE 40; RET
+  s.code(A + 0x60, {0x74, 0x01, 0x90, 0xc3}).start(A);        // JE 63; NOP; RET
+  s.pt.tip(A + 0x40);
+  std::vector<Addr> ran = at({0, 0x20});
+  for (unsigned i = 0; i < 200; ++i) {
+    const bool taken = i % 3 == 1;
+    bits(s, {taken ? 1 : 0, 1, i < 199 ? 1 : 0});
+    std::ranges::copy(taken ? at({0x40, 0x60, 0x63, 0x45}) : at({0x40, 0x60, 0x62, 0x63, 0x45}),
+                      std::back_inserter(ran));
+  }
+  bits(s, {1});
+  stop_at(s, A + 6);
+  std::ranges::copy(at({0x47, 5}), std::back_inserter(ran));
+  s.expect(ran);
+}
+
 TEST(Flow, CallOfNextInstructionIsNoCall) {
   Scene s;
   // 0: CALL 20; 5: NOP; 20: CALL 25; 25: POP RAX; 26: RET

@@ -156,6 +156,39 @@ TEST(RetStack, IsAStackOf64WhoeverWritesIt) {
   }
 }
 
+// What ran on an empty stack of its own, put on the one that was there: as if it had run there, as long as it
+// did not return below.
+TEST(RetStack, AppendsWhatRanAbove) {
+  for (uint64_t seed = 1; seed <= 300; ++seed) {
+    asof::test::SimRandom random(seed);
+    RetStack stack, recent, direct;
+    for (uint64_t i = random.below(80); i > 0; --i) {
+      stack.push(i);
+      direct.push(i);
+    }
+    uint64_t depth = 0, most = 0;
+    for (uint64_t i = random.below(300); i > 0; --i) {
+      Addr a = 0;
+      if (random.below(seed % 3 + 2) != 0) {
+        recent.push(1000 + i);
+        direct.push(1000 + i);
+        depth = std::min<uint64_t>(depth + 1, RetStack::kSize);
+        most = std::max(most, recent.newest());
+      } else if (depth != 0) {
+        recent.pop(a);
+        direct.pop(a);
+        --depth;
+      }
+    }
+    stack.append(recent, most == 0 ? 0 : most - RetStack().newest());
+    for (int i = 0; i < 70; ++i) {
+      Addr a = 0, b = 0;
+      ASSERT_EQ(stack.pop(a), direct.pop(b)) << "seed " << seed;
+      ASSERT_EQ(a, b) << "seed " << seed;
+    }
+  }
+}
+
 TEST(RetStack, DigestsTellStacksApart) {
   RetStack a, b;
   for (const Addr x : {1, 2, 3}) a.push(x);
