@@ -1,40 +1,28 @@
-// peers [--rounds N] [--only NAME] BUNDLE...: decodes raw PT bundles with asof and with libipt's block
-// decoder by turns, in one process and thread, and prints medians of CPU time with their ratio. The machines
-// we measure on are shared: ratios of one run mean something, figures of different runs do not.
+// peers [--rounds N] [--asof PROGRAM] [--alone] BUNDLE...: decodes raw PT bundles with asof, with libipt's
+// block decoder and with perf by turns and prints medians of CPU time. The machines we measure on are shared:
+// ratios of one run mean something, figures of different runs do not. perf is left out where it is not
+// installed; it and the text of every instruction need PROGRAM, and perf_bundle beside this program.
 #include <fmt/format.h>
-#include <intel-pt.h>
 
-#include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <cstdlib>
-#include <ctime>
+#include <exception>
 #include <filesystem>
-#include <fstream>
-#include <memory>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "decoder/capture.h"
 #include "decoder/pipeline.h"
+#include "tests/bench/peer.h"
+#include "tests/support/temp_dir.h"
 #include "tools/tally.h"
 
-namespace asof {
+namespace asof::bench {
 namespace {
 
-double cpu_seconds() {
-  timespec t{};
-  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
-  return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_nsec) * 1e-9;
-}
-
-struct Outcome {
-  uint64_t instructions = 0;
-  uint64_t hash = 0;    // asof only
-  uint64_t errors = 0;  // gaps
-};
+// perf is a hundred times slower than asof at text: a part of the trace must do.
+constexpr size_t kTextBytes = 1'000'000;
 
 // Counts what every chunk holds, by blocks; with `hash`, the hash over all addresses too.
 class Count : public ChunkConsumer {
@@ -60,75 +48,18 @@ class Count : public ChunkConsumer {
   IpHash ips_;
 };
 
-Outcome with_asof(const std::string& path, bool hash, unsigned jobs = 1) {
-  const auto capture = open_capture(path, {});
-  if (!capture) return {};
-  PipelineOptions options;
-  options.jobs = jobs;
+Outcome decode_with_asof(const std::string& path, bool hash, unsigned jobs = 1) {
   Count count(hash);
-  if (!run_pipeline(*capture, options, ChunkOrder::kByStream, count)) return {};
+  const double seconds = cpu_seconds_of([&] {
+    const auto capture = open_capture(path, {});
+    if (!capture) throw std::runtime_error(capture.error().reason);
+    PipelineOptions options;
+    options.jobs = jobs;
+    if (const auto ok = run_pipeline(*capture, options, ChunkOrder::kByStream, count); !ok)
+      throw std::runtime_error(ok.error().reason);
+  });
+  count.outcome.seconds = seconds;
   return count.outcome;
-}
-
-std::vector<uint8_t> read_all(const std::filesystem::path& path) {
-  std::vector<uint8_t> bytes(std::filesystem::file_size(path));
-  std::ifstream(path, std::ios::binary)
-      .read(reinterpret_cast<char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
-  return bytes;
-}
-
-uint64_t number(const nlohmann::json& value) {
-  return value.is_string() ? std::stoull(value.get<std::string>(), nullptr, 0) : value.get<uint64_t>();
-}
-
-Outcome with_libipt(const std::string& path) {
-  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
-  const nlohmann::json manifest = nlohmann::json::parse(std::ifstream(path));
-  std::vector<uint8_t> trace = read_all(folder / manifest["streams"][0]["file"].get<std::string>());
-  pt_config config{};
-  pt_config_init(&config);
-  config.begin = trace.data();
-  config.end = trace.data() + trace.size();
-  // Sections stay mapped, and their block caches with them: libipt at its best.
-  const std::unique_ptr<pt_image_section_cache, void (*)(pt_image_section_cache*)> sections(
-      pt_iscache_alloc(nullptr), pt_iscache_free);
-  pt_iscache_set_limit(sections.get(), UINT64_MAX);
-  const std::unique_ptr<pt_image, void (*)(pt_image*)> image(pt_image_alloc(nullptr), pt_image_free);
-  for (const auto& text : manifest["text"]) {
-    const int section =
-        pt_iscache_add_file(sections.get(), (folder / text["file"].get<std::string>()).c_str(),
-                            number(text["offset"]), number(text["size"]), number(text["address"]));
-    pt_image_add_cached(image.get(), sections.get(), section, nullptr);
-  }
-  const std::unique_ptr<pt_block_decoder, void (*)(pt_block_decoder*)> decoder(pt_blk_alloc_decoder(&config),
-                                                                               pt_blk_free_decoder);
-  pt_blk_set_image(decoder.get(), image.get());
-  Outcome out;
-  for (int status = pt_blk_sync_forward(decoder.get()); status >= 0;
-       status = pt_blk_sync_forward(decoder.get())) {
-    for (;;) {
-      pt_event event{};
-      while (status >= 0 && (status & pts_event_pending) != 0)
-        status = pt_blk_event(decoder.get(), &event, sizeof(event));
-      if (status < 0) break;
-      pt_block block{};
-      status = pt_blk_next(decoder.get(), &block, sizeof(block));
-      out.instructions += block.ninsn;
-      if (status < 0) break;
-    }
-    if (status == -pte_eos) break;
-    ++out.errors;
-  }
-  return out;
-}
-
-double median(std::vector<double> v) {
-  std::ranges::sort(v);
-  return v[v.size() / 2];
-}
-
-double wall_seconds() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
 // Work that needs nothing but a core.
@@ -140,75 +71,117 @@ void spin() {
 }
 
 // How much faster two threads are than one, beside what two free cores would give at that time.
-void scaling(const std::string& path, int rounds) {
-  const auto wall = [](auto&& work) {
-    const double start = wall_seconds();
-    work();
-    return wall_seconds() - start;
-  };
+void print_scaling(const std::string& path, int rounds) {
   std::vector<double> decode, control;
   for (int round = 0; round < rounds; ++round) {
-    const double one = wall([&] { with_asof(path, false, 1); });
-    const double spin_one = wall(spin);
-    const double spin_two = wall([] {
+    const double one = wall_seconds_of([&] { decode_with_asof(path, false, 1); });
+    const double spin_one = wall_seconds_of(spin);
+    const double spin_two = wall_seconds_of([] {
       std::thread other(spin);
       spin();
       other.join();
     });
-    const double two = wall([&] { with_asof(path, false, 2); });
+    const double two = wall_seconds_of([&] { decode_with_asof(path, false, 2); });
     decode.push_back(one / two);
     control.push_back(2 * spin_one / spin_two);
   }
-  fmt::print("  two threads: {:.2f} x one; two spinning threads: {:.2f} x\n", median(decode),
-             median(control));
+  fmt::print("{}: two threads\n  wall time {:.2f} times as fast as one; two spinning threads: {:.2f}\n", path,
+             median(decode), median(control));
+  std::fflush(stdout);
 }
 
-void compare(const std::string& path, int rounds, const std::string& only) {
-  struct Peer {
-    const char* name;
-    Outcome (*run)(const std::string&);
-    std::vector<double> seconds{};
-    Outcome outcome{};
-  };
-  Peer peers[] = {{"libipt blocks", with_libipt},
-                  {"asof blocks", [](const std::string& p) { return with_asof(p, false); }},
-                  {"asof blocks, hashed", [](const std::string& p) { return with_asof(p, true); }}};
-  const auto wanted = [&](const Peer& peer) { return only.empty() || peer.name == only; };
-  for (int round = 0; round < rounds; ++round) {
-    for (Peer& peer : peers) {
-      if (!wanted(peer)) continue;
-      const double start = cpu_seconds();
-      peer.outcome = peer.run(path);
-      peer.seconds.push_back(cpu_seconds() - start);
+struct Programs {
+  std::string asof, perf_bundle;
+  bool perf = false;
+};
+
+std::vector<std::string> perf_script(const std::string& data, const char* itrace,
+                                     const char* fields = nullptr) {
+  std::vector<std::string> words = {"perf", "script", "--ns", "-i", data, std::string("--itrace=") + itrace};
+  if (fields != nullptr) words.insert(words.end(), {"-F", fields});
+  return words;
+}
+
+// perf takes a sample every million instructions: what it decodes is known to the million. Errors would be
+// lines, too.
+Row perf_decode_only(const std::string& data) {
+  return {"perf, --itrace=i1000000i", [data] {
+            const ProcessResult r = run_process(perf_script(data, "i1000000i"), true);
+            return Outcome{.instructions = r.lines * 1'000'000, .seconds = r.seconds};
+          }};
+}
+
+Row text_row(std::string name, std::vector<std::string> words, uint64_t instructions) {
+  return {std::move(name), [words = std::move(words), instructions] {
+            return Outcome{.instructions = instructions, .seconds = run_process(words, false).seconds};
+          }};
+}
+
+void compare_text(const std::string& bundle, const Programs& programs, const std::filesystem::path& work,
+                  int rounds) {
+  const std::string folder = (work / "part").string(), data = folder + "/perf.data";
+  run_process({programs.perf_bundle, bundle, folder, std::to_string(kTextBytes)}, false);
+  const uint64_t n = decode_with_asof(data, false).instructions;
+  for (const char* fields : {"ip,insn", "comm,tid,time,ip,sym,dso"}) {
+    std::vector<Row> rows = {
+        text_row("asof decode", {programs.asof, "decode", "-j1", "--ns", data, "-F", fields}, n),
+        text_row("asof decode --format jsonl",
+                 {programs.asof, "decode", "-j1", "--format", "jsonl", data, "-F", fields}, n)};
+    if (programs.perf) rows.push_back(text_row("perf script", perf_script(data, "i0ns", fields), n));
+    print_table(fmt::format("{}: every instruction of the first {} bytes as text, -F {}, to /dev/null",
+                            bundle, kTextBytes, fields),
+                rows, rounds);
+  }
+}
+
+void compare(const std::string& bundle, const Programs& programs, int rounds, bool alone) {
+  const test::TempDir work;
+  std::vector<Row> rows = {
+      {"asof, blocks", [&] { return decode_with_asof(bundle, false); }},
+      {"asof, blocks, hash of all addresses", [&] { return decode_with_asof(bundle, true); }}};
+  if (!alone) {
+    rows.push_back({"libipt, block decoder", [&] { return decode_with_libipt(bundle); }});
+    if (programs.perf) {
+      const std::string folder = (work.path() / "whole").string();
+      run_process({programs.perf_bundle, bundle, folder}, false);
+      rows.push_back(perf_decode_only(folder + "/perf.data"));
     }
   }
-  fmt::print("{}\n", path);
-  const double base = wanted(peers[0]) ? median(peers[0].seconds) : 0;
-  for (const Peer& peer : peers) {
-    if (!wanted(peer)) continue;
-    const double s = median(peer.seconds);
-    fmt::print("  {:<22}{:>12} instructions{:>10.3f} s (best {:.3f}){:>9.1f} M/s{:>8.2f} x   {} errors",
-               peer.name, peer.outcome.instructions, s, std::ranges::min(peer.seconds),
-               static_cast<double>(peer.outcome.instructions) / s * 1e-6, base / s, peer.outcome.errors);
-    if (peer.outcome.hash != 0) fmt::print(", hash {:016x}", peer.outcome.hash);
-    fmt::print("\n");
-  }
-  if (only.empty()) scaling(path, rounds);
+  print_table(fmt::format("{}: decoding, one thread", bundle), rows, rounds);
+  if (alone) return;
+  if (!programs.asof.empty()) compare_text(bundle, programs, work.path(), rounds);
+  print_scaling(bundle, rounds);
 }
 
 }  // namespace
-}  // namespace asof
+}  // namespace asof::bench
 
 int main(int argc, char** argv) {
+  namespace fs = std::filesystem;
+  using namespace asof::bench;
   int rounds = 3;
-  std::string only;
-  for (int i = 1; i < argc; ++i) {
-    if (std::string_view(argv[i]) == "--rounds" && i + 1 < argc)
-      rounds = std::max(1, std::atoi(argv[++i]));
-    else if (std::string_view(argv[i]) == "--only" && i + 1 < argc)
-      only = argv[++i];
-    else
-      asof::compare(argv[i], rounds, only);
+  bool alone = false;
+  Programs programs;
+  programs.perf_bundle = (fs::absolute(argv[0]).parent_path() / "perf_bundle").string();
+  const std::string perf = output_of({"perf", "version"});
+  programs.perf = !perf.empty();
+  fmt::print("machine: {}\npeers: libipt {}, {}\n", machine_name(), libipt_version(),
+             programs.perf ? perf : "no perf");
+  try {
+    for (int i = 1; i < argc; ++i) {
+      const std::string_view word = argv[i];
+      if (word == "--rounds" && i + 1 < argc)
+        rounds = std::max(1, std::atoi(argv[++i]));
+      else if (word == "--asof" && i + 1 < argc)
+        programs.asof = argv[++i];
+      else if (word == "--alone")
+        alone = true;
+      else
+        compare(argv[i], programs, rounds, alone);
+    }
+  } catch (const std::exception& e) {
+    fmt::print(stderr, "{}\n", e.what());
+    return 2;
   }
   return 0;
 }
