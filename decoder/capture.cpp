@@ -8,6 +8,7 @@
 #include <fstream>
 
 #include "decoder/archive.h"
+#include "decoder/block_file.h"
 #include "decoder/bundle.h"
 #include "decoder/bundle_json.h"
 #include "decoder/capture_perf.h"
@@ -44,6 +45,13 @@ char first_character(const std::string& path) {
   return 0;
 }
 
+bool holds_block_files(const std::string& folder) {
+  std::error_code ignored;
+  const fs::directory_iterator entries(folder, ignored);
+  return std::any_of(fs::begin(entries), fs::end(entries),
+                     [](const fs::directory_entry& e) { return e.path().extension() == ".blocks"; });
+}
+
 Result<Capture> open_any(const std::string& path, const CaptureOptions& options) {
   if (path == "-") return open_perf(path, options);
   std::error_code ignored;
@@ -53,10 +61,13 @@ Result<Capture> open_any(const std::string& path, const CaptureOptions& options)
       if (is_there(fs::path(path) / name)) return open_manifest((fs::path(path) / name).string(), options);
     }
     if (is_there(fs::path(path) / "snapshot.ini")) return open_ocsd_snapshot(path, options);
+    if (holds_block_files(path)) return blocks::BlockFile::open(path);
     return fail("E-FILE-125", path, Error::kNoOffset,
-                "a folder with neither data, bundle.json, trace.json nor snapshot.ini in it");
+                "a folder with neither data, bundle.json, trace.json, snapshot.ini nor .blocks files in it");
   }
   if (fs::path(path).filename() == "snapshot.ini") return open_ocsd_snapshot(path, options);
+  if (fs::is_regular_file(path, ignored) && blocks::BlockFile::is_block_file(path))
+    return blocks::BlockFile::open(path);
   if (fs::is_regular_file(path, ignored) && first_character(path) == '{') return open_manifest(path, options);
   return open_perf(path, options);
 }
@@ -130,11 +141,13 @@ void add_text_notices(Capture& capture) {
 
 Result<Capture> open_capture(const std::string& path, const CaptureOptions& options) {
   auto capture = is_archive(path) ? open_archive(path, options) : open_any(path, options);
-  if (capture) add_text_notices(*capture);
+  // Those of a block stream are of the recording, and in it.
+  if (capture && !capture->blocks) add_text_notices(*capture);
   return capture;
 }
 
 Result<std::unique_ptr<Arch>> Capture::arch() const {
+  if (blocks) return blocks::make_block_arch(blocks);
   for (const char* name : {"x86_64", "i686", "i386"}) {
     if (machine == name) return x86::make_arch(x86);
   }

@@ -22,6 +22,10 @@
 
 namespace asof {
 
+namespace blocks {
+class BlockFile;
+}
+
 // A BPF program as the side-band tells it.
 struct BpfProgram {
   uint32_t id = 0;
@@ -34,17 +38,25 @@ struct BpfProgram {
 
 class TaskTable {  // comm of a thread at a time
  public:
-  void add_comm(int32_t pid, int32_t tid, Time from, std::string comm);
-  void finish();
-  std::string_view comm(int32_t tid,
-                        Time t) const;  // ":tid" style fall-back is the printer's business: empty here
-
- private:
   struct Comm {
     Time from;
     int32_t pid;
     std::string comm;
   };
+  void add_comm(int32_t pid, int32_t tid, Time from, std::string comm);
+  void finish();
+  std::string_view comm(int32_t tid,
+                        Time t) const;  // ":tid" style fall-back is the printer's business: empty here
+
+  // each(tid, comm), by thread and time.
+  template <class Each>
+  void for_each(Each&& each) const {
+    for (const auto& [tid, list] : comms_) {
+      for (const Comm& comm : list) each(tid, comm);
+    }
+  }
+
+ private:
   std::map<int32_t, std::vector<Comm>> comms_;
 };
 
@@ -62,7 +74,8 @@ struct CaptureOptions {
 
 struct Capture {
   std::string path;
-  std::string kind;     // "perf.data", "perf.data directory", "bundle", "lldb bundle", "snapshot"
+  std::string kind;     // "perf.data", "perf.data directory", "bundle", "lldb bundle", "snapshot",
+                        // or for block streams that of the recording and ", blocks"
   std::string machine;  // uname -m of the recording: "x86_64"
   std::string hostname, os_release, cpu_desc, cpu_id, command_line;
   x86::Config x86;
@@ -72,6 +85,7 @@ struct Capture {
   SymbolTable symbols;
   TaskTable tasks;
   std::shared_ptr<const PerfData> perf;  // set for perf.data: `asof events` walks its records
+  std::shared_ptr<const blocks::BlockFile> blocks;  // set for block streams: the flow is there already
   std::vector<BpfProgram> bpf_programs;
   CodeMap code;  // files of code, for source lines
   std::vector<TextCopy> copies;
@@ -85,7 +99,7 @@ struct Capture {
   Result<std::unique_ptr<Arch>> arch() const;
 };
 
-// Opens any input: perf.data file or directory, "-" (pipe), bundle.json, trace.json (LLDB).
+// Opens any input: perf.data file or directory, "-" (pipe), bundle.json, trace.json (LLDB), block streams.
 Result<Capture> open_capture(const std::string& path, const CaptureOptions& options);
 
 }  // namespace asof

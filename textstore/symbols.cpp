@@ -213,7 +213,8 @@ void SymbolTable::finish() {
   std::unordered_map<const Symbol*, size_t> numbers;
   for (const Symbol& s : impl_->symbols) numbers.emplace(&s, numbers.size());
   for (auto& [space, symbols] : spaces) {
-    std::ranges::sort(symbols, {}, [](const Symbol* s) { return s->range.begin; });
+    // Of those that begin together the first added stays first: a copy made by all() and add() is the same.
+    std::ranges::stable_sort(symbols, {}, [](const Symbol* s) { return s->range.begin; });
     impl_->give_sizes(symbols);
     std::vector<Holder> holders;
     for (const Symbol* s : symbols) {

@@ -62,6 +62,8 @@ const Origin& TextStore::origin(OriginRef ref) const {
   return impl_->origins[ref < impl_->origins.size() ? ref : kNoOrigin];
 }
 
+size_t TextStore::origin_count() const { return impl_->origins.size() - 1; }
+
 std::span<const LostRecords> TextStore::losses() const { return impl_->losses; }
 
 std::span<const TextNotice> TextStore::notices() const { return impl_->notices; }

@@ -81,6 +81,7 @@ class TextStore {
 
   std::span<const PokeRecord> pokes() const;  // in time (chain) order
   const Origin& origin(OriginRef ref) const;  // for pokes: a generic kPoke origin
+  size_t origin_count() const;                // refs 1 to this one are origins
   std::span<const LostRecords> losses() const;
   std::span<const TextNotice> notices() const;
   size_t space_count() const;

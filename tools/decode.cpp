@@ -1,6 +1,6 @@
 // asof decode: every executed instruction, branch, event and gap, in time order over all CPUs. Lines are made
 // by the workers (decode_printer.h) and put in order by one thread (merge.h); the output is the same for
-// every -j.
+// every -j. With --format blocks it is a block stream instead (decode_blocks.h).
 #include <fmt/format.h>
 #include <tbb/enumerable_thread_specific.h>
 
@@ -8,6 +8,7 @@
 #include <mutex>
 
 #include "tools/coverage.h"
+#include "tools/decode_blocks.h"
 #include "tools/decode_printer.h"
 #include "tools/format.h"
 #include "tools/merge.h"
@@ -162,6 +163,38 @@ Result<std::pair<DecodeFormat, Selection>> read_options(const DecodeOptionsText&
   return std::pair{format, std::move(selection)};
 }
 
+// What cannot be asked for: a block stream holds everything, and not all that a recording does.
+Result<void> check_blocks(const DecodeOptionsText& o, const Output& out) {
+  const auto usage = [](const char* reason, const char* hint) {
+    return fail("E-FILE-091", "", Error::kNoOffset, reason, hint);
+  };
+  for (const std::string* filter : {&o.fields, &o.pids, &o.tids, &o.symbols, &o.dsos, &o.addresses}) {
+    if (!filter->empty())
+      return usage("--format blocks has no fields, and filters only by --cpu and --time",
+                   "filter when the block stream is read");
+  }
+  if (out.is_terminal()) return usage("--format blocks is binary, not for a terminal", "use -o FILE");
+  return {};
+}
+
+template <class Consumer>
+ExitCode decode_with(Consumer& consumer, const Capture& capture, const DecodeOptionsText& o, Output& out,
+                     Diagnostics& diagnostics) {
+  Result<void> done;
+  {
+    ProgressBar bar(o.choice.progress, "decode");
+    done = run_pipeline(capture, o.choice.pipeline, ChunkOrder::kByTime, consumer, bar.callback());
+  }
+  consumer.finish();
+  if (!done) {
+    diagnostics.error(done.error());
+    return kExitInput;
+  }
+  if (!flush_output(out, o.output, diagnostics)) return kExitInput;
+  if (!out.closed()) diagnostics.note(consumer.coverage().line());
+  return exit_code_for(consumer.coverage(), o.choice);
+}
+
 ExitCode run_decode(DecodeOptionsText& o) {
   Diagnostics diagnostics = o.input.diagnostics();
   if (!finish_choice(o.choice, diagnostics)) return kExitUsage;
@@ -191,21 +224,22 @@ ExitCode run_decode(DecodeOptionsText& o) {
     diagnostics.error(out.error());
     return kExitInput;
   }
+  if (capture->blocks && options->first.has(kFieldTextver)) {
+    diagnostics.error({"E-FILE-091", "", Error::kNoOffset, "a block stream does not number versions of text",
+                       "ask the recording, or leave out textver"});
+    return kExitUsage;
+  }
+  if (o.format == "blocks") {
+    if (const auto ok = check_blocks(o, *out); !ok) {
+      diagnostics.error(ok.error());
+      return kExitUsage;
+    }
+    BlocksConsumer consumer(*capture, *out, o.choice.max_errors);
+    return decode_with(consumer, *capture, o, *out, diagnostics);
+  }
   const DecodeJob job(*capture, options->first, options->second);
   DecodeConsumer consumer(job, *out, diagnostics, o.choice.max_errors);
-  Result<void> done;
-  {
-    ProgressBar bar(o.choice.progress, "decode");
-    done = run_pipeline(*capture, o.choice.pipeline, ChunkOrder::kByTime, consumer, bar.callback());
-  }
-  consumer.finish();
-  if (!done) {
-    diagnostics.error(done.error());
-    return kExitInput;
-  }
-  if (!flush_output(*out, o.output, diagnostics)) return kExitInput;
-  if (!out->closed()) diagnostics.note(consumer.coverage().line());
-  return exit_code_for(consumer.coverage(), o.choice);
+  return decode_with(consumer, *capture, o, *out, diagnostics);
 }
 
 }  // namespace
@@ -222,8 +256,8 @@ RunVerb add_decode(CLI::App& app) {
       ->type_name("LIST")
       ->type_name("LIST")
       ->group(output);
-  verb->add_option("--format", o->format, "text or jsonl")
-      ->check(CLI::IsMember({"text", "jsonl"}))
+  verb->add_option("--format", o->format, "text, jsonl, or blocks: a binary stream that other verbs read")
+      ->check(CLI::IsMember({"text", "jsonl", "blocks"}))
       ->group(output);
   verb->add_option(
           "-F,--fields", o->fields,

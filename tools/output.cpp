@@ -66,6 +66,8 @@ Output::~Output() {
   if (owned_) ::close(fd_);
 }
 
+bool Output::is_terminal() const { return ::isatty(fd_) == 1; }
+
 void Output::write(std::string_view text) {
   if (text.size() >= kBufferSize) {
     flush();

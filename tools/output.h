@@ -20,6 +20,7 @@ class Output {
   // False once the other end is closed or the disk is full; error() tells which.
   bool flush();
   bool closed() const { return closed_; }
+  bool is_terminal() const;
   // Set when writing failed for a reason other than a closed pipe.
   const std::string& error() const { return error_; }
 
