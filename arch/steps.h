@@ -217,17 +217,21 @@ class StepList {
   std::span<const uint32_t> codes() const { return codes_.all(); }
   const std::vector<Step>& loose() const { return loose_; }
   const Run& run(uint32_t code) const { return (*table_)[code >> kRunShift]; }
+  const RunTable* table() const { return table_; }  // nullptr: there are no runs
+  const Block* const* run_blocks(uint32_t code) const { return table_->blocks(code >> kRunShift); }
   uint64_t instructions_in_runs() const { return in_runs_; }
+  struct TimeMark {
+    uint32_t position;
+    Time time;
+  };
+  // From these entries on; what is before the first has no time.
+  std::span<const TimeMark> times() const { return times_; }
   // They lie anywhere in memory: asks for the run of the entry at `position` ahead of its use.
   void prefetch(size_t position) const {
     if (position < codes_.size() && codes_[position] != kLoose) __builtin_prefetch(&run(codes_[position]));
   }
 
  private:
-  struct TimeMark {
-    uint32_t position;
-    Time time;
-  };
   void set_time(Time t, size_t position) {
     if (times_.empty() ? t == kTimeMin : times_.back().time == t) return;
     times_.push_back({static_cast<uint32_t>(position), t});

@@ -45,17 +45,18 @@ inline constexpr unsigned kCallDepth = 64;
 inline constexpr uint32_t kMaxQuiet = 4096;
 inline constexpr uint32_t kMaxSteps = 1U << 20;  // of one flow record
 
+inline bool is_call(BranchKind kind) { return kind == BranchKind::kCall || kind == BranchKind::kCallInd; }
+
 // Calls under way, in one walk.
 class Calls {
  public:
+  // The latest one; 0: none is known.
+  uint32_t top() const { return top_ == 0 ? 0 : ring_[(top_ - 1) % kCallDepth]; }
   void push(uint32_t block) { ring_[top_++ % kCallDepth] = block; }
-  // 0: none is known.
-  uint32_t pop() {
-    if (top_ == 0) return 0;
-    uint32_t& place = ring_[--top_ % kCallDepth];
-    const uint32_t block = place;
-    place = 0;
-    return block;
+  // A block was left at its end.
+  void leave(uint32_t block, BranchKind kind) {
+    if (is_call(kind)) push(block);
+    if (kind == BranchKind::kRet && top_ != 0) ring_[--top_ % kCallDepth] = 0;
   }
 
  private:
@@ -63,20 +64,16 @@ class Calls {
   uint32_t top_ = 0;
 };
 
-inline bool is_call(BranchKind kind) { return kind == BranchKind::kCall || kind == BranchKind::kCallInd; }
-
 // Where the map is asked for the block behind this one.
 struct Exit {
   uint32_t block = 0;
   Way way = kOther;
 };
-inline Exit exit_of(uint32_t block, BranchKind kind, bool taken, Calls& calls) {
+inline Exit exit_of(uint32_t block, BranchKind kind, bool taken, const Calls& calls) {
   if (kind == BranchKind::kCond) return {block, taken ? kTaken : kOther};
   if (kind == BranchKind::kRet) {
-    const uint32_t call = calls.pop();
-    return call == 0 ? Exit{block, kTaken} : Exit{call, kReturn};
+    if (const uint32_t call = calls.top(); call != 0) return {call, kReturn};
   }
-  if (is_call(kind)) calls.push(block);
   return {block, kind == BranchKind::kNone ? kOther : kTaken};
 }
 

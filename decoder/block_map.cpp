@@ -239,7 +239,11 @@ bool WalkReader::items() {
 
 std::string_view WalkReader::enter() {
   Exit exit;
-  if (block_ != 0 && complete_) exit = exit_of(block_, map_.at(block_)->kind, taken_, calls_);
+  if (block_ != 0 && complete_) {
+    const BranchKind kind = map_.at(block_)->kind;
+    exit = exit_of(block_, kind, taken_, calls_);
+    calls_.leave(block_, kind);
+  }
   if (next_told_ < told_.size() && told_[next_told_].at == step_) {
     block_ = told_[next_told_++].block;
     quiet_ = 0;

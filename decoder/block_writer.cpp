@@ -51,8 +51,10 @@ bool is_plain(const Step& step) {
 struct BlockWriter::Walk {
   uint32_t steps = 0;
   uint32_t quiet = 0;
-  Step previous;
-  uint32_t block = 0;  // the previous step's
+  // The step before: its block, and whether and how the flow left it at its end.
+  uint32_t block = 0;
+  BranchKind kind = BranchKind::kNone;
+  bool complete = false, taken = false;
   Calls calls;
   Time time = kTimeMin;
   Writer told, odd, times, events, gaps;
@@ -77,14 +79,16 @@ struct BlockWriter::Walk {
     ++bit_count;
     quiet = 0;
   }
+  void at(Time t) {
+    if (t == time) return;
+    ++time_count;
+    times.varint(steps - time_at);
+    times.difference(static_cast<uint64_t>(time), static_cast<uint64_t>(t));
+    time_at = steps;
+    time = t;
+  }
   void attributes(const Step& step) {
-    if (step.time != time) {
-      ++time_count;
-      times.varint(steps - time_at);
-      times.difference(static_cast<uint64_t>(time), static_cast<uint64_t>(step.time));
-      time_at = steps;
-      time = step.time;
-    }
+    at(step.time);
     if (is_plain(step)) return;
     ++odd_count;
     odd.varint(steps - odd_at);
@@ -191,9 +195,9 @@ void BlockWriter::link(Exit from, uint32_t to) {
 // The step's block, told where it does not follow from the one before.
 uint32_t BlockWriter::next(Walk& walk, const Step& step) {
   Exit exit;
-  if (walk.block != 0 && is_complete(walk.previous)) {
-    exit =
-        exit_of(walk.block, walk.previous.block->kind, (walk.previous.flags & Step::kTaken) != 0, walk.calls);
+  if (walk.block != 0 && walk.complete) {
+    exit = exit_of(walk.block, walk.kind, walk.taken, walk.calls);
+    walk.calls.leave(walk.block, walk.kind);
   }
   const uint32_t expected = exit.block == 0 ? 0 : nodes_[exit.block].ways[exit.way];
   const uint32_t block = expected != 0 && nodes_[expected].block == step.block ? expected : id_of(step.block);
@@ -208,6 +212,63 @@ uint32_t BlockWriter::next(Walk& walk, const Step& step) {
   }
   if (++walk.quiet >= kMaxQuiet) walk.tell(block);
   return block;
+}
+
+void BlockWriter::step(const Chunk& chunk, Walk& walk, const Step& step) {
+  if (walk.steps == kMaxSteps) part_of_chunk(chunk, walk, false);
+  walk.block = next(walk, step);
+  walk.attributes(step);
+  walk.kind = step.block->kind;
+  walk.complete = is_complete(step);
+  walk.taken = (step.flags & Step::kTaken) != 0;
+  if (walk.kind == BranchKind::kCond && walk.complete) walk.bit(walk.taken);
+  ++walk.steps;
+}
+
+// A run that is in the map from its first block to its last, entered where the map says. False: nothing was
+// done.
+bool BlockWriter::whole_run(Walk& walk, uint32_t code) {
+  if (code >> 1 >= runs_.size()) return false;
+  const KnownRun& run = runs_[code >> 1];
+  if (run.first == 0 || walk.block == 0 || !walk.complete || walk.quiet + run.steps >= kMaxQuiet ||
+      walk.steps + run.steps > kMaxSteps)
+    return false;
+  const Exit exit = exit_of(walk.block, walk.kind, walk.taken, walk.calls);
+  if (nodes_[exit.block].ways[exit.way] != run.first) return false;
+  walk.calls.leave(walk.block, walk.kind);
+  for (uint32_t i = 0; i < run.call_count; ++i) walk.calls.push(calls_[run.calls + i]);
+  walk.quiet += run.steps;
+  walk.block = run.last;
+  walk.kind = run.kind;
+  walk.taken =
+      run.kind == BranchKind::kCond ? (code & StepList::kTakenBit) != 0 : run.kind != BranchKind::kNone;
+  if (run.kind == BranchKind::kCond) walk.bit(walk.taken);
+  walk.steps += run.steps;
+  return true;
+}
+
+// After its blocks were said one by one: the next time they need not be, if they follow from each other.
+void BlockWriter::learn_run(const Chunk& chunk, uint32_t code) {
+  const uint32_t id = code >> 1;
+  if (id >= runs_.size()) runs_.resize(id + 1);
+  if (runs_[id].first != 0) return;
+  const Block* const* blocks = chunk.steps.run_blocks(code);
+  const uint32_t size = chunk.steps.run(code).size;
+  KnownRun run{.steps = size, .calls = static_cast<uint32_t>(calls_.size()), .kind = blocks[size - 1]->kind};
+  run.first = run.last = id_of(blocks[0]);
+  for (uint32_t i = 1; i < size; ++i) {
+    const BranchKind kind = blocks[i - 1]->kind;
+    const uint32_t to = id_of(blocks[i]);
+    const bool plain = kind != BranchKind::kCond && kind != BranchKind::kRet;
+    if (!plain || nodes_[run.last].ways[kind == BranchKind::kNone ? kOther : kTaken] != to) {
+      calls_.resize(run.calls);
+      return;
+    }
+    if (is_call(kind)) calls_.push_back(run.last);
+    run.last = to;
+  }
+  run.call_count = static_cast<uint16_t>(calls_.size() - run.calls);
+  runs_[id] = run;
 }
 
 void BlockWriter::part_of_chunk(const Chunk& chunk, Walk& walk, bool last) {
@@ -238,25 +299,49 @@ void BlockWriter::part_of_chunk(const Chunk& chunk, Walk& walk, bool last) {
 
 void BlockWriter::add(const Chunk& chunk) {
   Walk walk;
-  size_t event = 0, gap = 0;
+  size_t event = 0, gap = 0, time = 0, loose = 0;
   const auto items_before = [&](size_t position) {
     while (event < chunk.events.size() && chunk.events[event].step <= position)
       walk.event(chunk.events[event++]);
     while (gap < chunk.gaps.size() && chunk.gaps[gap].step <= position) walk.gap(chunk.gaps[gap++]);
   };
-  for (auto it = chunk.steps.begin(); it != chunk.steps.end(); ++it) {
+  const StepList& steps = chunk.steps;
+  if (steps.table() != nullptr && steps.table() != table_) {
+    table_ = steps.table();
+    runs_.clear();
+    calls_.clear();
+  }
+  const std::span<const uint32_t> codes = steps.codes();
+  const auto times = steps.times();
+  for (size_t i = 0; i < codes.size(); ++i) {
     if (walk.steps == kMaxSteps) part_of_chunk(chunk, walk, false);
-    items_before(it.position());
-    const Step& step = *it;
-    walk.block = next(walk, step);
-    walk.attributes(step);
-    if (step.block->kind == BranchKind::kCond && is_complete(step))
-      walk.bit((step.flags & Step::kTaken) != 0);
-    walk.previous = step;
-    ++walk.steps;
-    instructions_ += step.count;
+    items_before(i);
+    if (codes[i] == StepList::kLoose) {
+      instructions_ += steps.loose()[loose].count;
+      step(chunk, walk, steps.loose()[loose++]);
+      continue;
+    }
+    while (time < times.size() && times[time].position <= i) ++time;
+    const Time now = time == 0 ? kTimeMin : times[time - 1].time;
+    walk.at(now);
+    if (whole_run(walk, codes[i])) continue;
+    const Block* const* blocks = steps.run_blocks(codes[i]);
+    const uint32_t size = steps.run(codes[i]).size;
+    for (uint32_t b = 0; b < size; ++b) {
+      Step s;
+      s.block = blocks[b];
+      s.time = now;
+      s.count = blocks[b]->count;
+      const bool by_code = b + 1 == size && blocks[b]->kind == BranchKind::kCond;
+      const bool taken =
+          by_code ? (codes[i] & StepList::kTakenBit) != 0 : blocks[b]->kind != BranchKind::kNone;
+      s.flags = taken ? Step::kTaken : uint8_t{0};
+      step(chunk, walk, s);
+    }
+    learn_run(chunk, codes[i]);
   }
   items_before(SIZE_MAX);
+  instructions_ += steps.instructions_in_runs();
   part_of_chunk(chunk, walk, chunk.last);
   if (waiting_.size() > kMaxWaiting) flush();
 }

@@ -52,10 +52,21 @@ class BlockWriter {
     const Block* block = nullptr;  // as met last; others with the same content exist
     uint32_t ways[kWays] = {};
   };
+  // A run of the decoders' table as the map has it, once every block in it follows from the one before.
+  struct KnownRun {
+    uint32_t first = 0, last = 0;  // 0: not known yet
+    uint32_t steps = 0;
+    uint32_t calls = 0;  // in calls_, from here on: those but for the last block
+    uint16_t call_count = 0;
+    BranchKind kind = BranchKind::kNone;  // of the last block
+  };
   // One flow record under way.
   struct Walk;
 
   void part_of_chunk(const Chunk& chunk, Walk& walk, bool last);
+  void step(const Chunk& chunk, Walk& walk, const Step& step);
+  bool whole_run(Walk& walk, uint32_t code);
+  void learn_run(const Chunk& chunk, uint32_t code);
   uint32_t next(Walk& walk, const Step& step);
   uint32_t id_of(const Block* block);
   void define(const Block& block);
@@ -69,6 +80,9 @@ class BlockWriter {
   std::vector<Node> nodes_{1};  // by number; 0 is none
   tsl::robin_map<const Block*, uint32_t> by_pointer_;
   tsl::robin_map<Key, uint32_t, HashKey> by_content_;
+  const RunTable* table_ = nullptr;
+  std::vector<KnownRun> runs_;  // by id in table_
+  std::vector<uint32_t> calls_;
   // Said before the flow records that wait: blocks from first_new_ on, and ways.
   uint32_t first_new_ = 1;
   Writer new_blocks_, new_ways_;

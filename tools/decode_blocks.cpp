@@ -1,7 +1,5 @@
 #include "tools/decode_blocks.h"
 
-#include "tools/tally.h"
-
 namespace asof {
 
 BlocksConsumer::BlocksConsumer(const Capture& capture, Output& out, uint64_t max_errors)
@@ -12,14 +10,10 @@ BlocksConsumer::BlocksConsumer(const Capture& capture, Output& out, uint64_t max
         out.write({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
       }) {}
 
-std::unique_ptr<ChunkConsumer::Prepared> BlocksConsumer::prepare(const Chunk& chunk, const Stream&) {
-  auto tally = std::make_unique<Tally>();
-  count_steps(chunk, *tally);
-  return tally;
-}
-
-void BlocksConsumer::deliver(Chunk& chunk, const Stream&, Prepared* prepared) {
-  coverage_.add(chunk, static_cast<const Tally&>(*prepared).ips.count);
+void BlocksConsumer::deliver(Chunk& chunk, const Stream&, Prepared*) {
+  uint64_t instructions = chunk.steps.instructions_in_runs();
+  for (const Step& step : chunk.steps.loose()) instructions += step.count;
+  coverage_.add(chunk, instructions);
   writer_.add(chunk);
   if (interrupted() || out_.closed() || coverage_.errors() > max_errors_) stopped_ = true;
 }

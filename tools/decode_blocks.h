@@ -12,7 +12,6 @@ namespace asof {
 class BlocksConsumer final : public ChunkConsumer {
  public:
   BlocksConsumer(const Capture& capture, Output& out, uint64_t max_errors);
-  std::unique_ptr<Prepared> prepare(const Chunk& chunk, const Stream& stream) override;
   void deliver(Chunk& chunk, const Stream& stream, Prepared* prepared) override;
   bool stopped() const override;
   // Not after an interrupt: a stream without an end is known as cut.

@@ -13,6 +13,8 @@ constexpr Example kDecode[] = {
     {"asof decode -F +textver,textsrc,conf",
      "which version of the code ran, where it came from, how sure that is"},
     {"asof decode --format jsonl -o trace.jsonl", "one JSON object a line"},
+    {"asof decode --format blocks -o trace.blocks",
+     "once for all: other verbs read trace.blocks as they read a capture"},
     {"asof decode --text-at first", "with one old state of the text, as other tools see it"}};
 constexpr Example kQuery[] = {
     {"asof query \"SELECT call.name, count(*), sum(self_instructions) FROM call JOIN "
@@ -80,22 +82,10 @@ struct Entry {
   std::span<const Example> examples;
 };
 constexpr Entry kExamples[] = {
-    {"decode", kDecode},
-    {"timeline", kTimeline},
-    {"query", kQuery},
-    {"stacks", kStacks},
-    {"branches", kBranches},
-    {"diff", kDiff},
-    {"report", kReport},
-    {"text", kText},
-    {"doctor", kDoctor},
-    {"events", kEvents},
-    {"digest", kDigest},
-    {"validate", kValidate},
-    {"pack", kPack},
-    {"unpack", kUnpack},
-    {"errors", kErrors},
-    {"completion", kCompletion},
+    {"decode", kDecode},     {"timeline", kTimeline}, {"query", kQuery},   {"stacks", kStacks},
+    {"branches", kBranches}, {"diff", kDiff},         {"report", kReport}, {"text", kText},
+    {"doctor", kDoctor},     {"events", kEvents},     {"digest", kDigest}, {"validate", kValidate},
+    {"pack", kPack},         {"unpack", kUnpack},     {"errors", kErrors}, {"completion", kCompletion},
     {"version", kVersion},
 };
 

@@ -1,6 +1,7 @@
 // asof report: one screen about a capture: what is in it, how much was decoded, what was lost and why, what
 // the text did, and where the time went.
 #include <fmt/format.h>
+#include <tbb/enumerable_thread_specific.h>
 #include <tsl/robin_map.h>
 
 #include <algorithm>
@@ -23,6 +24,37 @@ constexpr size_t kNoticesShown = 10;
 struct ChunkReport : Tally {
   // Instructions by block: a chunk visits few blocks often.
   std::vector<std::pair<const Block*, uint64_t>> blocks;
+};
+
+// Instructions by block. Runs are counted by their number first: a chunk has many entries of few runs.
+class BlockCounter {
+ public:
+  void add(const StepList& steps) {
+    for (const uint32_t code : steps.codes()) {
+      if (code == StepList::kLoose) continue;
+      const uint32_t run = code >> 1;
+      if (run >= visits_.size()) visits_.resize(std::max<size_t>(run + 1, 2 * visits_.size()));
+      if (visits_[run]++ == 0) visited_.push_back(code);
+    }
+    for (const Step& step : steps.loose()) blocks_[step.block] += step.count;
+  }
+  // What was counted since the last call; `steps` as in add().
+  std::vector<std::pair<const Block*, uint64_t>> take(const StepList& steps) {
+    for (const uint32_t code : visited_) {
+      const uint64_t visits = std::exchange(visits_[code >> 1], 0);
+      const Block* const* const blocks = steps.run_blocks(code);
+      for (uint32_t i = 0; i < steps.run(code).size; ++i) blocks_[blocks[i]] += visits * blocks[i]->count;
+    }
+    std::vector<std::pair<const Block*, uint64_t>> out(blocks_.begin(), blocks_.end());
+    visited_.clear();
+    blocks_.clear();
+    return out;
+  }
+
+ private:
+  std::vector<uint32_t> visits_;   // by number of the run
+  std::vector<uint32_t> visited_;  // one code of each
+  tsl::robin_map<const Block*, uint64_t> blocks_;
 };
 
 // Blocks do not outlive the pipeline, and each decoder has its own: known by what they are.
@@ -49,9 +81,9 @@ class ReportConsumer : public ChunkConsumer {
   std::unique_ptr<Prepared> prepare(const Chunk& chunk, const Stream&) override {
     auto report = std::make_unique<ChunkReport>();
     count_steps(chunk, *report);
-    tsl::robin_map<const Block*, uint64_t> counts;
-    for (const Step& step : chunk.steps) counts[step.block] += step.count;
-    report->blocks.assign(counts.begin(), counts.end());
+    BlockCounter& counter = counters_.local();
+    counter.add(chunk.steps);
+    report->blocks = counter.take(chunk.steps);
     return report;
   }
 
@@ -96,6 +128,7 @@ class ReportConsumer : public ChunkConsumer {
   Coverage coverage_;
   uint64_t max_errors_;
   std::atomic<bool> stopped_ = false;
+  tbb::enumerable_thread_specific<BlockCounter> counters_;
   tsl::robin_map<BlockKey, HotBlock, HashBlockKey> blocks_;
 };
 
@@ -134,7 +167,8 @@ void print_text_facts(const Capture& c, Output& out) {
                           format_plural(p.functions.size(), "function", "functions"),
                           format_interval(p.loaded, p.unloaded), p.has_image ? "" : ", no bytes recorded"));
   }
-  const auto notices = store.notices();
+  // A block stream has the pokes, but not the text they were made on: what was found out is in its notices.
+  const auto notices = c.blocks ? std::span<const TextNotice>() : store.notices();
   for (size_t i = 0; i < std::min(notices.size(), kNoticesShown); ++i) {
     out.write(fmt::format("  {:x} {}: {}\n", notices[i].addr,
                           format_interval(notices[i].from, notices[i].until), notices[i].text));
