@@ -11,6 +11,7 @@ namespace asof::blocks {
 namespace {
 
 constexpr int kLevel = 1;                  // higher ones cost more than they save
+constexpr size_t kAhead = 12;              // entries: known runs lie anywhere in memory
 constexpr size_t kMaxWaiting = 256 << 10;  // bytes of flow records behind one code record
 
 void put_fixed(std::vector<uint8_t>& out, uint64_t v, unsigned bytes) {
@@ -55,6 +56,7 @@ struct BlockWriter::Walk {
   uint32_t block = 0;
   BranchKind kind = BranchKind::kNone;
   bool complete = false, taken = false;
+  KnownRun* run = nullptr;  // that ended with it
   Calls calls;
   Time time = kTimeMin;
   Writer told, odd, times, events, gaps;
@@ -216,6 +218,7 @@ uint32_t BlockWriter::next(Walk& walk, const Step& step) {
 
 void BlockWriter::step(const Chunk& chunk, Walk& walk, const Step& step) {
   if (walk.steps == kMaxSteps) part_of_chunk(chunk, walk, false);
+  walk.run = nullptr;
   walk.block = next(walk, step);
   walk.attributes(step);
   walk.kind = step.block->kind;
@@ -229,12 +232,20 @@ void BlockWriter::step(const Chunk& chunk, Walk& walk, const Step& step) {
 // done.
 bool BlockWriter::whole_run(Walk& walk, uint32_t code) {
   if (code >> 1 >= runs_.size()) return false;
-  const KnownRun& run = runs_[code >> 1];
+  KnownRun& run = runs_[code >> 1];
   if (run.first == 0 || walk.block == 0 || !walk.complete || walk.quiet + run.steps >= kMaxQuiet ||
       walk.steps + run.steps > kMaxSteps)
     return false;
   const Exit exit = exit_of(walk.block, walk.kind, walk.taken, walk.calls);
-  if (nodes_[exit.block].ways[exit.way] != run.first) return false;
+  // A way that is set stays, so the run before may keep those of its last block.
+  KnownRun* const before = exit.block == walk.block ? walk.run : nullptr;
+  uint32_t expected = before == nullptr ? 0 : before->ways[exit.way];
+  if (expected == 0) {
+    expected = nodes_[exit.block].ways[exit.way];
+    if (before != nullptr) before->ways[exit.way] = expected;
+  }
+  if (expected != run.first) return false;
+  walk.run = &run;
   walk.calls.leave(walk.block, walk.kind);
   for (uint32_t i = 0; i < run.call_count; ++i) walk.calls.push(calls_[run.calls + i]);
   walk.quiet += run.steps;
@@ -300,10 +311,13 @@ void BlockWriter::part_of_chunk(const Chunk& chunk, Walk& walk, bool last) {
 void BlockWriter::add(const Chunk& chunk) {
   Walk walk;
   size_t event = 0, gap = 0, time = 0, loose = 0;
+  size_t next_item = 0;  // the entry in front of which the next of them stands
   const auto items_before = [&](size_t position) {
     while (event < chunk.events.size() && chunk.events[event].step <= position)
       walk.event(chunk.events[event++]);
     while (gap < chunk.gaps.size() && chunk.gaps[gap].step <= position) walk.gap(chunk.gaps[gap++]);
+    next_item = std::min<size_t>(event < chunk.events.size() ? chunk.events[event].step : SIZE_MAX,
+                                 gap < chunk.gaps.size() ? chunk.gaps[gap].step : SIZE_MAX);
   };
   const StepList& steps = chunk.steps;
   if (steps.table() != nullptr && steps.table() != table_) {
@@ -315,7 +329,9 @@ void BlockWriter::add(const Chunk& chunk) {
   const auto times = steps.times();
   for (size_t i = 0; i < codes.size(); ++i) {
     if (walk.steps == kMaxSteps) part_of_chunk(chunk, walk, false);
-    items_before(i);
+    if (i >= next_item) items_before(i);
+    if (i + kAhead < codes.size() && codes[i + kAhead] >> 1 < runs_.size())
+      __builtin_prefetch(&runs_[codes[i + kAhead] >> 1]);
     if (codes[i] == StepList::kLoose) {
       instructions_ += steps.loose()[loose].count;
       step(chunk, walk, steps.loose()[loose++]);

@@ -55,6 +55,7 @@ class BlockWriter {
   // A run of the decoders' table as the map has it, once every block in it follows from the one before.
   struct KnownRun {
     uint32_t first = 0, last = 0;  // 0: not known yet
+    uint32_t ways[2] = {};         // out of the last block; 0: ask the map
     uint32_t steps = 0;
     uint32_t calls = 0;  // in calls_, from here on: those but for the last block
     uint16_t call_count = 0;

@@ -224,9 +224,10 @@ ExitCode run_decode(DecodeOptionsText& o) {
     diagnostics.error(out.error());
     return kExitInput;
   }
-  if (capture->blocks && options->first.has(kFieldTextver)) {
-    diagnostics.error({"E-FILE-091", "", Error::kNoOffset, "a block stream does not number versions of text",
-                       "ask the recording, or leave out textver"});
+  if (capture->blocks && options->first.has(kFieldTextver | kFieldTextsrc)) {
+    diagnostics.error({"E-FILE-091", "", Error::kNoOffset,
+                       "a block stream does not say of each instruction which version of text it was",
+                       "ask the recording, or leave out textver and textsrc"});
     return kExitUsage;
   }
   if (o.format == "blocks") {

@@ -21,42 +21,6 @@ namespace {
 constexpr size_t kHottest = 10;
 constexpr size_t kNoticesShown = 10;
 
-struct ChunkReport : Tally {
-  // Instructions by block: a chunk visits few blocks often.
-  std::vector<std::pair<const Block*, uint64_t>> blocks;
-};
-
-// Instructions by block. Runs are counted by their number first: a chunk has many entries of few runs.
-class BlockCounter {
- public:
-  void add(const StepList& steps) {
-    for (const uint32_t code : steps.codes()) {
-      if (code == StepList::kLoose) continue;
-      const uint32_t run = code >> 1;
-      if (run >= visits_.size()) visits_.resize(std::max<size_t>(run + 1, 2 * visits_.size()));
-      if (visits_[run]++ == 0) visited_.push_back(code);
-    }
-    for (const Step& step : steps.loose()) blocks_[step.block] += step.count;
-  }
-  // What was counted since the last call; `steps` as in add().
-  std::vector<std::pair<const Block*, uint64_t>> take(const StepList& steps) {
-    for (const uint32_t code : visited_) {
-      const uint64_t visits = std::exchange(visits_[code >> 1], 0);
-      const Block* const* const blocks = steps.run_blocks(code);
-      for (uint32_t i = 0; i < steps.run(code).size; ++i) blocks_[blocks[i]] += visits * blocks[i]->count;
-    }
-    std::vector<std::pair<const Block*, uint64_t>> out(blocks_.begin(), blocks_.end());
-    visited_.clear();
-    blocks_.clear();
-    return out;
-  }
-
- private:
-  std::vector<uint32_t> visits_;   // by number of the run
-  std::vector<uint32_t> visited_;  // one code of each
-  tsl::robin_map<const Block*, uint64_t> blocks_;
-};
-
 // Blocks do not outlive the pipeline, and each decoder has its own: known by what they are.
 struct BlockKey {
   Addr ip = 0;
@@ -70,8 +34,71 @@ struct HashBlockKey {
   }
 };
 struct HotBlock {
-  Time time = kTimeMin;  // some instant at which it ran
+  std::pair<size_t, size_t> first{SIZE_MAX, SIZE_MAX};  // stream and segment that met it first
+  Time time = kTimeMin;                                 // then: some instant at which it ran
   uint64_t instructions = 0;
+
+  void add(const HotBlock& b) {
+    if (b.first < first) first = b.first, time = b.time;
+    instructions += b.instructions;
+  }
+};
+using HotBlocks = tsl::robin_map<BlockKey, HotBlock, HashBlockKey>;
+
+// Instructions by block, as one worker sees them. Runs are counted by their number: there are many visits of
+// few runs, and what they hold is looked up once.
+class BlockCounter {
+ public:
+  void add(const Chunk& chunk) {
+    const StepList& steps = chunk.steps;
+    if (steps.table() != nullptr && steps.table() != table_) {
+      settle();
+      table_ = steps.table();
+    }
+    for (const uint32_t code : steps.codes()) {
+      if (code == StepList::kLoose) continue;
+      const uint32_t run = code >> 1;
+      if (run >= visits_.size()) visits_.resize(std::max<size_t>(run + 1, 2 * visits_.size()));
+      if (visits_[run]++ == 0) meet(chunk, code);
+    }
+    for (const Step& step : steps.loose()) blocks_[key(*step.block)].add(hot(chunk, *step.block, step.count));
+  }
+  // Everything so far; the blocks themselves may be gone.
+  const HotBlocks& blocks() {
+    settle();
+    return blocks_;
+  }
+
+ private:
+  struct Part {
+    uint32_t run;
+    BlockKey key;
+    HotBlock once;  // of one visit
+  };
+  static BlockKey key(const Block& b) { return {b.ip, b.space, b.from}; }
+  static HotBlock hot(const Chunk& chunk, const Block& b, uint64_t instructions) {
+    return {{chunk.stream, chunk.segment},
+            std::clamp(chunk.steps.time_at(0), b.from, std::max(b.from, b.until)),
+            instructions};
+  }
+  void meet(const Chunk& chunk, uint32_t code) {
+    const Block* const* const blocks = chunk.steps.run_blocks(code);
+    for (uint32_t i = 0; i < chunk.steps.run(code).size; ++i)
+      parts_.push_back({code >> 1, key(*blocks[i]), hot(chunk, *blocks[i], blocks[i]->count)});
+  }
+  void settle() {
+    for (Part& p : parts_) {
+      p.once.instructions *= visits_[p.run];
+      blocks_[p.key].add(p.once);
+    }
+    parts_.clear();
+    visits_.assign(visits_.size(), 0);
+  }
+
+  const RunTable* table_ = nullptr;
+  std::vector<uint64_t> visits_;  // by number of the run
+  std::vector<Part> parts_;       // of the runs that were met
+  HotBlocks blocks_;
 };
 
 class ReportConsumer : public ChunkConsumer {
@@ -79,25 +106,18 @@ class ReportConsumer : public ChunkConsumer {
   ReportConsumer(const Capture& capture, uint64_t max_errors) : coverage_(capture), max_errors_(max_errors) {}
 
   std::unique_ptr<Prepared> prepare(const Chunk& chunk, const Stream&) override {
-    auto report = std::make_unique<ChunkReport>();
-    count_steps(chunk, *report);
-    BlockCounter& counter = counters_.local();
-    counter.add(chunk.steps);
-    report->blocks = counter.take(chunk.steps);
-    return report;
+    auto tally = std::make_unique<Tally>();
+    count_steps(chunk, *tally);
+    counters_.local().add(chunk);
+    return tally;
   }
 
   void deliver(Chunk& chunk, const Stream&, Prepared* prepared) override {
-    const auto& report = static_cast<const ChunkReport&>(*prepared);
+    const auto& report = static_cast<const Tally&>(*prepared);
     coverage_.add(chunk, report.ips.count);
     if (coverage_.errors() > max_errors_) stopped_ = true;
     branches += report.branches;
     for (size_t c = 0; c < by_confidence.size(); ++c) by_confidence[c] += report.by_confidence[c];
-    for (const auto& [block, count] : report.blocks) {
-      HotBlock& hot = blocks_[{block->ip, block->space, block->from}];
-      if (hot.instructions == 0) hot.time = std::clamp(chunk.steps.time_at(0), block->from, block->until);
-      hot.instructions += count;
-    }
     for (const Event& e : chunk.events) overflows += e.kind == EventKind::kOverflow;
   }
 
@@ -105,9 +125,13 @@ class ReportConsumer : public ChunkConsumer {
   bool stopped() const override { return interrupted() || stopped_; }
 
   // Names of functions, most executed first.
-  std::vector<std::pair<std::string, uint64_t>> hottest(const Capture& capture) const {
+  std::vector<std::pair<std::string, uint64_t>> hottest(const Capture& capture) {
+    HotBlocks all;
+    for (BlockCounter& counter : counters_) {
+      for (const auto& [block, hot] : counter.blocks()) all[block].add(hot);
+    }
     std::map<std::string, uint64_t> by_name;
-    for (const auto& [block, hot] : blocks_) {
+    for (const auto& [block, hot] : all) {
       const auto at = capture.symbols.find(block.space, block.ip, hot.time);
       by_name[at ? fmt::format("{} ({})", at->symbol->name, at->symbol->dso) : "no symbol"] +=
           hot.instructions;
@@ -129,7 +153,6 @@ class ReportConsumer : public ChunkConsumer {
   uint64_t max_errors_;
   std::atomic<bool> stopped_ = false;
   tbb::enumerable_thread_specific<BlockCounter> counters_;
-  tsl::robin_map<BlockKey, HotBlock, HashBlockKey> blocks_;
 };
 
 struct ReportOptions {
@@ -227,7 +250,7 @@ void print_causes(const Capture& c, const Coverage& coverage, Output& out) {
   }
 }
 
-void print_flow(const Capture& c, const ReportConsumer& consumer, Output& out) {
+void print_flow(const Capture& c, ReportConsumer& consumer, Output& out) {
   std::string confidence;
   for (size_t i = 0; i < consumer.by_confidence.size(); ++i) {
     if (consumer.by_confidence[i] == 0) continue;
