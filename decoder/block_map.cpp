@@ -268,7 +268,8 @@ std::string_view WalkReader::leave(const BlockMap::Node& node) {
 
 void WalkReader::put(const BlockMap::Node& node, bool taken, const Odd* odd) {
   if (odd == nullptr && node.run != 0) {
-    *out_.steps.open_runs(map_.runs(), 1) = node.run << 1 | (taken ? StepList::kTakenBit : 0);
+    *out_.steps.open_runs(map_.runs(), 1) =
+        node.run << StepList::kRunShift | (taken ? StepList::kTakenBit : 0);
     out_.steps.time_runs(1, 0, time_);
     out_.steps.close_runs(1, 1, node.count);
     return;
@@ -314,7 +315,7 @@ std::string_view WalkReader::plain(uint64_t until) {
       beyond = &node;
       continue;
     }
-    codes[written++] = node.run << 1 | (taken_ ? StepList::kTakenBit : 0);
+    codes[written++] = node.run << StepList::kRunShift | (taken_ ? StepList::kTakenBit : 0);
     instructions += node.count;
   }
   if (written != 0) out_.steps.time_runs(room, 0, time_);

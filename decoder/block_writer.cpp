@@ -231,8 +231,8 @@ void BlockWriter::step(const Chunk& chunk, Walk& walk, const Step& step) {
 // A run that is in the map from its first block to its last, entered where the map says. False: nothing was
 // done.
 bool BlockWriter::whole_run(Walk& walk, uint32_t code) {
-  if (code >> 1 >= runs_.size()) return false;
-  KnownRun& run = runs_[code >> 1];
+  if (code >> StepList::kRunShift >= runs_.size()) return false;
+  KnownRun& run = runs_[code >> StepList::kRunShift];
   if (run.first == 0 || walk.block == 0 || !walk.complete || walk.quiet + run.steps >= kMaxQuiet ||
       walk.steps + run.steps > kMaxSteps)
     return false;
@@ -260,7 +260,7 @@ bool BlockWriter::whole_run(Walk& walk, uint32_t code) {
 
 // After its blocks were said one by one: the next time they need not be, if they follow from each other.
 void BlockWriter::learn_run(const Chunk& chunk, uint32_t code) {
-  const uint32_t id = code >> 1;
+  const uint32_t id = code >> StepList::kRunShift;
   if (id >= runs_.size()) runs_.resize(id + 1);
   if (runs_[id].first != 0) return;
   const Block* const* blocks = chunk.steps.run_blocks(code);
@@ -330,8 +330,8 @@ void BlockWriter::add(const Chunk& chunk) {
   for (size_t i = 0; i < codes.size(); ++i) {
     if (walk.steps == kMaxSteps) part_of_chunk(chunk, walk, false);
     if (i >= next_item) items_before(i);
-    if (i + kAhead < codes.size() && codes[i + kAhead] >> 1 < runs_.size())
-      __builtin_prefetch(&runs_[codes[i + kAhead] >> 1]);
+    if (i + kAhead < codes.size() && codes[i + kAhead] >> StepList::kRunShift < runs_.size())
+      __builtin_prefetch(&runs_[codes[i + kAhead] >> StepList::kRunShift]);
     if (codes[i] == StepList::kLoose) {
       instructions_ += steps.loose()[loose].count;
       step(chunk, walk, steps.loose()[loose++]);

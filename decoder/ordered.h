@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <functional>
 #include <mutex>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -19,7 +20,7 @@ class Ordered {
  public:
   // `deliver` is called by one thread at a time. `limit`: bytes that may wait.
   Ordered(size_t items, uint64_t limit, std::function<void(T&)> deliver)
-      : queues_(items), done_(items, false), limit_(limit), deliver_(std::move(deliver)) {}
+      : done_(items, false), limit_(limit), deliver_(std::move(deliver)) {}
 
   void give(size_t item, T value, uint64_t bytes) {
     std::unique_lock lock(mutex_);
@@ -50,20 +51,18 @@ class Ordered {
 
  private:
   void drain(std::unique_lock<std::mutex>& lock, size_t item) {
-    while (!queues_[item].empty()) {
-      std::vector<std::pair<T, uint64_t>> ready = std::move(queues_[item]);
-      queues_[item].clear();
+    for (auto queue = queues_.extract(item); !queue.empty(); queue = queues_.extract(item)) {
+      auto& ready = queue.mapped();
       lock.unlock();
       for (auto& [value, bytes] : ready) deliver_(value);
       lock.lock();
       for (auto& [value, bytes] : ready) waiting_ -= bytes;
     }
-    queues_[item].shrink_to_fit();
   }
 
   std::mutex mutex_;
   std::condition_variable head_moved_;
-  std::vector<std::vector<std::pair<T, uint64_t>>> queues_;
+  std::unordered_map<size_t, std::vector<std::pair<T, uint64_t>>> queues_;  // of the items that wait
   std::vector<bool> done_;
   size_t head_ = 0;
   uint64_t waiting_ = 0;

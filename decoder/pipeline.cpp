@@ -82,7 +82,14 @@ std::vector<Segment> plan(tbb::task_arena& arena, const Arch& arch, const Captur
     keep_in_time(per_stream[i], options.time);
   });
   std::vector<Segment> all;
-  for (auto& s : per_stream) std::ranges::move(s, std::back_inserter(all));
+  for (auto& s : per_stream) {
+    if (all.empty()) {
+      all = std::move(s);
+      continue;
+    }
+    std::ranges::move(s, std::back_inserter(all));
+    s = {};
+  }
   if (order == ChunkOrder::kByTime) std::ranges::stable_sort(all, {}, &Segment::start_time);
   return all;
 }

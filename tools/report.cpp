@@ -57,7 +57,7 @@ class BlockCounter {
     }
     for (const uint32_t code : steps.codes()) {
       if (code == StepList::kLoose) continue;
-      const uint32_t run = code >> 1;
+      const uint32_t run = code >> StepList::kRunShift;
       if (run >= visits_.size()) visits_.resize(std::max<size_t>(run + 1, 2 * visits_.size()));
       if (visits_[run]++ == 0) meet(chunk, code);
     }
@@ -84,7 +84,8 @@ class BlockCounter {
   void meet(const Chunk& chunk, uint32_t code) {
     const Block* const* const blocks = chunk.steps.run_blocks(code);
     for (uint32_t i = 0; i < chunk.steps.run(code).size; ++i)
-      parts_.push_back({code >> 1, key(*blocks[i]), hot(chunk, *blocks[i], blocks[i]->count)});
+      parts_.push_back(
+          {code >> StepList::kRunShift, key(*blocks[i]), hot(chunk, *blocks[i], blocks[i]->count)});
   }
   void settle() {
     for (Part& p : parts_) {

@@ -48,28 +48,38 @@ uint64_t number(const json& value) {
 }
 
 // A trace of user code as one of kernel code: addresses that are sign-extended from bit 47 get that bit.
-// Those told by their lower part stay, since the upper part is the same for all.
+// Those told by their lower part stay, since the upper part is the same for all; but the first after a sync
+// point is told in full, for there is nothing before it.
 struct Trace {
   Bytes bytes;
   Time first = kTimeMax, last = kTimeMin;  // by TSC
 };
-Trace moved(Bytes bytes) {
+Trace moved(const Bytes& from) {
   using x86::Pk;
-  constexpr uint8_t kSext48 = 3;
+  constexpr uint8_t kSext48 = 3, kPayload = 6;
   Trace t;
-  for (size_t at = 0; at < bytes.size();) {
-    const x86::Packet p = x86::read_packet(bytes.data() + at, bytes.data() + bytes.size());
+  bool synced = false;
+  for (size_t at = 0; at < from.size();) {
+    const x86::Packet p = x86::read_packet(from.data() + at, from.data() + from.size());
     if (p.type == Pk::kEnd) break;
     if (p.type == Pk::kBad) throw std::runtime_error("the trace is damaged");
     const bool address = p.type == Pk::kTip || p.type == Pk::kPge || p.type == Pk::kPgd || p.type == Pk::kFup;
-    if (address && p.ipc == kSext48) bytes[at + p.size - 1] |= 0x80;
+    if (p.type == Pk::kPsb) synced = true;
+    if (address && p.ipc != 0 && (p.ipc == kSext48 || synced)) {
+      t.bytes.push_back(static_cast<uint8_t>((from[at] & 0x1f) | kSext48 << 5));
+      for (unsigned i = 0; i < kPayload; ++i)
+        t.bytes.push_back(static_cast<uint8_t>((p.value | kUp) >> (8 * i)));
+      synced = false;
+    } else {
+      t.bytes.insert(t.bytes.end(), from.begin() + static_cast<std::ptrdiff_t>(at),
+                     from.begin() + static_cast<std::ptrdiff_t>(at + p.size));
+    }
     if (p.type == Pk::kTsc) {
       t.first = std::min(t.first, static_cast<Time>(p.value));
       t.last = std::max(t.last, static_cast<Time>(p.value));
     }
     at += p.size;
   }
-  t.bytes = std::move(bytes);
   return t;
 }
 

@@ -11,3 +11,11 @@ shared=$(dirname "$build")/shared/captures
 for name in pt-work-1round pt-cc1; do
   [ ! -e "$shared/$name/bundle.json" ] || "$build/tests/bench/peers" --rounds 3 --asof "$build/asof" "$shared/$name/bundle.json"
 done
+[ ! -e "$shared/pt-cc1/bundle.json" ] || "$build/tests/bench/live_text" --rounds 5 "$shared/pt-cc1/bundle.json"
+corpus=$(dirname "$build")/shared/corpus
+# CoreSight: the captures with the most trace, one of a real core and one of a simulated board.
+if [ -x "$build/tests/bench/arm_peers" ]; then
+  for capture in "$corpus"/ocsd-juno_r1_1 "$shared"/arm64-board-helper/poke.data; do
+    [ ! -e "$capture" ] || "$build/tests/bench/arm_peers" --rounds 5 "$capture"
+  done
+fi
