@@ -258,11 +258,12 @@ bool BlockWriter::whole_run(Walk& walk, uint32_t code) {
   return true;
 }
 
-// After its blocks were said one by one: the next time they need not be, if they follow from each other.
+// After its blocks were said one by one: the next time they need not be, if they follow from each other and
+// nothing is odd about them.
 void BlockWriter::learn_run(const Chunk& chunk, uint32_t code) {
   const uint32_t id = code >> StepList::kRunShift;
   if (id >= runs_.size()) runs_.resize(id + 1);
-  if (runs_[id].first != 0) return;
+  if (runs_[id].first != 0 || chunk.steps.run(code).confidence != Confidence::kCertain) return;
   const Block* const* blocks = chunk.steps.run_blocks(code);
   const uint32_t size = chunk.steps.run(code).size;
   KnownRun run{.steps = size, .calls = static_cast<uint32_t>(calls_.size()), .kind = blocks[size - 1]->kind};
@@ -348,6 +349,7 @@ void BlockWriter::add(const Chunk& chunk) {
       s.block = blocks[b];
       s.time = now;
       s.count = blocks[b]->count;
+      s.confidence = steps.run(codes[i]).confidence;
       const bool by_code = b + 1 == size && blocks[b]->kind == BranchKind::kCond;
       const bool taken =
           by_code ? (codes[i] & StepList::kTakenBit) != 0 : blocks[b]->kind != BranchKind::kNone;
