@@ -21,26 +21,13 @@ namespace {
 bool is_short_tnt(uint8_t b) { return (b & 1) == 0 && b > 2; }
 bool is_tip(uint8_t b) { return (b & 0x1f) == 0x0d; }
 
-// By IPBytes: how many bytes of IP a packet has, and which bits of the last IP stay (packet.h, update_ip).
-struct IpBytes {
-  uint32_t bytes;
-  uint64_t kept;
-};
-constexpr std::array<IpBytes, 8> kIpBytes = {
-    {{0, 0}, {2, ~0ULL << 16}, {4, ~0ULL << 32}, {6, ~0ULL << 48}, {6, ~0ULL << 48}, {0, 0}, {8, 0}, {0, 0}}};
-constexpr uint8_t kSignExtended = 3;
-
 // The TIP at p: the new IP and the packet's size. False: it has no IP, is not complete, or near the end.
 bool read_tip(const uint8_t* p, const uint8_t* end, Addr& ip, uint32_t& size) {
   if (end - p < 9) return false;
   const uint8_t ipc = *p >> 5;
-  const auto [bytes, kept] = kIpBytes[ipc];
-  if (bytes == 0) return false;
-  size = bytes + 1;
-  const uint64_t value = load_le(p + 1, 8);
-  ip = (ip & kept) | (value & ~kept);
-  if (ipc == kSignExtended) ip = static_cast<Addr>(static_cast<int64_t>(value << 16) >> 16);
-  return true;
+  const uint8_t bytes = kIpBytes[ipc].bytes;
+  size = 1U + bytes;
+  return bytes != kReservedIp && update_ip(ipc, load_le(p + 1, 8), ip);
 }
 
 }  // namespace

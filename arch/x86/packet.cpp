@@ -23,10 +23,9 @@ Packet read_tnt(uint64_t payload, unsigned size) {
 }
 
 Packet read_ip_packet(Pk type, const uint8_t* p, size_t room) {
-  static constexpr uint8_t kBytes[8] = {0, 2, 4, 6, 6, 0xff, 8, 0xff};
   const uint8_t ipc = p[0] >> 5;
-  const unsigned n = kBytes[ipc];
-  if (n == 0xff) return kNoPacket;
+  const unsigned n = kIpBytes[ipc].bytes;
+  if (n == kReservedIp) return kNoPacket;
   if (room < 1 + n) return kNoRoom;
   Packet k = make(type, 1 + n, load_le(p + 1, n));
   k.ipc = ipc;

@@ -1,6 +1,7 @@
 // Intel PT packets: one bounded read at a time. Encodings: Intel SDM vol. 3, "Packet Definitions" (Intel PT).
 // Purpose-built because the walk is the decoder's inner loop; tests compare it with libipt's packet decoder.
 #pragma once
+#include <array>
 #include <bit>
 #include <cstdint>
 #include <cstring>
@@ -85,28 +86,30 @@ inline constexpr unsigned kPsbSize = 16;
 // Offset of the next PSB at or after `from`, or SIZE_MAX.
 size_t find_psb(std::span<const uint8_t> bytes, size_t from);
 
-// IP of an IP packet with IPBytes `ipc` and payload `value`, given the last IP. Returns false when
-// suppressed.
+// By IPBytes: how many bytes of IP a packet has, and which bits of the last IP stay (SDM, "IP compression").
+struct IpBytes {
+  uint8_t bytes;
+  uint64_t kept;
+};
+constexpr uint8_t kReservedIp = 0xff;
+constexpr uint8_t kSignExtendedIp = 3;
+constexpr std::array<IpBytes, 8> kIpBytes = {{{0, ~0ULL},
+                                              {2, ~0ULL << 16},
+                                              {4, ~0ULL << 32},
+                                              {6, 0},
+                                              {6, ~0ULL << 48},
+                                              {kReservedIp, 0},
+                                              {8, 0},
+                                              {kReservedIp, 0}}};
+
+// IP of an IP packet with IPBytes `ipc` and payload `value` (bits above its bytes do not matter), given the
+// last IP. Returns false when suppressed. By a table: which size comes next no processor foresees.
 inline bool update_ip(uint8_t ipc, uint64_t value, uint64_t& last_ip) {
-  switch (ipc) {
-    case 0:
-      return false;
-    case 1:
-      last_ip = (last_ip & ~0xffffULL) | value;
-      return true;
-    case 2:
-      last_ip = (last_ip & ~0xffffffffULL) | value;
-      return true;
-    case 3:
-      last_ip = static_cast<uint64_t>(static_cast<int64_t>(value << 16) >> 16);
-      return true;
-    case 4:
-      last_ip = (last_ip & ~0xffffffffffffULL) | value;
-      return true;
-    default:
-      last_ip = value;
-      return true;
-  }
+  if (ipc == 0) return false;
+  const uint64_t kept = kIpBytes[ipc].kept;
+  last_ip = (last_ip & kept) | (value & ~kept);
+  if (ipc == kSignExtendedIp) last_ip = static_cast<uint64_t>(static_cast<int64_t>(value << 16) >> 16);
+  return true;
 }
 
 }  // namespace asof::x86

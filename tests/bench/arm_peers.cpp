@@ -1,6 +1,6 @@
-// arm_peers [--rounds N] [--repeat N] [--only-asof] CAPTURE...: decodes CoreSight captures (ETMv4, ETE) with asof and with
-// OpenCSD's full decoder by turns, in one process and thread, and prints medians of CPU time with their
-// ratio, and counts and hashes of what both found.
+// arm_peers [--rounds N] [--repeat N] [--only-asof] CAPTURE...: decodes CoreSight captures (ETMv4, ETE) with
+// asof and with OpenCSD's full decoder by turns, in one process and thread, and prints medians of CPU time
+// with their ratio, and counts and hashes of what both found.
 //
 // What is measured: the trace of all units, to executed blocks (asof) or instruction ranges (OpenCSD), with
 // everything that is made for it and thrown away again: each round starts with no decoder and no cache. Not
@@ -21,7 +21,7 @@
 #include <vector>
 
 #include "decoder/capture.h"
-#include "tools/tally.h"
+#include "tests/bench/chunk_count.h"
 
 namespace asof {
 namespace {
@@ -32,35 +32,15 @@ double cpu_seconds() {
   return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_nsec) * 1e-9;
 }
 
-struct Outcome {
-  uint64_t instructions = 0;
-  uint64_t hash = 0;  // with `hash` asked for
-  uint64_t errors = 0;
-};
+using bench::Outcome;
 
 // ---- asof ----
 
 class Count final : public ChunkSink {
  public:
-  explicit Count(bool hash) : hash_(hash) {}
-  void take(Chunk&& chunk) override {
-    outcome.errors += chunk.gaps.size();
-    if (hash_) {
-      Tally tally;
-      count_steps(chunk, tally);
-      ips_.append(tally.ips);
-      outcome.instructions = ips_.count;
-      outcome.hash = ips_.hash;
-      return;
-    }
-    outcome.instructions += chunk.steps.instructions_in_runs();
-    for (const Step& step : chunk.steps.loose()) outcome.instructions += step.count;
-  }
-  Outcome outcome;
-
- private:
-  const bool hash_;
-  IpHash ips_;
+  explicit Count(bool hash) : count(hash) {}
+  void take(Chunk&& chunk) override { count.add(chunk); }
+  bench::ChunkCount count;
 };
 
 Outcome with_asof(const Capture& capture, unsigned repeat, bool hash) {
@@ -73,7 +53,7 @@ Outcome with_asof(const Capture& capture, unsigned repeat, bool hash) {
       for (const Segment& s : (*arch)->split(capture.streams[i], i)) decoder->decode(s, count);
     }
   }
-  return count.outcome;
+  return count.count.outcome;
 }
 
 // ---- OpenCSD ----
@@ -248,7 +228,7 @@ Outcome with_opencsd(const Capture& capture, const CsdInput& input, unsigned rep
     IpHash joined{all.instructions, all.hash, hash_power(static_cast<uint32_t>(all.instructions))};
     joined.append({csd.outcome.instructions, csd.outcome.hash,
                    hash_power(static_cast<uint32_t>(csd.outcome.instructions))});
-    all = {joined.count, joined.hash, all.errors + csd.outcome.errors};
+    all = {.instructions = joined.count, .hash = joined.hash, .errors = all.errors + csd.outcome.errors};
   }
   return all;
 }

@@ -14,9 +14,8 @@
 
 #include "decoder/capture.h"
 #include "decoder/pipeline.h"
-#include "tests/bench/peer.h"
+#include "tests/bench/chunk_count.h"
 #include "tests/support/temp_dir.h"
-#include "tools/tally.h"
 
 namespace asof::bench {
 namespace {
@@ -24,28 +23,11 @@ namespace {
 // perf is a hundred times slower than asof at text: a part of the trace must do.
 constexpr size_t kTextBytes = 1'000'000;
 
-// Counts what every chunk holds, by blocks; with `hash`, the hash over all addresses too.
 class Count : public ChunkConsumer {
  public:
-  explicit Count(bool hash) : hash_(hash) {}
-  void deliver(Chunk& chunk, const Stream&, Prepared*) override {
-    outcome.errors += chunk.gaps.size();
-    if (hash_) {
-      Tally tally;
-      count_steps(chunk, tally);
-      ips_.append(tally.ips);
-      outcome.instructions = ips_.count;
-      outcome.hash = ips_.hash;
-      return;
-    }
-    outcome.instructions += chunk.steps.instructions_in_runs();
-    for (const Step& step : chunk.steps.loose()) outcome.instructions += step.count;
-  }
-  Outcome outcome;
-
- private:
-  bool hash_;
-  IpHash ips_;
+  explicit Count(bool hash) : count(hash) {}
+  void deliver(Chunk& chunk, const Stream&, Prepared*) override { count.add(chunk); }
+  ChunkCount count;
 };
 
 Outcome decode_with_asof(const std::string& path, bool hash, unsigned jobs = 1) {
@@ -58,8 +40,9 @@ Outcome decode_with_asof(const std::string& path, bool hash, unsigned jobs = 1) 
     if (const auto ok = run_pipeline(*capture, options, ChunkOrder::kByStream, count); !ok)
       throw std::runtime_error(ok.error().reason);
   });
-  count.outcome.seconds = seconds;
-  return count.outcome;
+  Outcome outcome = count.count.outcome;
+  outcome.seconds = seconds;
+  return outcome;
 }
 
 // Work that needs nothing but a core.
