@@ -116,6 +116,9 @@ Result<void> Scanner::header(std::span<const uint8_t> bytes, uint64_t& at) {
     return refuse(at, "this part is of another recording than those before it",
                   "join only block streams that were written from one recording with the same options");
   }
+  if (file_->parts_.size() == kMaxParts) {
+    return refuse(at, fmt::format("more than {} parts", kMaxParts), "read them in several groups");
+  }
   identity_ = identity;
   file_->parts_.push_back(std::make_unique<BlockFile::Part>(path_, 4096 + file_size_));
   part_ = file_->parts_.back().get();
@@ -207,6 +210,7 @@ void Scanner::close_part(uint64_t at) {
     damaged("E-DATA-122", at, fmt::format("{} of {} flow records are there", flow_seen_, part_->flow_records),
             "the file was changed; write it again");
   }
+  part_->map.finish();
   part_ = nullptr;
 }
 
@@ -296,6 +300,13 @@ Result<Capture> BlockFile::open(const std::string& path) {
   auto capture = scanner.finish();
   if (capture) capture->path = path;
   return capture;
+}
+
+std::span<const TextPiece> BlockFile::text_of(const Block& block) const {
+  for (const auto& part : parts_) {
+    if (const auto text = part->map.text_of(block); !text.empty()) return text;
+  }
+  return {};
 }
 
 Chunk BlockFile::read(size_t stream, const Frame& frame) const {

@@ -11,6 +11,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "arch/block.h"
@@ -19,13 +20,14 @@
 namespace asof::blocks {
 
 inline constexpr std::string_view kMagic{"asofblk\n", 8};
-inline constexpr uint16_t kVersion = 1;
+inline constexpr uint16_t kVersion = 2;
 inline constexpr uint32_t kHeaderSize = 24;           // of a part
 inline constexpr uint32_t kRecordMagic = 0x72626c61;  // "albr"
 inline constexpr uint32_t kRecordHeader = 16;
 // Bytes of one record, unpacked: more is damage. What describes code and recording is kept in memory, so all
 // of it together may be so many times what it is in the file.
 inline constexpr uint32_t kMaxRaw = 1U << 30;
+inline constexpr size_t kMaxParts = 4096;
 inline constexpr uint64_t kFreeRaw = 1U << 20, kMaxRatio = 32, kMaxFlowRatio = 1024;
 
 enum class RecordType : uint8_t { kCapture = 1, kSymbols = 2, kCode = 3, kFlow = 4, kEnd = 5 };
@@ -38,6 +40,10 @@ enum Way : uint8_t {
 };
 inline constexpr unsigned kWays = 3;
 
+// A block's second byte: the mode / 16, and what else is told of it.
+inline constexpr uint8_t kModeBits = 7, kHasTarget = 8, kHasTimes = 16, kHasVersions = 32;
+inline constexpr uint8_t kBlockFlags = kModeBits | kHasTarget | kHasTimes | kHasVersions;
+
 // What a walk remembers of its calls; older ones are forgotten.
 inline constexpr unsigned kCallDepth = 64;
 // Steps that follow from the map without anything being said. After so many the next is said whatever it is:
@@ -47,17 +53,19 @@ inline constexpr uint32_t kMaxSteps = 1U << 20;  // of one flow record
 
 inline bool is_call(BranchKind kind) { return kind == BranchKind::kCall || kind == BranchKind::kCallInd; }
 
-// Calls under way, in one walk.
+// Calls under way, in one walk: what each left for its return, never 0. The latest kCallDepth of them are
+// known; places of others are 0, so that the stack needs no look at how deep it is.
 class Calls {
  public:
-  // The latest one; 0: none is known.
-  uint32_t top() const { return top_ == 0 ? 0 : ring_[(top_ - 1) % kCallDepth]; }
-  void push(uint32_t block) { ring_[top_++ % kCallDepth] = block; }
-  // A block was left at its end.
-  void leave(uint32_t block, BranchKind kind) {
-    if (is_call(kind)) push(block);
-    if (kind == BranchKind::kRet && top_ != 0) ring_[--top_ % kCallDepth] = 0;
+  void push(uint32_t call) { ring_[top_++ % kCallDepth] = call; }
+  // 0: no call. Without a branch, which no processor could predict.
+  void push_if(uint32_t call) {
+    uint32_t& above = ring_[top_ % kCallDepth];
+    above = call != 0 ? call : above;
+    top_ += call != 0;
   }
+  // The latest; 0: none is known.
+  uint32_t pop() { return std::exchange(ring_[--top_ % kCallDepth], 0); }
 
  private:
   uint32_t ring_[kCallDepth] = {};
@@ -66,15 +74,13 @@ class Calls {
 
 // Where the map is asked for the block behind this one.
 struct Exit {
-  uint32_t block = 0;
+  uint32_t block = 0;  // 0: nowhere
   Way way = kOther;
 };
-inline Exit exit_of(uint32_t block, BranchKind kind, bool taken, const Calls& calls) {
-  if (kind == BranchKind::kCond) return {block, taken ? kTaken : kOther};
-  if (kind == BranchKind::kRet) {
-    if (const uint32_t call = calls.top(); call != 0) return {call, kReturn};
-  }
-  return {block, kind == BranchKind::kNone ? kOther : kTaken};
+// The way by which a block is left at its end. Returns are left by kReturn of their call, if that is known.
+inline Way way_of(BranchKind kind, bool taken) {
+  if (kind == BranchKind::kCond) return taken ? kTaken : kOther;
+  return kind == BranchKind::kNone ? kOther : kTaken;
 }
 
 // Integers: seven bits a byte, lowest first, the top bit says that more follow. Signed ones alternate: 0, -1,

@@ -1,5 +1,6 @@
 // BlockWriter: chunks to a block stream (block_format.h). One thread, in the order of delivery; what comes
-// out depends on the chunks alone, so it is the same for every number of workers.
+// out depends on the chunks alone, so it is the same for every number of workers, and however blocks were
+// put together to runs.
 #pragma once
 #include <tsl/robin_map.h>
 
@@ -8,8 +9,10 @@
 #include <span>
 #include <vector>
 
-#include "decoder/block_format.h"
+#include "decoder/block_record.h"
+#include "decoder/block_text.h"
 #include "decoder/capture.h"
+#include "decoder/place_key.h"
 
 struct ZSTD_CCtx_s;
 
@@ -18,7 +21,7 @@ namespace asof::blocks {
 class BlockWriter {
  public:
   using Write = std::function<void(std::span<const uint8_t>)>;
-  // Writes what the recording is at once.
+  // Writes what the recording is at once. The capture must outlive the writer.
   BlockWriter(const Capture& capture, Write write);
   ~BlockWriter();
 
@@ -30,6 +33,7 @@ class BlockWriter {
   size_t block_count() const { return nodes_.size() - 1; }
 
  private:
+  // Two blocks of which all this is the same have the same bytes.
   struct Key {
     Addr ip;
     Time from, until;
@@ -43,46 +47,60 @@ class BlockWriter {
   };
   struct HashKey {
     size_t operator()(const Key& k) const {
-      return (k.ip ^ static_cast<uint64_t>(k.from) ^ uint64_t{k.space} << 40U ^ uint64_t{k.count} << 32U) *
-                 kHashFactor >>
-             16U;
+      return PlaceHash{}({k.space, k.ip ^ static_cast<uint64_t>(k.from) ^ uint64_t{k.count} << 32U});
     }
   };
   struct Node {
     const Block* block = nullptr;  // as met last; others with the same content exist
     uint32_t ways[kWays] = {};
   };
-  // A run of the decoders' table as the map has it, once every block in it follows from the one before.
+  // A run of the decoders' table, once every block in it follows from the one before in the map, too. Most of
+  // what is executed is runs of which this is all that is looked at.
   struct KnownRun {
-    uint32_t first = 0, last = 0;  // 0: not known yet
-    uint32_t ways[2] = {};         // out of the last block; 0: ask the map
-    uint32_t steps = 0;
-    uint32_t calls = 0;  // in calls_, from here on: those but for the last block
-    uint16_t call_count = 0;
-    BranchKind kind = BranchKind::kNone;  // of the last block
+    uint32_t next[2] =
+        {};             // runs that are where the map leads from here, by the last branch's bit; 0: none yet
+    uint32_t push = 0;  // the call in it; 0: none, or several
+    uint8_t steps = 0;  // 0: this run is not known
+    bool bit = false;   // its last branch has one
+    uint16_t calls = 0;
   };
-  // One flow record under way.
-  struct Walk;
+  static_assert(sizeof(KnownRun) == 16);
+  struct RunEnds {
+    uint32_t first = 0, last = 0;  // blocks
+    uint32_t calls = 0;            // its first one in calls_
+    BranchKind kind = BranchKind::kNone;
+  };
+  // Where known_runs stands: behind a run, of which the last branch is still to be followed.
+  struct Position {
+    uint32_t run = 0;  // 0: a step, whose exit is in the record
+    uint32_t bit = 0;
+    uint32_t quiet = 0;  // before the run
+  };
 
-  void part_of_chunk(const Chunk& chunk, Walk& walk, bool last);
-  void step(const Chunk& chunk, Walk& walk, const Step& step);
-  bool whole_run(Walk& walk, uint32_t code);
+  void part_of_chunk(const Chunk& chunk, FlowRecord& record, bool last);
+  void step(const Chunk& chunk, FlowRecord& record, const Step& step);
+  size_t known_runs(FlowRecord& record, std::span<const uint32_t> codes);
+  void leave(FlowRecord& record, const Position& at);
+  bool follow(FlowRecord& record, Position& at, uint32_t run);
+  void spell_run(const Chunk& chunk, FlowRecord& record, uint32_t code, Time time);
   void learn_run(const Chunk& chunk, uint32_t code);
-  uint32_t next(Walk& walk, const Step& step);
+  uint32_t next(FlowRecord& record, const Step& step);
   uint32_t id_of(const Block* block);
   void define(const Block& block);
   void link(Exit from, uint32_t to);
   void flush();
-  void record(RecordType type, std::span<const uint8_t> prefix, std::span<const uint8_t> body,
-              std::vector<uint8_t>& out);
+  void put_record(RecordType type, std::span<const uint8_t> prefix, std::span<const uint8_t> body,
+                  std::vector<uint8_t>& out);
 
   Write write_;
+  BlockTexts texts_;
   std::unique_ptr<ZSTD_CCtx_s, void (*)(ZSTD_CCtx_s*)> zstd_;
   std::vector<Node> nodes_{1};  // by number; 0 is none
   tsl::robin_map<const Block*, uint32_t> by_pointer_;
   tsl::robin_map<Key, uint32_t, HashKey> by_content_;
   const RunTable* table_ = nullptr;
   std::vector<KnownRun> runs_;  // by id in table_
+  std::vector<RunEnds> ends_;   // likewise
   std::vector<uint32_t> calls_;
   // Said before the flow records that wait: blocks from first_new_ on, and ways.
   uint32_t first_new_ = 1;

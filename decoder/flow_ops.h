@@ -12,6 +12,7 @@
 #include "arch/arch.h"
 #include "decoder/capture.h"
 #include "decoder/flow_piece.h"
+#include "decoder/place_key.h"
 #include "decoder/symbol_epochs.h"
 
 namespace asof {
@@ -99,14 +100,6 @@ class FlowReader {
     const Symbol* symbol = nullptr;
     TimeBounds valid{kTimeMax, kTimeMin};
   };
-  struct Key {
-    Space space;
-    Addr ip;
-    bool operator==(const Key&) const = default;
-  };
-  struct KeyHash {
-    size_t operator()(const Key& k) const { return (k.ip ^ (uint64_t{k.space} << 48U)) * kHashFactor >> 16U; }
-  };
   const Symbol* name(Space space, Addr ip, Time t);
   FlowOp& add(FlowOp::Kind kind, Time t);
   bool in_detail(Time t);
@@ -125,7 +118,7 @@ class FlowReader {
   TimeBounds near_{kTimeMax, kTimeMin};  // times for which near_wanted_ is the answer
   bool near_wanted_ = false;
   bool detailed_ = false;  // the step before was within
-  tsl::robin_map<Key, Named, KeyHash> names_;
+  tsl::robin_map<PlaceKey, Named, PlaceHash> names_;
   FlowOps* out_ = nullptr;
   Step last_;
   bool has_last_ = false;       // the flow goes on from last_

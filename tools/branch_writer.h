@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "decoder/place_key.h"
 #include "decoder/symbol_epochs.h"
 #include "tools/taken_branches.h"
 
@@ -30,18 +31,10 @@ class BranchNames {
   BranchEnd at(Space space, Addr a, Time t);
 
  private:
-  struct Key {
-    Space space;
-    Addr ip;
-    bool operator==(const Key&) const = default;
-  };
-  struct KeyHash {
-    size_t operator()(const Key& k) const { return (k.ip ^ (uint64_t{k.space} << 48U)) * kHashFactor >> 16U; }
-  };
   const Capture& capture_;
   std::vector<std::string> dsos_;
   SymbolEpochs epochs_;
-  tsl::robin_map<Key, NamedBranchEnd, KeyHash> entries_;
+  tsl::robin_map<PlaceKey, NamedBranchEnd, PlaceHash> entries_;
 };
 
 class BranchWriter {

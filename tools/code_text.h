@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "decoder/place_key.h"
 #include "decoder/source_lines.h"
 #include "decoder/timeline.h"
 #include "tools/disasm.h"
@@ -56,7 +57,7 @@ class CodeText {
   };
   struct KeyHash {
     size_t operator()(const Key& k) const {
-      return (k.ip ^ (uint64_t{k.space} << 48U) ^ k.origin * kHashFactor) * kHashFactor >> 16U;
+      return PlaceHash{}({k.space, k.ip ^ k.origin * kHashFactor});
     }
   };
   CodeRun make(const BlockSlice& b);

@@ -224,12 +224,6 @@ ExitCode run_decode(DecodeOptionsText& o) {
     diagnostics.error(out.error());
     return kExitInput;
   }
-  if (capture->blocks && options->first.has(kFieldTextver | kFieldTextsrc)) {
-    diagnostics.error({"E-FILE-091", "", Error::kNoOffset,
-                       "a block stream does not say of each instruction which version of text it was",
-                       "ask the recording, or leave out textver and textsrc"});
-    return kExitUsage;
-  }
   if (o.format == "blocks") {
     if (const auto ok = check_blocks(o, *out); !ok) {
       diagnostics.error(ok.error());

@@ -9,7 +9,6 @@
 #include "tools/diagnostics.h"
 #include "tools/format.h"
 #include "tools/tally.h"
-#include "tools/text_history.h"
 
 namespace asof {
 namespace {
@@ -83,7 +82,8 @@ bool taken(const Step& step) {
 DecodePrinter::DecodePrinter(const DecodeJob& job)
     : job_(job),
       style_(job.format.json ? make_json_style(job.format) : make_text_style(job.format)),
-      disassembler_(job.format.syntax, code_machine(job.capture.machine)) {
+      disassembler_(job.format.syntax, code_machine(job.capture.machine)),
+      texts_(job.capture) {
   for (size_t c = 0; c < suffixes_.size(); ++c) {
     style_->suffix(suffixes_[c], static_cast<Confidence>(c));
     suffixes_[c].append(kSlack, ' ');
@@ -172,7 +172,13 @@ void DecodePrinter::make_text(const Block& b, Time t, BlockText& out) {
   out.valid = job_.epochs.around(is_kernel_address(b.ip) ? kKernelSpace : b.space, {b.ip, b.end()}, t);
   const DecodeFormat& f = job_.format;
   uint32_t offset = 0;
-  for (uint32_t i = 0; i < b.count; ++i) {
+  std::span<const TextPiece> text;
+  if (f.has(kFieldTextver | kFieldTextsrc)) text = texts_.of(b);
+  for (uint32_t i = 0, of_text = 0; i < b.count; ++i, ++of_text) {
+    if (!text.empty() && of_text == text.front().instructions) {
+      text = text.subspan(1);
+      of_text = 0;
+    }
     InsnText insn;
     insn.at = name(b.space, b.ip + offset, t);
     insn.bytes = {b.bytes + offset, b.lengths[i]};
@@ -183,10 +189,8 @@ void DecodePrinter::make_text(const Block& b, Time t, BlockText& out) {
       if (i + 1 == b.count) insn.kind = b.kind;
       if (f.has(kFieldDisasm)) insn.disasm = disassembler_.text(insn.bytes, insn.at.ip, b.mode);
       if (f.has(kFieldTextver | kFieldTextsrc)) {
-        const TextSource source =
-            text_source(*job_.capture.text, b.space, insn.at.ip, {b.from, b.until}, insn.bytes);
-        insn.version = source.version;
-        insn.source = format_origin(*job_.capture.text, source.version == 0 ? b.origin : source.origin);
+        insn.version = text.front().version;
+        insn.source = format_origin(*job_.capture.text, text.front().origin);
       }
       style_->body(out.text, insn);
     }

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "arch/arch.h"
+#include "decoder/block_text.h"
 #include "decoder/capture.h"
 #include "decoder/symbol_epochs.h"
 #include "tools/decode_options.h"
@@ -85,6 +86,7 @@ class DecodePrinter {
   const DecodeJob& job_;
   std::unique_ptr<LineStyle> style_;
   Disassembler disassembler_;
+  BlockTexts texts_;
   tsl::robin_map<const Block*, BlockText> blocks_;
   size_t cached_bytes_ = 0;
   Context context_;

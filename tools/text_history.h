@@ -1,5 +1,4 @@
-// The history of text for people: which version of its cell an instruction was, where its bytes came from,
-// and what an address range looked like at an instant.
+// The history of text for people: what an address range looked like at an instant.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -9,17 +8,6 @@
 #include "textstore/text_store.h"
 
 namespace asof {
-
-struct TextSource {
-  uint32_t version = 0;  // ordinal in the cell, from 1; 0: not found
-  uint32_t versions = 0;
-  OriginRef origin = kNoOrigin;
-};
-
-// The version of the cell at `a` that has these bytes throughout `during`; failing that, one that has these
-// bytes.
-TextSource text_source(const TextStore& store, Space space, Addr a, TimeBounds during,
-                       std::span<const uint8_t> bytes);
 
 // The version of a cell that stands for instant t: the latest that began, among those possible then.
 const Version* version_at(const Cell& cell, Time t);

@@ -256,9 +256,23 @@ TEST(BlockParts, OfDifferentRecordingsAreRefused) {
   EXPECT_EQ(capture.error().offset, joined.size() - other.size());
 }
 
-TEST(BlockParts, OfANewerVersionAreRefused) {
+TEST(BlockParts, OfAnotherVersionAreRefused) {
   Bytes bytes = write(open_demo());
-  bytes[8] = 2;
+  const TempDir dir;
+  for (const int version : {0, blocks::kVersion - 1, blocks::kVersion + 1}) {
+    bytes[8] = static_cast<uint8_t>(version);
+    const auto capture = read(dir, bytes);
+    ASSERT_FALSE(capture.has_value());
+    EXPECT_EQ(capture.error().code, "E-FILE-141");
+  }
+}
+
+// Headers alone are small, and each costs a map.
+TEST(BlockParts, TooManyAreRefused) {
+  const Bytes whole = write(open_demo());
+  Bytes bytes = whole;
+  for (size_t i = 0; i < blocks::kMaxParts; ++i)
+    bytes.insert(bytes.end(), whole.begin(), whole.begin() + blocks::kHeaderSize);
   const TempDir dir;
   const auto capture = read(dir, bytes);
   ASSERT_FALSE(capture.has_value());
@@ -368,6 +382,7 @@ TEST(BlockWalk, AnyBodyIsReadOrRefused) {
       code.signed_varint(static_cast<int64_t>(random.below(3)) - 1);
     }
     map.add(code.data());
+    map.finish();
     blocks::Writer body;
     body.varint(1 + random.below(20));
     for (const uint64_t v : {1, 0, 2, 0, 0, 0, 0, 9, 0x55, 1}) body.varint(v);
@@ -396,6 +411,7 @@ TEST(BlockWalk, EndsWhereNothingIsSaid) {
   code.u8(blocks::kTaken);
   code.signed_varint(0);
   ASSERT_TRUE(map.add(code.data()));
+  map.finish();
   blocks::Writer body;
   body.varint(blocks::kMaxSteps);
   body.varint(1);
@@ -404,7 +420,7 @@ TEST(BlockWalk, EndsWhereNothingIsSaid) {
   for (int i = 0; i < 5; ++i) body.varint(0);
   Chunk chunk;
   EXPECT_EQ(blocks::read_walk(map, body.data(), {}, chunk), "it goes on without end");
-  EXPECT_EQ(chunk.steps.size(), blocks::kMaxQuiet + 1);
+  EXPECT_EQ(std::ranges::distance(chunk.steps.begin(), chunk.steps.end()), blocks::kMaxQuiet);
 }
 
 }  // namespace

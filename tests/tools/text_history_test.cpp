@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "textstore/builder.h"
+#include "textstore/text_source.h"
 
 namespace asof {
 namespace {
