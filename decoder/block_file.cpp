@@ -250,6 +250,10 @@ Result<Capture> Scanner::finish() {
     return refuse(0, "the description of the recording is not there or damaged",
                   "write the block stream again");
   }
+  if (frames_.empty() && !notices_.empty()) {
+    return refuse(notices_.front().offset, "no flow record is left of it: " + notices_.front().reason,
+                  notices_.front().hint);
+  }
   file_->streams_.resize(capture_->streams.size());
   for (auto& [stream, frame] : frames_) {
     if (stream < file_->streams_.size()) file_->streams_[stream].push_back(frame);

@@ -30,14 +30,17 @@ class BlockMap {
   // and `push` are links: where another chain lies, in bytes from the first one; which is also its run's code
   // in a StepList, but for the bit.
   struct Chain {
-    uint32_t next[2] = {};  // by bit, or both the same; of returns without a known call; 0: not known
+    uint32_t next[2] = {};  // by bit; the first, where there is none; 0: not known
     uint32_t push = 0;      // where the return of its call goes, or kNowhere; 0: it has no call
     uint16_t instructions = 0;
     uint8_t steps = 0;
-    BranchKind kind = BranchKind::kNone;  // of its last branch
+    bool decides = false;  // its last branch has a bit
   };
   static_assert(sizeof(Chain) == 1U << StepList::kRunShift);
   static constexpr uint32_t kNowhere = 1;
+  // Of returns: where the call says; where none is known, the second one.
+  static constexpr uint32_t kByCall = 2;
+  static constexpr uint32_t kFirst = RunTable::kFirst << StepList::kRunShift;
 
   // Numbers beyond `max_blocks` are damage.
   explicit BlockMap(uint64_t max_blocks) : max_blocks_(max_blocks), nodes_(1), chains_(1), writer_(runs_) {}

@@ -65,6 +65,8 @@ class Calls {
     top_ += call != 0;
   }
   // The latest; 0: none is known.
+  uint32_t top() const { return ring_[(top_ - 1) % kCallDepth]; }
+  // The same, which it forgets.
   uint32_t pop() { return std::exchange(ring_[--top_ % kCallDepth], 0); }
 
  private:

@@ -103,10 +103,12 @@ void BlockMap::finish() {
   for (uint32_t id = 1; id < nodes_.size(); ++id) {
     if (nodes_[id].block != nullptr) make_chain(id);
   }
-  for (size_t run = RunTable::kFirst; run < chains_.size(); ++run) {
+  for (uint32_t run = RunTable::kFirst; run < chains_.size(); ++run) {
     Chain& chain = chains_[run];
-    // A chain was made of blocks by number.
+    // So far these are numbers of blocks.
     for (uint32_t& next : chain.next) next = link_to(next);
+    const Block& last = *runs_.blocks(run)[chain.steps - 1];
+    if (last.kind == BranchKind::kRet) chain.next[0] = kByCall;
     if (chain.push != 0) chain.push = push_of(nodes_[chain.push]);
   }
 }
@@ -122,7 +124,7 @@ void BlockMap::make_chain(uint32_t id) {
     run.hash = run.hash * b.power + b.hash;
     run.instructions += b.count;
     run.branches += is_branch(b.kind);
-    chain.kind = b.kind;
+    chain.decides = b.kind == BranchKind::kCond;
     if (is_call(b.kind)) chain.push = at;
     for (uint32_t bit = 0; bit < 2; ++bit) chain.next[bit] = node.ways[way_of(b.kind, bit != 0)];
     at = chain.next[1];

@@ -271,21 +271,22 @@ void WalkReader::chains(uint64_t until) {
   uint64_t instructions = 0, step = step_;
   uint32_t at = at_, quiet = quiet_;
   Bits bits = bits_;
-  while (at > BlockMap::kNowhere) {
+  while (at >= BlockMap::kFirst) {
     const BlockMap::Chain& chain = map_.chain(at);
-    const bool decides = chain.kind == BranchKind::kCond;
     if (step + chain.steps > until || quiet + chain.steps > kMaxQuiet) break;
-    if (bits.ready() == 0 && !bits.fill() && decides) break;
-    const auto bit = static_cast<uint32_t>(bits.peek());
-    bits.take(decides ? 1 : 0);
+    if (bits.ready() == 0 && !bits.fill() && chain.decides) break;
+    const uint32_t decides = chain.decides ? 1 : 0;
+    const uint32_t bit = static_cast<uint32_t>(bits.peek()) & decides;
+    bits.take(decides);
     step += chain.steps;
     instructions += chain.instructions;
-    quiet = decides ? 0 : quiet + chain.steps;
+    quiet = decides != 0 ? 0 : quiet + chain.steps;
     *out++ = at | bit;
     calls_.push_if(chain.push);
     at = chain.next[bit];
-    if (chain.kind == BranchKind::kRet) {
-      if (const uint32_t back = calls_.pop(); back != 0) at = back;
+    if (at == BlockMap::kByCall) {
+      const uint32_t back = calls_.pop();
+      at = back != 0 ? back : chain.next[1];
     }
   }
   const auto written = static_cast<size_t>(out - codes);

@@ -70,6 +70,7 @@ uint32_t BlockWriter::id_of(const Block* block) {
   const uint32_t id = entry->second;
   if (is_new) {
     nodes_.emplace_back();
+    returns_.push_back(0);
     define(b);
   }
   by_pointer_[block] = id;
@@ -167,6 +168,7 @@ void BlockWriter::add(const Chunk& chunk) {
     runs_.assign(1, {});
     ends_.assign(1, {});
     calls_.clear();
+    returns_.assign(nodes_.size(), 0);
   }
   const std::span<const uint32_t> codes = steps.codes();
   const auto times = steps.times();

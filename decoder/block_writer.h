@@ -62,7 +62,8 @@ class BlockWriter {
     uint32_t push = 0;  // the call in it; 0: none, or several
     uint8_t steps = 0;  // 0: this run is not known
     bool bit = false;   // its last branch has one
-    uint16_t calls = 0;
+    bool returns = false;  // its last branch is a return
+    uint8_t calls = 0;
   };
   static_assert(sizeof(KnownRun) == 16);
   struct RunEnds {
@@ -80,8 +81,8 @@ class BlockWriter {
   void part_of_chunk(const Chunk& chunk, FlowRecord& record, bool last);
   void step(const Chunk& chunk, FlowRecord& record, const Step& step);
   size_t known_runs(FlowRecord& record, std::span<const uint32_t> codes);
-  void leave(FlowRecord& record, const Position& at);
-  bool follow(FlowRecord& record, Position& at, uint32_t run);
+  void leave(FlowRecord& record, Position at);
+  bool follow(FlowRecord& record, Position at, uint32_t run);
   void spell_run(const Chunk& chunk, FlowRecord& record, uint32_t code, Time time);
   void learn_run(const Chunk& chunk, uint32_t code);
   uint32_t next(FlowRecord& record, const Step& step);
@@ -99,8 +100,9 @@ class BlockWriter {
   tsl::robin_map<const Block*, uint32_t> by_pointer_;
   tsl::robin_map<Key, uint32_t, HashKey> by_content_;
   const RunTable* table_ = nullptr;
-  std::vector<KnownRun> runs_;  // by id in table_
-  std::vector<RunEnds> ends_;   // likewise
+  std::vector<KnownRun> runs_;        // by id in table_
+  std::vector<RunEnds> ends_;         // likewise
+  std::vector<uint32_t> returns_{0};  // by call: the run that the map leads to on its return; 0: none yet
   std::vector<uint32_t> calls_;
   // Said before the flow records that wait: blocks from first_new_ on, and ways.
   uint32_t first_new_ = 1;

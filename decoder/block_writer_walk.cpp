@@ -4,7 +4,8 @@
 // Invariants of known_runs:
 //  * A run's `next` is the run that begins where the map leads on that bit; ways of the map never change, so
 //    it stays true.
-//  * `next` is only set behind conditional branches, and of runs with at most one call.
+//  * `next` is only set behind conditional branches, `returns_` of calls, both to runs with at most one call.
+//  * Whoever jumps in (a gap, an interrupt) is a step of its own, not a run.
 //  * A record is left as step() would leave it after the same blocks.
 #include <algorithm>
 
@@ -55,10 +56,11 @@ void BlockWriter::step(const Chunk& chunk, FlowRecord& record, const Step& step)
 }
 
 // The last branch of the run at hand is followed, as step() does it at once.
-void BlockWriter::leave(FlowRecord& record, const Position& at) {
+void BlockWriter::leave(FlowRecord& record, Position at) {
   if (at.run == 0) return;
+  const KnownRun& run = runs_[at.run];
   const RunEnds& ends = ends_[at.run];
-  record.quiet = runs_[at.run].bit ? 0 : at.quiet + runs_[at.run].steps;
+  record.quiet = run.bit ? 0 : at.quiet + run.steps;
   record.exit = {ends.last, way_of(ends.kind, at.bit != 0)};
   if (is_call(ends.kind)) record.calls.push(ends.last);
   if (ends.kind == BranchKind::kRet) {
@@ -66,57 +68,73 @@ void BlockWriter::leave(FlowRecord& record, const Position& at) {
   }
 }
 
-// From where the walk stands to a run that is not known to follow. False: it is to be told step by step.
-bool BlockWriter::follow(FlowRecord& record, Position& at, uint32_t run) {
+// Enters a known run behind `at`, which was not found to lead there. False: it is to be told step by step.
+bool BlockWriter::follow(FlowRecord& record, Position at, uint32_t run) {
   leave(record, at);
-  const Position before = at;
-  at.run = 0;
   const KnownRun& known = runs_[run];
-  if (known.steps == 0 || record.exit.block == 0 || record.quiet + known.steps >= kMaxQuiet ||
-      nodes_[record.exit.block].ways[record.exit.way] != ends_[run].first)
-    return false;
-  if (before.run != 0 && runs_[before.run].bit && known.calls <= 1) runs_[before.run].next[before.bit] = run;
-  at.quiet = record.quiet;
-  for (uint32_t i = 0; known.calls > 1 && i < known.calls; ++i)
-    record.calls.push(calls_[ends_[run].calls + i]);
+  if (known.steps == 0 || record.quiet + known.steps >= kMaxQuiet) return false;
+  const RunEnds& ends = ends_[run];
+  const uint32_t expected = record.exit.block == 0 ? 0 : nodes_[record.exit.block].ways[record.exit.way];
+  if (expected != ends.first) {
+    if (record.exit.block == 0 || expected != 0) {
+      record.tell(ends.first);
+      --record.quiet;  // of the run's steps all but the first
+    } else {
+      link(record.exit, ends.first);
+    }
+  }
+  if (at.run != 0 && known.calls <= 1 && expected == ends.first) {
+    if (runs_[at.run].bit) runs_[at.run].next[at.bit] = run;
+    if (record.exit.way == kReturn) returns_[record.exit.block] = run;
+  }
+  for (uint32_t i = 0; known.calls > 1 && i < known.calls; ++i) record.calls.push(calls_[ends.calls + i]);
   return true;
 }
 
-// As many of the codes as are known runs that the map leads to, one after the other.
+// As many of the codes as are known runs, told where the map does not lead to them.
 size_t BlockWriter::known_runs(FlowRecord& record, std::span<const uint32_t> codes) {
   const size_t most = std::min<size_t>(codes.size(), (kMaxSteps - record.steps) / kMostSteps);
   KnownRun* const runs = runs_.data();
+  const auto size = static_cast<uint32_t>(runs_.size());
   Calls& calls = record.calls;
-  Position at;
+  uint32_t at = 0, at_bit = 0, quiet = 0;  // Position
   uint64_t bits = 0;
   unsigned bit_count = 0;
-  uint32_t steps = 0;
+  uint32_t steps = record.steps;
   size_t i = 0;
   for (; i < most; ++i) {
     const uint32_t run = codes[i] >> StepList::kRunShift;
-    if (run >= runs_.size()) break;  // new, or a step of its own
+    if (run >= size) break;  // new, or a step of its own
     if (i + kAhead < most)
-      __builtin_prefetch(runs + std::min<size_t>(codes[i + kAhead] >> StepList::kRunShift, runs_.size()));
-    if (runs[at.run].next[at.bit] == run) [[likely]] {
-      at.quiet = 0;
-    } else if (!follow(record, at, run)) {
-      break;
+      __builtin_prefetch(runs + std::min(codes[i + kAhead] >> StepList::kRunShift, size));
+    if (runs[at].next[at_bit] == run) [[likely]] {
+      quiet = 0;
+    } else if (runs[at].returns && returns_[calls.top()] == run && quiet < kMaxQuiet - 2 * kMostSteps) {
+      calls.pop();
+      quiet += runs[at].steps;
+    } else {
+      record.steps = steps;
+      const bool entered = follow(record, {at, at_bit, quiet}, run);
+      at = 0;
+      if (!entered) break;
+      quiet = record.quiet;
     }
     const KnownRun& known = runs[run];
     calls.push_if(known.push);
     steps += known.steps;
-    at.run = run;
-    at.bit = codes[i] & StepList::kTakenBit;
+    at = run;
+    at_bit = codes[i] & StepList::kTakenBit;
+    const uint32_t has_bit = known.bit ? 1 : 0;
+    bits |= static_cast<uint64_t>(at_bit & has_bit) << bit_count;
+    bit_count += has_bit;
     if (bit_count == 64) {
       record.bits(bits, bit_count);
       bits = bit_count = 0;
     }
-    bits |= static_cast<uint64_t>(at.bit & (known.bit ? 1U : 0U)) << bit_count;
-    bit_count += known.bit ? 1 : 0;
   }
   record.bits(bits, bit_count);
-  record.steps += steps;
-  leave(record, at);
+  record.steps = steps;
+  leave(record, {at, at_bit, quiet});
   return i;
 }
 
@@ -165,7 +183,8 @@ void BlockWriter::learn_run(const Chunk& chunk, uint32_t code) {
   runs_[id] = {.push = calls == 1 ? calls_.back() : 0,
                .steps = size,
                .bit = ends.kind == BranchKind::kCond,
-               .calls = static_cast<uint16_t>(calls)};
+               .returns = ends.kind == BranchKind::kRet,
+               .calls = static_cast<uint8_t>(calls)};
   ends_[id] = ends;
 }
 

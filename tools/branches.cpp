@@ -34,14 +34,8 @@ ExitCode run_branches(BranchesText& o) {
   const auto capture = open_for_verb(o.input, diagnostics);
   if (!capture) return kExitInput;
   TimeBounds time;
-  if (!o.time.empty()) {
-    const auto range = parse_time_range(o.time, whole_time(*capture));
-    if (!range) {
-      diagnostics.error(range.error());
-      return kExitUsage;
-    }
-    o.choice.pipeline.time = time = *range;
-  }
+  if (!take_time(o.time, *capture, diagnostics, time)) return kExitUsage;
+  o.choice.pipeline.time = time;
   auto out = Output::open(o.output);
   if (!out) {
     diagnostics.error(out.error());

@@ -210,14 +210,8 @@ ExitCode run_decode(DecodeOptionsText& o) {
   }
   const auto capture = open_for_verb(o.input, diagnostics);
   if (!capture) return kExitInput;
-  if (!o.time.empty()) {
-    const auto time = parse_time_range(o.time, whole_time(*capture));
-    if (!time) {
-      diagnostics.error(time.error());
-      return kExitUsage;
-    }
-    o.choice.pipeline.time = options->second.time = *time;
-  }
+  if (!take_time(o.time, *capture, diagnostics, options->second.time)) return kExitUsage;
+  o.choice.pipeline.time = options->second.time;
   if (!options->second.tids.empty()) o.choice.pipeline.tids = options->second.tids;
   auto out = Output::open(o.output);
   if (!out) {

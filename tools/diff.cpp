@@ -78,14 +78,9 @@ Result<Costs> stacks_of(const Capture& capture, TimeBounds time, const DiffText&
 std::optional<Costs> measure(const Capture& capture, const std::string& range, const DiffText& o,
                              Diagnostics& diagnostics, ExitCode& status) {
   TimeBounds time;
-  if (!range.empty()) {
-    const auto parsed = parse_time_range(range, whole_time(capture));
-    if (!parsed) {
-      diagnostics.error(parsed.error());
-      status = kExitUsage;
-      return std::nullopt;
-    }
-    time = *parsed;
+  if (!take_time(range, capture, diagnostics, time)) {
+    status = kExitUsage;
+    return std::nullopt;
   }
   auto costs = o.rows == "functions" ? functions_of(capture, time, o) : stacks_of(capture, time, o);
   if (costs) return std::move(*costs);

@@ -6,7 +6,7 @@ namespace asof {
 enum ExitCode : int {
   kExitOk = 0,
   kExitUsage = 1,  // unknown option, bad value
-  kExitInput = 2,  // the input cannot be used
+  kExitInput = 2,  // the input cannot be used, or nothing of its trace can be decoded
   // Decoded, with errors: under --strict, above --max-errors; validate found a difference; doctor something
   // bad.
   kExitErrors = 3,

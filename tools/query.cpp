@@ -73,22 +73,18 @@ ExitCode run_query(QueryText& o) {
   TimelineOptions options;
   options.pipeline = o.choice.pipeline;
   options.detail = o.detail == "insn" || (o.detail.empty() && asks_for_detail(o.sql));
-  if (!o.time.empty()) {
-    const auto time = parse_time_range(o.time, whole_time(*capture));
-    if (!time) {
-      diagnostics.error(time.error());
-      return kExitUsage;
-    }
-    options.pipeline.time = options.detail_time = *time;
-  }
+  if (!take_time(o.time, *capture, diagnostics, options.pipeline.time)) return kExitUsage;
+  options.detail_time = options.pipeline.time;
   auto sink = SqliteSink::open(o.output.empty() ? ":memory:" : o.output, options.detail);
   Result<void> done;
+  ExitCode status = kExitOk;
   if (!sink) {
     done = std::unexpected(sink.error());
   } else {
     ProgressBar bar(o.choice.progress, "query");
     const auto summary = run_timeline(*capture, options, **sink, bar.callback());
     for (const Notice& n : (*sink)->take_notices()) diagnostics.notice(n);
+    if (summary) status = exit_code_for(*summary);
     done = summary ? (*sink)->finish() : Result<void>(std::unexpected(summary.error()));
   }
   if (!done) {
@@ -99,7 +95,7 @@ ExitCode run_query(QueryText& o) {
   if (!out) return kExitInput;
   const std::string wrong = print_rows((*sink)->database(), o.sql, *out);
   out->flush();
-  if (wrong.empty()) return interrupted() ? kExitInterrupted : kExitOk;
+  if (wrong.empty()) return status;
   diagnostics.error({"E-FILE-091", "", Error::kNoOffset, "SQL: " + wrong, "tables: docs/timeline.md"});
   return kExitUsage;
 }

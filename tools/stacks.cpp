@@ -58,7 +58,7 @@ ExitCode run_stacks(StacksText& o) {
     stacks.write(weight_named(o.weight), write);
   }
   if (!flush_output(*out, o.output, diagnostics)) return kExitInput;
-  return interrupted() ? kExitInterrupted : kExitOk;
+  return exit_code_for(*summary);
 }
 
 }  // namespace

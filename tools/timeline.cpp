@@ -217,7 +217,7 @@ ExitCode write_table(const Capture& capture, const TimelineText& o, const Timeli
   }
   diagnostics.note(fmt::format("{}: {} slices, {} gaps", o.output, format_count(summary->slices),
                                format_count(summary->gaps)));
-  return interrupted() ? kExitInterrupted : kExitOk;
+  return exit_code_for(*summary);
 }
 
 ExitCode run_timeline_verb(TimelineText& o) {
@@ -230,14 +230,8 @@ ExitCode run_timeline_verb(TimelineText& o) {
   }
   const auto capture = open_for_verb(o.input, diagnostics);
   if (!capture) return kExitInput;
-  if (!o.time.empty()) {
-    const auto time = parse_time_range(o.time, whole_time(*capture));
-    if (!time) {
-      diagnostics.error(time.error());
-      return kExitUsage;
-    }
-    options.pipeline.time = options.detail_time = *time;
-  }
+  if (!take_time(o.time, *capture, diagnostics, options.pipeline.time)) return kExitUsage;
+  options.detail_time = options.pipeline.time;
   if (o.format == "sqlite" || is_rows(o.format)) return write_table(*capture, o, options, diagnostics);
   if (o.format == "html" && o.time.empty() && o.detail.empty())
     options.detail_windows = page_windows(*capture);
@@ -279,7 +273,7 @@ ExitCode run_timeline_verb(TimelineText& o) {
   if (!flush_output(*out, o.output, diagnostics)) return kExitInput;
   for (const Notice& n : notices) diagnostics.notice(n);
   tell_result(*timeline, o, diagnostics);
-  return interrupted() ? kExitInterrupted : kExitOk;
+  return exit_code_for(timeline->summary);
 }
 
 }  // namespace

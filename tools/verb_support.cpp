@@ -1,4 +1,5 @@
 // What verbs share around opening and ending.
+#include "decoder/timeline.h"
 #include "tools/coverage.h"
 #include "tools/output.h"
 #include "tools/verbs.h"
@@ -27,6 +28,17 @@ TimeBounds whole_time(const Capture& capture) {
   return whole.lo > whole.hi ? TimeBounds{} : whole;
 }
 
+bool take_time(const std::string& text, const Capture& capture, Diagnostics& diagnostics, TimeBounds& time) {
+  if (text.empty()) return true;
+  const auto range = parse_time_range(text, whole_time(capture));
+  if (range) {
+    time = *range;
+  } else {
+    diagnostics.error(range.error());
+  }
+  return range.has_value();
+}
+
 bool finish_choice(DecodeChoice& choice, Diagnostics& diagnostics) {
   if (choice.cpus.empty()) return true;
   auto cpus = parse_number_list(choice.cpus, "--cpu");
@@ -49,8 +61,14 @@ bool flush_output(Output& out, const std::string& path, Diagnostics& diagnostics
 ExitCode exit_code_for(const Coverage& coverage, const DecodeChoice& choice) {
   if (interrupted()) return kExitInterrupted;
   if (coverage.instructions() == 0 && coverage.text_missing()) return kExitNoText;
+  if (coverage.instructions() == 0 && coverage.errors() != 0) return kExitInput;
   if (coverage.errors() > choice.max_errors) return kExitErrors;
   return choice.strict && coverage.errors() != 0 ? kExitErrors : kExitOk;
+}
+
+ExitCode exit_code_for(const TimelineSummary& summary) {
+  if (interrupted()) return kExitInterrupted;
+  return summary.instructions == 0 && summary.gaps != 0 ? kExitInput : kExitOk;
 }
 
 }  // namespace asof

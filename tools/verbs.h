@@ -39,6 +39,9 @@ std::optional<Capture> open_for_verb(const InputOptions& options, Diagnostics& d
 // The capture's first and last instant, as its streams' AUX records tell.
 TimeBounds whole_time(const Capture& capture);
 
+// --time, as far as it was given. False: what is wrong was printed; the verb ends with kExitUsage.
+bool take_time(const std::string& text, const Capture& capture, Diagnostics& diagnostics, TimeBounds& time);
+
 // Turns text options into pipeline options; prints what is wrong. False: the verb ends with kExitUsage.
 bool finish_choice(DecodeChoice& choice, Diagnostics& diagnostics);
 
@@ -50,5 +53,7 @@ bool flush_output(Output& out, const std::string& path, Diagnostics& diagnostics
 // The exit status of a verb that decoded everything there was.
 class Coverage;
 ExitCode exit_code_for(const Coverage& coverage, const DecodeChoice& choice);
+struct TimelineSummary;
+ExitCode exit_code_for(const TimelineSummary& summary);
 
 }  // namespace asof

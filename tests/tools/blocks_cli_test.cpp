@@ -58,9 +58,36 @@ TEST_F(BlocksCli, WhatItCannotDoIsRefused) {
     EXPECT_EQ(r.status, 1) << options;
     EXPECT_NE(r.err.find("E-FILE-091"), std::string::npos) << r.err;
   }
-  const Ran r = run_asof("decode -F ip,textver " + blocks_);
-  EXPECT_EQ(r.status, 1);
-  EXPECT_NE(r.err.find("textver"), std::string::npos) << r.err;
+}
+
+// Which version of text an instruction was, line by line: the first line that differs is shown. Says how many
+// lines are not of a first version.
+size_t expect_same_versions(const std::string& input, const std::string& blocks) {
+  const std::string verb = "decode -q -F ip,insn,textver,textsrc ";
+  const Ran written = run_asof("decode -q --format blocks -o " + blocks + " " + input);
+  EXPECT_LE(written.status, 3) << written.err;
+  const auto want = lines_of(run_asof(verb + input).out), got = lines_of(run_asof(verb + blocks).out);
+  EXPECT_FALSE(want.empty()) << input;
+  EXPECT_EQ(want.size(), got.size()) << input;
+  for (size_t i = 0; i < std::min(want.size(), got.size()); ++i) {
+    if (want[i] == got[i]) continue;
+    ADD_FAILURE() << input << " line " << i << "\n" << want[i] << "\n" << got[i];
+    break;
+  }
+  return static_cast<size_t>(std::count_if(want.begin(), want.end(), [](const std::string& line) {
+    return line.find(" v1 ") == std::string::npos;
+  }));
+}
+
+TEST_F(BlocksCli, VersionsAndOriginsOfTextAreThoseOfTheRecording) {
+  EXPECT_GT(expect_same_versions(kDemo, dir_.path() / "versions.blocks"), 0U);
+  size_t later = 0;
+  for (const std::string capture : {"x86-board-small/perf.data", "arm64-board-tiny/poke.data"}) {
+    const std::string input = ASOF_SHARED_DIR "/captures/" + capture;
+    if (!std::filesystem::exists(input)) GTEST_SKIP() << capture << " is not unpacked";
+    later += expect_same_versions(input, dir_.path() / "versions.blocks");
+  }
+  EXPECT_GT(later, 0U);
 }
 
 TEST_F(BlocksCli, OfAFileThatIsCutTheRestIsUsed) {
@@ -70,6 +97,19 @@ TEST_F(BlocksCli, OfAFileThatIsCutTheRestIsUsed) {
   const Ran r = run_asof("report " + cut);
   EXPECT_EQ(r.status, 0) << r.err;
   EXPECT_NE(r.out.find("E-DATA-122"), std::string::npos) << r.out;
+}
+
+// Behind the description of the recording, and in front of all flow.
+TEST_F(BlocksCli, OfAFileThatIsCutToNothingNoVerbSaysThatAllIsWell) {
+  const std::string cut = dir_.path() / "cut.blocks";
+  const std::string whole = read_file(blocks_);
+  std::ofstream(cut, std::ios::binary) << whole.substr(0, whole.find("albr", whole.find("albr") + 1));
+  for (const std::string verb :
+       {"digest", "report", "decode", "branches", "stacks", "query \"SELECT 1\" -i"}) {
+    const Ran r = run_asof(verb + " " + cut);
+    EXPECT_EQ(r.status, 2) << verb << r.err;
+    EXPECT_NE(r.err.find("E-FILE-141"), std::string::npos) << verb << r.err;
+  }
 }
 
 }  // namespace
