@@ -56,9 +56,7 @@ class CodeText {
     bool operator==(const Key&) const = default;
   };
   struct KeyHash {
-    size_t operator()(const Key& k) const {
-      return PlaceHash{}({k.space, k.ip ^ k.origin * kHashFactor});
-    }
+    size_t operator()(const Key& k) const { return PlaceHash{}({k.space, k.ip ^ k.origin * kHashFactor}); }
   };
   CodeRun make(const BlockSlice& b);
 
