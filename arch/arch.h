@@ -99,11 +99,24 @@ struct Chunk {
   StepList steps;
   std::vector<Event> events;
   std::vector<Gap> gaps;
+
+  // Empties it; its memory stays.
+  void clear() {
+    stream = segment = 0;
+    last = false;
+    segment_start = kTimeMin;
+    steps.clear();
+    events.clear();
+    gaps.clear();
+  }
 };
 
 class ChunkSink {
  public:
   virtual ~ChunkSink() = default;
+  // An empty chunk to fill, if possible with the memory of one that is done with: fresh pages cost more than
+  // what is written to them.
+  virtual Chunk spare() { return {}; }
   // May block. The chunk's blocks stay valid as long as the SegmentDecoder that made them.
   virtual void take(Chunk&& chunk) = 0;
 };

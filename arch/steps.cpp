@@ -4,7 +4,8 @@
 
 namespace asof {
 
-RunTable::RunTable() : pieces_(std::make_unique<std::unique_ptr<Piece>[]>(kPieces)) {}
+RunTable::RunTable(uint32_t first)
+    : pieces_(std::make_unique<std::unique_ptr<Piece>[]>(kPieces)), first_(first), used_(first / kPiece) {}
 
 uint32_t RunTable::Writer::add(const Run& run, const Block* const* blocks) {
   if (next_ == end_) {
@@ -14,7 +15,7 @@ uint32_t RunTable::Writer::add(const Run& run, const Block* const* blocks) {
       return 0;
     }
     table_.pieces_[piece] = std::make_unique<Piece>();
-    next_ = std::max(kFirst, piece * kPiece);
+    next_ = std::max(table_.first_, piece * kPiece);
     end_ = (piece + 1) * kPiece;
   }
   const uint32_t id = next_++;
@@ -80,13 +81,18 @@ void StepList::truncate(size_t position) {
   while (!times_.empty() && times_.back().position >= position) times_.pop_back();
 }
 
-StepList StepList::split(size_t position) {
-  StepList rest;
+void StepList::split(size_t position, StepList& rest) {
   const size_t n = codes_.size() - position;
-  rest.loose_.reserve(std::max<size_t>(n, 16));
   for (size_t i = loose_.size() - n; i < loose_.size(); ++i) rest.push_back(loose_[i]);
   truncate(position);
-  return rest;
+}
+
+void StepList::clear() {
+  table_ = nullptr;
+  in_runs_ = 0;
+  codes_.resize(0);
+  loose_.clear();
+  times_.clear();
 }
 
 }  // namespace asof

@@ -42,9 +42,10 @@ class RunTable {
   static constexpr uint32_t kPiece = 1U << 12;
   static constexpr uint32_t kPieces = 1U << 11;
   static constexpr uint32_t kMax = kPiece * kPieces;
-  static constexpr uint32_t kFirst = 4;  // the first id; those below are for whoever keeps ids
+  static constexpr uint32_t kFirst = 4;  // the lowest id there is
 
-  RunTable();
+  // `first`: ids below it are for whoever keeps ids.
+  explicit RunTable(uint32_t first = kFirst);
   const Run& operator[](uint32_t id) const { return pieces_[id / kPiece]->runs[id % kPiece]; }
   // Of the run's `size` blocks.
   const Block* const* blocks(uint32_t id) const { return pieces_[id / kPiece]->blocks[id % kPiece]; }
@@ -67,7 +68,8 @@ class RunTable {
     std::array<const Block* const*, kPiece> blocks{};
   };
   std::unique_ptr<std::unique_ptr<Piece>[]> pieces_;
-  std::atomic<uint32_t> used_{0};  // pieces
+  const uint32_t first_;
+  std::atomic<uint32_t> used_;  // pieces
 };
 
 // K^n. Runs are short: nearly always one look at a table.
@@ -210,8 +212,10 @@ class StepList {
   Step& at(size_t position) { return loose_[loose_.size() - (codes_.size() - position)]; }
   // Drops entries from `position` on; they must be loose.
   void truncate(size_t position);
-  // Takes the entries from `position` on out of here; they must be loose.
-  StepList split(size_t position);
+  // Moves the entries from `position` on to `rest`, which is empty; they must be loose.
+  void split(size_t position, StepList& rest);
+  // Empties it; its memory stays.
+  void clear();
 
   // For those who count: the entries as they are kept.
   std::span<const uint32_t> codes() const { return codes_.all(); }

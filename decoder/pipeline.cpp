@@ -22,10 +22,39 @@ struct Delivery {
   std::unique_ptr<ChunkConsumer::Prepared> prepared;
 };
 
-uint64_t bytes_of(const Delivery& d) {
-  return d.chunk.steps.bytes() + d.chunk.events.capacity() * sizeof(Event) +
-         d.chunk.gaps.capacity() * sizeof(Gap) + (d.prepared ? d.prepared->bytes() : 0) + sizeof(Delivery);
+uint64_t bytes_of(const Chunk& c) {
+  return c.steps.bytes() + c.events.capacity() * sizeof(Event) + c.gaps.capacity() * sizeof(Gap);
 }
+
+uint64_t bytes_of(const Delivery& d) {
+  return bytes_of(d.chunk) + (d.prepared ? d.prepared->bytes() : 0) + sizeof(Delivery);
+}
+
+// Chunks that were delivered, to be filled again. Most chunks are delivered by another thread than the one
+// that fills them; without this every one would be fresh pages from the system.
+class SpareChunks {
+ public:
+  explicit SpareChunks(size_t most) : most_(most) {}
+  Chunk take() {
+    const std::lock_guard lock(mutex_);
+    if (chunks_.empty()) return {};
+    Chunk chunk = std::move(chunks_.back());
+    chunks_.pop_back();
+    return chunk;
+  }
+  void give(Chunk&& chunk) {
+    constexpr uint64_t kMostBytes = 1 << 20;  // more is an exception that nobody needs to keep
+    if (bytes_of(chunk) > kMostBytes) return;
+    chunk.clear();
+    const std::lock_guard lock(mutex_);
+    if (chunks_.size() < most_) chunks_.push_back(std::move(chunk));
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<Chunk> chunks_;
+  const size_t most_;
+};
 
 bool wanted(const Stream& s, const PipelineOptions& o) {
   if (!o.cpus.empty() && s.cpu >= 0 && std::ranges::find(o.cpus, s.cpu) == o.cpus.end()) return false;
@@ -94,12 +123,13 @@ std::vector<Segment> plan(tbb::task_arena& arena, const Arch& arch, const Captur
   return all;
 }
 
-// Everything that workers share; only `next`, `done_bytes` and the Ordered change while they run.
+// Everything that workers share; only `next`, `done_bytes`, `spares` and the Ordered change while they run.
 struct Decoding {
   const Capture& capture;
   const std::vector<Segment>& segments;
   ChunkConsumer& consumer;
   const std::function<void(const PipelineProgress&)>& progress;
+  SpareChunks& spares;
   Ordered<Delivery> ordered;
   uint64_t total_bytes = 0;
   std::atomic<size_t> next{0};
@@ -117,6 +147,7 @@ struct Decoding {
 class WorkerSink final : public ChunkSink {
  public:
   WorkerSink(Decoding& run, size_t item) : run_(run), item_(item) {}
+  Chunk spare() override { return run_.spares.take(); }
   void take(Chunk&& chunk) override {
     if (run_.consumer.stopped()) return;
     chunk.segment_start = run_.segments[item_].start_time;
@@ -176,13 +207,19 @@ Result<void> run_pipeline(const Capture& capture, const PipelineOptions& options
   for (size_t i = 0; i < workers; ++i) {
     decoders.push_back((*arch)->decoder(capture.streams, *capture.text, options.decode));
   }
+  SpareChunks spares(4 * workers);
   Decoding run{
-      capture, segments, consumer, progress,
+      capture,
+      segments,
+      consumer,
+      progress,
+      spares,
       Ordered<Delivery>(segments.size(), options.max_memory != 0 ? options.max_memory : kDefaultWaiting,
                         [&](Delivery& d) {
                           if (!consumer.stopped()) {
                             consumer.deliver(d.chunk, capture.streams[d.chunk.stream], d.prepared.get());
                           }
+                          spares.give(std::move(d.chunk));
                         })};
   for (const Segment& s : segments) run.total_bytes += s.end - s.begin;
   for_each_index(arena, workers, [&](size_t i) { work(run, *decoders[i]); });

@@ -27,7 +27,7 @@ void Flow::decode(const Segment& segment, ChunkSink& sink) {
   segment_ = &segment;
   sink_ = &sink;
   stream_ = &streams_[segment.stream];
-  chunk_ = Chunk{};
+  chunk_ = sink.spare();
   gap_.reset();
   verified_steps_ = wrmsr_steps_ = 0;
   next_flags_ = segment.before ? Step::kAfterGap : uint8_t{0};

@@ -129,10 +129,11 @@ void Flow::flush(bool last) {
   if (!last && ready == 0) return;
   Chunk rest;
   if (!last) {
+    rest = sink_->spare();
     const auto now = [ready](const auto& x) { return x.step < ready; };
     const auto events = std::ranges::stable_partition(chunk_.events, now);
     const auto gaps = std::ranges::stable_partition(chunk_.gaps, now);
-    rest.steps = chunk_.steps.split(ready);
+    chunk_.steps.split(ready, rest.steps);
     rest.events.assign(events.begin(), events.end());
     for (Gap& g : gaps) rest.gaps.push_back(std::move(g));
     for (Event& e : rest.events) e.step -= static_cast<uint32_t>(ready);

@@ -121,13 +121,30 @@ TEST(Steps, LooseEndsAreTakenBackOrAway) {
   append(list, b, {b.not_taken()}, 1);
   for (const Time t : {2, 3, 4}) list.push_back({.block = &b.ret, .time = t, .count = 1});
   list.at(2).count = 9;
-  StepList rest = list.split(2);
+  StepList rest;
+  list.split(2, rest);
   EXPECT_EQ(read(rest), (std::vector<Seen>{{0x3000, 9, false, 3, 0}, {0x3000, 1, false, 4, 1}}));
   EXPECT_EQ(list.size(), 2U);
   list.truncate(1);
   list.push_back({.block = &b.ret, .time = 1, .count = 1});
   EXPECT_EQ(read(list).back(), (Seen{0x3000, 1, false, 1, 1}));
   EXPECT_EQ(list.time_at(1), 1);
+}
+
+TEST(Steps, AClearedListIsAnEmptyOneWithItsMemory) {
+  const Blocks b;
+  StepList list;
+  append(list, b, {b.not_taken(), b.not_taken()}, 1);
+  list.push_back({.block = &b.ret, .time = 2, .count = 1});
+  const uint64_t bytes = list.bytes();
+  list.clear();
+  EXPECT_TRUE(list.empty());
+  EXPECT_TRUE(list.begin() == list.end());
+  EXPECT_EQ(list.instructions_in_runs(), 0U);
+  EXPECT_EQ(list.table(), nullptr);
+  EXPECT_EQ(list.bytes(), bytes);
+  list.push_back({.block = &b.ret, .time = kTimeMin, .count = 1});
+  EXPECT_EQ(read(list), (std::vector<Seen>{{0x3000, 1, false, kTimeMin, 0}}));
 }
 
 TEST(Steps, UnknownTimeIsUnknown) {
