@@ -21,14 +21,21 @@ namespace {
 bool is_short_tnt(uint8_t b) { return (b & 1) == 0 && b > 2; }
 bool is_tip(uint8_t b) { return (b & 0x1f) == 0x0d; }
 
-// The TIP at p: the new IP and the packet's size. False: it has no IP, is not complete, or near the end.
-bool read_tip(const uint8_t* p, const uint8_t* end, Addr& ip, uint32_t& size) {
-  if (end - p < 9) return false;
-  const uint8_t ipc = *p >> 5;
-  const uint8_t bytes = kIpBytes[ipc].bytes;
-  size = 1U + bytes;
-  return bytes != kReservedIp && update_ip(ipc, load_le(p + 1, 8), ip);
-}
+// A TIP packet: the IP it says, and its size.
+struct Tip {
+  Addr ip = 0;
+  uint32_t size = 0;
+
+  // False: what is at p is none, has no IP, or is near the end.
+  bool read(const uint8_t* p, const uint8_t* end, Addr last_ip) {
+    if (end - p < 9 || !is_tip(*p)) return false;
+    const uint8_t ipc = *p >> 5;
+    const uint8_t bytes = kIpBytes[ipc].bytes;
+    size = 1U + bytes;
+    ip = last_ip;
+    return bytes != kReservedIp && update_ip(ipc, load_le(p + 1, 8), ip);
+  }
+};
 
 }  // namespace
 
@@ -66,6 +73,10 @@ struct Bits {
 };
 
 struct Flow::FastWalk {
+  const std::byte* links = nullptr;
+  const uint32_t* several = nullptr;
+  const uint8_t* p = nullptr;  // next packet
+  Addr last_ip = 0;
   Bits tnt;
   uint32_t cur = 0;           // way to the run
   uint32_t* out = nullptr;    // codes
@@ -75,20 +86,15 @@ struct Flow::FastWalk {
   uint64_t newest = 0;       // entry of ring
   uint64_t most = 0;         // that `newest` was
   bool hidden = false;       // below the ring's oldest entry are others
+  uint8_t mode = 64;         // of all runs
   Space space = kNoSpace;    // of all runs
 
   uint32_t run() const { return run_of(cur); }
-  uint32_t& top() const { return ring[newest % RetStack::kRing]; }
-  void push(uint32_t way) {
-    ++newest;
-    most = std::max(most, newest);
-    top() = way;
-    ring[(newest - RetStack::kSize) % RetStack::kRing] = 0;
-  }
-  void write(uint32_t bit, const Link& link) {
-    *out++ = cur | bit;
-    instructions += link.instructions.load(std::memory_order_relaxed);
-  }
+  const Link& link() const { return Links::at(links, cur); }
+  uint32_t& entry(uint64_t i) const { return ring[static_cast<uint8_t>(i)]; }
+  bool walk_bits();
+  bool leave_by_tip(uint32_t to);
+  void leave(uint32_t to);
 };
 
 // The run at s.ip when the fast walk may go on from there, else 0.
@@ -107,121 +113,161 @@ uint32_t Flow::fast_start(const State& s) {
 // Over the bits at hand, run by run. What comes next waits for one load after the other, so a way is all of
 // its address; and calls, which no processor can predict here, are pushed without a branch: the
 // place above the newest entry is written whether there is one or not. As many entries as the stack has may
-// be pushed; where it was so full (`deep`) that some may have fallen out of it, those are ended afterwards.
+// be pushed; where it was so full (`deep`) that some may have fallen out of it, those are ended afterwards:
+// each push costs a bit, so no return at hand gets that far down.
 // False: the next bit needs more than links know.
-bool Flow::fast_bits(FastWalk& w) {
+[[gnu::always_inline]] inline bool Flow::FastWalk::walk_bits() {
   static_assert(RetStack::kSize >= 64 && RetStack::kRing == 256);  // an index is a byte
-  const std::byte* const links = runs_->links();
-  uint32_t* const ring = w.ring;
-  uint64_t above = w.newest + 1;  // the newest entry
-  uint64_t peak = above;          // of `above`, up to the last return
-  const bool deep = ring[static_cast<uint8_t>(w.newest - RetStack::kSize + w.tnt.count)] != 0;
-  uint64_t bits = w.tnt.bits;
-  uint32_t cur = w.cur;
-  uint32_t instructions = 0;
-  auto left = -static_cast<int64_t>(w.tnt.count);
-  uint32_t* const end = w.out - left;
+  uint64_t above = newest + 1;                                     // the newest entry
+  uint64_t peak = above;                                           // of `above`, up to the last return
+  uint64_t room = newest + 96;  // runs with several calls push before this one only: the ring is a ring
+  bool deep = entry(newest - RetStack::kSize + tnt.count) != 0;
+  uint64_t bits = tnt.bits;
+  uint32_t executed = 0;
+  auto left = -static_cast<int64_t>(tnt.count);
+  uint32_t* const end = out - left;
   for (; left != 0; ++left) {
     const uint64_t bit = bits >> 63;
-    const std::byte* const ways = links + sizeof(uint32_t) * bit;
+    const std::byte* ways = links + sizeof(uint32_t) * bit;
+    asm("" : "+r"(ways));  // not part of the chain of loads: to be added by the load itself
     uint32_t next = Links::at(ways, cur).next[0].load(std::memory_order_acquire);
     if (next < kFirstWay) [[unlikely]] {
-      if (next != kReturn) break;
-      next = ring[static_cast<uint8_t>(above - 1)];
-      if (next < kFirstWay) break;
-      peak = std::max(peak, above--);
+      if (next == kReturn) {
+        next = entry(above - 1);
+        if (next < kFirstWay) break;
+        peak = std::max(peak, above--);
+      } else {
+        const uint32_t* const calls = several + next;
+        if (next < kFirstSeveral || above >= room || SeveralCalls::next(calls) == kIndirect) break;
+        for (const uint32_t way : SeveralCalls::ways(calls)) entry(above++) = way;
+        next = SeveralCalls::next(calls);
+        deep = true;
+      }
     }
     end[left] = cur | static_cast<uint32_t>(bit);
-    const Link& link = Links::at(links, cur);
-    const uint32_t push = link.push.load(std::memory_order_relaxed);
-    ring[static_cast<uint8_t>(above)] = push;
+    const uint32_t push = link().push.load(std::memory_order_relaxed);
+    entry(above) = push;
     above += push != 0;
-    instructions += link.instructions.load(std::memory_order_relaxed);
+    executed += link().instructions.load(std::memory_order_relaxed);
     bits <<= 1;
     cur = next;
   }
   peak = std::max(peak, above);
-  w.most = std::max(w.most, peak - 1);
+  most = std::max(most, peak - 1);
   if (deep) {
-    for (uint64_t i = above; i <= peak; ++i) ring[static_cast<uint8_t>(i - 1 - RetStack::kSize)] = 0;
+    for (uint64_t i = above; i <= peak; ++i) entry(i - 1 - RetStack::kSize) = 0;
   }
-  w.out = end + left;
-  w.instructions += instructions;
-  w.newest = above - 1;
-  w.tnt.bits = bits;
-  w.tnt.count = static_cast<uint32_t>(-left);
-  w.cur = cur;
+  out = end + left;
+  instructions += executed;
+  newest = above - 1;
+  tnt.bits = bits;
+  tnt.count = static_cast<uint32_t>(-left);
   return left == 0;
 }
 
-// The next bit, for which fast_bits stopped. False: it is for the careful walk.
+// Out of the current run to `to`, a way, with what its link says to push.
+[[gnu::always_inline]] inline void Flow::FastWalk::leave(uint32_t to) {
+  *out++ = cur | StepList::kTakenBit;
+  instructions += link().instructions.load(std::memory_order_relaxed);
+  const uint32_t push = link().push.load(std::memory_order_relaxed);
+  entry(newest + 1) = push;
+  newest += push != 0;
+  entry(newest - RetStack::kSize) = 0;
+  most = std::max(most, newest);
+  cur = to;
+}
+
+// The same where a TIP says so. False: the current run is not known to end in an indirect branch.
+[[gnu::always_inline]] inline bool Flow::FastWalk::leave_by_tip(uint32_t to) {
+  const uint32_t next = link().next[0].load(std::memory_order_acquire);
+  if (next != kIndirect) [[unlikely]] {
+    if (next < kFirstSeveral || next >= kFirstWay || SeveralCalls::next(several + next) != kIndirect)
+      return false;
+    for (const uint32_t way : SeveralCalls::ways(several + next)) {
+      entry(++newest) = way;
+      entry(newest - RetStack::kSize) = 0;
+    }
+  }
+  leave(to);
+  return true;
+}
+
+// Over the bits at hand and, if nothing else lies between (`join`), over the TNT and TIP packets that follow,
+// up to one that it does not know. Where a TIP leads is looked up in front of the bits before it: then it is
+// there when they are used up. False: the next bit needs more than links know.
+bool Flow::fast_stretch(FastWalk& walk, bool join, const uint32_t* full) {
+  FastWalk w = walk;  // nobody else looks at it meanwhile: registers
+  bool all = true;
+  for (bool more = true; more;) {
+    more = false;
+    Tip tip;
+    uint32_t target = 0;
+    if (join) {
+      w.p = w.tnt.add_short(w.p, end_);
+      if (tip.read(w.p, end_, w.last_ip)) target = runs_->known_target(w.space, tip.ip, w.mode);
+    }
+    all = w.walk_bits();
+    if (!all || w.out >= full) break;
+    if (target != 0) {
+      if (!w.leave_by_tip(way_to(target))) break;
+      w.last_ip = tip.ip;
+      w.p += tip.size;
+      more = true;
+    } else if (join) {
+      more = w.p < end_ && is_short_tnt(*w.p);
+    }
+  }
+  walk = w;
+  return all;
+}
+
+// The next bit, for which fast_stretch stopped. False: it is for the careful walk.
 bool Flow::fast_bit(FastWalk& w) {
   RunCache& runs = *runs_;
   const auto bit = static_cast<uint32_t>(w.tnt.bits >> 63);
   const FlowRun& run = runs.run(w.run());
-  if (run.end == RunEnd::kRet && bit != 0 && run.call_count == 0) {  // to an address, or nowhere
-    if (w.top() != kAddressOnly) return false;
-    const Addr to = w.rets->address(w.newest);
-    if (is_kernel_address(to) != (run.space == kKernelSpace)) return false;
-    const uint32_t behind = runs.at(run.space, to, run.mode);
-    if (behind == 0) return false;
-    w.top() = way_to(behind);
-    return true;
-  }
-  bool linked = false;
-  const uint32_t next = runs.follow(w.run(), bit, linked);
-  if (next == 0) return false;
-  if (linked) return true;
-  if (!fast_calls(w, run.call_count - (run.end == RunEnd::kRet ? 1U : 0U))) return false;
-  w.write(bit, runs.link(w.run()));
-  w.tnt.take(1);
-  w.cur = way_to(next);
+  if (run.end != RunEnd::kRet || bit == 0 || run.call_count != 0) return runs.follow(w.run(), bit);
+  // A return to an address, or nowhere.
+  uint32_t& top = w.entry(w.newest);
+  if (top != kAddressOnly) return top >= kFirstWay;
+  const Addr to = w.rets->address(w.newest);
+  if (is_kernel_address(to) != (run.space == kKernelSpace)) return false;
+  const uint32_t behind = runs.at(run.space, to, run.mode);
+  if (behind == 0) return false;
+  top = way_to(behind);
   return true;
 }
 
-// Pushes the first `n` calls of the current run. False: not one of them was pushed.
-bool Flow::fast_calls(FastWalk& w, uint32_t n) {
+// The TIP that is next, which tells where the current run goes. False: it is for the careful walk.
+bool Flow::fast_tip(FastWalk& w) {
+  Tip tip;
+  if (!tip.read(w.p, end_, w.last_ip) || is_kernel_address(tip.ip) != (w.space == kKernelSpace)) return false;
   const FlowRun& run = runs_->run(w.run());
-  for (uint32_t i = 0; i < n; ++i) {
-    if (runs_->known_behind(run.calls + i) == 0) return false;
-  }
-  for (uint32_t i = 0; i < n; ++i) w.push(way_to(runs_->known_behind(run.calls + i)));
-  return true;
-}
-
-// The TIP at p, which tells where the current run goes. False: it is for the careful walk.
-bool Flow::fast_tip(State& s, FastWalk& w, const uint8_t*& p) {
-  const Link& link = Links::at(runs_->links(), w.cur);
-  const FlowRun* many = nullptr;  // calls
-  if (link.next[0].load(std::memory_order_acquire) != kIndirect && !runs_->link_indirect(w.run())) {
-    many = &runs_->run(w.run());
-    // A return without a call at hand says where it goes, like an indirect jump.
-    if (many->end != RunEnd::kIndirect &&
-        (many->end != RunEnd::kRet || many->call_count != 0 || w.top() != 0 || w.hidden)) {
-      return false;
-    }
-  }
-  Addr ip = s.last_ip;
-  uint32_t size = 0;
-  if (!read_tip(p, end_, ip, size) || is_kernel_address(ip) != (w.space == kKernelSpace)) return false;
-  const uint32_t next = runs_->target(w.space, ip, s.mode);
-  if (next == 0 || (many != nullptr && !fast_calls(w, many->call_count))) return false;
-  if (many == nullptr) {
-    if (const uint32_t push = link.push.load(std::memory_order_relaxed); push != 0) w.push(push);
-  }
-  w.write(1, link);
-  s.last_ip = ip;
-  p += size;
-  w.cur = way_to(next);
+  // A return without a call at hand says where it goes, like an indirect jump.
+  const bool returns = run.end == RunEnd::kRet && run.call_count == 0 && w.entry(w.newest) == 0 && !w.hidden;
+  if (!returns && !runs_->follow_indirect(w.run())) return false;
+  const uint32_t next = runs_->target(w.space, tip.ip, w.mode);
+  if (next == 0) return false;
+  if (returns)
+    w.leave(way_to(next));
+  else
+    w.leave_by_tip(way_to(next));
+  w.last_ip = tip.ip;
+  w.p += tip.size;
   return true;
 }
 
 void Flow::fast_walk(State& s, uint32_t start) {
   StepList& steps = chunk_.steps;
-  constexpr size_t kRoom = kFastCodes + 64;
+  constexpr size_t kRoom = kFastCodes + 80;  // a stretch stops behind a full turn of bits and a TIP
   FastWalk w;
+  w.links = runs_->links();
+  w.several = runs_->several();
+  w.p = s.p;
+  w.last_ip = s.last_ip;
   w.cur = way_to(start);
   w.space = s.node->space;
+  w.mode = s.mode;
   w.rets = &s.rets.open(recent_returns_);
   w.hidden = s.rets.split();
   w.ring = w.rets->lend(runs_->map(), w.space, s.mode);
@@ -229,7 +275,8 @@ void Flow::fast_walk(State& s, uint32_t start) {
   w.tnt.count = s.tnt_count;
   if (w.tnt.count != 0) w.tnt.bits = s.tnt << (64 - w.tnt.count);
   uint32_t* begun = w.out = steps.open_runs(runs_->table(), kRoom);
-  size_t timed = 0;  // codes whose time is written down
+  size_t timed = 0;   // codes whose time is written down
+  uint64_t used = 0;  // TNT bits and TIPs: there is a code for each
   const auto write_times = [&] {
     const auto written = static_cast<size_t>(w.out - begun);
     if (written > timed) steps.time_runs(kRoom, timed, s.now);
@@ -237,21 +284,15 @@ void Flow::fast_walk(State& s, uint32_t start) {
   };
   const auto write_out = [&] {
     write_times();
+    used += timed;
     steps.close_runs(kRoom, std::exchange(timed, 0), std::exchange(w.instructions, 0));
   };
   const auto go_on_writing = [&] { begun = w.out = steps.open_runs(runs_->table(), kRoom); };
 
-  uint64_t given = w.tnt.count;  // TNT bits and TIPs
-  const uint8_t* p = s.p;
   bool join = s.lo == s.floor && !s.clock_moved;  // what the next packet says is of the same time
 
   for (;;) {
-    if (join) {
-      given -= w.tnt.count;
-      p = w.tnt.add_short(p, end_);
-      given += w.tnt.count;
-    }
-    while (!fast_bits(w)) {
+    while (!fast_stretch(w, join, begun + kFastCodes)) {
       if (!fast_bit(w)) goto leave;
     }
     if (static_cast<size_t>(w.out - begun) >= kFastCodes) {
@@ -260,35 +301,32 @@ void Flow::fast_walk(State& s, uint32_t start) {
       if (steps.size() - kRoom >= options_.chunk_steps) goto leave;
     }
     for (;;) {  // the next packet
-      if (p >= end_) goto leave;
-      const uint8_t b = *p;
+      if (w.p >= end_) goto leave;
+      const uint8_t b = *w.p;
       if (is_short_tnt(b)) [[likely]] {
-        p = w.tnt.add_one(p);
-        given += w.tnt.count;
+        w.p = w.tnt.add_one(w.p);
         break;
       }
       if (b == 0) {
-        ++p;
+        ++w.p;
         continue;
       }
       if (is_tip(b)) {
-        if (!fast_tip(s, w, p)) goto leave;
-        ++given;
+        if (!fast_tip(w)) goto leave;
         break;
       }
-      const Packet k = read_packet(p, end_);
+      const Packet k = read_packet(w.p, end_);
       if (k.type == Pk::kTnt) {
         w.tnt.count = k.ipc;
         w.tnt.bits = k.value << (64 - k.ipc);
-        given += w.tnt.count;
-        p += k.size;
+        w.p += k.size;
         break;
       }
       if (k.type != Pk::kTsc && k.type != Pk::kTma && k.type != Pk::kMtc &&
           (k.type != Pk::kCyc || errata_.skd007)) {
         goto leave;
       }
-      p += k.size;
+      w.p += k.size;
       s.clock_moved = true;
       if (s.clock.update(k)) {
         write_times();
@@ -306,16 +344,16 @@ leave:
   write_out();
   w.rets->take_back(w.newest);
   s.rets.close(recent_returns_, w.most - newest);
-  s.p = p;
+  s.p = w.p;
+  s.last_ip = w.last_ip;
   s.tnt_count = w.tnt.count;
   s.tnt = w.tnt.count == 0 ? 0 : w.tnt.bits >> (64 - w.tnt.count);
-  given -= w.tnt.count;
-  if (given == 0) return;
+  if (used == 0) return;
   const FlowRun& at = runs_->run(w.run());
   s.ip = at.ip;
   s.node = cache_->node(at.space, s.ip, s.mode);
   s.in_user = at.space != kKernelSpace;
-  s.decisions += given;
+  s.decisions += used;
   s.idle_blocks = 0;
   verified_steps_ = steps.size();
 }

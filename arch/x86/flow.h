@@ -100,10 +100,9 @@ class Flow final : public SegmentDecoder {
   void fast_walk(State& s, uint32_t run);
   struct FastWalk;
   RetStack recent_returns_;  // of the fast walk while two stacks are kept
-  bool fast_bits(FastWalk& w);
+  bool fast_stretch(FastWalk& walk, bool join, const uint32_t* full);
   bool fast_bit(FastWalk& w);
-  bool fast_calls(FastWalk& w, uint32_t n);
-  bool fast_tip(State& s, FastWalk& w, const uint8_t*& p);
+  bool fast_tip(FastWalk& w);
 
   // flow.cpp: the walk; branch.cpp: how blocks end
   template <bool Emit>

@@ -37,10 +37,29 @@ Addr straight_on(const Block& b) {
   return b.kind == BranchKind::kJump || b.kind == BranchKind::kCall ? b.target : 0;
 }
 
+template <class T>
+ZeroedArray<T> zeroed(size_t n) {
+  ZeroedArray<T> array(static_cast<T*>(std::calloc(n, sizeof(T))));
+  if (!array) throw std::bad_alloc();
+  return array;
+}
+
 }  // namespace
 
-Links::Links() : links_(static_cast<Link*>(std::calloc(RunTable::kMax, sizeof(Link)))) {
-  if (!links_) throw std::bad_alloc();
+Links::Links() : links_(zeroed<Link>(RunTable::kMax)) {}
+
+SeveralCalls::SeveralCalls() : words_(zeroed<uint32_t>(kFirstWay)) {}
+
+uint32_t SeveralCalls::add(uint32_t next, std::span<const uint32_t> ways) {
+  const auto size = static_cast<uint32_t>(2 + ways.size());
+  uint32_t at = used_.load(std::memory_order_relaxed);
+  do {
+    if (kFirstWay - at < size) return 0;
+  } while (!used_.compare_exchange_weak(at, at + size, std::memory_order_relaxed));
+  words_[at] = next;
+  words_[at + 1] = static_cast<uint32_t>(ways.size());
+  std::ranges::copy(ways, words_.get() + at + 2);
+  return at;
 }
 
 CodeMap::CodeMap(const TextStore& text, TextAt text_at, std::vector<Addr> hooks)
@@ -139,54 +158,50 @@ uint32_t RunCache::behind(uint32_t site, const FlowRun& of) {
   return run;
 }
 
-// What `run` leaves on the return stack, one call at most, whose run is known.
-void RunCache::link_push(uint32_t id, unsigned calls) {
-  if (calls == 0) return;
-  map_->links_.of(id).push.store(way_to(known_behind(map_->run(id).calls)), std::memory_order_release);
-}
-
-// The runs behind the first `calls` call sites. False: there is no room for them.
-bool RunCache::find_behind(const FlowRun& from, unsigned calls) {
-  for (unsigned i = 0; i < calls; ++i) {
-    if (behind(from.calls + i, from) == 0) return false;
-  }
-  return true;
-}
-
-bool RunCache::link_indirect(uint32_t id) {
+// What is to stand in a link of `run` that leads to `next` and leaves its first `calls` calls on the return
+// stack. kUnknown: there is no room for it.
+uint32_t RunCache::link_calls(uint32_t id, unsigned calls, uint32_t next) {
+  if (calls == 0) return next;
   const FlowRun& from = map_->run(id);
-  if (from.end != RunEnd::kIndirect || !find_behind(from, from.call_count) || from.call_count > 1)
-    return false;
-  link_push(id, from.call_count);
-  for (std::atomic<uint32_t>& next : map_->links_.of(id).next)
-    next.store(kIndirect, std::memory_order_release);
-  return true;
+  std::array<uint32_t, kMaxCalls> ways;
+  for (unsigned i = 0; i < calls; ++i) {
+    const uint32_t run = behind(from.calls + i, from);
+    if (run == 0) return kUnknown;
+    ways[i] = way_to(run);
+  }
+  if (calls > 1) next = map_->several_.add(next, std::span(ways).first(calls - 1));
+  if (next == 0) return kUnknown;
+  map_->links_.of(id).push.store(ways[calls - 1], std::memory_order_release);
+  return next;
 }
 
-uint32_t RunCache::follow(uint32_t id, uint32_t bit, bool& linked) {
-  linked = false;
-  FlowRun& from = map_->run(id);
-  const std::atomic_ref<uint32_t> kept(from.next[bit]);
-  if (const uint32_t next = kept.load(std::memory_order_acquire); next != 0) return next;
+bool RunCache::follow_indirect(uint32_t id) {
+  const FlowRun& from = map_->run(id);
+  if (from.end != RunEnd::kIndirect) return false;
+  Link& link = map_->links_.of(id);
+  if (link.next[0].load(std::memory_order_acquire) != kUnknown) return true;
+  const uint32_t next = link_calls(id, from.call_count, kIndirect);
+  for (std::atomic<uint32_t>& n : link.next) n.store(next, std::memory_order_release);
+  return next != kUnknown;
+}
+
+bool RunCache::follow(uint32_t id, uint32_t bit) {
+  const FlowRun& from = map_->run(id);
+  std::atomic<uint32_t>& next = map_->links_.of(id).next[bit];
   const bool returns = from.end == RunEnd::kRet && bit != 0 && from.call_count != 0;  // to its own call
-  if (from.end != RunEnd::kCond && !returns) return 0;
-  const unsigned left = from.call_count - (returns ? 1U : 0U);  // on the return stack
-  uint32_t next = 0;
+  if (from.end != RunEnd::kCond && !returns) return false;
+  if (next.load(std::memory_order_acquire) != kUnknown) return true;
+  uint32_t to = 0;
   if (returns) {
-    next = behind(from.calls + left, from);
+    to = behind(from.calls + from.call_count - 1U, from);
   } else {
     const Block& b = *table().blocks(id)[table()[id].size - 1];
-    next = at(b.space, bit != 0 ? b.target : b.end(), b.mode);
+    to = at(b.space, bit != 0 ? b.target : b.end(), b.mode);
   }
-  if (next == 0 || !find_behind(from, left)) return 0;
-  if (left > 1) {
-    kept.store(next, std::memory_order_release);
-    return next;
-  }
-  link_push(id, left);
-  map_->links_.of(id).next[bit].store(way_to(next), std::memory_order_release);
-  linked = true;
-  return next;
+  if (to == 0) return false;
+  const uint32_t way = link_calls(id, from.call_count - (returns ? 1U : 0U), way_to(to));
+  next.store(way, std::memory_order_release);
+  return way != kUnknown;
 }
 
 }  // namespace asof::x86

@@ -19,6 +19,7 @@
 #include <cstdlib>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <vector>
 
 #include "arch/steps.h"
@@ -30,11 +31,13 @@ enum class RunEnd : uint8_t { kCond, kRet, kIndirect, kStop };
 
 // A way out of a run: where the next one's Link lies, in bytes from the first link, which with a TNT bit is
 // the code of a StepList; or one of these.
-constexpr uint32_t kReturn = 0;       // where the return stack says
-constexpr uint32_t kUnknown = 1;      // not known yet, or for the careful walk
-constexpr uint32_t kAddressOnly = 2;  // of the return stack: an address whose run was not looked up yet
-constexpr uint32_t kIndirect = 3;     // on either bit: where a TIP says
-constexpr uint32_t kFirstWay = RunTable::kFirst << StepList::kRunShift;
+constexpr uint32_t kReturn = 0;        // where the return stack says
+constexpr uint32_t kUnknown = 1;       // not known yet, or for the careful walk
+constexpr uint32_t kAddressOnly = 2;   // of the return stack: an address whose run was not looked up yet
+constexpr uint32_t kIndirect = 3;      // on either bit: where a TIP says
+constexpr uint32_t kFirstSeveral = 4;  // and above: SeveralCalls
+constexpr uint32_t kFirstRun = 1U << 16;
+constexpr uint32_t kFirstWay = kFirstRun << StepList::kRunShift;
 
 constexpr uint32_t way_to(uint32_t run) { return run << StepList::kRunShift; }
 constexpr uint32_t run_of(uint32_t way) { return way >> StepList::kRunShift; }
@@ -43,11 +46,19 @@ constexpr uint32_t run_of(uint32_t way) { return way >> StepList::kRunShift; }
 struct Link {
   std::array<std::atomic<uint32_t>, 2> next;  // way, by TNT bit
   std::atomic<uint32_t> push;                 // what the run leaves on the return stack: the way on behind
-                                              // its call; 0: nothing. Set before `next` is.
+                                              // its last call; 0: nothing. Set before `next` is.
   std::atomic<uint32_t> instructions;         // of the run
 };
 static_assert(sizeof(Link) == 1U << StepList::kRunShift);
 static_assert(RunTable::kMax <= UINT32_MAX >> StepList::kRunShift);
+
+// Zeroed pages, which cost nothing before they are used: all in one place needs no look for where.
+template <class T>
+struct FreeArray {
+  void operator()(T* p) const { std::free(p); }
+};
+template <class T>
+using ZeroedArray = std::unique_ptr<T[], FreeArray<T>>;
 
 class Links {
  public:
@@ -59,11 +70,23 @@ class Links {
   }
 
  private:
-  // Zeroed pages that cost nothing before they are used: all links in one place need no look for where.
-  struct Free {
-    void operator()(void* p) const { std::free(p); }
-  };
-  std::unique_ptr<Link[], Free> links_;
+  ZeroedArray<Link> links_;
+};
+
+// How a run that leaves several calls on the return stack is left. Its link has the last of them; here are
+// the others, in the order of calling, and the way on.
+class SeveralCalls {
+ public:
+  SeveralCalls();
+  // Index, or 0: there is no room. Any thread may add; nothing that was added changes.
+  uint32_t add(uint32_t next, std::span<const uint32_t> ways);
+  const uint32_t* words() const { return words_.get(); }
+  static uint32_t next(const uint32_t* entry) { return entry[0]; }
+  static std::span<const uint32_t> ways(const uint32_t* entry) { return {entry + 2, entry[1]}; }
+
+ private:
+  ZeroedArray<uint32_t> words_;
+  std::atomic<uint32_t> used_{kFirstSeveral};
 };
 
 // A call on the way of a run.
@@ -74,9 +97,6 @@ struct CallSite {
 
 struct FlowRun {
   Addr ip = 0;
-  // Where it leads by TNT bit when it leaves more calls than its link can say, which all have their runs
-  // then; 0: not known yet. Atomic once published.
-  std::array<uint32_t, 2> next{};
   uint32_t calls = 0;      // the first of its call sites
   uint8_t call_count = 0;  // an indirect call at its end included
   RunEnd end = RunEnd::kStop;
@@ -101,8 +121,9 @@ class CodeMap {
   CallSite& site(uint32_t i) { return sites_[i / kPiece][i % kPiece]; }
 
   StableText text_;
-  RunTable table_;
+  RunTable table_{kFirstRun};
   Links links_;
+  SeveralCalls several_;
   std::array<std::unique_ptr<FlowRun[]>, RunTable::kPieces> runs_;
   std::array<std::unique_ptr<CallSite[]>, kSitePieces> sites_;
   std::atomic<uint32_t> site_pieces_{0};
@@ -117,21 +138,24 @@ class RunCache {
   uint32_t at(Space space, Addr ip, uint8_t mode);
   // The same, for targets of indirect branches.
   uint32_t target(Space space, Addr ip, uint8_t mode) {
-    Target& t = targets_[(ip ^ ip >> 12) % kTargets];
-    if (t.ip != ip || t.space != space) t = {ip, at(space, ip, mode), space};
+    Target& t = targets_[target_slot(ip)];
+    if (t.ip != ip || t.half != half_of(space, mode)) t = {ip, at(space, ip, mode), half_of(space, mode)};
     return t.run;
   }
-  // Where `run` leads on a TNT bit, now also in its link if that can say it all (`linked`); if not, all calls
-  // it leaves have their runs now. 0: this is for the careful walk.
-  uint32_t follow(uint32_t run, uint32_t bit, bool& linked);
-  // Makes a run that ends in an indirect branch known as one. False: its calls are too many for a link.
-  bool link_indirect(uint32_t run);
+  // The same of a target met before; 0: it was not, or not lately.
+  uint32_t known_target(Space space, Addr ip, uint8_t mode) const {
+    const Target& t = targets_[target_slot(ip)];
+    return t.ip == ip && t.half == half_of(space, mode) ? t.run : 0;
+  }
+  // Sees that the link of `run` says where it leads on a TNT bit. False: this is for the careful walk.
+  bool follow(uint32_t run, uint32_t bit);
+  // Sees that the link of `run` says that it ends in an indirect branch. False: it does not, or as above.
+  bool follow_indirect(uint32_t run);
   // The run behind a call site, made when it is new; 0: there is no room for it.
   uint32_t behind(uint32_t site, const FlowRun& of);
-  // The same, of a site that has it.
-  uint32_t known_behind(uint32_t site) const { return map_->site(site).run.load(std::memory_order_relaxed); }
 
   const std::byte* links() const { return map_->links_.bytes(); }
+  const uint32_t* several() const { return map_->several_.words(); }
   const Link& link(uint32_t run) const { return Links::at(links(), way_to(run)); }
   const CodeMap& map() const { return *map_; }
   const FlowRun& run(uint32_t id) const { return map_->run(id); }
@@ -142,12 +166,14 @@ class RunCache {
   struct Target {
     Addr ip = 0;
     uint32_t run = 0;
-    Space space = kNoSpace;
+    uint32_t half = 0;
   };
+  static size_t target_slot(Addr ip) { return (ip ^ ip >> 12) % kTargets; }
+  // One number for both; there are fewer spaces than would overflow it.
+  static uint32_t half_of(Space space, uint8_t mode) { return space << 7 | mode; }
 
   uint32_t make(Place& place);
-  void link_push(uint32_t run, unsigned calls);
-  bool find_behind(const FlowRun& from, unsigned calls);
+  uint32_t link_calls(uint32_t run, unsigned calls, uint32_t next);
   uint32_t add_run(const Run& run, const Block* const* blocks, const FlowRun& flow);
   uint32_t take_sites(uint32_t n);
 

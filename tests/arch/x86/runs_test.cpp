@@ -46,10 +46,9 @@ TEST(Runs, WhatIsNotKnownIsForTheCarefulWalk) {
   RunCache cache(p.map);
   EXPECT_EQ(cache.run(p.at(cache, 0x500000)).end, RunEnd::kStop);
   EXPECT_EQ(cache.run(p.at(cache, kCallee + 3)).end, RunEnd::kRet);
-  bool linked = false;
-  EXPECT_EQ(cache.follow(p.at(cache, 0x500000), 1, linked), 0U);
-  EXPECT_EQ(cache.follow(p.at(cache, kCallee + 3), 0, linked), 0U) << "no return is not taken";
-  EXPECT_EQ(cache.follow(p.at(cache, kJump), 1, linked), 0U);
+  EXPECT_FALSE(cache.follow(p.at(cache, 0x500000), 1));
+  EXPECT_FALSE(cache.follow(p.at(cache, kCallee + 3), 0)) << "no return is not taken";
+  EXPECT_FALSE(cache.follow(p.at(cache, kJump), 1));
 }
 
 TEST(Links, SayWhereARunLeadsAndWhatItLeaves) {
@@ -57,9 +56,8 @@ TEST(Links, SayWhereARunLeadsAndWhatItLeaves) {
   RunCache cache(p.map);
   const uint32_t main = p.at(cache, kMain);
   EXPECT_EQ(cache.link(main).next[1], kUnknown);
-  bool linked = false;
-  const uint32_t taken = cache.follow(main, 1, linked);
-  EXPECT_TRUE(linked);
+  ASSERT_TRUE(cache.follow(main, 1));
+  const uint32_t taken = run_of(cache.link(main).next[1]);
   EXPECT_EQ(cache.run(taken).ip, kCallee + 3);
   EXPECT_EQ(cache.link(main).next[0], kUnknown);
   EXPECT_EQ(cache.link(main).next[1], way_to(taken));
@@ -67,9 +65,9 @@ TEST(Links, SayWhereARunLeadsAndWhatItLeaves) {
   EXPECT_EQ(cache.link(main).instructions, 2U);
   EXPECT_EQ(cache.link(taken).next[1], kReturn);
   EXPECT_EQ(cache.link(taken).next[0], kUnknown);
-  EXPECT_TRUE(cache.link_indirect(p.at(cache, kJump)));
+  EXPECT_TRUE(cache.follow_indirect(p.at(cache, kJump)));
   EXPECT_EQ(cache.link(p.at(cache, kJump)).next[0], kIndirect);
-  EXPECT_FALSE(cache.link_indirect(main));
+  EXPECT_FALSE(cache.follow_indirect(main));
 }
 
 TEST(Links, AReturnToARunsOwnCallIsAWayLikeAnyOther) {
@@ -83,11 +81,53 @@ TEST(Links, AReturnToARunsOwnCallIsAWayLikeAnyOther) {
   const uint32_t run = at(kTwo);
   ASSERT_EQ(cache.run(run).end, RunEnd::kRet);
   ASSERT_EQ(cache.run(run).call_count, 2);
-  bool linked = false;
-  const uint32_t next = cache.follow(run, 1, linked);
-  EXPECT_TRUE(linked);
-  EXPECT_EQ(cache.run(next).ip, kOne + 5);
+  ASSERT_TRUE(cache.follow(run, 1));
+  EXPECT_EQ(cache.run(run_of(cache.link(run).next[1])).ip, kOne + 5);
   EXPECT_EQ(cache.link(run).push, way_to(at(kTwo + 5)));
+}
+
+// three calls in a row before a decision: the last is in the link, the others beside
+TEST(Links, SeveralCallsAreLeftInTheirOrder) {
+  constexpr Addr kOne = 0x402000, kTwo = 0x402010, kThree = 0x402020, kLast = 0x402030;
+  for (const bool indirect : {false, true}) {
+    Scene scene;
+    for (const Addr a : {kOne, kTwo, kThree}) scene.code(a, {0xe8, 0x0b, 0x00, 0x00, 0x00, 0x90});
+    if (indirect)
+      scene.code(kLast, {0xff, 0xe0});  // jmp *%rax
+    else
+      scene.code(kLast, {0x74, 0x00, 0x90});  // je
+    RunCache cache(std::make_shared<CodeMap>(scene.text(), TextAt::kAsof, std::vector<Addr>{}));
+    const auto at = [&](Addr a) { return cache.at(scene.stream.contexts.at(0).space, a, 64); };
+    const uint32_t run = at(kOne);
+    ASSERT_EQ(cache.run(run).call_count, 3);
+    ASSERT_TRUE(indirect ? cache.follow_indirect(run) : cache.follow(run, 1));
+    const uint32_t index = cache.link(run).next[1];
+    ASSERT_GE(index, kFirstSeveral);
+    ASSERT_LT(index, kFirstWay);
+    const uint32_t* const entry = cache.several() + index;
+    EXPECT_EQ(SeveralCalls::next(entry), indirect ? kIndirect : way_to(at(kLast + 2)));
+    const auto ways = SeveralCalls::ways(entry);
+    ASSERT_EQ(ways.size(), 2U);
+    EXPECT_EQ(ways[0], way_to(at(kOne + 5)));
+    EXPECT_EQ(ways[1], way_to(at(kTwo + 5)));
+    EXPECT_EQ(cache.link(run).push, way_to(at(kThree + 5)));
+    ASSERT_TRUE(indirect ? cache.follow_indirect(run) : cache.follow(run, 1));
+    EXPECT_EQ(cache.link(run).next[1], index) << "known: not made again";
+  }
+}
+
+TEST(Links, WithoutRoomForSeveralCallsTheCarefulWalkDoesThem) {
+  SeveralCalls several;
+  const std::vector<uint32_t> ways(1000, kFirstWay);
+  uint32_t last = 0;
+  while (const uint32_t at = several.add(kFirstWay, ways)) {
+    EXPECT_GT(at, last);
+    ASSERT_LT(at + 2 + ways.size(), kFirstWay + 1);
+    last = at;
+  }
+  EXPECT_GT(last, kFirstWay / 2);
+  EXPECT_EQ(several.add(kFirstWay, ways), 0U);
+  EXPECT_EQ(SeveralCalls::ways(several.words() + last).size(), ways.size());
 }
 
 TEST(CodeMap, ThreadsFindTheSameRuns) {
@@ -100,8 +140,9 @@ TEST(CodeMap, ThreadsFindTheSameRuns) {
       RunCache cache(p.map);
       for (const Addr a : {kMain, kLoop, kJump, kCallee, kCallee + 2, kCallee + 3}) {
         const uint32_t run = p.at(cache, a);
-        bool linked = false;
-        seen[t].insert(seen[t].end(), {run, cache.follow(run, 0, linked), cache.follow(run, 1, linked)});
+        cache.follow(run, 0);
+        cache.follow(run, 1);
+        seen[t].insert(seen[t].end(), {run, cache.link(run).next[0], cache.link(run).next[1]});
       }
     });
   }
