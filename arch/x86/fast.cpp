@@ -18,7 +18,6 @@
 namespace asof::x86 {
 namespace {
 
-bool is_short_tnt(uint8_t b) { return (b & 1) == 0 && b > 2; }
 bool is_tip(uint8_t b) { return (b & 0x1f) == 0x0d; }
 
 // A TIP packet: the IP it says, and its size.
@@ -44,10 +43,6 @@ struct Bits {
   uint64_t bits = 0;
   uint32_t count = 0;
 
-  void take(uint32_t n) {
-    bits <<= n;
-    count -= n;
-  }
   // Those of the short TNT packets at p, as many as fit.
   const uint8_t* add_short(const uint8_t* p, const uint8_t* end) {
     while (count <= 64 - 24 && end - p >= 4 && add_four(static_cast<uint32_t>(load_le(p, 4)))) p += 4;
@@ -114,7 +109,7 @@ uint32_t Flow::fast_start(const State& s) {
 // its address; and calls, which no processor can predict here, are pushed without a branch: the
 // place above the newest entry is written whether there is one or not. As many entries as the stack has may
 // be pushed; where it was so full (`deep`) that some may have fallen out of it, those are ended afterwards:
-// each push costs a bit, so no return at hand gets that far down.
+// behind a push there are at most 63 bits to return with, so none at hand gets that far down.
 // False: the next bit needs more than links know.
 [[gnu::always_inline]] inline bool Flow::FastWalk::walk_bits() {
   static_assert(RetStack::kSize >= 64 && RetStack::kRing == 256);  // an index is a byte

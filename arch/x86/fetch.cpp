@@ -32,15 +32,15 @@ void bind(Pending& p, const Event& e) {
 
 }  // namespace
 
-Packet Flow::next_packet(const State& s) const {
-  Packet k = read_packet(s.p, end_, s.block_bytes);
-  if (k.type == Pk::kCyc && k.size == 2 && errata_.skd007 && (k.value & ~0x1fULL) == 0x20 && s.p + 2 < end_ &&
-      s.p[2] == 0xf3) {
+Packet Flow::next_packet(const uint8_t* p, uint8_t block_bytes) const {
+  Packet k = read_packet(p, end_, block_bytes);
+  if (k.type == Pk::kCyc && k.size == 2 && errata_.skd007 && (k.value & ~0x1fULL) == 0x20 && p + 2 < end_ &&
+      p[2] == 0xf3) {
     // SKD007: what looks like a CYC in front of f3 is a garbled byte and an OVF.
     k = Packet{};
     k.type = Pk::kPad;
     k.size = 1;
-  } else if (k.type == Pk::kBad && errata_.skz84 && end_ - s.p >= 8 && s.p[0] == 0x02 && s.p[1] == 0x73) {
+  } else if (k.type == Pk::kBad && errata_.skz84 && end_ - p >= 8 && p[0] == 0x02 && p[1] == 0x73) {
     // SKZ84: a TMA with reserved bits set, one byte too long.
     k.type = Pk::kPad;
     k.size = 8;
@@ -65,7 +65,7 @@ void Flow::fetch(State& s) {
   s.lo = s.floor;
   for (;;) {
     const uint64_t offset = static_cast<uint64_t>(s.p - begin_);
-    const Packet k = next_packet(s);
+    const Packet k = next_packet(s.p, s.block_bytes);
     if (k.type == Pk::kTnt) {
       if (s.pending.event_count != 0) {  // its FUP never came: there is no place to bind to
         if constexpr (Emit) report_bound_events(s);
@@ -252,7 +252,7 @@ template <bool Emit>
 void Flow::fetch_async_end(State& s) {
   Pending& d = s.pending;
   for (;;) {
-    const Packet k = next_packet(s);
+    const Packet k = next_packet(s.p, s.block_bytes);
     switch (k.type) {
       case Pk::kTip:
       case Pk::kPgd:
@@ -315,7 +315,7 @@ bool Flow::fup_is_bogus(const State& s, const uint8_t* after_fup) const {
   State t = s;
   t.p = after_fup;
   for (;;) {
-    const Packet k = next_packet(t);
+    const Packet k = next_packet(t.p, t.block_bytes);
     switch (k.type) {
       case Pk::kPge:
       case Pk::kStop:
@@ -341,7 +341,7 @@ bool Flow::fup_is_bogus(const State& s, const uint8_t* after_fup) const {
 bool Flow::skip_after_overflow(State& s) {
   State t = s;
   for (;;) {
-    const Packet k = next_packet(t);
+    const Packet k = next_packet(t.p, t.block_bytes);
     switch (k.type) {
       case Pk::kPgd:
         if (!errata_.skd010 && !errata_.apl11) return false;
@@ -393,7 +393,7 @@ void Flow::resolve_overflow(State& s) {
   s.transaction = false;
   State t = s;
   for (;;) {
-    const Packet k = next_packet(t);
+    const Packet k = next_packet(t.p, t.block_bytes);
     if (is_timing(k.type) || k.type == Pk::kPad || k.type == Pk::kMnt) {
       if (t.clock.update(k)) t.now = t.clock.now();
       t.clock_moved = true;

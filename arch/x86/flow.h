@@ -89,7 +89,7 @@ class Flow final : public SegmentDecoder {
   bool side_packet(State& s, const Packet& k, uint64_t offset);
   template <bool Emit>
   void fetch_sync(State& s, uint64_t offset);
-  Packet next_packet(const State& s) const;
+  Packet next_packet(const uint8_t* p, uint8_t block_bytes) const;
   void resolve_overflow(State& s);
   bool fup_is_bogus(const State& s, const uint8_t* after_fup) const;
   bool skip_after_overflow(State& s);

@@ -40,24 +40,25 @@ const Flow::Hypothesis* Flow::choose<false>(State&, const std::vector<Hypothesis
 // The first timing packet after the packet in use: nothing that this packet tells of ran later.
 Time Flow::ceiling(const State& s) {
   if (ceiling_from_ != nullptr && s.p >= ceiling_from_ && s.p <= ceiling_to_) return ceiling_;
-  State t = s;
-  ceiling_from_ = s.p;
+  Clock clock = s.clock;
+  uint8_t block_bytes = s.block_bytes;
+  const uint8_t* p = s.p;
+  ceiling_from_ = p;
   ceiling_ = kTimeMax;
   ceiling_pause_ = false;
   for (;;) {
-    const Packet k = next_packet(t);
+    if (block_bytes == 0) p = skip_short_tnt(p, end_);
+    const Packet k = next_packet(p, block_bytes);
     if (k.type == Pk::kEnd || k.type == Pk::kBad) break;
-    const bool usable =
-        t.clock.update(k) && t.clock.has_time() && (k.type != Pk::kCyc || t.clock.calibrated());
-    if (usable) {
-      ceiling_ = t.clock.ceiling();
+    if (clock.update(k) && clock.has_time() && (k.type != Pk::kCyc || clock.calibrated())) {
+      ceiling_ = clock.ceiling();
       break;
     }
     ceiling_pause_ |= k.type == Pk::kPgd;
-    t.block_bytes = next_block_bytes(k, t.block_bytes);
-    t.p += k.size;
+    block_bytes = next_block_bytes(k, block_bytes);
+    p += k.size;
   }
-  ceiling_to_ = t.p;
+  ceiling_to_ = p;
   if (ceiling_ == kTimeMax) ceiling_ = stream_->bounds.hi;
   return ceiling_;
 }

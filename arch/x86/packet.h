@@ -86,6 +86,12 @@ inline constexpr unsigned kPsbSize = 16;
 // Offset of the next PSB at or after `from`, or SIZE_MAX.
 size_t find_psb(std::span<const uint8_t> bytes, size_t from);
 
+inline bool is_short_tnt(uint8_t b) { return (b & 1) == 0 && b > 2; }
+inline const uint8_t* skip_short_tnt(const uint8_t* p, const uint8_t* end) {
+  while (p < end && is_short_tnt(*p)) ++p;
+  return p;
+}
+
 // By IPBytes: how many bytes of IP a packet has, and which bits of the last IP stay (SDM, "IP compression").
 struct IpBytes {
   uint8_t bytes;

@@ -1,5 +1,5 @@
-// live_text [--rounds N] BUNDLE...: what it costs that text may change. The trace of a raw bundle of user
-// code is moved to kernel addresses and decoded as
+// live_text [--rounds N] [--keep FOLDER] BUNDLE...: what it costs that text may change. The trace of a raw
+// bundle of user code is moved to kernel addresses and decoded as
 //   * a bundle: text that is known to be the same for all time,
 //   * a recording with a copy of kcore and side-band records, in which nothing changes,
 //   * the same with changes of code that is not run, and of code that runs: at NOPs of five bytes that the
@@ -7,6 +7,9 @@
 //     visits, from one encoding to another and back, so that the flow stays what it was,
 // by turns, in one thread. Times of opening and of decoding are apart. The rate of changes is that of
 // x86-board-storm (about 1,800 a second), then ten and a hundred times that.
+// Then whether a change costs more where more code is known: the same changes, all in the last part of the
+// trace, with that part alone and with the whole trace decoded before. FOLDER keeps the recordings, for
+// those who count instructions (callgrind) instead of time.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -260,15 +263,20 @@ void run(Variant& v) {
   v.gaps = count.gaps;
 }
 
-std::vector<Variant> make_variants(const Input& in, const fs::path& folder) {
-  write_bundle(in, folder / "static");
-  std::vector<Variant> out = {{"bundle, text that never changes", (folder / "static/bundle.json").string()}};
-  const auto opened = open_capture(out[0].path, {});
+Nops visited(const fs::path& bundle) {
+  const auto opened = open_capture(bundle.string(), {});
   if (!opened) throw std::runtime_error(opened.error().reason);
   Nops nops;
   PipelineOptions options;
   options.jobs = 1;
   if (!run_pipeline(*opened, options, ChunkOrder::kByStream, nops)) throw std::runtime_error("no decoder");
+  return nops;
+}
+
+std::vector<Variant> make_variants(const Input& in, const fs::path& folder) {
+  write_bundle(in, folder / "static");
+  std::vector<Variant> out = {{"bundle, text that never changes", (folder / "static/bundle.json").string()}};
+  const Nops nops = visited(out[0].path);
   const auto running = some_of(nops.found), idle = some_of(idle_nops(in, nops.found));
   fmt::print("  {} places of {} that run, {} that do not\n", running.size(), nops.found.size(), idle.size());
   const auto add = [&](std::string name, const std::vector<Addr>& sites, uint64_t count) {
@@ -287,14 +295,54 @@ std::vector<Variant> make_variants(const Input& in, const fs::path& folder) {
   return out;
 }
 
-void compare(const std::string& bundle, int rounds) {
-  const Input in = read_input(bundle);
-  const test::TempDir work;
-  fmt::print("{}, {:.3f} s of trace\n", bundle, static_cast<double>(in.trace.last - in.trace.first) * 1e-9);
-  std::vector<Variant> variants = make_variants(in, work.path());
+void run_by_turns(std::vector<Variant>& variants, int rounds) {
   for (int i = 0; i < rounds; ++i) {
     for (Variant& v : variants) run(v);
   }
+}
+
+// The trace from the first sync point of its last part on.
+Input last_part(const Input& in) {
+  const size_t from = x86::find_psb(in.trace.bytes, in.trace.bytes.size() / 16 * 15);
+  if (from == SIZE_MAX) throw std::runtime_error("no sync point in the last part");
+  Input part{moved(Bytes(in.trace.bytes.begin() + static_cast<std::ptrdiff_t>(from), in.trace.bytes.end())),
+             in.text};
+  return part;
+}
+
+void compare_cache_sizes(const Input& in, const fs::path& folder, int rounds) {
+  const Input part = last_part(in);
+  write_bundle(part, folder / "part");
+  const Nops nops = visited(folder / "part");
+  const auto sites = some_of(nops.found);
+  // Beside one change of each: places that change at all are walked with more care.
+  const auto few = changes_at(sites, sites.size(), part.trace), many = changes_at(sites, 20'000, part.trace);
+  std::vector<Variant> variants;
+  for (const Input* input : {&part, &in}) {
+    const std::string name = input == &part ? "last part alone" : "whole trace";
+    for (const auto& c : {few, many}) {
+      const fs::path path = folder / fmt::format("{}-{}", input == &part ? "part" : "whole", c.size());
+      write_recording(*input, c, path);
+      variants.push_back({name, path.string(), c.size()});
+    }
+  }
+  run_by_turns(variants, rounds);
+  for (size_t i = 1; i < variants.size(); i += 2) {
+    const Variant &less = variants[i - 1], &more = variants[i];
+    fmt::print(
+        "  {} changes instead of {}, all in the last part; {}, {} instructions: {:.0f} ns a change\n",
+        more.pokes, less.pokes, more.name, more.instructions,
+        (median(more.decode) - median(less.decode)) * 1e9 / static_cast<double>(more.pokes - less.pokes));
+  }
+}
+
+void compare(const std::string& bundle, int rounds, const std::string& keep) {
+  const Input in = read_input(bundle);
+  const test::TempDir temporary;
+  const fs::path work = keep.empty() ? temporary.path() : fs::path(keep);
+  fmt::print("{}, {:.3f} s of trace\n", bundle, static_cast<double>(in.trace.last - in.trace.first) * 1e-9);
+  std::vector<Variant> variants = make_variants(in, work);
+  run_by_turns(variants, rounds);
   const double base = median(variants[0].decode);
   fmt::print("  {:<34}{:>9}{:>14}{:>9}{:>10}{:>9}{:>12}  {}\n", "", "changes", "instructions", "open s",
              "decode s", "ratio", "ns a change", "losses");
@@ -305,6 +353,7 @@ void compare(const std::string& bundle, int rounds) {
                v.pokes == 0 ? 0 : (s - median(variants[1].decode)) * 1e9 / static_cast<double>(v.pokes),
                v.gaps);
   }
+  compare_cache_sizes(in, work, rounds);
   std::fflush(stdout);
 }
 
@@ -313,12 +362,15 @@ void compare(const std::string& bundle, int rounds) {
 
 int main(int argc, char** argv) {
   int rounds = 5;
+  std::string keep;
   try {
     for (int i = 1; i < argc; ++i) {
       if (std::string_view(argv[i]) == "--rounds" && i + 1 < argc)
         rounds = std::max(1, std::atoi(argv[++i]));
+      else if (std::string_view(argv[i]) == "--keep" && i + 1 < argc)
+        keep = argv[++i];
       else
-        asof::bench::compare(argv[i], rounds);
+        asof::bench::compare(argv[i], rounds, keep);
     }
   } catch (const std::exception& e) {
     fmt::print(stderr, "{}\n", e.what());
