@@ -4,19 +4,20 @@
 //
 // What is measured: the trace of all units, to executed blocks (asof) or instruction ranges (OpenCSD), with
 // everything that is made for it and thrown away again: each round starts with no decoder and no cache. Not
-// measured, for either: opening the capture. OpenCSD gets each unit's bytes out of their frames already, and
-// its memory as plain buffers, which is the fastest it has: no files, no callback. Where text changes, the
-// buffers are changed when a timestamp says that it is time for it, so that both decode the same.
-// --repeat N: the same decoders decode the trace N times.
+// measured, for either: opening the capture. Both get each unit's bytes in one piece of memory; where the
+// capture has them in frames, a further row is asof's with taking them out. OpenCSD's memory is plain
+// buffers, which is the fastest it has: no files, no callback. Where text changes, the buffers are changed
+// when a timestamp says that it is time for it, so that both decode the same.
+// --repeat N: the same decoders decode the trace N times, from the first state of the text each time.
 #include <fmt/format.h>
 #include <opencsd/c_api/opencsd_c_api.h>
 
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
-#include <ctime>
 #include <limits>
 #include <memory>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -26,13 +27,8 @@
 namespace asof {
 namespace {
 
-double cpu_seconds() {
-  timespec t{};
-  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
-  return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_nsec) * 1e-9;
-}
-
 using bench::Outcome;
+using bench::Row;
 
 // ---- asof ----
 
@@ -43,18 +39,52 @@ class Count final : public ChunkSink {
   bench::ChunkCount count;
 };
 
-Outcome with_asof(const Capture& capture, unsigned repeat, bool hash) {
-  const auto arch = capture.arch();
-  if (!arch) return {};
+Outcome with_asof(const Capture& capture, std::span<const Stream> streams, unsigned repeat, bool hash) {
   Count count(hash);
-  const auto decoder = (*arch)->decoder(capture.streams, *capture.text, {});
-  for (unsigned n = 0; n < repeat; ++n) {
-    for (size_t i = 0; i < capture.streams.size(); ++i) {
-      for (const Segment& s : (*arch)->split(capture.streams[i], i)) decoder->decode(s, count);
+  const double seconds = bench::cpu_seconds_of([&] {
+    const auto arch = capture.arch();
+    if (!arch) throw std::runtime_error(arch.error().reason);
+    const auto decoder = (*arch)->decoder(streams, *capture.text, {});
+    for (unsigned n = 0; n < repeat; ++n) {
+      for (size_t i = 0; i < streams.size(); ++i) {
+        for (const Segment& s : (*arch)->split(streams[i], i)) decoder->decode(s, count);
+      }
+    }
+  });
+  Outcome outcome = count.count.outcome;
+  outcome.seconds = seconds;
+  return outcome;
+}
+
+// A capture's streams with the bytes of each in one piece of memory.
+struct PlainTrace {
+  std::vector<std::vector<uint8_t>> bytes;
+  std::vector<Stream> streams;
+  bool framed = false;  // they were not before
+
+  explicit PlainTrace(const Capture& capture) : streams(capture.streams) {
+    std::vector<uint8_t> scratch;
+    for (Stream& s : streams) {
+      std::vector<uint8_t>& all = bytes.emplace_back();
+      for (const StreamPiece& p : s.pieces) {
+        const auto part = s.bytes(p.offset, p.offset + p.size(), scratch);
+        all.insert(all.end(), part.begin(), part.end());
+      }
+      size_t at = 0;
+      for (StreamPiece& p : s.pieces) {
+        framed = framed || p.source != nullptr;
+        p.bytes = std::span(all).subspan(at, p.size());
+        p.source = nullptr;
+        at += p.bytes.size();
+      }
     }
   }
-  return count.count.outcome;
-}
+  uint64_t size() const {
+    uint64_t all = 0;
+    for (const auto& b : bytes) all += b.size();
+    return all;
+  }
+};
 
 // ---- OpenCSD ----
 
@@ -69,6 +99,7 @@ struct Memory {
     Time time = 0;
     Addr at = 0;
     const uint8_t* bytes = nullptr;
+    const uint8_t* first = nullptr;  // what stood there at first
     uint64_t size = 0;
   };
   std::vector<Buffer> buffers;
@@ -90,7 +121,7 @@ struct Memory {
         if (first == nullptr)
           first = &v;
         else
-          changes.push_back({v.from, cell.range.begin, v.bytes, cell.range.size()});
+          changes.push_back({v.from, cell.range.begin, v.bytes, first->bytes, cell.range.size()});
       }
       if (first != nullptr) {
         constexpr uint64_t kMost = 1U << 30;
@@ -104,11 +135,16 @@ struct Memory {
       at = end;
     }
   }
+  void write(Addr at, const uint8_t* from, uint64_t size) {
+    for (Buffer& b : buffers) {
+      if (b.contains(at)) std::memcpy(&b.bytes[at - b.begin], from, size);
+    }
+  }
 };
 
 class Csd {
  public:
-  Csd(const Capture& capture, size_t stream, const Memory& memory, bool hash)
+  Csd(const Capture& capture, size_t stream, Memory& memory, bool hash)
       : capture_(capture), source_(capture.arm64.sources[stream]), memory_(memory), hash_(hash) {
     ocsd_def_errlog_init(OCSD_ERR_SEV_NONE, 0);
     tree_ = ocsd_create_dcd_tree(OCSD_TRC_SRC_SINGLE, 0);
@@ -125,6 +161,10 @@ class Csd {
 
   void decode(std::span<const uint8_t> trace) {
     uint32_t ignored = 0;
+    while (next_ > 0) {
+      const Memory::Change& c = memory_.changes[--next_];
+      memory_.write(c.at, c.first, c.size);
+    }
     for (size_t at = 0; at < trace.size();) {
       const size_t n = std::min<size_t>(trace.size() - at, size_t{1} << 20);
       uint32_t used = 0;
@@ -188,105 +228,76 @@ class Csd {
   void pass(Time now) {
     for (; next_ < memory_.changes.size() && memory_.changes[next_].time <= now; ++next_) {
       const Memory::Change& c = memory_.changes[next_];
-      for (const Memory::Buffer& b : memory_.buffers) {
-        if (b.contains(c.at)) std::memcpy(const_cast<uint8_t*>(&b.bytes[c.at - b.begin]), c.bytes, c.size);
-      }
+      memory_.write(c.at, c.bytes, c.size);
     }
   }
 
   const Capture& capture_;
   const arm64::Source& source_;
-  const Memory& memory_;
+  Memory& memory_;
   const bool hash_;
   void* tree_ = nullptr;
   size_t next_ = 0;
 };
 
-// What OpenCSD needs of a capture, made ahead.
-struct CsdInput {
-  std::vector<std::vector<uint8_t>> traces;
-  std::vector<Memory> memories;  // one for each trace: text changes while it is decoded
-
-  explicit CsdInput(const Capture& capture) {
-    for (const Stream& s : capture.streams) {
-      std::vector<uint8_t> scratch;
-      std::vector<uint8_t>& trace = traces.emplace_back();
-      for (const StreamPiece& p : s.pieces) {
-        const auto bytes = s.bytes(p.offset, p.offset + p.size(), scratch);
-        trace.insert(trace.end(), bytes.begin(), bytes.end());
-      }
-      memories.emplace_back(*capture.text, s.contexts.empty() ? kKernelSpace : s.contexts.front().space);
-    }
-  }
-};
-
-Outcome with_opencsd(const Capture& capture, const CsdInput& input, unsigned repeat, bool hash) {
-  Outcome all;
-  for (size_t i = 0; i < input.traces.size(); ++i) {
-    Csd csd(capture, i, input.memories[i], hash);
-    for (unsigned n = 0; n < repeat; ++n) csd.decode(input.traces[i]);
-    IpHash joined{all.instructions, all.hash, hash_power(static_cast<uint32_t>(all.instructions))};
-    joined.append({csd.outcome.instructions, csd.outcome.hash,
-                   hash_power(static_cast<uint32_t>(csd.outcome.instructions))});
-    all = {.instructions = joined.count, .hash = joined.hash, .errors = all.errors + csd.outcome.errors};
-  }
+// The text of each unit: it changes while its trace is decoded.
+std::vector<Memory> memories_of(const Capture& capture) {
+  std::vector<Memory> all;
+  for (const Stream& s : capture.streams)
+    all.emplace_back(*capture.text, s.contexts.empty() ? kKernelSpace : s.contexts.front().space);
   return all;
 }
 
-double median(std::vector<double> v) {
-  std::ranges::sort(v);
-  return v[v.size() / 2];
+Outcome with_opencsd(const Capture& capture, const PlainTrace& trace, unsigned repeat, bool hash) {
+  std::vector<Memory> memories = memories_of(capture);
+  Outcome all;
+  IpHash joined;
+  all.seconds = bench::cpu_seconds_of([&] {
+    for (size_t i = 0; i < trace.bytes.size(); ++i) {
+      Csd csd(capture, i, memories[i], hash);
+      for (unsigned n = 0; n < repeat; ++n) csd.decode(trace.bytes[i]);
+      const uint64_t n = csd.outcome.instructions;
+      joined.append({n, csd.outcome.hash, hash ? hash_power(static_cast<uint32_t>(n)) : 0});
+      all.errors += csd.outcome.errors;
+    }
+  });
+  all.instructions = joined.count;
+  all.hash = joined.hash;
+  return all;
+}
+
+Capture open(const std::string& path) {
+  auto capture = open_capture(path, {});
+  if (!capture) throw std::runtime_error(path + ": " + capture.error().reason);
+  return *std::move(capture);
 }
 
 // For a profiler.
-bool run_asof(const std::string& path, int rounds, unsigned repeat) {
-  const auto capture = open_capture(path, {});
-  for (int round = 0; capture && round < rounds; ++round) with_asof(*capture, repeat, false);
-  return capture.has_value();
+void run_asof(const std::string& path, int rounds, unsigned repeat) {
+  const Capture capture = open(path);
+  const PlainTrace trace(capture);
+  for (int round = 0; round < rounds; ++round) with_asof(capture, trace.streams, repeat, false);
 }
 
-bool compare(const std::string& path, int rounds, unsigned repeat) {
-  const auto capture = open_capture(path, {});
-  if (!capture) {
-    fmt::print(stderr, "{}: {}\n", path, capture.error().reason);
-    return false;
-  }
-  CsdInput input(*capture);
-  const CsdInput fresh = input;
-  struct Peer {
-    const char* name;
-    std::vector<double> seconds{};
-    Outcome outcome{};
-  };
-  Peer csd{"OpenCSD full decoder"}, ours{"asof blocks"}, hashed{"asof blocks, hashed"};
-  const auto measure = [](Peer& peer, auto&& run) {
-    const double start = cpu_seconds();
-    peer.outcome = run();
-    peer.seconds.push_back(cpu_seconds() - start);
-  };
-  for (int round = 0; round < rounds; ++round) {
-    input = fresh;  // text as at first
-    measure(csd, [&] { return with_opencsd(*capture, input, repeat, false); });
-    measure(ours, [&] { return with_asof(*capture, repeat, false); });
-    measure(hashed, [&] { return with_asof(*capture, repeat, true); });
-  }
-  input = fresh;
-  const Outcome expected = with_opencsd(*capture, input, 1, true);
-  const Outcome found = with_asof(*capture, 1, true);
-  uint64_t bytes = 0;
-  for (const auto& t : input.traces) bytes += t.size();
-  fmt::print("{} ({} bytes of trace, {} time{})\n", path, bytes, repeat, repeat == 1 ? "" : "s");
-  for (const Peer* peer : {&csd, &ours, &hashed}) {
-    const double s = median(peer->seconds);
-    fmt::print("  {:<22}{:>12} instructions{:>11.3f} ms (best {:.3f}){:>9.1f} M/s{:>8.2f} x   {} errors\n",
-               peer->name, peer->outcome.instructions, s * 1e3, std::ranges::min(peer->seconds) * 1e3,
-               static_cast<double>(peer->outcome.instructions) / s * 1e-6, median(csd.seconds) / s,
-               peer->outcome.errors);
-  }
-  const bool equal = expected.instructions == found.instructions && expected.hash == found.hash;
+void compare(const std::string& path, int rounds, unsigned repeat) {
+  const Capture capture = open(path);
+  const PlainTrace trace(capture);
+  std::vector<Row> rows = {
+      {"asof, blocks", [&] { return with_asof(capture, trace.streams, repeat, false); }},
+      {"asof, blocks, hash of all addresses",
+       [&] { return with_asof(capture, trace.streams, repeat, true); }},
+      {"OpenCSD, full decoder", [&] { return with_opencsd(capture, trace, repeat, false); }}};
+  if (trace.framed)
+    rows.insert(rows.begin() + 1, {"asof, blocks, and out of the frames",
+                                   [&] { return with_asof(capture, capture.streams, repeat, false); }});
+  bench::print_table(
+      fmt::format("{} ({} bytes of trace, {} time{})", path, trace.size(), repeat, repeat == 1 ? "" : "s"),
+      rows, rounds);
+  const Outcome theirs = with_opencsd(capture, trace, 1, true);
+  const Outcome ours = with_asof(capture, capture.streams, 1, true);
+  const bool equal = theirs.instructions == ours.instructions && theirs.hash == ours.hash;
   fmt::print("  {}: OpenCSD {} instructions, hash {:016x}; asof {}, {:016x}\n", equal ? "equal" : "NOT EQUAL",
-             expected.instructions, expected.hash, found.instructions, found.hash);
-  return true;
+             theirs.instructions, theirs.hash, ours.instructions, ours.hash);
 }
 
 }  // namespace
@@ -295,16 +306,22 @@ bool compare(const std::string& path, int rounds, unsigned repeat) {
 int main(int argc, char** argv) {
   int rounds = 5;
   unsigned repeat = 1;
-  bool good = true, only_asof = false;
-  for (int i = 1; i < argc; ++i) {
-    if (std::string_view(argv[i]) == "--rounds" && i + 1 < argc)
-      rounds = std::max(1, std::atoi(argv[++i]));
-    else if (std::string_view(argv[i]) == "--repeat" && i + 1 < argc)
-      repeat = static_cast<unsigned>(std::max(1, std::atoi(argv[++i])));
-    else if (std::string_view(argv[i]) == "--only-asof")
-      only_asof = true;
-    else
-      good = (only_asof ? asof::run_asof : asof::compare)(argv[i], rounds, repeat) && good;
+  bool only_asof = false;
+  try {
+    for (int i = 1; i < argc; ++i) {
+      const std::string_view word = argv[i];
+      if (word == "--rounds" && i + 1 < argc)
+        rounds = std::max(1, std::atoi(argv[++i]));
+      else if (word == "--repeat" && i + 1 < argc)
+        repeat = static_cast<unsigned>(std::max(1, std::atoi(argv[++i])));
+      else if (word == "--only-asof")
+        only_asof = true;
+      else
+        (only_asof ? asof::run_asof : asof::compare)(argv[i], rounds, repeat);
+    }
+  } catch (const std::exception& e) {
+    fmt::print(stderr, "{}\n", e.what());
+    return 1;
   }
-  return good ? 0 : 1;
+  return 0;
 }

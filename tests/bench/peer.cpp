@@ -124,12 +124,12 @@ void print_table(const std::string& title, const std::vector<Row>& rows, int rou
       times[i].push_back(outcomes[i].seconds);
     }
   }
-  fmt::print("{}\n  {:<36}{:>14}{:>10}{:>10}{:>10}{:>9}  {}\n", title, "", "instructions", "median s",
-             "best s", "M insn/s", "slower", "losses");
+  fmt::print("{}\n  {:<36}{:>14}{:>12}{:>12}{:>10}{:>9}  {}\n", title, "", "instructions", "median ms",
+             "best ms", "M insn/s", "slower", "losses");
   for (size_t i = 0; i < rows.size(); ++i) {
     const double s = median(times[i]);
-    fmt::print("  {:<36}{:>14}{:>10.3f}{:>10.3f}{:>10.1f}{:>8.2f}x  {}", rows[i].name,
-               outcomes[i].instructions, s, std::ranges::min(times[i]),
+    fmt::print("  {:<36}{:>14}{:>12.3f}{:>12.3f}{:>10.1f}{:>8.2f}x  {}", rows[i].name,
+               outcomes[i].instructions, s * 1e3, std::ranges::min(times[i]) * 1e3,
                static_cast<double>(outcomes[i].instructions) / s * 1e-6, s / median(times[0]),
                outcomes[i].errors);
     if (outcomes[i].hash != 0) fmt::print(", hash {:016x}", outcomes[i].hash);

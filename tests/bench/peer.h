@@ -12,7 +12,7 @@ struct Outcome {
   uint64_t instructions = 0;
   uint64_t hash = 0;    // over all addresses; 0: not made
   uint64_t errors = 0;  // losses of the flow
-  double seconds = 0;   // CPU time of user and system, opening included
+  double seconds = 0;   // CPU time of user and system
 };
 
 struct Row {
