@@ -1,11 +1,15 @@
 #include "arch/steps.h"
 
 #include <algorithm>
+#include <new>
+#include <type_traits>
 
 namespace asof {
 
 RunTable::RunTable(uint32_t first)
-    : pieces_(std::make_unique<std::unique_ptr<Piece>[]>(kPieces)), first_(first), used_(first / kPiece) {}
+    : pieces_(std::make_unique<std::unique_ptr<Piece, Free>[]>(kPieces)),
+      first_(first),
+      used_(first / kPiece) {}
 
 uint32_t RunTable::Writer::add(const Run& run, const Block* const* blocks) {
   if (next_ == end_) {
@@ -14,7 +18,10 @@ uint32_t RunTable::Writer::add(const Run& run, const Block* const* blocks) {
       table_.used_.store(kPieces, std::memory_order_relaxed);
       return 0;
     }
-    table_.pieces_[piece] = std::make_unique<Piece>();
+    static_assert(std::is_aggregate_v<Piece> && std::is_trivially_copyable_v<Piece>);
+    auto* const memory = static_cast<Piece*>(std::malloc(sizeof(Piece)));
+    if (memory == nullptr) throw std::bad_alloc();
+    table_.pieces_[piece].reset(memory);
     next_ = std::max(table_.first_, piece * kPiece);
     end_ = (piece + 1) * kPiece;
   }

@@ -14,6 +14,7 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <cstdlib>
 #include <iterator>
 #include <memory>
 #include <span>
@@ -64,10 +65,14 @@ class RunTable {
 
  private:
   struct Piece {
-    std::array<Run, kPiece> runs{};
-    std::array<const Block* const*, kPiece> blocks{};
+    std::array<Run, kPiece> runs;
+    std::array<const Block* const*, kPiece> blocks;
   };
-  std::unique_ptr<std::unique_ptr<Piece>[]> pieces_;
+  // Of memory that costs nothing before it is used: a short trace has few runs.
+  struct Free {
+    void operator()(void* p) const { std::free(p); }
+  };
+  std::unique_ptr<std::unique_ptr<Piece, Free>[]> pieces_;
   const uint32_t first_;
   std::atomic<uint32_t> used_;  // pieces
 };
@@ -184,7 +189,10 @@ class StepList {
   bool empty() const { return codes_.empty(); }
   uint64_t bytes() const;  // of memory
 
-  void reserve(size_t entries) { codes_.reserve(entries); }
+  void reserve(size_t entries, size_t times = 0) {
+    codes_.reserve(entries);
+    times_.reserve(times);
+  }
   void push_back(const Step& step) {
     set_time(step.time, codes_.size());
     codes_.push_back(kLoose);

@@ -254,7 +254,7 @@ Variant* BlockCache::intern(Node& node, Build& build, const std::vector<Choice>&
 
 const uint8_t* BlockCache::store_bytes(const uint8_t* p, size_t n) {
   if (arena_left_ < n) {
-    arena_.push_back(std::make_unique<uint8_t[]>(kArenaChunk));
+    arena_.push_back(std::make_unique_for_overwrite<uint8_t[]>(kArenaChunk));
     arena_left_ = kArenaChunk;
   }
   uint8_t* out = arena_.back().get() + (kArenaChunk - arena_left_);

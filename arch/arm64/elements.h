@@ -114,7 +114,7 @@ class ElementParser {
   };
   template <class Taker>
   Passed pass_plain(Taker& taker);
-  // Takes the atoms that were passed last back, and has them in the list.
+  // Has the packet of the atoms that were passed last in the list, behind nothing.
   void keep_atoms(uint32_t offset);
   // Gives the memory of elements before `index` back, if that is worth it.
   void drop_before(size_t index);

@@ -47,8 +47,16 @@ void ElementParser::parse_plain(size_t most) {
 }
 
 void ElementParser::keep_atoms(uint32_t offset) {
-  at_ = offset;
-  has(--base_);
+  Element e;
+  e.kind = El::kAtoms;
+  e.offset = offset;
+  e.time = static_cast<uint32_t>(times_base_ + times_.size());
+  const uint32_t atoms = atoms_of(bytes_[offset]);
+  e.value = atoms & 0xffffff;
+  e.count = static_cast<uint8_t>(atoms >> 24);
+  list_.push_back(e);
+  ready_ = 1;
+  --base_;
 }
 
 }  // namespace asof::arm64

@@ -77,6 +77,9 @@ void Flow::decode(const Segment& segment, ChunkSink& sink) {
     const SyncGroup group = read_sync_group(bytes, format_);
     bounds_ = recorded_bounds(*stream_, segment.begin, segment.tail_end);
     choose_clock(group);
+    // An atom for each byte, or a few more.
+    chunk_.steps.reserve(std::min(bytes.size() + bytes.size() / 2, options_.chunk_steps) + kFastRoom,
+                         usual_times_);
     elements_.emplace(format_);
     elements_->start(bytes, segment.end - segment.begin);
 

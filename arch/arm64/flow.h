@@ -76,20 +76,21 @@ class Flow final : public SegmentDecoder {
 
   // fast.cpp: the walk where nothing is in doubt
   static constexpr uint32_t kFastCodes = 512;
+  static constexpr uint32_t kFastRoom = kFastCodes + 32;  // and the atoms of an element
   struct FastWalk;
+  struct FastHot;
   template <bool Stack>
   struct FastTaker;
   uint32_t fast_start(const State& s);
   template <bool Stack>
   void fast_walk(State& s, uint32_t start);
-  template <bool Stack>
-  static bool fast_atoms(FastWalk& w);
-  template <bool Stack>
-  bool fast_listed(FastTaker<Stack>& taker);
-  bool fast_atom(FastWalk& w);
-  bool fast_return(FastWalk& w);
-  bool fast_address(Addr to, FastWalk& w);
-  void fast_end(State& s, const FastWalk& w);
+  bool fast_listed(State& s, Element& next);
+  uint32_t fast_follow(FastWalk& w, uint32_t way, uint32_t atom, Time lo);
+  bool fast_return(const FastWalk& w, uint64_t newest);
+  void fast_open(FastWalk& w, FastHot& hot);
+  void fast_time(const FastWalk& w, FastHot& hot);
+  void fast_close(FastWalk& w, FastHot& hot);
+  void fast_end(State& s, const FastWalk& w, const FastHot& hot);
   RunCache& runs_of(bool wfx);
 
   // elements of the flow, fetch.cpp
@@ -182,6 +183,7 @@ class Flow final : public SegmentDecoder {
   const Segment* segment_ = nullptr;
   ChunkSink* sink_ = nullptr;
   Chunk chunk_;
+  size_t usual_times_ = 0;  // in the chunk before
   bool return_stack_ = false;
   TimeBounds bounds_;  // of the segment, by the records around its bytes
   PacketFormat format_;

@@ -113,6 +113,7 @@ void Flow::flush(bool last) {
   chunk_.stream = segment_->stream;
   chunk_.segment = segment_->index;
   chunk_.last = last;
+  usual_times_ = chunk_.steps.times().size();
   sink_->take(std::exchange(chunk_, std::move(rest)));
 }
 

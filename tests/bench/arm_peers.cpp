@@ -272,11 +272,12 @@ Capture open(const std::string& path) {
   return *std::move(capture);
 }
 
-// For a profiler.
+// For a profiler, and to compare two builds.
 void run_asof(const std::string& path, int rounds, unsigned repeat) {
   const Capture capture = open(path);
   const PlainTrace trace(capture);
-  for (int round = 0; round < rounds; ++round) with_asof(capture, trace.streams, repeat, false);
+  bench::print_table(
+      path, {{"asof, blocks", [&] { return with_asof(capture, trace.streams, repeat, false); }}}, rounds);
 }
 
 void compare(const std::string& path, int rounds, unsigned repeat) {
