@@ -206,7 +206,9 @@ class StepList {
     return codes_.data() + codes_.size() - n;
   }
   // The codes from `from` on, of the room that is open, are of this time.
-  void time_runs(size_t room, size_t from, Time time) { set_time(time, codes_.size() - room + from); }
+  [[gnu::always_inline]] void time_runs(size_t room, size_t from, Time time) {
+    set_time(time, codes_.size() - room + from);
+  }
   // `instructions`: in all runs written.
   void close_runs(size_t room, size_t written, uint64_t instructions) {
     codes_.resize(codes_.size() - room + written);
@@ -244,7 +246,7 @@ class StepList {
   }
 
  private:
-  void set_time(Time t, size_t position) {
+  [[gnu::always_inline]] void set_time(Time t, size_t position) {
     if (times_.empty() ? t == kTimeMin : times_.back().time == t) return;
     times_.push_back({static_cast<uint32_t>(position), t});
   }

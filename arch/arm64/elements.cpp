@@ -6,7 +6,7 @@
 namespace asof::arm64 {
 namespace {
 
-constexpr size_t kBatch = 8;
+constexpr size_t kBatch = 2;
 constexpr size_t kWorthDropping = 1 << 16;
 constexpr size_t kMaxLookahead = 1 << 20;  // elements to look through for a timestamp
 constexpr size_t kMaxWait = 4096;          // elements between a packet and the one it waits for
@@ -35,7 +35,7 @@ void ElementParser::start(std::span<const uint8_t> bytes, size_t tail) {
   list_.clear();
   base_ = ready_ = times_base_ = 0;
   times_.clear();
-  done_ = draining_ = false;
+  done_ = draining_ = torn_ = false;
   waiting_ = true;
   depth_ = unseen_ = foreign_ = 0;
   exception_ = marker_ = SIZE_MAX;
@@ -108,6 +108,7 @@ void ElementParser::parse_one() {
   if ((k.type == Pk::kEnd || k.type == Pk::kBad) && skip_padding()) return;
   if (k.type == Pk::kEnd) return end_with(El::kEos, at);
   at_ += k.size;
+  torn_ = torn_ || (at < tail_ && at_ > tail_) || (at >= tail_ && exception_ != SIZE_MAX);
   if (k.type == Pk::kAsync && at >= tail_) return on_sync(at);
   if (draining_) return drain(k, at);
   if (waiting_ && k.type != Pk::kTraceInfo) {

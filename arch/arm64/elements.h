@@ -52,6 +52,11 @@ struct Element {
   uint8_t count = 0;
   uint8_t isa = 0;
   uint8_t flags = 0;
+
+  // It is a context synchronisation event that packets alone tell of.
+  bool synchronises() const {
+    return kind == El::kException || kind == El::kExceptionNoAddress || kind == El::kExceptionReturn;
+  }
 };
 
 // PE state as context elements give it, packed into Element::value.
@@ -118,6 +123,8 @@ class ElementParser {
   void keep_atoms(uint32_t offset);
   // Gives the memory of elements before `index` back, if that is worth it.
   void drop_before(size_t index);
+  // The segment's end fell into a packet, or between an exception and its address.
+  bool torn() const { return torn_; }
   // Where in the segment's bytes the packet stands that has atom number `n` of element `index`.
   uint32_t offset_of_atom(size_t index, uint32_t n) const;
 
@@ -174,9 +181,10 @@ class ElementParser {
   bool done_ = false;      // no packet is left to read
   bool draining_ = false;  // kEnd is in the list; only what resolves the elements before it counts now
   bool waiting_ = false;   // for Trace Info
-  uint32_t depth_ = 0;     // executed elements not committed yet
-  uint32_t unseen_ = 0;    // of those that stand before the segment
-  uint32_t foreign_ = 0;   // of those that stand behind it (draining_)
+  bool torn_ = false;
+  uint32_t depth_ = 0;    // executed elements not committed yet
+  uint32_t unseen_ = 0;   // of those that stand before the segment
+  uint32_t foreign_ = 0;  // of those that stand behind it (draining_)
   uint32_t cc_threshold_ = 0;
   size_t exception_ = SIZE_MAX;  // waits for its address
   size_t marker_ = SIZE_MAX;     // timestamp marker without its timestamp

@@ -54,6 +54,9 @@ void Flow::pass_time(State& s, const Element& d) {
 template <bool Emit>
 Flow::Stop Flow::element(State& s, Trial* trial) {
   const Element d = (*elements_)[s.e];  // a copy: the list may grow
+  if constexpr (Emit) {
+    if (d.synchronises() && d.offset < segment_->end - segment_->begin) last_event_ = s.floor;
+  }
   switch (d.kind) {
     case El::kTime:
       pass_time(s, d);

@@ -69,6 +69,7 @@ void Flow::decode(const Segment& segment, ChunkSink& sink) {
     const Source& source = config_.sources.at(segment.stream);
     format_ = PacketFormat::of(source);
     synced_before_.reset();
+    last_event_.reset();
     const bool wfx = (source.idr2 >> 31) != 0;
     cache_ = &*caches_[wfx ? 1 : 0];
     return_stack_ = (source.configr & 0x1000) != 0;
@@ -89,6 +90,10 @@ void Flow::decode(const Segment& segment, ChunkSink& sink) {
               0);
     walk<true>(s, nullptr);
     close_gap(s, 0, segment.end - segment.begin);
+    if (!s.assumed && format_.max_spec == 0 && !elements_->torn()) {
+      last_sync_.walked(*stream_, {segment.begin, segment.end, bytes.first(segment.end - segment.begin),
+                                   has_clock_, last_event_});
+    }
   }
   flush(true);
 }
@@ -132,8 +137,8 @@ void Flow::synchronise(State& s) const {
 // What `State::synced` is until then.
 Time Flow::synced_before() {
   if (!synced_before_) {
-    synced_before_ = last_sync_before(*stream_, segment_->begin, format_,
-                                      has_clock_ ? config_.time : std::optional<TimeConversion>());
+    synced_before_ = last_sync_.before(*stream_, segment_->begin, format_,
+                                       has_clock_ ? config_.time : std::optional<TimeConversion>());
   }
   return *synced_before_;
 }

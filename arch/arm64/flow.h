@@ -177,6 +177,7 @@ class Flow final : public SegmentDecoder {
   std::vector<uint8_t> scratch_;
   std::vector<Time> kprobe_pokes_;  // when text was changed under stop_machine; empty: anchors are not used
   std::optional<ElementParser> elements_;
+  LastSync last_sync_;
 
   // Of the segment being decoded.
   const Stream* stream_ = nullptr;
@@ -189,7 +190,8 @@ class Flow final : public SegmentDecoder {
   PacketFormat format_;
   TimeBounds segment_start_;           // the instant of it, for anchors
   bool has_clock_ = false;             // timestamps are of perf's clock
-  std::optional<Time> synced_before_;  // last_sync_before(), once it was asked for
+  std::optional<Time> synced_before_;  // LastSync::before(), once it was asked for
+  std::optional<Time> last_event_;     // State::floor at the last exception or exception return
   std::optional<Gap> gap_;             // open
   size_t verified_steps_ = 0;          // steps up to the last use of trace: later ones rest on the text alone
   uint8_t next_flags_ = 0;

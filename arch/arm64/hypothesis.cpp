@@ -222,6 +222,7 @@ void Flow::assume(State& s, const Hypothesis& h) const {
   s.node = nullptr;
   if (h.from == kTimeMin) return;
   s.lo = std::max(s.lo, saturating_add(h.from, -clock_error_));
+  s.assumed = s.assumed || s.floor < s.lo;
   s.floor = std::max(s.floor, s.lo);
 }
 

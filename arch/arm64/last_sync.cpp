@@ -1,6 +1,7 @@
 #include "arch/arm64/last_sync.h"
 
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "arch/arm64/elements_plain.h"
@@ -11,10 +12,6 @@ namespace {
 // Trace is looked through backwards in windows of this size, up to this much of it. More without any
 // exception is not met but in user code, whose text does not change this way.
 constexpr uint64_t kWindow = 1ULL << 13, kMostBytes = 1ULL << 20;
-
-bool synchronises(El kind) {
-  return kind == El::kException || kind == El::kExceptionNoAddress || kind == El::kExceptionReturn;
-}
 
 // The last event in `bytes`, which start with an A-Sync; `unknown` where no timestamp stands in front of it.
 // kTimeMin: there is none.
@@ -39,7 +36,7 @@ Time last_in(std::span<const uint8_t> bytes, const PacketFormat& format,
     if (!elements.has(i)) return last;
     const Element& e = elements[i];
     if (e.kind == El::kTime) taker.time(e.value, e.time);
-    if (synchronises(e.kind)) last = std::max(last, taker.passed);
+    if (e.synchronises()) last = std::max(last, taker.passed);
   }
 }
 
@@ -50,9 +47,12 @@ class Search {
       : stream_(stream), format_(format), clock_(clock) {}
 
   bool exhausted() const { return looked_at_ >= kMostBytes; }
+  // Before the event was found.
+  uint64_t looked_at_in_vain() const { return in_vain_; }
 
   Time in(uint64_t begin, uint64_t end) {
     for (uint64_t to = end; to > begin && !exhausted();) {
+      in_vain_ = looked_at_;
       uint64_t from = to;
       size_t sync = SIZE_MAX;
       std::span<const uint8_t> bytes;
@@ -82,8 +82,19 @@ class Search {
   const PacketFormat& format_;
   const std::optional<TimeConversion>& clock_;
   std::vector<uint8_t> scratch_;
-  uint64_t looked_at_ = 0;
+  uint64_t looked_at_ = 0, in_vain_ = 0;
 };
+
+// Where the stretch without a hole begins that has the byte in front of `at`.
+uint64_t stretch_begin(const Stream& stream, uint64_t at) {
+  const auto& pieces = stream.pieces;
+  auto p = std::ranges::lower_bound(pieces, at, {}, &StreamPiece::offset);
+  if (p == pieces.begin()) return 0;
+  --p;
+  while (p != pieces.begin() && !p->discontinuity && std::prev(p)->offset + std::prev(p)->size() == p->offset)
+    --p;
+  return p->offset;
+}
 
 }  // namespace
 
@@ -99,8 +110,11 @@ TimeBounds recorded_bounds(const Stream& stream, uint64_t begin, uint64_t end) {
 }
 
 // Trace that is missing in between changes nothing: what came before it was before.
-Time last_sync_before(const Stream& stream, uint64_t before, const PacketFormat& format,
+Time LastSync::before(const Stream& stream, uint64_t before, const PacketFormat& format,
                       const std::optional<TimeConversion>& clock) {
+  if (known_.stream == &stream && known_.at == before && known_.has_clock == clock.has_value())
+    return known_.time;
+  known_ = {&stream, before, clock.has_value(), kTimeMin, 0};
   Search search(stream, format, clock);
   const auto& pieces = stream.pieces;
   uint64_t end = before;
@@ -109,11 +123,34 @@ Time last_sync_before(const Stream& stream, uint64_t before, const PacketFormat&
     const bool joins =
         i > 0 && !pieces[i].discontinuity && pieces[i - 1].offset + pieces[i - 1].size() == pieces[i].offset;
     if (joins) continue;
-    const Time found = search.in(pieces[i].offset, end);
-    if (found != kTimeMin) return found;
+    known_.time = search.in(pieces[i].offset, end);
+    known_.passed_over = search.looked_at_in_vain();
+    if (known_.time != kTimeMin) break;
     if (i > 0) end = pieces[i - 1].offset + pieces[i - 1].size();
   }
-  return kTimeMin;
+  return known_.time;
+}
+
+// What before(segment.end) would say, which starts with a window that ends there and reaches back to the
+// segment's sync point, if that is the last one in it.
+void LastSync::walked(const Stream& stream, const Walked& segment) {
+  if (known_.stream == nullptr) return;  // nobody asks
+  const Known last = std::exchange(known_, Known{});
+  known_.stream = &stream;
+  known_.at = UINT64_MAX;
+  const uint64_t begin = stretch_begin(stream, segment.end);
+  uint64_t look = kWindow;
+  while (look <= kMostBytes && segment.end - segment.begin > look) look *= 4;
+  if (look > kMostBytes || segment.begin <= begin || find_async(segment.bytes, 1) != SIZE_MAX) return;
+  const Time recorded = recorded_bounds(stream, segment.begin, segment.end).lo;
+  const Time found = segment.passed ? std::max(*segment.passed, recorded) : kTimeMin;
+  if (found != kTimeMin) {
+    known_ = {&stream, segment.end, segment.has_clock, found, 0};
+  } else if (last.stream == &stream && last.at == segment.begin && last.has_clock == segment.has_clock) {
+    known_ = {&stream, segment.end, segment.has_clock, last.time,
+              last.passed_over + std::min(segment.end - begin, look)};
+    if (known_.passed_over >= kMostBytes) known_.time = kTimeMin;
+  }
 }
 
 }  // namespace asof::arm64

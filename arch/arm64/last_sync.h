@@ -13,10 +13,37 @@
 
 namespace asof::arm64 {
 
-// Not after the last context synchronisation event in front of offset `before`, without the clock's error;
-// kTimeMin: none is known. `clock`: of the timestamps; without one, when the bytes were made is what counts.
-Time last_sync_before(const Stream& stream, uint64_t before, const PacketFormat& format,
-                      const std::optional<TimeConversion>& clock);
+// Not thread-safe; one per decoder, which mostly decodes segments in order: what it saw of the segment before
+// spares the search. The answer is the same with and without that.
+class LastSync {
+ public:
+  // Not after the last context synchronisation event in front of offset `before`, without the clock's error;
+  // kTimeMin: none is known. `clock`: of the timestamps; without one, when the bytes were made is what
+  // counts.
+  Time before(const Stream& stream, uint64_t before, const PacketFormat& format,
+              const std::optional<TimeConversion>& clock);
+
+  // A segment was walked to its end, [begin, end) of the stream with these bytes. `passed`: the timestamps in
+  // front of its last exception or exception return, if it has one; kTimeMin if that has none.
+  struct Walked {
+    uint64_t begin = 0, end = 0;
+    std::span<const uint8_t> bytes;
+    bool has_clock = false;
+    std::optional<Time> passed;
+  };
+  void walked(const Stream& stream, const Walked& segment);
+
+ private:
+  // The answer at one place.
+  struct Known {
+    const Stream* stream = nullptr;
+    uint64_t at = 0;
+    bool has_clock = false;
+    Time time = kTimeMin;
+    uint64_t passed_over = 0;  // bytes that were looked at in vain before it was found
+  };
+  Known known_;
+};
 
 // When the bytes [begin, end) of the stream were made, as far as the records around them tell.
 TimeBounds recorded_bounds(const Stream& stream, uint64_t begin, uint64_t end);

@@ -118,6 +118,7 @@ struct State {
   Variant* forced = nullptr;  // a hypothesis: what to take at ip
   Space user_space = kNoSpace;
   bool in_user = false;        // the last block was user_space's
+  bool assumed = false;        // `floor` was raised by what a hypothesis says
   bool calls_missing = false;  // the trace unit's return stack may hold more than `rets`
   // Nothing executed now ran before `lo`: the last timestamp in front of the element before the one in use.
   // `floor` is the last one passed.

@@ -19,7 +19,7 @@ struct Stretch {
 
 // Offsets in a segment have 32 bits.
 constexpr uint64_t kMaxSegment = 1ULL << 31;
-constexpr uint64_t kWindow = 1ULL << 20;  // bytes looked at together
+constexpr uint64_t kWindow = 1ULL << 14;  // bytes looked at together
 constexpr uint64_t kFirstLook = 256;      // a sync group is below 100 bytes as a rule
 
 std::vector<Stretch> stretches_of(const Stream& stream) {
