@@ -96,7 +96,7 @@ class CodeMap {
  private:
   friend class RunCache;
   using Slot = std::atomic<uint32_t>;  // the run that begins here; 0: not known yet
-  static constexpr unsigned kPageBits = 12;
+  static constexpr unsigned kPageBits = 10;
   static constexpr size_t kSlots = size_t{1} << (kPageBits - 2);
   struct Key {
     Addr page;
@@ -146,7 +146,7 @@ class RunCache {
   uint32_t at(Space space, Addr ip) {
     if ((ip & 3) != 0) return 0;
     const Addr page = ip >> CodeMap::kPageBits;
-    Page& p = pages_[(page ^ page >> 8) % kPages];
+    Page& p = pages_[(page ^ page >> 10) % kPages];
     if ((p.page != page || p.space != space) && !find_page(p, space, ip)) [[unlikely]]
       return 0;
     CodeMap::Slot& slot = p.slots[ip >> 2 & (CodeMap::kSlots - 1)];
@@ -182,7 +182,7 @@ class RunCache {
     return is_kernel_address(ip) == (space == kKernelSpace) ? at(space, ip) : 0;
   }
 
-  static constexpr size_t kPages = 256;
+  static constexpr size_t kPages = 1024;
 
   const std::shared_ptr<CodeMap> map_;
   std::pmr::memory_resource& memory_;
