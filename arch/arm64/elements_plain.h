@@ -20,23 +20,26 @@ inline bool ElementParser::plain_only() const {
 template <class Taker>
 [[gnu::always_inline]] inline ElementParser::Passed ElementParser::pass_plain(Taker& taker) {
   Passed passed;
-  if (!list_.empty() || !plain_only()) return passed;
+  if (!list_.empty() || !plain_only() || bytes_.size() < kLongestPlain) return passed;
   const uint8_t* const begin = bytes_.data();
-  const uint8_t* const end = begin + bytes_.size();
+  const uint8_t* const last = begin + (bytes_.size() - kLongestPlain);
   const uint8_t* p = begin + at_;
   size_t times = times_base_;
-  while (passed.last == Take::kOn && end - p >= kLongestPlain) {
+  while (p <= last) {
     const uint8_t h = *p;
     if (h >= 0xc0) {
       const uint32_t atoms = atoms_of(h);
       if (atoms == 0) break;
-      passed.last = taker.atoms(atoms & 0xffffff, atoms >> 24, static_cast<uint32_t>(p - begin));
-      if (passed.last == Take::kRefuse) break;
+      passed.last = taker.atoms(atoms & 0xffffff, atoms >> 24);
+      if (passed.last != Take::kOn) [[unlikely]] {
+        passed.offset = static_cast<uint32_t>(p - begin);
+        p += passed.last == Take::kStop ? 1 : 0;
+        break;
+      }
       ++p;
     } else if (h == 0x02 || h == 0x03) {
       p = plain_timestamp(p, timestamp_);
-      if (timestamp_ == 0) continue;  // the counter does not run
-      taker.time(timestamp_, static_cast<uint32_t>(times++));
+      if (timestamp_ != 0) taker.time(timestamp_, static_cast<uint32_t>(times++));  // else it does not run
     } else if ((h & 0xf0) == 0x90) {
       Register r;
       const uint8_t* const next = plain_address(p, r);
@@ -45,14 +48,14 @@ template <class Taker>
       if (passed.last == Take::kRefuse) break;
       remember(r);
       p = next;
+      if (passed.last == Take::kStop) break;
     } else if (h >= 0x0c && h <= 0x1f) {
       p = plain_cycles(p);
-      continue;
     } else {
       break;
     }
-    ++passed.elements;
   }
+  passed.elements = p != begin + at_ ? 1 : 0;
   at_ = static_cast<size_t>(p - begin);
   base_ += passed.elements;
   times_base_ = times;

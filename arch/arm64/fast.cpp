@@ -50,7 +50,6 @@ struct Flow::FastWalk {
   // Of a packet that is not used up.
   uint32_t atoms = 0;  // oldest at bit 0
   uint32_t count = 0;
-  uint32_t offset = 0;
   std::optional<Time> synced_lo;  // `lo` at the last context synchronisation event
 };
 
@@ -146,7 +145,7 @@ struct Flow::FastTaker {
   // What waits for one load after the other: the link's address is close to `cur`. The place above the newest
   // entry of the return stack is written whether there is a call or not, and the one that then falls out
   // ends.
-  [[gnu::always_inline]] Take atoms(uint32_t value, uint32_t count, uint32_t offset) {
+  [[gnu::always_inline]] Take atoms(uint32_t value, uint32_t count) {
     if (!arrive()) [[unlikely]]
       return Take::kRefuse;
     hot.lo = hot.floor;
@@ -174,7 +173,6 @@ struct Flow::FastTaker {
     }
     w.atoms = value;
     w.count = count;
-    w.offset = offset;
     return Take::kStop;
   }
   [[gnu::always_inline]] Take more_room() {
@@ -252,7 +250,7 @@ void Flow::fast_walk(State& s, uint32_t start) {
   }
   for (;;) {
     if (next.kind == El::kAtoms)
-      taken = taker.atoms(static_cast<uint32_t>(next.value), next.count, next.offset);
+      taken = taker.atoms(static_cast<uint32_t>(next.value), next.count);
     else if (next.kind == El::kAddress)
       taken = taker.address(next.value, next.isa);
     else if (next.kind == El::kTime)
@@ -263,7 +261,7 @@ void Flow::fast_walk(State& s, uint32_t start) {
     elements_->drop_before(s.e);
     const ElementParser::Passed passed = elements_->pass_plain(taker);
     s.e += passed.elements;
-    if (passed.last == Take::kStop && w.count != 0) elements_->keep_atoms(w.offset);
+    if (passed.last == Take::kStop && w.count != 0) elements_->keep_atoms(passed.offset);
     if (passed.last != Take::kOn || !fast_listed(s, next)) break;
   }
   hot = taker.hot;

@@ -104,18 +104,17 @@ struct Taker {
   SimRandom& random;
   std::vector<Said>& out;
   std::vector<uint64_t> times;
-  uint32_t atoms_at = 0, atom_count = 0;
+  uint32_t atom_count = 0;
 
   ElementParser::Take choose() {
     return random.chance(80)   ? ElementParser::Take::kOn
            : random.chance(50) ? ElementParser::Take::kStop
                                : ElementParser::Take::kRefuse;
   }
-  ElementParser::Take atoms(uint32_t value, uint32_t count, uint32_t offset) {
+  ElementParser::Take atoms(uint32_t value, uint32_t count) {
     const ElementParser::Take take = choose();
     if (take == ElementParser::Take::kRefuse) return take;
     for (uint32_t i = 0; i < count; ++i) out.push_back({El::kAtoms, value >> i & 1, 0});
-    atoms_at = offset;
     atom_count = count;
     return take;
   }
@@ -158,11 +157,11 @@ TEST(PlainElements, SayWhatThePacketsSay) {
       const ElementParser::Passed p = parser.pass_plain(taker);
       i += p.elements;
       if (p.last == ElementParser::Take::kStop && taker.atom_count != 0 && random.chance(50)) {
-        parser.keep_atoms(taker.atoms_at);
+        parser.keep_atoms(p.offset);
         ASSERT_TRUE(parser.has_parsed(i - 1));
         ASSERT_EQ(parser[i - 1].kind, El::kAtoms);
         ASSERT_EQ(parser[i - 1].count, taker.atom_count);
-        ASSERT_EQ(parser[i - 1].offset, taker.atoms_at);
+        ASSERT_EQ(parser[i - 1].offset, p.offset);
       }
       if (!parser.has(i)) break;
       if (parser[i].kind == El::kTime) {
