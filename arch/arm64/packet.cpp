@@ -424,14 +424,21 @@ Packet read_packet(const uint8_t* p, const uint8_t* end, const PacketFormat& f, 
   return k;
 }
 
+// One byte in eleven is looked at: a sync point that starts in front of one that is not zero lies wholly in
+// front of it.
 size_t find_async(std::span<const uint8_t> bytes, size_t from) {
-  for (size_t at = from + kAsyncSize - 1; at < bytes.size();) {
-    const void* hit = std::memchr(bytes.data() + at, 0x80, bytes.size() - at);
-    if (hit == nullptr) break;
-    at = static_cast<size_t>(static_cast<const uint8_t*>(hit) - bytes.data());
-    const auto zeros = bytes.subspan(at - (kAsyncSize - 1), kAsyncSize - 1);
-    if (std::ranges::all_of(zeros, [](uint8_t b) { return b == 0; })) return at - (kAsyncSize - 1);
-    ++at;
+  constexpr size_t kZeros = kAsyncSize - 1;
+  for (size_t at = from; at + kAsyncSize <= bytes.size();) {
+    const size_t last = at + kZeros - 1;
+    if (bytes[last] != 0) {
+      at = last + 1;
+      continue;
+    }
+    size_t first = last, end = last + 1;
+    while (first > at && bytes[first - 1] == 0) --first;
+    while (end < bytes.size() && bytes[end] == 0) ++end;
+    if (end < bytes.size() && end - first >= kZeros && bytes[end] == 0x80) return end - kZeros;
+    at = end + 1;
   }
   return SIZE_MAX;
 }

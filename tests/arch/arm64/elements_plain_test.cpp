@@ -40,6 +40,7 @@ std::vector<uint8_t> random_trace(SimRandom& random) {
         w.address(0x400000 + 4 * random.below(50));
         break;
       case 2:
+        if (random.chance(5)) time = random.below(UINT64_MAX);  // all of its bytes
         w.timestamp(time += random.below(uint64_t{1} << random.between(1, 20)),
                     random.chance(50) ? std::optional<uint32_t>(static_cast<uint32_t>(random.below(4000)))
                                       : std::nullopt);

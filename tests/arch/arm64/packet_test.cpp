@@ -86,6 +86,25 @@ TEST(EtmPacket, FindAsync) {
   EXPECT_EQ(find_async({}, 0), SIZE_MAX);
 }
 
+TEST(EtmPacket, FindAsyncAmongZeros) {
+  for (uint64_t seed = 1; seed <= 3'000; ++seed) {
+    test::SimRandom random(seed);
+    Bytes b;
+    while (b.size() < 200) {
+      b.insert(b.end(), random.below(25), 0);
+      b.push_back(random.chance(60) ? uint8_t{0x80} : static_cast<uint8_t>(random.between(1, 255)));
+      if (random.chance(20)) b.insert(b.end(), random.below(30), 0x95);
+    }
+    b.resize(random.below(b.size() + 1));
+    const size_t from = random.below(b.size() + 2);
+    size_t want = SIZE_MAX;
+    for (size_t at = from; at + std::size(kAsync) <= b.size() && want == SIZE_MAX; ++at) {
+      if (std::equal(std::begin(kAsync), std::end(kAsync), b.begin() + static_cast<ptrdiff_t>(at))) want = at;
+    }
+    ASSERT_EQ(find_async(b, from), want) << seed;
+  }
+}
+
 // What OpenCSD calls a packet in its listing; empty: no packet.
 std::string_view name_of(const Packet& k) {
   switch (k.type) {
