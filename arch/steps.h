@@ -136,6 +136,11 @@ class CodeBuffer {
 
 class StepList {
  public:
+  struct TimeMark {
+    uint32_t position;
+    Time time;
+  };
+
   static constexpr uint32_t kLoose = UINT32_MAX;
   static constexpr uint32_t kTakenBit = 1;  // of a code
   static constexpr unsigned kRunShift =
@@ -209,6 +214,16 @@ class StepList {
   [[gnu::always_inline]] void time_runs(size_t room, size_t from, Time time) {
     set_time(time, codes_.size() - room + from);
   }
+  // The same for many: positions are those in the room, and each has another time than the one before.
+  void time_runs(size_t room, std::span<const TimeMark> marks) {
+    if (marks.empty()) return;
+    const auto base = static_cast<uint32_t>(codes_.size() - room);
+    set_time(marks.front().time, base + marks.front().position);
+    const size_t known = times_.size();
+    times_.resize(known + marks.size() - 1);
+    for (size_t i = 1; i < marks.size(); ++i)
+      times_[known + i - 1] = {base + marks[i].position, marks[i].time};
+  }
   // `instructions`: in all runs written.
   void close_runs(size_t room, size_t written, uint64_t instructions) {
     codes_.resize(codes_.size() - room + written);
@@ -234,10 +249,6 @@ class StepList {
   const RunTable* table() const { return table_; }  // nullptr: there are no runs
   const Block* const* run_blocks(uint32_t code) const { return table_->blocks(code >> kRunShift); }
   uint64_t instructions_in_runs() const { return in_runs_; }
-  struct TimeMark {
-    uint32_t position;
-    Time time;
-  };
   // From these entries on; what is before the first has no time.
   std::span<const TimeMark> times() const { return times_; }
   // They lie anywhere in memory: asks for the run of the entry at `position` ahead of its use.

@@ -3,8 +3,8 @@
 // with the state the careful walk would have there.
 //
 // Invariants:
-//  * It stands at the start of a run, or behind an indirect branch whose target is not told yet (Hot::cur);
-//    every run it writes down was decided by the trace.
+//  * It stands at the start of a run, or behind an indirect branch whose target is not told yet; every run it
+//    writes down was decided by the trace.
 //  * A packet is used up or not touched; atoms are used one by one.
 //  * All atoms of a packet ran after the same timestamp: the time of what is written down changes only
 //    between packets.
@@ -18,6 +18,8 @@
 // an indirect branch is a way like any other up to the next atom or address, calls are pushed and returns
 // popped by arithmetic. What changes with every packet is in registers (FastHot).
 #include <algorithm>
+#include <array>
+#include <span>
 
 #include "arch/arm64/elements_plain.h"
 #include "arch/arm64/flow.h"
@@ -26,9 +28,10 @@ namespace asof::arm64 {
 
 // Nothing may keep its address, else it lies in memory: what is rare is given a copy and gives it back.
 struct Flow::FastHot {
-  uint32_t* out = nullptr;          // codes: the next
-  uint32_t* timed = nullptr;        // the first whose time is not written down
-  const uint32_t* fresh = nullptr;  // == out: see State
+  uint32_t* out = nullptr;             // codes: the next
+  uint32_t* timed = nullptr;           // the first whose time is not written down
+  StepList::TimeMark* mark = nullptr;  // the next
+  const uint32_t* fresh = nullptr;     // == out: see State
   uint32_t cur = kReturn;     // way; kReturn, kIndirect: where the run of the last code leads is not told
   uint64_t newest = 0;        // entry of the return stack
   uint64_t instructions = 0;  // in codes since the room was opened
@@ -43,9 +46,10 @@ struct Flow::FastWalk {
   const RetStack* rets = nullptr;
   uint32_t* ring = nullptr;  // of the return stack
 
-  uint32_t* begun = nullptr;  // of the room for codes
-  uint32_t* limit = nullptr;  // from here on there may be too little of it
-  uint64_t codes = 0;         // written before that
+  uint32_t* begun = nullptr;                        // of the room for codes
+  uint32_t* limit = nullptr;                        // from here on there may be too little of it
+  std::array<StepList::TimeMark, kFastRoom> marks;  // of the codes in it
+  uint64_t codes = 0;                               // written before that
 
   // Of a packet that is not used up.
   uint32_t atoms = 0;  // oldest at bit 0
@@ -94,19 +98,24 @@ bool Flow::fast_return(const FastWalk& w, uint64_t newest) {
   return true;
 }
 
+// Room for codes.
 void Flow::fast_open(FastWalk& w, FastHot& hot) {
   w.begun = hot.out = hot.timed = chunk_.steps.open_runs(runs_->table(), kFastRoom);
   w.limit = w.begun + kFastCodes;
+  hot.mark = w.marks.data();
 }
 
-inline void Flow::fast_time(const FastWalk& w, FastHot& hot) {
+// What was written since the last time is of this one.
+[[gnu::always_inline]] inline void Flow::fast_time(const FastWalk& w, FastHot& hot) {
   if (hot.out == hot.timed) return;
-  chunk_.steps.time_runs(kFastRoom, static_cast<size_t>(hot.timed - w.begun), hot.floor);
+  *hot.mark++ = {static_cast<uint32_t>(hot.timed - w.begun), hot.floor};
   hot.timed = hot.out;
 }
 
+// The codes written go to the chunk.
 void Flow::fast_close(FastWalk& w, FastHot& hot) {
   fast_time(w, hot);
+  chunk_.steps.time_runs(kFastRoom, std::span<const StepList::TimeMark>(w.marks.data(), hot.mark));
   const auto written = static_cast<size_t>(hot.out - w.begun);
   chunk_.steps.close_runs(kFastRoom, written, hot.instructions);
   w.codes += written;
@@ -201,10 +210,7 @@ struct Flow::FastTaker {
     if (w.clock == nullptr) return;
     const Time t = w.clock->to_perf(counter);
     if (t <= hot.floor) return;
-    if (hot.out != hot.timed) {
-      flow.chunk_.steps.time_runs(kFastRoom, static_cast<size_t>(hot.timed - w.begun), hot.floor);
-      hot.timed = hot.out;
-    }
+    flow.fast_time(w, hot);
     hot.floor = t;
   }
 };

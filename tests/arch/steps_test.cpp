@@ -84,6 +84,21 @@ TEST(Steps, TimesChangeWithinTheRoom) {
   EXPECT_EQ(list.instructions_in_runs(), 15U);
 }
 
+TEST(Steps, ManyTimesWithinTheRoom) {
+  const Blocks b;
+  StepList list;
+  append(list, b, {b.not_taken()}, 7);
+  uint32_t* const codes = list.open_runs(b.table, 8);
+  std::fill_n(codes, 5, b.not_taken());
+  const StepList::TimeMark marks[] = {{0, 7}, {2, 9}, {3, 11}};
+  list.time_runs(8, marks);
+  list.time_runs(8, std::span<const StepList::TimeMark>());
+  list.close_runs(8, 5, 25);
+  EXPECT_EQ(list.times().size(), 3U);  // the first goes on
+  constexpr Time kWant[] = {7, 7, 7, 9, 11, 11};
+  for (size_t i = 0; i < std::size(kWant); ++i) EXPECT_EQ(list.time_at(i), kWant[i]) << i;
+}
+
 TEST(Steps, NothingWrittenLeavesNothing) {
   const Blocks b;
   StepList list;

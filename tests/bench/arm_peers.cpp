@@ -19,6 +19,7 @@
 #include <memory>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "decoder/capture.h"
@@ -32,11 +33,20 @@ using bench::Row;
 
 // ---- asof ----
 
+// Gives chunks back to be filled again, as the pipeline does.
 class Count final : public ChunkSink {
  public:
   explicit Count(bool hash) : count(hash) {}
-  void take(Chunk&& chunk) override { count.add(chunk); }
+  Chunk spare() override { return std::exchange(spare_, Chunk{}); }
+  void take(Chunk&& chunk) override {
+    count.add(chunk);
+    spare_ = std::move(chunk);
+    spare_.clear();
+  }
   bench::ChunkCount count;
+
+ private:
+  Chunk spare_;
 };
 
 Outcome with_asof(const Capture& capture, std::span<const Stream> streams, unsigned repeat, bool hash) {
