@@ -85,13 +85,15 @@ class Search {
   uint64_t looked_at_ = 0, in_vain_ = 0;
 };
 
-// Where the stretch without a hole begins that has the byte in front of `at`.
-uint64_t stretch_begin(const Stream& stream, uint64_t at) {
+// Where the stretch without a hole begins that has the byte in front of `at`; or a place in it at or before
+// `enough`.
+uint64_t stretch_begin(const Stream& stream, uint64_t at, uint64_t enough) {
   const auto& pieces = stream.pieces;
   auto p = std::ranges::lower_bound(pieces, at, {}, &StreamPiece::offset);
   if (p == pieces.begin()) return 0;
   --p;
-  while (p != pieces.begin() && !p->discontinuity && std::prev(p)->offset + std::prev(p)->size() == p->offset)
+  while (p->offset > enough && p != pieces.begin() && !p->discontinuity &&
+         std::prev(p)->offset + std::prev(p)->size() == p->offset)
     --p;
   return p->offset;
 }
@@ -138,10 +140,12 @@ void LastSync::walked(const Stream& stream, const Walked& segment) {
   const Known last = std::exchange(known_, Known{});
   known_.stream = &stream;
   known_.at = UINT64_MAX;
-  const uint64_t begin = stretch_begin(stream, segment.end);
   uint64_t look = kWindow;
   while (look <= kMostBytes && segment.end - segment.begin > look) look *= 4;
-  if (look > kMostBytes || segment.begin <= begin || find_async(segment.bytes, 1) != SIZE_MAX) return;
+  if (look > kMostBytes || segment.begin == 0 || find_async(segment.bytes, 1) != SIZE_MAX) return;
+  const uint64_t window = segment.end - std::min(segment.end, look);
+  const uint64_t begin = stretch_begin(stream, segment.end, std::min(window, segment.begin - 1));
+  if (segment.begin <= begin) return;
   const Time recorded = recorded_bounds(stream, segment.begin, segment.end).lo;
   const Time found = segment.passed ? std::max(*segment.passed, recorded) : kTimeMin;
   if (found != kTimeMin) {
