@@ -51,6 +51,7 @@ Trace random_trace(SimRandom& random, bool has_clock, bool rare) {
         s.passed = passed;
       }
       w.atom(random.chance(70));
+      if (random.chance(1)) at(), w.async();  // nothing starts behind it
     }
     s.end = at();
     t.segments.push_back(s);
@@ -74,7 +75,7 @@ Trace random_trace(SimRandom& random, bool has_clock, bool rare) {
 TEST(LastSync, IsTheSameWhenTheSegmentBeforeWasWalked) {
   const PacketFormat format = PacketFormat::of(etm4_source());
   uint64_t found = 0, none = 0;
-  for (uint64_t seed = 1; seed <= 300; ++seed) {
+  for (uint64_t seed = 1; seed <= 120; ++seed) {
     SCOPED_TRACE(seed);
     SimRandom random(seed);
     const bool has_clock = random.chance(70);
@@ -90,8 +91,8 @@ TEST(LastSync, IsTheSameWhenTheSegmentBeforeWasWalked) {
       if (random.chance(95)) memory.walked(t.stream, s);
     }
   }
-  EXPECT_GT(found, 5'000U);
-  EXPECT_GT(none, 1'000U);
+  EXPECT_GT(found, 2'000U);
+  EXPECT_GT(none, 400U);
 }
 
 // The search gives up after so much trace; what is remembered does so at the same place.
