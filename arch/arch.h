@@ -156,14 +156,29 @@ class SegmentDecoder {
   virtual void decode(const Segment& segment, ChunkSink& sink) = 0;
 };
 
+// Segments of one stream, in order, found as they are asked for: memory does not grow with the trace. Every
+// byte of the stream is in a segment or in some segment's `before` gap. Not thread-safe.
+class SegmentSource {
+ public:
+  virtual ~SegmentSource() = default;
+  // nullopt: that was all.
+  virtual std::optional<Segment> next() = 0;
+};
+
 // One machine's view of one capture: const after construction.
 class Arch {
  public:
   virtual ~Arch() = default;
   virtual std::string_view name() const = 0;
-  // Segments of one stream in order. Every byte of the stream is in a segment or in some segment's `before`
-  // gap.
-  virtual std::vector<Segment> split(const Stream& stream, size_t stream_index) const = 0;
+  // `stream` must outlive what is returned.
+  virtual std::unique_ptr<SegmentSource> segments(const Stream& stream, size_t stream_index) const = 0;
+  // All of them; for streams that are known to be small.
+  std::vector<Segment> split(const Stream& stream, size_t stream_index) const {
+    std::vector<Segment> all;
+    const auto source = segments(stream, stream_index);
+    while (auto segment = source->next()) all.push_back(*std::move(segment));
+    return all;
+  }
   virtual std::unique_ptr<SegmentDecoder> decoder(std::span<const Stream> streams, const TextStore& text,
                                                   const DecodeOptions& options) const = 0;
 };

@@ -33,20 +33,29 @@ std::span<const uint8_t> Stream::bytes(uint64_t from, uint64_t to, std::vector<u
   return scratch;
 }
 
-void Stream::forget(uint64_t from, uint64_t to) const {
+void forget_mapping(std::span<const uint8_t> bytes) {
   static const auto page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
+  // The first and the last page belong to neighbours, too.
+  const auto base = reinterpret_cast<uintptr_t>(bytes.data());
+  const uintptr_t first = (base + page - 1) / page * page, last = (base + bytes.size()) / page * page;
+  if (first < last) ::madvise(reinterpret_cast<void*>(first), last - first, MADV_DONTNEED);
+}
+
+void Stream::forget(uint64_t from, uint64_t to) const {
   auto it = std::upper_bound(pieces.begin(), pieces.end(), from,
                              [](uint64_t o, const StreamPiece& p) { return o < p.offset; });
   if (it != pieces.begin()) --it;
   for (; it != pieces.end() && it->offset < to; ++it) {
-    if (!it->mapped) continue;
-    const uint64_t size = it->bytes.size();
+    if (!it->mapped && !it->source) continue;
+    const uint64_t size = it->size();
     const uint64_t skip = std::min(size, from > it->offset ? from - it->offset : 0);
     const uint64_t end = std::min(size, to - it->offset);
-    // Whole pages only: the others belong to neighbours, too.
-    const auto base = reinterpret_cast<uintptr_t>(it->bytes.data());
-    const uintptr_t first = (base + skip + page - 1) / page * page, last = (base + end) / page * page;
-    if (first < last) ::madvise(reinterpret_cast<void*>(first), last - first, MADV_DONTNEED);
+    if (skip >= end) continue;
+    if (it->source) {
+      it->source->forget(it->source_begin + skip, it->source_begin + end);
+    } else {
+      forget_mapping(it->bytes.subspan(skip, end - skip));
+    }
   }
 }
 

@@ -22,7 +22,13 @@ class TraceBytes {
   virtual void read(uint64_t at, std::span<uint8_t> out) const = 0;
   // Where byte `at` stands in the file.
   virtual uint64_t file_offset(uint64_t at) const = 0;
+  // Gives the memory behind bytes [from, to) back, where it can be had again.
+  virtual void forget(uint64_t from, uint64_t to) const = 0;
 };
+
+// Gives the memory of a part of a read-only mapping of a file back to the system, whole pages only: reading
+// it again costs a look into the file.
+void forget_mapping(std::span<const uint8_t> bytes);
 
 // Bytes [offset, offset + size()) of the stream. Pieces are sorted, do not overlap, and are contiguous
 // unless `discontinuity` says that trace is missing before this one.

@@ -15,6 +15,7 @@ class AbsentTrace final : public TraceBytes {
   explicit AbsentTrace(uint64_t file_offset) : file_offset_(file_offset) {}
   void read(uint64_t, std::span<uint8_t> out) const override { std::ranges::fill(out, uint8_t{0}); }
   uint64_t file_offset(uint64_t at) const override { return file_offset_ + at; }
+  void forget(uint64_t, uint64_t) const override {}
 
  private:
   uint64_t file_offset_;

@@ -347,24 +347,35 @@ class BlockDecoder final : public SegmentDecoder {
   const BlockFile& file_;
 };
 
+// A flow record is a segment; offsets count the bytes of the records.
+class FrameSegments final : public SegmentSource {
+ public:
+  FrameSegments(std::span<const Frame> frames, size_t stream) : frames_(frames), stream_(stream) {}
+  std::optional<Segment> next() override {
+    if (index_ == frames_.size()) return std::nullopt;
+    const Frame& f = frames_[index_];
+    Segment s;
+    s.stream = stream_;
+    s.index = index_++;
+    s.begin = at_;
+    s.end = s.tail_end = at_ += f.packed.size();
+    s.start_time = f.start;
+    return s;
+  }
+
+ private:
+  const std::span<const Frame> frames_;
+  const size_t stream_;
+  size_t index_ = 0;
+  uint64_t at_ = 0;
+};
+
 class BlockArch final : public Arch {
  public:
   explicit BlockArch(std::shared_ptr<const BlockFile> file) : file_(std::move(file)) {}
   std::string_view name() const override { return "blocks"; }
-  // A flow record is a segment; offsets count the bytes of the records.
-  std::vector<Segment> split(const Stream&, size_t stream_index) const override {
-    std::vector<Segment> out;
-    uint64_t at = 0;
-    for (const Frame& f : file_->frames(stream_index)) {
-      Segment s;
-      s.stream = stream_index;
-      s.index = out.size();
-      s.begin = at;
-      s.end = s.tail_end = at += f.packed.size();
-      s.start_time = f.start;
-      out.push_back(s);
-    }
-    return out;
+  std::unique_ptr<SegmentSource> segments(const Stream&, size_t stream_index) const override {
+    return std::make_unique<FrameSegments>(file_->frames(stream_index), stream_index);
   }
   std::unique_ptr<SegmentDecoder> decoder(std::span<const Stream>, const TextStore&,
                                           const DecodeOptions&) const override {

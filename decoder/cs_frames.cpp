@@ -14,7 +14,8 @@
 namespace asof {
 namespace {
 
-constexpr uint64_t kCheckpointDistance = 4 * 1024;  // bytes of frames that a read may have to pass over
+constexpr uint64_t kCheckpointDistance = 4 * 1024;  // bytes of frames, at first
+constexpr uint64_t kHeld = 8 << 20;                 // bytes of frames that the index pass keeps in memory
 
 using Item = Deframer::Item;
 
@@ -49,8 +50,25 @@ class CsSourceBytes : public TraceBytes {
         nullptr);
     return found;
   }
+  void forget(uint64_t from, uint64_t to) const override {
+    const CsFrames::Checkpoint &first = checkpoint(from), &last = checkpoint(to);
+    for (size_t i = first.section; i <= last.section; ++i) {
+      const FrameSection& section = frames_->sections_[i];
+      const uint64_t begin = i == first.section ? first.offset : 0;
+      const uint64_t end = i == last.section ? last.offset : section.bytes.size();
+      if (section.mapped && begin < end) forget_mapping(section.bytes.subspan(begin, end - begin));
+    }
+  }
 
  private:
+  // The last one in front of byte `at`.
+  const CsFrames::Checkpoint& checkpoint(uint64_t at, uint64_t* count = nullptr) const {
+    const auto after = std::upper_bound(source_.counts.begin(), source_.counts.end(), at);
+    ASOF_CHECK(after != source_.counts.begin());
+    const auto index = static_cast<size_t>(after - source_.counts.begin()) - 1;
+    if (count != nullptr) *count = source_.counts[index];
+    return frames_->checkpoints_[source_.first_checkpoint + index];
+  }
   // Calls visit(run, first byte in it, section) with every run of the source from byte `at` on until it
   // returns false. visit_plain(frames), unless it is nullptr, may take frames first.
   template <class Visit, class VisitPlain>
@@ -62,11 +80,9 @@ class CsSourceBytes : public TraceBytes {
 
 template <class Visit, class VisitPlain>
 void CsSourceBytes::walk(uint64_t at, Visit visit, VisitPlain visit_plain) const {
-  const auto after = std::upper_bound(source_.counts.begin(), source_.counts.end(), at);
-  ASOF_CHECK(after != source_.counts.begin());
-  const auto index = static_cast<size_t>(after - source_.counts.begin()) - 1;
-  const CsFrames::Checkpoint& start = frames_->checkpoints_[source_.first_checkpoint + index];
-  uint64_t skip = at - source_.counts[index];
+  uint64_t skip = 0;
+  const CsFrames::Checkpoint& start = checkpoint(at, &skip);
+  skip = at - skip;
   uint64_t offset = start.offset;
   uint8_t id = start.id;
   for (size_t section = start.section; section < frames_->sections_.size(); ++section) {
@@ -121,6 +137,24 @@ class CsFrameIndexer {
       if (slot) slot->source.counts.push_back(slot->source.size);
     }
   }
+  // Every second checkpoint is dropped.
+  void thin_out() {
+    checkpoints_ = (checkpoints_ + 1) / 2;
+    for (auto& slot : slots_) {
+      if (!slot) continue;
+      CsFrames::Source& source = slot->source;
+      // The one in front of its first byte stays: if that is dropped, so that the one before takes its place.
+      const size_t odd = source.first_checkpoint % 2;
+      size_t kept = odd;
+      for (size_t i = odd == 0 ? 0 : 1; i < source.counts.size(); i += 2)
+        source.counts[kept++] = source.counts[i];
+      source.counts.resize(kept);
+      source.first_checkpoint /= 2;
+    }
+  }
+  // How far the index pass came since the last checkpoint, and how far it may.
+  uint64_t since = kCheckpointDistance, distance = kCheckpointDistance;
+
   void take(const FrameRun& run, uint64_t file_offset) {
     auto& slot = slots_[run.id];
     if (!slot) {
@@ -152,39 +186,57 @@ class CsFrameIndexer {
   size_t section_ = 0, checkpoints_ = 0;
 };
 
-std::shared_ptr<const CsFrames> CsFrames::index(std::vector<FrameSection> sections,
-                                                FrameAlignment alignment) {
+std::shared_ptr<const CsFrames> CsFrames::index(std::vector<FrameSection> sections, FrameAlignment alignment,
+                                                size_t most_checkpoints) {
   const std::shared_ptr<CsFrames> out(new CsFrames);
   out->sections_ = std::move(sections);
   out->alignment_ = alignment;
+  out->most_checkpoints_ = most_checkpoints;
   CsFrameIndexer indexer;
-  uint64_t since = kCheckpointDistance;
-  for (size_t i = 0; i < out->sections_.size(); ++i) {
-    const FrameSection& section = out->sections_[i];
-    Deframer frames(section.bytes, alignment);
-    indexer.start(i, section.discontinuity);
-    for (bool synced = true;;) {
-      if (since >= kCheckpointDistance && synced) {
-        out->checkpoints_.push_back({i, frames.offset(), frames.id()});
-        indexer.checkpoint();
-        since = 0;
-      }
-      const uint64_t before = frames.offset();
-      const Item item = frames.next();
-      if (item == Item::kEnd) break;
-      since += frames.offset() - before;
-      synced = item == Item::kFrame;
-      if (item == Item::kFrame) {
-        out->index_frame(indexer, frames, section);
-      } else if (item != Item::kPartial) {
-        indexer.start(i, true);
-      }
-      if (item == Item::kUnsynced || item == Item::kPartial)
-        out->lose_bytes(item == Item::kPartial, frames, section);
-    }
-  }
+  for (size_t i = 0; i < out->sections_.size(); ++i) out->index_section(indexer, i);
   out->sources_ = indexer.finish();
   return out;
+}
+
+void CsFrames::index_section(CsFrameIndexer& indexer, size_t i) {
+  const FrameSection& section = sections_[i];
+  Deframer frames(section.bytes, alignment_);
+  indexer.start(i, section.discontinuity);
+  uint64_t held = 0;  // what lies before it is no longer in memory
+  for (bool synced = true;;) {
+    if (indexer.since >= indexer.distance && synced)
+      add_checkpoint(indexer, {i, frames.offset(), frames.id()});
+    const uint64_t before = frames.offset();
+    const Item item = frames.next();
+    if (section.mapped && (before - held >= kHeld || item == Item::kEnd)) {
+      forget_mapping(section.bytes.subspan(held, before - held));
+      held = before;
+    }
+    if (item == Item::kEnd) break;
+    indexer.since += frames.offset() - before;
+    synced = item == Item::kFrame;
+    if (item == Item::kFrame) {
+      index_frame(indexer, frames, section);
+    } else if (item != Item::kPartial) {
+      indexer.start(i, true);
+    }
+    if (item == Item::kUnsynced || item == Item::kPartial)
+      lose_bytes(item == Item::kPartial, frames, section);
+  }
+}
+
+void CsFrames::add_checkpoint(CsFrameIndexer& indexer, const Checkpoint& checkpoint) {
+  if (checkpoints_.size() >= most_checkpoints_) {
+    size_t kept = 0;
+    for (size_t i = 0; i < checkpoints_.size(); i += 2) checkpoints_[kept++] = checkpoints_[i];
+    checkpoints_.resize(kept);
+    indexer.thin_out();
+    indexer.distance *= 2;
+    if (indexer.since < indexer.distance) return;
+  }
+  checkpoints_.push_back(checkpoint);
+  indexer.checkpoint();
+  indexer.since = 0;
 }
 
 void CsFrames::index_frame(CsFrameIndexer& indexer, const Deframer& frames, const FrameSection& section) {

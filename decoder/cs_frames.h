@@ -1,6 +1,7 @@
 // CoreSight formatter frames: the bytes of several trace sources interleaved, 16 bytes a frame (Arm IHI 0029,
 // "Trace Formatter"). The index pass notes where which source's bytes begin; they are taken out of the frames
-// only when a Stream asks for them, so memory does not grow with the trace but for the index.
+// only when a Stream asks for them. The index becomes coarser when it gets long, so memory does not grow with
+// the trace.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -29,6 +30,7 @@ struct FrameSection {
   // Of a file whose blocks carry something else at their ends: after each `payload` bytes of these, `trailer`
   // bytes of the file were left out. 0: none.
   uint64_t payload = 0, trailer = 0;
+  bool mapped = false;  // `bytes` lie in a read-only mapping of a file
 
   // Where byte `at` of the section stands in the file.
   uint64_t place(uint64_t at) const { return file_offset + at + (payload == 0 ? 0 : at / payload * trailer); }
@@ -61,8 +63,11 @@ class CsFrames : public std::enable_shared_from_this<CsFrames> {
     uint64_t partial = 0, partial_at = 0;        // a frame that the end of its section cuts
   };
 
+  // Places in the index: a read passes over as many frames as lie between two of them.
+  static constexpr size_t kMostCheckpoints = 1U << 18;
   // The bytes that `sections` point to must outlive the result.
-  static std::shared_ptr<const CsFrames> index(std::vector<FrameSection> sections, FrameAlignment alignment);
+  static std::shared_ptr<const CsFrames> index(std::vector<FrameSection> sections, FrameAlignment alignment,
+                                               size_t most_checkpoints = kMostCheckpoints);
 
   std::span<const Source> sources() const { return sources_; }  // by ID
   const Losses& losses() const { return losses_; }
@@ -81,6 +86,8 @@ class CsFrames : public std::enable_shared_from_this<CsFrames> {
     uint8_t id = 0;
   };
   CsFrames() = default;
+  void index_section(CsFrameIndexer& indexer, size_t section);
+  void add_checkpoint(CsFrameIndexer& indexer, const Checkpoint& checkpoint);
   const Source* find(uint8_t id) const;
   void index_frame(CsFrameIndexer& indexer, const Deframer& frames, const FrameSection& section);
   void lose_bytes(bool partial, const Deframer& frames, const FrameSection& section);
@@ -88,6 +95,7 @@ class CsFrames : public std::enable_shared_from_this<CsFrames> {
   std::vector<FrameSection> sections_;
   FrameAlignment alignment_ = FrameAlignment::kMemory;
   std::vector<Checkpoint> checkpoints_;
+  size_t most_checkpoints_ = kMostCheckpoints;
   std::vector<Source> sources_;
   Losses losses_;
 };

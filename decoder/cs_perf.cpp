@@ -99,7 +99,8 @@ void CsStreamMaker::take_frames(const AuxRing& ring, size_t index, const std::ve
   for (size_t i = 0; i < sections.size(); ++i) {
     const CsSection& s = sections[i];
     if (s.raw) continue;
-    formatted.push_back({s.bytes, s.file_offset, s.discontinuity});
+    formatted.push_back(
+        {.bytes = s.bytes, .file_offset = s.file_offset, .discontinuity = s.discontinuity, .mapped = true});
     section_of.push_back(i);
   }
   if (formatted.empty()) return;
@@ -142,6 +143,7 @@ void CsStreamMaker::take_raw(const AuxRing& ring, size_t index, const std::vecto
     first_piece.try_emplace(*unit, trace.pieces.size());
     StreamPiece piece;
     piece.bytes = s.bytes;
+    piece.mapped = true;
     piece.discontinuity = s.discontinuity;
     piece.file_offset = s.file_offset;
     // Trace of another CPU in between: nothing says that this goes on where it stopped.

@@ -51,6 +51,7 @@ Result<OcsdBuffer> open_ocsd_buffer(const IniFile& trace, std::string_view secti
   }
   out.raw = format == "source_data";
   out.section.bytes = (*file)->bytes();
+  out.section.mapped = true;
   out.owner = *file;
   return out;
 }

@@ -180,7 +180,8 @@ void SnapshotReader::take_raw(const OcsdBuffer& buffer, const std::vector<const 
     return;
   }
   std::vector<StreamPiece> pieces;
-  if (!buffer.section.bytes.empty()) pieces.push_back(StreamPiece{.bytes = buffer.section.bytes});
+  if (!buffer.section.bytes.empty())
+    pieces.push_back(StreamPiece{.bytes = buffer.section.bytes, .mapped = true});
   add_stream(buffer, *sources.front(), std::move(pieces));
 }
 

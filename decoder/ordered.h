@@ -4,9 +4,11 @@
 // is handed on at once; what others give waits. When too much waits, a worker stops until its item is the
 // head, which always comes, because every item below it has been taken by somebody who is running.
 #pragma once
+#include <algorithm>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <mutex>
 #include <unordered_map>
@@ -19,8 +21,7 @@ template <class T>
 class Ordered {
  public:
   // `deliver` is called by one thread at a time. `limit`: bytes that may wait.
-  Ordered(size_t items, uint64_t limit, std::function<void(T&)> deliver)
-      : done_(items, false), limit_(limit), deliver_(std::move(deliver)) {}
+  Ordered(uint64_t limit, std::function<void(T&)> deliver) : limit_(limit), deliver_(std::move(deliver)) {}
 
   void give(size_t item, T value, uint64_t bytes) {
     std::unique_lock lock(mutex_);
@@ -37,15 +38,20 @@ class Ordered {
 
   void finish(size_t item) {
     std::unique_lock lock(mutex_);
-    done_[item] = true;
-    if (item != head_) return;
-    // Everything finished behind the head follows, in this thread.
-    size_t i = item;
+    if (item != head_) {
+      if (item - head_ >= done_.size()) done_.resize(item - head_ + 1, false);
+      done_[item - head_] = true;
+      return;
+    }
+    // Everything finished behind the head follows, in this thread. Until it is done the head stays: nobody
+    // else delivers.
+    size_t n = 0;
     do {
-      drain(lock, i);
-      ++i;
-    } while (i < done_.size() && done_[i]);
-    head_ = i;
+      drain(lock, item + n);
+      ++n;
+    } while (n < done_.size() && done_[n]);
+    done_.erase(done_.begin(), done_.begin() + static_cast<std::ptrdiff_t>(std::min(n, done_.size())));
+    head_ += n;
     head_moved_.notify_all();
   }
 
@@ -63,7 +69,7 @@ class Ordered {
   std::mutex mutex_;
   std::condition_variable head_moved_;
   std::unordered_map<size_t, std::vector<std::pair<T, uint64_t>>> queues_;  // of the items that wait
-  std::vector<bool> done_;
+  std::deque<bool> done_;                                                   // from the head on
   size_t head_ = 0;
   uint64_t waiting_ = 0;
   const uint64_t limit_;

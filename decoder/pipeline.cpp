@@ -7,10 +7,14 @@
 
 #include <algorithm>
 #include <atomic>
+#include <deque>
 #include <memory>
+#include <mutex>
+#include <optional>
 #include <thread>
 
 #include "decoder/ordered.h"
+#include "decoder/plan.h"
 
 namespace asof {
 namespace {
@@ -56,29 +60,6 @@ class SpareChunks {
   const size_t most_;
 };
 
-bool wanted(const Stream& s, const PipelineOptions& o) {
-  if (!o.cpus.empty() && s.cpu >= 0 && std::ranges::find(o.cpus, s.cpu) == o.cpus.end()) return false;
-  if (!o.tids.empty() && s.tid >= 0 && std::ranges::find(o.tids, s.tid) == o.tids.end()) return false;
-  return true;
-}
-
-// A segment without a time of its own stands at its predecessor's.
-void fill_start_times(std::vector<Segment>& segments) {
-  Time last = kTimeMin;
-  for (Segment& s : segments) last = s.start_time = std::max(last, s.start_time);
-}
-
-// Segments that can hold something of [time.lo, time.hi]. Those without any time stay.
-void keep_in_time(std::vector<Segment>& segments, TimeBounds time) {
-  std::vector<Segment> kept;
-  for (size_t i = 0; i < segments.size(); ++i) {
-    const Time end = i + 1 < segments.size() ? segments[i + 1].start_time : kTimeMax;
-    if (segments[i].start_time > time.hi || (end != kTimeMin && end < time.lo)) continue;
-    kept.push_back(std::move(segments[i]));
-  }
-  segments = std::move(kept);
-}
-
 // body(i) for all i below n, in parallel. The lock hands over what was written before and in a body; the
 // library's own joins do the same, but thread sanitizer does not see them.
 template <class Body>
@@ -101,89 +82,96 @@ void for_each_index(tbb::task_arena& arena, size_t n, Body&& body) {
   pass();
 }
 
-std::vector<Segment> plan(tbb::task_arena& arena, const Arch& arch, const Capture& capture,
-                          const PipelineOptions& options, ChunkOrder order) {
-  std::vector<std::vector<Segment>> per_stream(capture.streams.size());
-  for_each_index(arena, capture.streams.size(), [&](size_t i) {
-    if (!wanted(capture.streams[i], options)) return;
-    per_stream[i] = arch.split(capture.streams[i], i);
-    fill_start_times(per_stream[i]);
-    keep_in_time(per_stream[i], options.time);
-  });
-  std::vector<Segment> all;
-  for (auto& s : per_stream) {
-    if (all.empty()) {
-      all = std::move(s);
-      continue;
+// Everything that workers share.
+class Decoding {
+ public:
+  Decoding(const Capture& capture, ChunkConsumer& consumer, SegmentPlan& plan, size_t most_spares,
+           uint64_t max_memory, const std::function<void(const PipelineProgress&)>& progress)
+      : capture_(capture),
+        consumer_(consumer),
+        plan_(plan),
+        progress_(progress),
+        spares_(most_spares),
+        ordered_(max_memory, [this](Delivery& d) {
+          if (!consumer_.stopped())
+            consumer_.deliver(d.chunk, capture_.streams[d.chunk.stream], d.prepared.get());
+          spares_.give(std::move(d.chunk));
+        }) {}
+
+  // Finds out how many workers there is work for, up to `most`.
+  size_t look_ahead(size_t most) {
+    while (first_.size() < most) {
+      auto segment = plan_.next();
+      if (!segment) break;
+      first_.push_back(*std::move(segment));
     }
-    std::ranges::move(s, std::back_inserter(all));
-    s = {};
+    return first_.size();
   }
-  if (order == ChunkOrder::kByTime) std::ranges::stable_sort(all, {}, &Segment::start_time);
-  return all;
-}
 
-// Everything that workers share; only `next`, `done_bytes`, `spares` and the Ordered change while they run.
-struct Decoding {
-  const Capture& capture;
-  const std::vector<Segment>& segments;
-  ChunkConsumer& consumer;
-  const std::function<void(const PipelineProgress&)>& progress;
-  SpareChunks& spares;
-  Ordered<Delivery> ordered;
-  uint64_t total_bytes = 0;
-  std::atomic<size_t> next{0};
-  std::atomic<uint64_t> done_bytes{0};
-  std::mutex progress_mutex{};
+  void work(SegmentDecoder& decoder);
+  // After all work.
+  void finish() {
+    if (progress_ && !consumer_.stopped()) progress_({plan_.trace_bytes(), plan_.trace_bytes()});
+  }
 
+ private:
+  class Sink;
+
+  std::optional<Segment> take(size_t& item) {
+    const std::lock_guard lock(plan_mutex_);
+    item = next_++;
+    if (first_.empty()) return plan_.next();
+    std::optional<Segment> out = std::move(first_.front());
+    first_.pop_front();
+    return out;
+  }
   void advance(const Segment& s) {
-    const uint64_t done = done_bytes += s.end - s.begin;
-    if (!progress) return;
-    std::lock_guard lock(progress_mutex);
-    progress({done, total_bytes});
+    const uint64_t done = done_bytes_ += s.end - s.begin;
+    if (!progress_) return;
+    const std::lock_guard lock(progress_mutex_);
+    progress_({done, plan_.trace_bytes()});
   }
+
+  const Capture& capture_;
+  ChunkConsumer& consumer_;
+  SegmentPlan& plan_;
+  const std::function<void(const PipelineProgress&)>& progress_;
+  SpareChunks spares_;
+  Ordered<Delivery> ordered_;
+  std::mutex plan_mutex_, progress_mutex_;
+  std::deque<Segment> first_;
+  size_t next_ = 0;
+  std::atomic<uint64_t> done_bytes_{0};
 };
 
-class WorkerSink final : public ChunkSink {
+class Decoding::Sink final : public ChunkSink {
  public:
-  WorkerSink(Decoding& run, size_t item) : run_(run), item_(item) {}
-  Chunk spare() override { return run_.spares.take(); }
+  Sink(Decoding& run, size_t item, Time start) : run_(run), item_(item), start_(start) {}
+  Chunk spare() override { return run_.spares_.take(); }
   void take(Chunk&& chunk) override {
-    if (run_.consumer.stopped()) return;
-    chunk.segment_start = run_.segments[item_].start_time;
+    if (run_.consumer_.stopped()) return;
+    chunk.segment_start = start_;
     Delivery d{std::move(chunk), nullptr};
-    d.prepared = run_.consumer.prepare(d.chunk, run_.capture.streams[d.chunk.stream]);
+    d.prepared = run_.consumer_.prepare(d.chunk, run_.capture_.streams[d.chunk.stream]);
     const uint64_t bytes = bytes_of(d);
-    run_.ordered.give(item_, std::move(d), bytes);
+    run_.ordered_.give(item_, std::move(d), bytes);
   }
 
  private:
   Decoding& run_;
   const size_t item_;
+  const Time start_;
 };
 
-constexpr uint64_t kWindow = 8 << 20;
-
-// Memory of trace that is done with: of the whole window before the one that a segment reaches. Another
-// worker may still be in it; it reads those pages from the file again.
-void forget_trace(const Stream& stream, const Segment& s) {
-  const uint64_t reached = s.end / kWindow * kWindow;
-  if (s.begin >= reached || reached < kWindow) return;
-  const uint64_t window = s.begin / kWindow * kWindow;
-  stream.forget(window < kWindow ? 0 : window - kWindow, reached - kWindow);
-}
-
-void work(Decoding& run, SegmentDecoder& decoder) {
-  for (;;) {
-    const size_t i = run.next++;
-    if (i >= run.segments.size()) return;
-    if (!run.consumer.stopped()) {
-      WorkerSink sink(run, i);
-      decoder.decode(run.segments[i], sink);
-    }
-    forget_trace(run.capture.streams[run.segments[i].stream], run.segments[i]);
-    run.ordered.finish(i);
-    run.advance(run.segments[i]);
+void Decoding::work(SegmentDecoder& decoder) {
+  for (size_t item = 0; !consumer_.stopped();) {
+    const auto segment = take(item);
+    if (!segment) return;
+    Sink sink(*this, item, segment->start_time);
+    decoder.decode(*segment, sink);
+    plan_.forget_passed(*segment);
+    ordered_.finish(item);
+    advance(*segment);
   }
 }
 
@@ -199,30 +187,16 @@ Result<void> run_pipeline(const Capture& capture, const PipelineOptions& options
   // More workers than CPUs are allowed when asked for: results do not depend on it, and tests do ask.
   const tbb::global_control allowed(tbb::global_control::max_allowed_parallelism, jobs);
   tbb::task_arena arena(static_cast<int>(jobs));
-  const std::vector<Segment> segments = plan(arena, **arch, capture, options, order);
-
-  // From here on capture, text and segments do not change.
-  const size_t workers = std::max<size_t>(1, std::min<size_t>(jobs, segments.size()));
+  SegmentPlan plan(**arch, capture, options, order);
+  Decoding run(capture, consumer, plan, size_t{4} * jobs,
+               options.max_memory != 0 ? options.max_memory : kDefaultWaiting, progress);
+  const size_t workers = std::max<size_t>(1, run.look_ahead(jobs));
   std::vector<std::unique_ptr<SegmentDecoder>> decoders;
   for (size_t i = 0; i < workers; ++i) {
     decoders.push_back((*arch)->decoder(capture.streams, *capture.text, options.decode));
   }
-  SpareChunks spares(4 * workers);
-  Decoding run{
-      capture,
-      segments,
-      consumer,
-      progress,
-      spares,
-      Ordered<Delivery>(segments.size(), options.max_memory != 0 ? options.max_memory : kDefaultWaiting,
-                        [&](Delivery& d) {
-                          if (!consumer.stopped()) {
-                            consumer.deliver(d.chunk, capture.streams[d.chunk.stream], d.prepared.get());
-                          }
-                          spares.give(std::move(d.chunk));
-                        })};
-  for (const Segment& s : segments) run.total_bytes += s.end - s.begin;
-  for_each_index(arena, workers, [&](size_t i) { work(run, *decoders[i]); });
+  for_each_index(arena, workers, [&](size_t i) { run.work(*decoders[i]); });
+  run.finish();
   return {};
 }
 

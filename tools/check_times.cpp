@@ -71,6 +71,22 @@ TimeBounds bounds_of(const Stream& stream, std::span<const AuxRecord> records, u
   return b;
 }
 
+// Trace that is looked through from begin to end need not stay in memory.
+class Passing {
+ public:
+  explicit Passing(const Stream& stream) : stream_(stream), held_(stream.begin()) {}
+  void reach(uint64_t at) {
+    constexpr uint64_t kHeld = 8 << 20;
+    if (at < held_ + kHeld) return;
+    stream_.forget(held_, at);
+    held_ = at;
+  }
+
+ private:
+  const Stream& stream_;
+  uint64_t held_;
+};
+
 // `shift`: ns added to the trace's times.
 AuxBounds look_at_aux(const Capture& capture, Time slack, Time shift = 0) {
   AuxBounds found;
@@ -79,10 +95,11 @@ AuxBounds look_at_aux(const Capture& capture, Time slack, Time shift = 0) {
   for (size_t i = 0; i < capture.streams.size(); ++i) {
     const Stream& stream = capture.streams[i];
     const std::vector<AuxRecord> records = aux_records(capture, stream);
-    for (Segment& segment : (*arch)->split(stream, i)) {
-      if (segment.start_time == kTimeMin) continue;
-      segment.start_time = saturating_add(segment.start_time, shift);
-      found.look(stream, segment, bounds_of(stream, records, segment.begin), slack);
+    const auto segments = (*arch)->segments(stream, i);
+    for (Passing passing(stream); auto segment = segments->next(); passing.reach(segment->begin)) {
+      if (segment->start_time == kTimeMin) continue;
+      segment->start_time = saturating_add(segment->start_time, shift);
+      found.look(stream, *segment, bounds_of(stream, records, segment->begin), slack);
     }
   }
   return found;
@@ -213,11 +230,15 @@ bool agrees_at(const ValidationInput& in, Time shift) {
   if (wanted.size() > kMostSegments) wanted.resize(kMostSegments);
   for (size_t i = 0; i < wanted.size();) {
     const size_t stream = wanted[i].first;
-    const auto segments = arch->split(c.streams[stream], stream);
-    for (; i < wanted.size() && wanted[i].first == stream; ++i) {
-      if (wanted[i].second < segments.size()) decoder->decode(segments[wanted[i].second], counter);
+    const auto segments = arch->segments(c.streams[stream], stream);
+    for (Passing passing(c.streams[stream]); auto segment = segments->next(); passing.reach(segment->begin)) {
+      if (i == wanted.size() || wanted[i].first != stream) break;
+      if (segment->index != wanted[i].second) continue;
+      decoder->decode(*segment, counter);
       if (counter.gaps != 0) return false;
+      ++i;
     }
+    while (i < wanted.size() && wanted[i].first == stream) ++i;  // those that there are not
   }
   return true;
 }

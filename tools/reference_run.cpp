@@ -10,6 +10,7 @@
 #include <chrono>
 #include <thread>
 
+#include "decoder/plan.h"
 #include "tools/output.h"
 
 namespace asof {
@@ -143,20 +144,21 @@ class Runner {
 Result<ReferenceRun> run_reference(const Capture& capture, const PipelineOptions& options, uint64_t bytes) {
   const auto arch = capture.arch();
   if (!arch) return std::unexpected(arch.error());
-  std::vector<Segment> work;
-  for (size_t i = 0; i < capture.streams.size(); ++i) {
-    const Stream& s = capture.streams[i];
-    if (!options.cpus.empty() && std::ranges::find(options.cpus, s.cpu) == options.cpus.end()) continue;
-    if (!options.tids.empty() && std::ranges::find(options.tids, s.tid) == options.tids.end()) continue;
-    for (Segment& segment : (*arch)->split(s, i)) work.push_back(std::move(segment));
-  }
-  std::ranges::stable_sort(work, {}, &Segment::start_time);
+  PipelineOptions all = options;
+  all.time = {};
+  SegmentPlan plan(**arch, capture, all, ChunkOrder::kByTime);
   ReferenceRun out;
+  std::vector<Segment> work;
   uint64_t sum = 0;
-  const auto beyond =
-      std::ranges::find_if(work, [&](const Segment& s) { return (sum += s.end - s.begin) > bytes; });
-  out.left_out = static_cast<uint64_t>(work.end() - beyond);
-  work.erase(beyond, work.end());
+  while (auto segment = plan.next()) {
+    sum += segment->end - segment->begin;
+    if (sum <= bytes) {
+      work.push_back(*std::move(segment));
+      continue;
+    }
+    ++out.left_out;
+    plan.forget_passed(*segment);
+  }
   Runner runner(capture, **arch, options.decode, std::move(work), out);
   runner.run(options.jobs != 0 ? options.jobs : std::max(1U, std::thread::hardware_concurrency()));
   return out;

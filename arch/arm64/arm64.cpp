@@ -48,7 +48,7 @@ class Arm64 final : public Arch {
 
   std::string_view name() const override { return "arm64"; }
 
-  std::vector<Segment> split(const Stream& stream, size_t stream_index) const override {
+  std::unique_ptr<SegmentSource> segments(const Stream& stream, size_t stream_index) const override {
     return split_stream(stream, stream_index, config_);
   }
 

@@ -1,13 +1,13 @@
 // Splitting a stream at its sync points.
 #pragma once
-#include <vector>
+#include <memory>
 
 #include "arch/arch.h"
 #include "arch/arm64/arm64.h"
 
 namespace asof::arm64 {
 
-// See Arch::split.
-std::vector<Segment> split_stream(const Stream& stream, size_t stream_index, const Config& config);
+// See Arch::segments. All that is given must outlive the result.
+std::unique_ptr<SegmentSource> split_stream(const Stream& stream, size_t stream_index, const Config& config);
 
 }  // namespace asof::arm64

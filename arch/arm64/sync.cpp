@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <deque>
 #include <utility>
 
 #include "arch/arm64/elements.h"
@@ -32,20 +33,38 @@ std::vector<Stretch> stretches_of(const Stream& stream) {
   return out;
 }
 
-std::vector<uint64_t> find_sync_points(const Stream& stream, const Stretch& s) {
-  std::vector<uint64_t> out;
-  std::vector<uint8_t> scratch;
-  for (uint64_t from = s.begin; from < s.end;) {
-    const uint64_t to = std::min(s.end, from + kWindow);
-    const auto bytes = stream.bytes(from, to, scratch);
-    for (size_t at = find_async(bytes, 0); at != SIZE_MAX; at = find_async(bytes, at + kAsyncSize)) {
-      if (out.empty() || out.back() + kAsyncSize <= from + at) out.push_back(from + at);
+// The A-Syncs of a stretch one after the other.
+class SyncPoints {
+ public:
+  SyncPoints(const Stream& stream, const Stretch& s) : stream_(stream), s_(s), from_(s.begin) {}
+
+  std::optional<uint64_t> next() {
+    for (; found_.empty() && from_ < s_.end; look()) {
     }
-    if (to == s.end) break;
-    from = to - (kAsyncSize - 1);
+    if (found_.empty()) return std::nullopt;
+    const uint64_t at = found_.front();
+    found_.pop_front();
+    return at;
   }
-  return out;
-}
+
+ private:
+  void look() {
+    const uint64_t to = std::min(s_.end, from_ + kWindow);
+    const auto bytes = stream_.bytes(from_, to, scratch_);
+    for (size_t at = find_async(bytes, 0); at != SIZE_MAX; at = find_async(bytes, at + kAsyncSize)) {
+      if (last_ && *last_ + kAsyncSize > from_ + at) continue;
+      found_.push_back(*(last_ = from_ + at));
+    }
+    from_ = to == s_.end ? to : to - (kAsyncSize - 1);
+  }
+
+  const Stream& stream_;
+  const Stretch s_;
+  uint64_t from_;  // not looked at yet
+  std::deque<uint64_t> found_;
+  std::optional<uint64_t> last_;
+  std::vector<uint8_t> scratch_;
+};
 
 // A sync point and what follows it.
 struct Point {
@@ -64,36 +83,34 @@ SyncGroup read_group(const Stream& stream, uint64_t at, uint64_t limit, const Pa
 }
 
 // Those sync points behind which the flow can start. The others stay inside the segment before.
-std::vector<Point> usable_points(const Stream& stream, const Stretch& s, const PacketFormat& format) {
-  const std::vector<uint64_t> all = find_sync_points(stream, s);
-  std::vector<Point> out;
-  std::vector<uint8_t> scratch;
-  for (size_t i = 0; i < all.size(); ++i) {
-    const uint64_t limit = i + 1 < all.size() ? all[i + 1] : s.end;
-    Point p{all[i], read_group(stream, all[i], limit, format, scratch)};
-    if (p.group.has_start || out.empty()) out.push_back(std::move(p));
+class UsablePoints {
+ public:
+  UsablePoints(const Stream& stream, const Stretch& s, const PacketFormat& format)
+      : stream_(stream), s_(s), format_(format), all_(stream, s), at_(all_.next()) {}
+
+  std::optional<Point> next() {
+    while (at_) {
+      const auto following = all_.next();
+      Point p{*at_, read_group(stream_, *at_, following.value_or(s_.end), format_, scratch_)};
+      at_ = following;
+      if (std::exchange(first_, false) || p.group.has_start) return p;
+    }
+    return std::nullopt;
   }
-  return out;
-}
+
+ private:
+  const Stream& stream_;
+  const Stretch s_;
+  const PacketFormat& format_;
+  SyncPoints all_;
+  std::optional<uint64_t> at_;
+  bool first_ = true;
+  std::vector<uint8_t> scratch_;
+};
 
 // TRCCONFIGR.INSTP0: loads or stores take atoms as well. No kernel driver asks for that, and no decoder
 // follows it.
 constexpr uint32_t kLoadsAndStores = 6;
-
-// All of a stream, not decoded.
-std::vector<Segment> not_decoded(const Stream& stream, size_t stream_index, const char* code,
-                                 std::string reason) {
-  Gap gap;
-  gap.begin = stream.begin();
-  gap.end = stream.end();
-  gap.code = code;
-  gap.reason = std::move(reason);
-  Segment g;
-  g.stream = stream_index;
-  g.begin = g.end = g.tail_end = gap.end;
-  g.before = std::move(gap);
-  return {std::move(g)};
-}
 
 Gap no_sync_gap(uint64_t begin, uint64_t end) {
   Gap g;
@@ -104,11 +121,140 @@ Gap no_sync_gap(uint64_t begin, uint64_t end) {
   return g;
 }
 
-// Trace that was lost in front of the sync point (after `previous`), as a gap of no bytes but of time.
-std::optional<Gap> recorded_loss(const Stream& stream, uint64_t previous, const Segment& segment) {
-  for (const StreamLoss& loss : stream.losses) {
-    if (loss.offset < previous || loss.offset > segment.begin) continue;
-    if (loss.offset == previous && segment.index != 0) continue;
+class Splitter final : public SegmentSource {
+ public:
+  Splitter(const Stream& stream, size_t stream_index, const Config& config)
+      : stream_(stream),
+        stream_index_(stream_index),
+        config_(config),
+        source_(config.sources.at(stream_index)) {
+    if ((source_.protocol == Protocol::kEtm4 || source_.protocol == Protocol::kEte) &&
+        (source_.configr & kLoadsAndStores) != 0) {
+      before_ = not_decoded();
+    } else {
+      stretches_ = stretches_of(stream);
+    }
+  }
+
+  std::optional<Segment> next() override {
+    for (; stretch_ < stretches_.size(); ++stretch_) {
+      if (!open_) open(stretches_[stretch_]);
+      if (!ahead_.empty()) return segment(stretches_[stretch_]);
+      open_ = false;
+    }
+    if (!before_) return std::nullopt;
+    // Trace after the last sync point of the stream: an empty segment carries the gap.
+    Segment g = empty_segment();
+    g.begin = g.end = g.tail_end = before_->end;
+    g.before = std::exchange(before_, std::nullopt);
+    return g;
+  }
+
+ private:
+  Segment empty_segment() {
+    Segment g;
+    g.stream = stream_index_;
+    g.index = count_++;
+    return g;
+  }
+  Gap not_decoded() const;
+  void open(const Stretch& s);
+  void look_ahead();
+  Segment segment(const Stretch& s);
+  std::optional<Gap> recorded_loss(const Segment& segment) const;
+
+  const Stream& stream_;
+  const size_t stream_index_;
+  const Config& config_;
+  const Source& source_;
+  const PacketFormat format_ = PacketFormat::of(source_);
+  std::vector<Stretch> stretches_;
+  size_t stretch_ = 0;
+  bool open_ = false;  // this stretch
+  bool first_ = false;
+  std::optional<UsablePoints> points_;
+  std::deque<Point> ahead_;    // of the stretch: the next segment's, and two behind it
+  std::optional<Gap> before_;  // trace without a sync point
+  size_t count_ = 0;
+  uint64_t last_begin_ = 0;  // of the segment before
+};
+
+// All of the stream.
+Gap Splitter::not_decoded() const {
+  Gap gap;
+  gap.begin = stream_.begin();
+  gap.end = stream_.end();
+  gap.code = "E-DATA-004";
+  gap.reason = fmt::format(
+      "the trace unit traced loads or stores (TRCCONFIGR {:#x}), which take atoms that "
+      "cannot be told from those of branches",
+      source_.configr);
+  return gap;
+}
+
+void Splitter::look_ahead() {
+  while (points_ && ahead_.size() < 3) {
+    auto point = points_->next();
+    if (!point) {
+      points_.reset();
+      return;
+    }
+    ahead_.push_back(*std::move(point));
+  }
+}
+
+void Splitter::open(const Stretch& s) {
+  open_ = first_ = true;
+  // ETMv3 and PTM are not taken apart: OpenCSD finds their sync points.
+  if (needs_reference(source_.protocol)) {
+    ahead_.push_back({s.begin, {}});
+  } else {
+    points_.emplace(stream_, s, format_);
+  }
+  look_ahead();
+  if (!ahead_.empty() && ahead_.front().at <= s.begin) return;
+  const uint64_t end = ahead_.empty() ? s.end : ahead_.front().at;
+  if (before_)
+    before_->end = end;
+  else
+    before_ = no_sync_gap(s.begin, end);
+}
+
+Segment Splitter::segment(const Stretch& s) {
+  const Point point = std::move(ahead_.front());
+  ahead_.pop_front();
+  look_ahead();
+  const bool last = ahead_.empty();
+  Segment g = empty_segment();
+  g.begin = point.at;
+  g.end = last ? s.end : ahead_[0].at;
+  // What decides over speculation that is open at the sync point may come much later.
+  g.tail_end = last                    ? s.end
+               : format_.max_spec == 0 ? ahead_[0].at + ahead_[0].group.size
+               : ahead_.size() > 1     ? ahead_[1].at
+                                       : s.end;
+  if (config_.time && point.group.timestamp) g.start_time = config_.time->to_perf(*point.group.timestamp);
+  // Only where the flow does not run on from the segment before: inside one, a loss has no place.
+  if (first_) {
+    g.before = recorded_loss(g);
+    if (!g.before) g.before = std::move(before_);
+    before_.reset();
+  }
+  first_ = false;
+  if (g.tail_end - g.begin > kMaxSegment) {
+    before_ = no_sync_gap(g.begin + kMaxSegment, g.end);
+    g.end = g.tail_end = g.begin + kMaxSegment;
+  }
+  last_begin_ = g.begin;
+  return g;
+}
+
+// Trace that was lost in front of the segment's sync point (after the one before), as a gap of no bytes but
+// of time.
+std::optional<Gap> Splitter::recorded_loss(const Segment& segment) const {
+  for (const StreamLoss& loss : stream_.losses) {
+    if (loss.offset < last_begin_ || loss.offset > segment.begin) continue;
+    if (loss.offset == last_begin_ && segment.index != 0) continue;
     Gap g;
     g.begin = loss.offset;
     g.end = segment.begin;
@@ -122,68 +268,8 @@ std::optional<Gap> recorded_loss(const Stream& stream, uint64_t previous, const 
 
 }  // namespace
 
-std::vector<Segment> split_stream(const Stream& stream, size_t stream_index, const Config& config) {
-  std::vector<Segment> out;
-  std::optional<Gap> before;
-  const Source& source = config.sources.at(stream_index);
-  if ((source.protocol == Protocol::kEtm4 || source.protocol == Protocol::kEte) &&
-      (source.configr & kLoadsAndStores) != 0) {
-    return not_decoded(
-        stream, stream_index, "E-DATA-004",
-        fmt::format("the trace unit traced loads or stores (TRCCONFIGR {:#x}), which take atoms that "
-                    "cannot be told from those of branches",
-                    source.configr));
-  }
-  const PacketFormat format = PacketFormat::of(source);
-  const bool whole = needs_reference(source.protocol);
-  for (const Stretch& s : stretches_of(stream)) {
-    // ETMv3 and PTM are not taken apart: OpenCSD finds their sync points.
-    const std::vector<Point> points =
-        whole ? std::vector<Point>{{s.begin, {}}} : usable_points(stream, s, format);
-    if (points.empty() || points.front().at > s.begin) {
-      const uint64_t end = points.empty() ? s.end : points.front().at;
-      if (before)
-        before->end = end;
-      else
-        before = no_sync_gap(s.begin, end);
-    }
-    for (size_t i = 0; i < points.size(); ++i) {
-      const bool last = i + 1 == points.size();
-      Segment g;
-      g.stream = stream_index;
-      g.index = out.size();
-      g.begin = points[i].at;
-      g.end = last ? s.end : points[i + 1].at;
-      // What decides over speculation that is open at the sync point may come much later.
-      g.tail_end = last                    ? s.end
-                   : format.max_spec == 0  ? points[i + 1].at + points[i + 1].group.size
-                   : i + 2 < points.size() ? points[i + 2].at
-                                           : s.end;
-      if (config.time && points[i].group.timestamp) {
-        g.start_time = config.time->to_perf(*points[i].group.timestamp);
-      }
-      // Only where the flow does not run on from the segment before: inside one, a loss has no place.
-      if (i == 0) {
-        g.before = recorded_loss(stream, out.empty() ? 0 : out.back().begin, g);
-        if (!g.before) g.before = std::move(before);
-        before.reset();
-      }
-      if (g.tail_end - g.begin > kMaxSegment) {
-        before = no_sync_gap(g.begin + kMaxSegment, g.end);
-        g.end = g.tail_end = g.begin + kMaxSegment;
-      }
-      out.push_back(std::move(g));
-    }
-  }
-  if (before) {  // trace after the last sync point of the stream: an empty segment carries the gap
-    Segment g;
-    g.stream = stream_index;
-    g.index = out.size();
-    g.begin = g.end = g.tail_end = before->end;
-    g.before = std::move(before);
-    out.push_back(std::move(g));
-  }
-  return out;
+std::unique_ptr<SegmentSource> split_stream(const Stream& stream, size_t stream_index, const Config& config) {
+  return std::make_unique<Splitter>(stream, stream_index, config);
 }
 
 }  // namespace asof::arm64

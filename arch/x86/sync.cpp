@@ -2,6 +2,8 @@
 // PSB+ is where a segment's flow must arrive.
 #include <fmt/format.h>
 
+#include <utility>
+
 #include "arch/x86/flow.h"
 #include "arch/x86/segments.h"
 
@@ -86,45 +88,41 @@ std::vector<Stretch> stretches_of(const Stream& stream) {
   return out;
 }
 
-// Trace that is looked through from begin to end need not stay in memory.
-class Passing {
+// The PSBs of a stretch one after the other, also those that begin in one piece and end in the next.
+class SyncPoints {
  public:
-  Passing(const Stream& stream, uint64_t begin) : stream_(stream), held_(begin) {}
-  void reach(uint64_t at) {
-    constexpr uint64_t kHeld = 16 << 20;
-    if (at - held_ >= kHeld) leave(at);
-  }
-  void leave(uint64_t at) {
-    stream_.forget(held_, at);
-    held_ = at;
+  SyncPoints(const Stream& stream, const Stretch& s) : stream_(stream), s_(s), piece_(s.first_piece) {}
+
+  std::optional<uint64_t> next() {
+    for (; piece_ <= s_.last_piece; ++piece_, at_ = 0) {
+      const StreamPiece& p = stream_.pieces[piece_];
+      if (at_ != SIZE_MAX) {
+        const size_t hit = find_psb(p.bytes, at_);
+        at_ = hit == SIZE_MAX ? SIZE_MAX : hit + kPsbSize;
+        if (hit != SIZE_MAX) return last_ = p.offset + hit;
+        if (const auto seam = at_seam(p.offset + p.bytes.size())) return last_ = *seam;
+      }
+    }
+    return std::nullopt;
   }
 
  private:
-  const Stream& stream_;
-  uint64_t held_;
-};
-
-// All PSBs of a stretch, also those that begin in one piece and end in the next.
-std::vector<uint64_t> find_sync_points(const Stream& stream, const Stretch& s) {
-  std::vector<uint64_t> out;
-  std::vector<uint8_t> scratch;
-  for (size_t i = s.first_piece; i <= s.last_piece; ++i) {
-    const StreamPiece& p = stream.pieces[i];
-    Passing passing(stream, p.offset);
-    for (size_t at = find_psb(p.bytes, 0); at != SIZE_MAX; at = find_psb(p.bytes, at + kPsbSize)) {
-      out.push_back(p.offset + at);
-      passing.reach(p.offset + at);
-    }
-    passing.leave(p.offset + p.bytes.size());
-    if (i == s.last_piece) break;
-    const uint64_t seam = p.offset + p.bytes.size();
-    const uint64_t from = seam - std::min<uint64_t>(kPsbSize - 1, seam - s.begin);
-    const uint64_t to = std::min<uint64_t>(seam + kPsbSize - 1, s.end);
-    const size_t hit = find_psb(stream.bytes(from, to, scratch), 0);
-    if (hit != SIZE_MAX && (out.empty() || out.back() + kPsbSize <= from + hit)) out.push_back(from + hit);
+  std::optional<uint64_t> at_seam(uint64_t seam) {
+    if (piece_ == s_.last_piece) return std::nullopt;
+    const uint64_t from = seam - std::min<uint64_t>(kPsbSize - 1, seam - s_.begin);
+    const uint64_t to = std::min<uint64_t>(seam + kPsbSize - 1, s_.end);
+    const size_t hit = find_psb(stream_.bytes(from, to, scratch_), 0);
+    if (hit == SIZE_MAX || (last_ && *last_ + kPsbSize > from + hit)) return std::nullopt;
+    return from + hit;
   }
-  return out;
-}
+
+  const Stream& stream_;
+  const Stretch s_;
+  size_t piece_;
+  size_t at_ = 0;  // in the piece; SIZE_MAX: it is looked through, and its seam
+  std::optional<uint64_t> last_;
+  std::vector<uint8_t> scratch_;
+};
 
 Gap no_sync_gap(uint64_t begin, uint64_t end) {
   Gap g;
@@ -135,10 +133,95 @@ Gap no_sync_gap(uint64_t begin, uint64_t end) {
   return g;
 }
 
-// Trace that was lost in front of the sync point `at` (after `previous`), as a gap of no bytes but of time.
-std::optional<Gap> recorded_loss(const Stream& stream, uint64_t previous, const Segment& segment) {
-  for (const StreamLoss& loss : stream.losses) {
-    if (loss.offset <= previous || loss.offset > segment.begin) continue;
+class Splitter final : public SegmentSource {
+ public:
+  Splitter(const Stream& stream, size_t stream_index, const Config& config, const Errata& errata)
+      : stream_(stream),
+        stream_index_(stream_index),
+        config_(config),
+        errata_(errata),
+        stretches_(stretches_of(stream)) {}
+
+  std::optional<Segment> next() override {
+    for (; stretch_ < stretches_.size(); ++stretch_) {
+      if (!points_) open(stretches_[stretch_]);
+      if (point_) return segment(stretches_[stretch_]);
+      points_.reset();
+    }
+    if (!before_) return std::nullopt;
+    // Trace after the last sync point of the stream: an empty segment carries the gap.
+    Segment g = empty_segment();
+    g.begin = g.end = g.tail_end = before_->end;
+    g.before = std::exchange(before_, std::nullopt);
+    return g;
+  }
+
+ private:
+  Segment empty_segment() {
+    Segment g;
+    g.stream = stream_index_;
+    g.index = count_++;
+    return g;
+  }
+  void open(const Stretch& s);
+  Segment segment(const Stretch& s);
+  std::optional<Gap> recorded_loss(const Segment& segment) const;
+
+  const Stream& stream_;
+  const size_t stream_index_;
+  const Config& config_;
+  const Errata& errata_;
+  const std::vector<Stretch> stretches_;
+  size_t stretch_ = 0;
+  std::optional<SyncPoints> points_;  // of this stretch
+  std::optional<uint64_t> point_;     // the next segment's
+  bool first_ = false;                // in the stretch
+  std::optional<Gap> before_;         // trace without a sync point
+  size_t count_ = 0;
+  uint64_t last_begin_ = 0;  // of the segment before
+  std::vector<uint8_t> scratch_;
+};
+
+void Splitter::open(const Stretch& s) {
+  points_.emplace(stream_, s);
+  point_ = points_->next();
+  first_ = true;
+  if (point_ && *point_ == s.begin) return;
+  const uint64_t end = point_.value_or(s.end);
+  if (before_)
+    before_->end = end;
+  else
+    before_ = no_sync_gap(s.begin, end);
+}
+
+Segment Splitter::segment(const Stretch& s) {
+  const auto following = points_->next();
+  Segment g = empty_segment();
+  g.begin = *point_;
+  g.end = following.value_or(s.end);
+  constexpr uint64_t kMaxGroup = 512;  // a PSB+ is below 100 bytes; PADs may stretch it
+  g.tail_end = std::min(s.end, g.end + (following ? kMaxGroup : 0));
+  const auto head = stream_.bytes(g.begin, std::min(s.end, g.begin + kMaxGroup), scratch_);
+  const SyncGroup group = read_sync_group(head, Clock(config_, reference_at(stream_, g.begin)), errata_);
+  g.start_time = group.clock.now();
+  // Only where the flow does not run on from the segment before: inside one, a loss is known but has no
+  // place.
+  if (first_) {
+    g.before = recorded_loss(g);
+    if (!g.before) g.before = std::move(before_);
+  }
+  before_.reset();
+  first_ = false;
+  last_begin_ = g.begin;
+  point_ = following;
+  return g;
+}
+
+// Trace that was lost in front of the segment's sync point (after the one before), as a gap of no bytes but
+// of time.
+std::optional<Gap> Splitter::recorded_loss(const Segment& segment) const {
+  for (const StreamLoss& loss : stream_.losses) {
+    if (loss.offset <= last_begin_ || loss.offset > segment.begin) continue;
     Gap g;
     g.begin = loss.offset;
     g.end = segment.begin;
@@ -161,53 +244,9 @@ uint64_t reference_at(const Stream& stream, uint64_t offset) {
   return reference;
 }
 
-std::vector<Segment> split_stream(const Stream& stream, size_t stream_index, const Config& config,
-                                  const Errata& errata) {
-  std::vector<Segment> out;
-  std::optional<Gap> before;
-  std::vector<uint8_t> scratch;
-  for (const Stretch& s : stretches_of(stream)) {
-    const std::vector<uint64_t> points = find_sync_points(stream, s);
-    if (points.empty() || points.front() > s.begin) {
-      const uint64_t end = points.empty() ? s.end : points.front();
-      if (before)
-        before->end = end;
-      else
-        before = no_sync_gap(s.begin, end);
-    }
-    Passing passing(stream, s.begin);
-    for (size_t i = 0; i < points.size(); ++i) {
-      passing.reach(points[i]);
-      Segment g;
-      g.stream = stream_index;
-      g.index = out.size();
-      g.begin = points[i];
-      g.end = i + 1 < points.size() ? points[i + 1] : s.end;
-      constexpr uint64_t kMaxGroup = 512;  // a PSB+ is below 100 bytes; PADs may stretch it
-      g.tail_end = std::min(s.end, g.end + (i + 1 < points.size() ? kMaxGroup : 0));
-      const auto head = stream.bytes(g.begin, std::min(s.end, g.begin + kMaxGroup), scratch);
-      const SyncGroup group = read_sync_group(head, Clock(config, reference_at(stream, g.begin)), errata);
-      g.start_time = group.clock.now();
-      // Only where the flow does not run on from the segment before: inside one, a loss is known but has no
-      // place.
-      if (i == 0) {
-        g.before = recorded_loss(stream, out.empty() ? 0 : out.back().begin, g);
-        if (!g.before) g.before = std::move(before);
-      }
-      before.reset();
-      out.push_back(std::move(g));
-    }
-    passing.leave(s.end);
-  }
-  if (before) {  // trace after the last sync point of the stream: an empty segment carries the gap
-    Segment g;
-    g.stream = stream_index;
-    g.index = out.size();
-    g.begin = g.end = g.tail_end = before->end;
-    g.before = std::move(before);
-    out.push_back(std::move(g));
-  }
-  return out;
+std::unique_ptr<SegmentSource> split_stream(const Stream& stream, size_t stream_index, const Config& config,
+                                            const Errata& errata) {
+  return std::make_unique<Splitter>(stream, stream_index, config, errata);
 }
 
 }  // namespace asof::x86

@@ -25,7 +25,7 @@ class X86 final : public Arch {
 
   std::string_view name() const override { return "x86-64"; }
 
-  std::vector<Segment> split(const Stream& stream, size_t stream_index) const override {
+  std::unique_ptr<SegmentSource> segments(const Stream& stream, size_t stream_index) const override {
     return split_stream(stream, stream_index, config_, errata_);
   }
 

@@ -111,6 +111,38 @@ TEST(CsFrames, IndexIsSmall) {
 }
 
 // A formatter starts anew with each section: what comes before its first ID is nobody's.
+// However few places the index may have: any part of any source is the same, also of one that comes late.
+TEST(CsFrames, IndexOfFewPlacesGivesTheSame) {
+  std::mt19937 random(5);
+  EtmFrames frames(false);
+  std::map<uint8_t, Bytes> sources;
+  for (size_t i = 0; i < 9000; ++i) {
+    const auto id = static_cast<uint8_t>(0x10 + random() % (1 + i / 1000));
+    const Bytes part = random_bytes(random, random() % 60);
+    frames.write(id, part);
+    sources[id].insert(sources[id].end(), part.begin(), part.end());
+  }
+  frames.flush();
+  const Bytes bytes = frames.bytes();
+  ASSERT_GT(bytes.size(), 40U * 4096);
+  for (const size_t most : {2U, 3U, 4U, 7U, 16U}) {
+    const auto index = CsFrames::index({{.bytes = bytes}}, FrameAlignment::kMemory, most);
+    ASSERT_EQ(index->sources().size(), sources.size());
+    for (const CsFrames::Source& source : index->sources()) {
+      EXPECT_LE(source.counts.size(), most);
+      const Bytes& want = sources[source.id];
+      EXPECT_EQ(all_bytes(stream_of(*index, source.id)), want) << most << " " << unsigned{source.id};
+      const auto of = index->bytes_of(source.id);
+      for (int i = 0; i < 20; ++i) {
+        const size_t at = random() % want.size();
+        Bytes part(std::min<size_t>(want.size() - at, 1 + random() % 100));
+        of->read(at, part);
+        EXPECT_TRUE(std::equal(part.begin(), part.end(), want.begin() + static_cast<ptrdiff_t>(at)));
+      }
+    }
+  }
+}
+
 TEST(CsFrames, SectionsStartWithoutSource) {
   const Mixed mixed = mix(5, 200);
   const Bytes no_id(16, 0x22);

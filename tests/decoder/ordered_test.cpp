@@ -19,7 +19,7 @@ struct Piece {
 std::vector<Piece> run(size_t items, unsigned threads, uint64_t limit, int (*pieces)(size_t)) {
   std::vector<Piece> out;
   std::atomic<size_t> next{0};
-  Ordered<Piece> ordered(items, limit, [&](Piece& p) { out.push_back(p); });
+  Ordered<Piece> ordered(limit, [&](Piece& p) { out.push_back(p); });
   std::vector<std::jthread> workers;
   for (unsigned t = 0; t < threads; ++t) {
     workers.emplace_back([&] {
@@ -73,7 +73,7 @@ TEST(Ordered, WhatWaitsStaysBelowTheLimit) {
   };
   constexpr size_t kItems = 200;
   std::atomic<size_t> next{0};
-  Ordered<Counted> ordered(kItems, 1000, [&](Counted& c) { --*c.count; });
+  Ordered<Counted> ordered(1000, [&](Counted& c) { --*c.count; });
   {
     std::vector<std::jthread> workers;
     for (int t = 0; t < 4; ++t) {
