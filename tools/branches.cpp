@@ -66,7 +66,7 @@ RunVerb add_branches(CLI::App& app) {
   add_input_options(*verb, o->input);
   add_decode_options(*verb, o->choice);
   const std::string output = "Output";
-  verb->add_option("-o,--output", o->output, "file to write (default: standard output)")->group(output);
+  add_output_option(*verb, o->output);
   verb->add_option("--format", o->format, "csv: counts by pair; perf-script; bolt-preagg")
       ->check(CLI::IsMember({"csv", "perf-script", "bolt-preagg"}))
       ->capture_default_str()
@@ -80,8 +80,7 @@ RunVerb add_branches(CLI::App& app) {
   verb->add_option("--dso", o->dsos, "only branches in, into or out of these files")
       ->type_name("LIST")
       ->group(filter);
-  verb->add_option("--time", o->time, "only from A to B: A,B in seconds, either may be missing, or 10%-20%")
-      ->group(filter);
+  add_time_option(*verb, o->time);
   return [o] { return run_branches(*o); };
 }
 

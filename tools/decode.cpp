@@ -240,11 +240,7 @@ RunVerb add_decode(CLI::App& app) {
   add_input_options(*verb, o->input);
   add_decode_options(*verb, o->choice);
   const std::string output = "Output";
-  verb->add_option("-o,--output", o->output, "file to write to (default: standard output)")
-      ->type_name("FILE")
-      ->type_name("LIST")
-      ->type_name("LIST")
-      ->group(output);
+  add_output_option(*verb, o->output);
   verb->add_option("--format", o->format, "text, jsonl, or blocks: a binary stream that other verbs read")
       ->check(CLI::IsMember({"text", "jsonl", "blocks"}))
       ->group(output);
@@ -267,9 +263,7 @@ RunVerb add_decode(CLI::App& app) {
   const std::string filter = "Filters";
   verb->add_option("--pid", o->pids, "only these processes")->group(filter);
   verb->add_option("--tid", o->tids, "only these threads")->group(filter);
-  verb->add_option("--time", o->time, "only from A to B: A,B in seconds, either may be missing, or 10%-20%")
-      ->type_name("A,B")
-      ->group(filter);
+  add_time_option(*verb, o->time);
   verb->add_option("-S,--symbols", o->symbols, "only in these functions")->type_name("LIST")->group(filter);
   verb->add_option("--dsos", o->dsos, "only in these files")->type_name("LIST")->group(filter);
   verb->add_option("--addr-range", o->addresses, "only from address A to B: A-B, hexadecimal")

@@ -216,7 +216,7 @@ RunVerb add_diff(CLI::App& app) {
   add_input_options(*verb, o->input, false);
   add_decode_options(*verb, o->choice);
   const std::string output = "Output";
-  verb->add_option("-o,--output", o->output, "file to write (default: standard output)")->group(output);
+  add_output_option(*verb, o->output);
   verb->add_option("--rows", o->rows, "functions; calls (caller and callee); paths (whole stacks)")
       ->check(CLI::IsMember({"functions", "calls", "paths"}))
       ->capture_default_str()

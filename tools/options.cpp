@@ -122,6 +122,18 @@ void add_decode_options(CLI::App& verb, DecodeChoice& d) {
       ->group(group);
 }
 
+void add_output_option(CLI::App& verb, std::string& path) {
+  verb.add_option("-o,--output", path, "file to write (default: standard output)")
+      ->type_name("FILE")
+      ->group("Output");
+}
+
+void add_time_option(CLI::App& verb, std::string& time) {
+  verb.add_option("--time", time, "only from A to B: A,B in seconds, either may be missing, or 10%-20%")
+      ->type_name("A,B")
+      ->group("Filters");
+}
+
 Result<std::vector<int>> parse_number_list(const std::string& text, const std::string& option) {
   std::vector<int> out;
   for (const std::string& part : split_list(text)) {

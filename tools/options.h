@@ -37,6 +37,10 @@ struct DecodeChoice {
 };
 void add_decode_options(CLI::App& verb, DecodeChoice& choice);
 
+// -o of verbs that write to standard output without it, and --time of those that can take a part.
+void add_output_option(CLI::App& verb, std::string& path);
+void add_time_option(CLI::App& verb, std::string& time);
+
 // "0,2-5" -> {0,2,3,4,5}. An error for anything else, and for lists of more than 64 k numbers.
 Result<std::vector<int>> parse_number_list(const std::string& text, const std::string& option);
 // "SHIFT,MULT,ZERO", decimal.

@@ -12,7 +12,7 @@ namespace {
 struct QueryText {
   InputOptions input;
   DecodeChoice choice;
-  std::string sql, output, detail, time;
+  std::string first, sql, output, detail, time;
 };
 
 // Does the query ask for tables that only detail has? SQLite itself knows, from the empty tables.
@@ -63,6 +63,17 @@ std::string print_rows(sqlite3* db, const std::string& sql, Output& out) {
 ExitCode run_query(QueryText& o) {
   Diagnostics diagnostics = o.input.diagnostics();
   if (!finish_choice(o.choice, diagnostics)) return kExitUsage;
+  // One argument is the question, two are the capture and the question.
+  if (o.sql.empty()) {
+    o.sql = o.first;
+  } else if (o.input.input == InputOptions().input) {
+    o.input.input = o.first;
+  } else {
+    diagnostics.error({"E-FILE-091", "", Error::kNoOffset,
+                       "two captures: '" + o.input.input + "' and '" + o.first + "'",
+                       "give the capture in front of the query, or by -i"});
+    return kExitUsage;
+  }
   if (o.sql.empty() && o.output.empty()) {
     diagnostics.error({"E-FILE-091", "", Error::kNoOffset, "neither a query nor -o FILE",
                        "for instance: asof query \"SELECT name, count(*) FROM call GROUP BY name\""});
@@ -106,6 +117,7 @@ RunVerb add_query(CLI::App& app) {
   auto o = std::make_shared<QueryText>();
   CLI::App* verb =
       app.add_subcommand("query", "SQL on calls, gaps, changes of text; or all of it as an SQLite file");
+  verb->add_option("INPUT", o->first, "capture, when there are two arguments (default: perf.data)");
   verb->add_option("SQL", o->sql, "what to ask; tables: docs/timeline.md");
   add_input_options(*verb, o->input, false);
   add_decode_options(*verb, o->choice);
@@ -115,8 +127,7 @@ RunVerb add_query(CLI::App& app) {
                    "insn: also blocks, instructions, branches (of themselves when the query names them); "
                    "calls: never")
       ->check(CLI::IsMember({"insn", "calls"}));
-  verb->add_option("--time", o->time, "only from A to B: A,B in seconds, either may be missing, or 10%-20%")
-      ->group("Filters");
+  add_time_option(*verb, o->time);
   return [o] { return run_query(*o); };
 }
 

@@ -69,7 +69,7 @@ RunVerb add_stacks(CLI::App& app) {
   add_input_options(*verb, o->input);
   add_decode_options(*verb, o->choice);
   const std::string output = "Output";
-  verb->add_option("-o,--output", o->output, "file to write (default: standard output)")->group(output);
+  add_output_option(*verb, o->output);
   verb->add_option("--format", o->format,
                    "folded; firefox: a profile for profiler.firefox.com (default: by the file's name, .json)")
       ->check(CLI::IsMember({"folded", "firefox"}))

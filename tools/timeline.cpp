@@ -303,8 +303,7 @@ RunVerb add_timeline(CLI::App& app) {
                    "insn: also straight runs, instructions and source lines, within --time; calls: none")
       ->check(CLI::IsMember({"insn", "calls"}))
       ->group(output);
-  verb->add_option("--time", o->time, "only from A to B: A,B in seconds, either may be missing, or 10%-20%")
-      ->group("Filters");
+  add_time_option(*verb, o->time);
   return [o] { return run_timeline_verb(*o); };
 }
 

@@ -101,6 +101,10 @@ TEST(Query, FilesOfOthersStay) {
 }
 
 TEST(Query, WrongSqlIsSaid) {
+  const std::string count = "'SELECT count(*) FROM calls'";
+  EXPECT_EQ(run_asof("query -q " + kDemo + " " + count).out,
+            run_asof("query -q " + count + " -i " + kDemo).out);
+  EXPECT_EQ(run_asof("query " + kDemo + " " + count + " -i other.data").status, 1);
   const Ran r = run_asof("query 'SELECT nonsense FROM calls' -i " + kDemo);
   EXPECT_EQ(r.status, 1);
   EXPECT_NE(r.err.find("no such column"), std::string::npos) << r.err;
