@@ -313,9 +313,8 @@ std::span<const TextPiece> BlockFile::text_of(const Block& block) const {
   return {};
 }
 
-Chunk BlockFile::read(size_t stream, const Frame& frame) const {
+Chunk BlockFile::read(size_t stream, const Frame& frame, Chunk chunk) const {
   const Part& part = *parts_[frame.part];
-  Chunk chunk;
   chunk.stream = stream;
   chunk.segment = frame.segment;
   chunk.last = frame.last;
@@ -340,7 +339,7 @@ class BlockDecoder final : public SegmentDecoder {
  public:
   explicit BlockDecoder(const BlockFile& file) : file_(file) {}
   void decode(const Segment& segment, ChunkSink& sink) override {
-    sink.take(file_.read(segment.stream, file_.frames(segment.stream)[segment.index]));
+    sink.take(file_.read(segment.stream, file_.frames(segment.stream)[segment.index], sink.spare()));
   }
 
  private:

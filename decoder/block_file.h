@@ -115,7 +115,8 @@ class BlockFile {
   // As BlockMap has it.
   std::span<const TextPiece> text_of(const Block& block) const;
   // Reads one; what cannot be read is a gap (E-DATA-121) in it.
-  Chunk read(size_t stream, const Frame& frame) const;
+  // `chunk`: an empty one, for its memory.
+  Chunk read(size_t stream, const Frame& frame, Chunk chunk = {}) const;
 
  private:
   struct Part {
