@@ -256,7 +256,12 @@ Result<Capture> Scanner::finish() {
   }
   file_->streams_.resize(capture_->streams.size());
   for (auto& [stream, frame] : frames_) {
-    if (stream < file_->streams_.size()) file_->streams_[stream].push_back(frame);
+    if (stream < file_->streams_.size()) {
+      file_->streams_[stream].push_back(frame);
+    } else {
+      damaged("E-DATA-121", frame.file_offset, "a flow record is of a stream that is not there",
+              "the file was changed; write it again");
+    }
   }
   for (std::vector<Frame>& frames : file_->streams_) {
     std::ranges::stable_sort(frames, [](const Frame& a, const Frame& b) {

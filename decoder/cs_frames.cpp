@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <optional>
 #include <type_traits>
 #include <utility>
@@ -27,17 +28,17 @@ class CsSourceBytes : public TraceBytes {
   CsSourceBytes(std::shared_ptr<const CsFrames> frames, const CsFrames::Source& source)
       : frames_(std::move(frames)), source_(source) {}
 
+  // In parts, so that a source of few bytes in many frames does not hold all of them in memory.
   void read(uint64_t at, std::span<uint8_t> out) const override {
-    walk(
-        at,
-        [&out](const FrameRun& run, size_t skip, size_t) {
-          const size_t take = std::min<size_t>(run.count - skip, out.size());
-          std::copy_n(run.data + skip, take, out.begin());
-          out = out.subspan(take);
-          return !out.empty();
-        },
-        [&out, this](Deframer& frames) { out = out.subspan(frames.copy_plain(source_.id, out)); });
-    ASOF_CHECK(out.empty());
+    while (!out.empty()) {
+      const size_t stop = index_of(at) + frames_->window_;
+      uint64_t n = out.size();
+      if (stop < source_.counts.size()) n = std::min(n, source_.counts[stop] - at);
+      read_part(at, out.first(n));
+      at += n;
+      out = out.subspan(n);
+      passed(at);
+    }
   }
   uint64_t file_offset(uint64_t at) const override {
     uint64_t found = 0;
@@ -50,24 +51,45 @@ class CsSourceBytes : public TraceBytes {
         nullptr);
     return found;
   }
-  void forget(uint64_t from, uint64_t to) const override {
-    const CsFrames::Checkpoint &first = checkpoint(from), &last = checkpoint(to);
+  void forget(uint64_t from, uint64_t to) const override { forget_between(index_of(from), index_of(to)); }
+
+ private:
+  void read_part(uint64_t at, std::span<uint8_t> out) const {
+    walk(
+        at,
+        [&out](const FrameRun& run, size_t skip, size_t) {
+          const size_t take = std::min<size_t>(run.count - skip, out.size());
+          std::copy_n(run.data + skip, take, out.begin());
+          out = out.subspan(take);
+          return !out.empty();
+        },
+        [&out, this](Deframer& frames) { out = out.subspan(frames.copy_plain(source_.id, out)); });
+    ASOF_CHECK(out.empty());
+  }
+  // The last checkpoint in front of byte `at`, counted from the source's first one.
+  size_t index_of(uint64_t at) const {
+    const auto after = std::upper_bound(source_.counts.begin(), source_.counts.end(), at);
+    ASOF_CHECK(after != source_.counts.begin());
+    return static_cast<size_t>(after - source_.counts.begin()) - 1;
+  }
+  // Bytes up to `at` were read. Those who read what was given back have it again.
+  void passed(uint64_t at) const {
+    const size_t window = index_of(at) / frames_->window_;
+    size_t before = reached_.load(std::memory_order_relaxed);
+    if (window <= before || !reached_.compare_exchange_strong(before, window, std::memory_order_relaxed))
+      return;
+    if (window > 1)
+      forget_between((before == 0 ? 0 : before - 1) * frames_->window_, (window - 1) * frames_->window_);
+  }
+  void forget_between(size_t from, size_t to) const {
+    const CsFrames::Checkpoint& first = frames_->checkpoints_[source_.first_checkpoint + from];
+    const CsFrames::Checkpoint& last = frames_->checkpoints_[source_.first_checkpoint + to];
     for (size_t i = first.section; i <= last.section; ++i) {
       const FrameSection& section = frames_->sections_[i];
       const uint64_t begin = i == first.section ? first.offset : 0;
       const uint64_t end = i == last.section ? last.offset : section.bytes.size();
       if (section.mapped && begin < end) forget_mapping(section.bytes.subspan(begin, end - begin));
     }
-  }
-
- private:
-  // The last one in front of byte `at`.
-  const CsFrames::Checkpoint& checkpoint(uint64_t at, uint64_t* count = nullptr) const {
-    const auto after = std::upper_bound(source_.counts.begin(), source_.counts.end(), at);
-    ASOF_CHECK(after != source_.counts.begin());
-    const auto index = static_cast<size_t>(after - source_.counts.begin()) - 1;
-    if (count != nullptr) *count = source_.counts[index];
-    return frames_->checkpoints_[source_.first_checkpoint + index];
   }
   // Calls visit(run, first byte in it, section) with every run of the source from byte `at` on until it
   // returns false. visit_plain(frames), unless it is nullptr, may take frames first.
@@ -76,13 +98,14 @@ class CsSourceBytes : public TraceBytes {
 
   std::shared_ptr<const CsFrames> frames_;
   const CsFrames::Source& source_;
+  mutable std::atomic<size_t> reached_{0};  // the latest window that was read
 };
 
 template <class Visit, class VisitPlain>
 void CsSourceBytes::walk(uint64_t at, Visit visit, VisitPlain visit_plain) const {
-  uint64_t skip = 0;
-  const CsFrames::Checkpoint& start = checkpoint(at, &skip);
-  skip = at - skip;
+  const size_t index = index_of(at);
+  const CsFrames::Checkpoint& start = frames_->checkpoints_[source_.first_checkpoint + index];
+  uint64_t skip = at - source_.counts[index];
   uint64_t offset = start.offset;
   uint8_t id = start.id;
   for (size_t section = start.section; section < frames_->sections_.size(); ++section) {
@@ -194,6 +217,7 @@ std::shared_ptr<const CsFrames> CsFrames::index(std::vector<FrameSection> sectio
   out->most_checkpoints_ = most_checkpoints;
   CsFrameIndexer indexer;
   for (size_t i = 0; i < out->sections_.size(); ++i) out->index_section(indexer, i);
+  out->window_ = std::max<size_t>(1, kHeld / 4 / indexer.distance);
   out->sources_ = indexer.finish();
   return out;
 }

@@ -64,7 +64,7 @@ class CsFrames : public std::enable_shared_from_this<CsFrames> {
   };
 
   // Places in the index: a read passes over as many frames as lie between two of them.
-  static constexpr size_t kMostCheckpoints = 1U << 18;
+  static constexpr size_t kMostCheckpoints = 1U << 16;
   // The bytes that `sections` point to must outlive the result.
   static std::shared_ptr<const CsFrames> index(std::vector<FrameSection> sections, FrameAlignment alignment,
                                                size_t most_checkpoints = kMostCheckpoints);
@@ -96,6 +96,7 @@ class CsFrames : public std::enable_shared_from_this<CsFrames> {
   FrameAlignment alignment_ = FrameAlignment::kMemory;
   std::vector<Checkpoint> checkpoints_;
   size_t most_checkpoints_ = kMostCheckpoints;
+  size_t window_ = 1;  // checkpoints; what a source was read beyond is given back by windows
   std::vector<Source> sources_;
   Losses losses_;
 };
