@@ -31,13 +31,13 @@ class CsSourceBytes : public TraceBytes {
   // In parts, so that a source of few bytes in many frames does not hold all of them in memory.
   void read(uint64_t at, std::span<uint8_t> out) const override {
     while (!out.empty()) {
-      const size_t stop = index_of(at) + frames_->window_;
+      const size_t begin = index_of(at), stop = begin + frames_->window_;
       uint64_t n = out.size();
       if (stop < source_.counts.size()) n = std::min(n, source_.counts[stop] - at);
       read_part(at, out.first(n));
       at += n;
       out = out.subspan(n);
-      passed(at);
+      passed(begin, at);
     }
   }
   uint64_t file_offset(uint64_t at) const override {
@@ -72,10 +72,12 @@ class CsSourceBytes : public TraceBytes {
     ASOF_CHECK(after != source_.counts.begin());
     return static_cast<size_t>(after - source_.counts.begin()) - 1;
   }
-  // Bytes up to `at` were read. Those who read what was given back have it again.
-  void passed(uint64_t at) const {
-    const size_t window = index_of(at) / frames_->window_;
+  // The bytes from checkpoint `from` up to byte `at` were read. Whoever is behind the others, which gave back
+  // what he reads, does so at once.
+  void passed(size_t from, uint64_t at) const {
+    const size_t to = index_of(at), window = to / frames_->window_;
     size_t before = reached_.load(std::memory_order_relaxed);
+    if (window + 1 < before) return forget_between(from, std::min(to + 1, source_.counts.size() - 1));
     if (window <= before || !reached_.compare_exchange_strong(before, window, std::memory_order_relaxed))
       return;
     if (window > 1)
