@@ -96,7 +96,9 @@ AuxBounds look_at_aux(const Capture& capture, Time slack, Time shift = 0) {
     const Stream& stream = capture.streams[i];
     const std::vector<AuxRecord> records = aux_records(capture, stream);
     const auto segments = (*arch)->segments(stream, i);
-    for (Passing passing(stream); auto segment = segments->next(); passing.reach(segment->begin)) {
+    Passing passing(stream);
+    while (auto segment = segments->next()) {
+      passing.reach(segment->begin);
       if (segment->start_time == kTimeMin) continue;
       segment->start_time = saturating_add(segment->start_time, shift);
       found.look(stream, *segment, bounds_of(stream, records, segment->begin), slack);
@@ -231,7 +233,9 @@ bool agrees_at(const ValidationInput& in, Time shift) {
   for (size_t i = 0; i < wanted.size();) {
     const size_t stream = wanted[i].first;
     const auto segments = arch->segments(c.streams[stream], stream);
-    for (Passing passing(c.streams[stream]); auto segment = segments->next(); passing.reach(segment->begin)) {
+    Passing passing(c.streams[stream]);
+    while (const auto segment = segments->next()) {
+      passing.reach(segment->begin);
       if (i == wanted.size() || wanted[i].first != stream) break;
       if (segment->index != wanted[i].second) continue;
       decoder->decode(*segment, counter);
