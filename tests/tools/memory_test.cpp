@@ -43,7 +43,8 @@ Used digest(const TempDir& dir, const std::string& bundle) {
     const int fd = ::open(out.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0666);
     ::dup2(fd, STDOUT_FILENO);
     ::dup2(fd, STDERR_FILENO);
-    ::execl(ASOF_BINARY, ASOF_BINARY, "digest", "-j2", bundle.c_str(), nullptr);
+    // What waits for its turn depends on how the threads are scheduled: a few megabytes at most here.
+    ::execl(ASOF_BINARY, ASOF_BINARY, "digest", "-j2", "--max-mem", "8M", bundle.c_str(), nullptr);
     ::_exit(127);
   }
   Used used;
