@@ -13,9 +13,11 @@ for name in pt-work-1round pt-cc1; do
 done
 [ ! -e "$shared/pt-cc1/bundle.json" ] || "$build/tests/bench/live_text" --rounds 5 "$shared/pt-cc1/bundle.json"
 corpus=$(dirname "$build")/shared/corpus
-# CoreSight: the captures with the most trace, one of a real core and one of a simulated board.
-if [ -x "$build/tests/bench/arm_peers" ]; then
-  for capture in "$corpus"/ocsd-juno_r1_1 "$shared"/arm64-board-helper/poke.data; do
-    [ ! -e "$capture" ] || "$build/tests/bench/arm_peers" --rounds 5 "$capture"
+# CoreSight: simulated boards with a whole kernel, a program on silicon, and that once more as a longer trace.
+arm=$build/tests/bench/arm_peers
+if [ -x "$arm" ]; then
+  for capture in "$shared"/arm64-board-tiny/poke.data "$shared"/arm64-board-helper/nopoke.data "$corpus"/ricsec-branches/trace1; do
+    [ ! -e "$capture" ] || "$arm" --rounds 5 "$capture"
   done
+  [ ! -e "$corpus/ricsec-branches/trace1" ] || "$arm" --rounds 5 --repeat 100 "$corpus/ricsec-branches/trace1"
 fi
