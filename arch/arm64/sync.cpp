@@ -9,29 +9,15 @@
 #include "arch/arm64/elements.h"
 #include "arch/arm64/reference.h"
 #include "arch/arm64/segments.h"
+#include "arch/splitter.h"
 
 namespace asof::arm64 {
 namespace {
-
-// [begin, end) of trace without a hole in it.
-struct Stretch {
-  uint64_t begin = 0, end = 0;
-};
 
 // Offsets in a segment have 32 bits.
 constexpr uint64_t kMaxSegment = 1ULL << 31;
 constexpr uint64_t kWindow = 1ULL << 14;  // bytes looked at together
 constexpr uint64_t kFirstLook = 256;      // a sync group is below 100 bytes as a rule
-
-std::vector<Stretch> stretches_of(const Stream& stream) {
-  std::vector<Stretch> out;
-  for (const StreamPiece& p : stream.pieces) {
-    const bool joins = !out.empty() && !p.discontinuity && out.back().end == p.offset;
-    if (!joins) out.push_back({p.offset, p.offset});
-    out.back().end = p.offset + p.size();
-  }
-  return out;
-}
 
 // The A-Syncs of a stretch one after the other.
 class SyncPoints {
@@ -112,75 +98,37 @@ class UsablePoints {
 // follows it.
 constexpr uint32_t kLoadsAndStores = 6;
 
-Gap no_sync_gap(uint64_t begin, uint64_t end) {
-  Gap g;
-  g.begin = begin;
-  g.end = end;
-  g.code = "E-DATA-002";
-  g.reason = fmt::format("no sync point (A-Sync) in {} bytes of trace", end - begin);
-  return g;
-}
-
-class Splitter final : public SegmentSource {
+class AsyncSplitter final : public Splitter {
  public:
-  Splitter(const Stream& stream, size_t stream_index, const Config& config)
-      : stream_(stream),
-        stream_index_(stream_index),
-        config_(config),
-        source_(config.sources.at(stream_index)) {
+  AsyncSplitter(const Stream& stream, size_t stream_index, const Config& config)
+      : Splitter(stream, stream_index, "A-Sync"), config_(config), source_(config.sources.at(stream_index)) {
     if ((source_.protocol == Protocol::kEtm4 || source_.protocol == Protocol::kEte) &&
         (source_.configr & kLoadsAndStores) != 0) {
       before_ = not_decoded();
     } else {
-      stretches_ = stretches_of(stream);
+      take_stretches();
     }
-  }
-
-  std::optional<Segment> next() override {
-    for (; stretch_ < stretches_.size(); ++stretch_) {
-      if (!open_) open(stretches_[stretch_]);
-      if (!ahead_.empty()) return segment(stretches_[stretch_]);
-      open_ = false;
-    }
-    if (!before_) return std::nullopt;
-    // Trace after the last sync point of the stream: an empty segment carries the gap.
-    Segment g = empty_segment();
-    g.begin = g.end = g.tail_end = before_->end;
-    g.before = std::exchange(before_, std::nullopt);
-    return g;
   }
 
  private:
-  Segment empty_segment() {
-    Segment g;
-    g.stream = stream_index_;
-    g.index = count_++;
-    return g;
+  void open(const Stretch& s) override;
+  std::optional<uint64_t> point() const override {
+    return ahead_.empty() ? std::nullopt : std::optional(ahead_.front().at);
   }
+  Segment segment(const Stretch& s) override;
   Gap not_decoded() const;
-  void open(const Stretch& s);
   void look_ahead();
-  Segment segment(const Stretch& s);
-  std::optional<Gap> recorded_loss(const Segment& segment) const;
 
-  const Stream& stream_;
-  const size_t stream_index_;
   const Config& config_;
   const Source& source_;
   const PacketFormat format_ = PacketFormat::of(source_);
-  std::vector<Stretch> stretches_;
-  size_t stretch_ = 0;
-  bool open_ = false;  // this stretch
-  bool first_ = false;
   std::optional<UsablePoints> points_;
-  std::deque<Point> ahead_;    // of the stretch: the next segment's, and two behind it
-  std::optional<Gap> before_;  // trace without a sync point
-  size_t count_ = 0;
+  std::deque<Point> ahead_;  // of the stretch: the next segment's, and two behind it
   uint64_t last_begin_ = 0;  // of the segment before
 };
 
 // All of the stream.
-Gap Splitter::not_decoded() const {
+Gap AsyncSplitter::not_decoded() const {
   Gap gap;
   gap.begin = stream_.begin();
   gap.end = stream_.end();
@@ -192,7 +140,7 @@ Gap Splitter::not_decoded() const {
   return gap;
 }
 
-void Splitter::look_ahead() {
+void AsyncSplitter::look_ahead() {
   while (points_ && ahead_.size() < 3) {
     auto point = points_->next();
     if (!point) {
@@ -203,8 +151,7 @@ void Splitter::look_ahead() {
   }
 }
 
-void Splitter::open(const Stretch& s) {
-  open_ = first_ = true;
+void AsyncSplitter::open(const Stretch& s) {
   // ETMv3 and PTM are not taken apart: OpenCSD finds their sync points.
   if (needs_reference(source_.protocol)) {
     ahead_.push_back({s.begin, {}});
@@ -212,15 +159,9 @@ void Splitter::open(const Stretch& s) {
     points_.emplace(stream_, s, format_);
   }
   look_ahead();
-  if (!ahead_.empty() && ahead_.front().at <= s.begin) return;
-  const uint64_t end = ahead_.empty() ? s.end : ahead_.front().at;
-  if (before_)
-    before_->end = end;
-  else
-    before_ = no_sync_gap(s.begin, end);
 }
 
-Segment Splitter::segment(const Stretch& s) {
+Segment AsyncSplitter::segment(const Stretch& s) {
   const Point point = std::move(ahead_.front());
   ahead_.pop_front();
   look_ahead();
@@ -236,7 +177,7 @@ Segment Splitter::segment(const Stretch& s) {
   if (config_.time && point.group.timestamp) g.start_time = config_.time->to_perf(*point.group.timestamp);
   // Only where the flow does not run on from the segment before: inside one, a loss has no place.
   if (first_) {
-    g.before = recorded_loss(g);
+    g.before = recorded_loss(last_begin_ + (g.index != 0 ? 1 : 0), g);
     if (!g.before) g.before = std::move(before_);
     before_.reset();
   }
@@ -249,27 +190,10 @@ Segment Splitter::segment(const Stretch& s) {
   return g;
 }
 
-// Trace that was lost in front of the segment's sync point (after the one before), as a gap of no bytes but
-// of time.
-std::optional<Gap> Splitter::recorded_loss(const Segment& segment) const {
-  for (const StreamLoss& loss : stream_.losses) {
-    if (loss.offset < last_begin_ || loss.offset > segment.begin) continue;
-    if (loss.offset == last_begin_ && segment.index != 0) continue;
-    Gap g;
-    g.begin = loss.offset;
-    g.end = segment.begin;
-    g.code = loss.code.c_str();
-    g.reason = loss.bytes ? fmt::format("{} ({} bytes)", loss.reason, *loss.bytes) : loss.reason;
-    g.time = {std::min(loss.time, segment.start_time), segment.start_time};
-    return g;
-  }
-  return std::nullopt;
-}
-
 }  // namespace
 
 std::unique_ptr<SegmentSource> split_stream(const Stream& stream, size_t stream_index, const Config& config) {
-  return std::make_unique<Splitter>(stream, stream_index, config);
+  return std::make_unique<AsyncSplitter>(stream, stream_index, config);
 }
 
 }  // namespace asof::arm64

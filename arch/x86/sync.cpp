@@ -1,9 +1,8 @@
 // Sync points: PSB and the status packets up to PSBEND. Segments start there; the address in the next one's
 // PSB+ is where a segment's flow must arrive.
-#include <fmt/format.h>
+#include <algorithm>
 
-#include <utility>
-
+#include "arch/splitter.h"
 #include "arch/x86/flow.h"
 #include "arch/x86/segments.h"
 
@@ -70,24 +69,6 @@ SyncGroup read_sync_group(std::span<const uint8_t> bytes, const Clock& clock, co
 
 namespace {
 
-// [begin, end) of trace without a hole in it.
-struct Stretch {
-  size_t first_piece = 0, last_piece = 0;
-  uint64_t begin = 0, end = 0;
-};
-
-std::vector<Stretch> stretches_of(const Stream& stream) {
-  std::vector<Stretch> out;
-  for (size_t i = 0; i < stream.pieces.size(); ++i) {
-    const StreamPiece& p = stream.pieces[i];
-    const bool joins = !out.empty() && !p.discontinuity && out.back().end == p.offset;
-    if (!joins) out.push_back({i, i, p.offset, p.offset});
-    out.back().last_piece = i;
-    out.back().end = p.offset + p.bytes.size();
-  }
-  return out;
-}
-
 // The PSBs of a stretch one after the other, also those that begin in one piece and end in the next.
 class SyncPoints {
  public:
@@ -124,77 +105,30 @@ class SyncPoints {
   std::vector<uint8_t> scratch_;
 };
 
-Gap no_sync_gap(uint64_t begin, uint64_t end) {
-  Gap g;
-  g.begin = begin;
-  g.end = end;
-  g.code = "E-DATA-002";
-  g.reason = fmt::format("no sync point (PSB) in {} bytes of trace", end - begin);
-  return g;
-}
-
-class Splitter final : public SegmentSource {
+class PsbSplitter final : public Splitter {
  public:
-  Splitter(const Stream& stream, size_t stream_index, const Config& config, const Errata& errata)
-      : stream_(stream),
-        stream_index_(stream_index),
-        config_(config),
-        errata_(errata),
-        stretches_(stretches_of(stream)) {}
-
-  std::optional<Segment> next() override {
-    for (; stretch_ < stretches_.size(); ++stretch_) {
-      if (!points_) open(stretches_[stretch_]);
-      if (point_) return segment(stretches_[stretch_]);
-      points_.reset();
-    }
-    if (!before_) return std::nullopt;
-    // Trace after the last sync point of the stream: an empty segment carries the gap.
-    Segment g = empty_segment();
-    g.begin = g.end = g.tail_end = before_->end;
-    g.before = std::exchange(before_, std::nullopt);
-    return g;
+  PsbSplitter(const Stream& stream, size_t stream_index, const Config& config, const Errata& errata)
+      : Splitter(stream, stream_index, "PSB"), config_(config), errata_(errata) {
+    take_stretches();
   }
 
  private:
-  Segment empty_segment() {
-    Segment g;
-    g.stream = stream_index_;
-    g.index = count_++;
-    return g;
+  void open(const Stretch& s) override {
+    points_.emplace(stream_, s);
+    point_ = points_->next();
   }
-  void open(const Stretch& s);
-  Segment segment(const Stretch& s);
-  std::optional<Gap> recorded_loss(const Segment& segment) const;
+  std::optional<uint64_t> point() const override { return point_; }
+  Segment segment(const Stretch& s) override;
 
-  const Stream& stream_;
-  const size_t stream_index_;
   const Config& config_;
   const Errata& errata_;
-  const std::vector<Stretch> stretches_;
-  size_t stretch_ = 0;
   std::optional<SyncPoints> points_;  // of this stretch
   std::optional<uint64_t> point_;     // the next segment's
-  bool first_ = false;                // in the stretch
-  std::optional<Gap> before_;         // trace without a sync point
-  size_t count_ = 0;
-  uint64_t last_begin_ = 0;  // of the segment before
+  uint64_t last_begin_ = 0;           // of the segment before
   std::vector<uint8_t> scratch_;
 };
 
-void Splitter::open(const Stretch& s) {
-  points_.emplace(stream_, s);
-  point_ = points_->next();
-  first_ = true;
-  if (point_ && *point_ == s.begin) return;
-  const uint64_t end = point_.value_or(s.end);
-  if (before_)
-    before_->end = end;
-  else
-    before_ = no_sync_gap(s.begin, end);
-}
-
-Segment Splitter::segment(const Stretch& s) {
+Segment PsbSplitter::segment(const Stretch& s) {
   const auto following = points_->next();
   Segment g = empty_segment();
   g.begin = *point_;
@@ -207,7 +141,7 @@ Segment Splitter::segment(const Stretch& s) {
   // Only where the flow does not run on from the segment before: inside one, a loss is known but has no
   // place.
   if (first_) {
-    g.before = recorded_loss(g);
+    g.before = recorded_loss(last_begin_ + 1, g);
     if (!g.before) g.before = std::move(before_);
   }
   before_.reset();
@@ -217,36 +151,23 @@ Segment Splitter::segment(const Stretch& s) {
   return g;
 }
 
-// Trace that was lost in front of the segment's sync point (after the one before), as a gap of no bytes but
-// of time.
-std::optional<Gap> Splitter::recorded_loss(const Segment& segment) const {
-  for (const StreamLoss& loss : stream_.losses) {
-    if (loss.offset <= last_begin_ || loss.offset > segment.begin) continue;
-    Gap g;
-    g.begin = loss.offset;
-    g.end = segment.begin;
-    g.code = loss.code.c_str();
-    g.reason = loss.bytes ? fmt::format("{} ({} bytes)", loss.reason, *loss.bytes) : loss.reason;
-    g.time = {std::min(loss.time, segment.start_time), segment.start_time};
-    return g;
-  }
-  return std::nullopt;
-}
-
 }  // namespace
 
+// Of the last piece at or before `offset` that has one, else of the first behind it.
 uint64_t reference_at(const Stream& stream, uint64_t offset) {
-  uint64_t reference = 0;
-  for (const StreamPiece& p : stream.pieces) {
-    if (p.reference != 0 && (reference == 0 || p.offset <= offset)) reference = p.reference;
-    if (p.offset > offset && reference != 0) break;
+  const auto& pieces = stream.pieces;
+  const auto behind = std::ranges::upper_bound(pieces, offset, {}, &StreamPiece::offset);
+  for (auto p = behind; p != pieces.begin();) {
+    if ((--p)->reference != 0) return p->reference;
   }
-  return reference;
+  const auto known =
+      std::find_if(behind, pieces.end(), [](const StreamPiece& p) { return p.reference != 0; });
+  return known == pieces.end() ? 0 : known->reference;
 }
 
 std::unique_ptr<SegmentSource> split_stream(const Stream& stream, size_t stream_index, const Config& config,
                                             const Errata& errata) {
-  return std::make_unique<Splitter>(stream, stream_index, config, errata);
+  return std::make_unique<PsbSplitter>(stream, stream_index, config, errata);
 }
 
 }  // namespace asof::x86

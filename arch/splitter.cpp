@@ -1,0 +1,75 @@
+#include "arch/splitter.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace asof {
+
+void Splitter::take_stretches() {
+  for (size_t i = 0; i < stream_.pieces.size(); ++i) {
+    const StreamPiece& p = stream_.pieces[i];
+    const bool joins = !stretches_.empty() && !p.discontinuity && stretches_.back().end == p.offset;
+    if (!joins) stretches_.push_back({i, i, p.offset, p.offset});
+    stretches_.back().last_piece = i;
+    stretches_.back().end = p.offset + p.size();
+  }
+}
+
+std::optional<Segment> Splitter::next() {
+  for (; stretch_ < stretches_.size(); ++stretch_) {
+    if (!std::exchange(open_, true)) enter(stretches_[stretch_]);
+    if (point()) return segment(stretches_[stretch_]);
+    open_ = false;
+  }
+  if (!before_) return std::nullopt;
+  // Trace after the last sync point of the stream: an empty segment carries the gap.
+  Segment g = empty_segment();
+  g.begin = g.end = g.tail_end = before_->end;
+  g.before = std::exchange(before_, std::nullopt);
+  return g;
+}
+
+void Splitter::enter(const Stretch& stretch) {
+  first_ = true;
+  open(stretch);
+  const uint64_t end = point().value_or(stretch.end);
+  if (point() && end <= stretch.begin) return;
+  if (before_)
+    before_->end = end;
+  else
+    before_ = no_sync_gap(stretch.begin, end);
+}
+
+Segment Splitter::empty_segment() {
+  Segment g;
+  g.stream = stream_index_;
+  g.index = count_++;
+  return g;
+}
+
+std::optional<Gap> Splitter::recorded_loss(uint64_t from, const Segment& segment) const {
+  for (const StreamLoss& loss : stream_.losses) {
+    if (loss.offset < from || loss.offset > segment.begin) continue;
+    Gap g;
+    g.begin = loss.offset;
+    g.end = segment.begin;
+    g.code = loss.code.c_str();
+    g.reason = loss.bytes ? fmt::format("{} ({} bytes)", loss.reason, *loss.bytes) : loss.reason;
+    g.time = {std::min(loss.time, segment.start_time), segment.start_time};
+    return g;
+  }
+  return std::nullopt;
+}
+
+Gap Splitter::no_sync_gap(uint64_t begin, uint64_t end) const {
+  Gap g;
+  g.begin = begin;
+  g.end = end;
+  g.code = "E-DATA-002";
+  g.reason = fmt::format("no sync point ({}) in {} bytes of trace", sync_point_, end - begin);
+  return g;
+}
+
+}  // namespace asof
