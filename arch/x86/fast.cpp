@@ -43,21 +43,35 @@ struct Bits {
   uint64_t bits = 0;
   uint32_t count = 0;
 
-  // Those of the short TNT packets at p, as many as fit.
+  // Those of the short TNT packets at p, as many as fit. How many there are no processor foresees: up to
+  // eight full ones and the one behind them take no branch.
   const uint8_t* add_short(const uint8_t* p, const uint8_t* end) {
-    while (count <= 64 - 24 && end - p >= 4 && add_four(static_cast<uint32_t>(load_le(p, 4)))) p += 4;
+    if (count <= 64 - 54 && end - p > 8) [[likely]] {
+      p += add_full(load_le(p, 8));
+      return p + add_if_short(*p);
+    }
     while (count <= 64 - 6 && p < end && is_short_tnt(*p)) p = add_one(p);
     return p;
   }
-  // Four packets of six bits each, the first in the lowest byte. False: they are not.
-  bool add_four(uint32_t packets) {
-    if ((packets & 0x81818181U) != 0x80808080U) return false;
-    uint32_t b = __builtin_bswap32(packets) >> 1 & 0x3f3f3f3fU;
-    b = (b & 0x003f003fU) | (b & 0x3f003f00U) >> 2;
-    b = (b & 0x00000fffU) | (b & 0x0fff0000U) >> 4;
-    bits |= static_cast<uint64_t>(b) << (64 - 24) >> count;
-    count += 24;
-    return true;
+  // The packets of six bits each that come first of eight bytes, the first in the lowest: how many.
+  unsigned add_full(uint64_t packets) {
+    const uint64_t other = (packets & 0x8181818181818181U) ^ 0x8080808080808080U;
+    const auto full = static_cast<unsigned>(std::countr_zero(other)) / 8;
+    uint64_t b = __builtin_bswap64(packets) >> 1;
+    b = (b & 0x003f003f003f003fU) | (b & 0x3f003f003f003f00U) >> 2;
+    b = (b & 0x00000fff00000fffU) | (b & 0x0fff00000fff0000U) >> 4;
+    b = (b & 0x0000000000ffffffU) << 16 | (b & 0x00ffffff00000000U) << 8;
+    bits |= (b & ~(~uint64_t{0} >> 6 * full)) >> count;
+    count += 6 * full;
+    return full;
+  }
+  // A packet, if it is one: 1, else 0.
+  unsigned add_if_short(uint8_t b) {
+    const auto is = static_cast<unsigned>((b & 1) == 0) & static_cast<unsigned>(b > 2);
+    const auto stop = static_cast<unsigned>(std::bit_width(b | 4U)) - 1;
+    bits |= (static_cast<uint64_t>(b) & -uint64_t{is}) << (64 - stop) >> count;
+    count += (stop - 1) & -is;
+    return is;
   }
   const uint8_t* add_one(const uint8_t* p) {
     const auto stop = static_cast<uint32_t>(std::bit_width(*p)) - 1;
@@ -77,16 +91,17 @@ struct Flow::FastWalk {
   uint32_t* out = nullptr;    // codes
   uint64_t instructions = 0;  // in them
   RetStack* rets = nullptr;
-  uint32_t* ring = nullptr;  // of rets
-  uint64_t newest = 0;       // entry of ring
-  uint64_t most = 0;         // that `newest` was
-  bool hidden = false;       // below the ring's oldest entry are others
-  uint8_t mode = 64;         // of all runs
-  Space space = kNoSpace;    // of all runs
+  uint32_t* stack = nullptr;  // places of rets
+  uint32_t newest = 0;        // of them
+  uint32_t most = 0;          // that `newest` was
+  uint32_t first = 0;         // `newest`, in the beginning
+  bool hidden = false;        // below the stack's oldest entry are others
+  uint8_t mode = 64;          // of all runs
+  Space space = kNoSpace;     // of all runs
 
   uint32_t run() const { return run_of(cur); }
   const Link& link() const { return Links::at(links, cur); }
-  uint32_t& entry(uint64_t i) const { return ring[static_cast<uint8_t>(i)]; }
+  void tidy_stack();
   bool walk_bits();
   bool leave_by_tip(uint32_t to);
   void leave(uint32_t to);
@@ -105,20 +120,27 @@ uint32_t Flow::fast_start(const State& s) {
   return s.node->run != 0 && runs_->run(s.node->run).end != RunEnd::kStop ? s.node->run : 0;
 }
 
+// Ends the entries that have fallen out of the return stack, and sees to room above it.
+[[gnu::always_inline]] inline void Flow::FastWalk::tidy_stack() {
+  rets->end_below(most);
+  const uint32_t moved = rets->make_places(newest);
+  most -= moved;
+  first -= moved;
+}
+
 // Over the bits at hand, run by run. What comes next waits for one load after the other, so a way is all of
-// its address; and calls, which no processor can predict here, are pushed without a branch: the
-// place above the newest entry is written whether there is one or not. As many entries as the stack has may
-// be pushed; where it was so full (`deep`) that some may have fallen out of it, those are ended afterwards:
-// behind a push there are at most 63 bits to return with, so none at hand gets that far down.
+// its address; and calls, which no processor can predict here, are pushed without a branch: the place above
+// the newest entry is written whether there is one or not. Entries that fall out of the stack meanwhile are
+// not met: behind a push there are at most 63 bits to return with.
 // False: the next bit needs more than links know.
 [[gnu::always_inline]] inline bool Flow::FastWalk::walk_bits() {
-  static_assert(RetStack::kSize >= 64 && RetStack::kRing == 256);  // an index is a byte
-  uint64_t above = newest + 1;                                     // the newest entry
-  uint64_t peak = above;                                           // of `above`, up to the last return
-  uint64_t room = newest + 96;  // runs with several calls push before this one only: the ring is a ring
-  bool deep = entry(newest - RetStack::kSize + tnt.count) != 0;
+  static_assert(RetStack::kSize >= 64 && RetStack::kAbove >= 96 + 2 * 31 + 64);
+  tidy_stack();
+  uint64_t above = newest + 1;        // the newest entry
+  uint64_t peak = above;              // of `above`, up to the last return
+  const uint64_t room = newest + 96;  // runs with several calls push before this one only
   uint64_t bits = tnt.bits;
-  uint32_t executed = 0;
+  uint64_t sum = 0;
   auto left = -static_cast<int64_t>(tnt.count);
   uint32_t* const end = out - left;
   for (; left != 0; ++left) {
@@ -128,33 +150,29 @@ uint32_t Flow::fast_start(const State& s) {
     uint32_t next = Links::at(ways, cur).next[0].load(std::memory_order_acquire);
     if (next < kFirstWay) [[unlikely]] {
       if (next == kReturn) {
-        next = entry(above - 1);
+        next = stack[above - 1];
         if (next < kFirstWay) break;
         peak = std::max(peak, above--);
       } else {
         const uint32_t* const calls = several + next;
         if (next < kFirstSeveral || above >= room || SeveralCalls::next(calls) == kIndirect) break;
-        for (const uint32_t way : SeveralCalls::ways(calls)) entry(above++) = way;
+        for (const uint32_t way : SeveralCalls::ways(calls)) stack[above++] = way;
         next = SeveralCalls::next(calls);
-        deep = true;
       }
     }
     end[left] = cur | static_cast<uint32_t>(bit);
-    const uint32_t push = link().push.load(std::memory_order_relaxed);
-    entry(above) = push;
-    above += push != 0;
-    executed += link().instructions.load(std::memory_order_relaxed);
+    const uint64_t behind = link().left.load(std::memory_order_relaxed);
+    stack[above] = Link::push(behind);
+    above += Link::push(behind) != 0;
+    sum += behind;
     bits <<= 1;
     cur = next;
   }
   peak = std::max(peak, above);
-  most = std::max(most, peak - 1);
-  if (deep) {
-    for (uint64_t i = above; i <= peak; ++i) entry(i - 1 - RetStack::kSize) = 0;
-  }
+  most = std::max(most, static_cast<uint32_t>(peak - 1));
   out = end + left;
-  instructions += executed;
-  newest = above - 1;
+  instructions += Link::instructions(sum);
+  newest = static_cast<uint32_t>(above - 1);
   tnt.bits = bits;
   tnt.count = static_cast<uint32_t>(-left);
   return left == 0;
@@ -163,11 +181,10 @@ uint32_t Flow::fast_start(const State& s) {
 // Out of the current run to `to`, a way, with what its link says to push.
 [[gnu::always_inline]] inline void Flow::FastWalk::leave(uint32_t to) {
   *out++ = cur | StepList::kTakenBit;
-  instructions += link().instructions.load(std::memory_order_relaxed);
-  const uint32_t push = link().push.load(std::memory_order_relaxed);
-  entry(newest + 1) = push;
-  newest += push != 0;
-  entry(newest - RetStack::kSize) = 0;
+  const uint64_t behind = link().left.load(std::memory_order_relaxed);
+  instructions += Link::instructions(behind);
+  stack[newest + 1] = Link::push(behind);
+  newest += Link::push(behind) != 0;
   most = std::max(most, newest);
   cur = to;
 }
@@ -178,10 +195,7 @@ uint32_t Flow::fast_start(const State& s) {
   if (next != kIndirect) [[unlikely]] {
     if (next < kFirstSeveral || next >= kFirstWay || SeveralCalls::next(several + next) != kIndirect)
       return false;
-    for (const uint32_t way : SeveralCalls::ways(several + next)) {
-      entry(++newest) = way;
-      entry(newest - RetStack::kSize) = 0;
-    }
+    for (const uint32_t way : SeveralCalls::ways(several + next)) stack[++newest] = way;
   }
   leave(to);
   return true;
@@ -222,8 +236,9 @@ bool Flow::fast_bit(FastWalk& w) {
   const auto bit = static_cast<uint32_t>(w.tnt.bits >> 63);
   const FlowRun& run = runs.run(w.run());
   if (run.end != RunEnd::kRet || bit == 0 || run.call_count != 0) return runs.follow(w.run(), bit);
+  w.tidy_stack();
   // A return to an address, or nowhere.
-  uint32_t& top = w.entry(w.newest);
+  uint32_t& top = w.stack[w.newest];
   if (top != kAddressOnly) return top >= kFirstWay;
   const Addr to = w.rets->address(w.newest);
   if (is_kernel_address(to) != (run.space == kKernelSpace)) return false;
@@ -238,8 +253,9 @@ bool Flow::fast_tip(FastWalk& w) {
   Tip tip;
   if (!tip.read(w.p, end_, w.last_ip) || is_kernel_address(tip.ip) != (w.space == kKernelSpace)) return false;
   const FlowRun& run = runs_->run(w.run());
+  w.tidy_stack();
   // A return without a call at hand says where it goes, like an indirect jump.
-  const bool returns = run.end == RunEnd::kRet && run.call_count == 0 && w.entry(w.newest) == 0 && !w.hidden;
+  const bool returns = run.end == RunEnd::kRet && run.call_count == 0 && w.stack[w.newest] == 0 && !w.hidden;
   if (!returns && !runs_->follow_indirect(w.run())) return false;
   const uint32_t next = runs_->target(w.space, tip.ip, w.mode);
   if (next == 0) return false;
@@ -265,8 +281,8 @@ void Flow::fast_walk(State& s, uint32_t start) {
   w.mode = s.mode;
   w.rets = &s.rets.open(recent_returns_);
   w.hidden = s.rets.split();
-  w.ring = w.rets->lend(runs_->map(), w.space, s.mode);
-  const uint64_t newest = w.newest = w.most = w.rets->newest();
+  w.stack = w.rets->lend(runs_->map(), w.space, s.mode);
+  w.first = w.newest = w.most = w.rets->newest();
   w.tnt.count = s.tnt_count;
   if (w.tnt.count != 0) w.tnt.bits = s.tnt << (64 - w.tnt.count);
   uint32_t* begun = w.out = steps.open_runs(runs_->table(), kRoom);
@@ -337,8 +353,9 @@ void Flow::fast_walk(State& s, uint32_t start) {
   }
 leave:
   write_out();
+  w.rets->end_below(w.most);
   w.rets->take_back(w.newest);
-  s.rets.close(recent_returns_, w.most - newest);
+  s.rets.close(recent_returns_, w.most - w.first);
   s.p = w.p;
   s.last_ip = w.last_ip;
   s.tnt_count = w.tnt.count;

@@ -216,13 +216,20 @@ std::optional<Packet> pge_ahead(const uint8_t* p, const uint8_t* end) {
   }
 }
 
+// Every thirteen bytes a look at four of them: wherever a PSB begins, one such look is inside it.
 size_t find_psb(std::span<const uint8_t> bytes, size_t from) {
-  static constexpr uint8_t kPsb[kPsbSize] = {2, 0x82, 2, 0x82, 2, 0x82, 2, 0x82,
-                                             2, 0x82, 2, 0x82, 2, 0x82, 2, 0x82};
-  if (from >= bytes.size()) return SIZE_MAX;
-  const void* hit = memmem(bytes.data() + from, bytes.size() - from, kPsb, kPsbSize);
-  if (hit == nullptr) return SIZE_MAX;
-  return static_cast<size_t>(static_cast<const uint8_t*>(hit) - bytes.data());
+  static constexpr std::array<uint8_t, kPsbSize> kPsb = {2, 0x82, 2, 0x82, 2, 0x82, 2, 0x82,
+                                                         2, 0x82, 2, 0x82, 2, 0x82, 2, 0x82};
+  constexpr size_t kLook = sizeof(uint32_t), kStep = kPsbSize - kLook + 1;
+  if (bytes.size() < kPsbSize || from > bytes.size() - kPsbSize) return SIZE_MAX;
+  for (size_t at = from; at <= bytes.size() - kLook; at += kStep) {
+    if ((static_cast<uint32_t>(load_le(&bytes[at], kLook)) & 0x7f7f7f7fU) != 0x02020202U) [[likely]]
+      continue;
+    for (size_t x = at - std::min(at - from, kStep - 1); x <= at && bytes.size() - x >= kPsbSize; ++x) {
+      if (std::memcmp(&bytes[x], kPsb.data(), kPsbSize) == 0) return x;
+    }
+  }
+  return SIZE_MAX;
 }
 
 }  // namespace asof::x86

@@ -92,29 +92,30 @@ inline const uint8_t* skip_short_tnt(const uint8_t* p, const uint8_t* end) {
   return p;
 }
 
-// By IPBytes: how many bytes of IP a packet has, and which bits of the last IP stay (SDM, "IP compression").
+// By IPBytes: how many bytes of IP a packet has, which bits of the last IP stay, and how many of the highest
+// are copies of the one below them (SDM, "IP compression").
 struct IpBytes {
   uint8_t bytes;
+  uint8_t copied;
   uint64_t kept;
 };
 constexpr uint8_t kReservedIp = 0xff;
-constexpr uint8_t kSignExtendedIp = 3;
-constexpr std::array<IpBytes, 8> kIpBytes = {{{0, ~0ULL},
-                                              {2, ~0ULL << 16},
-                                              {4, ~0ULL << 32},
-                                              {6, 0},
-                                              {6, ~0ULL << 48},
-                                              {kReservedIp, 0},
-                                              {8, 0},
-                                              {kReservedIp, 0}}};
+constexpr std::array<IpBytes, 8> kIpBytes = {{{0, 0, ~0ULL},
+                                              {2, 0, ~0ULL << 16},
+                                              {4, 0, ~0ULL << 32},
+                                              {6, 16, 0},
+                                              {6, 0, ~0ULL << 48},
+                                              {kReservedIp, 0, 0},
+                                              {8, 0, 0},
+                                              {kReservedIp, 0, 0}}};
 
 // IP of an IP packet with IPBytes `ipc` and payload `value` (bits above its bytes do not matter), given the
 // last IP. Returns false when suppressed. By a table: which size comes next no processor foresees.
 inline bool update_ip(uint8_t ipc, uint64_t value, uint64_t& last_ip) {
   if (ipc == 0) return false;
-  const uint64_t kept = kIpBytes[ipc].kept;
-  last_ip = (last_ip & kept) | (value & ~kept);
-  if (ipc == kSignExtendedIp) last_ip = static_cast<uint64_t>(static_cast<int64_t>(value << 16) >> 16);
+  const IpBytes& of = kIpBytes[ipc];
+  const uint64_t ip = (last_ip & of.kept) | (value & ~of.kept);
+  last_ip = static_cast<uint64_t>(static_cast<int64_t>(ip << of.copied) >> of.copied);
   return true;
 }
 

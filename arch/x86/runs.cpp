@@ -69,9 +69,10 @@ RunCache::RunCache(std::shared_ptr<CodeMap> map)
     : map_(std::move(map)), text_(map_->text_), runs_(map_->table_) {}
 
 uint32_t RunCache::at(Space space, Addr ip, uint8_t mode) {
-  Place& place = text_.at(space, ip, mode);
-  const uint32_t run = place.run.load(std::memory_order_acquire);
-  return run != 0 ? run : make(place);
+  Place* const place = text_.at(space, ip, mode);
+  if (place == nullptr) return 0;
+  const uint32_t run = place->run();
+  return run != 0 ? run : make(*place);
 }
 
 // The run at a place without one. All places on its way are found now, so that to follow it costs nothing.
@@ -80,9 +81,10 @@ uint32_t RunCache::make(Place& first) {
   Run run;
   std::array<const Block*, kMaxBlocks> blocks;
   std::array<Addr, kMaxCalls> calls;
-  Place* place = &first;
-  while (place->block.count != 0 && run.size < kMaxBlocks) {
-    const Block& b = place->block;
+  const Place* place = &first;
+  while (place != nullptr && text_.block(*place).count != 0 && run.size < kMaxBlocks) {
+    const Block& b = text_.block(*place);
+    if (run.instructions + b.count > Link::kMaxInstructions) break;
     blocks[run.size++] = &b;
     run.hash = run.hash * b.power + b.hash;
     run.instructions += b.count;
@@ -93,9 +95,10 @@ uint32_t RunCache::make(Place& first) {
       calls[flow.call_count++] = b.end();
     }
     flow.end = end_of(b.kind);
+    flow.ways = {b.end(), b.target};
     const Addr next = straight_on(b);
     if (next == 0) break;
-    place = &text_.at(b.space, next, b.mode);
+    place = text_.at(b.space, next, b.mode);
   }
   flow.calls = take_sites(flow.call_count);
   if (flow.end == RunEnd::kStop || (flow.calls == 0 && flow.call_count != 0)) {
@@ -103,17 +106,15 @@ uint32_t RunCache::make(Place& first) {
     flow.call_count = 0;
     run = Run{};
   }
-  flow.ip = first.block.ip;
-  flow.space = first.block.space;
-  flow.mode = first.block.mode;
+  const Block& begin = text_.block(first);
+  flow.ip = begin.ip;
+  flow.space = begin.space;
+  flow.mode = begin.mode;
   for (unsigned i = 0; i < flow.call_count; ++i) map_->site(flow.calls + i).ret = calls[i];
   const Block** const kept = text_.arena().take<const Block*>(run.size);
   std::copy_n(blocks.begin(), run.size, kept);
   const uint32_t fresh = add_run(run, kept, flow);
-  if (fresh == 0) return 0;
-  uint32_t known = 0;
-  // Another thread may have been faster.
-  return first.run.compare_exchange_strong(known, fresh, std::memory_order_acq_rel) ? fresh : known;
+  return fresh == 0 ? 0 : first.set_run(fresh);
 }
 
 uint32_t RunCache::add_run(const Run& run, const Block* const* blocks, const FlowRun& flow) {
@@ -126,7 +127,7 @@ uint32_t RunCache::add_run(const Run& run, const Block* const* blocks, const Flo
   const bool returns = flow.end == RunEnd::kRet && flow.call_count == 0;
   link.next[0] = kUnknown;
   link.next[1] = returns ? kReturn : kUnknown;
-  link.instructions = run.instructions;
+  link.left = uint64_t{run.instructions} << Link::kCountShift;
   return id;
 }
 
@@ -171,7 +172,8 @@ uint32_t RunCache::link_calls(uint32_t id, unsigned calls, uint32_t next) {
   }
   if (calls > 1) next = map_->several_.add(next, std::span(ways).first(calls - 1));
   if (next == 0) return kUnknown;
-  map_->links_.of(id).push.store(ways[calls - 1], std::memory_order_release);
+  const uint64_t count = uint64_t{table()[id].instructions} << Link::kCountShift;
+  map_->links_.of(id).left.store(count | ways[calls - 1], std::memory_order_release);
   return next;
 }
 
@@ -195,8 +197,7 @@ bool RunCache::follow(uint32_t id, uint32_t bit) {
   if (returns) {
     to = behind(from.calls + from.call_count - 1U, from);
   } else {
-    const Block& b = *table().blocks(id)[table()[id].size - 1];
-    to = at(b.space, bit != 0 ? b.target : b.end(), b.mode);
+    to = at(from.space, from.ways[bit], from.mode);
   }
   if (to == 0) return false;
   const uint32_t way = link_calls(id, from.call_count - (returns ? 1U : 0U), way_to(to));

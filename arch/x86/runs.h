@@ -45,12 +45,20 @@ constexpr uint32_t run_of(uint32_t way) { return way >> StepList::kRunShift; }
 // Where a run leads: all that the walk touches at a decision.
 struct Link {
   std::array<std::atomic<uint32_t>, 2> next;  // way, by TNT bit
-  std::atomic<uint32_t> push;                 // what the run leaves on the return stack: the way on behind
-                                              // its last call; 0: nothing. Set before `next` is.
-  std::atomic<uint32_t> instructions;         // of the run
+  // What the run leaves behind, in one number. In its high bits its instructions; in the low ones what it
+  // leaves on the return stack, the way on behind its last call, or 0. Set before `next` is.
+  std::atomic<uint64_t> left;
+
+  static constexpr unsigned kCountShift = 40;
+  static constexpr uint32_t kMaxInstructions = UINT16_MAX;
+  static constexpr uint64_t instructions(uint64_t left) { return left >> kCountShift; }
+  static constexpr uint32_t push(uint64_t left) { return static_cast<uint32_t>(left); }
 };
 static_assert(sizeof(Link) == 1U << StepList::kRunShift);
 static_assert(RunTable::kMax <= UINT32_MAX >> StepList::kRunShift);
+// The sum over a turn of bits says how many instructions, too: neither part runs over.
+static_assert(uint64_t{Link::kMaxInstructions} << 6 < uint64_t{1} << (64 - Link::kCountShift));
+static_assert(32 + 6 < Link::kCountShift);
 
 // Zeroed pages, which cost nothing before they are used: all in one place needs no look for where.
 template <class T>
@@ -97,8 +105,9 @@ struct CallSite {
 
 struct FlowRun {
   Addr ip = 0;
-  uint32_t calls = 0;      // the first of its call sites
-  uint8_t call_count = 0;  // an indirect call at its end included
+  std::array<Addr, 2> ways{};  // of a conditional branch at its end, by TNT bit
+  uint32_t calls = 0;          // the first of its call sites
+  uint8_t call_count = 0;      // an indirect call at its end included
   RunEnd end = RunEnd::kStop;
   uint8_t mode = 64;
   Space space = kKernelSpace;

@@ -9,8 +9,6 @@ namespace asof::x86 {
 namespace {
 
 constexpr unsigned kMaxBlockInsns = 256;
-constexpr unsigned kAddressBits = 58;  // and above, of a slot; below is the pointer
-constexpr uint64_t kPointer = (uint64_t{1} << kAddressBits) - 1;
 
 }  // namespace
 
@@ -24,41 +22,43 @@ void* Arena::take_bytes(size_t bytes, size_t align) {
   return chunks_.back().get() + at;
 }
 
-Place* PlacePage::Slot::at(Addr ip) const {
-  const uint64_t bits = bits_.load(std::memory_order_acquire);
-  return bits >> kAddressBits == ip % kLine ? reinterpret_cast<Place*>(bits & kPointer) : nullptr;
-}
-
-void PlacePage::Slot::fill(Addr ip, Place& place) {
-  bits_.store(reinterpret_cast<uintptr_t>(&place) | ip % kLine << kAddressBits, std::memory_order_release);
+uint32_t BlockTable::Writer::add(const Block& block) {
+  if (next_ == end_) {
+    const uint32_t piece = table_.used_.fetch_add(1, std::memory_order_relaxed);
+    if (piece >= kPieces) {
+      table_.used_.store(kPieces, std::memory_order_relaxed);
+      return 0;
+    }
+    table_.pieces_[piece] = std::make_unique_for_overwrite<Block[]>(kPiece);
+    next_ = std::max(1U, piece * kPiece);
+    end_ = (piece + 1) * kPiece;
+  }
+  table_.pieces_[next_ / kPiece][next_ % kPiece] = block;
+  return next_++;
 }
 
 Place* PlacePage::find(Addr ip) const {
-  const Line* line = lines_[ip % kSize / kLine].load(std::memory_order_acquire);
+  Line* line = lines_[ip % kSize / Place::kLine].load(std::memory_order_acquire);
   for (; line != nullptr; line = line->more.load(std::memory_order_acquire)) {
-    for (const Slot& slot : line->slots) {
-      if (Place* const place = slot.at(ip)) return place;
+    for (Place& place : line->places) {
+      if (place.is(ip)) return &place;
     }
   }
   return nullptr;
 }
 
-Place& PlacePage::add(Addr ip, Place& fresh, Arena& arena) {
-  const std::lock_guard lock(adding_);
-  if (Place* const faster = find(ip)) return *faster;
-  std::atomic<Line*>* link = &lines_[ip % kSize / kLine];
-  for (Line* line = *link; line != nullptr; line = *link) {
-    for (Slot& slot : line->slots) {
-      if (slot.set()) continue;
-      slot.fill(ip, fresh);
-      return fresh;
+Place& PlacePage::add(Addr ip, uint32_t block, Arena& arena) {
+  std::atomic<Line*>* link = &lines_[ip % kSize / Place::kLine];
+  for (Line* line = nullptr;; link = &line->more) {
+    line = link->load(std::memory_order_acquire);
+    if (line == nullptr) {
+      Line* const fresh = new (arena.take<Line>(1)) Line;
+      if (link->compare_exchange_strong(line, fresh, std::memory_order_acq_rel)) line = fresh;
     }
-    link = &line->more;
+    for (Place& place : line->places) {
+      if (place.take(ip, block)) return place;
+    }
   }
-  Line* const line = new (arena.take<Line>(1)) Line;
-  line->slots[0].fill(ip, fresh);
-  link->store(line, std::memory_order_release);
-  return fresh;
 }
 
 Arena& StableText::new_arena() {
@@ -75,19 +75,20 @@ PlacePage& StableText::page(const Key& key) {
   return *shard.pages.try_emplace(key, std::make_unique<PlacePage>()).first->second;
 }
 
-Place& StableText::Reader::at(Space space, Addr ip, uint8_t mode) {
+Place* StableText::Reader::at(Space space, Addr ip, uint8_t mode) {
   const Addr page = ip / PlacePage::kSize;
   Recent& recent = recent_[page % kRecent];
   if (recent.page != page || recent.space != space || recent.mode != mode || recent.places == nullptr)
     recent = {page, space, mode, &text_.page({page, space, mode})};
-  if (Place* const known = recent.places->find(ip)) return *known;
-  Place& fresh = *new (arena_.take<Place>(1)) Place;
-  fresh.block.ip = ip;
-  fresh.block.space = space;
-  fresh.block.mode = mode;
+  if (Place* const known = recent.places->find(ip)) return known;
+  Block fresh;
+  fresh.ip = ip;
+  fresh.space = space;
+  fresh.mode = mode;
   const std::vector<Addr>& hooks = text_.hooks_;
-  if (space != kKernelSpace || std::ranges::find(hooks, ip) == hooks.end()) text_.read(fresh.block, arena_);
-  return recent.places->add(ip, fresh, arena_);
+  if (space != kKernelSpace || std::ranges::find(hooks, ip) == hooks.end()) text_.read(fresh, arena_);
+  const uint32_t block = blocks_.add(fresh);
+  return block == 0 ? nullptr : &recent.places->add(ip, block, arena_);
 }
 
 // What stands in a cell whatever the time is; nullptr: nothing, or it depends.

@@ -1,9 +1,9 @@
 // StableText: blocks of the text that is the same at all times, which is nearly all of it. Shared by all
 // decoders of a capture: a block is read once, by whoever comes first, and never changes.
 //
-// Where code was found before, finding it takes no lock: a page of addresses has a table of its lines of 64
-// bytes, a line has slots for the places in it. So places that are near each other are found near each other,
-// as programs run. Pages are under a lock, one of many; each reader remembers those it used last.
+// A page of addresses has a table of its lines of 64 bytes, a line has the places in it: so places that are
+// near each other are found near each other, as programs run, and without a lock. Pages are under a lock, one
+// of many; each reader remembers those it used last.
 #pragma once
 #include <tsl/robin_map.h>
 
@@ -38,41 +38,83 @@ class Arena {
   size_t used_ = kChunk;
 };
 
-// An address where a block may begin.
-struct Place {
-  Block block;                   // count 0: the careful walk alone knows what is here
-  std::atomic<uint32_t> run{0};  // that begins here (runs.h); 0: not known yet
+// Where a block may begin: all that is known of an address, in one word. Which address of its line it is
+// (PlacePage), which block of the BlockTable, and the run that begins here (runs.h; 0: not known yet).
+class Place {
+ public:
+  static constexpr unsigned kLineBits = 6, kBlockBits = 25;
+
+  bool is(Addr ip) const {
+    const uint64_t bits = bits_.load(std::memory_order_acquire);
+    return bits % kLine == ip % kLine && bits != 0;
+  }
+  uint32_t block() const { return bits_.load(std::memory_order_acquire) / kLine % (1U << kBlockBits); }
+  uint32_t run() const {
+    return static_cast<uint32_t>(bits_.load(std::memory_order_acquire) >> (kLineBits + kBlockBits));
+  }
+  // Makes a free place that of an address; `block` is no 0. False: it is another's.
+  bool take(Addr ip, uint32_t block) {
+    uint64_t bits = 0;
+    const uint64_t mine = uint64_t{block} * kLine | ip % kLine;
+    return bits_.compare_exchange_strong(bits, mine, std::memory_order_acq_rel) || bits % kLine == ip % kLine;
+  }
+  // Returns the run that is set then: another thread may have been faster.
+  uint32_t set_run(uint32_t run) {
+    uint64_t none = bits_.load(std::memory_order_acquire) % (uint64_t{1} << (kLineBits + kBlockBits));
+    const uint64_t with = none | uint64_t{run} << (kLineBits + kBlockBits);
+    return bits_.compare_exchange_strong(none, with, std::memory_order_acq_rel) ? run : this->run();
+  }
+
+  static constexpr Addr kLine = 1U << kLineBits;
+
+ private:
+  std::atomic<uint64_t> bits_{0};
 };
 
-// The places of 4096 addresses.
+// All blocks, by number, from 1 on. Those of a piece are of one reader.
+class BlockTable {
+ public:
+  static constexpr uint32_t kPiece = 1U << 10;
+
+  BlockTable() : pieces_(std::make_unique<std::unique_ptr<Block[]>[]>(kPieces)) {}
+  const Block& operator[](uint32_t i) const { return pieces_[i / kPiece][i % kPiece]; }
+
+  class Writer {
+   public:
+    explicit Writer(BlockTable& table) : table_(table) {}
+    // A new block; 0: there is no room for it.
+    uint32_t add(const Block& block);
+
+   private:
+    BlockTable& table_;
+    uint32_t next_ = 0, end_ = 0;
+  };
+
+ private:
+  static constexpr uint32_t kPieces = (1U << Place::kBlockBits) / kPiece;
+
+  std::unique_ptr<std::unique_ptr<Block[]>[]> pieces_;
+  std::atomic<uint32_t> used_{0};  // pieces
+};
+
+// The places of 4096 addresses. Thread-safe. Places are taken in order, so those who add the same address at
+// the same time meet at the same place.
 class PlacePage {
  public:
   static constexpr Addr kSize = 4096;
 
-  // The place at an address of the page; nullptr: none yet. Thread-safe.
+  // The place at an address of the page; nullptr: none yet.
   Place* find(Addr ip) const;
-  // Adds a place, unless one is there: returns that then. Thread-safe. Memory is from `arena`.
-  Place& add(Addr ip, Place& fresh, Arena& arena);
+  // The same, with `block` where there was none yet. Memory is from `arena`.
+  Place& add(Addr ip, uint32_t block, Arena& arena);
 
  private:
-  // A place and the low bits of its address, above those that pointers have. Filled from the first on.
-  class Slot {
-   public:
-    bool set() const { return bits_.load(std::memory_order_acquire) != 0; }
-    Place* at(Addr ip) const;  // nullptr: another's
-    void fill(Addr ip, Place& place);
-
-   private:
-    std::atomic<uint64_t> bits_{0};
-  };
   struct Line {
-    std::array<Slot, 7> slots;
+    std::array<Place, 7> places;
     std::atomic<Line*> more{nullptr};
   };
-  static constexpr Addr kLine = 64;
 
-  std::array<std::atomic<Line*>, kSize / kLine> lines_{};
-  std::mutex adding_;
+  std::array<std::atomic<Line*>, kSize / Place::kLine> lines_{};
 };
 
 class StableText {
@@ -84,9 +126,11 @@ class StableText {
   // One thread's way to the places. Must not outlive its text.
   class Reader {
    public:
-    explicit Reader(StableText& text) : text_(text), arena_(text.new_arena()) {}
-    // The place at an address, read when it is new.
-    Place& at(Space space, Addr ip, uint8_t mode);
+    explicit Reader(StableText& text) : text_(text), arena_(text.new_arena()), blocks_(text.blocks_) {}
+    // The place at an address, read when it is new; nullptr: there is no room for it.
+    Place* at(Space space, Addr ip, uint8_t mode);
+    // What begins there; count 0: the careful walk alone knows.
+    const Block& block(const Place& place) const { return text_.blocks_[place.block()]; }
     // Memory that lives as long as the text.
     Arena& arena() { return arena_; }
 
@@ -101,6 +145,7 @@ class StableText {
 
     StableText& text_;
     Arena& arena_;
+    BlockTable::Writer blocks_;
     std::array<Recent, kRecent> recent_;
   };
 
@@ -131,6 +176,7 @@ class StableText {
   const TextStore& text_;
   const TextAt text_at_;
   const std::vector<Addr> hooks_;
+  BlockTable blocks_;
   std::array<Shard, kShards> shards_;
   std::mutex arenas_mutex_;
   std::vector<std::unique_ptr<Arena>> arenas_;

@@ -19,20 +19,20 @@ inline uint64_t mix(uint64_t h, uint64_t field) {
 }
 
 // The decoder's side of return compression (SDM vol. 3, "RET compression"): 64 entries, the oldest falls out.
-// The fast walk keeps ways on (runs.h) in it instead of addresses, in a ring with room enough that it may
-// push as many as it is full without a look; what is below the oldest entry is 0.
+// The fast walk keeps ways on (runs.h) in it instead of addresses, and looks neither for its end nor for its
+// beginning: above the newest entry are places for all that it may push at once, below the oldest is a 0.
 class RetStack {
  public:
   static constexpr uint32_t kSize = 64;
-  static constexpr uint32_t kRing = 4 * kSize;
+  static constexpr uint32_t kAbove = 4 * kSize;
 
   void push(Addr a) {
-    ++top_;
-    ways_[top_ % kRing] = kAddressOnly;
-    ways_[(top_ - kSize) % kRing] = 0;
-    addresses_[top_ % kSize] = a;
+    digested_ -= std::min(digested_, make_places(top_));
+    addresses_[++top_ % kSize] = a;
+    ways_[top_] = kAddressOnly;
+    end_below(top_);
   }
-  bool empty() const { return ways_[top_ % kRing] == 0; }
+  bool empty() const { return ways_[top_] == 0; }
   bool top(Addr& a) const {
     if (empty()) return false;
     a = address(top_);
@@ -48,14 +48,13 @@ class RetStack {
     return true;
   }
   void clear() {
-    ways_ = {};
+    ways_[top_] = 0;
     digested_ = 0;
   }
   // Of all entries: equal where two flows that have joined would return to the same places. Only hypotheses
   // ask, so it is worked out when they do.
   uint64_t digest() const {
-    uint64_t bottom = top_;  // in front of the oldest
-    while (ways_[bottom % kRing] != 0) --bottom;
+    const uint32_t bottom = below_oldest();
     for (digested_ = std::max(digested_, bottom); digested_ < top_; ++digested_) {
       const uint64_t below = digested_ == bottom ? 0 : digests_[digested_ % kSize];
       digests_[(digested_ + 1) % kSize] = mix(below, address(digested_ + 1));
@@ -63,13 +62,13 @@ class RetStack {
     return bottom == top_ ? 0 : digests_[top_ % kSize];
   }
 
-  // For the fast walk in `map`'s code of this space and mode: the ring, and its newest entry. Entries of
-  // other code become addresses.
+  // For the fast walk in `map`'s code of this space and mode: all places, of which newest() is in use.
+  // Entries of other code become addresses.
   uint32_t* lend(const CodeMap& map, Space space, uint8_t mode) {
     if (map_ != &map || space_ != space || mode_ != mode) {
-      for (uint64_t i = top_; ways_[i % kRing] != 0; --i) {
+      for (uint32_t i = top_; ways_[i] != 0; --i) {
         addresses_[i % kSize] = address(i);
-        ways_[i % kRing] = kAddressOnly;
+        ways_[i] = kAddressOnly;
       }
       map_ = &map;
       space_ = space;
@@ -78,26 +77,46 @@ class RetStack {
     digested_ = 0;
     return ways_.data();
   }
-  uint64_t newest() const { return top_; }
-  void take_back(uint64_t newest) { top_ = newest; }
+  uint32_t newest() const { return top_; }
+  void take_back(uint32_t newest) { top_ = newest; }
+  // Entries that fell out when `most` was the newest are none.
+  void end_below(uint32_t most) {
+    if (most >= kSize) ways_[most - kSize] = 0;
+  }
+  // Sees that there are kAbove places above `newest`, which others may be written to already. All entries
+  // move down by what it returns, a multiple of the size.
+  uint32_t make_places(uint32_t& newest) {
+    if (newest < kPlaces - kAbove) [[likely]]
+      return 0;
+    const uint32_t by = (newest / kSize - 1) * kSize;
+    newest -= by;
+    std::copy_n(&ways_[newest - kSize + by], kSize + 1, &ways_[newest - kSize]);
+    return by;
+  }
+
   // All of `above`, of which there were `most` at a time.
   void append(const RetStack& above, uint64_t most) {
-    for (uint64_t i = 1; i <= std::min<uint64_t>(most, kSize); ++i) ways_[(top_ + i - kSize) % kRing] = 0;
-    uint64_t i = above.top_;  // in front of the oldest
-    while (above.ways_[i % kRing] != 0) --i;
-    while (i < above.top_) push(above.address(++i));
+    end_below(top_ + static_cast<uint32_t>(std::min<uint64_t>(most, kSize)));
+    for (uint32_t i = above.below_oldest(); i < above.top_;) push(above.address(++i));
   }
-  Addr address(uint64_t i) const {
-    const uint32_t way = ways_[i % kRing];
-    return way == kAddressOnly ? addresses_[i % kSize] : map_->ip_of(run_of(way));
+  Addr address(uint32_t i) const {
+    return ways_[i] == kAddressOnly ? addresses_[i % kSize] : map_->ip_of(run_of(ways_[i]));
   }
 
  private:
-  std::array<uint32_t, kRing> ways_{};
+  static constexpr uint32_t kPlaces = kAbove + 2 * kSize;
+
+  uint32_t below_oldest() const {
+    uint32_t i = top_;
+    while (ways_[i] != 0) --i;
+    return i;
+  }
+
+  std::array<uint32_t, kPlaces> ways_{};
   std::array<Addr, kSize> addresses_;            // of those that are kAddressOnly
   mutable std::array<uint64_t, kSize> digests_;  // of the entries up to and with this one,
-  mutable uint64_t digested_ = 0;                // for indices up to this
-  uint64_t top_ = kRing;                         // the newest entry
+  mutable uint32_t digested_ = 0;                // for indices up to this
+  uint32_t top_ = kSize;                         // the newest entry
   const CodeMap* map_ = nullptr;                 // of the ways, which are all of
   Space space_ = kNoSpace;                       // this space
   uint8_t mode_ = 0;                             // and mode

@@ -101,6 +101,28 @@ TEST(Flow, OldestOf64ReturnAddressesFallsOut) {
   s.expect(want);
 }
 
+// Hardware does not compress it; trace that says so is wrong from there on, however well the code is known.
+TEST(Flow, CompressedReturnBehindTheOldestIsAContradiction) {
+  Scene s;
+  // 0: JNE 8; 2: CALL 0; 7: NOP; 8: RET; 9: JMP 0
+  s.code(A, {0x75, 0x06, 0xe8, 0xf9, 0xff, 0xff, 0xff, 0x90, 0xc3, 0xeb, 0xf5}).start(A);
+  constexpr int kDepth = 70;
+  const auto down_and_up = [&](int compressed) {
+    for (int i = 0; i < kDepth; ++i) s.pt.tnt(false);
+    s.pt.tnt(true);
+    for (int i = 0; i < compressed; ++i) s.pt.tnt(true);
+  };
+  for (int turn = 0; turn < 3; ++turn) {
+    down_and_up(64);
+    for (int i = 64; i < kDepth; ++i) s.pt.tip(A + 7);
+    s.pt.tip(A + 9);
+  }
+  down_and_up(65);
+  stop_at(s, A + 8);
+  const Decoded d = s.decode_all_ways();
+  EXPECT_EQ(d.gap_codes(), std::vector<std::string>{"E-FLOW-002"});
+}
+
 TEST(Flow, CompressedReturnWithoutCallIsAContradiction) {
   Scene s;
   s.code(A, {0x90, 0xc3, 0x90, 0x90}).start(A);

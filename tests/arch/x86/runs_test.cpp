@@ -3,6 +3,7 @@
 #include "arch/x86/runs.h"
 
 #include <deque>
+#include <set>
 #include <thread>
 
 #include "arch/x86/state.h"
@@ -61,8 +62,8 @@ TEST(Links, SayWhereARunLeadsAndWhatItLeaves) {
   EXPECT_EQ(cache.run(taken).ip, kCallee + 3);
   EXPECT_EQ(cache.link(main).next[0], kUnknown);
   EXPECT_EQ(cache.link(main).next[1], way_to(taken));
-  EXPECT_EQ(cache.link(main).push, way_to(p.at(cache, kLoop)));
-  EXPECT_EQ(cache.link(main).instructions, 2U);
+  EXPECT_EQ(Link::push(cache.link(main).left), way_to(p.at(cache, kLoop)));
+  EXPECT_EQ(Link::instructions(cache.link(main).left), 2U);
   EXPECT_EQ(cache.link(taken).next[1], kReturn);
   EXPECT_EQ(cache.link(taken).next[0], kUnknown);
   EXPECT_TRUE(cache.follow_indirect(p.at(cache, kJump)));
@@ -83,7 +84,7 @@ TEST(Links, AReturnToARunsOwnCallIsAWayLikeAnyOther) {
   ASSERT_EQ(cache.run(run).call_count, 2);
   ASSERT_TRUE(cache.follow(run, 1));
   EXPECT_EQ(cache.run(run_of(cache.link(run).next[1])).ip, kOne + 5);
-  EXPECT_EQ(cache.link(run).push, way_to(at(kTwo + 5)));
+  EXPECT_EQ(Link::push(cache.link(run).left), way_to(at(kTwo + 5)));
 }
 
 // three calls in a row before a decision: the last is in the link, the others beside
@@ -110,7 +111,7 @@ TEST(Links, SeveralCallsAreLeftInTheirOrder) {
     ASSERT_EQ(ways.size(), 2U);
     EXPECT_EQ(ways[0], way_to(at(kOne + 5)));
     EXPECT_EQ(ways[1], way_to(at(kTwo + 5)));
-    EXPECT_EQ(cache.link(run).push, way_to(at(kThree + 5)));
+    EXPECT_EQ(Link::push(cache.link(run).left), way_to(at(kThree + 5)));
     ASSERT_TRUE(indirect ? cache.follow_indirect(run) : cache.follow(run, 1));
     EXPECT_EQ(cache.link(run).next[1], index) << "known: not made again";
   }
@@ -128,6 +129,43 @@ TEST(Links, WithoutRoomForSeveralCallsTheCarefulWalkDoesThem) {
   EXPECT_GT(last, kFirstWay / 2);
   EXPECT_EQ(several.add(kFirstWay, ways), 0U);
   EXPECT_EQ(SeveralCalls::ways(several.words() + last).size(), ways.size());
+}
+
+TEST(PlacePage, ThreadsThatAddAnAddressGetOnePlace) {
+  constexpr uint32_t kThreads = 4, kAddresses = 4096;
+  PlacePage page;
+  std::array<Arena, kThreads> arenas;
+  std::vector<std::vector<const Place*>> seen(kThreads);
+  std::vector<std::thread> threads;
+  for (uint32_t t = 0; t < kThreads; ++t) {
+    threads.emplace_back([&, t] {
+      for (Addr ip = 0; ip < kAddresses; ++ip)
+        seen[t].push_back(&page.add(0x7000 + ip, 1 + t * kAddresses + static_cast<uint32_t>(ip), arenas[t]));
+    });
+  }
+  for (std::thread& t : threads) t.join();
+  std::set<const Place*> all(seen[0].begin(), seen[0].end());
+  EXPECT_EQ(all.size(), kAddresses);
+  for (uint32_t t = 1; t < kThreads; ++t) EXPECT_EQ(seen[t], seen[0]);
+  for (Addr ip = 0; ip < kAddresses; ++ip) {
+    const Place* const place = page.find(0x7000 + ip);
+    ASSERT_EQ(place, seen[0][ip]);
+    EXPECT_EQ((place->block() - 1) % kAddresses, ip);
+    EXPECT_EQ(place->run(), 0U);
+  }
+}
+
+TEST(Place, TheFirstRunStays) {
+  Place place;
+  ASSERT_TRUE(place.take(0x1234, (1U << Place::kBlockBits) - 1));
+  EXPECT_FALSE(place.take(0x1235, 7));
+  EXPECT_TRUE(place.take(0x1234, 7)) << "it is its already";
+  EXPECT_EQ(place.set_run(RunTable::kMax - 1), RunTable::kMax - 1);
+  EXPECT_EQ(place.set_run(5), RunTable::kMax - 1);
+  EXPECT_EQ(place.run(), RunTable::kMax - 1);
+  EXPECT_EQ(place.block(), (1U << Place::kBlockBits) - 1);
+  EXPECT_TRUE(place.is(0x1234));
+  EXPECT_FALSE(place.is(0x1230));
 }
 
 TEST(CodeMap, ThreadsFindTheSameRuns) {
@@ -150,7 +188,8 @@ TEST(CodeMap, ThreadsFindTheSameRuns) {
   for (int t = 1; t < kThreads; ++t) EXPECT_EQ(seen[t], seen[0]);
 }
 
-// Against a plain stack of 64: pushes and pops of the careful walk, and what the fast walk does to the ring.
+// Against a plain stack of 64: pushes and pops of the careful walk, and what the fast walk does to the places
+// that it is lent.
 TEST(RetStack, IsAStackOf64WhoeverWritesIt) {
   const Program p;
   RunCache cache(p.map);
@@ -168,16 +207,23 @@ TEST(RetStack, IsAStackOf64WhoeverWritesIt) {
     for (int i = 0; i < 600; ++i) {
       const uint64_t what = random.below(deep ? 40 : 100);
       if (what == 0) {
-        uint32_t* const ring = stack.lend(cache.map(), spaces[random.below(2)], 64);
-        uint64_t newest = stack.newest();
-        for (int k = 0; k < 20; ++k) {
+        uint32_t* const places = stack.lend(cache.map(), spaces[random.below(2)], 64);
+        uint32_t newest = stack.newest(), most = newest;
+        stack.make_places(newest);
+        most = newest;
+        for (uint64_t k = random.below(200); k > 0; --k) {
           const uint32_t run = runs[random.below(3)];
-          ring[(newest + 1) % RetStack::kRing] = way_to(run);  // whether it is one or not
+          places[newest + 1] = way_to(run);  // whether it is one or not
           if (random.below(2) == 0) continue;
-          ++newest;
-          ring[(newest - RetStack::kSize) % RetStack::kRing] = 0;
+          most = std::max(most, ++newest);
           push(cache.run(run).ip);
         }
+        for (uint64_t k = random.below(most - newest + 30); k > 0 && places[newest] != 0 && !model.empty();
+             --k) {
+          --newest;
+          model.pop_back();
+        }
+        stack.end_below(most);
         stack.take_back(newest);
       } else if (what == 1) {
         stack.clear();
@@ -207,21 +253,22 @@ TEST(RetStack, AppendsWhatRanAbove) {
       stack.push(i);
       direct.push(i);
     }
-    uint64_t depth = 0, most = 0;
+    uint64_t depth = 0, pushed = 0, most = 0;
     for (uint64_t i = random.below(300); i > 0; --i) {
       Addr a = 0;
       if (random.below(seed % 3 + 2) != 0) {
         recent.push(1000 + i);
         direct.push(1000 + i);
         depth = std::min<uint64_t>(depth + 1, RetStack::kSize);
-        most = std::max(most, recent.newest());
+        most = std::max(most, ++pushed);
       } else if (depth != 0) {
         recent.pop(a);
         direct.pop(a);
         --depth;
+        --pushed;
       }
     }
-    stack.append(recent, most == 0 ? 0 : most - RetStack().newest());
+    stack.append(recent, most);
     for (int i = 0; i < 70; ++i) {
       Addr a = 0, b = 0;
       ASSERT_EQ(stack.pop(a), direct.pop(b)) << "seed " << seed;
