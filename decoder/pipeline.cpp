@@ -22,6 +22,7 @@ namespace {
 constexpr uint64_t kDefaultWaiting = 256ULL << 20;
 
 struct Delivery {
+  size_t worker = 0;  // that filled it
   Chunk chunk;
   std::unique_ptr<ChunkConsumer::Prepared> prepared;
 };
@@ -34,11 +35,11 @@ uint64_t bytes_of(const Delivery& d) {
   return bytes_of(d.chunk) + (d.prepared ? d.prepared->bytes() : 0) + sizeof(Delivery);
 }
 
-// Chunks that were delivered, to be filled again. Most chunks are delivered by another thread than the one
-// that fills them; without this every one would be fresh pages from the system.
+// Chunks of one worker that were delivered, to be filled again: by the same one, whose caches know them. Most
+// chunks are delivered by another thread than the one that fills them; without this every one would be fresh
+// pages from the system.
 class SpareChunks {
  public:
-  explicit SpareChunks(size_t most) : most_(most) {}
   Chunk take() {
     const std::lock_guard lock(mutex_);
     if (chunks_.empty()) return {};
@@ -51,13 +52,14 @@ class SpareChunks {
     if (bytes_of(chunk) > kMostBytes) return;
     chunk.clear();
     const std::lock_guard lock(mutex_);
-    if (chunks_.size() < most_) chunks_.push_back(std::move(chunk));
+    if (chunks_.size() < kMost) chunks_.push_back(std::move(chunk));
   }
 
  private:
+  static constexpr size_t kMost = 4;
+
   std::mutex mutex_;
   std::vector<Chunk> chunks_;
-  const size_t most_;
 };
 
 // body(i) for all i below n, in parallel. The lock hands over what was written before and in a body; the
@@ -85,17 +87,17 @@ void for_each_index(tbb::task_arena& arena, size_t n, Body&& body) {
 // Everything that workers share.
 class Decoding {
  public:
-  Decoding(const Capture& capture, ChunkConsumer& consumer, SegmentPlan& plan, size_t most_spares,
+  Decoding(const Capture& capture, ChunkConsumer& consumer, SegmentPlan& plan, size_t workers,
            uint64_t max_memory, const std::function<void(const PipelineProgress&)>& progress)
       : capture_(capture),
         consumer_(consumer),
         plan_(plan),
         progress_(progress),
-        spares_(most_spares),
+        spares_(workers),
         ordered_(max_memory, [this](Delivery& d) {
           if (!consumer_.stopped())
             consumer_.deliver(d.chunk, capture_.streams[d.chunk.stream], d.prepared.get());
-          spares_.give(std::move(d.chunk));
+          spares_[d.worker].give(std::move(d.chunk));
         }) {}
 
   // Finds out how many workers there is work for, up to `most`.
@@ -108,7 +110,7 @@ class Decoding {
     return first_.size();
   }
 
-  void work(SegmentDecoder& decoder);
+  void work(size_t worker, SegmentDecoder& decoder);
   // After all work.
   void finish() {
     if (progress_ && !consumer_.stopped()) progress_({plan_.trace_bytes(), plan_.trace_bytes()});
@@ -136,7 +138,7 @@ class Decoding {
   ChunkConsumer& consumer_;
   SegmentPlan& plan_;
   const std::function<void(const PipelineProgress&)>& progress_;
-  SpareChunks spares_;
+  std::vector<SpareChunks> spares_;  // by worker
   Ordered<Delivery> ordered_;
   std::mutex plan_mutex_, progress_mutex_;
   std::deque<Segment> first_;
@@ -146,12 +148,13 @@ class Decoding {
 
 class Decoding::Sink final : public ChunkSink {
  public:
-  Sink(Decoding& run, size_t item, Time start) : run_(run), item_(item), start_(start) {}
-  Chunk spare() override { return run_.spares_.take(); }
+  Sink(Decoding& run, size_t worker, size_t item, Time start)
+      : run_(run), worker_(worker), item_(item), start_(start) {}
+  Chunk spare() override { return run_.spares_[worker_].take(); }
   void take(Chunk&& chunk) override {
     if (run_.consumer_.stopped()) return;
     chunk.segment_start = start_;
-    Delivery d{std::move(chunk), nullptr};
+    Delivery d{worker_, std::move(chunk), nullptr};
     d.prepared = run_.consumer_.prepare(d.chunk, run_.capture_.streams[d.chunk.stream]);
     const uint64_t bytes = bytes_of(d);
     run_.ordered_.give(item_, std::move(d), bytes);
@@ -159,15 +162,16 @@ class Decoding::Sink final : public ChunkSink {
 
  private:
   Decoding& run_;
+  const size_t worker_;
   const size_t item_;
   const Time start_;
 };
 
-void Decoding::work(SegmentDecoder& decoder) {
+void Decoding::work(size_t worker, SegmentDecoder& decoder) {
   for (size_t item = 0; !consumer_.stopped();) {
     const auto segment = take(item);
     if (!segment) return;
-    Sink sink(*this, item, segment->start_time);
+    Sink sink(*this, worker, item, segment->start_time);
     decoder.decode(*segment, sink);
     plan_.forget_passed(*segment);
     ordered_.finish(item);
@@ -188,14 +192,14 @@ Result<void> run_pipeline(const Capture& capture, const PipelineOptions& options
   const tbb::global_control allowed(tbb::global_control::max_allowed_parallelism, jobs);
   tbb::task_arena arena(static_cast<int>(jobs));
   SegmentPlan plan(**arch, capture, options, order);
-  Decoding run(capture, consumer, plan, size_t{4} * jobs,
-               options.max_memory != 0 ? options.max_memory : kDefaultWaiting, progress);
+  Decoding run(capture, consumer, plan, jobs, options.max_memory != 0 ? options.max_memory : kDefaultWaiting,
+               progress);
   const size_t workers = std::max<size_t>(1, run.look_ahead(jobs));
   std::vector<std::unique_ptr<SegmentDecoder>> decoders;
   for (size_t i = 0; i < workers; ++i) {
     decoders.push_back((*arch)->decoder(capture.streams, *capture.text, options.decode));
   }
-  for_each_index(arena, workers, [&](size_t i) { run.work(*decoders[i]); });
+  for_each_index(arena, workers, [&](size_t i) { run.work(i, *decoders[i]); });
   run.finish();
   return {};
 }

@@ -94,7 +94,7 @@ class SeveralCalls {
 
  private:
   ZeroedArray<uint32_t> words_;
-  std::atomic<uint32_t> used_{kFirstSeveral};
+  alignas(64) std::atomic<uint32_t> used_{kFirstSeveral};  // what is beside is read all the time
 };
 
 // A call on the way of a run.
