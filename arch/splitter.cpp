@@ -49,6 +49,17 @@ Segment Splitter::empty_segment() {
   return g;
 }
 
+void Splitter::take_gap(Segment& segment) {
+  // What the segment before began with is its own, but in front of the first one of all there is none.
+  if (std::exchange(first_, false))
+    segment.before = recorded_loss(last_begin_ + (segment.index != 0 ? 1 : 0), segment);
+  if (!segment.before) segment.before = std::move(before_);
+  before_.reset();
+  last_begin_ = segment.begin;
+}
+
+// Trace that was lost at or behind offset `from`, in front of the segment's sync point: a gap of no bytes but
+// of time.
 std::optional<Gap> Splitter::recorded_loss(uint64_t from, const Segment& segment) const {
   for (const StreamLoss& loss : stream_.losses) {
     if (loss.offset < from || loss.offset > segment.begin) continue;

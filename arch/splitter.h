@@ -34,23 +34,25 @@ class Splitter : public SegmentSource {
   virtual Segment segment(const Stretch& stretch) = 0;
 
   Segment empty_segment();
-  // Trace that was lost at or behind offset `from`, in front of the segment's sync point: a gap of no bytes
-  // but of time.
-  std::optional<Gap> recorded_loss(uint64_t from, const Segment& segment) const;
+  // Gives the segment the gap in front of it. Only where the flow does not run on from the segment before:
+  // inside a stretch, a loss is known but has no place.
+  void take_gap(Segment& segment);
   Gap no_sync_gap(uint64_t begin, uint64_t end) const;
 
   const Stream& stream_;
   std::optional<Gap> before_;  // trace that is in no segment
-  bool first_ = false;         // the next segment is the first of its stretch
 
  private:
+  std::optional<Gap> recorded_loss(uint64_t from, const Segment& segment) const;
   void enter(const Stretch& stretch);
 
   const size_t stream_index_;
   const std::string_view sync_point_;
   std::vector<Stretch> stretches_;
   size_t stretch_ = 0;
-  bool open_ = false;  // this stretch
+  bool open_ = false;        // this stretch
+  bool first_ = false;       // the next segment is the first of its stretch
+  uint64_t last_begin_ = 0;  // of the segment before
   size_t count_ = 0;
 };
 

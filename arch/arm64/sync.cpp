@@ -124,7 +124,6 @@ class AsyncSplitter final : public Splitter {
   const PacketFormat format_ = PacketFormat::of(source_);
   std::optional<UsablePoints> points_;
   std::deque<Point> ahead_;  // of the stretch: the next segment's, and two behind it
-  uint64_t last_begin_ = 0;  // of the segment before
 };
 
 // All of the stream.
@@ -175,18 +174,11 @@ Segment AsyncSplitter::segment(const Stretch& s) {
                : ahead_.size() > 1     ? ahead_[1].at
                                        : s.end;
   if (config_.time && point.group.timestamp) g.start_time = config_.time->to_perf(*point.group.timestamp);
-  // Only where the flow does not run on from the segment before: inside one, a loss has no place.
-  if (first_) {
-    g.before = recorded_loss(last_begin_ + (g.index != 0 ? 1 : 0), g);
-    if (!g.before) g.before = std::move(before_);
-    before_.reset();
-  }
-  first_ = false;
+  take_gap(g);
   if (g.tail_end - g.begin > kMaxSegment) {
     before_ = no_sync_gap(g.begin + kMaxSegment, g.end);
     g.end = g.tail_end = g.begin + kMaxSegment;
   }
-  last_begin_ = g.begin;
   return g;
 }
 

@@ -124,7 +124,6 @@ class PsbSplitter final : public Splitter {
   const Errata& errata_;
   std::optional<SyncPoints> points_;  // of this stretch
   std::optional<uint64_t> point_;     // the next segment's
-  uint64_t last_begin_ = 0;           // of the segment before
   std::vector<uint8_t> scratch_;
 };
 
@@ -138,15 +137,7 @@ Segment PsbSplitter::segment(const Stretch& s) {
   const auto head = stream_.bytes(g.begin, std::min(s.end, g.begin + kMaxGroup), scratch_);
   const SyncGroup group = read_sync_group(head, Clock(config_, reference_at(stream_, g.begin)), errata_);
   g.start_time = group.clock.now();
-  // Only where the flow does not run on from the segment before: inside one, a loss is known but has no
-  // place.
-  if (first_) {
-    g.before = recorded_loss(last_begin_ + 1, g);
-    if (!g.before) g.before = std::move(before_);
-  }
-  before_.reset();
-  first_ = false;
-  last_begin_ = g.begin;
+  take_gap(g);
   point_ = following;
   return g;
 }

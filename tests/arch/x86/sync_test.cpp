@@ -142,6 +142,30 @@ TEST(Sync, Discontinuity) {
   EXPECT_EQ(s.segments[2].before->begin, cut + 1000);
 }
 
+// What the recorder says was lost is told where a stretch begins, the first one included; inside a stretch the
+// flow runs on, and a loss has no place.
+TEST(Sync, RecordedLosses) {
+  Three s;
+  s.decode();
+  const Bytes all = s.pt.bytes();
+  StreamPiece first, second;
+  first.bytes = std::span(all).first(s.psbs[1]);
+  second.offset = s.psbs[1];
+  second.bytes = std::span(all).subspan(s.psbs[1]);
+  second.discontinuity = true;
+  s.stream.pieces = {first, second};
+  s.stream.losses = {{0, 64, 500, "E-LOST-001", "before"},
+                     {s.psbs[1], std::nullopt, 1900, "E-LOST-002", "between"},
+                     {s.psbs[2], 7, 2900, "E-LOST-003", "inside"}};
+  const Decoded d = s.run_stream(s.options);
+  ASSERT_EQ(s.segments.size(), 3U);
+  EXPECT_EQ(d.gap_codes(), (std::vector<std::string>{"E-LOST-001", "E-LOST-002"}));
+  EXPECT_EQ(d.gaps[0].reason, "before (64 bytes)");
+  EXPECT_EQ(d.gaps[1].reason, "between");
+  EXPECT_EQ(std::pair(d.gaps[0].begin, d.gaps[0].end), std::pair(uint64_t{0}, uint64_t{0}));
+  EXPECT_EQ(std::pair(d.gaps[1].begin, d.gaps[1].end), std::pair(s.psbs[1], s.psbs[1]));
+}
+
 TEST(Sync, SyncPointCutByADiscontinuityIsNone) {
   Three s;
   s.decode();
