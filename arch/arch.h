@@ -68,27 +68,6 @@ struct Gap {
   std::string reason;           // evidence, one line
 };
 
-// A gap that mostly is not there: there are millions of segments, and hardly one has a gap in front of it.
-class RareGap {
- public:
-  RareGap() = default;
-  RareGap(Gap gap) : gap_(std::make_unique<Gap>(std::move(gap))) {}
-  RareGap(std::optional<Gap> gap) : gap_(gap ? std::make_unique<Gap>(*std::move(gap)) : nullptr) {}
-  RareGap(const RareGap& other) : gap_(other.gap_ ? std::make_unique<Gap>(*other.gap_) : nullptr) {}
-  RareGap(RareGap&&) noexcept = default;
-  RareGap& operator=(RareGap other) noexcept {
-    gap_.swap(other.gap_);
-    return *this;
-  }
-  ~RareGap() = default;
-  explicit operator bool() const { return gap_ != nullptr; }
-  const Gap& operator*() const { return *gap_; }
-  const Gap* operator->() const { return gap_.get(); }
-
- private:
-  std::unique_ptr<Gap> gap_;
-};
-
 // A part of a decoded segment, in execution order.
 struct Chunk {
   size_t stream = 0;
@@ -130,7 +109,7 @@ struct Segment {
   uint64_t tail_end =
       0;  // end of the next sync group (PSBEND): where the flow must arrive; == end at a stretch's end
   Time start_time = kTimeMin;  // by its sync group; kTimeMin: none
-  RareGap before;              // loss in front of it: no sync, truncated, ...
+  std::optional<Gap> before;   // loss in front of it: no sync, truncated, ...
 };
 
 enum class TextAt : uint8_t {

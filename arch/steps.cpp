@@ -1,15 +1,12 @@
 #include "arch/steps.h"
 
 #include <algorithm>
-#include <new>
 #include <type_traits>
 
 namespace asof {
 
 RunTable::RunTable(uint32_t first)
-    : pieces_(std::make_unique<std::unique_ptr<Piece, Free>[]>(kPieces)),
-      first_(first),
-      used_(first / kPiece) {}
+    : pieces_(std::make_unique<ZeroedArray<Piece>[]>(kPieces)), first_(first), used_(first / kPiece) {}
 
 uint32_t RunTable::Writer::add(const Run& run, const Block* const* blocks) {
   if (next_ == end_) {
@@ -19,14 +16,12 @@ uint32_t RunTable::Writer::add(const Run& run, const Block* const* blocks) {
       return 0;
     }
     static_assert(std::is_aggregate_v<Piece> && std::is_trivially_copyable_v<Piece>);
-    auto* const memory = static_cast<Piece*>(std::malloc(sizeof(Piece)));
-    if (memory == nullptr) throw std::bad_alloc();
-    table_.pieces_[piece].reset(memory);
+    table_.pieces_[piece] = zeroed_array<Piece>(1);
     next_ = std::max(table_.first_, piece * kPiece);
     end_ = (piece + 1) * kPiece;
   }
   const uint32_t id = next_++;
-  Piece& piece = *table_.pieces_[id / kPiece];
+  Piece& piece = table_.pieces_[id / kPiece][0];
   piece.runs[id % kPiece] = run;
   piece.blocks[id % kPiece] = blocks;
   return id;

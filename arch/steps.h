@@ -14,7 +14,6 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
-#include <cstdlib>
 #include <iterator>
 #include <memory>
 #include <span>
@@ -22,6 +21,7 @@
 #include <vector>
 
 #include "arch/block.h"
+#include "arch/zeroed.h"
 
 namespace asof {
 
@@ -47,9 +47,9 @@ class RunTable {
 
   // `first`: ids below it are for whoever keeps ids.
   explicit RunTable(uint32_t first = kFirst);
-  const Run& operator[](uint32_t id) const { return pieces_[id / kPiece]->runs[id % kPiece]; }
+  const Run& operator[](uint32_t id) const { return pieces_[id / kPiece][0].runs[id % kPiece]; }
   // Of the run's `size` blocks.
-  const Block* const* blocks(uint32_t id) const { return pieces_[id / kPiece]->blocks[id % kPiece]; }
+  const Block* const* blocks(uint32_t id) const { return pieces_[id / kPiece][0].blocks[id % kPiece]; }
 
   // What one thread adds with. Ids of a piece are of one writer. 0 is no id: the table is full.
   class Writer {
@@ -68,11 +68,7 @@ class RunTable {
     std::array<Run, kPiece> runs;
     std::array<const Block* const*, kPiece> blocks;
   };
-  // Of memory that costs nothing before it is used: a short trace has few runs.
-  struct Free {
-    void operator()(void* p) const { std::free(p); }
-  };
-  std::unique_ptr<std::unique_ptr<Piece, Free>[]> pieces_;
+  std::unique_ptr<ZeroedArray<Piece>[]> pieces_;  // of one each: a short trace has few runs
   const uint32_t first_;
   std::atomic<uint32_t> used_;  // pieces
 };

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <new>
 
 namespace asof::arm64 {
 namespace {
@@ -18,13 +17,6 @@ constexpr auto kLengths = [] {
 uint32_t word_at(const uint8_t* p) {
   return static_cast<uint32_t>(p[0]) | static_cast<uint32_t>(p[1]) << 8 | static_cast<uint32_t>(p[2]) << 16 |
          static_cast<uint32_t>(p[3]) << 24;
-}
-
-template <class T>
-T* zeroed(size_t n) {
-  void* const p = std::calloc(n, sizeof(T));
-  if (p == nullptr) throw std::bad_alloc();
-  return static_cast<T*>(p);
 }
 
 RunEnd end_of(Waypoint w) {
@@ -45,7 +37,7 @@ RunEnd end_of(Waypoint w) {
 }  // namespace
 
 CodeMap::CodeMap(const TextStore& text, const RunRules& rules)
-    : text_(text), rules_(rules), links_(zeroed<Link>(RunTable::kMax)) {}
+    : text_(text), rules_(rules), links_(zeroed_array<Link>(RunTable::kMax)) {}
 
 CodeMap::Slot* CodeMap::page(Space space, Addr page, bool make) {
   const Key key{page, space};
@@ -55,7 +47,7 @@ CodeMap::Slot* CodeMap::page(Space space, Addr page, bool make) {
     return known == pages_.end() ? nullptr : known->second.get();
   }
   auto& slots = pages_[key];
-  if (!slots) slots.reset(zeroed<Slot>(kSlots));
+  if (!slots) slots = zeroed_array<Slot>(kSlots);
   return slots.get();
 }
 

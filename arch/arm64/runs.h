@@ -19,7 +19,6 @@
 #include <array>
 #include <atomic>
 #include <cstddef>
-#include <cstdlib>
 #include <memory>
 #include <memory_resource>
 #include <mutex>
@@ -27,6 +26,7 @@
 
 #include "arch/arm64/insn.h"
 #include "arch/steps.h"
+#include "arch/zeroed.h"
 #include "textstore/text_store.h"
 
 namespace asof::arm64 {
@@ -109,11 +109,6 @@ class CodeMap {
       return h ^ (h >> 29);
     }
   };
-  // Zeroed memory that costs nothing before it is used.
-  struct Free {
-    void operator()(void* p) const { std::free(p); }
-  };
-
   // The places of a page; nullptr: there are none yet, and none shall be made.
   Slot* page(Space space, Addr page, bool make);
   std::pmr::memory_resource& new_memory();
@@ -121,9 +116,9 @@ class CodeMap {
   const TextStore& text_;
   const RunRules rules_;
   RunTable table_;
-  std::unique_ptr<Link[], Free> links_;
+  ZeroedArray<Link> links_;
   std::mutex mutex_;  // of what follows
-  tsl::robin_map<Key, std::unique_ptr<Slot[], Free>, KeyHash> pages_;
+  tsl::robin_map<Key, ZeroedArray<Slot>, KeyHash> pages_;
   std::vector<std::unique_ptr<std::pmr::monotonic_buffer_resource>> memory_;
 };
 

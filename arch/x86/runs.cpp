@@ -1,7 +1,6 @@
 #include "arch/x86/runs.h"
 
 #include <algorithm>
-#include <new>
 
 namespace asof::x86 {
 namespace {
@@ -37,18 +36,11 @@ Addr straight_on(const Block& b) {
   return b.kind == BranchKind::kJump || b.kind == BranchKind::kCall ? b.target : 0;
 }
 
-template <class T>
-ZeroedArray<T> zeroed(size_t n) {
-  ZeroedArray<T> array(static_cast<T*>(std::calloc(n, sizeof(T))));
-  if (!array) throw std::bad_alloc();
-  return array;
-}
-
 }  // namespace
 
-Links::Links() : links_(zeroed<Link>(RunTable::kMax)) {}
+Links::Links() : links_(zeroed_array<Link>(RunTable::kMax)) {}
 
-SeveralCalls::SeveralCalls() : words_(zeroed<uint32_t>(kFirstWay)) {}
+SeveralCalls::SeveralCalls() : words_(zeroed_array<uint32_t>(kFirstWay)) {}
 
 uint32_t SeveralCalls::add(uint32_t next, std::span<const uint32_t> ways) {
   const auto size = static_cast<uint32_t>(2 + ways.size());

@@ -16,7 +16,6 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
-#include <cstdlib>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -24,6 +23,7 @@
 
 #include "arch/steps.h"
 #include "arch/x86/stable_text.h"
+#include "arch/zeroed.h"
 
 namespace asof::x86 {
 
@@ -59,14 +59,6 @@ static_assert(RunTable::kMax <= UINT32_MAX >> StepList::kRunShift);
 // The sum over a turn of bits says how many instructions, too: neither part runs over.
 static_assert(uint64_t{Link::kMaxInstructions} << 6 < uint64_t{1} << (64 - Link::kCountShift));
 static_assert(32 + 6 < Link::kCountShift);
-
-// Zeroed pages, which cost nothing before they are used: all in one place needs no look for where.
-template <class T>
-struct FreeArray {
-  void operator()(T* p) const { std::free(p); }
-};
-template <class T>
-using ZeroedArray = std::unique_ptr<T[], FreeArray<T>>;
 
 class Links {
  public:
