@@ -5,6 +5,7 @@
 
 #include <fstream>
 #include <map>
+#include <ostream>
 #include <random>
 
 #include "decoder/cs_deframer.h"
@@ -232,6 +233,7 @@ struct RealBuffer {
   std::vector<uint8_t> ids;
   bool port;
 };
+void PrintTo(const RealBuffer& r, std::ostream* out) { *out << r.file; }
 class CsFramesCorpus : public ::testing::TestWithParam<RealBuffer> {};
 
 TEST_P(CsFramesCorpus, SameBytesAsOpenCsd) {

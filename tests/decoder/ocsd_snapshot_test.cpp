@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <ostream>
 #include <random>
 
 #include "tests/decoder/capture_lab.h"
@@ -189,6 +190,7 @@ struct Known {
   const char* folder;
   std::map<unsigned, uint64_t> bytes;  // by trace ID
 };
+void PrintTo(const Known& k, std::ostream* out) { *out << k.folder; }
 class OcsdCorpus : public ::testing::TestWithParam<Known> {};
 
 TEST_P(OcsdCorpus, BytesOfEachSource) {

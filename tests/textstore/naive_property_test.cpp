@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <deque>
+#include <ostream>
 #include <sstream>
 
 #include "tests/support/naive_store.h"
@@ -30,6 +31,10 @@ struct Kind {
   bool observed;
   bool keys = false;  // pokes switch keys: a NOP or one jump
 };
+void PrintTo(const Kind& k, std::ostream* out) {
+  *out << k.layers << " layers, " << k.pokes << " pokes, " << k.foreign << " % foreign"
+       << (k.pure ? ", pure" : "") << (k.observed ? ", observed" : "") << (k.keys ? ", keys" : "");
+}
 
 constexpr uint8_t kNop5[] = {0x0f, 0x1f, 0x44, 0x00, 0x00}, kJump5[] = {0xe9, 1, 2, 3, 4},
                   kNop2[] = {0x66, 0x90}, kJump2[] = {0xeb, 0x10};

@@ -5,6 +5,7 @@
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <ostream>
 
 #include "tests/support/bytes.h"
 #include "tests/support/elf_writer.h"
@@ -47,6 +48,7 @@ struct Arm64Capture {
   const char* data;  // below captures/
   uint64_t right, missing;
 };
+void PrintTo(const Arm64Capture& a, std::ostream* out) { *out << a.name; }
 class Arm64Board : public ::testing::TestWithParam<Arm64Capture> {};
 
 TEST_P(Arm64Board, NothingSureIsWrong) {

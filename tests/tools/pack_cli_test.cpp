@@ -1,6 +1,7 @@
 // asof pack and unpack: what is packed decodes elsewhere as it does here, byte by byte, and only the archive
 // is needed for it.
 #include <map>
+#include <ostream>
 
 #include "tests/tools/run_asof.h"
 
@@ -18,6 +19,7 @@ struct Packed {
     return (here ? std::string(ASOF_TEST_DATA) : std::string(ASOF_SHARED_DIR)) + "/" + input;
   }
 };
+void PrintTo(const Packed& p, std::ostream* out) { *out << p.name; }
 
 class Pack : public ::testing::TestWithParam<Packed> {};
 

@@ -2,6 +2,8 @@
 // TSC. Records, text and truth are those of the recording. A sync point comes once in thousands of branches,
 // so nearly every visit to changed text must be told by the trace; what it cannot tell must be said to be in
 // doubt. Skipped where the captures beside the project are absent.
+#include <ostream>
+
 #include <nlohmann/json.hpp>
 
 #include "arch/x86/packet.h"
@@ -15,6 +17,7 @@ struct Tracing {
   const char* name;
   ReencodeOptions options;
 };
+void PrintTo(const Tracing& t, std::ostream* out) { *out << t.name; }
 
 class PsbOnly : public ::testing::TestWithParam<Tracing> {};
 

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <ostream>
 
 #include "tests/support/perf_data_writer.h"
 #include "tests/tools/run_asof.h"
@@ -150,6 +151,7 @@ struct Lack {
   const char* words;  // that are in it
   int status = 2;     // 0: only a warning
 };
+void PrintTo(const Lack& l, std::ostream* out) { *out << l.name; }
 
 class RecordLack : public ::testing::TestWithParam<Lack> {};
 

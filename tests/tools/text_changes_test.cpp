@@ -1,5 +1,6 @@
 // Who changed text, what changed in a range, and what differs between two instants.
 #include "tools/text_changes.h"
+#include <ostream>
 
 #include <nlohmann/json.hpp>
 
@@ -78,6 +79,7 @@ struct Sample {
   Bytes old_bytes, new_bytes;
   const char* said;
 };
+void PrintTo(const Sample& s, std::ostream* out) { *out << s.name; }
 
 class Mechanisms : public Changes, public ::testing::WithParamInterface<Sample> {};
 

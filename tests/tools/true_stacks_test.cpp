@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <map>
+#include <ostream>
 
 #include "decoder/timeline.h"
 #include "tests/support/shadow_stacks.h"
@@ -80,6 +81,7 @@ struct Board {
   uint64_t slots;     // functions under a slot, in all moments
   uint64_t unknown;   // runs whose text is in no record
 };
+void PrintTo(const Board& b, std::ostream* out) { *out << b.name; }
 
 std::string directory_of(const Board& b, const TempDir& dir) {
   const std::string archive = fmt::format("{}/{}/capture.tar.xz", ASOF_TEST_DATA, b.capture);

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <ostream>
 #include <sstream>
 
 #include "tests/support/damage.h"
@@ -21,6 +22,7 @@ struct Subject {
   bool here;          // below tests/data
   bool bpf;
 };
+void PrintTo(const Subject& s, std::ostream* out) { *out << s.name; }
 
 fs::path root(const Subject& s) {
   return s.here ? fs::path(ASOF_TEST_DATA) : fs::path(ASOF_SHARED_DIR) / "captures";

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <ostream>
 #include <sstream>
 
 #include "arch/x86/packet.h"
@@ -184,6 +185,7 @@ struct Known {
   uint8_t model;                    // family 6; 0: unknown
   std::vector<std::string> gaps{};  // that it has
 };
+void PrintTo(const Known& k, std::ostream* out) { *out << k.folder; }
 
 class HardwareCapture : public testing::TestWithParam<Known> {};
 
