@@ -6,7 +6,7 @@ include(CMakePackageConfigHelpers)
 set(public_headers
   textstore/address.h textstore/builder.h textstore/facts.h textstore/origin.h textstore/result.h
   textstore/symbols.h textstore/text_store.h textstore/time.h
-  arch/arch.h arch/block.h arch/steps.h arch/stream.h arch/time_conversion.h arch/arm64/arm64.h arch/x86/x86.h
+  arch/arch.h arch/block.h arch/steps.h arch/stream.h arch/time_conversion.h arch/zeroed.h arch/arm64/arm64.h arch/x86/x86.h
   decoder/capture.h decoder/code_map.h decoder/flow_piece.h decoder/notice.h decoder/perf_data.h decoder/pipeline.h
   decoder/source_lines.h decoder/text_mechanism.h decoder/timeline.h)
 foreach(header ${public_headers})
