@@ -147,7 +147,7 @@ uint32_t Flow::fast_start(const State& s) {
     const uint64_t bit = bits >> 63;
     const std::byte* ways = links + sizeof(uint32_t) * bit;
     asm("" : "+r"(ways));  // not part of the chain of loads: to be added by the load itself
-    uint32_t next = Links::at(ways, cur).next[0].load(std::memory_order_acquire);
+    uint32_t next = Links::next_at(ways, cur).load(std::memory_order_acquire);
     if (next < kFirstWay) [[unlikely]] {
       if (next == kReturn) {
         next = stack[above - 1];

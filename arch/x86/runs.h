@@ -15,6 +15,7 @@
 #pragma once
 #include <array>
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -67,6 +68,11 @@ class Links {
   const std::byte* bytes() const { return reinterpret_cast<const std::byte*>(links_.get()); }
   static const Link& at(const std::byte* bytes, uint32_t way) {
     return *reinterpret_cast<const Link*>(bytes + way);
+  }
+  // Where it leads on TNT bit 0; on bit 1 from the word behind, which `bytes` may have in it already.
+  static const std::atomic<uint32_t>& next_at(const std::byte* bytes, uint32_t way) {
+    static_assert(offsetof(Link, next) == 0);
+    return *reinterpret_cast<const std::atomic<uint32_t>*>(bytes + way);
   }
 
  private:
