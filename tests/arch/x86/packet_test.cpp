@@ -168,45 +168,6 @@ TEST(Packet, LastIpByCompression) {
   EXPECT_EQ(ip, 0x1234'5678'9abc'def0);
 }
 
-// Bytes that are nearly PSBs, from every beginning, against a search that looks everywhere.
-TEST(Packet, PsbIsFoundAmongItsOwnBytes) {
-  const Bytes psb = [] {
-    PtWriter w;
-    w.psb();
-    return w.bytes();
-  }();
-  for (uint64_t seed = 1; seed <= 200; ++seed) {
-    SimRandom random(seed);
-    Bytes bytes;
-    while (bytes.size() < 200) {
-      const size_t n = random.below(seed % 2 == 0 ? 40 : 18);  // of the pattern, from either byte on
-      for (size_t i = random.below(2), end = i + n; i < end; ++i) bytes.push_back(psb[i % 2]);
-      if (random.below(2) == 0) bytes.push_back(static_cast<uint8_t>(random.below(256)));
-    }
-    for (size_t from = 0; from <= bytes.size(); ++from) {
-      const auto hit =
-          std::search(bytes.begin() + static_cast<std::ptrdiff_t>(from), bytes.end(), psb.begin(), psb.end());
-      const auto want = hit == bytes.end() ? SIZE_MAX : static_cast<size_t>(hit - bytes.begin());
-      ASSERT_EQ(find_psb(bytes, from), want) << "seed " << seed << " from " << from;
-    }
-  }
-}
-
-TEST(Packet, PsbIsFoundWhereverItStands) {
-  PtWriter w;
-  w.pad(7);
-  w.psb();
-  w.psb();
-  w.pad(3);
-  EXPECT_EQ(find_psb(w.bytes(), 0), 7U);
-  EXPECT_EQ(find_psb(w.bytes(), 8), 9U);  // the pattern repeats every two bytes
-  EXPECT_EQ(find_psb(w.bytes(), 7 + kPsbSize), 7U + kPsbSize);
-  EXPECT_EQ(find_psb(w.bytes(), 7 + kPsbSize + 1), SIZE_MAX);
-  EXPECT_EQ(find_psb(std::span(w.bytes()).first(22), 0), SIZE_MAX);
-  EXPECT_EQ(find_psb({}, 0), SIZE_MAX);
-  EXPECT_EQ(find_psb(w.bytes(), 1000), SIZE_MAX);
-}
-
 // ---- against libipt's packet decoder ----
 
 struct Seen {

@@ -1,9 +1,13 @@
 // Streams into segments: sync points wherever they stand, and every byte accounted for.
+#include <algorithm>
+
 #include "arch/x86/packet.h"
 #include "tests/arch/x86/scene.h"
 
 namespace asof::x86::test {
 namespace {
+
+using asof::test::SimRandom;
 
 constexpr Addr A = Scene::kCode;
 
@@ -44,6 +48,45 @@ void expect_all_covered(const Stream& stream, const std::vector<Segment>& segmen
   }
   for (const StreamPiece& p : stream.pieces)
     for (uint64_t i = p.offset; i < p.offset + p.bytes.size(); ++i) ASSERT_EQ(covered[i], 1) << "byte " << i;
+}
+
+// Bytes that are nearly PSBs, from every beginning, against a search that looks everywhere.
+TEST(Sync, PsbIsFoundAmongItsOwnBytes) {
+  const Bytes psb = [] {
+    PtWriter w;
+    w.psb();
+    return w.bytes();
+  }();
+  for (uint64_t seed = 1; seed <= 200; ++seed) {
+    SimRandom random(seed);
+    Bytes bytes;
+    while (bytes.size() < 200) {
+      const size_t n = random.below(seed % 2 == 0 ? 40 : 18);  // of the pattern, from either byte on
+      for (size_t i = random.below(2), end = i + n; i < end; ++i) bytes.push_back(psb[i % 2]);
+      if (random.below(2) == 0) bytes.push_back(static_cast<uint8_t>(random.below(256)));
+    }
+    for (size_t from = 0; from <= bytes.size(); ++from) {
+      const auto hit =
+          std::search(bytes.begin() + static_cast<std::ptrdiff_t>(from), bytes.end(), psb.begin(), psb.end());
+      const auto want = hit == bytes.end() ? SIZE_MAX : static_cast<size_t>(hit - bytes.begin());
+      ASSERT_EQ(find_psb(bytes, from), want) << "seed " << seed << " from " << from;
+    }
+  }
+}
+
+TEST(Sync, PsbIsFoundWhereverItStands) {
+  PtWriter w;
+  w.pad(7);
+  w.psb();
+  w.psb();
+  w.pad(3);
+  EXPECT_EQ(find_psb(w.bytes(), 0), 7U);
+  EXPECT_EQ(find_psb(w.bytes(), 8), 9U);  // the pattern repeats every two bytes
+  EXPECT_EQ(find_psb(w.bytes(), 7 + kPsbSize), 7U + kPsbSize);
+  EXPECT_EQ(find_psb(w.bytes(), 7 + kPsbSize + 1), SIZE_MAX);
+  EXPECT_EQ(find_psb(std::span(w.bytes()).first(22), 0), SIZE_MAX);
+  EXPECT_EQ(find_psb({}, 0), SIZE_MAX);
+  EXPECT_EQ(find_psb(w.bytes(), 1000), SIZE_MAX);
 }
 
 TEST(Sync, SegmentsOfAnUndamagedStream) {
@@ -142,8 +185,8 @@ TEST(Sync, Discontinuity) {
   EXPECT_EQ(s.segments[2].before->begin, cut + 1000);
 }
 
-// What the recorder says was lost is told where a stretch begins, the first one included; inside a stretch the
-// flow runs on, and a loss has no place.
+// What the recorder says was lost is told where a stretch begins, the first one included; inside a stretch
+// the flow runs on, and a loss has no place.
 TEST(Sync, RecordedLosses) {
   Three s;
   s.decode();
