@@ -1,15 +1,18 @@
-// peers [--rounds N] [--asof PROGRAM] [--alone] BUNDLE...: decodes raw PT bundles with asof, with libipt's
-// block decoder and with perf by turns and prints medians of CPU time. The machines we measure on are shared:
-// ratios of one run mean something, figures of different runs do not. perf is left out where it is not
-// installed; it and the text of every instruction need PROGRAM, and perf_bundle beside this program.
+// peers [--rounds N] [--asof PROGRAM] [--alone | --threads] BUNDLE...: decodes raw PT bundles with asof, with
+// libipt's block decoder and with perf by turns and prints medians of CPU time; then two threads beside one
+// (--threads: only that; --alone: only asof, on one thread). The machines we measure on are shared: ratios of
+// one run mean something, figures of different runs do not. perf is left out where it is not installed; it
+// and the text of every instruction need PROGRAM, and perf_bundle beside this program.
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <atomic>
+#include <array>
 #include <cstdlib>
 #include <exception>
 #include <filesystem>
 #include <functional>
+#include <iterator>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
@@ -17,6 +20,7 @@
 #include "decoder/capture.h"
 #include "decoder/pipeline.h"
 #include "tests/bench/chunk_count.h"
+#include "tests/bench/cores.h"
 #include "tests/support/temp_dir.h"
 
 namespace asof::bench {
@@ -47,14 +51,6 @@ Outcome decode_with_asof(const std::string& path, bool hash, unsigned jobs = 1) 
   return outcome;
 }
 
-// Work that needs nothing but a core.
-void spin() {
-  uint64_t x = 1;
-  for (uint32_t i = 0; i < 300'000'000; ++i) x = x * 6364136223846793005ULL + 1;
-  static std::atomic<uint64_t> sink;
-  sink = x;
-}
-
 double seconds_of_two(const std::function<void()>& work) {
   return wall_seconds_of([&] {
     std::thread other(work);
@@ -63,24 +59,66 @@ double seconds_of_two(const std::function<void()>& work) {
   });
 }
 
-// How much faster two threads are than one, beside what the machine gives at that time: to two threads that
-// only count, and to two decodes that share nothing, which compete for caches and memory, too. Cores of
-// shared machines change their speed from one second to the next, so this is done often.
+// One measurement of two threads, between four looks at the cores.
+struct ScalingRound {
+  std::array<double, 2> one{};  // seconds of one thread on each processor
+  double two = 0, apart = 0;    // of two threads, and of two decodes that share nothing
+  std::array<CoreRates, 4> rates;
+
+  // How much faster `seconds` is than one thread, where both processors are like their mean.
+  double speed_up(double seconds) const { return 2 / (seconds / one[0] + seconds / one[1]); }
+};
+
+ScalingRound scaling_round(const std::string& path) {
+  ScalingRound r;
+  const auto decode = [&](unsigned jobs) {
+    return wall_seconds_of([&] { decode_with_asof(path, false, jobs); });
+  };
+  const auto on = [&](unsigned processor) {
+    const Pinned here(processor);
+    return decode(1);
+  };
+  r.rates[0] = measure_cores();
+  r.one[0] = on(0);
+  r.rates[1] = measure_cores();
+  r.two = decode(2);
+  r.rates[2] = measure_cores();
+  r.one[1] = on(1);
+  r.apart = seconds_of_two([&] { decode_with_asof(path, false, 1); }) / 2;
+  r.rates[3] = measure_cores();
+  return r;
+}
+
+void print_scaling_of(std::string_view name, std::span<const ScalingRound> rounds) {
+  if (rounds.empty()) return;
+  const auto median_of = [&](auto&& value) {
+    std::vector<double> values;
+    for (const ScalingRound& r : rounds) values.push_back(value(r));
+    return median(values);
+  };
+  fmt::print("  {:<28}{:>4} rounds: {:.2f} times as fast; two decodes that share nothing {:.2f}\n", name,
+             rounds.size(), median_of([](const ScalingRound& r) { return r.speed_up(r.two); }),
+             median_of([](const ScalingRound& r) { return r.speed_up(r.apart); }));
+}
+
+// How much faster two threads are than one. What the machine gives changes from one second to the next, so
+// this is done often, and rounds are told apart by what the cores gave before, in between and after.
 void print_scaling(const std::string& path, int rounds) {
-  std::vector<double> one, two, apart, control;
-  for (int round = 0; round < 4 * rounds; ++round) {
-    one.push_back(wall_seconds_of([&] { decode_with_asof(path, false, 1); }));
-    two.push_back(wall_seconds_of([&] { decode_with_asof(path, false, 2); }));
-    apart.push_back(seconds_of_two([&] { decode_with_asof(path, false, 1); }) / 2);
-    const double spin_one = wall_seconds_of(spin);
-    control.push_back(2 * spin_one / seconds_of_two(spin));
+  decode_with_asof(path, false, 2);  // starts the threads, while nothing is pinned
+  std::vector<ScalingRound> all;
+  double whole = 0;
+  for (int i = 0; i < 4 * rounds; ++i) {
+    all.push_back(scaling_round(path));
+    for (const CoreRates& r : all.back().rates) whole = std::max({whole, r.alone[0], r.alone[1]});
   }
-  const auto best = [](const std::vector<double>& v) { return *std::ranges::min_element(v); };
-  fmt::print("{}: two threads, wall time, {} rounds\n", path, one.size());
-  fmt::print("  {:.2f} times as fast as one (medians; best of both {:.2f})\n", median(one) / median(two),
-             best(one) / best(two));
-  fmt::print("  two decodes that share nothing: {:.2f} ({:.2f}); two spinning threads: {:.2f}\n",
-             median(one) / median(apart), best(one) / best(apart), median(control));
+  fmt::print("{}: two threads beside one, wall time, medians\n", path);
+  print_scaling_of("all", all);
+  for (const Cores kind : {Cores::kFree, Cores::kShared, Cores::kOne, Cores::kUnsteady}) {
+    std::vector<ScalingRound> some;
+    std::ranges::copy_if(all, std::back_inserter(some),
+                         [&](const ScalingRound& r) { return classify(r.rates, whole) == kind; });
+    print_scaling_of(name_of(kind), some);
+  }
   std::fflush(stdout);
 }
 
@@ -128,12 +166,15 @@ void compare_text(const std::string& bundle, const Programs& programs, const std
   }
 }
 
-void compare(const std::string& bundle, const Programs& programs, int rounds, bool alone) {
+enum class Part { kAll, kAlone, kThreads };
+
+void compare(const std::string& bundle, const Programs& programs, int rounds, Part part) {
+  if (part == Part::kThreads) return print_scaling(bundle, rounds);
   const test::TempDir work;
   std::vector<Row> rows = {
       {"asof, blocks", [&] { return decode_with_asof(bundle, false); }},
       {"asof, blocks, hash of all addresses", [&] { return decode_with_asof(bundle, true); }}};
-  if (!alone) {
+  if (part == Part::kAll) {
     rows.push_back({"libipt, block decoder", [&] { return decode_with_libipt(bundle); }});
     if (programs.perf) {
       const std::string folder = (work.path() / "whole").string();
@@ -142,7 +183,7 @@ void compare(const std::string& bundle, const Programs& programs, int rounds, bo
     }
   }
   print_table(fmt::format("{}: decoding, one thread", bundle), rows, rounds);
-  if (alone) return;
+  if (part == Part::kAlone) return;
   if (!programs.asof.empty()) compare_text(bundle, programs, work.path(), rounds);
   print_scaling(bundle, rounds);
 }
@@ -154,7 +195,7 @@ int main(int argc, char** argv) {
   namespace fs = std::filesystem;
   using namespace asof::bench;
   int rounds = 3;
-  bool alone = false;
+  Part part = Part::kAll;
   Programs programs;
   programs.perf_bundle = (fs::absolute(argv[0]).parent_path() / "perf_bundle").string();
   const std::string perf = output_of({"perf", "version"});
@@ -169,9 +210,11 @@ int main(int argc, char** argv) {
       else if (word == "--asof" && i + 1 < argc)
         programs.asof = argv[++i];
       else if (word == "--alone")
-        alone = true;
+        part = Part::kAlone;
+      else if (word == "--threads")
+        part = Part::kThreads;
       else
-        compare(argv[i], programs, rounds, alone);
+        compare(argv[i], programs, rounds, part);
     }
   } catch (const std::exception& e) {
     fmt::print(stderr, "{}\n", e.what());
