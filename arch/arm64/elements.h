@@ -109,9 +109,9 @@ class ElementParser {
     return std::span(list_).subspan(index - base_, ready_ - (index - base_));
   }
   // For who can do without the list, after all before was dropped (elements_plain.h): calls
-  // taker.atoms(value, count), taker.address(value, isa) and taker.time(value, number) with what the next
-  // packets say, as if it had been parsed and dropped, until one of the former two wants no more or a packet
-  // comes that cannot be had so. All of them together count as one element.
+  // taker.atoms(value, count), taker.address(value, isa, offset) and taker.time(value, number) with what the
+  // next packets say, as if it had been parsed and dropped, until one of the former two wants no more or a
+  // packet comes that cannot be had so. All of them together count as one element.
   enum class Take : uint8_t { kOn, kStop, kRefuse };  // kRefuse: this is not taken, and comes next
   struct Passed {
     size_t elements = 0;

@@ -44,7 +44,7 @@ template <class Taker>
       Register r;
       const uint8_t* const next = plain_address(p, r);
       if (next == p) break;
-      passed.last = taker.address(r.address, r.isa);
+      passed.last = taker.address(r.address, r.isa, static_cast<uint32_t>(p - begin));
       if (passed.last == Take::kRefuse) break;
       remember(r);
       p = next;

@@ -194,7 +194,7 @@ struct Flow::FastTaker {
     return full ? Take::kStop : Take::kOn;
   }
   // Where the run at hand goes.
-  [[gnu::always_inline]] Take address(Addr to, uint8_t) {
+  [[gnu::always_inline]] Take address(Addr to, uint8_t, uint32_t) {
     if (hot.cur >= kFirstWay || is_kernel_address(to) != (w.space == kKernelSpace) || to == w.hook)
       return Take::kRefuse;
     const uint32_t next = flow.runs_->at(w.space, to);
@@ -258,7 +258,7 @@ void Flow::fast_walk(State& s, uint32_t start) {
     if (next.kind == El::kAtoms)
       taken = taker.atoms(static_cast<uint32_t>(next.value), next.count);
     else if (next.kind == El::kAddress)
-      taken = taker.address(next.value, next.isa);
+      taken = taker.address(next.value, next.isa, next.offset);
     else if (next.kind == El::kTime)
       taker.time(next.value, next.time);
     if (taken == Take::kRefuse) break;

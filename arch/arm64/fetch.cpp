@@ -120,10 +120,13 @@ Flow::Stop Flow::element(State& s, Trial* trial) {
       return Stop::kOut;
     case El::kBad:
       if constexpr (Emit) {
-        open_gap(s, "E-DATA-001",
-                 fmt::format("bytes at offset {:#x} are no packet, or one out of place",
-                             segment_->begin + d.offset),
-                 d.offset);
+        open_gap(
+            s, "E-DATA-001",
+            [&] {
+              return fmt::format("bytes at offset {:#x} are no packet, or one out of place",
+                                 segment_->begin + d.offset);
+            },
+            d.offset);
       }
       return Stop::kOut;
     default:
@@ -156,9 +159,9 @@ Flow::Stop Flow::on_address(State& s, const Element& d, Trial* trial) {
     case Place::kKnown:
       if (ip != s.ip && !s.fresh) {
         if constexpr (!Emit) return Stop::kContradiction;
-        contradiction(
-            s, "E-FLOW-006",
-            fmt::format("the trace says that the flow is at {:#x}, the text leads to {:#x}", ip, s.ip));
+        contradiction(s, "E-FLOW-006", [&] {
+          return fmt::format("the trace says that the flow is at {:#x}, the text leads to {:#x}", ip, s.ip);
+        });
         close_gap(s, ip, d.offset);
       }
       if (ip != s.ip || mode != s.mode) enter(s, ip, mode);
@@ -221,10 +224,12 @@ Flow::Stop Flow::reach(State& s, Addr to, Trial* trial) {
     const bool ends_here = v->waypoint != Waypoint::kNone;
     if (to < s.ip || v->waypoint == Waypoint::kTrap || (ends_here && (count == 0 || count == b.count))) {
       if constexpr (Emit) {
-        contradiction(s, "E-FLOW-004",
-                      fmt::format("an exception was taken at {:#x}, which the text at {:#x} does not lead to "
-                                  "without a branch",
-                                  to, b.ip));
+        contradiction(s, "E-FLOW-004", [&] {
+          return fmt::format(
+              "an exception was taken at {:#x}, which the text at {:#x} does not lead to "
+              "without a branch",
+              to, b.ip);
+        });
       }
       return Stop::kContradiction;
     }
@@ -248,16 +253,19 @@ Flow::Stop Flow::on_exception(State& s, const Element& d, Trial* trial) {
     go_indirect(s, at, mode_of(s, d.isa));
   } else if (s.place == Place::kTarget && !pop_target(s)) {
     if constexpr (!Emit) return s.calls_missing ? Stop::kOut : Stop::kContradiction;
-    lose(s, "E-FLOW-002",
-         fmt::format("the target of the branch before {:#x} is not known, an exception at {:#x} "
-                     "comes first",
-                     s.ip, at));
+    lose(s, "E-FLOW-002", [&] {
+      return fmt::format(
+          "the target of the branch before {:#x} is not known, an exception at {:#x} "
+          "comes first",
+          s.ip, at);
+    });
   }
   if (s.place == Place::kKnown && is_target && s.ip != at) {
     if constexpr (!Emit) return Stop::kContradiction;
-    contradiction(
-        s, "E-FLOW-004",
-        fmt::format("an exception was taken at the branch target {:#x}, the text leads to {:#x}", at, s.ip));
+    contradiction(s, "E-FLOW-004", [&] {
+      return fmt::format("an exception was taken at the branch target {:#x}, the text leads to {:#x}", at,
+                         s.ip);
+    });
   }
   if (s.place == Place::kKnown && d.type != kReset) {
     const Stop stop = reach<Emit>(s, at, trial);
@@ -310,9 +318,10 @@ Flow::Stop Flow::on_source_address(State& s, const Element& d, Trial* trial) {
     if (v->waypoint == Waypoint::kTrap || passed || (last && v->waypoint == Waypoint::kNone) ||
         (!last && branch && !v->may_skip)) {
       if constexpr (Emit) {
-        contradiction(
-            s, "E-FLOW-001",
-            fmt::format("a branch was taken at {:#x}, which the text at {:#x} does not lead to", at, b.ip));
+        contradiction(s, "E-FLOW-001", [&] {
+          return fmt::format("a branch was taken at {:#x}, which the text at {:#x} does not lead to", at,
+                             b.ip);
+        });
       }
       return Stop::kContradiction;
     }
@@ -339,9 +348,9 @@ Flow::Stop Flow::on_end(State& s, const Element& d, Trial* trial) {
     return Stop::kEnd;
   }
   if constexpr (Emit) {
-    contradiction(
-        s, "E-FLOW-006",
-        fmt::format("the next sync point is at {:#x}, the text leads to {:#x}", address_of(s, d), s.ip));
+    contradiction(s, "E-FLOW-006", [&] {
+      return fmt::format("the next sync point is at {:#x}, the text leads to {:#x}", address_of(s, d), s.ip);
+    });
     close_gap(s, address_of(s, d), segment_->end - segment_->begin);
     return Stop::kEnd;
   }

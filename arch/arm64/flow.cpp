@@ -180,8 +180,9 @@ Flow::Stop Flow::idle(State& s) {
   }
   if (++s.idle_blocks <= (Emit ? kMaxIdleBlocks : kMaxIdleInTrial)) return Stop::kGo;
   if constexpr (Emit) {
-    contradiction(s, "E-FLOW-003",
-                  fmt::format("{} blocks from {:#x} on without use of the trace", kMaxIdleBlocks, s.ip));
+    contradiction(s, "E-FLOW-003", [&] {
+      return fmt::format("{} blocks from {:#x} on without use of the trace", kMaxIdleBlocks, s.ip);
+    });
     s.idle_blocks = 0;
   }
   return Stop::kContradiction;
@@ -204,7 +205,8 @@ Flow::Stop Flow::place_for_atom(State& s, Trial* trial) {
     const char* const why = !return_stack_    ? "the trace has no address for it"
                             : s.calls_missing ? "it goes to a call in an earlier gap"
                                               : "it has no call";
-    lose(s, "E-FLOW-002", fmt::format("the target of the branch before {:#x} is not known: {}", s.ip, why));
+    lose(s, "E-FLOW-002",
+         [&] { return fmt::format("the target of the branch before {:#x} is not known: {}", s.ip, why); });
   } else if constexpr (!Emit) {
     return Stop::kOut;
   } else if (s.place == Place::kWaiting) {
@@ -228,9 +230,10 @@ Flow::Stop Flow::use_atom(State& s, Variant& v, Trial* trial) {
   const bool taken = (s.atoms & 1) != 0;
   if (!taken && !v.may_skip) [[unlikely]] {
     if constexpr (Emit) {
-      contradiction(s, "E-FLOW-001",
-                    fmt::format("an instruction that is never passed ends the block at {:#x}, but {}", b.ip,
-                                describe(s)));
+      contradiction(s, "E-FLOW-001", [&] {
+        return fmt::format("an instruction that is never passed ends the block at {:#x}, but {}", b.ip,
+                           describe(s));
+      });
     }
     return Stop::kContradiction;
   }
@@ -281,6 +284,7 @@ Flow::Stop Flow::walk(State& s, Trial* trial) {
         flush(false);
       if (const uint32_t run = fast_start(s))
         return_stack_ ? fast_walk<true>(s, run) : fast_walk<false>(s, run);
+      if (gap_ && s.place == Place::kLost) lost_walk(s);
     }
     if (s.atom_count == 0) {
       if (!elements_->has(s.e)) return Stop::kOut;
@@ -323,7 +327,8 @@ Flow::Stop Flow::walk(State& s, Trial* trial) {
       stop = idle<Emit>(s);
     } else if (v->waypoint == Waypoint::kTrap) {
       if constexpr (Emit) {
-        contradiction(s, "E-FLOW-001", fmt::format("a breakpoint is at {:#x}, but {}", s.ip, describe(s)));
+        contradiction(s, "E-FLOW-001",
+                      [&] { return fmt::format("a breakpoint is at {:#x}, but {}", s.ip, describe(s)); });
       }
       stop = Stop::kContradiction;
     } else {

@@ -10,6 +10,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "arch/arch.h"
@@ -18,6 +19,7 @@
 #include "arch/arm64/last_sync.h"
 #include "arch/arm64/runs.h"
 #include "arch/arm64/state.h"
+#include "arch/reason.h"
 
 namespace asof::arm64 {
 
@@ -93,6 +95,11 @@ class Flow final : public SegmentDecoder {
   void fast_end(State& s, const FastWalk& w, const FastHot& hot);
   RunCache& runs_of(bool wfx);
 
+  // lost.cpp: the walk where nothing is known
+  struct LostTaker;
+  void lost_walk(State& s);
+  bool in_hole(const State& s, Addr ip);
+
   // elements of the flow, fetch.cpp
   template <bool Emit>
   Stop element(State& s, Trial* trial);
@@ -153,10 +160,16 @@ class Flow final : public SegmentDecoder {
   Time synced_before();
 
   // gaps.cpp: damage as data
-  void open_gap(State& s, const char* code, std::string reason, uint64_t begin);
+  // `why` is the reason, or says it when it is asked for: a gap that goes on has one.
+  template <class Why>
+  void open_gap(State& s, const char* code, const Why& why, uint64_t begin);
+  Gap* new_gap(State& s, const char* code);
   void close_gap(State& s, Addr resume_ip, uint64_t end);
-  void contradiction(State& s, const char* code, std::string reason);
-  void lose(State& s, const char* code, std::string reason);
+  template <class Why>
+  void contradiction(State& s, const char* code, const Why& why);
+  template <class Why>
+  void lose(State& s, const char* code, const Why& why);
+  void be_lost(State& s);
   void add_event(EventKind kind, Time time, Addr ip, uint64_t a, uint64_t b, uint64_t offset);
   size_t roll_back();
   void flush(bool last);
@@ -193,7 +206,9 @@ class Flow final : public SegmentDecoder {
   std::optional<Time> synced_before_;  // LastSync::before(), once it was asked for
   std::optional<Time> last_event_;     // State::floor at the last exception or exception return
   std::optional<Gap> gap_;             // open
-  size_t verified_steps_ = 0;          // steps up to the last use of trace: later ones rest on the text alone
+  AddrRange hole_;                     // of the last look by in_hole()
+  Space hole_space_ = kNoSpace;
+  size_t verified_steps_ = 0;  // steps up to the last use of trace: later ones rest on the text alone
   uint8_t next_flags_ = 0;
   Confidence confidence_ = Confidence::kCertain;
   uint64_t confidence_until_ = 0;
@@ -219,6 +234,34 @@ inline void Flow::emit(State& s, const Variant& v, uint32_t count, uint8_t flags
     chunk_.steps.push_back(step);
   }
   s.fresh = false;
+}
+
+template <class Why>
+void Flow::open_gap(State& s, const char* code, const Why& why, uint64_t begin) {
+  Gap* const gap = new_gap(s, code);
+  if (gap == nullptr) return;
+  gap->begin = segment_->begin + begin;
+  gap->reason = reason_of(why);
+}
+
+// The flow cannot go on at s.ip. It resumes at the next address in the trace.
+// Where trace and text disagree, what ran since the last packet that fitted is not known either; where only
+// bytes are missing, it is.
+template <class Why>
+void Flow::contradiction(State& s, const char* code, const Why& why) {
+  if (std::string_view(code).starts_with("E-FLOW")) roll_back();
+  lose(s, code, why);
+}
+
+// From here on where the flow is is not known.
+template <class Why>
+void Flow::lose(State& s, const char* code, const Why& why) {
+  verified_steps_ = chunk_.steps.size();
+  if (Gap* const gap = new_gap(s, code)) {
+    gap->begin = segment_->begin + offset_in_use(s);
+    gap->reason = reason_of(why);
+  }
+  be_lost(s);
 }
 
 }  // namespace asof::arm64

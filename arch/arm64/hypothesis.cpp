@@ -94,18 +94,25 @@ Variant* Flow::text(State& s, Trial* trial, Stop& why) {
 
   // Coming from the kernel or from nowhere: whose address is it? One task, unless the switch lies within the
   // bounds.
-  std::vector<Space> spaces = s.in_user ? std::vector<Space>{s.user_space} : spaces_in(bounds(s));
-  std::erase(spaces, kNoSpace);
-  if (spaces.empty()) {
-    if constexpr (Emit)
-      contradiction(s, "E-TEXT-002", fmt::format("user address {:#x}, but no process is known here", s.ip));
-    why = Stop::kNoText;
-    return nullptr;
+  Space only = s.in_user ? s.user_space : kNoSpace;
+  std::vector<Space> spaces;
+  if (only == kNoSpace) {
+    spaces = spaces_in(bounds(s));
+    std::erase(spaces, kNoSpace);
+    if (spaces.empty()) {
+      if constexpr (Emit) {
+        contradiction(s, "E-TEXT-002",
+                      [&] { return fmt::format("user address {:#x}, but no process is known here", s.ip); });
+      }
+      why = Stop::kNoText;
+      return nullptr;
+    }
+    if (spaces.size() == 1) only = spaces[0];
   }
   s.in_user = true;
-  if (spaces.size() == 1) {
-    s.user_space = spaces[0];
-    s.node = cache_->node(s.user_space, s.ip, s.mode);
+  if (only != kNoSpace) {
+    s.user_space = only;
+    s.node = cache_->node(only, s.ip, s.mode);
     return text_at<Emit>(s, *s.node, trial, why);
   }
   std::vector<Variant*> known;
@@ -156,12 +163,14 @@ Variant* Flow::text_at(State& s, Node& node, Trial* trial, Stop& why) {
       return node.only;
     case TextState::kUnknown:
       if (Variant* slot = slot_text(s, node)) return slot;
-      if constexpr (Emit) contradiction(s, "E-TEXT-001", fmt::format("no bytes are known at {:#x}", s.ip));
+      if constexpr (Emit)
+        contradiction(s, "E-TEXT-001", [&] { return text_with("no bytes are known at ", s.ip); });
       why = Stop::kNoText;
       return nullptr;
     case TextState::kInvalid:
       if constexpr (Emit)
-        contradiction(s, "E-FLOW-005", fmt::format("the bytes at {:#x} are no instruction", s.ip));
+        contradiction(s, "E-FLOW-005",
+                      [&] { return fmt::format("the bytes at {:#x} are no instruction", s.ip); });
       why = Stop::kContradiction;
       return nullptr;
     case TextState::kVersioned:
@@ -174,15 +183,17 @@ Variant* Flow::text_at(State& s, Node& node, Trial* trial, Stop& why) {
   std::vector<Variant*>& known = candidates_.known;
   if (known.empty() && !candidates_.missing) {
     if constexpr (Emit)
-      contradiction(s, "E-FLOW-005", fmt::format("the bytes at {:#x} are no instruction at this time", s.ip));
+      contradiction(s, "E-FLOW-005",
+                    [&] { return fmt::format("the bytes at {:#x} are no instruction at this time", s.ip); });
     why = Stop::kContradiction;
     return nullptr;
   }
   if (known.empty()) {
     if (Variant* slot = slot_text(s, node)) return slot;
     if constexpr (Emit) {
-      contradiction(s, "E-TEXT-001",
-                    fmt::format("no bytes are known at {:#x} at this time, though at others", s.ip));
+      contradiction(s, "E-TEXT-001", [&] {
+        return fmt::format("no bytes are known at {:#x} at this time, though at others", s.ip);
+      });
     }
     why = Stop::kNoText;
     return nullptr;

@@ -21,7 +21,7 @@ Time last_in(std::span<const uint8_t> bytes, const PacketFormat& format,
     const std::optional<TimeConversion>& clock;
     Time passed;
     static ElementParser::Take atoms(uint32_t, uint32_t) { return ElementParser::Take::kOn; }
-    static ElementParser::Take address(Addr, uint8_t) { return ElementParser::Take::kOn; }
+    static ElementParser::Take address(Addr, uint8_t, uint32_t) { return ElementParser::Take::kOn; }
     void time(uint64_t counter, uint32_t) {
       if (clock) passed = std::max(passed, clock->to_perf(counter));
     }

@@ -152,12 +152,12 @@ Node* BlockCache::make_node(Space space, Addr ip, uint8_t mode) {
   } else {
     node.state = end == Build::End::kUnknown ? TextState::kUnknown : TextState::kInvalid;
   }
-  if (space == kKernelSpace && std::ranges::find(hooks_, ip) != hooks_.end()) set_hook(node);
+  if (space == kKernelSpace && hooks(ip)) set_hook(node);
   return &node;
 }
 
 void BlockCache::hook(Addr ip) {
-  if (std::ranges::find(hooks_, ip) != hooks_.end()) return;
+  if (hooks(ip)) return;
   hooks_.push_back(ip);
   const auto it = nodes_.find(Key{ip, kKernelSpace, 64});
   if (it != nodes_.end()) set_hook(*it->second);

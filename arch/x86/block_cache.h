@@ -8,6 +8,7 @@
 #pragma once
 #include <tsl/robin_map.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -73,6 +74,7 @@ class BlockCache {
 
   // From now on the node at this kernel address is hooked.
   void hook(Addr ip);
+  bool hooks(Addr ip) const { return std::ranges::find(hooks_, ip) != hooks_.end(); }
 
   size_t block_count() const { return variants_.size(); }
 

@@ -110,8 +110,9 @@ Flow::Stop Flow::take_target(State& s, Variant& v, Trial* trial) {
     // The SDM lets a processor defer TIPs behind the TNT bits of later branches; none is known to, and no
     // peer decodes it. Taken for that, wrong text at the place of an indirect branch would pass unnoticed.
     if constexpr (Emit) {
-      contradiction(s, "E-FLOW-001",
-                    fmt::format("an indirect branch ends the block at {:#x}, but {}", b.ip, describe(s)));
+      contradiction(s, "E-FLOW-001", [&] {
+        return fmt::format("an indirect branch ends the block at {:#x}, but {}", b.ip, describe(s));
+      });
     }
     return Stop::kContradiction;
   }
@@ -129,8 +130,9 @@ Flow::Stop Flow::take_target(State& s, Variant& v, Trial* trial) {
   }
   if (tip.kind != Pending::Kind::kTip) {
     if constexpr (Emit) {
-      contradiction(s, "E-FLOW-001",
-                    fmt::format("an indirect branch ends the block at {:#x}, but {}", b.ip, describe(s)));
+      contradiction(s, "E-FLOW-001", [&] {
+        return fmt::format("an indirect branch ends the block at {:#x}, but {}", b.ip, describe(s));
+      });
     }
     return Stop::kContradiction;
   }
@@ -188,12 +190,12 @@ Flow::Stop Flow::branch(State& s, Variant& v, Trial* trial) {
           }
           used(s, trial);
           lose(s, "E-FLOW-002",
-               fmt::format("the return at {:#x} goes to a call in an earlier gap", b.end() - 1));
+               [&] { return text_with("the return at ", b.end() - 1, " goes to a call in an earlier gap"); });
           return Stop::kContradiction;
         }
         if constexpr (Emit) {
           contradiction(s, "E-FLOW-002",
-                        fmt::format("a compressed return at {:#x} has no call", b.end() - 1));
+                        [&] { return fmt::format("a compressed return at {:#x} has no call", b.end() - 1); });
         }
         return Stop::kContradiction;
       }
@@ -269,8 +271,9 @@ Flow::Stop Flow::branch(State& s, Variant& v, Trial* trial) {
     const char* code = s.pending.kind == Pending::Kind::kEnd ? "E-FLOW-006"
                        : bound                               ? "E-FLOW-004"
                                                              : "E-FLOW-001";
-    contradiction(s, code,
-                  fmt::format("a conditional branch ends the block at {:#x}, but {}", b.ip, describe(s)));
+    contradiction(s, code, [&] {
+      return fmt::format("a conditional branch ends the block at {:#x}, but {}", b.ip, describe(s));
+    });
   }
   return Stop::kContradiction;
 }

@@ -16,28 +16,6 @@
 #include "arch/x86/flow.h"
 
 namespace asof::x86 {
-namespace {
-
-bool is_tip(uint8_t b) { return (b & 0x1f) == 0x0d; }
-
-// A TIP packet: the IP it says, and its size.
-struct Tip {
-  Addr ip = 0;
-  uint32_t size = 0;
-
-  // False: what is at p is none, has no IP, or is near the end.
-  bool read(const uint8_t* p, const uint8_t* end, Addr last_ip) {
-    if (end - p < 9 || !is_tip(*p)) return false;
-    const uint8_t ipc = *p >> 5;
-    const uint8_t bytes = kIpBytes[ipc].bytes;
-    size = 1U + bytes;
-    ip = last_ip;
-    return bytes != kReservedIp && update_ip(ipc, load_le(p + 1, 8), ip);
-  }
-};
-
-}  // namespace
-
 // TNT bits at hand: the next one is the highest.
 struct Bits {
   uint64_t bits = 0;
@@ -85,6 +63,8 @@ struct Flow::FastWalk {
   const std::byte* links = nullptr;
   const uint32_t* several = nullptr;
   const uint8_t* p = nullptr;  // next packet
+  const uint8_t* joined =
+      nullptr;  // from here to p are short TNT packets, the last of those with bits at hand
   Addr last_ip = 0;
   Bits tnt;
   uint32_t cur = 0;           // way to the run
@@ -102,6 +82,7 @@ struct Flow::FastWalk {
   uint32_t run() const { return run_of(cur); }
   const Link& link() const { return Links::at(links, cur); }
   void tidy_stack();
+  void give_back();
   bool walk_bits();
   bool leave_by_tip(uint32_t to);
   void leave(uint32_t to);
@@ -126,6 +107,17 @@ uint32_t Flow::fast_start(const State& s) {
   const uint32_t moved = rets->make_places(newest);
   most -= moved;
   first -= moved;
+}
+
+// Packets of which no bit was used are as good as not read: the careful walk says where a gap begins by the
+// packet in use.
+void Flow::FastWalk::give_back() {
+  while (tnt.count != 0 && p != joined) {
+    const auto bits = static_cast<uint32_t>(std::bit_width(p[-1])) - 2;
+    if (tnt.count < bits) return;
+    tnt.count -= bits;
+    --p;
+  }
 }
 
 // Over the bits at hand, run by run. What comes next waits for one load after the other, so a way is all of
@@ -211,6 +203,7 @@ bool Flow::fast_stretch(FastWalk& walk, bool join, const uint32_t* full) {
     more = false;
     Tip tip;
     uint32_t target = 0;
+    if (w.tnt.count == 0) w.joined = w.p;
     if (join) {
       w.p = w.tnt.add_short(w.p, end_);
       if (tip.read(w.p, end_, w.last_ip)) target = runs_->known_target(w.space, tip.ip, w.mode);
@@ -274,7 +267,7 @@ void Flow::fast_walk(State& s, uint32_t start) {
   FastWalk w;
   w.links = runs_->links();
   w.several = runs_->several();
-  w.p = s.p;
+  w.p = w.joined = s.p;
   w.last_ip = s.last_ip;
   w.cur = way_to(start);
   w.space = s.node->space;
@@ -316,6 +309,7 @@ void Flow::fast_walk(State& s, uint32_t start) {
       const uint8_t b = *w.p;
       if (is_short_tnt(b)) [[likely]] {
         w.p = w.tnt.add_one(w.p);
+        w.joined = w.p;
         break;
       }
       if (b == 0) {
@@ -331,6 +325,7 @@ void Flow::fast_walk(State& s, uint32_t start) {
         w.tnt.count = k.ipc;
         w.tnt.bits = k.value << (64 - k.ipc);
         w.p += k.size;
+        w.joined = w.p;
         break;
       }
       if (k.type != Pk::kTsc && k.type != Pk::kTma && k.type != Pk::kMtc &&
@@ -353,6 +348,7 @@ void Flow::fast_walk(State& s, uint32_t start) {
   }
 leave:
   write_out();
+  w.give_back();
   w.rets->end_below(w.most);
   w.rets->take_back(w.newest);
   s.rets.close(recent_returns_, w.most - w.first);

@@ -221,6 +221,7 @@ Flow::Stop Flow::walk(State& s, Trial* trial) {
       if (chunk_.steps.size() >= options_.chunk_steps && !gap_) [[unlikely]]
         flush(false);
       if (const uint32_t run = fast_start(s)) fast_walk(s, run);
+      if (s.lost && gap_) lost_walk(s);
     }
     if (s.tnt_count == 0 && s.pending.kind == Pending::Kind::kNone) fetch<Emit>(s);
     if (s.tnt_count == 0 && s.pending.kind >= Pending::Kind::kPge) [[unlikely]] {
@@ -239,8 +240,9 @@ Flow::Stop Flow::walk(State& s, Trial* trial) {
       if (s.pending.kind == Pending::Kind::kBad) {
         if constexpr (Emit) {
           const uint64_t at = s.pending.offset;
-          open_gap(s, "E-DATA-001", fmt::format("bytes at offset {:#x} are no packet", segment_->begin + at),
-                   at);
+          open_gap(
+              s, "E-DATA-001",
+              [&] { return fmt::format("bytes at offset {:#x} are no packet", segment_->begin + at); }, at);
         }
         return Stop::kOut;
       }
@@ -289,8 +291,9 @@ Flow::Stop Flow::walk(State& s, Trial* trial) {
     }
     if (++s.idle_blocks > (Emit ? kMaxIdleBlocks : kMaxIdleInTrial)) [[unlikely]] {
       if constexpr (Emit) {
-        contradiction(s, "E-FLOW-003",
-                      fmt::format("{} blocks from {:#x} on without use of the trace", kMaxIdleBlocks, s.ip));
+        contradiction(s, "E-FLOW-003", [&] {
+          return fmt::format("{} blocks from {:#x} on without use of the trace", kMaxIdleBlocks, s.ip);
+        });
         s.idle_blocks = 0;
         continue;
       }
@@ -329,9 +332,10 @@ Flow::Stop Flow::walk(State& s, Trial* trial) {
     }
     const Stop stop = branch<Emit>(s, *v, trial);
     if (stop == Stop::kEnd) {
-      // Learn the way for the next visit.
-      if (s.node == nullptr && s.enabled && !s.lost && options_.block_cache) {
-        Node* n = cache_->node(is_kernel_address(s.ip) ? kKernelSpace : v->block.space, s.ip, s.mode);
+      // Learn the way for the next visit; between kernel and user code whose address it is has to be asked.
+      const bool same_half = is_kernel_address(s.ip) == (v->block.space == kKernelSpace);
+      if (s.node == nullptr && s.enabled && !s.lost && options_.block_cache && same_half) {
+        Node* n = cache_->node(v->block.space, s.ip, s.mode);
         const BranchKind kind = v->block.kind;
         if (kind == BranchKind::kRet || kind == BranchKind::kJumpInd || kind == BranchKind::kCallInd) {
           v->indirect = n;

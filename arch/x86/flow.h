@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "arch/arch.h"
+#include "arch/reason.h"
 #include "arch/x86/block_cache.h"
 #include "arch/x86/errata.h"
 #include "arch/x86/runs.h"
@@ -157,11 +158,22 @@ class Flow final : public SegmentDecoder {
   bool lost_between(Time after, Time before, std::optional<uint32_t> ring) const;
   const std::vector<Time>& ring_times(uint32_t ring);
 
+  // lost.cpp: the walk where nothing is known
+  struct LostWalk;
+  void lost_walk(State& s);
+  bool in_hole(Space space, Addr ip);
+
   // gaps.cpp: damage as data
-  void open_gap(State& s, const char* code, std::string reason, uint64_t begin);
+  // `why` is the reason, or says it when it is asked for: a gap that goes on has one.
+  template <class Why>
+  void open_gap(State& s, const char* code, const Why& why, uint64_t begin);
+  Gap* new_gap(State& s, const char* code);
   void close_gap(State& s, Addr resume_ip, uint64_t end);
-  void contradiction(State& s, const char* code, std::string reason);
-  void lose(State& s, const char* code, std::string reason);
+  template <class Why>
+  void contradiction(State& s, const char* code, const Why& why);
+  template <class Why>
+  void lose(State& s, const char* code, const Why& why);
+  void be_lost(State& s);
   void add_event(EventKind kind, Time time, Addr ip, uint64_t a, uint64_t b, uint64_t offset);
   size_t roll_back();
   void report_bound_events(const State& s);
@@ -186,7 +198,9 @@ class Flow final : public SegmentDecoder {
   const uint8_t* end_ = nullptr;    // with the next sync group
   const uint8_t* tail_ = nullptr;   // the next PSB, or end_
   Chunk chunk_;
-  std::optional<Gap> gap_;     // open
+  std::optional<Gap> gap_;  // open
+  AddrRange hole_;          // of the last look by in_hole()
+  Space hole_space_ = kNoSpace;
   size_t verified_steps_ = 0;  // steps up to the last use of trace: later ones rest on the text alone
   size_t wrmsr_steps_ = 0;     // steps up to the last WRMSR
   uint8_t next_flags_ = 0;
@@ -219,6 +233,34 @@ inline void Flow::emit(State& s, const Variant& v, uint32_t count, uint8_t flags
     next_flags_ = 0;
     chunk_.steps.push_back(step);
   }
+}
+
+template <class Why>
+void Flow::open_gap(State& s, const char* code, const Why& why, uint64_t begin) {
+  Gap* const gap = new_gap(s, code);
+  if (gap == nullptr) return;
+  gap->begin = segment_->begin + begin;
+  gap->reason = reason_of(why);
+}
+
+// The flow cannot go on at s.ip. What the packets say next stays pending: it is where the flow may resume.
+// Where trace and text disagree, what ran since the last packet that fitted is not known either; where only
+// bytes are missing, it is.
+template <class Why>
+void Flow::contradiction(State& s, const char* code, const Why& why) {
+  if (std::string_view(code).starts_with("E-FLOW")) roll_back();
+  lose(s, code, why);
+}
+
+// From here on where the flow is is not known.
+template <class Why>
+void Flow::lose(State& s, const char* code, const Why& why) {
+  verified_steps_ = chunk_.steps.size();
+  if (Gap* const gap = new_gap(s, code)) {
+    gap->begin = segment_->begin + static_cast<uint64_t>(s.p - begin_);
+    gap->reason = reason_of(why);
+  }
+  be_lost(s);
 }
 
 }  // namespace asof::x86

@@ -29,28 +29,26 @@ void Flow::report_bound_events(const State& s) {
   }
 }
 
-// `begin`: offset in the segment. Where the last gap ended right here, before any instruction, it is one gap:
-// the first cause stays.
-void Flow::open_gap(State& s, const char* code, std::string reason, uint64_t begin) {
+// The gap that opens, to be told where it begins and why; nullptr: it is open already. Where the last gap
+// ended right here, before any instruction, it is one gap: the first cause stays.
+Gap* Flow::new_gap(State& s, const char* code) {
   next_flags_ |= Step::kAfterGap;
   confidence_ = Confidence::kCertain;
   confidence_until_ = followed_until_ = 0;
-  if (gap_) return;
+  if (gap_) return nullptr;
   const uint32_t step = static_cast<uint32_t>(chunk_.steps.size());
   if (!chunk_.gaps.empty() && chunk_.gaps.back().step == step &&
       chunk_.gaps.back().code == std::string_view(code)) {
     gap_ = std::move(chunk_.gaps.back());
     chunk_.gaps.pop_back();
-    return;
+    return nullptr;
   }
-  Gap g;
+  Gap& g = gap_.emplace();
   g.step = step;
-  g.begin = segment_->begin + begin;
   g.code = code;
-  g.reason = std::move(reason);
   g.ip = s.ip;
   g.time.lo = s.lo == kTimeMin ? s.now : s.lo;
-  gap_ = std::move(g);
+  return &g;
 }
 
 void Flow::close_gap(State& s, Addr resume_ip, uint64_t end) {
@@ -103,18 +101,7 @@ size_t Flow::roll_back() {
   return n;
 }
 
-// The flow cannot go on at s.ip. What the packets say next stays pending: it is where the flow may resume.
-// Where trace and text disagree, what ran since the last packet that fitted is not known either; where only
-// bytes are missing, it is.
-void Flow::contradiction(State& s, const char* code, std::string reason) {
-  if (std::string_view(code).starts_with("E-FLOW")) roll_back();
-  lose(s, code, std::move(reason));
-}
-
-// From here on where the flow is is not known.
-void Flow::lose(State& s, const char* code, std::string reason) {
-  verified_steps_ = chunk_.steps.size();
-  open_gap(s, code, std::move(reason), static_cast<uint64_t>(s.p - begin_));
+void Flow::be_lost(State& s) {
   s.tnt_count = 0;
   s.rets.clear();
   s.calls_missing = true;

@@ -106,24 +106,26 @@ Variant* Flow::text_of_spaces(State& s, Trial* trial, Stop& why) {
 
   // Coming from the kernel or from nowhere: whose address is it? One task, unless the switch lies within the
   // bounds.
+  const auto& contexts = stream_->contexts;
+  Space only = s.in_user ? s.user_space : contexts.size() == 1 ? contexts[0].space : kNoSpace;
   std::vector<Space> spaces;
-  if (s.in_user)
-    spaces = {s.user_space};
-  else if (stream_->contexts.size() == 1)
-    spaces = {stream_->contexts[0].space};
-  else
+  if (only == kNoSpace) {
     spaces = spaces_in(bounds(s));
-  std::erase(spaces, kNoSpace);
-  if (spaces.empty()) {
-    if constexpr (Emit)
-      contradiction(s, "E-TEXT-002", fmt::format("user address {:#x}, but no process is known here", s.ip));
-    why = Stop::kNoText;
-    return nullptr;
+    std::erase(spaces, kNoSpace);
+    if (spaces.empty()) {
+      if constexpr (Emit) {
+        contradiction(s, "E-TEXT-002",
+                      [&] { return fmt::format("user address {:#x}, but no process is known here", s.ip); });
+      }
+      why = Stop::kNoText;
+      return nullptr;
+    }
+    if (spaces.size() == 1) only = spaces[0];
   }
   s.in_user = true;
-  if (spaces.size() == 1) {
-    s.user_space = spaces[0];
-    s.node = cache_->node(s.user_space, s.ip, s.mode);
+  if (only != kNoSpace) {
+    s.user_space = only;
+    s.node = cache_->node(only, s.ip, s.mode);
     return text_at<Emit>(s, *s.node, trial, why);
   }
   std::vector<Variant*> known;
@@ -158,36 +160,36 @@ Variant* Flow::text_at(State& s, Node& node, Trial* trial, Stop& why) {
     case TextState::kHooked:
       return node.only;
     case TextState::kUnknown:
-      if constexpr (Emit) contradiction(s, "E-TEXT-001", fmt::format("no bytes are known at {:#x}", s.ip));
+      if constexpr (Emit)
+        contradiction(s, "E-TEXT-001", [&] { return text_with("no bytes are known at ", s.ip); });
       why = Stop::kNoText;
       return nullptr;
     case TextState::kInvalid:
       if constexpr (Emit)
-        contradiction(s, "E-FLOW-005", fmt::format("the bytes at {:#x} are no instruction", s.ip));
+        contradiction(s, "E-FLOW-005",
+                      [&] { return fmt::format("the bytes at {:#x} are no instruction", s.ip); });
       why = Stop::kContradiction;
       return nullptr;
     case TextState::kVersioned:
       break;
   }
-  // Nearly always time stands clearly inside one version's life.
-  const Time lo = std::max(
-      s.anchor_lo, saturating_add(s.lo == kTimeMin ? stream_->bounds.lo : s.lo, -options_.clock_error));
-  if (Variant* r = node.recent; r != nullptr && r->alone_from <= lo) {
-    if (r->alone_until == kTimeMax || bounds(s).hi <= r->alone_until) return r;
-  }
   const TimeBounds b = bounds(s);
+  // Nearly always time stands clearly inside one version's life.
+  if (Variant* r = node.recent; r != nullptr && r->alone_from <= b.lo && b.hi <= r->alone_until) return r;
   cache_->candidates(node, b, candidates_);
   std::vector<Variant*>& known = candidates_.known;
   if (known.empty() && !candidates_.missing) {
     if constexpr (Emit)
-      contradiction(s, "E-FLOW-005", fmt::format("the bytes at {:#x} are no instruction at this time", s.ip));
+      contradiction(s, "E-FLOW-005",
+                    [&] { return fmt::format("the bytes at {:#x} are no instruction at this time", s.ip); });
     why = Stop::kContradiction;
     return nullptr;
   }
   if (known.empty()) {
     if constexpr (Emit) {
-      contradiction(s, "E-TEXT-001",
-                    fmt::format("no bytes are known at {:#x} at this time, though at others", s.ip));
+      contradiction(s, "E-TEXT-001", [&] {
+        return fmt::format("no bytes are known at {:#x} at this time, though at others", s.ip);
+      });
     }
     why = Stop::kNoText;
     return nullptr;

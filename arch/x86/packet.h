@@ -8,6 +8,8 @@
 #include <optional>
 #include <span>
 
+#include "textstore/address.h"
+
 namespace asof::x86 {
 
 enum class Pk : uint8_t {
@@ -118,5 +120,23 @@ inline bool update_ip(uint8_t ipc, uint64_t value, uint64_t& last_ip) {
   last_ip = static_cast<uint64_t>(static_cast<int64_t>(ip << of.copied) >> of.copied);
   return true;
 }
+
+inline bool is_tip(uint8_t b) { return (b & 0x1f) == 0x0d; }
+
+// A TIP packet: the IP it says, and its size.
+struct Tip {
+  Addr ip = 0;
+  uint32_t size = 0;
+
+  // False: what is at p is none, has no IP, or is near the end.
+  bool read(const uint8_t* p, const uint8_t* end, Addr last_ip) {
+    if (end - p < 9 || !is_tip(*p)) return false;
+    const uint8_t ipc = *p >> 5;
+    const uint8_t bytes = kIpBytes[ipc].bytes;
+    size = 1U + bytes;
+    ip = last_ip;
+    return bytes != kReservedIp && update_ip(ipc, load_le(p + 1, 8), ip);
+  }
+};
 
 }  // namespace asof::x86

@@ -119,7 +119,7 @@ struct Taker {
     atom_count = count;
     return take;
   }
-  ElementParser::Take address(Addr to, uint8_t) {
+  ElementParser::Take address(Addr to, uint8_t, uint32_t) {
     const ElementParser::Take take = choose();
     if (take != ElementParser::Take::kRefuse) out.push_back({El::kAddress, to, 0});
     atom_count = 0;

@@ -13,6 +13,7 @@
 #include "tests/support/etm_machine.h"
 #include "tests/support/etm_opencsd.h"
 #include "tests/support/etm_program.h"
+#include "tests/support/holes.h"
 #include "textstore/builder.h"
 
 namespace asof::test {
@@ -37,6 +38,7 @@ struct EtmSettings {
   bool reference = false;  // nothing that OpenCSD 1.3.3 gets wrong
   unsigned kprobes = 0;    // armed and disarmed again
   uint64_t slow = 1;       // instructions take so many times as long, a store does not
+  unsigned holes = 0;      // pieces of the text that nothing is known of
   Time clock_error = 200;
 };
 
@@ -220,7 +222,7 @@ class EtmSimulation {
     l.range = range_of(EtmProgram::kText, bytes_.size());
     l.bytes = bytes_;
     l.observed = static_cast<Time>(config_.start) - 1;
-    b.add_layer(l);
+    add_with_holes(b, l, settings_.holes, random_);
     for (const auto& [addr, changes] : machine_->changes()) {
       bool kept = false;  // the one before
       for (size_t i = 0; i < changes.size(); ++i) {

@@ -23,6 +23,7 @@ struct Settings {
   RecordingSettings recording = {};
   bool programs = false;  // loaded programs give their address to others
   bool overlaps = false;  // ... or a part of their range, and nobody knows exactly when
+  bool switches = false;  // of the task: to another thread of it, and to a process without text
   bool anchors = false;   // the kernel's patching code is known by address
   asof::test::TracerConfig::Mismatch mismatch = asof::test::TracerConfig::Mismatch::kClears;
 };
@@ -97,6 +98,11 @@ class Simulation {
     for (const Segment& s : arch->split(streams_[cpu], cpu)) arch->decoder(streams_, *text_, o)->decode(s, d);
     return d;
   }
+  std::vector<Segment> segments(unsigned cpu) const { return arch_->split(streams_[cpu], cpu); }
+  std::unique_ptr<SegmentDecoder> decoder(DecodeOptions o = {}) const {
+    o.clock_error = settings_.clock_error;
+    return arch_->decoder(streams_, *text_, o);
+  }
   // As decode(), with other trace bytes; `segments` comes back too.
   Decoded decode_bytes(unsigned cpu, const Bytes& trace, std::vector<Segment>& segments) {
     std::vector<Stream> streams = streams_;
@@ -107,6 +113,11 @@ class Simulation {
     Decoded d;
     for (const Segment& s : segments) decoder->decode(s, d);
     return d;
+  }
+  // What is decoded from now on.
+  void replace_trace(unsigned cpu, Bytes trace) {
+    replaced_ = std::move(trace);
+    streams_[cpu].pieces[0].bytes = replaced_;
   }
   const Bytes& trace(unsigned cpu) const { return machine_->cpu(cpu).tracer.writer().bytes(); }
   const std::vector<Executed>& truth(unsigned cpu) const { return machine_->cpu(cpu).truth.instructions(); }
@@ -189,7 +200,8 @@ class Simulation {
     l.space = space_;
     l.range = range_of(user_.base(), user_.bytes().size());
     l.bytes = user_.bytes();
-    b.add_layer(l);
+    asof::test::add_with_holes(b, l, settings_.recording.holes, random_);
+    if (settings_.switches) other_space_ = b.add_space();
     add_programs(b);
     recording_->add_changes(b, kernel_);
     text_.emplace(std::move(b).build());
@@ -215,9 +227,14 @@ class Simulation {
       p.reference = c.tsc_start;
       s.pieces = {p};
       s.contexts = {{kTimeMin, 100, 100, space_}};
+      for (uint64_t n = settings_.switches ? 2 * random_.between(1, 4) : 0, n0 = n; n > 0; --n) {
+        const Time at = perf(c.tsc_start + settings_.ticks * (n0 - n + 1) / (n0 + 1));
+        s.contexts.push_back({at, 101, 101, n % 4 == 2 ? other_space_ : space_});
+      }
       s.bounds = {perf(c.tsc_start), perf(c.tsc_start + settings_.ticks + 100'000)};
       streams_.push_back(s);
     }
+    arch_ = make_arch(config_);
   }
 
   Settings settings_;
@@ -234,9 +251,11 @@ class Simulation {
   std::vector<LoadedProgram> loaded_;
   std::optional<Addr> program_live_;
   std::optional<TextStore> text_;
-  Space space_ = kNoSpace;
+  Space space_ = kNoSpace, other_space_ = kNoSpace;
   Config config_;
   std::vector<Stream> streams_;
+  Bytes replaced_;
+  std::unique_ptr<Arch> arch_;
 };
 
 }  // namespace asof::x86::test

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "tests/arch/x86/random_program.h"
+#include "tests/support/holes.h"
 
 namespace asof::x86::test {
 
@@ -15,6 +16,7 @@ struct RecordingSettings {
   bool loses_records = false;  // runs of TEXT_POKE records of a ring, and LOST says so
   bool breaks_chain = false;   // one record is missing without a word, and a later one tells
   bool dated_copy = false;     // kcore was copied while the program ran, at a known time; else before
+  unsigned holes = 0;          // pieces of it that were not
 };
 
 class TextRecording {
@@ -55,7 +57,7 @@ class TextRecording {
       l.observed = machine_.perf_time(read);
     }
     l.bytes = bytes_;
-    b.add_layer(l);
+    asof::test::add_with_holes(b, l, settings_.holes, random_);
   }
   // With a loss the reader looks into the kernel's jump table: a place without records may have lost them
   // all.

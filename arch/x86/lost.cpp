@@ -1,0 +1,120 @@
+// The walk where the flow is lost because no bytes are known: most of a trace whose text is incomplete. TNT
+// bits lead nowhere then, and a TIP into a hole of the text is where the same gap goes on. What is here is
+// what fetch(), without_flow(), text_of_spaces() and lose() do to the state one by one, without opening and
+// closing the gap; it gives back in front of everything else.
+#include <algorithm>
+#include <utility>
+
+#include "arch/x86/flow.h"
+
+namespace asof::x86 {
+
+struct Flow::LostWalk {
+  Flow& flow;
+  State& s;
+  // Behind a TIP, and nothing since that needs the text there: the gap ended at it.
+  bool arrived = false;
+  Addr ip = 0;
+  uint64_t offset = 0;  // of the TIP
+  Time now = kTimeMin;  // at it
+  // User code of whom, when `lo` was what it is in known_at, and no timing packet came since.
+  Space user = kNoSpace;
+  Time known_at = kTimeMax;
+
+  // Takes the packet at s.p, which needs the flow somewhere. False: it is somewhere else than in a hole, and
+  // nothing was done.
+  bool next(uint32_t size) {
+    const Time lo = std::exchange(s.lo, s.floor);
+    if (arrived && !still_lost()) {
+      s.lo = lo;
+      return false;
+    }
+    if (std::exchange(s.clock_moved, false)) s.floor = s.clock.floor();
+    s.p += size;
+    return true;
+  }
+  // The text at `ip` is asked for.
+  bool still_lost() {
+    const bool kernel = is_kernel_address(ip);
+    const Space space = kernel ? kKernelSpace : user_space();
+    if (space == kNoSpace || !flow.in_hole(space, ip)) return false;
+    s.ip = ip;
+    s.in_user = !kernel;
+    if (!kernel) s.user_space = space;
+    flow.gap_->time.lo = std::min(flow.gap_->time.lo, now);
+    arrived = false;
+    return true;
+  }
+  // kNoSpace: it may be more than one's.
+  Space user_space() {
+    const auto& contexts = flow.stream_->contexts;
+    if (contexts.size() == 1) return contexts[0].space;
+    if (known_at == s.lo) return user;
+    std::vector<Space> spaces = flow.spaces_in(flow.bounds(s));
+    std::erase(spaces, kNoSpace);
+    known_at = s.lo;
+    return user = spaces.size() == 1 ? spaces[0] : kNoSpace;
+  }
+  bool tip(const Tip& t) {
+    const uint64_t at = static_cast<uint64_t>(s.p - flow.begin_);
+    if (!next(t.size)) return false;
+    s.last_ip = ip = t.ip;
+    offset = at;
+    now = s.now;
+    return arrived = true;
+  }
+  // False: it is for the careful walk.
+  bool other() {
+    const Packet k = read_packet(s.p, flow.end_);
+    if (k.type == Pk::kTnt) return next(k.size);
+    if (k.type != Pk::kTsc && k.type != Pk::kTma && k.type != Pk::kMtc &&
+        (k.type != Pk::kCyc || flow.errata_.skd007))
+      return false;
+    if (s.clock.update(k)) s.now = s.clock.now();
+    s.clock_moved = true;
+    s.p += k.size;
+    known_at = kTimeMax;
+    return true;
+  }
+  // The careful walk's state behind a TIP.
+  void arrive() {
+    const Time later = std::exchange(s.now, now);
+    flow.close_gap(s, ip, offset);
+    s.now = later;
+    s.lost = s.in_user = false;
+    flow.enter(s, ip);
+  }
+};
+
+// Nothing has ever been known to stand at `ip`.
+bool Flow::in_hole(Space space, Addr ip) {
+  if (space == kKernelSpace && cache_->hooks(ip)) return false;
+  if (hole_space_ == space && hole_.contains(ip)) return true;
+  const Cell cell = text_.cell(space, ip);
+  if (!cell.versions.empty()) return false;
+  hole_ = cell.range;
+  hole_space_ = space;
+  return true;
+}
+
+void Flow::lost_walk(State& s) {
+  if (!runs_ || s.tnt_count != 0 || s.pending.kind != Pending::Kind::kNone || s.pending.event_count != 0 ||
+      s.pending.mode != 0 || !s.enabled || s.block_bytes != 0 || gap_->code != std::string_view("E-TEXT-001"))
+    return;
+  LostWalk walk{*this, s};
+  while (s.p < end_) {
+    if (is_short_tnt(*s.p)) {
+      if (!walk.next(1)) break;
+      s.p = skip_short_tnt(s.p, end_);  // at the same time
+    } else if (*s.p == 0) {
+      ++s.p;
+    } else if (Tip t; t.read(s.p, end_, s.last_ip)) {
+      if (!walk.tip(t)) break;
+    } else if (!walk.other()) {
+      break;
+    }
+  }
+  if (walk.arrived) walk.arrive();
+}
+
+}  // namespace asof::x86

@@ -1,0 +1,63 @@
+// All that a decoder says of a segment, as lines: two walks that ought to be one are compared by it.
+#pragma once
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "arch/stream.h"
+
+namespace asof::test {
+
+inline std::string show_step(const Step& s) {
+  const Block& b = *s.block;
+  std::string bytes;
+  for (uint32_t i = 0; i < b.size; ++i) bytes += fmt::format("{:02x}", b.bytes[i]);
+  for (uint32_t i = 0; i < b.count; ++i) bytes += fmt::format(" {}", b.lengths[i]);
+  return fmt::format(
+      "{:x}+{} {} of {} kind {} to {:x} mode {} space {} origin {} {}..{} hash {:x} {:x} time {} conf {} "
+      "flags {}: {}",
+      b.ip, b.size, s.count, b.count, static_cast<int>(b.kind), b.target, b.mode, b.space, b.origin, b.from,
+      b.until, b.hash, b.power, s.time, static_cast<int>(s.confidence), s.flags, bytes);
+}
+
+// All that a decoder says, one line each, in order.
+struct Story final : ChunkSink {
+  std::vector<std::string> lines;
+  uint64_t in_runs = 0, instructions = 0, gaps = 0;
+
+  void take(Chunk&& c) override {
+    in_runs += c.steps.instructions_in_runs();
+    gaps += c.gaps.size();
+    size_t event = 0, gap = 0;
+    const auto tell_up_to = [&](size_t position) {
+      for (; gap < c.gaps.size() && c.gaps[gap].step <= position; ++gap) {
+        const Gap& g = c.gaps[gap];
+        lines.push_back(fmt::format("gap {} {}..{} time {}..{} ip {:x} to {:x}: {}", g.code, g.begin, g.end,
+                                    g.time.lo, g.time.hi, g.ip, g.resume_ip, g.reason));
+      }
+      for (; event < c.events.size() && c.events[event].step <= position; ++event) {
+        const Event& e = c.events[event];
+        lines.push_back(fmt::format("event {} time {} ip {:x} {:x} {:x} at {}", static_cast<int>(e.kind),
+                                    e.time, e.ip, e.a, e.b, e.offset));
+      }
+    };
+    for (auto s = c.steps.begin(); s != c.steps.end(); ++s) {
+      tell_up_to(s.position());
+      lines.push_back(show_step(*s));
+      instructions += s->count;
+    }
+    tell_up_to(c.steps.size());
+  }
+};
+
+inline void expect_same(const Story& fast, const Story& careful) {
+  const auto [a, b] = std::ranges::mismatch(fast.lines, careful.lines);
+  EXPECT_EQ(a == fast.lines.end(), b == careful.lines.end());
+  if (a != fast.lines.end() && b != careful.lines.end())
+    FAIL() << "line " << a - fast.lines.begin() << ": " << *a << "\n and with care: " << *b;
+}
+
+}  // namespace asof::test
