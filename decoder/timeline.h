@@ -222,6 +222,7 @@ struct TimelineSummary {
   Time begin = 0, end = 0;  // of everything that has a time
   uint64_t instructions = 0;
   uint64_t slices = 0, gaps = 0, stretches = 0;
+  bool text_missing = false;  // is the reason of some gaps
   uint64_t reordered =
       0;  // threads may be stitched wrongly in so many places: segments were too long to wait
 };

@@ -1,6 +1,7 @@
 // asof branches: every taken branch, for compilers and binary optimizers that learn from profiles, or as a
 // table. Streams one after the other; the same output for every -j.
 #include "tools/branch_writer.h"
+#include "tools/flow_found.h"
 #include "tools/output.h"
 #include "tools/progress.h"
 #include "tools/verbs.h"
@@ -44,10 +45,12 @@ ExitCode run_branches(BranchesText& o) {
   BranchNames names(*capture, split_list(o.dsos));
   const auto writer = make_writer(o, *capture, names, *base, *out);
   TakenBranches branches(*capture, time, [&](const TakenBranch& b) { writer->take(b); });
+  FlowFound found;
+  FlowWatch watch(branches, found);
   Result<void> done;
   {
     ProgressBar bar(o.choice.progress, "branches");
-    done = run_pipeline(*capture, o.choice.pipeline, ChunkOrder::kByStream, branches, bar.callback());
+    done = run_pipeline(*capture, o.choice.pipeline, ChunkOrder::kByStream, watch, bar.callback());
   }
   if (!done) {
     diagnostics.error(done.error());
@@ -55,7 +58,7 @@ ExitCode run_branches(BranchesText& o) {
   }
   writer->finish();
   if (!flush_output(*out, o.output, diagnostics)) return kExitInput;
-  return interrupted() ? kExitInterrupted : kExitOk;
+  return exit_code_for(found);
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "tools/csv.h"
+#include "tools/flow_found.h"
 #include "tools/folded_stacks.h"
 #include "tools/format.h"
 #include "tools/function_costs.h"
@@ -38,18 +39,21 @@ uint64_t value_of(const Cost& c, const std::string& by) {
   return by == "ns" ? c.ns : c.calls;
 }
 
-Result<Costs> functions_of(const Capture& capture, TimeBounds time, const DiffText& o) {
+Result<Costs> functions_of(const Capture& capture, TimeBounds time, const DiffText& o, ExitCode& status) {
   PipelineOptions options = o.choice.pipeline;
   options.time = time;
   FunctionCosts costs(capture, time);
   ProgressBar bar(o.choice.progress, "diff");
-  const auto done = run_pipeline(capture, options, ChunkOrder::kByStream, costs, bar.callback());
+  FlowFound found;
+  FlowWatch watch(costs, found);
+  const auto done = run_pipeline(capture, options, ChunkOrder::kByStream, watch, bar.callback());
   if (!done) return std::unexpected(done.error());
+  status = std::max(status, exit_code_for(found));
   return costs.costs();
 }
 
 // All is decoded, for who called what goes on in the time that is asked for.
-Result<Costs> stacks_of(const Capture& capture, TimeBounds time, const DiffText& o) {
+Result<Costs> stacks_of(const Capture& capture, TimeBounds time, const DiffText& o, ExitCode& status) {
   TimelineOptions options;
   options.pipeline = o.choice.pipeline;
   options.thread_tracks = !has_cpu_streams(capture);
@@ -59,6 +63,7 @@ Result<Costs> stacks_of(const Capture& capture, TimeBounds time, const DiffText&
   ProgressBar bar(o.choice.progress, "diff");
   const auto summary = run_timeline(capture, options, stacks, bar.callback());
   if (!summary) return std::unexpected(summary.error());
+  status = std::max(status, exit_code_for(*summary));
   const bool has_time = summary->clock == TimelineSummary::Clock::kNanoseconds;
   const auto& names = stacks.names();
   Costs costs;
@@ -74,7 +79,7 @@ Result<Costs> stacks_of(const Capture& capture, TimeBounds time, const DiffText&
   return costs;
 }
 
-// What one side of the comparison executed. Nothing: an error was printed.
+// What one side of the comparison executed; `status` says if that is nothing. None: an error was printed.
 std::optional<Costs> measure(const Capture& capture, const std::string& range, const DiffText& o,
                              Diagnostics& diagnostics, ExitCode& status) {
   TimeBounds time;
@@ -82,7 +87,8 @@ std::optional<Costs> measure(const Capture& capture, const std::string& range, c
     status = kExitUsage;
     return std::nullopt;
   }
-  auto costs = o.rows == "functions" ? functions_of(capture, time, o) : stacks_of(capture, time, o);
+  auto costs =
+      o.rows == "functions" ? functions_of(capture, time, o, status) : stacks_of(capture, time, o, status);
   if (costs) return std::move(*costs);
   diagnostics.error(costs.error());
   status = kExitInput;
@@ -203,7 +209,7 @@ ExitCode run_diff(DiffText& o) {
   const std::vector<Row> rows = join(*a, *b, o.by);
   o.format == "text" ? print_text(rows, o, *out) : print_rows(rows, o, *out);
   if (!flush_output(*out, o.output, diagnostics)) return kExitInput;
-  return interrupted() ? kExitInterrupted : kExitOk;
+  return interrupted() ? kExitInterrupted : status;
 }
 
 }  // namespace

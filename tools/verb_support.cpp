@@ -68,7 +68,8 @@ ExitCode exit_code_for(const Coverage& coverage, const DecodeChoice& choice) {
 
 ExitCode exit_code_for(const TimelineSummary& summary) {
   if (interrupted()) return kExitInterrupted;
-  return summary.instructions == 0 && summary.gaps != 0 ? kExitInput : kExitOk;
+  if (summary.instructions != 0 || summary.gaps == 0) return kExitOk;
+  return summary.text_missing ? kExitNoText : kExitInput;
 }
 
 }  // namespace asof

@@ -50,6 +50,15 @@ TEST(Cli, MissingTextExitsWith5) {
   const Ran r = run_asof("decode --text-at first " + (dir.path() / "perf.data").string());
   EXPECT_EQ(r.status, 5) << r.err.substr(0, 400);
   EXPECT_NE(r.err.find("E-TEXT-"), std::string::npos);
+  const std::string file = (dir.path() / "perf.data").string();
+  for (const std::string verb : {"digest", "report", "branches", "stacks",
+                                 "timeline -o /dev/null --format chrome", "query \"SELECT 1\" -i"})
+    EXPECT_EQ(run_asof(verb + " " + file + " --text-at first").status, 5) << verb;
+  const std::string whole = ASOF_TEST_DATA "/demo/perf.data";
+  for (const std::string rows : {"functions", "calls"}) {
+    EXPECT_EQ(run_asof("diff --text-at first --rows " + rows + " " + whole + " " + file).status, 5) << rows;
+    EXPECT_EQ(run_asof("diff --rows " + rows + " " + whole + " " + whole).status, 0) << rows;
+  }
 }
 
 TEST(Cli, StrictAndMaxErrorsExitWith3) {
