@@ -102,7 +102,7 @@ inline uint64_t eight_bytes(const uint8_t* p) {
 // Gives `p` back for those that are not plain.
 [[gnu::always_inline]] inline const uint8_t* ElementParser::plain_address(const uint8_t* p,
                                                                           Register& r) const {
-  const unsigned form = *p & 0xfU;
+  const size_t form = *p & 0xfU;
   const uint64_t payload = eight_bytes(p + 1);
   const PlainAddress plain = kPlainAddresses[2 * form + (payload >> 7 & 1)];
   const uint64_t low = (payload & 0x7f) << 2;
