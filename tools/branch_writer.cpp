@@ -56,7 +56,7 @@ class PerfScriptWriter final : public BranchWriter {
     started_ = true;
     if (!capture_.perf) return;
     capture_.perf->for_each([&](const Record& r) {
-      const std::string_view type = record_type_name(r.type);
+      const std::string type = record_type_name(r.type);
       if (type != "MMAP" && type != "MMAP2") return true;
       const auto m = parse_mmap(r);
       if (m && m->executable) write_mapping(*m);
