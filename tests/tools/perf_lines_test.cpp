@@ -156,8 +156,12 @@ class Comparison {
     ++classes["lines of the same instruction"];
     classes["equal in every field"] += !time && !thread && !dso && !insn;
     if (time) ++classes[p.time > a.time ? "time: perf later" : "time: perf earlier"];
-    const bool beside_switch = std::ranges::any_of(
-        switches_, [&](Time t) { return std::abs(a.time - t) < kTick || std::abs(p.time - t) < kTick; });
+    // The first of them was at no time.
+    const auto beside = [](Time x, Time t) {
+      return saturating_add(t, -kTick) < x && x < saturating_add(t, kTick);
+    };
+    const bool beside_switch =
+        std::ranges::any_of(switches_, [&](Time t) { return beside(a.time, t) || beside(p.time, t); });
     const bool module = a.dso == "[demo]" && p.dso == "[kernel.kallsyms]";
     if (thread)
       beside_switch ? void(++classes["thread: beside a switch"]) : unexplained("thread", a.text, p.text);
