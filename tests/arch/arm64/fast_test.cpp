@@ -71,7 +71,7 @@ TEST(FastArm64, IsTheCarefulWalkWhereTextChanges) {
 // Bytes of the trace that were changed, taken out or doubled: the same gaps at the same places.
 TEST(FastArm64, IsTheCarefulWalkInDamagedTrace) {
   uint64_t gaps = 0;
-  for (uint64_t seed = 1; seed <= 800; ++seed) {
+  for (uint64_t seed = 1; seed <= 1'000; ++seed) {
     SCOPED_TRACE(seed);
     const EtmSimulation run({.seed = seed % 40, .ns = 8'000, .changes = static_cast<unsigned>(seed % 3)});
     SimRandom random(seed);
