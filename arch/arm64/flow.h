@@ -19,6 +19,7 @@
 #include "arch/arm64/last_sync.h"
 #include "arch/arm64/runs.h"
 #include "arch/arm64/state.h"
+#include "arch/holes.h"
 #include "arch/reason.h"
 
 namespace asof::arm64 {
@@ -181,6 +182,7 @@ class Flow final : public SegmentDecoder {
   const DecodeOptions options_;
   const Time clock_error_;
   const TextStore& text_;
+  Holes holes_{text_};
   std::optional<BlockCache> caches_[2];  // without and with WFI and WFE as branches
   BlockCache* cache_ = nullptr;          // of the segment's source
   Candidates candidates_;
@@ -206,9 +208,7 @@ class Flow final : public SegmentDecoder {
   std::optional<Time> synced_before_;  // LastSync::before(), once it was asked for
   std::optional<Time> last_event_;     // State::floor at the last exception or exception return
   std::optional<Gap> gap_;             // open
-  AddrRange hole_;                     // of the last look by in_hole()
-  Space hole_space_ = kNoSpace;
-  size_t verified_steps_ = 0;  // steps up to the last use of trace: later ones rest on the text alone
+  size_t verified_steps_ = 0;          // steps up to the last use of trace: later ones rest on the text alone
   uint8_t next_flags_ = 0;
   Confidence confidence_ = Confidence::kCertain;
   uint64_t confidence_until_ = 0;

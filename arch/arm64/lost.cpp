@@ -59,18 +59,12 @@ struct Flow::LostTaker {
   }
 };
 
-// Nothing has ever been known to stand at `ip`, where an instruction could be and whose space does not have to
-// be asked for.
+// Nothing has ever been known to stand at `ip`, where an instruction could be and whose space does not have
+// to be asked for.
 bool Flow::in_hole(const State& s, Addr ip) {
   const bool kernel = is_kernel_address(ip);
   if ((ip & 3) != 0 || (!kernel && !s.in_user)) return false;
-  const Space space = kernel ? kKernelSpace : s.user_space;
-  if (hole_space_ == space && hole_.contains(ip)) return true;
-  const Cell cell = text_.cell(space, ip);
-  if (!cell.versions.empty()) return false;
-  hole_ = cell.range;
-  hole_space_ = space;
-  return true;
+  return holes_.contain(kernel ? kKernelSpace : s.user_space, ip);
 }
 
 void Flow::lost_walk(State& s) {

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "arch/arch.h"
+#include "arch/holes.h"
 #include "arch/reason.h"
 #include "arch/x86/block_cache.h"
 #include "arch/x86/errata.h"
@@ -161,7 +162,6 @@ class Flow final : public SegmentDecoder {
   // lost.cpp: the walk where nothing is known
   struct LostWalk;
   void lost_walk(State& s);
-  bool in_hole(Space space, Addr ip);
 
   // gaps.cpp: damage as data
   // `why` is the reason, or says it when it is asked for: a gap that goes on has one.
@@ -185,6 +185,7 @@ class Flow final : public SegmentDecoder {
   const std::span<const Stream> streams_;
   const DecodeOptions options_;
   const TextStore& text_;
+  Holes holes_{text_};
   std::optional<BlockCache> cache_;
   std::optional<RunCache> runs_;  // absent: everything is walked with care
   Candidates candidates_;
@@ -198,9 +199,7 @@ class Flow final : public SegmentDecoder {
   const uint8_t* end_ = nullptr;    // with the next sync group
   const uint8_t* tail_ = nullptr;   // the next PSB, or end_
   Chunk chunk_;
-  std::optional<Gap> gap_;  // open
-  AddrRange hole_;          // of the last look by in_hole()
-  Space hole_space_ = kNoSpace;
+  std::optional<Gap> gap_;     // open
   size_t verified_steps_ = 0;  // steps up to the last use of trace: later ones rest on the text alone
   size_t wrmsr_steps_ = 0;     // steps up to the last WRMSR
   uint8_t next_flags_ = 0;

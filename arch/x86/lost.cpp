@@ -37,7 +37,8 @@ struct Flow::LostWalk {
   bool still_lost() {
     const bool kernel = is_kernel_address(ip);
     const Space space = kernel ? kKernelSpace : user_space();
-    if (space == kNoSpace || !flow.in_hole(space, ip)) return false;
+    if (space == kNoSpace || (kernel && flow.cache_->hooks(ip)) || !flow.holes_.contain(space, ip))
+      return false;
     s.ip = ip;
     s.in_user = !kernel;
     if (!kernel) s.user_space = space;
@@ -85,17 +86,6 @@ struct Flow::LostWalk {
     flow.enter(s, ip);
   }
 };
-
-// Nothing has ever been known to stand at `ip`.
-bool Flow::in_hole(Space space, Addr ip) {
-  if (space == kKernelSpace && cache_->hooks(ip)) return false;
-  if (hole_space_ == space && hole_.contains(ip)) return true;
-  const Cell cell = text_.cell(space, ip);
-  if (!cell.versions.empty()) return false;
-  hole_ = cell.range;
-  hole_space_ = space;
-  return true;
-}
 
 void Flow::lost_walk(State& s) {
   if (!runs_ || s.tnt_count != 0 || s.pending.kind != Pending::Kind::kNone || s.pending.event_count != 0 ||

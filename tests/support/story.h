@@ -60,4 +60,33 @@ inline void expect_same(const Story& fast, const Story& careful) {
     FAIL() << "line " << a - fast.lines.begin() << ": " << *a << "\n and with care: " << *b;
 }
 
+// Of what was compared: how much there was, and how much of it the fast walk did.
+struct Shares {
+  uint64_t in_runs = 0, instructions = 0, gaps = 0;
+};
+
+// The segments of the first CPU of a simulation (tests/arch/*/*simulation.h), decoded with and without care:
+// by a decoder that has seen those before, in small chunks, and by a fresh one each.
+template <class Simulation>
+void compare_walks(const Simulation& run, Shares& shares) {
+  const auto fast = run.decoder();
+  const auto pieces = run.decoder({.chunk_steps = 7});
+  const auto careful = run.decoder({.block_cache = false});
+  for (const Segment& s : run.segments(0)) {
+    Story a, b, c, d;
+    fast->decode(s, a);
+    pieces->decode(s, b);
+    careful->decode(s, c);
+    run.decoder()->decode(s, d);
+    EXPECT_EQ(c.in_runs, 0U);
+    expect_same(a, c);
+    expect_same(b, c);
+    expect_same(d, c);
+    if (testing::Test::HasFailure()) return;
+    shares.in_runs += a.in_runs;
+    shares.instructions += a.instructions;
+    shares.gaps += a.gaps;
+  }
+}
+
 }  // namespace asof::test

@@ -14,31 +14,9 @@
 namespace asof::test {
 namespace {
 
-struct Shares {
-  uint64_t in_runs = 0, instructions = 0, gaps = 0;
-};
-
 void compare(const EtmSettings& settings, Shares& shares) {
   SCOPED_TRACE(fmt::format("seed {} clock {}", settings.seed, static_cast<int>(settings.clock)));
-  const EtmSimulation run(settings);
-  const auto fast = run.decoder();
-  const auto pieces = run.decoder({.chunk_steps = 7});
-  const auto careful = run.decoder({.block_cache = false});
-  for (const Segment& s : run.segments(0)) {
-    Story a, b, c, d;
-    fast->decode(s, a);
-    pieces->decode(s, b);
-    careful->decode(s, c);
-    run.decoder()->decode(s, d);
-    EXPECT_EQ(c.in_runs, 0U);
-    expect_same(a, c);
-    expect_same(b, c);
-    expect_same(d, c);
-    if (testing::Test::HasFailure()) return;
-    shares.in_runs += a.in_runs;
-    shares.instructions += a.instructions;
-    shares.gaps += a.gaps;
-  }
+  compare_walks(EtmSimulation(settings), shares);
 }
 
 TEST(FastArm64, IsTheCarefulWalk) {

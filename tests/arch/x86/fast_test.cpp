@@ -10,36 +10,11 @@
 namespace asof::x86::test {
 namespace {
 
-using asof::test::Story;
-
-struct Shares {
-  uint64_t in_runs = 0, instructions = 0, gaps = 0;
-};
-
-void compare(const Simulation& run, Shares& shares) {
-  const auto fast = run.decoder();
-  const auto pieces = run.decoder({.chunk_steps = 7});
-  const auto careful = run.decoder({.block_cache = false});
-  for (const Segment& s : run.segments(0)) {
-    Story a, b, c, d;
-    fast->decode(s, a);
-    pieces->decode(s, b);
-    careful->decode(s, c);
-    run.decoder()->decode(s, d);
-    EXPECT_EQ(c.in_runs, 0U);
-    expect_same(a, c);
-    expect_same(b, c);
-    expect_same(d, c);
-    if (testing::Test::HasFailure()) return;
-    shares.in_runs += a.in_runs;
-    shares.instructions += a.instructions;
-    shares.gaps += a.gaps;
-  }
-}
+using asof::test::Shares;
 
 void compare(const Settings& settings, Shares& shares) {
   SCOPED_TRACE(fmt::format("seed {}", settings.seed));
-  compare(Simulation(settings), shares);
+  compare_walks(Simulation(settings), shares);
 }
 
 TEST(FastX86, IsTheCarefulWalk) {
@@ -108,7 +83,7 @@ TEST(FastX86, IsTheCarefulWalkInDamagedTrace) {
       }
     }
     run.replace_trace(0, std::move(trace));
-    compare(run, shares);
+    compare_walks(run, shares);
   }
   EXPECT_GT(shares.gaps, 2'000U);
 }
