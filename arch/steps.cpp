@@ -8,23 +8,17 @@ namespace asof {
 RunTable::RunTable(uint32_t first)
     : pieces_(std::make_unique<ZeroedArray<Piece>[]>(kPieces)), first_(first), used_(first / kPiece) {}
 
-uint32_t RunTable::Writer::add(const Run& run, const Block* const* blocks) {
-  if (next_ == end_) {
-    const uint32_t piece = table_.used_.fetch_add(1, std::memory_order_relaxed);
-    if (piece >= kPieces) {
-      table_.used_.store(kPieces, std::memory_order_relaxed);
-      return 0;
-    }
-    static_assert(std::is_aggregate_v<Piece> && std::is_trivially_copyable_v<Piece>);
-    table_.pieces_[piece] = zeroed_array<Piece>(1);
-    next_ = std::max(table_.first_, piece * kPiece);
-    end_ = (piece + 1) * kPiece;
+bool RunTable::Writer::take_piece() {
+  const uint32_t piece = table_.used_.fetch_add(1, std::memory_order_relaxed);
+  if (piece >= kPieces) {
+    table_.used_.store(kPieces, std::memory_order_relaxed);
+    return false;
   }
-  const uint32_t id = next_++;
-  Piece& piece = table_.pieces_[id / kPiece][0];
-  piece.runs[id % kPiece] = run;
-  piece.blocks[id % kPiece] = blocks;
-  return id;
+  static_assert(std::is_aggregate_v<Piece> && std::is_trivially_copyable_v<Piece>);
+  table_.pieces_[piece] = unset_array<Piece>(1);
+  next_ = std::max(table_.first_, piece * kPiece);
+  end_ = (piece + 1) * kPiece;
+  return true;
 }
 
 void CodeBuffer::move_to(size_t capacity) {

@@ -55,9 +55,19 @@ class RunTable {
   class Writer {
    public:
     explicit Writer(RunTable& table) : table_(table) {}
-    uint32_t add(const Run& run, const Block* const* blocks);
+    uint32_t add(const Run& run, const Block* const* blocks) {
+      if (next_ == end_ && !take_piece()) [[unlikely]]
+        return 0;
+      const uint32_t id = next_++;
+      Piece& piece = table_.pieces_[id / kPiece][0];
+      piece.runs[id % kPiece] = run;
+      piece.blocks[id % kPiece] = blocks;
+      return id;
+    }
 
    private:
+    bool take_piece();
+
     RunTable& table_;
     uint32_t next_ = 0;
     uint32_t end_ = 0;

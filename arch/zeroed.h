@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <memory>
 #include <new>
+#include <type_traits>
 
 namespace asof {
 
@@ -20,6 +21,15 @@ template <class T>
 ZeroedArray<T> zeroed_array(size_t n) {
   static_assert(alignof(T) <= alignof(std::max_align_t));
   ZeroedArray<T> array(static_cast<T*>(std::calloc(n, sizeof(T))));
+  if (!array) throw std::bad_alloc();
+  return array;
+}
+
+// The same for objects that whoever uses them writes first.
+template <class T>
+ZeroedArray<T> unset_array(size_t n) {
+  static_assert(alignof(T) <= alignof(std::max_align_t) && std::is_trivially_destructible_v<T>);
+  ZeroedArray<T> array(static_cast<T*>(std::malloc(n * sizeof(T))));
   if (!array) throw std::bad_alloc();
   return array;
 }

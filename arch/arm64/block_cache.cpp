@@ -6,9 +6,7 @@
 namespace asof::arm64 {
 namespace {
 
-constexpr unsigned kMaxBlockInsns = 256;
 constexpr unsigned kMaxBlockBytes = kMaxBlockInsns * 4;
-constexpr size_t kArenaChunk = 1 << 18;
 constexpr size_t kMaxVariants = 64;  // at one fetch; more are not told apart
 
 // The interval in which `v` alone is possible in `cell`. Versions are sorted by `from` and mostly follow each
@@ -131,6 +129,7 @@ Node* BlockCache::make_node(Space space, Addr ip, uint8_t mode) {
   node.space = space;
   node.mode = mode;
   nodes_[Key{ip, space, mode}] = &node;
+  if (read_stable(node)) return &node;
 
   Build build;
   const auto choose = [this](const Cell& cell, const Version*& v) {
@@ -149,6 +148,21 @@ Node* BlockCache::make_node(Space space, Addr ip, uint8_t mode) {
     node.state = end == Build::End::kUnknown ? TextState::kUnknown : TextState::kInvalid;
   }
   return &node;
+}
+
+// Nearly always. False: the block has to be put together.
+bool BlockCache::read_stable(Node& node) {
+  if (node.mode != kA64 || (node.ip & 3) != 0 || !stable_.contains(node.space, node.ip)) return false;
+  Insn last;
+  Variant& v = *new (arena_.take<Variant>(1)) Variant;
+  if (!stable_.read(node.space, node.ip, arena_, v.block, last)) return false;
+  v.waypoint = last.waypoint;
+  v.may_skip = last.conditional;
+  v.link = last.link;
+  v.exception_return = last.exception_return;
+  node.state = TextState::kStable;
+  node.only = &v;
+  return true;
 }
 
 void BlockCache::candidates(Node& node, TimeBounds bounds, Candidates& out) {
@@ -221,7 +235,7 @@ Variant* BlockCache::intern(Node& node, Build& build, const std::vector<Choice>&
       return v;
     }
   }
-  Variant& v = variants_.emplace_back();
+  Variant& v = *new (arena_.take<Variant>(1)) Variant;
   Block& b = v.block;
   b.ip = node.ip;
   b.space = node.space;
@@ -253,13 +267,8 @@ Variant* BlockCache::intern(Node& node, Build& build, const std::vector<Choice>&
 }
 
 const uint8_t* BlockCache::store_bytes(const uint8_t* p, size_t n) {
-  if (arena_left_ < n) {
-    arena_.push_back(std::make_unique_for_overwrite<uint8_t[]>(kArenaChunk));
-    arena_left_ = kArenaChunk;
-  }
-  uint8_t* out = arena_.back().get() + (kArenaChunk - arena_left_);
+  auto* const out = arena_.take<uint8_t>(n);
   std::memcpy(out, p, n);
-  arena_left_ -= n;
   return out;
 }
 

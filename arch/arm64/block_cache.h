@@ -10,12 +10,12 @@
 
 #include <cstdint>
 #include <deque>
-#include <memory>
 #include <span>
 #include <vector>
 
 #include "arch/arch.h"
-#include "arch/arm64/insn.h"
+#include "arch/arena.h"
+#include "arch/arm64/stable_text.h"
 #include "textstore/text_store.h"
 
 namespace asof::arm64 {
@@ -62,7 +62,7 @@ class BlockCache {
   // `reuse` off: every visit decodes anew, which shows in tests that reuse changes nothing.
   // `wfx`: WFI and WFE end blocks, as they take atoms.
   BlockCache(const TextStore& text, TextAt text_at, bool reuse, bool wfx)
-      : text_(text), text_at_(text_at), reuse_(reuse), wfx_(wfx) {}
+      : text_(text), text_at_(text_at), reuse_(reuse), wfx_(wfx), stable_(text, text_at, wfx) {}
 
   Node* node(Space space, Addr ip, uint8_t mode) {
     const auto it = reuse_ ? nodes_.find(Key{ip, space, mode}) : nodes_.end();
@@ -72,8 +72,6 @@ class BlockCache {
   Variant* synthetic(Node& node, std::span<const uint8_t> bytes);
   // Every block that can run at a versioned node within `bounds` (already widened by the clock's error).
   void candidates(Node& node, TimeBounds bounds, Candidates& out);
-
-  size_t block_count() const { return variants_.size(); }
 
  private:
   struct Key {
@@ -96,6 +94,7 @@ class BlockCache {
   struct Build;
 
   Node* make_node(Space space, Addr ip, uint8_t mode);
+  bool read_stable(Node& node);
   bool fixed_choice(const Cell& cell, const Version*& version) const;
   void enumerate(Node& node, TimeBounds bounds, std::vector<Choice>& chosen, Candidates& out);
   Variant* intern(Node& node, Build& build, const std::vector<Choice>& chosen);
@@ -105,11 +104,10 @@ class BlockCache {
   const TextAt text_at_;
   const bool reuse_;
   const bool wfx_;
+  StableText stable_;
   tsl::robin_map<Key, Node*, KeyHash> nodes_;
   std::deque<Node> node_pool_;
-  std::deque<Variant> variants_;
-  std::vector<std::unique_ptr<uint8_t[]>> arena_;
-  size_t arena_left_ = 0;
+  Arena arena_;
 };
 
 }  // namespace asof::arm64

@@ -64,28 +64,27 @@ uint32_t Flow::fast_start(const State& s) {
       verified_steps_ != chunk_.steps.size()) {
     return 0;
   }
-  const bool kernel = is_kernel_address(s.ip);
-  if (!kernel && !s.in_user) return 0;  // whose address it is has to be asked
-  const uint32_t run = runs_->at(kernel ? kKernelSpace : s.user_space, s.ip);
+  Space space = kKernelSpace;
+  if (!is_kernel_address(s.ip)) space = s.in_user ? s.user_space : only_space();
+  if (space == kNoSpace) return 0;  // whose address it is has to be asked
+  const uint32_t run = runs_->at(space, s.ip);
   return run != 0 && runs_->run(run).end != RunEnd::kStop ? run : 0;
 }
 
 // Where the run at `way` leads, when its link does not say so. kUnknown: it is for the careful walk.
 uint32_t Flow::fast_follow(FastWalk& w, uint32_t way, uint32_t atom, Time lo) {
-  const uint32_t id = run_of(way);
-  const FlowRun& run = runs_->run(id);
-  if (run.end == RunEnd::kSync && atom != 0) {
-    const uint32_t next = runs_->at(w.space, run.end_ip);
-    if (next == 0) return kUnknown;
+  const uint32_t next = runs_->follow(run_of(way), atom);
+  if (next != kUnknown || atom == 0) return next;
+  const FlowRun& run = runs_->run(run_of(way));
+  if (run.end == RunEnd::kSync) {
+    const uint32_t behind = runs_->at(w.space, run.end_ip());
+    if (behind == 0) return kUnknown;
     w.synced_lo = lo;
-    return way_to(next);
+    return way_to(behind);
   }
-  if (run.exception_return && atom != 0) {
-    w.synced_lo = lo;
-    return kIndirect;
-  }
-  return runs_->follow(id, atom) ? link_of(runs_->links(), way).next[atom].load(std::memory_order_relaxed)
-                                 : kUnknown;
+  if (run.end != RunEnd::kExceptionReturn) return kUnknown;
+  w.synced_lo = lo;
+  return kIndirect;
 }
 
 // The newest entry of the return stack gets its run. False: there is none.
@@ -286,18 +285,17 @@ void Flow::fast_end(State& s, const FastWalk& w, const FastHot& hot) {
   if (used == 0) return;
   s.fresh = hot.fresh == hot.out;
   s.in_user = w.space != kKernelSpace;
+  if (s.in_user) s.user_space = w.space;
   if (w.synced_lo) s.synced = std::max(*w.synced_lo == kTimeMin ? bounds_.lo : *w.synced_lo, s.anchor_lo);
   s.node = nullptr;
   s.branch = nullptr;
   if (hot.cur >= kFirstWay) {
     s.ip = runs_->run(run_of(hot.cur)).ip;
   } else {
-    const uint32_t id = run_of(chunk_.steps.codes().back());
-    const FlowRun& run = runs_->run(id);
-    const Block& last = *run.blocks[runs_->table()[id].size - 1U];
-    s.branch = cache_->node(w.space, last.ip, kA64)->only;
+    const FlowRun& run = runs_->run(run_of(chunk_.steps.codes().back()));
+    s.branch = cache_->node(w.space, run.last().ip, kA64)->only;
     s.place = Place::kTarget;
-    s.ip = run.end_ip;
+    s.ip = run.end_ip();
   }
   s.decisions += used;
   s.idle_blocks = 0;

@@ -145,6 +145,10 @@ class Flow final : public SegmentDecoder {
   std::vector<Hypothesis> group(std::vector<Variant*>& known, TimeBounds b) const;
   void assume(State& s, const Hypothesis& h) const;
   std::vector<Space> spaces_in(TimeBounds b) const;
+  // The one user address space of the whole stream; kNoSpace: there is none, or there are several.
+  Space only_space() const {
+    return stream_->contexts.size() == 1 ? stream_->contexts.front().space : kNoSpace;
+  }
   Variant* slot_text(State& s, Node& node);
 
   // anchors.cpp

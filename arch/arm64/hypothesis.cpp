@@ -94,7 +94,7 @@ Variant* Flow::text(State& s, Trial* trial, Stop& why) {
 
   // Coming from the kernel or from nowhere: whose address is it? One task, unless the switch lies within the
   // bounds.
-  Space only = s.in_user ? s.user_space : kNoSpace;
+  Space only = s.in_user ? s.user_space : only_space();
   std::vector<Space> spaces;
   if (only == kNoSpace) {
     spaces = spaces_in(bounds(s));

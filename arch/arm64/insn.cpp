@@ -1,5 +1,7 @@
 #include "arch/arm64/insn.h"
 
+#include <array>
+
 namespace asof::arm64 {
 namespace {
 
@@ -59,20 +61,33 @@ bool a64_register_branch(uint32_t w, Insn& i) {
   }
 }
 
-void decode_a64(uint32_t w, Addr ip, bool wfx, Insn& i) {
-  i.length = 4;
-  if (match(w, 0x7c000000, 0x14000000)) {  // B, BL
-    const BranchKind kind = (w >> 31) != 0 ? BranchKind::kCall : BranchKind::kJump;
-    direct(i, kind, ip + static_cast<uint64_t>(offset(w, 25, 0, 2)), kA64);
-  } else if (match(w, 0xff000000, 0x54000000)) {  // B.cond, BC.cond
-    direct(i, BranchKind::kCond, ip + static_cast<uint64_t>(offset(w, 23, 5, 2)), kA64);
-  } else if (match(w, 0x7e000000, 0x34000000)) {  // CBZ, CBNZ
-    direct(i, BranchKind::kCond, ip + static_cast<uint64_t>(offset(w, 23, 5, 2)), kA64);
-  } else if (match(w, 0x7e000000, 0x36000000)) {  // TBZ, TBNZ
-    direct(i, BranchKind::kCond, ip + static_cast<uint64_t>(offset(w, 18, 5, 2)), kA64);
-  } else if (match(w, 0x7e000000, 0x74000000)) {  // compare and branch (FEAT_CMPBR)
-    direct(i, BranchKind::kCond, ip + static_cast<uint64_t>(offset(w, 13, 5, 2)), kA64);
-  } else if (match(w, 0xfe000000, 0xd6000000)) {
+// The direct branches, by the top eight bits of the word: where the distance is in it. They are decoded
+// without branching, as which of them it is no processor foresees.
+struct A64Direct {
+  BranchKind kind = BranchKind::kNone;
+  // Of the distance, in words: so far its highest bit is from the word's, and so far its lowest then from the
+  // word's lowest.
+  uint8_t left = 0, right = 0;
+};
+constexpr auto kA64Direct = [] {
+  std::array<A64Direct, 256> all{};
+  const auto set = [&all](unsigned mask, unsigned value, BranchKind kind, unsigned high, unsigned low) {
+    for (unsigned top = 0; top < all.size(); ++top) {
+      if ((top & mask) == value)
+        all[top] = {kind, static_cast<uint8_t>(31 - high), static_cast<uint8_t>(31 - high + low)};
+    }
+  };
+  set(0xfc, 0x14, BranchKind::kJump, 25, 0);  // B
+  set(0xfc, 0x94, BranchKind::kCall, 25, 0);  // BL
+  set(0xff, 0x54, BranchKind::kCond, 23, 5);  // B.cond, BC.cond
+  set(0x7e, 0x34, BranchKind::kCond, 23, 5);  // CBZ, CBNZ
+  set(0x7e, 0x36, BranchKind::kCond, 18, 5);  // TBZ, TBNZ
+  set(0x7e, 0x74, BranchKind::kCond, 13, 5);  // compare and branch (FEAT_CMPBR)
+  return all;
+}();
+
+void a64_other(uint32_t w, bool wfx, Insn& i) {
+  if (match(w, 0xfe000000, 0xd6000000)) {
     a64_register_branch(w, i);
   } else if (match(w, 0xffc0001f, 0x5500001f)) {  // RETAASPPC, RETABSPPC
     indirect(i, BranchKind::kRet);
@@ -86,6 +101,19 @@ void decode_a64(uint32_t w, Addr ip, bool wfx, Insn& i) {
     i.waypoint = Waypoint::kTrap;  // BRK, UDF
   }
 }
+
+}  // namespace
+
+void decode_a64(uint32_t w, Addr ip, bool wfx, Insn& out) {
+  out = Insn{};
+  out.length = 4;
+  const A64Direct& d = kA64Direct[w >> 24];
+  if (d.kind == BranchKind::kNone) return a64_other(w, wfx, out);
+  const int64_t words = static_cast<int32_t>(w << d.left) >> d.right;
+  direct(out, d.kind, ip + 4 * static_cast<uint64_t>(words), kA64);
+}
+
+namespace {
 
 // ---- A32 ----
 

@@ -43,4 +43,7 @@ constexpr bool is_plain_a64(uint32_t w) { return (w >> 26 & 7) != 5 && (w >> 16)
 // Decodes the instruction at `ip`. `wfx`: WFI and WFE take atoms (TRCIDR2.WFXMODE). Thread-safe.
 InsnStatus decode_insn(std::span<const uint8_t> bytes, Addr ip, uint8_t mode, bool wfx, Insn& out);
 
+// The same of the A64 instruction `w`.
+void decode_a64(uint32_t w, Addr ip, bool wfx, Insn& out);
+
 }  // namespace asof::arm64

@@ -20,11 +20,11 @@
 #include <atomic>
 #include <cstddef>
 #include <memory>
-#include <memory_resource>
 #include <mutex>
 #include <vector>
 
-#include "arch/arm64/insn.h"
+#include "arch/arena.h"
+#include "arch/arm64/stable_text.h"
 #include "arch/steps.h"
 #include "arch/zeroed.h"
 #include "textstore/text_store.h"
@@ -56,21 +56,24 @@ inline const Link& link_of(const Link* links, uint32_t way) {
                                         size_t{way} * (sizeof(Link) >> kRunShift));
 }
 
-enum class RunEnd : uint8_t { kStop, kDirect, kIndirect, kSync, kWait };
+enum class RunEnd : uint8_t { kStop, kDirect, kIndirect, kExceptionReturn, kSync, kWait };
 
+// Its blocks' addresses stand behind it.
 struct FlowRun {
-  static constexpr size_t kMaxBlocks = 4;
-  // First, as the run table keeps nothing but where they are.
-  std::array<const Block*, kMaxBlocks> blocks{};
   Addr ip = 0;
-  Addr end_ip = 0;  // behind the waypoint
-  Addr target = 0;  // of kDirect
   Space space = kKernelSpace;
   RunEnd end = RunEnd::kStop;
+  uint8_t size = 0;       // blocks; of kStop possibly none
   bool may_skip = false;  // an N atom is no contradiction
   bool link = false;
-  bool exception_return = false;
+
+  const Block* const* blocks() const { return reinterpret_cast<const Block* const*>(this + 1); }
+  // Of a run that does not end in kStop.
+  const Block& last() const { return *blocks()[size - 1]; }
+  Addr end_ip() const { return last().end(); }   // behind the waypoint
+  Addr target() const { return last().target; }  // of kDirect
 };
+static_assert(sizeof(FlowRun) == 16);
 
 // What of a capture and of a trace unit decides about runs.
 struct RunRules {
@@ -91,7 +94,7 @@ class CodeMap {
 
   const RunTable& table() const { return table_; }
   const RunRules& rules() const { return rules_; }
-  const FlowRun& run(uint32_t id) const { return *reinterpret_cast<const FlowRun*>(table_.blocks(id)); }
+  const FlowRun& run(uint32_t id) const { return *(reinterpret_cast<const FlowRun*>(table_.blocks(id)) - 1); }
 
  private:
   friend class RunCache;
@@ -111,15 +114,16 @@ class CodeMap {
   };
   // The places of a page; nullptr: there are none yet, and none shall be made.
   Slot* page(Space space, Addr page, bool make);
-  std::pmr::memory_resource& new_memory();
+  Arena& new_arena();
 
   const TextStore& text_;
   const RunRules rules_;
   RunTable table_;
   ZeroedArray<Link> links_;
   std::mutex mutex_;  // of what follows
-  tsl::robin_map<Key, ZeroedArray<Slot>, KeyHash> pages_;
-  std::vector<std::unique_ptr<std::pmr::monotonic_buffer_resource>> memory_;
+  tsl::robin_map<Key, Slot*, KeyHash> pages_;
+  Arena slots_;
+  std::vector<std::unique_ptr<Arena>> arenas_;
 };
 
 // The maps of one text, one for each kind of rules. Thread-safe.
@@ -148,9 +152,9 @@ class RunCache {
     const uint32_t run = slot.load(std::memory_order_acquire);
     return run != 0 ? run : make(space, ip, slot);
   }
-  // Finds where a run leads on an atom, and what it leaves on the return stack: its link knows it from now
-  // on. False: there is more to it, or it is for the careful walk.
-  bool follow(uint32_t run, uint32_t atom);
+  // Where a run leads on an atom; its link knows it from now on, and what it leaves on the return stack.
+  // kUnknown: there is more to it, or it is for the careful walk.
+  uint32_t follow(uint32_t run, uint32_t atom);
   // The run that a return to `ip` leads to from code in `space`; 0: for the careful walk.
   uint32_t back_at(Space space, Addr ip);
 
@@ -160,6 +164,17 @@ class RunCache {
   const RunTable& table() const { return map_->table(); }
 
  private:
+  static constexpr size_t kMaxBlocks = 4;  // of a run
+  // A run, in one piece when it has one block, which nearly all have.
+  struct Made {
+    FlowRun flow;
+    std::array<const Block*, 1> blocks;
+    Block block;
+  };
+  struct LongMade {
+    FlowRun flow;
+    std::array<const Block*, kMaxBlocks> blocks;
+  };
   struct Page {
     Addr page = ~Addr{0};
     CodeMap::Slot* slots = nullptr;
@@ -168,9 +183,8 @@ class RunCache {
 
   bool find_page(Page& p, Space space, Addr ip);
   uint32_t make(Space space, Addr ip, CodeMap::Slot& slot);
-  const Block* read(Space space, Addr ip, Insn& last);
-  bool enter_cell(Space space, Addr a);
-  size_t fetch(Space space, Addr a, uint8_t* out);
+  Made* make_long(const Block& first, Run& run, Insn& last);
+  void add(Run& run, const Block& b) const;
   Confidence confidence_of(const Block& b) const;
   bool link_push(uint32_t run);
   uint32_t same_half(Space space, Addr ip) {
@@ -180,14 +194,10 @@ class RunCache {
   static constexpr size_t kPages = 1024;
 
   const std::shared_ptr<CodeMap> map_;
-  std::pmr::memory_resource& memory_;
+  Arena& arena_;
   RunTable::Writer writer_;
   std::array<Page, kPages> pages_{};
-  // The cell of the last look into the text.
-  Cell cell_;
-  Space cell_space_ = kNoSpace;
-  const Version* version_ =
-      nullptr;  // what stands there whatever the time is; nullptr: nothing, or it depends
+  StableText text_;
 };
 
 }  // namespace asof::arm64

@@ -8,7 +8,6 @@ namespace {
 
 constexpr unsigned kMaxBlockInsns = 256;
 constexpr unsigned kMaxBlockBytes = kMaxBlockInsns * 15;
-constexpr size_t kArenaChunk = 1 << 18;
 constexpr size_t kMaxVariants = 64;  // at one fetch; more are not told apart
 
 // The interval in which `v` alone is possible in `cell`. Versions are sorted by `from` and mostly follow each
@@ -254,13 +253,8 @@ Variant* BlockCache::intern(Node& node, Build& build, const std::vector<Choice>&
 }
 
 const uint8_t* BlockCache::store_bytes(const uint8_t* p, size_t n) {
-  if (arena_left_ < n) {
-    arena_.push_back(std::make_unique<uint8_t[]>(kArenaChunk));
-    arena_left_ = kArenaChunk;
-  }
-  uint8_t* out = arena_.back().get() + (kArenaChunk - arena_left_);
+  auto* const out = arena_.take<uint8_t>(n);
   std::memcpy(out, p, n);
-  arena_left_ -= n;
   return out;
 }
 

@@ -11,10 +11,10 @@
 #include <algorithm>
 #include <cstdint>
 #include <deque>
-#include <memory>
 #include <vector>
 
 #include "arch/arch.h"
+#include "arch/arena.h"
 #include "arch/x86/insn.h"
 #include "textstore/text_store.h"
 
@@ -111,8 +111,7 @@ class BlockCache {
   std::vector<Addr> hooks_;
   std::deque<Node> node_pool_;
   std::deque<Variant> variants_;
-  std::vector<std::unique_ptr<uint8_t[]>> arena_;
-  size_t arena_left_ = 0;
+  Arena arena_;
 };
 
 }  // namespace asof::x86

@@ -12,16 +12,6 @@ constexpr unsigned kMaxBlockInsns = 256;
 
 }  // namespace
 
-void* Arena::take_bytes(size_t bytes, size_t align) {
-  size_t at = (used_ + align - 1) / align * align;
-  if (chunks_.empty() || at + bytes > kChunk) {  // also for nothing there must be a place
-    chunks_.push_back(std::make_unique_for_overwrite<std::byte[]>(std::max(bytes, kChunk)));
-    at = 0;
-  }
-  used_ = at + bytes;
-  return chunks_.back().get() + at;
-}
-
 uint32_t BlockTable::Writer::add(const Block& block) {
   if (next_ == end_) {
     const uint32_t piece = table_.used_.fetch_add(1, std::memory_order_relaxed);

@@ -12,31 +12,13 @@
 #include <cstddef>
 #include <memory>
 #include <mutex>
-#include <new>
 #include <vector>
 
 #include "arch/arch.h"
+#include "arch/arena.h"
 #include "textstore/text_store.h"
 
 namespace asof::x86 {
-
-// Memory that lives as long as what it was taken from. Not thread-safe: each thread has its own.
-class Arena {
- public:
-  // Room for `n` objects that need no destruction.
-  template <class T>
-  T* take(size_t n) {
-    static_assert(std::is_trivially_destructible_v<T> && alignof(T) <= alignof(std::max_align_t));
-    return static_cast<T*>(take_bytes(n * sizeof(T), alignof(T)));
-  }
-
- private:
-  void* take_bytes(size_t bytes, size_t align);
-
-  static constexpr size_t kChunk = size_t{1} << 18;
-  std::vector<std::unique_ptr<std::byte[]>> chunks_;
-  size_t used_ = kChunk;
-};
 
 // Where a block may begin: all that is known of an address, in one word. Which address of its line it is
 // (PlacePage), which block of the BlockTable, and the run that begins here (runs.h; 0: not known yet).

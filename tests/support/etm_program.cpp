@@ -4,7 +4,8 @@
 
 namespace asof::test {
 
-EtmProgram::EtmProgram(uint64_t seed, bool probes) : random_(seed), with_probes_(probes) {
+EtmProgram::EtmProgram(uint64_t seed, bool probes, Addr text)
+    : random_(seed), with_probes_(probes), text_(text) {
   entries();
   for (int f = 0; f < kFunctions; ++f) function(f);
   words_ = assembler_.finish();
@@ -33,7 +34,7 @@ std::vector<uint8_t> EtmProgram::bytes() const {
 }
 
 void EtmProgram::install(EtmMachine& machine) const {
-  machine.load(kText, words_);
+  machine.load(text_, words_);
   for (const Indirect& i : indirect_) {
     std::vector<Addr> to;
     for (const std::string& t : i.to) to.push_back(assembler_.address(t));

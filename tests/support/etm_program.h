@@ -14,8 +14,8 @@ class EtmProgram {
   static constexpr Addr kText = 0xffff800008010000;
   static constexpr int kFunctions = 7;
 
-  // `probes`: with places for kprobes, and the code of stop_machine.
-  explicit EtmProgram(uint64_t seed, bool probes = false);
+  // `probes`: with places for kprobes, and the code of stop_machine. `text`: where it stands.
+  explicit EtmProgram(uint64_t seed, bool probes = false, Addr text = kText);
 
   // A word that changes: NOP, or a branch to `target`.
   struct Site {
@@ -25,6 +25,7 @@ class EtmProgram {
     uint32_t on() const { return call ? a64::bl(at, target) : a64::b(at, target); }
   };
 
+  Addr text() const { return text_; }
   Addr entry() const { return assembler_.address("f0"); }
   Addr vector() const { return assembler_.address("vector"); }
   // Where stop_machine goes, the callback it calls there, and that one's ISB.
@@ -65,7 +66,8 @@ class EtmProgram {
 
   SimRandom random_;
   const bool with_probes_;
-  A64Assembler assembler_{kText};
+  const Addr text_;
+  A64Assembler assembler_{text_};
   std::vector<uint32_t> words_;
   std::vector<Site> sites_;
   std::vector<Addr> probes_;

@@ -95,6 +95,23 @@ TEST(FastArm64, IsTheCarefulWalkInDamagedTrace) {
   EXPECT_GT(gaps, 300U);
 }
 
+// A process's code: whose it is has to be found out, once or again behind every pause.
+TEST(FastArm64, IsTheCarefulWalkInAProcess) {
+  Shares shares;
+  constexpr EtmClock kClocks[] = {EtmClock::kFine, EtmClock::kCoarse, EtmClock::kNone};
+  for (uint64_t seed = 7'001; seed <= 7'300 && !HasFailure(); ++seed) {
+    compare({.seed = seed,
+             .ns = 8'000,
+             .clock = kClocks[seed % 3],
+             .pauses = seed % 2 == 0,
+             .holes = static_cast<unsigned>(seed % 5),
+             .processes = 1 + static_cast<unsigned>(seed % 2)},
+            shares);
+  }
+  EXPECT_GT(shares.in_runs * 100, shares.instructions * 30)
+      << shares.in_runs << " of " << shares.instructions;
+}
+
 // Pieces of the code are not known: the flow is lost and found again all the time.
 TEST(FastArm64, IsTheCarefulWalkWhereTextIsMissing) {
   Shares shares;

@@ -39,6 +39,7 @@ struct EtmSettings {
   unsigned kprobes = 0;    // armed and disarmed again
   uint64_t slow = 1;       // instructions take so many times as long, a store does not
   unsigned holes = 0;      // pieces of the text that nothing is known of
+  unsigned processes = 0;  // it is a process's code; so many records say which one runs. 0: the kernel's
   Time clock_error = 200;
 };
 
@@ -73,7 +74,8 @@ class EtmSimulation {
   explicit EtmSimulation(const EtmSettings& settings)
       : settings_(settings),
         random_(settings.seed * 7919 + 1),
-        program_(settings.seed, settings.kprobes != 0) {
+        program_(settings.seed, settings.kprobes != 0,
+                 settings.processes != 0 ? kUserText : EtmProgram::kText) {
     configure();
     machine_ = std::make_unique<EtmMachine>(config_);
     program_.install(*machine_);
@@ -100,8 +102,8 @@ class EtmSimulation {
   // All that OpenCSD's full decoder finds in a CPU's trace, with the text as it is at the start.
   CsdDecode reference(unsigned cpu) const {
     const CsdRead read = [this](Addr a, std::span<uint8_t> out) -> uint32_t {
-      if (a < EtmProgram::kText || a - EtmProgram::kText >= bytes_.size()) return 0;
-      const size_t at = a - EtmProgram::kText;
+      if (a < program_.text() || a - program_.text() >= bytes_.size()) return 0;
+      const size_t at = a - program_.text();
       const size_t n = std::min(out.size(), bytes_.size() - at);
       std::copy_n(bytes_.begin() + static_cast<std::ptrdiff_t>(at), n, out.begin());
       return static_cast<uint32_t>(n);
@@ -125,6 +127,8 @@ class EtmSimulation {
   }
 
  private:
+  static constexpr Addr kUserText = 0x400000;
+
   void configure() {
     config_.seed = settings_.seed;
     config_.vector = program_.vector();
@@ -219,7 +223,8 @@ class EtmSimulation {
     Builder b;
     bytes_ = program_.bytes();
     Layer l;
-    l.range = range_of(EtmProgram::kText, bytes_.size());
+    l.range = range_of(program_.text(), bytes_.size());
+    if (settings_.processes != 0) l.space = space_ = b.add_space();
     l.bytes = bytes_;
     l.observed = static_cast<Time>(config_.start) - 1;
     add_with_holes(b, l, settings_.holes, random_);
@@ -265,6 +270,9 @@ class EtmSimulation {
       StreamPiece p;
       p.bytes = cpus_[i]->unit().writer().bytes();
       s.pieces = {p};
+      for (unsigned n = 0; n < settings_.processes; ++n)
+        s.contexts.push_back(
+            {.time = static_cast<Time>(config_.start + n * settings_.ns / 4), .space = space_});
       s.bounds = {static_cast<Time>(config_.start), static_cast<Time>(cpus_[i]->now())};
       streams_.push_back(s);
     }
@@ -280,6 +288,7 @@ class EtmSimulation {
   std::vector<uint8_t> bytes_;
   std::deque<std::vector<uint8_t>> words_;
   std::optional<TextStore> text_;
+  Space space_ = kNoSpace;  // the process's
   arm64::Config decode_config_;
   std::vector<Stream> streams_;
   std::unique_ptr<Arch> arch_;

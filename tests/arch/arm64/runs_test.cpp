@@ -81,8 +81,8 @@ TEST(RunsArm64, EndAtTheNextWaypoint) {
   EXPECT_EQ(runs.table()[first].instructions, 3U);
   EXPECT_EQ(runs.table()[first].size, 1U);
   EXPECT_EQ(runs.run(first).ip, at(0));
-  EXPECT_EQ(runs.run(first).end_ip, at(3));
-  EXPECT_EQ(runs.run(first).target, at(4));
+  EXPECT_EQ(runs.run(first).end_ip(), at(3));
+  EXPECT_EQ(runs.run(first).target(), at(4));
   const auto end = [&](unsigned word) { return runs.run(runs.at(kKernelSpace, at(word))).end; };
   EXPECT_EQ(end(0), RunEnd::kDirect);
   EXPECT_EQ(end(3), RunEnd::kDirect);
@@ -91,7 +91,7 @@ TEST(RunsArm64, EndAtTheNextWaypoint) {
   EXPECT_EQ(end(7), RunEnd::kWait);
   EXPECT_EQ(end(8), RunEnd::kDirect);
   EXPECT_EQ(end(10), RunEnd::kStop) << "a breakpoint";
-  EXPECT_EQ(end(11), RunEnd::kIndirect);
+  EXPECT_EQ(end(11), RunEnd::kExceptionReturn);
   EXPECT_EQ(end(12), RunEnd::kStop) << "text that changes";
   EXPECT_EQ(runs.at(kKernelSpace, at(0) + 2), 0U) << "no A64 instruction begins there";
   EXPECT_EQ(runs.at(kKernelSpace, 0xffff900000000000), 0U) << "no text, no memory for it";
@@ -103,34 +103,34 @@ TEST(RunsArm64, LinksSayWhereAnAtomLeads) {
   const uint32_t cond = runs.at(kKernelSpace, at(0)), call = runs.at(kKernelSpace, at(3));
   const uint32_t ret = runs.at(kKernelSpace, at(4));
   EXPECT_EQ(next(runs, cond, 0), kUnknown);
-  EXPECT_TRUE(runs.follow(cond, 0));
-  EXPECT_TRUE(runs.follow(cond, 1));
+  EXPECT_NE(runs.follow(cond, 0), kUnknown);
+  EXPECT_NE(runs.follow(cond, 1), kUnknown);
   EXPECT_EQ(next(runs, cond, 0), way_to(call));
   EXPECT_EQ(next(runs, cond, 1), way_to(ret));
   EXPECT_EQ(runs.links()[cond].push, 0U);
-  EXPECT_TRUE(runs.follow(call, 1));
+  EXPECT_NE(runs.follow(call, 1), kUnknown);
   EXPECT_EQ(next(runs, call, 1), way_to(runs.at(kKernelSpace, at(8))));
   EXPECT_EQ(runs.links()[call].push, way_to(ret));
-  EXPECT_FALSE(runs.follow(call, 0)) << "a call is never passed";
+  EXPECT_EQ(runs.follow(call, 0), kUnknown) << "a call is never passed";
   EXPECT_EQ(next(runs, call, 0), kUnknown);
   EXPECT_EQ(next(runs, ret, 1), kReturn);
   EXPECT_EQ(next(runs, ret, 0), kUnknown);
-  EXPECT_FALSE(runs.follow(ret, 1));
+  EXPECT_EQ(runs.follow(ret, 1), kUnknown);
   const uint32_t blr = runs.at(kKernelSpace, at(5));
   EXPECT_EQ(next(runs, blr, 1), kUnknown) << "what it pushes is not known yet";
-  EXPECT_TRUE(runs.follow(blr, 1));
+  EXPECT_NE(runs.follow(blr, 1), kUnknown);
   EXPECT_EQ(next(runs, blr, 1), kIndirect);
   EXPECT_EQ(runs.links()[blr].push, way_to(runs.at(kKernelSpace, at(6))));
-  EXPECT_FALSE(runs.follow(runs.at(kKernelSpace, at(6)), 1)) << "an ISB is more than a way";
-  EXPECT_FALSE(runs.follow(runs.at(kKernelSpace, at(11)), 1)) << "so is an ERET";
-  EXPECT_FALSE(runs.follow(runs.at(kKernelSpace, at(12)), 1));
+  EXPECT_EQ(runs.follow(runs.at(kKernelSpace, at(6)), 1), kUnknown) << "an ISB is more than a way";
+  EXPECT_EQ(runs.follow(runs.at(kKernelSpace, at(11)), 1), kUnknown) << "so is an ERET";
+  EXPECT_EQ(runs.follow(runs.at(kKernelSpace, at(12)), 1), kUnknown);
 }
 
 TEST(RunsArm64, WithoutReturnStackNothingIsPushed) {
   const Program p;
   RunCache runs(p.map());
   const uint32_t call = runs.at(kKernelSpace, at(3));
-  EXPECT_TRUE(runs.follow(call, 1));
+  EXPECT_NE(runs.follow(call, 1), kUnknown);
   EXPECT_EQ(runs.links()[call].push, 0U);
   EXPECT_EQ(next(runs, runs.at(kKernelSpace, at(4)), 1), kIndirect);
   EXPECT_EQ(next(runs, runs.at(kKernelSpace, at(5)), 1), kIndirect);
@@ -139,7 +139,7 @@ TEST(RunsArm64, WithoutReturnStackNothingIsPushed) {
 TEST(RunsArm64, NoWayLeadsBackToTheHook) {
   const Program p;
   RunCache runs(p.map({.return_stack = true, .hook = at(4)}));
-  EXPECT_FALSE(runs.follow(runs.at(kKernelSpace, at(3)), 1));
+  EXPECT_EQ(runs.follow(runs.at(kKernelSpace, at(3)), 1), kUnknown);
   EXPECT_EQ(runs.back_at(kKernelSpace, at(4)), 0U);
   EXPECT_NE(runs.back_at(kKernelSpace, at(5)), 0U);
   EXPECT_EQ(runs.back_at(kKernelSpace, 0x400000), 0U) << "the other half of the address space";
