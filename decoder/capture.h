@@ -84,7 +84,7 @@ struct Capture {
   std::optional<TextStore> text;  // set once open_capture returns
   SymbolTable symbols;
   TaskTable tasks;
-  std::shared_ptr<const PerfData> perf;  // set for perf.data: `asof events` walks its records
+  std::shared_ptr<const PerfData> perf;             // set for perf.data: `asof events` walks its records
   std::shared_ptr<const blocks::BlockFile> blocks;  // set for block streams: the flow is there already
   std::vector<BpfProgram> bpf_programs;
   CodeMap code;  // files of code, for source lines

@@ -38,7 +38,8 @@ constexpr Example kStacks[] = {
     {"asof stacks --weight calls --versions", "calls, with the versions of functions' text apart"}};
 constexpr Example kDiff[] = {
     {"asof diff perf.data --time 0%-50% --time 50%-100%", "two times of one capture"},
-    {"asof diff perf.data perf.data --rows paths --by calls", "which call paths were taken how often in two captures"},
+    {"asof diff perf.data perf.data --rows paths --by calls",
+     "which call paths were taken how often in two captures"},
     {"asof diff perf.data perf.data --by instructions --format csv", "two captures, as a table"}};
 constexpr Example kBranches[] = {
     {"asof branches", "how often each branch was taken, as a table"},

@@ -1,7 +1,7 @@
 #include "arch/arm64/runs.h"
 
 #include <algorithm>
-#include <cstring>
+#include <array>
 
 namespace asof::arm64 {
 namespace {

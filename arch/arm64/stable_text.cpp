@@ -58,7 +58,8 @@ const uint8_t* skip_plain(const uint8_t* p, const uint8_t* end) {
   // Blocks are short, and where they end no processor foresees: a loop over words would cost more.
   constexpr ptrdiff_t kAtOnce = 32;
   for (; end - p >= kAtOnce; p += kAtOnce) {
-    if (const uint32_t found = not_plain(p); found != 0) return p + std::countr_zero(found) / 2 * 4;
+    if (const uint32_t found = not_plain(p); found != 0)
+      return p + size_t{4} * (static_cast<unsigned>(std::countr_zero(found)) / 2);
   }
 #endif
   while (p != end && is_plain_a64(word_at(p))) p += 4;
@@ -126,7 +127,7 @@ bool StableText::read(Space space, Addr ip, Arena& arena, Block& b, Insn& last) 
 // Returns how many there are now.
 size_t StableText::read_across(Space space, Addr ip, size_t count, Arena& arena, const uint8_t*& bytes,
                                Insn& last) {
-  std::array<uint8_t, kMaxBlockInsns * 4> copy;
+  std::array<uint8_t, size_t{4} * kMaxBlockInsns> copy;
   const size_t inside = count;
   while (count < kMaxBlockInsns && last.waypoint == Waypoint::kNone) {
     uint8_t* const p = copy.data() + 4 * count;

@@ -76,7 +76,8 @@ struct Slow {
   uint64_t hash = 0;
 
   Slow(const TextStore& text, TextAt text_at, bool wfx, Addr ip) {
-    for (Addr at = ip; bytes.size() < 4 * kMaxBlockInsns && last.waypoint == Waypoint::kNone; at += 4) {
+    for (Addr at = ip; bytes.size() < size_t{4} * kMaxBlockInsns && last.waypoint == Waypoint::kNone;
+         at += 4) {
       std::vector<uint8_t> word;
       for (Addr a = at; a < at + 4; ++a) {
         const Cell cell = text.cell(kKernelSpace, a);
