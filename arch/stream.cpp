@@ -38,7 +38,8 @@ void forget_mapping(std::span<const uint8_t> bytes) {
   // The first and the last page belong to neighbours, too.
   const auto base = reinterpret_cast<uintptr_t>(bytes.data());
   const uintptr_t first = (base + page - 1) / page * page, last = (base + bytes.size()) / page * page;
-  if (first < last) ::madvise(reinterpret_cast<void*>(first), last - first, MADV_DONTNEED);
+  if (first < last)
+    ::madvise(const_cast<uint8_t*>(bytes.data() + (first - base)), last - first, MADV_DONTNEED);
 }
 
 void Stream::forget(uint64_t from, uint64_t to) const {

@@ -294,7 +294,7 @@ void Reference::range(const ocsd_generic_trace_elem& e) {
 
 // Instructions from `begin` on, not beyond `end`.
 const Block* Reference::block(Addr begin, Addr end, uint8_t mode, bool wfx) {
-  std::array<uint8_t, kMaxBlockInsns * 4> bytes;
+  std::array<uint8_t, size_t{4} * kMaxBlockInsns> bytes;
   const size_t want = std::min<uint64_t>(end - begin, bytes.size());
   const size_t size = read(begin, std::span(bytes).first(want));
   Block b;

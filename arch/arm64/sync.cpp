@@ -161,7 +161,7 @@ void AsyncSplitter::open(const Stretch& s) {
 }
 
 Segment AsyncSplitter::segment(const Stretch& s) {
-  const Point point = std::move(ahead_.front());
+  const Point point = ahead_.front();
   ahead_.pop_front();
   look_ahead();
   const bool last = ahead_.empty();

@@ -143,7 +143,7 @@ bool plain_group(uint8_t opcode, bool two_bytes, unsigned reg, uint8_t& what) {
 // Direct and indirect near branches without a prefix.
 bool plain_branch(const uint8_t* p, Addr ip, Insn& out) {
   const auto direct = [&](BranchKind kind, unsigned length, unsigned bytes) {
-    int32_t by = static_cast<int8_t>(p[length - 1]);
+    int32_t by = (p[length - 1] ^ 0x80) - 0x80;  // with its sign
     if (bytes == 4) std::memcpy(&by, p + length - 4, 4);
     out.length = static_cast<uint8_t>(length);
     out.kind = kind;

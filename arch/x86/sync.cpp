@@ -81,7 +81,10 @@ class SyncPoints {
         const size_t hit = find_psb(p.bytes, at_);
         at_ = hit == SIZE_MAX ? SIZE_MAX : hit + kPsbSize;
         if (hit != SIZE_MAX) return last_ = p.offset + hit;
-        if (const auto seam = at_seam(p.offset + p.bytes.size())) return last_ = *seam;
+        if (const auto seam = at_seam(p.offset + p.bytes.size())) {
+          last_ = seam;
+          return seam;
+        }
       }
     }
     return std::nullopt;
