@@ -114,6 +114,7 @@ void StreamMaker::add_sequential(const AuxQueue& queue, Stream& stream) {
   std::vector<const AuxBuffer*> buffers = queue.buffers;
   std::sort(buffers.begin(), buffers.end(), comes_before<AuxBuffer>);
   std::vector<uint64_t> ends;  // of AUX records: there, and only there, a buffer can end
+  ends.reserve(queue.records.size());
   for (const AuxRecord* record : queue.records) ends.push_back(end_of(record->offset, record->size));
   std::sort(ends.begin(), ends.end());
   for (size_t i = 0; i < buffers.size(); ++i) {

@@ -55,6 +55,7 @@ std::vector<Poke> GeneratedText::pokes_in(const CodeLife& life) const {
   }
   std::sort(found.begin(), found.end());
   std::vector<Poke> out;
+  out.reserve(found.size());
   for (uint32_t i : found) out.push_back(side_.pokes[i]);
   return out;
 }
@@ -149,7 +150,7 @@ void GeneratedText::compare_image(const CodeLife& life, const Content& image, co
 // Readings of one life at several times. Equal ones are one; between two that differ (dispatchers are
 // rewritten silently) both are possible.
 void GeneratedText::add_versions(Builder& builder, const CodeLife& life, std::span<const Poke> pokes,
-                                 std::vector<Content> contents) {
+                                 const std::vector<Content>& contents) {
   auto same = [&](const Content& a, const Content& b) {
     for (size_t i = 0; i < std::min(a.bytes.size(), b.bytes.size()); ++i) {
       if (a.bytes[i] == b.bytes[i]) continue;
@@ -161,7 +162,7 @@ void GeneratedText::add_versions(Builder& builder, const CodeLife& life, std::sp
     return true;
   };
   std::vector<Content> distinct;
-  for (Content& content : contents) {
+  for (const Content& content : contents) {
     if (distinct.empty() || !same(distinct.back(), content)) distinct.push_back(content);
   }
   for (size_t i = 0; i < distinct.size(); ++i) {
@@ -210,7 +211,7 @@ void GeneratedText::add_life_text(Builder& builder, const CodeLife& life) {
     }
     return;
   }
-  add_versions(builder, life, pokes, std::move(found));
+  add_versions(builder, life, pokes, found);
   add_doubt(builder, life);
 }
 

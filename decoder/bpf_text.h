@@ -91,7 +91,7 @@ class GeneratedText {
                      std::span<const Poke> pokes);
   void add_life_text(Builder& builder, const CodeLife& life);
   void add_versions(Builder& builder, const CodeLife& life, std::span<const Poke> pokes,
-                    std::vector<Content> contents);
+                    const std::vector<Content>& contents);
   void add_snapshot_symbols(Builder& builder);
   OriginRef snapshot_origin(Builder& builder, const KernelSnapshot& snapshot);
 

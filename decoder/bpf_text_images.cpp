@@ -180,6 +180,7 @@ std::vector<BpfProgram> GeneratedText::programs() const {
     program->second.unloaded = life.until;
   }
   std::vector<BpfProgram> list;
+  list.reserve(out.size());
   for (auto& [id, program] : out) list.push_back(std::move(program));
   return list;
 }

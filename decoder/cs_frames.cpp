@@ -15,8 +15,8 @@
 namespace asof {
 namespace {
 
-constexpr uint64_t kCheckpointDistance = 4 * 1024;  // bytes of frames, at first
-constexpr uint64_t kHeld = 8 << 20;                 // bytes of frames that the index pass keeps in memory
+constexpr uint64_t kCheckpointDistance = uint64_t{4} * 1024;  // bytes of frames, at first
+constexpr uint64_t kHeld = 8 << 20;  // bytes of frames that the index pass keeps in memory
 
 using Item = Deframer::Item;
 

@@ -88,6 +88,7 @@ Result<ModuleElf> ModuleElf::parse(Bytes file, const std::string& path) {
   const Bytes headers = part(file, table, uint64_t{count} * sizeof(Elf64_Shdr), ok);
   if (!ok) return bad("section headers outside of the file");
   std::vector<Header> list;
+  list.reserve(count);
   Reader hr(headers);
   for (uint16_t i = 0; i < count; ++i) list.push_back(read_header(hr));
   const Bytes names = names_at < count ? part(file, list[names_at].offset, list[names_at].size, ok) : Bytes();

@@ -196,6 +196,7 @@ Result<void> run_pipeline(const Capture& capture, const PipelineOptions& options
                progress);
   const size_t workers = std::max<size_t>(1, run.look_ahead(jobs));
   std::vector<std::unique_ptr<SegmentDecoder>> decoders;
+  decoders.reserve(workers);
   for (size_t i = 0; i < workers; ++i) {
     decoders.push_back((*arch)->decoder(capture.streams, *capture.text, options.decode));
   }

@@ -76,6 +76,7 @@ void Keeper::slice(const Slice& s) {
 
 void Keeper::fold() {
   std::vector<Size> sizes;
+  sizes.reserve(out_.slices.size());
   for (const Slice& s : out_.slices) sizes.push_back(size_of(s));
   const auto middle = sizes.begin() + static_cast<long>(sizes.size() / 2);
   std::ranges::nth_element(sizes, middle);

@@ -8,7 +8,7 @@
 namespace asof {
 namespace {
 
-constexpr size_t kChunk = 256 * 1024;
+constexpr size_t kChunk = size_t{256} * 1024;
 constexpr size_t kFirstTable = 1024;
 // Contents made to collide cost memory, not time.
 constexpr size_t kMaxProbes = 64;

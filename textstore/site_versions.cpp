@@ -124,7 +124,7 @@ class SiteVersions::Carried {
 };
 
 SiteVersions::SiteVersions(SiteContext context)
-    : context_(std::move(context)),
+    : context_(context),
       chain_(std::make_unique<LifeChain>(context_)),
       carried_(std::make_unique<Carried>()) {}
 

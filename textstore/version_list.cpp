@@ -42,10 +42,10 @@ void order_ends(std::vector<Version>& versions) {
   while (!left.empty()) {
     const Version v = left.top();
     left.pop();
-    for (size_t i = out.size(); i-- > 0 && out[i].until > v.until;) {
-      Version rest = out[i];
+    for (auto longer = out.rbegin(); longer != out.rend() && longer->until > v.until; ++longer) {
+      Version rest = *longer;
       rest.from = v.until + 1;
-      out[i].until = v.until;
+      longer->until = v.until;
       left.push(rest);
     }
     out.push_back(v);
