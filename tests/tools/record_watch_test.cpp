@@ -104,6 +104,24 @@ TEST(WatchRing, NonsenseIsThrownAwayAndDoesNotHang) {
   EXPECT_TRUE(out.empty());
 }
 
+// Where several listen, the kernel makes records longer than what it writes into them.
+TEST(WatchRing, LongerRecordsHaveTheirTimeWhereItIs) {
+  for (const bool poke : {false, true}) {
+    const Bytes whole =
+        poke ? text_poke(0xffffffff81000000, 77) : ksymbol(0xffffffffc0000000, 60, false, "a_name", 77);
+    for (const uint8_t stale : {uint8_t{0}, uint8_t{0xff}}) {
+      Bytes longer = whole;
+      longer.resize(whole.size() + 48, stale);
+      const auto size = static_cast<uint16_t>(longer.size());
+      std::memcpy(longer.data() + 6, &size, 2);
+      const auto record = parse_record(longer.data(), longer.size());
+      ASSERT_TRUE(record);
+      EXPECT_EQ(record->time, 77U);
+      EXPECT_EQ(record->name, poke ? "" : "a_name");
+    }
+  }
+}
+
 TEST(WatchRing, ShortRecordsAreNone) {
   const Bytes whole = ksymbol(0xffffffffc0000000, 60, false, "name", 5);
   ASSERT_TRUE(parse_record(whole.data(), whole.size()));

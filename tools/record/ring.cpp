@@ -69,6 +69,18 @@ uint64_t counter() {
 uint64_t counter() { return 0; }
 #endif
 
+// Bytes of a record's own fields, of `size` behind the header. Its id fields stand behind them, not at its
+// end: the kernel makes KSYMBOL and TEXT_POKE records longer for each event that listens to them
+// (kernel/events/core.c, perf_event_ksymbol_output() does not set the size back).
+size_t fields_of(uint32_t type, const uint8_t* body, size_t size) {
+  const auto aligned = [](size_t n) { return (n + 7) / 8 * 8; };
+  if (type == PERF_RECORD_KSYMBOL && size >= 16)
+    return 16 + aligned(strnlen(reinterpret_cast<const char*>(body + 16), size - 16) + 1);
+  if (type == PERF_RECORD_TEXT_POKE && size >= 12)
+    return aligned(size_t{12} + load<uint16_t>(body + 8) + load<uint16_t>(body + 10));
+  return size - kSampleId;
+}
+
 }  // namespace
 
 std::optional<SideRecord> parse_record(const uint8_t* bytes, size_t size) {
@@ -82,8 +94,9 @@ std::optional<SideRecord> parse_record(const uint8_t* bytes, size_t size) {
     return r;
   if (size < kHeader + kSampleId) return std::nullopt;
   const uint8_t* const body = bytes + kHeader;
-  const size_t body_size = size - kHeader - kSampleId;
-  r.time = load<uint64_t>(bytes + size - kSampleId + 8);
+  const size_t body_size = fields_of(header.type, body, size - kHeader);
+  if (kHeader + body_size + kSampleId > size) return std::nullopt;
+  r.time = load<uint64_t>(body + body_size + 8);
   switch (header.type) {
     case PERF_RECORD_KSYMBOL: {
       if (body_size < 16) return std::nullopt;
