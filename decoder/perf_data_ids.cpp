@@ -57,7 +57,45 @@ bool read_sample(Reader in, uint64_t type, SampleId& id) {
   return in.ok();
 }
 
+size_t trailer_size(uint64_t type) {
+  return sizeof(uint64_t) * static_cast<size_t>(std::popcount(type & kTrailerFields));
+}
+
+// Bytes of the own fields of records that may be longer than what stands in them; 0: of no such record.
+size_t own_fields(const Record& record, std::span<const uint8_t> body) {
+  constexpr size_t kNameAt = 16, kPokeBytesAt = 12;
+  const auto aligned = [](size_t n) { return (n + 7) / 8 * 8; };
+  if (record.type == kBpfEvent) return 16;
+  if (record.type == kKsymbol && body.size() > kNameAt) {
+    const auto name = body.subspan(kNameAt);
+    return kNameAt + aligned(static_cast<size_t>(std::ranges::find(name, 0) - name.begin()) + 1);
+  }
+  if (record.type != kTextPoke || body.size() < kPokeBytesAt) return 0;
+  Reader in(body, record.swapped);
+  in.skip(8);
+  const uint16_t old_len = in.u16(), new_len = in.u16();
+  return aligned(kPokeBytesAt + old_len + new_len);
+}
+
 }  // namespace
+
+// The kernel makes KSYMBOL, BPF_EVENT and TEXT_POKE records longer for each event that listens to them, and
+// writes the id fields behind the fields (kernel/events/core.c, perf_event_ksymbol_output() and its like do
+// not set the size back). A known event id there says that it is so; lengths of a TEXT_POKE may be damaged,
+// so there must be none at the end.
+std::span<const uint8_t> IdParser::without_rest(const Record& record, std::span<const uint8_t> body) const {
+  const size_t fields = own_fields(record, body);
+  const size_t end = fields + trailer_size(attrs_.front().sample_type);
+  const size_t id_at = size_t{8} * places_.front().trailer;
+  if (fields == 0 || places_.front().trailer == Place::kNone || end >= body.size()) return body;
+  const auto known_id = [&](size_t behind) {
+    Reader in(body, record.swapped);
+    in.seek(behind - id_at);
+    return find(in.u64()) != nullptr;
+  };
+  if (!known_id(end) || (record.type == kTextPoke && known_id(body.size()))) return body;
+  return body.first(end);
+}
 
 IdParser::Place IdParser::place_of(const PerfAttr& attr) {
   const uint64_t type = attr.sample_type;
@@ -106,19 +144,20 @@ const PerfAttr* IdParser::attr_of(const Record& record, std::span<const uint8_t>
 }
 
 const RecordFault* IdParser::parse(Record& record) const {
-  const auto body = record.bytes.subspan(kHeaderSize);
+  auto body = record.bytes.subspan(kHeaderSize);
   record.body = body;
   record.id = {};
   if (record.type >= kUserTypeStart || attrs_.empty()) return nullptr;
   const bool all = (attrs_.front().flags & kAttrSampleIdAll) != 0;
   if (record.type != kSample && !all) return nullptr;
+  if (record.type != kSample) body = without_rest(record, body);
   bool unknown_id = false;
   const PerfAttr* attr = attr_of(record, body, unknown_id);
   const uint64_t type = attr->sample_type;
   if (record.type == kSample) {
     if (!read_sample(Reader(body, record.swapped), type, record.id)) return &kShortSample;
   } else {
-    const size_t size = sizeof(uint64_t) * static_cast<size_t>(std::popcount(type & kTrailerFields));
+    const size_t size = trailer_size(type);
     if (size > body.size()) return &kShortTrailer;
     record.body = body.first(body.size() - size);
     const auto trailer = body.subspan(body.size() - size);

@@ -176,6 +176,7 @@ class IdParser {
     bool operator==(const Place&) const = default;
   };
   static Place place_of(const PerfAttr& attr);
+  std::span<const uint8_t> without_rest(const Record& record, std::span<const uint8_t> body) const;
   const PerfAttr* attr_of(const Record& record, std::span<const uint8_t> body, bool& unknown_id) const;
 
   std::span<const PerfAttr> attrs_;

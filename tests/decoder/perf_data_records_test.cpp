@@ -194,6 +194,60 @@ TEST_P(PerfRecords, KernelText) {
   EXPECT_EQ(describe_record(poke.record), "0xffffffff81234567 old 5 [0102030405] new 2 [0607]");
 }
 
+// Where several listen, the kernel makes records longer than what it writes into them.
+TEST_P(PerfRecords, LongerThanTheirFields) {
+  const std::vector<std::pair<uint32_t, PerfBytes::Body>> kinds = {{17,
+                                                                    [](ByteSink& s) {
+                                                                      s.u64(0xffffffffc0000660);
+                                                                      s.u32(75);
+                                                                      s.u16(1);
+                                                                      s.u16(0);
+                                                                      s.c_string("bpf_prog", 8);
+                                                                    }},
+                                                                   {18,
+                                                                    [](ByteSink& s) {
+                                                                      s.u16(2);
+                                                                      s.u16(0);
+                                                                      s.u32(17);
+                                                                      s.u64(7);
+                                                                    }},
+                                                                   {20, [](ByteSink& s) {
+                                                                      s.u64(0xffffffff81234567);
+                                                                      s.u16(5);
+                                                                      s.u16(5);
+                                                                      for (uint8_t i = 1; i <= 10; ++i)
+                                                                        s.u8(i);
+                                                                      s.align(8);
+                                                                    }}};
+  for (const auto& [type, fields] : kinds) {
+    for (const unsigned rest : {0U, 8U, 32U, 64U}) {
+      for (const uint8_t stale : {uint8_t{0}, uint8_t{0xff}}) {
+        PerfBytes file(GetParam());
+        file.attr({.ids = {5}});
+        file.record(type, 0, [&](ByteSink& s) {
+          fields(s);
+          PerfBytes::put_tail(s, {.time = 700, .cpu = 3, .pid = 10, .tid = 11, .id = 5});
+          for (unsigned i = 0; i < rest; ++i) s.u8(stale);
+        });
+        const auto data = open_bytes(file.file());
+        const auto records = records_of(*data);
+        ASSERT_EQ(records.size(), 1U);
+        const Record& r = records[0];
+        EXPECT_EQ(r.id.time, 700) << type << " " << rest;
+        EXPECT_EQ(r.id.cpu, 3);
+        EXPECT_EQ(r.id.id, 5U);
+        if (type == 17) {
+          EXPECT_EQ(parse_ksymbol(r)->name, "bpf_prog");
+        } else if (type == 18) {
+          EXPECT_EQ(parse_bpf_event(r)->id, 17U);
+        } else {
+          EXPECT_EQ(parse_text_poke(r)->new_bytes.size(), 5U);
+        }
+      }
+    }
+  }
+}
+
 TEST_P(PerfRecords, TextPokeThatSaysMoreBytesThanItHasIsRefused) {
   const auto poke_of = [](uint16_t old_len, uint16_t new_len) {
     return one(GetParam(), 20, 1, [=](ByteSink& s) {
