@@ -27,6 +27,10 @@ uint64_t gather(const FlowFacts& flow, std::vector<std::string>& places, Wanted 
 // An address that the trace names, and the walk did not come to.
 bool is_address_missed(std::string_view code) { return code == "E-FLOW-004" || code == "E-FLOW-006"; }
 
+// What lies in front of a sync point: the start of a buffer that went round, or what follows a loss. No
+// packet of it was read, so nothing disagrees.
+bool is_unread(std::string_view code) { return code == "E-DATA-002"; }
+
 // A return to a call that lies in a gap without text or trace is no disagreement: what is missing has its own
 // topic, and this follows from it.
 bool returns_into_gaps(const FlowFacts& flow) {
@@ -35,7 +39,7 @@ bool returns_into_gaps(const FlowFacts& flow) {
   for (const auto& [code, cause] : flow.gaps) {
     const auto family = family_of(code);
     missing = missing || family == "TEXT" || family == "LOST";
-    other = other || (code != "E-FLOW-002" && (family == "FLOW" || family == "DATA"));
+    other = other || (code != "E-FLOW-002" && (family == "FLOW" || family == "DATA") && !is_unread(code));
   }
   return missing && !other;
 }
@@ -67,7 +71,8 @@ void check_flow(const ValidationInput& in, std::vector<Check>& out) {
   const bool returns_follow = returns_into_gaps(f);
   const uint64_t disagree = gather(f, flow.places, [&](std::string_view code) {
     if (code == "E-FLOW-002" && returns_follow) return false;
-    return (family_of(code) == "FLOW" && !is_address_missed(code)) || family_of(code) == "DATA";
+    return (family_of(code) == "FLOW" && !is_address_missed(code)) ||
+           (family_of(code) == "DATA" && !is_unread(code));
   });
   const uint64_t contradictions = f.by_confidence[static_cast<size_t>(Confidence::kContradiction)];
   flow.result = disagree + contradictions == 0 ? Check::Result::kPass : Check::Result::kFail;
@@ -142,11 +147,15 @@ void check_coverage(const ValidationInput& in, std::vector<Check>& out) {
   }
   out.push_back(std::move(text));
 
-  loss.result = losses == 0 ? Check::Result::kPass : Check::Result::kNote;
+  const uint64_t unread = gather(in.flow, loss.places, is_unread);
+  loss.result = losses + unread == 0 ? Check::Result::kPass : Check::Result::kNote;
   loss.answer = losses == 0
                     ? "no trace was lost"
                     : fmt::format("trace was lost {} while recording, {}; nothing is said about that time",
                                   format_plural(losses, "time", "times"), format_duration(lost));
+  if (unread != 0)
+    loss.answer += fmt::format("; {} of trace without a sync point in front",
+                               format_plural(unread, "stretch", "stretches"));
   out.push_back(std::move(loss));
 }
 

@@ -108,7 +108,7 @@ class Runner {
     Message m;
     if (read(c.fd, &m, sizeof m) != static_cast<ssize_t>(sizeof m) || m.index >= work_.size()) return false;
     const Segment& s = work_[m.index];
-    out_.segments[{s.stream, s.index}] = {m.instructions, m.hash, m.gap != 0};
+    out_.segments[{s.stream, s.index}] = {m.instructions, m.hash, m.gap != 0, s};
     c.next = m.index + step_;
     c.since = Clock::now();
     return true;

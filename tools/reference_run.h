@@ -16,6 +16,7 @@ struct ReferenceRun {
   struct Found {
     uint64_t instructions = 0, hash = 0;  // as IpHash
     bool gap = false;                     // the reference did not come through
+    Segment segment;
   };
   std::map<std::pair<size_t, size_t>, Found> segments;  // by stream and segment
   uint64_t failed = 0;                                  // the library crashed, or did not end

@@ -34,9 +34,16 @@ void indirect(Insn& i, BranchKind kind) {
 
 // ---- A64 ----
 
+bool is_texit(uint32_t w) { return match(w, 0xfffffbff, 0xd6ff03e0); }
+
 // Unconditional branch (register): 1101011 opc 11111 op3 Rn op4. op3 2 and 3 are the pointer-authenticating
 // forms.
 bool a64_register_branch(uint32_t w, Insn& i) {
+  if (is_texit(w)) {
+    indirect(i, BranchKind::kFarRet);
+    i.exception_return = true;
+    return true;
+  }
   const uint32_t op3 = bits(w, 15, 10);
   if (bits(w, 20, 16) != 0x1f || (op3 != 0 && op3 != 2 && op3 != 3)) return false;
   switch (bits(w, 24, 21)) {
@@ -103,6 +110,13 @@ void a64_other(uint32_t w, bool wfx, Insn& i) {
 }
 
 }  // namespace
+
+bool is_recent_branch(uint32_t w) {
+  return match(w, 0x7e000000, 0x74000000) ||                             // CB<cc>, CBB<cc>, CBH<cc>
+         match(w, 0xffc0001f, 0x5500001f) ||                             // RETA<k>SPPC
+         (match(w, 0xfffffbe0, 0xd65f0be0) && !match(w, 0x1f, 0x1f)) ||  // RETA<k>SPPCR
+         is_texit(w);
+}
 
 void decode_a64(uint32_t w, Addr ip, bool wfx, Insn& out) {
   out = Insn{};

@@ -46,4 +46,8 @@ InsnStatus decode_insn(std::span<const uint8_t> bytes, Addr ip, uint8_t mode, bo
 // The same of the A64 instruction `w`.
 void decode_a64(uint32_t w, Addr ip, bool wfx, Insn& out);
 
+// True: an A64 branch of an extension of 2023 and later (FEAT_CMPBR, FEAT_PAuth_LR, FEAT_TEV), which OpenCSD
+// 1.3.3 takes for no branch or for another.
+bool is_recent_branch(uint32_t w);
+
 }  // namespace asof::arm64

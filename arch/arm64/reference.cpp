@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "arch/arm64/insn.h"
+#include "arch/arm64/packet.h"
 
 namespace asof::arm64 {
 namespace {
@@ -201,9 +202,14 @@ void Reference::run(const Segment& segment) {
     gap("E-DATA-003", "OpenCSD does not take this trace unit's configuration", 0, 0);
     return;
   }
+  // Atoms in front of the next sync point's address are of this segment. Where it takes more to know what was
+  // committed, all of the next one's would be in it.
+  const uint64_t end = PacketFormat::of(config_.sources.at(segment.stream)).max_spec == 0
+                           ? std::max(segment.end, segment.tail_end)
+                           : segment.end;
   std::vector<uint8_t> scratch;
-  for (uint64_t at = segment.begin; at < segment.end;) {
-    const auto bytes = stream_->bytes(at, std::min(segment.end, at + kFeed), scratch);
+  for (uint64_t at = segment.begin; at < end;) {
+    const auto bytes = stream_->bytes(at, std::min(end, at + kFeed), scratch);
     uint32_t used = 0;
     const ocsd_datapath_resp_t r =
         ocsd_dt_process_data(tree.get(), OCSD_OP_DATA, static_cast<ocsd_trc_index_t>(at - segment.begin),
@@ -236,7 +242,8 @@ void Reference::element(uint64_t at, const ocsd_generic_trace_elem& e) {
       gap("E-TEXT-001", fmt::format("no bytes are known at {:#x}", e.st_addr), e.st_addr, at);
       break;
     case OCSD_GEN_TRC_ELEM_NO_SYNC:
-      gap("E-DATA-002", "no sync point yet", 0, at);
+      // The first one only says that OpenCSD has begun.
+      if (e.unsync_eot_info != UNSYNC_INIT_DECODER) gap("E-DATA-002", "no sync point yet", 0, at);
       break;
     case OCSD_GEN_TRC_ELEM_TRACE_ON:
       if (e.trace_on_reason == TRACE_ON_OVERFLOW) event(EventKind::kOverflow, 0, 0, 0, at);

@@ -73,6 +73,8 @@ TEST(Arm64Insn, A64) {
           {0xd65f0fff, Waypoint::kIndirect, BranchKind::kRet},                            // retab
           {0xd69f03e0, Waypoint::kIndirect, BranchKind::kFarRet, 0, false, false, true},  // eret
           {0xd69f0bff, Waypoint::kIndirect, BranchKind::kFarRet, 0, false, false, true},  // eretaa
+          {0xd6ff03e0, Waypoint::kIndirect, BranchKind::kFarRet, 0, false, false, true},  // texit
+          {0xd6ff07e0, Waypoint::kIndirect, BranchKind::kFarRet, 0, false, false, true},  // texit nb
           {0xd5033fdf, Waypoint::kSync},                                                  // isb
           {0xd5033f9f, Waypoint::kNone},                                                  // dsb sy
           {0xd50330ff, Waypoint::kNone},                                                  // sb
