@@ -10,52 +10,68 @@
 //  * Text here is the same at all times, so time is only kept, not asked for.
 //  * A packet is used up or not touched.
 //  * A link of a run says all that a decision does there, or says "not known": then nothing was done yet.
+#include <array>
 #include <bit>
 #include <utility>
 
 #include "arch/x86/flow.h"
 
 namespace asof::x86 {
+// Of a byte that is a short TNT packet: how many bits, and those, the next one the highest of eight. Else 0.
+struct ShortTnt {
+  uint8_t bits = 0;
+  uint8_t count = 0;
+};
+constexpr auto kShortTnt = [] {
+  std::array<ShortTnt, 256> all{};
+  for (unsigned b = 0; b < all.size(); ++b) {
+    if (!is_short_tnt(static_cast<uint8_t>(b))) continue;
+    const auto stop = static_cast<unsigned>(std::bit_width(b)) - 1;
+    all[b] = {static_cast<uint8_t>(b << (8 - stop)), static_cast<uint8_t>(stop - 1)};
+  }
+  return all;
+}();
+
 // TNT bits at hand: the next one is the highest.
 struct Bits {
   uint64_t bits = 0;
   uint32_t count = 0;
 
-  // Those of the short TNT packets at p, as many as fit. How many there are no processor foresees: up to
-  // eight full ones and the one behind them take no branch.
+  // Where there are none: those of the short TNT packets at p, of up to eight. How many there are no
+  // processor foresees: seven full ones and the one behind them take no branch.
+  const uint8_t* take_short(const uint8_t* p, const uint8_t* end) {
+    bits = 0;
+    count = 0;
+    if (end - p <= 8) [[unlikely]]
+      return add_short(p, end);
+    const uint64_t packets = load_le(p, 8);
+    constexpr uint64_t kSeven = uint64_t{1} << 56;
+    const uint64_t other = ((packets & 0x0081818181818181U) ^ 0x0080808080808080U) | kSeven;
+    const unsigned full = static_cast<unsigned>(__builtin_ctzll(other)) / 8;
+    const ShortTnt last = kShortTnt[p[full]];
+    bits = (six_each(packets) & ~(~uint64_t{0} >> 6 * full)) | uint64_t{last.bits} << 56 >> 6 * full;
+    count = 6 * full + last.count;
+    return p + full + (last.count != 0);
+  }
+  // Behind those at hand.
   const uint8_t* add_short(const uint8_t* p, const uint8_t* end) {
-    if (count <= 64 - 54 && end - p > 8) [[likely]] {
-      p += add_full(load_le(p, 8));
-      return p + add_if_short(*p);
-    }
     while (count <= 64 - 6 && p < end && is_short_tnt(*p)) p = add_one(p);
     return p;
   }
-  // The packets of six bits each that come first of eight bytes, the first in the lowest: how many.
-  unsigned add_full(uint64_t packets) {
-    const uint64_t other = (packets & 0x8181818181818181U) ^ 0x8080808080808080U;
-    const auto full = static_cast<unsigned>(std::countr_zero(other)) / 8;
+  const uint8_t* add_one(const uint8_t* p) {
+    const ShortTnt tnt = kShortTnt[*p];
+    bits |= uint64_t{tnt.bits} << 56 >> count;
+    count += tnt.count;
+    return p + 1;
+  }
+
+ private:
+  // The bits of eight full packets, the first in the lowest byte.
+  static uint64_t six_each(uint64_t packets) {
     uint64_t b = __builtin_bswap64(packets) >> 1;
     b = (b & 0x003f003f003f003fU) | (b & 0x3f003f003f003f00U) >> 2;
     b = (b & 0x00000fff00000fffU) | (b & 0x0fff00000fff0000U) >> 4;
-    b = (b & 0x0000000000ffffffU) << 16 | (b & 0x00ffffff00000000U) << 8;
-    bits |= (b & ~(~uint64_t{0} >> 6 * full)) >> count;
-    count += 6 * full;
-    return full;
-  }
-  // A packet, if it is one: 1, else 0.
-  unsigned add_if_short(uint8_t b) {
-    const auto is = static_cast<unsigned>((b & 1) == 0) & static_cast<unsigned>(b > 2);
-    const auto stop = static_cast<unsigned>(std::bit_width(b | 4U)) - 1;
-    bits |= (static_cast<uint64_t>(b) & -uint64_t{is}) << (64 - stop) >> count;
-    count += (stop - 1) & -is;
-    return is;
-  }
-  const uint8_t* add_one(const uint8_t* p) {
-    const auto stop = static_cast<uint32_t>(std::bit_width(*p)) - 1;
-    bits |= static_cast<uint64_t>(*p) << (64 - stop) >> count;
-    count += stop - 1;
-    return p + 1;
+    return (b & 0x0000000000ffffffU) << 16 | (b & 0x00ffffff00000000U) << 8;
   }
 };
 
@@ -203,9 +219,10 @@ bool Flow::fast_stretch(FastWalk& walk, bool join, const uint32_t* full) {
     more = false;
     Tip tip;
     uint32_t target = 0;
-    if (w.tnt.count == 0) w.joined = w.p;
+    const bool none = w.tnt.count == 0;
+    if (none) w.joined = w.p;
     if (join) {
-      w.p = w.tnt.add_short(w.p, end_);
+      w.p = none ? w.tnt.take_short(w.p, end_) : w.tnt.add_short(w.p, end_);
       if (tip.read(w.p, end_, w.last_ip)) target = runs_->known_target(w.space, tip.ip, w.mode);
     }
     all = w.walk_bits();

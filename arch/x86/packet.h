@@ -88,7 +88,7 @@ inline constexpr unsigned kPsbSize = 16;
 // Offset of the next PSB at or after `from`, or SIZE_MAX.
 size_t find_psb(std::span<const uint8_t> bytes, size_t from);
 
-inline bool is_short_tnt(uint8_t b) { return (b & 1) == 0 && b > 2; }
+constexpr bool is_short_tnt(uint8_t b) { return (b & 1) == 0 && b > 2; }
 inline const uint8_t* skip_short_tnt(const uint8_t* p, const uint8_t* end) {
   while (p < end && is_short_tnt(*p)) ++p;
   return p;
@@ -100,6 +100,13 @@ struct IpBytes {
   uint8_t bytes;
   uint8_t copied;
   uint64_t kept;
+
+  // Not suppressed, nor of a reserved size.
+  constexpr bool has_ip() const { return static_cast<uint8_t>(bytes - 1) < 8; }
+  constexpr Addr ip(uint64_t value, Addr last_ip) const {
+    const uint64_t ip = (last_ip & kept) | (value & ~kept);
+    return static_cast<uint64_t>(static_cast<int64_t>(ip << copied) >> copied);
+  }
 };
 constexpr uint8_t kReservedIp = 0xff;
 constexpr std::array<IpBytes, 8> kIpBytes = {{{0, 0, ~0ULL},
@@ -115,9 +122,7 @@ constexpr std::array<IpBytes, 8> kIpBytes = {{{0, 0, ~0ULL},
 // last IP. Returns false when suppressed. By a table: which size comes next no processor foresees.
 inline bool update_ip(uint8_t ipc, uint64_t value, uint64_t& last_ip) {
   if (ipc == 0) return false;
-  const IpBytes& of = kIpBytes[ipc];
-  const uint64_t ip = (last_ip & of.kept) | (value & ~of.kept);
-  last_ip = static_cast<uint64_t>(static_cast<int64_t>(ip << of.copied) >> of.copied);
+  last_ip = kIpBytes[ipc].ip(value, last_ip);
   return true;
 }
 
@@ -131,11 +136,11 @@ struct Tip {
   // False: what is at p is none, has no IP, or is near the end.
   bool read(const uint8_t* p, const uint8_t* end, Addr last_ip) {
     if (end - p < 9 || !is_tip(*p)) return false;
-    const uint8_t ipc = *p >> 5;
-    const uint8_t bytes = kIpBytes[ipc].bytes;
-    size = 1U + bytes;
-    ip = last_ip;
-    return bytes != kReservedIp && update_ip(ipc, load_le(p + 1, 8), ip);
+    const IpBytes& of = kIpBytes[*p >> 5];
+    if (!of.has_ip()) return false;
+    size = 1U + of.bytes;
+    ip = of.ip(load_le(p + 1, 8), last_ip);
+    return true;
   }
 };
 
