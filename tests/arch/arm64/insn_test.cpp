@@ -169,5 +169,15 @@ TEST(Arm64Insn, TooFewBytes) {
   EXPECT_EQ(decode_insn({}, kIp, kT32, false, out), InsnStatus::kTruncated);
 }
 
+// What OpenCSD 1.3.3 does not know, and its neighbours that it does.
+TEST(Arm64Insn, RecentBranches) {
+  for (const uint32_t w :
+       {0x74000041U, 0xf5c00041U, 0x5500001fU, 0x5520003fU, 0xd65f0be3U, 0xd6ff03e0U, 0xd6ff07e0U})
+    EXPECT_TRUE(is_recent_branch(w)) << std::hex << w;
+  for (const uint32_t w :
+       {0x34000041U, 0x36000041U, 0x54000041U, 0xd65f0bffU, 0xd65f03c0U, 0xd69f03e0U, 0xd503201fU})
+    EXPECT_FALSE(is_recent_branch(w)) << std::hex << w;
+}
+
 }  // namespace
 }  // namespace asof::arm64
