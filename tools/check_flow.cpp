@@ -31,6 +31,11 @@ bool is_address_missed(std::string_view code) { return code == "E-FLOW-004" || c
 // packet of it was read, so nothing disagrees.
 bool is_unread(std::string_view code) { return code == "E-DATA-002"; }
 
+bool is_disagreement(std::string_view code) {
+  const auto family = family_of(code);
+  return family == "FLOW" || (family == "DATA" && !is_unread(code));
+}
+
 // A return to a call that lies in a gap without text or trace is no disagreement: what is missing has its own
 // topic, and this follows from it.
 bool returns_into_gaps(const FlowFacts& flow) {
@@ -39,7 +44,7 @@ bool returns_into_gaps(const FlowFacts& flow) {
   for (const auto& [code, cause] : flow.gaps) {
     const auto family = family_of(code);
     missing = missing || family == "TEXT" || family == "LOST";
-    other = other || (code != "E-FLOW-002" && (family == "FLOW" || family == "DATA") && !is_unread(code));
+    other = other || (code != "E-FLOW-002" && is_disagreement(code));
   }
   return missing && !other;
 }
@@ -71,8 +76,7 @@ void check_flow(const ValidationInput& in, std::vector<Check>& out) {
   const bool returns_follow = returns_into_gaps(f);
   const uint64_t disagree = gather(f, flow.places, [&](std::string_view code) {
     if (code == "E-FLOW-002" && returns_follow) return false;
-    return (family_of(code) == "FLOW" && !is_address_missed(code)) ||
-           (family_of(code) == "DATA" && !is_unread(code));
+    return is_disagreement(code) && !is_address_missed(code);
   });
   const uint64_t contradictions = f.by_confidence[static_cast<size_t>(Confidence::kContradiction)];
   flow.result = disagree + contradictions == 0 ? Check::Result::kPass : Check::Result::kFail;

@@ -18,30 +18,39 @@ struct Agreement {
   uint64_t same = 0, constant = 0, instructions = 0, differ = 0, apart = 0;
 };
 
-// Looks for branches that OpenCSD does not know.
+// Looks in segments for branches that OpenCSD does not know.
 class RecentBranches final : public ChunkSink {
  public:
+  explicit RecentBranches(const ValidationInput& in) : in_(in), arch_(in.capture.arch()) {}
+
+  bool in(const Segment& segment) {
+    if (!arch_) return false;
+    if (!decoder_) decoder_ = (*arch_)->decoder(in_.capture.streams, *in_.capture.text, in_.options.decode);
+    found_ = false;
+    decoder_->decode(segment, *this);
+    return found_;
+  }
+
+ private:
   void take(Chunk&& chunk) override {
     for (const Step& s : chunk.steps) {
-      if (found || s.block->mode != arm64::kA64 || !complete(s)) continue;
+      if (found_ || s.block->mode != arm64::kA64 || !complete(s)) continue;
       uint32_t last;
       std::memcpy(&last, s.block->bytes + s.block->size - sizeof last, sizeof last);
-      found = arm64::is_recent_branch(last);
+      found_ = arm64::is_recent_branch(last);
     }
   }
-  bool found = false;
+
+  const ValidationInput& in_;
+  const Result<std::unique_ptr<Arch>> arch_;
+  std::unique_ptr<SegmentDecoder> decoder_;
+  bool found_ = false;
 };
-bool has_recent_branches(const ValidationInput& in, const Segment& segment) {
-  const auto arch = in.capture.arch();
-  if (!arch) return false;
-  RecentBranches sink;
-  (*arch)->decoder(in.capture.streams, *in.capture.text, in.options.decode)->decode(segment, sink);
-  return sink.found;
-}
 
 Agreement compare(const ValidationInput& in, const ReferenceRun& run, bool arm64, std::string_view name,
                   std::vector<std::string>& places) {
   Agreement a;
+  RecentBranches recent(in);
   for (const auto& [key, found] : run.segments) {
     const auto ours = in.flow.segments.find(key);
     if (ours == in.flow.segments.end()) continue;
@@ -50,7 +59,7 @@ Agreement compare(const ValidationInput& in, const ReferenceRun& run, bool arm64
       ++a.same;
       a.constant += s.constant ? 1 : 0;
       a.instructions += found.instructions;
-    } else if (!s.constant || found.gap || (arm64 && has_recent_branches(in, found.segment))) {
+    } else if (!s.constant || found.gap || (arm64 && recent.in(found.segment))) {
       ++a.apart;
     } else {
       ++a.differ;

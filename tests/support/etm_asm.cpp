@@ -60,6 +60,15 @@ std::vector<uint8_t> bytes_of(uint32_t word) {
           static_cast<uint8_t>(word >> 24)};
 }
 
+std::vector<uint8_t> bytes_of(std::span<const uint32_t> words) {
+  std::vector<uint8_t> all;
+  for (const uint32_t word : words) {
+    const std::vector<uint8_t> b = bytes_of(word);
+    all.insert(all.end(), b.begin(), b.end());
+  }
+  return all;
+}
+
 uint32_t word_of(std::span<const uint8_t> bytes) {
   if (bytes.size() < 4) return 0;
   return static_cast<uint32_t>(bytes[0]) | static_cast<uint32_t>(bytes[1]) << 8 |

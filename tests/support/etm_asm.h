@@ -36,6 +36,7 @@ uint32_t straight(unsigned n);
 inline constexpr unsigned kStraightKinds = 16;
 
 std::vector<uint8_t> bytes_of(uint32_t word);
+std::vector<uint8_t> bytes_of(std::span<const uint32_t> words);
 uint32_t word_of(std::span<const uint8_t> bytes);  // of the first four; 0 when there are fewer
 }  // namespace a64
 

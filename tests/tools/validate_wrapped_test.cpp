@@ -1,4 +1,5 @@
 // Validation of a CoreSight buffer that went round: it begins in the middle of the trace.
+#include <array>
 #include <nlohmann/json.hpp>
 
 #include "tests/support/etm_asm.h"
@@ -25,13 +26,8 @@ class ValidateWrapped : public testing::Test {
   }
   // The loop: a NOP, and `last`, which leads back to it.
   nlohmann::json validate(uint32_t last) {
-    std::vector<uint8_t> code;
-    for (const uint32_t word : {a64::kNop, last, a64::kNop, a64::kNop}) {
-      const auto b = a64::bytes_of(word);
-      code.insert(code.end(), b.begin(), b.end());
-    }
     write(dir_.path() / "trace.bin", trace_.bytes());
-    write(dir_.path() / "text.img", code);
+    write(dir_.path() / "text.img", a64::bytes_of(std::array{a64::kNop, last, a64::kNop, a64::kNop}));
     std::ofstream(dir_.path() / "bundle.json")
         << R"({"format": "asof-bundle", "version": 1, "arch": "arm64", "etm": {"configr": 1, "idr0": "0x28000ea1"},
                "streams": [{"file": "trace.bin", "cpu": 0, "etm": {"trace_id": 16}}],

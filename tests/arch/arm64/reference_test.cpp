@@ -1,6 +1,9 @@
 // OpenCSD as a reference decodes segments alone, as the fast engine does. Both must say the same of each.
 #include <gtest/gtest.h>
 
+#include <array>
+#include <optional>
+
 #include "tests/arch/arm64/random_simulation.h"
 
 namespace asof::test {
@@ -12,15 +15,9 @@ class ReferenceArm64 : public testing::Test {
  protected:
   // A loop of two instructions.
   ReferenceArm64() {
-    for (const uint32_t word : {a64::kNop, a64::b_cond(kMain + 4, kMain, 0), a64::kNop, a64::kNop}) {
-      const std::vector<uint8_t> b = a64::bytes_of(word);
-      code_.insert(code_.end(), b.begin(), b.end());
-    }
+    code_ = a64::bytes_of(std::array{a64::kNop, a64::b_cond(kMain + 4, kMain, 0), a64::kNop, a64::kNop});
     Builder builder;
-    Layer layer;
-    layer.range = range_of(kMain, code_.size());
-    layer.bytes = code_;
-    builder.add_layer(layer);
+    builder.add_layer({.range = range_of(kMain, code_.size()), .bytes = code_});
     text_.emplace(std::move(builder).build());
   }
   void sync() {

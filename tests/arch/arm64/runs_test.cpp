@@ -46,11 +46,7 @@ struct Program {
                               new_bytes = a64::bytes_of(a64::b(at(12), at(0)));
   std::optional<TextStore> text;
 
-  explicit Program(const std::vector<uint32_t>& code = words()) {
-    for (const uint32_t w : code) {
-      const auto b = a64::bytes_of(w);
-      bytes.insert(bytes.end(), b.begin(), b.end());
-    }
+  explicit Program(const std::vector<uint32_t>& code = words()) : bytes(a64::bytes_of(code)) {
     Builder builder;
     Layer layer;
     layer.range = range_of(kText, bytes.size());
