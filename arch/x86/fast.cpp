@@ -1,6 +1,6 @@
 // The fast walk: runs of unchanging text (runs.h), TNT bits and TIPs, nothing else. It takes over
 // from the careful walk (flow.cpp) where nothing is in doubt, and gives back in front of whatever it does not
-// know, with the state the careful walk would have there.
+// know, with the state the careful walk would have there. Most of the way it goes by turns (fast_turns.cpp).
 //
 // Invariants:
 //  * It stands at the start of a run, and every run it writes down was decided by the trace.
@@ -10,99 +10,12 @@
 //  * Text here is the same at all times, so time is only kept, not asked for.
 //  * A packet is used up or not touched.
 //  * A link of a run says all that a decision does there, or says "not known": then nothing was done yet.
-#include <array>
 #include <bit>
 #include <utility>
 
-#include "arch/x86/flow.h"
+#include "arch/x86/fast_walk.h"
 
 namespace asof::x86 {
-// Of a byte that is a short TNT packet: how many bits, and those, the next one the highest of eight. Else 0.
-struct ShortTnt {
-  uint8_t bits = 0;
-  uint8_t count = 0;
-};
-constexpr auto kShortTnt = [] {
-  std::array<ShortTnt, 256> all{};
-  for (unsigned b = 0; b < all.size(); ++b) {
-    if (!is_short_tnt(static_cast<uint8_t>(b))) continue;
-    const auto stop = static_cast<unsigned>(std::bit_width(b)) - 1;
-    all[b] = {static_cast<uint8_t>(b << (8 - stop)), static_cast<uint8_t>(stop - 1)};
-  }
-  return all;
-}();
-
-// TNT bits at hand: the next one is the highest.
-struct Bits {
-  uint64_t bits = 0;
-  uint32_t count = 0;
-
-  // Where there are none: those of the short TNT packets at p, of up to eight. How many there are no
-  // processor foresees: seven full ones and the one behind them take no branch.
-  const uint8_t* take_short(const uint8_t* p, const uint8_t* end) {
-    bits = 0;
-    count = 0;
-    if (end - p <= 8) [[unlikely]]
-      return add_short(p, end);
-    const uint64_t packets = load_le(p, 8);
-    constexpr uint64_t kSeven = uint64_t{1} << 56;
-    const uint64_t other = ((packets & 0x0081818181818181U) ^ 0x0080808080808080U) | kSeven;
-    const unsigned full = static_cast<unsigned>(__builtin_ctzll(other)) / 8;
-    const ShortTnt last = kShortTnt[p[full]];
-    bits = (six_each(packets) & ~(~uint64_t{0} >> 6 * full)) | uint64_t{last.bits} << 56 >> 6 * full;
-    count = 6 * full + last.count;
-    return p + full + (last.count != 0);
-  }
-  // Behind those at hand.
-  const uint8_t* add_short(const uint8_t* p, const uint8_t* end) {
-    while (count <= 64 - 6 && p < end && is_short_tnt(*p)) p = add_one(p);
-    return p;
-  }
-  const uint8_t* add_one(const uint8_t* p) {
-    const ShortTnt tnt = kShortTnt[*p];
-    bits |= uint64_t{tnt.bits} << 56 >> count;
-    count += tnt.count;
-    return p + 1;
-  }
-
- private:
-  // The bits of eight full packets, the first in the lowest byte.
-  static uint64_t six_each(uint64_t packets) {
-    uint64_t b = __builtin_bswap64(packets) >> 1;
-    b = (b & 0x003f003f003f003fU) | (b & 0x3f003f003f003f00U) >> 2;
-    b = (b & 0x00000fff00000fffU) | (b & 0x0fff00000fff0000U) >> 4;
-    return (b & 0x0000000000ffffffU) << 16 | (b & 0x00ffffff00000000U) << 8;
-  }
-};
-
-struct Flow::FastWalk {
-  const std::byte* links = nullptr;
-  const uint32_t* several = nullptr;
-  const uint8_t* p = nullptr;  // next packet
-  const uint8_t* joined =
-      nullptr;  // from here to p are short TNT packets, the last of those with bits at hand
-  Addr last_ip = 0;
-  Bits tnt;
-  uint32_t cur = 0;           // way to the run
-  uint32_t* out = nullptr;    // codes
-  uint64_t instructions = 0;  // in them
-  RetStack* rets = nullptr;
-  uint32_t* stack = nullptr;  // places of rets
-  uint32_t newest = 0;        // of them
-  uint32_t most = 0;          // that `newest` was
-  uint32_t first = 0;         // `newest`, in the beginning
-  bool hidden = false;        // below the stack's oldest entry are others
-  uint8_t mode = 64;          // of all runs
-  Space space = kNoSpace;     // of all runs
-
-  uint32_t run() const { return run_of(cur); }
-  const Link& link() const { return Links::at(links, cur); }
-  void tidy_stack();
-  void give_back();
-  bool walk_bits();
-  bool leave_by_tip(uint32_t to);
-  void leave(uint32_t to);
-};
 
 // The run at s.ip when the fast walk may go on from there, else 0.
 uint32_t Flow::fast_start(const State& s) {
@@ -117,14 +30,6 @@ uint32_t Flow::fast_start(const State& s) {
   return s.node->run != 0 && runs_->run(s.node->run).end != RunEnd::kStop ? s.node->run : 0;
 }
 
-// Ends the entries that have fallen out of the return stack, and sees to room above it.
-[[gnu::always_inline]] inline void Flow::FastWalk::tidy_stack() {
-  rets->end_below(most);
-  const uint32_t moved = rets->make_places(newest);
-  most -= moved;
-  first -= moved;
-}
-
 // Packets of which no bit was used are as good as not read: the careful walk says where a gap begins by the
 // packet in use.
 void Flow::FastWalk::give_back() {
@@ -136,108 +41,14 @@ void Flow::FastWalk::give_back() {
   }
 }
 
-// Over the bits at hand, run by run. What comes next waits for one load after the other, so a way is all of
-// its address; and calls, which no processor can predict here, are pushed without a branch: the place above
-// the newest entry is written whether there is one or not. Entries that fall out of the stack meanwhile are
-// not met: behind a push there are at most 63 bits to return with.
-// False: the next bit needs more than links know.
-[[gnu::always_inline]] inline bool Flow::FastWalk::walk_bits() {
-  static_assert(RetStack::kSize >= 64 && RetStack::kAbove >= 96 + 2 * 31 + 64);
-  tidy_stack();
-  uint64_t above = newest + 1;        // the newest entry
-  uint64_t peak = above;              // of `above`, up to the last return
-  const uint64_t room = newest + 96;  // runs with several calls push before this one only
-  uint64_t bits = tnt.bits;
-  uint64_t sum = 0;
-  auto left = -static_cast<int64_t>(tnt.count);
-  uint32_t* const end = out - left;
-  for (; left != 0; ++left) {
-    const uint64_t bit = bits >> 63;
-    const std::byte* ways = links + sizeof(uint32_t) * bit;
-    asm("" : "+r"(ways));  // not part of the chain of loads: to be added by the load itself
-    uint32_t next = Links::next_at(ways, cur).load(std::memory_order_acquire);
-    if (next < kFirstWay) [[unlikely]] {
-      if (next == kReturn) {
-        next = stack[above - 1];
-        if (next < kFirstWay) break;
-        peak = std::max(peak, above--);
-      } else {
-        const uint32_t* const calls = several + next;
-        if (next < kFirstSeveral || above >= room || SeveralCalls::next(calls) == kIndirect) break;
-        for (const uint32_t way : SeveralCalls::ways(calls)) stack[above++] = way;
-        next = SeveralCalls::next(calls);
-      }
-    }
-    end[left] = cur | static_cast<uint32_t>(bit);
-    const uint64_t behind = link().left.load(std::memory_order_relaxed);
-    stack[above] = Link::push(behind);
-    above += Link::push(behind) != 0;
-    sum += behind;
-    bits <<= 1;
-    cur = next;
+// Over the bits at hand and, if nothing else lies between (`join`), over the turns that follow. False: the
+// next bit needs more than links know.
+bool Flow::fast_stretch(FastWalk& w, bool join, const uint32_t* full) {
+  if (w.tnt.count != 0) {
+    w.tidy_stack();
+    if (!w.walk_bits()) return false;
   }
-  peak = std::max(peak, above);
-  most = std::max(most, static_cast<uint32_t>(peak - 1));
-  out = end + left;
-  instructions += Link::instructions(sum);
-  newest = static_cast<uint32_t>(above - 1);
-  tnt.bits = bits;
-  tnt.count = static_cast<uint32_t>(-left);
-  return left == 0;
-}
-
-// Out of the current run to `to`, a way, with what its link says to push.
-[[gnu::always_inline]] inline void Flow::FastWalk::leave(uint32_t to) {
-  *out++ = cur | StepList::kTakenBit;
-  const uint64_t behind = link().left.load(std::memory_order_relaxed);
-  instructions += Link::instructions(behind);
-  stack[newest + 1] = Link::push(behind);
-  newest += Link::push(behind) != 0;
-  most = std::max(most, newest);
-  cur = to;
-}
-
-// The same where a TIP says so. False: the current run is not known to end in an indirect branch.
-[[gnu::always_inline]] inline bool Flow::FastWalk::leave_by_tip(uint32_t to) {
-  const uint32_t next = link().next[0].load(std::memory_order_acquire);
-  if (next != kIndirect) [[unlikely]] {
-    if (next < kFirstSeveral || next >= kFirstWay || SeveralCalls::next(several + next) != kIndirect)
-      return false;
-    for (const uint32_t way : SeveralCalls::ways(several + next)) stack[++newest] = way;
-  }
-  leave(to);
-  return true;
-}
-
-// Over the bits at hand and, if nothing else lies between (`join`), over the TNT and TIP packets that follow,
-// up to one that it does not know. Where a TIP leads is looked up in front of the bits before it: then it is
-// there when they are used up. False: the next bit needs more than links know.
-bool Flow::fast_stretch(FastWalk& walk, bool join, const uint32_t* full) {
-  FastWalk w = walk;  // nobody else looks at it meanwhile: registers
-  bool all = true;
-  for (bool more = true; more;) {
-    more = false;
-    Tip tip;
-    uint32_t target = 0;
-    const bool none = w.tnt.count == 0;
-    if (none) w.joined = w.p;
-    if (join) {
-      w.p = none ? w.tnt.take_short(w.p, end_) : w.tnt.add_short(w.p, end_);
-      if (tip.read(w.p, end_, w.last_ip)) target = runs_->known_target(w.space, tip.ip, w.mode);
-    }
-    all = w.walk_bits();
-    if (!all || w.out >= full) break;
-    if (target != 0) {
-      if (!w.leave_by_tip(way_to(target))) break;
-      w.last_ip = tip.ip;
-      w.p += tip.size;
-      more = true;
-    } else if (join) {
-      more = w.p < end_ && is_short_tnt(*w.p);
-    }
-  }
-  walk = w;
-  return all;
+  return !join || w.out >= full || !w.turn_fits(end_) || over_turns(w, full);
 }
 
 // The next bit, for which fast_stretch stopped. False: it is for the careful walk.
@@ -280,7 +91,7 @@ bool Flow::fast_tip(FastWalk& w) {
 
 void Flow::fast_walk(State& s, uint32_t start) {
   StepList& steps = chunk_.steps;
-  constexpr size_t kRoom = kFastCodes + 80;  // a stretch stops behind a full turn of bits and a TIP
+  constexpr size_t kRoom = kFastCodes + 80;  // a stretch stops behind all bits at hand or a turn
   FastWalk w;
   w.links = runs_->links();
   w.several = runs_->several();
@@ -325,7 +136,9 @@ void Flow::fast_walk(State& s, uint32_t start) {
       if (w.p >= end_) goto leave;
       const uint8_t b = *w.p;
       if (is_short_tnt(b)) [[likely]] {
-        w.p = w.tnt.add_one(w.p);
+        // Of the same time as what follows: a turn begins here.
+        if (w.turn_fits(end_) && (!s.clock_moved || s.clock.floor() == s.floor)) break;
+        w.p = w.tnt.add(w.p);
         w.joined = w.p;
         break;
       }

@@ -20,6 +20,7 @@
 #include "arch/x86/errata.h"
 #include "arch/x86/runs.h"
 #include "arch/x86/state.h"
+#include "arch/x86/turns.h"
 
 namespace asof::x86 {
 
@@ -105,6 +106,12 @@ class Flow final : public SegmentDecoder {
   bool fast_stretch(FastWalk& walk, bool join, const uint32_t* full);
   bool fast_bit(FastWalk& w);
   bool fast_tip(FastWalk& w);
+
+  // fast_turns.cpp
+  struct TurnWalk;
+  TurnTable turns_;
+  bool over_turns(FastWalk& walk, const uint32_t* full);
+  bool new_turn(FastWalk& w, TurnPackets packets, Turn& turn);
 
   // flow.cpp: the walk; branch.cpp: how blocks end
   template <bool Emit>

@@ -126,7 +126,7 @@ inline bool update_ip(uint8_t ipc, uint64_t value, uint64_t& last_ip) {
   return true;
 }
 
-inline bool is_tip(uint8_t b) { return (b & 0x1f) == 0x0d; }
+constexpr bool is_tip(uint8_t b) { return (b & 0x1f) == 0x0d; }
 
 // A TIP packet: the IP it says, and its size.
 struct Tip {

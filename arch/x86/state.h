@@ -83,12 +83,12 @@ class RetStack {
   void end_below(uint32_t most) {
     if (most >= kSize) ways_[most - kSize] = 0;
   }
-  // Sees that there are kAbove places above `newest`, which others may be written to already. All entries
-  // move down by what it returns, a multiple of the size.
+  // Sees that there are kAbove places above `newest`, which others may be written to already, and kSize that
+  // may be read below all entries. Those move down by what it returns, a multiple of the size.
   uint32_t make_places(uint32_t& newest) {
     if (newest < kPlaces - kAbove) [[likely]]
       return 0;
-    const uint32_t by = (newest / kSize - 1) * kSize;
+    const uint32_t by = (newest / kSize - 2) * kSize;
     newest -= by;
     std::copy_n(&ways_[newest - kSize + by], kSize + 1, &ways_[newest - kSize]);
     return by;
@@ -104,7 +104,7 @@ class RetStack {
   }
 
  private:
-  static constexpr uint32_t kPlaces = kAbove + 2 * kSize;
+  static constexpr uint32_t kPlaces = kAbove + 3 * kSize;
 
   uint32_t below_oldest() const {
     uint32_t i = top_;
@@ -116,7 +116,7 @@ class RetStack {
   std::array<Addr, kSize> addresses_;            // of those that are kAddressOnly
   mutable std::array<uint64_t, kSize> digests_;  // of the entries up to and with this one,
   mutable uint32_t digested_ = 0;                // for indices up to this
-  uint32_t top_ = kSize;                         // the newest entry
+  uint32_t top_ = 2 * kSize;                     // the newest entry
   const CodeMap* map_ = nullptr;                 // of the ways, which are all of
   Space space_ = kNoSpace;                       // this space
   uint8_t mode_ = 0;                             // and mode

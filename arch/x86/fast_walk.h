@@ -1,0 +1,185 @@
+// What the two halves of the fast walk share: fast.cpp goes over the packets, fast_turns.cpp over turns
+// (turns.h). Private to them.
+#pragma once
+#include <algorithm>
+#include <array>
+#include <bit>
+
+#include "arch/x86/flow.h"
+
+namespace asof::x86 {
+
+// Of a byte that is a short TNT packet: how many bits, and those, the next one the highest of eight. Else 0.
+struct ShortTnt {
+  uint8_t bits = 0;
+  uint8_t count = 0;
+};
+inline constexpr auto kShortTnt = [] {
+  std::array<ShortTnt, 256> all{};
+  for (unsigned b = 0; b < all.size(); ++b) {
+    if (!is_short_tnt(static_cast<uint8_t>(b))) continue;
+    const auto stop = static_cast<unsigned>(std::bit_width(b)) - 1;
+    all[b] = {static_cast<uint8_t>(b << (8 - stop)), static_cast<uint8_t>(stop - 1)};
+  }
+  return all;
+}();
+
+// TNT bits at hand: the next one is the highest.
+struct Bits {
+  uint64_t bits = 0;
+  uint32_t count = 0;
+
+  // Where there are none: those of a turn. Returns how many bytes they have.
+  unsigned take(const TurnPackets& turn) {
+    const uint64_t packets = turn.tnt();
+    bits = 0;
+    count = 0;
+    if (packets == 0) return 0;
+    const auto full = static_cast<unsigned>(std::bit_width(packets) - 1) / 8;  // but for the last
+    const ShortTnt last = kShortTnt[packets >> 8 * full];
+    bits = (six_each(packets) & ~(~uint64_t{0} >> 6 * full)) | uint64_t{last.bits} << 56 >> 6 * full;
+    count = 6 * full + last.count;
+    return full + 1;
+  }
+  // The packet at p, behind those at hand.
+  const uint8_t* add(const uint8_t* p) {
+    const ShortTnt tnt = kShortTnt[*p];
+    bits |= uint64_t{tnt.bits} << 56 >> count;
+    count += tnt.count;
+    return p + 1;
+  }
+
+ private:
+  // The bits of eight full packets, the first in the lowest byte.
+  static uint64_t six_each(uint64_t packets) {
+    uint64_t b = __builtin_bswap64(packets) >> 1;
+    b = (b & 0x003f003f003f003fU) | (b & 0x3f003f003f003f00U) >> 2;
+    b = (b & 0x00000fff00000fffU) | (b & 0x0fff00000fff0000U) >> 4;
+    return (b & 0x0000000000ffffffU) << 16 | (b & 0x00ffffff00000000U) << 8;
+  }
+};
+
+struct Flow::FastWalk {
+  const std::byte* links = nullptr;
+  const uint32_t* several = nullptr;
+  const uint8_t* p = nullptr;  // next packet
+  const uint8_t* joined =
+      nullptr;  // from here to p are short TNT packets, the last of those with bits at hand
+  Addr last_ip = 0;
+  Bits tnt;
+  uint32_t cur = 0;           // way to the run
+  uint32_t* out = nullptr;    // codes
+  uint64_t instructions = 0;  // in them
+  RetStack* rets = nullptr;
+  uint32_t* stack = nullptr;  // places of rets
+  uint32_t newest = 0;        // of them
+  uint32_t most = 0;          // that `newest` was
+  uint32_t first = 0;         // `newest`, in the beginning
+  uint32_t lowest = 0;        // that `newest` was in the last walk_bits()
+  uint32_t highest = 0;       // the same, and since
+  bool hidden = false;        // below the stack's oldest entry are others
+  uint8_t mode = 64;          // of all runs
+  Space space = kNoSpace;     // of all runs
+
+  uint32_t run() const { return run_of(cur); }
+  const Link& link() const { return Links::at(links, cur); }
+  void tidy_stack();
+  void give_back();
+  bool walk_bits();
+  bool leave_by_tip(uint32_t to);
+  void leave(uint32_t to);
+  // A turn can be read.
+  bool turn_fits(const uint8_t* end) const {
+    constexpr int64_t kTwo = TurnPackets::kMaxBytes + TurnPackets::kReads;  // one is read ahead
+    return end - p > kTwo && canonical(last_ip) == last_ip;
+  }
+};
+
+// Ends the entries that have fallen out of the return stack, and sees to room above it.
+inline void Flow::FastWalk::tidy_stack() {
+  rets->end_below(most);
+  const uint32_t moved = rets->make_places(newest);
+  most -= moved;
+  first -= moved;
+}
+
+// Over the bits at hand, run by run. What comes next waits for one load after the other, so a way is all of
+// its address; and calls, which no processor can predict here, are pushed without a branch: the place above
+// the newest entry is written whether there is one or not. Entries that fall out of the stack meanwhile are
+// not met: behind a push there are at most 63 bits to return with.
+// False: the next bit needs more than links know.
+[[gnu::always_inline]] inline bool Flow::FastWalk::walk_bits() {
+  static_assert(RetStack::kSize >= 64 && RetStack::kAbove >= 96 + 2 * 31 + 64);
+  const std::byte* const all_links = links;  // here and below: registers, as nobody else looks at them
+  uint32_t* const places = stack;
+  uint32_t at = cur;
+  uint64_t above = newest + 1;         // the newest entry
+  uint64_t peak = above, low = above;  // of `above`, up to the last return
+  const uint64_t room = newest + 96;   // runs with several calls push before this one only
+  uint64_t bits = tnt.bits;
+  uint64_t sum = 0;
+  auto left = -static_cast<int64_t>(tnt.count);
+  uint32_t* const end = out - left;
+  for (; left != 0; ++left) {
+    const uint64_t bit = bits >> 63;
+    const std::byte* ways = all_links + sizeof(uint32_t) * bit;
+    asm("" : "+r"(ways));  // not part of the chain of loads: to be added by the load itself
+    uint32_t next = Links::next_at(ways, at).load(std::memory_order_acquire);
+    if (next < kFirstWay) [[unlikely]] {
+      if (next == kReturn) {
+        next = places[above - 1];
+        if (next < kFirstWay) break;
+        peak = std::max(peak, above--);
+        low = std::min(low, above);
+      } else {
+        const uint32_t* const calls = several + next;
+        if (next < kFirstSeveral || above >= room || SeveralCalls::next(calls) == kIndirect) break;
+        for (const uint32_t way : SeveralCalls::ways(calls)) places[above++] = way;
+        next = SeveralCalls::next(calls);
+      }
+    }
+    end[left] = at | static_cast<uint32_t>(bit);
+    const uint64_t behind = Links::at(all_links, at).left.load(std::memory_order_relaxed);
+    places[above] = Link::push(behind);
+    above += Link::push(behind) != 0;
+    sum += behind;
+    bits <<= 1;
+    at = next;
+  }
+  cur = at;
+  out = end + left;
+  instructions += Link::instructions(sum);
+  newest = static_cast<uint32_t>(above - 1);
+  lowest = static_cast<uint32_t>(low - 1);
+  highest = static_cast<uint32_t>(std::max(peak, above) - 1);
+  most = std::max(most, highest);
+  tnt.bits = bits;
+  tnt.count = static_cast<uint32_t>(-left);
+  return left == 0;
+}
+
+// Out of the current run to `to`, a way, with what its link says to push.
+inline void Flow::FastWalk::leave(uint32_t to) {
+  *out++ = cur | StepList::kTakenBit;
+  const uint64_t behind = link().left.load(std::memory_order_relaxed);
+  instructions += Link::instructions(behind);
+  stack[newest + 1] = Link::push(behind);
+  newest += Link::push(behind) != 0;
+  highest = std::max(highest, newest);
+  most = std::max(most, newest);
+  cur = to;
+}
+
+// The same where a TIP says so. False: the current run is not known to end in an indirect branch.
+inline bool Flow::FastWalk::leave_by_tip(uint32_t to) {
+  const uint32_t next = link().next[0].load(std::memory_order_acquire);
+  if (next != kIndirect) [[unlikely]] {
+    if (next < kFirstSeveral || next >= kFirstWay || SeveralCalls::next(several + next) != kIndirect)
+      return false;
+    for (const uint32_t way : SeveralCalls::ways(several + next)) stack[++newest] = way;
+  }
+  leave(to);
+  return true;
+}
+
+}  // namespace asof::x86

@@ -1,0 +1,170 @@
+// Turns: ways that ran before. A turn is a few short TNT packets and the TIP behind them, if there is one.
+// Two of three go a way that one of the last thousands went: then its runs are copied, instead of found one
+// by one (fast_turns.cpp).
+//
+// Invariants:
+//  * Where a turn goes follows from its packets, the last IP, the run that it begins in and the entries that
+//    it takes off the return stack. All of them are compared; nothing rests on a hash.
+//  * The runs are of text that never changes (runs.h), so what is kept stays true.
+//  * They are one decoder's own: to read what another processor has just written takes as long as the walk.
+#pragma once
+#include <array>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+
+#include "arch/x86/packet.h"
+#include "arch/zeroed.h"
+
+namespace asof::x86 {
+
+// By the byte that may begin a TIP: its size, and what of the last IP stays, or else 0 and all. Of TIPs with
+// two, four or six bytes that say a canonical address; others are not part of a turn.
+struct TurnTip {
+  uint64_t kept, taken;
+};
+inline constexpr uint64_t kLow48 = ~uint64_t{0} >> 16;
+constexpr Addr canonical(uint64_t low48) {
+  return static_cast<Addr>(static_cast<int64_t>(low48 << 16) >> 16);
+}
+constexpr bool ends_turn(uint8_t b) { return is_tip(b) && b >> 5 >= 1 && b >> 5 <= 3; }
+inline constexpr auto kTurnTips = [] {
+  std::array<TurnTip, 256> all{};
+  for (unsigned b = 0; b < all.size(); ++b) {
+    const uint64_t kept = ends_turn(static_cast<uint8_t>(b)) ? kIpBytes[b >> 5].kept : ~uint64_t{0};
+    all[b] = {kept, ~kept & kLow48};
+  }
+  return all;
+}();
+inline constexpr auto kTurnTipSizes = [] {
+  std::array<uint8_t, 256> all{};
+  for (unsigned b = 0; b < all.size(); ++b)
+    all[b] =
+        ends_turn(static_cast<uint8_t>(b)) ? static_cast<uint8_t>(1 + kIpBytes[b >> 5].bytes) : uint8_t{0};
+  return all;
+}();
+// By the first byte that is no full TNT packet: bytes of the TNT packet or TIP that it begins, and all bits
+// where it is the former.
+struct TurnLead {
+  uint8_t size, is_tnt;
+};
+inline constexpr auto kTurnLeads = [] {
+  std::array<TurnLead, 256> all{};
+  for (unsigned b = 0; b < all.size(); ++b) {
+    const bool tnt = is_short_tnt(static_cast<uint8_t>(b));
+    all[b] = {tnt ? uint8_t{1} : kTurnTipSizes[b], tnt ? uint8_t{0xff} : uint8_t{0}};
+  }
+  return all;
+}();
+
+// The packets of a turn: up to kFull TNT packets of six bits, one that may have fewer, a TIP.
+struct TurnPackets {
+  static constexpr unsigned kFull = 4;
+  static constexpr unsigned kMaxBits = 6 * (kFull + 1);
+  static constexpr unsigned kMaxBytes = kFull + 1 + 7;
+  static constexpr unsigned kReads = kFull + 10;  // bytes
+
+  uint64_t key = 0;  // the TNT packets, first in the lowest byte; size() in the highest. 0: there is no turn
+  uint64_t ip = 0;   // the last IP behind them, its low 48 bits
+
+  uint64_t tnt() const { return key & ~uint64_t{0} >> 8; }
+  static constexpr unsigned size_of(uint64_t key) { return static_cast<unsigned>(key >> 56); }
+
+  // Those at p, in memory of kReads bytes; `last_ip` has its low 48 bits only. Without a branch, as no
+  // processor foresees which packets come; the size, for which the next turn waits, by the shortest way.
+  struct Read;
+  static Read read(const uint8_t* p, uint64_t last_ip);
+};
+struct TurnPackets::Read {
+  TurnPackets packets;
+  unsigned size = 0;
+};
+
+[[gnu::always_inline]] inline TurnPackets::Read TurnPackets::read(const uint8_t* p, uint64_t last_ip) {
+  constexpr uint64_t kStop = uint64_t{1} << 8 * kFull;
+  constexpr uint64_t kEnds = 0x8181818181818181U & (kStop - 1), kTops = 0x8080808080808080U & (kStop - 1);
+  const uint64_t bytes = load_le(p, 8);
+  // A full packet's highest bit is 1, its lowest 0.
+  const auto full_bits = static_cast<unsigned>(__builtin_ctzll((bytes & kEnds) ^ (kTops | kStop))) & ~7U;
+  const uint64_t rest = bytes >> full_bits;
+  const TurnLead& lead = kTurnLeads[rest & 0xff];
+  Read r;
+  r.size = full_bits / 8 + lead.size + (kTurnTipSizes[rest >> 8 & 0xff] & lead.is_tnt);
+  const unsigned tnt_bits = full_bits + (lead.is_tnt & 8U);
+  const uint8_t* const behind = p + tnt_bits / 8;
+  const TurnTip& tip = kTurnTips[*behind];
+  r.packets.ip = (last_ip & tip.kept) | (load_le(behind + 1, 8) & tip.taken);
+  r.packets.key = (bytes & ((uint64_t{1} << tnt_bits) - 1)) | uint64_t{r.size} << 56;
+  return r;
+}
+
+// A turn that ran.
+struct Turn {
+  static constexpr uint32_t kMaxCalls = 4;  // that it takes off the return stack, and that it puts on
+  static constexpr uint32_t kMaxPeak = 8;   // entries more than in the beginning, at a time
+  using Returns = std::array<uint32_t, kMaxCalls>;
+
+  TurnPackets packets;
+  uint32_t from = 0, to = 0;  // ways
+  uint32_t instructions = 0;
+  uint8_t codes = 0;
+  uint8_t pops = 0;              // entries of the beginning that are taken off
+  int8_t grows = 0;              // entries more at its end
+  uint8_t peak = 0;              // the same, at the most
+  Returns returns{};             // the newest ones of the beginning, the newest last
+  Returns pushed{};              // what lies at its end where the first of `pops` lay, and above
+  std::array<uint32_t, 32> out;  // codes
+
+  // It goes the same way from `at` when the return stack ends at `newest`.
+  bool is(const TurnPackets& p, uint32_t at, const uint32_t* newest) const {
+    return packets.key == p.key && packets.ip == p.ip && from == at && returns_alike(newest_at(newest));
+  }
+  static Returns newest_at(const uint32_t* newest) {
+    Returns out;
+    std::memcpy(out.data(), newest - (kMaxCalls - 1), sizeof out);
+    return out;
+  }
+
+ private:
+  bool returns_alike(const Returns& others) const {
+    using Words = std::array<uint64_t, 2>;
+    static constexpr std::array<Words, kMaxCalls + 1> kCompared = {
+        {{0, 0}, {0, ~0ULL << 32}, {0, ~0ULL}, {~0ULL << 32, ~0ULL}, {~0ULL, ~0ULL}}};  // by `pops`
+    const auto a = std::bit_cast<Words>(returns), b = std::bit_cast<Words>(others);
+    const Words& compared = kCompared[pops];
+    return (((a[0] ^ b[0]) & compared[0]) | ((a[1] ^ b[1]) & compared[1])) == 0;
+  }
+};
+static_assert(std::tuple_size_v<decltype(Turn::out)> > TurnPackets::kMaxBits);
+
+// The turns met lately; a new one takes the place of another.
+class TurnTable {
+ public:
+  TurnTable() : memory_(zeroed_array<std::byte>(kBytes + kLine)) {
+    // A turn is to be three lines of the cache, not parts of four.
+    void* at = memory_.get();
+    size_t room = kBytes + kLine;
+    turns_ = static_cast<Turn*>(std::align(kLine, kBytes, at, room));
+  }
+  Turn* turns() { return turns_; }
+  // Which of them: that of these packets behind this last IP. Where the turn begins is not asked: the last IP
+  // says nearly as much, and it is known before the turn in front is done.
+  static size_t place(const TurnPackets& p, uint64_t last_ip) {
+    const uint64_t h = (p.key ^ std::rotl(last_ip, 24)) * 0x9E3779B97F4A7C15U + p.ip * 0xC2B2AE3D27D4EB4FU;
+    return h >> (64 - kBits);
+  }
+
+  static constexpr size_t kLine = 64;
+
+ private:
+  static constexpr unsigned kBits = 13;  // 1.5 MiB: what a second-level cache has room for
+  static constexpr size_t kBytes = sizeof(Turn) << kBits;
+  static_assert(sizeof(Turn) % kLine == 0);
+
+  ZeroedArray<std::byte> memory_;
+  Turn* turns_ = nullptr;
+};
+
+}  // namespace asof::x86

@@ -1,0 +1,239 @@
+// Turns (arch/x86/turns.h): what is read of them, when one is the same, and flows that repeat them on deep
+// return stacks.
+#include "arch/x86/turns.h"
+
+#include <algorithm>
+#include <array>
+#include <deque>
+
+#include "arch/x86/state.h"
+#include "tests/arch/x86/scene.h"
+
+namespace asof::x86::test {
+namespace {
+
+// A byte stream of what turns are made of, and of what ends them.
+Bytes any_packets(asof::test::SimRandom& random) {
+  constexpr std::array<uint8_t, 5> kFull = {0xfe, 0x80, 0xaa, 0xc6, 0x82};
+  Bytes out;
+  while (out.size() < TurnPackets::kMaxBytes + TurnPackets::kReads) {
+    const uint64_t what = random.below(10);
+    if (what < 5)
+      out.push_back(kFull[random.below(kFull.size())]);
+    else if (what < 7)
+      out.push_back(static_cast<uint8_t>(random.below(128) & ~1U));  // fewer bits, or PAD, or 0x02
+    else if (what < 9)
+      out.push_back(static_cast<uint8_t>(0x0d | random.below(8) << 5));
+    else
+      out.push_back(static_cast<uint8_t>(random.next()));
+    if ((out.back() & 0x1f) == 0x0d)
+      for (int i = 0; i < 8; ++i) out.push_back(static_cast<uint8_t>(random.next()));
+  }
+  return out;
+}
+
+TEST(TurnPackets, AreWhatAReaderOfPacketsFinds) {
+  std::array<uint64_t, TurnPackets::kMaxBytes + 1> sizes{};
+  for (uint64_t seed = 1; seed <= 200'000 && !HasFailure(); ++seed) {
+    asof::test::SimRandom random(seed);
+    const Bytes bytes = any_packets(random);
+    const Addr last_ip = canonical(random.next());
+    const auto [packets, size] = TurnPackets::read(bytes.data(), last_ip & kLow48);
+    size_t n = 0;
+    while (n < TurnPackets::kFull && bytes[n] >= 0x80 && bytes[n] % 2 == 0) ++n;
+    if (is_short_tnt(bytes[n])) ++n;
+    uint64_t tnt = 0;
+    for (size_t i = 0; i < n; ++i) tnt |= uint64_t{bytes[i]} << 8 * i;
+    Tip tip;
+    const bool ends = tip.read(&bytes[n], bytes.data() + bytes.size(), last_ip) && bytes[n] >> 5 <= 3;
+    EXPECT_EQ(packets.tnt(), tnt) << "seed " << seed;
+    EXPECT_EQ(canonical(packets.ip), ends ? tip.ip : last_ip) << "seed " << seed;
+    EXPECT_EQ(size, n + (ends ? tip.size : 0)) << "seed " << seed;
+    EXPECT_EQ(TurnPackets::size_of(packets.key), size) << "seed " << seed;
+    EXPECT_EQ(packets.key == 0, size == 0) << "seed " << seed;
+    ++sizes.at(size);
+  }
+  EXPECT_EQ(std::ranges::count(sizes, 0U), 0);
+}
+
+TEST(Turn, IsTheSameOnlyWithAllThatDecidesIt) {
+  const TurnPackets packets{.key = 0x0300'0000'0000'0c86, .ip = 0x401000};
+  std::array<uint32_t, 5> stack = {0x10, 0x20, 0x30, 0x40, 0x50};
+  const uint32_t* const newest = &stack[4];
+  Turn turn;
+  EXPECT_FALSE(turn.is(packets, 0x70, newest));
+  turn.packets = packets;
+  turn.from = 0x70;
+  turn.returns = Turn::newest_at(newest);
+  EXPECT_EQ(turn.returns, (Turn::Returns{0x20, 0x30, 0x40, 0x50}));
+  EXPECT_TRUE(turn.is(packets, 0x70, newest));
+  EXPECT_FALSE(turn.is({.key = packets.key ^ 0x20, .ip = packets.ip}, 0x70, newest));
+  EXPECT_FALSE(turn.is({.key = packets.key, .ip = packets.ip + 1}, 0x70, newest));
+  EXPECT_FALSE(turn.is(packets, 0x80, newest));
+  // The entries that it takes off, and no other.
+  for (uint8_t pops = 0; pops <= Turn::kMaxCalls; ++pops) {
+    turn.pops = pops;
+    for (size_t i = 0; i < stack.size(); ++i) {
+      auto other = stack;
+      other[i] ^= 0x100;
+      EXPECT_EQ(turn.is(packets, 0x70, &other[4]), i + pops < stack.size()) << int{pops} << " of " << i;
+    }
+  }
+}
+
+constexpr Addr A = Scene::kCode;
+
+// A chain of calls without a branch, at its end a function that calls itself between branches that lead
+// nowhere, and where that ends another chain; run by hardware that compresses returns to its `entries` latest
+// calls.
+class Recursion {
+ public:
+  explicit Recursion(size_t entries) : entries_(entries) {
+    s.code(A, {0xe8, 0xfb, 1, 0, 0, 0xff, 0xe0});  // CALL kFirst; JMP RAX
+    chain_code(kFirst, kFirstCalls, kFunction);
+    chain_code(kLast, kLastCalls, 0);
+    Bytes f;
+    const auto branches = [&](int n) {
+      for (int i = 0; i < n; ++i) f.insert(f.end(), {0x74, 0});  // JE to the next
+    };
+    branches(kBefore);
+    f.insert(f.end(), {0x74, 6 + 2 * kBehind, 0xe8});  // JE to the last CALL; CALL kFunction
+    const auto back = static_cast<uint8_t>(-static_cast<int>(f.size() + 4));
+    f.insert(f.end(), {back, 0xff, 0xff, 0xff});
+    branches(kBehind);
+    f.push_back(0xc3);
+    f.insert(f.end(), {0x74, 5});  // JE to the RET
+    call_code(f, kFunction, kLast);
+    f.push_back(0xc3);
+    s.code(A + kFunction, f);
+    s.start(A);
+  }
+
+  void round(unsigned depth, unsigned pattern, bool ends_in_chain) {
+    call(0, 5);
+    chain(kFirst, kFirstCalls, [&] { function(depth, pattern, ends_in_chain); });
+    ret(5);
+    go(5);
+    s.pt.tip(A);
+  }
+
+  Scene s;
+  std::vector<Addr> ran;
+
+ private:
+  static constexpr Addr kFunction = 0x100, kFirst = 0x200, kLast = 0x800;
+  static constexpr int kBefore = 7, kBehind = 8, kFirstCalls = 25, kLastCalls = 20;
+
+  static void call_code(Bytes& code, Addr base, Addr to) {
+    const auto rel = static_cast<uint32_t>(to - (base + code.size() + 5));
+    code.push_back(0xe8);
+    for (int i = 0; i < 4; ++i) code.push_back(static_cast<uint8_t>(rel >> 8 * i));
+  }
+  // Functions that call the next one and return; the last one calls `end` or, if it is 0, has a branch: a run
+  // that returns to its own call leaves nothing on the stack meanwhile (runs.h), which hardware does.
+  void chain_code(Addr first, int calls, Addr end) {
+    for (Addr at = first; at <= first + 16 * static_cast<Addr>(calls); at += 16) {
+      const bool last = at == first + 16 * static_cast<Addr>(calls);
+      Bytes code;
+      if (!last || end != 0)
+        call_code(code, at, last ? end : at + 16);
+      else
+        code = {0x74, 0};  // JE to the next
+      code.push_back(0xc3);
+      s.code(A + at, code);
+    }
+  }
+
+  void go(Addr at) { ran.push_back(A + at); }
+  void branch(Addr at, bool taken) {
+    go(at);
+    s.pt.tnt(taken);
+  }
+  void call(Addr at, Addr behind) {
+    go(at);
+    calls_.push_back(behind);
+    if (calls_.size() > entries_) calls_.pop_front();
+  }
+  void ret(Addr to) {  // the RET has run
+    if (calls_.empty()) {
+      s.pt.tip(A + to);
+    } else {
+      EXPECT_EQ(calls_.back(), to);
+      calls_.pop_back();
+      s.pt.tnt(true);
+    }
+  }
+  template <class End>
+  void chain(Addr at, int calls, const End& end) {
+    const bool called = calls != 0 || at < kLast;
+    if (called) call(at, at + 5);
+    if (calls != 0) {
+      chain(at + 16, calls - 1, end);
+    } else if (called) {
+      end();
+    }
+    if (called)
+      ret(at + 5);
+    else
+      branch(at, true);
+    go(called ? at + 5 : at + 2);
+  }
+  void function(unsigned depth, unsigned pattern, bool ends_in_chain) {
+    constexpr Addr kRecurses = kFunction + 2 * kBefore + 2, kEnd = kRecurses + 6 + 2 * kBehind;
+    for (int i = 0; i < kBefore; ++i) branch(kFunction + 2 * static_cast<Addr>(i), (pattern >> i & 1) != 0);
+    branch(kRecurses - 2, depth == 0);
+    if (depth == 0) {
+      branch(kEnd, !ends_in_chain);
+      if (ends_in_chain) {
+        call(kEnd + 2, kEnd + 7);
+        chain(kLast, kLastCalls, [] {});
+        ret(kEnd + 7);
+      }
+      go(kEnd + 7);
+      return;
+    }
+    call(kRecurses, kRecurses + 5);
+    function(depth - 1, pattern, ends_in_chain);
+    ret(kRecurses + 5);
+    for (Addr i = 0; i < kBehind; ++i) branch(kRecurses + 5 + 2 * i, (pattern >> (i & 3) & 1) != 0);
+    go(kEnd - 1);
+  }
+
+  const size_t entries_;
+  std::deque<Addr> calls_;
+};
+
+void run_deep(Recursion& r, uint64_t seed) {
+  asof::test::SimRandom random(seed);
+  for (int i = 0; i < 30; ++i) {
+    const uint64_t depth = random.chance(60) ? random.between(14, 64) : random.between(64, 110);
+    r.round(static_cast<unsigned>(depth), random.chance(90) ? 0x15 : 0x4a, random.chance(50));
+  }
+  stop_at(r.s, A);
+}
+
+TEST(FastX86, ReturnsFromDeepCalls) {
+  for (uint64_t seed = 1; seed <= 6; ++seed) {
+    SCOPED_TRACE(seed);
+    Recursion r(RetStack::kSize);
+    run_deep(r, seed);
+    r.s.expect(r.ran);
+  }
+}
+
+// No hardware has more than 64 entries. Were there such a trace, returns to what has fallen out of the stack
+// would be found out, at the same place by every walk.
+TEST(FastX86, ReturnsToWhatHasFallenOut) {
+  for (const size_t entries : {65U, 66U, 70U, 100U}) {
+    for (uint64_t seed = 1; seed <= 40; ++seed) {
+      SCOPED_TRACE(fmt::format("{} entries, seed {}", entries, seed));
+      Recursion r(entries);
+      run_deep(r, seed);
+      const Decoded d = r.s.decode_all_ways();
+      EXPECT_NE(std::ranges::count(d.gap_codes(), "E-FLOW-002"), 0);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace asof::x86::test
