@@ -45,21 +45,24 @@ class SpareChunks {
     if (chunks_.empty()) return {};
     Chunk chunk = std::move(chunks_.back());
     chunks_.pop_back();
+    bytes_ -= bytes_of(chunk);
     return chunk;
   }
   void give(Chunk&& chunk) {
-    constexpr uint64_t kMostBytes = 1 << 20;  // more is an exception that nobody needs to keep
-    if (bytes_of(chunk) > kMostBytes) return;
     chunk.clear();
+    const uint64_t bytes = bytes_of(chunk);
     const std::lock_guard lock(mutex_);
-    if (chunks_.size() < kMost) chunks_.push_back(std::move(chunk));
+    if (bytes_ + bytes > kMost) return;
+    chunks_.push_back(std::move(chunk));
+    bytes_ += bytes;
   }
 
  private:
-  static constexpr size_t kMost = 4;
+  static constexpr uint64_t kMost = 4 << 20;
 
   std::mutex mutex_;
   std::vector<Chunk> chunks_;
+  uint64_t bytes_ = 0;  // of them
 };
 
 // body(i) for all i below n, in parallel. The lock hands over what was written before and in a body; the
@@ -118,10 +121,29 @@ class Decoding {
 
  private:
   class Sink;
+  // Segments that follow each other, for one worker: code that ran lately runs again, and decoders remember
+  // ways of their own. None: that was all.
+  struct Pack {
+    size_t item = 0;
+    std::vector<Segment> segments;
+  };
 
-  std::optional<Segment> take(size_t& item) {
+  Pack take() {
+    constexpr uint64_t kBytes = 32 << 10;
     const std::lock_guard lock(plan_mutex_);
-    item = next_++;
+    Pack pack{next_++, {}};
+    // Of a short trace every worker is to have a part.
+    const size_t most = std::max<size_t>(1, taken_ / (4 * spares_.size()));
+    for (uint64_t bytes = 0; bytes < kBytes && pack.segments.size() < most;) {
+      auto segment = next_segment();
+      if (!segment) break;
+      bytes += segment->end - segment->begin;
+      pack.segments.push_back(*std::move(segment));
+    }
+    taken_ += pack.segments.size();
+    return pack;
+  }
+  std::optional<Segment> next_segment() {
     if (first_.empty()) return plan_.next();
     std::optional<Segment> out = std::move(first_.front());
     first_.pop_front();
@@ -142,7 +164,8 @@ class Decoding {
   Ordered<Delivery> ordered_;
   std::mutex plan_mutex_, progress_mutex_;
   std::deque<Segment> first_;
-  size_t next_ = 0;
+  size_t next_ = 0;   // item
+  size_t taken_ = 0;  // segments
   std::atomic<uint64_t> done_bytes_{0};
 };
 
@@ -168,14 +191,17 @@ class Decoding::Sink final : public ChunkSink {
 };
 
 void Decoding::work(size_t worker, SegmentDecoder& decoder) {
-  for (size_t item = 0; !consumer_.stopped();) {
-    const auto segment = take(item);
-    if (!segment) return;
-    Sink sink(*this, worker, item, segment->start_time);
-    decoder.decode(*segment, sink);
-    plan_.forget_passed(*segment);
-    ordered_.finish(item);
-    advance(*segment);
+  while (!consumer_.stopped()) {
+    const Pack pack = take();
+    for (const Segment& segment : pack.segments) {
+      if (consumer_.stopped()) break;
+      Sink sink(*this, worker, pack.item, segment.start_time);
+      decoder.decode(segment, sink);
+      plan_.forget_passed(segment);
+      advance(segment);
+    }
+    ordered_.finish(pack.item);  // others may wait for that, even when nobody wants more
+    if (pack.segments.empty()) return;
   }
 }
 
