@@ -118,6 +118,12 @@ class CodeBuffer {
   uint32_t operator[](size_t i) const { return codes_[i]; }
   uint32_t* data() { return codes_.get(); }
   std::span<const uint32_t> all() const { return {codes_.get(), size_}; }
+  // The memory goes to `empty`; this one keeps its size only.
+  void give_memory(CodeBuffer& empty) {
+    empty.codes_ = std::move(codes_);
+    empty.size_ = 0;
+    empty.capacity_ = std::exchange(capacity_, 0);
+  }
 
   void reserve(size_t n) {
     if (n > capacity_) move_to(n);
@@ -247,6 +253,9 @@ class StepList {
   void split(size_t position, StepList& rest);
   // Empties it; its memory stays.
   void clear();
+  // For who has read all entries: the memory of their codes goes to `empty`, a list. What may still be asked
+  // for is size(), times and loose steps.
+  void give_codes(StepList& empty) { codes_.give_memory(empty.codes_); }
 
   // For those who count: the entries as they are kept.
   std::span<const uint32_t> codes() const { return codes_.all(); }

@@ -91,16 +91,21 @@ void for_each_index(tbb::task_arena& arena, size_t n, Body&& body) {
 class Decoding {
  public:
   Decoding(const Capture& capture, ChunkConsumer& consumer, SegmentPlan& plan, size_t workers,
-           uint64_t max_memory, const std::function<void(const PipelineProgress&)>& progress)
+           uint64_t in_a_row, uint64_t max_memory,
+           const std::function<void(const PipelineProgress&)>& progress)
       : capture_(capture),
         consumer_(consumer),
         plan_(plan),
         progress_(progress),
+        // The more chunks wait, the more of what others have written lately is written anew, which is slow.
+        pack_bytes_(workers == 1                ? 0
+                    : consumer.delivers_steps() ? std::min(in_a_row, kWaiting)
+                                                : in_a_row),
         spares_(workers),
         ordered_(max_memory, [this](Delivery& d) {
           if (!consumer_.stopped())
             consumer_.deliver(d.chunk, capture_.streams[d.chunk.stream], d.prepared.get());
-          spares_[d.worker].give(std::move(d.chunk));
+          if (consumer_.delivers_steps()) spares_[d.worker].give(std::move(d.chunk));
         }) {}
 
   // Finds out how many workers there is work for, up to `most`.
@@ -121,25 +126,25 @@ class Decoding {
 
  private:
   class Sink;
-  // Segments that follow each other, for one worker: code that ran lately runs again, and decoders remember
-  // ways of their own. None: that was all.
+  static constexpr uint64_t kWaiting = 32 << 10;  // bytes of trace
+  // Segments that follow each other, for one worker (Arch::bytes_in_a_row). None: that was all.
   struct Pack {
     size_t item = 0;
     std::vector<Segment> segments;
   };
 
   Pack take() {
-    constexpr uint64_t kBytes = 32 << 10;
     const std::lock_guard lock(plan_mutex_);
     Pack pack{next_++, {}};
     // Of a short trace every worker is to have a part.
     const size_t most = std::max<size_t>(1, taken_ / (4 * spares_.size()));
-    for (uint64_t bytes = 0; bytes < kBytes && pack.segments.size() < most;) {
+    uint64_t bytes = 0;
+    do {
       auto segment = next_segment();
       if (!segment) break;
       bytes += segment->end - segment->begin;
       pack.segments.push_back(*std::move(segment));
-    }
+    } while (bytes < pack_bytes_ && pack.segments.size() < most);
     taken_ += pack.segments.size();
     return pack;
   }
@@ -160,6 +165,7 @@ class Decoding {
   ChunkConsumer& consumer_;
   SegmentPlan& plan_;
   const std::function<void(const PipelineProgress&)>& progress_;
+  const uint64_t pack_bytes_;
   std::vector<SpareChunks> spares_;  // by worker
   Ordered<Delivery> ordered_;
   std::mutex plan_mutex_, progress_mutex_;
@@ -179,6 +185,11 @@ class Decoding::Sink final : public ChunkSink {
     chunk.segment_start = start_;
     Delivery d{worker_, std::move(chunk), nullptr};
     d.prepared = run_.consumer_.prepare(d.chunk, run_.capture_.streams[d.chunk.stream]);
+    if (!run_.consumer_.delivers_steps()) {
+      Chunk next;
+      d.chunk.steps.give_codes(next.steps);
+      run_.spares_[worker_].give(std::move(next));
+    }
     const uint64_t bytes = bytes_of(d);
     run_.ordered_.give(item_, std::move(d), bytes);
   }
@@ -218,8 +229,8 @@ Result<void> run_pipeline(const Capture& capture, const PipelineOptions& options
   const tbb::global_control allowed(tbb::global_control::max_allowed_parallelism, jobs);
   tbb::task_arena arena(static_cast<int>(jobs));
   SegmentPlan plan(**arch, capture, options, order);
-  Decoding run(capture, consumer, plan, jobs, options.max_memory != 0 ? options.max_memory : kDefaultWaiting,
-               progress);
+  Decoding run(capture, consumer, plan, jobs, (*arch)->bytes_in_a_row(),
+               options.max_memory != 0 ? options.max_memory : kDefaultWaiting, progress);
   const size_t workers = std::max<size_t>(1, run.look_ahead(jobs));
   std::vector<std::unique_ptr<SegmentDecoder>> decoders;
   decoders.reserve(workers);

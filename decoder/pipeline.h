@@ -20,7 +20,7 @@ struct PipelineOptions {
 };
 
 // Receives chunks in one order that depends on the capture alone: by stream and segment. Called by one thread
-// at a time. Heavy per-chunk work belongs in Worker.
+// at a time. Heavy per-chunk work belongs in prepare().
 class ChunkConsumer {
  public:
   // Per-worker half: runs in parallel, before the chunk waits for its turn. The returned object is handed to
@@ -32,6 +32,9 @@ class ChunkConsumer {
   virtual ~ChunkConsumer() = default;
   virtual std::unique_ptr<Prepared> prepare(const Chunk&, const Stream&) { return nullptr; }
   virtual void deliver(Chunk& chunk, const Stream& stream, Prepared* prepared) = 0;
+  // Whether deliver() looks at the entries of a chunk's steps. If prepare() is all that does, their memory is
+  // written anew at once, while it is near, and does not wait (StepList::give_codes). Asked by all workers.
+  virtual bool delivers_steps() const { return true; }
   // Return true to stop early (closed pipe, limit reached). Asked by all workers, also while another one
   // delivers.
   virtual bool stopped() const { return false; }

@@ -148,6 +148,7 @@ class TimelineConsumer final : public ChunkConsumer {
   void deliver(Chunk& chunk, const Stream&, Prepared* prepared) override {
     order_.add(chunk.stream, std::move(static_cast<PreparedOps&>(*prepared).ops), chunk.segment_start);
   }
+  bool delivers_steps() const override { return false; }
   bool stopped() const override { return sink_.stopped(); }
 
   TimelineSummary finish() {

@@ -59,6 +59,8 @@ class DigestConsumer : public ChunkConsumer {
     }
   }
 
+  bool delivers_steps() const override { return fnv_; }
+
   // Called by all workers.
   bool stopped() const override { return interrupted() || stopped_; }
 

@@ -122,6 +122,8 @@ class ReportConsumer : public ChunkConsumer {
     for (const Event& e : chunk.events) overflows += e.kind == EventKind::kOverflow;
   }
 
+  bool delivers_steps() const override { return false; }
+
   // Called by all workers.
   bool stopped() const override { return interrupted() || stopped_; }
 

@@ -1,7 +1,10 @@
 // What the flow has in it, for benchmarks that compare decoders: instructions by blocks, and with `hash` the
 // hash over all addresses too.
 #pragma once
+#include <memory>
+
 #include "arch/stream.h"
+#include "decoder/pipeline.h"
 #include "tests/bench/peer.h"
 #include "tools/tally.h"
 
@@ -10,18 +13,24 @@ namespace asof::bench {
 class ChunkCount {
  public:
   explicit ChunkCount(bool hash) : hash_(hash) {}
-  void add(const Chunk& chunk) {
-    outcome.errors += chunk.gaps.size();
+  void add(const Chunk& chunk) { add(chunk, *count(chunk)); }
+
+  // By parts: what workers count is added in order.
+  std::unique_ptr<Tally> count(const Chunk& chunk) const {
+    auto tally = std::make_unique<Tally>();
     if (hash_) {
-      Tally tally;
-      count_steps(chunk, tally);
-      ips_.append(tally.ips);
-      outcome.instructions = ips_.count;
-      outcome.hash = ips_.hash;
-      return;
+      count_steps(chunk, *tally);
+    } else {
+      tally->ips.count = chunk.steps.instructions_in_runs();
+      for (const Step& step : chunk.steps.loose()) tally->ips.count += step.count;
     }
-    outcome.instructions += chunk.steps.instructions_in_runs();
-    for (const Step& step : chunk.steps.loose()) outcome.instructions += step.count;
+    return tally;
+  }
+  void add(const Chunk& chunk, const Tally& tally) {
+    outcome.errors += chunk.gaps.size();
+    ips_.append(tally.ips);
+    outcome.instructions = ips_.count;
+    if (hash_) outcome.hash = ips_.hash;
   }
   Outcome outcome;
 

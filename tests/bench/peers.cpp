@@ -32,7 +32,11 @@ constexpr size_t kTextBytes = 1'000'000;
 class Count : public ChunkConsumer {
  public:
   explicit Count(bool hash) : count(hash) {}
-  void deliver(Chunk& chunk, const Stream&, Prepared*) override { count.add(chunk); }
+  std::unique_ptr<Prepared> prepare(const Chunk& chunk, const Stream&) override { return count.count(chunk); }
+  void deliver(Chunk& chunk, const Stream&, Prepared* part) override {
+    count.add(chunk, static_cast<const Tally&>(*part));
+  }
+  bool delivers_steps() const override { return false; }
   ChunkCount count;
 };
 

@@ -21,21 +21,25 @@ Capture open_demo() {
   return std::move(*capture);
 }
 
+std::string show(const Chunk& c, const Stream& stream) {
+  std::string s = stream.name + "/" + std::to_string(c.segment) + (c.last ? " last" : "");
+  for (const Step& step : c.steps) {
+    s += " " + std::to_string(step.block->ip) + "+" + std::to_string(step.count) + "@" +
+         std::to_string(step.time) + "!" + std::to_string(step.flags) + "," +
+         std::to_string(static_cast<int>(step.confidence));
+  }
+  for (const Event& e : c.events)
+    s += " e" + std::to_string(static_cast<int>(e.kind)) + ":" + std::to_string(e.ip);
+  for (const Gap& g : c.gaps) s += std::string(" g") + g.code + g.reason;
+  return s;
+}
+
 // Everything a consumer can see, as one string per chunk.
 class Transcript : public ChunkConsumer {
  public:
   void deliver(Chunk& c, const Stream& stream, Prepared*) override {
-    std::string s = stream.name + "/" + std::to_string(c.segment) + (c.last ? " last" : "");
-    for (const Step& step : c.steps) {
-      s += " " + std::to_string(step.block->ip) + "+" + std::to_string(step.count) + "@" +
-           std::to_string(step.time) + "!" + std::to_string(step.flags) + "," +
-           std::to_string(static_cast<int>(step.confidence));
-      instructions += step.count;
-    }
-    for (const Event& e : c.events)
-      s += " e" + std::to_string(static_cast<int>(e.kind)) + ":" + std::to_string(e.ip);
-    for (const Gap& g : c.gaps) s += std::string(" g") + g.code + g.reason;
-    lines.push_back(std::move(s));
+    for (const Step& step : c.steps) instructions += step.count;
+    lines.push_back(show(c, stream));
     ++*count_;
   }
   bool stopped() const override { return *count_ >= limit; }
@@ -68,6 +72,50 @@ TEST(Pipeline, SameForAnyNumberOfWorkersAndAnyBudget) {
             run(capture, {.jobs = jobs, .decode = {.chunk_steps = 50}, .max_memory = memory}, order);
         EXPECT_EQ(one.lines, many.lines) << jobs << " workers, budget " << memory;
       }
+    }
+  }
+}
+
+// The same by prepare(); of the steps only how many there were and when is there when a chunk is delivered.
+class PreparedTranscript final : public ChunkConsumer {
+ public:
+  std::unique_ptr<Prepared> prepare(const Chunk& c, const Stream& stream) override {
+    auto line = std::make_unique<Line>();
+    line->text = show(c, stream);
+    line->steps = c.steps.size();
+    line->loose = c.steps.loose().size();
+    if (!c.steps.empty()) line->last = c.steps.time_at(c.steps.size() - 1);
+    return line;
+  }
+  void deliver(Chunk& c, const Stream&, Prepared* prepared) override {
+    const Line& line = static_cast<const Line&>(*prepared);
+    EXPECT_EQ(c.steps.size(), line.steps);
+    EXPECT_EQ(c.steps.loose().size(), line.loose);
+    EXPECT_EQ(c.steps.empty() ? kTimeMin : c.steps.time_at(line.steps - 1), line.last);
+    lines.push_back(line.text);
+  }
+  bool delivers_steps() const override { return false; }
+
+  std::vector<std::string> lines;
+
+ private:
+  struct Line : Prepared {
+    std::string text;
+    size_t steps = 0, loose = 0;
+    Time last = kTimeMin;
+  };
+};
+
+TEST(Pipeline, StepsThatOnlyPrepareReads) {
+  const Capture capture = open_demo();
+  const Transcript t = run(capture, {.jobs = 1, .decode = {.chunk_steps = 50}});
+  for (const unsigned jobs : {1U, 2U, 5U}) {
+    for (const uint64_t memory : {uint64_t{1}, uint64_t{0}}) {
+      PreparedTranscript p;
+      ASSERT_TRUE(run_pipeline(capture, {.jobs = jobs, .decode = {.chunk_steps = 50}, .max_memory = memory},
+                               ChunkOrder::kByTime, p)
+                      .has_value());
+      EXPECT_EQ(p.lines, t.lines) << jobs << " workers, budget " << memory;
     }
   }
 }
@@ -107,6 +155,22 @@ TEST(Pipeline, StopsWhenTheConsumerHasEnough) {
   ASSERT_TRUE(
       run_pipeline(capture, {.jobs = 4, .decode = {.chunk_steps = 50}}, ChunkOrder::kByTime, t).has_value());
   EXPECT_EQ(t.lines.size(), 3U);
+}
+
+// Workers that wait for their turn while nobody wants more are let go.
+TEST(Pipeline, StopsWhileOthersWait) {
+  const Capture capture = open_demo();
+  const size_t all = run(capture, {.jobs = 1, .decode = {.chunk_steps = 50}}).lines.size();
+  for (size_t limit = 1; limit < all; limit += 1 + limit / 7) {
+    for (const unsigned jobs : {2U, 3U, 8U}) {
+      Transcript t;
+      t.limit = limit;
+      ASSERT_TRUE(run_pipeline(capture, {.jobs = jobs, .decode = {.chunk_steps = 50}, .max_memory = 1},
+                               ChunkOrder::kByTime, t)
+                      .has_value());
+      EXPECT_EQ(t.lines.size(), limit) << jobs << " workers";
+    }
+  }
 }
 
 class Collect : public ChunkSink {
