@@ -132,12 +132,13 @@ void Flow::fast_walk(State& s, uint32_t start) {
       go_on_writing();
       if (steps.size() - kRoom >= options_.chunk_steps) goto leave;
     }
+    Time floor = s.clock_moved ? s.clock.floor() : s.floor;
     for (;;) {  // the next packet
       if (w.p >= end_) goto leave;
       const uint8_t b = *w.p;
       if (is_short_tnt(b)) [[likely]] {
         // Of the same time as what follows: a turn begins here.
-        if (w.turn_fits(end_) && (!s.clock_moved || s.clock.floor() == s.floor)) break;
+        if (w.turn_fits(end_) && (!s.clock_moved || floor == s.floor)) break;
         w.p = w.tnt.add(w.p);
         w.joined = w.p;
         break;
@@ -163,15 +164,17 @@ void Flow::fast_walk(State& s, uint32_t start) {
         goto leave;
       }
       w.p += k.size;
+      if (w.turn_fits(end_)) ask_for_turn(w);  // while the clock is worked out
       s.clock_moved = true;
       if (s.clock.update(k)) {
         write_times();
         s.now = s.clock.now();
       }
+      floor = s.clock.floor();
     }
     s.lo = s.floor;
     if (s.clock_moved) {
-      s.floor = s.clock.floor();
+      s.floor = floor;
       s.clock_moved = false;
     }
     join = s.lo == s.floor;

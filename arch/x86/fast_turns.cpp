@@ -68,8 +68,7 @@ bool Flow::over_turns(FastWalk& w, const uint32_t* full) {
     Turn* next_turn = &turns[TurnTable::place(next, packets.ip)];
     asm volatile(""
                  : "+r"(next.key), "+r"(next.ip), "+r"(next_size), "+r"(next_turn));  // not later than here
-    for (size_t line = 0; line < sizeof(Turn); line += TurnTable::kLine)
-      __builtin_prefetch(reinterpret_cast<const std::byte*>(next_turn) + line);
+    prefetch(*next_turn);
     if (turn->is(packets, t.cur, t.newest)) {
       t.repeat(*turn, size);
     } else {
@@ -87,6 +86,12 @@ bool Flow::over_turns(FastWalk& w, const uint32_t* full) {
   }
   t.store(w);
   return w.tnt.count == 0;
+}
+
+// The turn that is next.
+void Flow::ask_for_turn(const FastWalk& w) {
+  const uint64_t last_ip = w.last_ip & kLow48;
+  prefetch(turns_.turns()[TurnTable::place(TurnPackets::read(w.p, last_ip).packets, last_ip)]);
 }
 
 // Over a turn that did not run lately; it is put down in `turn`. Where its TIP leads is looked up in front of

@@ -111,6 +111,7 @@ class Flow final : public SegmentDecoder {
   struct TurnWalk;
   TurnTable turns_;
   bool over_turns(FastWalk& walk, const uint32_t* full);
+  void ask_for_turn(const FastWalk& walk);
   bool new_turn(FastWalk& w, TurnPackets packets, Turn& turn);
 
   // flow.cpp: the walk; branch.cpp: how blocks end

@@ -100,6 +100,8 @@ struct TurnPackets::Read {
   return r;
 }
 
+inline constexpr size_t kCacheLine = 64;
+
 // A turn that ran.
 struct Turn {
   static constexpr uint32_t kMaxCalls = 4;  // that it takes off the return stack, and that it puts on
@@ -138,15 +140,22 @@ struct Turn {
   }
 };
 static_assert(std::tuple_size_v<decltype(Turn::out)> > TurnPackets::kMaxBits);
+static_assert(sizeof(Turn) == 3 * kCacheLine);
+
+// Asks for it ahead of its use.
+inline void prefetch(const Turn& turn) {
+  for (size_t at = 0; at < sizeof(Turn); at += kCacheLine)
+    __builtin_prefetch(reinterpret_cast<const std::byte*>(&turn) + at);
+}
 
 // The turns met lately; a new one takes the place of another.
 class TurnTable {
  public:
-  TurnTable() : memory_(zeroed_array<std::byte>(kBytes + kLine)) {
+  TurnTable() : memory_(zeroed_array<std::byte>(kBytes + kCacheLine)) {
     // A turn is to be three lines of the cache, not parts of four.
     void* at = memory_.get();
-    size_t room = kBytes + kLine;
-    turns_ = static_cast<Turn*>(std::align(kLine, kBytes, at, room));
+    size_t room = kBytes + kCacheLine;
+    turns_ = static_cast<Turn*>(std::align(kCacheLine, kBytes, at, room));
   }
   Turn* turns() { return turns_; }
   // Which of them: that of these packets behind this last IP. Where the turn begins is not asked: the last IP
@@ -156,12 +165,9 @@ class TurnTable {
     return h >> (64 - kBits);
   }
 
-  static constexpr size_t kLine = 64;
-
  private:
   static constexpr unsigned kBits = 13;  // 1.5 MiB: what a second-level cache has room for
   static constexpr size_t kBytes = sizeof(Turn) << kBits;
-  static_assert(sizeof(Turn) % kLine == 0);
 
   ZeroedArray<std::byte> memory_;
   Turn* turns_ = nullptr;
