@@ -87,20 +87,25 @@ void for_each_index(tbb::task_arena& arena, size_t n, Body&& body) {
   pass();
 }
 
+// How much trace a worker takes at a time. Where steps wait for their turn, less: the more of them wait, the
+// more of the memory that is written next is far away.
+uint64_t pack_bytes_of(const Arch& arch, const ChunkConsumer& consumer, unsigned jobs) {
+  constexpr uint64_t kMostWaiting = 32 << 10;
+  if (jobs == 1) return 0;
+  return consumer.delivers_steps() ? std::min(arch.bytes_in_a_row(), kMostWaiting) : arch.bytes_in_a_row();
+}
+
 // Everything that workers share.
 class Decoding {
  public:
   Decoding(const Capture& capture, ChunkConsumer& consumer, SegmentPlan& plan, size_t workers,
-           uint64_t in_a_row, uint64_t max_memory,
+           uint64_t pack_bytes, uint64_t max_memory,
            const std::function<void(const PipelineProgress&)>& progress)
       : capture_(capture),
         consumer_(consumer),
         plan_(plan),
         progress_(progress),
-        // The more chunks wait, the more of what others have written lately is written anew, which is slow.
-        pack_bytes_(workers == 1                ? 0
-                    : consumer.delivers_steps() ? std::min(in_a_row, kWaiting)
-                                                : in_a_row),
+        pack_bytes_(pack_bytes),
         spares_(workers),
         ordered_(max_memory, [this](Delivery& d) {
           if (!consumer_.stopped())
@@ -126,7 +131,6 @@ class Decoding {
 
  private:
   class Sink;
-  static constexpr uint64_t kWaiting = 32 << 10;  // bytes of trace
   // Segments that follow each other, for one worker (Arch::bytes_in_a_row). None: that was all.
   struct Pack {
     size_t item = 0;
@@ -229,7 +233,7 @@ Result<void> run_pipeline(const Capture& capture, const PipelineOptions& options
   const tbb::global_control allowed(tbb::global_control::max_allowed_parallelism, jobs);
   tbb::task_arena arena(static_cast<int>(jobs));
   SegmentPlan plan(**arch, capture, options, order);
-  Decoding run(capture, consumer, plan, jobs, (*arch)->bytes_in_a_row(),
+  Decoding run(capture, consumer, plan, jobs, pack_bytes_of(**arch, consumer, jobs),
                options.max_memory != 0 ? options.max_memory : kDefaultWaiting, progress);
   const size_t workers = std::max<size_t>(1, run.look_ahead(jobs));
   std::vector<std::unique_ptr<SegmentDecoder>> decoders;

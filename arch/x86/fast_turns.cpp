@@ -59,7 +59,7 @@ bool Flow::over_turns(FastWalk& w, const uint32_t* full) {
   w.tidy_stack();
   TurnWalk t(w);
   const uint32_t* lowest = t.newest - kSpan;
-  const uint8_t* const end = end_ - TurnPackets::kMaxBytes - TurnPackets::kReads;
+  const uint8_t* const end = end_ - TurnPackets::kTwo;
   Turn* const turns = turns_.turns();
   auto [packets, size] = TurnPackets::read(t.p, t.last_ip);
   Turn* turn = &turns[TurnTable::place(packets, t.last_ip)];
@@ -101,7 +101,7 @@ void Flow::ask_for_turn(const FastWalk& w) {
   w.tidy_stack();
   w.joined = w.p;
   w.p += w.tnt.take(packets);
-  const unsigned tip = TurnPackets::size_of(packets.key) - static_cast<unsigned>(w.p - w.joined);
+  const unsigned tip = packets.size() - static_cast<unsigned>(w.p - w.joined);
   const uint32_t target = tip == 0 ? 0 : runs_->known_target(w.space, canonical(packets.ip), w.mode);
   const auto returns = Turn::newest_at(w.stack + w.newest);
   const uint32_t from = w.cur, newest = w.newest;

@@ -88,10 +88,9 @@ struct Flow::FastWalk {
   bool walk_bits();
   bool leave_by_tip(uint32_t to);
   void leave(uint32_t to);
-  // A turn can be read.
+  // A turn can be read, and one ahead.
   bool turn_fits(const uint8_t* end) const {
-    constexpr int64_t kTwo = TurnPackets::kMaxBytes + TurnPackets::kReads;  // one is read ahead
-    return end - p > kTwo && canonical(last_ip) == last_ip;
+    return end - p > TurnPackets::kTwo && canonical(last_ip) == last_ip;
   }
 };
 

@@ -64,13 +64,14 @@ struct TurnPackets {
   static constexpr unsigned kFull = 4;
   static constexpr unsigned kMaxBits = 6 * (kFull + 1);
   static constexpr unsigned kMaxBytes = kFull + 1 + 7;
-  static constexpr unsigned kReads = kFull + 10;  // bytes
+  static constexpr unsigned kReads = kFull + 10;       // bytes
+  static constexpr int64_t kTwo = kMaxBytes + kReads;  // what reading one and the next needs at the most
 
   uint64_t key = 0;  // the TNT packets, first in the lowest byte; size() in the highest. 0: there is no turn
   uint64_t ip = 0;   // the last IP behind them, its low 48 bits
 
   uint64_t tnt() const { return key & ~uint64_t{0} >> 8; }
-  static constexpr unsigned size_of(uint64_t key) { return static_cast<unsigned>(key >> 56); }
+  unsigned size() const { return static_cast<unsigned>(key >> 56); }
 
   // Those at p, in memory of kReads bytes; `last_ip` has its low 48 bits only. Without a branch, as no
   // processor foresees which packets come; the size, for which the next turn waits, by the shortest way.

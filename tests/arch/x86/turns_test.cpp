@@ -49,7 +49,7 @@ TEST(TurnPackets, AreWhatAReaderOfPacketsFinds) {
     EXPECT_EQ(packets.tnt(), tnt) << "seed " << seed;
     EXPECT_EQ(canonical(packets.ip), ends ? tip.ip : last_ip) << "seed " << seed;
     EXPECT_EQ(size, n + (ends ? tip.size : 0)) << "seed " << seed;
-    EXPECT_EQ(TurnPackets::size_of(packets.key), size) << "seed " << seed;
+    EXPECT_EQ(packets.size(), size) << "seed " << seed;
     EXPECT_EQ(packets.key == 0, size == 0) << "seed " << seed;
     ++sizes.at(size);
   }
