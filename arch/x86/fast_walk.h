@@ -98,6 +98,7 @@ struct Flow::FastWalk {
 inline void Flow::FastWalk::tidy_stack() {
   rets->end_below(most);
   const uint32_t moved = rets->make_places(newest);
+  if (moved == 0) return;  // seldom otherwise; and what was written just now is best not read
   most -= moved;
   first -= moved;
 }
