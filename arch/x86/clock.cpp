@@ -18,6 +18,7 @@ bool Clock::update(const Packet& k) {
       on_tma(k.value, k.value2);
       return true;
     case Pk::kMtc:
+      if (!have_tma_) return false;
       on_mtc(static_cast<uint8_t>(k.value));
       return true;
     case Pk::kCbr:
@@ -82,7 +83,6 @@ void Clock::on_tma(uint64_t ctc, uint64_t fc) {
 }
 
 void Clock::on_mtc(uint8_t payload) {
-  if (!have_tma_) return;
   const uint32_t bits = config_->mtc_freq + 8U;
   const uint32_t ctc = static_cast<uint32_t>(payload) << config_->mtc_freq;
   if (!mtc_high_known_) {

@@ -23,7 +23,8 @@ class Clock {
   Clock(const Config& config, uint64_t reference, bool skip_first = false)
       : config_(&config), tsc_(reference), skip_calibration_(skip_first) {}
 
-  // Takes TSC, TMA, MTC, CYC, CBR; others are ignored. Returns true when now() may have moved.
+  // Takes TSC, TMA, MTC, CYC, CBR; others are ignored. Returns true when now() may have moved: never for an
+  // MTC without a TMA before it, which says nothing.
   bool update(const Packet& k);
 
   // kTimeMin when there is no time yet or no conversion.
@@ -32,6 +33,7 @@ class Clock {
   // kTimeMax when nothing bounds it from above.
   Time ceiling() const { return have_ ? to_time(bound(+1)) : kTimeMax; }
   bool has_time() const { return have_ && config_->time.has_value(); }
+  bool knows_mtc() const { return have_tma_; }     // else MTCs say nothing
   bool calibrated() const { return ratio_ != 0; }  // cycles count
 
  private:

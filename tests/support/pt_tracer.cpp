@@ -35,7 +35,8 @@ void PtTracer::psb(bool with_ip) {
     // The fast counter: TSC ticks since the CTC tick, as far as nine bits tell.
     const uint64_t tick = ctc(tsc_);
     const uint64_t fast = tsc_ - tick * config_.tsc_ctc_n / config_.tsc_ctc_d;
-    group.tma = PsbPlus::Tma{static_cast<uint16_t>(tick), static_cast<uint16_t>(fast & 0x1ff)};
+    if (config_.tma)
+      group.tma = PsbPlus::Tma{static_cast<uint16_t>(tick), static_cast<uint16_t>(fast & 0x1ff)};
     mtc_done_ = tick >> config_.mtc_freq;
   }
   group.cbr = config_.cbr;

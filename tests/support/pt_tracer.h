@@ -23,6 +23,7 @@ struct TracerConfig {
   // differs.
   enum class Mismatch : uint8_t { kClears, kKeeps, kTakes } mismatch = Mismatch::kClears;
   bool mtc = true;
+  bool tma = true;  // false: MTCs tell no time
   bool cyc = false;
   uint8_t mtc_freq = 3;      // log2 of CTC ticks per MTC
   uint32_t tsc_ctc_n = 100;  // TSC ticks per CTC tick

@@ -120,12 +120,14 @@ TEST(Clock, MtcWithoutTmaIsIgnored) {
   const Config config = sim.config();
   Clock c(config, 0);
   c.update(tsc(5000));
-  c.update(mtc(77));
+  EXPECT_FALSE(c.update(mtc(77)));
   EXPECT_EQ(c.now(), 5000);
+  EXPECT_FALSE(c.knows_mtc());
   // A TSC packet makes the old TMA void.
   sim.start(c, 100'000);
+  EXPECT_TRUE(c.knows_mtc());
   c.update(tsc(200'000));
-  c.update(mtc(77));
+  EXPECT_FALSE(c.update(mtc(77)));
   EXPECT_EQ(c.now(), 200'000);
 
   Config no_ratio = config;
@@ -133,7 +135,7 @@ TEST(Clock, MtcWithoutTmaIsIgnored) {
   Clock u(no_ratio, 0);
   u.update(tsc(5000));
   u.update(tma(1, 0));
-  u.update(mtc(77));
+  EXPECT_FALSE(u.update(mtc(77)));
   EXPECT_EQ(u.now(), 5000);
 }
 

@@ -20,7 +20,12 @@ void compare(const Settings& settings, Shares& shares) {
 TEST(FastX86, IsTheCarefulWalk) {
   Shares shares;
   for (uint64_t seed = 1; seed <= 600 && !HasFailure(); ++seed)
-    compare({.seed = seed, .ticks = 8'000, .coarse_time = seed % 3 == 0, .overflows = seed % 4 == 0}, shares);
+    compare({.seed = seed,
+             .ticks = 8'000,
+             .coarse_time = seed % 3 == 0,
+             .silent_mtc = seed % 6 == 0,
+             .overflows = seed % 4 == 0},
+            shares);
   EXPECT_GT(shares.in_runs * 100, shares.instructions * 60)
       << shares.in_runs << " of " << shares.instructions;
 }
@@ -33,6 +38,7 @@ TEST(FastX86, IsTheCarefulWalkWhereTextChanges) {
              .ticks = 10'000,
              .pokes = 1 + seed % 4,
              .coarse_time = seed % 3 == 0,
+             .silent_mtc = seed % 6 == 0,
              .recording = {.loses_records = seed % 5 == 0},
              .programs = seed % 4 == 0},
             shares);
@@ -49,6 +55,7 @@ TEST(FastX86, IsTheCarefulWalkWhereTextIsMissing) {
              .ticks = 8'000,
              .pokes = seed % 4 == 0 ? 2U : 0U,
              .coarse_time = seed % 3 == 0,
+             .silent_mtc = seed % 6 == 0,
              .overflows = seed % 5 == 0,
              .recording = {.holes = 1 + static_cast<unsigned>(seed % 12)},
              .switches = seed % 2 == 0,

@@ -36,6 +36,7 @@ Settings settings_of(uint64_t seed) {
   s.programs = random.chance(40);
   s.anchors = random.chance(50);
   s.mismatch = static_cast<Mismatch>(random.below(3));
+  s.silent_mtc = s.coarse_time && seed % 3 == 0;
   return s;
 }
 

@@ -17,7 +17,8 @@ struct Settings {
   unsigned cpus = 1;
   uint64_t ticks = 20'000;
   uint64_t pokes = 0;
-  bool coarse_time = false;
+  bool coarse_time = false;  // told at sync points only
+  bool silent_mtc = false;   // ... and there are MTCs all the same, without a TMA
   bool overflows = false;
   Time clock_error = 200;
   RecordingSettings recording = {};
@@ -45,6 +46,10 @@ class Simulation {
     c.trace.return_compression = random_.chance(70);
     c.trace.mtc = !settings.coarse_time && (settings.pokes != 0 || random_.chance(80));
     c.trace.cyc = !settings.coarse_time && random_.chance(40);
+    if (settings.silent_mtc) {
+      c.trace.mtc = true;
+      c.trace.tma = false;
+    }
     c.trace.long_tnt = random_.chance(50);
     c.trace.mismatch = settings.mismatch;
     c.trace.psb_bytes = static_cast<uint32_t>(random_.between(64, 700));
