@@ -121,6 +121,7 @@ void Flow::fast_walk(State& s, uint32_t start) {
   };
   const auto go_on_writing = [&] { begun = w.out = steps.open_runs(runs_->table(), kRoom); };
 
+  w.silent_mtc = !s.clock.knows_mtc();
   bool join = s.lo == s.floor && !s.clock_moved;  // what the next packet says is of the same time
 
   for (;;) {
@@ -165,12 +166,12 @@ void Flow::fast_walk(State& s, uint32_t start) {
       }
       w.p += k.size;
       if (w.turn_fits(end_)) ask_for_turn(w);  // while the clock is worked out
+      if (!s.clock.update(k)) continue;
       s.clock_moved = true;
-      if (s.clock.update(k)) {
-        write_times();
-        s.now = s.clock.now();
-      }
+      write_times();
+      s.now = s.clock.now();
       floor = s.clock.floor();
+      w.silent_mtc = !s.clock.knows_mtc();
     }
     s.lo = s.floor;
     if (s.clock_moved) {

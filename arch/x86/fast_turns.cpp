@@ -46,9 +46,9 @@ struct Flow::TurnWalk {
   }
 };
 
-// Over turns, as long as there are any and links know the way. Where the next one is kept is worked out and
-// asked for before it is known whether this one ran before: so a wrong guess of the processor is no wait for
-// memory. False: the next bit needs more than links know.
+// Over turns, as long as there are any and links know the way, and over MTCs that say nothing. Where the next
+// one is kept is worked out and asked for before it is known whether this one ran before: so a wrong guess of
+// the processor is no wait for memory. False: the next bit needs more than links know.
 //
 // Entries that fall out of the return stack end before new turns only. Others read none of them: the newest
 // entry stays within kSpan of where it was then, so all that they see lies within kSize.
@@ -72,7 +72,15 @@ bool Flow::over_turns(FastWalk& w, const uint32_t* full) {
     if (turn->is(packets, t.cur, t.newest)) {
       t.repeat(*turn, size);
     } else {
-      if (packets.key == 0) break;
+      if (packets.key == 0) {
+        if (*t.p != kMtcByte || !w.silent_mtc || t.p + kMtcSize >= end) break;
+        t.p += kMtcSize;
+        const auto behind = TurnPackets::read(t.p, t.last_ip);
+        packets = behind.packets;
+        size = behind.size;
+        turn = &turns[TurnTable::place(packets, t.last_ip)];
+        continue;
+      }
       t.store(w);
       const bool done = new_turn(w, packets, *turn);
       t = TurnWalk(w);
@@ -104,18 +112,18 @@ void Flow::ask_for_turn(const FastWalk& w) {
   const unsigned tip = packets.size() - static_cast<unsigned>(w.p - w.joined);
   const uint32_t target = tip == 0 ? 0 : runs_->known_target(w.space, canonical(packets.ip), w.mode);
   const auto returns = Turn::newest_at(w.stack + w.newest);
-  const uint32_t from = w.cur, newest = w.newest;
+  const uint32_t newest = w.newest;
   const uint64_t instructions = w.instructions;
   const uint32_t* const out = w.out;
   if (!w.walk_bits() || (tip != 0 && (target == 0 || !w.leave_by_tip(way_to(target))))) return false;
   w.p += tip;
   w.last_ip = canonical(packets.ip);
   const uint32_t pops = newest - w.lowest, pushes = w.newest - w.lowest, peak = w.highest - newest;
-  if (pops <= Turn::kMaxCalls && pushes <= Turn::kMaxCalls && peak <= Turn::kMaxPeak) {
+  const uint64_t ran = w.instructions - instructions;
+  if (pops <= Turn::kMaxCalls && pushes <= Turn::kMaxCalls && peak <= Turn::kMaxPeak && ran <= UINT16_MAX) {
     turn.packets = packets;
-    turn.from = from;
     turn.to = w.cur;
-    turn.instructions = static_cast<uint32_t>(w.instructions - instructions);
+    turn.instructions = static_cast<uint16_t>(ran);
     turn.codes = static_cast<uint8_t>(w.out - out);
     turn.pops = static_cast<uint8_t>(pops);
     turn.grows = static_cast<int8_t>(static_cast<int>(pushes) - static_cast<int>(pops));

@@ -79,6 +79,7 @@ struct Flow::FastWalk {
   uint32_t highest = 0;       // the same, and since
   bool hidden = false;        // below the stack's oldest entry are others
   uint8_t mode = 64;          // of all runs
+  bool silent_mtc = false;    // an MTC says nothing
   Space space = kNoSpace;     // of all runs
 
   uint32_t run() const { return run_of(cur); }

@@ -178,8 +178,8 @@ Packet read_packet(const uint8_t* p, const uint8_t* end, uint8_t block_bytes) {
       return read_mode(p, room);
     case 0x19:
       return room >= 8 ? make(Pk::kTsc, 8, load_le(p + 1, 7)) : kNoRoom;
-    case 0x59:
-      return room >= 2 ? make(Pk::kMtc, 2, p[1]) : kNoRoom;
+    case kMtcByte:
+      return room >= kMtcSize ? make(Pk::kMtc, kMtcSize, p[1]) : kNoRoom;
     case 0xd9: {  // TRIG: bit 7 IP, bit 6 instruction count follows (16 bits)
       if (room < 3) return kNoRoom;
       const unsigned n = (p[1] & 0x40) != 0 ? 5 : 3;

@@ -15,6 +15,7 @@
 #include <cstring>
 #include <memory>
 
+#include "arch/steps.h"
 #include "arch/x86/packet.h"
 #include "arch/zeroed.h"
 
@@ -105,24 +106,25 @@ inline constexpr size_t kCacheLine = 64;
 
 // A turn that ran.
 struct Turn {
-  static constexpr uint32_t kMaxCalls = 4;  // that it takes off the return stack, and that it puts on
+  static constexpr uint32_t kMaxCalls = 5;  // that it takes off the return stack, and that it puts on
   static constexpr uint32_t kMaxPeak = 8;   // entries more than in the beginning, at a time
   using Returns = std::array<uint32_t, kMaxCalls>;
 
   TurnPackets packets;
-  uint32_t from = 0, to = 0;  // ways
-  uint32_t instructions = 0;
+  uint32_t to = 0;  // way
+  uint16_t instructions = 0;
   uint8_t codes = 0;
   uint8_t pops = 0;              // entries of the beginning that are taken off
   int8_t grows = 0;              // entries more at its end
   uint8_t peak = 0;              // the same, at the most
   Returns returns{};             // the newest ones of the beginning, the newest last
   Returns pushed{};              // what lies at its end where the first of `pops` lay, and above
-  std::array<uint32_t, 32> out;  // codes
+  std::array<uint32_t, 31> out;  // codes; the first one says where it begins
 
+  uint32_t from() const { return out[0] & ~StepList::kTakenBit; }
   // It goes the same way from `at` when the return stack ends at `newest`.
   bool is(const TurnPackets& p, uint32_t at, const uint32_t* newest) const {
-    return packets.key == p.key && packets.ip == p.ip && from == at && returns_alike(newest_at(newest));
+    return packets.key == p.key && packets.ip == p.ip && from() == at && returns_alike(newest);
   }
   static Returns newest_at(const uint32_t* newest) {
     Returns out;
@@ -131,13 +133,32 @@ struct Turn {
   }
 
  private:
-  bool returns_alike(const Returns& others) const {
-    using Words = std::array<uint64_t, 2>;
-    static constexpr std::array<Words, kMaxCalls + 1> kCompared = {
-        {{0, 0}, {0, ~0ULL << 32}, {0, ~0ULL}, {~0ULL << 32, ~0ULL}, {~0ULL, ~0ULL}}};  // by `pops`
-    const auto a = std::bit_cast<Words>(returns), b = std::bit_cast<Words>(others);
+  // kMaxCalls entries.
+  struct Words {
+    uint64_t newest, middle;
+    uint32_t oldest;
+    static Words ending(const uint32_t* last) {
+      Words w;
+      std::memcpy(&w.newest, last - 1, sizeof w.newest);
+      std::memcpy(&w.middle, last - 3, sizeof w.middle);
+      w.oldest = last[-4];
+      return w;
+    }
+  };
+  static_assert(kMaxCalls == 5);
+
+  bool returns_alike(const uint32_t* others) const {
+    static constexpr uint64_t kLast = ~0ULL << 32, kBoth = ~0ULL;
+    static constexpr std::array<Words, kMaxCalls + 1> kCompared = {{{0, 0, 0},  // by `pops`
+                                                                    {kLast, 0, 0},
+                                                                    {kBoth, 0, 0},
+                                                                    {kBoth, kLast, 0},
+                                                                    {kBoth, kBoth, 0},
+                                                                    {kBoth, kBoth, ~0U}}};
+    const Words a = Words::ending(&returns.back()), b = Words::ending(others);
     const Words& compared = kCompared[pops];
-    return (((a[0] ^ b[0]) & compared[0]) | ((a[1] ^ b[1]) & compared[1])) == 0;
+    return (((a.newest ^ b.newest) & compared.newest) | ((a.middle ^ b.middle) & compared.middle) |
+            ((a.oldest ^ b.oldest) & compared.oldest)) == 0;
   }
 };
 static_assert(std::tuple_size_v<decltype(Turn::out)> > TurnPackets::kMaxBits);

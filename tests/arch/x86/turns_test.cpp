@@ -58,14 +58,16 @@ TEST(TurnPackets, AreWhatAReaderOfPacketsFinds) {
 
 TEST(Turn, IsTheSameOnlyWithAllThatDecidesIt) {
   const TurnPackets packets{.key = 0x0300'0000'0000'0c86, .ip = 0x401000};
-  std::array<uint32_t, 5> stack = {0x10, 0x20, 0x30, 0x40, 0x50};
-  const uint32_t* const newest = &stack[4];
+  std::array<uint32_t, 6> stack = {0x10, 0x20, 0x30, 0x40, 0x50, 0x60};
+  const uint32_t* const newest = &stack[5];
   Turn turn;
   EXPECT_FALSE(turn.is(packets, 0x70, newest));
   turn.packets = packets;
-  turn.from = 0x70;
+  turn.out[0] = 0x70;
   turn.returns = Turn::newest_at(newest);
-  EXPECT_EQ(turn.returns, (Turn::Returns{0x20, 0x30, 0x40, 0x50}));
+  EXPECT_EQ(turn.returns, (Turn::Returns{0x20, 0x30, 0x40, 0x50, 0x60}));
+  EXPECT_TRUE(turn.is(packets, 0x70, newest));
+  turn.out[0] = 0x70 | StepList::kTakenBit;
   EXPECT_TRUE(turn.is(packets, 0x70, newest));
   EXPECT_FALSE(turn.is({.key = packets.key ^ 0x20, .ip = packets.ip}, 0x70, newest));
   EXPECT_FALSE(turn.is({.key = packets.key, .ip = packets.ip + 1}, 0x70, newest));
@@ -76,7 +78,7 @@ TEST(Turn, IsTheSameOnlyWithAllThatDecidesIt) {
     for (size_t i = 0; i < stack.size(); ++i) {
       auto other = stack;
       other[i] ^= 0x100;
-      EXPECT_EQ(turn.is(packets, 0x70, &other[4]), i + pops < stack.size()) << int{pops} << " of " << i;
+      EXPECT_EQ(turn.is(packets, 0x70, &other[5]), i + pops < stack.size()) << int{pops} << " of " << i;
     }
   }
 }
