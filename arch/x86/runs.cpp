@@ -117,9 +117,10 @@ uint32_t RunCache::add_run(const Run& run, const Block* const* blocks, const Flo
   piece[id % CodeMap::kPiece] = flow;
   Link& link = map_->links_.of(id);
   const bool returns = flow.end == RunEnd::kRet && flow.call_count == 0;
-  link.next[0] = kUnknown;
-  link.next[1] = returns ? kReturn : kUnknown;
-  link.left = uint64_t{run.instructions} << Link::kCountShift;
+  // Nobody else sees it before its place has it.
+  link.next[0].store(kUnknown, std::memory_order_relaxed);
+  link.next[1].store(returns ? kReturn : kUnknown, std::memory_order_relaxed);
+  link.left.store(uint64_t{run.instructions} << Link::kCountShift, std::memory_order_relaxed);
   return id;
 }
 

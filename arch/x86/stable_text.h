@@ -36,9 +36,10 @@ class Place {
   }
   // Makes a free place that of an address; `block` is no 0. False: it is another's.
   bool take(Addr ip, uint32_t block) {
-    uint64_t bits = 0;
+    uint64_t bits = bits_.load(std::memory_order_acquire);
     const uint64_t mine = uint64_t{block} * kLine | ip % kLine;
-    return bits_.compare_exchange_strong(bits, mine, std::memory_order_acq_rel) || bits % kLine == ip % kLine;
+    return (bits == 0 && bits_.compare_exchange_strong(bits, mine, std::memory_order_acq_rel)) ||
+           bits % kLine == ip % kLine;
   }
   // Returns the run that is set then: another thread may have been faster.
   uint32_t set_run(uint32_t run) {
