@@ -29,6 +29,7 @@
 #include "tests/bench/peer.h"
 #include "tests/support/elf_writer.h"
 #include "tests/support/perf_data_writer.h"
+#include "tests/support/pt_writer.h"
 #include "tests/support/temp_dir.h"
 
 namespace asof::bench {
@@ -50,6 +51,11 @@ uint64_t number(const json& value) {
   return value.is_string() ? std::stoull(value.get<std::string>(), nullptr, 0) : value.get<uint64_t>();
 }
 
+// pt-cc1's MTCs: one every 1000 ticks of the TSC, counted from its first TSC on. Its TMAs are empty, so they
+// are written anew, as hardware would: without them and the ratio MTCs tell no time.
+constexpr uint8_t kMtcFreq = 3;
+constexpr uint32_t kTicksPerCtc = 1000 >> kMtcFreq;
+
 // A trace of user code as one of kernel code: addresses that are sign-extended from bit 47 get that bit.
 // Those told by their lower part stay, since the upper part is the same for all; but the first after a sync
 // point is told in full, for there is nothing before it.
@@ -57,11 +63,13 @@ struct Trace {
   Bytes bytes;
   Time first = kTimeMax, last = kTimeMin;  // by TSC
 };
-Trace moved(const Bytes& from) {
+// `origin`: TSC from which MTCs are counted; none: the first.
+Trace moved(const Bytes& from, std::optional<uint64_t> origin = {}) {
   using x86::Pk;
   constexpr uint8_t kSext48 = 3, kPayload = 6;
   Trace t;
   bool synced = false;
+  uint64_t tsc = 0;
   for (size_t at = 0; at < from.size();) {
     const x86::Packet p = x86::read_packet(from.data() + at, from.data() + from.size());
     if (p.type == Pk::kEnd) break;
@@ -73,11 +81,18 @@ Trace moved(const Bytes& from) {
       for (unsigned i = 0; i < kPayload; ++i)
         t.bytes.push_back(static_cast<uint8_t>((p.value | kUp) >> (8 * i)));
       synced = false;
+    } else if (p.type == Pk::kTma) {
+      const uint64_t ticks = tsc - origin.value_or(tsc);
+      test::PtWriter tma;
+      tma.tma(static_cast<uint16_t>(ticks / kTicksPerCtc), static_cast<uint16_t>(ticks % kTicksPerCtc));
+      t.bytes.insert(t.bytes.end(), tma.bytes().begin(), tma.bytes().end());
     } else {
       t.bytes.insert(t.bytes.end(), from.begin() + static_cast<std::ptrdiff_t>(at),
                      from.begin() + static_cast<std::ptrdiff_t>(at + p.size));
     }
     if (p.type == Pk::kTsc) {
+      tsc = p.value;
+      if (!origin) origin = tsc;
       t.first = std::min(t.first, static_cast<Time>(p.value));
       t.last = std::max(t.last, static_cast<Time>(p.value));
     }
@@ -115,7 +130,12 @@ void write_bundle(const Input& in, const fs::path& folder) {
   json manifest = {{"format", "asof-bundle"},
                    {"version", 1},
                    {"arch", "x86-64"},
-                   {"pt", {{"time_shift", 0}, {"time_mult", 1}, {"time_zero", 0}}},
+                   {"pt",
+                    {{"time_shift", 0},
+                     {"time_mult", 1},
+                     {"time_zero", 0},
+                     {"mtc_freq", kMtcFreq},
+                     {"tsc_ctc", {kTicksPerCtc, 1}}}},
                    {"streams", json::array({{{"file", "trace"}, {"cpu", 0}}})},
                    {"text", json::array()}};
   for (const Text& t : in.text) {
@@ -147,7 +167,7 @@ void write_recording(const Input& in, const std::vector<Change>& changes, const 
   namespace flag = test::attr_flag;
   test::PerfDataWriter w;
   w.add_attr({.type = kPtType,
-              .config = bit::kPt | bit::kTsc | bit::kMtc | bit::kBranch,
+              .config = bit::kPt | bit::kTsc | bit::kMtc | bit::kBranch | uint64_t{kMtcFreq} << 14,
               .flags = flag::kSampleIdAll,
               .ids = {101},
               .name = "intel_pt//"});
@@ -158,7 +178,7 @@ void write_recording(const Input& in, const std::vector<Change>& changes, const 
   w.nr_cpus(1);
   w.event_desc();
   w.time_conv(kClock);
-  w.auxtrace_info({.pmu_type = kPtType, .time = kClock});
+  w.auxtrace_info({.pmu_type = kPtType, .time = kClock, .tsc_ctc_n = kTicksPerCtc, .tsc_ctc_d = 1});
   for (const Text& t : in.text)
     w.mmap({.addr = t.address,
             .len = t.bytes.size(),
@@ -305,7 +325,8 @@ void run_by_turns(std::vector<Variant>& variants, int rounds) {
 Input last_part(const Input& in) {
   const size_t from = x86::find_psb(in.trace.bytes, in.trace.bytes.size() / 16 * 15);
   if (from == SIZE_MAX) throw std::runtime_error("no sync point in the last part");
-  Input part{moved(Bytes(in.trace.bytes.begin() + static_cast<std::ptrdiff_t>(from), in.trace.bytes.end())),
+  Input part{moved(Bytes(in.trace.bytes.begin() + static_cast<std::ptrdiff_t>(from), in.trace.bytes.end()),
+                   static_cast<uint64_t>(in.trace.first)),
              in.text};
   return part;
 }
