@@ -22,6 +22,7 @@
 
 #include "arch/block.h"
 #include "arch/zeroed.h"
+#include "textstore/check.h"
 
 namespace asof {
 
@@ -118,6 +119,7 @@ class CodeBuffer {
   uint32_t operator[](size_t i) const { return codes_[i]; }
   uint32_t* data() { return codes_.get(); }
   std::span<const uint32_t> all() const { return {codes_.get(), size_}; }
+  bool has_memory() const { return size_ == 0 || codes_ != nullptr; }
   // The memory goes to `empty`; this one keeps its size only.
   void give_memory(CodeBuffer& empty) {
     empty.codes_ = std::move(codes_);
@@ -199,7 +201,11 @@ class StepList {
     uint32_t blocks_ = 0;
   };
 
-  Iterator begin() const { return Iterator(*this); }
+  // Not behind give_codes().
+  Iterator begin() const {
+    ASOF_CHECK(codes_.has_memory());
+    return Iterator(*this);
+  }
   std::default_sentinel_t end() const { return {}; }
 
   size_t size() const { return codes_.size(); }  // entries
@@ -257,8 +263,11 @@ class StepList {
   // for is size(), times and loose steps.
   void give_codes(StepList& empty) { codes_.give_memory(empty.codes_); }
 
-  // For those who count: the entries as they are kept.
-  std::span<const uint32_t> codes() const { return codes_.all(); }
+  // For those who count: the entries as they are kept. Not behind give_codes().
+  std::span<const uint32_t> codes() const {
+    ASOF_CHECK(codes_.has_memory());
+    return codes_.all();
+  }
   const std::vector<Step>& loose() const { return loose_; }
   const Run& run(uint32_t code) const { return (*table_)[code >> kRunShift]; }
   const RunTable* table() const { return table_; }  // nullptr: there are no runs

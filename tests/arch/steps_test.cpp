@@ -108,6 +108,23 @@ TEST(Steps, NothingWrittenLeavesNothing) {
   EXPECT_EQ(list.time_at(0), 9);
 }
 
+// Times and loose steps stay; who reads entries behind that has a mistake, and is told.
+TEST(Steps, EntriesThatWereGivenAwayAreNotRead) {
+  const Blocks b;
+  StepList list, other;
+  append(list, b, {b.taken(), b.not_taken()}, 7);
+  list.push_back({.block = &b.jump, .time = 9, .count = 2});
+  list.give_codes(other);
+  EXPECT_TRUE(other.empty());
+  EXPECT_EQ(list.size(), 3U);
+  EXPECT_EQ(list.time_at(1), 7);
+  EXPECT_EQ(list.loose().size(), 1U);
+  EXPECT_DEATH(static_cast<void>(list.begin()), "has_memory");
+  EXPECT_DEATH(static_cast<void>(list.codes()), "has_memory");
+  list.clear();
+  EXPECT_EQ(list.begin(), list.end());
+}
+
 TEST(RunTable, WritersInParallelNeverShareAnId) {
   RunTable table;
   constexpr uint32_t kEach = 3 * RunTable::kPiece;

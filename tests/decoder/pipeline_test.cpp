@@ -5,8 +5,10 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <list>
 #include <memory>
 #include <string>
+#include <vector>
 
 namespace asof {
 namespace {
@@ -20,6 +22,22 @@ Capture open_demo() {
   if (!capture) throw std::runtime_error(capture.error().reason);
   return std::move(*capture);
 }
+
+// The demo's trace many times in a row: so long that workers take several segments at a time.
+struct LongDemo {
+  LongDemo() : capture(open_demo()) {
+    for (Stream& s : capture.streams) {
+      StreamPiece& piece = s.pieces.front();
+      s.pieces.resize(1);
+      std::vector<uint8_t>& all = bytes.emplace_back();
+      for (int i = 0; i < 40; ++i) all.insert(all.end(), piece.bytes.begin(), piece.bytes.end());
+      piece.bytes = all;
+      piece.mapped = false;
+    }
+  }
+  std::list<std::vector<uint8_t>> bytes;
+  Capture capture;
+};
 
 std::string show(const Chunk& c, const Stream& stream) {
   std::string s = stream.name + "/" + std::to_string(c.segment) + (c.last ? " last" : "");
@@ -148,6 +166,19 @@ TEST(Pipeline, TimeFilterKeepsWholeSegmentsThatTouchIt) {
     EXPECT_TRUE(line.starts_with(capture.streams[0].name + "/2")) << line;
 }
 
+TEST(Pipeline, SegmentsTakenTogetherAreTheSameChunks) {
+  const LongDemo demo;
+  for (const ChunkOrder order : {ChunkOrder::kByStream, ChunkOrder::kByTime}) {
+    const Transcript one = run(demo.capture, {.jobs = 1, .decode = {.chunk_steps = 500}}, order);
+    ASSERT_GT(one.instructions, 500'000U);
+    for (const unsigned jobs : {2U, 3U}) {
+      const Transcript many =
+          run(demo.capture, {.jobs = jobs, .decode = {.chunk_steps = 500}, .max_memory = 1}, order);
+      EXPECT_EQ(one.lines, many.lines) << jobs << " workers";
+    }
+  }
+}
+
 TEST(Pipeline, StopsWhenTheConsumerHasEnough) {
   const Capture capture = open_demo();
   Transcript t;
@@ -158,20 +189,22 @@ TEST(Pipeline, StopsWhenTheConsumerHasEnough) {
 }
 
 // Workers that wait for their turn while nobody wants more are let go.
-TEST(Pipeline, StopsWhileOthersWait) {
-  const Capture capture = open_demo();
-  const size_t all = run(capture, {.jobs = 1, .decode = {.chunk_steps = 50}}).lines.size();
+void stop_everywhere(const Capture& capture, size_t chunk_steps) {
+  const size_t all = run(capture, {.jobs = 1, .decode = {.chunk_steps = chunk_steps}}).lines.size();
   for (size_t limit = 1; limit < all; limit += 1 + limit / 7) {
     for (const unsigned jobs : {2U, 3U, 8U}) {
       Transcript t;
       t.limit = limit;
-      ASSERT_TRUE(run_pipeline(capture, {.jobs = jobs, .decode = {.chunk_steps = 50}, .max_memory = 1},
+      ASSERT_TRUE(run_pipeline(capture,
+                               {.jobs = jobs, .decode = {.chunk_steps = chunk_steps}, .max_memory = 1},
                                ChunkOrder::kByTime, t)
                       .has_value());
       EXPECT_EQ(t.lines.size(), limit) << jobs << " workers";
     }
   }
 }
+TEST(Pipeline, StopsWhileOthersWait) { stop_everywhere(open_demo(), 50); }
+TEST(Pipeline, StopsWhileOthersWaitWithMoreSegments) { stop_everywhere(LongDemo().capture, 500); }
 
 class Collect : public ChunkSink {
  public:
