@@ -41,14 +41,13 @@ void Flow::FastWalk::give_back() {
   }
 }
 
-// Over the bits at hand and, if nothing else lies between (`join`), over the turns that follow. False: the
-// next bit needs more than links know.
-bool Flow::fast_stretch(FastWalk& w, bool join, const uint32_t* full) {
+// Over the bits at hand and the turns that follow. False: the next bit needs more than links know.
+bool Flow::fast_stretch(State& s, FastWalk& w) {
   if (w.tnt.count != 0) {
     w.tidy_stack();
     if (!w.walk_bits()) return false;
   }
-  return !join || w.out >= full || !w.turn_fits(end_) || over_turns(w, full);
+  return s.clock_moved || w.full() || !w.turn_fits(end_) || over_turns(s, w);
 }
 
 // The next bit, for which fast_stretch stopped. False: it is for the careful walk.
@@ -89,57 +88,61 @@ bool Flow::fast_tip(FastWalk& w) {
   return true;
 }
 
+// A timing packet that was read.
+void Flow::fast_time(State& s, FastWalk& w, const Packet& k) {
+  if (!s.clock.update(k)) return;
+  s.clock_moved = true;
+  const size_t written = w.written();
+  if (written > w.timed) chunk_.steps.time_runs(w.kRoom, w.timed, s.now);
+  w.timed = written;
+  s.now = s.clock.now();
+  w.silent_mtc = !s.clock.knows_mtc();
+}
+
 void Flow::fast_walk(State& s, uint32_t start) {
   StepList& steps = chunk_.steps;
-  constexpr size_t kRoom = kFastCodes + 80;  // a stretch stops behind all bits at hand or a turn
+  constexpr size_t kRoom = FastWalk::kRoom;
   FastWalk w;
   w.links = runs_->links();
   w.several = runs_->several();
-  w.p = w.joined = s.p;
+  w.p = w.joined = w.lo_until = s.p;
+  w.lo = s.lo;
   w.last_ip = s.last_ip;
   w.cur = way_to(start);
   w.space = s.node->space;
   w.mode = s.mode;
+  w.silent_mtc = !s.clock.knows_mtc();
   w.rets = &s.rets.open(recent_returns_);
   w.hidden = s.rets.split();
   w.stack = w.rets->lend(runs_->map(), w.space, s.mode);
   w.first = w.newest = w.most = w.rets->newest();
   w.tnt.count = s.tnt_count;
   if (w.tnt.count != 0) w.tnt.bits = s.tnt << (64 - w.tnt.count);
-  uint32_t* begun = w.out = steps.open_runs(runs_->table(), kRoom);
-  size_t timed = 0;   // codes whose time is written down
+  w.out = w.begun = steps.open_runs(runs_->table(), kRoom);
   uint64_t used = 0;  // TNT bits and TIPs: there is a code for each
-  const auto write_times = [&] {
-    const auto written = static_cast<size_t>(w.out - begun);
-    if (written > timed) steps.time_runs(kRoom, timed, s.now);
-    timed = written;
-  };
   const auto write_out = [&] {
-    write_times();
-    used += timed;
-    steps.close_runs(kRoom, std::exchange(timed, 0), std::exchange(w.instructions, 0));
+    const size_t written = w.written();
+    if (written > w.timed) steps.time_runs(kRoom, w.timed, s.now);
+    used += written;
+    w.timed = 0;
+    steps.close_runs(kRoom, written, std::exchange(w.instructions, 0));
   };
-  const auto go_on_writing = [&] { begun = w.out = steps.open_runs(runs_->table(), kRoom); };
-
-  w.silent_mtc = !s.clock.knows_mtc();
-  bool join = s.lo == s.floor && !s.clock_moved;  // what the next packet says is of the same time
 
   for (;;) {
-    while (!fast_stretch(w, join, begun + kFastCodes)) {
+    while (!fast_stretch(s, w)) {
       if (!fast_bit(w)) goto leave;
     }
-    if (static_cast<size_t>(w.out - begun) >= kFastCodes) {
+    if (w.full()) {
       write_out();
-      go_on_writing();
+      w.out = w.begun = steps.open_runs(runs_->table(), kRoom);
       if (steps.size() - kRoom >= options_.chunk_steps) goto leave;
     }
-    Time floor = s.clock_moved ? s.clock.floor() : s.floor;
     for (;;) {  // the next packet
       if (w.p >= end_) goto leave;
       const uint8_t b = *w.p;
-      if (is_short_tnt(b)) [[likely]] {
-        // Of the same time as what follows: a turn begins here.
-        if (w.turn_fits(end_) && (!s.clock_moved || floor == s.floor)) break;
+      if (is_short_tnt(b)) {
+        w.take_time(s, w.p + 1);
+        if (w.turn_fits(end_)) break;
         w.p = w.tnt.add(w.p);
         w.joined = w.p;
         break;
@@ -150,6 +153,7 @@ void Flow::fast_walk(State& s, uint32_t start) {
       }
       if (is_tip(b)) {
         if (!fast_tip(w)) goto leave;
+        w.take_time(s, w.p);
         break;
       }
       const Packet k = read_packet(w.p, end_);
@@ -158,6 +162,7 @@ void Flow::fast_walk(State& s, uint32_t start) {
         w.tnt.bits = k.value << (64 - k.ipc);
         w.p += k.size;
         w.joined = w.p;
+        w.take_time(s, w.p);
         break;
       }
       if (k.type != Pk::kTsc && k.type != Pk::kTma && k.type != Pk::kMtc &&
@@ -166,19 +171,8 @@ void Flow::fast_walk(State& s, uint32_t start) {
       }
       w.p += k.size;
       if (w.turn_fits(end_)) ask_for_turn(w);  // while the clock is worked out
-      if (!s.clock.update(k)) continue;
-      s.clock_moved = true;
-      write_times();
-      s.now = s.clock.now();
-      floor = s.clock.floor();
-      w.silent_mtc = !s.clock.knows_mtc();
+      fast_time(s, w, k);
     }
-    s.lo = s.floor;
-    if (s.clock_moved) {
-      s.floor = floor;
-      s.clock_moved = false;
-    }
-    join = s.lo == s.floor;
   }
 leave:
   write_out();
@@ -187,6 +181,7 @@ leave:
   w.rets->take_back(w.newest);
   s.rets.close(recent_returns_, w.most - w.first);
   s.p = w.p;
+  s.lo = s.p <= w.lo_until ? w.lo : s.floor;
   s.last_ip = w.last_ip;
   s.tnt_count = w.tnt.count;
   s.tnt = w.tnt.count == 0 ? 0 : w.tnt.bits >> (64 - w.tnt.count);

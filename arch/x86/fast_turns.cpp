@@ -52,13 +52,14 @@ struct Flow::TurnWalk {
 //
 // Entries that fall out of the return stack end before new turns only. Others read none of them: the newest
 // entry stays within kSpan of where it was then, so all that they see lies within kSize.
-bool Flow::over_turns(FastWalk& w, const uint32_t* full) {
+bool Flow::over_turns(State& s, FastWalk& w) {
   constexpr int64_t kSpan = (RetStack::kSize - Turn::kMaxPeak) / 2 - Turn::kMaxCalls;
   static_assert(TurnPackets::kMaxBits + kSpan + Turn::kMaxCalls <
                 RetStack::kSize);  // a new turn's returns, too
   w.tidy_stack();
   TurnWalk t(w);
   const uint32_t* lowest = t.newest - kSpan;
+  const uint32_t* const full = w.begun + kFastCodes;
   const uint8_t* const end = end_ - TurnPackets::kTwo;
   Turn* const turns = turns_.turns();
   auto [packets, size] = TurnPackets::read(t.p, t.last_ip);
@@ -73,12 +74,18 @@ bool Flow::over_turns(FastWalk& w, const uint32_t* full) {
       t.repeat(*turn, size);
     } else {
       if (packets.key == 0) {
-        if (*t.p != kMtcByte || !w.silent_mtc || t.p + kMtcSize >= end) break;
+        if (*t.p != kMtcByte || t.p + kMtcSize >= end) break;
         t.p += kMtcSize;
         const auto behind = TurnPackets::read(t.p, t.last_ip);
         packets = behind.packets;
         size = behind.size;
         turn = &turns[TurnTable::place(packets, t.last_ip)];
+        if (w.silent_mtc) continue;
+        prefetch(*turn);  // while the clock is worked out
+        t.store(w);
+        fast_time(s, w, mtc(t.p[-1]));
+        if (!is_short_tnt(*t.p)) break;
+        w.take_time(s, t.p + 1);
         continue;
       }
       t.store(w);
@@ -107,9 +114,10 @@ void Flow::ask_for_turn(const FastWalk& w) {
 // fast_tip().
 [[gnu::noinline]] bool Flow::new_turn(FastWalk& w, TurnPackets packets, Turn& turn) {
   w.tidy_stack();
-  w.joined = w.p;
-  w.p += w.tnt.take(packets);
-  const unsigned tip = packets.size() - static_cast<unsigned>(w.p - w.joined);
+  const unsigned tnts = w.tnt.take(packets);
+  w.joined = std::max(w.p, w.lo_until);
+  w.p += tnts;
+  const unsigned tip = packets.size() - tnts;
   const uint32_t target = tip == 0 ? 0 : runs_->known_target(w.space, canonical(packets.ip), w.mode);
   const auto returns = Turn::newest_at(w.stack + w.newest);
   const uint32_t newest = w.newest;

@@ -69,7 +69,9 @@ struct Flow::FastWalk {
   Bits tnt;
   uint32_t cur = 0;           // way to the run
   uint32_t* out = nullptr;    // codes
-  uint64_t instructions = 0;  // in them
+  uint32_t* begun = nullptr;  // the first of them
+  size_t timed = 0;           // how many have their time written down
+  uint64_t instructions = 0;  // in all of them
   RetStack* rets = nullptr;
   uint32_t* stack = nullptr;  // places of rets
   uint32_t newest = 0;        // of them
@@ -81,10 +83,18 @@ struct Flow::FastWalk {
   uint8_t mode = 64;          // of all runs
   bool silent_mtc = false;    // an MTC says nothing
   Space space = kNoSpace;     // of all runs
+  // What packets up to here tell of ran after `lo`, what later ones tell after the state's floor.
+  const uint8_t* lo_until = nullptr;
+  Time lo = kTimeMin;
+
+  static constexpr size_t kRoom = kFastCodes + 80;  // a stretch stops behind all bits at hand or a turn
 
   uint32_t run() const { return run_of(cur); }
+  size_t written() const { return static_cast<size_t>(out - begun); }
+  bool full() const { return written() >= kFastCodes; }
   const Link& link() const { return Links::at(links, cur); }
   void tidy_stack();
+  void take_time(State& s, const uint8_t* behind);
   void give_back();
   bool walk_bits();
   bool leave_by_tip(uint32_t to);
@@ -102,6 +112,16 @@ inline void Flow::FastWalk::tidy_stack() {
   if (moved == 0) return;  // seldom otherwise; and what was written just now is best not read
   most -= moved;
   first -= moved;
+}
+
+// The packet in front of `behind` is the first one after a timing packet: what it tells of may have run
+// before that.
+inline void Flow::FastWalk::take_time(State& s, const uint8_t* behind) {
+  if (!s.clock_moved) return;
+  s.clock_moved = false;
+  lo = s.floor;
+  lo_until = behind;
+  s.floor = s.clock.floor();
 }
 
 // Over the bits at hand, run by run. What comes next waits for one load after the other, so a way is all of

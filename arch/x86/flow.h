@@ -103,14 +103,15 @@ class Flow final : public SegmentDecoder {
   void fast_walk(State& s, uint32_t run);
   struct FastWalk;
   RetStack recent_returns_;  // of the fast walk while two stacks are kept
-  bool fast_stretch(FastWalk& walk, bool join, const uint32_t* full);
+  bool fast_stretch(State& s, FastWalk& w);
   bool fast_bit(FastWalk& w);
   bool fast_tip(FastWalk& w);
+  void fast_time(State& s, FastWalk& w, const Packet& k);
 
   // fast_turns.cpp
   struct TurnWalk;
   TurnTable turns_;
-  bool over_turns(FastWalk& walk, const uint32_t* full);
+  bool over_turns(State& s, FastWalk& w);
   void ask_for_turn(const FastWalk& walk);
   bool new_turn(FastWalk& w, TurnPackets packets, Turn& turn);
 

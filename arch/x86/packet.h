@@ -89,7 +89,8 @@ inline constexpr unsigned kPsbSize = 16;
 size_t find_psb(std::span<const uint8_t> bytes, size_t from);
 
 inline constexpr uint8_t kMtcByte = 0x59;  // an MTC's first byte
-inline constexpr int kMtcSize = 2;
+inline constexpr uint8_t kMtcSize = 2;
+constexpr Packet mtc(uint8_t payload) { return {.type = Pk::kMtc, .size = kMtcSize, .value = payload}; }
 constexpr bool is_short_tnt(uint8_t b) { return (b & 1) == 0 && b > 2; }
 inline const uint8_t* skip_short_tnt(const uint8_t* p, const uint8_t* end) {
   while (p < end && is_short_tnt(*p)) ++p;

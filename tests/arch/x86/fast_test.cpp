@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <array>
+
 #include "tests/arch/x86/simulation.h"
 #include "tests/support/story.h"
 
@@ -93,6 +95,73 @@ TEST(FastX86, IsTheCarefulWalkInDamagedTrace) {
     compare_walks(run, shares);
   }
   EXPECT_GT(shares.gaps, 2'000U);
+}
+
+constexpr Addr A = Scene::kCode;
+
+// A loop of one branch, JE to itself, in a trace with a clock: an MTC every 100 ns.
+struct TimedLoop : Scene {
+  TimedLoop() {
+    with_clock();
+    config.tsc_ctc_n = 100;
+    config.tsc_ctc_d = 1;
+    code(A, {0x74, 0xfe});
+  }
+  void turns(int n) {
+    for (int i = 0; i < n; ++i) bits(*this, {1, 1, 1, 1, 1, 1});
+  }
+};
+
+// MTCs tell no time up to the first TMA, and none behind a TSC without one.
+TEST(FastX86, TimeOfMtcsWithTmaAndWithout) {
+  TimedLoop s;
+  s.start(A, 1'000);
+  s.turns(20);
+  s.pt.mtc(11);
+  s.turns(20);
+  s.pt.tsc(1'520);
+  s.pt.tma(15, 20);
+  s.turns(20);
+  s.pt.mtc(16);
+  s.turns(20);
+  s.pt.tsc(1'750);
+  s.turns(20);
+  s.pt.mtc(18);
+  s.turns(20);
+  stop_at(s, A);
+  const Decoded d = s.expect_flow(std::vector<Addr>(6 * 20 * 6, A));
+  const std::array<Time, 6> want = {1'000, 1'000, 1'520, 1'600, 1'750, 1'750};
+  for (size_t i = 0; i < d.ran.size(); ++i) ASSERT_EQ(d.ran[i].time, want.at(i / (6 * 20))) << i;
+}
+
+// What the first TNT packet behind an MTC tells of may have run before it: a change of text between the two
+// times is not known to be done. Behind the second it is.
+TEST(FastX86, WhatTheFirstPacketOfANewTimeTellsMayBeOlder) {
+  constexpr Addr kSite = A + 0x100;
+  const Bytes nop = {0x0f, 0x1f, 0x44, 0, 0}, other = {0x66, 0x0f, 0x1f, 0x40, 0};
+  for (const int packets : {0, 1, 9}) {  // between the MTC and that of the way to the site
+    SCOPED_TRACE(packets);
+    TimedLoop s;
+    s.code(A + 2, {0x75, 0xfc, 0x0f, 0x84, 0xf6, 0, 0, 0});  // JNE to the loop; JE kSite
+    s.code(kSite, {0x0f, 0x1f, 0x44, 0, 0, 0x74, 0}).poke(kSite, nop, other, 1'050);
+    s.code(kSite + 7, {0x90});
+    PsbPlus g;
+    g.ip = A;
+    g.tsc = 1'000;
+    g.tma = PsbPlus::Tma{10, 0};
+    s.pt.psb_plus(g);
+    s.turns(20);
+    s.pt.mtc(11);
+    s.turns(packets);
+    bits(s, {1, 0, 0, 1, 0});  // the loop, twice on, the site, its branch
+    stop_at(s, kSite + 7);
+    const Decoded d = s.decode_all_ways();
+    ASSERT_EQ(d.ran.back().ip, kSite + 5);
+    const Ran& site = d.ran[d.ran.size() - 2];
+    EXPECT_EQ(site.ip, kSite);
+    EXPECT_EQ(site.time, 1'100);
+    EXPECT_EQ(site.confidence, packets == 0 ? Confidence::kEquivalent : Confidence::kCertain);
+  }
 }
 
 }  // namespace
