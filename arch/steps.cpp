@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <type_traits>
 
+#include "textstore/check.h"
+
 namespace asof {
 
 RunTable::RunTable(uint32_t first)
@@ -65,6 +67,8 @@ uint64_t StepList::bytes() const {
   return codes_.capacity() * sizeof(uint32_t) + loose_.capacity() * sizeof(Step) +
          times_.capacity() * sizeof(TimeMark);
 }
+
+void StepList::must_have_codes() const { ASOF_CHECK(codes_.has_memory()); }
 
 Time StepList::time_at(size_t position) const {
   const auto after = std::ranges::upper_bound(times_, position, {}, &TimeMark::position);

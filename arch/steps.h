@@ -22,7 +22,6 @@
 
 #include "arch/block.h"
 #include "arch/zeroed.h"
-#include "textstore/check.h"
 
 namespace asof {
 
@@ -203,7 +202,7 @@ class StepList {
 
   // Not behind give_codes().
   Iterator begin() const {
-    ASOF_CHECK(codes_.has_memory());
+    must_have_codes();
     return Iterator(*this);
   }
   std::default_sentinel_t end() const { return {}; }
@@ -265,7 +264,7 @@ class StepList {
 
   // For those who count: the entries as they are kept. Not behind give_codes().
   std::span<const uint32_t> codes() const {
-    ASOF_CHECK(codes_.has_memory());
+    must_have_codes();
     return codes_.all();
   }
   const std::vector<Step>& loose() const { return loose_; }
@@ -281,6 +280,7 @@ class StepList {
   }
 
  private:
+  void must_have_codes() const;
   [[gnu::always_inline]] void set_time(Time t, size_t position) {
     if (times_.empty() ? t == kTimeMin : times_.back().time == t) return;
     times_.push_back({static_cast<uint32_t>(position), t});
