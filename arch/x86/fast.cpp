@@ -4,8 +4,8 @@
 //
 // Invariants:
 //  * It stands at the start of a run, and every run it writes down was decided by the trace.
-//  * TNT bits of several packets are used together only where no time lies between the packets: the bits at
-//    hand all ran after `lo` and before the next packet.
+//  * TNT bits of several packets are used together only where no timing packet lies between them. Those left
+//    over in the end are of one packet, and by its place it is known after which time they ran.
 //  * Kernel and user code are not left for each other.
 //  * Text here is the same at all times, so time is only kept, not asked for.
 //  * A packet is used up or not touched.
@@ -92,9 +92,7 @@ bool Flow::fast_tip(FastWalk& w) {
 void Flow::fast_time(State& s, FastWalk& w, const Packet& k) {
   if (!s.clock.update(k)) return;
   s.clock_moved = true;
-  const size_t written = w.written();
-  if (written > w.timed) chunk_.steps.time_runs(w.kRoom, w.timed, s.now);
-  w.timed = written;
+  w.write_times(chunk_.steps, s.now);
   s.now = s.clock.now();
   w.silent_mtc = !s.clock.knows_mtc();
 }
@@ -121,11 +119,9 @@ void Flow::fast_walk(State& s, uint32_t start) {
   w.out = w.begun = steps.open_runs(runs_->table(), kRoom);
   uint64_t used = 0;  // TNT bits and TIPs: there is a code for each
   const auto write_out = [&] {
-    const size_t written = w.written();
-    if (written > w.timed) steps.time_runs(kRoom, w.timed, s.now);
-    used += written;
-    w.timed = 0;
-    steps.close_runs(kRoom, written, std::exchange(w.instructions, 0));
+    w.write_times(steps, s.now);
+    used += w.timed;
+    steps.close_runs(kRoom, std::exchange(w.timed, 0), std::exchange(w.instructions, 0));
   };
 
   for (;;) {

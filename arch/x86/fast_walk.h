@@ -93,6 +93,11 @@ struct Flow::FastWalk {
   size_t written() const { return static_cast<size_t>(out - begun); }
   bool full() const { return written() >= kFastCodes; }
   const Link& link() const { return Links::at(links, cur); }
+  // The codes without a time have this one.
+  void write_times(StepList& steps, Time time) {
+    if (written() > timed) steps.time_runs(kRoom, timed, time);
+    timed = written();
+  }
   void tidy_stack();
   void take_time(State& s, const uint8_t* behind);
   void give_back();
