@@ -32,7 +32,8 @@ struct Block {
   uint32_t size = 0;   // bytes
   uint16_t count = 0;  // instructions, at least 1
   BranchKind kind = BranchKind::kNone;
-  uint8_t mode = 64;  // 16, 32 or 64: code size the instructions were decoded for
+  uint8_t mode = 64;    // 16, 32 or 64: code size the instructions were decoded for
+  bool unsure = false;  // some of the bytes may have changed unseen (Version::unsure): kAmbiguous at best
   Space space = kKernelSpace;
   OriginRef origin = kNoOrigin;
   Time from = kTimeMin;  // the bytes' validity, both ends included
@@ -50,7 +51,8 @@ inline constexpr uint64_t kHashFactor = 0x9E3779B97F4A7C15ULL;
 
 // How sure it is that these bytes ran (docs/live-text.md): kCertain: one version was possible. kProved:
 // several were, the trace contradicts all others. kEquivalent: several, and they join again without a
-// difference. kAmbiguous: several are left, the likeliest was taken.
+// difference. kAmbiguous: several are left, the likeliest was taken; or the recording leaves open whether the
+// bytes were changed.
 enum class Confidence : uint8_t { kCertain, kProved, kEquivalent, kAmbiguous, kContradiction };
 
 // One executed (part of a) block.

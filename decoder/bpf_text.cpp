@@ -10,6 +10,16 @@ namespace {
 
 constexpr uint8_t kFill = 0xcc;  // what the kernel fills unused program memory with
 
+constexpr Addr kPage = 4096;
+
+// Where the direct jump or call of five bytes at `addr` goes.
+std::optional<Addr> branch_target(Addr addr, std::span<const uint8_t> insn) {
+  if (insn.size() != 5 || (insn[0] != 0xe8 && insn[0] != 0xe9)) return std::nullopt;
+  uint32_t distance = 0;
+  for (size_t i = 5; i-- > 1;) distance = distance << 8 | insn[i];
+  return addr + 5 + static_cast<uint64_t>(int64_t{static_cast<int32_t>(distance)});
+}
+
 uint64_t length(const Poke& p) { return std::max(p.old_bytes.size(), p.new_bytes.size()); }
 
 // Memory that was read before the code was written, or after it was freed.
@@ -69,7 +79,27 @@ OriginRef GeneratedText::snapshot_origin(Builder& builder, const KernelSnapshot&
   return it->second;
 }
 
+// A dispatcher has two halves: the one that is not in use is written anew, without a record, then its user is
+// poked to it (kernel/bpf/dispatcher.c bpf_dispatcher_update(); trampolines before Linux 5.12 likewise).
+void GeneratedText::find_rewritten() {
+  for (const Poke& p : side_.pokes) {
+    const auto before = branch_target(p.addr, p.old_bytes), after = branch_target(p.addr, p.new_bytes);
+    if (before && after && *before / kPage == *after / kPage)
+      halves_.insert(halves_.end(), {*before, *after});
+  }
+  std::ranges::sort(halves_);
+}
+
+// May generated code of this name in `range` be written anew without a record, while its symbol stays?
+bool GeneratedText::is_rewritten(AddrRange range, std::string_view name) const {
+  if (name.starts_with("bpf_dispatcher_")) return true;
+  if (name.starts_with("bpf_prog_")) return false;
+  const auto half = std::ranges::lower_bound(halves_, range.begin);
+  return half != halves_.end() && *half < range.end;
+}
+
 void GeneratedText::add_text(Builder& builder) {
+  find_rewritten();
   for (uint32_t i = 0; i < side_.pokes.size(); ++i) {
     auto next = by_begin_.upper_bound(side_.pokes[i].addr);
     if (next != by_begin_.begin()) pokes_by_addr_.push_back(i);  // cheap and wide: pokes_in() is exact
@@ -170,7 +200,8 @@ void GeneratedText::add_versions(Builder& builder, const CodeLife& life, std::sp
     Layer layer{.range = distinct[i].range,
                 .bytes = distinct[i].bytes,
                 .rank = kRankEpoch,
-                .origin = distinct[i].origin};
+                .origin = distinct[i].origin,
+                .unsure = is_rewritten(life.range, life.name)};
     layer.from = i == 0 ? life.from : std::max(life.from, distinct[i - 1].observed);
     layer.until = last ? life.until : std::min(distinct[i + 1].observed, life.until);
     layer.soft_until = last && life.soft;
@@ -231,7 +262,8 @@ void GeneratedText::add_snapshot_symbols(Builder& builder) {
                          .bytes = piece.bytes,
                          .observed = observed,
                          .rank = rank,
-                         .origin = snapshot_origin(builder, *snapshot)});
+                         .origin = snapshot_origin(builder, *snapshot),
+                         .unsure = is_rewritten(piece.range, piece.name)});
       add_doubt(builder, piece.range, rank, snapshot == kernel_.end());
     }
   };

@@ -90,6 +90,8 @@ class GeneratedText {
   void compare_image(const CodeLife& life, const Content& image, const Content& copy,
                      std::span<const Poke> pokes);
   void add_life_text(Builder& builder, const CodeLife& life);
+  void find_rewritten();
+  bool is_rewritten(AddrRange range, std::string_view name) const;
   void add_versions(Builder& builder, const CodeLife& life, std::span<const Poke> pokes,
                     const std::vector<Content>& contents);
   void add_snapshot_symbols(Builder& builder);
@@ -112,6 +114,8 @@ class GeneratedText {
   std::map<size_t, std::vector<const WatchedText*>> seen_;  // of a life
   std::map<uint32_t, BpfProgram> programs_;
   std::vector<uint32_t> pokes_by_addr_;  // indices of side_.pokes in generated text
+  // Places that pokes made a branch go to, and away from, within a page of each other (is_rewritten()).
+  std::vector<Addr> halves_;
   std::map<const KernelSnapshot*, OriginRef> snapshot_origins_;
 };
 

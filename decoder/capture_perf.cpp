@@ -24,7 +24,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr uint64_t kExcludeUser = 1ULL << 4U, kExcludeKernel = 1ULL << 5U, kWantsTextPoke = 1ULL << 33U;
+constexpr uint64_t kExcludeUser = 1ULL << 4U, kExcludeKernel = 1ULL << 5U, kUseClockid = 1ULL << 25U,
+                   kWantsTextPoke = 1ULL << 33U;
 constexpr uint32_t kCsEtm = 3;                                                      // AUXTRACE_INFO.type
 enum : int { kHostname = 3, kOsRelease = 4, kArch = 6, kCpuDesc = 8, kCpuId = 9 };  // features
 
@@ -68,21 +69,31 @@ void describe(Capture& capture, const PerfData& data) {
   }
 }
 
+bool any_attr_has(const PerfData& data, uint64_t flag) {
+  const auto attrs = data.attrs();
+  return std::any_of(attrs.begin(), attrs.end(), [flag](const PerfAttr& a) { return (a.flags & flag) != 0; });
+}
+
+// Did nobody ask for changes of the kernel's text, although it is traced?
+bool pokes_unasked(const Capture& capture, const PerfData& data) {
+  return !capture.exclude_kernel && !any_attr_has(data, kWantsTextPoke) && capture.arm64.sources.empty();
+}
+
 void note_what_was_not_recorded(const Capture& capture, const PerfData& data, NoticeBook& notices) {
   if (capture.streams.empty()) {
     notices.info("I-FILE-501", data.path(), "no trace in this recording",
                  "record with perf record -e intel_pt// or -e cs_etm//");
     return;
   }
-  const auto attrs = data.attrs();
-  const bool pokes = std::any_of(attrs.begin(), attrs.end(),
-                                 [](const PerfAttr& a) { return (a.flags & kWantsTextPoke) != 0; });
-  if (!capture.exclude_kernel && !pokes && capture.arm64.sources.empty()) {
-    notices.info("I-SIDE-501", data.path(),
-                 "changes of kernel text were not asked for: no TEXT_POKE record can be in it",
-                 "record the kernel with perf record --kcore -a");
+  if (pokes_unasked(capture, data)) {
+    notices.info(
+        "I-SIDE-501", data.path(),
+        "changes of kernel text were not asked for: no TEXT_POKE record can be in it, and nothing in "
+        "kernel text is certain",
+        "record the kernel with perf record --kcore -a");
   }
-  if (!capture.x86.time && data.auxtrace_info() && data.auxtrace_info()->type == 1) {
+  const bool pt = data.auxtrace_info() && data.auxtrace_info()->type == 1;
+  if (!capture.x86.time && pt && !any_attr_has(data, kUseClockid)) {
     notices.error("E-SIDE-503", data.path(),
                   "the recording has no conversion from TSC to perf's clock: trace and records cannot be "
                   "brought into order by time");
@@ -90,6 +101,15 @@ void note_what_was_not_recorded(const Capture& capture, const PerfData& data, No
 }
 
 void add_streams(Capture& capture, const PerfData& data, const CaptureOptions& options, NoticeBook& notices) {
+  if (any_attr_has(data, kUseClockid) && capture.x86.time) {
+    // TIME_CONV is of perf's own clock.
+    notices.error(
+        "E-SIDE-520", data.path(),
+        "records have times of another clock (perf record -k), to which nothing brings the trace's: "
+        "it is decoded without time",
+        "record without -k");
+    capture.x86.time.reset();
+  }
   if (options.time_conversion) capture.x86.time = capture.arm64.time = options.time_conversion;
   if (const auto& info = data.auxtrace_info(); info && info->type == kCsEtm) {
     return add_cs_streams(capture, data, notices);
@@ -175,6 +195,7 @@ Result<Capture> open_perf(const std::string& path, const CaptureOptions& options
   JitFiles jits(options, folder, files.symfs(), jit_clock(capture, data), notices);
   UserText users(side, data.build_ids(), files, jits, builder, notices);
   builder.keep(*opened);
+  if (pokes_unasked(capture, data)) builder.distrust(kKernelSpace);
   kernel.add_text(builder, watched, files, data);
   const TextFile* vmlinux =
       options.catalogue || !side.lost.empty() || (!capture.arm64.sources.empty() && !options.vmlinux.empty())

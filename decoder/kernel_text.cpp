@@ -125,7 +125,8 @@ void KernelText::add_start(Builder& builder, const WatchedTexts& watched) {
                 .observed = observed,
                 .rank = kRankSnapshot,
                 .origin = origin,
-                .replaceable = piece.name != "kernel"};
+                .replaceable = piece.name != "kernel",
+                .unsure = piece.name != "kernel"};
     for (const WatchedText& seen : watched.texts) {  // by time: the first one that replaces it
       if (seen.type == WatchedText::kModule && seen.range.overlaps(piece.range)) {
         layer.until = seen.time - 1;
@@ -138,7 +139,7 @@ void KernelText::add_start(Builder& builder, const WatchedTexts& watched) {
 
 // A module that was loaded while the recording ran. Its bytes are true from its load on, whose time is not
 // known better than this; what ran there before, if anything did, was the text of the first snapshot or of
-// the module seen before.
+// the module seen before, or of another one that came and went unseen.
 void KernelText::add_modules_seen(Builder& builder, const WatchedTexts& watched) {
   if (watched.texts.empty()) return;
   const OriginRef origin =
@@ -151,7 +152,8 @@ void KernelText::add_modules_seen(Builder& builder, const WatchedTexts& watched)
                 .bytes = seen.bytes,
                 .observed = seen.time,
                 .rank = kRankWatched,
-                .origin = origin};
+                .origin = origin,
+                .unsure = true};
     bool had_other = overlaps_text(start_.get(), seen.range);
     for (size_t k = 0; k < watched.texts.size(); ++k) {
       const WatchedText& other = watched.texts[k];

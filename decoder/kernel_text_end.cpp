@@ -131,7 +131,8 @@ void KernelText::add_end(Builder& builder) {
                          .bytes = piece.bytes.subspan(range.begin - piece.range.begin, range.size()),
                          .observed = kTimeMax,
                          .rank = kRankFallback,
-                         .origin = origin});
+                         .origin = origin,
+                         .unsure = piece.name != "kernel"});
       // When a module came is not known: until the copy was made there can have been anything else.
       if (piece.name == "kernel") return;
       builder.add_layer(

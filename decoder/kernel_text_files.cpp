@@ -96,7 +96,8 @@ void KernelText::add_vmlinux(Builder& builder, FileFinder& files, const PerfData
     builder.add_layer({.range = range,
                        .bytes = segment.bytes.subspan(range.begin - all.begin, range.size()),
                        .rank = kRankFallback,
-                       .origin = origin});
+                       .origin = origin,
+                       .unsure = true});
   }
   notices_.error("E-TEXT-309", file->path,
                  "kernel code comes from this file, which has no alternatives, static keys or static calls "

@@ -46,7 +46,8 @@ void add_image(Builder& builder, const ModuleImage& image, OriginRef origin) {
         builder.add_layer({.range = {text.range.begin + begin, text.range.begin + end},
                            .bytes = std::span(text.bytes).subspan(begin, end - begin),
                            .rank = kRankFallback,
-                           .origin = origin});
+                           .origin = origin,
+                           .unsure = true});
       }
       begin = end;
     }
@@ -56,7 +57,8 @@ void add_image(Builder& builder, const ModuleImage& image, OriginRef origin) {
       builder.add_layer({.range = range_of(site.addr, variant.size()),
                          .bytes = variant,
                          .rank = kRankFallback,
-                         .origin = origin});
+                         .origin = origin,
+                         .unsure = true});
     }
   }
 }

@@ -24,6 +24,7 @@ enum : uint32_t {
   kMmap2 = 10,
   kItraceStart = 12,
   kSwitch = 14,
+  kLostSamples = 13,
   kSwitchCpuWide = 15,
   kKsymbol = 17,
   kBpfEvent = 18,
@@ -36,6 +37,13 @@ constexpr int kTracingData = 1;          // feature
 constexpr uint32_t kTypeTracepoint = 2;  // perf_event_attr.type
 
 constexpr unsigned kCpumodeMask = 7, kCpumodeKernel = 1;
+// PERF_RECORD_MISC_LOST_SAMPLES_BPF: samples that a filter left out.
+constexpr uint16_t kLeftOutByFilter = 1U << 15;
+// perf_event_attr: write_backward, and the flags that ask for what is read here (mmap, comm, task, mmap2,
+// context_switch, ksymbol, bpf_event, text_poke).
+constexpr uint64_t kWriteBackward = 1ULL << 27;
+constexpr uint64_t kSideBand =
+    1ULL << 8 | 1ULL << 9 | 1ULL << 13 | 1ULL << 23 | 1ULL << 26 | 1ULL << 29 | 1ULL << 30 | 1ULL << 33;
 
 class SideBandReader {
  public:
@@ -56,6 +64,8 @@ class SideBandReader {
       visit(record);
       return true;
     });
+    add_tail_losses();
+    add_overwritten();
     sort();
     return std::move(out_);
   }
@@ -69,6 +79,9 @@ class SideBandReader {
   void comm(const Record& r, const CommRecord& body);
   void task(const Record& r, const TaskRecord& body);
   void lost(const Record& r, const LostRecord& body);
+  void lost_samples(const Record& r, const LostRecord& body);
+  void add_tail_losses();
+  void add_overwritten();
   void switch_record(const Record& r, const SwitchRecord& body);
   void itrace_start(const Record& r, const TaskIdRecord& body);
   void sample(const Record& r);
@@ -92,6 +105,8 @@ class SideBandReader {
   SideBand out_;
   std::unordered_map<std::string, uint32_t> name_of_;
   std::map<int32_t, Time> last_in_ring_;
+  // By CPU, what LOST records tell of its ring, and what perf read from its events when it ended.
+  std::map<int32_t, uint64_t> told_lost_, counted_lost_;
   bool guest_seen_ = false;
   std::optional<TraceEvent> sched_switch_;
   std::vector<SwitchFact> sampled_switches_;
@@ -136,6 +151,9 @@ void SideBandReader::visit(const Record& r) {
     case kLost:
       with(r, parse_lost(r), &SideBandReader::lost);
       break;
+    case kLostSamples:
+      with(r, parse_lost(r), &SideBandReader::lost_samples);
+      break;
     case kSwitch:
     case kSwitchCpuWide:
       with(r, parse_switch(r), &SideBandReader::switch_record);
@@ -149,7 +167,7 @@ void SideBandReader::visit(const Record& r) {
   if (r.time() == kTimeMin) return;
   out_.first_time = std::min(out_.first_time, r.time());
   out_.last_time = std::max(out_.last_time, r.time());
-  last_in_ring_[r.id.cpu] = r.time();
+  if (r.type != kLostSamples) last_in_ring_[r.id.cpu] = r.time();
 }
 
 // No in-tree caller makes one that fails these tests.
@@ -243,6 +261,8 @@ void SideBandReader::task(const Record& r, const TaskRecord& body) {
 // record before this one in the same ring and this one.
 void SideBandReader::lost(const Record& r, const LostRecord& body) {
   LostRecords fact{.source = static_cast<uint32_t>(r.id.cpu), .count = body.lost};
+  uint64_t& told = told_lost_[r.id.cpu];
+  told = body.lost > UINT64_MAX - told ? UINT64_MAX : told + body.lost;
   if (auto before = last_in_ring_.find(r.id.cpu); before != last_in_ring_.end()) fact.after = before->second;
   if (r.time() != kTimeMin) fact.until = std::max(r.time(), fact.after);
   notices_.add(
@@ -252,6 +272,52 @@ void SideBandReader::lost(const Record& r, const LostRecord& body) {
            body.lost, r.id.cpu),
        "record with a bigger ring: perf record -m 4M", 1});
   out_.lost.push_back(fact);
+}
+
+// What perf (6.1 and later, where the kernel has PERF_FORMAT_LOST) reads from each event when it ends: all
+// that did not fit into the ring, records of every type (kernel/events/ring_buffer.c __perf_output_begin()).
+// A kernel's own, of samples that hardware lost, looks the same; it is taken for more of them.
+void SideBandReader::lost_samples(const Record& r, const LostRecord& body) {
+  if ((r.misc & kLeftOutByFilter) != 0) return;
+  uint64_t& sum = counted_lost_[r.id.cpu];
+  sum = body.lost > UINT64_MAX - sum ? UINT64_MAX : sum + body.lost;
+}
+
+// More was lost in a ring than its LOST records say: the rest was lost behind the last record that fitted,
+// with no room for a LOST record any more.
+void SideBandReader::add_tail_losses() {
+  for (const auto& [cpu, counted] : counted_lost_) {
+    const uint64_t told = told_lost_[cpu];
+    if (counted <= told) continue;
+    LostRecords fact{.source = static_cast<uint32_t>(cpu), .count = counted - told};
+    if (const auto last = last_in_ring_.find(cpu); last != last_in_ring_.end()) fact.after = last->second;
+    if (cpu < 0) {  // of any ring
+      for (const auto& [ring, last] : last_in_ring_) fact.after = std::min(fact.after, last);
+    }
+    notices_.add({Notice::Severity::kLoss, "E-LOST-303", data_.path(), Error::kNoOffset, fact.after,
+                  fmt::format("{} side-band records of cpu {} were lost behind the last one that is there; "
+                              "changes of text may be among them",
+                              fact.count, cpu),
+                  "record with a bigger ring: perf record -m 4M", 1});
+    out_.lost.push_back(fact);
+  }
+}
+
+// perf record --overwrite: the ring's oldest records are written over, with no LOST record that would tell.
+void SideBandReader::add_overwritten() {
+  const auto attrs = data_.attrs();
+  const bool overwritten = std::any_of(attrs.begin(), attrs.end(), [](const PerfAttr& a) {
+    return (a.flags & kWriteBackward) != 0 && (a.flags & kSideBand) != 0;
+  });
+  if (!overwritten) return;
+  notices_.add(
+      {Notice::Severity::kLoss, "E-LOST-302", data_.path(), Error::kNoOffset, kTimeMin,
+       "recorded with --overwrite: any number of the first side-band records may be gone; changes of "
+       "text may be among them",
+       "record without --overwrite; a snapshot of the trace alone (--snapshot) keeps all records", 1});
+  const Time until = out_.first_time == kTimeMax ? kTimeMax : out_.first_time;
+  for (const auto& [cpu, last] : last_in_ring_)
+    out_.lost.push_back({.source = static_cast<uint32_t>(cpu), .until = until, .count = UINT32_MAX});
 }
 
 void SideBandReader::switch_record(const Record& r, const SwitchRecord& body) {

@@ -121,16 +121,20 @@ std::vector<Addr> tracers(const std::vector<Poke>& pokes) {
   return out;
 }
 
-// Entries that were not poked but could have been: those with the no-op in front of everything (behind an
-// ENDBR64, where there is one).
+// Entries that were not poked but could have been: those with the no-op, or a call of a tracer, in front of
+// everything (behind an ENDBR64, where there is one).
 void add_function_entries(const Kallsyms& names, const std::vector<Addr>& tracers, Places& places) {
   for (const KernelSymbol& symbol : names.symbols()) {
     if (!symbol.is_code() || symbol.is_generated()) continue;
     for (const Addr entry : {symbol.addr, symbol.addr + kEndbrSize}) {
-      if (!is_nop5(places.now(entry))) continue;
+      const std::span<const uint8_t> now = places.now(entry);
+      const bool traced = std::ranges::any_of(
+          tracers, [&](Addr tracer) { return std::ranges::equal(now, call(entry, tracer)); });
+      if (!is_nop5(now) && !traced) continue;
+      if (traced) places.add(entry, {kNop5.begin(), kNop5.end()});
       for (const Addr tracer : tracers) {
-        std::vector<uint8_t> traced = call(entry, tracer);
-        if (!traced.empty()) places.add(entry, std::move(traced));
+        std::vector<uint8_t> other = call(entry, tracer);
+        if (!other.empty() && !std::ranges::equal(now, other)) places.add(entry, std::move(other));
       }
       break;
     }

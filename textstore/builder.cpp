@@ -24,6 +24,7 @@ struct Builder::Impl {
   SpaceFacts spaces{1};
   std::vector<LostRecords> lost;
   std::vector<PatchPlace> places;
+  std::set<Space> distrusted;
   NoticeLog log;
   BuildLimits limits;
 
@@ -96,6 +97,8 @@ void Builder::add_place(const PatchPlace& place) {
   ASOF_CHECK(place.bytes.size() == place.range.size());
   if (!place.range.empty()) impl_->places.push_back(place);
 }
+
+void Builder::distrust(Space space) { impl_->distrusted.insert(space); }
 
 // Pokes found to be repeats while sites were made go now; origins move with those that stay.
 void Builder::Impl::remove_dropped(SpaceTable& table, const std::vector<bool>& dropped) {
@@ -173,6 +176,7 @@ TextStore Builder::build() && {
   for (const Layer& l :
        doubtful_places(b.places, b.layers, b.store->pokes, LostIndex(b.lost), b.limits.place_steps, b.log))
     b.keep_layer(l);
+  for (Layer& l : b.layers) l.unsure = l.unsure || b.distrusted.contains(l.space);
   std::vector<LayerList> lists = b.spaces.resolve(b.layers, b.limits);
   std::set<const void*> distinct;
   uint64_t layers = 0;
@@ -209,6 +213,8 @@ TextStore Builder::build() && {
   b.store->pokes.shrink_to_fit();
   b.store->pool.freeze();
   b.store->notices = b.log.take();
+  for (const LostRecords& lost : b.lost)
+    b.store->unsure_from = std::min(b.store->unsure_from, saturating_add(lost.after, 1));
   b.store->losses = std::move(b.lost);
   return TextStore(std::move(b.store));
 }

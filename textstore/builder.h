@@ -52,6 +52,9 @@ class Builder {
   void add_lost(const LostRecords& lost);
   void add_place(const PatchPlace& place);
 
+  // Nothing in this space is sure at any time (Layer::unsure): nobody recorded its changes.
+  void distrust(Space space);
+
   TextStore build() &&;
 
  private:

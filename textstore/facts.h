@@ -26,7 +26,8 @@ struct Layer {
   Time from = kTimeMin;   // earliest instant at which this content can run
   Time until = kTimeMax;  // latest instant
   // A soft end (BPF unregister, slot removal): code may still run after `until`, as long as no later layer of
-  // at least this rank claims the address.
+  // at least this rank claims the address. The memory may have been given to something else by then, of which
+  // nothing tells (classic BPF, a module): so from `until` on the bytes are unsure.
   bool soft_until = false;
   // When the bytes were read from memory. Pokes at or before it are in the bytes already; later ones are
   // applied, earlier ones rolled back for queries before them. kTimeMin: the bytes are as before every poke
@@ -38,6 +39,10 @@ struct Layer {
   // this layer, and no loss explains it, all of the layer is doubtful since the last poke that did fit, and
   // gone from that one on.
   bool replaceable = false;
+  // Its bytes may be changed with nothing in the recording that tells of it (modules that are loaded anew,
+  // files instead of memory, changes nobody asked for): they are what is followed, but they are never
+  // certain.
+  bool unsure = false;
 };
 
 // Usual ranks. A fall-back file serves only where nothing was copied from memory.

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "textstore/version_list.h"
+
 namespace asof {
 
 size_t LifeChain::first_at(Time t) const {
@@ -36,9 +38,10 @@ Time LifeChain::run(const Life& life, const Surroundings& around, std::vector<Ve
   judge_observation(life, around.next);
   add_lost_states(life, until, around.carried != nullptr, start_agrees);
   for (const Piece& p : pieces_) {
-    if (p.until >= p.from && (p.bytes != nullptr || life.claimed || p.doubt)) {
-      out.push_back({p.from, p.until, p.bytes, p.origin});
-    }
+    if (p.until < p.from || (p.bytes == nullptr && !life.claimed && !p.doubt)) continue;
+    // Where no layer is, records alone say what was there at an instant, and not for how long.
+    const bool unsure = p.bytes != nullptr && (life.unsure || !life.claimed);
+    add_version(out, {p.from, p.until, p.bytes, p.origin, unsure}, life.sure_until);
   }
   return until;
 }

@@ -4,6 +4,8 @@
 #include <cstring>
 #include <map>
 
+#include "textstore/version_list.h"
+
 namespace asof {
 namespace {
 
@@ -23,6 +25,8 @@ Life life_of(AddrRange site, const Visible& v) {
   life.origin = v.layer->origin;
   life.observed = v.layer->observed;
   life.epoch = v.layer->rank >= kRankEpoch;
+  life.unsure = v.layer->unsure;
+  life.sure_until = unsure_after(*v.layer, v.announced);
   return life;
 }
 
@@ -38,6 +42,8 @@ Life assemble(AddrRange site, std::span<const LifePart> parts, const Layers& lay
     life.claimed = true;
     life.epoch = life.epoch || l->rank >= kRankEpoch;
     life.announced = std::min(life.announced, announced);
+    life.unsure = life.unsure || l->unsure;
+    life.sure_until = std::min(life.sure_until, unsure_after(*l, announced));
     const size_t at = parts[p].range.begin - site.begin;
     life.parts.push_back({static_cast<uint32_t>(at), static_cast<uint32_t>(parts[p].range.size()), l});
     std::fill_n(life.announced_byte.begin() + static_cast<ptrdiff_t>(at), parts[p].range.size(), announced);

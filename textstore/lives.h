@@ -28,7 +28,9 @@ struct Life {
     const Layer* layer;
   };
   std::vector<Part> parts;
-  bool claimed = false;  // a layer covers it; else nothing is known but what pokes say
+  Time sure_until = kTimeMax;  // unsure_after() of its layers, the first of them
+  bool unsure = false;         // a layer of it is
+  bool claimed = false;        // a layer covers it; else nothing is known but what pokes say
   bool epoch = false;    // of code that has its memory for a while (kRankEpoch): another life is other memory
   bool crowded = false;  // too many candidates: unknown, whatever pokes say
 

@@ -203,10 +203,11 @@ void TableMaker::add_layers(AddrRange range) {
     Version version{v.from, v.until, nullptr, kNoOrigin};
     if (v.layer != nullptr) {
       version.origin = v.layer->origin;
+      version.unsure = v.layer->unsure;
       if (!v.layer->bytes.empty())
         version.bytes = v.layer->bytes.data() + (range.begin - v.layer->range.begin);
     }
-    versions_.push_back(version);
+    add_version(versions_, version, v.layer == nullptr ? kTimeMax : unsure_after(*v.layer, v.announced));
   }
   add_cell(range, false);
 }
@@ -269,7 +270,8 @@ bool TableMaker::continues_last(AddrRange range) const {
                                         table_->versions.size() - last.first);
   const auto follows = [&](const Version& a, const Version& b) {
     const uint8_t* expected = a.bytes == nullptr ? nullptr : a.bytes + (range.begin - last.begin);
-    return a.from == b.from && a.until == b.until && a.origin == b.origin && expected == b.bytes;
+    return a.from == b.from && a.until == b.until && a.origin == b.origin && a.unsure == b.unsure &&
+           expected == b.bytes;
   };
   return std::ranges::equal(before, versions_, follows);
 }

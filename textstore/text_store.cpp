@@ -66,6 +66,8 @@ size_t TextStore::origin_count() const { return impl_->origins.size() - 1; }
 
 std::span<const LostRecords> TextStore::losses() const { return impl_->losses; }
 
+Time TextStore::unsure_from() const { return impl_->unsure_from; }
+
 std::span<const TextNotice> TextStore::notices() const { return impl_->notices; }
 
 size_t TextStore::space_count() const { return impl_->spaces.size(); }

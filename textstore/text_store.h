@@ -34,6 +34,7 @@ struct Version {
   Time until = kTimeMax;
   const uint8_t* bytes = nullptr;  // cell size bytes; nullptr: unknown
   OriginRef origin = kNoOrigin;
+  bool unsure = false;  // something of which no record tells may have changed the bytes (Layer::unsure)
 
   // Can this version be what a CPU runs at some instant of b? (live-text.md 7.1: C)
   bool possible_in(TimeBounds b) const { return from <= b.hi && until >= b.lo; }
@@ -83,6 +84,9 @@ class TextStore {
   const Origin& origin(OriginRef ref) const;  // for pokes: a generic kPoke origin
   size_t origin_count() const;                // refs 1 to this one are origins
   std::span<const LostRecords> losses() const;
+  // From this instant on anything may have changed in any space, for records are missing: what is known is
+  // followed, but nothing is certain. kTimeMax: never. Later than the last record before the first loss.
+  Time unsure_from() const;
   std::span<const TextNotice> notices() const;
   size_t space_count() const;
 

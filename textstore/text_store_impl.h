@@ -16,6 +16,7 @@ struct TextStore::Impl {
   std::vector<PokeRecord> pokes;
   std::vector<TextNotice> notices;
   std::vector<LostRecords> losses;
+  Time unsure_from = kTimeMax;
   std::vector<std::shared_ptr<const SpaceTable>> spaces;  // children of fork share their parent's where equal
 };
 

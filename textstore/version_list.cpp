@@ -12,7 +12,7 @@ bool earlier(const Version& a, const Version& b) {
 }
 
 bool touches(const Version& before, const Version& after) {
-  return before.until >= after.from || before.until + 1 == after.from;
+  return before.unsure == after.unsure && (before.until >= after.from || before.until + 1 == after.from);
 }
 
 void join_equal(std::vector<Version>& versions, size_t size, Budget& budget) {
@@ -59,6 +59,17 @@ bool same_bytes(const uint8_t* a, const uint8_t* b, size_t size, Budget& budget)
   if (a == b) return true;
   if (a == nullptr || b == nullptr) return false;
   return budget.take(size) && std::memcmp(a, b, size) == 0;
+}
+
+void add_version(std::vector<Version>& versions, Version v, Time sure_until) {
+  if (v.bytes != nullptr && !v.unsure && sure_until < v.until) {
+    Version rest = v;
+    rest.unsure = true;
+    rest.from = std::max(v.from, saturating_add(sure_until, 1));
+    v.until = sure_until;
+    versions.push_back(rest);
+  }
+  if (v.from <= v.until) versions.push_back(v);
 }
 
 bool any_overlap(const std::vector<Version>& versions) {

@@ -57,6 +57,10 @@ bool Flow::lost_between(Time after, Time before, std::optional<uint32_t> ring) c
 
 void Flow::visit(State& s, const Node& node) {
   if (segment_->start_time == kTimeMin) return;
+  if (s.unsure) {  // it may never have come here
+    s.pokes_uncounted = true;
+    return;
+  }
   if (node.ip == s.poke_return && s.poke_return != 0) leave_poke(s);
   if (node.ip == config_.perf_event_text_poke) enter_poke(s);
   if (node.ip == config_.do_sync_core) visit_sync(s);

@@ -27,6 +27,18 @@ void narrow_alone(const Cell& cell, const Version& v, Time& from, Time& until) {
   }
 }
 
+// Has every instant of `bounds` a version? Those of a cell are sorted by `from` and by `until`.
+bool covered(const Cell& cell, TimeBounds bounds) {
+  Time reached = bounds.lo;  // the first instant that may have none
+  for (const Version& v : cell.versions) {
+    if (!v.possible_in(bounds)) continue;
+    if (v.from > reached) return false;
+    if (v.until >= bounds.hi) return true;
+    reached = v.until + 1;
+  }
+  return false;
+}
+
 // Is `a` in the middle of a jump or call that a poke put there? No CPU starts an instruction in it: the
 // kernel patches only where it knows that nobody does (optprobes, static calls).
 bool inside_poked_branch(const TextStore& text, const Version& v, Addr a) {
@@ -55,11 +67,13 @@ struct BlockCache::Build {
   Insn last;
   Cell need;  // kNeedChoice: the changing cell without a chosen version
   OriginRef origin = kNoOrigin;
+  bool unsure = false;
 
   // Copies up to 15 bytes from `a` as chosen. Stops in front of unknown bytes or a cell without choice.
   struct Fetch {
     size_t n = 0;
     End stop = End::kDone;
+    size_t sure = 15;  // bytes in front of the first unsure one
   };
 
   template <class Chooser>
@@ -81,6 +95,7 @@ struct BlockCache::Build {
       const size_t n = std::min<uint64_t>(15 - f.n, cell.range.end - at);
       if (n == 0) return f;
       std::memcpy(out + f.n, v->bytes + (at - cell.range.begin), n);
+      if (v->unsure) f.sure = std::min(f.sure, f.n);
       if (size == 0 && f.n == 0) {
         origin = v->origin;
         if (inside_poked_branch(text, *v, at)) {
@@ -107,6 +122,7 @@ struct BlockCache::Build {
       if (s == InsnStatus::kTruncated && f.stop != End::kDone) return f.stop;
       if (s != InsnStatus::kOk) return End::kInvalid;
       last = last_try;
+      unsure = unsure || last.length > f.sure;
       std::memcpy(bytes + size, raw, last.length);
       lengths[count++] = last.length;
       size += last.length;
@@ -197,16 +213,15 @@ void BlockCache::enumerate(Node& node, TimeBounds bounds, std::vector<Choice>& c
     return;
   }
   const Cell need = build.need;
-  bool any = false;
+  // Where a part of the time has no version, something that nobody announced may have run there then.
+  if (!covered(need, bounds)) out.unknown = out.missing = true;
   for (const Version& v : need.versions) {
     if (!v.possible_in(bounds)) continue;
-    any = true;
     if (out.known.size() >= kMaxVariants) break;
     chosen.push_back({need, &v});
     enumerate(node, bounds, chosen, out);
     chosen.pop_back();
   }
-  if (!any) out.unknown = out.missing = true;  // between two lives of the range
 }
 
 // The variant with exactly these bytes and origin; made when it is new.
@@ -219,7 +234,8 @@ Variant* BlockCache::intern(Node& node, Build& build, const std::vector<Choice>&
   }
   for (Variant* v : node.variants) {
     if (v->block.from == from && v->block.until == until && v->block.size == build.size &&
-        v->block.origin == build.origin && std::memcmp(v->block.bytes, build.bytes, build.size) == 0) {
+        v->block.origin == build.origin && v->block.unsure == build.unsure &&
+        std::memcmp(v->block.bytes, build.bytes, build.size) == 0) {
       return v;
     }
   }
@@ -233,6 +249,7 @@ Variant* BlockCache::intern(Node& node, Build& build, const std::vector<Choice>&
   b.kind = build.last.kind;
   b.target = build.last.target;
   b.origin = build.origin;
+  b.unsure = build.unsure;
   b.from = from;
   b.until = until;
   b.bytes = store_bytes(build.bytes, build.size);

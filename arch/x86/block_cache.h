@@ -9,6 +9,7 @@
 #include <tsl/robin_map.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <deque>
 #include <vector>
@@ -47,7 +48,7 @@ struct Node {
   TextState state = TextState::kUnknown;
   bool hooked = false;             // the flow takes note of each visit
   Variant* only = nullptr;         // kStable, kHooked
-  uint32_t run = 0;                // that begins here (runs.h); 0: not known yet
+  std::array<uint32_t, 2> runs{};  // that begin here (runs.h), by CodeMap::unsure(); 0: not known yet
   std::vector<Variant*> variants;  // kVersioned: those met so far
   Variant* recent = nullptr;       // kVersioned: the one of the last visit
 };

@@ -61,8 +61,7 @@ Flow::Stop Flow::stopped_somewhere(State& s, Variant& v, Trial* trial) {
       for (size_t i = verified_steps_; i < chunk_.steps.size(); ++i) {
         chunk_.steps.at(i).confidence = Confidence::kAmbiguous;
       }
-      confidence_ = Confidence::kAmbiguous;
-      confidence_until_ = s.decisions + 1;
+      s.unsure = true;
     }
   }
   stop_tracing<Emit>(s, last);
@@ -179,6 +178,7 @@ Flow::Stop Flow::branch(State& s, Variant& v, Trial* trial) {
       if (s.tnt_count == 0) break;
       Addr to = 0;
       if (((s.tnt >> (s.tnt_count - 1)) & 1) == 0) break;
+      const bool sure = s.rets.next_is_sure();
       if (!s.rets.pop(to)) {
         if (s.calls_missing) {  // the return itself is as the trace says; where it leads was in the gap
           --s.tnt_count;
@@ -201,6 +201,7 @@ Flow::Stop Flow::branch(State& s, Variant& v, Trial* trial) {
       }
       --s.tnt_count;
       emit<Emit>(s, v, b.count, Step::kTaken);
+      s.unsure = s.unsure || !sure;
       s.ip = to;
       s.node = v.indirect_ip == to ? v.indirect : nullptr;
       return used(s, trial);

@@ -19,15 +19,17 @@ namespace asof::x86 {
 
 // The run at s.ip when the fast walk may go on from there, else 0.
 uint32_t Flow::fast_start(const State& s) {
-  if (!runs_ || s.node == nullptr || s.node->state != TextState::kStable || !s.enabled || s.lost ||
+  if (runs_ == nullptr || s.node == nullptr || s.node->state != TextState::kStable || !s.enabled || s.lost ||
       s.pending.kind != Pending::Kind::kNone || s.forced != nullptr || gap_ || next_flags_ != 0 ||
       s.transaction || s.block_bytes != 0 || s.decisions < confidence_until_ || s.poke_return != 0 ||
+      (s.unsure && unsure_ != Unsure::kAlways) || (s.space_unsure && s.node->space != kKernelSpace) ||
       verified_steps_ != chunk_.steps.size() ||
       (s.node->space != kKernelSpace && s.node->space != s.user_space)) {
     return 0;
   }
-  if (s.node->run == 0) s.node->run = runs_->at(s.node->space, s.ip, s.mode);
-  return s.node->run != 0 && runs_->run(s.node->run).end != RunEnd::kStop ? s.node->run : 0;
+  uint32_t& run = s.node->runs[runs_->map().unsure() ? 1 : 0];
+  if (run == 0) run = runs_->at(s.node->space, s.ip, s.mode);
+  return run != 0 && runs_->run(run).end != RunEnd::kStop ? run : 0;
 }
 
 // Packets of which no bit was used are as good as not read: the careful walk says where a gap begins by the
@@ -111,7 +113,7 @@ void Flow::fast_walk(State& s, uint32_t start) {
   w.mode = s.mode;
   w.silent_mtc = !s.clock.knows_mtc();
   w.rets = &s.rets.open(recent_returns_);
-  w.hidden = s.rets.split();
+  w.hidden = s.rets.hides();
   w.stack = w.rets->lend(runs_->map(), w.space, s.mode);
   w.first = w.newest = w.most = w.rets->newest();
   w.tnt.count = s.tnt_count;

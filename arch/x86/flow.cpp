@@ -16,11 +16,37 @@ constexpr uint32_t kMaxIdleInTrial = 1 << 12;  // a hypothesis is given less
 }  // namespace
 
 Flow::Flow(const Config& config, std::span<const Stream> streams, const TextStore& text,
-           const DecodeOptions& options, std::shared_ptr<CodeMap> code)
+           const DecodeOptions& options, std::shared_ptr<CodeMap> code, std::shared_ptr<CodeMap> unsure_code)
     : config_(config), errata_(errata_of(config.cpu)), streams_(streams), options_(options), text_(text) {
   cache_.emplace(text_, options_.text_at, options_.block_cache);
   for (const Addr a : hooks(config, text, options)) cache_->hook(a);
-  if (options_.block_cache) runs_.emplace(std::move(code));
+  if (code != nullptr) run_caches_[0].emplace(std::move(code));
+  if (unsure_code != nullptr) run_caches_[1].emplace(std::move(unsure_code));
+}
+
+// Which runs are for a segment that begins with `s`.
+void Flow::choose_code(const State& s) {
+  const Time from = text_.unsure_from();
+  unsure_ = Unsure::kNever;
+  if (from != kTimeMax && options_.text_at == TextAt::kAsof) {
+    const bool known = s.clock.has_time() && tail_ < end_;
+    const Time last = known ? read_sync_group({tail_, end_}, s.clock, errata_).clock.ceiling() : kTimeMax;
+    if (!s.clock.has_time() || saturating_add(s.floor, -options_.clock_error) >= from)
+      unsure_ = Unsure::kAlways;
+    else if (saturating_add(last, options_.clock_error) >= from)
+      unsure_ = Unsure::kLater;
+  }
+  auto& cache = run_caches_[unsure_ == Unsure::kAlways ? 1 : 0];
+  runs_ = unsure_ == Unsure::kLater || !cache ? nullptr : &*cache;
+  if (runs_ == nullptr || runs_ == turns_of_) return;
+  if (turns_of_ != nullptr) turns_ = TurnTable();
+  turns_of_ = runs_;
+}
+
+// May the bytes of `b`, as they are to run now, have changed with nothing that tells of it?
+bool Flow::is_unsure(const State& s, const Block& b) {
+  if (b.unsure || unsure_ == Unsure::kAlways) return options_.text_at == TextAt::kAsof;
+  return unsure_ == Unsure::kLater && bounds(s).hi >= text_.unsure_from();
 }
 
 void Flow::decode(const Segment& segment, ChunkSink& sink) {
@@ -51,6 +77,8 @@ void Flow::decode(const Segment& segment, ChunkSink& sink) {
     s.mode = g.mode;
     s.transaction = g.transaction;
     s.p = begin_ + g.size;
+    choose_code(s);
+    s.unsure = unsure_ == Unsure::kAlways;
     add_event(EventKind::kPsb, s.now, g.has_ip ? g.ip : 0, 0, 0, 0);
     if (g.has_cr3) add_event(EventKind::kPaging, s.now, g.has_ip ? g.ip : 0, g.cr3, 0, 0);
     if (g.bad) {
@@ -73,6 +101,26 @@ void Flow::enter(State& s, Addr ip) {
   s.node = nullptr;
   s.forced = nullptr;
   s.idle_blocks = 0;
+  s.life = kNoOrigin;
+  place_known(s);
+}
+
+// A packet says where the flow is, whichever way it came.
+void Flow::place_known(State& s) const {
+  if (!s.unsure || unsure_ == Unsure::kAlways) return;
+  s.unsure = false;
+  s.rets.doubt();
+}
+
+// The hypothesis runs the first `count` instructions of a block.
+void Flow::Trial::pass(const State& s, const Block& b, uint32_t count) {
+  unsure = unsure || s.unsure || (s.space_unsure && b.space != kKernelSpace);
+  if (count == b.count) {
+    way = way * b.power + b.hash;
+    return;
+  }
+  Addr ip = b.ip;
+  for (uint32_t i = 0; i < count; ip += b.lengths[i++]) way = way * kHashFactor + ip;
 }
 
 uint64_t Flow::signature(const State& s) const {
@@ -100,6 +148,7 @@ Flow::Stop Flow::used(State& s, Trial* trial, uint64_t count) {
     return Stop::kContradiction;
   trial->record.push_back(sig);
   trial->reached.push_back(reached);
+  trial->ways.push_back(trial->way);
   return s.decisions >= trial->until ? Stop::kHorizon : Stop::kEnd;
 }
 
@@ -133,6 +182,7 @@ bool Flow::arrive(State& s) {
   }
   if (d.mode != 0) s.mode = d.mode;
   s.node = nullptr;
+  place_known(s);
   if (d.kind == Pending::Kind::kReach) {
     s.pending = Pending{};
     return true;
@@ -312,8 +362,11 @@ Flow::Stop Flow::walk(State& s, Trial* trial) {
         return why;
       }
     }
+    s.unsure = s.unsure || is_unsure(s, v->block);
     uint32_t count = 0;
-    if (s.tnt_count == 0 && cut_at_bound(s, v->block, count)) {
+    const bool cut = s.tnt_count == 0 && cut_at_bound(s, v->block, count);
+    if constexpr (!Emit) trial->pass(s, v->block, cut ? count : v->block.count);
+    if (cut) {
       emit<Emit>(s, *v, count, 0);
       s.ip = s.pending.binds() ? s.pending.bound_ip() : s.pending.ip;
       s.node = nullptr;
@@ -332,6 +385,11 @@ Flow::Stop Flow::walk(State& s, Trial* trial) {
     }
     const Stop stop = branch<Emit>(s, *v, trial);
     if (stop == Stop::kEnd) {
+      const BranchKind how = v->block.kind;
+      if (how != BranchKind::kNone && how != BranchKind::kCond && how != BranchKind::kJump)
+        s.life = kNoOrigin;
+      else if (!is_poke(v->block.origin))
+        s.life = v->block.origin;
       // Learn the way for the next visit; between kernel and user code whose address it is has to be asked.
       const bool same_half = is_kernel_address(s.ip) == (v->block.space == kKernelSpace);
       if (s.node == nullptr && s.enabled && !s.lost && options_.block_cache && same_half) {

@@ -45,9 +45,10 @@ bool needs_target(BranchKind k);
 
 class Flow final : public SegmentDecoder {
  public:
-  // `code`: what all decoders of these streams with these options share.
+  // What all decoders of these streams with these options share: `code`, and `unsure_code` for the time from
+  // TextStore::unsure_from() on; nullptr: there is no such time.
   Flow(const Config& config, std::span<const Stream> streams, const TextStore& text,
-       const DecodeOptions& options, std::shared_ptr<CodeMap> code);
+       const DecodeOptions& options, std::shared_ptr<CodeMap> code, std::shared_ptr<CodeMap> unsure_code);
   // Addresses whose visits are counted in this text.
   static std::vector<Addr> hooks(const Config& config, const TextStore& text, const DecodeOptions& options);
   void decode(const Segment& segment, ChunkSink& sink) override;
@@ -70,8 +71,13 @@ class Flow final : public SegmentDecoder {
     uint64_t end = 0;                              // out: where it stopped
     std::vector<uint64_t> record;                  // signature at each decision since the fork
     std::vector<Time> reached;                     // and the time that was certain to be over there
+    std::vector<uint64_t> ways;                    // and the addresses that ran since the fork, as a number
+    uint64_t way = 0;                              // the same, up to now
     const std::vector<uint64_t>* other = nullptr;  // of the first survivor: equal means joined
     uint32_t depth = 0;                            // of nested choices
+    void pass(const State& s, const Block& b, uint32_t count);
+    bool unsure =
+        false;  // it went over text that may have changed unseen: a contradiction behind is no proof
     // Decision count at the first nested choice of which not every candidate was tried: what holds behind it
     // holds of one way only.
     uint64_t untried = UINT64_MAX;
@@ -111,6 +117,7 @@ class Flow final : public SegmentDecoder {
   // fast_turns.cpp
   struct TurnWalk;
   TurnTable turns_;
+  const RunCache* turns_of_ = nullptr;  // whose runs they are of
   bool over_turns(State& s, FastWalk& w);
   void ask_for_turn(const FastWalk& walk);
   bool new_turn(FastWalk& w, TurnPackets packets, Turn& turn);
@@ -137,6 +144,7 @@ class Flow final : public SegmentDecoder {
   bool cut_at_bound(const State& s, const Block& b, uint32_t& count) const;
   bool leaves_filter(const State& s, const Block& b) const;
   void enter(State& s, Addr ip);
+  void place_known(State& s) const;
   Stop used(State& s, Trial* trial, uint64_t count = 1);
   uint64_t signature(const State& s) const;
 
@@ -146,6 +154,8 @@ class Flow final : public SegmentDecoder {
   template <bool Emit>
   Variant* text_at(State& s, Node& node, Trial* trial, Stop& why);
   TimeBounds bounds(const State& s);
+  void choose_code(const State& s);
+  bool is_unsure(const State& s, const Block& b);
   Time ceiling(const State& s);
   template <bool Emit>
   const Hypothesis* choose(State& s, const std::vector<Hypothesis>& hypotheses, bool unknown, Trial* trial,
@@ -156,6 +166,7 @@ class Flow final : public SegmentDecoder {
   bool settle_return(State& s, Variant& v, Trial* trial, Stop& why);
   std::vector<Hypothesis> group(std::vector<Variant*>& known, TimeBounds b) const;
   void assume(State& s, const Hypothesis& h) const;
+  void keep_life(const State& s, std::vector<Variant*>& known) const;
   std::vector<Space> spaces_in(TimeBounds b) const;
   template <bool Emit>
   Variant* text_of_spaces(State& s, Trial* trial, Stop& why);
@@ -196,7 +207,10 @@ class Flow final : public SegmentDecoder {
   const TextStore& text_;
   Holes holes_{text_};
   std::optional<BlockCache> cache_;
-  std::optional<RunCache> runs_;  // absent: everything is walked with care
+  std::array<std::optional<RunCache>, 2> run_caches_;  // by CodeMap::unsure()
+  RunCache* runs_ = nullptr;  // of the segment's time; nullptr: everything is walked with care
+  // Of the segment: does TextStore::unsure_from() come after it, in it, or before?
+  enum class Unsure : uint8_t { kNever, kLater, kAlways } unsure_ = Unsure::kNever;
   Candidates candidates_;
   std::vector<uint8_t> scratch_;
 
@@ -238,6 +252,8 @@ inline void Flow::emit(State& s, const Variant& v, uint32_t count, uint8_t flags
     step.count = count;
     step.flags = static_cast<uint8_t>(flags | next_flags_ | (s.transaction ? Step::kTransaction : 0));
     step.confidence = s.decisions < confidence_until_ ? confidence_ : Confidence::kCertain;
+    if (s.unsure || (s.space_unsure && v.block.space != kKernelSpace))
+      step.confidence = std::max(step.confidence, Confidence::kAmbiguous);
     next_flags_ = 0;
     chunk_.steps.push_back(step);
   }

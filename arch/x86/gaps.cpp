@@ -106,6 +106,7 @@ void Flow::be_lost(State& s) {
   s.rets.clear();
   s.calls_missing = true;
   s.lost = true;
+  s.unsure = unsure_ == Unsure::kAlways;
   s.node = nullptr;
 }
 

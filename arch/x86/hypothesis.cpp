@@ -122,6 +122,7 @@ Variant* Flow::text_of_spaces(State& s, Trial* trial, Stop& why) {
     }
     if (spaces.size() == 1) only = spaces[0];
   }
+  if (!s.in_user) s.space_unsure = false;
   s.in_user = true;
   if (only != kNoSpace) {
     s.user_space = only;
@@ -137,6 +138,7 @@ Variant* Flow::text_of_spaces(State& s, Trial* trial, Stop& why) {
       known.insert(known.end(), candidates_.known.begin(), candidates_.known.end());
     }
   }
+  s.space_unsure = true;
   if (known.empty()) {
     s.user_space = spaces[0];
     s.node = cache_->node(s.user_space, s.ip, s.mode);
@@ -148,6 +150,12 @@ Variant* Flow::text_of_spaces(State& s, Trial* trial, Stop& why) {
   if (hypotheses.size() > 1) h = choose<Emit>(s, hypotheses, unknown, trial, why);
   if (h == nullptr) return nullptr;
   s.user_space = h->variant->block.space;
+  if constexpr (Emit) {
+    const auto alike =
+        std::ranges::count_if(known, [h](const Variant* v) { return same_text(*h->variant, *v); });
+    const bool proved = hypotheses.size() > 1 && confidence_ == Confidence::kProved;
+    s.space_unsure = !proved || unknown || alike > 1;
+  }
   return h->variant;
 }
 
@@ -194,13 +202,30 @@ Variant* Flow::text_at(State& s, Node& node, Trial* trial, Stop& why) {
     why = Stop::kNoText;
     return nullptr;
   }
+  keep_life(s, known);
   const bool unknown = candidates_.unknown;
+  s.unsure = s.unsure || unknown;  // nothing can rule it out
   std::vector<Hypothesis> hypotheses = group(known, b);
-  if (hypotheses.size() == 1 && !unknown) return node.recent = hypotheses[0].variant;
+  if (hypotheses.size() == 1 && !unknown) {
+    if (!s.unsure && !hypotheses[0].variant->block.unsure) assume(s, hypotheses[0]);
+    s.forced = nullptr;
+    return node.recent = hypotheses[0].variant;
+  }
   if (Emit && hypotheses.size() == 1 && s.decisions < followed_until_) return hypotheses[0].variant;
   const Hypothesis* h = choose<Emit>(s, hypotheses, unknown, trial, why);
   if (h == nullptr) return nullptr;
   return node.recent = h->variant;
+}
+
+// Leaves those of the life that the flow is in, where its bytes are among them.
+void Flow::keep_life(const State& s, std::vector<Variant*>& known) const {
+  const auto is_program = [&](OriginRef o) {
+    return o != kNoOrigin && !is_poke(o) && text_.origin(o).kind == OriginKind::kBpfImage;
+  };
+  if (known.size() < 2 || !is_program(s.life)) return;
+  if (std::ranges::none_of(known, [&](const Variant* v) { return v->block.origin == s.life; })) return;
+  std::erase_if(known,
+                [&](const Variant* v) { return v->block.origin != s.life && is_program(v->block.origin); });
 }
 
 // One hypothesis per text, likeliest first. The same bytes may be live at several times (a key switched on,
@@ -212,10 +237,12 @@ std::vector<Flow::Hypothesis> Flow::group(std::vector<Variant*>& known, TimeBoun
   for (Variant* v : known) {
     const auto same =
         std::ranges::find_if(out, [v](const Hypothesis& h) { return same_text(*h.variant, *v); });
-    if (same == out.end())
+    if (same == out.end()) {
       out.push_back({v, v->block.from});
-    else
-      same->from = std::min(same->from, v->block.from);
+      continue;
+    }
+    same->from = std::min(same->from, v->block.from);
+    if (v->block.unsure) same->variant = v;  // the bytes may be those of a time at which they are not sure
   }
   return out;
 }
@@ -243,6 +270,7 @@ void Flow::choose_nested(const State& s, const std::vector<Hypothesis>& hypothes
     }
     --forks_left_;
     const size_t mark = trial.record.size();
+    const uint64_t way = trial.way;
     State copy = s;
     assume(copy, h);
     ++trial.depth;
@@ -258,6 +286,8 @@ void Flow::choose_nested(const State& s, const std::vector<Hypothesis>& hypothes
       if (!fresh && trial.reached[i] < dead->second) dead.value() = trial.reached[i];
     }
     trial.record.resize(mark);
+    trial.ways.resize(mark);
+    trial.way = way;
     trial.reached.resize(mark);
   }
   why = unknown ? Stop::kNoText : Stop::kContradiction;
@@ -275,9 +305,12 @@ const Flow::Hypothesis* Flow::choose<true>(State& s, const std::vector<Hypothesi
   const Hypothesis* best = nullptr;
   Stop best_stop = Stop::kContradiction;
   uint64_t best_end = 0, best_untried = UINT64_MAX, joined = s.decisions;
-  std::vector<uint64_t> best_record;
+  std::vector<uint64_t> best_record, best_ways;
   unsigned survivors = 0;
   bool all_join = true;
+  bool same_way = true;  // from here to where they join they run the same addresses
+  uint64_t best_way = 0;
+  bool open = unknown;  // there may be more than the candidates that are left
   for (const Hypothesis& h : hypotheses) {
     Trial t;
     t.start = s.decisions;
@@ -286,7 +319,11 @@ const Flow::Hypothesis* Flow::choose<true>(State& s, const std::vector<Hypothesi
     State copy = s;
     assume(copy, h);
     const Stop stop = walk<false>(copy, &t);
-    if (stop == Stop::kContradiction) continue;
+    if (stop == Stop::kContradiction) {
+      // What was changed unseen on the way, or here, may be what the trace contradicts.
+      open = open || t.unsure;
+      continue;
+    }
     ++survivors;
     if (best == nullptr || (best_stop == Stop::kNoText && stop != Stop::kNoText)) {
       all_join = best == nullptr;
@@ -295,20 +332,25 @@ const Flow::Hypothesis* Flow::choose<true>(State& s, const std::vector<Hypothesi
       best_end = t.end;
       best_untried = t.untried;
       best_record = std::move(t.record);
+      best_ways = std::move(t.ways);
+      best_way = t.way;
     } else if (t.untried != UINT64_MAX || best_untried < t.end) {
       all_join = false;  // one way of this hypothesis meets one of the other; there are more
     } else if (stop == Stop::kMerged) {
       joined = std::max(joined, t.end - 1);  // the same from what was used last
+      same_way = same_way && t.way == best_ways[t.record.size()];
     } else if (stop == Stop::kEnd && best_stop == Stop::kEnd && t.end == best_end) {
       joined = std::max(joined, t.end);
+      same_way = same_way && t.way == best_way;
     } else {
       all_join = false;
     }
   }
   // A choice inside a stretch that is in doubt itself is no surer than that, and proves nothing about time.
-  const bool in_doubt = confidence_ > Confidence::kProved && s.decisions < confidence_until_;
-  const Confidence doubt = in_doubt ? confidence_ : Confidence::kCertain;
-  const uint64_t doubt_until = in_doubt ? confidence_until_ : 0;
+  const bool in_window = confidence_ > Confidence::kProved && s.decisions < confidence_until_;
+  const bool in_doubt = in_window || s.unsure;
+  const Confidence doubt = in_window ? confidence_ : Confidence::kCertain;
+  const uint64_t doubt_until = in_window ? confidence_until_ : 0;
   constexpr uint64_t kForGood = UINT64_MAX;  // until the next sync point or gap
   if (best == nullptr) {
     confidence_ = Confidence::kContradiction;
@@ -316,19 +358,20 @@ const Flow::Hypothesis* Flow::choose<true>(State& s, const std::vector<Hypothesi
     return hypotheses.data();
   }
   if (survivors == 1 && unknown) followed_until_ = best_end;
-  if (survivors == 1 && !unknown) {
+  if (survivors == 1 && !open) {
     confidence_ = Confidence::kProved;
     confidence_until_ = s.decisions + 1;
     if (!in_doubt) {
       assume(s, *best);
       s.forced = nullptr;
     }
-  } else if (survivors > 1 && all_join && !unknown) {
-    confidence_ = Confidence::kEquivalent;
+  } else if (survivors > 1 && all_join && !open) {
+    confidence_ = same_way ? Confidence::kEquivalent : Confidence::kAmbiguous;
     confidence_until_ = joined + 1;
-  } else {
+  } else {  // up to the next address in the trace
     confidence_ = Confidence::kAmbiguous;
-    confidence_until_ = survivors == 1 ? std::max(best_end, s.decisions + 1) : kForGood;
+    confidence_until_ = s.decisions + 1;
+    s.unsure = true;
   }
   confidence_ = std::max(confidence_, doubt);
   confidence_until_ = std::max(confidence_until_, doubt_until);

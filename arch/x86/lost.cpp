@@ -88,8 +88,9 @@ struct Flow::LostWalk {
 };
 
 void Flow::lost_walk(State& s) {
-  if (!runs_ || s.tnt_count != 0 || s.pending.kind != Pending::Kind::kNone || s.pending.event_count != 0 ||
-      s.pending.mode != 0 || !s.enabled || s.block_bytes != 0 || gap_->code != std::string_view("E-TEXT-001"))
+  if (runs_ == nullptr || s.tnt_count != 0 || s.pending.kind != Pending::Kind::kNone ||
+      s.pending.event_count != 0 || s.pending.mode != 0 || !s.enabled || s.block_bytes != 0 ||
+      gap_->code != std::string_view("E-TEXT-001"))
     return;
   LostWalk walk{*this, s};
   while (s.p < end_) {

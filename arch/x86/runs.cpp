@@ -54,8 +54,8 @@ uint32_t SeveralCalls::add(uint32_t next, std::span<const uint32_t> ways) {
   return at;
 }
 
-CodeMap::CodeMap(const TextStore& text, TextAt text_at, std::vector<Addr> hooks)
-    : text_(text, text_at, std::move(hooks)) {}
+CodeMap::CodeMap(const TextStore& text, TextAt text_at, std::vector<Addr> hooks, bool unsure)
+    : text_(text, text_at, std::move(hooks)), unsure_(unsure) {}
 
 RunCache::RunCache(std::shared_ptr<CodeMap> map)
     : map_(std::move(map)), text_(map_->text_), runs_(map_->table_) {}
@@ -74,8 +74,10 @@ uint32_t RunCache::make(Place& first) {
   std::array<const Block*, kMaxBlocks> blocks;
   std::array<Addr, kMaxCalls> calls;
   const Place* place = &first;
+  if (map_->unsure()) run.confidence = Confidence::kAmbiguous;
   while (place != nullptr && text_.block(*place).count != 0 && run.size < kMaxBlocks) {
     const Block& b = text_.block(*place);
+    if (b.unsure && !map_->unsure()) break;  // what is behind it is not sure either, up to the next address
     if (run.instructions + b.count > Link::kMaxInstructions) break;
     blocks[run.size++] = &b;
     run.hash = run.hash * b.power + b.hash;

@@ -9,9 +9,9 @@
 // once they are published, but for links that go from "not known yet" to what they are; those are atomic.
 // RunCache is one decoder's view, with its own memory to add with.
 //
-// Runs that reach something the fast walk does not do (text that changes or is unknown, hooks, far transfers,
-// PTWRITE, MOV CR3, WRMSR, an endless loop) end in kStop: the careful walk takes them from their first block
-// on.
+// Runs that reach something the fast walk does not do (text that changes, is unknown or unsure, hooks, far
+// transfers, PTWRITE, MOV CR3, WRMSR, an endless loop) end in kStop: the careful walk takes them from their
+// first block on.
 #pragma once
 #include <array>
 #include <atomic>
@@ -113,8 +113,10 @@ struct FlowRun {
 
 class CodeMap {
  public:
-  CodeMap(const TextStore& text, TextAt text_at, std::vector<Addr> hooks);
+  // `unsure`: no run is certain, whatever its text says of itself (TextStore::unsure_from()).
+  CodeMap(const TextStore& text, TextAt text_at, std::vector<Addr> hooks, bool unsure);
 
+  bool unsure() const { return unsure_; }
   const RunTable& table() const { return table_; }
   Addr ip_of(uint32_t run) const { return runs_[run / kPiece][run % kPiece].ip; }
 
@@ -128,6 +130,7 @@ class CodeMap {
   CallSite& site(uint32_t i) { return sites_[i / kPiece][i % kPiece]; }
 
   StableText text_;
+  const bool unsure_;
   RunTable table_{kFirstRun};
   Links links_;
   SeveralCalls several_;

@@ -120,6 +120,7 @@ void StableText::read(Block& b, Arena& arena) const {
   b.kind = last.kind;
   b.target = last.target;
   b.origin = version->origin;
+  b.unsure = version->unsure;
   b.bytes = bytes.data();
   uint8_t* const kept = arena.take<uint8_t>(b.count);
   std::copy_n(lengths.begin(), b.count, kept);

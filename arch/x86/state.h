@@ -99,6 +99,7 @@ class RetStack {
     end_below(top_ + static_cast<uint32_t>(std::min<uint64_t>(most, kSize)));
     for (uint32_t i = above.below_oldest(); i < above.top_;) push(above.address(++i));
   }
+  uint32_t size() const { return top_ - below_oldest(); }
   Addr address(uint32_t i) const {
     return ways_[i] == kAddressOnly ? addresses_[i % kSize] : map_->ip_of(run_of(ways_[i]));
   }
@@ -126,6 +127,9 @@ class RetStack {
 // compressed. Whether hardware takes the entry off its stack then is not said clearly: libipt keeps it, perf
 // takes it off. Both stacks are kept from the first such return on, until a compressed return that would go
 // to two places shows which is right (Flow::settle_return).
+//
+// Where the flow was not sure, calls may have been missed or taken for others. Entries from then on are sure;
+// those below are doubtful.
 class Returns {
  public:
   enum class Policy : uint8_t { kUnknown, kKeep, kTake };
@@ -133,28 +137,39 @@ class Returns {
   void push(Addr a) {
     kept_.push(a);
     if (split_) taken_.push(a);
+    if (doubtful_) count_sure(1);
   }
-  // For the fast walk: the stack to work on. While both are kept it is `recent`, empty: what was there before
-  // is for the careful walk.
+  // All that is on the stack now is doubtful.
+  void doubt() {
+    doubtful_ = !kept_.empty() || split_;
+    sure_ = 0;
+  }
+  bool next_is_sure() const { return !doubtful_ || sure_ != 0; }
+  // For the fast walk: the stack to work on. While both are kept, or entries are doubtful, it is `recent`,
+  // empty: what was there before is for the careful walk.
   RetStack& open(RetStack& recent) {
-    if (!split_) return kept_;
+    if (!hides()) return kept_;
     recent.clear();
     return recent;
   }
+  bool hides() const { return split_ || doubtful_; }
   // It is over; `most` entries more than at first were on the stack at a time.
   void close(const RetStack& recent, uint64_t most) {
-    if (!split_) return;
+    if (!hides()) return;
     kept_.append(recent, most);
-    taken_.append(recent, most);
+    if (split_) taken_.append(recent, most);
+    if (doubtful_) count_sure(recent.size());
   }
   // A compressed return. Only while both stacks give the same.
   bool pop(Addr& a) {
+    sure_ -= sure_ != 0 ? 1 : 0;
     if (split_) taken_.pop(a);
     return kept_.pop(a);
   }
   // A return with a target of its own ran.
   void uncompressed() {
     Addr a = 0;
+    sure_ = 0;  // it may take off an entry that is, or not
     if (policy_ == Policy::kKeep) return;
     if (policy_ == Policy::kUnknown && !split_) {
       if (!kept_.top(a)) return;
@@ -173,14 +188,21 @@ class Returns {
   }
   void clear() {
     kept_.clear();
-    split_ = false;
+    split_ = doubtful_ = false;
   }
   uint64_t digest() const { return split_ ? mix(kept_.digest(), taken_.digest()) : kept_.digest(); }
 
  private:
+  void count_sure(uint32_t n) {
+    sure_ += n;
+    if (sure_ >= RetStack::kSize) doubtful_ = false;  // the others have fallen out
+  }
+
   RetStack kept_;   // the only one unless split_
   RetStack taken_;  // with split_
   bool split_ = false;
+  bool doubtful_ = false;
+  uint32_t sure_ = 0;  // with doubtful_: entries on top that are not
   Policy policy_ = Policy::kUnknown;
 };
 
@@ -233,6 +255,13 @@ struct State {
   Variant* forced = nullptr;  // a hypothesis: what to take at ip
   Space user_space = kNoSpace;
   bool in_user = false;  // the last block was user_space's
+  // The last block's, if the flow came here straight or by a direct branch: what runs is not freed meanwhile,
+  // so of several lives of this memory it is in the same one.
+  OriginRef life = kNoOrigin;
+  bool space_unsure = false;  // user_space is the likeliest of several
+  // Since the last packet with an address the flow may have gone another way: over text that may have changed
+  // unseen, by a choice that is not proved, or by a return whose call is doubtful.
+  bool unsure = false;
   Pending pending;
   Clock clock;
   // Nothing executed now ran before `lo`: the floor at the last packet whose content is used up. `floor` is

@@ -9,6 +9,7 @@
 // the hardware's return stack, and neither do we.
 #include "arch/x86/x86.h"
 
+#include <array>
 #include <mutex>
 
 #include "arch/x86/errata.h"
@@ -33,20 +34,22 @@ class X86 final : public Arch {
   std::unique_ptr<SegmentDecoder> decoder(std::span<const Stream> streams, const TextStore& text,
                                           const DecodeOptions& options) const override {
     if (options.reference_engine) return make_reference(config_, streams, text, options);
-    return std::make_unique<Flow>(config_, streams, text, options, shared_code(text, options));
+    return std::make_unique<Flow>(
+        config_, streams, text, options, shared_code(text, options, false),
+        text.unsure_from() == kTimeMax ? nullptr : shared_code(text, options, true));
   }
 
  private:
   // One for all decoders that look at the same text in the same way, as long as there is one of them.
-  std::shared_ptr<CodeMap> shared_code(const TextStore& text, const DecodeOptions& options) const {
+  std::shared_ptr<CodeMap> shared_code(const TextStore& text, const DecodeOptions& options,
+                                       bool unsure) const {
     if (!options.block_cache) return nullptr;
     const std::lock_guard lock(code_mutex_);
-    std::shared_ptr<CodeMap> code = code_.lock();
-    if (!code || code_text_ != &text || code_text_at_ != options.text_at) {
-      code = std::make_shared<CodeMap>(text, options.text_at, Flow::hooks(config_, text, options));
-      code_ = code;
-      code_text_ = &text;
-      code_text_at_ = options.text_at;
+    Shared& shared = shared_[unsure ? 1 : 0];
+    std::shared_ptr<CodeMap> code = shared.code.lock();
+    if (!code || shared.text != &text || shared.text_at != options.text_at) {
+      code = std::make_shared<CodeMap>(text, options.text_at, Flow::hooks(config_, text, options), unsure);
+      shared = {code, &text, options.text_at};
     }
     return code;
   }
@@ -54,9 +57,12 @@ class X86 final : public Arch {
   const Config config_;
   const Errata errata_;
   mutable std::mutex code_mutex_;
-  mutable std::weak_ptr<CodeMap> code_;
-  mutable const TextStore* code_text_ = nullptr;
-  mutable TextAt code_text_at_ = TextAt::kAsof;
+  struct Shared {
+    std::weak_ptr<CodeMap> code;
+    const TextStore* text = nullptr;
+    TextAt text_at = TextAt::kAsof;
+  };
+  mutable std::array<Shared, 2> shared_;  // by CodeMap::unsure()
 };
 
 }  // namespace

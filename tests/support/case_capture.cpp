@@ -150,7 +150,7 @@ void CaseWriter::attrs() {
       .name = "intel_pt//"};
   AttrSpec side{.flags = attr_flag::kSampleIdAll | attr_flag::kMmap | attr_flag::kMmap2 | attr_flag::kComm |
                          attr_flag::kKsymbol | attr_flag::kBpfEvent |
-                         (case_.no_poke_attr ? 0 : attr_flag::kTextPoke),
+                         (case_.no_poke_attr ? 0 : attr_flag::kTextPoke) | case_.more_attr_flags,
                 .name = "dummy:HG"};
   if (case_.program.is_arm64()) pt = arm64_attr(case_);
   for (unsigned i = 0; i < kRings; ++i) pt.ids.push_back(101 + i), side.ids.push_back(201 + i);

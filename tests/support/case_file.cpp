@@ -8,6 +8,7 @@
 #include <functional>
 
 #include "tests/support/case_arm64.h"
+#include "tests/support/perf_data_writer.h"
 
 namespace asof::test {
 
@@ -266,6 +267,10 @@ void option(CaseFile& out, const std::vector<std::string>& words) {
     out.data_files = true;
   else if (words[0] == "no-text-poke-asked")
     out.no_poke_attr = true;
+  else if (words[0] == "overwrite")
+    out.more_attr_flags |= attr_flag::kWriteBackward;
+  else if (words[0] == "other-clock")
+    out.more_attr_flags |= attr_flag::kUseClockid;
   else if (words[0] == "catalogue")
     out.catalogue = true;
   else

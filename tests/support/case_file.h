@@ -87,7 +87,8 @@ struct CaseFile {
   bool compressed = false;
   bool data_files = false;  // a file of records for each ring
   bool no_poke_attr = false;
-  bool catalogue = false;  // decoded with --catalogue
+  uint64_t more_attr_flags = 0;  // of the side-band's event
+  bool catalogue = false;        // decoded with --catalogue
   CaseCopy start, end{.present = false};
   std::vector<CaseEvent> events;
   std::map<unsigned, std::vector<CasePacket>> traces;

@@ -27,7 +27,8 @@ inline constexpr uint64_t kIp = 1, kTid = 2, kTime = 4, kAddr = 8, kId = 64, kCp
 namespace attr_flag {
 inline constexpr uint64_t kDisabled = 1, kExcludeUser = 1 << 4, kExcludeKernel = 1 << 5, kExcludeHv = 1 << 6,
                           kMmap = 1 << 8, kComm = 1 << 9, kTask = 1 << 13, kSampleIdAll = 1 << 18,
-                          kMmap2 = 1 << 23, kCommExec = 1 << 24, kContextSwitch = 1 << 26, kKsymbol = 1 << 29,
+                          kMmap2 = 1 << 23, kCommExec = 1 << 24, kUseClockid = 1 << 25,
+                          kContextSwitch = 1 << 26, kWriteBackward = 1 << 27, kKsymbol = 1 << 29,
                           kBpfEvent = 1 << 30, kTextPoke = 1ULL << 33, kBuildId = 1ULL << 34;
 }
 

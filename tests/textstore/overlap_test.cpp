@@ -89,7 +89,9 @@ TEST(Overlap, EveryOneThatCanBeThereIsACandidateAndOnlyWhatTheyShareIsCertain) {
         }
       }
       // Two cells that differ each for itself would let a path take one half from here, the other from there.
-      const auto differs = [](const auto& texts) { return texts.size() > 1; };
+      const auto differs = [](const auto& texts) {
+        return std::ranges::any_of(texts, [&](const auto& text) { return text != texts[0]; });
+      };
       const bool inside_one = std::ranges::any_of(world.layers, [&](const Layer& l) {
         return l.range.contains(r) && std::ranges::all_of(world.layers, [&](const Layer& o) {
                  return o.range.contains(r) || !o.range.overlaps(r);

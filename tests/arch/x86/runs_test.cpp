@@ -22,7 +22,7 @@ struct Program : Scene {
   explicit Program(std::vector<Addr> hooks = {}) {
     code(kMain, {0xe8, 0xfb, 0x00, 0x00, 0x00, 0x74, 0xf9, 0xff, 0xe0});
     code(kCallee, {0x74, 0x01, 0x90, 0xc3});
-    map = std::make_shared<CodeMap>(text(), TextAt::kAsof, std::move(hooks));
+    map = std::make_shared<CodeMap>(text(), TextAt::kAsof, std::move(hooks), false);
   }
   uint32_t at(RunCache& cache, Addr a) const { return cache.at(stream.contexts.at(0).space, a, 64); }
 };
@@ -77,7 +77,7 @@ TEST(Links, AReturnToARunsOwnCallIsAWayLikeAnyOther) {
   scene.code(kTwo, {0xe8, 0x0b, 0x00, 0x00, 0x00, 0x90});  // call kOne; nop ...
   scene.code(kOne, {0xe8, 0x0b, 0x00, 0x00, 0x00, 0x90});  // call a return; nop ...
   scene.code(kOne + 0x10, {0xc3});
-  RunCache cache(std::make_shared<CodeMap>(scene.text(), TextAt::kAsof, std::vector<Addr>{}));
+  RunCache cache(std::make_shared<CodeMap>(scene.text(), TextAt::kAsof, std::vector<Addr>{}, false));
   const auto at = [&](Addr a) { return cache.at(scene.stream.contexts.at(0).space, a, 64); };
   const uint32_t run = at(kTwo);
   ASSERT_EQ(cache.run(run).end, RunEnd::kRet);
@@ -97,7 +97,7 @@ TEST(Links, SeveralCallsAreLeftInTheirOrder) {
       scene.code(kLast, {0xff, 0xe0});  // jmp *%rax
     else
       scene.code(kLast, {0x74, 0x00, 0x90});  // je
-    RunCache cache(std::make_shared<CodeMap>(scene.text(), TextAt::kAsof, std::vector<Addr>{}));
+    RunCache cache(std::make_shared<CodeMap>(scene.text(), TextAt::kAsof, std::vector<Addr>{}, false));
     const auto at = [&](Addr a) { return cache.at(scene.stream.contexts.at(0).space, a, 64); };
     const uint32_t run = at(kOne);
     ASSERT_EQ(cache.run(run).call_count, 3);
