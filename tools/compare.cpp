@@ -6,11 +6,7 @@
 namespace asof {
 namespace {
 
-constexpr size_t kLookAhead = 4096;           // pieces kept in hand to find the way back
-constexpr size_t kDifferenceRuns = 8192;      // truth runs searched after a difference without a gap
-constexpr size_t kTimelessRuns = 65536;       // ... after a gap, when times do not bound the search
-constexpr size_t kGapRuns = 4 * 1024 * 1024;  // ... after a gap, when they do
-constexpr size_t kEnough = 8;                 // pieces that must agree to call it the way back
+constexpr size_t kLookAhead = 4096;  // pieces kept in hand to find the way back
 
 }  // namespace
 
@@ -41,6 +37,7 @@ void Comparer::add(DecodedPiece piece) {
 }
 
 void Comparer::finish() {
+  pieces_ended_ = true;
   process(true);
   settle_pending(true);
   const bool gap = open_gap_ != 0;
@@ -101,18 +98,6 @@ Comparer::Stretch Comparer::step(Place& at) {
   return s;
 }
 
-// Pieces that agree from a place on, until a difference, a gap, or `limit`; a stretch that agrees to its end
-// counts as `limit`.
-size_t Comparer::agreement(Place at, size_t limit) {
-  const size_t first = at.piece;
-  while (at.piece < piece_end() && at.piece - first < limit) {
-    if (at.piece != first && piece(at.piece).gap != 0) return limit;
-    const Stretch s = step(at);
-    if (s.outcome != Outcome::kSame || !s.run_agrees) return at.piece - first;
-  }
-  return limit;
-}
-
 // When a piece ran: not before its own time, not after the next later time that was seen.
 TimeBounds Comparer::window(size_t index) const {
   TimeBounds w{piece(index).time, kTimeMax};
@@ -131,57 +116,6 @@ bool Comparer::run_within(size_t index, TimeBounds w) {
   return r != nullptr && r->time <= w.hi && (after == nullptr || after->time >= w.lo);
 }
 
-// After a gap: the longest agreement, the earliest of equals, among the runs whose time fits.
-bool Comparer::find_after_gap(Resume& found) {
-  const DecodedPiece& p = piece(at_.piece);
-  const TimeBounds w = window(at_.piece);
-  const size_t bound = at_.run + (w.hi == kTimeMax ? kTimelessRuns : kGapRuns);
-  size_t best = 0;
-  for (size_t i = at_.run; i < bound && best < kLookAhead; ++i) {
-    const TruthRun* r = run(i);
-    if (r == nullptr || r->time > w.hi) break;
-    const uint64_t offset = p.ip - r->ip;
-    if (offset >= r->bytes || (i == at_.run && offset < at_.run_bytes)) continue;
-    if (!run_within(i, w)) continue;
-    Place place{at_.piece, 0, 0, i, static_cast<uint32_t>(offset), 0, offset != 0};
-    if (i == at_.run) place.run_count = at_.run_count;
-    const size_t score = agreement(place, kLookAhead);
-    if (score <= best) continue;
-    best = score;
-    found = {0, i, static_cast<uint32_t>(offset)};
-  }
-  return best != 0;
-}
-
-// Without a gap: the fewest pieces and runs to pass over until both agree for a while.
-bool Comparer::find_after_difference(Resume& found) {
-  std::vector<std::pair<Addr, size_t>> starts;  // of runs
-  for (size_t i = at_.run + (at_.run_bytes != 0 ? 1 : 0); starts.size() < kDifferenceRuns; ++i) {
-    const TruthRun* r = run(i);
-    if (r == nullptr) break;
-    starts.emplace_back(r->ip, i);
-  }
-  std::sort(starts.begin(), starts.end());
-  size_t best = SIZE_MAX;
-  for (size_t j = 0; j < kLookAhead && j < best && at_.piece + j < piece_end(); ++j) {
-    const DecodedPiece& p = piece(at_.piece + j);
-    if (j != 0 && p.gap != 0) break;
-    if (j == 0 && at_.piece_bytes != 0) continue;
-    auto it = std::lower_bound(starts.begin(), starts.end(), std::pair<Addr, size_t>(p.ip, 0));
-    if (it == starts.end() || it->first != p.ip) continue;
-    const TimeBounds w = window(at_.piece + j);
-    for (; it != starts.end() && it->first == p.ip; ++it) {
-      const size_t cost = j + (it->second - at_.run);
-      if (cost >= best) break;
-      if (!run_within(it->second, w)) continue;
-      if (agreement({at_.piece + j, 0, 0, it->second, 0, 0, false}, kEnough) < kEnough) continue;
-      best = cost;
-      found = {j, it->second, 0};
-    }
-  }
-  return best != SIZE_MAX;
-}
-
 void Comparer::resume(bool gap) {
   const uint32_t index = gap ? piece(at_.piece).gap : 0;
   const GapNote cause = gap ? gaps_[index - 1] : GapNote{"no gap reported", ""};
@@ -197,7 +131,7 @@ void Comparer::resume(bool gap) {
   // No way back: everything up to the next gap is wrong, and the truth waits where it is.
   size_t end = at_.piece + 1;
   while (end < piece_end() && piece(end).gap == 0 && end - at_.piece < kLookAhead) ++end;
-  skip({end - at_.piece, at_.run, at_.run_bytes}, cause.code, cause.text);
+  skip({end - at_.piece, at_.run, at_.run_bytes, 0, 0}, cause.code, cause.text);
 }
 
 // Passes over pieces (wrong) and runs (missing), and stands at `to`.
@@ -213,6 +147,14 @@ void Comparer::skip(const Resume& to, const std::string& cause, const std::strin
     ++at_.piece;
     at_.piece_bytes = at_.piece_count = 0;
   }
+  if (to.piece_count > at_.piece_count) {  // the first part of a piece
+    const DecodedPiece& p = piece(at_.piece);
+    const uint32_t count = to.piece_count - at_.piece_count;
+    wrong.count += count;
+    result_.wrong_by_confidence[static_cast<size_t>(p.confidence)] += count;
+    at_.piece_bytes = to.piece_bytes;
+    at_.piece_count = to.piece_count;
+  }
   result_.wrong += wrong.count;
   count_event(wrong.time, {0, wrong.count, 0});
   if (wrong.count != 0) note(wrong);
@@ -226,6 +168,7 @@ void Comparer::skip(const Resume& to, const std::string& cause, const std::strin
     }
     return;
   }
+  drop_excess();
   settle_pending(true);
   Difference missing{Difference::Kind::kMissing, wrong.decoded_ip, wrong.truth_ip, kTimeMin, 0, text};
   bool late = false;
@@ -275,6 +218,21 @@ void Comparer::compare_time(size_t piece_index, Time ran) {
   if (ran >= w.lo && ran <= w.hi) return;
   if (result_.time_errors.size() < kMostErrors)
     result_.time_errors.push_back(ran < w.lo ? w.lo + slack_ - ran : w.hi - slack_ - ran);
+}
+
+// A run that is left before its end: of more instructions than it has, some are others in the same bytes.
+void Comparer::drop_excess() {
+  const uint32_t count = run(at_.run)->count;
+  uint64_t excess = at_.run_count - std::min(at_.run_count, count);
+  at_.run_count = std::min(at_.run_count, count);
+  for (size_t c = 0; c < pending_.size() && excess != 0; ++c) {
+    const uint64_t some = std::min(excess, pending_[c]);
+    pending_[c] -= some;
+    result_.wrong_by_confidence[c] += some;
+    result_.wrong += some;
+    count_event(pending_time_, {0, some, 0});
+    excess -= some;
+  }
 }
 
 void Comparer::settle_pending(bool right) {

@@ -2,8 +2,10 @@
 //
 // Both sides come as straight pieces that are cut at different places, so they are walked by address: at each
 // common boundary the number of instructions must agree too. After a gap the decoder may resume anywhere
-// later: the place is found by the longest run of agreement, within the time the decoder gives. Without a gap
-// any difference is a fault:
+// later. The place is found by addresses and by the order of the stretches between gaps: a stretch lies where
+// all of it ran, behind the one before it, and so that those behind it still find theirs. Times only choose
+// between places that are equally good, because the time of a short stretch can be that of a later packet.
+// Without a gap any difference is a fault:
 //   wrong    the decoder has an instruction that was not executed there
 //   missing  executed, but not decoded
 // Missing instructions from the first one whose bytes exist nowhere in the capture (TruthRun::kLateText) to
@@ -14,6 +16,7 @@
 #include <deque>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -98,10 +101,26 @@ class Comparer {
     bool run_done = false;   // `at` now stands before the next run
     bool run_agrees = true;  // the finished run has as many instructions on both sides
   };
+  // The way back: that many pieces, and bytes and instructions of the one behind them, are wrong.
   struct Resume {
     size_t pieces_skipped = 0;
     size_t run = 0;
     uint32_t run_bytes = 0;
+    uint32_t piece_bytes = 0, piece_count = 0;
+  };
+  // Where a stretch of pieces can lie in the truth.
+  struct Fit {
+    Place begin, end;
+    size_t pieces = 0;  // that agree
+    uint32_t more = 0;  // bytes of the next one that agree, too
+    bool whole = false;
+  };
+  // Pieces between two gaps, as far as they are in hand.
+  struct Island {
+    size_t begin = 0, end = 0;
+    bool ended = false;  // by a gap, or by the end of the trace
+    bool placed = false;
+    Place earliest{}, earliest_end{}, latest{};
   };
 
   const DecodedPiece& piece(size_t index) const { return pieces_[index - piece_base_]; }
@@ -112,11 +131,22 @@ class Comparer {
   Stretch step(Place& at);
   TimeBounds window(size_t index) const;
   bool run_within(size_t index, TimeBounds window);
-  size_t agreement(Place at, size_t limit);
+  // compare_align.cpp
+  std::optional<Fit> fit(const Island& island, const Place& from, size_t run_index);
+  std::optional<Fit> first_fit(const Island& island, const Place& from, const Place& until);
+  std::optional<Fit> last_fit(const Island& island, const Place& from, const Place& until);
+  std::optional<Fit> best_fit(const Island& island, const Place& from, const Place& until);
+  Place nearest_in_time(const Island& island);
+  std::vector<Island> islands_in_hand();
+  Place search_end(const std::vector<Island>& islands);
+  uint64_t place_in_order(std::vector<Island>& islands, const Place& until, size_t left_out);
+  void place_islands(std::vector<Island>& islands, const Place& until);
   bool find_after_gap(Resume& found);
+  bool agrees_for_a_while(Place at);
   bool find_after_difference(Resume& found);
   void resume(bool gap);
   void skip(const Resume& to, const std::string& cause, const std::string& text);
+  void drop_excess();
   void settle_pending(bool right);
   void miss(uint64_t count, bool late, const std::string& cause, Time time);
   void count_event(Time time, EventCounts counts);
@@ -129,6 +159,7 @@ class Comparer {
   std::deque<TruthRun> runs_;
   size_t run_base_ = 0;
   bool truth_ended_ = false;
+  bool pieces_ended_ = false;
   std::deque<DecodedPiece> pieces_;
   size_t piece_base_ = 0;
   std::deque<GapNote> gaps_;

@@ -162,6 +162,57 @@ TEST(Compare, TimeTellsRoundsApart) {
   EXPECT_EQ(r.missing_by_cause.count("end of trace"), 0u);
 }
 
+// A short stretch between two gaps has the time of a packet behind it, 100 us late, when the loop runs once
+// more: it belongs where its order puts it, and nothing behind it is wrong.
+TEST(Compare, LateTimeOfAShortStretchMakesNothingWrong) {
+  std::vector<TruthRun> runs;
+  for (uint32_t round = 0; round < 4; ++round) {
+    for (uint32_t i = 0; i < 10; ++i)
+      runs.push_back(truth(0x1000 + 0x100 * i, 2, round * 100'000 + i * 1'000));
+  }
+  runs.push_back(truth(0x9000, 2, 500'000));
+  Case c(runs);
+  c.comparer.add(decoded(0x1000, 2, 0));
+  c.comparer.add_gap("E-FLOW-002", "");
+  c.comparer.add(decoded(0x1500, 2, 104'000));  // ran at 5'000
+  c.comparer.add_gap("E-FLOW-002", "");
+  for (uint32_t i = 7; i < 10; ++i) c.comparer.add(decoded(0x1000 + 0x100 * i, 2, 104'000));  // at 7'000
+  for (uint32_t i = 10; i < runs.size(); ++i) c.comparer.add(decoded(runs[i].ip, 2, runs[i].time + 4'000));
+  const CompareResult& r = c.finish();
+  EXPECT_EQ(r.wrong, 0u);
+  EXPECT_EQ(r.missing, 5u * 2);
+  EXPECT_EQ(r.right, (runs.size() - 5) * 2);
+}
+
+// Between two gaps only a stretch that never ran: it takes nothing from those behind it.
+TEST(Compare, AWrongStretchBetweenGapsIsLeftOut) {
+  std::vector<TruthRun> runs;
+  for (uint32_t i = 0; i < 60; ++i) runs.push_back(truth(0x1000 + 0x100 * i, 4));
+  Case c(runs);
+  for (uint32_t i = 0; i < 10; ++i) c.comparer.add(decoded(0x1000 + 0x100 * i, 4));
+  c.comparer.add_gap("E-FLOW-001", "");
+  c.comparer.add(decoded(0x1000 + 0x100 * 50, 4));  // far on, where what follows does not fit any more
+  c.comparer.add_gap("E-FLOW-001", "");
+  for (uint32_t i = 12; i < 60; ++i) c.comparer.add(decoded(0x1000 + 0x100 * i, 4));
+  const CompareResult& r = c.finish();
+  EXPECT_EQ(r.wrong, 4u);
+  EXPECT_EQ(r.missing, 2u * 4);
+}
+
+// A part of a run with more instructions than the run has: they cannot all have run.
+TEST(Compare, MoreInstructionsThanTheRunHasAreWrong) {
+  Case c({truth(0x1000, 4), {0x2000, 12, 2, 0, 0}, truth(0x3000, 4)});
+  static const uint8_t lengths[] = {2, 5, 1};
+  c.comparer.add(decoded(0x1000, 4));
+  c.comparer.add({0x2000, 8, 3, lengths, 0, Confidence::kCertain, 0});
+  c.comparer.add_gap("E-FLOW-001", "");
+  c.comparer.add(decoded(0x3000, 4));
+  const CompareResult& r = c.finish();
+  EXPECT_EQ(r.right, 10u);
+  EXPECT_EQ(r.wrong, 1u);
+  EXPECT_EQ(r.missing, 0u);
+}
+
 TEST(Compare, EverythingAfterTheEndOfTruthIsWrong) {
   Case c({truth(0x1000, 4)});
   c.comparer.add(decoded(0x1000, 4));

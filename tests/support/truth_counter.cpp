@@ -1,0 +1,287 @@
+#include "tests/support/truth_counter.h"
+
+#include <zstd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+#include <unordered_map>
+
+#include "decoder/pipeline.h"
+#include "tests/support/perf_data_writer.h"
+#include "textstore/check.h"
+
+namespace asof::test {
+namespace {
+
+constexpr size_t kAgree = 32;            // instructions that must agree after a difference without a gap
+constexpr size_t kSearch = 8192;         // runs and instructions looked at for them
+constexpr size_t kWays = 32;             // followed side by side
+constexpr uint64_t kMostWorse = 20'000;  // instructions
+constexpr size_t kPlaces = 2'000;        // of the beginning of a stretch that fits nowhere
+
+struct Place {
+  size_t run = 0;
+  uint32_t offset = 0;  // bytes
+  auto operator<=>(const Place&) const = default;
+};
+
+// What a way of placing the stretches so far comes to.
+struct Way {
+  uint64_t wrong = 0;
+  std::array<uint64_t, 5> by_confidence{};
+  Place at;
+};
+
+class Counter {
+ public:
+  Counter(const DecodedFlow& flow, const std::vector<ExecutedRun>& truth) : flow_(flow), truth_(truth) {
+    for (size_t i = 0; i < truth.size(); ++i) {
+      starts_[truth[i].ip].push_back(i);
+      longest_ = std::max(longest_, truth[i].bytes);
+    }
+    for (const auto& [ip, runs] : starts_) addresses_.push_back(ip);
+    std::ranges::sort(addresses_);
+  }
+
+  TruthCount count() {
+    std::vector<Way> ways(1);
+    for (size_t k = 0; k < flow_.islands.size(); ++k) {
+      const size_t end = k + 1 < flow_.islands.size() ? flow_.islands[k + 1] : flow_.ips.size();
+      ways = place(flow_.islands[k], end, ways);
+    }
+    const Way& best = *std::ranges::min_element(ways, {}, &Way::wrong);
+    TruthCount c;
+    c.wrong = best.wrong;
+    c.right = flow_.ips.size() - best.wrong;
+    for (const ExecutedRun& r : truth_) c.missing += r.count;
+    c.missing -= c.right;
+    c.wrong_certain = best.by_confidence[static_cast<size_t>(Confidence::kCertain)];
+    c.wrong_proved = best.by_confidence[static_cast<size_t>(Confidence::kProved)];
+    return c;
+  }
+
+ private:
+  // Goes on while decoded instructions [i, end) are those that ran from `at` on; both then stand at the first
+  // difference. A run that was walked from its first instruction must have as many as were decoded.
+  void walk(size_t& i, size_t end, Place& at, size_t most = SIZE_MAX) const {
+    const size_t first = i;
+    while (i < end && at.run < truth_.size() && i - first < most) {
+      const ExecutedRun& r = truth_[at.run];
+      size_t k = i;
+      uint32_t offset = at.offset;
+      while (k < end && offset < r.bytes && flow_.ips[k] == r.ip + offset) offset += flow_.lengths[k++];
+      if (k == i || offset > r.bytes) return;
+      if (offset == r.bytes) {
+        if (at.offset == 0 && k - i != r.count) return;
+        at = {at.run + 1, 0};
+      } else {
+        if (at.offset == 0 && k - i > r.count) k = i + r.count;  // the others are not in the run
+        at.offset = offset;
+        i = k;
+        return;
+      }
+      i = k;
+    }
+  }
+
+  void pass_over(Way& way, size_t from, size_t to) const {
+    way.wrong += to - from;
+    for (size_t i = from; i < to; ++i) ++way.by_confidence[flow_.confidences[i]];
+  }
+
+  // After a difference at `i`: the fewest instructions and runs to leave out until both agree again.
+  bool meet(size_t& i, size_t end, Place& at) const {
+    const size_t first_run = at.run + (at.offset != 0 ? 1 : 0);
+    size_t best = SIZE_MAX, best_i = 0, best_run = 0;
+    for (size_t j = i; j < end && j - i < std::min(best, kSearch); ++j) {
+      const auto runs = starts_.find(flow_.ips[j]);
+      if (runs == starts_.end()) continue;
+      for (auto r = std::ranges::lower_bound(runs->second, first_run); r != runs->second.end(); ++r) {
+        const size_t cost = j - i + (*r - at.run);
+        if (cost >= best || *r >= first_run + kSearch) break;
+        size_t k = j;
+        Place p{*r, 0};
+        walk(k, end, p, kAgree);
+        if (k - j < kAgree) continue;
+        best = cost, best_i = j, best_run = *r;
+      }
+    }
+    if (best == SIZE_MAX) return false;
+    i = best_i;
+    at = {best_run, 0};
+    return true;
+  }
+
+  // The rest of a stretch, with its differences.
+  Way follow(size_t begin, size_t end, Way way) const {
+    size_t i = begin;
+    while (true) {
+      walk(i, end, way.at);
+      if (i == end) return way;
+      const size_t differs = i;
+      Place at = way.at;
+      if (!meet(i, end, at)) {
+        pass_over(way, differs, end);
+        return way;
+      }
+      pass_over(way, differs, i);
+      way.at = at;
+    }
+  }
+
+  // Runs that hold an instruction at this address, in order.
+  const std::vector<size_t>& runs_with(Addr ip) {
+    const auto [known, fresh] = holding_.try_emplace(ip);
+    std::vector<size_t>& out = known->second;
+    if (!fresh) return out;
+    auto a = std::ranges::lower_bound(addresses_, ip - std::min<Addr>(ip, longest_));
+    for (; a != addresses_.end() && *a <= ip; ++a) {
+      for (const size_t r : starts_.at(*a)) {
+        if (ip - *a < truth_[r].bytes) out.push_back(r);
+      }
+    }
+    std::ranges::sort(out);
+    return out;
+  }
+
+  // One stretch behind each of the ways so far: the first place where all of it fits, those in front of that
+  // where more and more of its beginning does, and nowhere.
+  std::vector<Way> place(size_t begin, size_t end, const std::vector<Way>& ways) {
+    const std::vector<size_t>& runs = runs_with(flow_.ips[begin]);
+    std::vector<Way> out;
+    for (const Way& way : ways) {
+      size_t longest = 0, looked_at = 0;
+      for (auto r = std::ranges::lower_bound(runs, way.at.run); r != runs.end(); ++r) {
+        const auto offset = static_cast<uint32_t>(flow_.ips[begin] - truth_[*r].ip);
+        if (*r == way.at.run && offset < way.at.offset) continue;
+        Way next = way;
+        next.at = {*r, offset};
+        size_t i = begin;
+        Place at = next.at;
+        walk(i, end, at);
+        if (i == end) {
+          next.at = at;
+          out.push_back(next);
+          break;
+        }
+        if (++looked_at == kPlaces) break;
+        if (i - begin <= longest) continue;
+        longest = i - begin;
+        out.push_back(follow(begin, end, next));
+      }
+      out.push_back(way);
+      pass_over(out.back(), begin, end);
+    }
+    return best_of(std::move(out));
+  }
+
+  // Without those that are behind another one and no better. Of too many, some of each kind: one that takes
+  // a place far on is the better one until those behind it find none.
+  static std::vector<Way> best_of(std::vector<Way> ways) {
+    std::ranges::stable_sort(ways, {}, [](const Way& w) { return std::pair(w.wrong, w.at); });
+    std::vector<Way> good;
+    for (const Way& w : ways) {
+      if (w.wrong > ways.front().wrong + kMostWorse) break;
+      if (good.empty() || w.at < good.back().at) good.push_back(w);
+    }
+    std::vector<Way> out;
+    const size_t n = std::min(good.size(), kWays);
+    for (size_t i = 0; i < n; ++i) out.push_back(good[n == 1 ? 0 : i * (good.size() - 1) / (n - 1)]);
+    return out;
+  }
+
+  const DecodedFlow& flow_;
+  const std::vector<ExecutedRun>& truth_;
+  std::unordered_map<Addr, std::vector<size_t>> starts_;  // runs by their first address
+  std::unordered_map<Addr, std::vector<size_t>> holding_;
+  std::vector<Addr> addresses_;
+  uint32_t longest_ = 0;
+};
+
+class Collector : public ChunkConsumer {
+ public:
+  std::map<int, DecodedFlow> flows;
+
+ private:
+  void deliver(Chunk& chunk, const Stream& stream, Prepared*) override {
+    DecodedFlow& flow = flows[stream.cpu];
+    size_t gap = 0;
+    const auto gaps_before = [&](size_t position) {
+      for (; gap < chunk.gaps.size() && chunk.gaps[gap].step <= position; ++gap) start_island(flow);
+    };
+    if (flow.ips.empty()) start_island(flow);
+    for (auto step = chunk.steps.begin(); step != chunk.steps.end(); ++step) {
+      gaps_before(step.position());
+      Addr ip = step->block->ip;
+      for (uint32_t i = 0; i < step->count; ++i) {
+        flow.ips.push_back(ip);
+        flow.lengths.push_back(step->block->lengths[i]);
+        flow.confidences.push_back(static_cast<uint8_t>(step->confidence));
+        ip += step->block->lengths[i];
+      }
+    }
+    gaps_before(chunk.steps.size());
+  }
+
+  static void start_island(DecodedFlow& flow) {
+    if (flow.islands.empty() || flow.islands.back() != flow.ips.size())
+      flow.islands.push_back(flow.ips.size());
+  }
+};
+
+std::vector<ExecutedRun> read_truth(const std::filesystem::path& path) {
+  constexpr int kWindow = 27;  // 2^27 bytes: the files are written with long distances
+  constexpr size_t kRecord = 32;
+  const std::vector<uint8_t> packed = read_bytes(path);
+  std::vector<uint8_t> bytes;
+  ZSTD_DCtx* const context = ZSTD_createDCtx();
+  ZSTD_DCtx_setParameter(context, ZSTD_d_windowLogMax, kWindow);
+  std::vector<uint8_t> piece(ZSTD_DStreamOutSize());
+  for (ZSTD_inBuffer in{packed.data(), packed.size(), 0}; in.pos < in.size;) {
+    ZSTD_outBuffer out{piece.data(), piece.size(), 0};
+    const size_t r = ZSTD_decompressStream(context, &out, &in);
+    ASOF_CHECK(ZSTD_isError(r) == 0);
+    bytes.insert(bytes.end(), piece.begin(), piece.begin() + static_cast<long>(out.pos));
+    while (in.pos == in.size && out.pos == out.size) {  // what is left inside
+      out.pos = 0;
+      ZSTD_decompressStream(context, &out, &in);
+      bytes.insert(bytes.end(), piece.begin(), piece.begin() + static_cast<long>(out.pos));
+    }
+  }
+  ZSTD_freeDCtx(context);
+  std::vector<ExecutedRun> runs(bytes.size() / kRecord);
+  for (size_t i = 0; i < runs.size(); ++i) {
+    std::memcpy(&runs[i].ip, &bytes[i * kRecord], 8);
+    std::memcpy(&runs[i].bytes, &bytes[i * kRecord + 8], 4);
+    std::memcpy(&runs[i].count, &bytes[i * kRecord + 12], 4);
+  }
+  return runs;
+}
+
+}  // namespace
+
+TruthCount count_against(const DecodedFlow& flow, const std::vector<ExecutedRun>& truth) {
+  return Counter(flow, truth).count();
+}
+
+std::map<int, TruthCount> count_capture(const std::string& path, const CaptureOptions& options,
+                                        const std::string& truth_directory, TextAt text_at) {
+  const auto capture = open_capture(path, options);
+  if (!capture) return {};
+  Collector collector;
+  PipelineOptions pipeline;
+  pipeline.decode.text_at = text_at;
+  if (!run_pipeline(*capture, pipeline, ChunkOrder::kByStream, collector)) return {};
+  std::map<int, TruthCount> counts;
+  for (int cpu = 0; cpu < 64; ++cpu) {
+    const auto file = std::filesystem::path(truth_directory) / ("cpu" + std::to_string(cpu) + ".blocks.zst");
+    if (!std::filesystem::exists(file)) continue;
+    DecodedFlow& flow = collector.flows[cpu];
+    while (!flow.islands.empty() && flow.islands.back() == flow.ips.size()) flow.islands.pop_back();
+    counts[cpu] = count_against(flow, read_truth(file));
+  }
+  return counts;
+}
+
+}  // namespace asof::test
