@@ -112,8 +112,10 @@ void check_start_copy(const ValidationInput& in, std::vector<Check>& out) {
   std::set<Addr> seen;
   uint64_t checked = 0;
   uint64_t differ = 0;
+  const LaterCode later(in.health.side, in.capture.text->pokes());
   for (const PokeRecord& p : in.capture.text->pokes()) {
     if (p.old_len == 0 || !seen.insert(p.addr).second || p.time <= in.health.side.trace_start) continue;
+    if (later.holds(p)) continue;
     const auto bytes = bytes_at(**copy, range_of(p.addr, p.old_len));
     if (bytes.empty()) continue;
     ++checked;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <set>
 
 #include "tools/format.h"
 
@@ -46,6 +47,38 @@ HealthInput health_input(const Capture& capture) {
   NoticeBook told_before;  // opening the capture has reported these
   in.side = read_side_band(*capture.perf, told_before);
   return in;
+}
+
+LaterCode::LaterCode(const SideBand& side, std::span<const PokeRecord> pokes) {
+  struct Announced {
+    AddrRange range;
+    Time time;
+  };
+  std::vector<Announced> announced;
+  for (const KsymbolFact& k : side.ksymbols) {
+    if (!k.unregister && k.time != kTimeMin) announced.push_back({k.range, k.time});
+  }
+  std::vector<Addr> places;
+  for (const PokeRecord& p : pokes) {
+    if (p.old_len == 0) announced.push_back({range_of(p.addr, p.new_len), p.time});
+    places.push_back(p.addr);
+  }
+  std::ranges::sort(announced, {}, [](const Announced& a) { return a.range.begin; });
+  std::ranges::sort(places);
+  std::set<std::pair<Time, Addr>> open;  // time and end of those that began before a place
+  size_t next = 0;
+  for (const Addr place : places) {
+    for (; next < announced.size() && announced[next].range.begin <= place; ++next)
+      open.emplace(announced[next].time, announced[next].range.end);
+    while (!open.empty() && open.begin()->second <= place) open.erase(open.begin());
+    if (!open.empty()) first_.try_emplace(place, open.begin()->first);
+  }
+}
+
+bool LaterCode::holds(const PokeRecord& poke) const {
+  constexpr Time kBefore = 10'000'000;  // ns: code may be changed before the record that announces it
+  const auto known = first_.find(poke.addr);
+  return known != first_.end() && known->second <= saturating_add(poke.time, kBefore);
 }
 
 void check_damage(const HealthInput& in, std::vector<Finding>& out) {

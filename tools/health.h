@@ -3,8 +3,10 @@
 // docs/live-text.md.
 #pragma once
 #include <functional>
+#include <span>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "decoder/capture.h"
@@ -45,6 +47,17 @@ void check_kcore(const HealthInput& in, std::vector<Finding>& out);
 void check_bpf(const HealthInput& in, std::vector<Finding>& out);
 void check_files(const HealthInput& in, std::vector<Finding>& out);
 void check_damage(const HealthInput& in, std::vector<Finding>& out);
+
+// Code that was announced (KSYMBOL), or written where nothing was, while the recording went on: a copy of
+// kcore made before that has something else there, and says nothing about changes of it.
+class LaterCode {
+ public:
+  LaterCode(const SideBand& side, std::span<const PokeRecord> pokes);
+  bool holds(const PokeRecord& poke) const;
+
+ private:
+  std::unordered_map<Addr, Time> first_;  // of poked addresses: when it was announced first
+};
 
 // Times a notice of this code was given.
 uint64_t notice_count(const Capture& capture, std::string_view code);

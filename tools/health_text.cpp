@@ -196,11 +196,12 @@ struct CopyAge {
 };
 
 // What a copy of kcore has at the places that pokes changed, against the chain of each byte.
-CopyAge age_of_copy(const Capture& c, const ElfImage& kcore) {
+CopyAge age_of_copy(const Capture& c, const SideBand& side, const ElfImage& kcore) {
   std::unordered_map<Addr, PokedByte> bytes;
   std::map<Addr, size_t> sites;
+  const LaterCode later(side, c.text->pokes());
   for (const PokeRecord& p : c.text->pokes()) {
-    if (p.old_len == 0 || p.old_len != p.new_len) continue;
+    if (p.old_len == 0 || p.old_len != p.new_len || later.holds(p)) continue;
     size_t& size = sites[p.addr];
     size = std::max<size_t>(size, p.old_len);
     for (size_t i = 0; i < p.old_len; ++i) {
@@ -248,7 +249,7 @@ void check_kcore(const HealthInput& in, std::vector<Finding>& out) {
   const auto kcore = ElfImage::open(path);
   if (!kcore) return;
   const uint64_t other_boot = notice_count(c, "E-TEXT-301") + notice_count(c, "E-TEXT-304");
-  const CopyAge age = age_of_copy(c, **kcore);
+  const CopyAge age = age_of_copy(c, in.side, **kcore);
   const auto pokes = c.text->pokes();
   const auto early =
       std::ranges::count_if(pokes, [&](const PokeRecord& p) { return p.time < in.side.trace_start; });

@@ -2,6 +2,7 @@
 #include "tools/health.h"
 
 #include "tests/decoder/capture_lab.h"
+#include "tools/validation.h"
 
 namespace asof::test {
 namespace {
@@ -91,6 +92,27 @@ TEST_F(Health, CopyOfAnotherMomentIsBad) {
   EXPECT_EQ(verdict("kcore"), "bad");
   EXPECT_TRUE(has(evidence("kcore"), "1 as in no record")) << evidence("kcore");
   EXPECT_TRUE(has(evidence("kcore"), "ffffffff81000100")) << evidence("kcore");
+}
+
+// A trampoline is written and announced after the copy: what the copy has there is of before.
+TEST_F(Health, CodeThatCameAfterTheCopySaysNothingOfIt) {
+  const Addr trampoline = kText + 0x100;
+  poke(500, kText + 0x200, Bytes(5, 0x90), kJump);  // as the copy has it
+  poke(600, trampoline, {}, Bytes(32, 0x0f));
+  r.writer.ksymbol(trampoline, 32, KsymbolFact::kOutOfLine, 0, "ftrace_trampoline", Recording::at(601));
+  poke(700, trampoline + 8, Bytes(5, 0x0f), kJump);
+  r.writer.itrace_start(7, 7, Recording::at(5));
+  open();
+  EXPECT_EQ(verdict("kcore"), "ok") << evidence("kcore");
+  EXPECT_TRUE(has(evidence("kcore"), "of 1 place that changed")) << evidence("kcore");
+  const HealthInput in = health_input(*capture);
+  std::vector<Check> checks;
+  check_start_copy(
+      {*capture, in, LiveEvents(*capture, in.side), FlowFacts{}, Coverage(*capture), PipelineOptions{}},
+      checks);
+  ASSERT_EQ(checks.size(), 1U);
+  EXPECT_EQ(checks[0].result, Check::Result::kPass) << checks[0].answer;
+  EXPECT_TRUE(has(checks[0].answer, "of 1 place first changed")) << checks[0].answer;
 }
 
 TEST_F(Health, CopyDuringAChangeIsRecognized) {
