@@ -145,9 +145,9 @@ void check_coverage(const ValidationInput& in, std::vector<Check>& out) {
     text.answer = "all code that ran has bytes";
   } else {
     text.answer = fmt::format("code without bytes ran {}; ", format_plural(missing, "time", "times"));
-    text.answer +=
-        traced == 0 ? std::string("without times nothing tells how much that is")
-                    : fmt::format("{:.3f} % of the time has text, wanted is {} %", percent, in.min_coverage);
+    text.answer += traced == 0 ? std::string("without times nothing tells how much that is")
+                               : fmt::format("{:.3f} % of the time has text, wanted is {} %",
+                                             floored_percent(percent, 3), in.min_coverage);
   }
   out.push_back(std::move(text));
 

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <cmath>
+#include <algorithm>
 #include <set>
 
 #include "tools/catalogue.h"
@@ -109,10 +109,11 @@ double Coverage::percent() const {
     whole = static_cast<double>(bytes);
     lost = std::min(static_cast<double>(lost_bytes_), whole);
   }
-  if (whole == 0) return instructions_ == 0 ? 0 : 100;
+  if (whole == 0) return instructions_ == 0 ? 0 : gaps_ == 0 ? 100 : floored_percent(100, 2);
   const double share = 100 * (1 - lost / whole);
-  // Never rounded up to a whole that it is not.
-  return gaps_ == 0 ? share : std::floor(share * 100) / 100;
+  // Never rounded up to a whole that it is not: a gap can have no length by the clock, and hold thousands of
+  // instructions.
+  return gaps_ == 0 ? share : floored_percent(share, 2);
 }
 
 std::string Coverage::line() const {

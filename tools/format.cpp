@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
+#include <cmath>
 
 namespace asof {
 
@@ -54,6 +56,11 @@ std::string format_bytes(std::span<const uint8_t> bytes) {
 
 std::string format_plural(uint64_t n, std::string_view one, std::string_view many) {
   return fmt::format("{} {}", format_count(n), n == 1 ? one : many);
+}
+
+double floored_percent(double share, int digits) {
+  const double scale = std::pow(10, digits);
+  return std::min(std::floor(share * scale), 100 * scale - 1) / scale;
 }
 
 std::string format_origin(const TextStore& store, OriginRef ref) {

@@ -48,6 +48,17 @@ TEST_F(CoverageOf, TimeBetweenFirstAndLastStepCounts) {
   EXPECT_EQ(c.percent(), 100.0);
 }
 
+// The gap takes no time that the clock shows, but what ran in it is missing.
+TEST_F(CoverageOf, GapWithoutTimeIsNotRoundedAway) {
+  Coverage c(capture);
+  Chunk k = chunk({100, 200, 200, 800});
+  k.gaps.push_back(gap(2, "E-FLOW-002", {200, 200}));
+  c.add(k, 16);
+  EXPECT_EQ(c.lost_ns(), 0U);
+  EXPECT_EQ(c.percent(), 99.99);
+  EXPECT_TRUE(c.line().starts_with("decoded 99.99 % of traced time (1 gap, 0 ns)")) << c.line();
+}
+
 TEST_F(CoverageOf, GapTakesTheTimeUpToTheNextStep) {
   Coverage c(capture);
   Chunk k = chunk({100, 200, 700, 800});
