@@ -94,7 +94,9 @@ void add_arm64_text(Capture& capture, const PerfData& data, const CaptureOptions
   if (sources.empty()) {
     notices.error(
         "E-SIDE-514", data.path(),
-        "nothing in it tells of changes of kernel text: the text of the copied kcore is taken for all time",
+        start == nullptr ? "nothing in it tells of changes of kernel text, and no copy of kcore has any"
+                         : "nothing in it tells of changes of kernel text: the text of the copied kcore is "
+                           "taken for all time",
         "record samples of arch_jump_label_transform_queue beside the trace, copy kcore at the end, or "
         "decode with --catalogue");
   } else {
