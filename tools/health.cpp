@@ -7,6 +7,7 @@
 #include <set>
 
 #include "tools/format.h"
+#include "tools/open_matters.h"
 
 namespace asof {
 namespace {
@@ -99,11 +100,23 @@ void check_damage(const HealthInput& in, std::vector<Finding>& out) {
                  "compare the file with its source; record again if the source has the same"});
 }
 
+void check_open(const HealthInput& in, std::vector<Finding>& out) {
+  const std::vector<OpenFinding> open = open_matters(in.capture);
+  for (const OpenFinding& f : open) {
+    out.push_back(
+        {Verdict::kWarn, "open", open_matter_text(*f.matter), f.evidence, std::string(f.matter->remedy)});
+  }
+  if (open.empty()) {
+    out.push_back({Verdict::kOk, "open",
+                   "nothing keeps what has bytes from being certain, as far as the recording tells", "", ""});
+  }
+}
+
 std::vector<Finding> examine(const Capture& capture) {
   const HealthInput in = health_input(capture);
   std::vector<Finding> out;
   for (const auto check : {check_trace, check_losses, check_damage, check_clock, check_switches, check_text,
-                           check_pokes, check_kcore, check_bpf, check_files}) {
+                           check_pokes, check_kcore, check_bpf, check_files, check_open}) {
     check(in, out);
   }
   return out;

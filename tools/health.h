@@ -47,6 +47,7 @@ void check_kcore(const HealthInput& in, std::vector<Finding>& out);
 void check_bpf(const HealthInput& in, std::vector<Finding>& out);
 void check_files(const HealthInput& in, std::vector<Finding>& out);
 void check_damage(const HealthInput& in, std::vector<Finding>& out);
+void check_open(const HealthInput& in, std::vector<Finding>& out);
 
 // Code that was announced (KSYMBOL), or written where nothing was, while the recording went on: a copy of
 // kcore made before that has something else there, and says nothing about changes of it.

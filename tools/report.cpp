@@ -10,6 +10,7 @@
 #include "tools/catalogue.h"
 #include "tools/coverage.h"
 #include "tools/format.h"
+#include "tools/open_matters.h"
 #include "tools/output.h"
 #include "tools/progress.h"
 #include "tools/tally.h"
@@ -272,6 +273,16 @@ void print_flow(const Capture& c, ReportConsumer& consumer, Output& out) {
   }
 }
 
+// Why not all of the flow is certain, as far as the recording itself is the reason.
+void print_open_matters(const Capture& c, Output& out) {
+  const auto open = open_matters(c);
+  if (!open.empty()) out.write("what the recording leaves open:\n");
+  for (const OpenFinding& f : open) {
+    out.write(fmt::format("  {}\n    {}\n    remedy: {}\n", open_matter_text(*f.matter), f.evidence,
+                          f.matter->remedy));
+  }
+}
+
 ExitCode run_report(ReportOptions& o) {
   Diagnostics diagnostics = o.input.diagnostics();
   if (!finish_choice(o.choice, diagnostics)) return kExitUsage;
@@ -292,6 +303,7 @@ ExitCode run_report(ReportOptions& o) {
   print_capture(*capture, *out);
   print_text_facts(*capture, *out);
   print_flow(*capture, consumer, *out);
+  print_open_matters(*capture, *out);
   print_stream_losses(*capture, *out);
   print_causes(*capture, consumer.coverage(), *out);
   out->write(consumer.coverage().line() + "\n");

@@ -39,6 +39,20 @@ TEST(DoctorCli, RecordingWithoutKernelTextExitsWith3) {
   EXPECT_EQ(run_asof("doctor /nowhere").status, 2);
 }
 
+// Doctor and report say what is open in the same words, and decode calls the instructions so.
+TEST(DoctorCli, WhatIsOpenIsSaidEverywhere) {
+  const std::string capture = shared("captures/perf-faults/cs_nopoke");
+  if (!std::filesystem::exists(capture)) GTEST_SKIP() << "captures beside the project are absent";
+  const std::string words =
+      "kernel text: ambiguous, because nothing in the recording tells of changes of it\n";
+  EXPECT_NE(run_asof("doctor " + capture).out.find("warn  open         " + words), std::string::npos);
+  EXPECT_NE(run_asof("report " + capture).out.find("what the recording leaves open:\n  " + words),
+            std::string::npos);
+  const auto lines = lines_of(run_asof("decode -F ip,conf " + capture).out);
+  ASSERT_FALSE(lines.empty());
+  for (const std::string& line : lines) EXPECT_TRUE(line.ends_with(" ambiguous")) << line;
+}
+
 // Recordings of real kernels and of real perf: whatever they lack, the doctor must say it and end.
 TEST(DoctorCli, OtherCaptures) {
   for (const char* path : {"captures/x86-board-small/perf.data", "captures/perf-faults/live-bpf.perf.data",

@@ -1,7 +1,12 @@
 // asof doctor's findings, on recordings that each lack one thing.
 #include "tools/health.h"
 
+#include <fmt/format.h>
+
 #include "tests/decoder/capture_lab.h"
+#include "tools/catalogue.h"
+#include "tools/format.h"
+#include "tools/open_matters.h"
 #include "tools/validation.h"
 
 namespace asof::test {
@@ -234,6 +239,34 @@ TEST(HealthOfRecording, Arm64NeedsSomeSourceOfChanges) {
                   {.time = 9, .attr = 1, .has_id = true});
     const Finding f = finding_of(w, dir, "pokes");
     EXPECT_EQ(f.verdict, told ? Verdict::kOk : Verdict::kBad) << f.answer << f.evidence;
+  }
+}
+
+// Whatever opening the capture tells of is said in the words of the confidence, and each row is shown.
+TEST_F(Health, WhatIsLeftOpenIsSaidAsTheConfidenceSaysIt) {
+  open();
+  ASSERT_TRUE(capture.has_value());
+  capture->notices.clear();
+  findings.clear();
+  check_open(health_input(*capture), findings);
+  ASSERT_EQ(findings.size(), 1U);
+  EXPECT_EQ(verdict("open"), "ok");
+  for (const OpenMatter& m : open_matter_table()) {
+    Notice notice;
+    notice.code = m.code;
+    notice.reason = "a reason";
+    capture->notices = {notice};
+    findings.clear();
+    check_open(health_input(*capture), findings);
+    ASSERT_EQ(findings.size(), 1U) << m.code;
+    EXPECT_EQ(findings[0].verdict, Verdict::kWarn);
+    EXPECT_EQ(findings[0].evidence, fmt::format("{}: a reason", m.code));
+    EXPECT_TRUE(has(findings[0].answer, fmt::format(": {}, because ", m.called))) << findings[0].answer;
+    EXPECT_FALSE(findings[0].remedy.empty());
+    const bool is_confidence = m.called == confidence_name(Confidence::kAmbiguous) ||
+                               m.called == confidence_name(Confidence::kProved);
+    EXPECT_TRUE(is_confidence || m.called == "unknown") << m.called;
+    EXPECT_NE(find_code(m.code), nullptr) << m.code;
   }
 }
 
