@@ -136,7 +136,7 @@ class SegmentDecoder {
 };
 
 // Segments of one stream, in order, found as they are asked for: memory does not grow with the trace. Every
-// byte of the stream is in a segment or in some segment's `before` gap. Not thread-safe.
+// byte is in one, or in a `before` gap, but padding, and timing before all sync points. Not thread-safe.
 class SegmentSource {
  public:
   virtual ~SegmentSource() = default;

@@ -36,6 +36,7 @@ void Splitter::enter(const Stretch& stretch) {
   open(stretch);
   const uint64_t end = point().value_or(stretch.end);
   if (point() && end <= stretch.begin) return;
+  if (tells_nothing(stretch, stretch.begin, end)) return;
   if (before_)
     before_->end = end;
   else

@@ -122,6 +122,7 @@ class PsbSplitter final : public Splitter {
   }
   std::optional<uint64_t> point() const override { return point_; }
   Segment segment(const Stretch& s) override;
+  bool tells_nothing(const Stretch& s, uint64_t begin, uint64_t end) override;
 
   const Config& config_;
   const Errata& errata_;
@@ -129,6 +130,25 @@ class PsbSplitter final : public Splitter {
   std::optional<uint64_t> point_;     // the next segment's
   std::vector<uint8_t> scratch_;
 };
+
+// The first bytes of a trace can be MTC, CYC or CBR packets: the unit runs before it makes its first PSB. And
+// zeros are PAD packets, such as perf fills a buffer up with to a multiple of eight. At any other place the
+// bytes could be the rest of a packet, and are not taken for timing.
+bool PsbSplitter::tells_nothing(const Stretch&, uint64_t begin, uint64_t end) {
+  constexpr uint64_t kMost = 64;
+  if (end - begin > kMost) return false;
+  const auto bytes = stream_.bytes(begin, end, scratch_);
+  const uint8_t* p = bytes.data();
+  const uint8_t* const last = p + bytes.size();
+  while (p != last) {
+    const Packet k = read_packet(p, last);
+    const bool timing = k.type == Pk::kMtc || k.type == Pk::kCyc || k.type == Pk::kCbr ||
+                        k.type == Pk::kTsc || k.type == Pk::kTma;
+    if (k.type != Pk::kPad && !(timing && begin == 0)) return false;
+    p += k.size;
+  }
+  return true;
+}
 
 Segment PsbSplitter::segment(const Stretch& s) {
   const auto following = points_->next();

@@ -3,7 +3,9 @@
 
 #include <random>
 
+#include "arch/x86/x86.h"
 #include "tests/decoder/perf_bytes.h"
+#include "tests/support/pt_writer.h"
 
 namespace asof::test {
 namespace {
@@ -79,6 +81,34 @@ TEST(AuxStreams, BuffersJoinAndPaddingGoes) {
   std::vector<uint8_t> scratch;
   const auto across = stream.bytes(490, 510, scratch);
   EXPECT_EQ(Bytes(across.begin(), across.end()), part(all, 490, 510));
+}
+
+// As stock perf writes it: an AUX record of 0x36 bytes, whose AUXTRACE record has 0x38, and an MTC packet in
+// front of the first PSB. Neither is damage, at no place of the ring.
+TEST(AuxStreams, PaddingAndTheFirstTimingPacketAreNoDamage) {
+  PtWriter pt;
+  pt.mtc(0xf1);
+  pt.psb();
+  pt.psbend();
+  for (int i = 0; i < 0x100; ++i) pt.mtc(static_cast<uint8_t>(i));
+  const Bytes all(pt.bytes().begin(), pt.bytes().end());
+  PerfBytes file = start();
+  file.aux(0, 0x36, 0, cpu0(100)).auxtrace(0, 0, -1, 0, part(all, 0, 0x36));
+  file.aux(0x36, 0x35, 0, cpu0(200));
+  file.aux(0x6b, 0x37, 0, cpu0(300)).auxtrace(0, 0, -1, 0x36, part(all, 0x36, 0xa2));
+  file.aux(0x1000, 0x36, 0, cpu0(400)).auxtrace(0, 0, -1, 0x1000, part(all, 2, 0x38));
+  const Made made = make(file);
+  const Stream& stream = made.one();
+  ASSERT_EQ(stream.pieces.size(), 3U);
+  EXPECT_EQ(stream.pieces[0].size(), 0x36U);
+  EXPECT_EQ(stream.pieces[1].size(), 0x6cU);
+  EXPECT_EQ(stream.pieces[2].size(), 0x36U);
+  const auto arch = x86::make_arch(x86::Config{});
+  for (const Segment& segment : arch->split(stream, 0)) {
+    if (segment.before) {
+      EXPECT_STREQ(segment.before->code, "E-LOST-107");
+    }
+  }
 }
 
 TEST(AuxStreams, ZerosThatAreTraceStay) {

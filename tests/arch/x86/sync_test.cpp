@@ -161,6 +161,21 @@ TEST(Sync, BytesBeforeTheFirstSyncPoint) {
   expect_all_covered(s.stream, s.segments);
 }
 
+// A trace begins with timing packets when its first PSB comes later: nothing is missing.
+TEST(Sync, TimingPacketsBeforeTheFirstSyncPointAreNoLoss) {
+  Scene s;
+  s.code(A, Bytes(16, 0x90));
+  s.pt.mtc(0xf1);
+  s.pt.cyc(1);
+  s.pt.mtc(0xf2);
+  ASSERT_GT(s.pt.offset(), 0U);
+  s.start(A);
+  s.pt.fup(A + 2);
+  s.pt.tip_pgd();
+  const Decoded d = s.expect_flow(nops(0, 2));
+  EXPECT_TRUE(d.gaps.empty()) << d.gaps[0].code;
+}
+
 // Two stretches with a hole between them: the second begins in the middle of a packet.
 TEST(Sync, Discontinuity) {
   Three s;
