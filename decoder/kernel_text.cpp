@@ -162,7 +162,15 @@ void KernelText::add_modules_seen(Builder& builder, const WatchedTexts& watched)
       if (k > i) layer.until = std::min(layer.until, other.time - 1);
     }
     if (had_other) layer.from = seen.time;
-    if (layer.from <= layer.until) builder.add_layer(layer);
+    if (layer.from > layer.until) continue;
+    builder.add_layer(layer);
+    // What another module had there before, which came and went unseen, is as likely.
+    if (!had_other && seen.time > kTimeMin + 1)
+      builder.add_layer({.range = seen.range,
+                         .bytes = {},
+                         .from = kTimeMin + 1,
+                         .until = std::min(layer.until, seen.time - 1),
+                         .rank = kRankWatched});
   }
 }
 

@@ -69,7 +69,7 @@ void Flow::visit(State& s, const Node& node) {
 void Flow::enter_poke(State& s) {
   if (stream_->cpu < 0 || s.pokes_uncounted) return;
   Addr back = 0;
-  if (s.poke_return != 0 || s.rets.split() || !s.rets.top_if_kept(back)) {
+  if (s.poke_return != 0 || s.rets.split() || !s.rets.next_is_sure() || !s.rets.top_if_kept(back)) {
     s.pokes_uncounted = true;
     return;
   }

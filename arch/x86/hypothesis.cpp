@@ -294,8 +294,9 @@ void Flow::choose_nested(const State& s, const std::vector<Hypothesis>& hypothes
   trial.end = s.decisions;
 }
 
-// Follows every candidate from here and judges. Always gives one: where none fits, the likeliest, which leads
-// to the place of the contradiction.
+// Follows every candidate from here and judges. Where none fits, it gives the likeliest, which leads to the
+// place of the contradiction; or none, with a gap open here, where something unknown can be here as well and
+// the trace contradicts all others before it says an address.
 template <>
 const Flow::Hypothesis* Flow::choose<true>(State& s, const std::vector<Hypothesis>& hypotheses, bool unknown,
                                            Trial*, Stop&) {
@@ -310,7 +311,8 @@ const Flow::Hypothesis* Flow::choose<true>(State& s, const std::vector<Hypothesi
   bool all_join = true;
   bool same_way = true;  // from here to where they join they run the same addresses
   uint64_t best_way = 0;
-  bool open = unknown;  // there may be more than the candidates that are left
+  bool open = unknown;                             // there may be more than the candidates that are left
+  bool none_goes_on = unsure_ != Unsure::kAlways;  // each is contradicted before the next address
   for (const Hypothesis& h : hypotheses) {
     Trial t;
     t.start = s.decisions;
@@ -320,6 +322,7 @@ const Flow::Hypothesis* Flow::choose<true>(State& s, const std::vector<Hypothesi
     assume(copy, h);
     const Stop stop = walk<false>(copy, &t);
     if (stop == Stop::kContradiction) {
+      none_goes_on = none_goes_on && copy.unsure;
       // What was changed unseen on the way, or here, may be what the trace contradicts.
       open = open || t.unsure;
       continue;
@@ -352,6 +355,13 @@ const Flow::Hypothesis* Flow::choose<true>(State& s, const std::vector<Hypothesi
   const Confidence doubt = in_window ? confidence_ : Confidence::kCertain;
   const uint64_t doubt_until = in_window ? confidence_until_ : 0;
   constexpr uint64_t kForGood = UINT64_MAX;  // until the next sync point or gap
+  if (best == nullptr && unknown && none_goes_on && hypotheses[0].variant != nullptr &&
+      hypotheses[0].returns == Returns::Policy::kUnknown) {
+    contradiction(s, "E-TEXT-001", [&] {
+      return text_with("what is known of ", s.ip, " does not fit the trace: something unknown was there");
+    });
+    return nullptr;
+  }
   if (best == nullptr) {
     confidence_ = Confidence::kContradiction;
     confidence_until_ = kForGood;

@@ -138,6 +138,24 @@ class Scene {
     builder_.add_layer(l);
     return *this;
   }
+  // Bytes that nothing vouches for (Layer::unsure).
+  Scene& unsure_code(Addr at, const Bytes& bytes) {
+    builder_.add_layer({.range = range_of(at, bytes.size()), .bytes = keep(bytes), .unsure = true});
+    return *this;
+  }
+  // A BPF program with its image.
+  Scene& program(Addr at, const Bytes& bytes, uint64_t id, Time from, Time until) {
+    const OriginRef origin =
+        builder_.add_origin({.kind = OriginKind::kBpfImage, .name = "program", .id = id, .build_id = {}});
+    builder_.add_layer({.range = range_of(at, bytes.size()),
+                        .bytes = keep(bytes),
+                        .from = from,
+                        .until = until,
+                        .soft_until = true,
+                        .rank = kRankEpoch,
+                        .origin = origin});
+    return *this;
+  }
   Scene& code(Assembler& a) { return code(a.base(), a.finish()); }
   // Known to hold other bytes then, but not which.
   Scene& unknown(Addr at, uint64_t size, Time from, Time until) {

@@ -1,0 +1,108 @@
+// How far a doubt reaches: what follows text that may have changed unseen, what ends it, and which of several
+// lives of one memory the flow is in (docs/live-text.md 7.1, 7.3).
+#include "tests/arch/x86/scene.h"
+
+namespace asof::x86::test {
+namespace {
+
+constexpr Addr kKernel = Scene::kCode;
+constexpr Addr kModule = 0xffffffffc0100000;
+constexpr Addr kProgram = 0xffffffffc0600000;
+
+struct Place {
+  Addr ip;
+  Confidence confidence;
+  bool operator==(const Place&) const = default;
+};
+void PrintTo(const Place& p, std::ostream* out) {
+  *out << fmt::format("{:#x} {}", p.ip, static_cast<int>(p.confidence));
+}
+
+std::vector<Place> places(const Decoded& d) {
+  std::vector<Place> out;
+  for (const Ran& r : d.ran) out.push_back({r.ip, r.confidence});
+  return out;
+}
+
+constexpr auto kSure = Confidence::kCertain, kDoubt = Confidence::kAmbiguous;
+
+// The kernel calls a function of a module, which calls back and returns.
+struct ModuleScene : Scene {
+  ModuleScene() {
+    with_clock();
+    Bytes kernel = {0x90};  // +0
+    const Bytes to_module = asof::test::call_bytes(kKernel + 1, kModule);
+    kernel.insert(kernel.end(), to_module.begin(), to_module.end());  // +1: CALL
+    kernel.insert(kernel.end(), {0x90, 0xff, 0xe0});                  // +6: NOP, JMP RAX
+    kernel.resize(0x20, 0xcc);
+    kernel.insert(kernel.end(), {0x90, 0xff, 0xe0});  // +0x20: NOP, JMP RAX
+    code(kKernel, kernel);
+    unsure_code(kModule, {0x90, 0xc3});  // NOP, RET
+  }
+};
+
+TEST(Unsure, WhatFollowsUnsureTextIsInDoubtUpToTheNextAddress) {
+  ModuleScene s;
+  s.start(kKernel, 100);
+  s.pt.tnt(true);            // the compressed return
+  s.pt.tip(kKernel + 0x20);  // JMP RAX
+  stop_at(s, kKernel + 0x21);
+  s.pt.tsc(200);
+  EXPECT_EQ(places(s.expect_flow(
+                {kKernel, kKernel + 1, kModule, kModule + 1, kKernel + 6, kKernel + 7, kKernel + 0x20})),
+            (std::vector<Place>{{kKernel, kSure},
+                                {kKernel + 1, kSure},
+                                {kModule, kDoubt},
+                                {kModule + 1, kDoubt},
+                                {kKernel + 6, kDoubt},
+                                {kKernel + 7, kDoubt},
+                                {kKernel + 0x20, kSure}}));
+}
+
+TEST(Unsure, AReturnToACallFromBeforeTheDoubtIsInDoubt) {
+  ModuleScene s;
+  // +0x40: CALL kernel; NOP; JMP RAX. The callee's JMP RAX goes to a RET.
+  Bytes outer = asof::test::call_bytes(kKernel + 0x40, kKernel);
+  outer.insert(outer.end(), {0x90, 0xff, 0xe0});
+  s.code(kKernel + 0x40, outer);
+  s.code(kKernel + 0x60, {0x90, 0xc3});
+  s.start(kKernel + 0x40, 100);
+  s.pt.tnt(true);
+  s.pt.tip(kKernel + 0x60);
+  s.pt.tnt(true);  // the RET at +0x61, to a call that was made before
+  s.pt.tip(kKernel + 0x20);
+  stop_at(s, kKernel + 0x21);
+  s.pt.tsc(200);
+  const auto got = places(
+      s.expect_flow({kKernel + 0x40, kKernel, kKernel + 1, kModule, kModule + 1, kKernel + 6, kKernel + 7,
+                     kKernel + 0x60, kKernel + 0x61, kKernel + 0x45, kKernel + 0x46, kKernel + 0x20}));
+  EXPECT_EQ(got[7], (Place{kKernel + 0x60, kSure}));
+  EXPECT_EQ(got[8], (Place{kKernel + 0x61, kSure}));
+  EXPECT_EQ(got[9], (Place{kKernel + 0x45, kDoubt}));
+  EXPECT_EQ(got[10], (Place{kKernel + 0x46, kDoubt}));
+  EXPECT_EQ(got[11], (Place{kKernel + 0x20, kSure}));
+}
+
+// One program ended at 1000, another began at 2000 whose bytes lie across its end; time says 900 to 2100.
+// What runs on from the first bytes of the second one is of the second one.
+TEST(Unsure, TheFlowStaysInTheLifeOfAProgram) {
+  Scene s;
+  s.with_clock();
+  s.program(kProgram + 0x10, {0x75, 0x00, 0x75, 0x00, 0xff, 0xe0}, 1, kTimeMin, 1000);
+  Bytes second(0x10, 0x90);
+  second.insert(second.end(), {0x90, 0x90, 0x90, 0x90, 0xff, 0xe0});
+  s.program(kProgram, second, 2, 2000, kTimeMax);
+  s.code(kKernel, {0x90, 0x90});
+  s.start(kProgram, 900);
+  s.pt.tip(kKernel);
+  stop_at(s, kKernel + 1);
+  s.pt.tsc(2100);
+  std::vector<Addr> ran;
+  for (Addr a = kProgram; a <= kProgram + 0x14; ++a) ran.push_back(a);
+  ran.push_back(kKernel);
+  const Decoded d = s.expect_flow(ran);
+  EXPECT_EQ(d.ran[0x10].bytes[0], 0x90);
+}
+
+}  // namespace
+}  // namespace asof::x86::test
