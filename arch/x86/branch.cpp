@@ -123,6 +123,15 @@ Flow::Stop Flow::take_target(State& s, Variant& v, Trial* trial) {
     stop_tracing<Emit>(s, &v);
     return used(s, trial);
   }
+  if (tip.kind == Pending::Kind::kGuest && v.last_vm_entry) {
+    emit<Emit>(s, v, b.count, Step::kTaken);
+    s.pending = Pending{};
+    s.ip = b.end();
+    const Stop stop = used(s, trial);
+    if constexpr (!Emit) return stop == Stop::kEnd ? Stop::kOut : stop;
+    enter_guest(s, tip.offset);
+    return Stop::kContradiction;
+  }
   if (tip.kind == Pending::Kind::kEos) {
     emit<Emit>(s, v, b.count, 0);
     return Stop::kOut;  // nothing more can be said

@@ -11,10 +11,18 @@ constexpr uint64_t kTscMask = (1ULL << 56) - 1;
 
 bool Clock::update(const Packet& k) {
   switch (k.type) {
+    case Pk::kPip:
+      guest_ = k.value2 != 0;
+      return false;
     case Pk::kTsc:
+      if (guest_) {
+        have_tma_ = false;
+        return false;
+      }
       on_tsc(k.value);
       return true;
     case Pk::kTma:
+      if (guest_) return false;
       on_tma(k.value, k.value2);
       return true;
     case Pk::kMtc:

@@ -23,13 +23,21 @@ class Clock {
   Clock(const Config& config, uint64_t reference, bool skip_first = false)
       : config_(&config), tsc_(reference), skip_calibration_(skip_first) {}
 
-  // Takes TSC, TMA, MTC, CYC, CBR; others are ignored. Returns true when now() may have moved: never for an
-  // MTC without a TMA before it, which says nothing.
+  // Takes TSC, TMA, MTC, CYC, CBR and PIP; others are ignored. Returns true when now() may have moved: never
+  // for an MTC without a TMA before it, which says nothing.
   bool update(const Packet& k);
+  // VMX non-root operation, by the last PIP. TSC and TMA are the guest's then (SDM vol. 3, "TSC packets":
+  // with the VMX TSC offset and scaling) and say nothing of the host's time. CTC is not the guest's, so MTCs
+  // count on from the host's TMA, until the first TSC of the guest: what it follows (a sleep) may have
+  // skipped any number of MTCs.
+  bool guest() const { return guest_; }
+  void set_guest(bool guest) { guest_ = guest; }
+  // Until the first TSC: it is not earlier than this.
+  void set_not_before(Time t) { not_before_ = t; }
 
   // kTimeMin when there is no time yet or no conversion.
-  Time now() const { return to_time(estimate()); }
-  Time floor() const { return to_time(bound(-1)); }
+  Time now() const { return have_ ? to_time(estimate()) : not_before_; }
+  Time floor() const { return have_ ? to_time(bound(-1)) : not_before_; }
   // kTimeMax when nothing bounds it from above.
   Time ceiling() const { return have_ ? to_time(bound(+1)) : kTimeMax; }
   bool has_time() const { return have_ && config_->time.has_value(); }
@@ -58,6 +66,8 @@ class Clock {
   uint64_t ctc_since_ = 0;  // CTC ticks since then
   uint32_t last_ctc_ = 0;   // low bits, as far as MTC tells them
   uint8_t cbr_ = 0;
+  Time not_before_ = kTimeMin;  // while no TSC was seen
+  bool guest_ = false;
   bool have_ = false;  // a TSC was seen
   bool have_tma_ = false;
   bool skip_calibration_ = false;

@@ -9,8 +9,6 @@
 namespace asof::x86 {
 namespace {
 
-uint8_t exec_mode(uint64_t bits) { return (bits & 1) != 0 ? 64 : (bits & 2) != 0 ? 32 : 16; }
-
 bool is_timing(Pk t) {
   return t == Pk::kTsc || t == Pk::kTma || t == Pk::kMtc || t == Pk::kCyc || t == Pk::kCbr;
 }
@@ -24,6 +22,13 @@ Event make_event(EventKind kind, Time time, Addr ip, uint64_t a, uint64_t b, uin
   e.b = b;
   e.offset = offset;
   return e;
+}
+
+// In a guest: is it left for guest_walk()? A TIP.PGD that the host's VM entry ends in is the host's.
+bool is_guest_flow(const State& s, Pk t) {
+  const bool host_flow = s.enabled && !s.lost;
+  return t == Pk::kTnt || t == Pk::kTip || t == Pk::kPge || t == Pk::kFup || (t == Pk::kPgd && !host_flow) ||
+         (t == Pk::kPsb && host_flow);
 }
 
 void bind(Pending& p, const Event& e) {
@@ -66,7 +71,7 @@ void Flow::fetch(State& s) {
   for (;;) {
     const uint64_t offset = static_cast<uint64_t>(s.p - begin_);
     const Packet k = next_packet(s.p, s.block_bytes);
-    if (k.type == Pk::kTnt) {
+    if (k.type == Pk::kTnt && !s.clock.guest()) {
       if (s.pending.event_count != 0) {  // its FUP never came: there is no place to bind to
         if constexpr (Emit) report_bound_events(s);
         s.pending = Pending{};
@@ -91,6 +96,11 @@ template <bool Emit>
 bool Flow::fetch_one(State& s, const Packet& k, uint64_t offset) {
   Pending& d = s.pending;
   if (d.kind == Pending::Kind::kNone) d.offset = offset;
+  if (s.clock.guest() && is_guest_flow(s, k.type)) [[unlikely]] {
+    d.kind = Pending::Kind::kGuest;
+    d.offset = offset;
+    return true;
+  }
   switch (k.type) {
     case Pk::kTip:
     case Pk::kPgd:
@@ -155,6 +165,8 @@ bool Flow::side_packet(State& s, const Packet& k, uint64_t offset) {
   EventKind kind;
   switch (k.type) {
     case Pk::kPip:
+      s.clock.update(k);
+      s.maybe_guest = false;
       kind = EventKind::kPaging;
       break;
     case Pk::kVmcs:
@@ -366,9 +378,12 @@ bool Flow::skip_after_overflow(State& s) {
         t.clock_moved = true;
         t.p += k.size;
         break;
+      case Pk::kPip:
+        t.clock.update(k);
+        t.p += k.size;
+        break;
       case Pk::kPad:
       case Pk::kMnt:
-      case Pk::kPip:
       case Pk::kVmcs:
       case Pk::kModeExec:
       case Pk::kPwre:
@@ -411,6 +426,8 @@ void Flow::resolve_overflow(State& s) {
   skip_after_overflow(s);
 }
 
+template bool Flow::side_packet<true>(State&, const Packet&, uint64_t);
+template void Flow::on_timing<true>(State&, const Packet&);
 template void Flow::fetch<true>(State&);
 template void Flow::fetch<false>(State&);
 

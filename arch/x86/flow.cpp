@@ -60,6 +60,7 @@ void Flow::decode(const Segment& segment, ChunkSink& sink) {
   confidence_ = Confidence::kCertain;
   confidence_until_ = followed_until_ = 0;
   ceiling_from_ = nullptr;
+  guest_in_segment_.reset();
   if (segment.before) chunk_.gaps.push_back(*segment.before);
   if (segment.end > segment.begin) {
     const auto bytes = stream_->bytes(segment.begin, segment.tail_end, scratch_);
@@ -72,6 +73,7 @@ void Flow::decode(const Segment& segment, ChunkSink& sink) {
     s.clock = Clock(config_, reference_at(*stream_, segment.begin), errata_.skl168);
     const SyncGroup g = read_sync_group(bytes, s.clock, errata_);
     s.clock = g.clock;
+    if (g.guest) s.clock.set_not_before(segment.start_time);
     s.now = s.clock.now();
     s.floor = s.lo = s.clock.floor();
     s.mode = g.mode;
@@ -80,7 +82,7 @@ void Flow::decode(const Segment& segment, ChunkSink& sink) {
     choose_code(s);
     s.unsure = unsure_ == Unsure::kAlways;
     add_event(EventKind::kPsb, s.now, g.has_ip ? g.ip : 0, 0, 0, 0);
-    if (g.has_cr3) add_event(EventKind::kPaging, s.now, g.has_ip ? g.ip : 0, g.cr3, 0, 0);
+    if (g.has_cr3) add_event(EventKind::kPaging, s.now, g.has_ip ? g.ip : 0, g.cr3, g.guest ? 1 : 0, 0);
     if (g.bad) {
       s.lost = s.enabled = true;
       open_gap(s, "E-DATA-001", "the sync group (PSB+) is damaged", g.size);
@@ -88,6 +90,7 @@ void Flow::decode(const Segment& segment, ChunkSink& sink) {
       s.enabled = true;
       s.last_ip = g.ip;
       enter(s, g.ip);
+      if (g.guest) enter_guest(s, g.size);
     }
     walk<true>(s, nullptr);
     close_gap(s, 0, static_cast<uint64_t>(tail_ - begin_));
@@ -201,6 +204,9 @@ bool Flow::arrive(State& s) {
   }
   if constexpr (Emit) next_flags_ |= Step::kAsyncEntry;
   enter(s, d.ip);
+  if constexpr (Emit) {
+    if (s.clock.guest()) enter_guest(s, d.offset);
+  }
   return true;
 }
 
@@ -250,6 +256,13 @@ bool Flow::without_flow(State& s) {
     case Pending::Kind::kEos:
     case Pending::Kind::kEnd:
       return false;
+    case Pending::Kind::kGuest:
+      if constexpr (Emit) {
+        report_bound_events(s);
+        d = Pending{};
+        guest_walk(s);
+      }
+      return Emit;
     case Pending::Kind::kPtwrite:
       break;
   }
@@ -285,6 +298,7 @@ Flow::Stop Flow::walk(State& s, Trial* trial) {
         close_gap(s, s.enabled ? s.ip : 0, static_cast<uint64_t>(s.p - begin_));
         add_event(EventKind::kOverflow, s.now, s.enabled ? s.ip : 0, 0, 0, at);
         if (s.enabled) enter(s, s.ip);
+        doubt_guest(s);
         continue;
       }
       if (s.pending.kind == Pending::Kind::kBad) {

@@ -32,6 +32,7 @@ struct SyncGroup {
   uint8_t mode = 64;
   bool transaction = false;
   uint64_t cr3 = 0;
+  bool guest = false;  // VMX non-root operation, as far as a PIP tells
   bool has_cr3 = false;
   bool bad = false;  // damaged: `size` bytes were good
   size_t size = 0;   // bytes up to and with PSBEND (or up to the OVF)
@@ -102,6 +103,12 @@ class Flow final : public SegmentDecoder {
   void resolve_overflow(State& s);
   bool fup_is_bogus(const State& s, const uint8_t* after_fup) const;
   bool skip_after_overflow(State& s);
+
+  // guest.cpp: VMX non-root operation
+  void enter_guest(State& s, uint64_t at);
+  void guest_walk(State& s);
+  void doubt_guest(State& s);
+  bool guest_in_segment();
 
   // fast.cpp
   static constexpr uint32_t kFastCodes = 1024;
@@ -238,6 +245,7 @@ class Flow final : public SegmentDecoder {
   const uint8_t* ceiling_to_ = nullptr;
   Time ceiling_ = kTimeMax;
   bool ceiling_pause_ = false;  // tracing stops before it
+  std::optional<bool> guest_in_segment_;
   // Anchors: times of each ring's TEXT_POKE records.
   tsl::robin_map<uint32_t, std::vector<Time>> ring_times_;
 };

@@ -59,6 +59,7 @@ void Flow::close_gap(State& s, Addr resume_ip, uint64_t end) {
   if (gap_->time.lo > gap_->time.hi) gap_->time.lo = gap_->time.hi;
   chunk_.gaps.push_back(std::move(*gap_));
   gap_.reset();
+  if (s.maybe_guest) doubt_guest(s);
 }
 
 // What the trace says and what is pending, for the reason of a gap.
@@ -70,6 +71,8 @@ std::string Flow::describe(const State& s) const {
   switch (d.kind) {
     case Pending::Kind::kTip:
       return fmt::format("the trace has a TIP to {:#x}", d.ip);
+    case Pending::Kind::kGuest:
+      return "the trace has a VM entry (PIP)";
     case Pending::Kind::kPgd:
       return "the trace has a TIP.PGD";
     case Pending::Kind::kPge:

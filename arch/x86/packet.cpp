@@ -204,6 +204,8 @@ std::optional<Packet> pge_ahead(const uint8_t* p, const uint8_t* end) {
       case Pk::kCyc:
       case Pk::kCbr:
       case Pk::kPip:
+        if (k.value2 != 0) return std::nullopt;  // a guest's
+        [[fallthrough]];
       case Pk::kVmcs:
       case Pk::kMnt:
       case Pk::kModeExec:

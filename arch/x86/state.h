@@ -212,6 +212,7 @@ struct Pending {
   enum class Kind : uint8_t {
     kNone,     // fetch the next packet
     kTip,      // the next branch that needs a target goes to `ip`
+    kGuest,    // the next VM entry is done: packets from here on are a guest's
     kPgd,      // tracing stops at `ip`, or at the next branch that needs trace
     kPge,      // tracing starts at `ip`
     kAsync,    // at `at`: interrupt or exception to `ip`, or (to_pgd) tracing stops
@@ -249,6 +250,7 @@ struct State {
   bool enabled = false;     // PacketEn
   bool lost = false;        // enabled, but where is not known
   bool transaction = false;
+  bool maybe_guest = false;  // packets were lost that may have told of a VM entry or exit
   Addr ip = 0;
   Addr last_ip = 0;
   Node* node = nullptr;       // at ip, when known already

@@ -8,12 +8,29 @@
 
 namespace asof::x86 {
 
+namespace {
+
+// What the PIP of a group tells of its TSC, which stands in front of it; without one it is as before.
+bool is_guest_group(const uint8_t* p, const uint8_t* end, bool before) {
+  for (;;) {
+    const Packet k = read_packet(p, end);
+    if (k.type == Pk::kPip) return k.value2 != 0;
+    if (k.type == Pk::kPsbend || k.type == Pk::kOvf || k.type == Pk::kEnd || k.type == Pk::kBad)
+      return before;
+    p += k.size;
+  }
+}
+
+}  // namespace
+
 SyncGroup read_sync_group(std::span<const uint8_t> bytes, const Clock& clock, const Errata& errata) {
   SyncGroup g;
   g.clock = clock;
   const uint8_t* p = bytes.data();
   const uint8_t* const end = p + bytes.size();
   Addr last_ip = 0;
+  g.guest = is_guest_group(p, end, clock.guest());
+  g.clock.set_guest(g.guest);
   bool done = false;
   while (!done) {
     const Packet k = read_packet(p, end);
@@ -23,7 +40,7 @@ SyncGroup read_sync_group(std::span<const uint8_t> bytes, const Clock& clock, co
         g.ip = last_ip;
         break;
       case Pk::kModeExec:
-        g.mode = (k.value & 1) != 0 ? 64 : (k.value & 2) != 0 ? 32 : 16;
+        g.mode = exec_mode(k.value);
         break;
       case Pk::kModeTsx:
         g.transaction = (k.value & 1) != 0;
@@ -118,6 +135,7 @@ class PsbSplitter final : public Splitter {
  private:
   void open(const Stretch& s) override {
     points_.emplace(stream_, s);
+    host_time_ = kTimeMin;
     point_ = points_->next();
   }
   std::optional<uint64_t> point() const override { return point_; }
@@ -128,6 +146,7 @@ class PsbSplitter final : public Splitter {
   const Errata& errata_;
   std::optional<SyncPoints> points_;  // of this stretch
   std::optional<uint64_t> point_;     // the next segment's
+  Time host_time_ = kTimeMin;         // of the last group in this stretch that has one
   std::vector<uint8_t> scratch_;
 };
 
@@ -159,7 +178,9 @@ Segment PsbSplitter::segment(const Stretch& s) {
   g.tail_end = std::min(s.end, g.end + (following ? kMaxGroup : 0));
   const auto head = stream_.bytes(g.begin, std::min(s.end, g.begin + kMaxGroup), scratch_);
   const SyncGroup group = read_sync_group(head, Clock(config_, reference_at(stream_, g.begin)), errata_);
-  g.start_time = group.clock.now();
+  // In a guest the group has no time of the host.
+  g.start_time = group.guest && group.clock.now() == kTimeMin ? host_time_ : group.clock.now();
+  host_time_ = g.start_time;
   take_gap(g);
   point_ = following;
   return g;

@@ -24,10 +24,15 @@ class Encoder {
  private:
   Addr ip(const CasePacket& p, size_t i) const { return case_.program.address(p.args.at(i)); }
   uint64_t tsc(const std::string& word);
+  static uint64_t offset(const CasePacket& p, size_t i) {
+    return static_cast<uint64_t>(case_time(p.args.at(i)) - kCaseBase);
+  }
   static PsbPlus::Tma tma(uint64_t tsc) {
     return {static_cast<uint16_t>(tsc / kCaseTscPerCtc), static_cast<uint16_t>(tsc % kCaseTscPerCtc)};
   }
   void psb(const CasePacket& p);
+  void guest_psb(const CasePacket& p);
+  bool other(const CasePacket& p);
   void tnt(const std::string& bits);
 
   const CaseFile& case_;
@@ -52,6 +57,38 @@ void Encoder::psb(const CasePacket& p) {
   }
   if (p.args.size() > 1) group.ip = ip(p, 1);
   writer_.psb_plus(group);
+}
+
+// gpsb TIME OFFSET IP: in a guest, whose TSC is OFFSET behind the host's.
+void Encoder::guest_psb(const CasePacket& p) {
+  const uint64_t host = tsc(p.args.at(0));
+  PsbPlus group;
+  group.tsc = host - offset(p, 1);
+  group.tma = tma(host);
+  group.cr3 = 0x100000;
+  group.ip = ip(p, 2);
+  group.non_root = true;
+  writer_.psb_plus(group);
+}
+
+// Packets without a place in the flow. False: it is none.
+bool Encoder::other(const CasePacket& p) {
+  if (p.kind == "gtsc") {  // gtsc TIME OFFSET: as in gpsb. CTC is the host's in a guest, too
+    const uint64_t host = tsc(p.args.at(0));
+    writer_.tsc(host - offset(p, 1));
+    writer_.tma(tma(host).ctc, tma(host).fc);
+  } else if (p.kind == "pip") {
+    writer_.pip(std::stoull(p.args.at(0), nullptr, 0), p.args.size() > 1 && p.args[1] == "nr");
+  } else if (p.kind == "vmcs") {
+    writer_.vmcs(std::stoull(p.args.at(0), nullptr, 0));
+  } else if (p.kind == "cyc") {
+    writer_.cyc(std::stoull(p.args.at(0)));
+  } else if (p.kind == "cbr") {
+    writer_.cbr(static_cast<uint8_t>(std::stoul(p.args.at(0))));
+  } else {
+    return false;
+  }
+  return true;
 }
 
 void Encoder::tnt(const std::string& bits) {
@@ -86,7 +123,9 @@ void Encoder::packet(const CasePacket& p) {
     writer_.tip_pgd();
   } else if (p.kind == "ovf") {
     writer_.ovf();
-  } else {
+  } else if (p.kind == "gpsb") {
+    guest_psb(p);
+  } else if (!other(p)) {
     throw CaseError(fmt::format("unknown packet '{}'", p.kind));
   }
 }

@@ -101,7 +101,7 @@ TEST(Flow, CodeSizeWithAnInterrupt) {
 TEST(Flow, StatePackets) {
   Scene s;
   s.code(A, {0x90, 0x0f, 0x22, 0xd8, 0x90, 0x74, 0x00, 0x90, 0x90}).start(A);
-  s.pt.pip(0x1234000, true);
+  s.pt.pip(0x1234000);
   s.pt.vmcs(0x7000);
   s.pt.mnt(0x55);
   s.pt.cbr(33);
@@ -111,10 +111,44 @@ TEST(Flow, StatePackets) {
   const Decoded d = s.expect_flow(at({0, 1, 4, 5, 7}));
   ASSERT_EQ(d.of(EventKind::kPaging).size(), 1U);
   EXPECT_EQ(d.of(EventKind::kPaging)[0].a, 0x1234000U);
-  EXPECT_EQ(d.of(EventKind::kPaging)[0].b, 1U);
+  EXPECT_EQ(d.of(EventKind::kPaging)[0].b, 0U);
   EXPECT_EQ(d.of(EventKind::kVmcs)[0].a, 0x7000U);
   EXPECT_EQ(d.of(EventKind::kMaintenance)[0].a, 0x55U);
   EXPECT_EQ(d.of(EventKind::kCbr)[0].a, 33U);
+}
+
+// Only kernel code is traced: in the guest's user code the trace is off, and the exit from there is a
+// TIP.PGE.
+TEST(Flow, GuestWithTraceOffAtItsExit) {
+  Scene s;
+  s.code(A, {0x90, 0x0f, 0x01, 0xc3, 0x90, 0x90}).start(A);  // VMRESUME
+  s.pt.pip(0x1000, true);
+  s.pt.tip(A + 4);
+  s.pt.tip_pgd();
+  s.pt.tip_pge(A + 4);
+  s.pt.ptw(0x99, false, false);
+  s.pt.tip_pgd();
+  s.pt.pip(0x2000);
+  s.pt.tip_pge(A + 4);
+  stop_at(s, A + 5);
+  const Decoded d = s.expect_flow({A, A + 1, A + 4});
+  EXPECT_EQ(d.gap_codes(), std::vector<std::string>{"E-TEXT-010"});
+  ASSERT_EQ(d.of(EventKind::kPaging).size(), 2U);
+  EXPECT_EQ(d.of(EventKind::kPaging)[0].b, 1U);
+  EXPECT_EQ(d.of(EventKind::kPtwrite).size(), 1U);
+}
+
+// A PIP of a guest where the text has no VM entry on the way: the two disagree, but the guest is one.
+TEST(Flow, GuestWithoutAnEntry) {
+  Scene s;
+  s.code(A, {0x90, 0xff, 0xe0, 0x90, 0x90}).start(A);  // JMP RAX
+  s.pt.pip(0x1000, true);
+  s.pt.tip(A + 3);
+  s.pt.pip(0x2000);
+  s.pt.tip(A + 3);
+  stop_at(s, A + 4);
+  const Decoded d = s.expect_flow({A + 3});
+  EXPECT_EQ(d.gap_codes(), (std::vector<std::string>{"E-FLOW-001", "E-TEXT-010"}));
 }
 
 TEST(Flow, PtwriteBindsToItsInstruction) {

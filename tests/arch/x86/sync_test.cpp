@@ -371,7 +371,6 @@ TEST(Sync, StateOfTheSyncGroupIsTaken) {
   g.exec = ExecMode::k32;
   g.tsx = 1;
   g.cr3 = 0xabc000;
-  g.non_root = true;
   s.pt.psb_plus(g);
   s.pt.fup(V + 2);
   s.pt.tip_pgd();
@@ -380,6 +379,31 @@ TEST(Sync, StateOfTheSyncGroupIsTaken) {
   EXPECT_NE(d.ran[0].flags & Step::kTransaction, 0);
   ASSERT_EQ(d.of(EventKind::kPaging).size(), 1U);
   EXPECT_EQ(d.of(EventKind::kPaging)[0].a, 0xabc000U);
+}
+
+// A sync point in VMX non-root operation: its address and its TSC are the guest's.
+TEST(Sync, OfAGuest) {
+  Scene s;
+  s.code(A, {0x90, 0x90, 0x90, 0x90}).with_clock();
+  PsbPlus g;
+  g.tsc = 77;
+  g.ip = A;
+  g.cr3 = 0xabc000;
+  g.non_root = true;
+  s.pt.psb_plus(g);
+  s.pt.tnt(true);
+  s.pt.tip(A);
+  s.pt.fup(A);
+  s.pt.pip(0x1000);
+  s.pt.tip(A + 1);
+  s.pt.tsc(500);
+  stop_at(s, A + 3);
+  const Decoded d = s.expect_flow({A + 1, A + 2});
+  EXPECT_EQ(s.segments[0].start_time, kTimeMin);
+  EXPECT_EQ(d.gap_codes(), std::vector<std::string>{"E-TEXT-010"});
+  ASSERT_EQ(d.of(EventKind::kPaging).size(), 2U);
+  EXPECT_EQ(d.of(EventKind::kPaging)[0].b, 1U);
+  EXPECT_EQ(d.of(EventKind::kPaging)[1].b, 0U);
 }
 
 TEST(Sync, ReferenceOfThePieceExtendsTime) {

@@ -1,0 +1,101 @@
+// While a guest runs (VMX non-root operation; the last PIP's NR bit says so): with KVM's pt_mode=system its
+// trace goes into the host's buffer. Its addresses are those of another kernel, so no text of the host is
+// used: a gap lasts from the VM entry to the TIP or TIP.PGE of the VM exit. Intel SDM vol. 3, "Paging
+// Information (PIP) Packet" and "VMX support" of Intel PT. What TSC packets tell meanwhile: clock.h.
+//
+// Where nothing but user code is traced there are no PIPs, and a guest's code cannot be told from the host's.
+#include <algorithm>
+#include <array>
+
+#include "arch/x86/flow.h"
+
+namespace asof::x86 {
+
+// The flow is in a guest's code, by the packet at `at`.
+void Flow::enter_guest(State& s, uint64_t at) {
+  constexpr const char* kCode = "E-TEXT-010";
+  if (gap_ && gap_->code != std::string_view(kCode)) close_gap(s, 0, at);
+  verified_steps_ = chunk_.steps.size();
+  open_gap(s, kCode, "a guest ran (VMX non-root operation): its text is not known", at);
+  be_lost(s);
+  s.enabled = true;
+  s.transaction = false;
+}
+
+// Over the packets of a guest, up to the one where the host goes on, or what ends or breaks the segment.
+void Flow::guest_walk(State& s) {
+  for (;;) {
+    const Packet k = next_packet(s.p, s.block_bytes);
+    const uint64_t at = static_cast<uint64_t>(s.p - begin_);
+    switch (k.type) {
+      case Pk::kTip:
+      case Pk::kPge:
+        if (!s.clock.guest()) return;  // the exit's
+        [[fallthrough]];
+      case Pk::kFup:  // the exit's, too, has an address of the guest
+      case Pk::kTnt:
+        enter_guest(s, at);
+        if (k.type != Pk::kTnt) update_ip(k.ipc, k.value, s.last_ip);
+        s.p += k.size;
+        break;
+      case Pk::kPgd:
+        if (!s.clock.guest()) return;
+        update_ip(k.ipc, k.value, s.last_ip);
+        s.enabled = s.lost = false;
+        s.p += k.size;
+        break;
+      case Pk::kModeExec:
+        s.mode = exec_mode(k.value);
+        s.p += k.size;
+        break;
+      case Pk::kModeTsx:
+        s.p += k.size;
+        break;
+      case Pk::kTsc:
+      case Pk::kTma:
+      case Pk::kMtc:
+      case Pk::kCyc:
+      case Pk::kCbr:
+        on_timing<true>(s, k);
+        s.p += k.size;
+        break;
+      case Pk::kPsb:
+      case Pk::kOvf:
+      case Pk::kEnd:
+      case Pk::kBad:
+        return;
+      default:
+        side_packet<true>(s, k, at);
+        report_bound_events(s);
+        s.pending = Pending{};
+    }
+  }
+}
+
+// Packets were lost, and those that told of a VM entry or exit may be among them.
+void Flow::doubt_guest(State& s) {
+  if (s.clock.guest()) {
+    if (s.enabled) enter_guest(s, static_cast<uint64_t>(s.p - begin_));
+    return;
+  }
+  if (!guest_in_segment()) return;
+  s.maybe_guest = true;
+  confidence_ = Confidence::kAmbiguous;
+  confidence_until_ = UINT64_MAX;
+}
+
+// Does a PIP of this segment tell of a guest? Bytes that only look like one cost certainty, no more.
+bool Flow::guest_in_segment() {
+  if (guest_in_segment_) return *guest_in_segment_;
+  constexpr std::array<uint8_t, 2> kPip = {0x02, 0x43};
+  bool found = false;
+  for (const uint8_t* p = begin_; !found; p += kPip.size()) {
+    p = std::search(p, end_, kPip.begin(), kPip.end());
+    if (end_ - p <= static_cast<std::ptrdiff_t>(kPip.size())) break;
+    found = (p[kPip.size()] & 1) != 0;
+  }
+  guest_in_segment_ = found;
+  return found;
+}
+
+}  // namespace asof::x86
