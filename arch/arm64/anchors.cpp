@@ -65,6 +65,13 @@ void Flow::allow_patches(State& s, uint64_t visits) const {
   s.anchor_hi = lost_between(segment_start_.lo, record) ? kTimeMax : record;
 }
 
+// Visits may have been missed, or counted that were none.
+void Flow::stop_counting(State& s) {
+  s.patch_uncounted = true;
+  s.patch_return = 0;
+  s.anchor_hi = kTimeMax;
+}
+
 void Flow::enter_patch(State& s, const Variant* from) {
   if (s.patch_uncounted) return;
   if (from == nullptr || !from->link || s.patch_return != 0) {

@@ -26,11 +26,24 @@ void narrow_alone(const Cell& cell, const Version& v, Time& from, Time& until) {
   }
 }
 
+// Has every instant of `bounds` a version? Those of a cell are sorted by `from` and by `until`.
+bool covered(const Cell& cell, TimeBounds bounds) {
+  Time reached = bounds.lo;  // the first instant that may have none
+  for (const Version& v : cell.versions) {
+    if (!v.possible_in(bounds)) continue;
+    if (v.from > reached) return false;
+    if (v.until >= bounds.hi) return true;
+    reached = v.until + 1;
+  }
+  return false;
+}
+
 }  // namespace
 
 // One attempt to read a block under given choices.
 struct BlockCache::Build {
   enum class End : uint8_t { kDone, kNeedChoice, kUnknown, kInvalid };
+  static constexpr size_t kMaxInsn = 4;
 
   uint8_t bytes[kMaxBlockBytes];
   uint8_t lengths[kMaxBlockInsns];
@@ -40,12 +53,14 @@ struct BlockCache::Build {
   bool may_skip = false;
   Cell need;  // kNeedChoice: the changing cell without a chosen version
   OriginRef origin = kNoOrigin;
+  bool unsure = false;
 
   // Copies up to one instruction's bytes from `a` as chosen. Stops in front of unknown bytes or a cell
   // without choice.
   struct Fetch {
     size_t n = 0;
     End stop = End::kDone;
+    size_t sure = kMaxInsn;  // bytes in front of the first unsure one
   };
 
   template <class Chooser>
@@ -70,6 +85,7 @@ struct BlockCache::Build {
       const size_t n = std::min<uint64_t>(kMaxInsn - f.n, cell.range.end - at);
       if (n == 0) return f;
       std::memcpy(out + f.n, version->bytes + (at - cell.range.begin), n);
+      if (version->unsure) f.sure = std::min(f.sure, f.n);
       if (size == 0 && f.n == 0) origin = version->origin;
       f.n += n;
     }
@@ -92,6 +108,7 @@ struct BlockCache::Build {
       }
       if (insn.waypoint == Waypoint::kTrap && count != 0) return End::kDone;
       last = insn;
+      unsure = unsure || insn.length > f.sure;
       // What no IT block in sight makes conditional may still stand in one that began before this block.
       may_skip = insn.conditional || it_left != 0 || (node.mode == kT32 && count < 4);
       if (insn.it_block != 0)
@@ -108,7 +125,6 @@ struct BlockCache::Build {
   }
 
  private:
-  static constexpr size_t kMaxInsn = 4;
   Cell cell;
   const Version* version = nullptr;
 };
@@ -200,20 +216,20 @@ void BlockCache::enumerate(Node& node, TimeBounds bounds, std::vector<Choice>& c
     return;
   }
   const Cell need = build.need;
-  bool any = false;
+  // Where a part of the time has no version, something that nobody announced may have run there then.
+  if (!covered(need, bounds)) out.unknown = out.missing = true;
   for (const Version& v : need.versions) {
     if (!v.possible_in(bounds)) continue;
-    any = true;
     if (out.known.size() >= kMaxVariants) break;
     chosen.push_back({need, &v});
     enumerate(node, bounds, chosen, out);
     chosen.pop_back();
   }
-  if (!any) out.unknown = out.missing = true;  // between two lives of the range
 }
 
-Variant* BlockCache::synthetic(Node& node, std::span<const uint8_t> bytes) {
+Variant* BlockCache::synthetic(Node& node, std::span<const uint8_t> bytes, bool unsure) {
   Build build;
+  build.unsure = unsure;
   if (decode_insn(bytes, node.ip, node.mode, wfx_, build.last) != InsnStatus::kOk) return nullptr;
   std::memcpy(build.bytes, bytes.data(), build.last.length);
   build.size = build.lengths[0] = build.last.length;
@@ -231,7 +247,8 @@ Variant* BlockCache::intern(Node& node, Build& build, const std::vector<Choice>&
   }
   for (Variant* v : node.variants) {
     if (v->block.from == from && v->block.until == until && v->block.size == build.size &&
-        v->block.origin == build.origin && std::memcmp(v->block.bytes, build.bytes, build.size) == 0) {
+        v->block.origin == build.origin && v->block.unsure == build.unsure &&
+        std::memcmp(v->block.bytes, build.bytes, build.size) == 0) {
       return v;
     }
   }
@@ -245,6 +262,7 @@ Variant* BlockCache::intern(Node& node, Build& build, const std::vector<Choice>&
   b.kind = build.last.kind;
   b.target = build.last.target;
   b.origin = build.origin;
+  b.unsure = build.unsure;
   b.from = from;
   b.until = until;
   b.bytes = store_bytes(build.bytes, build.size);

@@ -69,7 +69,7 @@ class BlockCache {
     return it != nodes_.end() ? it->second : make_node(space, ip, mode);
   }
   // A block of one instruction that no source of text has, given by its bytes (a kprobe's slot).
-  Variant* synthetic(Node& node, std::span<const uint8_t> bytes);
+  Variant* synthetic(Node& node, std::span<const uint8_t> bytes, bool unsure);
   // Every block that can run at a versioned node within `bounds` (already widened by the clock's error).
   void candidates(Node& node, TimeBounds bounds, Candidates& out);
 

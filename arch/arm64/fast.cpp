@@ -67,6 +67,7 @@ uint32_t Flow::fast_start(const State& s) {
   Space space = kKernelSpace;
   if (!is_kernel_address(s.ip)) space = s.in_user ? s.user_space : only_space();
   if (space == kNoSpace) return 0;  // whose address it is has to be asked
+  if ((s.unsure || (s.space_unsure && space != kKernelSpace)) && !fast_is_unsure(space)) return 0;
   const uint32_t run = runs_->at(space, s.ip);
   return run != 0 && runs_->run(run).end != RunEnd::kStop ? run : 0;
 }
@@ -91,6 +92,7 @@ uint32_t Flow::fast_follow(FastWalk& w, uint32_t way, uint32_t atom, Time lo) {
 bool Flow::fast_return(const FastWalk& w, uint64_t newest) {
   uint32_t& top = w.ring[newest % RetStack::kRing];
   if (!return_stack_ || top != kAddressOnly) return false;
+  if (!w.rets->is_sure(newest) && !fast_is_unsure(w.space)) return false;
   const uint32_t back = runs_->back_at(w.space, w.rets->entry(newest));
   if (back == 0) return false;
   top = way_to(back);
@@ -286,7 +288,14 @@ void Flow::fast_end(State& s, const FastWalk& w, const FastHot& hot) {
   s.fresh = hot.fresh == hot.out;
   s.in_user = w.space != kKernelSpace;
   if (s.in_user) s.user_space = w.space;
-  if (w.synced_lo) s.synced = std::max(*w.synced_lo == kTimeMin ? bounds_.lo : *w.synced_lo, s.anchor_lo);
+  if (fast_is_unsure(w.space)) {
+    s.unsure = unsure_ == Unsure::kAlways || !s.fresh;
+    s.rets.doubt();
+    s.calls_missing = true;
+    stop_counting(s);
+  } else if (w.synced_lo) {
+    s.synced = std::max(*w.synced_lo == kTimeMin ? bounds_.lo : *w.synced_lo, s.anchor_lo);
+  }
   s.node = nullptr;
   s.branch = nullptr;
   if (hot.cur >= kFirstWay) {

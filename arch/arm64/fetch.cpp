@@ -191,6 +191,7 @@ Flow::Stop Flow::on_address(State& s, const Element& d, Trial* trial) {
   }
   ++s.e;
   s.fresh = true;
+  place_known(s);
   return used(s, trial);
 }
 
@@ -220,6 +221,7 @@ Flow::Stop Flow::reach(State& s, Addr to, Trial* trial) {
         s.node != nullptr && s.node->state == TextState::kStable ? s.node->only : text<Emit>(s, trial, stop);
     if (v == nullptr) return stop;
     const Block& b = v->block;
+    meet(s, *v, trial);
     const uint32_t count = instructions_before(b, to);
     const bool ends_here = v->waypoint != Waypoint::kNone;
     if (to < s.ip || v->waypoint == Waypoint::kTrap || (ends_here && (count == 0 || count == b.count))) {
@@ -282,6 +284,7 @@ Flow::Stop Flow::on_exception(State& s, const Element& d, Trial* trial) {
     add_event(EventKind::kAsync, s.floor, at, vector, d.type, d.offset);
     next_flags_ |= Step::kAsyncEntry;
   }
+  place_known(s);
   synchronise(s);
   s.trap = d.type == kInstructionDebug ? at : 0;
   s.ip = at;
@@ -312,6 +315,7 @@ Flow::Stop Flow::on_source_address(State& s, const Element& d, Trial* trial) {
     Variant* const v = text<Emit>(s, trial, stop);
     if (v == nullptr) return stop;
     const Block& b = v->block;
+    meet(s, *v, trial);
     const bool last = at == b.end() - b.lengths[b.count - 1];
     const bool branch = v->waypoint == Waypoint::kDirect || v->waypoint == Waypoint::kIndirect;
     const bool passed = (at < b.end() && !last) || blocks > kMaxUntaken;

@@ -29,7 +29,9 @@ Flow::Flow(const Config& config, std::span<const Stream> streams, const TextStor
 }
 
 RunCache& Flow::runs_of(bool wfx) {
-  std::unique_ptr<RunCache>& runs = run_caches_[(wfx ? 1 : 0) + (return_stack_ ? 2 : 0)];
+  const bool all_unsure = unsure_ == Unsure::kAlways;
+  std::unique_ptr<RunCache>& runs =
+      run_caches_[(wfx ? 1 : 0) + (return_stack_ ? 2 : 0) + (all_unsure ? 4 : 0)];
   if (!runs) {
     RunRules rules;
     rules.text_at = options_.text_at;
@@ -38,6 +40,7 @@ RunCache& Flow::runs_of(bool wfx) {
     rules.hook = kprobe_pokes_.empty() ? 0 : config_.patch_text_cb;
     rules.unrecorded_changes = config_.unrecorded_changes;
     rules.complete = config_.complete_text;
+    rules.all_unsure = all_unsure;
     runs = std::make_unique<RunCache>(code_->map(text_, rules));
   }
   return *runs;
@@ -52,6 +55,44 @@ void Flow::choose_clock(const SyncGroup& group) {
   const Time t = to_time(*group.timestamp);
   const TimeBounds b = widen(bounds_, kForeignClock);
   has_clock_ = t >= b.lo && t <= b.hi;
+}
+
+void Flow::choose_doubt(const SyncGroup& group) {
+  const Time from = text_.unsure_from();
+  unsure_ = Unsure::kNever;
+  if (from == kTimeMax || options_.text_at != TextAt::kAsof) return;
+  TimeBounds b = bounds_;
+  if (has_clock_ && group.timestamp) b.lo = std::max(b.lo, to_time(*group.timestamp));
+  b = widen(b, clock_error_);
+  if (b.lo >= from)
+    unsure_ = Unsure::kAlways;
+  else if (b.hi >= from)
+    unsure_ = Unsure::kLater;
+}
+
+// May the bytes of `b`, as they are to run now, have changed with nothing that tells of it?
+bool Flow::is_unsure(const State& s, const Block& b) {
+  if (b.unsure || unsure_ == Unsure::kAlways) return true;
+  if (config_.unrecorded_changes && b.space == kKernelSpace &&
+      !config_.complete_text.contains(AddrRange{b.ip, b.end()}))
+    return true;
+  return unsure_ == Unsure::kLater && bounds(s).hi >= text_.unsure_from();
+}
+
+// The flow is to run (a part of) this block.
+void Flow::meet(State& s, const Variant& v, Trial* trial) {
+  s.unsure = s.unsure || is_unsure(s, v.block);
+  if (trial != nullptr)
+    trial->unsure = trial->unsure || s.unsure || (s.space_unsure && v.block.space != kKernelSpace);
+}
+
+// The trace says where the flow is, whichever way it came.
+void Flow::place_known(State& s) const {
+  if (!s.unsure || unsure_ == Unsure::kAlways) return;
+  s.unsure = false;
+  s.rets.doubt();
+  s.calls_missing = true;
+  stop_counting(s);
 }
 
 void Flow::decode(const Segment& segment, ChunkSink& sink) {
@@ -73,11 +114,12 @@ void Flow::decode(const Segment& segment, ChunkSink& sink) {
     const bool wfx = (source.idr2 >> 31) != 0;
     cache_ = &*caches_[wfx ? 1 : 0];
     return_stack_ = (source.configr & 0x1000) != 0;
-    runs_ = code_ ? &runs_of(wfx) : nullptr;
     const auto bytes = stream_->bytes(segment.begin, segment.tail_end, scratch_);
     const SyncGroup group = read_sync_group(bytes, format_);
     bounds_ = recorded_bounds(*stream_, segment.begin, segment.tail_end);
     choose_clock(group);
+    choose_doubt(group);
+    runs_ = code_ && unsure_ != Unsure::kLater ? &runs_of(wfx) : nullptr;
     // An atom for each byte, or a few more.
     chunk_.steps.reserve(std::min(bytes.size() + bytes.size() / 2, options_.chunk_steps) + kFastRoom,
                          usual_times_);
@@ -85,6 +127,7 @@ void Flow::decode(const Segment& segment, ChunkSink& sink) {
     elements_->start(bytes, segment.end - segment.begin);
 
     State s;
+    s.unsure = unsure_ == Unsure::kAlways;
     start_anchors(s, group);
     add_event(EventKind::kPsb, to_time(group.timestamp.value_or(0)), group.has_start ? group.start : 0, 0, 0,
               0);
@@ -113,6 +156,7 @@ void Flow::go_indirect(State& s, Addr ip, uint8_t mode) {
   Variant* const from = s.branch;
   s.branch = nullptr;
   if (!kprobe_pokes_.empty()) [[unlikely]] {
+    if (in_doubt(s)) stop_counting(s);  // it may never have come here
     if (ip == config_.patch_text_cb) enter_patch(s, from);
     if (ip == s.patch_return) leave_patch(s);
   }
@@ -132,6 +176,11 @@ void Flow::go_indirect(State& s, Addr ip, uint8_t mode) {
 // A context synchronisation event: what is fetched from here on is the text of now (Arm DDI 0487, B2.2.5).
 void Flow::synchronise(State& s) const {
   s.synced = std::max(s.lo == kTimeMin ? bounds_.lo : s.lo, s.anchor_lo);
+}
+
+// The text says that there was one, if the flow came this way.
+void Flow::synchronise_by_text(State& s) const {
+  if (!in_doubt(s)) synchronise(s);
 }
 
 // What `State::synced` is until then.
@@ -159,15 +208,19 @@ Flow::Stop Flow::used(State& s, Trial* trial, uint64_t count) {
     return Stop::kGo;
   }
   trial->end = s.decisions;
+  trial->way = s.way;
   const uint64_t sig = signature(s);
   const Since since{std::max(s.lo, s.anchor_lo), s.synced, s.anchor_hi};
   const size_t index = trial->record.size();
   if (trial->other != nullptr && index < trial->other->size() && (*trial->other)[index] == sig)
     return Stop::kMerged;
-  if (const auto dead = failed_.find(sig); dead != failed_.end() && since.knows_no_less_than(dead->second))
+  if (const auto dead = failed_.find(sig); dead != failed_.end() && since.knows_no_less_than(dead->second)) {
+    trial->unsure = trial->unsure || failed_unsure_;
     return Stop::kContradiction;
+  }
   trial->record.push_back(sig);
   trial->since.push_back(since);
+  trial->ways.push_back(s.way);
   return s.decisions >= trial->until ? Stop::kHorizon : Stop::kGo;
 }
 
@@ -191,7 +244,9 @@ Flow::Stop Flow::idle(State& s) {
 bool Flow::pop_target(State& s) {
   Addr to = 0;
   uint8_t mode = s.mode;
+  const bool sure = s.rets.next_is_sure();
   if (!return_stack_ || !s.rets.pop(to, mode)) return false;
+  s.unsure = s.unsure || !sure;
   go_indirect(s, to, mode);
   return true;
 }
@@ -240,6 +295,7 @@ Flow::Stop Flow::use_atom(State& s, Variant& v, Trial* trial) {
   s.atoms >>= 1;
   --s.atom_count;
   emit<Emit>(s, v, b.count, taken && b.kind != BranchKind::kNone ? Step::kTaken : 0);
+  if constexpr (!Emit) s.way = s.way * kHashFactor + (taken ? 1 : 2);
   if (v.waypoint == Waypoint::kDirect) {
     if (taken) {
       if (v.link && return_stack_) s.rets.push(b.end(), s.mode);
@@ -252,13 +308,13 @@ Flow::Stop Flow::use_atom(State& s, Variant& v, Trial* trial) {
     }
   } else if (v.waypoint == Waypoint::kIndirect && taken) {
     if (v.link && return_stack_) s.rets.push(b.end(), s.mode);
-    if (v.exception_return) synchronise(s);
+    if (v.exception_return) synchronise_by_text(s);
     s.place = Place::kTarget;
     s.ip = b.end();
     s.node = nullptr;
     s.branch = &v;
   } else {
-    if (v.waypoint == Waypoint::kSync) synchronise(s);
+    if (v.waypoint == Waypoint::kSync) synchronise_by_text(s);
     s.ip = b.end();
     s.node = v.fall;
   }
@@ -320,6 +376,7 @@ Flow::Stop Flow::walk(State& s, Trial* trial) {
         return stop;
       }
     }
+    meet(s, *v, trial);
     if (v->waypoint == Waypoint::kNone) {
       emit<Emit>(s, *v, v->block.count, 0);
       s.ip = v->block.end();

@@ -48,11 +48,15 @@ class Flow final : public SegmentDecoder {
   };
   // A hypothesis being followed.
   struct Trial {
-    uint64_t start = 0;                            // decision count at the fork
-    uint64_t until = 0;                            // decision count to stop at
-    uint64_t end = 0;                              // out: where it stopped
-    std::vector<uint64_t> record;                  // signature at each decision since the fork
-    std::vector<Since> since;                      // and what was known of time there
+    uint64_t start = 0;            // decision count at the fork
+    uint64_t until = 0;            // decision count to stop at
+    uint64_t end = 0;              // out: where it stopped
+    std::vector<uint64_t> record;  // signature at each decision since the fork
+    std::vector<Since> since;      // and what was known of time there
+    std::vector<uint64_t> ways;    // and State::way
+    uint64_t way = 0;              // the last of them
+    // It went over text that may have changed unseen: a contradiction behind that is no proof.
+    bool unsure = false;
     const std::vector<uint64_t>* other = nullptr;  // of the first survivor: equal means joined
     uint32_t depth = 0;                            // of nested choices
     // Decision count at the first nested choice of which not every candidate was tried: what holds behind it
@@ -71,7 +75,15 @@ class Flow final : public SegmentDecoder {
   void emit(State& s, const Variant& v, uint32_t count, uint8_t flags);
   void learn(State& s, Variant& v);
   void enter(State& s, Addr ip, uint8_t mode);
+  void place_known(State& s) const;
+  void meet(State& s, const Variant& v, Trial* trial);
+  bool is_unsure(const State& s, const Block& b);
+  // May the flow have gone another way up to here?
+  bool in_doubt(const State& s) const {
+    return s.unsure || (confidence_ > Confidence::kProved && s.decisions < confidence_until_);
+  }
   void synchronise(State& s) const;
+  void synchronise_by_text(State& s) const;
   bool pop_target(State& s);
   void go_indirect(State& s, Addr ip, uint8_t mode);
   Stop used(State& s, Trial* trial, uint64_t count = 1);
@@ -95,6 +107,7 @@ class Flow final : public SegmentDecoder {
   void fast_close(FastWalk& w, FastHot& hot);
   void fast_end(State& s, const FastWalk& w, const FastHot& hot);
   RunCache& runs_of(bool wfx);
+  bool fast_is_unsure(Space space) const { return runs_ != nullptr && runs_->map().rules().is_unsure(space); }
 
   // lost.cpp: the walk where nothing is known
   struct LostTaker;
@@ -155,6 +168,7 @@ class Flow final : public SegmentDecoder {
   void find_kprobe_pokes();
   void start_anchors(State& s, const SyncGroup& group);
   void enter_patch(State& s, const Variant* from);
+  static void stop_counting(State& s);
   void leave_patch(State& s);
   void allow_patches(State& s, uint64_t visits) const;
   bool lost_between(Time after, Time before) const;
@@ -162,6 +176,7 @@ class Flow final : public SegmentDecoder {
   // time of the segment
   Time to_time(uint64_t counter) const;
   void choose_clock(const SyncGroup& group);
+  void choose_doubt(const SyncGroup& group);
   Time synced_before();
 
   // gaps.cpp: damage as data
@@ -191,8 +206,9 @@ class Flow final : public SegmentDecoder {
   BlockCache* cache_ = nullptr;          // of the segment's source
   Candidates candidates_;
   const std::shared_ptr<SharedCode> code_;
-  std::unique_ptr<RunCache> run_caches_[4];  // likewise, and with and without return stack
-  RunCache* runs_ = nullptr;                 // of the segment's source; nullptr: none
+  // Likewise, with and without return stack, of text that is unsure as a whole and not.
+  std::unique_ptr<RunCache> run_caches_[8];
+  RunCache* runs_ = nullptr;  // of the segment's source; nullptr: none
   std::vector<uint8_t> scratch_;
   std::vector<Time> kprobe_pokes_;  // when text was changed under stop_machine; empty: anchors are not used
   std::optional<ElementParser> elements_;
@@ -207,8 +223,10 @@ class Flow final : public SegmentDecoder {
   bool return_stack_ = false;
   TimeBounds bounds_;  // of the segment, by the records around its bytes
   PacketFormat format_;
-  TimeBounds segment_start_;           // the instant of it, for anchors
-  bool has_clock_ = false;             // timestamps are of perf's clock
+  TimeBounds segment_start_;  // the instant of it, for anchors
+  bool has_clock_ = false;    // timestamps are of perf's clock
+  // Does TextStore::unsure_from() come after the segment, in it, or before?
+  enum class Unsure : uint8_t { kNever, kLater, kAlways } unsure_ = Unsure::kNever;
   std::optional<Time> synced_before_;  // LastSync::before(), once it was asked for
   std::optional<Time> last_event_;     // State::floor at the last exception or exception return
   std::optional<Gap> gap_;             // open
@@ -219,6 +237,7 @@ class Flow final : public SegmentDecoder {
   uint32_t forks_left_ = 0;
   uint32_t trial_blocks_left_ = 0;          // all hypotheses of one choice together may walk this many blocks
   tsl::robin_map<uint64_t, Since> failed_;  // signatures that lead nowhere for who knows as much of time
+  bool failed_unsure_ = false;              // one of them because of text that may have changed unseen
 };
 
 // One executed block, or its first `count` instructions.
@@ -231,11 +250,15 @@ inline void Flow::emit(State& s, const Variant& v, uint32_t count, uint8_t flags
     step.count = count;
     step.flags = static_cast<uint8_t>(flags | next_flags_ | (s.transaction ? Step::kTransaction : 0));
     step.confidence = s.decisions < confidence_until_ ? confidence_ : Confidence::kCertain;
-    if (config_.unrecorded_changes && v.block.space == kKernelSpace &&
-        !config_.complete_text.contains(v.block.ip))
+    if (s.unsure || (s.space_unsure && v.block.space != kKernelSpace))
       step.confidence = std::max(step.confidence, Confidence::kAmbiguous);
     next_flags_ = 0;
     chunk_.steps.push_back(step);
+  } else if (count == v.block.count) {
+    s.way = s.way * v.block.power + v.block.hash;
+  } else {
+    Addr ip = v.block.ip;
+    for (uint32_t i = 0; i < count; ip += v.block.lengths[i++]) s.way = s.way * kHashFactor + ip;
   }
   s.fresh = false;
 }

@@ -71,6 +71,7 @@ void Flow::be_lost(State& s) {
   s.atom_count = 0;
   s.rets.clear();
   s.calls_missing = true;
+  s.unsure = unsure_ == Unsure::kAlways;
   s.anchor_hi = kTimeMax;
   s.patch_return = 0;
   s.place = Place::kLost;

@@ -109,6 +109,7 @@ Variant* Flow::text(State& s, Trial* trial, Stop& why) {
     }
     if (spaces.size() == 1) only = spaces[0];
   }
+  if (!s.in_user) s.space_unsure = false;
   s.in_user = true;
   if (only != kNoSpace) {
     s.user_space = only;
@@ -124,6 +125,7 @@ Variant* Flow::text(State& s, Trial* trial, Stop& why) {
       known.insert(known.end(), candidates_.known.begin(), candidates_.known.end());
     }
   }
+  s.space_unsure = true;
   if (known.empty()) {
     s.user_space = spaces[0];
     s.node = cache_->node(s.user_space, s.ip, s.mode);
@@ -133,7 +135,13 @@ Variant* Flow::text(State& s, Trial* trial, Stop& why) {
   const bool unknown = known.size() < spaces.size();
   Variant* v = hypotheses[0].variant;
   if (hypotheses.size() > 1) v = choose<Emit>(s, hypotheses, unknown, trial, why);
-  if (v != nullptr) s.user_space = v->block.space;
+  if (v == nullptr) return nullptr;
+  s.user_space = v->block.space;
+  if constexpr (Emit) {
+    const auto alike = std::ranges::count_if(known, [v](const Variant* k) { return same_text(*v, *k); });
+    const bool proved = hypotheses.size() > 1 && confidence_ == Confidence::kProved;
+    s.space_unsure = !proved || unknown || alike > 1;
+  }
   return v;
 }
 
@@ -146,14 +154,17 @@ Variant* Flow::slot_text(State& s, Node& node) {
   if (next.kind != El::kException || next.value != s.ip + 4) return nullptr;
   const Cell cell = text_.cell(kKernelSpace, s.trap);
   const Version* original = nullptr;
+  bool unsure = false;
   for (const Version& v : cell.versions) {
     if (v.bytes == nullptr || cell.range.end - s.trap < 4) continue;
     Insn insn;
     decode_insn({v.bytes + (s.trap - cell.range.begin), 4}, s.trap, kA64, false, insn);
-    if (insn.waypoint == Waypoint::kNone) original = &v;
+    if (insn.waypoint != Waypoint::kNone) continue;
+    unsure = unsure || original != nullptr || v.unsure;
+    original = &v;
   }
   if (original == nullptr) return nullptr;
-  return cache_->synthetic(node, {original->bytes + (s.trap - cell.range.begin), 4});
+  return cache_->synthetic(node, {original->bytes + (s.trap - cell.range.begin), 4}, unsure);
 }
 
 template <bool Emit>
@@ -199,6 +210,7 @@ Variant* Flow::text_at(State& s, Node& node, Trial* trial, Stop& why) {
     return nullptr;
   }
   const bool unknown = candidates_.unknown;
+  s.unsure = s.unsure || unknown;  // nothing can rule it out
   std::vector<Hypothesis> hypotheses = group(known, bounds(s));
   if (hypotheses.size() == 1 && !unknown) return node.recent = hypotheses[0].variant;
   Variant* v = choose<Emit>(s, hypotheses, unknown, trial, why);
@@ -219,10 +231,12 @@ std::vector<Flow::Hypothesis> Flow::group(std::vector<Variant*>& known, TimeBoun
   for (Variant* v : known) {
     const auto same =
         std::ranges::find_if(out, [v](const Hypothesis& h) { return same_text(*h.variant, *v); });
-    if (same == out.end())
+    if (same == out.end()) {
       out.push_back({v, v->block.from});
-    else
-      same->from = std::min(same->from, v->block.from);
+      continue;
+    }
+    same->from = std::min(same->from, v->block.from);
+    if (v->block.unsure) same->variant = v;  // the bytes may be those of a time at which they are not sure
   }
   return out;
 }
@@ -250,19 +264,25 @@ Variant* Flow::choose_nested(const State& s, const std::vector<Hypothesis>& hypo
     }
     --forks_left_;
     const size_t mark = trial.record.size();
+    const bool was_unsure = std::exchange(trial.unsure, s.unsure);
     State copy = s;
     assume(copy, h);
     ++trial.depth;
     const Stop stop = walk<false>(copy, &trial);
     --trial.depth;
+    trial.unsure = trial.unsure || copy.unsure;
     if (stop != Stop::kContradiction) {
+      trial.unsure = trial.unsure || was_unsure;
       if (&h != &hypotheses.back() || unknown) trial.untried = std::min(trial.untried, s.decisions);
       why = stop;
       return nullptr;
     }
     for (size_t i = mark; i < trial.record.size(); ++i) failed_.try_emplace(trial.record[i], trial.since[i]);
+    failed_unsure_ = failed_unsure_ || trial.unsure;
+    trial.unsure = trial.unsure || was_unsure;
     trial.record.resize(mark);
     trial.since.resize(mark);
+    trial.ways.resize(mark);
   }
   why = unknown ? Stop::kNoText : Stop::kContradiction;
   trial.end = s.decisions;
@@ -277,12 +297,16 @@ Variant* Flow::choose<true>(State& s, const std::vector<Hypothesis>& hypotheses,
   forks_left_ = options_.max_forks;
   trial_blocks_left_ = kTrialBlocks;
   failed_.clear();
+  failed_unsure_ = false;
   const Hypothesis* best = nullptr;
   Stop best_stop = Stop::kContradiction;
   uint64_t best_end = 0, best_untried = UINT64_MAX, joined = s.decisions;
-  std::vector<uint64_t> best_record;
+  std::vector<uint64_t> best_record, best_ways;
+  uint64_t best_way = 0;
   unsigned survivors = 0;
   bool all_join = true, all_meet = true;
+  bool same_way = true;  // up to where they join the same addresses run, and take the same atoms
+  bool open = unknown;   // there may be more than the candidates that are left
   for (const Hypothesis& h : hypotheses) {
     Trial t;
     t.start = s.decisions;
@@ -291,7 +315,12 @@ Variant* Flow::choose<true>(State& s, const std::vector<Hypothesis>& hypotheses,
     State copy = s;
     assume(copy, h);
     const Stop stop = walk<false>(copy, &t);
-    if (stop == Stop::kContradiction) continue;
+    t.unsure = t.unsure || copy.unsure;
+    if (stop == Stop::kContradiction) {
+      // What was changed unseen on the way, or here, may be what the trace contradicts.
+      open = open || t.unsure;
+      continue;
+    }
     ++survivors;
     if (best == nullptr || (best_stop == Stop::kNoText && stop != Stop::kNoText)) {
       all_join = all_meet = best == nullptr;
@@ -300,43 +329,46 @@ Variant* Flow::choose<true>(State& s, const std::vector<Hypothesis>& hypotheses,
       best_end = t.end;
       best_untried = t.untried;
       best_record = std::move(t.record);
+      best_ways = std::move(t.ways);
+      best_way = t.way;
     } else if (t.untried != UINT64_MAX) {
       all_join = all_meet = false;  // one way of this hypothesis meets one of the other; there are more
     } else if (stop == Stop::kMerged) {
       joined = std::max(joined, t.end - 1);  // the same from what was used last
+      same_way = same_way && t.way == best_ways[t.record.size()];
       if (best_untried < t.end)
         all_join = false;  // as one way of the other, which is judged where it is taken
     } else if (stop == Stop::kEnd && best_stop == Stop::kEnd && t.end == best_end && best_untried >= t.end) {
       joined = std::max(joined, t.end);
+      same_way = same_way && t.way == best_way;
     } else {
       all_join = all_meet = false;
     }
   }
   // A choice inside a stretch that is in doubt itself is no surer than that, and proves nothing about time.
-  const bool in_doubt = confidence_ > Confidence::kProved && s.decisions < confidence_until_;
-  const Confidence doubt = in_doubt ? confidence_ : Confidence::kCertain;
-  const uint64_t doubt_until = in_doubt ? confidence_until_ : 0;
+  const bool in_window = confidence_ > Confidence::kProved && s.decisions < confidence_until_;
+  const Confidence doubt = in_window ? confidence_ : Confidence::kCertain;
+  const uint64_t doubt_until = in_window ? confidence_until_ : 0;
   constexpr uint64_t kForGood = UINT64_MAX;  // until the next sync point or gap
   if (best == nullptr) {
     confidence_ = Confidence::kContradiction;
     confidence_until_ = kForGood;
     return hypotheses[0].variant;
   }
-  if (survivors == 1 && !unknown) {
+  if (survivors == 1 && !open) {
     confidence_ = Confidence::kProved;
     confidence_until_ = s.decisions + 1;
-    if (!in_doubt) {
+    if (!in_window && !s.unsure) {
       assume(s, *best);
       s.forced = nullptr;
     }
-  } else if (survivors > 1 && all_join && !unknown) {
-    confidence_ = Confidence::kEquivalent;
+  } else if (survivors > 1 && all_meet && !open) {
+    confidence_ = all_join && same_way ? Confidence::kEquivalent : Confidence::kAmbiguous;
     confidence_until_ = joined + 1;
-  } else {
+  } else {  // up to the next address in the trace
     confidence_ = Confidence::kAmbiguous;
-    confidence_until_ = survivors == 1         ? std::max(best_end, s.decisions + 1)
-                        : all_meet && !unknown ? joined + 1
-                                               : kForGood;
+    confidence_until_ = s.decisions + 1;
+    s.unsure = true;
   }
   confidence_ = std::max(confidence_, doubt);
   confidence_until_ = std::max(confidence_until_, doubt_until);

@@ -30,6 +30,7 @@ Flow::Stop Flow::follow_q(State& s, uint32_t& left, const Addr* to, Trial* trial
     if (v == nullptr) return stop;
     const Block& b = v->block;
     if (v->waypoint == Waypoint::kTrap) return Stop::kGo;
+    meet(s, *v, trial);
     if (left < b.count) {
       emit<Emit>(s, *v, left, 0);
       for (uint32_t i = 0; i < left; ++i) s.ip += b.lengths[i];
@@ -47,7 +48,7 @@ Flow::Stop Flow::follow_q(State& s, uint32_t& left, const Addr* to, Trial* trial
     const bool taken = decided || (branch && *to != b.end());
     emit<Emit>(s, *v, b.count, taken ? Step::kTaken : 0);
     left -= b.count;
-    if (v->waypoint == Waypoint::kSync || (taken && v->exception_return)) synchronise(s);
+    if (v->waypoint == Waypoint::kSync || (taken && v->exception_return)) synchronise_by_text(s);
     s.ip = !taken ? b.end() : v->waypoint == Waypoint::kIndirect ? *to : b.target;
     if (taken && v->waypoint == Waypoint::kDirect) s.mode = v->target_mode;
     s.node = nullptr;
@@ -104,6 +105,7 @@ Flow::Stop Flow::on_q(State& s, const Element& d, Trial* trial) {
     if constexpr (Emit) close_gap(s, to, d.offset);
     if (s.place != Place::kKnown || s.mode != mode) enter(s, to, mode);
     s.fresh = true;
+    place_known(s);
   } else if (!Emit && s.place == Place::kLost) {
     s.place = Place::kVector;
   }

@@ -53,17 +53,16 @@ RunCache::RunCache(std::shared_ptr<CodeMap> map)
       text_(map_->text_, map_->rules().text_at, map_->rules().wfx) {}
 
 inline void RunCache::add(Run& run, const Block& b) const {
-  run.confidence = confidence_of(b);
+  if (map_->rules().is_unsure(b.space)) run.confidence = Confidence::kAmbiguous;
   run.hash = run.hash * b.power + b.hash;
   run.instructions += b.count;
   run.branches = static_cast<uint16_t>(run.branches + (b.kind != BranchKind::kNone ? 1 : 0));
   ++run.size;
 }
 
-Confidence RunCache::confidence_of(const Block& b) const {
-  const RunRules& rules = map_->rules();
-  const bool unsure = rules.unrecorded_changes && b.space == kKernelSpace && !rules.complete.contains(b.ip);
-  return unsure ? Confidence::kAmbiguous : Confidence::kCertain;
+// Is the block for the careful walk, because it alone is in doubt?
+bool RunCache::stops_at(const Block& b) const {
+  return !map_->rules().is_unsure(b.space) && map_->rules().is_unsure(b);
 }
 
 // Pages are made only where there is text: a damaged trace may name any address.
@@ -79,7 +78,10 @@ uint32_t RunCache::make(Space space, Addr ip, CodeMap::Slot& slot) {
   Made* made = arena_.take<Made>(1);
   Run run;
   Insn last;
-  if (text_.read(space, ip, arena_, made->block, last)) {
+  const bool read = text_.read(space, ip, arena_, made->block, last);
+  if (read && stops_at(made->block)) {
+    last = Insn{};
+  } else if (read) {
     made->blocks[0] = &made->block;
     add(run, made->block);
     if (last.waypoint == Waypoint::kNone) [[unlikely]]
@@ -113,7 +115,7 @@ RunCache::Made* RunCache::make_long(const Block& first, Run& run, Insn& last) {
   while (last.waypoint == Waypoint::kNone && run.size < kMaxBlocks) {
     auto* const b = arena_.take<Block>(1);
     const Block& before = *blocks[run.size - 1];
-    if (!text_.read(before.space, before.end(), arena_, *b, last) || confidence_of(*b) != run.confidence) {
+    if (!text_.read(before.space, before.end(), arena_, *b, last) || stops_at(*b)) {
       last = Insn{};
       break;
     }

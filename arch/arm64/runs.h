@@ -11,8 +11,8 @@
 //
 // Runs are found by address without a search: a page of code has an array with a place for each word.
 //
-// Where the text changes or is unknown, at breakpoints, and where code leaves its half of the address space,
-// runs end in kStop: the careful walk takes them from their first block on. A32 and T32 are its alone.
+// Where the text changes, is unknown or unsure, at breakpoints, and where code leaves its half of the address
+// space, runs end in kStop: the careful walk takes them from their first block on. A32 and T32 are its alone.
 #pragma once
 #include <tsl/robin_map.h>
 
@@ -84,7 +84,17 @@ struct RunRules {
   // Kernel text outside `complete` may have changed unseen: what runs there is not certain.
   bool unrecorded_changes = false;
   AddrRange complete{};
+  bool all_unsure = false;  // nor anything else (TextStore::unsure_from())
 
+  bool is_unsure(const Block& b) const {
+    return b.unsure || all_unsure ||
+           (unrecorded_changes && b.space == kKernelSpace && !complete.contains(AddrRange{b.ip, b.end()}));
+  }
+  // All text of the space is: the fast walk goes over it, its runs carry the doubt. Elsewhere what is behind
+  // unsure text is not sure either, up to the next address, which is for the careful walk.
+  bool is_unsure(Space space) const {
+    return all_unsure || (unrecorded_changes && complete.empty() && space == kKernelSpace);
+  }
   bool operator==(const RunRules&) const = default;
 };
 
@@ -185,7 +195,7 @@ class RunCache {
   uint32_t make(Space space, Addr ip, CodeMap::Slot& slot);
   Made* make_long(const Block& first, Run& run, Insn& last);
   void add(Run& run, const Block& b) const;
-  Confidence confidence_of(const Block& b) const;
+  bool stops_at(const Block& b) const;
   bool link_push(uint32_t run);
   uint32_t same_half(Space space, Addr ip) {
     return is_kernel_address(ip) == (space == kKernelSpace) ? at(space, ip) : 0;

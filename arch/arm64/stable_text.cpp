@@ -93,7 +93,7 @@ bool StableText::take(uint32_t word, Addr at, Insn& last) const {
 
 bool StableText::read(Space space, Addr ip, Arena& arena, Block& b, Insn& last) {
   if (!contains(space, ip)) return false;
-  const Version& version = *version_;
+  const Version version = *version_;
   const AddrRange cell = cell_.range;
   const uint8_t* bytes = version.bytes + (ip - cell.begin);
   const uint8_t* const end = bytes + 4 * std::min<uint64_t>((cell.end - ip) / 4, kMaxBlockInsns);
@@ -106,14 +106,16 @@ bool StableText::read(Space space, Addr ip, Arena& arena, Block& b, Insn& last) 
     open = taken && last.waypoint == Waypoint::kNone;
   }
   auto count = static_cast<size_t>(p - bytes) / 4;
+  bool unsure = version.unsure;
   if (open && count < kMaxBlockInsns) [[unlikely]]
-    count = read_across(space, ip, count, arena, bytes, last);
+    count = read_across(space, ip, count, arena, bytes, last, unsure);
   b = Block{.ip = ip,
             .target = last.target,
             .size = static_cast<uint32_t>(4 * count),
             .count = static_cast<uint16_t>(count),
             .kind = last.kind,
             .mode = kA64,
+            .unsure = unsure,
             .space = space,
             .origin = version.origin,
             .bytes = bytes,
@@ -126,12 +128,12 @@ bool StableText::read(Space space, Addr ip, Arena& arena, Block& b, Insn& last) 
 // The instructions from number `count` on of the block at `ip`, which lie behind its cell or across its end.
 // Returns how many there are now.
 size_t StableText::read_across(Space space, Addr ip, size_t count, Arena& arena, const uint8_t*& bytes,
-                               Insn& last) {
+                               Insn& last, bool& unsure) {
   std::array<uint8_t, size_t{4} * kMaxBlockInsns> copy;
   const size_t inside = count;
   while (count < kMaxBlockInsns && last.waypoint == Waypoint::kNone) {
     uint8_t* const p = copy.data() + 4 * count;
-    if (fetch(space, ip + 4 * count, p) != 4) break;
+    if (fetch(space, ip + 4 * count, p, unsure) != 4) break;
     const uint32_t word = word_at(p);
     if (!is_plain_a64(word) && !take(word, ip + 4 * count, last)) break;
     ++count;
@@ -145,11 +147,12 @@ size_t StableText::read_across(Space space, Addr ip, size_t count, Arena& arena,
 }
 
 // The word at `a`, which may lie across cells. Returns how many bytes of it are known.
-size_t StableText::fetch(Space space, Addr a, uint8_t* out) {
+size_t StableText::fetch(Space space, Addr a, uint8_t* out, bool& unsure) {
   size_t n = 0;
   while (n < 4 && contains(space, a + n)) {
     const size_t part = std::min<uint64_t>(4 - n, cell_.range.end - (a + n));
     if (part == 0) break;
+    unsure = unsure || version_->unsure;
     std::memcpy(out + n, version_->bytes + (a + n - cell_.range.begin), part);
     n += part;
   }

@@ -32,8 +32,9 @@ class StableText {
  private:
   void find_cell(Space space, Addr a);
   bool take(uint32_t word, Addr at, Insn& last) const;
-  size_t read_across(Space space, Addr ip, size_t count, Arena& arena, const uint8_t*& bytes, Insn& last);
-  size_t fetch(Space space, Addr a, uint8_t* out);
+  size_t read_across(Space space, Addr ip, size_t count, Arena& arena, const uint8_t*& bytes, Insn& last,
+                     bool& unsure);
+  size_t fetch(Space space, Addr a, uint8_t* out, bool& unsure);
 
   const TextStore& text_;
   const TextAt text_at_;

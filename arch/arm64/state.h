@@ -41,6 +41,7 @@ class RetStack {
     const Addr e = entry(top_);
     --top_;
     if (digested_ > top_) digested_ = top_;
+    doubtful_ = std::min(doubtful_, top_);
     a = e & ~1ULL;
     if (mode != kA64) mode = (e & 1) != 0 ? kT32 : kA32;
     return true;
@@ -48,7 +49,12 @@ class RetStack {
   void clear() {
     ways_ = {};
     digested_ = 0;
+    doubtful_ = 0;
   }
+  // The flow was not sure: calls made up to now may have been missed, or taken for others.
+  void doubt() { doubtful_ = top_; }
+  bool next_is_sure() const { return top_ > doubtful_; }
+  bool is_sure(uint64_t i) const { return i > doubtful_; }
   // Of all entries: equal where two flows that have joined would return to the same places. Only hypotheses
   // ask, so it is worked out when they do.
   uint64_t digest() const {
@@ -62,7 +68,7 @@ class RetStack {
   }
 
   // For the fast walk in `map`'s code of this space: the ring, and its newest entry. Entries of other code
-  // become addresses.
+  // become addresses. So does the newest doubtful one: the fast walk looks at those before it takes them.
   uint32_t* lend(const CodeMap& map, Space space) {
     if (map_ != &map || space_ != space) {
       for (uint64_t i = top_; ways_[i % kRing] != 0; --i) {
@@ -72,11 +78,18 @@ class RetStack {
       map_ = &map;
       space_ = space;
     }
+    if (doubtful_ != 0 && top_ - doubtful_ < kSize && ways_[doubtful_ % kRing] != 0) {
+      entries_[doubtful_ % kSize] = entry(doubtful_);
+      ways_[doubtful_ % kRing] = kAddressOnly;
+    }
     digested_ = 0;
     return ways_.data();
   }
   uint64_t newest() const { return top_; }
-  void take_back(uint64_t newest) { top_ = newest; }
+  void take_back(uint64_t newest) {
+    top_ = newest;
+    doubtful_ = std::min(doubtful_, top_);
+  }
   // Entry `i`: the address; bit 0 says T32.
   Addr entry(uint64_t i) const {
     const uint32_t way = ways_[i % kRing];
@@ -89,6 +102,7 @@ class RetStack {
   mutable std::array<uint64_t, kSize> digests_;  // of the entries up to and with this one,
   mutable uint64_t digested_ = 0;                // for indices up to this
   uint64_t top_ = kRing;                         // the newest entry
+  uint64_t doubtful_ = 0;                        // entries up to this one are
   const CodeMap* map_ = nullptr;                 // of the ways, which are all of
   Space space_ = kNoSpace;                       // this space
 };
@@ -120,6 +134,11 @@ struct State {
   bool in_user = false;        // the last block was user_space's
   bool assumed = false;        // `floor` was raised by what a hypothesis says
   bool calls_missing = false;  // the trace unit's return stack may hold more than `rets`
+  // Since the last address in the trace the flow may have gone another way: over text that may have changed
+  // unseen, by a choice that is not proved, or by a return whose call is doubtful.
+  bool unsure = false;
+  bool space_unsure = false;  // user_space is the likeliest of several
+  uint64_t way = 0;           // of a hypothesis: the addresses that ran and the atoms they took, as a number
   // Nothing executed now ran before `lo`: the last timestamp in front of the element before the one in use.
   // `floor` is the last one passed.
   Time lo = kTimeMin;

@@ -39,6 +39,7 @@ TEST(FastArm64, IsTheCarefulWalkWhereTextChanges) {
              .clock = seed % 2 == 0 ? EtmClock::kFine : EtmClock::kCoarse,
              .pauses = seed % 5 == 0,
              .lost_records = seed % 7 == 0,
+             .silent = seed % 4 == 1 ? 40U : 0U,
              .kprobes = seed % 3 == 0 ? 2U : 0U},
             shares);
   }

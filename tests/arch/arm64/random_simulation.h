@@ -34,7 +34,8 @@ struct EtmSettings {
   EtmClock clock = EtmClock::kFine;
   bool pauses = false;  // trace that stops, starts and overflows
   bool lost_records =
-      false;  // of some changes; these are far apart then, so that none is taken for another twice
+      false;            // of some changes; these are far apart then, so that none is taken for another twice
+  unsigned silent = 0;  // percent of the changing places nobody records, so that their text is unsure
   bool reference = false;  // nothing that OpenCSD 1.3.3 gets wrong
   unsigned kprobes = 0;    // armed and disarmed again
   uint64_t slow = 1;       // instructions take so many times as long, a store does not
@@ -229,6 +230,15 @@ class EtmSimulation {
     l.observed = static_cast<Time>(config_.start) - 1;
     add_with_holes(b, l, settings_.holes, random_);
     for (const auto& [addr, changes] : machine_->changes()) {
+      if (settings_.silent != 0 && random_.chance(settings_.silent)) {
+        Layer unsure = l;
+        unsure.range = range_of(addr, 4);
+        unsure.bytes = std::span(bytes_).subspan(addr - program_.text(), 4);
+        unsure.rank = kRankWatched;
+        unsure.unsure = true;
+        b.add_layer(unsure);
+        continue;
+      }
       bool kept = false;  // the one before
       for (size_t i = 0; i < changes.size(); ++i) {
         const EtmChange& c = changes[i];

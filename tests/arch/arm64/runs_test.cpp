@@ -152,9 +152,16 @@ TEST(RunsArm64, OneStateOfTheText) {
 
 TEST(RunsArm64, WhatMayHaveChangedUnseenIsNotCertain) {
   const Program p;
-  RunCache runs(p.map({.unrecorded_changes = true, .complete = {at(3), at(5)}}));
-  EXPECT_EQ(runs.table()[runs.at(kKernelSpace, at(0))].confidence, Confidence::kAmbiguous);
-  EXPECT_EQ(runs.table()[runs.at(kKernelSpace, at(3))].confidence, Confidence::kCertain);
+  RunCache all(p.map({.unrecorded_changes = true}));
+  EXPECT_EQ(all.table()[all.at(kKernelSpace, at(0))].confidence, Confidence::kAmbiguous);
+  EXPECT_EQ(all.run(all.at(kKernelSpace, at(0))).end, RunEnd::kDirect);
+  // Where only some of it may have, what is behind that is for the careful walk.
+  RunCache some(p.map({.unrecorded_changes = true, .complete = {at(3), at(5)}}));
+  EXPECT_EQ(some.run(some.at(kKernelSpace, at(0))).end, RunEnd::kStop);
+  EXPECT_EQ(some.run(some.at(kKernelSpace, at(3))).end, RunEnd::kDirect);
+  EXPECT_EQ(some.table()[some.at(kKernelSpace, at(3))].confidence, Confidence::kCertain);
+  RunCache lost(p.map({.all_unsure = true}));
+  EXPECT_EQ(lost.table()[lost.at(kKernelSpace, at(3))].confidence, Confidence::kAmbiguous);
 }
 
 // Four blocks, then it is for the careful walk.
