@@ -3,6 +3,7 @@
 // trace decides at each visit.
 #pragma once
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "decoder/kernel_text.h"
@@ -15,21 +16,27 @@ namespace asof {
 struct PatchSite {
   Addr addr = 0;
   std::vector<uint32_t> words;
+  bool is_label = false;  // a jump label; else a function's entry
 };
 
 struct Catalogue {
   std::vector<PatchSite> sites;  // by address
-  AddrRange
-      complete;  // where it has every place: the kernel without its modules, if the jump table was found
+  AddrRange text;                // the kernel without its modules
+  // Are all jump labels in `text` among the sites? All function entries, with all that they can call?
+  bool has_labels = false, has_entries = false;
 };
 
 // Jump labels by the kernel's jump table, which lies in the copy of kcore where that has data, else in
 // `vmlinux` (KernelText::find_vmlinux()); and function entries, known by MOV X9, X30 in front, which may call
 // ftrace_caller or ftrace_regs_caller. A table most of whose places hold neither of their words is of another
-// kernel. What cannot be found is told (I-TEXT-509).
-Catalogue find_patch_sites(const KernelText& kernel, const TextFile* vmlinux, NoticeBook& notices);
+// kernel. Entries that call BPF trampolines themselves (`has_trampolines`: there are such) are not known.
+// What cannot be found is told (I-TEXT-509), unless `notices` is nullptr.
+Catalogue find_patch_sites(const KernelText& kernel, const TextFile* vmlinux, bool has_trampolines,
+                           NoticeBook* notices);
 
 // All words of every site, for all time.
-void add_catalogue(const std::vector<PatchSite>& sites, const KernelText& kernel, Builder& builder);
+void add_catalogue(std::span<const PatchSite> sites, const KernelText& kernel, Builder& builder);
+// All words of every site from the first loss of records on.
+void add_lost_labels(std::span<const PatchSite> sites, const KernelText& kernel, Builder& builder);
 
 }  // namespace asof

@@ -231,16 +231,34 @@ SampledChanges SampleReader::read() {
   return out;
 }
 
+// When records may be missing: apart from each other, by time.
+std::vector<TimeBounds> joined_losses(std::span<const LostRecords> lost) {
+  std::vector<TimeBounds> all, out;
+  for (const LostRecords& l : lost)
+    all.push_back({l.after == kTimeMin ? kTimeMin : std::min(saturating_add(l.after, 1), l.until), l.until});
+  std::ranges::sort(all, {}, &TimeBounds::lo);
+  for (const TimeBounds& l : all) {
+    if (!out.empty() && l.lo <= out.back().hi)
+      out.back().hi = std::max(out.back().hi, l.hi);
+    else
+      out.push_back(l);
+  }
+  return out;
+}
+
 // Versions of one word.
 class WordVersions {
  public:
-  WordVersions(const KernelText& kernel, const std::string& path, Builder& builder, NoticeBook& notices)
-      : kernel_(kernel), path_(path), builder_(builder), notices_(notices) {}
+  // `lost`: joined_losses().
+  WordVersions(const KernelText& kernel, std::span<const TimeBounds> lost, const std::string& path,
+               Builder& builder, NoticeBook& notices)
+      : kernel_(kernel), lost_(lost), path_(path), builder_(builder), notices_(notices) {}
 
   void add(Addr addr, std::span<const SampledChange* const> changes);
   std::shared_ptr<const void> owner() const { return words_; }
 
  private:
+  void add_losses(Addr addr, std::span<const SampledChange* const> changes);
   void place(Addr addr, uint32_t word, Time from, Time until, uint64_t file_offset);
   static std::optional<uint32_t> word_in(const KernelSnapshot* snapshot, Addr addr) {
     if (snapshot == nullptr) return std::nullopt;
@@ -255,6 +273,7 @@ class WordVersions {
   }
 
   const KernelText& kernel_;
+  const std::span<const TimeBounds> lost_;
   const std::string& path_;
   Builder& builder_;
   NoticeBook& notices_;
@@ -270,6 +289,21 @@ void WordVersions::place(Addr addr, uint32_t word, Time from, Time until, uint64
   builder_.add_layer(layer);
 }
 
+// Samples of this place may be among the lost ones: it may have been switched from the last record before the
+// loss on, and what it was left as is known again by the next sample.
+void WordVersions::add_losses(Addr addr, std::span<const SampledChange* const> changes) {
+  for (auto loss = lost_.begin(); loss != lost_.end();) {
+    const auto next = std::ranges::upper_bound(changes, loss->hi, {}, &SampledChange::entered);
+    const SampledChange& any = next == changes.end() ? *changes.back() : **next;
+    const Time until = next == changes.end() ? kTimeMax : any.returned;
+    place(addr, any.before, loss->lo, until, any.file_offset);
+    place(addr, any.after, loss->lo, until, any.file_offset);
+    if (next == changes.end()) return;
+    loss = std::upper_bound(loss, lost_.end(), any.entered,
+                            [](Time t, const TimeBounds& l) { return t < l.hi; });
+  }
+}
+
 void WordVersions::add(Addr addr, std::span<const SampledChange* const> changes) {
   const SampledChange& first = *changes.front();
   const SampledChange& last = *changes.back();
@@ -278,6 +312,7 @@ void WordVersions::add(Addr addr, std::span<const SampledChange* const> changes)
     const Time until = i + 1 < changes.size() ? changes[i + 1]->returned : kTimeMax;
     place(addr, changes[i]->after, changes[i]->entered, until, changes[i]->file_offset);
   }
+  add_losses(addr, changes);
   const auto begin = word_in(kernel_.start(), addr), end = word_in(kernel_.end(), addr);
   const bool known = std::any_of(changes.begin(), changes.end(), [&](const SampledChange* c) {
     return begin == c->before || begin == c->after;
@@ -286,7 +321,8 @@ void WordVersions::add(Addr addr, std::span<const SampledChange* const> changes)
     contradiction(addr, *begin, "the copy of kcore", first);
     place(addr, *begin, kTimeMin, first.returned, first.file_offset);
   }
-  if (end && *end != last.after) {
+  const bool lost_since = !lost_.empty() && lost_.back().hi > last.entered;
+  if (end && *end != last.after && !(lost_since && *end == last.before)) {
     contradiction(addr, *end, "the copy of kcore taken at the end", last);
     place(addr, *end, last.entered, kTimeMax, last.file_offset);
   }
@@ -299,16 +335,22 @@ SampledChanges read_sampled_changes(const PerfData& data, const Kallsyms* kallsy
   return SampleReader(data, kallsyms, read, notices).read();
 }
 
-void add_sampled_changes(const SampledChanges& sampled, const KernelText& kernel, const std::string& path,
-                         Builder& builder, NoticeBook& notices) {
+void add_sampled_changes(const SampledChanges& sampled, const KernelText& kernel,
+                         std::span<const LostRecords> lost, const std::string& path, Builder& builder,
+                         NoticeBook& notices) {
+  const std::vector<TimeBounds> losses = joined_losses(lost);
   std::map<Addr, std::vector<const SampledChange*>> sites;
   for (const SampledChange& change : sampled.changes) {
     auto& site = sites[change.addr];
-    // The same state again is no change; the word before it is known then.
-    if (!site.empty() && site.back()->after == change.after) continue;
+    // The same state again is no change; the word before it is known then. Behind a loss it may be one.
+    const auto may_hide_one = [&] {
+      const auto loss = std::ranges::upper_bound(losses, site.back()->entered, {}, &TimeBounds::hi);
+      return loss != losses.end() && loss->lo <= change.entered;
+    };
+    if (!site.empty() && site.back()->after == change.after && !may_hide_one()) continue;
     site.push_back(&change);
   }
-  WordVersions versions(kernel, path, builder, notices);
+  WordVersions versions(kernel, losses, path, builder, notices);
   for (const auto& [addr, changes] : sites) versions.add(addr, changes);
   builder.keep(versions.owner());
 }

@@ -201,7 +201,7 @@ Result<Capture> open_perf(const std::string& path, const CaptureOptions& options
       options.catalogue || !side.lost.empty() || (!capture.arm64.sources.empty() && !options.vmlinux.empty())
           ? kernel.find_vmlinux(files, data)
           : nullptr;
-  add_arm64_text(capture, data, options, kernel, vmlinux, builder, notices);
+  add_arm64_text(capture, data, options, kernel, side, vmlinux, builder, notices);
   if (capture.arm64.sources.empty() && !capture.exclude_kernel)
     add_x86_catalogue(kernel, side, vmlinux, options.catalogue, builder, notices);
   generated.add_text(builder);

@@ -23,6 +23,7 @@ void add_cs_streams(Capture& capture, const PerfData& data, NoticeBook& notices)
 // catalogue when it is asked for (`vmlinux`: KernelText::find_vmlinux(), for its jump table). Tells which
 // sources there are.
 void add_arm64_text(Capture& capture, const PerfData& data, const CaptureOptions& options,
-                    const KernelText& kernel, const TextFile* vmlinux, Builder& builder, NoticeBook& notices);
+                    const KernelText& kernel, const SideBand& side, const TextFile* vmlinux, Builder& builder,
+                    NoticeBook& notices);
 
 }  // namespace asof

@@ -2,6 +2,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
+#include <set>
+#include <string_view>
 
 #include "decoder/arm64_anchors.h"
 #include "decoder/arm64_catalogue.h"
@@ -26,6 +29,39 @@ std::optional<TimeConversion> recorded_conversion(const PerfData& data) {
   out.mask = record->mask;
   out.cap_short = record->cap_short;
   return out;
+}
+
+// "bpf_trampoline_" and a number; the kernel's own functions go on with a word.
+bool is_trampoline(std::string_view name) {
+  constexpr std::string_view kPrefix = "bpf_trampoline_";
+  return name.starts_with(kPrefix) && name.size() > kPrefix.size() && name[kPrefix.size()] >= '0' &&
+         name[kPrefix.size()] <= '9';
+}
+
+// May a function's entry call a BPF trampoline?
+bool has_trampolines(const KernelText& kernel, const SideBand& side) {
+  if (std::ranges::any_of(side.ksymbols, is_trampoline, &KsymbolFact::name)) return true;
+  for (const KernelSnapshot* copy : {kernel.start(), kernel.end()}) {
+    const Kallsyms* names = copy == nullptr ? nullptr : copy->kallsyms();
+    if (names != nullptr && std::ranges::any_of(names->symbols(), is_trampoline, &KernelSymbol::name))
+      return true;
+  }
+  return false;
+}
+
+// Takes the jump labels out of `sites`.
+std::vector<PatchSite> take_labels(std::vector<PatchSite>& sites) {
+  const auto labels = std::ranges::stable_partition(sites, [](const PatchSite& s) { return !s.is_label; });
+  std::vector<PatchSite> out(std::make_move_iterator(labels.begin()), std::make_move_iterator(labels.end()));
+  sites.erase(labels.begin(), labels.end());
+  return out;
+}
+
+std::vector<PatchSite> unsampled(std::vector<PatchSite> labels, const SampledChanges& sampled) {
+  std::set<Addr> seen;
+  for (const SampledChange& change : sampled.changes) seen.insert(change.addr);
+  std::erase_if(labels, [&](const PatchSite& s) { return seen.contains(s.addr); });
+  return labels;
 }
 
 }  // namespace
@@ -61,7 +97,7 @@ void add_cs_streams(Capture& capture, const PerfData& data, NoticeBook& notices)
 
 // An arm64 kernel writes no TEXT_POKE records; other sources of its changes are as good as they are complete.
 void add_arm64_text(Capture& capture, const PerfData& data, const CaptureOptions& options,
-                    const KernelText& kernel, const TextFile* vmlinux, Builder& builder,
+                    const KernelText& kernel, const SideBand& side, const TextFile* vmlinux, Builder& builder,
                     NoticeBook& notices) {
   if (capture.arm64.sources.empty() || capture.exclude_kernel) return;
   const KernelSnapshot* start = kernel.start();
@@ -70,13 +106,18 @@ void add_arm64_text(Capture& capture, const PerfData& data, const CaptureOptions
   };
   const SampledChanges sampled =
       read_sampled_changes(data, start == nullptr ? nullptr : start->kallsyms(), read, notices);
-  add_sampled_changes(sampled, kernel, data.path(), builder, notices);
+  add_sampled_changes(sampled, kernel, side.lost, data.path(), builder, notices);
   add_trampoline(kernel, vmlinux, builder, capture.symbols, notices);
   Catalogue catalogue;
-  if (options.catalogue) {
-    catalogue = find_patch_sites(kernel, vmlinux, notices);
-    add_catalogue(catalogue.sites, kernel, builder);
+  if (options.catalogue || (sampled.recorded && !side.lost.empty()))
+    catalogue = find_patch_sites(kernel, vmlinux, has_trampolines(kernel, side),
+                                 options.catalogue ? &notices : nullptr);
+  if (sampled.recorded) {
+    // Samples tell of every change of a jump label. Of those without one they may be among what was lost.
+    const auto sites = take_labels(catalogue.sites);
+    if (!side.lost.empty()) add_lost_labels(unsampled(sites, sampled), kernel, builder);
   }
+  if (options.catalogue) add_catalogue(catalogue.sites, kernel, builder);
   std::string sources;
   const auto source = [&sources](std::string what) {
     sources += (sources.empty() ? "" : ", ") + std::move(what);
@@ -84,8 +125,10 @@ void add_arm64_text(Capture& capture, const PerfData& data, const CaptureOptions
   constexpr uint32_t kTextPoke = 20;
   const auto pokes = data.record_counts().find(kTextPoke);
   const bool has_pokes = pokes != data.record_counts().end();
-  capture.arm64.unrecorded_changes = !has_pokes && !sampled.recorded;
-  capture.arm64.complete_text = catalogue.complete;
+  // Samples are of jump labels alone: function entries change without.
+  capture.arm64.unrecorded_changes = !has_pokes;
+  if (options.catalogue && catalogue.has_entries && (catalogue.has_labels || sampled.recorded))
+    capture.arm64.complete_text = catalogue.text;
   if (has_pokes) capture.arm64.patch_text_cb = find_patch_text_cb(kernel);
   if (has_pokes) source(fmt::format("{} TEXT_POKE records", pokes->second));
   if (sampled.recorded) source(fmt::format("samples of {} jump label changes", sampled.changes.size()));
@@ -100,7 +143,10 @@ void add_arm64_text(Capture& capture, const PerfData& data, const CaptureOptions
         "record samples of arch_jump_label_transform_queue beside the trace, copy kcore at the end, or "
         "decode with --catalogue");
   } else {
-    notices.info("I-SIDE-515", data.path(), fmt::format("changes of kernel text are known from {}", sources));
+    const bool sure = !capture.arm64.unrecorded_changes || !capture.arm64.complete_text.empty();
+    notices.info("I-SIDE-515", data.path(),
+                 fmt::format("changes of kernel text are known from {}{}", sources,
+                             sure ? "" : "; of others (ftrace) nothing tells, so no kernel text is certain"));
   }
 }
 

@@ -66,12 +66,15 @@ class Arm64Catalogue : public testing::Test {
     EXPECT_TRUE(capture.arm64.unrecorded_changes);
     EXPECT_NE(find_notice(capture, "I-TEXT-509"), nullptr);
   }
+  // So that the kernel has function entries as ftrace makes them.
+  void add_entry() { kernel.put(kText + 0x1000, arm64::kMovX9Lr); }
   JumpLabels kernel;
   const Label a{kText + 0x1100, kText + 0x1180}, b{kText + 0x1104, kText + 0x1040};
 };
 
 // The vmlinux was linked for another address than the kernel runs at: the table moves with it.
 TEST_F(Arm64Catalogue, TableInAVmlinuxLinkedElsewhere) {
+  add_entry();
   kernel.put(b.site, branch(b.site, b.target));  // switched on when kcore was copied
   for (const Addr slide : {kSlide, Addr{0}, Addr{0} - kSlide}) {
     const Capture capture = open(vmlinux({a, b}, slide));
@@ -87,6 +90,7 @@ TEST_F(Arm64Catalogue, TableInAVmlinuxLinkedElsewhere) {
 }
 
 TEST_F(Arm64Catalogue, TableInTheCopyOfMemory) {
+  add_entry();
   const Addr begin = kText + 0x3000;
   const Bytes table = table_of({a, b}, begin);
   std::copy(table.begin(), table.end(), kernel.text_.begin() + 0x3000);
@@ -165,6 +169,42 @@ TEST_F(Arm64Catalogue, DamagedVmlinux) {
       file[at] = static_cast<uint8_t>(random.chance(30) ? 0xff : random.below(256));
     }
     sound(file);
+  }
+}
+
+// All of its text is accounted for only if function entries are, too.
+TEST_F(Arm64Catalogue, TextWhoseEntriesAreNotKnown) {
+  const Capture older = open(vmlinux({a, b}));  // none looks as this ftrace makes them
+  EXPECT_TRUE(older.arm64.complete_text.empty());
+  EXPECT_NE(find_notice(older, "I-TEXT-509"), nullptr);
+  add_entry();
+  kernel.symbol(kText + 0x3f00, "bpf_trampoline_update");  // the kernel's own
+  EXPECT_FALSE(open(vmlinux({a, b})).arm64.complete_text.empty());
+  kernel.symbol(kText + 0x9000000, "bpf_trampoline_6442506293");  // entries may call it themselves
+  const Capture direct = open(vmlinux({a, b}));
+  EXPECT_TRUE(direct.arm64.complete_text.empty());
+  EXPECT_NE(find_notice(direct, "I-TEXT-509"), nullptr);
+}
+
+// Samples tell of jump labels, so that those of the table that nobody touched are as they were.
+TEST_F(Arm64Catalogue, WithSamples) {
+  add_entry();
+  const Addr sampled = kText + 0x100, target = kText + 0x180;
+  kernel.entry(1000, sampled, target, 1);
+  kernel.leave(1100);
+  for (const bool lost : {false, true}) {
+    SCOPED_TRACE(lost);
+    if (lost) kernel.lost(1200, 3000, 4);
+    for (const bool with_table : {false, true}) {
+      const Capture capture = open(with_table ? vmlinux({a, b}) : Bytes());
+      EXPECT_EQ(capture.arm64.complete_text, (AddrRange{kText, kText + 0x4000}));
+      EXPECT_EQ(words(capture, a.site, 1000), Words{bytes_of(arm64::kNop)});
+      EXPECT_EQ(words(capture, a.site, 4000),
+                lost && with_table ? both(a.site, a.target) : Words{bytes_of(arm64::kNop)});
+      EXPECT_EQ(words(capture, sampled, 4000).size(), lost ? 2U : 1U);
+      EXPECT_EQ(words(capture, kText + 0x1004, 1000).size(), 2U);  // an entry, of which nothing tells
+      EXPECT_EQ(capture.text->unsure_from(), lost ? 1201 : kTimeMax);
+    }
   }
 }
 

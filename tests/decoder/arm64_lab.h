@@ -131,6 +131,13 @@ class JumpLabels {
   }
   // Another symbol of the kernel's kallsyms.
   void symbol(Addr addr, const std::string& name) { more_symbols_ += fmt_line(addr, name); }
+  // `count` records of CPU 1, between `after` and `until`.
+  void lost(uint64_t after, uint64_t until, uint64_t count) {
+    recording_.writer.comm(7, 7, "task", false,
+                           {.time = after, .cpu = 1, .pid = 7, .tid = 7, .attr = 0, .has_id = true});
+    recording_.writer.lost(kEntryId, count,
+                           {.time = until, .cpu = 1, .pid = 7, .tid = 7, .attr = 0, .has_id = true});
+  }
   PerfDataWriter& writer() { return recording_.writer; }
   std::filesystem::path path(const std::string& name) const { return dir_.path() / name; }
   Bytes text_, end_;
@@ -153,7 +160,7 @@ class JumpLabels {
     s.u32(7);
     s.u32(7);
     s.u64(time);
-    s.u32(0);
+    s.u32(1);
     s.u32(0);
     s.u32(static_cast<uint32_t>(raw.size()));
     s.raw(raw);

@@ -46,7 +46,10 @@ TEST(Arm64Pokes, BothWordsWhileTheCallLasts) {
   EXPECT_EQ(words(capture, site, 2101), Words{nop});
   EXPECT_EQ(words(capture, site + 4, 1050), Words{nop});
   EXPECT_NE(find_notice(capture, "I-SIDE-515"), nullptr);
-  EXPECT_FALSE(capture.arm64.unrecorded_changes);
+  // Function entries change without these samples.
+  EXPECT_TRUE(capture.arm64.unrecorded_changes);
+  EXPECT_TRUE(capture.arm64.complete_text.empty());
+  EXPECT_EQ(capture.text->unsure_from(), kTimeMax);
 }
 
 // The same from a BPF program that writes at entry and return, beside samples of programs that have nothing
@@ -66,7 +69,6 @@ TEST(Arm64Pokes, BpfOutput) {
   EXPECT_EQ(words(capture, site, 1050), sorted({nop, b}));
   EXPECT_EQ(words(capture, site, 1500), Words{b});
   EXPECT_EQ(words(capture, site, 2101), Words{nop});
-  EXPECT_FALSE(capture.arm64.unrecorded_changes);
   EXPECT_EQ(find_notice(capture, "E-SIDE-512"), nullptr);
 }
 
@@ -136,6 +138,35 @@ TEST(Arm64Pokes, LostSamples) {
   EXPECT_EQ(words(capture, other, 1'000'000).size(), 2U);  // its call never ends
   EXPECT_NE(find_notice(capture, "E-SIDE-512"), nullptr);
   EXPECT_NE(find_notice(capture, "I-SIDE-513"), nullptr);
+}
+
+// A LOST record: any place may have been switched in that time, until a sample tells of it again.
+TEST(Arm64Pokes, LostRecords) {
+  const Addr site = kText + 0x100, other = kText + 0x200, target = kText + 0x180;
+  const Bytes nop = bytes_of(arm64::kNop);
+  for (const bool again : {false, true}) {
+    SCOPED_TRACE(again);
+    JumpLabels labels;
+    labels.entry(1000, site, target, 1);
+    labels.leave(1100);
+    labels.lost(1200, 3000, 40);
+    labels.entry(3010, other, target, 1);
+    labels.leave(3100);
+    // Switched on once more: it was off, and who switched it off was lost.
+    if (again) labels.entry(4000, site, target, 1);
+    if (again) labels.leave(4100);
+    const Capture capture = labels.open();
+    const Words on = {bytes_of(branch(site, target))}, both = sorted({nop, on[0]});
+    EXPECT_EQ(capture.text->unsure_from(), 1201);
+    EXPECT_EQ(words(capture, site, 999), Words{nop});
+    EXPECT_EQ(words(capture, site, 1200), on);
+    EXPECT_EQ(words(capture, site, 1201), both);
+    EXPECT_EQ(words(capture, site, 3001), both);
+    EXPECT_EQ(words(capture, site, 4050), both);
+    EXPECT_EQ(words(capture, site, 4101), again ? on : both);
+    EXPECT_EQ(words(capture, other, 3050).size(), 2U);
+    EXPECT_EQ(words(capture, other, 3101), Words{bytes_of(branch(other, target))});
+  }
 }
 
 // What a copy of memory has and the samples do not explain stays possible.
