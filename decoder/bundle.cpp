@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <map>
 #include <set>
@@ -27,6 +28,15 @@ Result<void> read_number(const JsonView& object, std::string_view key, T& out) {
   return {};
 }
 
+Result<void> read_bool(const JsonView& object, std::string_view key, bool& out) {
+  auto member = object.find(key);
+  if (!member) return {};
+  auto value = member->boolean();
+  if (!value) return std::unexpected(value.error());
+  out = *value;
+  return {};
+}
+
 class BundleReader {
  public:
   explicit BundleReader(const JsonFile& file) : file_(file), root_(file.root()) {}
@@ -38,6 +48,7 @@ class BundleReader {
     if (auto ok = etm(); !ok) return std::unexpected(ok.error());
     if (auto ok = streams(); !ok) return std::unexpected(ok.error());
     if (auto ok = text(); !ok) return std::unexpected(ok.error());
+    if (!says_guest_) capture_.x86.guest_text = all_guest();
     capture_.path = file_.path();
     capture_.notices = notices_.take();
     capture_.kind = "bundle";
@@ -57,6 +68,7 @@ class BundleReader {
   Result<void> streams();
   Result<void> text();
   Result<void> text_piece(const JsonView& piece, int rank);
+  bool all_guest() const;
   Result<std::shared_ptr<const MappedFile>> open(const JsonView& object);
 
   const JsonFile& file_;
@@ -66,6 +78,7 @@ class BundleReader {
   Space user_ = builder_.add_space();
   std::vector<std::shared_ptr<const void>> keep_;
   std::optional<JsonView> etm_;
+  bool says_guest_ = false;
   std::map<std::string, std::shared_ptr<const CsFrames>> frames_;  // by file
   NoticeBook notices_;
 };
@@ -108,8 +121,8 @@ Result<void> BundleReader::cpu() {
 Result<void> BundleReader::pt() {
   auto pt = root_.find("pt");
   if (!pt) return {};
-  if (auto ok = pt->only_keys(
-          {"mtc_freq", "tsc_ctc", "max_nonturbo", "has_cyc", "time_shift", "time_mult", "time_zero"});
+  if (auto ok = pt->only_keys({"mtc_freq", "tsc_ctc", "max_nonturbo", "has_cyc", "guest", "time_shift",
+                               "time_mult", "time_zero"});
       !ok) {
     return ok;
   }
@@ -118,11 +131,9 @@ Result<void> BundleReader::pt() {
   if (auto ok = read_number(*pt, "max_nonturbo", config.max_nonturbo); !ok) return ok;
   if (config.mtc_freq > 15)
     return pt->error(fmt::format("mtc_freq {} does not exist, the field has 4 bits", config.mtc_freq));
-  if (auto cyc = pt->find("has_cyc")) {
-    auto value = cyc->boolean();
-    if (!value) return std::unexpected(value.error());
-    config.has_cyc = *value;
-  }
+  if (auto ok = read_bool(*pt, "has_cyc", config.has_cyc); !ok) return ok;
+  if (auto ok = read_bool(*pt, "guest", config.guest_text); !ok) return ok;
+  says_guest_ = pt->find("guest").has_value();
   if (auto ratio = pt->find("tsc_ctc")) {
     auto parts = ratio->array();
     if (!parts) return std::unexpected(parts.error());
@@ -156,11 +167,7 @@ Result<void> BundleReader::etm() {
 // Frames may hold the trace of several sources: the same file then stands in several streams.
 Result<void> BundleReader::add_pieces(const JsonView& entry, const MappedFile& file, Stream& stream) {
   bool frames = false;
-  if (const auto member = entry.find("frames")) {
-    auto value = member->boolean();
-    if (!value) return std::unexpected(value.error());
-    frames = *value;
-  }
+  if (auto ok = read_bool(entry, "frames", frames); !ok) return ok;
   if (capture_.machine == "aarch64") {
     auto source = read_bundle_etm(etm_, entry);
     if (!source) return std::unexpected(source.error());
@@ -217,6 +224,14 @@ Result<void> BundleReader::streams() {
     capture_.streams.push_back(std::move(stream));
   }
   return {};
+}
+
+// Was nothing but a guest recorded? Then the text that the manifest gives for it is the guest's.
+bool BundleReader::all_guest() const {
+  if (capture_.machine != "x86_64" || capture_.streams.empty()) return false;
+  return std::ranges::all_of(capture_.streams, [](const Stream& s) {
+    return std::ranges::all_of(s.pieces, [](const StreamPiece& p) { return x86::is_guest_trace(p.bytes); });
+  });
 }
 
 Result<void> BundleReader::text() {

@@ -12,7 +12,7 @@ constexpr uint64_t kTscMask = (1ULL << 56) - 1;
 bool Clock::update(const Packet& k) {
   switch (k.type) {
     case Pk::kPip:
-      guest_ = k.value2 != 0;
+      guest_ = k.value2 != 0 && heeds_nr();
       return false;
     case Pk::kTsc:
       if (guest_) {

@@ -31,6 +31,8 @@ class Clock {
   // count on from the host's TMA, until the first TSC of the guest: what it follows (a sleep) may have
   // skipped any number of MTCs.
   bool guest() const { return guest_; }
+  // Config::guest_text: no PIP is of another than the traced machine.
+  bool heeds_nr() const { return config_ == nullptr || !config_->guest_text; }
   void set_guest(bool guest) { guest_ = guest; }
   // Until the first TSC: it is not earlier than this.
   void set_not_before(Time t) { not_before_ = t; }

@@ -82,7 +82,7 @@ void Flow::decode(const Segment& segment, ChunkSink& sink) {
     choose_code(s);
     s.unsure = unsure_ == Unsure::kAlways;
     add_event(EventKind::kPsb, s.now, g.has_ip ? g.ip : 0, 0, 0, 0);
-    if (g.has_cr3) add_event(EventKind::kPaging, s.now, g.has_ip ? g.ip : 0, g.cr3, g.guest ? 1 : 0, 0);
+    if (g.has_cr3) add_event(EventKind::kPaging, s.now, g.has_ip ? g.ip : 0, g.cr3, g.non_root ? 1 : 0, 0);
     if (g.bad) {
       s.lost = s.enabled = true;
       open_gap(s, "E-DATA-001", "the sync group (PSB+) is damaged", g.size);

@@ -32,7 +32,8 @@ struct SyncGroup {
   uint8_t mode = 64;
   bool transaction = false;
   uint64_t cr3 = 0;
-  bool guest = false;  // VMX non-root operation, as far as a PIP tells
+  bool guest = false;     // of a guest, whose text is not here
+  bool non_root = false;  // with cr3: the PIP's NR
   bool has_cr3 = false;
   bool bad = false;  // damaged: `size` bytes were good
   size_t size = 0;   // bytes up to and with PSBEND (or up to the OVF)

@@ -86,6 +86,7 @@ void Flow::doubt_guest(State& s) {
 
 // Does a PIP of this segment tell of a guest? Bytes that only look like one cost certainty, no more.
 bool Flow::guest_in_segment() {
+  if (config_.guest_text) return false;
   if (guest_in_segment_) return *guest_in_segment_;
   constexpr std::array<uint8_t, 2> kPip = {0x02, 0x43};
   bool found = false;
@@ -96,6 +97,24 @@ bool Flow::guest_in_segment() {
   }
   guest_in_segment_ = found;
   return found;
+}
+
+bool is_guest_trace(std::span<const uint8_t> trace) {
+  bool guest = false;
+  const uint8_t* const end = trace.data() + trace.size();
+  for (size_t at = find_psb(trace, 0); at != SIZE_MAX;) {
+    const uint8_t* p = trace.data() + at;
+    for (uint8_t block_bytes = 0;;) {
+      const Packet k = read_packet(p, end, block_bytes);
+      if (k.type == Pk::kEnd || k.type == Pk::kBad) break;
+      if (k.type == Pk::kPip && k.value2 == 0) return false;
+      guest = guest || k.type == Pk::kPip;
+      block_bytes = next_block_bytes(k, block_bytes);
+      p += k.size;
+    }
+    at = find_psb(trace, static_cast<size_t>(p - trace.data()));
+  }
+  return guest;
 }
 
 }  // namespace asof::x86

@@ -191,21 +191,21 @@ Packet read_packet(const uint8_t* p, const uint8_t* end, uint8_t block_bytes) {
   }
 }
 
-std::optional<Packet> pge_ahead(const uint8_t* p, const uint8_t* end) {
+std::optional<Packet> pge_ahead(const uint8_t* p, const uint8_t* end, bool heeds_nr) {
   for (;;) {
     const Packet k = read_packet(p, end);
     switch (k.type) {
       case Pk::kPge:
         return k;
+      case Pk::kPip:
+        if (k.value2 != 0 && heeds_nr) return std::nullopt;  // a guest's
+        [[fallthrough]];
       case Pk::kPad:
       case Pk::kTsc:
       case Pk::kTma:
       case Pk::kMtc:
       case Pk::kCyc:
       case Pk::kCbr:
-      case Pk::kPip:
-        if (k.value2 != 0) return std::nullopt;  // a guest's
-        [[fallthrough]];
       case Pk::kVmcs:
       case Pk::kMnt:
       case Pk::kModeExec:

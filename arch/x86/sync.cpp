@@ -29,7 +29,7 @@ SyncGroup read_sync_group(std::span<const uint8_t> bytes, const Clock& clock, co
   const uint8_t* p = bytes.data();
   const uint8_t* const end = p + bytes.size();
   Addr last_ip = 0;
-  g.guest = is_guest_group(p, end, clock.guest());
+  g.guest = clock.heeds_nr() && is_guest_group(p, end, clock.guest());
   g.clock.set_guest(g.guest);
   bool done = false;
   while (!done) {
@@ -47,6 +47,7 @@ SyncGroup read_sync_group(std::span<const uint8_t> bytes, const Clock& clock, co
         break;
       case Pk::kPip:
         g.cr3 = k.value;
+        g.non_root = k.value2 != 0;
         g.has_cr3 = true;
         break;
       case Pk::kTsc:
@@ -80,7 +81,7 @@ SyncGroup read_sync_group(std::span<const uint8_t> bytes, const Clock& clock, co
   }
   g.size = static_cast<size_t>(p - bytes.data());
   // BDM70: the FUP counts for nothing when the next thing is a TIP.PGE.
-  if (errata.bdm70 && g.has_ip && pge_ahead(p, end)) g.has_ip = false;
+  if (errata.bdm70 && g.has_ip && pge_ahead(p, end, clock.heeds_nr())) g.has_ip = false;
   return g;
 }
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "arch/arch.h"
@@ -26,6 +27,7 @@ struct Config {
   uint32_t tsc_ctc_d = 0;
   uint8_t max_nonturbo = 0;            // core crystal ratio at TSC rate, for CYC before the first calibration
   bool has_cyc = false;                // asked for; for people, the packets themselves say it
+  bool guest_text = false;             // the text is that of VMX non-root operation: PIP.NR tells nothing
   bool cr3_filter = false;             // IA32_RTIT_CTL.CR3Filter: a TIP.PGD without IP may bind to MOV CR3
   std::vector<AddrRange> filter;       // address filter regions; empty: no filter
   std::optional<TimeConversion> time;  // absent: decoded without time
@@ -35,5 +37,9 @@ struct Config {
 };
 
 std::unique_ptr<Arch> make_arch(const Config& config);
+
+// Was all of this trace recorded in VMX non-root operation, by its PIP packets (NR; SDM vol. 3, "Paging
+// Information (PIP) Packet")? False where none tells.
+bool is_guest_trace(std::span<const uint8_t> trace);
 
 }  // namespace asof::x86

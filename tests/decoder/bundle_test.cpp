@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/decoder/capture_lab.h"
+#include "tests/support/pt_writer.h"
 
 namespace asof {
 namespace {
@@ -9,7 +10,9 @@ using namespace test;
 
 class Bundle : public ::testing::Test {
  protected:
-  Result<Capture> open(const std::string& manifest) {
+  Result<Capture> open(const std::string& manifest,
+                       const std::vector<std::pair<std::string, Bytes>>& files = {}) {
+    for (const auto& [name, bytes] : files) write_bytes(dir_ / name, bytes);
     write_text(dir_ / "bundle.json", manifest);
     write_bytes(dir_ / "trace.pt", Bytes(32, 0x02));
     Bytes text(256);
@@ -52,6 +55,7 @@ TEST_F(Bundle, ReadsEveryKey) {
   EXPECT_EQ(config.tsc_ctc_d, 2U);
   EXPECT_EQ(config.max_nonturbo, 36);
   EXPECT_TRUE(config.has_cyc);
+  EXPECT_FALSE(config.guest_text);
   ASSERT_TRUE(config.time.has_value());
   EXPECT_EQ(config.time->zero, 0xfffffffd4e5c1e19U);
   ASSERT_EQ(capture->streams.size(), 2U);
@@ -63,6 +67,28 @@ TEST_F(Bundle, ReadsEveryKey) {
   EXPECT_EQ(bytes_at(*capture->text, user, 0x401000, 4, 0), (Bytes{16, 17, 18, 19}));
   EXPECT_EQ(contents(*capture->text, user, 0x401010, 1, 0), (std::vector<Bytes>{{}}));
   EXPECT_TRUE(capture->arch().has_value());
+}
+
+// A recording of one virtual machine, with its text, has NR=1 in every PIP; a host's has other PIPs, too.
+TEST_F(Bundle, TextOfAGuest) {
+  const auto is_guest_text = [&](std::vector<bool> pips, const std::string& pt) {
+    PtWriter w;
+    for (const bool non_root : pips) {
+      PsbPlus g;
+      g.cr3 = 0x1000;
+      g.non_root = non_root;
+      w.psb_plus(g);
+    }
+    auto capture = open(with(R"({"file": "pips.pt", "cpu": 0})", "", pt), {{"pips.pt", w.bytes()}});
+    EXPECT_TRUE(capture.has_value()) << capture.error().reason;
+    return capture && capture->x86.guest_text;
+  };
+  EXPECT_FALSE(is_guest_text({}, ""));
+  EXPECT_FALSE(is_guest_text({false}, ""));
+  EXPECT_TRUE(is_guest_text({true, true}, ""));
+  EXPECT_FALSE(is_guest_text({true, false, true}, ""));
+  EXPECT_FALSE(is_guest_text({true, true}, R"(, "pt": {"guest": false})"));
+  EXPECT_TRUE(is_guest_text({true, false}, R"(, "pt": {"guest": true})"));
 }
 
 TEST_F(Bundle, LaterPieceWinsWhereAndWhenItIsThere) {

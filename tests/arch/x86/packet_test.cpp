@@ -444,5 +444,21 @@ TEST(PacketDifferential, FlippedBitsAndTruncations) {
   }
 }
 
+TEST(PgeAhead, BehindStateAndTimeOfTheHost) {
+  const auto is_ahead = [](bool non_root, bool heeds_nr) {
+    PtWriter w;
+    w.tsc(7);
+    w.tma(5, 9);
+    w.mtc(6);
+    w.pip(0x1000, non_root);
+    w.tip_pge(0x401000);
+    const Bytes& b = w.bytes();
+    return pge_ahead(b.data(), b.data() + b.size(), heeds_nr).has_value();
+  };
+  EXPECT_TRUE(is_ahead(false, true));
+  EXPECT_FALSE(is_ahead(true, true));
+  EXPECT_TRUE(is_ahead(true, false));
+}
+
 }  // namespace
 }  // namespace asof::x86
