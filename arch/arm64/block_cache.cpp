@@ -227,9 +227,10 @@ void BlockCache::enumerate(Node& node, TimeBounds bounds, std::vector<Choice>& c
   }
 }
 
-Variant* BlockCache::synthetic(Node& node, std::span<const uint8_t> bytes, bool unsure) {
+Variant* BlockCache::synthetic(Node& node, std::span<const uint8_t> bytes, OriginRef origin) {
   Build build;
-  build.unsure = unsure;
+  build.unsure = true;
+  build.origin = origin;
   if (decode_insn(bytes, node.ip, node.mode, wfx_, build.last) != InsnStatus::kOk) return nullptr;
   std::memcpy(build.bytes, bytes.data(), build.last.length);
   build.size = build.lengths[0] = build.last.length;

@@ -68,8 +68,8 @@ class BlockCache {
     const auto it = reuse_ ? nodes_.find(Key{ip, space, mode}) : nodes_.end();
     return it != nodes_.end() ? it->second : make_node(space, ip, mode);
   }
-  // A block of one instruction that no source of text has, given by its bytes (a kprobe's slot).
-  Variant* synthetic(Node& node, std::span<const uint8_t> bytes, bool unsure);
+  // A block of one instruction that no record tells of, with these bytes of another place (a kprobe's slot).
+  Variant* synthetic(Node& node, std::span<const uint8_t> bytes, OriginRef origin);
   // Every block that can run at a versioned node within `bounds` (already widened by the clock's error).
   void candidates(Node& node, TimeBounds bounds, Candidates& out);
 

@@ -92,6 +92,7 @@ uint32_t Flow::fast_follow(FastWalk& w, uint32_t way, uint32_t atom, Time lo) {
 bool Flow::fast_return(const FastWalk& w, uint64_t newest) {
   uint32_t& top = w.ring[newest % RetStack::kRing];
   if (!return_stack_ || top != kAddressOnly) return false;
+  if (w.rets->is_before_gap(newest)) return false;
   if (!w.rets->is_sure(newest) && !fast_is_unsure(w.space)) return false;
   const uint32_t back = runs_->back_at(w.space, w.rets->entry(newest));
   if (back == 0) return false;

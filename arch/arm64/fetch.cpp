@@ -253,7 +253,7 @@ Flow::Stop Flow::on_exception(State& s, const Element& d, Trial* trial) {
   const bool is_target = (d.flags & Element::kTarget) != 0;
   if (s.place == Place::kTarget && is_target) {
     go_indirect(s, at, mode_of(s, d.isa));
-  } else if (s.place == Place::kTarget && !pop_target(s)) {
+  } else if (s.place == Place::kTarget && !pop_target<Emit>(s)) {
     if constexpr (!Emit) return s.calls_missing ? Stop::kOut : Stop::kContradiction;
     lose(s, "E-FLOW-002", [&] {
       return fmt::format(

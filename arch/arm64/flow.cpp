@@ -241,9 +241,12 @@ Flow::Stop Flow::idle(State& s) {
   return Stop::kContradiction;
 }
 
+// An indirect branch without an address in the trace: to the newest call.
+template <bool Emit>
 bool Flow::pop_target(State& s) {
   Addr to = 0;
   uint8_t mode = s.mode;
+  if (Emit && return_stack_ && s.rets.is_before_gap(s.rets.newest())) return guess_target(s);
   const bool sure = s.rets.next_is_sure();
   if (!return_stack_ || !s.rets.pop(to, mode)) return false;
   s.unsure = s.unsure || !sure;
@@ -251,17 +254,22 @@ bool Flow::pop_target(State& s) {
   return true;
 }
 
+// Why an indirect branch without an address in the trace goes to no known place.
+const char* Flow::no_target(const State& s) const {
+  if (!return_stack_) return "the trace has no address for it";
+  return s.calls_missing ? "it goes to a call in an earlier gap, or where the flow was not sure"
+                         : "it has no call";
+}
+
 // An atom is next, and the flow is at no known address. kGo: now it is.
 template <bool Emit>
 Flow::Stop Flow::place_for_atom(State& s, Trial* trial) {
   if (s.place == Place::kTarget) {
-    if (pop_target(s)) return Stop::kGo;
+    if (pop_target<Emit>(s)) return Stop::kGo;
     if constexpr (!Emit) return s.calls_missing ? Stop::kOut : Stop::kContradiction;
-    const char* const why = !return_stack_    ? "the trace has no address for it"
-                            : s.calls_missing ? "it goes to a call in an earlier gap"
-                                              : "it has no call";
-    lose(s, "E-FLOW-002",
-         [&] { return fmt::format("the target of the branch before {:#x} is not known: {}", s.ip, why); });
+    lose(s, "E-FLOW-002", [&] {
+      return fmt::format("the target of the branch before {:#x} is not known: {}", s.ip, no_target(s));
+    });
   } else if constexpr (!Emit) {
     return Stop::kOut;
   } else if (s.place == Place::kWaiting) {
@@ -400,6 +408,8 @@ Flow::Stop Flow::walk(State& s, Trial* trial) {
   }
 }
 
+template bool Flow::pop_target<true>(State&);
+template bool Flow::pop_target<false>(State&);
 template Flow::Stop Flow::walk<true>(State&, Trial*);
 template Flow::Stop Flow::walk<false>(State&, Trial*);
 template Flow::Stop Flow::use_atom<true>(State&, Variant&, Trial*);

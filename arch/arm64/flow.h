@@ -84,7 +84,11 @@ class Flow final : public SegmentDecoder {
   }
   void synchronise(State& s) const;
   void synchronise_by_text(State& s) const;
+  template <bool Emit>
   bool pop_target(State& s);
+  bool guess_target(State& s);  // return_guess.cpp
+  Addr call_distance(State& s, Addr back, uint8_t mode);
+  const char* no_target(const State& s) const;
   void go_indirect(State& s, Addr ip, uint8_t mode);
   Stop used(State& s, Trial* trial, uint64_t count = 1);
   uint64_t signature(const State& s) const;

@@ -69,7 +69,7 @@ size_t Flow::roll_back() {
 
 void Flow::be_lost(State& s) {
   s.atom_count = 0;
-  s.rets.clear();
+  s.rets.lose();
   s.calls_missing = true;
   s.unsure = unsure_ == Unsure::kAlways;
   s.anchor_hi = kTimeMax;

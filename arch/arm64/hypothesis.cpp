@@ -154,17 +154,15 @@ Variant* Flow::slot_text(State& s, Node& node) {
   if (next.kind != El::kException || next.value != s.ip + 4) return nullptr;
   const Cell cell = text_.cell(kKernelSpace, s.trap);
   const Version* original = nullptr;
-  bool unsure = false;
   for (const Version& v : cell.versions) {
     if (v.bytes == nullptr || cell.range.end - s.trap < 4) continue;
     Insn insn;
     decode_insn({v.bytes + (s.trap - cell.range.begin), 4}, s.trap, kA64, false, insn);
     if (insn.waypoint != Waypoint::kNone) continue;
-    unsure = unsure || original != nullptr || v.unsure;
     original = &v;
   }
   if (original == nullptr) return nullptr;
-  return cache_->synthetic(node, {original->bytes + (s.trap - cell.range.begin), 4}, unsure);
+  return cache_->synthetic(node, {original->bytes + (s.trap - cell.range.begin), 4}, original->origin);
 }
 
 template <bool Emit>

@@ -66,7 +66,7 @@ Flow::Stop Flow::on_q(State& s, const Element& d, Trial* trial) {
     if (s.place == Place::kWaiting || (d.flags & Element::kHasAddress) == 0) return Stop::kGo;
     if constexpr (!Emit) return Stop::kOut;
   }
-  if (s.place == Place::kTarget) pop_target(s);
+  if (s.place == Place::kTarget) pop_target<Emit>(s);
   const Element* const target = q_target(s, d);
   const Addr to = target == nullptr ? 0 : address_of(s, *target);
   const uint8_t mode = target == nullptr ? s.mode : mode_of(s, target->isa);

@@ -41,7 +41,7 @@ class RetStack {
     const Addr e = entry(top_);
     --top_;
     if (digested_ > top_) digested_ = top_;
-    doubtful_ = std::min(doubtful_, top_);
+    lower_marks();
     a = e & ~1ULL;
     if (mode != kA64) mode = (e & 1) != 0 ? kT32 : kA32;
     return true;
@@ -49,12 +49,15 @@ class RetStack {
   void clear() {
     ways_ = {};
     digested_ = 0;
-    doubtful_ = 0;
+    doubtful_ = before_gap_ = 0;
   }
   // The flow was not sure: calls made up to now may have been missed, or taken for others.
   void doubt() { doubtful_ = top_; }
   bool next_is_sure() const { return top_ > doubtful_; }
   bool is_sure(uint64_t i) const { return i > doubtful_; }
+  // The flow is lost: any number of the entries may be taken off until it comes back, and others put on.
+  void lose() { doubtful_ = before_gap_ = top_; }
+  bool is_before_gap(uint64_t i) const { return i <= before_gap_; }
   // Of all entries: equal where two flows that have joined would return to the same places. Only hypotheses
   // ask, so it is worked out when they do.
   uint64_t digest() const {
@@ -68,7 +71,7 @@ class RetStack {
   }
 
   // For the fast walk in `map`'s code of this space: the ring, and its newest entry. Entries of other code
-  // become addresses. So does the newest doubtful one: the fast walk looks at those before it takes them.
+  // become addresses. So do the newest that are doubtful: the fast walk looks at those before it takes them.
   uint32_t* lend(const CodeMap& map, Space space) {
     if (map_ != &map || space_ != space) {
       for (uint64_t i = top_; ways_[i % kRing] != 0; --i) {
@@ -78,9 +81,10 @@ class RetStack {
       map_ = &map;
       space_ = space;
     }
-    if (doubtful_ != 0 && top_ - doubtful_ < kSize && ways_[doubtful_ % kRing] != 0) {
-      entries_[doubtful_ % kSize] = entry(doubtful_);
-      ways_[doubtful_ % kRing] = kAddressOnly;
+    for (const uint64_t mark : {doubtful_, before_gap_}) {
+      if (mark == 0 || top_ - mark >= kSize || ways_[mark % kRing] == 0) continue;
+      entries_[mark % kSize] = entry(mark);
+      ways_[mark % kRing] = kAddressOnly;
     }
     digested_ = 0;
     return ways_.data();
@@ -88,7 +92,7 @@ class RetStack {
   uint64_t newest() const { return top_; }
   void take_back(uint64_t newest) {
     top_ = newest;
-    doubtful_ = std::min(doubtful_, top_);
+    lower_marks();
   }
   // Entry `i`: the address; bit 0 says T32.
   Addr entry(uint64_t i) const {
@@ -97,12 +101,18 @@ class RetStack {
   }
 
  private:
+  void lower_marks() {
+    doubtful_ = std::min(doubtful_, top_);
+    before_gap_ = std::min(before_gap_, top_);
+  }
+
   std::array<uint32_t, kRing> ways_{};
   std::array<Addr, kSize> entries_;              // of those that are kAddressOnly
   mutable std::array<uint64_t, kSize> digests_;  // of the entries up to and with this one,
   mutable uint64_t digested_ = 0;                // for indices up to this
   uint64_t top_ = kRing;                         // the newest entry
   uint64_t doubtful_ = 0;                        // entries up to this one are
+  uint64_t before_gap_ = 0;                      // and those up to this one were made in front of a gap
   const CodeMap* map_ = nullptr;                 // of the ways, which are all of
   Space space_ = kNoSpace;                       // this space
 };
