@@ -64,6 +64,21 @@ std::vector<PatchSite> unsampled(std::vector<PatchSite> labels, const SampledCha
   return labels;
 }
 
+void tell_of_derived_clock(Time error, const std::string& path, NoticeBook& notices) {
+  const bool coarse = error > arm64::kCoarseClock;
+  const std::string exact =
+      coarse ? fmt::format("{:.1f} us", static_cast<double>(error) / 1e3) : fmt::format("{} ns", error);
+  const std::string reason = fmt::format(
+      "no record relates the trace's timestamps to perf's clock: the relation was derived from the times of "
+      "AUX records, it is exact to {}",
+      exact);
+  constexpr const char* kHint = "give the constants with --time-conv SHIFT,MULT,ZERO if they are known";
+  if (coarse)
+    notices.error("E-SIDE-530", path, reason, kHint);
+  else
+    notices.info("I-SIDE-511", path, reason, kHint);
+}
+
 }  // namespace
 
 // TIME_CONV is about the virtual counter. A trace unit without FEAT_TRF counts something else, and so may one
@@ -81,12 +96,7 @@ void add_cs_streams(Capture& capture, const PerfData& data, NoticeBook& notices)
   if (const auto clock = fit_clock(clock_bounds(made))) {
     capture.arm64.time = clock->conversion;
     capture.arm64.time_error = clock->error;
-    notices.info(
-        "I-SIDE-511", data.path(),
-        fmt::format("no record relates the trace's timestamps to perf's clock: the relation was derived "
-                    "from the times of AUX records, it is exact to {} ns",
-                    clock->error),
-        "give the constants with --time-conv SHIFT,MULT,ZERO if they are known");
+    tell_of_derived_clock(clock->error, data.path(), notices);
     return;
   }
   notices.info("I-SIDE-510", data.path(),

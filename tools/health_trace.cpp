@@ -148,6 +148,13 @@ void check_clock(const HealthInput& in, std::vector<Finding>& out) {
   }
   const PtFacts pt = pt_facts(c);
   if (pt.info == nullptr) {
+    if (c.arm64.time_error > arm64::kCoarseClock) {
+      out.push_back(
+          {Verdict::kWarn, "clock", "trace time converts to perf's clock, but not exactly",
+           fmt::format("by AUX records, to {}", format_duration(static_cast<uint64_t>(c.arm64.time_error))),
+           "give the conversion with --time-conv if it is known"});
+      return;
+    }
     const bool known = c.x86.time || c.arm64.time;
     out.push_back(
         {known ? Verdict::kOk : Verdict::kWarn, "clock",

@@ -44,6 +44,9 @@ constexpr std::array kMatters = {
     OpenMatter{"I-SIDE-511", "text that changes, near its changes", "ambiguous",
                "the clock of the trace is only as exact as the notice says",
                "give the constants with --time-conv if they are known"},
+    OpenMatter{"E-SIDE-530", "text that changes, near its changes, and which process runs", "ambiguous",
+               "the clock of the trace is only as exact as the notice says",
+               "give the constants with --time-conv if they are known"},
     OpenMatter{"I-SIDE-302", "code of guests", "unknown", "records of guests are not used",
                "trace host and guest apart"},
 };

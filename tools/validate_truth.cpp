@@ -172,6 +172,9 @@ void check_truth(const std::map<int, CpuResult>& results, const Capture& capture
   clock.result = errors.size() * kShare <= timed ? Check::Result::kPass : Check::Result::kFail;
   clock.answer = fmt::format("of {} looked at, {} have another time than they ran at",
                              format_plural(timed, "place", "places"), format_count(errors.size()));
+  if (const Time open = capture.arm64.time_error; open > arm64::kCoarseClock)
+    clock.answer +=
+        fmt::format(", as far as a clock exact to {} tells", format_duration(static_cast<uint64_t>(open)));
   if (clock.result == Check::Result::kFail) {
     std::ranges::nth_element(errors, errors.begin() + static_cast<long>(errors.size() / 2));
     const Time by = errors[errors.size() / 2];

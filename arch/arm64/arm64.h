@@ -27,6 +27,9 @@ struct Source {
   uint32_t etmcr = 0, etmidr = 0, etmccer = 0;  // ETMv3 and PTM
 };
 
+// More than this of Config::time_error is worth a word to users. ns
+inline constexpr Time kCoarseClock = 10'000;
+
 struct Config {
   std::vector<Source> sources;         // sources[i] made streams[i]
   std::optional<TimeConversion> time;  // absent: timestamps give order only

@@ -2,6 +2,8 @@
 // per CPU and per thread, losses, damage; and the recordings of real tools and boards.
 #include <gtest/gtest.h>
 
+#include <set>
+
 #include <filesystem>
 #include <random>
 
@@ -332,6 +334,20 @@ TEST(CsPerfCorpus, BoardWithFramesAndRaw) {
     EXPECT_EQ(without_filling(frames.streams[i]), without_filling(raw.streams[i]));
   }
   EXPECT_FALSE(frames.arm64.unrecorded_changes);
+}
+
+// AUX records of raw trace come late: they leave milliseconds of the clock open, and users are told.
+TEST(CsPerfCorpus, CoarseClockIsTold) {
+  const auto folder = shared("captures/arm64-board-tiny");
+  NEEDS(folder);
+  const auto codes = [&](const char* name) {
+    std::set<std::string> out;
+    for (const Notice& n : open_shared(folder / name).notices) out.insert(n.code);
+    return out;
+  };
+  EXPECT_TRUE(codes("poke-rawaux.data").contains("E-SIDE-530"));
+  EXPECT_FALSE(codes("poke.data").contains("E-SIDE-530"));
+  EXPECT_TRUE(codes("poke.data").contains("I-SIDE-511"));
 }
 
 TEST(CsPerfCorpus, Simpleperf) {
