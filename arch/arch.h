@@ -110,6 +110,7 @@ struct Segment {
       0;  // end of the next sync group (PSBEND): where the flow must arrive; == end at a stretch's end
   Time start_time = kTimeMin;  // by its sync group; kTimeMin: none
   std::optional<Gap> before;   // loss in front of it: no sync, truncated, ...
+  bool overwritten = false;    // somewhere in it trace of another time begins
 };
 
 enum class TextAt : uint8_t {

@@ -92,6 +92,15 @@ void note_what_was_not_recorded(const Capture& capture, const PerfData& data, No
         "kernel text is certain",
         "record the kernel with perf record --kcore -a");
   }
+  if (capture.x86.no_tnt) {
+    notices.error("E-DATA-011", data.path(),
+                  "recorded without TNT packets: the way of conditional branches is not in the trace",
+                  "record without notnt");
+  }
+  if (capture.x86.no_branches) {
+    notices.error("E-DATA-012", data.path(),
+                  "recorded without packets of branches: nothing tells of the flow", "record with branch=1");
+  }
   const bool pt = data.auxtrace_info() && data.auxtrace_info()->type == 1;
   if (!capture.x86.time && pt && !any_attr_has(data, kUseClockid)) {
     notices.error("E-SIDE-503", data.path(),

@@ -79,6 +79,11 @@ x86::Config perf_config(const PerfData& data) {
     out.tsc_ctc_n = static_cast<uint32_t>(priv(kTscCtcN));
     out.tsc_ctc_d = static_cast<uint32_t>(priv(kTscCtcD));
   }
+  // Bits of the event as the kernel's driver has them (arch/x86/events/intel/pt.c): without `pt`, `branch` is
+  // always on.
+  constexpr uint64_t kPt = 1, kBranch = 1ULL << 13, kNoTnt = 1ULL << 55;
+  out.no_tnt = (config & kNoTnt) != 0;
+  out.no_branches = (config & (kPt | kBranch)) == kPt;
   out.has_cyc = (config & priv(kCycBit)) != 0;
   if (priv(kMaxNonturbo) <= UINT8_MAX) out.max_nonturbo = static_cast<uint8_t>(priv(kMaxNonturbo));
   if (priv(kCapTimeZero) != 0) out.time = conversion(priv(kTimeShift), priv(kTimeMult), priv(kTimeZero));

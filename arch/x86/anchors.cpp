@@ -56,7 +56,7 @@ bool Flow::lost_between(Time after, Time before, std::optional<uint32_t> ring) c
 }
 
 void Flow::visit(State& s, const Node& node) {
-  if (segment_->start_time == kTimeMin) return;
+  if (anchor_start_ == kTimeMin) return;
   if (s.unsure) {  // it may never have come here
     s.pokes_uncounted = true;
     return;
@@ -80,7 +80,7 @@ void Flow::enter_poke(State& s) {
 void Flow::leave_poke(State& s) {
   s.poke_return = 0;
   const std::vector<Time>& times = ring_times(static_cast<uint32_t>(stream_->cpu));
-  const Time start = saturating_add(segment_->start_time, -options_.clock_error);
+  const Time start = saturating_add(anchor_start_, -options_.clock_error);
   const auto first = std::ranges::lower_bound(times, start);
   const auto left = static_cast<uint64_t>(times.end() - first);
   if (s.poke_visits >= left) {
@@ -97,7 +97,7 @@ void Flow::leave_poke(State& s) {
 
 void Flow::visit_sync(State& s) {
   const auto pokes = text_.pokes();
-  const Time start = saturating_add(segment_->start_time, -options_.clock_error);
+  const Time start = saturating_add(anchor_start_, -options_.clock_error);
   const auto first = std::ranges::lower_bound(pokes, start, {}, &PokeRecord::time);
   const Time before = saturating_add(start, -kBatchEnd);
   const uint32_t others = first != pokes.begin() && std::prev(first)->time > before ? kRoundsAfterRecord : 0;

@@ -70,7 +70,7 @@ Flow::Stop Flow::stopped_somewhere(State& s, Variant& v, Trial* trial) {
 
 // The address of the TIP.PGE that follows, if nothing but state and time stands in front of it.
 bool Flow::restart_ip(const State& s, Addr& ip) const {
-  const std::optional<Packet> pge = pge_ahead(s.p, end_, s.clock.heeds_nr());
+  const std::optional<Packet> pge = pge_ahead(s.p, end_, config_.guest_text);
   ip = s.last_ip;
   return pge && update_ip(pge->ipc, pge->value, ip);
 }

@@ -1,6 +1,7 @@
 #include "arch/x86/clock.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace asof::x86 {
 namespace {
@@ -12,7 +13,7 @@ constexpr uint64_t kTscMask = (1ULL << 56) - 1;
 bool Clock::update(const Packet& k) {
   switch (k.type) {
     case Pk::kPip:
-      guest_ = k.value2 != 0 && heeds_nr();
+      guest_ = (k.value2 != 0) != config_->guest_text;
       return false;
     case Pk::kTsc:
       if (guest_) {
@@ -33,31 +34,45 @@ bool Clock::update(const Packet& k) {
       on_cbr(static_cast<uint8_t>(k.value));
       return false;
     case Pk::kCyc:
-      // A hostile trace can count any number of cycles; beyond 2^44 (hours) they mean nothing.
-      cycles_ = std::min<uint64_t>(cycles_ + k.value, 1ULL << 44);
+      on_cyc(k.value);
       return true;
     default:
       return false;
   }
 }
 
-uint64_t Clock::bound(int side) const {
-  const uint64_t est = cycles_to_tsc(cycles_);
-  const uint64_t margin = est / 8 + (cycles_ != 0 ? 16 : 0);
-  if (side < 0) return tsc_ + (est > margin ? est - margin : 0);
-  return tsc_ + est + margin;
+void Clock::on_cyc(uint64_t cycles) {
+  // A hostile trace can count any number of cycles; beyond 2^44 (hours) they mean nothing.
+  constexpr uint64_t kMost = 1ULL << 44;
+  exact_ = false;
+  cycles_ = std::min(cycles_ + std::min(cycles, kMost), kMost);
+  if (low_ratio_ != kNoRatio) change_ratio(ratio_);
 }
 
-void Clock::anchor(uint64_t tsc) {
-  if (have_ && cycles_ != 0 && tsc > tsc_ && !skip_calibration_) {
-    const uint64_t ratio = ((tsc - tsc_) << kRatioBits) / cycles_;
-    // Cycles do not count while the core sleeps: a ratio out of any clock's range measures the sleep, not the
-    // clock.
-    if (ratio >= (1U << kRatioBits) / 16 && ratio <= (16U << kRatioBits)) ratio_ = ratio;
-  }
-  skip_calibration_ = false;
-  tsc_ = tsc;
+// What was counted so far was at the old rate; what is counted next may still be.
+void Clock::change_ratio(uint64_t ratio) {
+  constexpr uint64_t kMost = 1ULL << 54;
+  passed_at_least_ = std::min(passed_at_least_ + at_least(), kMost);
+  passed_ = std::min(passed_ + to_ticks(cycles_, ratio_), kMost);
   cycles_ = 0;
+  low_ratio_ = ratio == ratio_ ? kNoRatio : ratio_;
+  constexpr uint64_t kMostRatio = 256ULL << kRatioBits;
+  ratio_ = std::min(ratio, kMostRatio);
+}
+
+void Clock::anchor(uint64_t tsc, bool next_mtc) {
+  if (next_mtc && cycles_ != 0 && tsc > tsc_ && !skip_calibration_ && !rate_changed_) {
+    const uint64_t ratio = ((tsc - tsc_) << kRatioBits) / cycles_;
+    const uint64_t said = cbr_ratio();
+    constexpr uint64_t kOne = 1U << kRatioBits;
+    const bool fits = said == 0 ? ratio >= kOne / 16 && ratio <= kOne * 16
+                                : ratio >= said - said / 8 && ratio <= said + said / 8;
+    if (fits) ratio_ = ratio;
+  }
+  skip_calibration_ = rate_changed_ = false;
+  tsc_ = tsc;
+  cycles_ = passed_ = passed_at_least_ = 0;
+  exact_ = true;
 }
 
 // The packet has the low 56 bits; the rest is that of the value nearest to what is known.
@@ -70,12 +85,7 @@ void Clock::on_tsc(uint64_t payload) {
     else if (tsc < tsc_ && tsc_ - tsc > half)
       tsc += 1ULL << 56;
   }
-  if (have_)
-    anchor(tsc);
-  else {
-    tsc_ = tsc;
-    cycles_ = 0;
-  }
+  anchor(tsc, false);
   have_ = true;
   have_tma_ = false;
 }
@@ -100,20 +110,22 @@ void Clock::on_mtc(uint8_t payload) {
     last_ctc_ |= high & ((1U << bits) - 1);
     mtc_high_known_ = true;
   }
+  const bool next = static_cast<uint8_t>((last_ctc_ >> config_->mtc_freq) + 1) == payload;
   ctc_since_ += (ctc - last_ctc_) & ((1U << bits) - 1);
   last_ctc_ = ctc;
   const uint64_t tsc = mtc_base_ + static_cast<uint64_t>(static_cast<unsigned __int128>(ctc_since_) *
                                                          config_->tsc_ctc_n / config_->tsc_ctc_d);
-  anchor(std::max(tsc, tsc_));  // never backwards: a TSC between two ticks may be past the rounded tick
+  anchor(std::max(tsc, tsc_), next);  // never backwards: a TSC between two ticks may be past the rounded tick
 }
 
+// Sent at every change of the rate, after sleep, and at sync points.
 void Clock::on_cbr(uint8_t cbr) {
-  if (cbr == 0 || cbr == cbr_ || config_->max_nonturbo == 0) return;
-  cbr_ = cbr;
-  // Fold what was counted at the old ratio into the base, then count on at the new one.
-  tsc_ += cycles_to_tsc(cycles_);
-  cycles_ = 0;
-  ratio_ = (static_cast<uint64_t>(config_->max_nonturbo) << kRatioBits) / cbr;
+  if (cbr == 0 || cbr == cbr_) return;
+  const uint8_t before = std::exchange(cbr_, cbr);
+  rate_changed_ = true;
+  // Where the TSC's own ratio is not known, a measured rate changes with the CBR's.
+  change_ratio(config_->max_nonturbo != 0 ? cbr_ratio() : ratio_ * before / cbr);
+  if (before == 0 && exact_) low_ratio_ = kNoRatio;  // in a PSB+, at the time of its TSC
 }
 
 }  // namespace asof::x86

@@ -316,7 +316,7 @@ void Flow::fetch_sync(State& s, uint64_t offset) {
   d.offset = offset;
   d.has_ip = g.has_ip;
   d.ip = g.ip;
-  if (g.bad || g.overflow) d.kind = Pending::Kind::kEos;
+  if (g.bad || g.overflow || segment_->overwritten) d.kind = Pending::Kind::kEos;
 }
 
 // ---- overflow ----

@@ -79,18 +79,23 @@ void Flow::decode(const Segment& segment, ChunkSink& sink) {
     s.mode = g.mode;
     s.transaction = g.transaction;
     s.p = begin_ + g.size;
+    anchor_start_ = s.now;
     choose_code(s);
     s.unsure = unsure_ == Unsure::kAlways;
+    if (segment.overwritten) doubt();
     add_event(EventKind::kPsb, s.now, g.has_ip ? g.ip : 0, 0, 0, 0);
     if (g.has_cr3) add_event(EventKind::kPaging, s.now, g.has_ip ? g.ip : 0, g.cr3, g.non_root ? 1 : 0, 0);
     if (g.bad) {
       s.lost = s.enabled = true;
       open_gap(s, "E-DATA-001", "the sync group (PSB+) is damaged", g.size);
-    } else if (g.has_ip) {
+    } else if (g.has_ip && !config_.no_branches) {
       s.enabled = true;
       s.last_ip = g.ip;
       enter(s, g.ip);
-      if (g.guest) enter_guest(s, g.size);
+      if (g.guest)
+        enter_guest(s, g.size);
+      else if (config_.no_tnt)
+        lose_without_tnt(s, g.size);
     }
     walk<true>(s, nullptr);
     close_gap(s, 0, static_cast<uint64_t>(tail_ - begin_));
@@ -235,10 +240,19 @@ bool Flow::without_flow(State& s) {
         close_gap(s, ip, at);
         if (d.kind == Pending::Kind::kPge) add_event(EventKind::kTraceStart, s.now, ip, 0, 0, at);
       }
+      if (config_.no_branches) break;  // not of the flow
       s.enabled = true;
       s.lost = false;
       s.in_user = false;
       enter(s, ip);
+      if constexpr (Emit) {
+        if (config_.no_tnt) {
+          report_bound_events(s);
+          lose_without_tnt(s, at);
+          d = Pending{};
+          return true;
+        }
+      }
       if (branch) d = Pending{};
       return true;
     }

@@ -32,8 +32,8 @@ struct SyncGroup {
   uint8_t mode = 64;
   bool transaction = false;
   uint64_t cr3 = 0;
-  bool guest = false;     // of a guest, whose text is not here
-  bool non_root = false;  // with cr3: the PIP's NR
+  bool non_root = false;  // of the PIP
+  bool guest = false;     // another machine's than the text, as far as a PIP tells
   bool has_cr3 = false;
   bool bad = false;  // damaged: `size` bytes were good
   size_t size = 0;   // bytes up to and with PSBEND (or up to the OVF)
@@ -109,6 +109,7 @@ class Flow final : public SegmentDecoder {
   void enter_guest(State& s, uint64_t at);
   void guest_walk(State& s);
   void doubt_guest(State& s);
+  void doubt();
   bool guest_in_segment();
 
   // fast.cpp
@@ -202,6 +203,7 @@ class Flow final : public SegmentDecoder {
   template <class Why>
   void lose(State& s, const char* code, const Why& why);
   void be_lost(State& s);
+  void lose_without_tnt(State& s, uint64_t at);
   void add_event(EventKind kind, Time time, Addr ip, uint64_t a, uint64_t b, uint64_t offset);
   size_t roll_back();
   void report_bound_events(const State& s);
@@ -247,6 +249,7 @@ class Flow final : public SegmentDecoder {
   Time ceiling_ = kTimeMax;
   bool ceiling_pause_ = false;  // tracing stops before it
   std::optional<bool> guest_in_segment_;
+  Time anchor_start_ = kTimeMin;  // of the sync point; kTimeMin: not known
   // Anchors: times of each ring's TEXT_POKE records.
   tsl::robin_map<uint32_t, std::vector<Time>> ring_times_;
 };

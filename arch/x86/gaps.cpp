@@ -59,7 +59,10 @@ void Flow::close_gap(State& s, Addr resume_ip, uint64_t end) {
   if (gap_->time.lo > gap_->time.hi) gap_->time.lo = gap_->time.hi;
   chunk_.gaps.push_back(std::move(*gap_));
   gap_.reset();
-  if (s.maybe_guest) doubt_guest(s);
+  if (s.maybe_guest)
+    doubt_guest(s);
+  else if (segment_->overwritten)
+    doubt();
 }
 
 // What the trace says and what is pending, for the reason of a gap.
@@ -111,6 +114,19 @@ void Flow::be_lost(State& s) {
   s.lost = true;
   s.unsure = unsure_ == Unsure::kAlways;
   s.node = nullptr;
+}
+
+// Up to the next sync point nothing is certain.
+void Flow::doubt() {
+  confidence_ = Confidence::kAmbiguous;
+  confidence_until_ = UINT64_MAX;
+}
+
+// Without TNT packets the flow ends at the next conditional branch or compressed return, wherever it is.
+void Flow::lose_without_tnt(State& s, uint64_t at) {
+  open_gap(s, "E-DATA-011", "the trace has no TNT packets, which tell the way of conditional branches", at);
+  verified_steps_ = chunk_.steps.size();
+  be_lost(s);
 }
 
 // Gives away what can no longer change: steps that no packet has confirmed may still be taken back, and a gap

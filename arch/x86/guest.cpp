@@ -80,20 +80,18 @@ void Flow::doubt_guest(State& s) {
   }
   if (!guest_in_segment()) return;
   s.maybe_guest = true;
-  confidence_ = Confidence::kAmbiguous;
-  confidence_until_ = UINT64_MAX;
+  doubt();
 }
 
 // Does a PIP of this segment tell of a guest? Bytes that only look like one cost certainty, no more.
 bool Flow::guest_in_segment() {
-  if (config_.guest_text) return false;
   if (guest_in_segment_) return *guest_in_segment_;
   constexpr std::array<uint8_t, 2> kPip = {0x02, 0x43};
   bool found = false;
   for (const uint8_t* p = begin_; !found; p += kPip.size()) {
     p = std::search(p, end_, kPip.begin(), kPip.end());
     if (end_ - p <= static_cast<std::ptrdiff_t>(kPip.size())) break;
-    found = (p[kPip.size()] & 1) != 0;
+    found = ((p[kPip.size()] & 1) != 0) != config_.guest_text;
   }
   guest_in_segment_ = found;
   return found;

@@ -50,7 +50,7 @@ Time Flow::ceiling(const State& s) {
     if (block_bytes == 0) p = skip_short_tnt(p, end_);
     const Packet k = next_packet(p, block_bytes);
     if (k.type == Pk::kEnd || k.type == Pk::kBad) break;
-    if (clock.update(k) && clock.has_time() && (k.type != Pk::kCyc || clock.calibrated())) {
+    if (clock.update(k) && clock.has_time() && clock.exact()) {
       ceiling_ = clock.ceiling();
       break;
     }

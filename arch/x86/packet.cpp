@@ -191,14 +191,14 @@ Packet read_packet(const uint8_t* p, const uint8_t* end, uint8_t block_bytes) {
   }
 }
 
-std::optional<Packet> pge_ahead(const uint8_t* p, const uint8_t* end, bool heeds_nr) {
+std::optional<Packet> pge_ahead(const uint8_t* p, const uint8_t* end, bool guest_text) {
   for (;;) {
     const Packet k = read_packet(p, end);
     switch (k.type) {
       case Pk::kPge:
         return k;
       case Pk::kPip:
-        if (k.value2 != 0 && heeds_nr) return std::nullopt;  // a guest's
+        if ((k.value2 != 0) != guest_text) return std::nullopt;  // of another machine
         [[fallthrough]];
       case Pk::kPad:
       case Pk::kTsc:

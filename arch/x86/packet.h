@@ -84,8 +84,8 @@ inline uint8_t next_block_bytes(const Packet& k, uint8_t block_bytes) {
   }
 }
 
-// The TIP.PGE ahead, when nothing but state and time packets stands in front of it; `heeds_nr`: of the host.
-std::optional<Packet> pge_ahead(const uint8_t* p, const uint8_t* end, bool heeds_nr);
+// The TIP.PGE ahead, when nothing but state and time packets of the text's machine stands in front of it.
+std::optional<Packet> pge_ahead(const uint8_t* p, const uint8_t* end, bool guest_text);
 
 inline constexpr unsigned kPsbSize = 16;
 // Offset of the next PSB at or after `from`, or SIZE_MAX.

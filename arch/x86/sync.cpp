@@ -11,12 +11,14 @@ namespace asof::x86 {
 namespace {
 
 // What the PIP of a group tells of its TSC, which stands in front of it; without one it is as before.
-bool is_guest_group(const uint8_t* p, const uint8_t* end, bool before) {
+void take_pip(const uint8_t* p, const uint8_t* end, Clock& clock) {
   for (;;) {
     const Packet k = read_packet(p, end);
-    if (k.type == Pk::kPip) return k.value2 != 0;
-    if (k.type == Pk::kPsbend || k.type == Pk::kOvf || k.type == Pk::kEnd || k.type == Pk::kBad)
-      return before;
+    if (k.type == Pk::kPip) {
+      clock.update(k);
+      return;
+    }
+    if (k.type == Pk::kPsbend || k.type == Pk::kOvf || k.type == Pk::kEnd || k.type == Pk::kBad) return;
     p += k.size;
   }
 }
@@ -29,8 +31,8 @@ SyncGroup read_sync_group(std::span<const uint8_t> bytes, const Clock& clock, co
   const uint8_t* p = bytes.data();
   const uint8_t* const end = p + bytes.size();
   Addr last_ip = 0;
-  g.guest = clock.heeds_nr() && is_guest_group(p, end, clock.guest());
-  g.clock.set_guest(g.guest);
+  take_pip(p, end, g.clock);
+  g.guest = g.clock.guest();
   bool done = false;
   while (!done) {
     const Packet k = read_packet(p, end);
@@ -81,7 +83,7 @@ SyncGroup read_sync_group(std::span<const uint8_t> bytes, const Clock& clock, co
   }
   g.size = static_cast<size_t>(p - bytes.data());
   // BDM70: the FUP counts for nothing when the next thing is a TIP.PGE.
-  if (errata.bdm70 && g.has_ip && pge_ahead(p, end, clock.heeds_nr())) g.has_ip = false;
+  if (errata.bdm70 && g.has_ip && pge_ahead(p, end, g.clock.guest_text())) g.has_ip = false;
   return g;
 }
 
@@ -138,8 +140,21 @@ class PsbSplitter final : public Splitter {
     points_.emplace(stream_, s);
     host_time_ = kTimeMin;
     point_ = points_->next();
+    if (point_) group_ = group_at(*point_, s);
   }
   std::optional<uint64_t> point() const override { return point_; }
+  SyncGroup group_at(uint64_t at, const Stretch& s) {
+    const auto head = stream_.bytes(at, std::min(s.end, at + kMaxGroup), scratch_);
+    return read_sync_group(head, Clock(config_, reference_at(stream_, at)), errata_);
+  }
+  // Hardware writes trace in order. Where the next sync point is older than this one, the buffer was full and
+  // newer trace stands in front of older: the one ends somewhere in the middle of this segment.
+  static bool runs_back(Time from, const SyncGroup& group) {
+    constexpr Time kClocksDiffer = 1000;  // ns: threads move between CPUs
+    const Time to = group.guest ? kTimeMin : group.clock.now();
+    return from != kTimeMin && to != kTimeMin && to < saturating_add(from, -kClocksDiffer);
+  }
+  static constexpr uint64_t kMaxGroup = 512;  // a PSB+ is below 100 bytes; PADs may stretch it
   Segment segment(const Stretch& s) override;
   bool tells_nothing(const Stretch& s, uint64_t begin, uint64_t end) override;
 
@@ -147,6 +162,7 @@ class PsbSplitter final : public Splitter {
   const Errata& errata_;
   std::optional<SyncPoints> points_;  // of this stretch
   std::optional<uint64_t> point_;     // the next segment's
+  SyncGroup group_;                   // there
   Time host_time_ = kTimeMin;         // of the last group in this stretch that has one
   std::vector<uint8_t> scratch_;
 };
@@ -175,14 +191,24 @@ Segment PsbSplitter::segment(const Stretch& s) {
   Segment g = empty_segment();
   g.begin = *point_;
   g.end = following.value_or(s.end);
-  constexpr uint64_t kMaxGroup = 512;  // a PSB+ is below 100 bytes; PADs may stretch it
   g.tail_end = std::min(s.end, g.end + (following ? kMaxGroup : 0));
-  const auto head = stream_.bytes(g.begin, std::min(s.end, g.begin + kMaxGroup), scratch_);
-  const SyncGroup group = read_sync_group(head, Clock(config_, reference_at(stream_, g.begin)), errata_);
+  const SyncGroup group = group_;
   // In a guest the group has no time of the host.
   g.start_time = group.guest && group.clock.now() == kTimeMin ? host_time_ : group.clock.now();
+  const bool back = runs_back(host_time_, group);
   host_time_ = g.start_time;
   take_gap(g);
+  if (back && !g.before) {
+    Gap& gap = g.before.emplace();
+    gap.begin = gap.end = g.begin;
+    gap.time = {g.start_time, g.start_time};
+    gap.code = "E-LOST-004";
+    gap.reason = "time runs backwards here: trace was overwritten before it was read";
+  }
+  if (following) {
+    group_ = group_at(*following, s);
+    g.overwritten = runs_back(host_time_, group_);
+  }
   point_ = following;
   return g;
 }

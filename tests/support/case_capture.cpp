@@ -187,7 +187,11 @@ void CaseWriter::head() {
   if (arm64)
     writer_.auxtrace_info(kCsEtmInfo, arm64_trace_units(case_, kRings));
   else
-    writer_.auxtrace_info({.pmu_type = kPtType, .time = kClock, .tsc_ctc_n = kCaseTscPerCtc, .tsc_ctc_d = 1});
+    writer_.auxtrace_info({.pmu_type = kPtType,
+                           .time = kClock,
+                           .tsc_ctc_n = kCaseTscPerCtc,
+                           .tsc_ctc_d = 1,
+                           .max_nonturbo = case_.max_nonturbo});
   for (const CaseText& t : case_.program.texts()) {
     MmapSpec m{.addr = t.begin, .len = (t.size() + kPage - 1) / kPage * kPage, .kernel = true};
     if (t.area == CaseArea::kKernel) {

@@ -271,6 +271,8 @@ void option(CaseFile& out, const std::vector<std::string>& words) {
     out.more_attr_flags |= attr_flag::kWriteBackward;
   else if (words[0] == "other-clock")
     out.more_attr_flags |= attr_flag::kUseClockid;
+  else if (words[0] == "max-nonturbo")
+    out.max_nonturbo = std::stoul(words.at(1));
   else if (words[0] == "catalogue")
     out.catalogue = true;
   else

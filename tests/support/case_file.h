@@ -88,6 +88,7 @@ struct CaseFile {
   bool data_files = false;  // a file of records for each ring
   bool no_poke_attr = false;
   uint64_t more_attr_flags = 0;  // of the side-band's event
+  uint64_t max_nonturbo = 0;     // the TSC's ratio to the bus, 0: not known
   bool catalogue = false;        // decoded with --catalogue
   CaseCopy start, end{.present = false};
   std::vector<CaseEvent> events;

@@ -48,7 +48,7 @@ uint64_t Encoder::tsc(const std::string& word) {
   return static_cast<uint64_t>(t);
 }
 
-// psb TIME|- [IP]
+// psb TIME|- [IP [cbr RATIO]]
 void Encoder::psb(const CasePacket& p) {
   PsbPlus group;
   if (p.args.at(0) != "-") {
@@ -56,6 +56,7 @@ void Encoder::psb(const CasePacket& p) {
     group.tma = tma(*group.tsc);
   }
   if (p.args.size() > 1) group.ip = ip(p, 1);
+  if (p.args.size() > 3 && p.args[2] == "cbr") group.cbr = static_cast<uint8_t>(std::stoul(p.args[3]));
   writer_.psb_plus(group);
 }
 

@@ -445,7 +445,7 @@ TEST(PacketDifferential, FlippedBitsAndTruncations) {
 }
 
 TEST(PgeAhead, BehindStateAndTimeOfTheHost) {
-  const auto is_ahead = [](bool non_root, bool heeds_nr) {
+  const auto is_ahead = [](bool non_root, bool guest_text) {
     PtWriter w;
     w.tsc(7);
     w.tma(5, 9);
@@ -453,11 +453,12 @@ TEST(PgeAhead, BehindStateAndTimeOfTheHost) {
     w.pip(0x1000, non_root);
     w.tip_pge(0x401000);
     const Bytes& b = w.bytes();
-    return pge_ahead(b.data(), b.data() + b.size(), heeds_nr).has_value();
+    return pge_ahead(b.data(), b.data() + b.size(), guest_text).has_value();
   };
-  EXPECT_TRUE(is_ahead(false, true));
-  EXPECT_FALSE(is_ahead(true, true));
-  EXPECT_TRUE(is_ahead(true, false));
+  EXPECT_TRUE(is_ahead(false, false));
+  EXPECT_FALSE(is_ahead(true, false));
+  EXPECT_TRUE(is_ahead(true, true));
+  EXPECT_FALSE(is_ahead(false, true));
 }
 
 }  // namespace
