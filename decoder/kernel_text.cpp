@@ -108,6 +108,7 @@ void KernelText::add_text(Builder& builder, const WatchedTexts& watched, FileFin
   add_module_files(builder, files, data);
   if (end_) add_end(builder);
   add_modules_seen(builder, watched);
+  add_unclaimed(builder);
 }
 
 void KernelText::add_start(Builder& builder, const WatchedTexts& watched) {

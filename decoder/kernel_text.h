@@ -52,6 +52,10 @@ class KernelSnapshot {
   std::span<const Piece> generated() const { return generated_; }
   // The piece of text() that has all of a range, or nullptr.
   const Piece* text_at(AddrRange range) const;
+  // What the copy has where modules and generated code lie that text() does not have, without `poked` (of
+  // merged_ranges()) and without memory that is not in use. By address, nameless; generated() may overlap.
+  std::vector<Piece> unclaimed(std::span<const AddrRange> poked) const;
+  AddrRange module_span() const;
   // What the copy holds of a range; empty when any of it is not in the copy. Says nothing about whether it is
   // code.
   std::span<const uint8_t> raw(AddrRange range) const;
@@ -103,6 +107,7 @@ class KernelText {
   void add_start(Builder& builder, const WatchedTexts& watched);
   void add_end(Builder& builder);
   void add_end_of_chains(Builder& builder);
+  void add_unclaimed(Builder& builder);
   void add_modules_seen(Builder& builder, const WatchedTexts& watched);
   void add_vmlinux(Builder& builder, FileFinder& files, const PerfData& data);
   void find_kallsyms(const std::string& capture_dir);

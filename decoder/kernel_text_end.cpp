@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "decoder/address_ranges.h"
 #include "decoder/kernel_text.h"
 
 namespace asof {
@@ -15,38 +16,12 @@ namespace {
 constexpr size_t kMostDifferences = 1U << 16U;
 constexpr uint64_t kMostDifferentPart = 4;  // a quarter
 
-// Ranges sorted and merged.
-std::vector<AddrRange> merged(std::vector<AddrRange> ranges) {
-  std::sort(ranges.begin(), ranges.end(),
-            [](const AddrRange& a, const AddrRange& b) { return a.begin < b.begin; });
-  std::vector<AddrRange> out;
-  for (const AddrRange& range : ranges) {
-    if (!out.empty() && range.begin <= out.back().end)
-      out.back().end = std::max(out.back().end, range.end);
-    else
-      out.push_back(range);
-  }
-  return out;
-}
-
-// The parts of `range` that none of `holes` (sorted, merged) covers.
-template <class Visit>
-void each_uncovered(AddrRange range, const std::vector<AddrRange>& holes, Visit visit) {
-  auto hole = std::upper_bound(holes.begin(), holes.end(), range.begin,
-                               [](Addr a, const AddrRange& h) { return a < h.end; });
-  for (; hole != holes.end() && hole->begin < range.end; ++hole) {
-    if (range.begin < hole->begin) visit(AddrRange{range.begin, hole->begin});
-    range.begin = std::max(range.begin, hole->end);
-  }
-  if (!range.empty()) visit(range);
-}
-
 std::vector<AddrRange> poked_ranges(const SideBand& side) {
   std::vector<AddrRange> out;
   out.reserve(side.pokes.size());
   for (const Poke& p : side.pokes)
     out.push_back(range_of(p.addr, std::max(p.old_bytes.size(), p.new_bytes.size())));
-  return merged(std::move(out));
+  return merged_ranges(std::move(out));
 }
 
 struct Difference {
@@ -124,7 +99,7 @@ void KernelText::add_end(Builder& builder) {
   if (start_) {
     for (const auto& piece : start_->text()) known.push_back(piece.range);
   }
-  known = merged(std::move(known));
+  known = merged_ranges(std::move(known));
   for (const KernelSnapshot::Piece& piece : end_->text()) {
     each_uncovered(piece.range, known, [&](AddrRange range) {
       builder.add_layer({.range = range,

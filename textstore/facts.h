@@ -46,6 +46,7 @@ struct Layer {
 };
 
 // Usual ranks. A fall-back file serves only where nothing was copied from memory.
+inline constexpr int kRankUnclaimed = -3;  // in a copy of memory, but nothing says that it is code
 inline constexpr int kRankFallback =
     -2;  // vmlinux, modules as files; second snapshot where the first has nothing
 inline constexpr int kRankSnapshot = 0;  // kcore
