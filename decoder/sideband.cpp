@@ -37,6 +37,7 @@ constexpr int kTracingData = 1;          // feature
 constexpr uint32_t kTypeTracepoint = 2;  // perf_event_attr.type
 
 constexpr unsigned kCpumodeMask = 7, kCpumodeKernel = 1;
+constexpr uint32_t kProtWrite = 2;  // PROT_WRITE of mmap(2)
 // PERF_RECORD_MISC_LOST_SAMPLES_BPF: samples that a filter left out.
 constexpr uint16_t kLeftOutByFilter = 1U << 15;
 // perf_event_attr: write_backward, and the flags that ask for what is read here (mmap, comm, task, mmap2,
@@ -230,9 +231,11 @@ void SideBandReader::map(const Record& r, const MmapRecord& body) {
                 .pid = body.pid,
                 .tid = body.tid,
                 .range = range,
-                .pgoff = body.pgoff};
+                .pgoff = body.pgoff,
+                .file = name_index(body.filename),
+                .writable = (body.prot & kProtWrite) != 0};
   if (body.executable) {
-    fact.name = name_index(body.filename);
+    fact.name = fact.file;
     fact.build_id = name_index(body.build_id);
   }
   out_.tasks.push_back(fact);

@@ -56,6 +56,8 @@ struct TaskFact {
   AddrRange range{};                         // kMap, kUnmap
   uint64_t pgoff = 0;
   uint32_t name = 0;      // kMap: file; kComm, kExec: comm. Index into SideBand::names
+  uint32_t file = 0;      // kMap, kUnmap. Index into names
+  bool writable = false;  // kMap, kUnmap: MMAP2 with PROT_WRITE
   uint32_t build_id = 0;  // index into names; 0: ""
 };
 

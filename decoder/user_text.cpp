@@ -34,6 +34,7 @@ size_t UserText::new_process(int32_t pid, Time t) {
   Process process;
   process.space = builder_.add_space();
   process.pid = pid;
+  process.last_map = t;
   processes_.push_back(std::move(process));
   spaces_of_[pid].push_back({t, processes_.size() - 1});
   return processes_.size() - 1;
@@ -80,7 +81,7 @@ void UserText::fork(const TaskFact& fact) {
   child.space = builder_.fork_space(processes_[from].space, fact.time);
   child.pid = fact.pid;
   child.parent = from;
-  child.forked = fact.time;
+  child.forked = child.last_map = fact.time;
   for (const auto& [begin, index] : processes_[from].live_jit) {
     child.live_jit[begin] = child.jit.size();
     child.jit.push_back(processes_[from].jit[index]);
@@ -96,6 +97,7 @@ void UserText::map(const TaskFact& fact) {
   Process& process = processes_[process_of(fact.pid)];
   std::vector<AddrRange> claimed;
   claim_new_parts(process, fact, claimed);
+  const Mapping mapped = add_mapped(process, fact, claimed);
   auto it = process.current.lower_bound(fact.range.begin);
   if (it != process.current.begin() && process.mappings[std::prev(it)->second].range.end > fact.range.begin)
     --it;
@@ -117,17 +119,7 @@ void UserText::map(const TaskFact& fact) {
     if (old.range.end > fact.range.end) keep({fact.range.end, old.range.end});
   }
   process.current[fact.range.begin] = process.mappings.size();
-  process.mappings.push_back({.range = fact.range,
-                              .from = fact.time,
-                              .pgoff = fact.pgoff,
-                              .name = fact.name,
-                              .build_id = fact.build_id});
-  for (const AddrRange& part : claimed) {
-    Mapping mapping = process.mappings.back();
-    mapping.pgoff += part.begin - mapping.range.begin;
-    mapping.range = part;
-    add_layer(process.space, mapping);
-  }
+  process.mappings.push_back(mapped);
 }
 
 // The parts of a mapping about which it says something new. A JIT that makes its pages writable and then
@@ -162,8 +154,12 @@ const TextFile* UserText::file_of(const Mapping& mapping) {
 // The rank grows with time: whatever is mapped later wins where it lies, in this space and in those forked
 // from it.
 void UserText::add_layer(Space space, const Mapping& mapping) {
-  Layer layer{
-      .space = space, .range = mapping.range, .bytes = {}, .from = mapping.from, .rank = next_rank_++};
+  Layer layer{.space = space,
+              .range = mapping.range,
+              .bytes = {},
+              .from = mapping.from,
+              .rank = next_rank_++,
+              .unsure = mapping.written};
   const TextFile* file = file_of(mapping);
   const std::string& name = side_.names[mapping.name];
   const uint64_t pgoff = name == "[vdso]" ? 0 : mapping.pgoff;
@@ -181,6 +177,7 @@ void UserText::add_layer(Space space, const Mapping& mapping) {
     layer.range.end = mapping.range.begin + layer.bytes.size();
     layer.origin = origin->second;
     builder_.add_layer(layer);
+    if (mapping.written) note_written(mapping);
     layer.range = {layer.range.end, mapping.range.end};
     layer.bytes = {};
     layer.origin = kNoOrigin;

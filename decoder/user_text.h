@@ -40,6 +40,9 @@ class UserText {
     Time from = kTimeMin, until = kTimeMax;
     uint64_t pgoff = 0;
     uint32_t name = 0, build_id = 0;  // SideBand::names; name 0: not code
+    uint32_t file = 0;                // as name, but also of what is no code
+    bool writable = false;
+    bool written = false;  // the process may have changed the file's bytes in it
   };
   struct JitSymbol {
     AddrRange range;
@@ -60,6 +63,7 @@ class UserText {
     Time forked = kTimeMin;
     std::vector<Mapping> mappings;
     std::map<Addr, size_t> current;  // by begin, of the mappings alive
+    Time last_map = kTimeMin;        // of the last record of a mapping, or when the space began
     std::vector<JitSymbol> jit;
     std::map<Addr, size_t> live_jit;  // by begin, of the code not overwritten yet
   };
@@ -77,6 +81,12 @@ class UserText {
   OriginRef jit_origin(const JitFact& fact);
   void claim_new_parts(const Process& process, const TaskFact& fact, std::vector<AddrRange>& out) const;
   void map(const TaskFact& fact);
+  static Mapping mapping_of(const TaskFact& fact);
+  Mapping add_mapped(Process& process, const TaskFact& fact, std::span<const AddrRange> parts);
+  void note_written(const Mapping& mapping);
+  void each_alive(const Process& process, AddrRange range,
+                  const std::function<void(const Mapping&, AddrRange)>& visit);
+  std::vector<AddrRange> mapped_again(const Process& process, const TaskFact& fact);
   void fork(const TaskFact& fact);
   size_t process_of(int32_t pid);
   size_t new_process(int32_t pid, Time t);
@@ -107,6 +117,8 @@ class UserText {
   std::set<std::pair<const JitDump*, int32_t>> used_jits_;
   std::map<std::pair<const JitDump*, std::string_view>, OriginRef> jit_origins_;
   int next_rank_ = kRankMapping;
+  std::set<uint32_t> written_;  // names of files that note_written() told of
+  uint64_t steps_ = 0;          // of each_alive() through what was inherited
   size_t symbols_added_ = 0;
 };
 

@@ -242,6 +242,69 @@ TEST_F(User, JitCodeIsUnknownAndItsNamesAreKnown) {
   EXPECT_EQ(symbol->symbol->name, "js:fib");
 }
 
+// May what is there at t have been changed by the process? (Version::unsure)
+bool unsure_at(const Capture& capture, Space space, Addr a, Time t) {
+  bool unsure = false;
+  for (const Version& v : capture.text->cell(space, a).versions)
+    unsure = unsure || (v.possible_in({t, t}) && v.unsure);
+  return unsure;
+}
+
+// mprotect() of one page of two, by a child of what it inherited, and by its parent later.
+TEST_F(User, ChildMakesInheritedCodeExecutableAgain) {
+  ExecutableSpec spec{.address = kCode, .text = Bytes(0x2000, 0x11), .build_id = Bytes(20, 0xaa)};
+  write_bytes(r.dir.path() / "perf.data/symfs/bin/a", make_executable(spec));
+  MmapSpec whole{.pid = 7,
+                 .tid = 7,
+                 .addr = kCode,
+                 .len = 0x2000,
+                 .pgoff = 0x1000,
+                 .filename = "/bin/a",
+                 .build_id = Bytes(20, 0xaa)};
+  r.writer.mmap2(whole);
+  r.writer.fork(8, 7, 8, 7, Recording::at(100));
+  MmapSpec second = whole;
+  second.addr += 0x1000, second.len = 0x1000, second.pgoff += 0x1000;
+  second.pid = second.tid = 8;
+  r.writer.mmap2(second, Recording::at(200, 0, 8, 8));
+  second.pid = second.tid = 7;
+  r.writer.mmap2(second, Recording::at(300, 0, 7, 7));
+  r.writer.context_switch_cpu_wide(true, false, 7, 7, Recording::at(250, 0, 8, 8));
+  open();
+  const Space child = space_at(150), parent = space_at(310);
+  ASSERT_NE(child, parent);
+  for (const Time t : {99, 150, 210, 310})
+    EXPECT_FALSE(unsure_at(*capture, parent, kCode, t) || unsure_at(*capture, child, kCode, t)) << t;
+  EXPECT_TRUE(unsure_at(*capture, child, kCode + 0x1000, 150));  // nothing tells of a time before it
+  EXPECT_TRUE(unsure_at(*capture, child, kCode + 0x1000, 210));
+  EXPECT_TRUE(unsure_at(*capture, parent, kCode + 0x1000, 310));
+  EXPECT_EQ(contents(*capture->text, child, kCode + 0x1000, 1, 210), std::vector<Bytes>{{0x11}});
+  EXPECT_NE(find_notice(*capture, "I-TEXT-209"), nullptr);
+}
+
+// perf -d records mappings that are no code: headers in front of code, as linkers lay files out.
+TEST_F(User, LoadersMapCodeOnce) {
+  file("/bin/a", 0x11, 0xaa);
+  MmapSpec head{.pid = 7,
+                .tid = 7,
+                .addr = kCode - 0x1000,
+                .len = 0x3000,
+                .pgoff = 0,
+                .filename = "/bin/a",
+                .build_id = Bytes(20, 0xaa),
+                .prot = 1};
+  r.writer.mmap2(head, Recording::at(50, 0, 7, 7));
+  map(7, "/bin/a", 0xaa, Recording::at(51, 0, 7, 7));
+  MmapSpec data = head;
+  data.addr = kCode + 0x1000, data.len = 0x1000, data.pgoff = 0x1000, data.prot = 3;
+  r.writer.mmap2(data, Recording::at(52, 0, 7, 7));
+  r.writer.itrace_start(7, 7, Recording::at(10));
+  open();
+  EXPECT_EQ(at(kCode, 100), std::vector<Bytes>{{0x11}});
+  EXPECT_FALSE(unsure_at(*capture, space_at(100), kCode, 100));
+  EXPECT_EQ(find_notice(*capture, "I-TEXT-209"), nullptr);
+}
+
 TEST(BuildIds, AreComparedByValue) {
   EXPECT_EQ(normal_build_id("6AA9A4E2-6F28"), "6aa9a4e26f28");
   EXPECT_TRUE(same_build_id("abcd", "abcd"));

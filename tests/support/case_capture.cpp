@@ -28,9 +28,28 @@ bool in_start_copy(CaseArea a) {
   return a == CaseArea::kKernel || a == CaseArea::kModule || a == CaseArea::kGenerated ||
          a == CaseArea::kUnclaimed;
 }
-bool in_end_copy(CaseArea a) { return a != CaseArea::kHidden; }
+bool is_user(CaseArea a) { return a == CaseArea::kUser || a == CaseArea::kLateUser; }
+bool in_end_copy(CaseArea a) { return a != CaseArea::kHidden && !is_user(a); }
 bool is_module(CaseArea a) { return a == CaseArea::kModule || a == CaseArea::kLateModule; }
 bool is_generated(CaseArea a) { return a == CaseArea::kGenerated || a == CaseArea::kLateGenerated; }
+
+// A user text is the code of /bin/<name>, which has one page of headers in front of it.
+std::vector<uint8_t> build_id_of(const CaseText& t) {
+  std::vector<uint8_t> id(20, 0x5a);
+  std::copy_n(t.name.begin(), std::min(t.name.size(), id.size()), id.begin());
+  return id;
+}
+
+MmapSpec map_of(const CaseText& t, uint32_t prot) {
+  return {.pid = 1,
+          .tid = 1,
+          .addr = t.begin,
+          .len = (t.size() + kPage - 1) / kPage * kPage,
+          .pgoff = kPage,
+          .filename = "/bin/" + t.name,
+          .build_id = build_id_of(t),
+          .prot = prot};
+}
 
 struct Copy {
   DirectoryParts parts;
@@ -200,6 +219,8 @@ void CaseWriter::head() {
     } else if (t.area == CaseArea::kModule) {
       m.filename = fmt::format("/lib/modules/6.1.0-case/kernel/{}.ko", t.name);
       writer_.mmap(m);
+    } else if (t.area == CaseArea::kUser) {
+      writer_.mmap2(map_of(t, 5), {.attr = kSideband});
     }
   }
   for (const CaseEvent& e : case_.events) {
@@ -261,6 +282,13 @@ void CaseWriter::add_event(const CaseEvent& e) {
     case Kind::kRecord:
       emit = [&e](PerfDataWriter& w, const Trailer& t) { w.record(e.type, e.misc, e.body, &t); };
       break;
+    case Kind::kMap: {
+      const auto prot = static_cast<uint32_t>(e.number);
+      MmapSpec map{.pid = 1, .tid = 1, .addr = e.addr, .len = e.length, .filename = e.name, .prot = prot};
+      if (!e.texts.empty()) map = map_of(case_.program.text(e.texts[0]), prot);
+      emit = [map = std::move(map)](PerfDataWriter& w, const Trailer& t) { w.mmap2(map, t); };
+      break;
+    }
     case Kind::kImage:
     case Kind::kWatch:
       return;
@@ -389,6 +417,11 @@ void write_case(const CaseFile& c, RecordOrder order, const std::filesystem::pat
     write_bytes(directory / "kcore.end", end.kcore);
     write_text(directory / "kallsyms.end", end.kallsyms);
     write_text(directory / "modules.end", end.modules);
+  }
+  for (const CaseText& t : c.program.texts()) {
+    if (is_user(t.area))
+      write_bytes(directory / "symfs/bin" / t.name,
+                  make_executable({.address = t.begin, .text = t.bytes(), .build_id = build_id_of(t)}));
   }
   if (const auto watched = watched_texts(c); !watched.empty())
     write_bytes(directory / "ksym_text.bin", watched);

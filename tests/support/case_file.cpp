@@ -68,7 +68,9 @@ CaseArea area_of(std::string_view word) {
                                                              {"late-module", CaseArea::kLateModule},
                                                              {"late-generated", CaseArea::kLateGenerated},
                                                              {"unclaimed", CaseArea::kUnclaimed},
-                                                             {"hidden", CaseArea::kHidden}};
+                                                             {"hidden", CaseArea::kHidden},
+                                                             {"user", CaseArea::kUser},
+                                                             {"late-user", CaseArea::kLateUser}};
   const auto it = names.find(word);
   if (it == names.end()) throw CaseError(fmt::format("'{}' is no kind of text", word));
   return it->second;
@@ -79,6 +81,14 @@ uint16_t symbol_type(const std::vector<std::string>& words, size_t at) {
   if (words[at] == "ool") return 2;
   if (words[at] == "module") return 100;
   throw CaseError(fmt::format("'{}' is no kind of symbol", words[at]));
+}
+
+// "r-x": PROT_READ 1, PROT_WRITE 2, PROT_EXEC 4.
+uint32_t protection(const std::string& word) {
+  if (word.size() != 3 || (word[0] != 'r' && word[0] != '-') || (word[1] != 'w' && word[1] != '-') ||
+      (word[2] != 'x' && word[2] != '-'))
+    throw CaseError(fmt::format("'{}' is no protection", word));
+  return (word[0] == 'r' ? 1U : 0) | (word[1] == 'w' ? 2U : 0) | (word[2] == 'x' ? 4U : 0);
 }
 
 constexpr std::array kConfidences = {"certain", "proved", "equivalent", "ambiguous", "contradiction"};
@@ -144,6 +154,17 @@ void Reader::event(const std::vector<std::string>& words) {
     e.kind = CaseEvent::Kind::kWatch;
     e.texts = {words.at(at)};
     e.type = symbol_type(words, at + 1);
+  } else if (kind == "map") {
+    e.kind = CaseEvent::Kind::kMap;
+    if (words.size() == at + 2) {
+      e.texts = {words[at]};
+      e.addr = out_.program.text(words[at]).begin;
+    } else {
+      e.addr = out_.program.address(words.at(at));
+      e.length = static_cast<uint32_t>(parse_number(words.at(at + 1)));
+      e.name = words.at(at + 2);
+    }
+    e.number = protection(words.back());
   } else if (kind == "record") {
     e.kind = CaseEvent::Kind::kRecord;
     e.type = static_cast<uint16_t>(parse_number(words.at(at)));

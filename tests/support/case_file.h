@@ -16,7 +16,7 @@ namespace asof::test {
 inline constexpr Time kCaseBase = 1'000'000'000;  // perf time, and TSC, of a case's time 0
 
 struct CaseEvent {
-  enum class Kind : uint8_t { kPoke, kKsymbol, kLoad, kUnload, kLost, kImage, kWatch, kRecord };
+  enum class Kind : uint8_t { kPoke, kKsymbol, kLoad, kUnload, kLost, kImage, kWatch, kRecord, kMap };
   Kind kind = Kind::kPoke;
   bool at_start = false;  // made up by the tool: no time
   Time time = 0;
@@ -24,12 +24,12 @@ struct CaseEvent {
   std::string name;  // of a poke or symbol
   Addr addr = 0;
   std::vector<CaseInsn> old_insns, new_insns;
-  uint32_t length = 0;  // kKsymbol
+  uint32_t length = 0;  // kKsymbol, kMap
   uint16_t type = 1;    // of KSYMBOL; record type of kRecord; type word of kWatch
   uint16_t misc = 0;    // kRecord
   bool unregister = false;
-  uint64_t number = 0;             // program id, lost records
-  std::vector<std::string> texts;  // kImage, kWatch
+  uint64_t number = 0;             // program id, lost records, protection
+  std::vector<std::string> texts;  // kImage, kWatch, kMap
   std::vector<uint8_t> body;       // kRecord
 };
 

@@ -35,6 +35,8 @@ enum class CaseArea : uint8_t {
   kLateGenerated,
   kUnclaimed,  // kcore, but nothing says that it is text
   kHidden,     // in no copy
+  kUser,       // a program's file, mapped when the recording begins
+  kLateUser,   // a program's file, mapped by events only
 };
 
 struct CaseText {
