@@ -82,6 +82,7 @@ void UserText::fork(const TaskFact& fact) {
   child.pid = fact.pid;
   child.parent = from;
   child.forked = child.last_map = fact.time;
+  child.probed = processes_[from].probed;
   for (const auto& [begin, index] : processes_[from].live_jit) {
     child.live_jit[begin] = child.jit.size();
     child.jit.push_back(processes_[from].jit[index]);
@@ -120,6 +121,7 @@ void UserText::map(const TaskFact& fact) {
   }
   process.current[fact.range.begin] = process.mappings.size();
   process.mappings.push_back(mapped);
+  if (side_.names[fact.name] == "[uprobes-trampoline]" && !process.probed) add_uprobes(process, fact.time);
 }
 
 // The parts of a mapping about which it says something new. A JIT that makes its pages writable and then
@@ -153,8 +155,8 @@ const TextFile* UserText::file_of(const Mapping& mapping) {
 // File bytes as far as the file goes; the rest of the range is claimed, so that nothing older shows through.
 // The rank grows with time: whatever is mapped later wins where it lies, in this space and in those forked
 // from it.
-void UserText::add_layer(Space space, const Mapping& mapping) {
-  Layer layer{.space = space,
+void UserText::add_layer(const Process& process, const Mapping& mapping) {
+  Layer layer{.space = process.space,
               .range = mapping.range,
               .bytes = {},
               .from = mapping.from,
@@ -177,7 +179,7 @@ void UserText::add_layer(Space space, const Mapping& mapping) {
     layer.range.end = mapping.range.begin + layer.bytes.size();
     layer.origin = origin->second;
     builder_.add_layer(layer);
-    if (mapping.written) note_written(mapping);
+    if (mapping.written) note_written(mapping, process.probed);
     layer.range = {layer.range.end, mapping.range.end};
     layer.bytes = {};
     layer.origin = kNoOrigin;

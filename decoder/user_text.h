@@ -64,6 +64,7 @@ class UserText {
     std::vector<Mapping> mappings;
     std::map<Addr, size_t> current;  // by begin, of the mappings alive
     Time last_map = kTimeMin;        // of the last record of a mapping, or when the space began
+    bool probed = false;             // NOPs of its code may be calls (uprobes)
     std::vector<JitSymbol> jit;
     std::map<Addr, size_t> live_jit;  // by begin, of the code not overwritten yet
   };
@@ -83,7 +84,8 @@ class UserText {
   void map(const TaskFact& fact);
   static Mapping mapping_of(const TaskFact& fact);
   Mapping add_mapped(Process& process, const TaskFact& fact, std::span<const AddrRange> parts);
-  void note_written(const Mapping& mapping);
+  void note_written(const Mapping& mapping, bool probed);
+  void add_uprobes(Process& process, Time t);
   void each_alive(const Process& process, AddrRange range,
                   const std::function<void(const Mapping&, AddrRange)>& visit);
   std::vector<AddrRange> mapped_again(const Process& process, const TaskFact& fact);
@@ -92,7 +94,7 @@ class UserText {
   size_t new_process(int32_t pid, Time t);
   const std::string& build_id_of(const Mapping& mapping) const;
   const TextFile* file_of(const Mapping& mapping);
-  void add_layer(Space space, const Mapping& mapping);
+  void add_layer(const Process& process, const Mapping& mapping);
   void with_spaces(std::vector<ContextChange>& contexts) const;
   Space space_at(int32_t pid, Time t) const;
   void each_mapping(size_t process, const std::function<void(const Mapping&, int rank)>& visit) const;

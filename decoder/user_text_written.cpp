@@ -1,7 +1,7 @@
-// Text of files that the process may have changed in memory. mprotect() tells of it only where it makes pages
-// executable (mm/mprotect.c mprotect_fixup() calls perf_event_mmap(), which leaves out what is not executable
-// unless perf asked for data mappings): a record of the same bytes of the same file at the same place may
-// mean that they were writable in between.
+// Text of files that the process, or a uprobe in it, may have changed in memory. mprotect() tells of it only
+// where it makes pages executable (mm/mprotect.c mprotect_fixup() calls perf_event_mmap(), which leaves out
+// what is not executable unless perf asked for data mappings): a record of the same bytes of the same file at
+// the same place may mean that they were writable in between.
 #include <algorithm>
 #include <utility>
 
@@ -74,12 +74,35 @@ std::vector<AddrRange> UserText::mapped_again(const Process& process, const Task
   return merged_ranges(std::move(out));
 }
 
-void UserText::note_written(const Mapping& mapping) {
+void UserText::note_written(const Mapping& mapping, bool probed) {
   if (!written_.insert(mapping.name).second) return;
   notices_.info(
       "I-TEXT-209", side_.names[mapping.name],
-      "mapped writable and executable, or mapped again where it was: the process may have changed its "
-      "code, and nothing in it is certain from then on");
+      probed ? "a process that has it has a trampoline of uprobes: no-ops in its code may be calls, and "
+               "nothing in it is certain from then on"
+             : "mapped writable and executable, or mapped again where it was: the process may have "
+               "changed its code, and nothing in it is certain from then on");
+}
+
+// Linux 6.18 and later make a uprobe on a no-op of five bytes a call, when it is hit first, into a page that
+// they map before they write the call (arch/x86/kernel/uprobes.c arch_uprobe_optimize()). Which no-ops, of
+// the many forms that there are, no record tells.
+void UserText::add_uprobes(Process& process, Time t) {
+  process.probed = true;
+  std::vector<AddrRange> jits;
+  for (const auto& [begin, index] : process.live_jit) jits.push_back(process.jit[index].range);
+  jits = merged_ranges(std::move(jits));
+  each_alive(process, {0, UINT64_MAX}, [&](const Mapping& m, AddrRange part) {
+    if (m.name == 0 || file_of(m) == nullptr) return;
+    each_uncovered(part, jits, [&](AddrRange r) {
+      Mapping changed = m;
+      changed.pgoff += r.begin - m.range.begin;
+      changed.range = r;
+      changed.from = t;
+      changed.written = true;
+      add_layer(process, changed);
+    });
+  });
 }
 
 // Writable and executable: the bytes are open from the record on. Executable anew: what was written before
@@ -96,14 +119,14 @@ UserText::Mapping UserText::add_mapped(Process& process, const TaskFact& fact,
     rest.range = part;
     rest.from = from;
     rest.written = written;
-    add_layer(process.space, rest);
+    add_layer(process, rest);
   };
   const auto has_jit = [&](AddrRange part) {
     return std::ranges::any_of(
         process.live_jit, [&](const auto& code) { return process.jit[code.second].range.overlaps(part); });
   };
   for (const AddrRange& part : parts) {
-    each_uncovered(part, again, [&](AddrRange r) { add(r, fact.time, fact.writable); });
+    each_uncovered(part, again, [&](AddrRange r) { add(r, fact.time, fact.writable || process.probed); });
     for (const AddrRange& place : again) {
       const AddrRange both = place.intersect(part);
       const bool since = fact.kind == TaskFact::Kind::kMap && !has_jit(both);

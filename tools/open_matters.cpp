@@ -48,7 +48,8 @@ constexpr std::array kMatters = {
                "the clock of the trace is only as exact as the notice says",
                "give the constants with --time-conv if they are known"},
     OpenMatter{"I-TEXT-209", "text of a file that its process may have changed", "ambiguous",
-               "it was mapped writable and executable, or mapped again where it was", "nothing"},
+               "it was mapped writable and executable, or mapped again where it was, or has uprobes",
+               "nothing"},
     OpenMatter{"I-SIDE-302", "code of guests", "unknown", "records of guests are not used",
                "trace host and guest apart"},
 };
