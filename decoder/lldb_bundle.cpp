@@ -43,6 +43,7 @@ class LldbReader {
   Result<void> context_switches(const std::string& path, Stream& stream);
   Result<Stream> open_stream(const std::string& name, const std::string& path);
   void place(const TextFile& file, Space space, Addr load_address, const std::string& name);
+  Space space_for_all();
 
   const JsonFile& file_;
   JsonView root_;
@@ -323,10 +324,27 @@ Result<void> LldbReader::kernel() {
     if (!value) return std::unexpected(value.error());
     address = *value;
   }
-  if (const TextFile* file = finder_.find(*path, "", file_.resolve(*path))) {
-    place(*file, kKernelSpace, address, "[kernel]");
-  }
+  // LLDB takes the file for the whole of every CPU's code, wherever it lies: a file that is no kernel's (its
+  // own tests trace a program so) is the text of one process that runs everywhere.
+  const Space space = is_kernel_address(address) ? kKernelSpace : space_for_all();
+  if (const TextFile* file = finder_.find(*path, "", file_.resolve(*path)))
+    place(*file, space, address, "[kernel]");
+  builder_.distrust(space);  // as it was built; nothing tells of changes
+  notices_.error("E-TEXT-309", file_.resolve(*path),
+                 "kernel code comes from this file, which has no alternatives, static keys or static calls "
+                 "as patched at boot",
+                 "record with perf record --kcore");
   return {};
+}
+
+Space LldbReader::space_for_all() {
+  const Space space = builder_.add_space();
+  for (Stream& stream : capture_.streams) {
+    if (stream.contexts.empty() || stream.contexts.front().time != kTimeMin)
+      stream.contexts.insert(stream.contexts.begin(), {kTimeMin, -1, -1, space});
+    for (ContextChange& change : stream.contexts) change.space = space;
+  }
+  return space;
 }
 
 }  // namespace

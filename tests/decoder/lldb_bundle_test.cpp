@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/decoder/capture_lab.h"
+#include "tests/support/decode_capture.h"
 
 namespace asof {
 namespace {
@@ -181,6 +182,31 @@ TEST_F(WrittenLldbBundle, KernelTrace) {
       std::string(kTime) + "}");
   ASSERT_TRUE(capture.has_value()) << capture.error().reason;
   EXPECT_EQ(bytes_at(*capture->text, kKernelSpace, 0xffffffff81000000, 2, 0).size(), 2U);
+}
+
+// A "kernel" that lies among user addresses, as in LLDB's own tests: the program's trace, as that of a CPU.
+TEST(LldbBundle, KernelAtAUserAddress) {
+  NEED_CORPUS("trace/3842849.trace");
+  const TempDir dir;
+  write_text(dir / "ring", "");
+  write_text(
+      dir / "trace.json",
+      R"({"type": "intel-pt", "cpuInfo": {"vendor": "GenuineIntel", "family": 6, "model": 79, "stepping": 1},
+      "tscPerfZeroConversion": {"timeMult": 1, "timeShift": 0, "timeZero": "0"},
+      "cpus": [{"id": 0, "iptTrace": ")" +
+          corpus("trace/3842849.trace") +
+          R"(", "contextSwitchTrace": "ring"}], "kernel": {"loadAddress": "0x400000", "file": ")" +
+          corpus("trace/a.out") + R"("}})");
+  const auto decoded = decode_capture((dir / "trace.json").string(), closed_options());
+  ASSERT_TRUE(decoded.has_value()) << decoded.error().reason;
+  std::ifstream list(corpus("trace/ips.txt"));
+  std::vector<Addr> want, got;
+  for (std::string line; std::getline(list, line);) want.push_back(std::stoull(line, nullptr, 16));
+  for (const DecodedInstruction& i : decoded->streams.at(0).instructions) {
+    got.push_back(i.ip);
+    EXPECT_EQ(i.confidence, Confidence::kAmbiguous) << std::hex << i.ip;  // a file instead of memory
+  }
+  EXPECT_EQ(got, want);
 }
 
 }  // namespace
