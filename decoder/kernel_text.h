@@ -52,8 +52,8 @@ class KernelSnapshot {
   std::span<const Piece> generated() const { return generated_; }
   // The piece of text() that has all of a range, or nullptr.
   const Piece* text_at(AddrRange range) const;
-  // What the copy has where modules and generated code lie that text() does not have, without `poked` (of
-  // merged_ranges()) and without memory that is not in use. By address, nameless; generated() may overlap.
+  // What the copy has where modules and generated code lie that text() does not have, without data of modules,
+  // `poked` (of merged_ranges()) and memory that is not in use. By address, nameless; generated() may overlap.
   std::vector<Piece> unclaimed(std::span<const AddrRange> poked) const;
   AddrRange module_span() const;
   // What the copy holds of a range; empty when any of it is not in the copy. Says nothing about whether it is
@@ -72,6 +72,7 @@ class KernelSnapshot {
   std::optional<Kallsyms> kallsyms_;
   std::vector<KernelModule> modules_;
   std::vector<Piece> text_, generated_;
+  std::vector<AddrRange> module_data_;  // behind their text (before Linux 6.4)
 };
 
 // "/lib/modules/6.1/kernel/drivers/virtio_blk.ko.xz", "[virtio_blk]" -> "virtio_blk"; kallsyms has _ for -.

@@ -179,7 +179,12 @@ void KernelSnapshot::find_modules(const SideBand& side, NoticeBook& notices) {
     const KernelModule& module = modules_[i];
     if (!module.live) continue;
     AddrRange range = kallsyms_ ? module_text(module, *kallsyms_) : module.range;
-    if (i + 1 < modules_.size()) range.end = std::min(range.end, modules_[i + 1].range.begin);
+    AddrRange data{range.end, module.range.end};
+    if (i + 1 < modules_.size()) {
+      range.end = std::min(range.end, modules_[i + 1].range.begin);
+      data.end = std::min(data.end, modules_[i + 1].range.begin);
+    }
+    if (!data.empty()) module_data_.push_back(data);
     add(text_, range, module.name, true);
   }
 }

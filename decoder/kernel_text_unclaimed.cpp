@@ -48,6 +48,7 @@ AddrRange KernelSnapshot::module_span() const {
 std::vector<KernelSnapshot::Piece> KernelSnapshot::unclaimed(std::span<const AddrRange> poked) const {
   std::vector<AddrRange> holes(poked.begin(), poked.end());
   for (const Piece& piece : text_) holes.push_back(piece.range);
+  for (const AddrRange& data : module_data_) holes.push_back(data);
   holes = merged_ranges(std::move(holes));
   std::vector<Piece> out;
   const auto add_used = [&](const ElfSegment& segment, AddrRange part) {

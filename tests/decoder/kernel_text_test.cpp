@@ -49,7 +49,9 @@ TEST_F(Kernel, OnlyWhatSomethingVouchesForIsText) {
   EXPECT_EQ(at(kText + Recording::kTextSize, 1, 0), kUnknown);
   EXPECT_EQ(at(kModules, 1, 0), std::vector<Bytes>{{0xa1}});
   EXPECT_EQ(at(kModules + 0x1000, 1, 0), kUnknown);  // data
-  EXPECT_EQ(at(kModules + 0x2000, 1, 0), kUnknown);  // stale
+  // Of nobody: perhaps code without a symbol, so it can be followed, but it is not certain.
+  EXPECT_EQ(at(kModules + 0x2000, 1, 0), std::vector<Bytes>{{0x5a}});
+  EXPECT_TRUE(capture->text->cell(kKernelSpace, kModules + 0x2000).versions[0].unsure);
   EXPECT_EQ(at(kModules + 0x3000, 1, 0), kUnknown);  // hole
   EXPECT_EQ(at(kModules + 0x4000, 1, 0), std::vector<Bytes>{{0xb1}});
   EXPECT_EQ(at(kModules + 0x5000, 1, 0), kUnknown);  // a page of zeros in a module
