@@ -214,6 +214,7 @@ Result<Capture> open_perf(const std::string& path, const CaptureOptions& options
   if (capture.arm64.sources.empty() && !capture.exclude_kernel)
     add_x86_catalogue(kernel, side, vmlinux, options.catalogue, builder, notices);
   generated.add_text(builder);
+  files.set_vdso_source([&](const std::string& id) { return kernel.find_vdso(files, data, id); });
   users.add_text();
   for (const Poke& poke : side.pokes) builder.add_poke(poke);
   for (const LostRecords& lost : side.lost) builder.add_lost(lost);

@@ -42,6 +42,7 @@ class KernelSnapshot {
   const std::string& path() const { return kcore_->path(); }
   std::shared_ptr<const void> owner() const { return kcore_; }
   uint16_t machine() const { return kcore_->machine(); }  // EM_*
+  std::span<const ElfSegment> segments() const { return kcore_->segments(); }
   const Kallsyms* kallsyms() const { return kallsyms_ ? &*kallsyms_ : nullptr; }
   std::span<const KernelModule> modules() const { return modules_; }
 
@@ -52,8 +53,9 @@ class KernelSnapshot {
   std::span<const Piece> generated() const { return generated_; }
   // The piece of text() that has all of a range, or nullptr.
   const Piece* text_at(AddrRange range) const;
-  // What the copy has where modules and generated code lie that text() does not have, without data of modules,
-  // `poked` (of merged_ranges()) and memory that is not in use. By address, nameless; generated() may overlap.
+  // What the copy has where modules and generated code lie that text() does not have, without data of
+  // modules, `poked` (of merged_ranges()) and memory that is not in use. By address, nameless; generated()
+  // may overlap.
   std::vector<Piece> unclaimed(std::span<const AddrRange> poked) const;
   AddrRange module_span() const;
   // What the copy holds of a range; empty when any of it is not in the copy. Says nothing about whether it is
@@ -102,6 +104,9 @@ class KernelText {
   // The kernel's ELF file: --vmlinux, or what the host keeps under the recorded release. nullptr: none with
   // the recorded build-id.
   const TextFile* find_vmlinux(FileFinder& files, const PerfData& data) const;
+  // For FileFinder::set_vdso_source().
+  std::unique_ptr<TextFile> find_vdso(FileFinder& files, const PerfData& data,
+                                      const std::string& build_id) const;
 
  private:
   std::shared_ptr<const ElfImage> find_source(FileFinder& files, const PerfData& data) const;

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "decoder/kernel_text.h"
+#include "decoder/vdso_image.h"
 
 namespace asof {
 namespace {
@@ -45,6 +46,30 @@ const TextFile* KernelText::find_vmlinux(FileFinder& files, const PerfData& data
     if (file == nullptr && options_.host_files && !id.empty()) file = files.find_quietly(place, id, {});
   }
   return file;
+}
+
+// From a copy of memory that has it (perf's copies have code only), from the kernel's file, or from the
+// running kernel if that is the recorded one.
+std::unique_ptr<TextFile> KernelText::find_vdso(FileFinder& files, const PerfData& data,
+                                                const std::string& build_id) const {
+  const auto fits = [&](const std::optional<TextFile>& file) {
+    return file && (build_id.empty() || same_build_id(build_id, file->build_id));
+  };
+  for (const KernelSnapshot* copy : {start_.get(), end_.get()}) {
+    if (copy == nullptr) continue;
+    const auto vdso =
+        vdso_of_kernel(copy->segments(), copy->machine(), copy->path() + " [vdso]", copy->owner(), false);
+    if (fits(vdso)) return std::make_unique<TextFile>(*vdso);
+  }
+  if (const auto elf = find_source(files, data)) {
+    const auto vdso = vdso_of_kernel(elf->segments(), elf->machine(), elf->path() + " [vdso]", elf, true);
+    if (fits(vdso)) return std::make_unique<TextFile>(*vdso);
+  }
+  if (!options_.host_files) return nullptr;
+  const auto own = own_vdso();
+  const bool proved =
+      own && (!build_id.empty() || same_build_id(recorded_kernel_id(side_, data), own->kernel_id));
+  return proved && fits(own->file) ? std::make_unique<TextFile>(own->file) : nullptr;
 }
 
 // As find_vmlinux(), but where a copy of kcore has the bytes nobody is told what was not found.

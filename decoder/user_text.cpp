@@ -178,6 +178,7 @@ void UserText::add_layer(const Process& process, const Mapping& mapping) {
         file->bytes.subspan(pgoff, std::min<uint64_t>(file->bytes.size() - pgoff, mapping.range.size()));
     layer.range.end = mapping.range.begin + layer.bytes.size();
     layer.origin = origin->second;
+    layer.unsure = layer.unsure || file->as_built;
     builder_.add_layer(layer);
     if (mapping.written) note_written(mapping, process.probed);
     layer.range = {layer.range.end, mapping.range.end};

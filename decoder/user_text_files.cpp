@@ -144,6 +144,10 @@ std::unique_ptr<TextFile> FileFinder::search(const std::string& path, const std:
     }
     rejected += (rejected.empty() ? "" : "; ") + ids;
   }
+  const bool is_vdso = path == "[vdso]";
+  if (is_vdso && vdso_source_) {
+    if (auto file = vdso_source_(build_id)) return file;
+  }
   if (!rejected.empty()) {
     notices_.error("E-TEXT-202", path, rejected + "; not used, its code is unknown",
                    "put the file that ran into a build-id cache (--buildid-dir) or --symfs, or use --force");
@@ -152,7 +156,9 @@ std::unique_ptr<TextFile> FileFinder::search(const std::string& path, const std:
         "E-TEXT-201", path,
         build_id.empty() ? "no such file, its code is unknown"
                          : fmt::format("no file with build-id {}, its code is unknown", build_id),
-        "copy it from the recording machine and give --symfs, or `perf archive` and --buildid-dir");
+        is_vdso ? "it is the kernel's vDSO, which this perf did not keep: give the recorded kernel's vmlinux "
+                  "(--vmlinux), decode where that kernel runs, or put a copy of it into --symfs as vdso.so"
+                : "copy it from the recording machine and give --symfs, or `perf archive` and --buildid-dir");
   }
   return nullptr;
 }

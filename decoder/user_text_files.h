@@ -3,6 +3,7 @@
 // recorded path.
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -24,6 +25,7 @@ struct TextFile {
   std::span<const uint8_t> bytes;       // whole file
   std::shared_ptr<const ElfImage> elf;  // nullptr: not ELF
   std::shared_ptr<const void> owner;    // keeps `bytes`
+  bool as_built = false;                // memory may have had it with the kernel's patches
 };
 
 // Lower-case hex without anything else ("6AA9A4E2-6F28..." and "6aa9a4e26f28..." are one id).
@@ -42,6 +44,10 @@ class FileFinder {
   // where the copy is.
   const TextFile* find(const std::string& path, const std::string& build_id,
                        const std::string& explicit_file = {});
+  // Asked for [vdso] with its build-id (empty: not recorded) where no file serves; nullptr: nothing that is
+  // proved to be of the recorded kernel.
+  using VdsoSource = std::function<std::unique_ptr<TextFile>(const std::string& build_id)>;
+  void set_vdso_source(VdsoSource source) { vdso_source_ = std::move(source); }
   const std::string& symfs() const { return symfs_; }  // empty: none
   // Where debug files may be (CodeMap).
   void add_debug_places(CodeMap& code) const;
@@ -66,6 +72,7 @@ class FileFinder {
   bool symfs_given_ = false;
   std::vector<std::string> caches_;
   std::optional<int64_t> capture_mtime_;  // seconds
+  VdsoSource vdso_source_;
   NoticeBook& notices_;
   std::map<std::pair<std::string, std::string>, std::unique_ptr<TextFile>> found_;
 };

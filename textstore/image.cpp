@@ -70,7 +70,9 @@ MappedFile::~MappedFile() {
 }
 
 struct ElfImage::Impl {
-  std::shared_ptr<const MappedFile> file;
+  std::string path;
+  std::span<const uint8_t> bytes;
+  std::shared_ptr<const void> owner;  // of the bytes
   Elf* elf = nullptr;
   GElf_Ehdr header{};
   std::string build_id;
@@ -101,13 +103,13 @@ void ElfImage::Impl::read_segments() {
     s.file_offset = p.p_offset;
     s.mem_size = p.p_memsz;
     s.executable = (p.p_flags & PF_X) != 0;
-    s.bytes = clipped(file->bytes(), p.p_offset, p.p_filesz);
+    s.bytes = clipped(bytes, p.p_offset, p.p_filesz);
     segments.push_back(s);
   }
 }
 
 bool ElfImage::Impl::find_build_id_in(uint64_t offset, uint64_t size, uint64_t alignment) {
-  const std::span<const uint8_t> notes = clipped(file->bytes(), offset, size);
+  const std::span<const uint8_t> notes = clipped(bytes, offset, size);
   if (notes.empty()) return false;
   Elf_Data* data = elf_getdata_rawchunk(elf, static_cast<int64_t>(offset), notes.size(),
                                         alignment == 8 ? ELF_T_NHDR8 : ELF_T_NHDR);
@@ -115,14 +117,14 @@ bool ElfImage::Impl::find_build_id_in(uint64_t offset, uint64_t size, uint64_t a
   GElf_Nhdr note;
   size_t name = 0, desc = 0;
   for (size_t at = 0; (at = gelf_getnote(data, at, &note, &name, &desc)) > 0;) {
-    const auto* bytes = static_cast<const uint8_t*>(data->d_buf);
+    const auto* raw = static_cast<const uint8_t*>(data->d_buf);
     if (note.n_type != NT_GNU_BUILD_ID || note.n_namesz != sizeof kBuildIdOwner ||
-        std::memcmp(bytes + name, kBuildIdOwner, sizeof kBuildIdOwner) != 0) {
+        std::memcmp(raw + name, kBuildIdOwner, sizeof kBuildIdOwner) != 0) {
       continue;
     }
     // SHA-1 is 20 bytes; more than 64 is no build-id of any linker.
     if (note.n_descsz == 0 || note.n_descsz > 64) continue;
-    build_id = hex({bytes + desc, note.n_descsz});
+    build_id = hex({raw + desc, note.n_descsz});
     return true;
   }
   return false;
@@ -173,16 +175,21 @@ ElfImage::~ElfImage() = default;
 Result<std::shared_ptr<const ElfImage>> ElfImage::open(const std::string& path) {
   auto file = MappedFile::open(path);
   if (!file) return std::unexpected(file.error());
+  return parse((*file)->bytes(), path, *file);
+}
+
+Result<std::shared_ptr<const ElfImage>> ElfImage::parse(std::span<const uint8_t> bytes, std::string path,
+                                                        std::shared_ptr<const void> owner) {
   const auto broken = [&](const char* why) {
     return fail("E-FILE-012", path, 0, fmt::format("not a usable ELF file: {}", why),
                 "a compressed module or kernel must be unpacked first");
   };
-  const std::span<const uint8_t> bytes = (*file)->bytes();
   if (bytes.size() < EI_NIDENT || std::memcmp(bytes.data(), ELFMAG, SELFMAG) != 0)
     return broken("no ELF header");
   if (elf_version(EV_CURRENT) == EV_NONE) return broken("libelf is older than its header");
   auto impl = std::make_unique<Impl>();
-  impl->file = *file;
+  impl->bytes = bytes;
+  impl->owner = std::move(owner);
   // libelf wants a pointer it could write to, but for a descriptor it did not open for writing it never does.
   char* image = reinterpret_cast<char*>(const_cast<uint8_t*>(bytes.data()));
   impl->elf = elf_memory(image, bytes.size());
@@ -190,11 +197,12 @@ Result<std::shared_ptr<const ElfImage>> ElfImage::open(const std::string& path) 
   if (gelf_getehdr(impl->elf, &impl->header) == nullptr) return broken(elf_errmsg(-1));
   impl->read_segments();
   impl->find_build_id();
+  impl->path = std::move(path);
   return std::shared_ptr<const ElfImage>(new ElfImage(std::move(impl)));
 }
 
-const std::string& ElfImage::path() const { return impl_->file->path(); }
-std::span<const uint8_t> ElfImage::bytes() const { return impl_->file->bytes(); }
+const std::string& ElfImage::path() const { return impl_->path; }
+std::span<const uint8_t> ElfImage::bytes() const { return impl_->bytes; }
 const std::string& ElfImage::build_id() const { return impl_->build_id; }
 uint16_t ElfImage::machine() const { return impl_->header.e_machine; }
 uint16_t ElfImage::type() const { return impl_->header.e_type; }
