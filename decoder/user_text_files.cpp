@@ -156,8 +156,9 @@ std::unique_ptr<TextFile> FileFinder::search(const std::string& path, const std:
         "E-TEXT-201", path,
         build_id.empty() ? "no such file, its code is unknown"
                          : fmt::format("no file with build-id {}, its code is unknown", build_id),
-        is_vdso ? "it is the kernel's vDSO, which this perf did not keep: give the recorded kernel's vmlinux "
-                  "(--vmlinux), decode where that kernel runs, or put a copy of it into --symfs as vdso.so"
+        is_vdso ? "it is the kernel's vDSO, which not every perf keeps: give its build-id cache "
+                  "(--buildid-dir) or the recorded kernel's vmlinux (--vmlinux), decode where that kernel "
+                  "runs, or put a copy into --symfs as vdso.so"
                 : "copy it from the recording machine and give --symfs, or `perf archive` and --buildid-dir");
   }
   return nullptr;

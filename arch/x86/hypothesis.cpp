@@ -24,6 +24,14 @@ Time likeliest(TimeBounds b, bool pause) {
   return b.lo + (b.hi - b.lo) / 2;
 }
 
+// What a process mapped where it has no bytes: " (/bin/cat)", " ([vdso])".
+std::string name_of_hole(const TextStore& text, Space space, Addr a) {
+  if (is_kernel_address(a) || space == kNoSpace) return {};
+  const Cell cell = text.cell(space, a);
+  const std::string name = cell.versions.empty() ? "" : text.origin(cell.versions.front().origin).name;
+  return name.empty() ? name : fmt::format(" ({})", name);
+}
+
 Time distance(const Block& b, Time t) {
   if (t < b.from) return saturating_add(b.from, -t);
   if (t > b.until) return saturating_add(t, -b.until);
@@ -169,7 +177,9 @@ Variant* Flow::text_at(State& s, Node& node, Trial* trial, Stop& why) {
       return node.only;
     case TextState::kUnknown:
       if constexpr (Emit)
-        contradiction(s, "E-TEXT-001", [&] { return text_with("no bytes are known at ", s.ip); });
+        contradiction(s, "E-TEXT-001", [&] {
+          return text_with("no bytes are known at ", s.ip, name_of_hole(text_, s.user_space, s.ip));
+        });
       why = Stop::kNoText;
       return nullptr;
     case TextState::kInvalid:

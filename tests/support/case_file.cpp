@@ -238,7 +238,8 @@ std::vector<CaseInsn> Reader::block(std::string name) const {
 void Reader::want(unsigned cpu, const std::string& line) {
   std::vector<std::string> words = split_words(line);
   if (words[0] == "gap") {
-    out_.wants[cpu].push_back({.text = line, .gap = words.at(1)});
+    out_.wants[cpu].push_back(
+        {.text = line, .gap = words.at(1), .origin = words.size() > 2 ? words[2] : std::string()});
     return;
   }
   std::string origin;

@@ -58,7 +58,7 @@ struct CaseWant {
   Addr ip = 0;
   std::vector<uint8_t> bytes{};
   Confidence confidence = Confidence::kCertain;
-  std::string origin{};  // empty: not asked
+  std::string origin{};  // empty: not asked. Of a gap: what its reason names
 };
 
 // A question to the text store: all contents possible at an instant.

@@ -96,7 +96,7 @@ std::string transcript(const std::map<unsigned, std::vector<Got>>& got) {
 
 bool same(const CaseWant& want, const Got& got) {
   if (want.gap != got.gap) return false;
-  if (!want.gap.empty()) return true;
+  if (!want.gap.empty()) return got.reason.find(want.origin) != std::string::npos;
   return want.ip == got.ip && want.bytes == got.bytes && want.confidence == got.confidence &&
          (want.origin.empty() || want.origin == got.origin);
 }
