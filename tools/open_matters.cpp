@@ -50,6 +50,11 @@ constexpr std::array kMatters = {
     OpenMatter{"I-TEXT-209", "text of a file that its process may have changed", "ambiguous",
                "it was mapped writable and executable, or mapped again where it was, or has uprobes",
                "nothing"},
+    OpenMatter{"E-DATA-011", "all code", "unknown",
+               "the trace has no TNT packets, which tell the way of conditional branches",
+               "record without notnt"},
+    OpenMatter{"E-DATA-012", "all code", "unknown", "the trace has no packets of branches",
+               "record with branch=1"},
     OpenMatter{"I-SIDE-302", "code of guests", "unknown", "records of guests are not used",
                "trace host and guest apart"},
 };

@@ -52,8 +52,10 @@ class Clock {
  private:
   uint64_t estimate() const { return tsc_ + passed_ + to_ticks(cycles_, ratio_); }
   uint64_t lowest() const { return tsc_ + passed_at_least_ + at_least(); }
-  // Of the cycles counted at this rate.
+  // Of the cycles counted at this rate. A measured rate without a CBR to compare it with proves nothing: a
+  // stop of the core, or cycles that were not told yet, may be in it.
   uint64_t at_least() const {
+    if (cbr_ == 0 || config_->max_nonturbo == 0) return 0;
     const uint64_t ticks = to_ticks(cycles_, std::min(ratio_, low_ratio_));
     const uint64_t margin = ticks / 8 + 16;
     return ticks > margin ? ticks - margin : 0;

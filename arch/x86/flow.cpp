@@ -29,8 +29,10 @@ void Flow::choose_code(const State& s) {
   const Time from = text_.unsure_from();
   unsure_ = Unsure::kNever;
   if (from != kTimeMax && options_.text_at == TextAt::kAsof) {
-    const bool known = s.clock.has_time() && tail_ < end_;
-    const Time last = known ? read_sync_group({tail_, end_}, s.clock, errata_).clock.ceiling() : kTimeMax;
+    const bool known = s.clock.has_time() && tail_ < end_ && !segment_->overwritten;
+    // A clock of its own: a group of a guest has no time of the host.
+    const Clock next(config_, reference_at(*stream_, segment_->end));
+    const Time last = known ? read_sync_group({tail_, end_}, next, errata_).clock.ceiling() : kTimeMax;
     if (!s.clock.has_time() || saturating_add(s.floor, -options_.clock_error) >= from)
       unsure_ = Unsure::kAlways;
     else if (saturating_add(last, options_.clock_error) >= from)
@@ -79,9 +81,9 @@ void Flow::decode(const Segment& segment, ChunkSink& sink) {
     s.mode = g.mode;
     s.transaction = g.transaction;
     s.p = begin_ + g.size;
-    anchor_start_ = s.now;
     choose_code(s);
     s.unsure = unsure_ == Unsure::kAlways;
+    anchor_start_ = segment.overwritten ? kTimeMin : segment.start_time;
     if (segment.overwritten) doubt();
     add_event(EventKind::kPsb, s.now, g.has_ip ? g.ip : 0, 0, 0, 0);
     if (g.has_cr3) add_event(EventKind::kPaging, s.now, g.has_ip ? g.ip : 0, g.cr3, g.non_root ? 1 : 0, 0);

@@ -162,11 +162,12 @@ class CaseWriter {
 
 void CaseWriter::attrs() {
   namespace bit = pt_config_bit;
-  AttrSpec pt{
-      .type = kPtType,
-      .config = bit::kPt | bit::kTsc | bit::kBranch | bit::kMtc | static_cast<uint64_t>(kCaseMtcFreq) << 14,
-      .flags = attr_flag::kSampleIdAll,
-      .name = "intel_pt//"};
+  AttrSpec pt{.type = kPtType,
+              .config = (bit::kPt | bit::kTsc | bit::kBranch | bit::kMtc |
+                         static_cast<uint64_t>(kCaseMtcFreq) << 14) ^
+                        case_.pt_config,
+              .flags = attr_flag::kSampleIdAll,
+              .name = "intel_pt//"};
   AttrSpec side{.flags = attr_flag::kSampleIdAll | attr_flag::kMmap | attr_flag::kMmap2 | attr_flag::kComm |
                          attr_flag::kKsymbol | attr_flag::kBpfEvent |
                          (case_.no_poke_attr ? 0 : attr_flag::kTextPoke) | case_.more_attr_flags,

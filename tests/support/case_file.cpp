@@ -295,6 +295,12 @@ void option(CaseFile& out, const std::vector<std::string>& words) {
     out.more_attr_flags |= attr_flag::kUseClockid;
   else if (words[0] == "max-nonturbo")
     out.max_nonturbo = std::stoul(words.at(1));
+  else if (words[0] == "no-tnt")
+    out.pt_config |= 1ULL << 55;
+  else if (words[0] == "no-branches")
+    out.pt_config |= pt_config_bit::kBranch;
+  else if (words[0] == "runs-back")
+    out.runs_back = true;
   else if (words[0] == "catalogue")
     out.catalogue = true;
   else

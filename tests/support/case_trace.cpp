@@ -42,9 +42,10 @@ class Encoder {
 
 uint64_t Encoder::tsc(const std::string& word) {
   const Time t = case_time(word);
-  if (out_.last != kTimeMin && t < out_.last) throw CaseError("the trace goes backwards in time");
+  if (out_.last != kTimeMin && t < out_.last && !case_.runs_back)
+    throw CaseError("the trace goes backwards in time");
   out_.first = std::min(out_.first, t);
-  out_.last = t;
+  out_.last = std::max(out_.last, t);
   return static_cast<uint64_t>(t);
 }
 
