@@ -63,7 +63,7 @@ struct Step {
   static constexpr uint8_t kTransaction = 8;  // inside a TSX transaction
 
   const Block* block = nullptr;
-  Time time = kTimeMin;  // not before; kTimeMin: unknown
+  Time time = kTimeMin;  // of the last timing packet read for it, no bound; kTimeMin: unknown
   uint32_t count = 0;  // instructions executed from the block's start; less than block->count when cut short
   Confidence confidence = Confidence::kCertain;
   uint8_t flags = 0;

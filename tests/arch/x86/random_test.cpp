@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <array>
+
 #include "tests/arch/x86/sure.h"
 
 namespace asof::x86::test {
@@ -35,6 +37,48 @@ TEST(RandomPrograms, FlowAndLibiptAndTruthAreOne) {
     instructions += d.ran.size();
   }
   EXPECT_GT(instructions, 400'000U);
+}
+
+// Instructions by when they really ran: before their step's time (late), even before the last time in front
+// of that, behind the next time.
+struct Timing {
+  uint64_t instructions = 0, late = 0, before_last = 0, after_next = 0;
+};
+
+void count_times(const Decoded& d, const std::vector<Executed>& truth, Timing& t) {
+  constexpr Time kRounding = 2;
+  std::vector<Time> next(d.ran.size(), kTimeMax), last(d.ran.size(), kTimeMin);
+  for (size_t i = d.ran.size(); i-- > 1;)
+    next[i - 1] = d.ran[i].time != d.ran[i - 1].time ? d.ran[i].time : next[i];
+  for (size_t i = 1; i < d.ran.size(); ++i)
+    last[i] = d.ran[i].time != d.ran[i - 1].time ? d.ran[i - 1].time : last[i - 1];
+  for (size_t i = 0; i < d.ran.size(); ++i) {
+    ++t.instructions;
+    t.late += truth[i].time + kRounding < d.ran[i].time;
+    t.before_last += truth[i].time + kRounding < last[i];
+    t.after_next += truth[i].time > saturating_add(next[i], kRounding);
+  }
+}
+
+TEST(RandomPrograms, TimeOfAStepIsThatOfATimingPacketBesideIt) {
+  std::array<Timing, 2> timing;  // without CYC, with CYC
+  for (uint64_t seed = 1; seed <= 300; ++seed) {
+    SCOPED_TRACE(fmt::format("seed {}", seed));
+    Simulation run({.seed = seed, .ticks = 6'000});
+    const Decoded d = run.decode(0);
+    expect_equal(d, run.truth(0));
+    if (HasFatalFailure()) return;
+    count_times(d, run.truth(0), timing.at(run.has_cyc() ? 1 : 0));
+  }
+  const auto& [plain, cyc] = timing;
+  EXPECT_GT(plain.instructions, 100'000U);
+  EXPECT_LT(plain.late * 50, plain.instructions);
+  EXPECT_EQ(plain.before_last, 0U);
+  EXPECT_EQ(plain.after_next, 0U);
+  // A CYC packet stands in front of the packet that it dates, and this tells of code before.
+  EXPECT_GT(cyc.instructions, 100'000U);
+  EXPECT_LT(cyc.before_last * 100, cyc.instructions);
+  EXPECT_EQ(cyc.after_next, 0U);
 }
 
 TEST(RandomPrograms, SegmentsAloneChunksAndCacheMakeNoDifference) {

@@ -127,6 +127,7 @@ class Simulation {
   const Bytes& trace(unsigned cpu) const { return machine_->cpu(cpu).tracer.writer().bytes(); }
   const std::vector<Executed>& truth(unsigned cpu) const { return machine_->cpu(cpu).truth.instructions(); }
   uint64_t hits() const { return machine_->int3_hits(); }
+  bool has_cyc() const { return config_.has_cyc; }
   Time perf(uint64_t tsc) const { return machine_->perf_time(tsc); }
 
  private:
