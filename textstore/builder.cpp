@@ -176,7 +176,12 @@ TextStore Builder::build() && {
   for (const Layer& l :
        doubtful_places(b.places, b.layers, b.store->pokes, LostIndex(b.lost), b.limits.place_steps, b.log))
     b.keep_layer(l);
-  for (Layer& l : b.layers) l.unsure = l.unsure || b.distrusted.contains(l.space);
+  for (const LostRecords& lost : b.lost)
+    b.store->unsure_from = std::min(b.store->unsure_from, saturating_add(lost.after, 1));
+  for (Layer& l : b.layers) {
+    // What was read behind a loss may have been changed in it: it does not say what was there before.
+    l.unsure = l.unsure || b.distrusted.contains(l.space) || l.observed >= b.store->unsure_from;
+  }
   std::vector<LayerList> lists = b.spaces.resolve(b.layers, b.limits);
   std::set<const void*> distinct;
   uint64_t layers = 0;
@@ -213,8 +218,6 @@ TextStore Builder::build() && {
   b.store->pokes.shrink_to_fit();
   b.store->pool.freeze();
   b.store->notices = b.log.take();
-  for (const LostRecords& lost : b.lost)
-    b.store->unsure_from = std::min(b.store->unsure_from, saturating_add(lost.after, 1));
   b.store->losses = std::move(b.lost);
   return TextStore(std::move(b.store));
 }

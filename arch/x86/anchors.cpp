@@ -8,7 +8,8 @@
 //
 // do_sync_core() is what every CPU runs when a poke waits for all of them, at most three times for a record,
 // the first time after INT3 was written over the old bytes. So once this CPU has made more visits than the
-// records before can account for, the next one's old bytes are over.
+// records before can account for, the next one's old bytes are over. Its record may still be to come: this
+// says nothing of what is not poked.
 //
 // Both count only where nothing was lost, in recordings without a sign of pokes that nobody recorded (a
 // broken chain), and never against the clock: a record that the clock's upper bound excludes ends the
@@ -107,7 +108,7 @@ void Flow::visit_sync(State& s) {
   if (next >= static_cast<uint64_t>(pokes.end() - first)) return;
   const Time record = first[static_cast<std::ptrdiff_t>(next)].time;
   if (record > bounds(s).hi || lost_between(before, record, std::nullopt)) return;
-  s.anchor_lo = std::max(s.anchor_lo, record);
+  s.poked_lo = std::max(s.poked_lo, record);
 }
 
 }  // namespace asof::x86

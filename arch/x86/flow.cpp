@@ -124,7 +124,7 @@ void Flow::place_known(State& s) const {
 
 // The hypothesis runs the first `count` instructions of a block.
 void Flow::Trial::pass(const State& s, const Block& b, uint32_t count) {
-  unsure = unsure || s.unsure || (s.space_unsure && b.space != kKernelSpace);
+  unsure = unsure || s.unsure;
   if (count == b.count) {
     way = way * b.power + b.hash;
     return;
@@ -150,7 +150,7 @@ Flow::Stop Flow::used(State& s, Trial* trial, uint64_t count) {
   }
   trial->end = s.decisions;
   const uint64_t sig = signature(s);
-  const Time reached = std::max(s.lo, s.anchor_lo);
+  const Time reached = std::max({s.lo, s.anchor_lo, s.poked_lo});
   const size_t index = trial->record.size();
   if (trial->other != nullptr && index < trial->other->size() && (*trial->other)[index] == sig)
     return Stop::kMerged;
@@ -392,7 +392,8 @@ Flow::Stop Flow::walk(State& s, Trial* trial) {
         return why;
       }
     }
-    s.unsure = s.unsure || is_unsure(s, v->block);
+    const bool other_process = s.space_unsure && v->block.space != kKernelSpace;
+    s.unsure = s.unsure || other_process || is_unsure(s, v->block);
     uint32_t count = 0;
     const bool cut = s.tnt_count == 0 && cut_at_bound(s, v->block, count);
     if constexpr (!Emit) trial->pass(s, v->block, cut ? count : v->block.count);

@@ -176,6 +176,7 @@ class Flow final : public SegmentDecoder {
   std::vector<Hypothesis> group(std::vector<Variant*>& known, TimeBounds b) const;
   void assume(State& s, const Hypothesis& h) const;
   void keep_life(const State& s, std::vector<Variant*>& known) const;
+  static void drop_poked(const State& s, std::vector<Variant*>& known);
   std::vector<Space> spaces_in(TimeBounds b) const;
   template <bool Emit>
   Variant* text_of_spaces(State& s, Trial* trial, Stop& why);
@@ -264,8 +265,7 @@ inline void Flow::emit(State& s, const Variant& v, uint32_t count, uint8_t flags
     step.count = count;
     step.flags = static_cast<uint8_t>(flags | next_flags_ | (s.transaction ? Step::kTransaction : 0));
     step.confidence = s.decisions < confidence_until_ ? confidence_ : Confidence::kCertain;
-    if (s.unsure || (s.space_unsure && v.block.space != kKernelSpace))
-      step.confidence = std::max(step.confidence, Confidence::kAmbiguous);
+    if (s.unsure) step.confidence = std::max(step.confidence, Confidence::kAmbiguous);
     next_flags_ = 0;
     chunk_.steps.push_back(step);
   }

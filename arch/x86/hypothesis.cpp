@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 
 #include "arch/x86/flow.h"
 
@@ -213,6 +214,7 @@ Variant* Flow::text_at(State& s, Node& node, Trial* trial, Stop& why) {
     return nullptr;
   }
   keep_life(s, known);
+  drop_poked(s, known);
   const bool unknown = candidates_.unknown;
   s.unsure = s.unsure || unknown;  // nothing can rule it out
   std::vector<Hypothesis> hypotheses = group(known, b);
@@ -236,6 +238,20 @@ void Flow::keep_life(const State& s, std::vector<Variant*>& known) const {
   if (std::ranges::none_of(known, [&](const Variant* v) { return v->block.origin == s.life; })) return;
   std::erase_if(known,
                 [&](const Variant* v) { return v->block.origin != s.life && is_program(v->block.origin); });
+}
+
+// Without those that a poke up to s.poked_lo put other bytes in the place of.
+void Flow::drop_poked(const State& s, std::vector<Variant*>& known) {
+  if (s.poked_lo == kTimeMin) return;
+  const auto is_over = [&](const Variant* v) {
+    if (v->block.until >= s.poked_lo) return false;
+    return std::ranges::any_of(known, [&](const Variant* next) {
+      return is_poke(next->block.origin) && next->block.from == v->block.until + 1;
+    });
+  };
+  std::vector<Variant*> left;
+  std::ranges::remove_copy_if(known, std::back_inserter(left), is_over);
+  if (!left.empty()) known = std::move(left);
 }
 
 // One hypothesis per text, likeliest first. The same bytes may be live at several times (a key switched on,

@@ -3,7 +3,9 @@
 #pragma once
 #include <fmt/format.h>
 
+#include <array>
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -22,12 +24,20 @@ inline constexpr Addr kUser = 0x401000;
 inline constexpr int kFunctions = 8;
 inline constexpr Cond kConds[] = {Cond::kEqual, Cond::kNotEqual, Cond::kLess, Cond::kSign, Cond::kBelow};
 
+// What else a program can have.
+struct Features {
+  bool programs = false;  // calls loaded programs
+  bool modules = false;   // calls a module (module_text.h)
+  bool unseen = false;    // has places that change with no record of their own
+  bool switches = false;  // of tasks
+};
+
 // A program of functions that call each other downwards: loops, branches, indirect calls and jumps, static
 // branches, system calls. Function 0 runs for ever.
 class Program {
  public:
-  Program(uint64_t seed, bool user, bool calls_programs = false)
-      : random_(seed), a_(user ? kUser : kText), user_(user), calls_programs_(calls_programs) {
+  Program(uint64_t seed, bool user, const Features& features = {})
+      : random_(seed), a_(user ? kUser : kText), user_(user), features_(features) {
     if (!user) entries();
     for (int f = 0; f < kFunctions; ++f) function(f);
     bytes_ = a_.finish();
@@ -41,30 +51,68 @@ class Program {
   const std::vector<Addr>& sites() const { return sites_; }
   Addr on(size_t site) const { return a_.address(fmt::format("on{}", site)); }
 
-  void rules(Machine& m) const {
-    for (const auto& [label, targets] : indirect_) {
-      std::vector<Addr> to;
-      for (const std::string& t : targets) to.push_back(a_.address(t));
-      m.on_indirect(a_.address(label), [to](SimCpu& c) { return to[c.random.below(to.size())]; });
+  // A call that can go to another function, or a no-op that can become a jump: five bytes, in two states.
+  struct Unseen {
+    Addr at = 0;
+    std::array<std::string, 2> to;  // of each state; "": a no-op
+  };
+  const std::vector<Unseen>& unseen() const { return unseen_; }
+  Bytes state(const Unseen& u, bool on) const {
+    const std::string& to = u.to[on ? 1 : 0];
+    if (to.empty()) return asof::test::nop5_bytes();
+    return u.to[0].empty() ? asof::test::jmp32_bytes(u.at, address(to))
+                           : asof::test::call_bytes(u.at, address(to));
+  }
+
+  // `space`: whose branches these are, where another process has others at the same addresses.
+  void rules(Machine& m, const Program* elsewhere = nullptr, Space space = kKernelSpace) const {
+    const std::map<Addr, std::vector<Addr>> mine = targets();
+    const auto others = elsewhere == nullptr ? std::map<Addr, std::vector<Addr>>() : elsewhere->targets();
+    for (const auto& [at, to] : mine) {
+      const auto other = others.find(at);
+      const std::vector<Addr> to_other = other == others.end() ? to : other->second;
+      m.on_indirect(at, [to, to_other, space](SimCpu& c) {
+        const std::vector<Addr>& all = c.task->space == space ? to : to_other;
+        return all[c.random.below(all.size())];
+      });
     }
     for (const auto& [label, rounds] : loops_) m.loop_at(a_.address(label), rounds);
+    for (const std::string& label : module_calls_) {
+      m.on_indirect(a_.address(label),
+                    [](SimCpu& c) { return kModuleAt + kModuleSpacing * c.random.below(kModuleFunctions); });
+    }
   }
+  // Functions of modules are at fixed places.
+  static constexpr Addr kModuleAt = 0xffffffffc0100000, kModuleSpacing = 256;
+  static constexpr uint64_t kModuleFunctions = 3;
+  static constexpr int kLeaves = 5;  // functions from here on call no modules, so that modules may call them
   // The first place of loaded programs; `live` says where one is now.
   static constexpr Addr kProgramAt = 0xffffffffc0001000;
   void program_rule(Machine& m, std::function<std::optional<Addr>()> live) const {
-    if (!calls_programs_) return;
+    if (!features_.programs) return;
     const Addr other = a_.address("tick");
     m.on_indirect(a_.address("program"),
                   [other, live = std::move(live)](SimCpu&) { return live().value_or(other); });
   }
 
  private:
+  // Where indirect branches lead.
+  std::map<Addr, std::vector<Addr>> targets() const {
+    std::map<Addr, std::vector<Addr>> out;
+    for (const auto& [label, targets] : indirect_)
+      for (const std::string& t : targets) out[a_.address(label)].push_back(a_.address(t));
+    return out;
+  }
   void entries() {
     a_.function("int3").straight(1).straight(4).iret();
     a_.function("sync").straight(2).iret();
     a_.function("timer").straight(3).call("tick").straight(1).iret();
     a_.function("tick").straight(2).jcc8(Cond::kEqual, "tick.l").straight(5).label("tick.l").ret();
     a_.function("syscall").straight(6).call("f1").straight(2).sysret();
+    if (!features_.switches) return;
+    a_.function("resched").straight(2).call("switch").straight(1).iret();
+    a_.function("switch").straight(1).mov_cr3_rax().straight(1).ret();
+    a_.function("fresh").straight(1).iret();  // where a task begins
   }
   unsigned any() { return static_cast<unsigned>(random_.below(Assembler::kStraightKinds)); }
   void filler(uint64_t most) {
@@ -77,16 +125,47 @@ class Program {
     if (random_.chance(50)) a_.endbr64();
     const std::string top = label("top");
     a_.label(top);
-    for (uint64_t part = random_.between(1, 5); part != 0; --part) piece(f);
-    if (f == 0 && calls_programs_) a_.label("program").call_rax();
+    for (uint64_t part = random_.between(1, 5); part != 0; --part) {
+      piece(f);
+      if (features_.unseen && random_.chance(40)) change_unseen(f);
+      if (features_.modules && f < kLeaves && random_.chance(20)) call_module();
+    }
+    if (f == 0 && features_.modules) call_module();
+    if (f == 0 && features_.programs) a_.label("program").call_rax();
     if (f == 0) {
       // A loop that leaves no trace would not tell how often it ran.
       a_.jcc32(kConds[random_.below(5)], top).jmp32(top);
     } else {
       a_.ret();
     }
-    for (const size_t site : pending_sites_) unlikely(site, f);
+    for (const size_t site : pending_sites_) unlikely(std::to_string(site), f);
     pending_sites_.clear();
+    for (const size_t site : pending_unseen_) unlikely(fmt::format("u{}", site), f);
+    pending_unseen_.clear();
+  }
+  void change_unseen(int f) {
+    Unseen u{a_.here(), {}};
+    if (f + 2 < kFunctions && random_.chance(60)) {
+      const auto any_callee = [&] {
+        return fmt::format("f{}", random_.between(static_cast<uint64_t>(f) + 1, kFunctions - 1));
+      };
+      u.to = {any_callee(), any_callee()};
+      a_.call(u.to[0]);
+    } else {
+      const std::string name = fmt::format("u{}", unseen_.size());
+      u.to = {"", "on" + name};
+      a_.nop5().label("back" + name);
+      pending_unseen_.push_back(unseen_.size());
+    }
+    unseen_.push_back(u);
+  }
+  void call_module() {
+    if (random_.chance(60)) {
+      a_.call(kModuleAt + kModuleSpacing * random_.below(kModuleFunctions));
+      return;
+    }
+    module_calls_.push_back(label("mcall"));
+    a_.label(module_calls_.back()).call_rax();
   }
   void piece(int f) {
     filler(4);
@@ -152,8 +231,8 @@ class Program {
         a_.syscall();
     }
   }
-  void unlikely(size_t site, int f) {
-    a_.label(fmt::format("on{}", site));
+  void unlikely(const std::string& site, int f) {
+    a_.label("on" + site);
     filler(2);
     if (random_.chance(50)) {
       const std::string skip = label("skip");
@@ -161,23 +240,26 @@ class Program {
     } else if (f + 1 < kFunctions && random_.chance(60)) {
       a_.call(fmt::format("f{}", f + 1));
     }
-    a_.jmp32(fmt::format("back{}", site));
+    a_.jmp32("back" + site);
   }
 
   SimRandom random_;
   Assembler a_;
   bool user_;
-  bool calls_programs_;
+  Features features_;
   Bytes bytes_;
   std::vector<Addr> sites_;
-  std::vector<size_t> pending_sites_;
+  std::vector<size_t> pending_sites_, pending_unseen_;
+  std::vector<Unseen> unseen_;
+  std::vector<std::string> module_calls_;
   std::vector<std::pair<std::string, std::vector<std::string>>> indirect_;
   std::vector<std::pair<std::string, unsigned>> loops_;
   int next_ = 0;
 };
 
-// A loaded program: a few branches and sites of none, told apart by what its branches are.
-inline Bytes loaded_program(uint64_t seed, Addr at) {
+// A loaded program: a few branches and sites of none, told apart by what its branches are. With `kernel` it
+// may call a function of it.
+inline Bytes loaded_program(uint64_t seed, Addr at, const Program* kernel = nullptr) {
   constexpr size_t kSize = 128;
   SimRandom random(seed);
   Assembler a(at);
@@ -188,6 +270,8 @@ inline Bytes loaded_program(uint64_t seed, Addr at) {
     const std::string skip = fmt::format("s{}", parts);
     if (random.chance(60)) a.jcc8(kConds[random.below(5)], skip).straight(0);
     a.label(skip);
+    if (kernel != nullptr && random.chance(40))
+      a.call(kernel->address(fmt::format("f{}", random.between(Program::kLeaves, kFunctions - 1))));
   }
   a.ret();
   Bytes out = a.finish();

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/arch/x86/loaded_programs.h"
 #include "tests/arch/x86/text_recording.h"
 
 namespace asof::x86::test {
@@ -22,10 +23,17 @@ struct Settings {
   bool overflows = false;
   Time clock_error = 200;
   RecordingSettings recording = {};
-  bool programs = false;  // loaded programs give their address to others
-  bool overlaps = false;  // ... or a part of their range, and nobody knows exactly when
-  bool switches = false;  // of the task: to another thread of it, and to a process without text
-  bool anchors = false;   // the kernel's patching code is known by address
+  bool programs = false;     // loaded programs give their address to others
+  bool overlaps = false;     // ... or a part of their range, and nobody knows exactly when
+  bool unannounced = false;  // ... and some are such that no record tells of
+  bool watched = false;      // ... and the bytes of some are read late
+  bool modules = false;      // loaded anew without a record
+  bool unseen = false;       // places are patched while records are lost
+  bool user_writes = false;  // user text is written from some time on
+  bool processes = false;    // two take turns on each CPU, with different text at the same addresses
+  bool no_time = false;      // nothing converts the trace's time to that of the records
+  bool switches = false;     // of the task: to another thread of it, and to a process without text
+  bool anchors = false;      // the kernel's patching code is known by address
   asof::test::TracerConfig::Mismatch mismatch = asof::test::TracerConfig::Mismatch::kClears;
 };
 
@@ -35,8 +43,10 @@ class Simulation {
   explicit Simulation(const Settings& settings)
       : settings_(settings),
         random_(settings.seed * 7919 + 1),
-        kernel_(settings.seed, false, settings.programs),
-        user_(settings.seed + 1, true) {
+        kernel_(settings.seed, false,
+                {settings.programs, settings.modules, settings.unseen, settings.processes}),
+        user_(settings.seed + 1, true, {.unseen = settings.user_writes}),
+        other_(settings.seed + 2, true) {
     MachineConfig c;
     c.cpus = settings.cpus;
     c.seed = settings.seed;
@@ -61,6 +71,10 @@ class Simulation {
     machine_->memory().load(1, user_.base(), user_.bytes());
     kernel_.rules(*machine_);
     user_.rules(*machine_);
+    programs_.emplace(
+        *machine_, kernel_, random_, tasks_,
+        ProgramSettings{settings.programs, settings.overlaps, settings.unannounced, settings.watched},
+        settings.seed);
     const uint64_t start = c.tsc_start;
     for (unsigned i = 0; i < c.cpus; ++i) {
       auto& task =
@@ -69,6 +83,8 @@ class Simulation {
         machine_->run_task(i, task, user_.entry());
       else
         machine_->run_kernel(i, task, kernel_.entry());
+      tasks_.push_back(&task);
+      if (settings.processes) switch_processes(i, task);
       machine_->start_trace(i);
       uint64_t t = start;
       while ((t += random_.between(500, 6000)) < start + settings.ticks)
@@ -78,8 +94,10 @@ class Simulation {
         machine_->overflow_at(from, from + random_.between(10, 800), i);
       }
     }
-    kernel_.program_rule(*machine_, [this] { return program_live_; });
-    if (settings.programs) programs(start);
+    programs_->schedule(start, settings_.ticks);
+    if (settings_.modules)
+      modules_.emplace(*machine_, kernel_, random_, tasks_).schedule(start, settings_.ticks);
+    silent_changes(start);
     pokes(start);
     machine_->run_until(start + settings.ticks);
     for (unsigned i = 0; i < c.cpus; ++i) machine_->stop_trace(i);
@@ -131,6 +149,42 @@ class Simulation {
   Time perf(uint64_t tsc) const { return machine_->perf_time(tsc); }
 
  private:
+  void silent_changes(uint64_t start) {
+    const uint64_t end = start + settings_.ticks;
+    if (settings_.unseen) unseen_ = change_unseen(*machine_, kernel_, kKernelSpace, random_, start, end);
+    if (!settings_.user_writes) return;
+    user_sure_until_ = start + random_.below(settings_.ticks);
+    change_unseen(*machine_, user_, 1, random_, user_sure_until_ + 10, end);
+  }
+  // The two tasks of a CPU take turns.
+  void switch_processes(unsigned cpu, SimTask& first) {
+    if (cpu == 0) {
+      machine_->memory().load(2, other_.base(), other_.bytes());
+      other_.rules(*machine_);
+      user_.rules(*machine_, &other_, 1);
+    }
+    SimTask& second = machine_->add_task(200 + static_cast<int>(cpu), 200 + static_cast<int>(cpu), "o", 2,
+                                         other_.entry(), kernel_.address("fresh"));
+    tasks_.push_back(&second);
+    const uint64_t start = machine_->config().tsc_start;
+    for (uint64_t t = start + random_.between(500, 3000); t < start + settings_.ticks;
+         t += random_.between(1000, 4000)) {
+      machine_->schedule(t, [this, cpu, &first, &second] {
+        SimCpu& c = machine_->cpu(cpu);
+        c.next_task = c.task == &first ? &second : &first;
+        c.interrupts.push_back(kernel_.address("resched"));
+      });
+    }
+  }
+  // A batch of the module's static branches, and of the kernel's.
+  void switch_keys(uint64_t t, unsigned cpu, std::vector<asof::test::PokeSite> batch,
+                   const asof::test::PokeTiming& timing) {
+    machine_->schedule(t, [this, t, cpu, batch, timing] {
+      std::vector<asof::test::PokeSite> all = batch;
+      modules_->switch_keys(all);
+      machine_->poke_batch(t, cpu, all, timing);
+    });
+  }
   void pokes(uint64_t start) {
     if (settings_.pokes == 0 || kernel_.sites().empty()) return;
     // Batches one after the other, so that no site is in two at a time.
@@ -146,53 +200,14 @@ class Simulation {
       }
       if (batch.empty()) continue;
       batches_.emplace_back(t, static_cast<unsigned>(random_.below(settings_.cpus)));
-      machine_->poke_batch(t, batches_.back().second, batch,
-                           {.int3_to_tail = random_.between(50, 600),
-                            .between_records = 20,
-                            .tail_to_head = random_.between(50, 600)});
+      const asof::test::PokeTiming timing{.int3_to_tail = random_.between(50, 600),
+                                          .between_records = 20,
+                                          .tail_to_head = random_.between(50, 600)};
+      if (modules_)
+        switch_keys(t, batches_.back().second, batch, timing);
+      else
+        machine_->poke_batch(t, batches_.back().second, batch, timing);
       t += 4000 + random_.below(2000);
-    }
-  }
-  // One program after the other at one address, or not far from it. None is called from its KSYMBOL's end on,
-  // and its bytes go only when no CPU can be in it any more.
-  void programs(uint64_t start) {
-    constexpr uint64_t kGrace = 1500;
-    uint64_t t = start;
-    for (uint64_t i = 0; t < start + settings_.ticks; ++i) {
-      const Addr at = Program::kProgramAt + (settings_.overlaps ? random_.below(32) : 0);
-      LoadedProgram p{.at = at, .bytes = loaded_program(settings_.seed * 31 + i, at), .from = t, .until = 0};
-      machine_->schedule(t, [this, t, at, bytes = p.bytes] {
-        machine_->memory().write(t, kKernelSpace, at, bytes);
-        program_live_ = at;
-      });
-      t += random_.between(800, 4000);
-      p.until = t;
-      machine_->schedule(t, [this] { program_live_.reset(); });
-      t += kGrace + random_.below(500);
-      loaded_.push_back(std::move(p));
-    }
-  }
-  // A life that is known too long, at either end.
-  void blur(Layer& l) {
-    const auto much = [this] { return static_cast<Time>(random_.below(random_.chance(50) ? 500 : 4000)); };
-    l.from = random_.chance(15) ? kTimeMin : l.from - much();
-    if (random_.chance(50)) {
-      constexpr Time kUntilFreed = 2000;
-      l.soft_until = false;
-      l.until = random_.chance(30) ? kTimeMax : l.until + kUntilFreed + much();
-    }
-  }
-  void add_programs(Builder& b) {
-    for (const LoadedProgram& p : loaded_) {
-      Layer l;
-      l.range = range_of(p.at, p.bytes.size());
-      l.bytes = p.bytes;
-      l.from = perf(p.from);
-      l.until = perf(p.until);
-      l.soft_until = true;
-      if (settings_.overlaps) blur(l);
-      l.rank = kRankEpoch;
-      b.add_layer(l);
     }
   }
   // The store as a capture would give it: the text before the run, and the records of the pokes.
@@ -200,15 +215,35 @@ class Simulation {
     Builder b;
     recording_.emplace(*machine_, settings_.recording, random_, settings_.ticks);
     recording_->read_pokes(batches_);
+    for (const auto& [at, tsc] : unseen_)
+      recording_->lose_change(at, tsc, static_cast<uint32_t>(random_.below(settings_.cpus)));
     recording_->add_kernel(b, kernel_);
     space_ = b.add_space();
     Layer l;
     l.space = space_;
     l.range = range_of(user_.base(), user_.bytes().size());
     l.bytes = user_.bytes();
+    if (settings_.user_writes) {
+      l.until = perf(user_sure_until_);
+      b.add_layer(l);
+      l.from = l.until + 1;
+      l.until = kTimeMax;
+      l.unsure = true;
+    }
     asof::test::add_with_holes(b, l, settings_.recording.holes, random_);
-    if (settings_.switches) other_space_ = b.add_space();
-    add_programs(b);
+    if (settings_.switches || settings_.processes) other_space_ = b.add_space();
+    if (settings_.processes) {
+      Layer o;
+      o.space = other_space_;
+      o.range = range_of(other_.base(), other_.bytes().size());
+      o.bytes = other_.bytes();
+      b.add_layer(o);
+    }
+    programs_->add_layers(b);
+    if (modules_) {
+      const uint64_t read = machine_->config().tsc_start + random_.below(settings_.ticks);
+      modules_->add_layer(b, settings_.recording.dated_copy ? std::optional(read) : std::nullopt);
+    }
     recording_->add_changes(b, kernel_);
     text_.emplace(std::move(b).build());
   }
@@ -224,7 +259,7 @@ class Simulation {
     t.shift = static_cast<uint16_t>(c.clock.shift);
     t.mult = static_cast<uint32_t>(c.clock.mult);
     t.zero = c.clock.zero;
-    config_.time = t;
+    if (!settings_.no_time) config_.time = t;
     for (unsigned i = 0; i < c.cpus; ++i) {
       Stream s;
       s.cpu = static_cast<int32_t>(i);
@@ -237,25 +272,34 @@ class Simulation {
         const Time at = perf(c.tsc_start + settings_.ticks * (n0 - n + 1) / (n0 + 1));
         s.contexts.push_back({at, 101, 101, n % 4 == 2 ? other_space_ : space_});
       }
+      if (settings_.processes) add_contexts(s, i);
       s.bounds = {perf(c.tsc_start), perf(c.tsc_start + settings_.ticks + 100'000)};
       streams_.push_back(s);
     }
     arch_ = make_arch(config_);
   }
+  // Records of the switches, which lie between the two tasks' records of them.
+  void add_contexts(Stream& s, unsigned cpu) const {
+    int32_t running = 0;
+    for (const auto& e : machine_->side_events()) {
+      if (e.cpu != cpu) continue;
+      if (running != 0 && e.tid != running)
+        s.contexts.push_back({perf(e.tsc - 1), e.pid, e.tid, e.tid >= 200 ? other_space_ : space_});
+      running = e.tid;
+    }
+  }
 
   Settings settings_;
   SimRandom random_;
-  Program kernel_, user_;
+  Program kernel_, user_, other_;
   std::unique_ptr<Machine> machine_;
-  struct LoadedProgram {
-    Addr at;
-    Bytes bytes;
-    uint64_t from, until;
-  };
+  std::vector<SimTask*> tasks_;
   std::vector<std::pair<uint64_t, unsigned>> batches_;  // begin, CPU
   std::optional<TextRecording> recording_;              // holds bytes of the store
-  std::vector<LoadedProgram> loaded_;
-  std::optional<Addr> program_live_;
+  std::optional<LoadedPrograms> programs_;
+  std::optional<Modules> modules_;
+  std::vector<std::pair<Addr, uint64_t>> unseen_;  // changed places of the kernel, and when (TSC)
+  uint64_t user_sure_until_ = 0;                   // TSC
   std::optional<TextStore> text_;
   Space space_ = kNoSpace, other_space_ = kNoSpace;
   Config config_;

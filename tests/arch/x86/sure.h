@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,12 @@ inline bool same(const Ran& r, const Executed& e) {
 inline std::string show(const Ran& r) {
   return fmt::format("{:#x} {:02x} confidence {}", r.ip, fmt::join(std::span(r.bytes).first(r.length), " "),
                      static_cast<int>(r.confidence));
+}
+
+// How many captures a test makes: ASOF_TEST_CAPTURES times as many as usual.
+inline uint64_t captures_of(uint64_t usual) {
+  const char* times = std::getenv("ASOF_TEST_CAPTURES");
+  return times == nullptr ? usual : usual * std::max(std::strtoull(times, nullptr, 10), 1ULL);
 }
 
 struct Score {

@@ -15,6 +15,7 @@ namespace asof::x86::test {
 struct RecordingSettings {
   bool loses_records = false;  // runs of TEXT_POKE records of a ring, and LOST says so
   bool breaks_chain = false;   // one record is missing without a word, and a later one tells
+  bool overwrites = false;     // the first records are gone: a loss from the start
   bool dated_copy = false;     // kcore was copied while the program ran, at a known time; else before
   unsigned holes = 0;          // pieces of it that were not
 };
@@ -36,6 +37,10 @@ class TextRecording {
     // has both.
     std::map<Addr, Bytes> current;
     for (const auto& w : machine_.memory().writes()) {
+      if (w.new_bytes.size() > 15) {  // a module loaded anew
+        std::erase_if(current,
+                      [&](const auto& c) { return range_of(w.addr, w.new_bytes.size()).contains(c.first); });
+      }
       if (w.new_bytes.size() != 4) continue;  // tails of five-byte sites
       const Addr at = w.addr - 1;
       Bytes old_bytes = current.contains(at) ? current[at] : asof::test::nop5_bytes();
@@ -46,6 +51,10 @@ class TextRecording {
       facts_.push_back({at, old_bytes, now, machine_.perf_time(w.tsc), std::prev(batch)->second});
       current[at] = now;
     }
+  }
+  // A change of which no ring has a record, for it was lost: LOST says so.
+  void lose_change(Addr at, uint64_t tsc, uint32_t ring) {
+    facts_.push_back({at, {}, {}, machine_.perf_time(tsc), ring});
   }
   void add_kernel(Builder& b, const Program& kernel) {
     bytes_ = kernel.bytes();
@@ -62,7 +71,10 @@ class TextRecording {
   // With a loss the reader looks into the kernel's jump table: a place without records may have lost them
   // all.
   void add_changes(Builder& b, const Program& kernel) {
+    std::ranges::stable_sort(facts_, {}, &PokeFact::time);
+    if (settings_.overwrites) b.add_lost({0, kTimeMin, kTimeMax, 1});
     if (settings_.loses_records) lose_records(b);
+    std::erase_if(facts_, [](const PokeFact& f) { return f.new_bytes.empty(); });
     if (settings_.breaks_chain) break_chain();
     for (const PokeFact& f : facts_) {
       Poke p;
@@ -86,7 +98,8 @@ class TextRecording {
   // LOST is written in front of the next record that fits into the ring, else at the end.
   void lose_records(Builder& b) {
     const Time begin = machine_.perf_time(machine_.config().tsc_start),
-               end = machine_.perf_time(machine_.config().tsc_start + ticks_ + 100'000);
+               end = random_.chance(50) ? kTimeMax  // what is lost behind a ring's last record
+                                        : machine_.perf_time(machine_.config().tsc_start + ticks_ + 100'000);
     for (uint32_t ring = 0; ring < machine_.config().cpus; ++ring) {
       std::vector<PokeFact> mine;
       std::ranges::copy_if(facts_, std::back_inserter(mine),
@@ -96,7 +109,7 @@ class TextRecording {
       Time after = begin;
       bool losing = false;
       for (const PokeFact& f : mine) {
-        losing = random_.chance(losing ? 60 : 15);
+        losing = random_.chance(losing ? 60 : 15) || f.new_bytes.empty();
         if (losing) {
           ++lost;
           continue;

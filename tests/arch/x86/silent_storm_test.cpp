@@ -1,0 +1,90 @@
+// Random captures of machines whose text changes with nothing in the recording that tells: modules loaded
+// anew, memory of dead programs used again, places patched while records are lost, user text that is written,
+// two processes at the same addresses. What is called certain or proved did run, whatever happened; what is
+// called equivalent ran at these addresses.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "tests/arch/x86/sure.h"
+
+namespace asof::x86::test {
+namespace {
+
+using Mismatch = asof::test::TracerConfig::Mismatch;
+
+constexpr uint64_t kCaptures = 7'680, kShards = 16;
+
+Settings settings_of(uint64_t seed) {
+  SimRandom random(seed * 50'021 + 7);
+  Settings s;
+  s.seed = seed + 100'000;
+  s.cpus = random.chance(50) ? 2 : 1;
+  s.ticks = random.between(6'000, 14'000);
+  s.coarse_time = random.chance(50);
+  s.clock_error = random.chance(50) ? 200 : 2000;
+  s.mismatch = static_cast<Mismatch>(random.below(3));
+  s.overflows = random.chance(10);
+  s.anchors = random.chance(30);
+  s.no_time = random.chance(8);
+  s.pokes = random.chance(60) ? 3 : 0;
+  s.recording.dated_copy = random.chance(50);
+  // One or two of them, such that what each does is not hidden by the others.
+  for (uint64_t n = random.between(1, 2); n != 0; --n) {
+    switch (random.below(5)) {
+      case 0:
+        s.modules = true;
+        break;
+      case 1:
+        s.programs = s.unannounced = true;
+        s.watched = random.chance(50);
+        break;
+      case 2:
+        s.unseen = s.recording.loses_records = true;
+        s.recording.overwrites = random.chance(10);
+        break;
+      case 3:
+        s.user_writes = true;
+        break;
+      default:
+        s.processes = true;
+    }
+  }
+  return s;
+}
+
+std::string name_of(const Settings& s) {
+  return fmt::format(
+      "{}{}{}{}{}{}{}{}{}{}{}", s.modules ? " modules" : "", s.unannounced ? " programs" : "",
+      s.watched ? " watched" : "", s.unseen ? " losses" : "", s.recording.overwrites ? " overwrites" : "",
+      s.user_writes ? " user-writes" : "", s.processes ? " processes" : "", s.no_time ? " no-time" : "",
+      s.coarse_time ? " coarse" : "", s.pokes != 0 ? " pokes" : "", s.overflows ? " overflows" : "");
+}
+
+class SilentStorm : public testing::TestWithParam<uint64_t> {};
+
+TEST_P(SilentStorm, NothingSureIsWrong) {
+  Score score;
+  const uint64_t captures = captures_of(kCaptures);
+  for (uint64_t seed = GetParam() + 1; seed <= captures; seed += kShards) {
+    const Settings s = settings_of(seed);
+    SCOPED_TRACE(fmt::format("seed {}:{}", seed, name_of(s)));
+    Simulation run(s);
+    for (unsigned cpu = 0; cpu < s.cpus; ++cpu) {
+      SCOPED_TRACE(fmt::format("cpu {}", cpu));
+      expect_sure_ones_ran(run.decode(cpu), run.truth(cpu), s.coarse_time && !s.no_time, score);
+    }
+    // With more captures than usual all that fail are wanted.
+    if (HasFatalFailure() && captures == kCaptures) return;
+  }
+  // The rule is worth nothing if little is sure.
+  EXPECT_GT(score.sure * 100, score.instructions * 30);
+  EXPECT_GT(score.instructions, 100'000U);
+  RecordProperty("instructions", std::to_string(score.instructions));
+  RecordProperty("sure", std::to_string(score.sure));
+  RecordProperty("proved", std::to_string(score.proved));
+}
+
+INSTANTIATE_TEST_SUITE_P(Captures, SilentStorm, testing::Range(uint64_t{0}, kShards));
+
+}  // namespace
+}  // namespace asof::x86::test
