@@ -1,7 +1,7 @@
 // Random captures of machines whose text changes with nothing in the recording that tells: modules loaded
 // anew, memory of dead programs used again, places patched while records are lost, user text that is written,
-// two processes at the same addresses. What is called certain or proved did run, whatever happened; what is
-// called equivalent ran at these addresses.
+// two processes at the same addresses. What is called certain or proved did run, whatever happened.
+// ASOF_TEST_CAPTURES=n makes n times as many, and goes on after one that fails.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
