@@ -180,7 +180,8 @@ TextStore Builder::build() && {
     b.store->unsure_from = std::min(b.store->unsure_from, saturating_add(lost.after, 1));
   for (Layer& l : b.layers) {
     // What was read behind a loss may have been changed in it: it does not say what was there before.
-    l.unsure = l.unsure || b.distrusted.contains(l.space) || l.observed >= b.store->unsure_from;
+    const bool behind_loss = b.store->unsure_from != kTimeMax && l.observed >= b.store->unsure_from;
+    l.unsure = l.unsure || b.distrusted.contains(l.space) || behind_loss;
   }
   std::vector<LayerList> lists = b.spaces.resolve(b.layers, b.limits);
   std::set<const void*> distinct;
