@@ -90,7 +90,6 @@ struct CaseFile {
   uint64_t more_attr_flags = 0;  // of the side-band's event
   uint64_t max_nonturbo = 0;     // the TSC's ratio to the bus, 0: not known
   bool catalogue = false;        // decoded with --catalogue
-  uint64_t max_nonturbo = 0;     // the TSC's ratio to the bus, 0: not known
   uint64_t pt_config = 0;        // bits of the trace's event that differ from the usual ones
   bool runs_back = false;        // the times of a trace may
   CaseCopy start, end{.present = false};
