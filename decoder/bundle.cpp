@@ -229,9 +229,7 @@ Result<void> BundleReader::streams() {
 // Was nothing but a guest recorded? Then the text that the manifest gives for it is the guest's.
 bool BundleReader::all_guest() const {
   if (capture_.machine != "x86_64" || capture_.streams.empty()) return false;
-  return std::ranges::all_of(capture_.streams, [](const Stream& s) {
-    return std::ranges::all_of(s.pieces, [](const StreamPiece& p) { return x86::is_guest_trace(p.bytes); });
-  });
+  return std::ranges::all_of(capture_.streams, x86::is_guest_trace);
 }
 
 Result<void> BundleReader::text() {

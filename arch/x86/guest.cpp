@@ -97,20 +97,34 @@ bool Flow::guest_in_segment() {
   return found;
 }
 
-bool is_guest_trace(std::span<const uint8_t> trace) {
-  bool guest = false;
-  const uint8_t* const end = trace.data() + trace.size();
-  for (size_t at = find_psb(trace, 0); at != SIZE_MAX;) {
-    const uint8_t* p = trace.data() + at;
-    for (uint8_t block_bytes = 0;;) {
-      const Packet k = read_packet(p, end, block_bytes);
-      if (k.type == Pk::kEnd || k.type == Pk::kBad) break;
-      if (k.type == Pk::kPip && k.value2 == 0) return false;
-      guest = guest || k.type == Pk::kPip;
-      block_bytes = next_block_bytes(k, block_bytes);
-      p += k.size;
+namespace {
+
+// Of the PIPs from a sync point on, up to the next or to damage: `host`, `guest` as they say.
+const uint8_t* look_at_pips(const uint8_t* p, const uint8_t* end, bool& host, bool& guest) {
+  p += kPsbSize;
+  for (uint8_t block_bytes = 0;;) {
+    const Packet k = read_packet(p, end, block_bytes);
+    if (k.type == Pk::kEnd || k.type == Pk::kBad || k.type == Pk::kPsb) return p;
+    if (k.type == Pk::kPip) (k.value2 == 0 ? host : guest) = true;
+    block_bytes = next_block_bytes(k, block_bytes);
+    p += k.size;
+  }
+}
+
+}  // namespace
+
+bool is_guest_trace(const Stream& stream) {
+  bool guest = false, host = false;
+  for (const StreamPiece& piece : stream.pieces) {
+    const auto trace = piece.bytes;
+    for (size_t at = find_psb(trace, 0), done = 0; at != SIZE_MAX;) {
+      const uint8_t* const next = look_at_pips(trace.data() + at, trace.data() + trace.size(), host, guest);
+      if (host || !guest) return false;
+      const auto behind = static_cast<size_t>(next - trace.data());
+      stream.forget(piece.offset + done, piece.offset + behind);
+      done = behind;
+      at = find_psb(trace, behind);
     }
-    at = find_psb(trace, static_cast<size_t>(p - trace.data()));
   }
   return guest;
 }

@@ -41,7 +41,7 @@ struct Config {
 std::unique_ptr<Arch> make_arch(const Config& config);
 
 // Was all of this trace recorded in VMX non-root operation, by its PIP packets (NR; SDM vol. 3, "Paging
-// Information (PIP) Packet")? False where none tells.
-bool is_guest_trace(std::span<const uint8_t> trace);
+// Information (PIP) Packet")? False where the first sync point has none. Of mapped trace, not of sources.
+bool is_guest_trace(const Stream& stream);
 
 }  // namespace asof::x86

@@ -97,7 +97,7 @@ Capture make_capture(const fs::path& trace, const fs::path& dir, const std::vect
   StreamPiece p;
   p.bytes = open_file(c, trace);
   c.stream.pieces = {p};
-  c.config.guest_text = is_guest_trace(p.bytes);
+  c.config.guest_text = is_guest_trace(c.stream);
   c.stream.contexts = {{kTimeMin, 1, 1, space}};
   return c;
 }
