@@ -1,0 +1,36 @@
+// Text that may have changed with nothing in the recording that tells of it (textstore: Layer::unsure,
+// TextStore::unsure_from). Its bytes are followed, and what runs behind it is certain from the next address
+// in the trace on.
+#include "arch/x86/flow.h"
+#include "arch/x86/segments.h"
+
+namespace asof::x86 {
+
+// Which runs are for a segment that begins with `s`.
+void Flow::choose_code(const State& s) {
+  const Time from = text_.unsure_from();
+  unsure_ = Unsure::kNever;
+  if (from != kTimeMax && options_.text_at == TextAt::kAsof) {
+    const bool known = s.clock.has_time() && tail_ < end_ && !segment_->overwritten;
+    // A clock of its own: a group of a guest has no time of the host.
+    const Clock next(config_, reference_at(*stream_, segment_->end));
+    const Time last = known ? read_sync_group({tail_, end_}, next, errata_).clock.ceiling() : kTimeMax;
+    if (!s.clock.has_time() || saturating_add(s.floor, -options_.clock_error) >= from)
+      unsure_ = Unsure::kAlways;
+    else if (saturating_add(last, options_.clock_error) >= from)
+      unsure_ = Unsure::kLater;
+  }
+  auto& cache = run_caches_[unsure_ == Unsure::kAlways ? 1 : 0];
+  runs_ = unsure_ == Unsure::kLater || !cache ? nullptr : &*cache;
+  if (runs_ == nullptr || runs_ == turns_of_) return;
+  if (turns_of_ != nullptr) turns_ = TurnTable();
+  turns_of_ = runs_;
+}
+
+// May the bytes of `b`, as they are to run now, have changed with nothing that tells of it?
+bool Flow::is_unsure(const State& s, const Block& b) {
+  if (b.unsure || unsure_ == Unsure::kAlways) return options_.text_at == TextAt::kAsof;
+  return unsure_ == Unsure::kLater && bounds(s).hi >= text_.unsure_from();
+}
+
+}  // namespace asof::x86
