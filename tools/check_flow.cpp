@@ -107,9 +107,11 @@ void check_flow(const ValidationInput& in, std::vector<Check>& out) {
   for (const uint64_t n : f.by_confidence) all += n;
   const uint64_t doubt = f.by_confidence[static_cast<size_t>(Confidence::kAmbiguous)];
   sure.result = doubt == 0 ? Check::Result::kPass : Check::Result::kNote;
-  sure.answer = fmt::format("of {}, {} ambiguous: other text than is shown may have run",
-                            format_plural(all, "instruction", "instructions"),
-                            doubt == 0 ? "none is" : fmt::format("{} are", format_count(doubt)));
+  sure.answer = fmt::format(
+      "of {}, {}", format_plural(all, "instruction", "instructions"),
+      doubt == 0
+          ? "none is ambiguous"
+          : fmt::format("{} are ambiguous: other text than is shown may have run", format_count(doubt)));
   if (all == 0) {
     sure.result = Check::Result::kFail;
     sure.answer = "no instruction was decoded";
