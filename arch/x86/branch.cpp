@@ -189,7 +189,14 @@ Flow::Stop Flow::branch(State& s, Variant& v, Trial* trial) {
       if (((s.tnt >> (s.tnt_count - 1)) & 1) == 0) break;
       const bool sure = s.rets.next_is_sure();
       if (!s.rets.pop(to)) {
-        if (s.calls_missing) {  // the return itself is as the trace says; where it leads was in the gap
+        if constexpr (!Emit) {
+          if (!sure && !s.calls_missing) {  // the call may have been missed where the flow was in doubt
+            trial->unsure = true;
+            return Stop::kContradiction;
+          }
+        }
+        if (s.calls_missing ||
+            !sure) {  // the return itself is as the trace says; where it leads to was missed
           --s.tnt_count;
           emit<Emit>(s, v, b.count, Step::kTaken);
           if constexpr (!Emit) {
@@ -198,8 +205,11 @@ Flow::Stop Flow::branch(State& s, Variant& v, Trial* trial) {
             return Stop::kOut;
           }
           used(s, trial);
-          lose(s, "E-FLOW-002",
-               [&] { return text_with("the return at ", b.end() - 1, " goes to a call in an earlier gap"); });
+          lose(s, "E-FLOW-002", [&] {
+            return text_with("the return at ", b.end() - 1,
+                             s.calls_missing ? " goes to a call in an earlier gap"
+                                             : " goes to a call in code that was in doubt");
+          });
           return Stop::kContradiction;
         }
         if constexpr (Emit) {

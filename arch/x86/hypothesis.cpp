@@ -430,8 +430,9 @@ bool Flow::settle_return(State& s, Variant& v, Trial* trial, Stop& why) {
   if (has_kept && has_taken && kept == taken) return true;
   const bool bit = ((s.tnt >> (s.tnt_count - 1)) & 1) != 0;
   if (!bit || (!has_kept && !has_taken)) return true;  // branch() says what is wrong with it
-  if (!has_taken && !s.calls_missing) {                // nothing to return to: hardware has kept the entry
-    s.rets.settle(Returns::Policy::kKeep);
+  // Nothing to return to: hardware has kept the entry, if no call was missed.
+  if (!has_taken && !s.calls_missing) {
+    if (s.rets.next_is_sure()) s.rets.settle(Returns::Policy::kKeep);
     return true;
   }
   std::vector<Hypothesis> ways;

@@ -129,7 +129,7 @@ class RetStack {
 // to two places shows which is right (Flow::settle_return).
 //
 // Where the flow was not sure, calls may have been missed or taken for others. Entries from then on are sure;
-// those below are doubtful.
+// those below are doubtful, also when there are none: the hardware may have some.
 class Returns {
  public:
   enum class Policy : uint8_t { kUnknown, kKeep, kTake };
@@ -141,7 +141,7 @@ class Returns {
   }
   // All that is on the stack now is doubtful.
   void doubt() {
-    doubtful_ = !kept_.empty() || split_;
+    doubtful_ = true;
     sure_ = 0;
   }
   bool next_is_sure() const { return !doubtful_ || sure_ != 0; }
@@ -169,8 +169,8 @@ class Returns {
   // A return with a target of its own ran.
   void uncompressed() {
     Addr a = 0;
-    sure_ = 0;  // it may take off an entry that is, or not
     if (policy_ == Policy::kKeep) return;
+    sure_ = policy_ == Policy::kTake && sure_ != 0 ? sure_ - 1 : 0;  // it takes off one, or may
     if (policy_ == Policy::kUnknown && !split_) {
       if (!kept_.top(a)) return;
       taken_ = kept_;
