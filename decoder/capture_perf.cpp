@@ -12,6 +12,7 @@
 #include "decoder/jit_files.h"
 #include "decoder/kernel_text.h"
 #include "decoder/kernel_text_watch.h"
+#include "decoder/poke_rings.h"
 #include "decoder/sideband.h"
 #include "decoder/sideband_notices.h"
 #include "decoder/user_text.h"
@@ -24,8 +25,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr uint64_t kExcludeUser = 1ULL << 4U, kExcludeKernel = 1ULL << 5U, kUseClockid = 1ULL << 25U,
-                   kWantsTextPoke = 1ULL << 33U;
+constexpr uint64_t kExcludeUser = 1ULL << 4U, kExcludeKernel = 1ULL << 5U, kUseClockid = 1ULL << 25U;
 constexpr uint32_t kCsEtm = 3;                                                      // AUXTRACE_INFO.type
 enum : int { kHostname = 3, kOsRelease = 4, kArch = 6, kCpuDesc = 8, kCpuId = 9 };  // features
 
@@ -75,8 +75,26 @@ bool any_attr_has(const PerfData& data, uint64_t flag) {
 }
 
 // Did nobody ask for changes of the kernel's text, although it is traced?
-bool pokes_unasked(const Capture& capture, const PerfData& data) {
-  return !capture.exclude_kernel && !any_attr_has(data, kWantsTextPoke) && capture.arm64.sources.empty();
+bool pokes_unasked(const Capture& capture, const PokeRings& rings) {
+  return !capture.exclude_kernel && !rings.asked && capture.arm64.sources.empty();
+}
+
+void note_unasked_pokes(const Capture& capture, const PerfData& data, NoticeBook& notices) {
+  const PokeRings rings = poke_rings(data);
+  if (pokes_unasked(capture, rings)) {
+    notices.info(
+        "I-SIDE-501", data.path(),
+        "changes of kernel text were not asked for: no TEXT_POKE record can be in it, and nothing in "
+        "kernel text is certain",
+        "record the kernel with perf record --kcore -a");
+  } else if (!capture.exclude_kernel && rings.some_missing()) {
+    notices.info(
+        "I-SIDE-516", data.path(),
+        fmt::format("changes of kernel text were asked for on {} of {} CPUs: those made by others have no "
+                    "record, and nothing in kernel text is certain",
+                    rings.rings, rings.cpus == 0 ? "an unknown number of" : std::to_string(rings.cpus)),
+        "record all CPUs (-a), and do not bring CPUs online while recording");
+  }
 }
 
 void note_what_was_not_recorded(const Capture& capture, const PerfData& data, NoticeBook& notices) {
@@ -85,13 +103,7 @@ void note_what_was_not_recorded(const Capture& capture, const PerfData& data, No
                  "record with perf record -e intel_pt// or -e cs_etm//");
     return;
   }
-  if (pokes_unasked(capture, data)) {
-    notices.info(
-        "I-SIDE-501", data.path(),
-        "changes of kernel text were not asked for: no TEXT_POKE record can be in it, and nothing in "
-        "kernel text is certain",
-        "record the kernel with perf record --kcore -a");
-  }
+  note_unasked_pokes(capture, data, notices);
   if (capture.x86.no_tnt) {
     notices.error("E-DATA-011", data.path(),
                   "recorded without TNT packets: the way of conditional branches is not in the trace",
@@ -204,7 +216,9 @@ Result<Capture> open_perf(const std::string& path, const CaptureOptions& options
   JitFiles jits(options, folder, files.symfs(), jit_clock(capture, data), notices);
   UserText users(side, data.build_ids(), files, jits, builder, notices);
   builder.keep(*opened);
-  if (pokes_unasked(capture, data)) builder.distrust(kKernelSpace);
+  const PokeRings rings = poke_rings(data);
+  if (pokes_unasked(capture, rings) || rings.some_missing()) builder.distrust(kKernelSpace);
+  if (rings.all()) builder.all_rings_recorded();
   kernel.add_text(builder, watched, files, data);
   const TextFile* vmlinux =
       options.catalogue || !side.lost.empty() || (!capture.arm64.sources.empty() && !options.vmlinux.empty())

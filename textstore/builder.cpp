@@ -23,6 +23,7 @@ struct Builder::Impl {
   std::vector<Layer> layers;
   SpaceFacts spaces{1};
   std::vector<LostRecords> lost;
+  bool all_rings = false;
   std::vector<PatchPlace> places;
   std::set<Space> distrusted;
   NoticeLog log;
@@ -93,6 +94,8 @@ void Builder::add_poke(const Poke& poke) {
 
 void Builder::add_lost(const LostRecords& lost) { impl_->lost.push_back(lost); }
 
+void Builder::all_rings_recorded() { impl_->all_rings = true; }
+
 void Builder::add_place(const PatchPlace& place) {
   ASOF_CHECK(place.bytes.size() == place.range.size());
   if (!place.range.empty()) impl_->places.push_back(place);
@@ -124,7 +127,8 @@ std::shared_ptr<const SpaceTable> Builder::Impl::kernel_table(const LayerList& l
   const PokeSites sites = find_sites(store->pokes, edges, limits.poke_overlaps);
   const LostIndex lost_index(lost);
   std::vector<bool> dropped;
-  SiteVersions versions({store->pokes, lost_index, store->pool, log, limits, dropped, contradictions});
+  SiteVersions versions(
+      {store->pokes, lost_index, all_rings, store->pool, log, limits, dropped, contradictions});
   std::shared_ptr<SpaceTable> table = make_poked_table(*list, sites, versions, context);
   remove_dropped(*table, dropped);
   return table;

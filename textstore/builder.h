@@ -7,8 +7,8 @@
 //    so.
 //  * `new` of event k must be `old` of event k+1 at the same bytes. A break is reported and both are
 //  candidates
-//    between the two times (narrowed by LostRecords when there are any; of any ring, for any CPU may have
-//    made the missing change).
+//    between the two times (narrowed by LostRecords when all rings were recorded; of any ring, for any CPU
+//    may have made the missing change).
 //  * A snapshot that disagrees with the chain: no word when it shows a later state (it was copied later) or a
 //  poke
 //    under way; else a notice, and where its `observed` is known an extra candidate up to then (with
@@ -54,6 +54,9 @@ class Builder {
 
   // Nothing in this space is sure at any time (Layer::unsure): nobody recorded its changes.
   void distrust(Space space);
+  // Every CPU had a ring that asked for pokes: what is missing from the records was lost, and when, the
+  // LostRecords tell. Without it a change that is missing can have been made at any time, beside a loss, too.
+  void all_rings_recorded();
 
   TextStore build() &&;
 

@@ -49,7 +49,7 @@ void LifeChain::handle_break(size_t member) {
     }
     const auto lost = context_.lost.within(before.time, now);
     if (!lost) contradicted(member);
-    if (lost) {
+    if (lost && context_.all_rings) {
       first = std::max(first, saturating_add(lost->after, 1));
       last_old = std::min(last_old, lost->until);
     }

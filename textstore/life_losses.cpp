@@ -117,10 +117,12 @@ void LifeChain::add_lost_states(const Life& life, Time until, bool carried, bool
     const Sighting b = last ? Sighting{.time = saturating_add(until, 1)} : sightings_[i + 1];
     if (b.time <= a.time) continue;
     const auto lost = context_.lost.within(std::min(a.time, a.lost_after), b.time);
-    if (!lost || (a.after && b.before && lost->count < 2)) continue;
+    // Where a ring may be missing one of the changes that switched it there and back can be that CPU's.
+    const bool all_rings = context_.all_rings;
+    if (!lost || (all_rings && a.after && b.before && lost->count < 2)) continue;
     Time from = a.time, to = last ? until : b.time - 1;
-    if (a.after) from = std::max(from, saturating_add(lost->after, 1));
-    if (b.before) to = std::min(to, lost->until);
+    if (all_rings && a.after) from = std::max(from, saturating_add(lost->after, 1));
+    if (all_rings && b.before) to = std::min(to, lost->until);
     if (from > to) continue;
     if (!few || !context_.limits.overlaps.take(states.size())) {
       pieces_.push_back({from, to, nullptr, life_origin_, false, true});

@@ -72,17 +72,17 @@ void LifeChain::add_observed_candidate(const Life& life) {
   if (!observed_initial_ && !lost) {
     // Without a loss an older state only means that the copy is older than it says.
     for (size_t k = 0; k < observed_piece_; ++k) {
-      if (pieces_[k].bytes != nullptr && decided_bytes_equal(pieces_[k].bytes)) return;
+      if (pieces_[k].main && pieces_[k].bytes != nullptr && decided_bytes_equal(pieces_[k].bytes)) return;
     }
   }
   report_mismatch(life);
-  if (!observed_initial_ && !lost) return;
+  const bool narrow = lost && context_.all_rings;
   twin.main = false;
   twin.origin = life.origin;
   twin.until = observed_until_;
-  if (observed_initial_) {
-    twin.until = std::min(twin.until, lost ? std::max(life.observed, lost->until) : life.observed);
-  } else {
+  if (narrow && observed_initial_) {
+    twin.until = std::min(twin.until, std::max(life.observed, lost->until));
+  } else if (narrow) {
     twin.from = std::max(twin.from, lost->after) + 1;
   }
   if (twin.bytes != nullptr) {

@@ -23,6 +23,7 @@ struct Contradiction {
 struct SiteContext {
   std::span<PokeRecord> pokes;
   const LostIndex& lost;
+  bool all_rings;  // what is missing was lost: Builder::all_rings_recorded()
   BytePool& pool;
   NoticeLog& log;
   BuildLimits& limits;

@@ -6,6 +6,7 @@
 #include <map>
 #include <unordered_map>
 
+#include "decoder/poke_rings.h"
 #include "textstore/image.h"
 #include "tools/format.h"
 #include "tools/health.h"
@@ -14,7 +15,6 @@ namespace asof {
 namespace {
 
 constexpr uint32_t kKsymbol = 17, kBpfEvent = 18, kTextPoke = 20;  // PERF_RECORD_*
-constexpr uint64_t kWantsTextPoke = 1ULL << 33U;                   // perf_event_attr flags
 constexpr uint8_t kInt3 = 0xcc;
 constexpr Addr kKernelBegin = Addr{1} << 63U;
 
@@ -129,11 +129,9 @@ void check_arm64_pokes(const HealthInput& in, std::vector<Finding>& out) {
 }
 
 // CPUs whose ring has no event that asks for pokes: what they change is not recorded.
-std::string cpus_asked(const Capture& c, const PerfAttr& attr, bool& all) {
-  const uint32_t cpus = c.perf->nr_cpus();
-  all = cpus == 0 || attr.ids.size() >= cpus;
-  return cpus == 0 ? format_plural(attr.ids.size(), "ring", "rings")
-                   : fmt::format("rings of {} of {} CPUs", attr.ids.size(), cpus);
+std::string cpus_asked(const PokeRings& rings) {
+  return rings.cpus == 0 ? format_plural(rings.rings, "ring", "rings")
+                         : fmt::format("rings of {} of {} CPUs", rings.rings, rings.cpus);
 }
 
 }  // namespace
@@ -142,10 +140,7 @@ void check_pokes(const HealthInput& in, std::vector<Finding>& out) {
   const Capture& c = in.capture;
   if (!in.kernel_traced || !c.perf) return;
   if (in.arm64) return check_arm64_pokes(in, out);
-  const PerfAttr* asked = nullptr;
-  for (const PerfAttr& a : c.perf->attrs()) {
-    if ((a.flags & kWantsTextPoke) != 0 && (asked == nullptr || a.ids.size() > asked->ids.size())) asked = &a;
-  }
+  const PokeRings rings = poke_rings(*c.perf);
   const uint64_t pokes = records(in, kTextPoke);
   const uint64_t silent = notice_count(c, "E-TEXT-306") + notice_count(c, "E-TEXT-307");
   std::string evidence =
@@ -153,14 +148,14 @@ void check_pokes(const HealthInput& in, std::vector<Finding>& out) {
                   format_count(records(in, kKsymbol)), format_count(records(in, kBpfEvent)));
   if (silent != 0)
     evidence += fmt::format(", {} without a record", format_plural(silent, "change", "changes"));
-  if (asked == nullptr) {
+  if (!rings.asked) {
     out.push_back({pokes == 0 ? Verdict::kBad : Verdict::kWarn, "pokes",
                    "changes of kernel text were not asked for (attr.text_poke)", evidence,
                    "record with perf record --kcore -a, as root"});
     return;
   }
-  bool all = true;
-  evidence += ", asked for in " + cpus_asked(c, *asked, all);
+  const bool all = !rings.some_missing();
+  evidence += ", asked for in " + cpus_asked(rings);
   if (pokes == 0 && silent != 0) {
     out.push_back({Verdict::kBad, "pokes",
                    "text changed, and no change was recorded: this kernel does not tell of them", evidence,

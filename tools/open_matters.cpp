@@ -15,6 +15,8 @@ constexpr std::array kMatters = {
                "record with perf record --kcore"},
     OpenMatter{"I-SIDE-501", "kernel text", "ambiguous", "changes of it were not recorded",
                "record with perf record --kcore -a, as root: it asks for TEXT_POKE records"},
+    OpenMatter{"I-SIDE-516", "kernel text", "ambiguous", "changes of it by some CPUs were not recorded",
+               "record all CPUs (-a), and do not bring CPUs online while recording"},
     OpenMatter{
         "E-SIDE-514", "kernel text", "ambiguous", "nothing in the recording tells of changes of it",
         "record samples of arch_jump_label_transform_queue, copy kcore at the end, or use --catalogue"},

@@ -37,6 +37,7 @@ struct History {
   std::vector<Layer> layers;
   std::vector<Poke> pokes;
   std::vector<LostRecords> lost;
+  bool all_rings = false;
   std::deque<std::vector<uint8_t>> owned;
 };
 
@@ -86,6 +87,7 @@ History history(Numbers& n) {
     h.lost.push_back({0, static_cast<Time>(after) * kTick,
                       static_cast<Time>(n.between(after, kTicks)) * kTick, n.below(4)});
   }
+  h.all_rings = n.below(2) != 0;
   return h;
 }
 
@@ -116,6 +118,7 @@ void check(const History& h) {
   for (const Layer& l : h.layers) builder.add_layer(l), naive.add_layer(l);
   for (const Poke& p : h.pokes) builder.add_poke(p), naive.add_poke(p);
   for (const LostRecords& l : h.lost) builder.add_lost(l), naive.add_lost(l);
+  if (h.all_rings) builder.all_rings_recorded(), naive.all_rings_recorded();
   const TextStore store = std::move(builder).build();
   for (const Cell& cell : store.cells(kKernelSpace, {kText, kText + kSize})) {
     const AddrRange inside = cell.range.intersect({kText, kText + kSize});

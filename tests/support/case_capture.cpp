@@ -197,7 +197,7 @@ void CaseWriter::head() {
   writer_.os_release("6.1.0-case");
   const bool arm64 = case_.program.is_arm64();
   writer_.arch(arm64 ? "aarch64" : "x86_64");
-  writer_.nr_cpus(kRings);
+  if (case_.cpus != 0) writer_.nr_cpus(case_.cpus);
   writer_.cpu_id(arm64 ? "0x00000000410fd083" : "GenuineIntel,6,142,10");
   writer_.event_desc();
   const std::pair<uint32_t, std::string> pmus[] = {{1, "software"}, {kPtType, arm64 ? "cs_etm" : "intel_pt"}};

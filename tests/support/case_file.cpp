@@ -289,6 +289,8 @@ void option(CaseFile& out, const std::vector<std::string>& words) {
     out.data_files = true;
   else if (words[0] == "no-text-poke-asked")
     out.no_poke_attr = true;
+  else if (words[0] == "cpus")
+    out.cpus = static_cast<uint32_t>(std::stoul(words.at(1)));
   else if (words[0] == "overwrite")
     out.more_attr_flags |= attr_flag::kWriteBackward;
   else if (words[0] == "other-clock")

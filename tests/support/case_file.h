@@ -87,6 +87,7 @@ struct CaseFile {
   bool compressed = false;
   bool data_files = false;  // a file of records for each ring
   bool no_poke_attr = false;
+  uint32_t cpus = 4;             // online, as the recording says; four have rings. 0: it does not say
   uint64_t more_attr_flags = 0;  // of the side-band's event
   uint64_t max_nonturbo = 0;     // the TSC's ratio to the bus, 0: not known
   bool catalogue = false;        // decoded with --catalogue

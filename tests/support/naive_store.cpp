@@ -125,7 +125,7 @@ std::vector<NaiveStore::Break> NaiveStore::breaks(AddrRange site, const Life& li
       entry.found[a - site.begin] = *old;
       entry.first = b.time + 1;
       entry.last = entry.last_old = pokes[k]->time - 1;
-      if (const auto lost = lost_between(b.time, pokes[k]->time)) {
+      if (const auto lost = lost_between(b.time, pokes[k]->time); lost && all_rings_) {
         entry.first = std::max(entry.first, lost->first + 1);
         entry.last_old = std::min(entry.last_old, lost->second);
       }
@@ -183,13 +183,17 @@ std::optional<NaiveStore::Break> NaiveStore::observation(AddrRange site, const s
   extra.last_old = last;
   if (any_before) {
     const auto lost = lost_between(before, *observed + 1);
-    if (!lost) return std::nullopt;
-    extra.first = std::max(before, lost->first) + 1;
+    // A copy that shows an earlier state is only older than it says.
+    const auto was_so = [&](Time t) { return agrees(value(site, says, life, t)); };
+    const auto earlier = [&](const Poke* p) { return p->time < before && was_so(p->time); };
+    if (!lost && (was_so(pokes.front()->time - 1) || std::ranges::any_of(pokes, earlier)))
+      return std::nullopt;
+    extra.first = lost && all_rings_ ? std::max(before, lost->first) + 1 : before;
     extra.last = last;
   } else {
     const auto lost = lost_between(*observed, next);
     extra.first = life.from;
-    extra.last = std::min(last, lost ? std::max(*observed, lost->second) : *observed);
+    extra.last = lost && all_rings_ ? std::min(last, std::max(*observed, lost->second)) : last;
   }
   return extra;
 }
@@ -388,7 +392,7 @@ bool NaiveStore::lost_at(const LifeFacts& facts, Time t) const {
   const Time end = last ? saturating_add(facts.life.until, 1) : facts.sightings[k + 1].time;
   const Time begin = k == 0 ? facts.lost_from : a.time;
   const auto window = lost_between(begin, end);
-  if (!window) return false;
+  if (!window || !all_rings_) return window.has_value();
   uint64_t count = 0;
   for (const LostRecords& l : lost_) {
     if (l.after >= l.until || l.after >= end || l.until <= begin) continue;

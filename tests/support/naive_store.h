@@ -20,6 +20,7 @@ class NaiveStore {
   // In chain order; times may be equal.
   void add_poke(const Poke& poke) { pokes_.push_back(poke); }
   void add_lost(const LostRecords& lost) { lost_.push_back(lost); }
+  void all_rings_recorded() { all_rings_ = true; }
 
   // Every text that can be in `site` at instant t, one byte a character; "?": claimed but not wholly known.
   // `site` is what overlapping pokes join, or lies under one set of layers and no poke.
@@ -89,6 +90,7 @@ class NaiveStore {
   std::vector<Layer> layers_;
   std::vector<Poke> pokes_;
   std::vector<LostRecords> lost_;
+  bool all_rings_ = false;
   mutable std::map<std::pair<Addr, Addr>, std::vector<LifeFacts>> asked_;
 };
 

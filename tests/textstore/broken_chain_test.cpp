@@ -42,6 +42,19 @@ TEST(BrokenChain, LostRecordsNarrow) {
   EXPECT_EQ(at(store, kText, 1, 599), Texts{"0c"});
 }
 
+// The change that is missing may be one of a CPU without a ring, and no LOST record tells of it.
+TEST(BrokenChain, LostRecordsDoNotNarrowWhereARingMayBeMissing) {
+  TextFacts facts;
+  facts.all_rings = false;
+  facts.poke(10, kText, "0a", "0b");
+  facts.lost(20, 500);
+  facts.poke(600, kText, "0c", "0d");
+  const TextStore store = facts.build();
+  for (const Time t : {10, 15, 30, 599})
+    EXPECT_EQ(at(store, kText, 1, t), (Texts{"0a", "0b", "0c", "0d", "?"})) << t;
+  EXPECT_EQ(at(store, kText, 1, 600), Texts{"0d"});
+}
+
 TEST(BrokenChain, LossesOfAllRingsCountAndOthersElsewhereDoNot) {
   TextFacts facts;
   facts.poke(10, kText, "0a", "0b", 1);

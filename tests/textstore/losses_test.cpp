@@ -34,6 +34,19 @@ TEST(Losses, OneLostRecordCannotSwitchThereAndBack) {
   EXPECT_EQ(at(facts.build(), kText, 5, 300), Texts{kJmp});
 }
 
+// One of the two changes can be that of a CPU without a ring, at any time.
+TEST(Losses, OneLostRecordIsEnoughWhereARingMayBeMissing) {
+  TextFacts facts;
+  facts.all_rings = false;
+  facts.poke(10, kText, kNop5, kJmp);
+  facts.lost(100, 500);
+  facts.poke(900, kText, kJmp, kNop5);
+  const TextStore store = facts.build();
+  EXPECT_EQ(at(store, kText, 5, 50), (Texts{kNop5, kJmp}));
+  EXPECT_EQ(at(store, kText, 5, 899), (Texts{kNop5, kJmp}));
+  EXPECT_EQ(at(store, kText, 5, 900), Texts{kNop5});
+}
+
 TEST(Losses, OneLostRecordAfterTheLastChangeIsEnough) {
   TextFacts facts;
   facts.poke(10, kText, kNop5, kJmp);

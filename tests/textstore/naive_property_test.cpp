@@ -21,6 +21,7 @@ struct History {
   std::vector<Layer> layers;
   std::vector<Poke> pokes;  // in time order, no equal times
   std::vector<LostRecords> lost;
+  bool all_rings = false;
   std::deque<std::vector<uint8_t>> owned;
 };
 
@@ -111,6 +112,7 @@ History random_history(SimRandom& random, const Kind& kind) {
     h.lost.push_back({0, static_cast<Time>(after) * kTick,
                       static_cast<Time>(random.between(after, kTicks)) * kTick, random.below(4)});
   }
+  h.all_rings = random.chance(50);
   return h;
 }
 
@@ -129,6 +131,7 @@ TextStore build(const History& h, SimRandom* random = nullptr, bool twice = fals
   for (const Poke& p : pokes) builder.add_poke(p);
   for (const Layer& l : h.layers) builder.add_layer(l);
   for (const LostRecords& l : lost) builder.add_lost(l);
+  if (h.all_rings) builder.all_rings_recorded();
   return std::move(builder).build();
 }
 
@@ -182,6 +185,7 @@ std::string describe(const History& h) {
     out << "poke " << p.time << " +" << p.addr - kText << " \"" << text(p.old_bytes) << "\" -> \""
         << text(p.new_bytes) << "\"\n";
   }
+  if (h.all_rings) out << "all rings recorded\n";
   for (const LostRecords& l : h.lost) out << "lost " << l.after << " .. " << l.until << "\n";
   return out.str();
 }
@@ -191,6 +195,7 @@ void compare_with_naive(const History& h, const TextStore& store) {
   for (const Layer& l : h.layers) naive.add_layer(l);
   for (const Poke& p : h.pokes) naive.add_poke(p);
   for (const LostRecords& l : h.lost) naive.add_lost(l);
+  if (h.all_rings) naive.all_rings_recorded();
   const std::vector<Time> times = instants(h);
   for (Cell cell : cells_of(store)) {
     if (cell.range.begin < kText || cell.range.end > kText + kSize) {

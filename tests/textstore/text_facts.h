@@ -73,9 +73,13 @@ class TextFacts {
     builder.add_poke({a, t, owned_[owned_.size() - 2], owned_.back(), source, file_offset});
   }
   void lost(Time after, Time until, uint32_t source = 0) { builder.add_lost({source, after, until, 1}); }
-  TextStore build() { return std::move(builder).build(); }
+  TextStore build() {
+    if (all_rings) builder.all_rings_recorded();
+    return std::move(builder).build();
+  }
 
   Builder builder;
+  bool all_rings = true;
 
  private:
   std::deque<std::vector<uint8_t>> owned_;

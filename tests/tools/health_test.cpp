@@ -54,6 +54,7 @@ TEST_F(Health, AllIsWell) {
   put(kText + 0x100, kNop5);
   poke(500, kText + 0x100, kNop5, kJump);
   r.writer.itrace_start(7, 7, Recording::at(5));
+  r.writer.nr_cpus(2);
   open();
   for (const char* topic :
        {"trace", "trace-loss", "record-loss", "file", "clock", "kernel-text", "pokes", "kcore", "switches"})

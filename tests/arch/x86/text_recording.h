@@ -74,6 +74,7 @@ class TextRecording {
     std::ranges::stable_sort(facts_, {}, &PokeFact::time);
     if (settings_.overwrites) b.add_lost({0, kTimeMin, kTimeMax, 1});
     if (settings_.loses_records) lose_records(b);
+    if (!settings_.breaks_chain) b.all_rings_recorded();
     std::erase_if(facts_, [](const PokeFact& f) { return f.new_bytes.empty(); });
     if (settings_.breaks_chain) break_chain();
     for (const PokeFact& f : facts_) {
@@ -109,35 +110,48 @@ class TextRecording {
       Time after = begin;
       bool losing = false;
       for (const PokeFact& f : mine) {
-        losing = random_.chance(losing ? 60 : 15) || f.new_bytes.empty();
+        losing = random_.chance(losing ? 60 : settings_.breaks_chain ? 4 : 15) || f.new_bytes.empty();
         if (losing) {
           ++lost;
           continue;
         }
-        if (lost != 0) b.add_lost({ring, after, f.time, lost});
+        if (lost != 0) add_lost(b, {ring, after, f.time, lost});
         lost = 0;
         after = f.time;
         facts_.push_back(f);
       }
-      if (lost != 0) b.add_lost({ring, after, end, lost});
+      if (lost != 0) add_lost(b, {ring, after, end, lost});
     }
     std::ranges::stable_sort(facts_, {}, &PokeFact::time);
   }
+  void add_lost(Builder& b, const LostRecords& lost) {
+    b.add_lost(lost);
+    first_loss_ = std::min(first_loss_, lost.after);
+  }
+  // The record behind the missing one tells. Beside a loss it stands behind that, and the missing one in front.
   void break_chain() {
-    if (facts_.empty()) return;
-    const size_t missing = random_.below(facts_.size());
-    const Addr site = facts_[missing].addr;
-    const auto here = [site](const PokeFact& f) { return f.addr == site; };
-    const auto at = facts_.begin() + static_cast<std::ptrdiff_t>(missing);
-    const bool before = std::any_of(facts_.begin(), at, here),
-               after = std::any_of(at + 1, facts_.end(), here);
-    if (before && after) facts_.erase(at);
+    std::vector<size_t> between;
+    for (size_t k = 0; k < facts_.size(); ++k) {
+      const auto here = [&](const PokeFact& f) { return f.addr == facts_[k].addr; };
+      const auto at = facts_.begin() + static_cast<std::ptrdiff_t>(k);
+      const auto before = std::find_if(std::make_reverse_iterator(at), facts_.rend(), here);
+      const auto next = std::find_if(at + 1, facts_.end(), here);
+      if (before == facts_.rend() || next == facts_.end()) continue;
+      // Nothing is switched there and back in so short a time: two equal records are one change, told twice.
+      constexpr Time kSamePoke = 5000;
+      if (next->time - before->time <= kSamePoke) continue;
+      if (first_loss_ == kTimeMax || (at->time <= first_loss_ && next->time > first_loss_))
+        between.push_back(k);
+    }
+    if (between.empty()) return;
+    facts_.erase(facts_.begin() + static_cast<std::ptrdiff_t>(between[random_.below(between.size())]));
   }
 
   Machine& machine_;
   RecordingSettings settings_;
   SimRandom& random_;
   uint64_t ticks_;
+  Time first_loss_ = kTimeMax;
   Bytes bytes_;  // of the copy
   std::vector<PokeFact> facts_;
   std::deque<Bytes> places_;  // never move
