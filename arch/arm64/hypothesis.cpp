@@ -343,6 +343,8 @@ Variant* Flow::choose<true>(State& s, const std::vector<Hypothesis>& hypotheses,
       all_join = all_meet = false;
     }
   }
+  // A loop that uses no trace ends earlier where every turn asks what the text is.
+  s.idle_blocks += (kTrialBlocks - trial_blocks_left_) / 16;
   // A choice inside a stretch that is in doubt itself is no surer than that, and proves nothing about time.
   const bool in_window = confidence_ > Confidence::kProved && s.decisions < confidence_until_;
   const Confidence doubt = in_window ? confidence_ : Confidence::kCertain;

@@ -219,8 +219,10 @@ Flow::Stop Flow::branch(State& s, Variant& v, Trial* trial) {
         return Stop::kContradiction;
       }
       --s.tnt_count;
-      emit<Emit>(s, v, b.count, Step::kTaken);
+      // The return itself is in doubt with its target: where no instruction runs before the next address,
+      // nothing else would show that one may be missing here.
       s.unsure = s.unsure || !sure;
+      emit<Emit>(s, v, b.count, Step::kTaken);
       s.ip = to;
       s.node = v.indirect_ip == to ? v.indirect : nullptr;
       return used(s, trial);
@@ -298,8 +300,33 @@ Flow::Stop Flow::branch(State& s, Variant& v, Trial* trial) {
   return Stop::kContradiction;
 }
 
+// A compressed return ends `v`, and the two return stacks of Returns may lead to different places. True: they
+// do not (any more). False, in a hypothesis only: it ended as `why` says.
+template <bool Emit>
+bool Flow::settle_return(State& s, Variant& v, Trial* trial, Stop& why) {
+  Addr kept = 0, taken = 0;
+  const bool has_kept = s.rets.top_if_kept(kept), has_taken = s.rets.top_if_taken(taken);
+  if (has_kept && has_taken && kept == taken) return true;
+  const bool bit = ((s.tnt >> (s.tnt_count - 1)) & 1) != 0;
+  if (!bit || (!has_kept && !has_taken)) return true;  // branch() says what is wrong with it
+  // Nothing to return to: hardware has kept the entry, if no call was missed.
+  if (!has_taken && !s.calls_missing) {
+    if (!s.unsure && s.rets.next_is_sure()) s.rets.settle(Returns::Policy::kKeep);
+    return true;
+  }
+  std::vector<Hypothesis> ways;
+  if (has_kept) ways.push_back({&v, kTimeMin, Returns::Policy::kKeep});
+  if (has_taken) ways.push_back({&v, kTimeMin, Returns::Policy::kTake});
+  const Hypothesis* h = choose<Emit>(s, ways, ways.size() < 2, trial, why);
+  if (h == nullptr) return false;
+  if (s.rets.split()) s.rets.follow(h->returns);  // not proved
+  return true;
+}
+
 template Flow::Stop Flow::branch<true>(State&, Variant&, Trial*);
 template Flow::Stop Flow::branch<false>(State&, Variant&, Trial*);
+template bool Flow::settle_return<true>(State&, Variant&, Trial*, Stop&);
+template bool Flow::settle_return<false>(State&, Variant&, Trial*, Stop&);
 template void Flow::stop_tracing<true>(State&, Variant*);
 template void Flow::stop_tracing<false>(State&, Variant*);
 

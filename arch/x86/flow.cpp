@@ -127,8 +127,10 @@ Flow::Stop Flow::used(State& s, Trial* trial, uint64_t count) {
   const size_t index = trial->record.size();
   if (trial->other != nullptr && index < trial->other->size() && (*trial->other)[index] == sig)
     return Stop::kMerged;
-  if (const auto dead = failed_.find(sig); dead != failed_.end() && reached >= dead->second)
+  if (const auto dead = failed_.find(sig); dead != failed_.end() && reached >= dead->second) {
+    trial->unsure = trial->unsure || failed_unsure_;
     return Stop::kContradiction;
+  }
   trial->record.push_back(sig);
   trial->reached.push_back(reached);
   trial->ways.push_back(trial->way);

@@ -165,6 +165,7 @@ class Flow final : public SegmentDecoder {
   TimeBounds bounds(const State& s);
   void choose_code(const State& s);
   bool is_unsure(const State& s, const Block& b);
+  bool may_have_changed(const State& s, Addr at);
   Time ceiling(const State& s);
   template <bool Emit>
   const Hypothesis* choose(State& s, const std::vector<Hypothesis>& hypotheses, bool unknown, Trial* trial,
@@ -244,6 +245,7 @@ class Flow final : public SegmentDecoder {
   uint32_t forks_left_ = 0;
   uint32_t trial_blocks_left_ = 0;         // all hypotheses of one choice together may walk this many blocks
   tsl::robin_map<uint64_t, Time> failed_;  // signatures that lead nowhere, from this time on
+  bool failed_unsure_ = false;             // one of them because of text that may have changed unseen
   // ceiling(): the timing packet found by the last scan serves every position up to it.
   const uint8_t* ceiling_from_ = nullptr;
   const uint8_t* ceiling_to_ = nullptr;
@@ -298,5 +300,10 @@ void Flow::lose(State& s, const char* code, const Why& why) {
   }
   be_lost(s);
 }
+
+template <>
+const Flow::Hypothesis* Flow::choose<true>(State&, const std::vector<Hypothesis>&, bool, Trial*, Stop&);
+template <>
+const Flow::Hypothesis* Flow::choose<false>(State&, const std::vector<Hypothesis>&, bool, Trial*, Stop&);
 
 }  // namespace asof::x86

@@ -41,11 +41,6 @@ Time distance(const Block& b, Time t) {
 
 }  // namespace
 
-template <>
-const Flow::Hypothesis* Flow::choose<true>(State&, const std::vector<Hypothesis>&, bool, Trial*, Stop&);
-template <>
-const Flow::Hypothesis* Flow::choose<false>(State&, const std::vector<Hypothesis>&, bool, Trial*, Stop&);
-
 // The first timing packet after the packet in use: nothing that this packet tells of ran later.
 Time Flow::ceiling(const State& s) {
   if (ceiling_from_ != nullptr && s.p >= ceiling_from_ && s.p <= ceiling_to_) return ceiling_;
@@ -187,6 +182,8 @@ Variant* Flow::text_at(State& s, Node& node, Trial* trial, Stop& why) {
       if constexpr (Emit)
         contradiction(s, "E-FLOW-005",
                       [&] { return fmt::format("the bytes at {:#x} are no instruction", s.ip); });
+      else
+        trial->unsure = trial->unsure || may_have_changed(s, s.ip);
       why = Stop::kContradiction;
       return nullptr;
     case TextState::kVersioned:
@@ -201,6 +198,8 @@ Variant* Flow::text_at(State& s, Node& node, Trial* trial, Stop& why) {
     if constexpr (Emit)
       contradiction(s, "E-FLOW-005",
                     [&] { return fmt::format("the bytes at {:#x} are no instruction at this time", s.ip); });
+    else
+      trial->unsure = trial->unsure || may_have_changed(s, s.ip);
     why = Stop::kContradiction;
     return nullptr;
   }
@@ -311,6 +310,7 @@ void Flow::choose_nested(const State& s, const std::vector<Hypothesis>& hypothes
       const auto [dead, fresh] = failed_.try_emplace(trial.record[i], trial.reached[i]);
       if (!fresh && trial.reached[i] < dead->second) dead.value() = trial.reached[i];
     }
+    failed_unsure_ = failed_unsure_ || trial.unsure;
     trial.record.resize(mark);
     trial.ways.resize(mark);
     trial.way = way;
@@ -329,6 +329,7 @@ const Flow::Hypothesis* Flow::choose<true>(State& s, const std::vector<Hypothesi
   forks_left_ = options_.max_forks;
   trial_blocks_left_ = kTrialBlocks;
   failed_.clear();
+  failed_unsure_ = false;
   const Hypothesis* best = nullptr;
   Stop best_stop = Stop::kContradiction;
   uint64_t best_end = 0, best_untried = UINT64_MAX, joined = s.decisions;
@@ -347,6 +348,7 @@ const Flow::Hypothesis* Flow::choose<true>(State& s, const std::vector<Hypothesi
     State copy = s;
     assume(copy, h);
     const Stop stop = walk<false>(copy, &t);
+    t.unsure = t.unsure || copy.unsure;
     if (stop == Stop::kContradiction) {
       none_goes_on = none_goes_on && copy.unsure;
       // What was changed unseen on the way, or here, may be what the trace contradicts.
@@ -375,6 +377,8 @@ const Flow::Hypothesis* Flow::choose<true>(State& s, const std::vector<Hypothesi
       all_join = false;
     }
   }
+  // A loop that uses no trace ends earlier where every turn asks what the text is.
+  s.idle_blocks += (kTrialBlocks - trial_blocks_left_) / 16;
   // A choice inside a stretch that is in doubt itself is no surer than that, and proves nothing about time.
   const bool in_window = confidence_ > Confidence::kProved && s.decisions < confidence_until_;
   const bool in_doubt = in_window || s.unsure;
@@ -421,32 +425,7 @@ const Flow::Hypothesis* Flow::choose<false>(State& s, const std::vector<Hypothes
   return nullptr;
 }
 
-// A compressed return ends `v`, and the two return stacks of Returns may lead to different places. True: they
-// do not (any more). False, in a hypothesis only: it ended as `why` says.
-template <bool Emit>
-bool Flow::settle_return(State& s, Variant& v, Trial* trial, Stop& why) {
-  Addr kept = 0, taken = 0;
-  const bool has_kept = s.rets.top_if_kept(kept), has_taken = s.rets.top_if_taken(taken);
-  if (has_kept && has_taken && kept == taken) return true;
-  const bool bit = ((s.tnt >> (s.tnt_count - 1)) & 1) != 0;
-  if (!bit || (!has_kept && !has_taken)) return true;  // branch() says what is wrong with it
-  // Nothing to return to: hardware has kept the entry, if no call was missed.
-  if (!has_taken && !s.calls_missing) {
-    if (s.rets.next_is_sure()) s.rets.settle(Returns::Policy::kKeep);
-    return true;
-  }
-  std::vector<Hypothesis> ways;
-  if (has_kept) ways.push_back({&v, kTimeMin, Returns::Policy::kKeep});
-  if (has_taken) ways.push_back({&v, kTimeMin, Returns::Policy::kTake});
-  const Hypothesis* h = choose<Emit>(s, ways, ways.size() < 2, trial, why);
-  if (h == nullptr) return false;
-  s.rets.settle(h->returns);
-  return true;
-}
-
 template Variant* Flow::text_of_spaces<true>(State&, Trial*, Stop&);
 template Variant* Flow::text_of_spaces<false>(State&, Trial*, Stop&);
-template bool Flow::settle_return<true>(State&, Variant&, Trial*, Stop&);
-template bool Flow::settle_return<false>(State&, Variant&, Trial*, Stop&);
 
 }  // namespace asof::x86

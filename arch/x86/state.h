@@ -186,6 +186,12 @@ class Returns {
     split_ = false;
     policy_ = p;
   }
+  // Goes on with one of both stacks, which says nothing of the hardware.
+  void follow(Policy p) {
+    settle(p);
+    policy_ = Policy::kUnknown;
+    doubt();
+  }
   void clear() {
     kept_.clear();
     split_ = doubtful_ = false;

@@ -1,6 +1,8 @@
 // Text that may have changed with nothing in the recording that tells of it (textstore: Layer::unsure,
 // TextStore::unsure_from). Its bytes are followed, and what runs behind it is certain from the next address
 // in the trace on.
+#include <algorithm>
+
 #include "arch/x86/flow.h"
 #include "arch/x86/segments.h"
 
@@ -31,6 +33,24 @@ void Flow::choose_code(const State& s) {
 bool Flow::is_unsure(const State& s, const Block& b) {
   if (b.unsure || unsure_ == Unsure::kAlways) return options_.text_at == TextAt::kAsof;
   return unsure_ == Unsure::kLater && bounds(s).hi >= text_.unsure_from();
+}
+
+// The same of bytes at `at` that are no instruction, and so in no block.
+bool Flow::may_have_changed(const State& s, Addr at) {
+  constexpr Addr kLongest = 15;  // bytes of an instruction
+  if (options_.text_at != TextAt::kAsof) return false;
+  if (unsure_ == Unsure::kAlways || (s.in_user && s.space_unsure)) return true;
+  const TimeBounds when = bounds(s);
+  if (unsure_ == Unsure::kLater && when.hi >= text_.unsure_from()) return true;
+  const Space space = s.in_user ? s.user_space : kKernelSpace;
+  for (Addr a = at; a < at + kLongest;) {
+    const Cell cell = text_.cell(space, a);
+    if (std::ranges::any_of(cell.versions, [&](const Version& v) { return v.unsure && v.possible_in(when); }))
+      return true;
+    if (cell.range.end <= a) break;
+    a = cell.range.end;
+  }
+  return false;
 }
 
 }  // namespace asof::x86

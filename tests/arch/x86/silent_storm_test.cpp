@@ -27,6 +27,10 @@ Settings settings_of(uint64_t seed) {
   s.anchors = random.chance(30);
   s.no_time = random.chance(8);
   s.pokes = random.chance(60) ? 3 : 0;
+  if (random.chance(15)) {  // places that change many times
+    s.ticks = random.between(20'000, 36'000);
+    s.pokes = 8;
+  }
   s.recording.dated_copy = random.chance(50);
   // One or two of them, such that what each does is not hidden by the others.
   for (uint64_t n = random.between(1, 2); n != 0; --n) {

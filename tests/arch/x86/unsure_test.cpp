@@ -76,8 +76,9 @@ TEST(Unsure, AReturnToACallFromBeforeTheDoubtIsInDoubt) {
   const auto got = places(
       s.expect_flow({kKernel + 0x40, kKernel, kKernel + 1, kModule, kModule + 1, kKernel + 6, kKernel + 7,
                      kKernel + 0x60, kKernel + 0x61, kKernel + 0x45, kKernel + 0x46, kKernel + 0x20}));
-  EXPECT_EQ(got[7], (Place{kKernel + 0x60, kSure}));
-  EXPECT_EQ(got[8], (Place{kKernel + 0x61, kSure}));
+  // The block of the return, too: an interrupt may come before anything else runs where it leads to.
+  EXPECT_EQ(got[7], (Place{kKernel + 0x60, kDoubt}));
+  EXPECT_EQ(got[8], (Place{kKernel + 0x61, kDoubt}));
   EXPECT_EQ(got[9], (Place{kKernel + 0x45, kDoubt}));
   EXPECT_EQ(got[10], (Place{kKernel + 0x46, kDoubt}));
   EXPECT_EQ(got[11], (Place{kKernel + 0x20, kSure}));
