@@ -118,6 +118,8 @@ class Reference final : public SegmentDecoder {
     // libipt follows a loop that uses no trace for ever.
     constexpr uint64_t kMaxIdle = 1 << 20;
     uint64_t idle = 0, last_offset = 0;
+    pt_insn last{};
+    last.iclass = ptic_error;
     while (status >= 0) {
       uint64_t at = 0;
       pt_insn_get_offset(decoder_, &at);
@@ -128,8 +130,10 @@ class Reference final : public SegmentDecoder {
         break;
       }
       while (status >= 0 && (status & pts_event_pending) != 0) {
-        pt_event event;
+        pt_event event{};
         status = pt_insn_event(decoder_, &event, sizeof event);
+        if (status >= 0 && event.type == ptev_disabled && event.ip_suppressed != 0)
+          go_on_to_user_mode(last, chunk, sink);
       }
       // All packets are used up: the flow goes on to the address in the next PSB+, or stops as libipt's own
       // tools do.
@@ -138,6 +142,7 @@ class Reference final : public SegmentDecoder {
       pt_insn insn{};
       status = pt_insn_next(decoder_, &insn, sizeof insn);
       if (eos && insn.ip == tail.ip) return;
+      last = insn;
       if (insn.iclass != ptic_error) emit(insn, chunk, sink);
     }
     if (status >= 0 || status == -pte_eos) return;
@@ -150,6 +155,33 @@ class Reference final : public SegmentDecoder {
     g.code = status == -pte_nomap ? "E-TEXT-001" : status == -pte_bad_opc ? "E-DATA-001" : "E-FLOW-001";
     g.reason = fmt::format("libipt: {}", pt_errstr(pt_errcode(status)));
     chunk.gaps.push_back(std::move(g));
+  }
+
+  // A TIP.PGD without address: the CPU left the traced privilege level, or the traced address space. libipt
+  // takes it at the first instruction that could do either, and that is a MOV to CR3, too
+  // (pt_insn_at_disabled_event()). Without a CR3 filter, which perf has not (PT_CONFIG_MASK in
+  // arch/x86/events/intel/pt.c), the MOV to CR3 of the kernel's way to user mode (SWITCH_TO_USER_CR3 in
+  // arch/x86/entry/calling.h) did not end tracing: the CPU went straight on to the SYSRET or IRET, and what
+  // lies between needs no packet. Nothing is added when anything else comes first.
+  void go_on_to_user_mode(pt_insn insn, Chunk& chunk, ChunkSink& sink) {
+    constexpr size_t kMost = 64;
+    Insn own;
+    if (config_.cr3_filter || insn.mode != ptem_64bit ||
+        decode_insn({insn.raw, insn.size}, insn.ip, 64, own) != InsnStatus::kOk || !own.writes_cr3)
+      return;
+    std::vector<pt_insn> way;
+    while (way.size() < kMost && own.kind != BranchKind::kFarRet) {
+      insn.ip += insn.size;
+      const int n = read_text(insn.raw, sizeof insn.raw, nullptr, insn.ip, this);
+      if (n <= 0 || decode_insn({insn.raw, static_cast<size_t>(n)}, insn.ip, 64, own) != InsnStatus::kOk)
+        return;
+      if (own.kind != BranchKind::kNone && own.kind != BranchKind::kFarRet) return;
+      insn.size = own.length;
+      insn.iclass = own.kind == BranchKind::kFarRet ? ptic_far_return : ptic_other;
+      way.push_back(insn);
+    }
+    if (own.kind != BranchKind::kFarRet) return;
+    for (const pt_insn& i : way) emit(i, chunk, sink);
   }
 
   void emit(const pt_insn& insn, Chunk& chunk, ChunkSink& sink) {
