@@ -1,8 +1,8 @@
 // Validation: do the trace and the records share one clock. Three independent questions:
 //  * The kernel writes an AUX record when it hands over trace, so what lies in that piece was made before it,
 //    and after the record before (arch/x86/events/intel/pt.c, kernel/events/ring_buffer.c).
-//  * A CPU that is traced in the kernel is seen to call the function that writes a record of a context switch
-//    or of a change of text; the record's time must be that of the call.
+//  * A CPU that is traced in the kernel is seen to write a record of a context switch or of a change of text
+//    (FlowObserver); the record's time must be that of the call.
 //  * Where trace and text disagree: would they agree if the clock were moved (find_clock_shift)?
 #include <fmt/format.h>
 
@@ -176,13 +176,13 @@ std::optional<Check> ask_anchor(const ValidationInput& in, Anchor anchor, std::s
       c.places.push_back(fmt::format("cpu {} {}: no record within {}", v.cpu, format_time(v.time.lo),
                                      format_duration(static_cast<uint64_t>(slack))));
   }
-  // Events that do not want such records make the CPU pass there in vain, always beside one that does.
+  // Some may be of another recording that runs on the machine and has rings of its own.
   c.result = near * 2 >= visits.size() ? Check::Result::kPass : Check::Result::kFail;
-  c.answer = fmt::format("of {} to where the kernel writes {} records, {} have one at that time",
-                         format_plural(visits.size(), "visit", "visits"), what, format_count(near));
+  c.answer = fmt::format("of {} {} records that the trace shows, {} have one at that time",
+                         format_plural(visits.size(), "write of", "writes of"), what, format_count(near));
   if (c.result == Check::Result::kPass) {
     c.places.clear();
-  } else if (const auto by = common_distance(visits, records)) {
+  } else if (const auto by = common_distance(visits, records); by && *by != 0) {
     c.answer +=
         fmt::format(": the trace's clock is {} {} the records'",
                     format_duration(static_cast<uint64_t>(std::abs(*by))), *by > 0 ? "behind" : "ahead of");

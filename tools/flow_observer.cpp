@@ -22,14 +22,55 @@ std::string_view result_name(Check::Result r) {
 
 FlowObserver::FlowObserver(const Capture& capture, const LiveEvents& events)
     : capture_(capture), events_(events) {
-  // Each is called when a record of that kind is about to be written (kernel/events/core.c), by the CPU in
-  // whose ring it will be.
+  // Each is called for every event of the CPU and of the task (kernel/events/core.c perf_iterate_sb(),
+  // perf_iterate_ctx()), also for those that want no such record, are without a ring or find theirs full.
+  // Only behind perf_output_begin() a record is written, and then perf_output_end() is called.
   for (const auto& [name, anchor] : {std::pair{"perf_event_switch_output", Anchor::kSwitch},
                                      std::pair{"perf_event_text_poke_output", Anchor::kTextPoke}}) {
     for (const Symbol* s : capture.symbols.named(name)) {
-      if (s->space == kKernelSpace) anchors_[s->range.begin] = anchor;
+      if (s->space == kKernelSpace) anchors_[s->range.begin] = {anchor, s->range.end};
     }
   }
+  for (const Symbol* s : capture.symbols.named("perf_output_end")) {
+    if (s->space == kKernelSpace) written_.push_back(s->range.begin);
+  }
+}
+
+// The writer that holds `ip`.
+const FlowObserver::Writer* FlowObserver::writer_at(Addr ip) const {
+  const auto after = anchors_.upper_bound(ip);
+  if (after == anchors_.begin()) return nullptr;
+  const Writer& w = std::prev(after)->second;
+  return ip < w.end ? &w : nullptr;
+}
+
+void FlowObserver::find_visits(const Chunk& chunk, const Stream& stream, Prepared& out) const {
+  if (anchors_.empty() || written_.empty()) return;
+  const Block* previous = nullptr;
+  std::array<Time, kAnchors> entered;  // by Anchor: time of the last entry, until it has written
+  entered.fill(kTimeMin);
+  size_t open = 0;  // visits whose end is not known yet
+  size_t gap = 0;
+  for (auto step = chunk.steps.begin(); step != chunk.steps.end(); ++step) {
+    for (; gap < chunk.gaps.size() && chunk.gaps[gap].step <= step.position(); ++gap) {
+      entered.fill(kTimeMin);
+      previous = nullptr;
+    }
+    for (; open < out.visits.size() && step->time > out.visits[open].time.hi; ++open)
+      out.visits[open].time.hi = step->time;
+    const Block* const from = std::exchange(previous, step->block);
+    const Addr ip = step->block->ip;
+    if (step->block->space != kKernelSpace || step->time == kTimeMin) continue;
+    if (const auto entry = anchors_.find(ip); entry != anchors_.end()) {
+      entered[static_cast<size_t>(entry->second.anchor)] = step->time;
+    } else if (from != nullptr && std::ranges::find(written_, ip) != written_.end()) {
+      const Writer* const w = writer_at(from->ip);
+      if (w == nullptr) continue;
+      const Time since = std::exchange(entered[static_cast<size_t>(w->anchor)], kTimeMin);
+      if (since != kTimeMin) out.visits.push_back({w->anchor, stream.cpu, {since, step->time}});
+    }
+  }
+  out.visits.resize(open);
 }
 
 void FlowObserver::prepare(const Chunk& chunk, const Stream& stream, Prepared& out) const {
@@ -39,16 +80,7 @@ void FlowObserver::prepare(const Chunk& chunk, const Stream& stream, Prepared& o
   for (const Step& s : chunk.steps.loose()) {
     if (!never_changes(*s.block)) out.constant = false;
   }
-  if (anchors_.empty()) return;
-  size_t open = 0;  // visits whose end is not known yet
-  for (auto step = chunk.steps.begin(); step != chunk.steps.end(); ++step) {
-    for (; open < out.visits.size() && step->time > out.visits[open].time.lo; ++open)
-      out.visits[open].time.hi = step->time;
-    const auto anchor = anchors_.find(step->block->ip);
-    if (anchor == anchors_.end() || step->time == kTimeMin || step->block->space != kKernelSpace) continue;
-    out.visits.push_back({anchor->second, stream.cpu, {step->time, kTimeMax}});
-  }
-  out.visits.resize(open);
+  find_visits(chunk, stream, out);
 }
 
 void FlowObserver::add_gap(const Chunk& chunk, const Stream& stream, const Gap& gap) {

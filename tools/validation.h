@@ -30,8 +30,11 @@ struct Check {
 };
 std::string_view result_name(Check::Result r);  // "pass", "note", "skip", "fail"
 
-// A function of the kernel whose visits go with records of one kind.
+// A function of the kernel that writes records of one kind.
 enum class Anchor : uint8_t { kSwitch, kTextPoke };
+inline constexpr size_t kAnchors = 2;
+
+// One call of it that wrote a record: from its entry to the first time known to be behind its end.
 
 struct AnchorVisit {
   Anchor anchor = Anchor::kSwitch;
@@ -89,12 +92,20 @@ class FlowObserver {
   FlowFacts take() { return std::move(facts_); }
 
  private:
+  struct Writer {
+    Anchor anchor;
+    Addr end;
+  };
+
+  void find_visits(const Chunk& chunk, const Stream& stream, Prepared& out) const;
+  const Writer* writer_at(Addr ip) const;
   void add_gap(const Chunk& chunk, const Stream& stream, const Gap& gap);
   void count_doubt(const Step& step, const Stream& stream);
 
   const Capture& capture_;
   const LiveEvents& events_;
-  std::map<Addr, Anchor> anchors_;
+  std::map<Addr, Writer> anchors_;  // by entry
+  std::vector<Addr> written_;       // entries of perf_output_end()
   FlowFacts facts_;
   // The last place with more than one version that was walked, and its stream.
   size_t versioned_stream_ = SIZE_MAX;
