@@ -77,7 +77,11 @@ Comparer::Stretch Comparer::step(Place& at) {
     bytes = 0;
     s.count = 0;
     while (bytes < run_bytes) bytes += a.lengths[at.piece_count + s.count++];
-    if (bytes != run_bytes) return s;  // an instruction lies across the run's end
+    if (bytes != run_bytes) {
+      s.count = 0;
+      s.across = true;
+      return s;
+    }
   }
   s.outcome = Outcome::kSame;
   at.piece_bytes += bytes;
@@ -235,6 +239,17 @@ void Comparer::drop_excess() {
   }
 }
 
+// An instruction lies across the end of the run: then those in front of it, which are in the run's bytes, are
+// others than those that ran, like those of a run of which there are more or less than it has.
+void Comparer::refute_run() {
+  const uint64_t decoded = std::accumulate(pending_.begin(), pending_.end(), uint64_t{0});
+  if (decoded == 0) return;
+  const TruthRun& r = *run(at_.run);
+  settle_pending(false);
+  note({Difference::Kind::kWrong, r.ip, r.ip, r.time, decoded, "other instructions in the same bytes"});
+  at_.run_count -= static_cast<uint32_t>(std::min<uint64_t>(decoded, at_.run_count));
+}
+
 void Comparer::settle_pending(bool right) {
   const uint64_t all = std::accumulate(pending_.begin(), pending_.end(), uint64_t{0});
   count_event(pending_time_, right ? EventCounts{all, 0, 0} : EventCounts{0, all, 0});
@@ -264,6 +279,7 @@ void Comparer::process(bool last) {
     const Place before = at_;
     const Stretch s = step(at_);
     if (s.outcome != Outcome::kSame) {
+      if (s.across) refute_run();
       resume(false);
       continue;
     }

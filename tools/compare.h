@@ -98,6 +98,7 @@ class Comparer {
   struct Stretch {
     Outcome outcome = Outcome::kDifferent;
     uint32_t count = 0;      // instructions agreed on
+    bool across = false;     // different: an instruction lies across the run's end
     bool run_done = false;   // `at` now stands before the next run
     bool run_agrees = true;  // the finished run has as many instructions on both sides
   };
@@ -147,6 +148,7 @@ class Comparer {
   void resume(bool gap);
   void skip(const Resume& to, const std::string& cause, const std::string& text);
   void drop_excess();
+  void refute_run();
   void settle_pending(bool right);
   void miss(uint64_t count, bool late, const std::string& cause, Time time);
   void count_event(Time time, EventCounts counts);

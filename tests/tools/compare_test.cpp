@@ -65,6 +65,26 @@ TEST(Compare, OtherInstructionsInTheSameBytesAreWrong) {
   EXPECT_EQ(r.missing, 5u);
 }
 
+// Of a run across whose end an instruction lies nothing is right, however the decoded pieces are cut.
+TEST(Compare, AnInstructionAcrossTheEndOfARun) {
+  static const uint8_t lengths[] = {4, 4, 16};
+  for (const bool cut : {false, true}) {
+    Case c({truth(0x1000, 5), truth(0x2000, 40)});
+    if (cut) {
+      c.comparer.add({0x1000, 8, 2, lengths, 0, Confidence::kCertain, 0});
+      c.comparer.add({0x1008, 16, 1, lengths + 2, 0, Confidence::kCertain, 0});
+    } else {
+      c.comparer.add({0x1000, 24, 3, lengths, 0, Confidence::kCertain, 0});
+    }
+    c.comparer.add(decoded(0x2000, 40));
+    const CompareResult& r = c.finish();
+    EXPECT_EQ(r.right, 40u) << cut;
+    EXPECT_EQ(r.wrong, 3u) << cut;
+    EXPECT_EQ(r.wrong_by_confidence[0], 3u) << cut;
+    EXPECT_EQ(r.missing, 5u) << cut;
+  }
+}
+
 TEST(Compare, WrongBranchIsWrongAndMissing) {
   std::vector<TruthRun> runs;
   for (uint32_t i = 0; i < 40; ++i) runs.push_back(truth(0x1000 + 0x100 * i, 4, i));

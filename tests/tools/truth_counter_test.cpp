@@ -76,8 +76,8 @@ TEST(TruthCounterOfTheProjectsBoards, CountsWhatValidateCounts) {
     const std::string command =
         fmt::format("tar -C '{}' -xJf '{}/{}/capture.tar.xz'", to, ASOF_TEST_DATA, name);
     ASSERT_EQ(std::system(command.c_str()), 0);
-    for (const auto& [mode, text_at] :
-         {std::pair{"asof", TextAt::kAsof}, std::pair{"first", TextAt::kFirst}}) {
+    for (const auto& [mode, text_at] : {std::pair{"asof", TextAt::kAsof}, std::pair{"first", TextAt::kFirst},
+                                        std::pair{"last", TextAt::kLast}}) {
       const auto counted = count_capture(to + "/perf.data", {}, to + "/truth", text_at);
       EXPECT_EQ(counted.size(), 2U);
       EXPECT_EQ(validated(fmt::format("{0}/perf.data --truth {0}/truth --text-at {1}", to, mode)), counted)
