@@ -4,10 +4,14 @@
 
 #include <array>
 
+#include "arch/x86/guest.h"
 #include "tools/format.h"
+#include "tools/health.h"
 
 namespace asof {
 namespace {
+
+constexpr const char* kGuestRan = "E-TEXT-010";
 
 constexpr std::array kMatters = {
     OpenMatter{"E-TEXT-309", "kernel text", "ambiguous",
@@ -57,9 +61,32 @@ constexpr std::array kMatters = {
                "record without notnt"},
     OpenMatter{"E-DATA-012", "all code", "unknown", "the trace has no packets of branches",
                "record with branch=1"},
+    OpenMatter{kGuestRan, "code of guests", "unknown",
+               "guests ran on traced CPUs, whose text is not known, and the host's is not used for them",
+               "none needed for the host's code; else record CPUs without guests"},
     OpenMatter{"I-SIDE-302", "code of guests", "unknown", "records of guests are not used",
                "trace host and guest apart"},
 };
+
+// Which traces hold packets of a guest, and where the first of them is; empty: none does.
+std::string guests_in_trace(const Capture& capture) {
+  const auto arch = capture.arch();
+  if (!arch || !capture.arm64.sources.empty() || capture.x86.guest_text) return {};
+  std::vector<std::string> traces;
+  std::vector<uint8_t> scratch;
+  for (size_t i = 0; i < capture.streams.size(); ++i) {
+    const Stream& stream = capture.streams[i];
+    const auto segments = (*arch)->segments(stream, i);
+    while (const auto segment = segments->next()) {
+      const auto pip = x86::find_guest_pip(stream.bytes(segment->begin, segment->end, scratch));
+      stream.forget(segment->begin, segment->end);
+      if (!pip) continue;
+      traces.push_back(fmt::format("{} from offset {:#x} on", stream.name, segment->begin + *pip));
+      break;
+    }
+  }
+  return traces.empty() ? "" : fmt::format("{}: PIP packets with NR in {}", kGuestRan, first_of(traces));
+}
 
 }  // namespace
 
@@ -68,6 +95,10 @@ std::span<const OpenMatter> open_matter_table() { return kMatters; }
 std::vector<OpenFinding> open_matters(const Capture& capture) {
   std::vector<OpenFinding> out;
   for (const OpenMatter& matter : kMatters) {
+    if (matter.code == kGuestRan) {
+      if (std::string evidence = guests_in_trace(capture); !evidence.empty())
+        out.push_back({&matter, std::move(evidence)});
+    }
     const Notice* first = nullptr;
     uint64_t count = 0;
     for (const Notice& n : capture.notices) {

@@ -4,6 +4,8 @@
 // Information (PIP) Packet" and "VMX support" of Intel PT. What TSC packets tell meanwhile: clock.h.
 //
 // Where nothing but user code is traced there are no PIPs, and a guest's code cannot be told from the host's.
+#include "arch/x86/guest.h"
+
 #include <algorithm>
 #include <array>
 
@@ -83,18 +85,38 @@ void Flow::doubt_guest(State& s) {
   doubt();
 }
 
+namespace {
+
+// Are there bytes that look like a PIP whose NR bit is `non_root`?
+bool looks_like_pip(const uint8_t* p, const uint8_t* end, bool non_root) {
+  constexpr std::array<uint8_t, 2> kPip = {0x02, 0x43};
+  for (;; p += kPip.size()) {
+    p = std::search(p, end, kPip.begin(), kPip.end());
+    if (end - p <= static_cast<std::ptrdiff_t>(kPip.size())) return false;
+    if (((p[kPip.size()] & 1) != 0) == non_root) return true;
+  }
+}
+
+}  // namespace
+
 // Does a PIP of this segment tell of a guest? Bytes that only look like one cost certainty, no more.
 bool Flow::guest_in_segment() {
-  if (guest_in_segment_) return *guest_in_segment_;
-  constexpr std::array<uint8_t, 2> kPip = {0x02, 0x43};
-  bool found = false;
-  for (const uint8_t* p = begin_; !found; p += kPip.size()) {
-    p = std::search(p, end_, kPip.begin(), kPip.end());
-    if (end_ - p <= static_cast<std::ptrdiff_t>(kPip.size())) break;
-    found = ((p[kPip.size()] & 1) != 0) != config_.guest_text;
+  if (!guest_in_segment_) guest_in_segment_ = looks_like_pip(begin_, end_, !config_.guest_text);
+  return *guest_in_segment_;
+}
+
+std::optional<uint64_t> find_guest_pip(std::span<const uint8_t> segment) {
+  const uint8_t* const begin = segment.data();
+  const uint8_t* const end = begin + segment.size();
+  if (!looks_like_pip(begin, end, true)) return std::nullopt;
+  uint8_t block_bytes = 0;
+  for (const uint8_t* p = begin;;) {
+    const Packet k = read_packet(p, end, block_bytes);
+    if (k.type == Pk::kEnd || k.type == Pk::kBad) return std::nullopt;
+    if (k.type == Pk::kPip && k.value2 != 0) return static_cast<uint64_t>(p - begin);
+    block_bytes = next_block_bytes(k, block_bytes);
+    p += k.size;
   }
-  guest_in_segment_ = found;
-  return found;
 }
 
 namespace {

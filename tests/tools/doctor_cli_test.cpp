@@ -53,6 +53,19 @@ TEST(DoctorCli, WhatIsOpenIsSaidEverywhere) {
   for (const std::string& line : lines) EXPECT_TRUE(line.ends_with(" ambiguous")) << line;
 }
 
+// A derived clock that is exact only to milliseconds.
+TEST(DoctorCli, ClockThatIsNotExact) {
+  const std::string capture = shared("captures/arm64-board-tiny/poke-rawaux.data");
+  if (!std::filesystem::exists(capture)) GTEST_SKIP() << "captures beside the project are absent";
+  const std::string out = run_asof("doctor " + capture).out;
+  EXPECT_NE(out.find("warn  clock        trace time converts to perf's clock, but not exactly"),
+            std::string::npos)
+      << out;
+  EXPECT_NE(out.find("near its changes, and which process runs: ambiguous, because the clock of the trace"),
+            std::string::npos)
+      << out;
+}
+
 // Recordings of real kernels and of real perf: whatever they lack, the doctor must say it and end.
 TEST(DoctorCli, OtherCaptures) {
   for (const char* path : {"captures/x86-board-small/perf.data", "captures/perf-faults/live-bpf.perf.data",

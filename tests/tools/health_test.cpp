@@ -3,7 +3,11 @@
 
 #include <fmt/format.h>
 
+#include <set>
+
 #include "tests/decoder/capture_lab.h"
+#include "tests/support/elf_writer.h"
+#include "tests/support/pt_writer.h"
 #include "tools/catalogue.h"
 #include "tools/format.h"
 #include "tools/open_matters.h"
@@ -240,6 +244,93 @@ TEST(HealthOfRecording, Arm64NeedsSomeSourceOfChanges) {
                   {.time = 9, .attr = 1, .has_id = true});
     const Finding f = finding_of(w, dir, "pokes");
     EXPECT_EQ(f.verdict, told ? Verdict::kOk : Verdict::kBad) << f.answer << f.evidence;
+  }
+}
+
+// The codes that open findings have as evidence.
+std::set<std::string> open_codes(const std::vector<Finding>& findings) {
+  std::set<std::string> codes;
+  for (const Finding& f : findings) {
+    if (f.topic == "open" && f.verdict == Verdict::kWarn)
+      codes.insert(f.evidence.substr(0, f.evidence.find(':')));
+  }
+  return codes;
+}
+
+// What an event is asked for decides what the recording leaves open; each such recording has its row.
+TEST(HealthOfRecording, EachWayToRecordHasItsRow) {
+  constexpr uint64_t kAsked = attr_flag::kSampleIdAll | attr_flag::kTextPoke;
+  constexpr uint64_t kUsual = pt_config_bit::kPt | pt_config_bit::kTsc | pt_config_bit::kBranch;
+  constexpr uint64_t kNoTnt = 1ULL << 55U;
+  struct Way {
+    const char* name;
+    uint64_t config, flags;
+    bool convertible;
+    std::set<std::string> open;
+  };
+  const Way ways[] = {
+      {"usual", kUsual, kAsked, true, {}},
+      {"no text_poke", kUsual, attr_flag::kSampleIdAll, true, {"I-SIDE-501"}},
+      {"notnt", kUsual | kNoTnt, kAsked, true, {"E-DATA-011"}},
+      {"branch=0", pt_config_bit::kPt | pt_config_bit::kTsc, kAsked, true, {"E-DATA-012"}},
+      {"-k", kUsual, kAsked | attr_flag::kUseClockid, true, {"E-SIDE-520"}},
+      {"--overwrite", kUsual, kAsked | attr_flag::kWriteBackward, true, {"E-LOST-302"}},
+      {"no conversion", kUsual, kAsked, false, {"E-SIDE-503"}},
+  };
+  for (const Way& way : ways) {
+    const TempDir dir;
+    PerfDataWriter w;
+    w.add_attr({.type = 8, .config = way.config, .ids = {1}, .name = "intel_pt//"});
+    w.add_attr({.flags = way.flags, .ids = {3}});
+    w.arch("x86_64");
+    PtInfoSpec info;
+    info.time.cap_zero = way.convertible;
+    w.auxtrace_info(info);
+    if (way.convertible) w.time_conv(info.time);
+    w.auxtrace({.offset = 0, .reference = 1, .cpu = 0}, Bytes(16, 0));
+    w.write_file(dir / "perf.data");
+    const auto capture = open_capture((dir / "perf.data").string(), closed_options());
+    ASSERT_TRUE(capture.has_value()) << way.name;
+    EXPECT_EQ(open_codes(examine(*capture)), way.open) << way.name;
+  }
+}
+
+// Text of a file as it was built.
+TEST_F(Health, VmlinuxInsteadOfKcoreHasItsRow) {
+  r.with_kcore = false;
+  write_bytes(r.dir / "vmlinux", make_executable({.address = kText,
+                                                  .text = Bytes(0x1000, 0x90),
+                                                  .symbols = {{"_text", kText, 0}},
+                                                  .build_id = Bytes(20, 0xcd)}));
+  r.writer.build_ids(std::vector{PerfDataWriter::BuildIdSpec{
+      .pid = -1, .misc = 1, .id = Bytes(20, 0xcd), .filename = "[kernel.kallsyms]"}});
+  CaptureOptions options = closed_options();
+  options.vmlinux = (r.dir / "vmlinux").string();
+  open(options);
+  EXPECT_EQ(open_codes(findings), std::set<std::string>{"E-TEXT-309"});
+}
+
+// PIP packets with NR; what only looks like one is none.
+TEST_F(Health, TraceOfAGuestHasItsRow) {
+  for (const bool non_root : {false, true}) {
+    Recording recording;
+    PtWriter pt;
+    for (int i = 0; i < 2; ++i) {
+      pt.psb_plus({});
+      pt.tip(kText + 0x0143'0200);  // its bytes: 02 43 01
+      pt.pip(0x1000, non_root && i == 1);
+    }
+    pt.flush();
+    recording.writer.auxtrace({.offset = 0, .reference = 2, .idx = 1, .cpu = 1}, pt.bytes());
+    recording.writer.aux(0, pt.bytes().size(), 0, Recording::at(900'000, 1));
+    const auto opened = recording.open();
+    ASSERT_TRUE(opened.has_value());
+    const auto found = examine(*opened);
+    EXPECT_EQ(open_codes(found), non_root ? std::set<std::string>{"E-TEXT-010"} : std::set<std::string>{});
+    if (!non_root) continue;
+    const auto row = std::ranges::find(found, std::string_view("open"), &Finding::topic);
+    EXPECT_TRUE(has(row->answer, "code of guests: unknown, because guests ran")) << row->answer;
+    EXPECT_TRUE(has(row->evidence, "in cpu1 from offset 0x")) << row->evidence;
   }
 }
 
