@@ -46,7 +46,7 @@ struct FlowOp {
   Confidence confidence = Confidence::kCertain;  // the worst since the op before
   uint8_t flags = 0;                             // of the step at `to` (Step::kAfterGap, kAsyncEntry)
   uint32_t instructions = 0;                     // executed since the op before
-  Time time = kTimeMin;                          // not before; kTimeMin: unknown
+  Time time = kTimeMin;                          // Step::time; kTimeMin: unknown
   Addr from = 0, to = 0;
   Addr back = 0;                   // where a call returns to
   const Symbol* symbol = nullptr;  // of `to`, or of `from` where there is no `to`

@@ -9,8 +9,8 @@
 
 namespace asof {
 
-// A trace tells the time now and then: runs between two instants have the first as their earliest time, and
-// the second, which comes later, as their latest.
+// A trace tells the time now and then: runs between two instants have the first as their begin, and the
+// second, which comes later, as their end (Step::time: no bounds).
 class BlockHolder {
  public:
   BlockHolder(size_t streams, TimelineSink& to) : to_(to), streams_(streams) {}

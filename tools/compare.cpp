@@ -102,7 +102,7 @@ Comparer::Stretch Comparer::step(Place& at) {
   return s;
 }
 
-// When a piece ran: not before its own time, not after the next later time that was seen.
+// When a piece ran, about: from its own time to the next later time that was seen.
 TimeBounds Comparer::window(size_t index) const {
   TimeBounds w{piece(index).time, kTimeMax};
   for (size_t i = index; i < piece_end() && w.lo != kTimeMin; ++i) {

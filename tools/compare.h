@@ -31,7 +31,7 @@ struct DecodedPiece {
   uint32_t bytes = 0;
   uint32_t count = 0;
   const uint8_t* lengths = nullptr;  // of the instructions; valid until finish() returns
-  Time time = kTimeMin;              // not before
+  Time time = kTimeMin;              // Step::time
   Confidence confidence = Confidence::kCertain;
   uint32_t gap = 0;  // 1 + index of the gap in front of it, 0: none
 };

@@ -67,7 +67,7 @@ class Panel {
     this.node.append(table);
   }
 
-  // Where a drawn time lies for certain: between two instants that the trace tells.
+  // The instants that the trace told before and after a drawn time. Behind a CYC packet code can have run before the first.
   interval(cpu, t) {
     const points = cpu && cpu.points;
     if (!points || points.length === 0) return clockText(t);
@@ -215,8 +215,8 @@ class Panel {
       ['[ ]', 'previous, next change of text'], ['0', 'whole capture'], ['?', 'this page'],
     ]);
     this.heading('to read it');
-    this.text('Times are bounds: between two instants that the trace tells, calls are in the right order, but drawn evenly ' +
-              'by their instructions. A name with ·v2 ran the second version of its text. Dashed ends: where a call began or ' +
+    this.text('Between two instants that the trace tells, calls are in the right order, but drawn evenly by their instructions; ' +
+              'with cycle counts (CYC) they can have run a little before the first. A name with ·v2 ran the second version of its text. Dashed ends: where a call began or ' +
               'ended was not seen. Striped: flow inside is missing. Click a group on the left to close or open it.');
   }
 }
