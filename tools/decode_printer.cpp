@@ -72,6 +72,28 @@ bool contains(const std::vector<T>& list, const U& value) {
   return std::find(list.begin(), list.end(), value) != list.end();
 }
 
+uint64_t apart(Time from, Time to) { return static_cast<uint64_t>(to) - static_cast<uint64_t>(from); }
+
+// The task whose code of this space runs about `t`; `by_time`: the one that the switch records name for `t`.
+// That is the time of a timing packet, and the record of a switch can lie between it and the code. The idle
+// task and kernel threads have no user code: it is the task of its process next to `t`. nullptr: unknown.
+const ContextChange* task_of(const Stream& stream, Time t, Space space, const ContextChange* by_time) {
+  constexpr std::ptrdiff_t kMostChanges = 64;  // looked at on either side
+  if (space == kKernelSpace || by_time == nullptr || by_time->space != kNoSpace) return by_time;
+  const std::span all(stream.contexts);
+  const std::ptrdiff_t at = by_time - all.data(), size = std::ssize(all);
+  const ContextChange *later = nullptr, *earlier = nullptr;
+  Time left = kTimeMin;  // when the earlier one went
+  for (std::ptrdiff_t i = at; i < std::min(size, at + kMostChanges) && later == nullptr; ++i) {
+    if (space != kNoSpace && all[i].space == space) later = &all[i];
+  }
+  for (std::ptrdiff_t i = at; i-- > std::max<std::ptrdiff_t>(0, at - kMostChanges) && earlier == nullptr;) {
+    if (space != kNoSpace && all[i].space == space) earlier = &all[i], left = all[i + 1].time;
+  }
+  if (later == nullptr || earlier == nullptr) return later != nullptr ? later : earlier;
+  return apart(t, later->time) < apart(left, t) ? later : earlier;
+}
+
 bool taken(const Step& step) {
   return complete(step) && is_branch(step.block->kind) &&
          (step.block->kind != BranchKind::kCond || (step.flags & Step::kTaken) != 0);
@@ -90,16 +112,21 @@ DecodePrinter::DecodePrinter(const DecodeJob& job)
   }
 }
 
-void DecodePrinter::move_to(const Stream& stream, Time t) {
+void DecodePrinter::move_to(const Stream& stream, Time t, Space space) {
   Context& c = context_;
-  if (c.stream == &stream && c.who.time == t) return;
+  const bool same_time = c.stream == &stream && c.who.time == t;
+  if (same_time && c.space == space) return;
   if (c.stream != &stream || t >= c.until || t < c.who.time) {
     const auto& all = stream.contexts;
     const auto after = std::upper_bound(
         all.begin(), all.end(), t, [](Time time, const ContextChange& change) { return time < change.time; });
-    c.task = stream.context_at(t);
+    c.by_time = stream.context_at(t);
     c.until = after == all.end() ? kTimeMax : after->time;
   }
+  const ContextChange* const task = task_of(stream, t, space, c.by_time);
+  c.space = space;
+  if (same_time && task == c.task) return;
+  c.task = task;
   c.stream = &stream;
   c.who.time = t;
   c.who.cpu = stream.cpu;
@@ -226,9 +253,9 @@ void DecodePrinter::print_step(const Step& step, TimedText& out) {
   });
 }
 
-void DecodePrinter::print_branch(const Stream& stream, Time t, At from, At to, std::string_view flags,
-                                 TimedText& out) {
-  move_to(stream, t);
+void DecodePrinter::print_branch(const Stream& stream, Time t, Space space, At from, At to,
+                                 std::string_view flags, TimedText& out) {
+  move_to(stream, t, space);
   if (!context_.wanted || (job_.selection.by_place() && !place_selected(from))) return;
   out.at(t);
   style_->branch(out.text, context_.who, {from, to, flags});
@@ -238,12 +265,12 @@ void DecodePrinter::print_exit(const Step& step, const Stream& stream, Space spa
                                std::string_view flags, TimedText& out) {
   const Block& b = *step.block;
   if (!taken(step) || !job_.format.wants(kinds_of(b.kind))) return;
-  print_branch(stream, step.time, name(b.space, last_instruction(b), step.time), name(space, to, step.time),
-               flags.empty() ? branch_flags(b.kind, last_bytes(b)) : flags, out);
+  print_branch(stream, step.time, b.space, name(b.space, last_instruction(b), step.time),
+               name(space, to, step.time), flags.empty() ? branch_flags(b.kind, last_bytes(b)) : flags, out);
 }
 
 void DecodePrinter::print_event(const Event& e, const Stream& stream, Space space, TimedText& out) {
-  move_to(stream, e.time);
+  move_to(stream, e.time, is_kernel_address(e.ip) || e.ip == 0 ? kKernelSpace : space);
   const At at = name(space, e.ip, e.time);
   if (!context_.wanted || (job_.selection.by_place() && !place_selected(at))) return;
   out.at(e.time);
@@ -280,22 +307,22 @@ DecodePrinter::Last DecodePrinter::between(Last last, const Chunk& chunk, const 
     if (job_.format.wants(kind_of(e.kind))) print_event(e, stream, space, out);
     if (!flow) continue;
     if (e.kind == EventKind::kTraceStart) {
-      if (edges) print_branch(stream, e.time, {}, name(space, e.ip, e.time), "tr strt", out);
+      if (edges) print_branch(stream, e.time, space, {}, name(space, e.ip, e.time), "tr strt", out);
       last.reset();
     } else if (e.kind == EventKind::kTraceStop) {
       if (last && taken(*last)) {
         print_exit(*last, stream, space, 0,
                    fmt::format("tr end  {}", branch_flags(last->block->kind, last_bytes(*last->block))), out);
       } else if (edges) {
-        print_branch(stream, e.time, name(space, e.ip, e.time), {}, "tr end", out);
+        print_branch(stream, e.time, space, name(space, e.ip, e.time), {}, "tr end", out);
       }
       last.reset();
     } else if (e.kind == EventKind::kAsync) {
       const Space from = last ? last->block->space : space;
       if (last) print_exit(*last, stream, from, e.ip, {}, out);
       if (job_.format.wants(kKindBranches | kKindCalls)) {
-        print_branch(stream, e.time, name(from, e.ip, e.time), name(kKernelSpace, e.a, e.time), "hw int",
-                     out);
+        print_branch(stream, e.time, from, name(from, e.ip, e.time), name(kKernelSpace, e.a, e.time),
+                     "hw int", out);
       }
       last.reset();
     }
@@ -328,7 +355,7 @@ DecodePrinter::Last DecodePrinter::print(const Chunk& chunk, const Stream& strea
     const bool items = (event < chunk.events.size() && chunk.events[event].step <= i) ||
                        (gap < chunk.gaps.size() && chunk.gaps[gap].step <= i);
     if (last && (flow || items)) between(last, chunk, stream, i, &*step, event, gap, out);
-    move_to(stream, step->time);
+    move_to(stream, step->time, step->block->space);
     print_step(*step, out);
     last = *step;
   }

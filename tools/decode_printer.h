@@ -57,14 +57,16 @@ class DecodePrinter {
   struct Context {  // of the lines being printed
     const Stream* stream = nullptr;
     Who who;
-    const ContextChange* task = nullptr;
-    Time until = kTimeMin;  // the task runs at least so long
-    bool wanted = true;     // by time and task
+    const ContextChange* by_time = nullptr;
+    Time until = kTimeMin;                // that one runs at least so long
+    Space space = kKernelSpace;           // of the code
+    const ContextChange* task = nullptr;  // whose code it is
+    bool wanted = true;                   // by time and task
     bool prefix_made = false;
     std::string prefix;
   };
 
-  void move_to(const Stream& stream, Time t);
+  void move_to(const Stream& stream, Time t, Space space = kKernelSpace);
   const std::string& prefix();  // and room behind it, see decode_printer.cpp
   const BlockText& text_of(const Block& block, Time t);
   void make_text(const Block& block, Time t, BlockText& out);
@@ -78,7 +80,8 @@ class DecodePrinter {
                size_t& event, size_t& gap, TimedText& out);
   void print_event(const Event& e, const Stream& stream, Space space, TimedText& out);
   void print_gap(const Gap& gap, const Stream& stream, TimedText& out);
-  void print_branch(const Stream& stream, Time t, At from, At to, std::string_view flags, TimedText& out);
+  void print_branch(const Stream& stream, Time t, Space space, At from, At to, std::string_view flags,
+                    TimedText& out);
   // The branch at the end of a step, when it was taken and is asked for.
   void print_exit(const Step& step, const Stream& stream, Space space, Addr to, std::string_view flags,
                   TimedText& out);
