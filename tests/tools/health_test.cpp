@@ -22,6 +22,7 @@ const Bytes kNop5 = {0x0f, 0x1f, 0x44, 0x00, 0x00}, kJump = {0xe9, 0x10, 0x00, 0
 class Health : public ::testing::Test {
  protected:
   void open(const CaptureOptions& options = closed_options()) {
+    r.writer.nr_cpus(2);
     auto opened = r.open(options);
     ASSERT_TRUE(opened.has_value()) << opened.error().reason;
     capture.emplace(std::move(*opened));
@@ -58,7 +59,6 @@ TEST_F(Health, AllIsWell) {
   put(kText + 0x100, kNop5);
   poke(500, kText + 0x100, kNop5, kJump);
   r.writer.itrace_start(7, 7, Recording::at(5));
-  r.writer.nr_cpus(2);
   open();
   for (const char* topic :
        {"trace", "trace-loss", "record-loss", "file", "clock", "kernel-text", "pokes", "kcore", "switches"})
@@ -267,6 +267,7 @@ TEST(HealthOfRecording, EachWayToRecordHasItsRow) {
     uint64_t config, flags;
     bool convertible;
     std::set<std::string> open;
+    uint32_t cpus = 1;
   };
   const Way ways[] = {
       {"usual", kUsual, kAsked, true, {}},
@@ -276,6 +277,7 @@ TEST(HealthOfRecording, EachWayToRecordHasItsRow) {
       {"-k", kUsual, kAsked | attr_flag::kUseClockid, true, {"E-SIDE-520"}},
       {"--overwrite", kUsual, kAsked | attr_flag::kWriteBackward, true, {"E-LOST-302"}},
       {"no conversion", kUsual, kAsked, false, {"E-SIDE-503"}},
+      {"not on all CPUs", kUsual, kAsked, true, {"I-SIDE-516"}, 2},
   };
   for (const Way& way : ways) {
     const TempDir dir;
@@ -283,6 +285,7 @@ TEST(HealthOfRecording, EachWayToRecordHasItsRow) {
     w.add_attr({.type = 8, .config = way.config, .ids = {1}, .name = "intel_pt//"});
     w.add_attr({.flags = way.flags, .ids = {3}});
     w.arch("x86_64");
+    w.nr_cpus(way.cpus);
     PtInfoSpec info;
     info.time.cap_zero = way.convertible;
     w.auxtrace_info(info);
@@ -314,6 +317,7 @@ TEST_F(Health, VmlinuxInsteadOfKcoreHasItsRow) {
 TEST_F(Health, TraceOfAGuestHasItsRow) {
   for (const bool non_root : {false, true}) {
     Recording recording;
+    recording.writer.nr_cpus(2);
     PtWriter pt;
     for (int i = 0; i < 2; ++i) {
       pt.psb_plus({});
