@@ -8,6 +8,7 @@
 #include <set>
 #include <unordered_map>
 
+#include "decoder/aux_overwritten.h"
 #include "decoder/bpf_text.h"
 #include "decoder/jit_files.h"
 #include "decoder/kernel_text.h"
@@ -136,7 +137,10 @@ void add_streams(Capture& capture, const PerfData& data, const CaptureOptions& o
     return add_cs_streams(capture, data, notices);
   }
   std::vector<Notice> stream_notices;
-  capture.streams = make_streams(data, stream_notices);
+  for (AuxRing& ring : make_rings(data, stream_notices)) {
+    cut_overwritten(ring, capture.x86);
+    capture.streams.push_back(std::move(ring.stream));
+  }
   for (Notice& notice : stream_notices) notices.add(std::move(notice));
 }
 

@@ -227,6 +227,21 @@ uint64_t reference_at(const Stream& stream, uint64_t offset) {
   return known == pieces.end() ? 0 : known->reference;
 }
 
+Time first_time(const Stream& stream, uint64_t from, uint64_t to, const Config& config) {
+  for (const StreamPiece& piece : stream.pieces) {
+    const uint64_t begin = std::max(from, piece.offset),
+                   end = std::min(to, piece.offset + piece.bytes.size());
+    if (begin >= end) continue;
+    const auto bytes = piece.bytes.subspan(begin - piece.offset, end - begin);
+    for (size_t at = find_psb(bytes, 0); at != SIZE_MAX; at = find_psb(bytes, at + kPsbSize)) {
+      const Clock clock(config, reference_at(stream, begin + at));
+      const SyncGroup g = read_sync_group(bytes.subspan(at), clock, {});
+      if (!g.guest && g.clock.now() != kTimeMin) return g.clock.now();
+    }
+  }
+  return kTimeMin;
+}
+
 std::unique_ptr<SegmentSource> split_stream(const Stream& stream, size_t stream_index, const Config& config,
                                             const Errata& errata) {
   return std::make_unique<PsbSplitter>(stream, stream_index, config, errata);
