@@ -136,6 +136,16 @@ void Machine::overflow_at(uint64_t from, uint64_t until, unsigned cpu) {
   });
 }
 
+void Machine::sleep_at(uint64_t from, uint64_t until, unsigned cpu, bool deep, uint8_t cbr) {
+  schedule(from, [this, until, cpu, deep, cbr] {
+    SimCpu& c = *cpus_[cpu];
+    if (c.tsc >= until) return;
+    c.tracer.at(c.tsc, c.ip, c.user, c.task ? c.task->cr3 : 0);
+    c.tsc = until;
+    c.tracer.sleep(until, deep, cbr);
+  });
+}
+
 void Machine::timestamp_at(uint64_t tsc, unsigned cpu) {
   schedule(tsc, [this, tsc, cpu] { cpus_[cpu]->tracer.timestamp(tsc); });
 }

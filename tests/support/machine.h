@@ -156,6 +156,8 @@ class Machine {
   // `until`.
   void lose_trace_at(uint64_t from, uint64_t until, unsigned cpu);
   void overflow_at(uint64_t from, uint64_t until, unsigned cpu);
+  // The CPU executes nothing from `from` until `until` (PtTracer::sleep).
+  void sleep_at(uint64_t from, uint64_t until, unsigned cpu, bool deep, uint8_t cbr);
   // A TSC packet by itself, as after a sleep.
   void timestamp_at(uint64_t tsc, unsigned cpu);
 

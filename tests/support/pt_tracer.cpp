@@ -1,5 +1,7 @@
 #include "tests/support/pt_tracer.h"
 
+#include <utility>
+
 namespace asof::test {
 
 namespace {
@@ -13,12 +15,15 @@ PtWriter::Options writer_options(const TracerConfig& c) {
 
 }  // namespace
 
-PtTracer::PtTracer(const TracerConfig& config) : config_(config), writer_(writer_options(config)) {}
+PtTracer::PtTracer(const TracerConfig& config)
+    : config_(config), writer_(writer_options(config)), cbr_(config.cbr) {}
 
 void PtTracer::stamp() {
-  if (!config_.cyc || tsc_ == cyc_at_) return;
-  writer_.cyc(tsc_ - cyc_at_);
-  cyc_at_ = tsc_;
+  if (!config_.cyc || tsc_ <= cyc_at_) return;
+  const uint64_t cycles = (tsc_ - cyc_at_) * cbr_ / config_.cbr;
+  if (cycles == 0) return;
+  writer_.cyc(cycles);
+  cyc_at_ += cycles * config_.cbr / cbr_;
 }
 
 void PtTracer::flush_tnt() {
@@ -32,14 +37,10 @@ void PtTracer::psb(bool with_ip) {
   PsbPlus group;
   group.tsc = tsc_;
   if (config_.mtc) {
-    // The fast counter: TSC ticks since the CTC tick, as far as nine bits tell.
-    const uint64_t tick = ctc(tsc_);
-    const uint64_t fast = tsc_ - tick * config_.tsc_ctc_n / config_.tsc_ctc_d;
-    if (config_.tma)
-      group.tma = PsbPlus::Tma{static_cast<uint16_t>(tick), static_cast<uint16_t>(fast & 0x1ff)};
-    mtc_done_ = tick >> config_.mtc_freq;
+    if (config_.tma) group.tma = tma();
+    mtc_done_ = ctc(tsc_) >> config_.mtc_freq;
   }
-  group.cbr = config_.cbr;
+  group.cbr = cbr_;
   if (config_.kernel) group.cr3 = cr3_;
   if (with_ip) group.ip = ip_;
   psb_at_ = writer_.offset();
@@ -48,6 +49,13 @@ void PtTracer::psb(bool with_ip) {
   cyc_at_ = tsc_;
   writer_.psb_plus(group);
   returns_.clear();
+}
+
+// The fast counter: TSC ticks since the CTC tick, as far as nine bits tell.
+PsbPlus::Tma PtTracer::tma() const {
+  const uint64_t tick = ctc(tsc_);
+  const uint64_t fast = tsc_ - tick * config_.tsc_ctc_n / config_.tsc_ctc_d;
+  return {static_cast<uint16_t>(tick), static_cast<uint16_t>(fast & 0x1ff)};
 }
 
 void PtTracer::due_mtc() {
@@ -128,6 +136,21 @@ void PtTracer::timestamp(uint64_t tsc) {
   flush_tnt();
   cyc_at_ = tsc;
   writer_.tsc(tsc);
+}
+
+void PtTracer::sleep(uint64_t until, bool deep, uint8_t cbr) {
+  const bool tells = running_ && !overflow_;
+  if (tells) flush_tnt();
+  if (tells) stamp();
+  tsc_ = until;
+  const bool changed = std::exchange(cbr_, cbr) != cbr;
+  if (tells && deep) {
+    writer_.tsc(until);
+    if (config_.mtc && config_.tma) writer_.tma(tma().ctc, tma().fc);
+    if (config_.mtc) mtc_done_ = ctc(until) >> config_.mtc_freq;
+  }
+  if (tells && (deep || changed)) writer_.cbr(cbr);
+  cyc_at_ = until;
 }
 
 void PtTracer::push(Addr return_address) {

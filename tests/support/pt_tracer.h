@@ -48,6 +48,10 @@ class PtTracer {
   void begin_overflow();  // packets are dropped from here on
   void end_overflow();    // OVF, FUP (or TIP.PGE later)
   void timestamp(uint64_t tsc);
+  // The core clock stands still until `until`, and goes on at the rate `cbr`. `deep`: power-down, after which
+  // TSC, TMA and CBR follow (SDM vol. 3, "CYC packets", "TSC packets"). Without it nothing but the rate
+  // tells.
+  void sleep(uint64_t until, bool deep, uint8_t cbr);
 
   bool running() const { return running_; }
   // Would the current instruction be seen?
@@ -77,10 +81,12 @@ class PtTracer {
   void tip(Addr target);
   void enable(Addr target);
   void push(Addr return_address);
+  PsbPlus::Tma tma() const;
   uint64_t ctc(uint64_t tsc) const { return tsc * config_.tsc_ctc_d / config_.tsc_ctc_n; }
 
   TracerConfig config_;
   PtWriter writer_;
+  uint8_t cbr_;  // now; config_.cbr is the TSC's own
   bool running_ = false;
   bool overflow_ = false;
   bool psb_wanted_ = false;

@@ -5,6 +5,8 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "tests/arch/x86/sure.h"
 
 namespace asof::x86::test {
@@ -13,6 +15,12 @@ namespace {
 using Mismatch = asof::test::TracerConfig::Mismatch;
 
 constexpr uint64_t kCaptures = 7'680, kShards = 16;
+
+// Of those that are long whatever their number, each has found a fault.
+bool is_long(uint64_t seed) {
+  constexpr uint64_t kFound[] = {2449, 2547, 4582, 4817};
+  return seed % 7 == 0 || std::ranges::find(kFound, seed) != std::end(kFound);
+}
 
 Settings settings_of(uint64_t seed) {
   SimRandom random(seed * 50'021 + 7);
@@ -27,10 +35,6 @@ Settings settings_of(uint64_t seed) {
   s.anchors = random.chance(30);
   s.no_time = random.chance(8);
   s.pokes = random.chance(60) ? 3 : 0;
-  if (random.chance(15)) {  // places that change many times
-    s.ticks = random.between(20'000, 36'000);
-    s.pokes = 8;
-  }
   s.recording.dated_copy = random.chance(50);
   // One or two of them, such that what each does is not hidden by the others.
   for (uint64_t n = random.between(1, 2); n != 0; --n) {
@@ -52,6 +56,10 @@ Settings settings_of(uint64_t seed) {
       default:
         s.processes = true;
     }
+  }
+  if (is_long(seed)) {  // places that change many times
+    s.ticks = random.between(20'000, 36'000);
+    s.pokes = 8;
   }
   return s;
 }

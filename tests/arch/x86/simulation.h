@@ -33,6 +33,7 @@ struct Settings {
   bool processes = false;    // two take turns on each CPU, with different text at the same addresses
   bool no_time = false;      // nothing converts the trace's time to that of the records
   bool switches = false;     // of the task: to another thread of it, and to a process without text
+  bool sleeps = false;       // of the CPUs, in which cycles are not counted
   bool anchors = false;      // the kernel's patching code is known by address
   asof::test::TracerConfig::Mismatch mismatch = asof::test::TracerConfig::Mismatch::kClears;
 };
@@ -60,6 +61,7 @@ class Simulation {
       c.trace.mtc = true;
       c.trace.tma = false;
     }
+    c.trace.cyc = c.trace.cyc || settings.sleeps;
     c.trace.long_tnt = random_.chance(50);
     c.trace.mismatch = settings.mismatch;
     c.trace.psb_bytes = static_cast<uint32_t>(random_.between(64, 700));
@@ -89,6 +91,7 @@ class Simulation {
       uint64_t t = start;
       while ((t += random_.between(500, 6000)) < start + settings.ticks)
         machine_->interrupt_at(t, i, kernel_.address("timer"));
+      if (settings.sleeps) sleeps(i, start);
       if (settings.overflows && random_.chance(40)) {
         const uint64_t from = start + random_.below(settings.ticks / 2);
         machine_->overflow_at(from, from + random_.between(10, 800), i);
@@ -184,6 +187,15 @@ class Simulation {
       modules_->switch_keys(all);
       machine_->poke_batch(t, cpu, all, timing);
     });
+  }
+  void sleeps(unsigned cpu, uint64_t start) {
+    const uint8_t rates[] = {8, 24, 24, 34};  // of the core; 24 is the TSC's
+    for (uint64_t t = start + random_.below(3000); t < start + settings_.ticks;
+         t += random_.between(800, 4000)) {
+      const uint64_t until = t + random_.between(50, 2500);
+      machine_->sleep_at(t, until, cpu, random_.chance(60), rates[random_.below(4)]);
+      t = until;
+    }
   }
   void pokes(uint64_t start) {
     if (settings_.pokes == 0 || kernel_.sites().empty()) return;

@@ -128,7 +128,8 @@ class TextRecording {
     b.add_lost(lost);
     first_loss_ = std::min(first_loss_, lost.after);
   }
-  // The record behind the missing one tells. Beside a loss it stands behind that, and the missing one in front.
+  // The record behind the missing one tells. Beside a loss it stands behind that, and the missing one in
+  // front.
   void break_chain() {
     std::vector<size_t> between;
     for (size_t k = 0; k < facts_.size(); ++k) {
