@@ -311,6 +311,8 @@ void Machine::execute(SimCpu& c, const SimInsn& insn) {
   switch (insn.kind) {
     case SimKind::kStraight:
       c.ip = next;
+      if (const auto rule = instructions_.find(next - insn.length); rule != instructions_.end())
+        rule->second(c);
       return;
     case SimKind::kJump:
       c.ip = insn.target;

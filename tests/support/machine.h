@@ -134,6 +134,8 @@ class Machine {
   // one is an error of the test.
   void on_branch(Addr ip, BranchRule rule) { branches_[ip] = std::move(rule); }
   void on_indirect(Addr ip, TargetRule rule) { targets_[ip] = std::move(rule); }
+  // What a plain instruction does besides.
+  void on_instruction(Addr ip, std::function<void(SimCpu&)> rule) { instructions_[ip] = std::move(rule); }
   // An INT3 that stays (a kprobe, the end of its slot): where its handler returns to. Sites in a poke batch
   // come first.
   void on_int3(Addr ip, TargetRule rule) { traps_[ip] = std::move(rule); }
@@ -205,6 +207,7 @@ class Machine {
   std::vector<std::unique_ptr<SimCpu>> cpus_;
   std::vector<std::unique_ptr<SimTask>> tasks_;
   std::unordered_map<Addr, BranchRule> branches_;
+  std::map<Addr, std::function<void(SimCpu&)>> instructions_;
   std::unordered_map<Addr, TargetRule> targets_;
   std::unordered_map<Addr, TargetRule> traps_;
   std::multimap<uint64_t, std::function<void()>> events_;

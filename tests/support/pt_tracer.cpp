@@ -153,6 +153,53 @@ void PtTracer::sleep(uint64_t until, bool deep, uint8_t cbr) {
   cyc_at_ = until;
 }
 
+void PtTracer::guest(uint64_t until, Addr host, std::span<const Addr> places, SimRandom& random) {
+  constexpr uint64_t kGuestCr3 = 0x7654000;
+  const bool tells = traced() && config_.kernel;
+  const uint64_t cr3 = cr3_, offset = random.between(1'000, 1'000'000);  // of the guest's TSC
+  const auto place = [&] { return places[random.below(places.size())]; };
+  if (tells) {
+    flush_tnt();
+    stamp();
+    writer_.pip(kGuestCr3, true);
+    writer_.tip(place());
+  }
+  while (tsc_ < until) {
+    tsc_ += random.between(5, 200);
+    if (!tells) continue;
+    if (config_.mtc) due_mtc();
+    switch (random.below(6)) {
+      case 0:
+        flush_tnt();
+        stamp();
+        writer_.tip(place());
+        break;
+      case 1: {
+        flush_tnt();
+        stamp();
+        writer_.fup(place());
+        writer_.tip(place());
+        break;
+      }
+      case 2:
+        flush_tnt();
+        writer_.tsc(tsc_ - offset);
+        cyc_at_ = tsc_;
+        break;
+      default:
+        for (uint64_t n = random.between(1, 9); n != 0; --n) cond(random.chance(50));
+    }
+  }
+  if (tells) {
+    flush_tnt();
+    stamp();
+    writer_.fup(place());
+    writer_.pip(cr3);
+    writer_.tip(host);
+  }
+  returns_.clear();
+}
+
 void PtTracer::push(Addr return_address) {
   if (returns_.size() == kReturnStackDepth) returns_.erase(returns_.begin());
   returns_.push_back(return_address);

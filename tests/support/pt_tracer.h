@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "tests/support/pt_writer.h"
+#include "tests/support/sim_random.h"
 #include "textstore/address.h"
 
 namespace asof::test {
@@ -52,6 +53,11 @@ class PtTracer {
   // TSC, TMA and CBR follow (SDM vol. 3, "CYC packets", "TSC packets"). Without it nothing but the rate
   // tells.
   void sleep(uint64_t until, bool deep, uint8_t cbr);
+
+  // VM entry at the current instruction, what a guest does until `until`, whose text may be at `places`, and
+  // the exit to `host` (SDM vol. 3, "Trace in VMX operation"; the kernel is traced, or there are no PIPs to
+  // tell).
+  void guest(uint64_t until, Addr host, std::span<const Addr> places, SimRandom& random);
 
   bool running() const { return running_; }
   // Would the current instruction be seen?

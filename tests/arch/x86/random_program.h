@@ -30,6 +30,7 @@ struct Features {
   bool modules = false;   // calls a module (module_text.h)
   bool unseen = false;    // has places that change with no record of their own
   bool switches = false;  // of tasks
+  bool guests = false;    // runs virtual machines
 };
 
 // A program of functions that call each other downwards: loops, branches, indirect calls and jumps, static
@@ -109,6 +110,14 @@ class Program {
     a_.function("timer").straight(3).call("tick").straight(1).iret();
     a_.function("tick").straight(2).jcc8(Cond::kEqual, "tick.l").straight(5).label("tick.l").ret();
     a_.function("syscall").straight(6).call("f1").straight(2).sysret();
+    if (features_.guests)
+      a_.function("vcpu")
+          .straight(2)
+          .label("vmresume")
+          .bytes({0x0f, 0x01, 0xc3})
+          .label("vmexit")
+          .straight(3)
+          .ret();
     if (!features_.switches) return;
     a_.function("resched").straight(2).call("switch").straight(1).iret();
     a_.function("switch").straight(1).mov_cr3_rax().straight(1).ret();
@@ -132,6 +141,7 @@ class Program {
     }
     if (f == 0 && features_.modules) call_module();
     if (f == 0 && features_.programs) a_.label("program").call_rax();
+    if (f == 0 && features_.guests && !user_) a_.call("vcpu");
     if (f == 0) {
       // A loop that leaves no trace would not tell how often it ran.
       a_.jcc32(kConds[random_.below(5)], top).jmp32(top);

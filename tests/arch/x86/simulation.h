@@ -33,6 +33,7 @@ struct Settings {
   bool processes = false;    // two take turns on each CPU, with different text at the same addresses
   bool no_time = false;      // nothing converts the trace's time to that of the records
   bool switches = false;     // of the task: to another thread of it, and to a process without text
+  bool guests = false;       // run on the CPUs
   bool sleeps = false;       // of the CPUs, in which cycles are not counted
   bool anchors = false;      // the kernel's patching code is known by address
   asof::test::TracerConfig::Mismatch mismatch = asof::test::TracerConfig::Mismatch::kClears;
@@ -45,7 +46,7 @@ class Simulation {
       : settings_(settings),
         random_(settings.seed * 7919 + 1),
         kernel_(settings.seed, false,
-                {settings.programs, settings.modules, settings.unseen, settings.processes}),
+                {settings.programs, settings.modules, settings.unseen, settings.processes, settings.guests}),
         user_(settings.seed + 1, true, {.unseen = settings.user_writes}),
         other_(settings.seed + 2, true) {
     MachineConfig c;
@@ -72,6 +73,7 @@ class Simulation {
     machine_->memory().load(kKernelSpace, kernel_.base(), kernel_.bytes());
     machine_->memory().load(1, user_.base(), user_.bytes());
     kernel_.rules(*machine_);
+    if (settings.guests) run_guests();
     user_.rules(*machine_);
     programs_.emplace(
         *machine_, kernel_, random_, tasks_,
@@ -188,6 +190,16 @@ class Simulation {
       machine_->poke_batch(t, cpu, all, timing);
     });
   }
+  // Guests have text at the host's addresses, too.
+  void run_guests() {
+    guest_places_ = {kernel_.address("f0"), kernel_.address("f1"), kernel_.address("tick"),
+                     kernel_.address("vmexit"), 0xffffffffb0000000};
+    machine_->on_instruction(kernel_.address("vmresume"), [this](SimCpu& c) {
+      const uint64_t until = c.tsc + random_.between(50, 1500);
+      c.tracer.guest(until, kernel_.address("vmexit"), guest_places_, c.random);
+      c.tsc = until;
+    });
+  }
   void sleeps(unsigned cpu, uint64_t start) {
     const uint8_t rates[] = {8, 24, 24, 34};  // of the core; 24 is the TSC's
     for (uint64_t t = start + random_.below(3000); t < start + settings_.ticks;
@@ -301,6 +313,7 @@ class Simulation {
     }
   }
 
+  std::vector<Addr> guest_places_;
   Settings settings_;
   SimRandom random_;
   Program kernel_, user_, other_;
