@@ -79,11 +79,28 @@ bool Flow::is_unsure(const State& s, const Block& b) {
   return unsure_ == Unsure::kLater && bounds(s).hi >= text_.unsure_from();
 }
 
+// The same of bytes at the place of the flow that are no instruction, and so in no block.
+bool Flow::may_have_changed(const State& s) {
+  constexpr uint64_t kWord = 4;  // bytes: an instruction at most
+  Block b;
+  b.ip = s.ip;
+  b.size = kWord;
+  b.space = is_kernel_address(s.ip) ? kKernelSpace : s.user_space;
+  if (s.space_unsure && b.space != kKernelSpace) return true;
+  const TimeBounds when = bounds(s);
+  for (const Addr a : {s.ip, s.ip + kWord - 1}) {
+    for (const Version& v : text_.cell(b.space, a).versions)
+      b.unsure = b.unsure || (v.unsure && v.possible_in(when));
+  }
+  return is_unsure(s, b);
+}
+
 // The flow is to run (a part of) this block.
 void Flow::meet(State& s, const Variant& v, Trial* trial) {
   s.unsure = s.unsure || is_unsure(s, v.block);
-  if (trial != nullptr)
-    trial->unsure = trial->unsure || s.unsure || (s.space_unsure && v.block.space != kKernelSpace);
+  if (trial == nullptr || !(s.unsure || (s.space_unsure && v.block.space != kKernelSpace))) return;
+  trial->unsure = true;
+  trial->unsure_at = std::min(trial->unsure_at, trial->record.size());
 }
 
 // The trace says where the flow is, whichever way it came.

@@ -57,6 +57,8 @@ class Flow final : public SegmentDecoder {
     uint64_t way = 0;              // the last of them
     // It went over text that may have changed unseen: a contradiction behind that is no proof.
     bool unsure = false;
+    size_t unsure_at = SIZE_MAX;  // the size of `record` when it did first
+    bool open = false;            // a candidate of a nested choice was ruled out by no more than that
     const std::vector<uint64_t>* other = nullptr;  // of the first survivor: equal means joined
     uint32_t depth = 0;                            // of nested choices
     // Decision count at the first nested choice of which not every candidate was tried: what holds behind it
@@ -78,6 +80,7 @@ class Flow final : public SegmentDecoder {
   void place_known(State& s) const;
   void meet(State& s, const Variant& v, Trial* trial);
   bool is_unsure(const State& s, const Block& b);
+  bool may_have_changed(const State& s);
   // May the flow have gone another way up to here?
   bool in_doubt(const State& s) const {
     return s.unsure || (confidence_ > Confidence::kProved && s.decisions < confidence_until_);

@@ -180,6 +180,8 @@ Variant* Flow::text_at(State& s, Node& node, Trial* trial, Stop& why) {
       if constexpr (Emit)
         contradiction(s, "E-FLOW-005",
                       [&] { return fmt::format("the bytes at {:#x} are no instruction", s.ip); });
+      else
+        trial->unsure = trial->unsure || may_have_changed(s);
       why = Stop::kContradiction;
       return nullptr;
     case TextState::kVersioned:
@@ -194,6 +196,8 @@ Variant* Flow::text_at(State& s, Node& node, Trial* trial, Stop& why) {
     if constexpr (Emit)
       contradiction(s, "E-FLOW-005",
                     [&] { return fmt::format("the bytes at {:#x} are no instruction at this time", s.ip); });
+    else
+      trial->unsure = trial->unsure || may_have_changed(s);
     why = Stop::kContradiction;
     return nullptr;
   }
@@ -277,6 +281,7 @@ Variant* Flow::choose_nested(const State& s, const std::vector<Hypothesis>& hypo
     }
     for (size_t i = mark; i < trial.record.size(); ++i) failed_.try_emplace(trial.record[i], trial.since[i]);
     failed_unsure_ = failed_unsure_ || trial.unsure;
+    trial.open = trial.open || trial.unsure;
     trial.unsure = trial.unsure || was_unsure;
     trial.record.resize(mark);
     trial.since.resize(mark);
@@ -301,6 +306,7 @@ Variant* Flow::choose<true>(State& s, const std::vector<Hypothesis>& hypotheses,
   uint64_t best_end = 0, best_untried = UINT64_MAX, joined = s.decisions;
   std::vector<uint64_t> best_record, best_ways;
   uint64_t best_way = 0;
+  size_t best_unsure_at = SIZE_MAX;
   unsigned survivors = 0;
   bool all_join = true, all_meet = true;
   bool same_way = true;  // up to where they join the same addresses run, and take the same atoms
@@ -314,6 +320,7 @@ Variant* Flow::choose<true>(State& s, const std::vector<Hypothesis>& hypotheses,
     assume(copy, h);
     const Stop stop = walk<false>(copy, &t);
     t.unsure = t.unsure || copy.unsure;
+    open = open || t.open;
     if (stop == Stop::kContradiction) {
       // What was changed unseen on the way, or here, may be what the trace contradicts.
       open = open || t.unsure;
@@ -329,8 +336,10 @@ Variant* Flow::choose<true>(State& s, const std::vector<Hypothesis>& hypotheses,
       best_record = std::move(t.record);
       best_ways = std::move(t.ways);
       best_way = t.way;
-    } else if (t.untried != UINT64_MAX) {
-      all_join = all_meet = false;  // one way of this hypothesis meets one of the other; there are more
+      best_unsure_at = t.unsure_at;
+    } else if (t.untried != UINT64_MAX || t.unsure_at != SIZE_MAX || best_unsure_at <= t.record.size()) {
+      // One way of this hypothesis meets one of the other. There are more, or it may have been another.
+      all_join = all_meet = false;
     } else if (stop == Stop::kMerged) {
       joined = std::max(joined, t.end - 1);  // the same from what was used last
       same_way = same_way && t.way == best_ways[t.record.size()];

@@ -97,7 +97,10 @@ void Flow::place_known(State& s) const {
 
 // The hypothesis runs the first `count` instructions of a block.
 void Flow::Trial::pass(const State& s, const Block& b, uint32_t count) {
-  unsure = unsure || s.unsure;
+  if (s.unsure) {
+    unsure = true;
+    unsure_at = std::min(unsure_at, record.size());
+  }
   if (count == b.count) {
     way = way * b.power + b.hash;
     return;

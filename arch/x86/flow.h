@@ -80,6 +80,8 @@ class Flow final : public SegmentDecoder {
     void pass(const State& s, const Block& b, uint32_t count);
     bool unsure =
         false;  // it went over text that may have changed unseen: a contradiction behind is no proof
+    size_t unsure_at = SIZE_MAX;  // the size of `record` when it did first
+    bool open = false;            // a candidate of a nested choice was ruled out by no more than that
     // Decision count at the first nested choice of which not every candidate was tried: what holds behind it
     // holds of one way only.
     uint64_t untried = UINT64_MAX;

@@ -311,6 +311,7 @@ void Flow::choose_nested(const State& s, const std::vector<Hypothesis>& hypothes
       if (!fresh && trial.reached[i] < dead->second) dead.value() = trial.reached[i];
     }
     failed_unsure_ = failed_unsure_ || trial.unsure;
+    trial.open = trial.open || trial.unsure;
     trial.record.resize(mark);
     trial.ways.resize(mark);
     trial.way = way;
@@ -334,6 +335,7 @@ const Flow::Hypothesis* Flow::choose<true>(State& s, const std::vector<Hypothesi
   Stop best_stop = Stop::kContradiction;
   uint64_t best_end = 0, best_untried = UINT64_MAX, joined = s.decisions;
   std::vector<uint64_t> best_record, best_ways;
+  size_t best_unsure_at = SIZE_MAX;
   unsigned survivors = 0;
   bool all_join = true;
   bool same_way = true;  // from here to where they join they run the same addresses
@@ -349,6 +351,7 @@ const Flow::Hypothesis* Flow::choose<true>(State& s, const std::vector<Hypothesi
     assume(copy, h);
     const Stop stop = walk<false>(copy, &t);
     t.unsure = t.unsure || copy.unsure;
+    open = open || t.open;
     if (stop == Stop::kContradiction) {
       none_goes_on = none_goes_on && copy.unsure;
       // What was changed unseen on the way, or here, may be what the trace contradicts.
@@ -365,8 +368,11 @@ const Flow::Hypothesis* Flow::choose<true>(State& s, const std::vector<Hypothesi
       best_record = std::move(t.record);
       best_ways = std::move(t.ways);
       best_way = t.way;
-    } else if (t.untried != UINT64_MAX || best_untried < t.end) {
-      all_join = false;  // one way of this hypothesis meets one of the other; there are more
+      best_unsure_at = t.unsure_at;
+    } else if (t.untried != UINT64_MAX || best_untried < t.end || t.unsure_at != SIZE_MAX ||
+               best_unsure_at <= t.record.size()) {
+      // One way of this hypothesis meets one of the other. There are more, or it may have been another.
+      all_join = false;
     } else if (stop == Stop::kMerged) {
       joined = std::max(joined, t.end - 1);  // the same from what was used last
       same_way = same_way && t.way == best_ways[t.record.size()];

@@ -69,16 +69,17 @@ void expect_sure_ones_ran(const std::vector<EtmRan>& got, const std::vector<A64E
 }
 
 void run_changes(EtmClock clock, uint64_t first, uint64_t count, bool pauses, bool lost, Score& score,
-                 uint64_t slow = 1, unsigned kprobes = 0, unsigned silent = 0) {
+                 uint64_t slow = 1, unsigned kprobes = 0, unsigned silent = 0, bool is_long = false) {
   for (uint64_t seed = first; seed < first + count; ++seed) {
     SCOPED_TRACE(
         fmt::format("seed {} clock {} pauses {} lost {}", seed, static_cast<int>(clock), pauses, lost));
     const EtmSimulation run({.seed = seed,
                              .cpus = 1 + static_cast<unsigned>(seed % 2),
-                             .ns = lost           ? 30'000U
+                             .ns = is_long        ? 40'000U
+                                   : lost         ? 30'000U
                                    : kprobes != 0 ? 12'000U
                                                   : 2'500U,
-                             .changes = 1 + static_cast<unsigned>(seed % 4),
+                             .changes = (is_long ? 8 : 1) + static_cast<unsigned>(seed % 4),
                              .clock = clock,
                              .pauses = pauses,
                              .lost_records = lost,
@@ -202,6 +203,17 @@ TEST(RandomArm64, ChangesThatNobodyRecords) {
   run_changes(EtmClock::kCoarse, 140'001, 300, false, false, s, 1, 3, 50);
   EXPECT_GT(s.proved, 300U);
   EXPECT_GT(s.gaps, 300U);
+  EXPECT_GT(s.sure * 100, s.ran * 30) << s.sure << " of " << s.ran;
+}
+
+// Places that change many times: a version that an unsure way rules out is not ruled out, and where ways meet
+// that went over unsure text, there may be others. Among them are those that found it.
+TEST(RandomArm64, LongRuns) {
+  Score s;
+  run_changes(EtmClock::kFine, 120'601, 200, false, false, s, 1, 0, 50, true);
+  run_changes(EtmClock::kZero, 5'701, 50, false, false, s, 1, 0, 0, true);
+  run_changes(EtmClock::kCoarse, 130'001, 100, true, false, s, 1, 0, 30, true);
+  EXPECT_EQ(s.captures, 350U);
   EXPECT_GT(s.sure * 100, s.ran * 30) << s.sure << " of " << s.ran;
 }
 
