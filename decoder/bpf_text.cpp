@@ -123,9 +123,19 @@ std::vector<GeneratedText::Content> GeneratedText::contents(Builder& builder, co
   });
   const OriginRef origin = builder.add_origin(
       {.kind = OriginKind::kBpfImage, .name = life.name, .id = life.bpf_id, .build_id = {}});
-  const Content image{range, bytes, observed, origin, true};
+  const Content image{range, bytes, observed, origin, true, false};
   for (const Content& copy : copies(builder, life)) compare_image(life, image, copy, pokes);
   return {image};
+}
+
+// Did another life of this name begin here before the trace? perf copies kcore in between, and of both the
+// copy may be.
+bool GeneratedText::shares_copy(const CodeLife& life) const {
+  const auto same = by_begin_.find(life.range.begin);
+  return same != by_begin_.end() && std::ranges::any_of(same->second, [&](size_t i) {
+           const CodeLife& other = lives_[i];
+           return &other != &life && other.name == life.name && other.from <= side_.trace_start;
+         });
 }
 
 // What was read from memory while this life lasted.
@@ -141,7 +151,12 @@ std::vector<GeneratedText::Content> GeneratedText::copies(Builder& builder, cons
     if (piece == pieces.end() || piece->range.begin != life.range.begin) return;
     const AddrRange range = piece->range.intersect(life.range);
     const auto bytes = piece->bytes.first(range.size());
-    if (!is_blank(bytes)) out.push_back({range, bytes, observed, snapshot_origin(builder, *snapshot)});
+    if (!is_blank(bytes))
+      out.push_back({.range = range,
+                     .bytes = bytes,
+                     .observed = observed,
+                     .origin = snapshot_origin(builder, *snapshot),
+                     .unsure = snapshot == kernel_.start() && shares_copy(life)});
   };
   // A program of the same name may have been there before, so only a life that was open then can be in the
   // first copy.
@@ -152,7 +167,7 @@ std::vector<GeneratedText::Content> GeneratedText::copies(Builder& builder, cons
     for (const WatchedText* text : seen->second) {
       const AddrRange range = text->range.intersect(life.range);
       const auto bytes = text->bytes.first(range.size());
-      if (!range.empty() && !is_blank(bytes)) out.push_back({range, bytes, text->time, origin});
+      if (!range.empty() && !is_blank(bytes)) out.push_back({range, bytes, text->time, origin, false, false});
     }
   }
   add(kernel_.end(), life.until == kTimeMax, kTimeMax);
@@ -201,7 +216,7 @@ void GeneratedText::add_versions(Builder& builder, const CodeLife& life, std::sp
                 .bytes = distinct[i].bytes,
                 .rank = kRankEpoch,
                 .origin = distinct[i].origin,
-                .unsure = is_rewritten(life.range, life.name)};
+                .unsure = distinct[i].unsure || is_rewritten(life.range, life.name)};
     layer.from = i == 0 ? life.from : std::max(life.from, distinct[i - 1].observed);
     layer.until = last ? life.until : std::min(distinct[i + 1].observed, life.until);
     layer.soft_until = last && life.soft;

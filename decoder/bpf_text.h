@@ -69,7 +69,8 @@ class GeneratedText {
     std::span<const uint8_t> bytes;
     Time observed = kTimeMin;
     OriginRef origin = kNoOrigin;
-    bool file = false;  // an image: nothing else is asked
+    bool file = false;    // an image: nothing else is asked
+    bool unsure = false;  // read from the life of another of the same name, perhaps
   };
 
   void index_lives();
@@ -87,6 +88,7 @@ class GeneratedText {
   std::vector<Poke> pokes_in(const CodeLife& life) const;
   std::vector<Content> contents(Builder& builder, const CodeLife& life, std::span<const Poke> pokes);
   std::vector<Content> copies(Builder& builder, const CodeLife& life);
+  bool shares_copy(const CodeLife& life) const;
   void compare_image(const CodeLife& life, const Content& image, const Content& copy,
                      std::span<const Poke> pokes);
   void add_life_text(Builder& builder, const CodeLife& life);
