@@ -12,7 +12,11 @@ constexpr uint32_t kPtType = 8;
 constexpr uint64_t kFirstPtId = 101, kFirstSidebandId = 201;
 constexpr size_t kRounds = 4;  // FINISHED_ROUND parts of the side-band
 
-AttrSpec pt_attr(const Machine& m) {
+unsigned recorded_cpus(const Machine& m, const CaptureSpec& spec) {
+  return std::min(m.cpu_count(), spec.recorded_cpus);
+}
+
+AttrSpec pt_attr(const Machine& m, const CaptureSpec& spec) {
   namespace bit = pt_config_bit;
   const TracerConfig& c = m.config().trace;
   AttrSpec a;
@@ -26,17 +30,18 @@ AttrSpec pt_attr(const Machine& m) {
   if (!c.user) a.flags |= attr_flag::kExcludeUser;
   if (!c.kernel) a.flags |= attr_flag::kExcludeKernel;
   a.name = "intel_pt//";
-  for (unsigned i = 0; i < m.cpu_count(); ++i) a.ids.push_back(kFirstPtId + i);
+  for (unsigned i = 0; i < recorded_cpus(m, spec); ++i) a.ids.push_back(kFirstPtId + i);
   return a;
 }
 
-AttrSpec sideband_attr(const Machine& m) {
+AttrSpec sideband_attr(const Machine& m, const CaptureSpec& spec) {
   AttrSpec a;
   a.flags = attr_flag::kSampleIdAll | attr_flag::kMmap | attr_flag::kComm | attr_flag::kTask |
             attr_flag::kMmap2 | attr_flag::kCommExec | attr_flag::kContextSwitch | attr_flag::kKsymbol |
-            attr_flag::kBpfEvent | attr_flag::kTextPoke | attr_flag::kExcludeKernel | attr_flag::kExcludeHv;
+            attr_flag::kBpfEvent | attr_flag::kExcludeKernel | attr_flag::kExcludeHv | spec.sideband_flags;
+  if (spec.asks_for_pokes) a.flags |= attr_flag::kTextPoke;
   a.name = "dummy:HG";
-  for (unsigned i = 0; i < m.cpu_count(); ++i) a.ids.push_back(kFirstSidebandId + i);
+  for (unsigned i = 0; i < recorded_cpus(m, spec); ++i) a.ids.push_back(kFirstSidebandId + i);
   return a;
 }
 
@@ -90,9 +95,11 @@ void put_start(PerfDataWriter& w, const Machine& m, const CaptureSpec& spec) {
 }
 
 // The rings as perf empties them: part by part, each CPU's records together, then the end of the round.
-void put_sideband(PerfDataWriter& w, const Machine& m, uint64_t first, uint64_t last) {
-  std::vector<SideEvent> events = m.side_events();
-  for (unsigned cpu = 0; cpu < m.cpu_count(); ++cpu) {
+void put_sideband(PerfDataWriter& w, const Machine& m, const CaptureSpec& spec) {
+  const uint64_t first = m.config().tsc_start, last = m.now();
+  const unsigned cpus = recorded_cpus(m, spec);
+  std::vector<SideEvent> events = spec.side_events ? *spec.side_events : m.side_events();
+  for (unsigned cpu = 0; cpu < cpus; ++cpu) {
     for (const AuxChunk& a : m.cpu(cpu).aux) {
       const auto emit = [a](PerfDataWriter& out, const Trailer& t) {
         Trailer pt = t;
@@ -113,14 +120,14 @@ void put_sideband(PerfDataWriter& w, const Machine& m, uint64_t first, uint64_t 
   for (size_t round = 0; round < kRounds; ++round) {
     const uint64_t end = round + 1 == kRounds ? ~0ULL : first + (round + 1) * part;
     const auto stop = std::find_if(it, sorted.end(), [end](const SideEvent* e) { return e->tsc >= end; });
-    for (unsigned cpu = 0; cpu < m.cpu_count(); ++cpu) {
+    for (unsigned cpu = 0; cpu < cpus; ++cpu) {
       for (auto p = it; p != stop; ++p) {
         const SideEvent* e = *p;
         if (e->cpu != cpu) continue;
         // What the tool made up before the recording has no time.
         Trailer t{.attr = kSidebandAttr};
         if (e->tsc != 0) {
-          t = {.time = static_cast<uint64_t>(m.perf_time(e->tsc)),
+          t = {.time = static_cast<uint64_t>(m.perf_time(e->tsc)) + spec.record_clock_ahead,
                .cpu = cpu,
                .pid = e->pid,
                .tid = e->tid,
@@ -139,11 +146,11 @@ void put_sideband(PerfDataWriter& w, const Machine& m, uint64_t first, uint64_t 
 
 PerfDataWriter make_perf_data(const Machine& m, const CaptureSpec& spec) {
   PerfDataWriter w(spec.writer);
-  w.add_attr(pt_attr(m));
-  w.add_attr(sideband_attr(m));
+  w.add_attr(pt_attr(m, spec));
+  w.add_attr(sideband_attr(m, spec));
   put_features(w, m, spec);
   put_start(w, m, spec);
-  for (unsigned cpu = 0; cpu < m.cpu_count(); ++cpu) {
+  for (unsigned cpu = 0; cpu < recorded_cpus(m, spec); ++cpu) {
     const SimCpu& c = m.cpu(cpu);
     for (const AuxChunk& a : c.aux) {
       const uint64_t reference = spec.reference_override == ~0ULL ? a.tsc : spec.reference_override;
@@ -151,7 +158,7 @@ PerfDataWriter make_perf_data(const Machine& m, const CaptureSpec& spec) {
                  std::span(c.tracer.writer().bytes()).subspan(a.begin, a.end - a.begin));
     }
   }
-  put_sideband(w, m, m.config().tsc_start, m.now());
+  put_sideband(w, m, spec);
   return w;
 }
 

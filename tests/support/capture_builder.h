@@ -1,6 +1,7 @@
 // Puts a Machine's run together as a capture: perf.data with its kcore directory, user programs, truth.
 #pragma once
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -41,6 +42,11 @@ struct CaptureSpec {
   bool with_kcore = true;
   bool have_sched_switch = true;
   uint64_t reference_override = ~0ULL;  // AUXTRACE.reference; default: TSC when the buffer was copied
+  std::optional<std::vector<SideEvent>> side_events{};  // instead of all that the machine has
+  uint64_t sideband_flags = 0;                          // more of them in the attribute of the side-band
+  bool asks_for_pokes = true;                           // attr.text_poke
+  uint64_t record_clock_ahead = 0;  // ns by which the records' clock is ahead of that of TIME_CONV
+  unsigned recorded_cpus = ~0U;     // at most; the machine may have more
   std::string hostname = "testhost";
   std::string os_release = "6.1.0-test";
   std::string cpu_id = "GenuineIntel,6,142,10";

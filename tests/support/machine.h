@@ -94,6 +94,7 @@ struct SideEvent {
   unsigned cpu = 0;
   int32_t pid = 0, tid = 0;
   std::function<void(PerfDataWriter&, const Trailer&)> emit;
+  bool poke = false;  // TEXT_POKE
 };
 
 struct PokeSite {
@@ -171,6 +172,8 @@ class Machine {
 
   // text_poke_bp_batch() begun at `tsc` by `cpu`.
   void poke_batch(uint64_t tsc, unsigned cpu, std::vector<PokeSite> sites, const PokeTiming& timing = {});
+  // Is a batch under way? From its first write on.
+  bool poking() const { return !int3_sites_.empty(); }
   // Bytes stored at once, with or without a record: kprobes, slots, silent changes.
   void write_text(uint64_t tsc, Addr addr, std::vector<uint8_t> bytes);
 

@@ -31,6 +31,7 @@ void Machine::record_poke(uint64_t tsc, unsigned cpu, Addr addr, std::vector<uin
        [addr, o = std::move(old_bytes), n = std::move(new_bytes)](PerfDataWriter& w, const Trailer& t) {
          w.text_poke(addr, o, n, t);
        });
+  side_.back().poke = true;
 }
 
 void Machine::write_text(uint64_t tsc, Addr addr, std::vector<uint8_t> bytes) {

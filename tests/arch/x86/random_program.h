@@ -15,6 +15,7 @@
 
 namespace asof::x86::test {
 
+using asof::test::CodeSymbol;
 using asof::test::Machine;
 using asof::test::SimCpu;
 using asof::test::SimRandom;
@@ -31,6 +32,9 @@ struct Features {
   bool unseen = false;    // has places that change with no record of their own
   bool switches = false;  // of tasks
   bool guests = false;    // runs virtual machines
+  bool fentry = false;    // functions begin with a no-op for the function tracer
+  bool probes = false;    // has places for kprobes
+  Addr dispatcher = 0;    // is called directly; 0: none
 };
 
 // A program of functions that call each other downwards: loops, branches, indirect calls and jumps, static
@@ -58,6 +62,14 @@ class Program {
     std::array<std::string, 2> to;  // of each state; "": a no-op
   };
   const std::vector<Unseen>& unseen() const { return unseen_; }
+  const std::vector<Addr>& fentries() const { return fentries_; }
+  // An instruction that a kprobe can stand on.
+  struct Probe {
+    Addr at = 0;
+    Bytes insn;
+  };
+  const std::vector<Probe>& probes() const { return probes_; }
+  const std::vector<CodeSymbol>& symbols() const { return a_.symbols(); }
   Bytes state(const Unseen& u, bool on) const {
     const std::string& to = u.to[on ? 1 : 0];
     if (to.empty()) return asof::test::nop5_bytes();
@@ -132,16 +144,22 @@ class Program {
   void function(int f) {
     a_.function(fmt::format("f{}", f));
     if (random_.chance(50)) a_.endbr64();
+    if (features_.fentry) {
+      fentries_.push_back(a_.here());
+      a_.nop5();
+    }
     const std::string top = label("top");
     a_.label(top);
     for (uint64_t part = random_.between(1, 5); part != 0; --part) {
       piece(f);
       if (features_.unseen && random_.chance(40)) change_unseen(f);
       if (features_.modules && f < kLeaves && random_.chance(20)) call_module();
+      if (features_.probes && random_.chance(25)) probed(f);
     }
     if (f == 0 && features_.modules) call_module();
     if (f == 0 && features_.programs) a_.label("program").call_rax();
     if (f == 0 && features_.guests && !user_) a_.call("vcpu");
+    if (f == 0 && features_.dispatcher != 0) a_.label("dispatch").call(features_.dispatcher);
     if (f == 0) {
       // A loop that leaves no trace would not tell how often it ran.
       a_.jcc32(kConds[random_.below(5)], top).jmp32(top);
@@ -168,6 +186,14 @@ class Program {
       pending_unseen_.push_back(unseen_.size());
     }
     unseen_.push_back(u);
+  }
+  // An instruction of one piece of straight code, which a slot can have a copy of.
+  void probed(int f) {
+    const Addr at = a_.here();
+    Assembler one(at);
+    one.straight(any());
+    probes_.push_back({at, one.finish()});
+    a_.label(fmt::format("probe{}.{}", f, probes_.size())).bytes(probes_.back().insn);
   }
   void call_module() {
     if (random_.chance(60)) {
@@ -261,6 +287,8 @@ class Program {
   std::vector<Addr> sites_;
   std::vector<size_t> pending_sites_, pending_unseen_;
   std::vector<Unseen> unseen_;
+  std::vector<Addr> fentries_;
+  std::vector<Probe> probes_;
   std::vector<std::string> module_calls_;
   std::vector<std::pair<std::string, std::vector<std::string>>> indirect_;
   std::vector<std::pair<std::string, unsigned>> loops_;
