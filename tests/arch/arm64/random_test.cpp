@@ -4,69 +4,10 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "tests/arch/arm64/random_simulation.h"
+#include "tests/arch/arm64/sure.h"
 
 namespace asof::test {
 namespace {
-
-std::string show(const EtmRan& r) {
-  return fmt::format("{:#x} {:08x} confidence {}", r.ip, r.word, static_cast<int>(r.confidence));
-}
-
-// Of what is equivalent the addresses are known, and which of several words stood there is not.
-bool same(const EtmRan& r, const A64Executed& e) {
-  return r.ip == e.ip && (r.word == e.word || r.confidence == Confidence::kEquivalent);
-}
-
-struct Score {
-  uint64_t captures = 0, instructions = 0, sure = 0, proved = 0, ran = 0, gaps = 0;
-};
-
-void expect_equal(const std::vector<EtmRan>& got, const std::vector<A64Executed>& want) {
-  for (size_t i = 0; i < std::min(got.size(), want.size()); ++i)
-    ASSERT_TRUE(same(got[i], want[i]))
-        << "instruction " << i << " of " << want.size() << ": " << show(got[i]) << ", really "
-        << fmt::format("{:#x} {:08x}", want[i].ip, want[i].word);
-  ASSERT_EQ(got.size(), want.size());
-}
-
-// What is certain, proved or equivalent really ran in this segment, in this order, not before its time, and
-// without a hole: what stands side by side without a gap ran one right after the other.
-void expect_sure_ones_ran(const std::vector<EtmRan>& got, const std::vector<A64Executed>& want, bool has_time,
-                          Score& score) {
-  const auto sure = [&](size_t i) { return got[i].confidence <= Confidence::kEquivalent; };
-  size_t t = 0;
-  for (size_t i = 0; i < got.size();) {
-    size_t end = i;
-    while (end < got.size() && sure(end) && (end == i || !got[end].after_gap)) ++end;
-    if (end == i) {
-      ++i;
-      continue;
-    }
-    size_t longest = 0;
-    const auto fits = [&](size_t from) {
-      for (size_t k = i; k < end; ++k) {
-        const size_t at = from + (k - i);
-        if (at >= want.size() || !same(got[k], want[at]) ||
-            (has_time && static_cast<Time>(want[at].time) < got[k].time))
-          return false;
-        longest = std::max(longest, k - i + 1);
-      }
-      return true;
-    };
-    while (t < want.size() && !fits(t)) ++t;
-    ASSERT_LT(t, want.size()) << "instructions " << i << " to " << end << " of " << got.size() << " ("
-                              << want.size()
-                              << " ran) never ran one after the other; the first that does not fit: "
-                              << show(got[std::min(i + longest, end - 1)]);
-    t += end - i;
-    score.sure += end - i;
-    i = end;
-  }
-  for (const EtmRan& r : got) score.proved += r.confidence == Confidence::kProved;
-  score.instructions += got.size();
-  score.ran += want.size();
-}
 
 void run_changes(EtmClock clock, uint64_t first, uint64_t count, bool pauses, bool lost, Score& score,
                  uint64_t slow = 1, unsigned kprobes = 0, unsigned silent = 0, bool is_long = false) {
