@@ -31,6 +31,7 @@ struct RecordedSettings {
   bool jump_table = false;  // is in the copy of kcore
   bool sync_known = false;  // kallsyms has do_sync_core
   bool end_copy = false;
+  bool watched = false;      // bytes of what is announced are read later
   bool no_pokes = false;     // TEXT_POKE was not asked for
   bool other_clock = false;  // perf record -k
   bool one_ring = false;     // of several CPUs only the first was recorded
@@ -45,7 +46,9 @@ class RecordedMachine {
         user_(settings.seed + 1, true, {.unseen = settings.user_writes}),
         other_(settings.seed + 2, true) {
     configure();
-    scenery_.emplace(Scenery{*machine_, kernel_, random_, tasks_, start() + settings.ticks});
+    if (settings.watched) watcher_.emplace(*machine_, random_);
+    scenery_.emplace(Scenery{*machine_, kernel_, random_, tasks_, start() + settings.ticks,
+                             watcher_ ? &*watcher_ : nullptr});
     queue_.emplace(*scenery_);
     processes();
     change_text();
@@ -67,6 +70,7 @@ class RecordedMachine {
     for (const asof::test::UserProgram& p : spec_.programs)
       asof::test::write_bytes(directory / "symfs" / std::filesystem::path(p.path).relative_path(),
                               make_executable(p.elf));
+    if (watcher_) asof::test::write_bytes(data / "ksym_text.bin", watcher_->file());
     if (!settings_.end_copy) return;
     const asof::test::DirectoryParts end = make_kcore_dir(end_);
     asof::test::write_bytes(data / "kcore.end", end.kcore);
@@ -84,6 +88,7 @@ class RecordedMachine {
   static Features features(const RecordedSettings& s) {
     Features f;
     f.programs = s.programs, f.modules = s.modules, f.unseen = s.static_calls, f.switches = s.processes;
+    f.ret0 = s.static_calls;
     f.fentry = s.trampolines, f.probes = s.probes;
     f.dispatcher = s.dispatcher ? Dispatcher::kAt : 0;
     return f;
@@ -187,7 +192,7 @@ class RecordedMachine {
       if (!random_.chance(40)) continue;
       on_call_[i] = !on_call_[i];
       if (kernel_.state(u, on_call_[i]) != kernel_.state(u, !on_call_[i]))
-        out.push_back({u.at, kernel_.state(u, on_call_[i])});
+        out.push_back({u.at, kernel_.state(u, on_call_[i]), kernel_.emulated(u, on_call_[i])});
     }
     if (modules_) modules_->switch_keys(out);
     return out;
@@ -364,6 +369,7 @@ class RecordedMachine {
   Program kernel_, user_, other_;
   std::unique_ptr<Machine> machine_;
   std::vector<SimTask*> tasks_;
+  std::optional<Watcher> watcher_;
   std::optional<Scenery> scenery_;
   std::optional<PokeQueue> queue_;
   CodePlaces places_;

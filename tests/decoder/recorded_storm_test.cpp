@@ -37,6 +37,7 @@ RecordedSettings settings_of(uint64_t seed) {
   s.jump_table = random.chance(50);
   s.sync_known = random.chance(40);
   s.end_copy = random.chance(30);
+  s.watched = random.chance(30);
   s.no_pokes = random.chance(4);
   s.other_clock = random.chance(4);
   s.one_ring = s.cpus > 1 && s.losses == Losses::kNone && random.chance(5);

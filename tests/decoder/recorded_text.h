@@ -21,19 +21,55 @@ using asof::test::PerfDataWriter;
 using asof::test::PokeSite;
 using asof::test::Trailer;
 
+// A symbol that /proc/kallsyms has for some time.
+struct GeneratedSymbol {
+  Addr at = 0;
+  std::string name, module;
+  uint64_t from = 0, until = ~0ULL;  // TSC
+};
+
+// ksym_text.bin (docs/bundle.md): bytes that a watcher reads some time after it learned of a symbol, if that
+// is still there then.
+class Watcher {
+ public:
+  Watcher(Machine& machine, SimRandom& random) : machine_(machine), random_(random) {}
+  void look(uint32_t type, AddrRange range, std::function<bool()> there) {
+    if (!random_.chance(40)) return;
+    machine_.schedule(machine_.now() + random_.below(2000), [this, type, range, there = std::move(there)] {
+      if (!there()) return;
+      constexpr uint32_t kTimeIsPerfs = 0x80000000;
+      out_.u64(static_cast<uint64_t>(machine_.perf_time(machine_.now())));
+      out_.u64(range.begin);
+      out_.u32(static_cast<uint32_t>(range.size()));
+      out_.u32(type | kTimeIsPerfs);
+      out_.raw(machine_.memory().read(kKernelSpace, range.begin, range.size()));
+    });
+  }
+  const Bytes& file() const { return out_.bytes(); }
+
+ private:
+  Machine& machine_;
+  SimRandom& random_;
+  asof::test::ByteSink out_{false};
+};
+
 // What the mechanisms share.
 struct Scenery {
   Machine& machine;
   const Program& kernel;
   SimRandom& random;
   const std::vector<SimTask*>& tasks;
-  uint64_t end = 0;  // TSC
+  uint64_t end = 0;            // TSC
+  Watcher* watcher = nullptr;  // nullptr: none
 
   uint64_t now() const { return machine.now(); }
   unsigned any_cpu() const { return static_cast<unsigned>(random.below(machine.cpu_count())); }
   void at(uint64_t tsc, std::function<void()> action) const { machine.schedule(tsc, std::move(action)); }
   void in(uint64_t ticks, std::function<void()> action) const { at(now() + ticks, std::move(action)); }
   void write(Addr at, const Bytes& bytes) const { machine.memory().write(now(), kKernelSpace, at, bytes); }
+  void look(uint32_t type, AddrRange range, std::function<bool()> there) const {
+    if (watcher != nullptr) watcher->look(type, range, std::move(there));
+  }
   void unused(AddrRange range, std::function<void()> action) const {
     when_unused(
         machine, tasks, range, [] { return true; }, std::move(action));
@@ -48,13 +84,6 @@ enum RecordKind : uint16_t {
   kUnregister = 1,
   kBpfLoad = 1,
   kBpfUnload = 2
-};
-
-// A symbol that /proc/kallsyms has for some time.
-struct GeneratedSymbol {
-  Addr at = 0;
-  std::string name, module;
-  uint64_t from = 0, until = ~0ULL;  // TSC
 };
 
 // Changes of text under text_mutex: one after the other.
@@ -166,6 +195,8 @@ class RecordedPrograms {
     if (announced) {
       symbols_.push_back({at, Machine::bpf_symbol(p, 0), "bpf", early ? 0 : s_.now()});
       announce(early ? 0 : s_.now(), p, true);
+      s_.look(kKsymBpf, range_of(at, bytes.size()),
+              [this, symbol] { return symbols_.at(symbol).until == ~0ULL; });
       if (s_.random.chance(80)) images_.push_back(p);
     }
     live_.push_back(at);
@@ -233,6 +264,8 @@ class Trampolines {
     const std::string name = of_bpf_ ? fmt::format("bpf_trampoline_{}", ++count_) : "ftrace_trampoline";
     symbols_.push_back({place_, name, of_bpf_ ? "bpf" : "__builtin__ftrace", s_.now()});
     ksymbol(s_.now(), kRegister);
+    s_.look(of_bpf_ ? kKsymBpf : kKsymOutOfLine, range_of(place_, bytes_.size()),
+            [this, symbol = symbols_.size() - 1] { return symbols_.at(symbol).until == ~0ULL; });
     if (!of_bpf_) s_.machine.record_poke(s_.now() + 1, cpu_, place_, {}, bytes_);
     called_.clear();
     queue_.poke(
@@ -321,6 +354,7 @@ class Dispatcher {
     if (s_.now() >= s_.end) return;
     const Addr half = kAt + (second_ ? 0 : kHalf);
     s_.unused(range_of(half, 64), [this, half] {
+      s_.look(kKsymBpf, range_of(kAt, 4096), [] { return true; });
       s_.write(half, text(half));
       second_ = !second_;
       queue_.poke(

@@ -100,6 +100,7 @@ struct SideEvent {
 struct PokeSite {
   Addr addr = 0;
   std::vector<uint8_t> new_bytes;
+  std::vector<uint8_t> emulate{};  // instead of them while INT3 stands there; empty: they themselves
 };
 
 // TSC ticks between the steps of a poke batch.

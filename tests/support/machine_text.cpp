@@ -76,7 +76,7 @@ void Machine::poke_step(const std::shared_ptr<Batch>& batch) {
       for (const PokeSite& s : batch->sites) {
         if (int3_sites_.contains(s.addr)) throw std::logic_error("two pokes of one site at a time");
         batch->old_bytes.push_back(memory_.read(kKernelSpace, s.addr, s.new_bytes.size()));
-        int3_sites_[s.addr] = s.new_bytes;
+        int3_sites_[s.addr] = s.emulate.empty() ? s.new_bytes : s.emulate;
         memory_.write(now_, kKernelSpace, s.addr, std::vector<uint8_t>{kInt3Byte});
       }
       sync_then(now_ + batch->timing.int3_to_tail, batch->cpu, again);

@@ -34,6 +34,7 @@ struct Features {
   bool guests = false;    // runs virtual machines
   bool fentry = false;    // functions begin with a no-op for the function tracer
   bool probes = false;    // has places for kprobes
+  bool ret0 = false;      // some of the calls among them can become "return 0"
   Addr dispatcher = 0;    // is called directly; 0: none
 };
 
@@ -72,9 +73,16 @@ class Program {
   const std::vector<CodeSymbol>& symbols() const { return a_.symbols(); }
   Bytes state(const Unseen& u, bool on) const {
     const std::string& to = u.to[on ? 1 : 0];
+    if (to == "ret0") return {0x2e, 0x2e, 0x2e, 0x31, 0xc0};
     if (to.empty()) return asof::test::nop5_bytes();
     return u.to[0].empty() ? asof::test::jmp32_bytes(u.at, address(to))
                            : asof::test::call_bytes(u.at, address(to));
+  }
+
+  // What a CPU that meets INT3 there is made to do while it becomes that (arch/x86/kernel/static_call.c
+  // __static_call_transform(): the function, not the `xor` that stands for it).
+  Bytes emulated(const Unseen& u, bool on) const {
+    return u.to[on ? 1 : 0] == "ret0" ? asof::test::call_bytes(u.at, address("ret0")) : state(u, on);
   }
 
   // `space`: whose branches these are, where another process has others at the same addresses.
@@ -130,6 +138,7 @@ class Program {
           .label("vmexit")
           .straight(3)
           .ret();
+    if (features_.ret0) a_.function("ret0").bytes({0x31, 0xc0}).ret();
     if (!features_.switches) return;
     a_.function("resched").straight(2).call("switch").straight(1).iret();
     a_.function("switch").straight(1).mov_cr3_rax().straight(1).ret();
@@ -178,6 +187,7 @@ class Program {
         return fmt::format("f{}", random_.between(static_cast<uint64_t>(f) + 1, kFunctions - 1));
       };
       u.to = {any_callee(), any_callee()};
+      if (features_.ret0 && random_.chance(40)) u.to[1] = "ret0";
       a_.call(u.to[0]);
     } else {
       const std::string name = fmt::format("u{}", unseen_.size());

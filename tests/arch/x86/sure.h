@@ -1,4 +1,4 @@
-// Is what a decoder calls certain or proved among what really ran?
+// Is what a decoder calls certain, proved or equivalent among what really ran?
 #pragma once
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -12,9 +12,11 @@
 
 namespace asof::x86::test {
 
+// Of what is equivalent the addresses are known, and which of several texts stood there is not.
 inline bool same(const Ran& r, const Executed& e) {
-  return r.ip == e.ip && r.length == e.length &&
-         std::equal(r.bytes.begin(), r.bytes.begin() + r.length, e.bytes.begin());
+  return r.ip == e.ip &&
+         (r.confidence == Confidence::kEquivalent ||
+          (r.length == e.length && std::equal(r.bytes.begin(), r.bytes.begin() + r.length, e.bytes.begin())));
 }
 
 inline std::string show(const Ran& r) {
@@ -35,11 +37,11 @@ struct Score {
 // Where one stretch of sure instructions ends: at the first that is not, or where something is missing.
 inline size_t end_of_sure(const Decoded& d, const std::vector<bool>& after_gap, size_t begin) {
   size_t end = begin + 1;
-  while (end < d.ran.size() && d.ran[end].confidence <= Confidence::kProved && !after_gap[end]) ++end;
+  while (end < d.ran.size() && d.ran[end].confidence <= Confidence::kEquivalent && !after_gap[end]) ++end;
   return end;
 }
 
-// What is certain or proved really ran: each stretch of it, without a hole or an instruction too many, and
+// What is certain, proved or equivalent really ran: each stretch of it, without a hole or an instruction too many, and
 // the stretches in this order. Where time is known at sync points only, also between the same two of them:
 // there a step's time is that of the one before it.
 inline void expect_sure_ones_ran(const Decoded& d, const std::vector<Executed>& truth, bool by_sync_point,
@@ -52,7 +54,7 @@ inline void expect_sure_ones_ran(const Decoded& d, const std::vector<Executed>& 
   for (const Decoded::GapAt& g : d.gaps) after_gap.at(g.at) = true;
   size_t t = 0;
   for (size_t i = 0; i < d.ran.size();) {
-    if (d.ran[i].confidence > Confidence::kProved) {
+    if (d.ran[i].confidence > Confidence::kEquivalent) {
       ++score.instructions;
       ++i;
       continue;
