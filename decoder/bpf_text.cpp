@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "decoder/code_extent.h"
+
 namespace asof {
 namespace {
 
@@ -234,6 +236,27 @@ void GeneratedText::add_versions(Builder& builder, const CodeLife& life, std::sp
   }
 }
 
+bool GeneratedText::is_arm64() const {
+  constexpr uint16_t kAarch64 = 183;  // EM_AARCH64
+  const KernelSnapshot* copy = kernel_.start() != nullptr ? kernel_.start() : kernel_.end();
+  return copy != nullptr && copy->machine() == kAarch64;
+}
+
+// A life whose record tells no length, without what lies behind its code.
+CodeLife GeneratedText::without_neighbours(const CodeLife& life, std::vector<Content>& contents) const {
+  CodeLife out = life;
+  if (life.exact || is_rewritten(life.range, life.name)) return out;
+  size_t most = 0;
+  for (Content& c : contents) {
+    const size_t size = code_extent(c.bytes, c.range.begin, is_arm64());
+    c.range.end = c.range.begin + size;
+    c.bytes = c.bytes.first(size);
+    most = std::max(most, size);
+  }
+  out.range.end = out.range.begin + most;
+  return out;
+}
+
 void GeneratedText::add_life_text(Builder& builder, const CodeLife& life) {
   if (life.from > life.until || life.range.empty()) return;
   const std::vector<Poke> pokes = pokes_in(life);
@@ -257,8 +280,9 @@ void GeneratedText::add_life_text(Builder& builder, const CodeLife& life) {
     }
     return;
   }
-  add_versions(builder, life, pokes, found);
-  add_doubt(builder, life);
+  const CodeLife known = without_neighbours(life, found);
+  add_versions(builder, known, pokes, found);
+  add_doubt(builder, known);
 }
 
 // Generated code that kallsyms knows and no record mentions: it was there before the recording, or its record
@@ -273,13 +297,19 @@ void GeneratedText::add_snapshot_symbols(Builder& builder) {
     if (snapshot == nullptr) return;
     for (const KernelSnapshot::Piece& piece : snapshot->generated()) {
       if (has_life(piece) || is_blank(piece.bytes)) continue;
-      builder.add_layer({.range = piece.range,
-                         .bytes = piece.bytes,
+      // Pages of kprobes and ftrace's trampolines are nobody else's; dispatchers neither.
+      const bool rewritten = is_rewritten(piece.range, piece.name);
+      const bool alone = rewritten || !piece.name.starts_with("bpf_");
+      const auto bytes =
+          alone ? piece.bytes : piece.bytes.first(code_extent(piece.bytes, piece.range.begin, is_arm64()));
+      const AddrRange range = range_of(piece.range.begin, bytes.size());
+      builder.add_layer({.range = range,
+                         .bytes = bytes,
                          .observed = observed,
                          .rank = rank,
                          .origin = snapshot_origin(builder, *snapshot),
-                         .unsure = is_rewritten(piece.range, piece.name)});
-      add_doubt(builder, piece.range, rank, snapshot == kernel_.end());
+                         .unsure = rewritten});
+      add_doubt(builder, range, rank, snapshot == kernel_.end());
     }
   };
   add(kernel_.start(), kRankSnapshot, kTimeMin);

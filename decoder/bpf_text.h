@@ -92,6 +92,8 @@ class GeneratedText {
   void compare_image(const CodeLife& life, const Content& image, const Content& copy,
                      std::span<const Poke> pokes);
   void add_life_text(Builder& builder, const CodeLife& life);
+  bool is_arm64() const;
+  CodeLife without_neighbours(const CodeLife& life, std::vector<Content>& contents) const;
   void find_rewritten();
   bool is_rewritten(AddrRange range, std::string_view name) const;
   void add_versions(Builder& builder, const CodeLife& life, std::span<const Poke> pokes,

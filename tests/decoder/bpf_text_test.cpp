@@ -351,13 +351,13 @@ TEST_F(Generated, WatchedBytesGiveATrampolineItsText) {
   r.writer.ksymbol(page, 4096, kBpf, kUnregister, "bpf_trampoline_1", Recording::at(500));
   r.writer.ksymbol(page, 4096, kBpf, kRegister, "bpf_trampoline_2", Recording::at(600));
   ByteSink file;
-  file.u64(150), file.u64(page), file.u32(32), file.u32(1), file.raw(filled(32, 0x66));
+  file.u64(150), file.u64(page), file.u32(32), file.u32(1), file.raw(filled(32, 0x50));
   file.u64(50), file.u64(page), file.u32(4), file.u32(1), file.raw(filled(4, 0x77));  // nothing was there
   file.u64(650), file.u64(page), file.u32(400), file.u32(1);                          // cut short
   write_bytes(r.dir / "ksym_text.bin", file.bytes());
   open();
   EXPECT_EQ(at(page, 2, 99), kUnknown);
-  EXPECT_EQ(at(page, 2, 300), std::vector<Bytes>{filled(2, 0x66)});
+  EXPECT_EQ(at(page, 2, 300), std::vector<Bytes>{filled(2, 0x50)});
   EXPECT_EQ(at(page + 32, 1, 300), kUnknown);
   EXPECT_EQ(at(page, 2, 700), kUnknown);  // not the old trampoline's
   EXPECT_NE(find_notice(*capture, "I-SIDE-405"), nullptr);
