@@ -5,7 +5,8 @@
 #include <filesystem>
 #include <memory>
 
-#include "tests/decoder/recorded_text.h"
+#include "tests/decoder/recorded_probes.h"
+#include "tests/decoder/recorded_programs.h"
 
 namespace asof::x86::test {
 
@@ -20,7 +21,8 @@ struct RecordedSettings {
   asof::test::TracerConfig::Mismatch mismatch = asof::test::TracerConfig::Mismatch::kClears;
   // What the kernel and the processes do.
   bool static_branches = false, static_calls = false, programs = false, trampolines = false,
-       dispatcher = false, probes = false, modules = false, processes = false, user_writes = false;
+       dispatcher = false, probes = false, modules = false, processes = false, user_writes = false,
+       uprobes = false;
   // What the recording has of it.
   enum class Losses : uint8_t {
     kNone,
@@ -43,7 +45,7 @@ class RecordedMachine {
       : settings_(settings),
         random_(settings.seed * 7919 + 1),
         kernel_(settings.seed, false, features(settings)),
-        user_(settings.seed + 1, true, {.unseen = settings.user_writes}),
+        user_(settings.seed + 1, true, {.unseen = settings.user_writes, .probes = settings.uprobes}),
         other_(settings.seed + 2, true) {
     configure();
     if (settings.watched) watcher_.emplace(*machine_, random_);
@@ -88,7 +90,7 @@ class RecordedMachine {
   static Features features(const RecordedSettings& s) {
     Features f;
     f.programs = s.programs, f.modules = s.modules, f.unseen = s.static_calls, f.switches = s.processes;
-    f.ret0 = s.static_calls;
+    f.ret0 = s.static_calls, f.uprobes = s.uprobes;
     f.fentry = s.trampolines, f.probes = s.probes;
     f.dispatcher = s.dispatcher ? Dispatcher::kAt : 0;
     return f;
@@ -103,7 +105,7 @@ class RecordedMachine {
     MachineConfig c;
     c.cpus = settings_.cpus;
     c.seed = settings_.seed;
-    c.trace.user = settings_.user_writes || settings_.processes || random_.chance(60);
+    c.trace.user = settings_.user_writes || settings_.uprobes || settings_.processes || random_.chance(60);
     c.trace.return_compression = random_.chance(70);
     c.trace.mtc = !settings_.coarse_time;
     c.trace.cyc = !settings_.coarse_time && random_.chance(30);
@@ -169,6 +171,7 @@ class RecordedMachine {
       modules_.emplace(*machine_, kernel_, random_, tasks_).schedule(start(), settings_.ticks);
     if (settings_.static_branches || settings_.static_calls || settings_.modules) keys(start() + 100);
     if (settings_.user_writes) write_user_text();
+    if (settings_.uprobes) uprobes_.emplace(*scenery_, user_).schedule(start());
   }
   // Static branches and calls, some at a time.
   void keys(uint64_t from) {
@@ -379,6 +382,7 @@ class RecordedMachine {
   std::optional<Trampolines> trampolines_;
   std::optional<Kprobes> probes_;
   std::optional<Modules> modules_;
+  std::optional<Uprobes> uprobes_;
   std::vector<bool> on_, on_call_;
   uint64_t stopped_ = 0;  // TSC; the first CPU's trace, before the others'
   asof::test::CaptureSpec spec_, end_;

@@ -32,6 +32,7 @@ RecordedSettings settings_of(uint64_t seed) {
                            &s.probes,       &s.modules,  &s.processes, &s.user_writes};
     *kinds[random.below(std::size(kinds))] = true;
   }
+  s.uprobes = random.chance(12);
   if (random.chance(35)) s.losses = static_cast<Losses>(random.between(1, 3));
   if (s.losses == Losses::kAtTheEnd) s.cpus = 2;
   s.jump_table = random.chance(50);

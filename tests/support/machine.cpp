@@ -203,10 +203,9 @@ void Machine::deliver(SimCpu& c, Addr handler, StackFrame frame) {
 
 void Machine::int3(SimCpu& c) {
   const Addr a = c.ip;
-  if (c.user) throw std::logic_error(fmt::format("INT3 in user code at {:#x}", a));
-  StackFrame frame{StackFrame::Kind::kTrap, a, false, false, 0};
+  StackFrame frame{StackFrame::Kind::kTrap, a, c.user, false, 0};
   const auto site = int3_sites_.find(a);
-  if (site != int3_sites_.end()) {
+  if (site != int3_sites_.end() && !c.user) {
     ++int3_hits_;
     emulate(c, site->second, frame);
   } else {

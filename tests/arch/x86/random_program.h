@@ -34,6 +34,7 @@ struct Features {
   bool guests = false;    // runs virtual machines
   bool fentry = false;    // functions begin with a no-op for the function tracer
   bool probes = false;    // has places for kprobes
+  bool uprobes = false;   // the kernel has the trap behind a single step
   bool ret0 = false;      // some of the calls among them can become "return 0"
   Addr dispatcher = 0;    // is called directly; 0: none
 };
@@ -128,6 +129,7 @@ class Program {
     a_.function("int3").straight(1).straight(4).iret();
     a_.function("sync").straight(2).iret();
     a_.function("timer").straight(3).call("tick").straight(1).iret();
+    if (features_.uprobes) a_.function("debug").label("debug.top").straight(2).iret();
     a_.function("tick").straight(2).jcc8(Cond::kEqual, "tick.l").straight(5).label("tick.l").ret();
     a_.function("syscall").straight(6).call("f1").straight(2).sysret();
     if (features_.guests)
@@ -306,8 +308,10 @@ class Program {
 };
 
 // A loaded program: a few branches and sites of none, told apart by what its branches are. With `kernel` it
-// may call a function of it.
-inline Bytes loaded_program(uint64_t seed, Addr at, const Program* kernel = nullptr) {
+// may call a function of it. Programs of one seed and different flavours have branches of other conditions at
+// the same places.
+inline Bytes loaded_program(uint64_t seed, Addr at, const Program* kernel = nullptr,
+                            SimRandom* flavour = nullptr) {
   constexpr size_t kSize = 128;
   SimRandom random(seed);
   Assembler a(at);
@@ -316,7 +320,10 @@ inline Bytes loaded_program(uint64_t seed, Addr at, const Program* kernel = null
     for (uint64_t n = random.below(3); n != 0; --n)
       a.straight(static_cast<unsigned>(random.below(Assembler::kStraightKinds)));
     const std::string skip = fmt::format("s{}", parts);
-    if (random.chance(60)) a.jcc8(kConds[random.below(5)], skip).straight(0);
+    if (random.chance(60)) {
+      const Cond c = kConds[random.below(5)];
+      a.jcc8(flavour == nullptr ? c : kConds[flavour->below(5)], skip).straight(0);
+    }
     a.label(skip);
     if (kernel != nullptr && random.chance(40))
       a.call(kernel->address(fmt::format("f{}", random.between(Program::kLeaves, kFunctions - 1))));

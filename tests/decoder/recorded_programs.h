@@ -1,160 +1,13 @@
-// What a simulated kernel does to its text while it runs: batches of pokes one after the other, BPF programs,
-// trampolines, dispatchers, kprobes. Memory of what is gone is used again when no CPU is in it any more. Each
-// does it in the kernel's order and writes the kernel's records, or none where the kernel writes none.
+// Code that a simulated kernel loads and rewrites: BPF programs, trampolines, dispatchers. Memory of what is
+// gone is used again when no CPU is in it any more.
 #pragma once
-#include <algorithm>
-#include <array>
-#include <deque>
-#include <functional>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "tests/arch/x86/silent_changes.h"
-#include "tests/support/capture_builder.h"
+#include "tests/decoder/recorded_scenery.h"
 
 namespace asof::x86::test {
-
-using asof::test::BpfProgSpec;
-using asof::test::PerfDataWriter;
-using asof::test::PokeSite;
-using asof::test::Trailer;
-
-// A symbol that /proc/kallsyms has for some time.
-struct GeneratedSymbol {
-  Addr at = 0;
-  std::string name, module;
-  uint64_t from = 0, until = ~0ULL;  // TSC
-};
-
-// ksym_text.bin (docs/bundle.md): bytes that a watcher reads some time after it learned of a symbol, if that
-// is still there then.
-class Watcher {
- public:
-  Watcher(Machine& machine, SimRandom& random) : machine_(machine), random_(random) {}
-  void look(uint32_t type, AddrRange range, std::function<bool()> there) {
-    if (!random_.chance(40)) return;
-    machine_.schedule(machine_.now() + random_.below(2000), [this, type, range, there = std::move(there)] {
-      if (!there()) return;
-      constexpr uint32_t kTimeIsPerfs = 0x80000000;
-      out_.u64(static_cast<uint64_t>(machine_.perf_time(machine_.now())));
-      out_.u64(range.begin);
-      out_.u32(static_cast<uint32_t>(range.size()));
-      out_.u32(type | kTimeIsPerfs);
-      out_.raw(machine_.memory().read(kKernelSpace, range.begin, range.size()));
-    });
-  }
-  const Bytes& file() const { return out_.bytes(); }
-
- private:
-  Machine& machine_;
-  SimRandom& random_;
-  asof::test::ByteSink out_{false};
-};
-
-// What the mechanisms share.
-struct Scenery {
-  Machine& machine;
-  const Program& kernel;
-  SimRandom& random;
-  const std::vector<SimTask*>& tasks;
-  uint64_t end = 0;            // TSC
-  Watcher* watcher = nullptr;  // nullptr: none
-
-  uint64_t now() const { return machine.now(); }
-  unsigned any_cpu() const { return static_cast<unsigned>(random.below(machine.cpu_count())); }
-  void at(uint64_t tsc, std::function<void()> action) const { machine.schedule(tsc, std::move(action)); }
-  void in(uint64_t ticks, std::function<void()> action) const { at(now() + ticks, std::move(action)); }
-  void write(Addr at, const Bytes& bytes) const { machine.memory().write(now(), kKernelSpace, at, bytes); }
-  void look(uint32_t type, AddrRange range, std::function<bool()> there) const {
-    if (watcher != nullptr) watcher->look(type, range, std::move(there));
-  }
-  void unused(AddrRange range, std::function<void()> action) const {
-    when_unused(
-        machine, tasks, range, [] { return true; }, std::move(action));
-  }
-};
-
-// KSYMBOL types and flags, BPF_EVENT types (include/uapi/linux/perf_event.h).
-enum RecordKind : uint16_t {
-  kKsymBpf = 1,
-  kKsymOutOfLine = 2,
-  kRegister = 0,
-  kUnregister = 1,
-  kBpfLoad = 1,
-  kBpfUnload = 2
-};
-
-// Changes of text under text_mutex: one after the other.
-class PokeQueue {
- public:
-  explicit PokeQueue(const Scenery& s) : s_(s) {}
-  using Done = std::function<void()>;
-
-  // Sites are asked for when their turn comes.
-  void poke(
-      std::function<std::vector<PokeSite>()> sites, Done done = [] {}) {
-    add(
-        [this, sites = std::move(sites)](const Done& next) {
-          const std::vector<PokeSite> all = sites();
-          if (all.empty()) return next();
-          s_.machine.poke_batch(s_.now(), s_.any_cpu(), all,
-                                {.int3_to_tail = s_.random.between(50, 600),
-                                 .between_records = 20,
-                                 .tail_to_head = s_.random.between(50, 600)});
-          s_.in(10, [this, next] { wait(next); });
-        },
-        std::move(done));
-  }
-  void add(std::function<void(const Done&)> change, Done done) {
-    waiting_.emplace_back(std::move(change), std::move(done));
-    if (!busy_) start();
-  }
-
- private:
-  void wait(const Done& next) {
-    if (!s_.machine.poking()) return next();
-    s_.in(50, [this, next] { wait(next); });
-  }
-  void start() {
-    if (waiting_.empty()) return;
-    busy_ = true;
-    auto [change, done] = std::move(waiting_.front());
-    waiting_.pop_front();
-    change([this, done = std::move(done)] {
-      busy_ = false;
-      done();
-      if (!busy_) start();
-    });
-  }
-
-  const Scenery& s_;
-  std::deque<std::pair<std::function<void(const Done&)>, Done>> waiting_;
-  bool busy_ = false;
-};
-
-// Memory for generated code.
-class CodePlaces {
- public:
-  static constexpr Addr kBegin = Program::kProgramAt;
-  static constexpr uint64_t kSize = 256, kCount = 4;
-
-  std::optional<Addr> take(SimRandom& random) {
-    const size_t first = random.below(kCount);
-    for (size_t i = 0; i < kCount; ++i) {
-      const size_t n = (first + i) % kCount;
-      if (busy_.at(n)) continue;
-      busy_.at(n) = true;
-      return kBegin + n * kSize;
-    }
-    return std::nullopt;
-  }
-  void give_back(Addr place) { busy_.at((place - kBegin) / kSize) = false; }
-
- private:
-  std::array<bool, kCount> busy_{};
-};
 
 // BPF programs, and classic ones that nobody announces.
 class RecordedPrograms {
@@ -180,7 +33,8 @@ class RecordedPrograms {
     const auto place = places_.take(s_.random);
     if (!place) return s_.in(300, [this] { load(false); });
     const Addr at = *place + 64 * s_.random.below(3);
-    const Bytes bytes = loaded_program(s_.random.next(), at, &s_.kernel);
+    if (s_.random.chance(50)) shape_ = s_.random.next();
+    const Bytes bytes = loaded_program(shape_, at, &s_.kernel, &s_.random);
     const bool announced = s_.random.chance(60);
     BpfProgSpec p;
     p.id = ++last_id_;
@@ -231,6 +85,7 @@ class RecordedPrograms {
   const Scenery& s_;
   CodePlaces& places_;
   std::vector<GeneratedSymbol>& symbols_;
+  uint64_t shape_ = 0;  // of the last program
   std::vector<Addr> live_;
   std::vector<BpfProgSpec> images_;
   uint32_t last_id_ = 0;
@@ -369,82 +224,6 @@ class Dispatcher {
   const Scenery& s_;
   PokeQueue& queue_;
   bool second_ = false;
-};
-
-// arch/x86/kernel/kprobes/core.c: arm_kprobe() records after its write, disarm_kprobe() before; the slot's
-// bytes are recorded without what was there before.
-class Kprobes {
- public:
-  static constexpr Addr kSlots = 0xffffffffc0006000;
-  static constexpr uint64_t kSlotSize = 32, kMostSlots = 2;
-
-  Kprobes(const Scenery& s, PokeQueue& queue, std::vector<GeneratedSymbol>& symbols)
-      : s_(s), queue_(queue), symbols_(symbols) {}
-  void schedule(uint64_t start) {
-    if (s_.kernel.probes().empty()) return;
-    for (uint64_t slot = 0; slot < kMostSlots; ++slot)
-      s_.at(start + s_.random.below(6000), [this, slot] { arm(slot); });
-  }
-
- private:
-  void arm(uint64_t slot) {
-    if (s_.now() >= s_.end) return;
-    const Program::Probe& p = s_.kernel.probes()[s_.random.below(s_.kernel.probes().size())];
-    if (s_.machine.memory().byte(kKernelSpace, p.at) == 0xcc || std::ranges::count(armed_, p.at) != 0)
-      return s_.in(200, [this, slot] { arm(slot); });
-    armed_.push_back(p.at);
-    const Addr at = kSlots + slot * kSlotSize;
-    Bytes text = p.insn;
-    const Bytes back = asof::test::jmp32_bytes(at + p.insn.size(), p.at + p.insn.size());
-    text.insert(text.end(), back.begin(), back.end());
-    const unsigned cpu = s_.any_cpu();
-    if (!page_) {
-      page_ = true;
-      symbols_.push_back({kSlots, "kprobe_insn_page", "__builtin__kprobes", s_.now()});
-      s_.machine.side(s_.now(), cpu, [](PerfDataWriter& w, const Trailer& t) {
-        w.ksymbol(kSlots, 4096, kKsymOutOfLine, kRegister, "kprobe_insn_page", t);
-      });
-    }
-    s_.write(at, text);
-    s_.machine.record_poke(s_.now() + 1, cpu, at, {}, text);
-    s_.machine.on_int3(p.at, [at](SimCpu&) { return at; });
-    queue_.add(
-        [this, &p, cpu](const PokeQueue::Done& next) {
-          s_.write(p.at, {0xcc});
-          s_.in(sync(), [this, &p, cpu, next] {
-            s_.machine.record_poke(s_.now(), cpu, p.at, {p.insn[0]}, {0xcc});
-            next();
-          });
-        },
-        [this, &p, slot] { s_.in(s_.random.between(100, 5000), [this, &p, slot] { disarm(p, slot); }); });
-  }
-  void disarm(const Program::Probe& p, uint64_t slot) {
-    queue_.add(
-        [this, &p](const PokeQueue::Done& next) {
-          s_.machine.record_poke(s_.now(), s_.any_cpu(), p.at, {0xcc}, {p.insn[0]});
-          s_.in(sync(), [this, &p, next] {
-            s_.write(p.at, {p.insn[0]});
-            next();
-          });
-        },
-        [this, &p, slot] {
-          s_.in(100, [this, &p, slot] {
-            s_.unused(range_of(kSlots + slot * kSlotSize, kSlotSize), [this, &p, slot] {
-              std::erase(armed_, p.at);
-              s_.in(s_.random.below(2000), [this, slot] { arm(slot); });
-            });
-          });
-        });
-  }
-
-  // Between the write and its record all CPUs are made to synchronise.
-  uint64_t sync() const { return s_.random.between(5, s_.random.chance(20) ? 3000 : 300); }
-
-  const Scenery& s_;
-  PokeQueue& queue_;
-  std::vector<GeneratedSymbol>& symbols_;
-  std::vector<Addr> armed_;
-  bool page_ = false;
 };
 
 }  // namespace asof::x86::test
