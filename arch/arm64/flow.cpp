@@ -216,6 +216,17 @@ uint64_t Flow::signature(const State& s) const {
   return mix_hash(h + s.e * kHashFactor);
 }
 
+// Flows that have met at a place go on alike there, but what they may do later need not be the same: what
+// returns prove, the process, a kprobe's slot, the branch to a target, and what visits say of time.
+uint64_t Flow::future(const State& s, uint64_t signature) {
+  uint64_t h = mix_hash(signature + s.rets.rules() * kHashFactor);
+  h = mix_hash(h + (s.in_user ? s.user_space : kNoSpace) * kHashFactor + s.mode);
+  h = mix_hash(h + s.trap * kHashFactor);
+  h = mix_hash(h + (s.branch == nullptr ? 0 : s.branch->block.ip) * kHashFactor);
+  h = mix_hash(h + s.patch_return * kHashFactor);
+  return mix_hash(h + s.patch_visits * 2 + (s.patch_uncounted ? 1 : 0));
+}
+
 // `count` pieces of trace were used up to get here. In a hypothesis: record, compare, and say when to stop.
 Flow::Stop Flow::used(State& s, Trial* trial, uint64_t count) {
   s.decisions += count;
@@ -231,11 +242,14 @@ Flow::Stop Flow::used(State& s, Trial* trial, uint64_t count) {
   const size_t index = trial->record.size();
   if (trial->other != nullptr && index < trial->other->size() && (*trial->other)[index] == sig)
     return Stop::kMerged;
-  if (const auto dead = failed_.find(sig); dead != failed_.end() && since.knows_no_less_than(dead->second)) {
+  const uint64_t state = future(s, sig);
+  if (const auto dead = failed_.find(state);
+      dead != failed_.end() && since.knows_no_less_than(dead->second)) {
     trial->unsure = trial->unsure || failed_unsure_;
     return Stop::kContradiction;
   }
   trial->record.push_back(sig);
+  trial->states.push_back(state);
   trial->since.push_back(since);
   trial->ways.push_back(s.way);
   return s.decisions >= trial->until ? Stop::kHorizon : Stop::kGo;

@@ -52,6 +52,7 @@ class Flow final : public SegmentDecoder {
     uint64_t until = 0;            // decision count to stop at
     uint64_t end = 0;              // out: where it stopped
     std::vector<uint64_t> record;  // signature at each decision since the fork
+    std::vector<uint64_t> states;  // and future()
     std::vector<Since> since;      // and what was known of time there
     std::vector<uint64_t> ways;    // and State::way
     uint64_t way = 0;              // the last of them
@@ -95,6 +96,7 @@ class Flow final : public SegmentDecoder {
   void go_indirect(State& s, Addr ip, uint8_t mode);
   Stop used(State& s, Trial* trial, uint64_t count = 1);
   uint64_t signature(const State& s) const;
+  static uint64_t future(const State& s, uint64_t signature);
 
   // fast.cpp: the walk where nothing is in doubt
   static constexpr uint32_t kFastCodes = 512;

@@ -279,11 +279,12 @@ Variant* Flow::choose_nested(const State& s, const std::vector<Hypothesis>& hypo
       why = stop;
       return nullptr;
     }
-    for (size_t i = mark; i < trial.record.size(); ++i) failed_.try_emplace(trial.record[i], trial.since[i]);
+    for (size_t i = mark; i < trial.record.size(); ++i) failed_.try_emplace(trial.states[i], trial.since[i]);
     failed_unsure_ = failed_unsure_ || trial.unsure;
     trial.open = trial.open || trial.unsure;
     trial.unsure = trial.unsure || was_unsure;
     trial.record.resize(mark);
+    trial.states.resize(mark);
     trial.since.resize(mark);
     trial.ways.resize(mark);
   }

@@ -70,6 +70,12 @@ class RetStack {
     return bottom == top_ ? 0 : digests_[top_ % kSize];
   }
 
+  // What decides beside the entries what a return to one proves.
+  uint64_t rules() const {
+    const auto above = [this](uint64_t mark) { return mark == 0 ? 0 : 1 + top_ - mark; };
+    return above(doubtful_) << 32U ^ above(before_gap_);
+  }
+
   // For the fast walk in `map`'s code of this space: the ring, and its newest entry. Entries of other code
   // become addresses. So do the newest that are doubtful: the fast walk looks at those before it takes them.
   uint32_t* lend(const CodeMap& map, Space space) {

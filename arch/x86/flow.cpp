@@ -115,6 +115,17 @@ uint64_t Flow::signature(const State& s) const {
   return mix(h, static_cast<uint64_t>(s.p - begin_));
 }
 
+// Flows that have met at a place go on alike there, but what they may do later need not be the same: rules of
+// the return stack, the process, the life that is kept to, and what visits say of time.
+uint64_t Flow::future(const State& s, uint64_t signature) {
+  uint64_t h = mix(signature, s.rets.rules());
+  h = mix(h, uint64_t{s.in_user ? s.user_space : kNoSpace} << 8U | s.mode);
+  h = mix(h, s.life);
+  h = mix(h, s.poke_return);
+  return mix(h,
+             uint64_t{s.poke_visits} << 33U | uint64_t{s.sync_visits} << 1U | (s.pokes_uncounted ? 1U : 0U));
+}
+
 // `count` pieces of trace were used up to get to s.ip. In a hypothesis: record, compare, and say when to
 // stop.
 Flow::Stop Flow::used(State& s, Trial* trial, uint64_t count) {
@@ -130,11 +141,13 @@ Flow::Stop Flow::used(State& s, Trial* trial, uint64_t count) {
   const size_t index = trial->record.size();
   if (trial->other != nullptr && index < trial->other->size() && (*trial->other)[index] == sig)
     return Stop::kMerged;
-  if (const auto dead = failed_.find(sig); dead != failed_.end() && reached >= dead->second) {
+  const uint64_t state = future(s, sig);
+  if (const auto dead = failed_.find(state); dead != failed_.end() && reached >= dead->second) {
     trial->unsure = trial->unsure || failed_unsure_;
     return Stop::kContradiction;
   }
   trial->record.push_back(sig);
+  trial->states.push_back(state);
   trial->reached.push_back(reached);
   trial->ways.push_back(trial->way);
   return s.decisions >= trial->until ? Stop::kHorizon : Stop::kEnd;

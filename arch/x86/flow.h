@@ -72,6 +72,7 @@ class Flow final : public SegmentDecoder {
     uint64_t until = 0;                            // decision count to stop at
     uint64_t end = 0;                              // out: where it stopped
     std::vector<uint64_t> record;                  // signature at each decision since the fork
+    std::vector<uint64_t> states;                  // and future()
     std::vector<Time> reached;                     // and the time that was certain to be over there
     std::vector<uint64_t> ways;                    // and the addresses that ran since the fork, as a number
     uint64_t way = 0;                              // the same, up to now
@@ -158,6 +159,7 @@ class Flow final : public SegmentDecoder {
   void place_known(State& s) const;
   Stop used(State& s, Trial* trial, uint64_t count = 1);
   uint64_t signature(const State& s) const;
+  static uint64_t future(const State& s, uint64_t signature);
 
   // hypothesis.cpp
   static constexpr uint32_t kTrialBlocks = 1 << 16;
@@ -246,7 +248,7 @@ class Flow final : public SegmentDecoder {
   uint64_t followed_until_ = 0;
   uint32_t forks_left_ = 0;
   uint32_t trial_blocks_left_ = 0;         // all hypotheses of one choice together may walk this many blocks
-  tsl::robin_map<uint64_t, Time> failed_;  // signatures that lead nowhere, from this time on
+  tsl::robin_map<uint64_t, Time> failed_;  // states (future()) that lead nowhere, from this time on
   bool failed_unsure_ = false;             // one of them because of text that may have changed unseen
   // ceiling(): the timing packet found by the last scan serves every position up to it.
   const uint8_t* ceiling_from_ = nullptr;

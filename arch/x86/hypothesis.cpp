@@ -307,12 +307,13 @@ void Flow::choose_nested(const State& s, const std::vector<Hypothesis>& hypothes
       return;
     }
     for (size_t i = mark; i < trial.record.size(); ++i) {
-      const auto [dead, fresh] = failed_.try_emplace(trial.record[i], trial.reached[i]);
+      const auto [dead, fresh] = failed_.try_emplace(trial.states[i], trial.reached[i]);
       if (!fresh && trial.reached[i] < dead->second) dead.value() = trial.reached[i];
     }
     failed_unsure_ = failed_unsure_ || trial.unsure;
     trial.open = trial.open || trial.unsure;
     trial.record.resize(mark);
+    trial.states.resize(mark);
     trial.ways.resize(mark);
     trial.way = way;
     trial.reached.resize(mark);

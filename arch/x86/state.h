@@ -197,6 +197,11 @@ class Returns {
     split_ = doubtful_ = false;
   }
   uint64_t digest() const { return split_ ? mix(kept_.digest(), taken_.digest()) : kept_.digest(); }
+  // What decides beside the entries what a return does, and what it proves.
+  uint64_t rules() const {
+    return static_cast<uint64_t>(policy_) << 2U | (split_ ? 2U : 0U) | (doubtful_ ? 1U : 0U) |
+           uint64_t{doubtful_ ? sure_ : 0} << 4U;
+  }
 
  private:
   void count_sure(uint32_t n) {
