@@ -1,6 +1,6 @@
-// What all that changes a simulated kernel's text shares: the machine, who watches, batches of pokes one after
-// the other, memory for generated code. Each change is made in the kernel's order and writes the kernel's
-// records, or none where the kernel writes none.
+// What all that changes a simulated kernel's text shares: the machine, who watches, batches of pokes one
+// after the other, memory for generated code. Each change is made in the kernel's order and writes the
+// kernel's records, or none where the kernel writes none.
 #pragma once
 #include <algorithm>
 #include <array>
