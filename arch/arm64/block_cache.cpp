@@ -7,7 +7,7 @@ namespace asof::arm64 {
 namespace {
 
 constexpr unsigned kMaxBlockBytes = kMaxBlockInsns * 4;
-constexpr size_t kMaxVariants = 64;  // at one fetch; more are not told apart
+constexpr size_t kMaxVariants = 64;  // at one fetch; of more any may be what runs
 
 // The interval in which `v` alone is possible in `cell`. Versions are sorted by `from` and mostly follow each
 // other.
@@ -189,7 +189,7 @@ void BlockCache::candidates(Node& node, TimeBounds bounds, Candidates& out) {
 }
 
 // Depth first over the changing cells that the first instruction touches: one branch per version possible in
-// bounds.
+// bounds, of which there is an instant at which all of them are.
 void BlockCache::enumerate(Node& node, TimeBounds bounds, std::vector<Choice>& chosen, Candidates& out) {
   Build build;
   const auto choose = [&chosen](const Cell& cell, const Version*& v) {
@@ -220,9 +220,12 @@ void BlockCache::enumerate(Node& node, TimeBounds bounds, std::vector<Choice>& c
   if (!covered(need, bounds)) out.unknown = out.missing = true;
   for (const Version& v : need.versions) {
     if (!v.possible_in(bounds)) continue;
-    if (out.known.size() >= kMaxVariants) break;
+    if (out.known.size() >= kMaxVariants) {
+      out.unknown = true;
+      break;
+    }
     chosen.push_back({need, &v});
-    enumerate(node, bounds, chosen, out);
+    enumerate(node, {std::max(v.from, bounds.lo), std::min(v.until, bounds.hi)}, chosen, out);
     chosen.pop_back();
   }
 }

@@ -117,12 +117,17 @@ Variant* Flow::text(State& s, Trial* trial, Stop& why) {
     return text_at<Emit>(s, *s.node, trial, why);
   }
   std::vector<Variant*> known;
+  bool unknown = false;
   for (const Space space : spaces) {
     Node* n = cache_->node(space, s.ip, s.mode);
-    if (n->state == TextState::kStable) known.push_back(n->only);
-    if (n->state == TextState::kVersioned) {
+    if (n->state == TextState::kStable) {
+      known.push_back(n->only);
+    } else if (n->state == TextState::kVersioned) {
       cache_->candidates(*n, text_bounds(s), candidates_);
       known.insert(known.end(), candidates_.known.begin(), candidates_.known.end());
+      unknown = unknown || candidates_.unknown || candidates_.known.empty();
+    } else {
+      unknown = true;
     }
   }
   s.space_unsure = true;
@@ -132,7 +137,6 @@ Variant* Flow::text(State& s, Trial* trial, Stop& why) {
     return text_at<Emit>(s, *s.node, trial, why);
   }
   const std::vector<Hypothesis> hypotheses = group(known, bounds(s));
-  const bool unknown = known.size() < spaces.size();
   Variant* v = hypotheses[0].variant;
   if (hypotheses.size() > 1) v = choose<Emit>(s, hypotheses, unknown, trial, why);
   if (v == nullptr) return nullptr;

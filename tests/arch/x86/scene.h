@@ -195,6 +195,8 @@ class Scene {
     return *store_;
   }
   Space user() const { return user_; }
+  // Another process, of which no text is known.
+  Space add_space() { return builder_.add_space(); }
 
   // Cuts the trace into pieces at these offsets (default: one piece).
   std::vector<uint64_t> cuts;

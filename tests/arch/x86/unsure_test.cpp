@@ -105,5 +105,57 @@ TEST(Unsure, TheFlowStaysInTheLifeOfAProgram) {
   EXPECT_EQ(d.ran[0x10].bytes[0], 0x90);
 }
 
+// 70 versions of a jump are possible; the trace contradicts all but the fourth and the last, which ran. Fewer
+// are followed than there are, so that one of those fits proves nothing.
+TEST(Unsure, OneOfMoreVersionsThanAreFollowedIsNotProved) {
+  constexpr int kVersions = 70;
+  Scene s;
+  s.with_clock();
+  for (int i = 0; i < kVersions; ++i) {
+    const Addr target = kKernel + 0x100 + 0x10 * static_cast<Addr>(i);
+    s.code(kKernel, asof::test::jmp32_bytes(kKernel, target), i == 0 ? kTimeMin : 1000 + 10 * i,
+           i + 1 == kVersions ? kTimeMax : 1009 + 10 * i);
+    s.code(target, i == 3 || i + 1 == kVersions ? Bytes{0xff, 0xe0} : Bytes{0x75, 0x00});
+  }
+  s.code(kKernel + 0x20, {0x90, 0x90});
+  s.start(kKernel, 100);
+  s.pt.tip(kKernel + 0x20);
+  stop_at(s, kKernel + 0x21);
+  s.pt.tsc(2000);
+  EXPECT_EQ(places(s.decode()).at(0), (Place{kKernel, kDoubt}));
+}
+
+// The condition was changed at 1000, the distance at 500: the new condition and the old distance never were
+// there together.
+TEST(Unsure, BytesOfAnInstructionAreOfOneTime) {
+  Scene s;
+  s.with_clock();
+  s.code(kKernel, {0x74}, kTimeMin, 999).code(kKernel, {0x75}, 1000);
+  s.code(kKernel + 1, {0x00}, kTimeMin, 499).code(kKernel + 1, {0x10}, 500);
+  s.code(kKernel + 2, {0xff, 0xe0}).code(kKernel + 0x12, {0x75, 0x00});
+  s.code(kKernel + 0x20, {0x90, 0x90});
+  s.start(kKernel, 100);
+  s.pt.tnt(true);
+  s.pt.tip(kKernel + 0x20);
+  stop_at(s, kKernel + 0x21);
+  s.pt.tsc(2000);
+  const Decoded d = s.expect_flow({kKernel, kKernel + 2, kKernel + 0x20});
+  EXPECT_EQ(places(d).at(0), (Place{kKernel, Confidence::kProved}));
+  EXPECT_EQ(d.ran[0].bytes[0], 0x74);
+}
+// One process has two texts at the address, of which one fits; of the other that may run nothing is known.
+TEST(Unsure, TextOfAProcessIsNotProvedWhereAnotherWithoutTextMayRun) {
+  Scene s;
+  s.with_clock();
+  s.code(Scene::kUserCode, {0x75, 0x00}, kTimeMin, 999).code(Scene::kUserCode, {0xff, 0xe0}, 1000);
+  s.code(kKernel, {0x90, 0x90});
+  s.stream.contexts = {{kTimeMin, 1, 1, s.user()}, {1500, 2, 2, s.add_space()}};
+  s.start(Scene::kUserCode, 100);
+  s.pt.tip(kKernel);
+  stop_at(s, kKernel + 1);
+  s.pt.tsc(2000);
+  EXPECT_EQ(places(s.expect_flow({Scene::kUserCode, kKernel})).at(0), (Place{Scene::kUserCode, kDoubt}));
+}
+
 }  // namespace
 }  // namespace asof::x86::test
