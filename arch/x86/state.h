@@ -12,9 +12,10 @@
 
 namespace asof::x86 {
 
-// One more field of a signature. No sum of fields: two states that differ in two places must not meet.
+// One more field of a signature. No sum of fields: two states that differ in two places must not meet. Nor do
+// equal fields cancel each other out.
 inline uint64_t mix(uint64_t h, uint64_t field) {
-  h = (h ^ field) * kHashFactor;
+  h = (h * kHashFactor ^ field) * kHashFactor;
   return (h ^ h >> 29) * 0xBF58476D1CE4E5B9ULL;
 }
 
