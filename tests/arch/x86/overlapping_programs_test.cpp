@@ -16,7 +16,7 @@ class OverlappingPrograms : public testing::TestWithParam<uint64_t> {};
 TEST_P(OverlappingPrograms, NothingSureIsWrong) {
   Score score;
   uint64_t in_programs = 0, doubtful = 0;
-  for (uint64_t seed = GetParam() + 1; seed <= kCaptures; seed += kShards) {
+  for (uint64_t seed = GetParam() + 1; seed <= captures_of(kCaptures); seed += kShards) {
     SCOPED_TRACE(fmt::format("seed {}", seed));
     SimRandom random(seed * 7333 + 11);
     Settings s;
@@ -29,7 +29,7 @@ TEST_P(OverlappingPrograms, NothingSureIsWrong) {
     Simulation run(s);
     const Decoded d = run.decode(0);
     expect_sure_ones_ran(d, run.truth(0), s.coarse_time, score);
-    if (HasFatalFailure()) return;
+    if (HasFatalFailure() && asof::test::times_as_many() == 1) return;
     for (const Ran& r : d.ran) {
       if (r.ip < Program::kProgramAt) continue;
       ++in_programs;

@@ -45,14 +45,14 @@ class Storm : public testing::TestWithParam<uint64_t> {};
 
 TEST_P(Storm, NothingSureIsWrong) {
   Score score;
-  for (uint64_t seed = GetParam() + 1; seed <= kCaptures; seed += kShards) {
+  for (uint64_t seed = GetParam() + 1; seed <= captures_of(kCaptures); seed += kShards) {
     SCOPED_TRACE(fmt::format("seed {}", seed));
     const Settings s = settings_of(seed);
     Simulation run(s);
     for (unsigned cpu = 0; cpu < s.cpus; ++cpu) {
       SCOPED_TRACE(fmt::format("cpu {}", cpu));
       expect_sure_ones_ran(run.decode(cpu), run.truth(cpu), s.coarse_time, score);
-      if (HasFatalFailure()) return;
+      if (HasFatalFailure() && asof::test::times_as_many() == 1) return;
     }
   }
   // The rule is worth nothing if little is sure.

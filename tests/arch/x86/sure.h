@@ -4,11 +4,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <string>
 #include <vector>
 
 #include "tests/arch/x86/simulation.h"
+#include "tests/support/captures_of.h"
 
 namespace asof::x86::test {
 
@@ -24,11 +24,7 @@ inline std::string show(const Ran& r) {
                      static_cast<int>(r.confidence));
 }
 
-// How many captures a test makes: ASOF_TEST_CAPTURES times as many as usual.
-inline uint64_t captures_of(uint64_t usual) {
-  const char* times = std::getenv("ASOF_TEST_CAPTURES");
-  return times == nullptr ? usual : usual * std::max(std::strtoull(times, nullptr, 10), 1ULL);
-}
+using asof::test::captures_of;
 
 struct Score {
   uint64_t instructions = 0, sure = 0, right = 0, proved = 0, hits = 0;
@@ -41,9 +37,9 @@ inline size_t end_of_sure(const Decoded& d, const std::vector<bool>& after_gap, 
   return end;
 }
 
-// What is certain, proved or equivalent really ran: each stretch of it, without a hole or an instruction too many, and
-// the stretches in this order. Where time is known at sync points only, also between the same two of them:
-// there a step's time is that of the one before it.
+// What is certain, proved or equivalent really ran: each stretch of it, without a hole or an instruction too
+// many, and the stretches in this order. Where time is known at sync points only, also between the same two
+// of them: there a step's time is that of the one before it.
 inline void expect_sure_ones_ran(const Decoded& d, const std::vector<Executed>& truth, bool by_sync_point,
                                  Score& score) {
   constexpr Time kRounding = 2;

@@ -1,0 +1,17 @@
+// ASOF_TEST_CAPTURES=n: tests of random captures make n times as many, and go on after one that fails.
+#pragma once
+#include <algorithm>
+#include <cstdint>
+#include <cstdlib>
+
+namespace asof::test {
+
+inline uint64_t times_as_many() {
+  const char* times = std::getenv("ASOF_TEST_CAPTURES");
+  return times == nullptr ? 1 : std::max<uint64_t>(std::strtoull(times, nullptr, 10), 1);
+}
+
+// How many captures a test makes of which `usual` is the number otherwise.
+inline uint64_t captures_of(uint64_t usual) { return usual * times_as_many(); }
+
+}  // namespace asof::test
