@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "arch/x86/flow.h"
+#include "arch/x86/time_order.h"
 
 namespace asof::x86 {
 namespace {
@@ -53,14 +54,24 @@ Packet Flow::next_packet(const uint8_t* p, uint8_t block_bytes) const {
   return k;
 }
 
+// False: the packet is of an earlier time. What follows was written before, and nothing that decompression or
+// the return stack need is known of it: the rest of the segment is lost.
 template <bool Emit>
-void Flow::on_timing(State& s, const Packet& k) {
+bool Flow::on_timing(State& s, const Packet& k) {
+  const uint64_t offset = static_cast<uint64_t>(s.p - begin_);
+  const Time before = s.now;
   if (s.clock.update(k)) s.now = s.clock.now();
   s.clock_moved = true;
+  s.p += k.size;
   if constexpr (Emit) {
-    if (k.type == Pk::kCbr)
-      add_event(EventKind::kCbr, s.now, 0, k.value, 0, static_cast<uint64_t>(s.p - begin_));
+    if (k.type == Pk::kCbr) add_event(EventKind::kCbr, s.now, 0, k.value, 0, offset);
   }
+  if (!overwritten_ || k.type != Pk::kTsc || s.now >= saturating_add(before, -kClocksDiffer)) return true;
+  if constexpr (Emit) report_bound_events(s);
+  s.pending = Pending{};
+  s.pending.kind = Pending::Kind::kTimeBack;
+  s.pending.offset = offset;
+  return false;
 }
 
 // Reads up to the next TNT, or the next thing that binds to a place in the flow.
@@ -82,8 +93,7 @@ void Flow::fetch(State& s) {
       break;
     }
     if (is_timing(k.type)) {
-      on_timing<Emit>(s, k);
-      s.p += k.size;
+      if (!on_timing<Emit>(s, k)) break;
       continue;
     }
     if (fetch_one<Emit>(s, k, offset)) break;
@@ -282,8 +292,7 @@ void Flow::fetch_async_end(State& s) {
       case Pk::kMtc:
       case Pk::kCyc:
       case Pk::kCbr:
-        on_timing<Emit>(s, k);
-        s.p += k.size;
+        if (!on_timing<Emit>(s, k)) return;
         break;
       case Pk::kPad:
       case Pk::kPip:
@@ -316,7 +325,7 @@ void Flow::fetch_sync(State& s, uint64_t offset) {
   d.offset = offset;
   d.has_ip = g.has_ip;
   d.ip = g.ip;
-  if (g.bad || g.overflow || segment_->overwritten) d.kind = Pending::Kind::kEos;
+  if (g.bad || g.overflow || overwritten_) d.kind = Pending::Kind::kEos;
 }
 
 // ---- overflow ----
@@ -427,7 +436,7 @@ void Flow::resolve_overflow(State& s) {
 }
 
 template bool Flow::side_packet<true>(State&, const Packet&, uint64_t);
-template void Flow::on_timing<true>(State&, const Packet&);
+template bool Flow::on_timing<true>(State&, const Packet&);
 template void Flow::fetch<true>(State&);
 template void Flow::fetch<false>(State&);
 

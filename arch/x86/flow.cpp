@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "arch/x86/segments.h"
+#include "arch/x86/time_order.h"
 
 namespace asof::x86 {
 namespace {
@@ -54,10 +55,11 @@ void Flow::decode(const Segment& segment, ChunkSink& sink) {
     s.mode = g.mode;
     s.transaction = g.transaction;
     s.p = begin_ + g.size;
+    overwritten_ = segment.overwritten || runs_back_inside({s.p, tail_}, s.clock);
     choose_code(s);
     s.unsure = unsure_ == Unsure::kAlways;
-    anchor_start_ = segment.overwritten ? kTimeMin : segment.start_time;
-    if (segment.overwritten) doubt();
+    anchor_start_ = overwritten_ ? kTimeMin : segment.start_time;
+    if (overwritten_) doubt();
     add_event(EventKind::kPsb, s.now, g.has_ip ? g.ip : 0, 0, 0, 0);
     if (g.has_cr3) add_event(EventKind::kPaging, s.now, g.has_ip ? g.ip : 0, g.cr3, g.non_root ? 1 : 0, 0);
     if (g.bad) {
@@ -228,6 +230,10 @@ bool Flow::without_flow(State& s) {
     case Pending::Kind::kOverflow:
       if constexpr (Emit) close_gap(s, 0, at);
       return true;  // walk() resolves it
+    case Pending::Kind::kTimeBack:
+      if constexpr (Emit)
+        open_gap(s, "E-LOST-004", "time runs backwards here: trace was overwritten before it was read", at);
+      return false;
     case Pending::Kind::kBad:
     case Pending::Kind::kEos:
     case Pending::Kind::kEnd:
@@ -284,6 +290,10 @@ Flow::Stop Flow::walk(State& s, Trial* trial) {
               s, "E-DATA-001",
               [&] { return fmt::format("bytes at offset {:#x} are no packet", segment_->begin + at); }, at);
         }
+        return Stop::kOut;
+      }
+      if (s.pending.kind == Pending::Kind::kTimeBack) {
+        without_flow<Emit>(s);
         return Stop::kOut;
       }
       if (s.enabled && !s.lost && s.pending.kind == Pending::Kind::kPge) {

@@ -98,7 +98,7 @@ class Flow final : public SegmentDecoder {
   template <bool Emit>
   void fetch_async_end(State& s);
   template <bool Emit>
-  void on_timing(State& s, const Packet& k);
+  bool on_timing(State& s, const Packet& k);
   template <bool Emit>
   bool side_packet(State& s, const Packet& k, uint64_t offset);
   template <bool Emit>
@@ -237,6 +237,7 @@ class Flow final : public SegmentDecoder {
   const uint8_t* begin_ = nullptr;  // of its bytes
   const uint8_t* end_ = nullptr;    // with the next sync group
   const uint8_t* tail_ = nullptr;   // the next PSB, or end_
+  bool overwritten_ = false;        // somewhere in it trace of an earlier time begins
   Chunk chunk_;
   std::optional<Gap> gap_;     // open
   size_t verified_steps_ = 0;  // steps up to the last use of trace: later ones rest on the text alone

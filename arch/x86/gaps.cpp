@@ -61,7 +61,7 @@ void Flow::close_gap(State& s, Addr resume_ip, uint64_t end) {
   gap_.reset();
   if (s.maybe_guest)
     doubt_guest(s);
-  else if (segment_->overwritten)
+  else if (overwritten_)
     doubt();
 }
 
@@ -91,6 +91,8 @@ std::string Flow::describe(const State& s) const {
       return "the trace has a PTW";
     case Pending::Kind::kOverflow:
       return "the trace has an OVF";
+    case Pending::Kind::kTimeBack:
+      return "the trace goes on at an earlier time";
     case Pending::Kind::kBad:
       return "the trace is damaged";
     default:

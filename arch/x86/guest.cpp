@@ -58,8 +58,7 @@ void Flow::guest_walk(State& s) {
       case Pk::kMtc:
       case Pk::kCyc:
       case Pk::kCbr:
-        on_timing<true>(s, k);
-        s.p += k.size;
+        if (!on_timing<true>(s, k)) return;
         break;
       case Pk::kPsb:
       case Pk::kOvf:

@@ -68,6 +68,7 @@ struct Flow::LostWalk {
   bool other() {
     const Packet k = read_packet(s.p, flow.end_);
     if (k.type == Pk::kTnt) return next(k.size);
+    if (flow.overwritten_ && k.type == Pk::kTsc) return false;
     if (k.type != Pk::kTsc && k.type != Pk::kTma && k.type != Pk::kMtc &&
         (k.type != Pk::kCyc || flow.errata_.skd007))
       return false;

@@ -231,9 +231,10 @@ struct Pending {
     kReach,    // at `at`: something without effect on the flow
     kPtwrite,  // at the next PTWRITE instruction
     kOverflow,
-    kEnd,  // next sync point: the flow must arrive at `ip` if has_ip, tracing is off if not
-    kEos,  // the stretch ends here, in the middle of everything
-    kBad,  // not a packet
+    kEnd,       // next sync point: the flow must arrive at `ip` if has_ip, tracing is off if not
+    kEos,       // the stretch ends here, in the middle of everything
+    kTimeBack,  // what follows was written before: trace was overwritten
+    kBad,       // not a packet
   };
   Kind kind = Kind::kNone;
   bool has_ip = false;

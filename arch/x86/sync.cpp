@@ -5,6 +5,7 @@
 #include "arch/splitter.h"
 #include "arch/x86/flow.h"
 #include "arch/x86/segments.h"
+#include "arch/x86/time_order.h"
 
 namespace asof::x86 {
 
@@ -150,7 +151,6 @@ class PsbSplitter final : public Splitter {
   // Hardware writes trace in order. Where the next sync point is older than this one, the buffer was full and
   // newer trace stands in front of older: the one ends somewhere in the middle of this segment.
   static bool runs_back(Time from, const SyncGroup& group) {
-    constexpr Time kClocksDiffer = 1000;  // ns: threads move between CPUs
     const Time to = group.guest ? kTimeMin : group.clock.now();
     return from != kTimeMin && to != kTimeMin && to < saturating_add(from, -kClocksDiffer);
   }

@@ -13,7 +13,7 @@ void Flow::choose_code(const State& s) {
   const Time from = text_.unsure_from();
   unsure_ = Unsure::kNever;
   if (from != kTimeMax && options_.text_at == TextAt::kAsof) {
-    const bool known = s.clock.has_time() && tail_ < end_ && !segment_->overwritten;
+    const bool known = s.clock.has_time() && tail_ < end_ && !overwritten_;
     // A clock of its own: a group of a guest has no time of the host.
     const Clock next(config_, reference_at(*stream_, segment_->end));
     const Time last = known ? read_sync_group({tail_, end_}, next, errata_).clock.ceiling() : kTimeMax;
