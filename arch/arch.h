@@ -64,7 +64,7 @@ struct Gap {
   TimeBounds time;              // when it happened, as far as known
   Addr ip = 0;                  // where the flow was lost (0: unknown)
   Addr resume_ip = 0;           // where it goes on (0: unknown, next sync point)
-  const char* code = "";        // stable: "E-FLOW-001"; see tools/catalogue_entries.inc
+  const char* code = "";        // stable: "E-FLOW-001"; see tools/output/catalogue_entries.inc
   std::string reason;           // evidence, one line
 };
 

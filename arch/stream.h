@@ -14,7 +14,7 @@
 namespace asof {
 
 // Trace bytes that lie in no one place and are put together when asked for: those of one source within
-// CoreSight frames (decoder/cs_frames.h). Const; any number of threads may read.
+// CoreSight frames (decoder/coresight/cs_frames.h). Const; any number of threads may read.
 class TraceBytes {
  public:
   virtual ~TraceBytes() = default;

@@ -1,4 +1,4 @@
-# cmake -DFROM=tools/html -DTO=html_page.cpp -P embed_html.cmake: the page as one constant.
+# cmake -DFROM=tools/timeline/html -DTO=html_page.cpp -P embed_html.cmake: the page as one constant.
 file(READ ${FROM}/view.html page)
 file(READ ${FROM}/view.css css)
 set(js)
@@ -8,5 +8,5 @@ foreach(part data panel lanes picture view input)
 endforeach()
 string(REPLACE "/*CSS*/" "${css}" page "${page}")
 string(REPLACE "/*JS*/" "${js}" page "${page}")
-file(WRITE ${TO} "#include \"tools/html_page.h\"\n\nnamespace asof {\n\nextern const std::string_view kHtmlPage;\n")
+file(WRITE ${TO} "#include \"tools/timeline/html_page.h\"\n\nnamespace asof {\n\nextern const std::string_view kHtmlPage;\n")
 file(APPEND ${TO} "const std::string_view kHtmlPage = R\"asofhtml(${page})asofhtml\";\n\n}  // namespace asof\n")

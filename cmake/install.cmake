@@ -5,10 +5,10 @@ include(CMakePackageConfigHelpers)
 # What <asof/asof.h> needs, and no more.
 set(public_headers
   textstore/address.h textstore/builder.h textstore/facts.h textstore/origin.h textstore/result.h
-  textstore/symbols.h textstore/text_store.h textstore/time.h
+  decoder/model/symbols.h textstore/text_store.h textstore/time.h
   arch/arch.h arch/block.h arch/steps.h arch/stream.h arch/time_conversion.h arch/zeroed.h arch/arm64/arm64.h arch/x86/x86.h
-  decoder/capture.h decoder/code_map.h decoder/flow_piece.h decoder/notice.h decoder/perf_data.h decoder/pipeline.h
-  decoder/source_lines.h decoder/text_mechanism.h decoder/timeline.h)
+  decoder/model/capture.h decoder/model/code_map.h decoder/model/flow_piece.h decoder/io/notice.h decoder/perf/perf_data.h decoder/pipeline/pipeline.h
+  decoder/lines/source_lines.h decoder/model/text_mechanism.h decoder/calls/timeline.h)
 foreach(header ${public_headers})
   cmake_path(GET header PARENT_PATH folder)
   install(FILES ${header} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/asof/${folder} COMPONENT libasof-dev)

@@ -4,8 +4,8 @@
 #include <cstdio>
 #include <exception>
 
-#include "tools/output.h"
-#include "tools/verb_table.h"
+#include "tools/cli/verb_table.h"
+#include "tools/output/output.h"
 
 namespace {
 

@@ -7,9 +7,9 @@
 // or was not traced, makes the bound lower, never higher. As long as all is traced, no more of these records
 // have passed than visits began, and one that may have been under way at the segment's start.
 //
-// This holds where all calls of the function are kprobes' (decoder/arm64_anchors.cpp looks for that), in
-// recordings without a sign of changes that nobody recorded, and never against the clock. The record's time
-// is taken to be that of the store.
+// This holds where all calls of the function are kprobes' (decoder/patch_sites/arm64_anchors.cpp looks for
+// that), in recordings without a sign of changes that nobody recorded, and never against the clock. The
+// record's time is taken to be that of the store.
 #include <algorithm>
 
 #include "arch/arm64/flow.h"

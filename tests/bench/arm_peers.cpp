@@ -22,7 +22,7 @@
 #include <utility>
 #include <vector>
 
-#include "decoder/capture.h"
+#include "decoder/model/capture.h"
 #include "tests/bench/chunk_count.h"
 
 namespace asof {

@@ -4,9 +4,9 @@
 #include <memory>
 
 #include "arch/stream.h"
-#include "decoder/pipeline.h"
+#include "decoder/pipeline/pipeline.h"
 #include "tests/bench/peer.h"
-#include "tools/tally.h"
+#include "tools/output/tally.h"
 
 namespace asof::bench {
 

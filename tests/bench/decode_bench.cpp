@@ -5,8 +5,8 @@
 #include <filesystem>
 #include <string>
 
-#include "decoder/capture.h"
-#include "decoder/pipeline.h"
+#include "decoder/model/capture.h"
+#include "decoder/pipeline/pipeline.h"
 
 namespace asof {
 namespace {

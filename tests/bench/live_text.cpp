@@ -24,8 +24,8 @@
 #include <string>
 
 #include "arch/x86/packet.h"
-#include "decoder/capture.h"
-#include "decoder/pipeline.h"
+#include "decoder/model/capture.h"
+#include "decoder/pipeline/pipeline.h"
 #include "tests/bench/peer.h"
 #include "tests/support/elf_writer.h"
 #include "tests/support/perf_data_writer.h"

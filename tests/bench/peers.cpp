@@ -17,8 +17,8 @@
 #include <thread>
 #include <vector>
 
-#include "decoder/capture.h"
-#include "decoder/pipeline.h"
+#include "decoder/model/capture.h"
+#include "decoder/pipeline/pipeline.h"
 #include "tests/bench/chunk_count.h"
 #include "tests/bench/cores.h"
 #include "tests/support/temp_dir.h"

@@ -13,8 +13,8 @@
 #include <string>
 #include <vector>
 
-#include "decoder/capture.h"
-#include "decoder/pipeline.h"
+#include "decoder/model/capture.h"
+#include "decoder/pipeline/pipeline.h"
 #include "tests/support/elf_writer.h"
 #include "tests/support/perf_data_writer.h"
 #include "tests/support/pt_writer.h"

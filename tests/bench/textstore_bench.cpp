@@ -6,9 +6,9 @@
 #include <span>
 #include <vector>
 
+#include "decoder/model/symbols.h"
 #include "tests/support/sim_random.h"
 #include "textstore/builder.h"
-#include "textstore/symbols.h"
 
 namespace asof::test {
 namespace {

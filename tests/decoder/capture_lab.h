@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "decoder/capture.h"
+#include "decoder/model/capture.h"
 #include "tests/support/elf_writer.h"
 #include "tests/support/perf_data_writer.h"
 

@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <string>
 
-#include "decoder/block_file.h"
+#include "decoder/blocks/block_file.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   static const int fd = ::memfd_create("block_stream_fuzz", MFD_CLOEXEC);

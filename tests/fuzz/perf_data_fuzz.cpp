@@ -6,8 +6,8 @@
 #include <cstdlib>
 #include <string>
 
-#include "decoder/perf_data.h"
-#include "decoder/records.h"
+#include "decoder/perf/perf_data.h"
+#include "decoder/perf/records.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   static const int fd = ::memfd_create("perf_data_fuzz", MFD_CLOEXEC);

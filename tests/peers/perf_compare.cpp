@@ -21,7 +21,7 @@
 #include <string>
 #include <string_view>
 
-#include "tools/compare.h"
+#include "tools/validate/compare.h"
 
 namespace {
 

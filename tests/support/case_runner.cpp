@@ -6,8 +6,8 @@
 #include <map>
 #include <set>
 
-#include "decoder/capture.h"
-#include "decoder/pipeline.h"
+#include "decoder/model/capture.h"
+#include "decoder/pipeline/pipeline.h"
 #include "tests/support/case_capture.h"
 
 namespace asof::test {

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <cstring>
 
-#include "decoder/perf_data.h"
-#include "decoder/sideband.h"
+#include "decoder/model/image.h"
+#include "decoder/perf/perf_data.h"
+#include "decoder/sideband/sideband.h"
 #include "tests/support/perf_data_writer.h"
-#include "textstore/image.h"
 
 namespace asof::test {
 namespace {

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "decoder/capture.h"
-#include "decoder/pipeline.h"
+#include "decoder/model/capture.h"
+#include "decoder/pipeline/pipeline.h"
 #include "tests/support/truth.h"
 
 namespace asof::test {

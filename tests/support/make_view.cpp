@@ -5,10 +5,10 @@
 
 #include <cstdlib>
 
-#include "decoder/timeline.h"
+#include "decoder/calls/timeline.h"
 #include "tests/support/sim_random.h"
-#include "tools/out_html.h"
-#include "tools/output.h"
+#include "tools/output/output.h"
+#include "tools/timeline/out_html.h"
 
 namespace {
 

@@ -5,13 +5,13 @@
 #include <stdexcept>
 
 #include "arch/x86/packet.h"
-#include "decoder/perf_data.h"
-#include "decoder/records.h"
+#include "decoder/model/image.h"
+#include "decoder/perf/perf_data.h"
+#include "decoder/perf/records.h"
 #include "tests/support/bytes.h"
 #include "tests/support/perf_data_writer.h"
 #include "tests/support/sim_memory.h"
 #include "tests/support/truth.h"
-#include "textstore/image.h"
 
 namespace asof::test {
 namespace {

@@ -17,7 +17,7 @@
 #include <string>
 #include <vector>
 
-#include "decoder/capture.h"
+#include "decoder/model/capture.h"
 #include "tests/support/truth.h"
 
 namespace asof::test {

@@ -12,9 +12,9 @@
 #include <cstring>
 #include <fstream>
 
+#include "decoder/model/image.h"
 #include "tests/support/perf_data_writer.h"
 #include "tests/support/pt_tracer.h"
-#include "textstore/image.h"
 
 namespace asof::test {
 namespace {

@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <unordered_map>
 
-#include "decoder/pipeline.h"
+#include "decoder/pipeline/pipeline.h"
 #include "tests/support/perf_data_writer.h"
 #include "textstore/check.h"
 

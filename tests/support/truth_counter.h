@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "decoder/capture.h"
+#include "decoder/model/capture.h"
 
 namespace asof::test {
 

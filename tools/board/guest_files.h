@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "decoder/records.h"
+#include "decoder/perf/records.h"
 #include "tests/support/elf_writer.h"
 #include "tests/support/perf_data_writer.h"
 #include "textstore/address.h"

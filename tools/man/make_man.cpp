@@ -9,8 +9,8 @@
 #include <fstream>
 #include <iterator>
 
-#include "tools/option_tree.h"
-#include "tools/verb_table.h"
+#include "tools/cli/option_tree.h"
+#include "tools/cli/verb_table.h"
 
 namespace {
 

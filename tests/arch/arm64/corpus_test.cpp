@@ -15,7 +15,7 @@
 
 #include "arch/arm64/insn.h"
 #include "arch/arm64/reference.h"
-#include "decoder/capture.h"
+#include "decoder/model/capture.h"
 #include "tests/support/sha256.h"
 
 namespace asof::arm64 {

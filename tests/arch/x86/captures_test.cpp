@@ -11,8 +11,8 @@
 
 #include "arch/x86/packet.h"
 #include "arch/x86/x86.h"
+#include "decoder/model/image.h"
 #include "textstore/builder.h"
-#include "textstore/image.h"
 
 namespace asof::x86 {
 namespace {

@@ -1,0 +1,138 @@
+// BlockFile: block streams read back (block_format.h). Opening reads what describes code and recording, and
+// notes where the walks are; those are read when they are decoded, in any order, by any number of threads.
+//
+// A file is one or more parts, each with a map of its own; files joined end to end are a file. Parts must be
+// of one recording. A segment that several parts hold is taken from the first one.
+#pragma once
+#include <tsl/robin_map.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "decoder/blocks/block_format.h"
+#include "decoder/blocks/block_text.h"
+#include "decoder/model/capture.h"
+#include "decoder/model/image.h"
+
+namespace asof::blocks {
+
+// The code of one part: blocks by number, and the ways between them. Filled, finished, then read by any
+// number of threads.
+class BlockMap {
+ public:
+  struct Node {
+    uint32_t ways[kWays] = {};
+    uint32_t chain = 0;  // that begins with it; 0: this block is not known
+    const Block* block = nullptr;
+  };
+  // Blocks that follow each other without a decision, up to one that needs it: what a walk goes over. `next`
+  // and `push` are links: where another chain lies, in bytes from the first one; which is also its run's code
+  // in a StepList, but for the bit.
+  struct Chain {
+    uint32_t next[2] = {};  // by bit; the first, where there is none; 0: not known
+    uint32_t push = 0;      // where the return of its call goes, or kNowhere; 0: it has no call
+    uint16_t instructions = 0;
+    uint8_t steps = 0;
+    bool decides = false;  // its last branch has a bit
+  };
+  static_assert(sizeof(Chain) == 1U << StepList::kRunShift);
+  static constexpr uint32_t kNowhere = 1;
+  // Of returns: where the call says; where none is known, the second one.
+  static constexpr uint32_t kByCall = 2;
+  static constexpr uint32_t kFirst = RunTable::kFirst << StepList::kRunShift;
+
+  // Numbers beyond `max_blocks` are damage.
+  explicit BlockMap(uint64_t max_blocks) : max_blocks_(max_blocks), nodes_(1), chains_(1), writer_(runs_) {}
+  // Adds what a code record says. False: it is damaged; what stands before the damage is kept.
+  bool add(std::span<const uint8_t> body);
+  // After the last one.
+  void finish();
+
+  // Of a block; 0: it is not known.
+  uint32_t link_to(uint64_t id) const {
+    return id < nodes_.size() ? nodes_[id].chain << StepList::kRunShift : 0;
+  }
+  const Chain& chain(uint32_t link) const { return chains_[link >> StepList::kRunShift]; }
+  // The first block of a chain.
+  const Node& node(uint32_t link) const { return nodes_[node_of_[link >> StepList::kRunShift]]; }
+  // What a call leaves for its return.
+  uint32_t push_of(const Node& call) const {
+    const uint32_t link = link_to(call.ways[kReturn]);
+    return link != 0 ? link : kNowhere;
+  }
+  const RunTable& runs() const { return runs_; }
+  size_t size() const { return nodes_.size() - 1; }
+  // What a file says of a block's versions of text; empty: nothing but what is true of most.
+  std::span<const TextPiece> text_of(const Block& block) const;
+
+ private:
+  bool add_block(Source& in, uint32_t id, Addr& last_end);
+  bool add_versions(Source& in, const Block& block);
+  void make_chain(uint32_t id);
+
+  static constexpr uint8_t kMaxChain = 16;  // blocks
+  static constexpr size_t kPointers = 1024;
+  struct Piece {  // blocks of one record; none moves
+    std::vector<uint8_t> bytes;
+    std::vector<Block> blocks;
+  };
+  uint64_t max_blocks_;
+  std::vector<Node> nodes_;
+  std::vector<Chain> chains_;      // by run
+  std::vector<uint32_t> node_of_;  // likewise
+  std::vector<std::unique_ptr<Piece>> pieces_;
+  std::vector<std::unique_ptr<const Block*[]>> pointers_;  // of chains to their blocks
+  size_t pointers_left_ = 0;                               // in the latest
+  tsl::robin_map<const Block*, std::vector<TextPiece>> versions_;
+  RunTable runs_;
+  RunTable::Writer writer_;
+};
+
+// One flow record.
+struct Frame {
+  uint32_t part = 0;
+  uint64_t segment = 0;
+  bool last = false;
+  Time start = kTimeMin;
+  uint64_t file_offset = 0;  // of the record
+  std::span<const uint8_t> prefix, packed;
+  uint32_t raw = 0;
+};
+
+// Reads a flow record's body into `out` (steps, events, gaps). Empty: done; else what is wrong with it, and
+// `out` holds what stands before.
+std::string read_walk(const BlockMap& map, std::span<const uint8_t> body, std::span<const uint8_t> prefix,
+                      Chunk& out);
+
+class BlockFile {
+ public:
+  // A file, or a folder with *.blocks files. Damage is in the capture's notices.
+  static Result<Capture> open(const std::string& path);
+  static bool is_block_file(const std::string& path);
+
+  std::span<const Frame> frames(size_t stream) const { return streams_[stream]; }
+  // As BlockMap has it.
+  std::span<const TextPiece> text_of(const Block& block) const;
+  // Reads one; what cannot be read is a gap (E-DATA-121) in it.
+  // `chunk`: an empty one, for its memory.
+  Chunk read(size_t stream, const Frame& frame, Chunk chunk = {}) const;
+
+ private:
+  struct Part {
+    Part(std::string name, uint64_t max_blocks) : file(std::move(name)), map(max_blocks) {}
+    std::string file;
+    BlockMap map;
+    uint64_t flow_records = 0;
+  };
+  friend class Scanner;
+
+  std::vector<std::shared_ptr<const MappedFile>> files_;
+  std::vector<std::unique_ptr<Part>> parts_;
+  std::vector<std::vector<Frame>> streams_;
+};
+
+// What "decodes" a block stream: hands the chunks on.
+std::unique_ptr<Arch> make_block_arch(std::shared_ptr<const BlockFile> file);
+
+}  // namespace asof::blocks

@@ -1,0 +1,118 @@
+// BlockWriter: chunks to a block stream (block_format.h). One thread, in the order of delivery; what comes
+// out depends on the chunks alone, so it is the same for every number of workers, and however blocks were
+// put together to runs.
+#pragma once
+#include <tsl/robin_map.h>
+
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "decoder/blocks/block_record.h"
+#include "decoder/blocks/block_text.h"
+#include "decoder/io/place_key.h"
+#include "decoder/model/capture.h"
+
+struct ZSTD_CCtx_s;
+
+namespace asof::blocks {
+
+class BlockWriter {
+ public:
+  using Write = std::function<void(std::span<const uint8_t>)>;
+  // Writes what the recording is at once. The capture must outlive the writer.
+  BlockWriter(const Capture& capture, Write write);
+  ~BlockWriter();
+
+  // Blocks must live as long as chunks are added.
+  void add(const Chunk& chunk);
+  void finish();
+
+  uint64_t steps() const { return steps_; }
+  size_t block_count() const { return nodes_.size() - 1; }
+
+ private:
+  // Two blocks of which all this is the same have the same bytes.
+  struct Key {
+    Addr ip;
+    Time from, until;
+    Space space;
+    OriginRef origin;
+    uint32_t size;
+    uint16_t count;
+    uint8_t mode;
+    BranchKind kind;
+    bool operator==(const Key&) const = default;
+  };
+  struct HashKey {
+    size_t operator()(const Key& k) const {
+      return PlaceHash{}({k.space, k.ip ^ static_cast<uint64_t>(k.from) ^ uint64_t{k.count} << 32U});
+    }
+  };
+  struct Node {
+    const Block* block = nullptr;  // as met last; others with the same content exist
+    uint32_t ways[kWays] = {};
+  };
+  // A run of the decoders' table, once every block in it follows from the one before in the map, too. Most of
+  // what is executed is runs of which this is all that is looked at.
+  struct KnownRun {
+    uint32_t next[2] =
+        {};             // runs that are where the map leads from here, by the last branch's bit; 0: none yet
+    uint32_t push = 0;  // the call in it; 0: none, or several
+    uint8_t steps = 0;  // 0: this run is not known
+    bool bit = false;   // its last branch has one
+    bool returns = false;  // its last branch is a return
+    uint8_t calls = 0;
+  };
+  static_assert(sizeof(KnownRun) == 16);
+  struct RunEnds {
+    uint32_t first = 0, last = 0;  // blocks
+    uint32_t calls = 0;            // its first one in calls_
+    BranchKind kind = BranchKind::kNone;
+  };
+  // Where known_runs stands: behind a run, of which the last branch is still to be followed.
+  struct Position {
+    uint32_t run = 0;  // 0: a step, whose exit is in the record
+    uint32_t bit = 0;
+    uint32_t quiet = 0;  // before the run
+  };
+
+  void part_of_chunk(const Chunk& chunk, FlowRecord& record, bool last);
+  void step(const Chunk& chunk, FlowRecord& record, const Step& step);
+  size_t known_runs(FlowRecord& record, std::span<const uint32_t> codes);
+  void leave(FlowRecord& record, Position at);
+  bool follow(FlowRecord& record, Position at, uint32_t run);
+  void spell_run(const Chunk& chunk, FlowRecord& record, uint32_t code, Time time);
+  void learn_run(const Chunk& chunk, uint32_t code);
+  uint32_t next(FlowRecord& record, const Step& step);
+  uint32_t id_of(const Block* block);
+  void define(const Block& block);
+  void link(Exit from, uint32_t to);
+  void flush();
+  void put_record(RecordType type, std::span<const uint8_t> prefix, std::span<const uint8_t> body,
+                  std::vector<uint8_t>& out);
+
+  Write write_;
+  BlockTexts texts_;
+  std::unique_ptr<ZSTD_CCtx_s, void (*)(ZSTD_CCtx_s*)> zstd_;
+  std::vector<Node> nodes_{1};  // by number; 0 is none
+  tsl::robin_map<const Block*, uint32_t> by_pointer_;
+  tsl::robin_map<Key, uint32_t, HashKey> by_content_;
+  const RunTable* table_ = nullptr;
+  std::vector<KnownRun> runs_;        // by id in table_
+  std::vector<RunEnds> ends_;         // likewise
+  std::vector<uint32_t> returns_{0};  // by call: the run that the map leads to on its return; 0: none yet
+  std::vector<uint32_t> calls_;
+  // Said before the flow records that wait: blocks from first_new_ on, and ways.
+  uint32_t first_new_ = 1;
+  Writer new_blocks_, new_ways_;
+  uint32_t new_way_count_ = 0;
+  Addr last_end_ = 0;
+  uint32_t last_way_ = 0;
+  std::vector<uint8_t> waiting_;
+  uint64_t flow_records_ = 0, steps_ = 0, instructions_ = 0;
+  std::vector<uint8_t> symbols_;
+};
+
+}  // namespace asof::blocks

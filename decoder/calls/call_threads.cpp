@@ -1,0 +1,319 @@
+// CallTracker: threads on CPUs, and slices from frames.
+#include <algorithm>
+
+#include "decoder/calls/call_tracker.h"
+
+namespace asof {
+namespace {
+
+// Slices kept back because their caller is not known yet.
+constexpr size_t kMaxOrphans = 4096;
+constexpr size_t kMaxKept = size_t{1} << 16;  // in stays of all threads
+// A switch record is written before the stacks are exchanged, but the trace's time is that of its last time
+// packet: so many steps of it the record may seem to be late, and never more than this.
+constexpr Time kLateSteps = 2, kMostLate = 20'000'000;
+
+}  // namespace
+
+void CallTracker::start(Cpu& c, Time t) {
+  const Stream& stream = capture_.streams[c.stream];
+  c.started = true;
+  c.now = !has_time_ ? 0 : t != kTimeMin ? t : stream.bounds.lo != kTimeMin ? stream.bounds.lo : 0;
+  if (summary_.slices == 0 && summary_.stretches == 0) summary_.begin = summary_.end = c.now;
+  summary_.begin = std::min(summary_.begin, c.now);
+  ++summary_.stretches;
+  const auto& contexts = stream.contexts;
+  while (c.context + 1 < contexts.size() && contexts[c.context + 1].time <= c.now) ++c.context;
+  switch_to(c, contexts.empty() ? nullptr : &contexts[c.context]);
+}
+
+CallTracker::Thread& CallTracker::thread_of(Cpu& c, const ContextChange* context) {
+  const int32_t tid = context != nullptr ? context->tid : c.cpu < 0 ? capture_.streams[c.stream].tid : -1;
+  // Every CPU has an idle task 0; who is unknown is another one on each stream.
+  const int32_t stream = static_cast<int32_t>(c.stream);
+  auto& t = threads_[{tid, tid > 0 ? -1 : stream}];
+  if (t) return *t;
+  t = std::make_unique<Thread>(functions_, static_cast<FrameHost&>(*this));
+  t->tid = tid;
+  t->pid = context != nullptr ? context->pid : -1;
+  if (tid < 0 || !options_.thread_tracks) return *t;
+  t->tracked = true;
+  t->track = next_track_++;
+  TimelineTrack track{t->track, TimelineTrack::Kind::kThread, tid == 0 ? c.cpu : -1, t->pid, tid, {}};
+  const std::string comm(capture_.tasks.comm(tid, c.now));
+  track.name = tid == 0 ? "idle/" + std::to_string(c.cpu)
+                        : (comm.empty() ? "thread" : comm) + " " + std::to_string(tid);
+  sink_.track(track);
+  return *t;
+}
+
+// How much later than the trace's time a record's may be.
+Time CallTracker::lateness(const Cpu& c) { return std::min(kMostLate, kLateSteps * c.step); }
+
+void CallTracker::follow_records(Cpu& c, Time delay) {
+  if (!has_time_) return;
+  const auto& contexts = capture_.streams[c.stream].contexts;
+  const size_t before = c.context;
+  const Time until = saturating_add(c.now, -delay);
+  while (c.context + 1 < contexts.size() && contexts[c.context + 1].time <= until) ++c.context;
+  if (c.context != before) switch_to(c, &contexts[c.context]);
+}
+
+// The flow is at the instruction behind which another thread's stack is in use.
+void CallTracker::exchange_stacks(Cpu& c, const FlowOp& op) {
+  const auto& contexts = capture_.streams[c.stream].contexts;
+  const Time latest = saturating_add(c.now, lateness(c));
+  const size_t before = c.context;
+  while (c.context + 1 < contexts.size() && contexts[c.context + 1].time <= c.now) ++c.context;
+  if (c.context == before && c.context + 1 < contexts.size() && contexts[c.context + 1].time <= latest)
+    ++c.context;
+  const bool known = c.context != before;
+  if (!known && !anchored_) return;  // the same thread, in another space
+  switch_to(c, known ? &contexts[c.context] : nullptr);
+  CallStack& stack = c.thread->stack;
+  c.lost_at = c.now;
+  set_lost(c);
+  // Nobody knows which of the unknown threads this is.
+  if (!known) stack.close_all(true);
+  const Landing here = functions_.landing(op.left, kKernelSpace, op.from, kNoOrigin);
+  if (const Frame* top = stack.top(); top != nullptr && top->function == here.function) return;
+  begin_stretch(c);
+  stack.resume({here.function, op.from, kNoOrigin, false}, true);
+}
+
+// Records of two CPUs contradict each other about who runs here: the later one counts. What runs goes on, and
+// nobody knows whose it is.
+void CallTracker::take_away(Cpu& c) {
+  const Frame* top = c.thread->stack.top();
+  const bool known = c.flow && top != nullptr;
+  const Landing here = known ? Landing{top->function, top->entry, top->origin, false} : Landing{};
+  leave(c, Slice::kSwitchedOut);
+  Cpu* other = at_;
+  at_ = &c;
+  switch_to(c, nullptr);
+  c.thread->stack.close_all(true);
+  if (known) {
+    begin_stretch(c);
+    c.thread->stack.resume(here, false);
+  }
+  at_ = other;
+}
+
+void CallTracker::switch_to(Cpu& c, const ContextChange* context) {
+  Thread& next = thread_of(c, context);
+  if (c.thread == &next) return;
+  if (c.thread != nullptr) leave(c, Slice::kSwitchedOut);
+  if (next.on != nullptr) take_away(*next.on);
+  c.thread = &next;
+  next.on = &c;
+  c.resident = c.now;
+  c.resident_count = c.count;
+  if (next.stretch == kTimeMin) begin_stretch(c);
+  for (Frame& f : next.stack.frames()) open_part(f, c.now, c.count, Slice::kResumed);
+}
+
+// The flow was lost at c.lost_at; what is closed as lost from here on ended then.
+void CallTracker::set_lost(Cpu& c) {
+  Thread& t = *c.thread;
+  t.stack.forget_parked();
+  t.lost_at = std::max(t.last, c.lost_at);
+  t.lost_count = t.count;
+  t.lost_cpu_count = c.count;
+}
+
+void CallTracker::refuted() {
+  at_->lost_at = at_->now;
+  set_lost(*at_);
+  begin_stretch(*at_);
+}
+
+// The thread goes: what it has on this CPU's track ends.
+void CallTracker::leave(Cpu& c, uint32_t flags) {
+  Thread& t = *c.thread;
+  auto& parked = t.stack.parked();
+  for (size_t i = parked.size(); i > 0; --i)
+    close_part(t, parked[i - 1], i > 1 ? &parked[i - 2] : nullptr, true, flags | Slice::kEndUnknown);
+  if (c.lost) set_lost(c);
+  auto& frames = t.stack.frames();
+  for (size_t i = frames.size(); i > 0; --i)
+    close_part(t, frames[i - 1], i > 1 ? &frames[i - 2] : nullptr, c.lost, flags);
+  keep_stay(t, c);
+  t.last = c.lost ? t.lost_at : std::max(t.last, c.now);
+  t.on = nullptr;
+}
+
+// Nothing is known of what the thread did just before.
+void CallTracker::begin_stretch(Cpu& c) {
+  Thread& t = *c.thread;
+  flush(t.thread_orphans, nullptr, true);
+  flush(t.part_orphans, nullptr, false);
+  forget_stays(t);
+  t.stretch = std::max(t.last, c.now);
+  t.stretch_count = t.count;
+  t.stretch_on = &c;
+  t.stretch_cpu_count = c.count;
+  ++summary_.stretches;
+}
+
+void CallTracker::flush(Orphans& orphans, Frame* parent, bool thread) {
+  Activity* below = parent == nullptr ? nullptr : thread ? &parent->thread : &parent->part;
+  for (Slice& s : orphans.slices) {
+    if (below != nullptr) s.parent = below->id;
+    sink_.slice(s);
+  }
+  if (below != nullptr) below->below += orphans.instructions;
+  orphans = {};
+}
+
+void CallTracker::open_part(Frame& frame, Time begin, uint64_t count, uint32_t flags) {
+  if (at_ == nullptr || !at_->tracked) return;
+  frame.part = {next_id_++, begin, count, 0, flags};
+}
+
+void CallTracker::opened(Frame& frame) {
+  Thread& t = *at_->thread;
+  t.last = std::max(t.last, at_->now);
+  frame.cpu = at_->cpu;
+  frame.version = functions_.version(frame.function, at_->now);
+  if (t.tracked) frame.thread = {next_id_++, t.last, t.count, 0, 0};
+  open_part(frame, at_->now, at_->count, 0);
+}
+
+void CallTracker::discovered(Frame& frame, const Frame* above) {
+  Thread& t = *at_->thread;
+  frame.cpu = at_->cpu;
+  const bool older = above != nullptr && above->thread.id != 0 && above->thread.begin <= t.stretch &&
+                     above->thread.count < t.stretch_count;
+  Time begin = older ? above->thread.begin : t.stretch;
+  uint64_t count = older ? above->thread.count : t.stretch_count;
+  if (t.thread_orphans.count < count) {  // several may begin at one instant: the count tells
+    begin = std::min(begin, t.thread_orphans.begin);
+    count = t.thread_orphans.count;
+  }
+  frame.version = functions_.version(frame.function, begin);
+  if (t.tracked) frame.thread = {next_id_++, begin, count, 0, 0};
+}
+
+// On this CPU's track, frames that were there before count from when the thread came, or its flow began.
+void CallTracker::adopted(CallStack& stack, size_t count) {
+  Thread& t = *at_->thread;
+  auto& frames = stack.frames();
+  const bool here = t.stretch_on == at_ && t.stretch >= at_->resident;
+  Time begin = here ? t.stretch : at_->resident;
+  uint64_t instructions = here ? t.stretch_cpu_count : at_->resident_count;
+  if (count < frames.size() && frames[count].part.id != 0 && frames[count].part.count < instructions) {
+    begin = std::min(begin, frames[count].part.begin);
+    instructions = frames[count].part.count;
+  }
+  if (t.part_orphans.count < instructions) {
+    begin = std::min(begin, t.part_orphans.begin);
+    instructions = t.part_orphans.count;
+  }
+  for (size_t i = 0; i < count; ++i) {
+    if (frames[i].part.id == 0)
+      open_part(frames[i], begin, instructions, begin == at_->resident ? Slice::kResumed : 0);
+  }
+  flush(t.thread_orphans, &frames[count - 1], true);
+  flush(t.part_orphans, &frames[count - 1], false);
+  extend_stays(t, count);
+}
+
+// The outermost slices of a thread that goes wait for callers of theirs, as long as such can be found out.
+void CallTracker::keep_stay(Thread& t, const Cpu& c) {
+  const auto& frames = t.stack.frames();
+  const bool open = !c.lost && !frames.empty() && frames.front().back == 0;
+  kept_ += t.part_orphans.slices.size();
+  t.stays.push_back({c.track, c.cpu, c.now, c.count, std::move(t.part_orphans)});
+  t.part_orphans = {};
+  if (!open || kept_ > kMaxKept) forget_stays(t);
+}
+
+void CallTracker::extend_stays(Thread& t, size_t frames) {
+  for (Stay& stay : t.stays) {
+    Orphans& inner = stay.outermost;
+    for (size_t i = frames; i > 0 && !inner.slices.empty(); --i) {
+      Frame frame = t.stack.frames()[i - 1];
+      frame.version = functions_.version(frame.function, inner.begin);
+      frame.cpu = stay.cpu;
+      frame.confidence = Confidence::kCertain;  // nothing of its own ran
+      frame.part = {next_id_++, inner.begin, inner.count, 0, 0};
+      kept_ -= inner.slices.size();
+      const Time begin = inner.begin;
+      const uint64_t count = inner.count;
+      flush(inner, &frame, false);
+      inner.begin = begin;
+      inner.count = count;
+      emit(frame, frame.part, stay.track, nullptr, &inner, stay.end, stay.count, Slice::kSwitchedOut);
+      ++kept_;
+    }
+  }
+}
+
+void CallTracker::forget_stays(Thread& t) {
+  for (Stay& stay : t.stays) {
+    kept_ -= stay.outermost.slices.size();
+    flush(stay.outermost, nullptr, false);
+  }
+  t.stays.clear();
+}
+
+void CallTracker::emit(const Frame& frame, const Activity& a, uint32_t track, Activity* below,
+                       Orphans* orphans, Time end, uint64_t count, uint32_t flags) {
+  Slice s;
+  s.id = a.id;
+  s.track = track;
+  s.function = frame.function;
+  s.begin = a.begin;
+  s.end = std::max(a.begin, end);
+  s.instructions = count - a.count;
+  s.self_instructions = s.instructions - std::min(s.instructions, a.below);
+  s.entry = frame.entry;
+  s.call_site = frame.site;
+  s.flags = frame.flags | a.flags | flags;
+  s.version = frame.version;
+  s.origin = frame.origin;
+  s.confidence = frame.confidence;
+  s.cpu = frame.cpu;
+  ++summary_.slices;
+  if (below != nullptr && below->id != 0) {
+    s.parent = below->id;
+    below->below += s.instructions;
+  } else if (orphans != nullptr) {
+    orphans->begin = std::min(orphans->begin, a.begin);
+    orphans->count = std::min(orphans->count, a.count);
+    orphans->slices.push_back(s);
+    orphans->instructions += s.instructions;
+    return;
+  }
+  sink_.slice(s);
+}
+
+void CallTracker::close_part(Thread& t, Frame& frame, Frame* below, bool lost, uint32_t flags) {
+  if (frame.part.id == 0) return;
+  Cpu& c = *t.on;
+  const Time end = lost ? std::max(t.lost_at, c.resident) : c.now;
+  const uint64_t count = lost ? std::max(t.lost_cpu_count, frame.part.count) : c.count;
+  const bool stays = flags == 0 || flags == Slice::kSwitchedOut;
+  Orphans* orphans = below == nullptr && stays && !lost ? &t.part_orphans : nullptr;
+  emit(frame, frame.part, c.track, below == nullptr ? nullptr : &below->part, orphans, end, count, flags);
+  frame.part = {};
+}
+
+void CallTracker::closed(Frame& frame, Frame* below, bool lost) {
+  Thread& t = closing_ != nullptr ? *closing_ : *at_->thread;
+  if (t.on != nullptr) close_part(t, frame, below, lost, 0);
+  if (frame.thread.id != 0) {
+    if (t.on != nullptr && !lost) t.last = std::max(t.last, t.on->now);
+    const bool known = !lost && closing_ == nullptr;
+    emit(frame, frame.thread, t.track, below == nullptr ? nullptr : &below->thread,
+         known ? &t.thread_orphans : nullptr, lost ? t.lost_at : t.last,
+         lost ? std::max(t.lost_count, frame.thread.count) : t.count, 0);
+  }
+  if (t.thread_orphans.slices.size() + t.part_orphans.slices.size() > kMaxOrphans) {
+    // What is found out about callers later holds from here on.
+    t.stack.forget_parked();
+    begin_stretch(*at_);
+  }
+}
+
+}  // namespace asof

@@ -1,0 +1,152 @@
+// CallTracker: FlowOps of all streams, in order of time, to slices of CPUs and threads. Every thread has a
+// CallStack, which goes with it from CPU to CPU; every CPU runs one.
+//
+// Which thread: where the kernel is traced and has names, its stacks are exchanged at the instruction that
+// does it, the exit of __switch_to_asm or cpu_switch_to, and the switch records say to whom (they are written
+// shortly before, in prepare_task_switch()). Without names, it is the change of the address space that is
+// next to a record. Else the records' times alone decide.
+#pragma once
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "decoder/calls/call_stack.h"
+#include "decoder/calls/flow_ops.h"
+#include "decoder/calls/timeline.h"
+#include "decoder/calls/timeline_functions.h"
+
+namespace asof {
+
+class CallTracker final : private FrameHost {
+ public:
+  CallTracker(const Capture& capture, const TimelineOptions& options, bool has_time, TimelineSink& sink);
+
+  // The next op of a stream. Calls come in order of time over all streams.
+  void op(size_t stream, const FlowOps& chunk, const FlowOp& op);
+  void finish();
+
+  Time now(size_t stream) const { return cpus_[stream].now; }
+  const TimelineSummary& summary() const { return summary_; }
+  FunctionTable& functions() { return functions_; }
+
+ private:
+  struct Cpu;
+  // A slice that ended before its caller was known.
+  struct Orphans {
+    std::vector<Slice> slices;
+    uint64_t instructions = 0;
+    Time begin = kTimeMax;  // of the first, and the instructions on the track until then
+    uint64_t count = UINT64_MAX;
+  };
+  // A thread's time on a CPU that ended before the outermost of its callers were known: they are found out
+  // when it returns to them, perhaps on another CPU.
+  struct Stay {
+    uint32_t track = 0;
+    int32_t cpu = -1;
+    Time end = 0;
+    uint64_t count = 0;  // instructions on the track until it ended
+    Orphans outermost;
+  };
+  struct Thread {
+    explicit Thread(const FunctionTable& functions, FrameHost& host) : stack(functions, host) {}
+    CallStack stack;
+    int32_t pid = -1, tid = -1;
+    uint32_t track = 0;
+    bool tracked = false;
+    Cpu* on = nullptr;
+    Time last = kTimeMin;     // times on its track do not go back
+    uint64_t count = 0;       // instructions it executed
+    Time stretch = kTimeMin;  // its flow is known since
+    uint64_t stretch_count = 0;
+    Cpu* stretch_on = nullptr;  // where it began, and how many instructions that CPU had executed
+    uint64_t stretch_cpu_count = 0;
+    Time lost_at = kTimeMin;  // its flow was lost then, having executed so much
+    uint64_t lost_count = 0, lost_cpu_count = 0;
+    Orphans thread_orphans, part_orphans;
+    std::vector<Stay> stays;  // of this stretch
+  };
+  struct Cpu {
+    size_t stream = 0;
+    int32_t cpu = -1;
+    uint32_t track = 0;
+    bool tracked = false;
+    bool started = false;
+    Thread* thread = nullptr;
+    size_t context = 0;  // of Stream::contexts, in force
+    Time now = 0;
+    uint64_t count = 0;
+    Time resident = 0;  // its thread is here since
+    uint64_t resident_count = 0;
+    Time step = 0;  // how far apart instants of the trace are, lately
+    bool flow = false;
+    bool lost = false;  // flow ended by a gap
+    Time lost_at = 0;
+    bool has_exit = false, has_async = false;
+    FlowOp exit, async;
+    bool open_gap = false;
+    GapSlice gap;
+    Time gap_until = kTimeMax;
+    bool open_block = false;
+    BlockSlice block;
+  };
+
+  // FrameHost
+  void opened(Frame& frame) override;
+  void discovered(Frame& frame, const Frame* above) override;
+  void closed(Frame& frame, Frame* below, bool lost) override;
+  void adopted(CallStack& stack, size_t count) override;
+  void refuted() override;
+
+  Landing landing(const Cpu& c, const FlowOp& op);
+  void advance(Cpu& c, const FlowOp& op);
+  void entry(Cpu& c, const FlowOp& op);
+  void branch(Cpu& c, const FlowOp& op);
+  void stop(Cpu& c, const FlowOp& op);
+  void lose(Cpu& c, const FlowOps& chunk, const FlowOp& op);
+  void end_gap(Cpu& c);
+  void block(Cpu& c, const FlowOps& chunk, const FlowOp& op);
+  void end_block(Cpu& c);
+  void event(Cpu& c, const Event& e);
+  void resume(Cpu& c, const FlowOp& op);
+
+  // Threads (call_threads.cpp).
+  void start(Cpu& c, Time t);
+  // Takes notice of records that are so much older than now.
+  void follow_records(Cpu& c, Time delay);
+  static Time lateness(const Cpu& c);
+  void exchange_stacks(Cpu& c, const FlowOp& op);
+  void switch_to(Cpu& c, const ContextChange* context);
+  void take_away(Cpu& c);
+  void leave(Cpu& c, uint32_t flags);
+  void set_lost(Cpu& c);
+  Thread& thread_of(Cpu& c, const ContextChange* context);
+  void begin_stretch(Cpu& c);
+  void flush(Orphans& orphans, Frame* parent, bool thread);
+  void keep_stay(Thread& t, const Cpu& c);
+  // Callers found out now were below what ran in the thread's stays.
+  void extend_stays(Thread& t, size_t frames);
+  void forget_stays(Thread& t);
+
+  void open_part(Frame& frame, Time begin, uint64_t count, uint32_t flags);
+  void close_part(Thread& t, Frame& frame, Frame* below, bool lost, uint32_t flags);
+  void emit(const Frame& frame, const Activity& a, uint32_t track, Activity* below, Orphans* orphans,
+            Time end, uint64_t count, uint32_t flags);
+
+  const Capture& capture_;
+  const TimelineOptions& options_;
+  TimelineSink& sink_;
+  const bool has_time_;
+  const uint64_t insn_size_;  // what a breakpoint handler skips when it emulates a call
+  FunctionTable functions_;
+  std::vector<Cpu> cpus_;
+  std::map<std::pair<int32_t, int32_t>, std::unique_ptr<Thread>> threads_;  // (tid, CPU for idle and unknown)
+  Cpu* at_ = nullptr;                                                       // whose op is at hand
+  Thread* closing_ = nullptr;                                               // at the end, when no CPU runs it
+  bool anchored_ = false;
+  size_t kept_ = 0;  // slices in stays
+  uint64_t next_id_ = 1;
+  uint32_t next_track_ = 0;
+  TimelineSummary summary_;
+};
+
+}  // namespace asof

@@ -1,0 +1,131 @@
+// FlowOps: what a call tracker must know of a chunk, and nothing else: where the flow leaves one function for
+// another, by what kind of branch, when, and how many instructions ran in between. Made by the workers in
+// parallel, one FlowReader each; a chunk's ops depend on that chunk alone, so they are the same for every
+// number of workers. The rest (who returns to whom) is serial and small: call_stack.h.
+#pragma once
+#include <tsl/robin_map.h>
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "arch/arch.h"
+#include "decoder/io/place_key.h"
+#include "decoder/model/capture.h"
+#include "decoder/model/flow_piece.h"
+#include "decoder/model/symbol_epochs.h"
+
+namespace asof {
+
+// True for kinds that leave straight-line execution; kPtwrite and kPaging only end a block.
+constexpr bool leaves_line(BranchKind k) {
+  return k != BranchKind::kNone && k != BranchKind::kPtwrite && k != BranchKind::kPaging;
+}
+
+struct FlowOp {
+  enum class Kind : uint8_t {
+    kPoint,      // nothing happened: time and instructions go on
+    kExit,       // the chunk ends behind a branch: `branch` at `from`; the next op tells where it went
+    kEntry,      // flow at `to`: the first of a chunk, or after something else than a branch
+    kCall,       // from, to, back
+    kReturn,     // from, to
+    kJump,       // from, to: into another function by any other branch, or straight on
+    kFarCall,    // system call, software interrupt
+    kFarReturn,  // from interrupt, exception or system call
+    kAsync,      // from: interrupted address, to: handler (0: not traced)
+    kGap,        // item: index into FlowOps::gaps
+    kStart,      // tracing begins at `to`
+    kStop,       // tracing ends; `branch` led out (kNone: no branch, or one of the chunk before)
+    kEvent,      // item: index into FlowOps::events
+    kVisit,      // text that changes ran; item: index into FlowOps::visits
+    kSpace,      // the kernel changed the address space at `from`
+    kBlock,      // detail: a straight piece; item: index into FlowOps::pieces
+  };
+  Kind kind = Kind::kPoint;
+  BranchKind branch = BranchKind::kNone;
+  Confidence confidence = Confidence::kCertain;  // the worst since the op before
+  uint8_t flags = 0;                             // of the step at `to` (Step::kAfterGap, kAsyncEntry)
+  uint32_t instructions = 0;                     // executed since the op before
+  Time time = kTimeMin;                          // Step::time; kTimeMin: unknown
+  Addr from = 0, to = 0;
+  Addr back = 0;                   // where a call returns to
+  const Symbol* symbol = nullptr;  // of `to`, or of `from` where there is no `to`
+  const Symbol* left = nullptr;    // of `from`
+  Space space = kKernelSpace;      // of `to`; kNoSpace: of the thread that runs, whoever that is
+  OriginRef origin = kNoOrigin;    // of the bytes at `to`
+  uint32_t item = 0;
+};
+
+// What leaving by a branch of this kind is.
+FlowOp::Kind flow_op_kind(BranchKind branch);
+
+// Execution of a place that was poked.
+struct FlowVisit {
+  Addr place = 0;
+  TimeBounds valid;   // of the block's bytes
+  uint8_t first = 0;  // byte at the place, as executed
+};
+
+struct FlowOps {
+  std::vector<FlowOp> ops;
+  std::vector<Gap> gaps;
+  std::vector<Event> events;
+  std::vector<FlowPiece> pieces;
+  std::vector<FlowVisit> visits;
+
+  uint64_t bytes() const {
+    return ops.capacity() * sizeof(FlowOp) + gaps.capacity() * sizeof(Gap) +
+           events.capacity() * sizeof(Event) + pieces.capacity() * sizeof(FlowPiece) +
+           visits.capacity() * sizeof(FlowVisit) + sizeof *this;
+  }
+};
+
+// Shared by the readers; const while they work.
+struct FlowJob {
+  FlowJob(const Capture& c, std::vector<TimeBounds> detail_windows, TimeBounds counted_time = {});
+  const Capture& capture;
+  SymbolEpochs epochs;
+  std::vector<Addr> poked;         // addresses of pokes, sorted, each once
+  std::vector<TimeBounds> detail;  // straight pieces are kept within; sorted, apart
+  TimeBounds counted{};            // instructions of other times are not counted
+};
+
+class FlowReader {
+ public:
+  explicit FlowReader(const FlowJob& job) : job_(job) {}
+  void read(const Chunk& chunk, FlowOps& out);
+
+ private:
+  struct Named {
+    const Symbol* symbol = nullptr;
+    TimeBounds valid{kTimeMax, kTimeMin};
+  };
+  const Symbol* name(Space space, Addr ip, Time t);
+  FlowOp& add(FlowOp::Kind kind, Time t);
+  bool in_detail(Time t);
+  void items_before(const Chunk& chunk, size_t index, size_t& event, size_t& gap);
+  void on_event(const Event& e);
+  void step(const Step& s);
+  void enter(const Step& s);
+  void branch_to(Addr to, Space space, const Symbol* symbol, Time t, FlowOp::Kind kind);
+  Space space_of(Addr ip) const;
+  // The pending branch went to `to` (0: unknown).
+  void complete(Addr to, Space space, Time t);
+  void visits(const Step& s);
+  void piece(const Step& s);
+
+  const FlowJob& job_;
+  TimeBounds near_{kTimeMax, kTimeMin};  // times for which near_wanted_ is the answer
+  bool near_wanted_ = false;
+  bool detailed_ = false;  // the step before was within
+  tsl::robin_map<PlaceKey, Named, PlaceHash> names_;
+  FlowOps* out_ = nullptr;
+  Step last_;
+  bool has_last_ = false;       // the flow goes on from last_
+  const Symbol* in_ = nullptr;  // where last_ is
+  uint32_t instructions_ = 0;
+  size_t piece_ = SIZE_MAX;  // of last_, in the chunk's pieces; SIZE_MAX: it has none
+  Confidence worst_ = Confidence::kCertain;
+};
+
+}  // namespace asof

@@ -1,0 +1,150 @@
+#include "decoder/calls/timeline_functions.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "decoder/calls/call_stack.h"
+
+namespace asof {
+namespace {
+
+using Kind = TimelineFunction::Kind;
+
+// Calls that skip the landing pad in front of a function count as calls of it: ENDBR64, what the kernel makes
+// of one that nobody needs (arch/x86/include/asm/ibt.h), BTI, PACIASP and PACIBSP, which are BTI too.
+constexpr uint64_t kLandingPad = 4;
+
+bool is_landing_pad(const std::array<uint8_t, kLandingPad>& b) {
+  uint32_t word = 0;
+  std::memcpy(&word, b.data(), sizeof word);
+  constexpr uint32_t kEndbr = 0xfa1e0ff3, kSealed = 0x001f0f66;
+  constexpr uint32_t kBti = 0xd503241f, kBtiTargets = 0xc0, kPaciasp = 0xd503233f, kPacibsp = 0xd503237f;
+  return word == kEndbr || word == kSealed || word == kPaciasp || word == kPacibsp ||
+         (word & ~kBtiTargets) == kBti;
+}
+constexpr uint64_t kMaxRange = uint64_t{1} << 20;  // looked through for changes of text
+
+// kernel/kprobes.c, kernel/trace/ftrace.c, kernel/bpf: names of KSYMBOL records.
+Kind kind_of(const Symbol& s) {
+  const std::string_view n = s.name;
+  if (n.starts_with("bpf_prog_")) return Kind::kBpf;
+  if (n.starts_with("bpf_trampoline_") || n.starts_with("bpf_dispatcher_") ||
+      n.starts_with("ftrace_trampoline"))
+    return Kind::kTrampoline;
+  if (n.starts_with("kprobe_insn_page") || n.starts_with("kprobe_optinsn_page")) return Kind::kSlot;
+  if (!is_kernel_address(s.range.begin)) return Kind::kUser;
+  return s.dso.starts_with("[kernel") || s.dso.find("vmlinux") != std::string::npos ? Kind::kKernel
+                                                                                    : Kind::kModule;
+}
+
+// "foo" of "foo.cold" and "foo.cold.7"; empty for others.
+std::string_view hot_part(std::string_view name) {
+  const size_t at = name.find(".cold");
+  return at == std::string_view::npos ? std::string_view() : name.substr(0, at);
+}
+
+}  // namespace
+
+FunctionTable::FunctionTable(const Capture& capture, Announce announce)
+    : capture_(capture), announce_(std::move(announce)) {
+  TimelineFunction untraced;
+  untraced.kind = Kind::kUntraced;
+  untraced.name = "(not traced)";
+  add(std::move(untraced), nullptr);
+  for (const char* name : {"__switch_to_asm", "cpu_switch_to"}) {
+    const auto found = capture.symbols.named(name);
+    if (switcher_ == nullptr && !found.empty()) switcher_ = found.front();
+  }
+}
+
+void FunctionTable::fill_text(TimelineFunction& f, const Symbol* symbol) const {
+  if (f.range.empty() || f.range.size() > kMaxRange) return;
+  for (const Cell& cell : capture_.text->cells(f.space, f.range)) {
+    for (const Version& v : cell.versions) {
+      if (v.from > symbol->from && v.from <= symbol->until) f.changes.push_back(v.from);
+    }
+  }
+  std::ranges::sort(f.changes);
+  f.changes.erase(std::ranges::unique(f.changes).begin(), f.changes.end());
+  if (f.kind != Kind::kBpf) return;
+  for (const BpfProgram& p : capture_.bpf_programs) {
+    const bool here =
+        std::ranges::any_of(p.functions, [&](const AddrRange& r) { return r.contains(f.range.begin); });
+    if (!here || p.loaded > symbol->until || p.unloaded < symbol->from) continue;
+    f.bpf_id = p.id;
+    f.bpf_tag = p.tag;
+  }
+}
+
+uint32_t FunctionTable::add(TimelineFunction f, const Symbol* symbol) {
+  f.id = static_cast<uint32_t>(functions_.size());
+  Traits t;
+  t.kernel = f.kind != Kind::kUntraced && is_kernel_address(f.range.begin);
+  t.jump_thunk = f.name.starts_with("__x86_indirect_") && f.name.find("_thunk_") != std::string::npos;
+  t.return_thunk = f.name == "__x86_return_thunk" || f.name.ends_with("_return_thunk");
+  if (symbol != nullptr) fill_text(f, symbol);
+  functions_.push_back(std::move(f));
+  traits_.push_back(t);
+  announce_(functions_.back());
+  return functions_.back().id;
+}
+
+FunctionTable::Named FunctionTable::named(const Symbol* symbol) {
+  const auto known = by_symbol_.find(symbol);
+  if (known != by_symbol_.end()) return known->second;
+  if (const std::string_view hot = hot_part(symbol->name); !hot.empty()) {
+    const Symbol* whole = nullptr;
+    for (const Symbol* s : capture_.symbols.named(hot)) {
+      if (s->space == symbol->space && s->dso == symbol->dso) whole = whole == nullptr ? s : symbol;
+    }
+    if (whole != nullptr && whole != symbol) {
+      const Named n{named(whole).id, true, false};
+      by_symbol_.emplace(symbol, n);
+      return n;
+    }
+  }
+  TimelineFunction f;
+  f.kind = kind_of(*symbol);
+  f.name = symbol->name;
+  f.dso = symbol->dso;
+  f.space = symbol->space;
+  f.range = symbol->range;
+  std::array<uint8_t, kLandingPad> first{};
+  const bool read = std::ranges::any_of(std::array{symbol->from, symbol->until}, [&](Time t) {
+    return capture_.text->read(symbol->space, symbol->range.begin, t, first) == first.size();
+  });
+  const Named n{add(std::move(f), symbol), false, read && is_landing_pad(first)};
+  by_symbol_.emplace(symbol, n);
+  return n;
+}
+
+uint32_t FunctionTable::unnamed(Space space, Addr at) {
+  if (is_kernel_address(at)) space = kKernelSpace;
+  const auto known = by_place_.find(Place{space, at});
+  if (known != by_place_.end()) return known->second;
+  TimelineFunction f;
+  f.kind = Kind::kUnnamed;
+  f.name = fmt::format("{:#x}", at);
+  f.space = space;
+  f.range = {at, at};
+  const uint32_t id = add(std::move(f), nullptr);
+  by_place_.emplace(Place{space, at}, id);
+  return id;
+}
+
+Landing FunctionTable::landing(const Symbol* symbol, Space space, Addr at, OriginRef origin) {
+  if (symbol == nullptr) return {unnamed(space, at), at, origin, false};
+  const Named n = named(symbol);
+  const uint64_t offset = at - symbol->range.begin;
+  return {n.id, at, origin, !n.part && (offset == 0 || (n.pad && offset == kLandingPad))};
+}
+
+uint32_t FunctionTable::version(uint32_t id, Time t) const {
+  const auto& changes = functions_[id].changes;
+  return static_cast<uint32_t>(std::ranges::upper_bound(changes, t) - changes.begin()) + 1;
+}
+
+}  // namespace asof

@@ -1,0 +1,68 @@
+// FunctionTable: functions as slices name them, numbered in the order they are met. What the kernel or a
+// compiler makes of one function (foo and foo.cold) is one function.
+#pragma once
+#include <tsl/robin_map.h>
+
+#include <functional>
+#include <vector>
+
+#include "decoder/calls/timeline.h"
+
+namespace asof {
+
+struct Landing;
+
+class FunctionTable {
+ public:
+  using Announce = std::function<void(const TimelineFunction&)>;
+  FunctionTable(const Capture& capture, Announce announce);
+
+  // Where the flow went; makes the function if it is new.
+  Landing landing(const Symbol* symbol, Space space, Addr at, OriginRef origin);
+  const TimelineFunction& operator[](uint32_t id) const { return functions_[id]; }
+  uint32_t untraced() const { return 0; }
+
+  bool kernel(uint32_t id) const { return traits_[id].kernel; }
+  // Jumps to what its caller wanted to call: retpolines (arch/x86/lib/retpoline.S).
+  bool jump_thunk(uint32_t id) const { return traits_[id].jump_thunk; }
+  // Is jumped to instead of a RET, and returns for its caller.
+  bool return_thunk(uint32_t id) const { return traits_[id].return_thunk; }
+  // Leaves it on another thread's stack (arch/x86/entry/entry_64.S, arch/arm64/kernel/entry.S).
+  bool switcher(const Symbol* symbol) const { return symbol != nullptr && symbol == switcher_; }
+  bool has_switcher() const { return switcher_ != nullptr; }
+  uint32_t version(uint32_t id, Time t) const;
+
+ private:
+  struct Traits {
+    bool kernel = false, jump_thunk = false, return_thunk = false;
+  };
+  struct Place {
+    Space space;
+    Addr at;
+    bool operator==(const Place&) const = default;
+  };
+  struct PlaceHash {
+    size_t operator()(const Place& p) const {
+      return (p.at ^ (uint64_t{p.space} << 48U)) * kHashFactor >> 16U;
+    }
+  };
+  struct Named {
+    uint32_t id;
+    bool part;  // not where the function begins
+    bool pad;   // begins with a landing pad
+  };
+  Named named(const Symbol* symbol);
+  uint32_t unnamed(Space space, Addr at);
+  uint32_t add(TimelineFunction f, const Symbol* symbol);
+  void fill_text(TimelineFunction& f, const Symbol* symbol) const;
+
+  const Capture& capture_;
+  Announce announce_;
+  std::vector<TimelineFunction> functions_;
+  std::vector<Traits> traits_;
+  tsl::robin_map<const Symbol*, Named> by_symbol_;
+  tsl::robin_map<Place, uint32_t, PlaceHash> by_place_;
+  const Symbol* switcher_ = nullptr;
+};
+
+}  // namespace asof

@@ -1,0 +1,62 @@
+// What happened to text, for a timeline: every poke with its window and who ran what around it, lives of BPF
+// programs, modules and out-of-line code, and counters.
+#pragma once
+#include <tsl/robin_map.h>
+
+#include <map>
+#include <vector>
+
+#include "decoder/calls/flow_ops.h"
+#include "decoder/calls/timeline.h"
+
+namespace asof {
+
+class PokeWindows {
+ public:
+  explicit PokeWindows(const Capture& capture);
+
+  // A CPU executed a place that was poked.
+  void visited(int32_t cpu, Time t, const FlowVisit& visit);
+  // An exception was taken at `ip`.
+  void interrupted(int32_t cpu, Time t, Addr ip);
+  void finish(TimelineSink& sink) const;
+
+ private:
+  struct Window {
+    Time first = kTimeMax, last = kTimeMin;  // breakpoint visits
+    uint64_t breakpoints = 0;
+    std::vector<PokeVisit> visits;
+  };
+  PokeVisit& visit_of(uint32_t poke, int32_t cpu);
+
+  const Capture& capture_;
+  tsl::robin_map<Addr, std::vector<uint32_t>> places_;  // pokes of an address, by time
+  std::vector<Window> windows_;                         // by poke
+};
+
+// Instructions and lost time by CPU, in buckets of equal width that double when there are too many.
+class RateBuckets {
+ public:
+  void add(int32_t cpu, Time t, uint64_t instructions);
+  void lost(int32_t cpu, Time begin, Time end);
+  // Points from `end` of each CPU's trace back; none without time.
+  void finish(TimelineSink& sink) const;
+
+ private:
+  struct Cpu {
+    std::vector<uint64_t> instructions;
+    std::vector<Time> lost;
+  };
+  size_t bucket(Time t);
+  void widen();
+
+  std::map<int32_t, Cpu> cpus_;
+  Time origin_ = kTimeMin;
+  Time width_ = 1000;
+};
+
+// Lives of text and the text-version counter.
+void tell_lives(const Capture& capture, TimelineSink& sink);
+void tell_text_versions(const Capture& capture, TimelineSink& sink);
+
+}  // namespace asof

@@ -1,0 +1,35 @@
+// The relation between CoreSight timestamps and perf's clock, derived from the capture itself where no record
+// tells it. What an AUX record hands over was traced before the record was written and after the one before:
+// each timestamp next to such a border bounds the line "time = rate * counter + offset" from one side.
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "arch/time_conversion.h"
+#include "decoder/coresight/cs_perf.h"
+#include "textstore/time.h"
+
+namespace asof {
+
+// The counter showed `counter` at an instant not before (lower) or not after (upper) `time`.
+struct ClockBound {
+  uint64_t counter = 0;
+  Time time = 0;
+  bool upper = false;
+};
+
+// Bounds from the first and the last timestamp of every piece of ETMv4 and ETE trace. Timestamps of 0 do not
+// count: the counter did not run.
+std::vector<ClockBound> clock_bounds(const CsStreams& streams);
+
+struct FittedClock {
+  TimeConversion conversion;
+  Time error = 0;  // true times of counters between the first and last bound are this near
+};
+// The line in the middle of all that agree with every bound. nullopt: there is none, so the timestamps are of
+// another clock, or not of one that runs evenly; or the bounds leave more open than a twentieth of the time.
+std::optional<FittedClock> fit_clock(std::span<const ClockBound> bounds);
+
+}  // namespace asof

@@ -1,0 +1,110 @@
+// CoreSight formatter frames: the bytes of several trace sources interleaved, 16 bytes a frame (Arm IHI 0029,
+// "Trace Formatter"). The index pass notes where which source's bytes begin; they are taken out of the frames
+// only when a Stream asks for them. The index becomes coarser when it gets long, so memory does not grow with
+// the trace.
+#pragma once
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <set>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "arch/stream.h"
+#include "decoder/io/sideband_notices.h"
+
+namespace asof {
+
+enum class FrameAlignment : uint8_t {
+  kMemory,  // frames at every 16th byte of a section: ETB, ETF, ETR. Four FSYNCs in one frame reset the
+            // source
+  kTpiu,    // frames between FSYNC and HSYNC packets, as a trace port sends them
+};
+
+// A stretch of frames that one formatter wrote without a break: one AUX record, or one file.
+struct FrameSection {
+  std::span<const uint8_t> bytes;
+  uint64_t file_offset = 0;    // of bytes[0]
+  bool discontinuity = false;  // trace is missing before it
+  // Of a file whose blocks carry something else at their ends: after each `payload` bytes of these, `trailer`
+  // bytes of the file were left out. 0: none.
+  uint64_t payload = 0, trailer = 0;
+  bool mapped = false;  // `bytes` lie in a read-only mapping of a file
+
+  // Where byte `at` of the section stands in the file.
+  uint64_t place(uint64_t at) const { return file_offset + at + (payload == 0 ? 0 : at / payload * trailer); }
+};
+
+// Where the bytes of a source do not continue those before, or may not.
+struct FrameBreak {
+  uint64_t at = 0;     // byte of the source
+  size_t section = 0;  // index of the section it lies in
+  bool discontinuity = false;
+  uint64_t file_offset = 0;  // of this byte
+};
+
+class Deframer;
+class CsFrameIndexer;
+
+class CsFrames : public std::enable_shared_from_this<CsFrames> {
+ public:
+  struct Source {
+    uint8_t id = 0;
+    uint64_t size = 0;               // bytes of it
+    std::vector<FrameBreak> breaks;  // ascending; the first is at 0
+    size_t first_checkpoint = 0;     // counts[i] is how many of its bytes come before checkpoint
+    std::vector<uint64_t> counts;    // first_checkpoint + i
+  };
+  // What the index pass could not use. Offsets are of the file, of the first such place.
+  struct Losses {
+    uint64_t unassigned = 0, unassigned_at = 0;  // data before any ID, or of the reserved ones
+    uint64_t unsynced = 0, unsynced_at = 0;      // no frame: bytes without FSYNC, a broken frame
+    uint64_t partial = 0, partial_at = 0;        // a frame that the end of its section cuts
+  };
+
+  // Places in the index: a read passes over as many frames as lie between two of them.
+  static constexpr size_t kMostCheckpoints = 1U << 16;
+  // The bytes that `sections` point to must outlive the result.
+  static std::shared_ptr<const CsFrames> index(std::vector<FrameSection> sections, FrameAlignment alignment,
+                                               size_t most_checkpoints = kMostCheckpoints);
+
+  std::span<const Source> sources() const { return sources_; }  // by ID
+  const Losses& losses() const { return losses_; }
+  // The source's bytes, for StreamPiece::source. nullptr: no such source.
+  std::shared_ptr<const TraceBytes> bytes_of(uint8_t id) const;
+  // Pieces of a Stream for it, cut at its breaks.
+  std::vector<StreamPiece> pieces_of(uint8_t id) const;
+  // The first byte of this source that lies in `section` or later.
+  static uint64_t begin_of_section(const Source& source, size_t section);
+
+ private:
+  friend class CsSourceBytes;
+  struct Checkpoint {
+    size_t section = 0;
+    uint64_t offset = 0;  // in the section
+    uint8_t id = 0;
+  };
+  CsFrames() = default;
+  void index_section(CsFrameIndexer& indexer, size_t section);
+  void add_checkpoint(CsFrameIndexer& indexer, const Checkpoint& checkpoint);
+  const Source* find(uint8_t id) const;
+  void index_frame(CsFrameIndexer& indexer, const Deframer& frames, const FrameSection& section);
+  void lose_bytes(bool partial, const Deframer& frames, const FrameSection& section);
+
+  std::vector<FrameSection> sections_;
+  FrameAlignment alignment_ = FrameAlignment::kMemory;
+  std::vector<Checkpoint> checkpoints_;
+  size_t most_checkpoints_ = kMostCheckpoints;
+  size_t window_ = 1;  // checkpoints; what a source was read beyond is given back by windows
+  std::vector<Source> sources_;
+  Losses losses_;
+};
+
+// Notices (E-DATA-110) of what the index pass could not use; `where` names the file or ring.
+void tell_unused_frames(const CsFrames& frames, const std::string& where, NoticeBook& notices);
+// A notice (E-SIDE-508) of the trace IDs that are not `known`.
+void tell_unknown_ids(const CsFrames& frames, const std::string& where, const std::set<uint8_t>& known,
+                      NoticeBook& notices);
+
+}  // namespace asof

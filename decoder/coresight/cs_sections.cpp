@@ -1,0 +1,100 @@
+#include "decoder/coresight/cs_sections.h"
+
+#include <algorithm>
+
+namespace asof {
+namespace {
+
+constexpr uint64_t kFormatMask = 0xff00, kRaw = 0x100;  // PERF_AUX_FLAG_CORESIGHT_FORMAT_RAW
+constexpr uint64_t kMaxPadding = 7;                     // perf pads a payload to 8
+
+class SectionCutter {
+ public:
+  explicit SectionCutter(const AuxRing& ring)
+      : ring_(ring), last_(ring.stream.bounds.lo), before_last_(last_) {}
+
+  CsSections cut() {
+    for (size_t i = 0; i < ring_.stream.pieces.size(); ++i) {
+      const StreamPiece& piece = ring_.stream.pieces[i];
+      if (ring_.overlapping) {
+        const AuxRecord* record =
+            ring_.records.empty() ? nullptr : ring_.records[std::min(i, ring_.records.size() - 1)];
+        add(piece, 0, piece.size(), record, false);
+      } else {
+        cut_piece(piece);
+      }
+    }
+    return std::move(out_);
+  }
+
+ private:
+  void cut_piece(const StreamPiece& piece) {
+    const auto& records = ring_.records;
+    const uint64_t end = piece.offset + piece.size();
+    for (uint64_t at = piece.offset; at < end;) {
+      // The last record that begins at or before this place, and where the next one does.
+      while (next_ < records.size() && records[next_]->offset <= at) ++next_;
+      const AuxRecord* record = next_ == 0 ? nullptr : records[next_ - 1];
+      uint64_t stop = end;
+      if (next_ < records.size()) stop = std::min(stop, records[next_]->offset);
+      const bool inside = record != nullptr && end_of(record->offset, record->size) > at;
+      if (inside) stop = std::min(stop, end_of(record->offset, record->size));
+      add(piece, at - piece.offset, stop - at, record, !inside && !records.empty());
+      at = stop;
+    }
+  }
+
+  // Where the record of some bytes was lost, they are taken to be in the format of those before them.
+  void add(const StreamPiece& piece, uint64_t from, uint64_t size, const AuxRecord* record, bool untold) {
+    if (size == 0 || (untold && size <= kMaxPadding)) return;
+    if (untold) {
+      if (out_.untold == 0) out_.untold_at = piece.file_offset + from;
+      out_.untold += size;
+      if (record == nullptr) record = ring_.records.front();
+    }
+    CsSection s;
+    s.bytes = piece.bytes.subspan(from, size);
+    s.offset = piece.offset + from;
+    s.file_offset = piece.file_offset + from;
+    s.discontinuity = untold || (from == 0 && piece.discontinuity);
+    if (record != nullptr) {
+      s.raw = (record->flags & kFormatMask) == kRaw;
+      s.cpu = record->id.cpu;
+      if (!untold) set_time(s, *record);
+    }
+    out_.sections.push_back(s);
+  }
+
+  void set_time(CsSection& s, const AuxRecord& record) {
+    if (record.id.time.value_or(kTimeMin) == kTimeMin) return;
+    const Time time = *record.id.time;
+    if (&record != last_record_) {
+      before_last_ = last_;
+      last_ = latest_;
+      latest_ = time;
+      last_record_ = &record;
+    }
+    s.time.hi = time;
+    if (!ring_.overlapping) s.time.lo = std::min(s.raw ? before_last_ : last_, time);
+  }
+
+  const AuxRing& ring_;
+  size_t next_ = 0;
+  // Of the record at hand, the one before it and the one before that; first of all, when the trace was
+  // started.
+  const AuxRecord* last_record_ = nullptr;
+  Time latest_ = ring_.stream.bounds.lo, last_, before_last_;
+  CsSections out_;
+};
+
+}  // namespace
+
+CsSections cut_sections(const AuxRing& ring) { return SectionCutter(ring).cut(); }
+
+size_t section_after(std::span<const CsSection> sections, uint64_t offset) {
+  const auto hit = std::lower_bound(sections.begin(), sections.end(), offset,
+                                    [](const CsSection& s, uint64_t v) { return s.offset < v; });
+  return static_cast<size_t>(hit - sections.begin());
+}
+
+}  // namespace asof

@@ -1,0 +1,136 @@
+// What is known of the kernel beside its bytes: the file that has its source lines, when it was copied, when
+// modules were there.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "decoder/kernel_text/kernel_text.h"
+
+namespace asof {
+namespace {
+
+AddrRange hull(std::span<const KernelSnapshot::Piece> text) {
+  if (text.empty()) return {};
+  AddrRange all = text.front().range;
+  for (const KernelSnapshot::Piece& p : text) all.end = std::max(all.end, p.range.end);
+  return all;
+}
+
+std::optional<Addr> symbol_address(const ElfImage& elf, std::string_view name) {
+  for (const ElfSymbol& s : elf.symbols()) {
+    if (s.name == name) return s.value;
+  }
+  return std::nullopt;
+}
+
+const KernelModule* module_at(const KernelSnapshot* snapshot, AddrRange range) {
+  if (snapshot == nullptr) return nullptr;
+  const auto at = std::ranges::find_if(
+      snapshot->modules(), [&](const KernelModule& m) { return m.live && m.range.overlaps(range); });
+  return at == snapshot->modules().end() ? nullptr : &*at;
+}
+
+bool same_module(const KernelModule* a, const KernelModule& b) {
+  return a != nullptr && a->name == b.name && a->range.begin == b.range.begin;
+}
+
+}  // namespace
+
+// By how far the kernel was moved: the recording says where one symbol was, the file where it was linked.
+void KernelText::add_code(CodeMap& code, FileFinder& files, const PerfData& data) const {
+  const std::shared_ptr<const ElfImage> elf = find_source(files, data);
+  if (!elf) return;
+  std::string name = "_stext";
+  std::optional<Addr> at;
+  const Kallsyms* kallsyms = start_ ? start_->kallsyms() : kallsyms_ ? &*kallsyms_ : nullptr;
+  if (kallsyms != nullptr) at = kallsyms->address(name);
+  for (const KernelMapFact& map : side_.kernel_maps) {
+    if (at || !map.name.starts_with("[kernel.kallsyms]") || map.pgoff == 0) continue;
+    const std::string reference = map.name.substr(map.name.find(']') + 1);
+    if (!reference.empty()) name = reference;
+    at = map.pgoff;
+  }
+  const auto linked = symbol_address(*elf, name);
+  if (!at || !linked) return;
+  const uint64_t slide = *at - *linked;
+  if (const auto end = symbol_address(*elf, "_etext"); end && kallsyms != nullptr) {
+    const auto recorded = kallsyms->address("_etext");
+    if (recorded && *recorded != *end + slide) {
+      return notices_.error(
+          "E-TEXT-208", elf->path(),
+          "its text is not as long as that of the recorded kernel: no source lines of the kernel",
+          "give the recorded kernel's vmlinux");
+    }
+  }
+  code.files.push_back({elf->path(), "[kernel.kallsyms]", elf->build_id()});
+  for (const ElfSegment& segment : elf->segments()) {
+    const AddrRange range = range_of(segment.address + slide, segment.mem_size);
+    if (!segment.executable || range.empty()) continue;
+    code.places.push_back(
+        {.range = range, .file = static_cast<uint32_t>(code.files.size() - 1), .slide = slide});
+  }
+}
+
+void KernelText::add_copies(std::vector<TextCopy>& copies, const WatchedTexts& watched) const {
+  // perf copies kcore before it lets the trace run.
+  if (start_) {
+    copies.push_back(
+        {OriginKind::kKcore, start_->path(), hull(start_->text()), {kTimeMin, side_.trace_start}});
+  }
+  for (const WatchedText& seen : watched.texts)
+    copies.push_back({OriginKind::kWatcher, watched.path, seen.range, {seen.time, seen.time}});
+  if (end_)
+    copies.push_back({OriginKind::kKcoreEnd, end_->path(), hull(end_->text()), {end_time_, kTimeMax}});
+}
+
+void KernelText::add_modules(std::vector<ModuleLife>& lives, const WatchedTexts& watched) const {
+  // When the memory of a module was seen to be another's, after `t`.
+  const auto replaced = [&](AddrRange range, Time t) {
+    for (const WatchedText& seen : watched.texts) {
+      if (seen.type == WatchedText::kModule && seen.range.overlaps(range) && seen.time > t)
+        return seen.time - 1;
+    }
+    return kTimeMax;
+  };
+  const auto gone_at_end = [&](const KernelModule& m) {
+    return end_ != nullptr && !same_module(module_at(end_.get(), m.range), m);
+  };
+  const Time start = side_.trace_start == kTimeMax ? kTimeMin : side_.trace_start;
+  const auto add_from_start = [&](const KernelModule& m) {
+    ModuleLife life{m.name, m.range, kTimeMin, replaced(m.range, kTimeMin), {kTimeMin, start}};
+    if (gone_at_end(m)) life.until = std::min(life.until, end_time_);
+    // With the copy at the end it was there all the time, as far as can be told.
+    if (end_ && !gone_at_end(m) && life.until == kTimeMax) life.seen.hi = kTimeMax;
+    lives.push_back(std::move(life));
+  };
+  if (start_) {
+    for (const KernelModule& m : start_->modules()) {
+      if (m.live) add_from_start(m);
+    }
+  } else {
+    for (const KernelMapFact& map : side_.kernel_maps) {
+      std::string name = module_of_map(map.name);
+      if (!name.empty()) add_from_start({std::move(name), map.range, true});
+    }
+  }
+  for (const WatchedText& seen : watched.texts) {
+    if (seen.type != WatchedText::kModule) continue;
+    const KernelModule* named = module_at(end_.get(), seen.range);
+    ModuleLife life{named != nullptr ? named->name : fmt::format("module at {:#x}", seen.range.begin),
+                    named != nullptr ? named->range : seen.range,
+                    seen.time,
+                    replaced(seen.range, seen.time),
+                    {seen.time, seen.time}};
+    if (life.until == kTimeMax && end_ && named == nullptr) life.until = end_time_;
+    if (life.until == kTimeMax && named != nullptr) life.seen.hi = kTimeMax;
+    lives.push_back(std::move(life));
+  }
+  if (!end_) return;
+  for (const KernelModule& m : end_->modules()) {
+    const bool known = std::ranges::any_of(
+        lives, [&](const ModuleLife& l) { return l.range.overlaps(m.range) && l.until == kTimeMax; });
+    if (m.live && !known) lives.push_back({m.name, m.range, start, kTimeMax, {end_time_, kTimeMax}});
+  }
+}
+
+}  // namespace asof

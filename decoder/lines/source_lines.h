@@ -1,0 +1,45 @@
+// SourceLines: file and line of an instruction, from DWARF. The file is the one whose code ran, or its
+// separate debug file, which is found by build-id or .gnu_debuglink as gdb does (gdb manual, "Separate Debug
+// Files"); of the kernel, vmlinux, moved by where the recording says the kernel was (KASLR). Bytes never come
+// from here.
+//
+// Look-ups are cached, and what is read is bounded: a file whose DWARF is damaged, or larger than any real
+// one, gives no lines and a notice.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "decoder/model/capture.h"
+
+namespace asof {
+
+struct SourceLine {
+  std::string_view file;  // as the compiler wrote it, with its folder; lives as long as the SourceLines
+  uint32_t line = 0;      // 0: unknown
+  uint32_t column = 0;    // 0: unknown
+  explicit operator bool() const { return line != 0; }
+};
+
+// Not thread-safe: one for each thread.
+class SourceLines {
+ public:
+  explicit SourceLines(const Capture& capture);
+  ~SourceLines();
+  SourceLines(SourceLines&&) noexcept;
+
+  // Of the instruction at `a` in a space, as of `t`. Empty where no file is known to lie there then, or it
+  // tells nothing of this address.
+  SourceLine at(Space space, Addr a, Time t);
+
+  // What could not be read: files without debug information (I-TEXT-207), with damaged one (E-TEXT-208).
+  // Each is told once.
+  std::vector<Notice> take_notices();
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace asof

@@ -1,0 +1,76 @@
+// Files as text: a read-only mapping, and the parts of an ELF file that matter to a decoder. The only user of
+// libelf beside decoder/lines/dwarf_lines.cpp.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "textstore/address.h"
+#include "textstore/result.h"
+
+namespace asof {
+
+class MappedFile {
+ public:
+  static Result<std::shared_ptr<const MappedFile>> open(const std::string& path);
+  ~MappedFile();
+  MappedFile(const MappedFile&) = delete;
+  MappedFile& operator=(const MappedFile&) = delete;
+  std::span<const uint8_t> bytes() const { return bytes_; }
+  const std::string& path() const { return path_; }
+
+ private:
+  MappedFile() = default;
+  std::string path_;
+  std::span<const uint8_t> bytes_;
+};
+
+struct ElfSegment {  // PT_LOAD
+  Addr address = 0;
+  uint64_t file_offset = 0;
+  uint64_t mem_size = 0;
+  bool executable = false;
+  std::span<const uint8_t> bytes;  // file_size bytes, cut to what the file really has
+};
+
+struct ElfSymbol {
+  Addr value = 0;
+  uint64_t size = 0;
+  std::string name;
+};
+
+class ElfImage {
+ public:
+  static Result<std::shared_ptr<const ElfImage>> open(const std::string& path);
+  // The file that lies in `bytes`, which `owner` keeps; what is behind its end does no harm.
+  static Result<std::shared_ptr<const ElfImage>> parse(std::span<const uint8_t> bytes, std::string path,
+                                                       std::shared_ptr<const void> owner);
+  ~ElfImage();
+
+  const std::string& path() const;
+  std::span<const uint8_t> bytes() const;  // whole file
+  const std::string& build_id() const;     // lower-case hex; empty: none. From notes in segments or sections.
+  uint16_t machine() const;                // EM_*
+  uint16_t type() const;                   // ET_*
+  std::span<const ElfSegment> segments() const;
+  // .symtab, or .dynsym where there is none: functions and objects in executable sections, as linked.
+  std::vector<ElfSymbol> symbols() const;
+  // Sections with bytes (ET_REL kernel modules): name, bytes.
+  struct Section {
+    std::string name;
+    Addr address;
+    uint64_t file_offset;
+    std::span<const uint8_t> bytes;
+    bool executable;
+  };
+  std::vector<Section> sections() const;
+
+ private:
+  struct Impl;
+  explicit ElfImage(std::unique_ptr<Impl>);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace asof

@@ -1,0 +1,30 @@
+// SymbolEpochs: how long a name holds. A symbol table answers for one instant; whoever caches an answer must
+// know until when it is good, or the output would depend on who asked first.
+#pragma once
+#include <vector>
+
+#include "decoder/model/symbols.h"
+#include "textstore/address.h"
+#include "textstore/time.h"
+
+namespace asof {
+
+class SymbolEpochs {
+ public:
+  explicit SymbolEpochs(const SymbolTable& symbols);
+
+  // The longest interval around t, both ends included, in which no symbol that touches `range` appears or
+  // goes.
+  TimeBounds around(Space space, AddrRange range, Time t) const;
+
+ private:
+  struct Life {  // of a symbol that is not for all time
+    Space space;
+    AddrRange range;
+    Time from, until;
+    Addr max_end;  // of this one and all before it in the same space
+  };
+  std::vector<Life> lives_;  // by space, then begin
+};
+
+}  // namespace asof

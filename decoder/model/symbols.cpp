@@ -1,0 +1,250 @@
+// SymbolTable: per space, the address axis cut at every begin and end of a symbol; each piece knows the best
+// symbol over time. Both look-ups are binary searches.
+#include "decoder/model/symbols.h"
+
+#include <algorithm>
+#include <deque>
+#include <map>
+#include <set>
+#include <unordered_map>
+
+#include "textstore/build_state.h"
+#include "textstore/check.h"
+
+namespace asof {
+namespace {
+
+// How far a symbol without a size reaches. To the next symbol, for assembly and kallsyms give no sizes; but
+// what lies behind the last symbol of one file (a gap between sections, guard pages, another module) is not
+// this symbol: there only the page it begins in and the next are believed.
+constexpr uint64_t kMaxReach = uint64_t{1} << 20;
+constexpr uint64_t kPage = 4096;
+// (piece, symbol) pairs of a space. Where made-up symbols overlap without end, only the best of each piece
+// are kept.
+constexpr uint64_t kMaxPairs = uint64_t{1} << 22;
+constexpr size_t kMaxOverlap = 64;
+
+size_t leading_underscores(const std::string& name) {
+  return std::min(name.find_first_not_of('_'), name.size());
+}
+
+// A symbol in force: which one, in the order of add().
+struct Holder {
+  const Symbol* symbol;
+  size_t number;
+};
+
+// Better first: rank, then the inner of two ranges, then the plainer name, then the first added.
+struct Better {
+  bool operator()(const Holder& a, const Holder& b) const {
+    if (a.symbol->rank != b.symbol->rank) return a.symbol->rank > b.symbol->rank;
+    if (a.symbol->range.size() != b.symbol->range.size())
+      return a.symbol->range.size() < b.symbol->range.size();
+    const size_t ua = leading_underscores(a.symbol->name), ub = leading_underscores(b.symbol->name);
+    if (ua != ub) return ua < ub;
+    return a.number < b.number;
+  }
+};
+
+struct Epoch {  // until the next one's `from`
+  Time from;
+  const Symbol* symbol;  // nullptr: none
+};
+
+struct Piece {  // until the next one's `begin`
+  Addr begin;
+  uint32_t first;  // of its epochs; they end where the next piece's begin
+};
+
+struct SpaceSymbols {
+  std::vector<Piece> pieces;
+  std::vector<Epoch> epochs;
+
+  const Symbol* find(Addr a, Time t) const;
+};
+
+const Symbol* SpaceSymbols::find(Addr a, Time t) const {
+  const auto after = std::ranges::upper_bound(pieces, a, {}, &Piece::begin);
+  if (after == pieces.begin()) return nullptr;
+  const auto begin = epochs.begin() + std::prev(after)->first;
+  const auto end = after == pieces.end() ? epochs.end() : epochs.begin() + after->first;
+  const auto later = std::ranges::upper_bound(begin, end, t, {}, &Epoch::from);
+  return later == begin ? nullptr : std::prev(later)->symbol;
+}
+
+// The epochs of one piece from the symbols over it.
+class EpochMaker {
+ public:
+  void run(const std::vector<Holder>& holders, std::vector<Epoch>& out) {
+    edges_.clear();
+    for (const Holder& h : holders) {
+      if (h.symbol->until < h.symbol->from) continue;
+      edges_.push_back({h.symbol->from, true, h});
+      if (h.symbol->until != kTimeMax) edges_.push_back({h.symbol->until + 1, false, h});
+    }
+    std::ranges::sort(edges_, {}, &Edge::time);
+    live_.clear();
+    const size_t first = out.size();
+    for (size_t i = 0; i < edges_.size();) {
+      const Time t = edges_[i].time;
+      for (; i < edges_.size() && edges_[i].time == t; ++i) {
+        if (edges_[i].begin) {
+          live_.insert(edges_[i].holder);
+        } else {
+          live_.erase(edges_[i].holder);
+        }
+      }
+      // Of two lives of one rank the later one is the live one, if the end of the first was lost.
+      const Symbol* best = latest_of_best();
+      if (out.size() == first || out.back().symbol != best) out.push_back({t, best});
+    }
+  }
+
+ private:
+  struct Edge {
+    Time time;
+    bool begin;
+    Holder holder;
+  };
+
+  const Symbol* latest_of_best() const {
+    if (live_.empty()) return nullptr;
+    const Holder* best = &*live_.begin();
+    size_t looked = 0;
+    for (const Holder& h : live_) {
+      if (h.symbol->rank != best->symbol->rank || ++looked > kMaxOverlap) break;
+      if (h.symbol->from > best->symbol->from) best = &h;
+    }
+    return best->symbol;
+  }
+
+  std::vector<Edge> edges_;
+  std::set<Holder, Better> live_;
+};
+
+bool same_holders(const std::vector<Holder>& a, const std::vector<Holder>& b) {
+  return std::ranges::equal(a, b, {}, &Holder::number, &Holder::number);
+}
+
+SpaceSymbols make_space(const std::vector<Holder>& symbols) {
+  struct Edge {
+    Addr at;
+    bool begin;
+    Holder holder;
+  };
+  std::vector<Edge> edges;
+  for (const Holder& h : symbols) {
+    if (h.symbol->range.empty()) continue;
+    edges.push_back({h.symbol->range.begin, true, h});
+    edges.push_back({h.symbol->range.end, false, h});
+  }
+  std::ranges::sort(edges, {}, &Edge::at);
+  SpaceSymbols space;
+  std::set<Holder, Better> live;
+  std::vector<Holder> now, before;
+  EpochMaker epochs;
+  Budget pairs_left(kMaxPairs);
+  for (size_t i = 0; i < edges.size();) {
+    const Addr at = edges[i].at;
+    for (; i < edges.size() && edges[i].at == at; ++i) {
+      if (edges[i].begin) {
+        live.insert(edges[i].holder);
+      } else {
+        live.erase(edges[i].holder);
+      }
+    }
+    now.clear();
+    const size_t wanted = pairs_left.take(live.size()) ? live.size() : kMaxOverlap;
+    for (auto it = live.begin(); it != live.end() && now.size() < wanted; ++it) now.push_back(*it);
+    if (!space.pieces.empty() && same_holders(now, before)) continue;
+    space.pieces.push_back({at, static_cast<uint32_t>(space.epochs.size())});
+    epochs.run(now, space.epochs);
+    before.swap(now);
+  }
+  return space;
+}
+
+}  // namespace
+
+struct SymbolTable::Impl {
+  std::deque<Symbol> symbols;
+  bool finished = false;
+  std::unordered_map<Space, SpaceSymbols> spaces;
+  std::unordered_multimap<std::string_view, const Symbol*> by_name;
+  std::vector<const Symbol*> sorted;
+
+  void give_sizes(std::vector<Symbol*>& by_address);
+};
+
+// `by_address`: those of one space, sorted.
+void SymbolTable::Impl::give_sizes(std::vector<Symbol*>& by_address) {
+  const Symbol* next = nullptr;  // the first that begins behind the current address
+  for (size_t end = by_address.size(); end > 0;) {
+    const Addr at = by_address[end - 1]->range.begin;
+    size_t begin = end - 1;
+    while (begin > 0 && by_address[begin - 1]->range.begin == at) --begin;
+    for (size_t i = begin; i < end; ++i) {
+      Symbol& s = *by_address[i];
+      if (s.range.end > at) continue;
+      const bool same_file = next != nullptr && next->dso == s.dso;
+      const uint64_t reach = same_file ? kMaxReach : 2 * kPage - at % kPage;
+      s.range = range_of(at, next == nullptr ? reach : std::min(reach, next->range.begin - at));
+    }
+    next = by_address[begin];
+    end = begin;
+  }
+}
+
+SymbolTable::SymbolTable() : impl_(std::make_unique<Impl>()) {}
+SymbolTable::~SymbolTable() = default;
+SymbolTable::SymbolTable(SymbolTable&&) noexcept = default;
+SymbolTable& SymbolTable::operator=(SymbolTable&&) noexcept = default;
+
+void SymbolTable::add(Symbol symbol) {
+  ASOF_CHECK(!impl_->finished);
+  impl_->symbols.push_back(std::move(symbol));
+}
+
+void SymbolTable::finish() {
+  ASOF_CHECK(!impl_->finished);
+  impl_->finished = true;
+  std::map<Space, std::vector<Symbol*>> spaces;
+  for (Symbol& s : impl_->symbols) spaces[s.space].push_back(&s);
+  std::unordered_map<const Symbol*, size_t> numbers;
+  for (const Symbol& s : impl_->symbols) numbers.emplace(&s, numbers.size());
+  for (auto& [space, symbols] : spaces) {
+    // Of those that begin together the first added stays first: a copy made by all() and add() is the same.
+    std::ranges::stable_sort(symbols, {}, [](const Symbol* s) { return s->range.begin; });
+    impl_->give_sizes(symbols);
+    std::vector<Holder> holders;
+    for (const Symbol* s : symbols) {
+      holders.push_back({s, numbers.at(s)});
+      impl_->sorted.push_back(s);
+      impl_->by_name.emplace(s->name, s);
+    }
+    impl_->spaces.emplace(space, make_space(holders));
+  }
+}
+
+std::optional<SymbolAt> SymbolTable::find(Space space, Addr a, Time t) const {
+  const auto it = impl_->spaces.find(space);
+  if (it == impl_->spaces.end()) return std::nullopt;
+  const Symbol* s = it->second.find(a, t);
+  if (s == nullptr) return std::nullopt;
+  return SymbolAt{s, a - s->range.begin};
+}
+
+std::vector<const Symbol*> SymbolTable::named(std::string_view name) const {
+  std::vector<const Symbol*> found;
+  const auto [begin, end] = impl_->by_name.equal_range(name);
+  for (auto it = begin; it != end; ++it) found.push_back(it->second);
+  std::ranges::sort(found, [](const Symbol* a, const Symbol* b) {
+    if (a->space != b->space) return a->space < b->space;
+    return a->range.begin != b->range.begin ? a->range.begin < b->range.begin : a->from < b->from;
+  });
+  return found;
+}
+
+std::vector<const Symbol*> SymbolTable::all() const { return impl_->sorted; }
+
+}  // namespace asof

@@ -1,0 +1,133 @@
+#include "decoder/module/kernel_text_symbols.h"
+
+#include <algorithm>
+#include <charconv>
+
+namespace asof {
+namespace {
+
+constexpr Addr kPage = 4096;
+
+std::string_view next_field(std::string_view& line) {
+  const size_t begin = line.find_first_not_of(" \t");
+  if (begin == std::string_view::npos) {
+    line = {};
+    return {};
+  }
+  line.remove_prefix(begin);
+  const size_t end = std::min(line.find_first_of(" \t"), line.size());
+  const std::string_view field = line.substr(0, end);
+  line.remove_prefix(end);
+  return field;
+}
+
+template <class Visit>
+void each_line(std::span<const uint8_t> bytes, Visit visit) {
+  std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  while (!text.empty()) {
+    const size_t end = std::min(text.find('\n'), text.size());
+    visit(text.substr(0, end));
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+}
+
+template <class T>
+std::optional<T> number(std::string_view text, int base) {
+  if (base == 16 && text.starts_with("0x")) text.remove_prefix(2);
+  T value = 0;
+  const char* end = text.data() + text.size();
+  auto [rest, status] = std::from_chars(text.data(), end, value, base);
+  if (text.empty() || status != std::errc() || rest != end) return std::nullopt;
+  return value;
+}
+
+bool below(const KernelSymbol& a, const KernelSymbol& b) { return a.addr < b.addr; }
+
+}  // namespace
+
+Result<Kallsyms> Kallsyms::load(const std::string& path) {
+  auto file = MappedFile::open(path);
+  if (!file) return std::unexpected(file.error());
+  Kallsyms out;
+  out.file_ = *file;
+  each_line((*file)->bytes(), [&](std::string_view line) {
+    KernelSymbol symbol;
+    const auto addr = number<Addr>(next_field(line), 16);
+    const std::string_view type = next_field(line);
+    symbol.name = next_field(line);
+    std::string_view module = next_field(line);
+    if (!addr || *addr == 0 || type.size() != 1 || symbol.name.empty()) return;
+    symbol.addr = *addr;
+    symbol.type = type[0];
+    if (module.size() > 2 && module.front() == '[' && module.back() == ']')
+      symbol.module = module.substr(1, module.size() - 2);
+    out.symbols_.push_back(symbol);
+  });
+  std::stable_sort(out.symbols_.begin(), out.symbols_.end(), below);
+  if (out.symbols_.empty()) {
+    return fail("E-FILE-301", path, Error::kNoOffset, "no symbol with an address in it",
+                "copy /proc/kallsyms as root, with kernel.kptr_restrict=0");
+  }
+  return out;
+}
+
+std::optional<Addr> Kallsyms::address(std::string_view name) const {
+  for (const KernelSymbol& s : symbols_) {
+    if (s.name == name && s.module.empty()) return s.addr;
+  }
+  return std::nullopt;
+}
+
+bool Kallsyms::has(Addr addr, std::string_view name) const {
+  auto it = std::lower_bound(symbols_.begin(), symbols_.end(),
+                             KernelSymbol{.addr = addr, .name = {}, .module = {}}, below);
+  for (; it != symbols_.end() && it->addr == addr; ++it) {
+    if (it->name == name) return true;
+  }
+  return false;
+}
+
+Addr Kallsyms::next(Addr addr) const {
+  auto it = std::upper_bound(symbols_.begin(), symbols_.end(),
+                             KernelSymbol{.addr = addr, .name = {}, .module = {}}, below);
+  return it == symbols_.end() ? UINT64_MAX : it->addr;
+}
+
+Result<std::vector<KernelModule>> load_modules(const std::string& path) {
+  auto file = MappedFile::open(path);
+  if (!file) return std::unexpected(file.error());
+  std::vector<KernelModule> out;
+  each_line((*file)->bytes(), [&](std::string_view line) {
+    KernelModule module;
+    module.name = next_field(line);
+    const auto size = number<uint64_t>(next_field(line), 10);
+    next_field(line);  // reference count
+    next_field(line);  // used by
+    module.live = next_field(line) == "Live";
+    const auto addr = number<Addr>(next_field(line), 16);
+    if (!size || *size == 0 || !addr || *addr == 0) return;
+    module.range = range_of(*addr, *size);
+    out.push_back(std::move(module));
+  });
+  return out;
+}
+
+AddrRange module_text(const KernelModule& module, const Kallsyms& kallsyms) {
+  const auto symbols = kallsyms.symbols();
+  auto it = std::lower_bound(symbols.begin(), symbols.end(),
+                             KernelSymbol{.addr = module.range.begin, .name = {}, .module = {}}, below);
+  Addr last_code = 0, first_data = 0;
+  for (; it != symbols.end() && it->addr < module.range.end; ++it) {
+    if (it->module != module.name) continue;
+    if (it->is_code()) {
+      last_code = it->addr;
+      first_data = 0;
+    } else if (first_data == 0) {
+      first_data = it->addr & ~(kPage - 1);
+    }
+  }
+  if (last_code == 0 || first_data <= last_code) return module.range;
+  return {module.range.begin, first_data};
+}
+
+}  // namespace asof

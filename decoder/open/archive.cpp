@@ -1,0 +1,210 @@
+#include "decoder/open/archive.h"
+
+#include <archive.h>
+#include <archive_entry.h>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <set>
+
+namespace asof {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr size_t kMostEntries = 65536;
+constexpr size_t kLongestName = 1024;
+// Copies of kcore have long runs of zeros; more than this is made to fill the disk.
+constexpr uint64_t kAlways = 1ULL << 30U, kPerPackedByte = 256;
+
+struct ArchiveCloser {
+  void operator()(archive* a) const { archive_read_free(a); }
+};
+using Reader = std::unique_ptr<archive, ArchiveCloser>;
+
+class FileDescriptor {
+ public:
+  explicit FileDescriptor(int fd) : fd_(fd) {}
+  ~FileDescriptor() {
+    if (fd_ >= 0) close(fd_);
+  }
+  FileDescriptor(const FileDescriptor&) = delete;
+  FileDescriptor& operator=(const FileDescriptor&) = delete;
+  int get() const { return fd_; }
+
+ private:
+  int fd_;
+};
+
+// The name as a path below the root; empty when it is none.
+fs::path safe_name(const char* name) {
+  if (name == nullptr || std::strlen(name) > kLongestName || name[0] == '/') return {};
+  fs::path out;
+  for (const fs::path& part : fs::path(name)) {
+    if (part == ".." || part.native().find('\0') != std::string::npos) return {};
+    if (part == "." || part.empty()) continue;
+    out /= part;
+  }
+  return out;
+}
+
+class Unpacker {
+ public:
+  Unpacker(const std::string& path, const std::string& to) : path_(path), to_(to) {}
+
+  Result<void> run() {
+    std::error_code ignored;
+    most_bytes_ = kAlways + kPerPackedByte * fs::file_size(path_, ignored);
+    const Reader reader(archive_read_new());
+    archive* const a = reader.get();
+    archive_read_support_format_tar(a);
+    archive_read_support_filter_zstd(a);
+    archive_read_support_filter_gzip(a);
+    archive_read_support_filter_xz(a);
+    if (archive_read_open_filename(a, path_.c_str(), 1U << 16U) != ARCHIVE_OK) return damaged(a);
+    archive_entry* entry = nullptr;
+    for (size_t count = 0;; ++count) {
+      const int r = archive_read_next_header(a, &entry);
+      if (r == ARCHIVE_EOF) return count == 0 ? damaged(a) : Result<void>();
+      if (r < ARCHIVE_WARN) return damaged(a);
+      if (count == kMostEntries) return refused("more entries than a capture has");
+      if (const auto done = unpack(a, *entry); !done) return done;
+    }
+  }
+
+ private:
+  std::unexpected<Error> damaged(archive* a) const {
+    const char* const said = archive_error_string(a);
+    return fail("E-FILE-131", path_, static_cast<uint64_t>(archive_filter_bytes(a, -1)),
+                fmt::format("the archive is cut or damaged{}{}", said != nullptr ? ": " : "",
+                            said != nullptr ? said : ""),
+                "copy it again");
+  }
+  std::unexpected<Error> refused(const std::string& reason) const {
+    return fail("E-FILE-132", path_, Error::kNoOffset, reason, "do not use this archive");
+  }
+  std::unexpected<Error> cannot_write(const std::string& file) const {
+    return fail("E-FILE-110", file, Error::kNoOffset, std::strerror(errno),
+                "set TMPDIR to a directory with room");
+  }
+
+  Result<void> unpack(archive* a, archive_entry& entry) {
+    const char* const raw = archive_entry_pathname(&entry);
+    const std::string shown = raw == nullptr ? "(no name)" : std::string(raw).substr(0, 100);
+    const fs::path name = safe_name(raw);
+    const auto type = archive_entry_filetype(&entry);
+    if (name.empty() && type == AE_IFDIR && shown == "./") return {};
+    if (name.empty()) return refused(fmt::format("the name '{}' leads out of the archive", shown));
+    if (archive_entry_hardlink(&entry) != nullptr || (type != AE_IFREG && type != AE_IFDIR))
+      return refused(fmt::format("'{}' is neither a file nor a directory", shown));
+    const fs::path target = fs::path(to_) / name;
+    std::error_code error;
+    fs::create_directories(type == AE_IFDIR ? target : target.parent_path(), error);
+    if (error) return refused(fmt::format("'{}' lies below a file", shown));
+    if (type == AE_IFDIR) return {};
+    if (!names_.insert(name.string()).second) return refused(fmt::format("'{}' stands there twice", shown));
+    return copy(a, entry, target.string(), shown);
+  }
+
+  // Sizes in headers are not believed: what comes is counted.
+  Result<void> copy(archive* a, archive_entry& entry, const std::string& target, const std::string& shown) {
+    const FileDescriptor out(
+        ::open(target.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
+    if (out.get() < 0)
+      return errno == EEXIST ? refused(fmt::format("'{}' stands there twice", shown))
+                             : Result<void>(cannot_write(target));
+    uint64_t end = 0;
+    for (;;) {
+      const void* block = nullptr;
+      size_t size = 0;
+      la_int64_t offset = 0;
+      const int r = archive_read_data_block(a, &block, &size, &offset);
+      if (r == ARCHIVE_EOF) break;
+      if (r < ARCHIVE_WARN || offset < 0) return damaged(a);
+      end = std::max(end, static_cast<uint64_t>(offset) + size);
+      bytes_ += size;
+      if (bytes_ > most_bytes_ || end > most_bytes_)
+        return refused(fmt::format("'{}' unpacks to far more bytes than such an archive can hold", shown));
+      if (pwrite(out.get(), block, size, offset) != static_cast<ssize_t>(size)) return cannot_write(target);
+    }
+    const la_int64_t told = archive_entry_size(&entry);
+    if (told < 0 || static_cast<uint64_t>(told) > most_bytes_)
+      return refused(fmt::format("'{}' is said to have an impossible size", shown));
+    // Holes at the end of a sparse file.
+    if (static_cast<uint64_t>(told) > end && ftruncate(out.get(), told) != 0) return cannot_write(target);
+    const std::array<timespec, 2> times{timespec{archive_entry_mtime(&entry), 0},
+                                        timespec{archive_entry_mtime(&entry), 0}};
+    futimens(out.get(), times.data());  // whether a file is newer than the recording is looked at
+    return {};
+  }
+
+  const std::string& path_;
+  const std::string& to_;
+  std::set<std::string> names_;
+  uint64_t bytes_ = 0, most_bytes_ = 0;
+};
+
+}  // namespace
+
+Result<std::shared_ptr<TemporaryTree>> TemporaryTree::make() {
+  const char* const chosen = std::getenv("TMPDIR");
+  for (const char* place : {chosen != nullptr ? chosen : "", "/var/tmp", "/tmp"}) {
+    if (*place == '\0') continue;
+    std::string name = std::string(place) + "/asof-XXXXXX";
+    if (mkdtemp(name.data()) != nullptr)
+      return std::shared_ptr<TemporaryTree>(new TemporaryTree(std::move(name)));
+  }
+  return fail("E-FILE-110", "", Error::kNoOffset, std::strerror(errno),
+              "set TMPDIR to a directory with room");
+}
+
+TemporaryTree::~TemporaryTree() {
+  std::error_code ignored;
+  fs::remove_all(path_, ignored);
+}
+
+bool is_archive(const std::string& path) {
+  std::error_code ignored;
+  if (!fs::is_regular_file(path, ignored)) return false;
+  std::ifstream in(path, std::ios::binary);
+  std::array<char, 512> head{};
+  in.read(head.data(), head.size());
+  const std::string_view bytes(head.data(), static_cast<size_t>(in.gcount()));
+  for (const std::string_view magic : {"\x28\xb5\x2f\xfd", "\x1f\x8b\x08",
+                                       "\xfd"
+                                       "7zXZ"}) {
+    if (bytes.starts_with(magic)) return true;
+  }
+  return bytes.size() > 262 && bytes.substr(257, 5) == "ustar";
+}
+
+Result<void> unpack_archive(const std::string& path, const std::string& to) {
+  return Unpacker(path, to).run();
+}
+
+Result<std::string> unpacked_capture(const std::string& root, CaptureOptions& options) {
+  std::error_code ignored;
+  const auto beside = [&](const char* name, std::string& option) {
+    const std::string place = root + "/" + name;
+    if (option.empty() && fs::exists(place, ignored)) option = place;
+  };
+  if (!fs::exists(root + "/perf.data", ignored)) {
+    if (fs::is_directory(root + "/capture", ignored)) return root + "/capture";
+    return fail("E-FILE-133", root, Error::kNoOffset,
+                "an archive without perf.data or a folder `capture` in it",
+                "only archives that asof pack has made can be opened");
+  }
+  beside("vmlinux", options.vmlinux);
+  beside("modules", options.modules_dir);
+  beside("debug", options.buildid_dir);
+  return root + "/perf.data";
+}
+
+}  // namespace asof

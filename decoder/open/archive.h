@@ -1,0 +1,43 @@
+// Packed captures: one archive (tar, plain or compressed by zstd, gzip or xz) with all that decoding needs,
+// as `asof pack` writes it (docs/formats.md, "Packed captures"). Reading is libarchive's; what an archive may
+// do is decided here: it comes from others, so it gets regular files below one new directory and nothing
+// else.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "decoder/model/capture.h"
+#include "textstore/result.h"
+
+namespace asof {
+
+// A directory that is removed with this.
+class TemporaryTree {
+ public:
+  // In $TMPDIR, /var/tmp or /tmp, readable by its owner alone.
+  static Result<std::shared_ptr<TemporaryTree>> make();
+  ~TemporaryTree();
+  TemporaryTree(const TemporaryTree&) = delete;
+  TemporaryTree& operator=(const TemporaryTree&) = delete;
+  const std::string& path() const { return path_; }
+
+ private:
+  explicit TemporaryTree(std::string path) : path_(std::move(path)) {}
+  std::string path_;
+};
+
+// By its first bytes: a regular file that is a tar archive, or compressed by one of the three.
+bool is_archive(const std::string& path);
+
+// Unpacks below the existing directory `to`. An entry that is no regular file or directory, whose name leads
+// out of `to` or stands there twice, more than kMostEntries of them, or far more bytes than such an archive
+// can hold (E-FILE-132), and an archive that is cut or damaged (E-FILE-131) are errors; what was unpacked
+// before stays.
+Result<void> unpack_archive(const std::string& path, const std::string& to);
+
+// Of an unpacked capture below `root`: what to open, and options for what lies beside it, where `options`
+// does not say otherwise.
+Result<std::string> unpacked_capture(const std::string& root, CaptureOptions& options);
+
+}  // namespace asof

@@ -1,0 +1,165 @@
+// Which reader an input needs, and what every capture gets in the end.
+#include "decoder/model/capture.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <filesystem>
+#include <fstream>
+
+#include "decoder/blocks/block_file.h"
+#include "decoder/bundle/bundle.h"
+#include "decoder/bundle/bundle_json.h"
+#include "decoder/bundle/lldb_bundle.h"
+#include "decoder/io/sideband_notices.h"
+#include "decoder/ocsd/ocsd_snapshot.h"
+#include "decoder/open/archive.h"
+#include "decoder/open/capture_perf.h"
+
+namespace asof {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool is_there(const fs::path& path) {
+  std::error_code ignored;
+  return fs::exists(path, ignored);
+}
+
+Result<Capture> open_manifest(const std::string& path, const CaptureOptions& options) {
+  auto file = JsonFile::load(path);
+  if (!file) return std::unexpected(file.error());
+  if ((*file)->root().find("format")) return open_bundle(path, options);
+  if ((*file)->root().find("type")) return open_lldb_bundle(path, options);
+  return fail("E-FILE-124", path, Error::kNoOffset, "JSON, but neither \"format\" nor \"type\" says what of",
+              "a raw bundle has \"format\": \"asof-bundle\", an LLDB bundle \"type\": \"intel-pt\"");
+}
+
+// The first character that is no white space.
+char first_character(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  char c = 0;
+  for (int i = 0; i < 4096 && in.get(c); ++i) {
+    if (c != ' ' && c != '\t' && c != '\r' && c != '\n') return c;
+  }
+  return 0;
+}
+
+bool holds_block_files(const std::string& folder) {
+  std::error_code ignored;
+  const fs::directory_iterator entries(folder, ignored);
+  return std::any_of(fs::begin(entries), fs::end(entries),
+                     [](const fs::directory_entry& e) { return e.path().extension() == ".blocks"; });
+}
+
+Result<Capture> open_any(const std::string& path, const CaptureOptions& options) {
+  if (path == "-") return open_perf(path, options);
+  std::error_code ignored;
+  if (fs::is_directory(path, ignored)) {
+    if (is_there(fs::path(path) / "data")) return open_perf(path, options);
+    for (const char* name : {"bundle.json", "trace.json"}) {
+      if (is_there(fs::path(path) / name)) return open_manifest((fs::path(path) / name).string(), options);
+    }
+    if (is_there(fs::path(path) / "snapshot.ini")) return open_ocsd_snapshot(path, options);
+    if (holds_block_files(path)) return blocks::BlockFile::open(path);
+    return fail("E-FILE-125", path, Error::kNoOffset,
+                "a folder with neither data, bundle.json, trace.json, snapshot.ini nor .blocks files in it");
+  }
+  if (fs::path(path).filename() == "snapshot.ini") return open_ocsd_snapshot(path, options);
+  if (fs::is_regular_file(path, ignored) && blocks::BlockFile::is_block_file(path))
+    return blocks::BlockFile::open(path);
+  if (fs::is_regular_file(path, ignored) && first_character(path) == '{') return open_manifest(path, options);
+  return open_perf(path, options);
+}
+
+struct NoticeKind {
+  Notice::Severity severity;
+  const char* code;
+};
+
+NoticeKind kind_of(TextNotice::Kind kind) {
+  using Severity = Notice::Severity;
+  switch (kind) {
+    case TextNotice::Kind::kChainBreak:
+      return {Severity::kError, "E-TEXT-501"};
+    case TextNotice::Kind::kBaselineMismatch:
+      return {Severity::kError, "E-TEXT-502"};
+    case TextNotice::Kind::kDuplicatePoke:
+      return {Severity::kInfo, "I-TEXT-503"};
+    case TextNotice::Kind::kTransientHealed:
+      return {Severity::kInfo, "I-TEXT-504"};
+    case TextNotice::Kind::kPokeOutsideText:
+      return {Severity::kInfo, "I-TEXT-505"};
+    case TextNotice::Kind::kReordered:
+      return {Severity::kInfo, "I-TEXT-506"};
+    case TextNotice::Kind::kTooComplex:
+      return {Severity::kError, "E-TEXT-507"};
+  }
+  return {Severity::kInfo, "I-TEXT-599"};
+}
+
+// Unpacked into a directory that lives as long as the capture: its files are mapped.
+Result<Capture> open_archive(const std::string& path, const CaptureOptions& options) {
+  auto tree = TemporaryTree::make();
+  if (!tree) return std::unexpected(tree.error());
+  if (const auto done = unpack_archive(path, (*tree)->path()); !done) return std::unexpected(done.error());
+  CaptureOptions inner = options;
+  const auto place = unpacked_capture((*tree)->path(), inner);
+  if (!place) {
+    Error error = place.error();
+    error.where = path;
+    return std::unexpected(std::move(error));
+  }
+  auto capture = open_any(*place, inner);
+  if (!capture) return capture;
+  struct Both {
+    std::shared_ptr<const void> tree, inner;
+  };
+  capture->path = path;
+  capture->keep = std::make_shared<const Both>(Both{*tree, capture->keep});
+  return capture;
+}
+
+// What building the store has found, as notices like the others.
+void add_text_notices(Capture& capture) {
+  NoticeBook book;
+  for (const TextNotice& notice : capture.text->notices()) {
+    const NoticeKind kind = kind_of(notice.kind);
+    book.add({kind.severity,
+              kind.code,
+              fmt::format("{:#x}", notice.addr),
+              Error::kNoOffset,
+              notice.from,
+              notice.text,
+              {},
+              1});
+  }
+  for (Notice& notice : book.take()) capture.notices.push_back(std::move(notice));
+}
+
+}  // namespace
+
+Result<Capture> open_capture(const std::string& path, const CaptureOptions& options) {
+  auto capture = is_archive(path) ? open_archive(path, options) : open_any(path, options);
+  // Those of a block stream are of the recording, and in it.
+  if (capture && !capture->blocks) add_text_notices(*capture);
+  return capture;
+}
+
+Result<std::unique_ptr<Arch>> Capture::arch() const {
+  if (blocks) return blocks::make_block_arch(blocks);
+  for (const char* name : {"x86_64", "i686", "i386"}) {
+    if (machine == name) return x86::make_arch(x86);
+  }
+  for (const char* name : {"aarch64", "armv8l", "armv7l", "arm"}) {
+    if (machine != name) continue;
+    if (arm64.sources.size() >= streams.size()) return arm64::make_arch(arm64);
+    return fail("E-FILE-126", path, Error::kNoOffset,
+                fmt::format("it is of {}, but its trace is not of CoreSight", machine));
+  }
+  return fail("E-FILE-126", path, Error::kNoOffset,
+              machine.empty() ? "the recording does not say which machine it is of"
+                              : fmt::format("traces of {} are not decoded yet", machine));
+}
+
+}  // namespace asof

@@ -1,0 +1,42 @@
+// The catalogue of an arm64 kernel: places it is built to patch, and what each can hold. With it a capture
+// can be decoded whose changes of text nobody recorded: every such place is doubtful all the time, and the
+// trace decides at each visit.
+#pragma once
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "decoder/io/sideband_notices.h"
+#include "decoder/kernel_text/kernel_text.h"
+#include "textstore/builder.h"
+
+namespace asof {
+
+// A place whose word the kernel replaces, and all that it puts there.
+struct PatchSite {
+  Addr addr = 0;
+  std::vector<uint32_t> words;
+  bool is_label = false;  // a jump label; else a function's entry
+};
+
+struct Catalogue {
+  std::vector<PatchSite> sites;  // by address
+  AddrRange text;                // the kernel without its modules
+  // Are all jump labels in `text` among the sites? All function entries, with all that they can call?
+  bool has_labels = false, has_entries = false;
+};
+
+// Jump labels by the kernel's jump table, which lies in the copy of kcore where that has data, else in
+// `vmlinux` (KernelText::find_vmlinux()); and function entries, known by MOV X9, X30 in front, which may call
+// ftrace_caller or ftrace_regs_caller. A table most of whose places hold neither of their words is of another
+// kernel. Entries that call BPF trampolines themselves (`has_trampolines`: there are such) are not known.
+// What cannot be found is told (I-TEXT-509), unless `notices` is nullptr.
+Catalogue find_patch_sites(const KernelText& kernel, const TextFile* vmlinux, bool has_trampolines,
+                           NoticeBook* notices);
+
+// All words of every site, for all time.
+void add_catalogue(std::span<const PatchSite> sites, const KernelText& kernel, Builder& builder);
+// All words of every site from the first loss of records on.
+void add_lost_labels(std::span<const PatchSite> sites, const KernelText& kernel, Builder& builder);
+
+}  // namespace asof

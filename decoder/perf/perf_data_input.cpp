@@ -1,0 +1,143 @@
+#include "decoder/perf/perf_data_input.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+
+namespace asof {
+namespace {
+
+constexpr size_t kBufferSize = 1U << 20;
+
+std::unexpected<Error> system_error(const std::string& where, const char* what, int error) {
+  return fail("E-FILE-101", where, Error::kNoOffset, fmt::format("{}: {}", what, std::strerror(error)));
+}
+
+class Descriptor {
+ public:
+  explicit Descriptor(int fd) : fd_(fd) {}
+  ~Descriptor() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  int get() const { return fd_; }
+
+ private:
+  int fd_;
+};
+
+int open_unlinked(const std::string& directory) {
+  int fd = ::open(directory.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+  if (fd >= 0) return fd;
+  std::string name = directory + "/asof-XXXXXX";  // file systems without O_TMPFILE
+  fd = ::mkostemp(name.data(), O_CLOEXEC);
+  if (fd >= 0) ::unlink(name.c_str());
+  return fd;
+}
+
+Result<std::shared_ptr<const FileBytes>> spool_all(int fd, const std::string& name) {
+  auto spool = Spool::create();
+  if (!spool) return std::unexpected(spool.error());
+  std::vector<uint8_t> buffer(kBufferSize);
+  for (;;) {
+    const ssize_t got = ::read(fd, buffer.data(), buffer.size());
+    if (got == 0) break;
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return system_error(name, "cannot read", errno);
+    if (auto done = spool->append(std::span(buffer).first(static_cast<size_t>(got))); !done) {
+      return std::unexpected(done.error());
+    }
+  }
+  return spool->finish();
+}
+
+}  // namespace
+
+Result<std::shared_ptr<const FileBytes>> FileBytes::map(int fd, const std::string& name) {
+  struct stat info {};
+  if (::fstat(fd, &info) != 0) return system_error(name, "cannot stat", errno);
+  std::shared_ptr<FileBytes> file(new FileBytes);
+  if (info.st_size > 0) {
+    const auto size = static_cast<size_t>(info.st_size);
+    void* address = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, fd, 0);
+    if (address == MAP_FAILED) return system_error(name, "cannot map", errno);
+    file->bytes_ = {static_cast<const uint8_t*>(address), size};
+  }
+  return file;
+}
+
+Result<std::shared_ptr<const FileBytes>> FileBytes::open(const std::string& path) {
+  const bool is_stdin = path == "-";
+  const Descriptor own(is_stdin ? -1 : ::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!is_stdin && own.get() < 0) return system_error(path, "cannot open", errno);
+  const int fd = is_stdin ? STDIN_FILENO : own.get();
+  const std::string name = is_stdin ? "standard input" : path;
+  struct stat info {};
+  if (::fstat(fd, &info) != 0) return system_error(name, "cannot stat", errno);
+  if (S_ISDIR(info.st_mode)) return system_error(name, "cannot read", EISDIR);
+  const bool from_start = S_ISREG(info.st_mode) && ::lseek(fd, 0, SEEK_CUR) == 0;
+  return from_start ? map(fd, name) : spool_all(fd, name);
+}
+
+FileBytes::~FileBytes() {
+  if (!bytes_.empty()) ::munmap(const_cast<uint8_t*>(bytes_.data()), bytes_.size());
+}
+
+Result<Spool> Spool::create() {
+  const char* preferred = std::getenv("TMPDIR");
+  const std::array<const char*, 3> places = {preferred, "/var/tmp", "/tmp"};
+  int error = ENOENT;
+  for (const char* place : places) {
+    if (place == nullptr || *place == '\0') continue;
+    const int fd = open_unlinked(place);
+    if (fd >= 0) return Spool(fd);
+    error = errno;
+  }
+  return fail("E-FILE-110", "temporary file", Error::kNoOffset,
+              fmt::format("cannot create one: {}", std::strerror(error)),
+              "set TMPDIR to a writable directory");
+}
+
+Spool::Spool(Spool&& other) noexcept
+    : fd_(std::exchange(other.fd_, -1)), written_(other.written_), buffer_(std::move(other.buffer_)) {}
+
+Spool::~Spool() {
+  if (fd_ >= 0) ::close(fd_);
+}
+
+Result<void> Spool::append(std::span<const uint8_t> bytes) {
+  buffer_.insert(buffer_.end(), bytes.begin(), bytes.end());
+  return buffer_.size() < kBufferSize ? Result<void>() : flush();
+}
+
+Result<void> Spool::flush() {
+  std::span<const uint8_t> left = buffer_;
+  while (!left.empty()) {
+    const ssize_t done = ::write(fd_, left.data(), left.size());
+    if (done < 0 && errno == EINTR) continue;
+    if (done <= 0) {
+      return fail("E-FILE-110", "temporary file", written_,
+                  fmt::format("cannot write: {}", std::strerror(errno)),
+                  "free some space there, or set TMPDIR to a directory with more");
+    }
+    written_ += static_cast<uint64_t>(done);
+    left = left.subspan(static_cast<size_t>(done));
+  }
+  buffer_.clear();
+  return {};
+}
+
+Result<std::shared_ptr<const FileBytes>> Spool::finish() {
+  if (auto done = flush(); !done) return std::unexpected(done.error());
+  return FileBytes::map(fd_, "temporary file");
+}
+
+}  // namespace asof

@@ -1,0 +1,280 @@
+// First pass over a source: where its sound records lie. Everything a later pass relies on is checked here,
+// so that a lying size is met and reported once; after damage the scan goes on at the next place that can
+// only be a record.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "decoder/perf/perf_compressed.h"
+#include "decoder/perf/perf_data_impl.h"
+
+namespace asof::perf {
+
+RawRecord read_raw(std::span<const uint8_t> bytes, uint64_t pos, uint64_t end, bool swap, bool payloads) {
+  RawRecord raw;
+  const uint64_t room = end - pos;
+  Reader in(bytes.subspan(pos, room), swap);
+  raw.type = in.u32();
+  raw.misc = in.u16();
+  raw.size = in.u16();
+  if (!in.ok()) {
+    raw.fault = RawRecord::Fault::kPastEnd;
+  } else if (raw.size < kHeaderSize) {
+    raw.fault = RawRecord::Fault::kTooSmall;
+  } else if (raw.size > room) {
+    raw.fault = RawRecord::Fault::kPastEnd;
+  } else if (payloads) {
+    if (raw.type == kAuxtrace && raw.size >= kAuxtraceSize) {
+      raw.payload = in.u64();
+    } else if (raw.type == kHeaderTracingData && raw.size >= kHeaderSize + sizeof(uint32_t)) {
+      raw.payload = (uint64_t{in.u32()} + 7) & ~uint64_t{7};
+    }
+    if (raw.payload > room - raw.size) raw.fault = RawRecord::Fault::kPayloadPastEnd;
+  }
+  return raw;
+}
+
+namespace {
+
+// Finds where records start again after damage: at an AUXTRACE record the file's index names, or at the bytes
+// of a FINISHED_ROUND or AUXTRACE header, if sound records follow it.
+class Resync {
+ public:
+  Resync(std::span<const uint8_t> bytes, uint64_t end, bool swap, bool payloads, std::vector<uint64_t> index)
+      : bytes_(bytes), end_(end), swap_(swap), payloads_(payloads), index_(std::move(index)) {
+    marks_[0] = {header_of(kFinishedRound, kHeaderSize), 0};
+    marks_[1] = {header_of(kAuxtrace, kAuxtraceSize), 0};
+    std::sort(index_.begin(), index_.end());
+  }
+
+  std::optional<uint64_t> next(uint64_t from) {
+    for (uint64_t tries = 0; tries < kMaxTries && from < end_; ++tries) {
+      uint64_t found = end_;
+      const auto named = std::lower_bound(index_.begin(), index_.end(), from);
+      if (named != index_.end()) found = std::min(found, *named);
+      for (Mark& mark : marks_) found = std::min(found, find(mark, from));
+      if (found >= end_) return std::nullopt;
+      if (plausible(found)) return found;
+      from = found + 1;
+    }
+    return std::nullopt;
+  }
+
+ private:
+  struct Mark {
+    std::array<uint8_t, kHeaderSize> bytes{};
+    uint64_t known = 0;  // no occurrence in [searched from, known): keeps many searches linear together
+    uint64_t searched = UINT64_MAX;
+  };
+  static constexpr uint64_t kMaxTries = 1U << 20;
+  static constexpr int kFollowers = 3;
+
+  std::array<uint8_t, kHeaderSize> header_of(uint32_t type, uint64_t size) const {
+    std::array<uint8_t, kHeaderSize> header{};
+    const bool big = swap_ == (std::endian::native == std::endian::little);
+    for (size_t i = 0; i < 4; ++i) header[big ? 3 - i : i] = static_cast<uint8_t>(type >> (8 * i));
+    for (size_t i = 0; i < 2; ++i) header[big ? 7 - i : 6 + i] = static_cast<uint8_t>(size >> (8 * i));
+    return header;
+  }
+
+  uint64_t find(Mark& mark, uint64_t from) const {
+    if (mark.searched <= from && mark.known >= from) return mark.known;
+    const auto area = bytes_.subspan(from, end_ - from);
+    const void* hit = ::memmem(area.data(), area.size(), mark.bytes.data(), mark.bytes.size());
+    mark.searched = from;
+    mark.known =
+        hit == nullptr ? end_ : from + static_cast<uint64_t>(static_cast<const uint8_t*>(hit) - area.data());
+    return mark.known;
+  }
+
+  bool plausible(uint64_t pos) const {
+    for (int i = 0; i < kFollowers && pos < end_; ++i) {
+      const RawRecord raw = read_raw(bytes_, pos, end_, swap_, payloads_);
+      // The last payload of a cut file may well run past its end.
+      if (raw.fault == RawRecord::Fault::kPayloadPastEnd) return i != 0 && raw.type == kAuxtrace;
+      if (raw.fault != RawRecord::Fault::kNone || raw.type == 0 || raw.type >= kTypeEnd) return false;
+      pos += raw.size + raw.payload;
+    }
+    return true;
+  }
+
+  std::span<const uint8_t> bytes_;
+  uint64_t end_;
+  bool swap_, payloads_;
+  std::vector<uint64_t> index_;
+  std::array<Mark, 2> marks_;
+};
+
+// Walks [begin, end) and cuts it into stretches. `visit` sees each sound record once, `lost` is called when
+// bytes were passed over.
+class Scanner {
+ public:
+  using Visit = std::function<Result<void>(const RawRecord&, uint64_t pos)>;
+  using Damage = std::function<void(const RawRecord&, uint64_t pos, uint64_t resume)>;
+
+  Scanner(std::span<const uint8_t> bytes, bool swap, bool payloads, Resync& resync)
+      : bytes_(bytes), swap_(swap), payloads_(payloads), resync_(resync) {}
+
+  Result<void> run(uint64_t begin, uint64_t end, std::vector<Stretch>& stretches, const Visit& visit,
+                   const Damage& damage) {
+    uint64_t start = begin, pos = begin;
+    const auto close = [&](uint64_t at) {
+      if (at > start) stretches.push_back({start, at});
+    };
+    while (pos < end) {
+      const RawRecord raw = read_raw(bytes_, pos, end, swap_, payloads_);
+      const bool cut_payload = raw.fault == RawRecord::Fault::kPayloadPastEnd;
+      if (raw.fault == RawRecord::Fault::kNone || cut_payload) {
+        if (auto done = visit(raw, pos); !done) return done;
+      }
+      if (raw.fault == RawRecord::Fault::kNone) {
+        pos += raw.size + raw.payload;
+        continue;
+      }
+      const uint64_t resume = std::min(resync_.next(pos + (cut_payload ? raw.size : 1)).value_or(end), end);
+      damage(raw, pos, resume);
+      close(cut_payload ? resume : pos);
+      start = pos = resume;
+    }
+    close(end);
+    return {};
+  }
+
+ private:
+  std::span<const uint8_t> bytes_;
+  bool swap_, payloads_;
+  Resync& resync_;
+};
+
+std::string say(const RawRecord& raw, uint64_t pos, uint64_t resume, uint64_t end) {
+  std::string what;
+  const std::string name = record_type_name(raw.type);
+  switch (raw.fault) {
+    case RawRecord::Fault::kTooSmall:
+      what = fmt::format("record (type {}) says its size is {}, less than its header", name, raw.size);
+      break;
+    case RawRecord::Fault::kPayloadPastEnd:
+      what = fmt::format("{} record says {} bytes follow it, {} are left", name, raw.payload,
+                         end - pos - raw.size);
+      break;
+    default:
+      what = end - pos < kHeaderSize
+                 ? fmt::format("{} bytes are left, less than a record header", end - pos)
+                 : fmt::format("{} record of {} bytes, but {} are left", name, raw.size, end - pos);
+  }
+  return resume < end ? fmt::format("{}; reading goes on {} bytes later", what, resume - pos) : what;
+}
+
+const char* code_of(RawRecord::Fault fault) {
+  switch (fault) {
+    case RawRecord::Fault::kTooSmall:
+      return "E-DATA-101";
+    case RawRecord::Fault::kPayloadPastEnd:
+      return "E-DATA-103";
+    default:
+      return "E-DATA-102";
+  }
+}
+
+}  // namespace
+}  // namespace asof::perf
+
+namespace asof {
+
+using perf::RawRecord;
+
+namespace {
+
+std::vector<uint64_t> auxtrace_index(const std::map<int, perf::FeatureBody>& features, bool swapped) {
+  std::vector<uint64_t> offsets;
+  const auto it = features.find(perf::kFeatureAuxtrace);
+  if (it == features.end()) return offsets;
+  Reader in(it->second.bytes, swapped);
+  in.skip(8);
+  while (in.ok() && in.left() >= 16) {
+    offsets.push_back(in.u64());
+    in.skip(8);
+  }
+  return offsets;
+}
+
+}  // namespace
+
+Result<void> PerfData::Impl::scan(perf::Source& source) {
+  perf::Unpacker unpacker(source.path, notices);
+  const auto bytes = source.bytes();
+  const bool is_main = &source == &sources.front();
+  perf::Resync resync(bytes, source.end, swapped, true,
+                      is_main ? auxtrace_index(features, swapped) : std::vector<uint64_t>());
+  const auto visit = [&](const RawRecord& raw, uint64_t pos) -> Result<void> {
+    const auto body = bytes.subspan(pos + perf::kHeaderSize, raw.size - perf::kHeaderSize);
+    switch (raw.type) {
+      case perf::kCompressed:
+        return unpacker.feed(raw.type, body, pos);
+      case perf::kCompressed2: {
+        Reader in = reader(body);
+        const auto packed = in.take(in.u64());
+        if (in.ok()) return unpacker.feed(raw.type, packed, pos);
+        note(Notice::Severity::kError, "E-DATA-106", source.path, pos,
+             "COMPRESSED2 record is shorter than its data");
+        unpacker.lose();
+        return {};
+      }
+      case perf::kHeaderAttr:
+        add_header_attr(body, source, pos);
+        return {};
+      case perf::kHeaderFeature: {
+        Reader in = reader(body);
+        const uint64_t bit = in.u64();
+        if (in.ok() && bit < perf::kFeatureBits && in.left() != 0) {
+          features[static_cast<int>(bit)] = {in.rest(), pos + 16};
+        }
+        return {};
+      }
+      default:
+        return {};
+    }
+  };
+  const auto damage = [&](const RawRecord& raw, uint64_t pos, uint64_t resume) {
+    note(Notice::Severity::kLoss, perf::code_of(raw.fault), source.path, pos,
+         perf::say(raw, pos, resume, source.end));
+    unpacker.lose();
+  };
+  perf::Scanner scanner(bytes, swapped, true, resync);
+  if (auto done = scanner.run(source.begin, source.end, source.stretches, visit, damage); !done) return done;
+  auto unpacked = unpacker.finish();
+  if (!unpacked) return std::unexpected(unpacked.error());
+  source.unpacked = std::move(*unpacked);
+  return scan_unpacked(source);
+}
+
+// Unpacked records form runs; a run ends where the zstd stream was lost.
+Result<void> PerfData::Impl::scan_unpacked(perf::Source& source) {
+  perf::Unpacked& unpacked = source.unpacked;
+  if (!unpacked.file) return {};
+  const auto bytes = unpacked.file->bytes();
+  const auto visit = [](const RawRecord&, uint64_t) -> Result<void> { return {}; };
+  size_t chunk = 0;
+  while (chunk < unpacked.chunks.size()) {
+    const uint64_t begin = chunk == 0 ? 0 : unpacked.chunks[chunk - 1].end;
+    size_t last = chunk;
+    while (last + 1 < unpacked.chunks.size() && !unpacked.chunks[last + 1].fresh) ++last;
+    const uint64_t end = std::min<uint64_t>(unpacked.chunks[last].end, bytes.size());
+    const auto damage = [&](const RawRecord& raw, uint64_t pos, uint64_t resume) {
+      const auto holder =
+          std::upper_bound(unpacked.chunks.begin(), unpacked.chunks.end(), pos,
+                           [](uint64_t at, const perf::Unpacked::Chunk& c) { return at < c.end; });
+      note(Notice::Severity::kLoss, perf::code_of(raw.fault), source.path,
+           holder == unpacked.chunks.end() ? unpacked.chunks.back().file_offset : holder->file_offset,
+           fmt::format("in unpacked records, at {}: {}", pos, perf::say(raw, pos, resume, end)));
+    };
+    perf::Resync resync(bytes, end, swapped, false, {});
+    perf::Scanner scanner(bytes, swapped, false, resync);
+    if (auto done = scanner.run(begin, end, unpacked.stretches, visit, damage); !done) return done;
+    chunk = last + 1;
+  }
+  return {};
+}
+
+}  // namespace asof

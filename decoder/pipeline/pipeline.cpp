@@ -1,0 +1,249 @@
+#include "decoder/pipeline/pipeline.h"
+
+#include <tbb/blocked_range.h>
+#include <tbb/global_control.h>
+#include <tbb/parallel_for.h>
+#include <tbb/task_arena.h>
+
+#include <algorithm>
+#include <atomic>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <thread>
+
+#include "decoder/io/ordered.h"
+#include "decoder/pipeline/plan.h"
+
+namespace asof {
+namespace {
+
+constexpr uint64_t kDefaultWaiting = 256ULL << 20;
+
+struct Delivery {
+  size_t worker = 0;  // that filled it
+  Chunk chunk;
+  std::unique_ptr<ChunkConsumer::Prepared> prepared;
+};
+
+uint64_t bytes_of(const Chunk& c) {
+  return c.steps.bytes() + c.events.capacity() * sizeof(Event) + c.gaps.capacity() * sizeof(Gap);
+}
+
+uint64_t bytes_of(const Delivery& d) {
+  return bytes_of(d.chunk) + (d.prepared ? d.prepared->bytes() : 0) + sizeof(Delivery);
+}
+
+// Chunks of one worker that were delivered, to be filled again: by the same one, whose caches know them. Most
+// chunks are delivered by another thread than the one that fills them; without this every one would be fresh
+// pages from the system.
+class SpareChunks {
+ public:
+  Chunk take() {
+    const std::lock_guard lock(mutex_);
+    if (chunks_.empty()) return {};
+    Chunk chunk = std::move(chunks_.back());
+    chunks_.pop_back();
+    bytes_ -= bytes_of(chunk);
+    return chunk;
+  }
+  void give(Chunk&& chunk) {
+    chunk.clear();
+    const uint64_t bytes = bytes_of(chunk);
+    const std::lock_guard lock(mutex_);
+    if (bytes_ + bytes > kMost) return;
+    chunks_.push_back(std::move(chunk));
+    bytes_ += bytes;
+  }
+
+ private:
+  static constexpr uint64_t kMost = 4 << 20;
+
+  std::mutex mutex_;
+  std::vector<Chunk> chunks_;
+  uint64_t bytes_ = 0;  // of them
+};
+
+// body(i) for all i below n, in parallel. The lock hands over what was written before and in a body; the
+// library's own joins do the same, but thread sanitizer does not see them.
+template <class Body>
+void for_each_index(tbb::task_arena& arena, size_t n, Body&& body) {
+  std::mutex hand_over;
+  const auto pass = [&] { const std::lock_guard lock(hand_over); };
+  pass();
+  arena.execute([&] {
+    tbb::parallel_for(
+        tbb::blocked_range<size_t>(0, n, 1),
+        [&](const tbb::blocked_range<size_t>& r) {
+          for (size_t i = r.begin(); i != r.end(); ++i) {
+            pass();
+            body(i);
+            pass();
+          }
+        },
+        tbb::simple_partitioner());
+  });
+  pass();
+}
+
+// How much trace a worker takes at a time. Where steps wait for their turn, less: the more of them wait, the
+// more of the memory that is written next is far away.
+uint64_t pack_bytes_of(const Arch& arch, const ChunkConsumer& consumer, unsigned jobs) {
+  constexpr uint64_t kMostWaiting = 32 << 10;
+  if (jobs == 1) return 0;
+  return consumer.delivers_steps() ? std::min(arch.bytes_in_a_row(), kMostWaiting) : arch.bytes_in_a_row();
+}
+
+// Everything that workers share.
+class Decoding {
+ public:
+  Decoding(const Capture& capture, ChunkConsumer& consumer, SegmentPlan& plan, size_t workers,
+           uint64_t pack_bytes, uint64_t max_memory,
+           const std::function<void(const PipelineProgress&)>& progress)
+      : capture_(capture),
+        consumer_(consumer),
+        plan_(plan),
+        progress_(progress),
+        pack_bytes_(pack_bytes),
+        spares_(workers),
+        ordered_(max_memory, [this](Delivery& d) {
+          if (!consumer_.stopped())
+            consumer_.deliver(d.chunk, capture_.streams[d.chunk.stream], d.prepared.get());
+          if (consumer_.delivers_steps()) spares_[d.worker].give(std::move(d.chunk));
+        }) {}
+
+  // Finds out how many workers there is work for, up to `most`.
+  size_t look_ahead(size_t most) {
+    while (first_.size() < most) {
+      auto segment = plan_.next();
+      if (!segment) break;
+      first_.push_back(*std::move(segment));
+    }
+    return first_.size();
+  }
+
+  void work(size_t worker, SegmentDecoder& decoder);
+  // After all work.
+  void finish() {
+    if (progress_ && !consumer_.stopped()) progress_({plan_.trace_bytes(), plan_.trace_bytes()});
+  }
+
+ private:
+  class Sink;
+  // Segments that follow each other, for one worker (Arch::bytes_in_a_row). None: that was all.
+  struct Pack {
+    size_t item = 0;
+    std::vector<Segment> segments;
+  };
+
+  Pack take() {
+    const std::lock_guard lock(plan_mutex_);
+    Pack pack{next_++, {}};
+    // Of a short trace every worker is to have a part.
+    const size_t most = std::max<size_t>(1, taken_ / (4 * spares_.size()));
+    uint64_t bytes = 0;
+    do {
+      auto segment = next_segment();
+      if (!segment) break;
+      bytes += segment->end - segment->begin;
+      pack.segments.push_back(*std::move(segment));
+    } while (bytes < pack_bytes_ && pack.segments.size() < most);
+    taken_ += pack.segments.size();
+    return pack;
+  }
+  std::optional<Segment> next_segment() {
+    if (first_.empty()) return plan_.next();
+    std::optional<Segment> out = std::move(first_.front());
+    first_.pop_front();
+    return out;
+  }
+  void advance(const Segment& s) {
+    const uint64_t done = done_bytes_ += s.end - s.begin;
+    if (!progress_) return;
+    const std::lock_guard lock(progress_mutex_);
+    progress_({done, plan_.trace_bytes()});
+  }
+
+  const Capture& capture_;
+  ChunkConsumer& consumer_;
+  SegmentPlan& plan_;
+  const std::function<void(const PipelineProgress&)>& progress_;
+  const uint64_t pack_bytes_;
+  std::vector<SpareChunks> spares_;  // by worker
+  Ordered<Delivery> ordered_;
+  std::mutex plan_mutex_, progress_mutex_;
+  std::deque<Segment> first_;
+  size_t next_ = 0;   // item
+  size_t taken_ = 0;  // segments
+  std::atomic<uint64_t> done_bytes_{0};
+};
+
+class Decoding::Sink final : public ChunkSink {
+ public:
+  Sink(Decoding& run, size_t worker, size_t item, Time start)
+      : run_(run), worker_(worker), item_(item), start_(start) {}
+  Chunk spare() override { return run_.spares_[worker_].take(); }
+  void take(Chunk&& chunk) override {
+    if (run_.consumer_.stopped()) return;
+    chunk.segment_start = start_;
+    Delivery d{worker_, std::move(chunk), nullptr};
+    d.prepared = run_.consumer_.prepare(d.chunk, run_.capture_.streams[d.chunk.stream]);
+    if (!run_.consumer_.delivers_steps()) {
+      Chunk next;
+      d.chunk.steps.give_codes(next.steps);
+      run_.spares_[worker_].give(std::move(next));
+    }
+    const uint64_t bytes = bytes_of(d);
+    run_.ordered_.give(item_, std::move(d), bytes);
+  }
+
+ private:
+  Decoding& run_;
+  const size_t worker_;
+  const size_t item_;
+  const Time start_;
+};
+
+void Decoding::work(size_t worker, SegmentDecoder& decoder) {
+  while (!consumer_.stopped()) {
+    const Pack pack = take();
+    for (const Segment& segment : pack.segments) {
+      if (consumer_.stopped()) break;
+      Sink sink(*this, worker, pack.item, segment.start_time);
+      decoder.decode(segment, sink);
+      plan_.forget_passed(segment);
+      advance(segment);
+    }
+    ordered_.finish(pack.item);  // others may wait for that, even when nobody wants more
+    if (pack.segments.empty()) return;
+  }
+}
+
+}  // namespace
+
+Result<void> run_pipeline(const Capture& capture, const PipelineOptions& options, ChunkOrder order,
+                          ChunkConsumer& consumer,
+                          const std::function<void(const PipelineProgress&)>& progress) {
+  auto arch = capture.arch();
+  if (!arch) return std::unexpected(arch.error());
+
+  const unsigned jobs = options.jobs != 0 ? options.jobs : std::max(1U, std::thread::hardware_concurrency());
+  // More workers than CPUs are allowed when asked for: results do not depend on it, and tests do ask.
+  const tbb::global_control allowed(tbb::global_control::max_allowed_parallelism, jobs);
+  tbb::task_arena arena(static_cast<int>(jobs));
+  SegmentPlan plan(**arch, capture, options, order);
+  Decoding run(capture, consumer, plan, jobs, pack_bytes_of(**arch, consumer, jobs),
+               options.max_memory != 0 ? options.max_memory : kDefaultWaiting, progress);
+  const size_t workers = std::max<size_t>(1, run.look_ahead(jobs));
+  std::vector<std::unique_ptr<SegmentDecoder>> decoders;
+  decoders.reserve(workers);
+  for (size_t i = 0; i < workers; ++i) {
+    decoders.push_back((*arch)->decoder(capture.streams, *capture.text, options.decode));
+  }
+  for_each_index(arena, workers, [&](size_t i) { run.work(i, *decoders[i]); });
+  run.finish();
+  return {};
+}
+
+}  // namespace asof

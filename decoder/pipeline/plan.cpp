@@ -1,0 +1,85 @@
+#include "decoder/pipeline/plan.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace asof {
+namespace {
+
+bool wanted(const Stream& s, const PipelineOptions& o) {
+  if (!o.cpus.empty() && s.cpu >= 0 && std::ranges::find(o.cpus, s.cpu) == o.cpus.end()) return false;
+  if (!o.tids.empty() && s.tid >= 0 && std::ranges::find(o.tids, s.tid) == o.tids.end()) return false;
+  return true;
+}
+
+}  // namespace
+
+SegmentPlan::SegmentPlan(const Arch& arch, const Capture& capture, const PipelineOptions& options,
+                         ChunkOrder order)
+    : capture_(capture), time_(options.time), order_(order) {
+  constexpr uint64_t kAllWindows = 64 << 20, kLargest = 8 << 20, kSmallest = 512 << 10;
+  window_ = std::clamp(kAllWindows / std::max<uint64_t>(1, capture.streams.size()), kSmallest, kLargest);
+  for (size_t i = 0; i < capture.streams.size(); ++i) {
+    const Stream& stream = capture.streams[i];
+    if (!wanted(stream, options)) continue;
+    for (const StreamPiece& p : stream.pieces) trace_bytes_ += p.size();
+    Lane& lane = lanes_.emplace_back();
+    lane.source = arch.segments(stream, i);
+    if (order == ChunkOrder::kByTime) open(lane);
+    if (!lane.open || lane.head)
+      turns_.emplace(lane.open ? lane.head->start_time : kTimeMin, lanes_.size() - 1);
+  }
+}
+
+void SegmentPlan::open(Lane& lane) const {
+  lane.open = true;
+  find(lane);
+  advance(lane);
+}
+
+void SegmentPlan::find(Lane& lane) const {
+  lane.found = lane.source->next();
+  if (lane.found) lane.last = lane.found->start_time = std::max(lane.last, lane.found->start_time);
+}
+
+void SegmentPlan::advance(Lane& lane) const {
+  for (lane.head.reset(); lane.found;) {
+    if (lane.found->start_time > time_.hi) {  // so are all behind it
+      lane.found.reset();
+      return;
+    }
+    Segment at = *std::exchange(lane.found, std::nullopt);
+    find(lane);
+    const Time end = lane.found ? lane.found->start_time : kTimeMax;
+    if (end == kTimeMin || end >= time_.lo) {
+      lane.head = std::move(at);
+      return;
+    }
+    forget_passed(at);
+  }
+}
+
+// By stream: a lane keeps its turn until it is at its end. By time: until another one's head is earlier; of
+// equal ones the first stream's goes first.
+std::optional<Segment> SegmentPlan::next() {
+  while (!turns_.empty()) {
+    const size_t i = turns_.top().second;
+    Lane& lane = lanes_[i];
+    if (!lane.open) open(lane);
+    std::optional<Segment> out = std::exchange(lane.head, std::nullopt);
+    if (out) advance(lane);
+    if (order_ == ChunkOrder::kByTime || !out) turns_.pop();
+    if (order_ == ChunkOrder::kByTime && lane.head) turns_.emplace(lane.head->start_time, i);
+    if (out) return out;
+  }
+  return std::nullopt;
+}
+
+void SegmentPlan::forget_passed(const Segment& s) const {
+  const uint64_t reached = s.end / window_ * window_;
+  if (s.begin >= reached || reached < window_) return;
+  const uint64_t first = s.begin / window_ * window_;
+  capture_.streams[s.stream].forget(first < window_ ? 0 : first - window_, reached - window_);
+}
+
+}  // namespace asof

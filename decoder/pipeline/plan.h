@@ -1,0 +1,50 @@
+// SegmentPlan: the segments of all streams in the order of delivery, found as they are asked for. What is
+// kept is a segment or two of each stream, however long the trace is.
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <queue>
+#include <vector>
+
+#include "decoder/pipeline/pipeline.h"
+
+namespace asof {
+
+// Not thread-safe. Capture and Arch must outlive it.
+class SegmentPlan {
+ public:
+  SegmentPlan(const Arch& arch, const Capture& capture, const PipelineOptions& options, ChunkOrder order);
+  // nullopt: that was all. Start times ascend within a stream; a segment without a time of its own stands at
+  // its predecessor's.
+  std::optional<Segment> next();
+  uint64_t trace_bytes() const { return trace_bytes_; }  // of the streams that are wanted
+  // Memory of trace that is done with: of the whole window before the one that the segment reaches. Another
+  // worker may still be in it; it reads those pages from the file again. Thread-safe.
+  void forget_passed(const Segment& segment) const;
+
+ private:
+  // The segments of one stream that can hold something of the time that is wanted. Those without any time do.
+  struct Lane {
+    std::unique_ptr<SegmentSource> source;
+    std::optional<Segment> found;  // the next one, not looked at yet
+    std::optional<Segment> head;   // the next one that is wanted
+    Time last = kTimeMin;
+    bool open = false;
+  };
+  void open(Lane& lane) const;
+  void find(Lane& lane) const;
+  void advance(Lane& lane) const;
+
+  const Capture& capture_;
+  const TimeBounds time_;
+  const ChunkOrder order_;
+  std::vector<Lane> lanes_;              // by stream
+  using Turn = std::pair<Time, size_t>;  // start time, lane
+  std::priority_queue<Turn, std::vector<Turn>, std::greater<>> turns_;
+  uint64_t trace_bytes_ = 0;
+  uint64_t window_ = 0;  // of forget_passed()
+};
+
+}  // namespace asof

@@ -1,0 +1,25 @@
+// Which CPUs' changes of kernel text a perf recording has: perf_event_text_poke() writes its record to the
+// rings of the CPU that makes the change, so a CPU without an event that asks for them (attr.text_poke)
+// changes text unseen.
+#pragma once
+#include <cstdint>
+
+#include "decoder/perf/perf_data.h"
+
+namespace asof {
+
+struct PokeRings {
+  bool asked = false;  // by any event
+  size_t rings = 0;    // with an event that asks
+  uint32_t cpus = 0;   // online when recorded (HEADER_NRCPUS); 0: not told
+
+  bool all() const { return asked && cpus != 0 && rings >= cpus; }
+  // Only the changes of some CPUs, or of some threads, were recorded, or may have been.
+  bool some_missing() const { return asked && !all(); }
+};
+
+// An event of a thread alone (perf record --per-thread) is told of that thread's own changes only, and counts
+// as none.
+PokeRings poke_rings(const PerfData& data);
+
+}  // namespace asof

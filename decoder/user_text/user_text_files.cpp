@@ -1,0 +1,196 @@
+// Looks for the files of user code and checks who they are. A wrong file is worse than none: it decodes,
+// wrongly.
+#include "decoder/user_text/user_text_files.h"
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+
+#include <cstdlib>
+#include <filesystem>
+
+namespace asof {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::optional<int64_t> mtime_of(const std::string& path) {
+  struct stat st {};
+  if (::stat(path.c_str(), &st) != 0) return std::nullopt;
+  return st.st_mtime;
+}
+
+bool is_file(const std::string& path) {
+  std::error_code ignored;
+  return fs::is_regular_file(path, ignored);
+}
+
+std::string file_name(const std::string& path) { return fs::path(path).filename().string(); }
+
+std::unique_ptr<TextFile> open_text_file(const std::string& path) {
+  if (!is_file(path)) return nullptr;
+  auto out = std::make_unique<TextFile>();
+  out->path = path;
+  if (auto elf = ElfImage::open(path)) {
+    out->elf = *elf;
+    out->owner = *elf;
+    out->bytes = (*elf)->bytes();
+    out->build_id = (*elf)->build_id();
+    return out;
+  }
+  auto raw = MappedFile::open(path);
+  if (!raw) return nullptr;
+  out->owner = *raw;
+  out->bytes = (*raw)->bytes();
+  return out;
+}
+
+}  // namespace
+
+std::string normal_build_id(const std::string& text) {
+  std::string out;
+  for (char c : text) {
+    if (c >= 'A' && c <= 'F') c = static_cast<char>(c - 'A' + 'a');
+    if ((c >= '0' && c <= '9') || (c >= 'a' && c <= 'f')) out.push_back(c);
+  }
+  return out;
+}
+
+bool same_build_id(const std::string& a, const std::string& b) {
+  const std::string& longer = a.size() >= b.size() ? a : b;
+  const std::string& shorter = a.size() >= b.size() ? b : a;
+  if (shorter.empty() || !longer.starts_with(shorter)) return false;
+  return longer.find_first_not_of('0', shorter.size()) == std::string::npos;
+}
+
+FileFinder::FileFinder(const CaptureOptions& options, const std::string& capture_file,
+                       const std::string& capture_dir, NoticeBook& notices)
+    : options_(options), symfs_(options.symfs), capture_mtime_(mtime_of(capture_file)), notices_(notices) {
+  std::error_code ignored;
+  for (const char* place : {"/symfs", "/../symfs"}) {
+    if (symfs_.empty() && !capture_dir.empty() && fs::is_directory(capture_dir + place, ignored)) {
+      symfs_ = fs::path(capture_dir + place).lexically_normal().string();
+    }
+  }
+  symfs_given_ = !symfs_.empty();
+  if (!options.buildid_dir.empty()) {
+    caches_.push_back(options.buildid_dir);
+  } else if (const char* home = std::getenv("HOME"); home != nullptr && *home != '\0' && options.host_files) {
+    caches_.push_back(std::string(home) + "/.debug");
+  }
+}
+
+// perf's cache: .build-id/ab/cdef... is a folder (or, before 2016, a link to a file) with `elf`, `vdso` or
+// `kallsyms`; the same folder is reached as <path>/<id>.
+void FileFinder::add_cached(const std::string& path, const std::string& id,
+                            std::vector<Candidate>& out) const {
+  if (id.size() < 3) return;
+  std::vector<std::string> ids = {id};
+  if (id.size() == 40 && id.ends_with("00000000")) ids.push_back(id.substr(0, 32));
+  for (const std::string& cache : caches_) {
+    for (const std::string& one : ids) {
+      std::string entry = fmt::format("{}/.build-id/{}/{}", cache, one.substr(0, 2), one.substr(2));
+      for (const char* leaf : {"/elf", "/vdso", ""}) out.push_back({entry + leaf, true});
+      for (const char* leaf : {"/elf", "/vdso"})
+        out.push_back({fmt::format("{}/{}/{}{}", cache, path, one, leaf), true});
+    }
+  }
+}
+
+void FileFinder::add_debug_places(CodeMap& code) const {
+  code.caches = caches_;
+  if (!symfs_.empty()) code.debug_dirs.push_back(symfs_ + "/usr/lib/debug");
+  if (options_.host_files) code.debug_dirs.emplace_back("/usr/lib/debug");
+}
+
+std::vector<FileFinder::Candidate> FileFinder::candidates(const std::string& path,
+                                                          const std::string& build_id,
+                                                          const std::string& explicit_file) const {
+  std::vector<Candidate> out;
+  if (!explicit_file.empty()) out.push_back({explicit_file, false});
+  add_cached(path, build_id, out);
+  const bool absolute = path.starts_with('/') && !path.starts_with("//");
+  if (!symfs_.empty()) {
+    if (absolute) out.push_back({symfs_ + path, false});
+    if (path == "[vdso]") {
+      for (const char* name : {"/[vdso]", "/vdso.so", "/vdso"}) out.push_back({symfs_ + name, false});
+    }
+    // A folder of files without their paths, as simpleperf and adb pull leave them: by name, if the id proves
+    // it.
+    if (!path.empty() && path[0] != '[') out.push_back({symfs_ + "/" + file_name(path), true});
+  }
+  // With a symfs the code comes from another machine: a file of this one must prove that it is the same.
+  if (options_.host_files && absolute) out.push_back({path, symfs_given_});
+  return out;
+}
+
+std::unique_ptr<TextFile> FileFinder::search(const std::string& path, const std::string& build_id,
+                                             const std::string& explicit_file, bool quiet) {
+  std::string rejected;
+  std::vector<Candidate> places = candidates(path, build_id, explicit_file);
+  for (const Candidate& candidate : places) {
+    if (candidate.needs_id && build_id.empty()) continue;
+    auto file = open_text_file(candidate.path);
+    if (!file) continue;
+    if (build_id.empty()) {
+      warn_unverified(*file, path);
+      return file;
+    }
+    if (same_build_id(build_id, file->build_id)) return file;
+    std::string ids = fmt::format("{} has build-id {}, the recording says {}", file->path,
+                                  file->build_id.empty() ? "(none)" : file->build_id, build_id);
+    if (options_.force && !candidate.needs_id) {
+      notices_.error("E-TEXT-203", path, ids + "; used because of --force");
+      return file;
+    }
+    rejected += (rejected.empty() ? "" : "; ") + ids;
+  }
+  const bool is_vdso = path == "[vdso]";
+  if (is_vdso && vdso_source_) {
+    if (auto file = vdso_source_(build_id)) return file;
+  }
+  if (!rejected.empty()) {
+    notices_.error("E-TEXT-202", path, rejected + "; not used, its code is unknown",
+                   "put the file that ran into a build-id cache (--buildid-dir) or --symfs, or use --force");
+  } else if (!quiet) {
+    notices_.error(
+        "E-TEXT-201", path,
+        build_id.empty() ? "no such file, its code is unknown"
+                         : fmt::format("no file with build-id {}, its code is unknown", build_id),
+        is_vdso ? "it is the kernel's vDSO, which not every perf keeps: give its build-id cache "
+                  "(--buildid-dir) or the recorded kernel's vmlinux (--vmlinux), decode where that kernel "
+                  "runs, or put a copy into --symfs as vdso.so"
+                : "copy it from the recording machine and give --symfs, or `perf archive` and --buildid-dir");
+  }
+  return nullptr;
+}
+
+void FileFinder::warn_unverified(const TextFile& file, const std::string& path) {
+  Notice notice;
+  notice.code = "I-TEXT-204";
+  notice.where = path;
+  notice.reason = fmt::format("the recording has no build-id for it: {} is used unverified", file.path);
+  auto mtime = mtime_of(file.path);
+  if (mtime && capture_mtime_ && *mtime > *capture_mtime_) {
+    notice.severity = Notice::Severity::kError;
+    notice.code = "E-TEXT-205";
+    notice.reason += fmt::format(", and it is newer than the recording by {} s", *mtime - *capture_mtime_);
+  }
+  notice.hint = "record with `perf record --buildid-all` or --buildid-mmap";
+  notices_.add(std::move(notice));
+}
+
+const TextFile* FileFinder::find(const std::string& path, const std::string& build_id,
+                                 const std::string& explicit_file) {
+  auto [it, fresh] = found_.try_emplace({path + '\0' + explicit_file, build_id});
+  if (fresh) it->second = search(path, build_id, explicit_file, false);
+  return it->second.get();
+}
+
+const TextFile* FileFinder::find_quietly(const std::string& path, const std::string& build_id,
+                                         const std::string& explicit_file) {
+  auto [it, fresh] = found_.try_emplace({path + '\0' + explicit_file, build_id});
+  if (fresh) it->second = search(path, build_id, explicit_file, true);
+  return it->second.get();
+}
+
+}  // namespace asof

@@ -1,0 +1,211 @@
+// Who ran where: contexts of streams, and the symbols of the spaces they use.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+
+#include "decoder/user_text/user_text.h"
+
+namespace asof {
+namespace {
+
+// A recording of a whole machine maps the same libraries into every process; names beyond this many are left
+// out.
+constexpr size_t kMostSymbols = 8U << 20U;
+constexpr size_t kMostPlaces = 1U << 20U;  // of files in memory, for source lines
+
+}  // namespace
+
+Space UserText::space_at(int32_t pid, Time t) const {
+  auto changes = spaces_of_.find(pid);
+  if (pid <= 0 || changes == spaces_of_.end()) return kNoSpace;
+  const auto& list = changes->second;
+  auto next =
+      std::upper_bound(list.begin(), list.end(), t, [](Time at, const Change& c) { return at < c.time; });
+  return next == list.begin() ? kNoSpace : processes_[std::prev(next)->process].space;
+}
+
+// Fills in spaces; an exec while a task runs is a change of context too.
+void UserText::with_spaces(std::vector<ContextChange>& contexts) const {
+  std::vector<ContextChange> out;
+  for (size_t i = 0; i < contexts.size(); ++i) {
+    ContextChange change = contexts[i];
+    change.space = space_at(change.pid, change.time);
+    out.push_back(change);
+    auto spaces = spaces_of_.find(change.pid);
+    if (change.pid <= 0 || spaces == spaces_of_.end()) continue;
+    const Time end = i + 1 < contexts.size() ? contexts[i + 1].time : kTimeMax;
+    const auto& list = spaces->second;
+    auto next = std::upper_bound(list.begin(), list.end(), change.time,
+                                 [](Time at, const Change& c) { return at < c.time; });
+    for (; next != list.end() && next->time < end; ++next) {
+      change.time = next->time;
+      change.space = processes_[next->process].space;
+      out.push_back(change);
+    }
+  }
+  contexts = std::move(out);
+}
+
+// Switch records say who comes and who goes. ITRACE_START only counts until the first of them: tools that
+// make it up put 0 into it.
+std::vector<ContextChange> UserText::cpu_contexts(int32_t cpu) const {
+  std::vector<ContextChange> out;
+  auto pid_of = [&](int32_t pid, int32_t tid) {
+    auto known = side_.pid_of_tid.find(tid);
+    return pid >= 0 || known == side_.pid_of_tid.end() ? pid : known->second;
+  };
+  bool switched = false;
+  auto records = switches_of_.find(cpu);
+  if (records == switches_of_.end()) return out;
+  for (uint32_t i : records->second) {
+    const SwitchFact& fact = side_.switches[i];
+    if (fact.trace_start && switched) continue;
+    if (!fact.trace_start && !switched && fact.before_tid >= 0) {
+      out = {{kTimeMin, pid_of(fact.before_pid, fact.before_tid), fact.before_tid, kNoSpace}};
+    }
+    switched = switched || !fact.trace_start;
+    const ContextChange change{fact.time, pid_of(fact.pid, fact.tid), fact.tid, kNoSpace};
+    if (!out.empty() && out.back().tid == change.tid && out.back().pid == change.pid) continue;
+    if (!out.empty() && out.back().time == change.time)
+      out.back() = change;
+    else
+      out.push_back(change);
+  }
+  with_spaces(out);
+  return out;
+}
+
+std::vector<ContextChange> UserText::thread_contexts(int32_t tid) const {
+  auto pid = side_.pid_of_tid.find(tid);
+  std::vector<ContextChange> out = {
+      {kTimeMin, pid == side_.pid_of_tid.end() ? tid : pid->second, tid, kNoSpace}};
+  with_spaces(out);
+  return out;
+}
+
+// Own mappings (rank 1), and what was inherited at each fork up the line (rank 0).
+void UserText::each_mapping(size_t process,
+                            const std::function<void(const Mapping&, int rank)>& visit) const {
+  for (const Mapping& mapping : processes_[process].mappings) visit(mapping, 1);
+  Time forked = processes_[process].forked;
+  for (size_t at = processes_[process].parent; at != SIZE_MAX; at = processes_[at].parent) {
+    for (const Mapping& mapping : processes_[at].mappings) {
+      if (mapping.from <= forked && mapping.until >= forked) visit(mapping, 0);
+    }
+    forked = processes_[at].forked;
+  }
+}
+
+void UserText::add_file_symbols(SymbolTable& symbols, Space space, const Mapping& mapping, int rank) {
+  const TextFile* file = file_of(mapping);
+  if (file == nullptr || !file->elf) return;
+  const std::string& name = side_.names[mapping.name];
+  const uint64_t pgoff = name == "[vdso]" ? 0 : mapping.pgoff;
+  auto [cached, fresh] = elf_symbols_.try_emplace(file);
+  if (fresh) cached->second = file->elf->symbols();
+  for (const ElfSegment& segment : file->elf->segments()) {
+    if (!segment.executable) continue;
+    const AddrRange in_file = range_of(segment.file_offset, segment.bytes.size());
+    if (!in_file.overlaps(range_of(pgoff, mapping.range.size()))) continue;
+    const Addr slide = mapping.range.begin - pgoff + segment.file_offset - segment.address;
+    const AddrRange linked = range_of(segment.address, segment.mem_size);
+    for (const ElfSymbol& symbol : cached->second) {
+      const Addr at = symbol.value + slide;
+      if (!linked.contains(symbol.value) || !mapping.range.contains(at)) continue;
+      if (++symbols_added_ > kMostSymbols) return;
+      symbols.add({.space = space,
+                   .range = range_of(at, symbol.size),
+                   .from = mapping.from,
+                   .until = mapping.until,
+                   .name = symbol.name,
+                   .dso = name,
+                   .rank = rank});
+    }
+  }
+}
+
+void UserText::add_code(CodeMap& code, const std::set<Space>& used) {
+  std::map<const TextFile*, uint32_t> files;
+  const auto add = [&](Space space, const Mapping& mapping, int rank) {
+    if (mapping.name == 0 || mapping.range.empty()) return;
+    const TextFile* file = file_of(mapping);
+    if (file == nullptr || !file->elf || code.places.size() >= kMostPlaces) return;
+    const std::string& name = side_.names[mapping.name];
+    const uint64_t pgoff = name == "[vdso]" ? 0 : mapping.pgoff;
+    const auto [index, fresh] = files.try_emplace(file, static_cast<uint32_t>(code.files.size()));
+    if (fresh) code.files.push_back({file->path, name, file->build_id});
+    for (const ElfSegment& segment : file->elf->segments()) {
+      const AddrRange in_file = range_of(segment.file_offset, segment.bytes.size())
+                                    .intersect(range_of(pgoff, mapping.range.size()));
+      if (!segment.executable || in_file.empty()) continue;
+      // What a child inherited stays when its parent unmaps it.
+      code.places.push_back({.space = space,
+                             .range = range_of(mapping.range.begin + (in_file.begin - pgoff), in_file.size()),
+                             .from = mapping.from,
+                             .until = rank == 0 ? kTimeMax : mapping.until,
+                             .file = index->second,
+                             .slide = mapping.range.begin - pgoff + segment.file_offset - segment.address,
+                             .rank = rank});
+    }
+  };
+  for (size_t i = 0; i < processes_.size(); ++i) {
+    const Space space = processes_[i].space;
+    if (used.contains(space)) each_mapping(i, [&](const Mapping& m, int rank) { add(space, m, rank); });
+  }
+}
+
+// tools/perf/Documentation/jit-interface.txt: "START SIZE name", numbers in hex.
+void UserText::add_map_file(SymbolTable& symbols, const Process& process, const std::string& path) {
+  auto file = MappedFile::open(path);
+  if (!file) return;
+  std::string_view text(reinterpret_cast<const char*>((*file)->bytes().data()), (*file)->bytes().size());
+  while (!text.empty()) {
+    const size_t end = std::min(text.find('\n'), text.size());
+    const std::string_view line = text.substr(0, end);
+    text.remove_prefix(std::min(end + 1, text.size()));
+    Addr begin = 0;
+    uint64_t size = 0;
+    const char* stop = line.data() + line.size();
+    auto [after_begin, ok_begin] = std::from_chars(line.data(), stop, begin, 16);
+    if (ok_begin != std::errc() || after_begin == stop || *after_begin != ' ') continue;
+    auto [after_size, ok_size] = std::from_chars(after_begin + 1, stop, size, 16);
+    if (ok_size != std::errc() || after_size == stop || *after_size != ' ') continue;
+    if (++symbols_added_ > kMostSymbols) return;
+    symbols.add({.space = process.space,
+                 .range = range_of(begin, size),
+                 .name = std::string(after_size + 1, stop),
+                 .dso = path,
+                 .rank = 2});
+  }
+}
+
+void UserText::add_symbols(SymbolTable& symbols, const std::set<Space>& used,
+                           std::span<const std::string> map_dirs) {
+  for (size_t i = 0; i < processes_.size(); ++i) {
+    const Process& process = processes_[i];
+    if (!used.contains(process.space)) continue;
+    each_mapping(i, [&](const Mapping& mapping, int rank) {
+      if (mapping.name != 0 && !mapping.range.empty())
+        add_file_symbols(symbols, process.space, mapping, rank);
+    });
+    for (const JitSymbol& symbol : process.jit) {
+      if (symbol.name.empty() || symbol.from > symbol.until || ++symbols_added_ > kMostSymbols) continue;
+      symbols.add({.space = process.space,
+                   .range = symbol.range,
+                   .from = symbol.from,
+                   .until = symbol.until,
+                   .name = std::string(symbol.name),
+                   .dso = symbol.dump->path(),
+                   .rank = 3});
+    }
+    for (const std::string& dir : map_dirs)
+      add_map_file(symbols, process, fmt::format("{}/perf-{}.map", dir, process.pid));
+  }
+  if (symbols_added_ > kMostSymbols) {
+    notices_.info("I-SIDE-502", "symbols",
+                  fmt::format("more than {} names of user code: the rest is left out", kMostSymbols));
+  }
+}
+
+}  // namespace asof

@@ -1,0 +1,380 @@
+// Streams from AUX buffers: padding, gaps, losses the kernel flagged, snapshots and AUX samples stitched.
+#include "decoder/aux/aux_streams.h"
+
+#include <random>
+
+#include "arch/x86/x86.h"
+#include "tests/decoder/perf/perf_bytes.h"
+#include "tests/support/pt_writer.h"
+
+namespace asof::test {
+namespace {
+
+constexpr uint64_t kTruncated = 1, kOverwrite = 2, kPartial = 4, kCollision = 8;
+
+// Trace-like bytes: a PSB every 512, noise between.
+Bytes trace(size_t size, uint32_t seed = 1) {
+  std::mt19937 random(seed);
+  Bytes bytes(size);
+  for (size_t i = 0; i < size; ++i) {
+    bytes[i] = i % 512 < 16 ? (i % 2 != 0 ? 0x82 : 0x02) : static_cast<uint8_t>(random() | 1U);
+  }
+  return bytes;
+}
+Bytes part(const Bytes& bytes, size_t from, size_t to) {
+  return Bytes(bytes.begin() + static_cast<ptrdiff_t>(from), bytes.begin() + static_cast<ptrdiff_t>(to));
+}
+
+struct Made {
+  PerfDataPtr data;
+  std::vector<Notice> notices;
+  std::vector<Stream> streams;
+  const Stream& one() const {
+    EXPECT_EQ(streams.size(), 1U);
+    return streams.at(0);
+  }
+  Bytes bytes() const {
+    Bytes all;
+    for (const StreamPiece& piece : one().pieces)
+      all.insert(all.end(), piece.bytes.begin(), piece.bytes.end());
+    return all;
+  }
+};
+
+Made make(const PerfBytes& file) {
+  Made made{open_bytes(file.file()), {}, {}};
+  EXPECT_TRUE(made.data->notices().empty());
+  made.streams = make_streams(*made.data, made.notices);
+  return made;
+}
+
+PerfBytes start(uint64_t snapshot = 0, uint64_t per_cpu = 1) {
+  PerfBytes file;
+  file.attr({.type = 8, .sample_type = kUsualSampleType, .ids = {5, 6}}).attr({.ids = {7}});
+  file.intel_pt_info(snapshot, per_cpu);
+  return file;
+}
+Tail cpu0(uint64_t time) { return {.time = time, .cpu = 0, .pid = 9, .tid = 9, .id = 5}; }
+
+TEST(AuxStreams, BuffersJoinAndPaddingGoes) {
+  const Bytes all = trace(1003);
+  PerfBytes file = start();
+  file.record(12, 0, cpu0(50), [](ByteSink& s) {  // ITRACE_START
+    s.u32(9);
+    s.u32(9);
+  });
+  file.aux(0, 501, 0, cpu0(100)).auxtrace(0, 0, -1, 0, part(all, 0, 501));  // 3 bytes of padding
+  file.aux(501, 502, 0, cpu0(200)).auxtrace(0, 0, -1, 501, part(all, 501, 1003), 42);
+  const Made made = make(file);
+  EXPECT_TRUE(made.notices.empty());
+  const Stream& stream = made.one();
+  EXPECT_EQ(stream.name, "cpu0");
+  EXPECT_EQ(stream.cpu, 0);
+  EXPECT_EQ(stream.tid, -1);
+  ASSERT_EQ(stream.pieces.size(), 2U);
+  EXPECT_EQ(stream.pieces[1].offset, 501U);
+  EXPECT_FALSE(stream.pieces[0].discontinuity || stream.pieces[1].discontinuity);
+  EXPECT_EQ(stream.pieces[1].reference, 42U);
+  EXPECT_EQ(made.bytes(), all);
+  EXPECT_TRUE(stream.losses.empty());
+  EXPECT_EQ(stream.bounds, (TimeBounds{50, 200}));
+  std::vector<uint8_t> scratch;
+  const auto across = stream.bytes(490, 510, scratch);
+  EXPECT_EQ(Bytes(across.begin(), across.end()), part(all, 490, 510));
+}
+
+// As stock perf writes it: an AUX record of 0x36 bytes, whose AUXTRACE record has 0x38, and an MTC packet in
+// front of the first PSB. Neither is damage, at no place of the ring.
+TEST(AuxStreams, PaddingAndTheFirstTimingPacketAreNoDamage) {
+  PtWriter pt;
+  pt.mtc(0xf1);
+  pt.psb();
+  pt.psbend();
+  for (int i = 0; i < 0x100; ++i) pt.mtc(static_cast<uint8_t>(i));
+  const Bytes all(pt.bytes().begin(), pt.bytes().end());
+  PerfBytes file = start();
+  file.aux(0, 0x36, 0, cpu0(100)).auxtrace(0, 0, -1, 0, part(all, 0, 0x36));
+  file.aux(0x36, 0x35, 0, cpu0(200));
+  file.aux(0x6b, 0x37, 0, cpu0(300)).auxtrace(0, 0, -1, 0x36, part(all, 0x36, 0xa2));
+  file.aux(0x1000, 0x36, 0, cpu0(400)).auxtrace(0, 0, -1, 0x1000, part(all, 2, 0x38));
+  const Made made = make(file);
+  const Stream& stream = made.one();
+  ASSERT_EQ(stream.pieces.size(), 3U);
+  EXPECT_EQ(stream.pieces[0].size(), 0x36U);
+  EXPECT_EQ(stream.pieces[1].size(), 0x6cU);
+  EXPECT_EQ(stream.pieces[2].size(), 0x36U);
+  const auto arch = x86::make_arch(x86::Config{});
+  for (const Segment& segment : arch->split(stream, 0)) {
+    if (segment.before) {
+      EXPECT_STREQ(segment.before->code, "E-LOST-107");
+    }
+  }
+}
+
+TEST(AuxStreams, ZerosThatAreTraceStay) {
+  Bytes all = trace(64);
+  std::fill(all.end() - 8, all.end(), uint8_t{0});  // PAD packets, not padding: AUX says 64
+  PerfBytes file = start();
+  file.aux(0, 64, 0, cpu0(1)).auxtrace(0, 0, -1, 0, all);
+  EXPECT_EQ(make(file).bytes(), all);
+}
+
+TEST(AuxStreams, BytesOtherThanZeroAreNeverPadding) {
+  const Bytes all = trace(64);
+  PerfBytes file = start();
+  file.aux(0, 61, 0, cpu0(1)).auxtrace(0, 0, -1, 0, all);
+  EXPECT_EQ(make(file).bytes(), all);
+}
+
+TEST(AuxStreams, OneStreamPerCpuOrThread) {
+  PerfBytes per_cpu = start();
+  for (const int cpu : {2, 0}) per_cpu.auxtrace(static_cast<uint32_t>(cpu), cpu, 77, 0, trace(32));
+  const Made cpus = make(per_cpu);
+  ASSERT_EQ(cpus.streams.size(), 2U);
+  EXPECT_EQ(cpus.streams[0].name, "cpu0");
+  EXPECT_EQ(cpus.streams[1].cpu, 2);
+  EXPECT_EQ(cpus.streams[1].tid, -1);
+  PerfBytes per_thread = start(0, 0);
+  for (const int tid : {100, 101})
+    per_thread.auxtrace(static_cast<uint32_t>(tid - 100), -1, tid, 0, trace(32));
+  per_thread.aux(0, 32, kTruncated, {.time = 5, .cpu = 1, .pid = 100, .tid = 101, .id = 5});
+  const Made threads = make(per_thread);
+  ASSERT_EQ(threads.streams.size(), 2U);
+  EXPECT_EQ(threads.streams[1].name, "tid101");
+  EXPECT_EQ(threads.streams[1].cpu, -1);
+  EXPECT_TRUE(threads.streams[0].losses.empty());
+  EXPECT_EQ(threads.streams[1].losses.size(), 1U);
+}
+
+TEST(AuxStreams, RecordsFindTheirQueueByEventId) {
+  PerfBytes file = start();
+  file.record(69, 0, [](ByteSink& s) {  // ID_INDEX: event 5 on queue 0, event 6 on queue 1
+    s.u64(2);
+    for (const uint64_t v : {uint64_t{5}, uint64_t{0}, uint64_t{0}, UINT64_MAX}) s.u64(v);
+    for (const uint64_t v : {uint64_t{6}, uint64_t{1}, uint64_t{0}, UINT64_MAX}) s.u64(v);
+  });
+  file.auxtrace(0, 0, -1, 0, trace(32)).auxtrace(1, 0, -1, 0, trace(32));  // two rings of CPU 0
+  Tail second = cpu0(9);
+  second.id = 6;
+  file.aux(0, 32, kTruncated, second);
+  const Made made = make(file);
+  ASSERT_EQ(made.streams.size(), 2U);
+  EXPECT_EQ(made.streams[0].name, "cpu0");
+  EXPECT_EQ(made.streams[1].name, "cpu0#1");
+  EXPECT_TRUE(made.streams[0].losses.empty());
+  EXPECT_EQ(made.streams[1].losses.size(), 1U);
+}
+
+TEST(AuxStreams, MissingBufferIsALossOfKnownSize) {
+  const Bytes all = trace(4096);
+  PerfBytes file = start();
+  file.aux(0, 1024, 0, cpu0(1))
+      .aux(1024, 1024, 0, cpu0(2))
+      .aux(2048, 1024, 0, cpu0(3))
+      .aux(3072, 1024, 0, cpu0(4));
+  file.auxtrace(0, 0, -1, 0, part(all, 0, 1024)).auxtrace(0, 0, -1, 2048, part(all, 2048, 3072));
+  const Made made = make(file);
+  const Stream& stream = made.one();
+  ASSERT_EQ(stream.pieces.size(), 2U);
+  EXPECT_TRUE(stream.pieces[1].discontinuity);
+  ASSERT_EQ(stream.losses.size(), 2U);
+  EXPECT_EQ(stream.losses[0].offset, 1024U);
+  EXPECT_EQ(stream.losses[0].bytes, 1024U);
+  EXPECT_EQ(stream.losses[0].time, 2);
+  EXPECT_EQ(stream.losses[0].code, "E-LOST-107");
+  EXPECT_EQ(stream.losses[1].offset, 3072U);  // told by AUX, written by nobody
+  EXPECT_EQ(stream.losses[1].bytes, 1024U);
+  EXPECT_EQ(stream.losses[1].time, 4);
+}
+
+TEST(AuxStreams, StreamThatStartsLate) {
+  PerfBytes told = start();
+  told.aux(0, 64, 0, cpu0(1)).aux(64, 64, 0, cpu0(2)).auxtrace(0, 0, -1, 64, trace(64));
+  const Stream missing = make(told).one();
+  EXPECT_TRUE(missing.pieces[0].discontinuity);
+  ASSERT_EQ(missing.losses.size(), 1U);
+  EXPECT_EQ(missing.losses[0].bytes, 64U);
+  PerfBytes later_file = start();  // perf record --switch-output: the ring goes on, the file is a new one
+  later_file.aux(64, 64, 0, cpu0(2)).auxtrace(0, 0, -1, 64, trace(64));
+  const Stream joined = make(later_file).one();
+  EXPECT_TRUE(joined.pieces[0].discontinuity);
+  EXPECT_TRUE(joined.losses.empty());
+}
+
+TEST(AuxStreams, TruncatedCutsThePieceAndTellsTheSize) {
+  const Bytes all = trace(512);
+  PerfBytes file = start();
+  file.aux(0, 100, 0, cpu0(1)).aux(100, 100, kTruncated, cpu0(2)).aux(200, 312, 0, cpu0(3));
+  file.auxtrace(0, 0, -1, 0, all);
+  const Made made = make(file);
+  const Stream& stream = made.one();
+  ASSERT_EQ(stream.pieces.size(), 2U);
+  EXPECT_EQ(stream.pieces[1].offset, 200U);
+  EXPECT_TRUE(stream.pieces[1].discontinuity);
+  EXPECT_EQ(stream.pieces[1].file_offset, stream.pieces[0].file_offset + 200);
+  EXPECT_EQ(made.bytes(), all);
+  ASSERT_EQ(stream.losses.size(), 1U);
+  EXPECT_EQ(stream.losses[0].offset, 200U);
+  EXPECT_FALSE(stream.losses[0].bytes.has_value());  // the ring's offset does not count what was dropped
+  EXPECT_EQ(stream.losses[0].time, 2);
+  ASSERT_TRUE(notice_of(made.notices, "E-LOST-103"));
+  EXPECT_EQ(notice_of(made.notices, "E-LOST-103")->count, 1U);
+
+  PerfBytes gap = start();
+  gap.aux(0, 200, kTruncated, cpu0(2)).aux(200, 0, kTruncated, cpu0(3)).aux(264, 248, 0, cpu0(4));
+  gap.auxtrace(0, 0, -1, 0, part(all, 0, 200)).auxtrace(0, 0, -1, 264, part(all, 264, 512));
+  const Stream cut = make(gap).one();
+  ASSERT_EQ(cut.losses.size(), 1U);  // not once as TRUNCATED and once as missing
+  EXPECT_EQ(cut.losses[0].bytes, 64U);
+  EXPECT_EQ(cut.losses[0].code, "E-LOST-103");
+}
+
+TEST(AuxStreams, HolesAndCollisionsDoNotCut) {
+  PerfBytes file = start();
+  file.aux(0, 256, kPartial, cpu0(1)).aux(256, 256, kCollision, cpu0(2)).auxtrace(0, 0, -1, 0, trace(512));
+  const Made made = make(file);
+  EXPECT_EQ(made.one().pieces.size(), 1U);
+  ASSERT_EQ(made.one().losses.size(), 2U);
+  EXPECT_EQ(made.one().losses[0].code, "E-LOST-104");
+  EXPECT_EQ(made.one().losses[1].code, "E-LOST-105");
+  EXPECT_TRUE(notice_of(made.notices, "E-LOST-104"));
+  EXPECT_TRUE(notice_of(made.notices, "E-LOST-105"));
+}
+
+TEST(AuxStreams, LostRecordsAreNotices) {
+  PerfBytes file = start();
+  for (uint64_t i = 0; i < 3; ++i) {
+    file.record(2, 0, cpu0(10 + i), [](ByteSink& s) {
+      s.u64(5);
+      s.u64(100);
+    });
+  }
+  file.record(13, 0, cpu0(20), [](ByteSink& s) { s.u64(7); });
+  file.aux(0, 4096, 0, {.time = 30, .cpu = 5, .id = 5});  // a CPU without buffers
+  const Made made = make(file);
+  ASSERT_TRUE(notice_of(made.notices, "E-LOST-101"));
+  EXPECT_EQ(notice_of(made.notices, "E-LOST-101")->count, 300U);
+  EXPECT_EQ(notice_of(made.notices, "E-LOST-101")->time, 10);
+  EXPECT_EQ(notice_of(made.notices, "E-LOST-102")->count, 7U);
+  ASSERT_TRUE(notice_of(made.notices, "E-LOST-106"));
+  EXPECT_NE(notice_of(made.notices, "E-LOST-106")->reason.find("4096 bytes"), std::string::npos);
+}
+
+TEST(AuxStreams, RepeatedAndLyingOffsetsAreReported) {
+  const Bytes all = trace(256);
+  PerfBytes file = start();
+  file.auxtrace(0, 0, -1, 0, part(all, 0, 128)).auxtrace(0, 0, -1, 64, part(all, 64, 256));
+  const Made made = make(file);
+  EXPECT_EQ(made.bytes(), all);
+  EXPECT_TRUE(notice_of(made.notices, "E-DATA-109"));
+  PerfBytes wraps = start();
+  wraps.auxtrace(0, 0, -1, 0, trace(64)).auxtrace(0, 0, -1, UINT64_MAX - 8, trace(64));
+  const Made cut = make(wraps);
+  EXPECT_EQ(cut.one().pieces.size(), 1U);
+  EXPECT_TRUE(notice_of(cut.notices, "E-DATA-109"));
+}
+
+TEST(AuxOverlap, FindsWhereTheLaterCopyContinues) {
+  const Bytes ring = trace(8192);
+  const Bytes a = part(ring, 0, 5000), b = part(ring, 3000, 8192);
+  const auto skip = find_overlap(a, b);
+  ASSERT_TRUE(skip);
+  EXPECT_EQ(*skip, 2000U);
+  EXPECT_EQ(find_overlap(a, a), a.size());                // nothing new
+  EXPECT_FALSE(find_overlap(a, part(ring, 5000, 8192)));  // adjacent, but nothing shows it
+  EXPECT_FALSE(find_overlap(a, trace(4096, 2)));          // another time
+  EXPECT_FALSE(find_overlap(a, Bytes(4096, 0x55)));       // no PSB
+  EXPECT_FALSE(find_overlap({}, b));
+  Bytes changed = b;
+  changed[1990] ^= 1;
+  EXPECT_FALSE(find_overlap(a, changed));
+}
+
+TEST(AuxOverlap, ShortLikenessIsChance) {
+  Bytes a = trace(2048), b = trace(2048, 2);
+  a.resize(1536 + 16 + 30);                         // ends 30 bytes after a PSB
+  std::copy(a.begin() + 1536, a.end(), b.begin());  // and b happens to start alike
+  EXPECT_FALSE(find_overlap(a, b));
+}
+
+// Otherwise it takes hours.
+TEST(AuxOverlap, NothingButPsbsTakesLinearTime) {
+  Bytes psbs(8U << 20);
+  for (size_t i = 0; i < psbs.size(); ++i) psbs[i] = i % 2 != 0 ? 0x82 : 0x02;
+  Bytes other = psbs;
+  other[(4U << 20) + 1] = 0x55;
+  EXPECT_TRUE(find_overlap(psbs, psbs));
+  find_overlap(psbs, other);
+}
+
+TEST(AuxSnapshots, OverlappingOnesAreStitchedOthersAreNot) {
+  const Bytes ring = trace(12288);
+  const Bytes other = trace(2048, 9);
+  PerfBytes file = start(1);
+  // Offsets count from the start of the ring's turn and do not tell; flags say OVERWRITE.
+  file.auxtrace(0, 0, -1, 0, part(ring, 0, 4096)).auxtrace(0, 0, -1, 0, part(ring, 2048, 6144));
+  file.auxtrace(0, 0, -1, 0, other);
+  file.aux(4096, 4096, kOverwrite, cpu0(10)).aux(8192, 4096, kOverwrite, cpu0(20));
+  const Made made = make(file);
+  const Stream& stream = made.one();
+  ASSERT_EQ(stream.pieces.size(), 3U);
+  EXPECT_TRUE(stream.pieces[0].discontinuity);
+  EXPECT_FALSE(stream.pieces[1].discontinuity);
+  EXPECT_TRUE(stream.pieces[2].discontinuity);
+  Bytes expected = part(ring, 0, 6144);
+  expected.insert(expected.end(), other.begin(), other.end());
+  EXPECT_EQ(made.bytes(), expected);
+  EXPECT_TRUE(stream.losses.empty());
+  EXPECT_EQ(stream.bounds.hi, 20);
+  EXPECT_TRUE(notice_of(made.notices, "I-LOST-101"));
+}
+
+TEST(AuxSnapshots, PaddingOfTheEarlierOneDoesNotHideTheOverlap) {
+  const Bytes ring = trace(8192);
+  PerfBytes file = start(1);
+  file.auxtrace(0, 0, -1, 0, part(ring, 0, 4093)).auxtrace(0, 0, -1, 0, part(ring, 1024, 8192));
+  const Made made = make(file);
+  ASSERT_EQ(made.one().pieces.size(), 2U);
+  EXPECT_FALSE(made.one().pieces[1].discontinuity);
+  EXPECT_EQ(made.one().pieces[1].offset, 4093U);
+  EXPECT_EQ(made.bytes(), ring);
+}
+
+TEST(AuxSnapshots, SamplesAreBuffersOfTheirQueue) {
+  const Bytes ring = trace(8192);
+  PerfBytes file;
+  const uint64_t type = kUsualSampleType | 1 << 20;
+  file.attr({.type = 8, .sample_type = type, .ids = {5, 6}});
+  file.intel_pt_info(0, 1);
+  file.record(69, 0, [](ByteSink& s) {
+    s.u64(2);
+    for (const uint64_t v : {uint64_t{5}, uint64_t{0}, uint64_t{0}, UINT64_MAX}) s.u64(v);
+    for (const uint64_t v : {uint64_t{6}, uint64_t{1}, uint64_t{1}, UINT64_MAX}) s.u64(v);
+  });
+  const auto add = [&](uint64_t id, uint32_t cpu, uint64_t time, const Bytes& bytes) {
+    file.record(9, 2, [&](ByteSink& s) {
+      s.u64(id);
+      s.u32(9);
+      s.u32(9);
+      s.u64(time);
+      s.u32(cpu);
+      s.u32(0);
+      s.u64(bytes.size());
+      s.raw(bytes);
+    });
+  };
+  add(5, 0, 100, part(ring, 0, 2048));
+  add(6, 1, 150, part(ring, 4096, 6144));
+  add(5, 0, 200, part(ring, 1024, 3072));
+  const Made made = make(file);
+  ASSERT_EQ(made.streams.size(), 2U);
+  EXPECT_EQ(made.streams[0].pieces.size(), 2U);
+  EXPECT_EQ(made.streams[0].end(), 3072U);
+  EXPECT_FALSE(made.streams[0].pieces[1].discontinuity);
+  EXPECT_EQ(made.streams[0].bounds.hi, 200);
+  EXPECT_EQ(made.streams[1].name, "cpu1");
+  EXPECT_EQ(made.streams[1].end(), 2048U);
+}
+
+}  // namespace
+}  // namespace asof::test

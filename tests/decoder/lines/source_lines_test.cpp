@@ -1,0 +1,321 @@
+// Source lines: programs compiled here, mapped by a recording, and every address of theirs as binutils'
+// addr2line reads it. Then what may be wrong: no debug information, somebody else's, damaged.
+#include "decoder/lines/source_lines.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <cstdlib>
+#include <random>
+
+#include "decoder/lines/dwarf_lines.h"
+#include "decoder/model/image.h"
+#include "tests/decoder/capture_lab.h"
+
+namespace asof {
+namespace {
+
+using namespace test;
+namespace fs = std::filesystem;
+
+constexpr const char* kProgram = R"(
+struct Sum { unsigned long all = 0; void add(unsigned long n) { all += n * n; } };
+static inline unsigned long twice(unsigned long n) {
+  return n + n;
+}
+__attribute__((noinline)) unsigned long even(unsigned long n) {
+  Sum s;
+  for (unsigned long i = 0; i < n; i += 2) {
+    s.add(twice(i));
+  }
+  return s.all;
+}
+__attribute__((noinline, section(".text.apart"))) unsigned long odd(unsigned long n) {
+  if (n == 7) return 1;
+  return even(n) + twice(n);
+}
+extern "C" int main(int argc, char**) {
+  return static_cast<int>(odd(static_cast<unsigned long>(argc)));
+}
+)";
+
+bool runs(const std::string& command) {
+  return std::system((command + " >/dev/null 2>&1 </dev/null").c_str()) == 0;
+}
+
+std::vector<std::string> lines_of_file(const fs::path& path) {
+  std::ifstream in(path);
+  std::vector<std::string> out;
+  for (std::string line; std::getline(in, line);) out.push_back(line);
+  return out;
+}
+
+class SourceLinesOf : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    for (const char* tool : {"g++ --version", "addr2line --version", "objcopy --version"}) {
+      if (!runs(tool)) GTEST_SKIP() << tool << ": not there";
+    }
+    fs::create_directories(symfs / "bin");
+    write_text(r.dir / "prog.cpp", kProgram);
+  }
+  fs::path path(const std::string& name) const { return r.dir / name; }
+  // Compiles and links into `to`.
+  void compile(const std::string& options, const fs::path& to) {
+    ASSERT_TRUE(runs(
+        fmt::format("g++ -O2 {} -Wl,--build-id -o {} {}", options, to.string(), path("prog.cpp").string())))
+        << options;
+  }
+  void link_kernel(const fs::path& to, Addr at, uint64_t size) {
+    write_text(
+        path("kernel.lds"),
+        fmt::format("SECTIONS {{ . = {:#x}; .text : {{ _text = .; _stext = .; *(.text .text.*) . = {:#x}; "
+                    "_etext = .; }} .notes : {{ *(.note*) }} }}",
+                    at, size));
+    compile(
+        "-g -ffreestanding -nostdlib -static -mcmodel=kernel -fno-pic -no-pie -fcf-protection=none -Wl,-T," +
+            path("kernel.lds").string(),
+        to);
+  }
+  // The executable's segments as the kernel maps them, all below `base`.
+  void map(const fs::path& file, Addr base) {
+    const auto elf = ElfImage::open(file.string());
+    ASSERT_TRUE(elf.has_value());
+    for (const ElfSegment& s : (*elf)->segments()) {
+      if (!s.executable) continue;
+      const uint64_t skip = s.address % 0x1000;
+      r.writer.mmap2({.pid = 7,
+                      .tid = 7,
+                      .addr = base + s.address - skip,
+                      .len = (s.bytes.size() + skip + 0xfff) / 0x1000 * 0x1000,
+                      .pgoff = s.file_offset - skip,
+                      .filename = "/bin/" + file.filename().string(),
+                      .build_id = id_of(**elf)});
+    }
+    r.writer.itrace_start(7, 7, Recording::at(10));
+  }
+  static Bytes id_of(const ElfImage& elf) {
+    Bytes out;
+    for (size_t i = 0; i + 1 < elf.build_id().size(); i += 2)
+      out.push_back(static_cast<uint8_t>(std::stoul(elf.build_id().substr(i, 2), nullptr, 16)));
+    return out;
+  }
+  void open(const CaptureOptions& options = closed_options()) {
+    auto opened = r.open(options);
+    ASSERT_TRUE(opened.has_value()) << opened.error().reason;
+    capture.emplace(std::move(*opened));
+  }
+  Space space() const { return capture->streams[0].context_at(100)->space; }
+
+  // Linked addresses of our functions' bytes.
+  static std::vector<Addr> addresses(const fs::path& file) {
+    std::vector<Addr> out;
+    const auto elf = ElfImage::open(file.string());
+    for (const ElfSymbol& s : (*elf)->symbols()) {
+      if (s.name != "main" && s.name.find("4even") == std::string::npos &&
+          s.name.find("3odd") == std::string::npos)
+        continue;
+      for (uint64_t i = 0; i < s.size; ++i) out.push_back(s.value + i);
+    }
+    return out;
+  }
+  // "/folder/prog.cpp:12", as addr2line has it.
+  std::vector<std::string> read_by_addr2line(const fs::path& file, const std::vector<Addr>& at) const {
+    std::string list;
+    for (const Addr a : at) list += fmt::format("{:#x}\n", a);
+    write_text(path("addresses"), list);
+    const std::string command = fmt::format("addr2line -e {} <{} >{}", file.string(),
+                                            path("addresses").string(), path("answers").string());
+    EXPECT_EQ(std::system(command.c_str()), 0);
+    std::vector<std::string> out = lines_of_file(path("answers"));
+    for (std::string& line : out) line = line.substr(0, line.find(" (discriminator"));
+    return out;
+  }
+  // All of `debug` is what a reader of the capture gets at `base` further on.
+  void expect_lines(const fs::path& debug, Space where, Addr base) {
+    const std::vector<Addr> at = addresses(debug);
+    ASSERT_GT(at.size(), 60U);
+    const auto want = read_by_addr2line(debug, at);
+    ASSERT_EQ(want.size(), at.size());
+    SourceLines lines(*capture);
+    size_t known = 0;
+    for (size_t i = 0; i < at.size(); ++i) {
+      const SourceLine got = lines.at(where, base + at[i], 100);
+      ASSERT_EQ(fmt::format("{}:{}", got.file, got.line), want[i]) << std::hex << at[i];
+      known += got ? 1 : 0;
+    }
+    EXPECT_EQ(known, at.size());
+    for (const Notice& n : lines.take_notices())
+      ADD_FAILURE() << n.code << " " << n.where << ": " << n.reason;
+  }
+
+  Recording r;
+  fs::path symfs = r.dir / "perf.data/symfs";
+  std::optional<Capture> capture;
+};
+
+constexpr Addr kBase = 0x555500000000;
+
+TEST_F(SourceLinesOf, ProgramsOfEveryFormat) {
+  // addr2line does not read all of them: the code is the same, so that of the first one serves.
+  struct Variant {
+    std::string options;
+    bool as_first = false;
+  };
+  const Variant variants[] = {
+      {"-g"},        {"-gdwarf-2 -gstrict-dwarf"},
+      {"-gdwarf-3"}, {"-gdwarf-4"},
+      {"-g -gz"},    {"-g -gz=zlib-gnu", true},
+      {"-g1"},       {"-g -gsplit-dwarf -dumpdir " + r.dir.path().string() + "/", true}};
+  size_t n = 0;
+  for (const Variant& v : variants) {
+    const fs::path file = symfs / "bin" / fmt::format("prog{}", n);
+    compile(v.options, file);
+    map(file, kBase * ++n);
+  }
+  open();
+  for (size_t i = 0; i < n; ++i) {
+    SCOPED_TRACE(variants[i].options);
+    const fs::path file = symfs / "bin" / fmt::format("prog{}", i), first = symfs / "bin/prog0";
+    ASSERT_EQ(addresses(file), addresses(first));
+    expect_lines(variants[i].as_first ? first : file, space(), kBase * (i + 1));
+  }
+}
+
+TEST_F(SourceLinesOf, SeparateFileByLinkAndByBuildId) {
+  const auto separate = [&](const fs::path& file, const fs::path& debug, bool link) {
+    fs::create_directories(debug.parent_path());
+    compile("-g", file);
+    ASSERT_TRUE(runs(fmt::format("objcopy --only-keep-debug {} {}", file.string(), debug.string())));
+    ASSERT_TRUE(runs("strip " + file.string()));
+    if (link) {
+      ASSERT_TRUE(runs(fmt::format("objcopy --add-gnu-debuglink={} {}", debug.string(), file.string())));
+    }
+  };
+  std::vector<fs::path> debug = {symfs / "bin/.debug/linked.debug", symfs / "usr/lib/debug/bin/far.debug",
+                                 path("by_id.debug"), path("cached.debug")};
+  const std::vector<fs::path> files = {symfs / "bin/linked", symfs / "bin/far", symfs / "bin/by_id",
+                                       symfs / "bin/cached"};
+  for (size_t i = 0; i < files.size(); ++i) {
+    separate(files[i], debug[i], i < 2);
+    if (HasFatalFailure()) return;
+    const std::string id = (*ElfImage::open(files[i].string()))->build_id();
+    const fs::path places[] = {
+        {},
+        {},
+        symfs / "usr/lib/debug/.build-id" / id.substr(0, 2) / (id.substr(2) + ".debug"),
+        path("cache") / ".build-id" / id.substr(0, 2) / id.substr(2) / "debug"};
+    if (i >= 2) {
+      fs::create_directories(places[i].parent_path());
+      fs::rename(debug[i], places[i]);
+      debug[i] = places[i];
+    }
+    map(files[i], kBase * (i + 1));
+  }
+  CaptureOptions options = closed_options();
+  options.buildid_dir = path("cache").string();
+  open(options);
+  for (size_t i = 0; i < files.size(); ++i) {
+    SCOPED_TRACE(files[i]);
+    expect_lines(debug[i], space(), kBase * (i + 1));
+  }
+}
+
+// A link to a file of the same name that is another one's.
+TEST_F(SourceLinesOf, ForeignDebugFileIsNotUsed) {
+  compile("-g", symfs / "bin/prog");
+  compile("-g -O0", symfs / "bin/prog.debug");
+  ASSERT_TRUE(runs(fmt::format(
+      "strip {0}/prog && cd {0} && cp prog.debug x && objcopy --add-gnu-debuglink=prog.debug prog",
+      (symfs / "bin").string())));
+  map(symfs / "bin/prog", kBase);
+  open();
+  SourceLines lines(*capture);
+  EXPECT_FALSE(lines.at(space(), kBase + 0x1100, 100));
+  const auto notices = lines.take_notices();
+  ASSERT_EQ(notices.size(), 1U);
+  EXPECT_EQ(notices[0].code, "I-TEXT-207");
+  EXPECT_EQ(notices[0].where, "/bin/prog");
+  EXPECT_FALSE(lines.at(space(), kBase + 0x1101, 100));
+  EXPECT_TRUE(lines.take_notices().empty()) << "told once";
+  EXPECT_FALSE(lines.at(space(), 0x10, 100)) << "nothing is mapped there";
+}
+
+// The kernel ran elsewhere than it was linked, and what it ran comes from kcore.
+TEST_F(SourceLinesOf, KernelMovedByItsAddressAtBoot) {
+  constexpr Addr kLinked = 0xffffffff80200000;
+  const fs::path vmlinux = path("vmlinux");
+  link_kernel(vmlinux, kLinked, Recording::kTextSize);
+  if (HasFatalFailure()) return;
+  const PerfDataWriter::BuildIdSpec id{.id = id_of(**ElfImage::open(vmlinux.string())),
+                                       .filename = "[kernel.kallsyms]_text"};
+  r.writer.build_ids(std::span(&id, 1));
+  CaptureOptions options = closed_options();
+  options.vmlinux = vmlinux.string();
+  open(options);
+  expect_lines(vmlinux, kKernelSpace, Recording::kText - kLinked);
+  EXPECT_EQ(bytes_at(*capture->text, kKernelSpace, Recording::kText, 1, 100), Bytes{0x90}) << "of the copy";
+}
+
+TEST_F(SourceLinesOf, KernelOfAnotherBuildIsRefused) {
+  constexpr Addr kLinked = 0xffffffff80200000;
+  const fs::path vmlinux = path("vmlinux");
+  link_kernel(vmlinux, kLinked, Recording::kTextSize + 16);
+  if (HasFatalFailure()) return;
+  CaptureOptions options = closed_options();
+  options.vmlinux = vmlinux.string();
+  open(options);
+  EXPECT_NE(find_notice(*capture, "E-TEXT-208"), nullptr);
+  SourceLines lines(*capture);
+  EXPECT_FALSE(lines.at(kKernelSpace, Recording::kText, 100));
+}
+
+// libdw must neither crash nor run on, whatever is in the file; and what is not a file is not waited for.
+TEST_F(SourceLinesOf, DamageIsNoCrash) {
+  const fs::path good = path("good");
+  compile("-g -ffreestanding -nostdlib -static -Wl,-e,main", good);
+  if (HasFatalFailure()) return;
+  const std::vector<Addr> at = addresses(good);
+  const Bytes bytes = read_bytes(good);
+  std::mt19937_64 random(5);
+  size_t answered = 0, refused = 0;
+  for (int round = 0; round < 1500; ++round) {
+    Bytes bad = bytes;
+    if (round % 10 == 9) {
+      bad.resize(random() % bad.size());
+    } else {
+      // Behind the code: debug sections, symbols, section headers.
+      for (uint64_t n = random() % 8 + 1; n != 0; --n)
+        bad[0x1000 + random() % (bad.size() - 0x1000)] =
+            static_cast<uint8_t>(random() % 4 == 0 ? 0xff : random());
+    }
+    write_bytes(path("bad"), bad);
+    auto lines = DwarfLines::open(path("bad").string());
+    if (!lines) {
+      ++refused;
+      EXPECT_TRUE(lines.error().code == "E-TEXT-208" || lines.error().code == "I-TEXT-207");
+      continue;
+    }
+    for (const Addr a : at) answered += (*lines)->find(a).line != 0 ? 1 : 0;
+  }
+  EXPECT_GT(answered, 1000U);
+  EXPECT_GT(refused, 10U);
+  // A section that says it unpacks to a terabyte.
+  compile("-g -gz", path("packed"));
+  Bytes packed = read_bytes(path("packed"));
+  const auto elf = ElfImage::open(path("packed").string());
+  for (const auto& section : (*elf)->sections()) {
+    if (section.name != ".debug_info" && section.name != ".debug_line") continue;
+    packed[section.file_offset + 8 + 5] = 1;  // Elf64_Chdr::ch_size
+  }
+  write_bytes(path("bad"), packed);
+  const auto refused_it = DwarfLines::open(path("bad").string());
+  ASSERT_FALSE(refused_it.has_value());
+  EXPECT_NE(refused_it.error().reason.find("unpack"), std::string::npos) << refused_it.error().reason;
+  ASSERT_EQ(mkfifo(path("pipe").c_str(), 0600), 0);
+  EXPECT_FALSE(DwarfLines::open(path("pipe").string()).has_value());
+}
+
+}  // namespace
+}  // namespace asof

@@ -1,0 +1,199 @@
+// Packed captures that were made to do harm, or are damaged: refused with a reason, and nothing is written
+// outside. Archives are built byte by byte here, so that headers can say anything.
+#include "decoder/open/archive.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <filesystem>
+#include <string>
+
+#include "tests/support/perf_data_writer.h"
+#include "tests/support/temp_dir.h"
+#include "tests/support/truth.h"
+
+namespace asof::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+// One entry of a ustar archive (POSIX.1-1988). `told`: the size in the header, when it is a lie.
+struct Entry {
+  std::string name;
+  std::string content;
+  char type = '0';
+  std::string link{};
+  std::string told{};
+};
+
+void put_octal(char* at, size_t width, uint64_t value) {
+  for (size_t i = width - 1; i-- > 0; value >>= 3U) at[i] = static_cast<char>('0' + (value & 7U));
+}
+
+std::string tar_of(const std::vector<Entry>& entries, bool whole = true) {
+  std::string out;
+  for (const Entry& e : entries) {
+    char h[512] = {};
+    std::memcpy(h, e.name.data(), std::min<size_t>(e.name.size(), 100));
+    put_octal(h + 100, 8, 0644);
+    put_octal(h + 124, 12, e.content.size());
+    if (!e.told.empty()) std::memcpy(h + 124, e.told.data(), std::min<size_t>(e.told.size(), 11));
+    put_octal(h + 136, 12, 1);
+    h[156] = e.type;
+    std::memcpy(h + 157, e.link.data(), std::min<size_t>(e.link.size(), 100));
+    std::memcpy(h + 257,
+                "ustar\0"
+                "00",
+                8);
+    std::memset(h + 148, ' ', 8);
+    uint64_t sum = 0;
+    for (const char c : h) sum += static_cast<unsigned char>(c);
+    put_octal(h + 148, 7, sum);
+    out.append(h, sizeof h);
+    out += e.content;
+    out.resize((out.size() + 511) / 512 * 512);
+  }
+  if (whole) out.append(1024, '\0');
+  return out;
+}
+
+class ArchiveTest : public ::testing::Test {
+ protected:
+  Result<void> unpack(const std::string& bytes) {
+    fs::create_directories(to());
+    const fs::path file = dir_.path() / "x.tar";
+    write_bytes(file, {reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()});
+    return unpack_archive(file.string(), to().string());
+  }
+  fs::path to() const { return dir_.path() / "to"; }
+  // Everything below the test's directory but the archive itself.
+  std::vector<std::string> files() const {
+    std::vector<std::string> out;
+    for (const auto& e : fs::recursive_directory_iterator(dir_.path())) {
+      if (!e.is_directory() && e.path().filename() != "x.tar")
+        out.push_back(fs::relative(e.path(), dir_.path()));
+    }
+    return out;
+  }
+  TempDir dir_;
+};
+
+TEST_F(ArchiveTest, FilesAndDirectoriesComeOut) {
+  const auto done = unpack(tar_of({{"./", "", '5'}, {"a/", "", '5'}, {"a/b/c.txt", "hello"}, {"./d", ""}}));
+  ASSERT_TRUE(done) << done.error().reason;
+  EXPECT_EQ(read_bytes(to() / "a/b/c.txt"), (std::vector<uint8_t>{'h', 'e', 'l', 'l', 'o'}));
+  EXPECT_EQ(fs::file_size(to() / "d"), 0U);
+}
+
+TEST_F(ArchiveTest, NamesThatLeadOutAreRefused) {
+  for (const char* name : {"../evil", "a/../../evil", "/tmp/asof-evil-archive-test", "..", "a/..", ""}) {
+    const auto done = unpack(tar_of({{name, "x"}}));
+    ASSERT_FALSE(done) << name;
+    EXPECT_TRUE(done.error().code == "E-FILE-132" || done.error().code == "E-FILE-131") << name;
+    EXPECT_TRUE(files().empty()) << name;
+    EXPECT_FALSE(fs::exists("/tmp/asof-evil-archive-test"));
+  }
+}
+
+TEST_F(ArchiveTest, LinksAndDevicesAreRefused) {
+  for (const char type : {'1', '2', '3', '4', '6'}) {
+    const auto done = unpack(tar_of({{"link", "", type, "/etc/passwd"}, {"link/x", "y"}}));
+    ASSERT_FALSE(done) << type;
+    EXPECT_EQ(done.error().code, "E-FILE-132") << type;
+    EXPECT_TRUE(files().empty()) << type;
+  }
+}
+
+TEST_F(ArchiveTest, OneNameTwiceIsRefused) {
+  const auto done = unpack(tar_of({{"a", "1"}, {"./a", "2"}}));
+  ASSERT_FALSE(done);
+  EXPECT_EQ(done.error().code, "E-FILE-132");
+  EXPECT_EQ(read_bytes(to() / "a"), std::vector<uint8_t>{'1'});
+}
+
+TEST_F(ArchiveTest, FileBelowAFileIsRefused) {
+  const auto done = unpack(tar_of({{"a", "1"}, {"a/b", "2"}}));
+  ASSERT_FALSE(done);
+  EXPECT_EQ(done.error().code, "E-FILE-132");
+}
+
+TEST_F(ArchiveTest, SizesThatLieAreFound) {
+  // More than is there; more than any disk has; the largest number of the format.
+  for (const char* told : {"00000010000", "00700000000", "77777777777"}) {
+    const auto done = unpack(tar_of({{"a", "1", '0', "", told}}));
+    ASSERT_FALSE(done) << told;
+    EXPECT_TRUE(done.error().code == "E-FILE-131" || done.error().code == "E-FILE-132") << done.error().code;
+    for (const auto& f : files()) EXPECT_LT(fs::file_size(dir_.path() / f), 1U << 20U);
+    fs::remove_all(to());
+  }
+}
+
+TEST_F(ArchiveTest, EveryCutIsAnErrorOrWhole) {
+  const std::string whole = tar_of({{"a", std::string(700, 'x')}, {"b", "y"}}, false);
+  for (size_t size = 1; size < whole.size(); size += 64) {
+    fs::remove_all(to());
+    const auto done = unpack(whole.substr(0, size));
+    if (size % 512 == 0 && done) continue;  // between two entries nothing shows
+    EXPECT_FALSE(done) << size;
+  }
+}
+
+TEST_F(ArchiveTest, CompressedBombIsRefused) {
+  // 1.3 GiB of zeros in one entry; packed it is far below what such a file may unpack to.
+  const std::string head = tar_of({{"a", "", '0', "", "12400000000"}}, false);
+  std::vector<uint8_t> bytes(head.begin(), head.end());
+  bytes.resize(bytes.size() + (64U << 20U));
+  const std::vector<uint8_t> packed = zstd_compress(bytes);
+  fs::create_directories(to());
+  write_bytes(dir_.path() / "x.tar", packed);
+  ASSERT_TRUE(is_archive((dir_.path() / "x.tar").string()));
+  const auto done = unpack_archive((dir_.path() / "x.tar").string(), to().string());
+  ASSERT_FALSE(done);
+  for (const auto& f : files()) EXPECT_LT(fs::file_size(dir_.path() / f), 1U << 30U);
+}
+
+TEST_F(ArchiveTest, FlippedBytesNeverEscape) {
+  const std::string whole = tar_of({{"perf.data/data", std::string(600, 'x')}, {"symfs/b", "y"}});
+  for (size_t at = 0; at < whole.size(); at += 7) {
+    for (const unsigned bit : {0x01U, 0x10U, 0x80U}) {
+      std::string bytes = whole;
+      bytes[at] = static_cast<char>(static_cast<unsigned char>(bytes[at]) ^ bit);
+      fs::remove_all(to());
+      (void)unpack(bytes);
+      for (const auto& f : files()) ASSERT_TRUE(f.starts_with("to/")) << f << " at " << at;
+    }
+  }
+}
+
+TEST_F(ArchiveTest, WithoutACaptureItSaysSo) {
+  ASSERT_TRUE(unpack(tar_of({{"README", "hello"}})));
+  const auto opened = open_capture((dir_.path() / "x.tar").string(), {});
+  ASSERT_FALSE(opened);
+  EXPECT_EQ(opened.error().code, "E-FILE-133");
+  EXPECT_EQ(opened.error().where, (dir_.path() / "x.tar").string());
+}
+
+TEST(Archive, IsKnownByItsContent) {
+  const TempDir dir;
+  write_bytes(dir.path() / "no.tar", std::vector<uint8_t>(600, 'x'));
+  EXPECT_FALSE(is_archive((dir.path() / "no.tar").string()));
+  EXPECT_FALSE(is_archive((dir.path() / "absent.tar").string()));
+  EXPECT_FALSE(is_archive(dir.path().string()));
+  write_bytes(dir.path() / "perf.data", std::vector<uint8_t>{'P', 'E', 'R', 'F', 'I', 'L', 'E', '2'});
+  EXPECT_FALSE(is_archive((dir.path() / "perf.data").string()));
+}
+
+TEST(Archive, TemporaryTreeIsRemoved) {
+  std::string path;
+  {
+    const auto tree = TemporaryTree::make();
+    ASSERT_TRUE(tree);
+    path = (*tree)->path();
+    EXPECT_TRUE(fs::is_directory(path));
+    write_bytes(path + "/x", std::vector<uint8_t>{1});
+  }
+  EXPECT_FALSE(fs::exists(path));
+}
+
+}  // namespace
+}  // namespace asof::test

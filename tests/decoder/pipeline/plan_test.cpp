@@ -1,0 +1,77 @@
+// SegmentPlan: what it gives one by one is what all segments of all streams are when they are put in order.
+#include "decoder/pipeline/plan.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <tuple>
+
+namespace asof {
+namespace {
+
+const std::string kData = ASOF_TEST_DATA;
+
+Capture open(const std::string& name) {
+  CaptureOptions options;
+  options.symfs = kData + "/" + name + "/symfs";
+  auto capture = open_capture(kData + "/" + name + "/perf.data", options);
+  if (!capture) throw std::runtime_error(capture.error().reason);
+  return std::move(*capture);
+}
+
+using Place = std::tuple<size_t, size_t, uint64_t, uint64_t, uint64_t, Time, bool>;
+Place place_of(const Segment& s) {
+  return {s.stream, s.index, s.begin, s.end, s.tail_end, s.start_time, static_cast<bool>(s.before)};
+}
+
+// The same by way of lists of everything.
+std::vector<Place> by_lists(const Arch& arch, const Capture& capture, TimeBounds time, ChunkOrder order) {
+  std::vector<Segment> all;
+  for (size_t i = 0; i < capture.streams.size(); ++i) {
+    std::vector<Segment> segments = arch.split(capture.streams[i], i);
+    Time last = kTimeMin;
+    for (Segment& s : segments) last = s.start_time = std::max(last, s.start_time);
+    for (size_t k = 0; k < segments.size(); ++k) {
+      const Time end = k + 1 < segments.size() ? segments[k + 1].start_time : kTimeMax;
+      if (segments[k].start_time <= time.hi && (end == kTimeMin || end >= time.lo))
+        all.push_back(segments[k]);
+    }
+  }
+  if (order == ChunkOrder::kByTime) std::ranges::stable_sort(all, {}, &Segment::start_time);
+  std::vector<Place> out;
+  for (const Segment& s : all) out.push_back(place_of(s));
+  return out;
+}
+
+std::vector<Place> by_plan(const Arch& arch, const Capture& capture, TimeBounds time, ChunkOrder order) {
+  PipelineOptions options;
+  options.time = time;
+  SegmentPlan plan(arch, capture, options, order);
+  std::vector<Place> out;
+  while (const auto segment = plan.next()) out.push_back(place_of(*segment));
+  EXPECT_FALSE(plan.next().has_value());
+  return out;
+}
+
+TEST(SegmentPlan, IsAllSegmentsInOrder) {
+  for (const std::string name : {"demo", "demo-arm64"}) {
+    const Capture capture = open(name);
+    const auto arch = capture.arch();
+    ASSERT_TRUE(arch.has_value());
+    TimeBounds all{kTimeMax, kTimeMin};
+    for (const Stream& s : capture.streams)
+      all = {std::min(all.lo, s.bounds.lo), std::max(all.hi, s.bounds.hi)};
+    const Time third = (all.hi - all.lo) / 3;
+    for (const TimeBounds time :
+         {TimeBounds{}, TimeBounds{all.lo + third, all.lo + 2 * third}, TimeBounds{kTimeMin, all.lo + third},
+          TimeBounds{all.lo + 2 * third, kTimeMax}, TimeBounds{kTimeMin, kTimeMin + 1}}) {
+      for (const ChunkOrder order : {ChunkOrder::kByStream, ChunkOrder::kByTime}) {
+        EXPECT_EQ(by_plan(**arch, capture, time, order), by_lists(**arch, capture, time, order)) << name;
+      }
+    }
+    EXPECT_GT(by_plan(**arch, capture, {}, ChunkOrder::kByTime).size(), capture.streams.size());
+  }
+}
+
+}  // namespace
+}  // namespace asof

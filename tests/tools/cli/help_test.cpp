@@ -1,0 +1,141 @@
+// What tells people how to use asof: --help with examples that work, completion, manual pages. All three are
+// made from the tree of options, and agree with it.
+#include <fmt/format.h>
+
+#include "tests/tools/run_asof.h"
+#include "tools/cli/option_tree.h"
+#include "tools/cli/verb_table.h"
+
+namespace asof::test {
+namespace {
+
+std::vector<VerbInfo> tree() {
+  static CLI::App app("", "asof");
+  static const auto runners = add_verbs(app);
+  return option_tree(app);
+}
+
+// A folder with the demo as ./perf.data, truth and files of programs, and a shell in it.
+class Shell {
+ public:
+  Shell() {
+    for (const char* name : {"perf.data", "symfs", "truth"}) {
+      std::filesystem::create_directory_symlink(std::filesystem::path(ASOF_TEST_DATA) / "demo" / name,
+                                                dir_.path() / name);
+    }
+    std::filesystem::create_symlink(ASOF_BINARY, dir_.path() / "asof");
+  }
+  Ran run(const std::string& command, const char* shell = "sh") const {
+    const auto at = [&](const char* name) { return (dir_.path() / name).string(); };
+    std::ofstream(at("script")) << "PATH=" << dir_.path().string() << ":$PATH\n" << command << "\n";
+    const std::string line =
+        fmt::format("cd {} && {} ./script >out.txt 2>err.txt </dev/null", dir_.path().string(), shell);
+    Ran ran;
+    ran.status = WEXITSTATUS(std::system(line.c_str()));
+    ran.out = read_file(at("out.txt"));
+    ran.err = read_file(at("err.txt"));
+    return ran;
+  }
+
+ private:
+  TempDir dir_;
+};
+
+TEST(Help, EveryVerbHasExamplesAndAPage) {
+  ASSERT_EQ(tree().size(), verbs().size());
+  for (const VerbEntry& verb : verbs()) {
+    EXPECT_FALSE(examples_of(verb.name).empty()) << verb.name;
+    EXPECT_TRUE(std::filesystem::exists(fmt::format(ASOF_MANUALS "/{}.scd", verb.name))) << verb.name;
+    const std::string help = run_asof(std::string(verb.name) + " --help").out;
+    for (const Example& e : examples_of(verb.name)) {
+      EXPECT_NE(help.find(e.command), std::string::npos) << verb.name;
+      EXPECT_NE(std::string_view(e.command).find(fmt::format("asof {}", verb.name)), std::string::npos)
+          << e.command;
+    }
+  }
+}
+
+TEST(Help, EveryExampleWorksAsItStands) {
+  for (const VerbEntry& verb : verbs()) {
+    for (const Example& e : examples_of(verb.name)) {
+      const Shell shell;
+      if (std::string_view(verb.name) == "unpack") shell.run("asof pack -q -o demo.asof.tar.zst");
+      const Ran r = shell.run(e.command);
+      EXPECT_EQ(r.status, 0) << e.command << "\n" << r.err;
+    }
+  }
+}
+
+std::vector<std::string> completed(const Shell& shell, const std::string& words) {
+  const Ran r =
+      shell.run("source <(asof completion bash)\nCOMP_WORDS=(" + words +
+                    ")\nCOMP_CWORD=$((${#COMP_WORDS[@]} - 1))\n_asof\nprintf '%s\\n' \"${COMPREPLY[@]}\"",
+                "bash");
+  EXPECT_EQ(r.status, 0) << r.err;
+  EXPECT_EQ(r.err, "");
+  return lines_of(r.out);
+}
+
+TEST(Completion, BashKnowsVerbsOptionsAndValues) {
+  const Shell shell;
+  using Words = std::vector<std::string>;
+  EXPECT_EQ(completed(shell, "asof val"), Words{"validate"});
+  EXPECT_EQ(completed(shell, "asof help dig"), Words{"digest"});
+  EXPECT_EQ(completed(shell, "asof decode --text"), Words{"--text-at"});
+  EXPECT_EQ(completed(shell, "asof decode --text-at ''"), (Words{"asof", "first", "last"}));
+  EXPECT_EQ(completed(shell, "asof decode --color = ne"), Words{"never"}) << "--color=ne";
+  EXPECT_EQ(completed(shell, "asof --forma"), Words{"--format"}) << "decode is the default verb";
+  EXPECT_EQ(completed(shell, "asof text --syntax a"), Words{"att"});
+  EXPECT_EQ(completed(shell, "asof completion f"), Words{"fish"});
+  EXPECT_EQ(completed(shell, "asof report perf"), Words{"perf.data"});
+  EXPECT_EQ(completed(shell, "asof report --kcore sym"), Words{"symfs"});
+  EXPECT_EQ(completed(shell, "asof decode -j ''"), Words{""});
+}
+
+TEST(Completion, BashKnowsEveryOption) {
+  const Shell shell;
+  for (const VerbInfo& verb : tree()) {
+    std::vector<std::string> want;
+    for (const OptionInfo& o : verb.options) want.insert(want.end(), o.names.begin(), o.names.end());
+    EXPECT_EQ(completed(shell, "asof " + verb.name + " -"), want) << verb.name;
+  }
+}
+
+TEST(Completion, ScriptsOfOtherShellsAreWellFormed) {
+  const Shell shell;
+  bool any = false;
+  for (const std::string name : {"zsh", "fish"}) {
+    if (shell.run("command -v " + name).status != 0) continue;
+    any = true;
+    const Ran r = shell.run(fmt::format("asof completion {0} >c && {0} -n c", name));
+    EXPECT_EQ(r.status, 0) << r.err;
+  }
+  if (shell.run("command -v fish").status == 0) {
+    const Ran r =
+        shell.run("fish -c \"asof completion fish | source; complete -C 'asof decode --text-at f'\"");
+    EXPECT_TRUE(r.out.starts_with("first\t") && lines_of(r.out).size() == 1) << r.out << r.err;
+  }
+  if (!any) GTEST_SKIP() << "neither zsh nor fish is installed";
+}
+
+TEST(Manual, PagesTellEveryOptionAndExample) {
+  const std::filesystem::path pages = std::filesystem::path(ASOF_BINARY).parent_path() / "share/man";
+  if (!std::filesystem::exists(pages / "asof.1")) GTEST_SKIP() << "scdoc was not there when asof was built";
+  for (const VerbInfo& verb : tree()) {
+    std::string page = read_file(pages / fmt::format("asof-{}.1", verb.name));
+    const auto is_escape = [](char c) { return c == '\\' || c == '&'; };  // of roff
+    std::erase_if(page, is_escape);
+    for (const OptionInfo& o : verb.options) {
+      for (const std::string& n : o.names)
+        EXPECT_NE(page.find(n), std::string::npos) << verb.name << " " << n;
+    }
+    for (const Example& e : examples_of(verb.name)) {
+      std::string command = e.command;
+      std::erase_if(command, is_escape);
+      EXPECT_NE(page.find(command), std::string::npos) << e.command;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace asof::test

@@ -1,0 +1,94 @@
+// Whose code a printed instruction is: the switch records' task at its time, but never the idle task or a
+// kernel thread for user code. The record of a switch can lie between a timing packet and the code behind it.
+#include "tools/decode/decode_printer.h"
+
+#include <gtest/gtest.h>
+
+#include <deque>
+
+#include "textstore/builder.h"
+
+namespace asof {
+namespace {
+
+constexpr Space kProcess = 5, kOther = 6;
+constexpr Addr kUser = 0x401000, kKernel = 0xffffffff81000000;
+
+// Steps of one instruction, printed as "tid time ip".
+class Printed {
+ public:
+  Printed() {
+    capture_.machine = "x86_64";
+    capture_.symbols.finish();
+    capture_.tasks.finish();
+    capture_.text.emplace(Builder().build());
+    stream_.cpu = 0;
+    stream_.contexts = {{100, 0, 0, kNoSpace}, {200, 7, 7, kProcess}, {300, 0, 0, kNoSpace},
+                        {400, 9, 9, kOther},   {500, 0, 0, kNoSpace}, {600, 7, 8, kProcess},
+                        {700, 2, 2, kNoSpace}};
+  }
+  // The thread that is printed.
+  int tid(Space space, Time time) {
+    Block b;
+    b.ip = space == kKernelSpace ? kKernel : kUser;
+    b.space = space;
+    b.size = b.count = 1;
+    b.bytes = kNop;
+    b.lengths = kOne;
+    Step s;
+    s.block = &b;
+    s.count = 1;
+    s.time = time;
+    Chunk chunk;
+    chunk.steps.push_back(s);
+    DecodeFormat format;
+    format.fields = kFieldTid;
+    const DecodeJob job(capture_, format, {});
+    TimedText out;
+    DecodePrinter(job).print(chunk, stream_, out);
+    return std::stoi(out.text);
+  }
+  Stream& stream() { return stream_; }
+
+ private:
+  static constexpr uint8_t kNop[] = {0x90}, kOne[] = {1};
+  Capture capture_;
+  Stream stream_;
+};
+
+TEST(DecodePrinterTask, UserCodeIsNeverTheIdleTasks) {
+  Printed p;
+  EXPECT_EQ(p.tid(kProcess, 250), 7);
+  EXPECT_EQ(p.tid(kProcess, 190), 7) << "the switch comes next";
+  EXPECT_EQ(p.tid(kProcess, 310), 7) << "the switch was just before";
+  EXPECT_EQ(p.tid(kProcess, 390), 7) << "of another process comes next";
+  EXPECT_EQ(p.tid(kProcess, 590), 8);
+  EXPECT_EQ(p.tid(kOther, 350), 9);
+  EXPECT_EQ(p.tid(kProcess, 710), 8) << "nor a kernel thread's";
+}
+
+TEST(DecodePrinterTask, KernelCodeGoesByTheTime) {
+  Printed p;
+  EXPECT_EQ(p.tid(kKernelSpace, 190), 0);
+  EXPECT_EQ(p.tid(kKernelSpace, 710), 2);
+  EXPECT_EQ(p.tid(kKernelSpace, 210), 7);
+}
+
+// Processes can share text, so that a block of one stands for both: the time decides between them.
+TEST(DecodePrinterTask, BetweenProcessesTheTimeDecides) {
+  Printed p;
+  EXPECT_EQ(p.tid(kOther, 250), 7);
+}
+
+TEST(DecodePrinterTask, OfAProcessThatIsNeverThereItIsUnknown) {
+  Printed p;
+  p.stream().contexts = {{100, 0, 0, kNoSpace}};
+  EXPECT_EQ(p.tid(kProcess, 150), -1);
+  p.stream().contexts.clear();
+  p.stream().cpu = -1;
+  p.stream().tid = 33;
+  EXPECT_EQ(p.tid(kProcess, 150), 33);
+}
+
+}  // namespace
+}  // namespace asof

@@ -1,0 +1,87 @@
+// Pages of damaged captures: whatever bytes change, a page is written, its JSON is JSON, and its arrays hold
+// what the JSON says.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+
+#include "tests/support/sim_random.h"
+#include "tests/support/temp_dir.h"
+#include "tools/timeline/out_html.h"
+
+namespace asof::test {
+namespace {
+
+std::string between(const std::string& text, std::string_view begin, std::string_view end) {
+  const size_t from = text.find(begin);
+  if (from == std::string::npos) return {};
+  const size_t at = from + begin.size();
+  return text.substr(at, text.find(end, at) - at);
+}
+
+// Bytes of base64 text.
+size_t decoded_size(const std::string& base64) {
+  const auto fill = static_cast<size_t>(std::count(base64.begin(), base64.end(), '='));
+  return base64.size() / 4 * 3 - fill;
+}
+
+void expect_whole(const std::string& page) {
+  const auto meta = nlohmann::json::parse(between(page, "id=\"meta\">", "</script>"), nullptr, false);
+  ASSERT_FALSE(meta.is_discarded());
+  const size_t bytes = decoded_size(between(page, "id=\"bytes\">", "</script>"));
+  const auto functions = meta["functions"].size();
+  uint64_t used = 0;
+  for (const auto& t : meta["tracks"]) used += t["slices"][1].get<uint64_t>();
+  for (const auto& c : meta["cpus"]) {
+    for (const char* part : {"runs", "blocks", "points"}) used += c[part]["place"][1].get<uint64_t>();
+    for (const auto& gap : c["gaps"]) EXPECT_LT(gap.get<size_t>(), meta["gaps"].size());
+  }
+  EXPECT_EQ(used, bytes);
+  for (const auto& f : meta["functions"]) {
+    if (!f.contains("changes")) continue;
+    for (const auto& change : f["changes"])
+      EXPECT_LT(change[1].get<int64_t>(), static_cast<int64_t>(meta["pokes"].size()));
+  }
+  EXPECT_TRUE(meta["tracks"].empty() || functions > 0);
+}
+
+TEST(HtmlDamage, PagesOfDamagedCapturesAreWhole) {
+  namespace fs = std::filesystem;
+  const TempDir dir;
+  const fs::path capture_path = dir.path() / "perf.data";
+  fs::copy(fs::path(ASOF_TEST_DATA) / "demo/perf.data", capture_path, fs::copy_options::recursive);
+  std::ifstream in(capture_path / "data", std::ios::binary);
+  const std::string original{std::istreambuf_iterator<char>(in), {}};
+  unsigned written = 0;
+  for (uint64_t seed = 0; seed < 150; ++seed) {
+    SimRandom random(seed);
+    std::string bytes = original;
+    // Seed 0: whole.
+    for (uint64_t n = seed == 0 ? 0 : random.between(1, 60); n > 0; --n) {
+      bytes[random.below(bytes.size())] =
+          static_cast<char>(random.chance(50) ? random.next() : random.below(2) * 255);
+    }
+    std::ofstream(capture_path / "data", std::ios::binary) << bytes;
+    CaptureOptions options;
+    options.symfs = (fs::path(ASOF_TEST_DATA) / "demo/symfs").string();
+    options.host_files = false;
+    const auto capture = open_capture(capture_path.string(), options);
+    if (!capture) continue;
+    TimelineOptions wanted;
+    wanted.detail = true;
+    const auto timeline = make_timeline(*capture, wanted, {.slices = 3000, .events = 100, .blocks = 2000});
+    if (!timeline) continue;  // the name of the machine was hit
+    std::string page;
+    write_html(*capture, *timeline, {.title = "", .command = "asof timeline", .detail = {TimeBounds{}}},
+               [&](std::string_view text) { page += text; });
+    expect_whole(page);
+    ASSERT_FALSE(HasFailure()) << "seed " << seed;
+    ++written;
+  }
+  EXPECT_GT(written, 100u);
+}
+
+}  // namespace
+}  // namespace asof::test

@@ -1,0 +1,293 @@
+// The comparison behind `asof validate`: what counts as right, wrong, missing and late, on small made
+// sequences and on random damage of long ones.
+#include "tools/validate/compare.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <memory>
+#include <random>
+#include <vector>
+
+namespace asof {
+namespace {
+
+// Instructions of four bytes, so that a piece is told by address and count.
+constexpr std::array<uint8_t, 64> kLengths = [] {
+  std::array<uint8_t, 64> a{};
+  a.fill(4);
+  return a;
+}();
+
+TruthRun truth(Addr ip, uint32_t count, Time time = 0, uint32_t flags = 0) {
+  return {ip, count * 4, count, flags, time};
+}
+DecodedPiece decoded(Addr ip, uint32_t count, Time time = 0) {
+  return {ip, count * 4, count, kLengths.data(), time, Confidence::kCertain, 0};
+}
+
+struct Case {
+  explicit Case(std::vector<TruthRun> runs)
+      : truth(std::move(runs)), comparer([this](TruthRun& r) {
+          if (next == truth.size()) return false;
+          r = truth[next++];
+          return true;
+        }) {}
+  const CompareResult& finish() {
+    comparer.finish();
+    return comparer.result();
+  }
+  std::vector<TruthRun> truth;
+  size_t next = 0;
+  Comparer comparer;
+};
+
+TEST(Compare, SameInstructionsCutElsewhere) {
+  Case c({truth(0x1000, 5), truth(0x2000, 3), truth(0x200c, 2)});
+  c.comparer.add(decoded(0x1000, 2));
+  c.comparer.add(decoded(0x1008, 3));
+  c.comparer.add(decoded(0x2000, 5));
+  const CompareResult& r = c.finish();
+  EXPECT_EQ(r.right, 10u);
+  EXPECT_EQ(r.wrong + r.missing + r.late, 0u);
+  EXPECT_EQ(r.right_by_confidence[0], 10u);
+}
+
+TEST(Compare, OtherInstructionsInTheSameBytesAreWrong) {
+  Case c({truth(0x1000, 5), truth(0x2000, 3)});
+  static const uint8_t lengths[] = {10, 10};
+  c.comparer.add({0x1000, 20, 2, lengths, 0, Confidence::kAmbiguous, 0});
+  c.comparer.add(decoded(0x2000, 3));
+  const CompareResult& r = c.finish();
+  EXPECT_EQ(r.right, 3u);
+  EXPECT_EQ(r.wrong, 2u);
+  EXPECT_EQ(r.wrong_by_confidence[static_cast<size_t>(Confidence::kAmbiguous)], 2u);
+  EXPECT_EQ(r.missing, 5u);
+}
+
+// Of a run across whose end an instruction lies nothing is right, however the decoded pieces are cut.
+TEST(Compare, AnInstructionAcrossTheEndOfARun) {
+  static const uint8_t lengths[] = {4, 4, 16};
+  for (const bool cut : {false, true}) {
+    Case c({truth(0x1000, 5), truth(0x2000, 40)});
+    if (cut) {
+      c.comparer.add({0x1000, 8, 2, lengths, 0, Confidence::kCertain, 0});
+      c.comparer.add({0x1008, 16, 1, lengths + 2, 0, Confidence::kCertain, 0});
+    } else {
+      c.comparer.add({0x1000, 24, 3, lengths, 0, Confidence::kCertain, 0});
+    }
+    c.comparer.add(decoded(0x2000, 40));
+    const CompareResult& r = c.finish();
+    EXPECT_EQ(r.right, 40u) << cut;
+    EXPECT_EQ(r.wrong, 3u) << cut;
+    EXPECT_EQ(r.wrong_by_confidence[0], 3u) << cut;
+    EXPECT_EQ(r.missing, 5u) << cut;
+  }
+}
+
+TEST(Compare, WrongBranchIsWrongAndMissing) {
+  std::vector<TruthRun> runs;
+  for (uint32_t i = 0; i < 40; ++i) runs.push_back(truth(0x1000 + 0x100 * i, 4, i));
+  Case c(runs);
+  for (uint32_t i = 0; i < 40; ++i)
+    c.comparer.add(decoded(i == 7 ? 0x9000 : 0x1000 + 0x100 * i, i == 7 ? 6 : 4, i));
+  const CompareResult& r = c.finish();
+  EXPECT_EQ(r.right, 39u * 4);
+  EXPECT_EQ(r.wrong, 6u);
+  EXPECT_EQ(r.missing, 4u);
+  ASSERT_EQ(r.places.size(), 2u);
+  EXPECT_EQ(r.places[0].decoded_ip, 0x9000u);
+  EXPECT_EQ(r.places[0].truth_ip, 0x1700u);
+}
+
+TEST(Compare, SilentOmissionIsMissing) {
+  std::vector<TruthRun> runs;
+  for (uint32_t i = 0; i < 40; ++i) runs.push_back(truth(0x1000 + 0x100 * i, 4, i));
+  Case c(runs);
+  for (uint32_t i = 0; i < 40; ++i) {
+    if (i < 5 || i > 8) c.comparer.add(decoded(0x1000 + 0x100 * i, 4, i));
+  }
+  const CompareResult& r = c.finish();
+  EXPECT_EQ(r.right, 36u * 4);
+  EXPECT_EQ(r.wrong, 0u);
+  EXPECT_EQ(r.missing, 16u);
+  EXPECT_EQ(r.missing_by_cause.at("no gap reported"), 16u);
+}
+
+TEST(Compare, GapInLoopIsPlacedByWhatFollows) {
+  // A loop of 100 rounds; rounds 20 to 59 are lost. Only the way out of the loop tells which rounds were
+  // decoded.
+  std::vector<TruthRun> runs;
+  for (uint32_t i = 0; i < 100; ++i) runs.push_back(truth(0x1000, 4));
+  runs.push_back(truth(0x5000, 2));
+  Case c(runs);
+  for (uint32_t i = 0; i < 20; ++i) c.comparer.add(decoded(0x1000, 4));
+  c.comparer.add_gap("E-LOST-003", "overflow");
+  for (uint32_t i = 60; i < 100; ++i) c.comparer.add(decoded(0x1000, 4));
+  c.comparer.add(decoded(0x5000, 2));
+  const CompareResult& r = c.finish();
+  EXPECT_EQ(r.right, 60u * 4 + 2);
+  EXPECT_EQ(r.wrong, 0u);
+  EXPECT_EQ(r.missing, 40u * 4);
+  EXPECT_EQ(r.missing_by_cause.at("E-LOST-003"), 40u * 4);
+}
+
+TEST(Compare, GapResumesInTheMiddleOfARun) {
+  Case c({truth(0x1000, 8), truth(0x2000, 8), truth(0x3000, 8)});
+  c.comparer.add(decoded(0x1000, 3));
+  c.comparer.add_gap("E-FLOW-001", "");
+  c.comparer.add(decoded(0x2010, 4));
+  c.comparer.add(decoded(0x3000, 8));
+  const CompareResult& r = c.finish();
+  EXPECT_EQ(r.right, 15u);
+  EXPECT_EQ(r.wrong, 0u);
+  EXPECT_EQ(r.missing, 5u + 4u);
+}
+
+TEST(Compare, GapThatLosesNothing) {
+  Case c({truth(0x1000, 8), truth(0x2000, 8)});
+  c.comparer.add(decoded(0x1000, 3));
+  c.comparer.add_gap("E-DATA-001", "");
+  c.comparer.add(decoded(0x100c, 5));
+  c.comparer.add(decoded(0x2000, 8));
+  const CompareResult& r = c.finish();
+  EXPECT_EQ(r.right, 16u);
+  EXPECT_EQ(r.wrong + r.missing, 0u);
+}
+
+TEST(Compare, LateTextExcusesWhatFollowsItInItsGapOnly) {
+  Case c({truth(0x1000, 4), truth(0x2000, 5), truth(0x3000, 6, 0, TruthRun::kLateText), truth(0x4000, 7),
+          truth(0x5000, 3)});
+  c.comparer.add(decoded(0x1000, 4));
+  c.comparer.add_gap("E-TEXT-001", "");
+  c.comparer.add(decoded(0x5000, 3));
+  const CompareResult& r = c.finish();
+  EXPECT_EQ(r.right, 7u);
+  EXPECT_EQ(r.missing, 5u);
+  EXPECT_EQ(r.late, 6u + 7u);
+}
+
+TEST(Compare, TimeTellsRoundsApart) {
+  // Two identical passes 1 ms apart; the first is lost. Without times the earlier place would be taken.
+  std::vector<TruthRun> runs;
+  for (uint32_t pass = 0; pass < 2; ++pass) {
+    for (uint32_t i = 0; i < 10; ++i) runs.push_back(truth(0x1000 + 0x100 * i, 2, pass * 1'000'000 + i * 10));
+  }
+  Case c(runs);
+  c.comparer.add_gap("E-LOST-001", "");
+  for (uint32_t i = 0; i < 10; ++i) c.comparer.add(decoded(0x1000 + 0x100 * i, 2, 1'000'000 + i * 10));
+  const CompareResult& r = c.finish();
+  EXPECT_EQ(r.right, 20u);
+  EXPECT_EQ(r.missing, 20u);
+  EXPECT_EQ(r.missing_by_cause.count("end of trace"), 0u);
+}
+
+// A short stretch between two gaps has the time of a packet behind it, 100 us late, when the loop runs once
+// more: it belongs where its order puts it, and nothing behind it is wrong.
+TEST(Compare, LateTimeOfAShortStretchMakesNothingWrong) {
+  std::vector<TruthRun> runs;
+  for (uint32_t round = 0; round < 4; ++round) {
+    for (uint32_t i = 0; i < 10; ++i)
+      runs.push_back(truth(0x1000 + 0x100 * i, 2, round * 100'000 + i * 1'000));
+  }
+  runs.push_back(truth(0x9000, 2, 500'000));
+  Case c(runs);
+  c.comparer.add(decoded(0x1000, 2, 0));
+  c.comparer.add_gap("E-FLOW-002", "");
+  c.comparer.add(decoded(0x1500, 2, 104'000));  // ran at 5'000
+  c.comparer.add_gap("E-FLOW-002", "");
+  for (uint32_t i = 7; i < 10; ++i) c.comparer.add(decoded(0x1000 + 0x100 * i, 2, 104'000));  // at 7'000
+  for (uint32_t i = 10; i < runs.size(); ++i) c.comparer.add(decoded(runs[i].ip, 2, runs[i].time + 4'000));
+  const CompareResult& r = c.finish();
+  EXPECT_EQ(r.wrong, 0u);
+  EXPECT_EQ(r.missing, 5u * 2);
+  EXPECT_EQ(r.right, (runs.size() - 5) * 2);
+}
+
+// Between two gaps only a stretch that never ran: it takes nothing from those behind it.
+TEST(Compare, AWrongStretchBetweenGapsIsLeftOut) {
+  std::vector<TruthRun> runs;
+  for (uint32_t i = 0; i < 60; ++i) runs.push_back(truth(0x1000 + 0x100 * i, 4));
+  Case c(runs);
+  for (uint32_t i = 0; i < 10; ++i) c.comparer.add(decoded(0x1000 + 0x100 * i, 4));
+  c.comparer.add_gap("E-FLOW-001", "");
+  c.comparer.add(decoded(0x1000 + 0x100 * 50, 4));  // far on, where what follows does not fit any more
+  c.comparer.add_gap("E-FLOW-001", "");
+  for (uint32_t i = 12; i < 60; ++i) c.comparer.add(decoded(0x1000 + 0x100 * i, 4));
+  const CompareResult& r = c.finish();
+  EXPECT_EQ(r.wrong, 4u);
+  EXPECT_EQ(r.missing, 2u * 4);
+}
+
+// A part of a run with more instructions than the run has: they cannot all have run.
+TEST(Compare, MoreInstructionsThanTheRunHasAreWrong) {
+  Case c({truth(0x1000, 4), {0x2000, 12, 2, 0, 0}, truth(0x3000, 4)});
+  static const uint8_t lengths[] = {2, 5, 1};
+  c.comparer.add(decoded(0x1000, 4));
+  c.comparer.add({0x2000, 8, 3, lengths, 0, Confidence::kCertain, 0});
+  c.comparer.add_gap("E-FLOW-001", "");
+  c.comparer.add(decoded(0x3000, 4));
+  const CompareResult& r = c.finish();
+  EXPECT_EQ(r.right, 10u);
+  EXPECT_EQ(r.wrong, 1u);
+  EXPECT_EQ(r.missing, 0u);
+}
+
+TEST(Compare, EverythingAfterTheEndOfTruthIsWrong) {
+  Case c({truth(0x1000, 4)});
+  c.comparer.add(decoded(0x1000, 4));
+  c.comparer.add(decoded(0x2000, 4));
+  const CompareResult& r = c.finish();
+  EXPECT_EQ(r.right, 4u);
+  EXPECT_EQ(r.wrong, 4u);
+}
+
+TEST(Compare, NothingDecoded) {
+  Case c({truth(0x1000, 4), truth(0x2000, 4)});
+  const CompareResult& r = c.finish();
+  EXPECT_EQ(r.missing, 8u);
+  EXPECT_EQ(r.missing_by_cause.at("end of trace"), 8u);
+}
+
+// Damage of known size in long random walks: the figures must be exact, wherever and however often it falls.
+TEST(Compare, RandomDamageIsCountedExactly) {
+  for (uint32_t seed = 0; seed < 12; ++seed) {
+    std::mt19937 engine(seed);
+    const auto rng = [&] { return static_cast<uint32_t>(engine()); };
+    std::vector<TruthRun> runs;
+    Time time = 0;
+    for (size_t i = 0; i < 30000; ++i) {
+      time += rng() % 50;
+      runs.push_back(truth(0x1000 + 0x100 * (rng() % 5000), 1 + rng() % 20, time));
+    }
+    Case c(runs);
+    uint64_t right = 0, wrong = 0, missing = 0;
+    for (size_t i = 0; i < runs.size();) {
+      const uint32_t what = rng() % 1000;
+      const size_t n = std::min<size_t>(1 + rng() % 50, runs.size() - i);
+      if (what < 5) {  // a gap
+        c.comparer.add_gap("E-LOST-001", "gap");
+        for (size_t k = 0; k < n; ++k) missing += runs[i++].count;
+      } else if (what < 8 &&
+                 i + 200 < runs.size()) {  // a detour that never was, then a stretch without damage
+        c.comparer.add(decoded(0x800000 + 0x100 * (rng() % 100), 7, runs[i].time));
+        wrong += 7;
+        missing += runs[i++].count;
+        for (size_t k = 0; k < 100; ++k, ++i) {
+          c.comparer.add(decoded(runs[i].ip, runs[i].count, runs[i].time));
+          right += runs[i].count;
+        }
+      } else {
+        c.comparer.add(decoded(runs[i].ip, runs[i].count, runs[i].time));
+        right += runs[i++].count;
+      }
+    }
+    const CompareResult& r = c.finish();
+    EXPECT_EQ(r.right, right) << "seed " << seed;
+    EXPECT_EQ(r.wrong, wrong) << "seed " << seed;
+    EXPECT_EQ(r.missing, missing) << "seed " << seed;
+  }
+}
+
+}  // namespace
+}  // namespace asof

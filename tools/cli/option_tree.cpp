@@ -1,0 +1,67 @@
+#include "tools/cli/option_tree.h"
+
+#include <algorithm>
+
+#include "tools/cli/options.h"
+
+namespace asof {
+namespace {
+
+// "TEXT:{intel,att}" -> intel, att. Names of a range or a unit are in other brackets.
+std::vector<std::string> words_of(const std::string& type) {
+  const size_t open = type.find('{');
+  const size_t close = type.find('}');
+  if (open == std::string::npos || close == std::string::npos || close < open) return {};
+  return split_list(type.substr(open + 1, close - open - 1));
+}
+
+bool takes_file(const OptionInfo& o) {
+  if (o.value == "FILE" || o.value == "DIR") return true;
+  const auto named = [&](const char* name) {
+    return std::find(o.names.begin(), o.names.end(), name) != o.names.end();
+  };
+  return named("--input") || named("--output") || named("INPUT");
+}
+
+OptionInfo info_of(const CLI::Option& option) {
+  OptionInfo out;
+  for (const std::string& n : option.get_snames()) out.names.push_back("-" + n);
+  for (const std::string& n : option.get_lnames()) out.names.push_back("--" + n);
+  out.description = option.get_description();
+  std::replace(out.description.begin(), out.description.end(), '\n', ' ');
+  out.group = option.get_group();
+  if (option.get_items_expected_max() == 0) return out;
+  const std::string type = option.get_type_name();
+  out.value = type.substr(0, type.find(':'));
+  out.words = words_of(type);
+  out.kind = !out.words.empty() ? ValueKind::kWords : takes_file(out) ? ValueKind::kFile : ValueKind::kOther;
+  return out;
+}
+
+VerbInfo info_of(const CLI::App& verb) {
+  VerbInfo out;
+  out.name = verb.get_name();
+  out.description = verb.get_description();
+  for (const CLI::Option* option : verb.get_options()) {
+    OptionInfo info = info_of(*option);
+    if (!info.names.empty()) out.options.push_back(info);
+    if (!option->get_positional()) continue;
+    info.names = {option->get_name(true, false)};
+    info.value.clear();
+    if (info.kind == ValueKind::kOther && takes_file(info)) info.kind = ValueKind::kFile;
+    out.positionals.push_back(std::move(info));
+  }
+  return out;
+}
+
+}  // namespace
+
+std::vector<VerbInfo> option_tree(const CLI::App& app) {
+  std::vector<VerbInfo> out;
+  for (const CLI::App* verb : app.get_subcommands([](const CLI::App*) { return true; })) {
+    out.push_back(info_of(*verb));
+  }
+  return out;
+}
+
+}  // namespace asof

@@ -1,0 +1,57 @@
+// Options that verbs share, with the names perf users know, and what they turn into.
+#pragma once
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "decoder/model/capture.h"
+#include "decoder/pipeline/pipeline.h"
+#include "tools/output/diagnostics.h"
+
+namespace asof {
+
+// What to open and how to talk about it.
+struct InputOptions {
+  std::string input = "perf.data";
+  CaptureOptions capture;
+  bool quiet = false;
+  int verbose = 0;
+  Diagnostics::Color color = Diagnostics::Color::kAuto;
+
+  Diagnostics diagnostics() const { return Diagnostics(color, quiet ? -1 : verbose); }
+};
+// With the positional INPUT unless the verb has positionals of its own.
+void add_input_options(CLI::App& verb, InputOptions& options, bool positional_input = true);
+
+enum class ProgressMode : uint8_t { kAuto, kAlways, kNever };
+
+// How to decode.
+struct DecodeChoice {
+  PipelineOptions pipeline;
+  std::string cpus;
+  ProgressMode progress = ProgressMode::kAuto;
+  uint64_t max_errors = UINT64_MAX;
+  bool strict = false;
+};
+void add_decode_options(CLI::App& verb, DecodeChoice& choice);
+
+// -o of verbs that write to standard output without it, and --time of those that can take a part.
+void add_output_option(CLI::App& verb, std::string& path);
+void add_time_option(CLI::App& verb, std::string& time);
+
+// "0,2-5" -> {0,2,3,4,5}. An error for anything else, and for lists of more than 64 k numbers.
+Result<std::vector<int>> parse_number_list(const std::string& text, const std::string& option);
+// "SHIFT,MULT,ZERO", decimal.
+Result<TimeConversion> parse_time_conversion(const std::string& text);
+// "a,b,c" -> {"a","b","c"}; empty parts are dropped.
+std::vector<std::string> split_list(const std::string& text);
+// Hexadecimal with or without 0x.
+std::optional<uint64_t> parse_hex(std::string_view text);
+// perf's seconds: "12.345678901" -> ns. Nothing after the digits is allowed.
+std::optional<Time> parse_seconds(std::string_view text);
+// "A,B" in seconds, either may be missing, or "10%-20%" of `whole`.
+Result<TimeBounds> parse_time_range(const std::string& text, TimeBounds whole);
+
+}  // namespace asof

@@ -1,0 +1,75 @@
+// What verbs share around opening and ending.
+#include "decoder/calls/timeline.h"
+#include "tools/cli/verbs.h"
+#include "tools/output/coverage.h"
+#include "tools/output/output.h"
+
+namespace asof {
+
+std::optional<Capture> open_for_verb(const InputOptions& options, Diagnostics& diagnostics,
+                                     bool show_notices) {
+  auto capture = open_capture(options.input, options.capture);
+  if (!capture) {
+    diagnostics.error(capture.error());
+    return std::nullopt;
+  }
+  if (show_notices) {
+    for (const Notice& n : capture->notices) diagnostics.notice(n);
+  }
+  return std::move(*capture);
+}
+
+TimeBounds whole_time(const Capture& capture) {
+  TimeBounds whole{kTimeMax, kTimeMin};
+  for (const Stream& s : capture.streams) {
+    if (s.bounds.lo != kTimeMin) whole.lo = std::min(whole.lo, s.bounds.lo);
+    if (s.bounds.hi != kTimeMax) whole.hi = std::max(whole.hi, s.bounds.hi);
+  }
+  return whole.lo > whole.hi ? TimeBounds{} : whole;
+}
+
+bool take_time(const std::string& text, const Capture& capture, Diagnostics& diagnostics, TimeBounds& time) {
+  if (text.empty()) return true;
+  const auto range = parse_time_range(text, whole_time(capture));
+  if (range) {
+    time = *range;
+  } else {
+    diagnostics.error(range.error());
+  }
+  return range.has_value();
+}
+
+bool finish_choice(DecodeChoice& choice, Diagnostics& diagnostics) {
+  if (choice.cpus.empty()) return true;
+  auto cpus = parse_number_list(choice.cpus, "--cpu");
+  if (!cpus) {
+    diagnostics.error(cpus.error());
+    return false;
+  }
+  choice.pipeline.cpus = std::move(*cpus);
+  return true;
+}
+
+bool flush_output(Output& out, const std::string& path, Diagnostics& diagnostics) {
+  out.flush();
+  if (out.error().empty()) return true;
+  diagnostics.error(
+      {"E-FILE-090", path, Error::kNoOffset, "cannot write: " + out.error(), "is the disk full?"});
+  return false;
+}
+
+ExitCode exit_code_for(const Coverage& coverage, const DecodeChoice& choice) {
+  if (interrupted()) return kExitInterrupted;
+  if (coverage.instructions() == 0 && coverage.text_missing()) return kExitNoText;
+  if (coverage.instructions() == 0 && coverage.errors() != 0) return kExitInput;
+  if (coverage.errors() > choice.max_errors) return kExitErrors;
+  return choice.strict && coverage.errors() != 0 ? kExitErrors : kExitOk;
+}
+
+ExitCode exit_code_for(const TimelineSummary& summary) {
+  if (interrupted()) return kExitInterrupted;
+  if (summary.instructions != 0 || summary.gaps == 0) return kExitOk;
+  return summary.text_missing ? kExitNoText : kExitInput;
+}
+
+}  // namespace asof

@@ -1,0 +1,59 @@
+// The verbs of asof. Each function adds one subcommand and returns what runs it; main() calls the one that
+// was named.
+#pragma once
+#include <CLI/CLI.hpp>
+#include <functional>
+#include <optional>
+
+#include "decoder/model/capture.h"
+#include "tools/cli/exit_code.h"
+#include "tools/cli/options.h"
+#include "tools/output/diagnostics.h"
+
+namespace asof {
+
+using RunVerb = std::function<ExitCode()>;
+
+RunVerb add_decode(CLI::App& app);
+RunVerb add_report(CLI::App& app);
+RunVerb add_text(CLI::App& app);
+RunVerb add_doctor(CLI::App& app);
+RunVerb add_events(CLI::App& app);
+RunVerb add_digest(CLI::App& app);
+RunVerb add_validate(CLI::App& app);
+RunVerb add_pack(CLI::App& app);
+RunVerb add_unpack(CLI::App& app);
+RunVerb add_errors(CLI::App& app);
+RunVerb add_completion(CLI::App& app);
+RunVerb add_version(CLI::App& app);
+RunVerb add_timeline(CLI::App& app);
+RunVerb add_query(CLI::App& app);
+RunVerb add_stacks(CLI::App& app);
+RunVerb add_branches(CLI::App& app);
+RunVerb add_diff(CLI::App& app);
+
+// Opens the input; prints its error, or its notices (`show_notices`). Empty: the verb ends with kExitInput.
+std::optional<Capture> open_for_verb(const InputOptions& options, Diagnostics& diagnostics,
+                                     bool show_notices = true);
+
+// The capture's first and last instant, as its streams' AUX records tell.
+TimeBounds whole_time(const Capture& capture);
+
+// --time, as far as it was given. False: what is wrong was printed; the verb ends with kExitUsage.
+bool take_time(const std::string& text, const Capture& capture, Diagnostics& diagnostics, TimeBounds& time);
+
+// Turns text options into pipeline options; prints what is wrong. False: the verb ends with kExitUsage.
+bool finish_choice(DecodeChoice& choice, Diagnostics& diagnostics);
+
+// Writes what is left in `out`, the file `path`; prints why that failed. False: the verb ends with
+// kExitInput.
+class Output;
+bool flush_output(Output& out, const std::string& path, Diagnostics& diagnostics);
+
+// The exit status of a verb that decoded everything there was.
+class Coverage;
+ExitCode exit_code_for(const Coverage& coverage, const DecodeChoice& choice);
+struct TimelineSummary;
+ExitCode exit_code_for(const TimelineSummary& summary);
+
+}  // namespace asof

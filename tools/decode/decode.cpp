@@ -1,0 +1,275 @@
+// asof decode: every executed instruction, branch, event and gap, in time order over all CPUs. Lines are made
+// by the workers (decode_printer.h) and put in order by one thread (merge.h); the output is the same for
+// every -j. With --format blocks it is a block stream instead (decode_blocks.h).
+#include <fmt/format.h>
+#include <tbb/enumerable_thread_specific.h>
+
+#include <atomic>
+#include <mutex>
+
+#include "tools/cli/progress.h"
+#include "tools/cli/verbs.h"
+#include "tools/decode/decode_blocks.h"
+#include "tools/decode/decode_printer.h"
+#include "tools/output/coverage.h"
+#include "tools/output/format.h"
+#include "tools/output/merge.h"
+#include "tools/output/output.h"
+#include "tools/output/tally.h"
+
+namespace asof {
+namespace {
+
+struct PrintedChunk : ChunkConsumer::Prepared {
+  TimedText lines;
+  DecodePrinter::Last last;
+  uint64_t instructions = 0;
+  uint64_t bytes() const override {
+    return sizeof *this + lines.text.capacity() + lines.marks.capacity() * sizeof(TimedText::Mark);
+  }
+};
+
+// Memory of written lines for lines to come: text is so much that asking the system for its pages anew would
+// cost more than making it.
+class LinePool {
+ public:
+  TimedText take() {
+    const std::scoped_lock lock(mutex_);
+    if (free_.empty()) return {};
+    TimedText lines = std::move(free_.back());
+    free_.pop_back();
+    bytes_ -= lines.text.capacity();
+    return lines;
+  }
+  void give(TimedText&& lines) {
+    lines.text.clear();
+    lines.marks.clear();
+    const std::scoped_lock lock(mutex_);
+    if (bytes_ + lines.text.capacity() > kMaxBytes) return;
+    bytes_ += lines.text.capacity();
+    free_.push_back(std::move(lines));
+  }
+
+ private:
+  static constexpr size_t kMaxBytes = 64 << 20;
+  std::mutex mutex_;
+  std::vector<TimedText> free_;
+  size_t bytes_ = 0;
+};
+
+class DecodeConsumer : public ChunkConsumer {
+ public:
+  DecodeConsumer(const DecodeJob& job, Output& out, Diagnostics& diagnostics, uint64_t max_errors)
+      : job_(job),
+        out_(out),
+        diagnostics_(diagnostics),
+        max_errors_(max_errors),
+        coverage_(job.capture),
+        last_(job.capture.streams.size()),
+        merger_(
+            job.capture.streams.size(), [&](std::string_view text) { out_.write(text); },
+            Merger::kDefaultLimit, [&](TimedText&& lines) { pool_.give(std::move(lines)); }),
+        printers_([&job] { return DecodePrinter(job); }) {}
+
+  std::unique_ptr<Prepared> prepare(const Chunk& chunk, const Stream& stream) override {
+    auto printed = std::make_unique<PrintedChunk>();
+    printed->lines = pool_.take();
+    Tally tally;
+    count_steps(chunk, tally);
+    printed->instructions = tally.ips.count;
+    printed->last = printers_.local().print(chunk, stream, printed->lines);
+    return printed;
+  }
+
+  void deliver(Chunk& chunk, const Stream& stream, Prepared* prepared) override {
+    auto& printed = static_cast<PrintedChunk&>(*prepared);
+    coverage_.add(chunk, printed.instructions);
+    DecodePrinter& printer = printers_.local();
+    for (const Gap& gap : chunk.gaps) {
+      if (printer.selected(gap, stream)) diagnostics_.gap(job_.capture, stream, gap);
+    }
+    TimedText seam;
+    const auto after = printer.seam(last_[chunk.stream], chunk, stream, seam);
+    last_[chunk.stream] = chunk.steps.empty() ? after : printed.last;
+    merger_.add(chunk.stream, std::move(seam), chunk.segment_start);
+    merger_.add(chunk.stream, std::move(printed.lines), chunk.segment_start);
+    if (interrupted() || out_.closed() || coverage_.errors() > max_errors_) stopped_ = true;
+  }
+
+  // Called by all workers.
+  bool stopped() const override { return stopped_; }
+
+  void finish() {
+    merger_.finish();
+    out_.flush();
+    if (merger_.forced() != 0) {
+      diagnostics_.note(
+          "the order of lines over CPUs is approximate in places: a segment was too long to hold back the "
+          "others");
+    }
+  }
+  const Coverage& coverage() const { return coverage_; }
+
+ private:
+  const DecodeJob& job_;
+  Output& out_;
+  Diagnostics& diagnostics_;
+  uint64_t max_errors_;
+  Coverage coverage_;
+  std::vector<DecodePrinter::Last> last_;  // by stream
+  LinePool pool_;
+  Merger merger_;
+  tbb::enumerable_thread_specific<DecodePrinter> printers_;
+  std::atomic<bool> stopped_ = false;
+};
+
+struct DecodeOptionsText {
+  InputOptions input;
+  DecodeChoice choice;
+  std::string fields, itrace = "i", output, format = "text", syntax = "intel";
+  std::string pids, tids, time, symbols, dsos, addresses;
+  bool nanoseconds = false;
+};
+
+// Everything about the options that does not need the capture.
+Result<std::pair<DecodeFormat, Selection>> read_options(const DecodeOptionsText& o) {
+  DecodeFormat format;
+  Selection selection;
+  if (!o.fields.empty()) {
+    const auto fields = parse_fields(o.fields);
+    if (!fields) return std::unexpected(fields.error());
+    format.fields = *fields;
+  }
+  const auto kinds = parse_itrace(o.itrace);
+  if (!kinds) return std::unexpected(kinds.error());
+  format.kinds = *kinds;
+  format.json = o.format == "jsonl";
+  format.nanoseconds = o.nanoseconds;
+  format.syntax = o.syntax == "att" ? Syntax::kAtt : Syntax::kIntel;
+  for (const auto& [text, list, name] :
+       {std::tuple{&o.pids, &selection.pids, "--pid"}, {&o.tids, &selection.tids, "--tid"}}) {
+    if (text->empty()) continue;
+    auto numbers = parse_number_list(*text, name);
+    if (!numbers) return std::unexpected(numbers.error());
+    *list = std::move(*numbers);
+  }
+  selection.symbols = split_list(o.symbols);
+  selection.dsos = split_list(o.dsos);
+  for (const std::string& part : split_list(o.addresses)) {
+    const auto range = parse_address_range(part);
+    if (!range) return std::unexpected(range.error());
+    selection.addresses.push_back(*range);
+  }
+  return std::pair{format, std::move(selection)};
+}
+
+// What cannot be asked for: a block stream holds everything, and not all that a recording does.
+Result<void> check_blocks(const DecodeOptionsText& o, const Output& out) {
+  const auto usage = [](const char* reason, const char* hint) {
+    return fail("E-FILE-091", "", Error::kNoOffset, reason, hint);
+  };
+  for (const std::string* filter : {&o.fields, &o.pids, &o.tids, &o.symbols, &o.dsos, &o.addresses}) {
+    if (!filter->empty())
+      return usage("--format blocks has no fields, and filters only by --cpu and --time",
+                   "filter when the block stream is read");
+  }
+  if (out.is_terminal()) return usage("--format blocks is binary, not for a terminal", "use -o FILE");
+  return {};
+}
+
+template <class Consumer>
+ExitCode decode_with(Consumer& consumer, const Capture& capture, const DecodeOptionsText& o, Output& out,
+                     Diagnostics& diagnostics) {
+  Result<void> done;
+  {
+    ProgressBar bar(o.choice.progress, "decode");
+    done = run_pipeline(capture, o.choice.pipeline, ChunkOrder::kByTime, consumer, bar.callback());
+  }
+  consumer.finish();
+  if (!done) {
+    diagnostics.error(done.error());
+    return kExitInput;
+  }
+  if (!flush_output(out, o.output, diagnostics)) return kExitInput;
+  if (!out.closed()) diagnostics.note(consumer.coverage().line());
+  return exit_code_for(consumer.coverage(), o.choice);
+}
+
+ExitCode run_decode(DecodeOptionsText& o) {
+  Diagnostics diagnostics = o.input.diagnostics();
+  if (!finish_choice(o.choice, diagnostics)) return kExitUsage;
+  auto options = read_options(o);
+  // A wrong --time is found before a long reading where it can be.
+  if (options && !o.time.empty() && o.time.find('%') == std::string::npos) {
+    const auto time = parse_time_range(o.time, {});
+    if (!time) options = std::unexpected(time.error());
+  }
+  if (!options) {
+    diagnostics.error(options.error());
+    return kExitUsage;
+  }
+  const auto capture = open_for_verb(o.input, diagnostics);
+  if (!capture) return kExitInput;
+  if (!take_time(o.time, *capture, diagnostics, options->second.time)) return kExitUsage;
+  o.choice.pipeline.time = options->second.time;
+  if (!options->second.tids.empty()) o.choice.pipeline.tids = options->second.tids;
+  auto out = Output::open(o.output);
+  if (!out) {
+    diagnostics.error(out.error());
+    return kExitInput;
+  }
+  if (o.format == "blocks") {
+    if (const auto ok = check_blocks(o, *out); !ok) {
+      diagnostics.error(ok.error());
+      return kExitUsage;
+    }
+    BlocksConsumer consumer(*capture, *out, o.choice.max_errors);
+    return decode_with(consumer, *capture, o, *out, diagnostics);
+  }
+  const DecodeJob job(*capture, options->first, options->second);
+  DecodeConsumer consumer(job, *out, diagnostics, o.choice.max_errors);
+  return decode_with(consumer, *capture, o, *out, diagnostics);
+}
+
+}  // namespace
+
+RunVerb add_decode(CLI::App& app) {
+  auto o = std::make_shared<DecodeOptionsText>();
+  CLI::App* verb =
+      app.add_subcommand("decode", "every executed instruction, branch, event and gap (the default verb)");
+  add_input_options(*verb, o->input);
+  add_decode_options(*verb, o->choice);
+  const std::string output = "Output";
+  add_output_option(*verb, o->output);
+  verb->add_option("--format", o->format, "text, jsonl, or blocks: a binary stream that other verbs read")
+      ->check(CLI::IsMember({"text", "jsonl", "blocks"}))
+      ->group(output);
+  verb->add_option(
+          "-F,--fields", o->fields,
+          "comm,pid,tid,cpu,time,ip,sym,symoff,dso,insn,insnlen,disasm,flags,textver,textsrc,conf; +f and -f "
+          "change the default")
+      ->type_name("LIST")
+      ->group(output);
+  verb->add_option(
+          "--itrace", o->itrace,
+          "i instructions, b branches, c calls, r returns, e gaps, x transactions, w ptwrite, p power "
+          "(default: i)")
+      ->type_name("LETTERS")
+      ->group(output);
+  verb->add_flag("--ns", o->nanoseconds, "times with nanoseconds")->group(output);
+  verb->add_option("--syntax", o->syntax, "of disassembly: intel or att")
+      ->check(CLI::IsMember({"intel", "att"}))
+      ->group(output);
+  const std::string filter = "Filters";
+  verb->add_option("--pid", o->pids, "only these processes")->group(filter);
+  verb->add_option("--tid", o->tids, "only these threads")->group(filter);
+  add_time_option(*verb, o->time);
+  verb->add_option("-S,--symbols", o->symbols, "only in these functions")->type_name("LIST")->group(filter);
+  verb->add_option("--dsos", o->dsos, "only in these files")->type_name("LIST")->group(filter);
+  verb->add_option("--addr-range", o->addresses, "only from address A to B: A-B, hexadecimal")
+      ->type_name("A-B")
+      ->group(filter);
+  return [o] { return run_decode(*o); };
+}
+
+}  // namespace asof

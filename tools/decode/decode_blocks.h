@@ -1,0 +1,29 @@
+// `asof decode --format blocks`: the flow as a block stream (docs/formats.md).
+#pragma once
+#include <atomic>
+
+#include "decoder/blocks/block_writer.h"
+#include "decoder/pipeline/pipeline.h"
+#include "tools/output/coverage.h"
+#include "tools/output/output.h"
+
+namespace asof {
+
+class BlocksConsumer final : public ChunkConsumer {
+ public:
+  BlocksConsumer(const Capture& capture, Output& out, uint64_t max_errors);
+  void deliver(Chunk& chunk, const Stream& stream, Prepared* prepared) override;
+  bool stopped() const override;
+  // Not after an interrupt: a stream without an end is known as cut.
+  void finish();
+  const Coverage& coverage() const { return coverage_; }
+
+ private:
+  Output& out_;
+  Coverage coverage_;
+  uint64_t max_errors_;
+  blocks::BlockWriter writer_;
+  std::atomic<bool> stopped_ = false;
+};
+
+}  // namespace asof

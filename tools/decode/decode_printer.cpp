@@ -1,0 +1,365 @@
+#include "tools/decode/decode_printer.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "tools/output/diagnostics.h"
+#include "tools/output/format.h"
+#include "tools/output/tally.h"
+
+namespace asof {
+namespace {
+
+constexpr size_t kMaxCachedBytes = 128 << 20;  // of block text, for each thread
+
+// The pieces of a line are mostly shorter than this: copying whole vectors, and letting the next piece
+// overwrite what is too much, is twice as fast as memcpy of the exact size. Both sides have so many bytes
+// more.
+constexpr size_t kSlack = 32;
+
+char* put_short(char* to, const char* from, size_t size) {
+  for (size_t done = 0; done < size; done += kSlack) std::memcpy(to + done, from + done, kSlack);
+  return to + size;
+}
+
+std::span<const uint8_t> last_bytes(const Block& b) {
+  const size_t length = b.lengths[b.count - 1];
+  return {b.bytes + b.size - length, length};
+}
+
+// Kinds of output a branch belongs to; perf's c has interrupts, too.
+uint32_t kinds_of(BranchKind kind) {
+  switch (kind) {
+    case BranchKind::kCall:
+    case BranchKind::kCallInd:
+    case BranchKind::kFarCall:
+      return kKindBranches | kKindCalls;
+    case BranchKind::kRet:
+    case BranchKind::kFarRet:
+      return kKindBranches | kKindReturns;
+    default:
+      return is_branch(kind) ? uint32_t{kKindBranches} : 0U;
+  }
+}
+
+uint32_t kind_of(EventKind kind) {
+  switch (kind) {
+    case EventKind::kTsxBegin:
+    case EventKind::kTsxCommit:
+    case EventKind::kTsxAbort:
+      return kKindTransactions;
+    case EventKind::kPtwrite:
+    case EventKind::kTraceEvent:
+      return kKindPtwrite;
+    case EventKind::kMwait:
+    case EventKind::kPwre:
+    case EventKind::kExstop:
+    case EventKind::kPwrx:
+    case EventKind::kCbr:
+    case EventKind::kPsb:
+    case EventKind::kContext:
+      return kKindPower;
+    default:
+      return 0;
+  }
+}
+
+template <class T, class U>
+bool contains(const std::vector<T>& list, const U& value) {
+  return std::find(list.begin(), list.end(), value) != list.end();
+}
+
+uint64_t apart(Time from, Time to) { return static_cast<uint64_t>(to) - static_cast<uint64_t>(from); }
+
+// The task whose code of this space runs about `t`; `by_time`: the one that the switch records name for `t`.
+// That is the time of a timing packet, and the record of a switch can lie between it and the code. The idle
+// task and kernel threads have no user code: it is the task of its process next to `t`. nullptr: unknown.
+const ContextChange* task_of(const Stream& stream, Time t, Space space, const ContextChange* by_time) {
+  constexpr std::ptrdiff_t kMostChanges = 64;  // looked at on either side
+  if (space == kKernelSpace || by_time == nullptr || by_time->space != kNoSpace) return by_time;
+  const std::span all(stream.contexts);
+  const std::ptrdiff_t at = by_time - all.data(), size = std::ssize(all);
+  const ContextChange *later = nullptr, *earlier = nullptr;
+  Time left = kTimeMin;  // when the earlier one went
+  for (std::ptrdiff_t i = at; i < std::min(size, at + kMostChanges) && later == nullptr; ++i) {
+    if (space != kNoSpace && all[i].space == space) later = &all[i];
+  }
+  for (std::ptrdiff_t i = at; i-- > std::max<std::ptrdiff_t>(0, at - kMostChanges) && earlier == nullptr;) {
+    if (space != kNoSpace && all[i].space == space) earlier = &all[i], left = all[i + 1].time;
+  }
+  if (later == nullptr || earlier == nullptr) return later != nullptr ? later : earlier;
+  return apart(t, later->time) < apart(left, t) ? later : earlier;
+}
+
+bool taken(const Step& step) {
+  return complete(step) && is_branch(step.block->kind) &&
+         (step.block->kind != BranchKind::kCond || (step.flags & Step::kTaken) != 0);
+}
+
+}  // namespace
+
+DecodePrinter::DecodePrinter(const DecodeJob& job)
+    : job_(job),
+      style_(job.format.json ? make_json_style(job.format) : make_text_style(job.format)),
+      disassembler_(job.format.syntax, code_machine(job.capture.machine)),
+      texts_(job.capture) {
+  for (size_t c = 0; c < suffixes_.size(); ++c) {
+    style_->suffix(suffixes_[c], static_cast<Confidence>(c));
+    suffixes_[c].append(kSlack, ' ');
+  }
+}
+
+void DecodePrinter::move_to(const Stream& stream, Time t, Space space) {
+  Context& c = context_;
+  const bool same_time = c.stream == &stream && c.who.time == t;
+  if (same_time && c.space == space) return;
+  if (c.stream != &stream || t >= c.until || t < c.who.time) {
+    const auto& all = stream.contexts;
+    const auto after = std::upper_bound(
+        all.begin(), all.end(), t, [](Time time, const ContextChange& change) { return time < change.time; });
+    c.by_time = stream.context_at(t);
+    c.until = after == all.end() ? kTimeMax : after->time;
+  }
+  const ContextChange* const task = task_of(stream, t, space, c.by_time);
+  c.space = space;
+  if (same_time && task == c.task) return;
+  c.task = task;
+  c.stream = &stream;
+  c.who.time = t;
+  c.who.cpu = stream.cpu;
+  c.who.pid = c.task == nullptr ? -1 : c.task->pid;
+  c.who.tid = c.task == nullptr ? stream.tid : c.task->tid;
+  const Selection& s = job_.selection;
+  c.wanted = t == kTimeMin || (t >= s.time.lo && t <= s.time.hi);
+  if (!s.pids.empty() && !contains(s.pids, c.who.pid)) c.wanted = false;
+  if (!s.tids.empty() && !contains(s.tids, c.who.tid)) c.wanted = false;
+  c.prefix_made = false;
+  if (c.wanted && job_.format.has(kFieldComm)) c.who.comm = job_.capture.tasks.comm(c.who.tid, t);
+}
+
+const std::string& DecodePrinter::prefix() {
+  if (!context_.prefix_made) {
+    context_.prefix.clear();
+    style_->prefix(context_.prefix, context_.who);
+    context_.prefix.append(kSlack, ' ');
+    context_.prefix_made = true;
+  }
+  return context_.prefix;
+}
+
+At DecodePrinter::name(Space space, Addr a, Time t) const {
+  At at{a, nullptr, 0};
+  if (a == 0) return at;
+  if (const auto found = job_.capture.symbols.find(is_kernel_address(a) ? kKernelSpace : space, a, t)) {
+    at.symbol = found->symbol;
+    at.offset = found->offset;
+  }
+  return at;
+}
+
+bool DecodePrinter::place_selected(const At& at) const {
+  const Selection& s = job_.selection;
+  if (!s.symbols.empty() && (at.symbol == nullptr || !contains(s.symbols, at.symbol->name))) return false;
+  if (!s.addresses.empty() && std::none_of(s.addresses.begin(), s.addresses.end(),
+                                           [&](const AddrRange& r) { return r.contains(at.ip); })) {
+    return false;
+  }
+  if (s.dsos.empty()) return true;
+  // As perf has it, the file name alone is enough.
+  return at.symbol != nullptr && std::any_of(s.dsos.begin(), s.dsos.end(), [&](const std::string& dso) {
+           return at.symbol->dso == dso || at.symbol->dso.ends_with("/" + dso);
+         });
+}
+
+Addr DecodePrinter::last_instruction(const Block& block) const {
+  return block.end() - block.lengths[block.count - 1];
+}
+
+const DecodePrinter::BlockText& DecodePrinter::text_of(const Block& block, Time t) {
+  if (cached_bytes_ > kMaxCachedBytes) {
+    blocks_.clear();
+    cached_bytes_ = 0;
+  }
+  auto it = blocks_.find(&block);
+  if (it == blocks_.end()) it = blocks_.emplace(&block, BlockText{}).first;
+  BlockText& text = it.value();
+  if (text.ends.empty() || t < text.valid.lo || t > text.valid.hi) {
+    cached_bytes_ -= text.text.capacity();
+    make_text(block, t, text);
+    cached_bytes_ += text.text.capacity();
+  }
+  return text;
+}
+
+void DecodePrinter::make_text(const Block& b, Time t, BlockText& out) {
+  out = BlockText{};
+  out.valid = job_.epochs.around(is_kernel_address(b.ip) ? kKernelSpace : b.space, {b.ip, b.end()}, t);
+  const DecodeFormat& f = job_.format;
+  uint32_t offset = 0;
+  std::span<const TextPiece> text;
+  if (f.has(kFieldTextver | kFieldTextsrc)) text = texts_.of(b);
+  for (uint32_t i = 0, of_text = 0; i < b.count; ++i, ++of_text) {
+    if (!text.empty() && of_text == text.front().instructions) {
+      text = text.subspan(1);
+      of_text = 0;
+    }
+    InsnText insn;
+    insn.at = name(b.space, b.ip + offset, t);
+    insn.bytes = {b.bytes + offset, b.lengths[i]};
+    const bool wanted = place_selected(insn.at);
+    out.selected.push_back(wanted);
+    out.all_selected = out.all_selected && wanted;
+    if (wanted) {
+      if (i + 1 == b.count) insn.kind = b.kind;
+      if (f.has(kFieldDisasm)) insn.disasm = disassembler_.text(insn.bytes, insn.at.ip, b.mode);
+      if (f.has(kFieldTextver | kFieldTextsrc)) {
+        insn.version = text.front().version;
+        insn.source = format_origin(*job_.capture.text, text.front().origin);
+      }
+      style_->body(out.text, insn);
+    }
+    out.ends.push_back(static_cast<uint32_t>(out.text.size()));
+    offset += b.lengths[i];
+  }
+  out.text.append(kSlack, ' ');
+}
+
+void DecodePrinter::print_step(const Step& step, TimedText& out) {
+  if (!context_.wanted || step.count == 0 || !job_.format.wants(kKindInstructions)) return;
+  const BlockText& text = text_of(*step.block, step.time);
+  const std::string& head = prefix();
+  const std::string& tail = suffixes_[std::min(static_cast<size_t>(step.confidence), suffixes_.size() - 1)];
+  const size_t head_size = head.size() - kSlack, tail_size = tail.size() - kSlack;
+  out.at(step.time);
+  std::string& to = out.text;
+  const size_t need = text.ends[step.count - 1] + step.count * (head_size + tail_size);
+  const size_t old = to.size();
+  to.resize_and_overwrite(old + need + kSlack, [&](char* p, size_t) {
+    char* at = p + old;
+    uint32_t begin = 0;
+    for (uint32_t i = 0; i < step.count; ++i) {
+      const uint32_t end = text.ends[i];
+      if (text.all_selected || text.selected[i] != 0) {
+        at = put_short(at, head.data(), head_size);
+        at = put_short(at, text.text.data() + begin, end - begin);
+        at = put_short(at, tail.data(), tail_size);
+      }
+      begin = end;
+    }
+    return static_cast<size_t>(at - p);
+  });
+}
+
+void DecodePrinter::print_branch(const Stream& stream, Time t, Space space, At from, At to,
+                                 std::string_view flags, TimedText& out) {
+  move_to(stream, t, space);
+  if (!context_.wanted || (job_.selection.by_place() && !place_selected(from))) return;
+  out.at(t);
+  style_->branch(out.text, context_.who, {from, to, flags});
+}
+
+void DecodePrinter::print_exit(const Step& step, const Stream& stream, Space space, Addr to,
+                               std::string_view flags, TimedText& out) {
+  const Block& b = *step.block;
+  if (!taken(step) || !job_.format.wants(kinds_of(b.kind))) return;
+  print_branch(stream, step.time, b.space, name(b.space, last_instruction(b), step.time),
+               name(space, to, step.time), flags.empty() ? branch_flags(b.kind, last_bytes(b)) : flags, out);
+}
+
+void DecodePrinter::print_event(const Event& e, const Stream& stream, Space space, TimedText& out) {
+  move_to(stream, e.time, is_kernel_address(e.ip) || e.ip == 0 ? kKernelSpace : space);
+  const At at = name(space, e.ip, e.time);
+  if (!context_.wanted || (job_.selection.by_place() && !place_selected(at))) return;
+  out.at(e.time);
+  style_->event(out.text, context_.who, e, at);
+}
+
+bool DecodePrinter::selected(const Gap& gap, const Stream& stream) {
+  move_to(stream, known_time(gap.time));
+  return context_.wanted;
+}
+
+void DecodePrinter::print_gap(const Gap& gap, const Stream& stream, TimedText& out) {
+  if (!job_.format.wants(kKindErrors) || !selected(gap, stream)) return;
+  const Time t = known_time(gap.time);
+  if (t != kTimeMin) out.at(t);
+  style_->gap(out.text, context_.who, gap, gap_text(job_.capture, stream, gap));
+}
+
+DecodePrinter::Last DecodePrinter::between(Last last, const Chunk& chunk, const Stream& stream, size_t index,
+                                           const Step* next, size_t& event, size_t& gap, TimedText& out) {
+  const Space space = next != nullptr ? next->block->space : last ? last->block->space : kKernelSpace;
+  const bool flow = job_.format.wants_flow();
+  const bool edges = job_.format.wants(kKindBranches);
+  while (true) {
+    const bool has_event = event < chunk.events.size() && chunk.events[event].step <= index;
+    const bool has_gap = gap < chunk.gaps.size() && chunk.gaps[gap].step <= index;
+    if (has_gap) {
+      print_gap(chunk.gaps[gap++], stream, out);
+      last.reset();
+      continue;
+    }
+    if (!has_event) break;
+    const Event& e = chunk.events[event++];
+    if (job_.format.wants(kind_of(e.kind))) print_event(e, stream, space, out);
+    if (!flow) continue;
+    if (e.kind == EventKind::kTraceStart) {
+      if (edges) print_branch(stream, e.time, space, {}, name(space, e.ip, e.time), "tr strt", out);
+      last.reset();
+    } else if (e.kind == EventKind::kTraceStop) {
+      if (last && taken(*last)) {
+        print_exit(*last, stream, space, 0,
+                   fmt::format("tr end  {}", branch_flags(last->block->kind, last_bytes(*last->block))), out);
+      } else if (edges) {
+        print_branch(stream, e.time, space, name(space, e.ip, e.time), {}, "tr end", out);
+      }
+      last.reset();
+    } else if (e.kind == EventKind::kAsync) {
+      const Space from = last ? last->block->space : space;
+      if (last) print_exit(*last, stream, from, e.ip, {}, out);
+      if (job_.format.wants(kKindBranches | kKindCalls)) {
+        print_branch(stream, e.time, from, name(from, e.ip, e.time), name(kKernelSpace, e.a, e.time),
+                     "hw int", out);
+      }
+      last.reset();
+    }
+  }
+  if (next == nullptr) return last;
+  if (flow && last && (next->flags & (Step::kAfterGap | Step::kAsyncEntry)) == 0) {
+    print_exit(*last, stream, next->block->space, next->block->ip, {}, out);
+  }
+  return *next;
+}
+
+DecodePrinter::Last DecodePrinter::seam(const Last& last, const Chunk& chunk, const Stream& stream,
+                                        TimedText& out) {
+  size_t event = 0;
+  size_t gap = 0;
+  const auto first = chunk.steps.begin();
+  return between(last, chunk, stream, 0, first == chunk.steps.end() ? nullptr : &*first, event, gap, out);
+}
+
+DecodePrinter::Last DecodePrinter::print(const Chunk& chunk, const Stream& stream, TimedText& out) {
+  if (chunk.steps.empty()) return std::nullopt;
+  size_t event = 0;
+  size_t gap = 0;
+  while (event < chunk.events.size() && chunk.events[event].step == 0) ++event;
+  while (gap < chunk.gaps.size() && chunk.gaps[gap].step == 0) ++gap;
+  const bool flow = job_.format.wants_flow();
+  Last last;
+  for (auto step = chunk.steps.begin(); step != chunk.steps.end(); ++step) {
+    const size_t i = step.position();
+    const bool items = (event < chunk.events.size() && chunk.events[event].step <= i) ||
+                       (gap < chunk.gaps.size() && chunk.gaps[gap].step <= i);
+    if (last && (flow || items)) between(last, chunk, stream, i, &*step, event, gap, out);
+    move_to(stream, step->time, step->block->space);
+    print_step(*step, out);
+    last = *step;
+  }
+  return between(last, chunk, stream, chunk.steps.size(), nullptr, event, gap, out);
+}
+
+}  // namespace asof

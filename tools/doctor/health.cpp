@@ -1,0 +1,125 @@
+#include "tools/doctor/health.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <set>
+
+#include "tools/doctor/open_matters.h"
+#include "tools/output/format.h"
+
+namespace asof {
+namespace {
+
+constexpr size_t kNamed = 5;
+
+bool is_arm64(const Capture& c) { return c.machine == "aarch64" || c.machine == "arm64"; }
+
+// Codes about damage in the container: everything else has a check of its own.
+bool is_damage(std::string_view code) { return code.starts_with("E-DATA-1") || code.starts_with("E-SIDE-3"); }
+
+}  // namespace
+
+std::string_view verdict_name(Verdict v) {
+  static constexpr std::array<std::string_view, 3> kNames{"ok", "warn", "bad"};
+  return kNames[static_cast<size_t>(v)];
+}
+
+uint64_t notice_count(const Capture& capture, std::string_view code) {
+  uint64_t n = 0;
+  for (const Notice& notice : capture.notices) n += notice.code == code ? notice.count : 0;
+  return n;
+}
+
+std::string first_of(const std::vector<std::string>& names) {
+  std::string out;
+  for (size_t i = 0; i < std::min(names.size(), kNamed); ++i) out += (i == 0 ? "" : ", ") + names[i];
+  if (names.size() > kNamed) out += fmt::format(" and {} more", format_count(names.size() - kNamed));
+  return out;
+}
+
+HealthInput health_input(const Capture& capture) {
+  HealthInput in{.capture = capture, .side = {}};
+  in.arm64 = is_arm64(capture);
+  in.kernel_traced = !capture.exclude_kernel;
+  in.user_traced = !capture.exclude_user;
+  if (!capture.perf) return in;
+  NoticeBook told_before;  // opening the capture has reported these
+  in.side = read_side_band(*capture.perf, told_before);
+  return in;
+}
+
+LaterCode::LaterCode(const SideBand& side, std::span<const PokeRecord> pokes) {
+  struct Announced {
+    AddrRange range;
+    Time time;
+  };
+  std::vector<Announced> announced;
+  for (const KsymbolFact& k : side.ksymbols) {
+    if (!k.unregister && k.time != kTimeMin) announced.push_back({k.range, k.time});
+  }
+  std::vector<Addr> places;
+  for (const PokeRecord& p : pokes) {
+    if (p.old_len == 0) announced.push_back({range_of(p.addr, p.new_len), p.time});
+    places.push_back(p.addr);
+  }
+  std::ranges::sort(announced, {}, [](const Announced& a) { return a.range.begin; });
+  std::ranges::sort(places);
+  std::set<std::pair<Time, Addr>> open;  // time and end of those that began before a place
+  size_t next = 0;
+  for (const Addr place : places) {
+    for (; next < announced.size() && announced[next].range.begin <= place; ++next)
+      open.emplace(announced[next].time, announced[next].range.end);
+    while (!open.empty() && open.begin()->second <= place) open.erase(open.begin());
+    if (!open.empty()) first_.try_emplace(place, open.begin()->first);
+  }
+}
+
+bool LaterCode::holds(const PokeRecord& poke) const {
+  constexpr Time kBefore = 10'000'000;  // ns: code may be changed before the record that announces it
+  const auto known = first_.find(poke.addr);
+  return known != first_.end() && known->second <= saturating_add(poke.time, kBefore);
+}
+
+void check_damage(const HealthInput& in, std::vector<Finding>& out) {
+  uint64_t count = 0;
+  const Notice* first = nullptr;
+  for (const Notice& n : in.capture.notices) {
+    if (!is_damage(n.code)) continue;
+    count += n.count;
+    if (first == nullptr) first = &n;
+  }
+  if (first == nullptr) {
+    out.push_back({Verdict::kOk, "file", "every record can be read", "", ""});
+    return;
+  }
+  out.push_back({Verdict::kWarn, "file",
+                 fmt::format("{} damaged or impossible", format_plural(count, "record is", "records are")),
+                 fmt::format("first: {} at offset {:#x}: {}", first->code, first->offset, first->reason),
+                 "compare the file with its source; record again if the source has the same"});
+}
+
+void check_open(const HealthInput& in, std::vector<Finding>& out) {
+  const std::vector<OpenFinding> open = open_matters(in.capture);
+  for (const OpenFinding& f : open) {
+    out.push_back(
+        {Verdict::kWarn, "open", open_matter_text(*f.matter), f.evidence, std::string(f.matter->remedy)});
+  }
+  if (open.empty()) {
+    out.push_back({Verdict::kOk, "open",
+                   "nothing keeps what has bytes from being certain, as far as the recording tells", "", ""});
+  }
+}
+
+std::vector<Finding> examine(const Capture& capture) {
+  const HealthInput in = health_input(capture);
+  std::vector<Finding> out;
+  for (const auto check : {check_trace, check_losses, check_damage, check_clock, check_switches, check_text,
+                           check_pokes, check_kcore, check_bpf, check_files, check_open}) {
+    check(in, out);
+  }
+  return out;
+}
+
+}  // namespace asof

@@ -1,0 +1,121 @@
+#include "tools/doctor/open_matters.h"
+
+#include <fmt/format.h>
+
+#include <array>
+
+#include "arch/x86/guest.h"
+#include "tools/doctor/health.h"
+#include "tools/output/format.h"
+
+namespace asof {
+namespace {
+
+constexpr const char* kGuestRan = "E-TEXT-010";
+
+constexpr std::array kMatters = {
+    OpenMatter{"E-TEXT-309", "kernel text", "ambiguous",
+               "it comes from a file as it was built, without what the kernel patches at boot and later",
+               "record with perf record --kcore"},
+    OpenMatter{"I-SIDE-501", "kernel text", "ambiguous", "changes of it were not recorded",
+               "record with perf record --kcore -a, as root: it asks for TEXT_POKE records"},
+    OpenMatter{"I-SIDE-516", "kernel text", "ambiguous", "changes of it by some CPUs were not recorded",
+               "record all CPUs (-a), and do not bring CPUs online while recording"},
+    OpenMatter{
+        "E-SIDE-514", "kernel text", "ambiguous", "nothing in the recording tells of changes of it",
+        "record samples of arch_jump_label_transform_queue, copy kcore at the end, or use --catalogue"},
+    OpenMatter{"E-LOST-302", "kernel text", "ambiguous",
+               "the rings were overwritten (--overwrite), and no record tells how much of them",
+               "record without --overwrite"},
+    OpenMatter{"E-LOST-303", "kernel text from the last record on", "ambiguous",
+               "records were lost at the end of a ring, changes of text may be among them",
+               "record with bigger rings (perf record -m 4M,64M)"},
+    OpenMatter{"E-LOST-301", "kernel text that is known to change, from the loss on", "ambiguous",
+               "records were lost, its changes may be among them",
+               "record with bigger rings (perf record -m 4M,64M)"},
+    OpenMatter{
+        "E-SIDE-520", "text that changes", "ambiguous",
+        "records have another clock than the trace (perf record -k), so that nothing says which version "
+        "ran when",
+        "record without -k"},
+    OpenMatter{
+        "E-SIDE-503", "text that changes", "ambiguous",
+        "trace time does not convert to the clock of the records, so that nothing says which version ran "
+        "when",
+        "record on a kernel with a stable TSC as clock, without -k"},
+    OpenMatter{"I-SIDE-510", "text that changes", "ambiguous",
+               "timestamps of the trace do not convert to the clock of the records: only AUX records bound "
+               "when something ran",
+               "give the constants with --time-conv if they are known"},
+    OpenMatter{"I-SIDE-511", "text that changes, near its changes", "ambiguous",
+               "the clock of the trace is only as exact as the notice says",
+               "give the constants with --time-conv if they are known"},
+    OpenMatter{"E-SIDE-530", "text that changes, near its changes, and which process runs", "ambiguous",
+               "the clock of the trace is only as exact as the notice says",
+               "give the constants with --time-conv if they are known"},
+    OpenMatter{"I-TEXT-209", "text of a file that its process may have changed", "ambiguous",
+               "it was mapped writable and executable, or mapped again where it was, or has uprobes",
+               "nothing"},
+    OpenMatter{"E-DATA-011", "all code", "unknown",
+               "the trace has no TNT packets, which tell the way of conditional branches",
+               "record without notnt"},
+    OpenMatter{"E-DATA-012", "all code", "unknown", "the trace has no packets of branches",
+               "record with branch=1"},
+    OpenMatter{kGuestRan, "code of guests", "unknown",
+               "guests ran on traced CPUs, whose text is not known, and the host's is not used for them",
+               "none needed for the host's code; else record CPUs without guests"},
+    OpenMatter{"I-SIDE-302", "code of guests", "unknown", "records of guests are not used",
+               "trace host and guest apart"},
+};
+
+// Which traces hold packets of a guest, and where the first of them is; empty: none does.
+std::string guests_in_trace(const Capture& capture) {
+  const auto arch = capture.arch();
+  if (!arch || !capture.arm64.sources.empty() || capture.x86.guest_text) return {};
+  std::vector<std::string> traces;
+  std::vector<uint8_t> scratch;
+  for (size_t i = 0; i < capture.streams.size(); ++i) {
+    const Stream& stream = capture.streams[i];
+    const auto segments = (*arch)->segments(stream, i);
+    while (const auto segment = segments->next()) {
+      const auto pip = x86::find_guest_pip(stream.bytes(segment->begin, segment->end, scratch));
+      stream.forget(segment->begin, segment->end);
+      if (!pip) continue;
+      traces.push_back(fmt::format("{} from offset {:#x} on", stream.name, segment->begin + *pip));
+      break;
+    }
+  }
+  return traces.empty() ? "" : fmt::format("{}: PIP packets with NR in {}", kGuestRan, first_of(traces));
+}
+
+}  // namespace
+
+std::span<const OpenMatter> open_matter_table() { return kMatters; }
+
+std::vector<OpenFinding> open_matters(const Capture& capture) {
+  std::vector<OpenFinding> out;
+  for (const OpenMatter& matter : kMatters) {
+    if (matter.code == kGuestRan) {
+      if (std::string evidence = guests_in_trace(capture); !evidence.empty())
+        out.push_back({&matter, std::move(evidence)});
+    }
+    const Notice* first = nullptr;
+    uint64_t count = 0;
+    for (const Notice& n : capture.notices) {
+      if (n.code != matter.code) continue;
+      if (first == nullptr) first = &n;
+      ++count;
+    }
+    if (first == nullptr) continue;
+    std::string evidence = fmt::format("{}: {}", first->code, first->reason);
+    if (count > 1) evidence += fmt::format(" (and {} more)", format_count(count - 1));
+    out.push_back({&matter, std::move(evidence)});
+  }
+  return out;
+}
+
+std::string open_matter_text(const OpenMatter& m) {
+  return fmt::format("{}: {}, because {}", m.what, m.called, m.because);
+}
+
+}  // namespace asof

@@ -1,0 +1,142 @@
+#include "tools/output/coverage.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "tools/output/catalogue.h"
+#include "tools/output/diagnostics.h"
+#include "tools/output/format.h"
+
+namespace asof {
+namespace {
+
+// Time of the step before an index; kTimeMin where there is none.
+Time time_before(const Chunk& chunk, uint32_t step) {
+  return step == 0 || step > chunk.steps.size() ? kTimeMin : chunk.steps.time_at(step - 1);
+}
+
+uint64_t elapsed(Time from, Time to) { return to > from ? static_cast<uint64_t>(to - from) : 0; }
+
+}  // namespace
+
+Coverage::Coverage(const Capture& capture) : capture_(capture), streams_(capture.streams.size()) {}
+
+void Coverage::close_gap(StreamState& s, Time t) {
+  const Time until = std::min(t, std::max(s.gap_until, s.gap_from));
+  const uint64_t ns = elapsed(s.gap_from, until);
+  traced_ += ns;
+  lost_ += ns;
+  causes_[s.open_cause].time += ns;
+  s.open_cause.clear();
+  s.last = std::max(s.last, until);
+}
+
+void Coverage::advance(StreamState& s, Time t) {
+  if (t == kTimeMin) return;
+  if (!s.open_cause.empty()) close_gap(s, t);
+  if (s.on && s.seen) traced_ += elapsed(s.last, t);
+  s.last = s.seen ? std::max(s.last, t) : t;
+  s.seen = true;
+}
+
+void Coverage::add_gap(StreamState& s, const Gap& gap, const Stream& stream) {
+  ++gaps_;
+  if (is_error_code(gap.code)) ++errors_;
+  if (family_of(gap.code) == "TEXT") text_missing_ = true;
+  Cause& cause = causes_[gap.code];
+  if (cause.count++ == 0) cause.first = gap_text(capture_, stream, gap);
+  const uint64_t bytes = gap.end > gap.begin ? gap.end - gap.begin : 0;
+  cause.bytes += bytes;
+  lost_bytes_ += bytes;
+  // Tracing went on in the dark, whatever it was before.
+  const bool lo_known = gap.time.lo != kTimeMin;
+  if (!s.seen && !lo_known) return;
+  if (s.open_cause.empty())
+    s.gap_from = s.seen ? (lo_known ? std::max(s.last, gap.time.lo) : s.last) : gap.time.lo;
+  if (s.on && s.seen) traced_ += elapsed(s.last, s.gap_from);
+  s.last = s.gap_from;
+  s.seen = true;
+  s.gap_until = gap.time.hi;
+  s.open_cause = gap.code;
+  s.on = true;
+}
+
+void Coverage::add(const Chunk& chunk, uint64_t instructions) {
+  if (chunk.stream >= streams_.size()) return;
+  StreamState& s = streams_[chunk.stream];
+  const Stream& stream = capture_.streams[chunk.stream];
+  instructions_ += instructions;
+  size_t event = 0;
+  size_t gap = 0;
+  // The step that ends the latest gap: the first one after it, once everything else in front of that step is
+  // done.
+  uint32_t resume = UINT32_MAX;
+  const auto reach = [&](uint32_t step) {
+    if (resume < step && resume < chunk.steps.size()) advance(s, chunk.steps.time_at(resume));
+    // A gap right in front of `step` goes on: what lies before it was counted when it began.
+    const bool in_gap = resume != UINT32_MAX && resume >= step;
+    if (resume < step) resume = UINT32_MAX;
+    if (!in_gap) advance(s, time_before(chunk, step));
+  };
+  if (!s.open_cause.empty()) resume = 0;
+  while (event < chunk.events.size() || gap < chunk.gaps.size()) {
+    const bool take_gap = event == chunk.events.size() ||
+                          (gap < chunk.gaps.size() && chunk.gaps[gap].step <= chunk.events[event].step);
+    if (take_gap) {
+      const Gap& g = chunk.gaps[gap++];
+      reach(g.step);
+      add_gap(s, g, stream);
+      resume = g.step;
+      continue;
+    }
+    const Event& e = chunk.events[event++];
+    if (e.kind != EventKind::kTraceStart && e.kind != EventKind::kTraceStop) continue;
+    reach(e.step);
+    advance(s, e.time);
+    s.on = e.kind == EventKind::kTraceStart;
+  }
+  reach(static_cast<uint32_t>(chunk.steps.size()));
+}
+
+double Coverage::percent() const {
+  double whole = static_cast<double>(traced_);
+  double lost = static_cast<double>(lost_);
+  if (!has_time()) {
+    uint64_t bytes = 0;
+    for (const Stream& s : capture_.streams) bytes += s.end() - s.begin();
+    whole = static_cast<double>(bytes);
+    lost = std::min(static_cast<double>(lost_bytes_), whole);
+  }
+  if (whole == 0) return instructions_ == 0 ? 0 : gaps_ == 0 ? 100 : floored_percent(100, 2);
+  const double share = 100 * (1 - lost / whole);
+  // Never rounded up to a whole that it is not: a gap can have no length by the clock, and hold thousands of
+  // instructions.
+  return gaps_ == 0 ? share : floored_percent(share, 2);
+}
+
+std::string Coverage::line() const {
+  uint64_t errors = errors_;
+  std::set<std::string> error_causes;
+  for (const auto& [code, cause] : causes_) {
+    if (is_error_code(code)) error_causes.insert(code);
+  }
+  for (const Notice& n : capture_.notices) {
+    if (n.severity != Notice::Severity::kError) continue;
+    errors += n.count;
+    error_causes.insert(n.code);
+  }
+  const std::string lost = has_time() ? format_duration(lost_) : format_size(lost_bytes_);
+  const uint64_t pokes = capture_.text ? capture_.text->pokes().size() : 0;
+  std::string text =
+      fmt::format("decoded {:.2f} % of {} ({}, {}), {} instructions, {}, {}, {}", percent(),
+                  has_time() ? "traced time" : "trace bytes", format_plural(gaps_, "gap", "gaps"), lost,
+                  format_count(instructions_), format_plural(pokes, "poke", "pokes"),
+                  format_plural(capture_.bpf_programs.size(), "BPF program", "BPF programs"),
+                  format_plural(errors, "error", "errors"));
+  if (errors != 0) text += " in " + format_plural(error_causes.size(), "cause", "causes");
+  return text;
+}
+
+}  // namespace asof

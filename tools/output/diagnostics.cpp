@@ -1,0 +1,104 @@
+#include "tools/output/diagnostics.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+
+#include "tools/output/catalogue.h"
+#include "tools/output/format.h"
+
+namespace asof {
+namespace {
+
+bool want_color(Diagnostics::Color color) {
+  if (color != Diagnostics::Color::kAuto) return color == Diagnostics::Color::kAlways;
+  const char* no_color = std::getenv("NO_COLOR");
+  return (no_color == nullptr || *no_color == '\0') && isatty(STDERR_FILENO) == 1;
+}
+
+std::string place_text(const std::string& where, uint64_t offset) {
+  return offset == Error::kNoOffset ? where : fmt::format("{} offset {:#x}", where, offset);
+}
+
+}  // namespace
+
+Diagnostics::Diagnostics(Color color, int verbosity) : color_(want_color(color)), verbosity_(verbosity) {}
+
+void Diagnostics::line(std::string_view code, std::string_view rest, std::string_view hint, uint64_t count) {
+  const bool first = hinted_.insert(std::string(code)).second;
+  std::string text =
+      color_ ? fmt::format("\033[1;31m{}\033[0m {}", code, rest) : fmt::format("{} {}", code, rest);
+  if (count > 1) text += fmt::format(" ({} times)", format_count(count));
+  text += '\n';
+  if (first && !hint.empty()) text += fmt::format("  hint: {}\n", hint);
+  std::fwrite(text.data(), 1, text.size(), stderr);
+}
+
+void Diagnostics::error(const Error& e) {
+  const std::string place = place_text(e.where, e.offset);
+  line(e.code, place.empty() ? e.reason : fmt::format("{}: {}", place, e.reason), e.hint);
+}
+
+void Diagnostics::notice(const Notice& n) {
+  const bool info = n.severity == Notice::Severity::kInfo;
+  if (verbosity_ < (info ? 1 : 0)) return;
+  std::string place = place_text(n.where, n.offset);
+  if (n.time != kTimeMin) place += fmt::format("{}{}", place.empty() ? "" : " ", format_time(n.time));
+  line(n.code, place.empty() ? n.reason : fmt::format("{}: {}", place, n.reason), n.hint, n.count);
+}
+
+void Diagnostics::gap(const Capture& capture, const Stream& stream, const Gap& gap) {
+  if (verbosity_ < 0) return;
+  const CodeInfo* info = find_code(gap.code);
+  line(gap.code, gap_text(capture, stream, gap),
+       info == nullptr ? std::string() : fmt::format("see 'asof errors --explain {}'", gap.code));
+}
+
+void Diagnostics::note(const std::string& text) {
+  if (verbosity_ >= 0) fmt::print(stderr, "asof: {}\n", text);
+}
+
+std::string stream_place(const Stream& stream) {
+  if (stream.cpu >= 0) return fmt::format("cpu {}", stream.cpu);
+  if (stream.tid >= 0) return fmt::format("tid {}", stream.tid);
+  return stream.name;
+}
+
+Time known_time(TimeBounds b) {
+  if (b.lo != kTimeMin) return b.lo;
+  return b.hi == kTimeMax ? kTimeMin : b.hi;
+}
+
+std::string symbol_text(const Capture& capture, const Stream& stream, Addr a, Time t) {
+  Space space = kKernelSpace;
+  if (!is_kernel_address(a)) {
+    const ContextChange* context = stream.context_at(t);
+    if (context == nullptr || context->space == kNoSpace) return {};
+    space = context->space;
+  }
+  const auto at = capture.symbols.find(space, a, t);
+  return at ? fmt::format("{}+{:#x}", at->symbol->name, at->offset) : std::string();
+}
+
+std::string gap_text(const Capture& capture, const Stream& stream, const Gap& gap) {
+  std::string text = stream_place(stream);
+  const Time time = known_time(gap.time);
+  if (time != kTimeMin) text += ' ' + format_time(time);
+  if (gap.ip != 0) {
+    text += fmt::format(" ip {:x}", gap.ip);
+    const std::string symbol = symbol_text(capture, stream, gap.ip, time);
+    if (!symbol.empty()) text += fmt::format(" ({})", symbol);
+  }
+  text += fmt::format(": {}", gap.reason);
+  if (gap.end > gap.begin) {
+    text += fmt::format(" [{} of trace from offset {:#x} not decoded]", format_size(gap.end - gap.begin),
+                        gap.begin);
+  }
+  return text;
+}
+
+bool is_error_code(std::string_view code) { return code.starts_with("E-") && family_of(code) != "LOST"; }
+
+}  // namespace asof

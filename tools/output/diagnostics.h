@@ -1,0 +1,48 @@
+// Diagnostics: everything that goes to standard error in one style. One line per error: stable code, place,
+// reason; a hint on the line below, for each code the first time only.
+#pragma once
+#include <cstdint>
+#include <set>
+#include <string>
+
+#include "arch/arch.h"
+#include "decoder/io/notice.h"
+#include "decoder/model/capture.h"
+#include "textstore/result.h"
+
+namespace asof {
+
+class Diagnostics {
+ public:
+  enum class Color : uint8_t { kAuto, kAlways, kNever };
+  Diagnostics(Color color, int verbosity);  // verbosity: -1 quiet (errors that stop asof only), 0, 1, ...
+
+  void error(const Error& e);
+  void notice(const Notice& n);
+  // A gap in the decoded flow: `E-FLOW-001 cpu 3 12.345678901 ip ffffffff81a3c0f4 (sym+0x1): reason`.
+  void gap(const Capture& capture, const Stream& stream, const Gap& gap);
+  // Plain sentence, prefixed "asof: ".
+  void note(const std::string& text);
+
+ private:
+  void line(std::string_view code, std::string_view rest, std::string_view hint, uint64_t count = 1);
+
+  bool color_;
+  int verbosity_;
+  std::set<std::string, std::less<>> hinted_;
+};
+
+// The line of a gap without the hint; the same text goes into records of `asof decode --itrace=e`.
+std::string gap_text(const Capture& capture, const Stream& stream, const Gap& gap);
+// "cpu 3" or "tid 4711".
+std::string stream_place(const Stream& stream);
+// "__schedule+0x114", or empty. User addresses are looked up in the space of the task that ran at `t`.
+std::string symbol_text(const Capture& capture, const Stream& stream, Addr a, Time t);
+// kTimeMin when neither bound is known.
+Time known_time(TimeBounds b);
+
+// True for codes that mean "could not follow"; losses in the recording itself (E-LOST) are gaps but no
+// errors.
+bool is_error_code(std::string_view code);
+
+}  // namespace asof

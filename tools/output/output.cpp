@@ -1,0 +1,99 @@
+#include "tools/output/output.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <utility>
+
+namespace asof {
+namespace {
+
+constexpr size_t kBufferSize = 256 * 1024;
+volatile std::sig_atomic_t interrupt_seen = 0;
+
+void on_interrupt(int) {
+  // A second one ends the program at once, should the first not be noticed.
+  if (interrupt_seen != 0) _exit(130);
+  interrupt_seen = 1;
+}
+
+}  // namespace
+
+void install_signal_handlers() {
+  struct sigaction action = {};
+  action.sa_handler = SIG_IGN;
+  sigaction(SIGPIPE, &action, nullptr);
+  action.sa_handler = on_interrupt;
+  sigaction(SIGINT, &action, nullptr);
+}
+
+bool interrupted() { return interrupt_seen != 0; }
+
+Result<Output> Output::open(const std::string& path) {
+  if (path.empty() || path == "-") return Output(STDOUT_FILENO, false);
+  const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  if (fd < 0) {
+    return fail("E-FILE-090", path, Error::kNoOffset, std::string("cannot write: ") + std::strerror(errno),
+                "choose another file with -o");
+  }
+  return Output(fd, true);
+}
+
+Output::Output(Output&& other) noexcept
+    : fd_(std::exchange(other.fd_, -1)),
+      owned_(std::exchange(other.owned_, false)),
+      closed_(other.closed_),
+      buffer_(std::move(other.buffer_)),
+      error_(std::move(other.error_)) {
+  other.buffer_.clear();
+}
+
+Output& Output::operator=(Output&& other) noexcept {
+  std::swap(fd_, other.fd_);
+  std::swap(owned_, other.owned_);
+  std::swap(closed_, other.closed_);
+  std::swap(buffer_, other.buffer_);
+  std::swap(error_, other.error_);
+  return *this;
+}
+
+Output::~Output() {
+  if (fd_ < 0) return;
+  flush();
+  if (owned_) ::close(fd_);
+}
+
+bool Output::is_terminal() const { return ::isatty(fd_) == 1; }
+
+void Output::write(std::string_view text) {
+  if (text.size() >= kBufferSize) {
+    flush();
+    put(text);
+    return;
+  }
+  buffer_ += text;
+  if (buffer_.size() >= kBufferSize) flush();
+}
+
+bool Output::flush() {
+  put(buffer_);
+  buffer_.clear();
+  return !closed_;
+}
+
+void Output::put(std::string_view text) {
+  while (!text.empty() && !closed_) {
+    const ssize_t n = ::write(fd_, text.data(), text.size());
+    if (n >= 0) {
+      text.remove_prefix(static_cast<size_t>(n));
+    } else if (errno != EINTR) {
+      closed_ = true;
+      if (errno != EPIPE) error_ = std::strerror(errno);
+    }
+  }
+}
+
+}  // namespace asof

@@ -1,0 +1,49 @@
+#include "tools/output/tally.h"
+
+#include <algorithm>
+
+namespace asof {
+
+IpHash hash_of(const Step& step) {
+  const Block& b = *step.block;
+  if (complete(step)) return {b.count, b.hash, b.power};
+  IpHash h;
+  Addr ip = b.ip;
+  for (uint32_t i = 0; i < step.count; ++i) {
+    h.append(ip);
+    ip += b.lengths[i];
+  }
+  return h;
+}
+
+void count_steps(const Chunk& chunk, Tally& tally) {
+  const StepList& steps = chunk.steps;
+  auto loose = steps.loose().begin();
+  IpHash ips = tally.ips;
+  uint64_t branches = tally.branches;
+  uint64_t in_runs = 0, unsure = 0;
+  const std::span<const uint32_t> codes = steps.codes();
+  for (size_t i = 0; i < codes.size(); ++i) {
+    const uint32_t code = codes[i];
+    steps.prefetch(i + 16);
+    if (code != StepList::kLoose) {
+      const Run& run = steps.run(code);
+      ips.append({run.instructions, run.hash, hash_power(run.instructions)});
+      branches += run.branches;
+      in_runs += run.instructions;
+      if (run.confidence != Confidence::kCertain) unsure += run.instructions;
+      continue;
+    }
+    const Step& step = *loose++;
+    ips.append(hash_of(step));
+    branches += complete(step) && is_branch(step.block->kind);
+    const auto c = std::min(static_cast<size_t>(step.confidence), tally.by_confidence.size() - 1);
+    tally.by_confidence[c] += step.count;
+  }
+  tally.ips = ips;
+  tally.branches = branches;
+  tally.by_confidence[static_cast<size_t>(Confidence::kCertain)] += in_runs - unsure;
+  tally.by_confidence[static_cast<size_t>(Confidence::kAmbiguous)] += unsure;
+}
+
+}  // namespace asof

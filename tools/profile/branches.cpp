@@ -1,0 +1,90 @@
+// asof branches: every taken branch, for compilers and binary optimizers that learn from profiles, or as a
+// table. Streams one after the other; the same output for every -j.
+#include "tools/cli/flow_found.h"
+#include "tools/cli/progress.h"
+#include "tools/cli/verbs.h"
+#include "tools/output/output.h"
+#include "tools/profile/branch_writer.h"
+
+namespace asof {
+namespace {
+
+struct BranchesText {
+  InputOptions input;
+  DecodeChoice choice;
+  std::string output, format = "csv", dsos, time, base;
+};
+
+std::unique_ptr<BranchWriter> make_writer(const BranchesText& o, const Capture& capture, BranchNames& names,
+                                          Addr base, Output& out) {
+  const auto write = [&out](std::string_view text) { out.write(text); };
+  if (o.format == "perf-script") return make_perf_script_writer(capture, names, write);
+  if (o.format == "bolt-preagg") return make_bolt_writer(names, base, write);
+  return make_branch_csv_writer(names, write);
+}
+
+ExitCode run_branches(BranchesText& o) {
+  Diagnostics diagnostics = o.input.diagnostics();
+  if (!finish_choice(o.choice, diagnostics)) return kExitUsage;
+  const auto base = o.base.empty() ? std::optional<uint64_t>(0) : parse_hex(o.base);
+  if (!base) {
+    diagnostics.error({"E-FILE-091", "", Error::kNoOffset,
+                       "--base: '" + o.base + "' is no hexadecimal number", "as in --base 555555554000"});
+    return kExitUsage;
+  }
+  const auto capture = open_for_verb(o.input, diagnostics);
+  if (!capture) return kExitInput;
+  TimeBounds time;
+  if (!take_time(o.time, *capture, diagnostics, time)) return kExitUsage;
+  o.choice.pipeline.time = time;
+  auto out = Output::open(o.output);
+  if (!out) {
+    diagnostics.error(out.error());
+    return kExitInput;
+  }
+  BranchNames names(*capture, split_list(o.dsos));
+  const auto writer = make_writer(o, *capture, names, *base, *out);
+  TakenBranches branches(*capture, time, [&](const TakenBranch& b) { writer->take(b); });
+  FlowFound found;
+  FlowWatch watch(branches, found);
+  Result<void> done;
+  {
+    ProgressBar bar(o.choice.progress, "branches");
+    done = run_pipeline(*capture, o.choice.pipeline, ChunkOrder::kByStream, watch, bar.callback());
+  }
+  if (!done) {
+    diagnostics.error(done.error());
+    return kExitInput;
+  }
+  writer->finish();
+  if (!flush_output(*out, o.output, diagnostics)) return kExitInput;
+  return exit_code_for(found);
+}
+
+}  // namespace
+
+RunVerb add_branches(CLI::App& app) {
+  auto o = std::make_shared<BranchesText>();
+  CLI::App* verb = app.add_subcommand("branches", "taken branches, for AutoFDO, BOLT and as a table");
+  add_input_options(*verb, o->input);
+  add_decode_options(*verb, o->choice);
+  const std::string output = "Output";
+  add_output_option(*verb, o->output);
+  verb->add_option("--format", o->format, "csv: counts by pair; perf-script; bolt-preagg")
+      ->check(CLI::IsMember({"csv", "perf-script", "bolt-preagg"}))
+      ->capture_default_str()
+      ->group(output);
+  verb->add_option("--base", o->base,
+                   "bolt-preagg: hexadecimal, taken off every address: where a file that can be loaded "
+                   "anywhere was loaded")
+      ->type_name("ADDR")
+      ->group(output);
+  const std::string filter = "Filters";
+  verb->add_option("--dso", o->dsos, "only branches in, into or out of these files")
+      ->type_name("LIST")
+      ->group(filter);
+  add_time_option(*verb, o->time);
+  return [o] { return run_branches(*o); };
+}
+
+}  // namespace asof

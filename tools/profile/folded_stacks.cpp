@@ -1,0 +1,202 @@
+#include "tools/profile/folded_stacks.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "tools/output/output.h"
+
+namespace asof {
+namespace {
+
+// ';' parts frames and a line ends a stack; names come from files and may hold both.
+std::string frame_text(std::string name) {
+  for (char& c : name) {
+    if (c == ';') c = ':';
+    if (static_cast<unsigned char>(c) < ' ' || c == 0x7f) c = '?';
+  }
+  return name.empty() ? "?" : name;
+}
+
+}  // namespace
+
+uint64_t weight_of(const Cost& cost, StackWeight weight) {
+  if (weight == StackWeight::kInstructions) return cost.instructions;
+  return weight == StackWeight::kCalls ? cost.calls : cost.ns;
+}
+
+bool has_cpu_streams(const Capture& capture) {
+  return std::ranges::any_of(capture.streams, [](const Stream& s) { return s.cpu >= 0; });
+}
+
+uint32_t FoldedStacks::name_id(std::string name) {
+  const auto [it, fresh] = ids_.try_emplace(std::move(name), static_cast<uint32_t>(names_.size()));
+  if (fresh) names_.push_back(it->first);
+  return it->second;
+}
+
+bool FoldedStacks::stopped() const { return interrupted(); }
+
+void FoldedStacks::track(const TimelineTrack& t) {
+  tracks_[t.id] = {t.kind == TimelineTrack::Kind::kCpu ? -1 : t.tid, t.cpu};
+  if (options_.tracks) track_names_[t.id] = name_id(frame_text(t.name));
+}
+
+void FoldedStacks::function(const TimelineFunction& f) {
+  if (functions_.size() <= f.id) functions_.resize(size_t{f.id} + 1);
+  functions_[f.id] = f;
+}
+
+uint32_t FoldedStacks::frame_name(const Slice& s) {
+  const TimelineFunction& f = functions_[s.function];
+  return name_id(frame_text(options_.versions ? versioned_name(f, s.version) : f.name));
+}
+
+FoldedStacks::NodeId FoldedStacks::make_node() {
+  if (free_.empty()) {
+    nodes_.emplace_back();
+    return static_cast<NodeId>(nodes_.size() - 1);
+  }
+  const NodeId id = free_.back();
+  free_.pop_back();
+  return id;
+}
+
+// Adds the tree `child` to the kids of `under`. Without recursion: stacks are as deep as the traced program
+// made them.
+void FoldedStacks::hang(NodeId under, uint32_t name, NodeId child) {
+  struct Task {
+    NodeId under;
+    uint32_t name;
+    NodeId child;
+  };
+  std::vector<Task> tasks{{under, name, child}};
+  while (!tasks.empty()) {
+    const Task t = tasks.back();
+    tasks.pop_back();
+    const auto [it, fresh] = nodes_[t.under].kids.try_emplace(t.name, t.child);
+    if (fresh) continue;
+    NodeId into = it->second;
+    NodeId from = t.child;
+    if (nodes_[into].kids.size() < nodes_[from].kids.size()) {
+      std::swap(into, from);
+      it->second = into;
+    }
+    nodes_[into].own += nodes_[from].own;
+    for (const auto& [kid_name, kid] : nodes_[from].kids) tasks.push_back({into, kid_name, kid});
+    nodes_[from] = Node{};
+    free_.push_back(from);
+  }
+}
+
+void FoldedStacks::gap(const GapSlice& g) {
+  const auto add = [&](LostBy by) {
+    Lost& lost = lost_[by];
+    const uint64_t before = lost.until(g.begin);
+    lost.gaps.push_back({g.begin, g.end, before});
+  };
+  if (g.cpu >= 0) add({-1, g.cpu});
+  if (g.tid >= 0) add({g.tid, g.tid == 0 ? g.cpu : -1});
+}
+
+uint64_t FoldedStacks::Lost::until(Time t) const {
+  const auto next = std::ranges::upper_bound(gaps, t, {}, &Gap::begin);
+  if (next == gaps.begin()) return 0;
+  const Gap& last = *std::prev(next);
+  return last.before + static_cast<uint64_t>(std::min(t, last.end) - last.begin);
+}
+
+// Time of a slice in which its flow was known, as far as it is asked for.
+uint64_t FoldedStacks::known_time(const Slice& s) const {
+  const Time begin = std::max(s.begin, options_.time.lo), end = std::min(s.end, options_.time.hi);
+  if (end <= begin) return 0;
+  const uint64_t duration = static_cast<uint64_t>(end - begin);
+  const auto track = tracks_.find(s.track);
+  const auto lost = track == tracks_.end() ? lost_.end() : lost_.find(track->second);
+  if (lost == lost_.end()) return duration;
+  return duration - std::min(duration, lost->second.until(end) - lost->second.until(begin));
+}
+
+void FoldedStacks::slice(const Slice& s) {
+  Open below;
+  if (const auto it = open_.find(s.id); it != open_.end()) {
+    below = it->second;
+    open_.erase(it);
+  }
+  const NodeId node = below.tree == kNone ? make_node() : below.tree;
+  const uint64_t duration = known_time(s);
+  Cost& own = nodes_[node].own;
+  own.ns = duration - std::min(duration, below.child_time);
+  own.instructions = s.self_instructions;
+  const bool begins = (s.flags & (Slice::kResumed | Slice::kBeganBefore)) == 0;
+  own.calls = begins && s.begin >= options_.time.lo && s.begin <= options_.time.hi;
+  const uint32_t name = frame_name(s);
+  NodeId* under = nullptr;
+  if (s.parent == 0) {
+    under = &roots_.try_emplace(options_.tracks ? s.track : 0, kNone).first->second;
+  } else {
+    Open& parent = open_[s.parent];
+    parent.child_time += duration;
+    under = &parent.tree;
+  }
+  if (*under == kNone) *under = make_node();
+  hang(*under, name, node);
+}
+
+Cost FoldedStacks::whole(NodeId node) const {
+  Cost sum;
+  std::vector<NodeId> rest{node};
+  while (!rest.empty()) {
+    const Node& n = nodes_[rest.back()];
+    rest.pop_back();
+    sum += n.own;
+    for (const auto& [name, kid] : n.kids) rest.push_back(kid);
+  }
+  return sum;
+}
+
+void FoldedStacks::visit(const Visit& visit) {
+  struct Place {
+    NodeId node;
+    uint32_t name;
+    size_t depth;  // of its callers
+  };
+  const uint32_t deeper = name_id("[deeper]");
+  std::vector<uint32_t> path;
+  std::vector<Place> rest;
+  const auto push_kids = [&](NodeId node) {
+    const auto& kids = nodes_[node].kids;
+    for (auto it = kids.rbegin(); it != kids.rend(); ++it)
+      rest.push_back({it->second, it->first, path.size()});
+  };
+  for (const auto& [track, root] : roots_) {
+    path.clear();
+    if (const auto it = track_names_.find(track); it != track_names_.end()) path.push_back(it->second);
+    const size_t deepest = path.size() + kMaxDepth;
+    push_kids(root);
+    while (!rest.empty()) {
+      const Place p = rest.back();
+      rest.pop_back();
+      path.resize(p.depth);
+      const bool cut = p.depth == deepest;
+      path.push_back(cut ? deeper : p.name);
+      const Cost own = cut ? whole(p.node) : nodes_[p.node].own;
+      if (!own.empty()) visit(path, own);
+      if (!cut) push_kids(p.node);
+    }
+  }
+}
+
+void FoldedStacks::write(StackWeight weight, const std::function<void(std::string_view)>& write) {
+  visit([&](std::span<const uint32_t> stack, const Cost& own) {
+    const uint64_t value = weight_of(own, weight);
+    if (value == 0) return;
+    std::string line;
+    for (const uint32_t name : stack) (line += line.empty() ? "" : ";") += names_[name];
+    write(fmt::format("{} {}\n", line, value));
+  });
+}
+
+}  // namespace asof

@@ -1,0 +1,105 @@
+// FoldedStacks: what ran under which callers, added up over a capture: the cost of each stack's innermost
+// function itself. Written as one line for each stack, "a;b;c 42", as flamegraph.pl (Gregg's stackcollapse
+// format), inferno and speedscope read it; as a profile for Firefox's viewer (firefox_profile.h); compared by
+// `asof diff`.
+//
+// Slices come when they end, children before their parents, so that who called is not known yet. What ran
+// below an open slice is kept as a tree, and hung under its caller's when the slice ends: memory grows with
+// the number of different stacks, not with the capture.
+//
+// Time in which the flow is missing (gaps) belongs to no function, so that times add up to those of
+// function_costs.h, and with the gaps to the time that CPUs had a known stack.
+#pragma once
+#include <functional>
+#include <map>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "decoder/calls/timeline.h"
+#include "tools/profile/cost.h"
+
+namespace asof {
+
+enum class StackWeight : uint8_t {
+  kNanoseconds,   // own time: what its callees took is theirs
+  kInstructions,  // executed in the function itself
+  kCalls,         // activations whose beginning was seen
+};
+
+uint64_t weight_of(const Cost& cost, StackWeight weight);
+
+// The CPUs' tracks tell what ran; per-thread captures have only threads' tracks.
+bool has_cpu_streams(const Capture& capture);
+
+class FoldedStacks final : public TimelineSink {
+ public:
+  struct Options {
+    bool tracks = false;    // the track's name is the outermost frame
+    bool versions = false;  // a function's versions of text are frames of their own
+    TimeBounds time{};      // time and calls of this time; instructions: TimelineOptions::counted
+  };
+  explicit FoldedStacks(Options options) : options_(options) {}
+
+  void track(const TimelineTrack& t) override;
+  void function(const TimelineFunction& f) override;
+  void slice(const Slice& s) override;
+  void gap(const GapSlice& g) override;
+  bool stopped() const override;
+
+  // One stack, outermost first: numbers of names(). Frames beyond kMaxDepth are one, "[deeper]".
+  using Visit = std::function<void(std::span<const uint32_t> stack, const Cost& own)>;
+  // In an order that depends on the capture alone; stacks without a cost of their own are left out.
+  void visit(const Visit& visit);
+  const std::vector<std::string>& names() const { return names_; }
+
+  // Stacks with a weight, one a line.
+  void write(StackWeight weight, const std::function<void(std::string_view)>& write);
+
+  static constexpr size_t kMaxDepth = 1024;
+
+ private:
+  using NodeId = uint32_t;
+  static constexpr NodeId kNone = UINT32_MAX;
+  struct Node {
+    std::map<uint32_t, NodeId> kids;  // by name
+    Cost own;
+  };
+  // What is known of a slice that has not ended.
+  struct Open {
+    NodeId tree = kNone;
+    uint64_t child_time = 0;
+  };
+  // Gaps of a CPU or thread, in order of time.
+  struct Lost {
+    struct Gap {
+      Time begin = 0, end = 0;
+      uint64_t before = 0;  // time lost until it began
+    };
+    std::vector<Gap> gaps;
+    uint64_t until(Time t) const;
+  };
+  using LostBy = std::pair<int32_t, int32_t>;  // thread, or -1; CPU, of an idle thread, too
+
+  uint32_t name_id(std::string name);
+  uint32_t frame_name(const Slice& s);
+  NodeId make_node();
+  void hang(NodeId under, uint32_t name, NodeId child);
+  Cost whole(NodeId node) const;
+  uint64_t known_time(const Slice& s) const;
+
+  Options options_;
+  std::vector<std::string> names_;
+  std::unordered_map<std::string, uint32_t> ids_;
+  std::vector<TimelineFunction> functions_;
+  std::map<uint32_t, uint32_t> track_names_;
+  std::map<uint32_t, LostBy> tracks_;
+  std::map<LostBy, Lost> lost_;
+  std::vector<Node> nodes_;
+  std::vector<NodeId> free_;
+  std::unordered_map<uint64_t, Open> open_;  // by slice
+  std::map<uint32_t, NodeId> roots_;         // by track; one for all without Options::tracks
+};
+
+}  // namespace asof

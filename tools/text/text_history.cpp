@@ -1,0 +1,49 @@
+#include "tools/text/text_history.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace asof {
+
+const Version* version_at(const Cell& cell, Time t) {
+  const Version* found = nullptr;
+  for (const Version& v : cell.versions) {
+    if (v.from <= t && v.until >= t && (found == nullptr || v.from >= found->from)) found = &v;
+  }
+  return found;
+}
+
+bool TextImage::known(size_t offset, size_t size) const {
+  if (offset > origins.size() || size > origins.size() - offset) return false;
+  return std::none_of(origins.begin() + static_cast<long>(offset),
+                      origins.begin() + static_cast<long>(offset + size),
+                      [](OriginRef o) { return o == kNoOrigin; });
+}
+
+TextImage image_at(std::span<const Cell> cells, AddrRange range, Time t) {
+  TextImage image{range.begin, std::vector<uint8_t>(range.size()),
+                  std::vector<OriginRef>(range.size(), kNoOrigin)};
+  for (const Cell& cell : cells) {
+    const AddrRange part = cell.range.intersect(range);
+    const Version* v = version_at(cell, t);
+    if (part.empty() || v == nullptr || v->bytes == nullptr) continue;
+    std::memcpy(image.bytes.data() + (part.begin - range.begin), v->bytes + (part.begin - cell.range.begin),
+                part.size());
+    std::fill_n(image.origins.begin() + static_cast<long>(part.begin - range.begin), part.size(), v->origin);
+  }
+  return image;
+}
+
+std::vector<Time> change_times(std::span<const Cell> cells) {
+  std::vector<Time> times;
+  for (const Cell& cell : cells) {
+    for (const Version& v : cell.versions) {
+      if (v.from != kTimeMin) times.push_back(v.from);
+    }
+  }
+  std::sort(times.begin(), times.end());
+  times.erase(std::unique(times.begin(), times.end()), times.end());
+  return times;
+}
+
+}  // namespace asof

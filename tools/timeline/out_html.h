@@ -1,0 +1,24 @@
+// A timeline as one HTML page that needs nothing else: the script in tools/timeline/html, and the data in it.
+// Format of the data: docs/html-view.md.
+#pragma once
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "decoder/calls/timeline.h"
+#include "decoder/model/capture.h"
+
+namespace asof {
+
+struct HtmlOptions {
+  std::string title;               // of the page; empty: the capture's path
+  std::string command;             // that made the page, without detail: to show how to get what is not in it
+  std::vector<TimeBounds> detail;  // where straight runs were asked for; sorted, apart
+};
+
+// What source lines could not be read is told.
+std::vector<Notice> write_html(const Capture& capture, const Timeline& timeline, const HtmlOptions& options,
+                               const std::function<void(std::string_view)>& write);
+
+}  // namespace asof

@@ -1,0 +1,261 @@
+#include "tools/timeline/out_sqlite.h"
+
+#include <sqlite3.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <span>
+#include <variant>
+
+#include "tools/decode/decode_style.h"
+#include "tools/output/format.h"
+#include "tools/timeline/sqlite_schema.h"
+#include "tools/timeline/timeline_outputs.h"
+
+namespace asof {
+namespace {
+
+// "asof" in the header of our databases, as file(1) and `PRAGMA application_id` show it
+// (sqlite.org/fileformat2.html, section 1.3).
+constexpr const char* kMark = "PRAGMA application_id=0x61736f66;";
+constexpr size_t kHeader = 100, kMarkAt = 68;
+
+// May a new database take the place of what has this name? Nothing, an empty file, and an older output of
+// ours are nobody's loss.
+bool replaceable(const std::string& path) {
+  std::error_code failed;
+  const auto there = std::filesystem::symlink_status(path, failed);
+  if (there.type() == std::filesystem::file_type::not_found) return true;
+  if (failed || !std::filesystem::is_regular_file(path, failed)) return false;
+  std::array<char, kHeader> header{};
+  std::ifstream in(path, std::ios::binary);
+  if (!in) return false;
+  in.read(header.data(), header.size());
+  if (in.gcount() == 0) return true;
+  const std::string_view text(header.data(), header.size());
+  return text.starts_with("SQLite format 3") && text.substr(kMarkAt).starts_with("asof");
+}
+
+// An unknown time is NULL.
+using Bytes = std::span<const uint8_t>;
+using Value = std::variant<std::monostate, int64_t, double, std::string_view, Bytes>;
+Value time_value(Time t) { return t == kTimeMin || t == kTimeMax ? Value{} : Value{int64_t{t}}; }
+Value number(uint64_t n) { return static_cast<int64_t>(n); }
+
+}  // namespace
+
+struct SqliteSink::Impl {
+  sqlite3* db = nullptr;
+  std::array<sqlite3_stmt*, kTables.size()> insert{};
+  const Capture* capture = nullptr;
+  std::unique_ptr<CodeText> code;
+  size_t code_rows = 0;
+  bool detail = false;
+  std::string path, error;
+
+  ~Impl() {
+    for (sqlite3_stmt* s : insert) sqlite3_finalize(s);
+    sqlite3_close(db);
+  }
+  bool check(int status) {
+    if (status == SQLITE_OK || status == SQLITE_DONE || status == SQLITE_ROW) return true;
+    if (error.empty()) error = sqlite3_errmsg(db);
+    return false;
+  }
+  void run(const char* sql) { check(sqlite3_exec(db, sql, nullptr, nullptr, nullptr)); }
+
+  template <class... Values>
+  void row(SqliteTableId table, const Values&... values) {
+    if (!error.empty()) return;
+    sqlite3_stmt* s = insert[table];
+    int at = 0;
+    (bind(s, ++at, Value(values)), ...);
+    check(sqlite3_step(s));
+    sqlite3_reset(s);
+  }
+  void bind(sqlite3_stmt* s, int at, const Value& v) {
+    if (const auto* n = std::get_if<int64_t>(&v)) {
+      check(sqlite3_bind_int64(s, at, *n));
+    } else if (const auto* d = std::get_if<double>(&v)) {
+      check(sqlite3_bind_double(s, at, *d));
+    } else if (const auto* t = std::get_if<std::string_view>(&v)) {
+      check(sqlite3_bind_text64(s, at, t->data(), t->size(), SQLITE_TRANSIENT, SQLITE_UTF8));
+    } else if (const auto* b = std::get_if<Bytes>(&v)) {
+      check(sqlite3_bind_blob64(s, at, b->data(), b->size(), SQLITE_TRANSIENT));
+    } else {
+      check(sqlite3_bind_null(s, at));
+    }
+  }
+};
+
+SqliteSink::SqliteSink(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+SqliteSink::~SqliteSink() = default;
+
+Result<std::unique_ptr<SqliteSink>> SqliteSink::open(const std::string& path, bool detail) {
+  auto impl = std::make_unique<Impl>();
+  impl->detail = detail;
+  impl->path = path;
+  if (path != ":memory:") {
+    if (!replaceable(path)) {
+      return fail("E-FILE-090", path, Error::kNoOffset, "there is a file that is no database of asof",
+                  "choose another file with -o, or remove this one");
+    }
+    std::remove(path.c_str());
+  }
+  impl->check(sqlite3_open(path.c_str(), &impl->db));
+  // The file is made in one go or not at all: no journal. The mark is written at once, so that what an
+  // interrupted run leaves can be replaced.
+  impl->run("PRAGMA journal_mode=OFF; PRAGMA synchronous=OFF;");
+  impl->run(kMark);
+  impl->run("BEGIN;");
+  for (size_t i = 0; i < (detail ? kTables.size() : kBlocks) && impl->error.empty(); ++i) {
+    const SqliteTable& t = kTables[i];
+    impl->run(("CREATE TABLE " + std::string(t.name) + " (" + t.columns + ")").c_str());
+    std::string marks = "?";
+    for (int n = 1; n < t.count; ++n) marks += ",?";
+    const std::string sql = "INSERT INTO " + std::string(t.name) + " VALUES (" + marks + ")";
+    impl->check(sqlite3_prepare_v2(impl->db, sql.c_str(), -1, &impl->insert[i], nullptr));
+  }
+  impl->run(kViews);
+  if (detail) impl->run(kDetailViews);
+  if (!impl->error.empty()) {
+    return fail("E-FILE-090", path, Error::kNoOffset, "cannot write: " + impl->error,
+                "choose another file with -o");
+  }
+  return std::unique_ptr<SqliteSink>(new SqliteSink(std::move(impl)));
+}
+
+void SqliteSink::begin(const Capture& capture) {
+  impl_->capture = &capture;
+  if (impl_->detail) impl_->code = std::make_unique<CodeText>(capture);
+}
+
+void SqliteSink::track(const TimelineTrack& t) {
+  const std::string_view kind = t.kind == TimelineTrack::Kind::kCpu ? "cpu" : "thread";
+  impl_->row(kTracks, number(t.id), kind, int64_t{t.cpu}, int64_t{t.pid}, int64_t{t.tid},
+             std::string_view(t.name));
+}
+
+void SqliteSink::function(const TimelineFunction& f) {
+  impl_->row(kFunctions, number(f.id), std::string_view(f.name), function_kind_name(f.kind),
+             std::string_view(f.dso), number(f.range.begin), number(f.range.size()), number(f.versions()),
+             number(f.bpf_id), std::string_view(f.bpf_tag));
+}
+
+void SqliteSink::slice(const Slice& s) {
+  const std::string flags = slice_flag_names(s.flags),
+                    source = format_origin(*impl_->capture->text, s.origin);
+  impl_->row(kCalls, number(s.id), number(s.parent), number(s.track), number(s.function), time_value(s.begin),
+             time_value(s.end), number(s.instructions), number(s.self_instructions), number(s.entry),
+             number(s.call_site), std::string_view(flags), number(s.version), std::string_view(source),
+             confidence_name(s.confidence), int64_t{s.cpu}, Value{});
+}
+
+void SqliteSink::run(const RunSlice& r) {
+  const std::string flags = slice_flag_names(r.flags);
+  impl_->row(kRuns, int64_t{r.cpu}, int64_t{r.pid}, int64_t{r.tid}, std::string_view(r.comm),
+             time_value(r.begin), time_value(r.end), std::string_view(flags));
+}
+
+void SqliteSink::gap(const GapSlice& g) {
+  const std::string flags = slice_flag_names(g.flags);
+  impl_->row(kGaps, int64_t{g.cpu}, int64_t{g.tid}, time_value(g.begin), time_value(g.end),
+             gap_family(g.code), std::string_view(g.code), std::string_view(g.reason), number(g.ip),
+             number(g.resume_ip), number(g.bytes), number(g.file_offset), std::string_view(flags));
+}
+
+void SqliteSink::event(const EventMark& e) {
+  impl_->row(kEvents, int64_t{e.cpu}, int64_t{e.tid}, time_value(e.event.time), event_name(e.event.kind),
+             number(e.event.ip), number(e.event.a), number(e.event.b));
+}
+
+void SqliteSink::poke(const PokeSlice& p) {
+  const std::string bytes = poke_bytes(*impl_->capture, p);
+  impl_->row(kPokes, number(p.index), time_value(p.time), number(p.address), std::string_view(p.symbol),
+             mechanism_name(p.mechanism), std::string_view(p.action), std::string_view(bytes),
+             time_value(p.begin), time_value(p.end), number(p.breakpoints));
+  for (const PokeVisit& v : p.visits) {
+    impl_->row(kVisits, number(p.index), int64_t{v.cpu}, time_value(v.last_old), time_value(v.first_new),
+               number(v.breakpoints));
+  }
+}
+
+void SqliteSink::life(const LifeSlice& l) {
+  const bool seen = l.seen.lo <= l.seen.hi;
+  impl_->row(kLives, life_kind_name(l.kind), std::string_view(l.name), number(l.range.begin),
+             number(l.range.size()), time_value(l.begin), time_value(l.end), number(l.bpf_id),
+             std::string_view(l.bpf_tag), seen ? time_value(l.seen.lo) : time_value(l.begin),
+             seen ? time_value(l.seen.hi) : time_value(l.end));
+}
+
+void SqliteSink::counter(const CounterPoint& p) {
+  constexpr std::array<std::string_view, 3> kNames = {"text version", "instructions/us", "coverage"};
+  impl_->row(kCounters, kNames[static_cast<size_t>(p.kind)], int64_t{p.cpu}, time_value(p.time), p.value);
+}
+
+void SqliteSink::block(const BlockSlice& b) {
+  if (!impl_->detail) return;
+  const FlowPiece& p = b.piece;
+  const CodeRun& run = impl_->code->of(b);
+  if (run.id >= impl_->code_rows) {
+    ++impl_->code_rows;
+    impl_->row(kCode, number(run.id), number(p.ip), std::string_view(run.symbol), number(run.text.size()),
+               number(run.instructions.size()), Bytes(run.text), std::string_view(run.origin_text));
+    uint64_t k = 0;
+    for (const CodeInstruction& i : run.instructions) {
+      impl_->row(kCodeInstructions, number(run.id), number(k++), number(i.address), std::string_view(i.bytes),
+                 std::string_view(i.text), i.source ? Value(i.source.file) : Value{},
+                 i.source ? number(i.source.line) : Value{});
+    }
+  }
+  Addr last = p.ip + p.text.size();
+  if (!p.lengths.empty()) last -= p.lengths.back();
+  const bool taken = p.taken && p.to != 0;
+  impl_->row(kBlocks, number(b.id), int64_t{b.cpu}, int64_t{b.tid}, b.in != 0 ? number(b.in) : Value{},
+             time_value(b.begin), time_value(b.end), number(run.id), number(b.instructions + 1),
+             taken ? Value(branch_flags(p.branch)) : Value{}, taken ? number(last) : Value{},
+             taken ? number(p.to) : Value{}, confidence_name(p.confidence));
+}
+
+std::vector<Notice> SqliteSink::take_notices() {
+  return impl_->code ? impl_->code->take_notices() : std::vector<Notice>();
+}
+
+bool SqliteSink::stopped() const { return !impl_->error.empty(); }
+
+// Kernel text that did not stay the same: each piece of it with what it was, and when.
+void SqliteSink::text_versions() {
+  if (impl_->capture == nullptr || !impl_->capture->text) return;
+  const TextStore& text = *impl_->capture->text;
+  for (const Cell& cell : text.cells(kKernelSpace, {Addr{1} << 63U, UINT64_MAX})) {
+    if (cell.versions.empty() || cell.stable()) continue;
+    uint64_t number_of = 0;
+    for (const Version& v : cell.versions) {
+      const auto at =
+          impl_->capture->symbols.find(kKernelSpace, cell.range.begin, std::max(v.from, kTimeMin + 1));
+      const std::string source = format_origin(text, v.origin),
+                        symbol = at ? at->symbol->name : std::string();
+      impl_->row(kVersions, number(cell.range.begin), number(cell.range.size()), number(++number_of),
+                 time_value(v.from), time_value(v.until),
+                 v.bytes != nullptr ? Value(Bytes(v.bytes, cell.range.size())) : Value{},
+                 std::string_view(source), std::string_view(symbol));
+    }
+  }
+}
+
+Result<void> SqliteSink::finish() {
+  text_versions();
+  if (impl_->error.empty()) impl_->run(kAfter);
+  if (impl_->error.empty() && impl_->detail) impl_->run(kDetailIndices);
+  if (impl_->error.empty()) impl_->run("COMMIT;");
+  if (impl_->error.empty()) return {};
+  return fail("E-FILE-090", impl_->path, Error::kNoOffset, "cannot write: " + impl_->error,
+              "is the disk full?");
+}
+
+sqlite3* SqliteSink::database() { return impl_->db; }
+
+}  // namespace asof

@@ -1,0 +1,50 @@
+// SqliteSink: a timeline as SQLite tables (sqlite_schema.h), row by row as the decoder finds them; nothing is
+// folded. Times are nanoseconds, addresses signed 64-bit integers, as SQLite has them. One transaction;
+// indices after the rows.
+#pragma once
+#include <memory>
+#include <string>
+
+#include "decoder/calls/timeline.h"
+#include "textstore/result.h"
+#include "tools/disasm/code_text.h"
+
+struct sqlite3;
+
+namespace asof {
+
+class SqliteSink final : public TimelineSink {
+ public:
+  // `path` is written anew; ":memory:" for a database that is gone with the sink. A file that is there is
+  // replaced if it is empty or a database of asof (application_id), else it stays as it is: E-FILE-090.
+  // `detail`: with the tables of straight runs, instructions and branches.
+  static Result<std::unique_ptr<SqliteSink>> open(const std::string& path, bool detail);
+  ~SqliteSink() override;
+
+  void begin(const Capture& capture) override;
+  void track(const TimelineTrack& t) override;
+  void function(const TimelineFunction& f) override;
+  void slice(const Slice& s) override;
+  void run(const RunSlice& r) override;
+  void gap(const GapSlice& g) override;
+  void event(const EventMark& e) override;
+  void poke(const PokeSlice& p) override;
+  void life(const LifeSlice& l) override;
+  void counter(const CounterPoint& p) override;
+  void block(const BlockSlice& b) override;
+  bool stopped() const override;
+
+  // Indices, views, end of the transaction. The first thing that went wrong, if any (a full disk).
+  Result<void> finish();
+  sqlite3* database();
+  // What source lines could not be read.
+  std::vector<Notice> take_notices();
+
+ private:
+  struct Impl;
+  void text_versions();
+  explicit SqliteSink(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace asof

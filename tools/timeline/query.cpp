@@ -1,0 +1,134 @@
+// asof query: the decoded capture as SQL tables (out_sqlite.h), asked at once or kept in a file.
+#include <sqlite3.h>
+
+#include "tools/cli/progress.h"
+#include "tools/cli/verbs.h"
+#include "tools/output/output.h"
+#include "tools/timeline/out_sqlite.h"
+
+namespace asof {
+namespace {
+
+struct QueryText {
+  InputOptions input;
+  DecodeChoice choice;
+  std::string first, sql, output, detail, time;
+};
+
+// Does the query ask for tables that only detail has? SQLite itself knows, from the empty tables.
+bool asks_for_detail(const std::string& sql) {
+  const auto empty = SqliteSink::open(":memory:", false);
+  const auto full = SqliteSink::open(":memory:", true);
+  if (!empty || !full) return false;
+  const char* rest = sql.c_str();
+  while (*rest != 0) {
+    const char *without = rest, *with = rest;
+    sqlite3_stmt* s = nullptr;
+    const int fails = sqlite3_prepare_v2((*empty)->database(), rest, -1, &s, &without);
+    sqlite3_finalize(s);
+    const int works = sqlite3_prepare_v2((*full)->database(), rest, -1, &s, &with);
+    sqlite3_finalize(s);
+    if (works != SQLITE_OK) return false;
+    if (fails != SQLITE_OK) return true;
+    rest = with;
+  }
+  return false;
+}
+
+// Rows as lines, columns apart by tabs, names first. An error message, or nothing.
+std::string print_rows(sqlite3* db, const std::string& sql, Output& out) {
+  const char* rest = sql.c_str();
+  while (*rest != 0) {
+    sqlite3_stmt* s = nullptr;
+    if (sqlite3_prepare_v2(db, rest, -1, &s, &rest) != SQLITE_OK) return sqlite3_errmsg(db);
+    if (s == nullptr) continue;
+    const int columns = sqlite3_column_count(s);
+    for (int i = 0; i < columns; ++i) out.write(std::string(i == 0 ? "" : "\t") + sqlite3_column_name(s, i));
+    if (columns != 0) out.write("\n");
+    int status = SQLITE_DONE;
+    while (!out.closed() && (status = sqlite3_step(s)) == SQLITE_ROW) {
+      for (int i = 0; i < columns; ++i) {
+        if (i != 0) out.write("\t");
+        const auto* text = reinterpret_cast<const char*>(sqlite3_column_text(s, i));
+        if (text != nullptr) out.write({text, static_cast<size_t>(sqlite3_column_bytes(s, i))});
+      }
+      out.write("\n");
+    }
+    sqlite3_finalize(s);
+    if (status != SQLITE_DONE && status != SQLITE_ROW) return sqlite3_errmsg(db);
+  }
+  return {};
+}
+
+ExitCode run_query(QueryText& o) {
+  Diagnostics diagnostics = o.input.diagnostics();
+  if (!finish_choice(o.choice, diagnostics)) return kExitUsage;
+  // One argument is the question, two are the capture and the question.
+  if (o.sql.empty()) {
+    o.sql = o.first;
+  } else if (o.input.input == InputOptions().input) {
+    o.input.input = o.first;
+  } else {
+    diagnostics.error({"E-FILE-091", "", Error::kNoOffset,
+                       "two captures: '" + o.input.input + "' and '" + o.first + "'",
+                       "give the capture in front of the query, or by -i"});
+    return kExitUsage;
+  }
+  if (o.sql.empty() && o.output.empty()) {
+    diagnostics.error({"E-FILE-091", "", Error::kNoOffset, "neither a query nor -o FILE",
+                       "for instance: asof query \"SELECT name, count(*) FROM call GROUP BY name\""});
+    return kExitUsage;
+  }
+  const auto capture = open_for_verb(o.input, diagnostics);
+  if (!capture) return kExitInput;
+  TimelineOptions options;
+  options.pipeline = o.choice.pipeline;
+  options.detail = o.detail == "insn" || (o.detail.empty() && asks_for_detail(o.sql));
+  if (!take_time(o.time, *capture, diagnostics, options.pipeline.time)) return kExitUsage;
+  options.detail_time = options.pipeline.time;
+  auto sink = SqliteSink::open(o.output.empty() ? ":memory:" : o.output, options.detail);
+  Result<void> done;
+  ExitCode status = kExitOk;
+  if (!sink) {
+    done = std::unexpected(sink.error());
+  } else {
+    ProgressBar bar(o.choice.progress, "query");
+    const auto summary = run_timeline(*capture, options, **sink, bar.callback());
+    for (const Notice& n : (*sink)->take_notices()) diagnostics.notice(n);
+    if (summary) status = exit_code_for(*summary);
+    done = summary ? (*sink)->finish() : Result<void>(std::unexpected(summary.error()));
+  }
+  if (!done) {
+    diagnostics.error(done.error());
+    return kExitInput;
+  }
+  auto out = Output::open("-");
+  if (!out) return kExitInput;
+  const std::string wrong = print_rows((*sink)->database(), o.sql, *out);
+  out->flush();
+  if (wrong.empty()) return status;
+  diagnostics.error({"E-FILE-091", "", Error::kNoOffset, "SQL: " + wrong, "tables: docs/timeline.md"});
+  return kExitUsage;
+}
+
+}  // namespace
+
+RunVerb add_query(CLI::App& app) {
+  auto o = std::make_shared<QueryText>();
+  CLI::App* verb =
+      app.add_subcommand("query", "SQL on calls, gaps, changes of text; or all of it as an SQLite file");
+  verb->add_option("INPUT", o->first, "capture, when there are two arguments (default: perf.data)");
+  verb->add_option("SQL", o->sql, "what to ask; tables: docs/timeline.md");
+  add_input_options(*verb, o->input, false);
+  add_decode_options(*verb, o->choice);
+  verb->add_option("-o,--output", o->output,
+                   "keep the database in this file; replaces an older database of asof, nothing else");
+  verb->add_option("--detail", o->detail,
+                   "insn: also blocks, instructions, branches (of themselves when the query names them); "
+                   "calls: never")
+      ->check(CLI::IsMember({"insn", "calls"}));
+  add_time_option(*verb, o->time);
+  return [o] { return run_query(*o); };
+}
+
+}  // namespace asof

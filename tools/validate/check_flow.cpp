@@ -1,0 +1,168 @@
+// Validation: does the trace agree with the text, and is there text for all that ran.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "tools/output/catalogue.h"
+#include "tools/output/format.h"
+#include "tools/validate/validation.h"
+
+namespace asof {
+namespace {
+
+// The causes that `wanted` picks: how many, and the first places.
+template <class Wanted>
+uint64_t gather(const FlowFacts& flow, std::vector<std::string>& places, Wanted wanted) {
+  uint64_t count = 0;
+  for (const auto& [code, cause] : flow.gaps) {
+    if (!wanted(code)) continue;
+    count += cause.count;
+    for (const std::string& p : cause.places) {
+      if (places.size() < Check::kMaxPlaces) places.push_back(p);
+    }
+  }
+  return count;
+}
+
+// An address that the trace names, and the walk did not come to.
+bool is_address_missed(std::string_view code) { return code == "E-FLOW-004" || code == "E-FLOW-006"; }
+
+// What lies in front of a sync point: the start of a buffer that went round, or what follows a loss. No
+// packet of it was read, so nothing disagrees.
+bool is_unread(std::string_view code) { return code == "E-DATA-002"; }
+
+bool is_disagreement(std::string_view code) {
+  const auto family = family_of(code);
+  return family == "FLOW" || (family == "DATA" && !is_unread(code));
+}
+
+// A return to a call that lies in a gap without text or trace is no disagreement: what is missing has its own
+// topic, and this follows from it.
+bool returns_into_gaps(const FlowFacts& flow) {
+  bool missing = false;
+  bool other = false;
+  for (const auto& [code, cause] : flow.gaps) {
+    const auto family = family_of(code);
+    missing = missing || family == "TEXT" || family == "LOST";
+    other = other || (code != "E-FLOW-002" && is_disagreement(code));
+  }
+  return missing && !other;
+}
+
+// Places none of whose versions the trace allows: there a change is missing, or happened at another time.
+void add_doubtful(const ValidationInput& in, std::vector<std::string>& places) {
+  std::vector<std::pair<Addr, FlowFacts::Doubt>> all(in.flow.contradicted.begin(),
+                                                     in.flow.contradicted.end());
+  std::ranges::stable_sort(all, std::greater<>(),
+                           [](const auto& d) { return std::pair(d.second.share(), d.second.count); });
+  for (const auto& [ip, doubt] : all) {
+    if (places.size() == 2) break;
+    const auto symbol = in.capture.symbols.find(kKernelSpace, ip, doubt.time);
+    const std::string near = in.events.describe(doubt.time);
+    places.push_back(
+        fmt::format("no known version of {:x}{} fits the trace, {} of {}, first on cpu {} at {}{}", ip,
+                    symbol ? fmt::format(" ({}+{:#x})", symbol->symbol->name, symbol->offset) : "",
+                    format_count(doubt.count), format_plural(doubt.count + doubt.good, "visit", "visits"),
+                    doubt.cpu, format_time(doubt.time), near.empty() ? "" : ", " + near));
+  }
+}
+
+}  // namespace
+
+void check_flow(const ValidationInput& in, std::vector<Check>& out) {
+  const FlowFacts& f = in.flow;
+  Check flow{.topic = "flow"};
+  add_doubtful(in, flow.places);
+  const bool returns_follow = returns_into_gaps(f);
+  const uint64_t disagree = gather(f, flow.places, [&](std::string_view code) {
+    if (code == "E-FLOW-002" && returns_follow) return false;
+    return is_disagreement(code) && !is_address_missed(code);
+  });
+  const uint64_t contradictions = f.by_confidence[static_cast<size_t>(Confidence::kContradiction)];
+  flow.result = disagree + contradictions == 0 ? Check::Result::kPass : Check::Result::kFail;
+  flow.answer = disagree == 0
+                    ? "trace and text agree everywhere"
+                    : fmt::format("trace and text disagree {}", format_plural(disagree, "time", "times"));
+  if (contradictions != 0)
+    flow.answer += fmt::format(", {} that the trace contradicts",
+                               format_plural(contradictions, "instruction", "instructions"));
+  if (flow.result == Check::Result::kFail) {
+    if (const std::string shift = find_clock_shift(in); !shift.empty()) flow.answer += "; " + shift;
+  }
+  out.push_back(std::move(flow));
+
+  Check sync{.topic = "sync"};
+  const uint64_t missed = gather(f, sync.places, is_address_missed);
+  sync.result = missed == 0 ? Check::Result::kPass : Check::Result::kFail;
+  sync.answer = fmt::format(
+      "{} and {}: {}", format_plural(f.sync_points, "sync point", "sync points"),
+      format_plural(f.interrupted, "interrupt or exception", "interrupts and exceptions"),
+      missed == 0 ? "each address they name was met"
+                  : fmt::format("{} not met", format_plural(missed, "more address that they name was",
+                                                            "more addresses that they name were")));
+  out.push_back(std::move(sync));
+
+  Check sure{.topic = "confidence"};
+  uint64_t all = 0;
+  for (const uint64_t n : f.by_confidence) all += n;
+  const uint64_t doubt = f.by_confidence[static_cast<size_t>(Confidence::kAmbiguous)];
+  sure.result = doubt == 0 ? Check::Result::kPass : Check::Result::kNote;
+  sure.answer = fmt::format(
+      "of {}, {}", format_plural(all, "instruction", "instructions"),
+      doubt == 0
+          ? "none is ambiguous"
+          : fmt::format("{} are ambiguous: other text than is shown may have run", format_count(doubt)));
+  if (all == 0) {
+    sure.result = Check::Result::kFail;
+    sure.answer = "no instruction was decoded";
+  }
+  out.push_back(std::move(sure));
+}
+
+void check_coverage(const ValidationInput& in, std::vector<Check>& out) {
+  Check text{.topic = "text"};
+  const uint64_t missing =
+      gather(in.flow, text.places, [](std::string_view code) { return family_of(code) == "TEXT"; });
+  const bool returns_follow = returns_into_gaps(in.flow);
+  uint64_t without_text = 0;
+  uint64_t lost = 0;
+  uint64_t losses = 0;
+  Check loss{.topic = "losses"};
+  for (const auto& [code, cause] : in.coverage.causes()) {
+    if (family_of(code) == "TEXT" || (code == "E-FLOW-002" && returns_follow)) without_text += cause.time;
+    if (family_of(code) != "LOST") continue;
+    lost += cause.time;
+    losses += cause.count;
+    if (loss.places.size() < Check::kMaxPlaces)
+      loss.places.push_back(fmt::format("{} {}", code, cause.first));
+  }
+  const uint64_t traced = in.coverage.traced_ns() - std::min(in.coverage.traced_ns(), lost);
+  const double percent = traced == 0 ? (missing == 0 ? 100.0 : 0.0)
+                                     : 100.0 * static_cast<double>(traced - std::min(traced, without_text)) /
+                                           static_cast<double>(traced);
+  text.result = missing == 0                 ? Check::Result::kPass
+                : percent >= in.min_coverage ? Check::Result::kNote
+                                             : Check::Result::kFail;
+  if (missing == 0) {
+    text.answer = "all code that ran has bytes";
+  } else {
+    text.answer = fmt::format("code without bytes ran {}; ", format_plural(missing, "time", "times"));
+    text.answer += traced == 0 ? std::string("without times nothing tells how much that is")
+                               : fmt::format("{:.3f} % of the time has text, wanted is {} %",
+                                             floored_percent(percent, 3), in.min_coverage);
+  }
+  out.push_back(std::move(text));
+
+  const uint64_t unread = gather(in.flow, loss.places, is_unread);
+  loss.result = losses + unread == 0 ? Check::Result::kPass : Check::Result::kNote;
+  loss.answer = losses == 0
+                    ? "no trace was lost"
+                    : fmt::format("trace was lost {} while recording, {}; nothing is said about that time",
+                                  format_plural(losses, "time", "times"), format_duration(lost));
+  if (unread != 0)
+    loss.answer += fmt::format("; {} of trace without a sync point in front",
+                               format_plural(unread, "stretch", "stretches"));
+  out.push_back(std::move(loss));
+}
+
+}  // namespace asof

@@ -1,0 +1,115 @@
+// Validation: do the records about text agree with each other and with the copies of memory.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <optional>
+
+#include "tools/output/format.h"
+#include "tools/validate/validation.h"
+
+namespace asof {
+namespace {
+
+// What opening the capture says when records and copies of text contradict each other.
+constexpr std::array<std::string_view, 5> kBroken{"E-TEXT-306", "E-TEXT-307", "E-TEXT-501", "E-TEXT-502",
+                                                  "E-TEXT-508"};
+// ... when a copy is of another kernel or moment, so that what is decoded with it says nothing.
+constexpr std::array<std::string_view, 4> kForeign{"E-TEXT-301", "E-TEXT-304", "E-TEXT-305", "E-TEXT-203"};
+// ... when two sources have different bytes of one BPF program.
+constexpr std::array<std::string_view, 1> kImages{"E-TEXT-403"};
+
+// The first address it tells of: where it is, or in its reason.
+std::optional<Addr> address_of(const Notice& n) {
+  for (const std::string* text : {&n.where, &n.reason}) {
+    const size_t at = text->starts_with("0x") ? 0 : text->find(" 0x");
+    if (at == std::string::npos) continue;
+    const Addr a = std::strtoull(text->c_str() + at, nullptr, 16);
+    if (is_kernel_address(a)) return a;
+  }
+  return std::nullopt;
+}
+
+std::string notice_text(const Capture& capture, const Notice& n) {
+  std::string text = fmt::format("{} {}", n.code, n.where);
+  if (const auto a = address_of(n)) {
+    const auto symbol = capture.symbols.find(kKernelSpace, *a, n.time);
+    if (symbol) text += fmt::format(" ({}+{:#x})", symbol->symbol->name, symbol->offset);
+  }
+  if (n.time != kTimeMin) text += " from " + format_time(n.time);
+  return text + ": " + n.reason;
+}
+
+template <size_t N>
+uint64_t gather(const Capture& capture, const std::array<std::string_view, N>& codes,
+                std::vector<std::string>& places) {
+  uint64_t count = 0;
+  for (const Notice& n : capture.notices) {
+    if (std::ranges::find(codes, n.code) == codes.end()) continue;
+    count += n.count;
+    if (places.size() < Check::kMaxPlaces) places.push_back(notice_text(capture, n));
+  }
+  return count;
+}
+
+Check chain(const ValidationInput& in) {
+  Check c{.topic = "chain"};
+  const uint64_t broken = gather(in.capture, kBroken, c.places);
+  const uint64_t pokes = in.capture.text->pokes().size();
+  uint64_t lost = 0;
+  for (const LostRecords& l : in.health.side.lost) lost += l.count;
+  if (broken == 0) {
+    c.answer = fmt::format("{} of text, and each finds what the one before it left",
+                           format_plural(pokes, "recorded change", "recorded changes"));
+  } else {
+    c.answer = fmt::format("changes of text are missing: records and copies contradict each other in {}",
+                           format_plural(broken, "place", "places"));
+  }
+  if (lost != 0) c.answer += fmt::format("; {} lost", format_plural(lost, "record was", "records were"));
+  // A loss explains a break, and then nothing else can be concluded from it.
+  c.result = broken != 0 && lost == 0 ? Check::Result::kFail
+             : broken + lost != 0     ? Check::Result::kNote
+                                      : Check::Result::kPass;
+  return c;
+}
+
+}  // namespace
+
+void check_records(const ValidationInput& in, std::vector<Check>& out) {
+  if (!in.capture.perf) {
+    out.push_back({Check::Result::kSkip, "chain", "a capture without records of changes", {}});
+    return;
+  }
+  out.push_back(chain(in));
+  Check copies{.topic = "copies"};
+  const uint64_t foreign = gather(in.capture, kForeign, copies.places);
+  copies.result = foreign == 0 ? Check::Result::kPass : Check::Result::kFail;
+  copies.answer = foreign == 0 ? "no copy or file is of another kernel or build"
+                               : "a copy or file is of another kernel, build or moment";
+  out.push_back(std::move(copies));
+  if (!in.health.kernel_traced) return;
+  Check images{.topic = "images"};
+  const uint64_t other = gather(in.capture, kImages, images.places);
+  images.result = other == 0 ? Check::Result::kPass : Check::Result::kFail;
+  images.answer = other == 0 ? "images of BPF programs agree with what else is known of them"
+                             : fmt::format("images of BPF programs are not what was in memory ({})",
+                                           format_plural(other, "program", "programs"));
+  out.push_back(std::move(images));
+  // What `asof doctor` asks, too, and validation needs.
+  std::vector<Finding> findings;
+  check_pokes(in.health, findings);
+  check_kcore(in.health, findings);
+  check_text(in.health, findings);
+  check_bpf(in.health, findings);
+  for (const Finding& f : findings) {
+    Check c{.topic = f.topic, .answer = f.answer};
+    c.result = f.verdict == Verdict::kOk     ? Check::Result::kPass
+               : f.verdict == Verdict::kWarn ? Check::Result::kNote
+                                             : Check::Result::kFail;
+    if (f.verdict != Verdict::kOk && !f.evidence.empty()) c.places.push_back(f.evidence);
+    out.push_back(std::move(c));
+  }
+}
+
+}  // namespace asof

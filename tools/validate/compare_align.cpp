@@ -1,0 +1,260 @@
+// Comparer: the way back after a gap or a difference. What lies between two gaps (an island) is one stretch
+// of execution, so it lies in the truth without a hole, and islands lie there in their order. Of the places
+// that leave room for the islands before and behind, the one nearest to the decoder's time is taken. An
+// island that fits nowhere as a whole is placed where most of its beginning fits; the rest of it is wrong.
+#include <algorithm>
+#include <utility>
+
+#include "tools/validate/compare.h"
+
+namespace asof {
+namespace {
+
+constexpr size_t kMostIslands = 16;           // looked at together
+constexpr size_t kDifferenceRuns = 8192;      // truth runs searched after a difference without a gap
+constexpr size_t kTimelessRuns = 65536;       // ... after a gap, when times do not bound the search
+constexpr size_t kGapRuns = 4 * 1024 * 1024;  // ... after a gap, when they do
+constexpr Time kLateStamp = 10'000'000;       // ns that a time may be off; only bounds the search
+constexpr Time kUsualDelay = 200'000;         // ns that it is off where packets are rare
+constexpr uint32_t kEnough = 32;              // instructions that must agree after a difference
+
+}  // namespace
+
+// The island, when its first instruction is in this run, not before `from`. No instruction of it need be
+// left over for Fit: `pieces` may be 0.
+std::optional<Comparer::Fit> Comparer::fit(const Island& island, const Place& from, size_t run_index) {
+  const TruthRun* r = run(run_index);
+  if (r == nullptr) return std::nullopt;
+  const bool same_run = run_index == from.run;
+  const uint64_t offset = piece(island.begin).ip - r->ip;
+  if (offset >= r->bytes || (same_run && offset < from.run_bytes)) return std::nullopt;
+  Fit f;
+  f.begin = {island.begin, 0, 0, run_index, static_cast<uint32_t>(offset), 0, offset != 0};
+  if (same_run) {
+    f.begin.run_count = from.run_count;
+    f.begin.midway = from.midway || offset != from.run_bytes;
+  }
+  Place at = f.begin;
+  while (at.piece < island.end) {
+    const Place before = at;
+    const Stretch s = step(at);
+    if (s.outcome != Outcome::kSame || !s.run_agrees) {
+      at = before;
+      break;
+    }
+  }
+  f.end = at;
+  f.pieces = at.piece - island.begin;
+  f.more = at.piece < island.end ? at.piece_bytes : 0;
+  f.whole = at.piece == island.end;
+  return f;
+}
+
+// The first place where all of the island fits, between `from` and `until`. Its time can be late, but not
+// early: so it ran before its window ends.
+std::optional<Comparer::Fit> Comparer::first_fit(const Island& island, const Place& from,
+                                                 const Place& until) {
+  const Time last = window(island.begin).hi;
+  for (size_t i = from.run; i <= until.run; ++i) {
+    const TruthRun* r = run(i);
+    if (r == nullptr || r->time > last) break;
+    const auto f = fit(island, from, i);
+    if (!f || !f->whole) continue;
+    if (f->end.run > until.run || (f->end.run == until.run && f->end.run_bytes > until.run_bytes)) break;
+    return f;
+  }
+  return std::nullopt;
+}
+
+std::optional<Comparer::Fit> Comparer::last_fit(const Island& island, const Place& from, const Place& until) {
+  const Time last = window(island.begin).hi;
+  for (size_t i = until.run + 1; i-- > from.run;) {
+    const TruthRun* r = run(i);
+    if (r == nullptr || r->time > last) continue;
+    const auto f = fit(island, from, i);
+    if (f && f->whole &&
+        (f->end.run < until.run || (f->end.run == until.run && f->end.run_bytes <= until.run_bytes)))
+      return f;
+  }
+  return std::nullopt;
+}
+
+// For an island that does not fit as a whole, or is too long to be in hand: a place where all that is in hand
+// fits; else where most of its beginning does, about its time before anywhere else, because a part of it is
+// soon found in many places. The first of equals.
+std::optional<Comparer::Fit> Comparer::best_fit(const Island& island, const Place& from, const Place& until) {
+  const TimeBounds w = window(island.begin);
+  const TimeBounds about{w.lo == kTimeMin ? w.lo : saturating_add(w.lo, -kUsualDelay), w.hi};
+  const auto level = [&](size_t i) { return run_within(i, w) ? 0 : run_within(i, about) ? 1 : 2; };
+  const auto length = [](const Fit& f) { return std::pair(f.pieces, f.more); };
+  std::optional<Fit> best;
+  for (int wanted = 0; wanted <= 2; ++wanted) {
+    const bool enough = best.has_value();
+    for (size_t i = from.run; i <= until.run; ++i) {
+      const TruthRun* r = run(i);
+      if (r == nullptr || r->time > about.hi) break;
+      if (level(i) != wanted) continue;
+      const auto f = fit(island, from, i);
+      if (!f || length(*f) == std::pair(size_t{0}, uint32_t{0})) continue;
+      if (f->whole) return f;
+      if (!enough && (!best || length(*f) > length(*best))) best = f;
+    }
+  }
+  return best;
+}
+
+// Of the places from the island's first to its last possible one: the first that is not long before its time.
+Comparer::Place Comparer::nearest_in_time(const Island& island) {
+  const Time lo = window(island.begin).lo;
+  if (lo == kTimeMin) return island.earliest;
+  for (size_t i = island.earliest.run; i <= island.latest.run; ++i) {
+    const TruthRun* after = run(i + 1);
+    if (after != nullptr && after->time < saturating_add(lo, -kUsualDelay)) continue;
+    const auto f = fit(island, island.earliest, i);
+    if (f && f->whole) return f->begin;
+  }
+  return island.earliest;
+}
+
+// From the piece at hand on, up to the first that does not end in front of a gap.
+std::vector<Comparer::Island> Comparer::islands_in_hand() {
+  std::vector<Island> islands;
+  for (size_t begin = at_.piece; begin < piece_end() && islands.size() < kMostIslands;) {
+    Island island{.begin = begin, .end = begin + 1};
+    while (island.end < piece_end() && piece(island.end).gap == 0) ++island.end;
+    island.ended = island.end < piece_end() || pieces_ended_;
+    begin = island.end;
+    islands.push_back(island);
+    if (!island.ended) break;
+  }
+  return islands;
+}
+
+// How far the truth is looked through: up to the last time that the islands have. The place behind that.
+Comparer::Place Comparer::search_end(const std::vector<Island>& islands) {
+  Time last = kTimeMin;
+  for (const Island& island : islands)
+    last = std::max(last,
+                    window(island.ended && &island != &islands.front() ? island.end - 1 : island.begin).hi);
+  const size_t most = last == kTimeMax || last == kTimeMin ? kTimelessRuns : kGapRuns;
+  const Time until = saturating_add(last, kLateStamp);
+  Place end = at_;
+  for (; end.run < at_.run + most; ++end.run) {
+    const TruthRun* r = run(end.run);
+    if (r == nullptr || (r->time > until && end.run > at_.run)) break;
+  }
+  end.run_bytes = 0;
+  return end;
+}
+
+// Each island at the first place behind the one before it, but for the one that is left out. Says how many
+// pieces found a place.
+uint64_t Comparer::place_in_order(std::vector<Island>& islands, const Place& until, size_t left_out) {
+  uint64_t placed = 0;
+  Place from = at_;
+  for (size_t k = 0; k < islands.size(); ++k) {
+    Island& island = islands[k];
+    const auto f = k == left_out ? std::nullopt : first_fit(island, from, until);
+    island.placed = f.has_value();
+    if (!f) continue;
+    island.earliest = f->begin;
+    island.earliest_end = f->end;
+    from = f->end;
+    placed += island.end - island.begin;
+  }
+  return placed;
+}
+
+// One wrong island can take a place so far on that those behind it find none: then it is the one to leave
+// out.
+void Comparer::place_islands(std::vector<Island>& islands, const Place& until) {
+  uint64_t all = 0;
+  for (const Island& island : islands) all += island.end - island.begin;
+  size_t best_left_out = SIZE_MAX;
+  uint64_t best = place_in_order(islands, until, SIZE_MAX);
+  if (best != all) {
+    const auto lost = std::ranges::find_if(islands, [](const Island& i) { return !i.placed; });
+    for (size_t k = 0; k < static_cast<size_t>(lost - islands.begin()); ++k) {
+      const uint64_t placed = place_in_order(islands, until, k);
+      if (placed > best) best = placed, best_left_out = k;
+    }
+    place_in_order(islands, until, best_left_out);
+  }
+  Place end = until;
+  for (size_t k = islands.size(); k-- > 0;) {
+    Island& island = islands[k];
+    if (!island.placed) continue;
+    const auto f = last_fit(island, island.earliest, end);
+    island.latest = f ? f->begin : island.earliest;
+    end = island.latest;
+  }
+}
+
+bool Comparer::find_after_gap(Resume& found) {
+  std::vector<Island> islands = islands_in_hand();
+  Place until = search_end(islands);
+  // The one that is too long to be in hand as a whole is placed first, by its time: nothing else is as sure.
+  if (!islands.back().ended) {
+    const auto f = best_fit(islands.back(), at_, until);
+    if (islands.size() == 1) {
+      if (f) found = {0, f->begin.run, f->begin.run_bytes, 0, 0};
+      return f.has_value();
+    }
+    if (f) until = f->begin;
+    islands.pop_back();
+  }
+  place_islands(islands, until);
+  if (islands.front().placed) {
+    const Place p = nearest_in_time(islands.front());
+    found = {0, p.run, p.run_bytes, 0, 0};
+    return true;
+  }
+  const auto next = std::ranges::find_if(islands, [](const Island& i) { return i.placed; });
+  const auto f = best_fit(islands.front(), at_, next == islands.end() ? until : next->latest);
+  if (f) found = {0, f->begin.run, f->begin.run_bytes, 0, 0};
+  return f.has_value();
+}
+
+bool Comparer::agrees_for_a_while(Place at) {
+  const size_t first = at.piece;
+  uint32_t agreed = 0;
+  while (agreed < kEnough) {
+    if (at.piece == piece_end() || (at.piece != first && at.piece_bytes == 0 && piece(at.piece).gap != 0))
+      return false;
+    const Stretch s = step(at);
+    if (s.outcome != Outcome::kSame || !s.run_agrees) return false;
+    agreed += s.count;
+  }
+  return true;
+}
+
+// Without a gap: the fewest instructions and runs to pass over until both agree for a while.
+bool Comparer::find_after_difference(Resume& found) {
+  std::vector<std::pair<Addr, size_t>> starts;  // of runs
+  for (size_t i = at_.run + (at_.run_bytes != 0 ? 1 : 0); starts.size() < kDifferenceRuns; ++i) {
+    const TruthRun* r = run(i);
+    if (r == nullptr) break;
+    starts.emplace_back(r->ip, i);
+  }
+  std::sort(starts.begin(), starts.end());
+  size_t best = SIZE_MAX, passed = 0;
+  for (size_t j = at_.piece; j < piece_end() && passed < best && passed < kDifferenceRuns; ++j) {
+    const DecodedPiece& p = piece(j);
+    if (j != at_.piece && p.gap != 0) break;
+    const Time last = window(j).hi;
+    uint32_t bytes = j == at_.piece ? at_.piece_bytes : 0;
+    for (uint32_t k = j == at_.piece ? at_.piece_count : 0; k < p.count; bytes += p.lengths[k++], ++passed) {
+      auto it = std::lower_bound(starts.begin(), starts.end(), std::pair<Addr, size_t>(p.ip + bytes, 0));
+      for (; it != starts.end() && it->first == p.ip + bytes; ++it) {
+        const size_t cost = passed + (it->second - at_.run);
+        if (cost >= best || run(it->second)->time > last) break;
+        if (!agrees_for_a_while({j, bytes, k, it->second, 0, 0, false})) continue;
+        best = cost;
+        found = {j - at_.piece, it->second, 0, bytes, k};
+      }
+    }
+  }
+  return best != SIZE_MAX;
+}
+
+}  // namespace asof

@@ -1,0 +1,176 @@
+#include "tools/validate/truth.h"
+
+#include <fmt/format.h>
+#include <zstd.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+#include <charconv>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+
+#include "tools/cli/options.h"
+
+namespace asof {
+namespace {
+
+constexpr size_t kRecordSize = 32;
+constexpr int kMaxWindowLog = 27;
+static_assert(std::endian::native == std::endian::little, "fields are copied as they are in the file");
+
+struct CloseFile {
+  void operator()(std::FILE* f) const { std::fclose(f); }
+};
+using File = std::unique_ptr<std::FILE, CloseFile>;
+
+struct FreeStream {
+  void operator()(ZSTD_DStream* s) const { ZSTD_freeDStream(s); }
+};
+
+template <class T>
+T load(const uint8_t* p) {
+  T value;
+  std::memcpy(&value, p, sizeof value);
+  return value;
+}
+
+}  // namespace
+
+struct TruthReader::Impl {
+  std::string path;
+  File file;
+  std::unique_ptr<ZSTD_DStream, FreeStream> stream;
+  std::vector<uint8_t> input = std::vector<uint8_t>(ZSTD_DStreamInSize());
+  std::vector<uint8_t> output = std::vector<uint8_t>(kRecordSize * 8192);
+  ZSTD_inBuffer in{input.data(), 0, 0};
+  size_t begin = 0, end = 0;  // of unread output
+  bool frame_done = true;
+  std::optional<Error> error;
+
+  void stop(std::string reason) {
+    if (!error)
+      error = Error{"E-FILE-092", path, Error::kNoOffset, std::move(reason), "restore the truth files"};
+  }
+
+  // Keeps an incomplete record at the front and fills up behind it. False when nothing more comes.
+  bool fill() {
+    std::memmove(output.data(), output.data() + begin, end - begin);
+    end -= begin;
+    begin = 0;
+    while (end < kRecordSize) {
+      if (in.pos == in.size) {
+        in.size = std::fread(input.data(), 1, input.size(), file.get());
+        in.pos = 0;
+        if (in.size == 0) {
+          if (end != 0 || !frame_done) stop("ends in the middle of a record");
+          return false;
+        }
+      }
+      ZSTD_outBuffer out{output.data(), output.size(), end};
+      const size_t r = ZSTD_decompressStream(stream.get(), &out, &in);
+      if (ZSTD_isError(r) != 0) {
+        stop(std::string("zstd: ") + ZSTD_getErrorName(r));
+        return false;
+      }
+      frame_done = r == 0;
+      end = out.pos;
+    }
+    return true;
+  }
+};
+
+TruthReader::TruthReader(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+TruthReader::TruthReader(TruthReader&&) noexcept = default;
+TruthReader::~TruthReader() = default;
+const std::optional<Error>& TruthReader::error() const { return impl_->error; }
+
+Result<TruthReader> TruthReader::open(const std::string& path) {
+  auto impl = std::make_unique<Impl>();
+  impl->path = path;
+  impl->file.reset(std::fopen(path.c_str(), "rbe"));
+  if (!impl->file) {
+    return fail("E-FILE-092", path, Error::kNoOffset, std::strerror(errno),
+                "name the truth directory of this capture");
+  }
+  impl->stream.reset(ZSTD_createDStream());
+  ZSTD_DCtx_setParameter(impl->stream.get(), ZSTD_d_windowLogMax, kMaxWindowLog);
+  return TruthReader(std::move(impl));
+}
+
+bool TruthReader::next(TruthRun& run) {
+  Impl& s = *impl_;
+  if (s.error || (s.end - s.begin < kRecordSize && !s.fill())) return false;
+  const uint8_t* p = s.output.data() + s.begin;
+  run.ip = load<uint64_t>(p);
+  run.bytes = load<uint32_t>(p + 8);
+  run.count = load<uint32_t>(p + 12);
+  run.flags = load<uint32_t>(p + 16);
+  run.time = static_cast<Time>(load<uint64_t>(p + 24));
+  s.begin += kRecordSize;
+  return true;
+}
+
+std::string truth_file(const std::string& directory, int cpu) {
+  return fmt::format("{}/cpu{}.blocks.zst", directory, cpu);
+}
+
+Result<std::vector<int>> truth_cpus(const std::string& directory) {
+  std::vector<int> out;
+  std::error_code ec;
+  for (const auto& entry : std::filesystem::directory_iterator(directory, ec)) {
+    const std::string name = entry.path().filename().string();
+    const std::string_view suffix = ".blocks.zst";
+    if (!name.starts_with("cpu") || !name.ends_with(suffix)) continue;
+    int cpu = -1;
+    const char* end = name.data() + name.size() - suffix.size();
+    const auto r = std::from_chars(name.data() + 3, end, cpu);
+    if (r.ec == std::errc() && r.ptr == end && cpu >= 0) out.push_back(cpu);
+  }
+  if (ec)
+    return fail("E-FILE-092", directory, Error::kNoOffset, ec.message(),
+                "name the truth directory of this capture");
+  if (out.empty()) return fail("E-FILE-092", directory, Error::kNoOffset, "has no cpu<N>.blocks.zst");
+  std::sort(out.begin(), out.end());
+  return out;
+}
+
+Result<std::map<int, TruthSummary>> read_truth_summary(const std::string& directory) {
+  const std::string path = directory + "/summary.json";
+  const auto unusable = [&](std::string reason) {
+    return fail("E-FILE-092", path, Error::kNoOffset, std::move(reason));
+  };
+  std::ifstream in(path);
+  if (!in) return unusable(std::strerror(errno));
+  const auto doc = nlohmann::json::parse(in, nullptr, false);
+  if (doc.is_discarded()) return unusable("is no JSON");
+  if (!doc.is_object() || !doc.contains("cpus") || !doc["cpus"].is_object())
+    return unusable("has no object \"cpus\"");
+  std::map<int, TruthSummary> out;
+  for (const auto& [name, value] : doc["cpus"].items()) {
+    int cpu = -1;
+    const auto r = std::from_chars(name.data(), name.data() + name.size(), cpu);
+    const bool usable = r.ec == std::errc() && value.is_object() && value.contains("instructions") &&
+                        value["instructions"].is_number_unsigned() && value.contains("ip_hash") &&
+                        value["ip_hash"].is_string();
+    const auto hash = usable ? parse_hex(value["ip_hash"].get<std::string>()) : std::nullopt;
+    if (!hash) return unusable(fmt::format("cpus.{}: no counts", name));
+    TruthSummary summary{value["instructions"].get<uint64_t>(), *hash, 0, *hash};
+    if (value.contains("trailing_instructions") && value["trailing_instructions"].is_number_unsigned() &&
+        value.contains("ip_hash_without_trailing") && value["ip_hash_without_trailing"].is_string()) {
+      const auto without = parse_hex(value["ip_hash_without_trailing"].get<std::string>());
+      if (!without) return unusable(fmt::format("cpus.{}: ip_hash_without_trailing is no number", name));
+      summary.trailing = value["trailing_instructions"].get<uint64_t>();
+      summary.ip_hash_without_trailing = *without;
+    }
+    if (summary.trailing > summary.instructions)
+      return unusable(fmt::format("cpus.{}: counts contradict", name));
+    out[cpu] = summary;
+  }
+  return out;
+}
+
+}  // namespace asof

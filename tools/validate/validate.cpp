@@ -1,0 +1,142 @@
+// asof validate: can this capture, and what asof makes of it, be trusted. With a record of what really ran
+// (--truth) every instruction is compared with it; without one, everything is asked that a capture can say
+// about itself. Exit status 0: nothing was found against it; 3: something was, and the report says what and
+// where.
+#include <atomic>
+
+#include "tools/cli/progress.h"
+#include "tools/cli/verbs.h"
+#include "tools/validate/validate_report.h"
+#include "tools/validate/validate_truth.h"
+#include "tools/validate/validation.h"
+
+namespace asof {
+namespace {
+
+struct ValidateOptions {
+  InputOptions input;
+  DecodeChoice choice;
+  std::string truth;
+  std::string format = "text";
+  double min_coverage = 99.9;
+  uint64_t cross_check = 16U << 20;
+};
+
+class ValidateConsumer final : public ChunkConsumer {
+ public:
+  ValidateConsumer(const Capture& capture, const LiveEvents& events, TruthComparison* truth)
+      : coverage_(capture), observer_(capture, events), truth_(truth) {}
+
+  std::unique_ptr<Prepared> prepare(const Chunk& chunk, const Stream& stream) override {
+    auto facts = std::make_unique<Facts>();
+    observer_.prepare(chunk, stream, facts->flow);
+    return facts;
+  }
+  void deliver(Chunk& chunk, const Stream& stream, Prepared* prepared) override {
+    auto& flow = static_cast<Facts&>(*prepared).flow;
+    coverage_.add(chunk, flow.tally.ips.count);
+    observer_.add(chunk, stream, flow);
+    if (truth_ != nullptr && !truth_->add(chunk, stream, flow.tally.ips)) failed_ = true;
+  }
+  // Called by all workers.
+  bool stopped() const override { return interrupted() || failed_; }
+
+  const Coverage& coverage() const { return coverage_; }
+  FlowFacts take_flow() { return observer_.take(); }
+
+ private:
+  struct Facts : Prepared {
+    FlowObserver::Prepared flow;
+  };
+  Coverage coverage_;
+  FlowObserver observer_;
+  TruthComparison* truth_;
+  std::atomic<bool> failed_ = false;
+};
+
+// CPUs with a truth that are to be decoded.
+Result<std::vector<int>> wanted_cpus(const ValidateOptions& o) {
+  auto cpus = truth_cpus(o.truth);
+  const auto& chosen = o.choice.pipeline.cpus;
+  if (cpus && !chosen.empty())
+    std::erase_if(*cpus, [&](int cpu) { return std::ranges::find(chosen, cpu) == chosen.end(); });
+  return cpus;
+}
+
+void ask(const ValidationInput& in, std::vector<Check>& checks) {
+  for (const auto question : {check_flow, check_coverage, check_records, check_start_copy, check_batches,
+                              check_times, check_reference})
+    question(in, checks);
+}
+
+ExitCode run_validate(ValidateOptions& o) {
+  Diagnostics diagnostics = o.input.diagnostics();
+  if (!finish_choice(o.choice, diagnostics)) return kExitUsage;
+  Result<std::vector<int>> cpus;
+  if (!o.truth.empty()) cpus = wanted_cpus(o);
+  if (!cpus) {
+    diagnostics.error(cpus.error());
+    return kExitInput;
+  }
+  const auto capture = open_for_verb(o.input, diagnostics);
+  if (!capture) return kExitInput;
+  const HealthInput health = health_input(*capture);
+  const LiveEvents events(*capture, health.side);
+  std::optional<TruthComparison> truth;
+  if (!o.truth.empty()) truth.emplace(*capture, events, o.truth);
+  ValidateConsumer consumer(*capture, events, truth ? &*truth : nullptr);
+  Result<void> done;
+  {
+    ProgressBar bar(o.choice.progress, "validate");
+    done = run_pipeline(*capture, o.choice.pipeline, ChunkOrder::kByStream, consumer, bar.callback());
+  }
+  if (interrupted()) return kExitInterrupted;
+  if (truth) {
+    if (const auto finished = truth->finish(*cpus, diagnostics); done && !finished) done = finished;
+  }
+  if (!done) {
+    diagnostics.error(done.error());
+    return kExitInput;
+  }
+  const FlowFacts flow = consumer.take_flow();
+  Validation result;
+  if (truth) {
+    result.truth = &truth->results();
+    check_truth(*result.truth, *capture, events, result.checks);
+  }
+  const ValidationInput in{*capture,          health,         events,       flow, consumer.coverage(),
+                           o.choice.pipeline, o.min_coverage, o.cross_check};
+  ask(in, result.checks);
+  if (interrupted()) return kExitInterrupted;
+  auto out = Output::open("-");
+  if (!out) return kExitInput;
+  if (o.format == "json") {
+    print_validation_json(result, *out);
+  } else {
+    print_validation_text(result, *capture, events, *out);
+    out->write(consumer.coverage().line() + "\n");
+  }
+  return result.pass() ? kExitOk : kExitErrors;
+}
+
+}  // namespace
+
+RunVerb add_validate(CLI::App& app) {
+  auto options = std::make_shared<ValidateOptions>();
+  CLI::App* verb =
+      app.add_subcommand("validate", "can it be trusted: against a record of what really ran, or by itself");
+  add_input_options(*verb, options->input);
+  add_decode_options(*verb, options->choice);
+  verb->add_option("--truth", options->truth, "directory with cpu<N>.blocks.zst and summary.json")
+      ->type_name("DIR");
+  verb->add_option("--min-coverage", options->min_coverage,
+                   "percent of traced time that must have text (default 99.9)")
+      ->check(CLI::Range(0.0, 100.0));
+  verb->add_option("--cross-check", options->cross_check,
+                   "how much trace libipt or OpenCSD decodes, too (default 16MB; 0: none)")
+      ->transform(CLI::AsSizeValue(false));
+  verb->add_option("--format", options->format, "text or json")->check(CLI::IsMember({"text", "json"}));
+  return [options] { return run_validate(*options); };
+}
+
+}  // namespace asof

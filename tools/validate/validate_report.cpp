@@ -1,0 +1,219 @@
+#include "tools/validate/validate_report.h"
+
+#include <fmt/format.h>
+#include <rapidjson/stringbuffer.h>
+#include <rapidjson/writer.h>
+
+#include <algorithm>
+
+#include "tools/output/format.h"
+
+namespace asof {
+namespace {
+
+using JsonWriter = rapidjson::Writer<rapidjson::StringBuffer>;
+
+std::string confidence_text(const std::array<uint64_t, 5>& counts) {
+  std::string text;
+  for (size_t c = 0; c < counts.size(); ++c) {
+    if (counts[c] == 0) continue;
+    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", confidence_name(static_cast<Confidence>(c)),
+                        format_count(counts[c]));
+  }
+  return text;
+}
+
+// Sum over all CPUs.
+std::vector<EventCounts> counts_by_event(const std::map<int, CpuResult>& results) {
+  std::vector<EventCounts> sum(LiveEvents::kClasses);
+  for (const auto& [id, cpu] : results) {
+    for (size_t i = 0; i < cpu.compare.by_event.size(); ++i) {
+      sum[i].right += cpu.compare.by_event[i].right;
+      sum[i].wrong += cpu.compare.by_event[i].wrong;
+      sum[i].missing += cpu.compare.by_event[i].missing;
+    }
+  }
+  return sum;
+}
+
+void print_truth(const std::map<int, CpuResult>& results, const Capture& capture, const LiveEvents& events,
+                 Output& out) {
+  for (const auto& [id, cpu] : results) {
+    const CompareResult& r = cpu.compare;
+    out.write(fmt::format("cpu {}: right {}, wrong {}, missing {}, late text {}; ip_hash {}\n", id,
+                          format_count(r.right), format_count(r.wrong), format_count(r.missing),
+                          format_count(r.late),
+                          !cpu.summary        ? "not known"
+                          : cpu.hash_agrees() ? "agrees"
+                                              : "differs"));
+    if (r.right != 0)
+      out.write(fmt::format("  right by confidence: {}\n", confidence_text(r.right_by_confidence)));
+    if (r.wrong != 0)
+      out.write(fmt::format("  wrong by confidence: {}\n", confidence_text(r.wrong_by_confidence)));
+    for (const auto& [cause, count] : r.missing_by_cause)
+      out.write(fmt::format("  missing by cause: {} {}\n", cause, format_count(count)));
+    for (const Difference& d : r.places)
+      out.write(fmt::format("  {}\n", difference_text(capture, events, id, d)));
+  }
+  if (events.empty()) return;
+  out.write(fmt::format("nearest live-text event (within {})      right      wrong    missing\n",
+                        format_duration(LiveEvents::kNear)));
+  const auto sum = counts_by_event(results);
+  for (size_t i = 0; i < sum.size(); ++i) {
+    if (sum[i].empty()) continue;
+    out.write(fmt::format("  {:<32} {:>12} {:>10} {:>10}\n", LiveEvents::class_name(i),
+                          format_count(sum[i].right), format_count(sum[i].wrong),
+                          format_count(sum[i].missing)));
+  }
+}
+
+void put_string(JsonWriter& w, const char* key, std::string_view text) {
+  w.Key(key);
+  w.String(text.data(), static_cast<rapidjson::SizeType>(text.size()));
+}
+
+void put_number(JsonWriter& w, const char* key, uint64_t n) {
+  w.Key(key);
+  w.Uint64(n);
+}
+
+void put_strings(JsonWriter& w, const char* key, std::span<const std::string> texts) {
+  w.Key(key);
+  w.StartArray();
+  for (const std::string& t : texts) w.String(t.c_str(), static_cast<rapidjson::SizeType>(t.size()));
+  w.EndArray();
+}
+
+void put_counts(JsonWriter& w, const char* key, const std::array<uint64_t, 5>& counts) {
+  w.Key(key);
+  w.StartObject();
+  for (size_t c = 0; c < counts.size(); ++c)
+    put_number(w, confidence_name(static_cast<Confidence>(c)).data(), counts[c]);
+  w.EndObject();
+}
+
+void put_place(JsonWriter& w, const Difference& d) {
+  static constexpr std::array<const char*, 3> kNames{"wrong", "missing", "late"};
+  w.StartObject();
+  put_string(w, "kind", kNames[static_cast<size_t>(d.kind)]);
+  put_string(w, "decoded_ip", fmt::format("{:#x}", d.decoded_ip));
+  put_string(w, "truth_ip", fmt::format("{:#x}", d.truth_ip));
+  put_number(w, "instructions", d.count);
+  if (d.time != kTimeMin) {
+    w.Key("time");
+    w.Int64(d.time);
+  }
+  put_string(w, "gap", d.gap);
+  w.EndObject();
+}
+
+void put_cpu(JsonWriter& w, const CpuResult& cpu) {
+  const CompareResult& r = cpu.compare;
+  w.StartObject();
+  put_number(w, "right", r.right);
+  put_number(w, "wrong", r.wrong);
+  put_number(w, "missing", r.missing);
+  put_number(w, "late", r.late);
+  put_string(w, "ip_hash", fmt::format("{:016x}", cpu.ips.hash));
+  if (cpu.summary) {
+    w.Key("ip_hash_agrees");
+    w.Bool(cpu.hash_agrees());
+  }
+  put_counts(w, "right_by_confidence", r.right_by_confidence);
+  put_counts(w, "wrong_by_confidence", r.wrong_by_confidence);
+  w.Key("missing_by_cause");
+  w.StartObject();
+  for (const auto& [cause, count] : r.missing_by_cause) put_number(w, cause.c_str(), count);
+  w.EndObject();
+  w.Key("places");
+  w.StartArray();
+  for (const Difference& d : r.places) put_place(w, d);
+  w.EndArray();
+  w.EndObject();
+}
+
+void put_events(JsonWriter& w, const std::map<int, CpuResult>& results) {
+  w.Key("by_event");
+  w.StartObject();
+  const auto sum = counts_by_event(results);
+  for (size_t i = 0; i < sum.size(); ++i) {
+    if (sum[i].empty()) continue;
+    w.Key(std::string(LiveEvents::class_name(i)).c_str());
+    w.StartObject();
+    put_number(w, "right", sum[i].right);
+    put_number(w, "wrong", sum[i].wrong);
+    put_number(w, "missing", sum[i].missing);
+    w.EndObject();
+  }
+  w.EndObject();
+}
+
+// Names and paths come from files: what is no UTF-8 must not make the report unreadable.
+std::string printable(std::string text) {
+  for (char& c : text) {
+    if (static_cast<unsigned char>(c) >= 0x80 || static_cast<unsigned char>(c) < 0x20) c = '?';
+  }
+  return text;
+}
+
+}  // namespace
+
+bool Validation::pass() const {
+  return std::ranges::none_of(checks, [](const Check& c) { return c.result == Check::Result::kFail; });
+}
+
+void print_validation_text(const Validation& v, const Capture& capture, const LiveEvents& events,
+                           Output& out) {
+  if (v.truth != nullptr) print_truth(*v.truth, capture, events, out);
+  for (const Check& c : v.checks) {
+    out.write(fmt::format("{:<5} {:<12} {}\n", result_name(c.result), c.topic, c.answer));
+    for (const std::string& p : c.places) out.write(fmt::format("{:19}{}\n", "", p));
+  }
+  out.write(v.pass() ? "verdict: pass\n" : "verdict: FAIL\n");
+  for (const Check& c : v.checks) {
+    if (c.result == Check::Result::kFail) out.write(fmt::format("  because {}: {}\n", c.topic, c.answer));
+  }
+}
+
+void print_validation_json(const Validation& v, Output& out) {
+  rapidjson::StringBuffer buffer;
+  JsonWriter w(buffer);
+  w.StartObject();
+  w.Key("pass");
+  w.Bool(v.pass());
+  w.Key("reasons");
+  w.StartArray();
+  for (const Check& c : v.checks) {
+    if (c.result == Check::Result::kFail)
+      w.String(printable(fmt::format("{}: {}", c.topic, c.answer)).c_str());
+  }
+  w.EndArray();
+  w.Key("checks");
+  w.StartArray();
+  for (const Check& c : v.checks) {
+    w.StartObject();
+    put_string(w, "topic", c.topic);
+    put_string(w, "result", result_name(c.result));
+    put_string(w, "answer", printable(c.answer));
+    std::vector<std::string> places;
+    for (const std::string& p : c.places) places.push_back(printable(p));
+    put_strings(w, "places", places);
+    w.EndObject();
+  }
+  w.EndArray();
+  if (v.truth != nullptr) {
+    w.Key("cpus");
+    w.StartObject();
+    for (const auto& [id, cpu] : *v.truth) {
+      w.Key(std::to_string(id).c_str());
+      put_cpu(w, cpu);
+    }
+    w.EndObject();
+    put_events(w, *v.truth);
+  }
+  w.EndObject();
+  out.write(std::string_view(buffer.GetString(), buffer.GetSize()));
+  out.write("\n");
+}
+
+}  // namespace asof

@@ -1,0 +1,48 @@
+// asof errors: what the stable codes mean.
+#include <fmt/format.h>
+
+#include "tools/cli/verbs.h"
+#include "tools/output/catalogue.h"
+#include "tools/output/output.h"
+
+namespace asof {
+namespace {
+
+struct ErrorsOptions {
+  std::string code;
+  bool markdown = false;
+};
+
+ExitCode run_errors(const ErrorsOptions& o) {
+  auto out = Output::open("-");
+  if (!out) return kExitInput;
+  if (o.markdown) {
+    out->write(catalogue_markdown());
+    return kExitOk;
+  }
+  if (o.code.empty()) {
+    for (const CodeInfo& info : catalogue()) out->write(fmt::format("{} {}\n", info.code, info.title));
+    return kExitOk;
+  }
+  const CodeInfo* info = find_code(o.code);
+  if (info == nullptr) {
+    fmt::print(stderr, "asof errors: no code '{}'; 'asof errors' lists them all\n", o.code);
+    return kExitUsage;
+  }
+  out->write(explain(*info));
+  return kExitOk;
+}
+
+}  // namespace
+
+RunVerb add_errors(CLI::App& app) {
+  auto options = std::make_shared<ErrorsOptions>();
+  CLI::App* verb = app.add_subcommand("errors", "what error codes mean");
+  auto* explain_option =
+      verb->add_option("--explain", options->code, "causes and remedy of one code")->type_name("CODE");
+  verb->add_flag("--markdown", options->markdown, "all codes as a page (docs/errors.md)")
+      ->excludes(explain_option);
+  return [options] { return run_errors(*options); };
+}
+
+}  // namespace asof

@@ -1,0 +1,143 @@
+// asof events: the side-band records in time order, one line each. Records without a time come first. Memory:
+// a time and a number for each record, and a window of records; a large file is walked once for each window.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "tools/cli/options.h"
+#include "tools/cli/verbs.h"
+#include "tools/output/format.h"
+#include "tools/output/output.h"
+
+namespace asof {
+namespace {
+
+constexpr size_t kWindow = 1 << 20;  // records held at once
+
+struct EventsOptions {
+  InputOptions input;
+  std::string types, cpus, pids, tids, time;
+};
+
+struct EventsFilter {
+  std::vector<std::string> types;
+  std::vector<int> cpus, pids, tids;
+  TimeBounds time;
+
+  bool passes(const Record& r) const {
+    const auto in = [](const auto& list, const auto& value) {
+      return list.empty() || std::find(list.begin(), list.end(), value) != list.end();
+    };
+    if (!in(cpus, r.id.cpu) || !in(pids, r.id.pid) || !in(tids, r.id.tid)) return false;
+    const Time t = r.time();
+    const bool all_time = time == TimeBounds{};
+    if (!all_time && (t == kTimeMin || t < time.lo || t > time.hi)) return false;
+    return types.empty() || in(types, record_type_name(r.type));
+  }
+};
+
+// Upper-case without "PERF_RECORD_", so that both spellings are known.
+std::string type_name(std::string name) {
+  std::transform(name.begin(), name.end(), name.begin(),
+                 [](char c) { return c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c; });
+  const std::string prefix = "PERF_RECORD_";
+  return name.starts_with(prefix) ? name.substr(prefix.size()) : name;
+}
+
+Result<EventsFilter> read_filter(const EventsOptions& o) {
+  EventsFilter f;
+  for (const std::string& t : split_list(o.types)) f.types.push_back(type_name(t));
+  for (const auto& [text, list, name] :
+       {std::tuple{&o.cpus, &f.cpus, "--cpu"}, {&o.pids, &f.pids, "--pid"}, {&o.tids, &f.tids, "--tid"}}) {
+    if (text->empty()) continue;
+    auto numbers = parse_number_list(*text, name);
+    if (!numbers) return std::unexpected(numbers.error());
+    *list = std::move(*numbers);
+  }
+  if (!o.time.empty()) {
+    const auto time = parse_time_range(o.time, {});
+    if (!time) return std::unexpected(time.error());
+    f.time = *time;
+  }
+  return f;
+}
+
+void print_record(const Record& r, Output& out) {
+  std::string line = fmt::format("{:>16}", format_time(r.time()));
+  if (r.id.cpu >= 0) line += fmt::format(" [{:03}]", r.id.cpu);
+  if (r.id.tid >= 0) line += fmt::format(" {}/{}", r.id.pid, r.id.tid);
+  out.write(
+      fmt::format("{} {:#x} {} {}\n", line, r.file_offset, record_type_name(r.type), describe_record(r)));
+}
+
+// Walks the records that pass, with their number among all.
+void visit(const PerfData& data, const EventsFilter& filter,
+           const std::function<void(uint64_t, const Record&)>& take) {
+  uint64_t number = 0;
+  data.for_each([&](const Record& r) {
+    if (filter.passes(r)) take(number, r);
+    ++number;
+    return !interrupted();
+  });
+}
+
+void print_sorted(const PerfData& data, const EventsFilter& filter, Output& out) {
+  std::vector<std::pair<Time, uint64_t>> order;
+  visit(data, filter, [&](uint64_t number, const Record& r) { order.emplace_back(r.time(), number); });
+  std::sort(order.begin(), order.end());
+  for (size_t begin = 0; begin < order.size() && !out.closed() && !interrupted(); begin += kWindow) {
+    const size_t size = std::min(kWindow, order.size() - begin);
+    // Where each record of this window stands in it, by its number.
+    std::vector<std::pair<uint64_t, size_t>> slots(size);
+    for (size_t i = 0; i < size; ++i) slots[i] = {order[begin + i].second, i};
+    std::sort(slots.begin(), slots.end());
+    std::vector<Record> window(size);
+    size_t next = 0;
+    visit(data, filter, [&](uint64_t number, const Record& r) {
+      if (next < size && slots[next].first == number) window[slots[next++].second] = r;
+    });
+    for (size_t i = 0; i < size && !out.closed(); ++i) print_record(window[i], out);
+  }
+}
+
+ExitCode run_events(const EventsOptions& o) {
+  Diagnostics diagnostics = o.input.diagnostics();
+  const auto filter = read_filter(o);
+  if (!filter) {
+    diagnostics.error(filter.error());
+    return kExitUsage;
+  }
+  const auto capture = open_for_verb(o.input, diagnostics, o.input.verbose > 0);
+  if (!capture) return kExitInput;
+  if (!capture->perf) {
+    diagnostics.note(fmt::format("{}: a {} has no side-band records", capture->path, capture->kind));
+    return kExitOk;
+  }
+  auto out = Output::open("-");
+  if (!out) return kExitInput;
+  print_sorted(*capture->perf, *filter, *out);
+  out->flush();
+  return interrupted() ? kExitInterrupted : kExitOk;
+}
+
+}  // namespace
+
+RunVerb add_events(CLI::App& app) {
+  auto o = std::make_shared<EventsOptions>();
+  CLI::App* verb = app.add_subcommand("events", "side-band records in time order");
+  add_input_options(*verb, o->input);
+  const std::string filter = "Filters";
+  verb->add_option("--type", o->types, "only these: TEXT_POKE,KSYMBOL,BPF_EVENT,MMAP2,...")
+      ->type_name("LIST")
+      ->type_name("LIST")
+      ->type_name("LIST")
+      ->group(filter);
+  verb->add_option("-C,--cpu", o->cpus, "only these CPUs")->type_name("LIST")->group(filter);
+  verb->add_option("--pid", o->pids, "only these processes")->group(filter);
+  verb->add_option("--tid", o->tids, "only these threads")->group(filter);
+  verb->add_option("--time", o->time, "only from A to B, in seconds")->type_name("A,B")->group(filter);
+  return [o] { return run_events(*o); };
+}
+
+}  // namespace asof

@@ -1,0 +1,193 @@
+// asof pack: a capture and all files that decoding it uses as one archive, which decodes the same on any
+// machine. asof unpack: the files of such an archive again. Reading and its limits: decoder/open/archive.h.
+#include <archive.h>
+#include <archive_entry.h>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <filesystem>
+#include <vector>
+
+#include "decoder/open/archive.h"
+#include "tools/cli/verbs.h"
+#include "tools/output/format.h"
+#include "tools/output/output.h"
+#include "tools/verbs/pack_list.h"
+
+namespace asof {
+namespace {
+
+namespace fs = std::filesystem;
+
+// One archive being written: entries in the order they come, with nothing in them that depends on who packs.
+class Packer {
+ public:
+  static Result<std::unique_ptr<Packer>> open(const std::string& path) {
+    auto p = std::unique_ptr<Packer>(new Packer(path));
+    archive_write_set_format_pax_restricted(p->archive_);
+    if (path.ends_with(".zst") || path.ends_with(".tzst")) {
+      archive_write_add_filter_zstd(p->archive_);
+    } else if (path.ends_with(".gz") || path.ends_with(".tgz")) {
+      archive_write_add_filter_gzip(p->archive_);
+      archive_write_set_options(p->archive_, "gzip:!timestamp");
+    } else if (path.ends_with(".xz")) {
+      archive_write_add_filter_xz(p->archive_);
+    }
+    if (archive_write_open_filename(p->archive_, path.c_str()) != ARCHIVE_OK)
+      return std::unexpected(p->error());
+    return p;
+  }
+  ~Packer() { archive_write_free(archive_); }
+  Packer(const Packer&) = delete;
+  Packer& operator=(const Packer&) = delete;
+
+  // False: the file cannot be read as it was when it was looked at; the archive is as before.
+  Result<bool> add(const PackedFile& file) {
+    const int fd = ::open(file.path.c_str(), O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return false;
+    struct stat st {};
+    Result<bool> done = fstat(fd, &st) == 0 && S_ISREG(st.st_mode);
+    if (done && *done) done = copy(fd, st, file.name);
+    close(fd);
+    return done;
+  }
+
+  Result<void> finish() {
+    if (archive_write_close(archive_) != ARCHIVE_OK) return std::unexpected(error());
+    return {};
+  }
+
+ private:
+  explicit Packer(std::string path) : path_(std::move(path)), archive_(archive_write_new()) {}
+
+  Error error() const {
+    const char* const said = archive_error_string(archive_);
+    return {"E-FILE-090", path_, Error::kNoOffset, said != nullptr ? said : "cannot be written", {}};
+  }
+
+  Result<bool> copy(int fd, const struct stat& st, const std::string& name) {
+    archive_entry* const entry = archive_entry_new();
+    archive_entry_set_pathname(entry, name.c_str());
+    archive_entry_set_filetype(entry, AE_IFREG);
+    archive_entry_set_perm(entry, 0644);
+    archive_entry_set_size(entry, st.st_size);
+    archive_entry_set_mtime(entry, st.st_mtime, 0);
+    const int r = archive_write_header(archive_, entry);
+    archive_entry_free(entry);
+    if (r != ARCHIVE_OK) return std::unexpected(error());
+    std::vector<char> block(1U << 20U);
+    for (off_t left = st.st_size; left > 0;) {
+      const ssize_t n = read(fd, block.data(), std::min<size_t>(block.size(), static_cast<size_t>(left)));
+      if (n <= 0)
+        return fail("E-FILE-134", name, Error::kNoOffset,
+                    n < 0 ? std::strerror(errno) : "it became shorter while it was packed", {});
+      if (archive_write_data(archive_, block.data(), static_cast<size_t>(n)) != n)
+        return std::unexpected(error());
+      left -= n;
+    }
+    return true;
+  }
+
+  std::string path_;
+  archive* archive_;
+};
+
+struct PackOptions {
+  InputOptions input;
+  std::string output;
+};
+
+Result<uint64_t> write_archive(const std::vector<PackedFile>& files, const std::string& path,
+                               Diagnostics& diagnostics) {
+  auto packer = Packer::open(path);
+  if (!packer) return std::unexpected(packer.error());
+  uint64_t packed = 0;
+  for (const PackedFile& file : files) {
+    const auto added = (*packer)->add(file);
+    if (!added) return std::unexpected(added.error());
+    if (*added) {
+      ++packed;
+    } else {
+      diagnostics.error(
+          {"E-FILE-134", file.path, Error::kNoOffset, "cannot be read; the archive is without it", {}});
+    }
+  }
+  if (const auto done = (*packer)->finish(); !done) return std::unexpected(done.error());
+  return packed;
+}
+
+ExitCode run_pack(const PackOptions& o) {
+  Diagnostics diagnostics = o.input.diagnostics();
+  if (o.input.input == "-" || is_archive(o.input.input)) {
+    diagnostics.error({"E-FILE-091", o.input.input, Error::kNoOffset, "a pipe or an archive cannot be packed",
+                       "name the recording's file or directory"});
+    return kExitUsage;
+  }
+  const auto capture = open_for_verb(o.input, diagnostics);
+  if (!capture) return kExitInput;
+  const std::vector<PackedFile> files = files_of(*capture, o.input.input, o.input.capture);
+  // Under another name until it is whole.
+  const std::string part =
+      o.output + ".part" +
+      (fs::path(o.output).extension() == ".zst" ? ".zst" : fs::path(o.output).extension().string());
+  const auto packed = write_archive(files, part, diagnostics);
+  std::error_code error;
+  if (packed) fs::rename(part, o.output, error);
+  if (!packed || error) {
+    diagnostics.error(packed ? Error{"E-FILE-090", o.output, Error::kNoOffset, error.message(), {}}
+                             : packed.error());
+    fs::remove(part, error);
+    return kExitInput;
+  }
+  auto out = Output::open("-");
+  if (!out) return kExitInput;
+  out->write(fmt::format("{}: {}, {}\n", o.output, format_plural(*packed, "file", "files"),
+                         format_size(fs::file_size(o.output, error))));
+  return *packed == files.size() ? kExitOk : kExitErrors;
+}
+
+struct UnpackOptions {
+  std::string input, output = ".";
+};
+
+ExitCode run_unpack(const UnpackOptions& o) {
+  Diagnostics diagnostics(Diagnostics::Color::kAuto, 0);
+  std::error_code error;
+  fs::create_directories(o.output, error);
+  if (error) {
+    diagnostics.error({"E-FILE-090", o.output, Error::kNoOffset, error.message(), {}});
+    return kExitInput;
+  }
+  if (const auto done = unpack_archive(o.input, o.output); !done) {
+    diagnostics.error(done.error());
+    return kExitInput;
+  }
+  return kExitOk;
+}
+
+}  // namespace
+
+RunVerb add_pack(CLI::App& app) {
+  auto o = std::make_shared<PackOptions>();
+  CLI::App* verb = app.add_subcommand("pack", "a capture with all files that decoding uses, as one archive");
+  add_input_options(*verb, o->input);
+  verb->add_option("-o,--output", o->output,
+                   "the archive: NAME.tar, or NAME.tar.zst, .gz, .xz (default: asof.tar.zst)")
+      ->default_str("asof.tar.zst")
+      ->type_name("FILE");
+  o->output = "asof.tar.zst";
+  return [o] { return run_pack(*o); };
+}
+
+RunVerb add_unpack(CLI::App& app) {
+  auto o = std::make_shared<UnpackOptions>();
+  CLI::App* verb = app.add_subcommand("unpack", "the files of an archive that asof pack made");
+  verb->add_option("ARCHIVE", o->input, "the archive")->required()->type_name("FILE");
+  verb->add_option("-o,--output", o->output, "directory to unpack into (default: here)")->type_name("DIR");
+  return [o] { return run_unpack(*o); };
+}
+
+}  // namespace asof

@@ -1,0 +1,323 @@
+// asof report: one screen about a capture: what is in it, how much was decoded, what was lost and why, what
+// the text did, and where the time went.
+#include <fmt/format.h>
+#include <tbb/enumerable_thread_specific.h>
+#include <tsl/robin_map.h>
+
+#include <algorithm>
+#include <atomic>
+
+#include "tools/cli/progress.h"
+#include "tools/cli/verbs.h"
+#include "tools/doctor/open_matters.h"
+#include "tools/output/catalogue.h"
+#include "tools/output/coverage.h"
+#include "tools/output/format.h"
+#include "tools/output/output.h"
+#include "tools/output/tally.h"
+
+namespace asof {
+namespace {
+
+constexpr size_t kHottest = 10;
+constexpr size_t kNoticesShown = 10;
+
+// Blocks do not outlive the pipeline, and each decoder has its own: known by what they are.
+struct BlockKey {
+  Addr ip = 0;
+  Space space = kKernelSpace;
+  Time from = kTimeMin;
+  bool operator==(const BlockKey&) const = default;
+};
+struct HashBlockKey {
+  size_t operator()(const BlockKey& k) const {
+    return (k.ip ^ static_cast<uint64_t>(k.space) << 40 ^ static_cast<uint64_t>(k.from)) * kHashFactor >> 16;
+  }
+};
+struct HotBlock {
+  std::pair<size_t, size_t> first{SIZE_MAX, SIZE_MAX};  // stream and segment that met it first
+  Time time = kTimeMin;                                 // then: some instant at which it ran
+  uint64_t instructions = 0;
+
+  void add(const HotBlock& b) {
+    if (b.first < first) first = b.first, time = b.time;
+    instructions += b.instructions;
+  }
+};
+using HotBlocks = tsl::robin_map<BlockKey, HotBlock, HashBlockKey>;
+
+// Instructions by block, as one worker sees them. Runs are counted by their number: there are many visits of
+// few runs, and what they hold is looked up once.
+class BlockCounter {
+ public:
+  void add(const Chunk& chunk) {
+    const StepList& steps = chunk.steps;
+    if (steps.table() != nullptr && steps.table() != table_) {
+      settle();
+      table_ = steps.table();
+    }
+    for (const uint32_t code : steps.codes()) {
+      if (code == StepList::kLoose) continue;
+      const uint32_t run = code >> StepList::kRunShift;
+      if (run >= visits_.size()) visits_.resize(std::max<size_t>(run + 1, 2 * visits_.size()));
+      if (visits_[run]++ == 0) meet(chunk, code);
+    }
+    for (const Step& step : steps.loose()) blocks_[key(*step.block)].add(hot(chunk, *step.block, step.count));
+  }
+  // Everything so far; the blocks themselves may be gone.
+  const HotBlocks& blocks() {
+    settle();
+    return blocks_;
+  }
+
+ private:
+  struct Part {
+    uint32_t run;
+    BlockKey key;
+    HotBlock once;  // of one visit
+  };
+  static BlockKey key(const Block& b) { return {b.ip, b.space, b.from}; }
+  static HotBlock hot(const Chunk& chunk, const Block& b, uint64_t instructions) {
+    return {{chunk.stream, chunk.segment},
+            std::clamp(chunk.steps.time_at(0), b.from, std::max(b.from, b.until)),
+            instructions};
+  }
+  void meet(const Chunk& chunk, uint32_t code) {
+    const Block* const* const blocks = chunk.steps.run_blocks(code);
+    for (uint32_t i = 0; i < chunk.steps.run(code).size; ++i)
+      parts_.push_back(
+          {code >> StepList::kRunShift, key(*blocks[i]), hot(chunk, *blocks[i], blocks[i]->count)});
+  }
+  void settle() {
+    for (Part& p : parts_) {
+      p.once.instructions *= visits_[p.run];
+      blocks_[p.key].add(p.once);
+    }
+    parts_.clear();
+    visits_.assign(visits_.size(), 0);
+  }
+
+  const RunTable* table_ = nullptr;
+  std::vector<uint64_t> visits_;  // by number of the run
+  std::vector<Part> parts_;       // of the runs that were met
+  HotBlocks blocks_;
+};
+
+class ReportConsumer : public ChunkConsumer {
+ public:
+  ReportConsumer(const Capture& capture, uint64_t max_errors) : coverage_(capture), max_errors_(max_errors) {}
+
+  std::unique_ptr<Prepared> prepare(const Chunk& chunk, const Stream&) override {
+    auto tally = std::make_unique<Tally>();
+    count_steps(chunk, *tally);
+    counters_.local().add(chunk);
+    return tally;
+  }
+
+  void deliver(Chunk& chunk, const Stream&, Prepared* prepared) override {
+    const auto& report = static_cast<const Tally&>(*prepared);
+    coverage_.add(chunk, report.ips.count);
+    if (coverage_.errors() > max_errors_) stopped_ = true;
+    branches += report.branches;
+    for (size_t c = 0; c < by_confidence.size(); ++c) by_confidence[c] += report.by_confidence[c];
+    for (const Event& e : chunk.events) overflows += e.kind == EventKind::kOverflow;
+  }
+
+  bool delivers_steps() const override { return false; }
+
+  // Called by all workers.
+  bool stopped() const override { return interrupted() || stopped_; }
+
+  // Names of functions, most executed first.
+  std::vector<std::pair<std::string, uint64_t>> hottest(const Capture& capture) {
+    HotBlocks all;
+    for (BlockCounter& counter : counters_) {
+      for (const auto& [block, hot] : counter.blocks()) all[block].add(hot);
+    }
+    std::map<std::string, uint64_t> by_name;
+    for (const auto& [block, hot] : all) {
+      const auto at = capture.symbols.find(block.space, block.ip, hot.time);
+      by_name[at ? fmt::format("{} ({})", at->symbol->name, at->symbol->dso) : "no symbol"] +=
+          hot.instructions;
+    }
+    std::vector<std::pair<std::string, uint64_t>> out(by_name.begin(), by_name.end());
+    std::sort(out.begin(), out.end(), [](const auto& a, const auto& b) {
+      return a.second != b.second ? a.second > b.second : a.first < b.first;
+    });
+    if (out.size() > kHottest) out.resize(kHottest);
+    return out;
+  }
+
+  const Coverage& coverage() const { return coverage_; }
+  uint64_t branches = 0, overflows = 0;
+  std::array<uint64_t, 5> by_confidence{};
+
+ private:
+  Coverage coverage_;
+  uint64_t max_errors_;
+  std::atomic<bool> stopped_ = false;
+  tbb::enumerable_thread_specific<BlockCounter> counters_;
+};
+
+struct ReportOptions {
+  InputOptions input;
+  DecodeChoice choice;
+};
+
+void print_capture(const Capture& c, Output& out) {
+  out.write(fmt::format("{}: {}", c.path, c.kind));
+  for (const std::string& part : {c.machine, c.os_release, c.cpu_desc}) {
+    if (!part.empty()) out.write(", " + part);
+  }
+  out.write("\n");
+  if (!c.command_line.empty()) out.write(fmt::format("  recorded by: {}\n", c.command_line));
+  uint64_t bytes = 0;
+  for (const Stream& s : c.streams) bytes += s.end() - s.begin();
+  out.write(fmt::format("  {}, {} of trace\n", format_plural(c.streams.size(), "stream", "streams"),
+                        format_size(bytes)));
+  if (!c.record_counts.empty()) {
+    std::string line = "  records:";
+    for (const auto& [type, count] : c.record_counts) {
+      line += fmt::format(" {} {}", record_type_name(type), format_count(count));
+    }
+    out.write(line + "\n");
+  }
+}
+
+void print_text_facts(const Capture& c, Output& out) {
+  if (!c.text) return;
+  const TextStore& store = *c.text;
+  out.write(fmt::format("text: {}, {}\n", format_plural(store.pokes().size(), "poke", "pokes"),
+                        format_plural(c.bpf_programs.size(), "BPF program", "BPF programs")));
+  for (const BpfProgram& p : c.bpf_programs) {
+    out.write(fmt::format("  bpf prog id {} \"{}\" tag {}: {}, {}{}\n", p.id, p.name, p.tag,
+                          format_plural(p.functions.size(), "function", "functions"),
+                          format_interval(p.loaded, p.unloaded), p.has_image ? "" : ", no bytes recorded"));
+  }
+  // A block stream has the pokes, but not the text they were made on: what was found out is in its notices.
+  const auto notices = c.blocks ? std::span<const TextNotice>() : store.notices();
+  for (size_t i = 0; i < std::min(notices.size(), kNoticesShown); ++i) {
+    out.write(fmt::format("  {:x} {}: {}\n", notices[i].addr,
+                          format_interval(notices[i].from, notices[i].until), notices[i].text));
+  }
+  if (notices.size() > kNoticesShown) {
+    out.write(fmt::format("  and {} more\n", format_count(notices.size() - kNoticesShown)));
+  }
+}
+
+// What the recording itself tells of: trace that never reached the file.
+void print_stream_losses(const Capture& c, Output& out) {
+  constexpr size_t kShown = 5;  // of each stream
+  for (const Stream& s : c.streams) {
+    for (size_t i = 0; i < std::min(s.losses.size(), kShown); ++i) {
+      const StreamLoss& loss = s.losses[i];
+      out.write(fmt::format(
+          "loss: {} at {}, trace offset {:#x}, {}: {} {}\n", stream_place(s), format_time(loss.time),
+          loss.offset, loss.bytes ? format_size(*loss.bytes) : "size not known", loss.code, loss.reason));
+    }
+    if (s.losses.size() > kShown) {
+      out.write(fmt::format("loss: {}: {} more\n", stream_place(s), format_count(s.losses.size() - kShown)));
+    }
+  }
+}
+
+void print_causes(const Capture& c, const Coverage& coverage, Output& out) {
+  for (const bool errors : {false, true}) {
+    bool headed = false;
+    for (const auto& [code, cause] : coverage.causes()) {
+      if (is_error_code(code) != errors) continue;
+      if (!headed) out.write(errors ? "errors by cause:\n" : "losses in the recording:\n");
+      headed = true;
+      const CodeInfo* info = find_code(code);
+      out.write(fmt::format("  {} {}: {}", code, info == nullptr ? "" : info->title,
+                            format_plural(cause.count, "time", "times")));
+      if (cause.bytes != 0) out.write(fmt::format(", {} of trace", format_size(cause.bytes)));
+      if (cause.time != 0) out.write(fmt::format(", {}", format_duration(cause.time)));
+      out.write(fmt::format("\n    first: {}\n", cause.first));
+      if (info != nullptr) out.write(fmt::format("    remedy: {}\n", info->remedy));
+    }
+  }
+  // One line for each code; the rest under -v.
+  std::map<std::string, std::pair<const Notice*, uint64_t>> by_code;
+  for (const Notice& n : c.notices) {
+    if (n.severity == Notice::Severity::kInfo) continue;
+    auto& [first, count] = by_code[n.code];
+    if (first == nullptr) first = &n;
+    count += n.count;
+  }
+  if (!by_code.empty()) out.write("notices about the input:\n");
+  for (const auto& [code, entry] : by_code) {
+    const auto& [first, count] = entry;
+    out.write(fmt::format("  {} {}: first {}{}{}\n", code, format_plural(count, "time", "times"),
+                          first->where, first->where.empty() ? "" : ": ", first->reason));
+    if (!first->hint.empty()) out.write(fmt::format("    remedy: {}\n", first->hint));
+  }
+}
+
+void print_flow(const Capture& c, ReportConsumer& consumer, Output& out) {
+  std::string confidence;
+  for (size_t i = 0; i < consumer.by_confidence.size(); ++i) {
+    if (consumer.by_confidence[i] == 0) continue;
+    confidence +=
+        fmt::format("{}{} {}", confidence.empty() ? "" : ", ", confidence_name(static_cast<Confidence>(i)),
+                    format_count(consumer.by_confidence[i]));
+  }
+  out.write(fmt::format("flow: {} branches; text of the instructions: {}\n", format_count(consumer.branches),
+                        confidence.empty() ? "none" : confidence));
+  const auto hottest = consumer.hottest(c);
+  if (!hottest.empty()) out.write("hottest functions:\n");
+  const double all = static_cast<double>(std::max<uint64_t>(consumer.coverage().instructions(), 1));
+  for (const auto& [name, count] : hottest) {
+    out.write(fmt::format("  {:5.1f} % {:>15} {}\n", 100 * static_cast<double>(count) / all,
+                          format_count(count), name));
+  }
+}
+
+// Why not all of the flow is certain, as far as the recording itself is the reason.
+void print_open_matters(const Capture& c, Output& out) {
+  const auto open = open_matters(c);
+  if (!open.empty()) out.write("what the recording leaves open:\n");
+  for (const OpenFinding& f : open) {
+    out.write(fmt::format("  {}\n    {}\n    remedy: {}\n", open_matter_text(*f.matter), f.evidence,
+                          f.matter->remedy));
+  }
+}
+
+ExitCode run_report(ReportOptions& o) {
+  Diagnostics diagnostics = o.input.diagnostics();
+  if (!finish_choice(o.choice, diagnostics)) return kExitUsage;
+  const auto capture = open_for_verb(o.input, diagnostics, o.input.verbose > 0);
+  if (!capture) return kExitInput;
+  ReportConsumer consumer(*capture, o.choice.max_errors);
+  {
+    ProgressBar bar(o.choice.progress, "report");
+    const auto done =
+        run_pipeline(*capture, o.choice.pipeline, ChunkOrder::kByStream, consumer, bar.callback());
+    if (!done) {
+      diagnostics.error(done.error());
+      return kExitInput;
+    }
+  }
+  auto out = Output::open("-");
+  if (!out) return kExitInput;
+  print_capture(*capture, *out);
+  print_text_facts(*capture, *out);
+  print_flow(*capture, consumer, *out);
+  print_open_matters(*capture, *out);
+  print_stream_losses(*capture, *out);
+  print_causes(*capture, consumer.coverage(), *out);
+  out->write(consumer.coverage().line() + "\n");
+  return exit_code_for(consumer.coverage(), o.choice);
+}
+
+}  // namespace
+
+RunVerb add_report(CLI::App& app) {
+  auto options = std::make_shared<ReportOptions>();
+  CLI::App* verb = app.add_subcommand("report", "coverage, losses, errors by cause, text, hottest functions");
+  add_input_options(*verb, options->input);
+  add_decode_options(*verb, options->choice);
+  return [options] { return run_report(*options); };
+}
+
+}  // namespace asof
