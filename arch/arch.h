@@ -13,6 +13,7 @@
 #include "arch/steps.h"
 #include "arch/stream.h"
 #include "textstore/address.h"
+#include "textstore/code.h"
 #include "textstore/text_store.h"
 #include "textstore/time.h"
 
@@ -64,7 +65,7 @@ struct Gap {
   TimeBounds time;              // when it happened, as far as known
   Addr ip = 0;                  // where the flow was lost (0: unknown)
   Addr resume_ip = 0;           // where it goes on (0: unknown, next sync point)
-  const char* code = "";        // stable: "E-FLOW-001"; see tools/output/catalogue_entries.inc
+  Code code = Code::kNone;      // what each means: tools/output/catalogue_entries.inc
   std::string reason;           // evidence, one line
 };
 

@@ -67,7 +67,7 @@ std::optional<Gap> Splitter::recorded_loss(uint64_t from, const Segment& segment
     Gap g;
     g.begin = loss.offset;
     g.end = segment.begin;
-    g.code = loss.code.c_str();
+    g.code = loss.code;
     g.reason = loss.bytes ? fmt::format("{} ({} bytes)", loss.reason, *loss.bytes) : loss.reason;
     g.time = {std::min(loss.time, segment.start_time), segment.start_time};
     return g;
@@ -79,7 +79,7 @@ Gap Splitter::no_sync_gap(uint64_t begin, uint64_t end) const {
   Gap g;
   g.begin = begin;
   g.end = end;
-  g.code = "E-DATA-002";
+  g.code = Code::kNoSyncPoint;
   g.reason = fmt::format("no sync point ({}) in {} bytes of trace", sync_point_, end - begin);
   return g;
 }

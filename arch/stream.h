@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "textstore/address.h"
+#include "textstore/code.h"
 #include "textstore/time.h"
 
 namespace asof {
@@ -53,7 +54,7 @@ struct StreamLoss {
   uint64_t offset = 0;
   std::optional<uint64_t> bytes;  // size when it is known
   Time time = kTimeMin;           // of the record that told
-  std::string code;               // "E-LOST-..."
+  Code code = Code::kNone;
   std::string reason;
 };
 

@@ -6,13 +6,15 @@
 #include <string>
 #include <utility>
 
+#include "textstore/code.h"
+
 namespace asof {
 
-// One line of diagnosis. `code` is stable ("E-FILE-003"); `where` names the file or object; `offset` is a
+// One line of diagnosis. `where` names the file or object; `offset` is a
 // byte offset in it, or kNoOffset. `hint` says what the user can do, and may be empty.
 struct Error {
   static constexpr uint64_t kNoOffset = UINT64_MAX;
-  std::string code;
+  Code code = Code::kNone;
   std::string where;
   uint64_t offset = kNoOffset;
   std::string reason;
@@ -22,10 +24,9 @@ struct Error {
 template <class T>
 using Result = std::expected<T, Error>;
 
-inline std::unexpected<Error> fail(std::string code, std::string where, uint64_t offset, std::string reason,
+inline std::unexpected<Error> fail(Code code, std::string where, uint64_t offset, std::string reason,
                                    std::string hint = {}) {
-  return std::unexpected(
-      Error{std::move(code), std::move(where), offset, std::move(reason), std::move(hint)});
+  return std::unexpected(Error{code, std::move(where), offset, std::move(reason), std::move(hint)});
 }
 
 }  // namespace asof

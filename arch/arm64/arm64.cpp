@@ -22,7 +22,7 @@ class BySource final : public SegmentDecoder {
  public:
   BySource(const Config& config, std::span<const Stream> streams, const TextStore& text,
            const DecodeOptions& options, std::shared_ptr<SharedCode> code)
-      : config_(config), streams_(streams), text_(text), options_(options), code_(std::move(code)) {}
+      : config_(config), streams_(streams), text_(text), options_(options), code_(code) {}
 
   void decode(const Segment& segment, ChunkSink& sink) override {
     const bool reference =

@@ -111,7 +111,7 @@ Flow::Stop Flow::element(State& s, Trial* trial) {
     case El::kDiscard:
       if constexpr (Emit) {
         add_event(EventKind::kOverflow, s.floor, 0, 0, 0, d.offset);
-        open_gap(s, "E-LOST-003",
+        open_gap(s, Code::kTraceOverflow,
                  d.kind == El::kOverflow
                      ? "the trace unit's buffer was full: trace is missing up to the next sync point"
                      : "the trace unit threw away what it had not written",
@@ -121,7 +121,7 @@ Flow::Stop Flow::element(State& s, Trial* trial) {
     case El::kBad:
       if constexpr (Emit) {
         open_gap(
-            s, "E-DATA-001",
+            s, Code::kBadPacket,
             [&] {
               return fmt::format("bytes at offset {:#x} are no packet, or one out of place",
                                  segment_->begin + d.offset);
@@ -159,7 +159,7 @@ Flow::Stop Flow::on_address(State& s, const Element& d, Trial* trial) {
     case Place::kKnown:
       if (ip != s.ip && !s.fresh) {
         if constexpr (!Emit) return Stop::kContradiction;
-        contradiction(s, "E-FLOW-006", [&] {
+        contradiction(s, Code::kSyncPointNotReached, [&] {
           return fmt::format("the trace says that the flow is at {:#x}, the text leads to {:#x}", ip, s.ip);
         });
         close_gap(s, ip, d.offset);
@@ -226,7 +226,7 @@ Flow::Stop Flow::reach(State& s, Addr to, Trial* trial) {
     const bool ends_here = v->waypoint != Waypoint::kNone;
     if (to < s.ip || v->waypoint == Waypoint::kTrap || (ends_here && (count == 0 || count == b.count))) {
       if constexpr (Emit) {
-        contradiction(s, "E-FLOW-004", [&] {
+        contradiction(s, Code::kInterruptNotReached, [&] {
           return fmt::format(
               "an exception was taken at {:#x}, which the text at {:#x} does not lead to "
               "without a branch",
@@ -255,7 +255,7 @@ Flow::Stop Flow::on_exception(State& s, const Element& d, Trial* trial) {
     go_indirect(s, at, mode_of(s, d.isa));
   } else if (s.place == Place::kTarget && !pop_target<Emit>(s)) {
     if constexpr (!Emit) return s.calls_missing ? Stop::kOut : Stop::kContradiction;
-    lose(s, "E-FLOW-002", [&] {
+    lose(s, Code::kReturnWithoutItsCall, [&] {
       return fmt::format(
           "the target of the branch before {:#x} is not known, an exception at {:#x} "
           "comes first",
@@ -264,7 +264,7 @@ Flow::Stop Flow::on_exception(State& s, const Element& d, Trial* trial) {
   }
   if (s.place == Place::kKnown && is_target && s.ip != at) {
     if constexpr (!Emit) return Stop::kContradiction;
-    contradiction(s, "E-FLOW-004", [&] {
+    contradiction(s, Code::kInterruptNotReached, [&] {
       return fmt::format("an exception was taken at the branch target {:#x}, the text leads to {:#x}", at,
                          s.ip);
     });
@@ -322,7 +322,7 @@ Flow::Stop Flow::on_source_address(State& s, const Element& d, Trial* trial) {
     if (v->waypoint == Waypoint::kTrap || passed || (last && v->waypoint == Waypoint::kNone) ||
         (!last && branch && !v->may_skip)) {
       if constexpr (Emit) {
-        contradiction(s, "E-FLOW-001", [&] {
+        contradiction(s, Code::kTraceContradictsText, [&] {
           return fmt::format("a branch was taken at {:#x}, which the text at {:#x} does not lead to", at,
                              b.ip);
         });
@@ -352,7 +352,7 @@ Flow::Stop Flow::on_end(State& s, const Element& d, Trial* trial) {
     return Stop::kEnd;
   }
   if constexpr (Emit) {
-    contradiction(s, "E-FLOW-006", [&] {
+    contradiction(s, Code::kSyncPointNotReached, [&] {
       return fmt::format("the next sync point is at {:#x}, the text leads to {:#x}", address_of(s, d), s.ip);
     });
     close_gap(s, address_of(s, d), segment_->end - segment_->begin);

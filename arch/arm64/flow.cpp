@@ -22,7 +22,7 @@ Flow::Flow(const Config& config, std::span<const Stream> streams, const TextStor
       options_(options),
       clock_error_(saturating_add(options.clock_error, config.time_error)),
       text_(text),
-      code_(std::move(code)) {
+      code_(code) {
   for (int wfx = 0; wfx < 2; ++wfx)
     caches_[wfx].emplace(text_, options_.text_at, options_.block_cache, wfx != 0);
   if (config_.patch_text_cb != 0 && options_.text_at == TextAt::kAsof) find_kprobe_pokes();
@@ -246,7 +246,7 @@ Flow::Stop Flow::idle(State& s) {
   }
   if (++s.idle_blocks <= (Emit ? kMaxIdleBlocks : kMaxIdleInTrial)) return Stop::kGo;
   if constexpr (Emit) {
-    contradiction(s, "E-FLOW-003", [&] {
+    contradiction(s, Code::kRunaway, [&] {
       return fmt::format("{} blocks from {:#x} on without use of the trace", kMaxIdleBlocks, s.ip);
     });
     s.idle_blocks = 0;
@@ -280,7 +280,7 @@ Flow::Stop Flow::place_for_atom(State& s, Trial* trial) {
   if (s.place == Place::kTarget) {
     if (pop_target<Emit>(s)) return Stop::kGo;
     if constexpr (!Emit) return s.calls_missing ? Stop::kOut : Stop::kContradiction;
-    lose(s, "E-FLOW-002", [&] {
+    lose(s, Code::kReturnWithoutItsCall, [&] {
       return fmt::format("the target of the branch before {:#x} is not known: {}", s.ip, no_target(s));
     });
   } else if constexpr (!Emit) {
@@ -288,11 +288,11 @@ Flow::Stop Flow::place_for_atom(State& s, Trial* trial) {
   } else if (s.place == Place::kWaiting) {
     // What ran before the segment's first address is the segment before's to tell.
     if (segment_->before || segment_->index == 0) {
-      open_gap(s, "E-DATA-002", "no address yet since the sync point", offset_in_use(s));
+      open_gap(s, Code::kNoSyncPoint, "no address yet since the sync point", offset_in_use(s));
       s.place = Place::kLost;
     }
   } else if (s.place != Place::kLost) {
-    lose(s, "E-DATA-003", "an atom where the trace has given no address");
+    lose(s, Code::kPacketOutOfPlace, "an atom where the trace has given no address");
   }
   s.atom_count = 0;
   static_cast<void>(trial);
@@ -306,7 +306,7 @@ Flow::Stop Flow::use_atom(State& s, Variant& v, Trial* trial) {
   const bool taken = (s.atoms & 1) != 0;
   if (!taken && !v.may_skip) [[unlikely]] {
     if constexpr (Emit) {
-      contradiction(s, "E-FLOW-001", [&] {
+      contradiction(s, Code::kTraceContradictsText, [&] {
         return fmt::format("an instruction that is never passed ends the block at {:#x}, but {}", b.ip,
                            describe(s));
       });
@@ -405,7 +405,7 @@ Flow::Stop Flow::walk(State& s, Trial* trial) {
       stop = idle<Emit>(s);
     } else if (v->waypoint == Waypoint::kTrap) {
       if constexpr (Emit) {
-        contradiction(s, "E-FLOW-001",
+        contradiction(s, Code::kTraceContradictsText,
                       [&] { return fmt::format("a breakpoint is at {:#x}, but {}", s.ip, describe(s)); });
       }
       stop = Stop::kContradiction;

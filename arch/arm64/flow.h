@@ -191,13 +191,13 @@ class Flow final : public SegmentDecoder {
   // gaps.cpp: damage as data
   // `why` is the reason, or says it when it is asked for: a gap that goes on has one.
   template <class Why>
-  void open_gap(State& s, const char* code, const Why& why, uint64_t begin);
-  Gap* new_gap(State& s, const char* code);
+  void open_gap(State& s, Code code, const Why& why, uint64_t begin);
+  Gap* new_gap(State& s, Code code);
   void close_gap(State& s, Addr resume_ip, uint64_t end);
   template <class Why>
-  void contradiction(State& s, const char* code, const Why& why);
+  void contradiction(State& s, Code code, const Why& why);
   template <class Why>
-  void lose(State& s, const char* code, const Why& why);
+  void lose(State& s, Code code, const Why& why);
   void be_lost(State& s);
   void add_event(EventKind kind, Time time, Addr ip, uint64_t a, uint64_t b, uint64_t offset);
   size_t roll_back();
@@ -273,7 +273,7 @@ inline void Flow::emit(State& s, const Variant& v, uint32_t count, uint8_t flags
 }
 
 template <class Why>
-void Flow::open_gap(State& s, const char* code, const Why& why, uint64_t begin) {
+void Flow::open_gap(State& s, Code code, const Why& why, uint64_t begin) {
   Gap* const gap = new_gap(s, code);
   if (gap == nullptr) return;
   gap->begin = segment_->begin + begin;
@@ -284,14 +284,14 @@ void Flow::open_gap(State& s, const char* code, const Why& why, uint64_t begin) 
 // Where trace and text disagree, what ran since the last packet that fitted is not known either; where only
 // bytes are missing, it is.
 template <class Why>
-void Flow::contradiction(State& s, const char* code, const Why& why) {
-  if (std::string_view(code).starts_with("E-FLOW")) roll_back();
+void Flow::contradiction(State& s, Code code, const Why& why) {
+  if (family_of(code) == CodeFamily::kFlow) roll_back();
   lose(s, code, why);
 }
 
 // From here on where the flow is is not known.
 template <class Why>
-void Flow::lose(State& s, const char* code, const Why& why) {
+void Flow::lose(State& s, Code code, const Why& why) {
   verified_steps_ = chunk_.steps.size();
   if (Gap* const gap = new_gap(s, code)) {
     gap->begin = segment_->begin + offset_in_use(s);

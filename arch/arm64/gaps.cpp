@@ -23,14 +23,13 @@ void Flow::add_event(EventKind kind, Time time, Addr ip, uint64_t a, uint64_t b,
 
 // The gap that opens, to be told where it begins and why; nullptr: it is open already. Where the last gap
 // ended right here, before any instruction, it is one gap: the first cause stays.
-Gap* Flow::new_gap(State& s, const char* code) {
+Gap* Flow::new_gap(State& s, Code code) {
   next_flags_ |= Step::kAfterGap;
   confidence_ = Confidence::kCertain;
   confidence_until_ = 0;
   if (gap_) return nullptr;
   const uint32_t step = static_cast<uint32_t>(chunk_.steps.size());
-  if (!chunk_.gaps.empty() && chunk_.gaps.back().step == step &&
-      chunk_.gaps.back().code == std::string_view(code)) {
+  if (!chunk_.gaps.empty() && chunk_.gaps.back().step == step && chunk_.gaps.back().code == code) {
     gap_ = std::move(chunk_.gaps.back());
     chunk_.gaps.pop_back();
     return nullptr;

@@ -101,7 +101,7 @@ Variant* Flow::text(State& s, Trial* trial, Stop& why) {
     std::erase(spaces, kNoSpace);
     if (spaces.empty()) {
       if constexpr (Emit) {
-        contradiction(s, "E-TEXT-002",
+        contradiction(s, Code::kNoProcess,
                       [&] { return fmt::format("user address {:#x}, but no process is known here", s.ip); });
       }
       why = Stop::kNoText;
@@ -177,12 +177,12 @@ Variant* Flow::text_at(State& s, Node& node, Trial* trial, Stop& why) {
     case TextState::kUnknown:
       if (Variant* slot = slot_text(s, node)) return slot;
       if constexpr (Emit)
-        contradiction(s, "E-TEXT-001", [&] { return text_with("no bytes are known at ", s.ip); });
+        contradiction(s, Code::kNoBytes, [&] { return text_with("no bytes are known at ", s.ip); });
       why = Stop::kNoText;
       return nullptr;
     case TextState::kInvalid:
       if constexpr (Emit)
-        contradiction(s, "E-FLOW-005",
+        contradiction(s, Code::kNotAnInstruction,
                       [&] { return fmt::format("the bytes at {:#x} are no instruction", s.ip); });
       else
         trial->unsure = trial->unsure || may_have_changed(s);
@@ -198,7 +198,7 @@ Variant* Flow::text_at(State& s, Node& node, Trial* trial, Stop& why) {
   std::vector<Variant*>& known = candidates_.known;
   if (known.empty() && !candidates_.missing) {
     if constexpr (Emit)
-      contradiction(s, "E-FLOW-005",
+      contradiction(s, Code::kNotAnInstruction,
                     [&] { return fmt::format("the bytes at {:#x} are no instruction at this time", s.ip); });
     else
       trial->unsure = trial->unsure || may_have_changed(s);
@@ -208,7 +208,7 @@ Variant* Flow::text_at(State& s, Node& node, Trial* trial, Stop& why) {
   if (known.empty()) {
     if (Variant* slot = slot_text(s, node)) return slot;
     if constexpr (Emit) {
-      contradiction(s, "E-TEXT-001", [&] {
+      contradiction(s, Code::kNoBytes, [&] {
         return fmt::format("no bytes are known at {:#x} at this time, though at others", s.ip);
       });
     }

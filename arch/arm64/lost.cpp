@@ -69,7 +69,7 @@ bool Flow::in_hole(const State& s, Addr ip) {
 
 void Flow::lost_walk(State& s) {
   using Take = ElementParser::Take;
-  if (runs_ == nullptr || s.atom_count != 0 || !s.sf || gap_->code != std::string_view("E-TEXT-001")) return;
+  if (runs_ == nullptr || s.atom_count != 0 || !s.sf || gap_->code != Code::kNoBytes) return;
   LostTaker taker{*this, s};
   Take taken = Take::kOn;
   for (Element next; taken == Take::kOn && fast_listed(s, next);) {

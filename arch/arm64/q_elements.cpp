@@ -85,13 +85,13 @@ Flow::Stop Flow::on_q(State& s, const Element& d, Trial* trial) {
       known_start && s.place == Place::kKnown && (d.flags & Element::kCounted) != 0 && left == 0;
   if (followed && target != nullptr && s.ip != to) {
     if constexpr (!Emit) return Stop::kContradiction;
-    contradiction(s, "E-FLOW-006", [&] {
+    contradiction(s, Code::kSyncPointNotReached, [&] {
       return fmt::format("a Q element of {} instructions ends at {:#x}, the text leads to {:#x}", d.type, to,
                          s.ip);
     });
   } else if (!followed) {
     if constexpr (Emit) {
-      lose(s, "E-FLOW-001", [&] {
+      lose(s, Code::kTraceContradictsText, [&] {
         return (d.flags & Element::kCounted) != 0
                    ? fmt::format(
                          "a Q element: the trace does not say which way the last {} of {} instructions went",

@@ -117,7 +117,7 @@ class Reference final : public SegmentDecoder {
   const Block* block(Addr begin, Addr end, uint8_t mode, bool wfx);
   Space space_of(Addr a) const;
   void event(EventKind kind, Addr ip, uint64_t a, uint64_t b, uint64_t at);
-  void gap(const char* code, std::string reason, Addr ip, uint64_t at);
+  void gap(Code code, std::string reason, Addr ip, uint64_t at);
   void close_gap(Addr ip, uint64_t at);
   void flush(bool last);
 
@@ -150,7 +150,7 @@ void Reference::event(EventKind kind, Addr ip, uint64_t a, uint64_t b, uint64_t 
   chunk_.events.push_back(e);
 }
 
-void Reference::gap(const char* code, std::string reason, Addr ip, uint64_t at) {
+void Reference::gap(Code code, std::string reason, Addr ip, uint64_t at) {
   next_flags_ |= Step::kAfterGap;
   if (gap_) return;
   Gap g;
@@ -199,7 +199,7 @@ void Reference::run(const Segment& segment) {
   if (!tree || ocsd_dt_set_gen_elem_outfn(tree.get(), &on_element, this) != OCSD_OK ||
       ocsd_dt_add_callback_mem_acc(tree.get(), 0, UINT64_MAX, OCSD_MEM_SPACE_ANY, &on_read, this) !=
           OCSD_OK) {
-    gap("E-DATA-003", "OpenCSD does not take this trace unit's configuration", 0, 0);
+    gap(Code::kPacketOutOfPlace, "OpenCSD does not take this trace unit's configuration", 0, 0);
     return;
   }
   // Atoms in front of the next sync point's address are of this segment. Where it takes more to know what was
@@ -216,7 +216,7 @@ void Reference::run(const Segment& segment) {
                              static_cast<uint32_t>(bytes.size()), bytes.data(), &used);
     uint32_t ignored = 0;
     if (OCSD_DATA_RESP_IS_FATAL(r)) {
-      gap("E-DATA-001", fmt::format("OpenCSD gives up at offset {:#x}", at + used), 0,
+      gap(Code::kBadPacket, fmt::format("OpenCSD gives up at offset {:#x}", at + used), 0,
           at + used - segment.begin);
       ocsd_dt_process_data(tree.get(), OCSD_OP_RESET, 0, 0, nullptr, &ignored);
       used = std::max(used, 1U);
@@ -239,11 +239,11 @@ void Reference::element(uint64_t at, const ocsd_generic_trace_elem& e) {
       range(e);
       break;
     case OCSD_GEN_TRC_ELEM_ADDR_NACC:
-      gap("E-TEXT-001", fmt::format("no bytes are known at {:#x}", e.st_addr), e.st_addr, at);
+      gap(Code::kNoBytes, fmt::format("no bytes are known at {:#x}", e.st_addr), e.st_addr, at);
       break;
     case OCSD_GEN_TRC_ELEM_NO_SYNC:
       // The first one only says that OpenCSD has begun.
-      if (e.unsync_eot_info != UNSYNC_INIT_DECODER) gap("E-DATA-002", "no sync point yet", 0, at);
+      if (e.unsync_eot_info != UNSYNC_INIT_DECODER) gap(Code::kNoSyncPoint, "no sync point yet", 0, at);
       break;
     case OCSD_GEN_TRC_ELEM_TRACE_ON:
       if (e.trace_on_reason == TRACE_ON_OVERFLOW) event(EventKind::kOverflow, 0, 0, 0, at);
@@ -284,7 +284,7 @@ void Reference::range(const ocsd_generic_trace_elem& e) {
   const bool wfx = (config_.sources.at(segment_->stream).idr2 >> 31) != 0;
   for (Addr at = e.st_addr; at < e.en_addr;) {
     const Block* b = block(at, e.en_addr, mode, wfx);
-    if (b == nullptr) return gap("E-TEXT-001", fmt::format("no bytes are known at {:#x}", at), at, 0);
+    if (b == nullptr) return gap(Code::kNoBytes, fmt::format("no bytes are known at {:#x}", at), at, 0);
     Step s;
     s.block = b;
     s.time = now_;

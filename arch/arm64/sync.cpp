@@ -131,7 +131,7 @@ Gap AsyncSplitter::not_decoded() const {
   Gap gap;
   gap.begin = stream_.begin();
   gap.end = stream_.end();
-  gap.code = "E-DATA-004";
+  gap.code = Code::kLoadStoreTrace;
   gap.reason = fmt::format(
       "the trace unit traced loads or stores (TRCCONFIGR {:#x}), which take atoms that "
       "cannot be told from those of branches",

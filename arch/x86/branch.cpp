@@ -109,7 +109,7 @@ Flow::Stop Flow::take_target(State& s, Variant& v, Trial* trial) {
     // The SDM lets a processor defer TIPs behind the TNT bits of later branches; none is known to, and no
     // peer decodes it. Taken for that, wrong text at the place of an indirect branch would pass unnoticed.
     if constexpr (Emit) {
-      contradiction(s, "E-FLOW-001", [&] {
+      contradiction(s, Code::kTraceContradictsText, [&] {
         return fmt::format("an indirect branch ends the block at {:#x}, but {}", b.ip, describe(s));
       });
     }
@@ -138,7 +138,7 @@ Flow::Stop Flow::take_target(State& s, Variant& v, Trial* trial) {
   }
   if (tip.kind != Pending::Kind::kTip) {
     if constexpr (Emit) {
-      contradiction(s, "E-FLOW-001", [&] {
+      contradiction(s, Code::kTraceContradictsText, [&] {
         return fmt::format("an indirect branch ends the block at {:#x}, but {}", b.ip, describe(s));
       });
     }
@@ -155,7 +155,7 @@ Flow::Stop Flow::take_target(State& s, Variant& v, Trial* trial) {
     s.mode = tip.mode;
   }
   if (!tip.has_ip) {
-    if constexpr (Emit) contradiction(s, "E-DATA-003", "a TIP without an address");
+    if constexpr (Emit) contradiction(s, Code::kPacketOutOfPlace, "a TIP without an address");
     s.lost = true;
     s.enabled = true;
     return used(s, trial);
@@ -205,7 +205,7 @@ Flow::Stop Flow::branch(State& s, Variant& v, Trial* trial) {
             return Stop::kOut;
           }
           used(s, trial);
-          lose(s, "E-FLOW-002", [&] {
+          lose(s, Code::kReturnWithoutItsCall, [&] {
             return text_with("the return at ", b.end() - 1,
                              s.calls_missing ? " goes to a call in an earlier gap"
                                              : " goes to a call in code that was in doubt");
@@ -213,7 +213,7 @@ Flow::Stop Flow::branch(State& s, Variant& v, Trial* trial) {
           return Stop::kContradiction;
         }
         if constexpr (Emit) {
-          contradiction(s, "E-FLOW-002",
+          contradiction(s, Code::kReturnWithoutItsCall,
                         [&] { return fmt::format("a compressed return at {:#x} has no call", b.end() - 1); });
         }
         return Stop::kContradiction;
@@ -290,9 +290,9 @@ Flow::Stop Flow::branch(State& s, Variant& v, Trial* trial) {
   }
   if constexpr (Emit) {
     const bool bound = s.pending.kind == Pending::Kind::kAsync || s.pending.kind == Pending::Kind::kReach;
-    const char* code = s.pending.kind == Pending::Kind::kEnd ? "E-FLOW-006"
-                       : bound                               ? "E-FLOW-004"
-                                                             : "E-FLOW-001";
+    Code code = s.pending.kind == Pending::Kind::kEnd ? Code::kSyncPointNotReached
+                : bound                               ? Code::kInterruptNotReached
+                                                      : Code::kTraceContradictsText;
     contradiction(s, code, [&] {
       return fmt::format("a conditional branch ends the block at {:#x}, but {}", b.ip, describe(s));
     });

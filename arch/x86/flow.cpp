@@ -21,7 +21,7 @@ Flow::Flow(const Config& config, std::span<const Stream> streams, const TextStor
     : config_(config), errata_(errata_of(config.cpu)), streams_(streams), options_(options), text_(text) {
   cache_.emplace(text_, options_.text_at, options_.block_cache);
   for (const Addr a : hooks(config, text, options)) cache_->hook(a);
-  if (code != nullptr) run_caches_[0].emplace(std::move(code));
+  if (code != nullptr) run_caches_[0].emplace(code);
   if (unsure_code != nullptr) run_caches_[1].emplace(std::move(unsure_code));
 }
 
@@ -64,7 +64,7 @@ void Flow::decode(const Segment& segment, ChunkSink& sink) {
     if (g.has_cr3) add_event(EventKind::kPaging, s.now, g.has_ip ? g.ip : 0, g.cr3, g.non_root ? 1 : 0, 0);
     if (g.bad) {
       s.lost = s.enabled = true;
-      open_gap(s, "E-DATA-001", "the sync group (PSB+) is damaged", g.size);
+      open_gap(s, Code::kBadPacket, "the sync group (PSB+) is damaged", g.size);
     } else if (g.has_ip && !config_.no_branches) {
       s.enabled = true;
       s.last_ip = g.ip;
@@ -167,7 +167,8 @@ bool Flow::arrive(State& s) {
   }
   s.pending = Pending{};
   if (!d.has_ip) {
-    if constexpr (Emit) contradiction(s, "E-DATA-003", "a TIP without an address ends an asynchronous event");
+    if constexpr (Emit)
+      contradiction(s, Code::kPacketOutOfPlace, "a TIP without an address ends an asynchronous event");
     s.lost = true;
     return true;
   }
@@ -198,8 +199,8 @@ bool Flow::without_flow(State& s) {
       if ((branch && !d.has_ip) || (!s.enabled && d.kind == Pending::Kind::kReach)) break;
       if constexpr (Emit) {
         if (!s.enabled && d.kind != Pending::Kind::kPge) {
-          open_gap(s, "E-DATA-003", "a packet of running trace while tracing is off: its TIP.PGE is missing",
-                   at);
+          open_gap(s, Code::kPacketOutOfPlace,
+                   "a packet of running trace while tracing is off: its TIP.PGE is missing", at);
         }
         close_gap(s, ip, at);
         if (d.kind == Pending::Kind::kPge) add_event(EventKind::kTraceStart, s.now, ip, 0, 0, at);
@@ -232,7 +233,8 @@ bool Flow::without_flow(State& s) {
       return true;  // walk() resolves it
     case Pending::Kind::kTimeBack:
       if constexpr (Emit)
-        open_gap(s, "E-LOST-004", "time runs backwards here: trace was overwritten before it was read", at);
+        open_gap(s, Code::kTraceOverwritten,
+                 "time runs backwards here: trace was overwritten before it was read", at);
       return false;
     case Pending::Kind::kBad:
     case Pending::Kind::kEos:
@@ -274,7 +276,7 @@ Flow::Stop Flow::walk(State& s, Trial* trial) {
       if (s.pending.kind == Pending::Kind::kOverflow) {
         if constexpr (!Emit) return Stop::kOut;
         const uint64_t at = s.pending.offset;
-        open_gap(s, "E-LOST-003", "the trace hardware lost packets (OVF)", at);
+        open_gap(s, Code::kTraceOverflow, "the trace hardware lost packets (OVF)", at);
         s.pending = Pending{};
         resolve_overflow(s);
         close_gap(s, s.enabled ? s.ip : 0, static_cast<uint64_t>(s.p - begin_));
@@ -287,7 +289,7 @@ Flow::Stop Flow::walk(State& s, Trial* trial) {
         if constexpr (Emit) {
           const uint64_t at = s.pending.offset;
           open_gap(
-              s, "E-DATA-001",
+              s, Code::kBadPacket,
               [&] { return fmt::format("bytes at offset {:#x} are no packet", segment_->begin + at); }, at);
         }
         return Stop::kOut;
@@ -302,7 +304,7 @@ Flow::Stop Flow::walk(State& s, Trial* trial) {
           continue;
         }
         if constexpr (!Emit) return Stop::kContradiction;
-        contradiction(s, "E-DATA-003", "a TIP.PGE while tracing is on: its TIP.PGD is missing");
+        contradiction(s, Code::kPacketOutOfPlace, "a TIP.PGE while tracing is on: its TIP.PGD is missing");
       }
       if (s.enabled && !s.lost && s.pending.kind == Pending::Kind::kEnd && !s.pending.has_ip)
         return Stop::kOut;
@@ -341,7 +343,7 @@ Flow::Stop Flow::walk(State& s, Trial* trial) {
     }
     if (++s.idle_blocks > (Emit ? kMaxIdleBlocks : kMaxIdleInTrial)) [[unlikely]] {
       if constexpr (Emit) {
-        contradiction(s, "E-FLOW-003", [&] {
+        contradiction(s, Code::kRunaway, [&] {
           return fmt::format("{} blocks from {:#x} on without use of the trace", kMaxIdleBlocks, s.ip);
         });
         s.idle_blocks = 0;

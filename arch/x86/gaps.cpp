@@ -31,14 +31,13 @@ void Flow::report_bound_events(const State& s) {
 
 // The gap that opens, to be told where it begins and why; nullptr: it is open already. Where the last gap
 // ended right here, before any instruction, it is one gap: the first cause stays.
-Gap* Flow::new_gap(State& s, const char* code) {
+Gap* Flow::new_gap(State& s, Code code) {
   next_flags_ |= Step::kAfterGap;
   confidence_ = Confidence::kCertain;
   confidence_until_ = followed_until_ = 0;
   if (gap_) return nullptr;
   const uint32_t step = static_cast<uint32_t>(chunk_.steps.size());
-  if (!chunk_.gaps.empty() && chunk_.gaps.back().step == step &&
-      chunk_.gaps.back().code == std::string_view(code)) {
+  if (!chunk_.gaps.empty() && chunk_.gaps.back().step == step && chunk_.gaps.back().code == code) {
     gap_ = std::move(chunk_.gaps.back());
     chunk_.gaps.pop_back();
     return nullptr;
@@ -126,7 +125,8 @@ void Flow::doubt() {
 
 // Without TNT packets the flow ends at the next conditional branch or compressed return, wherever it is.
 void Flow::lose_without_tnt(State& s, uint64_t at) {
-  open_gap(s, "E-DATA-011", "the trace has no TNT packets, which tell the way of conditional branches", at);
+  open_gap(s, Code::kNoTntPackets, "the trace has no TNT packets, which tell the way of conditional branches",
+           at);
   verified_steps_ = chunk_.steps.size();
   be_lost(s);
 }

@@ -15,8 +15,8 @@ namespace asof::x86 {
 
 // The flow is in a guest's code, by the packet at `at`.
 void Flow::enter_guest(State& s, uint64_t at) {
-  constexpr const char* kCode = "E-TEXT-010";
-  if (gap_ && gap_->code != std::string_view(kCode)) close_gap(s, 0, at);
+  constexpr Code kCode = Code::kGuestRan;
+  if (gap_ && gap_->code != kCode) close_gap(s, 0, at);
   verified_steps_ = chunk_.steps.size();
   open_gap(s, kCode, "a guest ran (VMX non-root operation): its text is not known", at);
   be_lost(s);

@@ -118,7 +118,7 @@ Variant* Flow::text_of_spaces(State& s, Trial* trial, Stop& why) {
     std::erase(spaces, kNoSpace);
     if (spaces.empty()) {
       if constexpr (Emit) {
-        contradiction(s, "E-TEXT-002",
+        contradiction(s, Code::kNoProcess,
                       [&] { return fmt::format("user address {:#x}, but no process is known here", s.ip); });
       }
       why = Stop::kNoText;
@@ -177,14 +177,14 @@ Variant* Flow::text_at(State& s, Node& node, Trial* trial, Stop& why) {
       return node.only;
     case TextState::kUnknown:
       if constexpr (Emit)
-        contradiction(s, "E-TEXT-001", [&] {
+        contradiction(s, Code::kNoBytes, [&] {
           return text_with("no bytes are known at ", s.ip, name_of_hole(text_, s.user_space, s.ip));
         });
       why = Stop::kNoText;
       return nullptr;
     case TextState::kInvalid:
       if constexpr (Emit)
-        contradiction(s, "E-FLOW-005",
+        contradiction(s, Code::kNotAnInstruction,
                       [&] { return fmt::format("the bytes at {:#x} are no instruction", s.ip); });
       else
         trial->unsure = trial->unsure || may_have_changed(s, s.ip);
@@ -200,7 +200,7 @@ Variant* Flow::text_at(State& s, Node& node, Trial* trial, Stop& why) {
   std::vector<Variant*>& known = candidates_.known;
   if (known.empty() && !candidates_.missing) {
     if constexpr (Emit)
-      contradiction(s, "E-FLOW-005",
+      contradiction(s, Code::kNotAnInstruction,
                     [&] { return fmt::format("the bytes at {:#x} are no instruction at this time", s.ip); });
     else
       trial->unsure = trial->unsure || may_have_changed(s, s.ip);
@@ -209,7 +209,7 @@ Variant* Flow::text_at(State& s, Node& node, Trial* trial, Stop& why) {
   }
   if (known.empty()) {
     if constexpr (Emit) {
-      contradiction(s, "E-TEXT-001", [&] {
+      contradiction(s, Code::kNoBytes, [&] {
         return fmt::format("no bytes are known at {:#x} at this time, though at others", s.ip);
       });
     }
@@ -398,7 +398,7 @@ const Flow::Hypothesis* Flow::choose<true>(State& s, const std::vector<Hypothesi
   constexpr uint64_t kForGood = UINT64_MAX;  // until the next sync point or gap
   if (best == nullptr && unknown && none_goes_on && hypotheses[0].variant != nullptr &&
       hypotheses[0].returns == Returns::Policy::kUnknown) {
-    contradiction(s, "E-TEXT-001", [&] {
+    contradiction(s, Code::kNoBytes, [&] {
       return text_with("what is known of ", s.ip, " does not fit the trace: something unknown was there");
     });
     return nullptr;

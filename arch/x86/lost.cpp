@@ -91,7 +91,7 @@ struct Flow::LostWalk {
 void Flow::lost_walk(State& s) {
   if (runs_ == nullptr || s.tnt_count != 0 || s.pending.kind != Pending::Kind::kNone ||
       s.pending.event_count != 0 || s.pending.mode != 0 || !s.enabled || s.block_bytes != 0 ||
-      gap_->code != std::string_view("E-TEXT-001"))
+      gap_->code != Code::kNoBytes)
     return;
   LostWalk walk{*this, s};
   while (s.p < end_) {

@@ -152,7 +152,9 @@ class Reference final : public SegmentDecoder {
     pt_insn_get_offset(decoder_, &offset);
     g.begin = segment.begin + std::min<uint64_t>(offset, body);
     g.end = segment.end;
-    g.code = status == -pte_nomap ? "E-TEXT-001" : status == -pte_bad_opc ? "E-DATA-001" : "E-FLOW-001";
+    g.code = status == -pte_nomap     ? Code::kNoBytes
+             : status == -pte_bad_opc ? Code::kBadPacket
+                                      : Code::kTraceContradictsText;
     g.reason = fmt::format("libipt: {}", pt_errstr(pt_errcode(status)));
     chunk.gaps.push_back(std::move(g));
   }

@@ -202,7 +202,7 @@ Segment PsbSplitter::segment(const Stretch& s) {
     Gap& gap = g.before.emplace();
     gap.begin = gap.end = g.begin;
     gap.time = {g.start_time, g.start_time};
-    gap.code = "E-LOST-004";
+    gap.code = Code::kTraceOverwritten;
     gap.reason = "time runs backwards here: trace was overwritten before it was read";
   }
   if (following) {

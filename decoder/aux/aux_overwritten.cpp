@@ -24,7 +24,7 @@ void cut_overwritten(AuxRing& ring, const x86::Config& config) {
     StreamLoss loss;
     loss.offset = record->offset;
     loss.time = *record->id.time;
-    loss.code = "E-LOST-004";
+    loss.code = Code::kTraceOverwritten;
     loss.reason = fmt::format(
         "what an AUX record of {} bytes hands over is {} ns younger than the record: trace was "
         "overwritten before it was read",

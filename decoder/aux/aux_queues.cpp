@@ -100,7 +100,7 @@ void QueueCollector::take_aux_records() {
   if (first_orphan == nullptr) return;
   Notice notice;
   notice.severity = Notice::Severity::kLoss;
-  notice.code = "E-LOST-106";
+  notice.code = Code::kTraceWithoutBuffer;
   notice.where = data_.path();
   notice.offset = first_orphan->file_offset;
   notice.time = first_orphan->id.time.value_or(kTimeMin);
@@ -130,7 +130,7 @@ void QueueCollector::report_lost() {
     const bool records = type == perf::kLost;
     Notice notice;
     notice.severity = Notice::Severity::kLoss;
-    notice.code = records ? "E-LOST-101" : "E-LOST-102";
+    notice.code = records ? Code::kRecordsLost : Code::kSamplesLost;
     notice.where = data_.path();
     notice.offset = lost.file_offset;
     notice.time = lost.first == kTimeMax ? kTimeMin : lost.first;

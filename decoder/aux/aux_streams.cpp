@@ -19,7 +19,7 @@ namespace {
 constexpr uint64_t kTruncated = 1, kPartial = 4, kCollision = 8;  // PERF_AUX_FLAG_*
 constexpr uint64_t kFormatMask = 0xff00, kCoreSightRaw = 0x100;
 constexpr uint32_t kCsEtm = 3;  // AUXTRACE_INFO.type
-constexpr const char *kStopped = "E-LOST-103", *kMissing = "E-LOST-107";
+constexpr Code kStopped = Code::kAuxFull, kMissing = Code::kTraceBytesMissing;
 
 // The trace of an AUX record was made before it, and after the trace was switched on.
 TimeBounds bounds_of(const AuxQueue& queue) {
@@ -67,7 +67,7 @@ class StreamMaker {
   void add_missing(const AuxQueue& queue, Stream& stream);
   void add_flagged(const AuxQueue& queue, Stream& stream);
   bool keeps_newest(const AuxRecord& record) const;
-  void note(Notice::Severity severity, const char* code, const std::string& where, uint64_t offset, Time time,
+  void note(Notice::Severity severity, Code code, const std::string& where, uint64_t offset, Time time,
             uint64_t count, std::string reason, std::string hint = {}) {
     notices_.push_back({severity, code, where, offset, time, std::move(reason), std::move(hint), count});
   }
@@ -102,7 +102,8 @@ void StreamMaker::add_overlapping(const AuxQueue& queue, Stream& stream) {
     if (!piece.bytes.empty()) stream.pieces.push_back(piece);
     if (!buffer->bytes.empty()) before = buffer;
   }
-  note(Notice::Severity::kInfo, "I-LOST-101", stream.name, Error::kNoOffset, kTimeMin, queue.buffers.size(),
+  note(Notice::Severity::kInfo, Code::kSnapshotsDoNotJoin, stream.name, Error::kNoOffset, kTimeMin,
+       queue.buffers.size(),
        fmt::format(
            "{} snapshots of its ring, {} of them continue the one before; trace between the others was never "
            "written",
@@ -125,14 +126,14 @@ void StreamMaker::add_sequential(const AuxQueue& queue, Stream& stream) {
     const uint64_t end = stream.pieces.empty() ? offset : stream.end();
     const uint64_t repeated = end > offset ? std::min<uint64_t>(end - offset, bytes.size()) : 0;
     if (repeated != 0) {
-      note(Notice::Severity::kError, "E-DATA-109", stream.name, buffer.file_offset, kTimeMin, 1,
+      note(Notice::Severity::kError, Code::kBadTraceBuffers, stream.name, buffer.file_offset, kTimeMin, 1,
            fmt::format("AUXTRACE buffer at {:#x} repeats {} bytes of the one before it: they are taken once",
                        offset, repeated));
       bytes = bytes.subspan(repeated);
       offset += repeated;
     }
     if (bytes.size() > UINT64_MAX - offset) {
-      note(Notice::Severity::kError, "E-DATA-109", stream.name, buffer.file_offset, kTimeMin, 1,
+      note(Notice::Severity::kError, Code::kBadTraceBuffers, stream.name, buffer.file_offset, kTimeMin, 1,
            fmt::format("AUXTRACE buffer of {} bytes at {:#x} runs past the end of any stream: it is left out",
                        bytes.size(), offset));
       continue;
@@ -190,7 +191,7 @@ bool StreamMaker::keeps_newest(const AuxRecord& record) const {
 void StreamMaker::add_flagged(const AuxQueue& queue, Stream& stream) {
   struct Flag {
     uint64_t bit;
-    const char* code;
+    Code code;
     const char* what;
     const char* hint;
     uint64_t count = 0;
@@ -199,8 +200,8 @@ void StreamMaker::add_flagged(const AuxQueue& queue, Stream& stream) {
   std::array<Flag, 3> flags = {
       Flag{kTruncated, kStopped, "TRUNCATED: the AUX buffer was full and the kernel stopped the trace",
            "record with a larger AUX buffer (-m,SIZE) or less trace (filters, no CYC)"},
-      Flag{kPartial, "E-LOST-104", "PARTIAL: the trace in it has holes (virtualisation)", ""},
-      Flag{kCollision, "E-LOST-105", "COLLISION: samples collided in the AUX buffer", ""}};
+      Flag{kPartial, Code::kAuxWithHoles, "PARTIAL: the trace in it has holes (virtualisation)", ""},
+      Flag{kCollision, Code::kAuxSamplesCollided, "COLLISION: samples collided in the AUX buffer", ""}};
   std::vector<uint64_t> cuts;
   for (size_t i = 0; i < queue.records.size(); ++i) {
     const AuxRecord& record = *queue.records[i];

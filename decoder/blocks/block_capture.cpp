@@ -41,7 +41,7 @@ void put_stream(Writer& w, const Stream& s) {
     w.varint(l.offset);
     w.varint(l.bytes ? *l.bytes + 1 : 0);
     put_time(w, l.time);
-    w.text(l.code);
+    w.text(code_text(l.code));
     w.text(l.reason);
   }
   w.varint(s.contexts.size());
@@ -82,7 +82,7 @@ Stream take_stream(Source& in) {
     l.offset = in.varint();
     if (const uint64_t bytes = in.varint(); bytes != 0) l.bytes = bytes - 1;
     l.time = in.signed_varint();
-    l.code = in.text();
+    l.code = in.code();
     l.reason = in.text();
     s.losses.push_back(std::move(l));
   }
@@ -129,7 +129,7 @@ BpfProgram take_program(Source& in) {
 
 void put_notice(Writer& w, const Notice& n) {
   w.u8(static_cast<uint8_t>(n.severity));
-  w.text(n.code);
+  w.text(code_text(n.code));
   w.text(n.where);
   w.varint(n.offset + 1);
   put_time(w, n.time);
@@ -141,7 +141,7 @@ void put_notice(Writer& w, const Notice& n) {
 Notice take_notice(Source& in) {
   Notice n;
   n.severity = static_cast<Notice::Severity>(std::min<uint8_t>(in.u8(), 2));
-  n.code = in.text();
+  n.code = in.code();
   n.where = in.text();
   n.offset = in.varint() - 1;
   n.time = in.signed_varint();

@@ -76,9 +76,9 @@ class Scanner {
   void close_part(uint64_t at);
   std::optional<std::vector<uint8_t>> kept(const RecordHead& head);
   uint64_t next_record(std::span<const uint8_t> bytes, uint64_t at) const;
-  void damaged(const char* code, uint64_t at, std::string reason, std::string hint);
+  void damaged(Code code, uint64_t at, std::string reason, std::string hint);
   std::unexpected<Error> refuse(uint64_t at, std::string reason, std::string hint) const {
-    return fail("E-FILE-141", path_, at, std::move(reason), std::move(hint));
+    return fail(Code::kNotBlockStream, path_, at, std::move(reason), std::move(hint));
   }
 
   std::shared_ptr<BlockFile> file_;
@@ -93,7 +93,7 @@ class Scanner {
   bool ended_ = true, has_symbols_ = false;
 };
 
-void Scanner::damaged(const char* code, uint64_t at, std::string reason, std::string hint) {
+void Scanner::damaged(Code code, uint64_t at, std::string reason, std::string hint) {
   constexpr size_t kShown = 24;
   if (notices_.size() >= kShown) {
     ++notices_.back().count;
@@ -150,7 +150,7 @@ void Scanner::flow(const RecordHead& head) {
   f.raw = head.raw;
   ++flow_seen_;
   if (!in.ok() || in.left() != 0 || f.raw > kFreeRaw + kMaxFlowRatio * f.packed.size()) {
-    return damaged("E-DATA-121", head.offset, "a flow record's head is damaged",
+    return damaged(Code::kBadBlockStream, head.offset, "a flow record's head is damaged",
                    "the file was changed; write it again");
   }
   frames_.emplace_back(stream, f);
@@ -160,13 +160,14 @@ void Scanner::record(const RecordHead& head) {
   const char* const hint = "the file was changed; write it again";
   if (head.type == RecordType::kFlow) return flow(head);
   const auto body = kept(head);
-  if (!body) return damaged("E-DATA-121", head.offset, "a record does not unpack", hint);
+  if (!body) return damaged(Code::kBadBlockStream, head.offset, "a record does not unpack", hint);
   switch (head.type) {
     case RecordType::kCapture: {
       if (capture_) return;
       Capture c;
       if (!take_capture(*body, c) || identity_of(*body) != identity_)
-        return damaged("E-DATA-121", head.offset, "the description of the recording is damaged", hint);
+        return damaged(Code::kBadBlockStream, head.offset, "the description of the recording is damaged",
+                       hint);
       capture_ = std::move(c);
       return;
     }
@@ -174,11 +175,11 @@ void Scanner::record(const RecordHead& head) {
       if (has_symbols_ || !capture_) return;
       has_symbols_ = true;
       if (!take_symbols(*body, capture_->symbols))
-        damaged("E-DATA-121", head.offset, "the table of symbols is damaged", hint);
+        damaged(Code::kBadBlockStream, head.offset, "the table of symbols is damaged", hint);
       return;
     case RecordType::kCode:
       if (!part_->map.add(*body))
-        damaged("E-DATA-121", head.offset, "a piece of the map of code is damaged", hint);
+        damaged(Code::kBadBlockStream, head.offset, "a piece of the map of code is damaged", hint);
       return;
     default: {
       Source in(*body);
@@ -205,9 +206,11 @@ uint64_t Scanner::next_record(std::span<const uint8_t> bytes, uint64_t at) const
 void Scanner::close_part(uint64_t at) {
   if (part_ == nullptr) return;
   if (!ended_) {
-    damaged("E-DATA-122", at, "the block stream has no end", "the writer was stopped, or the file was cut");
+    damaged(Code::kBlockStreamTruncated, at, "the block stream has no end",
+            "the writer was stopped, or the file was cut");
   } else if (part_->flow_records != flow_seen_) {
-    damaged("E-DATA-122", at, fmt::format("{} of {} flow records are there", flow_seen_, part_->flow_records),
+    damaged(Code::kBlockStreamTruncated, at,
+            fmt::format("{} of {} flow records are there", flow_seen_, part_->flow_records),
             "the file was changed; write it again");
   }
   part_->map.finish();
@@ -233,7 +236,8 @@ Result<void> Scanner::add(const std::string& path) {
     const auto head = head_at(bytes, at);
     if (!head) {
       const uint64_t next = next_record(bytes, at + 1);
-      damaged("E-DATA-121", at, fmt::format("no record begins here, {} bytes are passed over", next - at),
+      damaged(Code::kBadBlockStream, at,
+              fmt::format("no record begins here, {} bytes are passed over", next - at),
               "the file was changed or cut; write it again");
       at = next;
       continue;
@@ -259,7 +263,7 @@ Result<Capture> Scanner::finish() {
     if (stream < file_->streams_.size()) {
       file_->streams_[stream].push_back(frame);
     } else {
-      damaged("E-DATA-121", frame.file_offset, "a flow record is of a stream that is not there",
+      damaged(Code::kBadBlockStream, frame.file_offset, "a flow record is of a stream that is not there",
               "the file was changed; write it again");
     }
   }
@@ -330,7 +334,7 @@ Chunk BlockFile::read(size_t stream, const Frame& frame, Chunk chunk) const {
     Gap gap;
     gap.step = static_cast<uint32_t>(chunk.steps.size());
     gap.time.lo = chunk.steps.empty() ? frame.start : chunk.steps.time_at(chunk.steps.size() - 1);
-    gap.code = "E-DATA-121";
+    gap.code = Code::kBadBlockStream;
     gap.reason =
         fmt::format("{}: the flow record at {:#x} is damaged: {}", part.file, frame.file_offset, wrong);
     chunk.gaps.push_back(std::move(gap));

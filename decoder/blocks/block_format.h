@@ -16,6 +16,7 @@
 
 #include "arch/block.h"
 #include "decoder/io/reader.h"
+#include "textstore/code.h"
 
 namespace asof::blocks {
 
@@ -136,6 +137,8 @@ class Source : public asof::Reader {
     take(UINT64_MAX);
     return 0;
   }
+  // A code that a later version has is no code here.
+  Code code() { return code_of(text()).value_or(Code::kBadBlockStream); }
   std::string text() {
     const auto field = take(varint());
     return {field.begin(), field.end()};

@@ -61,7 +61,7 @@ void FlowRecord::gap(const Gap& g) {
   w.signed_varint(g.time.hi);
   w.varint(g.ip);
   w.varint(g.resume_ip);
-  w.text(g.code);
+  w.text(code_text(g.code));
   w.text(g.reason);
 }
 

@@ -6,8 +6,6 @@
 //    something is told.
 //  * Steps that nothing was said of are at most kMaxQuiet in a row, so a walk ends.
 #include <algorithm>
-#include <mutex>
-#include <set>
 
 #include "decoder/blocks/block_file.h"
 
@@ -17,20 +15,6 @@ namespace {
 constexpr const char* kNotInMap = "it comes to a block that is not in the map";
 constexpr const char* kEndless = "it goes on without end";
 constexpr const char* kFewBits = "it has too few bits";
-
-// Gap::code points to text that lives for ever. What a file says is believed when it looks like a code, and
-// there are not too many of them.
-const char* stable_code(const std::string& code) {
-  static std::mutex mutex;
-  static std::set<std::string, std::less<>> codes;
-  constexpr size_t kMost = 4096, kLongest = 16;
-  const auto plausible = [](char c) { return (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-'; };
-  const std::lock_guard lock(mutex);
-  if (code.empty() || code.size() > kLongest || !std::ranges::all_of(code, plausible) ||
-      codes.size() == kMost)
-    return "E-DATA-121";
-  return codes.insert(code).first->c_str();
-}
 
 // Entries of a section that stand at steps: read one ahead.
 class Marks {
@@ -202,7 +186,7 @@ bool WalkReader::items() {
     g.time.hi = in_.signed_varint();
     g.ip = in_.varint();
     g.resume_ip = in_.varint();
-    g.code = stable_code(in_.text());
+    g.code = in_.code();
     g.reason = in_.text();
     out_.gaps.push_back(std::move(g));
   }

@@ -48,7 +48,7 @@ GeneratedText::GeneratedText(const SideBand& side, std::span<const BpfImage> ima
       seen_[*index].push_back(&seen);
     else
       notices.info(
-          "I-SIDE-405", watched.path,
+          Code::kWatchedBytesWithoutSymbol, watched.path,
           fmt::format("bytes read at {:#x} belong to no symbol of that time; left out", seen.range.begin));
   }
 }
@@ -187,7 +187,7 @@ void GeneratedText::compare_image(const CodeLife& life, const Content& image, co
           return range_of(p.addr, std::max(p.old_bytes.size(), p.new_bytes.size())).contains(a);
         }))
       continue;
-    notices_.error("E-TEXT-403", where_,
+    notices_.error(Code::kBpfImageMismatch, where_,
                    fmt::format("BPF program id {} ({}): its image has {:02x} at {:#x}, memory had {:02x}",
                                life.bpf_id, life.name, here, a, there));
     return;
@@ -272,7 +272,7 @@ void GeneratedText::add_life_text(Builder& builder, const CodeLife& life) {
                        .rank = kRankEpoch,
                        .origin = origin});
     if (life.type == KsymbolFact::kBpf && life.bpf_id == 0) {
-      notices_.error("E-TEXT-402", where_,
+      notices_.error(Code::kCodeWithoutBytes, where_,
                      fmt::format("{} at {:#x} was announced without bytes: its code is unknown", life.name,
                                  life.range.begin),
                      "a second copy of kcore (--kcore-end) or a watcher's bytes (--ksym-text) can have it",

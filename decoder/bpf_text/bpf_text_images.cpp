@@ -88,7 +88,7 @@ void GeneratedText::assign(const BpfFact& load, const BpfImage* image) {
     if (tagged.first < tagged.lives.size() && lives_[tagged.lives[tagged.first]].from <= load.time) {
       take(tagged.lives[tagged.first], nullptr);
     }
-    notices_.error("E-TEXT-401", where_,
+    notices_.error(Code::kBpfWithoutBytes, where_,
                    fmt::format("BPF program {} ({}) has no image: it was gone before perf asked for it, or "
                                "perf was not allowed to",
                                load.id, program.name.empty() ? program.tag : program.name),
@@ -129,7 +129,7 @@ void GeneratedText::assign_without_load(const BpfImage& image) {
     program.functions.push_back(life.range);
   }
   if (program.functions.empty()) {
-    notices_.info("I-SIDE-404", where_,
+    notices_.info(Code::kBpfImageWithoutLifetime, where_,
                   fmt::format("BPF program {} ({}) has an image but no record says when it was there",
                               image.id, image.name));
   }

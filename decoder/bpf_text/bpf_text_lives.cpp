@@ -55,7 +55,7 @@ bool LifeMaker::settle(CodeLife& old, CodeLife& fresh, const KsymbolFact& fact) 
   }
   end(old, just_before(fact.time));
   if (fact.time != kTimeMin && !(old.from == kTimeMin && old.name == fresh.name)) {
-    notices_.error("E-SIDE-401", where_,
+    notices_.error(Code::kSymbolReplaced, where_,
                    fmt::format("{} at {:#x} takes the place of {}, whose unregister record is missing",
                                fresh.name, fresh.range.begin, old.name),
                    {}, fact.file_offset, fact.time);
@@ -111,7 +111,7 @@ void LifeMaker::unannounced(const KsymbolFact& fact) {
     if (e->second.end > life.range.begin) life.from = std::max(life.from, saturating_add(e->second.until, 1));
   }
   notices_.info(
-      "I-SIDE-402", where_,
+      Code::kSymbolEndWithoutBegin, where_,
       fmt::format("{} at {:#x} ends without having begun in this recording", fact.name, fact.range.begin));
   life.soft = true;
   end(life, fact.time);

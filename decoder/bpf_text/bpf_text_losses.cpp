@@ -122,7 +122,7 @@ std::vector<KsymbolFact> announcements(const SideBand& side, std::span<const Bpf
       // Only the main function has the program's own tag.
       if (range.empty() || !is_kernel_address(f.address) || known.take(f, i == 0 ? tag : "", load.time))
         continue;
-      notices.error("E-SIDE-403", where,
+      notices.error(Code::kBpfWithoutSymbol, where,
                     fmt::format("no KSYMBOL record for BPF program {} at {:#x}", load.id, f.address), {},
                     load.file_offset, load.time);
       out.push_back({.time = load.time,

@@ -67,7 +67,7 @@ class DuplicateKeys {
 
 std::unexpected<Error> JsonView::error(std::string reason, std::string hint) const {
   std::string text = place_.empty() ? std::move(reason) : fmt::format("{}: {}", place_, reason);
-  return fail("E-FILE-123", *file_, Error::kNoOffset, std::move(text), std::move(hint));
+  return fail(Code::kBadManifestValue, *file_, Error::kNoOffset, std::move(text), std::move(hint));
 }
 
 Result<void> JsonView::object() const {
@@ -158,7 +158,7 @@ Result<std::unique_ptr<JsonFile>> JsonFile::load(const std::string& path) {
   if (!file) return std::unexpected(file.error());
   std::span<const uint8_t> bytes = (*file)->bytes();
   if (bytes.size() > kMaxManifest) {
-    return fail("E-FILE-121", path, Error::kNoOffset,
+    return fail(Code::kManifestNotJson, path, Error::kNoOffset,
                 fmt::format("{} bytes are too many for a manifest", bytes.size()));
   }
   auto out = std::make_unique<JsonFile>();
@@ -168,11 +168,11 @@ Result<std::unique_ptr<JsonFile>> JsonFile::load(const std::string& path) {
     out->value_ = nlohmann::json::parse(bytes.begin(), bytes.end(), std::ref(duplicates));
   } catch (const nlohmann::json::exception& e) {
     const auto* parse = dynamic_cast<const nlohmann::json::parse_error*>(&e);
-    return fail("E-FILE-121", path, parse != nullptr ? parse->byte : Error::kNoOffset,
+    return fail(Code::kManifestNotJson, path, parse != nullptr ? parse->byte : Error::kNoOffset,
                 fmt::format("this is not JSON: {}", e.what()));
   }
   if (duplicates.found()) {
-    return fail("E-FILE-122", path, Error::kNoOffset,
+    return fail(Code::kManifestDuplicate, path, Error::kNoOffset,
                 fmt::format("key \"{}\" stands twice in one object", *duplicates.found()));
   }
   return out;

@@ -213,7 +213,7 @@ Result<void> LldbReader::module(const JsonView& entry, Space space) {
 // LLDB's load address is where the lowest segment went, counted in whole pages.
 void LldbReader::place(const TextFile& file, Space space, Addr load_address, const std::string& name) {
   if (!file.elf || file.elf->segments().empty()) {
-    notices_.error("E-TEXT-206", file.path, "not an ELF file with segments, its code is unknown");
+    notices_.error(Code::kFileWithoutCode, file.path, "not an ELF file with segments, its code is unknown");
     return;
   }
   constexpr Addr kPageMask = 0xfff;
@@ -291,8 +291,8 @@ Result<void> LldbReader::context_switches(const std::string& path, Stream& strea
     const auto misc = record.u16();
     const auto size = record.u16();
     if (!record.ok() || size < 8 || size > bytes.size() - offset || type >= kMaxRecordType) {
-      notices_.error("E-SIDE-201", path, "no perf record here; context switches from here on are unknown", {},
-                     offset);
+      notices_.error(Code::kBadContextSwitches, path,
+                     "no perf record here; context switches from here on are unknown", {}, offset);
       break;
     }
     if (type == kSwitchCpuWide && size >= 32) {
@@ -330,7 +330,7 @@ Result<void> LldbReader::kernel() {
   if (const TextFile* file = finder_.find(*path, "", file_.resolve(*path)))
     place(*file, space, address, "[kernel]");
   builder_.distrust(space);  // as it was built; nothing tells of changes
-  notices_.error("E-TEXT-309", file_.resolve(*path),
+  notices_.error(Code::kKernelTextFromFile, file_.resolve(*path),
                  "kernel code comes from this file, which has no alternatives, static keys or static calls "
                  "as patched at boot",
                  "record with perf record --kcore");

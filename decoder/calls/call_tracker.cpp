@@ -216,7 +216,7 @@ void CallTracker::end_gap(Cpu& c) {
   c.open_gap = false;
   c.gap.end = std::max(c.gap.begin, std::min(c.now, c.gap_until));
   ++summary_.gaps;
-  summary_.text_missing = summary_.text_missing || std::string_view(c.gap.code).starts_with("E-TEXT-");
+  summary_.text_missing = summary_.text_missing || family_of(c.gap.code) == CodeFamily::kText;
   sink_.gap(c.gap);
 }
 

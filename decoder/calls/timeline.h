@@ -112,7 +112,7 @@ struct GapSlice {
   size_t stream = 0;
   int32_t cpu = -1, tid = -1;
   Time begin = 0, end = 0;
-  std::string code;  // "E-FLOW-001"; the family is between the dashes
+  Code code = Code::kNone;
   std::string reason;
   Addr ip = 0, resume_ip = 0;
   uint64_t bytes = 0;        // of trace passed over

@@ -325,7 +325,7 @@ uint64_t CsFrames::begin_of_section(const Source& source, size_t section) {
 void tell_unused_frames(const CsFrames& frames, const std::string& where, NoticeBook& notices) {
   const auto tell = [&](uint64_t bytes, uint64_t at, const char* what) {
     if (bytes == 0) return;
-    notices.error("E-DATA-110", where, fmt::format("{} bytes of CoreSight frames {}", bytes, what),
+    notices.error(Code::kOutsideFrames, where, fmt::format("{} bytes of CoreSight frames {}", bytes, what),
                   "the start of a buffer that went round, trace sources that are not of a CPU, or damage",
                   at);
   };
@@ -347,7 +347,7 @@ void tell_unknown_ids(const CsFrames& frames, const std::string& where, const st
   }
   if (bytes == 0) return;
   notices.error(
-      "E-SIDE-508", where,
+      Code::kTraceWithoutOwner, where,
       fmt::format("{} bytes with trace IDs that are no known trace unit's ({}) are left out", bytes, ids),
       "a system trace source, a record that gives the ID is missing, or damage", first_at);
 }

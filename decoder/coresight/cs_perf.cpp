@@ -133,7 +133,7 @@ void CsStreamMaker::take_raw(const AuxRing& ring, size_t index, const std::vecto
     auto unit = ids_->unit_of_cpu(cpu);
     if (!unit && cpu < 0 && units_.size() == 1) unit = 0;
     if (!unit) {
-      notices_.error("E-SIDE-508", ring.stream.name,
+      notices_.error(Code::kTraceWithoutOwner, ring.stream.name,
                      fmt::format("{} bytes of trace of CPU {}, which has no known trace unit, are left out",
                                  s.bytes.size(), cpu),
                      {}, s.file_offset, s.time.hi);
@@ -158,7 +158,7 @@ void CsStreamMaker::take_ring(const AuxRing& ring, size_t index) {
   const CsSections cut = cut_sections(ring);
   if (cut.untold != 0) {
     notices_.error(
-        "E-SIDE-509", ring.stream.name,
+        Code::kTraceWithoutAuxRecord, ring.stream.name,
         fmt::format("{} bytes of trace are in no AUX record: when they were made, and whether they are "
                     "whole, is unknown",
                     cut.untold),

@@ -27,7 +27,8 @@ CsTraceIds::CsTraceIds(const PerfData& data, std::vector<CsUnit>& units, NoticeB
     if (const auto value = parse_aux_output_hw_id(record)) {
       take(record, *value);
     } else {
-      notices_.error("E-SIDE-507", data_.path(), value.error().reason, {}, record.file_offset, record.time());
+      notices_.error(Code::kBadTraceIdRecord, data_.path(), value.error().reason, {}, record.file_offset,
+                     record.time());
     }
     return true;
   });
@@ -39,7 +40,8 @@ CsTraceIds::CsTraceIds(const PerfData& data, std::vector<CsUnit>& units, NoticeB
 
 void CsTraceIds::take(const Record& record, uint64_t value) {
   const auto refuse = [&](std::string reason) {
-    notices_.error("E-SIDE-507", data_.path(), std::move(reason), {}, record.file_offset, record.time());
+    notices_.error(Code::kBadTraceIdRecord, data_.path(), std::move(reason), {}, record.file_offset,
+                   record.time());
   };
   const uint64_t major = field(value, 60, 4), minor = field(value, 56, 4);
   if (major != 0 || minor > 1)
@@ -58,7 +60,7 @@ void CsTraceIds::set(uint32_t sink, uint8_t id, size_t unit, uint64_t file_offse
   const auto [known, fresh] = unit_of_id_.try_emplace({sink, id}, unit);
   if (!fresh && known->second != unit) {
     notices_.error(
-        "E-SIDE-507", data_.path(),
+        Code::kBadTraceIdRecord, data_.path(),
         fmt::format("trace ID {:#x} is given to CPU {} and to CPU {}: trace with it is taken for CPU {}", id,
                     units_[known->second].cpu, units_[unit].cpu, units_[known->second].cpu),
         {}, file_offset);

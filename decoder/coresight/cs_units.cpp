@@ -74,7 +74,7 @@ size_t old_length(uint64_t magic) {
 Result<std::vector<CsUnit>> read_cs_units(const AuxtraceInfo& info, NoticeBook& notices) {
   const std::span<const uint64_t> words(info.priv);
   const auto bad = [&](std::string reason) {
-    return fail("E-SIDE-505", "AUXTRACE_INFO", info.file_offset, std::move(reason),
+    return fail(Code::kTraceUnitsUnknown, "AUXTRACE_INFO", info.file_offset, std::move(reason),
                 "without the trace units' registers the trace cannot be read");
   };
   if (words.size() < kHeaderWords) return bad(fmt::format("{} words are no header", words.size()));
@@ -102,7 +102,7 @@ Result<std::vector<CsUnit>> read_cs_units(const AuxtraceInfo& info, NoticeBook& 
   }
   if (units.empty()) return bad("it describes no trace unit");
   if (units.size() != cpus) {
-    notices.error("E-SIDE-506", "AUXTRACE_INFO",
+    notices.error(Code::kUndescribedTraceUnit, "AUXTRACE_INFO",
                   fmt::format("it tells of {} trace units and describes {}", cpus, units.size()),
                   "trace of the others is left out", info.file_offset);
   }

@@ -11,7 +11,7 @@ namespace asof {
 struct Notice {
   enum class Severity : uint8_t { kInfo, kLoss, kError };
   Severity severity = Severity::kInfo;
-  std::string code;  // stable, "E-TEXT-004" / "I-FILE-001"
+  Code code = Code::kNone;
   std::string where;
   uint64_t offset = Error::kNoOffset;
   Time time = kTimeMin;

@@ -23,14 +23,14 @@ class NoticeBook {
       notices_[seen.last].count += notice.count;
     }
   }
-  void error(std::string code, std::string where, std::string reason, std::string hint = {},
+  void error(Code code, std::string where, std::string reason, std::string hint = {},
              uint64_t offset = Error::kNoOffset, Time time = kTimeMin) {
-    add({Notice::Severity::kError, std::move(code), std::move(where), offset, time, std::move(reason),
-         std::move(hint), 1});
+    add({Notice::Severity::kError, code, std::move(where), offset, time, std::move(reason), std::move(hint),
+         1});
   }
-  void info(std::string code, std::string where, std::string reason, std::string hint = {}) {
-    add({Notice::Severity::kInfo, std::move(code), std::move(where), Error::kNoOffset, kTimeMin,
-         std::move(reason), std::move(hint), 1});
+  void info(Code code, std::string where, std::string reason, std::string hint = {}) {
+    add({Notice::Severity::kInfo, code, std::move(where), Error::kNoOffset, kTimeMin, std::move(reason),
+         std::move(hint), 1});
   }
   std::vector<Notice> take() { return std::move(notices_); }
 
@@ -39,7 +39,7 @@ class NoticeBook {
     size_t count = 0, last = 0;
   };
   std::vector<Notice> notices_;
-  std::map<std::string, Seen> seen_;
+  std::map<Code, Seen> seen_;
 };
 
 }  // namespace asof

@@ -57,7 +57,7 @@ void KernelText::add_code(CodeMap& code, FileFinder& files, const PerfData& data
     const auto recorded = kallsyms->address("_etext");
     if (recorded && *recorded != *end + slide) {
       return notices_.error(
-          "E-TEXT-208", elf->path(),
+          Code::kBadDebugInfo, elf->path(),
           "its text is not as long as that of the recorded kernel: no source lines of the kernel",
           "give the recorded kernel's vmlinux");
     }

@@ -87,7 +87,7 @@ Comparison compare_texts(const KernelSnapshot& start, const KernelSnapshot& end,
 void KernelText::add_end(Builder& builder) {
   const Comparison comparison = start_ ? compare_texts(*start_, *end_, side_) : Comparison();
   if (comparison.other_kernel()) {
-    notices_.error("E-TEXT-305", end_->path(),
+    notices_.error(Code::kOtherKernelAtEnd, end_->path(),
                    "too many bytes differ from the first copy: this is of another kernel; not used");
     end_.reset();
     return;
@@ -118,7 +118,7 @@ void KernelText::add_end(Builder& builder) {
   // apart.
   for (const Difference& difference : comparison.differences) {
     notices_.error(
-        "E-TEXT-306", end_->path(),
+        Code::kUnrecordedChange, end_->path(),
         fmt::format("{} bytes at {:#x} differ from the first copy and no record says when they changed",
                     difference.range.size(), difference.range.begin));
     builder.add_layer({.range = difference.range,
@@ -159,7 +159,7 @@ void KernelText::add_end_of_chains(Builder& builder) {
     if (agrees && side_.lost.empty()) continue;
     if (!agrees) {
       notices_.error(
-          "E-TEXT-307", end_->path(),
+          Code::kLastChangeMissing, end_->path(),
           fmt::format(
               "{} bytes at {:#x} are not what the last TEXT_POKE record there says: a later record is "
               "missing",

@@ -100,7 +100,7 @@ void KernelText::add_vmlinux(Builder& builder, FileFinder& files, const PerfData
   const TextFile* file = find_vmlinux(files, data);
   if (file == nullptr || !file->elf || (file->elf->type() != kEtExec && file->elf->type() != kEtDyn)) {
     notices_.error(
-        "E-TEXT-308", data.path(),
+        Code::kNoKernelText, data.path(),
         id.empty()
             ? "no copy of kcore, so kernel code is unknown"
             : fmt::format("neither a copy of kcore nor a vmlinux with build-id {}: kernel code is unknown",
@@ -124,7 +124,7 @@ void KernelText::add_vmlinux(Builder& builder, FileFinder& files, const PerfData
                        .origin = origin,
                        .unsure = true});
   }
-  notices_.error("E-TEXT-309", file->path,
+  notices_.error(Code::kKernelTextFromFile, file->path,
                  "kernel code comes from this file, which has no alternatives, static keys or static calls "
                  "as patched at boot",
                  "record with perf record --kcore");

@@ -113,7 +113,7 @@ void KernelText::add_module_files(Builder& builder, FileFinder& files, const Per
     const TextFile* file = find_module_file(map, name, files, data);
     if (file == nullptr) {
       notices_.error(
-          "E-TEXT-310", map.name,
+          Code::kModuleWithoutText, map.name,
           fmt::format("neither a copy nor a file of module {}: its code is unknown", name),
           "record with perf record --kcore, or give --modules with the recorded kernel's modules, unpacked");
       continue;
@@ -133,7 +133,7 @@ void KernelText::add_module_file(Builder& builder, const KernelMapFact& map, con
   const std::string release = data.feature_string(kOsRelease);
   const std::string_view built_for = module_release(*elf);
   if (!options_.force && !release.empty() && !built_for.empty() && built_for != release) {
-    return refuse({"E-TEXT-312", file.path, Error::kNoOffset,
+    return refuse({Code::kModuleOfOtherKernel, file.path, Error::kNoOffset,
                    fmt::format("it is for kernel {}, the recording is of {}", built_for, release),
                    "give the modules of the recorded kernel (--modules), or use --force"});
   }
@@ -144,7 +144,7 @@ void KernelText::add_module_file(Builder& builder, const KernelMapFact& map, con
   uint64_t several = 0;
   for (const ModuleImage::Text& text : image->text) known += text.bytes.size();
   for (const ModuleImage::Site& site : image->sites) several += site.variants[0].size();
-  notices_.info("I-TEXT-313", name,
+  notices_.info(Code::kModuleTextFromFile, name,
                 fmt::format("text from {}: {} bytes as in the file, {} with several candidates, {} unknown{}",
                             file.path, known - image->unknown_bytes, several, image->unknown_bytes - several,
                             symbols == nullptr ? " (there is no kallsyms)" : ""),

@@ -46,7 +46,7 @@ bool same_boot(const Kallsyms& kallsyms, const SideBand& side, bool force, Notic
     const auto addr = kallsyms.address(name);
     if (!addr || *addr == map.pgoff) return true;
     notices.error(
-        "E-TEXT-301", kallsyms.path(),
+        Code::kKallsymsOfOtherBoot, kallsyms.path(),
         fmt::format("{} is at {:#x} here, the recording has it at {:#x}: this is of another boot; {}", name,
                     *addr, map.pgoff, force ? "used because of --force" : "not used"),
         "give the kcore copy of the recording: --kcore");
@@ -67,7 +67,7 @@ std::unique_ptr<KernelSnapshot> KernelSnapshot::load(const Paths& paths, OriginK
   }
   out->kcore_ = *kcore;
   if (out->kcore_->segments().size() > kMostSegments) {
-    notices.error("E-FILE-305", paths.kcore,
+    notices.error(Code::kNotKcore, paths.kcore,
                   fmt::format("{} segments: this is no copy of kcore", out->kcore_->segments().size()));
     return nullptr;
   }
@@ -75,7 +75,7 @@ std::unique_ptr<KernelSnapshot> KernelSnapshot::load(const Paths& paths, OriginK
     if (!same_boot(*kallsyms, side, force, notices)) return nullptr;
     out->kallsyms_ = std::move(*kallsyms);
   } else {
-    notices.error("E-TEXT-302", paths.kallsyms, kallsyms.error().reason,
+    notices.error(Code::kBadKallsyms, paths.kallsyms, kallsyms.error().reason,
                   "without it only what the recording maps is text");
   }
   if (auto modules = load_modules(paths.modules)) out->modules_ = std::move(*modules);
@@ -136,7 +136,7 @@ void KernelSnapshot::find_kernel(const SideBand& side, NoticeBook& notices) {
     if (kernel.empty() && !reference_symbol(map.name).empty()) kernel = map.range;
   }
   if (kernel.empty()) {
-    notices.error("E-TEXT-303", kcore_->path(),
+    notices.error(Code::kNoKernelTextInKcore, kcore_->path(),
                   "neither kallsyms nor the recording says where kernel text is");
     return;
   }
@@ -167,7 +167,7 @@ void KernelSnapshot::find_modules(const SideBand& side, NoticeBook& notices) {
       auto same = std::find_if(modules_.begin(), modules_.end(),
                                [&](const KernelModule& m) { return m.name == name; });
       if (name.empty() || same == modules_.end() || same->range.begin == map.range.begin) continue;
-      notices.error("E-TEXT-304", kcore_->path(),
+      notices.error(Code::kModuleMoved, kcore_->path(),
                     fmt::format("module {} is at {:#x} here, the recording has it at {:#x}; not used", name,
                                 same->range.begin, map.range.begin));
       same->live = false;

@@ -37,26 +37,27 @@ WatchedTexts read_watched_texts(const std::string& path, const std::optional<Tim
     text.type = told & ~WatchedText::kPerfTime;
     text.bytes = reader.take(length);
     if (!reader.ok()) {
-      notices.error("E-FILE-302", path, "cut in the middle of a record; what stands before it is used", {},
-                    text.file_offset);
+      notices.error(Code::kWatchedBytesTruncated, path,
+                    "cut in the middle of a record; what stands before it is used", {}, text.file_offset);
       break;
     }
     text.range = range_of(addr, length);
     if (!is_kernel_address(addr) || text.range.size() != length || length == 0) {
-      notices.error("E-FILE-303", path,
+      notices.error(Code::kWatchedBytesNotKernel, path,
                     fmt::format("{} bytes at {:#x} are no kernel code; left out", length, addr), {},
                     text.file_offset);
       continue;
     }
     if (text.type == WatchedText::kModule && ++modules > kMostModules) {
-      notices.error("E-FILE-304", path,
+      notices.error(Code::kTooManyWatchedModules, path,
                     fmt::format("more than {} modules; the rest is left out", kMostModules), {},
                     text.file_offset);
       break;
     }
     if (!perf_time && !time) {
-      notices.error("E-SIDE-504", path, "a time in it is TSC, and the recording has no conversion; not used",
-                    {}, text.file_offset);
+      notices.error(Code::kWatchedBytesWithoutTimes, path,
+                    "a time in it is TSC, and the recording has no conversion; not used", {},
+                    text.file_offset);
       continue;
     }
     text.time =

@@ -31,7 +31,7 @@ constexpr uint64_t kMostRows = uint64_t{1} << 25U;
 constexpr size_t kMostOverlap = 64;  // units that claim one address
 
 Error unreadable(const std::string& path, const std::string& why) {
-  return {"E-TEXT-208", path, Error::kNoOffset, why, "compare the file with its package"};
+  return {Code::kBadDebugInfo, path, Error::kNoOffset, why, "compare the file with its package"};
 }
 
 std::string libdw_reason() {
@@ -133,13 +133,13 @@ Result<void> DwarfLines::Impl::open() {
   if (dwarf == nullptr) {
     const std::string reason = libdw_reason();
     if (reason.find("no DWARF") != std::string::npos)
-      return fail("I-TEXT-207", path, Error::kNoOffset, "it has no debug information");
+      return fail(Code::kNoDebugInfo, path, Error::kNoOffset, "it has no debug information");
     return std::unexpected(unreadable(path, reason));
   }
   if (auto ok = open_supplement(); !ok) return ok;
   read_units();
   if (units.empty() && without_ranges.empty() && problem.empty())
-    return fail("I-TEXT-207", path, Error::kNoOffset, "it has no debug information");
+    return fail(Code::kNoDebugInfo, path, Error::kNoOffset, "it has no debug information");
   return {};
 }
 

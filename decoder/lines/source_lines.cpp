@@ -130,18 +130,18 @@ bool SourceLines::Impl::belongs(const std::string& candidate, const CodeFile& fi
 std::unique_ptr<DwarfLines> SourceLines::Impl::open(const CodeFile& file) {
   auto own = DwarfLines::open(file.path);
   if (own) return std::move(*own);
-  if (own.error().code.starts_with("E-"))
+  if (is_error_or_loss(own.error().code))
     notices.error(own.error().code, file.path, own.error().reason, own.error().hint);
   const DebugLink link = debug_link(file.path);
   for (const std::string& candidate : candidates(file, link)) {
     if (!belongs(candidate, file, link)) continue;
     auto separate = DwarfLines::open(candidate);
     if (separate) return std::move(*separate);
-    if (separate.error().code.starts_with("E-"))
+    if (is_error_or_loss(separate.error().code))
       notices.error(separate.error().code, candidate, separate.error().reason, separate.error().hint);
   }
-  if (own.error().code.starts_with("I-")) {
-    notices.info("I-TEXT-207", file.recorded.empty() ? file.path : file.recorded,
+  if (!is_error_or_loss(own.error().code)) {
+    notices.info(Code::kNoDebugInfo, file.recorded.empty() ? file.path : file.recorded,
                  "neither it nor a file beside it has debug information: no source lines of its code",
                  "install its debug package, or give --symfs or --buildid-dir with the debug file");
   }
@@ -174,7 +174,7 @@ SourceLine SourceLines::at(Space space, Addr a, Time t) {
     const DwarfLine found = lines->find(linked);
     out = {found.file, found.line, found.column};
     if (const std::string why = lines->take_problem(); !why.empty()) {
-      impl_->notices.error("E-TEXT-208", impl_->map.files[place->file].path,
+      impl_->notices.error(Code::kBadDebugInfo, impl_->map.files[place->file].path,
                            fmt::format("its debug information cannot be read everywhere: {}", why),
                            "compare the file with its package");
     }

@@ -38,7 +38,7 @@ std::string hex(std::span<const uint8_t> bytes) {
 
 Result<std::shared_ptr<const MappedFile>> MappedFile::open(const std::string& path) {
   const auto failed = [&](const char* doing, int error, const char* hint) {
-    return fail("E-FILE-010", path, Error::kNoOffset,
+    return fail(Code::kCannotRead, path, Error::kNoOffset,
                 fmt::format("cannot {}: {}", doing, std::strerror(error)), hint);
   };
   // Not to wait for the other end of a pipe that somebody named.
@@ -51,7 +51,7 @@ Result<std::shared_ptr<const MappedFile>> MappedFile::open(const std::string& pa
   struct stat status {};
   if (::fstat(fd, &status) != 0) return failed("ask for its size", errno, "");
   if (!S_ISREG(status.st_mode)) {
-    return fail("E-FILE-011", path, Error::kNoOffset, "not a regular file",
+    return fail(Code::kNotRegularFile, path, Error::kNoOffset, "not a regular file",
                 "give a file, not a directory or pipe");
   }
   auto file = std::shared_ptr<MappedFile>(new MappedFile);
@@ -181,7 +181,7 @@ Result<std::shared_ptr<const ElfImage>> ElfImage::open(const std::string& path) 
 Result<std::shared_ptr<const ElfImage>> ElfImage::parse(std::span<const uint8_t> bytes, std::string path,
                                                         std::shared_ptr<const void> owner) {
   const auto broken = [&](const char* why) {
-    return fail("E-FILE-012", path, 0, fmt::format("not a usable ELF file: {}", why),
+    return fail(Code::kBadElf, path, 0, fmt::format("not a usable ELF file: {}", why),
                 "a compressed module or kernel must be unpacked first");
   };
   if (bytes.size() < EI_NIDENT || std::memcmp(bytes.data(), ELFMAG, SELFMAG) != 0)

@@ -65,7 +65,7 @@ Result<Kallsyms> Kallsyms::load(const std::string& path) {
   });
   std::stable_sort(out.symbols_.begin(), out.symbols_.end(), below);
   if (out.symbols_.empty()) {
-    return fail("E-FILE-301", path, Error::kNoOffset, "no symbol with an address in it",
+    return fail(Code::kKallsymsWithoutAddresses, path, Error::kNoOffset, "no symbol with an address in it",
                 "copy /proc/kallsyms as root, with kernel.kptr_restrict=0");
   }
   return out;

@@ -65,7 +65,7 @@ size_t ModuleElf::find(std::string_view name) const {
 
 Result<ModuleElf> ModuleElf::parse(Bytes file, const std::string& path) {
   const auto bad = [&](const std::string& why) {
-    return fail("E-FILE-312", path, Error::kNoOffset, "not a usable kernel module: " + why,
+    return fail(Code::kBadModuleFile, path, Error::kNoOffset, "not a usable kernel module: " + why,
                 "give the .ko file of the recorded kernel, unpacked");
   };
   Reader r(file);

@@ -118,7 +118,7 @@ Result<ModuleImage> make_module_image(const ModuleElf& elf, const ModuleContext&
                            .bytes = {s.bytes.begin(), s.bytes.end()},
                            .known = std::vector<uint8_t>(s.bytes.size(), 1)};
     if (!relocate(elf, *layout, i, text))
-      return fail("E-TEXT-311", path, Error::kNoOffset,
+      return fail(Code::kModuleFileMismatch, path, Error::kNoOffset,
                   fmt::format("a relocation of {} cannot be applied", s.name),
                   "the file is damaged, or of another build");
     text_of[i] = out.text.size();

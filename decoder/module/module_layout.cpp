@@ -100,13 +100,13 @@ Result<ModuleLayout> ModuleLayout::make(const ModuleElf& elf, const ModuleContex
       if (!elf.sections()[i].is_text()) out.addresses_[i] = std::nullopt;
     }
   } else if (!out.vote(why)) {
-    return fail("E-TEXT-311", path, Error::kNoOffset, why, "the file is of another build");
+    return fail(Code::kModuleFileMismatch, path, Error::kNoOffset, why, "the file is of another build");
   }
   for (size_t i = 0; i < elf.sections().size(); ++i) {
     const ModuleSection& s = elf.sections()[i];
     if (!s.is_text() || !out.addresses_[i]) continue;
     if (!context.range.contains(range_of(*out.addresses_[i], s.size)))
-      return fail("E-TEXT-311", path, Error::kNoOffset,
+      return fail(Code::kModuleFileMismatch, path, Error::kNoOffset,
                   fmt::format("its text does not fit into the {} bytes of the module", context.range.size()),
                   "the file is of another build");
   }

@@ -187,7 +187,7 @@ Result<std::vector<ModulePatch>> module_patches(const ModuleElf& elf, const Modu
                                                 const ModuleContext& context, const std::string& path) {
   PatchFinder finder(elf, layout, context);
   if (const std::string why = finder.run(); !why.empty())
-    return fail("E-TEXT-311", path, Error::kNoOffset, why, "record with perf record --kcore");
+    return fail(Code::kModuleFileMismatch, path, Error::kNoOffset, why, "record with perf record --kcore");
   return finder.take();
 }
 

@@ -29,7 +29,8 @@ Result<std::shared_ptr<const FileBytes>> without_trailers(std::span<const uint8_
 Result<OcsdBuffer> open_ocsd_buffer(const IniFile& trace, std::string_view section_name) {
   const IniSection* section = trace.find(section_name);
   if (section == nullptr || section->get("file").empty()) {
-    return fail("E-FILE-113", trace.path(), section == nullptr ? Error::kNoOffset : section->file_offset,
+    return fail(Code::kBadSnapshot, trace.path(),
+                section == nullptr ? Error::kNoOffset : section->file_offset,
                 fmt::format("trace buffer {} has no section with its file", section_name));
   }
   OcsdBuffer out;
@@ -37,7 +38,7 @@ Result<OcsdBuffer> open_ocsd_buffer(const IniFile& trace, std::string_view secti
   out.path = trace.resolve(section->get("file"));
   const std::string_view format = section->get("format");
   if (format != "coresight" && format != "dstream_coresight" && format != "source_data") {
-    return fail("E-FILE-113", trace.path(), section->file_offset,
+    return fail(Code::kBadSnapshot, trace.path(), section->file_offset,
                 fmt::format("trace buffer {} has the format \"{}\", which is not known", out.name, format));
   }
   auto file = FileBytes::open(out.path);

@@ -18,7 +18,7 @@ void read_core(const IniFile& file, const IniSection& device, OcsdDevices& devic
     dump.where = fmt::format("{} [{}]", file.path(), section.name);
     if (section.get("file").empty() || !address || (section.has("length") && !section.number("length")) ||
         (section.has("offset") && !section.number("offset"))) {
-      notices.error("E-FILE-113", dump.where,
+      notices.error(Code::kBadSnapshot, dump.where,
                     "this memory dump has no file or no address, or a number is none", "its code is unknown",
                     section.file_offset);
       continue;
@@ -104,7 +104,8 @@ const OcsdSource* OcsdDevices::source(std::string_view name) const {
 void read_ocsd_device(const IniFile& file, OcsdDevices& devices, NoticeBook& notices) {
   const IniSection* device = file.find("device");
   if (device == nullptr || device->get("name").empty()) {
-    notices.error("E-FILE-113", file.path(), "this is no device: it has no [device] section with a name");
+    notices.error(Code::kBadSnapshot, file.path(),
+                  "this is no device: it has no [device] section with a name");
     return;
   }
   const std::string_view kind = device->get("class");

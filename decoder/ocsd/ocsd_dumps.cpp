@@ -60,7 +60,7 @@ const MappedFile* DumpAdder::open(const OcsdDump& dump) {
   if (!fresh) return it->second.get();
   auto file = MappedFile::open(dump.file);
   if (!file) {
-    notices_.error("E-FILE-114", dump.where,
+    notices_.error(Code::kDumpNotUsed, dump.where,
                    fmt::format("memory dump {}: {}", dump.file, file.error().reason), "its code is unknown");
     return nullptr;
   }
@@ -75,14 +75,14 @@ void DumpAdder::add(const OcsdDump& dump) {
   auto bytes = file->bytes();
   if (dump.offset > bytes.size()) {
     notices_.error(
-        "E-FILE-114", dump.where,
+        Code::kDumpNotUsed, dump.where,
         fmt::format("offset {:#x} is beyond the {:#x} bytes of {}", dump.offset, bytes.size(), dump.file),
         "its code is unknown");
     return;
   }
   bytes = bytes.subspan(dump.offset);
   if (dump.length && *dump.length > bytes.size()) {
-    notices_.error("E-FILE-114", dump.where,
+    notices_.error(Code::kDumpNotUsed, dump.where,
                    fmt::format("{:#x} bytes at offset {:#x} go beyond the end of {}: {:#x} are used",
                                *dump.length, dump.offset, dump.file, bytes.size()));
   }

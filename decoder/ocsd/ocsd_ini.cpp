@@ -57,7 +57,7 @@ Result<IniFile> IniFile::load(const std::string& path) {
   if (!file) return std::unexpected(file.error());
   const auto bytes = (*file)->bytes();
   if (bytes.size() > kMaxIni)
-    return fail("E-FILE-112", path, Error::kNoOffset,
+    return fail(Code::kFileTooBig, path, Error::kNoOffset,
                 fmt::format("{} bytes are too many for a snapshot's INI file", bytes.size()));
   IniFile out;
   out.path_ = path;

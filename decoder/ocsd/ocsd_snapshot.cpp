@@ -81,7 +81,8 @@ class SnapshotReader {
 void SnapshotReader::read_devices() {
   const IniSection* list = snapshot_.find("device_list");
   if (list == nullptr) {
-    notices_.error("E-FILE-113", snapshot_.path(), "no [device_list]: no core and no trace source is known");
+    notices_.error(Code::kBadSnapshot, snapshot_.path(),
+                   "no [device_list]: no core and no trace source is known");
     return;
   }
   for (const auto& [key, name] : list->values) {
@@ -92,7 +93,8 @@ void SnapshotReader::read_devices() {
       continue;
     }
     if (file->odd_lines() != 0)
-      notices_.error("E-FILE-113", file->path(), fmt::format("{} lines are no key=value", file->odd_lines()));
+      notices_.error(Code::kBadSnapshot, file->path(),
+                     fmt::format("{} lines are no key=value", file->odd_lines()));
     read_ocsd_device(*file, devices_, notices_);
   }
 }
@@ -129,13 +131,13 @@ void SnapshotReader::add_stream(const OcsdBuffer& buffer, const OcsdSource& sour
                                 std::vector<StreamPiece> pieces) {
   const std::string core = core_of(source);
   if (!source.instructions) {
-    notices_.info("I-FILE-502", buffer.name,
+    notices_.info(Code::kNotInstructionTrace, buffer.name,
                   fmt::format("trace source {} ({}) is no instruction trace: it is left out", source.name,
                               source.type.empty() ? "of no type" : source.type));
     return;
   }
   if (pieces.empty()) {
-    notices_.info("I-FILE-503", buffer.name, fmt::format("no trace of {} in it", source.name));
+    notices_.info(Code::kSourceWithoutTrace, buffer.name, fmt::format("no trace of {} in it", source.name));
     return;
   }
   Stream stream;
@@ -147,7 +149,7 @@ void SnapshotReader::add_stream(const OcsdBuffer& buffer, const OcsdSource& sour
     set_core_type(config, device->type);
   } else {
     notices_.error(
-        "E-FILE-113", buffer.name,
+        Code::kBadSnapshot, buffer.name,
         fmt::format("trace source {} is of no core that is described: AArch64 is assumed", source.name));
   }
   capture_.streams.push_back(std::move(stream));
@@ -161,7 +163,7 @@ void SnapshotReader::take_frames(const OcsdBuffer& buffer, const std::vector<con
   std::set<uint8_t> known;
   for (const OcsdSource* source : sources) {
     if (!known.insert(source->source.trace_id).second) {
-      notices_.error("E-SIDE-507", buffer.name,
+      notices_.error(Code::kBadTraceIdRecord, buffer.name,
                      fmt::format("trace source {} has the trace ID {:#x} of another one: it is left out",
                                  source->name, source->source.trace_id));
       continue;
@@ -174,7 +176,7 @@ void SnapshotReader::take_frames(const OcsdBuffer& buffer, const std::vector<con
 void SnapshotReader::take_raw(const OcsdBuffer& buffer, const std::vector<const OcsdSource*>& sources) {
   if (sources.size() != 1) {
     notices_.error(
-        "E-FILE-113", buffer.path,
+        Code::kBadSnapshot, buffer.path,
         fmt::format("a buffer without frames is of one trace source, this one of {}", sources.size()),
         "it is left out");
     return;
@@ -192,7 +194,7 @@ void SnapshotReader::take_buffer(const OcsdBuffer& buffer) {
       if (const OcsdSource* source = devices_.source(name)) {
         sources.push_back(source);
       } else {
-        notices_.error("E-FILE-113", buffer.name,
+        notices_.error(Code::kBadSnapshot, buffer.name,
                        fmt::format("trace source {} is not in the device list", name));
       }
     }
@@ -207,14 +209,14 @@ void SnapshotReader::take_buffer(const OcsdBuffer& buffer) {
 Result<void> SnapshotReader::read_trace() {
   const IniSection* section = snapshot_.find("trace");
   if (section == nullptr || section->get("metadata").empty())
-    return fail("E-FILE-113", snapshot_.path(), Error::kNoOffset,
+    return fail(Code::kBadSnapshot, snapshot_.path(), Error::kNoOffset,
                 "no [trace] with its metadata: no trace in it");
   const auto trace = IniFile::load(snapshot_.resolve(section->get("metadata")));
   if (!trace) return std::unexpected(trace.error());
   read_sources(*trace);
   const IniSection* list = trace->find("trace_buffers");
   if (list == nullptr)
-    return fail("E-FILE-113", trace->path(), Error::kNoOffset, "no [trace_buffers]: no trace in it");
+    return fail(Code::kBadSnapshot, trace->path(), Error::kNoOffset, "no [trace_buffers]: no trace in it");
   for (const std::string_view name : split_commas(list->get("buffers"))) {
     auto buffer = open_ocsd_buffer(*trace, name);
     if (!buffer) {
@@ -269,7 +271,8 @@ Result<Capture> open_ocsd_snapshot(const std::string& path, const CaptureOptions
   auto snapshot = IniFile::load(file);
   if (!snapshot) return std::unexpected(snapshot.error());
   if (snapshot->find("snapshot") == nullptr)
-    return fail("E-FILE-113", file, Error::kNoOffset, "no [snapshot] section: this is no OpenCSD snapshot");
+    return fail(Code::kBadSnapshot, file, Error::kNoOffset,
+                "no [snapshot] section: this is no OpenCSD snapshot");
   auto capture = SnapshotReader(std::move(*snapshot), options).read();
   if (capture) capture->path = path;
   return capture;

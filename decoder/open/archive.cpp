@@ -82,16 +82,16 @@ class Unpacker {
  private:
   std::unexpected<Error> damaged(archive* a) const {
     const char* const said = archive_error_string(a);
-    return fail("E-FILE-131", path_, static_cast<uint64_t>(archive_filter_bytes(a, -1)),
+    return fail(Code::kBadArchive, path_, static_cast<uint64_t>(archive_filter_bytes(a, -1)),
                 fmt::format("the archive is cut or damaged{}{}", said != nullptr ? ": " : "",
                             said != nullptr ? said : ""),
                 "copy it again");
   }
   std::unexpected<Error> refused(const std::string& reason) const {
-    return fail("E-FILE-132", path_, Error::kNoOffset, reason, "do not use this archive");
+    return fail(Code::kArchiveRefused, path_, Error::kNoOffset, reason, "do not use this archive");
   }
   std::unexpected<Error> cannot_write(const std::string& file) const {
-    return fail("E-FILE-110", file, Error::kNoOffset, std::strerror(errno),
+    return fail(Code::kNoTemporaryCopy, file, Error::kNoOffset, std::strerror(errno),
                 "set TMPDIR to a directory with room");
   }
 
@@ -161,7 +161,7 @@ Result<std::shared_ptr<TemporaryTree>> TemporaryTree::make() {
     if (mkdtemp(name.data()) != nullptr)
       return std::shared_ptr<TemporaryTree>(new TemporaryTree(std::move(name)));
   }
-  return fail("E-FILE-110", "", Error::kNoOffset, std::strerror(errno),
+  return fail(Code::kNoTemporaryCopy, "", Error::kNoOffset, std::strerror(errno),
               "set TMPDIR to a directory with room");
 }
 
@@ -197,7 +197,7 @@ Result<std::string> unpacked_capture(const std::string& root, CaptureOptions& op
   };
   if (!fs::exists(root + "/perf.data", ignored)) {
     if (fs::is_directory(root + "/capture", ignored)) return root + "/capture";
-    return fail("E-FILE-133", root, Error::kNoOffset,
+    return fail(Code::kArchiveWithoutCapture, root, Error::kNoOffset,
                 "an archive without perf.data or a folder `capture` in it",
                 "only archives that asof pack has made can be opened");
   }

@@ -84,13 +84,13 @@ void note_unasked_pokes(const Capture& capture, const PerfData& data, NoticeBook
   const PokeRings rings = poke_rings(data);
   if (pokes_unasked(capture, rings)) {
     notices.info(
-        "I-SIDE-501", data.path(),
+        Code::kTextPokeNotRecorded, data.path(),
         "changes of kernel text were not asked for: no TEXT_POKE record can be in it, and nothing in "
         "kernel text is certain",
         "record the kernel with perf record --kcore -a");
   } else if (!capture.exclude_kernel && rings.some_missing()) {
     notices.info(
-        "I-SIDE-516", data.path(),
+        Code::kTextPokeNotOnAllCpus, data.path(),
         fmt::format("changes of kernel text were asked for on {} of {} CPUs: those made by others have no "
                     "record, and nothing in kernel text is certain",
                     rings.rings, rings.cpus == 0 ? "an unknown number of" : std::to_string(rings.cpus)),
@@ -100,23 +100,23 @@ void note_unasked_pokes(const Capture& capture, const PerfData& data, NoticeBook
 
 void note_what_was_not_recorded(const Capture& capture, const PerfData& data, NoticeBook& notices) {
   if (capture.streams.empty()) {
-    notices.info("I-FILE-501", data.path(), "no trace in this recording",
+    notices.info(Code::kNoTrace, data.path(), "no trace in this recording",
                  "record with perf record -e intel_pt// or -e cs_etm//");
     return;
   }
   note_unasked_pokes(capture, data, notices);
   if (capture.x86.no_tnt) {
-    notices.error("E-DATA-011", data.path(),
+    notices.error(Code::kNoTntPackets, data.path(),
                   "recorded without TNT packets: the way of conditional branches is not in the trace",
                   "record without notnt");
   }
   if (capture.x86.no_branches) {
-    notices.error("E-DATA-012", data.path(),
+    notices.error(Code::kNoBranchPackets, data.path(),
                   "recorded without packets of branches: nothing tells of the flow", "record with branch=1");
   }
   const bool pt = data.auxtrace_info() && data.auxtrace_info()->type == 1;
   if (!capture.x86.time && pt && !any_attr_has(data, kUseClockid)) {
-    notices.error("E-SIDE-503", data.path(),
+    notices.error(Code::kNoTimeConversion, data.path(),
                   "the recording has no conversion from TSC to perf's clock: trace and records cannot be "
                   "brought into order by time");
   }
@@ -126,7 +126,7 @@ void add_streams(Capture& capture, const PerfData& data, const CaptureOptions& o
   if (any_attr_has(data, kUseClockid) && capture.x86.time) {
     // TIME_CONV is of perf's own clock.
     notices.error(
-        "E-SIDE-520", data.path(),
+        Code::kOtherRecordClock, data.path(),
         "records have times of another clock (perf record -k), to which nothing brings the trace's: "
         "it is decoded without time",
         "record without -k");

@@ -74,9 +74,9 @@ void tell_of_derived_clock(Time error, const std::string& path, NoticeBook& noti
       exact);
   constexpr const char* kHint = "give the constants with --time-conv SHIFT,MULT,ZERO if they are known";
   if (coarse)
-    notices.error("E-SIDE-530", path, reason, kHint);
+    notices.error(Code::kCoarseDerivedClock, path, reason, kHint);
   else
-    notices.info("I-SIDE-511", path, reason, kHint);
+    notices.info(Code::kDerivedClock, path, reason, kHint);
 }
 
 }  // namespace
@@ -99,7 +99,7 @@ void add_cs_streams(Capture& capture, const PerfData& data, NoticeBook& notices)
     tell_of_derived_clock(clock->error, data.path(), notices);
     return;
   }
-  notices.info("I-SIDE-510", data.path(),
+  notices.info(Code::kTimestampsOfOtherClock, data.path(),
                "nothing says how the trace's timestamps relate to perf's clock: they give order only, and "
                "records are placed by the bounds of AUX records",
                "give the constants with --time-conv SHIFT,MULT,ZERO if they are known");
@@ -146,7 +146,7 @@ void add_arm64_text(Capture& capture, const PerfData& data, const CaptureOptions
   if (options.catalogue) source(fmt::format("a catalogue of {} places", catalogue.sites.size()));
   if (sources.empty()) {
     notices.error(
-        "E-SIDE-514", data.path(),
+        Code::kNoTextChangeSource, data.path(),
         start == nullptr ? "nothing in it tells of changes of kernel text, and no copy of kcore has any"
                          : "nothing in it tells of changes of kernel text: the text of the copied kcore is "
                            "taken for all time",
@@ -154,7 +154,7 @@ void add_arm64_text(Capture& capture, const PerfData& data, const CaptureOptions
         "decode with --catalogue");
   } else {
     const bool sure = !capture.arm64.unrecorded_changes || !capture.arm64.complete_text.empty();
-    notices.info("I-SIDE-515", data.path(),
+    notices.info(Code::kTextChangeSources, data.path(),
                  fmt::format("changes of kernel text are known from {}{}", sources,
                              sure ? "" : "; of others (ftrace) nothing tells, so no kernel text is certain"));
   }

@@ -31,7 +31,8 @@ Result<Capture> open_manifest(const std::string& path, const CaptureOptions& opt
   if (!file) return std::unexpected(file.error());
   if ((*file)->root().find("format")) return open_bundle(path, options);
   if ((*file)->root().find("type")) return open_lldb_bundle(path, options);
-  return fail("E-FILE-124", path, Error::kNoOffset, "JSON, but neither \"format\" nor \"type\" says what of",
+  return fail(Code::kOtherJson, path, Error::kNoOffset,
+              "JSON, but neither \"format\" nor \"type\" says what of",
               "a raw bundle has \"format\": \"asof-bundle\", an LLDB bundle \"type\": \"intel-pt\"");
 }
 
@@ -62,7 +63,7 @@ Result<Capture> open_any(const std::string& path, const CaptureOptions& options)
     }
     if (is_there(fs::path(path) / "snapshot.ini")) return open_ocsd_snapshot(path, options);
     if (holds_block_files(path)) return blocks::BlockFile::open(path);
-    return fail("E-FILE-125", path, Error::kNoOffset,
+    return fail(Code::kFolderWithoutCapture, path, Error::kNoOffset,
                 "a folder with neither data, bundle.json, trace.json, snapshot.ini nor .blocks files in it");
   }
   if (fs::path(path).filename() == "snapshot.ini") return open_ocsd_snapshot(path, options);
@@ -74,28 +75,28 @@ Result<Capture> open_any(const std::string& path, const CaptureOptions& options)
 
 struct NoticeKind {
   Notice::Severity severity;
-  const char* code;
+  Code code;
 };
 
 NoticeKind kind_of(TextNotice::Kind kind) {
   using Severity = Notice::Severity;
   switch (kind) {
     case TextNotice::Kind::kChainBreak:
-      return {Severity::kError, "E-TEXT-501"};
+      return {Severity::kError, Code::kBrokenPokeChain};
     case TextNotice::Kind::kBaselineMismatch:
-      return {Severity::kError, "E-TEXT-502"};
+      return {Severity::kError, Code::kFirstPokeMismatch};
     case TextNotice::Kind::kDuplicatePoke:
-      return {Severity::kInfo, "I-TEXT-503"};
+      return {Severity::kInfo, Code::kDuplicatePoke};
     case TextNotice::Kind::kTransientHealed:
-      return {Severity::kInfo, "I-TEXT-504"};
+      return {Severity::kInfo, Code::kSnapshotCaughtBreakpoint};
     case TextNotice::Kind::kPokeOutsideText:
-      return {Severity::kInfo, "I-TEXT-505"};
+      return {Severity::kInfo, Code::kPokeOutsideText};
     case TextNotice::Kind::kReordered:
-      return {Severity::kInfo, "I-TEXT-506"};
+      return {Severity::kInfo, Code::kEqualTimesOrdered};
     case TextNotice::Kind::kTooComplex:
-      return {Severity::kError, "E-TEXT-507"};
+      return {Severity::kError, Code::kTooManyOverlappingPokes};
   }
-  return {Severity::kInfo, "I-TEXT-599"};
+  return {Severity::kInfo, Code::kTextStoreNote};
 }
 
 // Unpacked into a directory that lives as long as the capture: its files are mapped.
@@ -154,10 +155,10 @@ Result<std::unique_ptr<Arch>> Capture::arch() const {
   for (const char* name : {"aarch64", "armv8l", "armv7l", "arm"}) {
     if (machine != name) continue;
     if (arm64.sources.size() >= streams.size()) return arm64::make_arch(arm64);
-    return fail("E-FILE-126", path, Error::kNoOffset,
+    return fail(Code::kUnknownMachine, path, Error::kNoOffset,
                 fmt::format("it is of {}, but its trace is not of CoreSight", machine));
   }
-  return fail("E-FILE-126", path, Error::kNoOffset,
+  return fail(Code::kUnknownMachine, path, Error::kNoOffset,
               machine.empty() ? "the recording does not say which machine it is of"
                               : fmt::format("traces of {} are not decoded yet", machine));
 }

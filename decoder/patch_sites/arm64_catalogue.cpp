@@ -87,7 +87,8 @@ class SiteFinder {
 Catalogue find_patch_sites(const KernelText& kernel, const TextFile* vmlinux, bool has_trampolines,
                            NoticeBook* notices) {
   const auto tell = [notices](std::string what, std::string help = {}) {
-    if (notices != nullptr) notices->info("I-TEXT-509", "catalogue", std::move(what), std::move(help));
+    if (notices != nullptr)
+      notices->info(Code::kCatalogueWithoutJumpLabels, "catalogue", std::move(what), std::move(help));
   };
   if (kernel.start() == nullptr) {
     tell("without a copy of kcore the places that may change are not known");

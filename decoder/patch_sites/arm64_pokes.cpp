@@ -73,7 +73,7 @@ class SampleReader {
   void pair(SampledChanges& out);
   void close(SampledChanges& out, const Hit& entry, Time returned);
   void refuse(const Record& record, std::string reason) {
-    notices_.error("E-SIDE-512", data_.path(), std::move(reason),
+    notices_.error(Code::kBadJumpLabelSample, data_.path(), std::move(reason),
                    "the change it tells of is missing: the word there may be wrong from then on",
                    record.file_offset, record.time());
   }
@@ -206,13 +206,13 @@ void SampleReader::pair(SampledChanges& out) {
   unreturned += open != nullptr ? 1 : 0;
   if (orphans != 0) {
     notices_.error(
-        "E-SIDE-512", data_.path(),
+        Code::kBadJumpLabelSample, data_.path(),
         fmt::format("{} returns of the jump label code without the sample of their entry", orphans),
         "samples were lost: changes of text are missing; record with larger rings (perf record -m)");
   }
   if (unreturned != 0) {
     notices_.info(
-        "I-SIDE-513", data_.path(),
+        Code::kJumpLabelWithoutEnd, data_.path(),
         fmt::format("{} jump label changes without the sample of their return: they are taken to last "
                     "until the next one",
                     unreturned));
@@ -267,7 +267,7 @@ class WordVersions {
   }
   void contradiction(Addr addr, uint32_t word, const char* what, const SampledChange& change) {
     notices_.error(
-        "E-TEXT-508", path_,
+        Code::kCopyContradictsSamples, path_,
         fmt::format("{} has {:08x} at {:#x}, which the sampled changes there do not leave", what, word, addr),
         "a change was not sampled: both words are taken to be possible", change.file_offset, change.entered);
   }

@@ -134,7 +134,7 @@ void add_trampoline(const KernelText& kernel, const TextFile* vmlinux, Builder& 
         builder.add_origin({.kind = OriginKind::kFile, .name = vmlinux->path, .build_id = vmlinux->build_id});
     builder.keep(vmlinux->owner);
     notices.error(
-        "E-TEXT-309", vmlinux->path,
+        Code::kKernelTextFromFile, vmlinux->path,
         fmt::format("the code that enters the kernel at {:#x} (KPTI) comes from this file, without what was "
                     "patched in it at boot",
                     alias.begin),

@@ -149,7 +149,7 @@ void add_x86_catalogue(const KernelText& kernel, const SideBand& side, const Tex
   const KernelSnapshot* copy = kernel.start();
   if (copy == nullptr) {
     if (always)
-      notices.info("I-TEXT-509", "catalogue",
+      notices.info(Code::kCatalogueWithoutJumpLabels, "catalogue",
                    "without a copy of kcore the places that may change are not known");
     return;
   }
@@ -157,7 +157,7 @@ void add_x86_catalogue(const KernelText& kernel, const SideBand& side, const Tex
     Places places(*copy, builder, "catalogue of jump labels", always);
     add_jump_labels(*table, places);
   } else if (always) {
-    notices.info("I-TEXT-509", "catalogue",
+    notices.info(Code::kCatalogueWithoutJumpLabels, "catalogue",
                  "the kernel's jump table is neither in the copy of kcore nor in a vmlinux that was given",
                  "give the vmlinux with its symbols: --vmlinux");
   }

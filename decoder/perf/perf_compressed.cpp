@@ -26,10 +26,10 @@ void Unpacker::lose() {
   if (!chunks_.empty()) lost_ = true;
 }
 
-void Unpacker::damaged(uint64_t file_offset, std::string code, std::string reason, std::string hint) {
+void Unpacker::damaged(uint64_t file_offset, Code code, std::string reason, std::string hint) {
   Notice notice;
   notice.severity = Notice::Severity::kError;
-  notice.code = std::move(code);
+  notice.code = code;
   notice.where = path_;
   notice.offset = file_offset;
   notice.reason = std::move(reason);
@@ -44,7 +44,8 @@ Result<void> Unpacker::feed(uint32_t type, std::span<const uint8_t> packed, uint
     spool_.emplace(std::move(*spool));
     context_.reset(ZSTD_createDCtx());
     buffer_.resize(ZSTD_DStreamOutSize());
-    if (!context_) return fail("E-FILE-110", path_, file_offset, "no memory to unpack COMPRESSED records");
+    if (!context_)
+      return fail(Code::kNoTemporaryCopy, path_, file_offset, "no memory to unpack COMPRESSED records");
   }
   const uint64_t before = spool_->size();
   Unpacked::Chunk chunk{type, file_offset, before, false};
@@ -55,7 +56,7 @@ Result<void> Unpacker::feed(uint32_t type, std::span<const uint8_t> packed, uint
   }
   packed_bytes_ += packed.size();
   if (lost_) {
-    damaged(file_offset, "E-DATA-106",
+    damaged(file_offset, Code::kBadCompressedRecord,
             "COMPRESSED record skipped: the zstd stream it continues is damaged before it",
             "the records in it are lost");
   } else if (!stopped_) {
@@ -75,14 +76,14 @@ Result<void> Unpacker::unpack(std::span<const uint8_t> packed, uint64_t file_off
     const size_t left = ZSTD_decompressStream(context_.get(), &out, &in);
     if (ZSTD_isError(left) != 0) {
       lost_ = true;
-      damaged(file_offset, "E-DATA-106",
+      damaged(file_offset, Code::kBadCompressedRecord,
               fmt::format("COMPRESSED record: zstd says: {}", ZSTD_getErrorName(left)),
               "records in it, and up to the next zstd frame, are lost");
       return {};
     }
     if (spool_->size() + out.pos > limit) {
       stopped_ = true;
-      damaged(file_offset, "E-DATA-107",
+      damaged(file_offset, Code::kCompressedTooLarge,
               fmt::format("COMPRESSED records of {} bytes unpack to more than {}: unpacking stops here",
                           packed_bytes_, limit),
               "the file is damaged or made to fill the disk");

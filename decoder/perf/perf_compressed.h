@@ -33,7 +33,7 @@ class Unpacker {
 
  private:
   Result<void> unpack(std::span<const uint8_t> packed, uint64_t file_offset);
-  void damaged(uint64_t file_offset, std::string code, std::string reason, std::string hint);
+  void damaged(uint64_t file_offset, Code code, std::string reason, std::string hint);
 
   struct FreeContext {
     void operator()(ZSTD_DCtx_s* context) const;

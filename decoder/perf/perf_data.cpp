@@ -22,11 +22,11 @@ void perf::NoticeList::add(Notice notice) {
   last.count += notice.count;
 }
 
-void PerfData::Impl::note(Notice::Severity severity, std::string code, const std::string& where,
-                          uint64_t offset, std::string reason, std::string hint) {
+void PerfData::Impl::note(Notice::Severity severity, Code code, const std::string& where, uint64_t offset,
+                          std::string reason, std::string hint) {
   Notice notice;
   notice.severity = severity;
-  notice.code = std::move(code);
+  notice.code = code;
   notice.where = where;
   notice.offset = offset;
   notice.reason = std::move(reason);
@@ -51,7 +51,7 @@ Result<std::shared_ptr<const PerfData>> PerfData::open(const std::string& path) 
     if (auto done = impl->scan(source); !done) return std::unexpected(done.error());
   }
   if (impl->attrs.empty()) {
-    impl->note(Notice::Severity::kError, "E-FILE-105", file_path, 0,
+    impl->note(Notice::Severity::kError, Code::kBadAttributes, file_path, 0,
                "the file has no event attributes: times, CPUs and threads of its records are unknown");
   }
   impl->ids = perf::IdParser(impl->attrs);

@@ -69,13 +69,14 @@ Result<void> PerfData::Impl::read_header(Source& source) {
   Reader in(bytes);
   const uint64_t magic = in.u64();
   if (!in.ok())
-    return fail("E-FILE-102", source.path, 0, fmt::format("{} bytes are no perf.data file", bytes.size()));
+    return fail(Code::kNotPerfData, source.path, 0,
+                fmt::format("{} bytes are no perf.data file", bytes.size()));
   if (magic == kMagicV1 || magic == __builtin_bswap64(kMagicV1)) {
-    return fail("E-FILE-103", source.path, 0, "perf.data version 1 (PERFFILE) cannot be read",
+    return fail(Code::kUnsupportedPerfData, source.path, 0, "perf.data version 1 (PERFFILE) cannot be read",
                 "record with perf of Linux 2.6.34 or later");
   }
   if (magic != kMagic && magic != __builtin_bswap64(kMagic)) {
-    return fail("E-FILE-102", source.path, 0, "no perf.data file: it does not start with PERFILE2");
+    return fail(Code::kNotPerfData, source.path, 0, "no perf.data file: it does not start with PERFILE2");
   }
   // Written as a number: a file from a machine of the other byte order starts with "2ELIFREP".
   swapped = magic != kMagic;
@@ -89,7 +90,7 @@ Result<void> PerfData::Impl::read_header(Source& source) {
     return {};
   }
   if (!in.ok() || (header_size != kFileHeader && header_size != kOldHeader) || bytes.size() < header_size) {
-    return fail("E-FILE-104", source.path, 8,
+    return fail(Code::kBadPerfHeader, source.path, 8,
                 fmt::format("header of {} bytes in a file of {}: 16, 72 or 104 are known", header_size,
                             bytes.size()));
   }
@@ -97,10 +98,11 @@ Result<void> PerfData::Impl::read_header(Source& source) {
   const uint64_t attrs_offset = in.u64(), attrs_size = in.u64();
   const uint64_t data_offset = in.u64();
   uint64_t data_size = in.u64();
-  if (attr_size == 0) return fail("E-FILE-104", source.path, 16, "the header says attributes of 0 bytes");
+  if (attr_size == 0)
+    return fail(Code::kBadPerfHeader, source.path, 16, "the header says attributes of 0 bytes");
   if (data_offset > bytes.size()) {
     return fail(
-        "E-FILE-104", source.path, 40,
+        Code::kBadPerfHeader, source.path, 40,
         fmt::format("the data section starts at {}, the file has {} bytes", data_offset, bytes.size()),
         "the file is cut: copy it again");
   }
@@ -113,13 +115,13 @@ Result<void> PerfData::Impl::read_header(Source& source) {
   const bool killed = data_size == 0 && !features_follow(reader(bytes.subspan(data_offset)), count,
                                                          data_offset + 16 * count, bytes.size());
   if (killed) {
-    note(Notice::Severity::kLoss, "E-FILE-106", source.path, 48,
+    note(Notice::Severity::kLoss, Code::kUnfinishedRecording, source.path, 48,
          "the header says no data: the recorder was killed before it could finish the file",
          "records are read up to the end of the file; header features (build-ids, BPF programs) are not in "
          "it");
     data_size = rest;
   } else if (data_size > rest) {
-    note(Notice::Severity::kLoss, "E-FILE-107", source.path, 48,
+    note(Notice::Severity::kLoss, Code::kPerfDataTruncated, source.path, 48,
          fmt::format("the file is cut: data of {} bytes at {}, but the file ends at {}", data_size,
                      data_offset, bytes.size()),
          "what is there is read; header features (build-ids, BPF programs) are not in it");
@@ -149,14 +151,14 @@ void PerfData::Impl::read_attrs(const Source& source, uint64_t entry_size, uint6
     const uint64_t ids_offset = in.u64(), ids_size = in.u64();
     auto attr = in.ok() ? read_attr(body) : std::nullopt;
     if (!attr) {
-      note(Notice::Severity::kError, "E-FILE-105", source.path, at,
+      note(Notice::Severity::kError, Code::kBadAttributes, source.path, at,
            fmt::format("attribute {} of {} bytes does not fit, {} are left unread", attrs.size(), attr_size,
                        left));
       return;
     }
     const uint64_t count = ids_size / sizeof(uint64_t);
     if (!lies_in(ids_offset, ids_size, bytes.size()) || count > ids_left) {
-      note(Notice::Severity::kError, "E-FILE-105", source.path, at + attr_size,
+      note(Notice::Severity::kError, Code::kBadAttributes, source.path, at + attr_size,
            fmt::format("{} ids at {} of attribute {} do not lie in the file", count, ids_offset,
                        attrs.size()));
     } else {
@@ -225,14 +227,14 @@ void PerfData::Impl::read_feature_table(const Source& source, std::span<const ui
     const uint64_t at = in.pos();
     const uint64_t body_offset = in.u64(), size = in.u64();
     if (!in.ok()) {
-      note(Notice::Severity::kError, "E-FILE-108", source.path, at,
+      note(Notice::Severity::kError, Code::kFeaturesTruncated, source.path, at,
            fmt::format("the table of header features ends before feature {}", bit),
            "the file is cut: copy it again");
       return;
     }
     if (!lies_in(body_offset, size, bytes.size())) {
       note(
-          Notice::Severity::kError, "E-FILE-108", source.path, at,
+          Notice::Severity::kError, Code::kFeaturesTruncated, source.path, at,
           fmt::format("header feature {} ({} bytes at {}) does not lie in the file", bit, size, body_offset));
       continue;
     }
@@ -253,12 +255,13 @@ Result<void> PerfData::Impl::open_stream_files() {
     if (parsed.ec == std::errc() && parsed.ptr == end && name.size() > 5)
       found.emplace(number, entry.path().string());
   }
-  if (error) return fail("E-FILE-101", directory, Error::kNoOffset, "cannot list: " + error.message());
+  if (error)
+    return fail(Code::kCannotReadInput, directory, Error::kNoOffset, "cannot list: " + error.message());
   constexpr uint64_t kPerRingFiles = 1;  // PERF_DIR_VERSION; 0 is a directory with `data` alone
   const auto format = features.find(perf::kFeatureDirFormat);
   const uint64_t version = format == features.end() ? 0 : reader(format->second.bytes).u64();
   if (found.empty() == (version >= kPerRingFiles)) {
-    note(Notice::Severity::kInfo, "E-FILE-111", directory, Error::kNoOffset,
+    note(Notice::Severity::kInfo, Code::kBadDirectory, directory, Error::kNoOffset,
          fmt::format("feature DIR_FORMAT of `data` is {}, but the directory has {} data.<n> files", version,
                      found.size()),
          found.empty() ? "if it was recorded with --threads, copy the whole directory" : "they are read");

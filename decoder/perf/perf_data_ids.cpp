@@ -12,9 +12,10 @@ namespace {
 constexpr uint64_t kTrailerFields =
     kSampleTid | kSampleTime | kSampleIdField | kSampleStreamId | kSampleCpu | kSampleIdentifier;
 
-constexpr RecordFault kShortSample = {"E-DATA-104", "it is shorter than the fields its attribute says"};
-constexpr RecordFault kShortTrailer = {"E-DATA-104", "it is shorter than the id fields at its end"};
-constexpr RecordFault kUnknownId = {"E-DATA-105", "no attribute has its event id"};
+constexpr RecordFault kShortSample = {Code::kRecordTooShort,
+                                      "it is shorter than the fields its attribute says"};
+constexpr RecordFault kShortTrailer = {Code::kRecordTooShort, "it is shorter than the id fields at its end"};
+constexpr RecordFault kUnknownId = {Code::kUnknownEventId, "no attribute has its event id"};
 
 // 0 and ~0 are what tools write into records they make up.
 Time time_of(uint64_t ns) {

@@ -145,12 +145,12 @@ class NoticeList {
     size_t listed = 0, last = 0;
   };
   std::vector<Notice> notices_;
-  std::map<std::string, Tally> tallies_;
+  std::map<Code, Tally> tallies_;
 };
 
 // Damage within one record that does not touch its neighbours.
 struct RecordFault {
-  const char* code;
+  Code code;
   const char* reason;
 };
 
@@ -215,7 +215,7 @@ struct PerfData::Impl {
   std::map<uint32_t, uint64_t> record_counts;
 
   Reader reader(std::span<const uint8_t> bytes) const { return Reader(bytes, swapped); }
-  void note(Notice::Severity severity, std::string code, const std::string& where, uint64_t offset,
+  void note(Notice::Severity severity, Code code, const std::string& where, uint64_t offset,
             std::string reason, std::string hint = {});
 
   // perf_data_header.cpp

@@ -17,7 +17,8 @@ namespace {
 constexpr size_t kBufferSize = 1U << 20;
 
 std::unexpected<Error> system_error(const std::string& where, const char* what, int error) {
-  return fail("E-FILE-101", where, Error::kNoOffset, fmt::format("{}: {}", what, std::strerror(error)));
+  return fail(Code::kCannotReadInput, where, Error::kNoOffset,
+              fmt::format("{}: {}", what, std::strerror(error)));
 }
 
 class Descriptor {
@@ -101,7 +102,7 @@ Result<Spool> Spool::create() {
     if (fd >= 0) return Spool(fd);
     error = errno;
   }
-  return fail("E-FILE-110", "temporary file", Error::kNoOffset,
+  return fail(Code::kNoTemporaryCopy, "temporary file", Error::kNoOffset,
               fmt::format("cannot create one: {}", std::strerror(error)),
               "set TMPDIR to a writable directory");
 }
@@ -124,7 +125,7 @@ Result<void> Spool::flush() {
     const ssize_t done = ::write(fd_, left.data(), left.size());
     if (done < 0 && errno == EINTR) continue;
     if (done <= 0) {
-      return fail("E-FILE-110", "temporary file", written_,
+      return fail(Code::kNoTemporaryCopy, "temporary file", written_,
                   fmt::format("cannot write: {}", std::strerror(errno)),
                   "free some space there, or set TMPDIR to a directory with more");
     }

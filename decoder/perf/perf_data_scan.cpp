@@ -166,14 +166,14 @@ std::string say(const RawRecord& raw, uint64_t pos, uint64_t resume, uint64_t en
   return resume < end ? fmt::format("{}; reading goes on {} bytes later", what, resume - pos) : what;
 }
 
-const char* code_of(RawRecord::Fault fault) {
+Code fault_code(RawRecord::Fault fault) {
   switch (fault) {
     case RawRecord::Fault::kTooSmall:
-      return "E-DATA-101";
+      return Code::kBadRecordHeader;
     case RawRecord::Fault::kPayloadPastEnd:
-      return "E-DATA-103";
+      return Code::kAuxtracePastEnd;
     default:
-      return "E-DATA-102";
+      return Code::kRecordTruncated;
   }
 }
 
@@ -216,7 +216,7 @@ Result<void> PerfData::Impl::scan(perf::Source& source) {
         Reader in = reader(body);
         const auto packed = in.take(in.u64());
         if (in.ok()) return unpacker.feed(raw.type, packed, pos);
-        note(Notice::Severity::kError, "E-DATA-106", source.path, pos,
+        note(Notice::Severity::kError, Code::kBadCompressedRecord, source.path, pos,
              "COMPRESSED2 record is shorter than its data");
         unpacker.lose();
         return {};
@@ -237,7 +237,7 @@ Result<void> PerfData::Impl::scan(perf::Source& source) {
     }
   };
   const auto damage = [&](const RawRecord& raw, uint64_t pos, uint64_t resume) {
-    note(Notice::Severity::kLoss, perf::code_of(raw.fault), source.path, pos,
+    note(Notice::Severity::kLoss, perf::fault_code(raw.fault), source.path, pos,
          perf::say(raw, pos, resume, source.end));
     unpacker.lose();
   };
@@ -265,7 +265,7 @@ Result<void> PerfData::Impl::scan_unpacked(perf::Source& source) {
       const auto holder =
           std::upper_bound(unpacked.chunks.begin(), unpacked.chunks.end(), pos,
                            [](uint64_t at, const perf::Unpacked::Chunk& c) { return at < c.end; });
-      note(Notice::Severity::kLoss, perf::code_of(raw.fault), source.path,
+      note(Notice::Severity::kLoss, perf::fault_code(raw.fault), source.path,
            holder == unpacked.chunks.end() ? unpacked.chunks.back().file_offset : holder->file_offset,
            fmt::format("in unpacked records, at {}: {}", pos, perf::say(raw, pos, resume, end)));
     };

@@ -106,7 +106,7 @@ void PerfData::Impl::add_header_attr(std::span<const uint8_t> body, const perf::
   const auto bytes = in.take(size);
   auto attr = in.ok() ? read_attr(bytes) : std::nullopt;
   if (!attr) {
-    note(Notice::Severity::kError, "E-FILE-105", source.path, file_offset,
+    note(Notice::Severity::kError, Code::kBadAttributes, source.path, file_offset,
          fmt::format("HEADER_ATTR: an attribute of {} bytes does not fit", size));
     return;
   }
@@ -162,7 +162,7 @@ class Collector {
   void finish() {
     for (const auto& [type, count] : unknown_) {
       Notice notice;
-      notice.code = "I-FILE-101";
+      notice.code = Code::kUnknownRecordsSkipped;
       notice.where = impl_.path;
       notice.reason = fmt::format("records of type {} are not known and were skipped", type);
       notice.count = count;
@@ -171,7 +171,7 @@ class Collector {
   }
 
  private:
-  void note(Notice::Severity severity, const char* code, const Record& record, std::string reason) {
+  void note(Notice::Severity severity, Code code, const Record& record, std::string reason) {
     impl_.note(severity, code, impl_.sources[record.file].path, record.file_offset,
                fmt::format("{}: {}", record_type_name(record.type), reason));
   }
@@ -180,7 +180,7 @@ class Collector {
   template <class T>
   void keep(const Record& record, Result<T> parsed, std::optional<T>& to) {
     if (!parsed) {
-      note(Notice::Severity::kError, "E-DATA-104", record, parsed.error().reason);
+      note(Notice::Severity::kError, Code::kRecordTooShort, record, parsed.error().reason);
     } else if (!to) {
       to = std::move(*parsed);
     }
@@ -188,14 +188,14 @@ class Collector {
 
   void aux(const Record& record) {
     auto parsed = parse_aux(record);
-    if (!parsed) return note(Notice::Severity::kError, "E-DATA-104", record, parsed.error().reason);
+    if (!parsed) return note(Notice::Severity::kError, Code::kRecordTooShort, record, parsed.error().reason);
     impl_.aux_records.push_back(*parsed);
   }
 
   void sample(const Record& record) {
     if (record.id.attr == nullptr || (record.id.attr->sample_type & kSampleAux) == 0) return;
     auto parsed = parse_sample(record);
-    if (!parsed) return note(Notice::Severity::kError, "E-DATA-104", record, parsed.error().reason);
+    if (!parsed) return note(Notice::Severity::kError, Code::kRecordTooShort, record, parsed.error().reason);
     if (parsed->aux.empty()) return;
     AuxBuffer buffer;
     buffer.cpu = record.id.cpu;
@@ -212,7 +212,7 @@ class Collector {
 
   void auxtrace(const Record& record, std::span<const uint8_t> payload) {
     if (record.bytes.size() < perf::kAuxtraceSize || record.unpacked_offset != Error::kNoOffset) {
-      return note(Notice::Severity::kError, "E-DATA-108", record,
+      return note(Notice::Severity::kError, Code::kBadAuxtrace, record,
                   "too short, or packed: its payload is not taken");
     }
     Reader in(record.body, record.swapped);
@@ -238,7 +238,7 @@ class Collector {
       entry.cpu = static_cast<int32_t>(in.u64());
       entry.tid = static_cast<int32_t>(in.u64());
       if (!in.ok()) {
-        return note(Notice::Severity::kError, "E-DATA-104", record,
+        return note(Notice::Severity::kError, Code::kRecordTooShort, record,
                     fmt::format("says {} entries, has {}", count, i));
       }
       impl_.id_index.push_back(entry);

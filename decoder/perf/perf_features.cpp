@@ -25,7 +25,7 @@ void PerfData::Impl::read_features() {
     clock.clock_ns = in.u64();
     if (in.ok()) clock_data = clock;
     if (!in.ok()) {
-      note(Notice::Severity::kError, "E-FILE-109", path, it->second.file_offset,
+      note(Notice::Severity::kError, Code::kBadFeature, path, it->second.file_offset,
            "feature CLOCK_DATA is too short");
     }
   }
@@ -35,7 +35,7 @@ void PerfData::Impl::read_features() {
       const uint32_t type = in.u32();
       const std::string_view name = read_string(in);
       if (!in.ok()) {
-        note(Notice::Severity::kError, "E-FILE-109", path, it->second.file_offset,
+        note(Notice::Severity::kError, Code::kBadFeature, path, it->second.file_offset,
              fmt::format("feature PMU_MAPPINGS ends {} entries early", left));
         break;
       }
@@ -60,7 +60,7 @@ void PerfData::Impl::read_event_desc() {
     const uint64_t first_id = nr_ids != 0 ? in.u64() : 0;
     if (nr_ids > 1) in.skip((uint64_t{nr_ids} - 1) * sizeof(uint64_t));
     if (!in.ok()) {
-      note(Notice::Severity::kError, "E-FILE-109", path, it->second.file_offset,
+      note(Notice::Severity::kError, Code::kBadFeature, path, it->second.file_offset,
            fmt::format("feature EVENT_DESC ends after {} of {} events", i, count));
       return;
     }
@@ -87,7 +87,7 @@ void PerfData::Impl::add_build_id(std::span<const uint8_t> record, uint64_t file
   const uint8_t size = in.u8();
   in.skip(3);
   if (!in.ok()) {
-    note(Notice::Severity::kError, "E-FILE-109", path, file_offset, "build-id entry is too short");
+    note(Notice::Severity::kError, Code::kBadFeature, path, file_offset, "build-id entry is too short");
     return;
   }
   const size_t used = (entry.misc & kMiscSize) != 0 ? std::min<size_t>(size, kIdSize) : kIdSize;
@@ -105,7 +105,7 @@ void PerfData::Impl::read_build_ids() {
     in.skip(6);
     const uint16_t size = in.u16();
     if (!in.ok() || size < perf::kHeaderSize || size > bytes.size() - pos) {
-      note(Notice::Severity::kError, "E-FILE-109", path, it->second.file_offset + pos,
+      note(Notice::Severity::kError, Code::kBadFeature, path, it->second.file_offset + pos,
            fmt::format("feature BUILD_ID: entry of {} bytes, {} are left", size, bytes.size() - pos));
       return;
     }

@@ -95,7 +95,7 @@ void PerfData::Impl::read_bpf_images() {
     const auto info = in.take(info_size);
     const auto data = in.take(data_size);
     if (!in.ok()) {
-      note(Notice::Severity::kError, "E-FILE-109", path, at,
+      note(Notice::Severity::kError, Code::kBadFeature, path, at,
            fmt::format("feature BPF_PROG_INFO ends in program {} of {}", i + 1, count),
            "code of the programs after it is unknown");
       return;
@@ -111,7 +111,7 @@ void PerfData::Impl::read_bpf_images() {
     fields.seek(kName);
     image.name = fields.text(std::min<size_t>(16, fields.left()));
     if (const char* wrong = split_functions(block, swapped, image); wrong != nullptr) {
-      note(Notice::Severity::kError, "E-FILE-109", path, at,
+      note(Notice::Severity::kError, Code::kBadFeature, path, at,
            fmt::format("feature BPF_PROG_INFO, program id {}: {}", image.id, wrong),
            fmt::format("{} of its functions are used", image.functions.size()));
     }
@@ -128,7 +128,7 @@ void PerfData::Impl::read_bpf_btf() {
     const uint32_t id = in.u32();
     const auto bytes = in.take(in.u32());
     if (!in.ok()) {
-      note(Notice::Severity::kError, "E-FILE-109", path, at,
+      note(Notice::Severity::kError, Code::kBadFeature, path, at,
            fmt::format("feature BPF_BTF ends {} entries early", left));
       return;
     }

@@ -14,12 +14,12 @@ constexpr uint32_t kProtExec = 4;
 Reader body_of(const Record& record) { return Reader(record.body, record.swapped); }
 
 std::unexpected<Error> too_short(const Record& record, std::string_view field) {
-  return fail("E-DATA-104", record_type_name(record.type), record.file_offset,
+  return fail(Code::kRecordTooShort, record_type_name(record.type), record.file_offset,
               fmt::format("record of {} bytes is too short for {}", record.bytes.size(), field));
 }
 
 std::unexpected<Error> wrong_type(const Record& record, std::string_view wanted) {
-  return fail("E-DATA-104", record_type_name(record.type), record.file_offset,
+  return fail(Code::kRecordTooShort, record_type_name(record.type), record.file_offset,
               fmt::format("this record is no {}", wanted));
 }
 
@@ -128,7 +128,7 @@ Result<TextPokeRecord> parse_text_poke(const Record& record) {
   if (!in.ok()) return too_short(record, fmt::format("{} old and {} new bytes", old_len, new_len));
   // The kernel pads to eight bytes. More than that behind the bytes says that the lengths are damaged.
   if (in.left() >= 8) {
-    return fail("E-DATA-104", record_type_name(record.type), record.file_offset,
+    return fail(Code::kRecordTooShort, record_type_name(record.type), record.file_offset,
                 fmt::format("record of {} bytes is too long for {} old and {} new bytes", record.bytes.size(),
                             old_len, new_len));
   }

@@ -46,7 +46,7 @@ void read_branch_stack(Reader& in, uint64_t branch_type, SampleRecord& r) {
 Result<SampleRecord> parse_sample(const Record& record) {
   const PerfAttr* attr = record.id.attr;
   if (record.type != perf::kSample || attr == nullptr) {
-    return fail("E-DATA-104", record_type_name(record.type), record.file_offset,
+    return fail(Code::kRecordTooShort, record_type_name(record.type), record.file_offset,
                 "no SAMPLE of a known attribute");
   }
   const uint64_t type = attr->sample_type;
@@ -87,7 +87,7 @@ Result<SampleRecord> parse_sample(const Record& record) {
   if (has(kSampleAux)) r.aux = in.take(in.u64());
   if (!in.ok()) {
     return fail(
-        "E-DATA-104", "SAMPLE", record.file_offset,
+        Code::kRecordTooShort, "SAMPLE", record.file_offset,
         fmt::format("record of {} bytes is too short for the fields of its attribute", record.bytes.size()));
   }
   return r;

@@ -11,7 +11,7 @@ namespace {
 Reader body_of(const Record& record) { return Reader(record.body, record.swapped); }
 
 std::unexpected<Error> unfit(const Record& record, std::string_view what) {
-  return fail("E-DATA-104", record_type_name(record.type), record.file_offset,
+  return fail(Code::kRecordTooShort, record_type_name(record.type), record.file_offset,
               fmt::format("record of {} bytes: {}", record.bytes.size(), what));
 }
 

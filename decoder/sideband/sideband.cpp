@@ -95,7 +95,7 @@ class SideBandReader {
     malformed(r, body.error().reason);
   }
   void malformed(const Record& r, const std::string& why) {
-    notices_.error("E-SIDE-301", data_.path(),
+    notices_.error(Code::kBadSideBandRecord, data_.path(),
                    fmt::format("{} record left out: {}", record_type_name(r.type), why), {}, r.file_offset,
                    r.time());
   }
@@ -124,7 +124,8 @@ void SideBandReader::visit(const Record& r) {
   if (r.type >= kUserTypes) return;
   if (cpu_mode(r) == CpuMode::kGuestKernel || cpu_mode(r) == CpuMode::kGuestUser) {
     if (!guest_seen_)
-      notices_.info("I-SIDE-302", data_.path(), "records of a guest are left out: guest text is not decoded");
+      notices_.info(Code::kGuestRecordsSkipped, data_.path(),
+                    "records of a guest are left out: guest text is not decoded");
     guest_seen_ = true;
     return;
   }
@@ -269,7 +270,7 @@ void SideBandReader::lost(const Record& r, const LostRecord& body) {
   if (auto before = last_in_ring_.find(r.id.cpu); before != last_in_ring_.end()) fact.after = before->second;
   if (r.time() != kTimeMin) fact.until = std::max(r.time(), fact.after);
   notices_.add(
-      {Notice::Severity::kLoss, "E-LOST-301", data_.path(), r.file_offset, r.time(),
+      {Notice::Severity::kLoss, Code::kSideBandLost, data_.path(), r.file_offset, r.time(),
        fmt::format(
            "{} side-band records of cpu {} were lost before this one; changes of text may be among them",
            body.lost, r.id.cpu),
@@ -297,7 +298,8 @@ void SideBandReader::add_tail_losses() {
     if (cpu < 0) {  // of any ring
       for (const auto& [ring, last] : last_in_ring_) fact.after = std::min(fact.after, last);
     }
-    notices_.add({Notice::Severity::kLoss, "E-LOST-303", data_.path(), Error::kNoOffset, fact.after,
+    notices_.add({Notice::Severity::kLoss, Code::kRecordsLostAtEnd, data_.path(), Error::kNoOffset,
+                  fact.after,
                   fmt::format("{} side-band records of cpu {} were lost behind the last one that is there; "
                               "changes of text may be among them",
                               fact.count, cpu),
@@ -314,7 +316,7 @@ void SideBandReader::add_overwritten() {
   });
   if (!overwritten) return;
   notices_.add(
-      {Notice::Severity::kLoss, "E-LOST-302", data_.path(), Error::kNoOffset, kTimeMin,
+      {Notice::Severity::kLoss, Code::kRecordsOverwritten, data_.path(), Error::kNoOffset, kTimeMin,
        "recorded with --overwrite: any number of the first side-band records may be gone; changes of "
        "text may be among them",
        "record without --overwrite; a snapshot of the trace alone (--snapshot) keeps all records", 1});

@@ -47,7 +47,7 @@ const JitDump* JitFiles::open(const std::string& path, bool given) {
                                   [&](const std::string& p) { return fs::is_regular_file(p, ignored); });
   if (place == places.end()) {
     notices_.error(
-        "E-TEXT-211", path, "no such jitdump file; code of this JIT is unknown",
+        Code::kJitdumpNotFound, path, "no such jitdump file; code of this JIT is unknown",
         "copy it from the recording machine: into the capture's folder, below --symfs, or --jitdump");
     return nullptr;
   }
@@ -65,7 +65,7 @@ bool JitFiles::dated(const JitDump& dump) {
   const auto [known, fresh] =
       dated_.try_emplace(&dump, dump.counter_time() ? clock_.counter.has_value() : clock_.perf_is_monotonic);
   if (fresh && !known->second) {
-    notices_.error("E-SIDE-613", dump.path(),
+    notices_.error(Code::kJitdumpOtherClock, dump.path(),
                    dump.counter_time()
                        ? "its times are the CPU's counter, which this recording cannot convert"
                        : "its times are CLOCK_MONOTONIC, which is not the recording's clock",

@@ -46,7 +46,7 @@ Result<std::unique_ptr<const JitDump>> JitDump::load(const std::string& path, No
   r.u64();  // when the file was made
   out->flags_ = r.u64();
   if (!known || !r.ok() || version != kVersion || header_size < kHeaderSize || header_size > bytes.size()) {
-    return fail("E-FILE-311", path, 0,
+    return fail(Code::kNotJitdump, path, 0,
                 !known || !r.ok()
                     ? "no jitdump file"
                     : fmt::format("a jitdump of version {} with a header of {} bytes", version, header_size),
@@ -60,7 +60,7 @@ void JitDump::read_records(uint64_t begin, bool swap, NoticeBook& notices) {
   const auto bytes = file_->bytes();
   std::unordered_map<uint64_t, size_t> by_index;
   const auto damaged = [&](uint64_t at, const std::string& why) {
-    notices.error("E-SIDE-611", path(), why + "; the rest of the file is not used",
+    notices.error(Code::kBadJitdump, path(), why + "; the rest of the file is not used",
                   "a JIT that was killed while it wrote leaves such an end", at);
   };
   for (uint64_t at = begin; at < bytes.size();) {
@@ -101,7 +101,7 @@ void JitDump::read_records(uint64_t begin, bool swap, NoticeBook& notices) {
     }
     if (!r.ok() || code_size == 0 || code.range.size() != code_size ||
         is_kernel_address(code.range.end - 1)) {
-      notices.error("E-SIDE-612", path(),
+      notices.error(Code::kBadJitdumpRecord, path(),
                     fmt::format("a record about {} bytes at {:#x} cannot be true; left out", code_size,
                                 code.range.begin),
                     "", offset);

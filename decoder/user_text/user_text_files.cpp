@@ -139,7 +139,7 @@ std::unique_ptr<TextFile> FileFinder::search(const std::string& path, const std:
     std::string ids = fmt::format("{} has build-id {}, the recording says {}", file->path,
                                   file->build_id.empty() ? "(none)" : file->build_id, build_id);
     if (options_.force && !candidate.needs_id) {
-      notices_.error("E-TEXT-203", path, ids + "; used because of --force");
+      notices_.error(Code::kOtherBuildIdUsed, path, ids + "; used because of --force");
       return file;
     }
     rejected += (rejected.empty() ? "" : "; ") + ids;
@@ -149,11 +149,11 @@ std::unique_ptr<TextFile> FileFinder::search(const std::string& path, const std:
     if (auto file = vdso_source_(build_id)) return file;
   }
   if (!rejected.empty()) {
-    notices_.error("E-TEXT-202", path, rejected + "; not used, its code is unknown",
+    notices_.error(Code::kOtherBuildId, path, rejected + "; not used, its code is unknown",
                    "put the file that ran into a build-id cache (--buildid-dir) or --symfs, or use --force");
   } else if (!quiet) {
     notices_.error(
-        "E-TEXT-201", path,
+        Code::kFileNotFound, path,
         build_id.empty() ? "no such file, its code is unknown"
                          : fmt::format("no file with build-id {}, its code is unknown", build_id),
         is_vdso ? "it is the kernel's vDSO, which not every perf keeps: give its build-id cache "
@@ -166,13 +166,13 @@ std::unique_ptr<TextFile> FileFinder::search(const std::string& path, const std:
 
 void FileFinder::warn_unverified(const TextFile& file, const std::string& path) {
   Notice notice;
-  notice.code = "I-TEXT-204";
+  notice.code = Code::kFileNotVerified;
   notice.where = path;
   notice.reason = fmt::format("the recording has no build-id for it: {} is used unverified", file.path);
   auto mtime = mtime_of(file.path);
   if (mtime && capture_mtime_ && *mtime > *capture_mtime_) {
     notice.severity = Notice::Severity::kError;
-    notice.code = "E-TEXT-205";
+    notice.code = Code::kFileNewerThanRecording;
     notice.reason += fmt::format(", and it is newer than the recording by {} s", *mtime - *capture_mtime_);
   }
   notice.hint = "record with `perf record --buildid-all` or --buildid-mmap";

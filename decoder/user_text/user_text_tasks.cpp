@@ -203,7 +203,7 @@ void UserText::add_symbols(SymbolTable& symbols, const std::set<Space>& used,
       add_map_file(symbols, process, fmt::format("{}/perf-{}.map", dir, process.pid));
   }
   if (symbols_added_ > kMostSymbols) {
-    notices_.info("I-SIDE-502", "symbols",
+    notices_.info(Code::kTooManyNames, "symbols",
                   fmt::format("more than {} names of user code: the rest is left out", kMostSymbols));
   }
 }

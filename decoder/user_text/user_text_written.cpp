@@ -77,7 +77,7 @@ std::vector<AddrRange> UserText::mapped_again(const Process& process, const Task
 void UserText::note_written(const Mapping& mapping, bool probed) {
   if (!written_.insert(mapping.name).second) return;
   notices_.info(
-      "I-TEXT-209", side_.names[mapping.name],
+      Code::kSelfModifyingProcess, side_.names[mapping.name],
       probed ? "a process that has it has a trampoline of uprobes: no-ops in its code may be calls, and "
                "nothing in it is certain from then on"
              : "mapped writable and executable, or mapped again where it was: the process may have "

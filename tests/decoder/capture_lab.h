@@ -45,7 +45,7 @@ inline CaptureOptions closed_options() {
   return options;
 }
 
-inline const Notice* find_notice(const Capture& capture, const std::string& code) {
+inline const Notice* find_notice(const Capture& capture, Code code) {
   for (const Notice& notice : capture.notices) {
     if (notice.code == code) return &notice;
   }

@@ -57,7 +57,8 @@ class Collector : public ChunkConsumer {
     auto gap = chunk.gaps.begin();
     const auto gaps_before = [&](size_t position) {
       for (; gap != chunk.gaps.end() && gap->step <= position; ++gap)
-        out.push_back({.gap = gap->code, .reason = gap->reason, .bytes = {}, .origin = {}});
+        out.push_back(
+            {.gap = std::string(code_text(gap->code)), .reason = gap->reason, .bytes = {}, .origin = {}});
     };
     for (auto step = chunk.steps.begin(); step != chunk.steps.end(); ++step) {
       gaps_before(step.position());
@@ -171,9 +172,10 @@ void check_store(const CaseFile& c, const TextStore& text, std::vector<std::stri
 void check_notices(const CaseFile& c, const std::vector<Notice>& notices, std::vector<std::string>& wrong) {
   std::set<std::string> have;
   for (const Notice& n : notices) {
-    have.insert(n.code);
-    if (n.code.starts_with("E-") && std::ranges::find(c.notices, n.code) == c.notices.end())
-      wrong.push_back(fmt::format("notice {}: {} {}", n.code, n.where, n.reason));
+    const std::string code(code_text(n.code));
+    have.insert(code);
+    if (is_error_or_loss(n.code) && std::ranges::find(c.notices, code) == c.notices.end())
+      wrong.push_back(fmt::format("notice {}: {} {}", code, n.where, n.reason));
   }
   for (const std::string& code : c.notices) {
     if (!have.contains(code)) wrong.push_back(fmt::format("no notice {}", code));
@@ -193,7 +195,8 @@ std::vector<std::string> run_case(const CaseFile& c, const std::filesystem::path
     options.catalogue = c.catalogue;
     const auto capture = open_capture(path.string(), options);
     if (!capture) {
-      wrong.push_back(fmt::format("{}: {} {}", name_of(order), capture.error().code, capture.error().reason));
+      wrong.push_back(
+          fmt::format("{}: {} {}", name_of(order), code_text(capture.error().code), capture.error().reason));
       continue;
     }
     std::vector<std::string> here;

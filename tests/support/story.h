@@ -35,8 +35,8 @@ struct Story final : ChunkSink {
     const auto tell_up_to = [&](size_t position) {
       for (; gap < c.gaps.size() && c.gaps[gap].step <= position; ++gap) {
         const Gap& g = c.gaps[gap];
-        lines.push_back(fmt::format("gap {} {}..{} time {}..{} ip {:x} to {:x}: {}", g.code, g.begin, g.end,
-                                    g.time.lo, g.time.hi, g.ip, g.resume_ip, g.reason));
+        lines.push_back(fmt::format("gap {} {}..{} time {}..{} ip {:x} to {:x}: {}", code_text(g.code),
+                                    g.begin, g.end, g.time.lo, g.time.hi, g.ip, g.resume_ip, g.reason));
       }
       for (; event < c.events.size() && c.events[event].step <= position; ++event) {
         const Event& e = c.events[event];

@@ -16,7 +16,7 @@ void FlowWatch::deliver(Chunk& chunk, const Stream& stream, Prepared* prepared) 
   found_.instructions = found_.instructions || !chunk.steps.empty();
   for (const Gap& g : chunk.gaps) {
     found_.errors = found_.errors || is_error_code(g.code);
-    found_.text_missing = found_.text_missing || family_of(g.code) == "TEXT";
+    found_.text_missing = found_.text_missing || family_of(g.code) == CodeFamily::kText;
   }
   consumer_.deliver(chunk, stream, prepared);
 }

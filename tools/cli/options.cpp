@@ -11,7 +11,7 @@ namespace {
 constexpr size_t kMaxListNumbers = 65536;
 
 std::unexpected<Error> usage(std::string reason) {
-  return fail("E-FILE-091", "", Error::kNoOffset, std::move(reason));
+  return fail(Code::kBadOption, "", Error::kNoOffset, std::move(reason));
 }
 
 // How CLI11 shows the words of IsMember; completion reads them there (option_tree.h).

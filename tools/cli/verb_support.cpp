@@ -54,7 +54,7 @@ bool flush_output(Output& out, const std::string& path, Diagnostics& diagnostics
   out.flush();
   if (out.error().empty()) return true;
   diagnostics.error(
-      {"E-FILE-090", path, Error::kNoOffset, "cannot write: " + out.error(), "is the disk full?"});
+      {Code::kCannotWrite, path, Error::kNoOffset, "cannot write: " + out.error(), "is the disk full?"});
   return false;
 }
 

@@ -166,7 +166,7 @@ Result<std::pair<DecodeFormat, Selection>> read_options(const DecodeOptionsText&
 // What cannot be asked for: a block stream holds everything, and not all that a recording does.
 Result<void> check_blocks(const DecodeOptionsText& o, const Output& out) {
   const auto usage = [](const char* reason, const char* hint) {
-    return fail("E-FILE-091", "", Error::kNoOffset, reason, hint);
+    return fail(Code::kBadOption, "", Error::kNoOffset, reason, hint);
   };
   for (const std::string* filter : {&o.fields, &o.pids, &o.tids, &o.symbols, &o.dsos, &o.addresses}) {
     if (!filter->empty())

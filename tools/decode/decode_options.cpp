@@ -28,7 +28,7 @@ constexpr std::array<std::pair<std::string_view, uint32_t>, 16> kFieldNames{{{"c
                                                                              {"conf", kFieldConf}}};
 
 std::unexpected<Error> usage(std::string reason) {
-  return fail("E-FILE-091", "", Error::kNoOffset, std::move(reason));
+  return fail(Code::kBadOption, "", Error::kNoOffset, std::move(reason));
 }
 
 uint32_t field_bit(std::string_view name) {

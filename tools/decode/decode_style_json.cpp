@@ -48,7 +48,7 @@ class JsonStyle final : public LineStyle {
 
   void gap(std::string& out, const Who& who, const Gap& gap, const std::string&) const override {
     begin(out, "gap", who);
-    put_json_key(out, "code", gap.code);
+    put_json_key(out, "code", code_text(gap.code));
     auto it = std::back_inserter(out);
     if (gap.ip != 0) fmt::format_to(it, ",\"ip\":\"{:#x}\"", gap.ip);
     if (gap.resume_ip != 0) fmt::format_to(it, ",\"resume_ip\":\"{:#x}\"", gap.resume_ip);

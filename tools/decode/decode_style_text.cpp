@@ -66,7 +66,7 @@ class TextStyle final : public LineStyle {
   }
 
   void gap(std::string& out, const Who&, const Gap& gap, const std::string& text) const override {
-    fmt::format_to(std::back_inserter(out), "{} {}\n", gap.code, text);
+    fmt::format_to(std::back_inserter(out), "{} {}\n", code_text(gap.code), text);
   }
 
  private:

@@ -17,7 +17,10 @@ constexpr size_t kNamed = 5;
 bool is_arm64(const Capture& c) { return c.machine == "aarch64" || c.machine == "arm64"; }
 
 // Codes about damage in the container: everything else has a check of its own.
-bool is_damage(std::string_view code) { return code.starts_with("E-DATA-1") || code.starts_with("E-SIDE-3"); }
+bool is_damage(Code code) {
+  const std::string_view text = code_text(code);
+  return text.starts_with("E-DATA-1") || text.starts_with("E-SIDE-3");
+}
 
 }  // namespace
 
@@ -26,7 +29,7 @@ std::string_view verdict_name(Verdict v) {
   return kNames[static_cast<size_t>(v)];
 }
 
-uint64_t notice_count(const Capture& capture, std::string_view code) {
+uint64_t notice_count(const Capture& capture, Code code) {
   uint64_t n = 0;
   for (const Notice& notice : capture.notices) n += notice.code == code ? notice.count : 0;
   return n;
@@ -94,10 +97,11 @@ void check_damage(const HealthInput& in, std::vector<Finding>& out) {
     out.push_back({Verdict::kOk, "file", "every record can be read", "", ""});
     return;
   }
-  out.push_back({Verdict::kWarn, "file",
-                 fmt::format("{} damaged or impossible", format_plural(count, "record is", "records are")),
-                 fmt::format("first: {} at offset {:#x}: {}", first->code, first->offset, first->reason),
-                 "compare the file with its source; record again if the source has the same"});
+  out.push_back(
+      {Verdict::kWarn, "file",
+       fmt::format("{} damaged or impossible", format_plural(count, "record is", "records are")),
+       fmt::format("first: {} at offset {:#x}: {}", code_text(first->code), first->offset, first->reason),
+       "compare the file with its source; record again if the source has the same"});
 }
 
 void check_open(const HealthInput& in, std::vector<Finding>& out) {

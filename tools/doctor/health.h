@@ -61,7 +61,7 @@ class LaterCode {
 };
 
 // Times a notice of this code was given.
-uint64_t notice_count(const Capture& capture, std::string_view code);
+uint64_t notice_count(const Capture& capture, Code code);
 // "a, b, c and 7 more"
 std::string first_of(const std::vector<std::string>& names);
 

@@ -112,7 +112,7 @@ namespace {
 void check_arm64_pokes(const HealthInput& in, std::vector<Finding>& out) {
   const Capture& c = in.capture;
   const auto sources =
-      std::ranges::find_if(c.notices, [](const Notice& n) { return n.code == "I-SIDE-515"; });
+      std::ranges::find_if(c.notices, [](const Notice& n) { return n.code == Code::kTextChangeSources; });
   const size_t pokes = c.text->pokes().size();
   std::string evidence = fmt::format("{} with a time", format_plural(pokes, "change", "changes"));
   if (sources != c.notices.end()) evidence += "; " + sources->reason;
@@ -142,7 +142,8 @@ void check_pokes(const HealthInput& in, std::vector<Finding>& out) {
   if (in.arm64) return check_arm64_pokes(in, out);
   const PokeRings rings = poke_rings(*c.perf);
   const uint64_t pokes = records(in, kTextPoke);
-  const uint64_t silent = notice_count(c, "E-TEXT-306") + notice_count(c, "E-TEXT-307");
+  const uint64_t silent =
+      notice_count(c, Code::kUnrecordedChange) + notice_count(c, Code::kLastChangeMissing);
   std::string evidence =
       fmt::format("{} TEXT_POKE, {} KSYMBOL, {} BPF_EVENT", format_count(pokes),
                   format_count(records(in, kKsymbol)), format_count(records(in, kBpfEvent)));
@@ -243,7 +244,8 @@ void check_kcore(const HealthInput& in, std::vector<Finding>& out) {
   if (path.empty()) return;
   const auto kcore = ElfImage::open(path);
   if (!kcore) return;
-  const uint64_t other_boot = notice_count(c, "E-TEXT-301") + notice_count(c, "E-TEXT-304");
+  const uint64_t other_boot =
+      notice_count(c, Code::kKallsymsOfOtherBoot) + notice_count(c, Code::kModuleMoved);
   const CopyAge age = age_of_copy(c, in.side, **kcore);
   const auto pokes = c.text->pokes();
   const auto early =
@@ -308,12 +310,13 @@ void check_bpf(const HealthInput& in, std::vector<Finding>& out) {
 
 void check_files(const HealthInput& in, std::vector<Finding>& out) {
   const Capture& c = in.capture;
-  const uint64_t absent = notice_count(c, "E-TEXT-201");
-  const uint64_t other = notice_count(c, "E-TEXT-202") + notice_count(c, "E-TEXT-203");
-  const uint64_t unverified = notice_count(c, "I-TEXT-204") + notice_count(c, "E-TEXT-205");
+  const uint64_t absent = notice_count(c, Code::kFileNotFound);
+  const uint64_t other = notice_count(c, Code::kOtherBuildId) + notice_count(c, Code::kOtherBuildIdUsed);
+  const uint64_t unverified =
+      notice_count(c, Code::kFileNotVerified) + notice_count(c, Code::kFileNewerThanRecording);
   std::vector<std::string> names;
   for (const Notice& n : c.notices) {
-    if (n.code == "E-TEXT-201" || n.code == "E-TEXT-202") names.push_back(n.where);
+    if (n.code == Code::kFileNotFound || n.code == Code::kOtherBuildId) names.push_back(n.where);
   }
   std::string evidence =
       fmt::format("{} not found, {} with another build-id, {} without a build-id in the recording",

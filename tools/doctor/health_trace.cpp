@@ -73,7 +73,7 @@ void check_losses(const HealthInput& in, std::vector<Finding>& out) {
   const Capture& c = in.capture;
   uint64_t losses = 0;
   uint64_t bytes = 0;
-  std::map<std::string, uint64_t> codes;
+  std::map<Code, uint64_t> codes;
   for (const Stream& s : c.streams) {
     losses += s.losses.size();
     for (const StreamLoss& l : s.losses) {
@@ -83,7 +83,7 @@ void check_losses(const HealthInput& in, std::vector<Finding>& out) {
   }
   std::vector<std::string> by_code;
   for (const auto& [code, n] : codes)
-    by_code.push_back(fmt::format("{} {}", code, format_plural(n, "time", "times")));
+    by_code.push_back(fmt::format("{} {}", code_text(code), format_plural(n, "time", "times")));
   if (losses == 0) {
     out.push_back({Verdict::kOk, "trace-loss", "no trace is known to be lost", "", ""});
   } else {
@@ -103,14 +103,14 @@ void check_losses(const HealthInput& in, std::vector<Finding>& out) {
     out.push_back({Verdict::kOk, "record-loss", "no side-band record was lost", "", ""});
     return;
   }
-  out.push_back(
-      {in.kernel_traced ? Verdict::kBad : Verdict::kWarn, "record-loss",
-       "side-band records were lost; changes of text may be among them",
-       fmt::format("{} in {} of {}; chains of pokes with a break: {}",
-                   format_plural(records, "record", "records"),
-                   format_plural(in.side.lost.size(), "place", "places"),
-                   format_plural(rings.size(), "ring", "rings"), format_count(notice_count(c, "E-TEXT-501"))),
-       "record with bigger rings (perf record -m 4M,64M)"});
+  out.push_back({in.kernel_traced ? Verdict::kBad : Verdict::kWarn, "record-loss",
+                 "side-band records were lost; changes of text may be among them",
+                 fmt::format("{} in {} of {}; chains of pokes with a break: {}",
+                             format_plural(records, "record", "records"),
+                             format_plural(in.side.lost.size(), "place", "places"),
+                             format_plural(rings.size(), "ring", "rings"),
+                             format_count(notice_count(c, Code::kBrokenPokeChain))),
+                 "record with bigger rings (perf record -m 4M,64M)"});
 }
 
 namespace {

@@ -11,60 +11,60 @@
 namespace asof {
 namespace {
 
-constexpr const char* kGuestRan = "E-TEXT-010";
-
 constexpr std::array kMatters = {
-    OpenMatter{"E-TEXT-309", "kernel text", "ambiguous",
+    OpenMatter{Code::kKernelTextFromFile, "kernel text", "ambiguous",
                "it comes from a file as it was built, without what the kernel patches at boot and later",
                "record with perf record --kcore"},
-    OpenMatter{"I-SIDE-501", "kernel text", "ambiguous", "changes of it were not recorded",
+    OpenMatter{Code::kTextPokeNotRecorded, "kernel text", "ambiguous", "changes of it were not recorded",
                "record with perf record --kcore -a, as root: it asks for TEXT_POKE records"},
-    OpenMatter{"I-SIDE-516", "kernel text", "ambiguous", "changes of it by some CPUs were not recorded",
+    OpenMatter{Code::kTextPokeNotOnAllCpus, "kernel text", "ambiguous",
+               "changes of it by some CPUs were not recorded",
                "record all CPUs (-a), and do not bring CPUs online while recording"},
     OpenMatter{
-        "E-SIDE-514", "kernel text", "ambiguous", "nothing in the recording tells of changes of it",
+        Code::kNoTextChangeSource, "kernel text", "ambiguous",
+        "nothing in the recording tells of changes of it",
         "record samples of arch_jump_label_transform_queue, copy kcore at the end, or use --catalogue"},
-    OpenMatter{"E-LOST-302", "kernel text", "ambiguous",
+    OpenMatter{Code::kRecordsOverwritten, "kernel text", "ambiguous",
                "the rings were overwritten (--overwrite), and no record tells how much of them",
                "record without --overwrite"},
-    OpenMatter{"E-LOST-303", "kernel text from the last record on", "ambiguous",
+    OpenMatter{Code::kRecordsLostAtEnd, "kernel text from the last record on", "ambiguous",
                "records were lost at the end of a ring, changes of text may be among them",
                "record with bigger rings (perf record -m 4M,64M)"},
-    OpenMatter{"E-LOST-301", "kernel text that is known to change, from the loss on", "ambiguous",
+    OpenMatter{Code::kSideBandLost, "kernel text that is known to change, from the loss on", "ambiguous",
                "records were lost, its changes may be among them",
                "record with bigger rings (perf record -m 4M,64M)"},
     OpenMatter{
-        "E-SIDE-520", "text that changes", "ambiguous",
+        Code::kOtherRecordClock, "text that changes", "ambiguous",
         "records have another clock than the trace (perf record -k), so that nothing says which version "
         "ran when",
         "record without -k"},
     OpenMatter{
-        "E-SIDE-503", "text that changes", "ambiguous",
+        Code::kNoTimeConversion, "text that changes", "ambiguous",
         "trace time does not convert to the clock of the records, so that nothing says which version ran "
         "when",
         "record on a kernel with a stable TSC as clock, without -k"},
-    OpenMatter{"I-SIDE-510", "text that changes", "ambiguous",
+    OpenMatter{Code::kTimestampsOfOtherClock, "text that changes", "ambiguous",
                "timestamps of the trace do not convert to the clock of the records: only AUX records bound "
                "when something ran",
                "give the constants with --time-conv if they are known"},
-    OpenMatter{"I-SIDE-511", "text that changes, near its changes", "ambiguous",
+    OpenMatter{Code::kDerivedClock, "text that changes, near its changes", "ambiguous",
                "the clock of the trace is only as exact as the notice says",
                "give the constants with --time-conv if they are known"},
-    OpenMatter{"E-SIDE-530", "text that changes, near its changes, and which process runs", "ambiguous",
-               "the clock of the trace is only as exact as the notice says",
+    OpenMatter{Code::kCoarseDerivedClock, "text that changes, near its changes, and which process runs",
+               "ambiguous", "the clock of the trace is only as exact as the notice says",
                "give the constants with --time-conv if they are known"},
-    OpenMatter{"I-TEXT-209", "text of a file that its process may have changed", "ambiguous",
+    OpenMatter{Code::kSelfModifyingProcess, "text of a file that its process may have changed", "ambiguous",
                "it was mapped writable and executable, or mapped again where it was, or has uprobes",
                "nothing"},
-    OpenMatter{"E-DATA-011", "all code", "unknown",
+    OpenMatter{Code::kNoTntPackets, "all code", "unknown",
                "the trace has no TNT packets, which tell the way of conditional branches",
                "record without notnt"},
-    OpenMatter{"E-DATA-012", "all code", "unknown", "the trace has no packets of branches",
+    OpenMatter{Code::kNoBranchPackets, "all code", "unknown", "the trace has no packets of branches",
                "record with branch=1"},
-    OpenMatter{kGuestRan, "code of guests", "unknown",
+    OpenMatter{Code::kGuestRan, "code of guests", "unknown",
                "guests ran on traced CPUs, whose text is not known, and the host's is not used for them",
                "none needed for the host's code; else record CPUs without guests"},
-    OpenMatter{"I-SIDE-302", "code of guests", "unknown", "records of guests are not used",
+    OpenMatter{Code::kGuestRecordsSkipped, "code of guests", "unknown", "records of guests are not used",
                "trace host and guest apart"},
 };
 
@@ -85,7 +85,9 @@ std::string guests_in_trace(const Capture& capture) {
       break;
     }
   }
-  return traces.empty() ? "" : fmt::format("{}: PIP packets with NR in {}", kGuestRan, first_of(traces));
+  return traces.empty()
+             ? ""
+             : fmt::format("{}: PIP packets with NR in {}", code_text(Code::kGuestRan), first_of(traces));
 }
 
 }  // namespace
@@ -95,7 +97,7 @@ std::span<const OpenMatter> open_matter_table() { return kMatters; }
 std::vector<OpenFinding> open_matters(const Capture& capture) {
   std::vector<OpenFinding> out;
   for (const OpenMatter& matter : kMatters) {
-    if (matter.code == kGuestRan) {
+    if (matter.code == Code::kGuestRan) {
       if (std::string evidence = guests_in_trace(capture); !evidence.empty())
         out.push_back({&matter, std::move(evidence)});
     }
@@ -107,7 +109,7 @@ std::vector<OpenFinding> open_matters(const Capture& capture) {
       ++count;
     }
     if (first == nullptr) continue;
-    std::string evidence = fmt::format("{}: {}", first->code, first->reason);
+    std::string evidence = fmt::format("{}: {}", code_text(first->code), first->reason);
     if (count > 1) evidence += fmt::format(" (and {} more)", format_count(count - 1));
     out.push_back({&matter, std::move(evidence)});
   }

@@ -15,7 +15,7 @@
 namespace asof {
 
 struct OpenMatter {
-  std::string_view code;     // of the notice: "E-TEXT-309"
+  Code code;                 // of the notice: "E-TEXT-309"
   std::string_view what;     // which instructions: "kernel text"
   std::string_view called;   // what they are called at best; a word of confidence_name(), or "unknown": a gap
   std::string_view because;  // what is open

@@ -5,46 +5,41 @@
 #include <algorithm>
 #include <array>
 
+#include "textstore/check.h"
+
 namespace asof {
 namespace {
 
 #include "tools/output/catalogue_entries.inc"
 
-constexpr bool sorted_by_code() {
-  for (size_t i = 1; i < std::size(kEntries); ++i) {
-    if (kEntries[i - 1].code >= kEntries[i].code) return false;
-  }
-  return true;
-}
-static_assert(sorted_by_code(), "find_code() searches by halves");
+constexpr auto kCodes = std::to_array<std::string_view>({
+#define ASOF_CODE(name, text) text,
+#include "textstore/codes.def"
+#undef ASOF_CODE
+});
+static_assert(std::ranges::equal(kEntries, kCodes, {}, &CodeInfo::code), "every code has an entry, in order");
 
 struct Family {
-  std::string_view name, meaning;
+  CodeFamily family;
+  std::string_view meaning;
 };
 constexpr std::array<Family, 6> kFamilies{{
-    {"DATA", "The trace bytes themselves are damaged or out of order."},
-    {"FILE", "An input cannot be used, or only in part."},
-    {"FLOW", "Trace and text disagree: with these bytes the path cannot have been taken."},
-    {"LOST", "Trace or records were lost before they reached the file. A gap, not a decoding error."},
-    {"SIDE", "The side-band records do not fit together: clock, order, context."},
-    {"TEXT", "No bytes, or no trustworthy bytes, for an address that was executed."},
+    {CodeFamily::kData, "The trace bytes themselves are damaged or out of order."},
+    {CodeFamily::kFile, "An input cannot be used, or only in part."},
+    {CodeFamily::kFlow, "Trace and text disagree: with these bytes the path cannot have been taken."},
+    {CodeFamily::kLost,
+     "Trace or records were lost before they reached the file. A gap, not a decoding error."},
+    {CodeFamily::kSide, "The side-band records do not fit together: clock, order, context."},
+    {CodeFamily::kText, "No bytes, or no trustworthy bytes, for an address that was executed."},
 }};
 
 }  // namespace
 
 std::span<const CodeInfo> catalogue() { return kEntries; }
 
-const CodeInfo* find_code(std::string_view code) {
-  const auto it = std::lower_bound(std::begin(kEntries), std::end(kEntries), code,
-                                   [](const CodeInfo& e, std::string_view c) { return e.code < c; });
-  return it != std::end(kEntries) && it->code == code ? it : nullptr;
-}
-
-std::string_view family_of(std::string_view code) {
-  const size_t first = code.find('-');
-  const size_t last = code.rfind('-');
-  return first == std::string_view::npos || last <= first ? std::string_view()
-                                                          : code.substr(first + 1, last - first - 1);
+const CodeInfo& info_of(Code code) {
+  ASOF_CHECK(code != Code::kNone);
+  return kEntries[static_cast<size_t>(code) - 1];
 }
 
 std::string explain(const CodeInfo& e) {
@@ -61,9 +56,9 @@ std::string catalogue_markdown() {
       "`asof errors --explain CODE` prints one entry. `E-` is an error or a loss, `I-` is information (shown "
       "with `-v`).\n";
   for (const Family& family : kFamilies) {
-    out += fmt::format("\n## {}\n\n{}\n", family.name, family.meaning);
+    out += fmt::format("\n## {}\n\n{}\n", family_text(family.family), family.meaning);
     for (const CodeInfo& e : kEntries) {
-      if (family_of(e.code) != family.name) continue;
+      if (family_of(*code_of(e.code)) != family.family) continue;
       out += fmt::format("\n### {} {}\n\n* **Means:** {}\n* **Causes:** {}\n* **Remedy:** {}\n", e.code,
                          e.title, e.meaning, e.causes, e.remedy);
     }

@@ -29,13 +29,13 @@ void Coverage::close_gap(StreamState& s, Time t) {
   traced_ += ns;
   lost_ += ns;
   causes_[s.open_cause].time += ns;
-  s.open_cause.clear();
+  s.open_cause = Code::kNone;
   s.last = std::max(s.last, until);
 }
 
 void Coverage::advance(StreamState& s, Time t) {
   if (t == kTimeMin) return;
-  if (!s.open_cause.empty()) close_gap(s, t);
+  if (s.open_cause != Code::kNone) close_gap(s, t);
   if (s.on && s.seen) traced_ += elapsed(s.last, t);
   s.last = s.seen ? std::max(s.last, t) : t;
   s.seen = true;
@@ -44,7 +44,7 @@ void Coverage::advance(StreamState& s, Time t) {
 void Coverage::add_gap(StreamState& s, const Gap& gap, const Stream& stream) {
   ++gaps_;
   if (is_error_code(gap.code)) ++errors_;
-  if (family_of(gap.code) == "TEXT") text_missing_ = true;
+  if (family_of(gap.code) == CodeFamily::kText) text_missing_ = true;
   Cause& cause = causes_[gap.code];
   if (cause.count++ == 0) cause.first = gap_text(capture_, stream, gap);
   const uint64_t bytes = gap.end > gap.begin ? gap.end - gap.begin : 0;
@@ -53,7 +53,7 @@ void Coverage::add_gap(StreamState& s, const Gap& gap, const Stream& stream) {
   // Tracing went on in the dark, whatever it was before.
   const bool lo_known = gap.time.lo != kTimeMin;
   if (!s.seen && !lo_known) return;
-  if (s.open_cause.empty())
+  if (s.open_cause == Code::kNone)
     s.gap_from = s.seen ? (lo_known ? std::max(s.last, gap.time.lo) : s.last) : gap.time.lo;
   if (s.on && s.seen) traced_ += elapsed(s.last, s.gap_from);
   s.last = s.gap_from;
@@ -80,7 +80,7 @@ void Coverage::add(const Chunk& chunk, uint64_t instructions) {
     if (resume < step) resume = UINT32_MAX;
     if (!in_gap) advance(s, time_before(chunk, step));
   };
-  if (!s.open_cause.empty()) resume = 0;
+  if (s.open_cause != Code::kNone) resume = 0;
   while (event < chunk.events.size() || gap < chunk.gaps.size()) {
     const bool take_gap = event == chunk.events.size() ||
                           (gap < chunk.gaps.size() && chunk.gaps[gap].step <= chunk.events[event].step);
@@ -118,7 +118,7 @@ double Coverage::percent() const {
 
 std::string Coverage::line() const {
   uint64_t errors = errors_;
-  std::set<std::string> error_causes;
+  std::set<Code> error_causes;
   for (const auto& [code, cause] : causes_) {
     if (is_error_code(code)) error_causes.insert(code);
   }

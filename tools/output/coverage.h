@@ -36,7 +36,7 @@ class Coverage {
   uint64_t lost_ns() const { return lost_; }
   bool has_time() const { return traced_ != 0; }
   double percent() const;
-  const std::map<std::string, Cause>& causes() const { return causes_; }
+  const std::map<Code, Cause>& causes() const { return causes_; }
   bool text_missing() const { return text_missing_; }
 
   // The line every summary ends with.
@@ -47,7 +47,7 @@ class Coverage {
     bool on = true;
     bool seen = false;
     Time last = kTimeMin;
-    std::string open_cause;  // gap whose end is not known yet
+    Code open_cause = Code::kNone;  // gap whose end is not known yet
     Time gap_from = kTimeMin;
     Time gap_until = kTimeMax;
   };
@@ -57,7 +57,7 @@ class Coverage {
 
   const Capture& capture_;
   std::vector<StreamState> streams_;
-  std::map<std::string, Cause> causes_;
+  std::map<Code, Cause> causes_;
   uint64_t gaps_ = 0, errors_ = 0, instructions_ = 0, traced_ = 0, lost_ = 0, lost_bytes_ = 0;
   bool text_missing_ = false;
 };

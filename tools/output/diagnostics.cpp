@@ -26,10 +26,10 @@ std::string place_text(const std::string& where, uint64_t offset) {
 
 Diagnostics::Diagnostics(Color color, int verbosity) : color_(want_color(color)), verbosity_(verbosity) {}
 
-void Diagnostics::line(std::string_view code, std::string_view rest, std::string_view hint, uint64_t count) {
-  const bool first = hinted_.insert(std::string(code)).second;
-  std::string text =
-      color_ ? fmt::format("\033[1;31m{}\033[0m {}", code, rest) : fmt::format("{} {}", code, rest);
+void Diagnostics::line(Code code, std::string_view rest, std::string_view hint, uint64_t count) {
+  const bool first = hinted_.insert(code).second;
+  std::string text = color_ ? fmt::format("\033[1;31m{}\033[0m {}", code_text(code), rest)
+                            : fmt::format("{} {}", code_text(code), rest);
   if (count > 1) text += fmt::format(" ({} times)", format_count(count));
   text += '\n';
   if (first && !hint.empty()) text += fmt::format("  hint: {}\n", hint);
@@ -51,9 +51,8 @@ void Diagnostics::notice(const Notice& n) {
 
 void Diagnostics::gap(const Capture& capture, const Stream& stream, const Gap& gap) {
   if (verbosity_ < 0) return;
-  const CodeInfo* info = find_code(gap.code);
   line(gap.code, gap_text(capture, stream, gap),
-       info == nullptr ? std::string() : fmt::format("see 'asof errors --explain {}'", gap.code));
+       fmt::format("see 'asof errors --explain {}'", code_text(gap.code)));
 }
 
 void Diagnostics::note(const std::string& text) {
@@ -99,6 +98,6 @@ std::string gap_text(const Capture& capture, const Stream& stream, const Gap& ga
   return text;
 }
 
-bool is_error_code(std::string_view code) { return code.starts_with("E-") && family_of(code) != "LOST"; }
+bool is_error_code(Code code) { return is_error_or_loss(code) && family_of(code) != CodeFamily::kLost; }
 
 }  // namespace asof

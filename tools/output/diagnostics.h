@@ -25,11 +25,11 @@ class Diagnostics {
   void note(const std::string& text);
 
  private:
-  void line(std::string_view code, std::string_view rest, std::string_view hint, uint64_t count = 1);
+  void line(Code code, std::string_view rest, std::string_view hint, uint64_t count = 1);
 
   bool color_;
   int verbosity_;
-  std::set<std::string, std::less<>> hinted_;
+  std::set<Code> hinted_;
 };
 
 // The line of a gap without the hint; the same text goes into records of `asof decode --itrace=e`.
@@ -43,6 +43,6 @@ Time known_time(TimeBounds b);
 
 // True for codes that mean "could not follow"; losses in the recording itself (E-LOST) are gaps but no
 // errors.
-bool is_error_code(std::string_view code);
+bool is_error_code(Code code);
 
 }  // namespace asof

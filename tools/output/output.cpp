@@ -36,8 +36,8 @@ Result<Output> Output::open(const std::string& path) {
   if (path.empty() || path == "-") return Output(STDOUT_FILENO, false);
   const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
   if (fd < 0) {
-    return fail("E-FILE-090", path, Error::kNoOffset, std::string("cannot write: ") + std::strerror(errno),
-                "choose another file with -o");
+    return fail(Code::kCannotWrite, path, Error::kNoOffset,
+                std::string("cannot write: ") + std::strerror(errno), "choose another file with -o");
   }
   return Output(fd, true);
 }

@@ -28,7 +28,7 @@ ExitCode run_branches(BranchesText& o) {
   if (!finish_choice(o.choice, diagnostics)) return kExitUsage;
   const auto base = o.base.empty() ? std::optional<uint64_t>(0) : parse_hex(o.base);
   if (!base) {
-    diagnostics.error({"E-FILE-091", "", Error::kNoOffset,
+    diagnostics.error({Code::kBadOption, "", Error::kNoOffset,
                        "--base: '" + o.base + "' is no hexadecimal number", "as in --base 555555554000"});
     return kExitUsage;
   }

@@ -183,7 +183,7 @@ ExitCode run_diff(DiffText& o) {
   if (!finish_choice(o.choice, diagnostics)) return kExitUsage;
   const bool one = o.second.empty();
   if (o.times.size() > 2 || (one && o.times.size() != 2)) {
-    diagnostics.error({"E-FILE-091", "", Error::kNoOffset, "two captures, or one and --time twice",
+    diagnostics.error({Code::kBadOption, "", Error::kNoOffset, "two captures, or one and --time twice",
                        "for instance: asof diff perf.data --time 0%-50% --time 50%-100%"});
     return kExitUsage;
   }

@@ -40,7 +40,7 @@ ExitCode run_stacks(StacksText& o) {
     return kExitInput;
   }
   if (summary->clock == TimelineSummary::Clock::kInstructions && o.weight == "ns") {
-    diagnostics.error({"E-FILE-091", "", Error::kNoOffset, "this capture has no time to weigh stacks by",
+    diagnostics.error({Code::kBadOption, "", Error::kNoOffset, "this capture has no time to weigh stacks by",
                        "use --weight instructions"});
     return kExitUsage;
   }

@@ -44,7 +44,7 @@ std::optional<Time> parse_instant(const std::string& text) {
 Result<Asked> understand(TextOptions o) {
   Asked asked;
   const auto usage = [](std::string reason) {
-    return fail("E-FILE-091", "", Error::kNoOffset, std::move(reason));
+    return fail(Code::kBadOption, "", Error::kNoOffset, std::move(reason));
   };
   // CLI11 gives --diff an empty value when there is none, and a WHERE that stands behind it.
   std::erase(o.diff_values, "");
@@ -145,7 +145,7 @@ ExitCode run_text(const TextOptions& o) {
   if (o.pid) {
     spaces = spaces_of(*capture, *o.pid);
     if (spaces.empty()) {
-      diagnostics.error({"E-TEXT-091", capture->path, Error::kNoOffset,
+      diagnostics.error({Code::kProcessNotTraced, capture->path, Error::kNoOffset,
                          fmt::format("no traced stream ran process {}", *o.pid),
                          "'asof events --type COMM' lists processes"});
       return kExitInput;
@@ -156,7 +156,7 @@ ExitCode run_text(const TextOptions& o) {
     places = find_text_places(*capture, *asked->where, o.length, spaces);
     if (places.empty()) {
       diagnostics.error(
-          {"E-TEXT-090", o.where, Error::kNoOffset,
+          {Code::kNothingKnownHere, o.where, Error::kNoOffset,
            asked->where->name.empty() ? "no text is known at this address" : "no symbol of this name",
            "'asof events' lists mappings, 'asof report' what was read"});
       return kExitInput;

@@ -78,7 +78,7 @@ void write_chrome(const Capture& capture, const Timeline& t,
     w.end();
   }
   for (const GapSlice& g : t.gaps) {
-    w.begin(g.code, gap_family(g.code), 'X', g.begin, kCpuPid, g.cpu);
+    w.begin(code_text(g.code), family_text(family_of(g.code)), 'X', g.begin, kCpuPid, g.cpu);
     w.duration(g.end - g.begin);
     w.key("reason", g.reason);
     w.end();

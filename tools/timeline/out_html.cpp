@@ -296,7 +296,7 @@ void HtmlWriter::gaps() {
   json_.key("gaps").open('[');
   for (size_t i = 0; i < std::min(t_.gaps.size(), kMostGaps); ++i) {
     const GapSlice& g = t_.gaps[i];
-    json_.open('{').pair("code", g.code).pair("reason", g.reason);
+    json_.open('{').pair("code", code_text(g.code)).pair("reason", g.reason);
     json_.pair("where", g.cpu >= 0 ? fmt::format("CPU {}", g.cpu) : fmt::format("thread {}", g.tid));
     json_.pair_number("begin", after_begin(g.begin)).pair_number("end", after_begin(g.end));
     if (g.ip != 0) json_.pair("ip", fmt::format("{:x}", g.ip));

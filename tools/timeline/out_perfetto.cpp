@@ -93,13 +93,14 @@ void PerfettoWriter::slices(uint32_t track, uint64_t uuid) {
 void PerfettoWriter::health(int32_t cpu, uint64_t uuid) {
   for (const GapSlice& g : t_.gaps) {
     if (g.cpu != cpu) continue;
-    out_.note("code", g.code);
+    out_.note("code", std::string(code_text(g.code)));
     out_.note("reason", g.reason);
     out_.note("trace bytes", g.bytes);
     if (g.ip != 0) out_.note_address("ip", g.ip);
     if (g.resume_ip != 0) out_.note_address("resume ip", g.resume_ip);
     if (g.flags != 0) out_.note("flags", slice_flag_names(g.flags));
-    out_.whole(uuid, g.begin, g.end, fmt::format("{} {}", gap_family(g.code), g.code), gap_family(g.code));
+    out_.whole(uuid, g.begin, g.end, fmt::format("{} {}", family_text(family_of(g.code)), code_text(g.code)),
+               family_text(family_of(g.code)));
   }
   for (const EventMark& e : t_.events) {
     if (e.cpu != cpu) continue;
@@ -315,11 +316,6 @@ std::string poke_title(const PokeSlice& poke) {
 std::string poke_bytes(const Capture& capture, const PokeSlice& poke) {
   const PokeRecord& p = capture.text->pokes()[poke.index];
   return fmt::format("{} -> {}", format_bytes(p.old_bytes()), format_bytes(p.new_bytes()));
-}
-
-std::string_view gap_family(std::string_view code) {
-  const size_t begin = code.find('-'), end = code.rfind('-');
-  return begin == std::string_view::npos || end <= begin ? code : code.substr(begin + 1, end - begin - 1);
 }
 
 PerfettoResult write_perfetto(const Capture& capture, const Timeline& timeline,

@@ -100,7 +100,7 @@ Result<std::unique_ptr<SqliteSink>> SqliteSink::open(const std::string& path, bo
   impl->path = path;
   if (path != ":memory:") {
     if (!replaceable(path)) {
-      return fail("E-FILE-090", path, Error::kNoOffset, "there is a file that is no database of asof",
+      return fail(Code::kCannotWrite, path, Error::kNoOffset, "there is a file that is no database of asof",
                   "choose another file with -o, or remove this one");
     }
     std::remove(path.c_str());
@@ -122,7 +122,7 @@ Result<std::unique_ptr<SqliteSink>> SqliteSink::open(const std::string& path, bo
   impl->run(kViews);
   if (detail) impl->run(kDetailViews);
   if (!impl->error.empty()) {
-    return fail("E-FILE-090", path, Error::kNoOffset, "cannot write: " + impl->error,
+    return fail(Code::kCannotWrite, path, Error::kNoOffset, "cannot write: " + impl->error,
                 "choose another file with -o");
   }
   return std::unique_ptr<SqliteSink>(new SqliteSink(std::move(impl)));
@@ -163,7 +163,7 @@ void SqliteSink::run(const RunSlice& r) {
 void SqliteSink::gap(const GapSlice& g) {
   const std::string flags = slice_flag_names(g.flags);
   impl_->row(kGaps, int64_t{g.cpu}, int64_t{g.tid}, time_value(g.begin), time_value(g.end),
-             gap_family(g.code), std::string_view(g.code), std::string_view(g.reason), number(g.ip),
+             family_text(family_of(g.code)), code_text(g.code), std::string_view(g.reason), number(g.ip),
              number(g.resume_ip), number(g.bytes), number(g.file_offset), std::string_view(flags));
 }
 
@@ -252,7 +252,7 @@ Result<void> SqliteSink::finish() {
   if (impl_->error.empty() && impl_->detail) impl_->run(kDetailIndices);
   if (impl_->error.empty()) impl_->run("COMMIT;");
   if (impl_->error.empty()) return {};
-  return fail("E-FILE-090", impl_->path, Error::kNoOffset, "cannot write: " + impl_->error,
+  return fail(Code::kCannotWrite, impl_->path, Error::kNoOffset, "cannot write: " + impl_->error,
               "is the disk full?");
 }
 

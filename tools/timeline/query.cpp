@@ -69,13 +69,13 @@ ExitCode run_query(QueryText& o) {
   } else if (o.input.input == InputOptions().input) {
     o.input.input = o.first;
   } else {
-    diagnostics.error({"E-FILE-091", "", Error::kNoOffset,
+    diagnostics.error({Code::kBadOption, "", Error::kNoOffset,
                        "two captures: '" + o.input.input + "' and '" + o.first + "'",
                        "give the capture in front of the query, or by -i"});
     return kExitUsage;
   }
   if (o.sql.empty() && o.output.empty()) {
-    diagnostics.error({"E-FILE-091", "", Error::kNoOffset, "neither a query nor -o FILE",
+    diagnostics.error({Code::kBadOption, "", Error::kNoOffset, "neither a query nor -o FILE",
                        "for instance: asof query \"SELECT name, count(*) FROM call GROUP BY name\""});
     return kExitUsage;
   }
@@ -107,7 +107,7 @@ ExitCode run_query(QueryText& o) {
   const std::string wrong = print_rows((*sink)->database(), o.sql, *out);
   out->flush();
   if (wrong.empty()) return status;
-  diagnostics.error({"E-FILE-091", "", Error::kNoOffset, "SQL: " + wrong, "tables: docs/timeline.md"});
+  diagnostics.error({Code::kBadOption, "", Error::kNoOffset, "SQL: " + wrong, "tables: docs/timeline.md"});
   return kExitUsage;
 }
 

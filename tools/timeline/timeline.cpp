@@ -62,7 +62,7 @@ Result<void> choose(TimelineText& o, TimelineOptions& options) {
   if (o.output.empty()) o.output = "asof.pftrace";
   if (o.format.empty()) o.format = format_of(o.output);
   if (o.format.empty()) {
-    return fail("E-FILE-091", "", Error::kNoOffset, "the suffix of '" + o.output + "' names no format",
+    return fail(Code::kBadOption, "", Error::kNoOffset, "the suffix of '" + o.output + "' names no format",
                 "use .pftrace, .json, .html, .csv, .jsonl or .db, or --format");
   }
   o.gzip = o.gzip || o.output.ends_with(".gz");
@@ -74,20 +74,20 @@ Result<void> choose(TimelineText& o, TimelineOptions& options) {
     } else if (word == "thread") {
       options.thread_tracks = true;
     } else {
-      return fail("E-FILE-091", "", Error::kNoOffset, "--tracks: '" + word + "' is not cpu or thread");
+      return fail(Code::kBadOption, "", Error::kNoOffset, "--tracks: '" + word + "' is not cpu or thread");
     }
   }
   // A page shows any number of calls, and as many instructions as fit beside them.
   if ((is_rows(o.format) || o.format == "chrome") && o.detail == "insn") {
-    return fail("E-FILE-091", "", Error::kNoOffset, "--detail insn: " + o.format + " has functions only",
+    return fail(Code::kBadOption, "", Error::kNoOffset, "--detail insn: " + o.format + " has functions only",
                 "`asof decode` prints instructions as text or JSON lines; .pftrace, .html and .db have them");
   }
   if (o.format == "sqlite" && o.gzip)
-    return fail("E-FILE-091", "", Error::kNoOffset, "a database is not compressed");
+    return fail(Code::kBadOption, "", Error::kNoOffset, "a database is not compressed");
   options.detail = o.detail == "insn" || (o.detail.empty() && o.format == "html");
   // A database takes all of them, row by row; what is shown must fit into memory.
   if (options.detail && o.time.empty() && o.format != "html" && o.format != "sqlite") {
-    return fail("E-FILE-091", "", Error::kNoOffset, "--detail insn needs --time A,B",
+    return fail(Code::kBadOption, "", Error::kNoOffset, "--detail insn needs --time A,B",
                 "every instruction of a whole capture is more than a viewer shows");
   }
   return {};
@@ -201,7 +201,7 @@ Result<TimelineSummary> write_rows(const Capture& capture, const TimelineText& o
   if (o.gzip) packed.finish();
   out->flush();
   if (!out->error().empty()) {
-    return fail("E-FILE-090", o.output, Error::kNoOffset, "cannot write: " + out->error(),
+    return fail(Code::kCannotWrite, o.output, Error::kNoOffset, "cannot write: " + out->error(),
                 "is the disk full?");
   }
   return summary;

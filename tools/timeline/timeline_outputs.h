@@ -26,7 +26,5 @@ void write_chrome(const Capture& capture, const Timeline& timeline,
 // "jump_label: nop to jump" and the bytes "0f 1f 44 00 00 -> e9 ..." of a poke.
 std::string poke_title(const PokeSlice& poke);
 std::string poke_bytes(const Capture& capture, const PokeSlice& poke);
-// "kernel", "bpf", ... of a code: E-FLOW-001 -> "FLOW".
-std::string_view gap_family(std::string_view code);
 
 }  // namespace asof

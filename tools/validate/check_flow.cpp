@@ -25,15 +25,17 @@ uint64_t gather(const FlowFacts& flow, std::vector<std::string>& places, Wanted 
 }
 
 // An address that the trace names, and the walk did not come to.
-bool is_address_missed(std::string_view code) { return code == "E-FLOW-004" || code == "E-FLOW-006"; }
+bool is_address_missed(Code code) {
+  return code == Code::kInterruptNotReached || code == Code::kSyncPointNotReached;
+}
 
 // What lies in front of a sync point: the start of a buffer that went round, or what follows a loss. No
 // packet of it was read, so nothing disagrees.
-bool is_unread(std::string_view code) { return code == "E-DATA-002"; }
+bool is_unread(Code code) { return code == Code::kNoSyncPoint; }
 
-bool is_disagreement(std::string_view code) {
-  const auto family = family_of(code);
-  return family == "FLOW" || (family == "DATA" && !is_unread(code));
+bool is_disagreement(Code code) {
+  const CodeFamily family = family_of(code);
+  return family == CodeFamily::kFlow || (family == CodeFamily::kData && !is_unread(code));
 }
 
 // A return to a call that lies in a gap without text or trace is no disagreement: what is missing has its own
@@ -42,9 +44,9 @@ bool returns_into_gaps(const FlowFacts& flow) {
   bool missing = false;
   bool other = false;
   for (const auto& [code, cause] : flow.gaps) {
-    const auto family = family_of(code);
-    missing = missing || family == "TEXT" || family == "LOST";
-    other = other || (code != "E-FLOW-002" && is_disagreement(code));
+    const CodeFamily family = family_of(code);
+    missing = missing || family == CodeFamily::kText || family == CodeFamily::kLost;
+    other = other || (code != Code::kReturnWithoutItsCall && is_disagreement(code));
   }
   return missing && !other;
 }
@@ -74,8 +76,8 @@ void check_flow(const ValidationInput& in, std::vector<Check>& out) {
   Check flow{.topic = "flow"};
   add_doubtful(in, flow.places);
   const bool returns_follow = returns_into_gaps(f);
-  const uint64_t disagree = gather(f, flow.places, [&](std::string_view code) {
-    if (code == "E-FLOW-002" && returns_follow) return false;
+  const uint64_t disagree = gather(f, flow.places, [&](Code code) {
+    if (code == Code::kReturnWithoutItsCall && returns_follow) return false;
     return is_disagreement(code) && !is_address_missed(code);
   });
   const uint64_t contradictions = f.by_confidence[static_cast<size_t>(Confidence::kContradiction)];
@@ -122,19 +124,20 @@ void check_flow(const ValidationInput& in, std::vector<Check>& out) {
 void check_coverage(const ValidationInput& in, std::vector<Check>& out) {
   Check text{.topic = "text"};
   const uint64_t missing =
-      gather(in.flow, text.places, [](std::string_view code) { return family_of(code) == "TEXT"; });
+      gather(in.flow, text.places, [](Code code) { return family_of(code) == CodeFamily::kText; });
   const bool returns_follow = returns_into_gaps(in.flow);
   uint64_t without_text = 0;
   uint64_t lost = 0;
   uint64_t losses = 0;
   Check loss{.topic = "losses"};
   for (const auto& [code, cause] : in.coverage.causes()) {
-    if (family_of(code) == "TEXT" || (code == "E-FLOW-002" && returns_follow)) without_text += cause.time;
-    if (family_of(code) != "LOST") continue;
+    if (family_of(code) == CodeFamily::kText || (code == Code::kReturnWithoutItsCall && returns_follow))
+      without_text += cause.time;
+    if (family_of(code) != CodeFamily::kLost) continue;
     lost += cause.time;
     losses += cause.count;
     if (loss.places.size() < Check::kMaxPlaces)
-      loss.places.push_back(fmt::format("{} {}", code, cause.first));
+      loss.places.push_back(fmt::format("{} {}", code_text(code), cause.first));
   }
   const uint64_t traced = in.coverage.traced_ns() - std::min(in.coverage.traced_ns(), lost);
   const double percent = traced == 0 ? (missing == 0 ? 100.0 : 0.0)

@@ -13,12 +13,14 @@ namespace asof {
 namespace {
 
 // What opening the capture says when records and copies of text contradict each other.
-constexpr std::array<std::string_view, 5> kBroken{"E-TEXT-306", "E-TEXT-307", "E-TEXT-501", "E-TEXT-502",
-                                                  "E-TEXT-508"};
+constexpr std::array<Code, 5> kBroken{Code::kUnrecordedChange, Code::kLastChangeMissing,
+                                      Code::kBrokenPokeChain, Code::kFirstPokeMismatch,
+                                      Code::kCopyContradictsSamples};
 // ... when a copy is of another kernel or moment, so that what is decoded with it says nothing.
-constexpr std::array<std::string_view, 4> kForeign{"E-TEXT-301", "E-TEXT-304", "E-TEXT-305", "E-TEXT-203"};
+constexpr std::array<Code, 4> kForeign{Code::kKallsymsOfOtherBoot, Code::kModuleMoved,
+                                       Code::kOtherKernelAtEnd, Code::kOtherBuildIdUsed};
 // ... when two sources have different bytes of one BPF program.
-constexpr std::array<std::string_view, 1> kImages{"E-TEXT-403"};
+constexpr std::array<Code, 1> kImages{Code::kBpfImageMismatch};
 
 // The first address it tells of: where it is, or in its reason.
 std::optional<Addr> address_of(const Notice& n) {
@@ -32,7 +34,7 @@ std::optional<Addr> address_of(const Notice& n) {
 }
 
 std::string notice_text(const Capture& capture, const Notice& n) {
-  std::string text = fmt::format("{} {}", n.code, n.where);
+  std::string text = fmt::format("{} {}", code_text(n.code), n.where);
   if (const auto a = address_of(n)) {
     const auto symbol = capture.symbols.find(kKernelSpace, *a, n.time);
     if (symbol) text += fmt::format(" ({}+{:#x})", symbol->symbol->name, symbol->offset);
@@ -42,8 +44,7 @@ std::string notice_text(const Capture& capture, const Notice& n) {
 }
 
 template <size_t N>
-uint64_t gather(const Capture& capture, const std::array<std::string_view, N>& codes,
-                std::vector<std::string>& places) {
+uint64_t gather(const Capture& capture, const std::array<Code, N>& codes, std::vector<std::string>& places) {
   uint64_t count = 0;
   for (const Notice& n : capture.notices) {
     if (std::ranges::find(codes, n.code) == codes.end()) continue;

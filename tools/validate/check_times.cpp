@@ -205,7 +205,7 @@ class GapCounter final : public ChunkSink {
  public:
   void take(Chunk&& chunk) override {
     gaps += static_cast<uint64_t>(std::ranges::count_if(
-        chunk.gaps, [](const Gap& g) { return std::string_view(g.code).starts_with("E-FLOW"); }));
+        chunk.gaps, [](const Gap& g) { return family_of(g.code) == CodeFamily::kFlow; }));
   }
   uint64_t gaps = 0;
 };

@@ -86,12 +86,11 @@ void FlowObserver::prepare(const Chunk& chunk, const Stream& stream, Prepared& o
 void FlowObserver::add_gap(const Chunk& chunk, const Stream& stream, const Gap& gap) {
   FlowFacts::Cause& cause = facts_.gaps[gap.code];
   ++cause.count;
-  if (std::string_view(gap.code).starts_with("E-FLOW") &&
-      facts_.disagreements.size() < FlowFacts::kMostDisagreements)
+  if (family_of(gap.code) == CodeFamily::kFlow && facts_.disagreements.size() < FlowFacts::kMostDisagreements)
     facts_.disagreements.emplace_back(chunk.stream, chunk.segment);
   if (cause.places.size() == Check::kMaxPlaces || !is_error_code(gap.code)) return;
   const Time time = known_time(gap.time);
-  std::string text = fmt::format("{} {}", gap.code, gap_text(capture_, stream, gap));
+  std::string text = fmt::format("{} {}", code_text(gap.code), gap_text(capture_, stream, gap));
   if (is_kernel_address(gap.ip)) {
     const Cell cell = capture_.text->cell(kKernelSpace, gap.ip);
     for (const Version& v : cell.versions) {

@@ -53,7 +53,7 @@ struct TruthReader::Impl {
 
   void stop(std::string reason) {
     if (!error)
-      error = Error{"E-FILE-092", path, Error::kNoOffset, std::move(reason), "restore the truth files"};
+      error = Error{Code::kBadTruth, path, Error::kNoOffset, std::move(reason), "restore the truth files"};
   }
 
   // Keeps an incomplete record at the front and fills up behind it. False when nothing more comes.
@@ -93,7 +93,7 @@ Result<TruthReader> TruthReader::open(const std::string& path) {
   impl->path = path;
   impl->file.reset(std::fopen(path.c_str(), "rbe"));
   if (!impl->file) {
-    return fail("E-FILE-092", path, Error::kNoOffset, std::strerror(errno),
+    return fail(Code::kBadTruth, path, Error::kNoOffset, std::strerror(errno),
                 "name the truth directory of this capture");
   }
   impl->stream.reset(ZSTD_createDStream());
@@ -131,9 +131,9 @@ Result<std::vector<int>> truth_cpus(const std::string& directory) {
     if (r.ec == std::errc() && r.ptr == end && cpu >= 0) out.push_back(cpu);
   }
   if (ec)
-    return fail("E-FILE-092", directory, Error::kNoOffset, ec.message(),
+    return fail(Code::kBadTruth, directory, Error::kNoOffset, ec.message(),
                 "name the truth directory of this capture");
-  if (out.empty()) return fail("E-FILE-092", directory, Error::kNoOffset, "has no cpu<N>.blocks.zst");
+  if (out.empty()) return fail(Code::kBadTruth, directory, Error::kNoOffset, "has no cpu<N>.blocks.zst");
   std::sort(out.begin(), out.end());
   return out;
 }
@@ -141,7 +141,7 @@ Result<std::vector<int>> truth_cpus(const std::string& directory) {
 Result<std::map<int, TruthSummary>> read_truth_summary(const std::string& directory) {
   const std::string path = directory + "/summary.json";
   const auto unusable = [&](std::string reason) {
-    return fail("E-FILE-092", path, Error::kNoOffset, std::move(reason));
+    return fail(Code::kBadTruth, path, Error::kNoOffset, std::move(reason));
   };
   std::ifstream in(path);
   if (!in) return unusable(std::strerror(errno));

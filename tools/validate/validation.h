@@ -67,7 +67,7 @@ struct FlowFacts {
   };
   static constexpr size_t kMostDoubts = 4096;
 
-  std::map<std::string, Cause> gaps;                     // by code
+  std::map<Code, Cause> gaps;                            // by code
   std::map<Addr, Doubt> contradicted;                    // changing text of which no version fitted the trace
   std::vector<std::pair<size_t, size_t>> disagreements;  // stream and segment of the first E-FLOW gaps
   std::map<std::pair<size_t, size_t>, SegmentFacts> segments;

@@ -119,7 +119,7 @@ ExitCode run_digest(DigestOptions& o) {
   consumer.print(*capture, *out);
   out->flush();
   for (const auto& [code, cause] : consumer.coverage().causes()) {
-    diagnostics.note(fmt::format("{} {} times, first: {}", code, cause.count, cause.first));
+    diagnostics.note(fmt::format("{} {} times, first: {}", code_text(code), cause.count, cause.first));
   }
   return exit_code_for(consumer.coverage(), o.choice);
 }

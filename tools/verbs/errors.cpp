@@ -24,12 +24,12 @@ ExitCode run_errors(const ErrorsOptions& o) {
     for (const CodeInfo& info : catalogue()) out->write(fmt::format("{} {}\n", info.code, info.title));
     return kExitOk;
   }
-  const CodeInfo* info = find_code(o.code);
-  if (info == nullptr) {
+  const std::optional<Code> code = code_of(o.code);
+  if (!code) {
     fmt::print(stderr, "asof errors: no code '{}'; 'asof errors' lists them all\n", o.code);
     return kExitUsage;
   }
-  out->write(explain(*info));
+  out->write(explain(info_of(*code)));
   return kExitOk;
 }
 

@@ -65,7 +65,7 @@ class Packer {
 
   Error error() const {
     const char* const said = archive_error_string(archive_);
-    return {"E-FILE-090", path_, Error::kNoOffset, said != nullptr ? said : "cannot be written", {}};
+    return {Code::kCannotWrite, path_, Error::kNoOffset, said != nullptr ? said : "cannot be written", {}};
   }
 
   Result<bool> copy(int fd, const struct stat& st, const std::string& name) {
@@ -82,7 +82,7 @@ class Packer {
     for (off_t left = st.st_size; left > 0;) {
       const ssize_t n = read(fd, block.data(), std::min<size_t>(block.size(), static_cast<size_t>(left)));
       if (n <= 0)
-        return fail("E-FILE-134", name, Error::kNoOffset,
+        return fail(Code::kCannotPack, name, Error::kNoOffset,
                     n < 0 ? std::strerror(errno) : "it became shorter while it was packed", {});
       if (archive_write_data(archive_, block.data(), static_cast<size_t>(n)) != n)
         return std::unexpected(error());
@@ -112,7 +112,7 @@ Result<uint64_t> write_archive(const std::vector<PackedFile>& files, const std::
       ++packed;
     } else {
       diagnostics.error(
-          {"E-FILE-134", file.path, Error::kNoOffset, "cannot be read; the archive is without it", {}});
+          {Code::kCannotPack, file.path, Error::kNoOffset, "cannot be read; the archive is without it", {}});
     }
   }
   if (const auto done = (*packer)->finish(); !done) return std::unexpected(done.error());
@@ -122,8 +122,8 @@ Result<uint64_t> write_archive(const std::vector<PackedFile>& files, const std::
 ExitCode run_pack(const PackOptions& o) {
   Diagnostics diagnostics = o.input.diagnostics();
   if (o.input.input == "-" || is_archive(o.input.input)) {
-    diagnostics.error({"E-FILE-091", o.input.input, Error::kNoOffset, "a pipe or an archive cannot be packed",
-                       "name the recording's file or directory"});
+    diagnostics.error({Code::kBadOption, o.input.input, Error::kNoOffset,
+                       "a pipe or an archive cannot be packed", "name the recording's file or directory"});
     return kExitUsage;
   }
   const auto capture = open_for_verb(o.input, diagnostics);
@@ -137,7 +137,7 @@ ExitCode run_pack(const PackOptions& o) {
   std::error_code error;
   if (packed) fs::rename(part, o.output, error);
   if (!packed || error) {
-    diagnostics.error(packed ? Error{"E-FILE-090", o.output, Error::kNoOffset, error.message(), {}}
+    diagnostics.error(packed ? Error{Code::kCannotWrite, o.output, Error::kNoOffset, error.message(), {}}
                              : packed.error());
     fs::remove(part, error);
     return kExitInput;
@@ -158,7 +158,7 @@ ExitCode run_unpack(const UnpackOptions& o) {
   std::error_code error;
   fs::create_directories(o.output, error);
   if (error) {
-    diagnostics.error({"E-FILE-090", o.output, Error::kNoOffset, error.message(), {}});
+    diagnostics.error({Code::kCannotWrite, o.output, Error::kNoOffset, error.message(), {}});
     return kExitInput;
   }
   if (const auto done = unpack_archive(o.input, o.output); !done) {

@@ -211,9 +211,10 @@ void print_stream_losses(const Capture& c, Output& out) {
   for (const Stream& s : c.streams) {
     for (size_t i = 0; i < std::min(s.losses.size(), kShown); ++i) {
       const StreamLoss& loss = s.losses[i];
-      out.write(fmt::format(
-          "loss: {} at {}, trace offset {:#x}, {}: {} {}\n", stream_place(s), format_time(loss.time),
-          loss.offset, loss.bytes ? format_size(*loss.bytes) : "size not known", loss.code, loss.reason));
+      out.write(fmt::format("loss: {} at {}, trace offset {:#x}, {}: {} {}\n", stream_place(s),
+                            format_time(loss.time), loss.offset,
+                            loss.bytes ? format_size(*loss.bytes) : "size not known", code_text(loss.code),
+                            loss.reason));
     }
     if (s.losses.size() > kShown) {
       out.write(fmt::format("loss: {}: {} more\n", stream_place(s), format_count(s.losses.size() - kShown)));
@@ -228,17 +229,17 @@ void print_causes(const Capture& c, const Coverage& coverage, Output& out) {
       if (is_error_code(code) != errors) continue;
       if (!headed) out.write(errors ? "errors by cause:\n" : "losses in the recording:\n");
       headed = true;
-      const CodeInfo* info = find_code(code);
-      out.write(fmt::format("  {} {}: {}", code, info == nullptr ? "" : info->title,
-                            format_plural(cause.count, "time", "times")));
+      const CodeInfo& info = info_of(code);
+      out.write(
+          fmt::format("  {} {}: {}", info.code, info.title, format_plural(cause.count, "time", "times")));
       if (cause.bytes != 0) out.write(fmt::format(", {} of trace", format_size(cause.bytes)));
       if (cause.time != 0) out.write(fmt::format(", {}", format_duration(cause.time)));
       out.write(fmt::format("\n    first: {}\n", cause.first));
-      if (info != nullptr) out.write(fmt::format("    remedy: {}\n", info->remedy));
+      out.write(fmt::format("    remedy: {}\n", info.remedy));
     }
   }
   // One line for each code; the rest under -v.
-  std::map<std::string, std::pair<const Notice*, uint64_t>> by_code;
+  std::map<Code, std::pair<const Notice*, uint64_t>> by_code;
   for (const Notice& n : c.notices) {
     if (n.severity == Notice::Severity::kInfo) continue;
     auto& [first, count] = by_code[n.code];
@@ -248,7 +249,7 @@ void print_causes(const Capture& c, const Coverage& coverage, Output& out) {
   if (!by_code.empty()) out.write("notices about the input:\n");
   for (const auto& [code, entry] : by_code) {
     const auto& [first, count] = entry;
-    out.write(fmt::format("  {} {}: first {}{}{}\n", code, format_plural(count, "time", "times"),
+    out.write(fmt::format("  {} {}: first {}{}{}\n", code_text(code), format_plural(count, "time", "times"),
                           first->where, first->where.empty() ? "" : ": ", first->reason));
     if (!first->hint.empty()) out.write(fmt::format("    remedy: {}\n", first->hint));
   }

@@ -153,7 +153,7 @@ TEST(ArmDamage, TraceOfLoadsIsNotDecoded) {
   const auto segments = arch->split(stream, 0);
   ASSERT_EQ(segments.size(), 1U);
   ASSERT_TRUE(segments[0].before);
-  EXPECT_EQ(std::string_view(segments[0].before->code), "E-DATA-004");
+  EXPECT_EQ(segments[0].before->code, Code::kLoadStoreTrace);
   EXPECT_EQ(segments[0].before->end - segments[0].before->begin, w.bytes().size());
   EXPECT_EQ(segments[0].begin, segments[0].end);
 }

@@ -96,7 +96,7 @@ TEST_F(QElements, DecisionOnTheWay) {
   w.atoms("E");
   const EtmDecoded d = decode();
   ASSERT_EQ(d.gaps.size(), 1U);
-  EXPECT_EQ(std::string_view(d.gaps[0].code), "E-FLOW-001");
+  EXPECT_EQ(d.gaps[0].code, Code::kTraceContradictsText);
   EXPECT_EQ(d.gaps[0].resume_ip, kMain + 0x60);
   EXPECT_EQ(ran(d), (Offsets{0, 4, 0x60, 0x64}));
 }
@@ -120,7 +120,7 @@ TEST_F(QElements, WrongTextIsNoticed) {
   w.atoms("E");
   const EtmDecoded d = decode();
   ASSERT_EQ(d.gaps.size(), 1U);
-  EXPECT_EQ(std::string_view(d.gaps[0].code), "E-FLOW-006");
+  EXPECT_EQ(d.gaps[0].code, Code::kSyncPointNotReached);
   EXPECT_EQ(ran(d), (Offsets{0x10, 0x14}));
 }
 
@@ -133,7 +133,7 @@ TEST_F(QElements, ReturnStackIsUnknownBehindIt) {
   w.atoms("EE");
   const EtmDecoded d = decode();
   ASSERT_EQ(d.gaps.size(), 1U);
-  EXPECT_EQ(std::string_view(d.gaps[0].code), "E-FLOW-002");
+  EXPECT_EQ(d.gaps[0].code, Code::kReturnWithoutItsCall);
   EXPECT_EQ(ran(d), (Offsets{0, 4, 0x40, 0x44}));
 }
 

@@ -132,7 +132,7 @@ TEST(Flow, GuestWithTraceOffAtItsExit) {
   s.pt.tip_pge(A + 4);
   stop_at(s, A + 5);
   const Decoded d = s.expect_flow({A, A + 1, A + 4});
-  EXPECT_EQ(d.gap_codes(), std::vector<std::string>{"E-TEXT-010"});
+  EXPECT_EQ(d.gap_codes(), std::vector<Code>{Code::kGuestRan});
   ASSERT_EQ(d.of(EventKind::kPaging).size(), 2U);
   EXPECT_EQ(d.of(EventKind::kPaging)[0].b, 1U);
   EXPECT_EQ(d.of(EventKind::kPtwrite).size(), 1U);
@@ -148,7 +148,7 @@ TEST(Flow, GuestWithoutAnEntry) {
   s.pt.tip(A + 3);
   stop_at(s, A + 4);
   const Decoded d = s.expect_flow({A + 3});
-  EXPECT_EQ(d.gap_codes(), (std::vector<std::string>{"E-FLOW-001", "E-TEXT-010"}));
+  EXPECT_EQ(d.gap_codes(), (std::vector<Code>{Code::kTraceContradictsText, Code::kGuestRan}));
 }
 
 TEST(Flow, PtwriteBindsToItsInstruction) {

@@ -80,8 +80,8 @@ struct Decoded final : ChunkSink {
       if (e.kind == kind) out.push_back(e);
     return out;
   }
-  std::vector<std::string> gap_codes() const {
-    std::vector<std::string> out;
+  std::vector<Code> gap_codes() const {
+    std::vector<Code> out;
     for (const GapAt& g : gaps) out.emplace_back(g.code);
     return out;
   }

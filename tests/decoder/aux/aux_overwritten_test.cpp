@@ -48,7 +48,7 @@ TEST_F(Overwritten, IsCutWhereItBegins) {
   EXPECT_EQ(stream.pieces[1].offset, begins[1]);
   EXPECT_TRUE(stream.pieces[1].discontinuity);
   ASSERT_EQ(stream.losses.size(), 1U);
-  EXPECT_EQ(stream.losses[0].code, "E-LOST-004");
+  EXPECT_EQ(stream.losses[0].code, Code::kTraceOverwritten);
   EXPECT_EQ(stream.losses[0].offset, begins[1]);
   EXPECT_EQ(stream.losses[0].time, 250'000);
 }

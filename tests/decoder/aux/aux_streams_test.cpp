@@ -106,7 +106,7 @@ TEST(AuxStreams, PaddingAndTheFirstTimingPacketAreNoDamage) {
   const auto arch = x86::make_arch(x86::Config{});
   for (const Segment& segment : arch->split(stream, 0)) {
     if (segment.before) {
-      EXPECT_STREQ(segment.before->code, "E-LOST-107");
+      EXPECT_EQ(segment.before->code, Code::kTraceBytesMissing);
     }
   }
 }
@@ -181,7 +181,7 @@ TEST(AuxStreams, MissingBufferIsALossOfKnownSize) {
   EXPECT_EQ(stream.losses[0].offset, 1024U);
   EXPECT_EQ(stream.losses[0].bytes, 1024U);
   EXPECT_EQ(stream.losses[0].time, 2);
-  EXPECT_EQ(stream.losses[0].code, "E-LOST-107");
+  EXPECT_EQ(stream.losses[0].code, Code::kTraceBytesMissing);
   EXPECT_EQ(stream.losses[1].offset, 3072U);  // told by AUX, written by nobody
   EXPECT_EQ(stream.losses[1].bytes, 1024U);
   EXPECT_EQ(stream.losses[1].time, 4);
@@ -217,8 +217,8 @@ TEST(AuxStreams, TruncatedCutsThePieceAndTellsTheSize) {
   EXPECT_EQ(stream.losses[0].offset, 200U);
   EXPECT_FALSE(stream.losses[0].bytes.has_value());  // the ring's offset does not count what was dropped
   EXPECT_EQ(stream.losses[0].time, 2);
-  ASSERT_TRUE(notice_of(made.notices, "E-LOST-103"));
-  EXPECT_EQ(notice_of(made.notices, "E-LOST-103")->count, 1U);
+  ASSERT_TRUE(notice_of(made.notices, Code::kAuxFull));
+  EXPECT_EQ(notice_of(made.notices, Code::kAuxFull)->count, 1U);
 
   PerfBytes gap = start();
   gap.aux(0, 200, kTruncated, cpu0(2)).aux(200, 0, kTruncated, cpu0(3)).aux(264, 248, 0, cpu0(4));
@@ -226,7 +226,7 @@ TEST(AuxStreams, TruncatedCutsThePieceAndTellsTheSize) {
   const Stream cut = make(gap).one();
   ASSERT_EQ(cut.losses.size(), 1U);  // not once as TRUNCATED and once as missing
   EXPECT_EQ(cut.losses[0].bytes, 64U);
-  EXPECT_EQ(cut.losses[0].code, "E-LOST-103");
+  EXPECT_EQ(cut.losses[0].code, Code::kAuxFull);
 }
 
 TEST(AuxStreams, HolesAndCollisionsDoNotCut) {
@@ -235,10 +235,10 @@ TEST(AuxStreams, HolesAndCollisionsDoNotCut) {
   const Made made = make(file);
   EXPECT_EQ(made.one().pieces.size(), 1U);
   ASSERT_EQ(made.one().losses.size(), 2U);
-  EXPECT_EQ(made.one().losses[0].code, "E-LOST-104");
-  EXPECT_EQ(made.one().losses[1].code, "E-LOST-105");
-  EXPECT_TRUE(notice_of(made.notices, "E-LOST-104"));
-  EXPECT_TRUE(notice_of(made.notices, "E-LOST-105"));
+  EXPECT_EQ(made.one().losses[0].code, Code::kAuxWithHoles);
+  EXPECT_EQ(made.one().losses[1].code, Code::kAuxSamplesCollided);
+  EXPECT_TRUE(notice_of(made.notices, Code::kAuxWithHoles));
+  EXPECT_TRUE(notice_of(made.notices, Code::kAuxSamplesCollided));
 }
 
 TEST(AuxStreams, LostRecordsAreNotices) {
@@ -252,12 +252,12 @@ TEST(AuxStreams, LostRecordsAreNotices) {
   file.record(13, 0, cpu0(20), [](ByteSink& s) { s.u64(7); });
   file.aux(0, 4096, 0, {.time = 30, .cpu = 5, .id = 5});  // a CPU without buffers
   const Made made = make(file);
-  ASSERT_TRUE(notice_of(made.notices, "E-LOST-101"));
-  EXPECT_EQ(notice_of(made.notices, "E-LOST-101")->count, 300U);
-  EXPECT_EQ(notice_of(made.notices, "E-LOST-101")->time, 10);
-  EXPECT_EQ(notice_of(made.notices, "E-LOST-102")->count, 7U);
-  ASSERT_TRUE(notice_of(made.notices, "E-LOST-106"));
-  EXPECT_NE(notice_of(made.notices, "E-LOST-106")->reason.find("4096 bytes"), std::string::npos);
+  ASSERT_TRUE(notice_of(made.notices, Code::kRecordsLost));
+  EXPECT_EQ(notice_of(made.notices, Code::kRecordsLost)->count, 300U);
+  EXPECT_EQ(notice_of(made.notices, Code::kRecordsLost)->time, 10);
+  EXPECT_EQ(notice_of(made.notices, Code::kSamplesLost)->count, 7U);
+  ASSERT_TRUE(notice_of(made.notices, Code::kTraceWithoutBuffer));
+  EXPECT_NE(notice_of(made.notices, Code::kTraceWithoutBuffer)->reason.find("4096 bytes"), std::string::npos);
 }
 
 TEST(AuxStreams, RepeatedAndLyingOffsetsAreReported) {
@@ -266,12 +266,12 @@ TEST(AuxStreams, RepeatedAndLyingOffsetsAreReported) {
   file.auxtrace(0, 0, -1, 0, part(all, 0, 128)).auxtrace(0, 0, -1, 64, part(all, 64, 256));
   const Made made = make(file);
   EXPECT_EQ(made.bytes(), all);
-  EXPECT_TRUE(notice_of(made.notices, "E-DATA-109"));
+  EXPECT_TRUE(notice_of(made.notices, Code::kBadTraceBuffers));
   PerfBytes wraps = start();
   wraps.auxtrace(0, 0, -1, 0, trace(64)).auxtrace(0, 0, -1, UINT64_MAX - 8, trace(64));
   const Made cut = make(wraps);
   EXPECT_EQ(cut.one().pieces.size(), 1U);
-  EXPECT_TRUE(notice_of(cut.notices, "E-DATA-109"));
+  EXPECT_TRUE(notice_of(cut.notices, Code::kBadTraceBuffers));
 }
 
 TEST(AuxOverlap, FindsWhereTheLaterCopyContinues) {
@@ -326,7 +326,7 @@ TEST(AuxSnapshots, OverlappingOnesAreStitchedOthersAreNot) {
   EXPECT_EQ(made.bytes(), expected);
   EXPECT_TRUE(stream.losses.empty());
   EXPECT_EQ(stream.bounds.hi, 20);
-  EXPECT_TRUE(notice_of(made.notices, "I-LOST-101"));
+  EXPECT_TRUE(notice_of(made.notices, Code::kSnapshotsDoNotJoin));
 }
 
 TEST(AuxSnapshots, PaddingOfTheEarlierOneDoesNotHideTheOverlap) {

@@ -99,7 +99,7 @@ TEST_F(Generated, LostUnregisterEndsWithTheNextRegister) {
   open();
   EXPECT_EQ(at(kA, 1, 299), std::vector<Bytes>{filled(1, 0x11)});
   EXPECT_EQ(at(kA, 1, 300), std::vector<Bytes>{filled(1, 0x22)});
-  EXPECT_NE(find_notice(*capture, "E-SIDE-401"), nullptr);
+  EXPECT_NE(find_notice(*capture, Code::kSymbolReplaced), nullptr);
 }
 
 TEST_F(Generated, PokesInTheImageAreRolledBackAndForward) {  // [B07]
@@ -115,8 +115,8 @@ TEST_F(Generated, PokesInTheImageAreRolledBackAndForward) {  // [B07]
   EXPECT_EQ(at(kA + 5, 5, 45), std::vector<Bytes>{jump});
   EXPECT_EQ(at(kA + 5, 5, 70), std::vector<Bytes>{later});
   EXPECT_EQ(at(kA, 5, 45), std::vector<Bytes>{filled(5, 0x11)});
-  EXPECT_EQ(find_notice(*capture, "E-TEXT-501"), nullptr);
-  EXPECT_EQ(find_notice(*capture, "E-TEXT-502"), nullptr);
+  EXPECT_EQ(find_notice(*capture, Code::kBrokenPokeChain), nullptr);
+  EXPECT_EQ(find_notice(*capture, Code::kFirstPokeMismatch), nullptr);
 }
 
 TEST_F(Generated, PokesBeforeRegistrationAreInTheImage) {  // [B04]
@@ -148,7 +148,7 @@ TEST_F(Generated, NoImageIsUnknownAndSaid) {  // [B08]
   load(100, kA, 20, 1);
   open();
   EXPECT_EQ(at(kA, 1, 150), kUnknown);
-  const Notice* notice = find_notice(*capture, "E-TEXT-401");
+  const Notice* notice = find_notice(*capture, Code::kBpfWithoutBytes);
   ASSERT_NE(notice, nullptr);
   EXPECT_NE(notice->reason.find("BPF program 1"), std::string::npos);
   ASSERT_EQ(capture->bpf_programs.size(), 1U);
@@ -191,8 +191,8 @@ TEST_F(Generated, TrampolinePageEndsAtItsNeighbour) {  // [B11]
   open();
   EXPECT_EQ(at(page + 512, 20, 350), std::vector<Bytes>{filled(20, 0x11)});
   EXPECT_EQ(at(page, 1, 350), kUnknown);
-  EXPECT_NE(find_notice(*capture, "E-TEXT-402"), nullptr);
-  EXPECT_EQ(find_notice(*capture, "E-SIDE-401"), nullptr);
+  EXPECT_NE(find_notice(*capture, Code::kCodeWithoutBytes), nullptr);
+  EXPECT_EQ(find_notice(*capture, Code::kSymbolReplaced), nullptr);
 }
 
 TEST_F(Generated, LoadBeforeItsKsymbolInTheFile) {  // [B14]
@@ -226,7 +226,7 @@ TEST_F(Generated, ImageWithoutAnyRecord) {
   r.programs = {program(1, kA, filled(20, 0x11))};
   open();
   EXPECT_EQ(at(kA, 1, 150), kUnknown);
-  EXPECT_NE(find_notice(*capture, "I-SIDE-404"), nullptr);
+  EXPECT_NE(find_notice(*capture, Code::kBpfImageWithoutLifetime), nullptr);
 }
 
 TEST_F(Generated, ImageWhoseLoadRecordIsLost) {
@@ -254,8 +254,8 @@ TEST_F(Generated, LoadOverAnOpenLifeEndsIt) {
   EXPECT_EQ(at(kA, 1, 299), std::vector<Bytes>{filled(1, 0x11)});
   for (Addr a : {kA + 12, kA + 31}) EXPECT_EQ(at(a, 1, 300), std::vector<Bytes>{filled(1, 0x22)});
   EXPECT_EQ(at(kA, 1, 300), kUnknown);
-  EXPECT_NE(find_notice(*capture, "E-SIDE-401"), nullptr);
-  EXPECT_NE(find_notice(*capture, "E-SIDE-403"), nullptr);
+  EXPECT_NE(find_notice(*capture, Code::kSymbolReplaced), nullptr);
+  EXPECT_NE(find_notice(*capture, Code::kBpfWithoutSymbol), nullptr);
 }
 
 // The end of a program that was never announced lies in what another one still holds: some time before it the
@@ -303,7 +303,7 @@ TEST_F(Generated, LoadWhoseKsymbolIsLost) {
   r.programs = {program(1, kA, filled(20, 0x11))};
   open();
   EXPECT_EQ(at(kA, 1, 150), std::vector<Bytes>{filled(1, 0x11)});
-  EXPECT_NE(find_notice(*capture, "E-SIDE-403"), nullptr);
+  EXPECT_NE(find_notice(*capture, Code::kBpfWithoutSymbol), nullptr);
 }
 
 TEST_F(Generated, OutOfLineSlotFromItsPokes) {  // [K01, K09]
@@ -360,8 +360,8 @@ TEST_F(Generated, WatchedBytesGiveATrampolineItsText) {
   EXPECT_EQ(at(page, 2, 300), std::vector<Bytes>{filled(2, 0x50)});
   EXPECT_EQ(at(page + 32, 1, 300), kUnknown);
   EXPECT_EQ(at(page, 2, 700), kUnknown);  // not the old trampoline's
-  EXPECT_NE(find_notice(*capture, "I-SIDE-405"), nullptr);
-  EXPECT_NE(find_notice(*capture, "E-FILE-302"), nullptr);
+  EXPECT_NE(find_notice(*capture, Code::kWatchedBytesWithoutSymbol), nullptr);
+  EXPECT_NE(find_notice(*capture, Code::kWatchedBytesTruncated), nullptr);
 }
 
 TEST_F(Generated, DispatcherThatIsRewrittenHasBothTextsInBetween) {  // [B12]

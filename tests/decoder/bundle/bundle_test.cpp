@@ -24,7 +24,7 @@ class Bundle : public ::testing::Test {
     auto capture = open(manifest);
     EXPECT_FALSE(capture.has_value()) << manifest;
     if (capture) return "";
-    EXPECT_TRUE(capture.error().code.starts_with("E-FILE-")) << capture.error().code;
+    EXPECT_EQ(family_of(capture.error().code), CodeFamily::kFile) << capture.error().code;
     EXPECT_TRUE(capture.error().where.starts_with(dir_.path().string()));
     return capture.error().reason;
   }

@@ -138,7 +138,7 @@ TEST_F(WrittenLldbBundle, ForeignFileIsNotUsedUnlessForced) {
   const std::string other = "CDABABAB-ABAB-ABAB-ABAB-ABABABABABAB-ABABABAB";
   auto capture = open(manifest(other, kTime));
   ASSERT_TRUE(capture.has_value());
-  const Notice* notice = find_notice(*capture, "E-TEXT-202");
+  const Notice* notice = find_notice(*capture, Code::kOtherBuildId);
   ASSERT_NE(notice, nullptr);
   EXPECT_NE(notice->reason.find("abababababababababababababababababababab"), std::string::npos);
   EXPECT_NE(notice->reason.find("cdababababababababababababababababababab"), std::string::npos);
@@ -147,7 +147,7 @@ TEST_F(WrittenLldbBundle, ForeignFileIsNotUsedUnlessForced) {
   forced.force = true;
   auto used = open(manifest(other, kTime), forced);
   ASSERT_TRUE(used.has_value());
-  EXPECT_NE(find_notice(*used, "E-TEXT-203"), nullptr);
+  EXPECT_NE(find_notice(*used, Code::kOtherBuildIdUsed), nullptr);
   EXPECT_EQ(used->symbols.all().size(), 1U);
 }
 
@@ -156,7 +156,7 @@ TEST_F(WrittenLldbBundle, DamagedRingIsReportedWithItsOffset) {
   std::ofstream(dir_ / "ring", std::ios::app) << "\x01\x02\x03";
   auto capture = open(manifest(id(), kTime));
   ASSERT_TRUE(capture.has_value());
-  const Notice* notice = find_notice(*capture, "E-SIDE-201");
+  const Notice* notice = find_notice(*capture, Code::kBadContextSwitches);
   ASSERT_NE(notice, nullptr);
   EXPECT_EQ(notice->offset, 32U);
 }

@@ -34,7 +34,7 @@ struct Made {
     static const Stream kNone;
     return kNone;
   }
-  bool told(const std::string& code) const {
+  bool told(Code code) const {
     return std::any_of(notices.begin(), notices.end(), [&](const Notice& n) { return n.code == code; });
   }
 };
@@ -61,7 +61,7 @@ TEST(CsPerf, UserCodeOnly) {
     const auto capture = open_capture((dir / "x.data").string(), closed_options());
     ASSERT_TRUE(capture) << capture.error().reason;
     EXPECT_EQ(capture->exclude_kernel, user_only);
-    const Notice* const nothing_tells = find_notice(*capture, "E-SIDE-514");
+    const Notice* const nothing_tells = find_notice(*capture, Code::kNoTextChangeSource);
     EXPECT_EQ(nothing_tells == nullptr, user_only);
     // There is no copy of kcore, so none of its text is taken for anything.
     if (nothing_tells != nullptr) {
@@ -128,13 +128,13 @@ TEST(CsPerf, CutOrUnknownMetadata) {
     EXPECT_EQ(units.has_value(), size >= 13);
     if (units) {
       EXPECT_EQ(units->size(), 1U);
-      EXPECT_EQ(notices.take().at(0).code, "E-SIDE-506");
+      EXPECT_EQ(notices.take().at(0).code, Code::kUndescribedTraceUnit);
     }
   }
   info.priv = whole;
   info.priv[0] = 3;
   NoticeBook notices;
-  EXPECT_EQ(read_cs_units(info, notices).error().code, "E-SIDE-505");
+  EXPECT_EQ(read_cs_units(info, notices).error().code, Code::kTraceUnitsUnknown);
   info.priv = whole;
   info.priv[5] = ~0ULL;  // a count that runs away
   EXPECT_FALSE(read_cs_units(info, notices).has_value());
@@ -231,7 +231,7 @@ TEST(CsPerf, TraceIdsFromRecords) {
   clash.aux(0, 100, framed({{0x21, a}}));
   const Made made = make(clash);
   EXPECT_EQ(made.traces(), (Traces{{"cpu0", a}}));
-  EXPECT_TRUE(made.told("E-SIDE-507"));
+  EXPECT_TRUE(made.told(Code::kBadTraceIdRecord));
 }
 
 TEST(CsPerf, TraceOfNobody) {
@@ -241,7 +241,7 @@ TEST(CsPerf, TraceOfNobody) {
   r.aux(3, 100, noise(3, 50), kRawFlag);
   const Made made = make(r);
   EXPECT_EQ(made.traces(), (Traces{{"cpu0", a}}));
-  EXPECT_TRUE(made.told("E-SIDE-508"));
+  EXPECT_TRUE(made.told(Code::kTraceWithoutOwner));
 }
 
 // A sink that goes round in its buffer loses the beginning of what it hands over.
@@ -258,7 +258,7 @@ TEST(CsPerf, Truncated) {
   EXPECT_TRUE(stream.pieces[2].discontinuity);
   ASSERT_EQ(stream.losses.size(), 1U);
   EXPECT_EQ(stream.losses[0].offset, stream.pieces[1].offset);
-  EXPECT_EQ(stream.losses[0].code, "E-LOST-103");
+  EXPECT_EQ(stream.losses[0].code, Code::kAuxFull);
 }
 
 // Whatever is changed in the file: no byte of trace is invented, and opening ends.
@@ -341,13 +341,13 @@ TEST(CsPerfCorpus, CoarseClockIsTold) {
   const auto folder = shared("captures/arm64-board-tiny");
   NEEDS(folder);
   const auto codes = [&](const char* name) {
-    std::set<std::string> out;
+    std::set<Code> out;
     for (const Notice& n : open_shared(folder / name).notices) out.insert(n.code);
     return out;
   };
-  EXPECT_TRUE(codes("poke-rawaux.data").contains("E-SIDE-530"));
-  EXPECT_FALSE(codes("poke.data").contains("E-SIDE-530"));
-  EXPECT_TRUE(codes("poke.data").contains("I-SIDE-511"));
+  EXPECT_TRUE(codes("poke-rawaux.data").contains(Code::kCoarseDerivedClock));
+  EXPECT_FALSE(codes("poke.data").contains(Code::kCoarseDerivedClock));
+  EXPECT_TRUE(codes("poke.data").contains(Code::kDerivedClock));
 }
 
 TEST(CsPerfCorpus, Simpleperf) {

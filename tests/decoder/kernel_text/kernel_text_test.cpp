@@ -66,7 +66,7 @@ TEST_F(Kernel, PokesDecideWhatTheyCover) {
   open();
   EXPECT_EQ(at(kText + 0x100, 5, 499), std::vector<Bytes>{kNop});
   EXPECT_EQ(at(kText + 0x100, 5, 500), std::vector<Bytes>{kJump});
-  EXPECT_EQ(find_notice(*capture, "E-TEXT-502"), nullptr);
+  EXPECT_EQ(find_notice(*capture, Code::kFirstPokeMismatch), nullptr);
 }
 
 TEST_F(Kernel, CopyTakenAfterAPokeIsNoContradiction) {
@@ -75,7 +75,7 @@ TEST_F(Kernel, CopyTakenAfterAPokeIsNoContradiction) {
   r.writer.itrace_start(1, 1, Recording::at(600));
   open();
   EXPECT_EQ(at(kText + 0x100, 5, 499), std::vector<Bytes>{kNop});
-  EXPECT_EQ(find_notice(*capture, "E-TEXT-502"), nullptr);
+  EXPECT_EQ(find_notice(*capture, Code::kFirstPokeMismatch), nullptr);
 }
 
 TEST_F(Kernel, WrongOldBytesAreReported) {
@@ -83,7 +83,7 @@ TEST_F(Kernel, WrongOldBytesAreReported) {
   r.writer.text_poke(kText + 0x100, (Bytes{0xe9, 0x20, 0, 0, 0}), kNop,
                      Recording::at(700));  // not what the first left
   open();
-  EXPECT_NE(find_notice(*capture, "E-TEXT-501"), nullptr);
+  EXPECT_NE(find_notice(*capture, Code::kBrokenPokeChain), nullptr);
   EXPECT_EQ(at(kText + 0x100, 5, 600).size(), 2U);
 }
 
@@ -94,7 +94,7 @@ TEST_F(Kernel, CopyOfAnotherBootIsNotUsedUnlessForced) {
   r.symbol(kText + 0x200000, 'T', "_stext");
   r.symbol(kText + 0x202000, 'T', "_etext");
   open();
-  EXPECT_NE(find_notice(*capture, "E-TEXT-301"), nullptr);
+  EXPECT_NE(find_notice(*capture, Code::kKallsymsOfOtherBoot), nullptr);
   EXPECT_EQ(at(kText + 0x40, 1, 0), kUnknown);
 }
 
@@ -102,7 +102,7 @@ TEST_F(Kernel, NoCopyAtAllIsSaid) {
   r.with_kcore = false;
   open();
   EXPECT_EQ(at(kText + 0x40, 1, 0), kUnknown);
-  EXPECT_NE(find_notice(*capture, "E-TEXT-308"), nullptr);
+  EXPECT_NE(find_notice(*capture, Code::kNoKernelText), nullptr);
 }
 
 TEST_F(Kernel, VmlinuxByBuildIdIsTheFallBack) {
@@ -119,7 +119,7 @@ TEST_F(Kernel, VmlinuxByBuildIdIsTheFallBack) {
   options.vmlinux = (r.dir / "vmlinux").string();
   open(options);
   EXPECT_EQ(at(kText + 0x40, 1, 0), std::vector<Bytes>{{0x33}});
-  EXPECT_NE(find_notice(*capture, "E-TEXT-309"), nullptr);
+  EXPECT_NE(find_notice(*capture, Code::kKernelTextFromFile), nullptr);
   // Alternatives and static keys are not as patched: the file's bytes are followed, but they are not sure.
   EXPECT_TRUE(capture->text->cell(kKernelSpace, kText + 0x40).versions[0].unsure);
 }
@@ -136,7 +136,7 @@ TEST_F(Kernel, VmlinuxOfAnotherBuildIsNot) {
   options.vmlinux = (r.dir / "vmlinux").string();
   open(options);
   EXPECT_EQ(at(kText + 0x40, 1, 0), kUnknown);
-  EXPECT_NE(find_notice(*capture, "E-TEXT-202"), nullptr);
+  EXPECT_NE(find_notice(*capture, Code::kOtherBuildId), nullptr);
 }
 
 TEST_F(Kernel, SilentChangeShowsInTheEndCopy) {
@@ -152,7 +152,7 @@ TEST_F(Kernel, SilentChangeShowsInTheEndCopy) {
   EXPECT_EQ(both.size(), 2U);
   EXPECT_EQ(at(kText + 0x300, 1, 400), std::vector<Bytes>{{0x90}});
   EXPECT_EQ(at(kText + 0x201, 1, 400), std::vector<Bytes>{{0x90}});
-  const Notice* notice = find_notice(*capture, "E-TEXT-306");
+  const Notice* notice = find_notice(*capture, Code::kUnrecordedChange);
   ASSERT_NE(notice, nullptr);
   EXPECT_NE(notice->reason.find("0xffffffff81000200"), std::string::npos);
 }
@@ -181,7 +181,7 @@ TEST_F(Kernel, EndOfAChainThatIsMissing) {  // [L02]
   open();
   EXPECT_EQ(at(kText + 0x100, 5, 10), std::vector<Bytes>{kNop});
   EXPECT_EQ(at(kText + 0x100, 5, 500).size(), 2U);
-  EXPECT_NE(find_notice(*capture, "E-TEXT-307"), nullptr);
+  EXPECT_NE(find_notice(*capture, Code::kLastChangeMissing), nullptr);
 }
 
 TEST_F(Kernel, EndCopyOfAnotherKernelIsNotUsed) {
@@ -194,7 +194,7 @@ TEST_F(Kernel, EndCopyOfAnotherKernelIsNotUsed) {
   r.symbol(kText + 0x40000, 'T', "_etext");
   r.write_end({{kText, last}}, r.kallsyms, "");
   open();
-  EXPECT_NE(find_notice(*capture, "E-TEXT-305"), nullptr);
+  EXPECT_NE(find_notice(*capture, Code::kOtherKernelAtEnd), nullptr);
   EXPECT_EQ(at(kText + 0x100, 1, 300), std::vector<Bytes>{{0x90}});
 }
 

@@ -235,7 +235,7 @@ TEST_F(SourceLinesOf, ForeignDebugFileIsNotUsed) {
   EXPECT_FALSE(lines.at(space(), kBase + 0x1100, 100));
   const auto notices = lines.take_notices();
   ASSERT_EQ(notices.size(), 1U);
-  EXPECT_EQ(notices[0].code, "I-TEXT-207");
+  EXPECT_EQ(notices[0].code, Code::kNoDebugInfo);
   EXPECT_EQ(notices[0].where, "/bin/prog");
   EXPECT_FALSE(lines.at(space(), kBase + 0x1101, 100));
   EXPECT_TRUE(lines.take_notices().empty()) << "told once";
@@ -266,7 +266,7 @@ TEST_F(SourceLinesOf, KernelOfAnotherBuildIsRefused) {
   CaptureOptions options = closed_options();
   options.vmlinux = vmlinux.string();
   open(options);
-  EXPECT_NE(find_notice(*capture, "E-TEXT-208"), nullptr);
+  EXPECT_NE(find_notice(*capture, Code::kBadDebugInfo), nullptr);
   SourceLines lines(*capture);
   EXPECT_FALSE(lines.at(kKernelSpace, Recording::kText, 100));
 }
@@ -294,7 +294,7 @@ TEST_F(SourceLinesOf, DamageIsNoCrash) {
     auto lines = DwarfLines::open(path("bad").string());
     if (!lines) {
       ++refused;
-      EXPECT_TRUE(lines.error().code == "E-TEXT-208" || lines.error().code == "I-TEXT-207");
+      EXPECT_TRUE(lines.error().code == Code::kBadDebugInfo || lines.error().code == Code::kNoDebugInfo);
       continue;
     }
     for (const Addr a : at) answered += (*lines)->find(a).line != 0 ? 1 : 0;

@@ -49,12 +49,12 @@ TEST(MappedFile, ErrorsNameThePathAndTheReason) {
   const TempDir dir;
   const auto missing = MappedFile::open((dir.path() / "missing").string());
   ASSERT_FALSE(missing);
-  EXPECT_EQ(missing.error().code, "E-FILE-010");
+  EXPECT_EQ(missing.error().code, Code::kCannotRead);
   EXPECT_EQ(missing.error().where, (dir.path() / "missing").string());
   EXPECT_NE(missing.error().reason.find("No such file"), std::string::npos);
   const auto directory = MappedFile::open(dir.path().string());
   ASSERT_FALSE(directory);
-  EXPECT_EQ(directory.error().code, "E-FILE-011");
+  EXPECT_EQ(directory.error().code, Code::kNotRegularFile);
 }
 
 TEST(ElfImage, SegmentsSymbolsSectionsBuildId) {
@@ -116,7 +116,7 @@ TEST(ElfImage, WhatIsNoElfSaysSo) {
   for (const auto& bytes : {text, magic, std::vector<uint8_t>{}}) {
     const auto image = ElfImage::open(write_file(dir, "file", bytes));
     ASSERT_FALSE(image);
-    EXPECT_EQ(image.error().code, "E-FILE-012");
+    EXPECT_EQ(image.error().code, Code::kBadElf);
     EXPECT_FALSE(image.error().hint.empty());
   }
 }

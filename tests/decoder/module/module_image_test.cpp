@@ -144,7 +144,7 @@ TEST_F(ModuleFile, RelocationsTheKernelWouldRefuse) {
     w[".text"].relocations.push_back({0x40, type, symbol, 0});
     const auto image = make(w);
     ASSERT_FALSE(image.has_value()) << type;
-    EXPECT_EQ(image.error().code, "E-TEXT-311");
+    EXPECT_EQ(image.error().code, Code::kModuleFileMismatch);
   }
   ModuleWriter w = plain();
   w[".text"].relocations.push_back({0xfe, R_X86_64_PC32, "kfree", 0});
@@ -169,7 +169,7 @@ TEST_F(ModuleFile, OtherBuildIsRefused) {
   line(kBase + 0x84, 't', "demo_close", "demo");
   const auto image = make(w);
   ASSERT_FALSE(image.has_value());
-  EXPECT_EQ(image.error().code, "E-TEXT-311");
+  EXPECT_EQ(image.error().code, Code::kModuleFileMismatch);
   ModuleWriter big;
   big.section(".text", kAx, Bytes(0x5000, 0x90));
   EXPECT_FALSE(make(big, false).has_value()) << "larger than the module";
@@ -318,8 +318,8 @@ TEST_F(ModuleRecording, TextComesFromTheFile) {
   modinfo("6.1.0-test");
   const Capture c = open();
   EXPECT_EQ(bytes_at(*c.text, kKernelSpace, kBase + 0x20, 5, 100), relative(0xe8, kBase + 0x20, kKfree));
-  EXPECT_NE(find_notice(c, "I-TEXT-313"), nullptr);
-  EXPECT_EQ(find_notice(c, "E-TEXT-310"), nullptr);
+  EXPECT_NE(find_notice(c, Code::kModuleTextFromFile), nullptr);
+  EXPECT_EQ(find_notice(c, Code::kModuleWithoutText), nullptr);
   const Cell cell = c.text->cell(kKernelSpace, kBase + 0x20);
   EXPECT_EQ(c.text->origin(cell.versions[0].origin).kind, OriginKind::kFile);
   EXPECT_EQ(c.symbols.find(kKernelSpace, kBase + 0x20, 100)->symbol->name, "demo_open");
@@ -329,15 +329,15 @@ TEST_F(ModuleRecording, BuildIdDecides) {
   build_id(0xaa, 0xaa);
   const Capture same = open();
   EXPECT_FALSE(bytes_at(*same.text, kKernelSpace, kBase, 1, 100).empty());
-  EXPECT_EQ(find_notice(same, "I-TEXT-204"), nullptr) << "it is verified";
+  EXPECT_EQ(find_notice(same, Code::kFileNotVerified), nullptr) << "it is verified";
 }
 
 TEST_F(ModuleRecording, ForeignBuildIdIsReportedAndNotUsed) {
   build_id(0xbb, 0xaa);
   const Capture c = open();
   EXPECT_TRUE(bytes_at(*c.text, kKernelSpace, kBase, 1, 100).empty());
-  EXPECT_NE(find_notice(c, "E-TEXT-202"), nullptr);
-  const Notice* without = find_notice(c, "E-TEXT-310");
+  EXPECT_NE(find_notice(c, Code::kOtherBuildId), nullptr);
+  const Notice* without = find_notice(c, Code::kModuleWithoutText);
   ASSERT_NE(without, nullptr);
   EXPECT_NE(without->reason.find("demo"), std::string::npos);
 }
@@ -346,13 +346,13 @@ TEST_F(ModuleRecording, ModuleOfAnotherKernelIsNotUsed) {
   modinfo("6.1.0-other");
   const Capture c = open();
   EXPECT_TRUE(bytes_at(*c.text, kKernelSpace, kBase, 1, 100).empty());
-  EXPECT_NE(find_notice(c, "E-TEXT-312"), nullptr);
+  EXPECT_NE(find_notice(c, Code::kModuleOfOtherKernel), nullptr);
 }
 
 TEST_F(ModuleRecording, NoFileIsSaidWithTheModulesName) {
   options.modules_dir.clear();
   const Capture c = open();
-  const Notice* notice = find_notice(c, "E-TEXT-310");
+  const Notice* notice = find_notice(c, Code::kModuleWithoutText);
   ASSERT_NE(notice, nullptr);
   EXPECT_NE(notice->where.find("demo.ko"), std::string::npos);
 }

@@ -87,7 +87,7 @@ TEST(OcsdSnapshot, SourcesBuffersAndMemory) {
   EXPECT_EQ(capture->arm64.sources[0].trace_id, 0x10);
   EXPECT_EQ(capture->arm64.sources[1].protocol, arm64::Protocol::kEte);
   EXPECT_EQ(capture->arm64.sources[1].devarch, 0x47705a13U);
-  EXPECT_NE(find_notice(*capture, "I-FILE-502"), nullptr);  // STM
+  EXPECT_NE(find_notice(*capture, Code::kNotInstructionTrace), nullptr);  // STM
   // Offset and length count; of dumps that overlap the first does.
   const Space user = zero->contexts.at(0).space;
   EXPECT_EQ(first_content(*capture->text, user, 0x1000, 4), (Bytes{0x10, 0x11, 0x12, 0x13}));
@@ -149,8 +149,8 @@ TEST(OcsdSnapshot, MissingPartsAreTold) {
   const auto capture = open_capture(dir.path().string(), closed_options());
   ASSERT_TRUE(capture.has_value());
   EXPECT_EQ(capture->streams.size(), 2U);
-  EXPECT_NE(find_notice(*capture, "E-FILE-113"), nullptr);
-  EXPECT_NE(find_notice(*capture, "E-FILE-114"), nullptr);
+  EXPECT_NE(find_notice(*capture, Code::kBadSnapshot), nullptr);
+  EXPECT_NE(find_notice(*capture, Code::kDumpNotUsed), nullptr);
   for (const char* name : {"trace.ini", "snapshot.ini"}) {
     Files without = small_snapshot();
     const TempDir other;

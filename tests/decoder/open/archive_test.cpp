@@ -89,7 +89,7 @@ TEST_F(ArchiveTest, NamesThatLeadOutAreRefused) {
   for (const char* name : {"../evil", "a/../../evil", "/tmp/asof-evil-archive-test", "..", "a/..", ""}) {
     const auto done = unpack(tar_of({{name, "x"}}));
     ASSERT_FALSE(done) << name;
-    EXPECT_TRUE(done.error().code == "E-FILE-132" || done.error().code == "E-FILE-131") << name;
+    EXPECT_TRUE(done.error().code == Code::kArchiveRefused || done.error().code == Code::kBadArchive) << name;
     EXPECT_TRUE(files().empty()) << name;
     EXPECT_FALSE(fs::exists("/tmp/asof-evil-archive-test"));
   }
@@ -99,7 +99,7 @@ TEST_F(ArchiveTest, LinksAndDevicesAreRefused) {
   for (const char type : {'1', '2', '3', '4', '6'}) {
     const auto done = unpack(tar_of({{"link", "", type, "/etc/passwd"}, {"link/x", "y"}}));
     ASSERT_FALSE(done) << type;
-    EXPECT_EQ(done.error().code, "E-FILE-132") << type;
+    EXPECT_EQ(done.error().code, Code::kArchiveRefused) << type;
     EXPECT_TRUE(files().empty()) << type;
   }
 }
@@ -107,14 +107,14 @@ TEST_F(ArchiveTest, LinksAndDevicesAreRefused) {
 TEST_F(ArchiveTest, OneNameTwiceIsRefused) {
   const auto done = unpack(tar_of({{"a", "1"}, {"./a", "2"}}));
   ASSERT_FALSE(done);
-  EXPECT_EQ(done.error().code, "E-FILE-132");
+  EXPECT_EQ(done.error().code, Code::kArchiveRefused);
   EXPECT_EQ(read_bytes(to() / "a"), std::vector<uint8_t>{'1'});
 }
 
 TEST_F(ArchiveTest, FileBelowAFileIsRefused) {
   const auto done = unpack(tar_of({{"a", "1"}, {"a/b", "2"}}));
   ASSERT_FALSE(done);
-  EXPECT_EQ(done.error().code, "E-FILE-132");
+  EXPECT_EQ(done.error().code, Code::kArchiveRefused);
 }
 
 TEST_F(ArchiveTest, SizesThatLieAreFound) {
@@ -122,7 +122,8 @@ TEST_F(ArchiveTest, SizesThatLieAreFound) {
   for (const char* told : {"00000010000", "00700000000", "77777777777"}) {
     const auto done = unpack(tar_of({{"a", "1", '0', "", told}}));
     ASSERT_FALSE(done) << told;
-    EXPECT_TRUE(done.error().code == "E-FILE-131" || done.error().code == "E-FILE-132") << done.error().code;
+    EXPECT_TRUE(done.error().code == Code::kBadArchive || done.error().code == Code::kArchiveRefused)
+        << done.error().code;
     for (const auto& f : files()) EXPECT_LT(fs::file_size(dir_.path() / f), 1U << 20U);
     fs::remove_all(to());
   }
@@ -169,7 +170,7 @@ TEST_F(ArchiveTest, WithoutACaptureItSaysSo) {
   ASSERT_TRUE(unpack(tar_of({{"README", "hello"}})));
   const auto opened = open_capture((dir_.path() / "x.tar").string(), {});
   ASSERT_FALSE(opened);
-  EXPECT_EQ(opened.error().code, "E-FILE-133");
+  EXPECT_EQ(opened.error().code, Code::kArchiveWithoutCapture);
   EXPECT_EQ(opened.error().where, (dir_.path() / "x.tar").string());
 }
 

@@ -64,7 +64,7 @@ class Arm64Catalogue : public testing::Test {
     EXPECT_EQ(words(capture, site, 1000), Words{bytes_of(arm64::kNop)});
     EXPECT_TRUE(capture.arm64.complete_text.empty());
     EXPECT_TRUE(capture.arm64.unrecorded_changes);
-    EXPECT_NE(find_notice(capture, "I-TEXT-509"), nullptr);
+    EXPECT_NE(find_notice(capture, Code::kCatalogueWithoutJumpLabels), nullptr);
   }
   // So that the kernel has function entries as ftrace makes them.
   void add_entry() { kernel.put(kText + 0x1000, arm64::kMovX9Lr); }
@@ -83,7 +83,7 @@ TEST_F(Arm64Catalogue, TableInAVmlinuxLinkedElsewhere) {
     EXPECT_EQ(words(capture, b.site + 4, 1000), Words{bytes_of(arm64::kNop)});
     EXPECT_EQ(words(capture, a.target, 1000), Words{bytes_of(arm64::kNop)});
     EXPECT_EQ(capture.arm64.complete_text, (AddrRange{kText, kText + 0x4000}));
-    EXPECT_EQ(find_notice(capture, "I-TEXT-509"), nullptr);
+    EXPECT_EQ(find_notice(capture, Code::kCatalogueWithoutJumpLabels), nullptr);
     // Neighbours change alone.
     EXPECT_EQ(capture.text->cell(kKernelSpace, a.site).range, range_of(a.site, 4));
   }
@@ -115,7 +115,7 @@ TEST_F(Arm64Catalogue, BreakpointAtASite) {
 
 TEST_F(Arm64Catalogue, VmlinuxOfAnotherKernel) {
   const Capture capture = open(vmlinux({a, b}, kSlide, Bytes(20, 0xcd)));
-  EXPECT_NE(find_notice(capture, "E-TEXT-202"), nullptr);
+  EXPECT_NE(find_notice(capture, Code::kOtherBuildId), nullptr);
   expect_no_labels(capture, a.site);
 }
 
@@ -176,14 +176,14 @@ TEST_F(Arm64Catalogue, DamagedVmlinux) {
 TEST_F(Arm64Catalogue, TextWhoseEntriesAreNotKnown) {
   const Capture older = open(vmlinux({a, b}));  // none looks as this ftrace makes them
   EXPECT_TRUE(older.arm64.complete_text.empty());
-  EXPECT_NE(find_notice(older, "I-TEXT-509"), nullptr);
+  EXPECT_NE(find_notice(older, Code::kCatalogueWithoutJumpLabels), nullptr);
   add_entry();
   kernel.symbol(kText + 0x3f00, "bpf_trampoline_update");  // the kernel's own
   EXPECT_FALSE(open(vmlinux({a, b})).arm64.complete_text.empty());
   kernel.symbol(kText + 0x9000000, "bpf_trampoline_6442506293");  // entries may call it themselves
   const Capture direct = open(vmlinux({a, b}));
   EXPECT_TRUE(direct.arm64.complete_text.empty());
-  EXPECT_NE(find_notice(direct, "I-TEXT-509"), nullptr);
+  EXPECT_NE(find_notice(direct, Code::kCatalogueWithoutJumpLabels), nullptr);
 }
 
 // Samples tell of jump labels, so that those of the table that nobody touched are as they were.
@@ -229,7 +229,7 @@ TEST_F(Arm64Catalogue, EntriesOfFunctions) {
   }
   EXPECT_EQ(words(capture, plain + 8, 1000), Words{bytes_of(arm64::kNop)});
   EXPECT_EQ(words(capture, other + 4, 1000), Words{bytes_of(0x14000010)});
-  EXPECT_NE(find_notice(capture, "I-TEXT-509"), nullptr);  // no jump table
+  EXPECT_NE(find_notice(capture, Code::kCatalogueWithoutJumpLabels), nullptr);  // no jump table
 }
 
 }  // namespace

@@ -45,7 +45,7 @@ TEST(Arm64Pokes, BothWordsWhileTheCallLasts) {
   EXPECT_EQ(words(capture, site, 2050), sorted({nop, b}));
   EXPECT_EQ(words(capture, site, 2101), Words{nop});
   EXPECT_EQ(words(capture, site + 4, 1050), Words{nop});
-  EXPECT_NE(find_notice(capture, "I-SIDE-515"), nullptr);
+  EXPECT_NE(find_notice(capture, Code::kTextChangeSources), nullptr);
   // Function entries change without these samples.
   EXPECT_TRUE(capture.arm64.unrecorded_changes);
   EXPECT_TRUE(capture.arm64.complete_text.empty());
@@ -69,7 +69,7 @@ TEST(Arm64Pokes, BpfOutput) {
   EXPECT_EQ(words(capture, site, 1050), sorted({nop, b}));
   EXPECT_EQ(words(capture, site, 1500), Words{b});
   EXPECT_EQ(words(capture, site, 2101), Words{nop});
-  EXPECT_EQ(find_notice(capture, "E-SIDE-512"), nullptr);
+  EXPECT_EQ(find_notice(capture, Code::kBadJumpLabelSample), nullptr);
 }
 
 TEST(Arm64Pokes, BpfOutputThatCannotBe) {
@@ -86,7 +86,7 @@ TEST(Arm64Pokes, BpfOutputThatCannotBe) {
   const Capture capture = labels.open();
   EXPECT_EQ(words(capture, site, 2000), Words{bytes_of(arm64::kNop)});
   EXPECT_TRUE(capture.arm64.unrecorded_changes);
-  EXPECT_NE(find_notice(capture, "E-SIDE-512"), nullptr);
+  EXPECT_NE(find_notice(capture, Code::kBadJumpLabelSample), nullptr);
 }
 
 // Recorded on a machine of the other byte order.
@@ -136,8 +136,8 @@ TEST(Arm64Pokes, LostSamples) {
   EXPECT_EQ(words(capture, site, 2999).size(), 2U);
   EXPECT_EQ(words(capture, site, 3001), Words{bytes_of(branch(site, target))});
   EXPECT_EQ(words(capture, other, 1'000'000).size(), 2U);  // its call never ends
-  EXPECT_NE(find_notice(capture, "E-SIDE-512"), nullptr);
-  EXPECT_NE(find_notice(capture, "I-SIDE-513"), nullptr);
+  EXPECT_NE(find_notice(capture, Code::kBadJumpLabelSample), nullptr);
+  EXPECT_NE(find_notice(capture, Code::kJumpLabelWithoutEnd), nullptr);
 }
 
 // A LOST record: any place may have been switched in that time, until a sample tells of it again.
@@ -180,7 +180,7 @@ TEST(Arm64Pokes, CopiesThatDisagree) {
   const Capture capture = labels.open(closed_options(), true);
   EXPECT_EQ(words(capture, site, 500), sorted({bytes_of(arm64::kNop), bytes_of(0xd4200080)}));
   EXPECT_EQ(words(capture, site, 5000), sorted({bytes_of(branch(site, target)), bytes_of(0xd4200080)}));
-  EXPECT_NE(find_notice(capture, "E-TEXT-508"), nullptr);
+  EXPECT_NE(find_notice(capture, Code::kCopyContradictsSamples), nullptr);
 }
 
 // Samples of another function, or that cannot be true, change nothing.
@@ -192,7 +192,7 @@ TEST(Arm64Pokes, OtherSamples) {
   labels.entry(1300, site + 2, kText + 0x180, 1);
   const Capture capture = labels.open();
   EXPECT_EQ(words(capture, site, 1250), Words{bytes_of(arm64::kNop)});
-  EXPECT_NE(find_notice(capture, "E-SIDE-512"), nullptr);
+  EXPECT_NE(find_notice(capture, Code::kBadJumpLabelSample), nullptr);
 }
 
 // Words that two copies have differently may have changed at different times, even neighbours.
@@ -215,7 +215,7 @@ TEST(Arm64Pokes, NothingRecordedIsTold) {
   JumpLabels labels;
   const Capture capture = labels.open();
   EXPECT_TRUE(capture.arm64.unrecorded_changes);
-  EXPECT_NE(find_notice(capture, "E-SIDE-514"), nullptr);
+  EXPECT_NE(find_notice(capture, Code::kNoTextChangeSource), nullptr);
 }
 
 }  // namespace

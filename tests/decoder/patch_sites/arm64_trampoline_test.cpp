@@ -77,7 +77,7 @@ TEST_F(Arm64Kernel, BytesAndNamesFromVmlinux) {
   EXPECT_TRUE(capture.text->cell(kKernelSpace, kAlias + 0x2000).versions.empty());
   EXPECT_EQ(name_at(capture, kAlias + 0x10), "tramp_vectors");
   EXPECT_EQ(name_at(capture, kAlias + 0x1044), "tramp_exit");
-  EXPECT_NE(find_notice(capture, "E-TEXT-309"), nullptr);
+  EXPECT_NE(find_notice(capture, Code::kKernelTextFromFile), nullptr);
 }
 
 // Its place is known, its bytes are not: a name, and nothing else.

@@ -136,7 +136,7 @@ TEST_F(X86Catalogue, AskedForJumpLabelsAreDoubtfulWithoutALoss) {
 TEST_F(X86Catalogue, AskedForWithoutATableThatIsTold) {
   options.catalogue = true;
   open();
-  EXPECT_NE(find_notice(*capture, "I-TEXT-509"), nullptr);
+  EXPECT_NE(find_notice(*capture, Code::kCatalogueWithoutJumpLabels), nullptr);
 }
 
 // The table may say anything: places outside the text, one place twice, targets out of reach.

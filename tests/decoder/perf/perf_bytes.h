@@ -285,7 +285,9 @@ using PerfDataPtr = std::shared_ptr<const PerfData>;
 inline PerfDataPtr open_bytes(const Bytes& bytes) {
   const TempFile file(bytes);
   auto opened = PerfData::open(file.path());
-  EXPECT_TRUE(opened.has_value()) << (opened ? "" : opened.error().code + " " + opened.error().reason);
+  EXPECT_TRUE(opened.has_value()) << (opened ? ""
+                                             : std::string(code_text(opened.error().code)) + " " +
+                                                   opened.error().reason);
   return opened ? *opened : nullptr;
 }
 
@@ -298,7 +300,7 @@ inline std::vector<Record> records_of(const PerfData& data) {
   return records;
 }
 
-inline const Notice* notice_of(std::span<const Notice> notices, std::string_view code) {
+inline const Notice* notice_of(std::span<const Notice> notices, Code code) {
   const auto found =
       std::find_if(notices.begin(), notices.end(), [&](const Notice& n) { return n.code == code; });
   return found == notices.end() ? nullptr : &*found;

@@ -121,7 +121,7 @@ TEST_P(PerfCompressed, DamageLosesTheRestOfTheStreamUpToANewFrame) {
   ASSERT_TRUE(data);
   EXPECT_EQ(comms_of(*data), (std::vector<std::string>{"good", "new frame", "plain"}));
   size_t told = 0;
-  for (const Notice& notice : data->notices()) told += notice.code == "E-DATA-106" ? 1U : 0U;
+  for (const Notice& notice : data->notices()) told += notice.code == Code::kBadCompressedRecord ? 1U : 0U;
   EXPECT_EQ(told, 2U);
 }
 
@@ -142,7 +142,7 @@ TEST_P(PerfCompressed, RecordCutBeforeDamageIsNotJoinedToTheNewFrame) {
   add_packed(file, GetParam(), second.pack(after));
   const auto data = open_bytes(file.file());
   EXPECT_EQ(comms_of(*data), (std::vector<std::string>{"good", "again", "after"}));
-  EXPECT_TRUE(notice_of(data->notices(), "E-DATA-102"));
+  EXPECT_TRUE(notice_of(data->notices(), Code::kRecordTruncated));
 }
 
 TEST_P(PerfCompressed, RecordCutAtTheEndOfTheStreamIsReported) {
@@ -155,8 +155,8 @@ TEST_P(PerfCompressed, RecordCutAtTheEndOfTheStreamIsReported) {
   add_packed(file, GetParam(), packer.pack(stream));
   const auto data = open_bytes(file.file());
   EXPECT_EQ(comms_of(*data), (std::vector<std::string>{"whole"}));
-  ASSERT_TRUE(notice_of(data->notices(), "E-DATA-102"));
-  EXPECT_EQ(notice_of(data->notices(), "E-DATA-102")->offset, file.data_offset());
+  ASSERT_TRUE(notice_of(data->notices(), Code::kRecordTruncated));
+  EXPECT_EQ(notice_of(data->notices(), Code::kRecordTruncated)->offset, file.data_offset());
 }
 
 TEST_P(PerfCompressed, BombIsStopped) {
@@ -167,7 +167,7 @@ TEST_P(PerfCompressed, BombIsStopped) {
   for (int i = 0; i < 3; ++i) add_packed(file, GetParam(), packer.pack(Bytes(32U << 20)));  // 96 MiB of zeros
   const auto data = open_bytes(file.file());
   ASSERT_TRUE(data);
-  EXPECT_TRUE(notice_of(data->notices(), "E-DATA-107"));
+  EXPECT_TRUE(notice_of(data->notices(), Code::kCompressedTooLarge));
   EXPECT_EQ(comms_of(*data), (std::vector<std::string>{"good"}));
 }
 
@@ -183,7 +183,7 @@ TEST(PerfCompressed2, LengthBeyondTheRecordIsReported) {
   });
   file.comm("after", {.time = 5, .id = 5});
   const auto data = open_bytes(file.file());
-  EXPECT_TRUE(notice_of(data->notices(), "E-DATA-106"));
+  EXPECT_TRUE(notice_of(data->notices(), Code::kBadCompressedRecord));
   EXPECT_EQ(comms_of(*data), (std::vector<std::string>{"after"}));
 }
 

@@ -143,7 +143,7 @@ TEST(PerfDamage, RecordSmallerThanItsHeaderIsSteppedOver) {
     const auto data = open_bytes(bytes);
     EXPECT_EQ(comms_of(*data), (std::vector<std::string>{"a", "b", "c"}));
     ASSERT_EQ(data->notices().size(), 1U);
-    EXPECT_EQ(data->notices()[0].code, "E-DATA-101");
+    EXPECT_EQ(data->notices()[0].code, Code::kBadRecordHeader);
     EXPECT_EQ(data->notices()[0].offset, bad_at);
     EXPECT_EQ(data->notices()[0].severity, Notice::Severity::kLoss);
   }
@@ -163,7 +163,7 @@ TEST(PerfDamage, RecordPastTheEndGoesOnAtTheNextBuffer) {
   EXPECT_EQ(comms_of(*data), (std::vector<std::string>{"a", "b"}));
   ASSERT_EQ(data->aux_buffers().size(), 1U);
   EXPECT_EQ(data->aux_buffers()[0].cpu, 3);
-  EXPECT_TRUE(notice_of(data->notices(), "E-DATA-102"));
+  EXPECT_TRUE(notice_of(data->notices(), Code::kRecordTruncated));
 }
 
 TEST(PerfDamage, IndexOfBuffersHelpsWhereNothingElseDoes) {
@@ -205,8 +205,8 @@ TEST(PerfDamage, PayloadCutByTheEndIsUsed) {
   const auto data = open_bytes(bytes);
   ASSERT_EQ(data->aux_buffers().size(), 1U);
   EXPECT_EQ(data->aux_buffers()[0].bytes.size(), 40U);
-  ASSERT_TRUE(notice_of(data->notices(), "E-DATA-103"));
-  EXPECT_TRUE(notice_of(data->notices(), "E-FILE-107"));
+  ASSERT_TRUE(notice_of(data->notices(), Code::kAuxtracePastEnd));
+  EXPECT_TRUE(notice_of(data->notices(), Code::kPerfDataTruncated));
 }
 
 TEST(PerfDamage, PayloadWithALyingSizeEndsAtTheNextRecords) {
@@ -221,7 +221,7 @@ TEST(PerfDamage, PayloadWithALyingSizeEndsAtTheNextRecords) {
   ASSERT_EQ(data->aux_buffers().size(), 1U);
   EXPECT_EQ(data->aux_buffers()[0].bytes.size(), 64U);
   EXPECT_EQ(comms_of(*data), (std::vector<std::string>{"b", "c"}));
-  EXPECT_TRUE(notice_of(data->notices(), "E-DATA-103"));
+  EXPECT_TRUE(notice_of(data->notices(), Code::kAuxtracePastEnd));
 }
 
 TEST(PerfDamage, ManyFaultsOfOneKindAreCountedNotListed) {

@@ -87,16 +87,16 @@ TEST(PerfFeatures, BpfProgramWithoutCodeIsKept) {
 
 TEST(PerfFeatures, BpfLiesAreReportedAndBounded) {
   const auto too_long = with_programs({{.functions = {{0x1000, 10}, {0x2000, 4}}, .code = 13}});
-  EXPECT_TRUE(notice_of(too_long->notices(), "E-FILE-109"));
+  EXPECT_TRUE(notice_of(too_long->notices(), Code::kBadFeature));
   EXPECT_EQ(too_long->bpf_images()[0].functions.size(), 1U);
   const auto outside =
       with_programs({{.functions = {{0x1000, 10}}, .code = 10, .ksyms_offset_error = 1U << 20},
                      {.id = 9, .functions = {{0x2000, 4}}, .code = 4}});
-  EXPECT_TRUE(notice_of(outside->notices(), "E-FILE-109"));
+  EXPECT_TRUE(notice_of(outside->notices(), Code::kBadFeature));
   ASSERT_EQ(outside->bpf_images().size(), 2U);  // the next block is found all the same
   EXPECT_EQ(outside->bpf_images()[1].functions.size(), 1U);
   const auto count = with_programs({{.functions = {{0x1000, 4}}, .code = 4}}, false, 1000000);
-  EXPECT_TRUE(notice_of(count->notices(), "E-FILE-109"));
+  EXPECT_TRUE(notice_of(count->notices(), Code::kBadFeature));
   EXPECT_EQ(count->bpf_images().size(), 1U);
 }
 
@@ -114,7 +114,7 @@ TEST(PerfFeatures, BpfBtf) {
   ASSERT_EQ(data->bpf_btf().size(), 1U);
   EXPECT_EQ(data->bpf_btf()[0].first, 3U);
   EXPECT_EQ(data->bpf_btf()[0].second.size(), 4U);
-  EXPECT_TRUE(notice_of(data->notices(), "E-FILE-109"));
+  EXPECT_TRUE(notice_of(data->notices(), Code::kBadFeature));
 }
 
 TEST(PerfFeatures, BuildIdsWithAndWithoutSize) {
@@ -153,7 +153,7 @@ TEST(PerfFeatures, BuildIdEntryThatRunsOut) {
     s.zeros(100);
   });
   const auto data = open_bytes(file.file());
-  EXPECT_TRUE(notice_of(data->notices(), "E-FILE-109"));
+  EXPECT_TRUE(notice_of(data->notices(), Code::kBadFeature));
   EXPECT_TRUE(data->build_ids().empty());
 }
 
@@ -228,7 +228,7 @@ TEST(PerfFeatures, BodyOutsideTheFileIsSkipped) {
   Bytes bytes = file.file();
   bytes[file.data_offset() + file.data_size() + 6] = 1;  // offset of the first body
   const auto data = open_bytes(bytes);
-  EXPECT_TRUE(notice_of(data->notices(), "E-FILE-108"));
+  EXPECT_TRUE(notice_of(data->notices(), Code::kFeaturesTruncated));
   EXPECT_EQ(data->feature_string(3), "");
   EXPECT_EQ(data->feature_string(4), "near");
 }

@@ -262,7 +262,7 @@ TEST_P(PerfRecords, TextPokeThatSaysMoreBytesThanItHasIsRefused) {
     const auto r = poke_of(old_len, new_len);
     const auto p = parse_text_poke(r.record);
     ASSERT_FALSE(p.has_value());
-    EXPECT_EQ(p.error().code, "E-DATA-104");
+    EXPECT_EQ(p.error().code, Code::kRecordTooShort);
     EXPECT_EQ(p.error().offset, r.record.file_offset);
   }
 }
@@ -341,7 +341,7 @@ TEST_P(PerfRecords, AuxtraceInfoWithFilterAndCaps) {
   EXPECT_EQ(r.data->auxtrace_info()->priv.at(15), 115U);
   const auto lying = one(GetParam(), 70, 0, [&](ByteSink& s) { put(s, 5000); });
   EXPECT_FALSE(lying.data->auxtrace_info());
-  EXPECT_TRUE(notice_of(lying.data->notices(), "E-DATA-104"));
+  EXPECT_TRUE(notice_of(lying.data->notices(), Code::kRecordTooShort));
 }
 
 TEST_P(PerfRecords, AuxtraceError) {

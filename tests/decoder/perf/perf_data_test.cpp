@@ -147,8 +147,8 @@ TEST(PerfDataFile, KilledRecorderIsReadToTheEnd) {
   const auto data = open_bytes(file.file({.data_size_zero = true}));
   ASSERT_TRUE(data);
   EXPECT_EQ(records_of(*data).size(), 2U);
-  ASSERT_TRUE(notice_of(data->notices(), "E-FILE-106"));
-  EXPECT_EQ(notice_of(data->notices(), "E-FILE-106")->severity, Notice::Severity::kLoss);
+  ASSERT_TRUE(notice_of(data->notices(), Code::kUnfinishedRecording));
+  EXPECT_EQ(notice_of(data->notices(), Code::kUnfinishedRecording)->severity, Notice::Severity::kLoss);
 }
 
 TEST(PerfDataFile, EmptyRecordingWithFeaturesIsNoKilledRecorder) {
@@ -162,31 +162,31 @@ TEST(PerfDataFile, EmptyRecordingWithFeaturesIsNoKilledRecorder) {
 }
 
 TEST(PerfDataFile, RefusedWithReasons) {
-  const auto code_of = [](const Bytes& bytes) {
+  const auto open_error = [](const Bytes& bytes) {
     const TempFile file(bytes);
     const auto opened = PerfData::open(file.path());
     EXPECT_FALSE(opened.has_value());
-    if (opened) return std::string();
+    if (opened) return Code::kNone;
     EXPECT_EQ(opened.error().where, file.path());
     return opened.error().code;
   };
   Bytes v1 = small_file().file();
   std::copy_n("PERFFILE", 8, v1.begin());
-  EXPECT_EQ(code_of(v1), "E-FILE-103");
-  EXPECT_EQ(code_of(Bytes(200, 'x')), "E-FILE-102");
-  EXPECT_EQ(code_of({}), "E-FILE-102");
+  EXPECT_EQ(open_error(v1), Code::kUnsupportedPerfData);
+  EXPECT_EQ(open_error(Bytes(200, 'x')), Code::kNotPerfData);
+  EXPECT_EQ(open_error({}), Code::kNotPerfData);
   Bytes odd_header = small_file().file();
   odd_header[8] = 90;
-  EXPECT_EQ(code_of(odd_header), "E-FILE-104");
+  EXPECT_EQ(open_error(odd_header), Code::kBadPerfHeader);
   Bytes no_attr_size = small_file().file();
   std::fill_n(no_attr_size.begin() + 16, 8, uint8_t{0});
-  EXPECT_EQ(code_of(no_attr_size), "E-FILE-104");
+  EXPECT_EQ(open_error(no_attr_size), Code::kBadPerfHeader);
   Bytes far_data = small_file().file();
   far_data[46] = 1;
-  EXPECT_EQ(code_of(far_data), "E-FILE-104");
+  EXPECT_EQ(open_error(far_data), Code::kBadPerfHeader);
   const auto missing = PerfData::open("/nonexistent/perf.data");
   ASSERT_FALSE(missing.has_value());
-  EXPECT_EQ(missing.error().code, "E-FILE-101");
+  EXPECT_EQ(missing.error().code, Code::kCannotReadInput);
 }
 
 TEST(PerfDataFile, AttributeIdsOutsideTheFileAreReported) {
@@ -197,7 +197,7 @@ TEST(PerfDataFile, AttributeIdsOutsideTheFileAreReported) {
   bytes[104 + 8 + 128 + 7] = 0x7f;  // high byte of ids offset
   const auto data = open_bytes(bytes);
   ASSERT_TRUE(data);
-  EXPECT_TRUE(notice_of(data->notices(), "E-FILE-105"));
+  EXPECT_TRUE(notice_of(data->notices(), Code::kBadAttributes));
   EXPECT_EQ(data->attrs().size(), 1U);
   EXPECT_EQ(records_of(*data).size(), 1U);
 }
@@ -222,7 +222,7 @@ TEST(PerfDataFile, IdsOfAllAttributesAreNotMoreThanTheFileHolds) {
   for (const PerfAttr& attr : data->attrs()) ids += attr.ids.size();
   EXPECT_GT(ids, 0U);
   EXPECT_LE(ids, bytes.size() / 8);
-  EXPECT_TRUE(notice_of(data->notices(), "E-FILE-105"));
+  EXPECT_TRUE(notice_of(data->notices(), Code::kBadAttributes));
 }
 
 TEST(PerfDataPipe, FromAFile) {
@@ -339,13 +339,13 @@ TEST_F(PerfDataDirectory, ThreadFilesThatAreMissingAreTold) {
   put("data", main.file());
   const auto data = PerfData::open(path_.string());
   ASSERT_TRUE(data.has_value());
-  EXPECT_TRUE(notice_of((*data)->notices(), "E-FILE-111"));
+  EXPECT_TRUE(notice_of((*data)->notices(), Code::kBadDirectory));
 }
 
 TEST_F(PerfDataDirectory, WithoutDataIsAnError) {
   const auto data = PerfData::open(path_.string());
   ASSERT_FALSE(data.has_value());
-  EXPECT_EQ(data.error().code, "E-FILE-101");
+  EXPECT_EQ(data.error().code, Code::kCannotReadInput);
 }
 
 TEST(PerfDataIds, WithoutIdentifierTheIdIsFoundByItsPlace) {
@@ -394,8 +394,8 @@ TEST(PerfDataIds, UnknownIdIsReportedAndTheRecordKept) {
   file.comm("x", {.time = 5, .cpu = 1, .id = 99});
   const auto data = open_bytes(file.file());
   ASSERT_TRUE(data);
-  ASSERT_TRUE(notice_of(data->notices(), "E-DATA-105"));
-  EXPECT_EQ(notice_of(data->notices(), "E-DATA-105")->offset, file.data_offset());
+  ASSERT_TRUE(notice_of(data->notices(), Code::kUnknownEventId));
+  EXPECT_EQ(notice_of(data->notices(), Code::kUnknownEventId)->offset, file.data_offset());
   const auto records = records_of(*data);
   ASSERT_EQ(records.size(), 1U);
   EXPECT_EQ(records[0].id.attr, nullptr);
@@ -428,7 +428,7 @@ TEST(PerfDataIds, UnknownTypesAreCountedAndSkipped) {
   EXPECT_EQ(data->record_counts().at(200), 2U);
   EXPECT_EQ(data->record_counts().at(40), 1U);
   EXPECT_EQ(data->record_counts().at(3), 1U);
-  ASSERT_TRUE(notice_of(data->notices(), "I-FILE-101"));
+  ASSERT_TRUE(notice_of(data->notices(), Code::kUnknownRecordsSkipped));
   EXPECT_EQ(records_of(*data)[0].id.time, 3);  // kernel records keep their trailer whatever their type
 }
 

@@ -48,7 +48,7 @@ std::string show(const Chunk& c, const Stream& stream) {
   }
   for (const Event& e : c.events)
     s += " e" + std::to_string(static_cast<int>(e.kind)) + ":" + std::to_string(e.ip);
-  for (const Gap& g : c.gaps) s += std::string(" g") + g.code + g.reason;
+  for (const Gap& g : c.gaps) s += std::string(" g") + std::string(code_text(g.code)) + g.reason;
   return s;
 }
 

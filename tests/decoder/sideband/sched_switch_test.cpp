@@ -109,7 +109,7 @@ TEST_F(Sampled, SamplesTooShortAreReported) {
   switched(1000, 100, 201);
   auto c = r.open();
   ASSERT_TRUE(c.has_value());
-  EXPECT_NE(find_notice(*c, "E-SIDE-301"), nullptr);
+  EXPECT_NE(find_notice(*c, Code::kBadSideBandRecord), nullptr);
   EXPECT_TRUE(c->streams.at(0).contexts.empty());
 }
 

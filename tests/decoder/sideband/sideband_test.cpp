@@ -21,7 +21,7 @@ class Facts : public ::testing::Test {
     notices_ = book_.take();
     return side;
   }
-  size_t count(const std::string& code) const {
+  size_t count(Code code) const {
     return static_cast<size_t>(
         std::count_if(notices_.begin(), notices_.end(), [&](const Notice& n) { return n.code == code; }));
   }
@@ -51,7 +51,7 @@ TEST_F(Facts, MalformedPokesAreLeftOutWithTheirOffset) {  // [L09]
   const SideBand side = read();
   ASSERT_EQ(side.pokes.size(), 1U);
   EXPECT_EQ(side.pokes[0].time, 700);
-  EXPECT_EQ(count("E-SIDE-301"), 8U);
+  EXPECT_EQ(count(Code::kBadSideBandRecord), 8U);
   for (const Notice& n : notices_) EXPECT_NE(n.offset, Error::kNoOffset);
 }
 
@@ -68,7 +68,7 @@ TEST_F(Facts, LossesLieBetweenTwoRecordsOfOneRing) {
   EXPECT_EQ(side.lost[0].until, 300);
   EXPECT_EQ(side.lost[0].count, 42U);
   EXPECT_EQ(side.lost[1].after, kTimeMin);
-  EXPECT_EQ(count("E-LOST-301"), 2U);
+  EXPECT_EQ(count(Code::kSideBandLost), 2U);
 }
 
 TEST_F(Facts, AreSortedByTimeWithMadeUpOnesFirst) {
@@ -83,7 +83,7 @@ TEST_F(Facts, AreSortedByTimeWithMadeUpOnesFirst) {
   EXPECT_EQ(side.ksymbols[0].time, kTimeMin);
   EXPECT_EQ(side.ksymbols[1].name, "a");
   EXPECT_EQ(side.ksymbols[2].name, "b");
-  EXPECT_EQ(count("E-SIDE-301"), 2U);
+  EXPECT_EQ(count(Code::kBadSideBandRecord), 2U);
   EXPECT_EQ(side.first_time, 100);
   EXPECT_EQ(side.last_time, 300);
 }
@@ -91,9 +91,9 @@ TEST_F(Facts, AreSortedByTimeWithMadeUpOnesFirst) {
 TEST_F(Facts, ManyBadRecordsBecomeFewNotices) {
   for (uint64_t i = 0; i < 1000; ++i) raw_poke(Recording::kText, 0, 0, 4, 100 + i);
   read();
-  EXPECT_EQ(count("E-SIDE-301"), NoticeBook::kMostOfOneCode);
+  EXPECT_EQ(count(Code::kBadSideBandRecord), NoticeBook::kMostOfOneCode);
   uint64_t all = 0;
-  for (const Notice& n : notices_) all += n.code == "E-SIDE-301" ? n.count : 0;
+  for (const Notice& n : notices_) all += n.code == Code::kBadSideBandRecord ? n.count : 0;
   EXPECT_EQ(all, 1000U);
 }
 

@@ -69,7 +69,7 @@ TEST(JitDumpFile, DamageEndsItAndWhatCannotBeIsLeftOut) {
   ASSERT_EQ(dump->code().size(), 2U);
   EXPECT_EQ(dump->code()[1].name, "g");
   EXPECT_EQ(notices.size(), 2U);
-  for (const Notice& n : notices) EXPECT_EQ(n.code, "E-SIDE-612");
+  for (const Notice& n : notices) EXPECT_EQ(n.code, Code::kBadJitdumpRecord);
   for (size_t size = 0; size < w.bytes().size(); ++size) {  // cut anywhere: no more than what is there
     const auto cut = read({w.bytes().begin(), w.bytes().begin() + static_cast<long>(size)}, &notices);
     EXPECT_EQ(cut == nullptr, size < 40) << size;
@@ -81,7 +81,7 @@ TEST(JitDumpFile, DamageEndsItAndWhatCannotBeIsLeftOut) {
   ASSERT_NE(dump, nullptr);
   EXPECT_TRUE(dump->code().empty());
   ASSERT_FALSE(notices.empty());
-  EXPECT_EQ(notices[0].code, "E-SIDE-611");
+  EXPECT_EQ(notices[0].code, Code::kBadJitdump);
 }
 
 // TIME_CONV of Recording is the identity, so counter values are perf's nanoseconds.
@@ -186,7 +186,7 @@ TEST_F(Jit, WithoutACommonClockOnlyAddressesUsedOnceAreKnown) {
   w.load(200, kCode + 16, Bytes(32, 0x22), 2, "g");
   w.load(300, kCode + 64, Bytes(32, 0x33), 3, "h");
   open(w);
-  EXPECT_NE(find_notice(*capture, "E-SIDE-613"), nullptr);
+  EXPECT_NE(find_notice(*capture, Code::kJitdumpOtherClock), nullptr);
   for (const Addr shared : {kCode, kCode + 20, kCode + 40}) EXPECT_EQ(at(shared, 500), kUnknown);
   EXPECT_EQ(at(kCode + 70, 50), std::vector<Bytes>{{0x33}});
   EXPECT_EQ(name(kCode + 70, 50), "h");
@@ -198,7 +198,7 @@ TEST_F(Jit, MissingAndForeignFilesAreReported) {
   r.writer.itrace_start(7, 7, Recording::at(5));
   auto opened = r.open();
   ASSERT_TRUE(opened.has_value());
-  const Notice* missing = find_notice(*opened, "E-TEXT-211");
+  const Notice* missing = find_notice(*opened, Code::kJitdumpNotFound);
   ASSERT_NE(missing, nullptr);
   EXPECT_EQ(missing->where, "/tmp/jit-7.dump");
 
@@ -208,7 +208,7 @@ TEST_F(Jit, MissingAndForeignFilesAreReported) {
   write_bytes(other.dir.path() / "perf.data/jit-7.dump", Bytes(64, 'x'));
   auto damaged = other.open();
   ASSERT_TRUE(damaged.has_value());
-  EXPECT_NE(find_notice(*damaged, "E-FILE-311"), nullptr);
+  EXPECT_NE(find_notice(*damaged, Code::kNotJitdump), nullptr);
 }
 
 TEST_F(Jit, FileGivenByOption) {

@@ -61,7 +61,7 @@ TEST_F(User, MappedFileWithItsBuildId) {
   open();
   EXPECT_EQ(at(kCode, 100), std::vector<Bytes>{{0x11}});
   EXPECT_EQ(at(kCode + 0x1000, 100), kUnknown);
-  EXPECT_EQ(find_notice(*capture, "I-TEXT-204"), nullptr);
+  EXPECT_EQ(find_notice(*capture, Code::kFileNotVerified), nullptr);
   auto symbol = capture->symbols.find(space_at(100), kCode + 2, 100);
   ASSERT_TRUE(symbol.has_value());
   EXPECT_EQ(symbol->symbol->name, "main");
@@ -99,7 +99,7 @@ TEST_F(User, ForeignFileIsReportedWithBothIdsAndNotUsed) {
   r.writer.itrace_start(7, 7, Recording::at(10));
   open();
   EXPECT_EQ(at(kCode, 100), kUnknown);
-  const Notice* notice = find_notice(*capture, "E-TEXT-202");
+  const Notice* notice = find_notice(*capture, Code::kOtherBuildId);
   ASSERT_NE(notice, nullptr);
   EXPECT_NE(notice->reason.find(std::string(40, 'a')), std::string::npos);
   EXPECT_NE(notice->reason.find(std::string(40, 'b')), std::string::npos);
@@ -113,7 +113,7 @@ TEST_F(User, ForcedFileIsUsedAndReported) {
   options.force = true;
   open(options);
   EXPECT_EQ(at(kCode, 100), std::vector<Bytes>{{0x11}});
-  EXPECT_NE(find_notice(*capture, "E-TEXT-203"), nullptr);
+  EXPECT_NE(find_notice(*capture, Code::kOtherBuildIdUsed), nullptr);
 }
 
 TEST_F(User, IdFromTheHeaderCounts) {
@@ -123,7 +123,7 @@ TEST_F(User, IdFromTheHeaderCounts) {
       PerfDataWriter::BuildIdSpec{.pid = -1, .misc = 2, .id = Bytes(20, 0xaa), .filename = "/bin/a"}});
   r.writer.itrace_start(7, 7, Recording::at(10));
   open();
-  EXPECT_NE(find_notice(*capture, "E-TEXT-202"), nullptr);
+  EXPECT_NE(find_notice(*capture, Code::kOtherBuildId), nullptr);
   EXPECT_EQ(at(kCode, 100), kUnknown);
 }
 
@@ -135,7 +135,7 @@ TEST_F(User, NoIdIsSaidAndANewerFileIsAnError) {
   std::filesystem::last_write_time(r.dir.path() / "perf.data/symfs/bin/a", future);
   open();
   EXPECT_EQ(at(kCode, 100), std::vector<Bytes>{{0x11}});
-  const Notice* notice = find_notice(*capture, "E-TEXT-205");
+  const Notice* notice = find_notice(*capture, Code::kFileNewerThanRecording);
   ASSERT_NE(notice, nullptr);
   EXPECT_NE(notice->reason.find("newer than the recording"), std::string::npos);
 }
@@ -156,7 +156,7 @@ TEST_F(User, MissingFileIsUnknownAndNamed) {
   r.writer.itrace_start(7, 7, Recording::at(10));
   open();
   EXPECT_EQ(at(kCode, 100), kUnknown);
-  const Notice* notice = find_notice(*capture, "E-TEXT-201");
+  const Notice* notice = find_notice(*capture, Code::kFileNotFound);
   ASSERT_NE(notice, nullptr);
   EXPECT_EQ(notice->where, "/bin/gone");
 }
@@ -279,7 +279,7 @@ TEST_F(User, ChildMakesInheritedCodeExecutableAgain) {
   EXPECT_TRUE(unsure_at(*capture, child, kCode + 0x1000, 210));
   EXPECT_TRUE(unsure_at(*capture, parent, kCode + 0x1000, 310));
   EXPECT_EQ(contents(*capture->text, child, kCode + 0x1000, 1, 210), std::vector<Bytes>{{0x11}});
-  EXPECT_NE(find_notice(*capture, "I-TEXT-209"), nullptr);
+  EXPECT_NE(find_notice(*capture, Code::kSelfModifyingProcess), nullptr);
 }
 
 // perf -d records mappings that are no code: headers in front of code, as linkers lay files out.
@@ -302,7 +302,7 @@ TEST_F(User, LoadersMapCodeOnce) {
   open();
   EXPECT_EQ(at(kCode, 100), std::vector<Bytes>{{0x11}});
   EXPECT_FALSE(unsure_at(*capture, space_at(100), kCode, 100));
-  EXPECT_EQ(find_notice(*capture, "I-TEXT-209"), nullptr);
+  EXPECT_EQ(find_notice(*capture, Code::kSelfModifyingProcess), nullptr);
 }
 
 TEST(BuildIds, AreComparedByValue) {

@@ -59,7 +59,7 @@ TEST_F(Vdso, IsTakenFromACopyOfTheKernelsData) {
   open();
   EXPECT_EQ(at(kAt + 0x1000), std::vector<Bytes>{{0x11}});
   EXPECT_FALSE(unsure());
-  EXPECT_EQ(find_notice(*capture, "E-TEXT-201"), nullptr);
+  EXPECT_EQ(find_notice(*capture, Code::kFileNotFound), nullptr);
   const auto symbol = capture->symbols.find(space, kAt + 0x1004, 100);
   ASSERT_TRUE(symbol.has_value());
   EXPECT_EQ(symbol->symbol->name, "__vdso_time");
@@ -70,7 +70,7 @@ TEST_F(Vdso, OfAnotherBuildIsNotTaken) {
   map(Bytes(20, 0xbb));
   open();
   EXPECT_EQ(at(kAt + 0x1000), kUnknown);
-  const Notice* notice = find_notice(*capture, "E-TEXT-201");
+  const Notice* notice = find_notice(*capture, Code::kFileNotFound);
   ASSERT_NE(notice, nullptr);
   EXPECT_EQ(notice->where, "[vdso]");
   EXPECT_NE(notice->hint.find("vDSO"), std::string::npos) << notice->hint;

@@ -51,7 +51,7 @@ Outcome run(const fs::path& path, const fs::path& symfs) {
   options.host_files = false;
   const auto capture = open_capture(path.string(), options);
   if (!capture) {
-    EXPECT_FALSE(capture.error().code.empty());
+    EXPECT_NE(capture.error().code, Code::kNone);
     EXPECT_FALSE(capture.error().reason.empty());
   } else {
     out.opened = true;

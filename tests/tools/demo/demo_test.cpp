@@ -81,7 +81,7 @@ TEST(Demo, AsofDecodesAllOfIt) {
   const DemoCapture demo = make_demo();
   for (const Stream& s : decoded->capture.streams) {
     ASSERT_EQ(s.losses.size(), s.cpu == 1 ? 1U : 0U);
-    for (const StreamLoss& loss : s.losses) EXPECT_EQ(loss.code, "E-LOST-103");
+    for (const StreamLoss& loss : s.losses) EXPECT_EQ(loss.code, Code::kAuxFull);
   }
   for (const DecodedStream& s : decoded->streams) {
     ASSERT_TRUE(s.cpu == 0 || s.cpu == 1);

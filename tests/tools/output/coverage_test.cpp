@@ -19,7 +19,7 @@ class CoverageOf : public ::testing::Test {
     block.count = 4;
     block.size = 8;
   }
-  static Gap gap(uint32_t step, const char* code, TimeBounds time, uint64_t bytes = 0) {
+  static Gap gap(uint32_t step, Code code, TimeBounds time, uint64_t bytes = 0) {
     Gap g;
     g.step = step;
     g.code = code;
@@ -52,7 +52,7 @@ TEST_F(CoverageOf, TimeBetweenFirstAndLastStepCounts) {
 TEST_F(CoverageOf, GapWithoutTimeIsNotRoundedAway) {
   Coverage c(capture);
   Chunk k = chunk({100, 200, 200, 800});
-  k.gaps.push_back(gap(2, "E-FLOW-002", {200, 200}));
+  k.gaps.push_back(gap(2, Code::kReturnWithoutItsCall, {200, 200}));
   c.add(k, 16);
   EXPECT_EQ(c.lost_ns(), 0U);
   EXPECT_EQ(c.percent(), 99.99);
@@ -62,21 +62,21 @@ TEST_F(CoverageOf, GapWithoutTimeIsNotRoundedAway) {
 TEST_F(CoverageOf, GapTakesTheTimeUpToTheNextStep) {
   Coverage c(capture);
   Chunk k = chunk({100, 200, 700, 800});
-  k.gaps.push_back(gap(2, "E-FLOW-001", {}, 64));
+  k.gaps.push_back(gap(2, Code::kTraceContradictsText, {}, 64));
   c.add(k, 16);
   EXPECT_EQ(c.traced_ns(), 700U);
   EXPECT_EQ(c.lost_ns(), 500U);
   EXPECT_EQ(c.gaps(), 1U);
   EXPECT_EQ(c.errors(), 1U);
-  EXPECT_EQ(c.causes().at("E-FLOW-001").bytes, 64U);
-  EXPECT_EQ(c.causes().at("E-FLOW-001").time, 500U);
+  EXPECT_EQ(c.causes().at(Code::kTraceContradictsText).bytes, 64U);
+  EXPECT_EQ(c.causes().at(Code::kTraceContradictsText).time, 500U);
   EXPECT_EQ(c.percent(), 28.57) << "rounded down";
 }
 
 TEST_F(CoverageOf, GapWithBoundsTakesNoMoreThanThem) {
   Coverage c(capture);
   Chunk k = chunk({100, 200, 700});
-  k.gaps.push_back(gap(2, "E-LOST-103", {300, 400}));
+  k.gaps.push_back(gap(2, Code::kAuxFull, {300, 400}));
   c.add(k, 12);
   EXPECT_EQ(c.lost_ns(), 100U);
   EXPECT_EQ(c.traced_ns(), 600U);
@@ -86,7 +86,7 @@ TEST_F(CoverageOf, GapWithBoundsTakesNoMoreThanThem) {
 TEST_F(CoverageOf, GapAtTheEndOfAChunkEndsInTheNext) {
   Coverage c(capture);
   Chunk k = chunk({100, 200});
-  k.gaps.push_back(gap(2, "E-TEXT-001", {}));
+  k.gaps.push_back(gap(2, Code::kNoBytes, {}));
   c.add(k, 8);
   c.add(chunk({260, 300}, false), 8);
   EXPECT_EQ(c.lost_ns(), 60U);
@@ -107,7 +107,7 @@ TEST_F(CoverageOf, PausesOfTheTraceAreNotTracedTime) {
 TEST_F(CoverageOf, WithoutTimesBytesAreCounted) {
   Coverage c(capture);
   Chunk k = chunk({kTimeMin, kTimeMin});
-  k.gaps.push_back(gap(1, "E-DATA-001", {}, 250));
+  k.gaps.push_back(gap(1, Code::kBadPacket, {}, 250));
   c.add(k, 8);
   EXPECT_FALSE(c.has_time());
   EXPECT_EQ(c.percent(), 75.0);
@@ -118,12 +118,12 @@ TEST_F(CoverageOf, WithoutTimesBytesAreCounted) {
 TEST_F(CoverageOf, LineCountsErrorsOfTheInputToo) {
   Notice n;
   n.severity = Notice::Severity::kError;
-  n.code = "E-TEXT-501";
+  n.code = Code::kBrokenPokeChain;
   n.count = 3;
   capture.notices.push_back(n);
   Coverage c(capture);
   Chunk k = chunk({100, 200, 300});
-  k.gaps.push_back(gap(1, "E-FLOW-001", {}));
+  k.gaps.push_back(gap(1, Code::kTraceContradictsText, {}));
   c.add(k, 12);
   EXPECT_NE(c.line().find("4 errors in 2 causes"), std::string::npos) << c.line();
 }

@@ -122,7 +122,7 @@ TEST(Compare, GapInLoopIsPlacedByWhatFollows) {
   runs.push_back(truth(0x5000, 2));
   Case c(runs);
   for (uint32_t i = 0; i < 20; ++i) c.comparer.add(decoded(0x1000, 4));
-  c.comparer.add_gap("E-LOST-003", "overflow");
+  c.comparer.add_gap(Code::kTraceOverflow, "overflow");
   for (uint32_t i = 60; i < 100; ++i) c.comparer.add(decoded(0x1000, 4));
   c.comparer.add(decoded(0x5000, 2));
   const CompareResult& r = c.finish();
@@ -135,7 +135,7 @@ TEST(Compare, GapInLoopIsPlacedByWhatFollows) {
 TEST(Compare, GapResumesInTheMiddleOfARun) {
   Case c({truth(0x1000, 8), truth(0x2000, 8), truth(0x3000, 8)});
   c.comparer.add(decoded(0x1000, 3));
-  c.comparer.add_gap("E-FLOW-001", "");
+  c.comparer.add_gap(Code::kTraceContradictsText, "");
   c.comparer.add(decoded(0x2010, 4));
   c.comparer.add(decoded(0x3000, 8));
   const CompareResult& r = c.finish();
@@ -147,7 +147,7 @@ TEST(Compare, GapResumesInTheMiddleOfARun) {
 TEST(Compare, GapThatLosesNothing) {
   Case c({truth(0x1000, 8), truth(0x2000, 8)});
   c.comparer.add(decoded(0x1000, 3));
-  c.comparer.add_gap("E-DATA-001", "");
+  c.comparer.add_gap(Code::kBadPacket, "");
   c.comparer.add(decoded(0x100c, 5));
   c.comparer.add(decoded(0x2000, 8));
   const CompareResult& r = c.finish();
@@ -159,7 +159,7 @@ TEST(Compare, LateTextExcusesWhatFollowsItInItsGapOnly) {
   Case c({truth(0x1000, 4), truth(0x2000, 5), truth(0x3000, 6, 0, TruthRun::kLateText), truth(0x4000, 7),
           truth(0x5000, 3)});
   c.comparer.add(decoded(0x1000, 4));
-  c.comparer.add_gap("E-TEXT-001", "");
+  c.comparer.add_gap(Code::kNoBytes, "");
   c.comparer.add(decoded(0x5000, 3));
   const CompareResult& r = c.finish();
   EXPECT_EQ(r.right, 7u);
@@ -174,7 +174,7 @@ TEST(Compare, TimeTellsRoundsApart) {
     for (uint32_t i = 0; i < 10; ++i) runs.push_back(truth(0x1000 + 0x100 * i, 2, pass * 1'000'000 + i * 10));
   }
   Case c(runs);
-  c.comparer.add_gap("E-LOST-001", "");
+  c.comparer.add_gap(Code::kRecordsLost, "");
   for (uint32_t i = 0; i < 10; ++i) c.comparer.add(decoded(0x1000 + 0x100 * i, 2, 1'000'000 + i * 10));
   const CompareResult& r = c.finish();
   EXPECT_EQ(r.right, 20u);
@@ -193,9 +193,9 @@ TEST(Compare, LateTimeOfAShortStretchMakesNothingWrong) {
   runs.push_back(truth(0x9000, 2, 500'000));
   Case c(runs);
   c.comparer.add(decoded(0x1000, 2, 0));
-  c.comparer.add_gap("E-FLOW-002", "");
+  c.comparer.add_gap(Code::kReturnWithoutItsCall, "");
   c.comparer.add(decoded(0x1500, 2, 104'000));  // ran at 5'000
-  c.comparer.add_gap("E-FLOW-002", "");
+  c.comparer.add_gap(Code::kReturnWithoutItsCall, "");
   for (uint32_t i = 7; i < 10; ++i) c.comparer.add(decoded(0x1000 + 0x100 * i, 2, 104'000));  // at 7'000
   for (uint32_t i = 10; i < runs.size(); ++i) c.comparer.add(decoded(runs[i].ip, 2, runs[i].time + 4'000));
   const CompareResult& r = c.finish();
@@ -210,9 +210,9 @@ TEST(Compare, AWrongStretchBetweenGapsIsLeftOut) {
   for (uint32_t i = 0; i < 60; ++i) runs.push_back(truth(0x1000 + 0x100 * i, 4));
   Case c(runs);
   for (uint32_t i = 0; i < 10; ++i) c.comparer.add(decoded(0x1000 + 0x100 * i, 4));
-  c.comparer.add_gap("E-FLOW-001", "");
+  c.comparer.add_gap(Code::kTraceContradictsText, "");
   c.comparer.add(decoded(0x1000 + 0x100 * 50, 4));  // far on, where what follows does not fit any more
-  c.comparer.add_gap("E-FLOW-001", "");
+  c.comparer.add_gap(Code::kTraceContradictsText, "");
   for (uint32_t i = 12; i < 60; ++i) c.comparer.add(decoded(0x1000 + 0x100 * i, 4));
   const CompareResult& r = c.finish();
   EXPECT_EQ(r.wrong, 4u);
@@ -225,7 +225,7 @@ TEST(Compare, MoreInstructionsThanTheRunHasAreWrong) {
   static const uint8_t lengths[] = {2, 5, 1};
   c.comparer.add(decoded(0x1000, 4));
   c.comparer.add({0x2000, 8, 3, lengths, 0, Confidence::kCertain, 0});
-  c.comparer.add_gap("E-FLOW-001", "");
+  c.comparer.add_gap(Code::kTraceContradictsText, "");
   c.comparer.add(decoded(0x3000, 4));
   const CompareResult& r = c.finish();
   EXPECT_EQ(r.right, 10u);
@@ -266,7 +266,7 @@ TEST(Compare, RandomDamageIsCountedExactly) {
       const uint32_t what = rng() % 1000;
       const size_t n = std::min<size_t>(1 + rng() % 50, runs.size() - i);
       if (what < 5) {  // a gap
-        c.comparer.add_gap("E-LOST-001", "gap");
+        c.comparer.add_gap(Code::kRecordsLost, "gap");
         for (size_t k = 0; k < n; ++k) missing += runs[i++].count;
       } else if (what < 8 &&
                  i + 200 < runs.size()) {  // a detour that never was, then a stretch without damage

@@ -67,7 +67,7 @@ TEST_F(TruthFiles, DamageIsToldFromTheEnd) {
     while (reader->next(run)) {
     }
     ASSERT_TRUE(reader->error().has_value()) << cpu;
-    EXPECT_EQ(reader->error()->code, "E-FILE-092");
+    EXPECT_EQ(reader->error()->code, Code::kBadTruth);
     EXPECT_FALSE(reader->next(run)) << "it stays at its end";
   }
   EXPECT_FALSE(TruthReader::open(truth_file(path(), 9)).has_value());
@@ -95,7 +95,7 @@ TEST_F(TruthFiles, SummaryMustHoldCounts) {
     write("summary.json", std::string(bad));
     const auto summary = read_truth_summary(path());
     ASSERT_FALSE(summary.has_value()) << bad;
-    EXPECT_EQ(summary.error().code, "E-FILE-092");
+    EXPECT_EQ(summary.error().code, Code::kBadTruth);
   }
   write("summary.json", std::string("{\"cpus\":{\"0\":{\"instructions\":12,\"ip_hash\":\"0x00ff\"},\"3\":{"
                                     "\"instructions\":1,\"ip_hash\":\"ab\"}}}"));
