@@ -46,13 +46,18 @@ struct Layer {
 };
 
 // Usual ranks. A fall-back file serves only where nothing was copied from memory.
-inline constexpr int kRankUnclaimed = -3;  // in a copy of memory, but nothing says that it is code
-inline constexpr int kRankFallback =
-    -2;  // vmlinux, modules as files; second snapshot where the first has nothing
-inline constexpr int kRankSnapshot = 0;  // kcore
-inline constexpr int kRankMapping = 1;   // user mapping, bundle text
-inline constexpr int kRankEpoch = 2;     // KSYMBOL life: BPF program, out-of-line page
-inline constexpr int kRankWatched = 3;   // bytes seen in that life
+// In a copy of memory, but nothing says that it is code.
+inline constexpr int kRankUnclaimed = -3;
+// vmlinux, modules as files; a second snapshot where the first one has nothing.
+inline constexpr int kRankFallback = -2;
+// kcore.
+inline constexpr int kRankSnapshot = 0;
+// User mapping, bundle text.
+inline constexpr int kRankMapping = 1;
+// KSYMBOL lifetime: BPF program, out-of-line page.
+inline constexpr int kRankEpoch = 2;
+// Bytes seen in that lifetime.
+inline constexpr int kRankWatched = 3;
 
 // One PERF_RECORD_TEXT_POKE (kernel/events/core.c perf_event_text_poke()). old empty: install; new empty:
 // removal.
@@ -62,8 +67,8 @@ struct Poke {
   std::span<const uint8_t> old_bytes;  // must outlive build(), not the store
   std::span<const uint8_t> new_bytes;
   uint32_t source = 0;  // ring (cpu) the record came from
-  uint64_t file_offset =
-      0;  // of the record, for reports; ties in time keep this order unless the bytes say otherwise
+  // Of the record, for reports. Pokes of equal time keep this order unless the bytes say otherwise.
+  uint64_t file_offset = 0;
 };
 
 // Records were lost in one ring: any number of changes may be missing in (after, until].

@@ -21,8 +21,8 @@ struct Visible {
   Time from = kTimeMin;
   Time until = kTimeMax;
   const Layer* layer = nullptr;
-  Time announced =
-      kTimeMax;  // of a soft end: the last instant before the layer's end or its successor was told
+  // Of a soft end: the last instant before the end of the layer, or its successor, was announced.
+  Time announced = kTimeMax;
 
   bool operator==(const Visible&) const = default;
 };

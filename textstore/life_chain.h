@@ -4,9 +4,8 @@
 //   initial   for bytes that a poke of this life covers: the first one's old bytes; else the base
 //   pieces    one per poke, as long as each poke's old bytes are what the one before left
 //   break     they are not: from the poke before to this one both are candidates, in every combination with
-//   other
-//             bytes of the site; LOST records narrow when the missing change can have been
-//   loss      records were lost where nothing shows the site: whatever it ever was is a candidate beside it
+//             other bytes of the site; LOST records narrow when the missing change can have been made
+//   loss      records were lost and nothing shows the site: everything it ever was is a candidate as well
 #pragma once
 #include <string>
 

@@ -200,8 +200,8 @@ void SiteVersions::doubt_overlaps(std::span<const uint32_t> pokes, std::span<con
   };
   std::vector<size_t> open;  // lives that reach the one at hand
   std::vector<bool> doubtful(lives.size());
-  Time swallowed =
-      kTimeMin;  // last instant of the lives so far of which nothing is known, though pokes are in them
+  // Last instant of the lives so far that are unknown although pokes are in them.
+  Time swallowed = kTimeMin;
   bool any_swallowed = false;
   for (size_t i = 0; i < lives.size(); ++i) {
     const Life& life = lives[i];

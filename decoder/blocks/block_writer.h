@@ -57,11 +57,11 @@ class BlockWriter {
   // A run of the decoders' table, once every block in it follows from the one before in the map, too. Most of
   // what is executed is runs of which this is all that is looked at.
   struct KnownRun {
-    uint32_t next[2] =
-        {};             // runs that are where the map leads from here, by the last branch's bit; 0: none yet
-    uint32_t push = 0;  // the call in it; 0: none, or several
-    uint8_t steps = 0;  // 0: this run is not known
-    bool bit = false;   // its last branch has one
+    // Runs that are where the map leads from here, by the last branch's bit; 0: none yet.
+    uint32_t next[2] = {};
+    uint32_t push = 0;     // the call in it; 0: none, or several
+    uint8_t steps = 0;     // 0: this run is not known
+    bool bit = false;      // its last branch has one
     bool returns = false;  // its last branch is a return
     uint8_t calls = 0;
   };

@@ -68,8 +68,8 @@ struct Slice {
   static constexpr uint32_t kSyscall = 1 << 1;  // entered by a system call
   static constexpr uint32_t kTail = 1 << 2;  // entered by a jump: its caller is the caller of the one before
   static constexpr uint32_t kEmulated = 1 << 3;  // entered by a breakpoint handler's emulation of a call
-  static constexpr uint32_t kBeganBefore =
-      1 << 4;  // was on the stack when the flow began, or goes on after a gap
+  // Was on the stack when the flow began, or goes on after a gap.
+  static constexpr uint32_t kBeganBefore = 1 << 4;
   static constexpr uint32_t kAcrossGap = 1 << 5;      // flow inside it is missing
   static constexpr uint32_t kEndUnknown = 1 << 6;     // its end was not seen: in a gap, or at the end
   static constexpr uint32_t kSkipped = 1 << 7;        // left by a return or jump of a function it had called
@@ -223,8 +223,8 @@ struct TimelineSummary {
   uint64_t instructions = 0;
   uint64_t slices = 0, gaps = 0, stretches = 0;
   bool text_missing = false;  // is the reason of some gaps
-  uint64_t reordered =
-      0;  // threads may be stitched wrongly in so many places: segments were too long to wait
+  // Places where threads may be stitched wrongly because segments were too long to wait for.
+  uint64_t reordered = 0;
 };
 
 // Decodes `capture` and fills `sink`.

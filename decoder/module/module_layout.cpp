@@ -94,8 +94,8 @@ Result<ModuleLayout> ModuleLayout::make(const ModuleElf& elf, const ModuleContex
   ModuleLayout out(elf, context);
   out.lay_out();
   std::string why;
-  if (context.symbols ==
-      nullptr) {  // text begins at the module's address in every kernel; nothing else is sure
+  // Text begins at the module's address in every kernel; nothing else is certain.
+  if (context.symbols == nullptr) {
     for (size_t i = 0; i < elf.sections().size(); ++i) {
       if (!elf.sections()[i].is_text()) out.addresses_[i] = std::nullopt;
     }

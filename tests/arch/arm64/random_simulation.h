@@ -33,9 +33,9 @@ struct EtmSettings {
   unsigned changes = 0;
   EtmClock clock = EtmClock::kFine;
   bool pauses = false;  // trace that stops, starts and overflows
-  bool lost_records =
-      false;            // of some changes; these are far apart then, so that none is taken for another twice
-  unsigned silent = 0;  // percent of the changing places nobody records, so that their text is unsure
+  // Of some changes; these are far apart then, so that none is taken for another twice.
+  bool lost_records = false;
+  unsigned silent = 0;     // percent of the changing places nobody records, so that their text is unsure
   bool reference = false;  // nothing that OpenCSD 1.3.3 gets wrong
   unsigned kprobes = 0;    // armed and disarmed again
   uint64_t slow = 1;       // instructions take so many times as long, a store does not
