@@ -13,13 +13,13 @@
 namespace asof {
 namespace {
 
-constexpr uint64_t kOverwrite = 2;  // PERF_AUX_FLAG_OVERWRITE
-constexpr uint32_t kIntelPt = 1;
+constexpr uint64_t kOverwrite = 2;                        // PERF_AUX_FLAG_OVERWRITE
 constexpr size_t kPrivSnapshotMode = 8, kPrivPerCpu = 9;  // AUXTRACE_INFO of Intel PT
 
 uint64_t priv(const PerfData& data, size_t index, uint64_t fallback) {
   const auto& info = data.auxtrace_info();
-  return info && info->type == kIntelPt && index < info->priv.size() ? info->priv[index] : fallback;
+  return info && info->type == perf::kAuxtraceIntelPt && index < info->priv.size() ? info->priv[index]
+                                                                                   : fallback;
 }
 
 class QueueCollector {

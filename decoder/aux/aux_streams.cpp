@@ -12,13 +12,13 @@
 #include <tuple>
 
 #include "decoder/aux/aux_queues.h"
+#include "decoder/perf/record_types.h"
 
 namespace asof {
 namespace {
 
 constexpr uint64_t kTruncated = 1, kPartial = 4, kCollision = 8;  // PERF_AUX_FLAG_*
 constexpr uint64_t kFormatMask = 0xff00, kCoreSightRaw = 0x100;
-constexpr uint32_t kCsEtm = 3;  // AUXTRACE_INFO.type
 constexpr const char *kStopped = "E-LOST-103", *kMissing = "E-LOST-107";
 
 // The trace of an AUX record was made before it, and after the trace was switched on.
@@ -182,7 +182,7 @@ void StreamMaker::add_missing(const AuxQueue& queue, Stream& stream) {
 // beginning. Intel PT, and a TRBE with its raw trace, stop at the end.
 bool StreamMaker::keeps_newest(const AuxRecord& record) const {
   const auto& info = data_.auxtrace_info();
-  return info && info->type == kCsEtm && (record.flags & kFormatMask) != kCoreSightRaw;
+  return info && info->type == perf::kAuxtraceCsEtm && (record.flags & kFormatMask) != kCoreSightRaw;
 }
 
 // What the kernel flagged. After TRUNCATED the stream does not go on where it stopped: packets may be cut

@@ -13,6 +13,7 @@
 #include "decoder/bundle/bundle_json.h"
 #include "decoder/io/reader.h"
 #include "decoder/model/image.h"
+#include "decoder/perf/record_types.h"
 #include "decoder/user_text/user_text_files.h"
 #include "textstore/builder.h"
 
@@ -20,7 +21,6 @@ namespace asof {
 namespace {
 
 constexpr Addr kDefaultKernelAddress = 0xffffffff81000000;  // x86-64 without KASLR, LLDB's default
-constexpr uint32_t kSwitchCpuWide = 15;
 constexpr uint16_t kSwitchOut = 1U << 13U;
 constexpr uint32_t kMaxRecordType = 128;  // in a raw ring, more is not a perf record
 
@@ -295,7 +295,7 @@ Result<void> LldbReader::context_switches(const std::string& path, Stream& strea
                      offset);
       break;
     }
-    if (type == kSwitchCpuWide && size >= 32) {
+    if (type == perf::kSwitchCpuWide && size >= 32) {
       const uint32_t other_pid = record.u32(), other_tid = record.u32();
       const uint32_t pid = record.u32(), tid = record.u32();
       const auto time = static_cast<Time>(record.u64());

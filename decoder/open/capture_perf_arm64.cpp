@@ -13,6 +13,7 @@
 #include "decoder/patch_sites/arm64_catalogue.h"
 #include "decoder/patch_sites/arm64_pokes.h"
 #include "decoder/patch_sites/arm64_trampoline.h"
+#include "decoder/perf/record_types.h"
 
 namespace asof {
 namespace {
@@ -132,8 +133,7 @@ void add_arm64_text(Capture& capture, const PerfData& data, const CaptureOptions
   const auto source = [&sources](std::string what) {
     sources += (sources.empty() ? "" : ", ") + std::move(what);
   };
-  constexpr uint32_t kTextPoke = 20;
-  const auto pokes = data.record_counts().find(kTextPoke);
+  const auto pokes = data.record_counts().find(perf::kTextPoke);
   const bool has_pokes = pokes != data.record_counts().end();
   // Samples are of jump labels alone: function entries change without.
   capture.arm64.unrecorded_changes = !has_pokes;

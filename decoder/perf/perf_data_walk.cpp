@@ -85,7 +85,10 @@ class Walker {
   uint64_t pos_ = 0;  // in the unpacked bytes
 };
 
-bool known_type(uint32_t type) { return type != 0 && type < perf::kTypeEnd && (type <= 22 || type >= 64); }
+bool known_type(uint32_t type) {
+  return type != 0 && type < perf::kTypeEnd &&
+         (type <= perf::kCallchainDeferred || type >= perf::kUserTypeStart);
+}
 
 }  // namespace
 

@@ -12,6 +12,7 @@
 #include <functional>
 
 #include "decoder/model/capture.h"
+#include "decoder/perf/record_types.h"
 #include "decoder/pipeline/pipeline.h"
 #include "tests/support/perf_data_writer.h"
 #include "tests/support/sim_random.h"
@@ -89,7 +90,6 @@ uint64_t u64_at(const Bytes& b, size_t at) {
 
 // Offsets of the records in the data section of an undamaged file.
 std::vector<size_t> record_offsets(const Bytes& data) {
-  constexpr uint32_t kAuxtrace = 71;
   std::vector<size_t> out;
   size_t at = u64_at(data, 40);
   const size_t end = at + u64_at(data, 48);
@@ -97,7 +97,7 @@ std::vector<size_t> record_offsets(const Bytes& data) {
     out.push_back(at);
     uint32_t type = 0;
     std::memcpy(&type, data.data() + at, sizeof type);
-    const size_t payload = type == kAuxtrace ? u64_at(data, at + 8) : 0;
+    const size_t payload = type == perf::kAuxtrace ? u64_at(data, at + 8) : 0;
     at += u16_at(data, at + 6) + payload;
   }
   return out;
@@ -184,10 +184,9 @@ void mutate_feature(Bytes& b, SimRandom& r) {
 
 // Packets: within the payload of an AUXTRACE record.
 void mutate_trace(Bytes& b, const std::vector<size_t>& records, SimRandom& r) {
-  constexpr uint8_t kAuxtrace = 71;
   std::vector<size_t> buffers;
   for (const size_t at : records) {
-    if (b[at] == kAuxtrace && b[at + 1] == 0) buffers.push_back(at);
+    if (b[at] == perf::kAuxtrace && b[at + 1] == 0) buffers.push_back(at);
   }
   const size_t at = buffers[r.below(buffers.size())];
   const size_t size = u64_at(b, at + 8), payload = at + 48;
