@@ -24,6 +24,7 @@ struct Builder::Impl {
   SpaceFacts spaces{1};
   std::vector<LostRecords> lost;
   bool all_rings = false;
+  PatchRules rules;
   std::vector<PatchPlace> places;
   std::set<Space> distrusted;
   NoticeLog log;
@@ -94,6 +95,8 @@ void Builder::add_poke(const Poke& poke) {
 
 void Builder::add_lost(const LostRecords& lost) { impl_->lost.push_back(lost); }
 
+void Builder::set_patch_rules(const PatchRules& rules) { impl_->rules = rules; }
+
 void Builder::all_rings_recorded() { impl_->all_rings = true; }
 
 void Builder::add_place(const PatchPlace& place) {
@@ -128,7 +131,7 @@ std::shared_ptr<const SpaceTable> Builder::Impl::kernel_table(const LayerList& l
   const LostIndex lost_index(lost);
   std::vector<bool> dropped;
   SiteVersions versions(
-      {store->pokes, lost_index, all_rings, store->pool, log, limits, dropped, contradictions});
+      {store->pokes, lost_index, all_rings, rules, store->pool, log, limits, dropped, contradictions});
   std::shared_ptr<SpaceTable> table = make_poked_table(*list, sites, versions, context);
   remove_dropped(*table, dropped);
   return table;

@@ -23,6 +23,7 @@
 #include <span>
 
 #include "textstore/facts.h"
+#include "textstore/patch_rules.h"
 #include "textstore/text_store.h"
 
 namespace asof {
@@ -47,6 +48,8 @@ class Builder {
   void add_lost(const LostRecords& lost);
   void add_place(const PatchPlace& place);
 
+  // Of the machine whose text this is.
+  void set_patch_rules(const PatchRules& rules);
   // Nothing in this space is sure at any time (Layer::unsure): nobody recorded its changes.
   void distrust(Space space);
   // Every CPU had a ring that asked for pokes: what is missing from the records was lost, and when, the

@@ -10,25 +10,6 @@
 #include "textstore/life_chain.h"
 
 namespace asof {
-namespace {
-
-// x86: NOP in the lengths and forms that kernels use at places they patch; arm64: NOP.
-bool is_no_op(std::span<const uint8_t> b) {
-  static constexpr uint8_t kNop1[] = {0x90}, kNop2[] = {0x66, 0x90}, kNop3[] = {0x0f, 0x1f, 0x00},
-                           kNop4[] = {0x0f, 0x1f, 0x40, 0x00}, kNop5[] = {0x0f, 0x1f, 0x44, 0x00, 0x00},
-                           kArm64[] = {0x1f, 0x20, 0x03, 0xd5};
-  static constexpr std::span<const uint8_t> kForms[] = {kNop1, kNop2, kNop3, kNop4, kNop5, kArm64};
-  return std::ranges::any_of(kForms, [b](std::span<const uint8_t> n) { return std::ranges::equal(b, n); });
-}
-
-bool is_jump(std::span<const uint8_t> b) {
-  if (b.size() == 2) return b[0] == 0xeb;
-  if (b.size() == 5) return b[0] == 0xe9;
-  return b.size() == 4 && (b[3] & 0xfc) == 0x14;  // arm64: B
-}
-
-}  // namespace
-
 // Whole contents the site has had in this life, each with the origin of its first piece. Too many: `few` is
 // false.
 std::vector<LifeChain::Piece> LifeChain::distinct_states(bool& few) const {
@@ -52,11 +33,14 @@ std::vector<LifeChain::Piece> LifeChain::distinct_states(bool& few) const {
 // A jump label: a no-op or one jump, whatever was lost. At other sites (calls, kprobes) there is always
 // something more that could have been put there.
 bool LifeChain::has_two_states_only(std::span<const Piece> states) const {
+  const auto kind_of = context_.rules.kind;
+  if (kind_of == nullptr) return false;
   const uint8_t* jump = nullptr;
   for (const Piece& s : states) {
     const std::span<const uint8_t> bytes(s.bytes, site_.size());
-    if (is_no_op(bytes)) continue;
-    if (!is_jump(bytes)) return false;
+    const PatchRules::Kind kind = kind_of(bytes);
+    if (kind == PatchRules::Kind::kNoOp) continue;
+    if (kind != PatchRules::Kind::kJump) return false;
     if (jump != nullptr && std::memcmp(jump, s.bytes, bytes.size()) != 0) return false;
     jump = s.bytes;
   }

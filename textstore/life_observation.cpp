@@ -96,15 +96,16 @@ void LifeChain::add_observed_candidate(const Life& life) {
   copy_counts_ = true;
 }
 
-// INT3 with the tail of the old or of the new instruction: the copy was made while a poke was under way.
+// A breakpoint with the tail of the old or of the new instruction: the copy was made while a poke was in
+// progress.
 bool LifeChain::shows_transient() const {
-  constexpr uint8_t kInt3 = 0xcc;
+  if (!context_.rules.breakpoint) return false;
   constexpr size_t kLooked = 64;
   for (size_t m = begin_; m < std::min(end_, begin_ + kLooked); ++m) {
     const PokeRecord& p = poke(m);
     if (p.old_len == 0 || p.old_len != p.new_len || !site_.contains(poke_range(p))) continue;
     const size_t at = p.addr - site_.begin;
-    if (base_known_[at] == 0 || base_[at] != kInt3) continue;
+    if (base_known_[at] == 0 || base_[at] != *context_.rules.breakpoint) continue;
     const auto tail_is = [&](std::span<const uint8_t> bytes) {
       return std::equal(bytes.begin() + 1, bytes.end(), base_.begin() + static_cast<ptrdiff_t>(at) + 1);
     };

@@ -10,6 +10,7 @@
 #include "textstore/byte_pool.h"
 #include "textstore/lives.h"
 #include "textstore/lost_index.h"
+#include "textstore/patch_rules.h"
 #include "textstore/poke_sites.h"
 
 namespace asof {
@@ -24,6 +25,7 @@ struct SiteContext {
   std::span<PokeRecord> pokes;
   const LostIndex& lost;
   bool all_rings;  // what is missing was lost: Builder::all_rings_recorded()
+  const PatchRules& rules;
   BytePool& pool;
   NoticeLog& log;
   BuildLimits& limits;

@@ -8,6 +8,8 @@
 #include <set>
 #include <unordered_map>
 
+#include "arch/arm64/patch_rules.h"
+#include "arch/x86/patch_rules.h"
 #include "decoder/aux/aux_overwritten.h"
 #include "decoder/bpf_text/bpf_text.h"
 #include "decoder/io/sideband_notices.h"
@@ -216,6 +218,7 @@ Result<Capture> open_perf(const std::string& path, const CaptureOptions& options
   SideBand side = read_side_band(data, notices);
   const WatchedTexts watched = find_watched(capture, options, folder, notices);
   Builder builder;
+  builder.set_patch_rules(capture.machine == "aarch64" ? arm64::kPatchRules : x86::kPatchRules);
   FileFinder files(options, data.path(), folder, notices);
   KernelText kernel(options, folder, side, notices);
   GeneratedText generated(side, data.bpf_images(), kernel, watched, data.path(), notices);

@@ -6,6 +6,7 @@
 
 #include <deque>
 
+#include "arch/x86/patch_rules.h"
 #include "tests/support/sim_random.h"
 #include "tests/textstore/text_facts.h"
 
@@ -70,6 +71,7 @@ TEST(Overlap, EveryOneThatCanBeThereIsACandidateAndOnlyWhatTheyShareIsCertain) {
     SimRandom random(seed);
     const World world(random);
     Builder builder;
+    builder.set_patch_rules(x86::kPatchRules);
     for (const Layer& l : world.layers) builder.add_layer(l);
     const TextStore store = std::move(builder).build();
     for (int look = 0; look < 40; ++look) {
@@ -121,7 +123,10 @@ class Blurred {
     Time t = 100'000;
     for (int n = 0; n < 6; ++n) t = program(t) + static_cast<Time>(random_.between(10'000, 60'000));
   }
-  TextStore build() { return std::move(builder_).build(); }
+  TextStore build() {
+    builder_.set_patch_rules(x86::kPatchRules);
+    return std::move(builder_).build();
+  }
   const std::vector<Look>& looks() const { return looks_; }
   const std::string& story() const { return story_; }
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "arch/arm64/arm64.h"
+#include "arch/arm64/patch_rules.h"
 #include "tests/support/etm_machine.h"
 #include "tests/support/etm_opencsd.h"
 #include "tests/support/etm_program.h"
@@ -222,6 +223,7 @@ class EtmSimulation {
   // that shows: the next one at the address does not fit.
   void store() {
     Builder b;
+    b.set_patch_rules(arm64::kPatchRules);
     bytes_ = program_.bytes();
     Layer l;
     l.range = range_of(program_.text(), bytes_.size());

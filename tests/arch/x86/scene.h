@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "arch/x86/patch_rules.h"
 #include "arch/x86/x86.h"
 #include "tests/support/assembler.h"
 #include "tests/support/pt_writer.h"
@@ -191,7 +192,10 @@ class Scene {
   }
 
   const TextStore& text() {
-    if (!store_) store_.emplace(std::move(builder_).build());
+    if (!store_) {
+      builder_.set_patch_rules(x86::kPatchRules);
+      store_.emplace(std::move(builder_).build());
+    }
     return *store_;
   }
   Space user() const { return user_; }
