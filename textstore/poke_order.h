@@ -4,7 +4,7 @@
 #include <span>
 
 #include "textstore/build_state.h"
-#include "textstore/lives.h"
+#include "textstore/lifetimes.h"
 #include "textstore/poke_sites.h"
 
 namespace asof {

@@ -6,7 +6,7 @@
 #include <cstring>
 #include <map>
 
-#include "textstore/life_chain.h"
+#include "textstore/patch_replay.h"
 #include "textstore/poke_order.h"
 
 namespace asof {

@@ -8,7 +8,7 @@
 
 #include "textstore/build_state.h"
 #include "textstore/byte_pool.h"
-#include "textstore/lives.h"
+#include "textstore/lifetimes.h"
 #include "textstore/lost_index.h"
 #include "textstore/patch_rules.h"
 #include "textstore/poke_sites.h"

@@ -1,4 +1,4 @@
-#include "textstore/lives.h"
+#include "textstore/lifetimes.h"
 
 #include <algorithm>
 #include <cstring>

@@ -1,4 +1,4 @@
-#include "textstore/life_chain.h"
+#include "textstore/patch_replay.h"
 
 #include <algorithm>
 #include <cstring>

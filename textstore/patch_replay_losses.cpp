@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "textstore/life_chain.h"
+#include "textstore/patch_replay.h"
 
 namespace asof {
 // Whole contents the site has had in this life, each with the origin of its first piece. Too many: `few` is

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "textstore/life_chain.h"
+#include "textstore/patch_replay.h"
 
 namespace asof {
 namespace {
