@@ -1,12 +1,12 @@
 // Builder: takes facts in any order and makes the TextStore. One thread; build() consumes it.
 //
 // Rules (kernel facts in docs/live-text.md):
-//  * For bytes covered by pokes, the chain of pokes alone decides: before the first poke its `old` bytes, then
-//    each `new` in turn. Snapshots only serve bytes that no poke covers, which also heals a transient INT3
-//    that a snapshot caught.
-//  * `new` of poke k must be `old` of poke k+1 at the same bytes. A break is reported, and both are candidates
-//    between the two times. LostRecords narrow the interval when all rings were recorded; those of any ring
-//    count, as any CPU may have made the missing change.
+//  * For bytes covered by pokes, the chain of pokes alone decides: before the first poke its `old` bytes,
+//    then each `new` in turn. Snapshots only serve bytes that no poke covers, which also heals a transient
+//    INT3 that a snapshot caught.
+//  * `new` of poke k must be `old` of poke k+1 at the same bytes. A break is reported, and both are
+//    candidates between the two times. LostRecords narrow the interval when all rings were recorded; those of
+//    any ring count, as any CPU may have made the missing change.
 //  * A snapshot may disagree with the chain. Nothing is reported when it shows a later state (it was copied
 //    later) or a poke in progress. Otherwise a notice is given, and where its `observed` is known its bytes
 //    are an extra candidate up to then (with LostRecords: up to their end, or from their begin).

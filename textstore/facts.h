@@ -12,15 +12,15 @@
 
 namespace asof {
 
-// Bytes (or the knowledge that bytes are unknown) of one address range for one life.
+// Bytes (or the knowledge that bytes are unknown) of one address range for one lifetime.
 //
 // Where several layers cover an address at one instant, the highest rank wins; layers of equal rank with
 // different bytes are all candidates there (that is how "changed somewhere between two snapshots" is said).
-// An unknown claim gives way to known bytes of equal rank that are not older.
+// A layer of unknown bytes gives way to known ones of equal rank that are not older.
 struct Layer {
   Space space = kKernelSpace;
   AddrRange range;
-  // Empty: the range is claimed, its bytes are unknown. Else range.size() bytes, which must outlive the store
+  // Empty: something is there, its bytes are unknown. Else range.size() bytes, which must outlive the store
   // (Builder::keep); with fewer, the rest of the range is unknown.
   std::span<const uint8_t> bytes;
   Time from = kTimeMin;   // earliest instant at which this content can run

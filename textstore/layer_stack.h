@@ -1,4 +1,4 @@
-// Which layers can be what a CPU runs, and when: ranks, soft ends and claims of the layers over one piece of
+// Which layers can be what a CPU runs, and when: ranks, ends and successors of the layers over one piece of
 // address space (rules in facts.h, reasons in docs/live-text.md 3.6 and 6).
 #pragma once
 #include <span>

@@ -1,6 +1,6 @@
 // Places that are patched, none of whose pokes is recorded: where records were lost, that may be because
 // nothing changed there, or because all of the place's records were among the lost ones. (Places with pokes
-// are LifeChain's, which knows from them what can have been there.)
+// are PatchReplay's, which knows from them what can have been there.)
 #pragma once
 #include <span>
 #include <vector>

@@ -115,7 +115,7 @@ class GapListener final : public TimelineSink {
   void block(const BlockSlice& b) override { to_.block(b); }
   void run(const RunSlice& r) override { to_.run(r); }
   void poke(const PokeSlice& p) override { to_.poke(p); }
-  void life(const LifeSlice& l) override { to_.life(l); }
+  void lifetime(const LifetimeSlice& l) override { to_.lifetime(l); }
   void counter(const CounterPoint& p) override { to_.counter(p); }
 
  private:
@@ -163,7 +163,7 @@ class TimelineConsumer final : public ChunkConsumer {
       rates_.finish(window_);
     }
     pokes_.finish(window_);
-    tell_lives(capture_, window_);
+    tell_lifetimes(capture_, window_);
     TimelineSummary summary = tracker_.summary();
     summary.reordered = order_.forced();
     summary.slices = window_.slices();
@@ -249,7 +249,7 @@ std::string_view function_kind_name(TimelineFunction::Kind kind) {
   return kNames[static_cast<size_t>(kind)];
 }
 
-std::string_view life_kind_name(LifeSlice::Kind kind) {
+std::string_view lifetime_kind_name(LifetimeSlice::Kind kind) {
   constexpr std::array<std::string_view, 4> kNames = {"bpf", "module", "out of line", "snapshot"};
   return kNames[static_cast<size_t>(kind)];
 }

@@ -148,7 +148,7 @@ struct PokeSlice {
 };
 
 // Text that came and went; a snapshot is a copy that was made of it, at an instant from `begin` to `end`.
-struct LifeSlice {
+struct LifetimeSlice {
   enum class Kind : uint8_t { kBpf, kModule, kOutOfLine, kSnapshot };
   Kind kind = Kind::kBpf;
   std::string name{};
@@ -159,7 +159,7 @@ struct LifeSlice {
   uint32_t bpf_id = 0;
   std::string bpf_tag{};
 };
-std::string_view life_kind_name(LifeSlice::Kind kind);
+std::string_view lifetime_kind_name(LifetimeSlice::Kind kind);
 
 struct CounterPoint {
   enum class Kind : uint8_t {
@@ -210,9 +210,9 @@ class TimelineSink {
   virtual void gap(const GapSlice&) {}
   virtual void event(const EventMark&) {}
   virtual void block(const BlockSlice&) {}
-  virtual void poke(const PokeSlice&) {}        // after all slices
-  virtual void life(const LifeSlice&) {}        // after all slices
-  virtual void counter(const CounterPoint&) {}  // after all slices; by kind, CPU, time
+  virtual void poke(const PokeSlice&) {}          // after all slices
+  virtual void lifetime(const LifetimeSlice&) {}  // after all slices
+  virtual void counter(const CounterPoint&) {}    // after all slices; by kind, CPU, time
   virtual bool stopped() const { return false; }
 };
 
@@ -243,7 +243,7 @@ struct Timeline {
   std::vector<EventMark> events;
   std::vector<BlockSlice> blocks;
   std::vector<PokeSlice> pokes;
-  std::vector<LifeSlice> lives;
+  std::vector<LifetimeSlice> lifetimes;
   std::vector<CounterPoint> counters;
 
   // What folding took: slices shorter than `folded_below` ns (and, of those as long as that, with fewer

@@ -54,7 +54,7 @@ class WindowSink final : public TimelineSink {
   void event(const EventMark& e) override;
   void block(const BlockSlice& b) override { blocks_.add(b); }
   void poke(const PokeSlice& p) override;
-  void life(const LifeSlice& l) override;
+  void lifetime(const LifetimeSlice& l) override;
   void counter(const CounterPoint& p) override;
 
   BlockHolder& blocks() { return blocks_; }

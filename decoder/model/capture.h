@@ -89,7 +89,7 @@ struct Capture {
   std::vector<BpfProgram> bpf_programs;
   CodeMap code;  // files of code, for source lines
   std::vector<TextCopy> copies;
-  std::vector<ModuleLife> modules;
+  std::vector<ModuleLifetime> modules;
   std::vector<Notice> notices;
   std::map<uint32_t, uint64_t> record_counts;  // by PERF_RECORD type, decompressed
   std::shared_ptr<const void> keep;            // mapped files that spans point into

@@ -46,7 +46,7 @@ struct TextCopy {
 };
 
 // A kernel module that was seen. It can have been there from `from` to `until`, and surely was in `seen`.
-struct ModuleLife {
+struct ModuleLifetime {
   std::string name;
   AddrRange range;
   Time from = kTimeMin, until = kTimeMax;

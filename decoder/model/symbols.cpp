@@ -94,7 +94,7 @@ class EpochMaker {
           live_.erase(edges_[i].holder);
         }
       }
-      // Of two lives of one rank the later one is the live one, if the end of the first was lost.
+      // Of two lifetimes of one rank the later one is the live one, if the end of the first was lost.
       const Symbol* best = latest_of_best();
       if (out.size() == first || out.back().symbol != best) out.push_back({t, best});
     }

@@ -46,7 +46,7 @@ struct Record {
   uint32_t type = 0;
   uint16_t misc = 0;
   // The whole record with its 8-byte header, in the file's byte order; read it with the functions of
-  // decoder/perf/records.h. Lives as long as PerfData.
+  // decoder/perf/records.h. Lifetimes as long as PerfData.
   std::span<const uint8_t> bytes;
   std::span<const uint8_t> body;  // after the header, without the sample_id trailer
   uint64_t file_offset = 0;  // in the file; for compressed records, of the COMPRESSED record that holds it

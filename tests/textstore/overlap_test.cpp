@@ -186,7 +186,7 @@ class Blurred {
   std::string story_;
 };
 
-TEST(Overlap, ChangedProgramsWhoseLivesAreBlurredStayPossible) {
+TEST(Overlap, ChangedProgramsWhoseLifetimesAreBlurredStayPossible) {
   uint64_t sure = 0, looked = 0;
   for (uint64_t seed = 1; seed <= 2000; ++seed) {
     SCOPED_TRACE(seed);

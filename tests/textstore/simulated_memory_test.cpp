@@ -266,7 +266,7 @@ TEST(SimulatedMemory, TruthIsAmongTheCandidatesWhenOneChangeOfASiteIsLost) {
 }
 
 // Programs come and go in one area; each runs only between its announcement and the next claim of its place.
-TEST(SimulatedMemory, RunningProgramsAreReadFromTheirOwnLife) {
+TEST(SimulatedMemory, RunningProgramsAreReadFromTheirOwnLifetime) {
   for (uint64_t seed = 0; seed < 300; ++seed) {
     SCOPED_TRACE(seed);
     SimRandom random(seed);

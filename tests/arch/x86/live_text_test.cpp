@@ -384,7 +384,7 @@ TEST(LiveText, UnknownVersionIsACandidateToo) {
 
 // Nothing is claimed for the time before a program was loaded: something of which no record tells may have
 // run there. The flow goes through the program, but it is not certain.
-TEST(LiveText, TimeBeforeTheFirstLifeIsUnknown) {
+TEST(LiveText, TimeBeforeTheFirstLifetimeIsUnknown) {
   Scene s;
   s.with_clock();
   s.code(kSite, {0x90, 0x90, 0x90}, 1000);
@@ -445,7 +445,7 @@ TEST(LiveText, UnloadedProgramStillRuns) {
   EXPECT_TRUE(d.gaps.empty());
 }
 
-// Both lives are possible, the trace decides.
+// Both lifetimes are possible, the trace decides.
 TEST(LiveText, ProgramsWithinATimingGap) {
   Scene s;
   s.with_clock();

@@ -1,5 +1,5 @@
 // How far a doubt reaches: what follows text that may have changed unseen, what ends it, and which of several
-// lives of one memory the flow is in (docs/live-text.md 7.1, 7.3).
+// lifetimes of one memory the flow is in (docs/live-text.md 7.1, 7.3).
 #include "tests/arch/x86/scene.h"
 
 namespace asof::x86::test {
@@ -86,7 +86,7 @@ TEST(Unsure, AReturnToACallFromBeforeTheDoubtIsInDoubt) {
 
 // One program ended at 1000, another began at 2000 whose bytes lie across its end; time says 900 to 2100.
 // What runs on from the first bytes of the second one is of the second one.
-TEST(Unsure, TheFlowStaysInTheLifeOfAProgram) {
+TEST(Unsure, TheFlowStaysInTheLifetimeOfAProgram) {
   Scene s;
   s.with_clock();
   s.program(kProgram + 0x10, {0x75, 0x00, 0x75, 0x00, 0xff, 0xe0}, 1, kTimeMin, 1000);

@@ -24,7 +24,7 @@ namespace asof::test {
 
 using Bytes = std::vector<uint8_t>;
 
-// A file with this content for the life of the object. It lies in memory: thousands of damaged ones are
+// A file with this content for the lifetime of the object. It lies in memory: thousands of damaged ones are
 // tried.
 class TempFile {
  public:
