@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "tests/arch/arm64/random_simulation.h"
-#include "tests/support/story.h"
+#include "tests/support/transcript.h"
 
 namespace asof::test {
 namespace {

@@ -4,7 +4,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "tests/arch/arm64/sure.h"
+#include "tests/arch/arm64/high_confidence.h"
 #include "tests/support/captures_of.h"
 
 namespace asof::test {

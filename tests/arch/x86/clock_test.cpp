@@ -3,7 +3,7 @@
 
 #include <intel-pt.h>
 
-#include "tests/arch/x86/scene.h"
+#include "tests/arch/x86/flow_fixture.h"
 
 namespace asof::x86::test {
 namespace {

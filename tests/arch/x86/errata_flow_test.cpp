@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "arch/x86/errata.h"
-#include "tests/arch/x86/scene.h"
+#include "tests/arch/x86/flow_fixture.h"
 
 namespace asof::x86::test {
 namespace {

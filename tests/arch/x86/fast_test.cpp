@@ -7,7 +7,7 @@
 #include <array>
 
 #include "tests/arch/x86/simulation.h"
-#include "tests/support/story.h"
+#include "tests/support/transcript.h"
 
 namespace asof::x86::test {
 namespace {

@@ -1,5 +1,5 @@
 // The flow, one scenario at a time: transactions, code of other sizes, and the packets beside the flow.
-#include "tests/arch/x86/scene.h"
+#include "tests/arch/x86/flow_fixture.h"
 
 namespace asof::x86::test {
 namespace {

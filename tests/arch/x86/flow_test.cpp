@@ -2,7 +2,7 @@
 // asynchronous events, tracing off and on.
 #include <algorithm>
 
-#include "tests/arch/x86/scene.h"
+#include "tests/arch/x86/flow_fixture.h"
 
 namespace asof::x86::test {
 namespace {

@@ -2,7 +2,7 @@
 // bytes.
 #include "arch/x86/insn.h"
 
-#include "tests/arch/x86/scene.h"
+#include "tests/arch/x86/flow_fixture.h"
 
 namespace asof::x86::test {
 namespace {

@@ -1,6 +1,6 @@
 // Text that changes while the trace runs: which version does the flow take, and how sure does it say it is?
 // One unit of time everywhere: TSC ticks, nanoseconds; the clock's error is 0 unless a test sets it.
-#include "tests/arch/x86/scene.h"
+#include "tests/arch/x86/flow_fixture.h"
 
 namespace asof::x86::test {
 namespace {

@@ -7,7 +7,7 @@
 #include <thread>
 
 #include "arch/x86/state.h"
-#include "tests/arch/x86/scene.h"
+#include "tests/arch/x86/flow_fixture.h"
 #include "tests/support/sim_random.h"
 
 namespace asof::x86::test {

@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "arch/x86/packet.h"
-#include "tests/arch/x86/scene.h"
+#include "tests/arch/x86/flow_fixture.h"
 
 namespace asof::x86::test {
 namespace {

@@ -7,7 +7,7 @@
 #include <deque>
 
 #include "arch/x86/state.h"
-#include "tests/arch/x86/scene.h"
+#include "tests/arch/x86/flow_fixture.h"
 
 namespace asof::x86::test {
 namespace {

@@ -1,6 +1,6 @@
 // How far a doubt reaches: what follows text that may have changed unseen, what ends it, and which of several
 // lifetimes of one memory the flow is in (docs/live-text.md 7.1, 7.3).
-#include "tests/arch/x86/scene.h"
+#include "tests/arch/x86/flow_fixture.h"
 
 namespace asof::x86::test {
 namespace {

@@ -6,7 +6,7 @@
 #include <map>
 #include <set>
 
-#include "tests/decoder/capture_lab.h"
+#include "tests/decoder/capture_test_util.h"
 #include "tests/support/sim_random.h"
 
 namespace asof {

@@ -2,7 +2,7 @@
 // docs/live-text.md are named in brackets.
 #include <gtest/gtest.h>
 
-#include "tests/decoder/capture_lab.h"
+#include "tests/decoder/capture_test_util.h"
 
 namespace asof {
 namespace {

@@ -4,7 +4,7 @@
 
 #include "decoder/calls/timeline.h"
 #include "decoder/calls/timeline_window.h"
-#include "tests/decoder/capture_lab.h"
+#include "tests/decoder/capture_test_util.h"
 
 namespace asof {
 namespace {

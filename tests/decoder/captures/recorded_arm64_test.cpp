@@ -4,8 +4,8 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "tests/arch/arm64/sure.h"
-#include "tests/decoder/patch_sites/arm64_lab.h"
+#include "tests/arch/arm64/high_confidence.h"
+#include "tests/decoder/patch_sites/arm64_test_util.h"
 #include "tests/support/captures_of.h"
 
 namespace asof::test {

@@ -3,7 +3,7 @@
 #include <map>
 #include <vector>
 
-#include "tests/decoder/captures/recorded_scenery.h"
+#include "tests/decoder/captures/recorded_fixture.h"
 
 namespace asof::x86::test {
 

@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "tests/decoder/captures/recorded_scenery.h"
+#include "tests/decoder/captures/recorded_fixture.h"
 
 namespace asof::x86::test {
 

@@ -5,8 +5,8 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "tests/arch/x86/sure.h"
-#include "tests/decoder/capture_lab.h"
+#include "tests/arch/x86/high_confidence.h"
+#include "tests/decoder/capture_test_util.h"
 #include "tests/decoder/captures/recorded_machine.h"
 
 namespace asof::x86::test {
