@@ -5,7 +5,7 @@
 namespace asof::x86::test {
 namespace {
 
-constexpr Addr kKernel = Scene::kCode;
+constexpr Addr kKernel = FlowFixture::kCode;
 constexpr Addr kModule = 0xffffffffc0100000;
 constexpr Addr kProgram = 0xffffffffc0600000;
 
@@ -27,8 +27,8 @@ std::vector<Place> places(const Decoded& d) {
 constexpr auto kSure = Confidence::kCertain, kDoubt = Confidence::kAmbiguous;
 
 // The kernel calls a function of a module, which calls back and returns.
-struct ModuleScene : Scene {
-  ModuleScene() {
+struct ModuleFixture : FlowFixture {
+  ModuleFixture() {
     with_clock();
     Bytes kernel = {0x90};  // +0
     const Bytes to_module = asof::test::call_bytes(kKernel + 1, kModule);
@@ -42,7 +42,7 @@ struct ModuleScene : Scene {
 };
 
 TEST(Unsure, WhatFollowsUnsureTextIsInDoubtUpToTheNextAddress) {
-  ModuleScene s;
+  ModuleFixture s;
   s.start(kKernel, 100);
   s.pt.tnt(true);            // the compressed return
   s.pt.tip(kKernel + 0x20);  // JMP RAX
@@ -60,7 +60,7 @@ TEST(Unsure, WhatFollowsUnsureTextIsInDoubtUpToTheNextAddress) {
 }
 
 TEST(Unsure, AReturnToACallFromBeforeTheDoubtIsInDoubt) {
-  ModuleScene s;
+  ModuleFixture s;
   // +0x40: CALL kernel; NOP; JMP RAX. The callee's JMP RAX goes to a RET.
   Bytes outer = asof::test::call_bytes(kKernel + 0x40, kKernel);
   outer.insert(outer.end(), {0x90, 0xff, 0xe0});
@@ -87,7 +87,7 @@ TEST(Unsure, AReturnToACallFromBeforeTheDoubtIsInDoubt) {
 // One program ended at 1000, another began at 2000 whose bytes lie across its end; time says 900 to 2100.
 // What runs on from the first bytes of the second one is of the second one.
 TEST(Unsure, TheFlowStaysInTheLifetimeOfAProgram) {
-  Scene s;
+  FlowFixture s;
   s.with_clock();
   s.program(kProgram + 0x10, {0x75, 0x00, 0x75, 0x00, 0xff, 0xe0}, 1, kTimeMin, 1000);
   Bytes second(0x10, 0x90);
@@ -109,7 +109,7 @@ TEST(Unsure, TheFlowStaysInTheLifetimeOfAProgram) {
 // are followed than there are, so that one of those fits proves nothing.
 TEST(Unsure, OneOfMoreVersionsThanAreFollowedIsNotProved) {
   constexpr int kVersions = 70;
-  Scene s;
+  FlowFixture s;
   s.with_clock();
   for (int i = 0; i < kVersions; ++i) {
     const Addr target = kKernel + 0x100 + 0x10 * static_cast<Addr>(i);
@@ -128,7 +128,7 @@ TEST(Unsure, OneOfMoreVersionsThanAreFollowedIsNotProved) {
 // The condition was changed at 1000, the distance at 500: the new condition and the old distance never were
 // there together.
 TEST(Unsure, BytesOfAnInstructionAreOfOneTime) {
-  Scene s;
+  FlowFixture s;
   s.with_clock();
   s.code(kKernel, {0x74}, kTimeMin, 999).code(kKernel, {0x75}, 1000);
   s.code(kKernel + 1, {0x00}, kTimeMin, 499).code(kKernel + 1, {0x10}, 500);
@@ -145,16 +145,18 @@ TEST(Unsure, BytesOfAnInstructionAreOfOneTime) {
 }
 // One process has two texts at the address, of which one fits; of the other that may run nothing is known.
 TEST(Unsure, TextOfAProcessIsNotProvedWhereAnotherWithoutTextMayRun) {
-  Scene s;
+  FlowFixture s;
   s.with_clock();
-  s.code(Scene::kUserCode, {0x75, 0x00}, kTimeMin, 999).code(Scene::kUserCode, {0xff, 0xe0}, 1000);
+  s.code(FlowFixture::kUserCode, {0x75, 0x00}, kTimeMin, 999)
+      .code(FlowFixture::kUserCode, {0xff, 0xe0}, 1000);
   s.code(kKernel, {0x90, 0x90});
   s.stream.contexts = {{kTimeMin, 1, 1, s.user()}, {1500, 2, 2, s.add_space()}};
-  s.start(Scene::kUserCode, 100);
+  s.start(FlowFixture::kUserCode, 100);
   s.pt.tip(kKernel);
   stop_at(s, kKernel + 1);
   s.pt.tsc(2000);
-  EXPECT_EQ(places(s.expect_flow({Scene::kUserCode, kKernel})).at(0), (Place{Scene::kUserCode, kDoubt}));
+  EXPECT_EQ(places(s.expect_flow({FlowFixture::kUserCode, kKernel})).at(0),
+            (Place{FlowFixture::kUserCode, kDoubt}));
 }
 
 }  // namespace
