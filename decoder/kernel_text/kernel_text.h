@@ -98,7 +98,7 @@ class KernelText {
   void add_text(Builder& builder, const WatchedTexts& watched, FileFinder& files, const PerfData& data);
   void add_symbols(SymbolTable& symbols) const;
   // Where the file with the kernel's source lines lies, if there is one that is proved to be of this kernel.
-  void add_code(CodeMap& code, FileFinder& files, const PerfData& data) const;
+  void add_code(CodeFileMap& code, FileFinder& files, const PerfData& data) const;
   void add_copies(std::vector<TextCopy>& copies, const WatchedTexts& watched) const;
   void add_modules(std::vector<ModuleLifetime>& lifetimes, const WatchedTexts& watched) const;
   // The kernel's ELF file: --vmlinux, or what the host keeps under the recorded release. nullptr: none with

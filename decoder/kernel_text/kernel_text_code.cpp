@@ -37,7 +37,7 @@ bool same_module(const KernelModule* a, const KernelModule& b) {
 }  // namespace
 
 // By how far the kernel was moved: the recording says where one symbol was, the file where it was linked.
-void KernelText::add_code(CodeMap& code, FileFinder& files, const PerfData& data) const {
+void KernelText::add_code(CodeFileMap& code, FileFinder& files, const PerfData& data) const {
   const std::shared_ptr<const ElfImage> elf = find_source(files, data);
   if (!elf) return;
   std::string name = "_stext";

@@ -87,7 +87,7 @@ struct Capture {
   std::shared_ptr<const PerfData> perf;             // set for perf.data: `asof events` walks its records
   std::shared_ptr<const blocks::BlockFile> blocks;  // set for block streams: the flow is there already
   std::vector<BpfProgram> bpf_programs;
-  CodeMap code;  // files of code, for source lines
+  CodeFileMap code;  // files of code, for source lines
   std::vector<TextCopy> copies;
   std::vector<ModuleLifetime> modules;
   std::vector<Notice> notices;

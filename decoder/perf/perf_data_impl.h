@@ -120,18 +120,18 @@ class IdParser {
  private:
   // Where an attribute's records hold their id; counted in u64 from the start of a SAMPLE's body, from the
   // end of other records. kNone: they have none.
-  struct Place {
+  struct IdOffsets {
     static constexpr uint8_t kNone = 0xff;
     uint8_t sample = kNone, trailer = kNone;
-    bool operator==(const Place&) const = default;
+    bool operator==(const IdOffsets&) const = default;
   };
-  static Place place_of(const PerfAttr& attr);
+  static IdOffsets offsets_of(const PerfAttr& attr);
   std::span<const uint8_t> without_rest(const Record& record, std::span<const uint8_t> body) const;
   const PerfAttr* attr_of(const Record& record, std::span<const uint8_t> body, bool& unknown_id) const;
 
   std::span<const PerfAttr> attrs_;
-  std::vector<Place> places_;           // per attribute
-  std::vector<Place> distinct_places_;  // usually one
+  std::vector<IdOffsets> offsets_;           // per attribute
+  std::vector<IdOffsets> distinct_offsets_;  // usually one
   std::unordered_map<uint64_t, uint32_t> by_id_;
 };
 

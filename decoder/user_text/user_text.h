@@ -32,7 +32,7 @@ class UserText {
   // Symbols of the files in these spaces, and of JIT code where a perf-<pid>.map lies in one of `map_dirs`.
   void add_symbols(SymbolTable& symbols, const std::set<Space>& used, std::span<const std::string> map_dirs);
   // Where the files of these spaces lie.
-  void add_code(CodeMap& code, const std::set<Space>& used);
+  void add_code(CodeFileMap& code, const std::set<Space>& used);
 
  private:
   struct Mapping {  // until: for symbols; layers need no end, the next one over it has a higher rank

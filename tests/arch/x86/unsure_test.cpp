@@ -9,17 +9,17 @@ constexpr Addr kKernel = FlowFixture::kCode;
 constexpr Addr kModule = 0xffffffffc0100000;
 constexpr Addr kProgram = 0xffffffffc0600000;
 
-struct Place {
+struct Visit {
   Addr ip;
   Confidence confidence;
-  bool operator==(const Place&) const = default;
+  bool operator==(const Visit&) const = default;
 };
-void PrintTo(const Place& p, std::ostream* out) {
+void PrintTo(const Visit& p, std::ostream* out) {
   *out << fmt::format("{:#x} {}", p.ip, static_cast<int>(p.confidence));
 }
 
-std::vector<Place> places(const Decoded& d) {
-  std::vector<Place> out;
+std::vector<Visit> visits(const Decoded& d) {
+  std::vector<Visit> out;
   for (const Ran& r : d.ran) out.push_back({r.ip, r.confidence});
   return out;
 }
@@ -48,9 +48,9 @@ TEST(Unsure, WhatFollowsUnsureTextIsInDoubtUpToTheNextAddress) {
   s.pt.tip(kKernel + 0x20);  // JMP RAX
   stop_at(s, kKernel + 0x21);
   s.pt.tsc(200);
-  EXPECT_EQ(places(s.expect_flow(
+  EXPECT_EQ(visits(s.expect_flow(
                 {kKernel, kKernel + 1, kModule, kModule + 1, kKernel + 6, kKernel + 7, kKernel + 0x20})),
-            (std::vector<Place>{{kKernel, kSure},
+            (std::vector<Visit>{{kKernel, kSure},
                                 {kKernel + 1, kSure},
                                 {kModule, kDoubt},
                                 {kModule + 1, kDoubt},
@@ -73,15 +73,15 @@ TEST(Unsure, AReturnToACallFromBeforeTheDoubtIsInDoubt) {
   s.pt.tip(kKernel + 0x20);
   stop_at(s, kKernel + 0x21);
   s.pt.tsc(200);
-  const auto got = places(
+  const auto got = visits(
       s.expect_flow({kKernel + 0x40, kKernel, kKernel + 1, kModule, kModule + 1, kKernel + 6, kKernel + 7,
                      kKernel + 0x60, kKernel + 0x61, kKernel + 0x45, kKernel + 0x46, kKernel + 0x20}));
   // The block of the return, too: an interrupt may come before anything else runs where it leads to.
-  EXPECT_EQ(got[7], (Place{kKernel + 0x60, kDoubt}));
-  EXPECT_EQ(got[8], (Place{kKernel + 0x61, kDoubt}));
-  EXPECT_EQ(got[9], (Place{kKernel + 0x45, kDoubt}));
-  EXPECT_EQ(got[10], (Place{kKernel + 0x46, kDoubt}));
-  EXPECT_EQ(got[11], (Place{kKernel + 0x20, kSure}));
+  EXPECT_EQ(got[7], (Visit{kKernel + 0x60, kDoubt}));
+  EXPECT_EQ(got[8], (Visit{kKernel + 0x61, kDoubt}));
+  EXPECT_EQ(got[9], (Visit{kKernel + 0x45, kDoubt}));
+  EXPECT_EQ(got[10], (Visit{kKernel + 0x46, kDoubt}));
+  EXPECT_EQ(got[11], (Visit{kKernel + 0x20, kSure}));
 }
 
 // One program ended at 1000, another began at 2000 whose bytes lie across its end; time says 900 to 2100.
@@ -122,7 +122,7 @@ TEST(Unsure, OneOfMoreVersionsThanAreFollowedIsNotProved) {
   s.pt.tip(kKernel + 0x20);
   stop_at(s, kKernel + 0x21);
   s.pt.tsc(2000);
-  EXPECT_EQ(places(s.decode()).at(0), (Place{kKernel, kDoubt}));
+  EXPECT_EQ(visits(s.decode()).at(0), (Visit{kKernel, kDoubt}));
 }
 
 // The condition was changed at 1000, the distance at 500: the new condition and the old distance never were
@@ -140,7 +140,7 @@ TEST(Unsure, BytesOfAnInstructionAreOfOneTime) {
   stop_at(s, kKernel + 0x21);
   s.pt.tsc(2000);
   const Decoded d = s.expect_flow({kKernel, kKernel + 2, kKernel + 0x20});
-  EXPECT_EQ(places(d).at(0), (Place{kKernel, Confidence::kProved}));
+  EXPECT_EQ(visits(d).at(0), (Visit{kKernel, Confidence::kProved}));
   EXPECT_EQ(d.ran[0].bytes[0], 0x74);
 }
 // One process has two texts at the address, of which one fits; of the other that may run nothing is known.
@@ -155,8 +155,8 @@ TEST(Unsure, TextOfAProcessIsNotProvedWhereAnotherWithoutTextMayRun) {
   s.pt.tip(kKernel);
   stop_at(s, kKernel + 1);
   s.pt.tsc(2000);
-  EXPECT_EQ(places(s.expect_flow({FlowFixture::kUserCode, kKernel})).at(0),
-            (Place{FlowFixture::kUserCode, kDoubt}));
+  EXPECT_EQ(visits(s.expect_flow({FlowFixture::kUserCode, kKernel})).at(0),
+            (Visit{FlowFixture::kUserCode, kDoubt}));
 }
 
 }  // namespace
