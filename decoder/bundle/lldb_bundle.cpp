@@ -12,9 +12,9 @@
 
 #include "decoder/bundle/bundle_json.h"
 #include "decoder/io/reader.h"
+#include "decoder/model/file_finder.h"
 #include "decoder/model/image.h"
 #include "decoder/perf/record_types.h"
-#include "decoder/user_text/user_text_files.h"
 #include "textstore/builder.h"
 
 namespace asof {

@@ -13,11 +13,11 @@
 
 #include "decoder/kernel_text/kernel_text_watch.h"
 #include "decoder/model/capture.h"
+#include "decoder/model/file_finder.h"
 #include "decoder/model/image.h"
 #include "decoder/module/kernel_text_symbols.h"
 #include "decoder/module/module_image.h"
 #include "decoder/sideband/sideband.h"
-#include "decoder/user_text/user_text_files.h"
 #include "textstore/builder.h"
 
 namespace asof {

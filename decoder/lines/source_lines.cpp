@@ -10,8 +10,8 @@
 
 #include "decoder/io/sideband_notices.h"
 #include "decoder/lines/dwarf_lines.h"
+#include "decoder/model/file_finder.h"
 #include "decoder/model/image.h"
-#include "decoder/user_text/user_text_files.h"
 
 namespace asof {
 namespace {

@@ -15,13 +15,13 @@
 #include "decoder/io/sideband_notices.h"
 #include "decoder/kernel_text/kernel_text.h"
 #include "decoder/kernel_text/kernel_text_watch.h"
+#include "decoder/model/file_finder.h"
 #include "decoder/patch_sites/x86_catalogue.h"
 #include "decoder/perf/record_types.h"
 #include "decoder/sideband/poke_rings.h"
 #include "decoder/sideband/sideband.h"
 #include "decoder/user_text/jit_files.h"
 #include "decoder/user_text/user_text.h"
-#include "decoder/user_text/user_text_files.h"
 #include "textstore/builder.h"
 
 namespace asof {

@@ -119,9 +119,9 @@ IdParser::IdParser(std::span<const PerfAttr> attrs) : attrs_(attrs) {
   }
 }
 
-// With one attribute there is no question. Else the id says, read where that attribute puts it: perf demands
-// the same place of all of them, here each offsets that occurs is tried and must agree with the attribute it
-// leads to.
+// With one attribute there is no choice. Otherwise the id decides, read where its attribute puts it. perf
+// demands the same offsets of all attributes; here every pair in use is tried, and the attribute found must
+// have that pair.
 const PerfAttr* IdParser::attr_of(const Record& record, std::span<const uint8_t> body,
                                   bool& unknown_id) const {
   if (attrs_.size() == 1) return attrs_.data();

@@ -12,9 +12,9 @@
 
 #include "arch/stream.h"
 #include "decoder/model/capture.h"
+#include "decoder/model/file_finder.h"
 #include "decoder/sideband/sideband.h"
 #include "decoder/user_text/jit_files.h"
-#include "decoder/user_text/user_text_files.h"
 #include "textstore/builder.h"
 
 namespace asof {

@@ -1,6 +1,6 @@
 // Looks for the files of user code and checks who they are. A wrong file is worse than none: it decodes,
 // wrongly.
-#include "decoder/user_text/user_text_files.h"
+#include "decoder/model/file_finder.h"
 
 #include <fmt/format.h>
 #include <sys/stat.h>
