@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "decoder/perf/perf_data.h"
+#include "decoder/perf/records.h"
 #include "tests/support/bytes.h"
 
 namespace asof::test {
@@ -296,6 +297,14 @@ inline std::vector<Record> records_of(const PerfData& data) {
     return true;
   });
   return records;
+}
+
+inline std::vector<std::string> comms_of(const PerfData& data) {
+  std::vector<std::string> comms;
+  for (const Record& record : records_of(data)) {
+    if (record.type == 3) comms.emplace_back(parse_comm(record)->comm);
+  }
+  return comms;
 }
 
 inline const Notice* notice_of(std::span<const Notice> notices, std::string_view code) {
