@@ -186,7 +186,7 @@ TextStore Builder::build() && {
   for (const LostRecords& lost : b.lost)
     b.store->unsure_from = std::min(b.store->unsure_from, saturating_add(lost.after, 1));
   for (Layer& l : b.layers) {
-    // What was read behind a loss may have been changed in it: it does not say what was there before.
+    // What was read after a loss may have been changed during it: it does not say what was there before.
     const bool behind_loss = b.store->unsure_from != kTimeMax && l.observed >= b.store->unsure_from;
     l.unsure = l.unsure || b.distrusted.contains(l.space) || behind_loss;
   }

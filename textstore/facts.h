@@ -27,7 +27,7 @@ struct Layer {
   Time until = kTimeMax;  // latest instant
   // A soft end (BPF unregister, slot removal): code may still run after `until`, as long as no later layer of
   // at least this rank claims the address. The memory may have been given to something else by then, of which
-  // nothing tells (classic BPF, a module): so from `until` on the bytes are unsure.
+  // no record says so (classic BPF, a module): so from `until` on the bytes are unsure.
   bool soft_until = false;
   // When the bytes were read from memory. Pokes at or before it are in the bytes already; later ones are
   // applied, earlier ones rolled back for queries before them. kTimeMin: the bytes are as before every poke
@@ -39,7 +39,7 @@ struct Layer {
   // this layer, and no loss explains it, all of the layer is doubtful since the last poke that did fit, and
   // gone from that one on.
   bool replaceable = false;
-  // Its bytes may be changed with nothing in the recording that tells of it (modules that are loaded anew,
+  // Its bytes may change without any trace of that in the recording (modules that are loaded again,
   // files instead of memory, changes nobody asked for): they are what is followed, but they are never
   // certain.
   bool unsure = false;

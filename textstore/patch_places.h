@@ -12,7 +12,7 @@
 
 namespace asof {
 
-// Layers to stand beside those of `layers` that hold the places, of the same rank and without a soft end (one
+// Layers to add to those of `layers` that hold the places, of the same rank and without a soft end (one
 // more layer would end them): candidates where a loss came after (or before) the layer was observed. `pokes`
 // in any order. Where the budget ends, the places that are left count as text that never changes, and a
 // notice says so.

@@ -60,7 +60,7 @@ void PatchReplay::handle_break(size_t member) {
 // In [first, last] every piece gets a twin with the member's old bytes in `group`; the piece itself ends at
 // last_old.
 void PatchReplay::add_candidates(Time first, Time last_old, Time last, size_t member, uint32_t group) {
-  // What is behind the main piece that holds `first` ended before it.
+  // What comes after the main piece that holds `first` ended before it.
   size_t oldest = pieces_.size(), touched = 0;
   while (oldest > 0 && touched <= kMaxTwins) {
     const Piece& piece = pieces_[--oldest];

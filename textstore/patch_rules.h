@@ -12,7 +12,7 @@ struct PatchRules {
   // Of the whole bytes of a site. Null: kinds are not known, so that after a loss of records any site may
   // have held anything.
   Kind (*kind)(std::span<const uint8_t>) = nullptr;
-  // What stands in place of an instruction's first byte while it is patched; none: it is replaced at once.
+  // The byte in place of an instruction's first one while it is patched; none: it is replaced at once.
   std::optional<uint8_t> breakpoint{};
 };
 

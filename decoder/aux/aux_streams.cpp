@@ -149,7 +149,7 @@ void StreamMaker::add_sequential(const AuxQueue& queue, Stream& stream) {
   }
 }
 
-// Bytes that AUX records tell of, or that lie between two pieces, and that no buffer has.
+// Bytes that AUX records announce, or that lie between two pieces, and that no buffer has.
 void StreamMaker::add_missing(const AuxQueue& queue, Stream& stream) {
   const auto lose = [&](uint64_t from, uint64_t to, const char* reason) {
     const auto after =
@@ -261,7 +261,7 @@ std::vector<AuxRing> StreamMaker::make() {
   std::map<std::string, int> names;
   for (AuxQueue& queue : collect_queues(data_, notices_)) {
     AuxRing ring{make_stream(queue), std::move(queue.records), queue.overlapping};
-    // Two rings of one CPU (two trace events): the queue tells them apart.
+    // Two rings of one CPU (two trace events): the queue distinguishes them.
     if (names[ring.stream.name]++ != 0) ring.stream.name += fmt::format("#{}", queue.idx);
     rings.push_back(std::move(ring));
   }

@@ -1,10 +1,10 @@
-// Flow records, read: the map is followed, chain by chain where nothing is told, step by step elsewhere.
+// Flow records, read: the map is followed, chain by chain where steps have no annotations, step by step
+// elsewhere.
 //
 // Invariants:
-//  * `at_` is the chain at which the walk stands, `step_` the number of its first step.
-//  * What is told of a step is taken up before the step, and no chain goes beyond the next step of which
-//    something is told.
-//  * Steps that nothing was said of are at most kMaxQuiet in a row, so a walk ends.
+//  * `at_` is the chain that the walk is at, `step_` the number of its first step.
+//  * Annotations are applied before their step, and no chain goes beyond the next step that has one.
+//  * At most kMaxQuiet steps in a row have no annotation, so a walk ends.
 #include <algorithm>
 #include <mutex>
 #include <set>
@@ -32,7 +32,7 @@ const char* stable_code(const std::string& code) {
   return codes.insert(code).first->c_str();
 }
 
-// Entries of a section that stand at steps: read one ahead.
+// Entries of a section that belong to steps: read one ahead.
 class Marks {
  public:
   Marks(Source& in, size_t least) : in_(in), left_(in.count(least)) {}
@@ -150,7 +150,7 @@ std::string_view WalkReader::read(std::span<const uint8_t> prefix) {
   if (!in_.ok() || steps_ > kMaxSteps) return "its head is damaged";
   std::string_view wrong = "its lists are damaged";
   if (sections()) wrong = walk();
-  // What stands behind the steps that could be read goes with those that could not.
+  // What comes after the steps that could be read goes with those that could not.
   out_.events.resize(next_event_);
   out_.gaps.resize(next_gap_);
   return wrong;
@@ -209,7 +209,7 @@ bool WalkReader::items() {
   return in_.ok();
 }
 
-// Events and gaps that stand here: from steps to entries.
+// Events and gaps at this step: from steps to entries.
 void WalkReader::place_items() {
   const auto entries = static_cast<uint32_t>(out_.steps.size());
   for (; next_event_ < out_.events.size() && out_.events[next_event_].step <= step_; ++next_event_)
@@ -218,7 +218,7 @@ void WalkReader::place_items() {
     out_.gaps[next_gap_].step = entries;
 }
 
-// What is told of the step at hand, but that it is odd.
+// The current step's annotations, but that it is odd.
 void WalkReader::told() {
   while (told_.next_at() == step_) {
     at_ = map_.link_to(told_.take().block);
@@ -262,7 +262,7 @@ std::string_view WalkReader::one(const Odd* odd) {
   return {};
 }
 
-// Steps up to `until`, at which nothing is told and nothing changes, as far as whole chains go. What it stops
+// Steps up to `until`, which have no annotation and change nothing, as far as whole chains go. What it stops
 // at is for one().
 void WalkReader::chains(uint64_t until) {
   const size_t room = until - step_;

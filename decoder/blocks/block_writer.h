@@ -71,7 +71,7 @@ class BlockWriter {
     uint32_t calls = 0;            // its first one in calls_
     BranchKind kind = BranchKind::kNone;
   };
-  // Where known_runs stands: behind a run, of which the last branch is still to be followed.
+  // The position of known_runs: after a run, of which the last branch is still to be followed.
   struct Position {
     uint32_t run = 0;  // 0: a step, whose exit is in the record
     uint32_t bit = 0;

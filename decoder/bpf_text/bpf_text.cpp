@@ -244,7 +244,7 @@ bool GeneratedText::is_arm64() const {
   return copy != nullptr && copy->machine() == kAarch64;
 }
 
-// A lifetime whose record tells no length, without what lies behind its code.
+// A lifetime whose record has no length, without what follows its code.
 CodeLifetime GeneratedText::without_neighbours(const CodeLifetime& lifetime,
                                                std::vector<Content>& contents) const {
   CodeLifetime out = lifetime;

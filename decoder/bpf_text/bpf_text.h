@@ -45,7 +45,7 @@ std::vector<CodeLifetime> code_lifetimes(std::span<const KsymbolFact> symbols, c
                                          NoticeBook& notices);
 
 // All KSYMBOL records, in order of time, and one made up for each function of an image whose program was
-// loaded without (E-SIDE-403). `losses` gets an instant for each load that tells of a register nobody has.
+// loaded without (E-SIDE-403). `losses` gets an instant for each load whose register is missing.
 std::vector<KsymbolFact> announcements(const SideBand& side, std::span<const BpfImage> images,
                                        const std::string& where, NoticeBook& notices,
                                        std::vector<LostRecords>& losses);
@@ -107,7 +107,7 @@ class GeneratedText {
   const WatchedTexts& watched_;
   std::string where_;
   NoticeBook& notices_;
-  std::optional<LostIndex> lost_;  // losses of records, told and concluded
+  std::optional<LostIndex> lost_;  // losses of records, recorded and inferred
   std::vector<CodeLifetime> lifetimes_;
   std::map<Addr, std::vector<size_t>> by_begin_;  // lifetimes in order of `from`
   struct Tagged {

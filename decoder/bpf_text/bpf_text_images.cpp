@@ -106,7 +106,7 @@ void GeneratedText::assign(const BpfFact& load, const BpfImage* image) {
   }
 }
 
-// No BPF_EVENT: the symbol's tag, its address and its length must tell. Programs of one tag differ in the
+// No BPF_EVENT: the symbol's tag, its address and its length must decide. Programs of one tag differ in the
 // addresses of what they use, so an image that fits several lifetimes is the image of none.
 void GeneratedText::assign_without_load(const BpfImage& image) {
   BpfProgram program{

@@ -329,7 +329,7 @@ Result<void> LldbReader::kernel() {
   const Space space = is_kernel_address(address) ? kKernelSpace : space_for_all();
   if (const TextFile* file = finder_.find(*path, "", file_.resolve(*path)))
     place(*file, space, address, "[kernel]");
-  builder_.distrust(space);  // as it was built; nothing tells of changes
+  builder_.distrust(space);  // as it was built; changes are not recorded
   notices_.error("E-TEXT-309", file_.resolve(*path),
                  "kernel code comes from this file, which has no alternatives, static keys or static calls "
                  "as patched at boot",

@@ -59,7 +59,7 @@ void CallTracker::follow_records(Cpu& c, Time delay) {
   if (c.context != before) switch_to(c, &contexts[c.context]);
 }
 
-// The flow is at the instruction behind which another thread's stack is in use.
+// The flow is at the instruction after which another thread's stack is in use.
 void CallTracker::exchange_stacks(Cpu& c, const FlowOp& op) {
   const auto& contexts = capture_.streams[c.stream].contexts;
   const Time latest = saturating_add(c.now, lateness(c));
@@ -186,7 +186,7 @@ void CallTracker::discovered(Frame& frame, const Frame* above) {
                      above->thread.count < t.stretch_count;
   Time begin = older ? above->thread.begin : t.stretch;
   uint64_t count = older ? above->thread.count : t.stretch_count;
-  if (t.thread_unparented.count < count) {  // several may begin at one instant: the count tells
+  if (t.thread_unparented.count < count) {  // several may begin at one instant: the count decides
     begin = std::min(begin, t.thread_unparented.begin);
     count = t.thread_unparented.count;
   }

@@ -190,7 +190,7 @@ class TimelineConsumer final : public ChunkConsumer {
     }
     if (op.instructions != 0) rates_.add(cpu, now, op.instructions);
   }
-  // A chunk ends behind a branch, and the next one tells where it led.
+  // A chunk ends after a branch, and the next one says where it led.
   void follow_exit(size_t stream, const FlowOp& op) {
     constexpr uint8_t kElsewhere = Step::kAfterGap | Step::kAsyncEntry;
     if (left_[stream] && op.kind == FlowOp::Kind::kEntry && (op.flags & kElsewhere) == 0)
@@ -214,7 +214,7 @@ class TimelineConsumer final : public ChunkConsumer {
   OpOrder order_;
 };
 
-// Who ran where, as the switch records tell it.
+// Who ran where, by the switch records.
 void TimelineConsumer::tell_runs() {
   const TimelineSummary& all = tracker_.summary();
   if (all.clock != TimelineSummary::Clock::kNanoseconds) return;

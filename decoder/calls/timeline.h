@@ -8,7 +8,7 @@
 //
 // Times are nanoseconds of perf's clock; where a capture has no time at all, they are numbers of instructions
 // (Timeline::clock). An instruction's time is that of the last timing packet read (Step::time): no bound, and
-// several slices may begin at one instant; ids tell the order. All is the same for every number of jobs.
+// several slices may begin at one instant; ids give the order. All is the same for every number of jobs.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -132,7 +132,7 @@ struct PokeVisit {
   int32_t cpu = -1;
   Time last_old = kTimeMin;   // last run of text from before the change; kTimeMin: never
   Time first_new = kTimeMax;  // first run of text from after it; kTimeMax: never
-  uint64_t breakpoints = 0;   // visits while the breakpoint stood there
+  uint64_t breakpoints = 0;   // visits while the breakpoint was there
 };
 
 struct PokeSlice {
@@ -177,7 +177,7 @@ struct CounterPoint {
 struct BlockSlice {
   size_t stream = 0;
   int32_t cpu = -1, tid = -1;
-  Time begin = 0, end = 0;  // times told before and after it (Step::time; kTimeMax: unknown)
+  Time begin = 0, end = 0;  // times known before and after it (Step::time; kTimeMax: unknown)
   uint64_t in = 0;          // slice of the CPU track (thread track without one) it belongs to
   FlowPiece piece;
   uint64_t id = 0;            // from 1; of one stream, in the order they ran
@@ -193,9 +193,9 @@ struct TimelineOptions {
   TimeBounds counted{};                      // instructions of this time are counted, whatever is decoded
 };
 
-// PipelineOptions::time, when it is set, is exact here: nothing outside of it is told, slices that reach over
-// its ends are cut there (Slice::kClipped...), and only instructions within are counted. What decides is an
-// instruction's time (Step::time).
+// PipelineOptions::time, when it is set, is exact here: nothing outside of it is delivered, slices that reach
+// over its ends are cut there (Slice::kClipped...), and only instructions within are counted. What decides is
+// an instruction's time (Step::time).
 //
 // Takes the parts as they become known. Called by one thread at a time; the order depends on the capture
 // alone. Returning true from stopped() ends the work early.

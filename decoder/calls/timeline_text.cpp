@@ -163,7 +163,7 @@ void RateBuckets::finish(TimelineSink& sink) const {
 
 namespace {
 
-// Modules by the names of their symbols, where nothing else tells of them.
+// Modules by the names of their symbols, where nothing else shows them.
 void add_named_modules(const Capture& capture, std::vector<LifetimeSlice>& lifetimes) {
   std::map<std::string, LifetimeSlice> modules;
   for (const Symbol* s : capture.symbols.all()) {
@@ -240,7 +240,7 @@ void tell_text_versions(const Capture& capture, TimelineSink& sink) {
     if (p.unloaded != kTimeMax) changes.push_back(p.unloaded);
   }
   std::ranges::sort(changes);
-  // Where there are more than anybody can look at, every n-th is told; the numbers stay true.
+  // Where there are more than anybody can look at, every n-th is delivered; the numbers stay true.
   const size_t every = changes.size() / kMaxCounterPoints + 1;
   for (size_t i = 0; i < changes.size(); ++i) {
     const bool last_of_instant = i + 1 == changes.size() || changes[i + 1] != changes[i];

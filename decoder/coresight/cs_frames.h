@@ -32,7 +32,7 @@ struct FrameSection {
   uint64_t payload = 0, trailer = 0;
   bool mapped = false;  // `bytes` lie in a read-only mapping of a file
 
-  // Where byte `at` of the section stands in the file.
+  // Where byte `at` of the section is in the file.
   uint64_t place(uint64_t at) const { return file_offset + at + (payload == 0 ? 0 : at / payload * trailer); }
 };
 

@@ -74,7 +74,7 @@ class KernelSnapshot {
   std::optional<Kallsyms> kallsyms_;
   std::vector<KernelModule> modules_;
   std::vector<Piece> text_, generated_;
-  std::vector<AddrRange> module_data_;  // behind their text (before Linux 6.4)
+  std::vector<AddrRange> module_data_;  // after their text (before Linux 6.4)
 };
 
 // "/lib/modules/6.1/kernel/drivers/virtio_blk.ko.xz", "[virtio_blk]" -> "virtio_blk"; kallsyms has _ for -.

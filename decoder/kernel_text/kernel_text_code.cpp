@@ -99,7 +99,7 @@ void KernelText::add_modules(std::vector<ModuleLifetime>& lifetimes, const Watch
   const auto add_from_start = [&](const KernelModule& m) {
     ModuleLifetime lifetime{m.name, m.range, kTimeMin, replaced(m.range, kTimeMin), {kTimeMin, start}};
     if (gone_at_end(m)) lifetime.until = std::min(lifetime.until, end_time_);
-    // With the copy at the end it was there all the time, as far as can be told.
+    // With the copy at the end it was there all the time, as far as is known.
     if (end_ && !gone_at_end(m) && lifetime.until == kTimeMax) lifetime.seen.hi = kTimeMax;
     lifetimes.push_back(std::move(lifetime));
   };

@@ -26,7 +26,7 @@ namespace blocks {
 class BlockFile;
 }
 
-// A BPF program as the side-band tells it.
+// A BPF program as the side-band describes it.
 struct BpfProgram {
   uint32_t id = 0;
   std::string tag;   // hex

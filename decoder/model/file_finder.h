@@ -1,4 +1,4 @@
-// The file behind a mapping: found in the places where people keep it, and used only when it is the one that
+// The file of a mapping: found in the places where people keep it, and used only when it is the one that
 // ran. Places and layouts as perf has them: build-id cache (tools/perf/util/build-id.c), --symfs, the
 // recorded path.
 #pragma once

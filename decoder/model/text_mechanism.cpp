@@ -10,10 +10,10 @@ using Bytes = std::span<const uint8_t>;
 
 constexpr std::array<uint8_t, 2> kNop2 = {0x66, 0x90};
 constexpr std::array<uint8_t, 5> kNop5 = {0x0f, 0x1f, 0x44, 0x00, 0x00};
-// arch/x86/kernel/static_call.c: "xorl %eax, %eax" with prefixes, and RET with INT3 behind it.
+// arch/x86/kernel/static_call.c: "xorl %eax, %eax" with prefixes, and RET followed by INT3.
 constexpr std::array<uint8_t, 5> kReturnZero = {0x2e, 0x2e, 0x2e, 0x31, 0xc0};
 constexpr uint8_t kInt3 = 0xcc, kCall = 0xe8, kJump32 = 0xe9, kJump8 = 0xeb, kReturn = 0xc3;
-// Fentry calls stand at the start of a function, or behind its ENDBR64.
+// Fentry calls are at the start of a function, or after its ENDBR64.
 constexpr uint64_t kEndbrSize = 4;
 
 template <size_t N>
@@ -134,7 +134,7 @@ Recognized Recognizer::x86(const PokeRecord& p, const Site& site) const {
 }
 
 // The function tracer writes what is there already when only its callbacks change; a kernel that pokes the
-// same bytes elsewhere cannot be told apart by them.
+// same bytes elsewhere cannot be distinguished by them.
 Mechanism Recognizer::unchanged(Bytes bytes, const Site& site) const {
   const bool entry = !site.symbol.empty() && (site.offset == 0 || site.offset == kEndbrSize);
   return is_call(bytes) && entry ? Mechanism::kFtrace : Mechanism::kUnknown;

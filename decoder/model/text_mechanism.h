@@ -1,4 +1,4 @@
-// Who changed text: the kernel's mechanism behind a change, told from the bytes before and after it and from
+// Who changed text: the kernel's mechanism of a change, recognised by the bytes before and after it and by
 // the symbols of the place and of the branch target. Patterns: docs/live-text.md, "Who changes text".
 // Recognition is for people; nothing in decoding depends on it. Where bytes and symbols fit nothing, the
 // answer is kUnknown.

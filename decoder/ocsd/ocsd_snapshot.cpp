@@ -228,7 +228,8 @@ Result<void> SnapshotReader::read_trace() {
   return {};
 }
 
-// After the core; where a core has several streams, also after buffer or source, whichever tells them apart.
+// After the core; where a core has several streams, also after buffer or source, whichever distinguishes
+// them.
 void SnapshotReader::name_streams() {
   std::map<std::string, int> names;
   for (const Made& made : made_) ++names[made.core];

@@ -124,7 +124,7 @@ void add_arm64_text(Capture& capture, const PerfData& data, const CaptureOptions
     catalogue = find_patch_sites(kernel, vmlinux, has_trampolines(kernel, side),
                                  options.catalogue ? &notices : nullptr);
   if (sampled.recorded) {
-    // Samples tell of every change of a jump label. Of those without one they may be among what was lost.
+    // Every change of a jump label has a sample. Samples of labels without any may be among what was lost.
     const auto sites = take_labels(catalogue.sites);
     if (!side.lost.empty()) add_lost_labels(unsampled(sites, sampled), kernel, builder);
   }

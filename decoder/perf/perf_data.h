@@ -148,7 +148,7 @@ class PerfData {
   std::string feature_string(
       int bit) const;  // HOSTNAME 3, OSRELEASE 4, VERSION 5, ARCH 6, CPUDESC 8, CPUID 9
   std::vector<std::string> command_line() const;
-  uint32_t nr_cpus() const;  // online when recorded; 0: not told
+  uint32_t nr_cpus() const;  // online when recorded; 0: unknown
   const std::map<uint32_t, uint64_t>& record_counts()
       const;                                // by type, COMPRESSED records and what is in them
   std::span<const Notice> notices() const;  // damage met while opening

@@ -61,7 +61,7 @@ size_t trailer_size(uint64_t type) {
   return sizeof(uint64_t) * static_cast<size_t>(std::popcount(type & kTrailerFields));
 }
 
-// Bytes of the own fields of records that may be longer than what stands in them; 0: of no such record.
+// Bytes of the own fields of records that may be longer than their contents; 0: of no such record.
 size_t own_fields(const Record& record, std::span<const uint8_t> body) {
   constexpr size_t kNameAt = 16, kPokeBytesAt = 12;
   const auto aligned = [](size_t n) { return (n + 7) / 8 * 8; };
@@ -80,7 +80,7 @@ size_t own_fields(const Record& record, std::span<const uint8_t> body) {
 }  // namespace
 
 // The kernel makes KSYMBOL, BPF_EVENT and TEXT_POKE records longer for each event that listens to them, and
-// writes the id fields behind the fields (kernel/events/core.c, perf_event_ksymbol_output() and its like do
+// writes the id fields after the fields (kernel/events/core.c, perf_event_ksymbol_output() and its like do
 // not set the size back). A known event id there says that it is so; lengths of a TEXT_POKE may be damaged,
 // so there must be none at the end.
 std::span<const uint8_t> IdParser::without_rest(const Record& record, std::span<const uint8_t> body) const {

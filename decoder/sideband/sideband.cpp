@@ -86,7 +86,7 @@ class SideBandReader {
   SideBand out_;
   std::unordered_map<std::string, uint32_t> name_of_;
   std::map<int32_t, Time> last_in_ring_;
-  // By CPU, what LOST records tell of its ring, and what perf read from its events when it ended.
+  // By CPU: what the LOST records of its ring count, and what perf read from its events when it ended.
   std::map<int32_t, uint64_t> told_lost_, counted_lost_;
   bool guest_seen_ = false;
   std::optional<TraceEvent> sched_switch_;
@@ -240,7 +240,7 @@ void SideBandReader::task(const Record& r, const TaskRecord& body) {
                         .parent_tid = body.ptid});
 }
 
-// The kernel tells of a loss in front of the next record that fits, so what is missing lies between the
+// The kernel reports a loss before the next record that fits, so what is missing lies between the
 // record before this one in the same ring and this one.
 void SideBandReader::lost(const Record& r, const LostRecord& body) {
   LostRecords fact{.source = static_cast<uint32_t>(r.id.cpu), .count = body.lost};
@@ -266,7 +266,7 @@ void SideBandReader::lost_samples(const Record& r, const LostRecord& body) {
   sum = body.lost > UINT64_MAX - sum ? UINT64_MAX : sum + body.lost;
 }
 
-// More was lost in a ring than its LOST records say: the rest was lost behind the last record that fitted,
+// More was lost in a ring than its LOST records say: the rest was lost after the last record that fitted,
 // with no room for a LOST record any more.
 void SideBandReader::add_tail_losses() {
   for (const auto& [cpu, counted] : counted_lost_) {
@@ -286,7 +286,7 @@ void SideBandReader::add_tail_losses() {
   }
 }
 
-// perf record --overwrite: the ring's oldest records are written over, with no LOST record that would tell.
+// perf record --overwrite: the ring's oldest records are overwritten without a LOST record.
 void SideBandReader::add_overwritten() {
   const auto attrs = data_.attrs();
   const bool overwritten = std::any_of(attrs.begin(), attrs.end(), [](const PerfAttr& a) {
@@ -320,7 +320,7 @@ void SideBandReader::switch_record(const Record& r, const SwitchRecord& body) {
   out_.switches.push_back(fact);
 }
 
-// A switch as the scheduler's tracepoint told it; its samples of other events say nothing about text or
+// A switch as the scheduler's tracepoint recorded it; its samples of other events say nothing about text or
 // tasks.
 void SideBandReader::sample(const Record& r) {
   const PerfAttr* attr = r.id.attr;

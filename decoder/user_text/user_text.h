@@ -119,7 +119,7 @@ class UserText {
   std::set<std::pair<const JitDump*, int32_t>> used_jits_;
   std::map<std::pair<const JitDump*, std::string_view>, OriginRef> jit_origins_;
   int next_rank_ = kRankMapping;
-  std::set<uint32_t> written_;  // names of files that note_written() told of
+  std::set<uint32_t> written_;  // names of files that note_written() reported
   uint64_t steps_ = 0;          // of each_alive() through what was inherited
   size_t symbols_added_ = 0;
 };
