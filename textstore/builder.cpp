@@ -187,8 +187,8 @@ TextStore Builder::build() && {
     b.store->unsure_from = std::min(b.store->unsure_from, saturating_add(lost.after, 1));
   for (Layer& l : b.layers) {
     // What was read after a loss may have been changed during it: it does not say what was there before.
-    const bool behind_loss = b.store->unsure_from != kTimeMax && l.observed >= b.store->unsure_from;
-    l.unsure = l.unsure || b.distrusted.contains(l.space) || behind_loss;
+    const bool after_loss = b.store->unsure_from != kTimeMax && l.observed >= b.store->unsure_from;
+    l.unsure = l.unsure || b.distrusted.contains(l.space) || after_loss;
   }
   std::vector<LayerList> lists = b.spaces.resolve(b.layers, b.limits);
   std::set<const void*> distinct;

@@ -169,13 +169,14 @@ void StreamMaker::add_missing(const AuxQueue& queue, Stream& stream) {
     if (end < stream.pieces[i].offset) lose(end, stream.pieces[i].offset, "are in no AUXTRACE buffer");
   }
   if (queue.records.empty() || stream.pieces.empty()) return;
-  uint64_t told_end = 0;
+  uint64_t recorded_end = 0;
   for (const AuxRecord* record : queue.records)
-    told_end = std::max(told_end, end_of(record->offset, record->size));
-  const uint64_t told_begin = queue.records.front()->offset;
-  if (told_begin < stream.begin())
-    lose(told_begin, stream.begin(), "before the first AUXTRACE buffer are missing");
-  if (told_end > stream.end()) lose(stream.end(), told_end, "after the last AUXTRACE buffer are missing");
+    recorded_end = std::max(recorded_end, end_of(record->offset, record->size));
+  const uint64_t recorded_begin = queue.records.front()->offset;
+  if (recorded_begin < stream.begin())
+    lose(recorded_begin, stream.begin(), "before the first AUXTRACE buffer are missing");
+  if (recorded_end > stream.end())
+    lose(stream.end(), recorded_end, "after the last AUXTRACE buffer are missing");
 }
 
 // A sink of CoreSight frames goes round in its buffer: what the kernel calls TRUNCATED has lost its

@@ -32,7 +32,7 @@ class FlowRecord {
   Exit exit;
   Calls calls;
 
-  void tell(uint32_t block_number);
+  void name_block(uint32_t block_number);
   void bit(bool taken) {
     bits_.add(taken);
     quiet = 0;
@@ -59,8 +59,8 @@ class FlowRecord {
       return content;
     }
   };
-  List told_, odd_, times_, events_, gaps_;
-  uint32_t told_block_ = 0;
+  List blocks_, odd_, times_, events_, gaps_;
+  uint32_t last_block_ = 0;
   Time time_ = kTimeMin, event_time_ = 0;
   BitList bits_;
 };

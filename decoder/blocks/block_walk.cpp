@@ -82,7 +82,7 @@ class Bits {
   uint32_t have_ = 0;
 };
 
-struct Told {
+struct NamedBlock {
   uint32_t at, block;
 };
 struct Odd {
@@ -124,7 +124,7 @@ class WalkReader {
   bool items();
   std::string_view walk();
   void place_items();
-  void told();
+  void take_named_block();
   void chains(uint64_t until);
   std::string_view one(const Odd* odd);
 
@@ -132,7 +132,7 @@ class WalkReader {
   Source in_;
   Chunk& out_;
   uint64_t steps_ = 0, step_ = 0;
-  Cursor<Told> told_;
+  Cursor<NamedBlock> named_blocks_;
   Cursor<Odd> odd_;
   Cursor<Timed> times_;
   size_t next_event_ = 0, next_gap_ = 0;  // whose place among the entries is not known yet
@@ -158,9 +158,9 @@ std::string_view WalkReader::read(std::span<const uint8_t> prefix) {
 
 bool WalkReader::sections() {
   uint64_t block = 0;
-  Marks told(in_, 2);
-  for (uint64_t at; (at = told.advance()) < steps_;)
-    told_.add({static_cast<uint32_t>(at), static_cast<uint32_t>(block = in_.difference(block))});
+  Marks named(in_, 2);
+  for (uint64_t at; (at = named.advance()) < steps_;)
+    named_blocks_.add({static_cast<uint32_t>(at), static_cast<uint32_t>(block = in_.difference(block))});
   Marks odd(in_, 4);
   for (uint64_t at; (at = odd.advance()) < steps_;) {
     Odd o{static_cast<uint32_t>(at), static_cast<uint32_t>(in_.varint()), in_.u8(), Confidence::kCertain};
@@ -172,7 +172,7 @@ bool WalkReader::sections() {
   Marks times(in_, 2);
   for (uint64_t at; (at = times.advance()) < steps_;)
     times_.add({static_cast<uint32_t>(at), static_cast<Time>(time = in_.difference(time))});
-  if (!in_.ok() || !told_.sound(steps_) || !odd_.sound(steps_) || !times_.sound(steps_) || !items())
+  if (!in_.ok() || !named_blocks_.sound(steps_) || !odd_.sound(steps_) || !times_.sound(steps_) || !items())
     return false;
   const uint64_t bits = in_.varint();
   bits_ = Bits(in_.take(bits / 8 + (bits % 8 != 0 ? 1 : 0)), bits);
@@ -218,10 +218,10 @@ void WalkReader::place_items() {
     out_.gaps[next_gap_].step = entries;
 }
 
-// The current step's annotations, but that it is odd.
-void WalkReader::told() {
-  while (told_.next_at() == step_) {
-    at_ = map_.link_to(told_.take().block);
+// The block of the current step, where the trace names one.
+void WalkReader::take_named_block() {
+  while (named_blocks_.next_at() == step_) {
+    at_ = map_.link_to(named_blocks_.take().block);
     quiet_ = 0;
     if (at_ == 0) at_ = BlockMap::kNowhere;
   }
@@ -304,10 +304,10 @@ std::string_view WalkReader::walk() {
   while (wrong.empty()) {
     place_items();
     if (step_ == steps_) return bits_.left() != 0 ? "it has too many bits" : "";
-    told();
+    take_named_block();
     const Odd* odd = nullptr;
     while (odd_.next_at() == step_) odd = &odd_.take();
-    uint64_t until = std::min({steps_, told_.next_at(), times_.next_at(), odd_.next_at()});
+    uint64_t until = std::min({steps_, named_blocks_.next_at(), times_.next_at(), odd_.next_at()});
     if (next_event_ < out_.events.size()) until = std::min<uint64_t>(until, out_.events[next_event_].step);
     if (next_gap_ < out_.gaps.size()) until = std::min<uint64_t>(until, out_.gaps[next_gap_].step);
     const uint64_t before = step_;

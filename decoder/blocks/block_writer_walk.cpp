@@ -30,10 +30,10 @@ uint32_t BlockWriter::next(FlowRecord& record, const Step& step) {
   if (linked && expected == 0) {
     link(exit, block);
   } else if (!linked || expected != block) {
-    record.tell(block);
+    record.name_block(block);
     return block;
   }
-  if (++record.quiet >= kMaxQuiet) record.tell(block);
+  if (++record.quiet >= kMaxQuiet) record.name_block(block);
   return block;
 }
 
@@ -77,7 +77,7 @@ bool BlockWriter::follow(FlowRecord& record, Position at, uint32_t run) {
   const uint32_t expected = record.exit.block == 0 ? 0 : nodes_[record.exit.block].ways[record.exit.way];
   if (expected != ends.first) {
     if (record.exit.block == 0 || expected != 0) {
-      record.tell(ends.first);
+      record.name_block(ends.first);
       --record.quiet;  // of the run's steps all but the first
     } else {
       link(record.exit, ends.first);

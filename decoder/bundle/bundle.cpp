@@ -185,7 +185,7 @@ Result<void> BundleReader::add_pieces(const JsonView& entry, const MappedFile& f
   auto& index = frames_[file.path()];
   if (!index) {
     index = CsFrames::index({{.bytes = file.bytes(), .mapped = true}}, FrameAlignment::kMemory);
-    tell_unused_frames(*index, file.path(), notices_);
+    report_unused_frames(*index, file.path(), notices_);
   }
   stream.pieces = index->pieces_of(capture_.arm64.sources.back().trace_id);
   return {};

@@ -156,14 +156,14 @@ class TimelineConsumer final : public ChunkConsumer {
     tracker_.finish();
     for (size_t i = 0; i < capture_.streams.size(); ++i)
       window_.blocks().finish(i, capture_.streams[i].bounds.hi);
-    tell_runs();
+    emit_runs();
     if (tracker_.summary().clock == TimelineSummary::Clock::kNanoseconds) {
-      tell_text_versions(capture_, window_);
+      emit_text_versions(capture_, window_);
       window_.finish();
       rates_.finish(window_);
     }
     pokes_.finish(window_);
-    tell_lifetimes(capture_, window_);
+    emit_lifetimes(capture_, window_);
     TimelineSummary summary = tracker_.summary();
     summary.reordered = order_.forced();
     summary.slices = window_.slices();
@@ -197,7 +197,7 @@ class TimelineConsumer final : public ChunkConsumer {
       window_.blocks().led_to(stream, op.to);
     left_[stream] = op.kind == FlowOp::Kind::kExit || (left_[stream] && op.kind == FlowOp::Kind::kEvent);
   }
-  void tell_runs();
+  void emit_runs();
 
   const Capture& capture_;
   TimelineSink& sink_;
@@ -215,7 +215,7 @@ class TimelineConsumer final : public ChunkConsumer {
 };
 
 // Who ran where, by the switch records.
-void TimelineConsumer::tell_runs() {
+void TimelineConsumer::emit_runs() {
   const TimelineSummary& all = tracker_.summary();
   if (all.clock != TimelineSummary::Clock::kNanoseconds) return;
   for (const Stream& s : capture_.streams) {

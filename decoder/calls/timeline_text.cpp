@@ -142,7 +142,7 @@ void RateBuckets::lost(int32_t cpu, Time begin, Time end) {
 }
 
 void RateBuckets::finish(TimelineSink& sink) const {
-  auto tell = [&](CounterPoint::Kind kind, auto&& value) {
+  auto emit = [&](CounterPoint::Kind kind, auto&& value) {
     for (const auto& [cpu, c] : cpus_) {
       const size_t size = std::max(c.instructions.size(), c.lost.size());
       for (size_t i = 0; i < size; ++i) {
@@ -151,11 +151,11 @@ void RateBuckets::finish(TimelineSink& sink) const {
       sink.counter({kind, cpu, origin_ + static_cast<Time>(size) * width_, 0});
     }
   };
-  tell(CounterPoint::Kind::kInstructions, [this](const Cpu& c, size_t i) {
+  emit(CounterPoint::Kind::kInstructions, [this](const Cpu& c, size_t i) {
     const uint64_t n = i < c.instructions.size() ? c.instructions[i] : 0;
     return static_cast<double>(n) * 1000 / static_cast<double>(width_);
   });
-  tell(CounterPoint::Kind::kCoverage, [this](const Cpu& c, size_t i) {
+  emit(CounterPoint::Kind::kCoverage, [this](const Cpu& c, size_t i) {
     const Time lost = i < c.lost.size() ? std::min(c.lost[i], width_) : 0;
     return 100 - static_cast<double>(lost) * 100 / static_cast<double>(width_);
   });
@@ -188,7 +188,7 @@ std::string copy_name(const Capture& capture, const TextCopy& copy) {
 
 }  // namespace
 
-void tell_lifetimes(const Capture& capture, TimelineSink& sink) {
+void emit_lifetimes(const Capture& capture, TimelineSink& sink) {
   std::vector<LifetimeSlice> lifetimes;
   for (const BpfProgram& p : capture.bpf_programs) {
     LifetimeSlice lifetime{.kind = LifetimeSlice::Kind::kBpf,
@@ -232,7 +232,7 @@ void tell_lifetimes(const Capture& capture, TimelineSink& sink) {
   for (const LifetimeSlice& lifetime : lifetimes) sink.lifetime(lifetime);
 }
 
-void tell_text_versions(const Capture& capture, TimelineSink& sink) {
+void emit_text_versions(const Capture& capture, TimelineSink& sink) {
   std::vector<Time> changes;
   for (const PokeRecord& p : capture.text->pokes()) changes.push_back(p.time);
   for (const BpfProgram& p : capture.bpf_programs) {

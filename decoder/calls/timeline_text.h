@@ -56,7 +56,7 @@ class RateBuckets {
 };
 
 // Lifetimes of text and the text-version counter.
-void tell_lifetimes(const Capture& capture, TimelineSink& sink);
-void tell_text_versions(const Capture& capture, TimelineSink& sink);
+void emit_lifetimes(const Capture& capture, TimelineSink& sink);
+void emit_text_versions(const Capture& capture, TimelineSink& sink);
 
 }  // namespace asof

@@ -185,9 +185,10 @@ Recognized Recognizer::arm64(const PokeRecord& p) const {
 
 Recognized Recognizer::content(Space space, Addr at, Time t, const Version* from, const Version* to) const {
   const bool came = to != nullptr;
-  const Version* told = came ? to : from;
-  const OriginKind kind = told == nullptr || is_poke(told->origin) ? OriginKind::kUnknown
-                                                                   : capture_.text->origin(told->origin).kind;
+  const Version* shown = came ? to : from;
+  const OriginKind kind = shown == nullptr || is_poke(shown->origin)
+                              ? OriginKind::kUnknown
+                              : capture_.text->origin(shown->origin).kind;
   if (kind == OriginKind::kBpfImage) return {Mechanism::kBpf, came ? "program loaded" : "program unloaded"};
   if (kind == OriginKind::kJit) return {Mechanism::kJit, came ? "code emitted" : "code gone"};
   if (space != kKernelSpace) return {Mechanism::kMapping, came ? "mapped" : "covered by another mapping"};

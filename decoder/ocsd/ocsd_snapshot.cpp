@@ -157,7 +157,7 @@ void SnapshotReader::add_stream(const OcsdBuffer& buffer, const OcsdSource& sour
 
 void SnapshotReader::take_frames(const OcsdBuffer& buffer, const std::vector<const OcsdSource*>& sources) {
   const auto frames = CsFrames::index({buffer.section}, buffer.alignment);
-  tell_unused_frames(*frames, buffer.path, notices_);
+  report_unused_frames(*frames, buffer.path, notices_);
   std::set<uint8_t> known;
   for (const OcsdSource* source : sources) {
     if (!known.insert(source->source.trace_id).second) {
@@ -168,7 +168,7 @@ void SnapshotReader::take_frames(const OcsdBuffer& buffer, const std::vector<con
     }
     add_stream(buffer, *source, frames->pieces_of(source->source.trace_id));
   }
-  tell_unknown_ids(*frames, buffer.path, known, notices_);
+  report_unknown_ids(*frames, buffer.path, known, notices_);
 }
 
 void SnapshotReader::take_raw(const OcsdBuffer& buffer, const std::vector<const OcsdSource*>& sources) {

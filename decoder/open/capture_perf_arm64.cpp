@@ -65,7 +65,7 @@ std::vector<PatchSite> unsampled(std::vector<PatchSite> labels, const SampledCha
   return labels;
 }
 
-void tell_of_derived_clock(Time error, const std::string& path, NoticeBook& notices) {
+void report_derived_clock(Time error, const std::string& path, NoticeBook& notices) {
   const bool coarse = error > arm64::kCoarseClock;
   const std::string exact =
       coarse ? fmt::format("{:.1f} us", static_cast<double>(error) / 1e3) : fmt::format("{} ns", error);
@@ -97,7 +97,7 @@ void add_cs_streams(Capture& capture, const PerfData& data, NoticeBook& notices)
   if (const auto clock = fit_clock(clock_bounds(made))) {
     capture.arm64.time = clock->conversion;
     capture.arm64.time_error = clock->error;
-    tell_of_derived_clock(clock->error, data.path(), notices);
+    report_derived_clock(clock->error, data.path(), notices);
     return;
   }
   notices.info("I-SIDE-510", data.path(),

@@ -143,8 +143,8 @@ void PerfData::Impl::read_attrs(const Source& source, uint64_t entry_size, uint6
     const uint64_t at = in.pos();
     Reader peek = in;
     peek.skip(4);
-    const uint32_t told = peek.u32();
-    const uint64_t attr_size = told == 0 ? perf::kAttrMinSize : told;
+    const uint32_t stated = peek.u32();
+    const uint64_t attr_size = stated == 0 ? perf::kAttrMinSize : stated;
     const auto body = in.take(attr_size);
     const uint64_t ids_offset = in.u64(), ids_size = in.u64();
     auto attr = in.ok() ? read_attr(body) : std::nullopt;

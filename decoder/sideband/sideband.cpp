@@ -87,7 +87,7 @@ class SideBandReader {
   std::unordered_map<std::string, uint32_t> name_of_;
   std::map<int32_t, Time> last_in_ring_;
   // By CPU: what the LOST records of its ring count, and what perf read from its events when it ended.
-  std::map<int32_t, uint64_t> told_lost_, counted_lost_;
+  std::map<int32_t, uint64_t> reported_lost_, counted_lost_;
   bool guest_seen_ = false;
   std::optional<TraceEvent> sched_switch_;
   std::vector<SwitchFact> sampled_switches_;
@@ -244,8 +244,8 @@ void SideBandReader::task(const Record& r, const TaskRecord& body) {
 // record before this one in the same ring and this one.
 void SideBandReader::lost(const Record& r, const LostRecord& body) {
   LostRecords fact{.source = static_cast<uint32_t>(r.id.cpu), .count = body.lost};
-  uint64_t& told = told_lost_[r.id.cpu];
-  told = body.lost > UINT64_MAX - told ? UINT64_MAX : told + body.lost;
+  uint64_t& reported = reported_lost_[r.id.cpu];
+  reported = body.lost > UINT64_MAX - reported ? UINT64_MAX : reported + body.lost;
   if (auto before = last_in_ring_.find(r.id.cpu); before != last_in_ring_.end()) fact.after = before->second;
   if (r.time() != kTimeMin) fact.until = std::max(r.time(), fact.after);
   notices_.add(
@@ -270,9 +270,9 @@ void SideBandReader::lost_samples(const Record& r, const LostRecord& body) {
 // with no room for a LOST record any more.
 void SideBandReader::add_tail_losses() {
   for (const auto& [cpu, counted] : counted_lost_) {
-    const uint64_t told = told_lost_[cpu];
-    if (counted <= told) continue;
-    LostRecords fact{.source = static_cast<uint32_t>(cpu), .count = counted - told};
+    const uint64_t reported = reported_lost_[cpu];
+    if (counted <= reported) continue;
+    LostRecords fact{.source = static_cast<uint32_t>(cpu), .count = counted - reported};
     if (const auto last = last_in_ring_.find(cpu); last != last_in_ring_.end()) fact.after = last->second;
     if (cpu < 0) {  // of any ring
       for (const auto& [ring, last] : last_in_ring_) fact.after = std::min(fact.after, last);

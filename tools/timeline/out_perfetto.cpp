@@ -292,12 +292,13 @@ void PerfettoWriter::text() {
   counters(group);
   if (t_.folded == 0 && t_.blocks_left_out == 0 && instructions_.left_out() == 0) return;
   const uint64_t uuid = out_.track(0, "folded", 2);
-  const auto tell = [&](uint64_t n, std::string_view what) {
+  const auto note_left_out = [&](uint64_t n, std::string_view what) {
     if (n != 0)
       out_.event(uuid, t_.summary.begin, PerfettoPackets::kInstant, fmt::format("{} {}", n, what), "folded");
   };
-  tell(t_.blocks_left_out, "straight runs were left out: too many");
-  tell(instructions_.left_out(), "instructions have no slices of their own, only their runs: too many");
+  note_left_out(t_.blocks_left_out, "straight runs were left out: too many");
+  note_left_out(instructions_.left_out(),
+                "instructions have no slices of their own, only their runs: too many");
   if (t_.folded == 0) return;
   out_.note("folded slices", t_.folded);
   out_.note("kept slices", uint64_t{t_.slices.size()});
