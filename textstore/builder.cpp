@@ -180,8 +180,8 @@ bool Builder::Impl::end_replaced_layers() {
 
 TextStore Builder::build() && {
   Impl& b = *impl_;
-  for (const Layer& l :
-       doubtful_places(b.places, b.layers, b.store->pokes, LostIndex(b.lost), b.limits.place_steps, b.log))
+  for (const Layer& l : doubtful_places(b.places, b.layers, b.store->pokes, LostIndex(b.lost), b.rules,
+                                        b.limits.place_steps, b.log))
     b.keep_layer(l);
   for (const LostRecords& lost : b.lost)
     b.store->unsure_from = std::min(b.store->unsure_from, saturating_add(lost.after, 1));

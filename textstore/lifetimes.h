@@ -31,8 +31,8 @@ struct Lifetime {
   Time sure_until = kTimeMax;  // unsure_after() of its layers, the first of them
   bool unsure = false;         // a layer of it is
   bool backed = false;         // a layer covers it; else nothing is known but what pokes say
-  bool epoch =
-      false;  // of code that has its memory for a while (kRankEpoch): another lifetime is other memory
+  // Of code that has its memory for a while (kRankEpoch): another lifetime is other memory.
+  bool epoch = false;
   bool over_limit = false;  // too many candidates: unknown, whatever pokes say
 
   bool is_known(size_t i) const { return whole != nullptr || (!known.empty() && known[i] != 0); }

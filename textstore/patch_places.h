@@ -8,6 +8,7 @@
 #include "textstore/build_state.h"
 #include "textstore/facts.h"
 #include "textstore/lost_index.h"
+#include "textstore/patch_rules.h"
 #include "textstore/text_store.h"
 
 namespace asof {
@@ -17,7 +18,7 @@ namespace asof {
 // in any order. Where the budget ends, the places that are left count as text that never changes, and a
 // notice says so.
 std::vector<Layer> doubtful_places(std::span<const PatchPlace> places, std::span<const Layer> layers,
-                                   std::span<const PokeRecord> pokes, const LostIndex& lost, Budget& budget,
-                                   NoticeLog& log);
+                                   std::span<const PokeRecord> pokes, const LostIndex& lost,
+                                   const PatchRules& rules, Budget& budget, NoticeLog& log);
 
 }  // namespace asof

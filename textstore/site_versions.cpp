@@ -231,9 +231,8 @@ void SiteVersions::doubt_overlaps(std::span<const uint32_t> pokes, std::span<con
     }
     open.push_back(i);
   }
-  // What was taken over from doubtful lifetimes is doubtful.
-  std::map<std::pair<uint32_t, const Layer*>, Time>
-      ends;  // the first end of a doubtful lifetime that showed it
+  // What was taken over from doubtful lifetimes is doubtful: the first end of one that showed a part.
+  std::map<std::pair<uint32_t, const Layer*>, Time> ends;
   for (size_t i = 0; i < lifetimes.size(); ++i) {
     if (!lifetimes[i].epoch || lifetimes[i].over_limit) continue;
     Carried::for_each_part(lifetimes[i], 0, [&](const Lifetime::Part& part) {
