@@ -40,7 +40,7 @@ struct BuildLimits {
   Budget compared_bytes{uint64_t{1} << 33};  // layers against each other
   Budget tie_steps{uint64_t{1} << 25};       // orders tried for pokes of one time
   Budget place_steps{uint64_t{1} << 28};     // layers and pokes looked at for places
-  Budget roll_steps{uint64_t{1} << 25};      // pokes undone or redone on a layer outside its life
+  Budget roll_steps{uint64_t{1} << 25};      // pokes undone or redone on a layer outside its lifetime
 };
 
 // More versions than this possible at one instant are no knowledge: the bytes count as unknown then.

@@ -24,6 +24,7 @@ struct Builder::Impl {
   SpaceFacts spaces{1};
   std::vector<LostRecords> lost;
   bool all_rings = false;
+  PatchRules rules;
   std::vector<PatchPlace> places;
   std::set<Space> distrusted;
   NoticeLog log;
@@ -94,6 +95,8 @@ void Builder::add_poke(const Poke& poke) {
 
 void Builder::add_lost(const LostRecords& lost) { impl_->lost.push_back(lost); }
 
+void Builder::set_patch_rules(const PatchRules& rules) { impl_->rules = rules; }
+
 void Builder::all_rings_recorded() { impl_->all_rings = true; }
 
 void Builder::add_place(const PatchPlace& place) {
@@ -128,7 +131,7 @@ std::shared_ptr<const SpaceTable> Builder::Impl::kernel_table(const LayerList& l
   const LostIndex lost_index(lost);
   std::vector<bool> dropped;
   SiteVersions versions(
-      {store->pokes, lost_index, all_rings, store->pool, log, limits, dropped, contradictions});
+      {store->pokes, lost_index, all_rings, rules, store->pool, log, limits, dropped, contradictions});
   std::shared_ptr<SpaceTable> table = make_poked_table(*list, sites, versions, context);
   remove_dropped(*table, dropped);
   return table;
@@ -177,15 +180,15 @@ bool Builder::Impl::end_replaced_layers() {
 
 TextStore Builder::build() && {
   Impl& b = *impl_;
-  for (const Layer& l :
-       doubtful_places(b.places, b.layers, b.store->pokes, LostIndex(b.lost), b.limits.place_steps, b.log))
+  for (const Layer& l : doubtful_places(b.places, b.layers, b.store->pokes, LostIndex(b.lost), b.rules,
+                                        b.limits.place_steps, b.log))
     b.keep_layer(l);
   for (const LostRecords& lost : b.lost)
     b.store->unsure_from = std::min(b.store->unsure_from, saturating_add(lost.after, 1));
   for (Layer& l : b.layers) {
-    // What was read behind a loss may have been changed in it: it does not say what was there before.
-    const bool behind_loss = b.store->unsure_from != kTimeMax && l.observed >= b.store->unsure_from;
-    l.unsure = l.unsure || b.distrusted.contains(l.space) || behind_loss;
+    // What was read after a loss may have been changed during it: it does not say what was there before.
+    const bool after_loss = b.store->unsure_from != kTimeMax && l.observed >= b.store->unsure_from;
+    l.unsure = l.unsure || b.distrusted.contains(l.space) || after_loss;
   }
   std::vector<LayerList> lists = b.spaces.resolve(b.layers, b.limits);
   std::set<const void*> distinct;

@@ -1,33 +1,29 @@
 // Builder: takes facts in any order and makes the TextStore. One thread; build() consumes it.
 //
 // Rules (kernel facts in docs/live-text.md):
-//  * For bytes that a poke covers the chain of events alone decides: before the first one its `old`, then
-//  each `new`
-//    in turn. Snapshots serve only bytes no poke covers; a transient INT3 that a snapshot caught is healed
-//    so.
-//  * `new` of event k must be `old` of event k+1 at the same bytes. A break is reported and both are
-//  candidates
-//    between the two times (narrowed by LostRecords when all rings were recorded; of any ring, for any CPU
-//    may have made the missing change).
-//  * A snapshot that disagrees with the chain: no word when it shows a later state (it was copied later) or a
-//  poke
-//    under way; else a notice, and where its `observed` is known an extra candidate up to then (with
-//    LostRecords: up to their end, or from their begin).
+//  * For bytes covered by pokes, the chain of pokes alone decides: before the first poke its `old` bytes,
+//    then each `new` in turn. Snapshots only serve bytes that no poke covers, which also heals a transient
+//    INT3 that a snapshot caught.
+//  * `new` of poke k must be `old` of poke k+1 at the same bytes. A break is reported, and both are
+//    candidates between the two times. LostRecords narrow the interval when all rings were recorded; those of
+//    any ring count, as any CPU may have made the missing change.
+//  * A snapshot may disagree with the chain. Nothing is reported when it shows a later state (it was copied
+//    later) or a poke in progress. Otherwise a notice is given, and where its `observed` is known its bytes
+//    are an extra candidate up to then (with LostRecords: up to their end, or from their begin).
 //  * Equal times are ordered by the byte chain, not by file position; duplicates are dropped and counted.
-//  * A layer's `observed` says which pokes its bytes already contain: later ones roll forward, earlier ones
-//  back.
-//  * A chain holds within one life of the layers beneath. It says nothing of the next content of the place.
-//  * A poke after the announced end of a soft life is one of that life while it fits its bytes. The first
-//  that does
-//    not was made on what comes next: there the life is over.
-//  * Install (0 -> n) opens a life, removal (n -> 0) closes it softly. Pokes may come before the layer of the
-//  program
-//    they lie in, and after its end.
+//  * A layer's `observed` says which pokes its bytes already contain: later ones are rolled forward, earlier
+//    ones back.
+//  * A chain holds within one lifetime of the layers beneath. It says nothing about later content there.
+//  * A poke after the announced end of a lifetime with a soft end still belongs to it as long as it fits its
+//    bytes. The first one that does not was made on the next content: the lifetime is over there.
+//  * Install (0 -> n) begins a lifetime, removal (n -> 0) ends it softly. Pokes may come before the layer of
+//    the program they lie in, and after its end.
 #pragma once
 #include <memory>
 #include <span>
 
 #include "textstore/facts.h"
+#include "textstore/patch_rules.h"
 #include "textstore/text_store.h"
 
 namespace asof {
@@ -52,6 +48,8 @@ class Builder {
   void add_lost(const LostRecords& lost);
   void add_place(const PatchPlace& place);
 
+  // Of the machine whose text this is.
+  void set_patch_rules(const PatchRules& rules);
   // Nothing in this space is sure at any time (Layer::unsure): nobody recorded its changes.
   void distrust(Space space);
   // Every CPU had a ring that asked for pokes: what is missing from the records was lost, and when, the

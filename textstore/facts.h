@@ -12,22 +12,22 @@
 
 namespace asof {
 
-// Bytes (or the knowledge that bytes are unknown) of one address range for one life.
+// Bytes (or the knowledge that bytes are unknown) of one address range for one lifetime.
 //
 // Where several layers cover an address at one instant, the highest rank wins; layers of equal rank with
 // different bytes are all candidates there (that is how "changed somewhere between two snapshots" is said).
-// An unknown claim gives way to known bytes of equal rank that are not older.
+// A layer of unknown bytes gives way to known ones of equal rank that are not older.
 struct Layer {
   Space space = kKernelSpace;
   AddrRange range;
-  // Empty: the range is claimed, its bytes are unknown. Else range.size() bytes, which must outlive the store
+  // Empty: something is there, its bytes are unknown. Else range.size() bytes, which must outlive the store
   // (Builder::keep); with fewer, the rest of the range is unknown.
   std::span<const uint8_t> bytes;
   Time from = kTimeMin;   // earliest instant at which this content can run
   Time until = kTimeMax;  // latest instant
   // A soft end (BPF unregister, slot removal): code may still run after `until`, as long as no later layer of
   // at least this rank claims the address. The memory may have been given to something else by then, of which
-  // nothing tells (classic BPF, a module): so from `until` on the bytes are unsure.
+  // no record says so (classic BPF, a module): so from `until` on the bytes are unsure.
   bool soft_until = false;
   // When the bytes were read from memory. Pokes at or before it are in the bytes already; later ones are
   // applied, earlier ones rolled back for queries before them. kTimeMin: the bytes are as before every poke
@@ -39,20 +39,25 @@ struct Layer {
   // this layer, and no loss explains it, all of the layer is doubtful since the last poke that did fit, and
   // gone from that one on.
   bool replaceable = false;
-  // Its bytes may be changed with nothing in the recording that tells of it (modules that are loaded anew,
+  // Its bytes may change without any trace of that in the recording (modules that are loaded again,
   // files instead of memory, changes nobody asked for): they are what is followed, but they are never
   // certain.
   bool unsure = false;
 };
 
 // Usual ranks. A fall-back file serves only where nothing was copied from memory.
-inline constexpr int kRankUnclaimed = -3;  // in a copy of memory, but nothing says that it is code
-inline constexpr int kRankFallback =
-    -2;  // vmlinux, modules as files; second snapshot where the first has nothing
-inline constexpr int kRankSnapshot = 0;  // kcore
-inline constexpr int kRankMapping = 1;   // user mapping, bundle text
-inline constexpr int kRankEpoch = 2;     // KSYMBOL life: BPF program, out-of-line page
-inline constexpr int kRankWatched = 3;   // bytes seen in that life
+// In a copy of memory, but nothing says that it is code.
+inline constexpr int kRankUnclaimed = -3;
+// vmlinux, modules as files; a second snapshot where the first one has nothing.
+inline constexpr int kRankFallback = -2;
+// kcore.
+inline constexpr int kRankSnapshot = 0;
+// User mapping, bundle text.
+inline constexpr int kRankMapping = 1;
+// KSYMBOL lifetime: BPF program, out-of-line page.
+inline constexpr int kRankEpoch = 2;
+// Bytes seen in that lifetime.
+inline constexpr int kRankWatched = 3;
 
 // One PERF_RECORD_TEXT_POKE (kernel/events/core.c perf_event_text_poke()). old empty: install; new empty:
 // removal.
@@ -62,8 +67,8 @@ struct Poke {
   std::span<const uint8_t> old_bytes;  // must outlive build(), not the store
   std::span<const uint8_t> new_bytes;
   uint32_t source = 0;  // ring (cpu) the record came from
-  uint64_t file_offset =
-      0;  // of the record, for reports; ties in time keep this order unless the bytes say otherwise
+  // Of the record, for reports. Pokes of equal time keep this order unless the bytes say otherwise.
+  uint64_t file_offset = 0;
 };
 
 // Records were lost in one ring: any number of changes may be missing in (after, until].

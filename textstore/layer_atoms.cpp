@@ -26,7 +26,7 @@ LayerAtoms cut_layers(std::span<const LayerView> layers, Budget& budget) {
     LayerAtom atom{{cuts[c], cuts[c + 1]}, static_cast<uint32_t>(result.members.size()), 0, false};
     if (!budget.take(live.size() + 1)) {
       atom.range.end = cuts.back();
-      atom.crowded = true;
+      atom.over_limit = true;
       result.atoms.push_back(atom);
       break;
     }

@@ -12,7 +12,7 @@ struct LayerAtom {
   AddrRange range;
   uint32_t first = 0;  // of its layers in LayerAtoms::members
   uint32_t count = 0;
-  bool crowded = false;  // more layers meet here than the budget allows: members are left out
+  bool over_limit = false;  // more layers meet here than the budget allows: members are left out
 };
 
 struct LayerAtoms {

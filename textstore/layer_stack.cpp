@@ -37,34 +37,34 @@ class Sweep {
   std::vector<Time> announced_;
   std::map<int, std::set<uint32_t>, std::greater<>> live_;
   std::vector<uint32_t> current_, chosen_;
-  bool crowded_ = false;  // more candidates than kMaxCandidates
-  bool was_crowded_ = false;
-  Time crowded_from_ = kTimeMin;
+  bool over_limit_ = false;  // more candidates than kMaxCandidates
+  bool was_over_limit_ = false;
+  Time over_limit_from_ = kTimeMin;
   std::vector<Visible>& out_;
 };
 
-// A soft end moves to just before the next claim: a later layer of the same rank or a higher one.
+// A soft end moves to just before the next layer of the same rank or a higher one begins.
 void Sweep::set_ends() {
-  std::map<int, Time> next_claim;  // by rank: `from` of the earliest layer behind those seen
+  std::map<int, Time> next_from;  // by rank: `from` of the earliest layer after those seen
   for (size_t end = layers_.size(); end > 0;) {
-    // Layers of equal `from` do not claim from each other.
+    // Layers of equal `from` do not end each other.
     size_t begin = end - 1;
     while (begin > 0 && layers_[begin - 1].layer->from == layers_[end - 1].layer->from) --begin;
     for (size_t i = begin; i < end; ++i) {
       LayerView& v = layers_[i];
       announced_[i] = v.until;
       if (!v.soft) continue;
-      Time claim = kTimeMax;
-      bool claimed = false;
-      for (auto it = next_claim.lower_bound(v.layer->rank); it != next_claim.end(); ++it) {
-        claim = std::min(claim, it->second);
-        claimed = true;
+      Time successor = kTimeMax;
+      bool replaced = false;
+      for (auto it = next_from.lower_bound(v.layer->rank); it != next_from.end(); ++it) {
+        successor = std::min(successor, it->second);
+        replaced = true;
       }
-      const Time told = claimed ? std::min(v.until, claim - 1) : v.until;
-      announced_[i] = std::max(v.layer->from, told);
-      v.until = claimed ? std::max(v.until, claim - 1) : kTimeMax;
+      const Time announced = replaced ? std::min(v.until, successor - 1) : v.until;
+      announced_[i] = std::max(v.layer->from, announced);
+      v.until = replaced ? std::max(v.until, successor - 1) : kTimeMax;
     }
-    for (size_t i = begin; i < end; ++i) next_claim[layers_[i].layer->rank] = layers_[i].layer->from;
+    for (size_t i = begin; i < end; ++i) next_from[layers_[i].layer->rank] = layers_[i].layer->from;
     end = begin;
   }
 }
@@ -92,14 +92,15 @@ void Sweep::apply(const Edge& edge) {
   if (it->second.empty()) live_.erase(it);
 }
 
-// The candidates: all of the highest rank, but an unknown claim gives way to known bytes that are not older.
+// The candidates: all of the highest rank, but a layer of unknown bytes gives way to known ones that are not
+// older.
 void Sweep::choose() {
   chosen_.clear();
-  crowded_ = false;
+  over_limit_ = false;
   if (live_.empty()) return;
   const std::set<uint32_t>& top = live_.begin()->second;
   if (top.size() > kMaxCandidates) {
-    crowded_ = true;
+    over_limit_ = true;
     return;
   }
   bool any_known = false;
@@ -124,14 +125,14 @@ void Sweep::switch_at(Time t) {
     if (!std::ranges::binary_search(current_, i)) open_[i] = t;
   }
   current_.swap(chosen_);
-  if (crowded_ && !was_crowded_) crowded_from_ = t;
-  if (!crowded_ && was_crowded_) out_.push_back({crowded_from_, t - 1, nullptr, kTimeMax});
-  was_crowded_ = crowded_;
+  if (over_limit_ && !was_over_limit_) over_limit_from_ = t;
+  if (!over_limit_ && was_over_limit_) out_.push_back({over_limit_from_, t - 1, nullptr, kTimeMax});
+  was_over_limit_ = over_limit_;
 }
 
 void Sweep::close_all() {
   for (uint32_t i : current_) out_.push_back({open_[i], kTimeMax, layers_[i].layer, announced_[i]});
-  if (was_crowded_) out_.push_back({crowded_from_, kTimeMax, nullptr, kTimeMax});
+  if (was_over_limit_) out_.push_back({over_limit_from_, kTimeMax, nullptr, kTimeMax});
 }
 
 void Sweep::run() {

@@ -1,4 +1,4 @@
-// Which layers can be what a CPU runs, and when: ranks, soft ends and claims of the layers over one piece of
+// Which layers can be what a CPU runs, and when: ranks, ends and successors of the layers over one piece of
 // address space (rules in facts.h, reasons in docs/live-text.md 3.6 and 6).
 #pragma once
 #include <span>
@@ -21,8 +21,8 @@ struct Visible {
   Time from = kTimeMin;
   Time until = kTimeMax;
   const Layer* layer = nullptr;
-  Time announced =
-      kTimeMax;  // of a soft end: the last instant before the layer's end or its successor was told
+  // Of a soft end: the last instant before the end of the layer, or its successor, was announced.
+  Time announced = kTimeMax;
 
   bool operator==(const Visible&) const = default;
 };

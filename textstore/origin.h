@@ -1,4 +1,4 @@
-// Where bytes came from. Every version of text carries one, so that a user can be told why these bytes.
+// Where bytes came from. Every version of text has one, so that tools can say why these bytes are shown.
 #pragma once
 #include <cstdint>
 #include <string>

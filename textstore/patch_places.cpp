@@ -71,16 +71,16 @@ void add_doubt(const PatchPlace& place, const Layer& beneath, Time from, Time un
   if (doubt.from <= doubt.until) out.push_back(doubt);
 }
 
-// The layer was read while a poke was under way (x86: INT3 first, the first byte last): it shows neither
+// The layer was read while a poke was in progress (breakpoint first, the first byte last): it shows neither
 // state.
-bool caught_in_between(const PatchPlace& place, const Layer& beneath) {
-  constexpr uint8_t kInt3 = 0xcc;
-  return beneath.bytes[place.range.begin - beneath.range.begin] == kInt3 && place.bytes[0] != kInt3;
+bool caught_in_between(const PatchPlace& place, const Layer& beneath, std::optional<uint8_t> breakpoint) {
+  return breakpoint && beneath.bytes[place.range.begin - beneath.range.begin] == *breakpoint &&
+         place.bytes[0] != *breakpoint;
 }
 
 void doubt_place(const PatchPlace& place, const Layer& beneath, const LostIndex& lost,
-                 std::vector<Layer>& out) {
-  if (place.always || caught_in_between(place, beneath))
+                 const PatchRules& rules, std::vector<Layer>& out) {
+  if (place.always || caught_in_between(place, beneath, rules.breakpoint))
     return add_doubt(place, beneath, kTimeMin, kTimeMax, out);
   // A layer that does not say when it was read is as memory was in the beginning.
   if (const auto w = lost.within(kTimeMin, beneath.observed))
@@ -92,8 +92,8 @@ void doubt_place(const PatchPlace& place, const Layer& beneath, const LostIndex&
 }  // namespace
 
 std::vector<Layer> doubtful_places(std::span<const PatchPlace> places, std::span<const Layer> layers,
-                                   std::span<const PokeRecord> pokes, const LostIndex& lost, Budget& budget,
-                                   NoticeLog& log) {
+                                   std::span<const PokeRecord> pokes, const LostIndex& lost,
+                                   const PatchRules& rules, Budget& budget, NoticeLog& log) {
   std::vector<Layer> out;
   const bool any =
       std::ranges::any_of(places, [&](const PatchPlace& p) { return p.always || !lost.empty(); });
@@ -104,7 +104,7 @@ std::vector<Layer> doubtful_places(std::span<const PatchPlace> places, std::span
     affordable = poked.overlapping(place.range, budget, [&](uint32_t) { recorded = true; });
     if (recorded) continue;
     affordable = affordable && text.overlapping(place.range, budget, [&](uint32_t i) {
-      if (layers[i].range.contains(place.range)) doubt_place(place, layers[i], lost, out);
+      if (layers[i].range.contains(place.range)) doubt_place(place, layers[i], lost, rules, out);
     });
     if (!affordable) {
       log.count(TextNotice::Kind::kTooComplex, place.range.begin, kTimeMin);

@@ -20,10 +20,10 @@ class State {
  public:
   explicit State(AddrRange site) : site_(site), bytes_(site.size()), known_(site.size()) {}
 
-  void reset(const Life& life) {
+  void reset(const Lifetime& lifetime) {
     for (size_t i = 0; i < bytes_.size(); ++i) {
-      known_[i] = life.is_known(i) ? Known::kBase : Known::kNo;
-      if (life.is_known(i)) bytes_[i] = life.byte(i);
+      known_[i] = lifetime.is_known(i) ? Known::kBase : Known::kNo;
+      if (lifetime.is_known(i)) bytes_[i] = lifetime.byte(i);
     }
   }
 
@@ -58,15 +58,15 @@ class State {
 
 class TieOrder {
  public:
-  TieOrder(AddrRange site, std::span<const uint32_t> members, std::span<const Life> lives,
+  TieOrder(AddrRange site, std::span<const uint32_t> members, std::span<const Lifetime> lifetimes,
            TieContext& context)
-      : site_(site), members_(members), lives_(lives), context_(context), state_(site) {}
+      : site_(site), members_(members), lifetimes_(lifetimes), context_(context), state_(site) {}
 
   void run() {
     for (size_t i = 0; i < members_.size();) {
       size_t end = i + 1;
       while (end < members_.size() && poke(end).time == poke(i).time) ++end;
-      enter_life(poke(i).time);
+      enter_lifetime(poke(i).time);
       if (end - i > 1) order(i, end);
       for (; i < end; ++i) state_.apply(poke(i));
     }
@@ -75,13 +75,13 @@ class TieOrder {
  private:
   PokeRecord& poke(size_t member) { return context_.pokes[members_[member]]; }
 
-  void enter_life(Time t) {
+  void enter_lifetime(Time t) {
     bool moved = false;
-    while (next_life_ < lives_.size() && lives_[next_life_].from <= t) {
-      ++next_life_;
+    while (next_lifetime_ < lifetimes_.size() && lifetimes_[next_lifetime_].from <= t) {
+      ++next_lifetime_;
       moved = true;
     }
-    if (moved) state_.reset(lives_[next_life_ - 1]);
+    if (moved) state_.reset(lifetimes_[next_lifetime_ - 1]);
   }
 
   // Mismatches when group_ runs in the order of `slots`, then what follows it. Stops at `limit`.
@@ -92,9 +92,9 @@ class TieOrder {
       sum += s.mismatch(group_[slots[k]]);
       s.apply(group_[slots[k]]);
     }
-    const bool same_life = next_life_ == lives_.size();
+    const bool same_lifetime = next_lifetime_ == lifetimes_.size();
     for (size_t k = end; k < std::min(end + kLookAhead, members_.size()) && sum < limit; ++k) {
-      if (!same_life && poke(k).time >= lives_[next_life_].from) break;
+      if (!same_lifetime && poke(k).time >= lifetimes_[next_lifetime_].from) break;
       sum += s.mismatch(poke(k));
       s.apply(poke(k));
     }
@@ -160,22 +160,22 @@ class TieOrder {
 
   AddrRange site_;
   std::span<const uint32_t> members_;
-  std::span<const Life> lives_;
+  std::span<const Lifetime> lifetimes_;
   TieContext& context_;
   State state_;
-  size_t next_life_ = 0;
+  size_t next_lifetime_ = 0;
   std::vector<PokeRecord> group_;
 };
 
 }  // namespace
 
-void order_ties(AddrRange site, std::span<const uint32_t> members, std::span<const Life> lives,
+void order_ties(AddrRange site, std::span<const uint32_t> members, std::span<const Lifetime> lifetimes,
                 TieContext& context) {
   bool any = false;
   for (size_t i = 1; i < members.size() && !any; ++i) {
     any = context.pokes[members[i]].time == context.pokes[members[i - 1]].time;
   }
-  if (any) TieOrder(site, members, lives, context).run();
+  if (any) TieOrder(site, members, lifetimes, context).run();
 }
 
 }  // namespace asof

@@ -4,7 +4,7 @@
 #include <span>
 
 #include "textstore/build_state.h"
-#include "textstore/lives.h"
+#include "textstore/lifetimes.h"
 #include "textstore/poke_sites.h"
 
 namespace asof {
@@ -17,7 +17,7 @@ struct TieContext {
 
 // `members` of a site, ascending indices into `pokes`: records of equal time change places there until the
 // chain of bytes fits best. Pokes that reach beyond the site stay where they are.
-void order_ties(AddrRange site, std::span<const uint32_t> members, std::span<const Life> lives,
+void order_ties(AddrRange site, std::span<const uint32_t> members, std::span<const Lifetime> lifetimes,
                 TieContext& context);
 
 }  // namespace asof

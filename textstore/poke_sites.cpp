@@ -107,7 +107,7 @@ void SiteFinder::add_site(AddrRange range, const std::vector<uint32_t>& footprin
   uint64_t total = 0;
   for (uint32_t f : footprints) total += footprints_[f].count;
   if (!budget_.take(total)) {
-    site.crowded = true;
+    site.over_limit = true;
   } else {
     for (uint32_t f : footprints) {
       for (uint32_t k = 0; k < footprints_[f].count; ++k) {

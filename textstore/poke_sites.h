@@ -16,7 +16,7 @@ struct PokeSite {
   AddrRange range;
   uint32_t first = 0;  // of its pokes in PokeSites::members
   uint32_t count = 0;
-  bool crowded = false;  // more pokes meet here than the budget allows: members are left out
+  bool over_limit = false;  // more pokes meet here than the budget allows: members are left out
 };
 
 struct PokeSites {

@@ -6,7 +6,7 @@
 #include <cstring>
 #include <map>
 
-#include "textstore/life_chain.h"
+#include "textstore/patch_replay.h"
 #include "textstore/poke_order.h"
 
 namespace asof {
@@ -47,30 +47,30 @@ std::span<const uint32_t> without_repeats(AddrRange site, std::span<const uint32
   return any ? std::span<const uint32_t>(kept) : members;
 }
 
-// Of `lives`, sorted, the claimed ones that begin first after the first one's end.
-std::span<const Life> next_lives(std::span<const Life> lives) {
-  auto first = std::ranges::upper_bound(lives, lives[0].until, {}, &Life::from);
-  // At most one unclaimed life lies between claimed ones.
-  while (first != lives.end() && !first->claimed) ++first;
+// Of `lifetimes`, sorted, the backed ones that begin first after the first one's end.
+std::span<const Lifetime> next_lifetimes(std::span<const Lifetime> lifetimes) {
+  auto first = std::ranges::upper_bound(lifetimes, lifetimes[0].until, {}, &Lifetime::from);
+  // At most one unbacked lifetime lies between backed ones.
+  while (first != lifetimes.end() && !first->backed) ++first;
   auto last = first;
-  while (last != lives.end() && last->claimed && last->from == first->from) ++last;
+  while (last != lifetimes.end() && last->backed && last->from == first->from) ++last;
   return {first, last};
 }
 
 }  // namespace
 
-// How layers were left at the end of the lives that showed them, part by part: a layer comes to light again
-// after a higher one ended, or goes on beside another neighbour, with the pokes it had got.
+// How layers were left at the end of the lifetimes that showed them, part by part: a layer comes to light
+// again after a higher one ended, or goes on beside another neighbour, with the pokes it had got.
 class SiteVersions::Carried {
  public:
   void clear() { left_.clear(); }
-  void keep(const Life& life, Time until, const LifeChain::State& state) {
-    for_each_part(life, state.bytes.size(), [&](const Life::Part& part) {
+  void keep(const Lifetime& lifetime, Time until, const PatchReplay::State& state) {
+    for_each_part(lifetime, state.bytes.size(), [&](const Lifetime::Part& part) {
       std::vector<Left>& all = left_[{part.at, part.layer}];
-      // Of those that ended before all lives to come, the last one counts.
+      // Of those that ended before all lifetimes to come, the last one counts.
       Time last = kTimeMin;
       for (const Left& l : all) {
-        if (l.until < life.from) last = std::max(last, l.until);
+        if (l.until < lifetime.from) last = std::max(last, l.until);
       }
       std::erase_if(all, [&](const Left& l) { return l.until < last; });
       const auto cut = [&](const std::vector<uint8_t>& v) {
@@ -79,19 +79,19 @@ class SiteVersions::Carried {
       all.push_back({until, {cut(state.bytes), cut(state.known)}});
     });
   }
-  // The state in which `life` begins, if any of its layers was there before.
-  bool find(const Life& life, size_t size, LifeChain::State& out) const {
+  // The state in which `lifetime` begins, if any of its layers was there before.
+  bool find(const Lifetime& lifetime, size_t size, PatchReplay::State& out) const {
     bool any = false;
-    for_each_part(life, size, [&](const Life::Part& part) {
+    for_each_part(lifetime, size, [&](const Lifetime::Part& part) {
       const auto found = left_.find({part.at, part.layer});
       const Left* best = nullptr;
       if (found != left_.end()) {
         for (const Left& l : found->second) {
-          if (l.until < life.from && (best == nullptr || l.until >= best->until)) best = &l;
+          if (l.until < lifetime.from && (best == nullptr || l.until >= best->until)) best = &l;
         }
       }
       if (best == nullptr) return;
-      if (!any) start(life, size, out);
+      if (!any) start(lifetime, size, out);
       any = true;
       std::ranges::copy(best->state.bytes, out.bytes.begin() + part.at);
       std::ranges::copy(best->state.known, out.known.begin() + part.at);
@@ -100,22 +100,22 @@ class SiteVersions::Carried {
   }
 
   template <class F>
-  static void for_each_part(const Life& life, size_t size, F&& f) {
-    if (life.layer != nullptr) return f(Life::Part{0, static_cast<uint32_t>(size), life.layer});
-    for (const Life::Part& part : life.parts) f(part);
+  static void for_each_part(const Lifetime& lifetime, size_t size, F&& f) {
+    if (lifetime.layer != nullptr) return f(Lifetime::Part{0, static_cast<uint32_t>(size), lifetime.layer});
+    for (const Lifetime::Part& part : lifetime.parts) f(part);
   }
 
  private:
   struct Left {
     Time until;
-    LifeChain::State state;  // of the part
+    PatchReplay::State state;  // of the part
   };
-  static void start(const Life& life, size_t size, LifeChain::State& out) {
+  static void start(const Lifetime& lifetime, size_t size, PatchReplay::State& out) {
     out.bytes.assign(size, 0);
     out.known.assign(size, 0);
     for (size_t i = 0; i < size; ++i) {
-      if (!life.is_known(i)) continue;
-      out.bytes[i] = life.byte(i);
+      if (!lifetime.is_known(i)) continue;
+      out.bytes[i] = lifetime.byte(i);
       out.known[i] = 1;
     }
   }
@@ -125,22 +125,22 @@ class SiteVersions::Carried {
 
 SiteVersions::SiteVersions(SiteContext context)
     : context_(context),
-      chain_(std::make_unique<LifeChain>(context_)),
+      replay_(std::make_unique<PatchReplay>(context_)),
       carried_(std::make_unique<Carried>()) {}
 
 SiteVersions::~SiteVersions() = default;
 
-void SiteVersions::make(AddrRange site, std::span<const uint32_t> members, std::span<const Life> lives,
-                        std::vector<Version>& out) {
+void SiteVersions::make(AddrRange site, std::span<const uint32_t> members,
+                        std::span<const Lifetime> lifetimes, std::vector<Version>& out) {
   TieContext ties{context_.pokes, context_.log, context_.limits.tie_steps};
-  order_ties(site, members, lives, ties);
+  order_ties(site, members, lifetimes, ties);
   const std::span<const uint32_t> pokes = without_repeats(site, members, context_, kept_);
-  chain_->begin_site(site, pokes);
-  play_lives(site, lives, out);
-  doubt_overlaps(pokes, lives, out);
+  replay_->begin_site(site, pokes);
+  play_lifetimes(site, lifetimes, out);
+  doubt_overlaps(pokes, lifetimes, out);
 
-  const bool claimed = std::ranges::any_of(lives, &Life::claimed);
-  if (!claimed && !pokes.empty()) {
+  const bool backed = std::ranges::any_of(lifetimes, &Lifetime::backed);
+  if (!backed && !pokes.empty()) {
     const PokeRecord& first = context_.pokes[pokes[0]];
     context_.log.add(
         TextNotice::Kind::kPokeOutsideText, site.begin, first.time, context_.pokes[pokes.back()].time, [&] {
@@ -149,38 +149,40 @@ void SiteVersions::make(AddrRange site, std::span<const uint32_t> members, std::
   }
 }
 
-void SiteVersions::play_lives(AddrRange site, std::span<const Life> lives, std::vector<Version>& out) {
+void SiteVersions::play_lifetimes(AddrRange site, std::span<const Lifetime> lifetimes,
+                                  std::vector<Version>& out) {
   carried_->clear();
-  consistent_.assign(lives.size(), true);
-  Time reached = kTimeMin;  // last instant of the claimed lives that began before this one
-  LifeChain::State left;
+  consistent_.assign(lifetimes.size(), true);
+  Time reached = kTimeMin;  // last instant of the backed lifetimes that began before this one
+  PatchReplay::State left;
   Time begun = kTimeMin;  // the same, with those that began together with it
-  for (size_t i = 0; i < lives.size(); ++i) {
-    const Life& life = lives[i];
-    if (i != 0 && lives[i - 1].from != life.from) reached = begun;
-    Time until = life.until;
-    if (life.crowded) {
-      out.push_back({life.from, life.until, nullptr, life.origin});
+  for (size_t i = 0; i < lifetimes.size(); ++i) {
+    const Lifetime& lifetime = lifetimes[i];
+    if (i != 0 && lifetimes[i - 1].from != lifetime.from) reached = begun;
+    Time until = lifetime.until;
+    if (lifetime.over_limit) {
+      out.push_back({lifetime.from, lifetime.until, nullptr, lifetime.origin});
     } else {
-      const bool again = carried_->find(life, site.size(), left);
-      until = chain_->run(life, {reached, next_lives(lives.subspan(i)), again ? &left : nullptr}, out);
-      consistent_[i] = chain_->consistent();
-      if (lives.size() > 1 && life.claimed && context_.limits.copied_bytes.take(site.size())) {
-        carried_->keep(life, until, chain_->final_state());
+      const bool again = carried_->find(lifetime, site.size(), left);
+      until = replay_->run(lifetime, {reached, next_lifetimes(lifetimes.subspan(i)), again ? &left : nullptr},
+                           out);
+      consistent_[i] = replay_->consistent();
+      if (lifetimes.size() > 1 && lifetime.backed && context_.limits.copied_bytes.take(site.size())) {
+        carried_->keep(lifetime, until, replay_->final_state());
       }
-      if (until < life.until) play_successor(lives, i, until + 1, out);
+      if (until < lifetime.until) play_successor(lifetimes, i, until + 1, out);
     }
-    if (life.claimed) begun = std::max(begun, until);
+    if (lifetime.backed) begun = std::max(begun, until);
   }
 }
 
-// Is a part of this life known from a copy that has changes made after it, though of no one time for all
+// Is a part of this lifetime known from a copy that has changes made after it, though of no one time for all
 // parts, so that nothing was undone?
-bool SiteVersions::copied_too_late(std::span<const uint32_t> pokes, const Life& life) const {
-  if (life.parts.empty() || life.observed != kTimeMin) return false;
+bool SiteVersions::copied_too_late(std::span<const uint32_t> pokes, const Lifetime& lifetime) const {
+  if (lifetime.parts.empty() || lifetime.observed != kTimeMin) return false;
   const auto time = [&](uint32_t m) { return context_.pokes[m].time; };
-  const auto first = std::ranges::upper_bound(pokes, life.until, {}, time);
-  return std::ranges::any_of(life.parts, [&](const Life::Part& part) {
+  const auto first = std::ranges::upper_bound(pokes, lifetime.until, {}, time);
+  return std::ranges::any_of(lifetime.parts, [&](const Lifetime::Part& part) {
     const Layer& l = *part.layer;
     return std::any_of(first, pokes.end(), [&](uint32_t m) {
       return time(m) <= l.observed && l.range.contains(poke_range(context_.pokes[m]));
@@ -190,79 +192,79 @@ bool SiteVersions::copied_too_late(std::span<const uint32_t> pokes, const Life& 
 
 // Where several programs can be there at one instant, a poke was made on one of them and nobody says on
 // which: unless it fits all of them, what any of them was before and after is not known.
-void SiteVersions::doubt_overlaps(std::span<const uint32_t> pokes, std::span<const Life> lives,
+void SiteVersions::doubt_overlaps(std::span<const uint32_t> pokes, std::span<const Lifetime> lifetimes,
                                   std::vector<Version>& out) {
-  if (lives.size() < 2 || pokes.empty()) return;
+  if (lifetimes.size() < 2 || pokes.empty()) return;
   const auto poked_in = [&](Time from, Time until) {
     const auto time = [&](uint32_t m) { return context_.pokes[m].time; };
     const auto first = std::ranges::lower_bound(pokes, from, {}, time);
     return first != pokes.end() && time(*first) <= until;
   };
-  std::vector<size_t> open;  // lives that reach the one at hand
-  std::vector<bool> doubtful(lives.size());
-  Time swallowed =
-      kTimeMin;  // last instant of the lives so far of which nothing is known, though pokes are in them
-  bool any_swallowed = false;
-  for (size_t i = 0; i < lives.size(); ++i) {
-    const Life& life = lives[i];
-    if (life.crowded && poked_in(life.from, life.until)) {
-      swallowed = std::max(swallowed, life.until);
-      any_swallowed = true;
+  std::vector<size_t> open;  // lifetimes that reach the one at hand
+  std::vector<bool> doubtful(lifetimes.size());
+  // Last instant of the lifetimes so far that are unknown although pokes are in them.
+  Time unknown_until = kTimeMin;
+  bool any_unknown = false;
+  for (size_t i = 0; i < lifetimes.size(); ++i) {
+    const Lifetime& lifetime = lifetimes[i];
+    if (lifetime.over_limit && poked_in(lifetime.from, lifetime.until)) {
+      unknown_until = std::max(unknown_until, lifetime.until);
+      any_unknown = true;
     }
-    if (!life.epoch || life.crowded) continue;
-    doubtful[i] = copied_too_late(pokes, life);
-    if (any_swallowed) {
-      Carried::for_each_part(life, 0, [&](const Life::Part& part) {
-        doubtful[i] = doubtful[i] || part.layer->from <= swallowed;
+    if (!lifetime.epoch || lifetime.over_limit) continue;
+    doubtful[i] = copied_too_late(pokes, lifetime);
+    if (any_unknown) {
+      Carried::for_each_part(lifetime, 0, [&](const Lifetime::Part& part) {
+        doubtful[i] = doubtful[i] || part.layer->from <= unknown_until;
       });
     }
-    std::erase_if(open, [&](size_t k) { return lives[k].until < life.from; });
+    std::erase_if(open, [&](size_t k) { return lifetimes[k].until < lifetime.from; });
     if (!context_.limits.roll_steps.take(open.size() + 1)) {
-      context_.log.count(TextNotice::Kind::kTooComplex, context_.pokes[pokes[0]].addr, life.from);
-      doubtful.assign(lives.size(), true);
+      context_.log.count(TextNotice::Kind::kTooComplex, context_.pokes[pokes[0]].addr, lifetime.from);
+      doubtful.assign(lifetimes.size(), true);
       break;
     }
     for (const size_t k : open) {
       if (consistent_[i] && consistent_[k]) continue;
-      if (!poked_in(life.from, std::min(life.until, lives[k].until))) continue;
+      if (!poked_in(lifetime.from, std::min(lifetime.until, lifetimes[k].until))) continue;
       doubtful[i] = doubtful[k] = true;
     }
     open.push_back(i);
   }
-  // What was taken over from doubtful lives is doubtful.
-  std::map<std::pair<uint32_t, const Layer*>, Time> ends;  // the first end of a doubtful life that showed it
-  for (size_t i = 0; i < lives.size(); ++i) {
-    if (!lives[i].epoch || lives[i].crowded) continue;
-    Carried::for_each_part(lives[i], 0, [&](const Life::Part& part) {
+  // What was taken over from doubtful lifetimes is doubtful: the first end of one that showed a part.
+  std::map<std::pair<uint32_t, const Layer*>, Time> ends;
+  for (size_t i = 0; i < lifetimes.size(); ++i) {
+    if (!lifetimes[i].epoch || lifetimes[i].over_limit) continue;
+    Carried::for_each_part(lifetimes[i], 0, [&](const Lifetime::Part& part) {
       const auto end = ends.find({part.at, part.layer});
-      if (end != ends.end() && end->second < lives[i].from) doubtful[i] = true;
+      if (end != ends.end() && end->second < lifetimes[i].from) doubtful[i] = true;
     });
     if (!doubtful[i]) continue;
-    Carried::for_each_part(lives[i], 0, [&](const Life::Part& part) {
-      const auto [end, fresh] = ends.try_emplace({part.at, part.layer}, lives[i].until);
-      if (!fresh) end->second = std::min(end->second, lives[i].until);
+    Carried::for_each_part(lifetimes[i], 0, [&](const Lifetime::Part& part) {
+      const auto [end, fresh] = ends.try_emplace({part.at, part.layer}, lifetimes[i].until);
+      if (!fresh) end->second = std::min(end->second, lifetimes[i].until);
     });
   }
-  for (size_t i = 0; i < lives.size(); ++i) {
-    if (doubtful[i] && lives[i].epoch)
-      out.push_back({lives[i].from, lives[i].until, nullptr, lives[i].origin});
+  for (size_t i = 0; i < lifetimes.size(); ++i) {
+    if (doubtful[i] && lifetimes[i].epoch)
+      out.push_back({lifetimes[i].from, lifetimes[i].until, nullptr, lifetimes[i].origin});
   }
 }
 
-// From `from` on the pokes show that lives[ended] is gone, though nothing is announced yet in its place.
-void SiteVersions::play_successor(std::span<const Life> lives, size_t ended, Time from,
+// From `from` on the pokes show that lifetimes[ended] is gone, though nothing is announced yet in its place.
+void SiteVersions::play_successor(std::span<const Lifetime> lifetimes, size_t ended, Time from,
                                   std::vector<Version>& out) {
-  if (!context_.limits.roll_steps.take(lives.size())) return;
-  Life successor;
+  if (!context_.limits.roll_steps.take(lifetimes.size())) return;
+  Lifetime successor;
   successor.from = from;
-  successor.until = lives[ended].until;
-  for (size_t i = 0; i < lives.size(); ++i) {
-    const Life& l = lives[i];
-    if (i == ended || !l.claimed) continue;
+  successor.until = lifetimes[ended].until;
+  for (size_t i = 0; i < lifetimes.size(); ++i) {
+    const Lifetime& l = lifetimes[i];
+    if (i == ended || !l.backed) continue;
     if (l.from <= from && l.until >= from) return;
     if (l.from > from) successor.until = std::min(successor.until, l.from - 1);
   }
-  chain_->run(successor, {}, out);
+  replay_->run(successor, {}, out);
 }
 
 }  // namespace asof

@@ -8,8 +8,9 @@
 
 #include "textstore/build_state.h"
 #include "textstore/byte_pool.h"
-#include "textstore/lives.h"
+#include "textstore/lifetimes.h"
 #include "textstore/lost_index.h"
+#include "textstore/patch_rules.h"
 #include "textstore/poke_sites.h"
 
 namespace asof {
@@ -24,6 +25,7 @@ struct SiteContext {
   std::span<PokeRecord> pokes;
   const LostIndex& lost;
   bool all_rings;  // what is missing was lost: Builder::all_rings_recorded()
+  const PatchRules& rules;
   BytePool& pool;
   NoticeLog& log;
   BuildLimits& limits;
@@ -31,7 +33,7 @@ struct SiteContext {
   std::vector<Contradiction>& contradictions;
 };
 
-class LifeChain;
+class PatchReplay;
 
 class SiteVersions {
  public:
@@ -39,20 +41,21 @@ class SiteVersions {
   ~SiteVersions();
   // Appends the versions of `site`, not yet tidied. `members`: its pokes, ascending indices; of those with
   // equal times the records change places as their bytes demand.
-  void make(AddrRange site, std::span<const uint32_t> members, std::span<const Life> lives,
+  void make(AddrRange site, std::span<const uint32_t> members, std::span<const Lifetime> lifetimes,
             std::vector<Version>& out);
 
  private:
-  void play_lives(AddrRange site, std::span<const Life> lives, std::vector<Version>& out);
-  void play_successor(std::span<const Life> lives, size_t ended, Time from, std::vector<Version>& out);
-  bool copied_too_late(std::span<const uint32_t> pokes, const Life& life) const;
-  void doubt_overlaps(std::span<const uint32_t> pokes, std::span<const Life> lives,
+  void play_lifetimes(AddrRange site, std::span<const Lifetime> lifetimes, std::vector<Version>& out);
+  void play_successor(std::span<const Lifetime> lifetimes, size_t ended, Time from,
+                      std::vector<Version>& out);
+  bool copied_too_late(std::span<const uint32_t> pokes, const Lifetime& lifetime) const;
+  void doubt_overlaps(std::span<const uint32_t> pokes, std::span<const Lifetime> lifetimes,
                       std::vector<Version>& out);
 
   SiteContext context_;
-  std::unique_ptr<LifeChain> chain_;
+  std::unique_ptr<PatchReplay> replay_;
   std::vector<uint32_t> kept_;
-  std::vector<bool> consistent_;  // by life
+  std::vector<bool> consistent_;  // by lifetime
   class Carried;
   std::unique_ptr<Carried> carried_;
 };

@@ -22,7 +22,7 @@ class TableMaker {
       : layers_(layers), own_times_(own_times), context_(context), table_(std::make_shared<SpaceTable>()) {
     cut_ = cut_layers(layers, context.limits.overlaps);
     for (const LayerAtom& atom : cut_.atoms) {
-      if (atom.crowded) context_.log.count(TextNotice::Kind::kTooComplex, atom.range.begin, kTimeMin);
+      if (atom.over_limit) context_.log.count(TextNotice::Kind::kTooComplex, atom.range.begin, kTimeMin);
     }
   }
 
@@ -106,8 +106,8 @@ void TableMaker::plain(AddrRange range) {
 }
 
 void TableMaker::plain_in_atom(AddrRange range) {
-  const size_t count = cut_.atoms[atom_].crowded ? 0 : resolved(atom_).size();
-  if (cut_.atoms[atom_].crowded || !context_.limits.overlaps.take(count)) {
+  const size_t count = cut_.atoms[atom_].over_limit ? 0 : resolved(atom_).size();
+  if (cut_.atoms[atom_].over_limit || !context_.limits.overlaps.take(count)) {
     add_unknown(range);
     return;
   }
@@ -221,44 +221,44 @@ void TableMaker::add_unknown(AddrRange range) {
 void TableMaker::poked(const PokeSite& site, const PokeSites& sites, SiteVersions& versions) {
   while (atom_ < cut_.atoms.size() && cut_.atoms[atom_].range.end <= site.range.begin) ++atom_;
   // The site's parts: pieces of atoms, and what is between them.
-  std::vector<LifePart> parts;
+  std::vector<LifetimePart> parts;
   std::deque<std::vector<Visible>> resolutions;
-  bool crowded = site.crowded;
-  size_t lives = 1;
+  bool over_limit = site.over_limit;
+  size_t lifetimes = 1;
   Addr at = site.range.begin;
-  for (size_t a = atom_; at < site.range.end && !crowded; ++a) {
+  for (size_t a = atom_; at < site.range.end && !over_limit; ++a) {
     const bool gap = a == cut_.atoms.size() || cut_.atoms[a].range.begin > at;
     const Addr end =
         gap ? (a == cut_.atoms.size() ? site.range.end : cut_.atoms[a].range.begin) : cut_.atoms[a].range.end;
-    LifePart part{{at, std::min(site.range.end, end)}, {}};
+    LifetimePart part{{at, std::min(site.range.end, end)}, {}};
     if (gap) {
       --a;  // the same atom again, for what is in it
     } else if (part.range == site.range) {
       part.visible = resolved(a);
-      crowded = cut_.atoms[a].crowded;
+      over_limit = cut_.atoms[a].over_limit;
     } else {
       resolve(a, resolutions.emplace_back());
       part.visible = resolutions.back();
-      crowded = cut_.atoms[a].crowded;
+      over_limit = cut_.atoms[a].over_limit;
     }
     at = part.range.end;
-    lives += part.visible.size();
+    lifetimes += part.visible.size();
     // An edge of a layer that never shows there divides nothing.
     if (!parts.empty() && std::ranges::equal(parts.back().visible, part.visible)) {
       parts.back().range.end = part.range.end;
     } else {
       parts.push_back(part);
     }
-    crowded =
-        crowded || parts.size() > kMaxParts || !context_.limits.overlaps.take(cut_.atoms.empty() ? 1 : lives);
+    over_limit = over_limit || parts.size() > kMaxParts ||
+                 !context_.limits.overlaps.take(cut_.atoms.empty() ? 1 : lifetimes);
   }
-  if (crowded || !context_.limits.copied_bytes.take(lives * site.range.size())) {
+  if (over_limit || !context_.limits.copied_bytes.take(lifetimes * site.range.size())) {
     add_unknown(site.range);
     return;
   }
   versions_.clear();
   versions.make(site.range, std::span(sites.members).subspan(site.first, site.count),
-                make_lives(site.range, parts), versions_);
+                make_lifetimes(site.range, parts), versions_);
   add_cell(site.range, true);
 }
 

@@ -34,7 +34,7 @@ struct Version {
   Time until = kTimeMax;
   const uint8_t* bytes = nullptr;  // cell size bytes; nullptr: unknown
   OriginRef origin = kNoOrigin;
-  bool unsure = false;  // something of which no record tells may have changed the bytes (Layer::unsure)
+  bool unsure = false;  // something that no record shows may have changed the bytes (Layer::unsure)
 
   // Can this version be what a CPU runs at some instant of b? (live-text.md 7.1: C)
   bool possible_in(TimeBounds b) const { return from <= b.hi && until >= b.lo; }

@@ -10,13 +10,13 @@ namespace asof {
 // Same bytes? Spends `budget` on what has to be compared; without budget only the same memory is equal.
 bool same_bytes(const uint8_t* a, const uint8_t* b, size_t size, Budget& budget);
 
-// The last instant at which the bytes of a layer whose end was told at `announced` are sure; kTimeMax: it has
-// no soft end. A soft end that a process inherits (fork) says nothing of its memory.
+// The last instant at which the bytes of a layer whose end was announced at `announced` are sure; kTimeMax:
+// it has no soft end. A soft end that a process inherits (fork) says nothing of its memory.
 inline Time unsure_after(const Layer& layer, Time announced) {
   return layer.soft_until ? announced : kTimeMax;
 }
 
-// Appends a version; what lies behind `sure_until` is unsure.
+// Appends a version; what is after `sure_until` is unsure.
 void add_version(std::vector<Version>& versions, Version v, Time sure_until);
 
 // Sorts by `from`, joins equal bytes that overlap or follow each other in time, and cuts versions such that

@@ -7,7 +7,7 @@
 namespace asof {
 
 // What an AUX record hands over was made before the record. Where the first sync point in it is of a later
-// time, newer trace stands there, and the flow does not come from what is in front of it: the stream is cut
+// time, newer trace is there, and the flow does not come from what is in front of it: the stream is cut
 // there, with a loss (E-LOST-004). Where it ends again, times run backwards, which the decoder sees
 // (arch/x86/sync.cpp).
 void cut_overwritten(AuxRing& ring, const x86::Config& config);

@@ -13,13 +13,13 @@
 namespace asof {
 namespace {
 
-constexpr uint64_t kOverwrite = 2;  // PERF_AUX_FLAG_OVERWRITE
-constexpr uint32_t kIntelPt = 1;
+constexpr uint64_t kOverwrite = 2;                        // PERF_AUX_FLAG_OVERWRITE
 constexpr size_t kPrivSnapshotMode = 8, kPrivPerCpu = 9;  // AUXTRACE_INFO of Intel PT
 
 uint64_t priv(const PerfData& data, size_t index, uint64_t fallback) {
   const auto& info = data.auxtrace_info();
-  return info && info->type == kIntelPt && index < info->priv.size() ? info->priv[index] : fallback;
+  return info && info->type == perf::kAuxtraceIntelPt && index < info->priv.size() ? info->priv[index]
+                                                                                   : fallback;
 }
 
 class QueueCollector {
@@ -85,29 +85,29 @@ void QueueCollector::count_lost(const Record& record) {
 }
 
 void QueueCollector::take_aux_records() {
-  uint64_t orphans = 0, orphan_bytes = 0;
-  const AuxRecord* first_orphan = nullptr;
+  uint64_t unmatched = 0, unmatched_bytes = 0;
+  const AuxRecord* first_unmatched = nullptr;
   for (const AuxRecord& record : data_.aux_records()) {
     if (AuxQueue* queue = queue_of(record.id); queue != nullptr) {
       queue->records.push_back(&record);
       queue->overlapping |= (record.flags & kOverwrite) != 0;
     } else if ((record.flags & kOverwrite) == 0 && record.size != 0) {
-      ++orphans;
-      orphan_bytes = end_of(orphan_bytes, record.size);
-      if (first_orphan == nullptr) first_orphan = &record;
+      ++unmatched;
+      unmatched_bytes = end_of(unmatched_bytes, record.size);
+      if (first_unmatched == nullptr) first_unmatched = &record;
     }
   }
-  if (first_orphan == nullptr) return;
+  if (first_unmatched == nullptr) return;
   Notice notice;
   notice.severity = Notice::Severity::kLoss;
   notice.code = Code::kTraceWithoutBuffer;
   notice.where = data_.path();
-  notice.offset = first_orphan->file_offset;
-  notice.time = first_orphan->id.time.value_or(kTimeMin);
-  notice.count = orphans;
+  notice.offset = first_unmatched->file_offset;
+  notice.time = first_unmatched->id.time.value_or(kTimeMin);
+  notice.count = unmatched;
   notice.reason =
       fmt::format("{} AUX records tell of {} bytes of trace on CPUs or threads without AUXTRACE buffers",
-                  orphans, orphan_bytes);
+                  unmatched, unmatched_bytes);
   notices_.push_back(std::move(notice));
 }
 

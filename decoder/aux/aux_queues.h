@@ -19,7 +19,7 @@ struct AuxQueue {
 // One ring per CPU (and not per thread), as AUXTRACE_INFO of Intel PT says. True where nothing says it.
 bool per_cpu_rings(const PerfData& data);
 
-// Queues by idx. What LOST records tell, and AUX records of no queue, goes to `notices`.
+// Queues by idx. LOST records, and AUX records of no queue, are reported in `notices`.
 std::vector<AuxQueue> collect_queues(const PerfData& data, std::vector<Notice>& notices);
 
 // Order in the ring, then in the file. Of AuxBuffer and AuxRecord.

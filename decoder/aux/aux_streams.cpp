@@ -12,13 +12,13 @@
 #include <tuple>
 
 #include "decoder/aux/aux_queues.h"
+#include "decoder/perf/record_types.h"
 
 namespace asof {
 namespace {
 
 constexpr uint64_t kTruncated = 1, kPartial = 4, kCollision = 8;  // PERF_AUX_FLAG_*
 constexpr uint64_t kFormatMask = 0xff00, kCoreSightRaw = 0x100;
-constexpr uint32_t kCsEtm = 3;  // AUXTRACE_INFO.type
 constexpr Code kStopped = Code::kAuxFull, kMissing = Code::kTraceBytesMissing;
 
 // The trace of an AUX record was made before it, and after the trace was switched on.
@@ -150,7 +150,7 @@ void StreamMaker::add_sequential(const AuxQueue& queue, Stream& stream) {
   }
 }
 
-// Bytes that AUX records tell of, or that lie between two pieces, and that no buffer has.
+// Bytes that AUX records announce, or that lie between two pieces, and that no buffer has.
 void StreamMaker::add_missing(const AuxQueue& queue, Stream& stream) {
   const auto lose = [&](uint64_t from, uint64_t to, const char* reason) {
     const auto after =
@@ -170,20 +170,21 @@ void StreamMaker::add_missing(const AuxQueue& queue, Stream& stream) {
     if (end < stream.pieces[i].offset) lose(end, stream.pieces[i].offset, "are in no AUXTRACE buffer");
   }
   if (queue.records.empty() || stream.pieces.empty()) return;
-  uint64_t told_end = 0;
+  uint64_t recorded_end = 0;
   for (const AuxRecord* record : queue.records)
-    told_end = std::max(told_end, end_of(record->offset, record->size));
-  const uint64_t told_begin = queue.records.front()->offset;
-  if (told_begin < stream.begin())
-    lose(told_begin, stream.begin(), "before the first AUXTRACE buffer are missing");
-  if (told_end > stream.end()) lose(stream.end(), told_end, "after the last AUXTRACE buffer are missing");
+    recorded_end = std::max(recorded_end, end_of(record->offset, record->size));
+  const uint64_t recorded_begin = queue.records.front()->offset;
+  if (recorded_begin < stream.begin())
+    lose(recorded_begin, stream.begin(), "before the first AUXTRACE buffer are missing");
+  if (recorded_end > stream.end())
+    lose(stream.end(), recorded_end, "after the last AUXTRACE buffer are missing");
 }
 
 // A sink of CoreSight frames goes round in its buffer: what the kernel calls TRUNCATED has lost its
 // beginning. Intel PT, and a TRBE with its raw trace, stop at the end.
 bool StreamMaker::keeps_newest(const AuxRecord& record) const {
   const auto& info = data_.auxtrace_info();
-  return info && info->type == kCsEtm && (record.flags & kFormatMask) != kCoreSightRaw;
+  return info && info->type == perf::kAuxtraceCsEtm && (record.flags & kFormatMask) != kCoreSightRaw;
 }
 
 // What the kernel flagged. After TRUNCATED the stream does not go on where it stopped: packets may be cut
@@ -262,7 +263,7 @@ std::vector<AuxRing> StreamMaker::make() {
   std::map<std::string, int> names;
   for (AuxQueue& queue : collect_queues(data_, notices_)) {
     AuxRing ring{make_stream(queue), std::move(queue.records), queue.overlapping};
-    // Two rings of one CPU (two trace events): the queue tells them apart.
+    // Two rings of one CPU (two trace events): the queue distinguishes them.
     if (names[ring.stream.name]++ != 0) ring.stream.name += fmt::format("#{}", queue.idx);
     rings.push_back(std::move(ring));
   }

@@ -11,8 +11,8 @@
 
 namespace asof {
 
-// One ring: its bytes as one stream, and what the kernel told of them. A trace of CoreSight frames is not a
-// stream yet: see cs_perf.h.
+// One ring: its bytes as one stream, and what the kernel recorded about them. A trace of CoreSight frames is
+// not a stream yet: see cs_perf.h.
 struct AuxRing {
   Stream stream;
   std::vector<const AuxRecord*> records;  // in order of offset
@@ -33,7 +33,7 @@ inline constexpr size_t kMinOverlap = 64;
 // tell. The place compared is where `later` has its first PSB.
 std::optional<size_t> find_overlap(std::span<const uint8_t> earlier, std::span<const uint8_t> later);
 
-// The same for two buffers, whose offsets may tell more, and the first of which may end with padding.
+// The same for two buffers, whose offsets may say more, and the first of which may end with padding.
 struct Join {
   size_t skip = 0;     // from the start of the later one
   size_t padding = 0;  // to be taken from the end of the earlier one

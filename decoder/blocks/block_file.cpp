@@ -189,7 +189,7 @@ void Scanner::record(const RecordHead& head) {
   }
 }
 
-// Where the next record stands that can be one; the end of the file when there is none.
+// Where the next thing that can be a record is; the end of the file when there is none.
 uint64_t Scanner::next_record(std::span<const uint8_t> bytes, uint64_t at) const {
   constexpr std::array<uint8_t, 4> kMark = {kRecordMagic & 0xff, kRecordMagic >> 8 & 0xff,
                                             kRecordMagic >> 16 & 0xff, kRecordMagic >> 24};

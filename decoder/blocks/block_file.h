@@ -44,7 +44,7 @@ class BlockMap {
 
   // Numbers beyond `max_blocks` are damage.
   explicit BlockMap(uint64_t max_blocks) : max_blocks_(max_blocks), nodes_(1), chains_(1), writer_(runs_) {}
-  // Adds what a code record says. False: it is damaged; what stands before the damage is kept.
+  // Adds what a code record says. False: it is damaged; what comes before the damage is kept.
   bool add(std::span<const uint8_t> body);
   // After the last one.
   void finish();
@@ -101,7 +101,7 @@ struct Frame {
 };
 
 // Reads a flow record's body into `out` (steps, events, gaps). Empty: done; else what is wrong with it, and
-// `out` holds what stands before.
+// `out` holds what comes before.
 std::string read_walk(const BlockMap& map, std::span<const uint8_t> body, std::span<const uint8_t> prefix,
                       Chunk& out);
 

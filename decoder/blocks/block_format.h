@@ -41,7 +41,7 @@ enum Way : uint8_t {
 };
 inline constexpr unsigned kWays = 3;
 
-// A block's second byte: the mode / 16, and what else is told of it.
+// A block's second byte: the mode / 16, and what else is recorded of it.
 inline constexpr uint8_t kModeBits = 7, kHasTarget = 8, kHasTimes = 16, kHasVersions = 32;
 inline constexpr uint8_t kBlockFlags = kModeBits | kHasTarget | kHasTimes | kHasVersions;
 
@@ -75,7 +75,7 @@ class Calls {
   uint32_t top_ = 0;
 };
 
-// Where the map is asked for the block behind this one.
+// Where the map is asked for the block after this one.
 struct Exit {
   uint32_t block = 0;  // 0: nowhere
   Way way = kOther;

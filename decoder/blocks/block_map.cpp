@@ -29,13 +29,13 @@ bool is_branch(BranchKind kind) {
 
 bool BlockMap::add_versions(Source& in, const Block& block) {
   std::vector<TextPiece> text;
-  for (uint64_t told = 0; told < block.count;) {
+  for (uint64_t read = 0; read < block.count;) {
     const uint64_t n = in.varint();
     const auto version = static_cast<uint32_t>(in.varint());
     const auto origin = static_cast<OriginRef>(in.varint());
-    if (!in.ok() || n == 0 || n > block.count - told) return false;
+    if (!in.ok() || n == 0 || n > block.count - read) return false;
     text.push_back({static_cast<uint32_t>(n), version, origin});
-    told += n;
+    read += n;
   }
   versions_[&block] = std::move(text);
   return true;

@@ -19,10 +19,10 @@ void BitList::add_many(uint64_t bits, unsigned n) {
   count_ += n;
 }
 
-void FlowRecord::tell(uint32_t block_number) {
-  Writer& w = told_.entry(steps);
-  w.difference(told_block_, block_number);
-  told_block_ = block_number;
+void FlowRecord::name_block(uint32_t block_number) {
+  Writer& w = blocks_.entry(steps);
+  w.difference(last_block_, block_number);
+  last_block_ = block_number;
   quiet = 0;
 }
 
@@ -69,7 +69,7 @@ std::vector<uint8_t> FlowRecord::body(std::span<const uint8_t> prefix) const {
   Writer w;
   w.bytes(prefix);
   w.varint(steps);
-  for (const List* list : {&told_, &odd_, &times_, &events_, &gaps_}) {
+  for (const List* list : {&blocks_, &odd_, &times_, &events_, &gaps_}) {
     w.varint(list->count);
     w.bytes(list->content.data());
   }

@@ -13,7 +13,7 @@ class BitList {
     bytes_.back() |= static_cast<uint8_t>((bit ? 1U : 0U) << count_ % 8);
     ++count_;
   }
-  // The lowest `n` of `bits`, which has no others, behind those that are there.
+  // The lowest `n` of `bits`, which has no others, after those that are there.
   void add_many(uint64_t bits, unsigned n);
   uint32_t count() const { return count_; }
   const std::vector<uint8_t>& bytes() const { return bytes_; }
@@ -26,13 +26,13 @@ class BitList {
 class FlowRecord {
  public:
   uint32_t steps = 0;
-  // Steps since one was told or had a bit.
+  // Steps since one was annotated or had a bit.
   uint32_t quiet = 0;
   // By which the step before was left; no block: not at its end, or there is none.
   Exit exit;
   Calls calls;
 
-  void tell(uint32_t block_number);
+  void name_block(uint32_t block_number);
   void bit(bool taken) {
     bits_.add(taken);
     quiet = 0;
@@ -59,8 +59,8 @@ class FlowRecord {
       return content;
     }
   };
-  List told_, odd_, times_, events_, gaps_;
-  uint32_t told_block_ = 0;
+  List blocks_, odd_, times_, events_, gaps_;
+  uint32_t last_block_ = 0;
   Time time_ = kTimeMin, event_time_ = 0;
   BitList bits_;
 };

@@ -12,8 +12,8 @@ std::span<const TextPiece> BlockTexts::of(const Block& block) {
   pieces_.clear();
   if (capture_.blocks == nullptr) {
     look_up(block);
-  } else if (const auto told = capture_.blocks->text_of(block); !told.empty()) {
-    return told;
+  } else if (const auto stored = capture_.blocks->text_of(block); !stored.empty()) {
+    return stored;
   } else {
     pieces_.push_back({block.count, 1, block.origin});
   }

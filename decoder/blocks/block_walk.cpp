@@ -1,10 +1,10 @@
-// Flow records, read: the map is followed, chain by chain where nothing is told, step by step elsewhere.
+// Flow records, read: the map is followed, chain by chain where steps have no annotations, step by step
+// elsewhere.
 //
 // Invariants:
-//  * `at_` is the chain at which the walk stands, `step_` the number of its first step.
-//  * What is told of a step is taken up before the step, and no chain goes beyond the next step of which
-//    something is told.
-//  * Steps that nothing was said of are at most kMaxQuiet in a row, so a walk ends.
+//  * `at_` is the chain that the walk is at, `step_` the number of its first step.
+//  * Annotations are applied before their step, and no chain goes beyond the next step that has one.
+//  * At most kMaxQuiet steps in a row have no annotation, so a walk ends.
 #include <algorithm>
 
 #include "decoder/blocks/block_file.h"
@@ -16,7 +16,7 @@ constexpr const char* kNotInMap = "it comes to a block that is not in the map";
 constexpr const char* kEndless = "it goes on without end";
 constexpr const char* kFewBits = "it has too few bits";
 
-// Entries of a section that stand at steps: read one ahead.
+// Entries of a section that belong to steps: read one ahead.
 class Marks {
  public:
   Marks(Source& in, size_t least) : in_(in), left_(in.count(least)) {}
@@ -66,7 +66,7 @@ class Bits {
   uint32_t have_ = 0;
 };
 
-struct Told {
+struct NamedBlock {
   uint32_t at, block;
 };
 struct Odd {
@@ -108,7 +108,7 @@ class WalkReader {
   bool items();
   std::string_view walk();
   void place_items();
-  void told();
+  void take_named_block();
   void chains(uint64_t until);
   std::string_view one(const Odd* odd);
 
@@ -116,7 +116,7 @@ class WalkReader {
   Source in_;
   Chunk& out_;
   uint64_t steps_ = 0, step_ = 0;
-  Cursor<Told> told_;
+  Cursor<NamedBlock> named_blocks_;
   Cursor<Odd> odd_;
   Cursor<Timed> times_;
   size_t next_event_ = 0, next_gap_ = 0;  // whose place among the entries is not known yet
@@ -134,7 +134,7 @@ std::string_view WalkReader::read(std::span<const uint8_t> prefix) {
   if (!in_.ok() || steps_ > kMaxSteps) return "its head is damaged";
   std::string_view wrong = "its lists are damaged";
   if (sections()) wrong = walk();
-  // What stands behind the steps that could be read goes with those that could not.
+  // What comes after the steps that could be read goes with those that could not.
   out_.events.resize(next_event_);
   out_.gaps.resize(next_gap_);
   return wrong;
@@ -142,9 +142,9 @@ std::string_view WalkReader::read(std::span<const uint8_t> prefix) {
 
 bool WalkReader::sections() {
   uint64_t block = 0;
-  Marks told(in_, 2);
-  for (uint64_t at; (at = told.advance()) < steps_;)
-    told_.add({static_cast<uint32_t>(at), static_cast<uint32_t>(block = in_.difference(block))});
+  Marks named(in_, 2);
+  for (uint64_t at; (at = named.advance()) < steps_;)
+    named_blocks_.add({static_cast<uint32_t>(at), static_cast<uint32_t>(block = in_.difference(block))});
   Marks odd(in_, 4);
   for (uint64_t at; (at = odd.advance()) < steps_;) {
     Odd o{static_cast<uint32_t>(at), static_cast<uint32_t>(in_.varint()), in_.u8(), Confidence::kCertain};
@@ -156,7 +156,7 @@ bool WalkReader::sections() {
   Marks times(in_, 2);
   for (uint64_t at; (at = times.advance()) < steps_;)
     times_.add({static_cast<uint32_t>(at), static_cast<Time>(time = in_.difference(time))});
-  if (!in_.ok() || !told_.sound(steps_) || !odd_.sound(steps_) || !times_.sound(steps_) || !items())
+  if (!in_.ok() || !named_blocks_.sound(steps_) || !odd_.sound(steps_) || !times_.sound(steps_) || !items())
     return false;
   const uint64_t bits = in_.varint();
   bits_ = Bits(in_.take(bits / 8 + (bits % 8 != 0 ? 1 : 0)), bits);
@@ -193,7 +193,7 @@ bool WalkReader::items() {
   return in_.ok();
 }
 
-// Events and gaps that stand here: from steps to entries.
+// Events and gaps at this step: from steps to entries.
 void WalkReader::place_items() {
   const auto entries = static_cast<uint32_t>(out_.steps.size());
   for (; next_event_ < out_.events.size() && out_.events[next_event_].step <= step_; ++next_event_)
@@ -202,10 +202,10 @@ void WalkReader::place_items() {
     out_.gaps[next_gap_].step = entries;
 }
 
-// What is told of the step at hand, but that it is odd.
-void WalkReader::told() {
-  while (told_.next_at() == step_) {
-    at_ = map_.link_to(told_.take().block);
+// The block of the current step, where the trace names one.
+void WalkReader::take_named_block() {
+  while (named_blocks_.next_at() == step_) {
+    at_ = map_.link_to(named_blocks_.take().block);
     quiet_ = 0;
     if (at_ == 0) at_ = BlockMap::kNowhere;
   }
@@ -246,7 +246,7 @@ std::string_view WalkReader::one(const Odd* odd) {
   return {};
 }
 
-// Steps up to `until`, at which nothing is told and nothing changes, as far as whole chains go. What it stops
+// Steps up to `until`, which have no annotation and change nothing, as far as whole chains go. What it stops
 // at is for one().
 void WalkReader::chains(uint64_t until) {
   const size_t room = until - step_;
@@ -288,10 +288,10 @@ std::string_view WalkReader::walk() {
   while (wrong.empty()) {
     place_items();
     if (step_ == steps_) return bits_.left() != 0 ? "it has too many bits" : "";
-    told();
+    take_named_block();
     const Odd* odd = nullptr;
     while (odd_.next_at() == step_) odd = &odd_.take();
-    uint64_t until = std::min({steps_, told_.next_at(), times_.next_at(), odd_.next_at()});
+    uint64_t until = std::min({steps_, named_blocks_.next_at(), times_.next_at(), odd_.next_at()});
     if (next_event_ < out_.events.size()) until = std::min<uint64_t>(until, out_.events[next_event_].step);
     if (next_gap_ < out_.gaps.size()) until = std::min<uint64_t>(until, out_.gaps[next_gap_].step);
     const uint64_t before = step_;

@@ -13,7 +13,7 @@ namespace asof::blocks {
 namespace {
 
 constexpr int kLevel = 1;                  // higher ones cost more than they save
-constexpr size_t kMaxWaiting = 256 << 10;  // bytes of flow records behind one code record
+constexpr size_t kMaxWaiting = 256 << 10;  // bytes of flow records after one code record
 
 void put_fixed(std::vector<uint8_t>& out, uint64_t v, unsigned bytes) {
   for (unsigned i = 0; i < bytes; ++i) out.push_back(static_cast<uint8_t>(v >> (8 * i)));
@@ -154,7 +154,7 @@ void BlockWriter::flush() {
 void BlockWriter::add(const Chunk& chunk) {
   FlowRecord record;
   size_t event = 0, gap = 0, time = 0, loose = 0;
-  size_t next_item = 0;  // the entry in front of which the next of them stands
+  size_t next_item = 0;  // the entry before which the next of them comes
   const auto items_before = [&](size_t position) {
     while (event < chunk.events.size() && chunk.events[event].step <= position)
       record.event(chunk.events[event++]);

@@ -57,11 +57,11 @@ class BlockWriter {
   // A run of the decoders' table, once every block in it follows from the one before in the map, too. Most of
   // what is executed is runs of which this is all that is looked at.
   struct KnownRun {
-    uint32_t next[2] =
-        {};             // runs that are where the map leads from here, by the last branch's bit; 0: none yet
-    uint32_t push = 0;  // the call in it; 0: none, or several
-    uint8_t steps = 0;  // 0: this run is not known
-    bool bit = false;   // its last branch has one
+    // Runs that are where the map leads from here, by the last branch's bit; 0: none yet.
+    uint32_t next[2] = {};
+    uint32_t push = 0;     // the call in it; 0: none, or several
+    uint8_t steps = 0;     // 0: this run is not known
+    bool bit = false;      // its last branch has one
     bool returns = false;  // its last branch is a return
     uint8_t calls = 0;
   };
@@ -71,7 +71,7 @@ class BlockWriter {
     uint32_t calls = 0;            // its first one in calls_
     BranchKind kind = BranchKind::kNone;
   };
-  // Where known_runs stands: behind a run, of which the last branch is still to be followed.
+  // The position of known_runs: after a run, of which the last branch is still to be followed.
   struct Position {
     uint32_t run = 0;  // 0: a step, whose exit is in the record
     uint32_t bit = 0;

@@ -1,10 +1,10 @@
-// Walks as a block stream tells them. Two ways to the same record: step by step, and run by run where the map
-// has every step of a run already. The second is nearly everything.
+// Walks as a block stream encodes them. Two ways to the same record: step by step, and run by run where the
+// map has every step of a run already. The second is nearly everything.
 //
 // Invariants of known_runs:
 //  * A run's `next` is the run that begins where the map leads on that bit; ways of the map never change, so
 //    it stays true.
-//  * `next` is only set behind conditional branches, `returns_` of calls, both to runs with at most one call.
+//  * `next` is only set after conditional branches, `returns_` of calls, both to runs with at most one call.
 //  * Whoever jumps in (a gap, an interrupt) is a step of its own, not a run.
 //  * A record is left as step() would leave it after the same blocks.
 #include <algorithm>
@@ -19,7 +19,7 @@ constexpr uint32_t kMostSteps = UINT8_MAX;  // of a run
 
 }  // namespace
 
-// The step's block, told where it does not follow from the one before.
+// The step's block, written where it does not follow from the one before.
 uint32_t BlockWriter::next(FlowRecord& record, const Step& step) {
   const Exit exit = record.exit;
   const uint32_t expected = exit.block == 0 ? 0 : nodes_[exit.block].ways[exit.way];
@@ -30,10 +30,10 @@ uint32_t BlockWriter::next(FlowRecord& record, const Step& step) {
   if (linked && expected == 0) {
     link(exit, block);
   } else if (!linked || expected != block) {
-    record.tell(block);
+    record.name_block(block);
     return block;
   }
-  if (++record.quiet >= kMaxQuiet) record.tell(block);
+  if (++record.quiet >= kMaxQuiet) record.name_block(block);
   return block;
 }
 
@@ -68,7 +68,7 @@ void BlockWriter::leave(FlowRecord& record, Position at) {
   }
 }
 
-// Enters a known run behind `at`, which was not found to lead there. False: it is to be told step by step.
+// Enters a known run after `at`, which was not found to lead there. False: it must be written step by step.
 bool BlockWriter::follow(FlowRecord& record, Position at, uint32_t run) {
   leave(record, at);
   const KnownRun& known = runs_[run];
@@ -77,7 +77,7 @@ bool BlockWriter::follow(FlowRecord& record, Position at, uint32_t run) {
   const uint32_t expected = record.exit.block == 0 ? 0 : nodes_[record.exit.block].ways[record.exit.way];
   if (expected != ends.first) {
     if (record.exit.block == 0 || expected != 0) {
-      record.tell(ends.first);
+      record.name_block(ends.first);
       --record.quiet;  // of the run's steps all but the first
     } else {
       link(record.exit, ends.first);
@@ -91,7 +91,7 @@ bool BlockWriter::follow(FlowRecord& record, Position at, uint32_t run) {
   return true;
 }
 
-// As many of the codes as are known runs, told where the map does not lead to them.
+// As many of the codes as are known runs, written where the map does not lead to them.
 size_t BlockWriter::known_runs(FlowRecord& record, std::span<const uint32_t> codes) {
   const size_t most = std::min<size_t>(codes.size(), (kMaxSteps - record.steps) / kMostSteps);
   KnownRun* const runs = runs_.data();

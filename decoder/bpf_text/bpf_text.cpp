@@ -1,4 +1,4 @@
-// Lives to layers: every byte of a life is either known from somewhere or claimed as unknown.
+// Lifetimes to layers: every byte of a lifetime is either known from somewhere or claimed as unknown.
 #include "decoder/bpf_text/bpf_text.h"
 
 #include <fmt/format.h>
@@ -36,15 +36,15 @@ GeneratedText::GeneratedText(const SideBand& side, std::span<const BpfImage> ima
                              const WatchedTexts& watched, const std::string& where, NoticeBook& notices)
     : side_(side), images_(images), kernel_(kernel), watched_(watched), where_(where), notices_(notices) {
   std::vector<LostRecords> losses = side.lost;
-  lives_ = code_lives(announcements(side, images, where, notices, losses), where, notices);
+  lifetimes_ = code_lifetimes(announcements(side, images, where, notices, losses), where, notices);
   lost_.emplace(losses);
-  index_lives();
+  index_lifetimes();
   assign_images();
   find_displaced();
   find_doubts();
   for (const WatchedText& seen : watched.texts) {
     if (seen.type == WatchedText::kModule) continue;
-    if (auto index = life_at(seen.range.begin, seen.time, 0))
+    if (auto index = lifetime_at(seen.range.begin, seen.time, 0))
       seen_[*index].push_back(&seen);
     else
       notices.info(
@@ -53,16 +53,17 @@ GeneratedText::GeneratedText(const SideBand& side, std::span<const BpfImage> ima
   }
 }
 
-// Pokes that fall into a life, in time order. Those from before the registration (direct tail calls are
+// Pokes that fall into a lifetime, in time order. Those from before the registration (direct tail calls are
 // patched while the program is being made) are in every reading of it; those after the unregister belong to
 // it until it is displaced.
-std::vector<Poke> GeneratedText::pokes_in(const CodeLife& life) const {
-  auto first = std::lower_bound(pokes_by_addr_.begin(), pokes_by_addr_.end(), life.range.begin,
+std::vector<Poke> GeneratedText::pokes_in(const CodeLifetime& lifetime) const {
+  auto first = std::lower_bound(pokes_by_addr_.begin(), pokes_by_addr_.end(), lifetime.range.begin,
                                 [&](uint32_t i, Addr a) { return side_.pokes[i].addr < a; });
   std::vector<uint32_t> found;
-  for (; first != pokes_by_addr_.end() && side_.pokes[*first].addr < life.range.end; ++first) {
+  for (; first != pokes_by_addr_.end() && side_.pokes[*first].addr < lifetime.range.end; ++first) {
     const Poke& poke = side_.pokes[*first];
-    if (poke.time >= life.from && poke.time <= std::min(life.displaced, life.soft ? kTimeMax : life.until))
+    if (poke.time >= lifetime.from &&
+        poke.time <= std::min(lifetime.displaced, lifetime.soft ? kTimeMax : lifetime.until))
       found.push_back(*first);
   }
   std::sort(found.begin(), found.end());
@@ -110,75 +111,76 @@ void GeneratedText::add_text(Builder& builder) {
     return side_.pokes[a].addr != side_.pokes[b].addr ? side_.pokes[a].addr < side_.pokes[b].addr : a < b;
   });
   if (!watched_.texts.empty()) builder.keep(watched_.owner);
-  for (const CodeLife& life : lives_) add_life_text(builder, life);
+  for (const CodeLifetime& lifetime : lifetimes_) add_lifetime_text(builder, lifetime);
   add_snapshot_symbols(builder);
 }
 
-// Everything that has bytes of this life, oldest reading first.
-std::vector<GeneratedText::Content> GeneratedText::contents(Builder& builder, const CodeLife& life,
+// Everything that has bytes of this lifetime, oldest reading first.
+std::vector<GeneratedText::Content> GeneratedText::contents(Builder& builder, const CodeLifetime& lifetime,
                                                             std::span<const Poke> pokes) {
-  if (life.image == nullptr || life.image->bytes.empty()) return copies(builder, life);
-  const AddrRange range = range_of(life.image->address, life.image->bytes.size()).intersect(life.range);
-  const auto bytes = life.image->bytes.first(range.size());
-  const Time observed = observed_time(pokes, life.loaded, [&](AddrRange r) {
+  if (lifetime.image == nullptr || lifetime.image->bytes.empty()) return copies(builder, lifetime);
+  const AddrRange range =
+      range_of(lifetime.image->address, lifetime.image->bytes.size()).intersect(lifetime.range);
+  const auto bytes = lifetime.image->bytes.first(range.size());
+  const Time observed = observed_time(pokes, lifetime.loaded, [&](AddrRange r) {
     return range.contains(r) ? bytes.subspan(r.begin - range.begin, r.size()) : std::span<const uint8_t>();
   });
   const OriginRef origin = builder.add_origin(
-      {.kind = OriginKind::kBpfImage, .name = life.name, .id = life.bpf_id, .build_id = {}});
+      {.kind = OriginKind::kBpfImage, .name = lifetime.name, .id = lifetime.bpf_id, .build_id = {}});
   const Content image{range, bytes, observed, origin, true, false};
-  for (const Content& copy : copies(builder, life)) compare_image(life, image, copy, pokes);
+  for (const Content& copy : copies(builder, lifetime)) compare_image(lifetime, image, copy, pokes);
   return {image};
 }
 
-// Did another life of this name begin here before the trace? perf copies kcore in between, and of both the
-// copy may be.
-bool GeneratedText::shares_copy(const CodeLife& life) const {
-  const auto same = by_begin_.find(life.range.begin);
+// Did another lifetime of this name begin here before the trace? perf copies kcore in between, and of both
+// the copy may be.
+bool GeneratedText::shares_copy(const CodeLifetime& lifetime) const {
+  const auto same = by_begin_.find(lifetime.range.begin);
   return same != by_begin_.end() && std::ranges::any_of(same->second, [&](size_t i) {
-           const CodeLife& other = lives_[i];
-           return &other != &life && other.name == life.name && other.from <= side_.trace_start;
+           const CodeLifetime& other = lifetimes_[i];
+           return &other != &lifetime && other.name == lifetime.name && other.from <= side_.trace_start;
          });
 }
 
-// What was read from memory while this life lasted.
-std::vector<GeneratedText::Content> GeneratedText::copies(Builder& builder, const CodeLife& life) {
+// What was read from memory while this lifetime lasted.
+std::vector<GeneratedText::Content> GeneratedText::copies(Builder& builder, const CodeLifetime& lifetime) {
   std::vector<Content> out;
   auto add = [&](const KernelSnapshot* snapshot, bool ours, Time observed) {
     if (!ours || snapshot == nullptr || snapshot->kallsyms() == nullptr ||
-        !snapshot->kallsyms()->has(life.range.begin, life.name))
+        !snapshot->kallsyms()->has(lifetime.range.begin, lifetime.name))
       return;
     const auto pieces = snapshot->generated();
-    auto piece = std::lower_bound(pieces.begin(), pieces.end(), life.range.begin,
+    auto piece = std::lower_bound(pieces.begin(), pieces.end(), lifetime.range.begin,
                                   [](const KernelSnapshot::Piece& p, Addr a) { return p.range.begin < a; });
-    if (piece == pieces.end() || piece->range.begin != life.range.begin) return;
-    const AddrRange range = piece->range.intersect(life.range);
+    if (piece == pieces.end() || piece->range.begin != lifetime.range.begin) return;
+    const AddrRange range = piece->range.intersect(lifetime.range);
     const auto bytes = piece->bytes.first(range.size());
     if (!is_blank(bytes))
       out.push_back({.range = range,
                      .bytes = bytes,
                      .observed = observed,
                      .origin = snapshot_origin(builder, *snapshot),
-                     .unsure = snapshot == kernel_.start() && shares_copy(life)});
+                     .unsure = snapshot == kernel_.start() && shares_copy(lifetime)});
   };
-  // A program of the same name may have been there before, so only a life that was open then can be in the
-  // first copy.
-  add(kernel_.start(), life.from == kTimeMin || life.from <= side_.trace_start, life.from);
-  if (auto seen = seen_.find(static_cast<size_t>(&life - lives_.data())); seen != seen_.end()) {
+  // A program of the same name may have been there before, so only a lifetime that was open then can be in
+  // the first copy.
+  add(kernel_.start(), lifetime.from == kTimeMin || lifetime.from <= side_.trace_start, lifetime.from);
+  if (auto seen = seen_.find(static_cast<size_t>(&lifetime - lifetimes_.data())); seen != seen_.end()) {
     const OriginRef origin =
         builder.add_origin({.kind = OriginKind::kWatcher, .name = watched_.path, .build_id = {}});
     for (const WatchedText* text : seen->second) {
-      const AddrRange range = text->range.intersect(life.range);
+      const AddrRange range = text->range.intersect(lifetime.range);
       const auto bytes = text->bytes.first(range.size());
       if (!range.empty() && !is_blank(bytes)) out.push_back({range, bytes, text->time, origin, false, false});
     }
   }
-  add(kernel_.end(), life.until == kTimeMax, kTimeMax);
+  add(kernel_.end(), lifetime.until == kTimeMax, kTimeMax);
   return out;
 }
 
 // Memory must have what the image has, but where pokes changed it. If not, the image is of another program,
 // or damaged.
-void GeneratedText::compare_image(const CodeLife& life, const Content& image, const Content& copy,
+void GeneratedText::compare_image(const CodeLifetime& lifetime, const Content& image, const Content& copy,
                                   std::span<const Poke> pokes) {
   const AddrRange both = image.range.intersect(copy.range);
   for (Addr a = both.begin; a < both.end; ++a) {
@@ -189,19 +191,19 @@ void GeneratedText::compare_image(const CodeLife& life, const Content& image, co
       continue;
     notices_.error(Code::kBpfImageMismatch, where_,
                    fmt::format("BPF program id {} ({}): its image has {:02x} at {:#x}, memory had {:02x}",
-                               life.bpf_id, life.name, here, a, there));
+                               lifetime.bpf_id, lifetime.name, here, a, there));
     return;
   }
 }
 
-// Readings of one life at several times. Equal ones are one; between two that differ (dispatchers are
+// Readings of one lifetime at several times. Equal ones are one; between two that differ (dispatchers are
 // rewritten silently) both are possible.
-void GeneratedText::add_versions(Builder& builder, const CodeLife& life, std::span<const Poke> pokes,
+void GeneratedText::add_versions(Builder& builder, const CodeLifetime& lifetime, std::span<const Poke> pokes,
                                  const std::vector<Content>& contents) {
   auto same = [&](const Content& a, const Content& b) {
     for (size_t i = 0; i < std::min(a.bytes.size(), b.bytes.size()); ++i) {
       if (a.bytes[i] == b.bytes[i]) continue;
-      const Addr at = life.range.begin + i;
+      const Addr at = lifetime.range.begin + i;
       if (std::none_of(pokes.begin(), pokes.end(),
                        [&](const Poke& p) { return range_of(p.addr, length(p)).contains(at); }))
         return false;
@@ -218,18 +220,18 @@ void GeneratedText::add_versions(Builder& builder, const CodeLife& life, std::sp
                 .bytes = distinct[i].bytes,
                 .rank = kRankEpoch,
                 .origin = distinct[i].origin,
-                .unsure = distinct[i].unsure || is_rewritten(life.range, life.name)};
-    layer.from = i == 0 ? life.from : std::max(life.from, distinct[i - 1].observed);
-    layer.until = last ? life.until : std::min(distinct[i + 1].observed, life.until);
-    layer.soft_until = last && life.soft;
+                .unsure = distinct[i].unsure || is_rewritten(lifetime.range, lifetime.name)};
+    layer.from = i == 0 ? lifetime.from : std::max(lifetime.from, distinct[i - 1].observed);
+    layer.until = last ? lifetime.until : std::min(distinct[i + 1].observed, lifetime.until);
+    layer.soft_until = last && lifetime.soft;
     layer.observed = distinct[i].observed;
     if (layer.from <= layer.until) builder.add_layer(layer);
-    if (i == 0 && distinct[i].range.end < life.range.end) {
-      builder.add_layer({.range = {distinct[i].range.end, life.range.end},
+    if (i == 0 && distinct[i].range.end < lifetime.range.end) {
+      builder.add_layer({.range = {distinct[i].range.end, lifetime.range.end},
                          .bytes = {},
-                         .from = life.from,
-                         .until = life.until,
-                         .soft_until = life.soft,
+                         .from = lifetime.from,
+                         .until = lifetime.until,
+                         .soft_until = lifetime.soft,
                          .rank = kRankEpoch,
                          .origin = distinct[i].origin});
     }
@@ -242,10 +244,11 @@ bool GeneratedText::is_arm64() const {
   return copy != nullptr && copy->machine() == kAarch64;
 }
 
-// A life whose record tells no length, without what lies behind its code.
-CodeLife GeneratedText::without_neighbours(const CodeLife& life, std::vector<Content>& contents) const {
-  CodeLife out = life;
-  if (life.exact || is_rewritten(life.range, life.name)) return out;
+// A lifetime whose record has no length, without what follows its code.
+CodeLifetime GeneratedText::without_neighbours(const CodeLifetime& lifetime,
+                                               std::vector<Content>& contents) const {
+  CodeLifetime out = lifetime;
+  if (lifetime.exact || is_rewritten(lifetime.range, lifetime.name)) return out;
   size_t most = 0;
   for (Content& c : contents) {
     const size_t size = code_extent(c.bytes, c.range.begin, is_arm64());
@@ -257,30 +260,30 @@ CodeLife GeneratedText::without_neighbours(const CodeLife& life, std::vector<Con
   return out;
 }
 
-void GeneratedText::add_life_text(Builder& builder, const CodeLife& life) {
-  if (life.from > life.until || life.range.empty()) return;
-  const std::vector<Poke> pokes = pokes_in(life);
-  std::vector<Content> found = contents(builder, life, pokes);
+void GeneratedText::add_lifetime_text(Builder& builder, const CodeLifetime& lifetime) {
+  if (lifetime.from > lifetime.until || lifetime.range.empty()) return;
+  const std::vector<Poke> pokes = pokes_in(lifetime);
+  std::vector<Content> found = contents(builder, lifetime, pokes);
   if (found.empty()) {
     const OriginRef origin = builder.add_origin(
-        {.kind = OriginKind::kUnknown, .name = life.name, .id = life.bpf_id, .build_id = {}});
-    builder.add_layer({.range = life.range,
+        {.kind = OriginKind::kUnknown, .name = lifetime.name, .id = lifetime.bpf_id, .build_id = {}});
+    builder.add_layer({.range = lifetime.range,
                        .bytes = {},
-                       .from = life.from,
-                       .until = life.until,
-                       .soft_until = life.soft,
+                       .from = lifetime.from,
+                       .until = lifetime.until,
+                       .soft_until = lifetime.soft,
                        .rank = kRankEpoch,
                        .origin = origin});
-    if (life.type == KsymbolFact::kBpf && life.bpf_id == 0) {
+    if (lifetime.type == KsymbolFact::kBpf && lifetime.bpf_id == 0) {
       notices_.error(Code::kCodeWithoutBytes, where_,
-                     fmt::format("{} at {:#x} was announced without bytes: its code is unknown", life.name,
-                                 life.range.begin),
+                     fmt::format("{} at {:#x} was announced without bytes: its code is unknown",
+                                 lifetime.name, lifetime.range.begin),
                      "a second copy of kcore (--kcore-end) or a watcher's bytes (--ksym-text) can have it",
-                     Error::kNoOffset, life.from);
+                     Error::kNoOffset, lifetime.from);
     }
     return;
   }
-  const CodeLife known = without_neighbours(life, found);
+  const CodeLifetime known = without_neighbours(lifetime, found);
   add_versions(builder, known, pokes, found);
   add_doubt(builder, known);
 }
@@ -288,15 +291,15 @@ void GeneratedText::add_life_text(Builder& builder, const CodeLife& life) {
 // Generated code that kallsyms knows and no record mentions: it was there before the recording, or its record
 // is lost.
 void GeneratedText::add_snapshot_symbols(Builder& builder) {
-  auto has_life = [&](const KernelSnapshot::Piece& piece) {
+  auto has_lifetime = [&](const KernelSnapshot::Piece& piece) {
     auto same = by_begin_.find(piece.range.begin);
     return same != by_begin_.end() && std::any_of(same->second.begin(), same->second.end(),
-                                                  [&](size_t i) { return lives_[i].name == piece.name; });
+                                                  [&](size_t i) { return lifetimes_[i].name == piece.name; });
   };
   auto add = [&](const KernelSnapshot* snapshot, int rank, Time observed) {
     if (snapshot == nullptr) return;
     for (const KernelSnapshot::Piece& piece : snapshot->generated()) {
-      if (has_life(piece) || is_blank(piece.bytes)) continue;
+      if (has_lifetime(piece) || is_blank(piece.bytes)) continue;
       // Pages of kprobes and ftrace's trampolines are nobody else's; dispatchers neither.
       const bool rewritten = is_rewritten(piece.range, piece.name);
       const bool alone = rewritten || !piece.name.starts_with("bpf_");
@@ -317,13 +320,13 @@ void GeneratedText::add_snapshot_symbols(Builder& builder) {
 }
 
 void GeneratedText::add_symbols(SymbolTable& symbols) const {
-  for (const CodeLife& life : lives_) {
-    const Time until = life.until == kTimeMax || !life.soft ? life.until : life.displaced;
-    symbols.add({.range = life.range,
-                 .from = life.from,
+  for (const CodeLifetime& lifetime : lifetimes_) {
+    const Time until = lifetime.until == kTimeMax || !lifetime.soft ? lifetime.until : lifetime.displaced;
+    symbols.add({.range = lifetime.range,
+                 .from = lifetime.from,
                  .until = until,
-                 .name = life.name,
-                 .dso = life.type == KsymbolFact::kOutOfLine ? "[ool]" : life.name,
+                 .name = lifetime.name,
+                 .dso = lifetime.type == KsymbolFact::kOutOfLine ? "[ool]" : lifetime.name,
                  .rank = 2});
   }
   auto add = [&](const KernelSnapshot* snapshot, int rank) {

@@ -1,7 +1,7 @@
 // Text that the kernel generates while it runs: BPF programs, their trampolines and dispatchers, ftrace
-// trampolines, kprobe pages. KSYMBOL records give lives of address ranges; bytes come from BPF_PROG_INFO, a
-// copy of kcore whose kallsyms had the symbol, a watcher, or TEXT_POKE installs. A range nobody has bytes of
-// is claimed and unknown. Facts about order and reuse: docs/live-text.md, sections on BPF, kprobes and
+// trampolines, kprobe pages. KSYMBOL records give lifetimes of address ranges; bytes come from BPF_PROG_INFO,
+// a copy of kcore whose kallsyms had the symbol, a watcher, or TEXT_POKE installs. A range nobody has bytes
+// of is claimed and unknown. Facts about order and reuse: docs/live-text.md, sections on BPF, kprobes and
 // trampolines.
 #pragma once
 #include <cstdint>
@@ -22,7 +22,7 @@
 namespace asof {
 
 // One address range from the registration of its symbol to its end.
-struct CodeLife {
+struct CodeLifetime {
   AddrRange range;
   Time from = kTimeMin;
   Time until = kTimeMax;
@@ -34,18 +34,18 @@ struct CodeLife {
   const BpfImage::Function* image = nullptr;
   bool guessed = false;       // the image is its by tag, address and length; no load says so
   Time loaded = kTimeMin;     // of the BPF_EVENT, where there is one
-  Time displaced = kTimeMax;  // last instant before another life takes (part of) the range
+  Time displaced = kTimeMax;  // last instant before another lifetime takes (part of) the range
   Time doubt = kTimeMax;      // from here on other code may be there, though no record says so
 };
 
-// KSYMBOL records to lives. A register over an open life means that its unregister was lost; an unregister
-// without a register, that it is older than the recording, or that its register was lost. Reported as
-// E-SIDE-401, I-SIDE-402.
-std::vector<CodeLife> code_lives(std::span<const KsymbolFact> symbols, const std::string& where,
-                                 NoticeBook& notices);
+// KSYMBOL records to lifetimes. A register over an open lifetime means that its unregister was lost; an
+// unregister without a register, that it is older than the recording, or that its register was lost. Reported
+// as E-SIDE-401, I-SIDE-402.
+std::vector<CodeLifetime> code_lifetimes(std::span<const KsymbolFact> symbols, const std::string& where,
+                                         NoticeBook& notices);
 
 // All KSYMBOL records, in order of time, and one made up for each function of an image whose program was
-// loaded without (E-SIDE-403). `losses` gets an instant for each load that tells of a register nobody has.
+// loaded without (E-SIDE-403). `losses` gets an instant for each load whose register is missing.
 std::vector<KsymbolFact> announcements(const SideBand& side, std::span<const BpfImage> images,
                                        const std::string& where, NoticeBook& notices,
                                        std::vector<LostRecords>& losses);
@@ -61,7 +61,7 @@ class GeneratedText {
   void add_text(Builder& builder);
   void add_symbols(SymbolTable& symbols) const;
   std::vector<BpfProgram> programs() const;
-  std::span<const CodeLife> lives() const { return lives_; }
+  std::span<const CodeLifetime> lifetimes() const { return lifetimes_; }
 
  private:
   struct Content {
@@ -70,33 +70,33 @@ class GeneratedText {
     Time observed = kTimeMin;
     OriginRef origin = kNoOrigin;
     bool file = false;    // an image: nothing else is asked
-    bool unsure = false;  // read from the life of another of the same name, perhaps
+    bool unsure = false;  // read from the lifetime of another of the same name, perhaps
   };
 
-  void index_lives();
+  void index_lifetimes();
   void assign_images();
   void assign(const BpfFact& load, const BpfImage* image);
   void assign_without_load(const BpfImage& image);
   void end_by_unload(const BpfFact& unload);
   void find_displaced();
   void find_doubts();
-  void add_doubt(Builder& builder, const CodeLife& life) const;
+  void add_doubt(Builder& builder, const CodeLifetime& lifetime) const;
   void add_doubt(Builder& builder, AddrRange range, int rank, bool at_end) const;
-  size_t add_life(CodeLife life);
-  std::optional<size_t> life_at(Addr begin, Time t, Time skew) const;
+  size_t add_lifetime(CodeLifetime lifetime);
+  std::optional<size_t> lifetime_at(Addr begin, Time t, Time skew) const;
 
-  std::vector<Poke> pokes_in(const CodeLife& life) const;
-  std::vector<Content> contents(Builder& builder, const CodeLife& life, std::span<const Poke> pokes);
-  std::vector<Content> copies(Builder& builder, const CodeLife& life);
-  bool shares_copy(const CodeLife& life) const;
-  void compare_image(const CodeLife& life, const Content& image, const Content& copy,
+  std::vector<Poke> pokes_in(const CodeLifetime& lifetime) const;
+  std::vector<Content> contents(Builder& builder, const CodeLifetime& lifetime, std::span<const Poke> pokes);
+  std::vector<Content> copies(Builder& builder, const CodeLifetime& lifetime);
+  bool shares_copy(const CodeLifetime& lifetime) const;
+  void compare_image(const CodeLifetime& lifetime, const Content& image, const Content& copy,
                      std::span<const Poke> pokes);
-  void add_life_text(Builder& builder, const CodeLife& life);
+  void add_lifetime_text(Builder& builder, const CodeLifetime& lifetime);
   bool is_arm64() const;
-  CodeLife without_neighbours(const CodeLife& life, std::vector<Content>& contents) const;
+  CodeLifetime without_neighbours(const CodeLifetime& lifetime, std::vector<Content>& contents) const;
   void find_rewritten();
   bool is_rewritten(AddrRange range, std::string_view name) const;
-  void add_versions(Builder& builder, const CodeLife& life, std::span<const Poke> pokes,
+  void add_versions(Builder& builder, const CodeLifetime& lifetime, std::span<const Poke> pokes,
                     const std::vector<Content>& contents);
   void add_snapshot_symbols(Builder& builder);
   OriginRef snapshot_origin(Builder& builder, const KernelSnapshot& snapshot);
@@ -107,15 +107,15 @@ class GeneratedText {
   const WatchedTexts& watched_;
   std::string where_;
   NoticeBook& notices_;
-  std::optional<LostIndex> lost_;  // losses of records, told and concluded
-  std::vector<CodeLife> lives_;
-  std::map<Addr, std::vector<size_t>> by_begin_;  // lives in order of `from`
+  std::optional<LostIndex> lost_;  // losses of records, recorded and inferred
+  std::vector<CodeLifetime> lifetimes_;
+  std::map<Addr, std::vector<size_t>> by_begin_;  // lifetimes in order of `from`
   struct Tagged {
-    std::vector<size_t> lives;
+    std::vector<size_t> lifetimes;
     size_t first = 0;  // all before it have an id or are over
   };
   std::map<std::string, Tagged> by_tag_;                    // "bpf_prog_<tag>"
-  std::map<size_t, std::vector<const WatchedText*>> seen_;  // of a life
+  std::map<size_t, std::vector<const WatchedText*>> seen_;  // of a lifetime
   std::map<uint32_t, BpfProgram> programs_;
   std::vector<uint32_t> pokes_by_addr_;  // indices of side_.pokes in generated text
   // Places that pokes made a branch go to, and away from, within a page of each other (is_rewritten()).

@@ -141,25 +141,25 @@ std::vector<KsymbolFact> announcements(const SideBand& side, std::span<const Bpf
   return out;
 }
 
-// Since when something else may be in the place of each life.
+// Since when something else may be in the place of each lifetime.
 void GeneratedText::find_doubts() {
   if (lost_->empty()) return;
-  for (CodeLife& life : lives_) {
-    const auto meanwhile = lost_->within(life.from, life.until);
-    const auto later = life.soft ? lost_->within(life.until, kTimeMax) : std::nullopt;
-    if (life.guessed) life.doubt = std::min(life.doubt, just_after(life.from));
+  for (CodeLifetime& lifetime : lifetimes_) {
+    const auto meanwhile = lost_->within(lifetime.from, lifetime.until);
+    const auto later = lifetime.soft ? lost_->within(lifetime.until, kTimeMax) : std::nullopt;
+    if (lifetime.guessed) lifetime.doubt = std::min(lifetime.doubt, just_after(lifetime.from));
     if (meanwhile && meanwhile->count >= kEndAndBeginning)
-      life.doubt = std::min(life.doubt, just_after(std::max(life.from, meanwhile->after)));
-    if (later) life.doubt = std::min(life.doubt, just_after(std::max(life.until, later->after)));
+      lifetime.doubt = std::min(lifetime.doubt, just_after(std::max(lifetime.from, meanwhile->after)));
+    if (later) lifetime.doubt = std::min(lifetime.doubt, just_after(std::max(lifetime.until, later->after)));
   }
 }
 
-void GeneratedText::add_doubt(Builder& builder, const CodeLife& life) const {
-  if (life.doubt == kTimeMax || (life.doubt > life.until && !life.soft)) return;
-  builder.add_layer({.range = life.range,
+void GeneratedText::add_doubt(Builder& builder, const CodeLifetime& lifetime) const {
+  if (lifetime.doubt == kTimeMax || (lifetime.doubt > lifetime.until && !lifetime.soft)) return;
+  builder.add_layer({.range = lifetime.range,
                      .bytes = {},
-                     .from = life.doubt,
-                     .until = life.soft ? kTimeMax : life.until,
+                     .from = lifetime.doubt,
+                     .until = lifetime.soft ? kTimeMax : lifetime.until,
                      .rank = kRankEpoch,
                      .origin = kNoOrigin});
 }

@@ -164,7 +164,7 @@ Result<void> BundleReader::etm() {
   return {};
 }
 
-// Frames may hold the trace of several sources: the same file then stands in several streams.
+// Frames may hold the trace of several sources: several streams then name the same file.
 Result<void> BundleReader::add_pieces(const JsonView& entry, const MappedFile& file, Stream& stream) {
   bool frames = false;
   if (auto ok = read_bool(entry, "frames", frames); !ok) return ok;
@@ -185,7 +185,7 @@ Result<void> BundleReader::add_pieces(const JsonView& entry, const MappedFile& f
   auto& index = frames_[file.path()];
   if (!index) {
     index = CsFrames::index({{.bytes = file.bytes(), .mapped = true}}, FrameAlignment::kMemory);
-    tell_unused_frames(*index, file.path(), notices_);
+    report_unused_frames(*index, file.path(), notices_);
   }
   stream.pieces = index->pieces_of(capture_.arm64.sources.back().trace_id);
   return {};

@@ -14,7 +14,7 @@
 
 namespace asof {
 
-// One value of a manifest and where it stands. A view: the JsonFile must outlive it.
+// One value of a manifest and where it is. A view: the JsonFile must outlive it.
 class JsonView {
  public:
   JsonView(const nlohmann::json* value, std::string place, const std::string* file)

@@ -12,15 +12,15 @@
 
 #include "decoder/bundle/bundle_json.h"
 #include "decoder/io/reader.h"
+#include "decoder/model/file_finder.h"
 #include "decoder/model/image.h"
-#include "decoder/user_text/user_text_files.h"
+#include "decoder/perf/record_types.h"
 #include "textstore/builder.h"
 
 namespace asof {
 namespace {
 
 constexpr Addr kDefaultKernelAddress = 0xffffffff81000000;  // x86-64 without KASLR, LLDB's default
-constexpr uint32_t kSwitchCpuWide = 15;
 constexpr uint16_t kSwitchOut = 1U << 13U;
 constexpr uint32_t kMaxRecordType = 128;  // in a raw ring, more is not a perf record
 
@@ -295,7 +295,7 @@ Result<void> LldbReader::context_switches(const std::string& path, Stream& strea
                      "no perf record here; context switches from here on are unknown", {}, offset);
       break;
     }
-    if (type == kSwitchCpuWide && size >= 32) {
+    if (type == perf::kSwitchCpuWide && size >= 32) {
       const uint32_t other_pid = record.u32(), other_tid = record.u32();
       const uint32_t pid = record.u32(), tid = record.u32();
       const auto time = static_cast<Time>(record.u64());
@@ -329,7 +329,7 @@ Result<void> LldbReader::kernel() {
   const Space space = is_kernel_address(address) ? kKernelSpace : space_for_all();
   if (const TextFile* file = finder_.find(*path, "", file_.resolve(*path)))
     place(*file, space, address, "[kernel]");
-  builder_.distrust(space);  // as it was built; nothing tells of changes
+  builder_.distrust(space);  // as it was built; changes are not recorded
   notices_.error(Code::kKernelTextFromFile, file_.resolve(*path),
                  "kernel code comes from this file, which has no alternatives, static keys or static calls "
                  "as patched at boot",

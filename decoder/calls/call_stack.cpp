@@ -131,7 +131,7 @@ void CallStack::refute(const Landing& to) {
   lose_track(to, false);
 }
 
-// Which of the frames are there, later returns tell.
+// Later returns show which of the frames are there.
 void CallStack::lose_track(const Landing& to, bool lost) {
   if (!frames_.empty()) {
     if (!lost) host_.refuted();
@@ -176,7 +176,7 @@ void CallStack::jump(const Landing& to) {
     if (frames_.back().function == to.function) return;
     return jump(to);
   }
-  if (functions_.jump_thunk(top.function)) {  // it stands for the function it jumps to
+  if (functions_.jump_thunk(top.function)) {  // it represents the function it jumps to
     Frame& thunk = frames_.back();
     thunk.function = to.function;
     thunk.entry = to.at;
@@ -199,7 +199,7 @@ void CallStack::land(const Landing& to, const Frame& left, uint64_t size) {
     if (there == kNone) return lose_track(to, false);
     return pop_to(there + 1, Slice::kSkipped);
   }
-  const bool in_slot = frames_.back().kind == Frame::Kind::kSlot;  // goes on behind the probed instruction
+  const bool in_slot = frames_.back().kind == Frame::Kind::kSlot;  // goes on after the probed instruction
   if (in_slot || functions_[to.function].kind == TimelineFunction::Kind::kSlot) return jump(to);
   if (to.start && left.kind == Frame::Kind::kAsync && is_kernel_address(to.at)) {
     return call(to, left.back, left.back + size, Frame::Kind::kCall, Slice::kEmulated);

@@ -1,4 +1,4 @@
-// CallStack: who called whom in one thread, told by branches alone. Calls push, returns pop; what makes it
+// CallStack: who called whom in one thread, by its branches alone. Calls push, returns pop; what makes it
 // more than that:
 //
 //  * Flow begins in the middle. A return below the lowest frame discovers the caller, which was there all the
@@ -63,7 +63,7 @@ struct Landing {
   uint32_t function = 0;
   Addr at = 0;
   OriginRef origin = kNoOrigin;
-  bool start = false;  // of its function (behind an ENDBR64 or BTI counts, too)
+  bool start = false;  // of its function (just after an ENDBR64 or BTI counts, too)
 };
 
 class CallStack;
@@ -75,7 +75,7 @@ class FrameHost {
   virtual void opened(Frame& frame) = 0;
   // Was there below `above` (nullptr: nothing) since the stretch began.
   virtual void discovered(Frame& frame, const Frame* above) = 0;
-  // `below`: the frame it stood on; nullptr: none known. `lost`: it ended when the flow was lost.
+  // `below`: the frame below it; nullptr: none known. `lost`: it ended when the flow was lost.
   virtual void closed(Frame& frame, Frame* below, bool lost) = 0;
   // The lowest `count` frames of the stack are there again; parentless slices of the stretch belong to the
   // last of them.

@@ -7,8 +7,8 @@ namespace asof {
 namespace {
 
 // Slices kept back because their caller is not known yet.
-constexpr size_t kMaxOrphans = 4096;
-constexpr size_t kMaxKept = size_t{1} << 16;  // in stays of all threads
+constexpr size_t kMaxUnparented = 4096;
+constexpr size_t kMaxKept = size_t{1} << 16;  // in residencies of all threads
 // A switch record is written before the stacks are exchanged, but the trace's time is that of its last time
 // packet: so many steps of it the record may seem to be late, and never more than this.
 constexpr Time kLateSteps = 2, kMostLate = 20'000'000;
@@ -59,7 +59,7 @@ void CallTracker::follow_records(Cpu& c, Time delay) {
   if (c.context != before) switch_to(c, &contexts[c.context]);
 }
 
-// The flow is at the instruction behind which another thread's stack is in use.
+// The flow is at the instruction after which another thread's stack is in use.
 void CallTracker::exchange_stacks(Cpu& c, const FlowOp& op) {
   const auto& contexts = capture_.streams[c.stream].contexts;
   const Time latest = saturating_add(c.now, lateness(c));
@@ -137,7 +137,7 @@ void CallTracker::leave(Cpu& c, uint32_t flags) {
   auto& frames = t.stack.frames();
   for (size_t i = frames.size(); i > 0; --i)
     close_part(t, frames[i - 1], i > 1 ? &frames[i - 2] : nullptr, c.lost, flags);
-  keep_stay(t, c);
+  keep_residency(t, c);
   t.last = c.lost ? t.lost_at : std::max(t.last, c.now);
   t.on = nullptr;
 }
@@ -145,9 +145,9 @@ void CallTracker::leave(Cpu& c, uint32_t flags) {
 // Nothing is known of what the thread did just before.
 void CallTracker::begin_stretch(Cpu& c) {
   Thread& t = *c.thread;
-  flush(t.thread_orphans, nullptr, true);
-  flush(t.part_orphans, nullptr, false);
-  forget_stays(t);
+  flush(t.thread_unparented, nullptr, true);
+  flush(t.part_unparented, nullptr, false);
+  forget_residencies(t);
   t.stretch = std::max(t.last, c.now);
   t.stretch_count = t.count;
   t.stretch_on = &c;
@@ -155,14 +155,14 @@ void CallTracker::begin_stretch(Cpu& c) {
   ++summary_.stretches;
 }
 
-void CallTracker::flush(Orphans& orphans, Frame* parent, bool thread) {
+void CallTracker::flush(UnparentedSlices& unparented, Frame* parent, bool thread) {
   Activity* below = parent == nullptr ? nullptr : thread ? &parent->thread : &parent->part;
-  for (Slice& s : orphans.slices) {
+  for (Slice& s : unparented.slices) {
     if (below != nullptr) s.parent = below->id;
     sink_.slice(s);
   }
-  if (below != nullptr) below->below += orphans.instructions;
-  orphans = {};
+  if (below != nullptr) below->below += unparented.instructions;
+  unparented = {};
 }
 
 void CallTracker::open_part(Frame& frame, Time begin, uint64_t count, uint32_t flags) {
@@ -186,9 +186,9 @@ void CallTracker::discovered(Frame& frame, const Frame* above) {
                      above->thread.count < t.stretch_count;
   Time begin = older ? above->thread.begin : t.stretch;
   uint64_t count = older ? above->thread.count : t.stretch_count;
-  if (t.thread_orphans.count < count) {  // several may begin at one instant: the count tells
-    begin = std::min(begin, t.thread_orphans.begin);
-    count = t.thread_orphans.count;
+  if (t.thread_unparented.count < count) {  // several may begin at one instant: the count decides
+    begin = std::min(begin, t.thread_unparented.begin);
+    count = t.thread_unparented.count;
   }
   frame.version = functions_.version(frame.function, begin);
   if (t.tracked) frame.thread = {next_id_++, begin, count, 0, 0};
@@ -205,36 +205,36 @@ void CallTracker::adopted(CallStack& stack, size_t count) {
     begin = std::min(begin, frames[count].part.begin);
     instructions = frames[count].part.count;
   }
-  if (t.part_orphans.count < instructions) {
-    begin = std::min(begin, t.part_orphans.begin);
-    instructions = t.part_orphans.count;
+  if (t.part_unparented.count < instructions) {
+    begin = std::min(begin, t.part_unparented.begin);
+    instructions = t.part_unparented.count;
   }
   for (size_t i = 0; i < count; ++i) {
     if (frames[i].part.id == 0)
       open_part(frames[i], begin, instructions, begin == at_->resident ? Slice::kResumed : 0);
   }
-  flush(t.thread_orphans, &frames[count - 1], true);
-  flush(t.part_orphans, &frames[count - 1], false);
-  extend_stays(t, count);
+  flush(t.thread_unparented, &frames[count - 1], true);
+  flush(t.part_unparented, &frames[count - 1], false);
+  extend_residencies(t, count);
 }
 
 // The outermost slices of a thread that goes wait for callers of theirs, as long as such can be found out.
-void CallTracker::keep_stay(Thread& t, const Cpu& c) {
+void CallTracker::keep_residency(Thread& t, const Cpu& c) {
   const auto& frames = t.stack.frames();
   const bool open = !c.lost && !frames.empty() && frames.front().back == 0;
-  kept_ += t.part_orphans.slices.size();
-  t.stays.push_back({c.track, c.cpu, c.now, c.count, std::move(t.part_orphans)});
-  t.part_orphans = {};
-  if (!open || kept_ > kMaxKept) forget_stays(t);
+  kept_ += t.part_unparented.slices.size();
+  t.residencies.push_back({c.track, c.cpu, c.now, c.count, std::move(t.part_unparented)});
+  t.part_unparented = {};
+  if (!open || kept_ > kMaxKept) forget_residencies(t);
 }
 
-void CallTracker::extend_stays(Thread& t, size_t frames) {
-  for (Stay& stay : t.stays) {
-    Orphans& inner = stay.outermost;
+void CallTracker::extend_residencies(Thread& t, size_t frames) {
+  for (Residency& residency : t.residencies) {
+    UnparentedSlices& inner = residency.outermost;
     for (size_t i = frames; i > 0 && !inner.slices.empty(); --i) {
       Frame frame = t.stack.frames()[i - 1];
       frame.version = functions_.version(frame.function, inner.begin);
-      frame.cpu = stay.cpu;
+      frame.cpu = residency.cpu;
       frame.confidence = Confidence::kCertain;  // nothing of its own ran
       frame.part = {next_id_++, inner.begin, inner.count, 0, 0};
       kept_ -= inner.slices.size();
@@ -243,22 +243,23 @@ void CallTracker::extend_stays(Thread& t, size_t frames) {
       flush(inner, &frame, false);
       inner.begin = begin;
       inner.count = count;
-      emit(frame, frame.part, stay.track, nullptr, &inner, stay.end, stay.count, Slice::kSwitchedOut);
+      emit(frame, frame.part, residency.track, nullptr, &inner, residency.end, residency.count,
+           Slice::kSwitchedOut);
       ++kept_;
     }
   }
 }
 
-void CallTracker::forget_stays(Thread& t) {
-  for (Stay& stay : t.stays) {
-    kept_ -= stay.outermost.slices.size();
-    flush(stay.outermost, nullptr, false);
+void CallTracker::forget_residencies(Thread& t) {
+  for (Residency& residency : t.residencies) {
+    kept_ -= residency.outermost.slices.size();
+    flush(residency.outermost, nullptr, false);
   }
-  t.stays.clear();
+  t.residencies.clear();
 }
 
 void CallTracker::emit(const Frame& frame, const Activity& a, uint32_t track, Activity* below,
-                       Orphans* orphans, Time end, uint64_t count, uint32_t flags) {
+                       UnparentedSlices* unparented, Time end, uint64_t count, uint32_t flags) {
   Slice s;
   s.id = a.id;
   s.track = track;
@@ -278,11 +279,11 @@ void CallTracker::emit(const Frame& frame, const Activity& a, uint32_t track, Ac
   if (below != nullptr && below->id != 0) {
     s.parent = below->id;
     below->below += s.instructions;
-  } else if (orphans != nullptr) {
-    orphans->begin = std::min(orphans->begin, a.begin);
-    orphans->count = std::min(orphans->count, a.count);
-    orphans->slices.push_back(s);
-    orphans->instructions += s.instructions;
+  } else if (unparented != nullptr) {
+    unparented->begin = std::min(unparented->begin, a.begin);
+    unparented->count = std::min(unparented->count, a.count);
+    unparented->slices.push_back(s);
+    unparented->instructions += s.instructions;
     return;
   }
   sink_.slice(s);
@@ -294,8 +295,8 @@ void CallTracker::close_part(Thread& t, Frame& frame, Frame* below, bool lost, u
   const Time end = lost ? std::max(t.lost_at, c.resident) : c.now;
   const uint64_t count = lost ? std::max(t.lost_cpu_count, frame.part.count) : c.count;
   const bool stays = flags == 0 || flags == Slice::kSwitchedOut;
-  Orphans* orphans = below == nullptr && stays && !lost ? &t.part_orphans : nullptr;
-  emit(frame, frame.part, c.track, below == nullptr ? nullptr : &below->part, orphans, end, count, flags);
+  UnparentedSlices* unparented = below == nullptr && stays && !lost ? &t.part_unparented : nullptr;
+  emit(frame, frame.part, c.track, below == nullptr ? nullptr : &below->part, unparented, end, count, flags);
   frame.part = {};
 }
 
@@ -306,10 +307,10 @@ void CallTracker::closed(Frame& frame, Frame* below, bool lost) {
     if (t.on != nullptr && !lost) t.last = std::max(t.last, t.on->now);
     const bool known = !lost && closing_ == nullptr;
     emit(frame, frame.thread, t.track, below == nullptr ? nullptr : &below->thread,
-         known ? &t.thread_orphans : nullptr, lost ? t.lost_at : t.last,
+         known ? &t.thread_unparented : nullptr, lost ? t.lost_at : t.last,
          lost ? std::max(t.lost_count, frame.thread.count) : t.count, 0);
   }
-  if (t.thread_orphans.slices.size() + t.part_orphans.slices.size() > kMaxOrphans) {
+  if (t.thread_unparented.slices.size() + t.part_unparented.slices.size() > kMaxUnparented) {
     // What is found out about callers later holds from here on.
     t.stack.forget_parked();
     begin_stretch(*at_);

@@ -257,8 +257,8 @@ void CallTracker::finish() {
   for (auto& [key, t] : threads_) {
     closing_ = t.get();
     t->stack.close_all(false);
-    flush(t->thread_orphans, nullptr, true);
-    forget_stays(*t);
+    flush(t->thread_unparented, nullptr, true);
+    forget_residencies(*t);
   }
 }
 

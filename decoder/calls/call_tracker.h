@@ -31,21 +31,21 @@ class CallTracker final : private FrameHost {
 
  private:
   struct Cpu;
-  // A slice that ended before its caller was known.
-  struct Orphans {
+  // Slices that ended before their caller was known.
+  struct UnparentedSlices {
     std::vector<Slice> slices;
     uint64_t instructions = 0;
     Time begin = kTimeMax;  // of the first, and the instructions on the track until then
     uint64_t count = UINT64_MAX;
   };
-  // A thread's time on a CPU that ended before the outermost of its callers were known: they are found out
-  // when it returns to them, perhaps on another CPU.
-  struct Stay {
+  // A thread's time on a CPU that ended before its outermost callers were known. They become known when it
+  // returns to them, perhaps on another CPU.
+  struct Residency {
     uint32_t track = 0;
     int32_t cpu = -1;
     Time end = 0;
     uint64_t count = 0;  // instructions on the track until it ended
-    Orphans outermost;
+    UnparentedSlices outermost;
   };
   struct Thread {
     explicit Thread(const FunctionTable& functions, FrameHost& host) : stack(functions, host) {}
@@ -62,8 +62,8 @@ class CallTracker final : private FrameHost {
     uint64_t stretch_cpu_count = 0;
     Time lost_at = kTimeMin;  // its flow was lost then, having executed so much
     uint64_t lost_count = 0, lost_cpu_count = 0;
-    Orphans thread_orphans, part_orphans;
-    std::vector<Stay> stays;  // of this stretch
+    UnparentedSlices thread_unparented, part_unparented;
+    std::vector<Residency> residencies;  // of this stretch
   };
   struct Cpu {
     size_t stream = 0;
@@ -121,16 +121,16 @@ class CallTracker final : private FrameHost {
   void set_lost(Cpu& c);
   Thread& thread_of(Cpu& c, const ContextChange* context);
   void begin_stretch(Cpu& c);
-  void flush(Orphans& orphans, Frame* parent, bool thread);
-  void keep_stay(Thread& t, const Cpu& c);
-  // Callers found out now were below what ran in the thread's stays.
-  void extend_stays(Thread& t, size_t frames);
-  void forget_stays(Thread& t);
+  void flush(UnparentedSlices& unparented, Frame* parent, bool thread);
+  void keep_residency(Thread& t, const Cpu& c);
+  // Callers found out now were below what ran in the thread's residencies.
+  void extend_residencies(Thread& t, size_t frames);
+  void forget_residencies(Thread& t);
 
   void open_part(Frame& frame, Time begin, uint64_t count, uint32_t flags);
   void close_part(Thread& t, Frame& frame, Frame* below, bool lost, uint32_t flags);
-  void emit(const Frame& frame, const Activity& a, uint32_t track, Activity* below, Orphans* orphans,
-            Time end, uint64_t count, uint32_t flags);
+  void emit(const Frame& frame, const Activity& a, uint32_t track, Activity* below,
+            UnparentedSlices* unparented, Time end, uint64_t count, uint32_t flags);
 
   const Capture& capture_;
   const TimelineOptions& options_;
@@ -143,7 +143,7 @@ class CallTracker final : private FrameHost {
   Cpu* at_ = nullptr;                                                       // whose op is at hand
   Thread* closing_ = nullptr;                                               // at the end, when no CPU runs it
   bool anchored_ = false;
-  size_t kept_ = 0;  // slices in stays
+  size_t kept_ = 0;  // slices in residencies
   uint64_t next_id_ = 1;
   uint32_t next_track_ = 0;
   TimelineSummary summary_;

@@ -25,7 +25,7 @@ constexpr bool leaves_line(BranchKind k) {
 struct FlowOp {
   enum class Kind : uint8_t {
     kPoint,      // nothing happened: time and instructions go on
-    kExit,       // the chunk ends behind a branch: `branch` at `from`; the next op tells where it went
+    kExit,       // the chunk ends after a branch: `branch` at `from`; the next op says where it went
     kEntry,      // flow at `to`: the first of a chunk, or after something else than a branch
     kCall,       // from, to, back
     kReturn,     // from, to

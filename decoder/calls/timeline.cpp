@@ -115,7 +115,7 @@ class GapListener final : public TimelineSink {
   void block(const BlockSlice& b) override { to_.block(b); }
   void run(const RunSlice& r) override { to_.run(r); }
   void poke(const PokeSlice& p) override { to_.poke(p); }
-  void life(const LifeSlice& l) override { to_.life(l); }
+  void lifetime(const LifetimeSlice& l) override { to_.lifetime(l); }
   void counter(const CounterPoint& p) override { to_.counter(p); }
 
  private:
@@ -156,14 +156,14 @@ class TimelineConsumer final : public ChunkConsumer {
     tracker_.finish();
     for (size_t i = 0; i < capture_.streams.size(); ++i)
       window_.blocks().finish(i, capture_.streams[i].bounds.hi);
-    tell_runs();
+    emit_runs();
     if (tracker_.summary().clock == TimelineSummary::Clock::kNanoseconds) {
-      tell_text_versions(capture_, window_);
+      emit_text_versions(capture_, window_);
       window_.finish();
       rates_.finish(window_);
     }
     pokes_.finish(window_);
-    tell_lives(capture_, window_);
+    emit_lifetimes(capture_, window_);
     TimelineSummary summary = tracker_.summary();
     summary.reordered = order_.forced();
     summary.slices = window_.slices();
@@ -190,14 +190,14 @@ class TimelineConsumer final : public ChunkConsumer {
     }
     if (op.instructions != 0) rates_.add(cpu, now, op.instructions);
   }
-  // A chunk ends behind a branch, and the next one tells where it led.
+  // A chunk ends after a branch, and the next one says where it led.
   void follow_exit(size_t stream, const FlowOp& op) {
     constexpr uint8_t kElsewhere = Step::kAfterGap | Step::kAsyncEntry;
     if (left_[stream] && op.kind == FlowOp::Kind::kEntry && (op.flags & kElsewhere) == 0)
       window_.blocks().led_to(stream, op.to);
     left_[stream] = op.kind == FlowOp::Kind::kExit || (left_[stream] && op.kind == FlowOp::Kind::kEvent);
   }
-  void tell_runs();
+  void emit_runs();
 
   const Capture& capture_;
   TimelineSink& sink_;
@@ -214,8 +214,8 @@ class TimelineConsumer final : public ChunkConsumer {
   OpOrder order_;
 };
 
-// Who ran where, as the switch records tell it.
-void TimelineConsumer::tell_runs() {
+// Who ran where, by the switch records.
+void TimelineConsumer::emit_runs() {
   const TimelineSummary& all = tracker_.summary();
   if (all.clock != TimelineSummary::Clock::kNanoseconds) return;
   for (const Stream& s : capture_.streams) {
@@ -249,7 +249,7 @@ std::string_view function_kind_name(TimelineFunction::Kind kind) {
   return kNames[static_cast<size_t>(kind)];
 }
 
-std::string_view life_kind_name(LifeSlice::Kind kind) {
+std::string_view lifetime_kind_name(LifetimeSlice::Kind kind) {
   constexpr std::array<std::string_view, 4> kNames = {"bpf", "module", "out of line", "snapshot"};
   return kNames[static_cast<size_t>(kind)];
 }

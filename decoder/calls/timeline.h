@@ -8,7 +8,7 @@
 //
 // Times are nanoseconds of perf's clock; where a capture has no time at all, they are numbers of instructions
 // (Timeline::clock). An instruction's time is that of the last timing packet read (Step::time): no bound, and
-// several slices may begin at one instant; ids tell the order. All is the same for every number of jobs.
+// several slices may begin at one instant; ids give the order. All is the same for every number of jobs.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -68,8 +68,8 @@ struct Slice {
   static constexpr uint32_t kSyscall = 1 << 1;  // entered by a system call
   static constexpr uint32_t kTail = 1 << 2;  // entered by a jump: its caller is the caller of the one before
   static constexpr uint32_t kEmulated = 1 << 3;  // entered by a breakpoint handler's emulation of a call
-  static constexpr uint32_t kBeganBefore =
-      1 << 4;  // was on the stack when the flow began, or goes on after a gap
+  // Was on the stack when the flow began, or goes on after a gap.
+  static constexpr uint32_t kBeganBefore = 1 << 4;
   static constexpr uint32_t kAcrossGap = 1 << 5;      // flow inside it is missing
   static constexpr uint32_t kEndUnknown = 1 << 6;     // its end was not seen: in a gap, or at the end
   static constexpr uint32_t kSkipped = 1 << 7;        // left by a return or jump of a function it had called
@@ -132,7 +132,7 @@ struct PokeVisit {
   int32_t cpu = -1;
   Time last_old = kTimeMin;   // last run of text from before the change; kTimeMin: never
   Time first_new = kTimeMax;  // first run of text from after it; kTimeMax: never
-  uint64_t breakpoints = 0;   // visits while the breakpoint stood there
+  uint64_t breakpoints = 0;   // visits while the breakpoint was there
 };
 
 struct PokeSlice {
@@ -148,7 +148,7 @@ struct PokeSlice {
 };
 
 // Text that came and went; a snapshot is a copy that was made of it, at an instant from `begin` to `end`.
-struct LifeSlice {
+struct LifetimeSlice {
   enum class Kind : uint8_t { kBpf, kModule, kOutOfLine, kSnapshot };
   Kind kind = Kind::kBpf;
   std::string name{};
@@ -159,7 +159,7 @@ struct LifeSlice {
   uint32_t bpf_id = 0;
   std::string bpf_tag{};
 };
-std::string_view life_kind_name(LifeSlice::Kind kind);
+std::string_view lifetime_kind_name(LifetimeSlice::Kind kind);
 
 struct CounterPoint {
   enum class Kind : uint8_t {
@@ -177,7 +177,7 @@ struct CounterPoint {
 struct BlockSlice {
   size_t stream = 0;
   int32_t cpu = -1, tid = -1;
-  Time begin = 0, end = 0;  // times told before and after it (Step::time; kTimeMax: unknown)
+  Time begin = 0, end = 0;  // times known before and after it (Step::time; kTimeMax: unknown)
   uint64_t in = 0;          // slice of the CPU track (thread track without one) it belongs to
   FlowPiece piece;
   uint64_t id = 0;            // from 1; of one stream, in the order they ran
@@ -193,9 +193,9 @@ struct TimelineOptions {
   TimeBounds counted{};                      // instructions of this time are counted, whatever is decoded
 };
 
-// PipelineOptions::time, when it is set, is exact here: nothing outside of it is told, slices that reach over
-// its ends are cut there (Slice::kClipped...), and only instructions within are counted. What decides is an
-// instruction's time (Step::time).
+// PipelineOptions::time, when it is set, is exact here: nothing outside of it is delivered, slices that reach
+// over its ends are cut there (Slice::kClipped...), and only instructions within are counted. What decides is
+// an instruction's time (Step::time).
 //
 // Takes the parts as they become known. Called by one thread at a time; the order depends on the capture
 // alone. Returning true from stopped() ends the work early.
@@ -210,9 +210,9 @@ class TimelineSink {
   virtual void gap(const GapSlice&) {}
   virtual void event(const EventMark&) {}
   virtual void block(const BlockSlice&) {}
-  virtual void poke(const PokeSlice&) {}        // after all slices
-  virtual void life(const LifeSlice&) {}        // after all slices
-  virtual void counter(const CounterPoint&) {}  // after all slices; by kind, CPU, time
+  virtual void poke(const PokeSlice&) {}          // after all slices
+  virtual void lifetime(const LifetimeSlice&) {}  // after all slices
+  virtual void counter(const CounterPoint&) {}    // after all slices; by kind, CPU, time
   virtual bool stopped() const { return false; }
 };
 
@@ -223,8 +223,8 @@ struct TimelineSummary {
   uint64_t instructions = 0;
   uint64_t slices = 0, gaps = 0, stretches = 0;
   bool text_missing = false;  // is the reason of some gaps
-  uint64_t reordered =
-      0;  // threads may be stitched wrongly in so many places: segments were too long to wait
+  // Places where threads may be stitched wrongly because segments were too long to wait for.
+  uint64_t reordered = 0;
 };
 
 // Decodes `capture` and fills `sink`.
@@ -243,7 +243,7 @@ struct Timeline {
   std::vector<EventMark> events;
   std::vector<BlockSlice> blocks;
   std::vector<PokeSlice> pokes;
-  std::vector<LifeSlice> lives;
+  std::vector<LifetimeSlice> lifetimes;
   std::vector<CounterPoint> counters;
 
   // What folding took: slices shorter than `folded_below` ns (and, of those as long as that, with fewer

@@ -22,7 +22,7 @@ class Keeper final : public TimelineSink {
   void run(const RunSlice& r) override { out_.runs.push_back(r); }
   void gap(const GapSlice& g) override { out_.gaps.push_back(g); }
   void poke(const PokeSlice& p) override { out_.pokes.push_back(p); }
-  void life(const LifeSlice& l) override { out_.lives.push_back(l); }
+  void lifetime(const LifetimeSlice& l) override { out_.lifetimes.push_back(l); }
   void counter(const CounterPoint& p) override { out_.counters.push_back(p); }
   void event(const EventMark& e) override {
     if (out_.events.size() < limits_.events) {

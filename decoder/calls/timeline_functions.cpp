@@ -123,15 +123,15 @@ FunctionTable::Named FunctionTable::named(const Symbol* symbol) {
 
 uint32_t FunctionTable::unnamed(Space space, Addr at) {
   if (is_kernel_address(at)) space = kKernelSpace;
-  const auto known = by_place_.find(Place{space, at});
-  if (known != by_place_.end()) return known->second;
+  const auto known = by_address_.find(CodeAddress{space, at});
+  if (known != by_address_.end()) return known->second;
   TimelineFunction f;
   f.kind = Kind::kUnnamed;
   f.name = fmt::format("{:#x}", at);
   f.space = space;
   f.range = {at, at};
   const uint32_t id = add(std::move(f), nullptr);
-  by_place_.emplace(Place{space, at}, id);
+  by_address_.emplace(CodeAddress{space, at}, id);
   return id;
 }
 

@@ -36,13 +36,13 @@ class FunctionTable {
   struct Traits {
     bool kernel = false, jump_thunk = false, return_thunk = false;
   };
-  struct Place {
+  struct CodeAddress {
     Space space;
     Addr at;
-    bool operator==(const Place&) const = default;
+    bool operator==(const CodeAddress&) const = default;
   };
-  struct PlaceHash {
-    size_t operator()(const Place& p) const {
+  struct CodeAddressHash {
+    size_t operator()(const CodeAddress& p) const {
       return (p.at ^ (uint64_t{p.space} << 48U)) * kHashFactor >> 16U;
     }
   };
@@ -61,7 +61,7 @@ class FunctionTable {
   std::vector<TimelineFunction> functions_;
   std::vector<Traits> traits_;
   tsl::robin_map<const Symbol*, Named> by_symbol_;
-  tsl::robin_map<Place, uint32_t, PlaceHash> by_place_;
+  tsl::robin_map<CodeAddress, uint32_t, CodeAddressHash> by_address_;
   const Symbol* switcher_ = nullptr;
 };
 

@@ -142,7 +142,7 @@ void RateBuckets::lost(int32_t cpu, Time begin, Time end) {
 }
 
 void RateBuckets::finish(TimelineSink& sink) const {
-  auto tell = [&](CounterPoint::Kind kind, auto&& value) {
+  auto emit = [&](CounterPoint::Kind kind, auto&& value) {
     for (const auto& [cpu, c] : cpus_) {
       const size_t size = std::max(c.instructions.size(), c.lost.size());
       for (size_t i = 0; i < size; ++i) {
@@ -151,11 +151,11 @@ void RateBuckets::finish(TimelineSink& sink) const {
       sink.counter({kind, cpu, origin_ + static_cast<Time>(size) * width_, 0});
     }
   };
-  tell(CounterPoint::Kind::kInstructions, [this](const Cpu& c, size_t i) {
+  emit(CounterPoint::Kind::kInstructions, [this](const Cpu& c, size_t i) {
     const uint64_t n = i < c.instructions.size() ? c.instructions[i] : 0;
     return static_cast<double>(n) * 1000 / static_cast<double>(width_);
   });
-  tell(CounterPoint::Kind::kCoverage, [this](const Cpu& c, size_t i) {
+  emit(CounterPoint::Kind::kCoverage, [this](const Cpu& c, size_t i) {
     const Time lost = i < c.lost.size() ? std::min(c.lost[i], width_) : 0;
     return 100 - static_cast<double>(lost) * 100 / static_cast<double>(width_);
   });
@@ -163,19 +163,19 @@ void RateBuckets::finish(TimelineSink& sink) const {
 
 namespace {
 
-// Modules by the names of their symbols, where nothing else tells of them.
-void add_named_modules(const Capture& capture, std::vector<LifeSlice>& lives) {
-  std::map<std::string, LifeSlice> modules;
+// Modules by the names of their symbols, where nothing else shows them.
+void add_named_modules(const Capture& capture, std::vector<LifetimeSlice>& lifetimes) {
+  std::map<std::string, LifetimeSlice> modules;
   for (const Symbol* s : capture.symbols.all()) {
     if (s->space != kKernelSpace || s->dso.size() < 3 || s->from != kTimeMin || s->until != kTimeMax)
       continue;
     if (s->dso.front() != '[' || s->dso.starts_with("[kernel") || s->dso.starts_with("[guest")) continue;
     auto [at, fresh] = modules.try_emplace(
-        s->dso, LifeSlice{.kind = LifeSlice::Kind::kModule, .name = s->dso, .range = s->range});
+        s->dso, LifetimeSlice{.kind = LifetimeSlice::Kind::kModule, .name = s->dso, .range = s->range});
     at->second.range.begin = std::min(at->second.range.begin, s->range.begin);
     at->second.range.end = std::max(at->second.range.end, s->range.end);
   }
-  for (auto& [name, life] : modules) lives.push_back(std::move(life));
+  for (auto& [name, lifetime] : modules) lifetimes.push_back(std::move(lifetime));
 }
 
 // Of what was copied, and when.
@@ -188,51 +188,51 @@ std::string copy_name(const Capture& capture, const TextCopy& copy) {
 
 }  // namespace
 
-void tell_lives(const Capture& capture, TimelineSink& sink) {
-  std::vector<LifeSlice> lives;
+void emit_lifetimes(const Capture& capture, TimelineSink& sink) {
+  std::vector<LifetimeSlice> lifetimes;
   for (const BpfProgram& p : capture.bpf_programs) {
-    LifeSlice life{.kind = LifeSlice::Kind::kBpf,
-                   .name = p.name,
-                   .begin = p.loaded,
-                   .end = p.unloaded,
-                   .bpf_id = p.id,
-                   .bpf_tag = p.tag};
-    if (!p.functions.empty()) life.range = p.functions.front();
-    lives.push_back(std::move(life));
+    LifetimeSlice lifetime{.kind = LifetimeSlice::Kind::kBpf,
+                           .name = p.name,
+                           .begin = p.loaded,
+                           .end = p.unloaded,
+                           .bpf_id = p.id,
+                           .bpf_tag = p.tag};
+    if (!p.functions.empty()) lifetime.range = p.functions.front();
+    lifetimes.push_back(std::move(lifetime));
   }
   for (const Symbol* s : capture.symbols.all()) {
     const bool lived = s->from != kTimeMin || s->until != kTimeMax;
     if (s->space == kKernelSpace && s->dso.size() >= 3 && lived && !s->name.starts_with("bpf_prog_")) {
-      lives.push_back({.kind = LifeSlice::Kind::kOutOfLine,
-                       .name = s->name,
-                       .range = s->range,
-                       .begin = s->from,
-                       .end = s->until});
+      lifetimes.push_back({.kind = LifetimeSlice::Kind::kOutOfLine,
+                           .name = s->name,
+                           .range = s->range,
+                           .begin = s->from,
+                           .end = s->until});
     }
   }
-  for (const ModuleLife& m : capture.modules) {
-    lives.push_back({.kind = LifeSlice::Kind::kModule,
-                     .name = "[" + m.name + "]",
-                     .range = m.range,
-                     .begin = m.from,
-                     .end = m.until,
-                     .seen = m.seen});
+  for (const ModuleLifetime& m : capture.modules) {
+    lifetimes.push_back({.kind = LifetimeSlice::Kind::kModule,
+                         .name = "[" + m.name + "]",
+                         .range = m.range,
+                         .begin = m.from,
+                         .end = m.until,
+                         .seen = m.seen});
   }
-  if (capture.modules.empty()) add_named_modules(capture, lives);
+  if (capture.modules.empty()) add_named_modules(capture, lifetimes);
   for (const TextCopy& c : capture.copies) {
-    lives.push_back({.kind = LifeSlice::Kind::kSnapshot,
-                     .name = copy_name(capture, c),
-                     .range = c.range,
-                     .begin = c.time.lo,
-                     .end = c.time.hi});
+    lifetimes.push_back({.kind = LifetimeSlice::Kind::kSnapshot,
+                         .name = copy_name(capture, c),
+                         .range = c.range,
+                         .begin = c.time.lo,
+                         .end = c.time.hi});
   }
-  std::ranges::stable_sort(lives, [](const LifeSlice& a, const LifeSlice& b) {
+  std::ranges::stable_sort(lifetimes, [](const LifetimeSlice& a, const LifetimeSlice& b) {
     return a.kind != b.kind ? a.kind < b.kind : a.begin < b.begin;
   });
-  for (const LifeSlice& life : lives) sink.life(life);
+  for (const LifetimeSlice& lifetime : lifetimes) sink.lifetime(lifetime);
 }
 
-void tell_text_versions(const Capture& capture, TimelineSink& sink) {
+void emit_text_versions(const Capture& capture, TimelineSink& sink) {
   std::vector<Time> changes;
   for (const PokeRecord& p : capture.text->pokes()) changes.push_back(p.time);
   for (const BpfProgram& p : capture.bpf_programs) {
@@ -240,7 +240,7 @@ void tell_text_versions(const Capture& capture, TimelineSink& sink) {
     if (p.unloaded != kTimeMax) changes.push_back(p.unloaded);
   }
   std::ranges::sort(changes);
-  // Where there are more than anybody can look at, every n-th is told; the numbers stay true.
+  // Where there are more than anybody can look at, every n-th is delivered; the numbers stay true.
   const size_t every = changes.size() / kMaxCounterPoints + 1;
   for (size_t i = 0; i < changes.size(); ++i) {
     const bool last_of_instant = i + 1 == changes.size() || changes[i + 1] != changes[i];

@@ -1,5 +1,5 @@
-// What happened to text, for a timeline: every poke with its window and who ran what around it, lives of BPF
-// programs, modules and out-of-line code, and counters.
+// What happened to text, for a timeline: every poke with its window and who ran what around it, lifetimes of
+// BPF programs, modules and out-of-line code, and counters.
 #pragma once
 #include <tsl/robin_map.h>
 
@@ -55,8 +55,8 @@ class RateBuckets {
   Time width_ = 1000;
 };
 
-// Lives of text and the text-version counter.
-void tell_lives(const Capture& capture, TimelineSink& sink);
-void tell_text_versions(const Capture& capture, TimelineSink& sink);
+// Lifetimes of text and the text-version counter.
+void emit_lifetimes(const Capture& capture, TimelineSink& sink);
+void emit_text_versions(const Capture& capture, TimelineSink& sink);
 
 }  // namespace asof

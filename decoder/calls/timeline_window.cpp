@@ -89,8 +89,8 @@ void WindowSink::poke(const PokeSlice& p) {
 }
 
 // When text came and went stays true, also where that was before or after.
-void WindowSink::life(const LifeSlice& l) {
-  if (l.begin <= window_.hi && l.end >= window_.lo) to_.life(l);
+void WindowSink::lifetime(const LifetimeSlice& l) {
+  if (l.begin <= window_.hi && l.end >= window_.lo) to_.lifetime(l);
 }
 
 void WindowSink::counter(const CounterPoint& p) {

@@ -1,4 +1,4 @@
-// What stands between the call tracker and a timeline's sink: WindowSink cuts at the ends of the time that
+// What is between the call tracker and a timeline's sink: WindowSink cuts at the ends of the time that
 // was asked for, BlockHolder keeps straight runs back until it is known when they were over.
 #pragma once
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace asof {
 
-// A trace tells the time now and then: runs between two instants have the first as their begin, and the
+// A trace has the time now and then: runs between two instants have the first as their begin, and the
 // second, which comes later, as their end (Step::time: no bounds).
 class BlockHolder {
  public:
@@ -54,7 +54,7 @@ class WindowSink final : public TimelineSink {
   void event(const EventMark& e) override;
   void block(const BlockSlice& b) override { blocks_.add(b); }
   void poke(const PokeSlice& p) override;
-  void life(const LifeSlice& l) override;
+  void lifetime(const LifetimeSlice& l) override;
   void counter(const CounterPoint& p) override;
 
   BlockHolder& blocks() { return blocks_; }
@@ -62,7 +62,7 @@ class WindowSink final : public TimelineSink {
   // How many went on.
   uint64_t slices() const { return slices_; }
   uint64_t gaps() const { return gaps_; }
-  // What holds at the beginning of the window is told as of then. After the last counter.
+  // What holds at the beginning of the window is delivered as of then. After the last counter.
   void finish();
 
  private:

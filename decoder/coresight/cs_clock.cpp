@@ -12,8 +12,8 @@ using arm64::Packet;
 using arm64::Pk;
 using Real = long double;  // 64 bits of mantissa: counters and times do not lose their last digits
 
-constexpr uint64_t kWindow =
-    uint64_t{64} * 1024;                // bytes at a piece's end that are searched for a last timestamp
+// Bytes searched for a last timestamp at the end of a piece.
+constexpr uint64_t kWindow = uint64_t{64} * 1024;
 constexpr int kSteps = 80;              // of the bisection: beyond the precision of Real
 constexpr Real kWorstPart = 1.0L / 20;  // of the recording that the error may be
 constexpr Time kRounding = 2;           // ns, of the conversion's integers

@@ -49,7 +49,7 @@ class Deframer {
   // Nearly every frame where sources seldom take turns carries bytes of one source only: it names no ID, or
   // one in its first byte. Such a frame is stepped over by skip_plain(), which says how many bytes it
   // carries, all of id(); 0: it is none. copy_plain() takes the bytes of `id` out of all that follow each
-  // other, while `out` has room for a frame, and says how many it wrote. next() tells what comes then.
+  // other, while `out` has room for a frame, and says how many it wrote. next() says what comes then.
   size_t skip_plain() {
     const uint8_t* p = bytes_.data() + offset_;
     Plain frame;

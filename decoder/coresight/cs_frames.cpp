@@ -322,21 +322,21 @@ uint64_t CsFrames::begin_of_section(const Source& source, size_t section) {
   return hit == source.breaks.end() ? source.size : hit->at;
 }
 
-void tell_unused_frames(const CsFrames& frames, const std::string& where, NoticeBook& notices) {
-  const auto tell = [&](uint64_t bytes, uint64_t at, const char* what) {
+void report_unused_frames(const CsFrames& frames, const std::string& where, NoticeBook& notices) {
+  const auto report = [&](uint64_t bytes, uint64_t at, const char* what) {
     if (bytes == 0) return;
     notices.error(Code::kOutsideFrames, where, fmt::format("{} bytes of CoreSight frames {}", bytes, what),
                   "the start of a buffer that went round, trace sources that are not of a CPU, or damage",
                   at);
   };
   const CsFrames::Losses& losses = frames.losses();
-  tell(losses.unassigned, losses.unassigned_at, "have no trace ID, or a reserved one");
-  tell(losses.unsynced, losses.unsynced_at, "lie between no synchronisation packets");
-  tell(losses.partial, losses.partial_at, "are no whole frame");
+  report(losses.unassigned, losses.unassigned_at, "have no trace ID, or a reserved one");
+  report(losses.unsynced, losses.unsynced_at, "lie between no synchronisation packets");
+  report(losses.partial, losses.partial_at, "are no whole frame");
 }
 
-void tell_unknown_ids(const CsFrames& frames, const std::string& where, const std::set<uint8_t>& known,
-                      NoticeBook& notices) {
+void report_unknown_ids(const CsFrames& frames, const std::string& where, const std::set<uint8_t>& known,
+                        NoticeBook& notices) {
   uint64_t bytes = 0, first_at = UINT64_MAX;
   std::string ids;
   for (const CsFrames::Source& source : frames.sources()) {

@@ -32,7 +32,7 @@ struct FrameSection {
   uint64_t payload = 0, trailer = 0;
   bool mapped = false;  // `bytes` lie in a read-only mapping of a file
 
-  // Where byte `at` of the section stands in the file.
+  // Where byte `at` of the section is in the file.
   uint64_t place(uint64_t at) const { return file_offset + at + (payload == 0 ? 0 : at / payload * trailer); }
 };
 
@@ -102,9 +102,9 @@ class CsFrames : public std::enable_shared_from_this<CsFrames> {
 };
 
 // Notices (E-DATA-110) of what the index pass could not use; `where` names the file or ring.
-void tell_unused_frames(const CsFrames& frames, const std::string& where, NoticeBook& notices);
+void report_unused_frames(const CsFrames& frames, const std::string& where, NoticeBook& notices);
 // A notice (E-SIDE-508) of the trace IDs that are not `known`.
-void tell_unknown_ids(const CsFrames& frames, const std::string& where, const std::set<uint8_t>& known,
-                      NoticeBook& notices);
+void report_unknown_ids(const CsFrames& frames, const std::string& where, const std::set<uint8_t>& known,
+                        NoticeBook& notices);
 
 }  // namespace asof

@@ -105,7 +105,7 @@ void CsStreamMaker::take_frames(const AuxRing& ring, size_t index, const std::ve
   }
   if (formatted.empty()) return;
   const auto frames = CsFrames::index(std::move(formatted), FrameAlignment::kMemory);
-  tell_unused_frames(*frames, ring.stream.name, notices_);
+  report_unused_frames(*frames, ring.stream.name, notices_);
   std::set<uint8_t> known;
   for (const CsFrames::Source& source : frames->sources()) {
     const auto unit = ids_->unit_of(ring.stream.cpu, source.id);
@@ -120,7 +120,7 @@ void CsStreamMaker::take_frames(const AuxRing& ring, size_t index, const std::ve
     }
     add_losses(ring, sections, trace, first);
   }
-  tell_unknown_ids(*frames, ring.stream.name, known, notices_);
+  report_unknown_ids(*frames, ring.stream.name, known, notices_);
 }
 
 // Without frames a record's bytes are of the one CPU it was written on.
@@ -156,13 +156,13 @@ void CsStreamMaker::take_raw(const AuxRing& ring, size_t index, const std::vecto
 
 void CsStreamMaker::take_ring(const AuxRing& ring, size_t index) {
   const CsSections cut = cut_sections(ring);
-  if (cut.untold != 0) {
+  if (cut.unrecorded != 0) {
     notices_.error(
         Code::kTraceWithoutAuxRecord, ring.stream.name,
         fmt::format("{} bytes of trace are in no AUX record: when they were made, and whether they are "
                     "whole, is unknown",
-                    cut.untold),
-        "AUX records were lost: record with a larger ring (-m)", cut.untold_at);
+                    cut.unrecorded),
+        "AUX records were lost: record with a larger ring (-m)", cut.unrecorded_at);
   }
   take_frames(ring, index, cut.sections);
   take_raw(ring, index, cut.sections);

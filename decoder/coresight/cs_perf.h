@@ -19,13 +19,13 @@ struct CsUnit {
   int32_t cpu = -1;
   arm64::Source source;
   bool has_trace_id = false;  // source.trace_id is one
-  // What the timestamps count; kUnknown: recorded before perf told.
+  // What the timestamps count; kUnknown: recorded before perf said so.
   enum class Clock : uint8_t { kUnknown, kVirtual, kOther };
   Clock clock = Clock::kUnknown;
 };
 
 // Units of an AUXTRACE_INFO of type 3, header versions 0, 1 and 2. What lies beyond the words there are is
-// left out and told.
+// left out and reported.
 Result<std::vector<CsUnit>> read_cs_units(const AuxtraceInfo& info, NoticeBook& notices);
 
 // Streams and, at the same index, the units that made them.

@@ -45,22 +45,22 @@ class SectionCutter {
   }
 
   // Where the record of some bytes was lost, they are taken to be in the format of those before them.
-  void add(const StreamPiece& piece, uint64_t from, uint64_t size, const AuxRecord* record, bool untold) {
-    if (size == 0 || (untold && size <= kMaxPadding)) return;
-    if (untold) {
-      if (out_.untold == 0) out_.untold_at = piece.file_offset + from;
-      out_.untold += size;
+  void add(const StreamPiece& piece, uint64_t from, uint64_t size, const AuxRecord* record, bool unrecorded) {
+    if (size == 0 || (unrecorded && size <= kMaxPadding)) return;
+    if (unrecorded) {
+      if (out_.unrecorded == 0) out_.unrecorded_at = piece.file_offset + from;
+      out_.unrecorded += size;
       if (record == nullptr) record = ring_.records.front();
     }
     CsSection s;
     s.bytes = piece.bytes.subspan(from, size);
     s.offset = piece.offset + from;
     s.file_offset = piece.file_offset + from;
-    s.discontinuity = untold || (from == 0 && piece.discontinuity);
+    s.discontinuity = unrecorded || (from == 0 && piece.discontinuity);
     if (record != nullptr) {
       s.raw = (record->flags & kFormatMask) == kRaw;
       s.cpu = record->id.cpu;
-      if (!untold) set_time(s, *record);
+      if (!unrecorded) set_time(s, *record);
     }
     out_.sections.push_back(s);
   }

@@ -27,8 +27,9 @@ struct CsSection {
 
 struct CsSections {
   std::vector<CsSection> sections;
-  uint64_t untold = 0;  // bytes that no AUX record has, though there are such records; they are in `sections`
-  uint64_t untold_at = 0;  // the first of them in the file
+  // Bytes that no AUX record has, though there are such records; they are in `sections`.
+  uint64_t unrecorded = 0;
+  uint64_t unrecorded_at = 0;  // the first of them in the file
 };
 CsSections cut_sections(const AuxRing& ring);
 

@@ -20,10 +20,10 @@ constexpr uint64_t field(uint64_t value, unsigned low, unsigned bits) {
 CsTraceIds::CsTraceIds(const PerfData& data, std::vector<CsUnit>& units, NoticeBook& notices)
     : data_(data), units_(units), notices_(notices) {
   for (size_t i = 0; i < units_.size(); ++i) unit_of_cpu_.emplace(units_[i].cpu, i);
-  bool told = false;
+  bool recorded = false;
   data_.for_each([&](const Record& record) {
     if (record.type != perf::kAuxOutputHwId) return true;
-    told = true;
+    recorded = true;
     if (const auto value = parse_aux_output_hw_id(record)) {
       take(record, *value);
     } else {
@@ -32,7 +32,7 @@ CsTraceIds::CsTraceIds(const PerfData& data, std::vector<CsUnit>& units, NoticeB
     }
     return true;
   });
-  if (told) return;
+  if (recorded) return;
   for (size_t i = 0; i < units_.size(); ++i) {
     if (units_[i].has_trace_id) set(kOnlySink, units_[i].source.trace_id, i, Error::kNoOffset);
   }

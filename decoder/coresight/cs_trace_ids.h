@@ -14,7 +14,7 @@ namespace asof {
 
 class CsTraceIds {
  public:
-  // Sets units[].source.trace_id where records tell it. `units` must outlive the result.
+  // Sets units[].source.trace_id where records give it. `units` must outlive the result.
   CsTraceIds(const PerfData& data, std::vector<CsUnit>& units, NoticeBook& notices);
 
   // Index of the unit that `id` means within trace of the ring of `cpu` (-1: of no CPU).

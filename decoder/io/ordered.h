@@ -43,7 +43,7 @@ class Ordered {
       done_[item - head_] = true;
       return;
     }
-    // Everything finished behind the head follows, in this thread. Until it is done the head stays: nobody
+    // Everything finished after the head follows, in this thread. Until it is done the head stays: nobody
     // else delivers.
     size_t n = 0;
     do {

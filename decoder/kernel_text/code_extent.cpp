@@ -8,13 +8,13 @@
 namespace asof {
 namespace {
 
-struct Place {
+struct FoundInsn {
   size_t length = 0;  // 0: no instruction
   bool ends = false;  // the next one does not follow it
   Addr target = 0;    // of a direct branch that is no call
 };
 
-Place x86_at(std::span<const uint8_t> bytes, Addr ip) {
+FoundInsn x86_at(std::span<const uint8_t> bytes, Addr ip) {
   constexpr uint8_t kInt3 = 0xcc;
   x86::Insn insn;
   if (bytes[0] == kInt3 || x86::decode_insn(bytes, ip, 64, insn) != x86::InsnStatus::kOk) return {};
@@ -24,7 +24,7 @@ Place x86_at(std::span<const uint8_t> bytes, Addr ip) {
   return {insn.length, ends, k == BranchKind::kJump || k == BranchKind::kCond ? insn.target : 0};
 }
 
-Place arm64_at(std::span<const uint8_t> bytes, Addr ip) {
+FoundInsn arm64_at(std::span<const uint8_t> bytes, Addr ip) {
   arm64::Insn insn;
   if (arm64::decode_insn(bytes, ip, arm64::kA64, false, insn) != arm64::InsnStatus::kOk) return {};
   if (insn.waypoint == arm64::Waypoint::kTrap) return {};
@@ -41,7 +41,7 @@ size_t code_extent(std::span<const uint8_t> bytes, Addr at, bool arm64) {
   size_t pos = 0, furthest = 0;  // the last instruction that something leads to
   while (pos < bytes.size()) {
     const auto rest = bytes.subspan(pos);
-    const Place p = arm64 ? arm64_at(rest, at + pos) : x86_at(rest, at + pos);
+    const FoundInsn p = arm64 ? arm64_at(rest, at + pos) : x86_at(rest, at + pos);
     if (p.length == 0) return pos;
     if (p.target > at && p.target - at < bytes.size())
       furthest = std::max(furthest, static_cast<size_t>(p.target - at));

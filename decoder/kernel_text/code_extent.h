@@ -1,5 +1,5 @@
 // How far code reaches of which only the beginning is known: records of BPF trampolines always say a page
-// (kernel/bpf/core.c bpf_image_ksym_add()), kallsyms has no lengths, and other code lies behind (since
+// (kernel/bpf/core.c bpf_image_ksym_add()), kallsyms has no lengths, and other code follows (since
 // Linux 6.9 trampolines are in one pack with programs).
 #pragma once
 #include <cstddef>

@@ -17,7 +17,7 @@ bool exists(const std::string& path) {
   return !path.empty() && fs::exists(path, ignored);
 }
 
-// The files that belong to a kcore stand beside it with the same suffix: kcore.end has kallsyms.end and
+// The files that belong to a kcore are beside it with the same suffix: kcore.end has kallsyms.end and
 // modules.end.
 KernelSnapshot::Paths beside(const std::string& kcore, const std::string& kallsyms) {
   const fs::path path(kcore);

@@ -13,11 +13,11 @@
 
 #include "decoder/kernel_text/kernel_text_watch.h"
 #include "decoder/model/capture.h"
+#include "decoder/model/file_finder.h"
 #include "decoder/model/image.h"
 #include "decoder/module/kernel_text_symbols.h"
 #include "decoder/module/module_image.h"
 #include "decoder/sideband/sideband.h"
-#include "decoder/user_text/user_text_files.h"
 #include "textstore/builder.h"
 
 namespace asof {
@@ -74,7 +74,7 @@ class KernelSnapshot {
   std::optional<Kallsyms> kallsyms_;
   std::vector<KernelModule> modules_;
   std::vector<Piece> text_, generated_;
-  std::vector<AddrRange> module_data_;  // behind their text (before Linux 6.4)
+  std::vector<AddrRange> module_data_;  // after their text (before Linux 6.4)
 };
 
 // "/lib/modules/6.1/kernel/drivers/virtio_blk.ko.xz", "[virtio_blk]" -> "virtio_blk"; kallsyms has _ for -.
@@ -98,9 +98,9 @@ class KernelText {
   void add_text(Builder& builder, const WatchedTexts& watched, FileFinder& files, const PerfData& data);
   void add_symbols(SymbolTable& symbols) const;
   // Where the file with the kernel's source lines lies, if there is one that is proved to be of this kernel.
-  void add_code(CodeMap& code, FileFinder& files, const PerfData& data) const;
+  void add_code(CodeFileMap& code, FileFinder& files, const PerfData& data) const;
   void add_copies(std::vector<TextCopy>& copies, const WatchedTexts& watched) const;
-  void add_modules(std::vector<ModuleLife>& lives, const WatchedTexts& watched) const;
+  void add_modules(std::vector<ModuleLifetime>& lifetimes, const WatchedTexts& watched) const;
   // The kernel's ELF file: --vmlinux, or what the host keeps under the recorded release. nullptr: none with
   // the recorded build-id.
   const TextFile* find_vmlinux(FileFinder& files, const PerfData& data) const;

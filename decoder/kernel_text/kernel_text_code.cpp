@@ -37,7 +37,7 @@ bool same_module(const KernelModule* a, const KernelModule& b) {
 }  // namespace
 
 // By how far the kernel was moved: the recording says where one symbol was, the file where it was linked.
-void KernelText::add_code(CodeMap& code, FileFinder& files, const PerfData& data) const {
+void KernelText::add_code(CodeFileMap& code, FileFinder& files, const PerfData& data) const {
   const std::shared_ptr<const ElfImage> elf = find_source(files, data);
   if (!elf) return;
   std::string name = "_stext";
@@ -83,7 +83,7 @@ void KernelText::add_copies(std::vector<TextCopy>& copies, const WatchedTexts& w
     copies.push_back({OriginKind::kKcoreEnd, end_->path(), hull(end_->text()), {end_time_, kTimeMax}});
 }
 
-void KernelText::add_modules(std::vector<ModuleLife>& lives, const WatchedTexts& watched) const {
+void KernelText::add_modules(std::vector<ModuleLifetime>& lifetimes, const WatchedTexts& watched) const {
   // When the memory of a module was seen to be another's, after `t`.
   const auto replaced = [&](AddrRange range, Time t) {
     for (const WatchedText& seen : watched.texts) {
@@ -97,11 +97,11 @@ void KernelText::add_modules(std::vector<ModuleLife>& lives, const WatchedTexts&
   };
   const Time start = side_.trace_start == kTimeMax ? kTimeMin : side_.trace_start;
   const auto add_from_start = [&](const KernelModule& m) {
-    ModuleLife life{m.name, m.range, kTimeMin, replaced(m.range, kTimeMin), {kTimeMin, start}};
-    if (gone_at_end(m)) life.until = std::min(life.until, end_time_);
-    // With the copy at the end it was there all the time, as far as can be told.
-    if (end_ && !gone_at_end(m) && life.until == kTimeMax) life.seen.hi = kTimeMax;
-    lives.push_back(std::move(life));
+    ModuleLifetime lifetime{m.name, m.range, kTimeMin, replaced(m.range, kTimeMin), {kTimeMin, start}};
+    if (gone_at_end(m)) lifetime.until = std::min(lifetime.until, end_time_);
+    // With the copy at the end it was there all the time, as far as is known.
+    if (end_ && !gone_at_end(m) && lifetime.until == kTimeMax) lifetime.seen.hi = kTimeMax;
+    lifetimes.push_back(std::move(lifetime));
   };
   if (start_) {
     for (const KernelModule& m : start_->modules()) {
@@ -116,20 +116,20 @@ void KernelText::add_modules(std::vector<ModuleLife>& lives, const WatchedTexts&
   for (const WatchedText& seen : watched.texts) {
     if (seen.type != WatchedText::kModule) continue;
     const KernelModule* named = module_at(end_.get(), seen.range);
-    ModuleLife life{named != nullptr ? named->name : fmt::format("module at {:#x}", seen.range.begin),
-                    named != nullptr ? named->range : seen.range,
-                    seen.time,
-                    replaced(seen.range, seen.time),
-                    {seen.time, seen.time}};
-    if (life.until == kTimeMax && end_ && named == nullptr) life.until = end_time_;
-    if (life.until == kTimeMax && named != nullptr) life.seen.hi = kTimeMax;
-    lives.push_back(std::move(life));
+    ModuleLifetime lifetime{named != nullptr ? named->name : fmt::format("module at {:#x}", seen.range.begin),
+                            named != nullptr ? named->range : seen.range,
+                            seen.time,
+                            replaced(seen.range, seen.time),
+                            {seen.time, seen.time}};
+    if (lifetime.until == kTimeMax && end_ && named == nullptr) lifetime.until = end_time_;
+    if (lifetime.until == kTimeMax && named != nullptr) lifetime.seen.hi = kTimeMax;
+    lifetimes.push_back(std::move(lifetime));
   }
   if (!end_) return;
   for (const KernelModule& m : end_->modules()) {
     const bool known = std::ranges::any_of(
-        lives, [&](const ModuleLife& l) { return l.range.overlaps(m.range) && l.until == kTimeMax; });
-    if (m.live && !known) lives.push_back({m.name, m.range, start, kTimeMax, {end_time_, kTimeMax}});
+        lifetimes, [&](const ModuleLifetime& l) { return l.range.overlaps(m.range) && l.until == kTimeMax; });
+    if (m.live && !known) lifetimes.push_back({m.name, m.range, start, kTimeMax, {end_time_, kTimeMax}});
   }
 }
 

@@ -72,7 +72,7 @@ std::unique_ptr<TextFile> KernelText::find_vdso(FileFinder& files, const PerfDat
   return proved && fits(own->file) ? std::make_unique<TextFile>(own->file) : nullptr;
 }
 
-// As find_vmlinux(), but where a copy of kcore has the bytes nobody is told what was not found.
+// As find_vmlinux(), but where a copy of kcore has the bytes nothing is reported as not found.
 std::shared_ptr<const ElfImage> KernelText::find_source(FileFinder& files, const PerfData& data) const {
   if (!start_ || !options_.vmlinux.empty()) {
     const TextFile* file = find_vmlinux(files, data);

@@ -156,7 +156,7 @@ void KernelSnapshot::find_kernel(const SideBand& side, NoticeBook& notices) {
 }
 
 void KernelSnapshot::find_modules(const SideBand& side, NoticeBook& notices) {
-  if (modules_.empty()) {  // only the recording tells
+  if (modules_.empty()) {  // only the recording says
     for (const KernelMapFact& map : side.kernel_maps) {
       std::string name = module_of_map(map.name);
       if (!name.empty()) modules_.push_back({std::move(name), map.range, true});

@@ -1,7 +1,7 @@
 // Code that a copy of kcore has and no symbol names: JITed classic BPF (seccomp and socket filters;
 // net/core/filter.c bpf_migrate_filter() never reaches bpf_prog_kallsyms_add()), pages of ITS thunks that
 // modules branch through (arch/x86/kernel/alternative.c its_allocate_thunk()), trampolines of BPF struct_ops
-// before Linux 6.13. No record tells when such code comes or goes, so its bytes are what is followed, but
+// before Linux 6.13. No record says when such code comes or goes, so its bytes are what is followed, but
 // they are never certain.
 #include <algorithm>
 

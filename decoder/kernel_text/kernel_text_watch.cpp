@@ -32,9 +32,9 @@ WatchedTexts read_watched_texts(const std::string& path, const std::optional<Tim
     const uint64_t counter = reader.u64();
     const Addr addr = reader.u64();
     const uint32_t length = reader.u32();
-    const uint32_t told = reader.u32();
-    const bool perf_time = (told & WatchedText::kPerfTime) != 0;
-    text.type = told & ~WatchedText::kPerfTime;
+    const uint32_t type_word = reader.u32();
+    const bool perf_time = (type_word & WatchedText::kPerfTime) != 0;
+    text.type = type_word & ~WatchedText::kPerfTime;
     text.bytes = reader.take(length);
     if (!reader.ok()) {
       notices.error(Code::kWatchedBytesTruncated, path,

@@ -94,7 +94,7 @@ struct DwarfLines::Impl {
   std::vector<Dwarf_Off> counted;         // units whose rows are counted; sorted
   uint64_t rows = 0;
   std::string problem;
-  bool told = false;
+  bool reported = false;
 
   ~Impl() {
     if (dwarf != nullptr) dwarf_end(dwarf);
@@ -114,7 +114,7 @@ struct DwarfLines::Impl {
   DwarfLine find(uint64_t address);
   bool affordable(Dwarf_Die& die);
   void complain(std::string why) {
-    if (!std::exchange(told, true)) problem = std::move(why);
+    if (!std::exchange(reported, true)) problem = std::move(why);
   }
 };
 

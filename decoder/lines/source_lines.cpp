@@ -10,8 +10,8 @@
 
 #include "decoder/io/sideband_notices.h"
 #include "decoder/lines/dwarf_lines.h"
+#include "decoder/model/file_finder.h"
 #include "decoder/model/image.h"
-#include "decoder/user_text/user_text_files.h"
 
 namespace asof {
 namespace {
@@ -34,19 +34,19 @@ std::string build_id_of(const std::string& path) {
 // Places of one space, by begin.
 class PlaceIndex {
  public:
-  void add(const CodePlace& p) { places_.push_back({&p, 0}); }
+  void add(const CodeMapping& p) { places_.push_back({&p, 0}); }
   void finish() {
     std::ranges::stable_sort(places_, {}, [](const Entry& e) { return e.place->range.begin; });
     Addr highest = 0;
     for (Entry& e : places_) e.highest_end = highest = std::max(highest, e.place->range.end);
   }
-  const CodePlace* find(Addr a, Time t) const {
-    const CodePlace* best = nullptr;
+  const CodeMapping* find(Addr a, Time t) const {
+    const CodeMapping* best = nullptr;
     auto next = std::ranges::upper_bound(places_, a, {}, [](const Entry& e) { return e.place->range.begin; });
     for (size_t i = 0; i < kMostScanned && next != places_.begin(); ++i) {
       --next;
       if (next->highest_end <= a) break;
-      const CodePlace& p = *next->place;
+      const CodeMapping& p = *next->place;
       if (!p.range.contains(a) || p.from > t || p.until < t) continue;
       if (best == nullptr || std::pair(p.rank, p.from) > std::pair(best->rank, best->from)) best = &p;
     }
@@ -55,7 +55,7 @@ class PlaceIndex {
 
  private:
   struct Entry {
-    const CodePlace* place;
+    const CodeMapping* place;
     Addr highest_end;  // of this and all before it
   };
   std::vector<Entry> places_;
@@ -79,8 +79,8 @@ struct SourceLines::Impl {
     }
   };
 
-  explicit Impl(const CodeMap& code) : map(code), files(code.files.size()) {
-    for (const CodePlace& p : map.places) {
+  explicit Impl(const CodeFileMap& code) : map(code), files(code.files.size()) {
+    for (const CodeMapping& p : map.places) {
       if (p.file < files.size()) places[p.space].add(p);
     }
     for (auto& [space, index] : places) index.finish();
@@ -91,7 +91,7 @@ struct SourceLines::Impl {
   std::vector<std::string> candidates(const CodeFile& file, const DebugLink& link) const;
   bool belongs(const std::string& candidate, const CodeFile& file, const DebugLink& link) const;
 
-  const CodeMap& map;
+  const CodeFileMap& map;
   std::unordered_map<Space, PlaceIndex> places;
   std::vector<File> files;
   tsl::robin_map<Key, SourceLine, KeyHash> cache;
@@ -164,7 +164,7 @@ SourceLines::SourceLines(SourceLines&&) noexcept = default;
 SourceLine SourceLines::at(Space space, Addr a, Time t) {
   if (is_kernel_address(a)) space = kKernelSpace;
   const auto index = impl_->places.find(space);
-  const CodePlace* place = index == impl_->places.end() ? nullptr : index->second.find(a, t);
+  const CodeMapping* place = index == impl_->places.end() ? nullptr : index->second.find(a, t);
   if (place == nullptr) return {};
   const uint64_t linked = a - place->slide;
   const Impl::Key key{place->file, linked};

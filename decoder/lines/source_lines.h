@@ -30,11 +30,11 @@ class SourceLines {
   SourceLines(SourceLines&&) noexcept;
 
   // Of the instruction at `a` in a space, as of `t`. Empty where no file is known to lie there then, or it
-  // tells nothing of this address.
+  // has nothing about this address.
   SourceLine at(Space space, Addr a, Time t);
 
   // What could not be read: files without debug information (I-TEXT-207), with damaged one (E-TEXT-208).
-  // Each is told once.
+  // Each is reported once.
   std::vector<Notice> take_notices();
 
  private:

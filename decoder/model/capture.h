@@ -26,7 +26,7 @@ namespace blocks {
 class BlockFile;
 }
 
-// A BPF program as the side-band tells it.
+// A BPF program as the side-band describes it.
 struct BpfProgram {
   uint32_t id = 0;
   std::string tag;   // hex
@@ -87,9 +87,9 @@ struct Capture {
   std::shared_ptr<const PerfData> perf;             // set for perf.data: `asof events` walks its records
   std::shared_ptr<const blocks::BlockFile> blocks;  // set for block streams: the flow is there already
   std::vector<BpfProgram> bpf_programs;
-  CodeMap code;  // files of code, for source lines
+  CodeFileMap code;  // files of code, for source lines
   std::vector<TextCopy> copies;
-  std::vector<ModuleLife> modules;
+  std::vector<ModuleLifetime> modules;
   std::vector<Notice> notices;
   std::map<uint32_t, uint64_t> record_counts;  // by PERF_RECORD type, decompressed
   std::shared_ptr<const void> keep;            // mapped files that spans point into

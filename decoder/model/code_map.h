@@ -19,18 +19,18 @@ struct CodeFile {
 };
 
 // Where one lies in memory.
-struct CodePlace {
+struct CodeMapping {
   Space space = kKernelSpace;
   AddrRange range;
   Time from = kTimeMin, until = kTimeMax;
-  uint32_t file = 0;   // index into CodeMap::files
+  uint32_t file = 0;   // index into CodeFileMap::files
   uint64_t slide = 0;  // address in memory less address in the file, modulo 2^64
   int rank = 0;        // the highest counts where places overlap, then the latest
 };
 
-struct CodeMap {
+struct CodeFileMap {
   std::vector<CodeFile> files;
-  std::vector<CodePlace> places;
+  std::vector<CodeMapping> places;
   // Trees of separate debug files: <dir>/.build-id/ab/cdef.debug, <dir>/<folder of the file>/<debug link>.
   std::vector<std::string> debug_dirs;
   // perf's caches: <dir>/.build-id/ab/cdef.../debug.
@@ -46,7 +46,7 @@ struct TextCopy {
 };
 
 // A kernel module that was seen. It can have been there from `from` to `until`, and surely was in `seen`.
-struct ModuleLife {
+struct ModuleLifetime {
   std::string name;
   AddrRange range;
   Time from = kTimeMin, until = kTimeMax;

@@ -1,4 +1,4 @@
-// A straight piece of executed code, as timelines tell it in detail.
+// A straight piece of executed code, as detailed timelines have it.
 #pragma once
 #include <cstdint>
 #include <vector>

@@ -44,7 +44,7 @@ struct ElfSymbol {
 class ElfImage {
  public:
   static Result<std::shared_ptr<const ElfImage>> open(const std::string& path);
-  // The file that lies in `bytes`, which `owner` keeps; what is behind its end does no harm.
+  // The file that lies in `bytes`, which `owner` keeps; bytes after its end do no harm.
   static Result<std::shared_ptr<const ElfImage>> parse(std::span<const uint8_t> bytes, std::string path,
                                                        std::shared_ptr<const void> owner);
   ~ElfImage();

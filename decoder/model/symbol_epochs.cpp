@@ -15,23 +15,23 @@ SymbolEpochs::SymbolEpochs(const SymbolTable& symbols) {
   for (const Symbol* s : symbols.all()) {
     if (s->from == kTimeMin && s->until == kTimeMax) continue;
     const AddrRange range = s->range.empty() ? range_of(s->range.begin, kUnknownSize) : s->range;
-    lives_.push_back({s->space, range, s->from, s->until, range.end});
+    lifetimes_.push_back({s->space, range, s->from, s->until, range.end});
   }
-  std::sort(lives_.begin(), lives_.end(), [](const Life& a, const Life& b) {
+  std::sort(lifetimes_.begin(), lifetimes_.end(), [](const Lifetime& a, const Lifetime& b) {
     return std::tie(a.space, a.range.begin) < std::tie(b.space, b.range.begin);
   });
-  for (size_t i = 1; i < lives_.size(); ++i) {
-    if (lives_[i - 1].space == lives_[i].space)
-      lives_[i].max_end = std::max(lives_[i].max_end, lives_[i - 1].max_end);
+  for (size_t i = 1; i < lifetimes_.size(); ++i) {
+    if (lifetimes_[i - 1].space == lifetimes_[i].space)
+      lifetimes_[i].max_end = std::max(lifetimes_[i].max_end, lifetimes_[i - 1].max_end);
   }
 }
 
 TimeBounds SymbolEpochs::around(Space space, AddrRange range, Time t) const {
   TimeBounds b;
-  auto it = std::partition_point(lives_.begin(), lives_.end(), [&](const Life& l) {
+  auto it = std::partition_point(lifetimes_.begin(), lifetimes_.end(), [&](const Lifetime& l) {
     return std::tie(l.space, l.range.begin) < std::tie(space, range.end);
   });
-  while (it != lives_.begin()) {
+  while (it != lifetimes_.begin()) {
     --it;
     if (it->space != space || it->max_end <= range.begin) break;
     if (!it->range.overlaps(range)) continue;

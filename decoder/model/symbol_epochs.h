@@ -18,13 +18,13 @@ class SymbolEpochs {
   TimeBounds around(Space space, AddrRange range, Time t) const;
 
  private:
-  struct Life {  // of a symbol that is not for all time
+  struct Lifetime {  // of a symbol that is not for all time
     Space space;
     AddrRange range;
     Time from, until;
     Addr max_end;  // of this one and all before it in the same space
   };
-  std::vector<Life> lives_;  // by space, then begin
+  std::vector<Lifetime> lifetimes_;  // by space, then begin
 };
 
 }  // namespace asof

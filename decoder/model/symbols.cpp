@@ -15,7 +15,7 @@ namespace asof {
 namespace {
 
 // How far a symbol without a size reaches. To the next symbol, for assembly and kallsyms give no sizes; but
-// what lies behind the last symbol of one file (a gap between sections, guard pages, another module) is not
+// what follows the last symbol of one file (a gap between sections, guard pages, another module) is not
 // this symbol: there only the page it begins in and the next are believed.
 constexpr uint64_t kMaxReach = uint64_t{1} << 20;
 constexpr uint64_t kPage = 4096;
@@ -94,7 +94,7 @@ class EpochMaker {
           live_.erase(edges_[i].holder);
         }
       }
-      // Of two lives of one rank the later one is the live one, if the end of the first was lost.
+      // Of two lifetimes of one rank the later one is the live one, if the end of the first was lost.
       const Symbol* best = latest_of_best();
       if (out.size() == first || out.back().symbol != best) out.push_back({t, best});
     }
@@ -178,7 +178,7 @@ struct SymbolTable::Impl {
 
 // `by_address`: those of one space, sorted.
 void SymbolTable::Impl::give_sizes(std::vector<Symbol*>& by_address) {
-  const Symbol* next = nullptr;  // the first that begins behind the current address
+  const Symbol* next = nullptr;  // the first that begins after the current address
   for (size_t end = by_address.size(); end > 0;) {
     const Addr at = by_address[end - 1]->range.begin;
     size_t begin = end - 1;

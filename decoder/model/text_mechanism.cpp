@@ -10,10 +10,10 @@ using Bytes = std::span<const uint8_t>;
 
 constexpr std::array<uint8_t, 2> kNop2 = {0x66, 0x90};
 constexpr std::array<uint8_t, 5> kNop5 = {0x0f, 0x1f, 0x44, 0x00, 0x00};
-// arch/x86/kernel/static_call.c: "xorl %eax, %eax" with prefixes, and RET with INT3 behind it.
+// arch/x86/kernel/static_call.c: "xorl %eax, %eax" with prefixes, and RET followed by INT3.
 constexpr std::array<uint8_t, 5> kReturnZero = {0x2e, 0x2e, 0x2e, 0x31, 0xc0};
 constexpr uint8_t kInt3 = 0xcc, kCall = 0xe8, kJump32 = 0xe9, kJump8 = 0xeb, kReturn = 0xc3;
-// Fentry calls stand at the start of a function, or behind its ENDBR64.
+// Fentry calls are at the start of a function, or after its ENDBR64.
 constexpr uint64_t kEndbrSize = 4;
 
 template <size_t N>
@@ -82,7 +82,7 @@ std::optional<Addr> direct_target(Bytes b, Addr at, bool arm64) {
 Recognizer::Recognizer(const Capture& capture)
     : capture_(capture), arm64_(capture.machine == "aarch64" || capture.machine == "arm64") {}
 
-Recognizer::Place Recognizer::place(Space space, Addr at, Time t) const {
+Recognizer::Site Recognizer::site_at(Space space, Addr at, Time t) const {
   const auto found = capture_.symbols.find(space, at, t);
   if (!found) return {};
   const std::string& dso = found->symbol->dso;
@@ -92,21 +92,21 @@ Recognizer::Place Recognizer::place(Space space, Addr at, Time t) const {
 
 std::string_view Recognizer::target_name(Bytes bytes, const PokeRecord& poke) const {
   const auto target = direct_target(bytes, poke.addr, arm64_);
-  return target ? place(kKernelSpace, *target, poke.time).symbol : std::string_view();
+  return target ? site_at(kKernelSpace, *target, poke.time).symbol : std::string_view();
 }
 
 Recognized Recognizer::poke(const PokeRecord& p) const {
   if (p.old_len == 0 || p.new_len == 0) return whole(p);
   if (arm64_) return arm64(p);
-  return x86(p, place(kKernelSpace, p.addr, p.time));
+  return x86(p, site_at(kKernelSpace, p.addr, p.time));
 }
 
 // An install or a removal: whose memory it is, the symbol of its page says. A removal comes before the
 // symbol's end, an install after its beginning; a kprobe page is older than both.
 Recognized Recognizer::whole(const PokeRecord& p) const {
   const bool install = p.old_len == 0;
-  std::string_view symbol = place(kKernelSpace, p.addr, p.time).symbol;
-  if (symbol.empty() && !install) symbol = place(kKernelSpace, p.addr, p.time - 1).symbol;
+  std::string_view symbol = site_at(kKernelSpace, p.addr, p.time).symbol;
+  if (symbol.empty() && !install) symbol = site_at(kKernelSpace, p.addr, p.time - 1).symbol;
   if (symbol.starts_with("kprobe_optinsn"))
     return {Mechanism::kKprobe, install ? "optimised slot filled" : "optimised slot emptied"};
   if (symbol.starts_with("kprobe_")) return {Mechanism::kKprobe, install ? "slot filled" : "slot emptied"};
@@ -116,7 +116,7 @@ Recognized Recognizer::whole(const PokeRecord& p) const {
   return {Mechanism::kOutOfLine, install ? "code installed" : "code removed"};
 }
 
-Recognized Recognizer::x86(const PokeRecord& p, const Place& site) const {
+Recognized Recognizer::x86(const PokeRecord& p, const Site& site) const {
   const Bytes from = p.old_bytes();
   const Bytes to = p.new_bytes();
   if (from.size() == 1 && to[0] == kInt3) return {Mechanism::kKprobe, "armed"};
@@ -134,13 +134,13 @@ Recognized Recognizer::x86(const PokeRecord& p, const Place& site) const {
 }
 
 // The function tracer writes what is there already when only its callbacks change; a kernel that pokes the
-// same bytes elsewhere cannot be told apart by them.
-Mechanism Recognizer::unchanged(Bytes bytes, const Place& site) const {
+// same bytes elsewhere cannot be distinguished by them.
+Mechanism Recognizer::unchanged(Bytes bytes, const Site& site) const {
   const bool entry = !site.symbol.empty() && (site.offset == 0 || site.offset == kEndbrSize);
   return is_call(bytes) && entry ? Mechanism::kFtrace : Mechanism::kUnknown;
 }
 
-Recognized Recognizer::x86_branch(const PokeRecord& p, const Place& site) const {
+Recognized Recognizer::x86_branch(const PokeRecord& p, const Site& site) const {
   const Bytes from = p.old_bytes();
   const Bytes to = p.new_bytes();
   if (std::ranges::equal(from, to)) return {unchanged(from, site), "written again"};
@@ -185,13 +185,14 @@ Recognized Recognizer::arm64(const PokeRecord& p) const {
 
 Recognized Recognizer::content(Space space, Addr at, Time t, const Version* from, const Version* to) const {
   const bool came = to != nullptr;
-  const Version* told = came ? to : from;
-  const OriginKind kind = told == nullptr || is_poke(told->origin) ? OriginKind::kUnknown
-                                                                   : capture_.text->origin(told->origin).kind;
+  const Version* shown = came ? to : from;
+  const OriginKind kind = shown == nullptr || is_poke(shown->origin)
+                              ? OriginKind::kUnknown
+                              : capture_.text->origin(shown->origin).kind;
   if (kind == OriginKind::kBpfImage) return {Mechanism::kBpf, came ? "program loaded" : "program unloaded"};
   if (kind == OriginKind::kJit) return {Mechanism::kJit, came ? "code emitted" : "code gone"};
   if (space != kKernelSpace) return {Mechanism::kMapping, came ? "mapped" : "covered by another mapping"};
-  const Place site = place(space, at, came || t == kTimeMin ? t : t - 1);
+  const Site site = site_at(space, at, came || t == kTimeMin ? t : t - 1);
   if (is_bpf_code(site.symbol)) return {Mechanism::kBpf, came ? "code registered" : "code unregistered"};
   if (site.symbol.starts_with("ftrace_"))
     return {Mechanism::kFtrace, came ? "trampoline registered" : "trampoline unregistered"};

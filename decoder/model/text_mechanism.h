@@ -1,4 +1,4 @@
-// Who changed text: the kernel's mechanism behind a change, told from the bytes before and after it and from
+// Who changed text: the kernel's mechanism of a change, recognised by the bytes before and after it and by
 // the symbols of the place and of the branch target. Patterns: docs/live-text.md, "Who changes text".
 // Recognition is for people; nothing in decoding depends on it. Where bytes and symbols fit nothing, the
 // answer is kUnknown.
@@ -44,16 +44,16 @@ class Recognizer {
   Recognized content(Space space, Addr at, Time t, const Version* from, const Version* to) const;
 
  private:
-  struct Place {
+  struct Site {
     std::string_view symbol;  // empty: none
     uint64_t offset = 0;
     bool module = false;
   };
-  Place place(Space space, Addr at, Time t) const;
+  Site site_at(Space space, Addr at, Time t) const;
   Recognized whole(const PokeRecord& poke) const;
-  Recognized x86(const PokeRecord& poke, const Place& site) const;
-  Mechanism unchanged(std::span<const uint8_t> bytes, const Place& site) const;
-  Recognized x86_branch(const PokeRecord& poke, const Place& site) const;
+  Recognized x86(const PokeRecord& poke, const Site& site) const;
+  Mechanism unchanged(std::span<const uint8_t> bytes, const Site& site) const;
+  Recognized x86_branch(const PokeRecord& poke, const Site& site) const;
   Recognized arm64(const PokeRecord& poke) const;
   std::string_view target_name(std::span<const uint8_t> bytes, const PokeRecord& poke) const;
 

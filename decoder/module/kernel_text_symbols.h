@@ -18,8 +18,8 @@ struct KernelSymbol {
   Addr addr = 0;
   char type = 0;  // as nm prints it: t, T, w, W: code
   std::string_view name;
-  std::string_view
-      module;  // without brackets; "bpf", "__builtin__ftrace", "__builtin__kprobes" are no modules
+  // Without brackets; "bpf", "__builtin__ftrace", "__builtin__kprobes" are no modules.
+  std::string_view module;
 
   bool is_code() const { return type == 't' || type == 'T' || type == 'w' || type == 'W'; }
   // Code that no file holds: BPF programs, trampolines, kprobe pages.
@@ -47,8 +47,8 @@ class Kallsyms {
 
 struct KernelModule {
   std::string name;
-  AddrRange
-      range;  // all of the module as one range, text first (before Linux 6.4), or as long as all its parts
+  // All of the module as one range, text first (before Linux 6.4), or as long as all its parts.
+  AddrRange range;
   bool live = false;
 };
 

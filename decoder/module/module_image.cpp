@@ -127,7 +127,7 @@ Result<ModuleImage> make_module_image(const ModuleElf& elf, const ModuleContext&
   for (ModulePatch& patch : *patches) {
     if (text_of[patch.section] == SIZE_MAX) continue;
     ModuleImage::Text& text = out.text[text_of[patch.section]];
-    // Two lists may name one place; then neither has all that may stand there.
+    // Two lists may name one place; then neither has all that may be there.
     const auto begin = text.known.begin() + static_cast<std::ptrdiff_t>(patch.offset);
     const bool alone =
         std::all_of(begin, begin + static_cast<std::ptrdiff_t>(patch.size), [](uint8_t k) { return k == 1; });

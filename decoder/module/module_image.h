@@ -1,4 +1,4 @@
-// A kernel module as it stands in memory, made from its file: sections where the kernel put them, relocations
+// A kernel module as it is in memory, made from its file: sections where the kernel put them, relocations
 // applied, and what the kernel rewrites when it loads a module taken out or given as alternatives. Follows
 // kernel/module/main.c (layout_sections(), simplify_symbols()) and arch/x86/kernel/module.c
 // (apply_relocate_add(), module_finalize()).
@@ -37,7 +37,7 @@ struct ModuleImage {
     std::vector<uint8_t> bytes;
     std::vector<uint8_t> known;  // by byte: 1 or 0
   };
-  struct Site {  // what may stand here, all of one size; its bytes in Text are unknown
+  struct Site {  // what may be here, all of one size; its bytes in Text are unknown
     Addr addr = 0;
     std::vector<std::vector<uint8_t>> variants;
   };

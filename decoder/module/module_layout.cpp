@@ -55,13 +55,13 @@ bool ModuleLayout::vote(std::string& why) {
   }
   std::unordered_map<std::string_view, uint32_t> in_file;
   for (const ModuleSymbol& s : elf_->symbols()) ++in_file[s.name];
-  std::vector<std::optional<Addr>> told(addresses_.size());
+  std::vector<std::optional<Addr>> by_symbols(addresses_.size());
   for (const ModuleSymbol& s : elf_->symbols()) {
     const auto at = in_memory.find(s.name);
-    if (s.name.empty() || s.section == 0 || s.section >= told.size() || in_file[s.name] != 1) continue;
+    if (s.name.empty() || s.section == 0 || s.section >= by_symbols.size() || in_file[s.name] != 1) continue;
     if (at == in_memory.end() || at->second == 0 || group_of(elf_->sections()[s.section]) == kNone) continue;
     const Addr begin = at->second - s.value;
-    std::optional<Addr>& known = told[s.section];
+    std::optional<Addr>& known = by_symbols[s.section];
     if (known && *known != begin) {
       why = fmt::format("kallsyms has its symbols at other distances than the file ({} in {})", s.name,
                         elf_->sections()[s.section].name);
@@ -71,20 +71,20 @@ bool ModuleLayout::vote(std::string& why) {
   }
   bool data_agrees = false;
   bool data_differs = false;
-  for (size_t i = 0; i < told.size(); ++i) {
-    if (!told[i]) continue;
-    const bool same = addresses_[i] == told[i];
+  for (size_t i = 0; i < by_symbols.size(); ++i) {
+    if (!by_symbols[i]) continue;
+    const bool same = addresses_[i] == by_symbols[i];
     const bool text = elf_->sections()[i].is_text();
     if (text && !same) {
       why = fmt::format("section {} is at {:#x}, where the file's sections would put it at {:#x}",
-                        elf_->sections()[i].name, *told[i], addresses_[i].value_or(0));
+                        elf_->sections()[i].name, *by_symbols[i], addresses_[i].value_or(0));
       return false;
     }
     data_agrees |= !text && same;
     data_differs |= !text && !same;
   }
-  for (size_t i = 0; i < told.size(); ++i) {
-    if (!elf_->sections()[i].is_text() && (data_differs || !data_agrees)) addresses_[i] = told[i];
+  for (size_t i = 0; i < by_symbols.size(); ++i) {
+    if (!elf_->sections()[i].is_text() && (data_differs || !data_agrees)) addresses_[i] = by_symbols[i];
   }
   return true;
 }
@@ -94,8 +94,8 @@ Result<ModuleLayout> ModuleLayout::make(const ModuleElf& elf, const ModuleContex
   ModuleLayout out(elf, context);
   out.lay_out();
   std::string why;
-  if (context.symbols ==
-      nullptr) {  // text begins at the module's address in every kernel; nothing else is sure
+  // Text begins at the module's address in every kernel; nothing else is certain.
+  if (context.symbols == nullptr) {
     for (size_t i = 0; i < elf.sections().size(); ++i) {
       if (!elf.sections()[i].is_text()) out.addresses_[i] = std::nullopt;
     }

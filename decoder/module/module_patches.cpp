@@ -72,7 +72,7 @@ class PatchFinder {
   }
 
   // The place a relocation points to, as section and offset: what the kernel's lists hold is relative to
-  // themselves or absolute, and in the file both stand in the relocation alone.
+  // themselves or absolute, and in the file both are in the relocation alone.
   bool place(const ModuleRelocation& r, size_t& section, uint64_t& offset) const {
     if (r.symbol >= elf_.symbols().size()) return false;
     const ModuleSymbol& s = elf_.symbols()[r.symbol];
@@ -104,7 +104,7 @@ class PatchFinder {
     }
   }
   // struct alt_instr: two places, then a feature and two lengths; 12 bytes, with a padding length 13,
-  // since 6.3 with wider flags 14. The distance of entries tells which.
+  // since 6.3 with wider flags 14. The distance of entries shows which.
   bool alternatives() {
     const size_t index = elf_.find(".altinstructions");
     if (index >= elf_.sections().size() || elf_.sections()[index].size == 0) return true;

@@ -11,7 +11,7 @@ namespace asof {
 struct ModulePatch {
   size_t section = 0;  // a text section of the file
   uint64_t offset = 0, size = 0;
-  std::vector<std::vector<uint8_t>> variants;  // all that can stand there; empty: not known
+  std::vector<std::vector<uint8_t>> variants;  // all that can be there; empty: not known
 };
 
 // Error: E-TEXT-311 for rewriting that is not understood.

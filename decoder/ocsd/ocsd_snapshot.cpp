@@ -159,7 +159,7 @@ void SnapshotReader::add_stream(const OcsdBuffer& buffer, const OcsdSource& sour
 
 void SnapshotReader::take_frames(const OcsdBuffer& buffer, const std::vector<const OcsdSource*>& sources) {
   const auto frames = CsFrames::index({buffer.section}, buffer.alignment);
-  tell_unused_frames(*frames, buffer.path, notices_);
+  report_unused_frames(*frames, buffer.path, notices_);
   std::set<uint8_t> known;
   for (const OcsdSource* source : sources) {
     if (!known.insert(source->source.trace_id).second) {
@@ -170,7 +170,7 @@ void SnapshotReader::take_frames(const OcsdBuffer& buffer, const std::vector<con
     }
     add_stream(buffer, *source, frames->pieces_of(source->source.trace_id));
   }
-  tell_unknown_ids(*frames, buffer.path, known, notices_);
+  report_unknown_ids(*frames, buffer.path, known, notices_);
 }
 
 void SnapshotReader::take_raw(const OcsdBuffer& buffer, const std::vector<const OcsdSource*>& sources) {
@@ -230,7 +230,8 @@ Result<void> SnapshotReader::read_trace() {
   return {};
 }
 
-// After the core; where a core has several streams, also after buffer or source, whichever tells them apart.
+// After the core; where a core has several streams, also after buffer or source, whichever distinguishes
+// them.
 void SnapshotReader::name_streams() {
   std::map<std::string, int> names;
   for (const Made& made : made_) ++names[made.core];

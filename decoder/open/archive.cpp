@@ -134,11 +134,11 @@ class Unpacker {
         return refused(fmt::format("'{}' unpacks to far more bytes than such an archive can hold", shown));
       if (pwrite(out.get(), block, size, offset) != static_cast<ssize_t>(size)) return cannot_write(target);
     }
-    const la_int64_t told = archive_entry_size(&entry);
-    if (told < 0 || static_cast<uint64_t>(told) > most_bytes_)
+    const la_int64_t stated = archive_entry_size(&entry);
+    if (stated < 0 || static_cast<uint64_t>(stated) > most_bytes_)
       return refused(fmt::format("'{}' is said to have an impossible size", shown));
     // Holes at the end of a sparse file.
-    if (static_cast<uint64_t>(told) > end && ftruncate(out.get(), told) != 0) return cannot_write(target);
+    if (static_cast<uint64_t>(stated) > end && ftruncate(out.get(), stated) != 0) return cannot_write(target);
     const std::array<timespec, 2> times{timespec{archive_entry_mtime(&entry), 0},
                                         timespec{archive_entry_mtime(&entry), 0}};
     futimens(out.get(), times.data());  // whether a file is newer than the recording is looked at

@@ -31,7 +31,7 @@ class TemporaryTree {
 bool is_archive(const std::string& path);
 
 // Unpacks below the existing directory `to`. An entry that is no regular file or directory, whose name leads
-// out of `to` or stands there twice, more than kMostEntries of them, or far more bytes than such an archive
+// out of `to` or occurs twice, more than kMostEntries of them, or far more bytes than such an archive
 // can hold (E-FILE-132), and an archive that is cut or damaged (E-FILE-131) are errors; what was unpacked
 // before stays.
 Result<void> unpack_archive(const std::string& path, const std::string& to);

@@ -8,17 +8,20 @@
 #include <set>
 #include <unordered_map>
 
+#include "arch/arm64/patch_rules.h"
+#include "arch/x86/patch_rules.h"
 #include "decoder/aux/aux_overwritten.h"
 #include "decoder/bpf_text/bpf_text.h"
 #include "decoder/io/sideband_notices.h"
 #include "decoder/kernel_text/kernel_text.h"
 #include "decoder/kernel_text/kernel_text_watch.h"
+#include "decoder/model/file_finder.h"
 #include "decoder/patch_sites/x86_catalogue.h"
+#include "decoder/perf/record_types.h"
 #include "decoder/sideband/poke_rings.h"
 #include "decoder/sideband/sideband.h"
 #include "decoder/user_text/jit_files.h"
 #include "decoder/user_text/user_text.h"
-#include "decoder/user_text/user_text_files.h"
 #include "textstore/builder.h"
 
 namespace asof {
@@ -27,7 +30,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr uint64_t kExcludeUser = 1ULL << 4U, kExcludeKernel = 1ULL << 5U, kUseClockid = 1ULL << 25U;
-constexpr uint32_t kCsEtm = 3;                                                      // AUXTRACE_INFO.type
 enum : int { kHostname = 3, kOsRelease = 4, kArch = 6, kCpuDesc = 8, kCpuId = 9 };  // features
 
 // The folder that kcore_dir/ and symfs/ are looked for in: of a directory capture itself, or of its `data`
@@ -41,9 +43,9 @@ std::string capture_folder(const PerfData& data) {
 // The event type of the PMU that traced: the first word for Intel PT, the upper half of the second for
 // cs_etm.
 std::optional<uint32_t> aux_pmu_type(const AuxtraceInfo& info) {
-  const size_t word = info.type == kCsEtm ? 1 : 0;
+  const size_t word = info.type == perf::kAuxtraceCsEtm ? 1 : 0;
   if (info.priv.size() <= word) return std::nullopt;
-  return static_cast<uint32_t>(info.type == kCsEtm ? info.priv[word] >> 32U : info.priv[word]);
+  return static_cast<uint32_t>(info.type == perf::kAuxtraceCsEtm ? info.priv[word] >> 32U : info.priv[word]);
 }
 
 void describe(Capture& capture, const PerfData& data) {
@@ -58,7 +60,9 @@ void describe(Capture& capture, const PerfData& data) {
   }
   const auto& info = data.auxtrace_info();
   if (capture.machine.empty() && info) {
-    capture.machine = info->type == 1 ? "x86_64" : info->type == kCsEtm ? "aarch64" : "";
+    capture.machine = info->type == perf::kAuxtraceIntelPt ? "x86_64"
+                      : info->type == perf::kAuxtraceCsEtm ? "aarch64"
+                                                           : "";
   }
   capture.x86 = perf_config(data);
   capture.record_counts = data.record_counts();
@@ -114,7 +118,7 @@ void note_what_was_not_recorded(const Capture& capture, const PerfData& data, No
     notices.error(Code::kNoBranchPackets, data.path(),
                   "recorded without packets of branches: nothing tells of the flow", "record with branch=1");
   }
-  const bool pt = data.auxtrace_info() && data.auxtrace_info()->type == 1;
+  const bool pt = data.auxtrace_info() && data.auxtrace_info()->type == perf::kAuxtraceIntelPt;
   if (!capture.x86.time && pt && !any_attr_has(data, kUseClockid)) {
     notices.error(Code::kNoTimeConversion, data.path(),
                   "the recording has no conversion from TSC to perf's clock: trace and records cannot be "
@@ -133,7 +137,7 @@ void add_streams(Capture& capture, const PerfData& data, const CaptureOptions& o
     capture.x86.time.reset();
   }
   if (options.time_conversion) capture.x86.time = capture.arm64.time = options.time_conversion;
-  if (const auto& info = data.auxtrace_info(); info && info->type == kCsEtm) {
+  if (const auto& info = data.auxtrace_info(); info && info->type == perf::kAuxtraceCsEtm) {
     return add_cs_streams(capture, data, notices);
   }
   std::vector<Notice> stream_notices;
@@ -214,6 +218,7 @@ Result<Capture> open_perf(const std::string& path, const CaptureOptions& options
   SideBand side = read_side_band(data, notices);
   const WatchedTexts watched = find_watched(capture, options, folder, notices);
   Builder builder;
+  builder.set_patch_rules(capture.machine == "aarch64" ? arm64::kPatchRules : x86::kPatchRules);
   FileFinder files(options, data.path(), folder, notices);
   KernelText kernel(options, folder, side, notices);
   GeneratedText generated(side, data.bpf_images(), kernel, watched, data.path(), notices);

@@ -13,6 +13,7 @@
 #include "decoder/patch_sites/arm64_catalogue.h"
 #include "decoder/patch_sites/arm64_pokes.h"
 #include "decoder/patch_sites/arm64_trampoline.h"
+#include "decoder/perf/record_types.h"
 
 namespace asof {
 namespace {
@@ -64,7 +65,7 @@ std::vector<PatchSite> unsampled(std::vector<PatchSite> labels, const SampledCha
   return labels;
 }
 
-void tell_of_derived_clock(Time error, const std::string& path, NoticeBook& notices) {
+void report_derived_clock(Time error, const std::string& path, NoticeBook& notices) {
   const bool coarse = error > arm64::kCoarseClock;
   const std::string exact =
       coarse ? fmt::format("{:.1f} us", static_cast<double>(error) / 1e3) : fmt::format("{} ns", error);
@@ -96,7 +97,7 @@ void add_cs_streams(Capture& capture, const PerfData& data, NoticeBook& notices)
   if (const auto clock = fit_clock(clock_bounds(made))) {
     capture.arm64.time = clock->conversion;
     capture.arm64.time_error = clock->error;
-    tell_of_derived_clock(clock->error, data.path(), notices);
+    report_derived_clock(clock->error, data.path(), notices);
     return;
   }
   notices.info(Code::kTimestampsOfOtherClock, data.path(),
@@ -123,7 +124,7 @@ void add_arm64_text(Capture& capture, const PerfData& data, const CaptureOptions
     catalogue = find_patch_sites(kernel, vmlinux, has_trampolines(kernel, side),
                                  options.catalogue ? &notices : nullptr);
   if (sampled.recorded) {
-    // Samples tell of every change of a jump label. Of those without one they may be among what was lost.
+    // Every change of a jump label has a sample. Samples of labels without any may be among what was lost.
     const auto sites = take_labels(catalogue.sites);
     if (!side.lost.empty()) add_lost_labels(unsampled(sites, sampled), kernel, builder);
   }
@@ -132,8 +133,7 @@ void add_arm64_text(Capture& capture, const PerfData& data, const CaptureOptions
   const auto source = [&sources](std::string what) {
     sources += (sources.empty() ? "" : ", ") + std::move(what);
   };
-  constexpr uint32_t kTextPoke = 20;
-  const auto pokes = data.record_counts().find(kTextPoke);
+  const auto pokes = data.record_counts().find(perf::kTextPoke);
   const bool has_pokes = pokes != data.record_counts().end();
   // Samples are of jump labels alone: function entries change without.
   capture.arm64.unrecorded_changes = !has_pokes;

@@ -5,6 +5,7 @@
 #include <charconv>
 
 #include "decoder/open/capture_perf.h"
+#include "decoder/perf/record_types.h"
 
 namespace asof {
 namespace {
@@ -65,7 +66,7 @@ x86::Config perf_config(const PerfData& data) {
   x86::Config out;
   out.cpu = parse_cpuid(data.feature_string(9));
   const auto& info = data.auxtrace_info();
-  if (!info || info->type != 1) return out;
+  if (!info || info->type != perf::kAuxtraceIntelPt) return out;
   auto priv = [&](size_t i) { return i < info->priv.size() ? info->priv[i] : 0; };
   const auto attrs = data.attrs();
   auto event =

@@ -1,4 +1,4 @@
-// What of an arm64 kernel's own code tells time in a trace (arch/arm64/anchors.cpp).
+// Code of an arm64 kernel that dates a trace (arch/arm64/anchors.cpp).
 #pragma once
 #include "decoder/kernel_text/kernel_text.h"
 

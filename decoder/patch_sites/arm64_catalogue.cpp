@@ -86,12 +86,12 @@ class SiteFinder {
 
 Catalogue find_patch_sites(const KernelText& kernel, const TextFile* vmlinux, bool has_trampolines,
                            NoticeBook* notices) {
-  const auto tell = [notices](std::string what, std::string help = {}) {
+  const auto report = [notices](std::string what, std::string help = {}) {
     if (notices != nullptr)
       notices->info(Code::kCatalogueWithoutJumpLabels, "catalogue", std::move(what), std::move(help));
   };
   if (kernel.start() == nullptr) {
-    tell("without a copy of kcore the places that may change are not known");
+    report("without a copy of kcore the places that may change are not known");
     return {};
   }
   SiteFinder finder(kernel);
@@ -99,11 +99,12 @@ Catalogue find_patch_sites(const KernelText& kernel, const TextFile* vmlinux, bo
   const auto table = find_jump_table(kernel, vmlinux);
   out.has_labels = table && finder.take_table(*table);
   if (!out.has_labels) {
-    tell(table ? "the jump table is not of the kernel that ran: the places it names hold something else. "
+    report(table
+               ? "the jump table is not of the kernel that ran: the places it names hold something else. "
                  "Jump labels are not in the catalogue"
                : "the kernel's jump table is neither in the copy of kcore nor in a vmlinux with the recorded "
                  "build-id: jump labels are not in the catalogue",
-         "give the vmlinux with its symbols: --vmlinux");
+           "give the vmlinux with its symbols: --vmlinux");
   }
   const Kallsyms* names = kernel.start()->kallsyms();
   std::vector<Addr> callers;
@@ -113,9 +114,9 @@ Catalogue find_patch_sites(const KernelText& kernel, const TextFile* vmlinux, bo
   const bool entries = callers.empty() ? names != nullptr : finder.take_entries(callers, *names) != 0;
   out.has_entries = entries && !has_trampolines;
   if (names != nullptr && !out.has_entries) {
-    tell(has_trampolines
-             ? "functions may call BPF trampolines from their entries, which is not in the catalogue"
-             : "no function's entry looks as ftrace makes it: they are not in the catalogue");
+    report(has_trampolines
+               ? "functions may call BPF trampolines from their entries, which is not in the catalogue"
+               : "no function's entry looks as ftrace makes it: they are not in the catalogue");
   }
   out.sites = finder.finish();
   const auto begin = names == nullptr ? std::nullopt : names->address("_stext");

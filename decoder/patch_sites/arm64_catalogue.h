@@ -30,7 +30,7 @@ struct Catalogue {
 // `vmlinux` (KernelText::find_vmlinux()); and function entries, known by MOV X9, X30 in front, which may call
 // ftrace_caller or ftrace_regs_caller. A table most of whose places hold neither of their words is of another
 // kernel. Entries that call BPF trampolines themselves (`has_trampolines`: there are such) are not known.
-// What cannot be found is told (I-TEXT-509), unless `notices` is nullptr.
+// What cannot be found is reported (I-TEXT-509), unless `notices` is nullptr.
 Catalogue find_patch_sites(const KernelText& kernel, const TextFile* vmlinux, bool has_trampolines,
                            NoticeBook* notices);
 

@@ -189,7 +189,7 @@ void SampleReader::pair(SampledChanges& out) {
     return std::tie(a.time, a.file_offset) < std::tie(b.time, b.file_offset);
   });
   const Hit* open = nullptr;
-  uint64_t orphans = 0, unreturned = 0;
+  uint64_t unentered = 0, unreturned = 0;
   for (const Hit& hit : hits_) {
     if (hit.entry) {
       if (open != nullptr) close(out, *open, hit.time);
@@ -199,15 +199,15 @@ void SampleReader::pair(SampledChanges& out) {
       close(out, *open, hit.time);
       open = nullptr;
     } else {
-      ++orphans;
+      ++unentered;
     }
   }
   if (open != nullptr) close(out, *open, kTimeMax);
   unreturned += open != nullptr ? 1 : 0;
-  if (orphans != 0) {
+  if (unentered != 0) {
     notices_.error(
         Code::kBadJumpLabelSample, data_.path(),
-        fmt::format("{} returns of the jump label code without the sample of their entry", orphans),
+        fmt::format("{} returns of the jump label code without the sample of their entry", unentered),
         "samples were lost: changes of text are missing; record with larger rings (perf record -m)");
   }
   if (unreturned != 0) {

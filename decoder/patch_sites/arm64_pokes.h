@@ -37,7 +37,7 @@ SampledChanges read_sampled_changes(const PerfData& data, const Kallsyms* kallsy
 
 // Versions of the changed words. Both words are candidates while a change is under way, and from the last
 // record before a loss of records up to the next sample of the place. `kernel` is asked what the copies of
-// kcore have there: what contradicts the samples is told, and stays a candidate.
+// kcore have there: what contradicts the samples is reported, and stays a candidate.
 void add_sampled_changes(const SampledChanges& sampled, const KernelText& kernel,
                          std::span<const LostRecords> lost, const std::string& path, Builder& builder,
                          NoticeBook& notices);

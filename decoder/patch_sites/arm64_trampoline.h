@@ -1,6 +1,6 @@
 // The code through which EL0 enters and leaves an arm64 kernel whose page tables are kept apart (KPTI). It
 // runs at an address of the fixmap, in no copy of memory, and lies in the kernel's image somewhere else:
-// .entry.tramp.text, behind the text that perf copies. Kernel: arch/arm64/kernel/entry.S (tramp_alias),
+// .entry.tramp.text, after the text that perf copies. Kernel: arch/arm64/kernel/entry.S (tramp_alias),
 // arch/arm64/mm/mmu.c (map_entry_trampoline()).
 #pragma once
 #include <optional>

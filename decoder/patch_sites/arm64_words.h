@@ -32,7 +32,7 @@ constexpr std::optional<uint32_t> branch_word(Addr from, Addr to, bool link) {
   return (link ? 0x94000000U : 0x14000000U) | (static_cast<uint32_t>(distance >> 2) & 0x3ffffffU);
 }
 
-// struct jump_entry: two offsets, each from where it stands.
+// struct jump_entry: two offsets, each relative to its own address.
 struct JumpEntry {
   Addr code = 0, target = 0;
 };

@@ -10,8 +10,8 @@
 
 namespace asof {
 
-// The table's bytes and the address they stand at in the traced kernel: entries are relative to their own
-// place.
+// The table's bytes and their address in the traced kernel: entries are relative to their
+// own place.
 struct JumpTable {
   Addr begin = 0;
   std::span<const uint8_t> bytes;
@@ -22,8 +22,8 @@ struct JumpTable {
 // nullptr) with its symbols.
 std::optional<JumpTable> find_jump_table(const KernelText& kernel, const TextFile* vmlinux);
 
-// From where a vmlinux was linked to where the kernel runs; nullopt: it has no symbol that tells. `names` may
-// be nullptr: nothing is known to have moved.
+// From where a vmlinux was linked to where the kernel runs; nullopt: it has no symbol that shows it. `names`
+// may be nullptr: nothing is known to have moved.
 std::optional<Addr> kernel_slide(const ElfNames& linked, const Kallsyms* names);
 
 }  // namespace asof

@@ -122,7 +122,7 @@ std::vector<Addr> tracers(const std::vector<Poke>& pokes) {
 }
 
 // Entries that were not poked but could have been: those with the no-op, or a call of a tracer, in front of
-// everything (behind an ENDBR64, where there is one).
+// everything (after an ENDBR64, where there is one).
 void add_function_entries(const Kallsyms& names, const std::vector<Addr>& tracers, Places& places) {
   for (const KernelSymbol& symbol : names.symbols()) {
     if (!symbol.is_code() || symbol.is_generated()) continue;

@@ -12,7 +12,7 @@ namespace asof {
 
 // Adds what each jump label can hold beside what the copy of memory shows, and, for losses only, what each
 // function entry can: a no-op, or a call of what recorded pokes made other entries call. Other targets are
-// known to nobody. `always`: --catalogue was asked for; what cannot be found is told then (I-TEXT-509).
+// known to nobody. `always`: --catalogue was asked for; what cannot be found is reported then (I-TEXT-509).
 void add_x86_catalogue(const KernelText& kernel, const SideBand& side, const TextFile* vmlinux, bool always,
                        Builder& builder, NoticeBook& notices);
 

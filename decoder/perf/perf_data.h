@@ -46,7 +46,7 @@ struct Record {
   uint32_t type = 0;
   uint16_t misc = 0;
   // The whole record with its 8-byte header, in the file's byte order; read it with the functions of
-  // decoder/perf/records.h. Lives as long as PerfData.
+  // decoder/perf/records.h. Lifetimes as long as PerfData.
   std::span<const uint8_t> bytes;
   std::span<const uint8_t> body;  // after the header, without the sample_id trailer
   uint64_t file_offset = 0;  // in the file; for compressed records, of the COMPRESSED record that holds it
@@ -148,7 +148,7 @@ class PerfData {
   std::string feature_string(
       int bit) const;  // HOSTNAME 3, OSRELEASE 4, VERSION 5, ARCH 6, CPUDESC 8, CPUID 9
   std::vector<std::string> command_line() const;
-  uint32_t nr_cpus() const;  // online when recorded; 0: not told
+  uint32_t nr_cpus() const;  // online when recorded; 0: unknown
   const std::map<uint32_t, uint64_t>& record_counts()
       const;                                // by type, COMPRESSED records and what is in them
   std::span<const Notice> notices() const;  // damage met while opening

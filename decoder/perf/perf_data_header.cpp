@@ -41,7 +41,7 @@ bool lies_in(uint64_t offset, uint64_t size, uint64_t total) {
 }
 
 // A `data` section of size 0 is what a killed recorder leaves; but it may also be an empty recording with its
-// features behind it. Then the table there describes bodies that all lie in the file.
+// features after it. Then the table there describes bodies that all lie in the file.
 bool features_follow(Reader table, size_t count, uint64_t table_end, uint64_t total) {
   if (count == 0) return false;
   for (size_t i = 0; i < count; ++i) {
@@ -145,8 +145,8 @@ void PerfData::Impl::read_attrs(const Source& source, uint64_t entry_size, uint6
     const uint64_t at = in.pos();
     Reader peek = in;
     peek.skip(4);
-    const uint32_t told = peek.u32();
-    const uint64_t attr_size = told == 0 ? perf::kAttrMinSize : told;
+    const uint32_t stated = peek.u32();
+    const uint64_t attr_size = stated == 0 ? perf::kAttrMinSize : stated;
     const auto body = in.take(attr_size);
     const uint64_t ids_offset = in.u64(), ids_size = in.u64();
     auto attr = in.ok() ? read_attr(body) : std::nullopt;
@@ -200,7 +200,7 @@ std::optional<PerfAttr> PerfData::Impl::read_attr(std::span<const uint8_t> bytes
 }
 
 // The bitmap is an array of the recording machine's longs. In a file of the other byte order their width
-// cannot be told; like perf, take the one under which HOSTNAME, which every recorder writes, is set.
+// cannot be known; like perf, take the one under which HOSTNAME, which every recorder writes, is set.
 std::array<uint64_t, 4> PerfData::Impl::feature_bits(std::span<const uint8_t> bitmap) const {
   std::array<uint64_t, 4> bits{};
   if (bitmap.size() != sizeof(bits)) return bits;

@@ -62,7 +62,7 @@ size_t trailer_size(uint64_t type) {
   return sizeof(uint64_t) * static_cast<size_t>(std::popcount(type & kTrailerFields));
 }
 
-// Bytes of the own fields of records that may be longer than what stands in them; 0: of no such record.
+// Bytes of the own fields of records that may be longer than their contents; 0: of no such record.
 size_t own_fields(const Record& record, std::span<const uint8_t> body) {
   constexpr size_t kNameAt = 16, kPokeBytesAt = 12;
   const auto aligned = [](size_t n) { return (n + 7) / 8 * 8; };
@@ -81,14 +81,14 @@ size_t own_fields(const Record& record, std::span<const uint8_t> body) {
 }  // namespace
 
 // The kernel makes KSYMBOL, BPF_EVENT and TEXT_POKE records longer for each event that listens to them, and
-// writes the id fields behind the fields (kernel/events/core.c, perf_event_ksymbol_output() and its like do
+// writes the id fields after the fields (kernel/events/core.c, perf_event_ksymbol_output() and its like do
 // not set the size back). A known event id there says that it is so; lengths of a TEXT_POKE may be damaged,
 // so there must be none at the end.
 std::span<const uint8_t> IdParser::without_rest(const Record& record, std::span<const uint8_t> body) const {
   const size_t fields = own_fields(record, body);
   const size_t end = fields + trailer_size(attrs_.front().sample_type);
-  const size_t id_at = size_t{8} * places_.front().trailer;
-  if (fields == 0 || places_.front().trailer == Place::kNone || end >= body.size()) return body;
+  const size_t id_at = size_t{8} * offsets_.front().trailer;
+  if (fields == 0 || offsets_.front().trailer == IdOffsets::kNone || end >= body.size()) return body;
   const auto known_id = [&](size_t behind) {
     Reader in(body, record.swapped);
     in.seek(behind - id_at);
@@ -98,37 +98,38 @@ std::span<const uint8_t> IdParser::without_rest(const Record& record, std::span<
   return body.first(end);
 }
 
-IdParser::Place IdParser::place_of(const PerfAttr& attr) {
+IdParser::IdOffsets IdParser::offsets_of(const PerfAttr& attr) {
   const uint64_t type = attr.sample_type;
-  Place place;
+  IdOffsets offsets;
   if ((type & kSampleIdentifier) != 0) return {0, 1};
-  if ((type & kSampleIdField) == 0) return place;
-  place.sample =
+  if ((type & kSampleIdField) == 0) return offsets;
+  offsets.sample =
       static_cast<uint8_t>(std::popcount(type & (kSampleIp | kSampleTid | kSampleTime | kSampleAddr)));
-  place.trailer = static_cast<uint8_t>(1 + std::popcount(type & (kSampleStreamId | kSampleCpu)));
-  return place;
+  offsets.trailer = static_cast<uint8_t>(1 + std::popcount(type & (kSampleStreamId | kSampleCpu)));
+  return offsets;
 }
 
 IdParser::IdParser(std::span<const PerfAttr> attrs) : attrs_(attrs) {
   for (size_t i = 0; i < attrs.size(); ++i) {
-    places_.push_back(place_of(attrs[i]));
-    if (std::find(distinct_places_.begin(), distinct_places_.end(), places_[i]) == distinct_places_.end()) {
-      distinct_places_.push_back(places_[i]);
+    offsets_.push_back(offsets_of(attrs[i]));
+    if (std::find(distinct_offsets_.begin(), distinct_offsets_.end(), offsets_[i]) ==
+        distinct_offsets_.end()) {
+      distinct_offsets_.push_back(offsets_[i]);
     }
     for (const uint64_t id : attrs[i].ids) by_id_.emplace(id, static_cast<uint32_t>(i));
   }
 }
 
-// With one attribute there is no question. Else the id says, read where that attribute puts it: perf demands
-// the same place of all of them, here each place that occurs is tried and must agree with the attribute it
-// leads to.
+// With one attribute there is no choice. Otherwise the id decides, read where its attribute puts it. perf
+// demands the same offsets of all attributes; here every pair in use is tried, and the attribute found must
+// have that pair.
 const PerfAttr* IdParser::attr_of(const Record& record, std::span<const uint8_t> body,
                                   bool& unknown_id) const {
   if (attrs_.size() == 1) return attrs_.data();
   uint64_t first_id = 0;
-  for (const Place& place : distinct_places_) {
-    const uint8_t word = record.type == kSample ? place.sample : place.trailer;
-    if (word == Place::kNone) continue;
+  for (const IdOffsets& offsets : distinct_offsets_) {
+    const uint8_t word = record.type == kSample ? offsets.sample : offsets.trailer;
+    if (word == IdOffsets::kNone) continue;
     Reader in(body, record.swapped);
     const uint64_t bytes = uint64_t{word} * sizeof(uint64_t);
     if (record.type != kSample && bytes > body.size()) continue;
@@ -137,7 +138,7 @@ const PerfAttr* IdParser::attr_of(const Record& record, std::span<const uint8_t>
     if (!in.ok() || id == 0) continue;
     if (first_id == 0) first_id = id;
     const auto found = by_id_.find(id);
-    if (found != by_id_.end() && places_[found->second] == place) return &attrs_[found->second];
+    if (found != by_id_.end() && offsets_[found->second] == offsets) return &attrs_[found->second];
   }
   // Records the tool made up have id 0, and the layout of the first attribute.
   unknown_id = first_id != 0;

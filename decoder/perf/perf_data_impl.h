@@ -15,59 +15,9 @@
 #include "decoder/io/reader.h"
 #include "decoder/perf/perf_data.h"
 #include "decoder/perf/perf_data_input.h"
+#include "decoder/perf/record_types.h"
 
 namespace asof::perf {
-
-// Record types, include/uapi/linux/perf_event.h and tools/lib/perf/include/perf/event.h.
-enum Type : uint32_t {
-  kMmap = 1,
-  kLost = 2,
-  kComm = 3,
-  kExit = 4,
-  kThrottle = 5,
-  kUnthrottle = 6,
-  kFork = 7,
-  kRead = 8,
-  kSample = 9,
-  kMmap2 = 10,
-  kAux = 11,
-  kItraceStart = 12,
-  kLostSamples = 13,
-  kSwitch = 14,
-  kSwitchCpuWide = 15,
-  kNamespaces = 16,
-  kKsymbol = 17,
-  kBpfEvent = 18,
-  kCgroup = 19,
-  kTextPoke = 20,
-  kAuxOutputHwId = 21,
-  kCallchainDeferred = 22,
-  kUserTypeStart = 64,
-  kHeaderAttr = 64,
-  kEventType = 65,
-  kHeaderTracingData = 66,
-  kHeaderBuildId = 67,
-  kFinishedRound = 68,
-  kIdIndex = 69,
-  kAuxtraceInfo = 70,
-  kAuxtrace = 71,
-  kAuxtraceError = 72,
-  kThreadMap = 73,
-  kCpuMap = 74,
-  kStatConfig = 75,
-  kStat = 76,
-  kStatRound = 77,
-  kEventUpdate = 78,
-  kTimeConv = 79,
-  kHeaderFeature = 80,
-  kCompressed = 81,
-  kFinishedInit = 82,
-  kCompressed2 = 83,
-  kBpfMetadata = 84,
-  kSchedstatCpu = 85,
-  kSchedstatDomain = 86,
-  kTypeEnd = 87,
-};
 
 enum Feature : int {
   kFeatureBuildId = 2,
@@ -170,18 +120,18 @@ class IdParser {
  private:
   // Where an attribute's records hold their id; counted in u64 from the start of a SAMPLE's body, from the
   // end of other records. kNone: they have none.
-  struct Place {
+  struct IdOffsets {
     static constexpr uint8_t kNone = 0xff;
     uint8_t sample = kNone, trailer = kNone;
-    bool operator==(const Place&) const = default;
+    bool operator==(const IdOffsets&) const = default;
   };
-  static Place place_of(const PerfAttr& attr);
+  static IdOffsets offsets_of(const PerfAttr& attr);
   std::span<const uint8_t> without_rest(const Record& record, std::span<const uint8_t> body) const;
   const PerfAttr* attr_of(const Record& record, std::span<const uint8_t> body, bool& unknown_id) const;
 
   std::span<const PerfAttr> attrs_;
-  std::vector<Place> places_;           // per attribute
-  std::vector<Place> distinct_places_;  // usually one
+  std::vector<IdOffsets> offsets_;           // per attribute
+  std::vector<IdOffsets> distinct_offsets_;  // usually one
   std::unordered_map<uint64_t, uint32_t> by_id_;
 };
 

@@ -85,7 +85,10 @@ class Walker {
   uint64_t pos_ = 0;  // in the unpacked bytes
 };
 
-bool known_type(uint32_t type) { return type != 0 && type < perf::kTypeEnd && (type <= 22 || type >= 64); }
+bool known_type(uint32_t type) {
+  return type != 0 && type < perf::kTypeEnd &&
+         (type <= perf::kCallchainDeferred || type >= perf::kUserTypeStart);
+}
 
 }  // namespace
 
@@ -100,8 +103,8 @@ void PerfData::Impl::add_header_attr(std::span<const uint8_t> body, const perf::
                                      uint64_t file_offset) {
   Reader in = reader(body);
   in.skip(4);
-  const uint32_t told = in.u32();
-  const uint64_t size = told == 0 ? perf::kAttrMinSize : told;
+  const uint32_t stated = in.u32();
+  const uint64_t size = stated == 0 ? perf::kAttrMinSize : stated;
   in = reader(body);
   const auto bytes = in.take(size);
   auto attr = in.ok() ? read_attr(bytes) : std::nullopt;

@@ -66,7 +66,7 @@ const char* split_functions(const Block& block, bool swapped, BpfImage& image) {
   const auto lengths = block.array(kArrayFuncLens, kNrFuncLens, kFuncLens, sizeof(uint32_t));
   if (!code || !addresses || !lengths) return "an array lies outside its data";
   Reader addresses_in(*addresses, swapped), lengths_in(*lengths, swapped), code_in(*code);
-  // Kernels before 4.18 tell no lengths: then there is one function.
+  // Kernels before 4.18 give no lengths: then there is one function.
   if (lengths->empty() && addresses->size() == sizeof(uint64_t)) {
     image.functions.push_back({addresses_in.u64(), *code});
     return nullptr;

@@ -126,7 +126,7 @@ Result<TextPokeRecord> parse_text_poke(const Record& record) {
   r.old_bytes = in.take(old_len);
   r.new_bytes = in.take(new_len);
   if (!in.ok()) return too_short(record, fmt::format("{} old and {} new bytes", old_len, new_len));
-  // The kernel pads to eight bytes. More than that behind the bytes says that the lengths are damaged.
+  // The kernel pads to eight bytes. More than that after the bytes means that the lengths are damaged.
   if (in.left() >= 8) {
     return fail(Code::kRecordTooShort, record_type_name(record.type), record.file_offset,
                 fmt::format("record of {} bytes is too long for {} old and {} new bytes", record.bytes.size(),

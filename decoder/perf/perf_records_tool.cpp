@@ -85,7 +85,6 @@ Result<CpuMapRecord> parse_cpu_map(const Record& record) {
 }
 
 Result<AuxtraceInfo> parse_auxtrace_info(const Record& record) {
-  constexpr uint32_t kIntelPt = 1;
   constexpr size_t kFilterLength = 16;  // index in priv
   if (record.type != perf::kAuxtraceInfo) return unfit(record, "no AUXTRACE_INFO");
   Reader in = body_of(record);
@@ -96,7 +95,7 @@ Result<AuxtraceInfo> parse_auxtrace_info(const Record& record) {
   if (!in.ok()) return unfit(record, "too short for its type");
   Reader words = in;
   while (words.left() >= sizeof(uint64_t)) r.priv.push_back(words.u64());
-  if (r.type != kIntelPt || r.priv.size() <= kFilterLength) return r;
+  if (r.type != perf::kAuxtraceIntelPt || r.priv.size() <= kFilterLength) return r;
   in.skip((kFilterLength + 1) * sizeof(uint64_t));
   if (const uint64_t length = r.priv[kFilterLength]; length != 0) {
     if (length >= in.left()) return unfit(record, fmt::format("too short for a filter of {} bytes", length));

@@ -11,7 +11,7 @@ namespace {
 
 constexpr uint32_t kMostEvents = 1U << 16U;
 
-// The value behind `key` in a line like "field:u64 e;	offset:24;	size:8;	signed:0;".
+// The value after `key` in a line like "field:u64 e;	offset:24;	size:8;	signed:0;".
 std::string_view part(std::string_view line, std::string_view key) {
   const size_t at = line.find(key);
   if (at == std::string_view::npos) return {};

@@ -44,7 +44,7 @@ void SegmentPlan::find(Lane& lane) const {
 
 void SegmentPlan::advance(Lane& lane) const {
   for (lane.head.reset(); lane.found;) {
-    if (lane.found->start_time > time_.hi) {  // so are all behind it
+    if (lane.found->start_time > time_.hi) {  // so are all after it
       lane.found.reset();
       return;
     }

@@ -16,7 +16,7 @@ namespace asof {
 class SegmentPlan {
  public:
   SegmentPlan(const Arch& arch, const Capture& capture, const PipelineOptions& options, ChunkOrder order);
-  // nullopt: that was all. Start times ascend within a stream; a segment without a time of its own stands at
+  // nullopt: that was all. Start times ascend within a stream; a segment without a time of its own is at
   // its predecessor's.
   std::optional<Segment> next();
   uint64_t trace_bytes() const { return trace_bytes_; }  // of the streams that are wanted

@@ -3,12 +3,12 @@
 #include <algorithm>
 
 #include "decoder/aux/aux_queues.h"
+#include "decoder/perf/record_types.h"
 
 namespace asof {
 namespace {
 
 constexpr uint64_t kWantsTextPoke = 1ULL << 33U;  // perf_event_attr.text_poke
-constexpr uint32_t kIntelPt = 1;                  // AUXTRACE_INFO.type
 
 }  // namespace
 
@@ -16,7 +16,7 @@ PokeRings poke_rings(const PerfData& data) {
   PokeRings out;
   out.cpus = data.nr_cpus();
   const auto& info = data.auxtrace_info();
-  const bool per_cpu = !info || info->type != kIntelPt || per_cpu_rings(data);
+  const bool per_cpu = !info || info->type != perf::kAuxtraceIntelPt || per_cpu_rings(data);
   for (const PerfAttr& attr : data.attrs()) {
     if ((attr.flags & kWantsTextPoke) == 0) continue;
     out.asked = true;

@@ -11,14 +11,14 @@ namespace asof {
 struct PokeRings {
   bool asked = false;  // by any event
   size_t rings = 0;    // with an event that asks
-  uint32_t cpus = 0;   // online when recorded (HEADER_NRCPUS); 0: not told
+  uint32_t cpus = 0;   // online when recorded (HEADER_NRCPUS); 0: unknown
 
   bool all() const { return asked && cpus != 0 && rings >= cpus; }
   // Only the changes of some CPUs, or of some threads, were recorded, or may have been.
   bool some_missing() const { return asked && !all(); }
 };
 
-// An event of a thread alone (perf record --per-thread) is told of that thread's own changes only, and counts
+// An event of a thread alone (perf record --per-thread) gets that thread's own changes only, and counts
 // as none.
 PokeRings poke_rings(const PerfData& data);
 

@@ -1,5 +1,5 @@
-// Records to facts. Knows which records matter and which of them cannot be true; their layouts are in
-// records.cpp.
+// Records to facts: which records matter, and which of them cannot be true. Their layouts are in
+// decoder/perf/records.h.
 #include "decoder/sideband/sideband.h"
 
 #include <fmt/format.h>
@@ -7,35 +7,16 @@
 #include <algorithm>
 #include <map>
 
+#include "decoder/perf/record_types.h"
 #include "decoder/perf/records.h"
 #include "decoder/perf/trace_formats.h"
 
 namespace asof {
 namespace {
 
-// PERF_RECORD_* of include/uapi/linux/perf_event.h.
-enum : uint32_t {
-  kMmap = 1,
-  kLost = 2,
-  kComm = 3,
-  kExit = 4,
-  kFork = 7,
-  kSample = 9,
-  kMmap2 = 10,
-  kItraceStart = 12,
-  kSwitch = 14,
-  kLostSamples = 13,
-  kSwitchCpuWide = 15,
-  kKsymbol = 17,
-  kBpfEvent = 18,
-  kTextPoke = 20,
-  kUserTypes = 64,
-};
-
-// PERF_RECORD_MISC_CPUMODE_MASK, PERF_RECORD_MISC_KERNEL. A guest's text is not the host's.
 constexpr int kTracingData = 1;          // feature
 constexpr uint32_t kTypeTracepoint = 2;  // perf_event_attr.type
-
+// PERF_RECORD_MISC_CPUMODE_MASK, PERF_RECORD_MISC_KERNEL. A guest's text is not the host's.
 constexpr unsigned kCpumodeMask = 7, kCpumodeKernel = 1;
 constexpr uint32_t kProtWrite = 2;  // PROT_WRITE of mmap(2)
 // PERF_RECORD_MISC_LOST_SAMPLES_BPF: samples that a filter left out.
@@ -58,8 +39,7 @@ class SideBandReader {
   SideBand read() {
     // The records were counted when the file was opened, so there are as many: tens of millions do not grow
     // twice.
-    constexpr uint32_t kTextPoke = 20;
-    if (const auto pokes = data_.record_counts().find(kTextPoke); pokes != data_.record_counts().end())
+    if (const auto pokes = data_.record_counts().find(perf::kTextPoke); pokes != data_.record_counts().end())
       out_.pokes.reserve(pokes->second);
     data_.for_each([this](const Record& record) {
       visit(record);
@@ -106,8 +86,8 @@ class SideBandReader {
   SideBand out_;
   std::unordered_map<std::string, uint32_t> name_of_;
   std::map<int32_t, Time> last_in_ring_;
-  // By CPU, what LOST records tell of its ring, and what perf read from its events when it ended.
-  std::map<int32_t, uint64_t> told_lost_, counted_lost_;
+  // By CPU: what the LOST records of its ring count, and what perf read from its events when it ended.
+  std::map<int32_t, uint64_t> reported_lost_, counted_lost_;
   bool guest_seen_ = false;
   std::optional<TraceEvent> sched_switch_;
   std::vector<SwitchFact> sampled_switches_;
@@ -120,8 +100,8 @@ uint32_t SideBandReader::name_index(std::string_view name) {
 }
 
 void SideBandReader::visit(const Record& r) {
-  if (r.type == kSample) return sample(r);
-  if (r.type >= kUserTypes) return;
+  if (r.type == perf::kSample) return sample(r);
+  if (r.type >= perf::kUserTypeStart) return;
   if (cpu_mode(r) == CpuMode::kGuestKernel || cpu_mode(r) == CpuMode::kGuestUser) {
     if (!guest_seen_)
       notices_.info(Code::kGuestRecordsSkipped, data_.path(),
@@ -130,37 +110,37 @@ void SideBandReader::visit(const Record& r) {
     return;
   }
   switch (r.type) {
-    case kTextPoke:
+    case perf::kTextPoke:
       with(r, parse_text_poke(r), &SideBandReader::poke);
       break;
-    case kKsymbol:
+    case perf::kKsymbol:
       with(r, parse_ksymbol(r), &SideBandReader::ksymbol);
       break;
-    case kBpfEvent:
+    case perf::kBpfEvent:
       with(r, parse_bpf_event(r), &SideBandReader::bpf_event);
       break;
-    case kMmap:
-    case kMmap2:
+    case perf::kMmap:
+    case perf::kMmap2:
       with(r, parse_mmap(r), &SideBandReader::map);
       break;
-    case kComm:
+    case perf::kComm:
       with(r, parse_comm(r), &SideBandReader::comm);
       break;
-    case kFork:
-    case kExit:
+    case perf::kFork:
+    case perf::kExit:
       with(r, parse_task(r), &SideBandReader::task);
       break;
-    case kLost:
+    case perf::kLost:
       with(r, parse_lost(r), &SideBandReader::lost);
       break;
-    case kLostSamples:
+    case perf::kLostSamples:
       with(r, parse_lost(r), &SideBandReader::lost_samples);
       break;
-    case kSwitch:
-    case kSwitchCpuWide:
+    case perf::kSwitch:
+    case perf::kSwitchCpuWide:
       with(r, parse_switch(r), &SideBandReader::switch_record);
       break;
-    case kItraceStart:
+    case perf::kItraceStart:
       with(r, parse_itrace_start(r), &SideBandReader::itrace_start);
       break;
     default:
@@ -169,7 +149,7 @@ void SideBandReader::visit(const Record& r) {
   if (r.time() == kTimeMin) return;
   out_.first_time = std::min(out_.first_time, r.time());
   out_.last_time = std::max(out_.last_time, r.time());
-  if (r.type != kLostSamples) last_in_ring_[r.id.cpu] = r.time();
+  if (r.type != perf::kLostSamples) last_in_ring_[r.id.cpu] = r.time();
 }
 
 // No in-tree caller makes one that fails these tests.
@@ -253,7 +233,7 @@ void SideBandReader::comm(const Record& r, const CommRecord& body) {
 
 void SideBandReader::task(const Record& r, const TaskRecord& body) {
   out_.pid_of_tid[body.tid] = body.pid;
-  out_.tasks.push_back({.kind = r.type == kFork ? TaskFact::Kind::kFork : TaskFact::Kind::kExit,
+  out_.tasks.push_back({.kind = r.type == perf::kFork ? TaskFact::Kind::kFork : TaskFact::Kind::kExit,
                         .time = r.time(),
                         .pid = body.pid,
                         .tid = body.tid,
@@ -261,12 +241,12 @@ void SideBandReader::task(const Record& r, const TaskRecord& body) {
                         .parent_tid = body.ptid});
 }
 
-// The kernel tells of a loss in front of the next record that fits, so what is missing lies between the
+// The kernel reports a loss before the next record that fits, so what is missing lies between the
 // record before this one in the same ring and this one.
 void SideBandReader::lost(const Record& r, const LostRecord& body) {
   LostRecords fact{.source = static_cast<uint32_t>(r.id.cpu), .count = body.lost};
-  uint64_t& told = told_lost_[r.id.cpu];
-  told = body.lost > UINT64_MAX - told ? UINT64_MAX : told + body.lost;
+  uint64_t& reported = reported_lost_[r.id.cpu];
+  reported = body.lost > UINT64_MAX - reported ? UINT64_MAX : reported + body.lost;
   if (auto before = last_in_ring_.find(r.id.cpu); before != last_in_ring_.end()) fact.after = before->second;
   if (r.time() != kTimeMin) fact.until = std::max(r.time(), fact.after);
   notices_.add(
@@ -287,13 +267,13 @@ void SideBandReader::lost_samples(const Record& r, const LostRecord& body) {
   sum = body.lost > UINT64_MAX - sum ? UINT64_MAX : sum + body.lost;
 }
 
-// More was lost in a ring than its LOST records say: the rest was lost behind the last record that fitted,
+// More was lost in a ring than its LOST records say: the rest was lost after the last record that fitted,
 // with no room for a LOST record any more.
 void SideBandReader::add_tail_losses() {
   for (const auto& [cpu, counted] : counted_lost_) {
-    const uint64_t told = told_lost_[cpu];
-    if (counted <= told) continue;
-    LostRecords fact{.source = static_cast<uint32_t>(cpu), .count = counted - told};
+    const uint64_t reported = reported_lost_[cpu];
+    if (counted <= reported) continue;
+    LostRecords fact{.source = static_cast<uint32_t>(cpu), .count = counted - reported};
     if (const auto last = last_in_ring_.find(cpu); last != last_in_ring_.end()) fact.after = last->second;
     if (cpu < 0) {  // of any ring
       for (const auto& [ring, last] : last_in_ring_) fact.after = std::min(fact.after, last);
@@ -308,7 +288,7 @@ void SideBandReader::add_tail_losses() {
   }
 }
 
-// perf record --overwrite: the ring's oldest records are written over, with no LOST record that would tell.
+// perf record --overwrite: the ring's oldest records are overwritten without a LOST record.
 void SideBandReader::add_overwritten() {
   const auto attrs = data_.attrs();
   const bool overwritten = std::any_of(attrs.begin(), attrs.end(), [](const PerfAttr& a) {
@@ -342,7 +322,7 @@ void SideBandReader::switch_record(const Record& r, const SwitchRecord& body) {
   out_.switches.push_back(fact);
 }
 
-// A switch as the scheduler's tracepoint told it; its samples of other events say nothing about text or
+// A switch as the scheduler's tracepoint recorded it; its samples of other events say nothing about text or
 // tasks.
 void SideBandReader::sample(const Record& r) {
   const PerfAttr* attr = r.id.attr;

@@ -23,7 +23,7 @@ class JitFiles {
   JitFiles(const CaptureOptions& options, std::string folder, std::string symfs, const JitClock& clock,
            NoticeBook& notices);
 
-  // The file recorded as `path` (`given`: as it stands); nullptr, with a notice, when it is not there or
+  // The file recorded as `path` (`given`: as it is); nullptr, with a notice, when it is not there or
   // none.
   const JitDump* open(const std::string& path, bool given = false);
   // False, with a notice once: its times and perf's cannot be compared.

@@ -1,4 +1,4 @@
-// jitdump files: code that a JIT wrote into a process, told by the JIT itself. Layout and meaning:
+// jitdump files: code that a JIT wrote into a process, as the JIT itself reports it. Layout and meaning:
 // tools/perf/Documentation/jitdump-specification.txt; the readers of the kernel tree,
 // tools/perf/util/jitdump.c.
 #pragma once

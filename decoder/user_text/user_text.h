@@ -12,9 +12,9 @@
 
 #include "arch/stream.h"
 #include "decoder/model/capture.h"
+#include "decoder/model/file_finder.h"
 #include "decoder/sideband/sideband.h"
 #include "decoder/user_text/jit_files.h"
-#include "decoder/user_text/user_text_files.h"
 #include "textstore/builder.h"
 
 namespace asof {
@@ -32,7 +32,7 @@ class UserText {
   // Symbols of the files in these spaces, and of JIT code where a perf-<pid>.map lies in one of `map_dirs`.
   void add_symbols(SymbolTable& symbols, const std::set<Space>& used, std::span<const std::string> map_dirs);
   // Where the files of these spaces lie.
-  void add_code(CodeMap& code, const std::set<Space>& used);
+  void add_code(CodeFileMap& code, const std::set<Space>& used);
 
  private:
   struct Mapping {  // until: for symbols; layers need no end, the next one over it has a higher rank
@@ -119,7 +119,7 @@ class UserText {
   std::set<std::pair<const JitDump*, int32_t>> used_jits_;
   std::map<std::pair<const JitDump*, std::string_view>, OriginRef> jit_origins_;
   int next_rank_ = kRankMapping;
-  std::set<uint32_t> written_;  // names of files that note_written() told of
+  std::set<uint32_t> written_;  // names of files that note_written() reported
   uint64_t steps_ = 0;          // of each_alive() through what was inherited
   size_t symbols_added_ = 0;
 };

@@ -1,6 +1,6 @@
 // Code of JITs as versions of a process's text. What a load or a move puts somewhere covers what was there,
-// and a move leaves nothing behind; both hold from the record's time on, for JITs write their record before
-// the code can run (tools/perf/Documentation/jitdump-specification.txt).
+// and a move leaves no code at the old address; both hold from the record's time on, for JITs write their
+// record before the code can run (tools/perf/Documentation/jitdump-specification.txt).
 #include <algorithm>
 
 #include "decoder/user_text/user_text.h"

@@ -125,7 +125,7 @@ void UserText::add_file_symbols(SymbolTable& symbols, Space space, const Mapping
   }
 }
 
-void UserText::add_code(CodeMap& code, const std::set<Space>& used) {
+void UserText::add_code(CodeFileMap& code, const std::set<Space>& used) {
   std::map<const TextFile*, uint32_t> files;
   const auto add = [&](Space space, const Mapping& mapping, int rank) {
     if (mapping.name == 0 || mapping.range.empty()) return;

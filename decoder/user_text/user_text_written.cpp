@@ -86,7 +86,7 @@ void UserText::note_written(const Mapping& mapping, bool probed) {
 
 // Linux 6.18 and later make a uprobe on a no-op of five bytes a call, when it is hit first, into a page that
 // they map before they write the call (arch/x86/kernel/uprobes.c arch_uprobe_optimize()). Which no-ops, of
-// the many forms that there are, no record tells.
+// the many forms that there are, no record says.
 void UserText::add_uprobes(Process& process, Time t) {
   process.probed = true;
   std::vector<AddrRange> jits;

@@ -6,8 +6,8 @@
 #include <span>
 #include <string>
 
+#include "decoder/model/file_finder.h"
 #include "decoder/model/image.h"
-#include "decoder/user_text/user_text_files.h"
 
 namespace asof {
 

@@ -3,8 +3,7 @@
 //   * a bundle: text that is known to be the same for all time,
 //   * a recording with a copy of kcore and side-band records, in which nothing changes,
 //   * the same with changes of code that is not run, and of code that runs: at NOPs of five bytes that the
-//   trace
-//     visits, from one encoding to another and back, so that the flow stays what it was,
+//     trace visits, from one encoding to another and back, so that the flow stays what it was,
 // by turns, in one thread. Times of opening and of decoding are apart. The rate of changes is that of
 // x86-board-storm (about 1,800 a second), then ten and a hundred times that.
 // Then whether a change costs more where more code is known: the same changes, all in the last part of the

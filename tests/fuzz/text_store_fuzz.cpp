@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "arch/x86/patch_rules.h"
 #include "tests/support/naive_store.h"
 #include "textstore/builder.h"
 
@@ -114,6 +115,7 @@ std::set<std::string> possible(const Cell& cell, AddrRange part, Time t) {
 
 void check(const History& h) {
   Builder builder;
+  builder.set_patch_rules(x86::kPatchRules);
   NaiveStore naive;
   for (const Layer& l : h.layers) builder.add_layer(l), naive.add_layer(l);
   for (const Poke& p : h.pokes) builder.add_poke(p), naive.add_poke(p);

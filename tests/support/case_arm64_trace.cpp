@@ -103,7 +103,7 @@ CaseTrace encode_arm64_trace(const CaseFile& c, std::span<const CasePacket> pack
     try {
       encoder.packet(p);
     } catch (const std::exception& e) {
-      throw CaseError(fmt::format("{}.case:{}: {}", c.row, p.line, e.what()));
+      throw CaseError(fmt::format("{}.case:{}: {}", c.name, p.line, e.what()));
     }
   }
   return encoder.finish();

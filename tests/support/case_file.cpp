@@ -359,7 +359,7 @@ std::vector<std::string> case_variants(const std::filesystem::path& path) {
 
 CaseFile read_case(const std::filesystem::path& path, const std::string& variant) {
   CaseFile out;
-  out.row = path.stem().string();
+  out.name = path.stem().string();
   int number = 0;
   try {
     // Two passes: texts first, so that everything else may name any label.
@@ -379,7 +379,7 @@ CaseFile read_case(const std::filesystem::path& path, const std::string& variant
         }
       } else if (section.empty()) {
         if (line.text.starts_with("row "))
-          out.title = line.text.substr(4);
+          out.row = split_words(line.text).at(1);
         else if (line.text == "machine arm64")
           out.program.use_arm64();
         else if (!line.text.starts_with("variants "))

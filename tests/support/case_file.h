@@ -78,7 +78,7 @@ struct CaseArm64 {
 };
 
 struct CaseFile {
-  std::string row, title;
+  std::string name, row;  // of the file without ".case"; X05
   CaseProgram program;
   CaseArm64 arm64;
   Time clock_error = 0;

@@ -140,7 +140,7 @@ CaseTrace encode_trace(const CaseFile& c, std::span<const CasePacket> packets) {
     try {
       encoder.packet(p);
     } catch (const std::exception& e) {
-      throw CaseError(fmt::format("{}.case:{}: {}", c.row, p.line, e.what()));
+      throw CaseError(fmt::format("{}.case:{}: {}", c.name, p.line, e.what()));
     }
   }
   return encoder.finish();

@@ -5,6 +5,7 @@
 
 #include "decoder/model/image.h"
 #include "decoder/perf/perf_data.h"
+#include "decoder/perf/record_types.h"
 #include "decoder/sideband/sideband.h"
 #include "tests/support/perf_data_writer.h"
 
@@ -86,7 +87,6 @@ std::vector<uint32_t> DamagedCapture::swap_bpf_images() {
 }
 
 void DamagedCapture::shift_clock(int64_t by) {
-  constexpr uint32_t kAuxtraceInfo = 70, kTimeConv = 79;
   constexpr uint64_t kZeroInTimeConv = 24;
   std::vector<std::pair<uint64_t, uint64_t>> infos;  // offset, size
   uint64_t zero = 0;
@@ -94,8 +94,8 @@ void DamagedCapture::shift_clock(int64_t by) {
     const auto opened = PerfData::open(path_.string());
     if (!opened) return;
     (*opened)->for_each([&](const Record& r) {
-      if (r.type == kAuxtraceInfo) infos.emplace_back(r.file_offset, r.bytes.size());
-      if (r.type == kTimeConv) {
+      if (r.type == perf::kAuxtraceInfo) infos.emplace_back(r.file_offset, r.bytes.size());
+      if (r.type == perf::kTimeConv) {
         zero = load<uint64_t>(data_, r.file_offset + kZeroInTimeConv);
         store(data_, r.file_offset + kZeroInTimeConv, zero + static_cast<uint64_t>(by));
       }

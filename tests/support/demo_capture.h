@@ -1,7 +1,7 @@
 // The demo capture: 0.12 ms of a two-CPU machine with user programs, system calls, timer interrupts and
 // context switches, in which
 //  * a static key with five sites is switched on and off while both CPUs run through them (some hit the
-//  INT3),
+//    INT3),
 //  * a BPF program with a sub-program is loaded, run, unloaded, and its address used by the next one,
 //  * the trace buffer of CPU 1 runs full once.
 #pragma once

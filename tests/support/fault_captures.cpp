@@ -17,9 +17,9 @@ constexpr std::array<uint8_t, 8> kTagA = {0x11, 0x11, 0x11, 0x11, 0x22, 0x22, 0x
 constexpr std::array<uint8_t, 8> kTagB = {0x33, 0x33, 0x33, 0x33, 0x44, 0x44, 0x44, 0x44};
 
 // A kernel of a few functions that CPU 0 runs, traced in the kernel only; CPU 1 does nothing but own a ring.
-class Lab {
+class FaultFixture {
  public:
-  explicit Lab(const TracerConfig& trace = {}) : code(kText) {
+  explicit FaultFixture(const TracerConfig& trace = {}) : code(kText) {
     config_.trace = trace;
     config_.trace.user = false;
     code.label("_text").function("_stext").straight(0).ret();
@@ -152,122 +152,128 @@ void add_site_function(Assembler& code) {
 }  // namespace
 
 FaultCapture bpf_sub_program(const std::filesystem::path& directory) {
-  Lab lab;
-  const Addr idle = lab.code.address("idle");
-  lab.start({idle, kBpfOutside, kBpfOutside, kBpfOutside});
-  lab.wake_at(10);
-  lab.machine->load_bpf(lab.at(5), 0, program_with_sub(kBpfOutside));
-  FaultCapture f = lab.finish("sub", directory, 15);
+  FaultFixture fixture;
+  const Addr idle = fixture.code.address("idle");
+  fixture.start({idle, kBpfOutside, kBpfOutside, kBpfOutside});
+  fixture.wake_at(10);
+  fixture.machine->load_bpf(fixture.at(5), 0, program_with_sub(kBpfOutside));
+  FaultCapture f = fixture.finish("sub", directory, 15);
   f.site = kBpfOutside;
   return f;
 }
 
 FaultCapture bpf_inside_kcore(const std::filesystem::path& directory, bool load) {
-  Lab lab;
-  while (lab.code.here() < kText + 0x1100) lab.code.int3();
-  lab.code.function("other_page").straight(8).jcc8(Cond::kEqual, "op.l").straight(5).label("op.l").ret();
-  const Addr idle = lab.code.address("idle"), other = lab.code.address("other_page");
-  lab.start(load ? std::vector<Addr>{idle, kBpfInside, other, other} : std::vector<Addr>{idle, other, other});
-  lab.with_module_range();
-  lab.wake_at(10);
-  if (load) lab.machine->load_bpf(lab.at(5), 0, plain_program(99, kBpfInside, false));
+  FaultFixture fixture;
+  while (fixture.code.here() < kText + 0x1100) fixture.code.int3();
+  fixture.code.function("other_page").straight(8).jcc8(Cond::kEqual, "op.l").straight(5).label("op.l").ret();
+  const Addr idle = fixture.code.address("idle"), other = fixture.code.address("other_page");
+  fixture.start(load ? std::vector<Addr>{idle, kBpfInside, other, other}
+                     : std::vector<Addr>{idle, other, other});
+  fixture.with_module_range();
+  fixture.wake_at(10);
+  if (load) fixture.machine->load_bpf(fixture.at(5), 0, plain_program(99, kBpfInside, false));
   // Makes perf load its kernel maps before the program comes, as any earlier record of kernel text does.
-  lab.machine->record_poke(lab.at(2), 0, kText + 0xf00, {0xcc}, {0xcc});
-  FaultCapture f = lab.finish(load ? "inside_kcore" : "inside_kcore_control", directory, 15);
+  fixture.machine->record_poke(fixture.at(2), 0, kText + 0xf00, {0xcc}, {0xcc});
+  FaultCapture f = fixture.finish(load ? "inside_kcore" : "inside_kcore_control", directory, 15);
   f.site = kBpfInside;
   f.perf_is_right = !load;
   return f;
 }
 
 FaultCapture bpf_reload(const std::filesystem::path& directory, bool lost) {
-  Lab lab;
-  const Addr idle = lab.code.address("idle");
-  lab.start({idle, kBpfOutside, kBpfOutside, idle, kBpfOutside, kBpfOutside});
-  lab.wake_at(10), lab.wake_at(30);
-  lab.machine->load_bpf(lab.at(5), 0, plain_program(99, kBpfOutside, false));
-  lab.machine->unload_bpf(lab.at(15), 0, 99, 2 * kUs, !lost);
+  FaultFixture fixture;
+  const Addr idle = fixture.code.address("idle");
+  fixture.start({idle, kBpfOutside, kBpfOutside, idle, kBpfOutside, kBpfOutside});
+  fixture.wake_at(10), fixture.wake_at(30);
+  fixture.machine->load_bpf(fixture.at(5), 0, plain_program(99, kBpfOutside, false));
+  fixture.machine->unload_bpf(fixture.at(15), 0, 99, 2 * kUs, !lost);
   if (lost) {
-    lab.machine->side(lab.at(24), 0, [](PerfDataWriter& w, const Trailer& t) { w.lost(201, 2, t); });
+    fixture.machine->side(fixture.at(24), 0, [](PerfDataWriter& w, const Trailer& t) { w.lost(201, 2, t); });
   }
-  lab.machine->load_bpf(lab.at(25), 0, plain_program(100, kBpfOutside, true));
-  FaultCapture f = lab.finish(lost ? "reload_lost" : "reload_control", directory, 40);
+  fixture.machine->load_bpf(fixture.at(25), 0, plain_program(100, kBpfOutside, true));
+  FaultCapture f = fixture.finish(lost ? "reload_lost" : "reload_control", directory, 40);
   f.site = kBpfOutside;
   f.perf_is_right = !lost;
   return f;
 }
 
 FaultCapture poke_without_timing(const std::filesystem::path& directory, bool timed_control) {
-  Lab lab(timed_control ? TracerConfig{} : without_timing());
-  add_site_function(lab.code);
-  const Addr idle = lab.code.address("idle"), visit = lab.code.address("site_function");
-  const Addr site = lab.code.address("site"), target = lab.code.address("target");
-  lab.start({visit, visit, idle, visit, visit, visit});
-  lab.wake_at(30);
-  lab.machine->on_indirect(lab.code.address("site_on.dispatch"), [target](SimCpu&) { return target; });
-  lab.machine->poke_batch(lab.at(15), 1, {{site, jmp32_bytes(site, lab.code.address("site_on"))}});
-  FaultCapture f = lab.finish(timed_control ? "poke_control" : "poke_window", directory, 35);
+  FaultFixture fixture(timed_control ? TracerConfig{} : without_timing());
+  add_site_function(fixture.code);
+  const Addr idle = fixture.code.address("idle"), visit = fixture.code.address("site_function");
+  const Addr site = fixture.code.address("site"), target = fixture.code.address("target");
+  fixture.start({visit, visit, idle, visit, visit, visit});
+  fixture.wake_at(30);
+  fixture.machine->on_indirect(fixture.code.address("site_on.dispatch"),
+                               [target](SimCpu&) { return target; });
+  fixture.machine->poke_batch(fixture.at(15), 1,
+                              {{site, jmp32_bytes(site, fixture.code.address("site_on"))}});
+  FaultCapture f = fixture.finish(timed_control ? "poke_control" : "poke_window", directory, 35);
   f.site = site;
   f.perf_is_right = timed_control;
   return f;
 }
 
 FaultCapture poke_while_standing(const std::filesystem::path& directory) {
-  Lab lab(without_timing());
+  FaultFixture fixture(without_timing());
   // The branch before the site is where the CPU goes to sleep, having decided.
-  lab.code.function("standing").straight(4).label("standing.j").jcc8(Cond::kBelow, "site");
-  add_site_function(lab.code);
-  const Addr standing = lab.code.address("standing"), site = lab.code.address("site");
-  const Addr target = lab.code.address("target"), visit = lab.code.address("site_function");
-  lab.start({visit, standing, visit});
-  lab.machine->on_indirect(lab.code.address("site_on.dispatch"), [target](SimCpu&) { return target; });
-  const uint64_t awake = lab.at(30);
-  lab.machine->on_branch(lab.code.address("standing.j"), [awake](SimCpu& c) {
+  fixture.code.function("standing").straight(4).label("standing.j").jcc8(Cond::kBelow, "site");
+  add_site_function(fixture.code);
+  const Addr standing = fixture.code.address("standing"), site = fixture.code.address("site");
+  const Addr target = fixture.code.address("target"), visit = fixture.code.address("site_function");
+  fixture.start({visit, standing, visit});
+  fixture.machine->on_indirect(fixture.code.address("site_on.dispatch"),
+                               [target](SimCpu&) { return target; });
+  const uint64_t awake = fixture.at(30);
+  fixture.machine->on_branch(fixture.code.address("standing.j"), [awake](SimCpu& c) {
     c.tsc = awake;
     return true;
   });
-  lab.machine->poke_batch(lab.at(15), 1, {{site, jmp32_bytes(site, lab.code.address("site_on"))}});
-  lab.machine->timestamp_at(awake, 0);
-  FaultCapture f = lab.finish("poke_standing", directory, 35);
+  fixture.machine->poke_batch(fixture.at(15), 1,
+                              {{site, jmp32_bytes(site, fixture.code.address("site_on"))}});
+  fixture.machine->timestamp_at(awake, 0);
+  FaultCapture f = fixture.finish("poke_standing", directory, 35);
   f.site = site;
   return f;
 }
 
 FaultCapture poke_wrong_old_bytes(const std::filesystem::path& directory) {
-  Lab lab;
-  add_site_function(lab.code);
-  const Addr idle = lab.code.address("idle"), visit = lab.code.address("site_function");
-  const Addr site = lab.code.address("site"), target = lab.code.address("target");
-  lab.start({visit, idle, visit});
-  lab.wake_at(30);
-  lab.machine->on_indirect(lab.code.address("site_on.dispatch"), [target](SimCpu&) { return target; });
-  const std::vector<uint8_t> jump = jmp32_bytes(site, lab.code.address("site_on"));
-  lab.machine->write_text(lab.at(15), site, jump);
-  lab.machine->record_poke(lab.at(15), 1, site, {0xe9, 0x10, 0x20, 0x30, 0x40}, jump);
-  FaultCapture f = lab.finish("wrong_old", directory, 35);
+  FaultFixture fixture;
+  add_site_function(fixture.code);
+  const Addr idle = fixture.code.address("idle"), visit = fixture.code.address("site_function");
+  const Addr site = fixture.code.address("site"), target = fixture.code.address("target");
+  fixture.start({visit, idle, visit});
+  fixture.wake_at(30);
+  fixture.machine->on_indirect(fixture.code.address("site_on.dispatch"),
+                               [target](SimCpu&) { return target; });
+  const std::vector<uint8_t> jump = jmp32_bytes(site, fixture.code.address("site_on"));
+  fixture.machine->write_text(fixture.at(15), site, jump);
+  fixture.machine->record_poke(fixture.at(15), 1, site, {0xe9, 0x10, 0x20, 0x30, 0x40}, jump);
+  FaultCapture f = fixture.finish("wrong_old", directory, 35);
   f.site = site;
   return f;
 }
 
 FaultCapture zero_reference(const std::filesystem::path& directory) {
-  Lab lab;
-  add_site_function(lab.code);
-  const Addr idle = lab.code.address("idle"), visit = lab.code.address("site_function");
-  lab.start({visit, idle, visit});
-  lab.wake_at(5);
-  lab.reference = 0;
-  return lab.finish("zero_reference", directory, 10);
+  FaultFixture fixture;
+  add_site_function(fixture.code);
+  const Addr idle = fixture.code.address("idle"), visit = fixture.code.address("site_function");
+  fixture.start({visit, idle, visit});
+  fixture.wake_at(5);
+  fixture.reference = 0;
+  return fixture.finish("zero_reference", directory, 10);
 }
 
 FaultCapture old_slot_page(const std::filesystem::path& directory) {
-  Lab lab;
-  lab.code.function("probed").label("probe1").straight(2).label("probe1.next").straight(3);
-  lab.code.jcc8(Cond::kEqual, "probed.l").straight(5).label("probed.l");
-  lab.code.label("probe2").straight(1).label("probe2.next").straight(9).ret();
-  const Addr idle = lab.code.address("idle"), probed = lab.code.address("probed");
-  const Addr probe1 = lab.code.address("probe1"), probe2 = lab.code.address("probe2");
-  lab.start({idle, probed, probed, idle, probed, probed});
-  lab.wake_at(10), lab.wake_at(30);
-  SimMemory& memory = lab.machine->memory();
+  FaultFixture fixture;
+  fixture.code.function("probed").label("probe1").straight(2).label("probe1.next").straight(3);
+  fixture.code.jcc8(Cond::kEqual, "probed.l").straight(5).label("probed.l");
+  fixture.code.label("probe2").straight(1).label("probe2.next").straight(9).ret();
+  const Addr idle = fixture.code.address("idle"), probed = fixture.code.address("probed");
+  const Addr probe1 = fixture.code.address("probe1"), probe2 = fixture.code.address("probe2");
+  fixture.start({idle, probed, probed, idle, probed, probed});
+  fixture.wake_at(10), fixture.wake_at(30);
+  SimMemory& memory = fixture.machine->memory();
   constexpr Addr slot1 = kSlotPage, slot2 = kSecondSlot;
   const auto slot_bytes = [&](Addr slot, std::vector<uint8_t> insn, Addr next) {
     const std::vector<uint8_t> jump = jmp32_bytes(slot + insn.size(), next);
@@ -275,25 +281,25 @@ FaultCapture old_slot_page(const std::filesystem::path& directory) {
     return insn;
   };
   memory.load(kKernelSpace, slot1,
-              slot_bytes(slot1, memory.read(kKernelSpace, probe1, 3), lab.code.address("probe1.next")));
+              slot_bytes(slot1, memory.read(kKernelSpace, probe1, 3), fixture.code.address("probe1.next")));
   const std::vector<uint8_t> second =
-      slot_bytes(slot2, memory.read(kKernelSpace, probe2, 1), lab.code.address("probe2.next"));
-  lab.machine->on_int3(probe1, [](SimCpu&) { return kSlotPage; });
-  lab.machine->on_int3(probe2, [](SimCpu&) { return kSecondSlot; });
+      slot_bytes(slot2, memory.read(kKernelSpace, probe2, 1), fixture.code.address("probe2.next"));
+  fixture.machine->on_int3(probe1, [](SimCpu&) { return kSlotPage; });
+  fixture.machine->on_int3(probe2, [](SimCpu&) { return kSecondSlot; });
 
   // The page is known by name since before the recording.
-  lab.machine->out_of_line(0, 0, kSlotPage, 0x1000, "kprobe_insn_page");
+  fixture.machine->out_of_line(0, 0, kSlotPage, 0x1000, "kprobe_insn_page");
   // The first probe is armed again; its slot is older than the recording.
   const std::vector<uint8_t> first1 = memory.read(kKernelSpace, probe1, 1),
                              first2 = memory.read(kKernelSpace, probe2, 1);
-  lab.machine->write_text(lab.at(3), probe1, {0xcc});
-  lab.machine->record_poke(lab.at(4), 1, probe1, first1, {0xcc});
+  fixture.machine->write_text(fixture.at(3), probe1, {0xcc});
+  fixture.machine->record_poke(fixture.at(4), 1, probe1, first1, {0xcc});
   // The second one comes with its slot.
-  lab.machine->record_poke(lab.at(20), 1, slot2, {}, second);
-  lab.machine->write_text(lab.at(20) + 100, slot2, second);
-  lab.machine->write_text(lab.at(22), probe2, {0xcc});
-  lab.machine->record_poke(lab.at(23), 1, probe2, first2, {0xcc});
-  FaultCapture f = lab.finish("old_slot_page", directory, 40);
+  fixture.machine->record_poke(fixture.at(20), 1, slot2, {}, second);
+  fixture.machine->write_text(fixture.at(20) + 100, slot2, second);
+  fixture.machine->write_text(fixture.at(22), probe2, {0xcc});
+  fixture.machine->record_poke(fixture.at(23), 1, probe2, first2, {0xcc});
+  FaultCapture f = fixture.finish("old_slot_page", directory, 40);
   f.site = slot1;
   f.unknown = {slot1, slot1 + 3};
   return f;

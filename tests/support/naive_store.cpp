@@ -1,4 +1,4 @@
-// NaiveStore: what stands at a site in each of its lives, and which of it can be there at an instant.
+// NaiveStore: what stands at a site in each of its lifetimes, and which of it can be there at an instant.
 #include <algorithm>
 
 #include "tests/support/naive_facts.h"
@@ -6,11 +6,11 @@
 
 namespace asof::test {
 
-std::vector<const Poke*> NaiveStore::pokes_of(AddrRange site, const Life& life) const {
+std::vector<const Poke*> NaiveStore::pokes_of(AddrRange site, const Lifetime& lifetime) const {
   std::vector<const Poke*> found;
   for (const Poke& p : pokes_) {
     const AddrRange r = range_of(p.addr, std::max(p.old_bytes.size(), p.new_bytes.size()));
-    if (r.overlaps(site) && p.time >= life.from && p.time <= life.until) found.push_back(&p);
+    if (r.overlaps(site) && p.time >= lifetime.from && p.time <= lifetime.until) found.push_back(&p);
   }
   return found;
 }
@@ -27,50 +27,55 @@ void NaiveStore::roll(AddrRange site, Bytes& bytes, const Poke& poke, bool forwa
   }
 }
 
-// Does `life` show a layer that `earlier` showed at the same place?
-bool NaiveStore::shows_again(const Life& life, const Life& earlier) {
-  if (earlier.crowded || life.crowded || earlier.until >= life.from) return false;
-  for (size_t i = 0; i < life.choice.size(); ++i) {
-    if (life.choice[i] != nullptr && life.choice[i] == earlier.choice[i]) return true;
+// Does `lifetime` show a layer that `earlier` showed at the same place?
+bool NaiveStore::shows_again(const Lifetime& lifetime, const Lifetime& earlier) {
+  if (earlier.over_limit || lifetime.over_limit || earlier.until >= lifetime.from) return false;
+  for (size_t i = 0; i < lifetime.choice.size(); ++i) {
+    if (lifetime.choice[i] != nullptr && lifetime.choice[i] == earlier.choice[i]) return true;
   }
   return false;
 }
 
-// What the layers say, with the pokes between their observation and this life, where no other content was.
-NaiveStore::Bytes NaiveStore::base(AddrRange site, const std::vector<Life>& lives, const Life& life) const {
+// What the layers say, with the pokes between their observation and this lifetime, where no other content
+// was.
+NaiveStore::Bytes NaiveStore::base(AddrRange site, const std::vector<Lifetime>& lifetimes,
+                                   const Lifetime& lifetime) const {
   Bytes bytes;
-  for (Addr a = site.begin; a < site.end; ++a) bytes.push_back(layer_byte(life.choice[a - site.begin], a));
-  if (!life.claimed()) return bytes;
+  for (Addr a = site.begin; a < site.end; ++a)
+    bytes.push_back(layer_byte(lifetime.choice[a - site.begin], a));
+  if (!lifetime.backed()) return bytes;
   Time others_until = kTimeMin;
   bool others = false;
   Time next_from = kTimeMax;
   std::vector<Time> left_at(site.size(), kTimeMin);
-  for (const Life& l : lives) {
+  for (const Lifetime& l : lifetimes) {
     // A layer that was there before: as it was left.
-    if (shows_again(life, l)) {
-      const Bytes last = value(site, base(site, lives, l), l, l.until);
+    if (shows_again(lifetime, l)) {
+      const Bytes last = value(site, base(site, lifetimes, l), l, l.until);
       for (size_t i = 0; i < site.size(); ++i) {
-        if (life.choice[i] == nullptr || l.choice[i] != life.choice[i] || l.until < left_at[i]) continue;
+        if (lifetime.choice[i] == nullptr || l.choice[i] != lifetime.choice[i] || l.until < left_at[i])
+          continue;
         bytes[i] = last[i];
         left_at[i] = l.until;
       }
     }
-    if (l.claimed() && l.from < life.from) {
+    if (l.backed() && l.from < lifetime.from) {
       others_until = std::max(others_until, l.until);
       others = true;
     }
-    if (l.claimed() && l.from > life.shown_until) next_from = std::min(next_from, l.from);
+    if (l.backed() && l.from > lifetime.shown_until) next_from = std::min(next_from, l.from);
   }
-  const Time observed = life.observed().value_or(kTimeMin);
+  const Time observed = lifetime.observed().value_or(kTimeMin);
   for (const Poke& p : pokes_) {
     const AddrRange r = range_of(p.addr, std::max(p.old_bytes.size(), p.new_bytes.size()));
-    if (r.overlaps(site) && p.time < life.from && p.time > observed && !(others && p.time <= others_until)) {
+    if (r.overlaps(site) && p.time < lifetime.from && p.time > observed &&
+        !(others && p.time <= others_until)) {
       roll(site, bytes, p, true);
     }
   }
   for (auto p = pokes_.rbegin(); p != pokes_.rend(); ++p) {
     const AddrRange r = range_of(p->addr, std::max(p->old_bytes.size(), p->new_bytes.size()));
-    if (r.overlaps(site) && p->time > life.shown_until && p->time <= observed && p->time < next_from) {
+    if (r.overlaps(site) && p->time > lifetime.shown_until && p->time <= observed && p->time < next_from) {
       roll(site, bytes, *p, false);
     }
   }
@@ -78,8 +83,9 @@ NaiveStore::Bytes NaiveStore::base(AddrRange site, const std::vector<Life>& live
 }
 
 // The chain itself: the last poke's new bytes, or the next one's old bytes, or the base.
-NaiveStore::Bytes NaiveStore::value(AddrRange site, const Bytes& base, const Life& life, Time t) const {
-  const std::vector<const Poke*> pokes = pokes_of(site, life);
+NaiveStore::Bytes NaiveStore::value(AddrRange site, const Bytes& base, const Lifetime& lifetime,
+                                    Time t) const {
+  const std::vector<const Poke*> pokes = pokes_of(site, lifetime);
   Bytes bytes(site.size());
   for (Addr a = site.begin; a < site.end; ++a) {
     const Poke *before = nullptr, *first = nullptr;
@@ -93,7 +99,7 @@ NaiveStore::Bytes NaiveStore::value(AddrRange site, const Bytes& base, const Lif
       byte = left_at(*before, a);
     } else if (first != nullptr && old_at(*first, a)) {
       byte = old_at(*first, a);
-    } else if (first == nullptr || life.observed().value_or(kTimeMin) < first->time) {
+    } else if (first == nullptr || lifetime.observed().value_or(kTimeMin) < first->time) {
       byte = base[a - site.begin];
     }
   }
@@ -110,8 +116,8 @@ std::optional<std::pair<Time, Time>> NaiveStore::lost_between(Time after, Time b
   return window;
 }
 
-std::vector<NaiveStore::Break> NaiveStore::breaks(AddrRange site, const Life& life) const {
-  const std::vector<const Poke*> pokes = pokes_of(site, life);
+std::vector<NaiveStore::Break> NaiveStore::breaks(AddrRange site, const Lifetime& lifetime) const {
+  const std::vector<const Poke*> pokes = pokes_of(site, lifetime);
   std::map<std::pair<size_t, size_t>, Break> found;  // by the poke that was surprised and the one before
   for (size_t k = 0; k < pokes.size(); ++k) {
     for (Addr a = site.begin; a < site.end; ++a) {
@@ -137,25 +143,27 @@ std::vector<NaiveStore::Break> NaiveStore::breaks(AddrRange site, const Life& li
 }
 
 // The layer's own bytes as an extra candidate where pokes decide otherwise and they do not fit any state.
-std::optional<NaiveStore::Break> NaiveStore::observation(AddrRange site, const std::vector<Life>& lives,
-                                                         const Life& life) const {
-  const auto observed = life.observed();
-  const std::vector<const Poke*> pokes = pokes_of(site, life);
-  if (!observed || *observed < life.from || *observed > life.until || pokes.empty()) return std::nullopt;
-  const Bytes says = base(site, lives, life);
-  // Where the first poke of this life found something; where the copy says something, too.
+std::optional<NaiveStore::Break> NaiveStore::observation(AddrRange site,
+                                                         const std::vector<Lifetime>& lifetimes,
+                                                         const Lifetime& lifetime) const {
+  const auto observed = lifetime.observed();
+  const std::vector<const Poke*> pokes = pokes_of(site, lifetime);
+  if (!observed || *observed < lifetime.from || *observed > lifetime.until || pokes.empty())
+    return std::nullopt;
+  const Bytes says = base(site, lifetimes, lifetime);
+  // Where the first poke of this lifetime found something; where the copy says something, too.
   std::vector<size_t> first_found, decided;
   for (Addr a = site.begin; a < site.end; ++a) {
     const auto first = std::ranges::find_if(pokes, [&](const Poke* p) { return covers(*p, a); });
-    if (first == pokes.end() || !old_at(**first, a) || after_announced_end(site, life, **first)) continue;
+    if (first == pokes.end() || !old_at(**first, a) || after_announced_end(site, lifetime, **first)) continue;
     first_found.push_back(a - site.begin);
     if (says[a - site.begin]) decided.push_back(a - site.begin);
   }
   const auto agrees = [&](const Bytes& bytes) {
     return std::ranges::all_of(decided, [&](size_t i) { return bytes[i] == says[i]; });
   };
-  if (agrees(value(site, says, life, *observed))) return std::nullopt;
-  Time before = life.from, next = life.until == kTimeMax ? kTimeMax : life.until + 1;
+  if (agrees(value(site, says, lifetime, *observed))) return std::nullopt;
+  Time before = lifetime.from, next = lifetime.until == kTimeMax ? kTimeMax : lifetime.until + 1;
   bool any_before = false;
   for (const Poke* p : pokes) {
     if (p->time <= *observed) {
@@ -163,17 +171,17 @@ std::optional<NaiveStore::Break> NaiveStore::observation(AddrRange site, const s
       any_before = true;
     } else {
       next = std::min(next, p->time);
-      if (agrees(value(site, says, life, p->time))) return std::nullopt;
+      if (agrees(value(site, says, lifetime, p->time))) return std::nullopt;
     }
   }
   // Pokes of the next content, made before it was announced.
   std::optional<Time> next_from;
-  for (const Life& l : lives) {
-    if (l.claimed() && l.from > life.shown_until) next_from = std::min(next_from.value_or(l.from), l.from);
+  for (const Lifetime& l : lifetimes) {
+    if (l.backed() && l.from > lifetime.shown_until) next_from = std::min(next_from.value_or(l.from), l.from);
   }
-  const Bytes end = value(site, says, life, life.until);
-  for (const Life& l : lives) {
-    if (!l.claimed() || l.from != next_from) continue;
+  const Bytes end = value(site, says, lifetime, lifetime.until);
+  for (const Lifetime& l : lifetimes) {
+    if (!l.backed() || l.from != next_from) continue;
     const auto fits = [&](size_t i) { return layer_byte(l.choice[i], site.begin + i) == end[i]; };
     if (std::ranges::all_of(first_found, fits)) return std::nullopt;
   }
@@ -184,7 +192,7 @@ std::optional<NaiveStore::Break> NaiveStore::observation(AddrRange site, const s
   if (any_before) {
     const auto lost = lost_between(before, *observed + 1);
     // A copy that shows an earlier state is only older than it says.
-    const auto was_so = [&](Time t) { return agrees(value(site, says, life, t)); };
+    const auto was_so = [&](Time t) { return agrees(value(site, says, lifetime, t)); };
     const auto earlier = [&](const Poke* p) { return p->time < before && was_so(p->time); };
     if (!lost && (was_so(pokes.front()->time - 1) || std::ranges::any_of(pokes, earlier)))
       return std::nullopt;
@@ -192,16 +200,17 @@ std::optional<NaiveStore::Break> NaiveStore::observation(AddrRange site, const s
     extra.last = last;
   } else {
     const auto lost = lost_between(*observed, next);
-    extra.first = life.from;
+    extra.first = lifetime.from;
     extra.last = lost && all_rings_ ? std::min(last, std::max(*observed, lost->second)) : last;
   }
   return extra;
 }
 
-// Does each poke of a life find what the one before left, and is what the copy shows one of its states (from
-// the time of the copy on, when that is known)?
-bool NaiveStore::consistent(AddrRange site, const std::vector<Life>& lives, const Life& life) const {
-  const std::vector<const Poke*> pokes = pokes_of(site, life);
+// Does each poke of a lifetime find what the one before left, and is what the copy shows one of its states
+// (from the time of the copy on, when that is known)?
+bool NaiveStore::consistent(AddrRange site, const std::vector<Lifetime>& lifetimes,
+                            const Lifetime& lifetime) const {
+  const std::vector<const Poke*> pokes = pokes_of(site, lifetime);
   for (size_t k = 0; k < pokes.size(); ++k) {
     for (Addr a = site.begin; a < site.end; ++a) {
       size_t before = k;
@@ -210,23 +219,23 @@ bool NaiveStore::consistent(AddrRange site, const std::vector<Life>& lives, cons
       if (old && before != 0 && left_at(*pokes[before - 1], a) != old) return false;
     }
   }
-  if (!life.claimed() || pokes.empty()) return true;
-  const auto observed = life.observed();
-  const bool dated = observed && *observed >= life.from && *observed <= life.shown_until;
-  if (dated && *observed > life.until) return true;
-  const Bytes says = base(site, lives, life);
+  if (!lifetime.backed() || pokes.empty()) return true;
+  const auto observed = lifetime.observed();
+  const bool dated = observed && *observed >= lifetime.from && *observed <= lifetime.shown_until;
+  if (dated && *observed > lifetime.until) return true;
+  const Bytes says = base(site, lifetimes, lifetime);
   std::vector<size_t> decided;
   for (Addr a = site.begin; a < site.end; ++a) {
     const auto first = std::ranges::find_if(pokes, [&](const Poke* p) { return covers(*p, a); });
-    if (first == pokes.end() || !old_at(**first, a) || after_announced_end(site, life, **first)) continue;
+    if (first == pokes.end() || !old_at(**first, a) || after_announced_end(site, lifetime, **first)) continue;
     if (says[a - site.begin]) decided.push_back(a - site.begin);
   }
-  std::vector<Time> states{life.from};
+  std::vector<Time> states{lifetime.from};
   for (const Poke* p : pokes) states.push_back(p->time);
   for (size_t i = 0; i < states.size(); ++i) {
     if (i + 1 < states.size() && states[i + 1] == states[i]) continue;
     if (dated && i + 1 < states.size() && states[i + 1] <= *observed) continue;
-    const Bytes now = value(site, says, life, states[i]);
+    const Bytes now = value(site, says, lifetime, states[i]);
     if (std::ranges::all_of(decided, [&](size_t b) { return now[b] == says[b]; })) return true;
     if (dated) return false;
   }
@@ -234,51 +243,51 @@ bool NaiveStore::consistent(AddrRange site, const std::vector<Life>& lives, cons
 }
 
 // Where several contents can be there at one instant, a poke was made on one of them.
-void NaiveStore::doubt_overlaps(AddrRange site, const std::vector<Life>& lives,
-                                std::vector<LifeFacts>& facts) const {
-  for (LifeFacts& a : facts) {
-    // Parts of a life that were copied at different times, one of them after a later change: nothing is
+void NaiveStore::doubt_overlaps(AddrRange site, const std::vector<Lifetime>& lifetimes,
+                                std::vector<LifetimeFacts>& facts) const {
+  for (LifetimeFacts& a : facts) {
+    // Parts of a lifetime that were copied at different times, one of them after a later change: nothing is
     // undone.
     std::set<Time> copied;
-    for (const Layer* l : a.life.choice) {
+    for (const Layer* l : a.lifetime.choice) {
       if (l != nullptr && !l->bytes.empty()) copied.insert(l->observed);
     }
-    for (const Layer* l : a.life.choice) {
+    for (const Layer* l : a.lifetime.choice) {
       for (const Poke& p : pokes_) {
         const AddrRange r = range_of(p.addr, std::max(p.old_bytes.size(), p.new_bytes.size()));
         a.doubtful =
-            a.doubtful || (a.life.epoch() && copied.size() > 1 && l != nullptr && r.overlaps(site) &&
-                           l->range.contains(r) && p.time > a.life.shown_until && p.time <= l->observed);
+            a.doubtful || (a.lifetime.epoch() && copied.size() > 1 && l != nullptr && r.overlaps(site) &&
+                           l->range.contains(r) && p.time > a.lifetime.shown_until && p.time <= l->observed);
       }
     }
-    for (const LifeFacts& b : facts) {
-      const Life &x = a.life, &y = b.life;
+    for (const LifetimeFacts& b : facts) {
+      const Lifetime &x = a.lifetime, &y = b.lifetime;
       // Nobody followed the pokes where too many contents were possible.
-      const bool lost_sight = y.crowded && y.from <= x.from && !pokes_of(site, y).empty();
+      const bool lost_sight = y.over_limit && y.from <= x.from && !pokes_of(site, y).empty();
       a.doubtful =
           a.doubtful ||
-          (x.epoch() && !x.crowded && lost_sight &&
+          (x.epoch() && !x.over_limit && lost_sight &&
            std::ranges::any_of(x.choice, [&](const Layer* l) { return l != nullptr && l->from <= y.until; }));
-      if (&a == &b || !x.epoch() || !y.epoch() || x.crowded || y.crowded) continue;
-      const Life both{std::max(x.from, y.from), std::min(x.shown_until, y.shown_until), {}};
+      if (&a == &b || !x.epoch() || !y.epoch() || x.over_limit || y.over_limit) continue;
+      const Lifetime both{std::max(x.from, y.from), std::min(x.shown_until, y.shown_until), {}};
       if (both.from > both.until || pokes_of(site, both).empty()) continue;
-      if (!consistent(site, lives, x) || !consistent(site, lives, y)) a.doubtful = true;
+      if (!consistent(site, lifetimes, x) || !consistent(site, lifetimes, y)) a.doubtful = true;
     }
   }
-  for (LifeFacts& later : facts) {
-    for (const LifeFacts& earlier : facts) {
-      Life shown = earlier.life;
+  for (LifetimeFacts& later : facts) {
+    for (const LifetimeFacts& earlier : facts) {
+      Lifetime shown = earlier.lifetime;
       shown.until = shown.shown_until;
-      later.doubtful = later.doubtful || (earlier.doubtful && later.life.epoch() && earlier.life.epoch() &&
-                                          shows_again(later.life, shown));
+      later.doubtful = later.doubtful || (earlier.doubtful && later.lifetime.epoch() &&
+                                          earlier.lifetime.epoch() && shows_again(later.lifetime, shown));
     }
   }
 }
 
-// Every text of one life at instant t as far as records and copies tell.
-std::set<std::string> NaiveStore::recorded(AddrRange site, const LifeFacts& facts, Time t) const {
+// Every text of one lifetime at instant t as far as records and copies tell.
+std::set<std::string> NaiveStore::recorded(AddrRange site, const LifetimeFacts& facts, Time t) const {
   std::set<std::string> texts;
-  const Bytes now = value(site, facts.base, facts.life, t);
+  const Bytes now = value(site, facts.base, facts.lifetime, t);
   std::vector<Break> open;
   for (const Break& b : facts.breaks) {
     if (b.first <= t && t <= b.last) open.push_back(b);
@@ -311,31 +320,35 @@ std::set<std::string> NaiveStore::recorded(AddrRange site, const LifeFacts& fact
 }
 
 // The instants at which a record or the copy shows all bytes of the site.
-void NaiveStore::find_sightings(AddrRange site, const std::vector<Life>& lives, LifeFacts& facts) const {
-  const Life& life = facts.life;
+void NaiveStore::find_sightings(AddrRange site, const std::vector<Lifetime>& lifetimes,
+                                LifetimeFacts& facts) const {
+  const Lifetime& lifetime = facts.lifetime;
   const auto spans = [&](const Poke& p, size_t size) { return range_of(p.addr, size).contains(site); };
-  const bool again = std::ranges::any_of(lives, [&](const Life& l) { return shows_again(life, l); });
-  const std::optional<Time> observed = life.observed();
+  const bool again =
+      std::ranges::any_of(lifetimes, [&](const Lifetime& l) { return shows_again(lifetime, l); });
+  const std::optional<Time> observed = lifetime.observed();
   const auto is_base = [&](Time t) {
-    const Bytes now = value(site, facts.base, life, t);
+    const Bytes now = value(site, facts.base, lifetime, t);
     return now == facts.base && std::ranges::all_of(now, [](const auto& b) { return b.has_value(); });
   };
-  const std::vector<const Poke*> pokes = pokes_of(site, life);
+  const std::vector<const Poke*> pokes = pokes_of(site, lifetime);
   // Before any poke of it: value() tells of the instant before the first one, too.
   Bytes initial = facts.base;
   for (Addr a = site.begin; a < site.end; ++a) {
     const auto first = std::ranges::find_if(pokes, [&](const Poke* p) { return covers(*p, a); });
     if (first == pokes.end()) continue;
-    if (old_at(**first, a) && !after_announced_end(site, life, **first))
+    if (old_at(**first, a) && !after_announced_end(site, lifetime, **first))
       initial[a - site.begin] = old_at(**first, a);
     else if (!old_at(**first, a) && observed.value_or(kTimeMin) >= (*first)->time)
       initial[a - site.begin] = std::nullopt;
   }
   const bool whole = std::ranges::all_of(facts.base, [](const auto& b) { return b.has_value(); });
-  facts.sightings.push_back({life.from, false,
-                             life.claimed() && !again && whole && initial == facts.base &&
-                                 observed.value_or(kTimeMin) <= life.from});
-  facts.lost_from = again ? kTimeMin : whole ? std::min(life.from, observed.value_or(life.from)) : life.from;
+  facts.sightings.push_back({lifetime.from, false,
+                             lifetime.backed() && !again && whole && initial == facts.base &&
+                                 observed.value_or(kTimeMin) <= lifetime.from});
+  facts.lost_from = again   ? kTimeMin
+                    : whole ? std::min(lifetime.from, observed.value_or(lifetime.from))
+                            : lifetime.from;
   for (const Poke* p : pokes) {
     const Sighting s{p->time, spans(*p, p->old_bytes.size()),
                      spans(*p, p->new_bytes.empty() ? p->old_bytes.size() : p->new_bytes.size())};
@@ -344,7 +357,7 @@ void NaiveStore::find_sightings(AddrRange site, const std::vector<Life>& lives, 
   const auto main_chain_over = [&](const Break& b) {
     return b.first <= *observed && *observed <= b.last && *observed > b.last_old;
   };
-  const bool inside = observed && !again && *observed > life.from && *observed <= life.until && whole;
+  const bool inside = observed && !again && *observed > lifetime.from && *observed <= lifetime.until && whole;
   if (inside &&
       (facts.extra || (is_base(*observed) && std::ranges::none_of(facts.breaks, main_chain_over)))) {
     facts.sightings.push_back({*observed, true, true});
@@ -352,22 +365,22 @@ void NaiveStore::find_sightings(AddrRange site, const std::vector<Life>& lives, 
   }
 }
 
-const std::vector<NaiveStore::LifeFacts>& NaiveStore::facts_of(AddrRange site) const {
+const std::vector<NaiveStore::LifetimeFacts>& NaiveStore::facts_of(AddrRange site) const {
   const auto [it, fresh] = asked_.try_emplace({site.begin, site.end});
   if (!fresh) return it->second;
-  const std::vector<Life> all = lives(site);
-  for (const Life& life : all) {
-    LifeFacts facts;
-    facts.life = life;
-    if (!life.crowded) {
-      facts.base = base(site, all, life);
-      facts.breaks = breaks(site, life);
-      facts.extra = observation(site, all, life);
+  const std::vector<Lifetime> all = lifetimes(site);
+  for (const Lifetime& lifetime : all) {
+    LifetimeFacts facts;
+    facts.lifetime = lifetime;
+    if (!lifetime.over_limit) {
+      facts.base = base(site, all, lifetime);
+      facts.breaks = breaks(site, lifetime);
+      facts.extra = observation(site, all, lifetime);
       find_sightings(site, all, facts);
-      std::set<Time> instants{life.from, life.until};
+      std::set<Time> instants{lifetime.from, lifetime.until};
       const auto add = [&](Time t) {
         for (const Time x : {saturating_add(t, -1), t, saturating_add(t, 1)}) {
-          if (x >= life.from && x <= life.until) instants.insert(x);
+          if (x >= lifetime.from && x <= lifetime.until) instants.insert(x);
         }
       };
       for (const Poke& p : pokes_) add(p.time);
@@ -383,13 +396,13 @@ const std::vector<NaiveStore::LifeFacts>& NaiveStore::facts_of(AddrRange site) c
 }
 
 // Can the site have been switched and switched back unseen around t?
-bool NaiveStore::lost_at(const LifeFacts& facts, Time t) const {
+bool NaiveStore::lost_at(const LifetimeFacts& facts, Time t) const {
   size_t k = facts.sightings.size() - 1;
   while (k > 0 && facts.sightings[k].time > t) --k;
   const Sighting& a = facts.sightings[k];
   const bool last = k + 1 == facts.sightings.size();
   const bool seen_after = !last && facts.sightings[k + 1].before;
-  const Time end = last ? saturating_add(facts.life.until, 1) : facts.sightings[k + 1].time;
+  const Time end = last ? saturating_add(facts.lifetime.until, 1) : facts.sightings[k + 1].time;
   const Time begin = k == 0 ? facts.lost_from : a.time;
   const auto window = lost_between(begin, end);
   if (!window || !all_rings_) return window.has_value();
@@ -419,18 +432,18 @@ bool is_key(const std::set<std::string>& states) {
 
 std::set<std::string> NaiveStore::possible(AddrRange site, Time t) const {
   std::set<std::string> texts;
-  for (const LifeFacts& facts : facts_of(site)) {
-    const Life& life = facts.life;
-    if (facts.doubtful && t >= life.from && t <= life.shown_until) texts.insert("?");
-    if (t < life.from || t > life.until) continue;
-    if (life.crowded) {
+  for (const LifetimeFacts& facts : facts_of(site)) {
+    const Lifetime& lifetime = facts.lifetime;
+    if (facts.doubtful && t >= lifetime.from && t <= lifetime.shown_until) texts.insert("?");
+    if (t < lifetime.from || t > lifetime.until) continue;
+    if (lifetime.over_limit) {
       texts.insert("?");
       continue;
     }
     std::set<std::string> here = recorded(site, facts, t);
-    if (!life.claimed()) here.erase("?");
+    if (!lifetime.backed()) here.erase("?");
     texts.merge(here);
-    if (pokes_of(site, life).empty() || !lost_at(facts, t)) continue;
+    if (pokes_of(site, lifetime).empty() || !lost_at(facts, t)) continue;
     const bool few = facts.states.size() <= kMaxChoices;
     if (few) texts.insert(facts.states.begin(), facts.states.end());
     if (!few || !is_key(facts.states)) texts.insert("?");

@@ -22,7 +22,7 @@ class NaiveStore {
   void add_lost(const LostRecords& lost) { lost_.push_back(lost); }
   void all_rings_recorded() { all_rings_ = true; }
 
-  // Every text that can be in `site` at instant t, one byte a character; "?": claimed but not wholly known.
+  // Every text that can be in `site` at instant t, one byte a character; "?": backed but not wholly known.
   // `site` is what overlapping pokes join, or lies under one set of layers and no poke.
   std::set<std::string> possible(AddrRange site, Time t) const;
 
@@ -31,12 +31,12 @@ class NaiveStore {
   using Choice = std::vector<const Layer*>;  // the layer taken for each byte of a site; null: none is there
 
   // A stretch of time in which one choice of layers holds.
-  struct Life {
+  struct Lifetime {
     Time from, until;
     Choice choice;
     Time shown_until = kTimeMax;  // as the layers alone say
-    bool crowded = false;         // too many choices for any to be worth telling
-    bool claimed() const;
+    bool over_limit = false;      // too many choices for any to be worth telling
+    bool backed() const;
     bool epoch() const;                    // of code that has its memory for a while
     std::optional<Time> observed() const;  // none: unknown, or not one instant for all bytes
   };
@@ -52,8 +52,8 @@ class NaiveStore {
     bool before = false, after = false;
   };
   // What does not depend on the instant asked for.
-  struct LifeFacts {
-    Life life;
+  struct LifetimeFacts {
+    Lifetime lifetime;
     Bytes base;
     std::vector<Break> breaks;
     std::optional<Break> extra;
@@ -68,30 +68,32 @@ class NaiveStore {
   bool alike(Addr a, Addr b) const;
   std::vector<Choice> choices(AddrRange site, Time t) const;
   Time announced_end(const Layer& layer, Addr a) const;
-  // Later pokes are only of this life when they fit.
-  bool after_announced_end(AddrRange site, const Life& life, const Poke& poke) const;
-  std::vector<Life> shown_lives(AddrRange site) const;
-  std::vector<Life> lives(AddrRange site) const;
-  std::vector<const Poke*> pokes_of(AddrRange site, const Life& life) const;
-  Bytes base(AddrRange site, const std::vector<Life>& lives, const Life& life) const;
+  // Later pokes are only of this lifetime when they fit.
+  bool after_announced_end(AddrRange site, const Lifetime& lifetime, const Poke& poke) const;
+  std::vector<Lifetime> shown_lifetimes(AddrRange site) const;
+  std::vector<Lifetime> lifetimes(AddrRange site) const;
+  std::vector<const Poke*> pokes_of(AddrRange site, const Lifetime& lifetime) const;
+  Bytes base(AddrRange site, const std::vector<Lifetime>& lifetimes, const Lifetime& lifetime) const;
   void roll(AddrRange site, Bytes& bytes, const Poke& poke, bool forward) const;
-  Bytes value(AddrRange site, const Bytes& base, const Life& life, Time t) const;
-  std::vector<Break> breaks(AddrRange site, const Life& life) const;
-  std::optional<Break> observation(AddrRange site, const std::vector<Life>& lives, const Life& life) const;
-  static bool shows_again(const Life& life, const Life& earlier);
-  bool consistent(AddrRange site, const std::vector<Life>& lives, const Life& life) const;
-  void doubt_overlaps(AddrRange site, const std::vector<Life>& lives, std::vector<LifeFacts>& facts) const;
+  Bytes value(AddrRange site, const Bytes& base, const Lifetime& lifetime, Time t) const;
+  std::vector<Break> breaks(AddrRange site, const Lifetime& lifetime) const;
+  std::optional<Break> observation(AddrRange site, const std::vector<Lifetime>& lifetimes,
+                                   const Lifetime& lifetime) const;
+  static bool shows_again(const Lifetime& lifetime, const Lifetime& earlier);
+  bool consistent(AddrRange site, const std::vector<Lifetime>& lifetimes, const Lifetime& lifetime) const;
+  void doubt_overlaps(AddrRange site, const std::vector<Lifetime>& lifetimes,
+                      std::vector<LifetimeFacts>& facts) const;
   std::optional<std::pair<Time, Time>> lost_between(Time after, Time before) const;
-  const std::vector<LifeFacts>& facts_of(AddrRange site) const;
-  std::set<std::string> recorded(AddrRange site, const LifeFacts& facts, Time t) const;
-  void find_sightings(AddrRange site, const std::vector<Life>& lives, LifeFacts& facts) const;
-  bool lost_at(const LifeFacts& facts, Time t) const;
+  const std::vector<LifetimeFacts>& facts_of(AddrRange site) const;
+  std::set<std::string> recorded(AddrRange site, const LifetimeFacts& facts, Time t) const;
+  void find_sightings(AddrRange site, const std::vector<Lifetime>& lifetimes, LifetimeFacts& facts) const;
+  bool lost_at(const LifetimeFacts& facts, Time t) const;
 
   std::vector<Layer> layers_;
   std::vector<Poke> pokes_;
   std::vector<LostRecords> lost_;
   bool all_rings_ = false;
-  mutable std::map<std::pair<Addr, Addr>, std::vector<LifeFacts>> asked_;
+  mutable std::map<std::pair<Addr, Addr>, std::vector<LifetimeFacts>> asked_;
 };
 
 }  // namespace asof::test

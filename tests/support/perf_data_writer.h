@@ -134,8 +134,8 @@ class PerfDataWriter {
   struct Options {
     bool big_endian = false;
     Compression compression = Compression::kNone;
-    size_t compressed_block =
-        16 * 1024;               // bytes of records that go into one COMPRESSED record; may split records
+    // Bytes of records that go into one COMPRESSED record; a record may be split.
+    size_t compressed_block = 16 * 1024;
     bool auxtrace_index = true;  // feature 18
   };
 

@@ -7,6 +7,7 @@
 #include "arch/x86/packet.h"
 #include "decoder/model/image.h"
 #include "decoder/perf/perf_data.h"
+#include "decoder/perf/record_types.h"
 #include "decoder/perf/records.h"
 #include "tests/support/bytes.h"
 #include "tests/support/perf_data_writer.h"
@@ -17,8 +18,6 @@ namespace asof::test {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr uint32_t kBpfEvent = 18, kTextPoke = 20;
 
 [[noreturn]] void fail(const std::string& what) { throw std::runtime_error("reencode: " + what); }
 
@@ -81,11 +80,11 @@ struct Change {
 std::vector<Change> changes(const PerfData& data) {
   std::vector<Change> out;
   data.for_each([&](const Record& r) {
-    if (r.type == kTextPoke) {
+    if (r.type == perf::kTextPoke) {
       if (const auto poke = parse_text_poke(r)) {
         out.push_back({r.time(), poke->addr, {poke->new_bytes.begin(), poke->new_bytes.end()}});
       }
-    } else if (r.type == kBpfEvent) {
+    } else if (r.type == perf::kBpfEvent) {
       const auto event = parse_bpf_event(r);
       if (!event || event->kind != BpfEventRecord::kLoad) return true;
       for (const BpfImage& image : data.bpf_images()) {

@@ -20,17 +20,17 @@ constexpr size_t kWays = 32;             // followed side by side
 constexpr uint64_t kMostWorse = 20'000;  // instructions
 constexpr size_t kPlaces = 2'000;        // of the beginning of a stretch that fits nowhere
 
-struct Place {
+struct TruthPosition {
   size_t run = 0;
   uint32_t offset = 0;  // bytes
-  auto operator<=>(const Place&) const = default;
+  auto operator<=>(const TruthPosition&) const = default;
 };
 
 // What a way of placing the stretches so far comes to.
 struct Way {
   uint64_t wrong = 0;
   std::array<uint64_t, 5> by_confidence{};
-  Place at;
+  TruthPosition at;
 };
 
 class Counter {
@@ -64,7 +64,7 @@ class Counter {
  private:
   // Goes on while decoded instructions [i, end) are those that ran from `at` on; both then stand at the first
   // difference. A run that was walked from its first instruction must have as many as were decoded.
-  void walk(size_t& i, size_t end, Place& at, size_t most = SIZE_MAX) const {
+  void walk(size_t& i, size_t end, TruthPosition& at, size_t most = SIZE_MAX) const {
     const size_t first = i;
     while (i < end && at.run < truth_.size() && i - first < most) {
       const ExecutedRun& r = truth_[at.run];
@@ -91,7 +91,7 @@ class Counter {
   }
 
   // After a difference at `i`: the fewest instructions and runs to leave out until both agree again.
-  bool meet(size_t& i, size_t end, Place& at) const {
+  bool meet(size_t& i, size_t end, TruthPosition& at) const {
     const size_t first_run = at.run + (at.offset != 0 ? 1 : 0);
     size_t best = SIZE_MAX, best_i = 0, best_run = 0;
     for (size_t j = i; j < end && j - i < std::min(best, kSearch); ++j) {
@@ -101,7 +101,7 @@ class Counter {
         const size_t cost = j - i + (*r - at.run);
         if (cost >= best || *r >= first_run + kSearch) break;
         size_t k = j;
-        Place p{*r, 0};
+        TruthPosition p{*r, 0};
         walk(k, end, p, kAgree);
         if (k - j < kAgree) continue;
         best = cost, best_i = j, best_run = *r;
@@ -120,7 +120,7 @@ class Counter {
       walk(i, end, way.at);
       if (i == end) return way;
       const size_t differs = i;
-      Place at = way.at;
+      TruthPosition at = way.at;
       if (!meet(i, end, at)) {
         pass_over(way, differs, end);
         return way;
@@ -158,7 +158,7 @@ class Counter {
         Way next = way;
         next.at = {*r, offset};
         size_t i = begin;
-        Place at = next.at;
+        TruthPosition at = next.at;
         walk(i, end, at);
         if (i == end) {
           next.at = at;

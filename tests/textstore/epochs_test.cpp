@@ -1,4 +1,4 @@
-// Pokes and the lives of programs: before the announcement, after the end, in a successor
+// Pokes and the lifetimes of programs: before the announcement, after the end, in a successor
 // (docs/live-text.md 3.6, 8.3).
 #include <gtest/gtest.h>
 
@@ -43,7 +43,7 @@ TEST(Epochs, PokesBeforeTheAnnouncementDoNotBlameTheSnapshotBelow) {
   EXPECT_TRUE(notices_of(store, Kind::kBaselineMismatch).empty());
 }
 
-TEST(Epochs, PokesAfterTheEndChangeTheClosingLife) {
+TEST(Epochs, PokesAfterTheEndChangeTheClosingLifetime) {
   TextFacts facts;
   facts.layer(kText, kNops + kNop5 + kNops, program(3, 100, 9));
   facts.poke(107, kText + 4, kNop5, kJmp);
@@ -114,7 +114,7 @@ TEST(Epochs, ProgramWithoutAnImageIsUnknownThoughItsPredecessorWasNot) {
   EXPECT_EQ(at(store, kText, 4, 250), Texts{"?"});
 }
 
-TEST(Epochs, LayerBeneathAShortLifeComesBackWithItsPokes) {
+TEST(Epochs, LayerBeneathAShortLifetimeComesBackWithItsPokes) {
   TextFacts facts;
   facts.layer(kText, "90 " + kNop5);
   facts.poke(50, kText + 1, kNop5, kJmp);

@@ -1,6 +1,7 @@
 // Facts that no kernel makes: the store stays small and quick, says unknown, and gives a notice.
 #include <gtest/gtest.h>
 
+#include "arch/x86/patch_rules.h"
 #include "tests/support/sim_random.h"
 #include "tests/textstore/text_facts.h"
 
@@ -11,6 +12,7 @@ using Kind = TextNotice::Kind;
 
 TEST(HostileFacts, PokesOverlappingWithoutEndMakeTheRangeUnknown) {
   Builder builder;
+  builder.set_patch_rules(x86::kPatchRules);
   const std::vector<uint8_t> bytes(64, 0x90);
   for (uint64_t i = 0; i < 60000; ++i) {
     builder.add_poke({kText + 32 * i, static_cast<Time>(i), bytes, bytes, 0, i});
@@ -23,6 +25,7 @@ TEST(HostileFacts, PokesOverlappingWithoutEndMakeTheRangeUnknown) {
 
 TEST(HostileFacts, ChangingPokesOverlappingWithoutEndRunOutOfBudget) {
   Builder builder;
+  builder.set_patch_rules(x86::kPatchRules);
   SimRandom random(1);
   std::vector<uint8_t> old_bytes(64), new_bytes(64);
   for (uint64_t i = 0; i < 60000; ++i) {
@@ -36,6 +39,7 @@ TEST(HostileFacts, ChangingPokesOverlappingWithoutEndRunOutOfBudget) {
 
 TEST(HostileFacts, InstallsOverEachOther) {
   Builder builder;
+  builder.set_patch_rules(x86::kPatchRules);
   const std::vector<uint8_t> big(60000, 0x90), small(2, 0x66);
   for (uint64_t i = 0; i < 3000; ++i) {
     builder.add_poke(
@@ -81,6 +85,7 @@ TEST(HostileFacts, LayersOverEachOtherInTimeAndPokedAllOver) {
 
 TEST(HostileFacts, TiesWithoutEnd) {
   Builder builder;
+  builder.set_patch_rules(x86::kPatchRules);
   SimRandom random(7);
   std::vector<std::vector<uint8_t>> values;
   for (int i = 0; i < 256; ++i) values.push_back({static_cast<uint8_t>(i)});

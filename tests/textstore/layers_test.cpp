@@ -1,4 +1,4 @@
-// Layers: ranks, lives, soft ends, claims, spaces (rules: textstore/facts.h; docs/live-text.md 8.3).
+// Layers: ranks, lifetimes, soft ends, claims, spaces (rules: textstore/facts.h; docs/live-text.md 8.3).
 #include <gtest/gtest.h>
 
 #include "tests/textstore/text_facts.h"
@@ -33,7 +33,7 @@ TEST(Layers, HigherRankWins) {
   EXPECT_EQ(at(store, kText + 3, 1, 0), Texts{"04"});
 }
 
-TEST(Layers, LowerRankShowsOutsideTheLifeOfTheHigher) {
+TEST(Layers, LowerRankShowsOutsideTheLifetimeOfTheHigher) {
   TextFacts facts;
   facts.layer(kText, "01 02");
   facts.layer(kText, "11 12", {.from = 10, .until = 20, .rank = kRankEpoch});
@@ -100,7 +100,7 @@ TEST(Layers, SoftEndIsNotClaimedByALowerRank) {
   EXPECT_EQ(at(store, kText, 1, 50), Texts{"01"});
 }
 
-TEST(Layers, NextLifeBeforeTheEndOfTheLastMakesBothCandidates) {
+TEST(Layers, NextLifetimeBeforeTheEndOfTheLastMakesBothCandidates) {
   TextFacts facts;  // KSYMBOL of the next program came before the unregister of the last
   facts.layer(kText, "01", {.from = 10, .until = 50, .soft = true, .rank = kRankEpoch});
   facts.layer(kText, "02", {.from = 40, .rank = kRankEpoch});

@@ -86,6 +86,18 @@ TEST(Losses, ASiteWithTwoJumpsIsNoKey) {
   EXPECT_EQ(at(facts.build(), kText, 5, 300), (Texts{kNop5, "?", kJmp, kOther}));
 }
 
+// Without a machine's rules the store cannot know that a key has no third state.
+TEST(Losses, WithoutPatchRulesAnythingCanHaveBeenAtAKey) {
+  for (const bool rules : {true, false}) {
+    TextFacts facts;
+    facts.x86_rules = rules;
+    facts.poke(10, kText, kNop5, kJmp);
+    facts.builder.add_lost({0, 100, 500, 2});
+    facts.poke(900, kText, kJmp, kNop5);
+    EXPECT_EQ(at(facts.build(), kText, 5, 300), rules ? (Texts{kNop5, kJmp}) : (Texts{kNop5, "?", kJmp}));
+  }
+}
+
 TEST(Losses, TextThatNoRecordChangesStaysCertain) {
   TextFacts facts;
   facts.layer(kText, kNop5 + " " + kNop5);

@@ -6,6 +6,7 @@
 #include <ostream>
 #include <sstream>
 
+#include "arch/x86/patch_rules.h"
 #include "tests/support/naive_store.h"
 #include "tests/support/sim_random.h"
 #include "tests/textstore/text_facts.h"
@@ -128,6 +129,7 @@ TextStore build(const History& h, SimRandom* random = nullptr, bool twice = fals
   if (random != nullptr) shuffle(pokes, *random);
   if (random != nullptr) shuffle(lost, *random);
   Builder builder;
+  builder.set_patch_rules(x86::kPatchRules);
   for (const Poke& p : pokes) builder.add_poke(p);
   for (const Layer& l : h.layers) builder.add_layer(l);
   for (const LostRecords& l : lost) builder.add_lost(l);

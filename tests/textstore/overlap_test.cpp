@@ -6,6 +6,7 @@
 
 #include <deque>
 
+#include "arch/x86/patch_rules.h"
 #include "tests/support/sim_random.h"
 #include "tests/textstore/text_facts.h"
 
@@ -70,6 +71,7 @@ TEST(Overlap, EveryOneThatCanBeThereIsACandidateAndOnlyWhatTheyShareIsCertain) {
     SimRandom random(seed);
     const World world(random);
     Builder builder;
+    builder.set_patch_rules(x86::kPatchRules);
     for (const Layer& l : world.layers) builder.add_layer(l);
     const TextStore store = std::move(builder).build();
     for (int look = 0; look < 40; ++look) {
@@ -121,9 +123,12 @@ class Blurred {
     Time t = 100'000;
     for (int n = 0; n < 6; ++n) t = program(t) + static_cast<Time>(random_.between(10'000, 60'000));
   }
-  TextStore build() { return std::move(builder_).build(); }
+  TextStore build() {
+    builder_.set_patch_rules(x86::kPatchRules);
+    return std::move(builder_).build();
+  }
   const std::vector<Look>& looks() const { return looks_; }
-  const std::string& story() const { return story_; }
+  const std::string& transcript() const { return transcript_; }
 
  private:
   Time program(Time t) {
@@ -156,10 +161,10 @@ class Blurred {
                       .observed = observed,
                       .rank = kRankEpoch};
     builder_.add_layer(layer);
-    story_ += "program at +" + std::to_string(begin - kText) + " from " + std::to_string(from) + " until " +
-              std::to_string(t) + ": " + to_hex(image) + " of " + std::to_string(observed) + ", told from " +
-              std::to_string(layer.from) + " until " + std::to_string(layer.until) +
-              (soft_ ? " softly\n" : "\n");
+    transcript_ += "program at +" + std::to_string(begin - kText) + " from " + std::to_string(from) +
+                   " until " + std::to_string(t) + ": " + to_hex(image) + " of " + std::to_string(observed) +
+                   ", told from " + std::to_string(layer.from) + " until " + std::to_string(layer.until) +
+                   (soft_ ? " softly\n" : "\n");
     return t;
   }
   void poke(Time t, Addr begin, std::vector<uint8_t>& now) {
@@ -169,8 +174,8 @@ class Blurred {
     after[random_.below(5)] ^= static_cast<uint8_t>(1 + random_.below(3));
     builder_.add_poke({begin + static_cast<uint64_t>(at), t, before, after, 0, static_cast<uint64_t>(t)});
     std::ranges::copy(after, now.begin() + at);
-    story_ += "poke +" + std::to_string(begin - kText + static_cast<uint64_t>(at)) + " at " +
-              std::to_string(t) + ": " + to_hex(before) + " -> " + to_hex(after) + "\n";
+    transcript_ += "poke +" + std::to_string(begin - kText + static_cast<uint64_t>(at)) + " at " +
+                   std::to_string(t) + ": " + to_hex(before) + " -> " + to_hex(after) + "\n";
   }
 
   SimRandom& random_;
@@ -178,10 +183,10 @@ class Blurred {
   Builder builder_;
   std::deque<std::vector<uint8_t>> owned_;
   std::vector<Look> looks_;
-  std::string story_;
+  std::string transcript_;
 };
 
-TEST(Overlap, ChangedProgramsWhoseLivesAreBlurredStayPossible) {
+TEST(Overlap, ChangedProgramsWhoseLifetimesAreBlurredStayPossible) {
   uint64_t sure = 0, looked = 0;
   for (uint64_t seed = 1; seed <= 2000; ++seed) {
     SCOPED_TRACE(seed);
@@ -202,7 +207,8 @@ TEST(Overlap, ChangedProgramsWhoseLivesAreBlurredStayPossible) {
                   std::equal(truth, truth + part.size(), v.bytes + (part.begin - cell.range.begin));
         }
         found = found || count == 0;  // nothing is known
-        ASSERT_TRUE(found) << "at +" << part.begin - kText << " time " << look.t << "\n" << world.story();
+        ASSERT_TRUE(found) << "at +" << part.begin - kText << " time " << look.t << "\n"
+                           << world.transcript();
         ++looked;
         sure += count == 1 ? 1 : 0;
       }

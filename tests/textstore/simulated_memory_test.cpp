@@ -6,6 +6,7 @@
 #include <deque>
 #include <map>
 
+#include "arch/x86/patch_rules.h"
 #include "tests/support/sim_random.h"
 #include "tests/textstore/text_facts.h"
 
@@ -136,6 +137,7 @@ TEST(SimulatedMemory, TruthIsTheOnlyCandidateWhileNothingIsLost) {
     SimRandom random(seed);
     const SimText text(random, 0, false);
     Builder builder;
+    builder.set_patch_rules(x86::kPatchRules);
     add_text(builder, text.start(), kTimeMin);
     text.add_pokes(builder, random);
     const TextStore store = std::move(builder).build();
@@ -156,6 +158,7 @@ TEST(SimulatedMemory, EqualTimesKeepTheChainWhole) {
     SimRandom random(seed);
     const SimText text(random, 0, true);
     Builder builder;
+    builder.set_patch_rules(x86::kPatchRules);
     add_text(builder, text.start(), kTimeMin);
     text.add_pokes(builder, random);
     const TextStore store = std::move(builder).build();
@@ -180,6 +183,7 @@ TEST(SimulatedMemory, BackwardFromTheEndEqualsForwardFromTheStart) {
         {&text.start(), kTimeMin}, {&text.end(), kEnd}, {&copy, middle}};
     for (const auto& [bytes, observed] : copies) {
       Builder builder;
+      builder.set_patch_rules(x86::kPatchRules);
       add_text(builder, *bytes, observed);
       text.add_pokes(builder, random);
       stores.push_back(std::move(builder).build());
@@ -207,6 +211,7 @@ TEST(SimulatedMemory, CopyTornByPokesDoesNoHarm) {
       std::copy_n(then.begin() + static_cast<ptrdiff_t>(at), 16, copy.begin() + static_cast<ptrdiff_t>(at));
     }
     Builder builder;
+    builder.set_patch_rules(x86::kPatchRules);
     add_text(builder, copy, kTimeMin);
     text.add_pokes(builder, random);
     const TextStore store = std::move(builder).build();
@@ -226,6 +231,7 @@ TEST(SimulatedMemory, TruthIsAmongTheCandidatesWhenOneChangeOfASiteIsLost) {
     SimRandom random(seed);
     const SimText text(random, 10, false);
     Builder builder;
+    builder.set_patch_rules(x86::kPatchRules);
     add_text(builder, text.start(), kTimeMin);
     text.add_pokes(builder, random);
     for (const LostRecords& l : text.lost()) builder.add_lost(l);
@@ -260,7 +266,7 @@ TEST(SimulatedMemory, TruthIsAmongTheCandidatesWhenOneChangeOfASiteIsLost) {
 }
 
 // Programs come and go in one area; each runs only between its announcement and the next claim of its place.
-TEST(SimulatedMemory, RunningProgramsAreReadFromTheirOwnLife) {
+TEST(SimulatedMemory, RunningProgramsAreReadFromTheirOwnLifetime) {
   for (uint64_t seed = 0; seed < 300; ++seed) {
     SCOPED_TRACE(seed);
     SimRandom random(seed);
@@ -277,6 +283,7 @@ TEST(SimulatedMemory, RunningProgramsAreReadFromTheirOwnLife) {
     };
     std::vector<Check> checks;
     Builder builder;
+    builder.set_patch_rules(x86::kPatchRules);
     owned.emplace_back(kSize, uint8_t{0xcc});
     builder.add_layer({.range = range_of(kText, kSize), .bytes = owned.back()});
     Time t = 100'000;

@@ -91,7 +91,7 @@ TEST(Snapshot, EndSnapshotAfterALossGivesASecondCandidate) {
   const TextStore store = facts.build();
   EXPECT_EQ(at(store, kText, 1, 5), Texts{"0a"});
   EXPECT_EQ(at(store, kText, 1, 20), Texts{"0b"});
-  // What the first copy's life ends with was seen by nobody.
+  // What the first copy's lifetime ends with was seen by nobody.
   EXPECT_EQ(at(store, kText, 1, 21), (Texts{"0a", "0b", "0e", "?"}));
   EXPECT_EQ(at(store, kText, 1, 1000), (Texts{"0b", "0e"}));
 }

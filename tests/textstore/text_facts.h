@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "arch/x86/patch_rules.h"
 #include "textstore/builder.h"
 
 namespace asof::test {
@@ -75,11 +76,13 @@ class TextFacts {
   void lost(Time after, Time until, uint32_t source = 0) { builder.add_lost({source, after, until, 1}); }
   TextStore build() {
     if (all_rings) builder.all_rings_recorded();
+    if (x86_rules) builder.set_patch_rules(x86::kPatchRules);
     return std::move(builder).build();
   }
 
   Builder builder;
   bool all_rings = true;
+  bool x86_rules = true;  // of no machine else
 
  private:
   std::deque<std::vector<uint8_t>> owned_;

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <unordered_set>
 
+#include "decoder/perf/record_types.h"
 #include "tests/support/case_arm64.h"
 
 namespace asof::board {
@@ -15,7 +16,7 @@ namespace {
 namespace fs = std::filesystem;
 using namespace asof::test;
 
-constexpr uint32_t kPtType = 8, kPtInfo = 1;
+constexpr uint32_t kPtType = 8;
 constexpr uint64_t kFirstTraceId = 0x1001;
 constexpr size_t kTraceAttr = 0, kSideAttr = 1;
 constexpr uint64_t kPage = 4096;
@@ -179,7 +180,7 @@ TraceFormat pt_format(const GuestFiles& files, const TracerConfig& config) {
   f.attr.flags =
       attr_flag::kSampleIdAll | attr_flag::kDisabled | attr_flag::kExcludeHv | attr_flag::kExcludeUser;
   f.pmu = "intel_pt";
-  f.info_type = kPtInfo;
+  f.info_type = perf::kAuxtraceIntelPt;
   f.arch = "x86_64", f.cpu_id = "GenuineIntel,6,94,3";
   f.elf_machine = 62;
   f.info = {kPtType,
@@ -204,14 +205,13 @@ TraceFormat pt_format(const GuestFiles& files, const TracerConfig& config) {
 }
 
 TraceFormat etm_format(const EtmUnitConfig& config, unsigned cpus) {
-  constexpr uint32_t kCsEtmInfo = 3;
   CaseFile like;  // what attributes and registers depend on
   like.arm64.return_stack = config.return_stack;
   TraceFormat f;
   f.attr = arm64_attr(like);
   f.attr.sample_type |= sample::kIp;  // perf refuses to print addresses without it
   f.pmu = "cs_etm";
-  f.info_type = kCsEtmInfo;
+  f.info_type = perf::kAuxtraceCsEtm;
   f.info = arm64_trace_units(like, cpus);
   f.arch = "aarch64", f.cpu_id = "0x00000000410fd034";
   f.elf_machine = 183;

@@ -7,13 +7,13 @@
 #include <sstream>
 #include <stdexcept>
 
+#include "decoder/perf/record_types.h"
 #include "tools/board/protocol.h"
 
 namespace asof::board {
 namespace {
 
 namespace fs = std::filesystem;
-constexpr uint32_t kTextPoke = 20;
 constexpr size_t kHeader = 8, kTrailer = 32;  // of a record; TID, TIME, CPU, IDENTIFIER
 constexpr uint64_t kMaxSegment = 1ULL << 30;
 
@@ -120,7 +120,7 @@ std::vector<Poke> GuestFiles::pokes() const {
       const auto type = load<uint32_t>(ring, at);
       const auto size = load<uint16_t>(ring, at + 6);
       if (size < kHeader) fail("a record without a size");
-      if (type == kTextPoke) {
+      if (type == perf::kTextPoke) {
         const std::span<const uint8_t> r(ring.data() + at, std::min<size_t>(size, ring.size() - at));
         const auto old_size = load<uint16_t>(r, 16), new_size = load<uint16_t>(r, 18);
         Poke p{load<uint64_t>(r, size - kTrailer + 8), load<uint32_t>(r, size - kTrailer + 16),

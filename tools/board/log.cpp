@@ -12,8 +12,8 @@ namespace asof::board {
 namespace {
 
 constexpr uint64_t kMarkDelay = 4;  // from the counter's instruction to the store, both included
-constexpr int64_t kLargeResidual =
-    64;  // ns; more is a jump of an idle machine or a mark that was interrupted
+// Nanoseconds. More is a jump of an idle machine or a mark that was interrupted.
+constexpr int64_t kLargeResidual = 64;
 constexpr unsigned kMaxCpus = 8;
 
 [[noreturn]] void fail(const std::string& what) { throw std::runtime_error("board log: " + what); }

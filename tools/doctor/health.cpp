@@ -48,8 +48,8 @@ HealthInput health_input(const Capture& capture) {
   in.kernel_traced = !capture.exclude_kernel;
   in.user_traced = !capture.exclude_user;
   if (!capture.perf) return in;
-  NoticeBook told_before;  // opening the capture has reported these
-  in.side = read_side_band(*capture.perf, told_before);
+  NoticeBook known_notices;  // opening the capture has reported these
+  in.side = read_side_band(*capture.perf, known_notices);
   return in;
 }
 

@@ -7,6 +7,7 @@
 #include <unordered_map>
 
 #include "decoder/model/image.h"
+#include "decoder/perf/record_types.h"
 #include "decoder/sideband/poke_rings.h"
 #include "tools/doctor/health.h"
 #include "tools/output/format.h"
@@ -14,7 +15,6 @@
 namespace asof {
 namespace {
 
-constexpr uint32_t kKsymbol = 17, kBpfEvent = 18, kTextPoke = 20;  // PERF_RECORD_*
 constexpr uint8_t kInt3 = 0xcc;
 constexpr Addr kKernelBegin = Addr{1} << 63U;
 
@@ -141,12 +141,12 @@ void check_pokes(const HealthInput& in, std::vector<Finding>& out) {
   if (!in.kernel_traced || !c.perf) return;
   if (in.arm64) return check_arm64_pokes(in, out);
   const PokeRings rings = poke_rings(*c.perf);
-  const uint64_t pokes = records(in, kTextPoke);
+  const uint64_t pokes = records(in, perf::kTextPoke);
   const uint64_t silent =
       notice_count(c, Code::kUnrecordedChange) + notice_count(c, Code::kLastChangeMissing);
   std::string evidence =
       fmt::format("{} TEXT_POKE, {} KSYMBOL, {} BPF_EVENT", format_count(pokes),
-                  format_count(records(in, kKsymbol)), format_count(records(in, kBpfEvent)));
+                  format_count(records(in, perf::kKsymbol)), format_count(records(in, perf::kBpfEvent)));
   if (silent != 0)
     evidence += fmt::format(", {} without a record", format_plural(silent, "change", "changes"));
   if (!rings.asked) {

@@ -6,14 +6,14 @@
 #include <map>
 #include <set>
 
+#include "decoder/perf/record_types.h"
 #include "tools/doctor/health.h"
 #include "tools/output/format.h"
 
 namespace asof {
 namespace {
 
-enum : uint32_t { kLost = 2, kLostSamples = 13, kSwitch = 14, kSwitchCpuWide = 15 };  // PERF_RECORD_*
-constexpr uint64_t kUseClockid = 1ULL << 25U;                                         // perf_event_attr flags
+constexpr uint64_t kUseClockid = 1ULL << 25U;  // perf_event_attr flags
 // AUXTRACE_INFO.priv of intel_pt (tools/perf/util/intel-pt.h) and bits of its config.
 enum : size_t { kPmuType = 0, kCapTimeZero = 4, kTscBit = 5, kSchedSwitch = 7, kMtcBit = 10 };
 constexpr unsigned kPsbShift = 24;
@@ -29,7 +29,8 @@ struct PtFacts {
 
 PtFacts pt_facts(const Capture& c) {
   PtFacts f;
-  if (!c.perf || !c.perf->auxtrace_info() || c.perf->auxtrace_info()->type != 1) return f;
+  if (!c.perf || !c.perf->auxtrace_info() || c.perf->auxtrace_info()->type != perf::kAuxtraceIntelPt)
+    return f;
   f.info = &*c.perf->auxtrace_info();
   for (const PerfAttr& a : c.perf->attrs()) {
     if (a.type == f.priv(kPmuType)) f.config = a.config;
@@ -193,9 +194,10 @@ void check_switches(const HealthInput& in, std::vector<Finding>& out) {
   for (const Stream& s : c.streams) {
     if (s.contexts.empty()) without.push_back(s.name);
   }
-  const std::string evidence = fmt::format(
-      "{} SWITCH, {} SWITCH_CPU_WIDE, have_sched_switch {}, {} switches used", format_count(count(kSwitch)),
-      format_count(count(kSwitchCpuWide)), mode, format_count(in.side.switches.size()));
+  const std::string evidence =
+      fmt::format("{} SWITCH, {} SWITCH_CPU_WIDE, have_sched_switch {}, {} switches used",
+                  format_count(count(perf::kSwitch)), format_count(count(perf::kSwitchCpuWide)), mode,
+                  format_count(in.side.switches.size()));
   if (!without.empty()) {
     out.push_back({Verdict::kWarn, "switches", "of some CPUs nobody says which process ran",
                    evidence + "; without: " + first_of(without),

@@ -158,14 +158,14 @@ Cost FoldedStacks::whole(NodeId node) const {
 }
 
 void FoldedStacks::visit(const Visit& visit) {
-  struct Place {
+  struct Pending {
     NodeId node;
     uint32_t name;
     size_t depth;  // of its callers
   };
   const uint32_t deeper = name_id("[deeper]");
   std::vector<uint32_t> path;
-  std::vector<Place> rest;
+  std::vector<Pending> rest;
   const auto push_kids = [&](NodeId node) {
     const auto& kids = nodes_[node].kids;
     for (auto it = kids.rbegin(); it != kids.rend(); ++it)
@@ -177,7 +177,7 @@ void FoldedStacks::visit(const Visit& visit) {
     const size_t deepest = path.size() + kMaxDepth;
     push_kids(root);
     while (!rest.empty()) {
-      const Place p = rest.back();
+      const Pending p = rest.back();
       rest.pop_back();
       path.resize(p.depth);
       const bool cut = p.depth == deepest;

@@ -171,9 +171,10 @@ bool Watcher::write(uint64_t time, uint64_t addr, uint32_t type, const std::vect
   if (written_ + bytes.size() > kMostBytes) return false;
   written_ += bytes.size();
   const auto length = static_cast<uint32_t>(bytes.size());
-  const uint32_t told = type | kPerfTime;
+  const uint32_t type_word = type | kPerfTime;
   return std::fwrite(&time, sizeof time, 1, out_) == 1 && std::fwrite(&addr, sizeof addr, 1, out_) == 1 &&
-         std::fwrite(&length, sizeof length, 1, out_) == 1 && std::fwrite(&told, sizeof told, 1, out_) == 1 &&
+         std::fwrite(&length, sizeof length, 1, out_) == 1 &&
+         std::fwrite(&type_word, sizeof type_word, 1, out_) == 1 &&
          std::fwrite(bytes.data(), 1, bytes.size(), out_) == bytes.size();
 }
 

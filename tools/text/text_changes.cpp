@@ -32,7 +32,7 @@ class CellEdges {
         edge(cell, before->until + 1, before, nullptr);
         before = nullptr;
       }
-      // The version after a poke, in the same life, begins with that poke.
+      // The version after a poke, in the same lifetime, begins with that poke.
       if (v.from == kTimeMin || is_poke_version(v)) continue;
       if (!same_bytes(before, &v, cell.range.size()) || (before != nullptr && before->origin != v.origin))
         edge(cell, v.from, before, &v);

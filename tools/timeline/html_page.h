@@ -1,6 +1,5 @@
 // The page of a timeline, put together from tools/timeline/html when asof is built, with places for the data:
-// /*META*/ and
-// /*BYTES*/.
+// /*META*/ and /*BYTES*/.
 #pragma once
 #include <string_view>
 

@@ -17,7 +17,7 @@ namespace asof {
 namespace {
 
 // Beyond these a page would be slow to open; what is left out is said in it.
-constexpr size_t kMostPokes = 50'000, kMostGaps = 50'000, kMostLives = 20'000;
+constexpr size_t kMostPokes = 50'000, kMostGaps = 50'000, kMostLifetimes = 20'000;
 
 class HtmlWriter {
  public:
@@ -35,7 +35,7 @@ class HtmlWriter {
     code_.put_blocks(json_);
     pokes();
     gaps();
-    lives();
+    lifetimes();
     contents();
     json_.close('}');
     std::string_view page = kHtmlPage;
@@ -79,7 +79,7 @@ class HtmlWriter {
   void pokes();
   void poke(const PokeSlice& p);
   void gaps();
-  void lives();
+  void lifetimes();
   void contents();
 
   const Timeline& t_;
@@ -307,11 +307,11 @@ void HtmlWriter::gaps() {
   json_.close(']');
 }
 
-void HtmlWriter::lives() {
+void HtmlWriter::lifetimes() {
   json_.key("lives").open('[');
-  for (size_t i = 0; i < std::min(t_.lives.size(), kMostLives); ++i) {
-    const LifeSlice& l = t_.lives[i];
-    json_.open('{').pair_number("index", i).pair("kind", life_kind_name(l.kind)).pair("name", l.name);
+  for (size_t i = 0; i < std::min(t_.lifetimes.size(), kMostLifetimes); ++i) {
+    const LifetimeSlice& l = t_.lifetimes[i];
+    json_.open('{').pair_number("index", i).pair("kind", lifetime_kind_name(l.kind)).pair("name", l.name);
     json_.pair("range", fmt::format("{:x}-{:x}", l.range.begin, l.range.end));
     time("begin", l.begin);
     time("end", l.end);
@@ -346,7 +346,7 @@ void HtmlWriter::contents() {
   };
   left_out(t_.pokes.size(), kMostPokes, "changes of text");
   left_out(t_.gaps.size(), kMostGaps, "gaps");
-  left_out(t_.lives.size(), kMostLives, "programs and modules");
+  left_out(t_.lifetimes.size(), kMostLifetimes, "programs and modules");
   // Beyond a limit the last ones are missing: what is there, is there up to the last one.
   Time last = t_.blocks_left_out == 0 ? kTimeMax : t_.summary.begin;
   for (const BlockSlice& b : t_.blocks) last = t_.blocks_left_out == 0 ? last : std::max(last, b.begin);

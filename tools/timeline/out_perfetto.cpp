@@ -37,8 +37,8 @@ class PerfettoWriter {
   void threads();
   void text();
   void pokes(uint64_t group);
-  void lives(uint64_t group);
-  void annotate_life(const LifeSlice& life);
+  void lifetimes(uint64_t group);
+  void annotate_lifetime(const LifetimeSlice& lifetime);
   void snapshots(uint64_t group);
   void counters(uint64_t group);
   void slices(uint32_t track, uint64_t uuid);
@@ -215,51 +215,52 @@ void PerfettoWriter::pokes(uint64_t group) {
 }
 
 // Drawn as far as they lie in the timeline; what they are beyond stands in their args.
-void PerfettoWriter::annotate_life(const LifeSlice& life) {
-  out_.note_address("address", life.range.begin);
-  out_.note("size", life.range.size());
+void PerfettoWriter::annotate_lifetime(const LifetimeSlice& lifetime) {
+  out_.note_address("address", lifetime.range.begin);
+  out_.note("size", lifetime.range.size());
   uint32_t flags = 0;
-  if (life.begin < t_.summary.begin) flags |= Slice::kClippedBegin;
-  if (life.end > t_.summary.end) flags |= Slice::kClippedEnd;
+  if (lifetime.begin < t_.summary.begin) flags |= Slice::kClippedBegin;
+  if (lifetime.end > t_.summary.end) flags |= Slice::kClippedEnd;
   if (flags != 0) out_.note("flags", slice_flag_names(flags));
   const auto time = [&](std::string_view key, Time t) {
     if (t != kTimeMin && t != kTimeMax) out_.note(key, int64_t{t});
   };
-  time("not before", life.begin);
-  time("not after", life.end);
-  if (life.seen.lo <= life.seen.hi) {
-    time("seen from", life.seen.lo);
-    time("seen until", life.seen.hi);
+  time("not before", lifetime.begin);
+  time("not after", lifetime.end);
+  if (lifetime.seen.lo <= lifetime.seen.hi) {
+    time("seen from", lifetime.seen.lo);
+    time("seen until", lifetime.seen.hi);
   }
 }
 
 // Instants, as far as they are known: the copy of a recording's start was made before the trace began.
 void PerfettoWriter::snapshots(uint64_t group) {
   uint64_t uuid = 0;
-  for (const LifeSlice& life : t_.lives) {
-    if (life.kind != LifeSlice::Kind::kSnapshot) continue;
+  for (const LifetimeSlice& lifetime : t_.lifetimes) {
+    if (lifetime.kind != LifetimeSlice::Kind::kSnapshot) continue;
     if (uuid == 0) uuid = out_.track(group, "snapshots", 1);
-    annotate_life(life);
-    const Time t = life.begin == kTimeMin ? life.end : life.begin;
-    out_.event(uuid, std::clamp(t, t_.summary.begin, t_.summary.end), PerfettoPackets::kInstant, life.name,
-               "snapshot");
+    annotate_lifetime(lifetime);
+    const Time t = lifetime.begin == kTimeMin ? lifetime.end : lifetime.begin;
+    out_.event(uuid, std::clamp(t, t_.summary.begin, t_.summary.end), PerfettoPackets::kInstant,
+               lifetime.name, "snapshot");
   }
 }
 
-void PerfettoWriter::lives(uint64_t group) {
-  for (const LifeSlice& life : t_.lives) {
-    if (life.kind == LifeSlice::Kind::kSnapshot) continue;
-    const std::string kind(life_kind_name(life.kind));
-    std::string name = life.name;
-    if (life.kind == LifeSlice::Kind::kBpf) name = fmt::format("{} (id {})", life.name, life.bpf_id);
-    const uint64_t uuid = out_.track(group, fmt::format("{} {} {:x}", kind, name, life.range.begin), 2);
-    annotate_life(life);
-    if (life.bpf_id != 0) {
-      out_.note("bpf id", uint64_t{life.bpf_id});
-      out_.note("bpf tag", life.bpf_tag);
+void PerfettoWriter::lifetimes(uint64_t group) {
+  for (const LifetimeSlice& lifetime : t_.lifetimes) {
+    if (lifetime.kind == LifetimeSlice::Kind::kSnapshot) continue;
+    const std::string kind(lifetime_kind_name(lifetime.kind));
+    std::string name = lifetime.name;
+    if (lifetime.kind == LifetimeSlice::Kind::kBpf)
+      name = fmt::format("{} (id {})", lifetime.name, lifetime.bpf_id);
+    const uint64_t uuid = out_.track(group, fmt::format("{} {} {:x}", kind, name, lifetime.range.begin), 2);
+    annotate_lifetime(lifetime);
+    if (lifetime.bpf_id != 0) {
+      out_.note("bpf id", uint64_t{lifetime.bpf_id});
+      out_.note("bpf tag", lifetime.bpf_tag);
     }
-    out_.whole(uuid, std::clamp(life.begin, t_.summary.begin, t_.summary.end),
-               std::clamp(life.end, t_.summary.begin, t_.summary.end), life.name, kind);
+    out_.whole(uuid, std::clamp(lifetime.begin, t_.summary.begin, t_.summary.end),
+               std::clamp(lifetime.end, t_.summary.begin, t_.summary.end), lifetime.name, kind);
   }
 }
 
@@ -288,16 +289,17 @@ void PerfettoWriter::text() {
   const uint64_t group = out_.track(0, "Text", -1);
   pokes(group);
   snapshots(group);
-  lives(group);
+  lifetimes(group);
   counters(group);
   if (t_.folded == 0 && t_.blocks_left_out == 0 && instructions_.left_out() == 0) return;
   const uint64_t uuid = out_.track(0, "folded", 2);
-  const auto tell = [&](uint64_t n, std::string_view what) {
+  const auto note_left_out = [&](uint64_t n, std::string_view what) {
     if (n != 0)
       out_.event(uuid, t_.summary.begin, PerfettoPackets::kInstant, fmt::format("{} {}", n, what), "folded");
   };
-  tell(t_.blocks_left_out, "straight runs were left out: too many");
-  tell(instructions_.left_out(), "instructions have no slices of their own, only their runs: too many");
+  note_left_out(t_.blocks_left_out, "straight runs were left out: too many");
+  note_left_out(instructions_.left_out(),
+                "instructions have no slices of their own, only their runs: too many");
   if (t_.folded == 0) return;
   out_.note("folded slices", t_.folded);
   out_.note("kept slices", uint64_t{t_.slices.size()});

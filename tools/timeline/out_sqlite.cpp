@@ -183,9 +183,9 @@ void SqliteSink::poke(const PokeSlice& p) {
   }
 }
 
-void SqliteSink::life(const LifeSlice& l) {
+void SqliteSink::lifetime(const LifetimeSlice& l) {
   const bool seen = l.seen.lo <= l.seen.hi;
-  impl_->row(kLives, life_kind_name(l.kind), std::string_view(l.name), number(l.range.begin),
+  impl_->row(kLifetimes, lifetime_kind_name(l.kind), std::string_view(l.name), number(l.range.begin),
              number(l.range.size()), time_value(l.begin), time_value(l.end), number(l.bpf_id),
              std::string_view(l.bpf_tag), seen ? time_value(l.seen.lo) : time_value(l.begin),
              seen ? time_value(l.seen.hi) : time_value(l.end));

@@ -29,7 +29,7 @@ class SqliteSink final : public TimelineSink {
   void gap(const GapSlice& g) override;
   void event(const EventMark& e) override;
   void poke(const PokeSlice& p) override;
-  void life(const LifeSlice& l) override;
+  void lifetime(const LifetimeSlice& l) override;
   void counter(const CounterPoint& p) override;
   void block(const BlockSlice& b) override;
   bool stopped() const override;

@@ -19,7 +19,7 @@ enum SqliteTableId : size_t {
   kEvents,
   kPokes,
   kVisits,
-  kLives,
+  kLifetimes,
   kCounters,
   kVersions,
   kBlocks,  // from here on: detail

@@ -155,7 +155,7 @@ std::vector<Notice> write_page(const Capture& capture, const Timeline& timeline,
   return write_html(capture, timeline, options, write);
 }
 
-void tell_result(const Timeline& t, const TimelineText& o, Diagnostics& diagnostics) {
+void report_result(const Timeline& t, const TimelineText& o, Diagnostics& diagnostics) {
   diagnostics.note(fmt::format("{}: {} slices of {} functions on {} tracks, {} gaps, {} pokes", o.output,
                                format_count(t.slices.size()), format_count(t.functions.size()),
                                t.tracks.size(), t.gaps.size(), t.pokes.size()));
@@ -272,7 +272,7 @@ ExitCode run_timeline_verb(TimelineText& o) {
   if (o.gzip) packed.finish();
   if (!flush_output(*out, o.output, diagnostics)) return kExitInput;
   for (const Notice& n : notices) diagnostics.notice(n);
-  tell_result(*timeline, o, diagnostics);
+  report_result(*timeline, o, diagnostics);
   return exit_code_for(timeline->summary);
 }
 

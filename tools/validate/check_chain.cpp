@@ -1,7 +1,6 @@
 // Validation: changes that the records themselves cannot miss, but other changes tell of.
 //  * perf copies kcore before it lets the trace start. So a place whose first recorded change comes later
-//  must
-//    be in the copy as that record found it; if not, a change before it is missing.
+//    must be in the copy as that record found it; if not, a change before it is missing.
 //  * The kernel changes all places of a static key, or of a tracer, together, and changes them back together.
 //    A place that was changed with others once, and not with them the other time, probably lacks a record.
 #include <fmt/format.h>

@@ -61,7 +61,7 @@ void Comparer::finish() {
 }
 
 // Walks to the end of the piece or of the run, whichever comes first.
-Comparer::Stretch Comparer::step(Place& at) {
+Comparer::Stretch Comparer::step(Position& at) {
   const DecodedPiece& a = piece(at.piece);
   const TruthRun* r = run(at.run);
   Stretch s;
@@ -276,7 +276,7 @@ void Comparer::process(bool last) {
       resume(true);
       continue;
     }
-    const Place before = at_;
+    const Position before = at_;
     const Stretch s = step(at_);
     if (s.outcome != Outcome::kSame) {
       if (s.across) refute_run();

@@ -86,8 +86,8 @@ class Comparer {
   struct GapNote {
     std::string code, text;
   };
-  // A place in both sequences: the piece and the run, and how much of each is behind.
-  struct Place {
+  // A position in both sequences: the piece and the run, and how much of each was passed.
+  struct Position {
     size_t piece = 0;
     uint32_t piece_bytes = 0, piece_count = 0;
     size_t run = 0;
@@ -111,7 +111,7 @@ class Comparer {
   };
   // Where a stretch of pieces can lie in the truth.
   struct Fit {
-    Place begin, end;
+    Position begin, end;
     size_t pieces = 0;  // that agree
     uint32_t more = 0;  // bytes of the next one that agree, too
     bool whole = false;
@@ -121,7 +121,7 @@ class Comparer {
     size_t begin = 0, end = 0;
     bool ended = false;  // by a gap, or by the end of the trace
     bool placed = false;
-    Place earliest{}, earliest_end{}, latest{};
+    Position earliest{}, earliest_end{}, latest{};
   };
 
   const DecodedPiece& piece(size_t index) const { return pieces_[index - piece_base_]; }
@@ -129,21 +129,21 @@ class Comparer {
   const TruthRun* run(size_t index);
 
   void process(bool last);
-  Stretch step(Place& at);
+  Stretch step(Position& at);
   TimeBounds window(size_t index) const;
   bool run_within(size_t index, TimeBounds window);
   // compare_align.cpp
-  std::optional<Fit> fit(const Island& island, const Place& from, size_t run_index);
-  std::optional<Fit> first_fit(const Island& island, const Place& from, const Place& until);
-  std::optional<Fit> last_fit(const Island& island, const Place& from, const Place& until);
-  std::optional<Fit> best_fit(const Island& island, const Place& from, const Place& until);
-  Place nearest_in_time(const Island& island);
+  std::optional<Fit> fit(const Island& island, const Position& from, size_t run_index);
+  std::optional<Fit> first_fit(const Island& island, const Position& from, const Position& until);
+  std::optional<Fit> last_fit(const Island& island, const Position& from, const Position& until);
+  std::optional<Fit> best_fit(const Island& island, const Position& from, const Position& until);
+  Position nearest_in_time(const Island& island);
   std::vector<Island> islands_in_hand();
-  Place search_end(const std::vector<Island>& islands);
-  uint64_t place_in_order(std::vector<Island>& islands, const Place& until, size_t left_out);
-  void place_islands(std::vector<Island>& islands, const Place& until);
+  Position search_end(const std::vector<Island>& islands);
+  uint64_t place_in_order(std::vector<Island>& islands, const Position& until, size_t left_out);
+  void place_islands(std::vector<Island>& islands, const Position& until);
   bool find_after_gap(Resume& found);
-  bool agrees_for_a_while(Place at);
+  bool agrees_for_a_while(Position at);
   bool find_after_difference(Resume& found);
   void resume(bool gap);
   void skip(const Resume& to, const std::string& cause, const std::string& text);
@@ -167,7 +167,7 @@ class Comparer {
   std::deque<GapNote> gaps_;
   uint32_t open_gap_ = 0;          // in front of the next piece to be added
   size_t gap_handled_ = SIZE_MAX;  // index of the piece whose gap was resolved last
-  Place at_;
+  Position at_;
   std::string midway_cause_;  // why a part of the current run was skipped
   bool midway_late_ = false;
   std::array<uint64_t, 5> pending_{};  // instructions of the current run, by confidence

@@ -22,7 +22,7 @@ constexpr uint32_t kEnough = 32;              // instructions that must agree af
 
 // The island, when its first instruction is in this run, not before `from`. No instruction of it need be
 // left over for Fit: `pieces` may be 0.
-std::optional<Comparer::Fit> Comparer::fit(const Island& island, const Place& from, size_t run_index) {
+std::optional<Comparer::Fit> Comparer::fit(const Island& island, const Position& from, size_t run_index) {
   const TruthRun* r = run(run_index);
   if (r == nullptr) return std::nullopt;
   const bool same_run = run_index == from.run;
@@ -34,9 +34,9 @@ std::optional<Comparer::Fit> Comparer::fit(const Island& island, const Place& fr
     f.begin.run_count = from.run_count;
     f.begin.midway = from.midway || offset != from.run_bytes;
   }
-  Place at = f.begin;
+  Position at = f.begin;
   while (at.piece < island.end) {
-    const Place before = at;
+    const Position before = at;
     const Stretch s = step(at);
     if (s.outcome != Outcome::kSame || !s.run_agrees) {
       at = before;
@@ -52,8 +52,8 @@ std::optional<Comparer::Fit> Comparer::fit(const Island& island, const Place& fr
 
 // The first place where all of the island fits, between `from` and `until`. Its time can be late, but not
 // early: so it ran before its window ends.
-std::optional<Comparer::Fit> Comparer::first_fit(const Island& island, const Place& from,
-                                                 const Place& until) {
+std::optional<Comparer::Fit> Comparer::first_fit(const Island& island, const Position& from,
+                                                 const Position& until) {
   const Time last = window(island.begin).hi;
   for (size_t i = from.run; i <= until.run; ++i) {
     const TruthRun* r = run(i);
@@ -66,7 +66,8 @@ std::optional<Comparer::Fit> Comparer::first_fit(const Island& island, const Pla
   return std::nullopt;
 }
 
-std::optional<Comparer::Fit> Comparer::last_fit(const Island& island, const Place& from, const Place& until) {
+std::optional<Comparer::Fit> Comparer::last_fit(const Island& island, const Position& from,
+                                                const Position& until) {
   const Time last = window(island.begin).hi;
   for (size_t i = until.run + 1; i-- > from.run;) {
     const TruthRun* r = run(i);
@@ -82,7 +83,8 @@ std::optional<Comparer::Fit> Comparer::last_fit(const Island& island, const Plac
 // For an island that does not fit as a whole, or is too long to be in hand: a place where all that is in hand
 // fits; else where most of its beginning does, about its time before anywhere else, because a part of it is
 // soon found in many places. The first of equals.
-std::optional<Comparer::Fit> Comparer::best_fit(const Island& island, const Place& from, const Place& until) {
+std::optional<Comparer::Fit> Comparer::best_fit(const Island& island, const Position& from,
+                                                const Position& until) {
   const TimeBounds w = window(island.begin);
   const TimeBounds about{w.lo == kTimeMin ? w.lo : saturating_add(w.lo, -kUsualDelay), w.hi};
   const auto level = [&](size_t i) { return run_within(i, w) ? 0 : run_within(i, about) ? 1 : 2; };
@@ -104,7 +106,7 @@ std::optional<Comparer::Fit> Comparer::best_fit(const Island& island, const Plac
 }
 
 // Of the places from the island's first to its last possible one: the first that is not long before its time.
-Comparer::Place Comparer::nearest_in_time(const Island& island) {
+Comparer::Position Comparer::nearest_in_time(const Island& island) {
   const Time lo = window(island.begin).lo;
   if (lo == kTimeMin) return island.earliest;
   for (size_t i = island.earliest.run; i <= island.latest.run; ++i) {
@@ -131,14 +133,14 @@ std::vector<Comparer::Island> Comparer::islands_in_hand() {
 }
 
 // How far the truth is looked through: up to the last time that the islands have. The place behind that.
-Comparer::Place Comparer::search_end(const std::vector<Island>& islands) {
+Comparer::Position Comparer::search_end(const std::vector<Island>& islands) {
   Time last = kTimeMin;
   for (const Island& island : islands)
     last = std::max(last,
                     window(island.ended && &island != &islands.front() ? island.end - 1 : island.begin).hi);
   const size_t most = last == kTimeMax || last == kTimeMin ? kTimelessRuns : kGapRuns;
   const Time until = saturating_add(last, kLateStamp);
-  Place end = at_;
+  Position end = at_;
   for (; end.run < at_.run + most; ++end.run) {
     const TruthRun* r = run(end.run);
     if (r == nullptr || (r->time > until && end.run > at_.run)) break;
@@ -149,9 +151,9 @@ Comparer::Place Comparer::search_end(const std::vector<Island>& islands) {
 
 // Each island at the first place behind the one before it, but for the one that is left out. Says how many
 // pieces found a place.
-uint64_t Comparer::place_in_order(std::vector<Island>& islands, const Place& until, size_t left_out) {
+uint64_t Comparer::place_in_order(std::vector<Island>& islands, const Position& until, size_t left_out) {
   uint64_t placed = 0;
-  Place from = at_;
+  Position from = at_;
   for (size_t k = 0; k < islands.size(); ++k) {
     Island& island = islands[k];
     const auto f = k == left_out ? std::nullopt : first_fit(island, from, until);
@@ -167,7 +169,7 @@ uint64_t Comparer::place_in_order(std::vector<Island>& islands, const Place& unt
 
 // One wrong island can take a place so far on that those behind it find none: then it is the one to leave
 // out.
-void Comparer::place_islands(std::vector<Island>& islands, const Place& until) {
+void Comparer::place_islands(std::vector<Island>& islands, const Position& until) {
   uint64_t all = 0;
   for (const Island& island : islands) all += island.end - island.begin;
   size_t best_left_out = SIZE_MAX;
@@ -180,7 +182,7 @@ void Comparer::place_islands(std::vector<Island>& islands, const Place& until) {
     }
     place_in_order(islands, until, best_left_out);
   }
-  Place end = until;
+  Position end = until;
   for (size_t k = islands.size(); k-- > 0;) {
     Island& island = islands[k];
     if (!island.placed) continue;
@@ -192,7 +194,7 @@ void Comparer::place_islands(std::vector<Island>& islands, const Place& until) {
 
 bool Comparer::find_after_gap(Resume& found) {
   std::vector<Island> islands = islands_in_hand();
-  Place until = search_end(islands);
+  Position until = search_end(islands);
   // The one that is too long to be in hand as a whole is placed first, by its time: nothing else is as sure.
   if (!islands.back().ended) {
     const auto f = best_fit(islands.back(), at_, until);
@@ -205,7 +207,7 @@ bool Comparer::find_after_gap(Resume& found) {
   }
   place_islands(islands, until);
   if (islands.front().placed) {
-    const Place p = nearest_in_time(islands.front());
+    const Position p = nearest_in_time(islands.front());
     found = {0, p.run, p.run_bytes, 0, 0};
     return true;
   }
@@ -215,7 +217,7 @@ bool Comparer::find_after_gap(Resume& found) {
   return f.has_value();
 }
 
-bool Comparer::agrees_for_a_while(Place at) {
+bool Comparer::agrees_for_a_while(Position at) {
   const size_t first = at.piece;
   uint32_t agreed = 0;
   while (agreed < kEnough) {

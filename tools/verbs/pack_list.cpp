@@ -5,8 +5,8 @@
 #include <map>
 #include <set>
 
+#include "decoder/model/file_finder.h"
 #include "decoder/sideband/sideband.h"
-#include "decoder/user_text/user_text_files.h"
 
 namespace asof {
 namespace {

@@ -5,6 +5,7 @@
 
 #include <deque>
 
+#include "arch/arm64/patch_rules.h"
 #include "tests/arch/arm64/random_simulation.h"
 
 namespace asof::test {
@@ -58,6 +59,7 @@ class Anchored : public testing::Test {
   std::vector<EtmRan> decode(bool anchors = true, Time until = 1'000'000) {
     w.flush();
     Builder builder;
+    builder.set_patch_rules(arm64::kPatchRules);
     builder.add_layer({.range = range_of(kMain, text.size()), .bytes = text, .observed = 0});
     for (const Poke& p : pokes) builder.add_poke(p);
     for (const LostRecords& l : lost) builder.add_lost(l);

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "tests/arch/arm64/random_simulation.h"
-#include "tests/support/story.h"
+#include "tests/support/transcript.h"
 
 namespace asof::test {
 namespace {
@@ -83,7 +83,7 @@ TEST(FastArm64, IsTheCarefulWalkInDamagedTrace) {
     const auto fast = arch->decoder(std::span(&stream, 1), run.text(), {});
     const auto careful = arch->decoder(std::span(&stream, 1), run.text(), {.block_cache = false});
     for (const Segment& s : arch->split(stream, 0)) {
-      Story a, b, c;
+      Transcript a, b, c;
       fast->decode(s, a);
       careful->decode(s, b);
       arch->decoder(std::span(&stream, 1), run.text(), {})->decode(s, c);

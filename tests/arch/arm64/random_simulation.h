@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "arch/arm64/arm64.h"
+#include "arch/arm64/patch_rules.h"
 #include "tests/support/etm_machine.h"
 #include "tests/support/etm_opencsd.h"
 #include "tests/support/etm_program.h"
@@ -33,9 +34,9 @@ struct EtmSettings {
   unsigned changes = 0;
   EtmClock clock = EtmClock::kFine;
   bool pauses = false;  // trace that stops, starts and overflows
-  bool lost_records =
-      false;            // of some changes; these are far apart then, so that none is taken for another twice
-  unsigned silent = 0;  // percent of the changing places nobody records, so that their text is unsure
+  // Of some changes; these are far apart then, so that none is taken for another twice.
+  bool lost_records = false;
+  unsigned silent = 0;     // percent of the changing places nobody records, so that their text is unsure
   bool reference = false;  // nothing that OpenCSD 1.3.3 gets wrong
   unsigned kprobes = 0;    // armed and disarmed again
   uint64_t slow = 1;       // instructions take so many times as long, a store does not
@@ -222,6 +223,7 @@ class EtmSimulation {
   // that shows: the next one at the address does not fit.
   void store() {
     Builder b;
+    b.set_patch_rules(arm64::kPatchRules);
     bytes_ = program_.bytes();
     Layer l;
     l.range = range_of(program_.text(), bytes_.size());

@@ -4,7 +4,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "tests/arch/arm64/sure.h"
+#include "tests/arch/arm64/high_confidence.h"
 #include "tests/support/captures_of.h"
 
 namespace asof::test {
@@ -36,7 +36,7 @@ void run_changes(EtmClock clock, uint64_t first, uint64_t count, bool pauses, bo
         EtmDecoded d;
         decoder->decode(s, d);
         score.gaps += d.gaps.size();
-        expect_sure_ones_ran(d.ran, run.truth(cpu, s), run.has_time(), score);
+        expect_high_confidence_ran(d.ran, run.truth(cpu, s), run.has_time(), score);
         if (testing::Test::HasFailure() && times_as_many() == 1) return;
       }
     }
@@ -103,14 +103,14 @@ TEST(RandomArm64, ChangesWithFineTime) {
   run_changes(EtmClock::kFine, 1, 3'000, false, false, s);
   EXPECT_EQ(s.captures, captures_of(3'000));
   EXPECT_GT(s.proved, 1'000U);
-  EXPECT_GT(s.sure * 100, s.ran * 70) << s.sure << " of " << s.ran;
+  EXPECT_GT(s.high_confidence * 100, s.ran * 70) << s.high_confidence << " of " << s.ran;
 }
 
 TEST(RandomArm64, ChangesWithTimeAtSyncOnly) {
   Score s;
   run_changes(EtmClock::kCoarse, 1, 2'500, false, false, s);
   EXPECT_GT(s.proved, 1'000U);
-  EXPECT_GT(s.sure * 100, s.ran * 60) << s.sure << " of " << s.ran;
+  EXPECT_GT(s.high_confidence * 100, s.ran * 60) << s.high_confidence << " of " << s.ran;
 }
 
 // Milliseconds from one context synchronisation event to the next, over many sync points of the trace.
@@ -121,7 +121,7 @@ TEST(RandomArm64, ChangesWithLongWaysToTheNextSynchronisation) {
   run_changes(EtmClock::kCoarse, 50'001, 500, false, false, s, 20'000);
   run_changes(EtmClock::kNone, 60'001, 300, false, false, s, 20'000);
   EXPECT_GT(s.proved, 1'000U);
-  EXPECT_GT(s.sure * 100, s.ran * 60) << s.sure << " of " << s.ran;
+  EXPECT_GT(s.high_confidence * 100, s.ran * 60) << s.high_confidence << " of " << s.ran;
 }
 
 // Breakpoints, slots that no record has, and visits to the callback that bound time.
@@ -133,7 +133,7 @@ TEST(RandomArm64, KprobesUnderStopMachine) {
   run_changes(EtmClock::kNone, 100'001, 500, false, false, s, 1, 3);
   run_changes(EtmClock::kCoarse, 110'001, 300, false, true, s, 1, 4);
   EXPECT_GT(s.proved, 1'000U);
-  EXPECT_GT(s.sure * 100, s.ran * 60) << s.sure << " of " << s.ran;
+  EXPECT_GT(s.high_confidence * 100, s.ran * 60) << s.high_confidence << " of " << s.ran;
 }
 
 // Some places change and nothing tells of it. Their text is unsure: what runs there, and behind it up to the
@@ -145,7 +145,7 @@ TEST(RandomArm64, ChangesThatNobodyRecords) {
   run_changes(EtmClock::kCoarse, 140'001, 300, false, false, s, 1, 3, 50);
   EXPECT_GT(s.proved, 300U);
   EXPECT_GT(s.gaps, 300U);
-  EXPECT_GT(s.sure * 100, s.ran * 30) << s.sure << " of " << s.ran;
+  EXPECT_GT(s.high_confidence * 100, s.ran * 30) << s.high_confidence << " of " << s.ran;
 }
 
 // Places that change many times: a version that an unsure way rules out is not ruled out, and where ways meet
@@ -156,7 +156,7 @@ TEST(RandomArm64, LongRuns) {
   run_changes(EtmClock::kZero, 5'701, 50, false, false, s, 1, 0, 0, true);
   run_changes(EtmClock::kCoarse, 130'001, 100, true, false, s, 1, 0, 30, true);
   EXPECT_EQ(s.captures, captures_of(350));
-  EXPECT_GT(s.sure * 100, s.ran * 30) << s.sure << " of " << s.ran;
+  EXPECT_GT(s.high_confidence * 100, s.ran * 30) << s.high_confidence << " of " << s.ran;
 }
 
 TEST(RandomArm64, ChangesWithoutTimestamps) {
@@ -164,20 +164,20 @@ TEST(RandomArm64, ChangesWithoutTimestamps) {
   run_changes(EtmClock::kNone, 1, 1'500, false, false, s);
   run_changes(EtmClock::kZero, 5'001, 1'000, false, false, s);
   EXPECT_GT(s.proved, 1'000U);
-  EXPECT_GT(s.sure * 100, s.ran * 50) << s.sure << " of " << s.ran;
+  EXPECT_GT(s.high_confidence * 100, s.ran * 50) << s.high_confidence << " of " << s.ran;
 }
 
 TEST(RandomArm64, ChangesWithTimestampsOfAnotherCounter) {
   Score s;
   run_changes(EtmClock::kForeign, 1, 1'000, false, false, s);
-  EXPECT_GT(s.sure * 100, s.ran * 50) << s.sure << " of " << s.ran;
+  EXPECT_GT(s.high_confidence * 100, s.ran * 50) << s.high_confidence << " of " << s.ran;
 }
 
 TEST(RandomArm64, TraceThatStopsAndOverflowsAndRecordsLost) {
   Score s;
   run_changes(EtmClock::kFine, 10'001, 1'000, true, true, s);
   run_changes(EtmClock::kCoarse, 20'001, 1'000, true, true, s);
-  EXPECT_GT(s.sure * 100, s.ran * 50) << s.sure << " of " << s.ran;
+  EXPECT_GT(s.high_confidence * 100, s.ran * 50) << s.high_confidence << " of " << s.ran;
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // Runs of A64 code by themselves: where they end, where their links lead, what is left to the careful walk,
 // that decoders which share them agree; and the return stack that the fast walk writes beside.
 #include "arch/arm64/runs.h"
+#include "arch/arm64/patch_rules.h"
 
 #include <gtest/gtest.h>
 
@@ -48,6 +49,7 @@ struct Program {
 
   explicit Program(const std::vector<uint32_t>& code = words()) : bytes(a64::bytes_of(code)) {
     Builder builder;
+    builder.set_patch_rules(arm64::kPatchRules);
     Layer layer;
     layer.range = range_of(kText, bytes.size());
     layer.bytes = bytes;

@@ -1,5 +1,6 @@
 // Blocks of text that never changes: the same, word by word, as who asks the text for each byte.
 #include "arch/arm64/stable_text.h"
+#include "arch/arm64/patch_rules.h"
 
 #include <gtest/gtest.h>
 
@@ -37,6 +38,7 @@ struct Pieces {
 
   explicit Pieces(SimRandom& random) {
     Builder builder;
+    builder.set_patch_rules(arm64::kPatchRules);
     poked.reserve(100);
     bytes.reserve(100);
     const unsigned branches = random.chance(30) ? 0 : 15;

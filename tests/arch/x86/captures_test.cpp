@@ -10,6 +10,7 @@
 #include <sstream>
 
 #include "arch/x86/packet.h"
+#include "arch/x86/patch_rules.h"
 #include "arch/x86/x86.h"
 #include "decoder/model/image.h"
 #include "textstore/builder.h"
@@ -85,6 +86,7 @@ struct Region {
 Capture make_capture(const fs::path& trace, const fs::path& dir, const std::vector<Region>& regions) {
   Capture c;
   Builder b;
+  b.set_patch_rules(x86::kPatchRules);
   const Space space = b.add_space();
   for (const Region& r : regions) {
     Layer l;

@@ -3,7 +3,7 @@
 
 #include <intel-pt.h>
 
-#include "tests/arch/x86/scene.h"
+#include "tests/arch/x86/flow_fixture.h"
 
 namespace asof::x86::test {
 namespace {
@@ -398,7 +398,7 @@ void compare_with_libipt(bool with_cyc, uint64_t seed) {
   g.tsc = t;
   g.tma = PsbPlus::Tma{static_cast<uint16_t>(sim.ctc(t)), static_cast<uint16_t>(t - sim.tsc_of(sim.ctc(t)))};
   g.cbr = 24;
-  g.ip = Scene::kCode;
+  g.ip = FlowFixture::kCode;
   w.psb_plus(g);
   Config own_config = config;
   own_config.max_nonturbo = 24;

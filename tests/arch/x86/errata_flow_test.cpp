@@ -3,12 +3,12 @@
 #include <gtest/gtest.h>
 
 #include "arch/x86/errata.h"
-#include "tests/arch/x86/scene.h"
+#include "tests/arch/x86/flow_fixture.h"
 
 namespace asof::x86::test {
 namespace {
 
-constexpr Addr A = Scene::kCode;
+constexpr Addr A = FlowFixture::kCode;
 constexpr uint8_t kBroadwell = 0x3d, kSkylake = 0x4e, kSkylakeServer = 0x55;
 
 CpuModel model(uint8_t number) { return {.intel = true, .family = 6, .model = number}; }
@@ -22,7 +22,7 @@ std::vector<Addr> at(std::initializer_list<uint64_t> offsets) {
 // BDM64: a transaction's abort at a conditional branch, whose TNT bit is missing.
 TEST(Errata, Bdm64AbortSwallowsTheBitOfABranch) {
   for (const bool has : {true, false}) {
-    Scene s;
+    FlowFixture s;
     if (has) s.config.cpu = model(kBroadwell);
     // 0: NOP; JE 4; 3: NOP; 4: NOP ... 10: where the abort goes
     s.code(A, {0x90, 0x74, 0x01, 0x90, 0x90, 0x90}).code(A + 0x10, {0x90, 0x90}).start(A);
@@ -44,7 +44,7 @@ TEST(Errata, Bdm64AbortSwallowsTheBitOfABranch) {
 // SKD007: a CYC in front of an OVF lost its second byte: 63 02 f3 is a garbled byte and 02 f3.
 TEST(Errata, Skd007GarbledCycleCountInFrontOfAnOverflow) {
   for (const bool has : {true, false}) {
-    Scene s;
+    FlowFixture s;
     if (has) s.config.cpu = model(kSkylake);
     s.code(A, {0x90, 0x90}).code(A + 0x10, {0x90, 0x90}).start(A);
     s.pt.raw(Bytes{0x07});  // CYC with an extension ...
@@ -62,7 +62,7 @@ TEST(Errata, Skd007GarbledCycleCountInFrontOfAnOverflow) {
 // SKD022: the FUP of a VM entry that ends tracing may hold any address on the way.
 TEST(Errata, Skd022StopAtAVmEntryIsAPlainStop) {
   for (const bool has : {true, false}) {
-    Scene s;
+    FlowFixture s;
     if (has) s.config.cpu = model(kSkylake);
     s.code(A, {0x0f, 0x01, 0xc2, 0x90}).start(A);  // VMLAUNCH
     s.pt.fup(A);
@@ -77,7 +77,7 @@ TEST(Errata, Skd022StopAtAVmEntryIsAPlainStop) {
 // SKL014: a direct branch out of the filter region ends tracing with a TIP.PGD that has no address.
 TEST(Errata, Skl014DirectBranchOutOfTheFilter) {
   for (const bool has : {true, false}) {
-    Scene s;
+    FlowFixture s;
     if (has) s.config.cpu = model(kSkylake);
     s.config.filter = {{A, A + 0x10}};
     s.code(A, {0x90, 0xeb, 0x1d}).code(A + 0x20, {0x90, 0xff, 0xe0}).start(A);  // JMP 20; there JMP RAX
@@ -90,7 +90,7 @@ TEST(Errata, Skl014DirectBranchOutOfTheFilter) {
 // SKZ84: a TMA with reserved bits set, one byte too long.
 TEST(Errata, Skz84TimePacketOneByteTooLong) {
   for (const bool has : {true, false}) {
-    Scene s;
+    FlowFixture s;
     if (has) s.config.cpu = model(kSkylakeServer);
     s.code(A, {0x74, 0x00, 0x90, 0x90}).start(A);
     s.pt.tnt(true);

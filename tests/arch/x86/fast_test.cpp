@@ -7,7 +7,7 @@
 #include <array>
 
 #include "tests/arch/x86/simulation.h"
-#include "tests/support/story.h"
+#include "tests/support/transcript.h"
 
 namespace asof::x86::test {
 namespace {
@@ -97,10 +97,10 @@ TEST(FastX86, IsTheCarefulWalkInDamagedTrace) {
   EXPECT_GT(shares.gaps, 2'000U);
 }
 
-constexpr Addr A = Scene::kCode;
+constexpr Addr A = FlowFixture::kCode;
 
 // A loop of one branch, JE to itself, in a trace with a clock: an MTC every 100 ns.
-struct TimedLoop : Scene {
+struct TimedLoop : FlowFixture {
   TimedLoop() {
     with_clock();
     config.tsc_ctc_n = 100;

@@ -2,17 +2,17 @@
 // spaces.
 #include <algorithm>
 
-#include "tests/arch/x86/scene.h"
+#include "tests/arch/x86/flow_fixture.h"
 
 namespace asof::x86::test {
 namespace {
 
-constexpr Addr A = Scene::kCode;
+constexpr Addr A = FlowFixture::kCode;
 
 // ---- overflow ----
 
 TEST(Flow, OverflowResolvedByFup) {
-  Scene s;
+  FlowFixture s;
   s.code(A, {0x90, 0x74, 0x02, 0x90, 0x90, 0x90}).code(A + 0x100, {0x90, 0x90}).start(A);
   bits(s, {0});
   s.pt.ovf();
@@ -28,7 +28,7 @@ TEST(Flow, OverflowResolvedByFup) {
 }
 
 TEST(Flow, OverflowWhileOffResolvedByPge) {
-  Scene s;
+  FlowFixture s;
   s.code(A, {0x90, 0x74, 0x02, 0x90, 0x90, 0x90}).code(A + 0x100, {0x90, 0x90}).start(A);
   bits(s, {0});
   s.pt.ovf();
@@ -40,7 +40,7 @@ TEST(Flow, OverflowWhileOffResolvedByPge) {
 }
 
 TEST(Flow, OverflowClearsTheReturnStack) {
-  Scene s;
+  FlowFixture s;
   // 0: CALL 10; 10: JE 12; 12: RET
   s.code(A, {0xe8, 0x0b, 0, 0, 0, 0x90, 0x90}).code(A + 0x10, {0x74, 0x00, 0xc3}).start(A);
   bits(s, {0});
@@ -52,7 +52,7 @@ TEST(Flow, OverflowClearsTheReturnStack) {
 }
 
 TEST(Flow, Skd010OverflowFollowedByTip) {
-  Scene s;
+  FlowFixture s;
   s.config.cpu = {true, 6, 0x5e, 3};
   s.code(A, {0x90, 0x74, 0x02, 0x90}).code(A + 0x100, {0x90, 0x90}).start(A);
   bits(s, {0});
@@ -63,7 +63,7 @@ TEST(Flow, Skd010OverflowFollowedByTip) {
 }
 
 TEST(Flow, Apl11OverflowFollowedByPgd) {
-  Scene s;
+  FlowFixture s;
   s.config.cpu = {true, 6, 0x5c, 9};
   s.code(A, {0x90, 0x74, 0x02, 0x90}).code(A + 0x100, {0x90, 0x90}).start(A);
   bits(s, {0});
@@ -75,7 +75,7 @@ TEST(Flow, Apl11OverflowFollowedByPgd) {
 }
 
 TEST(Flow, Apl12OverflowFollowedByABogusFup) {
-  Scene s;
+  FlowFixture s;
   s.config.cpu = {true, 6, 0x5c, 9};
   s.code(A, {0x90, 0x74, 0x02, 0x90}).code(A + 0x100, {0x90, 0x90}).start(A);
   bits(s, {0});
@@ -89,7 +89,7 @@ TEST(Flow, Apl12OverflowFollowedByABogusFup) {
 // ---- damage ----
 
 TEST(Flow, BadPacketEndsTheSegment) {
-  Scene s;
+  FlowFixture s;
   s.code(A, {0x90, 0x74, 0x02, 0x90, 0x90, 0x90, 0x90}).start(A);
   bits(s, {1});
   s.pt.raw(Bytes{0x02, 0xff, 0xff});
@@ -107,7 +107,7 @@ TEST(Flow, BadPacketEndsTheSegment) {
 }
 
 TEST(Flow, MissingTextResumesAtTheNextCompleteTip) {
-  Scene s;
+  FlowFixture s;
   constexpr Addr kUnknown = A + 0x5000;
   s.code(A, {0xff, 0xe0}).code(A + 0x100, {0x90, 0x90}).start(A);
   s.pt.tip(kUnknown);
@@ -126,7 +126,7 @@ TEST(Flow, MissingTextResumesAtTheNextCompleteTip) {
 }
 
 TEST(Flow, MissingTextInsideABlockKeepsWhatIsKnown) {
-  Scene s;
+  FlowFixture s;
   s.code(A, {0x90, 0x90}).code(A + 0x100, {0x90, 0x90}).start(A);
   s.pt.tip(A + 0x100);
   stop_at(s, A + 0x101);
@@ -137,7 +137,7 @@ TEST(Flow, MissingTextInsideABlockKeepsWhatIsKnown) {
 }
 
 TEST(Flow, InterruptInsideMissingText) {
-  Scene s;
+  FlowFixture s;
   s.code(A, {0x90, 0x90}).code(A + 0x100, {0x90, 0x48, 0xcf}).start(A);
   s.pt.fup(A + 5);
   s.pt.tip(A + 0x100);
@@ -149,7 +149,7 @@ TEST(Flow, InterruptInsideMissingText) {
 }
 
 TEST(Flow, NoInstruction) {
-  Scene s;
+  FlowFixture s;
   s.code(A, {0x90, 0x06, 0x90}).code(A + 0x100, {0x90, 0x90}).start(A);
   s.pt.tip(A + 0x100);
   stop_at(s, A + 0x101);
@@ -159,7 +159,7 @@ TEST(Flow, NoInstruction) {
 }
 
 TEST(Flow, TraceAndTextDisagree) {
-  Scene s;
+  FlowFixture s;
   s.code(A, {0x90, 0x74, 0x02, 0x90, 0x90, 0x90}).code(A + 0x100, {0x90, 0x90}).start(A);
   s.pt.tip(A + 0x100);  // but a conditional branch needs a bit
   stop_at(s, A + 0x101);
@@ -170,7 +170,7 @@ TEST(Flow, TraceAndTextDisagree) {
 }
 
 TEST(Flow, EndlessLoopWithoutTrace) {
-  Scene s;
+  FlowFixture s;
   s.code(A, {0x90, 0xeb, 0xfd}).code(A + 0x100, {0x90, 0x90}).start(A);
   s.pt.tip(A + 0x100);
   stop_at(s, A + 0x101);
@@ -183,7 +183,7 @@ TEST(Flow, EndlessLoopWithoutTrace) {
 // ---- sync points and ends ----
 
 TEST(Flow, SegmentsMeetInsideABlock) {
-  Scene s;
+  FlowFixture s;
   // The second sync point stands inside a straight run; a call before it is forgotten there.
   s.code(A, {0xe8, 0x0b, 0, 0, 0, 0x90, 0x90, 0x90}).code(A + 0x10, {0x90, 0x90, 0x90, 0xc3}).start(A);
   s.start(A + 0x12);
@@ -196,7 +196,7 @@ TEST(Flow, SegmentsMeetInsideABlock) {
 }
 
 TEST(Flow, SyncPointRightAfterABranch) {
-  Scene s;
+  FlowFixture s;
   s.code(A, {0x90, 0x74, 0x02, 0x90, 0x90, 0x90, 0x90}).start(A);
   bits(s, {1});
   s.start(A + 5);
@@ -205,7 +205,7 @@ TEST(Flow, SyncPointRightAfterABranch) {
 }
 
 TEST(Flow, SyncPointThatTheFlowCannotReach) {
-  Scene s;
+  FlowFixture s;
   s.code(A, {0x90, 0x74, 0x02, 0x90, 0x90, 0x90}).code(A + 0x100, {0x90, 0x90}).start(A);
   s.start(A + 0x100);
   stop_at(s, A + 0x101);
@@ -216,7 +216,7 @@ TEST(Flow, SyncPointThatTheFlowCannotReach) {
 }
 
 TEST(Flow, SyncPointWhileTracingIsOff) {
-  Scene s;
+  FlowFixture s;
   s.code(A, {0x90, 0x90, 0x90}).start(A);
   stop_at(s, A + 1);
   s.pt.psb_plus({});
@@ -228,7 +228,7 @@ TEST(Flow, SyncPointWhileTracingIsOff) {
 
 // The last thing that is certain is the branch whose outcome the trace does not hold any more.
 TEST(Flow, EndOfTrace) {
-  Scene s;
+  FlowFixture s;
   s.code(A, {0x90, 0x74, 0x02, 0x90, 0x90, 0x90, 0x74, 0x00}).start(A);
   bits(s, {1});
   const Decoded d = s.expect_flow(at({0, 1, 5, 6}));
@@ -238,7 +238,7 @@ TEST(Flow, EndOfTrace) {
 }
 
 TEST(Flow, PacketCutByTheEnd) {
-  Scene s;
+  FlowFixture s;
   s.code(A, {0x90, 0x74, 0x02, 0x90, 0x90, 0xff, 0xe0}).start(A);
   bits(s, {1});
   s.pt.flush();
@@ -250,16 +250,16 @@ TEST(Flow, PacketCutByTheEnd) {
 // ---- address spaces ----
 
 TEST(Flow, UserTextBelongsToTheTaskOfTheMoment) {
-  Scene s;
+  FlowFixture s;
   s.with_clock();
-  constexpr Addr U = Scene::kUserCode;
+  constexpr Addr U = FlowFixture::kUserCode;
   s.code(U, {0x90, 0x0f, 0x05}).code(A, {0x48, 0x0f, 0x07}).start(U, 1000);
   s.pt.tip(A);
   s.pt.tip(U);
   stop_at(s, U + 1);
   s.expect({U, U + 1, A, U});
 
-  Scene unknown;
+  FlowFixture unknown;
   unknown.stream.contexts.clear();
   unknown.code(U, {0x90, 0x90}).code(A, {0x90, 0x90}).start(U);
   unknown.pt.fup(U + 1);

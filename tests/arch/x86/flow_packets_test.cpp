@@ -1,15 +1,15 @@
 // The flow, one scenario at a time: transactions, code of other sizes, and the packets beside the flow.
-#include "tests/arch/x86/scene.h"
+#include "tests/arch/x86/flow_fixture.h"
 
 namespace asof::x86::test {
 namespace {
 
-constexpr Addr A = Scene::kCode;
+constexpr Addr A = FlowFixture::kCode;
 
 // ---- transactions ----
 
 TEST(Flow, TransactionCommits) {
-  Scene s;
+  FlowFixture s;
   // 0: XBEGIN +10; 6: NOP; 7: XEND; a: NOP; b: NOP
   s.code(A, {0xc7, 0xf8, 0x10, 0, 0, 0, 0x90, 0x0f, 0x01, 0xd5, 0x90, 0x90}).start(A);
   s.pt.mode_tsx(true, false);
@@ -28,7 +28,7 @@ TEST(Flow, TransactionCommits) {
 }
 
 TEST(Flow, TransactionAborts) {
-  Scene s;
+  FlowFixture s;
   s.code(A, {0xc7, 0xf8, 0x10, 0, 0, 0, 0x90, 0x90, 0x90}).code(A + 0x16, {0x90, 0x90}).start(A);
   s.pt.mode_tsx(true, false);
   s.pt.fup(A + 6);
@@ -45,8 +45,8 @@ TEST(Flow, TransactionAborts) {
 // ---- code size ----
 
 TEST(Flow, CodeSizeChangesAtFarJumps) {
-  Scene s;
-  constexpr Addr U = Scene::kUserCode, V = 0x500000;
+  FlowFixture s;
+  constexpr Addr U = FlowFixture::kUserCode, V = 0x500000;
   // 64 bits: JMP FAR [RDI]. 32 bits: 40 is INC EAX, not REX.
   s.code(U, {0x40, 0x90, 0xff, 0x2f}).code(V, {0x40, 0x90, 0xea, 0, 0, 0x40, 0, 0x33, 0});
   s.code(U + 0x100, {0x40, 0x90, 0x90}).start(U);
@@ -65,7 +65,7 @@ TEST(Flow, CodeSizeChangesAtFarJumps) {
 }
 
 TEST(Flow, CodeOfSixteenBits) {
-  Scene s;
+  FlowFixture s;
   constexpr Addr B = 0x7c00;
   // MOV AX, imm16; JE +2; JMP rel16 to B
   s.code(B, {0xb8, 0x34, 0x12, 0x74, 0x02, 0x90, 0x90, 0xe9, 0xf6, 0xff});
@@ -79,7 +79,7 @@ TEST(Flow, CodeOfSixteenBits) {
 }
 
 TEST(Flow, CodeSizeWithAnInterrupt) {
-  Scene s;
+  FlowFixture s;
   constexpr Addr V = 0x500000;
   s.code(V, {0x40, 0x90, 0x90, 0x90}).code(A, {0x90, 0x48, 0xcf});
   PsbPlus g;
@@ -99,7 +99,7 @@ TEST(Flow, CodeSizeWithAnInterrupt) {
 // ---- packets beside the flow ----
 
 TEST(Flow, StatePackets) {
-  Scene s;
+  FlowFixture s;
   s.code(A, {0x90, 0x0f, 0x22, 0xd8, 0x90, 0x74, 0x00, 0x90, 0x90}).start(A);
   s.pt.pip(0x1234000);
   s.pt.vmcs(0x7000);
@@ -120,7 +120,7 @@ TEST(Flow, StatePackets) {
 // Only kernel code is traced: in the guest's user code the trace is off, and the exit from there is a
 // TIP.PGE.
 TEST(Flow, GuestWithTraceOffAtItsExit) {
-  Scene s;
+  FlowFixture s;
   s.code(A, {0x90, 0x0f, 0x01, 0xc3, 0x90, 0x90}).start(A);  // VMRESUME
   s.pt.pip(0x1000, true);
   s.pt.tip(A + 4);
@@ -140,7 +140,7 @@ TEST(Flow, GuestWithTraceOffAtItsExit) {
 
 // A PIP of a guest where the text has no VM entry on the way: the two disagree, but the guest is one.
 TEST(Flow, GuestWithoutAnEntry) {
-  Scene s;
+  FlowFixture s;
   s.code(A, {0x90, 0xff, 0xe0, 0x90, 0x90}).start(A);  // JMP RAX
   s.pt.pip(0x1000, true);
   s.pt.tip(A + 3);
@@ -152,7 +152,7 @@ TEST(Flow, GuestWithoutAnEntry) {
 }
 
 TEST(Flow, PtwriteBindsToItsInstruction) {
-  Scene s;
+  FlowFixture s;
   // 0: PTWRITE RAX; 5: NOP; 6: PTWRITE EAX; a: JE
   s.code(A, {0xf3, 0x48, 0x0f, 0xae, 0xe0, 0x90, 0xf3, 0x0f, 0xae, 0xe0, 0x74, 0x00, 0x90, 0x90}).start(A);
   s.pt.ptw(0x1122334455667788, true, false);
@@ -170,7 +170,7 @@ TEST(Flow, PtwriteBindsToItsInstruction) {
 }
 
 TEST(Flow, PtwriteWithAddress) {
-  Scene s;
+  FlowFixture s;
   s.code(A, {0x90, 0xf3, 0x48, 0x0f, 0xae, 0xe0, 0x74, 0x00, 0x90, 0x90}).start(A);
   s.pt.ptw(7, true, true);
   s.pt.fup(A + 1);
@@ -185,7 +185,7 @@ TEST(Flow, PtwriteWithAddress) {
 }
 
 TEST(Flow, PtwWithoutAPtwriteInstructionIsReportedWithoutAddress) {
-  Scene s;
+  FlowFixture s;
   s.code(A, {0x90, 0x74, 0x00, 0x90, 0x90}).start(A);
   s.pt.ptw(7, true, false);
   bits(s, {0});
@@ -198,7 +198,7 @@ TEST(Flow, PtwWithoutAPtwriteInstructionIsReportedWithoutAddress) {
 }
 
 TEST(Flow, PowerEvents) {
-  Scene s;
+  FlowFixture s;
   s.code(A, {0x90, 0x0f, 0x01, 0xc9, 0x90, 0x90}).start(A);
   s.pt.mwait(0x60, 1);
   s.pt.raw(Bytes{0x02, 0x22, 0x80, 0x21});  // PWRE, HW; the writer's library puts that bit elsewhere
@@ -222,7 +222,7 @@ TEST(Flow, PowerEvents) {
 }
 
 TEST(Flow, PowerEventsWithoutAddress) {
-  Scene s;
+  FlowFixture s;
   s.code(A, {0x90, 0x74, 0x00, 0x90, 0x90}).start(A);
   s.pt.exstop(false);
   s.pt.pwrx(1, 1, 1);
@@ -234,7 +234,7 @@ TEST(Flow, PowerEventsWithoutAddress) {
 }
 
 TEST(Flow, PebsBlocks) {
-  Scene s;
+  FlowFixture s;
   s.code(A, {0x90, 0x74, 0x00, 0x90, 0x90}).start(A);
   s.pt.bbp(4, false);
   s.pt.bip(0, 0x1111);
@@ -258,7 +258,7 @@ TEST(Flow, PebsBlocks) {
 
 // An event with IP bit has its own FUP; the branch of the same event its FUP and TIP.
 TEST(Flow, EventTrace) {
-  Scene s;
+  FlowFixture s;
   s.code(A, {0x90, 0x90, 0x90, 0x90, 0x90}).code(A + 0x100, {0x90, 0x48, 0xcf}).start(A);
   s.pt.evd(0, 0xdead);
   s.pt.cfe(1, 14, false);  // an interrupt; its place is that of the branch

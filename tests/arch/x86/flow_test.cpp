@@ -2,17 +2,17 @@
 // asynchronous events, tracing off and on.
 #include <algorithm>
 
-#include "tests/arch/x86/scene.h"
+#include "tests/arch/x86/flow_fixture.h"
 
 namespace asof::x86::test {
 namespace {
 
-constexpr Addr A = Scene::kCode;
+constexpr Addr A = FlowFixture::kCode;
 
 // ---- branches ----
 
 TEST(Flow, ConditionalLoop) {
-  Scene s;
+  FlowFixture s;
   s.code(A, {0x90, 0x75, 0xfd, 0x90, 0x90}).start(A);
   bits(s, {1, 1, 0});
   stop_at(s, A + 4);
@@ -27,7 +27,7 @@ TEST(Flow, ConditionalLoop) {
 }
 
 TEST(Flow, IndirectCallAndUncompressedReturn) {
-  Scene s;
+  FlowFixture s;
   s.code(A, {0xff, 0xd0, 0x90, 0x90}).code(A + 0x10, {0x90, 0xc3}).start(A);
   s.pt.tip(A + 0x10);
   s.pt.tip(A + 2);
@@ -36,7 +36,7 @@ TEST(Flow, IndirectCallAndUncompressedReturn) {
 }
 
 TEST(Flow, CompressedReturnOfDirectAndIndirectCalls) {
-  Scene s;
+  FlowFixture s;
   // 0: CALL RAX; 2: CALL 10; 7: NOP
   s.code(A, {0xff, 0xd0, 0xe8, 0x09, 0, 0, 0, 0x90, 0x90}).code(A + 0x10, {0xc3}).start(A);
   s.pt.tip(A + 0x10);
@@ -48,7 +48,7 @@ TEST(Flow, CompressedReturnOfDirectAndIndirectCalls) {
 // After a return that went elsewhere two stacks are kept (state.h): what is called from there on comes back
 // as ever, and what lies below is settled by the return that gets there.
 TEST(Flow, CallsAboveAReturnThatWentElsewhere) {
-  Scene s;
+  FlowFixture s;
   s.code(A, {0xe8, 0x1b, 0, 0, 0, 0x90, 0x90}).code(A + 0x20, {0xc3});
   s.code(A + 0x40, {0xe8, 0x1b, 0, 0, 0, 0x74, 0xf9, 0xc3});  // CALL 60; JE 40; RET
   s.code(A + 0x60, {0x74, 0x01, 0x90, 0xc3}).start(A);        // JE 63; NOP; RET
@@ -67,7 +67,7 @@ TEST(Flow, CallsAboveAReturnThatWentElsewhere) {
 }
 
 TEST(Flow, CallOfNextInstructionIsNoCall) {
-  Scene s;
+  FlowFixture s;
   // 0: CALL 20; 5: NOP; 20: CALL 25; 25: POP RAX; 26: RET
   s.code(A, {0xe8, 0x1b, 0, 0, 0, 0x90, 0x90});
   s.code(A + 0x20, {0xe8, 0, 0, 0, 0, 0x58, 0xc3}).start(A);
@@ -77,7 +77,7 @@ TEST(Flow, CallOfNextInstructionIsNoCall) {
 }
 
 TEST(Flow, OldestOf64ReturnAddressesFallsOut) {
-  Scene s;
+  FlowFixture s;
   // 0: JNE 8; 2: CALL 0; 7: NOP; 8: RET
   s.code(A, {0x75, 0x06, 0xe8, 0xf9, 0xff, 0xff, 0xff, 0x90, 0xc3, 0x90, 0x90}).start(A);
   constexpr int kDepth = 70;
@@ -103,7 +103,7 @@ TEST(Flow, OldestOf64ReturnAddressesFallsOut) {
 
 // Hardware does not compress it; trace that says so is wrong from there on, however well the code is known.
 TEST(Flow, CompressedReturnBehindTheOldestIsAContradiction) {
-  Scene s;
+  FlowFixture s;
   // 0: JNE 8; 2: CALL 0; 7: NOP; 8: RET; 9: JMP 0
   s.code(A, {0x75, 0x06, 0xe8, 0xf9, 0xff, 0xff, 0xff, 0x90, 0xc3, 0xeb, 0xf5}).start(A);
   constexpr int kDepth = 70;
@@ -124,7 +124,7 @@ TEST(Flow, CompressedReturnBehindTheOldestIsAContradiction) {
 }
 
 TEST(Flow, CompressedReturnWithoutCallIsAContradiction) {
-  Scene s;
+  FlowFixture s;
   s.code(A, {0x90, 0xc3, 0x90, 0x90}).start(A);
   bits(s, {1});
   s.pt.tip(A + 2);
@@ -140,7 +140,7 @@ TEST(Flow, CompressedReturnWithoutCallIsAContradiction) {
 }
 
 TEST(Flow, TipsAreNotDeferred) {
-  Scene s;
+  FlowFixture s;
   // 0: JMP RAX; a bit in front of its TIP is of no branch that ran: the text is wrong.
   s.code(A, {0xff, 0xe0}).code(A + 0x10, {0x74, 0x02, 0x90, 0x90, 0x90, 0x90}).start(A);
   bits(s, {1});
@@ -153,7 +153,7 @@ TEST(Flow, TipsAreNotDeferred) {
 }
 
 TEST(Flow, RepeatedStringInstructionIsOne) {
-  Scene s;
+  FlowFixture s;
   s.code(A, {0xf3, 0xa4, 0x75, 0xfc, 0x90, 0x90}).start(A);
   bits(s, {1, 0});
   stop_at(s, A + 5);
@@ -161,7 +161,7 @@ TEST(Flow, RepeatedStringInstructionIsOne) {
 }
 
 TEST(Flow, StraightRunsLongerThanABlock) {
-  Scene s;
+  FlowFixture s;
   Bytes nops(2000, 0x90);
   s.code(A, nops).start(A);
   stop_at(s, A + 1999);
@@ -173,7 +173,7 @@ TEST(Flow, StraightRunsLongerThanABlock) {
 // ---- asynchronous events ----
 
 TEST(Flow, InterruptInsideABlock) {
-  Scene s;
+  FlowFixture s;
   s.code(A, {0x90, 0x90, 0x90, 0x90, 0x90, 0x90}).code(A + 0x100, {0x90, 0x48, 0xcf}).start(A);
   s.pt.fup(A + 2);
   s.pt.tip(A + 0x100);
@@ -190,7 +190,7 @@ TEST(Flow, InterruptInsideABlock) {
 }
 
 TEST(Flow, InterruptAtTheFirstInstructionAndAgain) {
-  Scene s;
+  FlowFixture s;
   s.code(A, {0x74, 0x02, 0x90, 0x90, 0x90, 0x90}).code(A + 0x100, {0x48, 0xcf}).start(A);
   s.pt.fup(A);
   s.pt.tip(A + 0x100);
@@ -204,7 +204,7 @@ TEST(Flow, InterruptAtTheFirstInstructionAndAgain) {
 }
 
 TEST(Flow, InterruptInTheMiddleOfALoopWithoutTrace) {
-  Scene s;
+  FlowFixture s;
   // 0: NOP; 1: JMP 0. The FUP says when to leave.
   s.code(A, {0x90, 0xeb, 0xfd}).code(A + 0x100, {0x90, 0x90}).start(A);
   s.pt.fup(A + 1);
@@ -214,7 +214,7 @@ TEST(Flow, InterruptInTheMiddleOfALoopWithoutTrace) {
 }
 
 TEST(Flow, FupAtNoInstructionBoundary) {
-  Scene s;
+  FlowFixture s;
   s.code(A, {0x48, 0x89, 0xc8, 0x90, 0xff, 0xe0}).code(A + 0x100, {0x90, 0x90}).start(A);
   s.pt.fup(A + 1);
   s.pt.tip(A + 0x100);
@@ -228,7 +228,7 @@ TEST(Flow, FupAtNoInstructionBoundary) {
 // ---- tracing off and on ----
 
 TEST(Flow, OffByInterruptOnElsewhere) {
-  Scene s;
+  FlowFixture s;
   s.code(A, {0x90, 0x90, 0x90}).code(A + 0x100, {0x90, 0x90}).start(A);
   s.pt.fup(A + 1);
   s.pt.tip_pgd();
@@ -243,7 +243,7 @@ TEST(Flow, OffByInterruptOnElsewhere) {
 }
 
 TEST(Flow, AddressFilterLeftByADirectJump) {
-  Scene s;
+  FlowFixture s;
   // 0: JMP 5; 5: JMP 100
   s.code(A, {0xeb, 0x03, 0xcc, 0xcc, 0xcc, 0xe9, 0xf6, 0, 0, 0}).start(A);
   s.pt.tip_pgd(A + 0x100);
@@ -255,7 +255,7 @@ TEST(Flow, AddressFilterLeftByADirectJump) {
 }
 
 TEST(Flow, AddressFilterLeftByAConditionalBranch) {
-  Scene s;
+  FlowFixture s;
   s.code(A, {0x74, 0x7e, 0x90, 0x74, 0x7e}).start(A);
   bits(s, {0});
   s.pt.tip_pgd(A + 0x83);
@@ -264,7 +264,7 @@ TEST(Flow, AddressFilterLeftByAConditionalBranch) {
 }
 
 TEST(Flow, AddressFilterLeftByIndirectBranchAndReturn) {
-  Scene s;
+  FlowFixture s;
   s.code(A, {0x90, 0xff, 0xe0}).code(A + 0x10, {0x90, 0xc3}).start(A);
   s.pt.tip_pgd(A + 0x200);
   s.pt.tip_pge(A + 0x10);
@@ -273,15 +273,15 @@ TEST(Flow, AddressFilterLeftByIndirectBranchAndReturn) {
 }
 
 TEST(Flow, PrivilegeFilterAtSyscallAndSysret) {
-  Scene user;
-  constexpr Addr U = Scene::kUserCode;
+  FlowFixture user;
+  constexpr Addr U = FlowFixture::kUserCode;
   user.code(U, {0x90, 0x0f, 0x05, 0x90, 0x0f, 0x05}).start(U);
   user.pt.tip_pgd();
   user.pt.tip_pge(U + 3);
   user.pt.tip_pgd();
   user.expect({U, U + 1, U + 3, U + 4});
 
-  Scene kernel;
+  FlowFixture kernel;
   kernel.code(A, {0x90, 0x48, 0x0f, 0x07}).start(A);
   kernel.pt.tip_pgd();
   kernel.pt.tip_pge(A);
@@ -291,27 +291,27 @@ TEST(Flow, PrivilegeFilterAtSyscallAndSysret) {
 
 TEST(Flow, MovCr3LeavesTheTraceOnlyUnderACr3Filter) {
   const Bytes code = {0x90, 0x0f, 0x22, 0xd8, 0x90, 0x48, 0x0f, 0x07};
-  Scene s;
+  FlowFixture s;
   s.code(A, code).start(A);
   s.pt.tip_pgd();
   // libipt 2.0.5 takes the stop at MOV CR3 whatever the filter; the reference goes on behind it, straight.
   s.expect(at({0, 1, 4, 5}));
 
-  Scene filtered;
+  FlowFixture filtered;
   filtered.config.cr3_filter = true;
   filtered.code(A, code).start(A);
   filtered.pt.tip_pgd();
   filtered.expect(at({0, 1}));
 
   // With a branch that would have a packet behind the MOV CR3, libipt's stop stays.
-  Scene branch;
+  FlowFixture branch;
   branch.code(A, {0x90, 0x0f, 0x22, 0xd8, 0x90, 0x74, 0x00, 0x48, 0x0f, 0x07}).start(A);
   branch.pt.tip_pgd();
   EXPECT_EQ(hex(branch.decode_by_reference().ips()), hex(at({0, 1})));
 }
 
 TEST(Flow, StopAtANearBranchIsMarked) {
-  Scene s;
+  FlowFixture s;
   s.code(A, {0x90, 0x74, 0x02, 0x90, 0xff, 0xe0}).code(A + 0x100, {0x90, 0x90}).start(A);
   bits(s, {0});
   s.pt.tip_pgd();
@@ -327,7 +327,7 @@ TEST(Flow, StopAtANearBranchIsMarked) {
 
 // A fault on the first instruction after TIP.PGE: PGD without FUP, and PGE at the same place afterwards.
 TEST(Flow, StopOnTheWayIsCutWhereTracingStartsAgain) {
-  Scene s;
+  FlowFixture s;
   s.code(A, {0x90, 0x90, 0x90, 0xff, 0xe0}).code(A + 0x100, {0x90, 0x90}).start(A);
   s.pt.tip_pgd();
   s.pt.tip_pge(A + 2);
@@ -337,7 +337,7 @@ TEST(Flow, StopOnTheWayIsCutWhereTracingStartsAgain) {
   EXPECT_TRUE(d.gaps.empty());
   for (const Ran& r : d.ran) EXPECT_EQ(r.confidence, Confidence::kCertain);
 
-  Scene first;
+  FlowFixture first;
   first.code(A, {0x90, 0xff, 0xe0}).code(A + 0x100, {0x90, 0x90}).start(A);
   first.pt.tip_pgd();
   first.pt.tip_pge(A);
@@ -347,7 +347,7 @@ TEST(Flow, StopOnTheWayIsCutWhereTracingStartsAgain) {
 }
 
 TEST(Flow, SwitchedOffByWrmsr) {
-  Scene s;
+  FlowFixture s;
   s.code(A, {0x90, 0x0f, 0x30, 0x90, 0x90, 0xc3}).start(A);
   s.pt.tip_pgd();
   // libipt does not know that WRMSR can switch tracing off, and looks for a far branch.
@@ -356,13 +356,13 @@ TEST(Flow, SwitchedOffByWrmsr) {
 }
 
 TEST(Flow, TracingStartsWhereTheFlowStands) {
-  Scene s;
+  FlowFixture s;
   s.code(A, {0x90, 0x90, 0x90}).start(A);
   s.pt.tip_pge(A, IpForm::kSext48);  // BDM70 on a processor whose model is not known
   stop_at(s, A + 2);
   s.expect_flow(at({0, 1}));
 
-  Scene known = Scene();
+  FlowFixture known = FlowFixture();
   known.config.cpu = {true, 6, 0x4e, 3};
   known.code(A, {0x90, 0x90, 0x90}).start(A);
   known.pt.tip_pge(A, IpForm::kSext48);  // the FUP is not what the last IP is
@@ -371,7 +371,7 @@ TEST(Flow, TracingStartsWhereTheFlowStands) {
 }
 
 TEST(Flow, TracingStartsAlthoughItIsOn) {
-  Scene s;
+  FlowFixture s;
   s.code(A, {0x90, 0xff, 0xe0}).code(A + 0x100, {0x90, 0x90}).start(A);
   s.pt.tip_pge(A + 0x100);
   stop_at(s, A + 0x101);
@@ -382,7 +382,7 @@ TEST(Flow, TracingStartsAlthoughItIsOn) {
 }
 
 TEST(Flow, PacketsOfRunningTraceWhileItIsOff) {
-  Scene s;
+  FlowFixture s;
   s.code(A, {0x90, 0x90, 0x74, 0x02, 0x90, 0x90, 0x90, 0x90});
   s.pt.psb_plus({});
   bits(s, {1, 0, 1});
@@ -396,7 +396,7 @@ TEST(Flow, PacketsOfRunningTraceWhileItIsOff) {
 }
 
 TEST(Flow, TraceStopRegion) {
-  Scene s;
+  FlowFixture s;
   s.code(A, {0x90, 0xeb, 0x0e}).start(A);
   s.pt.tip_pgd(A + 0x11);
   s.pt.stop();

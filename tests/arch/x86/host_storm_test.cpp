@@ -4,7 +4,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "tests/arch/x86/sure.h"
+#include "tests/arch/x86/high_confidence.h"
 
 namespace asof::x86::test {
 namespace {
@@ -52,14 +52,14 @@ void check(uint64_t first, Settings (*settings)(uint64_t), unsigned sure_percent
     Simulation run(s);
     for (unsigned cpu = 0; cpu < s.cpus; ++cpu) {
       SCOPED_TRACE(fmt::format("cpu {}", cpu));
-      expect_sure_ones_ran(run.decode(cpu), run.truth(cpu), s.coarse_time, score);
+      expect_high_confidence_ran(run.decode(cpu), run.truth(cpu), s.coarse_time, score);
     }
     if (testing::Test::HasFatalFailure() && captures == kCaptures) return;
   }
-  EXPECT_GT(score.sure * 100, score.instructions * sure_percent);
+  EXPECT_GT(score.high_confidence * 100, score.instructions * sure_percent);
   EXPECT_GT(score.instructions, 100'000U);
   testing::Test::RecordProperty("instructions", std::to_string(score.instructions));
-  testing::Test::RecordProperty("sure", std::to_string(score.sure));
+  testing::Test::RecordProperty("high_confidence", std::to_string(score.high_confidence));
   testing::Test::RecordProperty("proved", std::to_string(score.proved));
 }
 

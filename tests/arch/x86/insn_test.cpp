@@ -2,7 +2,7 @@
 // bytes.
 #include "arch/x86/insn.h"
 
-#include "tests/arch/x86/scene.h"
+#include "tests/arch/x86/flow_fixture.h"
 
 namespace asof::x86::test {
 namespace {
@@ -212,7 +212,7 @@ TEST(InsnDifferential, EveryRowByLibipt) {
   for (const Row& r : kRows) {
     if (r.libipt_differs != nullptr) continue;
     SCOPED_TRACE(title(r));
-    Scene s;
+    FlowFixture s;
     Bytes b = r.bytes;
     b.resize(32, 0x90);
     s.code(kIp, b);
@@ -248,7 +248,7 @@ TEST(InsnDifferential, RandomBytes) {
   asof::test::SimRandom random(1);
   size_t compared = 0;
   for (int n = 0; n < 20'000; ++n) {
-    Scene s;
+    FlowFixture s;
     Bytes b(32, 0x90);
     for (size_t i = 0; i < 15; ++i) b[i] = static_cast<uint8_t>(random.next());
     // Half of the tries begin with what branches begin with.

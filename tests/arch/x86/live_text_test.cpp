@@ -1,11 +1,11 @@
 // Text that changes while the trace runs: which version does the flow take, and how sure does it say it is?
 // One unit of time everywhere: TSC ticks, nanoseconds; the clock's error is 0 unless a test sets it.
-#include "tests/arch/x86/scene.h"
+#include "tests/arch/x86/flow_fixture.h"
 
 namespace asof::x86::test {
 namespace {
 
-constexpr Addr A = Scene::kCode;
+constexpr Addr A = FlowFixture::kCode;
 constexpr Addr kEntry = A + 0x10;  // where most scenes start: a few NOPs, then the site
 constexpr Addr kSite = A + 0x20;
 constexpr Addr kOn = A + 0x80;  // the unlikely part
@@ -18,8 +18,8 @@ Bytes jump(Addr from, Addr to) { return asof::test::jmp32_bytes(from, to); }
 // unlikely part, which ends in an indirect jump: different packets.
 //   site: NOP5 | JMP on;  site+5: JE +0;  site+7: NOP;  site+8: JMP RAX
 //   on:   NOP; JMP RAX
-struct KeyScene : Scene {
-  KeyScene() {
+struct KeyFixture : FlowFixture {
+  KeyFixture() {
     with_clock();
     code(kSite, kNop5).code(kSite + 5, {0x74, 0x00, 0x90, 0xff, 0xe0});
     code(kOn, {0x90, 0xff, 0xe0});
@@ -57,7 +57,7 @@ void expect_all(const Decoded& d, Confidence c) {
 }
 
 TEST(LiveText, OldBeforeNewAfter) {
-  KeyScene s;
+  KeyFixture s;
   s.poke_on(1000);
   s.visit_off(100);
   s.time(200);
@@ -72,7 +72,7 @@ TEST(LiveText, OldBeforeNewAfter) {
 }
 
 TEST(LiveText, OnOffOnOff) {
-  KeyScene s;
+  KeyFixture s;
   s.poke_on(1000);
   s.poke_off(3000);
   s.poke_on(5000);
@@ -88,7 +88,7 @@ TEST(LiveText, OnOffOnOff) {
 }
 
 TEST(LiveText, ClockErrorWidensTheWindow) {
-  KeyScene s;
+  KeyFixture s;
   s.options.clock_error = 50;
   s.poke_on(1000);
   s.visit_off(970);  // within the error of the poke: two candidates, and the trace decides
@@ -100,7 +100,7 @@ TEST(LiveText, ClockErrorWidensTheWindow) {
 // ---- INT3 windows ----
 
 TEST(LiveText, VisitInTheInt3WindowNeedsNoBytes) {
-  KeyScene s;
+  KeyFixture s;
   s.poke_on(1000);
   s.start(kSite, 990);
   s.pt.fup(kSite);
@@ -114,7 +114,7 @@ TEST(LiveText, VisitInTheInt3WindowNeedsNoBytes) {
 }
 
 TEST(LiveText, Int3WindowWhereNothingIsKnownAtTheSite) {
-  Scene s;
+  FlowFixture s;
   s.with_clock();
   // The site's bytes are nowhere; the block in front of it runs into it.
   s.code(kSite - 2, {0x90, 0x90}).code(kHandler, {0x90, 0x48, 0xcf}).code(kOn, {0x90, 0x90});
@@ -128,7 +128,7 @@ TEST(LiveText, Int3WindowWhereNothingIsKnownAtTheSite) {
 }
 
 TEST(LiveText, EmulatedCallPushesNothing) {
-  Scene s;
+  FlowFixture s;
   s.with_clock();
   const Addr callee = A + 0x100;
   s.code(kSite, kNop5).code(kSite + 5, {0x90, 0x90}).code(callee, {0x90, 0xc3});
@@ -145,7 +145,7 @@ TEST(LiveText, EmulatedCallPushesNothing) {
 }
 
 TEST(LiveText, CallSiteAfterThePokeIsCompressed) {
-  Scene s;
+  FlowFixture s;
   s.with_clock();
   const Addr callee = A + 0x100;
   s.code(kSite, kNop5).code(kSite + 5, {0x90, 0x90}).code(callee, {0x90, 0xc3});
@@ -164,7 +164,7 @@ TEST(LiveText, SiteAsFirstMiddleLastAndOnlyInstruction) {
   const Bytes jmp2 = {0xeb, 0x02};
   for (const Time t : {500, 1500}) {
     SCOPED_TRACE(t);
-    Scene s;
+    FlowFixture s;
     s.with_clock();
     s.code(A, {0x90, 0x90}).code(A + 2, nop2).code(A + 4, {0x90, 0x90, 0x90, 0x90, 0x90});
     s.poke(A + 2, nop2, jmp2, 1000);
@@ -180,7 +180,7 @@ TEST(LiveText, SiteAsFirstMiddleLastAndOnlyInstruction) {
   // only: the site is a branch itself, between branches.
   for (const Time t : {500, 1500}) {
     SCOPED_TRACE(t);
-    Scene s;
+    FlowFixture s;
     s.with_clock();
     s.code(A, {0xeb, 0x00}).code(A + 2, jmp2).code(A + 4, {0x90, 0x90, 0x90, 0x90, 0x90});
     s.poke(A + 2, jmp2, nop2, 1000);
@@ -200,7 +200,7 @@ TEST(LiveText, AdjacentSites) {
   const Bytes nop2 = {0x66, 0x90};
   for (int on = 0; on <= 3; ++on) {
     SCOPED_TRACE(on);
-    Scene s;
+    FlowFixture s;
     s.with_clock();
     for (Addr i = 0; i < 3; ++i) {
       s.code(A + 2 * i, nop2);
@@ -220,7 +220,7 @@ TEST(LiveText, AdjacentSites) {
 // A poke that begins in the middle of an instruction: its immediate. The instruction lies in two cells.
 TEST(LiveText, InstructionAcrossACellEnd) {
   for (const Time t : {500, 1500}) {
-    Scene s;
+    FlowFixture s;
     s.with_clock();
     // MOV EAX, imm32, whose upper two bytes are poked; then a branch.
     s.code(A, {0xb8, 0x11, 0x22}).code(A + 3, {0x33, 0x44}).code(A + 5, {0x90, 0x90});
@@ -238,7 +238,7 @@ TEST(LiveText, InstructionAcrossACellEnd) {
 
 // Two pokes of different lengths over each other: a probe's INT3, then a jump of five bytes.
 TEST(LiveText, OptimisedProbe) {
-  Scene s;
+  FlowFixture s;
   s.with_clock();
   const Bytes original = {0x41, 0x55, 0x48, 0x89, 0xe5};  // PUSH R13; MOV RBP, RSP
   const Addr slot = A + 0x300;
@@ -270,7 +270,7 @@ TEST(LiveText, OptimisedProbe) {
 TEST(LiveText, PokeInsideATimingGapIsProvedByTheTrace) {
   for (const bool on : {false, true}) {
     SCOPED_TRACE(on);
-    KeyScene s;
+    KeyFixture s;
     s.poke_on(1000);
     // Time is known at 100 and at 5000 only.
     if (on)
@@ -288,7 +288,7 @@ TEST(LiveText, PokeInsideATimingGapIsProvedByTheTrace) {
 TEST(LiveText, TheChangeIsFoundAmongManyVisits) {
   for (int change = 0; change <= 20; ++change) {
     SCOPED_TRACE(change);
-    KeyScene s;
+    KeyFixture s;
     s.code(kEntry + 2, {0xff, 0xe0});
     s.poke_on(1000);
     s.start(kSite, 100);
@@ -319,7 +319,7 @@ TEST(LiveText, TheChangeIsFoundAmongManyVisits) {
 
 // NOP5 against a jump to the next instruction: both paths are one.
 TEST(LiveText, EquivalentVersions) {
-  Scene s;
+  FlowFixture s;
   s.with_clock();
   s.code(kSite, kNop5).code(kSite + 5, {0x90, 0x74, 0x00, 0x90, 0x74, 0x00, 0x90, 0x90});
   s.poke(kSite, kNop5, {0xe9, 0, 0, 0, 0}, 1000);
@@ -335,7 +335,7 @@ TEST(LiveText, EquivalentVersions) {
 }
 
 TEST(LiveText, AmbiguousWhereTheTraceEndsTooSoon) {
-  KeyScene s;
+  KeyFixture s;
   // Two versions that both need a bit, and the trace ends after it.
   const Addr site = A + 0x400;
   s.code(site, {0x74, 0x00}).code(site + 2, {0x90, 0x74, 0x00}).code(A + 0x410, {0x90, 0x74, 0x00});
@@ -350,7 +350,7 @@ TEST(LiveText, AmbiguousWhereTheTraceEndsTooSoon) {
 }
 
 TEST(LiveText, NoVersionFits) {
-  KeyScene s;
+  KeyFixture s;
   s.poke_on(1000);
   s.start(kSite, 100);
   s.pt.tnt(true);          // on: the JMP RAX needs an address
@@ -371,7 +371,7 @@ TEST(LiveText, NoVersionFits) {
 
 // One version's bytes are unknown. That the known one fits is no proof.
 TEST(LiveText, UnknownVersionIsACandidateToo) {
-  Scene s;
+  FlowFixture s;
   s.with_clock();
   s.code(kSite, {0x90, 0x90, 0x90}, kTimeMin, 999).unknown(kSite, 3, 1000, kTimeMax);
   s.start(kSite, 100);
@@ -384,8 +384,8 @@ TEST(LiveText, UnknownVersionIsACandidateToo) {
 
 // Nothing is claimed for the time before a program was loaded: something of which no record tells may have
 // run there. The flow goes through the program, but it is not certain.
-TEST(LiveText, TimeBeforeTheFirstLifeIsUnknown) {
-  Scene s;
+TEST(LiveText, TimeBeforeTheFirstLifetimeIsUnknown) {
+  FlowFixture s;
   s.with_clock();
   s.code(kSite, {0x90, 0x90, 0x90}, 1000);
   s.start(kSite, 100);
@@ -395,7 +395,7 @@ TEST(LiveText, TimeBeforeTheFirstLifeIsUnknown) {
 }
 
 TEST(LiveText, NoBytesAtThisTimeThoughAtOthers) {
-  Scene s;
+  FlowFixture s;
   s.with_clock();
   s.code(kSite, {0x90, 0x90, 0x90}, kTimeMin, 999).code(kOn, {0x90, 0x90});
   s.start(kSite, 2000);
@@ -410,7 +410,7 @@ TEST(LiveText, NoBytesAtThisTimeThoughAtOthers) {
 // ---- programs that come and go ----
 
 TEST(LiveText, ReusedProgramAddress) {
-  Scene s;
+  FlowFixture s;
   s.with_clock();
   const Addr prog = 0xffffffffc0001000;
   // The first program falls through its branch, the second has another length and shape.
@@ -432,7 +432,7 @@ TEST(LiveText, ReusedProgramAddress) {
 
 // After the unload record the old program may run a little longer, until another claims its address.
 TEST(LiveText, UnloadedProgramStillRuns) {
-  Scene s;
+  FlowFixture s;
   s.with_clock();
   const Addr prog = 0xffffffffc0001000;
   s.code(prog, {0x90, 0x74, 0x00, 0x90, 0x90}, 1000, 3000, true, kRankEpoch);
@@ -445,9 +445,9 @@ TEST(LiveText, UnloadedProgramStillRuns) {
   EXPECT_TRUE(d.gaps.empty());
 }
 
-// Both lives are possible, the trace decides.
+// Both lifetimes are possible, the trace decides.
 TEST(LiveText, ProgramsWithinATimingGap) {
-  Scene s;
+  FlowFixture s;
   s.with_clock();
   const Addr prog = 0xffffffffc0001000;
   s.code(prog, {0x90, 0x74, 0x00, 0x90, 0x90}, 1000, 3000, false, kRankEpoch);
@@ -464,7 +464,7 @@ TEST(LiveText, ProgramsWithinATimingGap) {
 // ---- one state of the text, as other tools have ----
 
 TEST(LiveText, TextAtFirstAndLast) {
-  KeyScene s;
+  KeyFixture s;
   s.poke_on(1000);
   s.visit_off(100);
   s.time(200);
@@ -494,7 +494,7 @@ TEST(LiveText, TextAtFirstAndLast) {
 // certain.
 TEST(LiveText, TraceWithoutTime) {
   for (const bool on : {false, true}) {
-    KeyScene s;
+    KeyFixture s;
     s.config.time.reset();
     s.poke_on(1000);
     s.start(kSite);
@@ -508,7 +508,7 @@ TEST(LiveText, TraceWithoutTime) {
 
 // The stream's own bounds (AUX records) take the place of time in the trace.
 TEST(LiveText, BoundsOfTheStreamServeWhereTheTraceHasNoTime) {
-  KeyScene s;
+  KeyFixture s;
   s.config.time.reset();
   s.poke_on(1000);
   s.stream.bounds = {2000, 3000};

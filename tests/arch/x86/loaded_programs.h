@@ -30,7 +30,7 @@ class LoadedPrograms {
     uint64_t t = start;
     for (uint64_t i = 0; t < start + ticks; ++i) {
       const Addr at = Program::kProgramAt + (settings_.overlaps ? random_.below(32) : 0);
-      Life p{.at = at, .bytes = loaded_program(seed_ * 31 + i, at), .from = t, .until = 0};
+      Lifetime p{.at = at, .bytes = loaded_program(seed_ * 31 + i, at), .from = t, .until = 0};
       machine_.schedule(t, [this, t, at, bytes = p.bytes] {
         machine_.memory().write(t, kKernelSpace, at, bytes);
         live_ = at;
@@ -39,12 +39,12 @@ class LoadedPrograms {
       p.until = t;
       machine_.schedule(t, [this] { live_.reset(); });
       t += kGrace + random_.below(500);
-      lives_.push_back(std::move(p));
+      lifetimes_.push_back(std::move(p));
     }
   }
 
   void add_layers(Builder& b) {
-    for (const Life& p : lives_) {
+    for (const Lifetime& p : lifetimes_) {
       if (!p.announced) continue;
       Layer l;
       l.range = range_of(p.at, p.bytes.size());
@@ -63,7 +63,7 @@ class LoadedPrograms {
   }
 
  private:
-  struct Life {
+  struct Lifetime {
     Addr at = 0;
     Bytes bytes;
     uint64_t from = 0, until = 0;
@@ -84,22 +84,22 @@ class LoadedPrograms {
           [this] {
             const uint64_t now = machine_.now();
             const bool announced = random_.chance(50);
-            Life p{Program::kProgramAt,
-                   loaded_program(seed_ * 31 + random_.below(1000), Program::kProgramAt, &kernel_), now, end_,
-                   announced};
+            Lifetime p{Program::kProgramAt,
+                       loaded_program(seed_ * 31 + random_.below(1000), Program::kProgramAt, &kernel_), now,
+                       end_, announced};
             machine_.memory().write(now, kKernelSpace, p.at, p.bytes);
             live_ = p.at;
-            lives_.push_back(std::move(p));
+            lifetimes_.push_back(std::move(p));
             const uint64_t until = now + random_.between(300, 3000);
             machine_.schedule(until, [this, until] {
               live_.reset();
-              lives_.back().until = until;
+              lifetimes_.back().until = until;
               begin(until + random_.between(10, 600));
             });
           });
     });
   }
-  // A life that is known too long, at either end.
+  // A lifetime that is known too long, at either end.
   void blur(Layer& l) {
     const auto much = [this] { return static_cast<Time>(random_.below(random_.chance(50) ? 500 : 4000)); };
     l.from = random_.chance(15) ? kTimeMin : l.from - much();
@@ -118,7 +118,7 @@ class LoadedPrograms {
   uint64_t seed_;
   uint64_t end_ = 0;
   std::optional<Addr> live_;
-  std::vector<Life> lives_;  // no more of them once there are layers
+  std::vector<Lifetime> lifetimes_;  // no more of them once there are layers
 };
 
 }  // namespace asof::x86::test

@@ -4,7 +4,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "tests/arch/x86/sure.h"
+#include "tests/arch/x86/high_confidence.h"
 
 namespace asof::x86::test {
 namespace {
@@ -28,7 +28,7 @@ TEST_P(OverlappingPrograms, NothingSureIsWrong) {
     s.programs = s.overlaps = true;
     Simulation run(s);
     const Decoded d = run.decode(0);
-    expect_sure_ones_ran(d, run.truth(0), s.coarse_time, score);
+    expect_high_confidence_ran(d, run.truth(0), s.coarse_time, score);
     if (HasFatalFailure() && asof::test::times_as_many() == 1) return;
     for (const Ran& r : d.ran) {
       if (r.ip < Program::kProgramAt) continue;

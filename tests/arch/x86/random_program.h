@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/arch/x86/scene.h"
+#include "tests/arch/x86/flow_fixture.h"
 #include "tests/support/machine.h"
 
 namespace asof::x86::test {

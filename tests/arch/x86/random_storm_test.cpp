@@ -8,7 +8,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "tests/arch/x86/sure.h"
+#include "tests/arch/x86/high_confidence.h"
 
 namespace asof::x86::test {
 namespace {
@@ -51,15 +51,15 @@ TEST_P(Storm, NothingSureIsWrong) {
     Simulation run(s);
     for (unsigned cpu = 0; cpu < s.cpus; ++cpu) {
       SCOPED_TRACE(fmt::format("cpu {}", cpu));
-      expect_sure_ones_ran(run.decode(cpu), run.truth(cpu), s.coarse_time, score);
+      expect_high_confidence_ran(run.decode(cpu), run.truth(cpu), s.coarse_time, score);
       if (HasFatalFailure() && asof::test::times_as_many() == 1) return;
     }
   }
-  // The rule is worth nothing if little is sure.
-  EXPECT_GT(score.sure * 100, score.instructions * 60);
+  // The rule is worth nothing if little has high confidence.
+  EXPECT_GT(score.high_confidence * 100, score.instructions * 60);
   EXPECT_GT(score.instructions, 100'000U);
   RecordProperty("instructions", std::to_string(score.instructions));
-  RecordProperty("sure", std::to_string(score.sure));
+  RecordProperty("high_confidence", std::to_string(score.high_confidence));
   RecordProperty("proved", std::to_string(score.proved));
 }
 

@@ -5,7 +5,7 @@
 
 #include <array>
 
-#include "tests/arch/x86/sure.h"
+#include "tests/arch/x86/high_confidence.h"
 
 namespace asof::x86::test {
 namespace {
@@ -119,8 +119,8 @@ void run_with_pokes(bool coarse, uint64_t seeds, Score& score) {
     for (unsigned cpu = 0; cpu < 2; ++cpu) {
       SCOPED_TRACE(fmt::format("cpu {}", cpu));
       const Decoded d = run.decode(cpu);
-      for (const auto& g : d.gaps) EXPECT_EQ(g.code, Code::kTraceOverflow) << g.reason;
-      expect_sure_ones_ran(d, run.truth(cpu), coarse, score);
+      for (const auto& g : d.gaps) EXPECT_STREQ(g.code, Code::kTraceOverflow) << g.reason;
+      expect_high_confidence_ran(d, run.truth(cpu), coarse, score);
       if (testing::Test::HasFailure()) return;
     }
     score.hits += run.hits();
@@ -132,7 +132,7 @@ void run_with_pokes(bool coarse, uint64_t seeds, Score& score) {
 TEST(RandomPrograms, PokesWithFineTime) {
   Score s;
   run_with_pokes(false, 250, s);
-  EXPECT_GT(s.sure * 100, s.instructions * 90);
+  EXPECT_GT(s.high_confidence * 100, s.instructions * 90);
   EXPECT_GT(s.hits, 100U);
   EXPECT_GT(s.instructions, 1'000'000U);
 }
@@ -143,7 +143,7 @@ TEST(RandomPrograms, PokesWithTimeAtSyncPointsOnly) {
   run_with_pokes(true, 250, s);
   EXPECT_GT(s.proved, 1000U);
   EXPECT_GT(s.instructions, 1'000'000U);
-  EXPECT_GT(s.sure * 2, s.instructions);
+  EXPECT_GT(s.high_confidence * 2, s.instructions);
 }
 
 // Damaged traces: decoding ends, every byte is in a segment or a gap, gaps lie in the stream, and what is

@@ -7,7 +7,7 @@
 #include <thread>
 
 #include "arch/x86/state.h"
-#include "tests/arch/x86/scene.h"
+#include "tests/arch/x86/flow_fixture.h"
 #include "tests/support/sim_random.h"
 
 namespace asof::x86::test {
@@ -16,7 +16,7 @@ namespace {
 constexpr Addr kMain = 0x401000, kLoop = 0x401005, kJump = 0x401007, kCallee = 0x401100;
 
 // main: call callee; loop: je main; jmp *%rax      callee: je ret; nop; ret
-struct Program : Scene {
+struct Program : FlowFixture {
   std::shared_ptr<CodeMap> map;
 
   explicit Program(std::vector<Addr> hooks = {}) {
@@ -73,12 +73,12 @@ TEST(Links, SayWhereARunLeadsAndWhatItLeaves) {
 
 TEST(Links, AReturnToARunsOwnCallIsAWayLikeAnyOther) {
   constexpr Addr kTwo = 0x402000, kOne = 0x402010;
-  Scene scene;
-  scene.code(kTwo, {0xe8, 0x0b, 0x00, 0x00, 0x00, 0x90});  // call kOne; nop ...
-  scene.code(kOne, {0xe8, 0x0b, 0x00, 0x00, 0x00, 0x90});  // call a return; nop ...
-  scene.code(kOne + 0x10, {0xc3});
-  RunCache cache(std::make_shared<CodeMap>(scene.text(), TextAt::kAsof, std::vector<Addr>{}, false));
-  const auto at = [&](Addr a) { return cache.at(scene.stream.contexts.at(0).space, a, 64); };
+  FlowFixture fixture;
+  fixture.code(kTwo, {0xe8, 0x0b, 0x00, 0x00, 0x00, 0x90});  // call kOne; nop ...
+  fixture.code(kOne, {0xe8, 0x0b, 0x00, 0x00, 0x00, 0x90});  // call a return; nop ...
+  fixture.code(kOne + 0x10, {0xc3});
+  RunCache cache(std::make_shared<CodeMap>(fixture.text(), TextAt::kAsof, std::vector<Addr>{}, false));
+  const auto at = [&](Addr a) { return cache.at(fixture.stream.contexts.at(0).space, a, 64); };
   const uint32_t run = at(kTwo);
   ASSERT_EQ(cache.run(run).end, RunEnd::kRet);
   ASSERT_EQ(cache.run(run).call_count, 2);
@@ -91,14 +91,14 @@ TEST(Links, AReturnToARunsOwnCallIsAWayLikeAnyOther) {
 TEST(Links, SeveralCallsAreLeftInTheirOrder) {
   constexpr Addr kOne = 0x402000, kTwo = 0x402010, kThree = 0x402020, kLast = 0x402030;
   for (const bool indirect : {false, true}) {
-    Scene scene;
-    for (const Addr a : {kOne, kTwo, kThree}) scene.code(a, {0xe8, 0x0b, 0x00, 0x00, 0x00, 0x90});
+    FlowFixture fixture;
+    for (const Addr a : {kOne, kTwo, kThree}) fixture.code(a, {0xe8, 0x0b, 0x00, 0x00, 0x00, 0x90});
     if (indirect)
-      scene.code(kLast, {0xff, 0xe0});  // jmp *%rax
+      fixture.code(kLast, {0xff, 0xe0});  // jmp *%rax
     else
-      scene.code(kLast, {0x74, 0x00, 0x90});  // je
-    RunCache cache(std::make_shared<CodeMap>(scene.text(), TextAt::kAsof, std::vector<Addr>{}, false));
-    const auto at = [&](Addr a) { return cache.at(scene.stream.contexts.at(0).space, a, 64); };
+      fixture.code(kLast, {0x74, 0x00, 0x90});  // je
+    RunCache cache(std::make_shared<CodeMap>(fixture.text(), TextAt::kAsof, std::vector<Addr>{}, false));
+    const auto at = [&](Addr a) { return cache.at(fixture.stream.contexts.at(0).space, a, 64); };
     const uint32_t run = at(kOne);
     ASSERT_EQ(cache.run(run).call_count, 3);
     ASSERT_TRUE(indirect ? cache.follow_indirect(run) : cache.follow(run, 1));

@@ -7,7 +7,7 @@
 
 #include <algorithm>
 
-#include "tests/arch/x86/sure.h"
+#include "tests/arch/x86/high_confidence.h"
 
 namespace asof::x86::test {
 namespace {
@@ -83,16 +83,16 @@ TEST_P(SilentStorm, NothingSureIsWrong) {
     Simulation run(s);
     for (unsigned cpu = 0; cpu < s.cpus; ++cpu) {
       SCOPED_TRACE(fmt::format("cpu {}", cpu));
-      expect_sure_ones_ran(run.decode(cpu), run.truth(cpu), s.coarse_time && !s.no_time, score);
+      expect_high_confidence_ran(run.decode(cpu), run.truth(cpu), s.coarse_time && !s.no_time, score);
     }
     // With more captures than usual all that fail are wanted.
     if (HasFatalFailure() && captures == kCaptures) return;
   }
-  // The rule is worth nothing if little is sure.
-  EXPECT_GT(score.sure * 100, score.instructions * 30);
+  // The rule is worth nothing if little has high confidence.
+  EXPECT_GT(score.high_confidence * 100, score.instructions * 30);
   EXPECT_GT(score.instructions, 100'000U);
   RecordProperty("instructions", std::to_string(score.instructions));
-  RecordProperty("sure", std::to_string(score.sure));
+  RecordProperty("high_confidence", std::to_string(score.high_confidence));
   RecordProperty("proved", std::to_string(score.proved));
 }
 

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "arch/x86/patch_rules.h"
 #include "tests/arch/x86/loaded_programs.h"
 #include "tests/arch/x86/text_recording.h"
 
@@ -237,6 +238,7 @@ class Simulation {
   // The store as a capture would give it: the text before the run, and the records of the pokes.
   void store() {
     Builder b;
+    b.set_patch_rules(x86::kPatchRules);
     recording_.emplace(*machine_, settings_.recording, random_, settings_.ticks);
     recording_->read_pokes(batches_);
     for (const auto& [at, tsc] : unseen_)

@@ -2,17 +2,17 @@
 #include <algorithm>
 
 #include "arch/x86/packet.h"
-#include "tests/arch/x86/scene.h"
+#include "tests/arch/x86/flow_fixture.h"
 
 namespace asof::x86::test {
 namespace {
 
 using asof::test::SimRandom;
 
-constexpr Addr A = Scene::kCode;
+constexpr Addr A = FlowFixture::kCode;
 
 // A trace of three segments: NOPs from A on, and a jump behind them.
-struct Three : Scene {
+struct Three : FlowFixture {
   std::vector<uint64_t> psbs;
   Three() {
     Bytes text(28, 0x90);
@@ -126,7 +126,7 @@ TEST(Sync, PiecesOfOneByte) {
 }
 
 TEST(Sync, NoSyncPointAtAll) {
-  Scene s;
+  FlowFixture s;
   s.pt.tnt(true);
   s.pt.tip(A);
   const Decoded d = s.decode();
@@ -139,13 +139,13 @@ TEST(Sync, NoSyncPointAtAll) {
 }
 
 TEST(Sync, EmptyStream) {
-  Scene s;
+  FlowFixture s;
   const auto arch = make_arch(s.config);
   EXPECT_TRUE(arch->split(s.stream, 0).empty());
 }
 
 TEST(Sync, BytesBeforeTheFirstSyncPoint) {
-  Scene s;
+  FlowFixture s;
   s.code(A, Bytes(16, 0x90));
   s.pt.tip(A);
   const uint64_t psb = s.pt.offset();
@@ -163,7 +163,7 @@ TEST(Sync, BytesBeforeTheFirstSyncPoint) {
 
 // A trace begins with timing packets when its first PSB comes later: nothing is missing.
 TEST(Sync, TimingPacketsBeforeTheFirstSyncPointAreNoLoss) {
-  Scene s;
+  FlowFixture s;
   s.code(A, Bytes(16, 0x90));
   s.pt.mtc(0xf1);
   s.pt.cyc(1);
@@ -263,7 +263,7 @@ TEST(Sync, StretchWithoutSyncPointBetweenOthers) {
 }
 
 TEST(Sync, DamagedSyncGroup) {
-  Scene s;
+  FlowFixture s;
   s.code(A, Bytes(16, 0x90)).code(A + 0x100, Bytes(16, 0x90));
   s.pt.psb();
   s.pt.raw(Bytes{0x02, 0xff});
@@ -280,7 +280,7 @@ TEST(Sync, DamagedSyncGroup) {
 
 // A packet that does not belong into a PSB+, but is one: the flow goes on at the next complete address.
 TEST(Sync, SyncGroupWithoutItsEnd) {
-  Scene s;
+  FlowFixture s;
   s.code(A, Bytes(16, 0x90)).code(A + 0x100, Bytes(16, 0x90));
   s.pt.psb();
   s.pt.tsc(5);
@@ -296,12 +296,12 @@ TEST(Sync, SyncGroupWithoutItsEnd) {
 
 TEST(Sync, SyncGroupCutByTheEnd) {
   const uint64_t whole = [] {
-    Scene s;
+    FlowFixture s;
     s.start(A, 77);
     return s.pt.bytes().size();
   }();
   for (uint64_t n = kPsbSize; n < whole; ++n) {
-    Scene s;
+    FlowFixture s;
     s.code(A, Bytes(16, 0x90));
     s.start(A, 77);
     const Bytes cut(s.pt.bytes().begin(), s.pt.bytes().begin() + static_cast<std::ptrdiff_t>(n));
@@ -316,7 +316,7 @@ TEST(Sync, SyncGroupCutByTheEnd) {
 }
 
 TEST(Sync, SyncGroupEndedByOverflow) {
-  Scene s;
+  FlowFixture s;
   s.code(A, Bytes(16, 0x90)).code(A + 0x100, Bytes(16, 0x90));
   s.pt.psb();
   s.pt.tsc(5);
@@ -332,7 +332,7 @@ TEST(Sync, SyncGroupEndedByOverflow) {
 
 // The flow cannot know that it must arrive anywhere when the next PSB+ has no address because of an overflow.
 TEST(Sync, NextSyncGroupEndedByOverflow) {
-  Scene s;
+  FlowFixture s;
   s.code(A, {0x90, 0x74, 0x00, 0x90, 0x74, 0x00}).code(A + 0x100, Bytes(16, 0x90));
   s.start(A);
   s.pt.tnt(false);
@@ -350,7 +350,7 @@ TEST(Sync, NextSyncGroupEndedByOverflow) {
 
 // BDM70: the FUP in a PSB+ right before a TIP.PGE counts for nothing.
 TEST(Sync, Bdm70) {
-  Scene s;
+  FlowFixture s;
   s.config.cpu = {true, 6, 0x4f, 1};
   s.code(A, {0x90, 0xff, 0xe0}).code(A + 0x100, Bytes(16, 0x90));
   s.start(A);
@@ -363,7 +363,7 @@ TEST(Sync, Bdm70) {
 }
 
 TEST(Sync, StateOfTheSyncGroupIsTaken) {
-  Scene s;
+  FlowFixture s;
   constexpr Addr V = 0x500000;
   s.code(V, {0x40, 0x90, 0x90});
   PsbPlus g;
@@ -383,7 +383,7 @@ TEST(Sync, StateOfTheSyncGroupIsTaken) {
 
 // A sync point in VMX non-root operation: its address and its TSC are the guest's.
 TEST(Sync, OfAGuest) {
-  Scene s;
+  FlowFixture s;
   s.code(A, {0x90, 0x90, 0x90, 0x90}).with_clock();
   PsbPlus g;
   g.tsc = 77;

@@ -7,7 +7,7 @@
 #include <deque>
 
 #include "arch/x86/state.h"
-#include "tests/arch/x86/scene.h"
+#include "tests/arch/x86/flow_fixture.h"
 
 namespace asof::x86::test {
 namespace {
@@ -83,7 +83,7 @@ TEST(Turn, IsTheSameOnlyWithAllThatDecidesIt) {
   }
 }
 
-constexpr Addr A = Scene::kCode;
+constexpr Addr A = FlowFixture::kCode;
 
 // A chain of calls without a branch, at its end a function that calls itself between branches that lead
 // nowhere, and where that ends another chain; run by hardware that compresses returns to its `entries` latest
@@ -119,7 +119,7 @@ class Recursion {
     s.pt.tip(A);
   }
 
-  Scene s;
+  FlowFixture s;
   std::vector<Addr> ran;
 
  private:

@@ -1,25 +1,25 @@
 // How far a doubt reaches: what follows text that may have changed unseen, what ends it, and which of several
-// lives of one memory the flow is in (docs/live-text.md 7.1, 7.3).
-#include "tests/arch/x86/scene.h"
+// lifetimes of one memory the flow is in (docs/live-text.md 7.1, 7.3).
+#include "tests/arch/x86/flow_fixture.h"
 
 namespace asof::x86::test {
 namespace {
 
-constexpr Addr kKernel = Scene::kCode;
+constexpr Addr kKernel = FlowFixture::kCode;
 constexpr Addr kModule = 0xffffffffc0100000;
 constexpr Addr kProgram = 0xffffffffc0600000;
 
-struct Place {
+struct Visit {
   Addr ip;
   Confidence confidence;
-  bool operator==(const Place&) const = default;
+  bool operator==(const Visit&) const = default;
 };
-void PrintTo(const Place& p, std::ostream* out) {
+void PrintTo(const Visit& p, std::ostream* out) {
   *out << fmt::format("{:#x} {}", p.ip, static_cast<int>(p.confidence));
 }
 
-std::vector<Place> places(const Decoded& d) {
-  std::vector<Place> out;
+std::vector<Visit> visits(const Decoded& d) {
+  std::vector<Visit> out;
   for (const Ran& r : d.ran) out.push_back({r.ip, r.confidence});
   return out;
 }
@@ -27,8 +27,8 @@ std::vector<Place> places(const Decoded& d) {
 constexpr auto kSure = Confidence::kCertain, kDoubt = Confidence::kAmbiguous;
 
 // The kernel calls a function of a module, which calls back and returns.
-struct ModuleScene : Scene {
-  ModuleScene() {
+struct ModuleFixture : FlowFixture {
+  ModuleFixture() {
     with_clock();
     Bytes kernel = {0x90};  // +0
     const Bytes to_module = asof::test::call_bytes(kKernel + 1, kModule);
@@ -42,15 +42,15 @@ struct ModuleScene : Scene {
 };
 
 TEST(Unsure, WhatFollowsUnsureTextIsInDoubtUpToTheNextAddress) {
-  ModuleScene s;
+  ModuleFixture s;
   s.start(kKernel, 100);
   s.pt.tnt(true);            // the compressed return
   s.pt.tip(kKernel + 0x20);  // JMP RAX
   stop_at(s, kKernel + 0x21);
   s.pt.tsc(200);
-  EXPECT_EQ(places(s.expect_flow(
+  EXPECT_EQ(visits(s.expect_flow(
                 {kKernel, kKernel + 1, kModule, kModule + 1, kKernel + 6, kKernel + 7, kKernel + 0x20})),
-            (std::vector<Place>{{kKernel, kSure},
+            (std::vector<Visit>{{kKernel, kSure},
                                 {kKernel + 1, kSure},
                                 {kModule, kDoubt},
                                 {kModule + 1, kDoubt},
@@ -60,7 +60,7 @@ TEST(Unsure, WhatFollowsUnsureTextIsInDoubtUpToTheNextAddress) {
 }
 
 TEST(Unsure, AReturnToACallFromBeforeTheDoubtIsInDoubt) {
-  ModuleScene s;
+  ModuleFixture s;
   // +0x40: CALL kernel; NOP; JMP RAX. The callee's JMP RAX goes to a RET.
   Bytes outer = asof::test::call_bytes(kKernel + 0x40, kKernel);
   outer.insert(outer.end(), {0x90, 0xff, 0xe0});
@@ -73,21 +73,21 @@ TEST(Unsure, AReturnToACallFromBeforeTheDoubtIsInDoubt) {
   s.pt.tip(kKernel + 0x20);
   stop_at(s, kKernel + 0x21);
   s.pt.tsc(200);
-  const auto got = places(
+  const auto got = visits(
       s.expect_flow({kKernel + 0x40, kKernel, kKernel + 1, kModule, kModule + 1, kKernel + 6, kKernel + 7,
                      kKernel + 0x60, kKernel + 0x61, kKernel + 0x45, kKernel + 0x46, kKernel + 0x20}));
   // The block of the return, too: an interrupt may come before anything else runs where it leads to.
-  EXPECT_EQ(got[7], (Place{kKernel + 0x60, kDoubt}));
-  EXPECT_EQ(got[8], (Place{kKernel + 0x61, kDoubt}));
-  EXPECT_EQ(got[9], (Place{kKernel + 0x45, kDoubt}));
-  EXPECT_EQ(got[10], (Place{kKernel + 0x46, kDoubt}));
-  EXPECT_EQ(got[11], (Place{kKernel + 0x20, kSure}));
+  EXPECT_EQ(got[7], (Visit{kKernel + 0x60, kDoubt}));
+  EXPECT_EQ(got[8], (Visit{kKernel + 0x61, kDoubt}));
+  EXPECT_EQ(got[9], (Visit{kKernel + 0x45, kDoubt}));
+  EXPECT_EQ(got[10], (Visit{kKernel + 0x46, kDoubt}));
+  EXPECT_EQ(got[11], (Visit{kKernel + 0x20, kSure}));
 }
 
 // One program ended at 1000, another began at 2000 whose bytes lie across its end; time says 900 to 2100.
 // What runs on from the first bytes of the second one is of the second one.
-TEST(Unsure, TheFlowStaysInTheLifeOfAProgram) {
-  Scene s;
+TEST(Unsure, TheFlowStaysInTheLifetimeOfAProgram) {
+  FlowFixture s;
   s.with_clock();
   s.program(kProgram + 0x10, {0x75, 0x00, 0x75, 0x00, 0xff, 0xe0}, 1, kTimeMin, 1000);
   Bytes second(0x10, 0x90);
@@ -109,7 +109,7 @@ TEST(Unsure, TheFlowStaysInTheLifeOfAProgram) {
 // are followed than there are, so that one of those fits proves nothing.
 TEST(Unsure, OneOfMoreVersionsThanAreFollowedIsNotProved) {
   constexpr int kVersions = 70;
-  Scene s;
+  FlowFixture s;
   s.with_clock();
   for (int i = 0; i < kVersions; ++i) {
     const Addr target = kKernel + 0x100 + 0x10 * static_cast<Addr>(i);
@@ -122,13 +122,13 @@ TEST(Unsure, OneOfMoreVersionsThanAreFollowedIsNotProved) {
   s.pt.tip(kKernel + 0x20);
   stop_at(s, kKernel + 0x21);
   s.pt.tsc(2000);
-  EXPECT_EQ(places(s.decode()).at(0), (Place{kKernel, kDoubt}));
+  EXPECT_EQ(visits(s.decode()).at(0), (Visit{kKernel, kDoubt}));
 }
 
 // The condition was changed at 1000, the distance at 500: the new condition and the old distance never were
 // there together.
 TEST(Unsure, BytesOfAnInstructionAreOfOneTime) {
-  Scene s;
+  FlowFixture s;
   s.with_clock();
   s.code(kKernel, {0x74}, kTimeMin, 999).code(kKernel, {0x75}, 1000);
   s.code(kKernel + 1, {0x00}, kTimeMin, 499).code(kKernel + 1, {0x10}, 500);
@@ -140,21 +140,23 @@ TEST(Unsure, BytesOfAnInstructionAreOfOneTime) {
   stop_at(s, kKernel + 0x21);
   s.pt.tsc(2000);
   const Decoded d = s.expect_flow({kKernel, kKernel + 2, kKernel + 0x20});
-  EXPECT_EQ(places(d).at(0), (Place{kKernel, Confidence::kProved}));
+  EXPECT_EQ(visits(d).at(0), (Visit{kKernel, Confidence::kProved}));
   EXPECT_EQ(d.ran[0].bytes[0], 0x74);
 }
 // One process has two texts at the address, of which one fits; of the other that may run nothing is known.
 TEST(Unsure, TextOfAProcessIsNotProvedWhereAnotherWithoutTextMayRun) {
-  Scene s;
+  FlowFixture s;
   s.with_clock();
-  s.code(Scene::kUserCode, {0x75, 0x00}, kTimeMin, 999).code(Scene::kUserCode, {0xff, 0xe0}, 1000);
+  s.code(FlowFixture::kUserCode, {0x75, 0x00}, kTimeMin, 999)
+      .code(FlowFixture::kUserCode, {0xff, 0xe0}, 1000);
   s.code(kKernel, {0x90, 0x90});
   s.stream.contexts = {{kTimeMin, 1, 1, s.user()}, {1500, 2, 2, s.add_space()}};
-  s.start(Scene::kUserCode, 100);
+  s.start(FlowFixture::kUserCode, 100);
   s.pt.tip(kKernel);
   stop_at(s, kKernel + 1);
   s.pt.tsc(2000);
-  EXPECT_EQ(places(s.expect_flow({Scene::kUserCode, kKernel})).at(0), (Place{Scene::kUserCode, kDoubt}));
+  EXPECT_EQ(visits(s.expect_flow({FlowFixture::kUserCode, kKernel})).at(0),
+            (Visit{FlowFixture::kUserCode, kDoubt}));
 }
 
 }  // namespace

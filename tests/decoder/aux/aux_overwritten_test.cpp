@@ -2,7 +2,7 @@
 // record.
 #include <gtest/gtest.h>
 
-#include "tests/decoder/capture_lab.h"
+#include "tests/decoder/capture_test_util.h"
 #include "tests/support/pt_writer.h"
 
 namespace asof::test {

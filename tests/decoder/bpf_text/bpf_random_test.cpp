@@ -6,7 +6,7 @@
 #include <map>
 #include <set>
 
-#include "tests/decoder/capture_lab.h"
+#include "tests/decoder/capture_test_util.h"
 #include "tests/support/sim_random.h"
 
 namespace asof {
@@ -160,7 +160,7 @@ class History {
   Recording recording_;
 };
 
-// Each program's bytes at instants of its life; also in its grace period.
+// Each program's bytes at instants of its lifetime; also in its grace period.
 void expect_possible(History& history, bool alone, uint64_t& sure, uint64_t& looked) {
   auto capture = history.open();
   ASSERT_TRUE(capture.has_value());

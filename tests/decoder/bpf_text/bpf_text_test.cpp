@@ -1,8 +1,8 @@
-// Lives of generated code: BPF programs, trampolines, out-of-line pages. Rows of the test matrix in
+// Lifetimes of generated code: BPF programs, trampolines, out-of-line pages. Rows of the test matrix in
 // docs/live-text.md are named in brackets.
 #include <gtest/gtest.h>
 
-#include "tests/decoder/capture_lab.h"
+#include "tests/decoder/capture_test_util.h"
 
 namespace asof {
 namespace {
@@ -131,7 +131,7 @@ TEST_F(Generated, PokesBeforeRegistrationAreInTheImage) {  // [B04]
   EXPECT_EQ(at(kA, 5, 100), std::vector<Bytes>{filled(5, 0x11)});
 }
 
-TEST_F(Generated, PokeAfterUnregisterBelongsToTheClosingLife) {  // [B05]
+TEST_F(Generated, PokeAfterUnregisterBelongsToTheClosingLifetime) {  // [B05]
   const Bytes nop = {0x0f, 0x1f, 0x44, 0, 0}, jump = {0xe9, 1, 0, 0, 0};
   load(20, kA, 20, 1);
   unload(100, kA, 20, 1);
@@ -236,7 +236,7 @@ TEST_F(Generated, ImageWhoseLoadRecordIsLost) {
   EXPECT_EQ(at(kA, 1, 150), std::vector<Bytes>{filled(1, 0x11)});
 }
 
-TEST_F(Generated, ImageThatFitsTwoLivesIsOfNone) {
+TEST_F(Generated, ImageThatFitsTwoLifetimesIsOfNone) {
   r.writer.ksymbol(kA, 20, kBpf, kRegister, kName, Recording::at(100));
   r.writer.ksymbol(kA, 20, kBpf, kUnregister, kName, Recording::at(200));
   r.writer.ksymbol(kA, 20, kBpf, kRegister, kName, Recording::at(300));
@@ -246,7 +246,7 @@ TEST_F(Generated, ImageThatFitsTwoLivesIsOfNone) {
 }
 
 // A program is loaded over another one, whose end and whose successor's announcement are lost.
-TEST_F(Generated, LoadOverAnOpenLifeEndsIt) {
+TEST_F(Generated, LoadOverAnOpenLifetimeEndsIt) {
   load(100, kA, 20, 1);
   r.writer.bpf_event(kLoad, 2, kTag2, Recording::at(300));
   r.programs = {program(1, kA, filled(20, 0x11)), program(2, kA + 12, filled(20, 0x22), kTag2)};

@@ -2,8 +2,8 @@
 #include <gtest/gtest.h>
 
 #include "decoder/bundle/bundle.h"
-#include "tests/decoder/capture_lab.h"
-#include "tests/decoder/coresight/cs_lab.h"
+#include "tests/decoder/capture_test_util.h"
+#include "tests/decoder/coresight/cs_test_util.h"
 
 namespace asof::test {
 namespace {

@@ -1,6 +1,6 @@
 #include <gtest/gtest.h>
 
-#include "tests/decoder/capture_lab.h"
+#include "tests/decoder/capture_test_util.h"
 #include "tests/support/pt_writer.h"
 
 namespace asof {

@@ -8,7 +8,7 @@
 #include <map>
 
 #include "decoder/calls/timeline.h"
-#include "tests/decoder/capture_lab.h"
+#include "tests/decoder/capture_test_util.h"
 #include "tests/support/assembler.h"
 #include "tests/support/capture_builder.h"
 #include "tests/support/sim_random.h"

@@ -1,4 +1,5 @@
 // The matrix of live-text situations, one text file per row in tests/cases/: see tests/README.md, "Cases".
+// A test is named by its row alone (X05), the file also by what it shows (X05-emulated-call-....case).
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -14,7 +15,8 @@ namespace {
 
 const std::filesystem::path kCases = std::filesystem::path(ASOF_TEST_DATA) / ".." / "cases";
 
-std::vector<std::string> all_rows() {
+// File names without ".case".
+std::vector<std::string> all_cases() {
   std::vector<std::string> out;
   for (const auto& entry : std::filesystem::directory_iterator(kCases)) {
     if (entry.path().extension() == ".case") out.push_back(entry.path().stem().string());
@@ -22,6 +24,8 @@ std::vector<std::string> all_rows() {
   std::ranges::sort(out);
   return out;
 }
+
+std::string row_of(const std::string& name) { return name.substr(0, name.find('-')); }
 
 class Cases : public testing::TestWithParam<std::string> {};
 
@@ -31,16 +35,17 @@ TEST_P(Cases, Row) {
     SCOPED_TRACE(variant.empty() ? GetParam() : GetParam() + " @" + variant);
     const TempDir scratch;
     try {
-      for (const std::string& wrong : run_case(read_case(path, variant), scratch.path()))
-        ADD_FAILURE() << wrong;
+      const CaseFile read = read_case(path, variant);
+      EXPECT_EQ(read.row, row_of(GetParam()));
+      for (const std::string& wrong : run_case(read, scratch.path())) ADD_FAILURE() << wrong;
     } catch (const CaseError& e) {
       ADD_FAILURE() << e.what();
     }
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Matrix, Cases, testing::ValuesIn(all_rows()),
-                         [](const testing::TestParamInfo<std::string>& row) { return row.param; });
+INSTANTIATE_TEST_SUITE_P(Matrix, Cases, testing::ValuesIn(all_cases()),
+                         [](const testing::TestParamInfo<std::string>& name) { return row_of(name.param); });
 
 }  // namespace
 }  // namespace asof::test

@@ -4,8 +4,8 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "tests/arch/arm64/sure.h"
-#include "tests/decoder/patch_sites/arm64_lab.h"
+#include "tests/arch/arm64/high_confidence.h"
+#include "tests/decoder/patch_sites/arm64_test_util.h"
 #include "tests/support/captures_of.h"
 
 namespace asof::test {
@@ -247,7 +247,7 @@ void check(uint64_t seed, Score& score) {
       EtmDecoded d;
       decoder->decode(segment, d);
       score.gaps += d.gaps.size();
-      expect_sure_ones_ran(d.ran, run.truth(cpu, segment), s.clock == EtmClock::kFine, score);
+      expect_high_confidence_ran(d.ran, run.truth(cpu, segment), s.clock == EtmClock::kFine, score);
       if (testing::Test::HasFatalFailure()) return;
     }
   }
@@ -261,9 +261,9 @@ TEST_P(RecordedArm64, NothingSureIsWrong) {
     if (HasFatalFailure() && times_as_many() == 1) return;
   }
   EXPECT_EQ(score.captures, captures_of(kCaptures) / kShards);
-  EXPECT_GT(score.sure * 100, score.ran * 30) << score.sure << " of " << score.ran;
+  EXPECT_GT(score.high_confidence * 100, score.ran * 30) << score.high_confidence << " of " << score.ran;
   RecordProperty("ran", std::to_string(score.ran));
-  RecordProperty("sure", std::to_string(score.sure));
+  RecordProperty("high_confidence", std::to_string(score.high_confidence));
   RecordProperty("proved", std::to_string(score.proved));
 }
 

@@ -49,18 +49,18 @@ class RecordedMachine {
         other_(settings.seed + 2, true) {
     configure();
     if (settings.watched) watcher_.emplace(*machine_, random_);
-    scenery_.emplace(Scenery{*machine_, kernel_, random_, tasks_, start() + settings.ticks,
-                             watcher_ ? &*watcher_ : nullptr});
-    queue_.emplace(*scenery_);
+    fixture_.emplace(RecordedFixture{*machine_, kernel_, random_, tasks_, start() + settings.ticks,
+                                     watcher_ ? &*watcher_ : nullptr});
+    queue_.emplace(*fixture_);
     processes();
     change_text();
     const uint64_t copied = start() + random_.below(kBefore);
     machine_->schedule(copied, [this] { copy(spec_.kcore, spec_.symbols); });
     if (settings.losses == RecordedSettings::Losses::kAtTheEnd) {
-      stopped_ = random_.between(start() + kBefore + 500, scenery_->end);
+      stopped_ = random_.between(start() + kBefore + 500, fixture_->end);
       machine_->schedule(stopped_, [this] { machine_->stop_trace(0); });
     }
-    machine_->run_until(scenery_->end);
+    machine_->run_until(fixture_->end);
     for (unsigned i = stopped_ == 0 ? 0 : 1; i < settings.cpus; ++i) machine_->stop_trace(i);
     describe();
   }
@@ -144,7 +144,7 @@ class RecordedMachine {
       machine_->side(0, i, [pid](PerfDataWriter& w, const Trailer& t) { w.comm(pid, pid, "u", false, t); });
       if (settings_.processes) take_turns(i, task);
       machine_->schedule(start() + kBefore, [this, i] { machine_->start_trace(i); });
-      for (uint64_t t = start(); (t += random_.between(500, 6000)) < scenery_->end;)
+      for (uint64_t t = start(); (t += random_.between(500, 6000)) < fixture_->end;)
         machine_->interrupt_at(t, i, kernel_.address("timer"));
     }
   }
@@ -152,7 +152,7 @@ class RecordedMachine {
     const int pid = 200 + static_cast<int>(cpu);
     SimTask& second = machine_->add_task(pid, pid, "o", 2, other_.entry(), kernel_.address("fresh"));
     tasks_.push_back(&second);
-    for (uint64_t t = start() + random_.between(500, 3000); t < scenery_->end;
+    for (uint64_t t = start() + random_.between(500, 3000); t < fixture_->end;
          t += random_.between(1000, 4000)) {
       machine_->schedule(t, [this, cpu, &first, &second] {
         SimCpu& c = machine_->cpu(cpu);
@@ -163,20 +163,20 @@ class RecordedMachine {
   }
 
   void change_text() {
-    if (settings_.dispatcher) dispatcher_.emplace(*scenery_, *queue_, symbols_).schedule(start());
-    if (settings_.programs) programs_.emplace(*scenery_, places_, symbols_).schedule(start());
-    if (settings_.trampolines) trampolines_.emplace(*scenery_, *queue_, places_, symbols_).schedule(start());
-    if (settings_.probes) probes_.emplace(*scenery_, *queue_, symbols_).schedule(start());
+    if (settings_.dispatcher) dispatcher_.emplace(*fixture_, *queue_, symbols_).schedule(start());
+    if (settings_.programs) programs_.emplace(*fixture_, places_, symbols_).schedule(start());
+    if (settings_.trampolines) trampolines_.emplace(*fixture_, *queue_, places_, symbols_).schedule(start());
+    if (settings_.probes) probes_.emplace(*fixture_, *queue_, symbols_).schedule(start());
     if (settings_.modules)
       modules_.emplace(*machine_, kernel_, random_, tasks_).schedule(start(), settings_.ticks);
     if (settings_.static_branches || settings_.static_calls || settings_.modules) keys(start() + 100);
     if (settings_.user_writes) write_user_text();
-    if (settings_.uprobes) uprobes_.emplace(*scenery_, user_).schedule(start());
+    if (settings_.uprobes) uprobes_.emplace(*fixture_, user_).schedule(start());
   }
   // Static branches and calls, some at a time.
   void keys(uint64_t from) {
     machine_->schedule(from + random_.between(500, 6000), [this] {
-      if (machine_->now() >= scenery_->end) return;
+      if (machine_->now() >= fixture_->end) return;
       queue_->poke([this] { return some_keys(); }, [this] { keys(machine_->now()); });
     });
   }
@@ -215,7 +215,7 @@ class RecordedMachine {
       });
     };
     protect(writable, 7);
-    change_unseen(*machine_, user_, 1, random_, writable + 10, scenery_->end);
+    change_unseen(*machine_, user_, 1, random_, writable + 10, fixture_->end);
     if (random_.chance(50)) protect(writable + random_.below(settings_.ticks), 5);
   }
 
@@ -347,7 +347,7 @@ class RecordedMachine {
       out.push_back(e);
     }
     if (lost != 0) {  // told in front of the last AUX record
-      SideEvent told{scenery_->end, ring.back().cpu, 0, 0, {}};
+      SideEvent told{fixture_->end, ring.back().cpu, 0, 0, {}};
       told.emit = [lost, cpu = told.cpu](PerfDataWriter& w, const Trailer& t) { w.lost(201 + cpu, lost, t); };
       out.push_back(told);
     }
@@ -360,7 +360,7 @@ class RecordedMachine {
     const auto lost = static_cast<uint64_t>(ring.end() - begin);
     if (lost == 0) return;
     ring.erase(begin, ring.end());
-    ring.push_back({scenery_->end + 100'000, 0, 0, 0,
+    ring.push_back({fixture_->end + 100'000, 0, 0, 0,
                     [lost](PerfDataWriter& w, const Trailer& t) { w.lost_samples(lost, t); }});
   }
   std::ptrdiff_t some_of(std::ptrdiff_t all) {
@@ -373,7 +373,7 @@ class RecordedMachine {
   std::unique_ptr<Machine> machine_;
   std::vector<SimTask*> tasks_;
   std::optional<Watcher> watcher_;
-  std::optional<Scenery> scenery_;
+  std::optional<RecordedFixture> fixture_;
   std::optional<PokeQueue> queue_;
   CodePlaces places_;
   std::vector<GeneratedSymbol> symbols_;

@@ -3,7 +3,7 @@
 #include <map>
 #include <vector>
 
-#include "tests/decoder/captures/recorded_scenery.h"
+#include "tests/decoder/captures/recorded_fixture.h"
 
 namespace asof::x86::test {
 
@@ -14,7 +14,7 @@ class Kprobes {
   static constexpr Addr kSlots = 0xffffffffc0006000;
   static constexpr uint64_t kSlotSize = 32, kMostSlots = 2;
 
-  Kprobes(const Scenery& s, PokeQueue& queue, std::vector<GeneratedSymbol>& symbols)
+  Kprobes(const RecordedFixture& s, PokeQueue& queue, std::vector<GeneratedSymbol>& symbols)
       : s_(s), queue_(queue), symbols_(symbols) {}
   void schedule(uint64_t start) {
     if (s_.kernel.probes().empty()) return;
@@ -76,7 +76,7 @@ class Kprobes {
   // Between the write and its record all CPUs are made to synchronise.
   uint64_t sync() const { return s_.random.between(5, s_.random.chance(20) ? 3000 : 300); }
 
-  const Scenery& s_;
+  const RecordedFixture& s_;
   PokeQueue& queue_;
   std::vector<GeneratedSymbol>& symbols_;
   std::vector<Addr> armed_;
@@ -89,7 +89,7 @@ class Uprobes {
  public:
   static constexpr Addr kSlots = 0x7ffff000;
 
-  Uprobes(const Scenery& s, const Program& user) : s_(s), user_(user) {
+  Uprobes(const RecordedFixture& s, const Program& user) : s_(s), user_(user) {
     s_.machine.on_instruction(s_.kernel.address("debug.top"), [this](SimCpu& c) {
       Addr& back = c.task->kernel_stack.back().ip;
       if (const auto next = behind_.find(back); next != behind_.end()) back = next->second;
@@ -126,7 +126,7 @@ class Uprobes {
           [this, &p] { s_.machine.memory().write(s_.now(), 1, p.at, Bytes{p.insn[0]}); });
   }
 
-  const Scenery& s_;
+  const RecordedFixture& s_;
   const Program& user_;
   std::map<Addr, Addr> behind_;  // what a slot's trap goes back to
   bool mapped_ = false;

@@ -5,14 +5,14 @@
 #include <utility>
 #include <vector>
 
-#include "tests/decoder/captures/recorded_scenery.h"
+#include "tests/decoder/captures/recorded_fixture.h"
 
 namespace asof::x86::test {
 
 // BPF programs, and classic ones that nobody announces.
 class RecordedPrograms {
  public:
-  RecordedPrograms(const Scenery& s, CodePlaces& places, std::vector<GeneratedSymbol>& symbols)
+  RecordedPrograms(const RecordedFixture& s, CodePlaces& places, std::vector<GeneratedSymbol>& symbols)
       : s_(s), places_(places), symbols_(symbols) {
     s_.kernel.program_rule(s_.machine, [this]() -> std::optional<Addr> {
       if (live_.empty()) return std::nullopt;
@@ -82,7 +82,7 @@ class RecordedPrograms {
     });
   }
 
-  const Scenery& s_;
+  const RecordedFixture& s_;
   CodePlaces& places_;
   std::vector<GeneratedSymbol>& symbols_;
   uint64_t shape_ = 0;  // of the last program
@@ -96,7 +96,8 @@ class RecordedPrograms {
 // kernel/trace/ftrace.c ftrace_trampoline_free().
 class Trampolines {
  public:
-  Trampolines(const Scenery& s, PokeQueue& queue, CodePlaces& places, std::vector<GeneratedSymbol>& symbols)
+  Trampolines(const RecordedFixture& s, PokeQueue& queue, CodePlaces& places,
+              std::vector<GeneratedSymbol>& symbols)
       : s_(s), queue_(queue), places_(places), symbols_(symbols) {}
   void schedule(uint64_t start) {
     s_.at(start + s_.random.below(6000), [this] { begin(); });
@@ -164,7 +165,7 @@ class Trampolines {
                         PerfDataWriter& w, const Trailer& t) { w.ksymbol(at, size, type, flags, name, t); });
   }
 
-  const Scenery& s_;
+  const RecordedFixture& s_;
   PokeQueue& queue_;
   CodePlaces& places_;
   std::vector<GeneratedSymbol>& symbols_;
@@ -182,7 +183,7 @@ class Dispatcher {
   static constexpr Addr kAt = 0xffffffffc0004000;
   static constexpr uint64_t kHalf = 2048;
 
-  Dispatcher(const Scenery& s, PokeQueue& queue, std::vector<GeneratedSymbol>& symbols)
+  Dispatcher(const RecordedFixture& s, PokeQueue& queue, std::vector<GeneratedSymbol>& symbols)
       : s_(s), queue_(queue) {
     s_.machine.memory().load(kKernelSpace, kAt, text(kAt));
     symbols.push_back({kAt, "bpf_dispatcher_xdp", "bpf"});
@@ -221,7 +222,7 @@ class Dispatcher {
     });
   }
 
-  const Scenery& s_;
+  const RecordedFixture& s_;
   PokeQueue& queue_;
   bool second_ = false;
 };

@@ -5,8 +5,8 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "tests/arch/x86/sure.h"
-#include "tests/decoder/capture_lab.h"
+#include "tests/arch/x86/high_confidence.h"
+#include "tests/decoder/capture_test_util.h"
 #include "tests/decoder/captures/recorded_machine.h"
 
 namespace asof::x86::test {
@@ -83,7 +83,7 @@ void check(uint64_t seed, Score& score) {
     Decoded d;
     for (const Segment& segment : (*arch)->split(stream, i)) decoder->decode(segment, d);
     const bool dated = !s.other_clock;
-    expect_sure_ones_ran(d, run.machine().cpu(cpu).truth.instructions(), s.coarse_time && dated, score);
+    expect_high_confidence_ran(d, run.machine().cpu(cpu).truth.instructions(), s.coarse_time && dated, score);
   }
 }
 
@@ -94,11 +94,11 @@ TEST_P(RecordedStorm, NothingSureIsWrong) {
     check(seed, score);
     if (HasFatalFailure() && captures == kCaptures) return;
   }
-  // The rule is worth nothing if little is sure.
-  EXPECT_GT(score.sure * 100, score.instructions * 30);
+  // The rule is worth nothing if little has high confidence.
+  EXPECT_GT(score.high_confidence * 100, score.instructions * 30);
   EXPECT_GT(score.instructions, 100'000U);
   RecordProperty("instructions", std::to_string(score.instructions));
-  RecordProperty("sure", std::to_string(score.sure));
+  RecordProperty("high_confidence", std::to_string(score.high_confidence));
   RecordProperty("proved", std::to_string(score.proved));
 }
 

@@ -8,8 +8,8 @@
 #include <random>
 
 #include "decoder/model/capture.h"
-#include "tests/decoder/capture_lab.h"
-#include "tests/decoder/coresight/cs_lab.h"
+#include "tests/decoder/capture_test_util.h"
+#include "tests/decoder/coresight/cs_test_util.h"
 #include "tests/decoder/perf/perf_bytes.h"
 
 namespace asof::test {

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "tests/decoder/capture_lab.h"
+#include "tests/decoder/capture_test_util.h"
 
 namespace asof {
 namespace {

@@ -11,7 +11,7 @@
 
 #include "decoder/lines/dwarf_lines.h"
 #include "decoder/model/image.h"
-#include "tests/decoder/capture_lab.h"
+#include "tests/decoder/capture_test_util.h"
 
 namespace asof {
 namespace {

@@ -142,13 +142,41 @@ uint64_t read_all(const ElfImage& image) {
   return sum;
 }
 
+// A truncated file is refused, or gives a part of what the whole one does: bytes that are in the file, where
+// they were, and no symbol or build-id that the whole one does not have.
 TEST(ElfImage, TruncatedAtEveryPlace) {
   const TempDir dir;
   const std::vector<uint8_t> good = sample_executable();
+  const auto whole = ElfImage::open(write_file(dir, "whole", good));
+  ASSERT_TRUE(whole) << whole.error().reason;
+  const auto symbols = (*whole)->symbols();
+  size_t opened = 0, refused = 0, with_all_text = 0;
   for (size_t size = 0; size < good.size(); size += size < 512 || size + 1024 > good.size() ? 7 : 101) {
+    SCOPED_TRACE(size);
     const auto image = ElfImage::open(write_file(dir, "f", std::span(good).first(size)));
-    if (image) read_all(**image);
+    if (!image) {
+      EXPECT_EQ(image.error().code, Code::kBadElf);
+      ++refused;
+      continue;
+    }
+    ++opened;
+    read_all(**image);
+    for (const ElfSegment& s : (*image)->segments()) {
+      if (s.bytes.empty()) continue;
+      ASSERT_LE(s.file_offset + s.bytes.size(), size);
+      EXPECT_TRUE(std::ranges::equal(s.bytes, std::span(good).subspan(s.file_offset, s.bytes.size())));
+      with_all_text += s.address == 0x401000 && s.bytes.size() >= 64 ? 1 : 0;
+    }
+    EXPECT_TRUE((*image)->build_id().empty() || (*image)->build_id() == (*whole)->build_id());
+    for (const ElfSymbol& s : (*image)->symbols()) {
+      EXPECT_TRUE(std::ranges::any_of(symbols, [&](const ElfSymbol& w) {
+        return w.value == s.value && w.size == s.size && (s.name.empty() || w.name.starts_with(s.name));
+      })) << s.name;
+    }
   }
+  EXPECT_GT(refused, 3U);
+  EXPECT_GT(opened, 100U);
+  EXPECT_GT(with_all_text, 10U);
 }
 
 TEST(ElfImage, BitsFlippedAndFieldsReplaced) {

@@ -70,7 +70,7 @@ TEST(Symbols, PlainerNameOfAliasesAndInnerOfNestedOnes) {
   EXPECT_EQ(name_at(table, kText + 24), "ksys_read+24");
 }
 
-TEST(Symbols, HigherRankAndLivesInTime) {
+TEST(Symbols, HigherRankAndLifetimesInTime) {
   SymbolTable table;
   table.add(symbol(kText, 4096, "module_area"));
   for (Time t : {100, 200}) {
@@ -89,7 +89,7 @@ TEST(Symbols, HigherRankAndLivesInTime) {
   EXPECT_EQ(name_at(table, kText + 128, 225), "module_area+128");
 }
 
-TEST(Symbols, LaterLifeWinsWhenTheEndOfTheFirstWasLost) {
+TEST(Symbols, LaterLifetimeWinsWhenTheEndOfTheFirstWasLost) {
   SymbolTable table;
   for (Time t : {100, 200}) {
     Symbol s = symbol(kText, 64, "prog_" + std::to_string(t));

@@ -8,7 +8,7 @@
 #include <cstdlib>
 
 #include "decoder/kernel_text/kernel_text.h"
-#include "tests/decoder/capture_lab.h"
+#include "tests/decoder/capture_test_util.h"
 #include "tests/support/module_writer.h"
 
 namespace asof {

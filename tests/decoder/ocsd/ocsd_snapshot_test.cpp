@@ -7,8 +7,8 @@
 #include <ostream>
 #include <random>
 
-#include "tests/decoder/capture_lab.h"
-#include "tests/decoder/coresight/cs_lab.h"
+#include "tests/decoder/capture_test_util.h"
+#include "tests/decoder/coresight/cs_test_util.h"
 
 namespace asof::test {
 namespace {

@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "decoder/model/image.h"
-#include "tests/decoder/capture_lab.h"
+#include "tests/decoder/capture_test_util.h"
 
 namespace asof {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include "tests/decoder/patch_sites/arm64_lab.h"
+#include "tests/decoder/patch_sites/arm64_test_util.h"
 #include "tests/support/sim_random.h"
 
 namespace asof::test {

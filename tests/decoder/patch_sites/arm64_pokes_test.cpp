@@ -5,7 +5,7 @@
 
 #include "decoder/patch_sites/arm64_words.h"
 #include "decoder/perf/trace_formats.h"
-#include "tests/decoder/patch_sites/arm64_lab.h"
+#include "tests/decoder/patch_sites/arm64_test_util.h"
 
 namespace asof::test {
 namespace {

@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "decoder/patch_sites/arm64_anchors.h"
-#include "tests/decoder/patch_sites/arm64_lab.h"
+#include "tests/decoder/patch_sites/arm64_test_util.h"
 
 namespace asof::test {
 namespace {

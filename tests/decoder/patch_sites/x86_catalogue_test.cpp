@@ -6,7 +6,7 @@
 
 #include <algorithm>
 
-#include "tests/decoder/capture_lab.h"
+#include "tests/decoder/capture_test_util.h"
 #include "tests/support/assembler.h"
 
 namespace asof {

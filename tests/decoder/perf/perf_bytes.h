@@ -18,13 +18,14 @@
 #include <vector>
 
 #include "decoder/perf/perf_data.h"
+#include "decoder/perf/records.h"
 #include "tests/support/bytes.h"
 
 namespace asof::test {
 
 using Bytes = std::vector<uint8_t>;
 
-// A file with this content for the life of the object. It lies in memory: thousands of damaged ones are
+// A file with this content for the lifetime of the object. It lies in memory: thousands of damaged ones are
 // tried.
 class TempFile {
  public:
@@ -300,7 +301,15 @@ inline std::vector<Record> records_of(const PerfData& data) {
   return records;
 }
 
-inline const Notice* notice_of(std::span<const Notice> notices, Code code) {
+inline std::vector<std::string> comms_of(const PerfData& data) {
+  std::vector<std::string> comms;
+  for (const Record& record : records_of(data)) {
+    if (record.type == 3) comms.emplace_back(parse_comm(record)->comm);
+  }
+  return comms;
+}
+
+inline const Notice* notice_of(std::span<const Notice> notices, std::string_view code) {
   const auto found =
       std::find_if(notices.begin(), notices.end(), [&](const Notice& n) { return n.code == code; });
   return found == notices.end() ? nullptr : &*found;

@@ -46,14 +46,6 @@ Bytes comm_bytes(const std::string& name, uint64_t time) {
   return part.data();
 }
 
-std::vector<std::string> comms_of(const PerfData& data) {
-  std::vector<std::string> comms;
-  for (const Record& record : records_of(data)) {
-    if (record.type == 3) comms.emplace_back(parse_comm(record)->comm);
-  }
-  return comms;
-}
-
 class PerfCompressed : public ::testing::TestWithParam<uint32_t> {};
 INSTANTIATE_TEST_SUITE_P(Types, PerfCompressed, ::testing::Values(81U, 83U));
 

@@ -8,14 +8,6 @@
 namespace asof::test {
 namespace {
 
-std::vector<std::string> comms_of(const PerfData& data) {
-  std::vector<std::string> comms;
-  for (const Record& record : records_of(data)) {
-    if (record.type == 3) comms.emplace_back(parse_comm(record)->comm);
-  }
-  return comms;
-}
-
 Tail at(uint64_t time) { return {.time = time, .cpu = 0, .pid = 1, .tid = 1, .id = 5}; }
 
 PerfBytes mixed_file() {

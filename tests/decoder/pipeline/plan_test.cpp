@@ -19,13 +19,14 @@ Capture open(const std::string& name) {
   return std::move(*capture);
 }
 
-using Place = std::tuple<size_t, size_t, uint64_t, uint64_t, uint64_t, Time, bool>;
-Place place_of(const Segment& s) {
+using SegmentKey = std::tuple<size_t, size_t, uint64_t, uint64_t, uint64_t, Time, bool>;
+SegmentKey key_of(const Segment& s) {
   return {s.stream, s.index, s.begin, s.end, s.tail_end, s.start_time, static_cast<bool>(s.before)};
 }
 
 // The same by way of lists of everything.
-std::vector<Place> by_lists(const Arch& arch, const Capture& capture, TimeBounds time, ChunkOrder order) {
+std::vector<SegmentKey> by_lists(const Arch& arch, const Capture& capture, TimeBounds time,
+                                 ChunkOrder order) {
   std::vector<Segment> all;
   for (size_t i = 0; i < capture.streams.size(); ++i) {
     std::vector<Segment> segments = arch.split(capture.streams[i], i);
@@ -38,17 +39,17 @@ std::vector<Place> by_lists(const Arch& arch, const Capture& capture, TimeBounds
     }
   }
   if (order == ChunkOrder::kByTime) std::ranges::stable_sort(all, {}, &Segment::start_time);
-  std::vector<Place> out;
-  for (const Segment& s : all) out.push_back(place_of(s));
+  std::vector<SegmentKey> out;
+  for (const Segment& s : all) out.push_back(key_of(s));
   return out;
 }
 
-std::vector<Place> by_plan(const Arch& arch, const Capture& capture, TimeBounds time, ChunkOrder order) {
+std::vector<SegmentKey> by_plan(const Arch& arch, const Capture& capture, TimeBounds time, ChunkOrder order) {
   PipelineOptions options;
   options.time = time;
   SegmentPlan plan(arch, capture, options, order);
-  std::vector<Place> out;
-  while (const auto segment = plan.next()) out.push_back(place_of(*segment));
+  std::vector<SegmentKey> out;
+  while (const auto segment = plan.next()) out.push_back(key_of(*segment));
   EXPECT_FALSE(plan.next().has_value());
   return out;
 }

@@ -1,7 +1,7 @@
 // Context switches told by samples of sched:sched_switch.
 #include <gtest/gtest.h>
 
-#include "tests/decoder/capture_lab.h"
+#include "tests/decoder/capture_test_util.h"
 
 namespace asof {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include "tests/decoder/capture_lab.h"
+#include "tests/decoder/capture_test_util.h"
 #include "tests/support/jitdump_writer.h"
 
 namespace asof {

@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "decoder/user_text/vdso_image.h"
-#include "tests/decoder/capture_lab.h"
+#include "tests/decoder/capture_test_util.h"
 
 namespace asof {
 namespace {

@@ -5,7 +5,7 @@
 
 #include <set>
 
-#include "tests/decoder/capture_lab.h"
+#include "tests/decoder/capture_test_util.h"
 #include "tests/support/elf_writer.h"
 #include "tests/support/pt_writer.h"
 #include "tools/doctor/open_matters.h"

@@ -4,7 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "tests/decoder/capture_lab.h"
+#include "tests/decoder/capture_test_util.h"
 #include "tools/output/json.h"
 #include "tools/text/text_places.h"
 
@@ -201,12 +201,12 @@ TEST_F(Changes, HistoryHasPokesProgramsAndMissingRecordsInOrder) {
   EXPECT_GE(site[1].not_before, 100);
   EXPECT_LE(site[1].time, 300);
   EXPECT_EQ(site[2].time, 300);
-  const auto life = history({loaded, loaded + 16});
-  ASSERT_EQ(life.size(), 2U);
-  EXPECT_EQ(said(life[0]), "bpf: program loaded");
-  EXPECT_EQ(life[0].time, 150);
-  EXPECT_EQ(life[0].range, (AddrRange{loaded, loaded + 16}));
-  EXPECT_EQ(said(life[1]), "bpf: program unregistered");
+  const auto lifetime = history({loaded, loaded + 16});
+  ASSERT_EQ(lifetime.size(), 2U);
+  EXPECT_EQ(said(lifetime[0]), "bpf: program loaded");
+  EXPECT_EQ(lifetime[0].time, 150);
+  EXPECT_EQ(lifetime[0].range, (AddrRange{loaded, loaded + 16}));
+  EXPECT_EQ(said(lifetime[1]), "bpf: program unregistered");
   EXPECT_TRUE(history({kText + 0x1000, kText + 0x1800}).empty());
 }
 

@@ -83,13 +83,13 @@ TEST(Query, FilesOfOthersStay) {
   for (const std::string& theirs : {std::string("notes\n"), foreign}) {
     std::ofstream(file, std::ios::binary) << theirs;
     const Ran r = run_asof(command);
-    EXPECT_NE(r.status, 0);
+    EXPECT_EQ(r.status, 2);
     EXPECT_NE(r.err.find("E-FILE-090"), std::string::npos) << r.err;
     EXPECT_EQ(read_file(file), theirs);
   }
   std::filesystem::remove(file);
   std::filesystem::create_directory(file);
-  EXPECT_NE(run_asof(command).status, 0);
+  EXPECT_EQ(run_asof(command).status, 2);
   EXPECT_TRUE(std::filesystem::is_directory(file));
   std::filesystem::remove(file);
   std::ofstream(file).close();

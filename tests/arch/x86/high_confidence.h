@@ -27,11 +27,12 @@ inline std::string show(const Ran& r) {
 using asof::test::captures_of;
 
 struct Score {
-  uint64_t instructions = 0, sure = 0, right = 0, proved = 0, hits = 0;
+  uint64_t instructions = 0, high_confidence = 0, right = 0, proved = 0, hits = 0;
 };
 
-// Where one stretch of sure instructions ends: at the first that is not, or where something is missing.
-inline size_t end_of_sure(const Decoded& d, const std::vector<bool>& after_gap, size_t begin) {
+// Where one stretch of high-confidence instructions ends: at the first that is not, or where something is
+// missing.
+inline size_t end_of_high_confidence(const Decoded& d, const std::vector<bool>& after_gap, size_t begin) {
   size_t end = begin + 1;
   while (end < d.ran.size() && d.ran[end].confidence <= Confidence::kEquivalent && !after_gap[end]) ++end;
   return end;
@@ -40,8 +41,8 @@ inline size_t end_of_sure(const Decoded& d, const std::vector<bool>& after_gap, 
 // What is certain, proved or equivalent really ran: each stretch of it, without a hole or an instruction too
 // many, and the stretches in this order. Where time is known at sync points only, also between the same two
 // of them: there a step's time is that of the one before it.
-inline void expect_sure_ones_ran(const Decoded& d, const std::vector<Executed>& truth, bool by_sync_point,
-                                 Score& score) {
+inline void expect_high_confidence_ran(const Decoded& d, const std::vector<Executed>& truth,
+                                       bool by_sync_point, Score& score) {
   constexpr Time kRounding = 2;
   std::vector<Time> until(d.ran.size(), kTimeMax);
   for (size_t i = d.ran.size(); i-- > 1;)
@@ -55,7 +56,7 @@ inline void expect_sure_ones_ran(const Decoded& d, const std::vector<Executed>& 
       ++i;
       continue;
     }
-    const size_t end = end_of_sure(d, after_gap, i);
+    const size_t end = end_of_high_confidence(d, after_gap, i);
     size_t longest = 0;
     const auto ran_at = [&](size_t at) {
       for (size_t k = i; k < end; ++k) {
@@ -76,7 +77,7 @@ inline void expect_sure_ones_ran(const Decoded& d, const std::vector<Executed>& 
                                << show(d.ran[std::min(i + longest, end - 1)]);
     for (size_t k = i; k < end; ++k) score.proved += d.ran[k].confidence == Confidence::kProved;
     score.instructions += end - i;
-    score.sure += end - i;
+    score.high_confidence += end - i;
     t += end - i;
     i = end;
   }

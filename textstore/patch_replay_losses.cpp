@@ -1,5 +1,5 @@
-// LifeChain where records were lost although the chain of a site is consistent (docs/live-text.md 2 and 8.4,
-// rows L01 to L04): a key that was switched there and back inside the loss leaves no trace in the chain.
+// PatchReplay where records were lost although the chain of a site is consistent (docs/live-text.md 2 and
+// 8.4, rows L01 to L04): a key that was switched there and back inside the loss leaves no trace in the chain.
 //
 // What is sure of a site is what a record or a copy of memory showed of all its bytes. Between two such
 // instants with a loss between them anything the site ever was can have been there; and anything else, unless
@@ -7,31 +7,12 @@
 #include <algorithm>
 #include <cstring>
 
-#include "textstore/life_chain.h"
+#include "textstore/patch_replay.h"
 
 namespace asof {
-namespace {
-
-// x86: NOP in the lengths and forms that kernels use at places they patch; arm64: NOP.
-bool is_no_op(std::span<const uint8_t> b) {
-  static constexpr uint8_t kNop1[] = {0x90}, kNop2[] = {0x66, 0x90}, kNop3[] = {0x0f, 0x1f, 0x00},
-                           kNop4[] = {0x0f, 0x1f, 0x40, 0x00}, kNop5[] = {0x0f, 0x1f, 0x44, 0x00, 0x00},
-                           kArm64[] = {0x1f, 0x20, 0x03, 0xd5};
-  static constexpr std::span<const uint8_t> kForms[] = {kNop1, kNop2, kNop3, kNop4, kNop5, kArm64};
-  return std::ranges::any_of(kForms, [b](std::span<const uint8_t> n) { return std::ranges::equal(b, n); });
-}
-
-bool is_jump(std::span<const uint8_t> b) {
-  if (b.size() == 2) return b[0] == 0xeb;
-  if (b.size() == 5) return b[0] == 0xe9;
-  return b.size() == 4 && (b[3] & 0xfc) == 0x14;  // arm64: B
-}
-
-}  // namespace
-
-// Whole contents the site has had in this life, each with the origin of its first piece. Too many: `few` is
-// false.
-std::vector<LifeChain::Piece> LifeChain::distinct_states(bool& few) const {
+// Whole contents the site has had in this lifetime, each with the origin of its first piece. Too many: `few`
+// is false.
+std::vector<PatchReplay::Piece> PatchReplay::distinct_states(bool& few) const {
   std::vector<Piece> states;
   few = true;
   for (const Piece& p : pieces_) {
@@ -51,44 +32,48 @@ std::vector<LifeChain::Piece> LifeChain::distinct_states(bool& few) const {
 
 // A jump label: a no-op or one jump, whatever was lost. At other sites (calls, kprobes) there is always
 // something more that could have been put there.
-bool LifeChain::has_two_states_only(std::span<const Piece> states) const {
+bool PatchReplay::has_two_states_only(std::span<const Piece> states) const {
+  const auto kind_of = context_.rules.kind;
+  if (kind_of == nullptr) return false;
   const uint8_t* jump = nullptr;
   for (const Piece& s : states) {
     const std::span<const uint8_t> bytes(s.bytes, site_.size());
-    if (is_no_op(bytes)) continue;
-    if (!is_jump(bytes)) return false;
+    const PatchRules::Kind kind = kind_of(bytes);
+    if (kind == PatchRules::Kind::kNoOp) continue;
+    if (kind != PatchRules::Kind::kJump) return false;
     if (jump != nullptr && std::memcmp(jump, s.bytes, bytes.size()) != 0) return false;
     jump = s.bytes;
   }
   return !states.empty();
 }
 
-// Does the copy show the whole site at life.observed: as the chain says, or as the candidate beside it?
-bool LifeChain::copy_shows(const Life& life) const {
+// Does the copy show the whole site at lifetime.observed: as the chain says, or as the candidate beside it?
+bool PatchReplay::copy_shows(const Lifetime& lifetime) const {
   if (std::ranges::count(base_known_, 0) != 0) return false;
   if (copy_counts_) return true;
   for (const Piece& p : pieces_) {
-    if (!p.main || p.bytes == nullptr || p.from > life.observed || p.until < life.observed) continue;
+    if (!p.main || p.bytes == nullptr || p.from > lifetime.observed || p.until < lifetime.observed) continue;
     return std::memcmp(p.bytes, base_.data(), base_.size()) == 0;
   }
   return false;
 }
 
 // Instants at which all bytes of the site were seen, in order of time.
-void LifeChain::find_sightings(const Life& life, bool carried, bool start_agrees) {
+void PatchReplay::find_sightings(const Lifetime& lifetime, bool carried, bool start_agrees) {
   sightings_.clear();
-  const bool within = observed_within(life);
+  const bool within = observed_within(lifetime);
   // A layer that does not say when it was read is as memory was before every change.
-  Sighting start{.time = life.from, .after = start_agrees && !carried && life.observed <= life.from};
+  Sighting start{.time = lifetime.from,
+                 .after = start_agrees && !carried && lifetime.observed <= lifetime.from};
   if (carried)
     start.lost_after = kTimeMin;
-  else if (life.observed != kTimeMin && !std::ranges::count(base_known_, 0))
-    start.lost_after = life.observed;
+  else if (lifetime.observed != kTimeMin && !std::ranges::count(base_known_, 0))
+    start.lost_after = lifetime.observed;
   sightings_.push_back(start);
-  bool copy = within && !carried && life.observed > life.from && copy_shows(life);
+  bool copy = within && !carried && lifetime.observed > lifetime.from && copy_shows(lifetime);
   const auto add = [&](const Sighting& s) {
-    if (copy && life.observed < s.time) {
-      sightings_.push_back({.time = life.observed, .before = true, .after = true});
+    if (copy && lifetime.observed < s.time) {
+      sightings_.push_back({.time = lifetime.observed, .before = true, .after = true});
       copy = false;
     }
     sightings_.push_back(s);
@@ -100,17 +85,17 @@ void LifeChain::find_sightings(const Life& life, bool carried, bool start_agrees
         .time = p.time, .before = covers(p.old_len), .after = covers(p.new_len != 0 ? p.new_len : p.old_len)};
     if (s.before || s.after) add(s);
   }
-  if (copy) sightings_.push_back({.time = life.observed, .before = true, .after = true});
+  if (copy) sightings_.push_back({.time = lifetime.observed, .before = true, .after = true});
 }
 
 // `start_agrees`: what the layer says is what the first pokes found.
-void LifeChain::add_lost_states(const Life& life, Time until, bool carried, bool start_agrees) {
+void PatchReplay::add_lost_states(const Lifetime& lifetime, Time until, bool carried, bool start_agrees) {
   if (context_.lost.empty() || begin_ == end_ || pieces_.empty()) return;
-  find_sightings(life, carried, start_agrees);
+  find_sightings(lifetime, carried, start_agrees);
   bool few = true;
   std::vector<Piece> states = distinct_states(few);
   const bool closed = few && has_two_states_only(states);
-  if (!closed) states.push_back({0, 0, nullptr, life_origin_, false});
+  if (!closed) states.push_back({0, 0, nullptr, lifetime_origin_, false});
   for (size_t i = 0; i < sightings_.size(); ++i) {
     const Sighting& a = sightings_[i];
     const bool last = i + 1 == sightings_.size();
@@ -125,7 +110,7 @@ void LifeChain::add_lost_states(const Life& life, Time until, bool carried, bool
     if (all_rings && b.before) to = std::min(to, lost->until);
     if (from > to) continue;
     if (!few || !context_.limits.overlaps.take(states.size())) {
-      pieces_.push_back({from, to, nullptr, life_origin_, false, true});
+      pieces_.push_back({from, to, nullptr, lifetime_origin_, false, true});
       continue;
     }
     for (const Piece& s : states) pieces_.push_back({from, to, s.bytes, s.origin, false, true});

@@ -1,5 +1,5 @@
-// Scene: code bytes, changes of them and a written trace, decoded by the flow and by the reference engine.
-// What the tests of the x86 backend stand on.
+// FlowFixture: code bytes, changes of them and a written trace, decoded by the flow and by the reference
+// engine. What the tests of the x86 backend stand on.
 #pragma once
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "arch/x86/patch_rules.h"
 #include "arch/x86/x86.h"
 #include "tests/support/assembler.h"
 #include "tests/support/pt_writer.h"
@@ -111,12 +112,12 @@ struct Decoded final : ChunkSink {
 
 inline std::string hex(const std::vector<Addr>& v) { return fmt::format("[{:#x}]", fmt::join(v, " ")); }
 
-class Scene {
+class FlowFixture {
  public:
   static constexpr Addr kCode = 0xffffffff81000000;
   static constexpr Addr kUserCode = 0x401000;
 
-  Scene() {
+  FlowFixture() {
     user_ = builder_.add_space();
     options.clock_error = 0;
     stream.name = "cpu0";
@@ -125,8 +126,8 @@ class Scene {
   }
 
   // Bytes that are there for all time, or in [from, until].
-  Scene& code(Addr at, const Bytes& bytes, Time from = kTimeMin, Time until = kTimeMax, bool soft = false,
-              int rank = kRankSnapshot) {
+  FlowFixture& code(Addr at, const Bytes& bytes, Time from = kTimeMin, Time until = kTimeMax,
+                    bool soft = false, int rank = kRankSnapshot) {
     Layer l;
     l.space = is_kernel_address(at) ? kKernelSpace : user_;
     l.range = range_of(at, bytes.size());
@@ -139,12 +140,12 @@ class Scene {
     return *this;
   }
   // Bytes that nothing vouches for (Layer::unsure).
-  Scene& unsure_code(Addr at, const Bytes& bytes) {
+  FlowFixture& unsure_code(Addr at, const Bytes& bytes) {
     builder_.add_layer({.range = range_of(at, bytes.size()), .bytes = keep(bytes), .unsure = true});
     return *this;
   }
   // A BPF program with its image.
-  Scene& program(Addr at, const Bytes& bytes, uint64_t id, Time from, Time until) {
+  FlowFixture& program(Addr at, const Bytes& bytes, uint64_t id, Time from, Time until) {
     const OriginRef origin =
         builder_.add_origin({.kind = OriginKind::kBpfImage, .name = "program", .id = id, .build_id = {}});
     builder_.add_layer({.range = range_of(at, bytes.size()),
@@ -156,9 +157,9 @@ class Scene {
                         .origin = origin});
     return *this;
   }
-  Scene& code(Assembler& a) { return code(a.base(), a.finish()); }
+  FlowFixture& code(Assembler& a) { return code(a.base(), a.finish()); }
   // Known to hold other bytes then, but not which.
-  Scene& unknown(Addr at, uint64_t size, Time from, Time until) {
+  FlowFixture& unknown(Addr at, uint64_t size, Time from, Time until) {
     Layer l;
     l.space = is_kernel_address(at) ? kKernelSpace : user_;
     l.range = range_of(at, size);
@@ -167,7 +168,7 @@ class Scene {
     builder_.add_layer(l);
     return *this;
   }
-  Scene& poke(Addr at, const Bytes& old_bytes, const Bytes& new_bytes, Time time) {
+  FlowFixture& poke(Addr at, const Bytes& old_bytes, const Bytes& new_bytes, Time time) {
     Poke p;
     p.addr = at;
     p.time = time;
@@ -177,12 +178,12 @@ class Scene {
     return *this;
   }
   // TSC ticks are nanoseconds, so that tests can think in one unit.
-  Scene& with_clock() {
+  FlowFixture& with_clock() {
     config.time = TimeConversion{};
     return *this;
   }
   // PSB+ with tracing on at `ip`.
-  Scene& start(Addr ip, std::optional<uint64_t> tsc = {}) {
+  FlowFixture& start(Addr ip, std::optional<uint64_t> tsc = {}) {
     PsbPlus g;
     g.ip = ip;
     g.tsc = tsc;
@@ -191,7 +192,10 @@ class Scene {
   }
 
   const TextStore& text() {
-    if (!store_) store_.emplace(std::move(builder_).build());
+    if (!store_) {
+      builder_.set_patch_rules(x86::kPatchRules);
+      store_.emplace(std::move(builder_).build());
+    }
     return *store_;
   }
   Space user() const { return user_; }
@@ -298,21 +302,21 @@ class Scene {
   std::optional<TextStore> store_;
 };
 
-// Addresses Scene::kCode + each.
+// Addresses FlowFixture::kCode + each.
 inline std::vector<Addr> at(std::initializer_list<Addr> offsets) {
   std::vector<Addr> out;
-  for (const Addr o : offsets) out.push_back(Scene::kCode + o);
+  for (const Addr o : offsets) out.push_back(FlowFixture::kCode + o);
   return out;
 }
 
 // Tracing is switched off by an asynchronous event at `ip`, which does not run: the end of a scenario that
 // leaves nothing open.
-inline void stop_at(Scene& s, Addr ip) {
+inline void stop_at(FlowFixture& s, Addr ip) {
   s.pt.fup(ip);
   s.pt.tip_pgd();
 }
 
-inline void bits(Scene& s, std::initializer_list<int> b) {
+inline void bits(FlowFixture& s, std::initializer_list<int> b) {
   for (const int i : b) s.pt.tnt(i != 0);
 }
 

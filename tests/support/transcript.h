@@ -24,7 +24,7 @@ inline std::string show_step(const Step& s) {
 }
 
 // All that a decoder says, one line each, in order.
-struct Story final : ChunkSink {
+struct Transcript final : ChunkSink {
   std::vector<std::string> lines;
   uint64_t in_runs = 0, instructions = 0, gaps = 0;
 
@@ -53,7 +53,7 @@ struct Story final : ChunkSink {
   }
 };
 
-inline void expect_same(const Story& fast, const Story& careful) {
+inline void expect_same(const Transcript& fast, const Transcript& careful) {
   const auto [a, b] = std::ranges::mismatch(fast.lines, careful.lines);
   EXPECT_EQ(a == fast.lines.end(), b == careful.lines.end());
   if (a != fast.lines.end() && b != careful.lines.end())
@@ -73,7 +73,7 @@ void compare_walks(const Simulation& run, Shares& shares) {
   const auto pieces = run.decoder({.chunk_steps = 7});
   const auto careful = run.decoder({.block_cache = false});
   for (const Segment& s : run.segments(0)) {
-    Story a, b, c, d;
+    Transcript a, b, c, d;
     fast->decode(s, a);
     pieces->decode(s, b);
     careful->decode(s, c);

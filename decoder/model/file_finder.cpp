@@ -1,6 +1,6 @@
 // Looks for the files of user code and checks who they are. A wrong file is worse than none: it decodes,
 // wrongly.
-#include "decoder/user_text/user_text_files.h"
+#include "decoder/model/file_finder.h"
 
 #include <fmt/format.h>
 #include <sys/stat.h>
@@ -96,7 +96,7 @@ void FileFinder::add_cached(const std::string& path, const std::string& id,
   }
 }
 
-void FileFinder::add_debug_places(CodeMap& code) const {
+void FileFinder::add_debug_places(CodeFileMap& code) const {
   code.caches = caches_;
   if (!symfs_.empty()) code.debug_dirs.push_back(symfs_ + "/usr/lib/debug");
   if (options_.host_files) code.debug_dirs.emplace_back("/usr/lib/debug");

@@ -54,7 +54,7 @@ class Watcher {
 };
 
 // What the mechanisms share.
-struct Scenery {
+struct RecordedFixture {
   Machine& machine;
   const Program& kernel;
   SimRandom& random;
@@ -89,7 +89,7 @@ enum RecordKind : uint16_t {
 // Changes of text under text_mutex: one after the other.
 class PokeQueue {
  public:
-  explicit PokeQueue(const Scenery& s) : s_(s) {}
+  explicit PokeQueue(const RecordedFixture& s) : s_(s) {}
   using Done = std::function<void()>;
 
   // Sites are asked for when their turn comes.
@@ -129,7 +129,7 @@ class PokeQueue {
     });
   }
 
-  const Scenery& s_;
+  const RecordedFixture& s_;
   std::deque<std::pair<std::function<void(const Done&)>, Done>> waiting_;
   bool busy_ = false;
 };

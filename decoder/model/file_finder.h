@@ -1,4 +1,4 @@
-// The file behind a mapping: found in the places where people keep it, and used only when it is the one that
+// The file of a mapping: found in the places where people keep it, and used only when it is the one that
 // ran. Places and layouts as perf has them: build-id cache (tools/perf/util/build-id.c), --symfs, the
 // recorded path.
 #pragma once
@@ -49,8 +49,8 @@ class FileFinder {
   using VdsoSource = std::function<std::unique_ptr<TextFile>(const std::string& build_id)>;
   void set_vdso_source(VdsoSource source) { vdso_source_ = std::move(source); }
   const std::string& symfs() const { return symfs_; }  // empty: none
-  // Where debug files may be (CodeMap).
-  void add_debug_places(CodeMap& code) const;
+  // Where debug files may be (CodeFileMap).
+  void add_debug_places(CodeFileMap& code) const;
   // The same without a notice when nothing is found.
   const TextFile* find_quietly(const std::string& path, const std::string& build_id,
                                const std::string& explicit_file);

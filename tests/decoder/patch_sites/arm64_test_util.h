@@ -7,8 +7,8 @@
 #include <string_view>
 
 #include "decoder/patch_sites/arm64_words.h"
-#include "tests/decoder/capture_lab.h"
-#include "tests/decoder/coresight/cs_lab.h"
+#include "tests/decoder/capture_test_util.h"
+#include "tests/decoder/coresight/cs_test_util.h"
 
 namespace asof::test {
 

@@ -1,12 +1,11 @@
-// LifeChain: plays the pokes of one life of one site and writes down what the bytes were when.
+// PatchReplay: plays the pokes of one lifetime of one site and writes down what the bytes were when.
 //
-//   base      what the layer says, with pokes before or after the life redone or undone on it
-//   initial   for bytes that a poke of this life covers: the first one's old bytes; else the base
+//   base      what the layer says, with pokes before or after the lifetime redone or undone on it
+//   initial   for bytes that a poke of this lifetime covers: the first one's old bytes; else the base
 //   pieces    one per poke, as long as each poke's old bytes are what the one before left
 //   break     they are not: from the poke before to this one both are candidates, in every combination with
-//   other
-//             bytes of the site; LOST records narrow when the missing change can have been
-//   loss      records were lost where nothing shows the site: whatever it ever was is a candidate beside it
+//             other bytes of the site; LOST records narrow when the missing change can have been made
+//   loss      records were lost and nothing shows the site: everything it ever was is a candidate as well
 #pragma once
 #include <string>
 
@@ -14,24 +13,25 @@
 
 namespace asof {
 
-class LifeChain {
+class PatchReplay {
  public:
-  explicit LifeChain(SiteContext& context) : context_(context) {}
+  explicit PatchReplay(SiteContext& context) : context_(context) {}
 
   void begin_site(AddrRange site, std::span<const uint32_t> members);
   struct State {
     std::vector<uint8_t> bytes, known;
   };
   struct Surroundings {
-    Time before = kTimeMin;          // the last instant an earlier claimed life can still have been there
-    std::span<const Life> next;      // the claimed lives that begin first after this one
-    const State* carried = nullptr;  // how an earlier life of the same layers ended, or null
+    Time before = kTimeMin;          // the last instant an earlier backed lifetime can still have been there
+    std::span<const Lifetime> next;  // the backed lifetimes that begin first after this one
+    const State* carried = nullptr;  // how an earlier lifetime of the same layers ended, or null
   };
-  // Returns the life's last instant: before its end, when a poke shows that something else is there already.
-  Time run(const Life& life, const Surroundings& around, std::vector<Version>& out);
-  // How the last run() of a claimed life ended.
+  // Returns the lifetime's last instant: before its end, when a poke shows that something else is there
+  // already.
+  Time run(const Lifetime& lifetime, const Surroundings& around, std::vector<Version>& out);
+  // How the last run() of a backed lifetime ended.
   State final_state() const { return {value_, known_}; }
-  // Did all pokes of the last run() find what this life had, and what the layer shows besides?
+  // Did all pokes of the last run() find what this lifetime had, and what the layer shows besides?
   bool consistent() const { return consistent_; }
 
  private:
@@ -40,7 +40,7 @@ class LifeChain {
     const uint8_t* bytes;
     OriginRef origin;
     bool main;           // the chain itself, not a candidate beside it
-    bool doubt = false;  // a candidate that counts although no layer claims the place
+    bool doubt = false;  // a candidate that counts although no layer is there
   };
   // An instant at which all bytes of the site were seen: as they were just before it, just after it, or both.
   struct Sighting {
@@ -56,13 +56,13 @@ class LifeChain {
   template <class F>
   void for_each_byte(const PokeRecord& p, std::span<const uint8_t> bytes, F&& f) const;
 
-  void load_base(const Life& life, const State* carried);
-  void roll_base(const Life& life, const Surroundings& around);
+  void load_base(const Lifetime& lifetime, const State* carried);
+  void roll_base(const Lifetime& lifetime, const Surroundings& around);
   void roll(const PokeRecord& p, std::span<const uint8_t> from, std::span<const uint8_t> to);
-  void load_initial(const Life& life);
-  Time find_end(const Life& life);
-  void play(const Life& life, Time until);
-  bool after_announced_end(const Life& life, const PokeRecord& p) const;
+  void load_initial(const Lifetime& lifetime);
+  Time find_end(const Lifetime& lifetime);
+  void play(const Lifetime& lifetime, Time until);
+  bool after_announced_end(const Lifetime& lifetime, const PokeRecord& p) const;
   bool fits(const PokeRecord& p) const;
   void apply(size_t member);
   void emit(Time from, Time until, size_t next_member);
@@ -75,27 +75,27 @@ class LifeChain {
   void add_unknown(Time from, Time until);
   void report_break(size_t member, uint32_t group) const;
 
-  static bool observed_within(const Life& life);
+  static bool observed_within(const Lifetime& lifetime);
   bool decided_bytes_equal(const uint8_t* bytes) const;
-  void watch_observation(const Life& life, Time until, bool initial);
-  void judge_observation(const Life& life, std::span<const Life> next);
-  bool ends_as(const Life& next) const;
+  void watch_observation(const Lifetime& lifetime, Time until, bool initial);
+  void judge_observation(const Lifetime& lifetime, std::span<const Lifetime> next);
+  bool ends_as(const Lifetime& next) const;
   bool shows_transient() const;
-  void add_observed_candidate(const Life& life);
-  void report_mismatch(const Life& life);
+  void add_observed_candidate(const Lifetime& lifetime);
+  void report_mismatch(const Lifetime& lifetime);
   void contradicted(size_t member);
 
   std::vector<Piece> distinct_states(bool& few) const;
   bool has_two_states_only(std::span<const Piece> states) const;
-  bool copy_shows(const Life& life) const;
-  void find_sightings(const Life& life, bool carried, bool start_agrees);
-  void add_lost_states(const Life& life, Time until, bool carried, bool start_agrees);
+  bool copy_shows(const Lifetime& lifetime) const;
+  void find_sightings(const Lifetime& lifetime, bool carried, bool start_agrees);
+  void add_lost_states(const Lifetime& lifetime, Time until, bool carried, bool start_agrees);
 
   SiteContext& context_;
   AddrRange site_;
   std::span<const uint32_t> members_;
-  size_t begin_ = 0, end_ = 0;  // members in this life
-  OriginRef life_origin_ = kNoOrigin;
+  size_t begin_ = 0, end_ = 0;  // members in this lifetime
+  OriginRef lifetime_origin_ = kNoOrigin;
   const uint8_t* whole_ = nullptr;  // the layer's own bytes where base_ still equals them
 
   std::vector<uint8_t> base_, base_known_;
@@ -120,7 +120,7 @@ class LifeChain {
 };
 
 template <class F>
-void LifeChain::for_each_byte(const PokeRecord& p, std::span<const uint8_t> bytes, F&& f) const {
+void PatchReplay::for_each_byte(const PokeRecord& p, std::span<const uint8_t> bytes, F&& f) const {
   const AddrRange r = site_.intersect(range_of(p.addr, bytes.size()));
   for (Addr a = r.begin; a < r.end; ++a) f(static_cast<uint32_t>(a - site_.begin), bytes[a - p.addr]);
 }

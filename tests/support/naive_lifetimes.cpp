@@ -1,5 +1,5 @@
-// NaiveStore: which layers' code is at a site in which stretch of time (its lives), by the layers alone and
-// by the pokes that end it.
+// NaiveStore: which layers' code is at a site in which stretch of time (its lifetimes), by the layers alone
+// and by the pokes that end it.
 #include <algorithm>
 
 #include "tests/support/naive_facts.h"
@@ -7,15 +7,15 @@
 
 namespace asof::test {
 
-bool NaiveStore::Life::claimed() const {
-  return crowded || std::ranges::any_of(choice, [](const Layer* l) { return l != nullptr; });
+bool NaiveStore::Lifetime::backed() const {
+  return over_limit || std::ranges::any_of(choice, [](const Layer* l) { return l != nullptr; });
 }
 
-bool NaiveStore::Life::epoch() const {
+bool NaiveStore::Lifetime::epoch() const {
   return std::ranges::any_of(choice, [](const Layer* l) { return l != nullptr && l->rank >= kRankEpoch; });
 }
 
-std::optional<Time> NaiveStore::Life::observed() const {
+std::optional<Time> NaiveStore::Lifetime::observed() const {
   std::optional<Time> time;
   for (const Layer* l : choice) {
     if (l == nullptr || l->bytes.empty()) continue;
@@ -95,7 +95,7 @@ std::vector<NaiveStore::Choice> NaiveStore::choices(AddrRange site, Time t) cons
   return all;
 }
 
-std::vector<NaiveStore::Life> NaiveStore::shown_lives(AddrRange site) const {
+std::vector<NaiveStore::Lifetime> NaiveStore::shown_lifetimes(AddrRange site) const {
   std::set<Time> edges{kTimeMin};
   for (const Layer& l : layers_) {
     if (!l.range.overlaps(site)) continue;
@@ -104,67 +104,67 @@ std::vector<NaiveStore::Life> NaiveStore::shown_lives(AddrRange site) const {
       if (l.range.contains(a) && soft_end(l, a) != kTimeMax) edges.insert(soft_end(l, a) + 1);
     }
   }
-  std::vector<Life> lives;
+  std::vector<Lifetime> lifetimes;
   for (auto e = edges.begin(); e != edges.end(); ++e) {
     const Time until = std::next(e) == edges.end() ? kTimeMax : *std::next(e) - 1;
     const std::vector<Choice> here = choices(site, *e);
     if (here.size() > kMaxChoices) {
-      lives.push_back({.from = *e, .until = until, .choice = Choice(site.size()), .crowded = true});
+      lifetimes.push_back({.from = *e, .until = until, .choice = Choice(site.size()), .over_limit = true});
       continue;
     }
     for (const Choice& c : here) {
-      const auto same = std::ranges::find_if(lives, [&](const Life& l) {
-        return !l.crowded && l.until != kTimeMax && l.until + 1 == *e && l.choice == c;
+      const auto same = std::ranges::find_if(lifetimes, [&](const Lifetime& l) {
+        return !l.over_limit && l.until != kTimeMax && l.until + 1 == *e && l.choice == c;
       });
-      if (same != lives.end()) {
+      if (same != lifetimes.end()) {
         same->until = until;
       } else {
-        lives.push_back({.from = *e, .until = until, .choice = c});
+        lifetimes.push_back({.from = *e, .until = until, .choice = c});
       }
     }
   }
-  return lives;
+  return lifetimes;
 }
 
-bool NaiveStore::after_announced_end(AddrRange site, const Life& life, const Poke& poke) const {
+bool NaiveStore::after_announced_end(AddrRange site, const Lifetime& lifetime, const Poke& poke) const {
   for (Addr a = site.begin; a < site.end; ++a) {
-    const Layer* layer = life.choice[a - site.begin];
+    const Layer* layer = lifetime.choice[a - site.begin];
     if (layer != nullptr && covers(poke, a) && poke.time > announced_end(*layer, a)) return true;
   }
   return false;
 }
 
-// Lives end where a poke after their announced end does not fit: it was made on what comes next.
-std::vector<NaiveStore::Life> NaiveStore::lives(AddrRange site) const {
-  std::vector<Life> shown = shown_lives(site);
-  for (Life& l : shown) l.shown_until = l.until;
-  std::vector<Life> done, successors;
+// Lifetimes end where a poke after their announced end does not fit: it was made on what comes next.
+std::vector<NaiveStore::Lifetime> NaiveStore::lifetimes(AddrRange site) const {
+  std::vector<Lifetime> shown = shown_lifetimes(site);
+  for (Lifetime& l : shown) l.shown_until = l.until;
+  std::vector<Lifetime> done, successors;
   for (size_t i = 0; i < shown.size(); ++i) {
-    // Lives before this one count as they ended, those after it as they are shown.
-    std::vector<Life> now = done;
+    // Lifetimes before this one count as they ended, those after it as they are shown.
+    std::vector<Lifetime> now = done;
     now.insert(now.end(), shown.begin() + static_cast<ptrdiff_t>(i), shown.end());
-    Life life = shown[i];
+    Lifetime lifetime = shown[i];
     for (const Poke* p : pokes_of(site, shown[i])) {
-      if (life.crowded || !after_announced_end(site, life, *p)) continue;
-      Life until_now = life;
+      if (lifetime.over_limit || !after_announced_end(site, lifetime, *p)) continue;
+      Lifetime until_now = lifetime;
       until_now.until = p->time - 1;
-      const Bytes bytes = value(site, base(site, now, life), until_now, p->time - 1);
+      const Bytes bytes = value(site, base(site, now, lifetime), until_now, p->time - 1);
       bool fits = !p->old_bytes.empty();
       for (Addr a = site.begin; a < site.end; ++a)
         fits = fits && (!old_at(*p, a) || old_at(*p, a) == bytes[a - site.begin]);
       if (fits) continue;
-      life.until = p->time - 1;
-      Life next{.from = p->time, .until = shown[i].until, .choice = Choice(site.size())};
+      lifetime.until = p->time - 1;
+      Lifetime next{.from = p->time, .until = shown[i].until, .choice = Choice(site.size())};
       bool taken = false;
       for (size_t k = 0; k < shown.size(); ++k) {
-        if (k == i || !shown[k].claimed()) continue;
+        if (k == i || !shown[k].backed()) continue;
         taken = taken || (shown[k].from <= next.from && shown[k].until >= next.from);
         if (shown[k].from > next.from) next.until = std::min(next.until, shown[k].from - 1);
       }
       if (!taken) successors.push_back(next);
       break;
     }
-    done.push_back(life);
+    done.push_back(lifetime);
   }
   done.insert(done.end(), successors.begin(), successors.end());
   return done;

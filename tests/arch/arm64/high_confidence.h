@@ -21,7 +21,7 @@ inline bool same(const EtmRan& r, const A64Executed& e) {
 }
 
 struct Score {
-  uint64_t captures = 0, instructions = 0, sure = 0, proved = 0, ran = 0, gaps = 0;
+  uint64_t captures = 0, instructions = 0, high_confidence = 0, proved = 0, ran = 0, gaps = 0;
 };
 
 inline void expect_equal(const std::vector<EtmRan>& got, const std::vector<A64Executed>& want) {
@@ -34,13 +34,13 @@ inline void expect_equal(const std::vector<EtmRan>& got, const std::vector<A64Ex
 
 // What is certain, proved or equivalent really ran in this segment, in this order, not before its time, and
 // without a hole: what stands side by side without a gap ran one right after the other.
-inline void expect_sure_ones_ran(const std::vector<EtmRan>& got, const std::vector<A64Executed>& want,
-                                 bool has_time, Score& score) {
-  const auto sure = [&](size_t i) { return got[i].confidence <= Confidence::kEquivalent; };
+inline void expect_high_confidence_ran(const std::vector<EtmRan>& got, const std::vector<A64Executed>& want,
+                                       bool has_time, Score& score) {
+  const auto high_confidence = [&](size_t i) { return got[i].confidence <= Confidence::kEquivalent; };
   size_t t = 0;
   for (size_t i = 0; i < got.size();) {
     size_t end = i;
-    while (end < got.size() && sure(end) && (end == i || !got[end].after_gap)) ++end;
+    while (end < got.size() && high_confidence(end) && (end == i || !got[end].after_gap)) ++end;
     if (end == i) {
       ++i;
       continue;
@@ -62,7 +62,7 @@ inline void expect_sure_ones_ran(const std::vector<EtmRan>& got, const std::vect
                               << " ran) never ran one after the other; the first that does not fit: "
                               << show(got[std::min(i + longest, end - 1)]);
     t += end - i;
-    score.sure += end - i;
+    score.high_confidence += end - i;
     i = end;
   }
   for (const EtmRan& r : got) score.proved += r.confidence == Confidence::kProved;

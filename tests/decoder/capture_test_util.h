@@ -1,8 +1,6 @@
-// What the tests of capture opening share: a folder that goes away, a small recording to write, and questions
-// to a store.
+// What the tests of capture opening share: a small recording to write, and questions to a store.
 #pragma once
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -13,30 +11,11 @@
 #include "decoder/model/capture.h"
 #include "tests/support/elf_writer.h"
 #include "tests/support/perf_data_writer.h"
+#include "tests/support/temp_dir.h"
 
 namespace asof::test {
 
 using Bytes = std::vector<uint8_t>;
-
-class TempDir {
- public:
-  TempDir() {
-    std::string name = (std::filesystem::temp_directory_path() / "asof-test-XXXXXX").string();
-    EXPECT_NE(mkdtemp(name.data()), nullptr);
-    path_ = name;
-  }
-  ~TempDir() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  TempDir(const TempDir&) = delete;
-  TempDir& operator=(const TempDir&) = delete;
-  std::filesystem::path operator/(const std::string& name) const { return path_ / name; }
-  const std::filesystem::path& path() const { return path_; }
-
- private:
-  std::filesystem::path path_;
-};
 
 // Options under which nothing of the machine that runs the tests can matter.
 inline CaptureOptions closed_options() {

@@ -4,7 +4,7 @@
 
 #include "decoder/calls/timeline.h"
 #include "decoder/calls/timeline_window.h"
-#include "tests/decoder/capture_lab.h"
+#include "tests/decoder/capture_test_util.h"
 
 namespace asof {
 namespace {
@@ -13,28 +13,28 @@ using namespace test;
 
 class Collected final : public TimelineSink {
  public:
-  void life(const LifeSlice& l) override { lives.push_back(l); }
+  void lifetime(const LifetimeSlice& l) override { lifetimes.push_back(l); }
   void slice(const Slice& s) override { slices.push_back(s); }
   void gap(const GapSlice& g) override { gaps.push_back(g); }
   void block(const BlockSlice& b) override { blocks.push_back(b); }
   void counter(const CounterPoint& p) override { counters.push_back(p); }
   void poke(const PokeSlice& p) override { pokes.push_back(p); }
 
-  std::vector<LifeSlice> of(LifeSlice::Kind kind) const {
-    std::vector<LifeSlice> out;
-    for (const LifeSlice& l : lives) {
+  std::vector<LifetimeSlice> of(LifetimeSlice::Kind kind) const {
+    std::vector<LifetimeSlice> out;
+    for (const LifetimeSlice& l : lifetimes) {
       if (l.kind == kind) out.push_back(l);
     }
     return out;
   }
-  const LifeSlice* module(const std::string& name) const {
-    for (const LifeSlice& l : lives) {
-      if (l.kind == LifeSlice::Kind::kModule && l.name == name) return &l;
+  const LifetimeSlice* module(const std::string& name) const {
+    for (const LifetimeSlice& l : lifetimes) {
+      if (l.kind == LifetimeSlice::Kind::kModule && l.name == name) return &l;
     }
     return nullptr;
   }
 
-  std::vector<LifeSlice> lives;
+  std::vector<LifetimeSlice> lifetimes;
   std::vector<Slice> slices;
   std::vector<GapSlice> gaps;
   std::vector<BlockSlice> blocks;
@@ -42,7 +42,7 @@ class Collected final : public TimelineSink {
   std::vector<PokeSlice> pokes;
 };
 
-class Lives : public ::testing::Test {
+class Lifetimes : public ::testing::Test {
  protected:
   static constexpr Addr kModules = Recording::kModules;
 
@@ -64,7 +64,7 @@ class Lives : public ::testing::Test {
   Collected got;
 };
 
-TEST_F(Lives, ModulesOfBothCopies) {
+TEST_F(Lifetimes, ModulesOfBothCopies) {
   module(r, "stays", kModules);
   module(r, "goes", kModules + 0x2000);
   r.segment(kModules, Bytes(0x6000, 0xa1));
@@ -74,25 +74,25 @@ TEST_F(Lives, ModulesOfBothCopies) {
                   Recording::module_line("comes", kModules + 0x4000, 0x1000));
   run();
   const Time end = 1'000'001;  // behind the last record
-  const LifeSlice* stays = got.module("[stays]");
+  const LifetimeSlice* stays = got.module("[stays]");
   ASSERT_NE(stays, nullptr);
   EXPECT_EQ(stays->range.begin, kModules);
   EXPECT_EQ(stays->begin, kTimeMin);
   EXPECT_EQ(stays->end, kTimeMax);
   EXPECT_EQ(stays->seen, (TimeBounds{kTimeMin, kTimeMax}));
-  const LifeSlice* goes = got.module("[goes]");
+  const LifetimeSlice* goes = got.module("[goes]");
   ASSERT_NE(goes, nullptr);
   EXPECT_EQ(goes->begin, kTimeMin);
   EXPECT_EQ(goes->end, end) << "it was gone then";
   EXPECT_EQ(goes->seen, (TimeBounds{kTimeMin, 10})) << "it was there when the trace began";
-  const LifeSlice* comes_life = got.module("[comes]");
-  ASSERT_NE(comes_life, nullptr);
-  EXPECT_EQ(comes_life->begin, 10) << "it was not there yet";
-  EXPECT_EQ(comes_life->end, kTimeMax);
-  EXPECT_EQ(comes_life->seen, (TimeBounds{end, kTimeMax}));
-  EXPECT_EQ(got.of(LifeSlice::Kind::kModule).size(), 3U);
+  const LifetimeSlice* comes_lifetime = got.module("[comes]");
+  ASSERT_NE(comes_lifetime, nullptr);
+  EXPECT_EQ(comes_lifetime->begin, 10) << "it was not there yet";
+  EXPECT_EQ(comes_lifetime->end, kTimeMax);
+  EXPECT_EQ(comes_lifetime->seen, (TimeBounds{end, kTimeMax}));
+  EXPECT_EQ(got.of(LifetimeSlice::Kind::kModule).size(), 3U);
 
-  const auto copies = got.of(LifeSlice::Kind::kSnapshot);
+  const auto copies = got.of(LifetimeSlice::Kind::kSnapshot);
   ASSERT_EQ(copies.size(), 2U);
   EXPECT_EQ(copies[0].name, "kcore");
   EXPECT_EQ(copies[0].end, 10);
@@ -100,39 +100,39 @@ TEST_F(Lives, ModulesOfBothCopies) {
   EXPECT_EQ(copies[1].begin, end);
 }
 
-TEST_F(Lives, WatchedModuleReplacesAnother) {
+TEST_F(Lifetimes, WatchedModuleReplacesAnother) {
   module(r, "before", kModules);
   r.segment(kModules, Bytes(0x2000, 0xa1));
   ByteSink file;
   file.u64(400), file.u64(kModules), file.u32(64), file.u32(100), file.raw(Bytes(64, 0xb2));
   write_bytes(r.dir / "ksym_text.bin", file.bytes());
   run();
-  const LifeSlice* before = got.module("[before]");
+  const LifetimeSlice* before = got.module("[before]");
   ASSERT_NE(before, nullptr);
   EXPECT_EQ(before->end, 399);
-  const auto modules = got.of(LifeSlice::Kind::kModule);
+  const auto modules = got.of(LifetimeSlice::Kind::kModule);
   ASSERT_EQ(modules.size(), 2U);
   EXPECT_EQ(modules[1].begin, 400);
   EXPECT_EQ(modules[1].seen, (TimeBounds{400, 400}));
-  const auto copies = got.of(LifeSlice::Kind::kSnapshot);
+  const auto copies = got.of(LifetimeSlice::Kind::kSnapshot);
   ASSERT_EQ(copies.size(), 2U);
   EXPECT_EQ(copies[1].begin, 400);
   EXPECT_EQ(copies[1].end, 400);
 }
 
-TEST_F(Lives, ModulesByTheRecordingAlone) {
+TEST_F(Lifetimes, ModulesByTheRecordingAlone) {
   r.with_kcore = false;
   MmapSpec map{
       .addr = kModules, .len = 0x2000, .filename = "/lib/modules/6.1/kernel/a-b.ko.xz", .kernel = true};
   r.writer.mmap(map);
   run();
-  ASSERT_EQ(got.of(LifeSlice::Kind::kModule).size(), 1U);
+  ASSERT_EQ(got.of(LifetimeSlice::Kind::kModule).size(), 1U);
   EXPECT_NE(got.module("[a_b]"), nullptr);
-  EXPECT_TRUE(got.of(LifeSlice::Kind::kSnapshot).empty());
+  EXPECT_TRUE(got.of(LifetimeSlice::Kind::kSnapshot).empty());
 }
 
 // Pokes outside of the window are not told, but how many there were before it is.
-TEST_F(Lives, WindowKnowsWhatWasBefore) {
+TEST_F(Lifetimes, WindowKnowsWhatWasBefore) {
   for (const uint64_t t : {100, 200, 300})
     r.writer.text_poke(Recording::kText + t, Bytes{0x90}, Bytes{0xcc}, Recording::at(t));
   PipelineOptions pipeline;

@@ -1,6 +1,6 @@
-// Life: one interval of one content under the pokes of a site. Pokes change bytes within a life; between
-// lives memory was rewritten without a record (BPF load, module load), so that a chain of pokes never reaches
-// across.
+// Lifetime: one interval of one content under the pokes of a site. Pokes change bytes within a lifetime;
+// between lifetimes memory was rewritten without a record (BPF load, module load), so that a chain of pokes
+// never reaches across.
 #pragma once
 #include <span>
 #include <vector>
@@ -9,15 +9,15 @@
 
 namespace asof {
 
-struct Life {
+struct Lifetime {
   Time from = kTimeMin;
   Time until = kTimeMax;
   const uint8_t* whole = nullptr;  // the base bytes, when one layer holds them all
   std::vector<uint8_t> bytes;      // else, when some are known: put together from several layers,
   std::vector<uint8_t> known;      // and 1 where known
   OriginRef origin = kNoOrigin;
-  // A poke later than this is only taken for one of this life when it fits: else it was made on what comes
-  // next.
+  // A poke later than this is only taken for one of this lifetime when it fits: else it was made on what
+  // comes next.
   Time announced = kTimeMax;         // for all bytes at least; and, when put together,
   std::vector<Time> announced_byte;  // for each
   Time observed = kTimeMin;          // kTimeMin: unknown, or before every poke
@@ -30,22 +30,23 @@ struct Life {
   std::vector<Part> parts;
   Time sure_until = kTimeMax;  // unsure_after() of its layers, the first of them
   bool unsure = false;         // a layer of it is
-  bool claimed = false;        // a layer covers it; else nothing is known but what pokes say
-  bool epoch = false;    // of code that has its memory for a while (kRankEpoch): another life is other memory
-  bool crowded = false;  // too many candidates: unknown, whatever pokes say
+  bool backed = false;         // a layer covers it; else nothing is known but what pokes say
+  // Of code that has its memory for a while (kRankEpoch): another lifetime is other memory.
+  bool epoch = false;
+  bool over_limit = false;  // too many candidates: unknown, whatever pokes say
 
   bool is_known(size_t i) const { return whole != nullptr || (!known.empty() && known[i] != 0); }
   uint8_t byte(size_t i) const { return whole != nullptr ? whole[i] : bytes[i]; }
 };
 
 // One stretch of addresses of a site, under the same layers.
-struct LifePart {
+struct LifetimePart {
   AddrRange range;
   std::span<const Visible> visible;
 };
 
-// Lives of `site` in order of `from`; those of candidates overlap. `parts` cover the site without gaps. Times
-// at which no layer covers it become unclaimed lives.
-std::vector<Life> make_lives(AddrRange site, std::span<const LifePart> parts);
+// Lifetimes of `site` in order of `from`; those of candidates overlap. `parts` cover the site without gaps.
+// Times at which no layer covers it become unbacked lifetimes.
+std::vector<Lifetime> make_lifetimes(AddrRange site, std::span<const LifetimePart> parts);
 
 }  // namespace asof

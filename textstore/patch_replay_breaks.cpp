@@ -1,10 +1,10 @@
-// LifeChain where a poke does not find what the one before left (docs/live-text.md 7.2, P9).
+// PatchReplay where a poke does not find what the one before left (docs/live-text.md 7.2, P9).
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
 
-#include "textstore/life_chain.h"
+#include "textstore/patch_replay.h"
 
 namespace asof {
 namespace {
@@ -20,7 +20,7 @@ std::string hex_bytes(std::span<const uint8_t> bytes) {
   return fmt::format("{:02x}{}", fmt::join(shown, " "), bytes.size() > kShown ? " .." : "");
 }
 
-bool LifeChain::find_mismatch(const PokeRecord& p) {
+bool PatchReplay::find_mismatch(const PokeRecord& p) {
   mismatch_.clear();
   for_each_byte(p, p.old_bytes(), [&](uint32_t i, uint8_t old) {
     if (known_[i] != 0 && value_[i] != old) mismatch_.push_back(i);
@@ -29,7 +29,7 @@ bool LifeChain::find_mismatch(const PokeRecord& p) {
 }
 
 // Bytes of mismatch_ that the same poke wrote were changed unseen after it: one group each.
-void LifeChain::handle_break(size_t member) {
+void PatchReplay::handle_break(size_t member) {
   const Time now = poke(member).time;
   groups_.clear();
   for (uint32_t i : mismatch_) {
@@ -59,8 +59,8 @@ void LifeChain::handle_break(size_t member) {
 
 // In [first, last] every piece gets a twin with the member's old bytes in `group`; the piece itself ends at
 // last_old.
-void LifeChain::add_candidates(Time first, Time last_old, Time last, size_t member, uint32_t group) {
-  // What is behind the main piece that holds `first` ended before it.
+void PatchReplay::add_candidates(Time first, Time last_old, Time last, size_t member, uint32_t group) {
+  // What comes after the main piece that holds `first` ended before it.
   size_t oldest = pieces_.size(), touched = 0;
   while (oldest > 0 && touched <= kMaxTwins) {
     const Piece& piece = pieces_[--oldest];
@@ -90,7 +90,7 @@ void LifeChain::add_candidates(Time first, Time last_old, Time last, size_t memb
   }
 }
 
-void LifeChain::add_unknown(Time from, Time until) {
+void PatchReplay::add_unknown(Time from, Time until) {
   if (unknown_piece_ != SIZE_MAX && saturating_add(pieces_[unknown_piece_].until, 1) >= from) {
     Piece& piece = pieces_[unknown_piece_];
     piece.from = std::min(piece.from, from);
@@ -98,16 +98,16 @@ void LifeChain::add_unknown(Time from, Time until) {
     return;
   }
   unknown_piece_ = pieces_.size();
-  pieces_.push_back({from, until, nullptr, life_origin_, false, true});
+  pieces_.push_back({from, until, nullptr, lifetime_origin_, false, true});
 }
 
 // A poke that changes nothing only says what was seen there.
-void LifeChain::contradicted(size_t member) {
+void PatchReplay::contradicted(size_t member) {
   const PokeRecord& p = poke(member);
   if (!std::ranges::equal(p.old_bytes(), p.new_bytes())) context_.contradictions.push_back({p.addr, p.time});
 }
 
-void LifeChain::report_break(size_t member, uint32_t group) const {
+void PatchReplay::report_break(size_t member, uint32_t group) const {
   const PokeRecord& p = poke(member);
   const PokeRecord& before = poke(group);
   context_.log.add(TextNotice::Kind::kChainBreak, p.addr, before.time, p.time, [&] {
