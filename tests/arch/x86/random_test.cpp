@@ -119,7 +119,7 @@ void run_with_pokes(bool coarse, uint64_t seeds, Score& score) {
     for (unsigned cpu = 0; cpu < 2; ++cpu) {
       SCOPED_TRACE(fmt::format("cpu {}", cpu));
       const Decoded d = run.decode(cpu);
-      for (const auto& g : d.gaps) EXPECT_STREQ(g.code, Code::kTraceOverflow) << g.reason;
+      for (const auto& g : d.gaps) EXPECT_EQ(g.code, Code::kTraceOverflow) << g.reason;
       expect_high_confidence_ran(d, run.truth(cpu), coarse, score);
       if (testing::Test::HasFailure()) return;
     }

@@ -309,7 +309,7 @@ inline std::vector<std::string> comms_of(const PerfData& data) {
   return comms;
 }
 
-inline const Notice* notice_of(std::span<const Notice> notices, std::string_view code) {
+inline const Notice* notice_of(std::span<const Notice> notices, Code code) {
   const auto found =
       std::find_if(notices.begin(), notices.end(), [&](const Notice& n) { return n.code == code; });
   return found == notices.end() ? nullptr : &*found;

@@ -1,0 +1,96 @@
+// docs/rooms.md lists all folders with code, lowest first: includes go up that list only.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <regex>
+#include <string>
+#include <vector>
+
+namespace asof::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+const fs::path kRoot = fs::path(ASOF_TEST_DATA) / "../..";
+constexpr auto kLayers = {"textstore", "arch", "decoder", "tools"};
+
+std::vector<std::string> rooms() {
+  std::vector<std::string> all;
+  std::ifstream in(kRoot / "docs/rooms.md");
+  const std::regex row(R"(\| `([a-z0-9_/]+)` \| ([^|]+) \|)");
+  std::smatch m;
+  for (std::string line; std::getline(in, line);) {
+    if (std::regex_match(line, m, row)) all.push_back(m[1]);
+  }
+  return all;
+}
+
+bool is_source(const fs::path& p) {
+  const std::string extension = p.extension().string();
+  return extension == ".cpp" || extension == ".h" || extension == ".c" || extension == ".inc";
+}
+
+// All source files, by path from the root.
+std::vector<std::string> sources() {
+  std::vector<std::string> all;
+  for (const char* layer : kLayers) {
+    for (const auto& entry : fs::recursive_directory_iterator(kRoot / layer)) {
+      if (is_source(entry.path())) all.push_back(fs::relative(entry.path(), kRoot).string());
+    }
+  }
+  return all;
+}
+
+std::string folder_of(const std::string& path) { return fs::path(path).parent_path().string(); }
+
+// Paths in quotes, from the root of the tree: generated headers have none.
+std::vector<std::string> includes_of(const std::string& path) {
+  std::vector<std::string> all;
+  std::ifstream in(kRoot / path);
+  const std::regex include("#include \"([a-z0-9_]+/[^\"]+)\".*");
+  std::smatch m;
+  for (std::string line; std::getline(in, line);) {
+    if (std::regex_match(line, m, include)) all.push_back(m[1]);
+  }
+  return all;
+}
+
+TEST(Rooms, EveryFolderHasARow) {
+  const std::vector<std::string> list = rooms();
+  ASSERT_GT(list.size(), 30U);
+  for (const std::string& path : sources()) {
+    const std::string folder = folder_of(path);
+    // Guests of boards are programs of their own.
+    if (folder.starts_with("tools/board/")) continue;
+    EXPECT_TRUE(std::ranges::find(list, folder) != list.end()) << path << ": no row in docs/rooms.md";
+  }
+  for (const std::string& room : list) EXPECT_TRUE(fs::is_directory(kRoot / room)) << room;
+}
+
+TEST(Rooms, IncludesGoUpTheList) {
+  const std::vector<std::string> list = rooms();
+  const auto place = [&](const std::string& folder) {
+    return std::ranges::find(list, folder) - list.begin();
+  };
+  size_t seen = 0;
+  for (const std::string& path : sources()) {
+    const std::string from = folder_of(path);
+    for (const std::string& included : includes_of(path)) {
+      const std::string to = folder_of(included);
+      ++seen;
+      if (included.starts_with("tests/")) {
+        EXPECT_EQ(from, "tools/board") << path << " includes " << included;
+        continue;
+      }
+      if (!fs::exists(kRoot / included)) continue;  // of a library
+      EXPECT_LE(place(to), place(from)) << path << " includes " << included;
+      EXPECT_FALSE(from == "arch/arm64" && to == "arch/x86") << path << " includes " << included;
+    }
+  }
+  EXPECT_GT(seen, 1000U);
+}
+
+}  // namespace
+}  // namespace asof::test
