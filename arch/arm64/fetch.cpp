@@ -349,14 +349,14 @@ Flow::Stop Flow::on_end(State& s, const Element& d, Trial* trial) {
   if (s.place != Place::kKnown || s.fresh || s.ip == address_of(s, d)) {
     used(s, trial);
     if constexpr (Emit) close_gap(s, address_of(s, d), segment_->end - segment_->begin);
-    return Stop::kEnd;
+    return Stop::kSegmentEnd;
   }
   if constexpr (Emit) {
     contradiction(s, "E-FLOW-006", [&] {
       return fmt::format("the next sync point is at {:#x}, the text leads to {:#x}", address_of(s, d), s.ip);
     });
     close_gap(s, address_of(s, d), segment_->end - segment_->begin);
-    return Stop::kEnd;
+    return Stop::kSegmentEnd;
   }
   return Stop::kContradiction;
 }

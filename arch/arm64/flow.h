@@ -32,10 +32,10 @@ class Flow final : public SegmentDecoder {
   void decode(const Segment& segment, ChunkSink& sink) override;
 
  private:
-  // Why a walk, or a step of one, stopped. kGo: it did not. kEnd: the segment's end was reached as it should
-  // be; kOut: nothing more can be said (end of the stretch, damage); the others concern hypotheses, and in
+  // Why a walk, or a step of one, stopped. kGo: it did not. kSegmentEnd: the segment's end was reached as it
+  // should be; kOut: nothing more can be said (end of the stretch, damage); the others concern hypotheses, and in
   // the walk itself say that a gap is open.
-  enum class Stop : uint8_t { kGo, kEnd, kOut, kHorizon, kMerged, kNoText, kContradiction };
+  enum class Stop : uint8_t { kGo, kSegmentEnd, kOut, kHorizon, kMerged, kNoText, kContradiction };
   // A version of the text that may be the one, and when it can have begun to be.
   struct Hypothesis {
     Variant* variant = nullptr;

@@ -350,7 +350,7 @@ Variant* Flow::choose<true>(State& s, const std::vector<Hypothesis>& hypotheses,
       same_way = same_way && t.way == best_ways[t.record.size()];
       if (best_untried < t.end)
         all_join = false;  // as one way of the other, which is judged where it is taken
-    } else if (stop == Stop::kEnd && best_stop == Stop::kEnd && t.end == best_end && best_untried >= t.end) {
+    } else if (stop == Stop::kSegmentEnd && best_stop == Stop::kSegmentEnd && t.end == best_end && best_untried >= t.end) {
       joined = std::max(joined, t.end);
       same_way = same_way && t.way == best_way;
     } else {

@@ -128,7 +128,7 @@ Flow::Stop Flow::take_target(State& s, Variant& v, Trial* trial) {
     s.pending = Pending{};
     s.ip = b.end();
     const Stop stop = used(s, trial);
-    if constexpr (!Emit) return stop == Stop::kEnd ? Stop::kOut : stop;
+    if constexpr (!Emit) return stop == Stop::kGo ? Stop::kOut : stop;
     enter_guest(s, tip.offset);
     return Stop::kContradiction;
   }
@@ -170,7 +170,7 @@ Flow::Stop Flow::take_target(State& s, Variant& v, Trial* trial) {
   return used(s, trial);
 }
 
-// The block ran to its end: where does it lead? kEnd: walk on.
+// The block ran to its end: where does it lead? kGo: walk on.
 template <bool Emit>
 Flow::Stop Flow::branch(State& s, Variant& v, Trial* trial) {
   const Block& b = v.block;
@@ -238,13 +238,13 @@ Flow::Stop Flow::branch(State& s, Variant& v, Trial* trial) {
       if (b.kind == BranchKind::kCall && b.target != b.end()) s.rets.push(b.end());
       s.ip = b.target;
       s.node = v.taken;
-      return Stop::kEnd;
+      return Stop::kGo;
     case BranchKind::kPtwrite: {
       const bool binds = s.tnt_count == 0 && s.pending.kind == Pending::Kind::kPtwrite;
       emit<Emit>(s, v, b.count, 0);
       s.ip = b.end();
       s.node = v.fall;
-      if (!binds) return Stop::kEnd;
+      if (!binds) return Stop::kGo;
       if constexpr (Emit) {
         const Event& e = s.pending.events[0];
         add_event(e.kind, s.now, b.end() - b.lengths[b.count - 1], e.a, e.b, e.offset);
@@ -266,7 +266,7 @@ Flow::Stop Flow::branch(State& s, Variant& v, Trial* trial) {
       }
       s.ip = b.end();
       s.node = v.fall;
-      return Stop::kEnd;
+      return Stop::kGo;
     default:
       break;
   }
@@ -286,7 +286,7 @@ Flow::Stop Flow::branch(State& s, Variant& v, Trial* trial) {
   if (errata_.bdm64 && s.pending.tsx_abort && s.pending.kind == Pending::Kind::kAsync) {
     emit<Emit>(s, v, b.count, 0);  // BDM64: its TNT bit is missing, the abort's address counts
     enter(s, s.pending.at);
-    return Stop::kEnd;
+    return Stop::kGo;
   }
   if constexpr (Emit) {
     const bool bound = s.pending.kind == Pending::Kind::kAsync || s.pending.kind == Pending::Kind::kReach;

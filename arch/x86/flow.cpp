@@ -104,7 +104,7 @@ Flow::Stop Flow::used(State& s, Trial* trial, uint64_t count) {
   s.idle_blocks = 0;
   if (trial == nullptr) {
     verified_steps_ = chunk_.steps.size();
-    return Stop::kEnd;
+    return Stop::kGo;
   }
   trial->end = s.decisions;
   const uint64_t sig = signature(s);
@@ -121,7 +121,7 @@ Flow::Stop Flow::used(State& s, Trial* trial, uint64_t count) {
   trial->states.push_back(state);
   trial->reached.push_back(reached);
   trial->ways.push_back(trial->way);
-  return s.decisions >= trial->until ? Stop::kHorizon : Stop::kEnd;
+  return s.decisions >= trial->until ? Stop::kHorizon : Stop::kGo;
 }
 
 // A pending FUP inside the block: how many instructions come before it. False: it is not on one of its
@@ -316,9 +316,9 @@ Flow::Stop Flow::walk(State& s, Trial* trial) {
             continue;
           }
         }
-        if (!arrive<Emit>(s)) return Stop::kEnd;
+        if (!arrive<Emit>(s)) return Stop::kSegmentEnd;
         const Stop stop = used(s, trial);
-        if (stop != Stop::kEnd) return stop;
+        if (stop != Stop::kGo) return stop;
         continue;
       }
     }
@@ -327,7 +327,7 @@ Flow::Stop Flow::walk(State& s, Trial* trial) {
         if (s.lost) return Stop::kOut;
       }
       // A hypothesis that ends while tracing is off has not met another one there.
-      if (!without_flow<Emit>(s)) return Emit ? Stop::kEnd : Stop::kOut;
+      if (!without_flow<Emit>(s)) return Emit ? Stop::kSegmentEnd : Stop::kOut;
       continue;
     }
     if (s.tnt_count == 0 && s.pending.kind == Pending::Kind::kPgd && s.pending.has_ip &&
@@ -350,7 +350,7 @@ Flow::Stop Flow::walk(State& s, Trial* trial) {
       return Stop::kContradiction;
     }
 
-    Stop why = Stop::kEnd;
+    Stop why = Stop::kGo;
     Variant* v = nullptr;
     Node* const from = s.node;
     if (from != nullptr && from->state == TextState::kStable) [[likely]] {
@@ -385,7 +385,7 @@ Flow::Stop Flow::walk(State& s, Trial* trial) {
       if (!settle_return<Emit>(s, *v, trial, why)) return why;
     }
     const Stop stop = branch<Emit>(s, *v, trial);
-    if (stop == Stop::kEnd) {
+    if (stop == Stop::kGo) {
       const BranchKind how = v->block.kind;
       if (how != BranchKind::kNone && how != BranchKind::kCond && how != BranchKind::kJump)
         s.life = kNoOrigin;
@@ -413,9 +413,6 @@ Flow::Stop Flow::walk(State& s, Trial* trial) {
     if (stop == Stop::kContradiction) {
       if constexpr (Emit) continue;
       return stop;
-    }
-    if constexpr (Emit) {
-      if (stop == Stop::kOut) return Stop::kEnd;  // end of the stretch
     }
     return stop;
   }

@@ -56,9 +56,9 @@ class Flow final : public SegmentDecoder {
   void decode(const Segment& segment, ChunkSink& sink) override;
 
  private:
-  // Why a walk, or a step of one, stopped. kEnd: go on, or the segment's end was reached as it should be;
-  // kOut: nothing more can be said (end of the stretch, damage); the others concern hypotheses.
-  enum class Stop : uint8_t { kEnd, kOut, kHorizon, kMerged, kNoText, kContradiction };
+  // Why a walk, or a step of one, stopped. kGo: it did not. kSegmentEnd: the segment's end was reached as it
+  // should be; kOut: nothing more can be said (end of the stretch, damage); the others concern hypotheses.
+  enum class Stop : uint8_t { kGo, kSegmentEnd, kOut, kHorizon, kMerged, kNoText, kContradiction };
   // A version of the text that may be the one, and when it can have begun to be; or a rule of the return
   // stack.
   struct Hypothesis {

@@ -381,7 +381,7 @@ const Flow::Hypothesis* Flow::choose<true>(State& s, const std::vector<Hypothesi
     } else if (stop == Stop::kMerged) {
       joined = std::max(joined, t.end - 1);  // the same from what was used last
       same_way = same_way && t.way == best_ways[t.record.size()];
-    } else if (stop == Stop::kEnd && best_stop == Stop::kEnd && t.end == best_end) {
+    } else if (stop == Stop::kSegmentEnd && best_stop == Stop::kSegmentEnd && t.end == best_end) {
       joined = std::max(joined, t.end);
       same_way = same_way && t.way == best_way;
     } else {
