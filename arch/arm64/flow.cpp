@@ -113,16 +113,8 @@ void Flow::place_known(State& s) const {
 }
 
 void Flow::decode(const Segment& segment, ChunkSink& sink) {
-  segment_ = &segment;
-  sink_ = &sink;
+  start_log(segment, sink);
   stream_ = &streams_[segment.stream];
-  chunk_ = sink.spare();
-  gap_.reset();
-  verified_steps_ = 0;
-  next_flags_ = segment.before ? Step::kAfterGap : uint8_t{0};
-  confidence_ = Confidence::kCertain;
-  confidence_until_ = 0;
-  if (segment.before) chunk_.gaps.push_back(*segment.before);
   if (segment.end > segment.begin) {
     const Source& source = config_.sources.at(segment.stream);
     format_ = PacketFormat::of(source);
@@ -214,7 +206,7 @@ Flow::Stop Flow::used(State& s, Trial* trial, uint64_t count) {
   s.decisions += count;
   s.idle_blocks = 0;
   if (trial == nullptr) {
-    verified_steps_ = chunk_.steps.size();
+    verify();
     return Stop::kGo;
   }
   trial->end = s.decisions;

@@ -20,11 +20,11 @@
 #include "arch/arm64/runs.h"
 #include "arch/arm64/state.h"
 #include "arch/holes.h"
-#include "arch/reason.h"
+#include "arch/walk/gaps.h"
 
 namespace asof::arm64 {
 
-class Flow final : public SegmentDecoder {
+class Flow final : public SegmentDecoder, private walk::Gaps<Flow, State> {
  public:
   // Without `code` everything is walked with care.
   Flow(const Config& config, std::span<const Stream> streams, const TextStore& text,
@@ -32,9 +32,10 @@ class Flow final : public SegmentDecoder {
   void decode(const Segment& segment, ChunkSink& sink) override;
 
  private:
+  friend class walk::Gaps<Flow, State>;
   // Why a walk, or a step of one, stopped. kGo: it did not. kSegmentEnd: the segment's end was reached as it
-  // should be; kOut: nothing more can be said (end of the stretch, damage); the others concern hypotheses, and in
-  // the walk itself say that a gap is open.
+  // should be; kOut: nothing more can be said (end of the stretch, damage); the others concern hypotheses,
+  // and in the walk itself say that a gap is open.
   enum class Stop : uint8_t { kGo, kSegmentEnd, kOut, kHorizon, kMerged, kNoText, kContradiction };
   // A version of the text that may be the one, and when it can have begun to be.
   struct Hypothesis {
@@ -188,22 +189,12 @@ class Flow final : public SegmentDecoder {
   void choose_doubt(const SyncGroup& group);
   Time synced_before();
 
-  // gaps.cpp: damage as data
-  // `why` is the reason, or says it when it is asked for: a gap that goes on has one.
-  template <class Why>
-  void open_gap(State& s, const char* code, const Why& why, uint64_t begin);
-  Gap* new_gap(State& s, const char* code);
-  void close_gap(State& s, Addr resume_ip, uint64_t end);
-  template <class Why>
-  void contradiction(State& s, const char* code, const Why& why);
-  template <class Why>
-  void lose(State& s, const char* code, const Why& why);
-  void be_lost(State& s);
-  void add_event(EventKind kind, Time time, Addr ip, uint64_t a, uint64_t b, uint64_t offset);
-  size_t roll_back();
-  void flush(bool last);
-  std::string describe(const State& s) const;
+  // gaps.cpp
+  static Time display_time(const State& s) { return s.floor; }
   uint64_t offset_in_use(const State& s);
+  static void after_gap(const State&) {}
+  void lose_sync(State& s);
+  std::string describe(const State& s) const;
 
   const Config& config_;
   const std::span<const Stream> streams_;
@@ -225,10 +216,6 @@ class Flow final : public SegmentDecoder {
 
   // Of the segment being decoded.
   const Stream* stream_ = nullptr;
-  const Segment* segment_ = nullptr;
-  ChunkSink* sink_ = nullptr;
-  Chunk chunk_;
-  size_t usual_times_ = 0;  // in the chunk before
   bool return_stack_ = false;
   TimeBounds bounds_;  // of the segment, by the records around its bytes
   PacketFormat format_;
@@ -238,11 +225,6 @@ class Flow final : public SegmentDecoder {
   enum class Unsure : uint8_t { kNever, kLater, kAlways } unsure_ = Unsure::kNever;
   std::optional<Time> synced_before_;  // LastSync::before(), once it was asked for
   std::optional<Time> last_event_;     // State::floor at the last exception or exception return
-  std::optional<Gap> gap_;             // open
-  size_t verified_steps_ = 0;          // steps up to the last use of trace: later ones rest on the text alone
-  uint8_t next_flags_ = 0;
-  Confidence confidence_ = Confidence::kCertain;
-  uint64_t confidence_until_ = 0;
   uint32_t forks_left_ = 0;
   uint32_t trial_blocks_left_ = 0;          // all hypotheses of one choice together may walk this many blocks
   tsl::robin_map<uint64_t, Since> failed_;  // signatures that lead nowhere for who knows as much of time
@@ -270,34 +252,6 @@ inline void Flow::emit(State& s, const Variant& v, uint32_t count, uint8_t flags
     for (uint32_t i = 0; i < count; ip += v.block.lengths[i++]) s.way = s.way * kHashFactor + ip;
   }
   s.fresh = false;
-}
-
-template <class Why>
-void Flow::open_gap(State& s, const char* code, const Why& why, uint64_t begin) {
-  Gap* const gap = new_gap(s, code);
-  if (gap == nullptr) return;
-  gap->begin = segment_->begin + begin;
-  gap->reason = reason_of(why);
-}
-
-// The flow cannot go on at s.ip. It resumes at the next address in the trace.
-// Where trace and text disagree, what ran since the last packet that fitted is not known either; where only
-// bytes are missing, it is.
-template <class Why>
-void Flow::contradiction(State& s, const char* code, const Why& why) {
-  if (std::string_view(code).starts_with("E-FLOW")) roll_back();
-  lose(s, code, why);
-}
-
-// From here on where the flow is is not known.
-template <class Why>
-void Flow::lose(State& s, const char* code, const Why& why) {
-  verified_steps_ = chunk_.steps.size();
-  if (Gap* const gap = new_gap(s, code)) {
-    gap->begin = segment_->begin + offset_in_use(s);
-    gap->reason = reason_of(why);
-  }
-  be_lost(s);
 }
 
 }  // namespace asof::arm64

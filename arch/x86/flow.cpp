@@ -26,18 +26,11 @@ Flow::Flow(const Config& config, std::span<const Stream> streams, const TextStor
 }
 
 void Flow::decode(const Segment& segment, ChunkSink& sink) {
-  segment_ = &segment;
-  sink_ = &sink;
+  start_log(segment, sink);
   stream_ = &streams_[segment.stream];
-  chunk_ = sink.spare();
-  gap_.reset();
-  verified_steps_ = wrmsr_steps_ = 0;
-  next_flags_ = segment.before ? Step::kAfterGap : uint8_t{0};
-  confidence_ = Confidence::kCertain;
-  confidence_until_ = followed_until_ = 0;
+  wrmsr_steps_ = 0;
   ceiling_from_ = nullptr;
   guest_in_segment_.reset();
-  if (segment.before) chunk_.gaps.push_back(*segment.before);
   if (segment.end > segment.begin) {
     const auto bytes = stream_->bytes(segment.begin, segment.tail_end, scratch_);
     begin_ = bytes.data();
@@ -103,7 +96,7 @@ Flow::Stop Flow::used(State& s, Trial* trial, uint64_t count) {
   s.decisions += count;
   s.idle_blocks = 0;
   if (trial == nullptr) {
-    verified_steps_ = chunk_.steps.size();
+    verify();
     return Stop::kGo;
   }
   trial->end = s.decisions;
@@ -264,7 +257,7 @@ Flow::Stop Flow::walk(State& s, Trial* trial) {
   for (;;) {
     if constexpr (Emit) {
       if (chunk_.steps.size() >= options_.chunk_steps && !gap_) [[unlikely]]
-        flush(false);
+        wrmsr_steps_ -= std::min(wrmsr_steps_, flush(false));
       if (const uint32_t run = fast_start(s)) fast_walk(s, run);
       if (s.lost && gap_) lost_walk(s);
     }

@@ -15,7 +15,7 @@
 
 #include "arch/arch.h"
 #include "arch/holes.h"
-#include "arch/reason.h"
+#include "arch/walk/gaps.h"
 #include "arch/x86/block_cache.h"
 #include "arch/x86/errata.h"
 #include "arch/x86/runs.h"
@@ -45,7 +45,7 @@ SyncGroup read_sync_group(std::span<const uint8_t> bytes, const Clock& clock, co
 // Branches that take their target from a TIP.
 bool needs_target(BranchKind k);
 
-class Flow final : public SegmentDecoder {
+class Flow final : public SegmentDecoder, private walk::Gaps<Flow, State> {
  public:
   // What all decoders of these streams with these options share: `code`, and `unsure_code` for the time from
   // TextStore::unsure_from() on; nullptr: there is no such time.
@@ -56,6 +56,7 @@ class Flow final : public SegmentDecoder {
   void decode(const Segment& segment, ChunkSink& sink) override;
 
  private:
+  friend class walk::Gaps<Flow, State>;
   // Why a walk, or a step of one, stopped. kGo: it did not. kSegmentEnd: the segment's end was reached as it
   // should be; kOut: nothing more can be said (end of the stretch, damage); the others concern hypotheses.
   enum class Stop : uint8_t { kGo, kSegmentEnd, kOut, kHorizon, kMerged, kNoText, kContradiction };
@@ -198,22 +199,13 @@ class Flow final : public SegmentDecoder {
   struct LostWalk;
   void lost_walk(State& s);
 
-  // gaps.cpp: damage as data
-  // `why` is the reason, or says it when it is asked for: a gap that goes on has one.
-  template <class Why>
-  void open_gap(State& s, const char* code, const Why& why, uint64_t begin);
-  Gap* new_gap(State& s, const char* code);
-  void close_gap(State& s, Addr resume_ip, uint64_t end);
-  template <class Why>
-  void contradiction(State& s, const char* code, const Why& why);
-  template <class Why>
-  void lose(State& s, const char* code, const Why& why);
-  void be_lost(State& s);
+  // gaps.cpp
+  static Time display_time(const State& s) { return s.now; }
+  uint64_t offset_in_use(const State& s) const { return static_cast<uint64_t>(s.p - begin_); }
+  void after_gap(State& s);
+  void lose_sync(State& s);
   void lose_without_tnt(State& s, uint64_t at);
-  void add_event(EventKind kind, Time time, Addr ip, uint64_t a, uint64_t b, uint64_t offset);
-  size_t roll_back();
   void report_bound_events(const State& s);
-  void flush(bool last);
   std::string describe(const State& s) const;
 
   const Config& config_;
@@ -232,21 +224,11 @@ class Flow final : public SegmentDecoder {
 
   // Of the segment being decoded.
   const Stream* stream_ = nullptr;
-  const Segment* segment_ = nullptr;
-  ChunkSink* sink_ = nullptr;
   const uint8_t* begin_ = nullptr;  // of its bytes
   const uint8_t* end_ = nullptr;    // with the next sync group
   const uint8_t* tail_ = nullptr;   // the next PSB, or end_
   bool overwritten_ = false;        // somewhere in it trace of an earlier time begins
-  Chunk chunk_;
-  std::optional<Gap> gap_;     // open
-  size_t verified_steps_ = 0;  // steps up to the last use of trace: later ones rest on the text alone
-  size_t wrmsr_steps_ = 0;     // steps up to the last WRMSR
-  uint8_t next_flags_ = 0;
-  Confidence confidence_ = Confidence::kCertain;
-  uint64_t confidence_until_ = 0;
-  // Up to here a hypothesis beside unknown text was followed already; there is nothing more to learn.
-  uint64_t followed_until_ = 0;
+  size_t wrmsr_steps_ = 0;          // steps up to the last WRMSR
   uint32_t forks_left_ = 0;
   uint32_t trial_blocks_left_ = 0;         // all hypotheses of one choice together may walk this many blocks
   tsl::robin_map<uint64_t, Time> failed_;  // states (future()) that lead nowhere, from this time on
@@ -276,34 +258,6 @@ inline void Flow::emit(State& s, const Variant& v, uint32_t count, uint8_t flags
     next_flags_ = 0;
     chunk_.steps.push_back(step);
   }
-}
-
-template <class Why>
-void Flow::open_gap(State& s, const char* code, const Why& why, uint64_t begin) {
-  Gap* const gap = new_gap(s, code);
-  if (gap == nullptr) return;
-  gap->begin = segment_->begin + begin;
-  gap->reason = reason_of(why);
-}
-
-// The flow cannot go on at s.ip. What the packets say next stays pending: it is where the flow may resume.
-// Where trace and text disagree, what ran since the last packet that fitted is not known either; where only
-// bytes are missing, it is.
-template <class Why>
-void Flow::contradiction(State& s, const char* code, const Why& why) {
-  if (std::string_view(code).starts_with("E-FLOW")) roll_back();
-  lose(s, code, why);
-}
-
-// From here on where the flow is is not known.
-template <class Why>
-void Flow::lose(State& s, const char* code, const Why& why) {
-  verified_steps_ = chunk_.steps.size();
-  if (Gap* const gap = new_gap(s, code)) {
-    gap->begin = segment_->begin + static_cast<uint64_t>(s.p - begin_);
-    gap->reason = reason_of(why);
-  }
-  be_lost(s);
 }
 
 template <>

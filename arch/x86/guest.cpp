@@ -17,9 +17,9 @@ namespace asof::x86 {
 void Flow::enter_guest(State& s, uint64_t at) {
   constexpr const char* kCode = "E-TEXT-010";
   if (gap_ && gap_->code != std::string_view(kCode)) close_gap(s, 0, at);
-  verified_steps_ = chunk_.steps.size();
+  verify();
   open_gap(s, kCode, "a guest ran (VMX non-root operation): its text is not known", at);
-  be_lost(s);
+  lose_sync(s);
   s.enabled = true;
   s.transaction = false;
 }
