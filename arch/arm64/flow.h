@@ -245,11 +245,8 @@ inline void Flow::emit(State& s, const Variant& v, uint32_t count, uint8_t flags
       step.confidence = std::max(step.confidence, Confidence::kAmbiguous);
     next_flags_ = 0;
     chunk_.steps.push_back(step);
-  } else if (count == v.block.count) {
-    s.way = s.way * v.block.power + v.block.hash;
   } else {
-    Addr ip = v.block.ip;
-    for (uint32_t i = 0; i < count; ip += v.block.lengths[i++]) s.way = s.way * kHashFactor + ip;
+    s.way = walk::extend_path(s.way, v.block, count);
   }
   s.fresh = false;
 }

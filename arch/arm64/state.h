@@ -9,16 +9,9 @@
 #include "arch/arm64/block_cache.h"
 #include "arch/arm64/elements.h"
 #include "arch/arm64/runs.h"
+#include "arch/walk/signature.h"
 
 namespace asof::arm64 {
-
-// Not linear (the finaliser of splitmix64): states that differ in two places must not look alike because the
-// differences cancel out.
-constexpr uint64_t mix_hash(uint64_t z) {
-  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ULL;
-  z = (z ^ (z >> 27)) * 0x94d049bb133111ebULL;
-  return z ^ (z >> 31);
-}
 
 // The decoder's side of the trace return stack (Arm IHI 0064, "Return stack"). An entry is popped when an
 // indirect branch has no address in the trace; one that did not match stays. The fast walk keeps ways
@@ -65,7 +58,7 @@ class RetStack {
     while (ways_[bottom % kRing] != 0) --bottom;
     for (digested_ = std::max(digested_, bottom); digested_ < top_; ++digested_) {
       const uint64_t below = digested_ == bottom ? 0 : digests_[digested_ % kSize];
-      digests_[(digested_ + 1) % kSize] = mix_hash(below + kHashFactor + entry(digested_ + 1));
+      digests_[(digested_ + 1) % kSize] = walk::mix(below, entry(digested_ + 1));
     }
     return bottom == top_ ? 0 : digests_[top_ % kSize];
   }

@@ -5,18 +5,15 @@
 
 namespace asof::x86 {
 
+using walk::mix;
+
 // The hypothesis runs the first `count` instructions of a block.
 void Flow::Trial::pass(const State& s, const Block& b, uint32_t count) {
   if (s.unsure) {
     unsure = true;
     unsure_at = std::min(unsure_at, record.size());
   }
-  if (count == b.count) {
-    way = way * b.power + b.hash;
-    return;
-  }
-  Addr ip = b.ip;
-  for (uint32_t i = 0; i < count; ip += b.lengths[i++]) way = way * kHashFactor + ip;
+  way = walk::extend_path(way, b, count);
 }
 
 uint64_t Flow::signature(const State& s) const {

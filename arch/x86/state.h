@@ -6,18 +6,12 @@
 #include <cstdint>
 
 #include "arch/arch.h"
+#include "arch/walk/signature.h"
 #include "arch/x86/block_cache.h"
 #include "arch/x86/clock.h"
 #include "arch/x86/runs.h"
 
 namespace asof::x86 {
-
-// One more field of a signature. No sum of fields: two states that differ in two places must not meet. Nor do
-// equal fields cancel each other out.
-inline uint64_t mix(uint64_t h, uint64_t field) {
-  h = (h * kHashFactor ^ field) * kHashFactor;
-  return (h ^ h >> 29) * 0xBF58476D1CE4E5B9ULL;
-}
 
 // The decoder's side of return compression (SDM vol. 3, "RET compression"): 64 entries, the oldest falls out.
 // The fast walk keeps ways on (runs.h) in it instead of addresses, and looks neither for its end nor for its
@@ -58,7 +52,7 @@ class RetStack {
     const uint32_t bottom = below_oldest();
     for (digested_ = std::max(digested_, bottom); digested_ < top_; ++digested_) {
       const uint64_t below = digested_ == bottom ? 0 : digests_[digested_ % kSize];
-      digests_[(digested_ + 1) % kSize] = mix(below, address(digested_ + 1));
+      digests_[(digested_ + 1) % kSize] = walk::mix(below, address(digested_ + 1));
     }
     return bottom == top_ ? 0 : digests_[top_ % kSize];
   }
@@ -197,7 +191,7 @@ class Returns {
     kept_.clear();
     split_ = doubtful_ = false;
   }
-  uint64_t digest() const { return split_ ? mix(kept_.digest(), taken_.digest()) : kept_.digest(); }
+  uint64_t digest() const { return split_ ? walk::mix(kept_.digest(), taken_.digest()) : kept_.digest(); }
   // What decides beside the entries what a return does, and what it proves.
   uint64_t rules() const {
     return static_cast<uint64_t>(policy_) << 2U | (split_ ? 2U : 0U) | (doubtful_ ? 1U : 0U) |
