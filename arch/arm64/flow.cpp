@@ -24,7 +24,8 @@ Flow::Flow(const Config& config, std::span<const Stream> streams, const TextStor
       text_(text),
       code_(std::move(code)) {
   for (int wfx = 0; wfx < 2; ++wfx)
-    caches_[wfx].emplace(text_, options_.text_at, options_.block_cache, wfx != 0);
+    caches_[wfx].emplace(text_, options_.text_at, options_.block_cache,
+                         Isa(text_, options_.text_at, wfx != 0));
   if (config_.patch_text_cb != 0 && options_.text_at == TextAt::kAsof) find_kprobe_pokes();
 }
 

@@ -204,7 +204,7 @@ class Flow final : public SegmentDecoder, private walk::Gaps<Flow, State> {
   Holes holes_{text_};
   std::optional<BlockCache> caches_[2];  // without and with WFI and WFE as branches
   BlockCache* cache_ = nullptr;          // of the segment's source
-  Candidates candidates_;
+  walk::Candidates<Isa> candidates_;
   const std::shared_ptr<SharedCode> code_;
   // Likewise, with and without return stack, of text that is unsure as a whole and not.
   std::unique_ptr<RunCache> run_caches_[8];

@@ -10,8 +10,6 @@
 
 namespace asof::arm64 {
 
-inline constexpr unsigned kMaxBlockInsns = 256;
-
 // Not thread-safe: one per decoder. Must not outlive its text.
 class StableText {
  public:

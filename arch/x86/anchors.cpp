@@ -75,7 +75,7 @@ void Flow::enter_poke(State& s) {
     return;
   }
   s.poke_return = back;
-  cache_->hook(back);  // the fast walk waits for it, too
+  hook(*cache_, back);  // the fast walk waits for it, too
 }
 
 void Flow::leave_poke(State& s) {

@@ -19,8 +19,8 @@ constexpr uint32_t kMaxIdleInTrial = 1 << 12;  // a hypothesis is given less
 Flow::Flow(const Config& config, std::span<const Stream> streams, const TextStore& text,
            const DecodeOptions& options, std::shared_ptr<CodeMap> code, std::shared_ptr<CodeMap> unsure_code)
     : config_(config), errata_(errata_of(config.cpu)), streams_(streams), options_(options), text_(text) {
-  cache_.emplace(text_, options_.text_at, options_.block_cache);
-  for (const Addr a : hooks(config, text, options)) cache_->hook(a);
+  cache_.emplace(text_, options_.text_at, options_.block_cache, Isa());
+  for (const Addr a : hooks(config, text, options)) hook(*cache_, a);
   if (code != nullptr) run_caches_[0].emplace(std::move(code));
   if (unsure_code != nullptr) run_caches_[1].emplace(std::move(unsure_code));
 }

@@ -219,7 +219,7 @@ class Flow final : public SegmentDecoder, private walk::Gaps<Flow, State> {
   RunCache* runs_ = nullptr;  // of the segment's time; nullptr: everything is walked with care
   // Of the segment: does TextStore::unsure_from() come after it, in it, or before?
   enum class Unsure : uint8_t { kNever, kLater, kAlways } unsure_ = Unsure::kNever;
-  Candidates candidates_;
+  walk::Candidates<Isa> candidates_;
   std::vector<uint8_t> scratch_;
 
   // Of the segment being decoded.

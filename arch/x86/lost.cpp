@@ -37,7 +37,7 @@ struct Flow::LostWalk {
   bool still_lost() {
     const bool kernel = is_kernel_address(ip);
     const Space space = kernel ? kKernelSpace : user_space();
-    if (space == kNoSpace || (kernel && flow.cache_->hooks(ip)) || !flow.holes_.contain(space, ip))
+    if (space == kNoSpace || (kernel && flow.cache_->isa().hooks(ip)) || !flow.holes_.contain(space, ip))
       return false;
     s.ip = ip;
     s.in_user = !kernel;
