@@ -290,7 +290,7 @@ void Flow::fast_end(State& s, const FastWalk& w, const FastHot& hot) {
   s.in_user = w.space != kKernelSpace;
   if (s.in_user) s.user_space = w.space;
   if (fast_is_unsure(w.space)) {
-    s.unsure = unsure_ == Unsure::kAlways || !s.fresh;
+    s.unsure = unsure_ == walk::Unsure::kAlways || !s.fresh;
     s.rets.doubt();
     s.calls_missing = true;
     stop_counting(s);

@@ -221,7 +221,7 @@ Flow::Stop Flow::reach(State& s, Addr to, Trial* trial) {
         s.node != nullptr && s.node->state == TextState::kStable ? s.node->only : text<Emit>(s, trial, stop);
     if (v == nullptr) return stop;
     const Block& b = v->block;
-    meet(s, *v, trial);
+    meet(s, v->block, trial);
     const uint32_t count = instructions_before(b, to);
     const bool ends_here = v->waypoint != Waypoint::kNone;
     if (to < s.ip || v->waypoint == Waypoint::kTrap || (ends_here && (count == 0 || count == b.count))) {
@@ -315,7 +315,7 @@ Flow::Stop Flow::on_source_address(State& s, const Element& d, Trial* trial) {
     Variant* const v = text<Emit>(s, trial, stop);
     if (v == nullptr) return stop;
     const Block& b = v->block;
-    meet(s, *v, trial);
+    meet(s, v->block, trial);
     const bool last = at == b.end() - b.lengths[b.count - 1];
     const bool branch = v->waypoint == Waypoint::kDirect || v->waypoint == Waypoint::kIndirect;
     const bool passed = (at < b.end() && !last) || blocks > kMaxUntaken;

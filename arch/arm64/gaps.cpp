@@ -13,7 +13,7 @@ void Flow::lose_sync(State& s) {
   s.atom_count = 0;
   s.rets.lose();
   s.calls_missing = true;
-  s.unsure = unsure_ == Unsure::kAlways;
+  s.unsure = unsure_ == walk::Unsure::kAlways;
   s.anchor_hi = kTimeMax;
   s.patch_return = 0;
   s.place = Place::kLost;

@@ -30,7 +30,7 @@ Flow::Stop Flow::follow_q(State& s, uint32_t& left, const Addr* to, Trial* trial
     if (v == nullptr) return stop;
     const Block& b = v->block;
     if (v->waypoint == Waypoint::kTrap) return Stop::kGo;
-    meet(s, *v, trial);
+    meet(s, v->block, trial);
     if (left < b.count) {
       emit<Emit>(s, *v, left, 0);
       for (uint32_t i = 0; i < left; ++i) s.ip += b.lengths[i];

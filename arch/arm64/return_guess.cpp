@@ -41,9 +41,7 @@ Addr Flow::call_distance(State& s, Addr back, uint8_t mode) {
 // trace can be followed.
 bool Flow::guess_target(State& s) {
   constexpr uint64_t kPieces = 64;  // of trace: mostly an address is among them, which tells
-  forks_left_ = options_.max_forks;
-  trial_blocks_left_ = kTrialBlocks;
-  failed_.clear();
+  start_trials();
   std::vector<CallBeforeGap> calls;
   CallBeforeGap c{.left = s, .mode = s.mode};
   while (c.left.rets.pop(c.back, c.mode)) {
@@ -58,7 +56,6 @@ bool Flow::guess_target(State& s) {
     go_indirect(after, call.back, call.mode);
     State copy = after;
     Trial t;
-    t.start = s.decisions;
     t.until = s.decisions + kPieces;
     if (walk<false>(copy, &t) == Stop::kContradiction) continue;
     s = after;

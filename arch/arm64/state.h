@@ -147,7 +147,7 @@ struct State {
   // unseen, by a choice that is not proved, or by a return whose call is doubtful.
   bool unsure = false;
   bool space_unsure = false;  // user_space is the likeliest of several
-  uint64_t way = 0;           // of a hypothesis: the addresses that ran and the atoms they took, as a number
+  uint64_t path = 0;          // of a hypothesis: the addresses that ran and the atoms they took, as a number
   // Nothing executed now ran before `lo`: the last timestamp in front of the element before the one in use.
   // `floor` is the last one passed.
   Time lo = kTimeMin;

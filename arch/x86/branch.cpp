@@ -311,12 +311,12 @@ bool Flow::settle_return(State& s, Variant& v, Trial* trial, Stop& why) {
   if (!bit || (!has_kept && !has_taken)) return true;  // branch() says what is wrong with it
   // Nothing to return to: hardware has kept the entry, if no call was missed.
   if (!has_taken && !s.calls_missing) {
-    if (!s.unsure && s.rets.next_is_sure()) s.rets.settle(Returns::Policy::kKeep);
+    if (!path_in_doubt(s) && s.rets.next_is_sure()) s.rets.settle(Returns::Policy::kKeep);
     return true;
   }
   std::vector<Hypothesis> ways;
-  if (has_kept) ways.push_back({&v, kTimeMin, Returns::Policy::kKeep});
-  if (has_taken) ways.push_back({&v, kTimeMin, Returns::Policy::kTake});
+  if (has_kept) ways.push_back({{&v, kTimeMin}, Returns::Policy::kKeep});
+  if (has_taken) ways.push_back({{&v, kTimeMin}, Returns::Policy::kTake});
   const Hypothesis* h = choose<Emit>(s, ways, ways.size() < 2, trial, why);
   if (h == nullptr) return false;
   if (s.rets.split()) s.rets.follow(h->returns);  // not proved

@@ -62,7 +62,7 @@ void Flow::lose_sync(State& s) {
   s.rets.clear();
   s.calls_missing = true;
   s.lost = true;
-  s.unsure = unsure_ == Unsure::kAlways;
+  s.unsure = unsure_ == walk::Unsure::kAlways;
   s.node = nullptr;
   wrmsr_steps_ = std::min(wrmsr_steps_, chunk_.steps.size());
 }

@@ -1,20 +1,9 @@
 // What two hypotheses are compared by: where they are, what may come, which way they came.
-#include <algorithm>
-
 #include "arch/x86/flow.h"
 
 namespace asof::x86 {
 
 using walk::mix;
-
-// The hypothesis runs the first `count` instructions of a block.
-void Flow::Trial::pass(const State& s, const Block& b, uint32_t count) {
-  if (s.unsure) {
-    unsure = true;
-    unsure_at = std::min(unsure_at, record.size());
-  }
-  way = walk::extend_path(way, b, count);
-}
 
 uint64_t Flow::signature(const State& s) const {
   const uint64_t h =

@@ -271,6 +271,7 @@ struct State {
   // Since the last packet with an address the flow may have gone another way: over text that may have changed
   // unseen, by a choice that is not proved, or by a return whose call is doubtful.
   bool unsure = false;
+  uint64_t path = 0;  // of a hypothesis: the addresses that ran, as a number
   Pending pending;
   Clock clock;
   // Nothing executed now ran before `lo`: the floor at the last packet whose content is used up. `floor` is
