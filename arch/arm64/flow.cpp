@@ -67,7 +67,7 @@ void Flow::choose_doubt(const SyncGroup& group) {
     unsure_ = walk::Unsure::kLater;
 }
 
-// May the bytes of `b`, as they are to run now, have changed with nothing that tells of it?
+// May the bytes of `b`, as they are to run now, have changed without a record of it?
 bool Flow::is_unsure(const State& s, const Block& b) {
   if (b.unsure || unsure_ == walk::Unsure::kAlways) return true;
   if (config_.unrecorded_changes && b.space == kKernelSpace &&
@@ -222,7 +222,7 @@ Flow::Stop Flow::place_for_atom(State& s, Trial* trial) {
   } else if constexpr (!Emit) {
     return Stop::kOut;
   } else if (s.place == Place::kWaiting) {
-    // What ran before the segment's first address is the segment before's to tell.
+    // What ran before the segment's first address belongs to the segment before.
     if (segment_->before || segment_->index == 0) {
       open_gap(s, "E-DATA-002", "no address yet since the sync point", offset_in_use(s));
       s.place = Place::kLost;

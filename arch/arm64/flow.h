@@ -4,7 +4,7 @@
 //  * All atoms of a packet are used before the next element is looked at.
 //  * An exception's return address is met before the text at its address is asked for: a BRK needs no bytes.
 //  * What OpenCSD lets pass is a contradiction here: an N atom on an unconditional branch, a branch before an
-//  exception's address, a return address that lies behind.
+//  exception's address, a return address that lies before it.
 //  * walk<false> (a hypothesis) works on a copy of the state and emits nothing.
 #pragma once
 #include <optional>
@@ -74,8 +74,8 @@ class Flow final : public SegmentDecoder, private walk::Hypotheses<Flow, FlowTyp
   Addr call_distance(State& s, Addr back, uint8_t mode);
   const char* no_target(const State& s) const;
   void go_indirect(State& s, Addr ip, uint8_t mode);
-  uint64_t signature(const State& s) const;
-  static uint64_t future(const State& s, uint64_t signature);
+  uint64_t place_signature(const State& s) const;
+  static uint64_t state_signature(const State& s, uint64_t place);
 
   // fast.cpp: the walk where nothing is in doubt
   static constexpr uint32_t kFastCodes = 512;
@@ -88,7 +88,7 @@ class Flow final : public SegmentDecoder, private walk::Hypotheses<Flow, FlowTyp
   template <bool Stack>
   void fast_walk(State& s, uint32_t start);
   bool fast_listed(State& s, Element& next);
-  uint32_t fast_follow(FastWalk& w, uint32_t way, uint32_t atom, Time lo);
+  uint32_t fast_follow(FastWalk& w, uint32_t edge, uint32_t atom, Time lo);
   bool fast_return(const FastWalk& w, uint64_t newest);
   void fast_open(FastWalk& w, FastHot& hot);
   void fast_time(const FastWalk& w, FastHot& hot);

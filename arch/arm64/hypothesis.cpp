@@ -7,8 +7,8 @@
 
 namespace asof::arm64 {
 
-// When the element in use ran: after the last timestamp in front of the one before it, and not after the
-// first one behind it.
+// When the element in use ran: after the last timestamp before the one before it, and not after the
+// first one after it.
 TimeBounds Flow::bounds(const State& s) {
   TimeBounds b{s.lo == kTimeMin ? bounds_.lo : s.lo, bounds_.hi};
   if (has_clock_) {

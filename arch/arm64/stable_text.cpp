@@ -126,7 +126,7 @@ bool StableText::read(Space space, Addr ip, Arena& arena, Block& b, Insn& last) 
   return count != 0;
 }
 
-// The instructions from number `count` on of the block at `ip`, which lie behind its cell or across its end.
+// The instructions from number `count` on of the block at `ip`, which lie after its cell or across its end.
 // Returns how many there are now.
 size_t StableText::read_across(Space space, Addr ip, size_t count, Arena& arena, const uint8_t*& bytes,
                                Insn& last, bool& unsure) {

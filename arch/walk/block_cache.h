@@ -91,7 +91,7 @@ class BlockCache {
   }
   // Every block that can run at a versioned node within `bounds` (already widened by the clock's error).
   void candidates(Node& node, TimeBounds bounds, Candidates<Isa>& out);
-  // A block of one instruction that no record tells of, with these bytes of another place.
+  // A block of one instruction that no record shows, with these bytes of another place.
   Variant* synthetic(Node& node, std::span<const uint8_t> bytes, OriginRef origin);
 
   Isa& isa() { return isa_; }

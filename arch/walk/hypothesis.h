@@ -39,7 +39,7 @@ template <class TimeKnown>
 struct Trial {
   // Signatures that compare it with others, one at each decision since the fork.
   struct Mark {
-    uint64_t future = 0;   // where it is, and what decides what may come
+    uint64_t state = 0;    // where it is, and what decides what may come
     TimeKnown time_known;  // at it
     uint64_t path = 0;     // State::path
   };
@@ -63,11 +63,10 @@ struct Trial {
 // Types has State, Isa (of BlockCache), TimeKnown (what a state knows of time: with more of it fewer versions
 // are candidates) and Hypothesis, which derives from the one above. Flow has, beside what Gaps asks for:
 //   template <bool Emit> Stop walk(State&, Trial*)
-//   uint64_t signature(const State&)                  of where the flow is
-//   static uint64_t future(const State&, uint64_t)    the same with what may make a difference later
-//   TimeKnown time_known(const State&)
-//   TimeBounds bounds(const State&)                   when the packet in use was made
-//   TimeBounds text_bounds(const State&)              of which time the text may be
+//   uint64_t place_signature(const State&)                  of where the flow is
+//   static uint64_t state_signature(const State&, uint64_t place)    the same with what may make a difference
+//   later TimeKnown time_known(const State&) TimeBounds bounds(const State&)                   when the
+//   packet in use was made TimeBounds text_bounds(const State&)              of which time the text may be
 //   bool pause_ahead()                                bounds() ends with a pause of the trace
 //   bool is_unsure(const State&, const Block&), may_have_changed(const State&)
 //   void assume(State&, const Hypothesis&)            assume_text(), and what the machine adds
@@ -207,7 +206,7 @@ class Hypotheses : protected Gaps<Flow, typename Types::State> {
 
   uint32_t forks_left_ = 0;
   uint32_t trial_blocks_left_ = 0;
-  // Signatures of states, Mark::future, that lead nowhere for whoever knows as much of time.
+  // Signatures of states, Mark::state, that lead nowhere for whoever knows as much of time.
   tsl::robin_map<uint64_t, TimeKnown> dead_ends_;
   bool dead_ends_unsure_ = false;  // one of them because of text that may have changed unseen
 };

@@ -271,19 +271,19 @@ template <class Flow, class Types>
 Stop Hypotheses<Flow, Types>::compare(State& s, Trial& trial) {
   trial.end = s.decisions;
   trial.path = s.path;
-  const uint64_t place = self().signature(s);
+  const uint64_t place = self().place_signature(s);
   const size_t index = trial.places.size();
   if (trial.other != nullptr && index < trial.other->size() && (*trial.other)[index] == place)
     return Stop::kMerged;
   const TimeKnown time_known = self().time_known(s);
-  const uint64_t future = Flow::future(s, place);
-  if (const auto dead = dead_ends_.find(future);
+  const uint64_t state = Flow::state_signature(s, place);
+  if (const auto dead = dead_ends_.find(state);
       dead != dead_ends_.end() && time_known.knows_no_less_than(dead->second)) {
     trial.unsure = trial.unsure || dead_ends_unsure_;
     return Stop::kContradiction;
   }
   trial.places.push_back(place);
-  trial.marks.push_back({future, time_known, s.path});
+  trial.marks.push_back({state, time_known, s.path});
   return s.decisions >= trial.until ? Stop::kHorizon : Stop::kGo;
 }
 
@@ -293,7 +293,7 @@ template <class Flow, class Types>
 void Hypotheses<Flow, Types>::remember_dead_end(Trial& trial, size_t from) {
   for (size_t i = from; i < trial.marks.size(); ++i) {
     const auto& mark = trial.marks[i];
-    const auto [dead, fresh] = dead_ends_.try_emplace(mark.future, mark.time_known);
+    const auto [dead, fresh] = dead_ends_.try_emplace(mark.state, mark.time_known);
     if (!fresh && dead->second.knows_no_less_than(mark.time_known)) dead.value() = mark.time_known;
   }
   dead_ends_unsure_ = dead_ends_unsure_ || trial.unsure;
@@ -310,7 +310,7 @@ void Hypotheses<Flow, Types>::choose_nested(const State& s, const std::vector<Hy
                                             bool unknown, Trial& trial, Stop& why) {
   for (const Hypothesis& h : hypotheses) {
     if (forks_left_ == 0 || trial.depth >= kMaxDepth) {
-      why = Stop::kOut;  // too many to tell: not contradicted
+      why = Stop::kOut;  // too many to follow: not contradicted
       trial.end = s.decisions;
       return;
     }

@@ -13,7 +13,7 @@ constexpr uint64_t mix(uint64_t h, uint64_t field) {
   return (h ^ h >> 29) * 0xBF58476D1CE4E5B9ULL;
 }
 
-// The addresses of the first `count` instructions of `b` after those that `path` stands for.
+// The addresses of the first `count` instructions of `b` after those that make up `path`.
 constexpr uint64_t extend_path(uint64_t path, const Block& b, uint32_t count) {
   if (count == b.count) return path * b.power + b.hash;
   Addr ip = b.ip;

@@ -45,9 +45,9 @@ void Flow::stop_tracing(State& s, Variant* v) {
 
 // A TIP.PGD without an address belongs to a far transfer, or to the WRMSR that switched tracing off; the flow
 // met the near branch of `v` first. After the last WRMSR, if there was one, nothing ran. Where tracing goes
-// on at an address on the way, the flow stopped there without a FUP, as hardware does at a fault on the first
-// instruction after a TIP.PGE. Else the branch is taken for the place, as the peers do, and all since the
-// last packet is marked ambiguous.
+// on at an address on the path, the flow stopped there without a FUP, as hardware does at a fault on the
+// first instruction after a TIP.PGE. Else the branch is taken for the place, as the peers do, and all since
+// the last packet is marked ambiguous.
 template <bool Emit>
 Flow::Stop Flow::stopped_somewhere(State& s, Variant& v, Trial* trial) {
   Variant* last = &v;
@@ -68,7 +68,7 @@ Flow::Stop Flow::stopped_somewhere(State& s, Variant& v, Trial* trial) {
   return used(s, trial);
 }
 
-// The address of the TIP.PGE that follows, if nothing but state and time stands in front of it.
+// The address of the TIP.PGE that follows, if nothing but state and time precedes it.
 bool Flow::restart_ip(const State& s, Addr& ip) const {
   const std::optional<Packet> pge = pge_ahead(s.p, end_, config_.guest_text);
   ip = s.last_ip;
@@ -106,8 +106,8 @@ Flow::Stop Flow::take_target(State& s, Variant& v, Trial* trial) {
   const Block& b = v.block;
   Pending tip = s.pending;
   if (s.tnt_count != 0) {
-    // The SDM lets a processor defer TIPs behind the TNT bits of later branches; none is known to, and no
-    // peer decodes it. Taken for that, wrong text at the place of an indirect branch would pass unnoticed.
+    // The SDM lets a processor defer TIPs until after the TNT bits of later branches; none is known to, and
+    // no peer decodes it. Taken for that, wrong text at the place of an indirect branch would pass unnoticed.
     if constexpr (Emit) {
       contradiction(s, "E-FLOW-001", [&] {
         return fmt::format("an indirect branch ends the block at {:#x}, but {}", b.ip, describe(s));
@@ -200,7 +200,7 @@ Flow::Stop Flow::branch(State& s, Variant& v, Trial* trial) {
           --s.tnt_count;
           emit<Emit>(s, v, b.count, Step::kTaken);
           if constexpr (!Emit) {
-            // No signature: the place is not known, and the state stands where it stood before the return.
+            // No signature: the place is not known, and the state is where it was before the return.
             trial->end = ++s.decisions;
             return Stop::kOut;
           }

@@ -103,7 +103,7 @@ bool Flow::cut_at_bound(const State& s, const Block& b, uint32_t& count) const {
   return ip == at;
 }
 
-// The flow stands where the pending packet binds. Returns false at the end of the segment.
+// The flow is where the pending packet binds. Returns false at the end of the segment.
 template <bool Emit>
 bool Flow::arrive(State& s) {
   Pending d = s.pending;
@@ -345,7 +345,8 @@ Flow::Stop Flow::walk(State& s, Trial* trial) {
         s.life = kNoOrigin;
       else if (!is_poke(v->block.origin))
         s.life = v->block.origin;
-      // Learn the way for the next visit; between kernel and user code whose address it is has to be asked.
+      // Remember the successor for the next visit; between kernel and user code whose address it is has to be
+      // asked.
       const bool same_half = is_kernel_address(s.ip) == (v->block.space == kKernelSpace);
       if (s.node == nullptr && s.enabled && !s.lost && options_.block_cache && same_half) {
         Node* n = cache_->node(v->block.space, s.ip, s.mode);

@@ -6,7 +6,7 @@
 //    trace says next while it walks on without trace.
 //  * A bound event (FUP) is met before the text at its address is asked for: an INT3 window needs no bytes.
 //  * last-IP is kept through every gap; the flow resumes at the first packet with a complete IP.
-//  * Visits to hooked nodes (the kernel's own patching code) are noted on the way: see anchors.cpp.
+//  * Visits to hooked nodes (the kernel's own patching code) are noted: see anchors.cpp.
 //  * walk<false> (a hypothesis) works on a copy of the state and emits nothing.
 #pragma once
 #include <optional>
@@ -18,9 +18,9 @@
 #include "arch/walk/hypothesis.h"
 #include "arch/x86/block_cache.h"
 #include "arch/x86/errata.h"
+#include "arch/x86/path_cache.h"
 #include "arch/x86/runs.h"
 #include "arch/x86/state.h"
-#include "arch/x86/turns.h"
 
 namespace asof::x86 {
 
@@ -33,7 +33,7 @@ struct SyncGroup {
   bool transaction = false;
   uint64_t cr3 = 0;
   bool non_root = false;  // of the PIP
-  bool guest = false;     // another machine's than the text, as far as a PIP tells
+  bool guest = false;     // another machine's than the text, as far as a PIP shows
   bool has_cr3 = false;
   bool bad = false;  // damaged: `size` bytes were good
   size_t size = 0;   // bytes up to and with PSBEND (or up to the OVF)
@@ -116,13 +116,13 @@ class Flow final : public SegmentDecoder, private walk::Hypotheses<Flow, FlowTyp
   bool fast_tip(FastWalk& w);
   void fast_time(State& s, FastWalk& w, const Packet& k);
 
-  // fast_turns.cpp
-  struct TurnWalk;
-  TurnTable turns_;
-  const RunCache* turns_of_ = nullptr;  // whose runs they are of
-  bool over_turns(State& s, FastWalk& w);
-  void ask_for_turn(const FastWalk& walk);
-  bool new_turn(FastWalk& w, TurnPackets packets, Turn& turn);
+  // fast_paths.cpp
+  struct PathWalk;
+  PathCache paths_;
+  const RunCache* paths_of_ = nullptr;  // whose runs they are of
+  bool over_paths(State& s, FastWalk& w);
+  void prefetch_path(const FastWalk& walk);
+  bool new_path(FastWalk& w, PathPackets packets, CachedPath& path);
 
   // flow.cpp: the walk; branch.cpp: how blocks end
   template <bool Emit>
@@ -147,8 +147,8 @@ class Flow final : public SegmentDecoder, private walk::Hypotheses<Flow, FlowTyp
   void place_known(State& s) const;
 
   // signature.cpp
-  uint64_t signature(const State& s) const;
-  static uint64_t future(const State& s, uint64_t signature);
+  uint64_t place_signature(const State& s) const;
+  static uint64_t state_signature(const State& s, uint64_t place);
 
   // hypothesis.cpp: what walk::Hypotheses asks of x86
   TimeBounds bounds(const State& s);

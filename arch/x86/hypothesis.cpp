@@ -8,7 +8,7 @@
 
 namespace asof::x86 {
 
-// The first timing packet after the packet in use: nothing that this packet tells of ran later.
+// The first timing packet after the packet in use: nothing that this packet describes ran later.
 Time Flow::ceiling(const State& s) {
   if (ceiling_from_ != nullptr && s.p >= ceiling_from_ && s.p <= ceiling_to_) return ceiling_;
   Clock clock = s.clock;

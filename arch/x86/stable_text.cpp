@@ -77,7 +77,7 @@ Place* StableText::Reader::at(Space space, Addr ip, uint8_t mode) {
   return block == 0 ? nullptr : &recent.places->add(ip, block, arena_);
 }
 
-// What stands in a cell whatever the time is; nullptr: nothing, or it depends.
+// What is in a cell whatever the time is; nullptr: nothing, or it depends.
 const Version* StableText::only_version(const Cell& cell) const {
   const Version* only = nullptr;
   if (text_at_ == TextAt::kAsof) {

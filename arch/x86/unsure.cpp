@@ -1,5 +1,5 @@
-// Text that may have changed with nothing in the recording that tells of it (textstore: Layer::unsure,
-// TextStore::unsure_from). Its bytes are followed, and what runs behind it is certain from the next address
+// Text that may have changed without anything in the recording that shows it (textstore: Layer::unsure,
+// TextStore::unsure_from). Its bytes are followed, and what runs after it is certain from the next address
 // in the trace on.
 #include <algorithm>
 
@@ -24,12 +24,12 @@ void Flow::choose_code(const State& s) {
   }
   auto& cache = run_caches_[unsure_ == walk::Unsure::kAlways ? 1 : 0];
   runs_ = unsure_ == walk::Unsure::kLater || !cache ? nullptr : &*cache;
-  if (runs_ == nullptr || runs_ == turns_of_) return;
-  if (turns_of_ != nullptr) turns_ = TurnTable();
-  turns_of_ = runs_;
+  if (runs_ == nullptr || runs_ == paths_of_) return;
+  if (paths_of_ != nullptr) paths_ = PathCache();
+  paths_of_ = runs_;
 }
 
-// May the bytes of `b`, as they are to run now, have changed with nothing that tells of it?
+// May the bytes of `b`, as they are to run now, have changed without a record of it?
 bool Flow::is_unsure(const State& s, const Block& b) {
   if (s.space_unsure && b.space != kKernelSpace) return true;  // it is of another process, perhaps
   if (b.unsure || unsure_ == walk::Unsure::kAlways) return options_.text_at == TextAt::kAsof;
