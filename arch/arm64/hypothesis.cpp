@@ -4,6 +4,7 @@
 
 #include "arch/arm64/flow.h"
 #include "arch/walk/hypothesis_impl.h"
+#include "arch/walk/text_impl.h"
 
 namespace asof::arm64 {
 

@@ -4,6 +4,7 @@
 #include <iterator>
 
 #include "arch/walk/hypothesis_impl.h"
+#include "arch/walk/text_impl.h"
 #include "arch/x86/flow.h"
 
 namespace asof::x86 {
