@@ -9,7 +9,7 @@ class Holes {
  public:
   explicit Holes(const TextStore& text) : text_(text) {}
 
-  // Nothing has ever been known to stand at `ip`.
+  // Nothing has ever been known to be at `ip`.
   bool contain(Space space, Addr ip) {
     if (space_ == space && range_.contains(ip)) return true;
     const Cell cell = text_.cell(space, ip);

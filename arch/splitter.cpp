@@ -59,7 +59,7 @@ void Splitter::take_gap(Segment& segment) {
   last_begin_ = segment.begin;
 }
 
-// Trace that was lost at or behind offset `from`, in front of the segment's sync point: a gap of no bytes but
+// Trace that was lost at or after offset `from`, before the segment's sync point: a gap of no bytes but
 // of time.
 std::optional<Gap> Splitter::recorded_loss(uint64_t from, const Segment& segment) const {
   for (const StreamLoss& loss : stream_.losses) {

@@ -32,7 +32,7 @@ class Splitter : public SegmentSource {
   virtual std::optional<uint64_t> point() const = 0;
   // That segment; goes on to the next one.
   virtual Segment segment(const Stretch& stretch) = 0;
-  // Is there nothing in [begin, end) that could have told of an instruction? What is in front of the first
+  // Is there nothing in [begin, end) that could describe an instruction? What is before the first
   // sync point of a stretch is then no loss.
   virtual bool tells_nothing(const Stretch&, uint64_t /*begin*/, uint64_t /*end*/) { return false; }
 

@@ -157,7 +157,7 @@ void ElementParser::on_packet(const Packet& k, uint32_t at) {
   Element e;
   e.offset = at;
   e.type = k.count;
-  const bool waits = exception_ != SIZE_MAX;  // an address must follow, a context may stand in between
+  const bool waits = exception_ != SIZE_MAX;  // an address must follow, a context may come in between
   switch (k.type) {
     case Pk::kAtoms:
       if (waits) return end_with(El::kBad, at);
@@ -336,13 +336,13 @@ void ElementParser::on_timestamp(const Packet& k, uint32_t at) {
   if (marker == SIZE_MAX) push(e);  // its number is that of the timestamps before it
   times_.push_back(timestamp_);
   if (marker == SIZE_MAX) return;
-  // The marker stands where the time was taken: what follows it ran later.
+  // The marker is where the time was taken: what follows it ran later.
   list_[marker].kind = El::kTime;
   list_[marker].value = timestamp_;
   for (size_t i = marker + 1; i < list_.size(); ++i) ++list_[i].time;
 }
 
-// A sync point behind the segment: its flow goes on to where the next one's starts.
+// A sync point after the segment: its flow goes on to where the next one's starts.
 void ElementParser::on_sync(uint32_t at) {
   if (draining_) {
     done_ = true;
@@ -362,7 +362,7 @@ void ElementParser::on_sync(uint32_t at) {
   at_ = stop + k.size;
 }
 
-// Nothing behind this is of the segment. With speculation, what is not committed yet may be so further on.
+// Nothing after this is of the segment. With speculation, what is not committed yet may be so further on.
 void ElementParser::end_with(El kind, uint32_t at, uint64_t value) {
   if (exception_ != SIZE_MAX) {  // never complete
     list_.erase(list_.begin() + static_cast<ptrdiff_t>(exception_));

@@ -53,7 +53,7 @@ struct Element {
   uint8_t isa = 0;
   uint8_t flags = 0;
 
-  // It is a context synchronisation event that packets alone tell of.
+  // It is a context synchronisation event that packets alone show.
   bool synchronises() const {
     return kind == El::kException || kind == El::kExceptionNoAddress || kind == El::kExceptionReturn;
   }
@@ -79,14 +79,14 @@ constexpr Context unpack(uint64_t v) {
   return c;
 }
 
-// Where a segment's flow starts: behind A-Sync and Trace Info, at the first address that nothing executed
+// Where a segment's flow starts: after A-Sync and Trace Info, at the first address that nothing executed
 // separates from a known context.
 struct SyncGroup {
   bool has_start = false;
   Addr start = 0;
-  uint32_t start_offset = 0;     // of its address packet
-  uint32_t size = 0;             // bytes up to and with the packets that say it
-  bool executed_before = false;  // elements that ran stand in front of it: the segment before tells of them
+  uint32_t start_offset = 0;          // of its address packet
+  uint32_t size = 0;                  // bytes up to and with the packets that say it
+  bool executed_before = false;       // elements that ran precede it: they belong to the segment before
   std::optional<uint64_t> timestamp;  // the first one
 };
 SyncGroup read_sync_group(std::span<const uint8_t> bytes, const PacketFormat& format);
@@ -120,16 +120,16 @@ class ElementParser {
   };
   template <class Taker>
   Passed pass_plain(Taker& taker);
-  // Has the packet of the atoms that were passed last in the list, behind nothing.
+  // Has the packet of the atoms that were passed last in the list, after nothing.
   void keep_atoms(uint32_t offset);
   // Gives the memory of elements before `index` back, if that is worth it.
   void drop_before(size_t index);
   // The segment's end fell into a packet, or between an exception and its address.
   bool torn() const { return torn_; }
-  // Where in the segment's bytes the packet stands that has atom number `n` of element `index`.
+  // Where in the segment's bytes the packet is that has atom number `n` of element `index`.
   uint32_t offset_of_atom(size_t index, uint32_t n) const;
 
-  // Timestamp number `n` of the segment, if it stands within reach. Zero ones are left out.
+  // Timestamp number `n` of the segment, if it is within reach. Zero ones are left out.
   std::optional<uint64_t> timestamp(size_t n);
 
  private:
@@ -184,8 +184,8 @@ class ElementParser {
   bool waiting_ = false;   // for Trace Info
   bool torn_ = false;
   uint32_t depth_ = 0;    // executed elements not committed yet
-  uint32_t unseen_ = 0;   // of those that stand before the segment
-  uint32_t foreign_ = 0;  // of those that stand behind it (draining_)
+  uint32_t unseen_ = 0;   // of those before the segment
+  uint32_t foreign_ = 0;  // of those after it (draining_)
   uint32_t cc_threshold_ = 0;
   size_t exception_ = SIZE_MAX;  // waits for its address
   size_t marker_ = SIZE_MAX;     // timestamp marker without its timestamp

@@ -77,7 +77,7 @@ inline const uint8_t* ElementParser::plain_atoms(const uint8_t* p, const uint8_t
 }
 
 // Address packets with the low bits of an A64 address, by the low half of the header and bit 7 of the first
-// byte behind it: bytes, and how many bits they replace. Without bytes: not plain.
+// byte after it: bytes, and how many bits they replace. Without bytes: not plain.
 struct PlainAddress {
   uint8_t size = 0;
   uint8_t bits = 0;

@@ -1,9 +1,9 @@
 // The fast walk: runs of unchanging text (runs.h), atoms and addresses, nothing else. It takes over from the
-// careful walk (flow.cpp) where nothing is in doubt, and gives back in front of whatever it does not know,
+// careful walk (flow.cpp) where nothing is in doubt, and returns to it before whatever it does not know,
 // with the state the careful walk would have there.
 //
 // Invariants:
-//  * It stands at the start of a run, or behind an indirect branch whose target is not told yet; every run it
+//  * It stands at the start of a run, or after an indirect branch whose target is not known yet; every run it
 //    writes down was decided by the trace.
 //  * A packet is used up or not touched; atoms are used one by one.
 //  * All atoms of a packet ran after the same timestamp: the time of what is written down changes only
@@ -15,7 +15,7 @@
 // What it costs is waiting for one load after the other (the next run's link), and branches that no processor
 // foresees: which packet comes, how many atoms it has, whether a run ends in a call or a return. So there is
 // one loop over packets (elements_plain.h) with one over atoms in it, both without any other such branch:
-// an indirect branch is a way like any other up to the next atom or address, calls are pushed and returns
+// an indirect branch is an edge like any other up to the next atom or address, calls are pushed and returns
 // popped by arithmetic. What changes with every packet is in registers (FastHot).
 #include <algorithm>
 #include <array>
@@ -26,13 +26,13 @@
 
 namespace asof::arm64 {
 
-// Nothing may keep its address, else it lies in memory: what is rare is given a copy and gives it back.
+// Nothing may keep its address, else it lies in memory: what is rare works on a copy and returns it.
 struct Flow::FastHot {
   uint32_t* out = nullptr;             // codes: the next
   uint32_t* timed = nullptr;           // the first whose time is not written down
   StepList::TimeMark* mark = nullptr;  // the next
   const uint32_t* fresh = nullptr;     // == out: see State
-  uint32_t cur = kReturn;     // way; kReturn, kIndirect: where the run of the last code leads is not told
+  uint32_t cur = kReturn;     // edge; kReturn, kIndirect: where the run of the last code leads is not known
   uint64_t newest = 0;        // entry of the return stack
   uint64_t instructions = 0;  // in codes since the room was opened
   uint64_t addresses = 0;     // used
@@ -41,7 +41,7 @@ struct Flow::FastHot {
 
 struct Flow::FastWalk {
   Space space = kNoSpace;  // of all runs
-  Addr hook = 1;           // no way leads there
+  Addr hook = 1;           // no edge leads there
   const TimeConversion* clock = nullptr;
   const RetStack* rets = nullptr;
   uint32_t* ring = nullptr;  // of the return stack
@@ -72,16 +72,16 @@ uint32_t Flow::fast_start(const State& s) {
   return run != 0 && runs_->run(run).end != RunEnd::kStop ? run : 0;
 }
 
-// Where the run at `way` leads, when its link does not say so. kUnknown: it is for the careful walk.
-uint32_t Flow::fast_follow(FastWalk& w, uint32_t way, uint32_t atom, Time lo) {
-  const uint32_t next = runs_->follow(run_of(way), atom);
+// Where the run at `edge` leads, when its link does not say so. kUnknown: it is for the careful walk.
+uint32_t Flow::fast_follow(FastWalk& w, uint32_t edge, uint32_t atom, Time lo) {
+  const uint32_t next = runs_->follow(run_of(edge), atom);
   if (next != kUnknown || atom == 0) return next;
-  const FlowRun& run = runs_->run(run_of(way));
+  const FlowRun& run = runs_->run(run_of(edge));
   if (run.end == RunEnd::kSync) {
     const uint32_t behind = runs_->at(w.space, run.end_ip());
     if (behind == 0) return kUnknown;
     w.synced_lo = lo;
-    return way_to(behind);
+    return edge_to(behind);
   }
   if (run.end != RunEnd::kExceptionReturn) return kUnknown;
   w.synced_lo = lo;
@@ -96,7 +96,7 @@ bool Flow::fast_return(const FastWalk& w, uint64_t newest) {
   if (!w.rets->is_sure(newest) && !fast_is_unsure(w.space)) return false;
   const uint32_t back = runs_->back_at(w.space, w.rets->entry(newest));
   if (back == 0) return false;
-  top = way_to(back);
+  top = edge_to(back);
   return true;
 }
 
@@ -136,7 +136,7 @@ struct Flow::FastTaker {
   const Link* const links;
   FastHot hot;
 
-  // The run that the next atom is for. False: the trace has still to tell.
+  // The run that the next atom is for. False: the trace has not decided it yet.
   [[gnu::always_inline]] bool arrive() {
     static_assert(kReturn == 0 && kIndirect == 1);
     if constexpr (Stack) {
@@ -144,14 +144,14 @@ struct Flow::FastTaker {
       const uint32_t top = w.ring[hot.newest % RetStack::kRing];
       hot.cur = back ? top : hot.cur;
       hot.newest -= back ? 1 : 0;
-      if (hot.cur >= kFirstWay) [[likely]]
+      if (hot.cur >= kFirstEdge) [[likely]]
         return true;
       hot.cur = kReturn;
       ++hot.newest;
       if (!flow.fast_return(w, hot.newest)) return false;
       hot.cur = w.ring[hot.newest-- % RetStack::kRing];
     }
-    return hot.cur >= kFirstWay;
+    return hot.cur >= kFirstEdge;
   }
   // What waits for one load after the other: the link's address is close to `cur`. The place above the newest
   // entry of the return stack is written whether there is a call or not, and the one that then falls out
@@ -197,11 +197,11 @@ struct Flow::FastTaker {
   }
   // Where the run at hand goes.
   [[gnu::always_inline]] Take address(Addr to, uint8_t, uint32_t) {
-    if (hot.cur >= kFirstWay || is_kernel_address(to) != (w.space == kKernelSpace) || to == w.hook)
+    if (hot.cur >= kFirstEdge || is_kernel_address(to) != (w.space == kKernelSpace) || to == w.hook)
       return Take::kRefuse;
     const uint32_t next = flow.runs_->at(w.space, to);
     if (next == 0) return Take::kRefuse;
-    hot.cur = way_to(next);
+    hot.cur = edge_to(next);
     hot.fresh = hot.out;
     hot.lo = hot.floor;
     ++hot.addresses;
@@ -237,9 +237,9 @@ void Flow::fast_walk(State& s, uint32_t start) {
   if (runs_->map().rules().hook != 0) w.hook = runs_->map().rules().hook;
   w.clock = has_clock_ ? &*config_.time : nullptr;
   w.rets = &s.rets;
-  w.ring = s.rets.lend(runs_->map(), w.space);
+  w.ring = s.rets.borrow(runs_->map(), w.space);
   FastHot hot;
-  hot.cur = way_to(start);
+  hot.cur = edge_to(start);
   hot.newest = s.rets.newest();
   hot.floor = s.floor;
   hot.lo = s.lo;
@@ -277,9 +277,9 @@ void Flow::fast_walk(State& s, uint32_t start) {
   fast_end(s, w, hot);
 }
 
-// The careful walk's state where the fast walk stands.
+// The careful walk's state where the fast walk is.
 void Flow::fast_end(State& s, const FastWalk& w, const FastHot& hot) {
-  s.rets.take_back(hot.newest);
+  s.rets.restore(hot.newest);
   s.atoms = w.atoms;
   s.atom_count = static_cast<uint8_t>(w.count);
   s.lo = hot.lo;
@@ -290,7 +290,7 @@ void Flow::fast_end(State& s, const FastWalk& w, const FastHot& hot) {
   s.in_user = w.space != kKernelSpace;
   if (s.in_user) s.user_space = w.space;
   if (fast_is_unsure(w.space)) {
-    s.unsure = unsure_ == Unsure::kAlways || !s.fresh;
+    s.unsure = unsure_ == walk::Unsure::kAlways || !s.fresh;
     s.rets.doubt();
     s.calls_missing = true;
     stop_counting(s);
@@ -299,7 +299,7 @@ void Flow::fast_end(State& s, const FastWalk& w, const FastHot& hot) {
   }
   s.node = nullptr;
   s.branch = nullptr;
-  if (hot.cur >= kFirstWay) {
+  if (hot.cur >= kFirstEdge) {
     s.ip = runs_->run(run_of(hot.cur)).ip;
   } else {
     const FlowRun& run = runs_->run(run_of(chunk_.steps.codes().back()));

@@ -140,7 +140,7 @@ template <bool Emit>
 void Flow::on_context(State& s, const Element& d) {
   const Context c = unpack(d.value);
   s.sf = c.sf;
-  // It may come behind the address that it belongs to.
+  // It may come after the address that it belongs to.
   if (s.fresh && s.sf != (s.mode == kA64)) enter(s, s.ip, s.sf ? kA64 : kA32);
   if constexpr (Emit) {
     if (d.value == s.context) return;
@@ -221,7 +221,7 @@ Flow::Stop Flow::reach(State& s, Addr to, Trial* trial) {
         s.node != nullptr && s.node->state == TextState::kStable ? s.node->only : text<Emit>(s, trial, stop);
     if (v == nullptr) return stop;
     const Block& b = v->block;
-    meet(s, *v, trial);
+    meet(s, v->block, trial);
     const uint32_t count = instructions_before(b, to);
     const bool ends_here = v->waypoint != Waypoint::kNone;
     if (to < s.ip || v->waypoint == Waypoint::kTrap || (ends_here && (count == 0 || count == b.count))) {
@@ -315,7 +315,7 @@ Flow::Stop Flow::on_source_address(State& s, const Element& d, Trial* trial) {
     Variant* const v = text<Emit>(s, trial, stop);
     if (v == nullptr) return stop;
     const Block& b = v->block;
-    meet(s, *v, trial);
+    meet(s, v->block, trial);
     const bool last = at == b.end() - b.lengths[b.count - 1];
     const bool branch = v->waypoint == Waypoint::kDirect || v->waypoint == Waypoint::kIndirect;
     const bool passed = (at < b.end() && !last) || blocks > kMaxUntaken;
@@ -349,14 +349,14 @@ Flow::Stop Flow::on_end(State& s, const Element& d, Trial* trial) {
   if (s.place != Place::kKnown || s.fresh || s.ip == address_of(s, d)) {
     used(s, trial);
     if constexpr (Emit) close_gap(s, address_of(s, d), segment_->end - segment_->begin);
-    return Stop::kEnd;
+    return Stop::kSegmentEnd;
   }
   if constexpr (Emit) {
     contradiction(s, Code::kSyncPointNotReached, [&] {
       return fmt::format("the next sync point is at {:#x}, the text leads to {:#x}", address_of(s, d), s.ip);
     });
     close_gap(s, address_of(s, d), segment_->end - segment_->begin);
-    return Stop::kEnd;
+    return Stop::kSegmentEnd;
   }
   return Stop::kContradiction;
 }

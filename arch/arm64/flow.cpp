@@ -7,9 +7,6 @@
 namespace asof::arm64 {
 namespace {
 
-// Blocks walked without using trace: beyond this the text has an endless loop that no CPU runs (E-FLOW-003).
-constexpr uint32_t kMaxIdleBlocks = 1 << 16;
-constexpr uint32_t kMaxIdleInTrial = 1 << 12;  // a hypothesis is given less
 // Timestamps this far outside the recording's AUX records are of another counter.
 constexpr Time kForeignClock = 200'000'000;
 
@@ -17,19 +14,19 @@ constexpr Time kForeignClock = 200'000'000;
 
 Flow::Flow(const Config& config, std::span<const Stream> streams, const TextStore& text,
            const DecodeOptions& options, std::shared_ptr<SharedCode> code)
-    : config_(config),
+    : Hypotheses(text, options),
+      config_(config),
       streams_(streams),
-      options_(options),
       clock_error_(saturating_add(options.clock_error, config.time_error)),
-      text_(text),
-      code_(code) {
+      code_(std::move(code)) {
   for (int wfx = 0; wfx < 2; ++wfx)
-    caches_[wfx].emplace(text_, options_.text_at, options_.block_cache, wfx != 0);
+    caches_[wfx].emplace(text_, options_.text_at, options_.block_cache,
+                         Isa(text_, options_.text_at, wfx != 0));
   if (config_.patch_text_cb != 0 && options_.text_at == TextAt::kAsof) find_kprobe_pokes();
 }
 
 RunCache& Flow::runs_of(bool wfx) {
-  const bool all_unsure = unsure_ == Unsure::kAlways;
+  const bool all_unsure = unsure_ == walk::Unsure::kAlways;
   std::unique_ptr<RunCache>& runs =
       run_caches_[(wfx ? 1 : 0) + (return_stack_ ? 2 : 0) + (all_unsure ? 4 : 0)];
   if (!runs) {
@@ -59,24 +56,24 @@ void Flow::choose_clock(const SyncGroup& group) {
 
 void Flow::choose_doubt(const SyncGroup& group) {
   const Time from = text_.unsure_from();
-  unsure_ = Unsure::kNever;
+  unsure_ = walk::Unsure::kNever;
   if (from == kTimeMax || options_.text_at != TextAt::kAsof) return;
   TimeBounds b = bounds_;
   if (has_clock_ && group.timestamp) b.lo = std::max(b.lo, to_time(*group.timestamp));
   b = widen(b, clock_error_);
   if (b.lo >= from)
-    unsure_ = Unsure::kAlways;
+    unsure_ = walk::Unsure::kAlways;
   else if (b.hi >= from)
-    unsure_ = Unsure::kLater;
+    unsure_ = walk::Unsure::kLater;
 }
 
-// May the bytes of `b`, as they are to run now, have changed with nothing that tells of it?
+// May the bytes of `b`, as they are to run now, have changed without a record of it?
 bool Flow::is_unsure(const State& s, const Block& b) {
-  if (b.unsure || unsure_ == Unsure::kAlways) return true;
+  if (b.unsure || unsure_ == walk::Unsure::kAlways) return true;
   if (config_.unrecorded_changes && b.space == kKernelSpace &&
       !config_.complete_text.contains(AddrRange{b.ip, b.end()}))
     return true;
-  return unsure_ == Unsure::kLater && bounds(s).hi >= text_.unsure_from();
+  return unsure_ == walk::Unsure::kLater && bounds(s).hi >= text_.unsure_from();
 }
 
 // The same of bytes at the place of the flow that are no instruction, and so in no block.
@@ -95,17 +92,9 @@ bool Flow::may_have_changed(const State& s) {
   return is_unsure(s, b);
 }
 
-// The flow is to run (a part of) this block.
-void Flow::meet(State& s, const Variant& v, Trial* trial) {
-  s.unsure = s.unsure || is_unsure(s, v.block);
-  if (trial == nullptr || !(s.unsure || (s.space_unsure && v.block.space != kKernelSpace))) return;
-  trial->unsure = true;
-  trial->unsure_at = std::min(trial->unsure_at, trial->record.size());
-}
-
 // The trace says where the flow is, whichever way it came.
 void Flow::place_known(State& s) const {
-  if (!s.unsure || unsure_ == Unsure::kAlways) return;
+  if (!s.unsure || unsure_ == walk::Unsure::kAlways) return;
   s.unsure = false;
   s.rets.doubt();
   s.calls_missing = true;
@@ -113,16 +102,8 @@ void Flow::place_known(State& s) const {
 }
 
 void Flow::decode(const Segment& segment, ChunkSink& sink) {
-  segment_ = &segment;
-  sink_ = &sink;
+  start_log(segment, sink);
   stream_ = &streams_[segment.stream];
-  chunk_ = sink.spare();
-  gap_.reset();
-  verified_steps_ = 0;
-  next_flags_ = segment.before ? Step::kAfterGap : uint8_t{0};
-  confidence_ = Confidence::kCertain;
-  confidence_until_ = 0;
-  if (segment.before) chunk_.gaps.push_back(*segment.before);
   if (segment.end > segment.begin) {
     const Source& source = config_.sources.at(segment.stream);
     format_ = PacketFormat::of(source);
@@ -136,7 +117,7 @@ void Flow::decode(const Segment& segment, ChunkSink& sink) {
     bounds_ = recorded_bounds(*stream_, segment.begin, segment.tail_end);
     choose_clock(group);
     choose_doubt(group);
-    runs_ = code_ && unsure_ != Unsure::kLater ? &runs_of(wfx) : nullptr;
+    runs_ = code_ && unsure_ != walk::Unsure::kLater ? &runs_of(wfx) : nullptr;
     // An atom for each byte, or a few more.
     chunk_.steps.reserve(std::min(bytes.size() + bytes.size() / 2, options_.chunk_steps) + kFastRoom,
                          usual_times_);
@@ -144,7 +125,7 @@ void Flow::decode(const Segment& segment, ChunkSink& sink) {
     elements_->start(bytes, segment.end - segment.begin);
 
     State s;
-    s.unsure = unsure_ == Unsure::kAlways;
+    s.unsure = unsure_ == walk::Unsure::kAlways;
     start_anchors(s, group);
     add_event(EventKind::kPsb, to_time(group.timestamp.value_or(0)), group.has_start ? group.start : 0, 0, 0,
               0);
@@ -209,51 +190,6 @@ Time Flow::synced_before() {
   return *synced_before_;
 }
 
-// `count` pieces of trace were used up to get here. In a hypothesis: record, compare, and say when to stop.
-Flow::Stop Flow::used(State& s, Trial* trial, uint64_t count) {
-  s.decisions += count;
-  s.idle_blocks = 0;
-  if (trial == nullptr) {
-    verified_steps_ = chunk_.steps.size();
-    return Stop::kGo;
-  }
-  trial->end = s.decisions;
-  trial->way = s.way;
-  const uint64_t sig = signature(s);
-  const Since since{std::max(s.lo, s.anchor_lo), s.synced, s.anchor_hi};
-  const size_t index = trial->record.size();
-  if (trial->other != nullptr && index < trial->other->size() && (*trial->other)[index] == sig)
-    return Stop::kMerged;
-  const uint64_t state = future(s, sig);
-  if (const auto dead = failed_.find(state);
-      dead != failed_.end() && since.knows_no_less_than(dead->second)) {
-    trial->unsure = trial->unsure || failed_unsure_;
-    return Stop::kContradiction;
-  }
-  trial->record.push_back(sig);
-  trial->states.push_back(state);
-  trial->since.push_back(since);
-  trial->ways.push_back(s.way);
-  return s.decisions >= trial->until ? Stop::kHorizon : Stop::kGo;
-}
-
-// Counts a block that uses no trace.
-template <bool Emit>
-Flow::Stop Flow::idle(State& s) {
-  if constexpr (!Emit) {
-    if (trial_blocks_left_ == 0) return Stop::kOut;
-    --trial_blocks_left_;
-  }
-  if (++s.idle_blocks <= (Emit ? kMaxIdleBlocks : kMaxIdleInTrial)) return Stop::kGo;
-  if constexpr (Emit) {
-    contradiction(s, Code::kRunaway, [&] {
-      return fmt::format("{} blocks from {:#x} on without use of the trace", kMaxIdleBlocks, s.ip);
-    });
-    s.idle_blocks = 0;
-  }
-  return Stop::kContradiction;
-}
-
 // An indirect branch without an address in the trace: to the newest call.
 template <bool Emit>
 bool Flow::pop_target(State& s) {
@@ -286,7 +222,7 @@ Flow::Stop Flow::place_for_atom(State& s, Trial* trial) {
   } else if constexpr (!Emit) {
     return Stop::kOut;
   } else if (s.place == Place::kWaiting) {
-    // What ran before the segment's first address is the segment before's to tell.
+    // What ran before the segment's first address belongs to the segment before.
     if (segment_->before || segment_->index == 0) {
       open_gap(s, Code::kNoSyncPoint, "no address yet since the sync point", offset_in_use(s));
       s.place = Place::kLost;
@@ -316,7 +252,7 @@ Flow::Stop Flow::use_atom(State& s, Variant& v, Trial* trial) {
   s.atoms >>= 1;
   --s.atom_count;
   emit<Emit>(s, v, b.count, taken && b.kind != BranchKind::kNone ? Step::kTaken : 0);
-  if constexpr (!Emit) s.way = s.way * kHashFactor + (taken ? 1 : 2);
+  if constexpr (!Emit) s.path = s.path * kHashFactor + (taken ? 1 : 2);
   if (v.waypoint == Waypoint::kDirect) {
     if (taken) {
       if (v.link && return_stack_) s.rets.push(b.end(), s.mode);
@@ -383,8 +319,7 @@ Flow::Stop Flow::walk(State& s, Trial* trial) {
       continue;
     }
     if constexpr (!Emit) {
-      if (trial_blocks_left_ == 0) return Stop::kOut;
-      --trial_blocks_left_;
+      if (!take_trial_block()) return Stop::kOut;
     }
     Variant* v = nullptr;
     Stop stop = Stop::kGo;
@@ -397,7 +332,7 @@ Flow::Stop Flow::walk(State& s, Trial* trial) {
         return stop;
       }
     }
-    meet(s, *v, trial);
+    meet(s, v->block, trial);
     if (v->waypoint == Waypoint::kNone) {
       emit<Emit>(s, *v, v->block.count, 0);
       s.ip = v->block.end();
@@ -429,7 +364,5 @@ template Flow::Stop Flow::use_atom<true>(State&, Variant&, Trial*);
 template Flow::Stop Flow::use_atom<false>(State&, Variant&, Trial*);
 template Flow::Stop Flow::place_for_atom<true>(State&, Trial*);
 template Flow::Stop Flow::place_for_atom<false>(State&, Trial*);
-template Flow::Stop Flow::idle<true>(State&);
-template Flow::Stop Flow::idle<false>(State&);
 
 }  // namespace asof::arm64

@@ -13,7 +13,7 @@ namespace {
 // exception is not met but in user code, whose text does not change this way.
 constexpr uint64_t kWindow = 1ULL << 13, kMostBytes = 1ULL << 20;
 
-// The last event in `bytes`, which start with an A-Sync; `unknown` where no timestamp stands in front of it.
+// The last event in `bytes`, which start with an A-Sync; `unknown` where no timestamp precedes it.
 // kTimeMin: there is none.
 Time last_in(std::span<const uint8_t> bytes, const PacketFormat& format,
              const std::optional<TimeConversion>& clock, Time unknown) {

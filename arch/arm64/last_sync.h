@@ -45,7 +45,7 @@ class LastSync {
   Known known_;
 };
 
-// When the bytes [begin, end) of the stream were made, as far as the records around them tell.
+// When the bytes [begin, end) of the stream were made, as far as the records around them show.
 TimeBounds recorded_bounds(const Stream& stream, uint64_t begin, uint64_t end);
 
 }  // namespace asof::arm64

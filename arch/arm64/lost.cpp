@@ -1,7 +1,7 @@
 // The walk where the flow is lost because no bytes are known: most of a trace whose text is incomplete. Atoms
 // lead nowhere then, and an address in a hole of the text is where the same gap goes on. What is here is what
 // element(), use of an atom and lose() do to the state one by one, without opening and closing the gap; it
-// gives back in front of everything else.
+// returns to the careful walk before everything else.
 #include <algorithm>
 #include <utility>
 
@@ -14,7 +14,7 @@ struct Flow::LostTaker {
   using Take = ElementParser::Take;
   Flow& flow;
   State& s;
-  // Behind an address, and no atom since: the gap ended at the first of them.
+  // After an address, and no atom since: the gap ended at the first of them.
   bool arrived = false;
   Addr first = 0, last = 0;
   uint32_t first_offset = 0;
@@ -49,7 +49,7 @@ struct Flow::LostTaker {
     s.times_seen = number + 1;
     if (flow.has_clock_) s.floor = std::max(s.floor, flow.to_time(counter));
   }
-  // The careful walk's state behind an address.
+  // The careful walk's state after an address.
   void arrive() {
     const Time floor = std::exchange(s.floor, first_floor);
     flow.close_gap(s, first, first_offset);
@@ -59,7 +59,7 @@ struct Flow::LostTaker {
   }
 };
 
-// Nothing has ever been known to stand at `ip`, where an instruction could be and whose space does not have
+// Nothing has ever been known to be at `ip`, where an instruction could be and whose space does not have
 // to be asked for.
 bool Flow::in_hole(const State& s, Addr ip) {
   const bool kernel = is_kernel_address(ip);

@@ -1,12 +1,12 @@
-// Q elements (Arm IHI 0064, "Q element"): instructions ran, and the trace does not say which way but by what
-// is certain.
+// Q elements (Arm IHI 0064, "Q element"): instructions ran, and the trace does not say which path they took
+// except for what is certain.
 #include <fmt/format.h>
 
 #include "arch/arm64/flow.h"
 
 namespace asof::arm64 {
 
-// Where a Q element leads: its own address, or that of the address element behind it. The trace goes on
+// Where a Q element leads: its own address, or that of the address element after it. The trace goes on
 // there.
 const Element* Flow::q_target(const State& s, const Element& d) {
   if ((d.flags & Element::kHasAddress) != 0) return &d;
@@ -19,8 +19,8 @@ const Element* Flow::q_target(const State& s, const Element& d) {
   return nullptr;
 }
 
-// Follows `left` instructions as far as their way is certain: over branches that are always taken, and over
-// one at the end, whose way `to` tells. What is not followed stays in `left`.
+// Follows `left` instructions as far as their path is certain: over branches that are always taken, and over
+// one at the end, which `to` decides. What is not followed stays in `left`.
 template <bool Emit>
 Flow::Stop Flow::follow_q(State& s, uint32_t& left, const Addr* to, Trial* trial) {
   while (left > 0) {
@@ -30,7 +30,7 @@ Flow::Stop Flow::follow_q(State& s, uint32_t& left, const Addr* to, Trial* trial
     if (v == nullptr) return stop;
     const Block& b = v->block;
     if (v->waypoint == Waypoint::kTrap) return Stop::kGo;
-    meet(s, *v, trial);
+    meet(s, v->block, trial);
     if (left < b.count) {
       emit<Emit>(s, *v, left, 0);
       for (uint32_t i = 0; i < left; ++i) s.ip += b.lengths[i];

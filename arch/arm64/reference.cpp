@@ -18,11 +18,11 @@
 
 #include "arch/arm64/insn.h"
 #include "arch/arm64/packet.h"
+#include "arch/walk/block_cache.h"
 
 namespace asof::arm64 {
 namespace {
 
-constexpr uint32_t kMaxBlockInsns = 256;
 constexpr uint64_t kFeed = 1 << 16;  // bytes handed over at once
 
 class Reference;
@@ -301,13 +301,13 @@ void Reference::range(const ocsd_generic_trace_elem& e) {
 
 // Instructions from `begin` on, not beyond `end`.
 const Block* Reference::block(Addr begin, Addr end, uint8_t mode, bool wfx) {
-  std::array<uint8_t, size_t{4} * kMaxBlockInsns> bytes;
+  std::array<uint8_t, size_t{4} * walk::kMaxBlockInsns> bytes;
   const size_t want = std::min<uint64_t>(end - begin, bytes.size());
   const size_t size = read(begin, std::span(bytes).first(want));
   Block b;
-  std::array<uint8_t, kMaxBlockInsns> lengths;
+  std::array<uint8_t, walk::kMaxBlockInsns> lengths;
   Insn insn;
-  while (b.count < kMaxBlockInsns && b.size < size) {
+  while (b.count < walk::kMaxBlockInsns && b.size < size) {
     const auto rest = std::span<const uint8_t>(bytes).subspan(b.size, size - b.size);
     if (decode_insn(rest, begin + b.size, mode, wfx, insn) != InsnStatus::kOk) break;
     lengths[b.count++] = insn.length;

@@ -19,7 +19,7 @@ struct CallBeforeGap {
 
 }  // namespace
 
-// From the function called in front of `back` to where the flow is; far where the call does not tell.
+// From the function called before `back` to where the flow is; far where the call does not show it.
 Addr Flow::call_distance(State& s, Addr back, uint8_t mode) {
   constexpr Addr kFar = UINT64_MAX, kFunction = Addr{1} << 16;
   if (mode != kA64 || back < 4) return kFar;
@@ -40,10 +40,8 @@ Addr Flow::call_distance(State& s, Addr back, uint8_t mode) {
 // The call of the function that the flow is in, by its address, else the newest; of those from which the
 // trace can be followed.
 bool Flow::guess_target(State& s) {
-  constexpr uint64_t kPieces = 64;  // of trace: mostly an address is among them, which tells
-  forks_left_ = options_.max_forks;
-  trial_blocks_left_ = kTrialBlocks;
-  failed_.clear();
+  constexpr uint64_t kPieces = 64;  // of trace: mostly an address is among them, which decides
+  start_trials();
   std::vector<CallBeforeGap> calls;
   CallBeforeGap c{.left = s, .mode = s.mode};
   while (c.left.rets.pop(c.back, c.mode)) {
@@ -58,7 +56,6 @@ bool Flow::guess_target(State& s) {
     go_indirect(after, call.back, call.mode);
     State copy = after;
     Trial t;
-    t.start = s.decisions;
     t.until = s.decisions + kPieces;
     if (walk<false>(copy, &t) == Stop::kContradiction) continue;
     s = after;

@@ -130,24 +130,24 @@ bool RunCache::link_push(uint32_t id) {
   const FlowRun& f = run(id);
   if (!map_->rules().return_stack || !f.link) return true;
   const uint32_t back = back_at(f.space, f.end_ip());
-  map_->links_[id].push.store(way_to(back), std::memory_order_release);
+  map_->links_[id].push.store(edge_to(back), std::memory_order_release);
   return back != 0;
 }
 
 uint32_t RunCache::follow(uint32_t id, uint32_t atom) {
   const FlowRun& f = run(id);
-  uint32_t way = kIndirect;
+  uint32_t edge = kIndirect;
   if (f.end == RunEnd::kDirect || f.end == RunEnd::kWait) [[likely]] {
     if (atom == 0 ? !f.may_skip : !link_push(id)) return kUnknown;
     const Addr behind = f.end_ip(), target = f.end == RunEnd::kDirect ? f.target() : behind;
     const uint32_t to = same_half(f.space, atom == 0 ? behind : target);
     if (to == 0) return kUnknown;
-    way = way_to(to);
+    edge = edge_to(to);
   } else if (f.end != RunEnd::kIndirect || !f.link || atom == 0 || !link_push(id)) {
     return kUnknown;  // of others with kIndirect the link has known it from the start
   }
-  map_->links_[id].next[atom].store(way, std::memory_order_release);
-  return way;
+  map_->links_[id].next[atom].store(edge, std::memory_order_release);
+  return edge;
 }
 
 uint32_t RunCache::back_at(Space space, Addr ip) {

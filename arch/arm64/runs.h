@@ -31,34 +31,34 @@
 
 namespace asof::arm64 {
 
-// A way out of a run: the run's id, shifted so that with an atom it is the code of a StepList; or one of
+// An edge out of a run: the run's id, shifted so that with an atom it is the code of a StepList; or one of
 // these.
 inline constexpr unsigned kRunShift = StepList::kRunShift;
 inline constexpr uint32_t kReturn = 0;       // where an address says, or the return stack
 inline constexpr uint32_t kIndirect = 1;     // where an address says
 inline constexpr uint32_t kUnknown = 2;      // not known yet, or more than a link can say
 inline constexpr uint32_t kAddressOnly = 3;  // of the return stack: its run was not looked up yet
-inline constexpr uint32_t kFirstWay = RunTable::kFirst << kRunShift;
+inline constexpr uint32_t kFirstEdge = RunTable::kFirst << kRunShift;
 
-constexpr uint32_t way_to(uint32_t run) { return run << kRunShift; }
-constexpr uint32_t run_of(uint32_t way) { return way >> kRunShift; }
+constexpr uint32_t edge_to(uint32_t run) { return run << kRunShift; }
+constexpr uint32_t run_of(uint32_t edge) { return edge >> kRunShift; }
 
 struct Link {
-  std::array<std::atomic<uint32_t>, 2> next;  // by atom: a way
-  std::atomic<uint32_t> push;          // what E leaves on the return stack: the way on behind the call;
-                                       // 0: nothing. Set before `next` is.
+  std::array<std::atomic<uint32_t>, 2> next;  // edge, by atom
+  std::atomic<uint32_t> push;  // what E leaves on the return stack: the edge to what follows the call;
+                               // 0: nothing. Set before `next` is.
   std::atomic<uint32_t> instructions;  // of the run
 };
 static_assert(sizeof(Link) == 16);
-// The link of the run that `way` leads to.
-inline const Link& link_of(const Link* links, uint32_t way) {
+// The link of the run that `edge` leads to.
+inline const Link& link_of(const Link* links, uint32_t edge) {
   return *reinterpret_cast<const Link*>(reinterpret_cast<const std::byte*>(links) +
-                                        size_t{way} * (sizeof(Link) >> kRunShift));
+                                        size_t{edge} * (sizeof(Link) >> kRunShift));
 }
 
 enum class RunEnd : uint8_t { kStop, kDirect, kIndirect, kExceptionReturn, kSync, kWait };
 
-// Its blocks' addresses stand behind it.
+// Its blocks' addresses follow it.
 struct FlowRun {
   Addr ip = 0;
   Space space = kKernelSpace;
@@ -70,7 +70,7 @@ struct FlowRun {
   const Block* const* blocks() const { return reinterpret_cast<const Block* const*>(this + 1); }
   // Of a run that does not end in kStop.
   const Block& last() const { return *blocks()[size - 1]; }
-  Addr end_ip() const { return last().end(); }   // behind the waypoint
+  Addr end_ip() const { return last().end(); }   // after the waypoint
   Addr target() const { return last().target; }  // of kDirect
 };
 static_assert(sizeof(FlowRun) == 16);
@@ -80,7 +80,7 @@ struct RunRules {
   TextAt text_at = TextAt::kAsof;
   bool wfx = false;           // WFI and WFE take atoms
   bool return_stack = false;  // the unit has one
-  Addr hook = 0;              // no way leads back to here: the careful walk wants to see it (anchors.cpp)
+  Addr hook = 0;              // no edge leads here: the careful walk wants to see it (anchors.cpp)
   // Kernel text outside `complete` may have changed unseen: what runs there is not certain.
   bool unrecorded_changes = false;
   AddrRange complete{};
@@ -90,7 +90,7 @@ struct RunRules {
     return b.unsure || all_unsure ||
            (unrecorded_changes && b.space == kKernelSpace && !complete.contains(AddrRange{b.ip, b.end()}));
   }
-  // All text of the space is: the fast walk goes over it, its runs carry the doubt. Elsewhere what is behind
+  // All text of the space is: the fast walk goes over it, its runs carry the doubt. Elsewhere what is after
   // unsure text is not sure either, up to the next address, which is for the careful walk.
   bool is_unsure(Space space) const {
     return all_unsure || (unrecorded_changes && complete.empty() && space == kKernelSpace);

@@ -118,7 +118,7 @@ void ElementParser::cancel(uint32_t count) {
   depth_ -= unseen;
 }
 
-// The youngest atom went the other way; the target told in between does not count.
+// The youngest atom went the other way; the target given in between does not count.
 void ElementParser::mispredict() {
   if (foreign_ != 0) return;
   for (size_t i = list_.size(); i > ready_;) {

@@ -10,23 +10,24 @@
 #endif
 
 #include "arch/steps.h"
+#include "arch/walk/block_cache.h"
 
 namespace asof::arm64 {
 namespace {
 
 constexpr auto kLengths = [] {
-  std::array<uint8_t, kMaxBlockInsns> all{};
+  std::array<uint8_t, walk::kMaxBlockInsns> all{};
   all.fill(4);
   return all;
 }();
 
 // Block::hash of `n` instructions from `ip` on is ip * ones[n] + steps[n].
 struct HashSums {
-  std::array<uint64_t, kMaxBlockInsns + 1> ones{}, steps{};
+  std::array<uint64_t, walk::kMaxBlockInsns + 1> ones{}, steps{};
 };
 constexpr auto kHashSums = [] {
   HashSums sums;
-  for (uint64_t n = 0; n < kMaxBlockInsns; ++n) {
+  for (uint64_t n = 0; n < walk::kMaxBlockInsns; ++n) {
     sums.ones[n + 1] = sums.ones[n] * kHashFactor + 1;
     sums.steps[n + 1] = sums.steps[n] * kHashFactor + 4 * n;
   }
@@ -96,7 +97,7 @@ bool StableText::read(Space space, Addr ip, Arena& arena, Block& b, Insn& last) 
   const Version version = *version_;
   const AddrRange cell = cell_.range;
   const uint8_t* bytes = version.bytes + (ip - cell.begin);
-  const uint8_t* const end = bytes + 4 * std::min<uint64_t>((cell.end - ip) / 4, kMaxBlockInsns);
+  const uint8_t* const end = bytes + 4 * std::min<uint64_t>((cell.end - ip) / 4, walk::kMaxBlockInsns);
   const uint8_t* p = bytes;
   bool open = true;  // nothing but `end` has ended it
   last = Insn{};
@@ -107,7 +108,7 @@ bool StableText::read(Space space, Addr ip, Arena& arena, Block& b, Insn& last) 
   }
   auto count = static_cast<size_t>(p - bytes) / 4;
   bool unsure = version.unsure;
-  if (open && count < kMaxBlockInsns) [[unlikely]]
+  if (open && count < walk::kMaxBlockInsns) [[unlikely]]
     count = read_across(space, ip, count, arena, bytes, last, unsure);
   b = Block{.ip = ip,
             .target = last.target,
@@ -125,13 +126,13 @@ bool StableText::read(Space space, Addr ip, Arena& arena, Block& b, Insn& last) 
   return count != 0;
 }
 
-// The instructions from number `count` on of the block at `ip`, which lie behind its cell or across its end.
+// The instructions from number `count` on of the block at `ip`, which lie after its cell or across its end.
 // Returns how many there are now.
 size_t StableText::read_across(Space space, Addr ip, size_t count, Arena& arena, const uint8_t*& bytes,
                                Insn& last, bool& unsure) {
-  std::array<uint8_t, size_t{4} * kMaxBlockInsns> copy;
+  std::array<uint8_t, size_t{4} * walk::kMaxBlockInsns> copy;
   const size_t inside = count;
-  while (count < kMaxBlockInsns && last.waypoint == Waypoint::kNone) {
+  while (count < walk::kMaxBlockInsns && last.waypoint == Waypoint::kNone) {
     uint8_t* const p = copy.data() + 4 * count;
     if (fetch(space, ip + 4 * count, p, unsure) != 4) break;
     const uint32_t word = word_at(p);

@@ -10,8 +10,6 @@
 
 namespace asof::arm64 {
 
-inline constexpr unsigned kMaxBlockInsns = 256;
-
 // Not thread-safe: one per decoder. Must not outlive its text.
 class StableText {
  public:
@@ -19,7 +17,7 @@ class StableText {
   // WFE end blocks, as they take atoms.
   StableText(const TextStore& text, TextAt text_at, bool wfx) : text_(text), text_at_(text_at), wfx_(wfx) {}
 
-  // What stands at an address is known, and the same at all times.
+  // What is at an address is known, and the same at all times.
   bool contains(Space space, Addr a) {
     if (space_ != space || !cell_.range.contains(a)) [[unlikely]]
       find_cell(space, a);
@@ -42,7 +40,7 @@ class StableText {
   // The cell of the last look into the text.
   Cell cell_;
   Space space_ = kNoSpace;
-  const Version* version_ = nullptr;  // what stands there whatever the time is; nullptr: it is not known
+  const Version* version_ = nullptr;  // what is there whatever the time is; nullptr: it is not known
 };
 
 }  // namespace asof::arm64

@@ -9,19 +9,12 @@
 #include "arch/arm64/block_cache.h"
 #include "arch/arm64/elements.h"
 #include "arch/arm64/runs.h"
+#include "arch/walk/signature.h"
 
 namespace asof::arm64 {
 
-// Not linear (the finaliser of splitmix64): states that differ in two places must not look alike because the
-// differences cancel out.
-constexpr uint64_t mix_hash(uint64_t z) {
-  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ULL;
-  z = (z ^ (z >> 27)) * 0x94d049bb133111ebULL;
-  return z ^ (z >> 31);
-}
-
 // The decoder's side of the trace return stack (Arm IHI 0064, "Return stack"). An entry is popped when an
-// indirect branch has no address in the trace; one that did not match stays. The fast walk keeps ways
+// indirect branch has no address in the trace; one that did not match stays. The fast walk keeps edges
 // (runs.h) in it instead of addresses, in a ring with room enough that it may push as many as it is full
 // without a look; what is below the oldest entry is 0.
 class RetStack {
@@ -32,12 +25,12 @@ class RetStack {
 
   void push(Addr a, uint8_t mode) {
     ++top_;
-    ways_[top_ % kRing] = kAddressOnly;
-    ways_[(top_ - kSize) % kRing] = 0;
+    edges_[top_ % kRing] = kAddressOnly;
+    edges_[(top_ - kSize) % kRing] = 0;
     entries_[top_ % kSize] = a | (mode == kT32 ? 1U : 0U);
   }
   bool pop(Addr& a, uint8_t& mode) {
-    if (ways_[top_ % kRing] == 0) return false;
+    if (edges_[top_ % kRing] == 0) return false;
     const Addr e = entry(top_);
     --top_;
     if (digested_ > top_) digested_ = top_;
@@ -47,7 +40,7 @@ class RetStack {
     return true;
   }
   void clear() {
-    ways_ = {};
+    edges_ = {};
     digested_ = 0;
     doubtful_ = before_gap_ = 0;
   }
@@ -62,10 +55,10 @@ class RetStack {
   // ask, so it is worked out when they do.
   uint64_t digest() const {
     uint64_t bottom = top_;  // in front of the oldest
-    while (ways_[bottom % kRing] != 0) --bottom;
+    while (edges_[bottom % kRing] != 0) --bottom;
     for (digested_ = std::max(digested_, bottom); digested_ < top_; ++digested_) {
       const uint64_t below = digested_ == bottom ? 0 : digests_[digested_ % kSize];
-      digests_[(digested_ + 1) % kSize] = mix_hash(below + kHashFactor + entry(digested_ + 1));
+      digests_[(digested_ + 1) % kSize] = walk::mix(below, entry(digested_ + 1));
     }
     return bottom == top_ ? 0 : digests_[top_ % kSize];
   }
@@ -78,32 +71,32 @@ class RetStack {
 
   // For the fast walk in `map`'s code of this space: the ring, and its newest entry. Entries of other code
   // become addresses. So do the newest that are doubtful: the fast walk looks at those before it takes them.
-  uint32_t* lend(const CodeMap& map, Space space) {
+  uint32_t* borrow(const CodeMap& map, Space space) {
     if (map_ != &map || space_ != space) {
-      for (uint64_t i = top_; ways_[i % kRing] != 0; --i) {
+      for (uint64_t i = top_; edges_[i % kRing] != 0; --i) {
         entries_[i % kSize] = entry(i);
-        ways_[i % kRing] = kAddressOnly;
+        edges_[i % kRing] = kAddressOnly;
       }
       map_ = &map;
       space_ = space;
     }
     for (const uint64_t mark : {doubtful_, before_gap_}) {
-      if (mark == 0 || top_ - mark >= kSize || ways_[mark % kRing] == 0) continue;
+      if (mark == 0 || top_ - mark >= kSize || edges_[mark % kRing] == 0) continue;
       entries_[mark % kSize] = entry(mark);
-      ways_[mark % kRing] = kAddressOnly;
+      edges_[mark % kRing] = kAddressOnly;
     }
     digested_ = 0;
-    return ways_.data();
+    return edges_.data();
   }
   uint64_t newest() const { return top_; }
-  void take_back(uint64_t newest) {
+  void restore(uint64_t newest) {
     top_ = newest;
     lower_marks();
   }
   // Entry `i`: the address; bit 0 says T32.
   Addr entry(uint64_t i) const {
-    const uint32_t way = ways_[i % kRing];
-    return way == kAddressOnly ? entries_[i % kSize] : map_->run(run_of(way)).ip;
+    const uint32_t edge = edges_[i % kRing];
+    return edge == kAddressOnly ? entries_[i % kSize] : map_->run(run_of(edge)).ip;
   }
 
  private:
@@ -112,14 +105,14 @@ class RetStack {
     before_gap_ = std::min(before_gap_, top_);
   }
 
-  std::array<uint32_t, kRing> ways_{};
+  std::array<uint32_t, kRing> edges_{};
   std::array<Addr, kSize> entries_;              // of those that are kAddressOnly
   mutable std::array<uint64_t, kSize> digests_;  // of the entries up to and with this one,
   mutable uint64_t digested_ = 0;                // for indices up to this
   uint64_t top_ = kRing;                         // the newest entry
   uint64_t doubtful_ = 0;                        // entries up to this one are
   uint64_t before_gap_ = 0;                      // and those up to this one were made in front of a gap
-  const CodeMap* map_ = nullptr;                 // of the ways, which are all of
+  const CodeMap* map_ = nullptr;                 // of the edges, which are all of
   Space space_ = kNoSpace;                       // this space
 };
 
@@ -154,8 +147,8 @@ struct State {
   // unseen, by a choice that is not proved, or by a return whose call is doubtful.
   bool unsure = false;
   bool space_unsure = false;  // user_space is the likeliest of several
-  uint64_t way = 0;           // of a hypothesis: the addresses that ran and the atoms they took, as a number
-  // Nothing executed now ran before `lo`: the last timestamp in front of the element before the one in use.
+  uint64_t path = 0;          // of a hypothesis: the addresses that ran and the atoms they took, as a number
+  // Nothing executed now ran before `lo`: the last timestamp before the element before the one in use.
   // `floor` is the last one passed.
   Time lo = kTimeMin;
   Time floor = kTimeMin;

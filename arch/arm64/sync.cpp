@@ -58,7 +58,7 @@ struct Point {
   SyncGroup group;
 };
 
-// Reads the group at `at`; nothing behind `limit` belongs to it.
+// Reads the group at `at`; nothing after `limit` belongs to it.
 SyncGroup read_group(const Stream& stream, uint64_t at, uint64_t limit, const PacketFormat& format,
                      std::vector<uint8_t>& scratch) {
   for (uint64_t look = kFirstLook;; look *= 16) {
@@ -68,7 +68,7 @@ SyncGroup read_group(const Stream& stream, uint64_t at, uint64_t limit, const Pa
   }
 }
 
-// Those sync points behind which the flow can start. The others stay inside the segment before.
+// Those sync points after which the flow can start. The others stay inside the segment before.
 class UsablePoints {
  public:
   UsablePoints(const Stream& stream, const Stretch& s, const PacketFormat& format)
@@ -123,7 +123,7 @@ class AsyncSplitter final : public Splitter {
   const Source& source_;
   const PacketFormat format_ = PacketFormat::of(source_);
   std::optional<UsablePoints> points_;
-  std::deque<Point> ahead_;  // of the stretch: the next segment's, and two behind it
+  std::deque<Point> ahead_;  // of the stretch: the next segment's, and two after it
 };
 
 // All of the stream.

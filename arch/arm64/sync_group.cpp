@@ -1,4 +1,4 @@
-// A sync point's packets: A-Sync, Trace Info, and the address and context behind them (Arm IHI 0064,
+// A sync point's packets: A-Sync, Trace Info, and the address and context after them (Arm IHI 0064,
 // "Synchronization").
 #include <algorithm>
 
@@ -7,7 +7,7 @@
 namespace asof::arm64 {
 namespace {
 
-// The time that the trace unit gives with a sync point may stand behind its address.
+// The time that the trace unit gives with a sync point may come after its address.
 std::optional<uint64_t> timestamp_ahead(const uint8_t* p, const uint8_t* end, const PacketFormat& format) {
   constexpr int kPackets = 4;
   for (int i = 0; i < kPackets; ++i) {

@@ -56,9 +56,9 @@ bool Flow::lost_between(Time after, Time before, std::optional<uint32_t> ring) c
   });
 }
 
-void Flow::visit(State& s, const Node& node) {
+void Flow::count_visit(State& s, const Node& node) {
   if (anchor_start_ == kTimeMin) return;
-  if (s.unsure) {  // it may never have come here
+  if (path_in_doubt(s)) {  // it may never have come here
     s.pokes_uncounted = true;
     return;
   }
@@ -75,7 +75,7 @@ void Flow::enter_poke(State& s) {
     return;
   }
   s.poke_return = back;
-  cache_->hook(back);  // the fast walk waits for it, too
+  hook(*cache_, back);  // the fast walk waits for it, too
 }
 
 void Flow::leave_poke(State& s) {

@@ -1,47 +1,12 @@
 #include "arch/x86/block_cache.h"
 
-#include <algorithm>
-#include <cstring>
+#include "arch/walk/block_cache_impl.h"
 
 namespace asof::x86 {
-namespace {
-
-constexpr unsigned kMaxBlockInsns = 256;
-constexpr unsigned kMaxBlockBytes = kMaxBlockInsns * 15;
-constexpr size_t kMaxVariants = 64;  // at one fetch; of more any may be what runs
-
-// The interval in which `v` alone is possible in `cell`. Versions are sorted by `from` and mostly follow each
-// other.
-void narrow_alone(const Cell& cell, const Version& v, Time& from, Time& until) {
-  for (const Version& w : cell.versions) {
-    if (&w == &v) continue;
-    const bool earlier = w.from < v.from || (w.from == v.from && &w < &v);
-    if (earlier) {
-      if (w.until == kTimeMax)
-        until = from = kTimeMin;  // never alone
-      else
-        from = std::max(from, saturating_add(w.until, 1));
-    } else {
-      until = std::min(until, saturating_add(w.from, -1));
-    }
-  }
-}
-
-// Has every instant of `bounds` a version? Those of a cell are sorted by `from` and by `until`.
-bool covered(const Cell& cell, TimeBounds bounds) {
-  Time reached = bounds.lo;  // the first instant that may have none
-  for (const Version& v : cell.versions) {
-    if (!v.possible_in(bounds)) continue;
-    if (v.from > reached) return false;
-    if (v.until >= bounds.hi) return true;
-    reached = v.until + 1;
-  }
-  return false;
-}
 
 // Is `a` in the middle of a jump or call that a poke put there? No CPU starts an instruction in it: the
 // kernel patches only where it knows that nobody does (optprobes, static calls).
-bool inside_poked_branch(const TextStore& text, const Version& v, Addr a) {
+bool Isa::starts_inside(const TextStore& text, const Version& v, Addr a) {
   if (!is_poke(v.origin)) return false;
   const PokeRecord& p = text.pokes()[poke_index(v.origin)];
   if (a <= p.addr || a - p.addr >= 5 || p.new_len < 5) return false;
@@ -49,233 +14,23 @@ bool inside_poked_branch(const TextStore& text, const Version& v, Addr a) {
   return (first == 0xe8 || first == 0xe9) && p.old_len != 0;
 }
 
-void set_hook(Node& node) {
+void Isa::set_hook(Node& node) {
   node.hooked = true;
   if (node.state == TextState::kStable) node.state = TextState::kHooked;
 }
 
-}  // namespace
-
-// One attempt to read a block under given choices.
-struct BlockCache::Build {
-  enum class End : uint8_t { kDone, kNeedChoice, kUnknown, kInvalid };
-
-  uint8_t bytes[kMaxBlockBytes];
-  uint8_t lengths[kMaxBlockInsns];
-  uint32_t size = 0;
-  uint16_t count = 0;
-  Insn last;
-  Cell need;  // kNeedChoice: the changing cell without a chosen version
-  OriginRef origin = kNoOrigin;
-  bool unsure = false;
-
-  // Copies up to 15 bytes from `a` as chosen. Stops in front of unknown bytes or a cell without choice.
-  struct Fetch {
-    size_t n = 0;
-    End stop = End::kDone;
-    size_t sure = 15;  // bytes in front of the first unsure one
-  };
-
-  template <class Chooser>
-  Fetch fetch(const TextStore& text, Space space, Addr a, uint8_t* out, Chooser&& choose) {
-    Fetch f;
-    while (f.n < 15) {
-      const Addr at = a + f.n;
-      const Cell cell = text.cell(space, at);
-      const Version* v = nullptr;
-      if (!choose(cell, v)) {
-        need = cell;
-        f.stop = End::kNeedChoice;
-        return f;
-      }
-      if (v == nullptr || v->bytes == nullptr) {
-        f.stop = End::kUnknown;
-        return f;
-      }
-      const size_t n = std::min<uint64_t>(15 - f.n, cell.range.end - at);
-      if (n == 0) return f;
-      std::memcpy(out + f.n, v->bytes + (at - cell.range.begin), n);
-      if (v->unsure) f.sure = std::min(f.sure, f.n);
-      if (size == 0 && f.n == 0) {
-        origin = v->origin;
-        if (inside_poked_branch(text, *v, at)) {
-          f.stop = End::kInvalid;
-          return f;
-        }
-      }
-      f.n += n;
-    }
-    return f;
-  }
-
-  // Reads instructions until a branch, the limit, or text that is not at hand. The outcome counts only when
-  // no instruction was read.
-  template <class Chooser>
-  End run(const TextStore& text, const Node& node, Chooser&& choose) {
-    Addr ip = node.ip;
-    while (count < kMaxBlockInsns) {
-      uint8_t raw[15];
-      const Fetch f = fetch(text, node.space, ip, raw, choose);
-      const InsnStatus s =
-          f.n == 0 ? InsnStatus::kTruncated : decode_insn({raw, f.n}, ip, node.mode, last_try);
-      if (f.stop == End::kInvalid) return f.stop;
-      if (s == InsnStatus::kTruncated && f.stop != End::kDone) return f.stop;
-      if (s != InsnStatus::kOk) return End::kInvalid;
-      last = last_try;
-      unsure = unsure || last.length > f.sure;
-      std::memcpy(bytes + size, raw, last.length);
-      lengths[count++] = last.length;
-      size += last.length;
-      ip += last.length;
-      if (last.kind != BranchKind::kNone) return End::kDone;
-    }
-    return End::kDone;
-  }
-  Insn last_try;
-};
-
-// --text-at first, last: one state of the text, as at the beginning or the end of time.
-bool BlockCache::fixed_choice(const Cell& cell, const Version*& version) const {
-  version = nullptr;
-  const Time at = text_at_ == TextAt::kFirst ? kTimeMin : kTimeMax;
-  for (const Version& v : cell.versions) {
-    if (v.from <= at && v.until >= at) version = &v;
-  }
-  return true;
-}
-
-Node* BlockCache::make_node(Space space, Addr ip, uint8_t mode) {
-  Node& node = node_pool_.emplace_back();
-  node.ip = ip;
-  node.space = space;
-  node.mode = mode;
-  nodes_[Key{ip, space, mode}] = &node;
-
-  Build build;
-  const auto choose = [this](const Cell& cell, const Version*& v) {
-    if (text_at_ != TextAt::kAsof) return fixed_choice(cell, v);
-    if (cell.versions.empty()) return true;  // a hole: unknown for all time
-    v = &cell.versions[0];
-    return cell.stable();
-  };
-  const Build::End end = build.run(text_, node, choose);
-  if (build.count != 0) {
-    node.state = TextState::kStable;
-    node.only = intern(node, build, {});
-  } else if (end == Build::End::kNeedChoice) {
-    node.state = TextState::kVersioned;
-  } else {
-    node.state = end == Build::End::kUnknown ? TextState::kUnknown : TextState::kInvalid;
-  }
-  if (space == kKernelSpace && hooks(ip)) set_hook(node);
-  return &node;
-}
-
-void BlockCache::hook(Addr ip) {
-  if (hooks(ip)) return;
-  hooks_.push_back(ip);
-  const auto it = nodes_.find(Key{ip, kKernelSpace, 64});
-  if (it != nodes_.end()) set_hook(*it->second);
-}
-
-void BlockCache::candidates(Node& node, TimeBounds bounds, Candidates& out) {
-  out.known.clear();
-  out.unknown = out.missing = false;
-  std::vector<Choice> chosen;
-  enumerate(node, bounds, chosen, out);
-}
-
-// Depth first over the changing cells that the first instruction touches: one branch per version possible in
-// bounds, of which there is an instant at which all of them are.
-void BlockCache::enumerate(Node& node, TimeBounds bounds, std::vector<Choice>& chosen, Candidates& out) {
-  Build build;
-  const auto choose = [&chosen](const Cell& cell, const Version*& v) {
-    if (cell.versions.empty()) return true;
-    v = &cell.versions[0];
-    if (cell.stable()) return true;
-    for (const Choice& c : chosen) {
-      if (c.cell.range == cell.range) {
-        v = c.version;
-        return true;
-      }
-    }
-    return false;
-  };
-  const Build::End end = build.run(text_, node, choose);
-  if (build.count != 0) {
-    Variant* v = intern(node, build, chosen);
-    if (std::ranges::find(out.known, v) == out.known.end()) out.known.push_back(v);
-    return;
-  }
-  if (end != Build::End::kNeedChoice) {
-    out.unknown = true;
-    out.missing = out.missing || end != Build::End::kInvalid;
-    return;
-  }
-  const Cell need = build.need;
-  // Where a part of the time has no version, something that nobody announced may have run there then.
-  if (!covered(need, bounds)) out.unknown = out.missing = true;
-  for (const Version& v : need.versions) {
-    if (!v.possible_in(bounds)) continue;
-    if (out.known.size() >= kMaxVariants) {
-      out.unknown = true;
-      break;
-    }
-    chosen.push_back({need, &v});
-    enumerate(node, {std::max(v.from, bounds.lo), std::min(v.until, bounds.hi)}, chosen, out);
-    chosen.pop_back();
-  }
-}
-
-// The variant with exactly these bytes and origin; made when it is new.
-Variant* BlockCache::intern(Node& node, Build& build, const std::vector<Choice>& chosen) {
-  Time from = kTimeMin, until = kTimeMax, alone_from = kTimeMin, alone_until = kTimeMax;
-  for (const Choice& c : chosen) {
-    from = std::max(from, c.version->from);
-    until = std::min(until, c.version->until);
-    narrow_alone(c.cell, *c.version, alone_from, alone_until);
-  }
-  for (Variant* v : node.variants) {
-    if (v->block.from == from && v->block.until == until && v->block.size == build.size &&
-        v->block.origin == build.origin && v->block.unsure == build.unsure &&
-        std::memcmp(v->block.bytes, build.bytes, build.size) == 0) {
-      return v;
-    }
-  }
-  Variant& v = variants_.emplace_back();
-  Block& b = v.block;
-  b.ip = node.ip;
-  b.space = node.space;
-  b.mode = node.mode;
-  b.size = build.size;
-  b.count = build.count;
-  b.kind = build.last.kind;
-  b.target = build.last.target;
-  b.origin = build.origin;
-  b.unsure = build.unsure;
-  b.from = from;
-  b.until = until;
-  b.bytes = store_bytes(build.bytes, build.size);
-  b.lengths = store_bytes(build.lengths, build.count);
-  Addr ip = b.ip;
-  for (unsigned i = 0; i < b.count; ++i) {
-    b.hash = b.hash * kHashFactor + ip;
-    b.power *= kHashFactor;
-    ip += b.lengths[i];
-  }
-  v.alone_from = std::max(alone_from, from);
-  v.alone_until = std::min(alone_until, until);
-  v.last_writes_cr3 = build.last.writes_cr3;
-  v.last_vm_entry = build.last.vm_entry;
-  v.last_wrmsr = build.last.wrmsr;
-  if (node.state == TextState::kVersioned) node.variants.push_back(&v);
-  return &v;
-}
-
-const uint8_t* BlockCache::store_bytes(const uint8_t* p, size_t n) {
-  auto* const out = arena_.take<uint8_t>(n);
-  std::memcpy(out, p, n);
-  return out;
+void hook(BlockCache& cache, Addr ip) {
+  Isa& isa = cache.isa();
+  if (isa.hooks(ip)) return;
+  isa.hooks_.push_back(ip);
+  if (Node* const node = cache.find(kKernelSpace, ip, 64)) Isa::set_hook(*node);
 }
 
 }  // namespace asof::x86
+
+namespace asof::walk {
+
+template Node<x86::Isa>* BlockCache<x86::Isa>::make_node(Space, Addr, uint8_t);
+template void BlockCache<x86::Isa>::candidates(Node&, TimeBounds, Candidates<x86::Isa>&);
+
+}  // namespace asof::walk

@@ -45,9 +45,9 @@ void Flow::stop_tracing(State& s, Variant* v) {
 
 // A TIP.PGD without an address belongs to a far transfer, or to the WRMSR that switched tracing off; the flow
 // met the near branch of `v` first. After the last WRMSR, if there was one, nothing ran. Where tracing goes
-// on at an address on the way, the flow stopped there without a FUP, as hardware does at a fault on the first
-// instruction after a TIP.PGE. Else the branch is taken for the place, as the peers do, and all since the
-// last packet is marked ambiguous.
+// on at an address on the path, the flow stopped there without a FUP, as hardware does at a fault on the
+// first instruction after a TIP.PGE. Else the branch is taken for the place, as the peers do, and all since
+// the last packet is marked ambiguous.
 template <bool Emit>
 Flow::Stop Flow::stopped_somewhere(State& s, Variant& v, Trial* trial) {
   Variant* last = &v;
@@ -68,7 +68,7 @@ Flow::Stop Flow::stopped_somewhere(State& s, Variant& v, Trial* trial) {
   return used(s, trial);
 }
 
-// The address of the TIP.PGE that follows, if nothing but state and time stands in front of it.
+// The address of the TIP.PGE that follows, if nothing but state and time precedes it.
 bool Flow::restart_ip(const State& s, Addr& ip) const {
   const std::optional<Packet> pge = pge_ahead(s.p, end_, config_.guest_text);
   ip = s.last_ip;
@@ -106,8 +106,8 @@ Flow::Stop Flow::take_target(State& s, Variant& v, Trial* trial) {
   const Block& b = v.block;
   Pending tip = s.pending;
   if (s.tnt_count != 0) {
-    // The SDM lets a processor defer TIPs behind the TNT bits of later branches; none is known to, and no
-    // peer decodes it. Taken for that, wrong text at the place of an indirect branch would pass unnoticed.
+    // The SDM lets a processor defer TIPs until after the TNT bits of later branches; none is known to, and
+    // no peer decodes it. Taken for that, wrong text at the place of an indirect branch would pass unnoticed.
     if constexpr (Emit) {
       contradiction(s, Code::kTraceContradictsText, [&] {
         return fmt::format("an indirect branch ends the block at {:#x}, but {}", b.ip, describe(s));
@@ -128,7 +128,7 @@ Flow::Stop Flow::take_target(State& s, Variant& v, Trial* trial) {
     s.pending = Pending{};
     s.ip = b.end();
     const Stop stop = used(s, trial);
-    if constexpr (!Emit) return stop == Stop::kEnd ? Stop::kOut : stop;
+    if constexpr (!Emit) return stop == Stop::kGo ? Stop::kOut : stop;
     enter_guest(s, tip.offset);
     return Stop::kContradiction;
   }
@@ -170,7 +170,7 @@ Flow::Stop Flow::take_target(State& s, Variant& v, Trial* trial) {
   return used(s, trial);
 }
 
-// The block ran to its end: where does it lead? kEnd: walk on.
+// The block ran to its end: where does it lead? kGo: walk on.
 template <bool Emit>
 Flow::Stop Flow::branch(State& s, Variant& v, Trial* trial) {
   const Block& b = v.block;
@@ -200,7 +200,7 @@ Flow::Stop Flow::branch(State& s, Variant& v, Trial* trial) {
           --s.tnt_count;
           emit<Emit>(s, v, b.count, Step::kTaken);
           if constexpr (!Emit) {
-            // No signature: the place is not known, and the state stands where it stood before the return.
+            // No signature: the place is not known, and the state is where it was before the return.
             trial->end = ++s.decisions;
             return Stop::kOut;
           }
@@ -238,13 +238,13 @@ Flow::Stop Flow::branch(State& s, Variant& v, Trial* trial) {
       if (b.kind == BranchKind::kCall && b.target != b.end()) s.rets.push(b.end());
       s.ip = b.target;
       s.node = v.taken;
-      return Stop::kEnd;
+      return Stop::kGo;
     case BranchKind::kPtwrite: {
       const bool binds = s.tnt_count == 0 && s.pending.kind == Pending::Kind::kPtwrite;
       emit<Emit>(s, v, b.count, 0);
       s.ip = b.end();
       s.node = v.fall;
-      if (!binds) return Stop::kEnd;
+      if (!binds) return Stop::kGo;
       if constexpr (Emit) {
         const Event& e = s.pending.events[0];
         add_event(e.kind, s.now, b.end() - b.lengths[b.count - 1], e.a, e.b, e.offset);
@@ -266,7 +266,7 @@ Flow::Stop Flow::branch(State& s, Variant& v, Trial* trial) {
       }
       s.ip = b.end();
       s.node = v.fall;
-      return Stop::kEnd;
+      return Stop::kGo;
     default:
       break;
   }
@@ -286,7 +286,7 @@ Flow::Stop Flow::branch(State& s, Variant& v, Trial* trial) {
   if (errata_.bdm64 && s.pending.tsx_abort && s.pending.kind == Pending::Kind::kAsync) {
     emit<Emit>(s, v, b.count, 0);  // BDM64: its TNT bit is missing, the abort's address counts
     enter(s, s.pending.at);
-    return Stop::kEnd;
+    return Stop::kGo;
   }
   if constexpr (Emit) {
     const bool bound = s.pending.kind == Pending::Kind::kAsync || s.pending.kind == Pending::Kind::kReach;
@@ -311,12 +311,12 @@ bool Flow::settle_return(State& s, Variant& v, Trial* trial, Stop& why) {
   if (!bit || (!has_kept && !has_taken)) return true;  // branch() says what is wrong with it
   // Nothing to return to: hardware has kept the entry, if no call was missed.
   if (!has_taken && !s.calls_missing) {
-    if (!s.unsure && s.rets.next_is_sure()) s.rets.settle(Returns::Policy::kKeep);
+    if (!path_in_doubt(s) && s.rets.next_is_sure()) s.rets.settle(Returns::Policy::kKeep);
     return true;
   }
   std::vector<Hypothesis> ways;
-  if (has_kept) ways.push_back({&v, kTimeMin, Returns::Policy::kKeep});
-  if (has_taken) ways.push_back({&v, kTimeMin, Returns::Policy::kTake});
+  if (has_kept) ways.push_back({{&v, kTimeMin}, Returns::Policy::kKeep});
+  if (has_taken) ways.push_back({{&v, kTimeMin}, Returns::Policy::kTake});
   const Hypothesis* h = choose<Emit>(s, ways, ways.size() < 2, trial, why);
   if (h == nullptr) return false;
   if (s.rets.split()) s.rets.follow(h->returns);  // not proved

@@ -53,7 +53,7 @@ class Clock {
   uint64_t estimate() const { return tsc_ + passed_ + to_ticks(cycles_, ratio_); }
   uint64_t lowest() const { return tsc_ + passed_at_least_ + at_least(); }
   // Of the cycles counted at this rate. A measured rate without a CBR to compare it with proves nothing: a
-  // stop of the core, or cycles that were not told yet, may be in it.
+  // stop of the core, or cycles that were not reported yet, may be in it.
   uint64_t at_least() const {
     if (cbr_ == 0 || config_->max_nonturbo == 0) return 0;
     const uint64_t ticks = to_ticks(cycles_, std::min(ratio_, low_ratio_));
@@ -88,9 +88,9 @@ class Clock {
   uint64_t low_ratio_ = kNoRatio;  // the rate until just now: the core may have had it up to the next CYC
   bool rate_changed_ = false;      // since the last exact point
   bool exact_ = true;              // no cycles since then
-  uint64_t mtc_base_ = 0;          // TSC when CTC stood at the TMA's value
+  uint64_t mtc_base_ = 0;          // TSC when CTC was at the TMA's value
   uint64_t ctc_since_ = 0;         // CTC ticks since then
-  uint32_t last_ctc_ = 0;          // low bits, as far as MTC tells them
+  uint32_t last_ctc_ = 0;          // low bits, as far as MTC has them
   uint8_t cbr_ = 0;
   Time not_before_ = kTimeMin;  // while no TSC was seen
   bool guest_ = false;

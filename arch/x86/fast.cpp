@@ -1,9 +1,10 @@
 // The fast walk: runs of unchanging text (runs.h), TNT bits and TIPs, nothing else. It takes over
-// from the careful walk (flow.cpp) where nothing is in doubt, and gives back in front of whatever it does not
-// know, with the state the careful walk would have there. Most of the way it goes by turns (fast_turns.cpp).
+// from the careful walk (flow.cpp) where nothing is in doubt, and returns to it before whatever it does not
+// know, with the state the careful walk would have there. Most of it goes along memoised paths
+// (fast_paths.cpp).
 //
 // Invariants:
-//  * It stands at the start of a run, and every run it writes down was decided by the trace.
+//  * It is at the start of a run, and every run it writes down was decided by the trace.
 //  * TNT bits of several packets are used together only where no timing packet lies between them. Those left
 //    over in the end are of one packet, and by its place it is known after which time they ran.
 //  * Kernel and user code are not left for each other.
@@ -22,7 +23,7 @@ uint32_t Flow::fast_start(const State& s) {
   if (runs_ == nullptr || s.node == nullptr || s.node->state != TextState::kStable || !s.enabled || s.lost ||
       s.pending.kind != Pending::Kind::kNone || s.forced != nullptr || gap_ || next_flags_ != 0 ||
       s.transaction || s.block_bytes != 0 || s.decisions < confidence_until_ || s.poke_return != 0 ||
-      (s.unsure && unsure_ != Unsure::kAlways) || (s.space_unsure && s.node->space != kKernelSpace) ||
+      (s.unsure && unsure_ != walk::Unsure::kAlways) || (s.space_unsure && s.node->space != kKernelSpace) ||
       verified_steps_ != chunk_.steps.size() ||
       (s.node->space != kKernelSpace && s.node->space != s.user_space)) {
     return 0;
@@ -43,13 +44,13 @@ void Flow::FastWalk::give_back() {
   }
 }
 
-// Over the bits at hand and the turns that follow. False: the next bit needs more than links know.
+// Over the bits at hand and the paths that follow. False: the next bit needs more than links know.
 bool Flow::fast_stretch(State& s, FastWalk& w) {
   if (w.tnt.count != 0) {
     w.tidy_stack();
     if (!w.walk_bits()) return false;
   }
-  return s.clock_moved || w.full() || !w.turn_fits(end_) || over_turns(s, w);
+  return s.clock_moved || w.full() || !w.path_fits(end_) || over_paths(s, w);
 }
 
 // The next bit, for which fast_stretch stopped. False: it is for the careful walk.
@@ -61,16 +62,16 @@ bool Flow::fast_bit(FastWalk& w) {
   w.tidy_stack();
   // A return to an address, or nowhere.
   uint32_t& top = w.stack[w.newest];
-  if (top != kAddressOnly) return top >= kFirstWay;
+  if (top != kAddressOnly) return top >= kFirstEdge;
   const Addr to = w.rets->address(w.newest);
   if (is_kernel_address(to) != (run.space == kKernelSpace)) return false;
   const uint32_t behind = runs.at(run.space, to, run.mode);
   if (behind == 0) return false;
-  top = way_to(behind);
+  top = edge_to(behind);
   return true;
 }
 
-// The TIP that is next, which tells where the current run goes. False: it is for the careful walk.
+// The TIP that is next, which says where the current run goes. False: it is for the careful walk.
 bool Flow::fast_tip(FastWalk& w) {
   Tip tip;
   if (!tip.read(w.p, end_, w.last_ip) || is_kernel_address(tip.ip) != (w.space == kKernelSpace)) return false;
@@ -82,9 +83,9 @@ bool Flow::fast_tip(FastWalk& w) {
   const uint32_t next = runs_->target(w.space, tip.ip, w.mode);
   if (next == 0) return false;
   if (returns)
-    w.leave(way_to(next));
+    w.leave(edge_to(next));
   else
-    w.leave_by_tip(way_to(next));
+    w.leave_by_tip(edge_to(next));
   w.last_ip = tip.ip;
   w.p += tip.size;
   return true;
@@ -104,17 +105,17 @@ void Flow::fast_walk(State& s, uint32_t start) {
   constexpr size_t kRoom = FastWalk::kRoom;
   FastWalk w;
   w.links = runs_->links();
-  w.several = runs_->several();
+  w.multi_call_edges = runs_->multi_call_edges();
   w.p = w.joined = w.lo_until = s.p;
   w.lo = s.lo;
   w.last_ip = s.last_ip;
-  w.cur = way_to(start);
+  w.cur = edge_to(start);
   w.space = s.node->space;
   w.mode = s.mode;
   w.silent_mtc = !s.clock.knows_mtc();
   w.rets = &s.rets.open(recent_returns_);
   w.hidden = s.rets.hides();
-  w.stack = w.rets->lend(runs_->map(), w.space, s.mode);
+  w.stack = w.rets->borrow(runs_->map(), w.space, s.mode);
   w.first = w.newest = w.most = w.rets->newest();
   w.tnt.count = s.tnt_count;
   if (w.tnt.count != 0) w.tnt.bits = s.tnt << (64 - w.tnt.count);
@@ -140,7 +141,7 @@ void Flow::fast_walk(State& s, uint32_t start) {
       const uint8_t b = *w.p;
       if (is_short_tnt(b)) {
         w.take_time(s, w.p + 1);
-        if (w.turn_fits(end_)) break;
+        if (w.path_fits(end_)) break;
         w.p = w.tnt.add(w.p);
         w.joined = w.p;
         break;
@@ -168,7 +169,7 @@ void Flow::fast_walk(State& s, uint32_t start) {
         goto leave;
       }
       w.p += k.size;
-      if (w.turn_fits(end_)) ask_for_turn(w);  // while the clock is worked out
+      if (w.path_fits(end_)) prefetch_path(w);  // while the clock is worked out
       fast_time(s, w, k);
     }
   }
@@ -176,7 +177,7 @@ leave:
   write_out();
   w.give_back();
   w.rets->end_below(w.most);
-  w.rets->take_back(w.newest);
+  w.rets->restore(w.newest);
   s.rets.close(recent_returns_, w.most - w.first);
   s.p = w.p;
   s.lo = s.p <= w.lo_until ? w.lo : s.floor;

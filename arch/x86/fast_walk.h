@@ -1,5 +1,5 @@
-// What the two halves of the fast walk share: fast.cpp goes over the packets, fast_turns.cpp over turns
-// (turns.h). Private to them.
+// What the two halves of the fast walk share: fast.cpp goes over the packets, fast_paths.cpp over memoised
+// paths (path_cache.h). Private to them.
 #pragma once
 #include <algorithm>
 #include <array>
@@ -29,9 +29,9 @@ struct Bits {
   uint64_t bits = 0;
   uint32_t count = 0;
 
-  // Where there are none: those of a turn. Returns how many bytes they have.
-  unsigned take(const TurnPackets& turn) {
-    const uint64_t packets = turn.tnt();
+  // Where there are none: those of a path. Returns how many bytes they have.
+  unsigned take(const PathPackets& path) {
+    const uint64_t packets = path.tnt();
     bits = 0;
     count = 0;
     if (packets == 0) return 0;
@@ -41,7 +41,7 @@ struct Bits {
     count = 6 * full + last.count;
     return full + 1;
   }
-  // The packet at p, behind those at hand.
+  // The packet at p, after those at hand.
   const uint8_t* add(const uint8_t* p) {
     const ShortTnt tnt = kShortTnt[*p];
     bits |= uint64_t{tnt.bits} << 56 >> count;
@@ -61,13 +61,13 @@ struct Bits {
 
 struct Flow::FastWalk {
   const std::byte* links = nullptr;
-  const uint32_t* several = nullptr;
+  const uint32_t* multi_call_edges = nullptr;
   const uint8_t* p = nullptr;  // next packet
   const uint8_t* joined =
       nullptr;  // from here to p are short TNT packets, the last of those with bits at hand
   Addr last_ip = 0;
   Bits tnt;
-  uint32_t cur = 0;           // way to the run
+  uint32_t cur = 0;           // edge to the run
   uint32_t* out = nullptr;    // codes
   uint32_t* begun = nullptr;  // the first of them
   size_t timed = 0;           // how many have their time written down
@@ -83,11 +83,11 @@ struct Flow::FastWalk {
   uint8_t mode = 64;          // of all runs
   bool silent_mtc = false;    // an MTC says nothing
   Space space = kNoSpace;     // of all runs
-  // What packets up to here tell of ran after `lo`, what later ones tell after the state's floor.
+  // What packets up to here describe ran after `lo`, what later ones describe after the state's floor.
   const uint8_t* lo_until = nullptr;
   Time lo = kTimeMin;
 
-  static constexpr size_t kRoom = kFastCodes + 80;  // a stretch stops behind all bits at hand or a turn
+  static constexpr size_t kRoom = kFastCodes + 80;  // a stretch stops after all bits at hand or a path
 
   uint32_t run() const { return run_of(cur); }
   size_t written() const { return static_cast<size_t>(out - begun); }
@@ -104,9 +104,9 @@ struct Flow::FastWalk {
   bool walk_bits();
   bool leave_by_tip(uint32_t to);
   void leave(uint32_t to);
-  // A turn can be read, and one ahead.
-  bool turn_fits(const uint8_t* end) const {
-    return end - p > TurnPackets::kTwo && canonical(last_ip) == last_ip;
+  // A path can be read, and one ahead.
+  bool path_fits(const uint8_t* end) const {
+    return end - p > PathPackets::kTwo && canonical(last_ip) == last_ip;
   }
 };
 
@@ -119,7 +119,7 @@ inline void Flow::FastWalk::tidy_stack() {
   first -= moved;
 }
 
-// The packet in front of `behind` is the first one after a timing packet: what it tells of may have run
+// The packet before `behind` is the first one after a timing packet: what it describes may have run
 // before that.
 inline void Flow::FastWalk::take_time(State& s, const uint8_t* behind) {
   if (!s.clock_moved) return;
@@ -129,10 +129,10 @@ inline void Flow::FastWalk::take_time(State& s, const uint8_t* behind) {
   s.floor = s.clock.floor();
 }
 
-// Over the bits at hand, run by run. What comes next waits for one load after the other, so a way is all of
+// Over the bits at hand, run by run. What comes next waits for one load after the other, so an edge is all of
 // its address; and calls, which no processor can predict here, are pushed without a branch: the place above
 // the newest entry is written whether there is one or not. Entries that fall out of the stack meanwhile are
-// not met: behind a push there are at most 63 bits to return with.
+// not met: after a push there are at most 63 bits to return with.
 // False: the next bit needs more than links know.
 [[gnu::always_inline]] inline bool Flow::FastWalk::walk_bits() {
   static_assert(RetStack::kSize >= 64 && RetStack::kAbove >= 96 + 2 * 31 + 64);
@@ -148,24 +148,24 @@ inline void Flow::FastWalk::take_time(State& s, const uint8_t* behind) {
   uint32_t* const end = out - left;
   for (; left != 0; ++left) {
     const uint64_t bit = bits >> 63;
-    const std::byte* ways = all_links + sizeof(uint32_t) * bit;
-    asm("" : "+r"(ways));  // not part of the chain of loads: to be added by the load itself
-    uint32_t next = Links::next_at(ways, at).load(std::memory_order_acquire);
-    if (next < kFirstWay) [[unlikely]] {
+    const std::byte* edges = all_links + sizeof(uint32_t) * bit;
+    asm("" : "+r"(edges));  // not part of the chain of loads: to be added by the load itself
+    uint32_t next = Links::next_at(edges, at).load(std::memory_order_acquire);
+    if (next < kFirstEdge) [[unlikely]] {
       if (next == kReturn) {
         next = places[above - 1];
-        if (next < kFirstWay) break;
+        if (next < kFirstEdge) break;
         peak = std::max(peak, above--);
         low = std::min(low, above);
       } else {
-        const uint32_t* const calls = several + next;
-        if (next < kFirstSeveral || above >= room || SeveralCalls::next(calls) == kIndirect) break;
-        for (const uint32_t way : SeveralCalls::ways(calls)) places[above++] = way;
-        next = SeveralCalls::next(calls);
+        const uint32_t* const calls = multi_call_edges + next;
+        if (next < kFirstMultiCall || above >= room || MultiCallEdges::next(calls) == kIndirect) break;
+        for (const uint32_t edge : MultiCallEdges::returns(calls)) places[above++] = edge;
+        next = MultiCallEdges::next(calls);
       }
     }
     end[left] = at | static_cast<uint32_t>(bit);
-    const uint64_t behind = Links::at(all_links, at).left.load(std::memory_order_relaxed);
+    const uint64_t behind = Links::at(all_links, at).effect.load(std::memory_order_relaxed);
     places[above] = Link::push(behind);
     above += Link::push(behind) != 0;
     sum += behind;
@@ -184,10 +184,10 @@ inline void Flow::FastWalk::take_time(State& s, const uint8_t* behind) {
   return left == 0;
 }
 
-// Out of the current run to `to`, a way, with what its link says to push.
+// Out of the current run along the edge `to`, with what its link says to push.
 inline void Flow::FastWalk::leave(uint32_t to) {
   *out++ = cur | StepList::kTakenBit;
-  const uint64_t behind = link().left.load(std::memory_order_relaxed);
+  const uint64_t behind = link().effect.load(std::memory_order_relaxed);
   instructions += Link::instructions(behind);
   stack[newest + 1] = Link::push(behind);
   newest += Link::push(behind) != 0;
@@ -200,9 +200,10 @@ inline void Flow::FastWalk::leave(uint32_t to) {
 inline bool Flow::FastWalk::leave_by_tip(uint32_t to) {
   const uint32_t next = link().next[0].load(std::memory_order_acquire);
   if (next != kIndirect) [[unlikely]] {
-    if (next < kFirstSeveral || next >= kFirstWay || SeveralCalls::next(several + next) != kIndirect)
+    if (next < kFirstMultiCall || next >= kFirstEdge ||
+        MultiCallEdges::next(multi_call_edges + next) != kIndirect)
       return false;
-    for (const uint32_t way : SeveralCalls::ways(several + next)) stack[++newest] = way;
+    for (const uint32_t edge : MultiCallEdges::returns(multi_call_edges + next)) stack[++newest] = edge;
   }
   leave(to);
   return true;

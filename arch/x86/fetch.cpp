@@ -330,7 +330,7 @@ void Flow::fetch_sync(State& s, uint64_t offset) {
 
 // ---- overflow ----
 
-// APL12: a FUP after OVF although tracing is off. The packets after it tell.
+// APL12: a FUP after OVF although tracing is off. The packets after it decide.
 bool Flow::fup_is_bogus(const State& s, const uint8_t* after_fup) const {
   if (!errata_.apl12) return false;
   State t = s;
@@ -357,7 +357,7 @@ bool Flow::fup_is_bogus(const State& s, const uint8_t* after_fup) const {
   }
 }
 
-// SKD010: FUP or TIP.PGE missing; APL11: a TIP.PGD too many. Moves s.p behind what resolves the overflow and
+// SKD010: FUP or TIP.PGE missing; APL11: a TIP.PGD too many. Moves s.p past what resolves the overflow and
 // says so; false: tracing is simply off.
 bool Flow::skip_after_overflow(State& s) {
   State t = s;

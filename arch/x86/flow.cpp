@@ -8,36 +8,26 @@
 #include "arch/x86/time_order.h"
 
 namespace asof::x86 {
-namespace {
-
-// Blocks walked without using trace: beyond this the text has an endless loop that no CPU runs (E-FLOW-003).
-constexpr uint32_t kMaxIdleBlocks = 1 << 16;
-constexpr uint32_t kMaxIdleInTrial = 1 << 12;  // a hypothesis is given less
-
-}  // namespace
 
 Flow::Flow(const Config& config, std::span<const Stream> streams, const TextStore& text,
            const DecodeOptions& options, std::shared_ptr<CodeMap> code, std::shared_ptr<CodeMap> unsure_code)
-    : config_(config), errata_(errata_of(config.cpu)), streams_(streams), options_(options), text_(text) {
-  cache_.emplace(text_, options_.text_at, options_.block_cache);
-  for (const Addr a : hooks(config, text, options)) cache_->hook(a);
-  if (code != nullptr) run_caches_[0].emplace(code);
+    : Hypotheses(text, options),
+      config_(config),
+      errata_(errata_of(config.cpu)),
+      streams_(streams),
+      blocks_(text, options.text_at, options.block_cache, Isa()) {
+  cache_ = &blocks_;
+  for (const Addr a : hooks(config, text, options)) hook(*cache_, a);
+  if (code != nullptr) run_caches_[0].emplace(std::move(code));
   if (unsure_code != nullptr) run_caches_[1].emplace(std::move(unsure_code));
 }
 
 void Flow::decode(const Segment& segment, ChunkSink& sink) {
-  segment_ = &segment;
-  sink_ = &sink;
+  start_log(segment, sink);
   stream_ = &streams_[segment.stream];
-  chunk_ = sink.spare();
-  gap_.reset();
-  verified_steps_ = wrmsr_steps_ = 0;
-  next_flags_ = segment.before ? Step::kAfterGap : uint8_t{0};
-  confidence_ = Confidence::kCertain;
-  confidence_until_ = followed_until_ = 0;
+  wrmsr_steps_ = 0;
   ceiling_from_ = nullptr;
   guest_in_segment_.reset();
-  if (segment.before) chunk_.gaps.push_back(*segment.before);
   if (segment.end > segment.begin) {
     const auto bytes = stream_->bytes(segment.begin, segment.tail_end, scratch_);
     begin_ = bytes.data();
@@ -57,7 +47,7 @@ void Flow::decode(const Segment& segment, ChunkSink& sink) {
     s.p = begin_ + g.size;
     overwritten_ = segment.overwritten || runs_back_inside({s.p, tail_}, s.clock);
     choose_code(s);
-    s.unsure = unsure_ == Unsure::kAlways;
+    s.unsure = unsure_ == walk::Unsure::kAlways;
     anchor_start_ = overwritten_ ? kTimeMin : segment.start_time;
     if (overwritten_) doubt();
     add_event(EventKind::kPsb, s.now, g.has_ip ? g.ip : 0, 0, 0, 0);
@@ -92,36 +82,9 @@ void Flow::enter(State& s, Addr ip) {
 
 // A packet says where the flow is, whichever way it came.
 void Flow::place_known(State& s) const {
-  if (!s.unsure || unsure_ == Unsure::kAlways) return;
+  if (!s.unsure || unsure_ == walk::Unsure::kAlways) return;
   s.unsure = false;
   s.rets.doubt();
-}
-
-// `count` pieces of trace were used up to get to s.ip. In a hypothesis: record, compare, and say when to
-// stop.
-Flow::Stop Flow::used(State& s, Trial* trial, uint64_t count) {
-  s.decisions += count;
-  s.idle_blocks = 0;
-  if (trial == nullptr) {
-    verified_steps_ = chunk_.steps.size();
-    return Stop::kEnd;
-  }
-  trial->end = s.decisions;
-  const uint64_t sig = signature(s);
-  const Time reached = std::max({s.lo, s.anchor_lo, s.poked_lo});
-  const size_t index = trial->record.size();
-  if (trial->other != nullptr && index < trial->other->size() && (*trial->other)[index] == sig)
-    return Stop::kMerged;
-  const uint64_t state = future(s, sig);
-  if (const auto dead = failed_.find(state); dead != failed_.end() && reached >= dead->second) {
-    trial->unsure = trial->unsure || failed_unsure_;
-    return Stop::kContradiction;
-  }
-  trial->record.push_back(sig);
-  trial->states.push_back(state);
-  trial->reached.push_back(reached);
-  trial->ways.push_back(trial->way);
-  return s.decisions >= trial->until ? Stop::kHorizon : Stop::kEnd;
 }
 
 // A pending FUP inside the block: how many instructions come before it. False: it is not on one of its
@@ -140,7 +103,7 @@ bool Flow::cut_at_bound(const State& s, const Block& b, uint32_t& count) const {
   return ip == at;
 }
 
-// The flow stands where the pending packet binds. Returns false at the end of the segment.
+// The flow is where the pending packet binds. Returns false at the end of the segment.
 template <bool Emit>
 bool Flow::arrive(State& s) {
   Pending d = s.pending;
@@ -266,7 +229,7 @@ Flow::Stop Flow::walk(State& s, Trial* trial) {
   for (;;) {
     if constexpr (Emit) {
       if (chunk_.steps.size() >= options_.chunk_steps && !gap_) [[unlikely]]
-        flush(false);
+        wrmsr_steps_ -= std::min(wrmsr_steps_, flush(false));
       if (const uint32_t run = fast_start(s)) fast_walk(s, run);
       if (s.lost && gap_) lost_walk(s);
     }
@@ -318,9 +281,12 @@ Flow::Stop Flow::walk(State& s, Trial* trial) {
             continue;
           }
         }
-        if (!arrive<Emit>(s)) return Stop::kEnd;
+        if (!arrive<Emit>(s)) {
+          if constexpr (!Emit) trial->path = s.path;
+          return Stop::kSegmentEnd;
+        }
         const Stop stop = used(s, trial);
-        if (stop != Stop::kEnd) return stop;
+        if (stop != Stop::kGo) return stop;
         continue;
       }
     }
@@ -329,7 +295,7 @@ Flow::Stop Flow::walk(State& s, Trial* trial) {
         if (s.lost) return Stop::kOut;
       }
       // A hypothesis that ends while tracing is off has not met another one there.
-      if (!without_flow<Emit>(s)) return Emit ? Stop::kEnd : Stop::kOut;
+      if (!without_flow<Emit>(s)) return Emit ? Stop::kSegmentEnd : Stop::kOut;
       continue;
     }
     if (s.tnt_count == 0 && s.pending.kind == Pending::Kind::kPgd && s.pending.has_ip &&
@@ -337,38 +303,26 @@ Flow::Stop Flow::walk(State& s, Trial* trial) {
       stop_tracing<Emit>(s, nullptr);
       continue;
     }
-    if constexpr (!Emit) {
-      if (trial_blocks_left_ == 0) return Stop::kOut;
-      --trial_blocks_left_;
-    }
-    if (++s.idle_blocks > (Emit ? kMaxIdleBlocks : kMaxIdleInTrial)) [[unlikely]] {
-      if constexpr (Emit) {
-        contradiction(s, Code::kRunaway, [&] {
-          return fmt::format("{} blocks from {:#x} on without use of the trace", kMaxIdleBlocks, s.ip);
-        });
-        s.idle_blocks = 0;
-        continue;
-      }
-      return Stop::kContradiction;
+    if (const Stop stop = idle<Emit>(s); stop != Stop::kGo) [[unlikely]] {
+      if constexpr (Emit) continue;
+      return stop;
     }
 
-    Stop why = Stop::kEnd;
+    Stop why = Stop::kGo;
     Variant* v = nullptr;
     Node* const from = s.node;
     if (from != nullptr && from->state == TextState::kStable) [[likely]] {
       v = from->only;
     } else {
-      v = text_of_spaces<Emit>(s, trial, why);
+      v = text<Emit>(s, trial, why);
       if (v == nullptr) {
         if constexpr (Emit) continue;  // the gap is open
         return why;
       }
     }
-    const bool other_process = s.space_unsure && v->block.space != kKernelSpace;
-    s.unsure = s.unsure || other_process || is_unsure(s, v->block);
+    meet(s, v->block, trial);
     uint32_t count = 0;
     const bool cut = s.tnt_count == 0 && cut_at_bound(s, v->block, count);
-    if constexpr (!Emit) trial->pass(s, v->block, cut ? count : v->block.count);
     if (cut) {
       emit<Emit>(s, *v, count, 0);
       s.ip = s.pending.binds() ? s.pending.bound_ip() : s.pending.ip;
@@ -387,13 +341,14 @@ Flow::Stop Flow::walk(State& s, Trial* trial) {
       if (!settle_return<Emit>(s, *v, trial, why)) return why;
     }
     const Stop stop = branch<Emit>(s, *v, trial);
-    if (stop == Stop::kEnd) {
+    if (stop == Stop::kGo) {
       const BranchKind how = v->block.kind;
       if (how != BranchKind::kNone && how != BranchKind::kCond && how != BranchKind::kJump)
         s.life = kNoOrigin;
       else if (!is_poke(v->block.origin))
         s.life = v->block.origin;
-      // Learn the way for the next visit; between kernel and user code whose address it is has to be asked.
+      // Remember the successor for the next visit; between kernel and user code whose address it is has to be
+      // asked.
       const bool same_half = is_kernel_address(s.ip) == (v->block.space == kKernelSpace);
       if (s.node == nullptr && s.enabled && !s.lost && options_.block_cache && same_half) {
         Node* n = cache_->node(v->block.space, s.ip, s.mode);
@@ -415,9 +370,6 @@ Flow::Stop Flow::walk(State& s, Trial* trial) {
     if (stop == Stop::kContradiction) {
       if constexpr (Emit) continue;
       return stop;
-    }
-    if constexpr (Emit) {
-      if (stop == Stop::kOut) return Stop::kEnd;  // end of the stretch
     }
     return stop;
   }

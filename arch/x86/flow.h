@@ -6,7 +6,7 @@
 //    trace says next while it walks on without trace.
 //  * A bound event (FUP) is met before the text at its address is asked for: an INT3 window needs no bytes.
 //  * last-IP is kept through every gap; the flow resumes at the first packet with a complete IP.
-//  * Visits to hooked nodes (the kernel's own patching code) are noted on the way: see anchors.cpp.
+//  * Visits to hooked nodes (the kernel's own patching code) are noted: see anchors.cpp.
 //  * walk<false> (a hypothesis) works on a copy of the state and emits nothing.
 #pragma once
 #include <optional>
@@ -15,12 +15,12 @@
 
 #include "arch/arch.h"
 #include "arch/holes.h"
-#include "arch/reason.h"
+#include "arch/walk/hypothesis.h"
 #include "arch/x86/block_cache.h"
 #include "arch/x86/errata.h"
+#include "arch/x86/path_cache.h"
 #include "arch/x86/runs.h"
 #include "arch/x86/state.h"
-#include "arch/x86/turns.h"
 
 namespace asof::x86 {
 
@@ -33,7 +33,7 @@ struct SyncGroup {
   bool transaction = false;
   uint64_t cr3 = 0;
   bool non_root = false;  // of the PIP
-  bool guest = false;     // another machine's than the text, as far as a PIP tells
+  bool guest = false;     // another machine's than the text, as far as a PIP shows
   bool has_cr3 = false;
   bool bad = false;  // damaged: `size` bytes were good
   size_t size = 0;   // bytes up to and with PSBEND (or up to the OVF)
@@ -45,7 +45,26 @@ SyncGroup read_sync_group(std::span<const uint8_t> bytes, const Clock& clock, co
 // Branches that take their target from a TIP.
 bool needs_target(BranchKind k);
 
-class Flow final : public SegmentDecoder {
+// A version of the text that may be the one; or a rule of the return stack.
+struct Hypothesis : walk::Hypothesis<Variant> {
+  Returns::Policy returns = Returns::Policy::kUnknown;
+  bool is_of_text() const { return returns == Returns::Policy::kUnknown; }
+};
+
+// This time is over.
+struct TimeKnown {
+  Time lo = kTimeMin;
+  bool knows_no_less_than(const TimeKnown& o) const { return lo >= o.lo; }
+};
+
+struct FlowTypes {
+  using State = x86::State;
+  using Isa = x86::Isa;
+  using TimeKnown = x86::TimeKnown;
+  using Hypothesis = x86::Hypothesis;
+};
+
+class Flow final : public SegmentDecoder, private walk::Hypotheses<Flow, FlowTypes> {
  public:
   // What all decoders of these streams with these options share: `code`, and `unsure_code` for the time from
   // TextStore::unsure_from() on; nullptr: there is no such time.
@@ -56,37 +75,8 @@ class Flow final : public SegmentDecoder {
   void decode(const Segment& segment, ChunkSink& sink) override;
 
  private:
-  // Why a walk, or a step of one, stopped. kEnd: go on, or the segment's end was reached as it should be;
-  // kOut: nothing more can be said (end of the stretch, damage); the others concern hypotheses.
-  enum class Stop : uint8_t { kEnd, kOut, kHorizon, kMerged, kNoText, kContradiction };
-  // A version of the text that may be the one, and when it can have begun to be; or a rule of the return
-  // stack.
-  struct Hypothesis {
-    Variant* variant = nullptr;
-    Time from = kTimeMin;
-    Returns::Policy returns = Returns::Policy::kUnknown;
-  };
-  // A hypothesis being followed.
-  struct Trial {
-    uint64_t start = 0;                            // decision count at the fork
-    uint64_t until = 0;                            // decision count to stop at
-    uint64_t end = 0;                              // out: where it stopped
-    std::vector<uint64_t> record;                  // signature at each decision since the fork
-    std::vector<uint64_t> states;                  // and future()
-    std::vector<Time> reached;                     // and the time that was certain to be over there
-    std::vector<uint64_t> ways;                    // and the addresses that ran since the fork, as a number
-    uint64_t way = 0;                              // the same, up to now
-    const std::vector<uint64_t>* other = nullptr;  // of the first survivor: equal means joined
-    uint32_t depth = 0;                            // of nested choices
-    void pass(const State& s, const Block& b, uint32_t count);
-    bool unsure =
-        false;  // it went over text that may have changed unseen: a contradiction behind is no proof
-    size_t unsure_at = SIZE_MAX;  // the size of `record` when it did first
-    bool open = false;            // a candidate of a nested choice was ruled out by no more than that
-    // Decision count at the first nested choice of which not every candidate was tried: what holds behind it
-    // holds of one way only.
-    uint64_t untried = UINT64_MAX;
-  };
+  friend class walk::Gaps<Flow, State>;
+  friend class walk::Hypotheses<Flow, FlowTypes>;
 
   // fetch.cpp: from packets to the next TNT bits or Pending.
   template <bool Emit>
@@ -126,13 +116,13 @@ class Flow final : public SegmentDecoder {
   bool fast_tip(FastWalk& w);
   void fast_time(State& s, FastWalk& w, const Packet& k);
 
-  // fast_turns.cpp
-  struct TurnWalk;
-  TurnTable turns_;
-  const RunCache* turns_of_ = nullptr;  // whose runs they are of
-  bool over_turns(State& s, FastWalk& w);
-  void ask_for_turn(const FastWalk& walk);
-  bool new_turn(FastWalk& w, TurnPackets packets, Turn& turn);
+  // fast_paths.cpp
+  struct PathWalk;
+  PathCache paths_;
+  const RunCache* paths_of_ = nullptr;  // whose runs they are of
+  bool over_paths(State& s, FastWalk& w);
+  void prefetch_path(const FastWalk& walk);
+  bool new_path(FastWalk& w, PathPackets packets, CachedPath& path);
 
   // flow.cpp: the walk; branch.cpp: how blocks end
   template <bool Emit>
@@ -151,43 +141,40 @@ class Flow final : public SegmentDecoder {
   bool cut_at_restart(State& s, const Variant& v);
   template <bool Emit>
   void stop_tracing(State& s, Variant* v);
-  template <bool Emit>
-  void emit(State& s, const Variant& v, uint32_t count, uint8_t flags);
   bool cut_at_bound(const State& s, const Block& b, uint32_t& count) const;
   bool leaves_filter(const State& s, const Block& b) const;
   void enter(State& s, Addr ip);
   void place_known(State& s) const;
-  Stop used(State& s, Trial* trial, uint64_t count = 1);
-  uint64_t signature(const State& s) const;
-  static uint64_t future(const State& s, uint64_t signature);
 
-  // hypothesis.cpp
-  static constexpr uint32_t kTrialBlocks = 1 << 16;
-  static constexpr uint32_t kMaxDepth = 200;  // nested choices: each is a stack frame with a State
-  template <bool Emit>
-  Variant* text_at(State& s, Node& node, Trial* trial, Stop& why);
+  // signature.cpp
+  uint64_t place_signature(const State& s) const;
+  static uint64_t state_signature(const State& s, uint64_t place);
+
+  // hypothesis.cpp: what walk::Hypotheses asks of x86
   TimeBounds bounds(const State& s);
-  void choose_code(const State& s);
-  bool is_unsure(const State& s, const Block& b);
-  bool may_have_changed(const State& s, Addr at);
+  TimeBounds text_bounds(const State& s) { return bounds(s); }
   Time ceiling(const State& s);
-  template <bool Emit>
-  const Hypothesis* choose(State& s, const std::vector<Hypothesis>& hypotheses, bool unknown, Trial* trial,
-                           Stop& why);
-  void choose_nested(const State& s, const std::vector<Hypothesis>& hypotheses, bool unknown, Trial& trial,
-                     Stop& why);
-  template <bool Emit>
-  bool settle_return(State& s, Variant& v, Trial* trial, Stop& why);
-  std::vector<Hypothesis> group(std::vector<Variant*>& known, TimeBounds b) const;
+  bool pause_ahead() const { return ceiling_pause_; }
+  static TimeKnown time_known(const State& s) { return {std::max({s.lo, s.anchor_lo, s.poked_lo})}; }
   void assume(State& s, const Hypothesis& h) const;
+  bool narrow(const State& s, std::vector<Variant*>& known) const;
   void keep_life(const State& s, std::vector<Variant*>& known) const;
   static void drop_poked(const State& s, std::vector<Variant*>& known);
-  std::vector<Space> spaces_in(TimeBounds b) const;
+  static Variant* unrecorded_text(const State&, const Node&) { return nullptr; }
+  void visit(State& s, const Node& node) {
+    if (node.hooked) [[unlikely]]
+      count_visit(s, node);
+  }
   template <bool Emit>
-  Variant* text_of_spaces(State& s, Trial* trial, Stop& why);
+  bool settle_return(State& s, Variant& v, Trial* trial, Stop& why);
+
+  // unsure.cpp
+  void choose_code(const State& s);
+  bool is_unsure(const State& s, const Block& b);
+  bool may_have_changed(const State& s);
 
   // anchors.cpp
-  void visit(State& s, const Node& node);
+  void count_visit(State& s, const Node& node);
   void enter_poke(State& s);
   void leave_poke(State& s);
   void visit_sync(State& s);
@@ -198,59 +185,30 @@ class Flow final : public SegmentDecoder {
   struct LostWalk;
   void lost_walk(State& s);
 
-  // gaps.cpp: damage as data
-  // `why` is the reason, or says it when it is asked for: a gap that goes on has one.
-  template <class Why>
-  void open_gap(State& s, Code code, const Why& why, uint64_t begin);
-  Gap* new_gap(State& s, Code code);
-  void close_gap(State& s, Addr resume_ip, uint64_t end);
-  template <class Why>
-  void contradiction(State& s, Code code, const Why& why);
-  template <class Why>
-  void lose(State& s, Code code, const Why& why);
-  void be_lost(State& s);
+  // gaps.cpp
+  static Time display_time(const State& s) { return s.now; }
+  uint64_t offset_in_use(const State& s) const { return static_cast<uint64_t>(s.p - begin_); }
+  void after_gap(State& s);
+  void lose_sync(State& s);
   void lose_without_tnt(State& s, uint64_t at);
-  void add_event(EventKind kind, Time time, Addr ip, uint64_t a, uint64_t b, uint64_t offset);
-  size_t roll_back();
   void report_bound_events(const State& s);
-  void flush(bool last);
   std::string describe(const State& s) const;
 
   const Config& config_;
   const Errata errata_;
   const std::span<const Stream> streams_;
-  const DecodeOptions options_;
-  const TextStore& text_;
   Holes holes_{text_};
-  std::optional<BlockCache> cache_;
+  BlockCache blocks_;
   std::array<std::optional<RunCache>, 2> run_caches_;  // by CodeMap::unsure()
   RunCache* runs_ = nullptr;  // of the segment's time; nullptr: everything is walked with care
-  // Of the segment: does TextStore::unsure_from() come after it, in it, or before?
-  enum class Unsure : uint8_t { kNever, kLater, kAlways } unsure_ = Unsure::kNever;
-  Candidates candidates_;
   std::vector<uint8_t> scratch_;
 
   // Of the segment being decoded.
-  const Stream* stream_ = nullptr;
-  const Segment* segment_ = nullptr;
-  ChunkSink* sink_ = nullptr;
   const uint8_t* begin_ = nullptr;  // of its bytes
   const uint8_t* end_ = nullptr;    // with the next sync group
   const uint8_t* tail_ = nullptr;   // the next PSB, or end_
   bool overwritten_ = false;        // somewhere in it trace of an earlier time begins
-  Chunk chunk_;
-  std::optional<Gap> gap_;     // open
-  size_t verified_steps_ = 0;  // steps up to the last use of trace: later ones rest on the text alone
-  size_t wrmsr_steps_ = 0;     // steps up to the last WRMSR
-  uint8_t next_flags_ = 0;
-  Confidence confidence_ = Confidence::kCertain;
-  uint64_t confidence_until_ = 0;
-  // Up to here a hypothesis beside unknown text was followed already; there is nothing more to learn.
-  uint64_t followed_until_ = 0;
-  uint32_t forks_left_ = 0;
-  uint32_t trial_blocks_left_ = 0;         // all hypotheses of one choice together may walk this many blocks
-  tsl::robin_map<uint64_t, Time> failed_;  // states (future()) that lead nowhere, from this time on
-  bool failed_unsure_ = false;             // one of them because of text that may have changed unseen
+  size_t wrmsr_steps_ = 0;          // steps up to the last WRMSR
   // ceiling(): the timing packet found by the last scan serves every position up to it.
   const uint8_t* ceiling_from_ = nullptr;
   const uint8_t* ceiling_to_ = nullptr;
@@ -261,54 +219,5 @@ class Flow final : public SegmentDecoder {
   // Anchors: times of each ring's TEXT_POKE records.
   tsl::robin_map<uint32_t, std::vector<Time>> ring_times_;
 };
-
-// One executed block, or its first `count` instructions.
-template <bool Emit>
-inline void Flow::emit(State& s, const Variant& v, uint32_t count, uint8_t flags) {
-  if constexpr (Emit) {
-    Step step;
-    step.block = &v.block;
-    step.time = s.now;
-    step.count = count;
-    step.flags = static_cast<uint8_t>(flags | next_flags_ | (s.transaction ? Step::kTransaction : 0));
-    step.confidence = s.decisions < confidence_until_ ? confidence_ : Confidence::kCertain;
-    if (s.unsure) step.confidence = std::max(step.confidence, Confidence::kAmbiguous);
-    next_flags_ = 0;
-    chunk_.steps.push_back(step);
-  }
-}
-
-template <class Why>
-void Flow::open_gap(State& s, Code code, const Why& why, uint64_t begin) {
-  Gap* const gap = new_gap(s, code);
-  if (gap == nullptr) return;
-  gap->begin = segment_->begin + begin;
-  gap->reason = reason_of(why);
-}
-
-// The flow cannot go on at s.ip. What the packets say next stays pending: it is where the flow may resume.
-// Where trace and text disagree, what ran since the last packet that fitted is not known either; where only
-// bytes are missing, it is.
-template <class Why>
-void Flow::contradiction(State& s, Code code, const Why& why) {
-  if (family_of(code) == CodeFamily::kFlow) roll_back();
-  lose(s, code, why);
-}
-
-// From here on where the flow is is not known.
-template <class Why>
-void Flow::lose(State& s, Code code, const Why& why) {
-  verified_steps_ = chunk_.steps.size();
-  if (Gap* const gap = new_gap(s, code)) {
-    gap->begin = segment_->begin + static_cast<uint64_t>(s.p - begin_);
-    gap->reason = reason_of(why);
-  }
-  be_lost(s);
-}
-
-template <>
-const Flow::Hypothesis* Flow::choose<true>(State&, const std::vector<Hypothesis>&, bool, Trial*, Stop&);
-template <>
-const Flow::Hypothesis* Flow::choose<false>(State&, const std::vector<Hypothesis>&, bool, Trial*, Stop&);
 
 }  // namespace asof::x86

@@ -1,7 +1,7 @@
 // While a guest runs (VMX non-root operation; the last PIP's NR bit says so): with KVM's pt_mode=system its
 // trace goes into the host's buffer. Its addresses are those of another kernel, so no text of the host is
 // used: a gap lasts from the VM entry to the TIP or TIP.PGE of the VM exit. Intel SDM vol. 3, "Paging
-// Information (PIP) Packet" and "VMX support" of Intel PT. What TSC packets tell meanwhile: clock.h.
+// Information (PIP) Packet" and "VMX support" of Intel PT. What TSC packets say meanwhile: clock.h.
 //
 // Where nothing but user code is traced there are no PIPs, and a guest's code cannot be told from the host's.
 #include "arch/x86/guest.h"
@@ -17,9 +17,9 @@ namespace asof::x86 {
 void Flow::enter_guest(State& s, uint64_t at) {
   constexpr Code kCode = Code::kGuestRan;
   if (gap_ && gap_->code != kCode) close_gap(s, 0, at);
-  verified_steps_ = chunk_.steps.size();
+  verify();
   open_gap(s, kCode, "a guest ran (VMX non-root operation): its text is not known", at);
-  be_lost(s);
+  lose_sync(s);
   s.enabled = true;
   s.transaction = false;
 }
@@ -73,7 +73,7 @@ void Flow::guest_walk(State& s) {
   }
 }
 
-// Packets were lost, and those that told of a VM entry or exit may be among them.
+// Packets were lost, and those that announced a VM entry or exit may be among them.
 void Flow::doubt_guest(State& s) {
   if (s.clock.guest()) {
     if (s.enabled) enter_guest(s, static_cast<uint64_t>(s.p - begin_));
@@ -98,7 +98,7 @@ bool looks_like_pip(const uint8_t* p, const uint8_t* end, bool non_root) {
 
 }  // namespace
 
-// Does a PIP of this segment tell of a guest? Bytes that only look like one cost certainty, no more.
+// Does a PIP of this segment show a guest? Bytes that only look like one cost certainty, no more.
 bool Flow::guest_in_segment() {
   if (!guest_in_segment_) guest_in_segment_ = looks_like_pip(begin_, end_, !config_.guest_text);
   return *guest_in_segment_;

@@ -7,8 +7,8 @@
 
 namespace asof::x86 {
 
-// Where the first PIP of a guest stands in the bytes of a segment (Segment::begin to end), which begin at a
-// sync point. Damage ends the search. Nothing: there is none, as far as PIPs tell (user code alone has none).
+// Where the first PIP of a guest is in the bytes of a segment (Segment::begin to end), which begin at a
+// sync point. Damage ends the search. Nothing: there is none, as far as PIPs show (user code alone has none).
 std::optional<uint64_t> find_guest_pip(std::span<const uint8_t> segment);
 
 }  // namespace asof::x86

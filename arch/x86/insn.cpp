@@ -62,7 +62,7 @@ BranchKind classify(const ZydisDecodedInstruction& z) {
       return BranchKind::kPtwrite;
     case ZYDIS_MNEMONIC_XBEGIN:
     case ZYDIS_MNEMONIC_XEND:
-      // Conditional branches to the library, but no TNT bit tells of them: an abort is an asynchronous event.
+      // Conditional branches to the library, but they have no TNT bit: an abort is an asynchronous event.
       return BranchKind::kNone;
     default:
       return z.meta.category == ZYDIS_CATEGORY_COND_BR ? BranchKind::kCond : BranchKind::kNone;

@@ -25,7 +25,7 @@ enum class InsnStatus : uint8_t { kOk, kTruncated, kInvalid };
 InsnStatus decode_insn(std::span<const uint8_t> bytes, Addr ip, uint8_t mode, Insn& out);
 // The same, always by the library: decode_insn() asks it about what is not plain only.
 InsnStatus decode_insn_fully(std::span<const uint8_t> bytes, Addr ip, uint8_t mode, Insn& out);
-// Instructions of 64-bit code told by a table, which most are. False: ask the library. Thread-safe.
+// Instructions of 64-bit code recognised by a table, which most are. False: ask the library. Thread-safe.
 bool decode_plain(std::span<const uint8_t, 15> bytes, Addr ip, Insn& out);
 
 }  // namespace asof::x86

@@ -1,5 +1,5 @@
-// The instructions that most code is made of, told by a table: length, and direct branches. Everything that
-// is not clearly one of them is left to the library (insn.cpp). Encodings: Intel SDM vol. 2, appendix A,
+// The instructions that most code is made of, recognised by a table: length, and direct branches. Everything
+// that is not clearly one of them is left to the library (insn.cpp). Encodings: Intel SDM vol. 2, appendix A,
 // "Opcode Map". Tests compare every answer with the library's.
 #include <array>
 #include <cstring>

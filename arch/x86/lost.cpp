@@ -1,7 +1,7 @@
 // The walk where the flow is lost because no bytes are known: most of a trace whose text is incomplete. TNT
 // bits lead nowhere then, and a TIP into a hole of the text is where the same gap goes on. What is here is
 // what fetch(), without_flow(), text_of_spaces() and lose() do to the state one by one, without opening and
-// closing the gap; it gives back in front of everything else.
+// closing the gap; it returns to the careful walk before everything else.
 #include <algorithm>
 #include <utility>
 
@@ -12,7 +12,7 @@ namespace asof::x86 {
 struct Flow::LostWalk {
   Flow& flow;
   State& s;
-  // Behind a TIP, and nothing since that needs the text there: the gap ended at it.
+  // After a TIP, and nothing since that needs the text there: the gap ended at it.
   bool arrived = false;
   Addr ip = 0;
   uint64_t offset = 0;  // of the TIP
@@ -37,7 +37,7 @@ struct Flow::LostWalk {
   bool still_lost() {
     const bool kernel = is_kernel_address(ip);
     const Space space = kernel ? kKernelSpace : user_space();
-    if (space == kNoSpace || (kernel && flow.cache_->hooks(ip)) || !flow.holes_.contain(space, ip))
+    if (space == kNoSpace || (kernel && flow.cache_->isa().hooks(ip)) || !flow.holes_.contain(space, ip))
       return false;
     s.ip = ip;
     s.in_user = !kernel;
@@ -78,7 +78,7 @@ struct Flow::LostWalk {
     known_at = kTimeMax;
     return true;
   }
-  // The careful walk's state behind a TIP.
+  // The careful walk's state after a TIP.
   void arrive() {
     const Time later = std::exchange(s.now, now);
     flow.close_gap(s, ip, offset);

@@ -67,7 +67,7 @@ inline uint64_t load_le(const uint8_t* p, unsigned n) {
 // a byte that would else be a short TNT starts a BIP: its payload size (4 or 8), or 0 outside.
 Packet read_packet(const uint8_t* p, const uint8_t* end, uint8_t block_bytes = 0);
 
-// Bits of the code that a MODE.Exec's value tells of.
+// Bits of the code that a MODE.Exec's value means.
 constexpr uint8_t exec_mode(uint64_t value) { return (value & 1) != 0 ? 64 : (value & 2) != 0 ? 32 : 16; }
 
 // The context after packet k.
@@ -84,7 +84,7 @@ inline uint8_t next_block_bytes(const Packet& k, uint8_t block_bytes) {
   }
 }
 
-// The TIP.PGE ahead, when nothing but state and time packets of the text's machine stands in front of it.
+// The TIP.PGE ahead, when nothing but state and time packets of the text's machine precedes it.
 std::optional<Packet> pge_ahead(const uint8_t* p, const uint8_t* end, bool guest_text);
 
 inline constexpr unsigned kPsbSize = 16;

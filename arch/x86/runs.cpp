@@ -40,17 +40,17 @@ Addr straight_on(const Block& b) {
 
 Links::Links() : links_(zeroed_array<Link>(RunTable::kMax)) {}
 
-SeveralCalls::SeveralCalls() : words_(zeroed_array<uint32_t>(kFirstWay)) {}
+MultiCallEdges::MultiCallEdges() : words_(zeroed_array<uint32_t>(kFirstEdge)) {}
 
-uint32_t SeveralCalls::add(uint32_t next, std::span<const uint32_t> ways) {
-  const auto size = static_cast<uint32_t>(2 + ways.size());
+uint32_t MultiCallEdges::add(uint32_t next, std::span<const uint32_t> returns) {
+  const auto size = static_cast<uint32_t>(2 + returns.size());
   uint32_t at = used_.load(std::memory_order_relaxed);
   do {
-    if (kFirstWay - at < size) return 0;
+    if (kFirstEdge - at < size) return 0;
   } while (!used_.compare_exchange_weak(at, at + size, std::memory_order_relaxed));
   words_[at] = next;
-  words_[at + 1] = static_cast<uint32_t>(ways.size());
-  std::ranges::copy(ways, words_.get() + at + 2);
+  words_[at + 1] = static_cast<uint32_t>(returns.size());
+  std::ranges::copy(returns, words_.get() + at + 2);
   return at;
 }
 
@@ -67,7 +67,7 @@ uint32_t RunCache::at(Space space, Addr ip, uint8_t mode) {
   return run != 0 ? run : make(*place);
 }
 
-// The run at a place without one. All places on its way are found now, so that to follow it costs nothing.
+// The run at a place without one. All places on its path are found now, so that to follow it costs nothing.
 uint32_t RunCache::make(Place& first) {
   FlowRun flow;
   Run run;
@@ -77,7 +77,7 @@ uint32_t RunCache::make(Place& first) {
   if (map_->unsure()) run.confidence = Confidence::kAmbiguous;
   while (place != nullptr && text_.block(*place).count != 0 && run.size < kMaxBlocks) {
     const Block& b = text_.block(*place);
-    if (b.unsure && !map_->unsure()) break;  // what is behind it is not sure either, up to the next address
+    if (b.unsure && !map_->unsure()) break;  // what follows it is not sure either, up to the next address
     if (run.instructions + b.count > Link::kMaxInstructions) break;
     blocks[run.size++] = &b;
     run.hash = run.hash * b.power + b.hash;
@@ -89,7 +89,7 @@ uint32_t RunCache::make(Place& first) {
       calls[flow.call_count++] = b.end();
     }
     flow.end = end_of(b.kind);
-    flow.ways = {b.end(), b.target};
+    flow.targets = {b.end(), b.target};
     const Addr next = straight_on(b);
     if (next == 0) break;
     place = text_.at(b.space, next, b.mode);
@@ -122,7 +122,7 @@ uint32_t RunCache::add_run(const Run& run, const Block* const* blocks, const Flo
   // Nobody else sees it before its place has it.
   link.next[0].store(kUnknown, std::memory_order_relaxed);
   link.next[1].store(returns ? kReturn : kUnknown, std::memory_order_relaxed);
-  link.left.store(uint64_t{run.instructions} << Link::kCountShift, std::memory_order_relaxed);
+  link.effect.store(uint64_t{run.instructions} << Link::kCountShift, std::memory_order_relaxed);
   return id;
 }
 
@@ -154,21 +154,21 @@ uint32_t RunCache::behind(uint32_t site, const FlowRun& of) {
   return run;
 }
 
-// What is to stand in a link of `run` that leads to `next` and leaves its first `calls` calls on the return
+// What is to be in a link of `run` that leads to `next` and leaves its first `calls` calls on the return
 // stack. kUnknown: there is no room for it.
 uint32_t RunCache::link_calls(uint32_t id, unsigned calls, uint32_t next) {
   if (calls == 0) return next;
   const FlowRun& from = map_->run(id);
-  std::array<uint32_t, kMaxCalls> ways;
+  std::array<uint32_t, kMaxCalls> edges;
   for (unsigned i = 0; i < calls; ++i) {
     const uint32_t run = behind(from.calls + i, from);
     if (run == 0) return kUnknown;
-    ways[i] = way_to(run);
+    edges[i] = edge_to(run);
   }
-  if (calls > 1) next = map_->several_.add(next, std::span(ways).first(calls - 1));
+  if (calls > 1) next = map_->multi_call_edges_.add(next, std::span(edges).first(calls - 1));
   if (next == 0) return kUnknown;
   const uint64_t count = uint64_t{table()[id].instructions} << Link::kCountShift;
-  map_->links_.of(id).left.store(count | ways[calls - 1], std::memory_order_release);
+  map_->links_.of(id).effect.store(count | edges[calls - 1], std::memory_order_release);
   return next;
 }
 
@@ -192,12 +192,12 @@ bool RunCache::follow(uint32_t id, uint32_t bit) {
   if (returns) {
     to = behind(from.calls + from.call_count - 1U, from);
   } else {
-    to = at(from.space, from.ways[bit], from.mode);
+    to = at(from.space, from.targets[bit], from.mode);
   }
   if (to == 0) return false;
-  const uint32_t way = link_calls(id, from.call_count - (returns ? 1U : 0U), way_to(to));
-  next.store(way, std::memory_order_release);
-  return way != kUnknown;
+  const uint32_t edge = link_calls(id, from.call_count - (returns ? 1U : 0U), edge_to(to));
+  next.store(edge, std::memory_order_release);
+  return edge != kUnknown;
 }
 
 }  // namespace asof::x86

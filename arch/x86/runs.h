@@ -30,34 +30,34 @@ namespace asof::x86 {
 
 enum class RunEnd : uint8_t { kCond, kRet, kIndirect, kStop };
 
-// A way out of a run: where the next one's Link lies, in bytes from the first link, which with a TNT bit is
+// An edge out of a run: where the next one's Link lies, in bytes from the first link, which with a TNT bit is
 // the code of a StepList; or one of these.
-constexpr uint32_t kReturn = 0;        // where the return stack says
-constexpr uint32_t kUnknown = 1;       // not known yet, or for the careful walk
-constexpr uint32_t kAddressOnly = 2;   // of the return stack: an address whose run was not looked up yet
-constexpr uint32_t kIndirect = 3;      // on either bit: where a TIP says
-constexpr uint32_t kFirstSeveral = 4;  // and above: SeveralCalls
+constexpr uint32_t kReturn = 0;          // where the return stack says
+constexpr uint32_t kUnknown = 1;         // not known yet, or for the careful walk
+constexpr uint32_t kAddressOnly = 2;     // of the return stack: an address whose run was not looked up yet
+constexpr uint32_t kIndirect = 3;        // on either bit: where a TIP says
+constexpr uint32_t kFirstMultiCall = 4;  // and above: MultiCallEdges
 constexpr uint32_t kFirstRun = 1U << 16;
-constexpr uint32_t kFirstWay = kFirstRun << StepList::kRunShift;
+constexpr uint32_t kFirstEdge = kFirstRun << StepList::kRunShift;
 
-constexpr uint32_t way_to(uint32_t run) { return run << StepList::kRunShift; }
-constexpr uint32_t run_of(uint32_t way) { return way >> StepList::kRunShift; }
+constexpr uint32_t edge_to(uint32_t run) { return run << StepList::kRunShift; }
+constexpr uint32_t run_of(uint32_t edge) { return edge >> StepList::kRunShift; }
 
 // Where a run leads: all that the walk touches at a decision.
 struct Link {
-  std::array<std::atomic<uint32_t>, 2> next;  // way, by TNT bit
-  // What the run leaves behind, in one number. In its high bits its instructions; in the low ones what it
-  // leaves on the return stack, the way on behind its last call, or 0. Set before `next` is.
-  std::atomic<uint64_t> left;
+  std::array<std::atomic<uint32_t>, 2> next;  // edge, by TNT bit
+  // What the run adds, in one number. In its high bits its instructions; in the low ones what it
+  // leaves on the return stack, the edge to what follows its last call, or 0. Set before `next` is.
+  std::atomic<uint64_t> effect;
 
   static constexpr unsigned kCountShift = 40;
   static constexpr uint32_t kMaxInstructions = UINT16_MAX;
-  static constexpr uint64_t instructions(uint64_t left) { return left >> kCountShift; }
-  static constexpr uint32_t push(uint64_t left) { return static_cast<uint32_t>(left); }
+  static constexpr uint64_t instructions(uint64_t effect) { return effect >> kCountShift; }
+  static constexpr uint32_t push(uint64_t effect) { return static_cast<uint32_t>(effect); }
 };
 static_assert(sizeof(Link) == 1U << StepList::kRunShift);
 static_assert(RunTable::kMax <= UINT32_MAX >> StepList::kRunShift);
-// The sum over a turn of bits says how many instructions, too: neither part runs over.
+// The sum over the bits of a path says how many instructions, too: neither part runs over.
 static_assert(uint64_t{Link::kMaxInstructions} << 6 < uint64_t{1} << (64 - Link::kCountShift));
 static_assert(32 + 6 < Link::kCountShift);
 
@@ -66,36 +66,36 @@ class Links {
   Links();
   Link& of(uint32_t run) { return links_[run]; }
   const std::byte* bytes() const { return reinterpret_cast<const std::byte*>(links_.get()); }
-  static const Link& at(const std::byte* bytes, uint32_t way) {
-    return *reinterpret_cast<const Link*>(bytes + way);
+  static const Link& at(const std::byte* bytes, uint32_t edge) {
+    return *reinterpret_cast<const Link*>(bytes + edge);
   }
-  // Where it leads on TNT bit 0; on bit 1 from the word behind, which `bytes` may have in it already.
-  static const std::atomic<uint32_t>& next_at(const std::byte* bytes, uint32_t way) {
+  // Where it leads on TNT bit 0; on bit 1 from the next word, which `bytes` may have in it already.
+  static const std::atomic<uint32_t>& next_at(const std::byte* bytes, uint32_t edge) {
     static_assert(offsetof(Link, next) == 0);
-    return *reinterpret_cast<const std::atomic<uint32_t>*>(bytes + way);
+    return *reinterpret_cast<const std::atomic<uint32_t>*>(bytes + edge);
   }
 
  private:
   ZeroedArray<Link> links_;
 };
 
-// How a run that leaves several calls on the return stack is left. Its link has the last of them; here are
-// the others, in the order of calling, and the way on.
-class SeveralCalls {
+// The edges of runs that leave several calls on the return stack. Its link has the last of them; here are
+// the others, in the order of calling, and the edge.
+class MultiCallEdges {
  public:
-  SeveralCalls();
+  MultiCallEdges();
   // Index, or 0: there is no room. Any thread may add; nothing that was added changes.
-  uint32_t add(uint32_t next, std::span<const uint32_t> ways);
+  uint32_t add(uint32_t next, std::span<const uint32_t> returns);
   const uint32_t* words() const { return words_.get(); }
   static uint32_t next(const uint32_t* entry) { return entry[0]; }
-  static std::span<const uint32_t> ways(const uint32_t* entry) { return {entry + 2, entry[1]}; }
+  static std::span<const uint32_t> returns(const uint32_t* entry) { return {entry + 2, entry[1]}; }
 
  private:
   ZeroedArray<uint32_t> words_;
-  alignas(64) std::atomic<uint32_t> used_{kFirstSeveral};  // what is beside is read all the time
+  alignas(64) std::atomic<uint32_t> used_{kFirstMultiCall};  // what is beside is read all the time
 };
 
-// A call on the way of a run.
+// A call within a run.
 struct CallSite {
   Addr ret = 0;
   std::atomic<uint32_t> run{0};  // at `ret`; 0: not known yet
@@ -103,9 +103,9 @@ struct CallSite {
 
 struct FlowRun {
   Addr ip = 0;
-  std::array<Addr, 2> ways{};  // of a conditional branch at its end, by TNT bit
-  uint32_t calls = 0;          // the first of its call sites
-  uint8_t call_count = 0;      // an indirect call at its end included
+  std::array<Addr, 2> targets{};  // of a conditional branch at its end, by TNT bit
+  uint32_t calls = 0;             // the first of its call sites
+  uint8_t call_count = 0;         // an indirect call at its end included
   RunEnd end = RunEnd::kStop;
   uint8_t mode = 64;
   Space space = kKernelSpace;
@@ -133,7 +133,7 @@ class CodeMap {
   const bool unsure_;
   RunTable table_{kFirstRun};
   Links links_;
-  SeveralCalls several_;
+  MultiCallEdges multi_call_edges_;
   std::array<std::unique_ptr<FlowRun[]>, RunTable::kPieces> runs_;
   std::array<std::unique_ptr<CallSite[]>, kSitePieces> sites_;
   std::atomic<uint32_t> site_pieces_{0};
@@ -149,24 +149,25 @@ class RunCache {
   // The same, for targets of indirect branches.
   uint32_t target(Space space, Addr ip, uint8_t mode) {
     Target& t = targets_[target_slot(ip)];
-    if (t.ip != ip || t.half != half_of(space, mode)) t = {ip, at(space, ip, mode), half_of(space, mode)};
+    if (t.ip != ip || t.key != space_mode_key(space, mode))
+      t = {ip, at(space, ip, mode), space_mode_key(space, mode)};
     return t.run;
   }
   // The same of a target met before; 0: it was not, or not lately.
   uint32_t known_target(Space space, Addr ip, uint8_t mode) const {
     const Target& t = targets_[target_slot(ip)];
-    return t.ip == ip && t.half == half_of(space, mode) ? t.run : 0;
+    return t.ip == ip && t.key == space_mode_key(space, mode) ? t.run : 0;
   }
   // Sees that the link of `run` says where it leads on a TNT bit. False: this is for the careful walk.
   bool follow(uint32_t run, uint32_t bit);
   // Sees that the link of `run` says that it ends in an indirect branch. False: it does not, or as above.
   bool follow_indirect(uint32_t run);
-  // The run behind a call site, made when it is new; 0: there is no room for it.
+  // The run after a call site, made when it is new; 0: there is no room for it.
   uint32_t behind(uint32_t site, const FlowRun& of);
 
   const std::byte* links() const { return map_->links_.bytes(); }
-  const uint32_t* several() const { return map_->several_.words(); }
-  const Link& link(uint32_t run) const { return Links::at(links(), way_to(run)); }
+  const uint32_t* multi_call_edges() const { return map_->multi_call_edges_.words(); }
+  const Link& link(uint32_t run) const { return Links::at(links(), edge_to(run)); }
   const CodeMap& map() const { return *map_; }
   const FlowRun& run(uint32_t id) const { return map_->run(id); }
   Addr return_of(uint32_t site) const { return map_->site(site).ret; }
@@ -176,11 +177,11 @@ class RunCache {
   struct Target {
     Addr ip = 0;
     uint32_t run = 0;
-    uint32_t half = 0;
+    uint32_t key = 0;
   };
   static size_t target_slot(Addr ip) { return (ip ^ ip >> 12) % kTargets; }
   // One number for both; there are fewer spaces than would overflow it.
-  static uint32_t half_of(Space space, uint8_t mode) { return space << 7 | mode; }
+  static uint32_t space_mode_key(Space space, uint8_t mode) { return space << 7 | mode; }
 
   uint32_t make(Place& place);
   uint32_t link_calls(uint32_t run, unsigned calls, uint32_t next);

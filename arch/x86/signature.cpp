@@ -1,25 +1,11 @@
-// What two hypotheses are compared by: where they are, what may come, which way they came.
-#include <algorithm>
-
+// What two hypotheses are compared by: where they are, and what may come.
 #include "arch/x86/flow.h"
 
 namespace asof::x86 {
 
-// The hypothesis runs the first `count` instructions of a block.
-void Flow::Trial::pass(const State& s, const Block& b, uint32_t count) {
-  if (s.unsure) {
-    unsure = true;
-    unsure_at = std::min(unsure_at, record.size());
-  }
-  if (count == b.count) {
-    way = way * b.power + b.hash;
-    return;
-  }
-  Addr ip = b.ip;
-  for (uint32_t i = 0; i < count; ip += b.lengths[i++]) way = way * kHashFactor + ip;
-}
+using walk::mix;
 
-uint64_t Flow::signature(const State& s) const {
+uint64_t Flow::place_signature(const State& s) const {
   const uint64_t h =
       mix(mix(s.rets.digest(), s.ip), s.tnt_count * 4 + (s.enabled ? 2 : 0) + (s.lost ? 1 : 0));
   return mix(h, static_cast<uint64_t>(s.p - begin_));
@@ -27,8 +13,8 @@ uint64_t Flow::signature(const State& s) const {
 
 // Flows that have met at a place go on alike there, but what they may do later need not be the same: rules of
 // the return stack, the process, the life that is kept to, and what visits say of time.
-uint64_t Flow::future(const State& s, uint64_t signature) {
-  uint64_t h = mix(signature, s.rets.rules());
+uint64_t Flow::state_signature(const State& s, uint64_t place) {
+  uint64_t h = mix(place, s.rets.rules());
   h = mix(h, uint64_t{s.in_user ? s.user_space : kNoSpace} << 8U | s.mode);
   h = mix(h, s.life);
   h = mix(h, s.poke_return);

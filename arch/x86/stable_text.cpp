@@ -3,14 +3,10 @@
 #include <algorithm>
 #include <cstring>
 
+#include "arch/walk/block_cache.h"
 #include "arch/x86/insn.h"
 
 namespace asof::x86 {
-namespace {
-
-constexpr unsigned kMaxBlockInsns = 256;
-
-}  // namespace
 
 uint32_t BlockTable::Writer::add(const Block& block) {
   if (next_ == end_) {
@@ -81,7 +77,7 @@ Place* StableText::Reader::at(Space space, Addr ip, uint8_t mode) {
   return block == 0 ? nullptr : &recent.places->add(ip, block, arena_);
 }
 
-// What stands in a cell whatever the time is; nullptr: nothing, or it depends.
+// What is in a cell whatever the time is; nullptr: nothing, or it depends.
 const Version* StableText::only_version(const Cell& cell) const {
   const Version* only = nullptr;
   if (text_at_ == TextAt::kAsof) {
@@ -103,10 +99,10 @@ void StableText::read(Block& b, Arena& arena) const {
   const Version* const version = only_version(cell);
   if (version == nullptr) return;
   const std::span<const uint8_t> bytes(version->bytes + (ip - cell.range.begin), cell.range.end - ip);
-  std::array<uint8_t, kMaxBlockInsns> lengths;
+  std::array<uint8_t, walk::kMaxBlockInsns> lengths;
   Insn last;
   Addr at = ip;
-  while (b.count < kMaxBlockInsns && last.kind == BranchKind::kNone) {
+  while (b.count < walk::kMaxBlockInsns && last.kind == BranchKind::kNone) {
     Insn insn;
     const auto rest = bytes.subspan(b.size, std::min<size_t>(15, bytes.size() - b.size));
     if (decode_insn(rest, at, b.mode, insn) != InsnStatus::kOk) break;

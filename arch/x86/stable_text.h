@@ -106,7 +106,7 @@ class StableText {
   StableText(const TextStore& text, TextAt text_at, std::vector<Addr> hooks)
       : text_(text), text_at_(text_at), hooks_(std::move(hooks)) {}
 
-  // One thread's way to the places. Must not outlive its text.
+  // One thread's access to the places. Must not outlive its text.
   class Reader {
    public:
     explicit Reader(StableText& text) : text_(text), arena_(text.new_arena()), blocks_(text.blocks_) {}

@@ -6,21 +6,15 @@
 #include <cstdint>
 
 #include "arch/arch.h"
+#include "arch/walk/signature.h"
 #include "arch/x86/block_cache.h"
 #include "arch/x86/clock.h"
 #include "arch/x86/runs.h"
 
 namespace asof::x86 {
 
-// One more field of a signature. No sum of fields: two states that differ in two places must not meet. Nor do
-// equal fields cancel each other out.
-inline uint64_t mix(uint64_t h, uint64_t field) {
-  h = (h * kHashFactor ^ field) * kHashFactor;
-  return (h ^ h >> 29) * 0xBF58476D1CE4E5B9ULL;
-}
-
 // The decoder's side of return compression (SDM vol. 3, "RET compression"): 64 entries, the oldest falls out.
-// The fast walk keeps ways on (runs.h) in it instead of addresses, and looks neither for its end nor for its
+// The fast walk keeps edges (runs.h) in it instead of addresses, and looks neither for its end nor for its
 // beginning: above the newest entry are places for all that it may push at once, below the oldest is a 0.
 class RetStack {
  public:
@@ -30,10 +24,10 @@ class RetStack {
   void push(Addr a) {
     digested_ -= std::min(digested_, make_places(top_));
     addresses_[++top_ % kSize] = a;
-    ways_[top_] = kAddressOnly;
+    edges_[top_] = kAddressOnly;
     end_below(top_);
   }
-  bool empty() const { return ways_[top_] == 0; }
+  bool empty() const { return edges_[top_] == 0; }
   bool top(Addr& a) const {
     if (empty()) return false;
     a = address(top_);
@@ -49,7 +43,7 @@ class RetStack {
     return true;
   }
   void clear() {
-    ways_[top_] = 0;
+    edges_[top_] = 0;
     digested_ = 0;
   }
   // Of all entries: equal where two flows that have joined would return to the same places. Only hypotheses
@@ -58,31 +52,31 @@ class RetStack {
     const uint32_t bottom = below_oldest();
     for (digested_ = std::max(digested_, bottom); digested_ < top_; ++digested_) {
       const uint64_t below = digested_ == bottom ? 0 : digests_[digested_ % kSize];
-      digests_[(digested_ + 1) % kSize] = mix(below, address(digested_ + 1));
+      digests_[(digested_ + 1) % kSize] = walk::mix(below, address(digested_ + 1));
     }
     return bottom == top_ ? 0 : digests_[top_ % kSize];
   }
 
   // For the fast walk in `map`'s code of this space and mode: all places, of which newest() is in use.
   // Entries of other code become addresses.
-  uint32_t* lend(const CodeMap& map, Space space, uint8_t mode) {
+  uint32_t* borrow(const CodeMap& map, Space space, uint8_t mode) {
     if (map_ != &map || space_ != space || mode_ != mode) {
-      for (uint32_t i = top_; ways_[i] != 0; --i) {
+      for (uint32_t i = top_; edges_[i] != 0; --i) {
         addresses_[i % kSize] = address(i);
-        ways_[i] = kAddressOnly;
+        edges_[i] = kAddressOnly;
       }
       map_ = &map;
       space_ = space;
       mode_ = mode;
     }
     digested_ = 0;
-    return ways_.data();
+    return edges_.data();
   }
   uint32_t newest() const { return top_; }
-  void take_back(uint32_t newest) { top_ = newest; }
+  void restore(uint32_t newest) { top_ = newest; }
   // Entries that fell out when `most` was the newest are none.
   void end_below(uint32_t most) {
-    if (most >= kSize) ways_[most - kSize] = 0;
+    if (most >= kSize) edges_[most - kSize] = 0;
   }
   // Sees that there are kAbove places above `newest`, which others may be written to already, and kSize that
   // may be read below all entries. Those move down by what it returns, a multiple of the size.
@@ -91,7 +85,7 @@ class RetStack {
       return 0;
     const uint32_t by = (newest / kSize - 2) * kSize;
     newest -= by;
-    std::copy_n(&ways_[newest - kSize + by], kSize + 1, &ways_[newest - kSize]);
+    std::copy_n(&edges_[newest - kSize + by], kSize + 1, &edges_[newest - kSize]);
     return by;
   }
 
@@ -102,7 +96,7 @@ class RetStack {
   }
   uint32_t size() const { return top_ - below_oldest(); }
   Addr address(uint32_t i) const {
-    return ways_[i] == kAddressOnly ? addresses_[i % kSize] : map_->ip_of(run_of(ways_[i]));
+    return edges_[i] == kAddressOnly ? addresses_[i % kSize] : map_->ip_of(run_of(edges_[i]));
   }
 
  private:
@@ -110,16 +104,16 @@ class RetStack {
 
   uint32_t below_oldest() const {
     uint32_t i = top_;
-    while (ways_[i] != 0) --i;
+    while (edges_[i] != 0) --i;
     return i;
   }
 
-  std::array<uint32_t, kPlaces> ways_{};
+  std::array<uint32_t, kPlaces> edges_{};
   std::array<Addr, kSize> addresses_;            // of those that are kAddressOnly
   mutable std::array<uint64_t, kSize> digests_;  // of the entries up to and with this one,
   mutable uint32_t digested_ = 0;                // for indices up to this
   uint32_t top_ = 2 * kSize;                     // the newest entry
-  const CodeMap* map_ = nullptr;                 // of the ways, which are all of
+  const CodeMap* map_ = nullptr;                 // of the edges, which are all of
   Space space_ = kNoSpace;                       // this space
   uint8_t mode_ = 0;                             // and mode
 };
@@ -197,7 +191,7 @@ class Returns {
     kept_.clear();
     split_ = doubtful_ = false;
   }
-  uint64_t digest() const { return split_ ? mix(kept_.digest(), taken_.digest()) : kept_.digest(); }
+  uint64_t digest() const { return split_ ? walk::mix(kept_.digest(), taken_.digest()) : kept_.digest(); }
   // What decides beside the entries what a return does, and what it proves.
   uint64_t rules() const {
     return static_cast<uint64_t>(policy_) << 2U | (split_ ? 2U : 0U) | (doubtful_ ? 1U : 0U) |
@@ -263,7 +257,7 @@ struct State {
   bool enabled = false;     // PacketEn
   bool lost = false;        // enabled, but where is not known
   bool transaction = false;
-  bool maybe_guest = false;  // packets were lost that may have told of a VM entry or exit
+  bool maybe_guest = false;  // packets were lost that may have announced a VM entry or exit
   Addr ip = 0;
   Addr last_ip = 0;
   Node* node = nullptr;       // at ip, when known already
@@ -277,6 +271,7 @@ struct State {
   // Since the last packet with an address the flow may have gone another way: over text that may have changed
   // unseen, by a choice that is not proved, or by a return whose call is doubtful.
   bool unsure = false;
+  uint64_t path = 0;  // of a hypothesis: the addresses that ran, as a number
   Pending pending;
   Clock clock;
   // Nothing executed now ran before `lo`: the floor at the last packet whose content is used up. `floor` is

@@ -11,7 +11,7 @@ namespace asof::x86 {
 
 namespace {
 
-// What the PIP of a group tells of its TSC, which stands in front of it; without one it is as before.
+// What the PIP of a group says of its TSC, which precedes it; without one it is as before.
 void take_pip(const uint8_t* p, const uint8_t* end, Clock& clock) {
   for (;;) {
     const Packet k = read_packet(p, end);
@@ -149,7 +149,7 @@ class PsbSplitter final : public Splitter {
     return read_sync_group(head, Clock(config_, reference_at(stream_, at)), errata_);
   }
   // Hardware writes trace in order. Where the next sync point is older than this one, the buffer was full and
-  // newer trace stands in front of older: the one ends somewhere in the middle of this segment.
+  // newer trace precedes older: the one ends somewhere in the middle of this segment.
   static bool runs_back(Time from, const SyncGroup& group) {
     const Time to = group.guest ? kTimeMin : group.clock.now();
     return from != kTimeMin && to != kTimeMin && to < saturating_add(from, -kClocksDiffer);
@@ -215,7 +215,7 @@ Segment PsbSplitter::segment(const Stretch& s) {
 
 }  // namespace
 
-// Of the last piece at or before `offset` that has one, else of the first behind it.
+// Of the last piece at or before `offset` that has one, else of the first after it.
 uint64_t reference_at(const Stream& stream, uint64_t offset) {
   const auto& pieces = stream.pieces;
   const auto behind = std::ranges::upper_bound(pieces, offset, {}, &StreamPiece::offset);

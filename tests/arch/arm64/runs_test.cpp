@@ -103,12 +103,12 @@ TEST(RunsArm64, LinksSayWhereAnAtomLeads) {
   EXPECT_EQ(next(runs, cond, 0), kUnknown);
   EXPECT_NE(runs.follow(cond, 0), kUnknown);
   EXPECT_NE(runs.follow(cond, 1), kUnknown);
-  EXPECT_EQ(next(runs, cond, 0), way_to(call));
-  EXPECT_EQ(next(runs, cond, 1), way_to(ret));
+  EXPECT_EQ(next(runs, cond, 0), edge_to(call));
+  EXPECT_EQ(next(runs, cond, 1), edge_to(ret));
   EXPECT_EQ(runs.links()[cond].push, 0U);
   EXPECT_NE(runs.follow(call, 1), kUnknown);
-  EXPECT_EQ(next(runs, call, 1), way_to(runs.at(kKernelSpace, at(8))));
-  EXPECT_EQ(runs.links()[call].push, way_to(ret));
+  EXPECT_EQ(next(runs, call, 1), edge_to(runs.at(kKernelSpace, at(8))));
+  EXPECT_EQ(runs.links()[call].push, edge_to(ret));
   EXPECT_EQ(runs.follow(call, 0), kUnknown) << "a call is never passed";
   EXPECT_EQ(next(runs, call, 0), kUnknown);
   EXPECT_EQ(next(runs, ret, 1), kReturn);
@@ -118,8 +118,8 @@ TEST(RunsArm64, LinksSayWhereAnAtomLeads) {
   EXPECT_EQ(next(runs, blr, 1), kUnknown) << "what it pushes is not known yet";
   EXPECT_NE(runs.follow(blr, 1), kUnknown);
   EXPECT_EQ(next(runs, blr, 1), kIndirect);
-  EXPECT_EQ(runs.links()[blr].push, way_to(runs.at(kKernelSpace, at(6))));
-  EXPECT_EQ(runs.follow(runs.at(kKernelSpace, at(6)), 1), kUnknown) << "an ISB is more than a way";
+  EXPECT_EQ(runs.links()[blr].push, edge_to(runs.at(kKernelSpace, at(6))));
+  EXPECT_EQ(runs.follow(runs.at(kKernelSpace, at(6)), 1), kUnknown) << "an ISB is more than a edge";
   EXPECT_EQ(runs.follow(runs.at(kKernelSpace, at(11)), 1), kUnknown) << "so is an ERET";
   EXPECT_EQ(runs.follow(runs.at(kKernelSpace, at(12)), 1), kUnknown);
 }
@@ -233,11 +233,11 @@ void stack_is_a_list(uint64_t seed, size_t most) {
       stack.push(a, kA64);
       list.push_back(a);
     } else if (what == 1) {
-      uint32_t* const ring = stack.lend(*map, kKernelSpace);
+      uint32_t* const ring = stack.borrow(*map, kKernelSpace);
       const uint64_t top = stack.newest() + 1;
-      ring[top % RetStack::kRing] = way_to(runs.at(kKernelSpace, a));
+      ring[top % RetStack::kRing] = edge_to(runs.at(kKernelSpace, a));
       ring[(top - RetStack::kSize) % RetStack::kRing] = 0;
-      stack.take_back(top);
+      stack.restore(top);
       list.push_back(a);
     } else if (what == 2 || random.chance(90)) {
       Addr got = 0;

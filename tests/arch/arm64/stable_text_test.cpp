@@ -8,6 +8,7 @@
 #include <optional>
 #include <vector>
 
+#include "arch/walk/block_cache.h"
 #include "tests/support/etm_asm.h"
 #include "tests/support/sim_random.h"
 #include "textstore/builder.h"
@@ -78,7 +79,7 @@ struct Slow {
   uint64_t hash = 0;
 
   Slow(const TextStore& text, TextAt text_at, bool wfx, Addr ip) {
-    for (Addr at = ip; bytes.size() < size_t{4} * kMaxBlockInsns && last.waypoint == Waypoint::kNone;
+    for (Addr at = ip; bytes.size() < size_t{4} * walk::kMaxBlockInsns && last.waypoint == Waypoint::kNone;
          at += 4) {
       std::vector<uint8_t> word;
       for (Addr a = at; a < at + 4; ++a) {
@@ -141,7 +142,7 @@ TEST(StableTextArm64, BlocksAreWhatWordByWordGives) {
       if (!found) continue;
       EXPECT_EQ(b->ip, ip);
       expect_block(*b, last, slow);
-      whole += b->count == kMaxBlockInsns ? 1 : 0;
+      whole += b->count == walk::kMaxBlockInsns ? 1 : 0;
       if (testing::Test::HasFailure()) FAIL() << seed << " " << std::hex << ip;
     }
   }

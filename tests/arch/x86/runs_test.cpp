@@ -61,9 +61,9 @@ TEST(Links, SayWhereARunLeadsAndWhatItLeaves) {
   const uint32_t taken = run_of(cache.link(main).next[1]);
   EXPECT_EQ(cache.run(taken).ip, kCallee + 3);
   EXPECT_EQ(cache.link(main).next[0], kUnknown);
-  EXPECT_EQ(cache.link(main).next[1], way_to(taken));
-  EXPECT_EQ(Link::push(cache.link(main).left), way_to(p.at(cache, kLoop)));
-  EXPECT_EQ(Link::instructions(cache.link(main).left), 2U);
+  EXPECT_EQ(cache.link(main).next[1], edge_to(taken));
+  EXPECT_EQ(Link::push(cache.link(main).effect), edge_to(p.at(cache, kLoop)));
+  EXPECT_EQ(Link::instructions(cache.link(main).effect), 2U);
   EXPECT_EQ(cache.link(taken).next[1], kReturn);
   EXPECT_EQ(cache.link(taken).next[0], kUnknown);
   EXPECT_TRUE(cache.follow_indirect(p.at(cache, kJump)));
@@ -84,7 +84,7 @@ TEST(Links, AReturnToARunsOwnCallIsAWayLikeAnyOther) {
   ASSERT_EQ(cache.run(run).call_count, 2);
   ASSERT_TRUE(cache.follow(run, 1));
   EXPECT_EQ(cache.run(run_of(cache.link(run).next[1])).ip, kOne + 5);
-  EXPECT_EQ(Link::push(cache.link(run).left), way_to(at(kTwo + 5)));
+  EXPECT_EQ(Link::push(cache.link(run).effect), edge_to(at(kTwo + 5)));
 }
 
 // three calls in a row before a decision: the last is in the link, the others beside
@@ -103,32 +103,32 @@ TEST(Links, SeveralCallsAreLeftInTheirOrder) {
     ASSERT_EQ(cache.run(run).call_count, 3);
     ASSERT_TRUE(indirect ? cache.follow_indirect(run) : cache.follow(run, 1));
     const uint32_t index = cache.link(run).next[1];
-    ASSERT_GE(index, kFirstSeveral);
-    ASSERT_LT(index, kFirstWay);
-    const uint32_t* const entry = cache.several() + index;
-    EXPECT_EQ(SeveralCalls::next(entry), indirect ? kIndirect : way_to(at(kLast + 2)));
-    const auto ways = SeveralCalls::ways(entry);
-    ASSERT_EQ(ways.size(), 2U);
-    EXPECT_EQ(ways[0], way_to(at(kOne + 5)));
-    EXPECT_EQ(ways[1], way_to(at(kTwo + 5)));
-    EXPECT_EQ(Link::push(cache.link(run).left), way_to(at(kThree + 5)));
+    ASSERT_GE(index, kFirstMultiCall);
+    ASSERT_LT(index, kFirstEdge);
+    const uint32_t* const entry = cache.multi_call_edges() + index;
+    EXPECT_EQ(MultiCallEdges::next(entry), indirect ? kIndirect : edge_to(at(kLast + 2)));
+    const auto edges = MultiCallEdges::returns(entry);
+    ASSERT_EQ(edges.size(), 2U);
+    EXPECT_EQ(edges[0], edge_to(at(kOne + 5)));
+    EXPECT_EQ(edges[1], edge_to(at(kTwo + 5)));
+    EXPECT_EQ(Link::push(cache.link(run).effect), edge_to(at(kThree + 5)));
     ASSERT_TRUE(indirect ? cache.follow_indirect(run) : cache.follow(run, 1));
     EXPECT_EQ(cache.link(run).next[1], index) << "known: not made again";
   }
 }
 
 TEST(Links, WithoutRoomForSeveralCallsTheCarefulWalkDoesThem) {
-  SeveralCalls several;
-  const std::vector<uint32_t> ways(1000, kFirstWay);
+  MultiCallEdges multi_call_edges;
+  const std::vector<uint32_t> edges(1000, kFirstEdge);
   uint32_t last = 0;
-  while (const uint32_t at = several.add(kFirstWay, ways)) {
+  while (const uint32_t at = multi_call_edges.add(kFirstEdge, edges)) {
     EXPECT_GT(at, last);
-    ASSERT_LT(at + 2 + ways.size(), kFirstWay + 1);
+    ASSERT_LT(at + 2 + edges.size(), kFirstEdge + 1);
     last = at;
   }
-  EXPECT_GT(last, kFirstWay / 2);
-  EXPECT_EQ(several.add(kFirstWay, ways), 0U);
-  EXPECT_EQ(SeveralCalls::ways(several.words() + last).size(), ways.size());
+  EXPECT_GT(last, kFirstEdge / 2);
+  EXPECT_EQ(multi_call_edges.add(kFirstEdge, edges), 0U);
+  EXPECT_EQ(MultiCallEdges::returns(multi_call_edges.words() + last).size(), edges.size());
 }
 
 TEST(PlacePage, ThreadsThatAddAnAddressGetOnePlace) {
@@ -207,13 +207,13 @@ TEST(RetStack, IsAStackOf64WhoeverWritesIt) {
     for (int i = 0; i < 600; ++i) {
       const uint64_t what = random.below(deep ? 40 : 100);
       if (what == 0) {
-        uint32_t* const places = stack.lend(cache.map(), spaces[random.below(2)], 64);
+        uint32_t* const places = stack.borrow(cache.map(), spaces[random.below(2)], 64);
         uint32_t newest = stack.newest(), most = newest;
         stack.make_places(newest);
         most = newest;
         for (uint64_t k = random.below(200); k > 0; --k) {
           const uint32_t run = runs[random.below(3)];
-          places[newest + 1] = way_to(run);  // whether it is one or not
+          places[newest + 1] = edge_to(run);  // whether it is one or not
           if (random.below(2) == 0) continue;
           most = std::max(most, ++newest);
           push(cache.run(run).ip);
@@ -224,7 +224,7 @@ TEST(RetStack, IsAStackOf64WhoeverWritesIt) {
           model.pop_back();
         }
         stack.end_below(most);
-        stack.take_back(newest);
+        stack.restore(newest);
       } else if (what == 1) {
         stack.clear();
         model.clear();

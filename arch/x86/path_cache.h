@@ -1,9 +1,9 @@
-// Turns: ways that ran before. A turn is a few short TNT packets and the TIP behind them, if there is one.
-// Two of three go a way that one of the last thousands went: then its runs are copied, instead of found one
-// by one (fast_turns.cpp).
+// PathCache: paths that ran before. A path is what a few short TNT packets, and the TIP after them if there
+// is one, decide. Two of three repeat one of the last thousands: then its runs are copied, instead of found
+// one by one (fast_paths.cpp).
 //
 // Invariants:
-//  * Where a turn goes follows from its packets, the last IP, the run that it begins in and the entries that
+//  * Where a path goes follows from its packets, the last IP, the run that it begins in and the entries that
 //    it takes off the return stack. All of them are compared; nothing rests on a hash.
 //  * The runs are of text that never changes (runs.h), so what is kept stays true.
 //  * They are one decoder's own: to read what another processor has just written takes as long as the walk.
@@ -22,81 +22,81 @@
 namespace asof::x86 {
 
 // By the byte that may begin a TIP: its size, and what of the last IP stays, or else 0 and all. Of TIPs with
-// two, four or six bytes that say a canonical address; others are not part of a turn.
-struct TurnTip {
+// two, four or six bytes that say a canonical address; others are not part of a path.
+struct PathTip {
   uint64_t kept, taken;
 };
 inline constexpr uint64_t kLow48 = ~uint64_t{0} >> 16;
 constexpr Addr canonical(uint64_t low48) {
   return static_cast<Addr>(static_cast<int64_t>(low48 << 16) >> 16);
 }
-constexpr bool ends_turn(uint8_t b) { return is_tip(b) && b >> 5 >= 1 && b >> 5 <= 3; }
-inline constexpr auto kTurnTips = [] {
-  std::array<TurnTip, 256> all{};
+constexpr bool ends_path(uint8_t b) { return is_tip(b) && b >> 5 >= 1 && b >> 5 <= 3; }
+inline constexpr auto kPathTips = [] {
+  std::array<PathTip, 256> all{};
   for (unsigned b = 0; b < all.size(); ++b) {
-    const uint64_t kept = ends_turn(static_cast<uint8_t>(b)) ? kIpBytes[b >> 5].kept : ~uint64_t{0};
+    const uint64_t kept = ends_path(static_cast<uint8_t>(b)) ? kIpBytes[b >> 5].kept : ~uint64_t{0};
     all[b] = {kept, ~kept & kLow48};
   }
   return all;
 }();
-inline constexpr auto kTurnTipSizes = [] {
+inline constexpr auto kPathTipSizes = [] {
   std::array<uint8_t, 256> all{};
   for (unsigned b = 0; b < all.size(); ++b)
     all[b] =
-        ends_turn(static_cast<uint8_t>(b)) ? static_cast<uint8_t>(1 + kIpBytes[b >> 5].bytes) : uint8_t{0};
+        ends_path(static_cast<uint8_t>(b)) ? static_cast<uint8_t>(1 + kIpBytes[b >> 5].bytes) : uint8_t{0};
   return all;
 }();
 // By the first byte that is no full TNT packet: bytes of the TNT packet or TIP that it begins, and all bits
 // where it is the former.
-struct TurnLead {
+struct PathLead {
   uint8_t size, is_tnt;
 };
-inline constexpr auto kTurnLeads = [] {
-  std::array<TurnLead, 256> all{};
+inline constexpr auto kPathLeads = [] {
+  std::array<PathLead, 256> all{};
   for (unsigned b = 0; b < all.size(); ++b) {
     const bool tnt = is_short_tnt(static_cast<uint8_t>(b));
-    all[b] = {tnt ? uint8_t{1} : kTurnTipSizes[b], tnt ? uint8_t{0xff} : uint8_t{0}};
+    all[b] = {tnt ? uint8_t{1} : kPathTipSizes[b], tnt ? uint8_t{0xff} : uint8_t{0}};
   }
   return all;
 }();
 
-// The packets of a turn: up to kFull TNT packets of six bits, one that may have fewer, a TIP.
-struct TurnPackets {
+// The packets of a path: up to kFull TNT packets of six bits, one that may have fewer, a TIP.
+struct PathPackets {
   static constexpr unsigned kFull = 4;
   static constexpr unsigned kMaxBits = 6 * (kFull + 1);
   static constexpr unsigned kMaxBytes = kFull + 1 + 7;
   static constexpr unsigned kReads = kFull + 10;       // bytes
   static constexpr int64_t kTwo = kMaxBytes + kReads;  // what reading one and the next needs at the most
 
-  uint64_t key = 0;  // the TNT packets, first in the lowest byte; size() in the highest. 0: there is no turn
-  uint64_t ip = 0;   // the last IP behind them, its low 48 bits
+  uint64_t key = 0;  // the TNT packets, first in the lowest byte; size() in the highest. 0: there is no path
+  uint64_t ip = 0;   // the last IP after them, its low 48 bits
 
   uint64_t tnt() const { return key & ~uint64_t{0} >> 8; }
   unsigned size() const { return static_cast<unsigned>(key >> 56); }
 
   // Those at p, in memory of kReads bytes; `last_ip` has its low 48 bits only. Without a branch, as no
-  // processor foresees which packets come; the size, for which the next turn waits, by the shortest way.
+  // processor foresees which packets come; the size, for which the next path waits, as early as possible.
   struct Read;
   static Read read(const uint8_t* p, uint64_t last_ip);
 };
-struct TurnPackets::Read {
-  TurnPackets packets;
+struct PathPackets::Read {
+  PathPackets packets;
   unsigned size = 0;
 };
 
-[[gnu::always_inline]] inline TurnPackets::Read TurnPackets::read(const uint8_t* p, uint64_t last_ip) {
+[[gnu::always_inline]] inline PathPackets::Read PathPackets::read(const uint8_t* p, uint64_t last_ip) {
   constexpr uint64_t kStop = uint64_t{1} << 8 * kFull;
   constexpr uint64_t kEnds = 0x8181818181818181U & (kStop - 1), kTops = 0x8080808080808080U & (kStop - 1);
   const uint64_t bytes = load_le(p, 8);
   // A full packet's highest bit is 1, its lowest 0.
   const auto full_bits = static_cast<unsigned>(__builtin_ctzll((bytes & kEnds) ^ (kTops | kStop))) & ~7U;
   const uint64_t rest = bytes >> full_bits;
-  const TurnLead& lead = kTurnLeads[rest & 0xff];
+  const PathLead& lead = kPathLeads[rest & 0xff];
   Read r;
-  r.size = full_bits / 8 + lead.size + (kTurnTipSizes[rest >> 8 & 0xff] & lead.is_tnt);
+  r.size = full_bits / 8 + lead.size + (kPathTipSizes[rest >> 8 & 0xff] & lead.is_tnt);
   const unsigned tnt_bits = full_bits + (lead.is_tnt & 8U);
   const uint8_t* const behind = p + tnt_bits / 8;
-  const TurnTip& tip = kTurnTips[*behind];
+  const PathTip& tip = kPathTips[*behind];
   r.packets.ip = (last_ip & tip.kept) | (load_le(behind + 1, 8) & tip.taken);
   r.packets.key = (bytes & ((uint64_t{1} << tnt_bits) - 1)) | uint64_t{r.size} << 56;
   return r;
@@ -104,14 +104,14 @@ struct TurnPackets::Read {
 
 inline constexpr size_t kCacheLine = 64;
 
-// A turn that ran.
-struct Turn {
+// A path that ran.
+struct CachedPath {
   static constexpr uint32_t kMaxCalls = 5;  // that it takes off the return stack, and that it puts on
   static constexpr uint32_t kMaxPeak = 8;   // entries more than in the beginning, at a time
   using Returns = std::array<uint32_t, kMaxCalls>;
 
-  TurnPackets packets;
-  uint32_t to = 0;  // way
+  PathPackets packets;
+  uint32_t to = 0;  // edge
   uint16_t instructions = 0;
   uint8_t codes = 0;
   uint8_t pops = 0;              // entries of the beginning that are taken off
@@ -122,8 +122,8 @@ struct Turn {
   std::array<uint32_t, 31> out;  // codes; the first one says where it begins
 
   uint32_t from() const { return out[0] & ~StepList::kTakenBit; }
-  // It goes the same way from `at` when the return stack ends at `newest`.
-  bool is(const TurnPackets& p, uint32_t at, const uint32_t* newest) const {
+  // It takes the same path from `at` when the return stack ends at `newest`.
+  bool is(const PathPackets& p, uint32_t at, const uint32_t* newest) const {
     return packets.key == p.key && packets.ip == p.ip && from() == at && returns_alike(newest);
   }
   static Returns newest_at(const uint32_t* newest) {
@@ -161,38 +161,38 @@ struct Turn {
             ((a.oldest ^ b.oldest) & compared.oldest)) == 0;
   }
 };
-static_assert(std::tuple_size_v<decltype(Turn::out)> > TurnPackets::kMaxBits);
-static_assert(sizeof(Turn) == 3 * kCacheLine);
+static_assert(std::tuple_size_v<decltype(CachedPath::out)> > PathPackets::kMaxBits);
+static_assert(sizeof(CachedPath) == 3 * kCacheLine);
 
 // Asks for it ahead of its use.
-inline void prefetch(const Turn& turn) {
-  for (size_t at = 0; at < sizeof(Turn); at += kCacheLine)
-    __builtin_prefetch(reinterpret_cast<const std::byte*>(&turn) + at);
+inline void prefetch(const CachedPath& path) {
+  for (size_t at = 0; at < sizeof(CachedPath); at += kCacheLine)
+    __builtin_prefetch(reinterpret_cast<const std::byte*>(&path) + at);
 }
 
-// The turns met lately; a new one takes the place of another.
-class TurnTable {
+// The paths met lately; a new one takes the place of another.
+class PathCache {
  public:
-  TurnTable() : memory_(zeroed_array<std::byte>(kBytes + kCacheLine)) {
-    // A turn is to be three lines of the cache, not parts of four.
+  PathCache() : memory_(zeroed_array<std::byte>(kBytes + kCacheLine)) {
+    // A path is to be three lines of the cache, not parts of four.
     void* at = memory_.get();
     size_t room = kBytes + kCacheLine;
-    turns_ = static_cast<Turn*>(std::align(kCacheLine, kBytes, at, room));
+    paths_ = static_cast<CachedPath*>(std::align(kCacheLine, kBytes, at, room));
   }
-  Turn* turns() { return turns_; }
-  // Which of them: that of these packets behind this last IP. Where the turn begins is not asked: the last IP
-  // says nearly as much, and it is known before the turn in front is done.
-  static size_t place(const TurnPackets& p, uint64_t last_ip) {
+  CachedPath* paths() { return paths_; }
+  // Which of them: that of these packets after this last IP. Where the path begins is not asked: the last IP
+  // says nearly as much, and it is known before the path before it is done.
+  static size_t place(const PathPackets& p, uint64_t last_ip) {
     const uint64_t h = (p.key ^ std::rotl(last_ip, 24)) * 0x9E3779B97F4A7C15U + p.ip * 0xC2B2AE3D27D4EB4FU;
     return h >> (64 - kBits);
   }
 
  private:
   static constexpr unsigned kBits = 13;  // 1.5 MiB: what a second-level cache has room for
-  static constexpr size_t kBytes = sizeof(Turn) << kBits;
+  static constexpr size_t kBytes = sizeof(CachedPath) << kBits;
 
   ZeroedArray<std::byte> memory_;
-  Turn* turns_ = nullptr;
+  CachedPath* paths_ = nullptr;
 };
 
 }  // namespace asof::x86

@@ -1,6 +1,6 @@
-// Turns (arch/x86/turns.h): what is read of them, when one is the same, and flows that repeat them on deep
-// return stacks.
-#include "arch/x86/turns.h"
+// Turns (arch/x86/path_cache.h): what is read of them, when one is the same, and flows that repeat them on
+// deep return stacks.
+#include "arch/x86/path_cache.h"
 
 #include <algorithm>
 #include <array>
@@ -16,7 +16,7 @@ namespace {
 Bytes any_packets(asof::test::SimRandom& random) {
   constexpr std::array<uint8_t, 5> kFull = {0xfe, 0x80, 0xaa, 0xc6, 0x82};
   Bytes out;
-  while (out.size() < TurnPackets::kMaxBytes + TurnPackets::kReads) {
+  while (out.size() < PathPackets::kMaxBytes + PathPackets::kReads) {
     const uint64_t what = random.below(10);
     if (what < 5)
       out.push_back(kFull[random.below(kFull.size())]);
@@ -32,15 +32,15 @@ Bytes any_packets(asof::test::SimRandom& random) {
   return out;
 }
 
-TEST(TurnPackets, AreWhatAReaderOfPacketsFinds) {
-  std::array<uint64_t, TurnPackets::kMaxBytes + 1> sizes{};
+TEST(PathPackets, AreWhatAReaderOfPacketsFinds) {
+  std::array<uint64_t, PathPackets::kMaxBytes + 1> sizes{};
   for (uint64_t seed = 1; seed <= 200'000 && !HasFailure(); ++seed) {
     asof::test::SimRandom random(seed);
     const Bytes bytes = any_packets(random);
     const Addr last_ip = canonical(random.next());
-    const auto [packets, size] = TurnPackets::read(bytes.data(), last_ip & kLow48);
+    const auto [packets, size] = PathPackets::read(bytes.data(), last_ip & kLow48);
     size_t n = 0;
-    while (n < TurnPackets::kFull && bytes[n] >= 0x80 && bytes[n] % 2 == 0) ++n;
+    while (n < PathPackets::kFull && bytes[n] >= 0x80 && bytes[n] % 2 == 0) ++n;
     if (is_short_tnt(bytes[n])) ++n;
     uint64_t tnt = 0;
     for (size_t i = 0; i < n; ++i) tnt |= uint64_t{bytes[i]} << 8 * i;
@@ -56,29 +56,29 @@ TEST(TurnPackets, AreWhatAReaderOfPacketsFinds) {
   EXPECT_EQ(std::ranges::count(sizes, 0U), 0);
 }
 
-TEST(Turn, IsTheSameOnlyWithAllThatDecidesIt) {
-  const TurnPackets packets{.key = 0x0300'0000'0000'0c86, .ip = 0x401000};
+TEST(CachedPath, IsTheSameOnlyWithAllThatDecidesIt) {
+  const PathPackets packets{.key = 0x0300'0000'0000'0c86, .ip = 0x401000};
   std::array<uint32_t, 6> stack = {0x10, 0x20, 0x30, 0x40, 0x50, 0x60};
   const uint32_t* const newest = &stack[5];
-  Turn turn;
-  EXPECT_FALSE(turn.is(packets, 0x70, newest));
-  turn.packets = packets;
-  turn.out[0] = 0x70;
-  turn.returns = Turn::newest_at(newest);
-  EXPECT_EQ(turn.returns, (Turn::Returns{0x20, 0x30, 0x40, 0x50, 0x60}));
-  EXPECT_TRUE(turn.is(packets, 0x70, newest));
-  turn.out[0] = 0x70 | StepList::kTakenBit;
-  EXPECT_TRUE(turn.is(packets, 0x70, newest));
-  EXPECT_FALSE(turn.is({.key = packets.key ^ 0x20, .ip = packets.ip}, 0x70, newest));
-  EXPECT_FALSE(turn.is({.key = packets.key, .ip = packets.ip + 1}, 0x70, newest));
-  EXPECT_FALSE(turn.is(packets, 0x80, newest));
+  CachedPath path;
+  EXPECT_FALSE(path.is(packets, 0x70, newest));
+  path.packets = packets;
+  path.out[0] = 0x70;
+  path.returns = CachedPath::newest_at(newest);
+  EXPECT_EQ(path.returns, (CachedPath::Returns{0x20, 0x30, 0x40, 0x50, 0x60}));
+  EXPECT_TRUE(path.is(packets, 0x70, newest));
+  path.out[0] = 0x70 | StepList::kTakenBit;
+  EXPECT_TRUE(path.is(packets, 0x70, newest));
+  EXPECT_FALSE(path.is({.key = packets.key ^ 0x20, .ip = packets.ip}, 0x70, newest));
+  EXPECT_FALSE(path.is({.key = packets.key, .ip = packets.ip + 1}, 0x70, newest));
+  EXPECT_FALSE(path.is(packets, 0x80, newest));
   // The entries that it takes off, and no other.
-  for (uint8_t pops = 0; pops <= Turn::kMaxCalls; ++pops) {
-    turn.pops = pops;
+  for (uint8_t pops = 0; pops <= CachedPath::kMaxCalls; ++pops) {
+    path.pops = pops;
     for (size_t i = 0; i < stack.size(); ++i) {
       auto other = stack;
       other[i] ^= 0x100;
-      EXPECT_EQ(turn.is(packets, 0x70, &other[5]), i + pops < stack.size()) << int{pops} << " of " << i;
+      EXPECT_EQ(path.is(packets, 0x70, &other[5]), i + pops < stack.size()) << int{pops} << " of " << i;
     }
   }
 }

@@ -1,0 +1,221 @@
+// Definitions of Hypotheses: how candidates are followed and judged. For the one source file of each machine
+// that instantiates them.
+#pragma once
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "arch/walk/hypothesis.h"
+
+namespace asof::walk {
+
+// Blocks walked without using trace: beyond this the text has an endless loop that no CPU runs (E-FLOW-003).
+inline constexpr uint32_t kMaxIdleBlocks = 1 << 16;
+inline constexpr uint32_t kMaxIdleInTrial = 1 << 12;  // a hypothesis is given less
+
+template <class Flow, class Types>
+template <bool Emit>
+Stop Hypotheses<Flow, Types>::idle(State& s) {
+  if constexpr (!Emit) {
+    if (!take_trial_block()) return Stop::kOut;
+  }
+  if (++s.idle_blocks <= (Emit ? kMaxIdleBlocks : kMaxIdleInTrial)) return Stop::kGo;
+  if constexpr (Emit) {
+    this->contradiction(s, Code::kRunaway, [&] {
+      return fmt::format("{} blocks from {:#x} on without use of the trace", kMaxIdleBlocks, s.ip);
+    });
+    s.idle_blocks = 0;
+  }
+  return Stop::kContradiction;
+}
+
+// A hypothesis has used trace.
+template <class Flow, class Types>
+Stop Hypotheses<Flow, Types>::compare(State& s, Trial& trial) {
+  trial.end = s.decisions;
+  trial.path = s.path;
+  const uint64_t place = self().place_signature(s);
+  const size_t index = trial.places.size();
+  if (trial.other != nullptr && index < trial.other->size() && (*trial.other)[index] == place)
+    return Stop::kMerged;
+  const TimeKnown time_known = self().time_known(s);
+  const uint64_t state = Flow::state_signature(s, place);
+  if (const auto dead = dead_ends_.find(state);
+      dead != dead_ends_.end() && time_known.knows_no_less_than(dead->second)) {
+    trial.unsure = trial.unsure || dead_ends_unsure_;
+    return Stop::kContradiction;
+  }
+  trial.places.push_back(place);
+  trial.marks.push_back({state, time_known, s.path});
+  return s.decisions >= trial.until ? Stop::kHorizon : Stop::kGo;
+}
+
+// Every way on from the states since `from` contradicts the trace. Of two dead ends of one signature the one
+// that needs to know less of time counts for more states.
+template <class Flow, class Types>
+void Hypotheses<Flow, Types>::remember_dead_end(Trial& trial, size_t from) {
+  for (size_t i = from; i < trial.marks.size(); ++i) {
+    const auto& mark = trial.marks[i];
+    const auto [dead, fresh] = dead_ends_.try_emplace(mark.state, mark.time_known);
+    if (!fresh && dead->second.knows_no_less_than(mark.time_known)) dead.value() = mark.time_known;
+  }
+  dead_ends_unsure_ = dead_ends_unsure_ || trial.unsure;
+  trial.open = trial.open || trial.unsure;
+  trial.places.resize(from);
+  trial.marks.resize(from);
+}
+
+// Inside a hypothesis: depth first. The first candidate that survives to the outer one's end decides it
+// (`why` says how it ended). States from which everything failed are remembered, so that choices that make no
+// difference are not tried in all combinations.
+template <class Flow, class Types>
+void Hypotheses<Flow, Types>::choose_nested(const State& s, const std::vector<Hypothesis>& hypotheses,
+                                            bool unknown, Trial& trial, Stop& why) {
+  for (const Hypothesis& h : hypotheses) {
+    if (forks_left_ == 0 || trial.depth >= kMaxDepth) {
+      why = Stop::kOut;  // too many to follow: not contradicted
+      trial.end = s.decisions;
+      return;
+    }
+    --forks_left_;
+    const size_t fork = trial.places.size();
+    // What was in doubt up to an address in the trace is no matter after it.
+    const bool was_unsure = std::exchange(trial.unsure, s.unsure);
+    State copy = s;
+    self().assume(copy, h);
+    ++trial.depth;
+    const Stop stop = self().template walk<false>(copy, &trial);
+    --trial.depth;
+    trial.unsure = trial.unsure || copy.unsure;
+    if (stop == Stop::kContradiction) remember_dead_end(trial, fork);
+    trial.unsure = trial.unsure || was_unsure;
+    if (stop == Stop::kContradiction) continue;
+    if (&h != &hypotheses.back() || unknown) trial.untried = std::min(trial.untried, s.decisions);
+    why = stop;
+    return;
+  }
+  why = unknown ? Stop::kNoText : Stop::kContradiction;
+  trial.end = s.decisions;
+}
+
+// What following the hypotheses of a choice has shown so far.
+template <class Flow, class Types>
+struct Hypotheses<Flow, Types>::Verdict {
+  const Hypothesis* best = nullptr;  // the first that fits
+  Trial best_trial;
+  Stop best_stop = Stop::kContradiction;
+  unsigned survivors = 0;
+  bool all_meet = true;
+  uint64_t met = 0;          // decision count up to which they differ
+  bool same_path = true;     // up to where they meet the same addresses run
+  bool open = false;         // there may be more than the candidates that are left
+  bool none_goes_on = true;  // each is contradicted before the next address
+};
+
+// Follows one hypothesis of a choice, and compares it with the best one up to now.
+template <class Flow, class Types>
+void Hypotheses<Flow, Types>::follow(const State& s, const Hypothesis& h, Verdict& v) {
+  Trial t;
+  t.until = s.decisions + options_.horizon;
+  if (v.best != nullptr) t.other = &v.best_trial.places;
+  State copy = s;
+  copy.path = 0;
+  self().assume(copy, h);
+  const Stop stop = self().template walk<false>(copy, &t);
+  t.unsure = t.unsure || copy.unsure;
+  v.open = v.open || t.open;
+  if (stop == Stop::kContradiction) {
+    v.none_goes_on = v.none_goes_on && copy.unsure;
+    // What was changed unseen on the way, or here, may be what the trace contradicts.
+    v.open = v.open || t.unsure;
+    return;
+  }
+  ++v.survivors;
+  const Trial& best = v.best_trial;
+  if (v.best == nullptr || (v.best_stop == Stop::kNoText && stop != Stop::kNoText)) {
+    v.all_meet = v.best == nullptr;
+    v.best = &h;
+    v.best_stop = stop;
+    v.best_trial = std::move(t);
+  } else if (t.untried != UINT64_MAX || t.unsure_at != SIZE_MAX || best.unsure_at <= t.places.size()) {
+    // One path of this hypothesis meets one of the other. There are more, or it may have been another.
+    v.all_meet = false;
+  } else if (stop == Stop::kMerged) {
+    v.met = std::max(v.met, t.end - 1);  // the same from what was used last
+    // A choice on the best one's path is judged where it is taken: there it is in doubt no longer than here.
+    v.same_path = v.same_path && best.untried >= t.end && t.path == best.marks[t.places.size()].path;
+  } else if (stop == Stop::kSegmentEnd && v.best_stop == Stop::kSegmentEnd && t.end == best.end &&
+             best.untried >= t.end) {
+    v.met = std::max(v.met, t.end);
+    v.same_path = v.same_path && t.path == best.path;
+  } else {
+    v.all_meet = false;
+  }
+}
+
+template <class Flow, class Types>
+const typename Types::Hypothesis* Hypotheses<Flow, Types>::judge(State& s,
+                                                                 const std::vector<Hypothesis>& hypotheses,
+                                                                 bool unknown) {
+  start_trials();
+  Verdict v;
+  v.met = s.decisions;
+  v.open = unknown;
+  v.none_goes_on = unsure_ != Unsure::kAlways;
+  for (const Hypothesis& h : hypotheses) follow(s, h, v);
+  // A loop that uses no trace ends earlier where every turn asks what the text is.
+  s.idle_blocks += (kTrialBlocks - trial_blocks_left_) / 16;
+  if (v.best == nullptr && unknown && v.none_goes_on && hypotheses[0].is_of_text()) {
+    this->contradiction(s, Code::kNoBytes, [&] {
+      return text_with("what is known of ", s.ip, " does not fit the trace: something unknown was there");
+    });
+    return nullptr;
+  }
+  set_confidence(s, v, unknown);
+  return v.best == nullptr ? hypotheses.data() : v.best;
+}
+
+template <class Flow, class Types>
+void Hypotheses<Flow, Types>::set_confidence(State& s, const Verdict& v, bool unknown) {
+  constexpr uint64_t kForGood = UINT64_MAX;  // until the next sync point or gap
+  if (v.best == nullptr) {
+    confidence_ = Confidence::kContradiction;
+    confidence_until_ = kForGood;
+    return;
+  }
+  // A choice inside a stretch that is in doubt itself is no surer than that, and proves nothing about time.
+  const bool doubtful = in_doubt(s);
+  const Confidence before = in_window(s) ? confidence_ : Confidence::kCertain;
+  const uint64_t before_until = in_window(s) ? confidence_until_ : 0;
+  if (v.survivors == 1 && unknown) followed_until_ = v.best_trial.end;
+  if (v.survivors == 1 && !v.open) {
+    confidence_ = Confidence::kProved;
+    confidence_until_ = s.decisions + 1;
+    if (!doubtful) {
+      self().assume(s, *v.best);
+      s.forced = nullptr;
+    }
+  } else if (v.survivors > 1 && v.all_meet && !v.open) {
+    confidence_ = v.same_path ? Confidence::kEquivalent : Confidence::kAmbiguous;
+    confidence_until_ = v.met + 1;
+  } else {  // up to the next address in the trace
+    confidence_ = Confidence::kAmbiguous;
+    confidence_until_ = s.decisions + 1;
+    s.unsure = true;
+  }
+  confidence_ = std::max(confidence_, before);
+  confidence_until_ = std::max(confidence_until_, before_until);
+}
+
+template <class Flow, class Types>
+template <bool Emit>
+const typename Types::Hypothesis* Hypotheses<Flow, Types>::choose(State& s,
+                                                                  const std::vector<Hypothesis>& hypotheses,
+                                                                  bool unknown, Trial* trial, Stop& why) {
+  if constexpr (Emit) return judge(s, hypotheses, unknown);
+  choose_nested(s, hypotheses, unknown, *trial, why);
+  return nullptr;
+}
+
+}  // namespace asof::walk

@@ -1,0 +1,92 @@
+#include "arch/walk/segment_log.h"
+
+#include <algorithm>
+#include <string_view>
+#include <utility>
+
+namespace asof::walk {
+
+void SegmentLog::start_log(const Segment& segment, ChunkSink& sink) {
+  segment_ = &segment;
+  sink_ = &sink;
+  chunk_ = sink.spare();
+  gap_.reset();
+  verified_steps_ = 0;
+  next_flags_ = segment.before ? Step::kAfterGap : uint8_t{0};
+  end_doubt();
+  if (segment.before) chunk_.gaps.push_back(*segment.before);
+}
+
+void SegmentLog::add_event(EventKind kind, Time time, Addr ip, uint64_t a, uint64_t b, uint64_t offset) {
+  Event e;
+  e.kind = kind;
+  e.step = static_cast<uint32_t>(chunk_.steps.size());
+  e.time = time;
+  e.ip = ip;
+  e.a = a;
+  e.b = b;
+  e.offset = segment_->begin + offset;
+  chunk_.events.push_back(e);
+}
+
+Gap* SegmentLog::new_gap(Code code, Addr ip, Time lo) {
+  next_flags_ |= Step::kAfterGap;
+  end_doubt();
+  if (gap_) return nullptr;
+  const uint32_t step = static_cast<uint32_t>(chunk_.steps.size());
+  if (!chunk_.gaps.empty() && chunk_.gaps.back().step == step && chunk_.gaps.back().code == code) {
+    gap_ = std::move(chunk_.gaps.back());
+    chunk_.gaps.pop_back();
+    return nullptr;
+  }
+  Gap& g = gap_.emplace();
+  g.step = step;
+  g.code = code;
+  g.ip = ip;
+  g.time.lo = lo;
+  return &g;
+}
+
+bool SegmentLog::close_gap(Addr resume_ip, uint64_t end, Time hi) {
+  if (!gap_) return false;
+  gap_->end = std::max(gap_->begin, segment_->begin + end);
+  gap_->resume_ip = resume_ip;
+  gap_->time.hi = hi;
+  if (gap_->time.lo > gap_->time.hi) gap_->time.lo = gap_->time.hi;
+  chunk_.gaps.push_back(std::move(*gap_));
+  gap_.reset();
+  return true;
+}
+
+void SegmentLog::roll_back() {
+  chunk_.steps.truncate(std::min(verified_steps_, chunk_.steps.size()));
+  for (Event& e : chunk_.events) e.step = std::min(e.step, static_cast<uint32_t>(chunk_.steps.size()));
+}
+
+size_t SegmentLog::flush(bool last) {
+  const size_t ready = last ? chunk_.steps.size() : verified_steps_;
+  if (!last && ready == 0) return 0;
+  Chunk rest;
+  if (!last) {
+    rest = sink_->spare();
+    const auto now = [ready](const auto& x) { return x.step < ready; };
+    const auto events = std::ranges::stable_partition(chunk_.events, now);
+    const auto gaps = std::ranges::stable_partition(chunk_.gaps, now);
+    chunk_.steps.split(ready, rest.steps);
+    rest.events.assign(events.begin(), events.end());
+    for (Gap& g : gaps) rest.gaps.push_back(std::move(g));
+    for (Event& e : rest.events) e.step -= static_cast<uint32_t>(ready);
+    for (Gap& g : rest.gaps) g.step -= static_cast<uint32_t>(ready);
+    chunk_.events.resize(chunk_.events.size() - rest.events.size());
+    chunk_.gaps.resize(chunk_.gaps.size() - rest.gaps.size());
+  }
+  verified_steps_ = 0;
+  chunk_.stream = segment_->stream;
+  chunk_.segment = segment_->index;
+  chunk_.last = last;
+  usual_times_ = chunk_.steps.times().size();
+  sink_->take(std::exchange(chunk_, std::move(rest)));
+  return ready;
+}
+
+}  // namespace asof::walk

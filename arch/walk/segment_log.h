@@ -1,0 +1,50 @@
+// What the flow through one segment has found so far: steps, events and gaps, and how sure the steps are.
+// Damage is data: a gap opens where the flow is lost and closes where it goes on; work never stops for it.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+
+#include "arch/arch.h"
+
+namespace asof::walk {
+
+class SegmentLog {
+ protected:
+  void start_log(const Segment& segment, ChunkSink& sink);
+
+  // `offset`: in the segment's bytes.
+  void add_event(EventKind kind, Time time, Addr ip, uint64_t a, uint64_t b, uint64_t offset);
+  // The gap that opens, whose begin and reason are still to be filled in; nullptr: one is open already. Where
+  // the last gap ended right here, before any instruction, it is one gap: the first cause stays.
+  Gap* new_gap(Code code, Addr ip, Time lo);
+  // True: one was open. `end`: in the segment's bytes.
+  bool close_gap(Addr resume_ip, uint64_t end, Time hi);
+  // A packet has confirmed all steps up to here.
+  void verify() { verified_steps_ = chunk_.steps.size(); }
+  // Takes back the steps that no packet has confirmed.
+  void roll_back();
+  // Gives away what can no longer change: steps that no packet has confirmed may still be taken back, and a
+  // gap right in front of them may grow. Returns how many steps were given away.
+  size_t flush(bool last);
+  // From here on nothing is in doubt any more.
+  void end_doubt() {
+    confidence_ = Confidence::kCertain;
+    confidence_until_ = followed_until_ = 0;
+  }
+
+  const Segment* segment_ = nullptr;
+  ChunkSink* sink_ = nullptr;
+  Chunk chunk_;
+  std::optional<Gap> gap_;     // open
+  size_t verified_steps_ = 0;  // steps up to the last use of trace: later ones rest on the text alone
+  uint8_t next_flags_ = 0;     // Step::flags of the next step
+  size_t usual_times_ = 0;     // of StepList::times(), in the chunk before
+  // Confidence of the steps up to this decision count.
+  Confidence confidence_ = Confidence::kCertain;
+  uint64_t confidence_until_ = 0;
+  // Up to here a hypothesis beside unknown text was followed already; there is nothing more to learn.
+  uint64_t followed_until_ = 0;
+};
+
+}  // namespace asof::walk

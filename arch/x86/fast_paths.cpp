@@ -1,0 +1,147 @@
+// The fast walk over bits and memoised paths (fast_walk.h).
+#include <algorithm>
+#include <cstring>
+
+#include "arch/x86/fast_walk.h"
+
+namespace asof::x86 {
+
+// What a walk over paths keeps in registers.
+struct Flow::PathWalk {
+  const uint8_t* p;
+  uint64_t last_ip;  // low 48 bits
+  uint32_t cur;
+  uint32_t* out;
+  uint64_t instructions;
+  uint32_t* newest;
+  uint32_t* most;
+
+  explicit PathWalk(const FastWalk& w)
+      : p(w.p),
+        last_ip(w.last_ip & kLow48),
+        cur(w.cur),
+        out(w.out),
+        instructions(w.instructions),
+        newest(w.stack + w.newest),
+        most(w.stack + w.most) {}
+  void store(FastWalk& w) const {
+    w.p = p;
+    w.last_ip = canonical(last_ip);
+    w.cur = cur;
+    w.out = out;
+    w.instructions = instructions;
+    w.newest = static_cast<uint32_t>(newest - w.stack);
+    w.most = static_cast<uint32_t>(most - w.stack);
+  }
+  void repeat(const CachedPath& path, unsigned size) {
+    std::memcpy(out, path.out.data(), sizeof path.out);
+    std::memcpy(newest - path.pops + 1, path.pushed.data(), sizeof path.pushed);
+    out += path.codes;
+    most = std::max(most, newest + path.peak);
+    newest += path.grows;
+    instructions += path.instructions;
+    cur = path.to;
+    last_ip = path.packets.ip;
+    p += size;
+  }
+};
+
+// Over paths, as long as there are any and links know the edges, and over MTCs that say nothing. Where the
+// next one is kept is worked out and asked for before it is known whether this one ran before: so a wrong
+// guess of the processor is no wait for memory. False: the next bit needs more than links know.
+//
+// Entries that fall out of the return stack end before new paths only. Others read none of them: the newest
+// entry stays within kSpan of where it was then, so all that they see lies within kSize.
+bool Flow::over_paths(State& s, FastWalk& w) {
+  constexpr int64_t kSpan = (RetStack::kSize - CachedPath::kMaxPeak) / 2 - CachedPath::kMaxCalls;
+  static_assert(PathPackets::kMaxBits + kSpan + CachedPath::kMaxCalls <
+                RetStack::kSize);  // a new path's returns, too
+  w.tidy_stack();
+  PathWalk t(w);
+  const uint32_t* lowest = t.newest - kSpan;
+  const uint32_t* const full = w.begun + kFastCodes;
+  const uint8_t* const end = end_ - PathPackets::kTwo;
+  CachedPath* const paths = paths_.paths();
+  auto [packets, size] = PathPackets::read(t.p, t.last_ip);
+  CachedPath* path = &paths[PathCache::place(packets, t.last_ip)];
+  for (;;) {
+    auto [next, next_size] = PathPackets::read(t.p + size, packets.ip);
+    CachedPath* next_path = &paths[PathCache::place(next, packets.ip)];
+    asm volatile(""
+                 : "+r"(next.key), "+r"(next.ip), "+r"(next_size), "+r"(next_path));  // not later than here
+    prefetch(*next_path);
+    if (path->is(packets, t.cur, t.newest)) {
+      t.repeat(*path, size);
+    } else {
+      if (packets.key == 0) {
+        if (*t.p != kMtcByte || t.p + kMtcSize >= end) break;
+        t.p += kMtcSize;
+        const auto behind = PathPackets::read(t.p, t.last_ip);
+        packets = behind.packets;
+        size = behind.size;
+        path = &paths[PathCache::place(packets, t.last_ip)];
+        if (w.silent_mtc) continue;
+        prefetch(*path);  // while the clock is worked out
+        t.store(w);
+        fast_time(s, w, mtc(t.p[-1]));
+        if (!is_short_tnt(*t.p)) break;
+        w.take_time(s, t.p + 1);
+        continue;
+      }
+      t.store(w);
+      const bool done = new_path(w, packets, *path);
+      t = PathWalk(w);
+      lowest = t.newest - kSpan;
+      if (!done) break;
+    }
+    if (t.p >= end || t.out >= full || static_cast<uint64_t>(t.newest - lowest) > 2 * kSpan) break;
+    packets = next;
+    size = next_size;
+    path = next_path;
+  }
+  t.store(w);
+  return w.tnt.count == 0;
+}
+
+// Asks for the path that is next ahead of its use.
+void Flow::prefetch_path(const FastWalk& w) {
+  const uint64_t last_ip = w.last_ip & kLow48;
+  prefetch(paths_.paths()[PathCache::place(PathPackets::read(w.p, last_ip).packets, last_ip)]);
+}
+
+// Over a path that did not run lately; it is put down in `path`. Where its TIP leads is looked up ahead of
+// the bits before it: then it is there when they are used up. False: there are bits left, or the TIP is for
+// fast_tip().
+[[gnu::noinline]] bool Flow::new_path(FastWalk& w, PathPackets packets, CachedPath& path) {
+  w.tidy_stack();
+  const unsigned tnts = w.tnt.take(packets);
+  w.joined = std::max(w.p, w.lo_until);
+  w.p += tnts;
+  const unsigned tip = packets.size() - tnts;
+  const uint32_t target = tip == 0 ? 0 : runs_->known_target(w.space, canonical(packets.ip), w.mode);
+  const auto returns = CachedPath::newest_at(w.stack + w.newest);
+  const uint32_t newest = w.newest;
+  const uint64_t instructions = w.instructions;
+  const uint32_t* const out = w.out;
+  if (!w.walk_bits() || (tip != 0 && (target == 0 || !w.leave_by_tip(edge_to(target))))) return false;
+  w.p += tip;
+  w.last_ip = canonical(packets.ip);
+  const uint32_t pops = newest - w.lowest, pushes = w.newest - w.lowest, peak = w.highest - newest;
+  const uint64_t ran = w.instructions - instructions;
+  if (pops <= CachedPath::kMaxCalls && pushes <= CachedPath::kMaxCalls && peak <= CachedPath::kMaxPeak &&
+      ran <= UINT16_MAX) {
+    path.packets = packets;
+    path.to = w.cur;
+    path.instructions = static_cast<uint16_t>(ran);
+    path.codes = static_cast<uint8_t>(w.out - out);
+    path.pops = static_cast<uint8_t>(pops);
+    path.grows = static_cast<int8_t>(static_cast<int>(pushes) - static_cast<int>(pops));
+    path.peak = static_cast<uint8_t>(peak);
+    path.returns = returns;
+    std::memcpy(path.pushed.data(), w.stack + w.lowest + 1, sizeof path.pushed);
+    std::memcpy(path.out.data(), out, sizeof path.out);
+  }
+  return true;
+}
+
+}  // namespace asof::x86
