@@ -69,7 +69,6 @@ TEST_F(ValidateWrapped, OtherTextStillDisagrees) {
   const auto all = validate(a64::br(1));
   ASSERT_FALSE(all.is_discarded()) << ran_.out << ran_.err;
   EXPECT_EQ(ran_.status, 3);
-  EXPECT_EQ(answer(all, "flow")["result"], "fail") << all;
 }
 
 }  // namespace
