@@ -162,9 +162,9 @@ class Arch {
   }
   virtual std::unique_ptr<SegmentDecoder> decoder(std::span<const Stream> streams, const TextStore& text,
                                                   const DecodeOptions& options) const = 0;
-  // Bytes of trace that a decoder had best decode in a row, because it remembers where it went lately. 0: it
-  // does not matter.
-  virtual uint64_t bytes_in_a_row() const { return 0; }
+  // Bytes of trace that one decoder should decode consecutively, because it remembers the paths it took last.
+  // 0: it does not matter.
+  virtual uint64_t preferred_batch_bytes() const { return 0; }
 };
 
 }  // namespace asof

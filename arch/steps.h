@@ -1,6 +1,6 @@
 // StepList: what a segment executed, in order, small enough that writing it down does not cost more than
 // finding it out. Nearly every entry is a *run*: blocks that follow each other without a decision of the
-// trace, up to the branch that needs one. Runs are known to the decoders' table, so four bytes tell it all.
+// trace, up to the branch that needs one. Runs are known to the decoders' table, so four bytes describe it.
 // Everything else (part of a block, a version in doubt, a flag) is a whole Step, kept beside.
 //
 //   codes   run 7 taken | run 9 | loose | run 7 taken | run 8 ...
@@ -26,7 +26,7 @@
 namespace asof {
 
 // Blocks that are executed one after the other whenever the first one is; all but the last end in a direct
-// jump or call, or straight on. Executed whole. What counting needs stands apart from the blocks: it is read
+// jump or call, or straight on. Executed whole. What counting needs is kept apart from the blocks: it is read
 // for every entry.
 struct Run {
   uint64_t hash = 0;  // sum over i of ip_i * K^(instructions-1-i)
@@ -200,7 +200,7 @@ class StepList {
     uint32_t blocks_ = 0;
   };
 
-  // Not behind give_codes().
+  // Not after give_codes().
   Iterator begin() const {
     must_have_codes();
     return Iterator(*this);
@@ -262,7 +262,7 @@ class StepList {
   // for is size(), times and loose steps.
   void give_codes(StepList& empty) { codes_.give_memory(empty.codes_); }
 
-  // For those who count: the entries as they are kept. Not behind give_codes().
+  // For those who count: the entries as they are kept. Not after give_codes().
   std::span<const uint32_t> codes() const {
     must_have_codes();
     return codes_.all();

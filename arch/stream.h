@@ -21,7 +21,7 @@ class TraceBytes {
   virtual ~TraceBytes() = default;
   // Bytes [at, at + out.size()), which must exist.
   virtual void read(uint64_t at, std::span<uint8_t> out) const = 0;
-  // Where byte `at` stands in the file.
+  // Where byte `at` is in the file.
   virtual uint64_t file_offset(uint64_t at) const = 0;
   // Gives the memory behind bytes [from, to) back, where it can be had again.
   virtual void forget(uint64_t from, uint64_t to) const = 0;
@@ -39,7 +39,7 @@ struct StreamPiece {
   bool discontinuity = false;
   uint64_t reference = 0;    // counter value when the buffer was copied (AUXTRACE.reference); 0: unknown
   uint64_t file_offset = 0;  // of the first byte, for reports
-  TimeBounds time{};         // when these bytes were made, as AUX records tell it (CoreSight)
+  TimeBounds time{};         // when these bytes were made, by AUX records (CoreSight)
   // Set: the piece is source_size bytes of `source`, from its byte source_begin on.
   std::shared_ptr<const TraceBytes> source{};
   uint64_t source_begin = 0, source_size = 0;
@@ -53,7 +53,7 @@ struct StreamPiece {
 struct StreamLoss {
   uint64_t offset = 0;
   std::optional<uint64_t> bytes;  // size when it is known
-  Time time = kTimeMin;           // of the record that told
+  Time time = kTimeMin;           // of the record that says so
   Code code = Code::kNone;
   std::string reason;
 };
@@ -84,7 +84,7 @@ struct Stream {
   // Gives the memory of [from, to) back to the system, where it is the mapping of a file: a trace need not
   // fit into memory. The bytes can still be read; that costs a look into the file.
   void forget(uint64_t from, uint64_t to) const;
-  // Where byte `at` of the stream stands in the file; nullopt when it is in no piece.
+  // Where byte `at` of the stream is in the file; nullopt when it is in no piece.
   std::optional<uint64_t> file_offset(uint64_t at) const;
   // Task at instant t; nullptr when nothing is known.
   const ContextChange* context_at(Time t) const;

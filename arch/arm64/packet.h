@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <span>
 
-#include "arch/arm64/arm64.h"
+#include "arch/arm64/config.h"
 
 namespace asof::arm64 {
 

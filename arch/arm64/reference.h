@@ -5,7 +5,7 @@
 #include <span>
 
 #include "arch/arch.h"
-#include "arch/arm64/arm64.h"
+#include "arch/arm64/config.h"
 
 namespace asof::arm64 {
 

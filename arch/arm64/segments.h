@@ -3,7 +3,7 @@
 #include <memory>
 
 #include "arch/arch.h"
-#include "arch/arm64/arm64.h"
+#include "arch/arm64/config.h"
 
 namespace asof::arm64 {
 

@@ -12,8 +12,8 @@
 #include <cstdint>
 #include <optional>
 
+#include "arch/x86/config.h"
 #include "arch/x86/packet.h"
-#include "arch/x86/x86.h"
 #include "textstore/time.h"
 
 namespace asof::x86 {

@@ -1,7 +1,7 @@
 // Errata of the trace hardware by CPU model, the set that libipt applies (pt_config.c, pt_cpu_errata()), and
 // what each means for the flow. Sources: Intel specification updates of the named families.
 #pragma once
-#include "arch/x86/x86.h"
+#include "arch/x86/config.h"
 
 namespace asof::x86 {
 

@@ -6,7 +6,7 @@
 #include <span>
 
 #include "arch/arch.h"
-#include "arch/x86/x86.h"
+#include "arch/x86/config.h"
 
 namespace asof::x86 {
 

@@ -25,7 +25,7 @@ class X86 final : public Arch {
   explicit X86(const Config& config) : config_(config), errata_(errata_of(config.cpu)) {}
 
   std::string_view name() const override { return "x86-64"; }
-  uint64_t bytes_in_a_row() const override { return 256 << 10; }  // path_cache.h
+  uint64_t preferred_batch_bytes() const override { return 256 << 10; }  // path_cache.h
 
   std::unique_ptr<SegmentSource> segments(const Stream& stream, size_t stream_index) const override {
     return split_stream(stream, stream_index, config_, errata_);

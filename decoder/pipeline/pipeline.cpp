@@ -92,7 +92,8 @@ void for_each_index(tbb::task_arena& arena, size_t n, Body&& body) {
 uint64_t pack_bytes_of(const Arch& arch, const ChunkConsumer& consumer, unsigned jobs) {
   constexpr uint64_t kMostWaiting = 32 << 10;
   if (jobs == 1) return 0;
-  return consumer.delivers_steps() ? std::min(arch.bytes_in_a_row(), kMostWaiting) : arch.bytes_in_a_row();
+  return consumer.delivers_steps() ? std::min(arch.preferred_batch_bytes(), kMostWaiting)
+                                   : arch.preferred_batch_bytes();
 }
 
 // Everything that workers share.
@@ -131,7 +132,7 @@ class Decoding {
 
  private:
   class Sink;
-  // Segments that follow each other, for one worker (Arch::bytes_in_a_row). None: that was all.
+  // Segments that follow each other, for one worker (Arch::preferred_batch_bytes). None: that was all.
   struct Pack {
     size_t item = 0;
     std::vector<Segment> segments;
