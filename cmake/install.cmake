@@ -60,4 +60,18 @@ set(CPACK_DEBIAN_LIBASOF-DEV_PACKAGE_DEPENDS
     "libasof0 (= ${PROJECT_VERSION}), libipt-dev, libopencsd-dev, libelf-dev, libdw-dev, libtbb-dev, libzydis-dev, libzstd-dev, libarchive-dev, libfmt-dev")
 set(CPACK_DEBIAN_LIBASOF-DEV_DESCRIPTION "library of asof, a decoder of Intel PT and Arm CoreSight
  Headers for C and C++, static library, pkg-config files and CMake package.")
+if(TARGET asof_python)
+  list(APPEND CPACK_COMPONENTS_ALL python3-asof)
+  install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/python3-asof RENAME copyright COMPONENT python3-asof)
+  install(FILES docs/python.md DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/python3-asof COMPONENT python3-asof)
+  set(CPACK_DEBIAN_PYTHON3-ASOF_PACKAGE_NAME python3-asof)
+  set(CPACK_DEBIAN_PYTHON3-ASOF_PACKAGE_SECTION python)
+  # The module is made for one minor version of Python.
+  math(EXPR next_minor "${Python3_VERSION_MINOR} + 1")
+  set(CPACK_DEBIAN_PYTHON3-ASOF_PACKAGE_DEPENDS
+      "libasof0 (= ${PROJECT_VERSION}), python3 (>= 3.${Python3_VERSION_MINOR}), python3 (<< 3.${next_minor})")
+  set(CPACK_DEBIAN_PYTHON3-ASOF_PACKAGE_RECOMMENDS "python3-numpy")
+  set(CPACK_DEBIAN_PYTHON3-ASOF_DESCRIPTION "Python module of asof, a decoder of Intel PT and Arm CoreSight
+ Instructions, calls, gaps and text at a time from Python, and columns for NumPy.")
+endif()
 include(CPack)
