@@ -1,8 +1,8 @@
 // kernel_changes CAPTURE [SYMFS]: each recorded change of kernel text, with old and new bytes, until when
 // each CPU ran the old ones and from when the new; then the functions that ran in more than one version. A
 // whole program on the library: build it with
-//   c++ kernel_changes.cpp $(pkg-config --cflags --libs asof)
-// or in CMake with find_package(asof) and the target asof::decoder. docs/api.md explains each call.
+//   c++ -std=c++23 kernel_changes.cpp $(pkg-config --cflags --libs asof)
+// or in CMake with find_package(asof) and the target asof::shared. docs/api.md explains each call.
 #include <asof/asof.h>
 
 #include <cstdio>
@@ -18,12 +18,11 @@ void print_bytes(const char* title, std::span<const uint8_t> bytes) {
   std::printf("\n");
 }
 
-void print_change(const asof::TextStore& text, const asof::PokeSlice& change) {
-  const asof::PokeRecord& record = text.pokes()[change.index];
-  std::printf("%.9f  %s  %s\n", seconds(change.time), change.symbol.c_str(), change.action.c_str());
-  print_bytes("old", record.old_bytes());
-  print_bytes("new", record.new_bytes());
-  for (const asof::PokeVisit& v : change.visits) {
+void print_change(const asof::TextChange& record, const asof::ChangeSlice& change) {
+  std::printf("%.9f  %s  %s\n", seconds(record.time), change.symbol.c_str(), change.action.c_str());
+  print_bytes("old", record.old_bytes);
+  print_bytes("new", record.new_bytes);
+  for (const asof::ChangeVisit& v : change.visits) {
     std::printf("    cpu %d", v.cpu);
     if (v.last_old != asof::kTimeMin) std::printf(" ran the old until %.9f", seconds(v.last_old));
     if (v.first_new != asof::kTimeMax) std::printf(" ran the new from %.9f", seconds(v.first_new));
@@ -36,13 +35,12 @@ void print_change(const asof::TextStore& text, const asof::PokeSlice& change) {
 
 // How often each version of a function was called, over all CPUs.
 void print_versions(const asof::Timeline& timeline) {
-  std::map<std::string, std::map<uint32_t, uint64_t>> calls;
-  for (const asof::Slice& s : timeline.slices) {
-    const asof::TimelineFunction& f = timeline.functions[s.function];
-    if (f.versions() > 1) ++calls[f.name][s.version];
+  std::map<std::string_view, std::map<uint32_t, uint64_t>> calls;
+  for (const asof::Call& c : timeline.calls()) {
+    if (c.versions > 1) ++calls[c.function][c.version];
   }
   for (const auto& [name, versions] : calls) {
-    std::printf("%s:", name.c_str());
+    std::printf("%.*s:", static_cast<int>(name.size()), name.data());
     for (const auto& [version, count] : versions) {
       std::printf(" v%u %llu calls", version, static_cast<unsigned long long>(count));
     }
@@ -63,21 +61,18 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "usage: kernel_changes CAPTURE [SYMFS]\n");
     return 1;
   }
-  asof::CaptureOptions options;
+  asof::OpenOptions options;
   if (argc > 2) options.symfs = argv[2];
-  const asof::Result<asof::Capture> capture = asof::open_capture(argv[1], options);
+  const asof::Result<asof::Capture> capture = asof::Capture::open(argv[1], options);
   if (!capture) return complain(capture.error());
 
-  // Calls by CPU; by thread they would be the same again.
-  asof::TimelineOptions wanted;
-  wanted.thread_tracks = false;
-  const asof::Result<asof::Timeline> timeline = asof::make_timeline(*capture, wanted);
-  if (!timeline) return complain(timeline.error());
-
-  for (const asof::PokeSlice& change : timeline->pokes) print_change(*capture->text, change);
-  print_versions(*timeline);
+  const asof::Timeline timeline = capture->timeline();  // calls by CPU
+  const asof::Text text = capture->text();
+  for (const asof::ChangeSlice& change : timeline.changes())
+    print_change(text.changes()[change.index], change);
+  print_versions(timeline);
   std::printf("%llu instructions in %zu calls, %zu gaps\n",
-              static_cast<unsigned long long>(timeline->summary.instructions), timeline->slices.size(),
-              timeline->gaps.size());
+              static_cast<unsigned long long>(timeline.instructions()), timeline.calls().size(),
+              timeline.gaps().size());
   return 0;
 }

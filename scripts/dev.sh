@@ -9,6 +9,8 @@ needed=(g++ cmake ninja-build pkg-config libipt-dev libopencsd-dev libcapstone-d
         nlohmann-json3-dev libprotozero-dev libsqlite3-dev zlib1g-dev zstd)
 # Manual pages are not made without it.
 optional=(scdoc)
+# The Python module is not made without them; NumPy is for its tests.
+for_python=(pybind11-dev python3-dev python3-numpy)
 # Only for tests: comparisons with perf, packages, timelines in a real browser, profiles for LLVM's tools. They are skipped without.
 for_tests=(linux-perf dpkg-dev file chromium shellcheck sqlite3 llvm-19 bolt-19)
 
@@ -36,7 +38,7 @@ deps() {
   fi
   local list extra
   list=$(missing "${needed[@]}")
-  extra=$(missing "${optional[@]}" "$@")
+  extra=$(missing "${optional[@]}" "${for_python[@]}" "$@")
   [ -n "$list$extra" ] || return 0
   if [ "$(id -u)" != 0 ] && ! sudo -n true 2>/dev/null; then
     say "packages are missing, and installing them needs root. Run:"

@@ -242,8 +242,14 @@ Result<void> run_pipeline(const Capture& capture, const PipelineOptions& options
   for (size_t i = 0; i < workers; ++i) {
     decoders.push_back((*arch)->decoder(capture.streams, *capture.text, options.decode));
   }
-  for_each_index(arena, workers, [&](size_t i) { run.work(i, *decoders[i]); });
+  try {
+    for_each_index(arena, workers, [&](size_t i) { run.work(i, *decoders[i]); });
+  } catch (...) {
+    consumer.finished(std::current_exception());
+    throw;
+  }
   run.finish();
+  consumer.finished(nullptr);
   return {};
 }
 

@@ -1,6 +1,7 @@
 // Pipeline: all segments of all streams decoded in parallel, delivered in order.
 #pragma once
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <string>
 #include <vector>
@@ -35,6 +36,8 @@ class ChunkConsumer {
   // Whether deliver() looks at the entries of a chunk's steps. If prepare() is all that does, their memory is
   // written anew at once, while it is near, and does not wait (StepList::give_codes). Asked by all workers.
   virtual bool delivers_steps() const { return true; }
+  // After the last deliver(), while all Blocks still live. `error`: what ended the work, if anything did.
+  virtual void finished(std::exception_ptr /*error*/) {}
   // Return true to stop early (closed pipe, limit reached). Asked by all workers, also while another one
   // delivers.
   virtual bool stopped() const { return false; }

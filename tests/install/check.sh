@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# check.sh BUILD SOURCE COMPILER: what a user gets from `cmake --install` and `cpack`, seen from outside. The example program is
-# built against the installed tree by pkg-config and by find_package, after the tree was moved, and run on the demo.
+# check.sh BUILD SOURCE COMPILER [PYTHON]: what a user gets from `cmake --install` and `cpack`, seen from outside. The example
+# is built against the installed tree by pkg-config and by find_package, with the shared and the static library, after the
+# tree was moved, and run on the demo; so is the C test, and the Python module is used.
 set -euo pipefail
-build=$1 source=$2 compiler=$3
+build=$1 source=$2 compiler=$3 python=${4:-}
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 fail() { echo "FAILED: $*" >&2; exit 1; }
@@ -17,19 +18,48 @@ demo=$source/tests/data/demo
 [ "$(grep -c '^    old' "$scratch/want")" = 10 ] || fail "the demo has 10 changes: $(cat "$scratch/want")"
 grep -q 'cpu 1 ran the old until .* ran the new from ' "$scratch/want" || fail "nothing ran changed text"
 
-export PKG_CONFIG_PATH
-PKG_CONFIG_PATH=$(dirname "$(find "$prefix" -name asof.pc)")
-flags=$(pkg-config --cflags --libs asof)
-# shellcheck disable=SC2086 # a list of words
-$compiler -O1 "$source/examples/kernel_changes.cpp" $flags -o "$scratch/by_pkg_config"
-"$scratch/by_pkg_config" "$demo/perf.data" "$demo/symfs" | cmp - "$scratch/want" || fail "built by pkg-config"
-echo "pkg-config: built and run"
+library=$(dirname "$(find "$prefix" -name libasof.so)")
+tests=$source/tests/api
+"$tests/exports.sh" "$library/libasof.so" "$tests/c_symbols.txt" || fail "exported symbols"
+internal=$(grep -rlE '#include "(textstore|arch|decoder|api|tools)/' "$prefix/include" || true)
+[ -z "$internal" ] || fail "internal headers are needed by $internal"
+[ "$(find "$prefix/include" -type f ! -path "$prefix/include/asof/*.h")" = "" ] || fail "headers outside of include/asof"
+
+# run PROGRAM: on the demo, with the same output as the one that was built in the tree.
+run() { LD_LIBRARY_PATH=$library "$1" "$demo/perf.data" "$demo/symfs" | cmp - "$scratch/want" || fail "$1"; }
+# needs PROGRAM yes|no: whether it needs libasof.so.0.
+needs() { [ "$(readelf -d "$1" | grep -q 'NEEDED.*libasof.so.0' && echo yes || echo no)" = "$2" ] || fail "$1 and libasof.so.0"; }
+
+export PKG_CONFIG_PATH=$library/pkgconfig
+for linkage in asof:yes asof-static:no; do
+  flags=$(pkg-config --cflags --libs "${linkage%:*}")
+  program=$scratch/${linkage%:*}
+  # shellcheck disable=SC2086 # a list of words
+  $compiler -std=c++23 -O1 "$source/examples/kernel_changes.cpp" $flags -o "$program"
+  run "$program"
+  needs "$program" "${linkage#*:}"
+done
+echo "pkg-config: built and run, shared and static"
+# shellcheck disable=SC2046
+${CC:-cc} -std=c11 -Wall -Wextra -pedantic -Werror "$tests/c_api_test.c" $(pkg-config --cflags --libs asof) -o "$scratch/c_api"
+LD_LIBRARY_PATH=$library "$scratch/c_api" "$demo/perf.data" "$demo/symfs" || fail "the C interface"
+echo "C: built and run"
 
 cmake -S "$source/tests/install/consumer" -B "$scratch/consumer" -DCMAKE_PREFIX_PATH="$prefix" -DCMAKE_CXX_COMPILER="$compiler" \
   -DCMAKE_BUILD_TYPE=Release -DEXAMPLE="$source/examples/kernel_changes.cpp" >"$scratch/configure.log" || { cat "$scratch/configure.log"; fail configure; }
 cmake --build "$scratch/consumer" >"$scratch/build.log" || { cat "$scratch/build.log"; fail build; }
-"$scratch/consumer/kernel_changes" "$demo/perf.data" "$demo/symfs" | cmp - "$scratch/want" || fail "built by find_package"
-echo "find_package: built and run"
+run "$scratch/consumer/with_shared"
+run "$scratch/consumer/with_static"
+needs "$scratch/consumer/with_shared" yes
+needs "$scratch/consumer/with_static" no
+echo "find_package: built and run, shared and static"
+
+if [ -n "$python" ]; then
+  package=$(dirname "$(dirname "$(find "$prefix" -name '_asof*.so')")")
+  count='import asof, sys; print(sum(b.count for b in asof.open(sys.argv[1], symfs=sys.argv[2]).blocks()))'
+  [ "$(LD_LIBRARY_PATH=$library PYTHONPATH=$package "$python" -B -c "$count" "$demo/perf.data" "$demo/symfs")" = 61625 ] || fail "the Python module"
+  echo "Python: run"
+fi
 
 if ! command -v dpkg-deb >/dev/null || ! command -v dpkg-shlibdeps >/dev/null || ! command -v file >/dev/null; then
   echo "SKIPPED: packages (dpkg-deb, dpkg-shlibdeps or file is not there)"
@@ -39,9 +69,11 @@ fi
   { cat "$scratch/cpack.log"; fail cpack; }
 asof=$(echo "$scratch"/packages/asof_*.deb)
 dev=$(echo "$scratch"/packages/libasof-dev_*.deb)
+shared=$(echo "$scratch"/packages/libasof0_*.deb)
 dpkg-deb -c "$asof" >"$scratch/asof.list"
 dpkg-deb -c "$dev" >"$scratch/dev.list"
-has() { grep -qE " \./$2\$" "$scratch/$1.list" || fail "$1 has no $2: $(cat "$scratch/$1.list")"; }
+dpkg-deb -c "$shared" >"$scratch/shared.list"
+has() { grep -qE " \./$2( -> .*)?\$" "$scratch/$1.list" || fail "$1 has no $2: $(cat "$scratch/$1.list")"; }
 has asof usr/bin/asof
 has asof usr/share/bash-completion/completions/asof
 has asof usr/share/zsh/vendor-completions/_asof
@@ -53,10 +85,25 @@ if command -v scdoc >/dev/null; then
   done
 fi
 has dev usr/include/asof/asof.h
-has dev 'usr/lib/.*/?libasof_decoder.a'
+has dev usr/include/asof/asof_c.h
+has dev 'usr/lib/.*/?libasof.a'
+has dev 'usr/lib/.*/?libasof.so'
+has shared 'usr/lib/.*/?libasof.so.0'
+has shared 'usr/lib/.*/?libasof.so.0.1.0'
 has dev 'usr/lib/.*/?cmake/asof/asofConfig.cmake'
 has dev 'usr/lib/.*/?pkgconfig/asof.pc'
+has dev 'usr/lib/.*/?pkgconfig/asof-static.pc'
+if [ -n "$python" ]; then
+  module=$(echo "$scratch"/packages/python3-asof_*.deb)
+  dpkg-deb -c "$module" >"$scratch/module.list"
+  has module usr/lib/python3/dist-packages/asof/__init__.py
+  has module usr/lib/python3/dist-packages/asof/py.typed
+  has module 'usr/lib/python3/dist-packages/asof/_asof.*\.so'
+  [[ $(dpkg-deb -f "$module" Depends) == *libasof0* ]] || fail "Depends of the module"
+fi
 grep -qE 'make_man|gtest|/tmp|\.cpp$' "$scratch/asof.list" && fail "the package has what it should not"
+[[ $(dpkg-deb -f "$dev" Depends) == *libasof0* ]] || fail "Depends of libasof-dev"
+[[ $(dpkg-deb -f "$shared" Depends) == *libipt2* ]] || fail "Depends of libasof0"
 depends=$(dpkg-deb -f "$asof" Depends)
 for library in libc6 libipt2 libcapstone4 libtbb12 libfmt9; do
   [[ $depends == *$library* ]] || fail "Depends lacks $library: $depends"
@@ -64,4 +111,6 @@ done
 dpkg-deb -x "$asof" "$scratch/root"
 "$scratch/root/usr/bin/asof" digest -q "$demo/perf.data" --symfs "$demo/symfs" | cmp - <("$build/asof" digest -q "$demo/perf.data" --symfs "$demo/symfs") ||
   fail "the packaged program"
-echo "packages: $(basename "$asof") ($(stat -c %s "$asof") bytes), $(basename "$dev") ($(stat -c %s "$dev") bytes)"
+for package in "$scratch"/packages/*.deb; do
+  echo "package: $(basename "$package") ($(stat -c %s "$package") bytes)"
+done

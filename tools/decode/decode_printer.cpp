@@ -6,6 +6,7 @@
 #include <array>
 #include <cstring>
 
+#include "decoder/model/task_of.h"
 #include "tools/output/diagnostics.h"
 #include "tools/output/format.h"
 #include "tools/output/tally.h"
@@ -70,28 +71,6 @@ uint32_t kind_of(EventKind kind) {
 template <class T, class U>
 bool contains(const std::vector<T>& list, const U& value) {
   return std::find(list.begin(), list.end(), value) != list.end();
-}
-
-uint64_t apart(Time from, Time to) { return static_cast<uint64_t>(to) - static_cast<uint64_t>(from); }
-
-// The task whose code of this space runs about `t`; `by_time`: the one that the switch records name for `t`.
-// That is the time of a timing packet, and the record of a switch can lie between it and the code. The idle
-// task and kernel threads have no user code: it is the task of its process next to `t`. nullptr: unknown.
-const ContextChange* task_of(const Stream& stream, Time t, Space space, const ContextChange* by_time) {
-  constexpr std::ptrdiff_t kMostChanges = 64;  // looked at on either side
-  if (space == kKernelSpace || by_time == nullptr || by_time->space != kNoSpace) return by_time;
-  const std::span all(stream.contexts);
-  const std::ptrdiff_t at = by_time - all.data(), size = std::ssize(all);
-  const ContextChange *later = nullptr, *earlier = nullptr;
-  Time left = kTimeMin;  // when the earlier one went
-  for (std::ptrdiff_t i = at; i < std::min(size, at + kMostChanges) && later == nullptr; ++i) {
-    if (space != kNoSpace && all[i].space == space) later = &all[i];
-  }
-  for (std::ptrdiff_t i = at; i-- > std::max<std::ptrdiff_t>(0, at - kMostChanges) && earlier == nullptr;) {
-    if (space != kNoSpace && all[i].space == space) earlier = &all[i], left = all[i + 1].time;
-  }
-  if (later == nullptr || earlier == nullptr) return later != nullptr ? later : earlier;
-  return apart(t, later->time) < apart(left, t) ? later : earlier;
 }
 
 bool taken(const Step& step) {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "tools/text/text_history.h"
+#include "textstore/text_image.h"
 
 namespace asof {
 namespace {

@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
+#include "textstore/text_image.h"
 #include "tools/disasm/disasm.h"
 #include "tools/output/output.h"
-#include "tools/text/text_history.h"
 #include "tools/text/text_places.h"
 
 namespace asof {

@@ -1,5 +1,5 @@
 // Versions of text for people: which version an instruction was, and what a range looked like at an instant.
-#include "tools/text/text_history.h"
+#include "textstore/text_image.h"
 
 #include <gtest/gtest.h>
 

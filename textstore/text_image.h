@@ -1,4 +1,4 @@
-// The history of text for people: what an address range looked like at an instant.
+// What an address range held at an instant.
 #pragma once
 #include <cstdint>
 #include <span>

@@ -1,4 +1,4 @@
-#include "tools/text/text_history.h"
+#include "textstore/text_image.h"
 
 #include <algorithm>
 #include <cstring>

@@ -1,0 +1,17 @@
+# What the Python module needs. ASOF_PYTHON_MISSING names what is not there; then there is no module.
+# Debian's Python has Debian's pybind11 and NumPy; another one in PATH has not.
+if(NOT Python3_EXECUTABLE AND EXISTS /usr/bin/python3)
+  set(Python3_EXECUTABLE /usr/bin/python3)
+endif()
+find_package(Python3 COMPONENTS Interpreter Development.Module)
+find_path(PYBIND11_INCLUDE pybind11/pybind11.h)
+set(ASOF_PYTHON_MISSING)
+if(NOT Python3_Development.Module_FOUND)
+  list(APPEND ASOF_PYTHON_MISSING python3-dev)
+endif()
+if(NOT PYBIND11_INCLUDE)
+  list(APPEND ASOF_PYTHON_MISSING pybind11-dev)
+endif()
+if(ASOF_PYTHON_MISSING)
+  message(STATUS "no Python module: ${ASOF_PYTHON_MISSING} not found")
+endif()
