@@ -10,6 +10,7 @@
 #include "textstore/check.h"
 #include "textstore/lost_index.h"
 #include "textstore/patch_places.h"
+#include "textstore/patch_rules.h"
 #include "textstore/poke_sites.h"
 #include "textstore/site_versions.h"
 #include "textstore/space_facts.h"

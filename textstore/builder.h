@@ -23,10 +23,11 @@
 #include <span>
 
 #include "textstore/facts.h"
-#include "textstore/patch_rules.h"
 #include "textstore/text_store.h"
 
 namespace asof {
+
+struct PatchRules;
 
 class Builder {
  public:
