@@ -5,6 +5,7 @@
 #include <new>
 #include <string>
 
+#include "api/convert.h"
 #include "asof/asof.h"
 #include "asof/asof_c.h"
 
@@ -26,7 +27,7 @@ inline void set_error(asof_error** error, v0::Error e) {
 }
 
 inline void bad_value(asof_error** error, const char* what, const char* reason) {
-  set_error(error, {"E-FILE-091", what, std::nullopt, reason, ""});
+  set_error(error, {v0::text_of(asof::Code::kBadOption), what, std::nullopt, reason, ""});
 }
 
 // Runs `body`; what it throws, which is never about the input, becomes an error and `failed`.
@@ -36,7 +37,7 @@ T guarded(asof_error** error, T failed, Body&& body) {
     return body();
   } catch (const std::exception& e) {
     try {
-      set_error(error, {"E-FILE-093", "", std::nullopt, e.what(), ""});
+      set_error(error, {v0::text_of(asof::Code::kNoResources), "", std::nullopt, e.what(), ""});
     } catch (...) {
       if (error != nullptr) *error = nullptr;  // not even memory for that
     }

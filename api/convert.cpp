@@ -32,7 +32,7 @@ std::optional<uint64_t> known_offset(uint64_t offset) {
 }  // namespace
 
 Error to_public(const asof::Error& e) {
-  return {code_text(e.code), e.where, known_offset(e.offset), e.reason, e.hint};
+  return {text_of(e.code), e.where, known_offset(e.offset), e.reason, e.hint};
 }
 
 Notice to_public(const asof::Notice& n) {
@@ -48,7 +48,7 @@ Notice to_public(const asof::Notice& n) {
       out.severity = Severity::kError;
       break;
   }
-  out.code = code_text(n.code);
+  out.code = text_of(n.code);
   out.where = n.where;
   out.reason = n.reason;
   out.hint = n.hint;

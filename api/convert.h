@@ -23,7 +23,7 @@ inline SourceKind to_public(asof::OriginKind kind) { return static_cast<SourceKi
 inline AddressRange to_public(asof::AddrRange r) { return {r.begin, r.end}; }
 inline TimeRange to_public(asof::TimeBounds b) { return {b.lo, b.hi}; }
 
-// "E-FLOW-001", of whatever the layers keep as a code.
-inline std::string code_text(std::string_view code) { return std::string(code); }
+// "E-FLOW-001"
+inline std::string text_of(asof::Code code) { return std::string(asof::code_text(code)); }
 
 }  // namespace asof::v0

@@ -124,7 +124,7 @@ class Converter {
 
   static Gap gap(const FlowPoint& p) {
     const asof::Gap& g = *p.gap;
-    Gap out{code_text(g.code), g.reason, to_public(g.time), g.ip, g.resume_ip, g.begin, g.end};
+    Gap out{text_of(g.code), g.reason, to_public(g.time), g.ip, g.resume_ip, g.begin, g.end};
     out.file_offset = p.stream->file_offset(g.begin).value_or(0);
     set_who(out, p.who);
     return out;

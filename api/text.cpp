@@ -32,7 +32,7 @@ Text::Text(std::shared_ptr<const CaptureData> data) : data_(std::move(data)) {}
 Result<TextImage> Text::at(AddressRange range, Time time, Space space) const {
   if (range.end <= range.begin || range.end - range.begin > kMaxImage) {
     return std::unexpected(
-        Error{"E-FILE-091", "", std::nullopt,
+        Error{text_of(Code::kBadOption), "", std::nullopt,
               "the range is empty or has more than " + std::to_string(kMaxImage) + " bytes", ""});
   }
   const asof::AddrRange asked{range.begin, range.end};

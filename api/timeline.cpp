@@ -26,7 +26,7 @@ static_assert(kCallAsync == asof::Slice::kAsync && kCallSyscall == asof::Slice::
 static_assert(std::to_underlying(FunctionKind::kUntraced) ==
               std::to_underlying(asof::TimelineFunction::Kind::kUntraced));
 static_assert(std::to_underlying(TextLifetime::Kind::kSnapshot) ==
-              std::to_underlying(asof::LifeSlice::Kind::kSnapshot));
+              std::to_underlying(asof::LifetimeSlice::Kind::kSnapshot));
 
 constexpr size_t kBatch = 1024;             // calls
 constexpr uint64_t kMostWaiting = 4 << 20;  // bytes of calls between the pipeline and the reader
@@ -132,7 +132,7 @@ class CallSource final : public RecordSource<Call>, private asof::TimelineSink {
 };
 
 Gap to_public(const asof::GapSlice& g) {
-  Gap out{code_text(g.code), g.reason, {g.begin, g.end}, g.ip, g.resume_ip};
+  Gap out{text_of(g.code), g.reason, {g.begin, g.end}, g.ip, g.resume_ip};
   out.end = g.bytes;
   out.file_offset = g.file_offset;
   out.cpu = g.cpu;
@@ -148,7 +148,7 @@ ChangeSlice to_public(const asof::PokeSlice& p) {
   return out;
 }
 
-TextLifetime to_public(const asof::LifeSlice& l) {
+TextLifetime to_public(const asof::LifetimeSlice& l) {
   return {static_cast<TextLifetime::Kind>(l.kind),
           l.name,
           v0::to_public(l.range),
@@ -195,7 +195,7 @@ Timeline Capture::timeline(const TimelineOptions& options) const {
   for (const asof::PokeSlice& p : t.pokes) data->changes.push_back(to_public(p));
   for (const asof::RunSlice& r : t.runs) data->runs.push_back({r.cpu, r.pid, r.tid, r.comm, r.begin, r.end});
   for (const asof::GapSlice& g : t.gaps) data->gaps.push_back(to_public(g));
-  for (const asof::LifeSlice& l : t.lives) data->lifetimes.push_back(to_public(l));
+  for (const asof::LifetimeSlice& l : t.lifetimes) data->lifetimes.push_back(to_public(l));
   // Everything but the names is there in its public form now.
   t.slices = {};
   t.events = {};

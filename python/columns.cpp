@@ -106,7 +106,10 @@ void add_column_methods(CaptureClass& capture) {
       },
       py::kw_only(), py::arg("cpu") = py::none(), py::arg("pid") = py::none(), py::arg("tid") = py::none(),
       py::arg("time") = py::none(), py::arg("order") = "time", py::arg("jobs") = 0,
-      py::arg("limit") = py::none());
+      py::arg("limit") = py::none(),
+      "Executed instructions as columns, at most `limit`. Each column is a read-only memoryview that keeps "
+      "the "
+      "table alive; numpy.asarray() takes it without a copy. Other arguments: see instructions().");
 }
 
 }  // namespace asof_python

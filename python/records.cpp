@@ -180,7 +180,7 @@ void bind_rest(py::module_& m) {
 
 // A method of Capture that gives an iterator.
 template <class T, class Object>
-void def_records(CaptureClass& capture, const char* name,
+void def_records(CaptureClass& capture, const char* name, const char* doc,
                  asof::Records<T> (asof::Capture::*records)(const asof::Filter&) const) {
   capture.def(
       name,
@@ -190,7 +190,7 @@ void def_records(CaptureClass& capture, const char* name,
             (c.*records)(make_filter(cpu, pid, tid, time, order, jobs)));
       },
       py::kw_only(), py::arg("cpu") = py::none(), py::arg("pid") = py::none(), py::arg("tid") = py::none(),
-      py::arg("time") = py::none(), py::arg("order") = "time", py::arg("jobs") = 0);
+      py::arg("time") = py::none(), py::arg("order") = "time", py::arg("jobs") = 0, doc);
 }
 
 }  // namespace
@@ -206,10 +206,22 @@ void bind_records(py::module_& m) {
 }
 
 void add_record_methods(CaptureClass& capture) {
-  def_records<asof::Instruction, PyInstruction>(capture, "instructions", &asof::Capture::instructions);
-  def_records<asof::Block, PyBlock>(capture, "blocks", &asof::Capture::blocks);
-  def_records<asof::Gap, PyGap>(capture, "gaps", &asof::Capture::gaps);
-  def_records<asof::Event, PyEvent>(capture, "events", &asof::Capture::events);
+  def_records<asof::Instruction, PyInstruction>(
+      capture, "instructions",
+      "Iterator over executed instructions. cpu, pid, tid: None (all), a number or several. time: (first, "
+      "last) in ns, either may be None. order: \"time\" (CPUs merged) or \"stream\" (one after the other). "
+      "jobs: decoding threads; 0: one for each CPU. Records do not depend on it.",
+      &asof::Capture::instructions);
+  def_records<asof::Block, PyBlock>(
+      capture, "blocks",
+      "Iterator over executions of straight runs of instructions. Arguments: see instructions().",
+      &asof::Capture::blocks);
+  def_records<asof::Gap, PyGap>(
+      capture, "gaps", "Iterator over stretches of trace without flow. Arguments: see instructions().",
+      &asof::Capture::gaps);
+  def_records<asof::Event, PyEvent>(capture, "events",
+                                    "Iterator over packets other than flow. Arguments: see instructions().",
+                                    &asof::Capture::events);
   capture.def(
       "calls",
       [](const asof::Capture& c, const py::object& cpu, const py::object& tid, const py::object& time,
@@ -220,7 +232,9 @@ void add_record_methods(CaptureClass& capture) {
         return std::make_unique<Iterator<asof::Call, PyCall>>(c.calls(options));
       },
       py::kw_only(), py::arg("cpu") = py::none(), py::arg("tid") = py::none(), py::arg("time") = py::none(),
-      py::arg("by_thread") = false, py::arg("jobs") = 0);
+      py::arg("by_thread") = false, py::arg("jobs") = 0,
+      "Iterator over activations of functions in the order they end: callees before callers. by_thread: of a "
+      "thread, over all CPUs; else parts of it on each CPU.");
 }
 
 }  // namespace asof_python

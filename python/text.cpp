@@ -72,7 +72,11 @@ void bind_text(py::module_& m) {
 }
 
 void add_text_methods(CaptureClass& capture) {
-  capture.def("text_at", &text_at, py::arg("address"), py::arg("size"), py::arg("time"), py::arg("space") = 0)
+  capture
+      .def(
+          "text_at", &text_at, py::arg("address"), py::arg("size"), py::arg("time"), py::arg("space") = 0,
+          "The bytes [address, address + size) as they were at a time (ns). Error E-FILE-091: empty, or more "
+          "than 16 MiB.")
       .def_property_readonly("changes",
                              [](const asof::Capture& c) {
                                std::vector<PyChange> out;
@@ -89,7 +93,8 @@ void add_text_methods(CaptureClass& capture) {
             if (!found) return std::nullopt;
             return to_python(*found);
           },
-          py::arg("address"), py::arg("time"), py::arg("space") = 0)
+          py::arg("address"), py::arg("time"), py::arg("space") = 0,
+          "The symbol that covers an address at a time, or None.")
       .def(
           "symbols",
           [](const asof::Capture& c, const std::string& name) {
@@ -97,7 +102,7 @@ void add_text_methods(CaptureClass& capture) {
             for (const asof::Symbol& s : c.text().symbols(name)) out.push_back(to_python(s));
             return out;
           },
-          py::arg("name"))
+          py::arg("name"), "All symbols of this exact name.")
       .def(
           "source",
           [](const asof::Capture& c, asof::SourceRef ref) {
@@ -105,7 +110,7 @@ void add_text_methods(CaptureClass& capture) {
             return PySource{std::string(asof::name(s.kind)), std::string(s.name), std::string(s.build_id),
                             s.id};
           },
-          py::arg("ref"))
+          py::arg("ref"), "What Instruction.source and TextImage.sources refer to.")
       .def(
           "spaces", [](const asof::Capture& c, std::int32_t pid) { return c.text().spaces(pid); },
           py::arg("pid"));

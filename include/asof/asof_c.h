@@ -1,7 +1,8 @@
 /* asof for C, and for whatever calls C. The C++ library (asof/asof.h) says more about each thing.
  *
  * Rules
- *   - Handles are opaque, and none but those of functions that close or free may be NULL; closing NULL does nothing.
+ *   - Handles are opaque, and none but those of functions that close or free may be NULL; closing NULL does
+ * nothing.
  *   - Functions that can fail return NULL or ASOF_FAILED and, where `error` is not NULL, set *error to an
  * error that asof_error_free() frees; else they leave *error as it is.
  *   - Structures begin with their size, which the caller sets ({.size = sizeof x}, or an ASOF_..._INIT

@@ -82,7 +82,7 @@ class ASOF_EXPORT Text {
   Result<TextImage> at(AddressRange range, Time time, Space space = kKernelSpace) const;
 
   TextCell cell(Address address, Space space = kKernelSpace) const;
-  // All that overlap `range`, by address; the first and the last may reach beyond it.
+  // All that overlap `range`, by address, holes included; the first and the last may reach beyond it.
   std::vector<TextCell> cells(AddressRange range, Space space = kKernelSpace) const;
 
   // By time.

@@ -74,6 +74,12 @@ TEST(Text, WhatIsNotKnownIsSaid) {
   EXPECT_FALSE(hole->known(0, 1));
   EXPECT_TRUE(text.cell(0x1000, 12345).versions.empty());
   EXPECT_FALSE(text.symbol(0x1000, 0).has_value());
+  EXPECT_FALSE(text.symbol(0xffffffff81000000, 0, 12345).has_value());
+  EXPECT_TRUE(text.cells({17, 16}).empty());
+  for (const asof::TextCell& hole_cell : text.cells({0x1000, 0x2000}, 12345))
+    EXPECT_TRUE(hole_cell.versions.empty());
+  EXPECT_GT(text.cells({0, UINT64_MAX}).size(), 10U);
+  EXPECT_TRUE(text.spaces(99999).empty());
   EXPECT_TRUE(text.symbols("no such symbol").empty());
   EXPECT_EQ(text.source(0).kind, asof::SourceKind::kUnknown);
   EXPECT_EQ(text.source(0x7fffffff).kind, asof::SourceKind::kUnknown);
