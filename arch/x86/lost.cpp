@@ -1,6 +1,6 @@
 // The walk where the flow is lost because no bytes are known: most of a trace whose text is incomplete. TNT
 // bits lead nowhere then, and a TIP into a hole of the text is where the same gap goes on. What is here is
-// what fetch(), without_flow(), text_of_spaces() and lose() do to the state one by one, without opening and
+// what fetch(), without_flow(), text() and lose() do to the state one by one, without opening and
 // closing the gap; it returns to the careful walk before everything else.
 #include <algorithm>
 #include <utility>
