@@ -138,15 +138,16 @@ void Hypotheses<Flow, Types>::follow(const State& s, const Hypothesis& h, Verdic
     v.best = &h;
     v.best_stop = stop;
     v.best_trial = std::move(t);
-  } else if (t.untried != UINT64_MAX || t.unsure_at != SIZE_MAX || best.unsure_at <= t.places.size()) {
-    // One path of this hypothesis meets one of the other. There are more, or it may have been another.
+  } else if (t.untried != UINT64_MAX || best.untried < t.end || t.unsure_at != SIZE_MAX ||
+             best.unsure_at <= t.places.size()) {
+    // One path of this hypothesis meets one of the other. There are more, or it may have been another. Nor can
+    // a choice on the best one's path be left to be judged when the flow gets there: that is done with what
+    // the best one knows of time, and what it then rules out may be where this hypothesis goes on.
     v.all_meet = false;
   } else if (stop == Stop::kMerged) {
     v.met = std::max(v.met, t.end - 1);  // the same from what was used last
-    // A choice on the best one's path is judged where it is taken: there it is in doubt no longer than here.
-    v.same_path = v.same_path && best.untried >= t.end && t.path == best.marks[t.places.size()].path;
-  } else if (stop == Stop::kSegmentEnd && v.best_stop == Stop::kSegmentEnd && t.end == best.end &&
-             best.untried >= t.end) {
+    v.same_path = v.same_path && t.path == best.marks[t.places.size()].path;
+  } else if (stop == Stop::kSegmentEnd && v.best_stop == Stop::kSegmentEnd && t.end == best.end) {
     v.met = std::max(v.met, t.end);
     v.same_path = v.same_path && t.path == best.path;
   } else {

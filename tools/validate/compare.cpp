@@ -22,9 +22,9 @@ const TruthRun* Comparer::run(size_t index) {
   return index < run_base_ + runs_.size() ? &runs_[index - run_base_] : nullptr;
 }
 
-void Comparer::add_gap(Code code, std::string text) {
+void Comparer::add_gap(std::string cause, std::string text) {
   if (open_gap_ != 0) return;  // the first one is the cause
-  gaps_.push_back({std::string(code_text(code)), std::move(text)});
+  gaps_.push_back({std::move(cause), std::move(text)});
   open_gap_ = static_cast<uint32_t>(gaps_.size());
 }
 

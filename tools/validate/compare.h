@@ -77,7 +77,8 @@ class Comparer {
 
   void add(DecodedPiece piece);
   // A gap in front of the next piece.
-  void add_gap(Code code, std::string text);
+  void add_gap(std::string cause, std::string text);
+  void add_gap(Code code, std::string text) { add_gap(std::string(code_text(code)), std::move(text)); }
   // No more pieces: what is left of the truth is missing.
   void finish();
   const CompareResult& result() const { return result_; }
