@@ -156,9 +156,8 @@ class StepList {
 
   static constexpr uint32_t kLoose = UINT32_MAX;
   static constexpr uint32_t kTakenBit = 1;  // of a code
-  static constexpr unsigned kRunShift =
-      4;  // the run's id is above it: what lies between is for whoever
-          // keeps sixteen bytes for each run and wants no shift to find them
+  static constexpr unsigned kRunShift = 4;  // the run's id is above it: what lies between is for whoever
+      // keeps sixteen bytes for each run and wants no shift to find them
 
   // Gives Steps by value, held inside: valid until the next ++.
   class Iterator {

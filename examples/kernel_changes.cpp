@@ -49,8 +49,7 @@ void print_versions(const asof::Timeline& timeline) {
 }
 
 int complain(const asof::Error& e) {
-  std::fprintf(stderr, "%s %s: %s\n", e.code.c_str(), e.where.c_str(),
-               e.reason.c_str());
+  std::fprintf(stderr, "%s %s: %s\n", e.code.c_str(), e.where.c_str(), e.reason.c_str());
   return 2;
 }
 

@@ -18,10 +18,10 @@ enum class Code : uint8_t {
 // What a code is about: the middle of its text.
 enum class CodeFamily : uint8_t { kNone, kData, kFile, kFlow, kLost, kSide, kText };
 
-std::string_view code_text(Code code);                     // "E-FLOW-001"; empty for kNone
-std::optional<Code> code_of(std::string_view text);        // nullopt: no such code
+std::string_view code_text(Code code);               // "E-FLOW-001"; empty for kNone
+std::optional<Code> code_of(std::string_view text);  // nullopt: no such code
 CodeFamily family_of(Code code);
-std::string_view family_text(CodeFamily family);           // "FLOW"; empty for kNone
+std::string_view family_text(CodeFamily family);  // "FLOW"; empty for kNone
 // E-: an error or a loss; else (I-) information.
 bool is_error_or_loss(Code code);
 
