@@ -180,15 +180,18 @@ const typename Types::Hypothesis* Hypotheses<Flow, Types>::judge(State& s,
 template <class Flow, class Types>
 void Hypotheses<Flow, Types>::set_confidence(State& s, const Verdict& v, bool unknown) {
   constexpr uint64_t kForGood = UINT64_MAX;  // until the next sync point or gap
-  if (v.best == nullptr) {
-    confidence_ = Confidence::kContradiction;
-    confidence_until_ = kForGood;
-    return;
-  }
   // A choice inside a stretch that is in doubt itself is no surer than that, and proves nothing about time.
   const bool doubtful = in_doubt(s);
   const Confidence before = in_window(s) ? confidence_ : Confidence::kCertain;
   const uint64_t before_until = in_window(s) ? confidence_until_ : 0;
+  if (v.best == nullptr) {
+    // Where the flow may have gone another way, or over other text, nothing more than that is wrong. Else the
+    // recording does not show all that happened.
+    s.unsure = s.unsure || v.open;
+    confidence_ = Confidence::kContradiction;
+    confidence_until_ = s.unsure ? std::max(before_until, s.decisions + 1) : kForGood;
+    return;
+  }
   if (v.survivors == 1 && unknown) followed_until_ = v.best_trial.end;
   if (v.survivors == 1 && !v.open) {
     confidence_ = Confidence::kProved;

@@ -9,6 +9,7 @@
 #include <map>
 #include <set>
 
+#include "tests/support/captures_of.h"
 #include "tests/support/decode_capture.h"
 #include "tests/support/demo_capture.h"
 #include "tests/support/libipt_decode.h"
@@ -158,7 +159,7 @@ TEST(Demo, CoarseTimingNeverMakesWrongInstructionsCertain) {
       {"TSC at the start only", traced([](TracerConfig& t) { t.mtc = false, t.psb_bytes = 1 << 20; })},
   };
   for (const Variant& v : variants) {
-    for (const uint64_t seed : {1, 2}) {
+    for (uint64_t seed = 1; seed <= captures_of(8); ++seed) {
       SCOPED_TRACE(std::string(v.name) + ", seed " + std::to_string(seed));
       const TempDir dir;
       const DemoCapture demo = make_demo({.trace = v.trace, .seed = seed});
