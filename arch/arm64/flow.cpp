@@ -69,6 +69,7 @@ void Flow::choose_doubt(const SyncGroup& group) {
 
 // May the bytes of `b`, as they are to run now, have changed without a record of it?
 bool Flow::is_unsure(const State& s, const Block& b) {
+  if (s.space_unsure && b.space != kKernelSpace) return true;  // it is of another process, perhaps
   if (b.unsure || unsure_ == walk::Unsure::kAlways) return true;
   if (config_.unrecorded_changes && b.space == kKernelSpace &&
       !config_.complete_text.contains(AddrRange{b.ip, b.end()}))
@@ -83,7 +84,6 @@ bool Flow::may_have_changed(const State& s) {
   b.ip = s.ip;
   b.size = kWord;
   b.space = is_kernel_address(s.ip) ? kKernelSpace : s.user_space;
-  if (s.space_unsure && b.space != kKernelSpace) return true;
   const TimeBounds when = bounds(s);
   for (const Addr a : {s.ip, s.ip + kWord - 1}) {
     for (const Version& v : text_.cell(b.space, a).versions)

@@ -41,8 +41,8 @@ std::vector<uint8_t> build_id_of(const CaseText& t) {
 }
 
 MmapSpec map_of(const CaseText& t, uint32_t prot) {
-  return {.pid = 1,
-          .tid = 1,
+  return {.pid = t.process,
+          .tid = t.process,
           .addr = t.begin,
           .len = (t.size() + kPage - 1) / kPage * kPage,
           .pgoff = kPage,
@@ -290,6 +290,14 @@ void CaseWriter::add_event(const CaseEvent& e) {
       emit = [map = std::move(map)](PerfDataWriter& w, const Trailer& t) { w.mmap2(map, t); };
       break;
     }
+    case Kind::kSwitch:
+      emit = [&e](PerfDataWriter& w, const Trailer& t) {
+        Trailer in = t;
+        in.pid = in.tid = static_cast<int32_t>(e.number);
+        const int32_t before = in.pid == 1 ? 2 : 1;
+        w.context_switch_cpu_wide(false, false, before, before, in);
+      };
+      break;
     case Kind::kImage:
     case Kind::kWatch:
       return;

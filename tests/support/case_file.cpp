@@ -70,6 +70,7 @@ CaseArea area_of(std::string_view word) {
                                                              {"unclaimed", CaseArea::kUnclaimed},
                                                              {"hidden", CaseArea::kHidden},
                                                              {"user", CaseArea::kUser},
+                                                             {"user2", CaseArea::kUser},
                                                              {"late-user", CaseArea::kLateUser}};
   const auto it = names.find(word);
   if (it == names.end()) throw CaseError(fmt::format("'{}' is no kind of text", word));
@@ -154,6 +155,9 @@ void Reader::event(const std::vector<std::string>& words) {
     e.kind = CaseEvent::Kind::kWatch;
     e.texts = {words.at(at)};
     e.type = symbol_type(words, at + 1);
+  } else if (kind == "switch") {
+    e.kind = CaseEvent::Kind::kSwitch;
+    e.number = parse_number(words.at(at));
   } else if (kind == "map") {
     e.kind = CaseEvent::Kind::kMap;
     if (words.size() == at + 2) {
@@ -374,7 +378,8 @@ CaseFile read_case(const std::filesystem::path& path, const std::string& variant
         const std::vector<std::string> words = split_words(section);
         if (words.empty()) throw CaseError("a section without a name");
         if (words[0] == "text") {
-          out.program.begin_text(words.at(1), area_of(words.at(2)), parse_number(words.at(3)));
+          out.program.begin_text(words.at(1), area_of(words.at(2)), parse_number(words.at(3)),
+                                 words[2] == "user2" ? 2 : 1);
           section = "text";
         }
       } else if (section.empty()) {

@@ -16,7 +16,18 @@ namespace asof::test {
 inline constexpr Time kCaseBase = 1'000'000'000;  // perf time, and TSC, of a case's time 0
 
 struct CaseEvent {
-  enum class Kind : uint8_t { kPoke, kKsymbol, kLoad, kUnload, kLost, kImage, kWatch, kRecord, kMap };
+  enum class Kind : uint8_t {
+    kPoke,
+    kKsymbol,
+    kLoad,
+    kUnload,
+    kLost,
+    kImage,
+    kWatch,
+    kRecord,
+    kMap,
+    kSwitch
+  };
   Kind kind = Kind::kPoke;
   bool at_start = false;  // made up by the tool: no time
   Time time = 0;
@@ -28,7 +39,7 @@ struct CaseEvent {
   uint16_t type = 1;    // of KSYMBOL; record type of kRecord; type word of kWatch
   uint16_t misc = 0;    // kRecord
   bool unregister = false;
-  uint64_t number = 0;             // program id, lost records, protection
+  uint64_t number = 0;             // program id, lost records, protection, process
   std::vector<std::string> texts;  // kImage, kWatch, kMap
   std::vector<uint8_t> body;       // kRecord
 };

@@ -110,8 +110,8 @@ std::vector<uint8_t> bytes_of(std::span<const CaseInsn> insns) {
   return out;
 }
 
-void CaseProgram::begin_text(const std::string& name, CaseArea area, Addr begin) {
-  texts_.push_back({.name = name, .area = area, .begin = begin, .insns = {}});
+void CaseProgram::begin_text(const std::string& name, CaseArea area, Addr begin, int32_t process) {
+  texts_.push_back({.name = name, .area = area, .begin = begin, .process = process, .insns = {}});
   sources_.emplace_back();
   open_.clear();
   here_ = begin;

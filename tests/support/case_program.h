@@ -43,6 +43,7 @@ struct CaseText {
   std::string name;
   CaseArea area = CaseArea::kKernel;
   Addr begin = 0;
+  int32_t process = 1;  // kUser, kLateUser: whose
   std::vector<CaseInsn> insns;
   std::vector<uint8_t> bytes() const;  // gaps that `org` and `align` leave are INT3
   uint64_t size() const { return insns.empty() ? 0 : insns.back().at + insns.back().bytes.size() - begin; }
@@ -63,7 +64,7 @@ class CaseProgram {
  public:
   void use_arm64() { arm64_ = true; }
   bool is_arm64() const { return arm64_; }
-  void begin_text(const std::string& name, CaseArea area, Addr begin);
+  void begin_text(const std::string& name, CaseArea area, Addr begin, int32_t process);
   // One line of a [text] section: "label:", "label: instruction", "instruction", "org X", "align N",
   // "fill N BYTE", "nops N".
   void line(std::string_view text);
