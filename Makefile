@@ -1,5 +1,5 @@
 # Thin front of CMake: scripts/dev.sh does the work and installs what is missing.
-.PHONY: all deps demo check bench lint clean
+.PHONY: all deps demo check check-all bench lint clean
 all:
 	@scripts/dev.sh build
 deps:
@@ -8,6 +8,8 @@ demo:
 	@scripts/dev.sh demo
 check:
 	@scripts/dev.sh check
+check-all:
+	@scripts/dev.sh check-all
 bench:
 	@scripts/dev.sh bench
 lint:

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# deps | build | demo | check | bench | lint: everything between a clone and a result. Packages that are missing are installed
+# deps | build | demo | check | check-all | bench | lint: everything between a clone and a result. Packages that are missing are installed
 # (Debian; as root or through sudo), and what is done is said. Nothing asks a question.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -125,9 +125,46 @@ lint() {
     xargs -P "$(nproc)" -n 4 clang-tidy-19 -p build/release --quiet
 }
 
+# The suite under another preset. Tests on large captures are for the optimised build and are skipped here.
+check_preset() {
+  say "building build/$1"
+  cmake --preset "$1" >"build/$1.configure.log" 2>&1 || { cat "build/$1.configure.log"; exit 1; }
+  cmake --build "build/$1"
+  say "testing build/$1"
+  ctest --preset "$1" -j2
+}
+
+# Each fuzzer over its seeds and as many random inputs; the same ones each time.
+fuzz_smoke() {
+  say "building build/fuzz"
+  cmake --preset fuzz >build/fuzz.configure.log 2>&1 || { cat build/fuzz.configure.log; exit 1; }
+  cmake --build build/fuzz
+  local fuzzer
+  for fuzzer in build/fuzz/tests/fuzz/*_fuzz; do
+    say "fuzzing: $fuzzer"
+    mkdir -p "build/fuzz/corpus/${fuzzer##*/}"
+    "$fuzzer" -runs=20000 -seed=1 -max_len=16384 -print_final_stats=1 "build/fuzz/corpus/${fuzzer##*/}"
+  done
+}
+
+# Everything that `check` does, and what takes longer: lint, other compilers and sanitizers, fuzzers. About two hours on two cores.
+check_all() {
+  local list
+  list=$(missing clang-19 libclang-rt-19-dev)
+  # shellcheck disable=SC2086
+  [ -z "$list" ] || { say "installing: $list"; install_packages $list; }
+  check
+  lint
+  local preset
+  for preset in clang asan tsan; do check_preset $preset; done
+  fuzz_smoke
+  say "all of it passed"
+}
+
 mkdir -p build
 case "${1:-}" in
   build) build asof ;;
   deps|test_deps|demo|check|bench|lint) "$1" ;;
-  *) echo "usage: scripts/dev.sh deps|build|demo|check|bench|lint" >&2; exit 1 ;;
+  check-all) check_all ;;
+  *) echo "usage: scripts/dev.sh deps|build|demo|check|check-all|bench|lint" >&2; exit 1 ;;
 esac
