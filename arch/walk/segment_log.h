@@ -10,11 +10,13 @@
 namespace asof::walk {
 
 class SegmentLog {
+ public:
+  // `offset`: in the segment's bytes.
+  void add_event(EventKind kind, Time time, Addr ip, uint64_t a, uint64_t b, uint64_t offset);
+
  protected:
   void start_log(const Segment& segment, ChunkSink& sink);
 
-  // `offset`: in the segment's bytes.
-  void add_event(EventKind kind, Time time, Addr ip, uint64_t a, uint64_t b, uint64_t offset);
   // The gap that opens, whose begin and reason are still to be filled in; nullptr: one is open already. Where
   // the last gap ended right here, before any instruction, it is one gap: the first cause stays.
   Gap* new_gap(Code code, Addr ip, Time lo);

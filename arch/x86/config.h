@@ -30,7 +30,7 @@ struct Config {
   bool cr3_filter = false;        // IA32_RTIT_CTL.CR3Filter: a TIP.PGD without IP may bind to MOV CR3
   std::vector<AddrRange> filter;  // address filter regions; empty: no filter
   std::optional<TimeConversion> time;  // absent: decoded without time
-  // Of the traced kernel, for anchors in the trace itself (anchors.cpp); 0: not known.
+  // Of the traced kernel, for anchors in the trace itself (anchors.h); 0: not known.
   Addr perf_event_text_poke = 0;
   Addr do_sync_core = 0;
 };

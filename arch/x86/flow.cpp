@@ -14,10 +14,12 @@ Flow::Flow(const Config& config, std::span<const Stream> streams, const TextStor
     : Hypotheses(text, options),
       config_(config),
       errata_(errata_of(config.cpu)),
+      anchors_(config, text, options.clock_error),
+      packets_(errata_, *this),
       streams_(streams),
       blocks_(text, options.text_at, options.block_cache, Isa()) {
   cache_ = &blocks_;
-  for (const Addr a : hooks(config, text, options)) hook(*cache_, a);
+  for (const Addr a : Anchors::hooks(config, text, options)) hook(*cache_, a);
   if (code != nullptr) run_caches_[0].emplace(std::move(code));
   if (unsure_code != nullptr) run_caches_[1].emplace(std::move(unsure_code));
 }
@@ -32,6 +34,7 @@ void Flow::decode(const Segment& segment, ChunkSink& sink) {
     const auto bytes = stream_->bytes(segment.begin, segment.tail_end, scratch_);
     begin_ = bytes.data();
     end_ = begin_ + bytes.size();
+    packets_.start(bytes);
     tail_ = begin_ + (segment.end - segment.begin);
 
     chunk_.steps.reserve(std::min<size_t>(4 * bytes.size(), options_.chunk_steps));
@@ -46,9 +49,10 @@ void Flow::decode(const Segment& segment, ChunkSink& sink) {
     s.transaction = g.transaction;
     s.p = begin_ + g.size;
     overwritten_ = segment.overwritten || runs_back_inside({s.p, tail_}, s.clock);
+    if (overwritten_) packets_.expect_time_back();
     choose_code(s);
     s.unsure = unsure_ == walk::Unsure::kAlways;
-    anchor_start_ = overwritten_ ? kTimeMin : segment.start_time;
+    anchors_.start(stream_->cpu, overwritten_ ? kTimeMin : segment.start_time);
     if (overwritten_) doubt();
     add_event(EventKind::kPsb, s.now, g.has_ip ? g.ip : 0, 0, 0, 0);
     if (g.has_cr3) add_event(EventKind::kPaging, s.now, g.has_ip ? g.ip : 0, g.cr3, g.non_root ? 1 : 0, 0);
@@ -68,6 +72,16 @@ void Flow::decode(const Segment& segment, ChunkSink& sink) {
     close_gap(s, 0, static_cast<uint64_t>(tail_ - begin_));
   }
   flush(true);
+}
+
+void Flow::count_visit(State& s, const Node& node) {
+  if (!anchors_.counting()) return;
+  if (path_in_doubt(s)) {  // it may never have come here
+    s.visits.pokes_uncounted = true;
+    return;
+  }
+  // The fast walk waits for it, too.
+  if (const Addr back = anchors_.visit(s.visits, node.ip, s.rets, bounds(s).hi)) hook(*cache_, back);
 }
 
 // The flow is at `ip` by a packet: whose address space is it?
@@ -175,7 +189,7 @@ bool Flow::without_flow(State& s) {
       enter(s, ip);
       if constexpr (Emit) {
         if (config_.no_tnt) {
-          report_bound_events(s);
+          packets_.report_bound_events(s);
           lose_without_tnt(s, at);
           d = Pending{};
           return true;
@@ -205,7 +219,7 @@ bool Flow::without_flow(State& s) {
       return false;
     case Pending::Kind::kGuest:
       if constexpr (Emit) {
-        report_bound_events(s);
+        packets_.report_bound_events(s);
         d = Pending{};
         guest_walk(s);
       }
@@ -224,158 +238,9 @@ bool Flow::without_flow(State& s) {
   return true;
 }
 
-template <bool Emit>
-Flow::Stop Flow::walk(State& s, Trial* trial) {
-  for (;;) {
-    if constexpr (Emit) {
-      if (chunk_.steps.size() >= options_.chunk_steps && !gap_) [[unlikely]]
-        wrmsr_steps_ -= std::min(wrmsr_steps_, flush(false));
-      if (const uint32_t run = fast_start(s)) fast_walk(s, run);
-      if (s.lost && gap_) lost_walk(s);
-    }
-    if (s.tnt_count == 0 && s.pending.kind == Pending::Kind::kNone) fetch<Emit>(s);
-    if (s.tnt_count == 0 && s.pending.kind >= Pending::Kind::kPge) [[unlikely]] {
-      // Things that stop the flow wherever it is, or at a certain address.
-      if (s.pending.kind == Pending::Kind::kOverflow) {
-        if constexpr (!Emit) return Stop::kOut;
-        const uint64_t at = s.pending.offset;
-        open_gap(s, Code::kTraceOverflow, "the trace hardware lost packets (OVF)", at);
-        s.pending = Pending{};
-        resolve_overflow(s);
-        close_gap(s, s.enabled ? s.ip : 0, static_cast<uint64_t>(s.p - begin_));
-        add_event(EventKind::kOverflow, s.now, s.enabled ? s.ip : 0, 0, 0, at);
-        if (s.enabled) enter(s, s.ip);
-        doubt_guest(s);
-        continue;
-      }
-      if (s.pending.kind == Pending::Kind::kBad) {
-        if constexpr (Emit) {
-          const uint64_t at = s.pending.offset;
-          open_gap(
-              s, Code::kBadPacket,
-              [&] { return fmt::format("bytes at offset {:#x} are no packet", segment_->begin + at); }, at);
-        }
-        return Stop::kOut;
-      }
-      if (s.pending.kind == Pending::Kind::kTimeBack) {
-        without_flow<Emit>(s);
-        return Stop::kOut;
-      }
-      if (s.enabled && !s.lost && s.pending.kind == Pending::Kind::kPge) {
-        if (s.pending.has_ip && s.pending.ip == s.ip) {  // BDM70 on a machine whose model is not known
-          s.pending = Pending{};
-          continue;
-        }
-        if constexpr (!Emit) return Stop::kContradiction;
-        contradiction(s, Code::kPacketOutOfPlace, "a TIP.PGE while tracing is on: its TIP.PGD is missing");
-      }
-      if (s.enabled && !s.lost && s.pending.kind == Pending::Kind::kEnd && !s.pending.has_ip)
-        return Stop::kOut;
-      if (s.enabled && !s.lost && s.pending.binds() && s.pending.bound_ip() == s.ip) {
-        const bool vm_entry = errata_.skd022 && s.pending.to_pgd;
-        if (vm_entry) {
-          // SKD022: the FUP on a VM entry may be bogus; it is a plain stop then.
-          Node* n = cache_->node(is_kernel_address(s.ip) ? kKernelSpace : s.user_space, s.ip, s.mode);
-          if (n->only != nullptr && n->only->block.count == 1 && n->only->last_vm_entry) {
-            s.pending.kind = Pending::Kind::kPgd;
-            continue;
-          }
-        }
-        if (!arrive<Emit>(s)) {
-          if constexpr (!Emit) trial->path = s.path;
-          return Stop::kSegmentEnd;
-        }
-        const Stop stop = used(s, trial);
-        if (stop != Stop::kGo) return stop;
-        continue;
-      }
-    }
-    if (!s.enabled || s.lost) [[unlikely]] {
-      if constexpr (!Emit) {
-        if (s.lost) return Stop::kOut;
-      }
-      // A hypothesis that ends while tracing is off has not met another one there.
-      if (!without_flow<Emit>(s)) return Emit ? Stop::kSegmentEnd : Stop::kOut;
-      continue;
-    }
-    if (s.tnt_count == 0 && s.pending.kind == Pending::Kind::kPgd && s.pending.has_ip &&
-        s.pending.ip == s.ip) {
-      stop_tracing<Emit>(s, nullptr);
-      continue;
-    }
-    if (const Stop stop = idle<Emit>(s); stop != Stop::kGo) [[unlikely]] {
-      if constexpr (Emit) continue;
-      return stop;
-    }
-
-    Stop why = Stop::kGo;
-    Variant* v = nullptr;
-    Node* const from = s.node;
-    if (from != nullptr && from->state == TextState::kStable) [[likely]] {
-      v = from->only;
-    } else {
-      v = text<Emit>(s, trial, why);
-      if (v == nullptr) {
-        if constexpr (Emit) continue;  // the gap is open
-        return why;
-      }
-    }
-    meet(s, v->block, trial);
-    uint32_t count = 0;
-    const bool cut = s.tnt_count == 0 && cut_at_bound(s, v->block, count);
-    if (cut) {
-      emit<Emit>(s, *v, count, 0);
-      s.ip = s.pending.binds() ? s.pending.bound_ip() : s.pending.ip;
-      s.node = nullptr;
-      continue;
-    }
-    if (s.tnt_count == 0 && s.pending.kind == Pending::Kind::kPtwrite &&
-        v->block.kind != BranchKind::kPtwrite &&
-        (v->block.kind == BranchKind::kCond || needs_target(v->block.kind))) {
-      // No PTWRITE before trace is needed: report it without an address and look further.
-      if constexpr (Emit) report_bound_events(s);
-      s.pending = Pending{};
-      continue;
-    }
-    if (s.rets.split() && v->block.kind == BranchKind::kRet && s.tnt_count != 0) [[unlikely]] {
-      if (!settle_return<Emit>(s, *v, trial, why)) return why;
-    }
-    const Stop stop = branch<Emit>(s, *v, trial);
-    if (stop == Stop::kGo) {
-      const BranchKind how = v->block.kind;
-      if (how != BranchKind::kNone && how != BranchKind::kCond && how != BranchKind::kJump)
-        s.life = kNoOrigin;
-      else if (!is_poke(v->block.origin))
-        s.life = v->block.origin;
-      // Remember the successor for the next visit; between kernel and user code whose address it is has to be
-      // asked.
-      const bool same_half = is_kernel_address(s.ip) == (v->block.space == kKernelSpace);
-      if (s.node == nullptr && s.enabled && !s.lost && options_.block_cache && same_half) {
-        Node* n = cache_->node(v->block.space, s.ip, s.mode);
-        const BranchKind kind = v->block.kind;
-        if (kind == BranchKind::kRet || kind == BranchKind::kJumpInd || kind == BranchKind::kCallInd) {
-          v->indirect = n;
-          v->indirect_ip = s.ip;
-          s.node = n;
-        } else if (!needs_target(kind)) {
-          if (s.ip == v->block.end() && !(kind == BranchKind::kJump || kind == BranchKind::kCall))
-            v->fall = n;
-          else if (s.ip == v->block.target)
-            v->taken = n;
-          s.node = n;
-        }
-      }
-      continue;
-    }
-    if (stop == Stop::kContradiction) {
-      if constexpr (Emit) continue;
-      return stop;
-    }
-    return stop;
-  }
-}
-
-template Flow::Stop Flow::walk<true>(State&, Trial*);
-template Flow::Stop Flow::walk<false>(State&, Trial*);
+template bool Flow::arrive<true>(State&);
+template bool Flow::arrive<false>(State&);
+template bool Flow::without_flow<true>(State&);
+template bool Flow::without_flow<false>(State&);
 
 }  // namespace asof::x86

@@ -1,12 +1,9 @@
 // Flow: follows one segment's packets through the text and gives the executed blocks.
 //
 // Invariants of the walk:
-//  * All TNT bits of a packet are used before the next packet is looked at (`fetch`), so the flow always
-//  knows what the
-//    trace says next while it walks on without trace.
 //  * A bound event (FUP) is met before the text at its address is asked for: an INT3 window needs no bytes.
 //  * last-IP is kept through every gap; the flow resumes at the first packet with a complete IP.
-//  * Visits to hooked nodes (the kernel's own patching code) are noted: see anchors.cpp.
+//  * Visits to hooked nodes (the kernel's own patching code) are counted: see anchors.h.
 //  * walk<false> (a hypothesis) works on a copy of the state and emits nothing.
 #pragma once
 #include <optional>
@@ -16,31 +13,16 @@
 #include "arch/arch.h"
 #include "arch/holes.h"
 #include "arch/walk/hypothesis.h"
+#include "arch/x86/anchors.h"
 #include "arch/x86/block_cache.h"
 #include "arch/x86/errata.h"
+#include "arch/x86/packet_fetcher.h"
 #include "arch/x86/path_cache.h"
 #include "arch/x86/runs.h"
 #include "arch/x86/state.h"
+#include "arch/x86/sync_group.h"
 
 namespace asof::x86 {
-
-// What a PSB+ says (sync.cpp).
-struct SyncGroup {
-  bool has_ip = false;    // tracing is on, at ip
-  bool overflow = false;  // it ended in an OVF
-  Addr ip = 0;
-  uint8_t mode = 64;
-  bool transaction = false;
-  uint64_t cr3 = 0;
-  bool non_root = false;  // of the PIP
-  bool guest = false;     // another machine's than the text, as far as a PIP shows
-  bool has_cr3 = false;
-  bool bad = false;  // damaged: `size` bytes were good
-  size_t size = 0;   // bytes up to and with PSBEND (or up to the OVF)
-  Clock clock;
-};
-// Reads the PSB+ at bytes[0].
-SyncGroup read_sync_group(std::span<const uint8_t> bytes, const Clock& clock, const Errata& errata);
 
 // Branches that take their target from a TIP.
 bool needs_target(BranchKind k);
@@ -70,33 +52,11 @@ class Flow final : public SegmentDecoder, private walk::Hypotheses<Flow, FlowTyp
   // TextStore::unsure_from() on; nullptr: there is no such time.
   Flow(const Config& config, std::span<const Stream> streams, const TextStore& text,
        const DecodeOptions& options, std::shared_ptr<CodeMap> code, std::shared_ptr<CodeMap> unsure_code);
-  // Addresses whose visits are counted in this text.
-  static std::vector<Addr> hooks(const Config& config, const TextStore& text, const DecodeOptions& options);
   void decode(const Segment& segment, ChunkSink& sink) override;
 
  private:
   friend class walk::Gaps<Flow, State>;
   friend class walk::Hypotheses<Flow, FlowTypes>;
-
-  // fetch.cpp: from packets to the next TNT bits or Pending.
-  template <bool Emit>
-  void fetch(State& s);
-  template <bool Emit>
-  bool fetch_one(State& s, const Packet& k, uint64_t offset);
-  template <bool Emit>
-  bool fetch_fup(State& s, const Packet& k, uint64_t offset);
-  template <bool Emit>
-  void fetch_async_end(State& s);
-  template <bool Emit>
-  bool on_timing(State& s, const Packet& k);
-  template <bool Emit>
-  bool side_packet(State& s, const Packet& k, uint64_t offset);
-  template <bool Emit>
-  void fetch_sync(State& s, uint64_t offset);
-  Packet next_packet(const uint8_t* p, uint8_t block_bytes) const;
-  void resolve_overflow(State& s);
-  bool fup_is_bogus(const State& s, const uint8_t* after_fup) const;
-  bool skip_after_overflow(State& s);
 
   // guest.cpp: VMX non-root operation
   void enter_guest(State& s, uint64_t at);
@@ -124,9 +84,18 @@ class Flow final : public SegmentDecoder, private walk::Hypotheses<Flow, FlowTyp
   void prefetch_path(const FastWalk& walk);
   bool new_path(FastWalk& w, PathPackets packets, CachedPath& path);
 
-  // flow.cpp: the walk; branch.cpp: how blocks end
+  // walk.cpp
   template <bool Emit>
   Stop walk(State& s, Trial* trial);
+  template <bool Emit>
+  std::optional<Stop> happens_here(State& s, Trial* trial);
+  template <bool Emit>
+  Stop step(State& s, Trial* trial);
+  void overflow(State& s);
+  bool is_bogus_stop(const State& s);
+  void link_successor(State& s, Variant& v);
+
+  // flow.cpp: where packets say where the flow is; branch.cpp: how blocks end
   template <bool Emit>
   bool without_flow(State& s);
   template <bool Emit>
@@ -155,7 +124,7 @@ class Flow final : public SegmentDecoder, private walk::Hypotheses<Flow, FlowTyp
   TimeBounds text_bounds(const State& s) { return bounds(s); }
   Time ceiling(const State& s);
   bool pause_ahead() const { return ceiling_pause_; }
-  static TimeKnown time_known(const State& s) { return {std::max({s.lo, s.anchor_lo, s.poked_lo})}; }
+  static TimeKnown time_known(const State& s) { return {std::max({s.lo, s.visits.lo, s.visits.poked_lo})}; }
   void assume(State& s, const Hypothesis& h) const;
   bool narrow(const State& s, std::vector<Variant*>& known) const;
   void keep_life(const State& s, std::vector<Variant*>& known) const;
@@ -165,6 +134,7 @@ class Flow final : public SegmentDecoder, private walk::Hypotheses<Flow, FlowTyp
     if (node.hooked) [[unlikely]]
       count_visit(s, node);
   }
+  void count_visit(State& s, const Node& node);
   template <bool Emit>
   bool settle_return(State& s, Variant& v, Trial* trial, Stop& why);
 
@@ -172,14 +142,6 @@ class Flow final : public SegmentDecoder, private walk::Hypotheses<Flow, FlowTyp
   void choose_code(const State& s);
   bool is_unsure(const State& s, const Block& b);
   bool may_have_changed(const State& s);
-
-  // anchors.cpp
-  void count_visit(State& s, const Node& node);
-  void enter_poke(State& s);
-  void leave_poke(State& s);
-  void visit_sync(State& s);
-  bool lost_between(Time after, Time before, std::optional<uint32_t> ring) const;
-  const std::vector<Time>& ring_times(uint32_t ring);
 
   // lost.cpp: the walk where nothing is known
   struct LostWalk;
@@ -191,11 +153,12 @@ class Flow final : public SegmentDecoder, private walk::Hypotheses<Flow, FlowTyp
   void after_gap(State& s);
   void lose_sync(State& s);
   void lose_without_tnt(State& s, uint64_t at);
-  void report_bound_events(const State& s);
   std::string describe(const State& s) const;
 
   const Config& config_;
   const Errata errata_;
+  Anchors anchors_;
+  PacketFetcher packets_;
   const std::span<const Stream> streams_;
   Holes holes_{text_};
   BlockCache blocks_;
@@ -215,9 +178,6 @@ class Flow final : public SegmentDecoder, private walk::Hypotheses<Flow, FlowTyp
   Time ceiling_ = kTimeMax;
   bool ceiling_pause_ = false;  // tracing stops before it
   std::optional<bool> guest_in_segment_;
-  Time anchor_start_ = kTimeMin;  // of the sync point; kTimeMin: not known
-  // Anchors: times of each ring's TEXT_POKE records.
-  tsl::robin_map<uint32_t, std::vector<Time>> ring_times_;
 };
 
 }  // namespace asof::x86

@@ -7,14 +7,6 @@
 
 namespace asof::x86 {
 
-// Events that were to bind to a place, without one.
-void Flow::report_bound_events(const State& s) {
-  for (unsigned i = 0; i < s.pending.event_count; ++i) {
-    const Event& e = s.pending.events[i];
-    add_event(e.kind, e.time, 0, e.a, e.b, e.offset);
-  }
-}
-
 void Flow::after_gap(State& s) {
   if (s.maybe_guest)
     doubt_guest(s);

@@ -27,7 +27,7 @@ void Flow::enter_guest(State& s, uint64_t at) {
 // Over the packets of a guest, up to the one where the host goes on, or what ends or breaks the segment.
 void Flow::guest_walk(State& s) {
   for (;;) {
-    const Packet k = next_packet(s.p, s.block_bytes);
+    const Packet k = packets_.next(s.p, s.block_bytes);
     const uint64_t at = static_cast<uint64_t>(s.p - begin_);
     switch (k.type) {
       case Pk::kTip:
@@ -58,7 +58,7 @@ void Flow::guest_walk(State& s) {
       case Pk::kMtc:
       case Pk::kCyc:
       case Pk::kCbr:
-        if (!on_timing<true>(s, k)) return;
+        if (!packets_.timing<true>(s, k)) return;
         break;
       case Pk::kPsb:
       case Pk::kOvf:
@@ -66,8 +66,8 @@ void Flow::guest_walk(State& s) {
       case Pk::kBad:
         return;
       default:
-        side_packet<true>(s, k, at);
-        report_bound_events(s);
+        packets_.side_packet<true>(s, k, at);
+        packets_.report_bound_events(s);
         s.pending = Pending{};
     }
   }

@@ -20,7 +20,7 @@ Time Flow::ceiling(const State& s) {
   ceiling_pause_ = false;
   for (;;) {
     if (block_bytes == 0) p = skip_short_tnt(p, end_);
-    const Packet k = next_packet(p, block_bytes);
+    const Packet k = packets_.next(p, block_bytes);
     if (k.type == Pk::kEnd || k.type == Pk::kBad) break;
     if (clock.update(k) && clock.has_time() && clock.exact()) {
       ceiling_ = clock.ceiling();
@@ -39,7 +39,7 @@ TimeBounds Flow::bounds(const State& s) {
   TimeBounds b{s.lo == kTimeMin ? stream_->bounds.lo : s.lo, ceiling(s)};
   if (b.hi < b.lo) std::swap(b.lo, b.hi);  // a clock that went backwards
   b = widen(b, options_.clock_error);
-  b.lo = std::max(b.lo, s.anchor_lo);
+  b.lo = std::max(b.lo, s.visits.lo);
   b.hi = std::max(b.hi, b.lo);
   return b;
 }
@@ -55,11 +55,11 @@ void Flow::keep_life(const State& s, std::vector<Variant*>& known) const {
                 [&](const Variant* v) { return v->block.origin != s.life && is_program(v->block.origin); });
 }
 
-// Without those that a poke up to s.poked_lo put other bytes in the place of.
+// Without those that a poke up to visits.poked_lo put other bytes in the place of.
 void Flow::drop_poked(const State& s, std::vector<Variant*>& known) {
-  if (s.poked_lo == kTimeMin) return;
+  if (s.visits.poked_lo == kTimeMin) return;
   const auto is_over = [&](const Variant* v) {
-    if (v->block.until >= s.poked_lo) return false;
+    if (v->block.until >= s.visits.poked_lo) return false;
     return std::ranges::any_of(known, [&](const Variant* next) {
       return is_poke(next->block.origin) && next->block.from == v->block.until + 1;
     });

@@ -17,9 +17,9 @@ uint64_t Flow::state_signature(const State& s, uint64_t place) {
   uint64_t h = mix(place, s.rets.rules());
   h = mix(h, uint64_t{s.in_user ? s.user_space : kNoSpace} << 8U | s.mode);
   h = mix(h, s.life);
-  h = mix(h, s.poke_return);
+  h = mix(h, s.visits.poke_return);
   return mix(h,
-             uint64_t{s.poke_visits} << 33U | uint64_t{s.sync_visits} << 1U | (s.pokes_uncounted ? 1U : 0U));
+             uint64_t{s.visits.pokes} << 33U | uint64_t{s.visits.syncs} << 1U | (s.visits.pokes_uncounted ? 1U : 0U));
 }
 
 }  // namespace asof::x86

@@ -7,6 +7,7 @@
 
 #include "arch/arch.h"
 #include "arch/walk/signature.h"
+#include "arch/x86/anchors.h"
 #include "arch/x86/block_cache.h"
 #include "arch/x86/clock.h"
 #include "arch/x86/runs.h"
@@ -285,13 +286,7 @@ struct State {
   bool calls_missing =
       false;  // a gap since the sync point: the hardware's return stack may hold more than `rets`
   Returns rets;
-  // Anchors (anchors.cpp): what visits to the kernel's own patching code since the sync point say of time.
-  Time anchor_lo = kTimeMin;  // on perf's clock without error: later than this for every choice of text
-  Time poked_lo = kTimeMin;   // what pokes up to here replaced is over, though their records may come later
-  Addr poke_return = 0;       // inside perf_event_text_poke(), called from in front of here
-  uint32_t poke_visits = 0;   // to perf_event_text_poke() that came back
-  uint32_t sync_visits = 0;   // to do_sync_core()
-  bool pokes_uncounted = false;
+  Visits visits;  // to the kernel's own patching code
 };
 
 }  // namespace asof::x86

@@ -1,18 +1,13 @@
 // From packets to what the flow needs next. Binding rules of packets: Intel SDM vol. 3, "Intel PT: Packet
 // Generation Scenarios"; what errata change is named where it is handled.
-#include <fmt/format.h>
-
 #include <utility>
 
-#include "arch/x86/flow.h"
+#include "arch/x86/packet_fetcher.h"
+#include "arch/x86/sync_group.h"
 #include "arch/x86/time_order.h"
 
 namespace asof::x86 {
 namespace {
-
-bool is_timing(Pk t) {
-  return t == Pk::kTsc || t == Pk::kTma || t == Pk::kMtc || t == Pk::kCyc || t == Pk::kCbr;
-}
 
 Event make_event(EventKind kind, Time time, Addr ip, uint64_t a, uint64_t b, uint64_t offset) {
   Event e;
@@ -38,7 +33,7 @@ void bind(Pending& p, const Event& e) {
 
 }  // namespace
 
-Packet Flow::next_packet(const uint8_t* p, uint8_t block_bytes) const {
+Packet PacketFetcher::next(const uint8_t* p, uint8_t block_bytes) const {
   Packet k = read_packet(p, end_, block_bytes);
   if (k.type == Pk::kCyc && k.size == 2 && errata_.skd007 && (k.value & ~0x1fULL) == 0x20 && p + 2 < end_ &&
       p[2] == 0xf3) {
@@ -54,17 +49,22 @@ Packet Flow::next_packet(const uint8_t* p, uint8_t block_bytes) const {
   return k;
 }
 
-// False: the packet is of an earlier time. What follows was written before, and nothing that decompression or
-// the return stack need is known of it: the rest of the segment is lost.
+void PacketFetcher::report_bound_events(const State& s) {
+  for (unsigned i = 0; i < s.pending.event_count; ++i) {
+    const Event& e = s.pending.events[i];
+    log_.add_event(e.kind, e.time, 0, e.a, e.b, e.offset);
+  }
+}
+
 template <bool Emit>
-bool Flow::on_timing(State& s, const Packet& k) {
+bool PacketFetcher::timing(State& s, const Packet& k) {
   const uint64_t offset = static_cast<uint64_t>(s.p - begin_);
   const Time before = s.now;
   if (s.clock.update(k)) s.now = s.clock.now();
   s.clock_moved = true;
   s.p += k.size;
   if constexpr (Emit) {
-    if (k.type == Pk::kCbr) add_event(EventKind::kCbr, s.now, 0, k.value, 0, offset);
+    if (k.type == Pk::kCbr) log_.add_event(EventKind::kCbr, s.now, 0, k.value, 0, offset);
   }
   if (!overwritten_ || k.type != Pk::kTsc || s.now >= saturating_add(before, -kClocksDiffer)) return true;
   if constexpr (Emit) report_bound_events(s);
@@ -74,14 +74,13 @@ bool Flow::on_timing(State& s, const Packet& k) {
   return false;
 }
 
-// Reads up to the next TNT, or the next thing that binds to a place in the flow.
 template <bool Emit>
-void Flow::fetch(State& s) {
+void PacketFetcher::fetch(State& s) {
   s.pending = Pending{};
   s.lo = s.floor;
   for (;;) {
     const uint64_t offset = static_cast<uint64_t>(s.p - begin_);
-    const Packet k = next_packet(s.p, s.block_bytes);
+    const Packet k = next(s.p, s.block_bytes);
     if (k.type == Pk::kTnt && !s.clock.guest()) {
       if (s.pending.event_count != 0) {  // its FUP never came: there is no place to bind to
         if constexpr (Emit) report_bound_events(s);
@@ -93,7 +92,7 @@ void Flow::fetch(State& s) {
       break;
     }
     if (is_timing(k.type)) {
-      if (!on_timing<Emit>(s, k)) break;
+      if (!timing<Emit>(s, k)) break;
       continue;
     }
     if (fetch_one<Emit>(s, k, offset)) break;
@@ -103,7 +102,7 @@ void Flow::fetch(State& s) {
 
 // True when s.pending is set. Moves s.p past what it used.
 template <bool Emit>
-bool Flow::fetch_one(State& s, const Packet& k, uint64_t offset) {
+bool PacketFetcher::fetch_one(State& s, const Packet& k, uint64_t offset) {
   Pending& d = s.pending;
   if (d.kind == Pending::Kind::kNone) d.offset = offset;
   if (s.clock.guest() && is_guest_flow(s, k.type)) [[unlikely]] {
@@ -137,7 +136,7 @@ bool Flow::fetch_one(State& s, const Packet& k, uint64_t offset) {
                              : (k.value & 1) != 0 ? EventKind::kTsxBegin
                                                   : EventKind::kTsxCommit;
       if (!s.enabled) {  // standalone: there is no place in the flow to bind to
-        if constexpr (Emit) add_event(kind, s.now, 0, 0, 0, offset);
+        if constexpr (Emit) log_.add_event(kind, s.now, 0, 0, 0, offset);
         return false;
       }
       d.tsx_abort = abort;
@@ -166,10 +165,8 @@ bool Flow::fetch_one(State& s, const Packet& k, uint64_t offset) {
   }
 }
 
-// Packets without effect on the flow. Those with an IP bit wait for their FUP; PTWRITE waits for its
-// instruction.
 template <bool Emit>
-bool Flow::side_packet(State& s, const Packet& k, uint64_t offset) {
+bool PacketFetcher::side_packet(State& s, const Packet& k, uint64_t offset) {
   s.block_bytes = next_block_bytes(k, s.block_bytes);
   s.p += k.size;
   EventKind kind;
@@ -242,14 +239,14 @@ bool Flow::side_packet(State& s, const Packet& k, uint64_t offset) {
     s.pending.kind = Pending::Kind::kPtwrite;
     return true;
   }
-  if constexpr (Emit) add_event(e.kind, e.time, 0, e.a, e.b, offset);
+  if constexpr (Emit) log_.add_event(e.kind, e.time, 0, e.a, e.b, offset);
   return false;
 }
 
 // A FUP either completes something before it (PTW, EXSTOP, MWAIT, CFE, BEP with IP bit; MODE.TSX; MODE.Exec)
 // or is the first half of an asynchronous branch.
 template <bool Emit>
-bool Flow::fetch_fup(State& s, const Packet& k, uint64_t offset) {
+bool PacketFetcher::fetch_fup(State& s, const Packet& k, uint64_t offset) {
   Pending& d = s.pending;
   s.p += k.size;
   const bool has_ip = update_ip(k.ipc, k.value, s.last_ip);
@@ -271,10 +268,10 @@ bool Flow::fetch_fup(State& s, const Packet& k, uint64_t offset) {
 
 // FUP seen; the TIP or TIP.PGD of the same event follows, with state changes in between.
 template <bool Emit>
-void Flow::fetch_async_end(State& s) {
+void PacketFetcher::fetch_async_end(State& s) {
   Pending& d = s.pending;
   for (;;) {
-    const Packet k = next_packet(s.p, s.block_bytes);
+    const Packet k = next(s.p, s.block_bytes);
     switch (k.type) {
       case Pk::kTip:
       case Pk::kPgd:
@@ -292,7 +289,7 @@ void Flow::fetch_async_end(State& s) {
       case Pk::kMtc:
       case Pk::kCyc:
       case Pk::kCbr:
-        if (!on_timing<Emit>(s, k)) return;
+        if (!timing<Emit>(s, k)) return;
         break;
       case Pk::kPad:
       case Pk::kPip:
@@ -316,7 +313,7 @@ void Flow::fetch_async_end(State& s) {
 
 // The next sync point: only its address matters here, the next segment reads the rest.
 template <bool Emit>
-void Flow::fetch_sync(State& s, uint64_t offset) {
+void PacketFetcher::fetch_sync(State& s, uint64_t offset) {
   const SyncGroup g = read_sync_group({s.p, end_}, s.clock, errata_);
   if constexpr (Emit) report_bound_events(s);
   s.pending = Pending{};
@@ -328,116 +325,9 @@ void Flow::fetch_sync(State& s, uint64_t offset) {
   if (g.bad || g.overflow || overwritten_) d.kind = Pending::Kind::kEos;
 }
 
-// ---- overflow ----
-
-// APL12: a FUP after OVF although tracing is off. The packets after it decide.
-bool Flow::fup_is_bogus(const State& s, const uint8_t* after_fup) const {
-  if (!errata_.apl12) return false;
-  State t = s;
-  t.p = after_fup;
-  for (;;) {
-    const Packet k = next_packet(t.p, t.block_bytes);
-    switch (k.type) {
-      case Pk::kPge:
-      case Pk::kStop:
-        return true;
-      case Pk::kPsb:
-        return !read_sync_group({t.p, end_}, t.clock, errata_).has_ip;
-      case Pk::kTnt:
-      case Pk::kTip:
-      case Pk::kPgd:
-      case Pk::kOvf:
-      case Pk::kPsbend:
-      case Pk::kEnd:
-      case Pk::kBad:
-        return false;
-      default:
-        t.p += k.size;
-    }
-  }
-}
-
-// SKD010: FUP or TIP.PGE missing; APL11: a TIP.PGD too many. Moves s.p past what resolves the overflow and
-// says so; false: tracing is simply off.
-bool Flow::skip_after_overflow(State& s) {
-  State t = s;
-  for (;;) {
-    const Packet k = next_packet(t.p, t.block_bytes);
-    switch (k.type) {
-      case Pk::kPgd:
-        if (!errata_.skd010 && !errata_.apl11) return false;
-        update_ip(k.ipc, k.value, t.last_ip);
-        t.p += k.size;
-        t.enabled = false;
-        s = t;
-        return true;
-      case Pk::kTip:
-        if (!errata_.skd010 || !update_ip(k.ipc, k.value, t.last_ip)) return false;
-        t.p += k.size;
-        t.enabled = true;
-        t.ip = t.last_ip;
-        s = t;
-        return true;
-      case Pk::kTsc:
-      case Pk::kTma:
-      case Pk::kMtc:
-      case Pk::kCyc:
-      case Pk::kCbr:
-        if (t.clock.update(k)) t.now = t.clock.now();
-        t.clock_moved = true;
-        t.p += k.size;
-        break;
-      case Pk::kPip:
-        t.clock.update(k);
-        t.p += k.size;
-        break;
-      case Pk::kPad:
-      case Pk::kMnt:
-      case Pk::kVmcs:
-      case Pk::kModeExec:
-      case Pk::kPwre:
-      case Pk::kPwrx:
-        t.p += k.size;
-        break;
-      default:
-        return false;
-    }
-  }
-}
-
-// After an OVF: a FUP with only timing in front of it says where tracing goes on; anything else says it is
-// off.
-void Flow::resolve_overflow(State& s) {
-  s.tnt_count = 0;
-  s.last_ip = 0;
-  s.rets.clear();
-  s.calls_missing = true;
-  s.lost = false;
-  s.enabled = false;
-  s.transaction = false;
-  State t = s;
-  for (;;) {
-    const Packet k = next_packet(t.p, t.block_bytes);
-    if (is_timing(k.type) || k.type == Pk::kPad || k.type == Pk::kMnt) {
-      if (t.clock.update(k)) t.now = t.clock.now();
-      t.clock_moved = true;
-      t.p += k.size;
-      continue;
-    }
-    if (k.type != Pk::kFup) break;
-    const bool has_ip = update_ip(k.ipc, k.value, t.last_ip);
-    t.p += k.size;
-    s = t;
-    s.enabled = has_ip && !fup_is_bogus(t, t.p);
-    s.ip = s.last_ip;
-    return;
-  }
-  skip_after_overflow(s);
-}
-
-template bool Flow::side_packet<true>(State&, const Packet&, uint64_t);
-template bool Flow::on_timing<true>(State&, const Packet&);
-template void Flow::fetch<true>(State&);
-template void Flow::fetch<false>(State&);
+template bool PacketFetcher::side_packet<true>(State&, const Packet&, uint64_t);
+template bool PacketFetcher::timing<true>(State&, const Packet&);
+template void PacketFetcher::fetch<true>(State&);
+template void PacketFetcher::fetch<false>(State&);
 
 }  // namespace asof::x86

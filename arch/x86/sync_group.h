@@ -1,0 +1,30 @@
+// What a PSB+ says: Intel SDM vol. 3, "PSB and PSBEND packets".
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "arch/arch.h"
+#include "arch/x86/clock.h"
+#include "arch/x86/errata.h"
+
+namespace asof::x86 {
+
+struct SyncGroup {
+  bool has_ip = false;    // tracing is on, at ip
+  bool overflow = false;  // it ended in an OVF
+  Addr ip = 0;
+  uint8_t mode = 64;
+  bool transaction = false;
+  uint64_t cr3 = 0;
+  bool non_root = false;  // of the PIP
+  bool guest = false;     // another machine's than the text, as far as a PIP shows
+  bool has_cr3 = false;
+  bool bad = false;  // damaged: `size` bytes were good
+  size_t size = 0;   // bytes up to and with PSBEND (or up to the OVF)
+  Clock clock;
+};
+// Reads the PSB+ at bytes[0].
+SyncGroup read_sync_group(std::span<const uint8_t> bytes, const Clock& clock, const Errata& errata);
+
+}  // namespace asof::x86
