@@ -14,7 +14,7 @@ struct CaptureData {
   std::vector<TextChange> changes;
 };
 
-// Of a capture that decodes: open() has asked.
+// Of a capture that decodes: open() has checked.
 inline const asof::TextStore& text_of(const CaptureData& data) { return *data.capture.text; }
 
 }  // namespace asof::v0

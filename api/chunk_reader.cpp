@@ -29,7 +29,7 @@ ChunkReader::~ChunkReader() {
 void ChunkReader::run() {
   std::exception_ptr error;
   try {
-    // open() has asked for the backend, which is all that can fail.
+    // open() has checked for the backend, which is all that can fail.
     const auto done = asof::run_pipeline(data_->capture, options_, order_, *this);
     ASOF_CHECK(done);
   } catch (...) {

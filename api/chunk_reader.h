@@ -1,4 +1,4 @@
-// ChunkReader: the pipeline, turned round. It runs on a thread of its own and the chunks are pulled.
+// ChunkReader: the pipeline as a source. It runs on a thread of its own and the chunks are pulled from it.
 #pragma once
 #include <atomic>
 #include <memory>

@@ -92,7 +92,7 @@ asof::CaptureOptions to_internal(const OpenOptions& o) {
 }
 
 asof::PipelineOptions to_internal(const Filter& f) {
-  // Threads that one can ask for: each costs a stack and caches.
+  // The most threads that can be requested: each costs a stack and caches.
   constexpr unsigned kMostJobs = 4096;
   asof::PipelineOptions out;
   out.jobs = std::min(f.jobs, kMostJobs);

@@ -19,7 +19,7 @@ bool is_branch(asof::BranchKind kind) {
          kind != asof::BranchKind::kPaging;
 }
 
-// A step's flags. kTaken of a branch that has no choice, too.
+// A step's flags. kTaken also for a branch that has no choice.
 uint8_t flags_of(const asof::Step& step) {
   const asof::Block& b = *step.block;
   uint8_t flags = step.flags & (kTaken | kAfterGap | kAsyncEntry | kTransaction);
@@ -105,7 +105,7 @@ class Converter {
       i.size = b.lengths[n];
       const bool last = n + 1 == b.count;
       i.branch = last ? to_public(b.kind) : Branch::kNone;
-      // What tells how a step was entered is of its first instruction, how it was left of its last.
+      // Flags of how a step was entered belong to its first instruction, of how it was left to its last.
       i.flags = flags & kTransaction;
       if (n == 0) i.flags |= flags & (kAfterGap | kAsyncEntry);
       if (last) i.flags |= flags & kTaken;

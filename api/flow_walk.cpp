@@ -57,7 +57,7 @@ FlowWalk::FlowWalk(std::shared_ptr<const CaptureData> data, const Filter& filter
   const auto& streams = data->capture.streams;
   lanes_.reserve(streams.size());
   for (const asof::Stream& s : streams) lanes_.emplace_back(filter_, s);
-  // One stream waits for nobody.
+  // A single stream waits for no other.
   if (filter.order == Order::kStream || streams.size() == 1) watermark_ = kTimeMax;
 }
 
@@ -83,7 +83,7 @@ bool FlowWalk::next(FlowPoint& point) {
   }
 }
 
-// The lane whose head comes first; second_: when another one has its turn.
+// The lane whose head comes first; second_: up to where it stays the first.
 FlowWalk::Lane* FlowWalk::earliest() {
   Lane* best = nullptr;
   second_ = {kTimeMax, lanes_.size()};
@@ -103,7 +103,7 @@ FlowWalk::Lane* FlowWalk::earliest() {
 bool FlowWalk::pull() {
   auto chunk = std::make_unique<asof::Chunk>();
   if (!reader_.next(*chunk)) {
-    // What still waits goes now.
+    // What still waits is released now.
     return !std::exchange(all_, true);
   }
   Lane& lane = lanes_[chunk->stream];

@@ -13,7 +13,7 @@ struct FlowWants {
   bool steps = false, events = false, gaps = false;
 };
 
-// The task behind a record.
+// The task of a record.
 struct Who {
   int32_t cpu = -1, pid = -1, tid = -1;
 };

@@ -63,7 +63,7 @@ class Handover {
     const std::lock_guard lock(mutex_);
     if (spare_.size() < kMostSpare) spare_.push_back(std::move(item));
   }
-  // The reader has enough: nobody waits from here on, and what is given is dropped.
+  // The reader has enough: no call waits from here on, and what is given is dropped.
   void close() {
     const std::lock_guard lock(mutex_);
     closed_ = true;

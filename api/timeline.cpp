@@ -70,7 +70,7 @@ class CallSource final : public RecordSource<Call>, private asof::TimelineSink {
       : data_(std::move(data)),
         options_(to_internal(options.filter, options.tracks)),
         batches_(kMostWaiting) {
-    // Of all that a sink is told, only slices are wanted.
+    // Of all that a sink receives, only slices are wanted.
     making_.reserve(kBatch);
   }
   ~CallSource() override {
@@ -95,7 +95,7 @@ class CallSource final : public RecordSource<Call>, private asof::TimelineSink {
   }
   bool stopped() const override { return closed_; }
 
-  // By id, at a place that stays.
+  // By id, at an address that does not change.
   template <class T>
   static T& at(std::deque<T>& list, size_t id) {
     while (list.size() <= id) list.emplace_back();
@@ -109,7 +109,7 @@ class CallSource final : public RecordSource<Call>, private asof::TimelineSink {
   void run() {
     std::exception_ptr error;
     try {
-      // open() has asked for the backend, which is all that can fail.
+      // open() has checked for the backend, which is all that can fail.
       const auto done = asof::run_timeline(data_->capture, options_, *this);
       ASOF_CHECK(done);
       hand_over();
@@ -185,7 +185,7 @@ Timeline Capture::timeline(const TimelineOptions& options) const {
   asof::TimelineLimits limits;
   limits.slices = options.max_calls;
   auto made = asof::make_timeline(data_->capture, to_internal(options.filter, options.tracks), limits);
-  ASOF_CHECK(made);  // open() has asked for the backend, which is all that can fail
+  ASOF_CHECK(made);  // open() has checked for the backend, which is all that can fail
   auto data = std::make_shared<Timeline::Data>();
   data->timeline = *std::move(made);
   asof::Timeline& t = data->timeline;
@@ -196,7 +196,7 @@ Timeline Capture::timeline(const TimelineOptions& options) const {
   for (const asof::RunSlice& r : t.runs) data->runs.push_back({r.cpu, r.pid, r.tid, r.comm, r.begin, r.end});
   for (const asof::GapSlice& g : t.gaps) data->gaps.push_back(to_public(g));
   for (const asof::LifetimeSlice& l : t.lifetimes) data->lifetimes.push_back(to_public(l));
-  // Everything but the names is there in its public form now.
+  // Everything except the names is in its public form now.
   t.slices = {};
   t.events = {};
   t.counters = {};

@@ -14,7 +14,7 @@ namespace py = pybind11;
 [[noreturn]] void raise(const asof::Error& error);
 
 // The keyword arguments of everything that decodes: cpu, pid, tid (None, a number or several), time (None or
-// a pair of which each may be None), order ("time" or "stream"), jobs.
+// a pair, each of which may be None), order ("time" or "stream"), jobs.
 asof::Filter make_filter(const py::object& cpu, const py::object& pid, const py::object& tid,
                          const py::object& time, const std::string& order, unsigned jobs);
 

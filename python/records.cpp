@@ -43,7 +43,7 @@ struct PyEvent {
   asof::Event record;
 };
 
-// Refills without the GIL. A second thread that comes meanwhile gets what a generator would give it.
+// Refills without the GIL. A second thread that calls meanwhile gets the error that a generator would raise.
 template <class T, class Object>
 class Iterator {
  public:

@@ -9,8 +9,8 @@
 
 namespace asof {
 
-// Work that a small file could blow up without end, counted down over one build. Real recordings stay far
-// below; where a budget is spent, the text concerned is given out as unknown and a notice says so.
+// Work that a small file could inflate without bound, counted down over one build. Real recordings stay far
+// below; where a budget is spent, the text concerned is reported as unknown and a notice says so.
 class Budget {
  public:
   explicit Budget(uint64_t limit) : left_(limit) {}
@@ -25,7 +25,8 @@ class Budget {
 };
 
 struct BuildLimits {
-  // What grows with the number of facts in real recordings may do so; on top of that comes a fixed amount.
+  // Budgets for work that grows with the number of facts in real recordings grow with it, plus a fixed
+  // amount.
   void allow_for(uint64_t layers, uint64_t pokes) {
     overlaps = Budget((uint64_t{1} << 22) + 64 * layers + 16 * pokes);
     poke_overlaps = Budget((uint64_t{1} << 22) + 16 * pokes);
@@ -36,14 +37,14 @@ struct BuildLimits {
   Budget poke_overlaps{0};                   // (site, poke) pairs
   Budget copied_bytes{0};                    // version bytes that no poke record holds as they are
   Budget inherited{uint64_t{1} << 23};       // layers that children of fork hold in lists of their own
-  Budget fork_steps{uint64_t{1} << 30};      // layers looked at for forks
+  Budget fork_steps{uint64_t{1} << 30};      // layers examined for forks
   Budget compared_bytes{uint64_t{1} << 33};  // layers against each other
   Budget tie_steps{uint64_t{1} << 25};       // orders tried for pokes of one time
-  Budget place_steps{uint64_t{1} << 28};     // layers and pokes looked at for places
+  Budget place_steps{uint64_t{1} << 28};     // layers and pokes examined for patched sites
   Budget roll_steps{uint64_t{1} << 25};      // pokes undone or redone on a layer outside its lifetime
 };
 
-// More versions than this possible at one instant are no knowledge: the bytes count as unknown then.
+// If more versions than this are possible at one instant, the bytes count as unknown.
 inline constexpr size_t kMaxCandidates = 16;
 
 class NoticeLog {

@@ -107,7 +107,7 @@ void Builder::add_place(const PatchPlace& place) {
 
 void Builder::distrust(Space space) { impl_->distrusted.insert(space); }
 
-// Pokes found to be repeats while sites were made go now; origins move with those that stay.
+// Drops pokes found to be repeats while sites were made; origins move with those that stay.
 void Builder::Impl::remove_dropped(SpaceTable& table, const std::vector<bool>& dropped) {
   if (dropped.empty()) return;
   std::vector<PokeRecord>& pokes = store->pokes;
@@ -146,8 +146,8 @@ std::shared_ptr<const SpaceTable> Builder::Impl::unknown_table() {
   return table;
 }
 
-// Replaceable layers that a poke contradicts give way to unknown text: beside them since the last poke in
-// them that did fit, alone from the contradiction on. False: there is none.
+// Replaceable layers that a poke contradicts are replaced by unknown text: beside them since the last poke in
+// them that did fit, alone from the contradiction on. False: there are none.
 bool Builder::Impl::end_replaced_layers() {
   if (contradictions.empty()) return false;
   std::ranges::sort(contradictions, {}, &Contradiction::time);
@@ -187,7 +187,7 @@ TextStore Builder::build() && {
   for (const LostRecords& lost : b.lost)
     b.store->unsure_from = std::min(b.store->unsure_from, saturating_add(lost.after, 1));
   for (Layer& l : b.layers) {
-    // What was read after a loss may have been changed during it: it does not say what was there before.
+    // What was read after a loss may have been changed during it: it does not show what was there before.
     const bool after_loss = b.store->unsure_from != kTimeMax && l.observed >= b.store->unsure_from;
     l.unsure = l.unsure || b.distrusted.contains(l.space) || after_loss;
   }

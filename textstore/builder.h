@@ -51,10 +51,10 @@ class Builder {
 
   // Of the machine whose text this is.
   void set_patch_rules(const PatchRules& rules);
-  // Nothing in this space is sure at any time (Layer::unsure): nobody recorded its changes.
+  // Nothing in this space is sure at any time (Layer::unsure): its changes were not recorded.
   void distrust(Space space);
-  // Every CPU had a ring that asked for pokes: what is missing from the records was lost, and when, the
-  // LostRecords tell. Without it a change that is missing can have been made at any time, beside a loss, too.
+  // Every CPU had a ring that requested pokes: what is missing from the records was lost, and the LostRecords
+  // show when. Otherwise a missing change can have been made at any time, also outside of losses.
   void all_rings_recorded();
 
   TextStore build() &&;

@@ -1,4 +1,4 @@
-// CHECK: promises that our own code makes to itself. On in release builds; never used on input.
+// CHECK: invariants of our own code. On in release builds; never used on input.
 #pragma once
 
 namespace asof {

@@ -29,11 +29,24 @@ static_assert(std::ranges::all_of(kTexts, [](std::string_view t) {
   return t.empty() || (t.size() == 10 && family_in(t) != CodeFamily::kNone);
 }));
 
-constexpr auto kFamilyOf = [] {
-  std::array<CodeFamily, kTexts.size()> all{};
-  for (size_t i = 0; i < all.size(); ++i) all[i] = family_in(kTexts[i]);
+// What decisions need of the texts.
+struct Traits {
+  CodeFamily family = CodeFamily::kNone;
+  bool error_or_loss = false;
+  bool damage = false;
+};
+constexpr auto kTraits = [] {
+  std::array<Traits, kTexts.size()> all{};
+  for (size_t i = 1; i < all.size(); ++i) {
+    const std::string_view text = kTexts[i];
+    all[i].family = family_in(text);
+    all[i].error_or_loss = text.starts_with("E-");
+    all[i].damage = text.starts_with("E-DATA-1") || text.starts_with("E-SIDE-3");
+  }
   return all;
 }();
+
+const Traits& traits(Code code) { return kTraits[static_cast<size_t>(code)]; }
 
 }  // namespace
 
@@ -45,11 +58,13 @@ std::optional<Code> code_of(std::string_view text) {
   return static_cast<Code>(it - kTexts.begin());
 }
 
-CodeFamily family_of(Code code) { return kFamilyOf[static_cast<size_t>(code)]; }
+CodeFamily family_of(Code code) { return traits(code).family; }
 
 std::string_view family_text(CodeFamily family) { return kFamilies[static_cast<size_t>(family)]; }
 
-bool is_error_or_loss(Code code) { return code_text(code).starts_with("E-"); }
+bool is_error_or_loss(Code code) { return traits(code).error_or_loss; }
+
+bool is_damage(Code code) { return traits(code).damage; }
 
 std::ostream& operator<<(std::ostream& out, Code code) { return out << code_text(code); }
 

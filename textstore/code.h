@@ -1,4 +1,4 @@
-// The stable codes of errors, gaps and notices. What is decided by a code is decided by its value; its text
+// The stable codes of errors, gaps and notices. Decisions depend on the value of a code; its text
 // ("E-FLOW-001") is for people and scripts.
 #pragma once
 #include <cstdint>
@@ -24,6 +24,8 @@ CodeFamily family_of(Code code);
 std::string_view family_text(CodeFamily family);  // "FLOW"; empty for kNone
 // E-: an error or a loss; else (I-) information.
 bool is_error_or_loss(Code code);
+// E-DATA-1xx and E-SIDE-3xx: a file is damaged, or says what cannot be.
+bool is_damage(Code code);
 
 std::ostream& operator<<(std::ostream& out, Code code);  // its text
 

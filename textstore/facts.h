@@ -15,8 +15,8 @@ namespace asof {
 // Bytes (or the knowledge that bytes are unknown) of one address range for one lifetime.
 //
 // Where several layers cover an address at one instant, the highest rank wins; layers of equal rank with
-// different bytes are all candidates there (that is how "changed somewhere between two snapshots" is said).
-// A layer of unknown bytes gives way to known ones of equal rank that are not older.
+// different bytes are all candidates there (this expresses "changed somewhere between two snapshots"). A
+// layer of unknown bytes gives way to known ones of equal rank that are not older.
 struct Layer {
   Space space = kKernelSpace;
   AddrRange range;
@@ -26,8 +26,8 @@ struct Layer {
   Time from = kTimeMin;   // earliest instant at which this content can run
   Time until = kTimeMax;  // latest instant
   // A soft end (BPF unregister, slot removal): code may still run after `until`, as long as no later layer of
-  // at least this rank claims the address. The memory may have been given to something else by then, of which
-  // no record says so (classic BPF, a module): so from `until` on the bytes are unsure.
+  // at least this rank covers the address. The memory may have been given to something else by then without a
+  // record (classic BPF, a module), so the bytes are unsure from `until` on.
   bool soft_until = false;
   // When the bytes were read from memory. Pokes at or before it are in the bytes already; later ones are
   // applied, earlier ones rolled back for queries before them. kTimeMin: the bytes are as before every poke
@@ -39,9 +39,8 @@ struct Layer {
   // this layer, and no loss explains it, all of the layer is doubtful since the last poke that did fit, and
   // gone from that one on.
   bool replaceable = false;
-  // Its bytes may change without any trace of that in the recording (modules that are loaded again,
-  // files instead of memory, changes nobody asked for): they are what is followed, but they are never
-  // certain.
+  // Its bytes may change without any sign of that in the recording (modules that are loaded again, files
+  // instead of memory, changes that were not requested): they are followed, but never certain.
   bool unsure = false;
 };
 
@@ -79,15 +78,15 @@ struct LostRecords {
   uint64_t count = 0;
 };
 
-// A place of the kernel's text that its own code patches (a jump label, a function entry), and what it can
-// hold beside what the layers beneath it say. It counts only where no poke of the place was recorded: then a
-// loss may have taken all there were, so that `bytes` are a candidate from the first loss on that the layer
-// does not show the outcome of (docs/live-text.md 2).
+// A site of kernel text that the kernel itself patches (a jump label, a function entry), and what it can hold
+// besides the bytes of the layers beneath it. It counts only where no poke of the site was recorded: then a
+// loss may have taken all of them, so `bytes` are a candidate from the first loss on whose outcome the layer
+// does not show (docs/live-text.md 2).
 struct PatchPlace {
   AddrRange range;
   std::span<const uint8_t> bytes;  // range.size(), must outlive the store
   OriginRef origin = kNoOrigin;
-  bool always = false;  // nobody recorded changes: a candidate all the time, loss or not
+  bool always = false;  // changes were not recorded: a candidate all the time, loss or not
 };
 
 // What build() noticed. `kind` is stable, `text` is for people.

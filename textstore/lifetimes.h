@@ -30,7 +30,7 @@ struct Lifetime {
   std::vector<Part> parts;
   Time sure_until = kTimeMax;  // unsure_after() of its layers, the first of them
   bool unsure = false;         // a layer of it is
-  bool backed = false;         // a layer covers it; else nothing is known but what pokes say
+  bool backed = false;         // a layer covers it; else nothing is known except what pokes say
   // Of code that has its memory for a while (kRankEpoch): another lifetime is other memory.
   bool epoch = false;
   bool over_limit = false;  // too many candidates: unknown, whatever pokes say

@@ -5,7 +5,8 @@
 namespace asof {
 namespace {
 
-// So that sums stay sums; a loss that does not say how many records it cost counts as very many.
+// A limit, so that sums do not overflow; a loss that does not say how many records it cost counts as this
+// many.
 constexpr uint64_t kMany = uint64_t{1} << 32;
 
 }  // namespace

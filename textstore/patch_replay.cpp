@@ -39,14 +39,14 @@ Time PatchReplay::run(const Lifetime& lifetime, const Surroundings& around, std:
   add_lost_states(lifetime, until, around.carried != nullptr, start_agrees);
   for (const Piece& p : pieces_) {
     if (p.until < p.from || (p.bytes == nullptr && !lifetime.backed && !p.doubt)) continue;
-    // Where no layer is, records alone say what was there at an instant, and not for how long.
+    // Where there is no layer, only records say what was there at an instant, and not for how long.
     const bool unsure = p.bytes != nullptr && (lifetime.unsure || !lifetime.backed);
     add_version(out, {p.from, p.until, p.bytes, p.origin, unsure}, lifetime.sure_until);
   }
   return until;
 }
 
-// One poke outside the lifetime, on the base: only where it fits, else it was another content's.
+// One poke outside the lifetime, on the base: only where it fits, else it was made on other content.
 void PatchReplay::roll(const PokeRecord& p, std::span<const uint8_t> from, std::span<const uint8_t> to) {
   if (from.empty() || to.empty()) return;
   bool fits = true;
@@ -109,7 +109,7 @@ void PatchReplay::load_initial(const Lifetime& lifetime) {
       if (last_[i] != kNone) continue;
       last_[i] = 0;
       --open;
-      // Installed before the layer was observed: its bytes are those of later, what was before is unknown.
+      // Installed before the layer was observed: its bytes are from later, what was before is unknown.
       const bool installed = site_.begin + i - p.addr >= p.old_len;
       if (installed && lifetime.observed >= p.time) known_[i] = 0;
     }
@@ -156,7 +156,7 @@ const uint8_t* PatchReplay::content(size_t next_member) {
   return at != nullptr ? at : copy_of(value_);
 }
 
-// The state before `next_member`, which was written by the member in front of it.
+// The state before `next_member`, which was written by the member before it.
 void PatchReplay::emit(Time from, Time until, size_t next_member) {
   OriginRef origin = lifetime_origin_;
   if (next_member > begin_) {

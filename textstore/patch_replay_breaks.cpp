@@ -39,7 +39,7 @@ void PatchReplay::handle_break(size_t member) {
   }
   for (uint32_t group : groups_) {
     const PokeRecord& before = poke(group);
-    // After a removal the place was free for anything.
+    // After a removal the memory was free for anything.
     if (before.new_len != 0) report_break(member, group);
     if (before.time >= now) continue;
     Time first = before.time + 1, last_old = now - 1;

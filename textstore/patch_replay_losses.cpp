@@ -102,7 +102,7 @@ void PatchReplay::add_lost_states(const Lifetime& lifetime, Time until, bool car
     const Sighting b = last ? Sighting{.time = saturating_add(until, 1)} : sightings_[i + 1];
     if (b.time <= a.time) continue;
     const auto lost = context_.lost.within(std::min(a.time, a.lost_after), b.time);
-    // Where a ring may be missing one of the changes that switched it there and back can be that CPU's.
+    // Where a ring may be missing, one of the changes that switched it there and back can be that CPU's.
     const bool all_rings = context_.all_rings;
     if (!lost || (all_rings && a.after && b.before && lost->count < 2)) continue;
     Time from = a.time, to = last ? until : b.time - 1;

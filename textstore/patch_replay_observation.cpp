@@ -15,8 +15,8 @@ bool PatchReplay::decided_bytes_equal(const uint8_t* bytes) const {
   return true;
 }
 
-// After emit(): compares the layer's bytes with the chain at the instant they were read, or, that unknown, at
-// any. A copy that shows a later state was merely read later than it says.
+// After emit(): compares the layer's bytes with the chain at the instant they were read, or at any instant if
+// that is unknown. A copy that shows a later state was merely read later than it says.
 void PatchReplay::watch_observation(const Lifetime& lifetime, Time until, bool initial) {
   if (seen_ == Seen::kAgrees) return;
   const bool dated = observed_within(lifetime);
@@ -25,7 +25,7 @@ void PatchReplay::watch_observation(const Lifetime& lifetime, Time until, bool i
     seen_ = Seen::kAgrees;
   } else if (dated && seen_ == Seen::kNotYet) {
     seen_ = Seen::kDiffers;
-    consistent_ = false;  // even if a later state is what it shows
+    consistent_ = false;  // even if it shows a later state
     observed_piece_ = pieces_.size() - 1;
     observed_until_ = until;
     observed_initial_ = initial;

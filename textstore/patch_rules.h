@@ -9,8 +9,8 @@ namespace asof {
 
 struct PatchRules {
   enum class Kind : uint8_t { kOther, kNoOp, kJump };
-  // Of the whole bytes of a site. Null: kinds are not known, so that after a loss of records any site may
-  // have held anything.
+  // Of the whole bytes of a site. Null: kinds are not known, so after a loss of records any site may have
+  // held anything.
   Kind (*kind)(std::span<const uint8_t>) = nullptr;
   // The byte in place of an instruction's first one while it is patched; none: it is replaced at once.
   std::optional<uint8_t> breakpoint{};

@@ -15,7 +15,7 @@ constexpr size_t kLookAhead = 2;
 
 enum class Known : uint8_t { kNo, kBase, kChain };
 
-// What the bytes of a site are thought to be.
+// The assumed bytes of a site.
 class State {
  public:
   explicit State(AddrRange site) : site_(site), bytes_(site.size()), known_(site.size()) {}
@@ -102,7 +102,7 @@ class TieOrder {
   }
 
   void order(size_t begin, size_t end) {
-    std::vector<size_t> places;  // members that may change places
+    std::vector<size_t> places;  // members that may be reordered
     group_.clear();
     for (size_t i = begin; i < end; ++i) {
       if (!site_.contains(poke_range(poke(i)))) return;

@@ -76,8 +76,8 @@ std::vector<AddrRange> SiteFinder::clusters() const {
   return clusters;
 }
 
-// Every place where a site begins or ends. An edge of an install or of a layer inside a cluster does not cut
-// it.
+// Every address where a site begins or ends. An edge of an install or of a layer inside a cluster does not
+// cut it.
 std::vector<Addr> SiteFinder::cuts(const std::vector<AddrRange>& clusters) const {
   std::vector<Addr> cuts;
   for (const AddrRange& c : clusters) {

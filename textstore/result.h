@@ -1,4 +1,4 @@
-// Result<T>: only where work cannot go on. Damage in the input that can be stepped over is data (a Gap, a
+// Result<T>: only where work cannot continue. Damage in the input that can be stepped over is data (a Gap, a
 // Notice), never an Error.
 #pragma once
 #include <cstdint>

@@ -59,8 +59,8 @@ std::span<const Lifetime> next_lifetimes(std::span<const Lifetime> lifetimes) {
 
 }  // namespace
 
-// How layers were left at the end of the lifetimes that showed them, part by part: a layer comes to light
-// again after a higher one ended, or goes on beside another neighbour, with the pokes it had got.
+// The state of layers at the end of the lifetimes that showed them, part by part: a layer shows again after a
+// higher one ended, or continues beside another neighbour, with the pokes it had received.
 class SiteVersions::Carried {
  public:
   void clear() { left_.clear(); }
@@ -176,8 +176,8 @@ void SiteVersions::play_lifetimes(AddrRange site, std::span<const Lifetime> life
   }
 }
 
-// Is a part of this lifetime known from a copy that has changes made after it, though of no one time for all
-// parts, so that nothing was undone?
+// Is a part of this lifetime known from a copy that contains later changes, while the copies of all parts
+// have no common time, so that nothing was undone?
 bool SiteVersions::copied_too_late(std::span<const uint32_t> pokes, const Lifetime& lifetime) const {
   if (lifetime.parts.empty() || lifetime.observed != kTimeMin) return false;
   const auto time = [&](uint32_t m) { return context_.pokes[m].time; };
@@ -190,7 +190,7 @@ bool SiteVersions::copied_too_late(std::span<const uint32_t> pokes, const Lifeti
   });
 }
 
-// Where several programs can be there at one instant, a poke was made on one of them and nobody says on
+// Where several programs are possible at one instant, a poke was made on one of them and no record shows
 // which: unless it fits all of them, what any of them was before and after is not known.
 void SiteVersions::doubt_overlaps(std::span<const uint32_t> pokes, std::span<const Lifetime> lifetimes,
                                   std::vector<Version>& out) {
@@ -200,7 +200,7 @@ void SiteVersions::doubt_overlaps(std::span<const uint32_t> pokes, std::span<con
     const auto first = std::ranges::lower_bound(pokes, from, {}, time);
     return first != pokes.end() && time(*first) <= until;
   };
-  std::vector<size_t> open;  // lifetimes that reach the one at hand
+  std::vector<size_t> open;  // lifetimes that reach the current one
   std::vector<bool> doubtful(lifetimes.size());
   // Last instant of the lifetimes so far that are unknown although pokes are in them.
   Time unknown_until = kTimeMin;

@@ -15,7 +15,7 @@
 
 namespace asof {
 
-// A poke that found what neither the pokes before it nor the layer beneath say, and no loss explains.
+// A poke whose old bytes neither the pokes before it nor the layer beneath have, and no loss explains.
 struct Contradiction {
   Addr addr = 0;
   Time time = 0;
@@ -39,8 +39,8 @@ class SiteVersions {
  public:
   explicit SiteVersions(SiteContext context);
   ~SiteVersions();
-  // Appends the versions of `site`, not yet tidied. `members`: its pokes, ascending indices; of those with
-  // equal times the records change places as their bytes demand.
+  // Appends the versions of `site`, not yet tidied. `members`: its pokes, ascending indices; those with equal
+  // times are reordered as their bytes demand.
   void make(AddrRange site, std::span<const uint32_t> members, std::span<const Lifetime> lifetimes,
             std::vector<Version>& out);
 

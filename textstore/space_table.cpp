@@ -124,7 +124,7 @@ void TableMaker::plain_in_atom(AddrRange range) {
   }
 }
 
-// Candidates differ in few places mostly (two snapshots of one kernel): only those become ambiguous.
+// Candidates mostly differ in few places (two snapshots of one kernel): only those become ambiguous.
 void TableMaker::split_where_different(AddrRange range) {
   std::vector<AddrRange> differences;
   find_differences(range, differences);
@@ -136,8 +136,8 @@ void TableMaker::split_where_different(AddrRange range) {
   if (!range.empty()) add_layers(range);
 }
 
-// Adds the runs in which `a` and `b` differ. What no instruction can span both sides of does not divide a
-// run.
+// Adds the runs in which `a` and `b` differ. Equal bytes do not divide a run if an instruction can touch
+// different bytes on both sides of them.
 void differing_runs(const uint8_t* a, const uint8_t* b, AddrRange range, std::vector<AddrRange>& out) {
   constexpr size_t kStep = 64;
   const size_t first = out.size();
@@ -169,7 +169,7 @@ void join_runs(std::vector<AddrRange>& runs) {
   runs.resize(kept);
 }
 
-// Where bytes of layers differ that are candidates at one instant.
+// Where layers that are candidates at one instant have different bytes.
 void TableMaker::find_differences(AddrRange range, std::vector<AddrRange>& out) {
   const auto bytes_of = [&](const Visible& v) -> const uint8_t* {
     if (v.layer == nullptr || v.layer->bytes.empty()) return nullptr;
@@ -262,7 +262,7 @@ void TableMaker::poked(const PokeSite& site, const PokeSites& sites, SiteVersion
   add_cell(site.range, true);
 }
 
-// A cell that says what the one before says, of bytes that follow its bytes, is part of it.
+// A cell with the versions of the one before it, and with bytes that follow its bytes, is part of it.
 bool TableMaker::continues_last(AddrRange range) const {
   if (table_->cells.empty() || last_is_own_) return false;
   const SpaceTable::Start& last = table_->cells.back();

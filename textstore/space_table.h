@@ -30,8 +30,8 @@ struct TableContext {
   NoticeLog& log;
 };
 
-// A space without pokes. `own_times`: kernel epochs keep their `from`; a process's only text at a place is
-// taken to have been there always, for nothing runs before it is mapped.
+// A space without pokes. `own_times`: kernel epochs keep their `from`; a process's only text at an address is
+// taken to have been there always, because nothing runs before it is mapped.
 std::shared_ptr<const SpaceTable> make_table(std::span<const LayerView> layers, bool own_times,
                                              TableContext& context);
 // The same with pokes.

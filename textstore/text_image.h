@@ -9,7 +9,7 @@
 
 namespace asof {
 
-// The version of a cell that stands for instant t: the latest that began, among those possible then.
+// The version of a cell to use for instant t: of those possible then, the one that began last.
 const Version* version_at(const Cell& cell, Time t);
 
 // Bytes of a range at instant t, and which of them are known.

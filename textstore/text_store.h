@@ -1,5 +1,5 @@
 // TextStore: which bytes were at address A at time T. Built once by Builder, const from then on; any number
-// of threads may ask.
+// of threads may query it.
 //
 //   address ^
 //           |  cell 3 |------------- kcore -----------------------------------|   one version: stable
@@ -84,8 +84,8 @@ class TextStore {
   const Origin& origin(OriginRef ref) const;  // for pokes: a generic kPoke origin
   size_t origin_count() const;                // refs 1 to this one are origins
   std::span<const LostRecords> losses() const;
-  // From this instant on anything may have changed in any space, for records are missing: what is known is
-  // followed, but nothing is certain. kTimeMax: never. Later than the last record before the first loss.
+  // From this instant on anything may have changed in any space, because records are missing: what is known
+  // is followed, but nothing is certain. kTimeMax: never. Later than the last record before the first loss.
   Time unsure_from() const;
   std::span<const TextNotice> notices() const;
   size_t space_count() const;

@@ -1,4 +1,4 @@
-// The last step for each cell: candidates in, a list as TextStore promises it out.
+// The last step for each cell: turns candidates into a list as TextStore promises it.
 #pragma once
 #include <vector>
 

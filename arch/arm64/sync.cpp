@@ -134,7 +134,7 @@ Gap AsyncSplitter::not_decoded() const {
   gap.code = Code::kLoadStoreTrace;
   gap.reason = fmt::format(
       "the trace unit traced loads or stores (TRCCONFIGR {:#x}), which take atoms that "
-      "cannot be told from those of branches",
+      "cannot be distinguished from those of branches",
       source_.configr);
   return gap;
 }

@@ -67,8 +67,8 @@ void Flow::doubt() {
 
 // Without TNT packets the flow ends at the next conditional branch or compressed return, wherever it is.
 void Flow::lose_without_tnt(State& s, uint64_t at) {
-  open_gap(s, Code::kNoTntPackets, "the trace has no TNT packets, which tell the way of conditional branches",
-           at);
+  open_gap(s, Code::kNoTntPackets,
+           "the trace has no TNT packets, which show the direction of conditional branches", at);
   verify();
   lose_sync(s);
 }

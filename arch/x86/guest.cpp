@@ -3,7 +3,8 @@
 // used: a gap lasts from the VM entry to the TIP or TIP.PGE of the VM exit. Intel SDM vol. 3, "Paging
 // Information (PIP) Packet" and "VMX support" of Intel PT. What TSC packets say meanwhile: clock.h.
 //
-// Where nothing but user code is traced there are no PIPs, and a guest's code cannot be told from the host's.
+// Where nothing but user code is traced there are no PIPs, and a guest's code cannot be distinguished from the
+// host's.
 #include "arch/x86/guest.h"
 
 #include <algorithm>

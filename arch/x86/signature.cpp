@@ -18,8 +18,8 @@ uint64_t Flow::state_signature(const State& s, uint64_t place) {
   h = mix(h, uint64_t{s.in_user ? s.user_space : kNoSpace} << 8U | s.mode);
   h = mix(h, s.life);
   h = mix(h, s.visits.poke_return);
-  return mix(h,
-             uint64_t{s.visits.pokes} << 33U | uint64_t{s.visits.syncs} << 1U | (s.visits.pokes_uncounted ? 1U : 0U));
+  return mix(h, uint64_t{s.visits.pokes} << 33U | uint64_t{s.visits.syncs} << 1U |
+                    (s.visits.pokes_uncounted ? 1U : 0U));
 }
 
 }  // namespace asof::x86

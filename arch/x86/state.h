@@ -266,7 +266,7 @@ struct State {
   Space user_space = kNoSpace;
   bool in_user = false;  // the last block was user_space's
   // The last block's, if the flow came here straight or by a direct branch: what runs is not freed meanwhile,
-  // so of several lives of this memory it is in the same one.
+  // so of several lifetimes of this memory it is in the same one.
   OriginRef life = kNoOrigin;
   bool space_unsure = false;  // user_space is the likeliest of several
   // Since the last packet with an address the flow may have gone another way: over text that may have changed

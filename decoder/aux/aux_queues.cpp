@@ -106,7 +106,7 @@ void QueueCollector::take_aux_records() {
   notice.time = first_unmatched->id.time.value_or(kTimeMin);
   notice.count = unmatched;
   notice.reason =
-      fmt::format("{} AUX records tell of {} bytes of trace on CPUs or threads without AUXTRACE buffers",
+      fmt::format("{} AUX records announce {} bytes of trace on CPUs or threads without AUXTRACE buffers",
                   unmatched, unmatched_bytes);
   notices_.push_back(std::move(notice));
 }
@@ -136,7 +136,7 @@ void QueueCollector::report_lost() {
     notice.time = lost.first == kTimeMax ? kTimeMin : lost.first;
     notice.count = lost.count;
     notice.reason =
-        fmt::format("{} {} lost{}, told by {} {} records", lost.count, records ? "records" : "samples",
+        fmt::format("{} {} lost{}, reported by {} {} records", lost.count, records ? "records" : "samples",
                     cpu >= 0 ? fmt::format(" on CPU {}", cpu) : "", lost.records, record_type_name(type));
     notice.hint =
         "side-band may be missing (mappings, text changes, switches): record with larger buffers (-m)";

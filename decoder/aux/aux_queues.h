@@ -1,4 +1,4 @@
-// Queues: which AUX buffers and AUX records belong to one ring. perf's word for it, too
+// Queues: which AUX buffers and AUX records belong to one ring. The word is perf's
 // (tools/perf/util/auxtrace.c, struct auxtrace_queue). Private to make_streams().
 #pragma once
 #include <cstdint>
@@ -16,7 +16,7 @@ struct AuxQueue {
   bool overlapping = false;               // buffers are snapshots or AUX samples
 };
 
-// One ring per CPU (and not per thread), as AUXTRACE_INFO of Intel PT says. True where nothing says it.
+// One ring per CPU (and not per thread), as AUXTRACE_INFO of Intel PT says. True where nothing says so.
 bool per_cpu_rings(const PerfData& data);
 
 // Queues by idx. LOST records, and AUX records of no queue, are reported in `notices`.

@@ -1,7 +1,7 @@
 // Streams from AUX buffers. Which bytes belong together: tools/perf/util/auxtrace.c (__auxtrace_mmap__read:
 // offset, padding to 8; auxtrace_queues), intel-pt.c (intel_pt_get_buffer, snapshot overlaps); what the
-// kernel says of losses: kernel/events/ring_buffer.c (perf_aux_output_end), include/uapi/linux/perf_event.h
-// (PERF_AUX_FLAG_*).
+// kernel records about losses: kernel/events/ring_buffer.c (perf_aux_output_end),
+// include/uapi/linux/perf_event.h (PERF_AUX_FLAG_*).
 #include "decoder/aux/aux_streams.h"
 
 #include <fmt/format.h>
@@ -32,8 +32,8 @@ TimeBounds bounds_of(const AuxQueue& queue) {
   return bounds;
 }
 
-// In order of offset (of one place, kStopped comes first); what is missing from where the kernel stopped on,
-// and stopped again, is one loss.
+// In order of offset (at one offset, kStopped comes first). Missing bytes and further stops at the offset
+// where the kernel stopped are one loss with the stop.
 void merge_losses(std::vector<StreamLoss>& losses) {
   const auto stops = [](const StreamLoss& loss) { return loss.code == kStopped; };
   std::sort(losses.begin(), losses.end(), [](const StreamLoss& a, const StreamLoss& b) {
@@ -77,8 +77,8 @@ class StreamMaker {
 };
 
 // Snapshots of one ring, or AUX samples: what a buffer repeats of the one before it is left out. Stream
-// offsets count the bytes kept; the ring's own offsets say too little here (they start again with each turn
-// of the ring).
+// offsets count the bytes kept; the ring's own offsets are not enough here (they restart each time the ring
+// wraps).
 void StreamMaker::add_overlapping(const AuxQueue& queue, Stream& stream) {
   const AuxBuffer* before = nullptr;
   size_t joined = 0;
@@ -180,14 +180,14 @@ void StreamMaker::add_missing(const AuxQueue& queue, Stream& stream) {
     lose(stream.end(), recorded_end, "after the last AUXTRACE buffer are missing");
 }
 
-// A sink of CoreSight frames goes round in its buffer: what the kernel calls TRUNCATED has lost its
-// beginning. Intel PT, and a TRBE with its raw trace, stop at the end.
+// A sink of CoreSight frames wraps in its buffer: what the kernel calls TRUNCATED has lost its beginning.
+// Intel PT, and a TRBE with its raw trace, stop at the end.
 bool StreamMaker::keeps_newest(const AuxRecord& record) const {
   const auto& info = data_.auxtrace_info();
   return info && info->type == perf::kAuxtraceCsEtm && (record.flags & kFormatMask) != kCoreSightRaw;
 }
 
-// What the kernel flagged. After TRUNCATED the stream does not go on where it stopped: packets may be cut
+// What the kernel flagged. After TRUNCATED the stream does not continue where it stopped: packets may be cut
 // there.
 void StreamMaker::add_flagged(const AuxQueue& queue, Stream& stream) {
   struct Flag {

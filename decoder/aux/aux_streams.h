@@ -1,5 +1,5 @@
 // How AUX buffers are joined, piece by piece; parts of make_streams() (decoder/perf/perf_data.h) that tests
-// look at on their own. What perf writes: tools/perf/util/auxtrace.c (__auxtrace_mmap__read); how it joins
+// use on their own. What perf writes: tools/perf/util/auxtrace.c (__auxtrace_mmap__read); how it joins
 // snapshots: tools/perf/util/intel-pt-decoder/intel-pt-decoder.c (intel_pt_find_overlap).
 #pragma once
 #include <cstdint>
@@ -28,12 +28,12 @@ constexpr uint64_t end_of(uint64_t offset, uint64_t size) {
 // Fewer equal bytes than this may be chance: two PSBs without time packets look alike.
 inline constexpr size_t kMinOverlap = 64;
 
-// Two copies of one Intel PT ring, `earlier` taken before `later`: how much of `later`, from its start, is to
-// be skipped so that what remains continues `earlier`. nullopt: they do not overlap as far as the bytes can
-// tell. The place compared is where `later` has its first PSB.
+// Two copies of one Intel PT ring, `earlier` taken before `later`: how much of `later`, from its start, must
+// be skipped so that what remains continues `earlier`. nullopt: the bytes show no overlap. The comparison
+// starts at the first PSB of `later`.
 std::optional<size_t> find_overlap(std::span<const uint8_t> earlier, std::span<const uint8_t> later);
 
-// The same for two buffers, whose offsets may say more, and the first of which may end with padding.
+// The same for two buffers, whose offsets may give more, and the first of which may end with padding.
 struct Join {
   size_t skip = 0;     // from the start of the later one
   size_t padding = 0;  // to be taken from the end of the earlier one
@@ -41,12 +41,12 @@ struct Join {
 std::optional<Join> join_of(const AuxBuffer& before, const AuxBuffer& buffer);
 
 // The payload without the padding that perf counts in. `next`: where the next buffer starts; `ends`: where
-// AUX records end, sorted. Only zeros are taken for padding; to Intel PT they are PAD packets and do no harm
-// where they stay.
+// AUX records end, sorted. Only zeros are taken for padding; Intel PT reads those that remain as PAD packets,
+// which do no harm.
 std::span<const uint8_t> without_padding(const AuxBuffer& buffer, uint64_t next,
                                          const std::vector<uint64_t>& ends);
 
-// Makes each cut a place where the bytes after it do not continue those before.
+// Makes each cut an offset where the bytes after it do not continue those before.
 void cut_pieces(Stream& stream, std::vector<uint64_t> cuts);
 
 }  // namespace asof

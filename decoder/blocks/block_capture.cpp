@@ -9,7 +9,7 @@
 namespace asof::blocks {
 namespace {
 
-// The trace itself is not in a block stream. Its pieces are, for sizes and places that messages name.
+// The trace itself is not in a block stream. Its pieces are, for sizes and offsets that messages name.
 class AbsentTrace final : public TraceBytes {
  public:
   explicit AbsentTrace(uint64_t file_offset) : file_offset_(file_offset) {}

@@ -1,4 +1,4 @@
-// What a block stream says of the recording it was made from, so that verbs can read it as they read the
+// What a block stream holds of the recording it was made from, so that verbs can read it as they read the
 // recording: streams, tasks, symbols, pokes, programs, notices. Not the trace, and of the text only the
 // blocks.
 #pragma once
@@ -13,7 +13,7 @@ namespace asof::blocks {
 std::vector<uint8_t> put_capture(const Capture& capture);
 std::vector<uint8_t> put_symbols(const Capture& capture);
 
-// False: not a body as put_...() makes them. The capture's text is set; its symbols are only added.
+// False: not a body as put_...() makes them. The capture's text is set; to its symbols they are only added.
 bool take_capture(std::span<const uint8_t> body, Capture& out);
 bool take_symbols(std::span<const uint8_t> body, SymbolTable& out);
 

@@ -61,7 +61,7 @@ std::optional<std::vector<uint8_t>> unpack(std::span<const uint8_t> packed, uint
 
 }  // namespace
 
-// Goes through the files once.
+// Reads through the files once.
 class Scanner {
  public:
   Scanner() : file_(std::make_shared<BlockFile>()) {}
@@ -128,7 +128,7 @@ Result<void> Scanner::header(std::span<const uint8_t> bytes, uint64_t& at) {
   return {};
 }
 
-// What is kept in memory: all of it together is no larger than a file of this size can mean.
+// What is kept in memory: in total no larger than a file of this size can hold.
 std::optional<std::vector<uint8_t>> Scanner::kept(const RecordHead& head) {
   kept_packed_ += head.packed.size();
   if (kept_raw_ + head.raw > kFreeRaw + kMaxRatio * kept_packed_) return std::nullopt;
@@ -189,7 +189,7 @@ void Scanner::record(const RecordHead& head) {
   }
 }
 
-// Where the next thing that can be a record is; the end of the file when there is none.
+// Where the next possible record is; the end of the file when there is none.
 uint64_t Scanner::next_record(std::span<const uint8_t> bytes, uint64_t at) const {
   constexpr std::array<uint8_t, 4> kMark = {kRecordMagic & 0xff, kRecordMagic >> 8 & 0xff,
                                             kRecordMagic >> 16 & 0xff, kRecordMagic >> 24};
@@ -271,7 +271,7 @@ Result<Capture> Scanner::finish() {
     std::ranges::stable_sort(frames, [](const Frame& a, const Frame& b) {
       return a.segment != b.segment ? a.segment < b.segment : a.part < b.part;
     });
-    // Of a segment that several parts hold only those of the first part stay.
+    // Of a segment that several parts hold, only that of the first part is kept.
     const auto repeated = [first = std::optional<Frame>()](const Frame& f) mutable {
       if (first && first->segment == f.segment) return f.part != first->part;
       first = f;

@@ -17,7 +17,7 @@
 
 namespace asof::blocks {
 
-// The code of one part: blocks by number, and the ways between them. Filled, finished, then read by any
+// The code of one part: blocks by number, and the edges between them. Filled, finished, then read by any
 // number of threads.
 class BlockMap {
  public:
@@ -26,11 +26,11 @@ class BlockMap {
     uint32_t chain = 0;  // that begins with it; 0: this block is not known
     const Block* block = nullptr;
   };
-  // Blocks that follow each other without a decision, up to one that needs it: what a walk goes over. `next`
-  // and `push` are links: where another chain lies, in bytes from the first one; which is also its run's code
-  // in a StepList, but for the bit.
+  // Blocks that follow each other without a decision, up to one that needs it: the unit that a walk follows.
+  // `next` and `push` are links: the position of another chain, in bytes from the first one; except for the
+  // bit, this is also its run's code in a StepList.
   struct Chain {
-    uint32_t next[2] = {};  // by bit; the first, where there is none; 0: not known
+    uint32_t next[2] = {};  // by bit; if there is no bit, the first; 0: not known
     uint32_t push = 0;      // where the return of its call goes, or kNowhere; 0: it has no call
     uint16_t instructions = 0;
     uint8_t steps = 0;
@@ -38,7 +38,7 @@ class BlockMap {
   };
   static_assert(sizeof(Chain) == 1U << StepList::kRunShift);
   static constexpr uint32_t kNowhere = 1;
-  // Of returns: where the call says; where none is known, the second one.
+  // Of returns: the link that the call left; if none is known, the second one.
   static constexpr uint32_t kByCall = 2;
   static constexpr uint32_t kFirst = RunTable::kFirst << StepList::kRunShift;
 
@@ -56,14 +56,14 @@ class BlockMap {
   const Chain& chain(uint32_t link) const { return chains_[link >> StepList::kRunShift]; }
   // The first block of a chain.
   const Node& node(uint32_t link) const { return nodes_[node_of_[link >> StepList::kRunShift]]; }
-  // What a call leaves for its return.
+  // What a call saves for its return.
   uint32_t push_of(const Node& call) const {
     const uint32_t link = link_to(call.ways[kReturn]);
     return link != 0 ? link : kNowhere;
   }
   const RunTable& runs() const { return runs_; }
   size_t size() const { return nodes_.size() - 1; }
-  // What a file says of a block's versions of text; empty: nothing but what is true of most.
+  // What a file says of a block's versions of text; empty: only what is true of most.
   std::span<const TextPiece> text_of(const Block& block) const;
 
  private:
@@ -100,8 +100,8 @@ struct Frame {
   uint32_t raw = 0;
 };
 
-// Reads a flow record's body into `out` (steps, events, gaps). Empty: done; else what is wrong with it, and
-// `out` holds what comes before.
+// Reads a flow record's body into `out` (steps, events, gaps). Empty: success; else what is wrong with it,
+// and `out` holds what comes before.
 std::string read_walk(const BlockMap& map, std::span<const uint8_t> body, std::span<const uint8_t> prefix,
                       Chunk& out);
 
@@ -112,7 +112,7 @@ class BlockFile {
   static bool is_block_file(const std::string& path);
 
   std::span<const Frame> frames(size_t stream) const { return streams_[stream]; }
-  // As BlockMap has it.
+  // As in BlockMap.
   std::span<const TextPiece> text_of(const Block& block) const;
   // Reads one; what cannot be read is a gap (E-DATA-121) in it.
   // `chunk`: an empty one, for its memory.
@@ -132,7 +132,7 @@ class BlockFile {
   std::vector<std::vector<Frame>> streams_;
 };
 
-// What "decodes" a block stream: hands the chunks on.
+// The "decoder" of a block stream: passes the chunks on.
 std::unique_ptr<Arch> make_block_arch(std::shared_ptr<const BlockFile> file);
 
 }  // namespace asof::blocks

@@ -1,11 +1,12 @@
 // The block stream: what was executed, decoded once, for other verbs and other machines to read without trace
-// or text. docs/formats.md has the bytes; this file the numbers both sides agree on and the coding of
+// or text. docs/formats.md has the bytes; this file has the numbers both sides agree on and the coding of
 // integers.
 //
-// A file is a map of code and walks through it. The map has every block that ran and, for each way out of it,
-// the block that was met there first. A walk follows the map and says only what the map cannot: a bit for
-// each conditional branch, and a block's number where it went elsewhere. So it is about as small as the trace
-// was, every stretch can be read alone once the map is known, and reading needs no decision but the bits.
+// A file is a map of code and walks through it. The map has every block that ran and, for each edge out of
+// it, the block that was met there first. A walk follows the map and records only what the map does not
+// determine: a bit for each conditional branch, and a block's number where it went elsewhere. So it is about
+// as small as the trace was, every stretch can be read alone once the map is known, and reading needs no
+// decision except the bits.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -25,19 +26,19 @@ inline constexpr uint16_t kVersion = 2;
 inline constexpr uint32_t kHeaderSize = 24;           // of a part
 inline constexpr uint32_t kRecordMagic = 0x72626c61;  // "albr"
 inline constexpr uint32_t kRecordHeader = 16;
-// Bytes of one record, unpacked: more is damage. What describes code and recording is kept in memory, so all
-// of it together may be so many times what it is in the file.
+// Bytes of one record, unpacked: more is damage. What describes code and recording is kept in memory, so its
+// total may be at most this many times its size in the file.
 inline constexpr uint32_t kMaxRaw = 1U << 30;
 inline constexpr size_t kMaxParts = 4096;
 inline constexpr uint64_t kFreeRaw = 1U << 20, kMaxRatio = 32, kMaxFlowRatio = 1024;
 
 enum class RecordType : uint8_t { kCapture = 1, kSymbols = 2, kCode = 3, kFlow = 4, kEnd = 5 };
 
-// Ways out of a block, as the map keeps them.
+// Edges out of a block, as the map keeps them.
 enum Way : uint8_t {
-  kOther = 0,   // not taken, or straight on
-  kTaken = 1,   // taken, or the branch that always is
-  kReturn = 2,  // of a call: where its return came to
+  kOther = 0,   // not taken, or no branch
+  kTaken = 1,   // taken, or an unconditional branch
+  kReturn = 2,  // of a call: where its return went
 };
 inline constexpr unsigned kWays = 3;
 
@@ -47,15 +48,15 @@ inline constexpr uint8_t kBlockFlags = kModeBits | kHasTarget | kHasTimes | kHas
 
 // What a walk remembers of its calls; older ones are forgotten.
 inline constexpr unsigned kCallDepth = 64;
-// Steps that follow from the map without anything being said. After so many the next is said whatever it is:
-// no walk is longer than its bytes allow.
+// Steps that follow from the map without an entry. After this many the next has an entry in any case: no walk
+// is longer than its bytes allow.
 inline constexpr uint32_t kMaxQuiet = 4096;
 inline constexpr uint32_t kMaxSteps = 1U << 20;  // of one flow record
 
 inline bool is_call(BranchKind kind) { return kind == BranchKind::kCall || kind == BranchKind::kCallInd; }
 
-// Calls under way, in one walk: what each left for its return, never 0. The latest kCallDepth of them are
-// known; places of others are 0, so that the stack needs no look at how deep it is.
+// Calls under way, in one walk: what each saved for its return, never 0. The latest kCallDepth of them are
+// known; entries of others are 0, so that the stack needs no check of its depth.
 class Calls {
  public:
   void push(uint32_t call) { ring_[top_++ % kCallDepth] = call; }
@@ -67,7 +68,7 @@ class Calls {
   }
   // The latest; 0: none is known.
   uint32_t top() const { return ring_[(top_ - 1) % kCallDepth]; }
-  // The same, which it forgets.
+  // The same, and removes it.
   uint32_t pop() { return std::exchange(ring_[--top_ % kCallDepth], 0); }
 
  private:
@@ -75,19 +76,19 @@ class Calls {
   uint32_t top_ = 0;
 };
 
-// Where the map is asked for the block after this one.
+// Where the map is queried for the block after this one.
 struct Exit {
   uint32_t block = 0;  // 0: nowhere
   Way way = kOther;
 };
-// The way by which a block is left at its end. Returns are left by kReturn of their call, if that is known.
+// The edge by which a block is left at its end. Returns are left by kReturn of their call, if that is known.
 inline Way way_of(BranchKind kind, bool taken) {
   if (kind == BranchKind::kCond) return taken ? kTaken : kOther;
   return kind == BranchKind::kNone ? kOther : kTaken;
 }
 
-// Integers: seven bits a byte, lowest first, the top bit says that more follow. Signed ones alternate: 0, -1,
-// 1, -2, ...
+// Integers: seven bits per byte, lowest first; the top bit means that more follow. Signed ones alternate: 0,
+// -1, 1, -2, ...
 class Writer {
  public:
   void u8(uint8_t v) { out_.push_back(v); }
@@ -129,15 +130,15 @@ class Source : public asof::Reader {
     return static_cast<int64_t>(v >> 1 ^ (~(v & 1) + 1));
   }
   uint64_t difference(uint64_t a) { return a + static_cast<uint64_t>(signed_varint()); }
-  // A count of things that take at least `least` bytes each here; 0, and failed, when so many cannot be
-  // there.
+  // A count of things that take at least `least` bytes each; 0, and failed, if so many do not fit in what is
+  // left.
   uint64_t count(size_t least = 1) {
     const uint64_t n = varint();
     if (n <= left() / least) return n;
     take(UINT64_MAX);
     return 0;
   }
-  // A code that a later version has is no code here.
+  // A code of a later version is unknown here.
   Code code() { return code_of(text()).value_or(Code::kBadBlockStream); }
   std::string text() {
     const auto field = take(varint());

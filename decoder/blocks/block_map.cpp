@@ -15,8 +15,8 @@ void set_hash(Block& b) {
   }
 }
 
-// What ends in one of these goes on where the map says; whatever else a branch does a walk mostly has to
-// tell.
+// A block that ends in one of these continues where the map says; after any other branch a walk mostly has to
+// record the block.
 bool goes_on(BranchKind kind) {
   return kind == BranchKind::kNone || kind == BranchKind::kJump || kind == BranchKind::kCall;
 }
@@ -79,7 +79,7 @@ bool BlockMap::add(std::span<const uint8_t> body) {
   piece.bytes.assign(body.begin(), body.end());
   Source in(piece.bytes);
   const uint64_t first = in.varint(), count = in.count(8);
-  // Numbers go up from record to record; a lost record leaves a hole no larger than the file could fill.
+  // Numbers increase from record to record; a lost record leaves a hole no larger than the file could fill.
   if (!in.ok() || first < nodes_.size() || first > max_blocks_ || count > max_blocks_ - first) return false;
   nodes_.resize(first + count);
   piece.blocks.reserve(count);

@@ -3,7 +3,7 @@
 namespace asof::blocks {
 namespace {
 
-// What a reader takes for granted of a step.
+// What a reader assumes of a step.
 bool is_plain(const Step& step) {
   return is_complete(step) && step.confidence == Confidence::kCertain && (step.flags & ~Step::kTaken) == 0;
 }
@@ -37,7 +37,7 @@ void FlowRecord::attributes(const Step& step) {
   if (is_plain(step)) return;
   Writer& w = odd_.entry(steps);
   w.varint(step.count);
-  // Beside conditional branches the flag says nothing, and not every walk sets it.
+  // Except for conditional branches the flag means nothing, and not every walk sets it.
   w.u8(step.block->kind == BranchKind::kCond ? step.flags : step.flags & ~Step::kTaken & 0xff);
   w.u8(static_cast<uint8_t>(step.confidence));
 }

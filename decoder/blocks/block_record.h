@@ -1,4 +1,4 @@
-// One flow record as it is written: what a walk says beside what the map of code knows (docs/formats.md).
+// One flow record as it is written: what a walk records in addition to the map of code (docs/formats.md).
 #pragma once
 #include "arch/arch.h"
 #include "decoder/blocks/block_format.h"
@@ -13,7 +13,7 @@ class BitList {
     bytes_.back() |= static_cast<uint8_t>((bit ? 1U : 0U) << count_ % 8);
     ++count_;
   }
-  // The lowest `n` of `bits`, which has no others, after those that are there.
+  // Appends the lowest `n` of `bits`, which has no others.
   void add_many(uint64_t bits, unsigned n);
   uint32_t count() const { return count_; }
   const std::vector<uint8_t>& bytes() const { return bytes_; }
@@ -28,7 +28,7 @@ class FlowRecord {
   uint32_t steps = 0;
   // Steps since one was annotated or had a bit.
   uint32_t quiet = 0;
-  // By which the step before was left; no block: not at its end, or there is none.
+  // The edge by which the step before was left; no block: it was not left at its end, or there is none.
   Exit exit;
   Calls calls;
 
@@ -40,7 +40,7 @@ class FlowRecord {
   void bits(uint64_t bits, unsigned n) { bits_.add_many(bits, n); }
   // The steps from here on are of this time.
   void at(Time t);
-  // Beside its block: what a reader does not take for granted.
+  // Beside its block: what a reader does not assume.
   void attributes(const Step& step);
   void event(const Event& e);
   void gap(const Gap& g);

@@ -26,7 +26,7 @@ void BlockTexts::look_up(const Block& b) {
     const Addr ip = b.ip + offset;
     if (space_ != b.space || !cell_.range.contains(ip)) cell_ = capture_.text->cell(space_ = b.space, ip);
     const size_t rest = b.size - offset;
-    // Nearly always: the rest is of one cell, which never changes.
+    // Nearly always the rest is of one cell, which never changes.
     if (cell_.stable() && cell_.versions[0].bytes != nullptr && rest <= cell_.range.end - ip &&
         std::memcmp(cell_.versions[0].bytes + (ip - cell_.range.begin), b.bytes + offset, rest) == 0) {
       return add({b.count - i, 1, cell_.versions[0].origin});

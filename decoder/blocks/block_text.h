@@ -1,5 +1,5 @@
-// Which versions of text the instructions of a block were, and where they came from: what fields textver and
-// textsrc of `asof decode` show.
+// The versions of text that the instructions of a block had, and where they came from: what fields textver
+// and textsrc of `asof decode` show.
 #pragma once
 #include <span>
 #include <vector>

@@ -79,14 +79,14 @@ struct Timed {
   Time time;
 };
 
-// The entries of a list that is read from front to back.
+// The entries of a list that is read from start to end.
 template <class T>
 class Cursor {
  public:
   void add(const T& entry) { list_.push_back(entry); }
   uint64_t next_at() const { return next_ < list_.size() ? list_[next_].at : UINT64_MAX; }
   const T& take() { return list_[next_++]; }
-  // In order, and all at steps that there are.
+  // They are in order, and all at existing steps.
   bool sound(uint64_t steps) const {
     return std::ranges::is_sorted(list_, {}, &T::at) && (list_.empty() || list_.back().at < steps);
   }
@@ -119,7 +119,7 @@ class WalkReader {
   Cursor<NamedBlock> named_blocks_;
   Cursor<Odd> odd_;
   Cursor<Timed> times_;
-  size_t next_event_ = 0, next_gap_ = 0;  // whose place among the entries is not known yet
+  size_t next_event_ = 0, next_gap_ = 0;  // whose position among the entries is not known yet
   Bits bits_;
   uint32_t at_ = 0;
   uint32_t quiet_ = 0;
@@ -134,7 +134,7 @@ std::string_view WalkReader::read(std::span<const uint8_t> prefix) {
   if (!in_.ok() || steps_ > kMaxSteps) return "its head is damaged";
   std::string_view wrong = "its lists are damaged";
   if (sections()) wrong = walk();
-  // What comes after the steps that could be read goes with those that could not.
+  // What comes after the steps that could be read is dropped with those that could not.
   out_.events.resize(next_event_);
   out_.gaps.resize(next_gap_);
   return wrong;
@@ -212,7 +212,7 @@ void WalkReader::take_named_block() {
   while (times_.next_at() == step_) time_ = times_.take().time;
 }
 
-// One step by itself: the first of its chain, or what ran of it.
+// A single step: the first of its chain, or what ran of it.
 std::string_view WalkReader::one(const Odd* odd) {
   if (at_ == 0) return "it does not say where it goes on";
   if (at_ == BlockMap::kNowhere) return kNotInMap;
@@ -246,8 +246,8 @@ std::string_view WalkReader::one(const Odd* odd) {
   return {};
 }
 
-// Steps up to `until`, which have no annotation and change nothing, as far as whole chains go. What it stops
-// at is for one().
+// Steps up to `until`, which have no annotation and change nothing, as far as whole chains go. one() handles
+// the step where it stops.
 void WalkReader::chains(uint64_t until) {
   const size_t room = until - step_;
   uint32_t* const codes = out_.steps.open_runs(map_.runs(), room);

@@ -1,6 +1,6 @@
-// BlockWriter: chunks to a block stream (block_format.h). One thread, in the order of delivery; what comes
-// out depends on the chunks alone, so it is the same for every number of workers, and however blocks were
-// put together to runs.
+// BlockWriter: chunks to a block stream (block_format.h). One thread, in the order of delivery; the output
+// depends on the chunks alone, so it is the same for every number of workers, and however blocks were joined
+// to runs.
 #pragma once
 #include <tsl/robin_map.h>
 
@@ -21,7 +21,7 @@ namespace asof::blocks {
 class BlockWriter {
  public:
   using Write = std::function<void(std::span<const uint8_t>)>;
-  // Writes what the recording is at once. The capture must outlive the writer.
+  // Writes the description of the recording at once. The capture must outlive the writer.
   BlockWriter(const Capture& capture, Write write);
   ~BlockWriter();
 
@@ -33,7 +33,7 @@ class BlockWriter {
   size_t block_count() const { return nodes_.size() - 1; }
 
  private:
-  // Two blocks of which all this is the same have the same bytes.
+  // Two blocks that agree in all of this have the same bytes.
   struct Key {
     Addr ip;
     Time from, until;
@@ -54,8 +54,8 @@ class BlockWriter {
     const Block* block = nullptr;  // as met last; others with the same content exist
     uint32_t ways[kWays] = {};
   };
-  // A run of the decoders' table, once every block in it follows from the one before in the map, too. Most of
-  // what is executed is runs of which this is all that is looked at.
+  // A run of the decoders' table, once every block in it follows from the one before in the map, too. For
+  // most of what is executed only these runs are examined.
   struct KnownRun {
     // Runs that are where the map leads from here, by the last branch's bit; 0: none yet.
     uint32_t next[2] = {};
@@ -71,7 +71,7 @@ class BlockWriter {
     uint32_t calls = 0;            // its first one in calls_
     BranchKind kind = BranchKind::kNone;
   };
-  // The position of known_runs: after a run, of which the last branch is still to be followed.
+  // The position of known_runs: after a run, whose last branch is still to be followed.
   struct Position {
     uint32_t run = 0;  // 0: a step, whose exit is in the record
     uint32_t bit = 0;
@@ -96,7 +96,7 @@ class BlockWriter {
   Write write_;
   BlockTexts texts_;
   std::unique_ptr<ZSTD_CCtx_s, void (*)(ZSTD_CCtx_s*)> zstd_;
-  std::vector<Node> nodes_{1};  // by number; 0 is none
+  std::vector<Node> nodes_{1};  // by number; 0 is unused
   tsl::robin_map<const Block*, uint32_t> by_pointer_;
   tsl::robin_map<Key, uint32_t, HashKey> by_content_;
   const RunTable* table_ = nullptr;
@@ -104,7 +104,7 @@ class BlockWriter {
   std::vector<RunEnds> ends_;         // likewise
   std::vector<uint32_t> returns_{0};  // by call: the run that the map leads to on its return; 0: none yet
   std::vector<uint32_t> calls_;
-  // Said before the flow records that wait: blocks from first_new_ on, and ways.
+  // Written before the flow records that wait: blocks from first_new_ on, and edges.
   uint32_t first_new_ = 1;
   Writer new_blocks_, new_ways_;
   uint32_t new_way_count_ = 0;

@@ -1,11 +1,11 @@
-// Walks as a block stream encodes them. Two ways to the same record: step by step, and run by run where the
-// map has every step of a run already. The second is nearly everything.
+// Walks as a block stream encodes them. There are two methods that give the same record: step by step, and
+// run by run where the map has every step of a run already. Nearly everything uses the second.
 //
 // Invariants of known_runs:
-//  * A run's `next` is the run that begins where the map leads on that bit; ways of the map never change, so
+//  * A run's `next` is the run that begins where the map leads on that bit; edges of the map never change, so
 //    it stays true.
 //  * `next` is only set after conditional branches, `returns_` of calls, both to runs with at most one call.
-//  * Whoever jumps in (a gap, an interrupt) is a step of its own, not a run.
+//  * An entry from elsewhere (a gap, an interrupt) is a step of its own, not a run.
 //  * A record is left as step() would leave it after the same blocks.
 #include <algorithm>
 
@@ -55,7 +55,7 @@ void BlockWriter::step(const Chunk& chunk, FlowRecord& record, const Step& step)
   ++record.steps;
 }
 
-// The last branch of the run at hand is followed, as step() does it at once.
+// Follows the last branch of the current run, as step() does at once.
 void BlockWriter::leave(FlowRecord& record, Position at) {
   if (at.run == 0) return;
   const KnownRun& run = runs_[at.run];
@@ -91,7 +91,7 @@ bool BlockWriter::follow(FlowRecord& record, Position at, uint32_t run) {
   return true;
 }
 
-// As many of the codes as are known runs, written where the map does not lead to them.
+// The codes up to the first that is not a known run, written where the map does not lead to them.
 size_t BlockWriter::known_runs(FlowRecord& record, std::span<const uint32_t> codes) {
   const size_t most = std::min<size_t>(codes.size(), (kMaxSteps - record.steps) / kMostSteps);
   KnownRun* const runs = runs_.data();
@@ -155,8 +155,8 @@ void BlockWriter::spell_run(const Chunk& chunk, FlowRecord& record, uint32_t cod
   learn_run(chunk, code);
 }
 
-// After its blocks were said one by one: the next time they need not be, if they follow from each other and
-// nothing is odd about them.
+// After its blocks were written one by one: the next time this is not necessary if they follow from each
+// other without annotations.
 void BlockWriter::learn_run(const Chunk& chunk, uint32_t code) {
   const uint32_t id = code >> StepList::kRunShift;
   if (id >= runs_.size()) {

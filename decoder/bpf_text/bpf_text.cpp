@@ -1,4 +1,4 @@
-// Lifetimes to layers: every byte of a lifetime is either known from somewhere or claimed as unknown.
+// Lifetimes to layers: every byte of a lifetime is either known from some source or marked unknown.
 #include "decoder/bpf_text/bpf_text.h"
 
 #include <fmt/format.h>
@@ -82,7 +82,7 @@ OriginRef GeneratedText::snapshot_origin(Builder& builder, const KernelSnapshot&
   return it->second;
 }
 
-// A dispatcher has two halves: the one that is not in use is written anew, without a record, then its user is
+// A dispatcher has two halves: the one that is not in use is rewritten, without a record, then its user is
 // poked to it (kernel/bpf/dispatcher.c bpf_dispatcher_update(); trampolines before Linux 5.12 likewise).
 void GeneratedText::find_rewritten() {
   for (const Poke& p : side_.pokes) {
@@ -93,7 +93,7 @@ void GeneratedText::find_rewritten() {
   std::ranges::sort(halves_);
 }
 
-// May generated code of this name in `range` be written anew without a record, while its symbol stays?
+// May generated code of this name in `range` be rewritten without a record while its symbol stays?
 bool GeneratedText::is_rewritten(AddrRange range, std::string_view name) const {
   if (name.starts_with("bpf_dispatcher_")) return true;
   if (name.starts_with("bpf_prog_")) return false;
@@ -132,8 +132,8 @@ std::vector<GeneratedText::Content> GeneratedText::contents(Builder& builder, co
   return {image};
 }
 
-// Did another lifetime of this name begin here before the trace? perf copies kcore in between, and of both
-// the copy may be.
+// Did another lifetime of this name begin here before the trace? perf copies kcore in between, and the copy
+// may be of either.
 bool GeneratedText::shares_copy(const CodeLifetime& lifetime) const {
   const auto same = by_begin_.find(lifetime.range.begin);
   return same != by_begin_.end() && std::ranges::any_of(same->second, [&](size_t i) {
@@ -178,8 +178,8 @@ std::vector<GeneratedText::Content> GeneratedText::copies(Builder& builder, cons
   return out;
 }
 
-// Memory must have what the image has, but where pokes changed it. If not, the image is of another program,
-// or damaged.
+// Memory must equal the image, except where pokes changed it. If not, the image is of another program, or
+// damaged.
 void GeneratedText::compare_image(const CodeLifetime& lifetime, const Content& image, const Content& copy,
                                   std::span<const Poke> pokes) {
   const AddrRange both = image.range.intersect(copy.range);
@@ -244,7 +244,7 @@ bool GeneratedText::is_arm64() const {
   return copy != nullptr && copy->machine() == kAarch64;
 }
 
-// A lifetime whose record has no length, without what follows its code.
+// A lifetime whose record has no exact length, cut to its own code.
 CodeLifetime GeneratedText::without_neighbours(const CodeLifetime& lifetime,
                                                std::vector<Content>& contents) const {
   CodeLifetime out = lifetime;
@@ -288,7 +288,7 @@ void GeneratedText::add_lifetime_text(Builder& builder, const CodeLifetime& life
   add_doubt(builder, known);
 }
 
-// Generated code that kallsyms knows and no record mentions: it was there before the recording, or its record
+// Generated code that kallsyms lists and no record mentions: it existed before the recording, or its record
 // is lost.
 void GeneratedText::add_snapshot_symbols(Builder& builder) {
   auto has_lifetime = [&](const KernelSnapshot::Piece& piece) {
@@ -300,7 +300,7 @@ void GeneratedText::add_snapshot_symbols(Builder& builder) {
     if (snapshot == nullptr) return;
     for (const KernelSnapshot::Piece& piece : snapshot->generated()) {
       if (has_lifetime(piece) || is_blank(piece.bytes)) continue;
-      // Pages of kprobes and ftrace's trampolines are nobody else's; dispatchers neither.
+      // Pages of kprobes and ftrace's trampolines belong to nothing else; nor do dispatchers.
       const bool rewritten = is_rewritten(piece.range, piece.name);
       const bool alone = rewritten || !piece.name.starts_with("bpf_");
       const auto bytes =

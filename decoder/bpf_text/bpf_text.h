@@ -1,8 +1,8 @@
 // Text that the kernel generates while it runs: BPF programs, their trampolines and dispatchers, ftrace
 // trampolines, kprobe pages. KSYMBOL records give lifetimes of address ranges; bytes come from BPF_PROG_INFO,
-// a copy of kcore whose kallsyms had the symbol, a watcher, or TEXT_POKE installs. A range nobody has bytes
-// of is claimed and unknown. Facts about order and reuse: docs/live-text.md, sections on BPF, kprobes and
-// trampolines.
+// a copy of kcore whose kallsyms had the symbol, a watcher, or TEXT_POKE installs. A range that no source has
+// bytes of is covered by an unknown layer. Facts about order and reuse: docs/live-text.md, sections on BPF,
+// kprobes and trampolines.
 #pragma once
 #include <cstdint>
 #include <map>
@@ -32,7 +32,7 @@ struct CodeLifetime {
   std::string name;
   uint32_t bpf_id = 0;  // 0: none known
   const BpfImage::Function* image = nullptr;
-  bool guessed = false;       // the image is its by tag, address and length; no load says so
+  bool guessed = false;       // the image matches it by tag, address and length; no load confirms it
   Time loaded = kTimeMin;     // of the BPF_EVENT, where there is one
   Time displaced = kTimeMax;  // last instant before another lifetime takes (part of) the range
   Time doubt = kTimeMax;      // from here on other code may be there, though no record says so
@@ -45,7 +45,7 @@ std::vector<CodeLifetime> code_lifetimes(std::span<const KsymbolFact> symbols, c
                                          NoticeBook& notices);
 
 // All KSYMBOL records, in order of time, and one made up for each function of an image whose program was
-// loaded without (E-SIDE-403). `losses` gets an instant for each load whose register is missing.
+// loaded without one (E-SIDE-403). `losses` gets an instant for each load whose register is missing.
 std::vector<KsymbolFact> announcements(const SideBand& side, std::span<const BpfImage> images,
                                        const std::string& where, NoticeBook& notices,
                                        std::vector<LostRecords>& losses);
@@ -69,7 +69,7 @@ class GeneratedText {
     std::span<const uint8_t> bytes;
     Time observed = kTimeMin;
     OriginRef origin = kNoOrigin;
-    bool file = false;    // an image: nothing else is asked
+    bool file = false;    // an image: nothing else is considered
     bool unsure = false;  // read from the lifetime of another of the same name, perhaps
   };
 
@@ -118,7 +118,7 @@ class GeneratedText {
   std::map<size_t, std::vector<const WatchedText*>> seen_;  // of a lifetime
   std::map<uint32_t, BpfProgram> programs_;
   std::vector<uint32_t> pokes_by_addr_;  // indices of side_.pokes in generated text
-  // Places that pokes made a branch go to, and away from, within a page of each other (is_rewritten()).
+  // Addresses that pokes made a branch go to, and away from, within a page of each other (is_rewritten()).
   std::vector<Addr> halves_;
   std::map<const KernelSnapshot*, OriginRef> snapshot_origins_;
 };

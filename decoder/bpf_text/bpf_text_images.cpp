@@ -1,6 +1,5 @@
-// Which BPF program lives where: BPF_EVENT ids, BPF_PROG_INFO images and KSYMBOL lifetimes brought together.
-// The id is the key; tags repeat (equal programs), names are chosen by users, addresses are reused within
-// milliseconds.
+// Which BPF program is where: joins BPF_EVENT ids, BPF_PROG_INFO images and KSYMBOL lifetimes. The id is the
+// key; tags repeat (equal programs), names are chosen by users, addresses are reused within milliseconds.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -107,7 +106,7 @@ void GeneratedText::assign(const BpfFact& load, const BpfImage* image) {
 }
 
 // No BPF_EVENT: the symbol's tag, its address and its length must decide. Programs of one tag differ in the
-// addresses of what they use, so an image that fits several lifetimes is the image of none.
+// addresses of what they use, so an image that fits several lifetimes belongs to none.
 void GeneratedText::assign_without_load(const BpfImage& image) {
   BpfProgram program{
       .id = image.id, .tag = hex(image.tag), .name = image.name, .functions = {}, .has_image = true};
@@ -154,7 +153,7 @@ void GeneratedText::end_by_unload(const BpfFact& unload) {
   }
 }
 
-// When the next lifetime takes over what an ended one has left, its symbol ends too.
+// When the next lifetime takes over the remains of an ended one, its symbol ends too.
 void GeneratedText::find_displaced() {
   std::vector<size_t> order(lifetimes_.size());
   for (size_t i = 0; i < order.size(); ++i) order[i] = i;

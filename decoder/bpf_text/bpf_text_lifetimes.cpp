@@ -45,7 +45,7 @@ class LifetimeMaker {
 
 // An open lifetime and a new one overlap. True: the old one must be over.
 bool LifetimeMaker::settle(CodeLifetime& old, CodeLifetime& fresh, const KsymbolFact& fact) {
-  if (!old.exact && fresh.range.begin > old.range.begin) {  // the page was not all its
+  if (!old.exact && fresh.range.begin > old.range.begin) {  // the old one did not have the whole page
     old.range.end = fresh.range.begin;
     return false;
   }
@@ -69,7 +69,7 @@ void LifetimeMaker::end(CodeLifetime& lifetime, Time t) {
   e = {std::max(e.until, t), std::max(e.end, lifetime.range.end)};
 }
 
-// Open lifetimes that share bytes with `range`; those that `over` says yes to are closed.
+// Open lifetimes that share bytes with `range`; those for which `over` returns true are closed.
 template <class F>
 void LifetimeMaker::for_each_open(const AddrRange& range, F&& over) {
   longest_ = std::max(longest_, range.size());
@@ -96,8 +96,8 @@ void LifetimeMaker::unregister(const KsymbolFact& fact) {
   open_.erase(it);
 }
 
-// An end without its beginning. What was announced at these addresses was over before it began; nobody knows
-// when, if that end is missing, too.
+// An end without its beginning. What was announced at these addresses was over before it began; if that end
+// is missing, too, its time is unknown.
 void LifetimeMaker::unannounced(const KsymbolFact& fact) {
   CodeLifetime lifetime = make(fact);
   lifetime.from = kTimeMin;

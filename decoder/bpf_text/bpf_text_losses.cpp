@@ -1,6 +1,6 @@
 // Generated code of a recording that lost records. Two lost records, the end of one program and the beginning
-// of the next, put other code in a place without a sign; one of them is enough where the first has ended, for
-// what it leaves behind may run a little longer. From the loss on the code that was announced is one
+// of the next, replace the code at an address without a sign; one is enough where the first program has
+// ended, because what it leaves may run a little longer. From the loss on the code that was announced is one
 // possibility and something unknown the other, up to its end; then all is unknown, up to the next
 // announcement.
 #include <fmt/format.h>
@@ -58,7 +58,7 @@ class Announcements {
       return false;
     return later->used = true;
   }
-  // A register that is named so, for a load whose address nobody knows.
+  // A register with this name, for a load whose address is unknown.
   bool take_named(const std::string& tag, Time t) {
     if (by_tag_.empty()) {
       for (auto& [addr, registers] : registers_) {
@@ -141,7 +141,7 @@ std::vector<KsymbolFact> announcements(const SideBand& side, std::span<const Bpf
   return out;
 }
 
-// Since when something else may be in the place of each lifetime.
+// The instant from which something else may be at the address of each lifetime.
 void GeneratedText::find_doubts() {
   if (lost_->empty()) return;
   for (CodeLifetime& lifetime : lifetimes_) {
@@ -164,8 +164,8 @@ void GeneratedText::add_doubt(Builder& builder, const CodeLifetime& lifetime) co
                      .origin = kNoOrigin});
 }
 
-// Code that a copy of memory has and no record mentions: there since before the recording (`at_end`: still
-// there at its end), if nothing took its place, or was in it before, unrecorded.
+// Code that a copy of memory has and no record mentions: present since before the recording (`at_end`: still
+// present at its end), unless something replaced it or was at its address before, unrecorded.
 void GeneratedText::add_doubt(Builder& builder, AddrRange range, int rank, bool at_end) const {
   const auto lost = lost_->within(kTimeMin, kTimeMax);
   if (!lost || lost->count < kEndAndBeginning) return;

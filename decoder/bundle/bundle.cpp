@@ -1,5 +1,5 @@
-// Raw bundle to Capture. The manifest is the whole truth here: nothing is looked up on this machine, and
-// bytes are known exactly where and when a text piece says so.
+// Raw bundle to Capture. Only the manifest counts: nothing is looked up on this machine, and bytes are known
+// exactly where and when a text piece says so.
 #include "decoder/bundle/bundle.h"
 
 #include <fmt/format.h>
@@ -226,7 +226,7 @@ Result<void> BundleReader::streams() {
   return {};
 }
 
-// Was nothing but a guest recorded? Then the text that the manifest gives for it is the guest's.
+// Was only a guest recorded? Then the text that the manifest gives for it is the guest's.
 bool BundleReader::all_guest() const {
   if (capture_.machine != "x86_64" || capture_.streams.empty()) return false;
   return std::ranges::all_of(capture_.streams, x86::is_guest_trace);

@@ -13,7 +13,7 @@
 namespace asof {
 namespace {
 
-// Manifests are small; this bounds what a hostile one can make us hold.
+// Manifests are small; this limits how much a hostile one can make us hold.
 constexpr size_t kMaxManifest = 64U << 20U;
 
 std::string join(const std::string& place, std::string_view key) {
@@ -35,7 +35,7 @@ std::optional<uint64_t> parse_number(std::string_view text, bool decimal) {
   return value;
 }
 
-// nlohmann keeps the last of two equal keys; a manifest that says a thing twice is a mistake worth naming.
+// nlohmann keeps the last of two equal keys; a manifest that has a key twice is reported as a mistake.
 class DuplicateKeys {
  public:
   using Json = nlohmann::json;

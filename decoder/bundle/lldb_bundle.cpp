@@ -324,8 +324,8 @@ Result<void> LldbReader::kernel() {
     if (!value) return std::unexpected(value.error());
     address = *value;
   }
-  // LLDB takes the file for the whole of every CPU's code, wherever it lies: a file that is no kernel's (its
-  // own tests trace a program so) is the text of one process that runs everywhere.
+  // LLDB takes the file for the whole of every CPU's code, at any address: a file that is not a kernel's
+  // (LLDB's own tests trace a program so) is the text of one process that runs everywhere.
   const Space space = is_kernel_address(address) ? kKernelSpace : space_for_all();
   if (const TextFile* file = finder_.find(*path, "", file_.resolve(*path)))
     place(*file, space, address, "[kernel]");

@@ -5,7 +5,7 @@
 namespace asof {
 namespace {
 
-// Deeper than any stack of real code: recursion without end, or made-up trace. The oldest frames go.
+// Deeper than any stack of real code: recursion without end, or made-up trace. The oldest frames are dropped.
 constexpr size_t kMaxFrames = 4096;
 
 }  // namespace
@@ -87,7 +87,7 @@ void CallStack::replace(const Landing& to, uint32_t flags) {
   push(next, to);
 }
 
-// Takes parked frames back, up to the one of this function, below those there are.
+// Restores parked frames, up to the one of this function, below the present ones.
 bool CallStack::adopt(const Landing& to) {
   for (size_t i = parked_.size(); i > 0; --i) {
     if (parked_[i - 1].function != to.function) continue;
@@ -131,7 +131,7 @@ void CallStack::refute(const Landing& to) {
   lose_track(to, false);
 }
 
-// Later returns show which of the frames are there.
+// Later returns show which of the frames still exist.
 void CallStack::lose_track(const Landing& to, bool lost) {
   if (!frames_.empty()) {
     if (!lost) host_.refuted();
@@ -186,12 +186,12 @@ void CallStack::jump(const Landing& to) {
   replace(to, Slice::kTail);
 }
 
-// Behind a far return: `left` was the boundary's frame, what was interrupted is on top again.
+// After a far return: `left` was the boundary's frame, what was interrupted is on top again.
 void CallStack::land(const Landing& to, const Frame& left, uint64_t size) {
   if (frames_.empty()) return root(to, Slice::kBeganBefore);
   if (left.back == to.at || frames_.back().function == to.function) return;
   if (is_kernel_address(left.back) != is_kernel_address(to.at) && left.kind == Frame::Kind::kAsync) {
-    // What was interrupted is not what is gone back to: something between them was lost.
+    // The flow does not return to what was interrupted: something between them was lost.
     if (is_kernel_address(to.at)) return lose_track(to, false);
     while (!frames_.empty() && functions_.kernel(frames_.back().function)) pop(Slice::kEndUnknown);
     if (!frames_.empty() && frames_.back().function == to.function) return;
@@ -199,7 +199,7 @@ void CallStack::land(const Landing& to, const Frame& left, uint64_t size) {
     if (there == kNone) return lose_track(to, false);
     return pop_to(there + 1, Slice::kSkipped);
   }
-  const bool in_slot = frames_.back().kind == Frame::Kind::kSlot;  // goes on after the probed instruction
+  const bool in_slot = frames_.back().kind == Frame::Kind::kSlot;  // continues after the probed instruction
   if (in_slot || functions_[to.function].kind == TimelineFunction::Kind::kSlot) return jump(to);
   if (to.start && left.kind == Frame::Kind::kAsync && is_kernel_address(to.at)) {
     return call(to, left.back, left.back + size, Frame::Kind::kCall, Slice::kEmulated);
@@ -208,7 +208,7 @@ void CallStack::land(const Landing& to, const Frame& left, uint64_t size) {
     return call(to, 0, left.back, Frame::Kind::kCall, Slice::kSignal);
   const size_t there = find_function(to.function, floor());
   if (there != kNone) return pop_to(there + 1, Slice::kSkipped);
-  // Another system call than the one before the loss.
+  // A system call other than the one before the loss.
   if ((left.flags & Slice::kAcrossGap) != 0) return lose_track(to, false);
   jump(to);
 }

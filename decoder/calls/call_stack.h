@@ -1,16 +1,14 @@
-// CallStack: who called whom in one thread, by its branches alone. Calls push, returns pop; what makes it
-// more than that:
+// CallStack: who called whom in one thread, by its branches alone. Calls push, returns pop; in addition:
 //
-//  * Flow begins in the middle. A return below the lowest frame discovers the caller, which was there all the
-//    time: it goes in at the bottom, with the beginning of the stretch as its own. Depth never grows by what
-//    was missed, so there is no staircase.
+//  * Flow begins in the middle. A return below the lowest frame shows the caller, which existed all the time:
+//    it is added at the bottom, with the beginning of the stretch as its own. Depth never grows by what was
+//    missed, so there is no staircase.
 //  * Flow is lost. The frames from before are parked. A return (or the resumption itself) that leads into one
-//    of their functions takes it and those below it back; those above it ended in the gap. What is not taken
-//    back by the next loss ended in the first. A frame that was taken back may be another call of its
-//    function: if it returns elsewhere, those below it were not on the stack, and the caller is discovered
-//    anew.
-//  * Returns that fit no call: thunks and trampolines that return into the beginning of a function (a jump),
-//    longjmp (all up to the frame they land in), and the rest (the top is replaced).
+//    of their functions restores it and those below it; those above it ended in the gap. What is not restored
+//    by the next loss ended in the first. A restored frame may be another call of its function: if it returns
+//    elsewhere, those below it were not on the stack, and the caller is determined anew.
+//  * Returns that match no call: thunks and trampolines that return into the start of a function (a jump),
+//    longjmp (all up to the frame where it lands), and the rest (the top is replaced).
 //  * Interrupts and system calls are boundaries: near returns do not cross them, the far return pops them.
 //  * Breakpoint handlers return elsewhere than to the interrupted instruction: into a slot, into a function
 //    that the instruction would have called (arch/x86/kernel/alternative.c poke_int3_handler(),
@@ -52,13 +50,13 @@ struct Frame {
   Addr site = 0;
   OriginRef origin = kNoOrigin;
   int32_t cpu = -1;
-  bool guessed = false;   // after a loss the flow was in its function; those below it need not be its callers
+  bool guessed = false;   // after a loss the flow was in its function; those below need not be its callers
   Activity thread, part;  // on the thread's track; on the CPU's
 
   bool boundary() const { return kind == Kind::kAsync || kind == Kind::kSyscall; }
 };
 
-// A place the flow went to.
+// An address where the flow went.
 struct Landing {
   uint32_t function = 0;
   Addr at = 0;
@@ -68,19 +66,19 @@ struct Landing {
 
 class CallStack;
 
-// Told of every frame that comes and goes; gives it its slices.
+// Is notified of every frame that is added or removed; gives it its slices.
 class FrameHost {
  public:
   virtual ~FrameHost() = default;
   virtual void opened(Frame& frame) = 0;
-  // Was there below `above` (nullptr: nothing) since the stretch began.
+  // Was below `above` (nullptr: nothing) since the stretch began.
   virtual void discovered(Frame& frame, const Frame* above) = 0;
   // `below`: the frame below it; nullptr: none known. `lost`: it ended when the flow was lost.
   virtual void closed(Frame& frame, Frame* below, bool lost) = 0;
-  // The lowest `count` frames of the stack are there again; parentless slices of the stretch belong to the
-  // last of them.
+  // The lowest `count` frames of the stack are restored; parentless slices of the stretch belong to the last
+  // of them.
   virtual void adopted(CallStack& stack, size_t count) = 0;
-  // What is on the stack need not be there; the flow is known from here on.
+  // What is on the stack may not exist any more; the flow is known from here on.
   virtual void refuted() = 0;
 };
 
@@ -99,7 +97,7 @@ class CallStack {
   void leave_function();
   // The flow leaves the kernel for user mode that is not traced.
   void leave_kernel();
-  // The flow is at `to`, and nobody saw how it got there: after a loss (`lost`), or where tracing went on.
+  // The flow is at `to` by an unknown path: after a loss (`lost`), or where tracing continued.
   void resume(const Landing& to, bool lost);
   // Everything ends.
   void close_all(bool lost);
@@ -107,7 +105,7 @@ class CallStack {
   std::vector<Frame>& frames() { return frames_; }
   std::vector<Frame>& parked() { return parked_; }
   Frame* top() { return frames_.empty() ? nullptr : &frames_.back(); }
-  // More parentless slices than the host keeps: what is found out later holds from here on only.
+  // More parentless slices than the host keeps: callers found later are valid from here on only.
   void forget_parked() { close_parked(0); }
 
  private:

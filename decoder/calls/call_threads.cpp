@@ -6,11 +6,11 @@
 namespace asof {
 namespace {
 
-// Slices kept back because their caller is not known yet.
+// The most slices kept back because their caller is not known yet.
 constexpr size_t kMaxUnparented = 4096;
 constexpr size_t kMaxKept = size_t{1} << 16;  // in residencies of all threads
-// A switch record is written before the stacks are exchanged, but the trace's time is that of its last time
-// packet: so many steps of it the record may seem to be late, and never more than this.
+// A switch record is written before the stacks are exchanged, but the time of the trace is that of its last
+// time packet: the record may seem late by this many steps between time packets, and never by more than this.
 constexpr Time kLateSteps = 2, kMostLate = 20'000'000;
 
 }  // namespace
@@ -29,7 +29,7 @@ void CallTracker::start(Cpu& c, Time t) {
 
 CallTracker::Thread& CallTracker::thread_of(Cpu& c, const ContextChange* context) {
   const int32_t tid = context != nullptr ? context->tid : c.cpu < 0 ? capture_.streams[c.stream].tid : -1;
-  // Every CPU has an idle task 0; who is unknown is another one on each stream.
+  // Every CPU has an idle task 0; each stream has an unknown task of its own.
   const int32_t stream = static_cast<int32_t>(c.stream);
   auto& t = threads_[{tid, tid > 0 ? -1 : stream}];
   if (t) return *t;
@@ -73,7 +73,7 @@ void CallTracker::exchange_stacks(Cpu& c, const FlowOp& op) {
   CallStack& stack = c.thread->stack;
   c.lost_at = c.now;
   set_lost(c);
-  // Nobody knows which of the unknown threads this is.
+  // It is unknown which of the unknown threads this is.
   if (!known) stack.close_all(true);
   const Landing here = functions_.landing(op.left, kKernelSpace, op.from, kNoOrigin);
   if (const Frame* top = stack.top(); top != nullptr && top->function == here.function) return;
@@ -81,8 +81,8 @@ void CallTracker::exchange_stacks(Cpu& c, const FlowOp& op) {
   stack.resume({here.function, op.from, kNoOrigin, false}, true);
 }
 
-// Records of two CPUs contradict each other about who runs here: the later one counts. What runs goes on, and
-// nobody knows whose it is.
+// Records of two CPUs contradict each other about what runs here: the later one counts. What runs continues,
+// and its thread is unknown.
 void CallTracker::take_away(Cpu& c) {
   const Frame* top = c.thread->stack.top();
   const bool known = c.flow && top != nullptr;
@@ -127,7 +127,7 @@ void CallTracker::refuted() {
   begin_stretch(*at_);
 }
 
-// The thread goes: what it has on this CPU's track ends.
+// The thread leaves the CPU: what it has on this CPU's track ends.
 void CallTracker::leave(Cpu& c, uint32_t flags) {
   Thread& t = *c.thread;
   auto& parked = t.stack.parked();
@@ -194,7 +194,7 @@ void CallTracker::discovered(Frame& frame, const Frame* above) {
   if (t.tracked) frame.thread = {next_id_++, begin, count, 0, 0};
 }
 
-// On this CPU's track, frames that were there before count from when the thread came, or its flow began.
+// On this CPU's track, frames that existed before count from when the thread came, or its flow began.
 void CallTracker::adopted(CallStack& stack, size_t count) {
   Thread& t = *at_->thread;
   auto& frames = stack.frames();
@@ -218,7 +218,7 @@ void CallTracker::adopted(CallStack& stack, size_t count) {
   extend_residencies(t, count);
 }
 
-// The outermost slices of a thread that goes wait for callers of theirs, as long as such can be found out.
+// The outermost slices of a thread that leaves wait for their callers as long as these can be found.
 void CallTracker::keep_residency(Thread& t, const Cpu& c) {
   const auto& frames = t.stack.frames();
   const bool open = !c.lost && !frames.empty() && frames.front().back == 0;
@@ -311,7 +311,7 @@ void CallTracker::closed(Frame& frame, Frame* below, bool lost) {
          lost ? std::max(t.lost_count, frame.thread.count) : t.count, 0);
   }
   if (t.thread_unparented.slices.size() + t.part_unparented.slices.size() > kMaxUnparented) {
-    // What is found out about callers later holds from here on.
+    // Callers found later are valid from here on.
     t.stack.forget_parked();
     begin_stretch(*at_);
   }

@@ -1,10 +1,10 @@
 // CallTracker: FlowOps of all streams, in order of time, to slices of CPUs and threads. Every thread has a
 // CallStack, which goes with it from CPU to CPU; every CPU runs one.
 //
-// Which thread: where the kernel is traced and has names, its stacks are exchanged at the instruction that
-// does it, the exit of __switch_to_asm or cpu_switch_to, and the switch records say to whom (they are written
-// shortly before, in prepare_task_switch()). Without names, it is the change of the address space that is
-// next to a record. Else the records' times alone decide.
+// Which thread: where the kernel is traced and has names, stacks are exchanged at the instruction that does
+// it, the exit of __switch_to_asm or cpu_switch_to, and the switch records say to which thread (they are
+// written shortly before, in prepare_task_switch()). Without names, it is the change of the address space
+// that is next to a record. Otherwise the times of the records alone decide.
 #pragma once
 #include <map>
 #include <memory>
@@ -111,7 +111,7 @@ class CallTracker final : private FrameHost {
 
   // Threads (call_threads.cpp).
   void start(Cpu& c, Time t);
-  // Takes notice of records that are so much older than now.
+  // Processes records that are this much older than now.
   void follow_records(Cpu& c, Time delay);
   static Time lateness(const Cpu& c);
   void exchange_stacks(Cpu& c, const FlowOp& op);
@@ -123,7 +123,7 @@ class CallTracker final : private FrameHost {
   void begin_stretch(Cpu& c);
   void flush(UnparentedSlices& unparented, Frame* parent, bool thread);
   void keep_residency(Thread& t, const Cpu& c);
-  // Callers found out now were below what ran in the thread's residencies.
+  // Callers found now were below what ran in the thread's residencies.
   void extend_residencies(Thread& t, size_t frames);
   void forget_residencies(Thread& t);
 
@@ -140,7 +140,7 @@ class CallTracker final : private FrameHost {
   FunctionTable functions_;
   std::vector<Cpu> cpus_;
   std::map<std::pair<int32_t, int32_t>, std::unique_ptr<Thread>> threads_;  // (tid, CPU for idle and unknown)
-  Cpu* at_ = nullptr;                                                       // whose op is at hand
+  Cpu* at_ = nullptr;                                                       // whose op is being processed
   Thread* closing_ = nullptr;                                               // at the end, when no CPU runs it
   bool anchored_ = false;
   size_t kept_ = 0;  // slices in residencies

@@ -175,7 +175,7 @@ void FlowReader::on_event(const Event& e) {
   }
 }
 
-// Where nothing but an address is known: of the code that ran before it.
+// Where only an address is known: a symbol of the code that ran before it.
 Space FlowReader::space_of(Addr ip) const {
   if (is_kernel_address(ip)) return kKernelSpace;
   return has_last_ && !is_kernel_address(last_.block->ip) ? last_.block->space : kNoSpace;
@@ -203,7 +203,7 @@ void FlowReader::branch_to(Addr to, Space space, const Symbol* symbol, Time t, F
     // "Call next", to read the program counter, and calls of a label inside the function: thunks.
     if (to == back || (symbol != nullptr && symbol == in_ && to != symbol->range.begin)) return;
   }
-  // VMCALL and the like come back by themselves.
+  // After VMCALL and the like the flow continues at the next instruction.
   if (kind == FlowOp::Kind::kFarCall && to == back) return;
   if (kind == FlowOp::Kind::kJump && symbol == in_) return;
   FlowOp& op = add(kind, t);
@@ -238,7 +238,7 @@ void FlowReader::enter(const Step& s) {
   in_ = symbol;
 }
 
-// Asked for every step: most lie where the one before did, within a window or between two.
+// Called for every step: most are where the one before was, within a window or between two.
 bool FlowReader::in_detail(Time t) {
   if (t >= near_.lo && t <= near_.hi) return near_wanted_;
   const auto after = std::ranges::upper_bound(job_.detail, t, {}, &TimeBounds::lo);

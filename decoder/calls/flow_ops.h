@@ -1,7 +1,7 @@
 // FlowOps: what a call tracker must know of a chunk, and nothing else: where the flow leaves one function for
 // another, by what kind of branch, when, and how many instructions ran in between. Made by the workers in
 // parallel, one FlowReader each; a chunk's ops depend on that chunk alone, so they are the same for every
-// number of workers. The rest (who returns to whom) is serial and small: call_stack.h.
+// number of workers. The rest (which return belongs to which call) is serial and small: call_stack.h.
 #pragma once
 #include <tsl/robin_map.h>
 
@@ -24,12 +24,12 @@ constexpr bool leaves_line(BranchKind k) {
 
 struct FlowOp {
   enum class Kind : uint8_t {
-    kPoint,      // nothing happened: time and instructions go on
+    kPoint,      // no event: time and instructions advance
     kExit,       // the chunk ends after a branch: `branch` at `from`; the next op says where it went
     kEntry,      // flow at `to`: the first of a chunk, or after something else than a branch
     kCall,       // from, to, back
     kReturn,     // from, to
-    kJump,       // from, to: into another function by any other branch, or straight on
+    kJump,       // from, to: into another function by any other branch, or without one
     kFarCall,    // system call, software interrupt
     kFarReturn,  // from interrupt, exception or system call
     kAsync,      // from: interrupted address, to: handler (0: not traced)
@@ -56,14 +56,14 @@ struct FlowOp {
   uint32_t item = 0;
 };
 
-// What leaving by a branch of this kind is.
+// What leaving by a branch of this kind means.
 FlowOp::Kind flow_op_kind(BranchKind branch);
 
-// Execution of a place that was poked.
+// Execution of a site that was poked.
 struct FlowVisit {
   Addr place = 0;
   TimeBounds valid;   // of the block's bytes
-  uint8_t first = 0;  // byte at the place, as executed
+  uint8_t first = 0;  // byte at the site, as executed
 };
 
 struct FlowOps {
@@ -121,7 +121,7 @@ class FlowReader {
   tsl::robin_map<PlaceKey, Named, PlaceHash> names_;
   FlowOps* out_ = nullptr;
   Step last_;
-  bool has_last_ = false;       // the flow goes on from last_
+  bool has_last_ = false;       // the flow continues from last_
   const Symbol* in_ = nullptr;  // where last_ is
   uint32_t instructions_ = 0;
   size_t piece_ = SIZE_MAX;  // of last_, in the chunk's pieces; SIZE_MAX: it has none

@@ -28,7 +28,7 @@ bool capture_has_time(const Capture& c) {
 }
 
 // Ops of all streams in one order, by time, ties by stream. As with lines of `asof decode`
-// (tools/output/merge.h), what is before the start of the segment at hand can go on.
+// (tools/output/merge.h), what is before the start of the current segment can be passed on.
 class OpOrder {
  public:
   using Take = std::function<void(size_t stream, const FlowOps&, const FlowOp&)>;
@@ -100,7 +100,7 @@ TimeBounds counted_of(const TimelineOptions& options, TimeBounds window) {
   return {std::max(options.counted.lo, window.lo), std::min(options.counted.hi, window.hi)};
 }
 
-// Hands everything on, and keeps count of what it needs for counters.
+// Passes everything on, and counts what it needs for counters.
 class GapListener final : public TimelineSink {
  public:
   GapListener(TimelineSink& to, RateBuckets& rates) : to_(to), rates_(rates) {}
@@ -214,7 +214,7 @@ class TimelineConsumer final : public ChunkConsumer {
   OpOrder order_;
 };
 
-// Who ran where, by the switch records.
+// The threads on each CPU, by the switch records.
 void TimelineConsumer::emit_runs() {
   const TimelineSummary& all = tracker_.summary();
   if (all.clock != TimelineSummary::Clock::kNanoseconds) return;

@@ -1,7 +1,7 @@
-// Timeline: what a capture looks like to somebody who looks at it: functions as nested slices in time, by CPU
-// and by thread, and beside them all that happened to the text they ran. Made in two steps:
+// Timeline: a capture for viewers: functions as nested slices in time, by CPU and by thread, together with
+// all that happened to the text they ran. Made in two steps:
 //
-//   run_timeline()    decodes once and hands everything to a TimelineSink as soon as it is known: slices when
+//   run_timeline()    decodes once and passes everything to a TimelineSink once it is known: slices when
 //                     they end, children before their parents. Memory does not grow with the capture.
 //   make_timeline()   the same, kept in memory, in order, with depths, folded down to so many slices. What
 //                     was folded is counted, in the slice that holds it and in all.
@@ -68,16 +68,16 @@ struct Slice {
   static constexpr uint32_t kSyscall = 1 << 1;  // entered by a system call
   static constexpr uint32_t kTail = 1 << 2;  // entered by a jump: its caller is the caller of the one before
   static constexpr uint32_t kEmulated = 1 << 3;  // entered by a breakpoint handler's emulation of a call
-  // Was on the stack when the flow began, or goes on after a gap.
+  // Was on the stack when the flow began, or continues after a gap.
   static constexpr uint32_t kBeganBefore = 1 << 4;
   static constexpr uint32_t kAcrossGap = 1 << 5;      // flow inside it is missing
   static constexpr uint32_t kEndUnknown = 1 << 6;     // its end was not seen: in a gap, or at the end
   static constexpr uint32_t kSkipped = 1 << 7;        // left by a return or jump of a function it had called
   static constexpr uint32_t kResumed = 1 << 8;        // CPU track: its thread came back to this CPU
   static constexpr uint32_t kSwitchedOut = 1 << 9;    // CPU track: its thread went
-  static constexpr uint32_t kUnbalanced = 1 << 10;    // entered by a return that fits no call
+  static constexpr uint32_t kUnbalanced = 1 << 10;    // entered by a return that matches no call
   static constexpr uint32_t kSignal = 1 << 11;        // user mode was entered elsewhere than it was left
-  static constexpr uint32_t kClippedBegin = 1 << 12;  // began before the time that was asked for
+  static constexpr uint32_t kClippedBegin = 1 << 12;  // began before the requested time
   static constexpr uint32_t kClippedEnd = 1 << 13;    // ended after it
 
   uint64_t id = 0;      // from 1, in order of beginning where nothing is missing
@@ -127,7 +127,7 @@ struct EventMark {
   Event event;
 };
 
-// What one CPU executed at a changed place.
+// What one CPU executed at a site that changed.
 struct PokeVisit {
   int32_t cpu = -1;
   Time last_old = kTimeMin;   // last run of text from before the change; kTimeMin: never
@@ -144,7 +144,7 @@ struct PokeSlice {
   std::string action;  // "nop to jump"
   std::string symbol;  // "__schedule+0x114"
   uint64_t breakpoints = 0;
-  std::vector<PokeVisit> visits;  // by CPU; only CPUs that were there
+  std::vector<PokeVisit> visits;  // by CPU; only CPUs that ran it
 };
 
 // Text that came and went; a snapshot is a copy that was made of it, at an instant from `begin` to `end`.
@@ -154,7 +154,7 @@ struct LifetimeSlice {
   std::string name{};
   AddrRange range{};
   Time begin = kTimeMin, end = kTimeMax;  // kTimeMin: before the capture; kTimeMax: still there
-  // Surely there in between: modules come and go without a record. Empty: from begin to end.
+  // Certainly present in between: modules come and go without a record. Empty: from begin to end.
   TimeBounds seen{kTimeMax, kTimeMin};
   uint32_t bpf_id = 0;
   std::string bpf_tag{};
@@ -193,9 +193,9 @@ struct TimelineOptions {
   TimeBounds counted{};                      // instructions of this time are counted, whatever is decoded
 };
 
-// PipelineOptions::time, when it is set, is exact here: nothing outside of it is delivered, slices that reach
-// over its ends are cut there (Slice::kClipped...), and only instructions within are counted. What decides is
-// an instruction's time (Step::time).
+// PipelineOptions::time, when it is set, is exact here: nothing outside of it is delivered, slices that
+// extend beyond its ends are cut there (Slice::kClipped...), and only instructions within are counted. The
+// time of an instruction (Step::time) decides.
 //
 // Takes the parts as they become known. Called by one thread at a time; the order depends on the capture
 // alone. Returning true from stopped() ends the work early.
@@ -223,7 +223,7 @@ struct TimelineSummary {
   uint64_t instructions = 0;
   uint64_t slices = 0, gaps = 0, stretches = 0;
   bool text_missing = false;  // is the reason of some gaps
-  // Places where threads may be stitched wrongly because segments were too long to wait for.
+  // Points where threads may be joined wrongly because segments were too long to wait for.
   uint64_t reordered = 0;
 };
 
@@ -246,7 +246,7 @@ struct Timeline {
   std::vector<LifetimeSlice> lifetimes;
   std::vector<CounterPoint> counters;
 
-  // What folding took: slices shorter than `folded_below` ns (and, of those as long as that, with fewer
+  // What folding removed: slices shorter than `folded_below` ns (and, of those as long as that, with fewer
   // instructions than folded_below_instructions). 0 slices: nothing.
   uint64_t folded = 0;
   Time folded_below = 0;

@@ -1,8 +1,7 @@
 // make_timeline(): slices kept, folded and put in order.
 //
-// Folding: when there are too many slices, the shortest half goes; a slice is never longer, nor has it more
-// instructions, than the one around it, so what goes is always whole subtrees, and each is counted where it
-// was.
+// Folding: when there are too many slices, the shortest half is removed; a slice is never longer than the one
+// around it, nor has it more instructions, so whole subtrees are removed, and each is counted where it was.
 #include <tsl/robin_map.h>
 
 #include <algorithm>
@@ -47,7 +46,7 @@ class Keeper final : public TimelineSink {
   Timeline& out_;
   const TimelineLimits limits_;
   Size least_{0, 0};
-  tsl::robin_map<uint64_t, uint64_t> folded_;  // slices folded below one that is not here yet
+  tsl::robin_map<uint64_t, uint64_t> folded_;  // slices folded below one that has not arrived yet
 };
 
 void Keeper::block(const BlockSlice& b) {
@@ -82,7 +81,7 @@ void Keeper::fold() {
   std::ranges::nth_element(sizes, middle);
   least_ = std::max(*middle, Size{least_.first, least_.second + 1});
   size_t kept = 0;
-  for (Slice& s : out_.slices) {  // children first: what is folded below a slice is known when its turn comes
+  for (Slice& s : out_.slices) {  // children first: what is folded below a slice is known before the slice
     if (size_of(s) < least_) {
       fold_one(s);
     } else {
@@ -110,7 +109,7 @@ void Keeper::order() {
     parent[i] = p->second;
     level[i] = level[p->second] + 1;
   }
-  // Siblings, by track and beginning; the order they came in decides where times are the same.
+  // Siblings, by track and beginning; their original order decides where times are equal.
   std::vector<size_t> order(slices.size());
   for (size_t i = 0; i < order.size(); ++i) order[i] = i;
   std::ranges::stable_sort(order, [&](size_t a, size_t b) {

@@ -13,8 +13,8 @@ namespace {
 
 using Kind = TimelineFunction::Kind;
 
-// Calls that skip the landing pad in front of a function count as calls of it: ENDBR64, what the kernel makes
-// of one that nobody needs (arch/x86/include/asm/ibt.h), BTI, PACIASP and PACIBSP, which are BTI too.
+// Calls that skip the landing pad before a function count as calls of it: ENDBR64, what the kernel makes of
+// an unneeded one (arch/x86/include/asm/ibt.h), BTI, PACIASP and PACIBSP, which are BTI too.
 constexpr uint64_t kLandingPad = 4;
 
 bool is_landing_pad(const std::array<uint8_t, kLandingPad>& b) {
@@ -25,7 +25,7 @@ bool is_landing_pad(const std::array<uint8_t, kLandingPad>& b) {
   return word == kEndbr || word == kSealed || word == kPaciasp || word == kPacibsp ||
          (word & ~kBtiTargets) == kBti;
 }
-constexpr uint64_t kMaxRange = uint64_t{1} << 20;  // looked through for changes of text
+constexpr uint64_t kMaxRange = uint64_t{1} << 20;  // searched for changes of text
 
 // kernel/kprobes.c, kernel/trace/ftrace.c, kernel/bpf: names of KSYMBOL records.
 Kind kind_of(const Symbol& s) {

@@ -1,5 +1,5 @@
-// FunctionTable: functions as slices name them, numbered in the order they are met. What the kernel or a
-// compiler makes of one function (foo and foo.cold) is one function.
+// FunctionTable: functions as slices name them, numbered in the order they are met. The parts that the kernel
+// or a compiler makes of one function (foo and foo.cold) are one function.
 #pragma once
 #include <tsl/robin_map.h>
 

@@ -37,7 +37,7 @@ void PokeWindows::visited(int32_t cpu, Time t, const FlowVisit& v) {
   const auto place = places_.find(v.place);
   if (place == places_.end()) return;
   const auto& pokes = place->second;
-  // Which version ran: the one that holds as long as the block's bytes do.
+  // The version that ran: the one that is valid for as long as the block's bytes are.
   const Cell cell = capture_.text->cell(kKernelSpace, v.place);
   const size_t offset = v.place - cell.range.begin;
   OriginRef origin = kNoOrigin;
@@ -49,7 +49,7 @@ void PokeWindows::visited(int32_t cpu, Time t, const FlowVisit& v) {
     found = true;
   }
   if (!found) return;
-  // After poke `made`, before the next one of the place.
+  // After poke `made`, before the next one of the site.
   auto next = pokes.begin();
   if (is_poke(origin)) {
     next = std::ranges::find(pokes, poke_index(origin));
@@ -240,7 +240,7 @@ void emit_text_versions(const Capture& capture, TimelineSink& sink) {
     if (p.unloaded != kTimeMax) changes.push_back(p.unloaded);
   }
   std::ranges::sort(changes);
-  // Where there are more than anybody can look at, every n-th is delivered; the numbers stay true.
+  // Where there are more than anybody can examine, every n-th is delivered; the numbers stay correct.
   const size_t every = changes.size() / kMaxCounterPoints + 1;
   for (size_t i = 0; i < changes.size(); ++i) {
     const bool last_of_instant = i + 1 == changes.size() || changes[i + 1] != changes[i];

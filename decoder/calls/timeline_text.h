@@ -1,4 +1,4 @@
-// What happened to text, for a timeline: every poke with its window and who ran what around it, lifetimes of
+// Changes of text, for a timeline: every poke with its window and what each CPU ran around it, lifetimes of
 // BPF programs, modules and out-of-line code, and counters.
 #pragma once
 #include <tsl/robin_map.h>
@@ -15,7 +15,7 @@ class PokeWindows {
  public:
   explicit PokeWindows(const Capture& capture);
 
-  // A CPU executed a place that was poked.
+  // A CPU executed a site that was poked.
   void visited(int32_t cpu, Time t, const FlowVisit& visit);
   // An exception was taken at `ip`.
   void interrupted(int32_t cpu, Time t, Addr ip);

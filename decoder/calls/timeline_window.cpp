@@ -88,7 +88,7 @@ void WindowSink::poke(const PokeSlice& p) {
   to_.poke(clipped);
 }
 
-// When text came and went stays true, also where that was before or after.
+// When text came and went stays unchanged, also where that was before or after.
 void WindowSink::lifetime(const LifetimeSlice& l) {
   if (l.begin <= window_.hi && l.end >= window_.lo) to_.lifetime(l);
 }

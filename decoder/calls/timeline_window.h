@@ -1,5 +1,5 @@
-// What is between the call tracker and a timeline's sink: WindowSink cuts at the ends of the time that
-// was asked for, BlockHolder keeps straight runs back until it is known when they were over.
+// What is between the call tracker and a timeline's sink: WindowSink cuts at the ends of the requested time,
+// BlockHolder holds straight runs back until their ends are known.
 #pragma once
 #include <cstdint>
 #include <map>
@@ -9,7 +9,7 @@
 
 namespace asof {
 
-// A trace has the time now and then: runs between two instants have the first as their begin, and the
+// A trace has a time only now and then: runs between two instants have the first as their begin, and the
 // second, which comes later, as their end (Step::time: no bounds).
 class BlockHolder {
  public:
@@ -17,7 +17,7 @@ class BlockHolder {
 
   // A stream's trace has come to `t`.
   void time(size_t stream, Time t);
-  // A run has begun, which is added when it is over.
+  // A run has begun; it is added when it has ended.
   void begun(size_t stream, Time t);
   void add(const BlockSlice& block);
   // The branch that was last on a stream led to `to`: the next block that is added ends in it.
@@ -26,7 +26,7 @@ class BlockHolder {
   void finish(size_t stream, Time until);
 
  private:
-  // Beyond so many, when they were over is not waited for.
+  // Runs beyond this many do not wait for their end to be known.
   static constexpr size_t kMost = size_t{1} << 16U;
   struct Stream {
     std::vector<BlockSlice> held;  // all begin at one time
@@ -62,7 +62,7 @@ class WindowSink final : public TimelineSink {
   // How many went on.
   uint64_t slices() const { return slices_; }
   uint64_t gaps() const { return gaps_; }
-  // What holds at the beginning of the window is delivered as of then. After the last counter.
+  // The value that is valid at the beginning of the window is delivered as of then. After the last counter.
   void finish();
 
  private:

@@ -127,7 +127,7 @@ std::optional<Interval> values_at(std::span<const Point> points, Real x, Interva
   return Interval{edge(limits.low), edge(limits.high)};
 }
 
-// The line through (x, y) with this slope as perf writes such things.
+// The line through (x, y) with this slope, in perf's representation.
 TimeConversion conversion_of(uint64_t x, Time y, Real slope) {
   TimeConversion out;
   while (out.shift < 32 && std::ldexp(slope, out.shift + 1) < static_cast<Real>(UINT32_MAX)) ++out.shift;

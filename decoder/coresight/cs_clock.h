@@ -1,6 +1,7 @@
 // The relation between CoreSight timestamps and perf's clock, derived from the capture itself where no record
-// tells it. What an AUX record hands over was traced before the record was written and after the one before:
-// each timestamp next to such a border bounds the line "time = rate * counter + offset" from one side.
+// gives it. The trace that an AUX record hands over was made before the record was written and after the one
+// before: each timestamp next to such a border bounds the line "time = rate * counter + offset" from one
+// side.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -26,10 +27,10 @@ std::vector<ClockBound> clock_bounds(const CsStreams& streams);
 
 struct FittedClock {
   TimeConversion conversion;
-  Time error = 0;  // true times of counters between the first and last bound are this near
+  Time error = 0;  // at most, for counters between the first and last bound
 };
-// The line in the middle of all that agree with every bound. nullopt: there is none, so the timestamps are of
-// another clock, or not of one that runs evenly; or the bounds leave more open than a twentieth of the time.
+// The middle line of all that satisfy every bound. nullopt: there is none, so the timestamps are of another
+// clock, or of one that does not run evenly; or the bounds leave more open than a twentieth of the time.
 std::optional<FittedClock> fit_clock(std::span<const ClockBound> bounds);
 
 }  // namespace asof

@@ -78,8 +78,8 @@ Deframer::Item Deframer::search_sync() {
 }
 
 // Fills frame_ from offset_ on, stepping over HSYNC. False, with offset_ where it stopped: the data ends, or
-// an FSYNC or a reserved ID is within the frame. More HSYNCs than a place can count would be no trace:
-// the frame is given up then.
+// an FSYNC or a reserved ID is within the frame. More HSYNCs than a counter can hold cannot be trace: the
+// frame is given up then.
 bool Deframer::gather_frame() {
   const uint64_t base = offset_;
   for (size_t filled = 0; filled < kFrameSize;) {

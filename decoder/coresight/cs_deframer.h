@@ -1,5 +1,5 @@
 // Deframer: one section of CoreSight frames (Arm IHI 0029, "Trace Formatter" and "TPIU"), frame by frame.
-// State is small and copyable, so that reading can start again at a checkpoint.
+// State is small and copyable, so that reading can restart at a checkpoint.
 #pragma once
 #include <array>
 #include <bit>
@@ -46,10 +46,10 @@ class Deframer {
     kEnd,
   };
   Item next();
-  // Nearly every frame where sources seldom take turns carries bytes of one source only: it names no ID, or
-  // one in its first byte. Such a frame is stepped over by skip_plain(), which says how many bytes it
+  // Where sources seldom alternate, nearly every frame carries bytes of one source only: it names no ID, or
+  // one in its first byte. Such a frame is stepped over by skip_plain(), which returns how many bytes it
   // carries, all of id(); 0: it is none. copy_plain() takes the bytes of `id` out of all that follow each
-  // other, while `out` has room for a frame, and says how many it wrote. next() says what comes then.
+  // other, while `out` has room for a frame, and returns how many it wrote. next() reports what comes then.
   size_t skip_plain() {
     const uint8_t* p = bytes_.data() + offset_;
     Plain frame;
@@ -81,8 +81,8 @@ class Deframer {
 
  private:
   struct Plain {
-    uint64_t low = 0, high = 0;  // the bytes it carries,
-    size_t count = 0;            // so many
+    uint64_t low = 0, high = 0;  // the bytes it carries
+    size_t count = 0;            // how many
   };
   bool read_plain(const uint8_t* p, Plain& out) {
     constexpr uint64_t kEven = 0x0001000100010001;
@@ -128,7 +128,7 @@ class Deframer {
   uint8_t id_ = kUnknownTraceId;
   bool synced_ = false;
   std::array<uint8_t, kFrameSize> frame_{},
-      place_of_{};  // of the frame at hand; place_of_: offset minus base
+      place_of_{};  // of the current frame; place_of_: offset minus base
   std::array<uint8_t, kFrameSize> data_{}, places_{};
   std::array<FrameRun, kFrameSize> runs_{};
   size_t run_count_ = 0, data_count_ = 0;

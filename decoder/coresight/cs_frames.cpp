@@ -22,7 +22,7 @@ using Item = Deframer::Item;
 
 }  // namespace
 
-// One source's bytes, by way of the frames.
+// One source's bytes, read from the frames.
 class CsSourceBytes : public TraceBytes {
  public:
   CsSourceBytes(std::shared_ptr<const CsFrames> frames, const CsFrames::Source& source)
@@ -66,14 +66,14 @@ class CsSourceBytes : public TraceBytes {
         [&out, this](Deframer& frames) { out = out.subspan(frames.copy_plain(source_.id, out)); });
     ASOF_CHECK(out.empty());
   }
-  // The last checkpoint in front of byte `at`, counted from the source's first one.
+  // The last checkpoint before byte `at`, counted from the source's first one.
   size_t index_of(uint64_t at) const {
     const auto after = std::upper_bound(source_.counts.begin(), source_.counts.end(), at);
     ASOF_CHECK(after != source_.counts.begin());
     return static_cast<size_t>(after - source_.counts.begin()) - 1;
   }
-  // The bytes from checkpoint `from` up to byte `at` were read. Whoever is behind the others, which gave back
-  // what he reads, does so at once.
+  // The bytes from checkpoint `from` up to byte `at` were read. A reader that lags behind the others, which
+  // returned what it reads, returns it at once.
   void passed(size_t from, uint64_t at) const {
     const size_t to = index_of(at), window = to / frames_->window_;
     size_t before = reached_.load(std::memory_order_relaxed);
@@ -168,7 +168,7 @@ class CsFrameIndexer {
     for (auto& slot : slots_) {
       if (!slot) continue;
       CsFrames::Source& source = slot->source;
-      // The one in front of its first byte stays: if that is dropped, so that the one before takes its place.
+      // The one before its first byte stays: if that is dropped, the one before it is used instead.
       const size_t odd = source.first_checkpoint % 2;
       size_t kept = odd;
       for (size_t i = odd == 0 ? 0 : 1; i < source.counts.size(); i += 2)
@@ -177,7 +177,7 @@ class CsFrameIndexer {
       source.first_checkpoint /= 2;
     }
   }
-  // How far the index pass came since the last checkpoint, and how far it may.
+  // How far the index pass came since the last checkpoint, and how far it may go.
   uint64_t since = kCheckpointDistance, distance = kCheckpointDistance;
 
   void take(const FrameRun& run, uint64_t file_offset) {

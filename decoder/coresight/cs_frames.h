@@ -1,7 +1,7 @@
 // CoreSight formatter frames: the bytes of several trace sources interleaved, 16 bytes a frame (Arm IHI 0029,
-// "Trace Formatter"). The index pass notes where which source's bytes begin; they are taken out of the frames
-// only when a Stream asks for them. The index becomes coarser when it gets long, so memory does not grow with
-// the trace.
+// "Trace Formatter"). The index pass notes where the bytes of each source begin; they are taken out of the
+// frames only when a Stream requests them. The index becomes coarser when it gets long, so memory does not
+// grow with the trace.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -56,14 +56,14 @@ class CsFrames : public std::enable_shared_from_this<CsFrames> {
     size_t first_checkpoint = 0;     // counts[i] is how many of its bytes come before checkpoint
     std::vector<uint64_t> counts;    // first_checkpoint + i
   };
-  // What the index pass could not use. Offsets are of the file, of the first such place.
+  // What the index pass could not use. Offsets are of the file, of the first such bytes.
   struct Losses {
     uint64_t unassigned = 0, unassigned_at = 0;  // data before any ID, or of the reserved ones
     uint64_t unsynced = 0, unsynced_at = 0;      // no frame: bytes without FSYNC, a broken frame
     uint64_t partial = 0, partial_at = 0;        // a frame that the end of its section cuts
   };
 
-  // Places in the index: a read passes over as many frames as lie between two of them.
+  // Positions in the index: a read passes over as many frames as lie between two of them.
   static constexpr size_t kMostCheckpoints = 1U << 16;
   // The bytes that `sections` point to must outlive the result.
   static std::shared_ptr<const CsFrames> index(std::vector<FrameSection> sections, FrameAlignment alignment,
@@ -96,7 +96,7 @@ class CsFrames : public std::enable_shared_from_this<CsFrames> {
   FrameAlignment alignment_ = FrameAlignment::kMemory;
   std::vector<Checkpoint> checkpoints_;
   size_t most_checkpoints_ = kMostCheckpoints;
-  size_t window_ = 1;  // checkpoints; what a source was read beyond is given back by windows
+  size_t window_ = 1;  // checkpoints; what a source has read past is released in units of windows
   std::vector<Source> sources_;
   Losses losses_;
 };

@@ -48,8 +48,8 @@ class CsStreamMaker {
   CsStreams make();
 
  private:
-  // Whose trace it is. A ring of a thread may hold trace of several CPUs, and, where CPUs share a sink, one
-  // of a CPU as well.
+  // Whose trace it is. A ring of a thread may hold trace of several CPUs, and so may one of a CPU where CPUs
+  // share a sink.
   struct Key {
     int32_t tid = -1;
     size_t unit = 0;
@@ -146,7 +146,7 @@ void CsStreamMaker::take_raw(const AuxRing& ring, size_t index, const std::vecto
     piece.mapped = true;
     piece.discontinuity = s.discontinuity;
     piece.file_offset = s.file_offset;
-    // Trace of another CPU in between: nothing says that this goes on where it stopped.
+    // Trace of another CPU in between: nothing shows that this continues where it stopped.
     if (trace.pieces.size() > first_piece[*unit] && trace.pieces.back().section + 1 != i)
       piece.discontinuity = true;
     trace.pieces.push_back(timed(std::move(piece), s, index, i));

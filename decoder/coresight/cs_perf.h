@@ -24,8 +24,8 @@ struct CsUnit {
   Clock clock = Clock::kUnknown;
 };
 
-// Units of an AUXTRACE_INFO of type 3, header versions 0, 1 and 2. What lies beyond the words there are is
-// left out and reported.
+// Units of an AUXTRACE_INFO of type 3, header versions 0, 1 and 2. What is beyond the last word is left out
+// and reported.
 Result<std::vector<CsUnit>> read_cs_units(const AuxtraceInfo& info, NoticeBook& notices);
 
 // Streams and, at the same index, the units that made them.

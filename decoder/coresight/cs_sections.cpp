@@ -32,7 +32,7 @@ class SectionCutter {
     const auto& records = ring_.records;
     const uint64_t end = piece.offset + piece.size();
     for (uint64_t at = piece.offset; at < end;) {
-      // The last record that begins at or before this place, and where the next one does.
+      // The last record that begins at or before this offset, and where the next one does.
       while (next_ < records.size() && records[next_]->offset <= at) ++next_;
       const AuxRecord* record = next_ == 0 ? nullptr : records[next_ - 1];
       uint64_t stop = end;
@@ -44,7 +44,7 @@ class SectionCutter {
     }
   }
 
-  // Where the record of some bytes was lost, they are taken to be in the format of those before them.
+  // Bytes whose record was lost are assumed to have the format of those before them.
   void add(const StreamPiece& piece, uint64_t from, uint64_t size, const AuxRecord* record, bool unrecorded) {
     if (size == 0 || (unrecorded && size <= kMaxPadding)) return;
     if (unrecorded) {
@@ -80,8 +80,8 @@ class SectionCutter {
 
   const AuxRing& ring_;
   size_t next_ = 0;
-  // Of the record at hand, the one before it and the one before that; first of all, when the trace was
-  // started.
+  // The times of this record, the one before it and the one before that; before any record, that of the start
+  // of the trace.
   const AuxRecord* last_record_ = nullptr;
   Time latest_ = ring_.stream.bounds.lo, last_, before_last_;
   CsSections out_;

@@ -1,5 +1,5 @@
 // An AUX ring of CoreSight trace cut where AUX records begin: one record is what a sink gave at one time, in
-// one format, and a formatter starts anew with it. PERF_AUX_FLAG_CORESIGHT_FORMAT_RAW:
+// one format, and a formatter restarts with it. PERF_AUX_FLAG_CORESIGHT_FORMAT_RAW:
 // include/uapi/linux/perf_event.h.
 #pragma once
 #include <cstdint>
@@ -20,14 +20,14 @@ struct CsSection {
   bool raw = false;  // of one source, without frames
   int32_t cpu = -1;  // that wrote the record
   // When these bytes were made: before their record was written, and after the one before. A raw sink hands
-  // its buffer over while its source goes on, so that a few bytes may be older: there it is the second one
+  // its buffer over while its source continues, so a few bytes may be older: there it is the second one
   // before.
   TimeBounds time;
 };
 
 struct CsSections {
   std::vector<CsSection> sections;
-  // Bytes that no AUX record has, though there are such records; they are in `sections`.
+  // Bytes outside of all AUX records, though there are such records; they are in `sections`.
   uint64_t unrecorded = 0;
   uint64_t unrecorded_at = 0;  // the first of them in the file
 };

@@ -1,6 +1,6 @@
-// CsTraceIds: which trace unit a trace ID means. IDs are those of the units' registers, or, since Linux 6.4,
-// those that AUX_OUTPUT_HW_ID records give: one space of IDs for all (minor version 0), or one for each sink
-// (1). Layout of the value: include/linux/coresight-pmu.h.
+// CsTraceIds: which trace unit a trace ID belongs to. IDs are those of the units' registers, or, since Linux
+// 6.4, those that AUX_OUTPUT_HW_ID records give: one space of IDs for all (minor version 0), or one for each
+// sink (1). Layout of the value: include/linux/coresight-pmu.h.
 #pragma once
 #include <cstdint>
 #include <map>

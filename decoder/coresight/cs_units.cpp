@@ -103,7 +103,7 @@ Result<std::vector<CsUnit>> read_cs_units(const AuxtraceInfo& info, NoticeBook& 
   if (units.empty()) return bad("it describes no trace unit");
   if (units.size() != cpus) {
     notices.error(Code::kUndescribedTraceUnit, "AUXTRACE_INFO",
-                  fmt::format("it tells of {} trace units and describes {}", cpus, units.size()),
+                  fmt::format("it announces {} trace units and describes {}", cpus, units.size()),
                   "trace of the others is left out", info.file_offset);
   }
   return units;

@@ -1,5 +1,5 @@
 // Symbols of an ELF64 file by name, data included: decoder/model/image.h gives those of code. Reads with
-// checked bounds; what does not lie in the file is not there.
+// checked bounds; what does not lie in the file counts as absent.
 #pragma once
 #include <algorithm>
 #include <cstdint>

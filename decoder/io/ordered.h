@@ -1,8 +1,8 @@
-// Ordered: results of parallel work handed on in the order of the work, in bounded memory.
+// Ordered: results of parallel work passed on in the order of the work, in bounded memory.
 //
 // Workers take items 0, 1, 2 ... in that order. The lowest unfinished item is the head: what its worker gives
-// is handed on at once; what others give waits. When too much waits, a worker stops until its item is the
-// head, which always comes, because every item below it has been taken by somebody who is running.
+// is passed on at once; what others give waits. When too much waits, a worker stops until its item is the
+// head. This always happens, because every item below it has been taken by a running worker.
 #pragma once
 #include <algorithm>
 #include <condition_variable>
@@ -29,7 +29,7 @@ class Ordered {
     if (item == head_) {
       drain(lock, item);
       lock.unlock();
-      deliver_(value);  // only the head's worker gets here, so nobody else delivers meanwhile
+      deliver_(value);  // only the head's worker gets here, so no other worker delivers meanwhile
       return;
     }
     waiting_ += bytes;
@@ -43,8 +43,8 @@ class Ordered {
       done_[item - head_] = true;
       return;
     }
-    // Everything finished after the head follows, in this thread. Until it is done the head stays: nobody
-    // else delivers.
+    // Everything finished after the head follows, in this thread. Until this is done the head does not move:
+    // no other worker delivers.
     size_t n = 0;
     do {
       drain(lock, item + n);

@@ -1,4 +1,4 @@
-// A place in a space as the key of a table.
+// An address in a space as the key of a table.
 #pragma once
 #include "arch/block.h"
 

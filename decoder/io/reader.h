@@ -1,5 +1,6 @@
-// Reader: the one way bytes of a file are read. Every read is checked; the first one that does not fit makes
-// the reader fail for good and return zeros, so that a parser may read a whole layout and ask ok() once.
+// Reader: all bytes of a file are read through it. Every read is checked; the first one that does not fit
+// makes the reader fail for good and return zeros, so that a parser may read a whole layout and check ok()
+// once.
 #pragma once
 #include <algorithm>
 #include <cstdint>

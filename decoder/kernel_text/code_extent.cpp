@@ -38,7 +38,7 @@ FoundInsn arm64_at(std::span<const uint8_t> bytes, Addr ip) {
 }  // namespace
 
 size_t code_extent(std::span<const uint8_t> bytes, Addr at, bool arm64) {
-  size_t pos = 0, furthest = 0;  // the last instruction that something leads to
+  size_t pos = 0, furthest = 0;  // the last instruction that a branch leads to
   while (pos < bytes.size()) {
     const auto rest = bytes.subspan(pos);
     const FoundInsn p = arm64 ? arm64_at(rest, at + pos) : x86_at(rest, at + pos);

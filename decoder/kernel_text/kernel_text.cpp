@@ -115,7 +115,7 @@ void KernelText::add_start(Builder& builder, const WatchedTexts& watched) {
   builder.keep(start_->owner());
   const OriginRef origin =
       builder.add_origin({.kind = OriginKind::kKcore, .name = start_->path(), .build_id = {}});
-  // perf copies kcore before it lets the trace run.
+  // perf copies kcore before it starts the trace.
   auto copied = std::upper_bound(side_.pokes.begin(), side_.pokes.end(), side_.trace_start,
                                  [](Time t, const Poke& p) { return t < p.time; });
   const Time observed =
@@ -138,9 +138,9 @@ void KernelText::add_start(Builder& builder, const WatchedTexts& watched) {
   }
 }
 
-// A module that was loaded while the recording ran. Its bytes are true from its load on, whose time is not
+// A module that was loaded during the recording. Its bytes are valid from its load on, whose time is not
 // known better than this; what ran there before, if anything did, was the text of the first snapshot or of
-// the module seen before, or of another one that came and went unseen.
+// the module seen before, or of another one that came and went unrecorded.
 void KernelText::add_modules_seen(Builder& builder, const WatchedTexts& watched) {
   if (watched.texts.empty()) return;
   const OriginRef origin =
@@ -165,7 +165,7 @@ void KernelText::add_modules_seen(Builder& builder, const WatchedTexts& watched)
     if (had_other) layer.from = seen.time;
     if (layer.from > layer.until) continue;
     builder.add_layer(layer);
-    // What another module had there before, which came and went unseen, is as likely.
+    // Text of another module that was there before, and came and went unrecorded, is as likely.
     if (!had_other && seen.time > kTimeMin + 1)
       builder.add_layer({.range = seen.range,
                          .bytes = {},

@@ -1,6 +1,6 @@
 // Kernel and module text of a recording: copies of kcore, else vmlinux by build-id, and what a second copy
-// taken at the end tells. A copy of kcore has holes that read as zeros, freed init text and unmapped modules
-// in it; only ranges that something vouches for become text, everything else stays unknown.
+// taken at the end shows. A copy of kcore has holes that read as zeros, freed init text and unmapped modules
+// in it; only ranges that some source confirms become text, everything else stays unknown.
 #pragma once
 #include <functional>
 #include <map>
@@ -53,12 +53,12 @@ class KernelSnapshot {
   std::span<const Piece> generated() const { return generated_; }
   // The piece of text() that has all of a range, or nullptr.
   const Piece* text_at(AddrRange range) const;
-  // What the copy has where modules and generated code lie that text() does not have, without data of
+  // What the copy has in the areas of modules and generated code that text() does not have, without data of
   // modules, `poked` (of merged_ranges()) and memory that is not in use. By address, nameless; generated()
   // may overlap.
   std::vector<Piece> unclaimed(std::span<const AddrRange> poked) const;
   AddrRange module_span() const;
-  // What the copy holds of a range; empty when any of it is not in the copy. Says nothing about whether it is
+  // What the copy holds of a range; empty when any of it is not in the copy. Does not show whether it is
   // code.
   std::span<const uint8_t> raw(AddrRange range) const;
 
@@ -83,7 +83,7 @@ std::string module_of_map(std::string_view name);
 // False, with a notice, when kallsyms is of another boot than the recording.
 bool same_boot(const Kallsyms& kallsyms, const SideBand& side, bool force, NoticeBook& notices);
 
-// Everything about kernel text but BPF and out-of-line code.
+// Everything about kernel text except BPF and out-of-line code.
 class KernelText {
  public:
   KernelText(const CaptureOptions& options, const std::string& capture_dir, const SideBand& side,
@@ -97,7 +97,7 @@ class KernelText {
   // Layers of both snapshots, of watched modules, or of the fall-back files.
   void add_text(Builder& builder, const WatchedTexts& watched, FileFinder& files, const PerfData& data);
   void add_symbols(SymbolTable& symbols) const;
-  // Where the file with the kernel's source lines lies, if there is one that is proved to be of this kernel.
+  // The path of the file with the kernel's source lines, if there is one that is proved to be of this kernel.
   void add_code(CodeFileMap& code, FileFinder& files, const PerfData& data) const;
   void add_copies(std::vector<TextCopy>& copies, const WatchedTexts& watched) const;
   void add_modules(std::vector<ModuleLifetime>& lifetimes, const WatchedTexts& watched) const;

@@ -1,5 +1,5 @@
-// What is known of the kernel beside its bytes: the file that has its source lines, when it was copied, when
-// modules were there.
+// What is known of the kernel besides its bytes: the file that has its source lines, when it was copied, when
+// modules were present.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -36,7 +36,8 @@ bool same_module(const KernelModule* a, const KernelModule& b) {
 
 }  // namespace
 
-// By how far the kernel was moved: the recording says where one symbol was, the file where it was linked.
+// The distance by which the kernel was moved: the recording says where one symbol was, the file where it was
+// linked.
 void KernelText::add_code(CodeFileMap& code, FileFinder& files, const PerfData& data) const {
   const std::shared_ptr<const ElfImage> elf = find_source(files, data);
   if (!elf) return;
@@ -72,7 +73,7 @@ void KernelText::add_code(CodeFileMap& code, FileFinder& files, const PerfData& 
 }
 
 void KernelText::add_copies(std::vector<TextCopy>& copies, const WatchedTexts& watched) const {
-  // perf copies kcore before it lets the trace run.
+  // perf copies kcore before it starts the trace.
   if (start_) {
     copies.push_back(
         {OriginKind::kKcore, start_->path(), hull(start_->text()), {kTimeMin, side_.trace_start}});
@@ -84,7 +85,7 @@ void KernelText::add_copies(std::vector<TextCopy>& copies, const WatchedTexts& w
 }
 
 void KernelText::add_modules(std::vector<ModuleLifetime>& lifetimes, const WatchedTexts& watched) const {
-  // When the memory of a module was seen to be another's, after `t`.
+  // When the memory of a module was seen to belong to another, after `t`.
   const auto replaced = [&](AddrRange range, Time t) {
     for (const WatchedText& seen : watched.texts) {
       if (seen.type == WatchedText::kModule && seen.range.overlaps(range) && seen.time > t)
@@ -99,7 +100,7 @@ void KernelText::add_modules(std::vector<ModuleLifetime>& lifetimes, const Watch
   const auto add_from_start = [&](const KernelModule& m) {
     ModuleLifetime lifetime{m.name, m.range, kTimeMin, replaced(m.range, kTimeMin), {kTimeMin, start}};
     if (gone_at_end(m)) lifetime.until = std::min(lifetime.until, end_time_);
-    // With the copy at the end it was there all the time, as far as is known.
+    // With the copy at the end it was present all the time, as far as is known.
     if (end_ && !gone_at_end(m) && lifetime.until == kTimeMax) lifetime.seen.hi = kTimeMax;
     lifetimes.push_back(std::move(lifetime));
   };

@@ -1,5 +1,5 @@
 // What a second copy of kcore, taken when the recording was over, adds: text the first one does not have,
-// changes nobody recorded, and chains of pokes whose end is missing.
+// changes that were not recorded, and chains of pokes whose end is missing.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -11,8 +11,8 @@
 namespace asof {
 namespace {
 
-// More separate differences than this, or a greater part of all bytes, are no silent changes: the copy is of
-// another kernel.
+// More separate differences than this, or a greater part of all bytes, are not unrecorded changes: the copy
+// is of another kernel.
 constexpr size_t kMostDifferences = 1U << 16U;
 constexpr uint64_t kMostDifferentPart = 4;  // a quarter
 
@@ -108,7 +108,7 @@ void KernelText::add_end(Builder& builder) {
                          .rank = kRankFallback,
                          .origin = origin,
                          .unsure = piece.name != "kernel"});
-      // When a module came is not known: until the copy was made there can have been anything else.
+      // The time of a module's load is not known: until the copy was made anything else may have been there.
       if (piece.name == "kernel") return;
       builder.add_layer(
           {.range = range, .bytes = {}, .from = kTimeMin + 1, .until = end_time_ - 1, .rank = kRankFallback});
@@ -135,7 +135,7 @@ void KernelText::add_end(Builder& builder) {
 
 // Where the last poke of a site left other bytes than the end copy has, a later one is missing. A poke that
 // changes nothing, dated after everything, makes that a break of the chain like any other. Where records were
-// lost and they agree, it says that the doubt is over.
+// lost and the bytes agree, it ends the doubt.
 void KernelText::add_end_of_chains(Builder& builder) {
   constexpr size_t kLongestSite = 64;  // installs are longer; what they fill is no kernel or module text
   struct Byte {

@@ -1,5 +1,5 @@
 // Kernel text from files, where no kcore was copied. A vmlinux has neither alternatives nor static keys as
-// patched at boot, so it serves only for want of something better (kRankFallback), and says so.
+// patched at boot, so it serves only where nothing better exists (kRankFallback), and a notice says so.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -95,7 +95,7 @@ std::shared_ptr<const ElfImage> KernelText::find_source(FileFinder& files, const
 void KernelText::add_vmlinux(Builder& builder, FileFinder& files, const PerfData& data) {
   auto kernel = std::find_if(side_.kernel_maps.begin(), side_.kernel_maps.end(),
                              [](const KernelMapFact& m) { return m.name.starts_with("[kernel.kallsyms]"); });
-  if (kernel == side_.kernel_maps.end()) return;  // kernel not traced, or nobody says where it is
+  if (kernel == side_.kernel_maps.end()) return;  // kernel not traced, or its address is not recorded
   const std::string id = recorded_kernel_id(side_, data);
   const TextFile* file = find_vmlinux(files, data);
   if (file == nullptr || !file->elf || (file->elf->type() != kEtExec && file->elf->type() != kEtDyn)) {

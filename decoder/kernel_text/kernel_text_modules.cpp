@@ -36,7 +36,7 @@ std::string recorded_id(const KernelMapFact& map, const PerfData& data) {
   return {};
 }
 
-// The layers of an image: runs of known bytes, and each variant of a place that has several.
+// The layers of an image: runs of known bytes, and each variant of a site that has several.
 void add_image(Builder& builder, const ModuleImage& image, OriginRef origin) {
   for (const ModuleImage::Text& text : image.text) {
     for (size_t begin = 0; begin < text.known.size();) {

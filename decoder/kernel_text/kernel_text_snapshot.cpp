@@ -161,7 +161,7 @@ void KernelSnapshot::find_modules(const SideBand& side, NoticeBook& notices) {
       std::string name = module_of_map(map.name);
       if (!name.empty()) modules_.push_back({std::move(name), map.range, true});
     }
-  } else if (kind_ == OriginKind::kKcore) {  // at the end others may be loaded
+  } else if (kind_ == OriginKind::kKcore) {  // at the end other modules may be loaded
     for (const KernelMapFact& map : side.kernel_maps) {
       const std::string name = module_of_map(map.name);
       auto same = std::find_if(modules_.begin(), modules_.end(),
@@ -194,7 +194,7 @@ void KernelSnapshot::find_generated() {
   for (const KernelSymbol& symbol : symbols) {
     if (!symbol.is_generated() || !is_kernel_address(symbol.addr)) continue;
     AddrRange range{symbol.addr, kallsyms_->next(symbol.addr)};
-    // Pages of trampolines and kprobes are one page; programs are as long as they are, and packs end
+    // Pages of trampolines and kprobes are one page long; programs are as long as their code, and packs end
     // somewhere.
     const bool program = symbol.name.starts_with("bpf_prog_");
     if (!program) range.end = std::min(range.end, (symbol.addr | (kPage - 1)) + 1);

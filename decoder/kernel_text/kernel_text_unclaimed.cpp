@@ -1,8 +1,8 @@
 // Code that a copy of kcore has and no symbol names: JITed classic BPF (seccomp and socket filters;
 // net/core/filter.c bpf_migrate_filter() never reaches bpf_prog_kallsyms_add()), pages of ITS thunks that
 // modules branch through (arch/x86/kernel/alternative.c its_allocate_thunk()), trampolines of BPF struct_ops
-// before Linux 6.13. No record says when such code comes or goes, so its bytes are what is followed, but
-// they are never certain.
+// before Linux 6.13. No record says when such code comes or goes, so its bytes are followed, but never
+// certain.
 #include <algorithm>
 
 #include "decoder/io/address_ranges.h"
@@ -19,7 +19,7 @@ constexpr AddrRange kModulesOfX86{0xffffffffa0000000, 0xffffffffff000000};
 constexpr size_t kChunk = 64;              // BPF_PROG_CHUNK_SIZE: what is allocated of a page of programs
 constexpr size_t kMostPieces = 1U << 16U;  // the rest stays unknown
 
-// Memory that nothing is in: zeros are a hole, 0xcc is what the kernel fills free memory for code with.
+// Unused memory: zeros are a hole, 0xcc is what the kernel fills free memory for code with.
 bool is_free(std::span<const uint8_t> chunk) {
   const uint8_t fill = chunk[0];
   return (fill == 0 || fill == 0xcc) &&
@@ -28,7 +28,7 @@ bool is_free(std::span<const uint8_t> chunk) {
 
 }  // namespace
 
-// As perf finds what to copy: from the first to the last symbol of a module or of generated code.
+// The range that perf would copy: from the first to the last symbol of a module or of generated code.
 AddrRange KernelSnapshot::module_span() const {
   if (machine() == kX8664) return kModulesOfX86;
   AddrRange span{UINT64_MAX, 0};
@@ -75,8 +75,8 @@ std::vector<KernelSnapshot::Piece> KernelSnapshot::unclaimed(std::span<const Add
   return out;
 }
 
-// Places of pokes are left to what the pokes say: bytes of something else than what was poked are no evidence
-// of a missing record.
+// Poked sites are left to the pokes: bytes of something else than what was poked are no evidence of a missing
+// record.
 void KernelText::add_unclaimed(Builder& builder) {
   std::vector<AddrRange> poked;
   for (const KernelSnapshot* copy : {start_.get(), end_.get()}) {

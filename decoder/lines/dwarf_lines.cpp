@@ -22,13 +22,13 @@
 namespace asof {
 namespace {
 
-// The largest real files are browsers and kernels with everything switched on: a few million ranges, and some
-// ten million rows for all that ever ran of them. Compressed sections are a third to a fifth of their size.
+// The largest real files are browsers and kernels with all options on: a few million ranges, and some ten
+// million rows for all code that ever ran of them. Compressed sections are a third to a fifth of their size.
 constexpr uint64_t kMostGrowth = 16, kSmallFile = uint64_t{4} << 20U;
 constexpr size_t kMostRanges = size_t{1} << 24U;
 constexpr size_t kMostUnits = size_t{1} << 20U;
 constexpr uint64_t kMostRows = uint64_t{1} << 25U;
-constexpr size_t kMostOverlap = 64;  // units that claim one address
+constexpr size_t kMostOverlap = 64;  // units that cover one address
 
 Error unreadable(const std::string& path, const std::string& why) {
   return {Code::kBadDebugInfo, path, Error::kNoOffset, why, "compare the file with its package"};
@@ -143,7 +143,7 @@ Result<void> DwarfLines::Impl::open() {
   return {};
 }
 
-// Strings that dwz(1) shares between files. libdw would open what a name in the file says, whatever that is.
+// Strings that dwz(1) shares between files. libdw would open whatever file a name in the file refers to.
 Result<void> DwarfLines::Impl::open_supplement() {
   const char* name = nullptr;
   const void* id = nullptr;
@@ -179,8 +179,8 @@ bool DwarfLines::Impl::add_ranges(Dwarf_Die& die) {
   return any;
 }
 
-// Of units that do not say where their code is, or not of all: DWARF 2 has no way to say several ranges. By
-// their lines.
+// For units that do not say where their code is, or not for all of it: DWARF 2 cannot express several ranges.
+// By their lines.
 void DwarfLines::Impl::add_ranges_of_lines() {
   for (const Dwarf_Off offset : std::exchange(without_ranges, {})) {
     Dwarf_Die die;
@@ -238,7 +238,7 @@ void DwarfLines::Impl::read_units() {
   sort_units();
 }
 
-// Tables overlap in a hostile file: what all of them together take is bounded.
+// Tables overlap in a hostile file: their total is bounded.
 bool DwarfLines::Impl::affordable(Dwarf_Die& die) {
   const Dwarf_Off offset = dwarf_dieoffset(&die);
   const auto at = std::ranges::lower_bound(counted, offset);

@@ -1,5 +1,5 @@
-// DwarfLines: the line table of one ELF file (DWARF 2 to 5, by libdw), by address as linked. Only what
-// .debug_info says of units and .debug_line says of lines is read; no other file is ever opened by libdw.
+// DwarfLines: the line table of one ELF file (DWARF 2 to 5, by libdw), by address as linked. Only the units
+// of .debug_info and the lines of .debug_line are read; libdw never opens another file.
 #pragma once
 #include <cstdint>
 #include <memory>

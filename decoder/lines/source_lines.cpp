@@ -19,7 +19,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr size_t kMostCached = size_t{1} << 20U;  // addresses
-constexpr size_t kMostScanned = 4096;             // places looked at for one address
+constexpr size_t kMostScanned = 4096;             // ranges examined for one address
 
 bool is_file(const std::string& path) {
   std::error_code ignored;
@@ -31,7 +31,7 @@ std::string build_id_of(const std::string& path) {
   return elf ? (*elf)->build_id() : std::string();
 }
 
-// Places of one space, by begin.
+// Files in memory of one space, by begin.
 class PlaceIndex {
  public:
   void add(const CodeMapping& p) { places_.push_back({&p, 0}); }
@@ -98,7 +98,7 @@ struct SourceLines::Impl {
   NoticeBook notices;
 };
 
-// Where debug files are kept. A file by its build-id first: that proves what it is.
+// The directories of debug files. First a file by its build-id: that proves its identity.
 std::vector<std::string> SourceLines::Impl::candidates(const CodeFile& file, const DebugLink& link) const {
   std::vector<std::string> out;
   const std::string& id = file.build_id;
@@ -108,7 +108,7 @@ std::vector<std::string> SourceLines::Impl::candidates(const CodeFile& file, con
     for (const std::string& dir : map.debug_dirs)
       out.push_back(fmt::format("{}/.build-id/{}/{}.debug", dir, id.substr(0, 2), id.substr(2)));
   }
-  // Only a name: a path in a file is no reason to look elsewhere.
+  // Only a name: a path in a file is no reason to search elsewhere.
   if (link.file.empty() || link.file.find('/') != std::string::npos) return out;
   const std::string folder = fs::path(file.path).parent_path().string();
   out.push_back(fmt::format("{}/{}", folder, link.file));

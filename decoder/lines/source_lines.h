@@ -1,7 +1,7 @@
 // SourceLines: file and line of an instruction, from DWARF. The file is the one whose code ran, or its
 // separate debug file, which is found by build-id or .gnu_debuglink as gdb does (gdb manual, "Separate Debug
-// Files"); of the kernel, vmlinux, moved by where the recording says the kernel was (KASLR). Bytes never come
-// from here.
+// Files"); for the kernel, vmlinux, moved to where the recording says the kernel was (KASLR). Bytes never
+// come from here.
 //
 // Look-ups are cached, and what is read is bounded: a file whose DWARF is damaged, or larger than any real
 // one, gives no lines and a notice.
@@ -29,8 +29,8 @@ class SourceLines {
   ~SourceLines();
   SourceLines(SourceLines&&) noexcept;
 
-  // Of the instruction at `a` in a space, as of `t`. Empty where no file is known to lie there then, or it
-  // has nothing about this address.
+  // Of the instruction at `a` in a space, as of `t`. Empty where no file is known to be mapped there then, or
+  // it has nothing about this address.
   SourceLine at(Space space, Addr a, Time t);
 
   // What could not be read: files without debug information (I-TEXT-207), with damaged one (E-TEXT-208).

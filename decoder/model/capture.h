@@ -46,7 +46,7 @@ class TaskTable {  // comm of a thread at a time
   void add_comm(int32_t pid, int32_t tid, Time from, std::string comm);
   void finish();
   std::string_view comm(int32_t tid,
-                        Time t) const;  // ":tid" style fall-back is the printer's business: empty here
+                        Time t) const;  // a fall-back like ":tid" is left to the printer: empty here
 
   // each(tid, comm), by thread and time.
   template <class Each>
@@ -61,7 +61,7 @@ class TaskTable {  // comm of a thread at a time
 };
 
 struct CaptureOptions {
-  std::string vmlinux, kallsyms, kcore, modules_dir, symfs, buildid_dir;  // empty: look in the usual places
+  std::string vmlinux, kallsyms, kcore, modules_dir, symfs, buildid_dir;  // empty: search the usual locations
   std::string kcore_end;              // second kcore taken at the end of the recording
   std::string ksym_text;              // bytes a watcher copied (captures of a board)
   std::vector<std::string> jitdumps;  // jit-<pid>.dump files beside those the recording maps
@@ -69,7 +69,7 @@ struct CaptureOptions {
   bool host_files = true;  // look at paths recorded in the capture on this machine (identity is checked)
   // Trace counter to perf's clock, for captures that do not say it.
   std::optional<TimeConversion> time_conversion{};
-  bool catalogue = false;  // every place the kernel is built to change may hold what it can become
+  bool catalogue = false;  // every site the kernel is built to change may hold any of its possible contents
 };
 
 struct Capture {
@@ -85,7 +85,7 @@ struct Capture {
   SymbolTable symbols;
   TaskTable tasks;
   std::shared_ptr<const PerfData> perf;             // set for perf.data: `asof events` walks its records
-  std::shared_ptr<const blocks::BlockFile> blocks;  // set for block streams: the flow is there already
+  std::shared_ptr<const blocks::BlockFile> blocks;  // set for block streams: the flow is already decoded
   std::vector<BpfProgram> bpf_programs;
   CodeFileMap code;  // files of code, for source lines
   std::vector<TextCopy> copies;

@@ -1,5 +1,5 @@
-// What a capture knows about its code beside the bytes: which files lie where (for source_lines.h), when
-// bytes were copied out of memory, and when modules were there.
+// What a capture knows about its code besides the bytes: which files are mapped where (for source_lines.h),
+// when bytes were copied out of memory, and when modules were present.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -18,14 +18,14 @@ struct CodeFile {
   std::string build_id;  // lower-case hex; empty: none
 };
 
-// Where one lies in memory.
+// Where one is in memory.
 struct CodeMapping {
   Space space = kKernelSpace;
   AddrRange range;
   Time from = kTimeMin, until = kTimeMax;
   uint32_t file = 0;   // index into CodeFileMap::files
   uint64_t slide = 0;  // address in memory less address in the file, modulo 2^64
-  int rank = 0;        // the highest counts where places overlap, then the latest
+  int rank = 0;        // where files overlap, the highest counts, then the latest
 };
 
 struct CodeFileMap {
@@ -45,7 +45,8 @@ struct TextCopy {
   TimeBounds time;
 };
 
-// A kernel module that was seen. It can have been there from `from` to `until`, and surely was in `seen`.
+// A kernel module that was seen. It may have been present from `from` to `until`, and certainly was in
+// `seen`.
 struct ModuleLifetime {
   std::string name;
   AddrRange range;

@@ -1,4 +1,4 @@
-// Looks for the files of user code and checks who they are. A wrong file is worse than none: it decodes,
+// Finds the files of user code and checks their identity. A wrong file is worse than none: it decodes,
 // wrongly.
 #include "decoder/model/file_finder.h"
 
@@ -114,11 +114,11 @@ std::vector<FileFinder::Candidate> FileFinder::candidates(const std::string& pat
     if (path == "[vdso]") {
       for (const char* name : {"/[vdso]", "/vdso.so", "/vdso"}) out.push_back({symfs_ + name, false});
     }
-    // A folder of files without their paths, as simpleperf and adb pull leave them: by name, if the id proves
-    // it.
+    // A folder of files without their paths, as simpleperf and adb pull leave them: by name, if the build-id
+    // proves the identity.
     if (!path.empty() && path[0] != '[') out.push_back({symfs_ + "/" + file_name(path), true});
   }
-  // With a symfs the code comes from another machine: a file of this one must prove that it is the same.
+  // With a symfs the code comes from another machine: a file of this machine must prove that it is the same.
   if (options_.host_files && absolute) out.push_back({path, symfs_given_});
   return out;
 }

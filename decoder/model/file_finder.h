@@ -1,6 +1,5 @@
-// The file of a mapping: found in the places where people keep it, and used only when it is the one that
-// ran. Places and layouts as perf has them: build-id cache (tools/perf/util/build-id.c), --symfs, the
-// recorded path.
+// The file of a mapping: found in the usual locations, and used only when it is the one that ran. Locations
+// and layouts as in perf: build-id cache (tools/perf/util/build-id.c), --symfs, the recorded path.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -44,7 +43,7 @@ class FileFinder {
   // where the copy is.
   const TextFile* find(const std::string& path, const std::string& build_id,
                        const std::string& explicit_file = {});
-  // Asked for [vdso] with its build-id (empty: not recorded) where no file serves; nullptr: nothing that is
+  // Called for [vdso] with its build-id (empty: not recorded) where no file serves; nullptr: nothing that is
   // proved to be of the recorded kernel.
   using VdsoSource = std::function<std::unique_ptr<TextFile>(const std::string& build_id)>;
   void set_vdso_source(VdsoSource source) { vdso_source_ = std::move(source); }

@@ -1,5 +1,5 @@
-// Reading ELF with libelf (elfutils), which checks the structure of what it is asked for; what it does not
-// check (that a segment's bytes are in the file, how long names are) is checked here.
+// Reading ELF with libelf (elfutils), which checks the structure of what is requested; what it does not check
+// (that a segment's bytes are in the file, how long names are) is checked here.
 #include "decoder/model/image.h"
 
 #include <elf.h>
@@ -41,7 +41,7 @@ Result<std::shared_ptr<const MappedFile>> MappedFile::open(const std::string& pa
     return fail(Code::kCannotRead, path, Error::kNoOffset,
                 fmt::format("cannot {}: {}", doing, std::strerror(error)), hint);
   };
-  // Not to wait for the other end of a pipe that somebody named.
+  // So that opening a pipe does not wait for its other end.
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) return failed("open it", errno, "check the path and its permissions");
   struct Closer {
@@ -190,7 +190,7 @@ Result<std::shared_ptr<const ElfImage>> ElfImage::parse(std::span<const uint8_t>
   auto impl = std::make_unique<Impl>();
   impl->bytes = bytes;
   impl->owner = std::move(owner);
-  // libelf wants a pointer it could write to, but for a descriptor it did not open for writing it never does.
+  // libelf takes a non-const pointer, but never writes through a descriptor that it did not open for writing.
   char* image = reinterpret_cast<char*>(const_cast<uint8_t*>(bytes.data()));
   impl->elf = elf_memory(image, bytes.size());
   if (impl->elf == nullptr || elf_kind(impl->elf) != ELF_K_ELF) return broken(elf_errmsg(-1));
@@ -217,7 +217,7 @@ std::vector<ElfSymbol> ElfImage::symbols() const {
   const size_t entry = gelf_fsize(impl_->elf, ELF_T_SYM, 1, EV_CURRENT);
   if (data == nullptr || entry == 0) return symbols;
   const std::vector<bool> executable = impl_->executable_sections();
-  // Names may lie over each other in a made-up file; no real one comes near.
+  // Names may overlap in a made-up file; no real one comes near.
   uint64_t name_bytes_left = 4 * bytes().size();
   const size_t count = std::min<size_t>(data->d_size / entry, std::numeric_limits<int>::max());
   for (size_t i = 1; i < count; ++i) {

@@ -1,5 +1,5 @@
-// SymbolEpochs: how long a name holds. A symbol table answers for one instant; whoever caches an answer must
-// know until when it is good, or the output would depend on who asked first.
+// SymbolEpochs: how long a name is valid. A symbol table answers for one instant; code that caches an answer
+// must know until when it is valid, or the output would depend on the order of queries.
 #pragma once
 #include <vector>
 
@@ -14,11 +14,11 @@ class SymbolEpochs {
   explicit SymbolEpochs(const SymbolTable& symbols);
 
   // The longest interval around t, both ends included, in which no symbol that touches `range` appears or
-  // goes.
+  // disappears.
   TimeBounds around(Space space, AddrRange range, Time t) const;
 
  private:
-  struct Lifetime {  // of a symbol that is not for all time
+  struct Lifetime {  // of a symbol that is not valid for all time
     Space space;
     AddrRange range;
     Time from, until;

@@ -14,9 +14,9 @@
 namespace asof {
 namespace {
 
-// How far a symbol without a size reaches. To the next symbol, for assembly and kallsyms give no sizes; but
-// what follows the last symbol of one file (a gap between sections, guard pages, another module) is not
-// this symbol: there only the page it begins in and the next are believed.
+// How far a symbol without a size extends. To the next symbol, because assembly and kallsyms give no sizes;
+// but what follows the last symbol of one file (a gap between sections, guard pages, another module) is not
+// this symbol: there only the page it begins in and the next are taken to belong to it.
 constexpr uint64_t kMaxReach = uint64_t{1} << 20;
 constexpr uint64_t kPage = 4096;
 // (piece, symbol) pairs of a space. Where made-up symbols overlap without end, only the best of each piece
@@ -28,7 +28,7 @@ size_t leading_underscores(const std::string& name) {
   return std::min(name.find_first_not_of('_'), name.size());
 }
 
-// A symbol in force: which one, in the order of add().
+// A valid symbol: which one, in the order of add().
 struct Holder {
   const Symbol* symbol;
   size_t number;
@@ -94,7 +94,7 @@ class EpochMaker {
           live_.erase(edges_[i].holder);
         }
       }
-      // Of two lifetimes of one rank the later one is the live one, if the end of the first was lost.
+      // Of two lifetimes of one rank the later one counts, if the end of the first was lost.
       const Symbol* best = latest_of_best();
       if (out.size() == first || out.back().symbol != best) out.push_back({t, best});
     }

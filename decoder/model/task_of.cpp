@@ -11,7 +11,7 @@ uint64_t apart(Time from, Time to) { return static_cast<uint64_t>(to) - static_c
 }  // namespace
 
 const ContextChange* task_of(const Stream& stream, Time t, Space space, const ContextChange* by_time) {
-  constexpr std::ptrdiff_t kMostChanges = 64;  // looked at on either side
+  constexpr std::ptrdiff_t kMostChanges = 64;  // examined on either side
   if (space == kKernelSpace || by_time == nullptr || by_time->space != kNoSpace) return by_time;
   const std::span all(stream.contexts);
   const std::ptrdiff_t at = by_time - all.data(), size = std::ssize(all);

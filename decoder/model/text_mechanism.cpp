@@ -101,7 +101,7 @@ Recognized Recognizer::poke(const PokeRecord& p) const {
   return x86(p, site_at(kKernelSpace, p.addr, p.time));
 }
 
-// An install or a removal: whose memory it is, the symbol of its page says. A removal comes before the
+// An install or a removal: the symbol of its page shows whose memory it is. A removal comes before the
 // symbol's end, an install after its beginning; a kprobe page is older than both.
 Recognized Recognizer::whole(const PokeRecord& p) const {
   const bool install = p.old_len == 0;
@@ -133,8 +133,8 @@ Recognized Recognizer::x86(const PokeRecord& p, const Site& site) const {
   return x86_branch(p, site);
 }
 
-// The function tracer writes what is there already when only its callbacks change; a kernel that pokes the
-// same bytes elsewhere cannot be distinguished by them.
+// The function tracer writes the bytes that are already there when only its callbacks change; a kernel that
+// pokes the same bytes elsewhere cannot be distinguished by them.
 Mechanism Recognizer::unchanged(Bytes bytes, const Site& site) const {
   const bool entry = !site.symbol.empty() && (site.offset == 0 || site.offset == kEndbrSize);
   return is_call(bytes) && entry ? Mechanism::kFtrace : Mechanism::kUnknown;

@@ -1,6 +1,6 @@
 // Who changed text: the kernel's mechanism of a change, recognised by the bytes before and after it and by
-// the symbols of the place and of the branch target. Patterns: docs/live-text.md, "Who changes text".
-// Recognition is for people; nothing in decoding depends on it. Where bytes and symbols fit nothing, the
+// the symbols of the site and of the branch target. Patterns: docs/live-text.md, "Who changes text".
+// Recognition is for people; nothing in decoding depends on it. Where bytes and symbols match nothing, the
 // answer is kUnknown.
 #pragma once
 #include <array>

@@ -1,4 +1,4 @@
-// /proc/kallsyms and /proc/modules as copied beside a kcore: which addresses are whose. Formats:
+// /proc/kallsyms and /proc/modules as copied together with a kcore: which addresses belong to what. Formats:
 // kernel/kallsyms.c s_show(), kernel/module/procfs.c m_show().
 #pragma once
 #include <memory>
@@ -28,8 +28,8 @@ struct KernelSymbol {
 
 class Kallsyms {
  public:
-  // Lines that are no symbol, and symbols at address 0 (kptr_restrict), are skipped. Errors: the file cannot
-  // be read, or holds no address at all (E-FILE-301).
+  // Lines that are not symbols, and symbols at address 0 (kptr_restrict), are skipped. Errors: the file
+  // cannot be read, or holds no address at all (E-FILE-301).
   static Result<Kallsyms> load(const std::string& path);
 
   std::span<const KernelSymbol> symbols() const { return symbols_; }  // by address
@@ -52,7 +52,7 @@ struct KernelModule {
   bool live = false;
 };
 
-// Lines that are none, and modules at address 0, are skipped.
+// Lines that are not modules, and modules at address 0, are skipped.
 Result<std::vector<KernelModule>> load_modules(const std::string& path);
 
 // Pages of a live module that hold code: from its start to the first page with only data symbols after the

@@ -11,7 +11,7 @@
 namespace asof {
 namespace {
 
-// Sections of text that never run where they are, or that are rewritten as a whole.
+// Sections of text that never run at their address, or that are rewritten as a whole.
 bool is_used(const ModuleSection& s) {
   return s.is_text() && s.type == SHT_PROGBITS && !s.name.starts_with(".init") &&
          s.name != ".altinstr_replacement" && s.name != ".static_call.text";
@@ -45,7 +45,7 @@ std::optional<Applied> apply(uint32_t type, Addr value, Addr place) {
   }
 }
 
-// False: a relocation the kernel would refuse, too.
+// False: a relocation that the kernel would refuse, too.
 bool relocate(const ModuleElf& elf, const ModuleLayout& layout, size_t section, ModuleImage::Text& text) {
   for (const ModuleRelocation& r : elf.relocations(section)) {
     if (r.type == R_X86_64_NONE) continue;
@@ -127,7 +127,7 @@ Result<ModuleImage> make_module_image(const ModuleElf& elf, const ModuleContext&
   for (ModulePatch& patch : *patches) {
     if (text_of[patch.section] == SIZE_MAX) continue;
     ModuleImage::Text& text = out.text[text_of[patch.section]];
-    // Two lists may name one place; then neither has all that may be there.
+    // Two lists may name one site; then neither has all that may be there.
     const auto begin = text.known.begin() + static_cast<std::ptrdiff_t>(patch.offset);
     const bool alone =
         std::all_of(begin, begin + static_cast<std::ptrdiff_t>(patch.size), [](uint8_t k) { return k == 1; });

@@ -3,7 +3,7 @@
 // kernel/module/main.c (layout_sections(), simplify_symbols()) and arch/x86/kernel/module.c
 // (apply_relocate_add(), module_finalize()).
 //
-// Bytes are only called known when nothing the kernel does at load time can make them others.
+// Bytes are only called known when nothing the kernel does at load time can change them.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -18,7 +18,7 @@
 
 namespace asof {
 
-// Names of kallsyms to addresses. A name that several symbols have is no answer.
+// Names of kallsyms to addresses. A name that several symbols have gives no address.
 class ExportedSymbols {
  public:
   explicit ExportedSymbols(const Kallsyms& kallsyms);

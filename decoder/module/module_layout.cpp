@@ -15,7 +15,7 @@ constexpr uint64_t kPage = 4096;
 enum Group : size_t { kText, kReadOnly, kReadOnlyAfterInit, kWritable, kGroups, kNone = kGroups };
 
 Group group_of(const ModuleSection& s) {
-  // Taken over by others, or freed when the module is up.
+  // Used by other code, or freed after the module is loaded.
   for (const std::string_view prefix : {".init", ".modinfo", "__versions", ".data..percpu"}) {
     if (s.name.starts_with(prefix)) return kNone;
   }

@@ -1,4 +1,4 @@
-// Where the sections of a loaded module are, and what its symbols are worth.
+// Where the sections of a loaded module are, and the values of its symbols.
 #pragma once
 #include <optional>
 #include <vector>

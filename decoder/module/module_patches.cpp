@@ -71,7 +71,7 @@ class PatchFinder {
     out_.push_back({section, offset, size, std::move(variants)});
   }
 
-  // The place a relocation points to, as section and offset: what the kernel's lists hold is relative to
+  // The site that a relocation refers to, as section and offset: what the kernel's lists hold is relative to
   // themselves or absolute, and in the file both are in the relocation alone.
   bool place(const ModuleRelocation& r, size_t& section, uint64_t& offset) const {
     if (r.symbol >= elf_.symbols().size()) return false;
@@ -92,7 +92,7 @@ class PatchFinder {
       if (place(r, section, offset)) visit(section, offset);
     }
   }
-  // Entries whose first field is the place and whose byte `length_at` is its length.
+  // Entries whose first field is the site and whose byte `length_at` is its length.
   void fixed(std::string_view list, uint64_t entry, uint64_t length_at) {
     const size_t index = elf_.find(list);
     if (index >= elf_.sections().size()) return;
@@ -103,7 +103,7 @@ class PatchFinder {
         add(section, offset, byte(index, r.offset + length_at), {});
     }
   }
-  // struct alt_instr: two places, then a feature and two lengths; 12 bytes, with a padding length 13,
+  // struct alt_instr: two addresses, then a feature and two lengths; 12 bytes, with a padding length 13,
   // since 6.3 with wider flags 14. The distance of entries shows which.
   bool alternatives() {
     const size_t index = elf_.find(".altinstructions");
@@ -129,8 +129,8 @@ class PatchFinder {
     return context_.symbols == nullptr ? std::nullopt : context_.symbols->find(name);
   }
 
-  // apply_returns(): RET, or a jump to whichever thunk the machine needs. Without kallsyms nobody knows them
-  // all.
+  // apply_returns(): RET, or a jump to whichever thunk the machine needs. Without kallsyms not all of them
+  // are known.
   std::vector<Bytes> returns(size_t section, uint64_t at) const {
     if (context_.symbols == nullptr || byte(section, at) != kJump32) return {};
     std::vector<Bytes> out = {kReturn};
@@ -150,7 +150,7 @@ class PatchFinder {
     }
     return out;
   }
-  // __jump_table: place, target, key.
+  // __jump_table: site, target, key.
   void jump_labels() {
     const size_t index = elf_.find("__jump_table");
     if (index >= elf_.sections().size()) return;
@@ -173,7 +173,7 @@ class PatchFinder {
     }
   }
 
-  static constexpr size_t kMostTracers = 8;  // with more candidates a place counts as unknown
+  static constexpr size_t kMostTracers = 8;  // with more candidates a site counts as unknown
   const ModuleElf& elf_;
   const ModuleLayout& layout_;
   const ModuleContext& context_;

@@ -1,5 +1,5 @@
-// What the kernel rewrites in a module when it loads it (arch/x86/kernel/module.c module_finalize(),
-// jump labels, ftrace, static calls), found by the sections that list the places.
+// What the kernel rewrites in a module when it loads it (arch/x86/kernel/module.c module_finalize(), jump
+// labels, ftrace, static calls), found by the sections that list the sites.
 #pragma once
 #include <string>
 #include <vector>

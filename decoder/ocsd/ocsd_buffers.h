@@ -1,4 +1,4 @@
-// Trace buffers of an OpenCSD snapshot, ready to be taken apart.
+// Trace buffers of an OpenCSD snapshot, ready to be split by source.
 #pragma once
 #include <memory>
 #include <string>

@@ -40,7 +40,7 @@ struct OcsdDevices {
   const OcsdSource* source(std::string_view name) const;
 };
 
-// Reads one device file into `devices`. What makes no sense in it is reported and left out.
+// Reads one device file into `devices`. What is invalid in it is reported and left out.
 void read_ocsd_device(const IniFile& file, OcsdDevices& devices, NoticeBook& notices);
 
 // What the core's type says about the code it runs: no AArch64 state, M profile.

@@ -6,7 +6,7 @@
 
 namespace asof {
 
-// Dumps hold for all time and for all cores, as OpenCSD has it. Of those that overlap in one memory space the
+// Dumps hold for all time and for all cores, as in OpenCSD. Of those that overlap in one memory space the
 // first counts; where they are of different spaces (secure, EL2, ...) the trace decides.
 void add_ocsd_dumps(const OcsdDevices& devices, Builder& builder, Space user, NoticeBook& notices);
 

@@ -27,7 +27,7 @@ struct IniSection {
 class IniFile {
  public:
   // Errors: the file cannot be read, or is too big for what it should be. Lines that are neither section,
-  // value nor comment are counted and passed over.
+  // value nor comment are counted and skipped.
   static Result<IniFile> load(const std::string& path);
 
   const std::string& path() const { return path_; }

@@ -21,7 +21,7 @@ namespace fs = std::filesystem;
 
 constexpr size_t kMostEntries = 65536;
 constexpr size_t kLongestName = 1024;
-// Copies of kcore have long runs of zeros; more than this is made to fill the disk.
+// Copies of kcore have long runs of zeros; a higher ratio is an attempt to fill the disk.
 constexpr uint64_t kAlways = 1ULL << 30U, kPerPackedByte = 256;
 
 struct ArchiveCloser {
@@ -43,7 +43,7 @@ class FileDescriptor {
   int fd_;
 };
 
-// The name as a path below the root; empty when it is none.
+// The name as a path below the root; empty when it is no such path.
 fs::path safe_name(const char* name) {
   if (name == nullptr || std::strlen(name) > kLongestName || name[0] == '/') return {};
   fs::path out;
@@ -113,7 +113,7 @@ class Unpacker {
     return copy(a, entry, target.string(), shown);
   }
 
-  // Sizes in headers are not believed: what comes is counted.
+  // Sizes in headers are not trusted: the bytes that arrive are counted.
   Result<void> copy(archive* a, archive_entry& entry, const std::string& target, const std::string& shown) {
     const FileDescriptor out(
         ::open(target.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
@@ -141,7 +141,7 @@ class Unpacker {
     if (static_cast<uint64_t>(stated) > end && ftruncate(out.get(), stated) != 0) return cannot_write(target);
     const std::array<timespec, 2> times{timespec{archive_entry_mtime(&entry), 0},
                                         timespec{archive_entry_mtime(&entry), 0}};
-    futimens(out.get(), times.data());  // whether a file is newer than the recording is looked at
+    futimens(out.get(), times.data());  // files are compared with the recording by age
     return {};
   }
 

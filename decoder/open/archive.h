@@ -1,7 +1,6 @@
 // Packed captures: one archive (tar, plain or compressed by zstd, gzip or xz) with all that decoding needs,
-// as `asof pack` writes it (docs/formats.md, "Packed captures"). Reading is libarchive's; what an archive may
-// do is decided here: it comes from others, so it gets regular files below one new directory and nothing
-// else.
+// as `asof pack` writes it (docs/formats.md, "Packed captures"). libarchive reads it; what an archive may do
+// is decided here: it comes from others, so it gets regular files below one new directory and nothing else.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -31,12 +30,12 @@ class TemporaryTree {
 bool is_archive(const std::string& path);
 
 // Unpacks below the existing directory `to`. An entry that is no regular file or directory, whose name leads
-// out of `to` or occurs twice, more than kMostEntries of them, or far more bytes than such an archive
-// can hold (E-FILE-132), and an archive that is cut or damaged (E-FILE-131) are errors; what was unpacked
-// before stays.
+// out of `to` or occurs twice, more than kMostEntries of them, or far more bytes than such an archive can
+// hold (E-FILE-132), and an archive that is cut or damaged (E-FILE-131) are errors; what was unpacked before
+// stays.
 Result<void> unpack_archive(const std::string& path, const std::string& to);
 
-// Of an unpacked capture below `root`: what to open, and options for what lies beside it, where `options`
+// Of an unpacked capture below `root`: what to open, and options for the files beside it, where `options`
 // does not say otherwise.
 Result<std::string> unpacked_capture(const std::string& root, CaptureOptions& options);
 

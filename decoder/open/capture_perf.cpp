@@ -1,4 +1,4 @@
-// The way of a perf recording: container, side-band facts, text from every source, who ran where.
+// How a perf recording is opened: container, side-band facts, text from every source, the tasks on each CPU.
 #include "decoder/open/capture_perf.h"
 
 #include <fmt/format.h>
@@ -32,7 +32,7 @@ namespace fs = std::filesystem;
 constexpr uint64_t kExcludeUser = 1ULL << 4U, kExcludeKernel = 1ULL << 5U, kUseClockid = 1ULL << 25U;
 enum : int { kHostname = 3, kOsRelease = 4, kArch = 6, kCpuDesc = 8, kCpuId = 9 };  // features
 
-// The folder that kcore_dir/ and symfs/ are looked for in: of a directory capture itself, or of its `data`
+// The folder that may contain kcore_dir/ and symfs/: that of a directory capture itself, or of its `data`
 // when that was named.
 std::string capture_folder(const PerfData& data) {
   if (!data.directory().empty()) return data.directory();
@@ -79,7 +79,7 @@ bool any_attr_has(const PerfData& data, uint64_t flag) {
   return std::any_of(attrs.begin(), attrs.end(), [flag](const PerfAttr& a) { return (a.flags & flag) != 0; });
 }
 
-// Did nobody ask for changes of the kernel's text, although it is traced?
+// Were changes of kernel text not requested, although the kernel is traced?
 bool pokes_unasked(const Capture& capture, const PokeRings& rings) {
   return !capture.exclude_kernel && !rings.asked && capture.arm64.sources.empty();
 }
@@ -116,7 +116,7 @@ void note_what_was_not_recorded(const Capture& capture, const PerfData& data, No
   }
   if (capture.x86.no_branches) {
     notices.error(Code::kNoBranchPackets, data.path(),
-                  "recorded without packets of branches: nothing tells of the flow", "record with branch=1");
+                  "recorded without packets of branches: nothing shows the flow", "record with branch=1");
   }
   const bool pt = data.auxtrace_info() && data.auxtrace_info()->type == perf::kAuxtraceIntelPt;
   if (!capture.x86.time && pt && !any_attr_has(data, kUseClockid)) {

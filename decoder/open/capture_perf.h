@@ -15,13 +15,13 @@ Result<Capture> open_perf(const std::string& path, const CaptureOptions& options
 // intel_pt_info_fill()), the CPUID feature, TIME_CONV, and the event's config (IA32_RTIT_CTL).
 x86::Config perf_config(const PerfData& data);
 
-// Streams of CoreSight trace, the configuration of their trace units, and what brings their timestamps to
+// Streams of CoreSight trace, the configuration of their trace units, and what converts their timestamps to
 // perf's clock.
 void add_cs_streams(Capture& capture, const PerfData& data, NoticeBook& notices);
 
-// Changes of arm64 kernel text from what the recording has of them beside TEXT_POKE records, and the
-// catalogue when it is asked for (`vmlinux`: KernelText::find_vmlinux(), for its jump table). Tells which
-// sources there are.
+// Changes of arm64 kernel text from what the recording has of them besides TEXT_POKE records, and the
+// catalogue when it is requested (`vmlinux`: KernelText::find_vmlinux(), for its jump table). Reports which
+// sources exist.
 void add_arm64_text(Capture& capture, const PerfData& data, const CaptureOptions& options,
                     const KernelText& kernel, const SideBand& side, const TextFile* vmlinux, Builder& builder,
                     NoticeBook& notices);

@@ -32,7 +32,7 @@ std::optional<TimeConversion> recorded_conversion(const PerfData& data) {
   return out;
 }
 
-// "bpf_trampoline_" and a number; the kernel's own functions go on with a word.
+// "bpf_trampoline_" and a number; the kernel's own functions continue with a word.
 bool is_trampoline(std::string_view name) {
   constexpr std::string_view kPrefix = "bpf_trampoline_";
   return name.starts_with(kPrefix) && name.size() > kPrefix.size() && name[kPrefix.size()] >= '0' &&
@@ -83,7 +83,7 @@ void report_derived_clock(Time error, const std::string& path, NoticeBook& notic
 }  // namespace
 
 // TIME_CONV is about the virtual counter. A trace unit without FEAT_TRF counts something else, and so may one
-// that nothing is said of.
+// whose counter is not recorded.
 void add_cs_streams(Capture& capture, const PerfData& data, NoticeBook& notices) {
   const CsStreams made = make_cs_streams(data, notices);
   capture.streams = made.streams;
@@ -124,7 +124,7 @@ void add_arm64_text(Capture& capture, const PerfData& data, const CaptureOptions
     catalogue = find_patch_sites(kernel, vmlinux, has_trampolines(kernel, side),
                                  options.catalogue ? &notices : nullptr);
   if (sampled.recorded) {
-    // Every change of a jump label has a sample. Samples of labels without any may be among what was lost.
+    // Every change of a jump label has a sample. The samples of labels without any may have been lost.
     const auto sites = take_labels(catalogue.sites);
     if (!side.lost.empty()) add_lost_labels(unsampled(sites, sampled), kernel, builder);
   }
@@ -135,7 +135,7 @@ void add_arm64_text(Capture& capture, const PerfData& data, const CaptureOptions
   };
   const auto pokes = data.record_counts().find(perf::kTextPoke);
   const bool has_pokes = pokes != data.record_counts().end();
-  // Samples are of jump labels alone: function entries change without.
+  // Samples are of jump labels alone: function entries change without any.
   capture.arm64.unrecorded_changes = !has_pokes;
   if (options.catalogue && catalogue.has_entries && (catalogue.has_labels || sampled.recorded))
     capture.arm64.complete_text = catalogue.text;
@@ -147,8 +147,8 @@ void add_arm64_text(Capture& capture, const PerfData& data, const CaptureOptions
   if (sources.empty()) {
     notices.error(
         Code::kNoTextChangeSource, data.path(),
-        start == nullptr ? "nothing in it tells of changes of kernel text, and no copy of kcore has any"
-                         : "nothing in it tells of changes of kernel text: the text of the copied kcore is "
+        start == nullptr ? "nothing in it records changes of kernel text, and no copy of kcore has any"
+                         : "nothing in it records changes of kernel text: the text of the copied kcore is "
                            "taken for all time",
         "record samples of arch_jump_label_transform_queue beside the trace, copy kcore at the end, or "
         "decode with --catalogue");
@@ -156,7 +156,7 @@ void add_arm64_text(Capture& capture, const PerfData& data, const CaptureOptions
     const bool sure = !capture.arm64.unrecorded_changes || !capture.arm64.complete_text.empty();
     notices.info(Code::kTextChangeSources, data.path(),
                  fmt::format("changes of kernel text are known from {}{}", sources,
-                             sure ? "" : "; of others (ftrace) nothing tells, so no kernel text is certain"));
+                             sure ? "" : "; others (ftrace) are not recorded, so no kernel text is certain"));
   }
 }
 

@@ -5,8 +5,8 @@
 namespace asof {
 
 // aarch64_insn_patch_text_cb(), which every CPU runs under stop_machine when words change; 0: there is none,
-// or others than kprobes being armed and disarmed use it in this kernel (older kernels: jump labels, slots of
-// kprobes), so that visits to it and records of kprobes do not go together one by one.
+// or it has other uses in this kernel besides arming and disarming kprobes (older kernels: jump labels, slots
+// of kprobes), so visits to it and records of kprobes do not match one by one.
 Addr find_patch_text_cb(const KernelText& kernel);
 
 }  // namespace asof

@@ -15,7 +15,7 @@
 namespace asof {
 namespace {
 
-constexpr size_t kMostUnfitting = 10;     // one in so many entries of a table may hold neither of its words
+constexpr size_t kMostUnfitting = 10;     // one in this many entries of a table may hold neither of its words
 constexpr uint32_t kKprobe = 0xd4200080;  // BRK #4
 constexpr const char* kCallers[] = {"ftrace_caller", "ftrace_regs_caller"};
 
@@ -39,7 +39,7 @@ class SiteFinder {
       if (branch) found.push_back({jump.code, {arm64::kNop, *branch}, true});
       fitting += branch && (now == arm64::kNop || now == *branch) ? 1 : 0;
     }
-    // A few places hold the breakpoint of a kprobe.
+    // A few sites hold the breakpoint of a kprobe.
     if (fitting == 0 || fitting < found.size() - found.size() / kMostUnfitting) return false;
     sites_.insert(sites_.end(), found.begin(), found.end());
     return true;

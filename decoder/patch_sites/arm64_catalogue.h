@@ -1,6 +1,6 @@
-// The catalogue of an arm64 kernel: places it is built to patch, and what each can hold. With it a capture
-// can be decoded whose changes of text nobody recorded: every such place is doubtful all the time, and the
-// trace decides at each visit.
+// The catalogue of an arm64 kernel: sites it is built to patch, and what each can hold. With it a capture can
+// be decoded whose changes of text were not recorded: every such site is doubtful all the time, and the trace
+// decides at each visit.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -12,7 +12,7 @@
 
 namespace asof {
 
-// A place whose word the kernel replaces, and all that it puts there.
+// A site whose word the kernel replaces, and all that it puts there.
 struct PatchSite {
   Addr addr = 0;
   std::vector<uint32_t> words;
@@ -26,11 +26,11 @@ struct Catalogue {
   bool has_labels = false, has_entries = false;
 };
 
-// Jump labels by the kernel's jump table, which lies in the copy of kcore where that has data, else in
-// `vmlinux` (KernelText::find_vmlinux()); and function entries, known by MOV X9, X30 in front, which may call
-// ftrace_caller or ftrace_regs_caller. A table most of whose places hold neither of their words is of another
-// kernel. Entries that call BPF trampolines themselves (`has_trampolines`: there are such) are not known.
-// What cannot be found is reported (I-TEXT-509), unless `notices` is nullptr.
+// Jump labels by the kernel's jump table, which is in the copy of kcore where that has data, else in
+// `vmlinux` (KernelText::find_vmlinux()); and function entries, recognised by MOV X9, X30 before them, which
+// may call ftrace_caller or ftrace_regs_caller. A table most of whose sites hold neither of their words is of
+// another kernel. Entries that call BPF trampolines directly (`has_trampolines`: such trampolines exist) are
+// not known. What cannot be found is reported (I-TEXT-509), unless `notices` is nullptr.
 Catalogue find_patch_sites(const KernelText& kernel, const TextFile* vmlinux, bool has_trampolines,
                            NoticeBook* notices);
 

@@ -74,7 +74,7 @@ class SampleReader {
   void close(SampledChanges& out, const Hit& entry, Time returned);
   void refuse(const Record& record, std::string reason) {
     notices_.error(Code::kBadJumpLabelSample, data_.path(), std::move(reason),
-                   "the change it tells of is missing: the word there may be wrong from then on",
+                   "the change it reports is missing: the word there may be wrong from then on",
                    record.file_offset, record.time());
   }
 
@@ -289,8 +289,8 @@ void WordVersions::place(Addr addr, uint32_t word, Time from, Time until, uint64
   builder_.add_layer(layer);
 }
 
-// Samples of this place may be among the lost ones: it may have been switched from the last record before the
-// loss on, and what it was left as is known again by the next sample.
+// Samples of this site may be among the lost ones: it may have been switched from the last record before the
+// loss on, and the next sample shows the state in which it was left.
 void WordVersions::add_losses(Addr addr, std::span<const SampledChange* const> changes) {
   for (auto loss = lost_.begin(); loss != lost_.end();) {
     const auto next = std::ranges::upper_bound(changes, loss->hi, {}, &SampledChange::entered);
@@ -342,7 +342,7 @@ void add_sampled_changes(const SampledChanges& sampled, const KernelText& kernel
   std::map<Addr, std::vector<const SampledChange*>> sites;
   for (const SampledChange& change : sampled.changes) {
     auto& site = sites[change.addr];
-    // The same state again is no change; the word before it is known then. Behind a loss it may be one.
+    // The same state again is no change; the word before it is known then. After a loss it may be one.
     const auto may_hide_one = [&] {
       const auto loss = std::ranges::upper_bound(losses, site.back()->entered, {}, &TimeBounds::hi);
       return loss != losses.end() && loss->lo <= change.entered;

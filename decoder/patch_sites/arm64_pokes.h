@@ -1,7 +1,7 @@
-// Changes of arm64 kernel text from samples of kprobes, or of a BPF program at the same place. No arm64
+// Changes of arm64 kernel text from samples of kprobes, or of a BPF program at the same address. No arm64
 // kernel writes TEXT_POKE records, and the functions that patch refuse probes; but
-// arch_jump_label_transform_queue(), which the jump label code calls for each site of a key, takes them, and
-// the store lies between its entry and its return. docs/formats.md says how to record that.
+// arch_jump_label_transform_queue(), which the jump label code calls for each site of a key, accepts them,
+// and the store lies between its entry and its return. docs/formats.md describes how to record that.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -25,7 +25,7 @@ struct SampledChange {
 };
 
 struct SampledChanges {
-  bool recorded = false;               // the probes are there; no change is then knowledge, too
+  bool recorded = false;               // the probes exist; the absence of a change is then certain, too
   std::vector<SampledChange> changes;  // by time
 };
 
@@ -36,8 +36,8 @@ SampledChanges read_sampled_changes(const PerfData& data, const Kallsyms* kallsy
                                     NoticeBook& notices);
 
 // Versions of the changed words. Both words are candidates while a change is under way, and from the last
-// record before a loss of records up to the next sample of the place. `kernel` is asked what the copies of
-// kcore have there: what contradicts the samples is reported, and stays a candidate.
+// record before a loss of records up to the next sample of the site. `kernel` is queried for what the copies
+// of kcore have there: what contradicts the samples is reported, and stays a candidate.
 void add_sampled_changes(const SampledChanges& sampled, const KernelText& kernel,
                          std::span<const LostRecords> lost, const std::string& path, Builder& builder,
                          NoticeBook& notices);

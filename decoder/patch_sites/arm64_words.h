@@ -1,5 +1,5 @@
-// The words that an arm64 kernel patches into its text, and the places it is built to patch. Encodings: Arm
-// DDI 0487; who writes them: arch/arm64/kernel/{jump_label,ftrace}.c.
+// The words that an arm64 kernel patches into its text, and the sites it is built to patch. Encodings: Arm
+// DDI 0487; writers: arch/arm64/kernel/{jump_label,ftrace}.c.
 #pragma once
 #include <array>
 #include <cstdint>

@@ -4,7 +4,7 @@ namespace asof {
 namespace {
 
 constexpr const char *kTableBegin = "__start___jump_table", *kTableEnd = "__stop___jump_table";
-// Where a kernel begins. arm64's kallsyms lacks the first one, which lies in front of its text.
+// Where a kernel begins. arm64's kallsyms lacks the first symbol, which is before its text.
 constexpr const char* kLandmarks[] = {"_text", "_stext"};
 
 std::optional<JumpTable> table_in_memory(const KernelText& kernel) {
@@ -18,7 +18,8 @@ std::optional<JumpTable> table_in_memory(const KernelText& kernel) {
   return JumpTable{*begin, bytes, start->owner()};
 }
 
-// vmlinux is linked for one address and runs at another: its entries are relative, so only their place moves.
+// vmlinux is linked for one address and runs at another: its entries are relative, so only their addresses
+// change.
 std::optional<JumpTable> table_in_vmlinux(const KernelText& kernel, const TextFile& file) {
   const KernelSnapshot* start = kernel.start();
   const Kallsyms* names = start == nullptr ? nullptr : start->kallsyms();

@@ -1,4 +1,4 @@
-// The kernel's table of jump labels: every place that a static key switches between a no-op and one jump, and
+// The kernel's table of jump labels: every site that a static key switches between a no-op and one jump, and
 // where that jump goes (include/linux/jump_label.h, struct jump_entry with relative addresses).
 #pragma once
 #include <memory>
@@ -10,8 +10,7 @@
 
 namespace asof {
 
-// The table's bytes and their address in the traced kernel: entries are relative to their
-// own place.
+// The table's bytes and their address in the traced kernel: entries are relative to their own address.
 struct JumpTable {
   Addr begin = 0;
   std::span<const uint8_t> bytes;

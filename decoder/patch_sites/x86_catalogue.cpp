@@ -9,12 +9,12 @@
 namespace asof {
 namespace {
 
-constexpr size_t kEntrySize = 16;  // s32 code, s32 target, s64 key; each relative to its own place
+constexpr size_t kEntrySize = 16;  // s32 code, s32 target, s64 key; each relative to its own address
 constexpr std::array<uint8_t, 2> kNop2 = {0x66, 0x90};
 constexpr std::array<uint8_t, 5> kNop5 = {0x0f, 0x1f, 0x44, 0x00, 0x00};
 constexpr uint8_t kCall = 0xe8, kInt3 = 0xcc;
 constexpr Addr kEndbrSize = 4;
-constexpr size_t kMaxTracers = 8;  // beside the no-op; a machine has few
+constexpr size_t kMaxTracers = 8;  // besides the no-op; a machine has few
 
 int32_t signed_at(std::span<const uint8_t> bytes, size_t at) {
   int32_t v = 0;
@@ -36,7 +36,8 @@ std::vector<uint8_t> jump(Addr from, Addr to, size_t size) {
 }
 
 // What else the jump label whose present bytes begin `now` can hold; nothing: it is no jump label (init text
-// that was freed, a place that holds something else). A copy can have caught the INT3 of a poke: then both.
+// that was freed, an address that holds something else). A copy can have caught the INT3 of a poke: then
+// both.
 std::vector<std::vector<uint8_t>> other_states(std::span<const uint8_t> now, Addr code, Addr target) {
   const auto begins = [&](std::span<const uint8_t> b, bool poked) {
     return now.size() >= b.size() && (poked ? now[0] == kInt3 : now[0] == b[0]) &&
@@ -53,7 +54,7 @@ std::vector<std::vector<uint8_t>> other_states(std::span<const uint8_t> now, Add
   return {};
 }
 
-// Collects places; the bytes they can hold live as long as the store.
+// Collects sites; the bytes they can hold live as long as the store.
 class Places {
  public:
   Places(const KernelSnapshot& copy, Builder& builder, const char* name, bool always)
@@ -61,7 +62,7 @@ class Places {
     origin_ = builder.add_origin({.kind = OriginKind::kRaw, .name = name, .id = 0, .build_id = {}});
     builder.keep(states_);
   }
-  // What the copy shows at `addr`, as far as a place can reach; empty: it is no text.
+  // What the copy shows at `addr`, as far as a site can extend; empty: it is no text.
   std::span<const uint8_t> now(Addr addr) const {
     const auto* piece = copy_.text_at(range_of(addr, kNop5.size()));
     if (piece == nullptr) return {};
@@ -121,8 +122,8 @@ std::vector<Addr> tracers(const std::vector<Poke>& pokes) {
   return out;
 }
 
-// Entries that were not poked but could have been: those with the no-op, or a call of a tracer, in front of
-// everything (after an ENDBR64, where there is one).
+// Entries that were not poked but could have been: those that begin with the no-op, or a call of a tracer
+// (after an ENDBR64, where there is one).
 void add_function_entries(const Kallsyms& names, const std::vector<Addr>& tracers, Places& places) {
   for (const KernelSymbol& symbol : names.symbols()) {
     if (!symbol.is_code() || symbol.is_generated()) continue;

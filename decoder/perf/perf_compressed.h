@@ -10,8 +10,8 @@ struct ZSTD_DCtx_s;
 namespace asof::perf {
 
 // One zstd stream runs through all COMPRESSED records of a file (tools/perf/util/zstd.c, compress.h). A
-// record of the output may be cut where one ends; the next one carries on, so what was unpacked is kept as
-// one run of bytes.
+// record of the output may be cut where one ends and continue in the next one, so what was unpacked is kept
+// as one run of bytes.
 class Unpacker {
  public:
   // A packed byte gives at most this many, over the whole file, before it counts as an attack on the disk.

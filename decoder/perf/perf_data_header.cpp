@@ -40,7 +40,7 @@ bool lies_in(uint64_t offset, uint64_t size, uint64_t total) {
   return offset <= total && size <= total - offset;
 }
 
-// A `data` section of size 0 is what a killed recorder leaves; but it may also be an empty recording with its
+// A killed recorder leaves a `data` section of size 0; but this may also be an empty recording with its
 // features after it. Then the table there describes bodies that all lie in the file.
 bool features_follow(Reader table, size_t count, uint64_t table_end, uint64_t total) {
   if (count == 0) return false;
@@ -134,8 +134,8 @@ Result<void> PerfData::Impl::read_header(Source& source) {
   return {};
 }
 
-// Entries of perf_event_attr and {offset, size} of its ids. As perf does: how many there are follows from the
-// header's entry size, how far it is to the next one from the attribute's own size.
+// Entries of perf_event_attr and {offset, size} of its ids. As in perf: the number of entries follows from
+// the header's entry size, the distance to the next one from the attribute's own size.
 void PerfData::Impl::read_attrs(const Source& source, uint64_t entry_size, uint64_t offset, uint64_t size) {
   const auto bytes = source.bytes();
   uint64_t ids_left = bytes.size() / sizeof(uint64_t);  // ids of all attributes together cannot be more

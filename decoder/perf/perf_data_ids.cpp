@@ -17,7 +17,7 @@ constexpr RecordFault kShortSample = {Code::kRecordTooShort,
 constexpr RecordFault kShortTrailer = {Code::kRecordTooShort, "it is shorter than the id fields at its end"};
 constexpr RecordFault kUnknownId = {Code::kUnknownEventId, "no attribute has its event id"};
 
-// 0 and ~0 are what tools write into records they make up.
+// Tools write 0 and ~0 into records that they synthesise.
 Time time_of(uint64_t ns) {
   if (ns == 0 || ns == UINT64_MAX) return kTimeMin;
   return static_cast<Time>(std::min<uint64_t>(ns, INT64_MAX));
@@ -62,7 +62,7 @@ size_t trailer_size(uint64_t type) {
   return sizeof(uint64_t) * static_cast<size_t>(std::popcount(type & kTrailerFields));
 }
 
-// Bytes of the own fields of records that may be longer than their contents; 0: of no such record.
+// The size of the fixed fields of records that may be longer than their contents; 0: of no such record.
 size_t own_fields(const Record& record, std::span<const uint8_t> body) {
   constexpr size_t kNameAt = 16, kPokeBytesAt = 12;
   const auto aligned = [](size_t n) { return (n + 7) / 8 * 8; };
@@ -82,8 +82,8 @@ size_t own_fields(const Record& record, std::span<const uint8_t> body) {
 
 // The kernel makes KSYMBOL, BPF_EVENT and TEXT_POKE records longer for each event that listens to them, and
 // writes the id fields after the fields (kernel/events/core.c, perf_event_ksymbol_output() and its like do
-// not set the size back). A known event id there says that it is so; lengths of a TEXT_POKE may be damaged,
-// so there must be none at the end.
+// not set the size back). A known event id there shows that this is so; lengths of a TEXT_POKE may be
+// damaged, so there must be none at the end.
 std::span<const uint8_t> IdParser::without_rest(const Record& record, std::span<const uint8_t> body) const {
   const size_t fields = own_fields(record, body);
   const size_t end = fields + trailer_size(attrs_.front().sample_type);
@@ -121,7 +121,7 @@ IdParser::IdParser(std::span<const PerfAttr> attrs) : attrs_(attrs) {
 }
 
 // With one attribute there is no choice. Otherwise the id decides, read where its attribute puts it. perf
-// demands the same offsets of all attributes; here every pair in use is tried, and the attribute found must
+// requires the same offsets of all attributes; here every pair in use is tried, and the attribute found must
 // have that pair.
 const PerfAttr* IdParser::attr_of(const Record& record, std::span<const uint8_t> body,
                                   bool& unknown_id) const {

@@ -45,7 +45,7 @@ struct RawRecord {
   uint32_t type = 0;
   uint16_t misc = 0;
   uint16_t size = 0;
-  uint64_t payload = 0;  // as it says; with kPayloadPastEnd more than there is
+  uint64_t payload = 0;  // as stated; with kPayloadPastEnd more than there is
   Fault fault = Fault::kNone;
 };
 // Looks at bytes[pos, end). `payloads` is false for unpacked records, where none can follow.
@@ -83,7 +83,7 @@ struct FeatureBody {
   uint64_t file_offset = 0;
 };
 
-// Collects notices, and keeps a file with a million faults from making a million of them.
+// Collects notices, and prevents a file with a million faults from making a million of them.
 class NoticeList {
  public:
   void add(Notice notice);

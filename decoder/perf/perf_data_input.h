@@ -1,6 +1,6 @@
-// Bytes of an input as one read-only mapping, wherever they come from: a file, a pipe (spooled first), or
-// what a decompressor wrote. Spools are unlinked files, so that neither a pipe nor a compressed capture has
-// to fit in memory and nothing is left behind when the process dies.
+// Bytes of an input as one read-only mapping, whatever their source: a file, a pipe (spooled first), or the
+// output of a decompressor. Spools are unlinked files, so neither a pipe nor a compressed capture has to fit
+// in memory, and nothing remains when the process dies.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -29,7 +29,7 @@ class FileBytes {
   std::span<const uint8_t> bytes_;
 };
 
-// Written once from front to back, then mapped. Lies in $TMPDIR, /var/tmp or /tmp.
+// Written once from start to end, then mapped. Lies in $TMPDIR, /var/tmp or /tmp.
 class Spool {
  public:
   static Result<Spool> create();

@@ -1,6 +1,6 @@
 // First pass over a source: where its sound records lie. Everything a later pass relies on is checked here,
-// so that a lying size is met and reported once; after damage the scan goes on at the next place that can
-// only be a record.
+// so that a wrong size is met and reported once; after damage the scan continues at the next position that
+// can only be a record.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -91,7 +91,7 @@ class Resync {
   bool plausible(uint64_t pos) const {
     for (int i = 0; i < kFollowers && pos < end_; ++i) {
       const RawRecord raw = read_raw(bytes_, pos, end_, swap_, payloads_);
-      // The last payload of a cut file may well run past its end.
+      // The last payload of a cut file may extend past its end.
       if (raw.fault == RawRecord::Fault::kPayloadPastEnd) return i != 0 && raw.type == kAuxtrace;
       if (raw.fault != RawRecord::Fault::kNone || raw.type == 0 || raw.type >= kTypeEnd) return false;
       pos += raw.size + raw.payload;
@@ -106,7 +106,7 @@ class Resync {
   std::array<Mark, 2> marks_;
 };
 
-// Walks [begin, end) and cuts it into stretches. `visit` sees each sound record once, `lost` is called when
+// Walks [begin, end) and cuts it into stretches. `visit` gets each sound record once, `lost` is called when
 // bytes were passed over.
 class Scanner {
  public:

@@ -15,7 +15,7 @@ namespace {
 
 constexpr int kFeatureTracingData = 1;
 
-// Goes through one source. Unpacked records have a cursor of their own, moved on by each COMPRESSED record.
+// Reads through one source. Unpacked records have a cursor of their own, moved on by each COMPRESSED record.
 class Walker {
  public:
   Walker(const perf::Source& source, uint32_t file, bool swapped, const perf::IdParser& ids,
@@ -119,7 +119,7 @@ void PerfData::Impl::add_header_attr(std::span<const uint8_t> body, const perf::
 
 namespace {
 
-// Keeps what PerfData offers beside the records themselves.
+// Keeps what PerfData offers besides the records themselves.
 class Collector {
  public:
   explicit Collector(PerfData::Impl& impl) : impl_(impl) {}
@@ -179,7 +179,7 @@ class Collector {
                fmt::format("{}: {}", record_type_name(record.type), reason));
   }
 
-  // The first one counts, as for perf.
+  // The first one counts, as in perf.
   template <class T>
   void keep(const Record& record, Result<T> parsed, std::optional<T>& to) {
     if (!parsed) {
@@ -219,7 +219,7 @@ class Collector {
                   "too short, or packed: its payload is not taken");
     }
     Reader in(record.body, record.swapped);
-    in.skip(8);  // size: what is there of it is `payload`
+    in.skip(8);  // size: what exists of it is `payload`
     AuxBuffer buffer;
     buffer.offset = in.u64();
     buffer.reference = in.u64();

@@ -1,6 +1,6 @@
-// Formats of tracepoints as perf stores them (feature TRACING_DATA): which field of a sample's raw bytes lies
-// where. Container: tools/perf/util/trace-event-read.c; the text of one event: kernel/trace/trace_events.c
-// f_show().
+// Formats of tracepoints as perf stores them (feature TRACING_DATA): the position of each field in a sample's
+// raw bytes. Container: tools/perf/util/trace-event-read.c; the text of one event:
+// kernel/trace/trace_events.c f_show().
 #pragma once
 #include <cstdint>
 #include <optional>

@@ -35,9 +35,9 @@ uint64_t bytes_of(const Delivery& d) {
   return bytes_of(d.chunk) + (d.prepared ? d.prepared->bytes() : 0) + sizeof(Delivery);
 }
 
-// Chunks of one worker that were delivered, to be filled again: by the same one, whose caches know them. Most
-// chunks are delivered by another thread than the one that fills them; without this every one would be fresh
-// pages from the system.
+// Chunks of one worker that were delivered, to be filled again by the same one, whose caches hold them. Most
+// chunks are delivered by another thread than the one that fills them; without this every one would need
+// fresh pages from the system.
 class SpareChunks {
  public:
   Chunk take() {
@@ -65,7 +65,7 @@ class SpareChunks {
   uint64_t bytes_ = 0;  // of them
 };
 
-// body(i) for all i below n, in parallel. The lock hands over what was written before and in a body; the
+// body(i) for all i below n, in parallel. The lock orders what was written before and in a body; the
 // library's own joins do the same, but thread sanitizer does not see them.
 template <class Body>
 void for_each_index(tbb::task_arena& arena, size_t n, Body&& body) {
@@ -87,8 +87,8 @@ void for_each_index(tbb::task_arena& arena, size_t n, Body&& body) {
   pass();
 }
 
-// How much trace a worker takes at a time. Where steps wait for their turn, less: the more of them wait, the
-// more of the memory that is written next is far away.
+// How much trace a worker takes at a time. Less where steps wait for delivery: the more of them wait, the
+// more of the memory that is written next is not in a cache.
 uint64_t pack_bytes_of(const Arch& arch, const ChunkConsumer& consumer, unsigned jobs) {
   constexpr uint64_t kMostWaiting = 32 << 10;
   if (jobs == 1) return 0;
@@ -114,7 +114,7 @@ class Decoding {
           if (consumer_.delivers_steps()) spares_[d.worker].give(std::move(d.chunk));
         }) {}
 
-  // Finds out how many workers there is work for, up to `most`.
+  // Determines how many workers there is work for, up to `most`.
   size_t look_ahead(size_t most) {
     while (first_.size() < most) {
       auto segment = plan_.next();
@@ -141,7 +141,7 @@ class Decoding {
   Pack take() {
     const std::lock_guard lock(plan_mutex_);
     Pack pack{next_++, {}};
-    // Of a short trace every worker is to have a part.
+    // Of a short trace every worker gets a part.
     const size_t most = std::max<size_t>(1, taken_ / (4 * spares_.size()));
     uint64_t bytes = 0;
     do {
@@ -216,7 +216,7 @@ void Decoding::work(size_t worker, SegmentDecoder& decoder) {
       plan_.forget_passed(segment);
       advance(segment);
     }
-    ordered_.finish(pack.item);  // others may wait for that, even when nobody wants more
+    ordered_.finish(pack.item);  // others may wait for that, even when no more output is wanted
     if (pack.segments.empty()) return;
   }
 }
@@ -230,7 +230,7 @@ Result<void> run_pipeline(const Capture& capture, const PipelineOptions& options
   if (!arch) return std::unexpected(arch.error());
 
   const unsigned jobs = options.jobs != 0 ? options.jobs : std::max(1U, std::thread::hardware_concurrency());
-  // More workers than CPUs are allowed when asked for: results do not depend on it, and tests do ask.
+  // More workers than CPUs are allowed on request: results do not depend on it, and tests use it.
   const tbb::global_control allowed(tbb::global_control::max_allowed_parallelism, jobs);
   tbb::task_arena arena(static_cast<int>(jobs));
   SegmentPlan plan(**arch, capture, options, order);

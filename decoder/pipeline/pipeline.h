@@ -17,14 +17,14 @@ struct PipelineOptions {
   std::vector<int> cpus{};  // streams to decode; empty: all
   std::vector<int> tids{};  // of per-thread streams
   TimeBounds time{};        // segments wholly outside are not decoded
-  uint64_t max_memory = 0;  // bytes for decoded output that waits for its turn; 0: a default
+  uint64_t max_memory = 0;  // bytes for decoded output that waits for delivery; 0: a default
 };
 
 // Receives chunks in one order that depends on the capture alone: by stream and segment. Called by one thread
 // at a time. Heavy per-chunk work belongs in prepare().
 class ChunkConsumer {
  public:
-  // Per-worker half: runs in parallel, before the chunk waits for its turn. The returned object is handed to
+  // Per-worker half: runs in parallel, before the chunk waits for delivery. The returned object is passed to
   // deliver().
   struct Prepared {
     virtual ~Prepared() = default;
@@ -33,12 +33,12 @@ class ChunkConsumer {
   virtual ~ChunkConsumer() = default;
   virtual std::unique_ptr<Prepared> prepare(const Chunk&, const Stream&) { return nullptr; }
   virtual void deliver(Chunk& chunk, const Stream& stream, Prepared* prepared) = 0;
-  // Whether deliver() looks at the entries of a chunk's steps. If prepare() is all that does, their memory is
-  // written anew at once, while it is near, and does not wait (StepList::give_codes). Asked by all workers.
+  // Whether deliver() reads the entries of a chunk's steps. If only prepare() does, their memory is reused at
+  // once, while it is in a cache, and does not wait (StepList::give_codes). Called by all workers.
   virtual bool delivers_steps() const { return true; }
   // After the last deliver(), while all Blocks still live. `error`: what ended the work, if anything did.
   virtual void finished(std::exception_ptr /*error*/) {}
-  // Return true to stop early (closed pipe, limit reached). Asked by all workers, also while another one
+  // Return true to stop early (closed pipe, limit reached). Called by all workers, also while another one
   // delivers.
   virtual bool stopped() const { return false; }
 };

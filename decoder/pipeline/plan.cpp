@@ -59,8 +59,8 @@ void SegmentPlan::advance(Lane& lane) const {
   }
 }
 
-// By stream: a lane keeps its turn until it is at its end. By time: until another one's head is earlier; of
-// equal ones the first stream's goes first.
+// By stream: a lane is used until its end. By time: until another one's head is earlier; of equal ones the
+// first stream's goes first.
 std::optional<Segment> SegmentPlan::next() {
   while (!turns_.empty()) {
     const size_t i = turns_.top().second;

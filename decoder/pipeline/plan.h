@@ -1,5 +1,5 @@
-// SegmentPlan: the segments of all streams in the order of delivery, found as they are asked for. What is
-// kept is a segment or two of each stream, however long the trace is.
+// SegmentPlan: the segments of all streams in the order of delivery, found on demand. It keeps a segment or
+// two of each stream, however long the trace is.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -20,15 +20,15 @@ class SegmentPlan {
   // its predecessor's.
   std::optional<Segment> next();
   uint64_t trace_bytes() const { return trace_bytes_; }  // of the streams that are wanted
-  // Memory of trace that is done with: of the whole window before the one that the segment reaches. Another
-  // worker may still be in it; it reads those pages from the file again. Thread-safe.
+  // Releases memory of trace that is no longer needed: the whole window before the one that the segment
+  // reaches. Another worker may still use it; it reads those pages from the file again. Thread-safe.
   void forget_passed(const Segment& segment) const;
 
  private:
-  // The segments of one stream that can hold something of the time that is wanted. Those without any time do.
+  // The segments of one stream that may hold part of the wanted time, and those without any time.
   struct Lane {
     std::unique_ptr<SegmentSource> source;
-    std::optional<Segment> found;  // the next one, not looked at yet
+    std::optional<Segment> found;  // the next one, not examined yet
     std::optional<Segment> head;   // the next one that is wanted
     Time last = kTimeMin;
     bool open = false;

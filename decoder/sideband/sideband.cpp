@@ -21,7 +21,7 @@ constexpr unsigned kCpumodeMask = 7, kCpumodeKernel = 1;
 constexpr uint32_t kProtWrite = 2;  // PROT_WRITE of mmap(2)
 // PERF_RECORD_MISC_LOST_SAMPLES_BPF: samples that a filter left out.
 constexpr uint16_t kLeftOutByFilter = 1U << 15;
-// perf_event_attr: write_backward, and the flags that ask for what is read here (mmap, comm, task, mmap2,
+// perf_event_attr: write_backward, and the flags that request what is read here (mmap, comm, task, mmap2,
 // context_switch, ksymbol, bpf_event, text_poke).
 constexpr uint64_t kWriteBackward = 1ULL << 27;
 constexpr uint64_t kSideBand =
@@ -37,8 +37,8 @@ class SideBandReader {
   }
 
   SideBand read() {
-    // The records were counted when the file was opened, so there are as many: tens of millions do not grow
-    // twice.
+    // The records were counted when the file was opened, and lists get this size at once: tens of millions of
+    // them do not grow twice.
     if (const auto pokes = data_.record_counts().find(perf::kTextPoke); pokes != data_.record_counts().end())
       out_.pokes.reserve(pokes->second);
     data_.for_each([this](const Record& record) {
@@ -68,7 +68,7 @@ class SideBandReader {
   void sample(const Record& r);
   void sort();
 
-  // Parses and hands on, or reports.
+  // Parses and passes on, or reports.
   template <class Body>
   void with(const Record& r, Result<Body> body, void (SideBandReader::*take)(const Record&, const Body&)) {
     if (body) return (this->*take)(r, *body);
@@ -260,7 +260,7 @@ void SideBandReader::lost(const Record& r, const LostRecord& body) {
 
 // What perf (6.1 and later, where the kernel has PERF_FORMAT_LOST) reads from each event when it ends: all
 // that did not fit into the ring, records of every type (kernel/events/ring_buffer.c __perf_output_begin()).
-// A kernel's own, of samples that hardware lost, looks the same; it is taken for more of them.
+// A kernel's own record of samples that hardware lost looks the same; it is counted as more of them.
 void SideBandReader::lost_samples(const Record& r, const LostRecord& body) {
   if ((r.misc & kLeftOutByFilter) != 0) return;
   uint64_t& sum = counted_lost_[r.id.cpu];

@@ -48,7 +48,7 @@ struct TaskFact {
     kExec,
     kFork,
     kExit
-  };  // kUnmap: a mapping that is no code
+  };  // kUnmap: a mapping that is not code
   Kind kind = Kind::kMap;
   Time time = kTimeMin;
   int32_t pid = -1, tid = -1;
@@ -61,12 +61,12 @@ struct TaskFact {
   uint32_t build_id = 0;  // index into names; 0: ""
 };
 
-// From `time` on, (pid, tid) runs on `cpu`. pid -1: nobody knows who.
+// From `time` on, (pid, tid) runs on `cpu`. pid -1: unknown.
 struct SwitchFact {
   Time time = kTimeMin;
   int32_t cpu = -1;
   int32_t pid = -1, tid = -1;
-  int32_t before_pid = -1, before_tid = -1;  // who ran until then, if known
+  int32_t before_pid = -1, before_tid = -1;  // the task that ran until then, if known
   bool trace_start = false;                  // from ITRACE_START, not from a switch
 };
 

@@ -19,14 +19,13 @@ struct JitClock {
 
 class JitFiles {
  public:
-  // `folder` of the capture, `symfs`: where recorded paths are looked for before the machine's own.
+  // `folder` of the capture, `symfs`: where recorded paths are searched before the machine's own.
   JitFiles(const CaptureOptions& options, std::string folder, std::string symfs, const JitClock& clock,
            NoticeBook& notices);
 
-  // The file recorded as `path` (`given`: as it is); nullptr, with a notice, when it is not there or
-  // none.
+  // The file recorded as `path` (`given`: as it is); nullptr, with a notice, when it is absent or no jitdump.
   const JitDump* open(const std::string& path, bool given = false);
-  // False, with a notice once: its times and perf's cannot be compared.
+  // False, with one notice: its times and perf's cannot be compared.
   bool dated(const JitDump& dump);
   Time time(const JitDump& dump, const JitCode& code) const;
   std::span<const std::string> given() const { return options_.jitdumps; }

@@ -86,7 +86,7 @@ void JitDump::read_records(uint64_t begin, bool swap, NoticeBook& notices) {
     code.index = r.u64();
     code.range = range_of(new_address, code_size);
     if (id == kCodeLoad) {
-      // The address where it runs; both fields are the same in every JIT but those that write elsewhere.
+      // The address where it runs; both fields are equal for every JIT, except those that write elsewhere.
       code.range = range_of(code.moved_from, code_size);
       code.moved_from = 0;
       code.name = r.text(r.left() - std::min<uint64_t>(code_size, r.left()));

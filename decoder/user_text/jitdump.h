@@ -25,7 +25,7 @@ struct JitCode {
   Addr moved_from = 0;  // kMove
   uint64_t index = 0;   // code_index: the same over moves
   std::string_view name;
-  std::span<const uint8_t> bytes;  // of a move, those of the load; empty: no load of this index is there
+  std::span<const uint8_t> bytes;  // of a move, those of the load; empty: no load of this index exists
   uint64_t file_offset = 0;        // of the record
 };
 

@@ -92,8 +92,8 @@ void UserText::fork(const TaskFact& fact) {
   spaces_of_[fact.pid].push_back({fact.time, processes_.size() - 1});
 }
 
-// Nobody records munmap(): a mapping lives until another one covers it. What sticks out on either side lives
-// on.
+// No record shows munmap(): a mapping lasts until another one covers it. The parts on either side that are
+// not covered remain.
 void UserText::map(const TaskFact& fact) {
   Process& process = processes_[process_of(fact.pid)];
   std::vector<AddrRange> claimed;
@@ -107,7 +107,7 @@ void UserText::map(const TaskFact& fact) {
     const size_t index = it->second;
     it = process.current.erase(it);
     process.mappings[index].until = just_before(fact.time);
-    if (old.from >= fact.time) process.mappings[index].range = {};  // nothing of it is left
+    if (old.from >= fact.time) process.mappings[index].range = {};  // nothing remains of it
     auto keep = [&](AddrRange part) {
       Mapping rest = old;
       rest.pgoff += part.begin - old.range.begin;
@@ -124,8 +124,8 @@ void UserText::map(const TaskFact& fact) {
   if (side_.names[fact.name] == "[uprobes-trampoline]" && !process.probed) add_uprobes(process, fact.time);
 }
 
-// The parts of a mapping about which it says something new. A JIT that makes its pages writable and then
-// executable again maps them anew each time; what it wrote there is still there.
+// The parts of a mapping for which this is new. A JIT that makes its pages writable and then executable again
+// maps them anew each time; what it wrote there remains.
 void UserText::claim_new_parts(const Process& process, const TaskFact& fact,
                                std::vector<AddrRange>& out) const {
   AddrRange rest = fact.range;
@@ -152,8 +152,8 @@ const TextFile* UserText::file_of(const Mapping& mapping) {
   return has_no_file(name) || jitdump_pid(name) >= 0 ? nullptr : files_.find(name, build_id_of(mapping));
 }
 
-// File bytes as far as the file goes; the rest of the range is claimed, so that nothing older shows through.
-// The rank grows with time: whatever is mapped later wins where it lies, in this space and in those forked
+// File bytes as far as the file goes; the rest of the range is covered, so that nothing older shows through.
+// The rank grows with time: whatever is mapped later wins at its address, in this space and in those forked
 // from it.
 void UserText::add_layer(const Process& process, const Mapping& mapping) {
   Layer layer{.space = process.space,

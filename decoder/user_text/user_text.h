@@ -24,14 +24,14 @@ class UserText {
   UserText(const SideBand& side, std::span<const BuildIdEntry> build_ids, FileFinder& files, JitFiles& jits,
            Builder& builder, NoticeBook& notices);
 
-  // Follows the tasks and adds their spaces and mappings as layers. Before everything below.
+  // Follows the tasks and adds their spaces and mappings as layers. To be called before everything below.
   void add_text();
-  // Who runs on a CPU, or a thread by itself, with its space, over time.
+  // The tasks that run on a CPU, or a single thread, with their spaces, over time.
   std::vector<ContextChange> cpu_contexts(int32_t cpu) const;
   std::vector<ContextChange> thread_contexts(int32_t tid) const;
   // Symbols of the files in these spaces, and of JIT code where a perf-<pid>.map lies in one of `map_dirs`.
   void add_symbols(SymbolTable& symbols, const std::set<Space>& used, std::span<const std::string> map_dirs);
-  // Where the files of these spaces lie.
+  // Where the files of these spaces are mapped.
   void add_code(CodeFileMap& code, const std::set<Space>& used);
 
  private:
@@ -62,7 +62,7 @@ class UserText {
     size_t parent = SIZE_MAX;  // forked from
     Time forked = kTimeMin;
     std::vector<Mapping> mappings;
-    std::map<Addr, size_t> current;  // by begin, of the mappings alive
+    std::map<Addr, size_t> current;  // by begin, of the current mappings
     Time last_map = kTimeMin;        // of the last record of a mapping, or when the space began
     bool probed = false;             // NOPs of its code may be calls (uprobes)
     std::vector<JitSymbol> jit;

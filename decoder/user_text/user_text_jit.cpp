@@ -1,6 +1,6 @@
-// Code of JITs as versions of a process's text. What a load or a move puts somewhere covers what was there,
-// and a move leaves no code at the old address; both hold from the record's time on, for JITs write their
-// record before the code can run (tools/perf/Documentation/jitdump-specification.txt).
+// Code of JITs as versions of a process's text. What a load or a move puts at an address replaces what was
+// there, and a move leaves no code at the old address; both hold from the record's time on, because JITs
+// write their record before the code can run (tools/perf/Documentation/jitdump-specification.txt).
 #include <algorithm>
 
 #include "decoder/user_text/user_text.h"
@@ -51,7 +51,7 @@ OriginRef UserText::jit_origin(const JitFact& fact) {
   return origin->second;
 }
 
-// Older code that overlaps is freed memory from now on, also where it sticks out.
+// Older code that overlaps is freed memory from now on, including its parts outside of the overlap.
 void UserText::end_jit(Process& process, AddrRange range, Time t) {
   auto it = process.live_jit.upper_bound(range.begin);
   if (it != process.live_jit.begin() && process.jit[std::prev(it)->second].range.end > range.begin) --it;
@@ -80,8 +80,9 @@ void UserText::add_jit(const JitFact& fact) {
   process.jit.push_back({.range = code.range, .from = fact.time, .name = code.name, .dump = fact.dump});
 }
 
-// Without a common clock nobody knows which of several codes an address had when: only what never shared its
-// place with another is used. Candidates would not do: a path could take its bytes from several of them.
+// Without a common clock it is unknown which of several codes an address had at a time: only code that never
+// shared its address with another is used. Candidates would not do: a path could take its bytes from several
+// of them.
 void UserText::add_undated_jits() {
   const int rank = next_rank_++;
   std::map<int32_t, std::vector<const JitFact*>> by_pid;

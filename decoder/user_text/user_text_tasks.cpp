@@ -1,4 +1,4 @@
-// Who ran where: contexts of streams, and the symbols of the spaces they use.
+// Tasks: contexts of streams, and the symbols of the spaces they use.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -47,8 +47,8 @@ void UserText::with_spaces(std::vector<ContextChange>& contexts) const {
   contexts = std::move(out);
 }
 
-// Switch records say who comes and who goes. ITRACE_START only counts until the first of them: tools that
-// make it up put 0 into it.
+// Switch records say which task leaves and which one starts. ITRACE_START only counts until the first of
+// them: tools that synthesise it put 0 into it.
 std::vector<ContextChange> UserText::cpu_contexts(int32_t cpu) const {
   std::vector<ContextChange> out;
   auto pid_of = [&](int32_t pid, int32_t tid) {

@@ -1,7 +1,7 @@
-// Text of files that the process, or a uprobe in it, may have changed in memory. mprotect() tells of it only
-// where it makes pages executable (mm/mprotect.c mprotect_fixup() calls perf_event_mmap(), which leaves out
-// what is not executable unless perf asked for data mappings): a record of the same bytes of the same file at
-// the same place may mean that they were writable in between.
+// Text of files that the process, or a uprobe in it, may have changed in memory. mprotect() leaves a record
+// only where it makes pages executable (mm/mprotect.c mprotect_fixup() calls perf_event_mmap(), which leaves
+// out what is not executable unless perf requested data mappings): a record of the same bytes of the same
+// file at the same address may mean that they were writable in between.
 #include <algorithm>
 #include <utility>
 
@@ -11,7 +11,7 @@
 namespace asof {
 namespace {
 
-// Mappings of parents looked at, for all children together; processes for which there are no steps left are
+// Mappings of parents to be examined, for all children together; processes for which no steps are left are
 // not trusted.
 constexpr uint64_t kMostSteps = 1ULL << 28;
 
@@ -28,7 +28,7 @@ UserText::Mapping UserText::mapping_of(const TaskFact& fact) {
           .written = fact.writable};
 }
 
-// What of `range` a process has mapped now: by itself, or where it did not, as it inherited it.
+// What of `range` a process has mapped now: its own mappings, and elsewhere those it inherited.
 void UserText::each_alive(const Process& process, AddrRange range,
                           const std::function<void(const Mapping&, AddrRange)>& visit) {
   std::vector<AddrRange> covered;
@@ -66,7 +66,7 @@ void UserText::each_alive(const Process& process, AddrRange range,
 // since.
 std::vector<AddrRange> UserText::mapped_again(const Process& process, const TaskFact& fact) {
   std::vector<AddrRange> out;
-  if (fact.time == kTimeMin) return out;  // made up when the recording began: what was there then
+  if (fact.time == kTimeMin) return out;  // synthesised when the recording began: what existed then
   each_alive(process, fact.range, [&](const Mapping& old, AddrRange part) {
     const bool same = old.file == fact.file && old.pgoff - old.range.begin == fact.pgoff - fact.range.begin;
     if (same && (old.name != 0 || old.written)) out.push_back(part);
@@ -84,9 +84,9 @@ void UserText::note_written(const Mapping& mapping, bool probed) {
                "changed its code, and nothing in it is certain from then on");
 }
 
-// Linux 6.18 and later make a uprobe on a no-op of five bytes a call, when it is hit first, into a page that
-// they map before they write the call (arch/x86/kernel/uprobes.c arch_uprobe_optimize()). Which no-ops, of
-// the many forms that there are, no record says.
+// Linux 6.18 and later turn a uprobe on a no-op of five bytes into a call, when it is hit first, into a page
+// that they map before they write the call (arch/x86/kernel/uprobes.c arch_uprobe_optimize()). No record says
+// which of the many forms of no-ops.
 void UserText::add_uprobes(Process& process, Time t) {
   process.probed = true;
   std::vector<AddrRange> jits;
@@ -105,9 +105,9 @@ void UserText::add_uprobes(Process& process, Time t) {
   });
 }
 
-// Writable and executable: the bytes are open from the record on. Executable anew: what was written before
-// may run a moment before the record's time, but not before any other record of a mapping, as all are made
-// with the process's mmap_lock held for writing.
+// Writable and executable: the bytes may change from the record on. Made executable again: what was written
+// before may run a moment before the record's time, but not before any other record of a mapping, as all are
+// made with the process's mmap_lock held for writing.
 UserText::Mapping UserText::add_mapped(Process& process, const TaskFact& fact,
                                        std::span<const AddrRange> parts) {
   Mapping mapping = mapping_of(fact);

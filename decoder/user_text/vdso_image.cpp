@@ -61,7 +61,7 @@ std::optional<OwnVdso> own_vdso() {
   if (end <= begin || end - begin > kMostBytes) return std::nullopt;
   const auto* first = reinterpret_cast<const uint8_t*>(begin);
   const auto copy = std::make_shared<const std::vector<uint8_t>>(first, first + (end - begin));
-  // Patched for this machine, which need not be the recording one.
+  // Patched for this machine, which may not be the recording one.
   auto file = vdso_in(*copy, "[vdso] of the running kernel", copy, true);
   if (!file) return std::nullopt;
   OwnVdso own{*file, {}};

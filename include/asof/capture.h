@@ -23,19 +23,19 @@ struct TimeConversion {
   std::uint64_t zero = 0;
 };
 
-// Empty paths: perf's usual places are looked at.
+// Empty paths: perf's usual locations are searched.
 struct OpenOptions {
   std::string vmlinux{}, kallsyms{};
   std::string kcore{};                  // file, or directory with kcore, kallsyms, modules
   std::string kcore_end{};              // a second copy, taken at the end of the recording
   std::string modules_dir{};            // of kernel modules
-  std::string symfs{};                  // files are looked for below it
+  std::string symfs{};                  // files are searched below it
   std::string buildid_dir{};            // build-id cache; empty: ~/.debug
   std::string ksym_text{};              // bytes copied when KSYMBOL records appeared
   std::vector<std::string> jitdumps{};  // jit-<pid>.dump, beside those that the recording maps
   bool host_files = true;               // look for recorded paths on this machine; identity is checked
   bool force = false;                   // use files whose identity does not agree
-  bool catalogue = false;               // every place that the kernel is built to change counts as doubtful
+  bool catalogue = false;               // every site that the kernel is built to change counts as doubtful
   std::optional<TimeConversion> time_conversion{};  // where the capture does not say it
 };
 
@@ -70,7 +70,7 @@ class ASOF_EXPORT Capture {
   // Name of a thread at an instant; empty: unknown.
   std::string_view comm(std::int32_t tid, Time time) const;
 
-  // The flow. Each call decodes anew, from the first record that is read on.
+  // The flow. Each call decodes anew, starting when the first record is read.
   Instructions instructions(const Filter& filter = {}) const;
   Blocks blocks(const Filter& filter = {}) const;
   Events events(const Filter& filter = {}) const;

@@ -21,7 +21,7 @@ enum class Order : std::uint8_t {
 // Which state of the text is decoded against.
 enum class TextAt : std::uint8_t {
   kAsof,   // that of each instant
-  kFirst,  // one state, before all changes: as other decoders have it
+  kFirst,  // one state, before all changes: as in other decoders
   kLast,   // one state, after all changes
 };
 
@@ -86,7 +86,7 @@ struct ASOF_EXPORT Block {
   Address ip = 0;
   Address target = 0;                      // of the direct branch at its end; 0: none
   Time time = kTimeMin;                    // as Instruction::time
-  Time from = kTimeMin, until = kTimeMax;  // when these bytes were there, both included
+  Time from = kTimeMin, until = kTimeMax;  // when these bytes were in memory, both included
   const std::uint8_t* bytes = nullptr;     // `size` of them
   const std::uint8_t* lengths = nullptr;   // of the instructions, in bytes: `count` of them
   std::uint32_t size = 0;                  // bytes that were executed
@@ -102,13 +102,13 @@ struct ASOF_EXPORT Block {
   std::span<const std::uint8_t> code() const { return {bytes, size}; }
 };
 
-// A stretch of trace without flow: lost, damaged, or through text that nobody recorded.
+// A stretch of trace without flow: lost, damaged, or through text that was not recorded.
 struct ASOF_EXPORT Gap {
   std::string code;                  // stable: "E-FLOW-001"; docs/errors.md
   std::string reason;                // evidence, one line of English, not stable
   TimeRange time;                    // when, as far as known
   Address ip = 0;                    // where the flow was lost; 0: unknown
-  Address resume_ip = 0;             // where it goes on; 0: unknown
+  Address resume_ip = 0;             // where it continues; 0: unknown
   std::uint64_t begin = 0, end = 0;  // bytes of the stream passed over; equal: none
   std::uint64_t file_offset = 0;     // of `begin`; 0: unknown
   std::int32_t cpu = -1, pid = -1, tid = -1;
@@ -119,7 +119,7 @@ enum class EventKind : std::uint8_t {
   kTraceStart,  // ip
   kTraceStop,   // ip where tracing stopped, or 0
   kAsync,       // ip: interrupted address, a: handler (0: tracing stopped)
-  kOverflow,    // ip: where tracing goes on, or 0
+  kOverflow,    // ip: where tracing continues, or 0
   kExecMode,    // a: 16, 32, 64; b: interrupt flag
   kTsxBegin,
   kTsxCommit,

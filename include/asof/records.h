@@ -15,15 +15,15 @@ template <class T>
 class RecordSource;
 
 // Single pass: begin() may be called once. Decoding runs in threads of its own, ahead of the reader by a
-// bounded amount; they start at the first record asked for and have ended when the destructor returns, also
-// in the middle of the sequence. The destructor then waits for the segments (from one PSB or A-Sync to the
-// next) at hand.
+// bounded amount; they start when the first record is requested and have ended when the destructor returns,
+// also in the middle of the sequence. The destructor then waits for the segments (from one PSB or A-Sync to
+// the next) that are being decoded.
 //
 // The sequence depends on the capture and the filter alone, not on the number of jobs or on timing.
 //
 // One thread at a time may use one Records; several Records of one capture may be read in parallel. A Records
-// keeps the capture's data alive. A record is valid until the iterator moves on; what its pointers, spans
-// and string_views refer to lives as long as the Records.
+// keeps the capture's data alive. A record is valid until the iterator moves on; what its pointers, spans and
+// string_views refer to lives as long as the Records.
 template <class T>
 class ASOF_EXPORT Records {
  public:

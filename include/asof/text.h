@@ -68,7 +68,7 @@ struct Symbol {
   Space space = kKernelSpace;
   AddressRange range;  // end == begin: up to the next symbol
   TimeRange lifetime;
-  std::uint64_t offset = 0;  // Text::symbol(): of the address asked for, in bytes
+  std::uint64_t offset = 0;  // Text::symbol(): of the given address, in bytes
 };
 
 // A handle, cheap to copy: it keeps the capture's data alive, and all spans and string_views it gives live
@@ -93,7 +93,7 @@ class ASOF_EXPORT Text {
   // All of this exact name, in all spaces.
   std::vector<Symbol> symbols(std::string_view name) const;
 
-  // Empty for a reference that is none of this capture.
+  // Empty for a reference that is not of this capture.
   Source source(SourceRef ref) const;
 
   // The spaces of processes of this pid that a traced CPU or thread ran, in order.

@@ -37,7 +37,7 @@ inline constexpr std::uint32_t kCallEndUnknown = 1 << 6;     // its end was not 
 inline constexpr std::uint32_t kCallSkipped = 1 << 7;        // left by a return or jump of a callee
 inline constexpr std::uint32_t kCallResumed = 1 << 8;        // its thread came back to this CPU
 inline constexpr std::uint32_t kCallSwitchedOut = 1 << 9;    // its thread left this CPU
-inline constexpr std::uint32_t kCallUnbalanced = 1 << 10;    // entered by a return that fits no call
+inline constexpr std::uint32_t kCallUnbalanced = 1 << 10;    // entered by a return that matches no call
 inline constexpr std::uint32_t kCallSignal = 1 << 11;        // user mode entered elsewhere than it was left
 inline constexpr std::uint32_t kCallClippedBegin = 1 << 12;  // began before Filter::time
 inline constexpr std::uint32_t kCallClippedEnd = 1 << 13;    // ended after it
@@ -75,12 +75,12 @@ struct CallOptions {
   Tracks tracks = Tracks::kCpu;
 };
 
-// What one CPU executed at a place that changed.
+// What one CPU executed at a site that changed.
 struct ChangeVisit {
   std::int32_t cpu = -1;
   Time last_old = kTimeMin;       // last run of the old text; kTimeMin: never
   Time first_new = kTimeMax;      // first run of the new text; kTimeMax: never
-  std::uint64_t breakpoints = 0;  // visits while the breakpoint of the change (INT3) stood there
+  std::uint64_t breakpoints = 0;  // visits while the breakpoint of the change (INT3) was there
 };
 
 struct ChangeSlice {
@@ -89,7 +89,7 @@ struct ChangeSlice {
   std::string mechanism;    // "jump_label", "ftrace", ...; "unknown"
   std::string action;       // "nop to jump", ...; may be empty
   std::string symbol;       // "__schedule+0x114"
-  std::vector<ChangeVisit> visits;  // by CPU; only CPUs that were there
+  std::vector<ChangeVisit> visits;  // by CPU; only CPUs that ran it
 };
 
 // A thread on a CPU.

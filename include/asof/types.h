@@ -60,7 +60,7 @@ enum class SourceKind : std::uint8_t {
 ASOF_EXPORT std::string_view name(Confidence) noexcept;
 ASOF_EXPORT std::string_view name(SourceKind) noexcept;
 
-// Refers to a source of one capture; Text::source() tells which. 0: unknown.
+// Refers to a source of one capture; Text::source() returns it. 0: unknown.
 using SourceRef = std::uint32_t;
 
 }  // namespace asof::v0

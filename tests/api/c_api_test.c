@@ -25,7 +25,7 @@ static void check_errors(const asof_capture* capture) {
   CHECK(asof_open(NULL, NULL, &error) == NULL);
   CHECK(strcmp(asof_error_code(error), "E-FILE-091") == 0);
   asof_error_free(error);
-  CHECK(asof_open("/no/such/file", NULL, NULL) == NULL); /* who does not ask gets none */
+  CHECK(asof_open("/no/such/file", NULL, NULL) == NULL); /* no error is made unless requested */
   CHECK(strcmp(asof_error_code(NULL), "") == 0);
   asof_error_free(NULL);
   asof_close(NULL);
@@ -71,7 +71,7 @@ static void check_capture(const asof_capture* capture) {
   }
 }
 
-/* Instructions and blocks tell of the same number of instructions and bytes. */
+/* Instructions and blocks report the same number of instructions and bytes. */
 static void check_flow(const asof_capture* capture) {
   const int32_t cpu = 1;
   asof_filter filter = ASOF_FILTER_INIT;

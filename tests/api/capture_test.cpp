@@ -1,4 +1,4 @@
-// Opening: what a capture says of itself, and wrong input.
+// Opening: what a capture reports about itself, and wrong input.
 #include <fstream>
 
 #include "api_test.h"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# exports.sh LIBRARY LIST: what libasof.so exports is the C functions of LIST, no more and no fewer, and beside them
-# only the C++ interface in namespace asof::v0. A change of LIST is a change of the binary interface.
+# exports.sh LIBRARY LIST: libasof.so must export exactly the C functions of LIST, and besides them only the
+# C++ interface in namespace asof::v0. A change of LIST is a change of the binary interface.
 set -euo pipefail
 library=$1 list=$2
 fail() { echo "FAILED: $*" >&2; exit 1; }

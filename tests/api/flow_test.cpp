@@ -111,7 +111,7 @@ TEST(Flow, BlocksAreTheSameInstructions) {
 TEST(Flow, BranchesLeadWhereTheFlowGoes) {
   uint64_t direct = 0, fall_through = 0;
   for (const int32_t cpu : {0, 1}) {
-    asof::Block last;  // kNone: none, or nothing is known of what comes after it
+    asof::Block last;  // kNone: none, or what comes after it is unknown
     for (const asof::FlowItem& item : open(demo()).flow({.cpus = {cpu}})) {
       const auto* block = std::get_if<asof::Block>(&item);
       if (block == nullptr) {

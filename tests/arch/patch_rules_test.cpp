@@ -1,4 +1,4 @@
-// What each machine tells the text store of the instructions at places that are patched.
+// What each machine's rules give the text store about the instructions at sites that are patched.
 #include <gtest/gtest.h>
 
 #include <vector>

@@ -1,4 +1,4 @@
-// StepList gives back what was put in, runs as the steps of their blocks; times hold from one entry to the
+// StepList returns what was put in, runs as the steps of their blocks; a time applies from its entry to the
 // next change.
 #include "arch/steps.h"
 
@@ -94,7 +94,7 @@ TEST(Steps, ManyTimesWithinTheRoom) {
   list.time_runs(8, marks);
   list.time_runs(8, std::span<const StepList::TimeMark>());
   list.close_runs(8, 5, 25);
-  EXPECT_EQ(list.times().size(), 3U);  // the first goes on
+  EXPECT_EQ(list.times().size(), 3U);  // the first continues
   constexpr Time kWant[] = {7, 7, 7, 9, 11, 11};
   for (size_t i = 0; i < std::size(kWant); ++i) EXPECT_EQ(list.time_at(i), kWant[i]) << i;
 }
@@ -108,7 +108,7 @@ TEST(Steps, NothingWrittenLeavesNothing) {
   EXPECT_EQ(list.time_at(0), 9);
 }
 
-// Times and loose steps stay; who reads entries behind that has a mistake, and is told.
+// Times and loose steps stay; reading the entries afterwards is a bug, and an assertion fails.
 TEST(Steps, EntriesThatWereGivenAwayAreNotRead) {
   const Blocks b;
   StepList list, other;

@@ -1,4 +1,4 @@
-// Trace larger than memory: what was looked at is given back, and can be read again.
+// Trace larger than memory: what was read is given back, and can be read again.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -17,7 +17,7 @@ namespace {
 
 constexpr size_t kSize = 32 << 20;
 
-// A file's mapping, gone at the end.
+// A mapping of a file, unmapped at the end.
 class Mapped {
  public:
   Mapped() {
@@ -88,7 +88,7 @@ TEST(StreamForget, AnyRangeIsAllowed) {
   Stream{}.forget(0, 100);
 }
 
-// Memory that no file stands behind would be lost.
+// Memory that is not backed by a file would be lost.
 TEST(StreamForget, MemoryOfItsOwnStays) {
   std::vector<uint8_t> bytes(kSize);
   for (size_t i = 0; i < kSize; ++i) bytes[i] = Mapped::value(i);

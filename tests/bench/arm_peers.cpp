@@ -1,14 +1,14 @@
 // arm_peers [--rounds N] [--repeat N] [--only-asof] CAPTURE...: decodes CoreSight captures (ETMv4, ETE) with
-// asof and with OpenCSD's full decoder by turns, in one process and thread, and prints medians of CPU time
-// with their ratio, and counts and hashes of what both found.
+// asof and OpenCSD's full decoder alternately, in one process and thread. Prints medians of CPU time with
+// their ratio, and the counts and hashes of what both found.
 //
-// What is measured: the trace of all units, to executed blocks (asof) or instruction ranges (OpenCSD), with
-// everything that is made for it and thrown away again: each round starts with no decoder and no cache. Not
-// measured, for either: opening the capture. Both get each unit's bytes in one piece of memory; where the
-// capture has them in frames, a further row is asof's with taking them out. OpenCSD's memory is plain
-// buffers, which is the fastest it has: no files, no callback. Where text changes, the buffers are changed
-// when a timestamp says that it is time for it, so that both decode the same.
-// --repeat N: the same decoders decode the trace N times, from the first state of the text each time.
+// Measured: decoding the trace of all units to executed blocks (asof) or instruction ranges (OpenCSD),
+// including all setup and teardown: each round starts with no decoder and no cache. Not measured, for either:
+// opening the capture. Both get each unit's bytes in one piece of memory; where the capture has them in
+// frames, a further row shows asof with deformatting included. OpenCSD reads memory from plain buffers, the
+// fastest accessor it has: no files, no callback. Where text changes, the buffers are changed when a
+// timestamp reaches the time of the change, so both decode the same. --repeat N: the same decoders decode the
+// trace N times, from the initial text each time.
 #include <fmt/format.h>
 #include <opencsd/c_api/opencsd_c_api.h>
 
@@ -33,7 +33,7 @@ using bench::Row;
 
 // ---- asof ----
 
-// Gives chunks back to be filled again, as the pipeline does.
+// Returns chunks for reuse, as the pipeline does.
 class Count final : public ChunkSink {
  public:
   explicit Count(bool hash) : count(hash) {}
@@ -70,7 +70,7 @@ Outcome with_asof(const Capture& capture, std::span<const Stream> streams, unsig
 struct PlainTrace {
   std::vector<std::vector<uint8_t>> bytes;
   std::vector<Stream> streams;
-  bool framed = false;  // they were not before
+  bool framed = false;  // the capture has them in frames
 
   explicit PlainTrace(const Capture& capture) : streams(capture.streams) {
     std::vector<uint8_t> scratch;
@@ -98,7 +98,7 @@ struct PlainTrace {
 
 // ---- OpenCSD ----
 
-// The text as it was at first, in buffers, and what came to stand in them later.
+// The initial text in buffers, and the changes made to it later.
 struct Memory {
   struct Buffer {
     Addr begin = 0;
@@ -109,13 +109,13 @@ struct Memory {
     Time time = 0;
     Addr at = 0;
     const uint8_t* bytes = nullptr;
-    const uint8_t* first = nullptr;  // what stood there at first
+    const uint8_t* first = nullptr;  // the bytes there initially
     uint64_t size = 0;
   };
   std::vector<Buffer> buffers;
   std::vector<Change> changes;
 
-  // All that stands in `space`, and in the kernel's.
+  // All text of `space` and of the kernel.
   Memory(const TextStore& text, Space space) {
     add(text, space, 0, Addr{1} << 63);
     add(text, kKernelSpace, Addr{1} << 63, UINT64_MAX);
@@ -234,7 +234,7 @@ class Csd {
     }
   }
 
-  // What has changed up to `now` changes in the buffers.
+  // Applies the changes up to `now` to the buffers.
   void pass(Time now) {
     for (; next_ < memory_.changes.size() && memory_.changes[next_].time <= now; ++next_) {
       const Memory::Change& c = memory_.changes[next_];
@@ -282,7 +282,7 @@ Capture open(const std::string& path) {
   return *std::move(capture);
 }
 
-// For a profiler, and to compare two builds.
+// For a profiler, and for comparing two builds.
 void run_asof(const std::string& path, int rounds, unsigned repeat) {
   const Capture capture = open(path);
   const PlainTrace trace(capture);

@@ -1,5 +1,5 @@
-// What the flow has in it, for benchmarks that compare decoders: instructions by blocks, and with `hash` the
-// hash over all addresses too.
+// The contents of the flow, for benchmarks that compare decoders: the number of instructions, by blocks, and
+// with `hash` also the hash over all addresses.
 #pragma once
 #include <memory>
 
@@ -15,7 +15,7 @@ class ChunkCount {
   explicit ChunkCount(bool hash) : hash_(hash) {}
   void add(const Chunk& chunk) { add(chunk, *count(chunk)); }
 
-  // By parts: what workers count is added in order.
+  // In parts: what workers count is added in order.
   std::unique_ptr<Tally> count(const Chunk& chunk) const {
     auto tally = std::make_unique<Tally>();
     if (hash_) {

@@ -13,7 +13,7 @@
 namespace asof::bench {
 namespace {
 
-// Of the process, before anything was pinned.
+// The affinity of the process before any thread was pinned.
 const cpu_set_t& allowed() {
   static const cpu_set_t set = [] {
     cpu_set_t s;
@@ -31,7 +31,7 @@ int cpu(unsigned which) {
   throw std::runtime_error("this needs two processors");
 }
 
-// Six sums that do not wait for each other, as no core has more adders.
+// Six independent sums: no core has more adders.
 void add(uint32_t n) {
   uint64_t a = 0, b = 0, c = 0, d = 0, e = 0, f = 0;
   for (uint32_t i = 0; i < n; ++i) {

@@ -1,5 +1,5 @@
-// Decoding of whole captures: our flow and libipt's instruction decoder on the same input. Captures that are
-// not there are left out. One thread; counts are instructions.
+// Decoding of whole captures: asof's flow and libipt's instruction decoder on the same input. Missing
+// captures are left out. One thread; counts are instructions.
 #include <benchmark/benchmark.h>
 
 #include <filesystem>
@@ -44,7 +44,7 @@ void register_capture(const std::string& name, const std::string& path) {
   benchmark::RegisterBenchmark((name + "/asof-2").c_str(), decode, path, false, 2)
       ->Unit(benchmark::kMillisecond)
       ->UseRealTime();
-  if (name != "pt-cc1") {  // a minute and more
+  if (name != "pt-cc1") {  // takes over a minute
     benchmark::RegisterBenchmark((name + "/libipt-insn").c_str(), decode, path, true, 1)
         ->Unit(benchmark::kMillisecond);
   }

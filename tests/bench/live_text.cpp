@@ -1,14 +1,14 @@
-// live_text [--rounds N] [--keep FOLDER] BUNDLE...: what it costs that text may change. The trace of a raw
-// bundle of user code is moved to kernel addresses and decoded as
-//   * a bundle: text that is known to be the same for all time,
+// live_text [--rounds N] [--keep FOLDER] BUNDLE...: what changing text costs. The trace of a raw bundle of
+// user code is moved to kernel addresses and decoded as
+//   * a bundle: text that is known never to change,
 //   * a recording with a copy of kcore and side-band records, in which nothing changes,
-//   * the same with changes of code that is not run, and of code that runs: at NOPs of five bytes that the
-//     trace visits, from one encoding to another and back, so that the flow stays what it was,
-// by turns, in one thread. Times of opening and of decoding are apart. The rate of changes is that of
-// x86-board-storm (about 1,800 a second), then ten and a hundred times that.
-// Then whether a change costs more where more code is known: the same changes, all in the last part of the
-// trace, with that part alone and with the whole trace decoded before. FOLDER keeps the recordings, for
-// those who count instructions (callgrind) instead of time.
+//   * the same with changes of code that is not run, and of code that is: at five-byte NOPs that the trace
+//     visits, from one encoding to another and back, so the flow stays the same,
+// alternately, in one thread. Times of opening and of decoding are shown separately. The rate of changes is
+// that of x86-board-storm (about 1,800 a second), then ten and a hundred times that.
+// Then whether a change costs more when more code is known: the same changes, all in the last part of the
+// trace, with that part alone and with the whole trace decoded before it. FOLDER keeps the recordings, for
+// counting instructions (callgrind) instead of time.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -38,7 +38,7 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 using Bytes = std::vector<uint8_t>;
 
-constexpr uint64_t kUp = 0xffff800000000000;  // what user addresses move by
+constexpr uint64_t kUp = 0xffff800000000000;  // added to user addresses
 constexpr uint32_t kPtType = 8;
 constexpr uint64_t kPokesPerSecond = 1800;
 constexpr size_t kSites = 100;
@@ -50,19 +50,19 @@ uint64_t number(const json& value) {
   return value.is_string() ? std::stoull(value.get<std::string>(), nullptr, 0) : value.get<uint64_t>();
 }
 
-// pt-cc1's MTCs: one every 1000 ticks of the TSC, counted from its first TSC on. Its TMAs are empty, so they
-// are written anew, as hardware would: without them and the ratio MTCs tell no time.
+// pt-cc1's MTCs: one every 1000 TSC ticks, counted from its first TSC. Its TMAs are empty, so they are
+// rewritten as hardware would write them: without them and the ratio, MTCs give no time.
 constexpr uint8_t kMtcFreq = 3;
 constexpr uint32_t kTicksPerCtc = 1000 >> kMtcFreq;
 
 // A trace of user code as one of kernel code: addresses that are sign-extended from bit 47 get that bit.
-// Those told by their lower part stay, since the upper part is the same for all; but the first after a sync
-// point is told in full, for there is nothing before it.
+// Addresses compressed to their lower part stay, since the upper part is the same for all; but the first one
+// after a sync point is written in full, because no address precedes it.
 struct Trace {
   Bytes bytes;
   Time first = kTimeMax, last = kTimeMin;  // by TSC
 };
-// `origin`: TSC from which MTCs are counted; none: the first.
+// `origin`: the TSC from which MTCs are counted; none: the first.
 Trace moved(const Bytes& from, std::optional<uint64_t> origin = {}) {
   using x86::Pk;
   constexpr uint8_t kSext48 = 3, kPayload = 6;
@@ -151,7 +151,7 @@ struct Change {
   bool back;
 };
 
-// `count` changes at these sites, by turns, spread over the trace's time.
+// `count` changes at these sites, in rotation, spread over the trace's time.
 std::vector<Change> changes_at(const std::vector<Addr>& sites, uint64_t count, const Trace& trace) {
   std::vector<Change> out;
   const auto span = static_cast<uint64_t>(trace.last - trace.first);
@@ -206,7 +206,7 @@ void write_recording(const Input& in, const std::vector<Change>& changes, const 
   w.write_directory(folder, parts);
 }
 
-// Five-byte NOPs that run.
+// Five-byte NOPs that are run.
 struct Nops : ChunkConsumer {
   void deliver(Chunk& chunk, const Stream&, Prepared*) override {
     for (const Step& step : chunk.steps) {
@@ -232,7 +232,7 @@ std::vector<Addr> some_of(const std::set<Addr>& all) {
   return out;
 }
 
-// Five-byte NOPs in the text that do not run.
+// Five-byte NOPs in the text that are not run.
 std::set<Addr> idle_nops(const Input& in, const std::set<Addr>& running) {
   std::set<Addr> out;
   for (const Text& t : in.text) {
@@ -320,7 +320,7 @@ void run_by_turns(std::vector<Variant>& variants, int rounds) {
   }
 }
 
-// The trace from the first sync point of its last part on.
+// The trace from the first sync point of its last part.
 Input last_part(const Input& in) {
   const size_t from = x86::find_psb(in.trace.bytes, in.trace.bytes.size() / 16 * 15);
   if (from == SIZE_MAX) throw std::runtime_error("no sync point in the last part");
@@ -335,7 +335,7 @@ void compare_cache_sizes(const Input& in, const fs::path& folder, int rounds) {
   write_bundle(part, folder / "part");
   const Nops nops = visited(folder / "part");
   const auto sites = some_of(nops.found);
-  // Beside one change of each: places that change at all are walked with more care.
+  // Compared with one change of each site, because sites that change at all are walked with more care.
   const auto few = changes_at(sites, sites.size(), part.trace), many = changes_at(sites, 20'000, part.trace);
   std::vector<Variant> variants;
   for (const Input* input : {&part, &in}) {

@@ -23,7 +23,7 @@ double seconds(const timeval& t) {
   return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_usec) * 1e-6;
 }
 
-// Standard output goes to `out`; returns the exit status and what the process used.
+// Redirects standard output to `out`; returns the exit status and the resources used.
 std::pair<int, rusage> run_into(const std::vector<std::string>& words, int out) {
   std::vector<char*> argv;
   for (const std::string& w : words) argv.push_back(const_cast<char*>(w.c_str()));
@@ -44,7 +44,7 @@ std::pair<int, rusage> run_into(const std::vector<std::string>& words, int out) 
   return {status, usage};
 }
 
-// What was written to the file, from its beginning.
+// The contents of the file from its beginning.
 std::string contents(int fd) {
   std::string all;
   std::array<char, 65536> part;

@@ -1,8 +1,9 @@
-// peers [--rounds N] [--asof PROGRAM] [--alone | --threads] BUNDLE...: decodes raw PT bundles with asof, with
-// libipt's block decoder and with perf by turns and prints medians of CPU time; then two threads beside one
-// (--threads: only that; --alone: only asof, on one thread). The machines we measure on are shared: ratios of
-// one run mean something, figures of different runs do not. perf is left out where it is not installed; it
-// and the text of every instruction need PROGRAM, and perf_bundle beside this program.
+// peers [--rounds N] [--asof PROGRAM] [--alone | --threads] BUNDLE...: decodes raw PT bundles with asof,
+// libipt's block decoder and perf alternately and prints medians of CPU time; then compares two threads with
+// one (--threads: only that; --alone: only asof, on one thread). The machines we measure on are shared:
+// ratios within one run are meaningful, figures of different runs are not comparable. perf is left out where
+// it is not installed; perf and the text of every instruction need PROGRAM, and perf_bundle in the same
+// directory as this program.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -26,7 +27,7 @@
 namespace asof::bench {
 namespace {
 
-// perf is a hundred times slower than asof at text: a part of the trace must do.
+// At text, perf is a hundred times slower than asof: only a part of the trace is used.
 constexpr size_t kTextBytes = 1'000'000;
 
 class Count : public ChunkConsumer {
@@ -63,13 +64,13 @@ double seconds_of_two(const std::function<void()>& work) {
   });
 }
 
-// One measurement of two threads, between four looks at the cores.
+// One measurement of two threads, with the cores measured four times around it.
 struct ScalingRound {
   std::array<double, 2> one{};  // seconds of one thread on each processor
-  double two = 0, apart = 0;    // of two threads, and of two decodes that share nothing
+  double two = 0, apart = 0;    // of two threads, and of two independent decodes
   std::array<CoreRates, 4> rates;
 
-  // How much faster `seconds` is than one thread, where both processors are like their mean.
+  // How much faster `seconds` is than one thread, if both processors ran at their mean speed.
   double speed_up(double seconds) const { return 2 / (seconds / one[0] + seconds / one[1]); }
 };
 
@@ -105,8 +106,8 @@ void print_scaling_of(std::string_view name, std::span<const ScalingRound> round
              median_of([](const ScalingRound& r) { return r.speed_up(r.apart); }));
 }
 
-// How much faster two threads are than one. What the machine gives changes from one second to the next, so
-// this is done often, and rounds are told apart by what the cores gave before, in between and after.
+// How much faster two threads are than one. What the machine delivers changes from one second to the next, so
+// this is repeated often, and rounds are classified by what the cores delivered before, in between and after.
 void print_scaling(const std::string& path, int rounds) {
   decode_with_asof(path, false, 2);  // starts the threads, while nothing is pinned
   std::vector<ScalingRound> all;
@@ -115,7 +116,7 @@ void print_scaling(const std::string& path, int rounds) {
     all.push_back(scaling_round(path));
     for (const CoreRates& r : all.back().rates) whole = std::max({whole, r.alone[0], r.alone[1]});
   }
-  fmt::print("{}: two threads beside one, wall time, medians\n", path);
+  fmt::print("{}: two threads against one, wall time, medians\n", path);
   print_scaling_of("all", all);
   for (const Cores kind : {Cores::kFree, Cores::kShared, Cores::kOne, Cores::kUnsteady}) {
     std::vector<ScalingRound> some;
@@ -138,8 +139,8 @@ std::vector<std::string> perf_script(const std::string& data, const char* itrace
   return words;
 }
 
-// perf takes a sample every million instructions: what it decodes is known to the million. Errors would be
-// lines, too.
+// perf takes a sample every million instructions, so what it decodes is known to the nearest million. Errors
+// would also be lines.
 Row perf_decode_only(const std::string& data) {
   return {"perf, --itrace=i1000000i", [data] {
             const ProcessResult r = run_process(perf_script(data, "i1000000i"), true);

@@ -1,10 +1,10 @@
 // perf_bundle BUNDLE DIRECTORY [BYTES]: writes a raw bundle of user code as DIRECTORY/perf.data, with one ELF
-// file for each piece of text, so that perf decodes what asof and libipt decode. With BYTES only the trace's
-// beginning is written, up to the last sync point within.
+// file for each piece of text, so that perf decodes the same as asof and libipt. With BYTES, only the
+// beginning of the trace is written, up to the last sync point within that many bytes.
 //
-// The trace is of one thread that is mapped for good. perf (tools/perf/util/intel-pt.c, 6.1) takes the text
-// of a mapping from the file by offset, needs an AUXTRACE reference that is not 0, and finds the process of a
-// thread's queue by its COMM record.
+// The trace is of one thread whose mappings never change. perf (tools/perf/util/intel-pt.c, 6.1) takes the
+// text of a mapping from the file by offset, needs an AUXTRACE reference other than 0, and finds the process
+// of a thread's queue by its COMM record.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -47,11 +47,11 @@ std::vector<uint8_t> beginning(std::vector<uint8_t> trace, size_t limit) {
   return trace;
 }
 
-// One piece of text as a file, mapped where the piece is.
+// One piece of text as a file, mapped at the address of the piece.
 void add_text(PerfDataWriter& w, const json& piece, const fs::path& from, const fs::path& to, uint8_t index) {
   std::vector<uint8_t> bytes = read_bytes(from / piece["file"].get<std::string>());
   const uint64_t offset = piece.contains("offset") ? number(piece["offset"]) : 0;
-  if (offset > bytes.size()) throw std::runtime_error("a piece of text lies behind its file");
+  if (offset > bytes.size()) throw std::runtime_error("a piece of text begins beyond the end of its file");
   const uint64_t size =
       std::min(piece.contains("size") ? number(piece["size"]) : UINT64_MAX, bytes.size() - offset);
   bytes.erase(bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(offset));

@@ -1,7 +1,7 @@
 // A recording with ten million pokes of a hundred thousand sites, from file to decoded flow: what opening it
 // costs in time and memory (memory_MiB: of the whole process, which does nothing before), and whether
 // decoding away from the sites is slower than in the same recording without pokes. Writing the files takes
-// longer than reading them; a process of its own does it.
+// longer than reading them; a separate process does it.
 #include <benchmark/benchmark.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -123,7 +123,7 @@ void write_recording(const fs::path& path, uint64_t pokes) {
   w.write_directory(path, parts);
 }
 
-// The recording, written by a child on first use; gone with this process.
+// The recording, written by a child process on first use and removed when this process ends.
 const fs::path& recording(bool with_pokes) {
   struct Written {
     explicit Written(uint64_t pokes)

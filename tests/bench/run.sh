@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# run.sh BUILD: runs every benchmark of a build directory; peers says on what machine. Compare rows of one run only.
+# run.sh BUILD: runs every benchmark of a build directory; peers prints a description of the machine. Compare
+# rows of one run only.
 # libipt is linked; perf and OpenCSD take part where they are installed.
 set -euo pipefail
 build=${1:?usage: run.sh BUILD}
@@ -13,7 +14,8 @@ for name in pt-work-1round pt-cc1; do
 done
 [ ! -e "$shared/pt-cc1/bundle.json" ] || "$build/tests/bench/live_text" --rounds 5 "$shared/pt-cc1/bundle.json"
 corpus=$(dirname "$build")/shared/corpus
-# CoreSight: simulated boards with a whole kernel, a program on silicon, and that once more as a longer trace.
+# CoreSight: simulated boards with a whole kernel, a program on silicon, and that program again as a longer
+# trace.
 arm=$build/tests/bench/arm_peers
 if [ -x "$arm" ]; then
   for capture in "$shared"/arm64-board-tiny/poke.data "$shared"/arm64-board-helper/nopoke.data "$corpus"/ricsec-branches/trace1; do

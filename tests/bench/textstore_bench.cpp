@@ -88,7 +88,7 @@ void Forks(benchmark::State& state) {
     }
     for (int64_t i = 0; i < state.range(0); ++i) {
       const Space child = builder.fork_space(parent, i);
-      // Every second child maps something of its own.
+      // Every second child has a mapping of its own.
       if (i % 2 == 0) {
         builder.add_layer(
             {.space = child, .range = range_of(1, 100), .bytes = {}, .from = i, .rank = kRankMapping});

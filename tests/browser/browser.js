@@ -1,10 +1,10 @@
-// Chromium for the tests: a new profile each time, and no network but what a page is told to read.
+// Chromium for the tests: a new profile each time, and no network access except what a test opens.
 'use strict';
 const fs = require('fs');
 const os = require('os');
 const path = require('path');
 
-// null where the browser or the packages are not there.
+// null where the browser packages are not installed.
 function playwright() {
   try {
     return require('playwright-core');

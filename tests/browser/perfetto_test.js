@@ -1,5 +1,6 @@
-// perfetto_test.js BUILD SOURCE: the demo's timeline in Perfetto's own trace processor. What it reads there is what other
-// outputs of asof (asof query, Chrome's JSON) say, slice by slice: names, times, nesting. Ends with 77 (skipped) where there is no browser.
+// perfetto_test.js BUILD SOURCE: the demo's timeline in Perfetto's own trace processor, compared slice by
+// slice (names, times, nesting) with other outputs of asof (asof query, Chrome's JSON). Exits with 77
+// (skipped) where there is no browser.
 'use strict';
 const assert = require('assert');
 const {execFileSync} = require('child_process');
@@ -21,7 +22,7 @@ function write(file, ...options) {
   return out;
 }
 
-// Lines that say all of a slice: to be compared as sorted lists.
+// Lines that describe a slice completely, to be compared as sorted lists.
 const line = (category, name, begin, length) => `${category} ${name} ${begin} +${length}`;
 
 function ofChrome(file) {
@@ -56,19 +57,20 @@ async function check(query, want) {
     `select s.category as c, s.name as n, s.ts as t, s.dur as d from slice s join track t on s.track_id = t.id where ${where}`))
     .map((r) => line(r.c, r.n, r.t, r.d)).sort();
   const functions = kFunctions.map((k) => `'${k}'`).join(',');
-  // Programs and modules have tracks of their own; their slices are no calls.
+  // Programs and modules have separate tracks; their slices are not calls.
   const lives = `(t.name glob 'bpf *' or t.name glob 'module *')`;
   assert.deepStrictEqual(await lines(`s.category in (${functions}) and not coalesce(${lives}, 0)`), want.calls);
   assert.deepStrictEqual(await lines(`s.category = 'poke'`), want.pokes);
   assert.deepStrictEqual(await lines(`t.name glob '*health*' and s.category != 'event'`), want.gaps);
   return {
     programs: await query(`select s.name as name, s.ts as ts, s.dur as dur from slice s join track t on s.track_id = t.id where t.name glob 'bpf *' order by ts`),
-    // A slice lies within the one around it.
+    // A slice must lie within its parent.
     loose: await query(`select count(*) as n from slice s join slice p on s.parent_id = p.id where s.ts < p.ts or s.ts + s.dur > p.ts + p.dur`),
   };
 }
 
-// Straight runs and instructions of a small window, with all their args, against the tables; and what calls say of the text they ran.
+// Straight runs and instructions of a small window, with all their args, compared with the tables; and what
+// calls state about the text they ran.
 async function checkInstructions() {
   const window = ['--detail', 'insn', '--time', '6.00002,6.00004'];
   const runs = rows(`SELECT b.id, c.address, c.symbol, c.instructions, b.time_lo, b.time_hi, b.confidence, c.source, coalesce(b.to_ip, ''), b.cpu,
@@ -81,14 +83,14 @@ async function checkInstructions() {
   await withTrace(write('instructions.pftrace', ...window), async (query) => {
     const arg = (name, table = 's') => `extract_arg(${table}.arg_set_id, 'debug.${name}')`;
     const text = (v) => v === null ? '' : String(v);
-    // Addresses are text, for pointers are cut to 32 bits in a browser; in SQL they are signed.
+    // Addresses are text, because pointers are cut to 32 bits in a browser; in SQL they are signed.
     const address = (v) => v === null ? '' : BigInt.asIntN(64, BigInt(v));
     const got = await query(`select ${arg('run')} as run, ${arg('address')} as address, s.name as name, ${arg('instructions')} as n, ${arg('time_lo')} as lo,
       ${arg('time_hi')} as hi, ${arg('confidence')} as sure, ${arg('source')} as source, ${arg('branch to')} as target, ${arg('disassembly')} as code,
       t.name as track, s.ts as ts, s.dur as dur from slice s join track t on s.track_id = t.id where s.category = 'run' order by run`);
     assert.deepStrictEqual(got.map((r) => [r.run, address(r.address), r.name, r.n, r.lo, r.hi, r.sure, r.source, address(r.target),
       r.track.match(/^CPU (\d+) instructions$/)[1], r.code.replaceAll('\n', ' ; ')].map(text).join('|')), runs);
-    // Drawn within the bounds, a CPU's one after the other.
+    // Drawn within the bounds, without overlap on a CPU.
     const end = new Map();
     for (const r of got) {
       assert(r.ts >= r.lo && r.ts + r.dur <= r.hi, `run ${r.run}`);
@@ -99,7 +101,7 @@ async function checkInstructions() {
       s.ts < p.ts or s.ts + s.dur > p.ts + p.dur as outside from slice s join slice p on p.id = s.parent_id where s.category = 'instruction' order by id`);
     assert.deepStrictEqual(single.map((r) => [r.id, r.run, address(r.address), r.name, r.bytes].map(text).join('|')), instructions);
     assert.strictEqual(single.filter((r) => r.outside !== 0n).length, 0);
-    // Where the text of a call came from, how sure that is, and which version it was.
+    // The origin of a call's text, how certain it is, and which version it was.
     const marked = await query(`select s.name as name, ${arg('source')} as source, ${arg('confidence')} as sure, ${arg('version')} as version,
       ${arg('versions')} as versions, ${arg('slice')} as slice from slice s where s.name glob '* ·v[0-9]*' and s.category != 'run' order by slice`);
     assert.deepStrictEqual(marked.map((r) => [r.name, r.source, r.sure, r.version, r.versions, r.slice].map(text).join('|')), badges);
@@ -107,13 +109,13 @@ async function checkInstructions() {
     const silent = await query(`select count(*) as n from slice s join track t on s.track_id = t.id where s.category in (${calls}) and not
       coalesce(t.name glob 'bpf *' or t.name glob 'module *', 0) and (${arg('source')} is null or ${arg('confidence')} is null)`);
     assert.strictEqual(silent[0].n, 0n);
-    // Nothing outside of the window, and what was cut says so.
+    // Nothing outside the window, and what was cut is marked.
     const span = await query(`select min(s.ts) as a, max(s.ts + s.dur) as b from slice s`);
     assert(span[0].a >= 6000020000n && span[0].b <= 6000040000n);
     const clipped = await query(`select count(*) as n from slice s where ${arg('flags')} glob '*clipped-*'`);
     assert(clipped[0].n > 4n);
     const copies = await query(`select s.name as name, ${arg('not after')} as t from slice s where s.category = 'snapshot'`);
-    assert.deepStrictEqual(copies.map((r) => r.name), []);  // made before the window
+    assert.deepStrictEqual(copies.map((r) => r.name), []);  // they were made before the window
     const errors = await query(`select name, value from stats where severity in ('error', 'data_loss') and value > 0`);
     assert.deepStrictEqual(errors, []);
   });
@@ -138,7 +140,7 @@ async function main() {
       assert.deepStrictEqual(programs.map((p) => [p.name, String(p.ts)]), lives.map(([name, begin]) => [name, begin]));
       assert.strictEqual(loose[0].n, 0n);
       assert.deepStrictEqual((await query(`select name from slice where category = 'snapshot'`)).map((r) => r.name), ['kcore']);
-      // What Perfetto itself complains of: nothing may be left out.
+      // Perfetto's own error counters: nothing may be left out.
       const errors = await query(`select name, value from stats where severity in ('error', 'data_loss') and value > 0`);
       assert.deepStrictEqual(errors, []);
     });

@@ -1,5 +1,6 @@
-// Talks to Perfetto's trace processor in a page: bytes of a trace in, rows of SQL out. The protocol is
-// protos/perfetto/trace_processor/trace_processor.proto of Perfetto: a stream of TraceProcessorRpc messages.
+// Communicates with Perfetto's trace processor in a page: sends the bytes of a trace, and gets rows of SQL.
+// The protocol is protos/perfetto/trace_processor/trace_processor.proto of Perfetto: a stream of
+// TraceProcessorRpc messages.
 'use strict';
 
 const kAppend = 1, kFinalize = 2, kQuery = 3;  // TraceProcessorMethod
@@ -65,7 +66,7 @@ class Message {
   }
 }
 
-// CellsBatch: types of all cells, and the values of each type one after the other.
+// CellsBatch: the types of all cells, then the values of each type.
 function cellsOf(batch) {
   let types = [], integers = [], floats = [], strings = [];
   for (const [field, value] of new Message(batch).fields()) {

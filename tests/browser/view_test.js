@@ -1,5 +1,5 @@
-// view_test.js BUILD SOURCE: the HTML view in headless Chromium, used as a person would. Ends with 77 (skipped) where
-// there is no browser.
+// view_test.js BUILD SOURCE: the HTML view in headless Chromium, used as a person would. Exits with 77
+// (skipped) where there is no browser.
 'use strict';
 const assert = require('assert');
 const {execFileSync} = require('child_process');
@@ -28,13 +28,13 @@ async function openPage(file) {
   opened.ms = Date.now() - start;
   opened.end = async () => {
     assert.deepStrictEqual(opened.complaints, []);
-    assert.deepStrictEqual(requests, ['file://' + file], 'a page that needs nothing else');
+    assert.deepStrictEqual(requests, ['file://' + file], 'the page must request nothing else');
     await opened.close();
   };
   return opened;
 }
 
-// Until the picture stands still.
+// Until the picture no longer changes.
 async function settle(page) {
   await page.waitForFunction(() => view.begin === view.wantBegin && view.end === view.wantEnd && !view.pending);
 }
@@ -57,7 +57,7 @@ async function clickItem(page, type, index) {
   await settle(page);
 }
 
-// The first time each CPU ran the new text of a place, and the last time the old, from `asof decode`.
+// The first time each CPU ran the new text at an address, and the last time the old, from `asof decode`.
 function visits(address) {
   const out = new Map();
   const lines = run(asof, ['decode', ...demo, '-q', '--ns', '-F', 'cpu,time,ip,textver', '--addr-range', `${address}-${address}`]);
@@ -78,7 +78,7 @@ async function testDemo() {
   assert.match(await page.title(), /^asof: /);
   assert.match(await panel(page), /10 changes of text and 1 gap are here/);
 
-  // Keys: closer, farther, right, left, whole.
+  // Keys: zoom in, zoom out, right, left, whole range.
   const whole = await range(page);
   await page.mouse.move(600, 400);
   await press(page, 'w', 6);
@@ -94,7 +94,7 @@ async function testDemo() {
   await press(page, '0');
   assert.deepStrictEqual(await range(page), whole);
 
-  // A change of text: both disassemblies, and which CPU ran which.
+  // A text change: both disassemblies, and which CPU ran which.
   await press(page, ']');
   await press(page, '0');
   await clickItem(page, 'poke', 0);
@@ -109,14 +109,14 @@ async function testDemo() {
     assert(poke.includes(`CPU ${cpu}\t${old}\t${first}`), `CPU ${cpu}: ${old}, ${first}, but\n${poke}`);
   }
 
-  // The loss, and a program that came and went.
+  // The loss, and a program that was loaded and unloaded.
   await clickItem(page, 'gap', 0);
   assert.match(await panel(page), /E-LOST-103[\s\S]*TRUNCATED/);
   const bpf = await page.evaluate(() => meta.lives.find((l) => l.kind === 'bpf' && l.name.includes('count_packets')).index);
   await clickItem(page, 'life', bpf);
   assert.match(await panel(page), /count_packets[\s\S]*3a9155e0127f0c44/);
 
-  // Search, and from match to match.
+  // Search, and moving from match to match.
   await page.keyboard.press('/');
   await page.keyboard.type('vfs_read');
   const found = await page.evaluate(() => document.getElementById('found').textContent);
@@ -136,7 +136,7 @@ async function testDemo() {
   assert((await page.evaluate(() => view.spanOf(view.selected)[0])) > first);
   await page.keyboard.press('Escape');
 
-  // Down to single instructions: those under the pointer are those that decode prints there.
+  // Down to single instructions: those under the pointer are those that decode prints for that time.
   const chosen = await page.evaluate(() => {
     const cpu = view.data.cpus[0];
     const index = cpu.blocks.what.findIndex((b, i) => meta.blocks[b].lines.length > 2 && cpu.blocks.end[i] > cpu.blocks.begin[i]);
@@ -164,7 +164,7 @@ async function testDemo() {
   await end();
 }
 
-// Where instructions are not in the page, it says so, with the command that gets them.
+// Where instructions are not in the page, it states this, with the command that adds them.
 async function testMissing() {
   const file = path.join(scratch, 'calls.html');
   run(asof, ['timeline', ...demo, '--html', file, '--detail', 'calls', '-q']);
@@ -177,7 +177,7 @@ async function testMissing() {
   const command = await page.evaluate(() => view.command);
   await page.evaluate(() => view.select(view.places.find((p) => p.item.type === 'missing').item));
   assert((await panel(page)).includes(command));
-  // It does what it says.
+  // The command works.
   const [program, ...args] = command.split(' ');
   assert.strictEqual(program, 'asof');
   run(asof, [...args.map((a) => (a === file ? path.join(scratch, 'part.html') : a)), '-q']);
@@ -195,7 +195,7 @@ async function testMillion() {
   assert(ms < 5000, `${ms} ms`);
   const counts = await page.evaluate(() => view.data.tracks.map((t) => t.slices.count));
   assert(counts.reduce((a, b) => a + b) > 999_000);
-  // Rows must be in order, or drawing and clicks would miss things.
+  // Rows must be in order, or drawing and clicks would miss items.
   const disorder = await page.evaluate(() => {
     let n = 0;
     for (const {slices: s} of view.data.tracks) {
@@ -204,7 +204,7 @@ async function testMillion() {
     return n;
   });
   assert.strictEqual(disorder, 0);
-  // A name that would end the script, if it could.
+  // A name that would end the script if it were not escaped.
   await page.keyboard.press('/');
   await page.keyboard.type('<img');
   await page.keyboard.press('Enter');

@@ -1,4 +1,4 @@
-// What the tests of capture opening share: a small recording to write, and questions to a store.
+// Shared by the tests of capture opening: a small recording to write, and queries to a store.
 #pragma once
 #include <gtest/gtest.h>
 
@@ -17,7 +17,7 @@ namespace asof::test {
 
 using Bytes = std::vector<uint8_t>;
 
-// Options under which nothing of the machine that runs the tests can matter.
+// Options that exclude any influence of the machine that runs the tests.
 inline CaptureOptions closed_options() {
   CaptureOptions options;
   options.host_files = false;
@@ -49,14 +49,15 @@ inline std::vector<Bytes> contents(const TextStore& text, Space space, Addr a, s
   return out;
 }
 
-// The n bytes at a as of t when they are known and unique; shorter otherwise.
+// The n bytes at a as of t if they are known and unique; otherwise fewer.
 inline Bytes bytes_at(const TextStore& text, Space space, Addr a, size_t n, Time t) {
   Bytes out(n);
   out.resize(text.read(space, a, t, out));
   return out;
 }
 
-// A perf.data directory in the making: one PT event, one side-band event, two CPUs, a kernel of one page.
+// A perf.data directory under construction: one PT event, one side-band event, two CPUs, a kernel of one
+// page.
 class Recording {
  public:
   static constexpr Addr kText = 0xffffffff81000000;
@@ -120,7 +121,7 @@ class Recording {
                                                with_kcore ? kallsyms : "", with_kcore ? modules : ""});
     return open_capture((dir / "perf.data").string(), options);
   }
-  // The copy at the end, beside the directory.
+  // The copy at the end, next to the directory.
   void write_end(const std::vector<CoreSegment>& at_end, const std::string& symbols,
                  const std::string& live) const {
     write_bytes(dir / "kcore.end", make_core(at_end));

@@ -1,5 +1,5 @@
-// Block streams that mean harm: opened, and every walk in them followed. Seeds: what `asof decode --format
-// blocks` writes of small captures.
+// Malicious block streams: opened, and every walk in them followed. Seeds: the output of `asof decode
+// --format blocks` for small captures.
 #include <sys/mman.h>
 #include <unistd.h>
 

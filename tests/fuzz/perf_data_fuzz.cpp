@@ -1,5 +1,5 @@
-// perf.data files that mean harm, as files and as pipes: everything the reader offers is read of whatever it
-// opens. Seeds: any perf.data, the smaller the better.
+// Malicious perf.data files, as files and as pipes: for each one that opens, everything the reader offers is
+// read. Seeds: any perf.data, the smaller the better.
 #include <sys/mman.h>
 #include <unistd.h>
 

@@ -1,5 +1,5 @@
 // The text store against the slow, obvious one: any bytes are a history of layers, pokes and losses, and both
-// must give the same candidates at every instant that matters.
+// must give the same candidates at every relevant instant.
 #include <cstdint>
 #include <cstdlib>
 #include <deque>
@@ -16,8 +16,8 @@ namespace asof::test {
 namespace {
 
 constexpr Addr kText = 0xffffffff81000000;
-constexpr uint64_t kSize = 16;  // bytes of the world
-constexpr Time kTick = 10000;   // ns; pokes nearer than 5 us with equal bytes would count as recorded twice
+constexpr uint64_t kSize = 16;  // bytes of text
+constexpr Time kTick = 10000;   // ns; equal pokes within 5 us would count as recorded twice
 
 class Numbers {
  public:
@@ -42,7 +42,7 @@ struct History {
   std::deque<std::vector<uint8_t>> owned;
 };
 
-// Few different bytes, so that chains fit often; some make keys.
+// Few different bytes, so that chains often fit; some make keys.
 std::vector<uint8_t> some_bytes(Numbers& n, uint64_t size) {
   static constexpr uint8_t kBytes[] = {'a', 'b', 0x66, 0x90, 0xeb, 0x10};
   std::vector<uint8_t> out(size);
@@ -124,7 +124,7 @@ void check(const History& h) {
   const TextStore store = std::move(builder).build();
   for (const Cell& cell : store.cells(kKernelSpace, {kText, kText + kSize})) {
     const AddrRange inside = cell.range.intersect({kText, kText + kSize});
-    bool site = false;  // a site is one whole; elsewhere each byte counts
+    bool site = false;  // a site is compared as a whole, other text byte by byte
     for (const Poke& p : h.pokes)
       site = site || inside.overlaps(range_of(p.addr, std::max(p.old_bytes.size(), p.new_bytes.size())));
     const uint64_t step = site ? inside.size() : 1;

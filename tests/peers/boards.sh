@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# boards.sh BUILD: asof and perf on the board captures, both counted against what was executed, as rows of
-# docs/validation.md. The captures must be in BUILD/../shared/captures (scripts/dev.sh check puts them there); those
-# that tools/board left in BUILD/../board are compared, too.
-# The last captures are traced anew with no time but that of sync points; perf does not come to an end there, so
+# boards.sh BUILD: asof and perf on the board captures, both compared with what was executed, as rows of
+# docs/validation.md. The captures must be in BUILD/../shared/captures (scripts/dev.sh check puts them there);
+# captures that tools/board left in BUILD/../board are compared, too.
+# The last captures are traced again with no time except that of sync points; perf does not finish there, so
 # it is stopped after LINES instructions (default: 40 million).
 set -euo pipefail
 build=$(realpath "${1:?usage: boards.sh BUILD}")

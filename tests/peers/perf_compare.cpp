@@ -1,14 +1,15 @@
 // perf script -i CAPTURE --ns --itrace=i0nse -F cpu,time,ip,insn | perf_compare TRUTH_DIR
 //
-// What perf decoded against what was executed, by the comparison that `asof validate` makes of its own
-// decode. Instructions arrive as lines "[000]  11.126672123:  ffffffff81c00080 insn: 0f 01 f8"; a line with
-// "instruction trace error" is a gap of the CPU that it names.
+// Compares what perf decoded with what was executed, using the same comparison as `asof validate` for asof's
+// own decoding. Instructions arrive as lines "[000]  11.126672123:  ffffffff81c00080 insn: 0f 01 f8"; a line
+// with "instruction trace error" is a gap of the CPU that it names.
 //
 // perf script -i CAPTURE --ns --itrace=b -F cpu,time,ip,addr | perf_compare --branches TRUTH_DIR
 //
-// The same for CoreSight, of which perf prints branches, "[000]  2.458877728:  ffff800008010c00 =>
-// ffff800008010c0c": from where one arrives to where the next one leaves, A64 instructions ran. Their times
-// say nothing (perf gives all of a buffer one) and are not looked at; 0 is an end or a beginning of trace.
+// The same for CoreSight, for which perf prints branches, "[000]  2.458877728:  ffff800008010c00 =>
+// ffff800008010c0c": A64 instructions ran from the target of one branch to the source of the next. Their
+// times are meaningless (perf gives the same one to a whole buffer) and are ignored; address 0 is an end or a
+// beginning of trace.
 #include <fmt/format.h>
 
 #include <charconv>
@@ -27,7 +28,7 @@ namespace {
 
 using namespace asof;
 
-// perf interpolates the time of an instruction between packets; this far it may be off.
+// perf interpolates the time of an instruction between packets; it may be off by this much.
 constexpr Time kPerfSlack = 10'000;  // ns
 constexpr uint32_t kPieceInstructions = 64;
 
@@ -102,9 +103,9 @@ class PerfCpu {
     lengths_[piece_.count++] = line.length;
     piece_.bytes += line.length;
   }
-  // A branch. Instructions since the last one are those in between.
+  // A branch. The instructions between the last branch and this one ran.
   void add_branch(const Line& branch) {
-    constexpr uint64_t kFar = 1 << 16;  // as many bytes without a branch are none
+    constexpr uint64_t kFar = 1 << 16;  // no code runs so many bytes without a branch
     if (arrived_ != 0 && branch.ip >= arrived_ && branch.ip - arrived_ < kFar) {
       for (Addr ip = arrived_; ip <= branch.ip; ip += 4)
         add({.cpu = branch.cpu, .time = kTimeMin, .ip = ip, .length = 4, .to = 0});
@@ -143,7 +144,7 @@ class PerfCpu {
   std::array<uint8_t, kPieceInstructions> lengths_{};
   std::deque<std::vector<uint8_t>> kept_;
   uint64_t errors_ = 0;
-  Addr arrived_ = 0;  // where the last branch went; 0: nowhere known
+  Addr arrived_ = 0;  // target of the last branch; 0: unknown
 };
 
 int run(const std::string& directory, bool branches) {

@@ -1,5 +1,5 @@
-// reencode BOARD DIRECTORY [PSB_BYTES]: writes DIRECTORY/data, a capture whose trace has no time but that of
-// its sync points, from the truth of a board capture; `asof` and `perf` open DIRECTORY.
+// reencode BOARD DIRECTORY [PSB_BYTES]: writes DIRECTORY/data, a capture whose trace has no time except that
+// of its sync points, from the truth of a board capture; `asof` and `perf` open DIRECTORY.
 #include <fmt/format.h>
 
 #include <charconv>

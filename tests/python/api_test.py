@@ -200,7 +200,8 @@ class Columns(unittest.TestCase):
         self.assertEqual(ip.tolist(), [i.ip for i, _ in zip(c.instructions(), range(100))])
 
     def test_decoding_leaves_other_threads_running(self):
-        # With this interval no thread is made to give up the GIL: the other one runs only if decoding lets it.
+        # With this interval no thread is forced to give up the GIL: the other one runs only if decoding
+        # releases it.
         c = open_demo()
         turns, done = [0], threading.Event()
 

@@ -1,4 +1,4 @@
-// Assembler: emits the few x86-64 instructions that test programs are made of, with labels. Everything that
+// Assembler: emits the few x86-64 instructions that test programs consist of, with labels. Everything that
 // does not branch is filler from a table; what matters to a PT decoder (length, kind, target) is real.
 #pragma once
 #include <cstdint>
@@ -22,9 +22,9 @@ enum class Cond : uint8_t {
   kGreater = 15
 };
 
-// A place in code: an address, or the name of a label that may come later.
+// An address in code, or the name of a label that may be defined later.
 struct CodeRef {
-  CodeRef(Addr a) : address(a) {}                 // NOLINT: wanted conversion
+  CodeRef(Addr a) : address(a) {}                 // NOLINT: intended conversion
   CodeRef(std::string n) : name(std::move(n)) {}  // NOLINT
   CodeRef(const char* n) : name(n) {}             // NOLINT
   Addr address = 0;
@@ -44,8 +44,8 @@ class Assembler {
   Addr here() const { return base_ + code_.size(); }
   Addr base() const { return base_; }
   Assembler& label(const std::string& name);
-  // Starts a function: a label and a symbol, aligned to 16 with INT3 bytes before it as compilers of the
-  // kernel do.
+  // Starts a function: a label and a symbol, aligned to 16 with INT3 bytes before it, as compilers do for the
+  // kernel.
   Assembler& function(const std::string& name);
   void define(const std::string& name, Addr address) { labels_[name] = address; }
   Addr address(const std::string& name) const { return labels_.at(name); }
@@ -78,7 +78,7 @@ class Assembler {
   Assembler& ptwrite_rax() { return bytes({0xf3, 0x48, 0x0f, 0xae, 0xe0}); }
   Assembler& rep_movsb() { return bytes({0xf3, 0xa4}); }
 
-  // Resolves the labels. Throws std::out_of_range for one that is missing, or that a short branch cannot
+  // Resolves the labels. Throws std::out_of_range for a label that is missing, or that a short branch cannot
   // reach.
   std::vector<uint8_t> finish();
   // Functions, with sizes up to the next one; valid after finish().

@@ -27,7 +27,7 @@ class ByteSink {
     text(s);
     zeros(n - s.size() % n);
   }
-  // Overwrites what stands at `at`.
+  // Overwrites the bytes at `at`.
   void patch(size_t at, uint64_t v, unsigned width) {
     for (unsigned i = 0; i < width; ++i) bytes_[at + i] = byte_of(v, i, width);
   }

@@ -94,7 +94,7 @@ void put_start(PerfDataWriter& w, const Machine& m, const CaptureSpec& spec) {
   w.finished_init();
 }
 
-// The rings as perf empties them: part by part, each CPU's records together, then the end of the round.
+// The rings as perf empties them: in parts, each CPU's records together, then the end of the round.
 void put_sideband(PerfDataWriter& w, const Machine& m, const CaptureSpec& spec) {
   const uint64_t first = m.config().tsc_start, last = m.now();
   const unsigned cpus = recorded_cpus(m, spec);
@@ -109,7 +109,7 @@ void put_sideband(PerfDataWriter& w, const Machine& m, const CaptureSpec& spec) 
       events.push_back({a.tsc, cpu, a.pid, a.tid, emit});
     }
   }
-  // Those of one instant stay in the order in which they came.
+  // Records with equal times stay in the order in which they came.
   std::vector<const SideEvent*> sorted;
   for (const SideEvent& e : events) sorted.push_back(&e);
   std::sort(sorted.begin(), sorted.end(), [](const SideEvent* a, const SideEvent* b) {
@@ -124,7 +124,7 @@ void put_sideband(PerfDataWriter& w, const Machine& m, const CaptureSpec& spec) 
       for (auto p = it; p != stop; ++p) {
         const SideEvent* e = *p;
         if (e->cpu != cpu) continue;
-        // What the tool made up before the recording has no time.
+        // What the tool synthesised before the recording has no time.
         Trailer t{.attr = kSidebandAttr};
         if (e->tsc != 0) {
           t = {.time = static_cast<uint64_t>(m.perf_time(e->tsc)) + spec.record_clock_ahead,

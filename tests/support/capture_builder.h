@@ -1,4 +1,4 @@
-// Puts a Machine's run together as a capture: perf.data with its kcore directory, user programs, truth.
+// Assembles a Machine's run as a capture: perf.data with its kcore directory, user programs, truth.
 #pragma once
 #include <filesystem>
 #include <optional>
@@ -26,7 +26,7 @@ struct KernelModule {
 
 // A user program that is mapped when the recording starts.
 struct UserProgram {
-  std::string path{};  // as the traced system saw it
+  std::string path{};  // as seen on the traced system
   ExecutableSpec elf{};
   std::vector<int32_t> pids{};
 };
@@ -42,10 +42,10 @@ struct CaptureSpec {
   bool with_kcore = true;
   bool have_sched_switch = true;
   uint64_t reference_override = ~0ULL;  // AUXTRACE.reference; default: TSC when the buffer was copied
-  std::optional<std::vector<SideEvent>> side_events{};  // instead of all that the machine has
-  uint64_t sideband_flags = 0;                          // more of them in the attribute of the side-band
+  std::optional<std::vector<SideEvent>> side_events{};  // replace those of the machine
+  uint64_t sideband_flags = 0;                          // additional flags in the attribute of the side-band
   bool asks_for_pokes = true;                           // attr.text_poke
-  uint64_t record_clock_ahead = 0;  // ns by which the records' clock is ahead of that of TIME_CONV
+  uint64_t record_clock_ahead = 0;  // ns by which the records' clock is ahead of TIME_CONV's
   unsigned recorded_cpus = ~0U;     // at most; the machine may have more
   std::string hostname = "testhost";
   std::string os_release = "6.1.0-test";

@@ -1,4 +1,4 @@
-// ASOF_TEST_CAPTURES=n: tests of random captures make n times as many, and go on after one that fails.
+// ASOF_TEST_CAPTURES=n: tests of random captures make n times as many, and continue after one that fails.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -11,7 +11,7 @@ inline uint64_t times_as_many() {
   return times == nullptr ? 1 : std::max<uint64_t>(std::strtoull(times, nullptr, 10), 1);
 }
 
-// How many captures a test makes of which `usual` is the number otherwise.
+// How many captures a test makes; `usual` is the number without ASOF_TEST_CAPTURES.
 inline uint64_t captures_of(uint64_t usual) { return usual * times_as_many(); }
 
 }  // namespace asof::test

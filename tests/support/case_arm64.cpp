@@ -16,7 +16,7 @@ const std::map<std::string, uint32_t>& fixed_words() {
       {"retaa", a64::kRetaa},  {"eret", a64::kEret},      {"mov x9, x30", a64::kMovX9X30},
       {"bti c", a64::kBtiC},   {"br x1", a64::br(1)},     {"br x16", a64::br(16)},
       {"blr x1", a64::blr(1)}, {"braa x1", a64::braa(1)}, {"svc", a64::svc(0)},
-      {"ldr x16", 0x58000050},  // of the literal two words on
+      {"ldr x16", 0x58000050},  // loads the literal two words further on
   };
   return all;
 }

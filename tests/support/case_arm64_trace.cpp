@@ -57,7 +57,7 @@ void Encoder::exception(const CasePacket& p) {
                                                         {"call", etm_exception::kCall},
                                                         {"fault", etm_exception::kDataFault}};
   const auto type = types.find(p.args.at(0));
-  if (type == types.end()) throw CaseError(fmt::format("'{}' is no kind of exception", p.args[0]));
+  if (type == types.end()) throw CaseError(fmt::format("'{}' is not a kind of exception", p.args[0]));
   writer_.exception(type->second, ip(p, 1));
   if (p.args.size() > 2) writer_.address(ip(p, 2));
 }

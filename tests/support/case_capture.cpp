@@ -21,7 +21,7 @@ constexpr Addr kPage = 0x1000;
 constexpr uint32_t kPtType = 8;
 constexpr size_t kPt = 0, kSideband = 1;  // attrs
 constexpr unsigned kRings = 4;
-constexpr std::array<uint8_t, 8> kTag = {1, 2, 3, 4, 5, 6, 7, 8};  // of every program: tags tell nothing
+constexpr std::array<uint8_t, 8> kTag = {1, 2, 3, 4, 5, 6, 7, 8};  // of every program: no tag is distinctive
 constexpr TimeConvSpec kClock{.shift = 0, .mult = 1, .zero = 0};
 
 bool in_start_copy(CaseArea a) {
@@ -33,7 +33,7 @@ bool in_end_copy(CaseArea a) { return a != CaseArea::kHidden && !is_user(a); }
 bool is_module(CaseArea a) { return a == CaseArea::kModule || a == CaseArea::kLateModule; }
 bool is_generated(CaseArea a) { return a == CaseArea::kGenerated || a == CaseArea::kLateGenerated; }
 
-// A user text is the code of /bin/<name>, which has one page of headers in front of it.
+// A user text is the code of /bin/<name>, after one page of headers.
 std::vector<uint8_t> build_id_of(const CaseText& t) {
   std::vector<uint8_t> id(20, 0x5a);
   std::copy_n(t.name.begin(), std::min(t.name.size(), id.size()), id.begin());
@@ -65,7 +65,7 @@ void patch(std::vector<CoreSegment>& segments, const CasePatch& p) {
   }
 }
 
-// Whole pages, as kcore has them, and no two texts on one page.
+// Whole pages, as in kcore, and no two texts on one page.
 std::vector<CoreSegment> segments_of(const CaseFile& c, const CaseCopy& copy, bool end) {
   std::vector<CoreSegment> out;
   for (const CaseText& t : c.program.texts()) {
@@ -98,7 +98,7 @@ DirectoryParts make_copy(const CaseFile& c, const CaseCopy& copy, bool end) {
   for (const CaseText& t : c.program.texts()) {
     if (!(end ? in_end_copy(t.area) : in_start_copy(t.area))) continue;
     if (t.area == CaseArea::kUnclaimed) {
-      // Data that is known by name, as the jump table.
+      // Data that is found by name, such as the jump table.
       for (const auto& [name, addr] : c.program.labels()) {
         if (name.starts_with("__") && addr >= t.begin && addr <= t.begin + t.size()) add(addr, name, "");
       }
@@ -108,7 +108,7 @@ DirectoryParts make_copy(const CaseFile& c, const CaseCopy& copy, bool end) {
       add(t.begin, "_text", "");
       add(t.begin, "_stext", "");
       add(t.begin + t.size(), "_etext", "");
-      // Functions of the kernel that a decoder knows by name.
+      // Kernel functions that a decoder knows by name.
       for (const auto& [name, addr] : c.program.labels()) {
         if (name.find('_') != std::string::npos && addr >= t.begin && addr < t.begin + t.size())
           add(addr, name, "");
@@ -130,7 +130,7 @@ DirectoryParts make_copy(const CaseFile& c, const CaseCopy& copy, bool end) {
 struct Item {
   Time time = 0;
   unsigned ring = 0;
-  size_t place = 0;  // in its ring: those of one instant stay in the order of the file
+  size_t place = 0;  // in its ring: equal times stay in the order of the file
   std::function<void(PerfDataWriter&, const Trailer&)> emit;
 };
 
@@ -314,7 +314,7 @@ void CaseWriter::put(const Item& i) {
                    .has_id = true});
 }
 
-// Each ring keeps its own order: the kernel writes it so.
+// Each ring keeps its own order, because the kernel writes it so.
 void CaseWriter::put_all(std::vector<Item> items, RecordOrder order) {
   for (size_t i = 0; i < items.size(); ++i) items[i].place = i;
   std::ranges::sort(items, {}, [order](const Item& i) {
@@ -350,7 +350,7 @@ std::vector<uint8_t> CaseWriter::ring_file(unsigned ring) {
   items_.insert(items_.end(), aux_.begin(), aux_.end());
   std::erase_if(items_, [ring](const Item& i) { return i.ring != ring; });
   put_all(items_, RecordOrder::kSorted);
-  // The data section, as the header of a whole file gives it: offset and size at byte 40.
+  // The data section, as described by the header of a whole file: offset and size at byte 40.
   const std::vector<uint8_t> file = writer_.file_bytes();
   const auto word = [&file](size_t at) {
     uint64_t v = 0;

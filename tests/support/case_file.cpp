@@ -47,11 +47,11 @@ std::vector<Line> read_lines(const std::filesystem::path& path) {
   return out;
 }
 
-// "@a,b rest": of these variants only.
+// "@a,b rest": for these variants only.
 bool belongs(std::string& line, const std::string& variant) {
   if (!line.starts_with("@")) return true;
   const size_t blank = line.find(' ');
-  if (blank == std::string::npos) throw CaseError("nothing behind the variant");
+  if (blank == std::string::npos) throw CaseError("nothing after the variant");
   const std::vector<std::string> names = split_at(line.substr(1, blank - 1), ',');
   line = trimmed(line.substr(blank));
   return std::ranges::find(names, variant) != names.end();
@@ -73,7 +73,7 @@ CaseArea area_of(std::string_view word) {
                                                              {"user2", CaseArea::kUser},
                                                              {"late-user", CaseArea::kLateUser}};
   const auto it = names.find(word);
-  if (it == names.end()) throw CaseError(fmt::format("'{}' is no kind of text", word));
+  if (it == names.end()) throw CaseError(fmt::format("'{}' is not a kind of text", word));
   return it->second;
 }
 
@@ -81,20 +81,20 @@ uint16_t symbol_type(const std::vector<std::string>& words, size_t at) {
   if (words.size() <= at || words[at] == "bpf") return 1;
   if (words[at] == "ool") return 2;
   if (words[at] == "module") return 100;
-  throw CaseError(fmt::format("'{}' is no kind of symbol", words[at]));
+  throw CaseError(fmt::format("'{}' is not a kind of symbol", words[at]));
 }
 
 // "r-x": PROT_READ 1, PROT_WRITE 2, PROT_EXEC 4.
 uint32_t protection(const std::string& word) {
   if (word.size() != 3 || (word[0] != 'r' && word[0] != '-') || (word[1] != 'w' && word[1] != '-') ||
       (word[2] != 'x' && word[2] != '-'))
-    throw CaseError(fmt::format("'{}' is no protection", word));
+    throw CaseError(fmt::format("'{}' is not a protection", word));
   return (word[0] == 'r' ? 1U : 0) | (word[1] == 'w' ? 2U : 0) | (word[2] == 'x' ? 4U : 0);
 }
 
 constexpr std::array kConfidences = {"certain", "proved", "equivalent", "ambiguous", "contradiction"};
 
-// Reads the sections behind [text]: by then all labels are known.
+// Reads the sections after [text]: by then all labels are known.
 class Reader {
  public:
   explicit Reader(CaseFile& out) : out_(out) {}
@@ -227,7 +227,7 @@ std::vector<CaseInsn> Reader::block(std::string name) const {
     if (old) which.resize(which.size() - 4);
     const auto poke = std::ranges::find_if(
         out_.events, [&](const CaseEvent& e) { return e.kind == CaseEvent::Kind::kPoke && e.name == which; });
-    if (poke == out_.events.end()) throw CaseError(fmt::format("no poke '{}'", which));
+    if (poke == out_.events.end()) throw CaseError(fmt::format("unknown poke '{}'", which));
     if (poke->addr != out_.program.address(name.substr(0, equals)))
       throw CaseError(fmt::format("'{}' is not at that label", which));
     insns = old ? poke->old_insns : poke->new_insns;
@@ -269,7 +269,7 @@ void Reader::want(unsigned cpu, const std::string& line) {
 void Reader::query(const std::string& line) {
   const size_t colon = line.find(':');
   const std::vector<std::string> head = split_words(line.substr(0, colon));
-  if (colon == std::string::npos || head.size() != 2) throw CaseError("a question is TIME ADDRESS: CONTENT");
+  if (colon == std::string::npos || head.size() != 2) throw CaseError("a query is TIME ADDRESS: CONTENT");
   CaseQuery q{
       .text = line, .time = case_time(head[0]), .addr = out_.program.address(head[1]), .contents = {}};
   for (const std::string& part : split_at(line.substr(colon + 1), '|')) {
@@ -330,7 +330,7 @@ Time case_time(std::string_view word) {
   } catch (const std::exception&) {
     used = 0;
   }
-  if (used == 0 || used != s.size()) throw CaseError(fmt::format("'{}' is no time", word));
+  if (used == 0 || used != s.size()) throw CaseError(fmt::format("'{}' is not a time", word));
   return kCaseBase + static_cast<Time>(std::llround(us * 1000));
 }
 
@@ -341,7 +341,7 @@ std::vector<uint8_t> CaseFile::memory(const CaseText& text, Time t) const {
     if (e.kind == CaseEvent::Kind::kPoke && e.time <= t) pokes.push_back(&e);
   }
   std::ranges::sort(pokes, {}, [](const CaseEvent* e) { return std::pair(e->time, e); });
-  // A change that does not find what it expects was made on another text at this address.
+  // A change that does not find the bytes it expects was made on another text at this address.
   for (const CaseEvent* e : pokes) {
     const std::vector<uint8_t> before = bytes_of(e->old_insns), after = bytes_of(e->new_insns);
     if (before.empty() || after.empty() || e->addr < text.begin || e->addr - text.begin > out.size())

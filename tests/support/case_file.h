@@ -1,5 +1,5 @@
 // CaseFile: one row of the matrix of live-text situations as a text file: program, copies, records, trace of
-// each CPU, and what a right decoder makes of it. Syntax: tests/README.md, section "Cases".
+// each CPU, and the correct decoding. Syntax: tests/README.md, section "Cases".
 #pragma once
 #include <array>
 #include <filesystem>
@@ -29,7 +29,7 @@ struct CaseEvent {
     kSwitch
   };
   Kind kind = Kind::kPoke;
-  bool at_start = false;  // made up by the tool: no time
+  bool at_start = false;  // synthesised by the tool: no time
   Time time = 0;
   unsigned ring = 1;
   std::string name;  // of a poke or symbol
@@ -62,30 +62,30 @@ struct CasePacket {
   int line = 0;
 };
 
-// One thing that must come out: an instruction, or a gap.
+// One expected result: an instruction, or a gap.
 struct CaseWant {
   std::string text{};  // for messages
   std::string gap{};   // code; empty: an instruction
   Addr ip = 0;
   std::vector<uint8_t> bytes{};
   Confidence confidence = Confidence::kCertain;
-  std::string origin{};  // empty: not asked. Of a gap: what its reason names
+  std::string origin{};  // empty: not checked. Of a gap: a word in its reason
 };
 
-// A question to the text store: all contents possible at an instant.
+// A query to the text store: all contents possible at an instant.
 struct CaseQuery {
   std::string text;
   Time time = 0;
   Addr addr = 0;
-  std::vector<std::vector<uint8_t>> contents;  // an empty one: unknown
+  std::vector<std::vector<uint8_t>> contents;  // an empty entry: unknown
 };
 
 // Options of cases of arm64.
 struct CaseArm64 {
   bool return_stack = false;
-  bool counter_unknown = false;  // nothing says what timestamps count
-  Time counter_offset = 0;       // of the timestamps against perf's clock
-  bool big_endian = false;       // the session's byte order; text is little-endian all the same
+  bool counter_unknown = false;  // no record says what timestamps count
+  Time counter_offset = 0;       // of the timestamps relative to perf's clock
+  bool big_endian = false;       // the session's byte order; text is always little-endian
 };
 
 struct CaseFile {
@@ -98,12 +98,12 @@ struct CaseFile {
   bool compressed = false;
   bool data_files = false;  // a file of records for each ring
   bool no_poke_attr = false;
-  uint32_t cpus = 4;             // online, as the recording says; four have rings. 0: it does not say
+  uint32_t cpus = 4;             // online, by the recording; four have rings. 0: not stated
   uint64_t more_attr_flags = 0;  // of the side-band's event
-  uint64_t max_nonturbo = 0;     // the TSC's ratio to the bus, 0: not known
+  uint64_t max_nonturbo = 0;     // the ratio of the TSC to the bus; 0: unknown
   bool catalogue = false;        // decoded with --catalogue
   uint64_t pt_config = 0;        // bits of the trace's event that differ from the usual ones
-  bool runs_back = false;        // the times of a trace may
+  bool runs_back = false;        // the times of a trace may decrease
   CaseCopy start, end{.present = false};
   std::vector<CaseEvent> events;
   std::map<unsigned, std::vector<CasePacket>> traces;
@@ -117,7 +117,7 @@ struct CaseFile {
 
 // Time in microseconds to perf time: "100", "100.5", "100+0.25*3".
 Time case_time(std::string_view word);
-// Variants a file has ("" when it names none).
+// Variants of a file ("" when it names none).
 std::vector<std::string> case_variants(const std::filesystem::path& path);
 // Throws CaseError.
 CaseFile read_case(const std::filesystem::path& path, const std::string& variant);

@@ -93,7 +93,7 @@ uint64_t parse_number(std::string_view word) {
   const auto [end, error] =
       std::from_chars(digits.data(), digits.data() + digits.size(), value, hex ? 16 : 10);
   if (digits.empty() || error != std::errc() || end != digits.data() + digits.size())
-    throw CaseError(fmt::format("'{}' is no number", word));
+    throw CaseError(fmt::format("'{}' is not a number", word));
   return value;
 }
 
@@ -121,7 +121,7 @@ const CaseText& CaseProgram::text(const std::string& name) const {
   for (const CaseText& t : texts_) {
     if (t.name == name) return t;
   }
-  throw CaseError(fmt::format("no text '{}'", name));
+  throw CaseError(fmt::format("unknown text '{}'", name));
 }
 
 // First pass: lengths do not depend on labels.
@@ -142,12 +142,12 @@ void CaseProgram::place(const std::string& words) {
 }
 
 void CaseProgram::line(std::string_view text) {
-  if (texts_.empty()) throw CaseError("an instruction outside of a [text] section");
+  if (texts_.empty()) throw CaseError("an instruction outside a [text] section");
   text = trim(text);
   if (const size_t colon = text.find(':'); colon != std::string_view::npos) {
     const std::string label(trim(text.substr(0, colon)));
-    if (!is_label(label)) throw CaseError(fmt::format("'{}' is no label", label));
-    if (!labels_.emplace(label, here_).second) throw CaseError(fmt::format("label '{}' stands twice", label));
+    if (!is_label(label)) throw CaseError(fmt::format("'{}' is not a label", label));
+    if (!labels_.emplace(label, here_).second) throw CaseError(fmt::format("label '{}' occurs twice", label));
     open_ = label;
     blocks_[label] = {texts_.size() - 1, texts_.back().insns.size(), 0};
     text = trim(text.substr(colon + 1));
@@ -187,7 +187,7 @@ Addr CaseProgram::address(std::string_view expression) const {
   else if (name.starts_with("0x"))
     a = parse_number(name);
   else
-    throw CaseError(fmt::format("no label '{}'", name));
+    throw CaseError(fmt::format("unknown label '{}'", name));
   if (sign == std::string_view::npos) return a;
   const uint64_t n = parse_number(trim(expression.substr(sign + 1)));
   return expression[sign] == '+' ? a + n : a - n;
@@ -196,7 +196,7 @@ Addr CaseProgram::address(std::string_view expression) const {
 std::span<const CaseInsn> CaseProgram::block(const std::string& label) const {
   const auto it = blocks_.find(label);
   if (it == blocks_.end() || it->second.count == 0)
-    throw CaseError(fmt::format("no instructions behind label '{}'", label));
+    throw CaseError(fmt::format("no instructions after label '{}'", label));
   return std::span(texts_[it->second.text].insns).subspan(it->second.first, it->second.count);
 }
 

@@ -1,7 +1,7 @@
-// CaseProgram: the code of a case file (tests/cases/, tests/README.md "cases"): one instruction a line,
-// labels between them. What a line of the expected flow names is a *block*: the instructions from one label
-// up to the next, so blocks are found by position and not by what the instructions do; the code under test
-// decides that for itself.
+// CaseProgram: the code of a case file (tests/cases/, tests/README.md "Cases"): one instruction per line,
+// with labels between them. A line of the expected flow names a *block*: the instructions from one label up
+// to the next. Blocks are thus found by position and not by what the instructions do; the code under test
+// determines that itself.
 #pragma once
 #include <cstdint>
 #include <map>
@@ -15,7 +15,7 @@
 
 namespace asof::test {
 
-// A case file that cannot be understood: says file, line and why.
+// A case file that cannot be understood: gives file, line and reason.
 class CaseError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
@@ -26,7 +26,7 @@ struct CaseInsn {
   std::vector<uint8_t> bytes;
 };
 
-// Where an area's bytes can be found by the decoder.
+// Where the decoder can find an area's bytes.
 enum class CaseArea : uint8_t {
   kKernel,      // kcore, inside [_stext, _etext)
   kModule,      // kcore, /proc/modules, a mapping
@@ -43,9 +43,9 @@ struct CaseText {
   std::string name;
   CaseArea area = CaseArea::kKernel;
   Addr begin = 0;
-  int32_t process = 1;  // kUser, kLateUser: whose
+  int32_t process = 1;  // kUser, kLateUser: whose text
   std::vector<CaseInsn> insns;
-  std::vector<uint8_t> bytes() const;  // gaps that `org` and `align` leave are INT3
+  std::vector<uint8_t> bytes() const;  // INT3 fills what `org` and `align` skip
   uint64_t size() const { return insns.empty() ? 0 : insns.back().at + insns.back().bytes.size() - begin; }
 };
 
@@ -56,7 +56,7 @@ struct CaseBlock {
 
 std::string trimmed(std::string_view s);
 std::vector<std::string> split_words(std::string_view s);
-// Splits at `separator` and removes blanks around the parts.
+// Splits at `separator` and removes surrounding blanks from the parts.
 std::vector<std::string> split_at(std::string_view s, char separator);
 uint64_t parse_number(std::string_view word);
 

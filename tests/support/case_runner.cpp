@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::array kConfidenceNames = {"certain", "proved", "equivalent", "ambiguous", "contradiction"};
 
-// An instruction or a gap that came out.
+// A decoded instruction or gap.
 struct Got {
   std::string gap, reason;
   Addr ip = 0;
@@ -128,7 +128,7 @@ void check_flow(const CaseFile& c, const std::map<unsigned, std::vector<Got>>& g
   }
 }
 
-// All contents that are possible at an instant, of bytes that lie in any number of cells.
+// All contents possible at an instant, for bytes that lie in any number of cells.
 std::set<std::vector<uint8_t>> contents_at(const TextStore& text, const CaseQuery& q) {
   size_t longest = 1;
   for (const auto& b : q.contents) longest = std::max(longest, b.size());
@@ -164,11 +164,11 @@ void check_store(const CaseFile& c, const TextStore& text, std::vector<std::stri
     if (have == want) continue;
     std::string list;
     for (const auto& b : have) list += b.empty() ? " unknown" : fmt::format(" [{:02x}]", fmt::join(b, " "));
-    wrong.push_back(fmt::format("store: {}: it has{}", q.text, list));
+    wrong.push_back(fmt::format("store: {}: found{}", q.text, list));
   }
 }
 
-// Every error must be expected; information only where the case asks for it.
+// Every error must be expected; information only where the case lists it.
 void check_notices(const CaseFile& c, const std::vector<Notice>& notices, std::vector<std::string>& wrong) {
   std::set<std::string> have;
   for (const Notice& n : notices) {

@@ -1,5 +1,5 @@
-// Runs a case through the real reader, store and flow, in every order of its records, with one and with
-// several workers, with and without the block cache, and compares with what the case expects.
+// Runs a case through the real reader, store and flow, with each order of its records, with one and with
+// several workers, with and without the block cache, and compares the result with what the case expects.
 #pragma once
 #include <filesystem>
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace asof::test {
 
-// What is wrong, one entry each; empty: all is as the case says. Throws CaseError for a bad file.
+// The differences, one entry each; empty: all is as the case expects. Throws CaseError for a bad file.
 std::vector<std::string> run_case(const CaseFile& c, const std::filesystem::path& scratch);
 
 }  // namespace asof::test

@@ -61,7 +61,7 @@ void Encoder::psb(const CasePacket& p) {
   writer_.psb_plus(group);
 }
 
-// gpsb TIME OFFSET IP: in a guest, whose TSC is OFFSET behind the host's.
+// gpsb TIME OFFSET IP: in a guest, whose TSC lags the host's by OFFSET.
 void Encoder::guest_psb(const CasePacket& p) {
   const uint64_t host = tsc(p.args.at(0));
   PsbPlus group;
@@ -73,9 +73,9 @@ void Encoder::guest_psb(const CasePacket& p) {
   writer_.psb_plus(group);
 }
 
-// Packets without a place in the flow. False: it is none.
+// Packets that are not bound to a position in the flow. False: it is not one of them.
 bool Encoder::other(const CasePacket& p) {
-  if (p.kind == "gtsc") {  // gtsc TIME OFFSET: as in gpsb. CTC is the host's in a guest, too
+  if (p.kind == "gtsc") {  // gtsc TIME OFFSET: as in gpsb. CTC is the host's also in a guest
     const uint64_t host = tsc(p.args.at(0));
     writer_.tsc(host - offset(p, 1));
     writer_.tma(tma(host).ctc, tma(host).fc);

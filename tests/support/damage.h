@@ -1,5 +1,5 @@
-// Damage as validation must find it: a capture is copied, one thing in it is changed as a fault would, and
-// everything else stays. Offsets are those of the reader, so a writer's layout is nowhere assumed.
+// Damage that validation must find: a capture is copied, one thing in it is changed as a fault would, and
+// everything else stays. Offsets are those of the reader, so no writer's layout is assumed.
 #pragma once
 #include <cstdint>
 #include <filesystem>
@@ -22,13 +22,13 @@ class DamagedCapture {
   Addr poke_address(size_t index) const { return pokes_[index].address; }
   Time poke_time(size_t index) const { return pokes_[index].time; }
 
-  // The record becomes one of a type nobody knows: its size stays, its content is gone.
+  // The record becomes one of an unknown type: its size stays, its content is lost.
   void drop_poke(size_t index);
-  // The first functions of two BPF images change places, as far as both have bytes. Their program ids.
+  // Swaps the first functions of two BPF images, as far as both have bytes. Returns their program ids.
   std::vector<uint32_t> swap_bpf_images();
-  // The relation of the trace's counter to perf's clock, wherever the file tells it.
+  // Shifts the relation of the trace's counter to perf's clock, wherever the file states it.
   void shift_clock(int64_t by);
-  // One bit of the byte at an address in the copy of kcore. False: the copy does not have it.
+  // Flips one bit of the byte at an address in the copy of kcore. False: the copy does not have it.
   bool flip_kcore(Addr address, uint8_t bit);
 
  private:

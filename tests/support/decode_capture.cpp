@@ -40,28 +40,28 @@ class Collector : public ChunkConsumer {
   std::vector<DecodedStream>& out_;
 };
 
-constexpr size_t kMeet = 12;         // instructions that must agree to call it met again
-constexpr size_t kLookAhead = 4096;  // decoded instructions that may be wrong in one place
+constexpr size_t kMeet = 12;         // instructions that must agree after a difference
+constexpr size_t kLookAhead = 4096;  // decoded instructions that may be wrong in a row
 
-// Do they agree from here on, as far as kMeet or the next gap?
+// Do both agree from here on, up to kMeet instructions or the next gap?
 bool agree(std::span<const DecodedInstruction> got, std::span<const Executed> want) {
   const size_t n = std::min({got.size(), want.size(), kMeet});
   if (n == 0) return got.empty() && want.empty();
   for (size_t i = 0; i < n; ++i) {
-    if (i > 0 && got[i].after_gap) return true;  // what follows need not follow in the truth
+    if (i > 0 && got[i].after_gap) return true;  // the truth may continue differently here
     if (got[i].ip != want[i].ip) return false;
   }
   return true;
 }
 
-// Places of each address in the truth.
+// The positions of each address in the truth.
 class Places {
  public:
   explicit Places(std::span<const Executed> want) {
     for (size_t i = 0; i < want.size(); ++i) at_[want[i].ip].push_back(i);
   }
 
-  // The first place from `from` on, but before `limit`, where the decoded instructions fit.
+  // The first position from `from` on, but before `limit`, where the decoded instructions fit.
   std::optional<size_t> find(std::span<const DecodedInstruction> got, std::span<const Executed> want,
                              size_t from, size_t limit) const {
     const auto it = at_.find(got.front().ip);
@@ -77,7 +77,7 @@ class Places {
   std::unordered_map<Addr, std::vector<size_t>> at_;
 };
 
-// The smallest total of passed-over instructions after which both sides agree again: (wrong, missing).
+// The smallest total of skipped instructions after which both sides agree again: (wrong, missing).
 std::pair<size_t, size_t> meet(const Places& places, std::span<const DecodedInstruction> got,
                                std::span<const Executed> want, size_t g, size_t w) {
   std::pair best(got.size() - g, want.size() - w);
@@ -90,8 +90,7 @@ std::pair<size_t, size_t> meet(const Places& places, std::span<const DecodedInst
   return best;
 }
 
-// Which of `got` belong to a longest common subsequence with `want`; the same for `want`. For short
-// stretches.
+// Which of `got` belong to a longest common subsequence with `want`, and vice versa. For short stretches.
 std::pair<std::vector<bool>, std::vector<bool>> common(std::span<const DecodedInstruction> got,
                                                        std::span<const Executed> want) {
   const size_t columns = want.size() + 1;
@@ -137,7 +136,7 @@ void count_difference(std::span<const DecodedInstruction> got, std::span<const E
   }
 }
 
-// `number`: of the first of `want` among all that were executed.
+// `number`: the number of the first of `want` among all executed instructions.
 void compare_part(std::span<const DecodedInstruction> got, std::span<const Executed> want, size_t number,
                   Difference& d) {
   const Places places(want);
@@ -159,8 +158,9 @@ void compare_part(std::span<const DecodedInstruction> got, std::span<const Execu
 }
 
 // Where the flow changes between user and kernel code. Each such change has an address in the trace, so both
-// sides have the same ones unless something is missing. Meeting again at equal addresses alone is no sure sign
-// in loops: a decoder that has followed one loop for too long would be compared with the next system call.
+// sides have the same ones unless something is missing. In loops, equal addresses alone do not prove that
+// both sides are at the same point again: a decoder that has followed one loop for too long would be compared
+// with the next system call.
 template <class Instruction>
 std::vector<size_t> changes_of_half(std::span<const Instruction> all) {
   std::vector<size_t> out;

@@ -1,4 +1,4 @@
-// Opens and decodes a capture in this process as the program does, and keeps what came out in memory: for
+// Opens and decodes a capture in this process as the program does, and keeps the result in memory: for
 // captures small enough to compare instruction by instruction.
 #pragma once
 #include <array>
@@ -40,12 +40,12 @@ struct DecodedCapture {
 Result<DecodedCapture> decode_capture(const std::string& path, const CaptureOptions& capture = {},
                                       const PipelineOptions& pipeline = {});
 
-// What differs between decoded and executed instructions, found by following both and meeting again after a
-// difference.
+// The differences between decoded and executed instructions, found by following both and resynchronising
+// after each difference.
 struct Difference {
   uint64_t right = 0, wrong = 0, missing = 0;
   std::array<uint64_t, 5> wrong_by_confidence{};
-  std::string first;  // of the differences, for the test's message
+  std::string first;  // the first difference, for the test's message
   std::vector<Addr> missing_ips;
 };
 Difference compare(std::span<const DecodedInstruction> got, std::span<const Executed> want);

@@ -15,7 +15,7 @@ constexpr int kStaticSites = 5;
 
 std::string site_label(int n) { return "site" + std::to_string(n); }
 
-// A function's body: straight-line code and a few branches, so that TNT bits tell paths apart.
+// A function's body: straight-line code and a few branches, so that TNT bits distinguish paths.
 void body(Assembler& a, const std::string& name, unsigned seed) {
   SimRandom random(seed);
   const unsigned parts = static_cast<unsigned>(random.between(2, 4));
@@ -30,7 +30,7 @@ void body(Assembler& a, const std::string& name, unsigned seed) {
   }
 }
 
-// A static branch: NOP5 falls through; JMP32 goes to the unlikely part `name`.on, which comes back.
+// A static branch: NOP5 falls through; JMP32 goes to the unlikely part `name`.on, which jumps back.
 void static_branch(Assembler& a, int n) {
   a.label(site_label(n)).nop5();
   a.label(site_label(n) + ".back");
@@ -286,7 +286,7 @@ void DemoRun::changes() {
 
   machine_->load_bpf(at_us(12), 0, first_program());
   machine_->schedule(at_us(14), [this] { filter_ = kBpf; });
-  // Detached, then unregistered while the other CPU may still be in it; the memory is free some time after.
+  // Detached, then unregistered while the other CPU may still be in it; the memory is freed some time later.
   machine_->schedule(at_us(70), [this] { filter_ = k("bpf_prog_none"); });
   machine_->unload_bpf(at_us(70) + 300, 0, 11, 6 * kTicksPerUs);
   machine_->load_bpf(at_us(80), 1, second_program());
@@ -326,7 +326,7 @@ DemoCapture DemoRun::run() {
   machine_->stop_trace(0);
   machine_->stop_trace(1);
   demo_.bpf_address = kBpf;
-  // The rules point into this object; nothing runs any more.
+  // The rules point into this object, but nothing runs any more.
   demo_.machine = std::move(machine_);
   return std::move(demo_);
 }

@@ -1,9 +1,9 @@
 // The demo capture: 0.12 ms of a two-CPU machine with user programs, system calls, timer interrupts and
 // context switches, in which
-//  * a static key with five sites is switched on and off while both CPUs run through them (some hit the
-//    INT3),
-//  * a BPF program with a sub-program is loaded, run, unloaded, and its address used by the next one,
-//  * the trace buffer of CPU 1 runs full once.
+//  * a static key with five sites is switched on and off while both CPUs run through them (some visits hit
+//    the INT3),
+//  * a BPF program with a sub-program is loaded, run and unloaded, and its address is reused by the next one,
+//  * the trace buffer of CPU 1 overflows once.
 #pragma once
 #include <filesystem>
 #include <memory>
@@ -24,7 +24,7 @@ struct DemoOptions {
   uint64_t seed = 20;
 };
 
-// Runs the machine. Always the same for the same options; the committed capture has the default ones.
+// Runs the machine. The result depends only on the options; the committed capture has the default ones.
 DemoCapture make_demo(const DemoOptions& options = {});
 
 // Below `directory`: perf.data/, symfs/, truth/.

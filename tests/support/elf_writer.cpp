@@ -55,7 +55,7 @@ std::vector<uint8_t> make_core(const std::vector<CoreSegment>& segments, uint16_
 }
 
 std::vector<uint8_t> make_executable(const ExecutableSpec& spec) {
-  // .text at one page, behind it note, symbols, strings, section headers.
+  // .text on one page, followed by the note, symbols, strings and section headers.
   ByteSink note;
   if (!spec.build_id.empty()) {
     note.u32(4), note.u32(static_cast<uint32_t>(spec.build_id.size())), note.u32(NT_GNU_BUILD_ID);

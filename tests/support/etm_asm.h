@@ -1,6 +1,6 @@
 // A64 words for test programs, and an assembler with labels. Encodings: Arm ARM (DDI 0487), C4.1 and C6.2.
-// What does not branch is filler from a table; what matters to an ETM decoder (kind and target of branches,
-// ISB, exceptions) is real.
+// Everything that does not branch is filler from a table; what matters to an ETM decoder (kind and target of
+// branches, ISB, exceptions) is real.
 #pragma once
 #include <cstdint>
 #include <map>
@@ -40,7 +40,7 @@ std::vector<uint8_t> bytes_of(std::span<const uint32_t> words);
 uint32_t word_of(std::span<const uint8_t> bytes);  // of the first four; 0 when there are fewer
 }  // namespace a64
 
-// What a word does, as far as the simulated machine and its trace unit care.
+// What a word does, as far as it matters to the simulated machine and its trace unit.
 enum class A64Kind : uint8_t {
   kStraight,
   kCond,
@@ -77,7 +77,7 @@ class A64Assembler {
   A64Assembler& cbz(unsigned reg, const std::string& to) { return fix(Form::kCbz, to, reg); }
   A64Assembler& tbz(unsigned reg, const std::string& to) { return fix(Form::kTbz, to, reg); }
 
-  // Resolves the labels. Throws std::out_of_range for one that is missing or too far.
+  // Resolves the labels. Throws std::out_of_range for a label that is missing or too far away.
   std::vector<uint32_t> finish();
 
  private:

@@ -20,7 +20,7 @@ constexpr uint64_t kLength = 80 * kUs;
 constexpr unsigned kCpus = 2;
 constexpr size_t kEtm = 0, kSideband = 1;  // attrs
 
-// One after the other, each complete before the next.
+// One after the other, each complete before the next begins.
 void change_all(EtmDemo& demo, uint64_t at, bool calls, bool on, int writer) {
   for (const EtmProgram::Site& s : demo.program->sites()) {
     if (s.call != calls) continue;
@@ -143,7 +143,7 @@ EtmDemo make_etm_demo(const EtmDemoOptions& options) {
 }
 
 void write_etm_demo(const EtmDemo& demo, const std::filesystem::path& directory) {
-  CaseFile like;  // what attributes and registers depend on
+  CaseFile like;  // attributes and registers depend on it
   like.arm64.return_stack = demo.machine->config().unit.return_stack;
   PerfDataWriter w;
   AttrSpec etm = arm64_attr(like);
@@ -162,7 +162,7 @@ void write_etm_demo(const EtmDemo& demo, const std::filesystem::path& directory)
   w.event_desc();
   const std::pair<uint32_t, std::string> pmus[] = {{1, "software"}, {etm.type, "cs_etm"}};
   w.pmu_mappings(pmus);
-  w.time_conv({.shift = 0, .mult = 1, .zero = 0});  // a counter of 1 GHz, as Armv8.6 has it
+  w.time_conv({.shift = 0, .mult = 1, .zero = 0});  // a 1 GHz counter, as in Armv8.6
   w.auxtrace_info(kCsEtmInfo, arm64_trace_units(like, kCpus));
   const uint64_t text = demo.program->bytes().size();
   w.mmap({.addr = EtmProgram::kText,

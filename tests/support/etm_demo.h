@@ -1,5 +1,5 @@
 // The arm64 demo capture: 80 us of two CPUs with timer interrupts, while static branches are switched on and
-// off and function tracing comes and goes, all without a word to the other CPU
+// off and function tracing is enabled and disabled, all without notifying the other CPU
 // (aarch64_insn_patch_text_nosync()). CPU 1's trace pauses once.
 #pragma once
 #include <filesystem>
@@ -22,7 +22,7 @@ struct EtmDemoOptions {
   EtmUnitConfig unit{.return_stack = true, .timestamp_every = 3, .sync_bytes = 1024};
 };
 
-// Always the same for the same options.
+// The result depends only on the options.
 EtmDemo make_etm_demo(const EtmDemoOptions& options = {});
 // Below `directory`: perf.data/, truth/.
 void write_etm_demo(const EtmDemo& demo, const std::filesystem::path& directory);

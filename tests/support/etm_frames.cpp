@@ -9,8 +9,8 @@ void EtmFrames::write(uint8_t id, std::span<const uint8_t> bytes) {
   }
 }
 
-// IDs stand in even places only. In an odd one the byte before moves behind the ID, which then is marked to
-// hold from the next byte on.
+// IDs can only be in even slots. In an odd slot, the ID takes the even slot before it, whose byte moves after
+// the ID; the ID is then marked to take effect one byte later.
 void EtmFrames::change_to(uint8_t id) {
   const auto mark = static_cast<uint8_t>(id << 1 | 1);
   if (used_ % 2 == 0) {
@@ -23,7 +23,7 @@ void EtmFrames::change_to(uint8_t id) {
   }
   const size_t before = used_ - 1;
   if (is_id_[before]) {
-    slot_[before] = mark;  // an ID that no byte followed
+    slot_[before] = mark;  // replaces an ID that no byte followed
   } else {
     slot_[used_] = slot_[before];
     slot_[before] = mark;
@@ -41,7 +41,8 @@ void EtmFrames::put(uint8_t byte) {
   if (++used_ == slot_.size()) finish_frame();
 }
 
-// The last byte of a frame holds what the flag of an ID displaced: bit 0 of data, or whether the ID is late.
+// The last byte of a frame holds what the flag of an ID displaced: bit 0 of data, or whether the ID takes
+// effect late.
 void EtmFrames::finish_frame() {
   if (sync_ && frames_ % sync_every_ == 0) {
     out_.insert(out_.end(), {0xff, 0xff, 0xff, 0x7f});

@@ -12,14 +12,14 @@ class EtmFrames {
  public:
   static constexpr uint8_t kNull = 0;  // ID of padding
 
-  // `sync`: full synchronisation packets between frames, as a TPIU puts them; every `sync_every` frames.
+  // `sync`: full synchronisation packets between frames, as a TPIU writes them; every `sync_every` frames.
   explicit EtmFrames(bool sync = false, unsigned sync_every = 8) : sync_(sync), sync_every_(sync_every) {}
 
   void write(uint8_t id, std::span<const uint8_t> bytes);
-  // Fills the frame up with padding.
+  // Fills up the frame with padding.
   void flush();
-  // The ID is written again before the next byte: a buffer that a decoder starts with says whose bytes it
-  // holds.
+  // The ID is written again before the next byte, so a buffer from which decoding starts states whose bytes
+  // it holds.
   void forget_id() { known_ = false; }
   const std::vector<uint8_t>& bytes() const { return out_; }
 
@@ -33,7 +33,7 @@ class EtmFrames {
   std::vector<uint8_t> out_;
   std::array<uint8_t, 15> slot_{};
   std::array<bool, 15> is_id_{};
-  uint8_t late_ = 0;  // bit i: the ID in slot 2i holds only behind the byte after it
+  uint8_t late_ = 0;  // bit i: the ID in slot 2i takes effect after the next byte
   size_t used_ = 0;
   uint8_t id_ = kNull;
   bool known_ = false;

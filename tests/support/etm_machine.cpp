@@ -9,7 +9,7 @@ void EtmMachine::load(Addr base, std::vector<uint32_t> words) { text_[base] = st
 
 uint32_t EtmMachine::word_at(Addr a) const {
   auto it = text_.upper_bound(a);
-  if (it == text_.begin()) throw std::out_of_range("nothing is at this address");
+  if (it == text_.begin()) throw std::out_of_range("no text at this address");
   --it;
   return it->second.at((a - it->first) / 4);
 }
@@ -52,7 +52,7 @@ void EtmCpu::pause(uint64_t from, uint64_t until, Todo what) {
   todo_.emplace(until, Todo::kStart);
 }
 
-// Everything since the last element is what this one tells of.
+// This element shows everything since the last element.
 void EtmCpu::shown() {
   if (!unit_.on()) return;
   for (; shown_ < executed_.size(); ++shown_) executed_[shown_].shown = true;
@@ -67,7 +67,7 @@ void EtmCpu::enter(uint16_t type, Addr from, Addr return_to, Addr vector) {
   synchronised();
 }
 
-// The CPU that writes does so in the kernel, on an interrupt as seen from the traced code, and synchronises
+// The CPU that writes does so in the kernel, seen by the traced code as an interrupt, and synchronises
 // itself.
 void EtmCpu::writers_due() {
   bool any = false;
@@ -78,7 +78,7 @@ void EtmCpu::writers_due() {
   if (any) enter(etm_exception::kIrq, ip_, ip_);
 }
 
-// Interrupts are off from the call to the return. True: this CPU is in it.
+// Interrupts are off from the call to the return. True: this CPU is in the stop.
 bool EtmCpu::stop_due() {
   if (stopped_ && traps_.size() == stopped_from_) stopped_ = false;
   if (stopped_) return true;
@@ -139,9 +139,9 @@ void EtmCpu::step() {
   const uint32_t word = fetch(ip_);
   const A64Insn insn = a64_decode(ip_, word);
   if (insn.kind == A64Kind::kBrk) {
-    // Never executed: the exception's return address is its own.
+    // Never executed: the exception's return address is the BRK's own.
     const auto rule = machine_.traps_.find(ip_);
-    if (rule == machine_.traps_.end()) throw std::logic_error("a BRK that nobody expects");
+    if (rule == machine_.traps_.end()) throw std::logic_error("a BRK without a rule");
     enter(etm_exception::kInstDebug, ip_, rule->second(*this));
     return;
   }

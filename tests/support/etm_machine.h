@@ -1,11 +1,11 @@
 // EtmMachine: simulated arm64 CPUs that run a program of A64 words, their trace units, and text that changes
-// under them as aarch64_insn_patch_text_nosync() changes it: a store at one instant, maintenance complete a
-// little later, and no word to other CPUs. Until its first context synchronisation event (exception entry,
-// exception return, ISB) after that, a CPU executes the old or the new word at each visit, as it likes (Arm
-// ARM B2.2.5, concurrent modification and execution of instructions).
+// while they run, in the way aarch64_insn_patch_text_nosync() changes it: a store at one instant, maintenance
+// complete a little later, and no notification of other CPUs. Until its first context synchronisation event
+// (exception entry, exception return, ISB) after that, a CPU may execute the old or the new word at each
+// visit (Arm ARM B2.2.5, concurrent modification and execution of instructions).
 //
-// CPUs do not see each other, so each runs alone. Nothing depends on the host: the same configuration gives
-// the same trace.
+// CPUs do not interact, so each runs alone. Nothing depends on the host: the same configuration gives the
+// same trace.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -25,7 +25,7 @@ struct A64Executed {
   Addr ip = 0;
   uint32_t word = 0;
   uint64_t time = 0;
-  bool shown = false;    // a P0 element or exception behind it is in the trace
+  bool shown = false;    // a P0 element or exception after it is in the trace
   bool async = false;    // an exception was taken before it
   bool restart = false;  // the trace starts here, or starts again
 };
@@ -50,7 +50,7 @@ struct EtmStop {
   Addr addr = 0;
   uint32_t old_word = 0, new_word = 0;
   uint64_t called = 0;   // CPUs are interrupted from here on
-  uint64_t written = 0;  // the store; all of them have arrived
+  uint64_t written = 0;  // the store; all CPUs have arrived
 };
 
 struct EtmMachineConfig {
@@ -59,8 +59,8 @@ struct EtmMachineConfig {
   uint32_t min_cost = 1, max_cost = 9;  // ns per instruction
   EtmUnitConfig unit{};
   Addr vector = 0;  // of interrupts and SVC; code that ends in ERET
-  // Where CPUs go for stop_machine, code that calls the callback and ends in ERET; and the callback's ISB, at
-  // which they wait.
+  // Code to which CPUs go for stop_machine: it calls the callback and ends in ERET; and the callback's ISB,
+  // at which they wait.
   Addr stopper = 0, stop_isb = 0;
 };
 
@@ -75,20 +75,20 @@ class EtmMachine {
 
   const EtmMachineConfig& config() const { return config_; }
   void load(Addr base, std::vector<uint32_t> words);
-  // Sorted by time at one address, each on what the one before left.
+  // Sorted by time for each address, each based on the word that the one before left.
   void change(const EtmChange& c) { changes_[c.addr].push_back(c); }
-  // Without a rule a conditional branch is taken every other time at random.
+  // Without a rule, a conditional branch is taken half of the time, at random.
   void on_branch(Addr ip, BranchRule rule) { branches_[ip] = std::move(rule); }
   void on_indirect(Addr ip, TargetRule rule) { targets_[ip] = std::move(rule); }
   void loop_at(Addr ip, unsigned rounds);  // taken n - 1 times, then not
-  // What a BRK's handler returns to.
+  // Where a BRK's handler returns to.
   void on_brk(Addr ip, TargetRule rule) { traps_[ip] = std::move(rule); }
 
   // By time.
   void stop_machine(const EtmStop& s) { stops_.push_back(s); }
   const std::vector<EtmStop>& stops() const { return stops_; }
   const std::map<Addr, std::vector<EtmChange>>& changes() const { return changes_; }
-  // As it was at the start.
+  // The word at the start.
   uint32_t word_at(Addr a) const;
 
  private:
@@ -106,7 +106,7 @@ class EtmCpu {
   EtmCpu(EtmMachine& machine, int id);
 
   void start(Addr ip);
-  // Things to happen at the first instruction boundary at or after `time`.
+  // Events for the first instruction boundary at or after `time`.
   void interrupt_at(uint64_t time) { todo_.emplace(time, Todo::kInterrupt); }
   void stop_at(uint64_t from, uint64_t until) { pause(from, until, Todo::kStop); }
   void overflow_at(uint64_t from, uint64_t until) { pause(from, until, Todo::kOverflow); }
@@ -149,8 +149,8 @@ class EtmCpu {
   std::multimap<uint64_t, Todo> todo_;
   std::multimap<uint64_t, const EtmChange*> own_;  // changes this CPU makes
   std::map<Addr, unsigned> rounds_;
-  size_t stops_ = 0;         // that have begun here
-  size_t stopped_from_ = 0;  // exceptions to return from, outside of the stopper
+  size_t stops_ = 0;         // that have begun on this CPU
+  size_t stopped_from_ = 0;  // exceptions to return from, outside the stopper
   bool stopped_ = false;
   std::vector<A64Executed> executed_;
   std::vector<EtmSyncPoint> sync_points_;

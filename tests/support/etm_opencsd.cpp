@@ -12,7 +12,7 @@ namespace {
 class Tree {
  public:
   Tree(ocsd_dcd_tree_src_t kind, uint32_t flags) : handle_(ocsd_create_dcd_tree(kind, flags)) {
-    // Errors come back as values; the library's own log stays silent.
+    // Errors are returned as values; the library's own log is off.
     ocsd_def_errlog_init(OCSD_ERR_SEV_NONE, 0);
   }
   ~Tree() { ocsd_destroy_dcd_tree(handle_); }
@@ -57,7 +57,7 @@ class Tree {
   unsigned char id_ = 0;
 };
 
-// The library hands contexts back as pointers to const.
+// The library passes contexts back as pointers to const.
 template <class T>
 T& context_of(const void* p) {
   return *static_cast<T*>(const_cast<void*>(p));

@@ -1,5 +1,5 @@
-// OpenCSD as reference for what the writers make: its packet processor reads packets, its full decoder walks
-// code. Text does not change here.
+// OpenCSD as reference for the output of the writers: its packet processor reads packets, its full decoder
+// walks code. Text does not change here.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -39,11 +39,11 @@ arm64::Source ete_source(uint8_t trace_id = 0x10, bool return_stack = false);
 
 // Packets of an unformatted stream.
 std::vector<CsdPacket> csd_packets(const arm64::Source& source, std::span<const uint8_t> trace);
-// What the full decoder makes of it; `read` fills `out` from the address on and returns how many bytes it
-// could.
+// The result of the full decoder; `read` fills `out` with the bytes from the address on and returns how many
+// there were.
 using CsdRead = std::function<uint32_t(Addr, std::span<uint8_t> out)>;
 CsdDecode csd_decode(const arm64::Source& source, std::span<const uint8_t> trace, const CsdRead& read);
-// The bytes of one source out of formatted frames.
+// The bytes of one source, extracted from formatted frames.
 std::vector<uint8_t> csd_unformat(const arm64::Source& source, std::span<const uint8_t> frames, bool sync);
 
 }  // namespace asof::test

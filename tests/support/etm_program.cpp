@@ -166,7 +166,7 @@ void EtmProgram::piece(int f) {
   }
 }
 
-// What the branch leads to: may look like the other path for a while, or join it without a trace.
+// The target of the branch: may look like the other path for a while, or join it without a trace packet.
 void EtmProgram::unlikely(size_t site, int f) {
   assembler_.label(fmt::format("on{}", site));
   filler(2);

@@ -1,6 +1,6 @@
-// EtmProgram: a random arm64 program of functions that call each other downwards, with loops, static branches
-// (NOP or B), traced functions (NOP or BL behind MOV x9, x30), indirect calls and jumps, ISB and SVC.
-// Function 0 runs for ever.
+// EtmProgram: a random arm64 program of functions that only call later ones, with loops, static branches (NOP
+// or B), traced functions (NOP or BL after MOV x9, x30), indirect calls and jumps, ISB and SVC. Function 0
+// runs forever.
 #pragma once
 #include <string>
 #include <vector>
@@ -14,7 +14,7 @@ class EtmProgram {
   static constexpr Addr kText = 0xffff800008010000;
   static constexpr int kFunctions = 7;
 
-  // `probes`: with places for kprobes, and the code of stop_machine. `text`: where it stands.
+  // `probes`: with sites for kprobes, and the code of stop_machine. `text`: the address of the text.
   explicit EtmProgram(uint64_t seed, bool probes = false, Addr text = kText);
 
   // A word that changes: NOP, or a branch to `target`.
@@ -28,7 +28,7 @@ class EtmProgram {
   Addr text() const { return text_; }
   Addr entry() const { return assembler_.address("f0"); }
   Addr vector() const { return assembler_.address("vector"); }
-  // Where stop_machine goes, the callback it calls there, and that one's ISB.
+  // Where stop_machine goes, the callback it calls there, and the callback's ISB.
   Addr stopper() const { return assembler_.address("stopper"); }
   Addr callback() const { return assembler_.address("callback"); }
   Addr stop_isb() const { return assembler_.address("callback.isb"); }
@@ -72,7 +72,7 @@ class EtmProgram {
   std::vector<Site> sites_;
   std::vector<Addr> probes_;
   std::vector<Named> named_;
-  std::vector<size_t> open_;  // sites whose other path is still to come
+  std::vector<size_t> open_;  // sites whose other path is not yet emitted
   std::vector<Indirect> indirect_;
   std::vector<std::pair<std::string, unsigned>> loops_;
   int next_ = 0;

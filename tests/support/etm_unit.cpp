@@ -22,7 +22,7 @@ void EtmUnit::timestamp(uint64_t time) {
   last_count_ = time;
 }
 
-// Where a decoder may begin; address and context must follow.
+// A point where a decoder may begin; address and context must follow.
 void EtmUnit::sync(uint64_t time) {
   commit_all();
   write_pending();
@@ -74,7 +74,7 @@ void EtmUnit::overflow() {
 
 void EtmUnit::element() {
   if (config_.spec_depth == 0) return;
-  // Anything beyond the depth would be committed by itself.
+  // Anything beyond the depth would be committed implicitly.
   if (++uncommitted_ >= config_.spec_depth || random_.chance(20)) {
     const auto n = static_cast<unsigned>(random_.between(1, uncommitted_));
     writer_.commit(n);
@@ -88,8 +88,8 @@ void EtmUnit::commit_all() {
   uncommitted_ = 0;
 }
 
-// The branch went the other way at first: the elements that followed there are cancelled, the atom is turned
-// round.
+// The branch was first speculated in the other direction: the elements that followed are cancelled, and the
+// atom is inverted.
 void EtmUnit::wrong_path(bool e) {
   writer_.atom(!e);
   const uint64_t room = config_.spec_depth - uncommitted_ - 1;
@@ -127,7 +127,7 @@ void EtmUnit::write_pending() {
   }
 }
 
-// Timestamps and synchronisation stand behind a P0 element, before anything of the code that follows.
+// Timestamps and synchronisation come after a P0 element, before anything from the code that follows.
 void EtmUnit::behind_element(Addr next, uint64_t time) {
   if (config_.timestamp_every != 0 && ++since_timestamp_ >= config_.timestamp_every) {
     since_timestamp_ = 0;
@@ -153,7 +153,7 @@ void EtmUnit::direct(Addr next, bool taken, bool link, Addr return_address, uint
   behind_element(next, time);
 }
 
-// `returns`: the top of the return stack may stand for the target.
+// `returns`: the top of the return stack may replace the target.
 void EtmUnit::indirect(Addr target, bool link, bool returns, Addr return_address, uint64_t time) {
   if (!on_) return;
   atom(true);

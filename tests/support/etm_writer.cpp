@@ -63,7 +63,7 @@ void EtmWriter::trace_info(const EtmTraceInfo& info) {
 
 void EtmWriter::trace_on() { put(EtmKind::kTraceOn, {0x04}); }
 
-// Bytes above the highest that changed are left out; the ninth byte holds eight bits.
+// Bytes above the highest changed one are left out; the ninth byte holds eight bits.
 void EtmWriter::timestamp(uint64_t value, std::optional<uint32_t> count) {
   begin(EtmKind::kTimestamp);
   bytes_.push_back(count ? 0x03 : 0x02);
@@ -277,7 +277,7 @@ void EtmWriter::cycle_count_f2(uint32_t count, int32_t commit) {
   const bool near = commit >= 1 && commit <= 16;
   const int32_t offset = near ? 1 : static_cast<int32_t>(options_.max_spec_depth) - 15;
   bytes_.push_back(near ? 0x0c : 0x0d);
-  // Bit 0 of the header tells what the commit count is relative to.
+  // Bit 0 of the header determines what the commit count is relative to.
   bytes_.push_back(
       static_cast<uint8_t>(((commit - offset) & 15) << 4 | ((count - options_.cycle_threshold) & 15U)));
   end();

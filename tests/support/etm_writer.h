@@ -1,10 +1,10 @@
 // EtmWriter: writes ETMv4 and ETE instruction trace packets, so that tests have traces without hardware.
 // Layouts follow Arm IHI 0064, "Descriptions of trace packets". What depends on earlier packets (the grouping
-// of atoms, address compression against the three last addresses, timestamp compression) is done as a trace
-// unit does it.
+// of atoms, address compression against the three last addresses, timestamp compression) is done as in a
+// trace unit.
 //
-// A writer writes what it is told, also nonsense. tests/arch/arm64/etm_writer_test.cpp reads everything back
-// with OpenCSD.
+// A writer writes what it is given, including nonsense. tests/arch/arm64/etm_writer_test.cpp reads everything
+// back with OpenCSD.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -43,14 +43,14 @@ enum class EtmKind : uint8_t {
   kRaw,
 };
 
-// Where a packet stands in the stream.
+// The position of a packet in the stream.
 struct EtmPlaced {
   uint64_t offset = 0;
   uint32_t size = 0;
   EtmKind kind = EtmKind::kRaw;
 };
 
-// Sections that are absent leave their values as they are after reset: zero.
+// Absent sections leave their values as after reset: zero.
 struct EtmTraceInfo {
   std::optional<uint32_t> info = 0;  // bit 0: cycle counts, 3:1 conditional, 6: in a transaction (ETE)
   std::optional<uint32_t> key{};
@@ -70,10 +70,10 @@ struct EtmContext {
 // How an address is written. kAuto takes the shortest form that the last addresses allow.
 enum class EtmAddressForm : uint8_t { kAuto, kMatch, kShort, k32, k64 };
 
-// E field of an exception packet: what the address behind it means.
+// E field of an exception packet: the meaning of the address after it.
 enum class EtmExceptionAddress : uint8_t {
   kReturn = 1,  // preferred return address
-  kTarget = 2,  // that, and the target of the branch before it too
+  kTarget = 2,  // that, and also the target of the branch before it
 };
 
 // Exception types of the A profile (IHI 0064, "Exception instruction trace packet").
@@ -109,28 +109,29 @@ class EtmWriter {
   void address(uint64_t a, unsigned is = 0, EtmAddressForm form = EtmAddressForm::kAuto);
   void address_with_context(uint64_t a, const EtmContext& c, unsigned is = 0, bool wide = true);
   void source_address(uint64_t a, unsigned is = 0, EtmAddressForm form = EtmAddressForm::kAuto);  // ETE
-  // E or N. Atoms are given out before any other packet and by flush(), in the largest formats that fit.
+  // E or N. Atoms are written before any other packet and by flush(), in the largest formats that fit.
   void atom(bool e);
   void atoms(const char* pattern);  // "EEN"
   void flush();
-  // The packet alone; the address packet that belongs to it is written next. `pending`: M profile.
+  // The packet alone; its address packet is written next. `pending`: M profile.
   void exception_header(uint16_t type, EtmExceptionAddress what, bool pending = false);
   void exception(uint16_t type, uint64_t return_address,
                  EtmExceptionAddress what = EtmExceptionAddress::kReturn, unsigned is = 0);
   void exception_return();
   void function_return();  // M profile
-  // Q elements: number of instructions, unknown without; address: none, exact match, short or 32-bit.
+  // Q elements: number of instructions; unknown if there is none. Address: none, exact match, short or
+  // 32-bit.
   void q();
   void q(uint32_t count);
   void q_address(uint32_t count, uint64_t a, unsigned is = 0, EtmAddressForm form = EtmAddressForm::kAuto);
-  // `commit` stands in formats 1 and 2 only where Options::commit_in_count; no count: unknown.
+  // `commit` is present in formats 1 and 2 only if Options::commit_in_count; no count: unknown.
   void cycle_count_f1(std::optional<uint32_t> count, uint32_t commit = 0);
   void cycle_count_f2(uint32_t count, int32_t commit);
   void cycle_count_f3(uint32_t count, uint32_t commit = 1);
   void commit(uint32_t elements);
   void cancel_f1(uint32_t elements, bool mispredict);
   void cancel_f2(const char* atoms);                  // one element; "", "E", "EE" or "N", then mispredict
-  void cancel_f3(uint32_t elements, bool then_atom);  // 2 to 5 elements, then E when asked, then mispredict
+  void cancel_f3(uint32_t elements, bool then_atom);  // 2 to 5 elements, E if `then_atom`, then mispredict
   void mispredict(const char* atoms);                 // "", "E", "EE" or "N" before it
   void event(unsigned bits);                          // bits 0 to 3
   void ignore();
@@ -140,7 +141,7 @@ class EtmWriter {
   void instrumentation(unsigned el, uint64_t value);  // ETE 1.2, FEAT_ITE
   void raw(std::span<const uint8_t> bytes);
 
-  uint64_t offset() const { return bytes_.size(); }  // collected atoms are not in yet
+  uint64_t offset() const { return bytes_.size(); }  // without collected atoms
   size_t pending_atoms() const { return atoms_.size(); }
   const std::vector<uint8_t>& bytes() const { return bytes_; }
   std::span<const EtmPlaced> places() const { return places_; }

@@ -25,10 +25,10 @@ class FaultFixture {
     code.label("_text").function("_stext").straight(0).ret();
     code.function("asm_exc_int3").straight(4).call("exc_int3").straight(6).iret();
     code.function("exc_int3").straight(1).ret();
-    // Runs whatever the test gives it, one after the other.
+    // Runs whatever the test passes, one after the other.
     code.function("main_loop").straight(2);
     code.label("next").straight(3).label("dispatch").call_rax().straight(5).jmp8("next");
-    // Burns time: two instructions a round.
+    // Consumes time: two instructions per iteration.
     code.function("idle")
         .label("idle.next")
         .straight(4)
@@ -37,7 +37,7 @@ class FaultFixture {
         .ret();
   }
 
-  // After all code is there. The calls of main_loop, in order; then idle for ever.
+  // To be called when all code is complete. The calls of main_loop, in order; then idle forever.
   void start(std::vector<Addr> calls) {
     bytes_ = code.finish();
     bytes_.resize((bytes_.size() + 0xfff) / 0x1000 * 0x1000, 0xcc);
@@ -141,7 +141,7 @@ BpfProgSpec plain_program(uint32_t id, Addr base, bool second) {
   return p;
 }
 
-// A static branch whose two ways differ at their first packet.
+// A static branch whose two paths differ at their first packet.
 void add_site_function(Assembler& code) {
   code.function("site_function").label("site").nop5();
   code.straight(3).jcc8(Cond::kEqual, "site.l").straight(2).label("site.l").ret();
@@ -172,7 +172,7 @@ FaultCapture bpf_inside_kcore(const std::filesystem::path& directory, bool load)
   fixture.with_module_range();
   fixture.wake_at(10);
   if (load) fixture.machine->load_bpf(fixture.at(5), 0, plain_program(99, kBpfInside, false));
-  // Makes perf load its kernel maps before the program comes, as any earlier record of kernel text does.
+  // Makes perf load its kernel maps before the program is loaded, as any earlier record of kernel text does.
   fixture.machine->record_poke(fixture.at(2), 0, kText + 0xf00, {0xcc}, {0xcc});
   FaultCapture f = fixture.finish(load ? "inside_kcore" : "inside_kcore_control", directory, 15);
   f.site = kBpfInside;
@@ -216,7 +216,7 @@ FaultCapture poke_without_timing(const std::filesystem::path& directory, bool ti
 
 FaultCapture poke_while_standing(const std::filesystem::path& directory) {
   FaultFixture fixture(without_timing());
-  // The branch before the site is where the CPU goes to sleep, having decided.
+  // The CPU goes to sleep at the branch before the site, after its outcome is decided.
   fixture.code.function("standing").straight(4).label("standing.j").jcc8(Cond::kBelow, "site");
   add_site_function(fixture.code);
   const Addr standing = fixture.code.address("standing"), site = fixture.code.address("site");
@@ -287,14 +287,14 @@ FaultCapture old_slot_page(const std::filesystem::path& directory) {
   fixture.machine->on_int3(probe1, [](SimCpu&) { return kSlotPage; });
   fixture.machine->on_int3(probe2, [](SimCpu&) { return kSecondSlot; });
 
-  // The page is known by name since before the recording.
+  // The page has had a name since before the recording.
   fixture.machine->out_of_line(0, 0, kSlotPage, 0x1000, "kprobe_insn_page");
   // The first probe is armed again; its slot is older than the recording.
   const std::vector<uint8_t> first1 = memory.read(kKernelSpace, probe1, 1),
                              first2 = memory.read(kKernelSpace, probe2, 1);
   fixture.machine->write_text(fixture.at(3), probe1, {0xcc});
   fixture.machine->record_poke(fixture.at(4), 1, probe1, first1, {0xcc});
-  // The second one comes with its slot.
+  // The second probe is recorded with its slot.
   fixture.machine->record_poke(fixture.at(20), 1, slot2, {}, second);
   fixture.machine->write_text(fixture.at(20) + 100, slot2, second);
   fixture.machine->write_text(fixture.at(22), probe2, {0xcc});

@@ -1,5 +1,5 @@
 // Small captures of situations in which perf 6.1 decodes wrong instructions, stops decoding or crashes, and
-// their controls, which it gets right. Each comes with what really ran.
+// their controls, which it decodes correctly. Each includes what really ran.
 #pragma once
 #include <filesystem>
 #include <string>
@@ -13,8 +13,8 @@ struct FaultCapture {
   std::string name;
   std::filesystem::path path;   // the perf.data directory
   std::vector<Executed> truth;  // of CPU 0, in order
-  std::vector<Addr> unknown;    // addresses among them whose bytes are nowhere in the capture
-  Addr site = 0;                // that was patched, or where the program lies
+  std::vector<Addr> unknown;    // addresses among them whose bytes are not in the capture
+  Addr site = 0;                // the patched site, or the address of the program
   bool perf_is_right = false;   // a control
 };
 
@@ -27,14 +27,14 @@ FaultCapture bpf_inside_kcore(const std::filesystem::path& directory, bool load)
 FaultCapture bpf_reload(const std::filesystem::path& directory, bool lost);
 // A static branch is patched while the trace has no timing packet; the site runs before and after.
 FaultCapture poke_without_timing(const std::filesystem::path& directory, bool timed_control);
-// The CPU stands at the site from before the poke until after it; then a TSC packet.
+// The CPU is at the site from before the poke until after it; then a TSC packet.
 FaultCapture poke_while_standing(const std::filesystem::path& directory);
-// The record's old bytes are not what was there.
+// The record's old bytes are not those that were in memory.
 FaultCapture poke_wrong_old_bytes(const std::filesystem::path& directory);
 // AUXTRACE.reference is 0.
 FaultCapture zero_reference(const std::filesystem::path& directory);
-// A page of out-of-line slots from before the recording, outside kcore: one slot was written then (bytes
-// nowhere), one is written during the recording (TEXT_POKE with its bytes).
+// A page of out-of-line slots from before the recording, outside kcore: one slot was written before it (its
+// bytes are not in the capture), one is written during the recording (TEXT_POKE with its bytes).
 FaultCapture old_slot_page(const std::filesystem::path& directory);
 
 }  // namespace asof::test

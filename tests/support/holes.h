@@ -1,11 +1,11 @@
-// Text of which pieces are missing.
+// Text with missing pieces.
 #pragma once
 #include "tests/support/sim_random.h"
 #include "textstore/builder.h"
 
 namespace asof::test {
 
-// `l` without `holes` pieces of it, of any size, at any place.
+// `l` without `holes` pieces of any size at any position.
 inline void add_with_holes(Builder& b, const Layer& l, unsigned holes, SimRandom& random) {
   Addr at = l.range.begin;
   for (unsigned left = holes; left > 0; --left) {

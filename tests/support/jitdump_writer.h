@@ -37,7 +37,7 @@ class JitDumpWriter {
     b.u64(to), b.u64(from), b.u64(to), b.u64(size), b.u64(index);
     record(1, time, b);
   }
-  // One line of source for a piece of code.
+  // One source line for a piece of code.
   void debug_info(uint64_t time, uint64_t address, uint32_t line, const std::string& file) {
     ByteSink b = body();
     b.u64(address), b.u64(1), b.u64(address), b.u32(line), b.u32(0), b.text(file), b.u8(0);

@@ -70,7 +70,7 @@ LibiptResult libipt_decode(std::span<const uint8_t> trace, const LibiptConfig& c
       if (status < 0) break;
       pt_insn insn{};
       status = pt_insn_next(d.get(), &insn, sizeof insn);
-      // An error can come with the instruction before it.
+      // An error can be reported together with the instruction before it.
       if (insn.iclass != ptic_error) out.ips.push_back(insn.ip);
       if (status < 0) break;
     }

@@ -1,5 +1,5 @@
-// libipt's instruction flow decoder over a trace: the reference that shows whether a written trace says what
-// its truth says.
+// libipt's instruction flow decoder over a trace: the reference that shows whether a written trace agrees
+// with its truth.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -23,7 +23,7 @@ struct LibiptResult {
   uint64_t overflows = 0;
 };
 
-// Fills `out` with the bytes at `addr` as they are at `tsc` (libipt's time); returns how many.
+// Fills `out` with the bytes at `addr` as of `tsc` (libipt's time); returns how many.
 using ReadText = std::function<size_t(Addr addr, std::span<uint8_t> out, uint64_t tsc)>;
 
 LibiptResult libipt_decode(std::span<const uint8_t> trace, const LibiptConfig& config, const ReadText& read);

@@ -181,7 +181,7 @@ void Machine::step(SimCpu& c) {
     c.truth.instruction(c.ip, insn, is_kernel_address(c.ip) ? kKernelSpace : c.task->space, c.user,
                         perf_time(c.tsc));
   if (c.losing && needs_packet(insn)) {
-    // This instruction still follows from the packets that made it into the buffer; what it did no longer.
+    // This instruction still follows from the packets that are in the buffer; what it did no longer does.
     c.losing = false;
     c.tracer.lose();
     flush_aux(c.id, kTruncated);
@@ -210,7 +210,7 @@ void Machine::int3(SimCpu& c) {
     emulate(c, site->second, frame);
   } else {
     const auto rule = traps_.find(a);
-    if (rule == traps_.end()) throw std::logic_error(fmt::format("INT3 at {:#x} that nobody handles", a));
+    if (rule == traps_.end()) throw std::logic_error(fmt::format("INT3 at {:#x} without a handler", a));
     frame.ip = rule->second(c);
   }
   deliver(c, config_.int3_entry, frame);
@@ -283,7 +283,8 @@ void Machine::trap_return(SimCpu& c) {
   const StackFrame f = stack.back();
   stack.pop_back();
   c.tracer.transfer(f.ip, f.user, false);
-  // The handler wrote the return address into the gap it had left: the processor saw no CALL.
+  // The handler wrote the return address into the gap it had left on the stack: the processor executed no
+  // CALL.
   if (f.pushed != 0) stack.push_back({StackFrame::Kind::kCall, f.pushed, false, false, 0});
   c.ip = f.ip, c.user = f.user, c.irqs_off = f.irqs_off;
 }

@@ -1,8 +1,8 @@
 // Machine: a small simulated x86-64 multiprocessor whose text changes while it runs. It executes real code
-// bytes as far as control flow goes: straight-line instructions are skipped, outcomes of conditional and
-// targets of indirect branches come from rules or a seeded source of numbers, calls and returns use real
-// stacks, SYSCALL, SYSRET, IRET, INT3, MOV CR3 and interrupts do what they do. Every CPU has its trace unit
-// (PtTracer) and its Truth.
+// bytes as far as control flow is concerned: straight-line instructions are skipped; outcomes of conditional
+// branches and targets of indirect ones come from rules or a seeded source of numbers; calls and returns use
+// real stacks; SYSCALL, SYSRET, IRET, INT3, MOV CR3 and interrupts have their real effect. Every CPU has its
+// trace unit (PtTracer) and its Truth.
 //
 // Text changes follow the kernel: arch/x86/kernel/alternative.c text_poke_bp_batch() (INT3, sync, tail and
 // record, sync, first byte, sync) with poke_int3_handler()'s emulation; kernel/bpf and kernel/events/core.c
@@ -45,9 +45,9 @@ struct MachineConfig {
 // One entry of a kernel stack.
 struct StackFrame {
   enum class Kind : uint8_t { kCall, kTrap } kind = Kind::kCall;
-  Addr ip = 0;            // where RET, IRET or SYSRET go
+  Addr ip = 0;            // target of RET, IRET or SYSRET
   bool user = false;      // trap from user mode
-  bool irqs_off = false;  // state to go back to
+  bool irqs_off = false;  // state to restore
   Addr pushed = 0;        // INT3 emulation of a CALL: return address to push when the trap ends
 };
 
@@ -100,7 +100,7 @@ struct SideEvent {
 struct PokeSite {
   Addr addr = 0;
   std::vector<uint8_t> new_bytes;
-  std::vector<uint8_t> emulate{};  // instead of them while INT3 stands there; empty: they themselves
+  std::vector<uint8_t> emulate{};  // emulated while INT3 is at the site; empty: new_bytes
 };
 
 // TSC ticks between the steps of a poke batch.
@@ -125,26 +125,26 @@ class Machine {
   uint64_t now() const { return now_; }
   Time perf_time(uint64_t tsc) const;
 
-  // Tasks. A fresh one starts in user mode at `entry` when it is first switched to: the switch's RET leads to
-  // `first_return` (kernel code that ends in SYSRET or IRET).
+  // Tasks. A new one starts in user mode at `entry` when it is first switched to: the RET of the switch goes
+  // to `first_return` (kernel code that ends in SYSRET or IRET).
   SimTask& add_task(int32_t pid, int32_t tid, std::string comm, Space space, Addr entry, Addr first_return);
-  // Puts a CPU to work in user mode (task's entry) or in the kernel.
+  // Starts a CPU in user mode (at the task's entry) or in the kernel.
   void run_task(unsigned cpu, SimTask& task, Addr user_ip);
   void run_kernel(unsigned cpu, SimTask& task, Addr ip);
 
-  // Branch outcomes. Without a rule a conditional branch is taken every other time at random, and an indirect
-  // one is an error of the test.
+  // Branch outcomes. Without a rule, a conditional branch is taken half of the time, at random, and an
+  // indirect one is an error of the test.
   void on_branch(Addr ip, BranchRule rule) { branches_[ip] = std::move(rule); }
   void on_indirect(Addr ip, TargetRule rule) { targets_[ip] = std::move(rule); }
-  // What a plain instruction does besides.
+  // An additional effect of a plain instruction.
   void on_instruction(Addr ip, std::function<void(SimCpu&)> rule) { instructions_[ip] = std::move(rule); }
   // An INT3 that stays (a kprobe, the end of its slot): where its handler returns to. Sites in a poke batch
-  // come first.
+  // take precedence.
   void on_int3(Addr ip, TargetRule rule) { traps_[ip] = std::move(rule); }
-  // Taken n - 1 times, then not, per CPU: the branch at the end of a loop of n rounds.
+  // Taken n - 1 times, then not, per CPU: the branch at the end of a loop of n iterations.
   void loop_at(Addr ip, unsigned rounds);
 
-  // Things to happen, in TSC order and before any instruction at or after `tsc`.
+  // Scheduled actions, in TSC order and before any instruction at or after `tsc`.
   void schedule(uint64_t tsc, std::function<void()> action);
   void interrupt_at(uint64_t tsc, unsigned cpu, Addr handler);
 
@@ -154,15 +154,15 @@ class Machine {
   // Tracing.
   void start_trace(unsigned cpu);
   void stop_trace(unsigned cpu);
-  // Hands the bytes so far over as one AUX chunk.
+  // Hands over the bytes so far as one AUX chunk.
   void flush_aux(unsigned cpu, uint64_t flags = 0);
-  // The buffer is full from `from` on (at the first instruction that needs a packet); tracing begins anew at
+  // The buffer is full from `from` on (at the first instruction that needs a packet); tracing restarts at
   // `until`.
   void lose_trace_at(uint64_t from, uint64_t until, unsigned cpu);
   void overflow_at(uint64_t from, uint64_t until, unsigned cpu);
   // The CPU executes nothing from `from` until `until` (PtTracer::sleep).
   void sleep_at(uint64_t from, uint64_t until, unsigned cpu, bool deep, uint8_t cbr);
-  // A TSC packet by itself, as after a sleep.
+  // A single TSC packet, as after a sleep.
   void timestamp_at(uint64_t tsc, unsigned cpu);
 
   // Side-band.
@@ -173,13 +173,14 @@ class Machine {
 
   // text_poke_bp_batch() begun at `tsc` by `cpu`.
   void poke_batch(uint64_t tsc, unsigned cpu, std::vector<PokeSite> sites, const PokeTiming& timing = {});
-  // Is a batch under way? From its first write on.
+  // Is a batch in progress? True from its first write on.
   bool poking() const { return !int3_sites_.empty(); }
   // Bytes stored at once, with or without a record: kprobes, slots, silent changes.
   void write_text(uint64_t tsc, Addr addr, std::vector<uint8_t> bytes);
 
-  // BPF: the image appears, then KSYMBOL per function and BPF_EVENT; unload the other way round, the memory
-  // stays until it is filled with INT3 `grace` ticks later.
+  // BPF: the image is written, followed by KSYMBOL for each function and BPF_EVENT. Unload: KSYMBOL
+  // (unregister) for each function and BPF_EVENT; the memory stays until it is filled with INT3 `grace` ticks
+  // later.
   void load_bpf(uint64_t tsc, unsigned cpu, const BpfProgSpec& program);
   void unload_bpf(uint64_t tsc, unsigned cpu, uint32_t id, uint64_t grace, bool record = true);
   const std::vector<BpfProgSpec>& bpf_programs() const { return bpf_; }
@@ -216,7 +217,7 @@ class Machine {
   std::unordered_map<Addr, TargetRule> traps_;
   std::multimap<uint64_t, std::function<void()>> events_;
   std::vector<SideEvent> side_;
-  std::map<Addr, std::vector<uint8_t>> int3_sites_;  // being patched: what to emulate
+  std::map<Addr, std::vector<uint8_t>> int3_sites_;  // sites being patched: bytes to emulate
   std::vector<BpfProgSpec> bpf_;
   uint64_t now_ = 0;
   uint64_t int3_hits_ = 0;

@@ -1,4 +1,4 @@
-// Machine: changes of text, and the records that the kernel writes for them.
+// Machine: text changes, and the records that the kernel writes for them.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -38,7 +38,7 @@ void Machine::write_text(uint64_t tsc, Addr addr, std::vector<uint8_t> bytes) {
   schedule(tsc, [this, tsc, addr, b = std::move(bytes)] { memory_.write(tsc, kKernelSpace, addr, b); });
 }
 
-// text_poke_sync(): an IPI to every other CPU, and `next` when all have taken it.
+// text_poke_sync(): an IPI to every other CPU; `next` runs when all have taken it.
 void Machine::sync_then(uint64_t earliest, unsigned writer, std::function<void()> next) {
   if (config_.sync_entry == 0) {
     schedule(std::max(earliest, now_ + kSyncDelay), std::move(next));
@@ -74,7 +74,7 @@ void Machine::poke_step(const std::shared_ptr<Batch>& batch) {
   switch (batch->stage++) {
     case 0:  // INT3 everywhere
       for (const PokeSite& s : batch->sites) {
-        if (int3_sites_.contains(s.addr)) throw std::logic_error("two pokes of one site at a time");
+        if (int3_sites_.contains(s.addr)) throw std::logic_error("two concurrent pokes of one site");
         batch->old_bytes.push_back(memory_.read(kKernelSpace, s.addr, s.new_bytes.size()));
         int3_sites_[s.addr] = s.emulate.empty() ? s.new_bytes : s.emulate;
         memory_.write(now_, kKernelSpace, s.addr, std::vector<uint8_t>{kInt3Byte});
@@ -142,7 +142,7 @@ void Machine::load_bpf(uint64_t tsc, unsigned cpu, const BpfProgSpec& program) {
 
 void Machine::unload_bpf(uint64_t tsc, unsigned cpu, uint32_t id, uint64_t grace, bool record) {
   const auto it = std::find_if(bpf_.begin(), bpf_.end(), [id](const auto& p) { return p.id == id; });
-  if (it == bpf_.end()) throw std::logic_error("unloading a program that was never loaded");
+  if (it == bpf_.end()) throw std::logic_error("unload of a program that was never loaded");
   schedule(tsc, [this, tsc, cpu, p = *it, record] {
     if (!record) return;
     uint64_t at = tsc;

@@ -1,5 +1,5 @@
-// make_demo DIRECTORY: writes the demo capture (tests/data/demo is a copy of what it writes).
-// make_demo --arm64 DIRECTORY: likewise that of arm64 (tests/data/demo-arm64).
+// make_demo DIRECTORY: writes the demo capture (tests/data/demo is a copy of the output).
+// make_demo --arm64 DIRECTORY: writes that of arm64 (tests/data/demo-arm64).
 #include <cstdio>
 #include <string_view>
 

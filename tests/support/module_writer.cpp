@@ -22,7 +22,7 @@ ModuleWriter::Section& ModuleWriter::operator[](const std::string& name) {
   for (Section& s : sections_) {
     if (s.name == name) return s;
   }
-  throw std::logic_error("no section " + name);
+  throw std::logic_error("unknown section " + name);
 }
 
 void ModuleWriter::symbol(const std::string& name, const std::string& section, uint64_t value) {
@@ -69,7 +69,7 @@ std::vector<uint8_t> ModuleWriter::bytes() const {
          .align = s.align},
         s.bytes);
   for (const Symbol& y : symbols_) {
-    // Symbols of sections have no name of their own.
+    // Symbols of sections have no name.
     const bool of_section = y.name == y.section;
     symtab.u32(of_section ? 0 : static_cast<uint32_t>(strings.size()));
     if (!of_section) strings.text(y.name), strings.u8(0);

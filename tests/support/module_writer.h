@@ -1,4 +1,4 @@
-// ModuleWriter: a kernel module as the build leaves it: ELF64 ET_REL with sections, symbols and relocations.
+// ModuleWriter: a kernel module as built: ELF64 ET_REL with sections, symbols and relocations.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -26,12 +26,12 @@ class ModuleWriter {
 
   Section& section(const std::string& name, uint64_t flags, std::vector<uint8_t> bytes, uint64_t align = 16);
   Section& operator[](const std::string& name);
-  // `section` empty: undefined.
+  // Empty `section`: undefined.
   void symbol(const std::string& name, const std::string& section, uint64_t value);
-  // ".text" and so on are symbols too.
+  // Section names such as ".text" are symbols, too.
   std::vector<uint8_t> bytes() const;
 
-  // A list of places (.return_sites, .smp_locks, ...): 4-byte entries relative to themselves.
+  // A list of sites (.return_sites, .smp_locks, ...): 4-byte entries relative to themselves.
   void places(const std::string& name, const std::string& section, const std::vector<uint64_t>& offsets);
 
  private:

@@ -1,4 +1,4 @@
-// What one fact says of one address, for the two parts of NaiveStore.
+// What one fact states about one address, for the two parts of NaiveStore.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -7,7 +7,7 @@
 
 namespace asof::test {
 
-// What `poke` says of address `a`.
+// The old byte that `poke` gives for address `a`.
 inline std::optional<uint8_t> old_at(const Poke& poke, Addr a) {
   if (a < poke.addr || a - poke.addr >= poke.old_bytes.size()) return std::nullopt;
   return poke.old_bytes[a - poke.addr];
@@ -18,7 +18,7 @@ inline std::optional<uint8_t> new_at(const Poke& poke, Addr a) {
   return poke.new_bytes[a - poke.addr];
 }
 
-// What it leaves there: a removal leaves what it removed.
+// The byte it leaves there: a removal leaves what it removed.
 inline std::optional<uint8_t> left_at(const Poke& poke, Addr a) {
   return poke.new_bytes.empty() ? old_at(poke, a) : new_at(poke, a);
 }

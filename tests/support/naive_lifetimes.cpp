@@ -1,5 +1,5 @@
-// NaiveStore: which layers' code is at a site in which stretch of time (its lifetimes), by the layers alone
-// and by the pokes that end it.
+// NaiveStore: which layers' code is at a site during which interval (its lifetimes), by the layers alone and
+// by the pokes that end it.
 #include <algorithm>
 
 #include "tests/support/naive_facts.h"
@@ -72,7 +72,7 @@ bool NaiveStore::alike(Addr a, Addr b) const {
   return std::ranges::all_of(edges, [&](Time t) { return candidates(a, t) == candidates(b, t); });
 }
 
-// Neighbouring bytes that have the same candidates at all times take the same one.
+// Adjacent bytes that have the same candidates at all times take the same one.
 std::vector<NaiveStore::Choice> NaiveStore::choices(AddrRange site, Time t) const {
   std::vector<Choice> all{{}};
   for (Addr a = site.begin; a < site.end; ++a) {
@@ -134,13 +134,13 @@ bool NaiveStore::after_announced_end(AddrRange site, const Lifetime& lifetime, c
   return false;
 }
 
-// Lifetimes end where a poke after their announced end does not fit: it was made on what comes next.
+// Lifetimes end at a poke after their announced end that does not fit: it was made on the next content.
 std::vector<NaiveStore::Lifetime> NaiveStore::lifetimes(AddrRange site) const {
   std::vector<Lifetime> shown = shown_lifetimes(site);
   for (Lifetime& l : shown) l.shown_until = l.until;
   std::vector<Lifetime> done, successors;
   for (size_t i = 0; i < shown.size(); ++i) {
-    // Lifetimes before this one count as they ended, those after it as they are shown.
+    // Lifetimes before this one count with their final end, later ones with the end that the layers show.
     std::vector<Lifetime> now = done;
     now.insert(now.end(), shown.begin() + static_cast<ptrdiff_t>(i), shown.end());
     Lifetime lifetime = shown[i];

@@ -1,4 +1,4 @@
-// NaiveStore: what stands at a site in each of its lifetimes, and which of it can be there at an instant.
+// NaiveStore: the bytes at a site in each of its lifetimes, and which of them can be there at an instant.
 #include <algorithm>
 
 #include "tests/support/naive_facts.h"
@@ -27,7 +27,7 @@ void NaiveStore::roll(AddrRange site, Bytes& bytes, const Poke& poke, bool forwa
   }
 }
 
-// Does `lifetime` show a layer that `earlier` showed at the same place?
+// Does `lifetime` show a layer that `earlier` showed at the same address?
 bool NaiveStore::shows_again(const Lifetime& lifetime, const Lifetime& earlier) {
   if (earlier.over_limit || lifetime.over_limit || earlier.until >= lifetime.from) return false;
   for (size_t i = 0; i < lifetime.choice.size(); ++i) {
@@ -36,8 +36,8 @@ bool NaiveStore::shows_again(const Lifetime& lifetime, const Lifetime& earlier) 
   return false;
 }
 
-// What the layers say, with the pokes between their observation and this lifetime, where no other content
-// was.
+// The bytes of the layers, with the pokes between their observation and this lifetime, where there was no
+// other content.
 NaiveStore::Bytes NaiveStore::base(AddrRange site, const std::vector<Lifetime>& lifetimes,
                                    const Lifetime& lifetime) const {
   Bytes bytes;
@@ -49,7 +49,7 @@ NaiveStore::Bytes NaiveStore::base(AddrRange site, const std::vector<Lifetime>& 
   Time next_from = kTimeMax;
   std::vector<Time> left_at(site.size(), kTimeMin);
   for (const Lifetime& l : lifetimes) {
-    // A layer that was there before: as it was left.
+    // A layer that was there before: as it was left then.
     if (shows_again(lifetime, l)) {
       const Bytes last = value(site, base(site, lifetimes, l), l, l.until);
       for (size_t i = 0; i < site.size(); ++i) {
@@ -82,7 +82,7 @@ NaiveStore::Bytes NaiveStore::base(AddrRange site, const std::vector<Lifetime>& 
   return bytes;
 }
 
-// The chain itself: the last poke's new bytes, or the next one's old bytes, or the base.
+// The chain alone: the last poke's new bytes, or the next one's old bytes, or the base.
 NaiveStore::Bytes NaiveStore::value(AddrRange site, const Bytes& base, const Lifetime& lifetime,
                                     Time t) const {
   const std::vector<const Poke*> pokes = pokes_of(site, lifetime);
@@ -118,7 +118,7 @@ std::optional<std::pair<Time, Time>> NaiveStore::lost_between(Time after, Time b
 
 std::vector<NaiveStore::Break> NaiveStore::breaks(AddrRange site, const Lifetime& lifetime) const {
   const std::vector<const Poke*> pokes = pokes_of(site, lifetime);
-  std::map<std::pair<size_t, size_t>, Break> found;  // by the poke that was surprised and the one before
+  std::map<std::pair<size_t, size_t>, Break> found;  // by the poke that did not fit and the one before
   for (size_t k = 0; k < pokes.size(); ++k) {
     for (Addr a = site.begin; a < site.end; ++a) {
       const auto old = old_at(*pokes[k], a);
@@ -142,7 +142,7 @@ std::vector<NaiveStore::Break> NaiveStore::breaks(AddrRange site, const Lifetime
   return breaks;
 }
 
-// The layer's own bytes as an extra candidate where pokes decide otherwise and they do not fit any state.
+// The layer's own bytes as an extra candidate where pokes decide otherwise and the bytes fit no state.
 std::optional<NaiveStore::Break> NaiveStore::observation(AddrRange site,
                                                          const std::vector<Lifetime>& lifetimes,
                                                          const Lifetime& lifetime) const {
@@ -151,7 +151,8 @@ std::optional<NaiveStore::Break> NaiveStore::observation(AddrRange site,
   if (!observed || *observed < lifetime.from || *observed > lifetime.until || pokes.empty())
     return std::nullopt;
   const Bytes says = base(site, lifetimes, lifetime);
-  // Where the first poke of this lifetime found something; where the copy says something, too.
+  // Offsets whose byte the first poke of this lifetime found; and those of them whose byte the copy gives,
+  // too.
   std::vector<size_t> first_found, decided;
   for (Addr a = site.begin; a < site.end; ++a) {
     const auto first = std::ranges::find_if(pokes, [&](const Poke* p) { return covers(*p, a); });
@@ -174,7 +175,7 @@ std::optional<NaiveStore::Break> NaiveStore::observation(AddrRange site,
       if (agrees(value(site, says, lifetime, p->time))) return std::nullopt;
     }
   }
-  // Pokes of the next content, made before it was announced.
+  // Pokes of the next content that were made before it was announced.
   std::optional<Time> next_from;
   for (const Lifetime& l : lifetimes) {
     if (l.backed() && l.from > lifetime.shown_until) next_from = std::min(next_from.value_or(l.from), l.from);
@@ -191,7 +192,7 @@ std::optional<NaiveStore::Break> NaiveStore::observation(AddrRange site,
   extra.last_old = last;
   if (any_before) {
     const auto lost = lost_between(before, *observed + 1);
-    // A copy that shows an earlier state is only older than it says.
+    // A copy that shows an earlier state is merely older than it claims.
     const auto was_so = [&](Time t) { return agrees(value(site, says, lifetime, t)); };
     const auto earlier = [&](const Poke* p) { return p->time < before && was_so(p->time); };
     if (!lost && (was_so(pokes.front()->time - 1) || std::ranges::any_of(pokes, earlier)))
@@ -206,8 +207,8 @@ std::optional<NaiveStore::Break> NaiveStore::observation(AddrRange site,
   return extra;
 }
 
-// Does each poke of a lifetime find what the one before left, and is what the copy shows one of its states
-// (from the time of the copy on, when that is known)?
+// Does each poke of a lifetime find what the one before left, and does the copy show one of its states (from
+// the time of the copy on, if that is known)?
 bool NaiveStore::consistent(AddrRange site, const std::vector<Lifetime>& lifetimes,
                             const Lifetime& lifetime) const {
   const std::vector<const Poke*> pokes = pokes_of(site, lifetime);
@@ -242,12 +243,12 @@ bool NaiveStore::consistent(AddrRange site, const std::vector<Lifetime>& lifetim
   return false;
 }
 
-// Where several contents can be there at one instant, a poke was made on one of them.
+// Where several contents are possible at one instant, a poke was made on one of them.
 void NaiveStore::doubt_overlaps(AddrRange site, const std::vector<Lifetime>& lifetimes,
                                 std::vector<LifetimeFacts>& facts) const {
   for (LifetimeFacts& a : facts) {
     // Parts of a lifetime that were copied at different times, one of them after a later change: nothing is
-    // undone.
+    // rolled back.
     std::set<Time> copied;
     for (const Layer* l : a.lifetime.choice) {
       if (l != nullptr && !l->bytes.empty()) copied.insert(l->observed);
@@ -262,7 +263,7 @@ void NaiveStore::doubt_overlaps(AddrRange site, const std::vector<Lifetime>& lif
     }
     for (const LifetimeFacts& b : facts) {
       const Lifetime &x = a.lifetime, &y = b.lifetime;
-      // Nobody followed the pokes where too many contents were possible.
+      // Pokes are not followed where too many contents are possible.
       const bool lost_sight = y.over_limit && y.from <= x.from && !pokes_of(site, y).empty();
       a.doubtful =
           a.doubtful ||
@@ -284,7 +285,7 @@ void NaiveStore::doubt_overlaps(AddrRange site, const std::vector<Lifetime>& lif
   }
 }
 
-// Every text of one lifetime at instant t as far as records and copies tell.
+// Every text of one lifetime at instant t according to records and copies.
 std::set<std::string> NaiveStore::recorded(AddrRange site, const LifetimeFacts& facts, Time t) const {
   std::set<std::string> texts;
   const Bytes now = value(site, facts.base, facts.lifetime, t);
@@ -292,7 +293,7 @@ std::set<std::string> NaiveStore::recorded(AddrRange site, const LifetimeFacts& 
   for (const Break& b : facts.breaks) {
     if (b.first <= t && t <= b.last) open.push_back(b);
   }
-  // The copy's own bytes stand alone: they are a state of their own, no part of a combination.
+  // The copy's own bytes are a separate state, not part of a combination.
   std::vector<Bytes> states;
   for (size_t subset = 0; subset < (size_t{1} << open.size()); ++subset) {
     Bytes bytes = now;
@@ -332,7 +333,7 @@ void NaiveStore::find_sightings(AddrRange site, const std::vector<Lifetime>& lif
     return now == facts.base && std::ranges::all_of(now, [](const auto& b) { return b.has_value(); });
   };
   const std::vector<const Poke*> pokes = pokes_of(site, lifetime);
-  // Before any poke of it: value() tells of the instant before the first one, too.
+  // Before any poke of the lifetime: value() also gives the instant before the first one.
   Bytes initial = facts.base;
   for (Addr a = site.begin; a < site.end; ++a) {
     const auto first = std::ranges::find_if(pokes, [&](const Poke* p) { return covers(*p, a); });
@@ -417,7 +418,7 @@ bool NaiveStore::lost_at(const LifetimeFacts& facts, Time t) const {
 
 namespace {
 
-// A key: NOP and one jump, the only two things that can be there.
+// A key: NOP and one jump are the only two contents that are possible.
 bool is_key(const std::set<std::string>& states) {
   std::set<std::string> jumps;
   for (const std::string& s : states) {

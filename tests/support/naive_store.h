@@ -1,6 +1,6 @@
-// NaiveStore: a second text store, written from the rules in textstore/{facts,builder,text_store}.h and
-// nothing else. It keeps the facts as they came and answers each question by going through all of them. Slow
-// on purpose: the property tests hold the real store against it.
+// NaiveStore: a second text store, written only from the rules in textstore/{facts,builder,text_store}.h. It
+// keeps the facts as they came and answers each query by going through all of them. Slow on purpose: the
+// property tests compare the real store with it.
 #pragma once
 #include <cstdint>
 #include <map>
@@ -15,30 +15,30 @@ namespace asof::test {
 
 class NaiveStore {
  public:
-  // All facts first, then the questions.
+  // All facts first, then the queries.
   void add_layer(const Layer& layer) { layers_.push_back(layer); }
   // In chain order; times may be equal.
   void add_poke(const Poke& poke) { pokes_.push_back(poke); }
   void add_lost(const LostRecords& lost) { lost_.push_back(lost); }
   void all_rings_recorded() { all_rings_ = true; }
 
-  // Every text that can be in `site` at instant t, one byte a character; "?": backed but not wholly known.
-  // `site` is what overlapping pokes join, or lies under one set of layers and no poke.
+  // Every text that can be in `site` at instant t, one byte per character; "?": backed but not completely
+  // known. `site` is what overlapping pokes join, or is covered by one set of layers and no poke.
   std::set<std::string> possible(AddrRange site, Time t) const;
 
  private:
   using Bytes = std::vector<std::optional<uint8_t>>;
-  using Choice = std::vector<const Layer*>;  // the layer taken for each byte of a site; null: none is there
+  using Choice = std::vector<const Layer*>;  // the layer taken for each byte of a site; null: none
 
-  // A stretch of time in which one choice of layers holds.
+  // An interval during which one choice of layers holds.
   struct Lifetime {
     Time from, until;
     Choice choice;
-    Time shown_until = kTimeMax;  // as the layers alone say
-    bool over_limit = false;      // too many choices for any to be worth telling
+    Time shown_until = kTimeMax;  // according to the layers alone
+    bool over_limit = false;      // too many choices to list
     bool backed() const;
-    bool epoch() const;                    // of code that has its memory for a while
-    std::optional<Time> observed() const;  // none: unknown, or not one instant for all bytes
+    bool epoch() const;                    // of code with a limited lifetime in memory
+    std::optional<Time> observed() const;  // none: unknown, or different for some bytes
   };
   static constexpr size_t kMaxChoices = 16;
   struct Break {
@@ -46,12 +46,12 @@ class NaiveStore {
     Time first, last_old, last;
   };
 
-  // All bytes of a site seen at an instant: as they were just before it, just after it, or both.
+  // An instant at which all bytes of a site were seen: as just before it, just after it, or both.
   struct Sighting {
     Time time = kTimeMin;
     bool before = false, after = false;
   };
-  // What does not depend on the instant asked for.
+  // What does not depend on the instant of the query.
   struct LifetimeFacts {
     Lifetime lifetime;
     Bytes base;
@@ -59,8 +59,8 @@ class NaiveStore {
     std::optional<Break> extra;
     std::vector<Sighting> sightings;
     Time lost_from = kTimeMin;     // losses that matter for the first of them
-    bool doubtful = false;         // a poke was made on this or on another that can be there at that time
-    std::set<std::string> states;  // all that it ever was, by the records there are
+    bool doubtful = false;         // a poke was made on this or on another possible content
+    std::set<std::string> states;  // all its states according to the records
   };
 
   Time soft_end(const Layer& layer, Addr a) const;
@@ -68,7 +68,7 @@ class NaiveStore {
   bool alike(Addr a, Addr b) const;
   std::vector<Choice> choices(AddrRange site, Time t) const;
   Time announced_end(const Layer& layer, Addr a) const;
-  // Later pokes are only of this lifetime when they fit.
+  // Later pokes belong to this lifetime only if they fit.
   bool after_announced_end(AddrRange site, const Lifetime& lifetime, const Poke& poke) const;
   std::vector<Lifetime> shown_lifetimes(AddrRange site) const;
   std::vector<Lifetime> lifetimes(AddrRange site) const;

@@ -19,7 +19,7 @@ constexpr std::string_view kMagic = "PERFILE2";
 constexpr int kAuxtraceFeature = 18, kCompressedFeature = 27;
 constexpr uint32_t kCompressionLevel = 1;
 
-// Bit fields grow from the other end on big-endian machines: bit n of the word is bit 63 - n there.
+// Bit fields are allocated from the other end on big-endian machines: bit n of the word is bit 63 - n there.
 uint64_t mirrored_bits(uint64_t v) {
   uint64_t r = 0;
   for (unsigned byte = 0; byte < 8; ++byte) {
@@ -83,7 +83,7 @@ void PerfDataWriter::raw(std::span<const uint8_t> bytes) {
   items_.push_back({0, {bytes.begin(), bytes.end()}, {}, true});
 }
 
-// zstd context that lives as long as one stream: perf keeps it between records.
+// zstd context for the lifetime of one stream: perf keeps it between records.
 std::vector<PerfDataWriter::Item> PerfDataWriter::compressed(const std::vector<Item>& items) const {
   if (options_.compression == Compression::kNone) return items;
   const std::unique_ptr<ZSTD_CCtx, decltype(&ZSTD_freeCCtx)> ctx(ZSTD_createCCtx(), ZSTD_freeCCtx);
@@ -185,7 +185,7 @@ std::vector<uint8_t> PerfDataWriter::file_bytes() const {
   }
 
   ByteSink h(options_.big_endian);
-  // perf tells the byte order by this number; as text it is mirrored in a foreign file.
+  // perf determines the byte order by this number; as text it is reversed in a file of the other byte order.
   uint64_t magic = 0;
   for (size_t i = 8; i-- > 0;) magic = magic << 8 | static_cast<uint8_t>(kMagic[i]);
   h.u64(magic);

@@ -1,6 +1,6 @@
 // PerfDataWriter: writes perf.data as a file, as a `perf record --kcore` directory, and as a pipe stream, so
-// that tests need no hardware and no root. Layouts follow include/uapi/linux/perf_event.h and
-// tools/perf/Documentation/perf.data-file-format.txt; perf 6.1 opens what comes out.
+// that tests need neither hardware nor root. Layouts follow include/uapi/linux/perf_event.h and
+// tools/perf/Documentation/perf.data-file-format.txt; perf 6.1 opens the output.
 //
 // Records are kept in the order of the calls. Times are perf time in nanoseconds.
 #pragma once
@@ -18,7 +18,7 @@
 
 namespace asof::test {
 
-// perf_event_attr::sample_type bits that this writer knows how to put into records.
+// perf_event_attr::sample_type bits that this writer can put into records.
 namespace sample {
 inline constexpr uint64_t kIp = 1, kTid = 2, kTime = 4, kAddr = 8, kId = 64, kCpu = 128, kPeriod = 256,
                           kStreamId = 512, kIdentifier = 1 << 16, kAux = 1 << 20;
@@ -45,17 +45,17 @@ struct AttrSpec {
   std::string name{};           // for EVENT_DESC; empty: none
 };
 
-// What stands at the end of a kernel record. Default: as records that the tool made up at the start (all
-// zero).
+// The fields at the end of a kernel record. Default: as in records that the tool synthesises at the start
+// (all zero).
 struct Trailer {
   uint64_t time = 0;
   uint32_t cpu = 0;
   int32_t pid = 0, tid = 0;
-  size_t attr = 0;      // whose id
+  size_t attr = 0;      // the event whose id is used
   bool has_id = false;  // false: id 0
 };
 
-// IA32_RTIT_CTL bits as they stand in attr.config of intel_pt.
+// IA32_RTIT_CTL bits as in attr.config of intel_pt.
 namespace pt_config_bit {
 inline constexpr uint64_t kPt = 1, kCyc = 2, kPwrEvt = 1 << 4, kFupOnPtw = 1 << 5, kMtc = 1 << 9,
                           kTsc = 1 << 10, kNoRetComp = 1 << 11, kPtw = 1 << 12, kBranch = 1 << 13;
@@ -134,7 +134,7 @@ class PerfDataWriter {
   struct Options {
     bool big_endian = false;
     Compression compression = Compression::kNone;
-    // Bytes of records that go into one COMPRESSED record; a record may be split.
+    // Size of the records that go into one COMPRESSED record; a record may be split.
     size_t compressed_block = 16 * 1024;
     bool auxtrace_index = true;  // feature 18
   };
@@ -142,7 +142,7 @@ class PerfDataWriter {
   PerfDataWriter() : PerfDataWriter(Options{}) {}
   explicit PerfDataWriter(const Options& options);
 
-  // Before any record that refers to it. Returns its index.
+  // Must precede any record that refers to it. Returns its index.
   size_t add_attr(AttrSpec attr);
 
   // Kernel records.
@@ -156,7 +156,7 @@ class PerfDataWriter {
   void aux(uint64_t offset, uint64_t size, uint64_t flags, const Trailer& t);
   void itrace_start(int32_t pid, int32_t tid, const Trailer& t);
   void context_switch(bool out, bool preempted, const Trailer& t);
-  // `pid`, `tid`: the next task when `out`, else the previous one; the trailer holds the task that runs.
+  // `pid`, `tid`: the next task if `out`, otherwise the previous one; the trailer holds the running task.
   void context_switch_cpu_wide(bool out, bool preempted, int32_t pid, int32_t tid, const Trailer& t);
   void ksymbol(uint64_t addr, uint32_t len, uint16_t type, uint16_t flags, std::string_view name,
                const Trailer& t);
@@ -180,9 +180,9 @@ class PerfDataWriter {
   void thread_map(std::span<const std::pair<int32_t, std::string>> threads);
   void build_id_record(int32_t pid, uint16_t misc, std::span<const uint8_t> id, std::string_view filename);
 
-  // Any record: `body` without header. With a trailer it is taken as a kernel record.
+  // Any record: `body` without header. With a trailer it is written as a kernel record.
   void record(uint32_t type, uint16_t misc, std::span<const uint8_t> body, const Trailer* trailer = nullptr);
-  // Bytes as they are, not even a header: for damaged files.
+  // Raw bytes without a header: for damaged files.
   void raw(std::span<const uint8_t> bytes);
 
   // Header features.
@@ -213,7 +213,7 @@ class PerfDataWriter {
   std::vector<uint8_t> pipe_bytes() const;
   void write_file(const std::filesystem::path& path) const;
   void write_pipe(const std::filesystem::path& path) const;
-  // `data` and, for what is not empty, kcore_dir/{kcore,kallsyms,modules}.
+  // `data` and those of kcore_dir/{kcore,kallsyms,modules} that are not empty.
   void write_directory(const std::filesystem::path& path, const DirectoryParts& parts) const;
 
  private:
@@ -238,7 +238,7 @@ class PerfDataWriter {
   std::map<int, std::vector<uint8_t>> features_;
 };
 
-// Writes a file, making its directory where needed.
+// Writes a file, creating its directory if needed.
 void write_bytes(const std::filesystem::path& path, std::span<const uint8_t> bytes);
 void write_text(const std::filesystem::path& path, std::string_view text);
 std::vector<uint8_t> read_bytes(const std::filesystem::path& path);

@@ -1,4 +1,4 @@
-// PerfDataWriter: the records, of the kernel and of the tool.
+// PerfDataWriter: records of the kernel and of the tool.
 #include <algorithm>
 
 #include "tests/support/perf_data_writer.h"

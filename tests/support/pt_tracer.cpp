@@ -9,7 +9,7 @@ namespace {
 constexpr size_t kReturnStackDepth = 64;
 
 PtWriter::Options writer_options(const TracerConfig& c) {
-  // The tracer gives out TNT bits itself, so that a CYC can stand before the packet it dates.
+  // The tracer flushes TNT bits itself, so that a CYC can precede the packet it dates.
   return {.long_tnt = c.long_tnt, .timing_flushes_tnt = false, .keep_places = c.keep_places};
 }
 
@@ -51,7 +51,7 @@ void PtTracer::psb(bool with_ip) {
   returns_.clear();
 }
 
-// The fast counter: TSC ticks since the CTC tick, as far as nine bits tell.
+// The fast counter: TSC ticks since the CTC tick, modulo 2^9.
 PsbPlus::Tma PtTracer::tma() const {
   const uint64_t tick = ctc(tsc_);
   const uint64_t fast = tsc_ - tick * config_.tsc_ctc_n / config_.tsc_ctc_d;
@@ -60,7 +60,7 @@ PsbPlus::Tma PtTracer::tma() const {
 
 void PtTracer::due_mtc() {
   const uint64_t period = ctc(tsc_) >> config_.mtc_freq;
-  // After a long silence the hardware sends one MTC per period all the same; 256 of them say no more than the
+  // After a long silence the hardware still sends one MTC per period; 256 of them convey no more than the
   // last.
   if (period - mtc_done_ > 255) mtc_done_ = period - 255;
   while (mtc_done_ < period) {

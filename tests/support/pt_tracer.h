@@ -1,11 +1,11 @@
-// PtTracer: the trace unit of one simulated CPU. It is told what executes and writes the packets that Intel
+// PtTracer: the trace unit of one simulated CPU. It is given what executes and writes the packets that Intel
 // PT writes for it (SDM vol. 3, "Intel Processor Trace", change-of-flow events and packet generation): TNT
 // and TIP with return compression, context filtering by privilege, PSB+ by trace volume, TSC/TMA/MTC/CYC
 // timing, overflow.
 //
-// Return compression is the part of it that every decoder agrees on: a RET is compressed only when its CALL
-// was traced since the last PSB, start, overflow or RET that did not match; libipt and perf differ in what
-// they pop otherwise.
+// Return compression is limited to what every decoder agrees on: a RET is compressed only if its CALL was
+// traced since the last PSB, start, overflow or RET that did not match; otherwise libipt and perf differ in
+// what they pop.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -20,18 +20,17 @@ namespace asof::test {
 struct TracerConfig {
   bool user = true, kernel = true;
   bool return_compression = true;
-  // What becomes of the return stack at a return that goes elsewhere than its top says: hardware that
-  // differs.
+  // What happens to the return stack at a return to another address than its top: hardware differs.
   enum class Mismatch : uint8_t { kClears, kKeeps, kTakes } mismatch = Mismatch::kClears;
   bool mtc = true;
-  bool tma = true;  // false: MTCs tell no time
+  bool tma = true;  // false: MTCs give no time
   bool cyc = false;
   uint8_t mtc_freq = 3;      // log2 of CTC ticks per MTC
   uint32_t tsc_ctc_n = 100;  // TSC ticks per CTC tick
   uint32_t tsc_ctc_d = 1;
   uint8_t cbr = 24;
   uint32_t psb_bytes = 4096;  // trace bytes between two PSB
-  uint64_t psb_ticks = 0;     // also after so many TSC ticks; 0: never
+  uint64_t psb_ticks = 0;     // also after this many TSC ticks; 0: never
   bool long_tnt = false;
   bool keep_places = true;
 };
@@ -40,30 +39,31 @@ class PtTracer {
  public:
   explicit PtTracer(const TracerConfig& config);
 
-  // Where the CPU stands: before each instruction. Writes the timing packets and PSB+ that are due at `tsc`.
+  // The position of the CPU, before each instruction. Writes the timing packets and PSB+ that are due at
+  // `tsc`.
   void at(uint64_t tsc, Addr ip, bool user, uint64_t cr3);
 
   void start();           // TraceEn: PSB+, then TIP.PGE when the context is traced
   void stop();            // orderly: FUP and TIP.PGD at the current instruction
-  void lose();            // the buffer is full: nothing more is written, not even an end
+  void lose();            // the buffer is full: nothing more is written, not even a TIP.PGD
   void begin_overflow();  // packets are dropped from here on
   void end_overflow();    // OVF, FUP (or TIP.PGE later)
   void timestamp(uint64_t tsc);
-  // The core clock stands still until `until`, and goes on at the rate `cbr`. `deep`: power-down, after which
-  // TSC, TMA and CBR follow (SDM vol. 3, "CYC packets", "TSC packets"). Without it nothing but the rate
-  // tells.
+  // The core clock stops until `until`, and continues at the rate `cbr`. `deep`: power-down, after which TSC,
+  // TMA and CBR follow (SDM vol. 3, "CYC packets", "TSC packets"). Otherwise only a changed rate produces a
+  // packet.
   void sleep(uint64_t until, bool deep, uint8_t cbr);
 
-  // VM entry at the current instruction, what a guest does until `until`, whose text may be at `places`, and
-  // the exit to `host` (SDM vol. 3, "Trace in VMX operation"; the kernel is traced, or there are no PIPs to
-  // tell).
+  // VM entry at the current instruction, the execution of a guest until `until`, whose text may be at
+  // `places`, and the exit to `host` (SDM vol. 3, "Trace in VMX operation"; the kernel must be traced, as
+  // there are no PIPs otherwise).
   void guest(uint64_t until, Addr host, std::span<const Addr> places, SimRandom& random);
 
   bool running() const { return running_; }
-  // Would the current instruction be seen?
+  // Would the current instruction be traced?
   bool traced() const { return running_ && !overflow_ && in_context(user_); }
 
-  // What the current instruction did.
+  // The effect of the current instruction.
   void cond(bool taken);
   void call(Addr return_address, Addr target);
   void call_indirect(Addr return_address, Addr target);

@@ -236,7 +236,7 @@ void PtWriter::stop() {
 void PtWriter::ovf() {
   flush();
   put(PtKind::kOvf, packet_of(ppt_ovf));
-  last_ip_ = 0;  // as PSB; decoders start anew as well (libipt, pt_qry_decode_ovf())
+  last_ip_ = 0;  // as at PSB; decoders reset it as well (libipt, pt_qry_decode_ovf())
 }
 
 void PtWriter::mnt(uint64_t payload) {

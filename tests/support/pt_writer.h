@@ -1,8 +1,8 @@
 // PtWriter: writes Intel PT packets, so that tests have traces without hardware. The packet encoder is
-// libipt's; the packets which it does not know (event trace, PEBS blocks, MODE.Exec with the interrupt flag)
-// are laid out here after the SDM, vol. 3, "Intel Processor Trace", section "Packet definitions". What is
-// more than one packet (PSB+, the grouping of TNT bits, IP compression against the last IP) is done here as
-// the processor does it.
+// libipt's; packets that it does not know (event trace, PEBS blocks, MODE.Exec with the interrupt flag) are
+// laid out here according to the SDM, vol. 3, "Intel Processor Trace", section "Packet definitions". What
+// involves more than one packet (PSB+, the grouping of TNT bits, IP compression against the last IP) is done
+// here as in the processor.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -49,7 +49,7 @@ enum class PtKind : uint8_t {
   kRaw,
 };
 
-// Where a packet stands in the stream.
+// The position of a packet in the stream.
 struct PtPlaced {
   uint64_t offset = 0;
   uint32_t size = 0;
@@ -61,7 +61,7 @@ enum class IpForm : uint8_t { kAuto, kNone, k16, k32, kSext48, k48, kFull };
 
 enum class ExecMode : uint8_t { k16, k32, k64 };
 
-// The packets between PSB and PSBEND, in the order in which they are written; what is not set is left out.
+// The packets between PSB and PSBEND, in writing order; what is not set is left out.
 struct PsbPlus {
   struct Tma {
     uint16_t ctc = 0;
@@ -96,7 +96,7 @@ class PtWriter {
   void psb_plus(const PsbPlus& group);
   void psb();  // forgets the last IP
   void psbend();
-  // One branch outcome. Bits are given out when a packet is full, before any other packet, and by flush().
+  // One branch outcome. Bits are written when a packet is full, before any other packet, and by flush().
   void tnt(bool taken);
   void flush();
   void tip(uint64_t ip, IpForm form = IpForm::kAuto);
@@ -121,18 +121,18 @@ class PtWriter {
   void pwre(uint8_t state, uint8_t sub_state, bool hw);
   void pwrx(uint8_t last, uint8_t deepest, uint8_t reason);  // reason: bit 0 interrupt, 1 store, 2 autonomous
   void bbp(uint8_t type, bool four_byte_items);
-  void bip(uint8_t id, uint64_t payload);  // four or eight bytes as the last BBP said
+  void bip(uint8_t id, uint64_t payload);  // four or eight bytes, depending on the last BBP
   void bep(bool fup_follows);
   void cfe(uint8_t type, uint8_t vector, bool fup_follows);
   void evd(uint8_t type, uint64_t payload);
   void raw(std::span<const uint8_t> bytes);
 
-  uint64_t offset() const { return bytes_.size(); }  // collected TNT bits are not in yet
+  uint64_t offset() const { return bytes_.size(); }  // without collected TNT bits
   unsigned pending_tnt() const { return tnt_bits_; }
   const std::vector<uint8_t>& bytes() const { return bytes_; }
   std::span<const PtPlaced> places() const { return places_; }
   uint64_t last_ip() const { return last_ip_; }
-  // Drops everything from `offset` on, as when a buffer ran full; also collected TNT bits.
+  // Drops everything from `offset` on, as when a buffer overflows, including collected TNT bits.
   void cut(uint64_t offset);
 
  private:

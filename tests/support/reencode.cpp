@@ -42,7 +42,7 @@ std::vector<TruthRun> read_runs(const fs::path& file) {
 }
 
 // Where the recording was interrupted. The truth has the runs on both sides, but not always the address
-// between: a run that ends at a return does not say where to.
+// between them: a run that ends at a return does not state its target.
 struct Interruption {
   Addr at = 0;
   bool stops = false;  // tracing ended there
@@ -56,7 +56,7 @@ std::vector<Interruption> interruptions(std::span<const uint8_t> trace) {
   for (const uint8_t *p = trace.data(), *end = p + trace.size(); p < end;) {
     const x86::Packet k = x86::read_packet(p, end);
     if (k.type == Pk::kEnd) break;
-    if (k.type == Pk::kBad || k.type == Pk::kOvf) fail("the recorded trace is not whole");
+    if (k.type == Pk::kBad || k.type == Pk::kOvf) fail("the recorded trace is not complete");
     p += k.size;
     const bool address = k.type == Pk::kTip || k.type == Pk::kPge || k.type == Pk::kPgd || k.type == Pk::kFup;
     if (k.type == Pk::kPsb) sync = true, last_ip = 0;
@@ -76,7 +76,7 @@ struct Change {
   std::vector<uint8_t> bytes;
 };
 
-// New bytes of the pokes, and BPF images from the record on that names their program.
+// New bytes of the pokes, and BPF images from the record that names their program.
 std::vector<Change> changes(const PerfData& data) {
   std::vector<Change> out;
   data.for_each([&](const Record& r) {
@@ -99,7 +99,7 @@ std::vector<Change> changes(const PerfData& data) {
   return out;
 }
 
-// Follows the runs of one CPU and tells the trace unit what happened at the end of each.
+// Follows the runs of one CPU and reports the outcome at the end of each to the trace unit.
 class RunEncoder {
  public:
   RunEncoder(SimMemory& memory, std::span<const Change> changes, std::span<const Interruption> interruptions,
@@ -142,8 +142,8 @@ bool is_branch(SimKind kind) {
   return kind != SimKind::kStraight && kind != SimKind::kMovCr3 && kind != SimKind::kPtwrite;
 }
 
-// The last instruction of a run, after the memory has come to its time. All of the run must be as the truth
-// says.
+// The last instruction of a run, after the memory has been advanced to its time. The whole run must match the
+// truth.
 SimInsn RunEncoder::last_of(const TruthRun& run) {
   for (; !changes_.empty() && changes_.front().time <= run.time; changes_ = changes_.subspan(1)) {
     memory_.write(static_cast<uint64_t>(changes_.front().time), kKernelSpace, changes_.front().addr,
@@ -155,7 +155,7 @@ SimInsn RunEncoder::last_of(const TruthRun& run) {
     if (i != 0 && is_branch(insn.kind)) fail(fmt::format("a branch within the run at {:#x}", run.address));
     insn = memory_.fetch(kKernelSpace, at);
   }
-  if (at != run.address + run.bytes) fail(fmt::format("other instructions in the run at {:#x}", run.address));
+  if (at != run.address + run.bytes) fail(fmt::format("wrong instructions in the run at {:#x}", run.address));
   return insn;
 }
 
@@ -192,7 +192,7 @@ void RunEncoder::branch(const SimInsn& insn, Addr end, Addr next) {
   }
 }
 
-// What lies between two runs.
+// The transition between two runs.
 void RunEncoder::leave(const TruthRun& run, const SimInsn& insn, Addr end, const TruthRun* next) {
   const bool restart = next == nullptr || (next->flags & TruthRun::kRestart) != 0;
   const bool async = next != nullptr && !restart && (next->flags & TruthRun::kAsync) != 0;
@@ -201,7 +201,7 @@ void RunEncoder::leave(const TruthRun& run, const SimInsn& insn, Addr end, const
   if (restart && to_user) return tracer_.transfer(0, true, false);
   if (restart && next == nullptr && interruptions_.empty()) return;
   const Interruption i = next_interruption(run);
-  if (i.stops != restart) fail(fmt::format("another kind of interruption after {:#x}", run.address));
+  if (i.stops != restart) fail(fmt::format("a different kind of interruption after {:#x}", run.address));
   branch(insn, end, i.at);
   tracer_.at(tsc(restart ? run.time : next->time), i.at, false, 0);
   tracer_.transfer(restart ? 0 : next->address, restart, true);
@@ -215,7 +215,7 @@ ReencodedCpu RunEncoder::run(std::span<const TruthRun> runs) {
   tracer_.start();
   for (size_t i = 0; i < runs.size(); ++i) {
     const TruthRun& r = runs[i];
-    if ((r.flags & TruthRun::kUser) != 0) fail("user code is in the truth");
+    if ((r.flags & TruthRun::kUser) != 0) fail("the truth contains user code");
     if (i == 0 || (r.flags & TruthRun::kRestart) != 0) {
       tracer_.at(tsc(r.time), r.address, kUser, 0);
       tracer_.transfer(r.address, false, false);
@@ -243,8 +243,8 @@ std::map<int, std::vector<uint8_t>> recorded_traces(const PerfData& data) {
   return out;
 }
 
-// perf.data with other trace buffers. Sections behind the records move; nothing else changes but the sizes
-// that AUX and AUXTRACE records tell, and the attribute's MTC bit.
+// perf.data with other trace buffers. Sections after the records move; nothing else changes except the sizes
+// in AUX and AUXTRACE records, and the attribute's MTC bit.
 class DataPatch {
  public:
   DataPatch(const PerfData& data, std::vector<uint8_t> bytes) : data_(data), in_(std::move(bytes)) {}
@@ -267,7 +267,7 @@ class DataPatch {
 
 std::vector<uint8_t> DataPatch::run(const std::map<int, ReencodedCpu>& cpus) {
   constexpr size_t kAuxtraceSize = 48;  // struct perf_record_auxtrace
-  if ((word(kFeatures) >> kAuxtraceIndex & 1) != 0) fail("an index of trace buffers is not rewritten");
+  if ((word(kFeatures) >> kAuxtraceIndex & 1) != 0) fail("an index of trace buffers is not supported");
   const size_t begin = word(kData), end = begin + word(kData + 8);
   size_t at = 0;
   for (const AuxBuffer& b : data_.aux_buffers()) {
@@ -285,9 +285,9 @@ std::vector<uint8_t> DataPatch::run(const std::map<int, ReencodedCpu>& cpus) {
   for (size_t i = 0; i < static_cast<size_t>(std::popcount(word(kFeatures))); ++i) {
     out_.patch(new_end + 16 * i, word(end + 16 * i) + new_end - end, 8);
   }
-  // AUX records stand before the buffers, so they did not move.
+  // AUX records precede the buffers, so they did not move.
   for (const AuxRecord& a : data_.aux_records()) {
-    if (a.file_offset > data_.aux_buffers().front().file_offset) fail("an AUX record behind a buffer");
+    if (a.file_offset > data_.aux_buffers().front().file_offset) fail("an AUX record after a buffer");
     out_.patch(a.file_offset + 16, cpus.at(a.id.cpu).trace.size(), 8);
   }
   const uint64_t pmu = data_.auxtrace_info()->priv.at(0);
@@ -303,7 +303,7 @@ std::map<int, ReencodedCpu> reencode(const fs::path& board, const ReencodeOption
   const auto data = open_data(board);
   auto kcore = ElfImage::open((board / "perf.data/kcore_dir/kcore").string());
   if (!kcore) fail(kcore.error().reason);
-  if (!data->time_conv()) fail("the recording does not say its clock");
+  if (!data->time_conv()) fail("the recording does not describe its clock");
   const std::vector<Change> text_changes = changes(*data);
   std::map<int, ReencodedCpu> out;
   for (const auto& [cpu, trace] : recorded_traces(*data)) {

@@ -1,4 +1,4 @@
-// SHA-256 (FIPS 180-4): digests that others have published of what a decoder gives.
+// SHA-256 (FIPS 180-4): for comparing a decoder's output with published digests.
 #pragma once
 #include <array>
 #include <bit>

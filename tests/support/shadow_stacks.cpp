@@ -100,7 +100,7 @@ struct ShadowStacks::Impl {
     size_t next = 0, context = 0;
     uint64_t instructions = 0;
     RunEnd end;
-    uint32_t* top = nullptr;  // of the thread that runs
+    uint32_t* top = nullptr;  // of the running thread
   };
   struct Sample {
     Moment moment;
@@ -137,7 +137,7 @@ struct ShadowStacks::Impl {
     return static_cast<uint32_t>(nodes.size() - 1);
   }
   void push(uint32_t& top, Node::Kind kind, Addr at) { top = make({kind, at, top}); }
-  // Who was below the stack's end all the time is seen now.
+  // The frame below the known part of the stack is now known.
   uint32_t discover(uint32_t bottom, Node::Kind kind, Addr at) {
     const uint32_t below = make({});
     nodes[bottom] = {kind, at, below};
@@ -154,14 +154,14 @@ struct ShadowStacks::Impl {
 
   const Capture& capture;
   const bool arm64;
-  std::map<Addr, std::set<Addr>> patched_calls;  // by target: where a call of it is patched in
+  std::map<Addr, std::set<Addr>> patched_calls;  // by target: sites at which a call of it is patched in
   std::map<int, Cpu> cpus;
   std::map<std::pair<int, int>, uint32_t> threads;  // (tid, CPU of an idle one): top
   std::vector<Node> nodes;
   std::map<std::string, uint64_t> oddities;
 };
 
-// Reads the run's bytes as of its time; beside a change, those of a moment away that make such a run.
+// Reads the run's bytes as of its time; near a change, bytes of slightly other times that form such a run.
 RunEnd ShadowStacks::Impl::end_of(const Cpu& c, const TruthRun& run) const {
   if ((run.flags & TruthRun::kInterrupted) != 0) return {Last::kOther, 0};
   const Space space = is_kernel_address(run.address) ? kKernelSpace : user_space(c);
@@ -193,7 +193,7 @@ void ShadowStacks::Impl::returned(uint32_t& top, const TruthRun& from, const Tru
     top = nodes[n].below;
     return;
   }
-  // Its return address was exchanged; the trampoline returns to the caller (kernel/kprobes.c).
+  // The return address was replaced; the trampoline returns to the caller (kernel/kprobes.c).
   const std::string to_name = name(to.address, to.time);
   if (to_name == "__kretprobe_trampoline" || to_name == "arch_rethook_trampoline") return;
   odd(fmt::format("return from {} to {}, top {}", name(from.address, from.time), to_name,
@@ -217,7 +217,7 @@ void ShadowStacks::Impl::far_returned(uint32_t& top, const TruthRun& from, const
     return;
   }
   if (at != 0 ? !calls->second.contains(at) : calls->second.size() != 1) {
-    odd("emulated call from an unknown place");
+    odd("emulated call from an unknown address");
     return;
   }
   nodes[n].at = *calls->second.begin();
@@ -225,7 +225,7 @@ void ShadowStacks::Impl::far_returned(uint32_t& top, const TruthRun& from, const
   push(top, Node::Kind::kReturn, nodes[n].at + 5);
 }
 
-// An exception in front of the next instruction: behind the last branch, wherever that went.
+// An exception before the next instruction: after the last branch, whatever its target.
 void ShadowStacks::Impl::interrupted(Cpu& c, const TruthRun& from) {
   uint32_t& top = *c.top;
   Addr at = from.address + from.bytes;
@@ -235,7 +235,7 @@ void ShadowStacks::Impl::interrupted(Cpu& c, const TruthRun& from) {
     if (c.end.kind == Last::kReturn && nodes[top].kind == Node::Kind::kReturn) {
       at = nodes[top].at;
       top = nodes[top].below;
-    } else if (c.end.kind == Last::kFarReturn) {  // interrupted again; where, the next return tells
+    } else if (c.end.kind == Last::kFarReturn) {  // interrupted again; the next return shows where
       while (nodes[top].kind == Node::Kind::kReturn) top = nodes[top].below;
       if (nodes[top].kind == Node::Kind::kInterrupted) {
         if (nodes[top].at == 0) return;
@@ -307,7 +307,7 @@ std::vector<ShadowStacks::Moment> ShadowStacks::stacks_at(const std::vector<std:
   for (size_t i = 0; i < wanted.size(); ++i) at[wanted[i]].push_back(i);
   std::vector<Impl::Sample> samples(wanted.size());
   for (;;) {
-    Impl::Cpu* first = nullptr;  // threads go from CPU to CPU: runs in order of time
+    Impl::Cpu* first = nullptr;  // threads migrate between CPUs: runs in order of time
     for (auto& [cpu, c] : impl_->cpus) {
       if (c.next < c.runs.size() && (first == nullptr || c.runs[c.next].time < first->runs[first->next].time))
         first = &c;

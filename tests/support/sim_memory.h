@@ -1,5 +1,5 @@
-// SimMemory: the memory of the simulated machine: bytes now, the log of all writes, and instructions decoded
-// from the bytes as they are now. Which instruction it is, is decided here with Zydis and not with asof's own
+// SimMemory: the memory of the simulated machine: current bytes, the log of all writes, and instructions
+// decoded from the current bytes. Instructions are decoded here with Zydis and not with asof's own
 // classifier, so that the truth does not come from the code under test.
 #pragma once
 #include <array>
@@ -49,17 +49,17 @@ class SimMemory {
   SimMemory();
   ~SimMemory();
 
-  // Puts bytes there without an entry in the log: what was there before the recording.
+  // Stores bytes without an entry in the log: what was there before the recording.
   void load(Space space, Addr addr, std::span<const uint8_t> bytes);
   // A change at an instant.
   void write(uint64_t tsc, Space space, Addr addr, std::span<const uint8_t> bytes);
-  // Bytes now. What was never loaded reads as zero.
+  // Current bytes. What was never loaded reads as zero.
   std::vector<uint8_t> read(Space space, Addr addr, size_t size) const;
   // Bytes as of `tsc`, writes at that instant included.
   std::vector<uint8_t> read_at(uint64_t tsc, Space space, Addr addr, size_t size) const;
   uint8_t byte(Space space, Addr addr) const;
 
-  // The instruction at `addr` now. Throws std::logic_error where there is none.
+  // The current instruction at `addr`. Throws std::logic_error if there is none.
   const SimInsn& fetch(Space space, Addr addr);
   std::span<const Write> writes() const { return writes_; }
 

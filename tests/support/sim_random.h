@@ -1,4 +1,4 @@
-// A seeded source of numbers that is the same on every machine (splitmix64), which those of <random> are not.
+// A seeded source of numbers that is the same on every machine (splitmix64), unlike those of <random>.
 #pragma once
 #include <cstdint>
 
@@ -13,9 +13,9 @@ class SimRandom {
     z = (z ^ (z >> 27)) * 0x94d049bb133111ebULL;
     return z ^ (z >> 31);
   }
-  // 0 .. n-1.
+  // 0 to n - 1.
   uint64_t below(uint64_t n) { return n == 0 ? 0 : next() % n; }
-  // lo .. hi, both included.
+  // lo to hi, inclusive.
   uint64_t between(uint64_t lo, uint64_t hi) { return lo + below(hi - lo + 1); }
   bool chance(uint64_t percent) { return below(100) < percent; }
 

@@ -41,7 +41,7 @@ Mapping mapping_of(pid_t child, const std::string& path) {
   return {};
 }
 
-// What was added to the addresses of the file.
+// The offset added to the addresses of the file.
 std::optional<uint64_t> base_of(const std::string& path, const Mapping& m) {
   const auto image = ElfImage::open(path);
   if (!image) return std::nullopt;
@@ -65,7 +65,7 @@ class Child {
     kill(pid_, SIGKILL);
     waitpid(pid_, nullptr, 0);
   }
-  // False: it ended.
+  // False: the program ended.
   bool wait() {
     int status = 0;
     if (pid_ <= 0 || waitpid(pid_, &status, 0) != pid_) return false;
@@ -94,7 +94,7 @@ class Child {
   bool ended_ = false;
 };
 
-// Tells the trace unit what the instruction at `ip` did. True: it was a taken branch.
+// Reports to the trace unit what the instruction at `ip` did. True: it was a taken branch.
 bool tell(PtTracer& t, const ZydisDecodedInstruction& z, const ZydisDecodedOperand& target, Addr ip,
           Addr next) {
   const Addr behind = ip + z.length;

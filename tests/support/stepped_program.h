@@ -1,6 +1,6 @@
-// A real program, run one instruction after the other under ptrace, as a capture: what each instruction did
-// is told to the trace unit (pt_tracer.h), which writes what Intel PT would have written for user mode. For
-// tests of outputs that other tools read beside the program's own file.
+// A real program, run instruction by instruction under ptrace, as a capture: the trace unit (pt_tracer.h) is
+// given what each instruction did and writes what Intel PT would have written for user mode. For tests of
+// outputs that other tools read together with the program's own file.
 #pragma once
 #include <filesystem>
 #include <map>
@@ -14,13 +14,13 @@ namespace asof::test {
 
 struct SteppedProgram {
   uint64_t instructions = 0;
-  uint64_t base = 0;                                // what was added to the addresses of its file
+  uint64_t base = 0;                                // added to the addresses of its file
   std::map<std::pair<Addr, Addr>, uint64_t> taken;  // branches between its own instructions, by both ends
 };
 
-// Runs `program`, an ELF file, without arguments and with address randomisation off, and writes
-// `capture`, a perf.data file. Nothing: this machine does not let one trace a child, or the program ran for
-// longer than `limit` instructions.
+// Runs `program`, an ELF file, without arguments and with address randomisation off, and writes `capture`, a
+// perf.data file. Nothing: this machine does not allow tracing a child, or the program ran for longer than
+// `limit` instructions.
 std::optional<SteppedProgram> record_stepped(const std::filesystem::path& program,
                                              const std::filesystem::path& capture, uint64_t limit);
 

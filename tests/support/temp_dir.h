@@ -1,4 +1,4 @@
-// TempDir: a directory of its own for one test, removed at the end.
+// TempDir: a separate directory for one test, removed at the end.
 #pragma once
 #include <cstdlib>
 #include <filesystem>

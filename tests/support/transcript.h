@@ -1,4 +1,4 @@
-// All that a decoder says of a segment, as lines: two walks that ought to be one are compared by it.
+// All output of a decoder for a segment, as lines, for comparing two walks that must be equal.
 #pragma once
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -23,7 +23,7 @@ inline std::string show_step(const Step& s) {
       b.until, b.hash, b.power, s.time, static_cast<int>(s.confidence), s.flags, bytes);
 }
 
-// All that a decoder says, one line each, in order.
+// All output of a decoder, one line each, in order.
 struct Transcript final : ChunkSink {
   std::vector<std::string> lines;
   uint64_t in_runs = 0, instructions = 0, gaps = 0;
@@ -57,16 +57,17 @@ inline void expect_same(const Transcript& fast, const Transcript& careful) {
   const auto [a, b] = std::ranges::mismatch(fast.lines, careful.lines);
   EXPECT_EQ(a == fast.lines.end(), b == careful.lines.end());
   if (a != fast.lines.end() && b != careful.lines.end())
-    FAIL() << "line " << a - fast.lines.begin() << ": " << *a << "\n and with care: " << *b;
+    FAIL() << "line " << a - fast.lines.begin() << ": " << *a << "\n careful: " << *b;
 }
 
-// Of what was compared: how much there was, and how much of it the fast walk did.
+// The size of what was compared, and how much of it was decoded by the fast walk.
 struct Shares {
   uint64_t in_runs = 0, instructions = 0, gaps = 0;
 };
 
-// The segments of the first CPU of a simulation (tests/arch/*/*simulation.h), decoded with and without care:
-// by a decoder that has seen those before, in small chunks, and by a fresh one each.
+// The segments of the first CPU of a simulation (tests/arch/*/*simulation.h), decoded with and without the
+// block cache: by a decoder that has already decoded the earlier ones, in small chunks, and by a new decoder
+// for each.
 template <class Simulation>
 void compare_walks(const Simulation& run, Shares& shares) {
   const auto fast = run.decoder();

@@ -47,7 +47,7 @@ void Truth::interrupted() {
 
 std::vector<uint8_t> zstd_compress(std::span<const uint8_t> bytes) {
   std::vector<uint8_t> out(ZSTD_compressBound(bytes.size()));
-  // Captures that are kept are small; the highest level would take minutes for large ones.
+  // Captures in the repository are small; the highest level would take minutes for large ones.
   constexpr size_t kLarge = 16 << 20;
   const int level = bytes.size() < kLarge ? 19 : 6;
   const size_t n = ZSTD_compress(out.data(), out.size(), bytes.data(), bytes.size(), level);

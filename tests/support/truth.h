@@ -1,4 +1,4 @@
-// What a simulated CPU really executed while its trace was on: runs, counts, hash. Written in the form that
+// What a simulated CPU really executed while its trace was on: runs, counts, hash. Written in the format that
 // `asof validate --truth` reads (docs/formats.md, "truth"): cpu<N>.blocks.zst with one 32-byte record per
 // run, and summary.json.
 #pragma once
@@ -18,8 +18,8 @@ namespace asof::test {
 struct TruthRun {
   static constexpr uint32_t kAsync = 1;        // entered by an exception or interrupt
   static constexpr uint32_t kRestart = 2;      // trace starts or restarts here
-  static constexpr uint32_t kLateText = 4;     // bytes are nowhere in the capture
-  static constexpr uint32_t kInterrupted = 8;  // ended by an exception after an instruction that is no branch
+  static constexpr uint32_t kLateText = 4;     // bytes are not in the capture
+  static constexpr uint32_t kInterrupted = 8;  // ended by an exception after a non-branch instruction
   static constexpr uint32_t kUser = 16;
 
   uint64_t address = 0;
@@ -43,7 +43,7 @@ class Truth {
   explicit Truth(bool keep_instructions) : keep_instructions_(keep_instructions) {}
 
   void instruction(Addr ip, const SimInsn& insn, Space space, bool user, Time time);
-  void late_text();    // bytes of the last instruction are nowhere in the capture
+  void late_text();    // bytes of the last instruction are not in the capture
   void async();        // an exception or interrupt happens before the next instruction
   void interrupted();  // the trace ends or pauses here; the next instruction is a restart
 
@@ -56,7 +56,7 @@ class Truth {
 
  private:
   bool keep_instructions_;
-  bool open_ = false;  // the last run goes on
+  bool open_ = false;  // the last run continues
   uint32_t next_flags_ = TruthRun::kRestart;
   std::vector<TruthRun> runs_;
   std::vector<Executed> executed_;

@@ -15,10 +15,10 @@ namespace asof::test {
 namespace {
 
 constexpr size_t kAgree = 32;            // instructions that must agree after a difference without a gap
-constexpr size_t kSearch = 8192;         // runs and instructions looked at for them
-constexpr size_t kWays = 32;             // followed side by side
+constexpr size_t kSearch = 8192;         // runs and instructions searched for them
+constexpr size_t kWays = 32;             // followed in parallel
 constexpr uint64_t kMostWorse = 20'000;  // instructions
-constexpr size_t kPlaces = 2'000;        // of the beginning of a stretch that fits nowhere
+constexpr size_t kPlaces = 2'000;        // positions tried for a stretch that fits nowhere
 
 struct TruthPosition {
   size_t run = 0;
@@ -26,7 +26,7 @@ struct TruthPosition {
   auto operator<=>(const TruthPosition&) const = default;
 };
 
-// What a way of placing the stretches so far comes to.
+// The result of one way to place the stretches so far.
 struct Way {
   uint64_t wrong = 0;
   std::array<uint64_t, 5> by_confidence{};
@@ -62,7 +62,7 @@ class Counter {
   }
 
  private:
-  // Goes on while decoded instructions [i, end) are those that ran from `at` on; both then stand at the first
+  // Advances while decoded instructions [i, end) are those that ran from `at` on; both are then at the first
   // difference. A run that was walked from its first instruction must have as many as were decoded.
   void walk(size_t& i, size_t end, TruthPosition& at, size_t most = SIZE_MAX) const {
     const size_t first = i;
@@ -90,7 +90,7 @@ class Counter {
     for (size_t i = from; i < to; ++i) ++way.by_confidence[flow_.confidences[i]];
   }
 
-  // After a difference at `i`: the fewest instructions and runs to leave out until both agree again.
+  // After a difference at `i`: skips the fewest instructions and runs until both agree again.
   bool meet(size_t& i, size_t end, TruthPosition& at) const {
     const size_t first_run = at.run + (at.offset != 0 ? 1 : 0);
     size_t best = SIZE_MAX, best_i = 0, best_run = 0;
@@ -113,7 +113,7 @@ class Counter {
     return true;
   }
 
-  // The rest of a stretch, with its differences.
+  // Follows the rest of a stretch, with its differences.
   Way follow(size_t begin, size_t end, Way way) const {
     size_t i = begin;
     while (true) {
@@ -145,8 +145,8 @@ class Counter {
     return out;
   }
 
-  // One stretch behind each of the ways so far: the first place where all of it fits, those in front of that
-  // where more and more of its beginning does, and nowhere.
+  // Places one stretch after each of the ways so far: at the first position where all of it fits, at earlier
+  // positions where more and more of its beginning fits, and nowhere.
   std::vector<Way> place(size_t begin, size_t end, const std::vector<Way>& ways) {
     const std::vector<size_t>& runs = runs_with(flow_.ips[begin]);
     std::vector<Way> out;
@@ -176,8 +176,9 @@ class Counter {
     return best_of(std::move(out));
   }
 
-  // Without those that are behind another one and no better. Of too many, some of each kind: one that takes
-  // a place far on is the better one until those behind it find none.
+  // Drops each way that is no better than another one and is further along in the truth. If too many remain,
+  // keeps a sample of all kinds: a way that places a stretch far along looks better until later stretches
+  // find no position after it.
   static std::vector<Way> best_of(std::vector<Way> ways) {
     std::ranges::stable_sort(ways, {}, [](const Way& w) { return std::pair(w.wrong, w.at); });
     std::vector<Way> good;
@@ -231,7 +232,7 @@ class Collector : public ChunkConsumer {
 };
 
 std::vector<ExecutedRun> read_truth(const std::filesystem::path& path) {
-  constexpr int kWindow = 27;  // 2^27 bytes: the files are written with long distances
+  constexpr int kWindow = 27;  // 2^27 bytes: the files are compressed with long distances
   constexpr size_t kRecord = 32;
   const std::vector<uint8_t> packed = read_bytes(path);
   std::vector<uint8_t> bytes;
@@ -243,7 +244,7 @@ std::vector<ExecutedRun> read_truth(const std::filesystem::path& path) {
     const size_t r = ZSTD_decompressStream(context, &out, &in);
     ASOF_CHECK(ZSTD_isError(r) == 0);
     bytes.insert(bytes.end(), piece.begin(), piece.begin() + static_cast<long>(out.pos));
-    while (in.pos == in.size && out.pos == out.size) {  // what is left inside
+    while (in.pos == in.size && out.pos == out.size) {  // what is left in the decompressor
       out.pos = 0;
       ZSTD_decompressStream(context, &out, &in);
       bytes.insert(bytes.end(), piece.begin(), piece.begin() + static_cast<long>(out.pos));

@@ -1,7 +1,7 @@
-// A second count of what `asof validate --truth` counts, by a way of its own: nothing of tools/ is used. It
-// keeps all of one CPU in memory and looks at no time. A stretch of decoded instructions between two gaps has
-// to be found in the truth without a hole; of all ways to place the stretches in their order, the one with
-// the fewest wrong instructions counts.
+// A second, independent count of what `asof validate --truth` counts: nothing of tools/ is used. It keeps all
+// of one CPU in memory and ignores times. A stretch of decoded instructions between two gaps must be found in
+// the truth without a hole; of all ways to place the stretches in their order, the one with the fewest wrong
+// instructions counts.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -15,7 +15,7 @@ namespace asof::test {
 
 struct TruthCount {
   uint64_t right = 0, wrong = 0;
-  uint64_t missing = 0;  // also what has no bytes anywhere
+  uint64_t missing = 0;  // includes code whose bytes are not in the capture
   uint64_t wrong_certain = 0, wrong_proved = 0;
   bool operator==(const TruthCount&) const = default;
 };
@@ -31,7 +31,7 @@ struct DecodedFlow {
   std::vector<Addr> ips;
   std::vector<uint8_t> lengths;      // bytes, of each instruction
   std::vector<uint8_t> confidences;  // Confidence
-  std::vector<size_t> islands;       // indices of instructions that have a gap, or nothing, in front
+  std::vector<size_t> islands;       // indices of instructions after a gap, or the first
 };
 
 TruthCount count_against(const DecodedFlow& flow, const std::vector<ExecutedRun>& truth);

@@ -1,4 +1,4 @@
-// Changes that no record tells of: what is possible then, and how LOST records narrow it
+// Changes that no record shows: what is possible then, and how LOST records narrow it
 // (docs/live-text.md 8.4).
 #include <gtest/gtest.h>
 
@@ -42,7 +42,7 @@ TEST(BrokenChain, LostRecordsNarrow) {
   EXPECT_EQ(at(store, kText, 1, 599), Texts{"0c"});
 }
 
-// The change that is missing may be one of a CPU without a ring, and no LOST record tells of it.
+// The missing change may be one of a CPU without a ring, for which no LOST record is written.
 TEST(BrokenChain, LostRecordsDoNotNarrowWhereARingMayBeMissing) {
   TextFacts facts;
   facts.all_rings = false;
@@ -65,7 +65,7 @@ TEST(BrokenChain, LossesOfAllRingsCountAndOthersElsewhereDoNot) {
   facts.poke(600, kText, "0c", "0d", 1);
   const TextStore store = facts.build();
   EXPECT_EQ(at(store, kText, 1, 15), Texts{"0b"});
-  // Two records are missing: there can have been something between 0b and 0c.
+  // Two records are missing: there may have been something between 0b and 0c.
   for (const Time t : {30, 70, 200}) {
     EXPECT_EQ(at(store, kText, 1, t), (Texts{"0a", "0b", "0c", "0d", "?"})) << t;
   }

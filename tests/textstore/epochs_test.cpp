@@ -70,7 +70,7 @@ TEST(Epochs, PokesOfOneProgramDoNotReachIntoTheNext) {
 }
 
 TEST(Epochs, PokesOfTheNextProgramBeforeItsAnnouncementLeaveTheLastOneAlone) {
-  TextFacts facts;  // the pack's chunk was reused; the fix-up of the next program comes before its symbol
+  TextFacts facts;  // the pack's chunk was reused; the fix-up of the next program precedes its symbol
   facts.layer(kText, kNops + kNop5 + kNops, program(10, 100, 15));
   facts.poke(150, kText + 4, kCall, kJmp);
   facts.layer(kText, kNops + kJmp + kNops, program(200, 300, 210));

@@ -1,4 +1,4 @@
-// Facts that no kernel makes: the store stays small and quick, says unknown, and gives a notice.
+// Facts that no kernel produces: the store stays small and fast, answers unknown, and gives a notice.
 #include <gtest/gtest.h>
 
 #include "arch/x86/patch_rules.h"

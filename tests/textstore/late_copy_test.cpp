@@ -1,6 +1,6 @@
-// A copy of memory that shows what the records say came later, and two equal records one after the other:
-// usually a copy that was read later than it says, and one poke that was recorded twice. Where records were
-// lost in between, both can be changes that nobody recorded.
+// A copy of memory that shows bytes which the records date later, and two equal records in sequence: usually
+// a copy that was read later than its time says, and one poke that was recorded twice. Where records were
+// lost in between, both may be unrecorded changes.
 #include <gtest/gtest.h>
 
 #include "tests/textstore/text_facts.h"
@@ -19,7 +19,7 @@ TEST(LateCopy, ShowsALaterStateAndNothingIsLost) {
   EXPECT_EQ(at(store, kText, 5, 40), Texts{kJmp});
 }
 
-// It can have been so at 10, and the change back is among the lost.
+// It may have been so at 10, and the record of the change back is among the lost ones.
 TEST(LateCopy, ShowsALaterStateThatALossCanHaveUndone) {
   TextFacts facts;
   facts.layer(kText, kJmp, {.observed = 10});
@@ -67,7 +67,7 @@ TEST(EqualPokes, AreTwoWhenTheOneBetweenCanBeAmongTheLost) {
   EXPECT_EQ(at(store, kText, 5, 103'000), Texts{kJmp});
 }
 
-// There and back and there again within the time in which equal records count as one.
+// Switched there, back and there again within the time in which equal records count as one.
 TEST(EqualPokes, ChangeThereAndBackWithinMicrosecondsIsKept) {
   TextFacts facts;
   facts.layer(kText, kNop5);

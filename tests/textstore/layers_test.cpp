@@ -88,7 +88,7 @@ TEST(Layers, SoftEndLastsUntilTheNextClaim) {
   const TextStore store = facts.build();
   EXPECT_EQ(at(store, kText + 2, 2, 39), Texts{"03 04"});
   EXPECT_EQ(at(store, kText + 2, 2, 40), Texts{"13 14"});
-  EXPECT_EQ(at(store, kText, 2, 1000), Texts{"01 02"});  // what is not claimed stays possible
+  EXPECT_EQ(at(store, kText, 2, 1000), Texts{"01 02"});  // what nothing claims stays possible
   EXPECT_EQ(at(store, kText, 2, 9), Texts{});
 }
 
@@ -101,7 +101,7 @@ TEST(Layers, SoftEndIsNotClaimedByALowerRank) {
 }
 
 TEST(Layers, NextLifetimeBeforeTheEndOfTheLastMakesBothCandidates) {
-  TextFacts facts;  // KSYMBOL of the next program came before the unregister of the last
+  TextFacts facts;  // KSYMBOL of the next program precedes the unregistration of the last
   facts.layer(kText, "01", {.from = 10, .until = 50, .soft = true, .rank = kRankEpoch});
   facts.layer(kText, "02", {.from = 40, .rank = kRankEpoch});
   const TextStore store = facts.build();

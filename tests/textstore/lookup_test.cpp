@@ -1,4 +1,4 @@
-// TextStore's answers: cells, read(), origins.
+// What TextStore returns: cells, read(), origins.
 #include <gtest/gtest.h>
 
 #include "tests/textstore/text_facts.h"

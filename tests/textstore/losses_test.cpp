@@ -34,7 +34,7 @@ TEST(Losses, OneLostRecordCannotSwitchThereAndBack) {
   EXPECT_EQ(at(facts.build(), kText, 5, 300), Texts{kJmp});
 }
 
-// One of the two changes can be that of a CPU without a ring, at any time.
+// One of the two changes may be that of a CPU without a ring, at any time.
 TEST(Losses, OneLostRecordIsEnoughWhereARingMayBeMissing) {
   TextFacts facts;
   facts.all_rings = false;
@@ -86,7 +86,7 @@ TEST(Losses, ASiteWithTwoJumpsIsNoKey) {
   EXPECT_EQ(at(facts.build(), kText, 5, 300), (Texts{kNop5, "?", kJmp, kOther}));
 }
 
-// Without a machine's rules the store cannot know that a key has no third state.
+// Without the rules of a machine the store cannot know that a key has no third state.
 TEST(Losses, WithoutPatchRulesAnythingCanHaveBeenAtAKey) {
   for (const bool rules : {true, false}) {
     TextFacts facts;

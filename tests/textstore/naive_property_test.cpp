@@ -1,5 +1,5 @@
-// The store against a second one that is slow and obvious, on thousands of made-up histories: any mix of
-// layers, pokes that fit or do not, installs, removals and losses.
+// The store against a second one that is slow and simple, on thousands of random histories: any mix of
+// layers, pokes that fit or do not fit, installations, removals and losses.
 #include <gtest/gtest.h>
 
 #include <deque>
@@ -14,9 +14,9 @@
 namespace asof::test {
 namespace {
 
-constexpr Time kTick = 10000;  // ns; pokes nearer than 5 us with equal bytes would count as recorded twice
+constexpr Time kTick = 10000;  // ns; equal pokes less than 5 us apart would count as one recorded twice
 constexpr uint64_t kTicks = 60;
-constexpr uint64_t kSize = 24;  // bytes of the world
+constexpr uint64_t kSize = 24;  // bytes of the simulated memory
 
 struct History {
   std::vector<Layer> layers;
@@ -28,8 +28,8 @@ struct History {
 
 struct Kind {
   unsigned layers, pokes;
-  unsigned foreign;  // per cent of pokes whose old bytes are not what the one before left
-  bool pure;         // installs and removals too
+  unsigned foreign;  // percent of pokes whose old bytes are not what the previous one left
+  bool pure;         // installations and removals, too
   bool observed;
   bool keys = false;  // pokes switch keys: a NOP or one jump
 };
@@ -80,7 +80,7 @@ History random_history(SimRandom& random, const Kind& kind) {
   for (const Word& w : kKeys) {
     if (kind.keys) std::copy_n(random.chance(50) ? w.nop : w.jump, w.size, memory.begin() + w.at);
   }
-  if (kind.keys) {  // some copies show them as they were
+  if (kind.keys) {  // some copies show them in their old state
     for (Layer& l : h.layers) {
       if (l.bytes.empty() || random.chance(30)) continue;
       h.owned.emplace_back(memory.begin() + static_cast<ptrdiff_t>(l.range.begin - kText),
@@ -204,7 +204,7 @@ void compare_with_naive(const History& h, const TextStore& store) {
       EXPECT_TRUE(cell.versions.empty()) << "outside everything";
       continue;
     }
-    // A site is one whole. Elsewhere cells are joined where they say the same: there each byte counts.
+    // A site is a unit. Elsewhere cells with equal versions are merged: there each byte is checked.
     const bool site = std::ranges::any_of(h.pokes, [&](const Poke& p) {
       return cell.range.overlaps(range_of(p.addr, std::max(p.old_bytes.size(), p.new_bytes.size())));
     });
@@ -223,7 +223,7 @@ void compare_with_naive(const History& h, const TextStore& store) {
 void check_shape(const History& h, const TextStore& store) {
   Addr at = 0;
   for (const Cell& c : store.cells(kKernelSpace, {0, UINT64_MAX})) {
-    ASSERT_EQ(c.range.begin, at) << "cells lie side by side";
+    ASSERT_EQ(c.range.begin, at) << "cells are adjacent";
     at = c.range.end;
     for (size_t i = 1; i < c.versions.size(); ++i) {
       ASSERT_LE(c.versions[i - 1].from, c.versions[i].from);
@@ -235,7 +235,7 @@ void check_shape(const History& h, const TextStore& store) {
   for (const Poke& p : h.pokes) {
     if (p.old_bytes.empty() || p.new_bytes.empty()) continue;
     const AddrRange r = range_of(p.addr, std::max(p.old_bytes.size(), p.new_bytes.size()));
-    ASSERT_TRUE(store.cell(kKernelSpace, p.addr).range.contains(r)) << "a poke's bytes lie in one cell";
+    ASSERT_TRUE(store.cell(kKernelSpace, p.addr).range.contains(r)) << "a poke's bytes are in one cell";
   }
 }
 

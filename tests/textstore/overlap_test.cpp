@@ -1,7 +1,7 @@
-// Layers of one rank that overlap in part, in addresses and in time: programs whose begin or end is not
-// known. Each that can be there is a candidate at each of its bytes, and what has one candidate only is the
-// same in all of them, over any stretch that one instruction can have: nothing certain is made of bytes of
-// two.
+// Layers of one rank that overlap partly, in addresses and in time: programs whose beginning or end is not
+// known. Each program that may be there is a candidate at each of its bytes, and bytes with one candidate
+// only are the same in all of them, over any length that one instruction can have: nothing certain is
+// composed of bytes of two programs.
 #include <gtest/gtest.h>
 
 #include <deque>
@@ -22,7 +22,7 @@ struct World {
   std::vector<Layer> layers;
 
   explicit World(SimRandom& random) {
-    std::vector<uint8_t> common(kSize);  // much is equal in all of them, as in programs of one source
+    std::vector<uint8_t> common(kSize);  // much is equal in all of them, as in programs from one source
     for (uint8_t& b : common) b = static_cast<uint8_t>(random.below(256));
     for (uint64_t n = random.between(2, 5); n != 0; --n) {
       Layer l;
@@ -45,7 +45,7 @@ struct World {
   }
 };
 
-// All possible bytes of `r` at t, cell by cell: one list for each cell.
+// All possible bytes of `r` at t: one list for each cell.
 std::vector<std::vector<std::vector<uint8_t>>> possible(const TextStore& store, AddrRange r, Time t) {
   std::vector<std::vector<std::vector<uint8_t>>> cells;
   for (const Cell& cell : store.cells(kKernelSpace, r)) {
@@ -90,7 +90,7 @@ TEST(Overlap, EveryOneThatCanBeThereIsACandidateAndOnlyWhatTheyShareIsCertain) {
           (texts.size() == 1 ? certain : ambiguous) += 1;
         }
       }
-      // Two cells that differ each for itself would let a path take one half from here, the other from there.
+      // Two cells that differ independently would let a path take its halves from different programs.
       const auto differs = [](const auto& texts) {
         return std::ranges::any_of(texts, [&](const auto& text) { return text != texts[0]; });
       };
@@ -109,8 +109,8 @@ TEST(Overlap, EveryOneThatCanBeThereIsACandidateAndOnlyWhatTheyShareIsCertain) {
   EXPECT_GT(certain, 5'000U);
 }
 
-// One program after the other, with changes in each, where the layers say that each was there longer than it
-// was.
+// One program after the other, with changes in each, where the layer of each lasts longer than the program
+// did.
 class Blurred {
  public:
   struct Look {
@@ -134,7 +134,7 @@ class Blurred {
   Time program(Time t) {
     const Addr begin = kText + random_.below(40);
     std::vector<uint8_t> now(random_.between(24, 56));
-    // Enough values that a change of one program does not fit another one by chance.
+    // Enough values that a change to one program does not fit another one by chance.
     for (uint8_t& b : now) b = static_cast<uint8_t>(random_.below(64));
     const Time from = t;
     Time observed = t;
@@ -163,7 +163,7 @@ class Blurred {
     builder_.add_layer(layer);
     transcript_ += "program at +" + std::to_string(begin - kText) + " from " + std::to_string(from) +
                    " until " + std::to_string(t) + ": " + to_hex(image) + " of " + std::to_string(observed) +
-                   ", told from " + std::to_string(layer.from) + " until " + std::to_string(layer.until) +
+                   ", layer from " + std::to_string(layer.from) + " until " + std::to_string(layer.until) +
                    (soft_ ? " softly\n" : "\n");
     return t;
   }
@@ -179,7 +179,7 @@ class Blurred {
   }
 
   SimRandom& random_;
-  bool soft_;  // all is known: each ends softly when it was told to
+  bool soft_;  // everything is known: each layer ends softly at the program's end
   Builder builder_;
   std::deque<std::vector<uint8_t>> owned_;
   std::vector<Look> looks_;

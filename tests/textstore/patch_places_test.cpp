@@ -1,4 +1,4 @@
-// Places that are patched, without a single record: after a loss they may be what the copy does not show.
+// Sites that the kernel patches, without a single record: after a loss they may differ from the copy.
 #include <gtest/gtest.h>
 
 #include "tests/textstore/text_facts.h"
@@ -35,7 +35,7 @@ TEST_F(Places, AreDoubtfulFromTheLossOn) {
   EXPECT_EQ(site(store, 100), Texts{kNop5});
   EXPECT_EQ(site(store, 101), both_);
   EXPECT_EQ(site(store, kTimeMax), both_);
-  EXPECT_EQ(at(store, kText, 8, 150), Texts{"90 90 90 90 90 90 90 90"});  // beside the place
+  EXPECT_EQ(at(store, kText, 8, 150), Texts{"90 90 90 90 90 90 90 90"});  // next to the site
   EXPECT_EQ(at(store, kSite + 5, 2, 150), Texts{"90 90"});
 }
 
@@ -105,8 +105,8 @@ TEST_F(Places, HoldOnlyWhereTextIsKnownAndWhole) {
   EXPECT_TRUE(store.cell(kKernelSpace, kSite + 3).versions.empty());
 }
 
-// What lies beneath a place is looked for among the layers before it: made-up ones must not make that take
-// for ever, and what was left out is told.
+// The bytes under a site are searched for in the layers before it: forged layers must not make that take
+// forever, and what was left out is reported.
 TEST_F(Places, MoreThanCanBeLookedAtIsTold) {
   constexpr Addr kFirst = kText + 0x8000, kLast = kText + 0xffff;
   facts_.layer_bytes(kText, std::vector<uint8_t>(1 << 16, 0x90));

@@ -1,4 +1,4 @@
-// The chain of pokes at one site: which bytes before, between and after (rules: textstore/builder.h).
+// The chain of pokes at one site: the bytes before, between and after them (rules: textstore/builder.h).
 #include <gtest/gtest.h>
 
 #include "tests/textstore/text_facts.h"
@@ -137,7 +137,7 @@ TEST(Pokes, EqualTimesAreOrderedByTheBytes) {
 }
 
 TEST(Pokes, EqualTimesLookAheadWhereNothingElseTells) {
-  TextFacts facts;  // no layer: only the poke after them says which was last
+  TextFacts facts;  // no layer: only the poke after them shows which was last
   facts.poke_at(1, 100, kSite, kNop5, kJmp);
   facts.poke_at(2, 100, kSite, kJmp, kNop5);
   facts.poke_at(3, 200, kSite, kJmp, kCall);
@@ -161,7 +161,7 @@ TEST(Pokes, LongTieIsChained) {
 }
 
 TEST(Pokes, SiteAcrossTwoLayersIsOneCell) {
-  TextFacts facts;  // NOP5 at the end of one segment, tail in the next
+  TextFacts facts;  // NOP5 at the end of one ELF segment, its tail in the next
   facts.layer(kText, "90 90 90 0f 1f");
   facts.layer(kText + 5, "44 00 00 90 90");
   facts.poke(100, kText + 3, kNop5, kJmp);

@@ -1,5 +1,5 @@
-// Memory given to another module without a record: the poke that finds other bytes than the module's is all
-// there is to know it by (docs/live-text.md 3.7, row M03 of 8.3).
+// Memory reused by another module without a record: the only evidence is the poke that finds bytes other than
+// the module's (docs/live-text.md 3.7, row M03 of 8.3).
 #include <gtest/gtest.h>
 
 #include "tests/textstore/text_facts.h"

@@ -1,5 +1,5 @@
 // Soundness: a simulated kernel patches, loads and unloads; what was in memory at the instant code ran must
-// be among what the store thinks possible, and be the only thing where nothing was lost
+// be among the store's candidates, and be the only one where nothing was lost
 // (docs/live-text.md 7.2, P1, P3, P5).
 #include <gtest/gtest.h>
 
@@ -16,7 +16,7 @@ namespace {
 constexpr uint64_t kSize = 256;
 constexpr Time kEnd = 100'000'000;  // ns
 
-// A place that is always patched as a whole, by one of a few instructions.
+// A site that is always patched as a whole, with one of a few instructions.
 struct SimSite {
   uint64_t at, size;
 };
@@ -46,7 +46,7 @@ class SimText {
       p.before.assign(now.begin() + s.at, now.begin() + s.at + s.size);
       p.after = p.before;
       p.after[random.below(s.size)] ^= static_cast<uint8_t>(1 + random.below(255));
-      // A kprobe inside the site sometimes.
+      // Sometimes a kprobe inside the site.
       if (s.size > 1 && random.chance(20)) {
         p.before.resize(1);
         p.after = {static_cast<uint8_t>(p.before[0] ^ (1 + random.below(255)))};
@@ -58,7 +58,7 @@ class SimText {
     end_ = now;
   }
 
-  // Memory just after everything that happened up to t.
+  // Memory after all changes up to and including t.
   std::vector<uint8_t> memory(Time t) const {
     std::vector<uint8_t> bytes = start_;
     for (const SimPoke& p : pokes_) {
@@ -67,7 +67,7 @@ class SimText {
     return bytes;
   }
 
-  // All of each ring's losses, reported late as the kernel does: with the ring's next record.
+  // All losses of each ring, reported late, as the kernel does: with the ring's next record.
   std::vector<LostRecords> lost() const {
     std::vector<LostRecords> lost;
     for (uint32_t ring : {0U, 1U}) {
@@ -114,7 +114,7 @@ void add_text(Builder& builder, const std::vector<uint8_t>& bytes, Time observed
   builder.add_layer({.range = range_of(kText, kSize), .bytes = bytes, .observed = observed});
 }
 
-// Every cell of the world holds the truth at t among its candidates; `alone`: and nothing else.
+// The candidates of every cell include the truth at t; `alone`: and nothing else.
 void expect_truth(const TextStore& store, const std::vector<uint8_t>& truth, Time t, bool alone) {
   for (const Cell& cell : store.cells(kKernelSpace, range_of(kText, kSize))) {
     const auto* bytes = truth.data() + (cell.range.begin - kText);
@@ -151,7 +151,7 @@ TEST(SimulatedMemory, TruthIsTheOnlyCandidateWhileNothingIsLost) {
   }
 }
 
-// Most ties are decided by the bytes; where several orders are possible, each of them is what was in memory.
+// Most ties are decided by the bytes; where several orders are possible, each gives what was in memory.
 TEST(SimulatedMemory, EqualTimesKeepTheChainWhole) {
   for (uint64_t seed = 0; seed < 400; ++seed) {
     SCOPED_TRACE(seed);
@@ -204,7 +204,7 @@ TEST(SimulatedMemory, CopyTornByPokesDoesNoHarm) {
     SCOPED_TRACE(seed);
     SimRandom random(seed);
     const SimText text(random, 0, false);
-    // Each 16 bytes are copied at another time, and nobody knows when.
+    // Each 16 bytes are copied at a different, unknown time.
     std::vector<uint8_t> copy(kSize);
     for (uint64_t at = 0; at < kSize; at += 16) {
       const std::vector<uint8_t> then = text.memory(static_cast<Time>(random.below(kEnd)));
@@ -222,8 +222,8 @@ TEST(SimulatedMemory, CopyTornByPokesDoesNoHarm) {
   }
 }
 
-// A change and its undoing that both are lost leave no trace, so times at which lost changes show are left
-// out unless the next record or an end snapshot tells of them.
+// A change and its reversal that are both lost leave no evidence, so times at which lost changes are in
+// effect are skipped unless the next record or an end snapshot shows them.
 TEST(SimulatedMemory, TruthIsAmongTheCandidatesWhenOneChangeOfASiteIsLost) {
   size_t ambiguous = 0;
   for (uint64_t seed = 0; seed < 400; ++seed) {
@@ -265,7 +265,7 @@ TEST(SimulatedMemory, TruthIsAmongTheCandidatesWhenOneChangeOfASiteIsLost) {
   EXPECT_GT(ambiguous, 500U);
 }
 
-// Programs come and go in one area; each runs only between its announcement and the next claim of its place.
+// Programs come and go in one area; each runs only between its announcement and the next one at its address.
 TEST(SimulatedMemory, RunningProgramsAreReadFromTheirOwnLifetime) {
   for (uint64_t seed = 0; seed < 300; ++seed) {
     SCOPED_TRACE(seed);

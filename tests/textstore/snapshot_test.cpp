@@ -9,7 +9,7 @@ namespace {
 using Kind = TextNotice::Kind;
 
 TEST(Snapshot, TransientBreakpointInTheCopyIsHealed) {
-  for (const std::string tail : {"1f 44 00 00", "01 02 03 04"}) {  // of the old or of the new instruction
+  for (const std::string tail : {"1f 44 00 00", "01 02 03 04"}) {  // of the old or the new instruction
     TextFacts facts;
     facts.layer(kText, "cc " + tail + " 90");
     facts.poke(100, kText, kNop5, kJmp);
@@ -60,7 +60,7 @@ TEST(Snapshot, DisagreementIsReportedAndThePokeWins) {
   EXPECT_EQ(notices[0].addr, kText);
 }
 
-// What the copy shows was changed by something that left no record, at any time up to the first poke.
+// What the copy shows was changed without a record, at any time up to the first poke.
 TEST(Snapshot, DisagreementOfADatedCopyIsAnExtraCandidate) {
   TextFacts facts;
   facts.layer(kText, kCall + " 90", {.observed = 30});
@@ -91,12 +91,12 @@ TEST(Snapshot, EndSnapshotAfterALossGivesASecondCandidate) {
   const TextStore store = facts.build();
   EXPECT_EQ(at(store, kText, 1, 5), Texts{"0a"});
   EXPECT_EQ(at(store, kText, 1, 20), Texts{"0b"});
-  // What the first copy's lifetime ends with was seen by nobody.
+  // No record shows the bytes at the end of the first copy's lifetime.
   EXPECT_EQ(at(store, kText, 1, 21), (Texts{"0a", "0b", "0e", "?"}));
   EXPECT_EQ(at(store, kText, 1, 1000), (Texts{"0b", "0e"}));
 }
 
-// A state that no record leaves or finds: something changed there and back between two pokes, unrecorded.
+// A state that no record leaves or finds: unrecorded changes there and back between two pokes.
 TEST(Snapshot, EndSnapshotOfAStateThatNeverWasIsACandidateUpToTheNextPoke) {
   TextFacts facts;
   facts.layer(kText, "0a 90", {.until = 900});
@@ -150,7 +150,7 @@ TEST(Snapshot, TwoSnapshotsDifferInOnePlaceOnly) {
   for (size_t i = 0; i < start.size(); ++i) start[i] = static_cast<uint8_t>(i * 7);
   end = start;
   end[1000] ^= 1;
-  end[1010] ^= 1;  // nearer than an instruction is long: one run
+  end[1010] ^= 1;  // closer than the length of an instruction: one run
   TextFacts facts;
   facts.layer_bytes(kText, start, {.until = 900});
   facts.layer_bytes(kText, end, {.from = 100, .observed = 1000});

@@ -1,4 +1,4 @@
-// TextFacts: facts for a Builder written as in the test matrix (hex bytes, times), and what a store answers
+// TextFacts: facts for a Builder written as in the test matrix (hex bytes, times), and the answers of a store
 // as text.
 #pragma once
 #include <algorithm>
@@ -82,14 +82,14 @@ class TextFacts {
 
   Builder builder;
   bool all_rings = true;
-  bool x86_rules = true;  // of no machine else
+  bool x86_rules = true;  // false: no machine's rules
 
  private:
   std::deque<std::vector<uint8_t>> owned_;
   uint64_t next_offset_ = 1000;
 };
 
-// Texts that can be at [a, a+size) within the bounds, sorted, "?" for unknown. The range must lie in one
+// Texts that may be at [a, a+size) within the bounds, sorted, "?" for unknown. The range must be in one
 // cell.
 inline std::vector<std::string> candidates(const TextStore& store, Addr a, size_t size, TimeBounds when,
                                            Space space = kKernelSpace) {

@@ -1,4 +1,5 @@
-// Versions of text for people: which version an instruction was, and what a range looked like at an instant.
+// Versions of text for display: which version an instruction belonged to, and the text of a range at an
+// instant.
 #include "textstore/text_image.h"
 
 #include <gtest/gtest.h>
@@ -12,7 +13,7 @@ namespace {
 constexpr Addr kText = 0xffffffff81000000;
 const std::vector<uint8_t> kOld = {0x0f, 0x1f, 0x44, 0x00, 0x00}, kNew = {0xe9, 1, 2, 3, 4};
 
-// 64 NOPs, five bytes of them poked at 100 and back at 200; a piece without bytes behind them.
+// 64 NOPs, five bytes of them poked at 100 and back at 200; a range without bytes after them.
 class History : public ::testing::Test {
  protected:
   History() : page_(64, 0x90) {

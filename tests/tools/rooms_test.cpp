@@ -1,4 +1,5 @@
-// docs/rooms.md lists all folders with code, lowest first: includes go up that list only.
+// docs/rooms.md lists all folders with code, lowest first: a file includes files of its own row or rows above
+// it only.
 #include <gtest/gtest.h>
 
 #include <algorithm>

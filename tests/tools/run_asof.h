@@ -24,7 +24,7 @@ inline std::string read_file(const std::filesystem::path& path) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
-// `arguments` go through the shell; ASOF_BINARY stands before them, `tail` after them ("| head -1").
+// `arguments` go through the shell, after ASOF_BINARY and before `tail` ("| head -1").
 inline Ran run_asof(const std::string& arguments, const std::string& tail = "") {
   const TempDir dir;
   const std::string out = dir.path() / "out";
@@ -51,7 +51,7 @@ inline std::vector<std::string> lines_of(const std::string& text) {
 
 inline const std::string kDemo = ASOF_TEST_DATA "/demo/perf.data --symfs " ASOF_TEST_DATA "/demo/symfs";
 
-// Of the captures beside the project.
+// A path among the captures beside the project.
 inline std::string shared(const std::string& path) { return ASOF_SHARED_DIR "/" + path; }
 
 }  // namespace asof::test

@@ -63,7 +63,7 @@ class Arm64Flow {
     std::memcpy(&w, log_.blocks[e.block].bytes.data() + kWord * i, sizeof w);
     return w;
   }
-  // Offset into the vectors of the entry that this block is: 0x200 and on from EL1, 0x400 and on from EL0.
+  // If this block is an entry of the vectors, its offset: 0x200 and on from EL1, 0x400 and on from EL0.
   std::optional<unsigned> entry(const Event& e) const {
     const Addr at = e.kind == Event::Kind::kBlock ? address(e) - options_.vectors : 0;
     return at >= 0x200 && at < 0x800 && at % 0x80 == 0 ? std::optional(static_cast<unsigned>(at))
@@ -149,7 +149,7 @@ void Arm64Flow::interrupted(Addr from, size_t next, bool by_brk) {
   unit_.exception(by_brk ? type::kInstDebug : kTypes[which % 4], from, address(e), ticks(e.count));
 }
 
-// What came behind the last instruction that began, number `i` of the block.
+// What followed the last instruction that began, number `i` of the block.
 void Arm64Flow::leave(const Event& e, size_t i, Addr at, size_t next) {
   const Kind kind = kind_of(word(e, i));
   const uint64_t time = ticks(e.count + i);
@@ -165,7 +165,7 @@ void Arm64Flow::leave(const Event& e, size_t i, Addr at, size_t next) {
   }
   const Addr target = vector ? saved_pc(next) : address(*after);
   if (vector && target == at) return interrupted(at, next, kind == Kind::kBrk);
-  if (target == at && kind == Kind::kStraight) return;  // begun anew
+  if (target == at && kind == Kind::kStraight) return;  // restarted
   retire(e, at, kind);
   branch(e, at, kind, target, time);
   if (vector) interrupted(target, next, false);

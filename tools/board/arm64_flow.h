@@ -1,5 +1,6 @@
-// arm64 boards: follows the blocks that one CPU executed at EL1, tells a simulated ETMv4 (EtmUnit) and the
-// truth what happened, and finds the changes of text among the stores of the code that writes instructions.
+// arm64 boards: follows the blocks that one CPU executed at EL1, reports to a simulated ETMv4 (EtmUnit) and
+// to the truth what happened, and finds the changes of text among the stores of the code that writes
+// instructions.
 #pragma once
 #include <functional>
 #include <vector>

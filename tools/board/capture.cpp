@@ -92,7 +92,7 @@ class Trimmer {
     }
     return core;
   }
-  // Symbols of those pages, of modules and programs, and those that say where the kernel is.
+  // Symbols of those pages, of modules and programs, and those that give the kernel's address.
   std::string keep_symbols(const std::string& kallsyms) const {
     std::string out;
     for (size_t at = 0; at < kallsyms.size();) {
@@ -116,7 +116,7 @@ class Trimmer {
   std::unordered_set<Addr> pages_;
 };
 
-// The guest's watcher notes the counter; a capture says perf's time, which arm64 decoders can use, too.
+// The guest's watcher notes the counter; a capture has perf's time, which arm64 decoders can use, too.
 std::vector<uint8_t> with_perf_time(const GuestFiles& files) {
   constexpr uint32_t kPerfTime = 0x80000000;  // docs/bundle.md, "ksym_text.bin"
   constexpr size_t kHead = 24;
@@ -243,7 +243,7 @@ void write_board_capture(const CaptureInput& in, const TraceFormat& format, cons
   const auto symbols = [&](const std::string& text) { return in.trim ? trimmer.keep_symbols(text) : text; };
   w.write_directory(directory / "perf.data", {make_core(core(in.files.kcore), format.elf_machine),
                                               symbols(in.files.kallsyms), in.files.modules});
-  // A file that is empty is written all the same: perf wants it.
+  // An empty file is written all the same: perf requires it.
   write_text(directory / "perf.data/kcore_dir/modules", in.files.modules);
   write_bytes(directory / "kcore.end", make_core(core(in.files.kcore_end), format.elf_machine));
   write_text(directory / "kallsyms.end", symbols(in.files.kallsyms_end));

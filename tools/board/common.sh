@@ -26,7 +26,7 @@ fail() {
   exit 2
 }
 
-# need PROGRAM PACKAGE: what is missing is said all at once, by need_done.
+# need PROGRAM PACKAGE: need_done reports all that is missing at once.
 missing=()
 need() { command -v "$1" >/dev/null || missing+=("$1 (Debian package $2)"); }
 need_done() {

@@ -83,7 +83,7 @@ void read_clock(const fs::path& path, GuestFiles& out) {
     if (key == "cap_user_time_zero") out.clock.cap_zero = value != 0;
     if (key.starts_with("id")) out.ids.push_back(value);
   }
-  if (out.ids.empty() || out.clock.mult == 0) fail("the clock is not told");
+  if (out.ids.empty() || out.clock.mult == 0) fail("the clock is not recorded");
 }
 
 void read_symbols(GuestFiles& out) {

@@ -1,4 +1,5 @@
-// What the guest handed out beside the log: copies of kernel text, names, rings, BPF code, clock (guest/*.c).
+// What the guest handed out besides the log: copies of kernel text, names, rings, BPF code, clock
+// (guest/*.c).
 #pragma once
 #include <cstdint>
 #include <filesystem>

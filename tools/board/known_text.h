@@ -1,5 +1,5 @@
-// Which bytes a capture has for an address, at any time and from any of its sources. What is not there is
-// "late text" in the truth: no decoder can know it.
+// The bytes that a capture has for an address, at any time and from any of its sources. What is missing there
+// is "late text" in the truth: no decoder can know it.
 #pragma once
 #include <cstdint>
 #include <span>

@@ -57,7 +57,7 @@ std::vector<Block> read_blocks(std::span<const uint8_t> bytes) {
   return out;
 }
 
-// Puts the units in order: what one unit leaves open (how much of a block ran) the next ones say.
+// Puts the units in order: what one unit leaves open (how much of a block ran) the next ones determine.
 class LogReader {
  public:
   LogReader(Log& out, size_t blocks) : out_(out), blocks_(blocks) {}
@@ -153,11 +153,11 @@ void Clock::mark(uint64_t count, uint64_t value, bool untraced_before) {
   const int64_t residual = bias - points_.back().bias;
   const auto tick = static_cast<int64_t>(ns_per_tick_);
   if (residual < -kLargeResidual - tick) {
-    // Interrupted between the counter and the store: it tells of the time before.
+    // Interrupted between the counter and the store: its time is that before the interrupt.
     ++skipped_;
     return;
   }
-  // A counter that is coarser than the count says less than what is known already.
+  // A counter that is coarser than the count gives less than what is known already.
   const bool same = ns_per_tick_ != 1 && residual <= 0 && residual > -tick;
   if (!same) points_.push_back({count, bias});
   if (residual > kLargeResidual) {
@@ -171,7 +171,7 @@ uint64_t Clock::ns(uint64_t count) const {
   if (points_.empty()) fail("has no mark of the clock");
   auto after = std::ranges::upper_bound(points_, count, {}, &Point::count);
   if (after != points_.begin()) --after;
-  // Time does not go backwards where a mark corrects it.
+  // Time does not go backwards when a mark corrects it.
   const int64_t bias = after->bias;
   uint64_t now = static_cast<uint64_t>(static_cast<int64_t>(count) + bias);
   if (after != points_.begin()) {

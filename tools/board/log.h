@@ -13,7 +13,7 @@
 
 namespace asof::board {
 
-// A stretch of kernel code as the emulator translated it: straight but for its last instruction.
+// A stretch of kernel code as the emulator translated it: straight except for its last instruction.
 struct Block {
   Addr address = 0;
   std::vector<uint8_t> sizes;  // of the instructions, in bytes
@@ -40,9 +40,9 @@ struct Store {
 };
 
 // The guest's clock as a function of the number of instructions. Between two marks it advances by one
-// nanosecond per instruction, as the emulator was told; a mark says where it stood. What a mark differs from
-// what the last one promised is the residual: instructions that the emulator counted otherwise, or the jump
-// of an idle machine.
+// nanosecond per instruction, as the emulator was configured; a mark gives its value. The residual is the
+// difference of a mark from what the mark before it predicted: instructions that the emulator counted
+// otherwise, or the jump of an idle machine.
 class Clock {
  public:
   explicit Clock(uint64_t ns_per_tick = 1) : ns_per_tick_(ns_per_tick) {}

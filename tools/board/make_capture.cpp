@@ -28,7 +28,7 @@ struct Options {
   bool coarse = false, trim = false;
 };
 
-// Entries of the IDT: see the guest's init, which tells the plugin the same.
+// Entries of the IDT: see the guest's init, which passes the same to the plugin.
 class Entries {
  public:
   explicit Entries(const GuestFiles& files) {

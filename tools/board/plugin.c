@@ -2,7 +2,7 @@
  *
  * The emulator runs with -icount: one thread executes all CPUs in turn, and the guest's counters advance with
  * the number of instructions. So one count of begun instructions orders everything, says how much of a block
- * was executed (the next unit of the log tells where the count stood then), and is the clock (marks of the
+ * was executed (the next unit of the log has the count at that time), and is the clock (marks of the
  * guest relate it).
  *
  * The guest gives commands through its doorbell page (protocol.h). What it dumps, and the exception frames it
@@ -109,7 +109,7 @@ static void put(FILE* f, const void* bytes, size_t size) {
   if (fwrite(bytes, 1, size, f) != size) die("cannot write");
 }
 
-/* Bytes of the guest's memory behind an access; NULL when it is a device. */
+/* Bytes of the guest's memory for an access; NULL when it is a device. */
 static const uint8_t* memory_at(qemu_plugin_meminfo_t info, uint64_t address) {
   struct qemu_plugin_hwaddr* hw = qemu_plugin_get_hwaddr(info, address);
   if (hw == NULL || qemu_plugin_hwaddr_is_io(hw)) return NULL;
@@ -134,10 +134,10 @@ static void payload(uint64_t a, uint64_t b) {
   put(log_file, words, sizeof words);
 }
 
-/* With -icount, QEMU 7.2 lets a CPU run up to the next timer event and then gives the others what is left of
- * the time before it: nothing. A CPU that waits for another without PAUSE waits for ever (the kernel does so
- * when it starts a CPU). So each turn is ended after some blocks; the count decides, so that two runs are the
- * same. */
+/* With -icount, QEMU 7.2 lets a CPU run up to the next timer event and then gives the others the rest of the
+ * time before it: nothing. A CPU that waits for another without PAUSE waits for ever (the kernel does so when
+ * it starts a CPU). So each turn is ended after some blocks; the count decides, so that two runs are
+ * the same. */
 static void take_turns(unsigned cpu) {
   static unsigned blocks;
   if (++blocks < kTurn) return;
@@ -161,13 +161,13 @@ static void on_block(unsigned cpu, void* data) {
     on_away(cpu, NULL);
   } else {
     take_turns(cpu);
-    /* Iterations of a repeated string instruction are blocks of it alone; one unit stands for all of them. */
+    /* Iterations of a repeated string instruction are blocks of it alone; one unit represents all of them. */
     if (last.kind == BOARD_LOG_BLOCK && last.cpu == cpu && last.block == (uint32_t)(uintptr_t)data) return;
     unit(BOARD_LOG_BLOCK, cpu, (uint32_t)(uintptr_t)data);
   }
 }
 
-/* x86: the words above the first one that an entry pushes hold the interrupted place. */
+/* x86: the words above the first one that an entry pushes hold the interrupted address. */
 static void on_entry_store(unsigned cpu, qemu_plugin_meminfo_t info, uint64_t address, void* data) {
   (void)data;
   if (paused[cpu]) return;
@@ -194,7 +194,7 @@ static void on_saved_word(unsigned cpu, qemu_plugin_meminfo_t info, uint64_t add
   payload(0, 0);
 }
 
-/* arm64: instruction words that are stored through an alias; the physical address says where. */
+/* arm64: instruction words that are stored through an alias; the physical address shows where. */
 static void on_word_store(unsigned cpu, qemu_plugin_meminfo_t info, uint64_t address, void* data) {
   (void)data;
   const uint8_t* at = qemu_plugin_mem_size_shift(info) == 2 ? memory_at(info, address) : NULL;

@@ -69,7 +69,7 @@ const Decoded& X86Flow::decoded(uint32_t number) {
     const uint8_t size = b.sizes[i];
     const SimInsn insn = scratch_.fetch(kKernelSpace, at);
     if (insn.length != size) {
-      // An instruction across pages is taken out of the emulator's block again, but the plugin sees its first
+      // An instruction across pages is removed from the emulator's block again, but the plugin sees its first
       // bytes.
       const bool crosses = at / kPage != (at + insn.length - 1) / kPage;
       if (i != 0 && i + 1 == b.sizes.size() && crosses && insn.length > size) break;
@@ -82,8 +82,8 @@ const Decoded& X86Flow::decoded(uint32_t number) {
   return it->second;
 }
 
-// The entry pushes an error code or -1 if the CPU did not, or calls first: the frame stands one or two words
-// higher. The first store may be in a block behind that of the entry (CLAC ends one).
+// The entry pushes an error code or -1 if the CPU did not, or calls first: the frame is one or two words
+// higher. The first store may be in a block after that of the entry (CLAC ends one).
 Frame X86Flow::frame_of(size_t index) const {
   for (size_t i = index; i < events_.size() && i < index + 4; ++i) {
     if (events_[i].stores.empty()) continue;
@@ -130,7 +130,7 @@ void X86Flow::branch(const Event& e, const SimInsn& insn, Addr end, Addr target)
   }
 }
 
-// Long stretches of user code are cut, so that no MTC is left out: their eight bits would not say how many.
+// Long stretches of user code are cut, so that no MTC is left out: their eight bits would not show how many.
 void X86Flow::away_until(uint64_t now) {
   const test::TracerConfig& c = options_.trace;
   const uint64_t step = (100ULL << c.mtc_freq) * c.tsc_ctc_n / c.tsc_ctc_d;
@@ -147,7 +147,7 @@ void X86Flow::interrupted(Addr at, const Event& next) {
   tracer_.transfer(address(next), kKernel, true);
 }
 
-// What came behind the last instruction that began.
+// What followed the last instruction that began.
 void X86Flow::leave(const Event& e, const SimInsn& last, bool late, Addr at, size_t next) {
   const Addr end = at + last.length;
   const bool straight = last.kind == SimKind::kStraight || last.kind == SimKind::kMovCr3;
@@ -168,7 +168,7 @@ void X86Flow::leave(const Event& e, const SimInsn& last, bool late, Addr at, siz
     ++out_.int3_hits;
     return interrupted(at, events_[next]);
   }
-  if (straight && target == at) {  // an iteration of a string instruction, a fault, or begun anew
+  if (straight && target == at) {  // an iteration of a string instruction, a fault, or a restart
     if (frame) return interrupted(at, events_[next]);
     ++out_.string_iterations;
     return;
@@ -198,7 +198,7 @@ void X86Flow::block(size_t index, size_t next) {
 }
 
 X86Cpu X86Flow::run(std::span<const Event> events) {
-  // Blocks that were entered and left before their first instruction say nothing.
+  // Blocks that were entered and left before their first instruction show nothing.
   std::vector<Event> useful;
   for (const Event& e : events) {
     if (e.kind != Event::Kind::kBlock || e.executed != 0) useful.push_back(e);

@@ -1,6 +1,6 @@
-// x86 boards: follows the blocks that one CPU executed, tells a simulated trace unit (PtTracer) and the truth
-// what happened at the end of each. Exceptions and interrupts show as blocks that begin at an entry; the
-// frame that the CPU pushed says what was interrupted.
+// x86 boards: follows the blocks that one CPU executed, and reports to a simulated trace unit (PtTracer) and
+// to the truth what happened at the end of each. Exceptions and interrupts show as blocks that begin at an
+// entry; the frame that the CPU pushed shows what was interrupted.
 #pragma once
 #include <functional>
 #include <set>

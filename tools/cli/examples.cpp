@@ -1,4 +1,4 @@
-// What people do most with each verb: the end of its --help, and EXAMPLES in its manual page.
+// The most common uses of each verb: the end of its --help, and EXAMPLES in its manual page.
 #include <array>
 
 #include "tools/cli/verb_table.h"

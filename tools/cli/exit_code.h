@@ -10,7 +10,7 @@ enum ExitCode : int {
   // Decoded, with errors: under --strict, above --max-errors; validate found a difference; doctor something
   // bad.
   kExitErrors = 3,
-  kExitInternal = 4,       // a broken promise of asof itself
+  kExitInternal = 4,       // a failed check of asof itself
   kExitNoText = 5,         // missing text blocked all decoding
   kExitInterrupted = 130,  // SIGINT; what was written is valid
 };

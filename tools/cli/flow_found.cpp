@@ -1,7 +1,7 @@
 #include "tools/cli/flow_found.h"
 
 #include "tools/cli/verbs.h"
-#include "tools/output/catalogue.h"
+#include "tools/output/error_table.h"
 #include "tools/output/output.h"
 
 namespace asof {

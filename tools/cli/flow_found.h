@@ -8,11 +8,11 @@ namespace asof {
 struct FlowFound {
   bool instructions = false;
   bool errors = false;        // gaps that are errors
-  bool text_missing = false;  // is the reason of some
+  bool text_missing = false;  // the cause of some
 };
 ExitCode exit_code_for(const FlowFound& found);
 
-// Gives everything on to `consumer` and takes note.
+// Passes everything on to `consumer` and takes note.
 class FlowWatch final : public ChunkConsumer {
  public:
   FlowWatch(ChunkConsumer& consumer, FlowFound& found) : consumer_(consumer), found_(found) {}

@@ -1,5 +1,5 @@
-// The options of all verbs as data, read from what CLI11 was told: shell completion and manual pages are
-// written from it, so they cannot tell of options that are not there, or leave out one that is.
+// The options of all verbs as data, read from the definitions in CLI11: shell completion and manual pages are
+// written from it, so they have exactly the options that exist.
 #pragma once
 #include <CLI/CLI.hpp>
 #include <string>

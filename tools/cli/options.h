@@ -1,4 +1,4 @@
-// Options that verbs share, with the names perf users know, and what they turn into.
+// Options that verbs share, with the names perf users know, and what they are converted to.
 #pragma once
 #include <CLI/CLI.hpp>
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace asof {
 
-// What to open and how to talk about it.
+// What to open and how to report on it.
 struct InputOptions {
   std::string input = "perf.data";
   CaptureOptions capture;

@@ -1,4 +1,4 @@
-// What verbs share around opening and ending.
+// What verbs share for opening and ending.
 #include "decoder/calls/timeline.h"
 #include "tools/cli/verbs.h"
 #include "tools/output/coverage.h"

@@ -8,7 +8,7 @@
 
 namespace asof {
 
-// A command that works as it stands in a folder with a perf.data (a test runs each on the demo capture).
+// A command that works as written in a folder with a perf.data (a test runs each on the demo capture).
 struct Example {
   const char* command;
   const char* meaning;
@@ -23,7 +23,8 @@ struct VerbEntry {
 std::span<const VerbEntry> verbs();
 bool is_verb(std::string_view word);
 
-// Adds every verb, its examples as the end of its --help. What runs them, in the order of verbs().
+// Adds every verb, with its examples as the end of its --help. Returns what runs them, in the order of
+// verbs().
 std::vector<RunVerb> add_verbs(CLI::App& app);
 
 }  // namespace asof

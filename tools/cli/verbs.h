@@ -36,10 +36,10 @@ RunVerb add_diff(CLI::App& app);
 std::optional<Capture> open_for_verb(const InputOptions& options, Diagnostics& diagnostics,
                                      bool show_notices = true);
 
-// The capture's first and last instant, as its streams' AUX records tell.
+// The capture's first and last instant, according to its streams' AUX records.
 TimeBounds whole_time(const Capture& capture);
 
-// --time, as far as it was given. False: what is wrong was printed; the verb ends with kExitUsage.
+// --time, if it was given. False: what is wrong was printed; the verb ends with kExitUsage.
 bool take_time(const std::string& text, const Capture& capture, Diagnostics& diagnostics, TimeBounds& time);
 
 // Turns text options into pipeline options; prints what is wrong. False: the verb ends with kExitUsage.

@@ -29,8 +29,8 @@ struct PrintedChunk : ChunkConsumer::Prepared {
   }
 };
 
-// Memory of written lines for lines to come: text is so much that asking the system for its pages anew would
-// cost more than making it.
+// Memory of written lines, for later lines: there is so much text that new pages from the system would cost
+// more than making it.
 class LinePool {
  public:
   TimedText take() {
@@ -163,7 +163,7 @@ Result<std::pair<DecodeFormat, Selection>> read_options(const DecodeOptionsText&
   return std::pair{format, std::move(selection)};
 }
 
-// What cannot be asked for: a block stream holds everything, and not all that a recording does.
+// Invalid requests: a block stream holds everything, but not all that a recording does.
 Result<void> check_blocks(const DecodeOptionsText& o, const Output& out) {
   const auto usage = [](const char* reason, const char* hint) {
     return fail(Code::kBadOption, "", Error::kNoOffset, reason, hint);
@@ -199,7 +199,7 @@ ExitCode run_decode(DecodeOptionsText& o) {
   Diagnostics diagnostics = o.input.diagnostics();
   if (!finish_choice(o.choice, diagnostics)) return kExitUsage;
   auto options = read_options(o);
-  // A wrong --time is found before a long reading where it can be.
+  // A wrong --time is found before a long reading if possible.
   if (options && !o.time.empty() && o.time.find('%') == std::string::npos) {
     const auto time = parse_time_range(o.time, {});
     if (!time) options = std::unexpected(time.error());

@@ -38,7 +38,7 @@ uint32_t field_bit(std::string_view name) {
   return 0;
 }
 
-// Reads a period behind `i`: digits and a unit. 0 and "1i" mean every instruction; others would be sampling.
+// Reads a period after `i`: digits and a unit. 0 and "1i" mean every instruction; others would be sampling.
 bool take_period(std::string_view& text) {
   const size_t digits = std::min(text.find_first_not_of("0123456789"), text.size());
   const std::string_view number = text.substr(0, digits);

@@ -26,7 +26,7 @@ enum Field : uint32_t {
   kFieldInsnlen = 1 << 10,
   kFieldDisasm = 1 << 11,
   kFieldFlags = 1 << 12,
-  kFieldTextver = 1 << 13,  // which version of its text an instruction was
+  kFieldTextver = 1 << 13,  // the version of its text that an instruction had
   kFieldTextsrc = 1 << 14,  // where its bytes came from
   kFieldConf = 1 << 15,     // how sure that is
 };
@@ -71,7 +71,7 @@ struct Selection {
   bool by_place() const { return !symbols.empty() || !dsos.empty() || !addresses.empty(); }
 };
 
-// "A-B": both ends included, as perf has it; hexadecimal.
+// "A-B": both ends included, as in perf; hexadecimal.
 Result<AddrRange> parse_address_range(const std::string& text);
 
 }  // namespace asof

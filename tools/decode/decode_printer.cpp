@@ -17,8 +17,8 @@ namespace {
 constexpr size_t kMaxCachedBytes = 128 << 20;  // of block text, for each thread
 
 // The pieces of a line are mostly shorter than this: copying whole vectors, and letting the next piece
-// overwrite what is too much, is twice as fast as memcpy of the exact size. Both sides have so many bytes
-// more.
+// overwrite what is too much, is twice as fast as memcpy of the exact size. Both sides have this many more
+// bytes.
 constexpr size_t kSlack = 32;
 
 char* put_short(char* to, const char* from, size_t size) {
@@ -147,7 +147,7 @@ bool DecodePrinter::place_selected(const At& at) const {
     return false;
   }
   if (s.dsos.empty()) return true;
-  // As perf has it, the file name alone is enough.
+  // As in perf, the file name alone is enough.
   return at.symbol != nullptr && std::any_of(s.dsos.begin(), s.dsos.end(), [&](const std::string& dso) {
            return at.symbol->dso == dso || at.symbol->dso.ends_with("/" + dso);
          });

@@ -35,10 +35,10 @@ class DecodePrinter {
  public:
   explicit DecodePrinter(const DecodeJob& job);
 
-  // The last step of a stream so far, when the flow goes on from it.
+  // The last step of a stream so far, when the flow continues from it.
   using Last = std::optional<Step>;
 
-  // All of a chunk but what lies before its first step. Returns the flow's state at its end.
+  // All of a chunk except what lies before its first step. Returns the flow's state at its end.
   Last print(const Chunk& chunk, const Stream& stream, TimedText& out);
   // What lies before the first step (all of a chunk without steps).
   Last seam(const Last& last, const Chunk& chunk, const Stream& stream, TimedText& out);
@@ -58,7 +58,7 @@ class DecodePrinter {
     const Stream* stream = nullptr;
     Who who;
     const ContextChange* by_time = nullptr;
-    Time until = kTimeMin;                // that one runs at least so long
+    Time until = kTimeMin;                // it runs at least this long
     Space space = kKernelSpace;           // of the code
     const ContextChange* task = nullptr;  // whose code it is
     bool wanted = true;                   // by time and task
@@ -67,7 +67,7 @@ class DecodePrinter {
   };
 
   void move_to(const Stream& stream, Time t, Space space = kKernelSpace);
-  const std::string& prefix();  // and room behind it, see decode_printer.cpp
+  const std::string& prefix();  // and room after it, see decode_printer.cpp
   const BlockText& text_of(const Block& block, Time t);
   void make_text(const Block& block, Time t, BlockText& out);
   At name(Space space, Addr a, Time t) const;
@@ -82,7 +82,7 @@ class DecodePrinter {
   void print_gap(const Gap& gap, const Stream& stream, TimedText& out);
   void print_branch(const Stream& stream, Time t, Space space, At from, At to, std::string_view flags,
                     TimedText& out);
-  // The branch at the end of a step, when it was taken and is asked for.
+  // The branch at the end of a step, if it was taken and is to be printed.
   void print_exit(const Step& step, const Stream& stream, Space space, Addr to, std::string_view flags,
                   TimedText& out);
 

@@ -55,7 +55,8 @@ std::unique_ptr<LineStyle> make_text_style(const DecodeFormat& format);
 std::unique_ptr<LineStyle> make_json_style(const DecodeFormat& format);
 
 // perf's word for a kind of branch: "jcc", "call", "return", ...; empty for none. The instruction itself
-// tells interrupts and their returns from system calls on x86; without it they are "syscall" and "sysret".
+// distinguishes interrupts and their returns from system calls on x86; without it they are "syscall" and
+// "sysret".
 std::string_view branch_flags(BranchKind kind, std::span<const uint8_t> insn = {});
 // "cbr", "ptwrite", ... and its values as text.
 std::string_view event_name(EventKind kind);

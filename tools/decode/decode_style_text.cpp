@@ -1,4 +1,4 @@
-// Lines of text in the manner of perf script: comm pid/tid [cpu] time: flags ip sym+offset (dso) ilen: insn:
+// Lines of text in the format of perf script: comm pid/tid [cpu] time: flags ip sym+offset (dso) ilen: insn:
 // ...
 #include <fmt/format.h>
 

@@ -1,5 +1,5 @@
-// CodeText: straight runs of a timeline as people read them, each different one once: disassembly of the
-// bytes that ran, as the text store had them then, and the source lines they were compiled from.
+// CodeText: straight runs of a timeline for people to read, each different one once: disassembly of the bytes
+// that ran, as the text store had them then, and the source lines they were compiled from.
 #pragma once
 #include <tsl/robin_map.h>
 
@@ -38,7 +38,7 @@ class CodeText {
  public:
   explicit CodeText(const Capture& capture);
 
-  // Stays where it is.
+  // Its address does not change.
   const CodeRun& of(const BlockSlice& b);
   const std::deque<CodeRun>& all() const { return runs_; }
 
@@ -64,7 +64,7 @@ class CodeText {
   Disassembler disassembler_;
   SourceLines lines_;
   std::deque<CodeRun> runs_;
-  tsl::robin_map<Key, std::vector<uint32_t>, KeyHash> by_place_;  // few are of one place
+  tsl::robin_map<Key, std::vector<uint32_t>, KeyHash> by_place_;  // few have the same address
 };
 
 // "main.c:12"; empty when it is not known.

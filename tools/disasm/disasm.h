@@ -1,7 +1,7 @@
-// Disassembly as text. Capstone prints; Zydis checks it, because Capstone 4 refuses some current instructions
-// and takes others for something else. Where the two do not agree on length and mnemonic, Zydis prints; where
-// neither knows the bytes they are shown as such. arm64 code is printed by Capstone alone: A64 as code of 64
-// bits, A32 of 32, T32 of 16. Nothing here decides control flow.
+// Disassembly as text. Capstone prints; Zydis checks it, because Capstone 4 rejects some current instructions
+// and misreads others. Where the two do not agree on length and mnemonic, Zydis prints; bytes that neither
+// knows are shown as such. arm64 code is printed by Capstone alone: A64 as code of 64 bits, A32 of 32, T32 of
+// 16. Nothing here decides control flow.
 #pragma once
 #include <cstdint>
 #include <memory>

@@ -16,12 +16,6 @@ constexpr size_t kNamed = 5;
 
 bool is_arm64(const Capture& c) { return c.machine == "aarch64" || c.machine == "arm64"; }
 
-// Codes about damage in the container: everything else has a check of its own.
-bool is_damage(Code code) {
-  const std::string_view text = code_text(code);
-  return text.starts_with("E-DATA-1") || text.starts_with("E-SIDE-3");
-}
-
 }  // namespace
 
 std::string_view verdict_name(Verdict v) {
@@ -69,7 +63,7 @@ LaterCode::LaterCode(const SideBand& side, std::span<const PokeRecord> pokes) {
   }
   std::ranges::sort(announced, {}, [](const Announced& a) { return a.range.begin; });
   std::ranges::sort(places);
-  std::set<std::pair<Time, Addr>> open;  // time and end of those that began before a place
+  std::set<std::pair<Time, Addr>> open;  // time and end of those that began before an address
   size_t next = 0;
   for (const Addr place : places) {
     for (; next < announced.size() && announced[next].range.begin <= place; ++next)
@@ -89,7 +83,7 @@ void check_damage(const HealthInput& in, std::vector<Finding>& out) {
   uint64_t count = 0;
   const Notice* first = nullptr;
   for (const Notice& n : in.capture.notices) {
-    if (!is_damage(n.code)) continue;
+    if (!is_damage(n.code)) continue;  // everything else has a check of its own
     count += n.count;
     if (first == nullptr) first = &n;
   }
@@ -112,7 +106,7 @@ void check_open(const HealthInput& in, std::vector<Finding>& out) {
   }
   if (open.empty()) {
     out.push_back({Verdict::kOk, "open",
-                   "nothing keeps what has bytes from being certain, as far as the recording tells", "", ""});
+                   "nothing keeps what has bytes from being certain, as far as the recording shows", "", ""});
   }
 }
 

@@ -1,6 +1,6 @@
-// Health of a capture: whether it holds what exact decoding needs, told before any decoding. Each finding is
-// one question with its answer, the numbers behind it, and what to do. What text and time must give is in
-// docs/live-text.md.
+// Health of a capture: whether it holds what exact decoding needs, determined before any decoding. Each
+// finding is one question with its answer, the numbers it is based on, and what to do. What text and time
+// must provide is in docs/live-text.md.
 #pragma once
 #include <functional>
 #include <span>
@@ -36,7 +36,7 @@ HealthInput health_input(const Capture& capture);
 
 std::vector<Finding> examine(const Capture& capture);
 
-// The checks, by what they look at. Each adds its findings.
+// The checks, by subject. Each adds its findings.
 void check_trace(const HealthInput& in, std::vector<Finding>& out);
 void check_losses(const HealthInput& in, std::vector<Finding>& out);
 void check_clock(const HealthInput& in, std::vector<Finding>& out);
@@ -49,8 +49,8 @@ void check_files(const HealthInput& in, std::vector<Finding>& out);
 void check_damage(const HealthInput& in, std::vector<Finding>& out);
 void check_open(const HealthInput& in, std::vector<Finding>& out);
 
-// Code that was announced (KSYMBOL), or written where nothing was, while the recording went on: a copy of
-// kcore made before that has something else there, and says nothing about changes of it.
+// Code that was announced (KSYMBOL), or written to empty memory, during the recording: a copy of kcore made
+// before that has something else there, and shows nothing about changes of it.
 class LaterCode {
  public:
   LaterCode(const SideBand& side, std::span<const PokeRecord> pokes);

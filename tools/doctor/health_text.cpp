@@ -1,4 +1,4 @@
-// Checks of text: are there bytes for what ran, were changes recorded, do copies and records agree.
+// Checks of text: whether there are bytes for what ran, changes were recorded, and copies and records agree.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -44,7 +44,7 @@ std::string_view source_name(OriginKind kind) {
 
 struct KernelTally {
   std::map<OriginKind, uint64_t> bytes;
-  uint64_t unknown = 0;  // claimed by someone, never with bytes
+  uint64_t unknown = 0;  // covered by some layer, but never with bytes
   std::string kcore;     // path
 };
 
@@ -107,8 +107,8 @@ void check_text(const HealthInput& in, std::vector<Finding>& out) {
 
 namespace {
 
-// How an arm64 recording can know of changes at all: its kernels write no TEXT_POKE records. Opening it has
-// looked for other sources, and named them (I-SIDE-515) or told that there are none (E-SIDE-514).
+// How an arm64 recording can have changes at all: its kernels write no TEXT_POKE records. Opening it has
+// looked for other sources, and named them (I-SIDE-515) or reported that there are none (E-SIDE-514).
 void check_arm64_pokes(const HealthInput& in, std::vector<Finding>& out) {
   const Capture& c = in.capture;
   const auto sources =
@@ -123,12 +123,12 @@ void check_arm64_pokes(const HealthInput& in, std::vector<Finding>& out) {
                    "record samples of arch_jump_label_transform_queue beside the trace"});
   } else {
     out.push_back(
-        {Verdict::kBad, "pokes", "nothing tells of changes of kernel text", evidence,
+        {Verdict::kBad, "pokes", "nothing records changes of kernel text", evidence,
          "record samples of arch_jump_label_transform_queue, copy kcore at the end, or use --catalogue"});
   }
 }
 
-// CPUs whose ring has no event that asks for pokes: what they change is not recorded.
+// CPUs whose ring has no event that requests pokes: their changes are not recorded.
 std::string cpus_asked(const PokeRings& rings) {
   return rings.cpus == 0 ? format_plural(rings.rings, "ring", "rings")
                          : fmt::format("rings of {} of {} CPUs", rings.rings, rings.cpus);
@@ -159,11 +159,11 @@ void check_pokes(const HealthInput& in, std::vector<Finding>& out) {
   evidence += ", asked for in " + cpus_asked(rings);
   if (pokes == 0 && silent != 0) {
     out.push_back({Verdict::kBad, "pokes",
-                   "text changed, and no change was recorded: this kernel does not tell of them", evidence,
+                   "text changed, and no change was recorded: this kernel does not record them", evidence,
                    "kernels may accept text_poke and send nothing; use another kernel or configuration"});
   } else if (pokes == 0) {
     out.push_back({Verdict::kWarn, "pokes",
-                   "no change was recorded: either nothing changed, or this kernel does not tell of changes",
+                   "no change was recorded: either nothing changed, or this kernel does not record changes",
                    evidence,
                    "flip a static key while recording (sysctl kernel.sched_schedstats) and look for "
                    "TEXT_POKE records"});
@@ -191,7 +191,7 @@ struct CopyAge {
   std::vector<std::string> foreign_at;
 };
 
-// What a copy of kcore has at the places that pokes changed, against the chain of each byte.
+// What a copy of kcore has at the sites that pokes changed, compared with the chain of each byte.
 CopyAge age_of_copy(const Capture& c, const SideBand& side, const ElfImage& kcore) {
   std::unordered_map<Addr, PokedByte> bytes;
   std::map<Addr, size_t> sites;

@@ -1,4 +1,5 @@
-// Checks of the trace itself: is there any, is some of it lost, how well is it timed, is it known who ran.
+// Checks of the trace itself: whether there is any, some of it is lost, its timing is fine enough, and the
+// tasks that ran are known.
 #include <fmt/format.h>
 
 #include <algorithm>

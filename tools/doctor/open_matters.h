@@ -1,9 +1,9 @@
 // What a recording leaves open about the code that ran, in the words of the confidence that every instruction
-// has: whatever could have changed its bytes unseen keeps an instruction from being certain. Opening a
-// capture tells of each such matter with a notice, but for guests, whom only the trace tells of; the table
-// says, by the code of the notice (or of the gaps of a guest), which instructions it concerns, what they are
-// called because of it, and how to record without it. `asof doctor` and `asof report` show the rows whose
-// notices were given. A new notice of that kind gets a row here.
+// has: anything that may have changed its bytes unrecorded keeps an instruction from being certain. Opening a
+// capture reports each such matter with a notice, except guests, which only the trace shows; the table gives,
+// by the code of the notice (or of the gaps of a guest), which instructions it concerns, what they are called
+// because of it, and how to record without it. `asof doctor` and `asof report` show the rows whose notices
+// were given. A new notice of that kind gets a row here.
 #pragma once
 #include <span>
 #include <string>
@@ -29,7 +29,7 @@ struct OpenFinding {
   std::string evidence;  // code and reason of the first notice, and of how many more
 };
 
-// Those of the capture, in the table's order, each once. Looks through all trace for guests.
+// Those of the capture, in the table's order, each once. Searches all trace for guests.
 std::vector<OpenFinding> open_matters(const Capture& capture);
 
 // "kernel text: ambiguous, because changes of it were not recorded"

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <set>
 
-#include "tools/output/catalogue.h"
 #include "tools/output/diagnostics.h"
+#include "tools/output/error_table.h"
 #include "tools/output/format.h"
 
 namespace asof {
@@ -50,7 +50,7 @@ void Coverage::add_gap(StreamState& s, const Gap& gap, const Stream& stream) {
   const uint64_t bytes = gap.end > gap.begin ? gap.end - gap.begin : 0;
   cause.bytes += bytes;
   lost_bytes_ += bytes;
-  // Tracing went on in the dark, whatever it was before.
+  // Tracing continued without flow, whatever its state was before.
   const bool lo_known = gap.time.lo != kTimeMin;
   if (!s.seen && !lo_known) return;
   if (s.open_cause == Code::kNone)
@@ -70,12 +70,11 @@ void Coverage::add(const Chunk& chunk, uint64_t instructions) {
   instructions_ += instructions;
   size_t event = 0;
   size_t gap = 0;
-  // The step that ends the latest gap: the first one after it, once everything else in front of that step is
-  // done.
+  // The step that ends the latest gap: the first one after it, once everything else before that step is done.
   uint32_t resume = UINT32_MAX;
   const auto reach = [&](uint32_t step) {
     if (resume < step && resume < chunk.steps.size()) advance(s, chunk.steps.time_at(resume));
-    // A gap right in front of `step` goes on: what lies before it was counted when it began.
+    // A gap right before `step` continues: what lies before it was counted when it began.
     const bool in_gap = resume != UINT32_MAX && resume >= step;
     if (resume < step) resume = UINT32_MAX;
     if (!in_gap) advance(s, time_before(chunk, step));
@@ -111,8 +110,7 @@ double Coverage::percent() const {
   }
   if (whole == 0) return instructions_ == 0 ? 0 : gaps_ == 0 ? 100 : floored_percent(100, 2);
   const double share = 100 * (1 - lost / whole);
-  // Never rounded up to a whole that it is not: a gap can have no length by the clock, and hold thousands of
-  // instructions.
+  // Never rounded up to 100 %: a gap can have no length by the clock, and hold thousands of instructions.
   return gaps_ == 0 ? share : floored_percent(share, 2);
 }
 

@@ -6,7 +6,7 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "tools/output/catalogue.h"
+#include "tools/output/error_table.h"
 #include "tools/output/format.h"
 
 namespace asof {

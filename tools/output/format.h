@@ -27,7 +27,7 @@ std::string format_bytes(std::span<const uint8_t> bytes);
 // "2 errors", "1 error"
 std::string format_plural(uint64_t n, std::string_view one, std::string_view many);
 
-// A share, in percent, of which something is known to be missing: cut to so many digits, and less than 100.
+// A share, in percent, of which something is known to be missing: cut to this many digits, and less than 100.
 double floored_percent(double share, int digits);
 
 // Where bytes came from: "kcore", "poke #17", "bpf prog id 7 "name"", "/bin/true [build-id 12ab...]". Pokes

@@ -13,7 +13,7 @@ void Merger::add(size_t stream, TimedText text, Time watermark) {
     waiting_ += text.text.size();
     q.pieces.push_back({std::move(text), 0});
   }
-  flush(watermark, queues_.size() == 1, 0);  // one stream waits for nobody
+  flush(watermark, queues_.size() == 1, 0);  // a single stream waits for no other
   if (waiting_ > limit_) {
     ++forced_;
     flush(kTimeMax, true, limit_ / 2);
@@ -25,7 +25,7 @@ void Merger::finish() { flush(kTimeMax, true, 0); }
 // Writes what is before `before` (or all), earliest first, until no more than `down_to` bytes wait.
 void Merger::flush(Time before, bool all, uint64_t down_to) {
   while (waiting_ > down_to) {
-    // The stream whose next lines are earliest, and how far it may go before another one has its turn.
+    // The stream whose next lines are earliest, and until when they stay the earliest.
     size_t best = queues_.size();
     Time second = kTimeMax;
     size_t second_stream = queues_.size();

@@ -1,10 +1,10 @@
-// Merger: output of all streams in one order, by time, ties by stream. Chunks come segment by segment,
-// ordered by the start of their segments, so everything that still comes is not before the segment at hand;
-// what lies before that is written at once.
+// Merger: output of all streams in one order, by time, ties by stream. Chunks arrive segment by segment,
+// ordered by the start of their segments, so nothing that arrives later is before the current segment; what
+// lies before that is written at once.
 //
 // Memory is bounded: when more than `limit` bytes wait, the earliest is written although something earlier
-// may follow from another stream (a segment much longer than the others). That is counted, and the verb says
-// so.
+// may follow from another stream (a segment much longer than the others). That is counted, and the verb
+// reports it.
 #pragma once
 #include <cstdint>
 #include <deque>
@@ -18,7 +18,7 @@
 
 namespace asof {
 
-// Lines of one stream in order; marks tell where the time changes.
+// Lines of one stream in order; marks show where the time changes.
 struct TimedText {
   struct Mark {
     Time time;
@@ -42,7 +42,7 @@ class Merger {
  public:
   static constexpr uint64_t kDefaultLimit = 256 << 20;
   using Write = std::function<void(std::string_view)>;
-  // Takes back the memory of lines that are written.
+  // Reuses the memory of lines that are written.
   using Recycle = std::function<void(TimedText&&)>;
 
   Merger(size_t streams, Write write, uint64_t limit = kDefaultLimit, Recycle recycle = {})

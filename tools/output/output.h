@@ -1,5 +1,5 @@
 // Output: bytes to a file or standard output through one large buffer. A reader that goes away (`asof ... |
-// head`) is no error: closed() turns true and the verb stops quietly.
+// head`) is no error: closed() becomes true and the verb stops quietly.
 #pragma once
 #include <string>
 #include <string_view>
@@ -17,7 +17,7 @@ class Output {
   ~Output();
 
   void write(std::string_view text);
-  // False once the other end is closed or the disk is full; error() tells which.
+  // False once the other end is closed or the disk is full; error() returns which.
   bool flush();
   bool closed() const { return closed_; }
   bool is_terminal() const;

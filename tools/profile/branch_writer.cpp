@@ -25,7 +25,7 @@ BranchEnd BranchNames::at(Space space, Addr a, Time t) {
   e.end.symbol = found ? found->symbol : nullptr;
   const auto is_named = [&](const std::string& dso) {
     const std::string& own = e.end.symbol->dso;
-    return own == dso || own.ends_with("/" + dso);  // as perf has it, the file name alone is enough
+    return own == dso || own.ends_with("/" + dso);  // as in perf, the file name alone is enough
   };
   e.end.wanted = dsos_.empty() || (e.end.symbol != nullptr && std::ranges::any_of(dsos_, is_named));
   return e.end;

@@ -23,7 +23,7 @@ struct NamedBranchEnd {
   TimeBounds valid{kTimeMax, kTimeMin};
 };
 
-// Names of addresses, each looked up once for as long as it holds.
+// Names of addresses, each looked up once for as long as it is valid.
 class BranchNames {
  public:
   // `dsos`: files whose branches are wanted; empty: all.

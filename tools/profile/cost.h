@@ -1,4 +1,4 @@
-// Cost: what ran cost, in the three ways that people weigh it.
+// Cost: what ran, measured in three ways.
 #pragma once
 #include <cstdint>
 

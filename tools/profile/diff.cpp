@@ -25,7 +25,7 @@ struct DiffText {
   uint64_t limit = 30;
 };
 
-// Function and file; caller and callee; path and nothing.
+// Function and file; caller and callee; or path and nothing.
 using Name = std::pair<std::string, std::string>;
 using Costs = std::map<Name, Cost>;
 
@@ -52,7 +52,7 @@ Result<Costs> functions_of(const Capture& capture, TimeBounds time, const DiffTe
   return costs.costs();
 }
 
-// All is decoded, for who called what goes on in the time that is asked for.
+// Everything is decoded, because callers can have started before the requested time.
 Result<Costs> stacks_of(const Capture& capture, TimeBounds time, const DiffText& o, ExitCode& status) {
   TimelineOptions options;
   options.pipeline = o.choice.pipeline;
@@ -79,7 +79,7 @@ Result<Costs> stacks_of(const Capture& capture, TimeBounds time, const DiffText&
   return costs;
 }
 
-// What one side of the comparison executed; `status` says if that is nothing. None: an error was printed.
+// What one side of the comparison executed; `status` shows if that is nothing. None: an error was printed.
 std::optional<Costs> measure(const Capture& capture, const std::string& range, const DiffText& o,
                              Diagnostics& diagnostics, ExitCode& status) {
   TimeBounds time;
@@ -124,7 +124,7 @@ std::string line_of(const Cost& a, const Cost& b, const std::string& name) {
   return line + " " + name + "\n";
 }
 
-// How often: a function is entered at its beginning; what is on a stack was called.
+// The frequency: a function is entered at its beginning; what is on a stack was called.
 const char* frequency(const DiffText& o) { return o.rows == "functions" ? "entries" : "calls"; }
 
 std::string name_text(const Name& name, const std::string& rows) {

@@ -2,7 +2,7 @@
 // sending it anywhere. Its processed format, version 48 (docs-developer/CHANGELOG-formats.md and
 // src/types/profile.js of the Firefox Profiler; newer ones are made from it when it is opened): columns of
 // functions, frames and stacks, and samples with a weight. Here a sample is one stack, and its weight all
-// that it cost; they stand side by side on the axis of time, which has no other meaning.
+// that it cost; the samples are next to each other on the axis of time, which has no other meaning.
 #pragma once
 #include <functional>
 #include <map>

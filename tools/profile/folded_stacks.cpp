@@ -11,7 +11,7 @@
 namespace asof {
 namespace {
 
-// ';' parts frames and a line ends a stack; names come from files and may hold both.
+// ';' separates frames and a line ends a stack; names come from files and may hold both.
 std::string frame_text(std::string name) {
   for (char& c : name) {
     if (c == ';') c = ':';
@@ -108,7 +108,7 @@ uint64_t FoldedStacks::Lost::until(Time t) const {
   return last.before + static_cast<uint64_t>(std::min(t, last.end) - last.begin);
 }
 
-// Time of a slice in which its flow was known, as far as it is asked for.
+// Time of a slice in which its flow was known, within the requested time.
 uint64_t FoldedStacks::known_time(const Slice& s) const {
   const Time begin = std::max(s.begin, options_.time.lo), end = std::min(s.end, options_.time.hi);
   if (end <= begin) return 0;

@@ -3,11 +3,11 @@
 // format), inferno and speedscope read it; as a profile for Firefox's viewer (firefox_profile.h); compared by
 // `asof diff`.
 //
-// Slices come when they end, children before their parents, so that who called is not known yet. What ran
-// below an open slice is kept as a tree, and hung under its caller's when the slice ends: memory grows with
-// the number of different stacks, not with the capture.
+// Slices arrive when they end, children before their parents, so callers are not known yet. What ran below an
+// open slice is kept as a tree, and added to that of its caller when the slice ends: memory grows with the
+// number of different stacks, not with the capture.
 //
-// Time in which the flow is missing (gaps) belongs to no function, so that times add up to those of
+// Time in which the flow is missing (gaps) belongs to no function, so times add up to those of
 // function_costs.h, and with the gaps to the time that CPUs had a known stack.
 #pragma once
 #include <functional>
@@ -23,14 +23,14 @@
 namespace asof {
 
 enum class StackWeight : uint8_t {
-  kNanoseconds,   // own time: what its callees took is theirs
+  kNanoseconds,   // own time, without that of its callees
   kInstructions,  // executed in the function itself
   kCalls,         // activations whose beginning was seen
 };
 
 uint64_t weight_of(const Cost& cost, StackWeight weight);
 
-// The CPUs' tracks tell what ran; per-thread captures have only threads' tracks.
+// The CPUs' tracks show what ran; per-thread captures have only threads' tracks.
 bool has_cpu_streams(const Capture& capture);
 
 class FoldedStacks final : public TimelineSink {

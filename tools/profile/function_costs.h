@@ -1,7 +1,7 @@
 // FunctionCosts: what each function executed itself in a stretch of time: instructions, time, and how often
-// it was entered at its beginning. From the steps, so that a stretch may begin and end anywhere.
+// it was entered at its beginning. From the steps, so a stretch may begin and end anywhere.
 //
-// Time goes to the function that ran last before the trace's clock went on; none is counted while tracing is
+// Time goes to the function that ran last before the trace's clock advanced; none is counted while tracing is
 // off or flow is missing.
 #pragma once
 #include <tsl/robin_map.h>
@@ -41,7 +41,7 @@ class FunctionCosts final : public ChunkConsumer {
     Time time = kTimeMin;  // of the last step
   };
   const Symbol* name(const Block& b, Time t);
-  // The clock went on to t.
+  // The clock advanced to t.
   void advance(Flow& flow, Time t);
   void step(Flow& flow, const Step& s);
 

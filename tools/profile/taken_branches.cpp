@@ -7,7 +7,7 @@
 
 namespace asof {
 
-// The branch at the end of the last step went to `to` (0: nobody knows).
+// The branch at the end of the last step went to `to` (0: unknown).
 void TakenBranches::leave(Flow& flow, Addr to, Space space) {
   const Step& s = *flow.last;
   const Block& b = *s.block;
@@ -19,7 +19,7 @@ void TakenBranches::leave(Flow& flow, Addr to, Space space) {
   flow.follows = wanted;
 }
 
-// Of the address that an interrupt was taken at, behind this step.
+// For the address at which an interrupt was taken, after this step.
 Space TakenBranches::space_at(const Stream& stream, const Step& last, const Event& e) {
   if (is_kernel_address(e.ip)) return kKernelSpace;
   if (!is_kernel_address(last.block->ip)) return last.block->space;
@@ -46,7 +46,7 @@ void TakenBranches::event(Flow& flow, const Stream& stream, const Event& e) {
 void TakenBranches::deliver(Chunk& chunk, const Stream& stream, Prepared*) {
   Flow& flow = flows_[chunk.stream];
   size_t event_at = 0, gap_at = 0;
-  // A gap and an event before the same step: the gap was there first, as in the lines of `asof decode`.
+  // A gap and an event before the same step: the gap comes first, as in the lines of `asof decode`.
   const auto items_before = [&](size_t index) {
     for (;;) {
       if (gap_at < chunk.gaps.size() && chunk.gaps[gap_at].step <= index) {

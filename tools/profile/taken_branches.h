@@ -1,6 +1,6 @@
 // TakenBranches: every branch that was taken, with both its ends, one stream after the other in the order
-// they ran. Interrupts are none; their returns are. Where flow is missing (gap, tracing off, interrupt), the
-// branch behind it does not follow on from the one before.
+// they ran. Interrupts are not included; their returns are. Where flow is missing (gap, tracing off,
+// interrupt), the branch after it does not follow from the one before.
 #pragma once
 #include <functional>
 #include <optional>
@@ -17,7 +17,7 @@ struct TakenBranch {
   Time time = kTimeMin;
   BranchKind kind = BranchKind::kNone;
   Space from_space = kKernelSpace, to_space = kKernelSpace;
-  bool follows = false;  // straight on from where the stream's branch before it went
+  bool follows = false;  // follows, without a branch, from where the stream's branch before it went
 };
 
 class TakenBranches final : public ChunkConsumer {
@@ -32,7 +32,7 @@ class TakenBranches final : public ChunkConsumer {
 
  private:
   struct Flow {
-    std::optional<Step> last;  // the flow goes on from here
+    std::optional<Step> last;  // the flow continues from here
     bool follows = false;
   };
   void leave(Flow& flow, Addr to, Space space);

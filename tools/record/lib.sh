@@ -1,8 +1,8 @@
-# Shared by record-pt and record-cs: what a machine must have is asked question by question, and what is missing is
-# said before anything is recorded. Sourced, not run.
+# Shared by record-pt and record-cs: the requirements of a machine are checked one by one, and what is missing
+# is reported before anything is recorded. Sourced, not run.
 #
-# For tests, and for machines with unusual places: RECORD_ROOT stands before /proc and /sys; PERF and ASOF name the
-# programs; RECORD_TOOLS is the folder of `toggle` and `watch`.
+# For tests, and for machines with unusual locations: RECORD_ROOT is put before /proc and /sys; PERF and ASOF
+# name the programs; RECORD_TOOLS is the folder of `toggle` and `watch`.
 # shellcheck shell=bash
 # shellcheck disable=SC2034 # variables are used by the scripts that source this
 
@@ -203,7 +203,7 @@ record() {
   copy_kcore_end "$data"
 }
 
-# perf copies kcore at the start of a recording: a second, empty recording gives the copy of the end.
+# perf copies kcore at the start of a recording: a second, empty recording gives the copy at the end.
 copy_kcore_end() {
   local data=$1 second=$out/end.data name
   if "$perf" record --kcore -e dummy -o "$second" -- true >/dev/null 2>&1 && [ -s "$second/kcore_dir/kcore" ]; then

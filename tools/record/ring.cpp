@@ -69,8 +69,8 @@ uint64_t counter() {
 uint64_t counter() { return 0; }
 #endif
 
-// Bytes of a record's own fields, of `size` behind the header. Its id fields stand behind them, not at its
-// end: the kernel makes KSYMBOL and TEXT_POKE records longer for each event that listens to them
+// Bytes of a record's own fields, of `size` after the header. Its id fields are after them, not at its end:
+// the kernel makes KSYMBOL and TEXT_POKE records longer for each event that listens to them
 // (kernel/events/core.c, perf_event_ksymbol_output() does not set the size back).
 size_t fields_of(uint32_t type, const uint8_t* body, size_t size) {
   const auto aligned = [](size_t n) { return (n + 7) / 8 * 8; };
@@ -154,7 +154,7 @@ bool RingReader::drain(std::vector<SideRecord>& out) {
 }
 
 std::optional<uint64_t> perf_time_now(const perf_event_mmap_page* page) {
-  for (;;) {  // a sequence lock: odd, or another one afterwards, means that it was being written
+  for (;;) {  // a sequence lock: odd, or changed afterwards, means that it was being written
     const uint32_t before = __atomic_load_n(&page->lock, __ATOMIC_ACQUIRE);
     if (page->cap_user_time_zero == 0) return std::nullopt;
     const uint64_t zero = page->time_zero;

@@ -1,6 +1,6 @@
-// The side-band of a running kernel: perf rings without samples, one per CPU, whose records tell of code that
-// comes and goes. Source: include/uapi/linux/perf_event.h, tools/lib/perf/mmap.c. Needs nothing but libc, so
-// that the watcher can be linked statically and taken to the machine that is recorded.
+// The side-band of a running kernel: perf rings without samples, one per CPU, whose records report code that
+// comes and goes. Source: include/uapi/linux/perf_event.h, tools/lib/perf/mmap.c. Needs only libc, so that
+// the watcher can be linked statically and copied to the machine that is recorded.
 #pragma once
 #include <linux/perf_event.h>
 
@@ -24,8 +24,8 @@ struct SideRecord {
   std::string name;         // kKsymbol
 };
 
-// A record with its sample_id of TID, TIME, CPU, as the rings here are opened. Nothing for one that is too
-// short for what it says.
+// A record with its sample_id of TID, TIME, CPU, as the rings here are opened. Nothing if it is too short for
+// its fields.
 std::optional<SideRecord> parse_record(const uint8_t* bytes, size_t size);
 
 // What is in one ring. `data_size` is a power of two.
@@ -34,8 +34,8 @@ class RingReader {
   RingReader(perf_event_mmap_page* page, const uint8_t* data, uint64_t data_size)
       : page_(page), data_(data), size_(data_size) {}
 
-  // Appends all records that are there and gives their room back. False: the ring makes no sense (a size of
-  // 0, or more than the ring), and all of it was thrown away.
+  // Appends all records present and releases their room. False: the ring is inconsistent (a size of 0, or
+  // more than the ring), and all of it was discarded.
   bool drain(std::vector<SideRecord>& out);
 
  private:
@@ -44,8 +44,8 @@ class RingReader {
   uint64_t size_;
 };
 
-// The counter that perf's clock is made of, now, in perf's ns; nothing where the kernel does not say how they
-// relate (cap_user_time_zero).
+// The current value of the counter that perf's clock is made of, in perf's ns; nothing where the kernel does
+// not say how they relate (cap_user_time_zero).
 std::optional<uint64_t> perf_time_now(const perf_event_mmap_page* page);
 
 // The rings of all CPUs that are online.
@@ -56,16 +56,16 @@ class Rings {
   Rings(const Rings&) = delete;
   Rings& operator=(const Rings&) = delete;
 
-  // Empty when at least one ring could be opened; else why not, for people. Events are asked for with
+  // Empty when at least one ring could be opened; else why not, for people. Events are requested with
   // text_poke where the kernel knows it.
   std::string open(unsigned data_pages);
   bool text_poke() const { return text_poke_; }
   size_t size() const { return rings_.size(); }
   unsigned failed() const { return failed_; }  // CPUs without a ring
 
-  // All records of all rings, by time. Returns false when a ring made no sense.
+  // All records of all rings, by time. Returns false when a ring was inconsistent.
   bool drain(std::vector<SideRecord>& out);
-  // Until a record is there, or the time is over.
+  // Waits until there is a record, or the time is over.
   void wait(int milliseconds) const;
   std::optional<uint64_t> now() const;
 

@@ -147,7 +147,7 @@ static size_t gather(const struct options* o, struct toggle* list) {
   return kept;
 }
 
-/* Kinds of --need that are not there. */
+/* Kinds of --need that are missing. */
 static int tell_missing(const struct options* o, const struct toggle* list, size_t count) {
   static const char* const kKinds[] = {"static_key", "tracepoint", "ftrace", "kprobe", "bpf", "module"};
   int missing = 0;

@@ -1,4 +1,4 @@
-/* BPF programs that come and go: socket filters of random length, which the kernel's allocator puts where
+/* BPF programs that are loaded and freed: socket filters of random length, which the allocator puts where
  * others were before, and a program at a function's entry, for which the kernel makes a trampoline. Needs
  * bpf(2) and linux/bpf.h, no library. */
 #define _GNU_SOURCE
@@ -28,7 +28,7 @@ static struct bpf_insn instruction(uint8_t code, uint8_t to, uint8_t from, int32
   return i;
 }
 
-/* r0 = something, `length` operations on it, exit: arithmetic that no verifier refuses, other code each time.
+/* r0 = something, `length` operations on it, exit: arithmetic that no verifier rejects, other code each time.
  */
 static unsigned make_program(struct bpf_insn* out, unsigned length, int result) {
   unsigned n = 0;

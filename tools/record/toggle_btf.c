@@ -11,7 +11,7 @@
 
 enum { kMostBtf = 64 << 20 };
 
-static size_t extra_size(const struct btf_type* t) { /* behind the header; ~0: not a kind that is known */
+static size_t extra_size(const struct btf_type* t) { /* after the header; ~0: not a known kind */
   const size_t n = BTF_INFO_VLEN(t->info);
   switch (BTF_INFO_KIND(t->info)) {
     case 1:  /* INT */

@@ -1,4 +1,4 @@
-/* Switches that are files: static keys behind sysctls, tracepoints, the function tracer, kprobes, modules. */
+/* Switches that are files: static keys of sysctls, tracepoints, the function tracer, kprobes, modules. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -74,8 +74,8 @@ size_t toggle_add_keys(struct toggle* list, size_t count, size_t room) {
   return count;
 }
 
-/* The filter first: without one the tracer changes every function of the kernel. There is but one tracer: of
- * two that are on at a time the second changes the filter, and the first to go off ends both. */
+/* The filter first: without one the tracer changes every function of the kernel. There is only one tracer: of
+ * two that are on at a time the second changes the filter, and the first to be switched off ends both. */
 static int set_tracer(struct toggle* t, int on) {
   char path[kPathMax];
   int error = 0;
@@ -95,8 +95,7 @@ static size_t add_tracer(struct toggle* list, size_t count, size_t room) {
     return count;
   if (strstr(text, "function") == NULL) return count;
   toggle_tracing_path(path, "current_tracer");
-  if (toggle_read(path, text, sizeof text) != 0 || strcmp(text, "nop") != 0)
-    return count; /* somebody uses it */
+  if (toggle_read(path, text, sizeof text) != 0 || strcmp(text, "nop") != 0) return count; /* it is in use */
   for (size_t i = 0; i < sizeof kFilters / sizeof *kFilters && count < room; ++i) {
     struct toggle* t = &list[count++];
     t->kind = "ftrace";
@@ -111,7 +110,7 @@ static size_t add_tracer(struct toggle* list, size_t count, size_t room) {
 
 static const struct {
   const char *event, *definition;
-  int search; /* for an offset that is an instruction, behind what the function tracer uses */
+  int search; /* for an offset of an instruction, after what the function tracer uses */
 } kProbes[] = {
     {"asof_entry", "p:asof/asof_entry vfs_write", 0},
     {"asof_return", "r:asof/asof_return vfs_read", 0},

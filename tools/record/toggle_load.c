@@ -1,4 +1,4 @@
-/* Load: system calls whose kernel code holds the places that are being changed. */
+/* Load: system calls whose kernel code contains the sites that are being changed. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <sched.h>
@@ -18,7 +18,7 @@ enum { kMaxWorkers = 256 };
 static pid_t workers[kMaxWorkers];
 static unsigned worker_count;
 
-static void through(int from, int to) { /* what comes of it does not matter */
+static void through(int from, int to) { /* the result does not matter */
   char bytes[64] = {0};
   ssize_t n = write(to, bytes, sizeof bytes);
   if (n > 0) n = read(from, bytes, sizeof bytes);

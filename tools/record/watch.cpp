@@ -1,5 +1,5 @@
 // watch: the watcher as a program (watcher.h), and the self-test of text_poke: a kernel may accept the
-// request and write nothing, so a known static key is flipped and the record looked for.
+// request and write nothing, so a known static key is flipped and its record is awaited.
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/wait.h>

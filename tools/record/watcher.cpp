@@ -80,7 +80,7 @@ std::vector<ModuleRange> read_modules(const std::string& path) {
   return out;
 }
 
-// What was in a range ends: with its own record, or because something else is there now.
+// The content of a range ends: with its own record, or because something else is there now.
 void Watcher::end_of(uint64_t addr, uint64_t len) {
   const uint64_t most = UINT64_MAX - addr;
   const uint64_t end = addr + std::min(std::max<uint64_t>(len, 1), most);

@@ -1,14 +1,14 @@
-// Watcher: copies code as soon as the kernel announces it, because nobody else does in time: BPF trampolines
+// Watcher: copies code as soon as the kernel announces it, because nothing else does in time: BPF trampolines
 // and dispatchers are in no record with bytes, and a program that is unloaded at once is gone before perf
-// asks for its image. Also modules, which are announced by no record at all: /proc/modules is compared with
-// what it was.
+// asks for its image. Also modules, which no record announces: /proc/modules is compared with its earlier
+// state.
 //
 // Trampolines and dispatchers are rewritten in place without a symbol's record, but with a change of text
-// that leads to them: after one they are read again, and written if they are other than before.
+// that leads to them: after one they are read again, and written if they have changed.
 //
-// A copy is only kept when it is of the code that was announced: after the bytes were read the rings are
-// looked at once more, and if the symbol went, or another one came in its place, the copy is thrown away. The
-// kernel writes the record of the end before it frees the memory.
+// A copy is only kept when it is of the code that was announced: after the bytes were read the rings are read
+// once more, and if the symbol was removed, or replaced by another one, the copy is discarded. The kernel
+// writes the record of the end before it frees the memory.
 #pragma once
 #include <cstdint>
 #include <cstdio>
@@ -69,14 +69,14 @@ class Watcher {
   Watcher(const KernelMemory& memory, Drain drain, Now now, std::FILE* out)
       : memory_(memory), drain_(std::move(drain)), now_(std::move(now)), out_(out) {}
 
-  // Takes what the rings have, and copies what has come. False: the file cannot be written.
+  // Reads the rings, and copies new code. False: the file cannot be written.
   bool step();
-  // Modules that are there now and were not before are copied; the first call only remembers them.
+  // Modules that are present now and were not before are copied; the first call only remembers them.
   bool look_at_modules(const std::string& path);
   const Counts& counts() const { return counts_; }
 
  private:
-  // Code that is rewritten without a record of its bytes, and what it was when it was read last.
+  // Code that is rewritten without a record of its bytes, and its bytes at the last reading.
   struct Rewritten {
     SideRecord symbol;
     std::vector<uint8_t> bytes;

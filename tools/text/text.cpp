@@ -1,6 +1,6 @@
 // asof text: what was at an address, when, and where it came from. Without a time: the code as it was first,
 // with a mark at each instruction that changes, then every version of those; --diff shows the changes only,
-// old against new; --history who made them; --diff T1 T2 what differs between two instants.
+// old against new; --history what made them; --diff T1 T2 what differs between two instants.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -21,7 +21,7 @@ struct TextOptions {
   std::string where;
   uint64_t length = 0;  // 0: the function, or what find_text_places() takes
   bool diff = false;
-  std::vector<std::string> diff_values;  // behind --diff: two times, or WHERE
+  std::vector<std::string> diff_values;  // after --diff: two times, or WHERE
   bool history = false;
   std::optional<int32_t> pid;
   int mode = 0;  // 0: by the machine of the recording
@@ -46,7 +46,7 @@ Result<Asked> understand(TextOptions o) {
   const auto usage = [](std::string reason) {
     return fail(Code::kBadOption, "", Error::kNoOffset, std::move(reason));
   };
-  // CLI11 gives --diff an empty value when there is none, and a WHERE that stands behind it.
+  // CLI11 gives --diff an empty value when there is none, and a WHERE that follows it.
   std::erase(o.diff_values, "");
   if (o.diff_values.size() == 1 && o.where.empty()) {
     o.where = o.diff_values[0];
@@ -75,8 +75,8 @@ Result<Asked> understand(TextOptions o) {
   return asked;
 }
 
-// Bits of the code of a place, or of a whole recording: as given, else what its file is (EI_CLASS), else what
-// the machine is.
+// Bits of the code at an address, or of a whole recording: as given, else those of its file (EI_CLASS), else
+// those of the machine.
 int mode_of(const Capture& capture, int given, const TextPlace* place) {
   constexpr char kClass32 = 1;
   constexpr std::streamoff kClassAt = 4;

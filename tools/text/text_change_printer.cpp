@@ -39,7 +39,7 @@ std::string ChangePrinter::code(std::span<const uint8_t> bytes, Addr at, Space s
   return out;
 }
 
-// `held` bytes of the version lie at the front of `range`.
+// `held` bytes of the version are at the start of `range`.
 std::string ChangePrinter::content(const Version* v, uint64_t held, AddrRange range, Space space, Time t) {
   if (!bytes_known(v)) return v == nullptr ? "nothing" : "not known";
   if (held != range.size() || range.size() > kMostBytesShown)
@@ -49,7 +49,7 @@ std::string ChangePrinter::content(const Version* v, uint64_t held, AddrRange ra
   return text.empty() ? format_bytes(bytes) : fmt::format("{} ({})", format_bytes(bytes), text);
 }
 
-// Of a poke, with the place of its record.
+// Of a poke, with the position of its record.
 std::string ChangePrinter::origin(OriginRef ref) const {
   const auto pokes = capture_.text->pokes();
   if (!is_poke(ref) || poke_index(ref) >= pokes.size()) return format_origin(*capture_.text, ref);
@@ -201,7 +201,7 @@ void ChangePrinter::difference_place(Space space, Time from, Time to, const Plac
   out_.write(line + "\n");
 }
 
-// Places by address lie together by symbol.
+// Sites in order of address are grouped by symbol.
 void ChangePrinter::difference(Space space, Time from, Time to, const TextDifference& d) {
   difference_head(space, from, to, d);
   const std::span<const PlaceDifference> places(d.places);

@@ -95,7 +95,7 @@ void add_program_ends(const Capture& capture, AddrRange range, std::vector<TextC
   }
 }
 
-// Records that do not fit together: something changed that no record tells of.
+// Records that do not fit together: something changed that no record shows.
 void add_missing(const Capture& capture, AddrRange range, std::vector<TextChange>& out) {
   for (const TextNotice& n : capture.text->notices()) {
     if (!range.contains(n.addr)) continue;
@@ -120,7 +120,7 @@ std::vector<TextChange> changes_of(const Capture& capture, const Recognizer& rec
     if (cell.range.overlaps(range)) edges.add(cell);
   }
   if (space == kKernelSpace) {
-    add_missing(capture, range, out);  // found by the poke of that time: stands before it
+    add_missing(capture, range, out);  // found by the poke of that time: is before it
     add_pokes(capture, recognizer, range, out);
     add_program_ends(capture, range, out);
   }
@@ -174,7 +174,7 @@ bool changed_between(const Cell& cell, Time from, Time to) {
                      [&](const Version& v) { return v.from > from && v.from <= to; });
 }
 
-// The same content over cells that other times cut: one place.
+// The same content over cells that other times cut: one site.
 bool continues(const PlaceDifference& last, const PlaceDifference& next) {
   const auto origin = [](const Version* v) { return known(v) ? v->origin : kNoOrigin; };
   return last.range.end == next.range.begin && last.pokes == 0 && next.pokes == 0 &&

@@ -12,7 +12,7 @@ namespace asof {
 
 struct TextChange {
   Time time = kTimeMin;
-  // Where nobody recorded the change, only that it lies between two instants: the earlier one; else `time`.
+  // If no record shows the change, only that it lies between two instants: the earlier one; else `time`.
   Time not_before = kTimeMin;
   AddrRange range;
   Recognized who;
@@ -23,18 +23,18 @@ struct TextChange {
 };
 
 // Every change of a range, in order of time: pokes, content that came or went, ends of BPF programs, and
-// places where the records contradict each other (a change is missing). `cells` must be those of the range
+// points where the records contradict each other (a change is missing). `cells` must be those of the range
 // and outlive the result.
 std::vector<TextChange> changes_of(const Capture& capture, const Recognizer& recognizer, Space space,
                                    AddrRange range, std::span<const Cell> cells);
 
-// What one place was at both instants.
+// What one site was at both instants.
 struct PlaceDifference {
   AddrRange range;
   Recognized who;                   // of the last change in between
   const Version* before = nullptr;  // nullptr: nothing known at that instant
   const Version* after = nullptr;
-  uint64_t bytes = 0;    // how many of both versions lie at the front of `range`
+  uint64_t bytes = 0;    // how many of both versions are at the start of `range`
   uint64_t pokes = 0;    // in between
   bool differs = false;  // false: changed and changed back
   bool unsure = false;   // at one of the instants more than one version is possible
@@ -42,9 +42,9 @@ struct PlaceDifference {
 
 struct TextDifference {
   std::vector<PlaceDifference> places;  // by address
-  uint64_t pokes = 0;                   // in between, also where nothing is known of the place
+  uint64_t pokes = 0;                   // in between, also where nothing is known of the site
   std::array<uint64_t, kMechanisms> pokes_by{};
-  std::array<uint64_t, kMechanisms> differ_by{}, back_by{};  // places
+  std::array<uint64_t, kMechanisms> differ_by{}, back_by{};  // sites
 };
 
 // Compares the text of a space at two instants. One pass over the cells and the pokes between the instants.

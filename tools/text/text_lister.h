@@ -1,4 +1,4 @@
-// TextLister: disassembly of one place: as it was at an instant, or first of all and then every version of
+// TextLister: disassembly of one range: as it was at an instant, or first of all and then every version of
 // what changes, or the changes only.
 #pragma once
 #include <optional>

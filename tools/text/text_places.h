@@ -1,4 +1,4 @@
-// What `asof text` is asked about: ADDR|SYM[+OFF][@TIME] as written, and the places it means.
+// The argument of `asof text`: ADDR|SYM[+OFF][@TIME] as written, and the ranges it means.
 #pragma once
 #include <optional>
 #include <string>
@@ -28,7 +28,7 @@ struct TextPlace {
 // symbols may hold almost anything.
 std::optional<TextQuery> parse_text_query(std::string text);
 
-// `length` 0: the function, or 64 bytes. `spaces`: only these; empty: every one that has the place.
+// `length` 0: the function, or 64 bytes. `spaces`: only these; empty: every one that has the address.
 std::vector<TextPlace> find_text_places(const Capture& capture, const TextQuery& query, uint64_t length,
                                         const std::vector<Space>& spaces);
 

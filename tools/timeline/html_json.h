@@ -1,5 +1,5 @@
-// JSON within a page: names come from files nobody vouches for, so nothing in it may end the <script> it
-// stands in, and what is no UTF-8 is replaced.
+// JSON within a page: names come from untrusted files, so nothing in it may end the <script> that contains
+// it, and what is not UTF-8 is replaced.
 #pragma once
 #include <fmt/format.h>
 
@@ -53,7 +53,7 @@ class HtmlJson {
     return key(name).number(value);
   }
 
-  // '<' only ever stands in strings, where its escape means the same.
+  // '<' only ever occurs in strings, where its escape means the same.
   std::string safe() const {
     std::string safe;
     safe.reserve(out_.size());

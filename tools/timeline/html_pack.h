@@ -15,7 +15,7 @@ class PackedNumbers {
     number((static_cast<uint64_t>(n) << 1) ^ (n < 0 ? UINT64_MAX : 0));
   }
   uint64_t size() const { return bytes_.size(); }
-  // Ready to stand in a page.
+  // Ready to be put in a page.
   std::string base64() const;
 
  private:

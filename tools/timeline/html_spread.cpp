@@ -6,13 +6,13 @@
 namespace asof {
 namespace {
 
-// At most so many nanoseconds are drawn for an instruction: a CPU that slept told no time either, and what it
-// ran before should not fill its sleep.
+// The most nanoseconds drawn for one instruction: the trace of a CPU that slept has no time either, and what
+// it ran before should not fill its sleep.
 constexpr double kMostPerInstruction = 5;
-// So that a call of nothing (all its code was elsewhere) is still to be seen between others.
+// So that a call of nothing (all its code was elsewhere) is still visible between others.
 constexpr double kLeast = 0.1;
 
-// From one time to a later one; any two times are that far apart at most.
+// From one time to a later one; any two times are at most this far apart.
 uint64_t distance(Time from, Time to) { return static_cast<uint64_t>(to) - static_cast<uint64_t>(from); }
 
 // Something that begins or ends on a track, in the order it happened; `weight`: instructions between it and
@@ -42,7 +42,7 @@ class TrackSpread {
     }
   }
 
-  // Straight runs tell exactly between which instructions calls lie.
+  // Straight runs show exactly between which instructions calls are.
   void add_block(size_t block) {
     const BlockSlice& b = t_.blocks[block];
     const auto in = index_of_.find(b.in);
@@ -64,7 +64,7 @@ class TrackSpread {
   }
 
  private:
-  // Instructions of a slice itself between two calls, when nothing tells where they were.
+  // Instructions of a slice itself between two calls, when nothing shows where they were.
   double own_weight(size_t slice, Time t) const {
     if (t >= detail_.lo && t <= detail_.hi) return 0;
     const Slice& s = t_.slices[slice];
@@ -91,7 +91,7 @@ class TrackSpread {
     }
   }
 
-  // Moments of one instant share the time until the next one that the CPU's trace tells.
+  // Moments of one instant share the time until the next one in the CPU's trace.
   void place() {
     for (size_t i = 0; i < moments_.size();) {
       size_t end = i;
@@ -99,7 +99,7 @@ class TrackSpread {
       while (end < moments_.size() && moments_[end].time == moments_[i].time) total += moments_[end++].weight;
       const std::vector<Time>& points = out_.points[moments_[end - 1].cpu];
       const auto after = std::upper_bound(points.begin(), points.end(), moments_[i].time);
-      // Nor may it reach into what comes next on this track.
+      // Nor may it extend into what comes next on this track.
       Time until = after == points.end() ? moments_[i].time : *after;
       if (end < moments_.size()) until = std::min(until, moments_[end].time);
       const double room =

@@ -1,7 +1,7 @@
-// Where things are drawn. A trace tells the time now and then; what ran between two such instants is known in
-// order, not in time. Drawn at the instants themselves, most calls would have no width and lie upon each
-// other, so they are spread over the time until the next instant, by their instructions, in the order they
-// ran. The times themselves stay what they are: the view shows the interval.
+// Where things are drawn. A trace has the time only now and then; of what ran between two such instants the
+// order is known, not the time. Drawn at the instants themselves, most calls would have no width and lie upon
+// each other, so they are spread over the time until the next instant, by their instructions, in the order
+// they ran. The times themselves are not changed: the view shows the interval.
 #pragma once
 #include <cstdint>
 #include <map>
@@ -21,7 +21,7 @@ struct Span {  // in units after the beginning of the timeline
 struct TimelineSpread {
   std::vector<Span> slices;                     // as Timeline::slices
   std::vector<Span> blocks;                     // as Timeline::blocks
-  std::map<int32_t, std::vector<Time>> points;  // by CPU: the instants that its trace tells, sorted
+  std::map<int32_t, std::vector<Time>> points;  // by CPU: the instants in its trace, sorted
 
   explicit TimelineSpread(const Timeline& timeline);
 };

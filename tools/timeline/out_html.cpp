@@ -327,7 +327,7 @@ void HtmlWriter::lifetimes() {
   json_.close(']');
 }
 
-// What is here and what is not: for the first page, and for the view, which says so where it is looked for.
+// What the page has and what it lacks: for the first page, and for the view, which says so where it would be.
 void HtmlWriter::contents() {
   std::vector<std::string> lines;
   lines.push_back(
@@ -347,7 +347,7 @@ void HtmlWriter::contents() {
   left_out(t_.pokes.size(), kMostPokes, "changes of text");
   left_out(t_.gaps.size(), kMostGaps, "gaps");
   left_out(t_.lifetimes.size(), kMostLifetimes, "programs and modules");
-  // Beyond a limit the last ones are missing: what is there, is there up to the last one.
+  // Beyond a limit the last ones are missing: the data is complete up to the last one present.
   Time last = t_.blocks_left_out == 0 ? kTimeMax : t_.summary.begin;
   for (const BlockSlice& b : t_.blocks) last = t_.blocks_left_out == 0 ? last : std::max(last, b.begin);
   std::vector<TimeBounds> windows;

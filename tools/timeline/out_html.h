@@ -14,10 +14,10 @@ namespace asof {
 struct HtmlOptions {
   std::string title;               // of the page; empty: the capture's path
   std::string command;             // that made the page, without detail: to show how to get what is not in it
-  std::vector<TimeBounds> detail;  // where straight runs were asked for; sorted, apart
+  std::vector<TimeBounds> detail;  // where straight runs were requested; sorted, apart
 };
 
-// What source lines could not be read is told.
+// Reports what source lines could not be read.
 std::vector<Notice> write_html(const Capture& capture, const Timeline& timeline, const HtmlOptions& options,
                                const std::function<void(std::string_view)>& write);
 

@@ -214,7 +214,7 @@ void PerfettoWriter::pokes(uint64_t group) {
   }
 }
 
-// Drawn as far as they lie in the timeline; what they are beyond stands in their args.
+// Drawn as far as they are in the timeline; what they are beyond it is in their args.
 void PerfettoWriter::annotate_lifetime(const LifetimeSlice& lifetime) {
   out_.note_address("address", lifetime.range.begin);
   out_.note("size", lifetime.range.size());

@@ -23,8 +23,8 @@ namespace {
 constexpr const char* kMark = "PRAGMA application_id=0x61736f66;";
 constexpr size_t kHeader = 100, kMarkAt = 68;
 
-// May a new database take the place of what has this name? Nothing, an empty file, and an older output of
-// ours are nobody's loss.
+// May a new database replace the file of this name? An absent or empty file and an older output of ours may
+// be replaced.
 bool replaceable(const std::string& path) {
   std::error_code failed;
   const auto there = std::filesystem::symlink_status(path, failed);
@@ -106,7 +106,7 @@ Result<std::unique_ptr<SqliteSink>> SqliteSink::open(const std::string& path, bo
     std::remove(path.c_str());
   }
   impl->check(sqlite3_open(path.c_str(), &impl->db));
-  // The file is made in one go or not at all: no journal. The mark is written at once, so that what an
+  // The file is made completely or not at all: no journal. The mark is written at once, so that what an
   // interrupted run leaves can be replaced.
   impl->run("PRAGMA journal_mode=OFF; PRAGMA synchronous=OFF;");
   impl->run(kMark);
@@ -226,7 +226,7 @@ std::vector<Notice> SqliteSink::take_notices() {
 
 bool SqliteSink::stopped() const { return !impl_->error.empty(); }
 
-// Kernel text that did not stay the same: each piece of it with what it was, and when.
+// Kernel text that changed: each piece of it with what it was, and when.
 void SqliteSink::text_versions() {
   if (impl_->capture == nullptr || !impl_->capture->text) return;
   const TextStore& text = *impl_->capture->text;

@@ -15,7 +15,7 @@ namespace asof {
 
 class SqliteSink final : public TimelineSink {
  public:
-  // `path` is written anew; ":memory:" for a database that is gone with the sink. A file that is there is
+  // `path` is written anew; ":memory:" for a database that is gone with the sink. An existing file is
   // replaced if it is empty or a database of asof (application_id), else it stays as it is: E-FILE-090.
   // `detail`: with the tables of straight runs, instructions and branches.
   static Result<std::unique_ptr<SqliteSink>> open(const std::string& path, bool detail);
@@ -34,7 +34,7 @@ class SqliteSink final : public TimelineSink {
   void block(const BlockSlice& b) override;
   bool stopped() const override;
 
-  // Indices, views, end of the transaction. The first thing that went wrong, if any (a full disk).
+  // Indices, views, end of the transaction. The first error, if any (a full disk).
   Result<void> finish();
   sqlite3* database();
   // What source lines could not be read.

@@ -1,6 +1,6 @@
 // PerfettoInstructions: straight runs as slices with their disassembly and source line, and in small windows
-// their instructions as slices within. A trace tells the time now and then: where a slice is drawn is between
-// the times that its args time_lo and time_hi say (html_spread.h has the rule).
+// their instructions as slices within. A trace has the time only now and then: a slice is drawn between the
+// times in its args time_lo and time_hi (html_spread.h has the rule).
 #pragma once
 #include <optional>
 #include <vector>

@@ -86,7 +86,7 @@ class PerfettoPackets {
   void note(std::string_view key, int64_t value) {
     annotation(key, [&](pbf_writer& a) { a.add_int64(perfetto_field::kAnnotationInt, value); });
   }
-  // Not as an iid: older versions of Perfetto pass those over.
+  // Not as an iid: older versions of Perfetto skip those.
   void note(std::string_view key, const std::string& value) {
     annotation(key, [&](pbf_writer& a) { a.add_string(perfetto_field::kAnnotationString, value); });
   }
@@ -151,7 +151,7 @@ class PerfettoPackets {
     fill(one);
   }
 
-  // They are encoded already: fields of the event, one behind the other.
+  // They are encoded already: fields of the event, one after the other.
   void annotations_into(pbf_writer& e) {
     protozero::pbf_reader all(annotations_);
     while (all.next()) e.add_message(perfetto_field::kAnnotation, all.get_view());

@@ -1,4 +1,4 @@
-// asof query: the decoded capture as SQL tables (out_sqlite.h), asked at once or kept in a file.
+// asof query: the decoded capture as SQL tables (out_sqlite.h), queried at once or kept in a file.
 #include <sqlite3.h>
 
 #include "tools/cli/progress.h"
@@ -15,7 +15,7 @@ struct QueryText {
   std::string first, sql, output, detail, time;
 };
 
-// Does the query ask for tables that only detail has? SQLite itself knows, from the empty tables.
+// Does the query need tables that only detail has? SQLite itself knows, from the empty tables.
 bool asks_for_detail(const std::string& sql) {
   const auto empty = SqliteSink::open(":memory:", false);
   const auto full = SqliteSink::open(":memory:", true);
@@ -63,7 +63,7 @@ std::string print_rows(sqlite3* db, const std::string& sql, Output& out) {
 ExitCode run_query(QueryText& o) {
   Diagnostics diagnostics = o.input.diagnostics();
   if (!finish_choice(o.choice, diagnostics)) return kExitUsage;
-  // One argument is the question, two are the capture and the question.
+  // One argument is the query, two are the capture and the query.
   if (o.sql.empty()) {
     o.sql = o.first;
   } else if (o.input.input == InputOptions().input) {

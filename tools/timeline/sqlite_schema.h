@@ -68,7 +68,7 @@ inline constexpr std::array<SqliteTable, 14> kTables{{
      "number)",
      7},
 }};
-// Every executed instruction and branch would repeat what code_instructions says once of each.
+// Every executed instruction and branch would repeat what code_instructions has once for each.
 inline constexpr const char* kViews =
     "CREATE VIEW call AS SELECT calls.*, functions.name AS name, functions.kind AS kind, tracks.name AS "
     "track_name FROM calls JOIN functions ON functions.id = calls.function JOIN tracks ON tracks.id = "
@@ -93,7 +93,8 @@ inline constexpr const char* kAfter =
     "CREATE INDEX calls_track ON calls(track, begin);"
     "CREATE INDEX pokes_address ON pokes(address);"
     "CREATE INDEX text_versions_address ON text_versions(address);"
-    // Callers end after those they called, and can be found out late: depths are counted when all is there.
+    // Callers end after those they called, and can be found late: depths are counted when all rows are
+    // present.
     "CREATE TEMP TABLE depths(id INTEGER PRIMARY KEY, depth INT);"
     "WITH RECURSIVE tree(id, depth) AS (SELECT id, 0 FROM calls WHERE parent NOT IN (SELECT id FROM calls) "
     "UNION ALL SELECT calls.id, tree.depth + 1 FROM tree JOIN calls ON calls.parent = tree.id) "

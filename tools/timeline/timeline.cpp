@@ -43,7 +43,7 @@ constexpr std::array<FormatName, 10> kSuffixes{{{".html", "html"},
                                                 {".pb", "perfetto"},
                                                 {".pf", "perfetto"}}};
 
-// By the suffix of the file, behind which ".gz" may stand; empty when it tells nothing.
+// By the suffix of the file, which ".gz" may follow; empty when it is unknown.
 std::string format_of(std::string_view file) {
   if (file.ends_with(".gz")) file.remove_suffix(3);
   for (const FormatName& f : kSuffixes) {
@@ -93,7 +93,7 @@ Result<void> choose(TimelineText& o, TimelineOptions& options) {
   return {};
 }
 
-// As a shell would take it again.
+// As a shell would read it again.
 std::string quoted_word(const std::string& word) {
   const bool plain =
       word.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=:,./@%") ==
@@ -104,8 +104,8 @@ std::string quoted_word(const std::string& word) {
   return out + "'";
 }
 
-// Where a page has single instructions when nobody asked for a time: everywhere in a small capture; else
-// around changes of text, and now and then, in windows that are as long as the page has room.
+// Where a page has single instructions when no time was given: everywhere in a small capture; else around
+// changes of text, and now and then, in windows that are as long as the page has room.
 std::vector<TimeBounds> page_windows(const Capture& capture) {
   constexpr uint64_t kSmall = 256 << 10;  // bytes of trace
   constexpr Time kInstants = 16;
@@ -173,7 +173,7 @@ void report_result(const Timeline& t, const TimelineText& o, Diagnostics& diagno
     diagnostics.note("threads are stitched approximately in places: a segment was too long to wait for");
 }
 
-// Databases and rows are written while decoding goes on; nothing is folded.
+// Databases and rows are written while decoding continues; nothing is folded.
 Result<TimelineSummary> write_database(const Capture& capture, const TimelineText& o,
                                        const TimelineOptions& options, Diagnostics& diagnostics) {
   auto sink = SqliteSink::open(o.output, options.detail);

@@ -1,8 +1,9 @@
-// Validation: changes that the records themselves cannot miss, but other changes tell of.
-//  * perf copies kcore before it lets the trace start. So a place whose first recorded change comes later
-//    must be in the copy as that record found it; if not, a change before it is missing.
-//  * The kernel changes all places of a static key, or of a tracer, together, and changes them back together.
-//    A place that was changed with others once, and not with them the other time, probably lacks a record.
+// Validation: changes whose loss the records themselves do not show, but other changes do.
+//
+//  * perf copies kcore before it starts the trace. So a site whose first recorded change comes later must be
+//    in the copy as that record found it; if not, a change before it is missing.
+//  * The kernel changes all sites of a static key, or of a tracer, together, and changes them back together.
+//    A site that was changed with others once, and not with them the other time, probably lacks a record.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -44,7 +45,7 @@ std::span<const uint8_t> bytes_at(const ElfImage& image, AddrRange range) {
   return {};
 }
 
-// Changes the CPUs made in one go: neighbours in time of one ring, each place once.
+// Changes that CPUs made in one operation: neighbours in time of one ring, each site once.
 struct Batch {
   std::map<Addr, uint32_t> places;  // to the record's number
   Time time = kTimeMin;
@@ -73,9 +74,9 @@ size_t common(const Batch& a, const Batch& b) {
       std::ranges::count_if(a.places, [&](const auto& place) { return b.places.contains(place.first); }));
 }
 
-using Counts = std::map<Addr, uint64_t>;  // records of each place
+using Counts = std::map<Addr, uint64_t>;  // records of each site
 
-// How many records most places of a batch have.
+// How many records most sites of a batch have.
 uint64_t usual_count(const Batch& batch, const Counts& counts) {
   std::vector<uint64_t> all;
   for (const auto& [addr, number] : batch.places) all.push_back(counts.at(addr));
@@ -83,7 +84,7 @@ uint64_t usual_count(const Batch& batch, const Counts& counts) {
   return all[all.size() / 2];
 }
 
-// Places of `here` that are not in `there`, when the two are otherwise the same, and that have a record less
+// Sites of `here` that are not in `there`, when the two are otherwise the same, and that have a record less
 // than the others.
 void compare(const Capture& capture, const Batch& here, const Batch& there, const Counts& counts,
              std::map<Addr, std::string>& odd) {
@@ -145,7 +146,7 @@ void check_batches(const ValidationInput& in, std::vector<Check>& out) {
   Counts counts;
   for (const PokeRecord& p : in.capture.text->pokes()) ++counts[p.addr];
   for (size_t i = 0; i < batches.size(); ++i) {
-    // The next one that has most of its places: the other half of switching on and off.
+    // The next one that has most of its sites: the other half of switching on and off.
     for (size_t k = i + 1; k < batches.size(); ++k) {
       if (common(batches[i], batches[k]) * 2 < batches[i].places.size()) continue;
       compare(in.capture, batches[i], batches[k], counts, odd);
@@ -156,7 +157,7 @@ void check_batches(const ValidationInput& in, std::vector<Check>& out) {
   Check c{.topic = "batches"};
   const bool failed =
       std::ranges::any_of(out, [](const Check& o) { return o.result == Check::Result::kFail; });
-  // Two keys may share places; with other evidence it is more than a hint.
+  // Two keys may share sites; with other evidence it is more than a hint.
   c.result = odd.empty() ? Check::Result::kPass : failed ? Check::Result::kFail : Check::Result::kNote;
   c.answer =
       odd.empty()

@@ -1,16 +1,16 @@
-// Validation: does the trace agree with the text, and is there text for all that ran.
+// Validation: whether the trace agrees with the text, and whether there is text for all that ran.
 #include <fmt/format.h>
 
 #include <algorithm>
 
-#include "tools/output/catalogue.h"
+#include "tools/output/error_table.h"
 #include "tools/output/format.h"
 #include "tools/validate/validation.h"
 
 namespace asof {
 namespace {
 
-// The causes that `wanted` picks: how many, and the first places.
+// The causes that `wanted` selects: how many, and the first locations.
 template <class Wanted>
 uint64_t gather(const FlowFacts& flow, std::vector<std::string>& places, Wanted wanted) {
   uint64_t count = 0;
@@ -24,13 +24,13 @@ uint64_t gather(const FlowFacts& flow, std::vector<std::string>& places, Wanted 
   return count;
 }
 
-// An address that the trace names, and the walk did not come to.
+// An address that the trace names, and the walk did not reach.
 bool is_address_missed(Code code) {
   return code == Code::kInterruptNotReached || code == Code::kSyncPointNotReached;
 }
 
-// What lies in front of a sync point: the start of a buffer that went round, or what follows a loss. No
-// packet of it was read, so nothing disagrees.
+// What lies before a sync point: the start of a buffer that wrapped, or what follows a loss. No packet of it
+// was read, so nothing disagrees.
 bool is_unread(Code code) { return code == Code::kNoSyncPoint; }
 
 bool is_disagreement(Code code) {
@@ -51,7 +51,7 @@ bool returns_into_gaps(const FlowFacts& flow) {
   return missing && !other;
 }
 
-// Places none of whose versions the trace allows: there a change is missing, or happened at another time.
+// Sites none of whose versions the trace allows: there a change is missing, or happened at another time.
 void add_doubtful(const ValidationInput& in, std::vector<std::string>& places) {
   std::vector<std::pair<Addr, FlowFacts::Doubt>> all(in.flow.contradicted.begin(),
                                                      in.flow.contradicted.end());
@@ -150,7 +150,7 @@ void check_coverage(const ValidationInput& in, std::vector<Check>& out) {
     text.answer = "all code that ran has bytes";
   } else {
     text.answer = fmt::format("code without bytes ran {}; ", format_plural(missing, "time", "times"));
-    text.answer += traced == 0 ? std::string("without times nothing tells how much that is")
+    text.answer += traced == 0 ? std::string("without times nothing shows how much that is")
                                : fmt::format("{:.3f} % of the time has text, wanted is {} %",
                                              floored_percent(percent, 3), in.min_coverage);
   }

@@ -1,4 +1,4 @@
-// Validation: do the records about text agree with each other and with the copies of memory.
+// Validation: whether the records about text agree with each other and with the copies of memory.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -12,17 +12,17 @@
 namespace asof {
 namespace {
 
-// What opening the capture says when records and copies of text contradict each other.
+// The codes by which opening a capture reports that records and copies of text contradict each other.
 constexpr std::array<Code, 5> kBroken{Code::kUnrecordedChange, Code::kLastChangeMissing,
                                       Code::kBrokenPokeChain, Code::kFirstPokeMismatch,
                                       Code::kCopyContradictsSamples};
-// ... when a copy is of another kernel or moment, so that what is decoded with it says nothing.
+// ... that a copy is of another kernel or moment, so that what is decoded with it means nothing.
 constexpr std::array<Code, 4> kForeign{Code::kKallsymsOfOtherBoot, Code::kModuleMoved,
                                        Code::kOtherKernelAtEnd, Code::kOtherBuildIdUsed};
-// ... when two sources have different bytes of one BPF program.
+// ... that two sources have different bytes of one BPF program.
 constexpr std::array<Code, 1> kImages{Code::kBpfImageMismatch};
 
-// The first address it tells of: where it is, or in its reason.
+// The first address of a notice: where it is, or in its reason.
 std::optional<Addr> address_of(const Notice& n) {
   for (const std::string* text : {&n.where, &n.reason}) {
     const size_t at = text->starts_with("0x") ? 0 : text->find(" 0x");
@@ -68,7 +68,7 @@ Check chain(const ValidationInput& in) {
                            format_plural(broken, "place", "places"));
   }
   if (lost != 0) c.answer += fmt::format("; {} lost", format_plural(lost, "record was", "records were"));
-  // A loss explains a break, and then nothing else can be concluded from it.
+  // A loss explains a break, so nothing else can be concluded from it.
   c.result = broken != 0 && lost == 0 ? Check::Result::kFail
              : broken + lost != 0     ? Check::Result::kNote
                                       : Check::Result::kPass;
@@ -97,7 +97,7 @@ void check_records(const ValidationInput& in, std::vector<Check>& out) {
                              : fmt::format("images of BPF programs are not what was in memory ({})",
                                            format_plural(other, "program", "programs"));
   out.push_back(std::move(images));
-  // What `asof doctor` asks, too, and validation needs.
+  // What `asof doctor` checks, too, and validation needs.
   std::vector<Finding> findings;
   check_pokes(in.health, findings);
   check_kcore(in.health, findings);

@@ -18,7 +18,7 @@ struct Agreement {
   uint64_t same = 0, constant = 0, instructions = 0, differ = 0, apart = 0;
 };
 
-// Looks in segments for branches that OpenCSD does not know.
+// Searches segments for branches that OpenCSD does not know.
 class RecentBranches final : public ChunkSink {
  public:
   explicit RecentBranches(const ValidationInput& in) : in_(in), arch_(in.capture.arch()) {}

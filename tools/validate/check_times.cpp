@@ -71,7 +71,7 @@ TimeBounds bounds_of(const Stream& stream, std::span<const AuxRecord> records, u
   return b;
 }
 
-// Trace that is looked through from begin to end need not stay in memory.
+// Trace that is read from start to end need not stay in memory.
 class Passing {
  public:
   explicit Passing(const Stream& stream) : stream_(stream), held_(stream.begin()) {}
@@ -200,7 +200,7 @@ std::vector<Check> ask_anchors(const ValidationInput& in) {
   return out;
 }
 
-// Collects what a decoder gives, for its disagreements alone.
+// Collects the output of a decoder, for its disagreements alone.
 class GapCounter final : public ChunkSink {
  public:
   void take(Chunk&& chunk) override {

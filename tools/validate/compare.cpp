@@ -6,7 +6,7 @@
 namespace asof {
 namespace {
 
-constexpr size_t kLookAhead = 4096;  // pieces kept in hand to find the way back
+constexpr size_t kLookAhead = 4096;  // pieces held to find the match again
 
 }  // namespace
 
@@ -102,7 +102,7 @@ Comparer::Stretch Comparer::step(Position& at) {
   return s;
 }
 
-// When a piece ran, about: from its own time to the next later time that was seen.
+// About when a piece ran: from its own time to the next later time that was seen.
 TimeBounds Comparer::window(size_t index) const {
   TimeBounds w{piece(index).time, kTimeMax};
   for (size_t i = index; i < piece_end() && w.lo != kTimeMin; ++i) {
@@ -132,13 +132,13 @@ void Comparer::resume(bool gap) {
     skip(found, cause.code, cause.text);
     return;
   }
-  // No way back: everything up to the next gap is wrong, and the truth waits where it is.
+  // No match: everything up to the next gap is wrong, and the truth stays where it is.
   size_t end = at_.piece + 1;
   while (end < piece_end() && piece(end).gap == 0 && end - at_.piece < kLookAhead) ++end;
   skip({end - at_.piece, at_.run, at_.run_bytes, 0, 0}, cause.code, cause.text);
 }
 
-// Passes over pieces (wrong) and runs (missing), and stands at `to`.
+// Passes over pieces (wrong) and runs (missing), and ends at `to`.
 void Comparer::skip(const Resume& to, const std::string& cause, const std::string& text) {
   Difference wrong{
       Difference::Kind::kWrong, piece(at_.piece).ip + at_.piece_bytes, 0, piece(at_.piece).time, 0, text};
@@ -239,8 +239,8 @@ void Comparer::drop_excess() {
   }
 }
 
-// An instruction lies across the end of the run: then those in front of it, which are in the run's bytes, are
-// others than those that ran, like those of a run of which there are more or less than it has.
+// An instruction crosses the end of the run: then those before it, which are in the run's bytes, are others
+// than those that ran, like those of a run with more or fewer instructions than it has.
 void Comparer::refute_run() {
   const uint64_t decoded = std::accumulate(pending_.begin(), pending_.end(), uint64_t{0});
   if (decoded == 0) return;

@@ -1,15 +1,17 @@
 // Comparer: what asof decoded for one CPU against what that CPU executed, as two sequences of instructions.
 //
-// Both sides come as straight pieces that are cut at different places, so they are walked by address: at each
-// common boundary the number of instructions must agree too. After a gap the decoder may resume anywhere
-// later. The place is found by addresses and by the order of the stretches between gaps: a stretch lies where
-// all of it ran, behind the one before it, and so that those behind it still find theirs. Times only choose
-// between places that are equally good, because the time of a short stretch can be that of a later packet.
-// Without a gap any difference is a fault:
+// Both sides come as straight pieces that are cut at different addresses, so they are walked by address: at
+// each common boundary the number of instructions must agree too. After a gap the decoder may resume anywhere
+// later. The position is found by addresses and by the order of the stretches between gaps: a stretch lies
+// where all of it ran, after the one before it, and such that those after it can still be placed. Times only
+// choose between positions that are equally good, because the time of a short stretch can be that of a later
+// packet. Without a gap any difference is a fault:
+//
 //   wrong    the decoder has an instruction that was not executed there
 //   missing  executed, but not decoded
-// Missing instructions from the first one whose bytes exist nowhere in the capture (TruthRun::kLateText) to
-// the end of that gap are counted apart, as `late`: no decoder could have them.
+//
+// Missing instructions from the first one whose bytes are nowhere in the capture (TruthRun::kLateText) to the
+// end of that gap are counted apart, as `late`: no decoder could have them.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -33,7 +35,7 @@ struct DecodedPiece {
   const uint8_t* lengths = nullptr;  // of the instructions; valid until finish() returns
   Time time = kTimeMin;              // Step::time
   Confidence confidence = Confidence::kCertain;
-  uint32_t gap = 0;  // 1 + index of the gap in front of it, 0: none
+  uint32_t gap = 0;  // 1 + index of the gap before it, 0: none
 };
 
 struct Difference {
@@ -43,7 +45,7 @@ struct Difference {
   Addr truth_ip = 0;    // what was executed (0: nothing more)
   Time time = kTimeMin;
   uint64_t count = 0;  // instructions
-  std::string gap;     // the gap in front of it, empty: none was reported
+  std::string gap;     // the gap before it, empty: none was reported
 };
 
 struct EventCounts {
@@ -76,7 +78,7 @@ class Comparer {
       : source_(std::move(truth)), slack_(slack), classify_(std::move(classify)) {}
 
   void add(DecodedPiece piece);
-  // A gap in front of the next piece.
+  // A gap before the next piece.
   void add_gap(std::string cause, std::string text);
   void add_gap(Code code, std::string text) { add_gap(std::string(code_text(code)), std::move(text)); }
   // No more pieces: what is left of the truth is missing.
@@ -100,10 +102,11 @@ class Comparer {
     Outcome outcome = Outcome::kDifferent;
     uint32_t count = 0;      // instructions agreed on
     bool across = false;     // different: an instruction lies across the run's end
-    bool run_done = false;   // `at` now stands before the next run
+    bool run_done = false;   // `at` is now before the next run
     bool run_agrees = true;  // the finished run has as many instructions on both sides
   };
-  // The way back: that many pieces, and bytes and instructions of the one behind them, are wrong.
+  // The match after a difference: so many pieces, and bytes and instructions of the one after them, are
+  // wrong.
   struct Resume {
     size_t pieces_skipped = 0;
     size_t run = 0;
@@ -117,7 +120,7 @@ class Comparer {
     uint32_t more = 0;  // bytes of the next one that agree, too
     bool whole = false;
   };
-  // Pieces between two gaps, as far as they are in hand.
+  // Pieces between two gaps, as far as they are held.
   struct Island {
     size_t begin = 0, end = 0;
     bool ended = false;  // by a gap, or by the end of the trace
@@ -166,7 +169,7 @@ class Comparer {
   std::deque<DecodedPiece> pieces_;
   size_t piece_base_ = 0;
   std::deque<GapNote> gaps_;
-  uint32_t open_gap_ = 0;          // in front of the next piece to be added
+  uint32_t open_gap_ = 0;          // before the next piece to be added
   size_t gap_handled_ = SIZE_MAX;  // index of the piece whose gap was resolved last
   Position at_;
   std::string midway_cause_;  // why a part of the current run was skipped

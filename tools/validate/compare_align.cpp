@@ -1,7 +1,7 @@
-// Comparer: the way back after a gap or a difference. What lies between two gaps (an island) is one stretch
-// of execution, so it lies in the truth without a hole, and islands lie there in their order. Of the places
-// that leave room for the islands before and behind, the one nearest to the decoder's time is taken. An
-// island that fits nowhere as a whole is placed where most of its beginning fits; the rest of it is wrong.
+// Comparer: finds the match again after a gap or a difference. What lies between two gaps (an island) is one
+// stretch of execution, so it lies in the truth without a hole, and islands lie there in their order. Of the
+// positions that leave room for the islands before and after, the one nearest to the decoder's time is taken.
+// An island that fits nowhere as a whole is placed where most of its beginning fits; the rest of it is wrong.
 #include <algorithm>
 #include <utility>
 
@@ -10,7 +10,7 @@
 namespace asof {
 namespace {
 
-constexpr size_t kMostIslands = 16;           // looked at together
+constexpr size_t kMostIslands = 16;           // considered together
 constexpr size_t kDifferenceRuns = 8192;      // truth runs searched after a difference without a gap
 constexpr size_t kTimelessRuns = 65536;       // ... after a gap, when times do not bound the search
 constexpr size_t kGapRuns = 4 * 1024 * 1024;  // ... after a gap, when they do
@@ -50,7 +50,7 @@ std::optional<Comparer::Fit> Comparer::fit(const Island& island, const Position&
   return f;
 }
 
-// The first place where all of the island fits, between `from` and `until`. Its time can be late, but not
+// The first position where all of the island fits, between `from` and `until`. Its time can be late, but not
 // early: so it ran before its window ends.
 std::optional<Comparer::Fit> Comparer::first_fit(const Island& island, const Position& from,
                                                  const Position& until) {
@@ -80,9 +80,9 @@ std::optional<Comparer::Fit> Comparer::last_fit(const Island& island, const Posi
   return std::nullopt;
 }
 
-// For an island that does not fit as a whole, or is too long to be in hand: a place where all that is in hand
-// fits; else where most of its beginning does, about its time before anywhere else, because a part of it is
-// soon found in many places. The first of equals.
+// For an island that does not fit as a whole, or is too long to be held: a position where all that is held
+// fits; else where most of its beginning does, near its time before anywhere else, because a part of it is
+// soon found in many positions. The first of equals.
 std::optional<Comparer::Fit> Comparer::best_fit(const Island& island, const Position& from,
                                                 const Position& until) {
   const TimeBounds w = window(island.begin);
@@ -105,7 +105,8 @@ std::optional<Comparer::Fit> Comparer::best_fit(const Island& island, const Posi
   return best;
 }
 
-// Of the places from the island's first to its last possible one: the first that is not long before its time.
+// Of the positions from the island's first to its last possible one: the first that is not long before its
+// time.
 Comparer::Position Comparer::nearest_in_time(const Island& island) {
   const Time lo = window(island.begin).lo;
   if (lo == kTimeMin) return island.earliest;
@@ -118,7 +119,7 @@ Comparer::Position Comparer::nearest_in_time(const Island& island) {
   return island.earliest;
 }
 
-// From the piece at hand on, up to the first that does not end in front of a gap.
+// From the current piece on, up to the first that does not end before a gap.
 std::vector<Comparer::Island> Comparer::islands_in_hand() {
   std::vector<Island> islands;
   for (size_t begin = at_.piece; begin < piece_end() && islands.size() < kMostIslands;) {
@@ -132,7 +133,7 @@ std::vector<Comparer::Island> Comparer::islands_in_hand() {
   return islands;
 }
 
-// How far the truth is looked through: up to the last time that the islands have. The place behind that.
+// How far the truth is searched: up to the last time that the islands have. The position after that.
 Comparer::Position Comparer::search_end(const std::vector<Island>& islands) {
   Time last = kTimeMin;
   for (const Island& island : islands)
@@ -149,8 +150,8 @@ Comparer::Position Comparer::search_end(const std::vector<Island>& islands) {
   return end;
 }
 
-// Each island at the first place behind the one before it, but for the one that is left out. Says how many
-// pieces found a place.
+// Places each island at the first position after the one before it, except the one that is left out. Returns
+// how many pieces were placed.
 uint64_t Comparer::place_in_order(std::vector<Island>& islands, const Position& until, size_t left_out) {
   uint64_t placed = 0;
   Position from = at_;
@@ -167,8 +168,8 @@ uint64_t Comparer::place_in_order(std::vector<Island>& islands, const Position& 
   return placed;
 }
 
-// One wrong island can take a place so far on that those behind it find none: then it is the one to leave
-// out.
+// One wrong island can take a position so far ahead that those after it find none: then it is the one to
+// leave out.
 void Comparer::place_islands(std::vector<Island>& islands, const Position& until) {
   uint64_t all = 0;
   for (const Island& island : islands) all += island.end - island.begin;
@@ -195,7 +196,7 @@ void Comparer::place_islands(std::vector<Island>& islands, const Position& until
 bool Comparer::find_after_gap(Resume& found) {
   std::vector<Island> islands = islands_in_hand();
   Position until = search_end(islands);
-  // The one that is too long to be in hand as a whole is placed first, by its time: nothing else is as sure.
+  // The one that is too long to be held as a whole is placed first, by its time: nothing else is as certain.
   if (!islands.back().ended) {
     const auto f = best_fit(islands.back(), at_, until);
     if (islands.size() == 1) {
@@ -230,7 +231,7 @@ bool Comparer::agrees_for_a_while(Position at) {
   return true;
 }
 
-// Without a gap: the fewest instructions and runs to pass over until both agree for a while.
+// Without a gap: the fewest instructions and runs to skip until both agree for a while.
 bool Comparer::find_after_difference(Resume& found) {
   std::vector<std::pair<Addr, size_t>> starts;  // of runs
   for (size_t i = at_.run + (at_.run_bytes != 0 ? 1 : 0); starts.size() < kDifferenceRuns; ++i) {

@@ -1,4 +1,4 @@
-// FlowObserver: what validation wants to know of each chunk, beside the comparison with a truth.
+// FlowObserver: what validation needs to know of each chunk, besides the comparison with a truth.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -23,8 +23,8 @@ std::string_view result_name(Check::Result r) {
 FlowObserver::FlowObserver(const Capture& capture, const LiveEvents& events)
     : capture_(capture), events_(events) {
   // Each is called for every event of the CPU and of the task (kernel/events/core.c perf_iterate_sb(),
-  // perf_iterate_ctx()), also for those that want no such record, are without a ring or find theirs full.
-  // Only behind perf_output_begin() a record is written, and then perf_output_end() is called.
+  // perf_iterate_ctx()), also for those that want no such record, are without a ring or find theirs full. A
+  // record is written only after perf_output_begin(), and then perf_output_end() is called.
   for (const auto& [name, anchor] : {std::pair{"perf_event_switch_output", Anchor::kSwitch},
                                      std::pair{"perf_event_text_poke_output", Anchor::kTextPoke}}) {
     for (const Symbol* s : capture.symbols.named(name)) {

@@ -1,5 +1,5 @@
-// When kernel text changed, for people who look at what went wrong: which change was nearest to an instant,
-// and of which mechanism.
+// When kernel text changed, for the analysis of faults: which change was nearest to an instant, and of which
+// mechanism.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -21,8 +21,8 @@ class LiveEvents {
   // `side`: of the same capture; empty where it has no records.
   LiveEvents(const Capture& capture, const SideBand& side);
 
-  // The mechanism of the event nearest to `t`, or kNothingNear. `cursor` makes calls with times that mostly
-  // grow cheap; start with 0.
+  // The mechanism of the event nearest to `t`, or kNothingNear. `cursor` makes calls with mostly increasing
+  // times cheap; start with 0.
   size_t classify(Time t, size_t& cursor) const;
   // "2.1 us after poke #17 (jump_label, nop to jump) at ffffffff81a3c0f4 (__schedule+0x114)"; empty when
   // nothing is near.

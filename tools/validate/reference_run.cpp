@@ -21,7 +21,7 @@ constexpr auto kPatience = std::chrono::seconds(60);  // for one segment
 constexpr uint64_t kMostFailures = 64;
 constexpr unsigned kMostChildren = 8;
 
-// What a child tells of one segment: through a pipe, so of a fixed size that is written at once.
+// What a child reports about one segment: through a pipe, so of a fixed size that is written at once.
 struct Message {
   uint64_t index = 0, instructions = 0, hash = 0, gap = 0;
 };
@@ -88,10 +88,10 @@ class Runner {
     children_.push_back({pid, ends[0], first, Clock::now()});
   }
 
-  // In the child. It has but this one thread, so nothing here may wait for another one.
+  // In the child. It has only this one thread, so nothing here may wait for another one.
   [[noreturn]] void work(size_t first, int fd) {
     signal(SIGINT, SIG_DFL);
-    const rlimit none{0, 0};  // a crash is expected here, and no news: no core file
+    const rlimit none{0, 0};  // a crash is expected here: no core file
     setrlimit(RLIMIT_CORE, &none);
     const auto decoder = arch_.decoder(capture_.streams, *capture_.text, decode_);
     for (size_t i = first; i < work_.size(); i += step_) {
@@ -114,7 +114,7 @@ class Runner {
     return true;
   }
 
-  // The child has ended or hangs: goes on behind the segment it was at, if any is left.
+  // The child has ended or hangs: continues after its current segment, if any is left.
   void give_up(size_t i) {
     Child c = children_[i];
     children_.erase(children_.begin() + static_cast<long>(i));

@@ -15,7 +15,7 @@ namespace asof {
 struct ReferenceRun {
   struct Found {
     uint64_t instructions = 0, hash = 0;  // as IpHash
-    bool gap = false;                     // the reference did not come through
+    bool gap = false;                     // the reference did not decode it completely
     Segment segment;
   };
   std::map<std::pair<size_t, size_t>, Found> segments;  // by stream and segment

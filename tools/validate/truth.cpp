@@ -56,7 +56,7 @@ struct TruthReader::Impl {
       error = Error{Code::kBadTruth, path, Error::kNoOffset, std::move(reason), "restore the truth files"};
   }
 
-  // Keeps an incomplete record at the front and fills up behind it. False when nothing more comes.
+  // Keeps an incomplete record at the start and fills up after it. False when nothing more comes.
   bool fill() {
     std::memmove(output.data(), output.data() + begin, end - begin);
     end -= begin;

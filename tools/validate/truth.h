@@ -39,7 +39,7 @@ class TruthReader {
   TruthReader(TruthReader&&) noexcept;
   ~TruthReader();
 
-  // False at the end, or where the file is damaged; error() tells which.
+  // False at the end, or where the file is damaged; error() returns which.
   bool next(TruthRun& run);
   const std::optional<Error>& error() const;
 
@@ -53,7 +53,7 @@ class TruthReader {
 struct TruthSummary {
   uint64_t instructions = 0;
   uint64_t ip_hash = 0;
-  // ETM: executed behind the last branch before the trace ends, which no trace can show; and the hash without
+  // ETM: executed after the last branch before the trace ends, which no trace can show; and the hash without
   // them.
   uint64_t trailing = 0;
   uint64_t ip_hash_without_trailing = 0;

@@ -1,5 +1,5 @@
 // asof validate: can this capture, and what asof makes of it, be trusted. With a record of what really ran
-// (--truth) every instruction is compared with it; without one, everything is asked that a capture can say
+// (--truth) every instruction is compared with it; without one, everything is checked that a capture can show
 // about itself. Exit status 0: nothing was found against it; 3: something was, and the report says what and
 // where.
 #include <atomic>

@@ -148,7 +148,7 @@ void put_events(JsonWriter& w, const std::map<int, CpuResult>& results) {
   w.EndObject();
 }
 
-// Names and paths come from files: what is no UTF-8 must not make the report unreadable.
+// Names and paths come from files: what is not UTF-8 must not make the report unreadable.
 std::string printable(std::string text) {
   for (char& c : text) {
     if (static_cast<unsigned char>(c) >= 0x80 || static_cast<unsigned char>(c) < 0x20) c = '?';

@@ -166,7 +166,7 @@ void check_truth(const std::map<int, CpuResult>& results, const Capture& capture
   out.push_back(std::move(truth));
 
   constexpr uint64_t kEnough = 16;
-  constexpr uint64_t kShare = 50;  // one of so many may be off: an observer has errors, too
+  constexpr uint64_t kShare = 50;  // one in this many may be off: an observer has errors, too
   if (timed < kEnough) return;
   Check clock{.topic = "clock"};
   clock.result = errors.size() * kShare <= timed ? Check::Result::kPass : Check::Result::kFail;
@@ -174,7 +174,7 @@ void check_truth(const std::map<int, CpuResult>& results, const Capture& capture
                              format_plural(timed, "place", "places"), format_count(errors.size()));
   if (const Time open = capture.arm64.time_error; open > arm64::kCoarseClock)
     clock.answer +=
-        fmt::format(", as far as a clock exact to {} tells", format_duration(static_cast<uint64_t>(open)));
+        fmt::format(", as far as a clock exact to {} shows", format_duration(static_cast<uint64_t>(open)));
   if (clock.result == Check::Result::kFail) {
     std::ranges::nth_element(errors, errors.begin() + static_cast<long>(errors.size() / 2));
     const Time by = errors[errors.size() / 2];

@@ -23,7 +23,7 @@ struct CpuResult {
   std::optional<TruthSummary> summary;
 
   bool hash_agrees() const;
-  // Nothing is missing but what no trace can show.
+  // Nothing is missing except what no trace can show.
   bool nothing_missing() const;
   // The hash sees what the walk by address does not: lengths inside a run.
   bool pass() const;
@@ -62,7 +62,7 @@ class TruthComparison {
 // What the comparison says, as answers: "truth" and, where both have times, "clock".
 void check_truth(const std::map<int, CpuResult>& results, const Capture& capture, const LiveEvents& events,
                  std::vector<Check>& out);
-// One place of a difference.
+// The location of one difference.
 std::string difference_text(const Capture& capture, const LiveEvents& events, int cpu, const Difference& d);
 
 }  // namespace asof

@@ -1,4 +1,4 @@
-// What `asof validate` knows and asks: the facts that one decoding of the capture gives, and the questions
+// What `asof validate` knows and checks: the facts that one decoding of the capture gives, and the questions
 // about them. Each question has one answer (a Check); the capture passes when none has failed. What each
 // question can and cannot find: docs/validation.md.
 #pragma once
@@ -34,7 +34,7 @@ std::string_view result_name(Check::Result r);  // "pass", "note", "skip", "fail
 enum class Anchor : uint8_t { kSwitch, kTextPoke };
 inline constexpr size_t kAnchors = 2;
 
-// One call of it that wrote a record: from its entry to the first time known to be behind its end.
+// One call of it that wrote a record: from its entry to the first time known to be after its end.
 
 struct AnchorVisit {
   Anchor anchor = Anchor::kSwitch;
@@ -61,14 +61,14 @@ struct FlowFacts {
     uint64_t good = 0, good_since = 0;  // visits that did fit, between the first and the last; after the last
     Time time = kTimeMin;               // first
     int32_t cpu = -1;
-    // 1: since the first one all were bad. A place whose change is missing stands out, one that is merely on
-    // the way to it does not.
+    // 1: since the first one all were bad. A site whose change is missing is conspicuous, one that is merely
+    // on the path to it is not.
     double share() const { return static_cast<double>(count) / static_cast<double>(count + good); }
   };
   static constexpr size_t kMostDoubts = 4096;
 
   std::map<Code, Cause> gaps;                            // by code
-  std::map<Addr, Doubt> contradicted;                    // changing text of which no version fitted the trace
+  std::map<Addr, Doubt> contradicted;                    // sites whose versions all contradicted the trace
   std::vector<std::pair<size_t, size_t>> disagreements;  // stream and segment of the first E-FLOW gaps
   std::map<std::pair<size_t, size_t>, SegmentFacts> segments;
   std::vector<AnchorVisit> visits;
@@ -107,7 +107,7 @@ class FlowObserver {
   std::map<Addr, Writer> anchors_;  // by entry
   std::vector<Addr> written_;       // entries of perf_output_end()
   FlowFacts facts_;
-  // The last place with more than one version that was walked, and its stream.
+  // The last site with more than one version that was walked, and its stream.
   size_t versioned_stream_ = SIZE_MAX;
   Addr versioned_ip_ = 0;
   OriginRef versioned_origin_ = kNoOrigin;
@@ -133,7 +133,7 @@ void check_batches(const ValidationInput& in, std::vector<Check>& out);     // b
 void check_times(const ValidationInput& in, std::vector<Check>& out);       // clock
 void check_reference(const ValidationInput& in, std::vector<Check>& out);   // reference
 
-// Where trace and text disagree: does it end when the trace's clock is moved? Empty: no, or not tried.
+// Where trace and text disagree: does that end when the trace's clock is moved? Empty: no, or not tried.
 std::string find_clock_shift(const ValidationInput& in);
 
 }  // namespace asof

@@ -1,5 +1,5 @@
-// asof digest: what was executed as a few numbers, to compare runs, machines and decoders. The hash is
-// h = h * 0x9E3779B97F4A7C15 + ip over every instruction, composed over chunks (tally.h).
+// asof digest: what was executed as a few numbers, to compare runs, machines and decoders. The hash is h = h
+// * 0x9E3779B97F4A7C15 + ip over every instruction, composed over chunks (tally.h).
 #include <fmt/format.h>
 
 #include <atomic>

@@ -2,7 +2,7 @@
 #include <fmt/format.h>
 
 #include "tools/cli/verbs.h"
-#include "tools/output/catalogue.h"
+#include "tools/output/error_table.h"
 #include "tools/output/output.h"
 
 namespace asof {
@@ -17,11 +17,11 @@ ExitCode run_errors(const ErrorsOptions& o) {
   auto out = Output::open("-");
   if (!out) return kExitInput;
   if (o.markdown) {
-    out->write(catalogue_markdown());
+    out->write(error_table_markdown());
     return kExitOk;
   }
   if (o.code.empty()) {
-    for (const CodeInfo& info : catalogue()) out->write(fmt::format("{} {}\n", info.code, info.title));
+    for (const CodeInfo& info : error_table()) out->write(fmt::format("{} {}\n", info.code, info.title));
     return kExitOk;
   }
   const std::optional<Code> code = code_of(o.code);

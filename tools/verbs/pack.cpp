@@ -1,5 +1,6 @@
 // asof pack: a capture and all files that decoding it uses as one archive, which decodes the same on any
-// machine. asof unpack: the files of such an archive again. Reading and its limits: decoder/open/archive.h.
+// machine. asof unpack: restores the files of such an archive. Reading and its limits:
+// decoder/open/archive.h.
 #include <archive.h>
 #include <archive_entry.h>
 #include <fcntl.h>
@@ -22,7 +23,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// One archive being written: entries in the order they come, with nothing in them that depends on who packs.
+// One archive being written: entries in the order of calls, with nothing in them that depends on who packs.
 class Packer {
  public:
   static Result<std::unique_ptr<Packer>> open(const std::string& path) {
@@ -44,7 +45,7 @@ class Packer {
   Packer(const Packer&) = delete;
   Packer& operator=(const Packer&) = delete;
 
-  // False: the file cannot be read as it was when it was looked at; the archive is as before.
+  // False: the file cannot be read as it was when it was examined; the archive is as before.
   Result<bool> add(const PackedFile& file) {
     const int fd = ::open(file.path.c_str(), O_RDONLY | O_CLOEXEC);
     if (fd < 0) return false;
@@ -129,7 +130,7 @@ ExitCode run_pack(const PackOptions& o) {
   const auto capture = open_for_verb(o.input, diagnostics);
   if (!capture) return kExitInput;
   const std::vector<PackedFile> files = files_of(*capture, o.input.input, o.input.capture);
-  // Under another name until it is whole.
+  // Under another name until it is complete.
   const std::string part =
       o.output + ".part" +
       (fs::path(o.output).extension() == ".zst" ? ".zst" : fs::path(o.output).extension().string());

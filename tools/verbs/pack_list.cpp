@@ -35,7 +35,7 @@ class Gatherer {
   }
 
  private:
-  // The first one counts: what was named by an option comes before what lies beside the recording.
+  // The first one counts: what was named by an option comes before what is beside the recording.
   void add(const std::string& name, const fs::path& file) {
     std::error_code ignored;
     if (fs::is_regular_file(file, ignored)) files_.try_emplace(name, file.string());
@@ -99,8 +99,8 @@ class Gatherer {
     }
   }
 
-  // All files that are mapped as code, whether the trace went through them or not: which ones it did is known
-  // only after decoding, and a list that does not depend on it is the same for every way of decoding.
+  // All files that are mapped as code, whether the trace went through them or not: this is known only after
+  // decoding, and a list that does not depend on it is the same for every method of decoding.
   void add_mapped_files() {
     NoticeBook notices;
     const SideBand side = read_side_band(*capture_.perf, notices);

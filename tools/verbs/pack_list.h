@@ -15,7 +15,7 @@ struct PackedFile {
 };
 
 // By name, each once. `path` and `options` are those the capture was opened with. What a recording mapped and
-// this machine does not have is told by opening the capture, not here.
+// this machine does not have is reported by opening the capture, not here.
 std::vector<PackedFile> files_of(const Capture& capture, const std::string& path,
                                  const CaptureOptions& options);
 

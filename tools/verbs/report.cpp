@@ -1,5 +1,5 @@
 // asof report: one screen about a capture: what is in it, how much was decoded, what was lost and why, what
-// the text did, and where the time went.
+// happened to the text, and where the time went.
 #include <fmt/format.h>
 #include <tbb/enumerable_thread_specific.h>
 #include <tsl/robin_map.h>
@@ -10,8 +10,8 @@
 #include "tools/cli/progress.h"
 #include "tools/cli/verbs.h"
 #include "tools/doctor/open_matters.h"
-#include "tools/output/catalogue.h"
 #include "tools/output/coverage.h"
+#include "tools/output/error_table.h"
 #include "tools/output/format.h"
 #include "tools/output/output.h"
 #include "tools/output/tally.h"
@@ -22,7 +22,7 @@ namespace {
 constexpr size_t kHottest = 10;
 constexpr size_t kNoticesShown = 10;
 
-// Blocks do not outlive the pipeline, and each decoder has its own: known by what they are.
+// Blocks do not outlive the pipeline, and each decoder has its own: identified by their content.
 struct BlockKey {
   Addr ip = 0;
   Space space = kKernelSpace;
@@ -194,7 +194,7 @@ void print_text_facts(const Capture& c, Output& out) {
                           format_plural(p.functions.size(), "function", "functions"),
                           format_interval(p.loaded, p.unloaded), p.has_image ? "" : ", no bytes recorded"));
   }
-  // A block stream has the pokes, but not the text they were made on: what was found out is in its notices.
+  // A block stream has the pokes, but not the text they were made on: the findings are in its notices.
   const auto notices = c.blocks ? std::span<const TextNotice>() : store.notices();
   for (size_t i = 0; i < std::min(notices.size(), kNoticesShown); ++i) {
     out.write(fmt::format("  {:x} {}: {}\n", notices[i].addr,
@@ -205,7 +205,7 @@ void print_text_facts(const Capture& c, Output& out) {
   }
 }
 
-// What the recording itself tells of: trace that never reached the file.
+// What the recording itself reports: trace that never reached the file.
 void print_stream_losses(const Capture& c, Output& out) {
   constexpr size_t kShown = 5;  // of each stream
   for (const Stream& s : c.streams) {

@@ -1,5 +1,5 @@
-// Anchors of arm64: what visits to the code that patches under stop_machine say of time, where the trace has
-// none but that of its start.
+// Anchors of arm64: what visits to the code that patches under stop_machine show about time, where the trace
+// has a time only at its start.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -15,7 +15,7 @@ constexpr Addr kMain = 0xffff800008010000, kCallback = kMain + 0x100, kProbed = 
 constexpr uint32_t kBrk4 = 0xd4200080;
 constexpr Addr kFirst = kMain + 4, kSecond = kMain + 0x10;  // words that change without synchronisation
 
-// main: isb; first; b.cond +8 (both ways lead to the same place, and tell nothing); blr callback; second;
+// main: isb; first; b.cond +8 (both paths lead to the same address and prove nothing); blr callback; second;
 // ...; b main
 class Anchored : public testing::Test {
  protected:
@@ -41,7 +41,7 @@ class Anchored : public testing::Test {
     const bool armed = kprobes++ % 2 != 0;
     poke(kProbed, armed ? kBrk4 : a64::kNop, armed ? a64::kNop : kBrk4, t);
   }
-  // A branch over nothing: either word gives the same way, so that the trace cannot tell.
+  // A branch over nothing: both words give the same path, so the trace cannot distinguish them.
   static uint32_t over(Addr at) { return a64::b(at, at + 4); }
   void start(uint64_t time) {
     w.async();
@@ -99,7 +99,7 @@ class Anchored : public testing::Test {
   unsigned kprobes = 0;
 };
 
-// The visit is the kprobe's: what changed before it is over behind it, though no timestamp says so.
+// The visit is the kprobe's: changes before it are over after it, though no timestamp shows that.
 TEST_F(Anchored, BehindAVisitItsRecordHasPassed) {
   poke(kSecond, a64::kNop, a64::kMovX9X30, 3'000);
   kprobe(5'000);
@@ -116,7 +116,7 @@ TEST_F(Anchored, BehindAVisitItsRecordHasPassed) {
   EXPECT_NE(at(without, kSecond), Confidence::kCertain);
 }
 
-// As long as its visit has not begun, a change has not been made. One may have been under way at the start.
+// A change has not been made before its visit begins. One may have been in progress at the start.
 TEST_F(Anchored, BeforeAVisitItsRecordHasNotPassed) {
   kprobe(4'000);
   kprobe(5'000);
@@ -130,7 +130,7 @@ TEST_F(Anchored, BeforeAVisitItsRecordHasNotPassed) {
   EXPECT_EQ(std::ranges::find(with, kFirst, &EtmRan::ip)->word, a64::kNop);
   EXPECT_NE(at(decode(false), kFirst), Confidence::kCertain);
   kprobes = 0;
-  pokes.erase(pokes.begin());  // the one that is left may have been made before anything here ran
+  pokes.erase(pokes.begin());  // the remaining one may have been made before anything here ran
   EXPECT_NE(at(decode(), kFirst), Confidence::kCertain);
 }
 
@@ -145,7 +145,7 @@ TEST_F(Anchored, NothingIsCountedWhereRecordsAreLost) {
   EXPECT_NE(at(decode(), kSecond), Confidence::kCertain);
 }
 
-// A record that the clock excludes: the visit was for something else.
+// A record that the clock rules out: the visit was for something else.
 TEST_F(Anchored, NeverAgainstTheClock) {
   poke(kSecond, a64::kNop, a64::kMovX9X30, 3'000);
   kprobe(5'000);
@@ -160,7 +160,7 @@ TEST_F(Anchored, NeverAgainstTheClock) {
   EXPECT_EQ(at(ran, kSecond), Confidence::kCertain);
 }
 
-// Where trace is missing visits may be, too.
+// Visits may also be in missing trace.
 TEST_F(Anchored, UntracedVisits) {
   kprobe(4'000);
   kprobe(5'000);

@@ -1,5 +1,5 @@
-// CoreSight captures recorded by others: instruction ranges per trace unit, compared with what OpenCSD's
-// lister made of them (expected.json beside each capture). They lie outside the project; without them these
+// CoreSight captures recorded by others: instruction ranges per trace unit, compared with the output of
+// OpenCSD's lister (expected.json beside each capture). They are not part of the project; without them these
 // tests are skipped.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -23,10 +23,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Ranges as OpenCSD prints them: from where the flow came in to the first instruction that takes an atom, or
-// to where an exception cut it.
+// Ranges as OpenCSD prints them: from the address where the flow entered to the first instruction that takes
+// an atom, or to where an exception ended it.
 struct Ranges final : ChunkSink {
-  bool whole = false;  // steps are ranges of OpenCSD already
+  bool whole = false;  // steps already are ranges of OpenCSD
   bool wfx = false;
   std::vector<std::string> lines;
   std::vector<Gap> gaps;
@@ -95,8 +95,8 @@ fs::path find_capture(const std::string& name) {
   return fs::exists(p) ? p : fs::path();
 }
 
-// Digest and count of ranges that expected.json has for each run and trace unit: of the newest lister where
-// there is one. With several buffers there is a run for each, and one for all of them together.
+// Digest and count of the ranges in expected.json for each run and trace unit: of the newest lister where
+// present. With several buffers there is a run for each, and one for all of them together.
 using Expected = std::map<uint8_t, std::map<std::string, uint64_t>>;
 Expected all_expected(const fs::path& dir) {
   Expected out;
@@ -194,7 +194,7 @@ TEST(RicsecBranches, RangesOfEachRecording) {
 }
 
 // A phone's ETMv4.2 in frames, and ETE through TRBE without them, both of one small program: the ranges that
-// OpenCSD lists, and those that simpleperf itself made of them (`simpleperf inject`).
+// OpenCSD lists, and those that simpleperf itself produced (`simpleperf inject`).
 TEST(Simpleperf, RangesOfEachRecording) {
   const fs::path dir = find_capture("simpleperf-etm");
   if (dir.empty()) GTEST_SKIP() << "capture simpleperf-etm is not unpacked here";
@@ -224,7 +224,7 @@ TEST(Simpleperf, RangesOfEachRecording) {
   }
 }
 
-// Ranges in a listing of OpenCSD's lister.
+// Ranges in the output of OpenCSD's lister.
 std::vector<std::string> listed_ranges(const fs::path& listing, const std::string& id) {
   std::vector<std::string> out;
   std::ifstream in(listing);
@@ -240,8 +240,9 @@ std::vector<std::string> listed_ranges(const fs::path& listing, const std::strin
   return out;
 }
 
-// OpenCSD walks from behind an indirect branch without a target to an exception: 9,131 instructions, over all
-// branches on the way. Here the target is unknown and that is a gap; all else is equal.
+// OpenCSD walks from the instruction after an indirect branch without a target to an exception: 9,131
+// instructions, ignoring all branches in between. Here the target is unknown, which is a gap; the rest is
+// equal.
 TEST(OpenCsdDifferences, ExceptionBehindAnUnknownTarget) {
   const fs::path dir = find_capture("ocsd-ete_ip");
   if (dir.empty()) GTEST_SKIP() << "capture ocsd-ete_ip is not unpacked here";
@@ -256,8 +257,8 @@ TEST(OpenCsdDifferences, ExceptionBehindAnUnknownTarget) {
       all[0].gaps, [](const Gap& g) { return g.ip == 0x1aa948 && g.code == Code::kReturnWithoutItsCall; }));
 }
 
-// These snapshots' kernel dumps are not of the kernel that ran: OpenCSD walks on over N atoms at returns and
-// calls. Here these are contradictions, so what is left is a part of what OpenCSD gives, in its order.
+// The kernel dumps of these snapshots are not of the kernel that ran: OpenCSD continues over N atoms at
+// returns and calls. Here these are contradictions, so the rest is a part of OpenCSD's output, in its order.
 TEST(OpenCsdDifferences, WrongKernelIsNoticed) {
   for (const char* name : {"ocsd-juno_r1_1", "ocsd-infrastructure"}) {
     SCOPED_TRACE(name);

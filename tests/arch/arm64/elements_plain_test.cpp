@@ -1,4 +1,4 @@
-// Plain packets read in one go, into the list or past it, say what the packet reader says of each.
+// Plain packets read in one pass, into the list or bypassing it, give what the packet reader gives for each.
 #include "arch/arm64/elements_plain.h"
 
 #include <gtest/gtest.h>
@@ -17,7 +17,7 @@ namespace {
 
 using namespace asof::test;
 
-// One thing that the trace says, with the offset of the packet that says it.
+// One element of the trace, with the offset of its packet.
 struct Said {
   El kind = El::kBad;
   uint64_t value = 0;
@@ -100,7 +100,7 @@ void add(std::vector<Said>& out, const ElementParser& parser, size_t index) {
   }
 }
 
-// Takes all, or refuses, or stops, as it comes; offsets only of atoms are told.
+// Takes an element, refuses it or stops, at random; only atoms have offsets.
 struct Taker {
   SimRandom& random;
   std::vector<Said>& out;
@@ -149,7 +149,7 @@ TEST(PlainElements, SayWhatThePacketsSay) {
     for (size_t i = 0; parser.has(i); ++i) add(listed, parser, i);
     ASSERT_EQ(listed, want);
 
-    // Past the list, with a look into it now and then; atoms are taken back at times.
+    // Bypassing the list, with occasional reads of it; atoms are sometimes taken back.
     std::vector<Said> passed;
     Taker taker{random, passed, {}};
     parser.start(trace, trace.size());

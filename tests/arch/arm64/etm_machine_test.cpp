@@ -1,5 +1,5 @@
-// The simulated machine and its trace unit against OpenCSD's full decoder: while text does not change, what
-// it makes of the trace is what ran.
+// The simulated machine and its trace unit against OpenCSD's full decoder: while text does not change, it
+// decodes the trace to what ran.
 #include "tests/support/etm_machine.h"
 
 #include <fmt/format.h>
@@ -68,8 +68,8 @@ TEST(EtmMachine, OpenCsdFindsWhatRan) {
     config.unit.return_stack = random.chance(50);
     config.unit.timestamp_every = static_cast<unsigned>(random.below(4) * 3);
     config.unit.cycle_counts = random.chance(30);
-    // Where an exception packet gives a branch's target, OpenCSD 1.3.3 takes an entry off the return stack as
-    // well.
+    // Where an exception packet gives a branch's target, OpenCSD 1.3.3 also removes an entry from the return
+    // stack.
     config.unit.merge_exceptions = !config.unit.return_stack;
     config.unit.sync_bytes = static_cast<unsigned>(random.between(60, 600));
     const EtmProgram program(seed);

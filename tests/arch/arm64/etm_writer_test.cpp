@@ -1,4 +1,4 @@
-// The writers of ETM packets and CoreSight frames against OpenCSD: every packet comes back with its values.
+// The writers of ETM packets and CoreSight frames against OpenCSD: every packet is read with its values.
 #include "tests/support/etm_writer.h"
 
 #include <fmt/format.h>
@@ -14,7 +14,7 @@
 namespace asof::test {
 namespace {
 
-// One packet of OpenCSD for each of the writer's, at the same place.
+// One packet of OpenCSD for each of the writer's, at the same offset.
 std::vector<CsdPacket> read_back(const EtmWriter& w, const arm64::Source& source) {
   std::vector<CsdPacket> got = csd_packets(source, w.bytes());
   EXPECT_EQ(got.size(), w.places().size());
@@ -131,7 +131,7 @@ TEST(EtmWriter, EveryPacketHasItsTypeAndValues) {
   sync(w);
   for (const Case& c : cases) {
     c.write(w);
-    // A trace info's threshold counts in the packets behind it.
+    // The threshold of a trace info applies to the packets after it.
     if (std::string_view(c.name) == "trace info") w.trace_info({.info = 1, .cycle_threshold = 0});
   }
   const std::vector<CsdPacket> got = read_back(w, source);
@@ -144,7 +144,7 @@ TEST(EtmWriter, EveryPacketHasItsTypeAndValues) {
 }
 
 // In format 2 OpenCSD 1.3.3 takes bit 0 of the count for the header's F bit: even counts with small commits
-// here, odd ones with large.
+// here, odd counts with large ones.
 TEST(EtmWriter, CycleCountsThatCommit) {
   arm64::Source source = etm4_source();
   source.idr0 &= ~(1U << 29);  // COMMOPT 0

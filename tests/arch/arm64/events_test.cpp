@@ -1,4 +1,4 @@
-// What a trace tells beside the flow: changes of context, outputs of the trace unit's events.
+// What a trace reports besides the flow: changes of context, outputs of the trace unit's events.
 #include <gtest/gtest.h>
 
 #include "tests/arch/arm64/random_simulation.h"

@@ -1,6 +1,6 @@
-// The fast walk and the careful walk give the same, entry by entry: blocks, times, confidence, flags, events
-// and gaps. Without its caches of code a decoder walks with care alone. Nor does it matter what a decoder has
-// decoded before.
+// The fast walk and the careful walk give the same result, entry by entry: blocks, times, confidence, flags,
+// events and gaps. Without its caches of code a decoder only uses the careful walk. Nor does it matter what a
+// decoder has decoded before.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -47,7 +47,7 @@ TEST(FastArm64, IsTheCarefulWalkWhereTextChanges) {
       << shares.in_runs << " of " << shares.instructions;
 }
 
-// Bytes of the trace that were changed, taken out or doubled: the same gaps at the same places.
+// Bytes of the trace that were changed, removed or duplicated: the same gaps at the same positions.
 TEST(FastArm64, IsTheCarefulWalkInDamagedTrace) {
   uint64_t gaps = 0;
   for (uint64_t seed = 1; seed <= 1'000; ++seed) {
@@ -96,7 +96,7 @@ TEST(FastArm64, IsTheCarefulWalkInDamagedTrace) {
   EXPECT_GT(gaps, 300U);
 }
 
-// A process's code: whose it is has to be found out, once or again behind every pause.
+// Code of a process: which process it is must be determined, once or again after every pause.
 TEST(FastArm64, IsTheCarefulWalkInAProcess) {
   Shares shares;
   constexpr EtmClock kClocks[] = {EtmClock::kFine, EtmClock::kCoarse, EtmClock::kNone};
@@ -113,7 +113,7 @@ TEST(FastArm64, IsTheCarefulWalkInAProcess) {
       << shares.in_runs << " of " << shares.instructions;
 }
 
-// Pieces of the code are not known: the flow is lost and found again all the time.
+// Parts of the code are unknown: the flow is lost and resumed all the time.
 TEST(FastArm64, IsTheCarefulWalkWhereTextIsMissing) {
   Shares shares;
   constexpr EtmClock kClocks[] = {EtmClock::kFine, EtmClock::kCoarse, EtmClock::kNone};

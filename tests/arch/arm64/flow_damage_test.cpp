@@ -1,5 +1,5 @@
-// Damaged traces, and segments in any order: decoding ends, accounts for every byte, and depends on nothing
-// but the segment.
+// Damaged traces, and segments in any order: decoding terminates, accounts for every byte, and depends only
+// on the segment.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -46,7 +46,7 @@ TEST(EtmFlow, SegmentsInAnyOrder) {
   }
 }
 
-// Segments follow each other without a hole, and what lies in front of the first has a gap.
+// Segments follow each other without a hole, and the bytes before the first are in a gap.
 void check_cover(const Stream& stream, const std::vector<Segment>& segments) {
   ASSERT_FALSE(segments.empty());
   uint64_t at = stream.begin();
@@ -64,7 +64,7 @@ void check_cover(const Stream& stream, const std::vector<Segment>& segments) {
   ASSERT_EQ(at, stream.end());
 }
 
-// Offset of the first bytes of a segment that are no packet, or SIZE_MAX.
+// Offset of the first bytes of a segment that are not a packet, or SIZE_MAX.
 size_t first_bad(std::span<const uint8_t> bytes, const arm64::PacketFormat& format) {
   for (size_t at = 0; at < bytes.size();) {
     const arm64::Packet k = arm64::read_packet(bytes.data() + at, bytes.data() + bytes.size(), format, 0);
@@ -137,7 +137,7 @@ TEST(EtmFlow, DamagedTraces) {
   }
 }
 
-// Loads that take atoms cannot be followed: nothing is decoded, and that is said.
+// Loads that take atoms cannot be followed: nothing is decoded, which is reported.
 TEST(ArmDamage, TraceOfLoadsIsNotDecoded) {
   EtmWriter w;
   w.async();

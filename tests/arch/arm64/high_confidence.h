@@ -1,4 +1,4 @@
-// Is what a decoder calls certain, proved or equivalent among what really ran?
+// Checks that what a decoder calls certain, proved or equivalent is among what really ran.
 #pragma once
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@ inline std::string show(const EtmRan& r) {
   return fmt::format("{:#x} {:08x} confidence {}", r.ip, r.word, static_cast<int>(r.confidence));
 }
 
-// Of what is equivalent the addresses are known, and which of several words stood there is not.
+// Of equivalent instructions the addresses are known, but not which of several words was there.
 inline bool same(const EtmRan& r, const A64Executed& e) {
   return r.ip == e.ip && (r.word == e.word || r.confidence == Confidence::kEquivalent);
 }
@@ -33,7 +33,7 @@ inline void expect_equal(const std::vector<EtmRan>& got, const std::vector<A64Ex
 }
 
 // What is certain, proved or equivalent really ran in this segment, in this order, not before its time, and
-// without a hole: what stands side by side without a gap ran one right after the other.
+// without a hole: instructions that are adjacent without a gap ran directly one after the other.
 inline void expect_high_confidence_ran(const std::vector<EtmRan>& got, const std::vector<A64Executed>& want,
                                        bool has_time, Score& score) {
   const auto high_confidence = [&](size_t i) { return got[i].confidence <= Confidence::kEquivalent; };

@@ -46,7 +46,7 @@ void check(const std::vector<Expected>& all, uint8_t mode, Addr ip) {
   }
 }
 
-// Words as an assembler gives them (llvm-mc).
+// Words as an assembler produces them (llvm-mc).
 TEST(Arm64Insn, A64) {
   check(
       {
@@ -82,7 +82,7 @@ TEST(Arm64Insn, A64) {
           {0xd5233060, Waypoint::kWait},  // tstart x0
           {0xd4000001, Waypoint::kNone},  // svc #0
           {0xd4200080, Waypoint::kTrap},  // brk #4
-          {0xd4400000, Waypoint::kNone},  // hlt #0: semihosting goes on behind it
+          {0xd4400000, Waypoint::kNone},  // hlt #0: semihosting continues after it
           {0x00000000, Waypoint::kTrap},  // udf #0
           {0xd53cd042, Waypoint::kNone},  // mrs
           {0xd50323bf, Waypoint::kNone},  // autiasp
@@ -103,7 +103,7 @@ TEST(Arm64Insn, A32) {
           {0xebfffffe, Waypoint::kDirect, BranchKind::kCall, 0, false, true},  // bl self
           {0x0b000001, Waypoint::kDirect, BranchKind::kCall, 12, true, true},  // bleq
           {0xfa000001, Waypoint::kDirect, BranchKind::kCall, 12, false, true, false,
-           kT32},  // blx, to an address that T32 has at a word
+           kT32},  // blx, to a word-aligned T32 address
           {0xfb000001, Waypoint::kDirect, BranchKind::kCall, 14, false, true, false, kT32},
           {0xe12fff1e, Waypoint::kIndirect, BranchKind::kRet},                      // bx lr
           {0xe12fff13, Waypoint::kIndirect, BranchKind::kJumpInd},                  // bx r3
@@ -139,7 +139,7 @@ TEST(Arm64Insn, T32) {
           {0x4798, Waypoint::kIndirect, BranchKind::kCallInd, 0, false, true},  // blx r3
           {0xbd10, Waypoint::kIndirect, BranchKind::kRet},                      // pop {r4, pc}
           {0x46f7, Waypoint::kIndirect, BranchKind::kRet},                      // mov pc, lr
-          {0xde00, Waypoint::kNone},  // udf: its condition is none of a branch
+          {0xde00, Waypoint::kNone},  // udf: its condition is not one of a branch
           {0xdf00, Waypoint::kNone},  // svc
           {0xf0008002, Waypoint::kDirect, BranchKind::kCond, 8, true},                      // beq.w +8
           {0xf000b802, Waypoint::kDirect, BranchKind::kJump, 8},                            // b.w +8
@@ -169,7 +169,7 @@ TEST(Arm64Insn, TooFewBytes) {
   EXPECT_EQ(decode_insn({}, kIp, kT32, false, out), InsnStatus::kTruncated);
 }
 
-// What OpenCSD 1.3.3 does not know, and its neighbours that it does.
+// Instructions that OpenCSD 1.3.3 does not know, and neighbouring encodings that it does know.
 TEST(Arm64Insn, RecentBranches) {
   for (const uint32_t w :
        {0x74000041U, 0xf5c00041U, 0x5500001fU, 0x5520003fU, 0xd65f0be3U, 0xd6ff03e0U, 0xd6ff07e0U})

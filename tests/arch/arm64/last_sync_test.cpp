@@ -1,4 +1,4 @@
-// What a decoder remembers of the segment before is what a search in the trace finds.
+// What a decoder remembers of the previous segments is what a search of the trace finds.
 #include "arch/arm64/last_sync.h"
 
 #include <gtest/gtest.h>
@@ -40,7 +40,7 @@ Trace random_trace(SimRandom& random, bool has_clock, bool rare) {
     const bool has_event = random.chance(rare ? 3 : 60);
     for (uint64_t i = random.below(rare ? 2'000 : 40); i > 0; --i) {
       if (random.chance(30)) {
-        // Time that goes back is damage, which must not make a difference either.
+        // Time that decreases is damage, which must not make a difference either.
         time = random.chance(2) ? random.below(1'000'000) : time + random.below(1'000);
         w.timestamp(time);
         if (has_clock && time != 0) passed = std::max(passed, static_cast<Time>(time));
@@ -51,14 +51,14 @@ Trace random_trace(SimRandom& random, bool has_clock, bool rare) {
         s.passed = passed;
       }
       w.atom(random.chance(70));
-      if (random.chance(1)) at(), w.async();  // nothing starts behind it
+      if (random.chance(1)) at(), w.async();  // nothing starts after it
     }
     s.end = at();
     t.segments.push_back(s);
   }
   t.bytes.assign(w.bytes().begin(), w.bytes().end());
   for (LastSync::Walked& s : t.segments) s.bytes = std::span(t.bytes).subspan(s.begin, s.end - s.begin);
-  // Pieces with their times, some behind a hole.
+  // Pieces with their times, some after a hole.
   for (size_t from = 0; from < t.segments.size();) {
     const size_t to = std::min<size_t>(t.segments.size(), from + random.between(1, 30));
     StreamPiece p;
@@ -95,7 +95,7 @@ TEST(LastSync, IsTheSameWhenTheSegmentBeforeWasWalked) {
   EXPECT_GT(none, 400U);
 }
 
-// The search gives up after so much trace; what is remembered does so at the same place.
+// The search gives up after a certain amount of trace; what is remembered ends at the same point.
 TEST(LastSync, ReachesAsFarBackAsASearch) {
   const PacketFormat format = PacketFormat::of(etm4_source());
   const std::optional<TimeConversion> clock = TimeConversion{};

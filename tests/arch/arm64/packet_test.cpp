@@ -77,7 +77,7 @@ TEST(EtmPacket, AtomPatterns) {
 
 TEST(EtmPacket, FindAsync) {
   Bytes b(5, 0xf7);
-  b.insert(b.end(), 3, 0);  // zeros in front of it are none of it
+  b.insert(b.end(), 3, 0);  // zeros before it are not part of it
   b.insert(b.end(), std::begin(kAsync), std::end(kAsync));
   EXPECT_EQ(find_async(b, 0), 8U);
   EXPECT_EQ(find_async(b, 9), SIZE_MAX);
@@ -105,7 +105,7 @@ TEST(EtmPacket, FindAsyncAmongZeros) {
   }
 }
 
-// What OpenCSD calls a packet in its listing; empty: no packet.
+// The name of a packet in OpenCSD's listing; empty: no packet.
 std::string_view name_of(const Packet& k) {
   switch (k.type) {
     case Pk::kAsync:
@@ -151,8 +151,8 @@ bool same_address(const Packet& k, const CsdPacket& c) {
   return k.form != AddrForm::kLong64 || k.value == c.packet.v_addr.val;
 }
 
-// Random bytes behind a sync point, packet by packet as OpenCSD's processor reads them, up to the first that
-// is none. Nearly every kind of packet comes up; payloads are arbitrary.
+// Random bytes after a sync point, packet by packet as OpenCSD's processor reads them, up to the first bytes
+// that are not a packet. Nearly every kind of packet occurs; payloads are arbitrary.
 TEST(EtmPacket, RandomBytesAsOpenCsdReadsThem) {
   size_t compared = 0;
   for (uint64_t seed = 0; seed < 400; ++seed) {
@@ -164,11 +164,11 @@ TEST(EtmPacket, RandomBytesAsOpenCsdReadsThem) {
     const PacketFormat format = PacketFormat::of(source);
     Bytes trace(std::begin(kAsync), std::end(kAsync));
     trace.insert(trace.end(), {0x01, 0x01, 0x00});
-    while (trace.size() < 400) {  // random bytes, as many of them as make a packet
+    while (trace.size() < 400) {  // random bytes, enough of them to form a packet
       Bytes next(24);
       for (uint8_t& b : next) b = static_cast<uint8_t>(random.below(256));
       const Packet k = read(next, format);
-      // A field that never ends: this reader stops at the most bytes it can have, OpenCSD does not.
+      // A field that never ends: this reader stops at its maximum length, OpenCSD does not.
       const bool endless = (next[k.size - 1] & 0x80) != 0 && k.type != Pk::kAddress &&
                            k.type != Pk::kContext && k.type != Pk::kAtoms && k.size > 1;
       if ((k.type == Pk::kTraceInfo && k.size > 5) || (k.type == Pk::kCycleCount && k.size > 4)) continue;

@@ -1,4 +1,4 @@
-// Q elements: how far the way of instructions that have no elements of their own is certain.
+// Q elements: how far the path of instructions that have no elements of their own is certain.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -51,7 +51,7 @@ class QElements : public testing::Test {
 
 using Offsets = std::vector<Addr>;
 
-// Straight on, and over a branch that is always taken; what follows is counted on from the address.
+// Straight, and over a branch that is always taken; what follows continues from the address.
 TEST_F(QElements, CountedWayWithoutDecisions) {
   put(kMain + 4, a64::b(kMain + 4, kMain + 0x40));
   put(kMain + 0x50, a64::b(kMain + 0x50, kMain));
@@ -62,7 +62,7 @@ TEST_F(QElements, CountedWayWithoutDecisions) {
   EXPECT_EQ(ran(d), (Offsets{0, 4, 0x40, 0x44, 0x48, 0x4c, 0x50}));
 }
 
-// The address stands in a packet of its own.
+// The address is in a packet of its own.
 TEST_F(QElements, AddressBehindIt) {
   put(kMain + 0x10, a64::b(kMain + 0x10, kMain));
   w.q(3);
@@ -73,7 +73,7 @@ TEST_F(QElements, AddressBehindIt) {
   EXPECT_EQ(ran(d), (Offsets{0, 4, 8, 0xc, 0x10}));
 }
 
-// A decision at the very end is told by the address: taken, not taken, or the target of an indirect branch.
+// The address shows a decision at the very end: taken, not taken, or the target of an indirect branch.
 TEST_F(QElements, DecisionAtTheEnd) {
   put(kMain + 8, a64::b_cond(kMain + 8, kMain + 0x40, 0));
   w.q_address(3, kMain + 0x40);
@@ -88,7 +88,7 @@ TEST_F(QElements, DecisionAtTheEnd) {
   EXPECT_EQ(ran(d), (Offsets{0, 4, 8, 0x40, 0x44, 0x80, 0x84, 0x88}));
 }
 
-// What lies behind a decision is not known: a gap, up to the address.
+// The path after a decision is not known: a gap, up to the address.
 TEST_F(QElements, DecisionOnTheWay) {
   put(kMain + 8, a64::b_cond(kMain + 8, kMain + 0x40, 0));
   put(kMain + 0x64, a64::b(kMain + 0x64, kMain));
@@ -112,7 +112,7 @@ TEST_F(QElements, NoCount) {
   EXPECT_EQ(ran(d), (Offsets{0x60, 0x64}));
 }
 
-// The text leads elsewhere: it is not the text that ran.
+// The text leads to another address: it is not the text that ran.
 TEST_F(QElements, WrongTextIsNoticed) {
   put(kMain + 4, a64::b(kMain + 4, kMain + 0x40));
   put(kMain + 0x14, a64::b(kMain + 0x14, kMain));
@@ -124,7 +124,7 @@ TEST_F(QElements, WrongTextIsNoticed) {
   EXPECT_EQ(ran(d), (Offsets{0x10, 0x14}));
 }
 
-// Calls inside may or may not be on the trace unit's return stack: returns behind it that have no address are
+// Calls inside may or may not be on the trace unit's return stack: returns after it that have no address are
 // a gap.
 TEST_F(QElements, ReturnStackIsUnknownBehindIt) {
   put(kMain + 4, a64::bl(kMain + 4, kMain + 0x40));

@@ -1,4 +1,4 @@
-// A random program on simulated arm64 CPUs while its text changes, and what a capture of it gives a decoder.
+// A random program on simulated arm64 CPUs while its text changes, and what its capture gives a decoder.
 #pragma once
 #include <fmt/format.h>
 
@@ -22,9 +22,9 @@ namespace asof::test {
 enum class EtmClock : uint8_t {
   kFine,     // timestamps every few elements
   kCoarse,   // at synchronisation only
-  kNone,     // none at all: AUX records tell first and last
-  kZero,     // of a generator that stands still
-  kForeign,  // of another counter than perf's
+  kNone,     // none at all: AUX records give the first and last time
+  kZero,     // from a stopped generator
+  kForeign,  // from a counter other than perf's
 };
 
 struct EtmSettings {
@@ -34,18 +34,18 @@ struct EtmSettings {
   unsigned changes = 0;
   EtmClock clock = EtmClock::kFine;
   bool pauses = false;  // trace that stops, starts and overflows
-  // Of some changes; these are far apart then, so that none is taken for another twice.
+  // Of some changes; these are then far apart, so that none is taken for a duplicate of another.
   bool lost_records = false;
-  unsigned silent = 0;     // percent of the changing places nobody records, so that their text is unsure
-  bool reference = false;  // nothing that OpenCSD 1.3.3 gets wrong
+  unsigned silent = 0;     // percent of the changing sites without records, so that their text is unsure
+  bool reference = false;  // only what OpenCSD 1.3.3 decodes correctly
   unsigned kprobes = 0;    // armed and disarmed again
-  uint64_t slow = 1;       // instructions take so many times as long, a store does not
-  unsigned holes = 0;      // pieces of the text that nothing is known of
-  unsigned processes = 0;  // it is a process's code; so many records say which one runs. 0: the kernel's
+  uint64_t slow = 1;       // factor for the duration of instructions, but not of stores
+  unsigned holes = 0;      // pieces of the text about which nothing is known
+  unsigned processes = 0;  // code of a process; this many records show which one runs. 0: the kernel's
   Time clock_error = 200;
 };
 
-// One instruction as a decoder gave it.
+// One instruction as a decoder returned it.
 struct EtmRan {
   Addr ip = 0;
   uint32_t word = 0;
@@ -101,7 +101,7 @@ class EtmSimulation {
   const TextStore& text() const { return *text_; }
   const std::map<Addr, std::vector<EtmChange>>& changes() const { return machine_->changes(); }
 
-  // All that OpenCSD's full decoder finds in a CPU's trace, with the text as it is at the start.
+  // Everything that OpenCSD's full decoder finds in a CPU's trace, with the text at the start.
   CsdDecode reference(unsigned cpu) const {
     const CsdRead read = [this](Addr a, std::span<uint8_t> out) -> uint32_t {
       if (a < program_.text() || a - program_.text() >= bytes_.size()) return 0;
@@ -113,7 +113,7 @@ class EtmSimulation {
     return csd_decode(source(cpu), cpus_[cpu]->unit().writer().bytes(), read);
   }
 
-  // Instructions that ran in a segment, of those that its trace can show.
+  // Instructions that ran in a segment, among those that its trace can show.
   std::vector<A64Executed> truth(unsigned cpu, const Segment& segment) const {
     const std::vector<EtmSyncPoint>& points = cpus_[cpu]->sync_points();
     const std::vector<A64Executed>& all = cpus_[cpu]->executed();
@@ -152,13 +152,13 @@ class EtmSimulation {
                         : settings_.clock == EtmClock::kCoarse ? 1'000'000
                         : settings_.clock == EtmClock::kNone   ? 0
                                                                : 4;
-    // An exception packet that gives a branch's target takes an entry off OpenCSD's return stack.
+    // An exception packet that gives a branch's target removes an entry from OpenCSD's return stack.
     u.merge_exceptions = !(settings_.reference && u.return_stack);
     u.zero_timestamps = settings_.clock == EtmClock::kZero;
     if (settings_.clock == EtmClock::kForeign) u.timestamp_offset = 3'000'000'000;
   }
 
-  // Sites of one key one after the other, each complete before the next, none with a word to other CPUs.
+  // Sites of one key one after the other, each complete before the next, without notice to other CPUs.
   void change_text() {
     const auto& sites = program_.sites();
     if (sites.empty()) return;
@@ -181,7 +181,7 @@ class EtmSimulation {
     }
   }
 
-  // Kprobes one after another, each with a slot that no record has.
+  // Kprobes one after another, each with a slot that no record shows.
   void probe() {
     constexpr Addr kSlots = 0xffff800009ae5000;
     constexpr uint32_t kBrk4 = 0xd4200080, kBrk6 = 0xd42000c0;
@@ -219,8 +219,8 @@ class EtmSimulation {
     }
   }
 
-  // The text before the run, and the records of what changed it. With losses every lost record leaves a break
-  // that shows: the next one at the address does not fit.
+  // The text before the run, and the records of its changes. With losses every lost record leaves a visible
+  // break: the next one at the address does not fit.
   void store() {
     Builder b;
     b.set_patch_rules(arm64::kPatchRules);
@@ -241,7 +241,7 @@ class EtmSimulation {
         b.add_layer(unsure);
         continue;
       }
-      bool kept = false;  // the one before
+      bool kept = false;  // the previous one
       for (size_t i = 0; i < changes.size(); ++i) {
         const EtmChange& c = changes[i];
         const bool lose = settings_.lost_records && kept && i + 1 < changes.size() && random_.chance(50);

@@ -1,5 +1,5 @@
 // Random programs on simulated arm64 CPUs. While text does not change, flow,
-// OpenCSD and what ran are one; while other CPUs change it without a word,
+// OpenCSD and what ran agree; while other CPUs change it without notice,
 // nothing that is called certain or proved is wrong.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -113,7 +113,7 @@ TEST(RandomArm64, ChangesWithTimeAtSyncOnly) {
   EXPECT_GT(s.high_confidence * 100, s.ran * 60) << s.high_confidence << " of " << s.ran;
 }
 
-// Milliseconds from one context synchronisation event to the next, over many sync points of the trace.
+// Milliseconds from one context synchronisation event to the next, across many sync points of the trace.
 TEST(RandomArm64, ChangesWithLongWaysToTheNextSynchronisation) {
   Score s;
   run_changes(EtmClock::kFine, 30'001, 1'500, false, false, s, 20'000);
@@ -124,7 +124,7 @@ TEST(RandomArm64, ChangesWithLongWaysToTheNextSynchronisation) {
   EXPECT_GT(s.high_confidence * 100, s.ran * 60) << s.high_confidence << " of " << s.ran;
 }
 
-// Breakpoints, slots that no record has, and visits to the callback that bound time.
+// Breakpoints, slots that no record shows, and visits to the callback that bound time.
 TEST(RandomArm64, KprobesUnderStopMachine) {
   Score s;
   run_changes(EtmClock::kFine, 70'001, 700, false, false, s, 1, 3);
@@ -136,7 +136,7 @@ TEST(RandomArm64, KprobesUnderStopMachine) {
   EXPECT_GT(s.high_confidence * 100, s.ran * 60) << s.high_confidence << " of " << s.ran;
 }
 
-// Some places change and nothing tells of it. Their text is unsure: what runs there, and behind it up to the
+// Some sites change and no record shows it. Their text is unsure: what runs there, and after it up to the
 // next address in the trace, is followed and never called sure.
 TEST(RandomArm64, ChangesThatNobodyRecords) {
   Score s;
@@ -148,8 +148,8 @@ TEST(RandomArm64, ChangesThatNobodyRecords) {
   EXPECT_GT(s.high_confidence * 100, s.ran * 30) << s.high_confidence << " of " << s.ran;
 }
 
-// Places that change many times: a version that an unsure way rules out is not ruled out, and where ways meet
-// that went over unsure text, there may be others. Among them are those that found it.
+// Sites that change many times: a version that an unsure path rules out is not ruled out, and where paths
+// over unsure text join, there may be others. Among these seeds are those that found the fault.
 TEST(RandomArm64, LongRuns) {
   Score s;
   run_changes(EtmClock::kFine, 120'601, 200, false, false, s, 1, 0, 50, true);

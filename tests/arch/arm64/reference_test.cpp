@@ -1,4 +1,4 @@
-// OpenCSD as a reference decodes segments alone, as the fast engine does. Both must say the same of each.
+// OpenCSD as a reference decodes segments independently, as the fast engine does. Both must agree on each.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -51,8 +51,8 @@ class ReferenceArm64 : public testing::Test {
   std::optional<TextStore> text_;
 };
 
-// A trace unit may write the atoms that wait behind the sync point's trace info, in front of the address that
-// the next segment starts at (seen on a Cortex-A72).
+// A trace unit may write pending atoms after the sync point's trace info, before the address at which the
+// next segment starts (seen on a Cortex-A72).
 TEST_F(ReferenceArm64, AtomsBehindTheNextSyncPoint) {
   sync();
   trace_.address_with_context(kMain, {});
@@ -71,7 +71,7 @@ TEST_F(ReferenceArm64, AtomsBehindTheNextSyncPoint) {
   EXPECT_EQ(addresses(ours[1]).size(), 4U);
 }
 
-// OpenCSD says so of each segment that it begins: nothing is missing for that.
+// OpenCSD reports this for each segment that it begins: it does not mean that anything is missing.
 TEST_F(ReferenceArm64, NoGapWhereItBegins) {
   sync();
   trace_.address_with_context(kMain, {});

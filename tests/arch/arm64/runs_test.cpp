@@ -1,5 +1,5 @@
-// Runs of A64 code by themselves: where they end, where their links lead, what is left to the careful walk,
-// that decoders which share them agree; and the return stack that the fast walk writes beside.
+// Runs of A64 code in isolation: where they end, where their links lead, what is left to the careful walk,
+// that decoders which share them agree; and the return stack that the fast walk writes alongside.
 #include "arch/arm64/runs.h"
 #include "arch/arm64/patch_rules.h"
 
@@ -119,7 +119,7 @@ TEST(RunsArm64, LinksSayWhereAnAtomLeads) {
   EXPECT_NE(runs.follow(blr, 1), kUnknown);
   EXPECT_EQ(next(runs, blr, 1), kIndirect);
   EXPECT_EQ(runs.links()[blr].push, edge_to(runs.at(kKernelSpace, at(6))));
-  EXPECT_EQ(runs.follow(runs.at(kKernelSpace, at(6)), 1), kUnknown) << "an ISB is more than a edge";
+  EXPECT_EQ(runs.follow(runs.at(kKernelSpace, at(6)), 1), kUnknown) << "an ISB is more than an edge";
   EXPECT_EQ(runs.follow(runs.at(kKernelSpace, at(11)), 1), kUnknown) << "so is an ERET";
   EXPECT_EQ(runs.follow(runs.at(kKernelSpace, at(12)), 1), kUnknown);
 }
@@ -157,7 +157,7 @@ TEST(RunsArm64, WhatMayHaveChangedUnseenIsNotCertain) {
   RunCache all(p.map({.unrecorded_changes = true}));
   EXPECT_EQ(all.table()[all.at(kKernelSpace, at(0))].confidence, Confidence::kAmbiguous);
   EXPECT_EQ(all.run(all.at(kKernelSpace, at(0))).end, RunEnd::kDirect);
-  // Where only some of it may have, what is behind that is for the careful walk.
+  // Where only part of it may have changed, what follows that part is left to the careful walk.
   RunCache some(p.map({.unrecorded_changes = true, .complete = {at(3), at(5)}}));
   EXPECT_EQ(some.run(some.at(kKernelSpace, at(0))).end, RunEnd::kStop);
   EXPECT_EQ(some.run(some.at(kKernelSpace, at(3))).end, RunEnd::kDirect);
@@ -166,7 +166,7 @@ TEST(RunsArm64, WhatMayHaveChangedUnseenIsNotCertain) {
   EXPECT_EQ(lost.table()[lost.at(kKernelSpace, at(3))].confidence, Confidence::kAmbiguous);
 }
 
-// Four blocks, then it is for the careful walk.
+// Four blocks, then it is left to the careful walk.
 TEST(RunsArm64, StraightCodeWithoutEnd) {
   std::vector<uint32_t> code;
   for (unsigned i = 0; i < 1100; ++i) code.push_back(a64::straight(i % a64::kStraightKinds));
@@ -218,7 +218,7 @@ TEST(RunsArm64, PlainWordsAreNoWaypoints) {
   EXPECT_GT(plain, 1'000'000U);
 }
 
-// Ways and addresses in one stack: it gives back what a list would.
+// Edges and addresses in one stack: it returns what a list would.
 void stack_is_a_list(uint64_t seed, size_t most) {
   const Program p;
   const auto map = p.map({.return_stack = true});
@@ -252,7 +252,7 @@ void stack_is_a_list(uint64_t seed, size_t most) {
       list.clear();
     }
     if (list.size() > RetStack::kSize) list.erase(list.begin());
-    if (most > RetStack::kSize) continue;  // what fell out stays in the digest
+    if (most > RetStack::kSize) continue;  // what was dropped stays in the digest
     RetStack plain;
     for (const Addr entry : list) plain.push(entry, kA64);
     ASSERT_EQ(stack.digest(), plain.digest());

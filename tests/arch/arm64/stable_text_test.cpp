@@ -1,4 +1,4 @@
-// Blocks of text that never changes: the same, word by word, as who asks the text for each byte.
+// Blocks of text that never changes: the same, word by word, as from looking up each byte in the text.
 #include "arch/arm64/stable_text.h"
 #include "arch/arm64/patch_rules.h"
 
@@ -27,10 +27,10 @@ uint32_t some_word(SimRandom& random, unsigned branch_percent) {
                                           a64::kNop, a64::brk(4), a64::kEret, 0x1234};
   if (random.chance(50)) return others[random.below(others.size())];
   return static_cast<uint32_t>(random.below(uint64_t{1} << 26)) | 0x14000000U |
-         static_cast<uint32_t>(random.below(64)) << 26;  // the group of branches, and words that look like it
+         static_cast<uint32_t>(random.below(64)) << 26;  // the branch group, and words that resemble it
 }
 
-// Pieces of code side by side, some with a hole behind them, some that end inside a word, some poked.
+// Adjacent pieces of code, some with a hole after them, some that end inside a word, some poked.
 struct Pieces {
   std::vector<std::vector<uint8_t>> bytes;
   std::vector<std::array<uint8_t, 8>> poked;
@@ -148,7 +148,7 @@ TEST(StableTextArm64, BlocksAreWhatWordByWordGives) {
   }
   EXPECT_GT(blocks, 10'000U);
   EXPECT_GT(none, 100U);
-  EXPECT_GT(whole, 100U) << "blocks that are cut for their length";
+  EXPECT_GT(whole, 100U) << "blocks that are cut because of their length";
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
-// Wrong text that OpenCSD 1.3.3 walks without a word, in three places, and what
-// the flow says there: text without changes, so that there is no other version
-// to take.
+// Wrong text that OpenCSD 1.3.3 walks without an error, in three cases, and what
+// the flow reports there: text without changes, so that there is no other version
+// to use.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <gtest/gtest.h>
@@ -20,7 +20,7 @@ struct Outcome {
   EtmDecoded ours;
 };
 
-// `words` from kMain on; a vector that returns.
+// `words` from kMain on, and a vector that returns.
 Outcome decode(const std::vector<uint32_t>& words, const EtmWriter& trace) {
   std::vector<uint8_t> bytes(0x110);
   const auto put = [&bytes](size_t at, uint32_t w) {
@@ -65,7 +65,7 @@ EtmWriter start() {
   return w;
 }
 
-// Neither an error nor a hole: ranges from the start on.
+// Neither an error nor a hole: ranges from the beginning.
 void expect_unnoticed(const CsdDecode& reference, size_t least) {
   EXPECT_FALSE(reference.failed);
   EXPECT_GE(reference.instructions.size(), least);
@@ -82,7 +82,7 @@ std::vector<Code> codes(const EtmDecoded& d) {
 
 TEST(WrongText, NotTakenAtAnUnconditionalBranch) {
   EtmWriter w = start();
-  w.atoms("N");  // really: NOP at main, a conditional branch behind it
+  w.atoms("N");  // really: NOP at main, followed by a conditional branch
   w.atoms("E");
   w.address(kMain + 0x40);
   w.atoms("E");
@@ -102,7 +102,7 @@ TEST(WrongText, BranchBeforeAnExceptionsAddress) {
   const Outcome o = decode({a64::kNop, a64::b(kMain + 4, kMain + 0x40), a64::kNop, a64::kNop}, w);
   expect_unnoticed(o.reference, 3);
   EXPECT_EQ(codes(o.ours), (std::vector<Code>{Code::kInterruptNotReached}));
-  // What comes behind the exception is right again.
+  // What follows the exception is right again.
   ASSERT_GE(o.ours.ran.size(), 2U);
   EXPECT_EQ(o.ours.ran.back().ip, kVector + 4);
   for (const EtmRan& r : o.ours.ran) EXPECT_NE(r.ip, kMain + 8);
@@ -118,7 +118,7 @@ TEST(WrongText, ExceptionsAddressLiesBehind) {
   w.address(kMain + 16);
   w.flush();
   const Outcome o = decode({a64::b(kMain, kMain + 0x40)}, w);
-  // It walks on to the end of what it has.
+  // It continues to the end of the text that it has.
   EXPECT_FALSE(o.reference.failed);
   EXPECT_NE(std::ranges::find(o.reference.instructions, kMain + 0x44), o.reference.instructions.end());
   EXPECT_EQ(codes(o.ours), (std::vector<Code>{Code::kInterruptNotReached}));
@@ -126,7 +126,7 @@ TEST(WrongText, ExceptionsAddressLiesBehind) {
   for (const EtmRan& r : o.ours.ran) EXPECT_NE(r.ip, kMain + 0x44);
 }
 
-// The same three traces with the text that was there: nothing to say.
+// The same three traces with the text that was there: nothing to report.
 TEST(WrongText, RightTextIsNotReported) {
   EtmWriter w = start();
   w.atoms("N");

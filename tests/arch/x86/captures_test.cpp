@@ -1,5 +1,5 @@
-// Captures with known content: recorded by others, or from programs whose every instruction is known. They
-// lie outside the project; without them these tests are skipped.
+// Captures with known content: recorded by others, or from programs of which every instruction is known. They
+// are not part of the project; without them these tests are skipped.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -20,7 +20,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Counts and hashes a decoder's output; keeps addresses when asked to.
+// Counts and hashes a decoder's output; keeps addresses on request.
 struct Tally final : ChunkSink {
   bool keep = false, fnv = false;
   uint64_t count = 0, starts = 0, stops = 0;
@@ -129,7 +129,7 @@ void decode(const Capture& c, Tally& t, const DecodeOptions& o = {}) {
   for (const Segment& s : arch->split(c.stream, 0)) decoder->decode(s, t);
 }
 
-// ---- programs run under emulation: every segment alone ----
+// ---- programs run under emulation: every segment independently ----
 
 struct SegmentTruth {
   uint64_t offset, ip, count, hash;
@@ -187,7 +187,7 @@ struct Known {
   uint64_t count;
   uint64_t fnv;
   uint8_t model;             // family 6; 0: unknown
-  std::vector<Code> gaps{};  // that it has
+  std::vector<Code> gaps{};  // that it contains
 };
 void PrintTo(const Known& k, std::ostream* out) { *out << k.folder; }
 
@@ -234,7 +234,7 @@ std::vector<Addr> read_ips(const fs::path& file) {
   return out;
 }
 
-// The dynamic loader's code is not part of the capture: the instructions that are, and a gap where it is
+// The dynamic loader's code is not part of the capture: all other instructions, and a gap where the loader is
 // entered.
 TEST(Captures, LldbMultiFile) {
   const fs::path dir = find_capture("corpus", "lldb-intelpt-trace-multi-file");
@@ -244,8 +244,8 @@ TEST(Captures, LldbMultiFile) {
   Tally t;
   t.keep = true;
   decode(c, t);
-  // libipt stops at the loader twice and goes on at the next sync point; the flow goes on where the loader
-  // left.
+  // libipt stops at the loader twice and continues at the next sync point; the flow resumes where the loader
+  // exits.
   const std::vector<Addr> libipt = read_ips(dir / "ips.txt");
   ASSERT_EQ(libipt.size(), 45U);
   ASSERT_GT(t.ips.size(), libipt.size());
@@ -262,8 +262,8 @@ TEST(Captures, LldbMultiFile) {
   EXPECT_EQ(t.gaps[2].resume_ip, 0x7ffff79d7690U);
 }
 
-// libipt gives up at a TIP.PGE that is followed at once by a TIP.PGD; one PSB only, so the rest is lost to
-// it. The flow gives what libipt gives before that and goes on: every start and stop of the trace is there.
+// libipt gives up at a TIP.PGE directly followed by a TIP.PGD; there is only one PSB, so it loses the rest.
+// The flow gives what libipt gives before that and continues: every start and stop of the trace is present.
 void check_overflow(const char* name, uint64_t before, uint64_t fnv) {
   const fs::path dir = find_capture("corpus", name);
   if (dir.empty()) GTEST_SKIP() << "capture " << name << " is not unpacked here";
@@ -293,8 +293,8 @@ void check_overflow(const char* name, uint64_t before, uint64_t fnv) {
 TEST(Captures, GriffinOvfBen) { check_overflow("griffin-ovf-01-ben", 105566, 0xe3266c67f0238083); }
 TEST(Captures, GriffinOvfPoc) { check_overflow("griffin-ovf-01-poc", 105570, 0xa320457fc7ea1df7); }
 
-// The page cache of this one is incomplete, so libipt stops at 12 of its sync points (counts as above). Every
-// instruction that libipt gives is given here too, in the same segment.
+// The page cache of this capture is incomplete, so libipt stops at 12 of its sync points (counts as above).
+// Every instruction that libipt gives is also given here, in the same segment.
 TEST(Captures, LibxdcDynTest) {
   const fs::path dir = find_capture("corpus", "libxdc-dyn_test");
   if (dir.empty()) GTEST_SKIP() << "capture libxdc-dyn_test is not unpacked here";

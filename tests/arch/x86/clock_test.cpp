@@ -40,7 +40,7 @@ Packet cbr(uint64_t v) {
   return k;
 }
 
-// A TSC and the crystal clock behind it: one CTC tick is n / d TSC ticks.
+// A TSC and the crystal clock that drives it: one CTC tick is n / d TSC ticks.
 struct Counter {
   uint32_t n = 100, d = 1;
   uint8_t mtc_freq = 3;
@@ -107,7 +107,7 @@ TEST(Clock, MtcIsExactForEveryFrequencyAndOverAnyWrap) {
         // The tick itself; the packet's fast counter and both roundings are off by a tick of the TSC each.
         const Time want = static_cast<Time>(sim.tsc_of(k << freq));
         ASSERT_NEAR(static_cast<double>(c.now()), static_cast<double>(want), 2.0) << "MTC " << k - first;
-        // Lost MTCs do no harm as long as fewer than a whole turn are missing; with the counter's upper bits
+        // Lost MTCs do no harm if fewer than a full wrap of the counter are missing; with its upper bits
         // still unknown (freq above 8) the first one must not be lost.
         step = random.chance(10) ? random.between(1, 255) : 1;
       }
@@ -123,7 +123,7 @@ TEST(Clock, MtcWithoutTmaIsIgnored) {
   EXPECT_FALSE(c.update(mtc(77)));
   EXPECT_EQ(c.now(), 5000);
   EXPECT_FALSE(c.knows_mtc());
-  // A TSC packet makes the old TMA void.
+  // A TSC packet invalidates the old TMA.
   sim.start(c, 100'000);
   EXPECT_TRUE(c.knows_mtc());
   c.update(tsc(200'000));
@@ -147,7 +147,7 @@ TEST(Clock, TscIsExtendedByTheReference) {
   };
   const Case cases[] = {
       {kTop | 0x1000, 0x2000, kTop | 0x2000},
-      {kTop | 0xfffffffffffff0, 0x10, 2 * kTop | 0x10},  // went over in between
+      {kTop | 0xfffffffffffff0, 0x10, 2 * kTop | 0x10},  // wrapped in between
       {2 * kTop | 0x10, 0xfffffffffffff0, kTop | 0xfffffffffffff0},
       {0, 0x1234, 0x1234},                           // no reference: nothing is added
       {0x1234, 0xfffffffffffff0, 0xfffffffffffff0},  // never below zero
@@ -186,7 +186,7 @@ TEST(Clock, CyclesCountOnceTheRateIsMeasured) {
   uint64_t tick = (sim.ctc(start) >> 3) + 1;
   EXPECT_FALSE(c.calibrated());
   c.update(cyc(5));
-  EXPECT_EQ(c.now(), static_cast<Time>(start));  // nothing is known of the rate yet
+  EXPECT_EQ(c.now(), static_cast<Time>(start));  // the rate is not known yet
   // The core runs at twice the TSC's rate: 2 cycles a tick.
   uint64_t last = sim.tsc_of(tick << 3);
   c.update(cyc(2 * (last - start) - 5));
@@ -222,7 +222,7 @@ TEST(Clock, CyclesByTheCoreBusRatio) {
   EXPECT_GE(c.ceiling(), 12'000);
 }
 
-// A core that sleeps between two ticks does not count cycles: the rate must not be taken from that.
+// A core that sleeps between two ticks does not count cycles: the rate must not be derived from that.
 TEST(Clock, SleepIsNoRate) {
   const Counter sim;
   Config config = sim.config();
@@ -244,8 +244,8 @@ void expect_bounds(const Clock& c, Time truth) {
   EXPECT_GE(c.ceiling(), truth);
 }
 
-// At nominal rate a cycle is a tick. 9,000 of the 10,000 ticks between the two TSCs were sleep, which counts
-// no cycles; the TSC packet behind it tells that it is over.
+// At nominal rate a cycle is a tick. 9,000 of the 10,000 ticks between the two TSCs were sleep, in which no
+// cycles are counted; the TSC packet after the sleep shows that it is over.
 TEST(Clock, SleepBetweenTwoTscsIsNoRate) {
   for (const uint8_t max_nonturbo : std::initializer_list<uint8_t>{0, 30}) {
     SCOPED_TRACE(int{max_nonturbo});
@@ -267,7 +267,7 @@ TEST(Clock, SleepBetweenTwoTscsIsNoRate) {
   }
 }
 
-// Cycles of an old rate keep their margin behind a CBR, and those up to the next CYC may be of either rate.
+// Cycles of an old rate keep their margin after a CBR, and those up to the next CYC may be of either rate.
 TEST(Clock, MarginHoldsOverAChangeOfRate) {
   Config config = Counter{}.config();
   config.max_nonturbo = 30;
@@ -289,7 +289,7 @@ TEST(Clock, MarginHoldsOverAChangeOfRate) {
   EXPECT_GT(c.floor(), truth + 80'000 + 60'000);
 }
 
-// A ratio beside the core:bus ratio measures something else: the core was stopped for a while.
+// A ratio that differs from the core:bus ratio measures something else: the core was stopped for a while.
 TEST(Clock, MeasuredRateMustFitTheCoreBusRatio) {
   const Counter sim;
   Config config = sim.config();
@@ -321,7 +321,7 @@ TEST(Clock, Skl168FirstMtcAfterPsbDoesNotMeasure) {
   EXPECT_TRUE(c.calibrated());
 }
 
-// Core clocks that change all the time: the bounds hold, exact points never go back.
+// Core clocks that change all the time: the bounds hold, exact points never decrease.
 TEST(Clock, BoundsHoldWhileTheRateVariesByATenth) {
   for (uint64_t seed = 0; seed < 50; ++seed) {
     const Counter sim{156, 1, 4};
@@ -335,7 +335,7 @@ TEST(Clock, BoundsHoldWhileTheRateVariesByATenth) {
     bool measured = false;
     uint64_t pending = 0;
     for (int i = 0; i < 2000; ++i) {
-      // 1.5 cycles a tick, give or take 5 % over any stretch.
+      // 1.5 cycles a tick, plus or minus 5 % over any interval.
       const uint64_t ticks = random.between(10, 600);
       const uint64_t cycles = ticks * 3 / 2 * random.between(95, 105) / 100;
       const uint64_t tick = sim.tsc_of((period + 1) << 4);
@@ -384,10 +384,10 @@ TEST(Clock, HostileValuesDoNotOverflow) {
 
 // ---- libipt ----
 
-// One conditional branch after each group of timing packets; the time of both decoders at it. libipt reports
-// the time of the packets before the branch it was just asked for, as the clock does. Tolerance: libipt
-// rounds the fast counter in another way (a few ticks), and takes its cycle rate from a longer history (2 %
-// of an MTC period with CYC).
+// One conditional branch after each group of timing packets; compares the time of both decoders at it. libipt
+// reports the time of the packets before the branch just queried, as the clock does. Tolerance: libipt
+// rounds the fast counter differently (a few ticks), and takes its cycle rate from a longer history (2 % of
+// an MTC period with CYC).
 void compare_with_libipt(bool with_cyc, uint64_t seed) {
   const Counter sim{100, 1, 3};
   const Config config = sim.config();

@@ -1,5 +1,5 @@
-// What processors get wrong, packet by packet: each trace is one that the machine with the erratum writes,
-// and without it the same bytes mean something else.
+// Errata of processors, packet by packet: each trace is one that a machine with the erratum writes, and
+// without the erratum the same bytes mean something else.
 #include <gtest/gtest.h>
 
 #include "arch/x86/errata.h"
@@ -24,7 +24,7 @@ TEST(Errata, Bdm64AbortSwallowsTheBitOfABranch) {
   for (const bool has : {true, false}) {
     FlowFixture s;
     if (has) s.config.cpu = model(kBroadwell);
-    // 0: NOP; JE 4; 3: NOP; 4: NOP ... 10: where the abort goes
+    // 0: NOP; JE 4; 3: NOP; 4: NOP ... 10: target of the abort
     s.code(A, {0x90, 0x74, 0x01, 0x90, 0x90, 0x90}).code(A + 0x10, {0x90, 0x90}).start(A);
     s.pt.mode_tsx(false, true);
     s.pt.fup(A + 4);
@@ -41,7 +41,7 @@ TEST(Errata, Bdm64AbortSwallowsTheBitOfABranch) {
   }
 }
 
-// SKD007: a CYC in front of an OVF lost its second byte: 63 02 f3 is a garbled byte and 02 f3.
+// SKD007: a CYC before an OVF lost its second byte: 63 02 f3 is a garbled byte and 02 f3.
 TEST(Errata, Skd007GarbledCycleCountInFrontOfAnOverflow) {
   for (const bool has : {true, false}) {
     FlowFixture s;
@@ -59,7 +59,7 @@ TEST(Errata, Skd007GarbledCycleCountInFrontOfAnOverflow) {
   }
 }
 
-// SKD022: the FUP of a VM entry that ends tracing may hold any address on the way.
+// SKD022: the FUP of a VM entry that ends tracing may hold any address on the path.
 TEST(Errata, Skd022StopAtAVmEntryIsAPlainStop) {
   for (const bool has : {true, false}) {
     FlowFixture s;
@@ -74,7 +74,7 @@ TEST(Errata, Skd022StopAtAVmEntryIsAPlainStop) {
   }
 }
 
-// SKL014: a direct branch out of the filter region ends tracing with a TIP.PGD that has no address.
+// SKL014: a direct branch out of the filter region ends tracing with a TIP.PGD without an address.
 TEST(Errata, Skl014DirectBranchOutOfTheFilter) {
   for (const bool has : {true, false}) {
     FlowFixture s;

@@ -1,6 +1,6 @@
-// The fast walks and the careful walk give the same, entry by entry: blocks, times, confidence, flags, events
-// and gaps. Without its caches of code a decoder walks with care alone. Nor does it matter what a decoder has
-// decoded before.
+// The fast walks and the careful walk give the same result, entry by entry: blocks, times, confidence, flags,
+// events and gaps. Without its caches of code a decoder only uses the careful walk. Nor does it matter what a
+// decoder has decoded before.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -49,7 +49,7 @@ TEST(FastX86, IsTheCarefulWalkWhereTextChanges) {
       << shares.in_runs << " of " << shares.instructions;
 }
 
-// Pieces of the code are not known: the flow is lost and found again all the time.
+// Parts of the code are unknown: the flow is lost and resumed all the time.
 TEST(FastX86, IsTheCarefulWalkWhereTextIsMissing) {
   Shares shares;
   for (uint64_t seed = 2'001; seed <= 2'800 && !HasFailure(); ++seed) {
@@ -67,7 +67,7 @@ TEST(FastX86, IsTheCarefulWalkWhereTextIsMissing) {
   EXPECT_GT(shares.gaps, 20'000U);
 }
 
-// Bytes of the trace that were changed, taken out or put in: the same gaps at the same places.
+// Bytes of the trace that were changed, removed or inserted: the same gaps at the same positions.
 TEST(FastX86, IsTheCarefulWalkInDamagedTrace) {
   Shares shares;
   for (uint64_t seed = 1; seed <= 600 && !HasFailure(); ++seed) {
@@ -112,7 +112,7 @@ struct TimedLoop : FlowFixture {
   }
 };
 
-// MTCs tell no time up to the first TMA, and none behind a TSC without one.
+// MTCs give no time before the first TMA, and none after a TSC without one.
 TEST(FastX86, TimeOfMtcsWithTmaAndWithout) {
   TimedLoop s;
   s.start(A, 1'000);
@@ -134,12 +134,12 @@ TEST(FastX86, TimeOfMtcsWithTmaAndWithout) {
   for (size_t i = 0; i < d.ran.size(); ++i) ASSERT_EQ(d.ran[i].time, want.at(i / (6 * 20))) << i;
 }
 
-// What the first TNT packet behind an MTC tells of may have run before it: a change of text between the two
-// times is not known to be done. Behind the second it is.
+// What the first TNT packet after an MTC covers may have run before the MTC: a change of text between the two
+// times is not known to be complete. After the second packet it is.
 TEST(FastX86, WhatTheFirstPacketOfANewTimeTellsMayBeOlder) {
   constexpr Addr kSite = A + 0x100;
   const Bytes nop = {0x0f, 0x1f, 0x44, 0, 0}, other = {0x66, 0x0f, 0x1f, 0x40, 0};
-  for (const int packets : {0, 1, 9}) {  // between the MTC and that of the way to the site
+  for (const int packets : {0, 1, 9}) {  // between the MTC and the packet of the path to the site
     SCOPED_TRACE(packets);
     TimedLoop s;
     s.code(A + 2, {0x75, 0xfc, 0x0f, 0x84, 0xf6, 0, 0, 0});  // JNE to the loop; JE kSite
@@ -153,7 +153,7 @@ TEST(FastX86, WhatTheFirstPacketOfANewTimeTellsMayBeOlder) {
     s.turns(20);
     s.pt.mtc(11);
     s.turns(packets);
-    bits(s, {1, 0, 0, 1, 0});  // the loop, twice on, the site, its branch
+    bits(s, {1, 0, 0, 1, 0});  // the loop, two not taken, to the site, its branch
     stop_at(s, kSite + 7);
     const Decoded d = s.decode_all_ways();
     ASSERT_EQ(d.ran.back().ip, kSite + 5);

@@ -112,12 +112,12 @@ TEST(Flow, MissingTextResumesAtTheNextCompleteTip) {
   s.code(A, {0xff, 0xe0}).code(A + 0x100, {0x90, 0x90}).start(A);
   s.pt.tip(kUnknown);
   bits(s, {1, 0, 1});
-  s.pt.tip(kUnknown + 0x40);  // compressed against the last one: last-IP lives on in the gap
+  s.pt.tip(kUnknown + 0x40);  // compressed against the last one: last-IP is kept in the gap
   bits(s, {1});
   s.pt.tip(A + 0x100, IpForm::k16);
   stop_at(s, A + 0x101);
   const Decoded d = s.expect_flow(at({0, 0x100}));  // libipt gives up at the first
-  ASSERT_EQ(d.gaps.size(), 1U) << "neighbours are one";
+  ASSERT_EQ(d.gaps.size(), 1U) << "adjacent gaps are one";
   EXPECT_EQ(d.gaps[0].code, Code::kNoBytes);
   EXPECT_EQ(d.gaps[0].ip, kUnknown);
   EXPECT_EQ(d.gaps[0].resume_ip, A + 0x100);
@@ -161,7 +161,7 @@ TEST(Flow, NoInstruction) {
 TEST(Flow, TraceAndTextDisagree) {
   FlowFixture s;
   s.code(A, {0x90, 0x74, 0x02, 0x90, 0x90, 0x90}).code(A + 0x100, {0x90, 0x90}).start(A);
-  s.pt.tip(A + 0x100);  // but a conditional branch needs a bit
+  s.pt.tip(A + 0x100);  // a conditional branch needs a bit
   stop_at(s, A + 0x101);
   const Decoded d = s.expect_flow(at({0x100}));
   ASSERT_EQ(d.gaps.size(), 1U);
@@ -184,7 +184,7 @@ TEST(Flow, EndlessLoopWithoutTrace) {
 
 TEST(Flow, SegmentsMeetInsideABlock) {
   FlowFixture s;
-  // The second sync point stands inside a straight run; a call before it is forgotten there.
+  // The second sync point is inside straight code; a call before it is forgotten there.
   s.code(A, {0xe8, 0x0b, 0, 0, 0, 0x90, 0x90, 0x90}).code(A + 0x10, {0x90, 0x90, 0x90, 0xc3}).start(A);
   s.start(A + 0x12);
   s.pt.tip(A + 5);
@@ -226,7 +226,7 @@ TEST(Flow, SyncPointWhileTracingIsOff) {
   EXPECT_TRUE(d.gaps.empty());
 }
 
-// The last thing that is certain is the branch whose outcome the trace does not hold any more.
+// The last certain instruction is the branch whose outcome is no longer in the trace.
 TEST(Flow, EndOfTrace) {
   FlowFixture s;
   s.code(A, {0x90, 0x74, 0x02, 0x90, 0x90, 0x90, 0x74, 0x00}).start(A);

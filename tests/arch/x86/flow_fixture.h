@@ -1,5 +1,5 @@
 // FlowFixture: code bytes, changes of them and a written trace, decoded by the flow and by the reference
-// engine. What the tests of the x86 backend stand on.
+// engine. The base of the tests of the x86 backend.
 #pragma once
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -28,20 +28,20 @@ using asof::test::PsbPlus;
 using asof::test::PtWriter;
 using Bytes = std::vector<uint8_t>;
 
-// One instruction as a decoder gave it.
+// One instruction as a decoder returned it.
 struct Ran {
   Addr ip = 0;
   Time time = kTimeMin;
   Space space = kKernelSpace;
   Confidence confidence = Confidence::kCertain;
-  uint8_t flags = 0;  // of its step; kAfterGap and kAsyncEntry only on the first instruction of it
+  uint8_t flags = 0;  // of its step; kAfterGap and kAsyncEntry only on its first instruction
   uint8_t length = 0;
   uint8_t mode = 64;
   BranchKind kind = BranchKind::kNone;  // of its block, on the last instruction of it
   std::array<uint8_t, 15> bytes{};
 };
 
-// Everything a decoder gave for some segments, in order. `at`: instructions before an event or a gap.
+// Everything a decoder returned for some segments, in order. `at`: instructions before an event or a gap.
 struct Decoded final : ChunkSink {
   struct EventAt : Event {
     size_t at = 0;
@@ -125,7 +125,7 @@ class FlowFixture {
     stream.contexts = {{kTimeMin, 1, 1, user_}};
   }
 
-  // Bytes that are there for all time, or in [from, until].
+  // Bytes present at all times, or in [from, until].
   FlowFixture& code(Addr at, const Bytes& bytes, Time from = kTimeMin, Time until = kTimeMax,
                     bool soft = false, int rank = kRankSnapshot) {
     Layer l;
@@ -139,7 +139,7 @@ class FlowFixture {
     builder_.add_layer(l);
     return *this;
   }
-  // Bytes that nothing vouches for (Layer::unsure).
+  // Bytes that may have changed unrecorded (Layer::unsure).
   FlowFixture& unsure_code(Addr at, const Bytes& bytes) {
     builder_.add_layer({.range = range_of(at, bytes.size()), .bytes = keep(bytes), .unsure = true});
     return *this;
@@ -158,7 +158,7 @@ class FlowFixture {
     return *this;
   }
   FlowFixture& code(Assembler& a) { return code(a.base(), a.finish()); }
-  // Known to hold other bytes then, but not which.
+  // Known to have other, unknown bytes then.
   FlowFixture& unknown(Addr at, uint64_t size, Time from, Time until) {
     Layer l;
     l.space = is_kernel_address(at) ? kKernelSpace : user_;
@@ -177,7 +177,7 @@ class FlowFixture {
     builder_.add_poke(p);
     return *this;
   }
-  // TSC ticks are nanoseconds, so that tests can think in one unit.
+  // TSC ticks are nanoseconds, so that tests can use one unit.
   FlowFixture& with_clock() {
     config.time = TimeConversion{};
     return *this;
@@ -199,7 +199,7 @@ class FlowFixture {
     return *store_;
   }
   Space user() const { return user_; }
-  // Another process, of which no text is known.
+  // Another process, whose text is unknown.
   Space add_space() { return builder_.add_space(); }
 
   // Cuts the trace into pieces at these offsets (default: one piece).
@@ -238,7 +238,8 @@ class FlowFixture {
     o.reference_engine = true;
     return run(o);
   }
-  // Decodes four ways that must not differ (chunk size, block cache, segments alone) and gives the plain one.
+  // Decodes in four variants that must not differ (chunk size, block cache, segments independently); returns
+  // the plain one.
   Decoded decode_all_ways() {
     Decoded d = decode();
     DecodeOptions small = options;
@@ -309,7 +310,7 @@ inline std::vector<Addr> at(std::initializer_list<Addr> offsets) {
   return out;
 }
 
-// Tracing is switched off by an asynchronous event at `ip`, which does not run: the end of a scenario that
+// Tracing is switched off by an asynchronous event at `ip`, which does not run: an end of a scenario that
 // leaves nothing open.
 inline void stop_at(FlowFixture& s, Addr ip) {
   s.pt.fup(ip);

@@ -1,4 +1,4 @@
-// The flow, one scenario at a time: transactions, code of other sizes, and the packets beside the flow.
+// The flow, one scenario at a time: transactions, code of other sizes, and packets besides the flow.
 #include "tests/arch/x86/flow_fixture.h"
 
 namespace asof::x86::test {
@@ -96,7 +96,7 @@ TEST(Flow, CodeSizeWithAnInterrupt) {
   EXPECT_EQ(d.ran[4].mode, 32);
 }
 
-// ---- packets beside the flow ----
+// ---- packets besides the flow ----
 
 TEST(Flow, StatePackets) {
   FlowFixture s;
@@ -107,7 +107,7 @@ TEST(Flow, StatePackets) {
   s.pt.cbr(33);
   bits(s, {0});
   stop_at(s, A + 8);
-  // libipt binds the VMCS packet to a VMPTRLD, which is not there.
+  // libipt binds the VMCS packet to a VMPTRLD, which is missing here.
   const Decoded d = s.expect_flow(at({0, 1, 4, 5, 7}));
   ASSERT_EQ(d.of(EventKind::kPaging).size(), 1U);
   EXPECT_EQ(d.of(EventKind::kPaging)[0].a, 0x1234000U);
@@ -117,7 +117,7 @@ TEST(Flow, StatePackets) {
   EXPECT_EQ(d.of(EventKind::kCbr)[0].a, 33U);
 }
 
-// Only kernel code is traced: in the guest's user code the trace is off, and the exit from there is a
+// Only kernel code is traced: in the guest's user code the trace is off, and an exit from there gives a
 // TIP.PGE.
 TEST(Flow, GuestWithTraceOffAtItsExit) {
   FlowFixture s;
@@ -138,7 +138,7 @@ TEST(Flow, GuestWithTraceOffAtItsExit) {
   EXPECT_EQ(d.of(EventKind::kPtwrite).size(), 1U);
 }
 
-// A PIP of a guest where the text has no VM entry on the way: the two disagree, but the guest is one.
+// A PIP of a guest where the text has no VM entry on the path: the two disagree, but it is a guest.
 TEST(Flow, GuestWithoutAnEntry) {
   FlowFixture s;
   s.code(A, {0x90, 0xff, 0xe0, 0x90, 0x90}).start(A);  // JMP RAX
@@ -256,12 +256,12 @@ TEST(Flow, PebsBlocks) {
   EXPECT_EQ(d.of(EventKind::kBep)[0].ip, A + 1);
 }
 
-// An event with IP bit has its own FUP; the branch of the same event its FUP and TIP.
+// An event with the IP bit has its own FUP; the branch of the same event has its FUP and TIP.
 TEST(Flow, EventTrace) {
   FlowFixture s;
   s.code(A, {0x90, 0x90, 0x90, 0x90, 0x90}).code(A + 0x100, {0x90, 0x48, 0xcf}).start(A);
   s.pt.evd(0, 0xdead);
-  s.pt.cfe(1, 14, false);  // an interrupt; its place is that of the branch
+  s.pt.cfe(1, 14, false);  // an interrupt; its location is that of the branch
   s.pt.fup(A + 1);
   s.pt.tip(A + 0x100);
   s.pt.cfe(2, 0, false);  // IRET

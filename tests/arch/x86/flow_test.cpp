@@ -45,8 +45,8 @@ TEST(Flow, CompressedReturnOfDirectAndIndirectCalls) {
   s.expect(at({0, 0x10, 2, 0x10, 7}));
 }
 
-// After a return that went elsewhere two stacks are kept (state.h): what is called from there on comes back
-// as ever, and what lies below is settled by the return that gets there.
+// After a return that went elsewhere two stacks are kept (state.h): calls made from there on return as usual,
+// and the return that reaches the entries below decides between the stacks.
 TEST(Flow, CallsAboveAReturnThatWentElsewhere) {
   FlowFixture s;
   s.code(A, {0xe8, 0x1b, 0, 0, 0, 0x90, 0x90}).code(A + 0x20, {0xc3});
@@ -101,7 +101,7 @@ TEST(Flow, OldestOf64ReturnAddressesFallsOut) {
   s.expect(want);
 }
 
-// Hardware does not compress it; trace that says so is wrong from there on, however well the code is known.
+// Hardware does not compress it; a trace that does is wrong from there on, however well the code is known.
 TEST(Flow, CompressedReturnBehindTheOldestIsAContradiction) {
   FlowFixture s;
   // 0: JNE 8; 2: CALL 0; 7: NOP; 8: RET; 9: JMP 0
@@ -129,7 +129,7 @@ TEST(Flow, CompressedReturnWithoutCallIsAContradiction) {
   bits(s, {1});
   s.pt.tip(A + 2);
   stop_at(s, A + 3);
-  // What ran up to the RET rests on nothing, so it is taken back. libipt leaves the NOP, stops, and never
+  // Nothing confirms what ran up to the RET, so it is taken back. libipt keeps the NOP, stops, and never
   // resumes.
   const Decoded d = s.expect_flow(at({2}));
   ASSERT_EQ(d.gaps.size(), 1U);
@@ -141,7 +141,7 @@ TEST(Flow, CompressedReturnWithoutCallIsAContradiction) {
 
 TEST(Flow, TipsAreNotDeferred) {
   FlowFixture s;
-  // 0: JMP RAX; a bit in front of its TIP is of no branch that ran: the text is wrong.
+  // 0: JMP RAX; a bit before its TIP belongs to no branch that ran: the text is wrong.
   s.code(A, {0xff, 0xe0}).code(A + 0x10, {0x74, 0x02, 0x90, 0x90, 0x90, 0x90}).start(A);
   bits(s, {1});
   s.pt.tip(A + 0x10);
@@ -205,7 +205,7 @@ TEST(Flow, InterruptAtTheFirstInstructionAndAgain) {
 
 TEST(Flow, InterruptInTheMiddleOfALoopWithoutTrace) {
   FlowFixture s;
-  // 0: NOP; 1: JMP 0. The FUP says when to leave.
+  // 0: NOP; 1: JMP 0. The FUP shows when to leave.
   s.code(A, {0x90, 0xeb, 0xfd}).code(A + 0x100, {0x90, 0x90}).start(A);
   s.pt.fup(A + 1);
   s.pt.tip(A + 0x100);
@@ -219,7 +219,7 @@ TEST(Flow, FupAtNoInstructionBoundary) {
   s.pt.fup(A + 1);
   s.pt.tip(A + 0x100);
   stop_at(s, A + 0x101);
-  // libipt walks up to the JMP, and gives up.
+  // libipt walks up to the JMP and gives up.
   const Decoded d = s.expect_flow(at({0x100}));
   ASSERT_EQ(d.gaps.size(), 1U);
   EXPECT_EQ(family_of(d.gaps[0].code), CodeFamily::kFlow);
@@ -294,7 +294,7 @@ TEST(Flow, MovCr3LeavesTheTraceOnlyUnderACr3Filter) {
   FlowFixture s;
   s.code(A, code).start(A);
   s.pt.tip_pgd();
-  // libipt 2.0.5 takes the stop at MOV CR3 whatever the filter; the reference goes on behind it, straight.
+  // libipt 2.0.5 stops at MOV CR3 whatever the filter; the reference continues straight after it.
   s.expect(at({0, 1, 4, 5}));
 
   FlowFixture filtered;
@@ -303,7 +303,7 @@ TEST(Flow, MovCr3LeavesTheTraceOnlyUnderACr3Filter) {
   filtered.pt.tip_pgd();
   filtered.expect(at({0, 1}));
 
-  // With a branch that would have a packet behind the MOV CR3, libipt's stop stays.
+  // With a branch that would have a packet after the MOV CR3, libipt's stop remains.
   FlowFixture branch;
   branch.code(A, {0x90, 0x0f, 0x22, 0xd8, 0x90, 0x74, 0x00, 0x48, 0x0f, 0x07}).start(A);
   branch.pt.tip_pgd();
@@ -325,7 +325,7 @@ TEST(Flow, StopAtANearBranchIsMarked) {
   EXPECT_EQ(d.ran[4].confidence, Confidence::kCertain);
 }
 
-// A fault on the first instruction after TIP.PGE: PGD without FUP, and PGE at the same place afterwards.
+// A fault on the first instruction after TIP.PGE: PGD without FUP, and PGE at the same address afterwards.
 TEST(Flow, StopOnTheWayIsCutWhereTracingStartsAgain) {
   FlowFixture s;
   s.code(A, {0x90, 0x90, 0x90, 0xff, 0xe0}).code(A + 0x100, {0x90, 0x90}).start(A);
@@ -365,7 +365,7 @@ TEST(Flow, TracingStartsWhereTheFlowStands) {
   FlowFixture known = FlowFixture();
   known.config.cpu = {true, 6, 0x4e, 3};
   known.code(A, {0x90, 0x90, 0x90}).start(A);
-  known.pt.tip_pge(A, IpForm::kSext48);  // the FUP is not what the last IP is
+  known.pt.tip_pge(A, IpForm::kSext48);  // the FUP is not the last IP
   stop_at(known, A + 2);
   known.expect(at({0, 1}));
 }

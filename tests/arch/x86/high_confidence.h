@@ -1,4 +1,4 @@
-// Is what a decoder calls certain, proved or equivalent among what really ran?
+// Checks that what a decoder calls certain, proved or equivalent is among what really ran.
 #pragma once
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@
 
 namespace asof::x86::test {
 
-// Of what is equivalent the addresses are known, and which of several texts stood there is not.
+// Of equivalent instructions the addresses are known, but not which of several texts was there.
 inline bool same(const Ran& r, const Executed& e) {
   return r.ip == e.ip &&
          (r.confidence == Confidence::kEquivalent ||
@@ -30,17 +30,17 @@ struct Score {
   uint64_t instructions = 0, high_confidence = 0, right = 0, proved = 0, hits = 0;
 };
 
-// Where one stretch of high-confidence instructions ends: at the first that is not, or where something is
-// missing.
+// The end of a sequence of high-confidence instructions: at the first other instruction, or where something
+// is missing.
 inline size_t end_of_high_confidence(const Decoded& d, const std::vector<bool>& after_gap, size_t begin) {
   size_t end = begin + 1;
   while (end < d.ran.size() && d.ran[end].confidence <= Confidence::kEquivalent && !after_gap[end]) ++end;
   return end;
 }
 
-// What is certain, proved or equivalent really ran: each stretch of it, without a hole or an instruction too
-// many, and the stretches in this order. Where time is known at sync points only, also between the same two
-// of them: there a step's time is that of the one before it.
+// What is certain, proved or equivalent really ran: each sequence of it, without a missing or an extra
+// instruction, and the sequences in this order. Where time is known at sync points only, it also ran between
+// the same two of them: there a step's time is that of the sync point before it.
 inline void expect_high_confidence_ran(const Decoded& d, const std::vector<Executed>& truth,
                                        bool by_sync_point, Score& score) {
   constexpr Time kRounding = 2;
@@ -73,7 +73,7 @@ inline void expect_high_confidence_ran(const Decoded& d, const std::vector<Execu
     };
     while (t < truth.size() && !ran_at(t)) ++t;
     ASSERT_LT(t, truth.size()) << "instructions " << i << " to " << end << " of " << d.ran.size()
-                               << " never ran in a row, at most the first " << longest << "; then "
+                               << " never ran consecutively, at most the first " << longest << "; then "
                                << show(d.ran[std::min(i + longest, end - 1)]);
     for (size_t k = i; k < end; ++k) score.proved += d.ran[k].confidence == Confidence::kProved;
     score.instructions += end - i;

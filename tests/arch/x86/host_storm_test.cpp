@@ -1,6 +1,6 @@
-// Random captures with cycle counts (CYC) of CPUs that sleep, in which no cycles are counted, and go on at
-// other rates, while text changes: no bound of time may leave out the version that ran. ASOF_TEST_CAPTURES=n
-// makes n times as many, and goes on after one that fails.
+// Random captures with cycle counts (CYC) of CPUs that sleep, in which no cycles are counted, and resume at
+// other rates, while text changes: no time bound may exclude the version that ran. ASOF_TEST_CAPTURES=n
+// makes n times as many, and continues after a failure.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// The table of plain instructions says what the library says, or nothing.
+// The table of plain instructions agrees with the library, or gives no answer.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <gtest/gtest.h>
@@ -45,7 +45,7 @@ TEST(PlainInstructions, RandomBytes) {
   EXPECT_GT(answered, 100'000U);
 }
 
-// Every opcode with every ModRM, behind what may stand in front of it.
+// Every opcode with every ModRM, after the prefixes that may precede it.
 TEST(PlainInstructions, EveryOpcode) {
   const std::vector<std::vector<uint8_t>> prefixes = {
       {},           {0x66},      {0xf3}, {0xf2},       {0x48},       {0x41},
@@ -66,7 +66,7 @@ TEST(PlainInstructions, EveryOpcode) {
   }
 }
 
-// At every third byte of real programs and kernels: in the middle of instructions and in data too.
+// At every third byte of real programs and kernels, also in the middle of instructions and in data.
 TEST(PlainInstructions, RealText) {
   const std::filesystem::path captures = std::filesystem::path(ASOF_SHARED_DIR) / "captures";
   size_t files = 0;

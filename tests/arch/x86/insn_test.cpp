@@ -1,5 +1,5 @@
-// The instruction classifier: encodings of every branch kind in every mode, and libipt's opinion of the same
-// bytes.
+// The instruction classifier: encodings of every branch kind in every mode, and libipt's classification of
+// the same bytes.
 #include "arch/x86/insn.h"
 
 #include "tests/arch/x86/flow_fixture.h"
@@ -76,7 +76,7 @@ const Row kRows[] = {
      {0x0f, 0xaa},
      K::kFarRet,
      0,
-     "no class of libipt's; system management mode is not traced anyway"},
+     "libipt has no class for it; system management mode is not traced anyway"},
     {"UIRET", 64, {0xf3, 0x0f, 0x01, 0xec}, K::kFarRet, 0, "newer than libipt 2.0.5"},
     {"ERETS", 64, {0xf2, 0x0f, 0x01, 0xca}, K::kFarRet, 0, "newer than libipt 2.0.5"},
     {"ERETU", 64, {0xf3, 0x0f, 0x01, 0xca}, K::kFarRet, 0, "newer than libipt 2.0.5"},
@@ -88,10 +88,10 @@ const Row kRows[] = {
      {0x0f, 0x22, 0xd8},
      K::kPaging,
      0,
-     "no class of libipt's, but it knows: see CR3 tests"},
+     "libipt has no class for it, but handles it: see CR3 tests"},
     {"MOV CR3, R8", 64, {0x41, 0x0f, 0x22, 0xd8}, K::kPaging, 0, "as above"},
     {"WRMSR", 64, {0x0f, 0x30}, K::kPaging, 0, "libipt does not know that it can switch tracing off"},
-    // No branches for PT, whatever else they are.
+    // Not branches for PT.
     {"CLAC", 64, {0x0f, 0x01, 0xca}, K::kNone},
     {"MOV CR0, RAX", 64, {0x0f, 0x22, 0xc0}, K::kNone},
     {"MOV RAX, CR3", 64, {0x0f, 0x20, 0xd8}, K::kNone},
@@ -149,7 +149,7 @@ std::string title(const Row& r) { return fmt::format("{}-bit {}", r.mode, r.name
 TEST(Insn, KindLengthAndTarget) {
   for (const Row& r : kRows) {
     SCOPED_TRACE(title(r));
-    // In 16-bit code the instruction pointer is cut to 16 bits; the table's addresses are above that on
+    // In 16-bit code the instruction pointer is truncated to 16 bits; the table's addresses are above that on
     // purpose.
     Addr target = r.target;
     if (r.mode == 16 && target != 0 && r.bytes[0] != 0x66) target &= 0xffff;
@@ -193,7 +193,7 @@ TEST(Insn, Invalid) {
       {64, {0x9a, 1, 2, 3, 4, 5, 6}},  // CALL FAR ptr
       {64, {0xea, 1, 2, 3, 4, 5, 6}},  // JMP FAR ptr
       {64, {0xce}},                    // INTO
-      {64, {0x0f, 0x04}},              // nothing
+      {64, {0x0f, 0x04}},              // undefined
       {64, {0x44, 0x0f, 0x22, 0xd8}},  // MOV CR11
       {64, Bytes(15, 0x66)},           // prefixes without end
       {64, {0xf0, 0x90}},              // LOCK NOP
@@ -207,7 +207,7 @@ TEST(Insn, Invalid) {
 
 BranchKind without_paging(BranchKind k) { return k == K::kPaging ? K::kNone : k; }
 
-// libipt executes each row once. Whatever class it gives, it is ours.
+// libipt executes each row once. Its class must be ours.
 TEST(InsnDifferential, EveryRowByLibipt) {
   for (const Row& r : kRows) {
     if (r.libipt_differs != nullptr) continue;
@@ -220,7 +220,7 @@ TEST(InsnDifferential, EveryRowByLibipt) {
     g.ip = kIp;
     g.exec = r.mode == 64 ? ExecMode::k64 : r.mode == 32 ? ExecMode::k32 : ExecMode::k16;
     s.pt.psb_plus(g);
-    // Something that every kind of instruction can be followed with: a bit, then a target.
+    // The packet that follows each kind of instruction: a bit or a target.
     if (r.kind == K::kCond) {
       s.pt.tnt(false);
     } else if (r.kind != K::kNone && r.kind != K::kJump && r.kind != K::kCall && r.kind != K::kPtwrite) {
@@ -242,8 +242,8 @@ bool is_undefined(std::span<const uint8_t> b) {
   return false;
 }
 
-// Random bytes that libipt takes for an instruction: same length (Zydis knows more, never less than what
-// runs), and where both have one, the same class.
+// Random bytes that libipt accepts as an instruction: same length (Zydis knows more, never less than what
+// runs), and the same class where both have one.
 TEST(InsnDifferential, RandomBytes) {
   asof::test::SimRandom random(1);
   size_t compared = 0;
@@ -251,18 +251,18 @@ TEST(InsnDifferential, RandomBytes) {
     FlowFixture s;
     Bytes b(32, 0x90);
     for (size_t i = 0; i < 15; ++i) b[i] = static_cast<uint8_t>(random.next());
-    // Half of the tries begin with what branches begin with.
+    // Half of the tries start with the first bytes of branches.
     constexpr uint8_t kStarts[] = {0x0f, 0xff, 0xf3, 0xf2, 0x66, 0x48, 0xe8, 0xe9, 0xeb, 0xc7, 0x67, 0x3e};
     if (random.chance(50)) b[0] = kStarts[random.below(std::size(kStarts))];
     Insn own;
     if (decode_insn(std::span(b).first(15), kIp, 64, own) != InsnStatus::kOk) continue;
-    // UD0 and UD1 never retire; whether they have a ModRM byte, processors disagree.
+    // UD0 and UD1 never retire; processors differ on whether they have a ModRM byte.
     if (is_undefined(std::span(b).first(own.length))) continue;
     s.code(kIp, b);
     s.start(kIp);
     s.pt.tip(kIp + 20);
     const Decoded d = s.decode_by_reference();
-    if (d.ran.empty()) continue;  // libipt refuses what the processor would
+    if (d.ran.empty()) continue;  // libipt rejects what the processor would reject
     if (own.kind == K::kFarRet && d.ran[0].kind == K::kNone) continue;  // RSM and newer ones: see the table
     ++compared;
     EXPECT_EQ(d.ran[0].length, own.length) << fmt::format("{:02x}", fmt::join(b, " "));

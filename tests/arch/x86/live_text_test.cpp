@@ -1,4 +1,4 @@
-// Text that changes while the trace runs: which version does the flow take, and how sure does it say it is?
+// Text that changes while the trace runs: the version that the flow takes, and the confidence it reports.
 // One unit of time everywhere: TSC ticks, nanoseconds; the clock's error is 0 unless a test sets it.
 #include "tests/arch/x86/flow_fixture.h"
 
@@ -6,7 +6,7 @@ namespace asof::x86::test {
 namespace {
 
 constexpr Addr A = FlowFixture::kCode;
-constexpr Addr kEntry = A + 0x10;  // where most scenes start: a few NOPs, then the site
+constexpr Addr kEntry = A + 0x10;  // where most tests start: a few NOPs, then the site
 constexpr Addr kSite = A + 0x20;
 constexpr Addr kOn = A + 0x80;  // the unlikely part
 constexpr Addr kHandler = A + 0x200;
@@ -14,7 +14,7 @@ constexpr Addr kHandler = A + 0x200;
 const Bytes kNop5 = asof::test::nop5_bytes();
 Bytes jump(Addr from, Addr to) { return asof::test::jmp32_bytes(from, to); }
 
-// A: a static branch as the kernel has them. NOP5 falls through to a conditional branch, JMP leads to the
+// A: a static branch as in the kernel. NOP5 falls through to a conditional branch, JMP leads to the
 // unlikely part, which ends in an indirect jump: different packets.
 //   site: NOP5 | JMP on;  site+5: JE +0;  site+7: NOP;  site+8: JMP RAX
 //   on:   NOP; JMP RAX
@@ -23,7 +23,7 @@ struct KeyFixture : FlowFixture {
     with_clock();
     code(kSite, kNop5).code(kSite + 5, {0x74, 0x00, 0x90, 0xff, 0xe0});
     code(kOn, {0x90, 0xff, 0xe0});
-    code(kEntry, {0x90, 0x90});  // a place to start: NOP, NOP, then whatever follows at 12 is not reached
+    code(kEntry, {0x90, 0x90});  // a start address: NOP, NOP; what follows at 12 is not reached
     code(kHandler, {0x90, 0x48, 0xcf});
   }
   void poke_on(Time t) { poke(kSite, kNop5, jump(kSite, kOn), t); }
@@ -63,7 +63,7 @@ TEST(LiveText, OldBeforeNewAfter) {
   s.time(200);
   s.visit_on(2000);
   s.time(2100);
-  // libipt reads the bytes as of its time too, so it agrees here.
+  // libipt also reads the bytes as of its time, so it agrees here.
   const Decoded d = s.expect(join({kOffPath, kOnPath}));
   expect_all(d, Confidence::kCertain);
   EXPECT_EQ(d.ran[0].length, 5);
@@ -116,7 +116,7 @@ TEST(LiveText, VisitInTheInt3WindowNeedsNoBytes) {
 TEST(LiveText, Int3WindowWhereNothingIsKnownAtTheSite) {
   FlowFixture s;
   s.with_clock();
-  // The site's bytes are nowhere; the block in front of it runs into it.
+  // No bytes are known at the site; the block before it runs into it.
   s.code(kSite - 2, {0x90, 0x90}).code(kHandler, {0x90, 0x48, 0xcf}).code(kOn, {0x90, 0x90});
   s.start(kSite - 2, 100);
   s.pt.fup(kSite);
@@ -156,10 +156,10 @@ TEST(LiveText, CallSiteAfterThePokeIsCompressed) {
   expect_all(s.expect({kSite, callee, callee + 1, kSite + 5}), Confidence::kCertain);
 }
 
-// ---- where in a block ----
+// ---- position in a block ----
 
 TEST(LiveText, SiteAsFirstMiddleLastAndOnlyInstruction) {
-  // last: NOP NOP [NOP2 -> JMP +2]; the old version goes on into the next block.
+  // last: NOP NOP [NOP2 -> JMP +2]; the old version continues into the next block.
   const Bytes nop2 = {0x66, 0x90};
   const Bytes jmp2 = {0xeb, 0x02};
   for (const Time t : {500, 1500}) {
@@ -217,7 +217,7 @@ TEST(LiveText, AdjacentSites) {
   }
 }
 
-// A poke that begins in the middle of an instruction: its immediate. The instruction lies in two cells.
+// A poke that begins in the middle of an instruction: its immediate. The instruction spans two cells.
 TEST(LiveText, InstructionAcrossACellEnd) {
   for (const Time t : {500, 1500}) {
     FlowFixture s;
@@ -284,7 +284,7 @@ TEST(LiveText, PokeInsideATimingGapIsProvedByTheTrace) {
   }
 }
 
-// Many visits between two time stamps: old ones, then new ones.
+// Many visits between two timestamps: first of the old version, then of the new one.
 TEST(LiveText, TheChangeIsFoundAmongManyVisits) {
   for (int change = 0; change <= 20; ++change) {
     SCOPED_TRACE(change);
@@ -317,7 +317,7 @@ TEST(LiveText, TheChangeIsFoundAmongManyVisits) {
   }
 }
 
-// NOP5 against a jump to the next instruction: both paths are one.
+// NOP5 against a jump to the next instruction: both paths are the same.
 TEST(LiveText, EquivalentVersions) {
   FlowFixture s;
   s.with_clock();
@@ -354,7 +354,7 @@ TEST(LiveText, NoVersionFits) {
   s.poke_on(1000);
   s.start(kSite, 100);
   s.pt.tnt(true);          // on: the JMP RAX needs an address
-  s.pt.fup(kSite + 0x40);  // off: so does this one, and the FUP is at no place on the way
+  s.pt.fup(kSite + 0x40);  // off: so does this one, and the FUP is at no address on the path
   s.pt.tip(kEntry);
   stop_at(s, kEntry + 1);
   s.time(5000);
@@ -369,7 +369,7 @@ TEST(LiveText, NoVersionFits) {
   EXPECT_EQ(d.ran.back().ip, kEntry);
 }
 
-// One version's bytes are unknown. That the known one fits is no proof.
+// The bytes of one version are unknown. That the known one fits proves nothing.
 TEST(LiveText, UnknownVersionIsACandidateToo) {
   FlowFixture s;
   s.with_clock();
@@ -382,8 +382,8 @@ TEST(LiveText, UnknownVersionIsACandidateToo) {
   for (const Ran& r : d.ran) EXPECT_EQ(r.confidence, Confidence::kAmbiguous);
 }
 
-// Nothing is claimed for the time before a program was loaded: something of which no record tells may have
-// run there. The flow goes through the program, but it is not certain.
+// No layer covers the time before a program was loaded: something that no record shows may have run there.
+// The flow goes through the program, but it is not certain.
 TEST(LiveText, TimeBeforeTheFirstLifetimeIsUnknown) {
   FlowFixture s;
   s.with_clock();
@@ -413,7 +413,7 @@ TEST(LiveText, ReusedProgramAddress) {
   FlowFixture s;
   s.with_clock();
   const Addr prog = 0xffffffffc0001000;
-  // The first program falls through its branch, the second has another length and shape.
+  // The first program falls through its branch, the second has a different length and shape.
   s.code(prog, {0x90, 0x74, 0x00, 0x90, 0x90}, 1000, 3000, true, kRankEpoch);
   s.code(prog, {0x48, 0x89, 0xc8, 0x75, 0x01, 0x90, 0x90, 0x90}, 4000, kTimeMax, false, kRankEpoch);
   s.start(prog, 2000);
@@ -430,7 +430,7 @@ TEST(LiveText, ReusedProgramAddress) {
   EXPECT_EQ(d.ran[3].length, 3);
 }
 
-// After the unload record the old program may run a little longer, until another claims its address.
+// After the unload record the old program may run a little longer, until another is announced there.
 TEST(LiveText, UnloadedProgramStillRuns) {
   FlowFixture s;
   s.with_clock();
@@ -461,7 +461,7 @@ TEST(LiveText, ProgramsWithinATimingGap) {
   EXPECT_EQ(d.ran[0].confidence, Confidence::kProved);
 }
 
-// ---- one state of the text, as other tools have ----
+// ---- one state of the text, as in other tools ----
 
 TEST(LiveText, TextAtFirstAndLast) {
   KeyFixture s;
@@ -490,7 +490,7 @@ TEST(LiveText, TextAtFirstAndLast) {
   }
 }
 
-// Without any time all versions are candidates, and the trace alone decides; what it cannot decide is not
+// Without any time all versions are candidates, and only the trace decides; what it cannot decide is not
 // certain.
 TEST(LiveText, TraceWithoutTime) {
   for (const bool on : {false, true}) {
@@ -506,7 +506,7 @@ TEST(LiveText, TraceWithoutTime) {
   }
 }
 
-// The stream's own bounds (AUX records) take the place of time in the trace.
+// The stream's own bounds (AUX records) replace time in the trace.
 TEST(LiveText, BoundsOfTheStreamServeWhereTheTraceHasNoTime) {
   KeyFixture s;
   s.config.time.reset();

@@ -1,4 +1,4 @@
-// Programs that are loaded one after the other at one address, or near it, and what a recording has of them.
+// Programs that are loaded one after the other at one address, or near it, and their records in a recording.
 #pragma once
 #include <optional>
 #include <vector>
@@ -8,10 +8,10 @@
 namespace asof::x86::test {
 
 struct ProgramSettings {
-  bool any = false;          // loaded programs give their address to others
-  bool overlaps = false;     // ... or a part of their range, and nobody knows exactly when
-  bool unannounced = false;  // ... and some are such that no record tells of (classic BPF)
-  bool watched = false;      // bytes of some are known from a watcher only, who read them late
+  bool any = false;          // the addresses of loaded programs are reused
+  bool overlaps = false;     // ... or a part of their range, at times not known exactly
+  bool unannounced = false;  // ... and some have no record (classic BPF)
+  bool watched = false;      // bytes of some are known only from a watcher, which read them late
 };
 
 class LoadedPrograms {
@@ -22,7 +22,7 @@ class LoadedPrograms {
     kernel_.program_rule(machine_, [this] { return live_; });
   }
 
-  // None is called from its KSYMBOL's end on, and its bytes go only when no CPU can be in it any more.
+  // None is called after the end of its KSYMBOL, and its bytes are removed only when no CPU can be in it.
   void schedule(uint64_t start, uint64_t ticks) {
     if (!settings_.any) return;
     constexpr uint64_t kGrace = 1500;
@@ -70,7 +70,7 @@ class LoadedPrograms {
     bool announced = true;
   };
 
-  // Announced and unannounced ones in turn, at the same address, each when nobody is in the one before.
+  // Announced and unannounced ones at random, at the same address, each when the previous one is unused.
   void schedule_reuse(uint64_t start, uint64_t ticks) {
     end_ = start + ticks;
     begin(start + random_.below(1000));
@@ -99,7 +99,7 @@ class LoadedPrograms {
           });
     });
   }
-  // A lifetime that is known too long, at either end.
+  // A lifetime that is recorded as too long, at either end.
   void blur(Layer& l) {
     const auto much = [this] { return static_cast<Time>(random_.below(random_.chance(50) ? 500 : 4000)); };
     l.from = random_.chance(15) ? kTimeMin : l.from - much();
@@ -118,7 +118,7 @@ class LoadedPrograms {
   uint64_t seed_;
   uint64_t end_ = 0;
   std::optional<Addr> live_;
-  std::vector<Lifetime> lifetimes_;  // no more of them once there are layers
+  std::vector<Lifetime> lifetimes_;  // none are added once there are layers
 };
 
 }  // namespace asof::x86::test

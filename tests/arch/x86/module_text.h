@@ -1,6 +1,6 @@
-// The text of a simulated module: functions at fixed places that call each other and the kernel, with static
-// branches. Of one shape there are many flavours, which differ in where calls go and in which branches are
-// no-ops: instructions begin at the same addresses, so that old text mostly fits the trace of the new one.
+// The text of a simulated module: functions at fixed addresses that call each other and the kernel, with
+// static branches. One shape has many flavours, which differ in the targets of calls and in which branches
+// are no-ops: instructions begin at the same addresses, so that old text mostly fits the trace of new text.
 #pragma once
 #include <fmt/format.h>
 
@@ -16,7 +16,7 @@ struct ModuleText {
   static constexpr AddrRange kRange{Program::kModuleAt,
                                     Program::kModuleAt + Program::kModuleSpacing* Program::kModuleFunctions};
   Bytes bytes;                               // of kRange
-  std::vector<std::pair<Addr, Addr>> sites;  // static branches and where they lead, all of them no-ops
+  std::vector<std::pair<Addr, Addr>> sites;  // static branches, all of them no-ops, and their targets
 };
 
 class ModuleMaker {

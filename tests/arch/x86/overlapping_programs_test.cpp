@@ -1,5 +1,5 @@
-// Programs that are loaded one after the other into places which overlap in part, recorded such that several
-// of them can be there at one instant. Their layers are of one rank, so each place has several candidates,
+// Programs that are loaded one after the other into ranges which overlap partly, recorded such that several
+// of them may be there at one instant. Their layers are of one rank, so each address has several candidates,
 // and a path may go through bytes of more than one of them: what is called certain or proved must have run.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -36,7 +36,7 @@ TEST_P(OverlappingPrograms, NothingSureIsWrong) {
       doubtful += r.confidence > Confidence::kProved ? 1 : 0;
     }
   }
-  // Both must have happened: places in doubt, and doubt that the trace settled.
+  // Both must have occurred: instructions in doubt, and doubt that the trace resolved.
   EXPECT_GT(in_programs, 1'000U);
   EXPECT_GT(doubtful, 100U);
   EXPECT_LT(doubtful, in_programs);

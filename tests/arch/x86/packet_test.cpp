@@ -1,5 +1,5 @@
-// The packet reader: every packet by hand after the SDM, its truncations, and long random sequences against
-// libipt's packet decoder.
+// The packet reader: every packet written by hand from the SDM, its truncations, and long random sequences
+// against libipt's packet decoder.
 #include "arch/x86/packet.h"
 
 #include <fmt/format.h>
@@ -112,7 +112,7 @@ TEST(Packet, EveryTypeIsReadAndNeedsAllItsBytes) {
     EXPECT_EQ(read(more, r.block_bytes).type, r.type);
     EXPECT_EQ(read(more, r.block_bytes).size, r.bytes.size());
     for (size_t n = 0; n < r.bytes.size(); ++n) {
-      // A heap block of exactly n bytes: a read past its end is seen by ASan.
+      // A heap block of exactly n bytes: ASan detects a read past its end.
       const Bytes part(r.bytes.begin(), r.bytes.begin() + static_cast<std::ptrdiff_t>(n));
       EXPECT_EQ(read(part, r.block_bytes).type, Pk::kEnd) << n << " bytes";
     }
@@ -127,7 +127,7 @@ TEST(Packet, InvalidOnesAreBad) {
       {0xed, 0, 0, 0, 0, 0, 0, 0, 0},        // IPBytes 7
       {0x99, 0x40},                          // MODE leaf 2
       {0x02, 0x52, 0, 0, 0, 0, 0, 0, 0, 0},  // PTW, payload size 2
-      {0x02, 0x82, 0x02, 0x83},              // PSB broken off
+      {0x02, 0x82, 0x02, 0x83},              // PSB truncated
       {0x02, 0xc3, 0x00},                    // MNT without its third byte
       {0x02, 0x73, 0, 0, 1, 0, 0},           // TMA, reserved byte
       {0x02, 0x73, 0, 0, 0, 0, 2},           // TMA, reserved bits
@@ -185,7 +185,7 @@ std::ostream& operator<<(std::ostream& o, const Seen& s) {
 
 Seen of_ip(Pk type, const pt_packet& p) { return {type, p.size, p.payload.ip.ip, 0, p.payload.ip.ipc}; }
 
-// libipt's packet in our terms. What libipt does not take apart as we do is put together again.
+// libipt's packet in our terms. Fields that libipt splits and we do not are recombined.
 Seen translate(const pt_packet& p) {
   const auto& l = p.payload;
   switch (p.type) {
@@ -275,8 +275,8 @@ Seen translate(const Packet& k) {
   return s;
 }
 
-// Newer than libipt 2.0.5: BBP, BEP, CFE, EVD and TRIG (BIP it takes for a TNT; only the context tells them
-// apart).
+// Newer than libipt 2.0.5: BBP, BEP, CFE, EVD and TRIG (it reads BIP as a TNT; only the context distinguishes
+// them).
 bool libipt_does_not_know(std::span<const uint8_t> b) {
   if (b[0] == 0xd9) return true;
   if (b[0] != 0x02 || b.size() < 2) return false;
@@ -322,7 +322,7 @@ size_t compare_with_libipt(Bytes& bytes) {
       return n;
     }
     if (status < 0) {
-      // Of a PSB broken off by the end libipt does not look at the bytes that are there.
+      // Of a PSB truncated by the end, libipt does not check the bytes that are present.
       const bool psb_like = bytes[offset] == 0x02 && offset + 1 < bytes.size() && bytes[offset + 1] == 0x82;
       if (status == -pte_eos && psb_like && k.type == Pk::kBad) return n;
       EXPECT_EQ(k.type, status == -pte_eos ? Pk::kEnd : Pk::kBad) << where;
@@ -421,7 +421,7 @@ TEST(PacketDifferential, RandomBytes) {
     SimRandom r(seed);
     Bytes bytes(r.between(1, 24));
     for (uint8_t& b : bytes) b = static_cast<uint8_t>(r.next());
-    // Most first bytes lead nowhere; steer half of the tries into the packets with more than one byte.
+    // Most first bytes are not packets; steer half of the tries to the packets with more than one byte.
     static constexpr uint8_t kStarts[] = {0x02, 0x02, 0x02, 0x19, 0x59, 0x99,
                                           0x0d, 0x11, 0x01, 0x1d, 0x03, 0x07};
     if (r.chance(60)) bytes[0] = kStarts[r.below(std::size(kStarts))];

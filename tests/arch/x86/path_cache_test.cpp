@@ -1,5 +1,5 @@
-// Turns (arch/x86/path_cache.h): what is read of them, when one is the same, and flows that repeat them on
-// deep return stacks.
+// Memoised paths (arch/x86/path_cache.h): what is read of their packets, when two are the same, and flows
+// that repeat them on deep return stacks.
 #include "arch/x86/path_cache.h"
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 namespace asof::x86::test {
 namespace {
 
-// A byte stream of what turns are made of, and of what ends them.
+// A byte stream of the packets that form memoised paths, and of those that end them.
 Bytes any_packets(asof::test::SimRandom& random) {
   constexpr std::array<uint8_t, 5> kFull = {0xfe, 0x80, 0xaa, 0xc6, 0x82};
   Bytes out;
@@ -72,7 +72,7 @@ TEST(CachedPath, IsTheSameOnlyWithAllThatDecidesIt) {
   EXPECT_FALSE(path.is({.key = packets.key ^ 0x20, .ip = packets.ip}, 0x70, newest));
   EXPECT_FALSE(path.is({.key = packets.key, .ip = packets.ip + 1}, 0x70, newest));
   EXPECT_FALSE(path.is(packets, 0x80, newest));
-  // The entries that it takes off, and no other.
+  // The entries that it pops, and no others.
   for (uint8_t pops = 0; pops <= CachedPath::kMaxCalls; ++pops) {
     path.pops = pops;
     for (size_t i = 0; i < stack.size(); ++i) {
@@ -85,9 +85,9 @@ TEST(CachedPath, IsTheSameOnlyWithAllThatDecidesIt) {
 
 constexpr Addr A = FlowFixture::kCode;
 
-// A chain of calls without a branch, at its end a function that calls itself between branches that lead
-// nowhere, and where that ends another chain; run by hardware that compresses returns to its `entries` latest
-// calls.
+// A chain of calls without a branch, at its end a function that calls itself between branches to the next
+// instruction, and at the end of that another chain; run by hardware that compresses returns to its `entries`
+// latest calls.
 class Recursion {
  public:
   explicit Recursion(size_t entries) : entries_(entries) {
@@ -132,7 +132,7 @@ class Recursion {
     for (int i = 0; i < 4; ++i) code.push_back(static_cast<uint8_t>(rel >> 8 * i));
   }
   // Functions that call the next one and return; the last one calls `end` or, if it is 0, has a branch: a run
-  // that returns to its own call leaves nothing on the stack meanwhile (runs.h), which hardware does.
+  // that returns to its own call leaves nothing on the stack in between (runs.h), but hardware does.
   void chain_code(Addr first, int calls, Addr end) {
     for (Addr at = first; at <= first + 16 * static_cast<Addr>(calls); at += 16) {
       const bool last = at == first + 16 * static_cast<Addr>(calls);
@@ -223,8 +223,8 @@ TEST(FastX86, ReturnsFromDeepCalls) {
   }
 }
 
-// No hardware has more than 64 entries. Were there such a trace, returns to what has fallen out of the stack
-// would be found out, at the same place by every walk.
+// No hardware has more than 64 entries. If such a trace existed, returns to entries dropped from the stack
+// would be detected, at the same position by every walk.
 TEST(FastX86, ReturnsToWhatHasFallenOut) {
   for (const size_t entries : {65U, 66U, 70U, 100U}) {
     for (uint64_t seed = 1; seed <= 40; ++seed) {

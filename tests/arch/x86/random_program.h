@@ -25,22 +25,22 @@ inline constexpr Addr kUser = 0x401000;
 inline constexpr int kFunctions = 8;
 inline constexpr Cond kConds[] = {Cond::kEqual, Cond::kNotEqual, Cond::kLess, Cond::kSign, Cond::kBelow};
 
-// What else a program can have.
+// Optional features of a program.
 struct Features {
   bool programs = false;  // calls loaded programs
   bool modules = false;   // calls a module (module_text.h)
-  bool unseen = false;    // has places that change with no record of their own
+  bool unseen = false;    // has sites that change without a record of their own
   bool switches = false;  // of tasks
   bool guests = false;    // runs virtual machines
   bool fentry = false;    // functions begin with a no-op for the function tracer
-  bool probes = false;    // has places for kprobes
-  bool uprobes = false;   // the kernel has the trap behind a single step
+  bool probes = false;    // has sites for kprobes
+  bool uprobes = false;   // the kernel has the trap after a single step
   bool ret0 = false;      // some of the calls among them can become "return 0"
   Addr dispatcher = 0;    // is called directly; 0: none
 };
 
 // A program of functions that call each other downwards: loops, branches, indirect calls and jumps, static
-// branches, system calls. Function 0 runs for ever.
+// branches, system calls. Function 0 runs forever.
 class Program {
  public:
   Program(uint64_t seed, bool user, const Features& features = {})
@@ -58,14 +58,14 @@ class Program {
   const std::vector<Addr>& sites() const { return sites_; }
   Addr on(size_t site) const { return a_.address(fmt::format("on{}", site)); }
 
-  // A call that can go to another function, or a no-op that can become a jump: five bytes, in two states.
+  // A call whose target can change, or a no-op that can become a jump: five bytes, in two states.
   struct Unseen {
     Addr at = 0;
     std::array<std::string, 2> to;  // of each state; "": a no-op
   };
   const std::vector<Unseen>& unseen() const { return unseen_; }
   const std::vector<Addr>& fentries() const { return fentries_; }
-  // An instruction that a kprobe can stand on.
+  // An instruction that can have a kprobe.
   struct Probe {
     Addr at = 0;
     Bytes insn;
@@ -80,13 +80,13 @@ class Program {
                            : asof::test::call_bytes(u.at, address(to));
   }
 
-  // What a CPU that meets INT3 there is made to do while it becomes that (arch/x86/kernel/static_call.c
-  // __static_call_transform(): the function, not the `xor` that stands for it).
+  // What the handler emulates for a CPU that hits INT3 there during the change (arch/x86/kernel/static_call.c
+  // __static_call_transform(): the function, not the `xor` that replaces it).
   Bytes emulated(const Unseen& u, bool on) const {
     return u.to[on ? 1 : 0] == "ret0" ? asof::test::call_bytes(u.at, address("ret0")) : state(u, on);
   }
 
-  // `space`: whose branches these are, where another process has others at the same addresses.
+  // `space`: the owner of these branches, where another process has others at the same addresses.
   void rules(Machine& m, const Program* elsewhere = nullptr, Space space = kKernelSpace) const {
     const std::map<Addr, std::vector<Addr>> mine = targets();
     const auto others = elsewhere == nullptr ? std::map<Addr, std::vector<Addr>>() : elsewhere->targets();
@@ -104,11 +104,11 @@ class Program {
                     [](SimCpu& c) { return kModuleAt + kModuleSpacing * c.random.below(kModuleFunctions); });
     }
   }
-  // Functions of modules are at fixed places.
+  // Functions of modules are at fixed addresses.
   static constexpr Addr kModuleAt = 0xffffffffc0100000, kModuleSpacing = 256;
   static constexpr uint64_t kModuleFunctions = 3;
   static constexpr int kLeaves = 5;  // functions from here on call no modules, so that modules may call them
-  // The first place of loaded programs; `live` says where one is now.
+  // The first address of loaded programs; `live` gives where one is now.
   static constexpr Addr kProgramAt = 0xffffffffc0001000;
   void program_rule(Machine& m, std::function<std::optional<Addr>()> live) const {
     if (!features_.programs) return;
@@ -172,7 +172,7 @@ class Program {
     if (f == 0 && features_.guests && !user_) a_.call("vcpu");
     if (f == 0 && features_.dispatcher != 0) a_.label("dispatch").call(features_.dispatcher);
     if (f == 0) {
-      // A loop that leaves no trace would not tell how often it ran.
+      // A loop without packets would not show how often it ran.
       a_.jcc32(kConds[random_.below(5)], top).jmp32(top);
     } else {
       a_.ret();
@@ -199,7 +199,7 @@ class Program {
     }
     unseen_.push_back(u);
   }
-  // An instruction of one piece of straight code, which a slot can have a copy of.
+  // A straight instruction that can be copied to a slot.
   void probed(int f) {
     const Addr at = a_.here();
     Assembler one(at);
@@ -260,7 +260,7 @@ class Program {
       case 5: {  // "call next"
         const std::string next = label("next");
         if (random_.chance(30)) {
-          // The return address stays on the stack; only the simulated one must be taken off again.
+          // The return address stays on the stack; only the simulated one must be popped again.
           a_.straight(any());
           return;
         }
@@ -307,9 +307,9 @@ class Program {
   int next_ = 0;
 };
 
-// A loaded program: a few branches and sites of none, told apart by what its branches are. With `kernel` it
-// may call a function of it. Programs of one seed and different flavours have branches of other conditions at
-// the same places.
+// A loaded program: a few branches and straight instructions, without sites; its branches identify it. With
+// `kernel` it may call functions of the kernel. Programs of one seed and different flavours have branches
+// with other conditions at the same addresses.
 inline Bytes loaded_program(uint64_t seed, Addr at, const Program* kernel = nullptr,
                             SimRandom* flavour = nullptr) {
   constexpr size_t kSize = 128;

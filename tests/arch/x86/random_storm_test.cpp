@@ -1,10 +1,9 @@
-// Ten thousand random captures: programs whose text other CPUs change while they run, recorded with
-// everything that recordings lack: records lost or missing, time at sync points only, overflows, addresses
-// used again, return stacks that differ. Truth is known by construction. One rule: what is called certain or
-// proved did run.
+// Ten thousand random captures: programs whose text other CPUs change while they run, with all defects of
+// recordings: records lost or missing, time at sync points only, overflows, addresses reused, return stacks
+// that differ. Truth is known by construction. One rule: what is called certain or proved did run.
 //
-// Where records are lost, the places that are patched are known, as from the kernel's jump table: all records
-// of a place may be among the lost ones.
+// Where records are lost, the sites that are patched are known, as from the kernel's jump table: all records
+// of a site may be among the lost ones.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -29,7 +28,7 @@ Settings settings_of(uint64_t seed) {
   s.clock_error = random.chance(50) ? 200 : 2000;
   s.recording.loses_records = random.chance(40);
   s.recording.breaks_chain = random.chance(15);  // also beside a loss: not all rings were recorded
-  if (s.recording.breaks_chain) {                // a chain has three changes of one place at least
+  if (s.recording.breaks_chain) {                // a chain has at least three changes of one site
     s.ticks = random.between(18'000, 26'000);
     s.pokes = 6;
   }
@@ -55,7 +54,7 @@ TEST_P(Storm, NothingSureIsWrong) {
       if (HasFatalFailure() && asof::test::times_as_many() == 1) return;
     }
   }
-  // The rule is worth nothing if little has high confidence.
+  // The rule is worthless if little has high confidence.
   EXPECT_GT(score.high_confidence * 100, score.instructions * 60);
   EXPECT_GT(score.instructions, 100'000U);
   RecordProperty("instructions", std::to_string(score.instructions));

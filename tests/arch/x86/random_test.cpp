@@ -1,5 +1,5 @@
-// Random programs on the simulated machine. While text does not change, flow, libipt and what really ran are
-// one; while other CPUs change it, nothing that is called certain or proved is wrong.
+// Random programs on the simulated machine. While text does not change, flow, libipt and what really ran
+// agree; while other CPUs change it, nothing that is called certain or proved is wrong.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -39,8 +39,8 @@ TEST(RandomPrograms, FlowAndLibiptAndTruthAreOne) {
   EXPECT_GT(instructions, 400'000U);
 }
 
-// Instructions by when they really ran: before their step's time (late), even before the last time in front
-// of that, behind the next time.
+// Instructions by when they really ran: before their step's time (late), even before the time preceding that,
+// after the next time.
 struct Timing {
   uint64_t instructions = 0, late = 0, before_last = 0, after_next = 0;
 };
@@ -75,7 +75,7 @@ TEST(RandomPrograms, TimeOfAStepIsThatOfATimingPacketBesideIt) {
   EXPECT_LT(plain.late * 50, plain.instructions);
   EXPECT_EQ(plain.before_last, 0U);
   EXPECT_EQ(plain.after_next, 0U);
-  // A CYC packet stands in front of the packet that it dates, and this tells of code before.
+  // A CYC packet precedes the packet that it dates, which covers code that ran earlier.
   EXPECT_GT(cyc.instructions, 100'000U);
   EXPECT_LT(cyc.before_last * 100, cyc.instructions);
   EXPECT_EQ(cyc.after_next, 0U);
@@ -127,8 +127,8 @@ void run_with_pokes(bool coarse, uint64_t seeds, Score& score) {
   }
 }
 
-// A tick every 800 TSC ticks, pokes some thousand apart: nearly everywhere time tells the versions, or the
-// trace does.
+// A tick every 800 TSC ticks, pokes some thousand apart: nearly everywhere time or the trace determines the
+// version.
 TEST(RandomPrograms, PokesWithFineTime) {
   Score s;
   run_with_pokes(false, 250, s);
@@ -137,7 +137,7 @@ TEST(RandomPrograms, PokesWithFineTime) {
   EXPECT_GT(s.instructions, 1'000'000U);
 }
 
-// Time at sync points only: what time and trace cannot tell is said to be ambiguous or equivalent.
+// Time at sync points only: what time and trace cannot decide is reported as ambiguous or equivalent.
 TEST(RandomPrograms, PokesWithTimeAtSyncPointsOnly) {
   Score s;
   run_with_pokes(true, 250, s);
@@ -146,8 +146,8 @@ TEST(RandomPrograms, PokesWithTimeAtSyncPointsOnly) {
   EXPECT_GT(s.high_confidence * 2, s.instructions);
 }
 
-// Damaged traces: decoding ends, every byte is in a segment or a gap, gaps lie in the stream, and what is
-// given are instructions of the text.
+// Damaged traces: decoding terminates, every byte is in a segment or a gap, gaps are inside the stream, and
+// the instructions returned are in the text.
 TEST(RandomPrograms, DamagedTraces) {
   SimRandom random(5);
   uint64_t gaps = 0;
@@ -178,7 +178,7 @@ TEST(RandomPrograms, DamagedTraces) {
       }
       std::vector<Segment> segments;
       const Decoded d = run.decode_bytes(0, trace, segments);
-      // Timing packets in front of the first sync point are no loss.
+      // Timing packets before the first sync point are not a loss.
       const uint64_t front = segments.empty()     ? trace.size()
                              : segments[0].before ? segments[0].before->begin
                                                   : segments[0].begin;

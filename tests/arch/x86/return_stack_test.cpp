@@ -1,4 +1,4 @@
-// The return stack's digest, by which hypotheses that have met are known.
+// The digest of the return stack, by which hypotheses that have joined are recognised.
 #include <gtest/gtest.h>
 
 #include "arch/x86/state.h"
@@ -6,8 +6,8 @@
 namespace asof::x86 {
 namespace {
 
-// A return with a target of its own ran, then all was taken off: both stacks that are kept have the same
-// entries from then on.
+// A return with a target of its own ran, then all entries were popped: both stacks that are kept have the
+// same entries from then on.
 Returns after_a_split(std::initializer_list<Addr> calls) {
   Returns r;
   r.push(0x1000);

@@ -1,5 +1,5 @@
-// Runs and their links by themselves: where they end, what they leave on the return stack, that decoders
-// which share them agree; and the return stack that the fast walk writes beside.
+// Runs and their links in isolation: where they end, what they leave on the return stack, that decoders
+// which share them agree; and the return stack that the fast walk writes alongside.
 #include "arch/x86/runs.h"
 
 #include <deque>
@@ -48,7 +48,7 @@ TEST(Runs, WhatIsNotKnownIsForTheCarefulWalk) {
   EXPECT_EQ(cache.run(p.at(cache, 0x500000)).end, RunEnd::kStop);
   EXPECT_EQ(cache.run(p.at(cache, kCallee + 3)).end, RunEnd::kRet);
   EXPECT_FALSE(cache.follow(p.at(cache, 0x500000), 1));
-  EXPECT_FALSE(cache.follow(p.at(cache, kCallee + 3), 0)) << "no return is not taken";
+  EXPECT_FALSE(cache.follow(p.at(cache, kCallee + 3), 0)) << "a return is always taken";
   EXPECT_FALSE(cache.follow(p.at(cache, kJump), 1));
 }
 
@@ -87,7 +87,7 @@ TEST(Links, AReturnToARunsOwnCallIsAWayLikeAnyOther) {
   EXPECT_EQ(Link::push(cache.link(run).effect), edge_to(at(kTwo + 5)));
 }
 
-// three calls in a row before a decision: the last is in the link, the others beside
+// Three calls in a row before a decision: the last is in the link, the others are stored separately.
 TEST(Links, SeveralCallsAreLeftInTheirOrder) {
   constexpr Addr kOne = 0x402000, kTwo = 0x402010, kThree = 0x402020, kLast = 0x402030;
   for (const bool indirect : {false, true}) {
@@ -113,7 +113,7 @@ TEST(Links, SeveralCallsAreLeftInTheirOrder) {
     EXPECT_EQ(edges[1], edge_to(at(kTwo + 5)));
     EXPECT_EQ(Link::push(cache.link(run).effect), edge_to(at(kThree + 5)));
     ASSERT_TRUE(indirect ? cache.follow_indirect(run) : cache.follow(run, 1));
-    EXPECT_EQ(cache.link(run).next[1], index) << "known: not made again";
+    EXPECT_EQ(cache.link(run).next[1], index) << "known: not created again";
   }
 }
 
@@ -159,7 +159,7 @@ TEST(Place, TheFirstRunStays) {
   Place place;
   ASSERT_TRUE(place.take(0x1234, (1U << Place::kBlockBits) - 1));
   EXPECT_FALSE(place.take(0x1235, 7));
-  EXPECT_TRUE(place.take(0x1234, 7)) << "it is its already";
+  EXPECT_TRUE(place.take(0x1234, 7)) << "already taken by this address";
   EXPECT_EQ(place.set_run(RunTable::kMax - 1), RunTable::kMax - 1);
   EXPECT_EQ(place.set_run(5), RunTable::kMax - 1);
   EXPECT_EQ(place.run(), RunTable::kMax - 1);
@@ -188,8 +188,8 @@ TEST(CodeMap, ThreadsFindTheSameRuns) {
   for (int t = 1; t < kThreads; ++t) EXPECT_EQ(seen[t], seen[0]);
 }
 
-// Against a plain stack of 64: pushes and pops of the careful walk, and what the fast walk does to the places
-// that it is lent.
+// Against a plain stack of 64: pushes and pops of the careful walk, and what the fast walk writes to the
+// entries that it borrows.
 TEST(RetStack, IsAStackOf64WhoeverWritesIt) {
   const Program p;
   RunCache cache(p.map);
@@ -213,7 +213,7 @@ TEST(RetStack, IsAStackOf64WhoeverWritesIt) {
         most = newest;
         for (uint64_t k = random.below(200); k > 0; --k) {
           const uint32_t run = runs[random.below(3)];
-          places[newest + 1] = edge_to(run);  // whether it is one or not
+          places[newest + 1] = edge_to(run);  // whether it is pushed or not
           if (random.below(2) == 0) continue;
           most = std::max(most, ++newest);
           push(cache.run(run).ip);
@@ -243,8 +243,8 @@ TEST(RetStack, IsAStackOf64WhoeverWritesIt) {
   }
 }
 
-// What ran on an empty stack of its own, put on the one that was there: as if it had run there, as long as it
-// did not return below.
+// What ran on an empty stack of its own, appended to the existing one: as if it had run there, as long as it
+// did not return below that.
 TEST(RetStack, AppendsWhatRanAbove) {
   for (uint64_t seed = 1; seed <= 300; ++seed) {
     asof::test::SimRandom random(seed);

@@ -1,5 +1,5 @@
-// Changes of text that no record tells of, as real kernels make them: modules loaded anew, memory of dead
-// programs used by code that nobody announces, places patched while records are lost, written user text.
+// Changes of text without a record, as real kernels make them: modules reloaded, memory of unloaded programs
+// reused by unannounced code, sites patched while records are lost, user text written.
 #pragma once
 #include <algorithm>
 #include <functional>
@@ -14,7 +14,7 @@ namespace asof::x86::test {
 
 using asof::test::SimTask;
 
-// Is a CPU in `range`, or will a task return to it?
+// True if a CPU is in `range` or a task will return to it.
 inline bool in_use(const Machine& m, std::span<SimTask* const> tasks, AddrRange range) {
   for (unsigned i = 0; i < m.cpu_count(); ++i)
     if (range.contains(m.cpu(i).ip)) return true;
@@ -23,7 +23,7 @@ inline bool in_use(const Machine& m, std::span<SimTask* const> tasks, AddrRange 
   });
 }
 
-// Memory is used anew when nobody is in it any more.
+// Memory is reused when no CPU or task is in it.
 inline void when_unused(Machine& m, const std::vector<SimTask*>& tasks, AddrRange range,
                         std::function<bool()> also, std::function<void()> action) {
   if (!in_use(m, tasks, range) && also()) return action();
@@ -32,8 +32,8 @@ inline void when_unused(Machine& m, const std::vector<SimTask*>& tasks, AddrRang
   });
 }
 
-// One module after the other at one place: the same, or another of its kind, with its static branches as they
-// are before anybody switched them.
+// One module after the other at one address: the same, or another of its kind, with its static branches in
+// their initial state.
 class Modules {
  public:
   Modules(Machine& machine, const Program& kernel, SimRandom& random, const std::vector<SimTask*>& tasks)
@@ -46,7 +46,7 @@ class Modules {
     for (uint64_t t = start + random_.below(ticks); t < start + ticks; t += random_.between(1'000, ticks))
       machine_.schedule(t, [this] { replace(); });
   }
-  // Some of the static branches that are there, the other way round.
+  // Switches some of the current static branches.
   void switch_keys(std::vector<asof::test::PokeSite>& batch) {
     for (const auto& [at, on] : now_.sites) {
       if (!random_.chance(60)) continue;
@@ -101,7 +101,7 @@ class Modules {
   Bytes first_;
 };
 
-// Places of `program` that change with nothing that tells, each once, at or after `from`. Gives the times
+// Changes sites of `program` without a record, each once, at or after `from`. Returns the addresses and times
 // (TSC).
 inline std::vector<std::pair<Addr, uint64_t>> change_unseen(Machine& machine, const Program& program,
                                                             Space space, SimRandom& random, uint64_t from,

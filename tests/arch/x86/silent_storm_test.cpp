@@ -1,7 +1,7 @@
-// Random captures of machines whose text changes with nothing in the recording that tells: modules loaded
-// anew, memory of dead programs used again, places patched while records are lost, user text that is written,
-// two processes at the same addresses. What is called certain or proved did run, whatever happened.
-// ASOF_TEST_CAPTURES=n makes n times as many, and goes on after one that fails.
+// Random captures of machines whose text changes without a record: modules reloaded, memory of unloaded
+// programs reused, sites patched while records are lost, user text written, two processes at the same
+// addresses. What is called certain or proved did run, whatever happened. ASOF_TEST_CAPTURES=n makes n times
+// as many, and continues after a failure.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -16,7 +16,7 @@ using Mismatch = asof::test::TracerConfig::Mismatch;
 
 constexpr uint64_t kCaptures = 7'680, kShards = 16;
 
-// Of those that are long whatever their number, each has found a fault.
+// Seeds that are long regardless of their number; each has found a fault.
 bool is_long(uint64_t seed) {
   constexpr uint64_t kFound[] = {2449, 2547, 4582, 4817};
   return seed % 7 == 0 || std::ranges::find(kFound, seed) != std::end(kFound);
@@ -36,7 +36,7 @@ Settings settings_of(uint64_t seed) {
   s.no_time = random.chance(8);
   s.pokes = random.chance(60) ? 3 : 0;
   s.recording.dated_copy = random.chance(50);
-  // One or two of them, such that what each does is not hidden by the others.
+  // One or two of them, so that the effects of each are not hidden by the others.
   for (uint64_t n = random.between(1, 2); n != 0; --n) {
     switch (random.below(5)) {
       case 0:
@@ -57,7 +57,7 @@ Settings settings_of(uint64_t seed) {
         s.processes = true;
     }
   }
-  if (is_long(seed)) {  // places that change many times
+  if (is_long(seed)) {  // sites that change many times
     s.ticks = random.between(20'000, 36'000);
     s.pokes = 8;
   }
@@ -85,10 +85,10 @@ TEST_P(SilentStorm, NothingSureIsWrong) {
       SCOPED_TRACE(fmt::format("cpu {}", cpu));
       expect_high_confidence_ran(run.decode(cpu), run.truth(cpu), s.coarse_time && !s.no_time, score);
     }
-    // With more captures than usual all that fail are wanted.
+    // With more captures than usual, report all failures.
     if (HasFatalFailure() && captures == kCaptures) return;
   }
-  // The rule is worth nothing if little has high confidence.
+  // The rule is worthless if little has high confidence.
   EXPECT_GT(score.high_confidence * 100, score.instructions * 30);
   EXPECT_GT(score.instructions, 100'000U);
   RecordProperty("instructions", std::to_string(score.instructions));

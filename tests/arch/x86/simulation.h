@@ -19,23 +19,23 @@ struct Settings {
   unsigned cpus = 1;
   uint64_t ticks = 20'000;
   uint64_t pokes = 0;
-  bool coarse_time = false;  // told at sync points only
-  bool silent_mtc = false;   // ... and there are MTCs all the same, without a TMA
+  bool coarse_time = false;  // at sync points only
+  bool silent_mtc = false;   // ... but with MTCs, without a TMA
   bool overflows = false;
   Time clock_error = 200;
   RecordingSettings recording = {};
-  bool programs = false;     // loaded programs give their address to others
-  bool overlaps = false;     // ... or a part of their range, and nobody knows exactly when
-  bool unannounced = false;  // ... and some are such that no record tells of
+  bool programs = false;     // the addresses of loaded programs are reused
+  bool overlaps = false;     // ... or a part of their range, at times not known exactly
+  bool unannounced = false;  // ... and some have no record
   bool watched = false;      // ... and the bytes of some are read late
-  bool modules = false;      // loaded anew without a record
-  bool unseen = false;       // places are patched while records are lost
+  bool modules = false;      // reloaded without a record
+  bool unseen = false;       // sites are patched while records are lost
   bool user_writes = false;  // user text is written from some time on
-  bool processes = false;    // two take turns on each CPU, with different text at the same addresses
+  bool processes = false;    // two alternate on each CPU, with different text at the same addresses
   bool no_time = false;      // nothing converts the trace's time to that of the records
-  bool switches = false;     // of the task: to another thread of it, and to a process without text
+  bool switches = false;     // task switches: to another thread of the task, and to a process without text
   bool guests = false;       // run on the CPUs
-  bool sleeps = false;       // of the CPUs, in which cycles are not counted
+  bool sleeps = false;       // the CPUs sleep; cycles are not counted then
   bool anchors = false;      // the kernel's patching code is known by address
   asof::test::TracerConfig::Mismatch mismatch = asof::test::TracerConfig::Mismatch::kClears;
 };
@@ -132,7 +132,7 @@ class Simulation {
     o.clock_error = settings_.clock_error;
     return arch_->decoder(streams_, *text_, o);
   }
-  // As decode(), with other trace bytes; `segments` comes back too.
+  // As decode(), with other trace bytes; also returns `segments`.
   Decoded decode_bytes(unsigned cpu, const Bytes& trace, std::vector<Segment>& segments) {
     std::vector<Stream> streams = streams_;
     streams[cpu].pieces[0].bytes = trace;
@@ -143,7 +143,7 @@ class Simulation {
     for (const Segment& s : segments) decoder->decode(s, d);
     return d;
   }
-  // What is decoded from now on.
+  // The trace that is decoded from now on.
   void replace_trace(unsigned cpu, Bytes trace) {
     replaced_ = std::move(trace);
     streams_[cpu].pieces[0].bytes = replaced_;
@@ -162,7 +162,7 @@ class Simulation {
     user_sure_until_ = start + random_.below(settings_.ticks);
     change_unseen(*machine_, user_, 1, random_, user_sure_until_ + 10, end);
   }
-  // The two tasks of a CPU take turns.
+  // The two tasks of a CPU alternate.
   void switch_processes(unsigned cpu, SimTask& first) {
     if (cpu == 0) {
       machine_->memory().load(2, other_.base(), other_.bytes());
@@ -191,7 +191,7 @@ class Simulation {
       machine_->poke_batch(t, cpu, all, timing);
     });
   }
-  // Guests have text at the host's addresses, too.
+  // Guests also have text at the host's addresses.
   void run_guests() {
     guest_places_ = {kernel_.address("f0"), kernel_.address("f1"), kernel_.address("tick"),
                      kernel_.address("vmexit"), 0xffffffffb0000000};
@@ -235,7 +235,7 @@ class Simulation {
       t += 4000 + random_.below(2000);
     }
   }
-  // The store as a capture would give it: the text before the run, and the records of the pokes.
+  // The store as built from a capture: the text before the run, and the records of the pokes.
   void store() {
     Builder b;
     b.set_patch_rules(x86::kPatchRules);
@@ -304,7 +304,7 @@ class Simulation {
     }
     arch_ = make_arch(config_);
   }
-  // Records of the switches, which lie between the two tasks' records of them.
+  // Records of the switches, which lie between the side-band events of the two tasks.
   void add_contexts(Stream& s, unsigned cpu) const {
     int32_t running = 0;
     for (const auto& e : machine_->side_events()) {
@@ -325,7 +325,7 @@ class Simulation {
   std::optional<TextRecording> recording_;              // holds bytes of the store
   std::optional<LoadedPrograms> programs_;
   std::optional<Modules> modules_;
-  std::vector<std::pair<Addr, uint64_t>> unseen_;  // changed places of the kernel, and when (TSC)
+  std::vector<std::pair<Addr, uint64_t>> unseen_;  // changed sites of the kernel, and when (TSC)
   uint64_t user_sure_until_ = 0;                   // TSC
   std::optional<TextStore> text_;
   Space space_ = kNoSpace, other_space_ = kNoSpace;

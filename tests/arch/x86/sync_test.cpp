@@ -1,4 +1,4 @@
-// Streams into segments: sync points wherever they stand, and every byte accounted for.
+// Streams into segments: sync points at any position, and every byte accounted for.
 #include <algorithm>
 
 #include "arch/x86/packet.h"
@@ -11,7 +11,7 @@ using asof::test::SimRandom;
 
 constexpr Addr A = FlowFixture::kCode;
 
-// A trace of three segments: NOPs from A on, and a jump behind them.
+// A trace of three segments: NOPs from A on, followed by a jump.
 struct Three : FlowFixture {
   std::vector<uint64_t> psbs;
   Three() {
@@ -34,7 +34,7 @@ std::vector<Addr> nops(Addr from, Addr to) {
   return out;
 }
 
-// Every byte of the stream is in exactly one segment or in a gap in front of one.
+// Every byte of the stream is in exactly one segment or in a gap before one.
 void expect_all_covered(const Stream& stream, const std::vector<Segment>& segments) {
   std::vector<int> covered(stream.end());
   const auto cover = [&](uint64_t begin, uint64_t end) {
@@ -50,7 +50,7 @@ void expect_all_covered(const Stream& stream, const std::vector<Segment>& segmen
     for (uint64_t i = p.offset; i < p.offset + p.bytes.size(); ++i) ASSERT_EQ(covered[i], 1) << "byte " << i;
 }
 
-// Bytes that are nearly PSBs, from every beginning, against a search that looks everywhere.
+// Bytes that are almost PSBs, searched from every start, against an exhaustive search.
 TEST(Sync, PsbIsFoundAmongItsOwnBytes) {
   const Bytes psb = [] {
     PtWriter w;
@@ -105,7 +105,7 @@ TEST(Sync, SegmentsOfAnUndamagedStream) {
   EXPECT_TRUE(d.gaps.empty());
 }
 
-// However the stream is cut into pieces, the outcome is one.
+// However the stream is cut into pieces, the result is the same.
 TEST(Sync, PiecesCutAnywhere) {
   for (uint64_t cut = 1; cut < Three().pt.bytes().size(); ++cut) {
     SCOPED_TRACE(cut);
@@ -161,7 +161,7 @@ TEST(Sync, BytesBeforeTheFirstSyncPoint) {
   expect_all_covered(s.stream, s.segments);
 }
 
-// A trace begins with timing packets when its first PSB comes later: nothing is missing.
+// A trace may begin with timing packets before its first PSB: nothing is missing.
 TEST(Sync, TimingPacketsBeforeTheFirstSyncPointAreNoLoss) {
   FlowFixture s;
   s.code(A, Bytes(16, 0x90));
@@ -189,7 +189,7 @@ TEST(Sync, Discontinuity) {
   second.discontinuity = true;
   s.stream.pieces = {first, second};
   const Decoded d = s.run_stream(s.options);
-  // Where a stretch breaks off, the flow goes on up to the first branch that needs trace.
+  // Where a stretch ends, the flow continues up to the first branch that needs trace.
   std::vector<Addr> want = nops(0, 27);
   const std::vector<Addr> rest = nops(20, 25);
   want.insert(want.end(), rest.begin(), rest.end());
@@ -200,8 +200,8 @@ TEST(Sync, Discontinuity) {
   EXPECT_EQ(s.segments[2].before->begin, cut + 1000);
 }
 
-// What the recorder says was lost is told where a stretch begins, the first one included; inside a stretch
-// the flow runs on, and a loss has no place.
+// A loss that the recorder reports becomes a gap where a stretch begins, the first one included; inside a
+// stretch the flow continues, and the loss has no location.
 TEST(Sync, RecordedLosses) {
   Three s;
   s.decode();
@@ -233,7 +233,7 @@ TEST(Sync, SyncPointCutByADiscontinuityIsNone) {
   first.bytes = std::span(all).first(cut);
   second.offset = cut;
   second.bytes = std::span(all).subspan(cut);
-  second.discontinuity = true;  // adjoining offsets, but trace is missing
+  second.discontinuity = true;  // adjacent offsets, but trace is missing
   s.stream.pieces = {first, second};
   s.run_stream(s.options);
   ASSERT_EQ(s.segments.size(), 2U);
@@ -278,7 +278,7 @@ TEST(Sync, DamagedSyncGroup) {
   expect_all_covered(s.stream, s.segments);
 }
 
-// A packet that does not belong into a PSB+, but is one: the flow goes on at the next complete address.
+// A valid packet that does not belong in a PSB+: the flow resumes at the next complete address.
 TEST(Sync, SyncGroupWithoutItsEnd) {
   FlowFixture s;
   s.code(A, Bytes(16, 0x90)).code(A + 0x100, Bytes(16, 0x90));
@@ -330,7 +330,7 @@ TEST(Sync, SyncGroupEndedByOverflow) {
   EXPECT_EQ(d.of(EventKind::kOverflow)[0].ip, A + 0x100);
 }
 
-// The flow cannot know that it must arrive anywhere when the next PSB+ has no address because of an overflow.
+// The flow has no address to reach when the next PSB+ has none because of an overflow.
 TEST(Sync, NextSyncGroupEndedByOverflow) {
   FlowFixture s;
   s.code(A, {0x90, 0x74, 0x00, 0x90, 0x74, 0x00}).code(A + 0x100, Bytes(16, 0x90));
@@ -348,7 +348,7 @@ TEST(Sync, NextSyncGroupEndedByOverflow) {
   EXPECT_EQ(d.ran.back().ip, A + 0x100);
 }
 
-// BDM70: the FUP in a PSB+ right before a TIP.PGE counts for nothing.
+// BDM70: the FUP in a PSB+ right before a TIP.PGE is ignored.
 TEST(Sync, Bdm70) {
   FlowFixture s;
   s.config.cpu = {true, 6, 0x4f, 1};

@@ -1,5 +1,5 @@
-// What a recording has of the changes of a simulated kernel's text: a copy of memory, the records of the
-// pokes by ring, what of them was lost. Makes the text store of it, as a reader of captures would.
+// What a recording contains about the changes of a simulated kernel's text: a copy of memory, the records of
+// the pokes by ring, and what was lost of them. Builds the text store from it, as a reader of captures does.
 #pragma once
 #include <algorithm>
 #include <deque>
@@ -11,13 +11,13 @@
 
 namespace asof::x86::test {
 
-// What a recording can lack.
+// What may be missing in a recording.
 struct RecordingSettings {
-  bool loses_records = false;  // runs of TEXT_POKE records of a ring, and LOST says so
-  bool breaks_chain = false;   // one record is missing without a word, and a later one tells
+  bool loses_records = false;  // sequences of TEXT_POKE records of a ring, and LOST shows it
+  bool breaks_chain = false;   // one record is missing without notice, and a later one shows it
   bool overwrites = false;     // the first records are gone: a loss from the start
   bool dated_copy = false;     // kcore was copied while the program ran, at a known time; else before
-  unsigned holes = 0;          // pieces of it that were not
+  unsigned holes = 0;          // pieces of it that were not copied
 };
 
 class TextRecording {
@@ -37,7 +37,7 @@ class TextRecording {
     // has both.
     std::map<Addr, Bytes> current;
     for (const auto& w : machine_.memory().writes()) {
-      if (w.new_bytes.size() > 15) {  // a module loaded anew
+      if (w.new_bytes.size() > 15) {  // a module was reloaded
         std::erase_if(current,
                       [&](const auto& c) { return range_of(w.addr, w.new_bytes.size()).contains(c.first); });
       }
@@ -52,7 +52,7 @@ class TextRecording {
       current[at] = now;
     }
   }
-  // A change of which no ring has a record, for it was lost: LOST says so.
+  // A change without a record in any ring, because it was lost: LOST shows it.
   void lose_change(Addr at, uint64_t tsc, uint32_t ring) {
     facts_.push_back({at, {}, {}, machine_.perf_time(tsc), ring});
   }
@@ -68,8 +68,7 @@ class TextRecording {
     l.bytes = bytes_;
     asof::test::add_with_holes(b, l, settings_.holes, random_);
   }
-  // With a loss the reader looks into the kernel's jump table: a place without records may have lost them
-  // all.
+  // With a loss the reader uses the kernel's jump table: a site without records may have lost all of them.
   void add_changes(Builder& b, const Program& kernel) {
     std::ranges::stable_sort(facts_, {}, &PokeFact::time);
     if (settings_.overwrites) b.add_lost({0, kTimeMin, kTimeMax, 1});
@@ -89,17 +88,17 @@ class TextRecording {
     if (!settings_.loses_records) return;
     for (size_t s = 0; s < kernel.sites().size(); ++s) {
       const Addr at = kernel.sites()[s];
-      // What the copy shows anyway does no harm as a place.
+      // A state that the copy already shows does no harm as a place.
       for (const Bytes& state : {asof::test::jmp32_bytes(at, kernel.on(s)), asof::test::nop5_bytes()})
         b.add_place({.range = range_of(at, 5), .bytes = places_.emplace_back(state)});
     }
   }
 
  private:
-  // LOST is written in front of the next record that fits into the ring, else at the end.
+  // LOST is written before the next record that fits into the ring, else at the end.
   void lose_records(Builder& b) {
     const Time begin = machine_.perf_time(machine_.config().tsc_start),
-               end = random_.chance(50) ? kTimeMax  // what is lost behind a ring's last record
+               end = random_.chance(50) ? kTimeMax  // records lost after a ring's last record
                                         : machine_.perf_time(machine_.config().tsc_start + ticks_ + 100'000);
     for (uint32_t ring = 0; ring < machine_.config().cpus; ++ring) {
       std::vector<PokeFact> mine;
@@ -128,8 +127,8 @@ class TextRecording {
     b.add_lost(lost);
     first_loss_ = std::min(first_loss_, lost.after);
   }
-  // The record behind the missing one tells. Beside a loss it stands behind that, and the missing one in
-  // front.
+  // The record after the missing one shows the break. With a loss, that record is after the loss, and the
+  // missing one before it.
   void break_chain() {
     std::vector<size_t> between;
     for (size_t k = 0; k < facts_.size(); ++k) {
@@ -138,7 +137,7 @@ class TextRecording {
       const auto before = std::find_if(std::make_reverse_iterator(at), facts_.rend(), here);
       const auto next = std::find_if(at + 1, facts_.end(), here);
       if (before == facts_.rend() || next == facts_.end()) continue;
-      // Nothing is switched there and back in so short a time: two equal records are one change, told twice.
+      // Nothing is switched there and back in so short a time: equal records are one change, written twice.
       constexpr Time kSamePoke = 5000;
       if (next->time - before->time <= kSamePoke) continue;
       if (first_loss_ == kTimeMax || (at->time <= first_loss_ && next->time > first_loss_))

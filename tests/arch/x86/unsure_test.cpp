@@ -1,5 +1,5 @@
-// How far a doubt reaches: what follows text that may have changed unseen, what ends it, and which of several
-// lifetimes of one memory the flow is in (docs/live-text.md 7.1, 7.3).
+// The extent of a doubt: what follows text that may have changed unseen, what ends it, and which of several
+// lifetimes at one address the flow is in (docs/live-text.md 7.1, 7.3).
 #include "tests/arch/x86/flow_fixture.h"
 
 namespace asof::x86::test {
@@ -76,7 +76,7 @@ TEST(Unsure, AReturnToACallFromBeforeTheDoubtIsInDoubt) {
   const auto got = visits(
       s.expect_flow({kKernel + 0x40, kKernel, kKernel + 1, kModule, kModule + 1, kKernel + 6, kKernel + 7,
                      kKernel + 0x60, kKernel + 0x61, kKernel + 0x45, kKernel + 0x46, kKernel + 0x20}));
-  // The block of the return, too: an interrupt may come before anything else runs where it leads to.
+  // The block of the return, too: an interrupt may come before anything runs at its target.
   EXPECT_EQ(got[7], (Visit{kKernel + 0x60, kDoubt}));
   EXPECT_EQ(got[8], (Visit{kKernel + 0x61, kDoubt}));
   EXPECT_EQ(got[9], (Visit{kKernel + 0x45, kDoubt}));
@@ -84,8 +84,8 @@ TEST(Unsure, AReturnToACallFromBeforeTheDoubtIsInDoubt) {
   EXPECT_EQ(got[11], (Visit{kKernel + 0x20, kSure}));
 }
 
-// One program ended at 1000, another began at 2000 whose bytes lie across its end; time says 900 to 2100.
-// What runs on from the first bytes of the second one is of the second one.
+// One program ended at 1000; another, whose bytes lie across its end, began at 2000; the time bounds are 900
+// and 2100. What follows the first bytes of the second program belongs to the second program.
 TEST(Unsure, TheFlowStaysInTheLifetimeOfAProgram) {
   FlowFixture s;
   s.with_clock();
@@ -105,8 +105,8 @@ TEST(Unsure, TheFlowStaysInTheLifetimeOfAProgram) {
   EXPECT_EQ(d.ran[0x10].bytes[0], 0x90);
 }
 
-// 70 versions of a jump are possible; the trace contradicts all but the fourth and the last, which ran. Fewer
-// are followed than there are, so that one of those fits proves nothing.
+// 70 versions of a jump are possible; the trace contradicts all except the fourth and the last, which ran.
+// Fewer are followed than there are, so it proves nothing that one of those fits.
 TEST(Unsure, OneOfMoreVersionsThanAreFollowedIsNotProved) {
   constexpr int kVersions = 70;
   FlowFixture s;
@@ -125,7 +125,7 @@ TEST(Unsure, OneOfMoreVersionsThanAreFollowedIsNotProved) {
   EXPECT_EQ(visits(s.decode()).at(0), (Visit{kKernel, kDoubt}));
 }
 
-// The condition was changed at 1000, the distance at 500: the new condition and the old distance never were
+// The condition was changed at 1000, the distance at 500: the new condition and the old distance were never
 // there together.
 TEST(Unsure, BytesOfAnInstructionAreOfOneTime) {
   FlowFixture s;
@@ -143,7 +143,8 @@ TEST(Unsure, BytesOfAnInstructionAreOfOneTime) {
   EXPECT_EQ(visits(d).at(0), (Visit{kKernel, Confidence::kProved}));
   EXPECT_EQ(d.ran[0].bytes[0], 0x74);
 }
-// One process has two texts at the address, of which one fits; of the other that may run nothing is known.
+// One process has two texts at the address, one of which fits; the text of the other process that may run is
+// unknown.
 TEST(Unsure, TextOfAProcessIsNotProvedWhereAnotherWithoutTextMayRun) {
   FlowFixture s;
   s.with_clock();

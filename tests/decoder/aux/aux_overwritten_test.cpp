@@ -1,5 +1,4 @@
-// Trace that was written over before perf had read it: what an AUX record hands over is younger than the
-// record.
+// Trace that was overwritten before perf read it: what an AUX record hands over is newer than the record.
 #include <gtest/gtest.h>
 
 #include "tests/decoder/capture_test_util.h"
@@ -12,7 +11,7 @@ constexpr Addr kText = Recording::kText;
 
 class Overwritten : public testing::Test {
  protected:
-  // A sync point at this time, in a record of that one, behind the last.
+  // A sync point with trace_time, in a record with record_time, after the last one.
   void record(uint64_t trace_time, uint64_t record_time) {
     PtWriter pt;
     PsbPlus group;
@@ -40,9 +39,9 @@ class Overwritten : public testing::Test {
 
 TEST_F(Overwritten, IsCutWhereItBegins) {
   record(100'000, 150'000);
-  record(500'000, 250'000);  // younger than its record
-  record(600'000, 350'000);  // goes on
-  record(300'000, 450'000);  // the rest of what was there: times run backwards, which the decoder sees
+  record(500'000, 250'000);  // newer than its record
+  record(600'000, 350'000);  // continues
+  record(300'000, 450'000);  // the rest of the old trace: the decoder sees the decreasing time
   const Stream& stream = open();
   ASSERT_EQ(stream.pieces.size(), 2U);
   EXPECT_EQ(stream.pieces[1].offset, begins[1]);
@@ -55,7 +54,7 @@ TEST_F(Overwritten, IsCutWhereItBegins) {
 
 TEST_F(Overwritten, IsNotWhatARecordHandsOverInTime) {
   record(100'000, 150'000);
-  record(250'001, 250'000);  // as exact as the conversion
+  record(250'001, 250'000);  // within the error of the conversion
   record(300'000, 350'000);
   const Stream& stream = open();
   EXPECT_EQ(stream.pieces.size(), 1U);

@@ -1,4 +1,5 @@
-// Streams from AUX buffers: padding, gaps, losses the kernel flagged, snapshots and AUX samples stitched.
+// Streams from AUX buffers: padding, gaps, losses flagged by the kernel; snapshots and AUX samples are
+// joined.
 #include "decoder/aux/aux_streams.h"
 
 #include <random>
@@ -12,7 +13,7 @@ namespace {
 
 constexpr uint64_t kTruncated = 1, kOverwrite = 2, kPartial = 4, kCollision = 8;
 
-// Trace-like bytes: a PSB every 512, noise between.
+// Trace-like bytes: a PSB every 512 bytes, noise between.
 Bytes trace(size_t size, uint32_t seed = 1) {
   std::mt19937 random(seed);
   Bytes bytes(size);
@@ -83,8 +84,8 @@ TEST(AuxStreams, BuffersJoinAndPaddingGoes) {
   EXPECT_EQ(Bytes(across.begin(), across.end()), part(all, 490, 510));
 }
 
-// As stock perf writes it: an AUX record of 0x36 bytes, whose AUXTRACE record has 0x38, and an MTC packet in
-// front of the first PSB. Neither is damage, at no place of the ring.
+// As stock perf writes it: an AUX record of 0x36 bytes, whose AUXTRACE record has 0x38, and an MTC packet
+// before the first PSB. Neither is damage, at any position in the ring.
 TEST(AuxStreams, PaddingAndTheFirstTimingPacketAreNoDamage) {
   PtWriter pt;
   pt.mtc(0xf1);
@@ -182,7 +183,7 @@ TEST(AuxStreams, MissingBufferIsALossOfKnownSize) {
   EXPECT_EQ(stream.losses[0].bytes, 1024U);
   EXPECT_EQ(stream.losses[0].time, 2);
   EXPECT_EQ(stream.losses[0].code, Code::kTraceBytesMissing);
-  EXPECT_EQ(stream.losses[1].offset, 3072U);  // told by AUX, written by nobody
+  EXPECT_EQ(stream.losses[1].offset, 3072U);  // stated by AUX, but missing from the file
   EXPECT_EQ(stream.losses[1].bytes, 1024U);
   EXPECT_EQ(stream.losses[1].time, 4);
 }
@@ -194,7 +195,7 @@ TEST(AuxStreams, StreamThatStartsLate) {
   EXPECT_TRUE(missing.pieces[0].discontinuity);
   ASSERT_EQ(missing.losses.size(), 1U);
   EXPECT_EQ(missing.losses[0].bytes, 64U);
-  PerfBytes later_file = start();  // perf record --switch-output: the ring goes on, the file is a new one
+  PerfBytes later_file = start();  // perf record --switch-output: the ring continues in a new file
   later_file.aux(64, 64, 0, cpu0(2)).auxtrace(0, 0, -1, 64, trace(64));
   const Stream joined = make(later_file).one();
   EXPECT_TRUE(joined.pieces[0].discontinuity);
@@ -224,7 +225,7 @@ TEST(AuxStreams, TruncatedCutsThePieceAndTellsTheSize) {
   gap.aux(0, 200, kTruncated, cpu0(2)).aux(200, 0, kTruncated, cpu0(3)).aux(264, 248, 0, cpu0(4));
   gap.auxtrace(0, 0, -1, 0, part(all, 0, 200)).auxtrace(0, 0, -1, 264, part(all, 264, 512));
   const Stream cut = make(gap).one();
-  ASSERT_EQ(cut.losses.size(), 1U);  // not once as TRUNCATED and once as missing
+  ASSERT_EQ(cut.losses.size(), 1U);  // not both as TRUNCATED and as missing
   EXPECT_EQ(cut.losses[0].bytes, 64U);
   EXPECT_EQ(cut.losses[0].code, Code::kAuxFull);
 }
@@ -282,7 +283,7 @@ TEST(AuxOverlap, FindsWhereTheLaterCopyContinues) {
   EXPECT_EQ(*skip, 2000U);
   EXPECT_EQ(find_overlap(a, a), a.size());                // nothing new
   EXPECT_FALSE(find_overlap(a, part(ring, 5000, 8192)));  // adjacent, but nothing shows it
-  EXPECT_FALSE(find_overlap(a, trace(4096, 2)));          // another time
+  EXPECT_FALSE(find_overlap(a, trace(4096, 2)));          // a different time
   EXPECT_FALSE(find_overlap(a, Bytes(4096, 0x55)));       // no PSB
   EXPECT_FALSE(find_overlap({}, b));
   Bytes changed = b;
@@ -293,11 +294,11 @@ TEST(AuxOverlap, FindsWhereTheLaterCopyContinues) {
 TEST(AuxOverlap, ShortLikenessIsChance) {
   Bytes a = trace(2048), b = trace(2048, 2);
   a.resize(1536 + 16 + 30);                         // ends 30 bytes after a PSB
-  std::copy(a.begin() + 1536, a.end(), b.begin());  // and b happens to start alike
+  std::copy(a.begin() + 1536, a.end(), b.begin());  // and b happens to start with the same bytes
   EXPECT_FALSE(find_overlap(a, b));
 }
 
-// Otherwise it takes hours.
+// With quadratic time this would take hours.
 TEST(AuxOverlap, NothingButPsbsTakesLinearTime) {
   Bytes psbs(8U << 20);
   for (size_t i = 0; i < psbs.size(); ++i) psbs[i] = i % 2 != 0 ? 0x82 : 0x02;
@@ -311,7 +312,8 @@ TEST(AuxSnapshots, OverlappingOnesAreStitchedOthersAreNot) {
   const Bytes ring = trace(12288);
   const Bytes other = trace(2048, 9);
   PerfBytes file = start(1);
-  // Offsets count from the start of the ring's turn and do not tell; flags say OVERWRITE.
+  // Offsets count from the start of the current pass through the ring and are not usable; flags contain
+  // OVERWRITE.
   file.auxtrace(0, 0, -1, 0, part(ring, 0, 4096)).auxtrace(0, 0, -1, 0, part(ring, 2048, 6144));
   file.auxtrace(0, 0, -1, 0, other);
   file.aux(4096, 4096, kOverwrite, cpu0(10)).aux(8192, 4096, kOverwrite, cpu0(20));

@@ -1,5 +1,5 @@
-// Block streams: what is read back is what was written, step by step, event by event and gap by gap, for
-// every capture there is; parts join; damage never goes unnoticed.
+// Block streams: what is read back equals what was written, step by step, event by event and gap by gap, for
+// every available capture; parts join; damage never goes unnoticed.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -20,7 +20,7 @@ namespace {
 namespace fs = std::filesystem;
 using Bytes = std::vector<uint8_t>;
 
-// All that a consumer can see of one stream, but how it is cut into chunks.
+// All that a consumer can see of one stream, except how it is cut into chunks.
 struct Seen {
   uint64_t steps = 0, instructions = 0, events = 0, gaps = 0;
   uint64_t hash = 0;
@@ -161,7 +161,7 @@ void expect_same_description(const Capture& a, const Capture& b) {
 
 class BlockStreams : public testing::TestWithParam<std::string> {
  protected:
-  // The capture, or nothing where it is not unpacked.
+  // The capture, or nothing if it is not unpacked.
   static std::optional<Capture> capture() {
     const bool own = GetParam().starts_with("demo");
     const std::string path = (own ? kData : std::string(ASOF_SHARED_DIR)) + "/" + GetParam();
@@ -178,7 +178,7 @@ TEST_P(BlockStreams, GiveBackEverything) {
   one.jobs = 1;
   four.jobs = 4;
   const Bytes bytes = write(*original, one);
-  EXPECT_TRUE(bytes == write(*original, four)) << "another stream with four workers";
+  EXPECT_TRUE(bytes == write(*original, four)) << "different stream with four workers";
   const TempDir dir;
   const auto copy = read(dir, bytes);
   ASSERT_TRUE(copy.has_value()) << copy.error().reason;
@@ -193,7 +193,7 @@ TEST_P(BlockStreams, GiveBackEverything) {
   EXPECT_NE(instructions, 0U);
   RecordProperty("stream_bytes", std::to_string(bytes.size()));
   RecordProperty("trace_bytes", std::to_string(trace));
-  // Written again from what was read, it is the same flow.
+  // Written again from what was read, the flow is the same.
   const auto again = read(dir, write(*copy), "again.blocks");
   ASSERT_TRUE(again.has_value());
   EXPECT_TRUE(watch(*again).streams == want.streams);
@@ -267,7 +267,7 @@ TEST(BlockParts, OfAnotherVersionAreRefused) {
   }
 }
 
-// Headers alone are small, and each costs a map.
+// Headers alone are small, but each one costs a map.
 TEST(BlockParts, TooManyAreRefused) {
   const Bytes whole = write(open_demo());
   Bytes bytes = whole;
@@ -279,7 +279,7 @@ TEST(BlockParts, TooManyAreRefused) {
   EXPECT_EQ(capture.error().code, Code::kNotBlockStream);
 }
 
-// True when the user is told of damage.
+// True if damage is reported to the user.
 bool told(const Capture& capture, const Watch& seen) {
   return seen.damage_told || std::ranges::any_of(capture.notices, [](const Notice& n) {
            return n.code == Code::kBadBlockStream || n.code == Code::kBlockStreamTruncated;
@@ -288,7 +288,7 @@ bool told(const Capture& capture, const Watch& seen) {
 
 class BlockDamage : public testing::Test {
  protected:
-  // Opens and decodes the damaged stream. It must be the whole flow, or the damage be told.
+  // Opens and decodes the damaged stream. Either the flow must be complete, or the damage reported.
   void look_at(const Bytes& bytes, const std::string& what) {
     const auto capture = read(dir_, bytes);
     if (!capture) {
@@ -297,14 +297,14 @@ class BlockDamage : public testing::Test {
       return;
     }
     if (capture->streams.size() != whole_.size()) {
-      ADD_FAILURE() << what << ": other streams";
+      ADD_FAILURE() << what << ": wrong number of streams";
       return;
     }
     const Watch seen = watch(*capture);
     if (told(*capture, seen)) {
       ++told_;
     } else {
-      EXPECT_TRUE(seen.streams == whole_) << what << " goes unnoticed";
+      EXPECT_TRUE(seen.streams == whole_) << what << " is not reported";
     }
     for (size_t i = 0; i < seen.streams.size(); ++i) kept_ += seen.streams[i].instructions;
   }
@@ -320,10 +320,10 @@ TEST_F(BlockDamage, BitsAreFlipped) {
   SimRandom random(1);
   for (int i = 0; i < 600; ++i) {
     Bytes bytes = bytes_;
-    // The description's own header, too: every second one is in the first records.
+    // Every second flip is in the first 256 bytes, to include the description's header.
     const size_t at = random.below(i % 2 == 0 ? bytes.size() : 256);
     bytes[at] ^= static_cast<uint8_t>(1U << random.below(8));
-    look_at(bytes, fmt::format("a bit of byte {}", at));
+    look_at(bytes, fmt::format("flipped bit of byte {}", at));
   }
   EXPECT_GT(told_, 200U);
   EXPECT_GT(kept_, 0U);
@@ -359,7 +359,7 @@ TEST_F(BlockDamage, PiecesAreLostRepeatedAndOverwritten) {
   EXPECT_GT(told_, 100U);
 }
 
-// Bodies that are no block stream but have right checksums: what no bit flip reaches.
+// Bodies that are not a block stream but have correct checksums: no bit flip produces them.
 TEST(BlockWalk, AnyBodyIsReadOrRefused) {
   SimRandom random(3);
   uint64_t read = 0;
@@ -396,7 +396,7 @@ TEST(BlockWalk, AnyBodyIsReadOrRefused) {
   EXPECT_NE(read, 0U);
 }
 
-// A walk that says nothing and never ends.
+// A walk that produces nothing and never ends.
 TEST(BlockWalk, EndsWhereNothingIsSaid) {
   blocks::BlockMap map(1000);
   blocks::Writer code;

@@ -1,6 +1,6 @@
 // Random histories of BPF programs that share a small piece of memory: ranges overlap in part, addresses and
-// names come again, records are lost in either ring. Whatever runs must be among what the store holds
-// possible; where nothing was lost, it must be all that is.
+// names recur, records are lost in either ring. Whatever runs must be among the candidates of the store;
+// where nothing was lost, it must be the only one.
 #include <fmt/format.h>
 
 #include <map>
@@ -21,7 +21,7 @@ enum : uint16_t { kBpf = 1, kRegister = 0, kUnregister = 1, kLoad = 1, kUnload =
 
 struct Program {
   uint32_t id = 0;
-  uint32_t cpu = 0;  // whose ring has its records
+  uint32_t cpu = 0;  // its records are in this CPU's ring
   uint64_t from = 0, until = 0;
   Addr at = 0;
   Bytes bytes;
@@ -83,7 +83,7 @@ class History {
   }
 
  private:
-  // Memory is given out where nothing is, and some time after it came free.
+  // Memory is allocated where it is free, and some time after it was freed.
   void place(uint64_t t) {
     Program p;
     p.id = static_cast<uint32_t>(programs_.size() + 1);
@@ -92,7 +92,7 @@ class History {
     p.until = t + random_.between(20, 500);
     p.bytes.assign(16 * random_.between(1, 16), static_cast<uint8_t>(p.id));
     p.at = kArea + 16 * random_.below((kAreaSize - p.bytes.size()) / 16);
-    const auto kind = static_cast<uint8_t>(random_.below(3));  // equal tags and names for different programs
+    const auto kind = static_cast<uint8_t>(random_.below(3));  // programs may share tags and names
     p.tag = {kind, 1, 2, 3, 4, 5, 6, 7};
     p.name = fmt::format("bpf_prog_0{}01020304050607_p", kind);
     for (const Program& q : programs_) {
@@ -104,7 +104,7 @@ class History {
   void record(const Program& p) {
     facts_.push_back({Fact::Kind::kRegister, p.from, p.cpu, &p});
     facts_.push_back({Fact::Kind::kLoad, p.from + 1, p.cpu, &p});
-    if (random_.chance(15)) return;  // lives on after the end of the recording
+    if (random_.chance(15)) return;  // stays loaded after the end of the recording
     const auto cpu = static_cast<uint32_t>(random_.below(2));
     facts_.push_back({Fact::Kind::kUnload, p.until - 1, cpu, &p});
     facts_.push_back({Fact::Kind::kUnregister, p.until, cpu, &p});
@@ -122,12 +122,12 @@ class History {
         lost_.push_back(f);
         ++count;
         --left;
-        // perf asks for an image when it reads of the load; another ring may have told it.
+        // perf requests an image when it reads the load record; it may have read it from another ring.
         if (f.kind == Fact::Kind::kLoad && random_.chance(60)) without_image_.insert(f.program->id);
         continue;
       }
       if (count != 0 && f.cpu == cpu && losses.told) {
-        losts_[kept.size()] = count;  // told in front of the ring's next record
+        losts_[kept.size()] = count;  // written before the ring's next record
         count = 0;
       }
       kept.push_back(f);
@@ -160,7 +160,7 @@ class History {
   Recording recording_;
 };
 
-// Each program's bytes at instants of its lifetime; also in its grace period.
+// Each program's bytes at instants of its lifetime and its grace period.
 void expect_possible(History& history, bool alone, uint64_t& sure, uint64_t& looked) {
   auto capture = history.open();
   ASSERT_TRUE(capture.has_value());

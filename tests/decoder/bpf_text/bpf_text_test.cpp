@@ -1,5 +1,5 @@
-// Lifetimes of generated code: BPF programs, trampolines, out-of-line pages. Rows of the test matrix in
-// docs/live-text.md are named in brackets.
+// Lifetimes of generated code: BPF programs, trampolines, out-of-line pages. Brackets name rows of the test
+// matrix in docs/live-text.md.
 #include <gtest/gtest.h>
 
 #include "tests/decoder/capture_test_util.h"
@@ -79,7 +79,7 @@ TEST_F(Generated, PartlyReusedRange) {  // [B02]
   open();
   EXPECT_EQ(at(kA + 12, 1, 250), std::vector<Bytes>{filled(1, 0x11)});
   EXPECT_EQ(at(kA + 12, 1, 301), std::vector<Bytes>{filled(1, 0x22)});
-  EXPECT_EQ(at(kA, 1, 301), std::vector<Bytes>{filled(1, 0x11)});  // its grace period goes on
+  EXPECT_EQ(at(kA, 1, 301), std::vector<Bytes>{filled(1, 0x11)});  // its grace period continues
 }
 
 TEST_F(Generated, SameAddressSameTagOtherId) {  // [B03]
@@ -245,7 +245,7 @@ TEST_F(Generated, ImageThatFitsTwoLifetimesIsOfNone) {
   for (Time t : {150, 350}) EXPECT_EQ(at(kA, 1, t), kUnknown);
 }
 
-// A program is loaded over another one, whose end and whose successor's announcement are lost.
+// A program is loaded over another one; the end of the old one and the announcement of the new one are lost.
 TEST_F(Generated, LoadOverAnOpenLifetimeEndsIt) {
   load(100, kA, 20, 1);
   r.writer.bpf_event(kLoad, 2, kTag2, Recording::at(300));
@@ -258,8 +258,8 @@ TEST_F(Generated, LoadOverAnOpenLifetimeEndsIt) {
   EXPECT_NE(find_notice(*capture, Code::kBpfWithoutSymbol), nullptr);
 }
 
-// The end of a program that was never announced lies in what another one still holds: some time before it the
-// other one went.
+// The address range of a program whose end is recorded but whose announcement is lost overlaps that of
+// another one: that one must have been unloaded some time before.
 TEST_F(Generated, EndOfAnUnannouncedProgramMakesItsPlaceDoubtful) {
   load(100, kA, 20, 1);
   r.writer.ksymbol(kA + 12, 20, kBpf, kUnregister, kName2, Recording::at(300));
@@ -283,7 +283,7 @@ TEST_F(Generated, LeftoversAreKnownAsLongAsNothingIsLost) {
   EXPECT_EQ(at(kA, 1, 402), kUnknown);
 }
 
-// One record cannot have ended one program and begun the next.
+// One record cannot have both ended one program and announced the next.
 TEST_F(Generated, OneLostRecordPutsNothingInPlaceOfAProgram) {
   for (const uint64_t lost : {1, 2}) {
     SCOPED_TRACE(lost);
@@ -352,14 +352,14 @@ TEST_F(Generated, WatchedBytesGiveATrampolineItsText) {
   r.writer.ksymbol(page, 4096, kBpf, kRegister, "bpf_trampoline_2", Recording::at(600));
   ByteSink file;
   file.u64(150), file.u64(page), file.u32(32), file.u32(1), file.raw(filled(32, 0x50));
-  file.u64(50), file.u64(page), file.u32(4), file.u32(1), file.raw(filled(4, 0x77));  // nothing was there
+  file.u64(50), file.u64(page), file.u32(4), file.u32(1), file.raw(filled(4, 0x77));  // no symbol there then
   file.u64(650), file.u64(page), file.u32(400), file.u32(1);                          // cut short
   write_bytes(r.dir / "ksym_text.bin", file.bytes());
   open();
   EXPECT_EQ(at(page, 2, 99), kUnknown);
   EXPECT_EQ(at(page, 2, 300), std::vector<Bytes>{filled(2, 0x50)});
   EXPECT_EQ(at(page + 32, 1, 300), kUnknown);
-  EXPECT_EQ(at(page, 2, 700), kUnknown);  // not the old trampoline's
+  EXPECT_EQ(at(page, 2, 700), kUnknown);  // not the bytes of the old trampoline
   EXPECT_NE(find_notice(*capture, Code::kWatchedBytesWithoutSymbol), nullptr);
   EXPECT_NE(find_notice(*capture, Code::kWatchedBytesTruncated), nullptr);
 }

@@ -1,4 +1,4 @@
-// Raw bundles of ETM trace: registers, frames that several streams share, time; and what is refused.
+// Raw bundles of ETM trace: registers, frames shared by several streams, time; and what is refused.
 #include <gtest/gtest.h>
 
 #include "decoder/bundle/bundle.h"

@@ -69,7 +69,8 @@ TEST_F(Bundle, ReadsEveryKey) {
   EXPECT_TRUE(capture->arch().has_value());
 }
 
-// A recording of one virtual machine, with its text, has NR=1 in every PIP; a host's has other PIPs, too.
+// A recording of one virtual machine, with its text, has NR=1 in every PIP; a recording of a host also has
+// others.
 TEST_F(Bundle, TextOfAGuest) {
   const auto is_guest_text = [&](std::vector<bool> pips, const std::string& pt) {
     PtWriter w;

@@ -35,7 +35,7 @@ TEST(LldbBundle, OneThread) {
   const ContextChange* context = capture->streams[0].context_at(0);
   ASSERT_NE(context, nullptr);
   EXPECT_EQ(context->pid, 1234);
-  // movl $0, -4(%rbp) at the first address LLVM's test asserts.
+  // movl $0, -4(%rbp) at the first address that LLVM's test asserts.
   EXPECT_EQ(bytes_at(*capture->text, context->space, 0x400511, 3, 0).size(), 3U);
   EXPECT_EQ(contents(*capture->text, context->space, 0x500000, 1, 0), (std::vector<Bytes>{{}}));
   auto main = capture->symbols.find(context->space, 0x400511, 0);
@@ -127,7 +127,7 @@ TEST_F(WrittenLldbBundle, PerCpuWithSwitches) {
   EXPECT_EQ(stream.context_at(500)->tid, 0);
   EXPECT_EQ(stream.context_at(1500)->tid, 8);
   EXPECT_EQ(stream.context_at(1500)->pid, 7);
-  EXPECT_EQ(stream.context_at(3000)->space, kNoSpace);  // a process the bundle does not have
+  EXPECT_EQ(stream.context_at(3000)->space, kNoSpace);  // a process that is not in the bundle
   EXPECT_EQ(bytes_at(*capture->text, stream.context_at(1500)->space, 0x401000, 2, 1500), (Bytes{0x90, 0xc3}));
   ASSERT_TRUE(capture->x86.time.has_value());
   EXPECT_EQ(capture->x86.time->zero, 100U);
@@ -184,7 +184,7 @@ TEST_F(WrittenLldbBundle, KernelTrace) {
   EXPECT_EQ(bytes_at(*capture->text, kKernelSpace, 0xffffffff81000000, 2, 0).size(), 2U);
 }
 
-// A "kernel" that lies among user addresses, as in LLDB's own tests: the program's trace, as that of a CPU.
+// A "kernel" at user addresses, as in LLDB's own tests: the program's trace, as that of a CPU.
 TEST(LldbBundle, KernelAtAUserAddress) {
   NEED_CORPUS("trace/3842849.trace");
   const TempDir dir;

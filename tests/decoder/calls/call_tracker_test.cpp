@@ -1,6 +1,6 @@
-// CallTracker against a model: random walks over functions whose stack is known at every instant, told to the
-// tracker as a FlowReader would tell them, whole or with stretches left out. Depth of the walks has
-// a limit, so a tracker that goes beyond it made a staircase.
+// CallTracker against a model: random walks over functions whose stack is known at every instant, passed to
+// the tracker as a FlowReader would pass them, complete or with stretches left out. The depth of the walks is
+// limited, so a tracker that exceeds the limit lets the stack grow at gaps.
 #include "decoder/calls/call_tracker.h"
 
 #include <fmt/format.h>
@@ -16,7 +16,7 @@ namespace {
 
 constexpr Addr kText = 0xffffffff81000000;
 constexpr uint64_t kSize = 0x100;  // of a function
-// Functions call those behind them in their group; interrupts of the first and second level have their own.
+// Functions call later ones in their group; interrupts of the first and second level have a group each.
 constexpr int kGroups = 3, kPerGroup = 8;
 
 Capture capture_of_functions() {
@@ -86,7 +86,7 @@ class Walk {
     ops.pieces.push_back(piece);
     stacks.push_back(stack_);
   }
-  // The branch at at_ went to `to`; now and then with the end of a chunk behind it.
+  // The branch at at_ went to `to`; sometimes followed by the end of a chunk.
   void branch(FlowOp::Kind kind, BranchKind branch, Addr to) {
     const Addr from = at_;
     at_ = to;
@@ -254,7 +254,7 @@ TEST(CallTracker, KnowsTheWholeStackWithoutGaps) {
   }
 }
 
-// How many of the frames shown, innermost first, are on the true stack, in its order.
+// How many of the frames shown, innermost first, are on the true stack, in that order.
 uint64_t true_frames(const Collected& got, const std::vector<const Slice*>& chain, const Walk::Stack& stack) {
   uint64_t found = 0;
   size_t above = stack.size();
@@ -269,7 +269,7 @@ uint64_t true_frames(const Collected& got, const std::vector<const Slice*>& chai
   return found;
 }
 
-// What was seen of a stack is right, and what was guessed is marked, and mostly right.
+// What was seen of a stack is right; what was guessed is marked, and mostly right.
 TEST(CallTracker, NoStaircaseBehindGaps) {
   const Capture capture = capture_of_functions();
   uint64_t gaps = 0, sure = 0, shown = 0, found = 0, there = 0, roots = 0;
@@ -302,18 +302,18 @@ TEST(CallTracker, NoStaircaseBehindGaps) {
       }
     }
   }
-  // Walks with hundreds of gaps: whatever is added by each would have become a staircase.
+  // Walks with hundreds of gaps: if each gap added a frame, the stack would be too deep.
   EXPECT_LE(deepest, true_deepest);
   EXPECT_GT(gaps, 1000U);
   EXPECT_GT(sure, 100'000U);
   EXPECT_GT(found * 100, shown * 97) << "of " << shown;
   EXPECT_GT(found * 100, there * 96) << "of " << there;
-  // The outermost function never ends. It may only be cut where two losses follow each other before the flow
-  // is back in it.
+  // The outermost function never ends. It may be cut only if two losses follow each other before the flow
+  // returns to it.
   EXPECT_LT(roots, gaps / 4);
 }
 
-// An address filter: of f1 alone, which calls f2 and is called again and again by what is not traced.
+// An address filter on f1 alone, which calls f2 and is called repeatedly by code that is not traced.
 TEST(CallTracker, FilteredFunctionsDoNotPileUp) {
   const Capture capture = capture_of_functions();
   FlowOps ops;

@@ -109,7 +109,7 @@ struct Activation {
 // A recorded run of two CPUs.
 class Recorded {
  public:
-  // `losses`: so many times on each CPU the trace buffer is full, or the trace unit's own.
+  // `losses`: how many times on each CPU the trace buffer, or the trace unit's own buffer, overflows.
   Recorded(uint64_t seed, bool recursion, unsigned losses = 0)
       : random_(seed * 31 + 7), kernel_(seed, false, recursion), user_(seed + 1000, true, recursion) {
     MachineConfig c;
@@ -152,7 +152,7 @@ class Recorded {
   }
   const Bytes& trace(unsigned cpu) const { return machine_->cpu(cpu).tracer.writer().bytes(); }
 
-  // Overwrites pieces of a CPU's trace with what is no packet.
+  // Overwrites pieces of a CPU's trace with bytes that are not a packet.
   void destroy(unsigned cpu, unsigned pieces, SimRandom& random) const {
     constexpr uint8_t kNoPacket = 0xd9;
     const auto file = dir_ / "perf.data/data";
@@ -169,7 +169,7 @@ class Recorded {
   std::vector<Activation> tree(unsigned cpu) const;
 
  private:
-  // One behind the other: tracing has to be on where it ends.
+  // One after the other: tracing must be on where a loss ends.
   void lose(unsigned cpu, unsigned losses) {
     for (unsigned n = 0; n < losses; ++n) {
       const uint64_t slot = kTicks / losses, begin = machine_->config().tsc_start + n * slot;
@@ -203,7 +203,7 @@ class Recorded {
     const auto& symbols = (is_kernel_address(a) ? kernel_ : user_).code().symbols();
     return std::prev(std::ranges::upper_bound(symbols, a, {}, &CodeSymbol::address))->name;
   }
-  // Where the flow went behind instruction i; interrupts taken there are passed over.
+  // The address of the flow after instruction i; interrupts taken there are skipped.
   Addr next_ip(const std::vector<Executed>& all, size_t i) const {
     size_t n = i + 1;
     if (n < all.size() && all[n].ip == kernel_.address("timer")) {
@@ -220,7 +220,7 @@ class Recorded {
   std::unique_ptr<Machine> machine_;
 };
 
-// By the instructions' meaning alone, with the whole past at hand.
+// By the meaning of the instructions alone, with the complete past known.
 std::vector<Activation> Recorded::tree(unsigned cpu) const {
   const auto& all = executed(cpu);
   std::vector<Activation> out;
@@ -245,7 +245,7 @@ std::vector<Activation> Recorded::tree(unsigned cpu) const {
     if (back && i + 1 < all.size()) {
       close(i + 1);
     } else if (to == 0) {
-      // Nothing executed behind it.
+      // No instruction was executed after it.
     } else if (b[0] == 0xe8 || (b[0] == 0xff && b[1] == 0xd0)) {
       open({.entry = to, .site = e.ip}, i + 1);
     } else if (b[0] == 0x0f && b[1] == 0x05) {
@@ -281,7 +281,7 @@ TEST(CallTree, EqualsTheTrueOne) {
     for (unsigned cpu = 0; cpu < 2; ++cpu) {
       const auto want = run.tree(cpu);
       auto got = slices_of(t, static_cast<int>(cpu));
-      // The last instruction called, and the trace ended before the first one of its function.
+      // The last instruction was a call, and the trace ended before the first instruction of its function.
       while (got.size() > want.size() && got.back()->instructions == 0) got.pop_back();
       ASSERT_GE(got.size(), want.size()) << seed;
       for (size_t i = 0; i < want.size(); ++i) {
@@ -311,7 +311,7 @@ TEST(CallTree, EqualsTheTrueOne) {
   EXPECT_GT(recursions, 100U);
 }
 
-// Nests, and is counted once.
+// Slices nest, and every instruction is counted once.
 std::map<uint64_t, const Slice*> expect_nested(const Timeline& t, uint64_t seed) {
   uint64_t self = 0;
   std::map<uint64_t, const Slice*> by_id;
@@ -334,11 +334,11 @@ std::map<uint64_t, const Slice*> expect_nested(const Timeline& t, uint64_t seed)
   return by_id;
 }
 
-// Without recursion: user functions, the entry, the kernel's functions, a timer's two.
+// Without recursion: user functions, the entry, the kernel's functions, and the two of the timer.
 constexpr uint32_t kDeepest = kFunctions + 1 + (kFunctions - 1) + 2;
 
-// Bytes of the trace are destroyed: it may even tell of calls that never were. Whatever it tells, no function
-// stands twice on a stack, so that no stack is deeper than the program's deepest path.
+// Bytes of the trace are destroyed, so it may even show calls that never happened. Nevertheless no function
+// may occur twice on a stack, so no stack is deeper than the program's deepest path.
 TEST(CallTree, DamagedTraceNestsAndStaysFlat) {
   SimRandom random(5);
   size_t gaps = 0;
@@ -353,8 +353,8 @@ TEST(CallTree, DamagedTraceNestsAndStaysFlat) {
   EXPECT_GT(gaps, 40U);
 }
 
-// Can `inner` have `outer` as its caller? Functions call and jump to later ones of their own kind only;
-// system calls enter at one place, and the timer calls one function.
+// Can `inner` have `outer` as its caller? Functions only call and jump to later ones of their own kind;
+// system calls enter at one address, and the timer calls one function.
 bool can_call(const std::string& outer, const std::string& inner, bool async) {
   if (async || inner == "timer") return inner == "timer" && outer != inner;
   if (outer == "timer" || inner == "tick") return outer == "timer" && inner == "tick";
@@ -363,8 +363,8 @@ bool can_call(const std::string& outer, const std::string& inner, bool async) {
   return outer[0] == inner[0] && outer < inner;
 }
 
-// Parts of the trace are missing, and nothing in it is false. Every call that is shown is one that the
-// program can do, whatever was lost between.
+// Parts of the trace are missing, but nothing in it is false. Every call that is shown is one that the
+// program can make, whatever was lost in between.
 TEST(CallTree, LossesInventNoCalls) {
   size_t gaps = 0, calls = 0;
   for (uint64_t seed = 1; seed <= 25; ++seed) {

@@ -1,5 +1,5 @@
-// What a timeline tells of text that came and went: modules and copies of memory, by what the capture knows
-// of each, and how a window of time cuts.
+// What a timeline shows of text that was loaded and unloaded: modules and copies of memory, by what the
+// capture knows of each, and how a time window cuts them.
 #include <gtest/gtest.h>
 
 #include "decoder/calls/timeline.h"
@@ -73,7 +73,7 @@ TEST_F(Lifetimes, ModulesOfBothCopies) {
               Recording::module_line("stays", kModules, 0x1000) +
                   Recording::module_line("comes", kModules + 0x4000, 0x1000));
   run();
-  const Time end = 1'000'001;  // behind the last record
+  const Time end = 1'000'001;  // after the last record
   const LifetimeSlice* stays = got.module("[stays]");
   ASSERT_NE(stays, nullptr);
   EXPECT_EQ(stays->range.begin, kModules);
@@ -83,11 +83,11 @@ TEST_F(Lifetimes, ModulesOfBothCopies) {
   const LifetimeSlice* goes = got.module("[goes]");
   ASSERT_NE(goes, nullptr);
   EXPECT_EQ(goes->begin, kTimeMin);
-  EXPECT_EQ(goes->end, end) << "it was gone then";
-  EXPECT_EQ(goes->seen, (TimeBounds{kTimeMin, 10})) << "it was there when the trace began";
+  EXPECT_EQ(goes->end, end) << "it was unloaded by then";
+  EXPECT_EQ(goes->seen, (TimeBounds{kTimeMin, 10})) << "it was loaded when the trace began";
   const LifetimeSlice* comes_lifetime = got.module("[comes]");
   ASSERT_NE(comes_lifetime, nullptr);
-  EXPECT_EQ(comes_lifetime->begin, 10) << "it was not there yet";
+  EXPECT_EQ(comes_lifetime->begin, 10) << "it was not loaded yet";
   EXPECT_EQ(comes_lifetime->end, kTimeMax);
   EXPECT_EQ(comes_lifetime->seen, (TimeBounds{end, kTimeMax}));
   EXPECT_EQ(got.of(LifetimeSlice::Kind::kModule).size(), 3U);
@@ -131,7 +131,7 @@ TEST_F(Lifetimes, ModulesByTheRecordingAlone) {
   EXPECT_TRUE(got.of(LifetimeSlice::Kind::kSnapshot).empty());
 }
 
-// Pokes outside of the window are not told, but how many there were before it is.
+// Pokes outside the window are not shown, but the number of pokes before it is known.
 TEST_F(Lifetimes, WindowKnowsWhatWasBefore) {
   for (const uint64_t t : {100, 200, 300})
     r.writer.text_poke(Recording::kText + t, Bytes{0x90}, Bytes{0xcc}, Recording::at(t));
@@ -176,7 +176,7 @@ TEST(Window, CutsAndSaysSo) {
   EXPECT_EQ(slice_flag_names(kBegin | kEnd), "clipped-begin clipped-end");
 }
 
-// Runs wait until their trace tells a later time; what is last has the end of the trace, or none.
+// Runs are kept until their trace gives a later time; the last ones end with the trace, or have no end.
 TEST(Blocks, AreKeptUntilTimeGoesOn) {
   Collected got;
   BlockHolder holder(2, got);
@@ -208,8 +208,8 @@ TEST(Blocks, AreKeptUntilTimeGoesOn) {
   holder.finish(1, kTimeMax);
   ASSERT_EQ(got.blocks.size(), 6U);
   EXPECT_EQ(got.blocks[4].end, 170);
-  EXPECT_EQ(got.blocks[5].end, kTimeMax) << "nobody knows";
-  // Time goes on while a run is not over, and when nothing runs.
+  EXPECT_EQ(got.blocks[5].end, kTimeMax) << "unknown";
+  // Time advances while a run is not over, and when nothing runs.
   got.blocks.clear();
   holder.begun(0, 200);
   holder.time(0, 210);
@@ -222,7 +222,7 @@ TEST(Blocks, AreKeptUntilTimeGoesOn) {
   holder.time(0, 230);
   ASSERT_EQ(got.blocks.size(), 2U);
   EXPECT_EQ(got.blocks[1].end, 230);
-  // Bounded, whatever the trace is like.
+  // Memory is bounded for any trace.
   for (int i = 0; i < 200'000; ++i) add(1, 60, 60);
   EXPECT_GT(got.blocks.size(), 100'000U);
 }

@@ -1,5 +1,6 @@
 // The matrix of live-text situations, one text file per row in tests/cases/: see tests/README.md, "Cases".
-// A test is named by its row alone (X05), the file also by what it shows (X05-emulated-call-....case).
+// The name of a test is its row alone (X05), that of the file also what it shows
+// (X05-emulated-call-....case).
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 

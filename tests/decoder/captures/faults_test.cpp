@@ -1,5 +1,5 @@
 // Situations that perf 6.1 decodes wrongly (docs/live-text.md names them): asof must show exactly what ran.
-// The same captures are given to perf where it is installed, to keep it proven that they are hard.
+// The same captures are passed to perf where it is installed, to prove that they remain hard.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -13,7 +13,7 @@
 namespace asof::test {
 namespace {
 
-// Addresses that perf prints, one per executed instruction; nothing when perf is not there.
+// Addresses that perf prints, one per executed instruction; nothing if perf is not installed.
 std::optional<std::vector<Addr>> perf_instructions(const std::filesystem::path& path) {
   if (std::system("perf --version > /dev/null 2>&1") != 0) return std::nullopt;
   const std::string command = "perf script -i " + path.string() + " --itrace=i0nse -F ip 2> /dev/null";
@@ -39,7 +39,7 @@ std::vector<Addr> addresses(const FaultCapture& f) {
 
 class Faults : public testing::Test {
  protected:
-  // Decodes and checks that every executed instruction comes out, with the bytes that ran, and nothing else.
+  // Decodes and checks that every executed instruction is decoded, with the bytes that ran, and nothing else.
   DecodedCapture expect_exact(const FaultCapture& f) {
     auto decoded = decode_capture(f.path.string());
     EXPECT_TRUE(decoded.has_value()) << (decoded ? "" : decoded.error().reason);
@@ -117,7 +117,7 @@ TEST_F(Faults, PokeInATimingGapIsProvedByTheTrace) {
   const FaultCapture f = poke_without_timing(dir_.path(), false);
   const DecodedCapture d = expect_exact(f);
   expect_perf(f, false);
-  // Nothing but the trace can tell here: the visits must say so.
+  // Only the trace can decide here: the visits must be proved.
   const DecodedStream* s = stream_of_cpu0(d);
   ASSERT_NE(s, nullptr);
   size_t proved = 0;
@@ -154,7 +154,7 @@ TEST_F(Faults, WrongOldBytesAreReported) {
 }
 
 // The record is believed before its time (row L05): where its old bytes are wrong, the flow ends at them and
-// resumes at the next complete address, with nothing made up.
+// resumes at the next complete address, with nothing invented.
 TEST_F(Faults, WrongOldBytesMakeNoWrongInstructions) {
   const FaultCapture f = poke_wrong_old_bytes(dir_.path());
   auto decoded = decode_capture(f.path.string());
@@ -173,7 +173,7 @@ TEST_F(Faults, AuxtraceReferenceZero) {
   const DecodedStream* s = stream_of_cpu0(d);
   ASSERT_NE(s, nullptr);
   ASSERT_FALSE(s->instructions.empty());
-  // Without a reference the TSC packets still give the time.
+  // Without a reference, TSC packets still give the time.
   const Time first = s->instructions.front().time, truth = f.truth.front().time;
   EXPECT_NEAR(static_cast<double>(first), static_cast<double>(truth), 2000.0);
   expect_perf(f, false);
@@ -188,14 +188,13 @@ TEST_F(Faults, SlotsOlderThanTheRecordingAreUnknownAndNotZero) {
   const Difference d = compare(s->instructions, f.truth);
   EXPECT_EQ(d.wrong, 0U) << d.first;
   EXPECT_FALSE(s->gaps.empty());
-  // Missing is what ran in the old slot, and what lies between it and the next packet that says where it goes
-  // on.
+  // What ran in the old slot is missing, and so is what ran from there to the next packet with an address.
   EXPECT_GE(d.missing, visits(f, f.unknown[0]) * f.unknown.size());
   for (const DecodedInstruction& i : s->instructions) {
     EXPECT_EQ(std::count(f.unknown.begin(), f.unknown.end(), i.ip), 0)
-        << "made-up bytes at " << std::hex << i.ip;
+        << "invented bytes at " << std::hex << i.ip;
   }
-  // The slot that came with its bytes is right each time.
+  // The slot that was recorded with its bytes is right each time.
   const Addr known = f.site + 0x20;
   const auto seen = std::count_if(s->instructions.begin(), s->instructions.end(),
                                   [known](const DecodedInstruction& i) { return i.ip == known; });

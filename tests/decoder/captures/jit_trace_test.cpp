@@ -1,5 +1,5 @@
-// A process runs code of a JIT whose addresses are used anew and whose functions move, under Intel PT: every
-// instruction must come out.
+// A process runs code of a JIT that reuses addresses and moves functions, under Intel PT: every instruction
+// must be decoded.
 #include <gtest/gtest.h>
 
 #include "tests/support/assembler.h"
@@ -15,7 +15,7 @@ constexpr Addr kText = 0xffffffff81000000, kUser = 0x401000, kJit = 0x7f00000010
 constexpr uint64_t kTicksPerUs = 2400;
 constexpr int32_t kPid = 4242;
 
-// Three bodies of other shape at the same address.
+// Three bodies of different shape at the same address.
 std::vector<uint8_t> body(unsigned variant) {
   Assembler a(kJit);
   a.straight(1 + variant);
@@ -54,7 +54,7 @@ class JitTrace : public ::testing::Test {
   }
   uint64_t stamp(uint64_t us) const { return counter_ ? at_us(us) : us * 1000; }
 
-  // What the JIT does, and what it tells.
+  // What the JIT does, and what it reports.
   void run() {
     JitDumpWriter dump(
         {.pid = static_cast<uint32_t>(kPid), .counter_time = counter_, .big_endian = big_endian_});
@@ -154,7 +154,7 @@ TEST_F(JitTrace, WithoutACommonClockReusedAddressesAreUnknownNotWrong) {
   counter_ = false;
   run();
   const DecodedCapture decoded = decode();
-  // Whatever is decoded ran, in this order, and nothing of it lies where the code is unknown.
+  // Whatever is decoded ran, in this order, and none of it is where the code is unknown.
   const auto& truth = machine_->cpu(0).truth.instructions();
   size_t at = 0;
   for (const DecodedInstruction& i : decoded.streams.at(0).instructions) {
@@ -163,10 +163,10 @@ TEST_F(JitTrace, WithoutACommonClockReusedAddressesAreUnknownNotWrong) {
     ASSERT_FALSE(i.ip >= kJit && i.ip < kMoved) << std::hex << i.ip;
   }
   for (const Gap& gap : decoded.streams.at(0).gaps) {
-    // No bytes, or the return from where there were none.
+    // Either the bytes are unknown, or it is the return from code whose bytes are unknown.
     EXPECT_TRUE(gap.code == Code::kNoBytes || gap.code == Code::kReturnWithoutItsCall) << gap.code;
   }
-  size_t moved = 0;  // the place of the move was used once
+  size_t moved = 0;  // the target of the move was used once
   for (const DecodedInstruction& i : decoded.streams.at(0).instructions)
     moved += i.ip >= kMoved && i.ip < kMoved + 0x100 ? 1 : 0;
   EXPECT_GT(moved, 50U);

@@ -1,6 +1,7 @@
-// Random recordings of arm64 kernels, opened and decoded as files. What tells of their changes: TEXT_POKE
-// records (of boards; no kernel writes them), or samples of the jump label code and a catalogue of places, or
-// only one of these, or nothing; some are lost; copies of kcore at the start and at the end.
+// Random recordings of arm64 kernels, opened and decoded as files. Their changes are described by TEXT_POKE
+// records (of boards; no kernel writes them), or by samples of the jump label code and a catalogue of sites,
+// or by only one of these, or by nothing; some are lost; there are copies of kcore at the start and at the
+// end.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -33,7 +34,7 @@ class Recorded {
     w.time_conv({.shift = 0, .mult = 1, .zero = 0});
     text_ = run.program().bytes();
     code_end_ = run.program().text() + text_.size();
-    text_.resize((text_.size() / kPageSize + 2) * kPageSize);  // with the function that changes labels
+    text_.resize((text_.size() / kPageSize + 2) * kPageSize);  // includes the function that changes labels
     w.mmap({.addr = run.program().text(),
             .len = text_.size(),
             .pgoff = run.program().text(),
@@ -79,7 +80,7 @@ class Recorded {
     }
     return out;
   }
-  // Entries of the jump table: those of the program's sites that are no calls.
+  // Entries of the jump table: those of the program's sites that are not calls.
   std::vector<const EtmProgram::Site*> labels() const {
     std::vector<const EtmProgram::Site*> out;
     for (const EtmProgram::Site& s : run_.program().sites())
@@ -149,7 +150,7 @@ class Recorded {
   void sample_change(const EtmChange& c, unsigned cpu, std::vector<Item>& items) {
     const auto all = labels();
     const auto label = std::ranges::find_if(all, [&](const EtmProgram::Site* s) { return s->at == c.addr; });
-    if (label == all.end()) return;  // a function's entry: nothing tells
+    if (label == all.end()) return;  // a function's entry: not sampled
     const Addr entry = kLabels + static_cast<Addr>(label - all.begin()) * 16;
     ByteSink in(false);
     in.zeros(8);
@@ -180,7 +181,7 @@ class Recorded {
       w.record(9, 1, s.bytes());
     };
   }
-  // LOST in front of the next record of the ring, or at its end.
+  // LOST before the next record of the ring, or at its end.
   void write(const std::vector<Item>& ring, unsigned cpu) {
     uint64_t lost = 0;
     bool losing = false;

@@ -1,6 +1,6 @@
-// What all that changes a simulated kernel's text shares: the machine, who watches, batches of pokes one
-// after the other, memory for generated code. Each change is made in the kernel's order and writes the
-// kernel's records, or none where the kernel writes none.
+// Shared by all code that changes a simulated kernel's text: the machine, the watcher, a queue of poke
+// batches, memory for generated code. Each change is made in the kernel's order and writes the kernel's
+// records, or none where the kernel writes none.
 #pragma once
 #include <algorithm>
 #include <array>
@@ -21,15 +21,15 @@ using asof::test::PerfDataWriter;
 using asof::test::PokeSite;
 using asof::test::Trailer;
 
-// A symbol that /proc/kallsyms has for some time.
+// A symbol that is in /proc/kallsyms for some time.
 struct GeneratedSymbol {
   Addr at = 0;
   std::string name, module;
   uint64_t from = 0, until = ~0ULL;  // TSC
 };
 
-// ksym_text.bin (docs/bundle.md): bytes that a watcher reads some time after it learned of a symbol, if that
-// is still there then.
+// ksym_text.bin (docs/bundle.md): bytes that a watcher reads some time after it learned of a symbol, if the
+// symbol still exists then.
 class Watcher {
  public:
   Watcher(Machine& machine, SimRandom& random) : machine_(machine), random_(random) {}
@@ -53,7 +53,7 @@ class Watcher {
   asof::test::ByteSink out_{false};
 };
 
-// What the mechanisms share.
+// State shared by the mechanisms.
 struct RecordedFixture {
   Machine& machine;
   const Program& kernel;
@@ -86,13 +86,13 @@ enum RecordKind : uint16_t {
   kBpfUnload = 2
 };
 
-// Changes of text under text_mutex: one after the other.
+// Text changes under text_mutex: one after the other.
 class PokeQueue {
  public:
   explicit PokeQueue(const RecordedFixture& s) : s_(s) {}
   using Done = std::function<void()>;
 
-  // Sites are asked for when their turn comes.
+  // `sites` is called when the batch begins.
   void poke(
       std::function<std::vector<PokeSite>()> sites, Done done = [] {}) {
     add(

@@ -1,6 +1,6 @@
-// RecordedMachine: a random program on the simulated machine whose kernel changes its text in all the ways it
-// has, and the recording that perf makes of it: perf.data with its rings, a copy of kcore made after the
-// rings were opened, images of BPF programs, files of processes.
+// RecordedMachine: a random program on the simulated machine whose kernel changes its text by all its
+// mechanisms, and the recording that perf makes of it: perf.data with its rings, a copy of kcore made after
+// the rings were opened, images of BPF programs, files of processes.
 #pragma once
 #include <filesystem>
 #include <memory>
@@ -23,20 +23,20 @@ struct RecordedSettings {
   bool static_branches = false, static_calls = false, programs = false, trampolines = false,
        dispatcher = false, probes = false, modules = false, processes = false, user_writes = false,
        uprobes = false;
-  // What the recording has of it.
+  // Properties of the recording.
   enum class Losses : uint8_t {
     kNone,
     kTold,       // LOST records
-    kAtTheEnd,   // of the first CPU's ring, behind its last AUX record: LOST_SAMPLES counts them
-    kOverwrite,  // the first records, without a word
+    kAtTheEnd,   // of the first CPU's ring, after its last AUX record: LOST_SAMPLES counts them
+    kOverwrite,  // the first records, without any notice
   } losses = Losses::kNone;
   bool jump_table = false;  // is in the copy of kcore
   bool sync_known = false;  // kallsyms has do_sync_core
   bool end_copy = false;
-  bool watched = false;      // bytes of what is announced are read later
+  bool watched = false;      // bytes of announced symbols are read later
   bool no_pokes = false;     // TEXT_POKE was not asked for
   bool other_clock = false;  // perf record -k
-  bool one_ring = false;     // of several CPUs only the first was recorded
+  bool one_ring = false;     // only the first of several CPUs was recorded
 };
 
 class RecordedMachine {
@@ -65,7 +65,7 @@ class RecordedMachine {
     describe();
   }
   const Machine& machine() const { return *machine_; }
-  // `directory`/perf.data and `directory`/symfs, and the second copy where there is one.
+  // `directory`/perf.data and `directory`/symfs, and the second copy if there is one.
   void write(const std::filesystem::path& directory) const {
     const std::filesystem::path data = directory / "perf.data";
     make_perf_data(*machine_, spec_).write_directory(data, make_kcore_dir(spec_));
@@ -131,7 +131,7 @@ class RecordedMachine {
     }
   }
 
-  // One on each CPU, or two that take turns.
+  // One on each CPU, or two that alternate.
   void processes() {
     for (unsigned i = 0; i < settings_.cpus; ++i) {
       const int pid = 100 + static_cast<int>(i);
@@ -173,7 +173,7 @@ class RecordedMachine {
     if (settings_.user_writes) write_user_text();
     if (settings_.uprobes) uprobes_.emplace(*fixture_, user_).schedule(start());
   }
-  // Static branches and calls, some at a time.
+  // Static branches and calls, several at a time.
   void keys(uint64_t from) {
     machine_->schedule(from + random_.between(500, 6000), [this] {
       if (machine_->now() >= fixture_->end) return;
@@ -200,7 +200,7 @@ class RecordedMachine {
     if (modules_) modules_->switch_keys(out);
     return out;
   }
-  // mprotect() twice, and changes from the first on.
+  // mprotect() twice, and changes starting with the first.
   void write_user_text() {
     const uint64_t writable = start() + random_.below(settings_.ticks);
     const auto protect = [this](uint64_t tsc, uint32_t prot) {
@@ -238,7 +238,7 @@ class RecordedMachine {
             .build_id = p.elf.build_id};
   }
 
-  // Text and names as they are now.
+  // Current text and names.
   void copy(std::vector<asof::test::CoreSegment>& segments, std::vector<asof::test::KernelSymbol>& names) {
     const auto add = [&](Addr from, Addr until) {
       segments.push_back({from, machine_->memory().read(kKernelSpace, from, until - from)});
@@ -300,7 +300,7 @@ class RecordedMachine {
     spec_.side_events = recorded();
   }
 
-  // What comes through of the rings.
+  // What remains of the rings.
   std::vector<SideEvent> recorded() {
     using Losses = RecordedSettings::Losses;
     std::vector<SideEvent> all = machine_->side_events(), out;
@@ -327,7 +327,7 @@ class RecordedMachine {
     }
     return out;
   }
-  // A LOST record has the time of the record that it stands in front of.
+  // A LOST record has the time of the record that follows it.
   std::vector<SideEvent> with_losses(const std::vector<SideEvent>& ring) {
     std::vector<SideEvent> out;
     uint64_t lost = 0;
@@ -346,14 +346,14 @@ class RecordedMachine {
       lost = 0;
       out.push_back(e);
     }
-    if (lost != 0) {  // told in front of the last AUX record
+    if (lost != 0) {  // written before the last AUX record
       SideEvent told{fixture_->end, ring.back().cpu, 0, 0, {}};
       told.emit = [lost, cpu = told.cpu](PerfDataWriter& w, const Trailer& t) { w.lost(201 + cpu, lost, t); };
       out.push_back(told);
     }
     return out;
   }
-  // perf counts what is lost when it ends.
+  // perf counts lost records when it ends.
   void lose_end(std::vector<SideEvent>& ring) {
     const auto behind = std::ranges::find_if(ring, [this](const SideEvent& e) { return e.tsc > stopped_; });
     const auto begin = behind + some_of(ring.end() - behind);

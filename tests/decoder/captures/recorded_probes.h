@@ -1,4 +1,4 @@
-// Probes of a simulated kernel: INT3 in its own text, recorded, and in that of processes, not recorded.
+// Probes of a simulated kernel: INT3 in its own text, recorded, and in the text of processes, not recorded.
 #pragma once
 #include <map>
 #include <vector>
@@ -8,7 +8,7 @@
 namespace asof::x86::test {
 
 // arch/x86/kernel/kprobes/core.c: arm_kprobe() records after its write, disarm_kprobe() before; the slot's
-// bytes are recorded without what was there before.
+// bytes are recorded without the old ones.
 class Kprobes {
  public:
   static constexpr Addr kSlots = 0xffffffffc0006000;
@@ -73,7 +73,7 @@ class Kprobes {
         });
   }
 
-  // Between the write and its record all CPUs are made to synchronise.
+  // Between the write and its record, all CPUs are made to synchronise.
   uint64_t sync() const { return s_.random.between(5, s_.random.chance(20) ? 3000 : 300); }
 
   const RecordedFixture& s_;
@@ -84,7 +84,7 @@ class Kprobes {
 };
 
 // kernel/events/uprobes.c: INT3 in a process's text, without a record; the instruction runs in a slot of a
-// page of [uprobes], with a trap behind it, or is only emulated.
+// [uprobes] page, followed by a trap, or is only emulated.
 class Uprobes {
  public:
   static constexpr Addr kSlots = 0x7ffff000;
@@ -128,7 +128,7 @@ class Uprobes {
 
   const RecordedFixture& s_;
   const Program& user_;
-  std::map<Addr, Addr> behind_;  // what a slot's trap goes back to
+  std::map<Addr, Addr> behind_;  // where the trap of a slot returns to
   bool mapped_ = false;
 };
 

@@ -1,5 +1,5 @@
-// Code that a simulated kernel loads and rewrites: BPF programs, trampolines, dispatchers. Memory of what is
-// gone is used again when no CPU is in it any more.
+// Code that a simulated kernel loads and rewrites: BPF programs, trampolines, dispatchers. Freed memory is
+// reused when no CPU is executing in it any more.
 #pragma once
 #include <string>
 #include <utility>
@@ -9,7 +9,7 @@
 
 namespace asof::x86::test {
 
-// BPF programs, and classic ones that nobody announces.
+// BPF programs, and classic ones that are not announced.
 class RecordedPrograms {
  public:
   RecordedPrograms(const RecordedFixture& s, CodePlaces& places, std::vector<GeneratedSymbol>& symbols)
@@ -91,8 +91,8 @@ class RecordedPrograms {
   uint32_t last_id_ = 0;
 };
 
-// ftrace trampolines, whose bytes TEXT_POKE has, and those of BPF, whose bytes are nowhere: one after the
-// other, each called from the beginnings of some functions. arch/x86/kernel/ftrace.c create_trampoline(),
+// ftrace trampolines, whose bytes are in TEXT_POKE, and those of BPF, whose bytes are in no record: one after
+// the other, each called from the entries of some functions. arch/x86/kernel/ftrace.c create_trampoline(),
 // kernel/trace/ftrace.c ftrace_trampoline_free().
 class Trampolines {
  public:
@@ -176,8 +176,8 @@ class Trampolines {
   std::vector<Addr> called_;
 };
 
-// kernel/bpf/dispatcher.c bpf_dispatcher_update(): the half that is not in use is written, then the caller is
-// poked to it.
+// kernel/bpf/dispatcher.c bpf_dispatcher_update(): the unused half is written, then the caller is poked to
+// call it.
 class Dispatcher {
  public:
   static constexpr Addr kAt = 0xffffffffc0004000;

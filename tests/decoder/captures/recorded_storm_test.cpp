@@ -1,7 +1,7 @@
-// Random recordings, opened and decoded as files: kernels that change their text in all the ways they have,
-// rings that lose records, copies made late, images that are missing, recordings that did not ask for
-// TEXT_POKE, of other clocks, of one CPU of two. What is called certain or proved did run.
-// ASOF_TEST_CAPTURES=n makes n times as many, and goes on after one that fails.
+// Random recordings, opened and decoded as files: kernels that change their text by all their mechanisms,
+// rings that lose records, copies made late, missing images, recordings without TEXT_POKE, with other clocks,
+// of one CPU of two. What is called certain or proved did run. ASOF_TEST_CAPTURES=n makes n times as many,
+// and continues after one that fails.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -26,7 +26,7 @@ RecordedSettings settings_of(uint64_t seed) {
   s.coarse_time = random.chance(40);
   s.mismatch = static_cast<Mismatch>(random.below(3));
   s.static_branches = random.chance(60);
-  // Few of them, such that what each does is not hidden by the others.
+  // Only a few of them, so that the effects of each are not hidden by the others.
   for (uint64_t n = random.between(1, 3); n != 0; --n) {
     bool* const kinds[] = {&s.static_calls, &s.programs, &s.programs,  &s.trampolines, &s.dispatcher,
                            &s.probes,       &s.modules,  &s.processes, &s.user_writes};
@@ -94,7 +94,7 @@ TEST_P(RecordedStorm, NothingSureIsWrong) {
     check(seed, score);
     if (HasFatalFailure() && captures == kCaptures) return;
   }
-  // The rule is worth nothing if little has high confidence.
+  // The rule is worthless if little has high confidence.
   EXPECT_GT(score.high_confidence * 100, score.instructions * 30);
   EXPECT_GT(score.instructions, 100'000U);
   RecordProperty("instructions", std::to_string(score.instructions));
@@ -102,8 +102,8 @@ TEST_P(RecordedStorm, NothingSureIsWrong) {
   RecordProperty("proved", std::to_string(score.proved));
 }
 
-// 5913: two ways meet at a place, one knows the rule of the return stack; that it fails says nothing of the
-// other.
+// 5913: two hypotheses meet at an address, and one of them knows the rule of the return stack; its failure
+// says nothing about the other.
 TEST(RecordedStormFound, Faults) {
   Score score;
   for (const uint64_t seed : {5913U}) check(seed, score);

@@ -1,5 +1,5 @@
-// What a recording leaves open: from when on, and which text, nothing is sure (docs/live-text.md
-// 2, 3.7, 7.3).
+// What a recording leaves open: from when on, and in which text, nothing is certain (docs/live-text.md 2,
+// 3.7, 7.3).
 #include "tests/decoder/capture_test_util.h"
 
 namespace asof::test {

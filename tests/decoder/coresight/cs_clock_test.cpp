@@ -1,4 +1,4 @@
-// The clock derived from AUX records: the true line is always within the error that is told; another clock is
+// The clock derived from AUX records: the true line is always within the reported error; other clocks are
 // refused; the board captures' own constants are found.
 #include "decoder/coresight/cs_clock.h"
 
@@ -22,7 +22,7 @@ struct Line {
   }
 };
 
-// Sections of trace that are fetched at irregular times, each with timestamps some way from its ends.
+// Sections of trace that are fetched at irregular times, each with timestamps at some distance from its ends.
 std::vector<ClockBound> bounds_of(const Line& line, uint64_t first, size_t sections, uint64_t slack,
                                   std::mt19937_64& random) {
   std::vector<ClockBound> out;
@@ -58,7 +58,7 @@ TEST(CsClock, TheTrueLineIsWithinTheError) {
   }
 }
 
-// With timestamps next to the borders the relation is as good as they are near.
+// With timestamps close to the borders, the relation is as precise as they are close.
 TEST(CsClock, NearTimestampsGiveASmallError) {
   std::mt19937_64 random(2);
   const auto bounds = bounds_of(Line{16, -435545968}, 200'000'000, 40, 4, random);
@@ -70,7 +70,7 @@ TEST(CsClock, NearTimestampsGiveASmallError) {
 TEST(CsClock, OtherClocksAreRefused) {
   std::mt19937_64 random(3);
   auto jump = bounds_of(Line{16, 0}, 1000, 30, 10, random);
-  for (size_t i = 30; i < jump.size(); ++i) jump[i].counter += 5'000'000;  // it was set anew
+  for (size_t i = 30; i < jump.size(); ++i) jump[i].counter += 5'000'000;  // the counter was reset
   EXPECT_FALSE(fit_clock(jump).has_value());
   auto stopped = bounds_of(Line{16, 0}, 1000, 30, 10, random);
   for (ClockBound& b : stopped) b.counter = 77;
@@ -79,14 +79,14 @@ TEST(CsClock, OtherClocksAreRefused) {
   for (ClockBound& b : backwards) b.counter = 1'000'000'000 - b.counter;
   EXPECT_FALSE(fit_clock(backwards).has_value());
   EXPECT_FALSE(fit_clock({}).has_value());
-  // One section says next to nothing of the rate.
+  // One section says almost nothing about the rate.
   EXPECT_FALSE(fit_clock(bounds_of(Line{16, 0}, 1000, 1, 10, random)).has_value());
 }
 
 TEST(CsClockCorpus, BoardConstants) {
   for (const char* name : {"arm64-board-tiny", "arm64-board-helper"}) {
     const auto folder = std::filesystem::path(ASOF_SHARED_DIR) / "captures" / name;
-    if (!std::filesystem::exists(folder)) GTEST_SKIP() << folder << " is not there: unpack ../shared first";
+    if (!std::filesystem::exists(folder)) GTEST_SKIP() << folder << " is missing: unpack ../shared first";
     const auto truth = nlohmann::json::parse(std::ifstream(folder / "truth/summary.json"));
     TimeConversion known;
     known.shift = truth["clock"]["time_shift"].get<uint16_t>();

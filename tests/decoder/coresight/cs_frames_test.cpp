@@ -1,4 +1,5 @@
-// CoreSight frames taken apart: against the bytes that went in, against OpenCSD's deformatter, and damaged.
+// Deformatting of CoreSight frames: compared with the original bytes and OpenCSD's deformatter, and with
+// damage.
 #include "decoder/coresight/cs_frames.h"
 
 #include <gtest/gtest.h>
@@ -28,7 +29,7 @@ struct Mixed {
   std::map<uint8_t, Bytes> sources;
 };
 
-// Sources that take turns after a random number of bytes each.
+// Sources that alternate after a random number of bytes each.
 Mixed mix(uint32_t seed, size_t turns, bool sync = false) {
   std::mt19937 random(seed);
   const uint8_t ids[] = {0x10, 0x12, 0x6f, 0x01};
@@ -77,7 +78,7 @@ TEST(CsFrames, GiveEachSourceItsBytes) {
   EXPECT_EQ(frames->bytes_of(0x33), nullptr);
 }
 
-// Any part of a source can be had, and is where it says in the file.
+// Any part of a source can be read, and is at the reported position in the file.
 TEST(CsFrames, PartsAndTheirPlaces) {
   const Mixed mixed = mix(2, 20000);
   const auto frames = index_one(mixed.frames);
@@ -95,14 +96,14 @@ TEST(CsFrames, PartsAndTheirPlaces) {
       const auto place = stream.file_offset(from);
       ASSERT_TRUE(place.has_value());
       ASSERT_GE(*place, 1000U);
-      // The lowest bit of a byte at an even place stands elsewhere in the frame.
+      // The lowest bit of a byte in an even slot is stored elsewhere in the frame.
       ASSERT_EQ(mixed.frames[*place - 1000] | 1U, bytes[from] | 1U);
     }
     EXPECT_FALSE(stream.file_offset(bytes.size()).has_value());
   }
 }
 
-// The index is small however long the trace is.
+// The index is small for any length of trace.
 TEST(CsFrames, IndexIsSmall) {
   const Mixed mixed = mix(4, 200000);
   const auto frames = index_one(mixed.frames);
@@ -111,8 +112,8 @@ TEST(CsFrames, IndexIsSmall) {
   EXPECT_LT(counts * sizeof(uint64_t), mixed.frames.size() / 100);
 }
 
-// A formatter starts anew with each section: what comes before its first ID is nobody's.
-// However few places the index may have: any part of any source is the same, also of one that comes late.
+// A formatter restarts with each section: bytes before its first ID belong to no source. However few
+// positions the index may hold, any part of any source is the same, even of a source that starts late.
 TEST(CsFrames, IndexOfFewPlacesGivesTheSame) {
   std::mt19937 random(5);
   EtmFrames frames(false);
@@ -167,7 +168,7 @@ TEST(CsFrames, SectionsStartWithoutSource) {
   EXPECT_EQ(all_bytes(stream_of(*frames, 0x10)), twice);
 }
 
-// Four FSYNCs in a frame: the kernel's mark where a buffer has lost its beginning.
+// Four FSYNCs in a frame: the kernel's mark for a buffer that has lost its beginning.
 TEST(CsFrames, BarrierCutsTheStream) {
   Bytes bytes = mix(6, 100).frames;
   const size_t half = bytes.size();
@@ -185,7 +186,7 @@ TEST(CsFrames, BarrierCutsTheStream) {
 
 TEST(CsFrames, TracePortWithSynchronisation) {
   const Mixed mixed = mix(8, 5000, true);
-  // Noise in front, HSYNCs between halfwords.
+  // Noise at the beginning, HSYNCs between halfwords.
   Bytes port = {1, 2, 3, 4, 5};
   std::mt19937 random(9);
   for (size_t i = 0; i + 1 < mixed.frames.size(); i += 2) {
@@ -208,7 +209,7 @@ TEST(CsFrames, TracePortWithSynchronisation) {
   }
 }
 
-// Whatever stands there, every byte of a source can be read, and none is counted twice.
+// Whatever the frames contain, every byte of a source can be read, and none is counted twice.
 TEST(CsFrames, DamageIsCounted) {
   std::mt19937 random(10);
   for (int round = 0; round < 300; ++round) {
@@ -227,7 +228,7 @@ TEST(CsFrames, DamageIsCounted) {
   }
 }
 
-// OpenCSD takes the same bytes out of real buffers.
+// OpenCSD extracts the same bytes from real buffers.
 struct RealBuffer {
   const char* file;
   std::vector<uint8_t> ids;
@@ -239,9 +240,9 @@ class CsFramesCorpus : public ::testing::TestWithParam<RealBuffer> {};
 TEST_P(CsFramesCorpus, SameBytesAsOpenCsd) {
   const std::string path = std::string(ASOF_SHARED_DIR) + "/corpus/" + GetParam().file;
   std::ifstream in(path, std::ios::binary);
-  if (!in) GTEST_SKIP() << path << " is not there: unpack ../shared first";
+  if (!in) GTEST_SKIP() << path << " is missing: unpack ../shared first";
   Bytes bytes((std::istreambuf_iterator<char>(in)), {});
-  if (GetParam().port) {  // without what the probe adds to its blocks
+  if (GetParam().port) {  // without what the probe adds to each block
     Bytes trace;
     for (size_t at = 0; at < bytes.size(); at += 512) {
       const size_t end = std::min(at + 504, bytes.size());
@@ -249,7 +250,7 @@ TEST_P(CsFramesCorpus, SameBytesAsOpenCsd) {
                    bytes.begin() + static_cast<ptrdiff_t>(end));
     }
     bytes = trace;
-    const size_t frame = bytes.size() - 12;  // its last frame is cut, which OpenCSD gives in part
+    const size_t frame = bytes.size() - 12;  // its last frame is cut, which OpenCSD decodes in part
     bytes.resize(frame);
   }
   const auto frames = index_one(bytes, GetParam().port ? FrameAlignment::kTpiu : FrameAlignment::kMemory);

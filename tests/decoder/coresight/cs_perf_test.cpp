@@ -1,5 +1,5 @@
 // cs_etm recordings: metadata of each version, trace IDs from registers and records, formatted and raw rings,
-// per CPU and per thread, losses, damage; and the recordings of real tools and boards.
+// per CPU and per thread, losses, damage; and recordings of real tools and boards.
 #include <gtest/gtest.h>
 
 #include <set>
@@ -49,8 +49,8 @@ Made make(const Bytes& file) {
 }
 Made make(const CsRecording& recording) { return make(recording.writer.file_bytes()); }
 
-// The event type stands in the upper half of the second word of AUXTRACE_INFO: for user code alone, changes
-// of kernel text are nobody's concern.
+// The event type is in the upper half of the second word of AUXTRACE_INFO. For user code alone, changes of
+// kernel text do not matter.
 TEST(CsPerf, UserCodeOnly) {
   for (const bool user_only : {false, true}) {
     CsRecording recording(1, {etm4_block(0, 0x10)},
@@ -63,7 +63,7 @@ TEST(CsPerf, UserCodeOnly) {
     EXPECT_EQ(capture->exclude_kernel, user_only);
     const Notice* const nothing_tells = find_notice(*capture, Code::kNoTextChangeSource);
     EXPECT_EQ(nothing_tells == nullptr, user_only);
-    // There is no copy of kcore, so none of its text is taken for anything.
+    // There is no copy of kcore, so no kernel text is known.
     if (nothing_tells != nullptr) {
       EXPECT_NE(nothing_tells->reason.find("no copy of kcore"), std::string::npos) << nothing_tells->reason;
     }
@@ -100,7 +100,7 @@ TEST(CsPerf, HeaderVersionsAndProtocols) {
   }
 }
 
-// What a newer perf appends is passed over; what it says of the timestamps is read.
+// What a newer perf appends is skipped; what it states about the timestamps is read.
 TEST(CsPerf, TimestampSourceAndLongerBlocks) {
   std::vector<CsBlock> blocks = {etm4_block(0, 0x10), {kEteMagic, 1, {1, 0x12, 2, 3, 4, 5, 6, 7, 1, 99, 98}}};
   blocks[0].params.push_back(static_cast<uint64_t>(-1));
@@ -136,7 +136,7 @@ TEST(CsPerf, CutOrUnknownMetadata) {
   NoticeBook notices;
   EXPECT_EQ(read_cs_units(info, notices).error().code, Code::kTraceUnitsUnknown);
   info.priv = whole;
-  info.priv[5] = ~0ULL;  // a count that runs away
+  info.priv[5] = ~0ULL;  // an excessive count
   EXPECT_FALSE(read_cs_units(info, notices).has_value());
 }
 
@@ -163,7 +163,7 @@ TEST(CsPerf, FormattedRingsOfCpus) {
   EXPECT_TRUE(made.notices.empty());
 }
 
-// CPUs that share a sink: whoever empties it gets the trace of all.
+// CPUs that share a sink: the one that empties it gets the trace of all.
 TEST(CsPerf, SharedSinkIsJoinedByTime) {
   CsRecording r(1, {etm4_block(0, 0x10), etm4_block(1, 0x12)});
   const Bytes a = noise(1, 100), b = noise(2, 90), c = noise(3, 80), d = noise(4, 70);
@@ -187,7 +187,7 @@ TEST(CsPerf, RawRings) {
   EXPECT_EQ(made.streams.units[1].cpu, 1);
 }
 
-// A thread's ring: raw trace is of the CPU that wrote the record, framed trace of the IDs in it.
+// A thread's ring: raw trace belongs to the CPU that wrote the record, framed trace to the IDs in it.
 TEST(CsPerf, RingsOfThreads) {
   CsRecording r(1, {etm4_block(0, 0x10), etm4_block(1, 0x12)});
   const Bytes a = noise(1, 100), b = noise(2, 90), c = noise(3, 80), d = noise(4, 70);
@@ -223,7 +223,7 @@ TEST(CsPerf, TraceIdsFromRecords) {
   sinks.aux(1, 100, framed({{0x21, b}}));
   EXPECT_EQ(make(sinks).traces(), (Traces{{"cpu0", a}, {"cpu1", b}}));
 
-  // Two CPUs, one ID, one sink: told, and the first keeps it. A version nobody knows: told.
+  // Two CPUs, one ID, one sink: reported, and the first keeps it. An unknown version: reported.
   CsRecording clash(2, blocks);
   clash.hw_id(0, 0x21);
   clash.hw_id(1, 0x21);
@@ -244,7 +244,7 @@ TEST(CsPerf, TraceOfNobody) {
   EXPECT_TRUE(made.told(Code::kTraceWithoutOwner));
 }
 
-// A sink that goes round in its buffer loses the beginning of what it hands over.
+// A sink that wraps around in its buffer loses the beginning of what it hands over.
 TEST(CsPerf, Truncated) {
   CsRecording r(1, {etm4_block(0, 0x10)});
   const Bytes a = noise(1, 100), b = noise(2, 90), c = noise(3, 80);
@@ -261,7 +261,7 @@ TEST(CsPerf, Truncated) {
   EXPECT_EQ(stream.losses[0].code, Code::kAuxFull);
 }
 
-// Whatever is changed in the file: no byte of trace is invented, and opening ends.
+// Whatever is changed in the file, no byte of trace is invented, and opening terminates.
 TEST(CsPerf, Mutations) {
   CsRecording r(2, {etm4_block(0, 0x10), etm4_block(1, 0x12)});
   r.hw_id(0, 0x10);
@@ -296,16 +296,15 @@ TEST(CsPerf, Mutations) {
       }
       total += stream_bytes(stream).size();
     }
-    EXPECT_LE(total, bytes.size() * 2);  // rings may be told to overlap
+    EXPECT_LE(total, bytes.size() * 2);  // changed offsets may make rings overlap
   }
 }
 
 std::filesystem::path shared(const std::string& name) {
   return std::filesystem::path(ASOF_SHARED_DIR) / name;
 }
-#define NEEDS(path)                   \
-  if (!std::filesystem::exists(path)) \
-  GTEST_SKIP() << (path).string() << " is not there: unpack ../shared first"
+#define NEEDS(path) \
+  if (!std::filesystem::exists(path)) GTEST_SKIP() << (path).string() << " is missing: unpack ../shared first"
 
 Capture open_shared(const std::filesystem::path& path) {
   CaptureOptions options;
@@ -315,7 +314,7 @@ Capture open_shared(const std::filesystem::path& path) {
   return std::move(*capture);
 }
 
-// The same trace with frames and without; what fills up the end of each record (Ignore packets) aside.
+// The same trace with frames and without, apart from what fills the end of each record (Ignore packets).
 TEST(CsPerfCorpus, BoardWithFramesAndRaw) {
   const auto folder = shared("captures/arm64-board-tiny");
   NEEDS(folder);
@@ -336,7 +335,7 @@ TEST(CsPerfCorpus, BoardWithFramesAndRaw) {
   EXPECT_FALSE(frames.arm64.unrecorded_changes);
 }
 
-// AUX records of raw trace come late: they leave milliseconds of the clock open, and users are told.
+// AUX records of raw trace are late: they leave milliseconds of the clock open, which is reported.
 TEST(CsPerfCorpus, CoarseClockIsTold) {
   const auto folder = shared("captures/arm64-board-tiny");
   NEEDS(folder);

@@ -1,4 +1,4 @@
-// Ordered: the order of the items whatever the workers do, in bounded memory, without a deadlock.
+// Ordered: keeps the order of the items whatever the workers do, in bounded memory, without a deadlock.
 #include "decoder/io/ordered.h"
 
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@ struct Piece {
   int number = 0;
 };
 
-// `threads` workers give `pieces(i)` pieces for each item; delays differ so that late items finish first.
+// `threads` workers produce `pieces(i)` pieces for each item; delays differ so that late items finish first.
 std::vector<Piece> run(size_t items, unsigned threads, uint64_t limit, int (*pieces)(size_t)) {
   std::vector<Piece> out;
   std::atomic<size_t> next{0};

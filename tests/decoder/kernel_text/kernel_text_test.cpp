@@ -1,4 +1,4 @@
-// Kernel text of a recording: what of a kcore copy is code, what a second copy adds.
+// Kernel text of a recording: what in a kcore copy is code, and what a second copy adds.
 #include "decoder/kernel_text/kernel_text.h"
 
 #include <gtest/gtest.h>
@@ -27,7 +27,7 @@ class Kernel : public ::testing::Test {
     Bytes area(0x6000, 0);
     std::fill(area.begin(), area.begin() + 0x1000, uint8_t{0xa1});
     std::fill(area.begin() + 0x1000, area.begin() + 0x2000, uint8_t{0xda});
-    std::fill(area.begin() + 0x2000, area.begin() + 0x3000, uint8_t{0x5a});  // of a module that is gone
+    std::fill(area.begin() + 0x2000, area.begin() + 0x3000, uint8_t{0x5a});  // of an unloaded module
     std::fill(area.begin() + 0x4000, area.begin() + 0x5000, uint8_t{0xb1});
     r.segment(kModules, area);
     r.symbol(kModules, 't', "a_init", "mod_a");
@@ -49,7 +49,7 @@ TEST_F(Kernel, OnlyWhatSomethingVouchesForIsText) {
   EXPECT_EQ(at(kText + Recording::kTextSize, 1, 0), kUnknown);
   EXPECT_EQ(at(kModules, 1, 0), std::vector<Bytes>{{0xa1}});
   EXPECT_EQ(at(kModules + 0x1000, 1, 0), kUnknown);  // data
-  // Of nobody: perhaps code without a symbol, so it can be followed, but it is not certain.
+  // Of no module: perhaps code without a symbol, so it can be followed, but it is not certain.
   EXPECT_EQ(at(kModules + 0x2000, 1, 0), std::vector<Bytes>{{0x5a}});
   EXPECT_TRUE(capture->text->cell(kKernelSpace, kModules + 0x2000).versions[0].unsure);
   EXPECT_EQ(at(kModules + 0x3000, 1, 0), kUnknown);  // hole
@@ -81,7 +81,7 @@ TEST_F(Kernel, CopyTakenAfterAPokeIsNoContradiction) {
 TEST_F(Kernel, WrongOldBytesAreReported) {
   r.writer.text_poke(kText + 0x100, kNop, kJump, Recording::at(500));
   r.writer.text_poke(kText + 0x100, (Bytes{0xe9, 0x20, 0, 0, 0}), kNop,
-                     Recording::at(700));  // not what the first left
+                     Recording::at(700));  // differs from the first poke's new bytes
   open();
   EXPECT_NE(find_notice(*capture, Code::kBrokenPokeChain), nullptr);
   EXPECT_EQ(at(kText + 0x100, 5, 600).size(), 2U);
@@ -120,7 +120,8 @@ TEST_F(Kernel, VmlinuxByBuildIdIsTheFallBack) {
   open(options);
   EXPECT_EQ(at(kText + 0x40, 1, 0), std::vector<Bytes>{{0x33}});
   EXPECT_NE(find_notice(*capture, Code::kKernelTextFromFile), nullptr);
-  // Alternatives and static keys are not as patched: the file's bytes are followed, but they are not sure.
+  // Alternatives and static keys are not in their patched state: the file's bytes are followed, but are
+  // unsure.
   EXPECT_TRUE(capture->text->cell(kKernelSpace, kText + 0x40).versions[0].unsure);
 }
 
@@ -164,7 +165,7 @@ TEST_F(Kernel, ModuleThatOnlyTheEndCopyHas) {  // [M01]
   r.write_end({{kText, r.kernel_bytes}, {kModules, area}}, symbols,
               Recording::module_line("mod_c", kModules + 0x1000, 0x2000));
   open();
-  // Nobody knows when it came: what was there before may have been anything.
+  // No record says when it was loaded: what was there before may have been anything.
   EXPECT_EQ(at(kModules + 0x1000, 1, 300), (std::vector<Bytes>{{0xc1}, {}}));
   EXPECT_EQ(at(kModules, 1, 300), kUnknown);
   const Cell cell = capture->text->cell(kKernelSpace, kModules + 0x1000);
@@ -176,7 +177,7 @@ TEST_F(Kernel, ModuleThatOnlyTheEndCopyHas) {  // [M01]
 TEST_F(Kernel, EndOfAChainThatIsMissing) {  // [L02]
   std::copy(kNop.begin(), kNop.end(), r.kernel_bytes.begin() + 0x100);
   r.writer.text_poke(kText + 0x100, kNop, kJump, Recording::at(20));
-  Bytes last = r.kernel_bytes;  // a NOP again: nobody said so
+  Bytes last = r.kernel_bytes;  // a NOP again, without a record
   r.write_end({{kText, last}}, r.kallsyms, "");
   open();
   EXPECT_EQ(at(kText + 0x100, 5, 10), std::vector<Bytes>{kNop});
@@ -208,7 +209,7 @@ TEST_F(Kernel, WatchedModuleReplacesWhatWasThere) {  // [M03]
   EXPECT_EQ(at(kModules + 0x4000, 1, 300), std::vector<Bytes>{{0xb1}});
   EXPECT_EQ(at(kModules + 0x4000, 1, 450), std::vector<Bytes>{{0xb2}});
   EXPECT_EQ(at(kModules + 0x4000 + 64, 1, 450), kUnknown);
-  // Before it was seen another one can have been there that nobody saw.
+  // Before it was seen, an unobserved one may have been there.
   EXPECT_EQ(at(kModules + 0x10000, 1, 450), (std::vector<Bytes>{{0xd1}, {}}));
   EXPECT_EQ(at(kModules + 0x10000, 1, 550), std::vector<Bytes>{{0xd1}});
 }

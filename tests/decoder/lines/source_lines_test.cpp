@@ -1,5 +1,5 @@
-// Source lines: programs compiled here, mapped by a recording, and every address of theirs as binutils'
-// addr2line reads it. Then what may be wrong: no debug information, somebody else's, damaged.
+// Source lines: programs compiled here, mapped by a recording, with every address compared with binutils'
+// addr2line. Then faults: no debug information, that of another program, damage.
 #include "decoder/lines/source_lines.h"
 
 #include <fmt/format.h>
@@ -55,7 +55,7 @@ class SourceLinesOf : public ::testing::Test {
  protected:
   void SetUp() override {
     for (const char* tool : {"g++ --version", "addr2line --version", "objcopy --version"}) {
-      if (!runs(tool)) GTEST_SKIP() << tool << ": not there";
+      if (!runs(tool)) GTEST_SKIP() << tool << ": not installed";
     }
     fs::create_directories(symfs / "bin");
     write_text(r.dir / "prog.cpp", kProgram);
@@ -78,7 +78,7 @@ class SourceLinesOf : public ::testing::Test {
             path("kernel.lds").string(),
         to);
   }
-  // The executable's segments as the kernel maps them, all below `base`.
+  // The executable's segments as the kernel maps them, offset by `base`.
   void map(const fs::path& file, Addr base) {
     const auto elf = ElfImage::open(file.string());
     ASSERT_TRUE(elf.has_value());
@@ -120,7 +120,7 @@ class SourceLinesOf : public ::testing::Test {
     }
     return out;
   }
-  // "/folder/prog.cpp:12", as addr2line has it.
+  // "/folder/prog.cpp:12", as addr2line prints it.
   std::vector<std::string> read_by_addr2line(const fs::path& file, const std::vector<Addr>& at) const {
     std::string list;
     for (const Addr a : at) list += fmt::format("{:#x}\n", a);
@@ -132,7 +132,7 @@ class SourceLinesOf : public ::testing::Test {
     for (std::string& line : out) line = line.substr(0, line.find(" (discriminator"));
     return out;
   }
-  // All of `debug` is what a reader of the capture gets at `base` further on.
+  // Everything in `debug` must be what a reader of the capture gets at addresses offset by `base`.
   void expect_lines(const fs::path& debug, Space where, Addr base) {
     const std::vector<Addr> at = addresses(debug);
     ASSERT_GT(at.size(), 60U);
@@ -158,7 +158,7 @@ class SourceLinesOf : public ::testing::Test {
 constexpr Addr kBase = 0x555500000000;
 
 TEST_F(SourceLinesOf, ProgramsOfEveryFormat) {
-  // addr2line does not read all of them: the code is the same, so that of the first one serves.
+  // addr2line does not read all formats: the code is the same, so the debug information of the first is used.
   struct Variant {
     std::string options;
     bool as_first = false;
@@ -222,7 +222,7 @@ TEST_F(SourceLinesOf, SeparateFileByLinkAndByBuildId) {
   }
 }
 
-// A link to a file of the same name that is another one's.
+// A link to a file of the right name that belongs to another program.
 TEST_F(SourceLinesOf, ForeignDebugFileIsNotUsed) {
   compile("-g", symfs / "bin/prog");
   compile("-g -O0", symfs / "bin/prog.debug");
@@ -238,11 +238,11 @@ TEST_F(SourceLinesOf, ForeignDebugFileIsNotUsed) {
   EXPECT_EQ(notices[0].code, Code::kNoDebugInfo);
   EXPECT_EQ(notices[0].where, "/bin/prog");
   EXPECT_FALSE(lines.at(space(), kBase + 0x1101, 100));
-  EXPECT_TRUE(lines.take_notices().empty()) << "told once";
-  EXPECT_FALSE(lines.at(space(), 0x10, 100)) << "nothing is mapped there";
+  EXPECT_TRUE(lines.take_notices().empty()) << "reported once";
+  EXPECT_FALSE(lines.at(space(), 0x10, 100)) << "nothing is mapped at this address";
 }
 
-// The kernel ran elsewhere than it was linked, and what it ran comes from kcore.
+// The kernel ran at a different address than it was linked for, and its text comes from kcore.
 TEST_F(SourceLinesOf, KernelMovedByItsAddressAtBoot) {
   constexpr Addr kLinked = 0xffffffff80200000;
   const fs::path vmlinux = path("vmlinux");
@@ -255,7 +255,7 @@ TEST_F(SourceLinesOf, KernelMovedByItsAddressAtBoot) {
   options.vmlinux = vmlinux.string();
   open(options);
   expect_lines(vmlinux, kKernelSpace, Recording::kText - kLinked);
-  EXPECT_EQ(bytes_at(*capture->text, kKernelSpace, Recording::kText, 1, 100), Bytes{0x90}) << "of the copy";
+  EXPECT_EQ(bytes_at(*capture->text, kKernelSpace, Recording::kText, 1, 100), Bytes{0x90}) << "from the copy";
 }
 
 TEST_F(SourceLinesOf, KernelOfAnotherBuildIsRefused) {
@@ -271,7 +271,7 @@ TEST_F(SourceLinesOf, KernelOfAnotherBuildIsRefused) {
   EXPECT_FALSE(lines.at(kKernelSpace, Recording::kText, 100));
 }
 
-// libdw must neither crash nor run on, whatever is in the file; and what is not a file is not waited for.
+// libdw must neither crash nor loop, whatever is in the file; what is not a regular file must not block.
 TEST_F(SourceLinesOf, DamageIsNoCrash) {
   const fs::path good = path("good");
   compile("-g -ffreestanding -nostdlib -static -Wl,-e,main", good);
@@ -285,7 +285,7 @@ TEST_F(SourceLinesOf, DamageIsNoCrash) {
     if (round % 10 == 9) {
       bad.resize(random() % bad.size());
     } else {
-      // Behind the code: debug sections, symbols, section headers.
+      // After the code: debug sections, symbols, section headers.
       for (uint64_t n = random() % 8 + 1; n != 0; --n)
         bad[0x1000 + random() % (bad.size() - 0x1000)] =
             static_cast<uint8_t>(random() % 4 == 0 ? 0xff : random());
@@ -301,7 +301,7 @@ TEST_F(SourceLinesOf, DamageIsNoCrash) {
   }
   EXPECT_GT(answered, 1000U);
   EXPECT_GT(refused, 10U);
-  // A section that says it unpacks to a terabyte.
+  // A section that claims to unpack to a terabyte.
   compile("-g -gz", path("packed"));
   Bytes packed = read_bytes(path("packed"));
   const auto elf = ElfImage::open(path("packed").string());

@@ -1,4 +1,4 @@
-// Files as text: mapping, the parts of an ELF file, and files that lie (decoder/model/image.h).
+// Files as text: mapping, the parts of an ELF file, and files with false contents (decoder/model/image.h).
 #include "decoder/model/image.h"
 
 #include <elf.h>
@@ -128,7 +128,7 @@ TEST(ElfImage, TestProgramItself) {
   EXPECT_GT((*image)->symbols().size(), 100U);
 }
 
-// Everything that is asked of an image, with every byte read that it hands out.
+// Queries everything of an image, and reads every byte that it returns.
 uint64_t read_all(const ElfImage& image) {
   uint64_t sum = image.machine() + image.type() + image.build_id().size();
   for (const ElfSegment& s : image.segments()) {
@@ -142,8 +142,8 @@ uint64_t read_all(const ElfImage& image) {
   return sum;
 }
 
-// A truncated file is refused, or gives a part of what the whole one does: bytes that are in the file, where
-// they were, and no symbol or build-id that the whole one does not have.
+// A truncated file is refused, or gives a part of what the complete one does: bytes that are in the file, at
+// their addresses, and no symbol or build-id that the complete one does not have.
 TEST(ElfImage, TruncatedAtEveryPlace) {
   const TempDir dir;
   const std::vector<uint8_t> good = sample_executable();
@@ -187,7 +187,7 @@ TEST(ElfImage, BitsFlippedAndFieldsReplaced) {
   for (int n = 0; n < 1500; ++n) {
     std::vector<uint8_t> bad = good;
     for (uint64_t k = random.between(1, 4); k > 0; --k) {
-      // Headers at the front, sections, symbols and their headers at the back.
+      // Headers at the beginning; sections, symbols and their headers at the end.
       const uint64_t at =
           random.chance(40) ? random.below(256) : bad.size() - 1 - random.below(bad.size() - 0x1040);
       if (random.chance(50)) {

@@ -1,4 +1,4 @@
-// How long a name holds: against a search of the table itself at every instant.
+// How long a name is valid: compared with a search of the table itself at every instant.
 #include "decoder/model/symbol_epochs.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// SymbolTable: which name an address has at an instant.
+// SymbolTable: the name of an address at an instant.
 #include "decoder/model/symbols.h"
 
 #include <gtest/gtest.h>
@@ -137,7 +137,7 @@ TEST(Symbols, AtBothEndsOfTheAddressSpace) {
   EXPECT_EQ(name_at(table, UINT64_MAX / 2), "-");
 }
 
-// The table against all symbols looked at one by one.
+// The table compared with a linear search of all symbols.
 TEST(Symbols, SameAsALinearScan) {
   for (uint64_t seed = 0; seed < 300; ++seed) {
     SCOPED_TRACE(seed);

@@ -1,4 +1,4 @@
-// Kernel modules from their files: layout, relocations, and what the kernel rewrites; and the same through a
+// Kernel modules from their files: layout, relocations, and what the kernel rewrites; then the same for a
 // recording without a copy of kcore.
 #include "decoder/module/module_image.h"
 
@@ -26,7 +26,7 @@ Bytes relative(uint8_t opcode, Addr at, Addr to) {
           static_cast<uint8_t>(d >> 24)};
 }
 
-// .text (0x100, all 0x90), .text.unlikely behind it, data in the next pages.
+// .text (0x100, all 0x90), followed by .text.unlikely, with data on the next pages.
 ModuleWriter plain() {
   ModuleWriter w;
   w.section(".text", kAx, Bytes(0x100, 0x90));
@@ -77,9 +77,9 @@ class ModuleFile : public ::testing::Test {
     for (const auto& t : image.text) {
       if (t.range.contains(a)) return t;
     }
-    throw std::logic_error("no text there");
+    throw std::logic_error("no text at this address");
   }
-  // Bytes; empty where one of them is unknown.
+  // The bytes; empty if one of them is unknown.
   static Bytes bytes(const ModuleImage& image, Addr a, size_t n) {
     const auto& t = text_at(image, a);
     Bytes out;
@@ -130,9 +130,9 @@ TEST_F(ModuleFile, EveryKindOfRelocation) {
   EXPECT_EQ(bytes(*image, kBase + 0x40, 8), (Bytes{0x08, 0x10, 0x30, 0xc0, 0xff, 0xff, 0xff, 0xff}));
   EXPECT_EQ(bytes(*image, kBase + 0x50, 4), (Bytes{0x04, 0x10, 0x30, 0xc0}));
   EXPECT_EQ(bytes(*image, kBase + 0x60, 8), (Bytes{0xa0, 0x1f, 0, 0, 0, 0, 0, 0}))
-      << "data is in the page behind";
+      << "data is on the next page";
   EXPECT_EQ(bytes(*image, kBase + 0x70, 1), Bytes{0x90});
-  EXPECT_EQ(bytes(*image, kBase + 0x80, 1), Bytes()) << "nobody knows that symbol";
+  EXPECT_EQ(bytes(*image, kBase + 0x80, 1), Bytes()) << "that symbol is unknown";
   EXPECT_EQ(bytes(*image, kBase + 0x84, 1), Bytes{0x90});
   EXPECT_EQ(image->unknown_bytes, 4U);
 }
@@ -201,7 +201,7 @@ TEST_F(ModuleFile, ReturnsCallsOfTheTracerAndKeysHaveCandidates) {
   const auto* key = site(*image, kBase + 0x40);
   ASSERT_NE(key, nullptr);
   EXPECT_EQ(key->variants, (std::vector<Bytes>{{0x66, 0x90}, {0xeb, 0x10}}));
-  EXPECT_EQ(image->unknown_bytes, 12U) << "they are in no run of known bytes";
+  EXPECT_EQ(image->unknown_bytes, 12U) << "none is within a stretch of known bytes";
 }
 
 TEST_F(ModuleFile, AlternativesRetpolinesAndStaticCallsAreUnknown) {
@@ -231,9 +231,9 @@ TEST_F(ModuleFile, AlternativesRetpolinesAndStaticCallsAreUnknown) {
     EXPECT_EQ(bytes(*image, kBase + 0x42, 1), Bytes());
     EXPECT_EQ(bytes(*image, kBase + 0x56, 1), Bytes());
     EXPECT_EQ(bytes(*image, kBase + 0x90, 1), Bytes{0x90});
-    EXPECT_EQ(bytes(*make(w, true, true), kBase + 0x90, 1), Bytes()) << "of one CPU, LOCK may be gone";
+    EXPECT_EQ(bytes(*make(w, true, true), kBase + 0x90, 1), Bytes()) << "with one CPU, LOCK may be removed";
     for (const auto& t : image->text)
-      EXPECT_FALSE(t.range.contains(kBase + 0x120)) << "replacements do not run there";
+      EXPECT_FALSE(t.range.contains(kBase + 0x120)) << "replacements are not run at that address";
   }
 }
 
@@ -357,8 +357,8 @@ TEST_F(ModuleRecording, NoFileIsSaidWithTheModulesName) {
   EXPECT_NE(notice->where.find("demo.ko"), std::string::npos);
 }
 
-// Debian's own modules against the memory of the kernel that ran them: unpack the package named below and set
-// ASOF_TEST_MODULES to its lib/modules/<release>.
+// Debian's own modules compared with the memory of the kernel that ran them: unpack the package named below
+// and set ASOF_TEST_MODULES to its lib/modules/<release>.
 TEST(RealModules, AgreeWithACopyOfTheirKernel) {
   const char* root = std::getenv("ASOF_TEST_MODULES");
   const std::string board = ASOF_SHARED_DIR "/captures/x86-board-small/perf.data";
@@ -411,7 +411,7 @@ TEST(RealModules, AgreeWithACopyOfTheirKernel) {
       }
       EXPECT_EQ(wrong, 0U) << path;
       EXPECT_EQ(wrong_sites, 0U) << path << " of " << image->sites.size();
-      std::printf("%-24s %s: %zu bytes as in memory, %zu places with candidates, %zu bytes unknown\n",
+      std::printf("%-24s %s: %zu bytes as in memory, %zu sites with candidates, %zu bytes unknown\n",
                   m.name.c_str(), with_symbols ? "with kallsyms" : "without", known, image->sites.size(),
                   static_cast<size_t>(image->unknown_bytes));
       compared += known;

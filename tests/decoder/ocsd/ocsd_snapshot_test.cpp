@@ -1,5 +1,5 @@
-// OpenCSD snapshots: a directory of the test's own in every format of buffer, lying and cut ones, and those
-// of the corpus with the streams and sizes that are known of them.
+// OpenCSD snapshots: a directory written here with every buffer format, ones with false values or truncated,
+// and those of the corpus with the streams and sizes known of them.
 #include "decoder/ocsd/ocsd_snapshot.h"
 
 #include <gtest/gtest.h>
@@ -88,7 +88,7 @@ TEST(OcsdSnapshot, SourcesBuffersAndMemory) {
   EXPECT_EQ(capture->arm64.sources[1].protocol, arm64::Protocol::kEte);
   EXPECT_EQ(capture->arm64.sources[1].devarch, 0x47705a13U);
   EXPECT_NE(find_notice(*capture, Code::kNotInstructionTrace), nullptr);  // STM
-  // Offset and length count; of dumps that overlap the first does.
+  // Offset and length are honoured; the first of overlapping dumps counts.
   const Space user = zero->contexts.at(0).space;
   EXPECT_EQ(first_content(*capture->text, user, 0x1000, 4), (Bytes{0x10, 0x11, 0x12, 0x13}));
   EXPECT_EQ(first_content(*capture->text, user, 0x101c, 4), (Bytes{0x2c, 0x2d, 0x2e, 0x2f}));
@@ -96,7 +96,7 @@ TEST(OcsdSnapshot, SourcesBuffersAndMemory) {
   EXPECT_EQ(first_content(*capture->text, kKernelSpace, 0xFFFF000000001000, 4), (Bytes{0, 1, 2, 3}));
 }
 
-// Memory of different spaces at one address: nobody knows which one a core saw.
+// Memory of different spaces at one address: it is not known which one a core saw.
 TEST(OcsdSnapshot, MemorySpaces) {
   const TempDir dir;
   Files files = small_snapshot();
@@ -195,7 +195,7 @@ class OcsdCorpus : public ::testing::TestWithParam<Known> {};
 
 TEST_P(OcsdCorpus, BytesOfEachSource) {
   const auto folder = fs::path(ASOF_SHARED_DIR) / GetParam().folder;
-  if (!fs::exists(folder)) GTEST_SKIP() << folder << " is not there: unpack ../shared first";
+  if (!fs::exists(folder)) GTEST_SKIP() << folder << " is missing: unpack ../shared first";
   const auto capture = open_capture(folder.string(), closed_options());
   ASSERT_TRUE(capture.has_value()) << capture.error().reason;
   std::map<unsigned, uint64_t> bytes;
@@ -204,8 +204,8 @@ TEST_P(OcsdCorpus, BytesOfEachSource) {
   EXPECT_EQ(bytes, GetParam().bytes);
 }
 
-// Unformatted buffers: their size. Frames: what OpenCSD's deformatter gives for each ID (cs_frames_test.cpp
-// compares the bytes themselves).
+// Unformatted buffers: their size. Frames: the output of OpenCSD's deformatter for each ID
+// (cs_frames_test.cpp compares the bytes themselves).
 INSTANTIATE_TEST_SUITE_P(
     Snapshots, OcsdCorpus,
     ::testing::Values(

@@ -1,5 +1,5 @@
-// Packed captures that were made to do harm, or are damaged: refused with a reason, and nothing is written
-// outside. Archives are built byte by byte here, so that headers can say anything.
+// Packed captures that are malicious or damaged: refused with a reason, and nothing is written outside.
+// Archives are built byte by byte here, so that headers can contain anything.
 #include "decoder/open/archive.h"
 
 #include <gtest/gtest.h>
@@ -17,7 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// One entry of a ustar archive (POSIX.1-1988). `told`: the size in the header, when it is a lie.
+// One entry of a ustar archive (POSIX.1-1988). `told`: the size in the header, if it is false.
 struct Entry {
   std::string name;
   std::string content;
@@ -66,7 +66,7 @@ class ArchiveTest : public ::testing::Test {
     return unpack_archive(file.string(), to().string());
   }
   fs::path to() const { return dir_.path() / "to"; }
-  // Everything below the test's directory but the archive itself.
+  // Everything below the test's directory except the archive itself.
   std::vector<std::string> files() const {
     std::vector<std::string> out;
     for (const auto& e : fs::recursive_directory_iterator(dir_.path())) {
@@ -118,7 +118,7 @@ TEST_F(ArchiveTest, FileBelowAFileIsRefused) {
 }
 
 TEST_F(ArchiveTest, SizesThatLieAreFound) {
-  // More than is there; more than any disk has; the largest number of the format.
+  // More than the archive holds; more than any disk holds; the largest number of the format.
   for (const char* told : {"00000010000", "00700000000", "77777777777"}) {
     const auto done = unpack(tar_of({{"a", "1", '0', "", told}}));
     ASSERT_FALSE(done) << told;
@@ -134,13 +134,13 @@ TEST_F(ArchiveTest, EveryCutIsAnErrorOrWhole) {
   for (size_t size = 1; size < whole.size(); size += 64) {
     fs::remove_all(to());
     const auto done = unpack(whole.substr(0, size));
-    if (size % 512 == 0 && done) continue;  // between two entries nothing shows
+    if (size % 512 == 0 && done) continue;  // a cut between two entries cannot be detected
     EXPECT_FALSE(done) << size;
   }
 }
 
 TEST_F(ArchiveTest, CompressedBombIsRefused) {
-  // 1.3 GiB of zeros in one entry; packed it is far below what such a file may unpack to.
+  // 1.3 GiB of zeros in one entry; the packed file is far too small to unpack to that.
   const std::string head = tar_of({{"a", "", '0', "", "12400000000"}}, false);
   std::vector<uint8_t> bytes(head.begin(), head.end());
   bytes.resize(bytes.size() + (64U << 20U));

@@ -1,5 +1,5 @@
-// Captures with ground truth, opened: the text at known places and times, who ran where, what is said about
-// damage.
+// Captures with ground truth, opened: the text at known addresses and times, who ran where, and what is
+// reported about damage.
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -55,7 +55,7 @@ TEST_P(Board, EveryPokeSeparatesOldFromNew) {
   EXPECT_EQ(wrong, 0U);
 }
 
-// All kernel text at the end equals the copy taken then; what is claimed of modules does too.
+// All kernel text at the end equals the copy taken then; so does what is known of modules.
 TEST_P(Board, LastTextEqualsEndSnapshot) {
   auto end = ElfImage::open(folder_ + "/kcore.end");
   ASSERT_TRUE(end.has_value());
@@ -75,7 +75,7 @@ TEST_P(Board, LastTextEqualsEndSnapshot) {
 }
 
 TEST_P(Board, HolesAndFreedTextAreUnknown) {
-  // Between modules, after the last one, init text: nothing vouches for them.
+  // Between modules, after the last one, init text: no record backs them.
   auto symbol = capture_->symbols.named("_einittext");
   ASSERT_FALSE(symbol.empty());
   EXPECT_EQ(contents(text(), kKernelSpace, symbol[0]->range.begin - 16, 1, kTimeMax),
@@ -190,7 +190,7 @@ TEST(BoardUserKernel, ProgramAndVdsoComeFromTheSymfs) {
   EXPECT_EQ(main[0]->space, space);
   EXPECT_EQ(main[0]->dso, "/init");
   EXPECT_EQ(capture->tasks.comm(1, 0), "init");
-  EXPECT_NE(find_notice(*capture, Code::kFileNotVerified), nullptr);  // no build-id recorded: said
+  EXPECT_NE(find_notice(*capture, Code::kFileNotVerified), nullptr);  // no build-id recorded: reported
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// The catalogue of an arm64 kernel: jump labels by a table in memory or in a vmlinux that was linked
-// elsewhere, entries of functions, and tables that are not what they should be.
+// The catalogue of an arm64 kernel: jump labels by a table in memory or in a vmlinux that was linked for
+// another address, entries of functions, and tables with faults.
 #include "decoder/patch_sites/arm64_catalogue.h"
 
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@ struct Label {
   Addr site = 0, target = 0;
 };
 
-// struct jump_entry: offsets from where each field stands, and the key.
+// struct jump_entry: offsets from the address of each field, and the key.
 Bytes table_of(const std::vector<Label>& labels, Addr begin) {
   ByteSink s;
   for (const Label& label : labels) {
@@ -30,7 +30,7 @@ Bytes table_of(const std::vector<Label>& labels, Addr begin) {
   return std::move(s).take();
 }
 
-// A vmlinux linked `slide` below where the kernel runs, with that table.
+// A vmlinux linked `slide` below the address at which the kernel runs, with that table.
 Bytes vmlinux(const std::vector<Label>& labels, Addr slide = kSlide, const Bytes& id = kId) {
   const Addr linked = kText - slide;
   const Bytes table = table_of(labels, kText + kTableAt);
@@ -66,13 +66,13 @@ class Arm64Catalogue : public testing::Test {
     EXPECT_TRUE(capture.arm64.unrecorded_changes);
     EXPECT_NE(find_notice(capture, Code::kCatalogueWithoutJumpLabels), nullptr);
   }
-  // So that the kernel has function entries as ftrace makes them.
+  // Gives the kernel function entries as ftrace makes them.
   void add_entry() { kernel.put(kText + 0x1000, arm64::kMovX9Lr); }
   JumpLabels kernel;
   const Label a{kText + 0x1100, kText + 0x1180}, b{kText + 0x1104, kText + 0x1040};
 };
 
-// The vmlinux was linked for another address than the kernel runs at: the table moves with it.
+// The vmlinux was linked for a different address than the kernel runs at: the table moves with it.
 TEST_F(Arm64Catalogue, TableInAVmlinuxLinkedElsewhere) {
   add_entry();
   kernel.put(b.site, branch(b.site, b.target));  // switched on when kcore was copied
@@ -84,7 +84,7 @@ TEST_F(Arm64Catalogue, TableInAVmlinuxLinkedElsewhere) {
     EXPECT_EQ(words(capture, a.target, 1000), Words{bytes_of(arm64::kNop)});
     EXPECT_EQ(capture.arm64.complete_text, (AddrRange{kText, kText + 0x4000}));
     EXPECT_EQ(find_notice(capture, Code::kCatalogueWithoutJumpLabels), nullptr);
-    // Neighbours change alone.
+    // Neighbouring sites change separately.
     EXPECT_EQ(capture.text->cell(kKernelSpace, a.site).range, range_of(a.site, 4));
   }
 }
@@ -119,7 +119,7 @@ TEST_F(Arm64Catalogue, VmlinuxOfAnotherKernel) {
   expect_no_labels(capture, a.site);
 }
 
-// Nothing says which vmlinux it is; its places hold other words than a jump label's.
+// No build-id identifies the vmlinux; its sites hold words that are not those of a jump label.
 TEST_F(Arm64Catalogue, TableThatDoesNotFitTheText) {
   kernel.writer().build_ids({});
   std::vector<Label> labels = {a};
@@ -136,7 +136,7 @@ TEST_F(Arm64Catalogue, NoTable) {
   expect_no_labels(open(make_executable(bare)), a.site);
 }
 
-// Entries that cannot be: odd addresses, places outside of the text, targets beyond the reach of a branch.
+// Impossible entries: odd addresses, sites outside the text, targets beyond the reach of a branch.
 TEST_F(Arm64Catalogue, ImpossibleEntries) {
   std::vector<Label> labels = {
       {a.site + 2, a.target}, {kText - 0x100, a.target}, {0x1000, a.target}, {a.site + 8, a.target + 2}};
@@ -149,7 +149,7 @@ TEST_F(Arm64Catalogue, ImpossibleEntries) {
   EXPECT_EQ(words(capture, kText + 0x1200, 1000), both(kText + 0x1200, kText + 0x1300));
 }
 
-// A vmlinux that is cut anywhere, or has wrong bytes anywhere, gives a catalogue or none.
+// A vmlinux that is truncated or has wrong bytes anywhere gives a catalogue or none.
 TEST_F(Arm64Catalogue, DamagedVmlinux) {
   const Bytes whole = vmlinux({a, b});
   const auto sound = [&](const Bytes& file) {
@@ -164,7 +164,7 @@ TEST_F(Arm64Catalogue, DamagedVmlinux) {
     Bytes file = whole;
     const unsigned changes = 1 + static_cast<unsigned>(random.below(4));
     for (unsigned k = 0; k < changes; ++k) {
-      // Header, or what stands behind the text: symbols, names, section headers, the table.
+      // The header, or what follows the text: symbols, names, section headers, the table.
       const size_t at = random.chance(30) ? random.below(0xc0) : random.between(kTableAt, file.size() - 1);
       file[at] = static_cast<uint8_t>(random.chance(30) ? 0xff : random.below(256));
     }
@@ -172,9 +172,9 @@ TEST_F(Arm64Catalogue, DamagedVmlinux) {
   }
 }
 
-// All of its text is accounted for only if function entries are, too.
+// All of its text is accounted for only if function entries are known, too.
 TEST_F(Arm64Catalogue, TextWhoseEntriesAreNotKnown) {
-  const Capture older = open(vmlinux({a, b}));  // none looks as this ftrace makes them
+  const Capture older = open(vmlinux({a, b}));  // none looks like an entry of this ftrace
   EXPECT_TRUE(older.arm64.complete_text.empty());
   EXPECT_NE(find_notice(older, Code::kCatalogueWithoutJumpLabels), nullptr);
   add_entry();
@@ -186,7 +186,7 @@ TEST_F(Arm64Catalogue, TextWhoseEntriesAreNotKnown) {
   EXPECT_NE(find_notice(direct, Code::kCatalogueWithoutJumpLabels), nullptr);
 }
 
-// Samples tell of jump labels, so that those of the table that nobody touched are as they were.
+// Samples report jump labels, so those of the table that were not switched are as they were.
 TEST_F(Arm64Catalogue, WithSamples) {
   add_entry();
   const Addr sampled = kText + 0x100, target = kText + 0x180;
@@ -202,7 +202,7 @@ TEST_F(Arm64Catalogue, WithSamples) {
       EXPECT_EQ(words(capture, a.site, 4000),
                 lost && with_table ? both(a.site, a.target) : Words{bytes_of(arm64::kNop)});
       EXPECT_EQ(words(capture, sampled, 4000).size(), lost ? 2U : 1U);
-      EXPECT_EQ(words(capture, kText + 0x1004, 1000).size(), 2U);  // an entry, of which nothing tells
+      EXPECT_EQ(words(capture, kText + 0x1004, 1000).size(), 2U);  // an entry, which no sample reports
       EXPECT_EQ(capture.text->unsure_from(), lost ? 1201 : kTimeMax);
     }
   }
@@ -220,7 +220,7 @@ TEST_F(Arm64Catalogue, EntriesOfFunctions) {
   kernel.put(with_bti + 8,
              *arm64::branch_word(with_bti + 8, regs_caller, true));  // traced when kcore was copied
   kernel.put(other, arm64::kMovX9Lr);
-  kernel.put(other + 4, 0x14000010);  // a jump of its own
+  kernel.put(other + 4, 0x14000010);  // a jump that belongs to the function
   const Capture capture = open();
   for (const Addr at : {plain + 4, with_bti + 8}) {
     EXPECT_EQ(words(capture, at, 1000),

@@ -1,4 +1,4 @@
-// Changes of arm64 kernel text from samples of the jump label code: which word is possible when.
+// Changes of arm64 kernel text from samples of the jump label code: which word is possible at what time.
 #include "decoder/patch_sites/arm64_pokes.h"
 
 #include <gtest/gtest.h>
@@ -46,14 +46,13 @@ TEST(Arm64Pokes, BothWordsWhileTheCallLasts) {
   EXPECT_EQ(words(capture, site, 2101), Words{nop});
   EXPECT_EQ(words(capture, site + 4, 1050), Words{nop});
   EXPECT_NE(find_notice(capture, Code::kTextChangeSources), nullptr);
-  // Function entries change without these samples.
+  // Function entries change without such samples.
   EXPECT_TRUE(capture.arm64.unrecorded_changes);
   EXPECT_TRUE(capture.arm64.complete_text.empty());
   EXPECT_EQ(capture.text->unsure_from(), kTimeMax);
 }
 
-// The same from a BPF program that writes at entry and return, beside samples of programs that have nothing
-// to do with it.
+// The same from a BPF program that writes at entry and return, together with samples of unrelated programs.
 TEST(Arm64Pokes, BpfOutput) {
   const Addr site = kText + 0x100, target = kText + 0x180;
   JumpLabels labels;
@@ -75,7 +74,7 @@ TEST(Arm64Pokes, BpfOutput) {
 TEST(Arm64Pokes, BpfOutputThatCannotBe) {
   const Addr site = kText + 0x100, target = kText + 0x180;
   JumpLabels labels;
-  labels.bpf_entry(1000, site, target, 1, false);  // its entry is nowhere
+  labels.bpf_entry(1000, site, target, 1, false);  // its entry is in no record
   ByteSink odd;
   odd.c_string("asofjl1", 8);
   odd.u32(7);
@@ -89,7 +88,7 @@ TEST(Arm64Pokes, BpfOutputThatCannotBe) {
   EXPECT_NE(find_notice(capture, Code::kBadJumpLabelSample), nullptr);
 }
 
-// Recorded on a machine of the other byte order.
+// Recorded on a machine with the other byte order.
 TEST(Arm64Pokes, SwappedSession) {
   const Addr site = kText + 0x100, target = kText + 0x180;
   JumpLabels labels(true);
@@ -105,7 +104,7 @@ TEST(Arm64Pokes, SwappedSession) {
   EXPECT_EQ(words(capture, site, 2101), Words{nop});
 }
 
-// A pipe has no features: the formats of events come as a record.
+// A pipe has no features: event formats are a record.
 TEST(Arm64Pokes, SamplesThroughAPipe) {
   const Bytes formats = tracing_data();
   CsRecording recording(1, {etm4_block(0, 0x10)});
@@ -140,7 +139,7 @@ TEST(Arm64Pokes, LostSamples) {
   EXPECT_NE(find_notice(capture, Code::kJumpLabelWithoutEnd), nullptr);
 }
 
-// A LOST record: any place may have been switched in that time, until a sample tells of it again.
+// A LOST record: any site may have been switched in that time, until a sample reports it again.
 TEST(Arm64Pokes, LostRecords) {
   const Addr site = kText + 0x100, other = kText + 0x200, target = kText + 0x180;
   const Bytes nop = bytes_of(arm64::kNop);
@@ -152,7 +151,7 @@ TEST(Arm64Pokes, LostRecords) {
     labels.lost(1200, 3000, 40);
     labels.entry(3010, other, target, 1);
     labels.leave(3100);
-    // Switched on once more: it was off, and who switched it off was lost.
+    // Switched on again: it was off, and the record that switched it off was lost.
     if (again) labels.entry(4000, site, target, 1);
     if (again) labels.leave(4100);
     const Capture capture = labels.open();
@@ -169,11 +168,11 @@ TEST(Arm64Pokes, LostRecords) {
   }
 }
 
-// What a copy of memory has and the samples do not explain stays possible.
+// What a copy of memory shows and the samples do not explain stays possible.
 TEST(Arm64Pokes, CopiesThatDisagree) {
   const Addr site = kText + 0x100, target = kText + 0x180;
   JumpLabels labels;
-  labels.put(site, 0xd4200080);  // a kprobe sat there
+  labels.put(site, 0xd4200080);  // a kprobe was there
   labels.end_ = labels.text_;
   labels.entry(1000, site, target, 1);
   labels.leave(1100);
@@ -183,7 +182,7 @@ TEST(Arm64Pokes, CopiesThatDisagree) {
   EXPECT_NE(find_notice(capture, Code::kCopyContradictsSamples), nullptr);
 }
 
-// Samples of another function, or that cannot be true, change nothing.
+// Samples of another function, or that cannot be true, have no effect.
 TEST(Arm64Pokes, OtherSamples) {
   const Addr site = kText + 0x100;
   JumpLabels labels;
@@ -195,7 +194,7 @@ TEST(Arm64Pokes, OtherSamples) {
   EXPECT_NE(find_notice(capture, Code::kBadJumpLabelSample), nullptr);
 }
 
-// Words that two copies have differently may have changed at different times, even neighbours.
+// Words that differ between two copies may have changed at different times, even adjacent ones.
 TEST(Arm64Pokes, CopiesDifferByWords) {
   const Addr site = kText + 0x100;
   JumpLabels labels;

@@ -1,4 +1,4 @@
-// The recording of an arm64 kernel of a few pages that the tests of its changing text share: jump labels,
+// The recording of an arm64 kernel of a few pages, shared by the tests of its changing text: jump labels,
 // samples of the code that switches them, copies of kcore.
 #pragma once
 #include <algorithm>
@@ -96,7 +96,7 @@ class JumpLabels {
     raw.u64(kText + 0x900);
     sample(kReturnId, time, raw.bytes());
   }
-  // As a BPF program at the same place writes them; without `fields` they are in the copy of memory.
+  // As a BPF program at the same function writes them; without `fields`, they are in the copy of memory.
   void bpf_entry(uint64_t time, Addr site, Addr target, uint32_t type, bool fields = true) {
     ByteSink raw(big_endian_);
     raw.c_string("asofjl1", 8);

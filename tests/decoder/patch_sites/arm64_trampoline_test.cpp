@@ -1,5 +1,5 @@
-// The code of KPTI that runs at an address of the fixmap: found by how the kernel computes that address, with
-// its bytes from memory or from vmlinux, and its names.
+// The KPTI code that runs at a fixmap address: found by how the kernel computes that address, with its bytes
+// from memory or from vmlinux, and its names.
 #include "decoder/patch_sites/arm64_trampoline.h"
 
 #include <gtest/gtest.h>
@@ -59,7 +59,7 @@ TEST_F(Arm64Kernel, BytesFromMemory) {
   EXPECT_TRUE(capture.text->cell(kKernelSpace, kAlias + 0x1000).versions.empty());
 }
 
-// perf's copy ends at _etext, the section lies behind it. The file was linked for another address.
+// perf's copy ends at _etext, and the section is after it. The file was linked for another address.
 TEST_F(Arm64Kernel, BytesAndNamesFromVmlinux) {
   constexpr Addr kSlide = 0x110000, kImageAt = 0x6000;
   way_out(kText + kImageAt);
@@ -80,7 +80,7 @@ TEST_F(Arm64Kernel, BytesAndNamesFromVmlinux) {
   EXPECT_NE(find_notice(capture, Code::kKernelTextFromFile), nullptr);
 }
 
-// Its place is known, its bytes are not: a name, and nothing else.
+// Its address is known, its bytes are not: a name, and nothing else.
 TEST_F(Arm64Kernel, BytesNowhere) {
   way_out(kText + 0x6000);
   const Capture capture = open();
@@ -88,18 +88,18 @@ TEST_F(Arm64Kernel, BytesNowhere) {
   EXPECT_TRUE(capture.text->cell(kKernelSpace, kAlias).versions.empty());
 }
 
-// Constants that are something else.
+// Constants with another meaning.
 TEST_F(Arm64Kernel, OtherCode) {
   way_out(kText + 0x3000);
   kernel.put(kWayOut + 32, 0xcb1d03df);
   way_out(kText + 0x3000, kText + 0x300);
-  kernel.put(kText + 0x300 + 8, 0xf2800000U | 0x6001U << 5U | 30);  // no page
+  kernel.put(kText + 0x300 + 8, 0xf2800000U | 0x6001U << 5U | 30);  // not page-aligned
   way_out(kText + 0x3000, kText + 0x3fe4);                          // cut by the end of the text
   const Capture capture = open();
   EXPECT_EQ(name_at(capture, kAlias + 0x40), "");
 }
 
-// The callback serves as an anchor only where nothing but kprobes makes use of it.
+// The callback serves as an anchor only if kprobes alone use it.
 TEST_F(Arm64Kernel, CallersOfTheTextPatcher) {
   kernel.writer().text_poke(kText + 0x1000, bytes_of(arm64::kNop), bytes_of(0xd4200080), {.time = 10});
   const Addr callback = kText + 0x500, patch = kText + 0x540, arm = kText + 0x580, other = kText + 0x5c0;
@@ -107,7 +107,7 @@ TEST_F(Arm64Kernel, CallersOfTheTextPatcher) {
   kernel.symbol(patch, "aarch64_insn_patch_text");
   kernel.symbol(arm, "arch_arm_kprobe");
   kernel.symbol(other, "arch_prepare_kprobe");
-  EXPECT_EQ(open().arm64.patch_text_cb, 0U);  // nobody calls it
+  EXPECT_EQ(open().arm64.patch_text_cb, 0U);  // it has no caller
   kernel.put(arm + 8, *arm64::branch_word(arm + 8, patch, true));
   EXPECT_EQ(open().arm64.patch_text_cb, callback);
   kernel.put(other + 8, *arm64::branch_word(other + 8, patch, true));  // slots of kprobes as well

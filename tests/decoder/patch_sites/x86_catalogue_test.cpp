@@ -1,5 +1,5 @@
-// Places of an x86 kernel that its own code patches, found without a vmlinux, and what a loss of records
-// makes of them.
+// Sites of an x86 kernel that its own code patches, found without a vmlinux, and how a loss of records
+// affects them.
 #include "decoder/patch_sites/x86_catalogue.h"
 
 #include <gtest/gtest.h>
@@ -41,7 +41,7 @@ class X86Catalogue : public ::testing::Test {
     r.symbol(kCaller, 'T', "ftrace_caller");
     r.writer.text_poke(kText + 0x100, nop5_bytes(), call_bytes(kText + 0x100, kCaller), Recording::at(200));
   }
-  // A jump table behind the text, as in a copy of kcore that has data: one entry each.
+  // A jump table after the text, as in a copy of kcore that has data: one entry each.
   void jump_table(const std::vector<std::pair<Addr, Addr>>& labels) {
     const Addr begin = kText + Recording::kTextSize + 0x1000;
     ByteSink table;
@@ -139,7 +139,7 @@ TEST_F(X86Catalogue, AskedForWithoutATableThatIsTold) {
   EXPECT_NE(find_notice(*capture, Code::kCatalogueWithoutJumpLabels), nullptr);
 }
 
-// The table may say anything: places outside the text, one place twice, targets out of reach.
+// The table may contain anything: addresses outside the text, duplicate addresses, targets out of reach.
 TEST_F(X86Catalogue, ATableOfNonsenseDoesNoHarm) {
   const Addr off = kText + 0x500;
   put(off, nop5_bytes());

@@ -1,5 +1,5 @@
-// The smallest perf.data files, byte by byte, for the reader's own tests: written from the format's
-// description alone, so that neither the reader nor the writer of tests/support is its own witness.
+// The smallest perf.data files, byte by byte, for the reader's own tests: written from the description of the
+// format alone, so that neither the reader nor the writer of tests/support confirms itself.
 #pragma once
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -25,8 +25,8 @@ namespace asof::test {
 
 using Bytes = std::vector<uint8_t>;
 
-// A file with this content for the lifetime of the object. It lies in memory: thousands of damaged ones are
-// tried.
+// A file with this content for the lifetime of the object. It is kept in memory, because thousands of damaged
+// ones are tried.
 class TempFile {
  public:
   explicit TempFile(const Bytes& content) : fd_(::memfd_create("asof-test", MFD_CLOEXEC)) {
@@ -244,7 +244,7 @@ class PerfBytes {
     return at;
   }
 
-  // The same as a pipe: attributes and features as records in front.
+  // The same as a pipe: attributes and features are records at the beginning.
   Bytes pipe() const {
     ByteSink out = sink();
     put_magic(out);

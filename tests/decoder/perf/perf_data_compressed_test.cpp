@@ -117,7 +117,7 @@ TEST_P(PerfCompressed, DamageLosesTheRestOfTheStreamUpToANewFrame) {
   EXPECT_EQ(told, 2U);
 }
 
-// What was carried over before the damage is no head of what comes after it.
+// What was carried over before the damage is not the beginning of what comes after it.
 TEST_P(PerfCompressed, RecordCutBeforeDamageIsNotJoinedToTheNewFrame) {
   PerfBytes file;
   file.attr({.ids = {5}});

@@ -1,4 +1,4 @@
-// Recordings of real machines and of the boards: what is in them is known from other parsers.
+// Recordings of real machines and of the boards: their contents are known from other parsers.
 #include <fmt/format.h>
 #include <rapidjson/document.h>
 #include <rapidjson/istreamwrapper.h>
@@ -13,9 +13,8 @@ std::filesystem::path shared(const std::string& name) {
   return std::filesystem::path(ASOF_SHARED_DIR) / name;
 }
 
-#define NEEDS(path)                   \
-  if (!std::filesystem::exists(path)) \
-  GTEST_SKIP() << (path).string() << " is not there: unpack ../shared first"
+#define NEEDS(path) \
+  if (!std::filesystem::exists(path)) GTEST_SKIP() << (path).string() << " is missing: unpack ../shared first"
 
 std::string our_name(const std::string& name) {
   if (name == "H_ATTR") return "HEADER_ATTR";
@@ -23,7 +22,7 @@ std::string our_name(const std::string& name) {
   return name;
 }
 
-// Records as they stand in the file, without those that were packed.
+// Records as in the file, without those that were packed.
 std::map<std::string, uint64_t> outer_counts(const PerfData& data) {
   std::map<std::string, uint64_t> counts;
   data.for_each([&](const Record& record) {
@@ -55,7 +54,7 @@ void check_folder(const std::string& folder) {
     bool text_behind = false;
     for (const auto& record : file.value["records"].GetObject()) {
       const std::string type = record.name.GetString();
-      // "[ perf record: ..." that a terminal's output added, read by the other scanner as a record.
+      // "[ perf record: ..." from a terminal's output, which the other scanner read as a record.
       if (type == "T1701847131") {
         text_behind = true;
       } else {
@@ -77,7 +76,7 @@ void check_folder(const std::string& folder) {
 TEST(PerfCorpus, IntelPtOfQuipper) { check_folder("perfdata-intel_pt-quipper"); }
 TEST(PerfCorpus, SideBand) { check_folder("perfdata-sideband"); }
 
-// The same load recorded packed and plain, on two machines each: what is inside the packed records.
+// The same load recorded packed and plain, on two machines each: the contents of the packed records.
 TEST(PerfCorpus, PackedRecordsAreTheRecordsOfAShortSleep) {
   const auto folder = shared("corpus/perfdata-sideband");
   NEEDS(folder);
@@ -145,7 +144,7 @@ TEST(PerfCorpus, BoardCapturesOpenWithoutDamage) {
       EXPECT_TRUE(stream.losses.empty());
       EXPECT_EQ(stream.begin(), 0U);
       for (const StreamPiece& piece : stream.pieces) EXPECT_FALSE(piece.discontinuity);
-      // The true length is what the AUX records tell; payloads are padded.
+      // The true length is given by the AUX records; payloads are padded.
       uint64_t end = 0;
       for (const AuxRecord& record : (*data)->aux_records()) {
         if (record.id.cpu == stream.cpu) end = std::max(end, record.offset + record.size);

@@ -1,5 +1,5 @@
-// Damaged files: cut anywhere, bits flipped anywhere, sizes that lie. Nothing may crash, hang or pass in
-// silence, and what is sound behind the damage is still read.
+// Damaged files: truncated anywhere, bits flipped anywhere, false sizes. Nothing may crash, hang or go
+// unreported, and what is intact after the damage is still read.
 #include <set>
 
 #include "decoder/perf/records.h"
@@ -47,7 +47,7 @@ PerfBytes mixed_file() {
   return file;
 }
 
-// Uses everything there is, as a reader of the whole would.
+// Uses everything in the file, as a reader of the whole would.
 size_t exercise(const PerfData& data) {
   size_t seen = 0;
   data.for_each([&](const Record& record) {
@@ -73,7 +73,7 @@ TEST(PerfDamage, CutAtEveryLength) {
   for (const Bytes& whole : {source.file(), source.pipe()}) {
     const TempFile file({});
     const bool is_pipe = whole[8] == 16;
-    std::set<uint64_t> sound;  // a pipe cut between two records is no damage
+    std::set<uint64_t> sound;  // a cut of a pipe between two records is not damage
     if (is_pipe) {
       const auto data = open_bytes(whole);
       uint64_t last = 16;
@@ -94,7 +94,7 @@ TEST(PerfDamage, CutAtEveryLength) {
       }
       exercise(**data);
       const bool quiet = (*data)->notices().empty();
-      EXPECT_TRUE(!quiet || sound.contains(length)) << "cut at " << length << " passed in silence";
+      EXPECT_TRUE(!quiet || sound.contains(length)) << "cut at " << length << " was not reported";
       reported += quiet ? 0U : 1U;
     }
     EXPECT_GE(refused, 16U);

@@ -1,4 +1,4 @@
-// Header features: what is read of each, and bodies that lie.
+// Header features: what is read of each, and bodies with false contents.
 #include "decoder/perf/records.h"
 #include "tests/decoder/perf/perf_bytes.h"
 
@@ -93,7 +93,7 @@ TEST(PerfFeatures, BpfLiesAreReportedAndBounded) {
       with_programs({{.functions = {{0x1000, 10}}, .code = 10, .ksyms_offset_error = 1U << 20},
                      {.id = 9, .functions = {{0x2000, 4}}, .code = 4}});
   EXPECT_TRUE(notice_of(outside->notices(), Code::kBadFeature));
-  ASSERT_EQ(outside->bpf_images().size(), 2U);  // the next block is found all the same
+  ASSERT_EQ(outside->bpf_images().size(), 2U);  // the next block is found nevertheless
   EXPECT_EQ(outside->bpf_images()[1].functions.size(), 1U);
   const auto count = with_programs({{.functions = {{0x1000, 4}}, .code = 4}}, false, 1000000);
   EXPECT_TRUE(notice_of(count->notices(), Code::kBadFeature));
@@ -108,7 +108,7 @@ TEST(PerfFeatures, BpfBtf) {
     s.u32(4);
     s.u32(0x01020304);
     s.u32(5);
-    s.u32(1000);  // more than there is
+    s.u32(1000);  // more than are present
   });
   const auto data = open_bytes(file.file());
   ASSERT_EQ(data->bpf_btf().size(), 1U);

@@ -194,7 +194,7 @@ TEST_P(PerfRecords, KernelText) {
   EXPECT_EQ(describe_record(poke.record), "0xffffffff81234567 old 5 [0102030405] new 2 [0607]");
 }
 
-// Where several listen, the kernel makes records longer than what it writes into them.
+// With several listeners, the kernel makes records longer than what it writes into them.
 TEST_P(PerfRecords, LongerThanTheirFields) {
   const std::vector<std::pair<uint32_t, PerfBytes::Body>> kinds = {{17,
                                                                     [](ByteSink& s) {
@@ -403,7 +403,7 @@ TEST_P(PerfRecords, MapsOfThreadsAndCpus) {
             (std::vector<uint32_t>{UINT32_MAX}));
 }
 
-// All fields in front of AUX, so that a wrong width of any of them shows in the AUX bytes.
+// All fields before AUX, so that a wrong width of any of them shows in the AUX bytes.
 TEST_P(PerfRecords, SampleWithEveryField) {
   const PerfBytes::Attr attr{.sample_type = 0x1ffffff & ~(1ULL << 14),  // WEIGHT_STRUCT instead of WEIGHT
                              .ids = {5},
@@ -489,7 +489,7 @@ TEST(PerfRecordNames, KnownAndUnknown) {
   EXPECT_EQ(record_type_name(87), "UNKNOWN(87)");
 }
 
-// Whatever the length, a parser either refuses or reads within the record (sanitizers watch).
+// For any length, a parser either refuses or reads within the record (sanitizers check).
 TEST(PerfRecordSizes, EveryTypeAtEveryLength) {
   for (const uint32_t type :
        {1, 2, 3, 4, 5, 7, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 70, 72, 73, 74, 79}) {

@@ -1,5 +1,5 @@
-// Containers: files of every header and attribute size, killed recorders, the other byte order, directories,
-// pipes.
+// Containers: files of every header and attribute size, recordings of a killed perf, the other byte order,
+// directories, pipes.
 #include "decoder/perf/perf_data.h"
 
 #include <thread>
@@ -202,7 +202,7 @@ TEST(PerfDataFile, AttributeIdsOutsideTheFileAreReported) {
   EXPECT_EQ(records_of(*data).size(), 1U);
 }
 
-// Many attributes that all claim the same bytes as their ids must not multiply them.
+// Many attributes that all state the same bytes as their ids must not multiply them.
 TEST(PerfDataFile, IdsOfAllAttributesAreNotMoreThanTheFileHolds) {
   PerfBytes file;
   for (int i = 0; i < 50; ++i) file.attr();

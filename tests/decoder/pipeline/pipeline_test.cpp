@@ -1,5 +1,5 @@
-// run_pipeline: the same chunks in the same order for any number of workers, and a segment decoded alone is
-// the segment decoded among the others.
+// run_pipeline: the same chunks in the same order for any number of workers, and a segment decoded alone
+// equals the same segment decoded among the others.
 #include "decoder/pipeline/pipeline.h"
 
 #include <gtest/gtest.h>
@@ -23,7 +23,7 @@ Capture open_demo() {
   return std::move(*capture);
 }
 
-// The demo's trace many times in a row: so long that workers take several segments at a time.
+// The demo's trace many times in succession: so long that workers take several segments at a time.
 struct LongDemo {
   LongDemo() : capture(open_demo()) {
     for (Stream& s : capture.streams) {
@@ -67,7 +67,7 @@ class Transcript : public ChunkConsumer {
   size_t limit = SIZE_MAX;
 
  private:
-  // Workers ask stopped() while another one delivers.
+  // Workers call stopped() while another one delivers.
   std::shared_ptr<std::atomic<size_t>> count_ = std::make_shared<std::atomic<size_t>>(0);
 };
 
@@ -94,7 +94,7 @@ TEST(Pipeline, SameForAnyNumberOfWorkersAndAnyBudget) {
   }
 }
 
-// The same by prepare(); of the steps only how many there were and when is there when a chunk is delivered.
+// The same by prepare(); when a chunk is delivered, only the number and times of its steps remain.
 class PreparedTranscript final : public ChunkConsumer {
  public:
   std::unique_ptr<Prepared> prepare(const Chunk& c, const Stream& stream) override {
@@ -188,7 +188,7 @@ TEST(Pipeline, StopsWhenTheConsumerHasEnough) {
   EXPECT_EQ(t.lines.size(), 3U);
 }
 
-// Workers that wait for their turn while nobody wants more are let go.
+// Workers that wait to deliver are released when no more output is wanted.
 void stop_everywhere(const Capture& capture, size_t chunk_steps) {
   const size_t all = run(capture, {.jobs = 1, .decode = {.chunk_steps = chunk_steps}}).lines.size();
   for (size_t limit = 1; limit < all; limit += 1 + limit / 7) {

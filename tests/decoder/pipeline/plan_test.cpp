@@ -1,4 +1,4 @@
-// SegmentPlan: what it gives one by one is what all segments of all streams are when they are put in order.
+// SegmentPlan: what it returns one by one equals all segments of all streams, put in order.
 #include "decoder/pipeline/plan.h"
 
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@ SegmentKey key_of(const Segment& s) {
   return {s.stream, s.index, s.begin, s.end, s.tail_end, s.start_time, static_cast<bool>(s.before)};
 }
 
-// The same by way of lists of everything.
+// The same by building complete lists.
 std::vector<SegmentKey> by_lists(const Arch& arch, const Capture& capture, TimeBounds time,
                                  ChunkOrder order) {
   std::vector<Segment> all;

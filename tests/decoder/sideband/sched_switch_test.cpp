@@ -1,4 +1,4 @@
-// Context switches told by samples of sched:sched_switch.
+// Context switches described by samples of sched:sched_switch.
 #include <gtest/gtest.h>
 
 #include "tests/decoder/capture_test_util.h"
@@ -72,7 +72,7 @@ TEST_F(Sampled, SamplesAreTheContextSwitches) {
   ASSERT_TRUE(c.has_value());
   const Stream& s = c->streams.at(0);
   ASSERT_NE(s.context_at(500), nullptr);
-  EXPECT_EQ(s.context_at(500)->tid, 100) << "who ran before the first switch is in it, too";
+  EXPECT_EQ(s.context_at(500)->tid, 100) << "the first switch also names who ran before it";
   EXPECT_EQ(s.context_at(1500)->tid, 201);
   EXPECT_EQ(s.context_at(1500)->pid, 200);
   EXPECT_EQ(s.context_at(2500)->tid, 0);
@@ -91,7 +91,7 @@ TEST_F(Sampled, SwitchRecordsOutrankThem) {
 }
 
 TEST_F(Sampled, FormatOfAnotherKernelHasTheFieldsElsewhere) {
-  std::string moved = kFormat;  // both fields change places
+  std::string moved = kFormat;  // both fields are swapped
   moved.replace(moved.find("offset:24"), 9, "offset:99");
   moved.replace(moved.find("offset:56"), 9, "offset:24");
   moved.replace(moved.find("offset:99"), 9, "offset:56");

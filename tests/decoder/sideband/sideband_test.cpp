@@ -46,7 +46,7 @@ TEST_F(Facts, MalformedPokesAreLeftOutWithTheirOffset) {  // [L09]
   raw_poke(~0ULL - 1, 5, 5, 12, 500);                     // beyond the address space
   raw_poke(Recording::kText, 2, 2, 4, 0);                 // no time
   raw_poke(Recording::kText, 2, 2, 4, 600, 2);            // not the host's kernel by its cpumode
-  raw_poke(Recording::kText, 2, 2, 20, 650);              // more than padding behind its bytes
+  raw_poke(Recording::kText, 2, 2, 20, 650);              // more than padding after its bytes
   raw_poke(Recording::kText, 2, 2, 4, 700);
   const SideBand side = read();
   ASSERT_EQ(side.pokes.size(), 1U);

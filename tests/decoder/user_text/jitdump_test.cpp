@@ -1,5 +1,5 @@
-// Code of JITs: the file, its place in the text of a process, and traces through addresses that are used
-// anew.
+// Code of JITs: the file, its position in the text of a process, and traces through addresses that are
+// reused.
 #include "decoder/user_text/jitdump.h"
 
 #include <gtest/gtest.h>
@@ -70,7 +70,7 @@ TEST(JitDumpFile, DamageEndsItAndWhatCannotBeIsLeftOut) {
   EXPECT_EQ(dump->code()[1].name, "g");
   EXPECT_EQ(notices.size(), 2U);
   for (const Notice& n : notices) EXPECT_EQ(n.code, Code::kBadJitdumpRecord);
-  for (size_t size = 0; size < w.bytes().size(); ++size) {  // cut anywhere: no more than what is there
+  for (size_t size = 0; size < w.bytes().size(); ++size) {  // cut anywhere: no more than the file holds
     const auto cut = read({w.bytes().begin(), w.bytes().begin() + static_cast<long>(size)}, &notices);
     EXPECT_EQ(cut == nullptr, size < 40) << size;
     EXPECT_LE(cut ? cut->code().size() : 0, 2U);
@@ -122,7 +122,7 @@ TEST_F(Jit, LoadsAreVersionsWithNames) {
   EXPECT_EQ(at(kCode, 100), std::vector<Bytes>{{0x11}});
   EXPECT_EQ(at(kCode + 20, 199), std::vector<Bytes>{{0x11}});
   EXPECT_EQ(at(kCode + 20, 200), std::vector<Bytes>{{0x22}});
-  EXPECT_EQ(at(kCode + 4, 200), kUnknown) << "what sticks out of an overwritten function is free memory";
+  EXPECT_EQ(at(kCode + 4, 200), kUnknown) << "the rest of an overwritten function is free memory";
   EXPECT_EQ(name(kCode + 20, 150), "first");
   EXPECT_EQ(name(kCode + 20, 250), "second");
   EXPECT_EQ(name(kCode + 4, 250), "");

@@ -68,7 +68,7 @@ TEST_F(User, MappedFileWithItsBuildId) {
   EXPECT_EQ(symbol->symbol->dso, "/bin/a");
 }
 
-// simpleperf stores ids of 16 bytes as 20 with zeros behind, and people pull files into one folder without
+// simpleperf stores ids of 16 bytes as 20 with trailing zeros, and people pull files into one folder without
 // their paths.
 TEST_F(User, FileByNameAloneNeedsItsBuildId) {
   file("/a", 0x11, 0xaa);
@@ -242,7 +242,7 @@ TEST_F(User, JitCodeIsUnknownAndItsNamesAreKnown) {
   EXPECT_EQ(symbol->symbol->name, "js:fib");
 }
 
-// May what is there at t have been changed by the process? (Version::unsure)
+// May the process have changed what is there at t? (Version::unsure)
 bool unsure_at(const Capture& capture, Space space, Addr a, Time t) {
   bool unsure = false;
   for (const Version& v : capture.text->cell(space, a).versions)
@@ -250,7 +250,7 @@ bool unsure_at(const Capture& capture, Space space, Addr a, Time t) {
   return unsure;
 }
 
-// mprotect() of one page of two, by a child of what it inherited, and by its parent later.
+// mprotect() of one page of two, by a child on inherited memory, and by its parent later.
 TEST_F(User, ChildMakesInheritedCodeExecutableAgain) {
   ExecutableSpec spec{.address = kCode, .text = Bytes(0x2000, 0x11), .build_id = Bytes(20, 0xaa)};
   write_bytes(r.dir.path() / "perf.data/symfs/bin/a", make_executable(spec));
@@ -275,14 +275,14 @@ TEST_F(User, ChildMakesInheritedCodeExecutableAgain) {
   ASSERT_NE(child, parent);
   for (const Time t : {99, 150, 210, 310})
     EXPECT_FALSE(unsure_at(*capture, parent, kCode, t) || unsure_at(*capture, child, kCode, t)) << t;
-  EXPECT_TRUE(unsure_at(*capture, child, kCode + 0x1000, 150));  // nothing tells of a time before it
+  EXPECT_TRUE(unsure_at(*capture, child, kCode + 0x1000, 150));  // no record shows an earlier state
   EXPECT_TRUE(unsure_at(*capture, child, kCode + 0x1000, 210));
   EXPECT_TRUE(unsure_at(*capture, parent, kCode + 0x1000, 310));
   EXPECT_EQ(contents(*capture->text, child, kCode + 0x1000, 1, 210), std::vector<Bytes>{{0x11}});
   EXPECT_NE(find_notice(*capture, Code::kSelfModifyingProcess), nullptr);
 }
 
-// perf -d records mappings that are no code: headers in front of code, as linkers lay files out.
+// perf -d records mappings that are not code: headers before code, as linkers lay files out.
 TEST_F(User, LoadersMapCodeOnce) {
   file("/bin/a", 0x11, 0xaa);
   MmapSpec head{.pid = 7,

@@ -1,4 +1,4 @@
-// The vDSO where no copy of it was kept with the recording.
+// The vDSO if no copy of it was kept with the recording.
 #include <gtest/gtest.h>
 #include <stdlib.h>
 #include <sys/auxv.h>
@@ -16,7 +16,7 @@ using namespace test;
 constexpr Addr kAt = 0x7fff00000000;  // of the mapping
 const std::vector<Bytes> kUnknown = {{}};
 
-// As the kernel has it: an ELF file with its soname somewhere in it. Its code is one page behind its begin.
+// As in the kernel: an ELF file with its soname somewhere in it. Its code is one page after its beginning.
 Bytes vdso_file(uint8_t fill, uint8_t id) {
   const std::string name = "linux-vdso.so.1";
   Bytes text(80, fill);
@@ -25,7 +25,7 @@ Bytes vdso_file(uint8_t fill, uint8_t id) {
       {.address = 0x1000, .text = text, .symbols = {{"__vdso_time", 0x1000, 16}}, .build_id = Bytes(20, id)});
 }
 
-// Kernel memory with an image on its second page, behind an ELF header that is none's.
+// Kernel memory with an image on its second page, after an ELF header that belongs to no image.
 Bytes rodata(const Bytes& vdso) {
   Bytes out = {0x7f, 'E', 'L', 'F', 2, 1, 1};
   out.resize(0x1000);
@@ -77,7 +77,7 @@ TEST_F(Vdso, OfAnotherBuildIsNotTaken) {
   EXPECT_NE(notice->hint.find("--vmlinux"), std::string::npos) << notice->hint;
 }
 
-// The kernel patches its image at boot, as the rest of its text.
+// The kernel patches its image at boot, like the rest of its text.
 TEST_F(Vdso, OfTheKernelsFileIsNotCertain) {
   const Bytes data = rodata(vdso_file(0x22, 0xaa));
   const ExecutableSpec vmlinux{.address = Recording::kText, .text = data, .build_id = Bytes(20, 0xcc)};

@@ -1,5 +1,5 @@
 // The committed captures of simulated boards (docs/boards.md): a real Debian kernel that rewrites its own
-// text, decoded and compared with what executed, without anything that is not in this repository.
+// text, decoded and compared with what executed, from files of this repository only.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -62,7 +62,7 @@ TEST_F(BoardCapture, X86IsDecodedExactly) {
   for (const auto& cpu : result.at("cpus")) EXPECT_TRUE(cpu.at("ip_hash_agrees").get<bool>());
 }
 
-// The same with one state of the text only, as other tools have it: the changes matter here.
+// The same with only one state of the text, as in other tools: the changes matter here.
 TEST_F(BoardCapture, X86NeedsTheTextOfItsTime) {
   const std::string board = unpacked("board-x86");
   for (const char* mode : {"first", "last"}) {

@@ -1,5 +1,5 @@
 // The parts of a simulated board that need no emulator: the reader of the plugin's log, the relation of the
-// guest's clock to the count of instructions, and the way from executed blocks to packets and truth.
+// guest's clock to the count of instructions, and the conversion of executed blocks to packets and truth.
 #include <gtest/gtest.h>
 
 #include <stdexcept>
@@ -93,7 +93,7 @@ TEST(BoardClock, FollowsMarksAndTellsItsError) {
   EXPECT_EQ(c.jumps(), 1U);
   EXPECT_EQ(c.error_bound(), 1U);
   EXPECT_EQ(c.ns(400), 9'000'400U);
-  c.mark(5404, 9'000'600, false);  // interrupted behind the counter: no use
+  c.mark(5404, 9'000'600, false);  // interrupted after reading the counter: unusable
   EXPECT_EQ(c.skipped(), 1U);
   EXPECT_EQ(c.ns(6000), 9'006'000U);
   uint64_t last = 0;
@@ -122,8 +122,7 @@ X86Options x86_options() {
   return o;
 }
 
-// Kinds of the packets behind the first PSB+, as text; addresses of TIP-like packets are checked by the
-// caller.
+// Kinds of the TIP-like packets outside PSB+, in order.
 std::vector<x86::Pk> packets(std::span<const uint8_t> trace) {
   std::vector<x86::Pk> out;
   bool sync = false;
@@ -140,7 +139,7 @@ std::vector<x86::Pk> packets(std::span<const uint8_t> trace) {
   return out;
 }
 
-// System call: INT3 in the way, handled by an entry that returns behind it.
+// A system call hits an INT3, whose handler returns to the instruction after it.
 TEST(BoardX86, AnInt3NeverRetires) {
   LogBuilder b;
   const auto call = b.block(kCode, {kNop1, kInt3});
@@ -162,7 +161,7 @@ TEST(BoardX86, AnInt3NeverRetires) {
   EXPECT_EQ(packets(cpu.trace), (std::vector{Pk::kPge, Pk::kFup, Pk::kTip, Pk::kTip, Pk::kPgd}));
 }
 
-// An interrupt behind a conditional branch: the frame says which way it went.
+// An interrupt after a conditional branch: the frame shows the direction of the branch.
 TEST(BoardX86, TheFrameTellsWhereABranchWent) {
   for (const bool taken : {false, true}) {
     LogBuilder b;

@@ -1,5 +1,5 @@
-// Live text of real kernels: every instruction of the board captures, and what recordings without their files
-// end in. Skipped where the captures beside the project are absent.
+// Live text of real kernels: every instruction of the board captures, and how decoding of recordings without
+// their files ends. Skipped where the captures beside the project are absent.
 #include <algorithm>
 #include <cstring>
 #include <fstream>
@@ -42,7 +42,7 @@ INSTANTIATE_TEST_SUITE_P(X86, Board, ::testing::Values("small", "storm", "storm-
                            return name;
                          });
 
-// A CoreSight capture of a board: what tells of its changes of text, and how much of it is exact.
+// A CoreSight capture of a board: what records its changes of text, and how much of it is exact.
 struct Arm64Capture {
   const char* name;  // of the test
   const char* data;  // below captures/
@@ -84,8 +84,8 @@ INSTANTIATE_TEST_SUITE_P(
                       Arm64Capture{"helper_samples", "arm64-board-helper/nopoke.data", 9'105'337, 224}),
     [](const auto& info) { return info.param.name; });
 
-// A jump table of the places that were switched, and of a thousand more that never were, in a vmlinux linked
-// elsewhere.
+// A jump table of the sites that were switched, and of a thousand more that never were, in a vmlinux linked
+// at another address.
 std::vector<uint8_t> vmlinux_of(const std::string& board) {
   constexpr uint64_t kSlide = 0x1230000, kNop = 0xd503201f;
   constexpr unsigned kDecoyEvery = 61, kDecoys = 1000;
@@ -134,7 +134,7 @@ std::vector<uint8_t> vmlinux_of(const std::string& board) {
                           .machine = 183});
 }
 
-// No record tells of any change. With the catalogue the trace says which state every place was in.
+// No record shows any change. With the catalogue the trace shows the state of every site.
 TEST(Arm64Catalogue, ChangesWithoutRecordsAreProved) {
   const std::string board = shared("captures/arm64-board-tiny");
   if (!std::filesystem::exists(board)) GTEST_SKIP() << "captures beside the project are absent";
@@ -151,11 +151,11 @@ TEST(Arm64Catalogue, ChangesWithoutRecordsAreProved) {
     EXPECT_EQ(cpu["wrong_by_confidence"]["proved"], 0) << ran.out;
     right += cpu["right"].get<uint64_t>();
   }
-  // Of 8,319,235. Choices that nothing decides lead to 38 gaps.
+  // Of 8,319,235. Undecided choices lead to 38 gaps.
   EXPECT_GE(right, 8'318'500U) << ran.out;
 }
 
-// No binary of this recording is here: the files are named, nothing is guessed.
+// The binaries of this recording are absent: they are named, and nothing is guessed.
 TEST(Boards, RecordingWithoutItsFilesNamesThem) {
   const std::string file = shared("corpus/perfdata-intel_pt-quipper/perf.data.intel_pt-4.14");
   if (!std::filesystem::exists(file)) GTEST_SKIP() << "captures beside the project are absent";

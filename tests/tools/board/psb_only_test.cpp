@@ -1,7 +1,7 @@
-// Live text with next to no time: the storm board's execution traced anew such that only sync points carry a
-// TSC. Records, text and truth are those of the recording. A sync point comes once in thousands of branches,
-// so nearly every visit to changed text must be told by the trace; what it cannot tell must be said to be in
-// doubt. Skipped where the captures beside the project are absent.
+// Live text with almost no time: the storm board's execution traced anew such that only sync points carry a
+// TSC. Records, text and truth are those of the recording. There is one sync point in thousands of branches,
+// so the trace must decide nearly every visit to changed text; what it cannot decide must be reported as
+// doubtful. Skipped where the captures beside the project are absent.
 #include <ostream>
 
 #include <nlohmann/json.hpp>
@@ -58,14 +58,14 @@ TEST_P(PsbOnly, NothingSureIsWrongOnTheStormBoard) {
     SCOPED_TRACE(r.dump());
     EXPECT_EQ(r["wrong_by_confidence"]["certain"], 0);
     EXPECT_EQ(r["wrong_by_confidence"]["proved"], 0);
-    // Without any gap nothing can be missing but what a wrong instruction stands for. Measured: 0.007 %
-    // wrong.
+    // Without any gap, instructions can be missing only where wrong ones were decoded instead. Measured:
+    // 0.007 % wrong.
     for (const auto& [cause, n] : r["missing_by_cause"].items()) EXPECT_EQ(cause, "no gap reported") << n;
     const auto wrong = r["wrong"].get<uint64_t>(), missing = r["missing"].get<uint64_t>();
     EXPECT_LE(wrong * 5'000, traced.instructions);
     EXPECT_LE(missing * 5'000, traced.instructions);
     EXPECT_GE(r["right"].get<uint64_t>() + missing, traced.instructions);
-    // A place that the trace cannot tell leaves doubt up to the next sync point. Measured: no more than the
+    // A site that the trace cannot decide leaves doubt up to the next sync point. Measured: no more than the
     // length of three stretches between sync points altogether, whatever that length is.
     const auto doubtful = r["right_by_confidence"]["ambiguous"].get<uint64_t>() +
                           r["wrong_by_confidence"]["ambiguous"].get<uint64_t>();

@@ -1,9 +1,9 @@
-// The call stacks of every CPU at every change of text, and at a sample of all other moments, against what an
-// unwinder with perfect knowledge would have seen (shadow_stacks.h). Equal means: the same functions from the
-// one that runs to the outermost one that anything in the trace tells. Two things are shown differently on
-// purpose, and counted:
+// The call stacks of every CPU at every change of text, and at a sample of all other moments, compared with
+// those of an unwinder with perfect knowledge (shadow_stacks.h). Equal means: the same functions from the one
+// that runs to the outermost one that the trace shows. Two things are shown differently on purpose, and
+// counted:
 //
-//  * out-of-line code of a probe stands above the function whose instruction it runs: in memory there is no
+//  * out-of-line code of a probe is shown above the function whose instruction it runs: in memory there is no
 //    frame for that function while its slot runs, and people look for it;
 //  * code without a symbol has no name here; asof names it by its address.
 #include <fmt/format.h>
@@ -22,7 +22,7 @@ namespace {
 
 using Moments = std::vector<ShadowStacks::Moment>;
 
-// The stack that asof gives for the instructions whose numbers are wanted.
+// The stack that asof gives for each wanted instruction.
 class StacksOfCalls final : public TimelineSink {
  public:
   explicit StacksOfCalls(const Moments& wanted) : in_(wanted.size()) {
@@ -44,7 +44,7 @@ class StacksOfCalls final : public TimelineSink {
     c.instructions = end;
   }
 
-  // Innermost first. `slots`: how many functions stand below a slot, left out here.
+  // Innermost first. `slots`: the number of functions below a slot, which are left out here.
   std::vector<std::string> stack(size_t moment, uint64_t& slots) const {
     std::vector<std::string> out;
     bool slot = false;
@@ -76,7 +76,7 @@ struct Board {
   const char* name;     // of the test
   const char* capture;  // directory: beside the project, or an archive of tests/data
   const char* data;
-  size_t step;        // every so many runs are looked at, beside those at changes
+  size_t step;        // every step-th run is checked, besides those at changes
   size_t at_changes;  // moments
   uint64_t slots;     // functions under a slot, in all moments
   uint64_t unknown;   // runs whose text is in no record

@@ -1,5 +1,5 @@
 // Memory does not grow with the trace: a capture of a quarter of a gigabyte (ASOF_TRACE_MB sets another size,
-// 4096 was tried) needs no more than one of a few megabytes. It is one recording's trace over and over.
+// 4096 was tried) needs no more than one of a few megabytes. It repeats the trace of one recording.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/resource.h>
@@ -43,7 +43,8 @@ Used digest(const TempDir& dir, const std::string& bundle) {
     const int fd = ::open(out.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0666);
     ::dup2(fd, STDOUT_FILENO);
     ::dup2(fd, STDERR_FILENO);
-    // What waits for its turn depends on how the threads are scheduled: a few megabytes at most here.
+    // How much decoded data waits for output depends on the scheduling of the threads: a few megabytes at
+    // most.
     ::execl(ASOF_BINARY, ASOF_BINARY, "digest", "-j2", "--max-mem", "8M", bundle.c_str(), nullptr);
     ::_exit(127);
   }
@@ -57,7 +58,7 @@ Used digest(const TempDir& dir, const std::string& bundle) {
   return used;
 }
 
-// What `megabytes` of trace need beyond a few copies of it: nothing but noise.
+// Memory for `megabytes` of trace exceeds that for a few copies by noise only.
 template <class Repeat>
 void expect_flat(uint64_t once, uint64_t megabytes, Repeat repeat) {
   const char* const size = std::getenv("ASOF_TRACE_MB");
@@ -71,7 +72,7 @@ void expect_flat(uint64_t once, uint64_t megabytes, Repeat repeat) {
   ASSERT_EQ(small.status, 0);
   ASSERT_EQ(large.status, 0);
   ASSERT_GT(small.instructions, 0U);
-  // Each copy the same; the last has none behind it.
+  // Each copy counts the same, except the last, which has none after it.
   EXPECT_NEAR(static_cast<double>(large.instructions) / static_cast<double>(many),
               static_cast<double>(small.instructions) / static_cast<double>(few),
               static_cast<double>(small.instructions) / static_cast<double>(few) / 100);

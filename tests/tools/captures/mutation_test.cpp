@@ -1,6 +1,6 @@
 // Damaged files: the demo capture is changed in thousands of deterministic ways, and each is opened and
-// decoded in this process. What may come out is an error or a result with gaps; never a crash, an endless run
-// or a lot of memory.
+// decoded in this process. The result may be an error or a flow with gaps, never a crash, an endless run or
+// high memory use.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -23,7 +23,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Decodes and counts; keeps nothing, and stops when there is far more than the whole undamaged trace holds.
+// Decodes and counts; keeps nothing, and stops at far more than the whole undamaged trace holds.
 class Counter : public ChunkConsumer {
  public:
   void deliver(Chunk& chunk, const Stream&, Prepared*) override {
@@ -44,7 +44,7 @@ struct Outcome {
   double cpu_seconds = 0;
 };
 
-// Of this process: what other programs do at the same time does not count.
+// Of this process only: the load of other programs does not count.
 double cpu_seconds() {
   timespec t{};
   EXPECT_EQ(clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t), 0);
@@ -137,17 +137,17 @@ void mutate_any(Bytes& b, SimRandom& r) {
         b[std::min(b.size() - 1, at + r.below(32))] ^= static_cast<uint8_t>(1U << r.below(8));
       return;
     }
-    case 4: {  // bytes pushed in
+    case 4: {  // bytes inserted
       const Bytes more(1 + r.below(40), static_cast<uint8_t>(r.next()));
       b.insert(b.begin() + static_cast<std::ptrdiff_t>(at), more.begin(), more.end());
       return;
     }
-    case 5: {  // bytes taken out
+    case 5: {  // bytes removed
       const size_t n = std::min<size_t>(b.size() - at, 1 + r.below(64));
       b.erase(b.begin() + static_cast<std::ptrdiff_t>(at), b.begin() + static_cast<std::ptrdiff_t>(at + n));
       return;
     }
-    default: {  // two blocks change places
+    default: {  // two blocks swapped
       const size_t size = std::min<size_t>(8 + r.below(256), b.size() / 4);
       const size_t other = r.below(b.size() - size);
       const size_t one = std::min(at, b.size() - size);
@@ -156,7 +156,7 @@ void mutate_any(Bytes& b, SimRandom& r) {
   }
 }
 
-// A number somewhere in a record or in the file header is a lie.
+// A wrong number somewhere in a record or in the file header.
 void mutate_field(Bytes& b, const std::vector<size_t>& records, SimRandom& r) {
   const uint64_t value = kNasty[r.below(std::size(kNasty))];
   if (r.chance(20)) {  // file header and attributes
@@ -210,7 +210,7 @@ void mutate_trace(Bytes& b, const std::vector<size_t>& records, SimRandom& r) {
       case 2:
         set_bytes(b, where, 0, std::min<size_t>(16, payload + size - where));
         break;
-      default: {  // a piece of the trace once more, somewhere else
+      default: {  // a piece of the trace repeated at another offset
         const size_t n = std::min<size_t>(32, payload + size - where);
         const size_t from = payload + r.below(size - n + 1);
         std::memmove(b.data() + where, b.data() + from, n);
@@ -235,7 +235,7 @@ class Mutation : public testing::Test {
   void run_all(const std::string& file, unsigned count, uint64_t seed,
                const std::function<void(Bytes&, SimRandom&)>& change) {
     const Bytes original = read_bytes(path_ / file);
-    run(path_, symfs_);  // caches of the process are warm
+    run(path_, symfs_);  // fills the caches of the process
     const uint64_t before = resident_bytes();
     uint64_t most = 0, opened = 0, with_gaps = 0;
     for (unsigned n = 0; n < count; ++n) {

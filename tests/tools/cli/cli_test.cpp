@@ -1,4 +1,4 @@
-// The command line: exit status, usage errors, and what every verb prints of the demo capture.
+// The command line: exit status, usage errors, and what every verb prints for the demo capture.
 #include <nlohmann/json.hpp>
 
 #include <regex>
@@ -44,7 +44,7 @@ TEST(Cli, UnusableInputExitsWith2AndOneLine) {
 }
 
 TEST(Cli, MissingTextExitsWith5) {
-  // Without kcore and files only BPF images are left, and at the first instant there was no program yet.
+  // Without kcore and files only BPF images are left, and at the first instant no program was loaded yet.
   const TempDir dir;
   std::filesystem::copy(ASOF_TEST_DATA "/demo/perf.data/data", dir.path() / "perf.data");
   const Ran r = run_asof("decode --text-at first " + (dir.path() / "perf.data").string());
@@ -67,7 +67,7 @@ TEST(Cli, StrictAndMaxErrorsExitWith3) {
   EXPECT_EQ(run_asof("digest --strict " + wrong).status, 3);
   EXPECT_EQ(run_asof("digest --max-errors 5 " + wrong).status, 3);
   EXPECT_EQ(run_asof("report --max-errors 5 " + wrong).status, 3);
-  EXPECT_EQ(run_asof("decode --strict " + kDemo).status, 0) << "the demo has a loss, and no error";
+  EXPECT_EQ(run_asof("decode --strict " + kDemo).status, 0) << "the demo has a loss, but no error";
 }
 
 TEST(Cli, ClosedPipeEndsQuietly) {

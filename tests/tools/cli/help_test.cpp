@@ -1,5 +1,5 @@
-// What tells people how to use asof: --help with examples that work, completion, manual pages. All three are
-// made from the tree of options, and agree with it.
+// Help for users: --help with examples that work, completion, manual pages. All three are made from the tree
+// of options, and agree with it.
 #include <fmt/format.h>
 
 #include "tests/tools/run_asof.h"
@@ -120,7 +120,7 @@ TEST(Completion, ScriptsOfOtherShellsAreWellFormed) {
 
 TEST(Manual, PagesTellEveryOptionAndExample) {
   const std::filesystem::path pages = std::filesystem::path(ASOF_BINARY).parent_path() / "share/man";
-  if (!std::filesystem::exists(pages / "asof.1")) GTEST_SKIP() << "scdoc was not there when asof was built";
+  if (!std::filesystem::exists(pages / "asof.1")) GTEST_SKIP() << "scdoc was missing when asof was built";
   for (const VerbInfo& verb : tree()) {
     std::string page = read_file(pages / fmt::format("asof-{}.1", verb.name));
     const auto is_escape = [](char c) { return c == '\\' || c == '&'; };  // of roff

@@ -1,5 +1,5 @@
-// Whose code a printed instruction is: the switch records' task at its time, but never the idle task or a
-// kernel thread for user code. The record of a switch can lie between a timing packet and the code behind it.
+// The task of a printed instruction: that of the switch records at its time, but for user code never the idle
+// task or a kernel thread. The record of a switch can lie between a timing packet and the code after it.
 #include "tools/decode/decode_printer.h"
 
 #include <gtest/gtest.h>
@@ -61,10 +61,10 @@ TEST(DecodePrinterTask, UserCodeIsNeverTheIdleTasks) {
   EXPECT_EQ(p.tid(kProcess, 250), 7);
   EXPECT_EQ(p.tid(kProcess, 190), 7) << "the switch comes next";
   EXPECT_EQ(p.tid(kProcess, 310), 7) << "the switch was just before";
-  EXPECT_EQ(p.tid(kProcess, 390), 7) << "of another process comes next";
+  EXPECT_EQ(p.tid(kProcess, 390), 7) << "a switch to another process comes next";
   EXPECT_EQ(p.tid(kProcess, 590), 8);
   EXPECT_EQ(p.tid(kOther, 350), 9);
-  EXPECT_EQ(p.tid(kProcess, 710), 8) << "nor a kernel thread's";
+  EXPECT_EQ(p.tid(kProcess, 710), 8) << "nor of a kernel thread";
 }
 
 TEST(DecodePrinterTask, KernelCodeGoesByTheTime) {
@@ -74,7 +74,7 @@ TEST(DecodePrinterTask, KernelCodeGoesByTheTime) {
   EXPECT_EQ(p.tid(kKernelSpace, 210), 7);
 }
 
-// Processes can share text, so that a block of one stands for both: the time decides between them.
+// Processes can share text, so one block can be of both: the time decides between them.
 TEST(DecodePrinterTask, BetweenProcessesTheTimeDecides) {
   Printed p;
   EXPECT_EQ(p.tid(kOther, 250), 7);

@@ -1,5 +1,5 @@
-// Instructions, straight runs and branches in SQLite and timelines: read back by sqlite3's own program and
-// compared with what executed, with other verbs of asof, and with source lines that were made up.
+// Instructions, straight runs and branches in SQLite and timelines: read back by the sqlite3 program and
+// compared with what executed, with other verbs of asof, and with generated source lines.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -101,7 +101,7 @@ TEST_F(Instructions, DemoIsWhatExecuted) {
   EXPECT_EQ(
       one(file, "SELECT sum(n) FROM (SELECT code.instructions AS n FROM blocks JOIN code ON code.id = code)"),
       "61625");
-  // Bounds are bounds, and runs of a CPU come in their order.
+  // Time bounds are not empty, and the rows of a CPU are in order.
   EXPECT_EQ(one(file, "SELECT count(*) FROM blocks WHERE time_hi <= time_lo"), "0");
   EXPECT_EQ(one(file,
                 "SELECT count(*) FROM (SELECT time_lo, lag(time_lo) OVER w AS lo, lag(time_hi) OVER w AS hi "
@@ -118,7 +118,7 @@ TEST_F(Instructions, DemoIsWhatExecuted) {
   EXPECT_EQ(one(file, "SELECT count(*) FROM blocks WHERE call IS NULL"), "0");
 }
 
-// Every column of an instruction is what `asof decode` prints of it.
+// Every column of an instruction is what `asof decode` prints for it.
 TEST_F(Instructions, TextIsThatOfDecode) {
   const std::string file = database(kDemo, "--detail insn");
   const Ran decoded = run_asof("decode -q --format jsonl -C 1 -F cpu,time,ip,insn,disasm " + kDemo);
@@ -159,7 +159,7 @@ TEST_F(Instructions, Arm64IsWhatExecuted) {
   expect_branches(file, capture);
 }
 
-// A recording of LLDB with the program that ran, compiled by somebody else; no time but numbers of
+// A recording of LLDB with the program that ran, which others compiled; it has no times, only numbers of
 // instructions.
 TEST_F(Instructions, LinesOfARealProgram) {
   const std::string trace = shared("corpus/lldb-intelpt-trace/trace.json");
@@ -182,7 +182,7 @@ TEST_F(Instructions, LinesOfARealProgram) {
   }
 }
 
-// At a place that changed, the bytes that ran are those of the record before or after, by the time.
+// At a site that changed, the bytes that ran are those of the record before or after, depending on the time.
 TEST_F(Instructions, ChangedTextIsThatOfItsTime) {
   const std::string file = database(kDemo, "--detail insn");
   size_t old_ran = 0, new_ran = 0;
@@ -199,7 +199,7 @@ TEST_F(Instructions, ChangedTextIsThatOfItsTime) {
     const std::string last = one(file, "SELECT coalesce(max(time), 0) FROM pokes WHERE address = " + poke[0] +
                                            " AND time < " + poke[1]);
     for (const Row& row : ran) {
-      // Within the window of a change, only the trace knows.
+      // Within the window of a change, only the trace shows which bytes ran.
       constexpr Time kWindow = 5000;
       const Time lo = std::stoll(row[1]), hi = std::stoll(row[2]);
       if (hi<t - kWindow&& static_cast<double>(lo)> std::stod(last) + kWindow) {
@@ -235,7 +235,7 @@ TEST_F(Instructions, TextVersionsAreThoseOfTheRecords) {
           "SELECT count(*) FROM text_versions a JOIN text_versions b ON b.address = a.address AND b.version "
           "= a.version + 1 WHERE b.begin IS NULL OR a.end IS NULL OR b.begin != a.end + 1"),
       "0")
-      << "the demo has no doubt about any";
+      << "no version in the demo is in doubt";
 }
 
 TEST_F(Instructions, DepthsAreThoseOfTheTree) {
@@ -246,7 +246,7 @@ TEST_F(Instructions, DepthsAreThoseOfTheTree) {
       "0");
   EXPECT_EQ(one(file, "SELECT count(*) FROM calls WHERE (parent = 0) != (depth = 0)"), "0");
   EXPECT_GT(std::stoi(one(file, "SELECT max(depth) FROM calls")), 4);
-  // Nothing of the detail is there, and the query that asks for it gets it.
+  // The tables of details are absent by default, and a query that uses them gets them.
   EXPECT_EQ(
       one(file,
           "SELECT count(*) FROM sqlite_master WHERE name IN ('instructions', 'blocks', 'branches', 'code')"),
@@ -260,7 +260,7 @@ TEST_F(Instructions, DepthsAreThoseOfTheTree) {
   EXPECT_EQ(run_asof("query --detail calls 'SELECT count(*) FROM instructions' -q -i " + kDemo).status, 1);
 }
 
-// A time is exact: what is in it is what the whole capture has in it, and nothing else is there.
+// A time range is exact: it has what the whole capture has in that range, and nothing else.
 TEST_F(Instructions, TimeIsExact) {
   const Time begin = 6'000'020'000, end = 6'000'070'000;
   const std::string window = "--time 6.000020000,6.000070000";
@@ -277,7 +277,7 @@ TEST_F(Instructions, TimeIsExact) {
     EXPECT_EQ(
         one(part, fmt::format("SELECT count(*) FROM {} WHERE begin < {} OR end > {}", table, begin, end)),
         "0");
-    // Cut there and marked, or as it was.
+    // Cut at the range and marked, or unchanged.
     EXPECT_EQ(one(part, fmt::format(
                             "SELECT count(*) FROM {} WHERE (flags LIKE '%clipped-begin%' AND begin != {}) OR "
                             "(flags LIKE '%clipped-end%' AND end != {})",
@@ -292,7 +292,8 @@ TEST_F(Instructions, TimeIsExact) {
   EXPECT_GT(std::stoi(one(part, "SELECT count(*) FROM calls WHERE flags LIKE '%clipped-end%'")), 2);
   EXPECT_EQ(one(part, "SELECT count(*) FROM pokes"),
             one(whole, fmt::format("SELECT count(*) FROM pokes WHERE time BETWEEN {} AND {}", begin, end)));
-  // Whole slices are those of the whole capture. What began long before the window may not be known in it.
+  // Slices that are not cut are those of the whole capture. What began long before the window may be unknown
+  // in it.
   const std::string calls =
       "SELECT f.name, t.name, c.begin, c.end, c.instructions, c.entry, flags LIKE '%resumed%' AS resumed "
       "FROM {0}calls "
@@ -305,12 +306,12 @@ TEST_F(Instructions, TimeIsExact) {
   EXPECT_GT(std::stoi(one(part, "SELECT count(*) FROM (" + a + ")")), 3000);
   EXPECT_EQ(one(part, both + "SELECT count(*) FROM (" + a + " EXCEPT " + b + ")"), "0");
   EXPECT_EQ(one(part, both + "SELECT count(*) FROM (" + b + " EXCEPT " + a + ") WHERE NOT resumed"), "0");
-  // What holds when it begins.
+  // The value that is valid when the window begins.
   EXPECT_EQ(one(part, "SELECT value FROM counters WHERE kind = 'text version' ORDER BY time LIMIT 1"), "1.0");
 }
 
-// Debug files made for the demo's program and kernel: the line of a byte is its offset and one. The kernel's
-// was linked elsewhere than it ran.
+// Debug files made for the demo's program and kernel: the line of a byte is its offset plus one. The kernel's
+// was linked at another address than it ran at.
 TEST_F(Instructions, SourceLinesOfProgramAndKernel) {
   if (!installed("as --version") || !installed("ld --version")) GTEST_SKIP() << "binutils are not installed";
   const auto make = [&](const std::string& name, uint64_t at, int bytes, const std::string& options) {
@@ -350,7 +351,7 @@ TEST_F(Instructions, SourceLinesOfProgramAndKernel) {
   EXPECT_GT(std::stoi(one(
                 file, "SELECT count(*) FROM instructions WHERE line IS NOT NULL AND source LIKE 'poke #%'")),
             50);
-  // Of modules and BPF programs nothing tells lines.
+  // Nothing has the source lines of modules and BPF programs.
   EXPECT_GT(std::stoi(one(file, "SELECT count(*) FROM instructions WHERE file IS NULL")), 100);
 
   const std::string page = dir.path() / "page.html";
@@ -358,12 +359,12 @@ TEST_F(Instructions, SourceLinesOfProgramAndKernel) {
   EXPECT_NE(read_file(page).find("worker.c:17"), std::string::npos);
 }
 
-// Without debug information nobody is silent about it, and nothing else is missing.
+// Missing debug information is reported when source lines are wanted, and nothing else is missing.
 TEST_F(Instructions, MissingSourceLinesAreTold) {
   database(kDemo, "--detail insn --time 6.00002,6.00003 -v");
   EXPECT_NE(notices.find("I-TEXT-207"), std::string::npos) << notices;
   database(kDemo, "-v");
-  EXPECT_EQ(notices.find("I-TEXT-207"), std::string::npos) << "nobody asked";
+  EXPECT_EQ(notices.find("I-TEXT-207"), std::string::npos) << "no source lines were wanted";
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
-// `perf script` and `asof decode` with the same fields, line by line, on the demo capture. Where they differ,
-// the difference is of one of the classes below, each with its reason, and what ran tells who is right. The
-// table is in docs/validation.md, "perf script, line by line". The counts are those of perf 6.1.
+// `perf script` and `asof decode` with the same fields, line by line, on the demo capture. Each difference is
+// of one of the classes below, each with its reason, and what ran shows which is right. The table is in
+// docs/validation.md, "perf script, line by line". The counts are those of perf 6.1.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -18,7 +18,8 @@ namespace asof::test {
 namespace {
 
 constexpr Time kTick = 350;  // ns between two timing packets of the demo, and a little more
-// Code up to the branch whose packet is behind a timing packet has that one's time, however early it began.
+// Code up to the branch whose packet follows a timing packet has the time of that packet, however early it
+// began.
 constexpr Time kStretch = 60;
 constexpr const char* kFields = "comm,pid,tid,cpu,time,ip,sym,symoff,dso,insn,insnlen,flags";
 
@@ -77,7 +78,7 @@ Output output_of(const std::string& text) {
   return out;
 }
 
-// Every line is what ran, and its time is that of the timing packet before it, give or take a stretch.
+// Every line is what ran, and its time is that of the timing packet before it, within one stretch.
 void expect_true(const std::vector<Line>& lines, int cpu) {
   const auto runs = read_truth_runs(fmt::format("{}/demo/truth/cpu{}.blocks.zst", ASOF_TEST_DATA, cpu));
   size_t line = 0;
@@ -97,7 +98,7 @@ void expect_true(const std::vector<Line>& lines, int cpu) {
   EXPECT_EQ(line, lines.size());
 }
 
-// What of perf's lines is in asof's, and where the rest belongs.
+// Which of perf's lines are in asof's, and the classes of the rest.
 class Comparison {
  public:
   Comparison(const std::vector<Line>& asof, const std::vector<Line>& perf, std::vector<Time> switches)
@@ -116,7 +117,7 @@ class Comparison {
   std::map<std::string, size_t> classes;
 
  private:
-  static constexpr size_t kSame = 6;  // so many equal ones are a meeting
+  static constexpr size_t kSame = 6;  // this many equal lines are a meeting point
   // BPF sub-program: perf reads its bytes at the start of the main program's image.
   static bool in_sub_program(const Line& l) { return l.sym.starts_with("bpf_prog_6d02ab1980335e21_F+"); }
 
@@ -136,7 +137,7 @@ class Comparison {
   }
 
   void apart(size_t i, size_t missing, size_t j, size_t extra) {
-    // Wrong from inside the sub-program on, lost up to the next packet with a whole address.
+    // Wrong from within the sub-program on, lost up to the next packet with a whole address.
     if (i != 0 && in_sub_program(asof_[i - 1]) &&
         std::all_of(perf_.begin() + static_cast<ptrdiff_t>(j),
                     perf_.begin() + static_cast<ptrdiff_t>(j + extra), in_sub_program)) {
@@ -156,7 +157,7 @@ class Comparison {
     ++classes["lines of the same instruction"];
     classes["equal in every field"] += !time && !thread && !dso && !insn;
     if (time) ++classes[p.time > a.time ? "time: perf later" : "time: perf earlier"];
-    // The first of them was at no time.
+    // The first switch has no time.
     const auto beside = [](Time x, Time t) {
       return saturating_add(t, -kTick) < x && x < saturating_add(t, kTick);
     };

@@ -31,7 +31,7 @@ std::map<std::string, std::vector<uint8_t>> files_below(const fs::path& root) {
   return out;
 }
 
-// What the trace can show of a CPU's run.
+// What the trace can show of the execution of a CPU.
 std::vector<Executed> shown(const EtmCpu& cpu) {
   std::vector<Executed> out;
   for (const A64Executed& e : cpu.executed()) {
@@ -95,7 +95,7 @@ TEST(Arm64Demo, AsofDecodesAllOfIt) {
   }
 }
 
-// With little or no time most of the doubt is for the trace to decide; nothing that is called sure may be
+// With little or no time the trace must decide most of the doubtful text; nothing that is called sure may be
 // wrong.
 TEST(Arm64Demo, OtherTraceOptions) {
   const EtmUnitConfig variants[] = {{.return_stack = false, .timestamp_every = 1},
@@ -120,8 +120,9 @@ TEST(Arm64Demo, OtherTraceOptions) {
           ASSERT_LT(at, truth.size()) << "never ran, or not in this order: " << std::hex << i.ip;
           ++at;
         }
-        EXPECT_GT(sure, 0U);
-        EXPECT_GT(s.instructions.size() * 10, truth.size() * 7);
+        // Measured: with no timestamp at all 86 % are right and 71 % called so, with few of them 98 % and 62 %.
+        EXPECT_GT(compare(s.instructions, truth).right * 100, truth.size() * 85);
+        EXPECT_GT(sure * 100, truth.size() * 60);
       }
     }
   }

@@ -1,5 +1,5 @@
-// The simulated machine against libipt: for every way in which its trace units can be set up, libipt decodes
-// the trace to exactly the instructions of the truth.
+// The simulated machine against libipt: for every setting of its trace units, libipt decodes the trace to
+// exactly the instructions of the truth.
 #include <gtest/gtest.h>
 
 #include "tests/support/assembler.h"
@@ -11,7 +11,7 @@ namespace {
 
 constexpr Addr kKernel = 0xffffffff81000000, kUser = 0x401000;
 
-// User code that computes and makes system calls, kernel code that answers, a timer handler.
+// User code that computes and makes system calls, kernel code that serves them, a timer handler.
 struct SmallSystem {
   Assembler kernel{kKernel}, user{kUser};
 
@@ -107,7 +107,7 @@ TEST(DemoMachine, OverflowIsSeenAndOnlyTheLostPartIsMissing) {
   const LibiptResult got = decode(*m);
   EXPECT_EQ(got.overflows, 1U);
   EXPECT_EQ(m->cpu(0).truth.restarts(), 2U);
-  // What ran between the last packet before the overflow and the overflow is shown by no packet.
+  // No packet shows what ran between the last packet before the overflow and the overflow.
   std::vector<Addr> want;
   for (const Executed& e : m->cpu(0).truth.instructions()) want.push_back(e.ip);
   EXPECT_LE(got.ips.size(), want.size());

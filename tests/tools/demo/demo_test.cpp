@@ -104,7 +104,7 @@ TEST(Demo, AsofDecodesAllOfIt) {
   }
 }
 
-// The same story traced in other ways. With fine timing each must come out exactly.
+// The same execution traced with other options. With fine timing each must be decoded exactly.
 struct Variant {
   const char* name;
   TracerConfig trace;
@@ -150,8 +150,8 @@ TEST(Demo, OtherTraceOptionsDecodeExactly) {
   }
 }
 
-// With timing packets far apart old and new bytes can both be possible for long. Then a choice may be wrong,
-// but what is called certain or proved must not be.
+// With timing packets far apart, old and new bytes can both be possible for a long time. Then a choice may be
+// wrong, but what is called certain or proved must not be.
 TEST(Demo, CoarseTimingNeverMakesWrongInstructionsCertain) {
   const Variant variants[] = {
       {"MTC every 51 us", traced([](TracerConfig& t) { t.mtc_freq = 9; })},
@@ -196,8 +196,7 @@ TEST(Demo, OneStateOfTheTextIsNotEnough) {
   }
 }
 
-// libipt with the bytes that were there at its own time: finds the same instructions on the CPU that lost
-// nothing.
+// libipt, given the bytes of each time, finds the same instructions on the CPU that lost nothing.
 TEST(Demo, LibiptAgreesWithTheTruth) {
   DemoCapture demo = make_demo();
   const TracerConfig& t = demo.machine->config().trace;
@@ -215,8 +214,8 @@ TEST(Demo, LibiptAgreesWithTheTruth) {
   for (size_t i = 0; i < truth.size(); ++i) ASSERT_EQ(got.ips[i], truth[i].ip) << "instruction " << i;
 }
 
-// perf shows all but the BPF sub-program, which it reads from the wrong place, and what it misses after each
-// such error.
+// perf shows all except the BPF sub-program, which it reads from the wrong address, and what it misses after
+// each such error.
 TEST(Demo, PerfReadsIt) {
   if (std::system("perf --version > /dev/null 2>&1") != 0) GTEST_SKIP() << "perf is not installed";
   const std::string command = "perf script -i " + (kDemo / "perf.data").string() + " --symfs " +

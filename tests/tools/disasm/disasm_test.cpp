@@ -1,5 +1,4 @@
-// Disassembly: Capstone's words where it is right, Zydis' where Capstone 4 refuses or mistakes an
-// instruction.
+// Disassembly: Capstone's text where it is right, Zydis' where Capstone 4 rejects or misreads an instruction.
 #include "tools/disasm/disasm.h"
 
 #include <gtest/gtest.h>
@@ -60,7 +59,7 @@ TEST(Disasm, NoInstructionIsShownAsBytes) {
   EXPECT_EQ(intel({0x90, 0x90}), ".byte 0x90, 0x90") << "two instructions are not one";
   Disassembler d(Syntax::kIntel);
   EXPECT_EQ(d.length(std::vector<uint8_t>{0x0f, 0x1f, 0x44, 0x00, 0x00, 0xcc}, 64), 5u);
-  EXPECT_EQ(d.length(std::vector<uint8_t>{0x0f, 0x1f}, 64), 0u) << "cut";
+  EXPECT_EQ(d.length(std::vector<uint8_t>{0x0f, 0x1f}, 64), 0u) << "cut off";
 }
 
 }  // namespace

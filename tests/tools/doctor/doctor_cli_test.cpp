@@ -39,12 +39,11 @@ TEST(DoctorCli, RecordingWithoutKernelTextExitsWith3) {
   EXPECT_EQ(run_asof("doctor /nowhere").status, 2);
 }
 
-// Doctor and report say what is open in the same words, and decode calls the instructions so.
+// Doctor and report state what is open in the same words, and decode marks the instructions with them.
 TEST(DoctorCli, WhatIsOpenIsSaidEverywhere) {
   const std::string capture = shared("captures/perf-faults/cs_nopoke");
   if (!std::filesystem::exists(capture)) GTEST_SKIP() << "captures beside the project are absent";
-  const std::string words =
-      "kernel text: ambiguous, because nothing in the recording tells of changes of it\n";
+  const std::string words = "kernel text: ambiguous, because nothing in the recording shows changes of it\n";
   EXPECT_NE(run_asof("doctor " + capture).out.find("warn  open         " + words), std::string::npos);
   EXPECT_NE(run_asof("report " + capture).out.find("what the recording leaves open:\n  " + words),
             std::string::npos);
@@ -66,7 +65,7 @@ TEST(DoctorCli, ClockThatIsNotExact) {
       << out;
 }
 
-// Recordings of real kernels and of real perf: whatever they lack, the doctor must say it and end.
+// Recordings of real kernels and of real perf: whatever they lack, the doctor must report it and end.
 TEST(DoctorCli, OtherCaptures) {
   for (const char* path : {"captures/x86-board-small/perf.data", "captures/perf-faults/live-bpf.perf.data",
                            "corpus/lldb-intelpt-trace/trace.json", "captures/pt-work-1round"}) {

@@ -9,7 +9,7 @@
 #include "tests/support/elf_writer.h"
 #include "tests/support/pt_writer.h"
 #include "tools/doctor/open_matters.h"
-#include "tools/output/catalogue.h"
+#include "tools/output/error_table.h"
 #include "tools/output/format.h"
 #include "tools/validate/validation.h"
 
@@ -104,7 +104,7 @@ TEST_F(Health, CopyOfAnotherMomentIsBad) {
   EXPECT_TRUE(has(evidence("kcore"), "ffffffff81000100")) << evidence("kcore");
 }
 
-// A trampoline is written and announced after the copy: what the copy has there is of before.
+// A trampoline is written and announced after the copy: the copy has the bytes from before.
 TEST_F(Health, CodeThatCameAfterTheCopySaysNothingOfIt) {
   const Addr trampoline = kText + 0x100;
   poke(500, kText + 0x200, Bytes(5, 0x90), kJump);  // as the copy has it
@@ -182,14 +182,14 @@ TEST_F(Health, FilesThatAreNotThereOrOthers) {
 }
 
 TEST_F(Health, DamageIsCounted) {
-  const uint8_t body[20] = {0, 1, 0, 0, 0, 0, 0, 0, 0xff, 0xff};  // TEXT_POKE that lies about its lengths
+  const uint8_t body[20] = {0, 1, 0, 0, 0, 0, 0, 0, 0xff, 0xff};  // TEXT_POKE with wrong lengths
   const Trailer t = Recording::at(100);
   r.writer.record(20, 1, body, &t);
   open();
   EXPECT_EQ(verdict("file"), "warn") << evidence("file");
 }
 
-// A recording whose event is opened on other terms.
+// The finding on `topic` for a recording with other options of its event.
 Finding finding_of(PerfDataWriter& w, const TempDir& dir, std::string_view topic) {
   w.auxtrace({.offset = 0, .reference = 1, .cpu = 0}, Bytes(16, 0));
   w.write_file(dir / "perf.data");
@@ -257,7 +257,7 @@ std::set<std::string> open_codes(const std::vector<Finding>& findings) {
   return codes;
 }
 
-// What an event is asked for decides what the recording leaves open; each such recording has its row.
+// The options of an event decide what the recording leaves open; each such recording has its row.
 TEST(HealthOfRecording, EachWayToRecordHasItsRow) {
   constexpr uint64_t kAsked = attr_flag::kSampleIdAll | attr_flag::kTextPoke;
   constexpr uint64_t kUsual = pt_config_bit::kPt | pt_config_bit::kTsc | pt_config_bit::kBranch;
@@ -298,7 +298,7 @@ TEST(HealthOfRecording, EachWayToRecordHasItsRow) {
   }
 }
 
-// Text of a file as it was built.
+// Kernel text of a file, as it was built.
 TEST_F(Health, VmlinuxInsteadOfKcoreHasItsRow) {
   r.with_kcore = false;
   write_bytes(r.dir / "vmlinux", make_executable({.address = kText,
@@ -313,7 +313,7 @@ TEST_F(Health, VmlinuxInsteadOfKcoreHasItsRow) {
   EXPECT_EQ(open_codes(findings), std::set<std::string>{"E-TEXT-309"});
 }
 
-// PIP packets with NR; what only looks like one is none.
+// PIP packets with NR; bytes that only look like one do not count.
 TEST_F(Health, TraceOfAGuestHasItsRow) {
   for (const bool non_root : {false, true}) {
     Recording recording;
@@ -338,7 +338,7 @@ TEST_F(Health, TraceOfAGuestHasItsRow) {
   }
 }
 
-// Whatever opening the capture tells of is said in the words of the confidence, and each row is shown.
+// Whatever opening the capture reports is stated in the words of the confidence, and each row is shown.
 TEST_F(Health, WhatIsLeftOpenIsSaidAsTheConfidenceSaysIt) {
   open();
   ASSERT_TRUE(capture.has_value());

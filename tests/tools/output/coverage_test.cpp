@@ -1,4 +1,4 @@
-// Coverage: traced time, time lost in gaps, and the line every summary ends with.
+// Coverage: traced time, time lost in gaps, and the last line of every summary.
 #include "tools/output/coverage.h"
 
 #include <gtest/gtest.h>
@@ -27,7 +27,7 @@ class CoverageOf : public ::testing::Test {
     g.end = bytes;
     return g;
   }
-  // `first`: of its stream, where tracing starts.
+  // `first`: the chunk is the first of its stream, and tracing starts in it.
   Chunk chunk(const std::vector<Time>& times, bool first = true) const {
     Chunk c;
     if (first) c.events.push_back({.kind = EventKind::kTraceStart, .time = times[0]});
@@ -48,7 +48,7 @@ TEST_F(CoverageOf, TimeBetweenFirstAndLastStepCounts) {
   EXPECT_EQ(c.percent(), 100.0);
 }
 
-// The gap takes no time that the clock shows, but what ran in it is missing.
+// The gap takes no time on the clock, but what ran in it is missing.
 TEST_F(CoverageOf, GapWithoutTimeIsNotRoundedAway) {
   Coverage c(capture);
   Chunk k = chunk({100, 200, 200, 800});

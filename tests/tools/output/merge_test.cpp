@@ -87,7 +87,7 @@ TEST(Merge, RandomPiecesComeOutSorted) {
     std::string want;
     for (const auto& [key, text] : expected) want += text;
 
-    // Pieces in the order of their first time, as segments come.
+    // Pieces in the order of their first time, as segments arrive.
     Written out;
     Merger m(kStreams, out.write);
     std::vector<size_t> next(kStreams);

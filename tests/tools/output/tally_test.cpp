@@ -1,4 +1,4 @@
-// The IP hash composes: any way of cutting a sequence gives the hash of the whole.
+// The IP hash composes: a sequence cut anywhere gives the hash of the whole.
 #include "tools/output/tally.h"
 
 #include <gtest/gtest.h>

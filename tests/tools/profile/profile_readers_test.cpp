@@ -1,5 +1,5 @@
-// `asof branches` read by the tools it is written for: llvm-profgen and BOLT, beside a real program whose
-// every instruction was counted when it ran (stepped_program.h).
+// `asof branches` read by the tools it is written for, llvm-profgen and BOLT, for a real program whose every
+// instruction was counted when it ran (stepped_program.h).
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -47,8 +47,8 @@ Said say(const TempDir& dir, const std::string& command) {
   return said;
 }
 
-// The tool in the path, or of the newest LLVM that is installed. Empty: there is none. perf2bolt goes by its
-// name: Debian's perf2bolt-19 is not it.
+// The tool in the path, or of the newest installed LLVM; empty if there is none. perf2bolt depends on its
+// file name: Debian's perf2bolt-19 does not act as perf2bolt.
 std::string find_tool(const TempDir& dir, const std::string& name) {
   const Said s = say(dir, fmt::format("command -v {0} || ls -v /usr/lib/llvm-*/bin/{0} | tail -1", name));
   const std::string path = s.text.substr(0, s.text.find('\n'));
@@ -65,7 +65,7 @@ class ProfileReaders : public ::testing::TestWithParam<const char*> {
         say(dir_, fmt::format("cd {} && gcc -O1 -g -nostdlib -static {} -fno-stack-protector -Wl,--build-id "
                               "-Wl,-q -o program program.c",
                               dir_.path().string(), GetParam()));
-    if (cc.status != 0) GTEST_SKIP() << "no C compiler that makes the program: " << cc.text;
+    if (cc.status != 0) GTEST_SKIP() << "no C compiler that builds the program: " << cc.text;
     const auto ran = record_stepped(program_, capture_, 60'000);
     if (!ran) GTEST_SKIP() << "tracing a child process is not allowed here";
     ran_ = *ran;
@@ -109,7 +109,7 @@ TEST_P(ProfileReaders, TheTableIsWhatRan) {
   EXPECT_EQ(calls_of("rare"), 20U);
 }
 
-// Branches and ranges as it counts them, and the profile it makes by source line.
+// Branches and ranges as llvm-profgen counts them, and the profile it makes by source line.
 TEST_P(ProfileReaders, ProfgenCountsEveryBranch) {
   const std::string profgen = find_tool(dir_, "llvm-profgen");
   if (profgen.empty()) GTEST_SKIP() << "llvm-profgen is not installed (Debian package llvm-19)";
@@ -135,7 +135,7 @@ TEST_P(ProfileReaders, ProfgenCountsEveryBranch) {
   EXPECT_NE(profile.find(fmt::format(" often:{}\n", calls_of("often"))), std::string::npos) << profile;
 }
 
-// perf2bolt finds every range to be code, and its profile has the true counts; llvm-bolt makes a program of
+// perf2bolt accepts every range as code, and its profile has the true counts; llvm-bolt makes a program from
 // it that runs.
 TEST_P(ProfileReaders, BoltTakesEveryBranch) {
   const std::string perf2bolt = find_tool(dir_, "perf2bolt"), bolt = find_tool(dir_, "llvm-bolt");
@@ -147,7 +147,8 @@ TEST_P(ProfileReaders, BoltTakesEveryBranch) {
   ASSERT_EQ(said.status, 0) << said.text;
   EXPECT_NE(said.text.find("mismatching disassembled function contents: 0 "), std::string::npos) << said.text;
   EXPECT_NE(said.text.find("involving unknown regions: 0 "), std::string::npos) << said.text;
-  // "1 FUNCTION OFFSET 1 FUNCTION OFFSET MISPREDICTED COUNT"; code that just goes on is among them.
+  // "1 FUNCTION OFFSET 1 FUNCTION OFFSET MISPREDICTED COUNT"; code that continues without a branch is among
+  // them.
   uint64_t found = 0;
   for (const std::string& line : lines_of(read_file(out))) {
     std::istringstream words(line);

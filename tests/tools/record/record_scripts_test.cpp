@@ -1,6 +1,6 @@
-// record-pt and record-cs on machines that lack one thing each: which is said, with the exit status, before
+// record-pt and record-cs on machines that each lack one thing: they report it, with the exit status, before
 // anything is recorded. The machine is made of files, and perf, uname and id are programs of the test: no
-// such hardware is needed, and none is proven to work by this.
+// such hardware is needed, and this does not prove that any works.
 #include <fmt/format.h>
 #include <sys/stat.h>
 
@@ -148,7 +148,7 @@ struct Lack {
   bool arm64;
   void (*change)(Machine&);
   const char* line;   // how the line begins
-  const char* words;  // that are in it
+  const char* words;  // that the line contains
   int status = 2;     // 0: only a warning
 };
 void PrintTo(const Lack& l, std::ostream* out) { *out << l.name; }
@@ -272,8 +272,8 @@ TEST(RecordScripts, AllThatIsMissingIsListedAtOnce) {
     EXPECT_NE(ran.out.find(line), std::string::npos) << line << '\n' << ran.out;
 }
 
-// Nothing is traced here: perf's part is played by a program that copies the demo. What the script does
-// around it is real: watcher, second kcore, archive, validation.
+// Nothing is traced here: a program that copies the demo replaces perf. What the script does around it is
+// real: watcher, second kcore, archive, validation.
 TEST(RecordScripts, RecordsPacksAndValidates) {
   for (const bool arm64 : {false, true}) {
     const Machine m(arm64);
@@ -297,7 +297,7 @@ TEST(RecordScripts, RecordsPacksAndValidates) {
                 std::string::npos)
           << probes;
       EXPECT_NE(probes.find("-:kprobes/jl\n-:kprobes/jlr"), std::string::npos)
-          << "probes are taken away: " << probes;
+          << "probes must be removed: " << probes;
     } else {
       EXPECT_NE(log.find("-e intel_pt/tsc=1,mtc=1,mtc_period=3/k"), std::string::npos) << log;
     }
@@ -312,7 +312,7 @@ TEST(RecordScripts, FailuresOfRecordingAreTold) {
   const Ran failed = m.run("-o out --seconds 1");
   EXPECT_EQ(failed.status, 4);
   EXPECT_NE(failed.err.find("perf record ended with status 23"), std::string::npos) << failed.err;
-  // A capture that validation refuses: its kcore is of other code.
+  // A capture that validation refuses: its kcore has other code.
   Machine damaged(false);
   const fs::path data = damaged.dir.path() / "demo";
   fs::copy(ASOF_TEST_DATA "/demo/perf.data", data, fs::copy_options::recursive);

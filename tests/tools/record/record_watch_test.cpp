@@ -1,4 +1,4 @@
-// The watcher: rings as the kernel fills them, copies that are only kept when they are of what was announced,
+// The watcher: rings as the kernel fills them, copies that are only kept if they are of what was announced,
 // and a file that the decoder reads. With real rings, too, where this machine allows them.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -104,7 +104,7 @@ TEST(WatchRing, NonsenseIsThrownAwayAndDoesNotHang) {
   EXPECT_TRUE(out.empty());
 }
 
-// Where several listen, the kernel makes records longer than what it writes into them.
+// With several listeners, the kernel makes records longer than what it writes into them.
 TEST(WatchRing, LongerRecordsHaveTheirTimeWhereItIs) {
   for (const bool poke : {false, true}) {
     const Bytes whole =
@@ -177,7 +177,7 @@ class Watch : public ::testing::Test {
   Bytes memory_;
   KernelMemory kcore_;
   FakeRing ring_;
-  std::deque<std::vector<Bytes>> between_;  // what comes before each look at the rings
+  std::deque<std::vector<Bytes>> between_;  // what arrives before each look at the rings
   std::optional<uint64_t> now_ = 1000;
   std::FILE* out_ = nullptr;
   std::optional<Watcher> watcher_;
@@ -231,7 +231,7 @@ TEST_F(Watch, WhatIsNowhereIsCountedNotInvented) {
   ASSERT_TRUE(watcher().step());
   EXPECT_EQ(watcher().counts().symbols, 4U);
   EXPECT_EQ(watcher().counts().copied, 0U);
-  EXPECT_EQ(watcher().counts().unreadable, 2U) << "nowhere, and beyond the end";
+  EXPECT_EQ(watcher().counts().unreadable, 2U) << "outside kcore, and beyond its end";
   EXPECT_EQ(watcher().counts().lost, 12U);
   EXPECT_TRUE(read_back().texts.empty());
 }
@@ -242,7 +242,7 @@ TEST_F(Watch, DispatcherIsReadAgainWhenTextChanged) {
   ASSERT_TRUE(watcher().step());
   between_ = {{text_poke(0xffffffff81000000, 600)}};
   ASSERT_TRUE(watcher().step());
-  EXPECT_EQ(watcher().counts().copied, 2U) << "it is the same as before";
+  EXPECT_EQ(watcher().counts().copied, 2U) << "the bytes are the same as before";
   memory_[3] ^= 0xff;
   save();
   KernelMemory fresh;
@@ -294,7 +294,7 @@ TEST(WatchProgram, SaysWhatIsMissing) {
   EXPECT_EQ(run("-o /dev/null --kcore " + (dir.path() / "kcore").string()).first, 3);
 }
 
-// Real rings: a BPF program that comes and goes is seen. Its memory is made up, for kcore is not everywhere.
+// Real rings: loading and freeing of BPF programs is seen. Kcore is not read: not every machine has it.
 TEST(WatchProgram, SeesARealProgramCome) {
   const TempDir dir;
   Rings rings;
@@ -303,7 +303,7 @@ TEST(WatchProgram, SeesARealProgramCome) {
   if (listed != 0) GTEST_SKIP() << "no BPF programs can be loaded here";
   ASSERT_EQ(std::system(ASOF_TOGGLE " --only bpf --rounds 1 --workers 0 --hold 1 >/dev/null"), 0);
   std::vector<SideRecord> records;
-  // The kernel frees a program, and says so, some time after its last use.
+  // The kernel frees a program, and reports it, some time after its last use.
   const auto count = [&](bool unregister) {
     return std::ranges::count_if(records, [&](const SideRecord& r) {
       return r.kind == SideRecord::Kind::kKsymbol && r.unregister == unregister;
@@ -324,7 +324,7 @@ TEST(WatchProgram, SeesARealProgramCome) {
   }
   const auto came = count(false);
   const auto went = count(true);
-  if (came == 0) GTEST_SKIP() << "this kernel compiles no BPF programs, or does not tell of them";
+  if (came == 0) GTEST_SKIP() << "this kernel compiles no BPF programs, or does not report them";
   EXPECT_GE(came, 5);
   EXPECT_GE(went, 1);
   if (const auto now = rings.now()) {
@@ -333,8 +333,8 @@ TEST(WatchProgram, SeesARealProgramCome) {
   }
 }
 
-// The whole program beside real BPF programs. Bytes come from a file of zeros that stands for the kernel's
-// memory: what is shown is that each program is seen, read in time, and written so that the decoder finds it.
+// The whole program with real BPF programs. Bytes come from a file of zeros instead of the kernel's memory:
+// the test shows that each program is seen, read in time, and written so that the decoder finds it.
 TEST(WatchProgram, WritesRealProgramsForTheDecoder) {
   Rings rings;
   if (const std::string reason = rings.open(8); !reason.empty()) GTEST_SKIP() << reason;

@@ -1,5 +1,5 @@
 // The workload of recordings on a machine made of files: what it switches, that one seed gives one order, and
-// that everything is as before at the end, also when it is interrupted.
+// that everything is restored at the end, also when it is interrupted.
 #include <map>
 
 #include "tests/support/perf_data_writer.h"
@@ -15,7 +15,7 @@ class Toggle : public ::testing::Test {
   void SetUp() override {
     put("proc/sys/kernel/sched_schedstats", "0\n");
     put("proc/sys/kernel/task_delayacct", "1\n");
-    put("proc/sys/kernel/timer_migration", "7\n");  // no switch
+    put("proc/sys/kernel/timer_migration", "7\n");  // not a switch
     put("sys/kernel/tracing/trace", "");
     put("sys/kernel/tracing/available_tracers", "function nop\n");
     put("sys/kernel/tracing/current_tracer", "nop\n");
@@ -58,7 +58,7 @@ class Toggle : public ::testing::Test {
     EXPECT_EQ(get("sys/kernel/tracing/current_tracer").substr(0, 3), "nop");
     EXPECT_EQ(get("sys/kernel/tracing/set_ftrace_filter"), "");
     const std::string probes = get("sys/kernel/tracing/kprobe_events");
-    EXPECT_NE(probes.find("-:asof/asof_inside2"), std::string::npos) << "probes are taken away: " << probes;
+    EXPECT_NE(probes.find("-:asof/asof_inside2"), std::string::npos) << "probes must be removed: " << probes;
   }
 
   TempDir dir_;
@@ -84,7 +84,7 @@ TEST_F(Toggle, SwitchesEverythingOnAndOffAgain) {
        {"static_key sched_schedstats", "static_key task_delayacct", "tracepoint sched_switch",
         "ftrace filter 1", "kprobe asof_entry", "kprobe asof_inside"})
     EXPECT_TRUE(count.contains(what)) << what << '\n' << ran.out;
-  EXPECT_FALSE(count.contains("static_key timer_migration")) << "its file holds no switch";
+  EXPECT_FALSE(count.contains("static_key timer_migration")) << "its file is not a switch";
   expect_as_before();
 }
 

@@ -180,7 +180,7 @@ TEST_F(Changes, HistoryHasPokesProgramsAndMissingRecordsInOrder) {
   put(kSite, kNop5);
   const Bytes jump = branch(0xe9, kSite, kSite + 64);
   poke(100, kSite, kNop5, jump);
-  poke(300, kSite, kNop5, branch(0xe9, kSite, kSite + 32));  // that of jump to nop was lost
+  poke(300, kSite, kNop5, branch(0xe9, kSite, kSite + 32));  // the poke from jump to nop was lost
   const std::array<uint8_t, 8> tag = {1, 2, 3, 4, 5, 6, 7, 8};
   const Addr loaded = 0xffffffffc0005000;
   r.writer.ksymbol(loaded, 16, 1, 0, "bpf_prog_0102030405060708_q", Recording::at(150));
@@ -234,7 +234,7 @@ TEST_F(Changes, DifferenceTellsWhatStaysAndWhatComesBack) {
   EXPECT_TRUE(between(50, 150).places[1].differs);
   EXPECT_TRUE(between(120, 190).places.empty());
   EXPECT_TRUE(between(50, 99).places.empty());
-  EXPECT_EQ(between(99, 100).places.size(), 1U) << "the instant of the poke is in";
+  EXPECT_EQ(between(99, 100).places.size(), 1U) << "the instant of the poke is included";
   EXPECT_EQ(between(50, 250, {other, other + 2}).pokes, 2U);
 }
 
@@ -248,7 +248,7 @@ TEST_F(Changes, DifferenceSaysWhereItIsNotSure) {
   EXPECT_FALSE(between(50, 301).places[0].unsure);
 }
 
-// Real kernels: what the recorder of these captures thought each record is.
+// Real kernels: each record is recognized as what the recorder of these captures noted.
 TEST(RecognizeBoards, AgreesWithTheRecorder) {
   for (const char* board : {"x86-board-small", "x86-board-storm", "x86-board-userkernel"}) {
     const std::string dir = std::string(ASOF_SHARED_DIR "/captures/") + board;

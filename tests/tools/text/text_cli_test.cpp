@@ -1,4 +1,4 @@
-// asof text as a program: --history, --diff T1 T2, --mode, and what it refuses.
+// asof text as a program: --history, --diff T1 T2, --mode, and what it rejects.
 #include <nlohmann/json.hpp>
 
 #include <map>
@@ -82,7 +82,7 @@ TEST(TextCli, DiffWithoutTimesTakesAFunctionOnEitherSide) {
 }
 
 TEST(TextCli, ModeChangesHowCodeIsRead) {
-  // 48 in 64-bit code is a prefix, in 32-bit code an instruction of its own.
+  // 48 is a prefix in 64-bit code, and an instruction of its own in 32-bit code.
   const Ran wide = run_asof("text vfs_read -i " + kDemo);
   const Ran narrow = run_asof("text vfs_read --mode 32 -i " + kDemo);
   EXPECT_EQ(narrow.status, 0) << narrow.err;

@@ -1,5 +1,5 @@
-// Pages of damaged captures: whatever bytes change, a page is written, its JSON is JSON, and its arrays hold
-// what the JSON says.
+// Pages of damaged captures: whatever bytes change, a page is written, its JSON is valid, and its arrays have
+// the sizes that the JSON states.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -58,7 +58,7 @@ TEST(HtmlDamage, PagesOfDamagedCapturesAreWhole) {
   for (uint64_t seed = 0; seed < 150; ++seed) {
     SimRandom random(seed);
     std::string bytes = original;
-    // Seed 0: whole.
+    // Seed 0: no damage.
     for (uint64_t n = seed == 0 ? 0 : random.between(1, 60); n > 0; --n) {
       bytes[random.below(bytes.size())] =
           static_cast<char>(random.chance(50) ? random.next() : random.below(2) * 255);
@@ -72,7 +72,7 @@ TEST(HtmlDamage, PagesOfDamagedCapturesAreWhole) {
     TimelineOptions wanted;
     wanted.detail = true;
     const auto timeline = make_timeline(*capture, wanted, {.slices = 3000, .events = 100, .blocks = 2000});
-    if (!timeline) continue;  // the name of the machine was hit
+    if (!timeline) continue;  // the damage hit the name of the machine
     std::string page;
     write_html(*capture, *timeline, {.title = "", .command = "asof timeline", .detail = {TimeBounds{}}},
                [&](std::string_view text) { page += text; });

@@ -1,5 +1,5 @@
 // The HTML view's data: positions of what has no time of its own, packed numbers, and text from hostile
-// files. What the page does with them: tests/browser.
+// files. tests/browser tests what the page does with them.
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
@@ -39,11 +39,11 @@ TEST(HtmlSpread, WhatHappenedBetweenTwoTimesIsSpreadInOrder) {
   const TimelineSpread s(t);
   EXPECT_EQ(s.slices[0].begin, 0u);
   EXPECT_GT(s.slices[1].begin, s.slices[0].begin);
-  EXPECT_GT(s.slices[1].end, s.slices[1].begin) << "30 instructions are to be seen";
+  EXPECT_GT(s.slices[1].end, s.slices[1].begin) << "30 instructions must be visible";
   EXPECT_GT(s.slices[2].begin, s.slices[1].end);
   EXPECT_LT(s.slices[2].end, 100 * kHtmlUnit) << "before the next time";
   EXPECT_EQ(s.slices[0].end, 100 * kHtmlUnit);
-  EXPECT_NEAR(static_cast<double>(s.slices[3].begin), 100 * kHtmlUnit, kHtmlUnit) << "just behind that end";
+  EXPECT_NEAR(static_cast<double>(s.slices[3].begin), 100 * kHtmlUnit, kHtmlUnit) << "just after that end";
   EXPECT_EQ(s.slices[3].end, 1000 * kHtmlUnit);
 }
 
@@ -51,7 +51,7 @@ TEST(HtmlSpread, ASleepIsNotFilledWithWhatRanBefore) {
   Timeline t = on_one_cpu(0, 10'000'000);
   t.slices = {slice(1, 0, 0, 0, 10'000'000, 100), slice(2, 1, 1, 0, 0, 20)};
   const TimelineSpread s(t);
-  EXPECT_LT(s.slices[1].end, 1000 * kHtmlUnit) << "20 instructions take no 10 ms";
+  EXPECT_LT(s.slices[1].end, 1000 * kHtmlUnit) << "20 instructions do not take 10 ms";
   EXPECT_EQ(s.slices[0].end, 10'000'000 * kHtmlUnit);
 }
 
@@ -74,7 +74,7 @@ TEST(HtmlSpread, StraightRunsTellWhereCallsAre) {
   EXPECT_NEAR(length(0) / length(1), 3, 0.1) << "by instructions";
 }
 
-// Whatever the times are: order and nesting stay, and nothing leaves its interval.
+// Whatever the times are, order and nesting are kept, and nothing leaves its interval.
 TEST(HtmlSpread, RandomTreesStayInOrderAndNested) {
   for (uint64_t seed = 0; seed < 300; ++seed) {
     SimRandom random(seed);

@@ -1,4 +1,4 @@
-// asof query: its tables read back by sqlite3's own program, and compared with what is known of the demo.
+// asof query: its tables read back by the sqlite3 program, and compared with what is known of the demo.
 #include <gtest/gtest.h>
 
 #include <set>
@@ -36,8 +36,8 @@ TEST(Query, SlicesLieWithinTheirParents) {
   EXPECT_EQ(ask("SELECT count(*) FROM calls WHERE flags LIKE '%unbalanced%' OR flags LIKE '%skipped%'"), "0");
 }
 
-// A real kernel that changes its text: calls nest, none is left by a return that fits no call, and every
-// instruction that truth/summary.json counts belongs to one.
+// A real kernel that changes its text: calls nest, every return matches a call, and every instruction that
+// truth/summary.json counts belongs to a call.
 TEST(Query, BoardCallsAreBalanced) {
   const std::string board = shared("captures/x86-board-small");
   if (!std::filesystem::exists(board)) GTEST_SKIP() << "captures beside the project are absent";
@@ -74,7 +74,7 @@ TEST(Query, FileIsReadBySqlitesOwnProgram) {
             0);
 }
 
-// What is there is replaced if it is ours, or nothing.
+// A file of asof, or an empty one, is replaced; any other stays.
 TEST(Query, FilesOfOthersStay) {
   TempDir dir;
   const std::string file = dir.path() / "out.db";

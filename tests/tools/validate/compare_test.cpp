@@ -1,4 +1,4 @@
-// The comparison behind `asof validate`: what counts as right, wrong, missing and late, on small made
+// The comparison that `asof validate` makes: what counts as right, wrong, missing and late, on small made
 // sequences and on random damage of long ones.
 #include "tools/validate/compare.h"
 
@@ -12,7 +12,7 @@
 namespace asof {
 namespace {
 
-// Instructions of four bytes, so that a piece is told by address and count.
+// Instructions of four bytes, so that address and count identify a piece.
 constexpr std::array<uint8_t, 64> kLengths = [] {
   std::array<uint8_t, 64> a{};
   a.fill(4);
@@ -65,7 +65,8 @@ TEST(Compare, OtherInstructionsInTheSameBytesAreWrong) {
   EXPECT_EQ(r.missing, 5u);
 }
 
-// Of a run across whose end an instruction lies nothing is right, however the decoded pieces are cut.
+// If an instruction crosses the end of a run, nothing of that run is right, however the decoded pieces are
+// cut.
 TEST(Compare, AnInstructionAcrossTheEndOfARun) {
   static const uint8_t lengths[] = {4, 4, 16};
   for (const bool cut : {false, true}) {
@@ -115,8 +116,8 @@ TEST(Compare, SilentOmissionIsMissing) {
 }
 
 TEST(Compare, GapInLoopIsPlacedByWhatFollows) {
-  // A loop of 100 rounds; rounds 20 to 59 are lost. Only the way out of the loop tells which rounds were
-  // decoded.
+  // A loop of 100 iterations; iterations 20 to 59 are lost. Only the exit from the loop shows which
+  // iterations were decoded.
   std::vector<TruthRun> runs;
   for (uint32_t i = 0; i < 100; ++i) runs.push_back(truth(0x1000, 4));
   runs.push_back(truth(0x5000, 2));
@@ -168,7 +169,7 @@ TEST(Compare, LateTextExcusesWhatFollowsItInItsGapOnly) {
 }
 
 TEST(Compare, TimeTellsRoundsApart) {
-  // Two identical passes 1 ms apart; the first is lost. Without times the earlier place would be taken.
+  // Two identical passes 1 ms apart; the first is lost. Without times the earlier position would be taken.
   std::vector<TruthRun> runs;
   for (uint32_t pass = 0; pass < 2; ++pass) {
     for (uint32_t i = 0; i < 10; ++i) runs.push_back(truth(0x1000 + 0x100 * i, 2, pass * 1'000'000 + i * 10));
@@ -182,8 +183,8 @@ TEST(Compare, TimeTellsRoundsApart) {
   EXPECT_EQ(r.missing_by_cause.count("end of trace"), 0u);
 }
 
-// A short stretch between two gaps has the time of a packet behind it, 100 us late, when the loop runs once
-// more: it belongs where its order puts it, and nothing behind it is wrong.
+// A short stretch between two gaps has the time of a later packet, 100 us late, in the next iteration of the
+// loop: its order decides where it belongs, and nothing after it is wrong.
 TEST(Compare, LateTimeOfAShortStretchMakesNothingWrong) {
   std::vector<TruthRun> runs;
   for (uint32_t round = 0; round < 4; ++round) {
@@ -204,14 +205,14 @@ TEST(Compare, LateTimeOfAShortStretchMakesNothingWrong) {
   EXPECT_EQ(r.right, (runs.size() - 5) * 2);
 }
 
-// Between two gaps only a stretch that never ran: it takes nothing from those behind it.
+// Between two gaps is only a stretch that never ran: it takes nothing from the stretches after it.
 TEST(Compare, AWrongStretchBetweenGapsIsLeftOut) {
   std::vector<TruthRun> runs;
   for (uint32_t i = 0; i < 60; ++i) runs.push_back(truth(0x1000 + 0x100 * i, 4));
   Case c(runs);
   for (uint32_t i = 0; i < 10; ++i) c.comparer.add(decoded(0x1000 + 0x100 * i, 4));
   c.comparer.add_gap(Code::kTraceContradictsText, "");
-  c.comparer.add(decoded(0x1000 + 0x100 * 50, 4));  // far on, where what follows does not fit any more
+  c.comparer.add(decoded(0x1000 + 0x100 * 50, 4));  // far ahead, where what follows does not match any more
   c.comparer.add_gap(Code::kTraceContradictsText, "");
   for (uint32_t i = 12; i < 60; ++i) c.comparer.add(decoded(0x1000 + 0x100 * i, 4));
   const CompareResult& r = c.finish();
@@ -219,7 +220,7 @@ TEST(Compare, AWrongStretchBetweenGapsIsLeftOut) {
   EXPECT_EQ(r.missing, 2u * 4);
 }
 
-// A part of a run with more instructions than the run has: they cannot all have run.
+// A part of a run with more instructions than the run has: not all of them can have run.
 TEST(Compare, MoreInstructionsThanTheRunHasAreWrong) {
   Case c({truth(0x1000, 4), {0x2000, 12, 2, 0, 0}, truth(0x3000, 4)});
   static const uint8_t lengths[] = {2, 5, 1};

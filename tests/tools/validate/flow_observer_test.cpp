@@ -1,5 +1,5 @@
-// FlowObserver finds where the kernel writes side-band records: not each visit to perf_event_switch_output(),
-// but those behind which perf_output_end() is called.
+// FlowObserver finds where the kernel writes side-band records: not every visit to
+// perf_event_switch_output(), only those in which perf_output_end() is called.
 #include <gtest/gtest.h>
 
 #include <deque>
@@ -57,7 +57,7 @@ class Flow {
   Chunk chunk_;
 };
 
-// perf_iterate_sb() calls the writer for each event; the second one of three wants the record.
+// perf_iterate_sb() calls the writer for each event; the second of three wants the record.
 TEST(FlowObserver, AVisitIsOneThatWrites) {
   Flow flow;
   flow.at(kElse, 100).at(kWriter, 100).at(kWriter + 0x20, 100).at(kElse + 0x10, 110);
@@ -77,7 +77,7 @@ TEST(FlowObserver, TheEndOfAnotherRecordIsNoVisit) {
   EXPECT_TRUE(flow.visits().empty());
 }
 
-// Behind a gap nobody knows when the writer was entered.
+// After a gap it is unknown when the writer was entered.
 TEST(FlowObserver, AVisitHasNoGap) {
   Flow flow;
   flow.at(kWriter, 100).gap().at(kWriter + 0x30, 200).at(kEnd, 210).at(kElse, 220);

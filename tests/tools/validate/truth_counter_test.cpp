@@ -68,7 +68,7 @@ INSTANTIATE_TEST_SUITE_P(
                       Counted{"arm64_helper", "arm64-board-helper/poke.data", false, true}),
     [](const auto& info) { return info.param.name; });
 
-// With one state of the text only, much is wrong: the counts must agree there, too.
+// With only one state of the text much is wrong: the counts must agree there, too.
 TEST(TruthCounterOfTheProjectsBoards, CountsWhatValidateCounts) {
   for (const char* name : {"board-x86", "board-arm64"}) {
     const TempDir dir;
@@ -86,8 +86,8 @@ TEST(TruthCounterOfTheProjectsBoards, CountsWhatValidateCounts) {
   }
 }
 
-// The counter itself, on a sequence made by hand: one stretch is wrong, one lies elsewhere than the first
-// place of its beginning.
+// The counter itself, on a sequence made by hand: one stretch is wrong, one is not at the first occurrence of
+// its first instructions.
 TEST(TruthCounterItself, FindsWhatIsWrong) {
   const std::vector<ExecutedRun> truth{
       {0x1000, 8, 2}, {0x2000, 8, 2}, {0x1000, 8, 2}, {0x3000, 4, 1}, {0x2000, 8, 2}};

@@ -1,4 +1,4 @@
-// Truth files: what is read from good ones, and what is said of others.
+// Truth files: what is read from good ones, and what is reported for others.
 #include "tools/validate/truth.h"
 
 #include <gtest/gtest.h>
@@ -68,7 +68,7 @@ TEST_F(TruthFiles, DamageIsToldFromTheEnd) {
     }
     ASSERT_TRUE(reader->error().has_value()) << cpu;
     EXPECT_EQ(reader->error()->code, Code::kBadTruth);
-    EXPECT_FALSE(reader->next(run)) << "it stays at its end";
+    EXPECT_FALSE(reader->next(run)) << "it stays at the end";
   }
   EXPECT_FALSE(TruthReader::open(truth_file(path(), 9)).has_value());
 }

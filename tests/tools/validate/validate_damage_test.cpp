@@ -1,6 +1,6 @@
-// `asof validate` must pass sound captures and fail damaged ones, and say what and where: with a truth and
-// without one, on the demo captures and on those of boards (skipped where the captures beside the project are
-// absent).
+// `asof validate` must pass sound captures and fail damaged ones, and say what is wrong and where: with and
+// without a truth, on the demo captures and on those of boards (skipped where the captures beside the project
+// are absent).
 #include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -31,14 +31,14 @@ fs::path root(const Subject& s) {
 struct Verdict {
   int status = -1;
   nlohmann::json json;
-  // A failed topic, with what was said and where.
+  // Whether a check of this topic failed.
   bool failed(const std::string& topic) const {
     for (const auto& c : json["checks"]) {
       if (c["topic"] == topic && c["result"] == "fail") return true;
     }
     return false;
   }
-  // In an answer or a place of a failed topic.
+  // Whether an answer or a location of a failed topic contains the text.
   bool names(const std::string& text) const {
     for (const auto& c : json["checks"]) {
       if (c["result"] == "fail" && c.dump().find(text) != std::string::npos) return true;
@@ -88,12 +88,12 @@ TEST_P(ValidateDamage, SoundCapturePasses) {
   }
 }
 
-// The first and the last change of a place, and one in the middle of the recording.
+// The first and the last change of a site, and one in the middle of the recording.
 TEST_P(ValidateDamage, DroppedPoke) {
   const size_t count = DamagedCapture(data(), TempDir().path()).pokes();
   ASSERT_GT(count, 4U);
   std::vector<size_t> dropped{0, count / 3, count / 2};
-  // Without an end copy nothing shows of the last change of a place that does not run again.
+  // Without an end copy nothing shows the last change of a site that does not run again.
   if (GetParam().here) dropped = {0, count / 3, count / 2 + 2};
   for (const size_t index : dropped) {
     const TempDir dir;
@@ -134,7 +134,7 @@ TEST_P(ValidateDamage, SwappedBpfImages) {
 TEST_P(ValidateDamage, ShiftedClock) {
   const bool derived = std::string(GetParam().name) == "arm64_board";  // no TIME_CONV record to be wrong
   for (const int64_t by : {int64_t{-20'000}, int64_t{40'000}, int64_t{-3'000'000}, int64_t{1'000'000'000}}) {
-    // A board's demo is 0.1 ms long, its clock is seen in every call; a derived one is known to 1 us.
+    // A demo is 0.1 ms long, and every call shows its clock; a derived clock is known to 1 us.
     if (!GetParam().here && std::abs(by) < 100'000) continue;
     const TempDir dir;
     DamagedCapture damaged(data(), dir.path());
@@ -157,7 +157,7 @@ TEST_P(ValidateDamage, ShiftedClock) {
   }
 }
 
-// Instructions of the kernel that ran, each once: address and bytes.
+// Kernel instructions that ran, each once: address and bytes.
 std::map<Addr, std::vector<uint8_t>> executed_kernel_code(const std::string& capture) {
   std::map<Addr, std::vector<uint8_t>> out;
   std::istringstream lines(run_asof("decode -q -F ip,insn " + capture).out);
@@ -173,7 +173,7 @@ std::map<Addr, std::vector<uint8_t>> executed_kernel_code(const std::string& cap
   return out;
 }
 
-// Which bit of a conditional branch makes it something else: 0 when it is none.
+// The bit of a conditional branch that makes it another instruction; 0 if the instruction is no such branch.
 struct Flip {
   size_t byte = 0;
   uint8_t bit = 0;
@@ -202,13 +202,13 @@ TEST_P(ValidateDamage, FlippedByteInKcore) {
     const Verdict t = validate(damaged.path(), true);
     EXPECT_EQ(t.status, 3) << hex(address);
     EXPECT_TRUE(t.failed("truth")) << t.all();
-    // The first difference lies right behind it: in the same function, or where its branch would have gone.
+    // The first difference is right after it: in the same function, or where its branch would have gone.
     EXPECT_TRUE(t.names(hex(address >> 8U))) << hex(address) << '\n' << t.all();
   }
   EXPECT_GE(flipped, 6U);
 }
 
-// With a second copy the two contradict each other, wherever the byte is and whether it ran or not.
+// With a second copy the two contradict each other, wherever the byte is and whether or not it ran.
 TEST_P(ValidateDamage, FlippedByteAgainstTheEndCopy) {
   if (GetParam().here) GTEST_SKIP() << "this capture has no copy of kcore at its end";
   const std::string first = run_asof("text vfs_read -i " + data().string()).out;

@@ -1,5 +1,5 @@
-// `asof validate` on captures that stock perf made: nothing is wrong with them, and with a wrong clock it is
-// said. Skipped where they are absent.
+// `asof validate` on captures that stock perf made: it finds nothing wrong with them, and reports a wrong
+// clock. Skipped where they are absent.
 #include <nlohmann/json.hpp>
 
 #include "tests/support/damage.h"
@@ -29,8 +29,8 @@ Answers validate(const fs::path& capture) {
   return {ran.status, json.is_discarded() ? nlohmann::json::array() : json["checks"]};
 }
 
-// Five visits to perf_event_switch_output() for each context switch, of which one writes; and kernel exits
-// where libipt stops at the MOV to CR3 in front of the SYSRET.
+// Five visits to perf_event_switch_output() for each context switch, one of which writes; and kernel exits
+// where libipt stops at the MOV to CR3 before the SYSRET.
 TEST(ValidateVpt, WritesOfRecordsAndKernelExits) {
   const fs::path both = shared("captures/vpt-612/both.asof.tar.zst");
   if (!fs::exists(both)) GTEST_SKIP() << "captures beside the project are absent";

@@ -1,4 +1,4 @@
-// Validation of a CoreSight buffer that went round: it begins in the middle of the trace.
+// Validation of a CoreSight buffer that wrapped: it begins in the middle of the trace.
 #include <array>
 #include <nlohmann/json.hpp>
 
@@ -24,7 +24,7 @@ class ValidateWrapped : public testing::Test {
     }
     trace_.flush();
   }
-  // The loop: a NOP, and `last`, which leads back to it.
+  // The loop: a NOP, and `last`, which branches back to it.
   nlohmann::json validate(uint32_t last) {
     write(dir_.path() / "trace.bin", trace_.bytes());
     write(dir_.path() / "text.img", a64::bytes_of(std::array{a64::kNop, last, a64::kNop, a64::kNop}));

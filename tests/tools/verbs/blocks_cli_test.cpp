@@ -1,4 +1,4 @@
-// Block streams through the program: verbs say of one what they say of its recording.
+// Block streams through the program: verbs print the same for one as for its recording.
 #include <fmt/format.h>
 
 #include "tests/tools/run_asof.h"
@@ -6,7 +6,7 @@
 namespace asof::test {
 namespace {
 
-// Without the lines that name the input or tell of trace that is not in the stream.
+// Without the lines that name the input or describe trace that is not in the stream.
 std::string without_heading(const std::string& report) {
   const auto lines = lines_of(report);
   std::string text;
@@ -60,8 +60,8 @@ TEST_F(BlocksCli, WhatItCannotDoIsRefused) {
   }
 }
 
-// Which version of text an instruction was, line by line: the first line that differs is shown. Says how many
-// lines are not of a first version.
+// Compares the versions of text of all instructions, line by line; shows the first line that differs. Returns
+// how many lines are not of a first version.
 size_t expect_same_versions(const std::string& input, const std::string& blocks) {
   const std::string verb = "decode -q -F ip,insn,textver,textsrc ";
   const Ran written = run_asof("decode -q --format blocks -o " + blocks + " " + input);
@@ -99,7 +99,7 @@ TEST_F(BlocksCli, OfAFileThatIsCutTheRestIsUsed) {
   EXPECT_NE(r.out.find("E-DATA-122"), std::string::npos) << r.out;
 }
 
-// Behind the description of the recording, and in front of all flow.
+// After the description of the recording, and before all flow.
 TEST_F(BlocksCli, OfAFileThatIsCutToNothingNoVerbSaysThatAllIsWell) {
   const std::string cut = dir_.path() / "cut.blocks";
   const std::string whole = read_file(blocks_);

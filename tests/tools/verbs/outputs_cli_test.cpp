@@ -1,5 +1,5 @@
-// asof stacks, branches, and timeline's rows, each read back by a program or parser that is not asof's, and
-// added up to what `asof query` and `asof decode` tell of the demo.
+// asof stacks, branches, and timeline's rows, each read back by a program or parser that is not asof's; the
+// sums must be those of `asof query` and `asof decode` for the demo.
 #include <fmt/format.h>
 
 #include <map>
@@ -40,7 +40,7 @@ std::string stacks(const TempDir& dir, const std::string& options) {
   return file;
 }
 
-// The last word of each line is its weight, as stackcollapse's readers have it.
+// The last word of each line is its weight, as readers of stackcollapse's format expect.
 TEST(Stacks, SumsAreThoseOfTheQuery) {
   if (!installed("awk 'BEGIN {}'")) GTEST_SKIP() << "awk is not installed";
   const TempDir dir;
@@ -49,7 +49,7 @@ TEST(Stacks, SumsAreThoseOfTheQuery) {
   };
   for (const std::string by : {"all", "cpu"}) {
     EXPECT_EQ(sum("--weight instructions --by " + by), "61625");
-    // The time that CPUs had a known stack, without that in which the flow is missing.
+    // The time in which CPUs had a known stack, without the time in which the flow is missing.
     EXPECT_EQ(
         std::stoul(sum("--weight ns --by " + by)) + std::stoul(ask("SELECT sum(end - begin) FROM gaps")),
         std::stoul(ask("SELECT sum(call.end - call.begin)" + kOfCpus + " AND parent = 0")));
@@ -82,7 +82,7 @@ TEST(Stacks, SameForAnyNumberOfWorkersAndEachStackOnce) {
   for (const auto& [stack, times] : seen) EXPECT_EQ(times, 1) << stack;
 }
 
-// Branches as `asof decode` prints them, without where tracing starts and stops and without interrupts.
+// Branches as `asof decode` prints them, without starts and stops of tracing and without interrupts.
 std::map<std::pair<std::string, std::string>, uint64_t> decoded_branches() {
   const Ran r = run_asof("decode -q --itrace b --format jsonl -F cpu,time,ip,flags " + kDemo);
   EXPECT_EQ(r.status, 0) << r.err;
@@ -133,7 +133,7 @@ TEST(Branches, EveryFormatHasEveryBranch) {
   EXPECT_EQ(said(dir, "awk '!/^PERF_RECORD/ { s += NF - 1 } END { printf \"%d\", s }' " +
                           branches(dir, "--format perf-script")),
             want);
-  // In a stack, newest first, code between a target and the next branch lies forward and is short.
+  // In a stack, newest first, code between a target and the next branch goes forward and is short.
   EXPECT_EQ(said(dir,
                  "awk '!/^PERF_RECORD/ { for (i = 2; i < NF; ++i) { split($i, a, \"/\"); split($(i + 1), b, "
                  "\"/\"); if "
@@ -192,8 +192,8 @@ TEST(TimelineRows, DatabaseIsThatOfTheQuery) {
   EXPECT_EQ(run_asof("timeline --detail insn --time 0%-10% -o out.csv " + kDemo).status, 1);
 }
 
-// Walks the tables of a Firefox profile as its viewer does, and prints folded stacks; weights in ms are of
-// ns.
+// Walks the tables of a Firefox profile as its viewer does, and prints folded stacks; weights in ms are
+// printed in ns.
 constexpr const char* kUnfold = R"(
 import json, sys
 from decimal import Decimal
@@ -257,7 +257,7 @@ TEST(Diff, PartsOfTimeAddUp) {
   const TempDir dir;
   uint64_t whole_a = 0, whole_ns = 0, a = 0, b = 0, a_ns = 0, b_ns = 0, differ = 0, skip = 0;
   std::istringstream(diff_sums(dir, "--time , --time ,")) >> whole_a >> skip >> whole_ns;
-  // Between two instants of the trace, so that none is in both parts.
+  // The parts meet between two instants of the trace, so that no instant is in both.
   std::istringstream(diff_sums(dir, "--time ,6.000051001 --time 6.000051002,")) >> a >> b >> a_ns >> b_ns >>
       differ;
   EXPECT_EQ(whole_a, 61625U);
@@ -292,8 +292,8 @@ TEST(Diff, InstructionsAreThoseOfTheSlices) {
   EXPECT_EQ(run_asof("diff " + demo).status, 1) << "one capture and no times";
 }
 
-// Functions come from steps, calls and paths from stacks: two ways to one sum. With a time from here to
-// there, too.
+// Functions come from steps, calls and paths from stacks: two computations of one sum. Also with a time
+// range.
 TEST(Diff, FunctionsCallsAndPathsHaveOneSum) {
   for (const std::string capture : {"demo", "demo-arm64"}) {
     const std::string data =
@@ -320,7 +320,7 @@ TEST(Diff, FunctionsCallsAndPathsHaveOneSum) {
   }
 }
 
-// The paths are those of `asof stacks`, and their frequency its calls.
+// The paths are those of `asof stacks`, and their counts are its calls.
 TEST(Diff, PathsAreTheStacks) {
   const TempDir dir;
   std::map<std::string, uint64_t> paths;

@@ -1,5 +1,5 @@
-// asof pack and unpack: what is packed decodes elsewhere as it does here, byte by byte, and only the archive
-// is needed for it.
+// asof pack and unpack: what is packed decodes elsewhere as it does here, byte by byte, and needs only the
+// archive.
 #include <map>
 #include <ostream>
 
@@ -35,7 +35,7 @@ TEST_P(Pack, DecodesTheSameWithNothingElse) {
     const std::string archive = (dir.path() / "x.asof").string() + ending;
     const Ran packed = run_asof("pack -q " + input + " -o " + archive);
     ASSERT_EQ(packed.status, 0) << packed.out << packed.err;
-    // TMPDIR is looked at afterwards: nothing may be left there.
+    // TMPDIR is checked afterwards: nothing may be left there.
     fs::create_directories(dir.path() / "tmp");
     const Ran unpacked = run_asof("version >/dev/null; TMPDIR=" + (dir.path() / "tmp").string() +
                                   " HOME=/nonexistent " ASOF_BINARY " " + verb + archive);

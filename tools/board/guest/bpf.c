@@ -1,5 +1,5 @@
-/* BPF socket filters of several lengths. Their machine code is asked for right after they are loaded, as the
- * perf tool's side-band thread does. */
+/* BPF socket filters of several lengths. Their machine code is read right after they are loaded, as the perf
+ * tool's side-band thread does. */
 #include <linux/bpf.h>
 #include <stdlib.h>
 #include <string.h>

@@ -52,7 +52,7 @@ static void put_system(void) {
   char* memory = read_file("/proc/iomem", NULL);
   char* code = strstr(memory, " : Kernel code");
   while (code != NULL && code > memory && code[-1] != '\n') --code;
-  /* The last line: where the kernel's text stands in physical memory. */
+  /* The last line: where the kernel's text is in physical memory. */
   snprintf(text, sizeof text, "%s\n%s\n%s\n%llx\n", u.release, u.version, u.machine,
            code != NULL ? strtoull(code, NULL, 16) : 0);
   free(memory);

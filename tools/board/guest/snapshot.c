@@ -49,7 +49,7 @@ uint64_t symbol(const char* name) {
   return 0;
 }
 
-/* Where /proc/kcore has an address. */
+/* The offset of an address in /proc/kcore. */
 struct span {
   uint64_t offset, left;
 };

@@ -47,7 +47,7 @@ static uint32_t next_random(void) {
   return random_state >> 16;
 }
 
-/* In the emulator this ends the turn of this CPU. */
+/* In the emulator this lets the next CPU run. */
 static void relax(void) {
 #if defined(__x86_64__)
   __asm__ volatile("pause");

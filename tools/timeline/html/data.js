@@ -1,5 +1,5 @@
 'use strict';
-// Reads what the page carries. docs/html-view.md describes the format. Times are turned into nanoseconds (or
+// Reads what the page carries. docs/html-view.md describes the format. Times are converted to nanoseconds (or
 // instructions, in captures without a clock) after the beginning of the capture.
 
 const meta = JSON.parse(document.getElementById('meta').textContent);
@@ -83,7 +83,7 @@ function readSpans(bytes, place, count) {
   return s;
 }
 
-// Instants at which the trace tells the time: what lies between two of them is in order, its time is not known.
+// Instants at which the trace has a time: what lies between two of them is in order, its time is not known.
 function readPoints(bytes, place, count) {
   const r = new Reader(bytes, place);
   const out = new Float64Array(count);

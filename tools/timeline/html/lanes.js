@@ -83,7 +83,7 @@ class Lanes {
     return {kind: 'calls', track, name: 'calls', height: Math.max(1, track.slices.rows.length) * kRow + 6};
   }
 
-  // Lives overlap: each goes into the first row that is free.
+  // Lifetimes overlap: each goes into the first row that is free.
   packLives(lane) {
     const ends = [];
     for (const l of lane.lives) {
@@ -134,7 +134,7 @@ class Lanes {
       this.step();
     });
   }
-  // One picture on the way to where we want to be.
+  // One picture of the movement to the wanted range.
   step() {
     const least = (this.wantEnd - this.wantBegin) * 0.002;
     const near = Math.abs(this.wantBegin - this.begin) < least && Math.abs(this.wantEnd - this.end) < least;

@@ -1,4 +1,4 @@
-// The panel on the right: everything about one thing. Names come from files nobody vouches for, so all text
+// The panel on the right: everything about one thing. Names come from untrusted files, so all text
 // goes through textContent.
 
 function element(tag, text, className) {
@@ -67,7 +67,7 @@ class Panel {
     this.node.append(table);
   }
 
-  // The instants that the trace told before and after a drawn time. Behind a CYC packet code can have run before the first.
+  // The instants in the trace before and after a drawn time. After a CYC packet code can have run before the first.
   interval(cpu, t) {
     const points = cpu && cpu.points;
     if (!points || points.length === 0) return clockText(t);

@@ -10,7 +10,7 @@ function colorOf(hue, saturation, lightness) {
   return '#' + part(0) + part(8) + part(4);
 }
 
-// The hue says what kind of code it is; shades tell functions apart.
+// The hue shows the kind of code; shades distinguish functions.
 function colorsOf(functions) {
   return functions.map((f) => {
     if (f.kind === 'untraced' || f.kind === 'unnamed') return '#e4e7ec';
@@ -71,7 +71,7 @@ class Picture extends Lanes {
   }
 
   draw() {
-    // Asked for once: the browser would lay the page out anew each time.
+    // Queried once: the browser would lay the page out anew each time.
     this.width = Math.max(this.canvas.clientWidth - kLabels, 1);
     const height = this.bottom = this.canvas.clientHeight;
     const c = this.c = this.context(this.canvas);
@@ -120,7 +120,7 @@ class Picture extends Lanes {
       const index = order[i];
       const tiny = spans.end[index] - spans.begin[index] < pixel;
       visit(index, tiny);
-      // Behind a tiny one, go on with the first that ends beyond its pixel.
+      // After a tiny one, continue with the first that ends beyond its pixel.
       i = tiny ? Math.max(i + 1, firstAbove(order, spans.end, spans.begin[index] + pixel, i)) : i + 1;
     }
   }
@@ -260,7 +260,7 @@ class Picture extends Lanes {
     this.eachVisible(cpu.blocks, cpu.blocks.rows[0], (i, tiny) => this.block(cpu.blocks, i, y + 3, tiny));
     const covered = cpu.blocks.count > 0 && meta.windows.some(([a, b]) => a < this.end && b > this.begin);
     if (covered || length > meta.closeUp) return;
-    // Said where instructions would be looked for, with the command that gets them.
+    // Shown where instructions would be expected, with the command that gets them.
     this.c.fillStyle = kDim;
     this.c.fillText('not in this file: click', kLabels + 6, y + 11);
     const range = meta.clock === 'ns' ? ` --time ${clockText(Math.max(this.begin, 0))},${clockText(Math.max(this.end, 0))}` : '';

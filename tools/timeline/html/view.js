@@ -1,4 +1,4 @@
-// What one does with the picture: point at things, choose them, search.
+// Actions in the picture: point at things, choose them, search.
 
 class View extends Picture {
   laneAt(y) { return y < 24 ? undefined : this.lanes.find((l) => y - 24 + this.scroll >= l.y && y - 24 + this.scroll < l.y + l.height); }

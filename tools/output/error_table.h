@@ -17,11 +17,11 @@ struct CodeInfo {
   std::string_view remedy;
 };
 
-std::span<const CodeInfo> catalogue();  // sorted by code
-const CodeInfo& info_of(Code code);     // not of kNone
+std::span<const CodeInfo> error_table();  // sorted by code
+const CodeInfo& info_of(Code code);       // not of kNone
 
 // One entry as text for a terminal; the whole table as a Markdown page (docs/errors.md).
 std::string explain(const CodeInfo& info);
-std::string catalogue_markdown();
+std::string error_table_markdown();
 
 }  // namespace asof

@@ -1,4 +1,4 @@
-#include "tools/output/catalogue.h"
+#include "tools/output/error_table.h"
 
 #include <fmt/format.h>
 
@@ -10,7 +10,7 @@
 namespace asof {
 namespace {
 
-#include "tools/output/catalogue_entries.inc"
+#include "tools/output/error_entries.inc"
 
 constexpr auto kCodes = std::to_array<std::string_view>({
 #define ASOF_CODE(name, text) text,
@@ -35,7 +35,7 @@ constexpr std::array<Family, 6> kFamilies{{
 
 }  // namespace
 
-std::span<const CodeInfo> catalogue() { return kEntries; }
+std::span<const CodeInfo> error_table() { return kEntries; }
 
 const CodeInfo& info_of(Code code) {
   ASOF_CHECK(code != Code::kNone);
@@ -47,10 +47,10 @@ std::string explain(const CodeInfo& e) {
                      e.title, e.meaning, e.causes, e.remedy);
 }
 
-std::string catalogue_markdown() {
+std::string error_table_markdown() {
   std::string out =
       "# Error codes\n\n"
-      "Made from the table in `tools/output/catalogue_entries.inc` by `asof errors --markdown`; a test keeps "
+      "Made from the table in `tools/output/error_entries.inc` by `asof errors --markdown`; a test keeps "
       "both "
       "equal.\n"
       "`asof errors --explain CODE` prints one entry. `E-` is an error or a loss, `I-` is information (shown "

@@ -1,5 +1,5 @@
-// Every code the sources use is explained, and docs/errors.md is what the table says.
-#include "tools/output/catalogue.h"
+// Every code the sources use is explained, and docs/errors.md agrees with the table.
+#include "tools/output/error_table.h"
 
 #include <gtest/gtest.h>
 
@@ -20,7 +20,7 @@ std::string read(const std::filesystem::path& path) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
-TEST(Catalogue, ExplainsEveryCodeTheSourcesUse) {
+TEST(ErrorTable, ExplainsEveryCodeTheSourcesUse) {
   std::set<std::string> used;
   const std::regex code("\\bCode::(k[A-Za-z0-9]+)");
   const std::regex comment("//.*");
@@ -41,16 +41,16 @@ TEST(Catalogue, ExplainsEveryCodeTheSourcesUse) {
   EXPECT_EQ(used, explained);
 }
 
-TEST(Catalogue, EveryEntryIsWhole) {
-  for (const CodeInfo& e : catalogue()) {
+TEST(ErrorTable, EveryEntryIsWhole) {
+  for (const CodeInfo& e : error_table()) {
     EXPECT_FALSE(e.title.empty() || e.meaning.empty() || e.causes.empty() || e.remedy.empty()) << e.code;
     ASSERT_TRUE(code_of(e.code)) << e.code;
     EXPECT_EQ(&info_of(*code_of(e.code)), &e);
   }
 }
 
-TEST(Catalogue, DocumentIsTheTable) {
-  EXPECT_EQ(read(kRoot / "docs/errors.md"), catalogue_markdown())
+TEST(ErrorTable, DocumentIsTheTable) {
+  EXPECT_EQ(read(kRoot / "docs/errors.md"), error_table_markdown())
       << "run: build/release/asof errors --markdown > docs/errors.md";
 }
 
