@@ -1,30 +1,13 @@
 #include "arch/steps.h"
 
 #include <algorithm>
-#include <type_traits>
 
 #include "textstore/check.h"
 
 namespace asof {
 
-RunTable::RunTable(uint32_t first)
-    : pieces_(std::make_unique<ZeroedArray<Piece>[]>(kPieces)), first_(first), used_(first / kPiece) {}
-
-bool RunTable::Writer::take_piece() {
-  const uint32_t piece = table_.used_.fetch_add(1, std::memory_order_relaxed);
-  if (piece >= kPieces) {
-    table_.used_.store(kPieces, std::memory_order_relaxed);
-    return false;
-  }
-  static_assert(std::is_aggregate_v<Piece> && std::is_trivially_copyable_v<Piece>);
-  table_.pieces_[piece] = unset_array<Piece>(1);
-  next_ = std::max(table_.first_, piece * kPiece);
-  end_ = (piece + 1) * kPiece;
-  return true;
-}
-
 void CodeBuffer::move_to(size_t capacity) {
-  auto codes = std::make_unique_for_overwrite<uint32_t[]>(capacity);
+  auto codes = std::make_unique_for_overwrite<StepCode[]>(capacity);
   std::copy_n(codes_.get(), size_, codes.get());
   codes_ = std::move(codes);
   capacity_ = capacity;
@@ -36,8 +19,8 @@ void StepList::Iterator::next_entry() {
     position_ = list.codes_.size();
     return;
   }
-  const uint32_t code = list.codes_[position_];
-  if (code == kLoose) {
+  const StepCode code = list.codes_[position_];
+  if (code == StepCode::kLoose) {
     block_ = 0;
     blocks_ = 1;
     step_ = list.loose_[loose_++];
@@ -46,10 +29,10 @@ void StepList::Iterator::next_entry() {
   while (time_ < list.times_.size() && list.times_[time_].position <= position_) ++time_;
   step_ = Step{};
   step_.time = time_ == 0 ? kTimeMin : list.times_[time_ - 1].time;
-  run_ = list.table_->blocks(code >> kRunShift);
+  run_ = list.run_blocks(code);
   blocks_ = list.run(code).size;
   step_.confidence = list.run(code).confidence;
-  taken_ = (code & kTakenBit) != 0;
+  taken_ = taken_bit(code) != 0;
   block_ = 0;
   set_block();
 }
@@ -64,7 +47,7 @@ void StepList::Iterator::set_block() {
 }
 
 uint64_t StepList::bytes() const {
-  return codes_.capacity() * sizeof(uint32_t) + loose_.capacity() * sizeof(Step) +
+  return codes_.capacity() * sizeof(StepCode) + loose_.capacity() * sizeof(Step) +
          times_.capacity() * sizeof(TimeMark);
 }
 

@@ -12,7 +12,6 @@
 #pragma once
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <cstdint>
 #include <iterator>
 #include <memory>
@@ -21,67 +20,9 @@
 #include <vector>
 
 #include "arch/block.h"
-#include "arch/zeroed.h"
+#include "arch/run_table.h"
 
 namespace asof {
-
-// Blocks that are executed one after the other whenever the first one is; all but the last end in a direct
-// jump or call, or straight on. Executed whole. What counting needs is kept apart from the blocks: it is read
-// for every entry.
-struct Run {
-  uint64_t hash = 0;  // sum over i of ip_i * K^(instructions-1-i)
-  uint32_t instructions = 0;
-  uint16_t branches = 0;
-  uint8_t size = 0;                              // blocks
-  Confidence confidence = Confidence::kCertain;  // of all its blocks; else kAmbiguous
-};
-
-// Runs of all decoders of one capture, by id. Entries never move and never change: any thread may
-// read those it was handed ids of while others add new ones.
-class RunTable {
- public:
-  static constexpr uint32_t kPiece = 1U << 12;
-  static constexpr uint32_t kPieces = 1U << 11;
-  static constexpr uint32_t kMax = kPiece * kPieces;
-  static constexpr uint32_t kFirst = 4;  // the lowest id there is
-
-  // `first`: ids below it are for whoever keeps ids.
-  explicit RunTable(uint32_t first = kFirst);
-  const Run& operator[](uint32_t id) const { return pieces_[id / kPiece][0].runs[id % kPiece]; }
-  // Of the run's `size` blocks.
-  const Block* const* blocks(uint32_t id) const { return pieces_[id / kPiece][0].blocks[id % kPiece]; }
-
-  // What one thread adds with. Ids of a piece are of one writer. 0 is no id: the table is full.
-  class Writer {
-   public:
-    explicit Writer(RunTable& table) : table_(table) {}
-    uint32_t add(const Run& run, const Block* const* blocks) {
-      if (next_ == end_ && !take_piece()) [[unlikely]]
-        return 0;
-      const uint32_t id = next_++;
-      Piece& piece = table_.pieces_[id / kPiece][0];
-      piece.runs[id % kPiece] = run;
-      piece.blocks[id % kPiece] = blocks;
-      return id;
-    }
-
-   private:
-    bool take_piece();
-
-    RunTable& table_;
-    uint32_t next_ = 0;
-    uint32_t end_ = 0;
-  };
-
- private:
-  struct Piece {
-    std::array<Run, kPiece> runs;
-    std::array<const Block* const*, kPiece> blocks;
-  };
-  std::unique_ptr<ZeroedArray<Piece>[]> pieces_;  // of one each: a short trace has few runs
-  const uint32_t first_;
-  std::atomic<uint32_t> used_;  // pieces
-};
 
 // K^n. Runs are short: nearly always one look at a table.
 inline constexpr auto kHashPowers = [] {
@@ -96,6 +37,17 @@ inline uint64_t hash_power(uint32_t n) {
   for (; n > kMost; n -= kMost) rest *= kHashPowers[kMost];
   return rest * kHashPowers[n];
 }
+
+// An entry of a StepList, as it is kept: a run and the bit of its last branch, or kLoose.
+enum class StepCode : uint32_t { kLoose = UINT32_MAX };
+inline constexpr uint32_t kTakenBit = 1;
+// The run's id is above it: what lies between is for whoever keeps sixteen bytes for each run and wants no
+// shift to find them.
+inline constexpr unsigned kRunShift = 4;
+
+constexpr StepCode step_code(RunId run, uint32_t bit) { return StepCode{index_of(run) << kRunShift | bit}; }
+constexpr RunId run_of(StepCode code) { return RunId{std::to_underlying(code) >> kRunShift}; }
+constexpr uint32_t taken_bit(StepCode code) { return std::to_underlying(code) & kTakenBit; }
 
 // A vector that leaves what it grows by as it is, to be written next.
 class CodeBuffer {
@@ -115,9 +67,9 @@ class CodeBuffer {
   size_t size() const { return size_; }
   bool empty() const { return size_ == 0; }
   size_t capacity() const { return capacity_; }
-  uint32_t operator[](size_t i) const { return codes_[i]; }
-  uint32_t* data() { return codes_.get(); }
-  std::span<const uint32_t> all() const { return {codes_.get(), size_}; }
+  StepCode operator[](size_t i) const { return codes_[i]; }
+  StepCode* data() { return codes_.get(); }
+  std::span<const StepCode> all() const { return {codes_.get(), size_}; }
   bool has_memory() const { return size_ == 0 || codes_ != nullptr; }
   // The memory goes to `empty`; this one keeps its size only.
   void give_memory(CodeBuffer& empty) {
@@ -134,7 +86,7 @@ class CodeBuffer {
       move_to(std::max(n, 2 * capacity_));
     size_ = n;
   }
-  void push_back(uint32_t code) {
+  void push_back(StepCode code) {
     resize(size_ + 1);
     codes_[size_ - 1] = code;
   }
@@ -142,7 +94,7 @@ class CodeBuffer {
  private:
   void move_to(size_t capacity);
 
-  std::unique_ptr<uint32_t[]> codes_;
+  std::unique_ptr<StepCode[]> codes_;
   size_t size_ = 0;
   size_t capacity_ = 0;
 };
@@ -153,11 +105,6 @@ class StepList {
     uint32_t position;
     Time time;
   };
-
-  static constexpr uint32_t kLoose = UINT32_MAX;
-  static constexpr uint32_t kTakenBit = 1;  // of a code
-  static constexpr unsigned kRunShift = 4;  // the run's id is above it: what lies between is for whoever
-      // keeps sixteen bytes for each run and wants no shift to find them
 
   // Gives Steps by value, held inside: valid until the next ++.
   class Iterator {
@@ -216,12 +163,12 @@ class StepList {
   }
   void push_back(const Step& step) {
     set_time(step.time, codes_.size());
-    codes_.push_back(kLoose);
+    codes_.push_back(StepCode::kLoose);
     loose_.push_back(step);
   }
   // Room for `n` codes of runs of `table`, which stays the same for all of a list. They are written there;
   // what is not needed is given back, before anything else is done with the list.
-  uint32_t* open_runs(const RunTable& table, size_t n) {
+  StepCode* open_runs(const RunTable& table, size_t n) {
     table_ = &table;
     codes_.resize(codes_.size() + n);
     return codes_.data() + codes_.size() - n;
@@ -262,20 +209,21 @@ class StepList {
   void give_codes(StepList& empty) { codes_.give_memory(empty.codes_); }
 
   // For those who count: the entries as they are kept. Not after give_codes().
-  std::span<const uint32_t> codes() const {
+  std::span<const StepCode> codes() const {
     must_have_codes();
     return codes_.all();
   }
   const std::vector<Step>& loose() const { return loose_; }
-  const Run& run(uint32_t code) const { return (*table_)[code >> kRunShift]; }
+  const Run& run(StepCode code) const { return (*table_)[run_of(code)]; }
   const RunTable* table() const { return table_; }  // nullptr: there are no runs
-  const Block* const* run_blocks(uint32_t code) const { return table_->blocks(code >> kRunShift); }
+  const Block* const* run_blocks(StepCode code) const { return table_->blocks(run_of(code)); }
   uint64_t instructions_in_runs() const { return in_runs_; }
   // From these entries on; what is before the first has no time.
   std::span<const TimeMark> times() const { return times_; }
   // They lie anywhere in memory: asks for the run of the entry at `position` ahead of its use.
   void prefetch(size_t position) const {
-    if (position < codes_.size() && codes_[position] != kLoose) __builtin_prefetch(&run(codes_[position]));
+    if (position < codes_.size() && codes_[position] != StepCode::kLoose)
+      __builtin_prefetch(&run(codes_[position]));
   }
 
  private:

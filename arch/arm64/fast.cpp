@@ -28,11 +28,11 @@ namespace asof::arm64 {
 
 // Nothing may keep its address, else it lies in memory: what is rare works on a copy and returns it.
 struct Flow::FastHot {
-  uint32_t* out = nullptr;             // codes: the next
-  uint32_t* timed = nullptr;           // the first whose time is not written down
+  StepCode* out = nullptr;             // the next
+  StepCode* timed = nullptr;           // the first whose time is not written down
   StepList::TimeMark* mark = nullptr;  // the next
-  const uint32_t* fresh = nullptr;     // == out: see State
-  uint32_t cur = kReturn;     // edge; kReturn, kIndirect: where the run of the last code leads is not known
+  const StepCode* fresh = nullptr;     // == out: see State
+  Edge cur = Edge::kReturn;   // kReturn, kIndirect: where the run of the last code leads is not known
   uint64_t newest = 0;        // entry of the return stack
   uint64_t instructions = 0;  // in codes since the room was opened
   uint64_t addresses = 0;     // used
@@ -44,10 +44,10 @@ struct Flow::FastWalk {
   Addr hook = 1;           // no edge leads there
   const TimeConversion* clock = nullptr;
   const RetStack* rets = nullptr;
-  uint32_t* ring = nullptr;  // of the return stack
+  Edge* ring = nullptr;  // of the return stack
 
-  uint32_t* begun = nullptr;                        // of the room for codes
-  uint32_t* limit = nullptr;                        // from here on there may be too little of it
+  StepCode* begun = nullptr;                        // of the room for codes
+  StepCode* limit = nullptr;                        // from here on there may be too little of it
   std::array<StepList::TimeMark, kFastRoom> marks;  // of the codes in it
   uint64_t codes = 0;                               // written before that
 
@@ -57,45 +57,45 @@ struct Flow::FastWalk {
   std::optional<Time> synced_lo;  // `lo` at the last context synchronisation event
 };
 
-// The run at s.ip when the fast walk may go on from there, else 0.
-uint32_t Flow::fast_start(const State& s) {
+// The run at s.ip when the fast walk may go on from there, else kNone.
+RunId Flow::fast_start(const State& s) {
   if (runs_ == nullptr || s.place != Place::kKnown || s.mode != kA64 || !s.sf || s.forced != nullptr ||
       gap_ || next_flags_ != 0 || s.transaction || s.patch_return != 0 || s.decisions < confidence_until_ ||
       verified_steps_ != chunk_.steps.size()) {
-    return 0;
+    return RunId::kNone;
   }
   Space space = kKernelSpace;
   if (!is_kernel_address(s.ip)) space = s.in_user ? s.user_space : only_space();
-  if (space == kNoSpace) return 0;  // whose address it is has to be asked
-  if ((s.unsure || (s.space_unsure && space != kKernelSpace)) && !fast_is_unsure(space)) return 0;
-  const uint32_t run = runs_->at(space, s.ip);
-  return run != 0 && runs_->run(run).end != RunEnd::kStop ? run : 0;
+  if (space == kNoSpace) return RunId::kNone;  // whose address it is has to be asked
+  if ((s.unsure || (s.space_unsure && space != kKernelSpace)) && !fast_is_unsure(space)) return RunId::kNone;
+  const RunId run = runs_->at(space, s.ip);
+  return run != RunId::kNone && runs_->run(run).end != RunEnd::kStop ? run : RunId::kNone;
 }
 
 // Where the run at `edge` leads, when its link does not say so. kUnknown: it is for the careful walk.
-uint32_t Flow::fast_follow(FastWalk& w, uint32_t edge, uint32_t atom, Time lo) {
-  const uint32_t next = runs_->follow(run_of(edge), atom);
-  if (next != kUnknown || atom == 0) return next;
+Edge Flow::fast_follow(FastWalk& w, Edge edge, uint32_t atom, Time lo) {
+  const Edge next = runs_->follow(run_of(edge), atom);
+  if (next != Edge::kUnknown || atom == 0) return next;
   const FlowRun& run = runs_->run(run_of(edge));
   if (run.end == RunEnd::kSync) {
-    const uint32_t behind = runs_->at(w.space, run.end_ip());
-    if (behind == 0) return kUnknown;
+    const RunId behind = runs_->at(w.space, run.end_ip());
+    if (behind == RunId::kNone) return Edge::kUnknown;
     w.synced_lo = lo;
     return edge_to(behind);
   }
-  if (run.end != RunEnd::kExceptionReturn) return kUnknown;
+  if (run.end != RunEnd::kExceptionReturn) return Edge::kUnknown;
   w.synced_lo = lo;
-  return kIndirect;
+  return Edge::kIndirect;
 }
 
 // The newest entry of the return stack gets its run. False: there is none.
 bool Flow::fast_return(const FastWalk& w, uint64_t newest) {
-  uint32_t& top = w.ring[newest % RetStack::kRing];
-  if (!return_stack_ || top != kAddressOnly) return false;
+  Edge& top = w.ring[newest % RetStack::kRing];
+  if (!return_stack_ || top != Edge::kAddressOnly) return false;
   if (w.rets->is_before_gap(newest)) return false;
   if (!w.rets->is_sure(newest) && !fast_is_unsure(w.space)) return false;
-  const uint32_t back = runs_->back_at(w.space, w.rets->entry(newest));
-  if (back == 0) return false;
+  const RunId back = runs_->back_at(w.space, w.rets->entry(newest));
+  if (back == RunId::kNone) return false;
   top = edge_to(back);
   return true;
 }
@@ -138,20 +138,19 @@ struct Flow::FastTaker {
 
   // The run that the next atom is for. False: the trace has not decided it yet.
   [[gnu::always_inline]] bool arrive() {
-    static_assert(kReturn == 0 && kIndirect == 1);
     if constexpr (Stack) {
-      const bool back = hot.cur <= kIndirect;
-      const uint32_t top = w.ring[hot.newest % RetStack::kRing];
+      const bool back = needs_target(hot.cur);
+      const Edge top = w.ring[hot.newest % RetStack::kRing];
       hot.cur = back ? top : hot.cur;
       hot.newest -= back ? 1 : 0;
-      if (hot.cur >= kFirstEdge) [[likely]]
+      if (leads_to_run(hot.cur)) [[likely]]
         return true;
-      hot.cur = kReturn;
+      hot.cur = Edge::kReturn;
       ++hot.newest;
       if (!flow.fast_return(w, hot.newest)) return false;
       hot.cur = w.ring[hot.newest-- % RetStack::kRing];
     }
-    return hot.cur >= kFirstEdge;
+    return leads_to_run(hot.cur);
   }
   // What waits for one load after the other: the link's address is close to `cur`. The place above the newest
   // entry of the return stack is written whether there is a call or not, and the one that then falls out
@@ -163,18 +162,18 @@ struct Flow::FastTaker {
     for (;;) {
       const Link& link = link_of(links, hot.cur);
       const uint32_t atom = value & 1;
-      uint32_t next = link.next[atom].load(std::memory_order_acquire);
-      if (next == kUnknown) [[unlikely]] {
+      Edge next = link.next[atom].load(std::memory_order_acquire);
+      if (next == Edge::kUnknown) [[unlikely]] {
         next = flow.fast_follow(w, hot.cur, atom, hot.lo);
-        if (next == kUnknown) break;
+        if (next == Edge::kUnknown) break;
       }
-      *hot.out++ = hot.cur | atom;
+      *hot.out++ = step_code(hot.cur, atom);
       hot.instructions += link.instructions.load(std::memory_order_relaxed);
       if constexpr (Stack) {
-        const uint32_t push = link.push.load(std::memory_order_relaxed);
+        const Edge push = link.push.load(std::memory_order_relaxed);
         w.ring[(hot.newest + 1) % RetStack::kRing] = push;
-        hot.newest += push != 0 ? 1 : 0;
-        w.ring[(hot.newest - RetStack::kSize) % RetStack::kRing] = 0;
+        hot.newest += push != Edge::kNone ? 1 : 0;
+        w.ring[(hot.newest - RetStack::kSize) % RetStack::kRing] = Edge::kNone;
       }
       hot.cur = next;
       value >>= 1;
@@ -197,10 +196,10 @@ struct Flow::FastTaker {
   }
   // Where the run at hand goes.
   [[gnu::always_inline]] Take address(Addr to, uint8_t, uint32_t) {
-    if (hot.cur >= kFirstEdge || is_kernel_address(to) != (w.space == kKernelSpace) || to == w.hook)
+    if (leads_to_run(hot.cur) || is_kernel_address(to) != (w.space == kKernelSpace) || to == w.hook)
       return Take::kRefuse;
-    const uint32_t next = flow.runs_->at(w.space, to);
-    if (next == 0) return Take::kRefuse;
+    const RunId next = flow.runs_->at(w.space, to);
+    if (next == RunId::kNone) return Take::kRefuse;
     hot.cur = edge_to(next);
     hot.fresh = hot.out;
     hot.lo = hot.floor;
@@ -230,7 +229,7 @@ bool Flow::fast_listed(State& s, Element& next) {
 }
 
 template <bool Stack>
-void Flow::fast_walk(State& s, uint32_t start) {
+void Flow::fast_walk(State& s, RunId start) {
   using Take = ElementParser::Take;
   FastWalk w;
   w.space = runs_->run(start).space;
@@ -299,7 +298,7 @@ void Flow::fast_end(State& s, const FastWalk& w, const FastHot& hot) {
   }
   s.node = nullptr;
   s.branch = nullptr;
-  if (hot.cur >= kFirstEdge) {
+  if (leads_to_run(hot.cur)) {
     s.ip = runs_->run(run_of(hot.cur)).ip;
   } else {
     const FlowRun& run = runs_->run(run_of(chunk_.steps.codes().back()));
@@ -312,7 +311,7 @@ void Flow::fast_end(State& s, const FastWalk& w, const FastHot& hot) {
   verified_steps_ = chunk_.steps.size();
 }
 
-template void Flow::fast_walk<false>(State&, uint32_t);
-template void Flow::fast_walk<true>(State&, uint32_t);
+template void Flow::fast_walk<false>(State&, RunId);
+template void Flow::fast_walk<true>(State&, RunId);
 
 }  // namespace asof::arm64

@@ -295,7 +295,7 @@ Flow::Stop Flow::walk(State& s, Trial* trial) {
     if constexpr (Emit) {
       if (chunk_.steps.size() >= options_.chunk_steps && !gap_) [[unlikely]]
         flush(false);
-      if (const uint32_t run = fast_start(s))
+      if (const RunId run = fast_start(s); run != RunId::kNone)
         return_stack_ ? fast_walk<true>(s, run) : fast_walk<false>(s, run);
       if (gap_ && s.place == Place::kLost) lost_walk(s);
     }

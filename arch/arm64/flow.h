@@ -84,11 +84,11 @@ class Flow final : public SegmentDecoder, private walk::Hypotheses<Flow, FlowTyp
   struct FastHot;
   template <bool Stack>
   struct FastTaker;
-  uint32_t fast_start(const State& s);
+  RunId fast_start(const State& s);
   template <bool Stack>
-  void fast_walk(State& s, uint32_t start);
+  void fast_walk(State& s, RunId start);
   bool fast_listed(State& s, Element& next);
-  uint32_t fast_follow(FastWalk& w, uint32_t edge, uint32_t atom, Time lo);
+  Edge fast_follow(FastWalk& w, Edge edge, uint32_t atom, Time lo);
   bool fast_return(const FastWalk& w, uint64_t newest);
   void fast_open(FastWalk& w, FastHot& hot);
   void fast_time(const FastWalk& w, FastHot& hot);

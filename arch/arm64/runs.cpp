@@ -74,7 +74,7 @@ bool RunCache::find_page(Page& p, Space space, Addr ip) {
   return true;
 }
 
-uint32_t RunCache::make(Space space, Addr ip, CodeMap::Slot& slot) {
+RunId RunCache::make(Space space, Addr ip, CodeMap::Slot& slot) {
   Made* made = arena_.take<Made>(1);
   Run run;
   Insn last;
@@ -95,14 +95,16 @@ uint32_t RunCache::make(Space space, Addr ip, CodeMap::Slot& slot) {
                 .size = run.size,
                 .may_skip = last.conditional,
                 .link = last.link};
-  const uint32_t fresh = writer_.add(run, made->blocks.data());
-  if (fresh == 0) return 0;
-  const uint32_t indirect = !map_->rules().return_stack ? kIndirect : last.link ? kUnknown : kReturn;
-  Link& link = map_->links_[fresh];
-  link.next[0].store(kUnknown, std::memory_order_relaxed);
-  link.next[1].store(end == RunEnd::kIndirect ? indirect : kUnknown, std::memory_order_relaxed);
+  const RunId fresh = writer_.add(run, made->blocks.data());
+  if (fresh == RunId::kNone) return fresh;
+  const Edge indirect = !map_->rules().return_stack ? Edge::kIndirect
+                        : last.link                 ? Edge::kUnknown
+                                                    : Edge::kReturn;
+  Link& link = map_->links_[index_of(fresh)];
+  link.next[0].store(Edge::kUnknown, std::memory_order_relaxed);
+  link.next[1].store(end == RunEnd::kIndirect ? indirect : Edge::kUnknown, std::memory_order_relaxed);
   link.instructions.store(run.instructions, std::memory_order_relaxed);
-  uint32_t known = 0;
+  RunId known{};
   // Another thread may have been faster.
   return slot.compare_exchange_strong(known, fresh, std::memory_order_acq_rel) ? fresh : known;
 }
@@ -126,32 +128,33 @@ RunCache::Made* RunCache::make_long(const Block& first, Run& run, Insn& last) {
 }
 
 // What E leaves on the return stack. False: it is for the careful walk.
-bool RunCache::link_push(uint32_t id) {
+bool RunCache::link_push(RunId id) {
   const FlowRun& f = run(id);
   if (!map_->rules().return_stack || !f.link) return true;
-  const uint32_t back = back_at(f.space, f.end_ip());
-  map_->links_[id].push.store(edge_to(back), std::memory_order_release);
-  return back != 0;
+  const RunId back = back_at(f.space, f.end_ip());
+  map_->links_[index_of(id)].push.store(back != RunId::kNone ? edge_to(back) : Edge::kNone,
+                                        std::memory_order_release);
+  return back != RunId::kNone;
 }
 
-uint32_t RunCache::follow(uint32_t id, uint32_t atom) {
+Edge RunCache::follow(RunId id, uint32_t atom) {
   const FlowRun& f = run(id);
-  uint32_t edge = kIndirect;
+  Edge edge = Edge::kIndirect;
   if (f.end == RunEnd::kDirect || f.end == RunEnd::kWait) [[likely]] {
-    if (atom == 0 ? !f.may_skip : !link_push(id)) return kUnknown;
+    if (atom == 0 ? !f.may_skip : !link_push(id)) return Edge::kUnknown;
     const Addr behind = f.end_ip(), target = f.end == RunEnd::kDirect ? f.target() : behind;
-    const uint32_t to = same_half(f.space, atom == 0 ? behind : target);
-    if (to == 0) return kUnknown;
+    const RunId to = same_half(f.space, atom == 0 ? behind : target);
+    if (to == RunId::kNone) return Edge::kUnknown;
     edge = edge_to(to);
   } else if (f.end != RunEnd::kIndirect || !f.link || atom == 0 || !link_push(id)) {
-    return kUnknown;  // of others with kIndirect the link has known it from the start
+    return Edge::kUnknown;  // of others with kIndirect the link has known it from the start
   }
-  map_->links_[id].next[atom].store(edge, std::memory_order_release);
+  map_->links_[index_of(id)].next[atom].store(edge, std::memory_order_release);
   return edge;
 }
 
-uint32_t RunCache::back_at(Space space, Addr ip) {
-  return ip == map_->rules().hook && ip != 0 ? 0 : same_half(space, ip);
+RunId RunCache::back_at(Space space, Addr ip) {
+  return ip == map_->rules().hook && ip != 0 ? RunId::kNone : same_half(space, ip);
 }
 
 }  // namespace asof::arm64

@@ -1,5 +1,5 @@
-// Runs of the A64 text that never changes (arch/steps.h), with what decides where each leads: what the fast
-// walk (fast.cpp) goes over instead of instructions.
+// Runs of the A64 text that never changes (arch/run_table.h), with what decides where each leads: what the
+// fast walk (fast.cpp) goes over instead of instructions.
 //
 // A run goes from an address to its next waypoint, which takes one atom: a direct branch, conditional or not,
 // an indirect one, an ISB, a WFI where that counts. What the walk touches at each atom is the sixteen bytes
@@ -21,6 +21,7 @@
 #include <cstddef>
 #include <memory>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #include "arch/arena.h"
@@ -33,27 +34,35 @@ namespace asof::arm64 {
 
 // An edge out of a run: the run's id, shifted so that with an atom it is the code of a StepList; or one of
 // these.
-inline constexpr unsigned kRunShift = StepList::kRunShift;
-inline constexpr uint32_t kReturn = 0;       // where an address says, or the return stack
-inline constexpr uint32_t kIndirect = 1;     // where an address says
-inline constexpr uint32_t kUnknown = 2;      // not known yet, or more than a link can say
-inline constexpr uint32_t kAddressOnly = 3;  // of the return stack: its run was not looked up yet
-inline constexpr uint32_t kFirstEdge = RunTable::kFirst << kRunShift;
+enum class Edge : uint32_t {
+  kReturn = 0,       // where an address says, or the return stack
+  kNone = 0,         // of the return stack, and of what E leaves on it: nothing
+  kIndirect = 1,     // where an address says
+  kUnknown = 2,      // not known yet, or more than a link can say
+  kAddressOnly = 3,  // of the return stack: its run was not looked up yet
+  kFirstRun = index_of(RunTable::kFirst) << kRunShift,
+};
 
-constexpr uint32_t edge_to(uint32_t run) { return run << kRunShift; }
-constexpr uint32_t run_of(uint32_t edge) { return edge >> kRunShift; }
+constexpr Edge edge_to(RunId run) { return Edge{index_of(run) << kRunShift}; }
+constexpr bool leads_to_run(Edge edge) { return edge >= Edge::kFirstRun; }
+// An address says where it leads, or the return stack.
+constexpr bool needs_target(Edge edge) { return edge <= Edge::kIndirect; }
+static_assert(Edge::kReturn < Edge::kIndirect && Edge::kIndirect < Edge::kUnknown);
+// Of edges that lead to a run.
+constexpr RunId run_of(Edge edge) { return RunId{std::to_underlying(edge) >> kRunShift}; }
+constexpr StepCode step_code(Edge edge, uint32_t bit) { return StepCode{std::to_underlying(edge) | bit}; }
 
 struct Link {
-  std::array<std::atomic<uint32_t>, 2> next;  // edge, by atom
-  std::atomic<uint32_t> push;  // what E leaves on the return stack: the edge to what follows the call;
-                               // 0: nothing. Set before `next` is.
-  std::atomic<uint32_t> instructions;  // of the run
+  std::array<std::atomic<Edge>, 2> next;  // by atom
+  std::atomic<Edge> push;                 // what E leaves on the return stack: the edge to what follows the
+                                          // call, or kNone. Set before `next` is.
+  std::atomic<uint32_t> instructions;     // of the run
 };
 static_assert(sizeof(Link) == 16);
 // The link of the run that `edge` leads to.
-inline const Link& link_of(const Link* links, uint32_t edge) {
+inline const Link& link_of(const Link* links, Edge edge) {
   return *reinterpret_cast<const Link*>(reinterpret_cast<const std::byte*>(links) +
-                                        size_t{edge} * (sizeof(Link) >> kRunShift));
+                                        size_t{std::to_underlying(edge)} * (sizeof(Link) >> kRunShift));
 }
 
 enum class RunEnd : uint8_t { kStop, kDirect, kIndirect, kExceptionReturn, kSync, kWait };
@@ -104,11 +113,11 @@ class CodeMap {
 
   const RunTable& table() const { return table_; }
   const RunRules& rules() const { return rules_; }
-  const FlowRun& run(uint32_t id) const { return *(reinterpret_cast<const FlowRun*>(table_.blocks(id)) - 1); }
+  const FlowRun& run(RunId id) const { return *(reinterpret_cast<const FlowRun*>(table_.blocks(id)) - 1); }
 
  private:
   friend class RunCache;
-  using Slot = std::atomic<uint32_t>;  // the run that begins here; 0: not known yet
+  using Slot = std::atomic<RunId>;  // the run that begins here; kNone: not known yet
   static constexpr unsigned kPageBits = 10;
   static constexpr size_t kSlots = size_t{1} << (kPageBits - 2);
   struct Key {
@@ -151,26 +160,27 @@ class RunCache {
  public:
   explicit RunCache(std::shared_ptr<CodeMap> map);
 
-  // The run at an address, made when it is new; 0: there can be none, or there is no room for it.
-  uint32_t at(Space space, Addr ip) {
-    if ((ip & 3) != 0) return 0;
+  // The run at an address, made when it is new; kNone: there can be none, or there is no room for it.
+  RunId at(Space space, Addr ip) {
+    if ((ip & 3) != 0) return RunId::kNone;
     const Addr page = ip >> CodeMap::kPageBits;
     Page& p = pages_[(page ^ page >> 10) % kPages];
     if ((p.page != page || p.space != space) && !find_page(p, space, ip)) [[unlikely]]
-      return 0;
+      return RunId::kNone;
     CodeMap::Slot& slot = p.slots[ip >> 2 & (CodeMap::kSlots - 1)];
-    const uint32_t run = slot.load(std::memory_order_acquire);
-    return run != 0 ? run : make(space, ip, slot);
+    const RunId run = slot.load(std::memory_order_acquire);
+    return run != RunId::kNone ? run : make(space, ip, slot);
   }
   // Where a run leads on an atom; its link knows it from now on, and what it leaves on the return stack.
   // kUnknown: there is more to it, or it is for the careful walk.
-  uint32_t follow(uint32_t run, uint32_t atom);
-  // The run that a return to `ip` leads to from code in `space`; 0: for the careful walk.
-  uint32_t back_at(Space space, Addr ip);
+  Edge follow(RunId run, uint32_t atom);
+  // The run that a return to `ip` leads to from code in `space`; kNone: for the careful walk.
+  RunId back_at(Space space, Addr ip);
 
   const Link* links() const { return map_->links_.get(); }
   const CodeMap& map() const { return *map_; }
-  const FlowRun& run(uint32_t id) const { return map_->run(id); }
+  const Link& link(RunId run) const { return links()[index_of(run)]; }
+  const FlowRun& run(RunId id) const { return map_->run(id); }
   const RunTable& table() const { return map_->table(); }
 
  private:
@@ -192,13 +202,13 @@ class RunCache {
   };
 
   bool find_page(Page& p, Space space, Addr ip);
-  uint32_t make(Space space, Addr ip, CodeMap::Slot& slot);
+  RunId make(Space space, Addr ip, CodeMap::Slot& slot);
   Made* make_long(const Block& first, Run& run, Insn& last);
   void add(Run& run, const Block& b) const;
   bool stops_at(const Block& b) const;
-  bool link_push(uint32_t run);
-  uint32_t same_half(Space space, Addr ip) {
-    return is_kernel_address(ip) == (space == kKernelSpace) ? at(space, ip) : 0;
+  bool link_push(RunId run);
+  RunId same_half(Space space, Addr ip) {
+    return is_kernel_address(ip) == (space == kKernelSpace) ? at(space, ip) : RunId::kNone;
   }
 
   static constexpr size_t kPages = 1024;

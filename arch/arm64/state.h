@@ -16,7 +16,7 @@ namespace asof::arm64 {
 // The decoder's side of the trace return stack (Arm IHI 0064, "Return stack"). An entry is popped when an
 // indirect branch has no address in the trace; one that did not match stays. The fast walk keeps edges
 // (runs.h) in it instead of addresses, in a ring with room enough that it may push as many as it is full
-// without a look; what is below the oldest entry is 0.
+// without a look; what is below the oldest entry is kNone.
 class RetStack {
  public:
   static constexpr uint32_t kSize =
@@ -25,12 +25,12 @@ class RetStack {
 
   void push(Addr a, uint8_t mode) {
     ++top_;
-    edges_[top_ % kRing] = kAddressOnly;
-    edges_[(top_ - kSize) % kRing] = 0;
+    edges_[top_ % kRing] = Edge::kAddressOnly;
+    edges_[(top_ - kSize) % kRing] = Edge::kNone;
     entries_[top_ % kSize] = a | (mode == kT32 ? 1U : 0U);
   }
   bool pop(Addr& a, uint8_t& mode) {
-    if (edges_[top_ % kRing] == 0) return false;
+    if (edges_[top_ % kRing] == Edge::kNone) return false;
     const Addr e = entry(top_);
     --top_;
     if (digested_ > top_) digested_ = top_;
@@ -55,7 +55,7 @@ class RetStack {
   // ask, so it is worked out when they do.
   uint64_t digest() const {
     uint64_t bottom = top_;  // in front of the oldest
-    while (edges_[bottom % kRing] != 0) --bottom;
+    while (edges_[bottom % kRing] != Edge::kNone) --bottom;
     for (digested_ = std::max(digested_, bottom); digested_ < top_; ++digested_) {
       const uint64_t below = digested_ == bottom ? 0 : digests_[digested_ % kSize];
       digests_[(digested_ + 1) % kSize] = walk::mix(below, entry(digested_ + 1));
@@ -71,19 +71,19 @@ class RetStack {
 
   // For the fast walk in `map`'s code of this space: the ring, and its newest entry. Entries of other code
   // become addresses. So do the newest that are doubtful: the fast walk looks at those before it takes them.
-  uint32_t* borrow(const CodeMap& map, Space space) {
+  Edge* borrow(const CodeMap& map, Space space) {
     if (map_ != &map || space_ != space) {
-      for (uint64_t i = top_; edges_[i % kRing] != 0; --i) {
+      for (uint64_t i = top_; edges_[i % kRing] != Edge::kNone; --i) {
         entries_[i % kSize] = entry(i);
-        edges_[i % kRing] = kAddressOnly;
+        edges_[i % kRing] = Edge::kAddressOnly;
       }
       map_ = &map;
       space_ = space;
     }
     for (const uint64_t mark : {doubtful_, before_gap_}) {
-      if (mark == 0 || top_ - mark >= kSize || edges_[mark % kRing] == 0) continue;
+      if (mark == 0 || top_ - mark >= kSize || edges_[mark % kRing] == Edge::kNone) continue;
       entries_[mark % kSize] = entry(mark);
-      edges_[mark % kRing] = kAddressOnly;
+      edges_[mark % kRing] = Edge::kAddressOnly;
     }
     digested_ = 0;
     return edges_.data();
@@ -95,8 +95,8 @@ class RetStack {
   }
   // Entry `i`: the address; bit 0 says T32.
   Addr entry(uint64_t i) const {
-    const uint32_t edge = edges_[i % kRing];
-    return edge == kAddressOnly ? entries_[i % kSize] : map_->run(run_of(edge)).ip;
+    const Edge edge = edges_[i % kRing];
+    return edge == Edge::kAddressOnly ? entries_[i % kSize] : map_->run(run_of(edge)).ip;
   }
 
  private:
@@ -105,7 +105,7 @@ class RetStack {
     before_gap_ = std::min(before_gap_, top_);
   }
 
-  std::array<uint32_t, kRing> edges_{};
+  std::array<Edge, kRing> edges_{};
   std::array<Addr, kSize> entries_;              // of those that are kAddressOnly
   mutable std::array<uint64_t, kSize> digests_;  // of the entries up to and with this one,
   mutable uint64_t digested_ = 0;                // for indices up to this

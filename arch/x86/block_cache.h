@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "arch/run_table.h"
 #include "arch/walk/block_cache.h"
 #include "arch/x86/insn.h"
 
@@ -26,8 +27,8 @@ class Isa {
     Addr indirect_ip = 0;  // of Variant::indirect
   };
   struct NodeFacts {
-    bool hooked = false;             // the flow takes note of each visit
-    std::array<uint32_t, 2> runs{};  // that begin here (runs.h), by CodeMap::unsure(); 0: not known yet
+    bool hooked = false;          // the flow takes note of each visit
+    std::array<RunId, 2> runs{};  // that begin here (runs.h), by CodeMap::unsure(); kNone: not known yet
   };
   struct Ending {
     static void add(const Insn&, uint32_t, uint8_t) {}

@@ -18,19 +18,19 @@
 
 namespace asof::x86 {
 
-// The run at s.ip when the fast walk may go on from there, else 0.
-uint32_t Flow::fast_start(const State& s) {
+// The run at s.ip when the fast walk may go on from there, else kNone.
+RunId Flow::fast_start(const State& s) {
   if (runs_ == nullptr || s.node == nullptr || s.node->state != TextState::kStable || !s.enabled || s.lost ||
       s.pending.kind != Pending::Kind::kNone || s.forced != nullptr || gap_ || next_flags_ != 0 ||
       s.transaction || s.block_bytes != 0 || s.decisions < confidence_until_ || s.visits.poke_return != 0 ||
       (s.unsure && unsure_ != walk::Unsure::kAlways) || (s.space_unsure && s.node->space != kKernelSpace) ||
       verified_steps_ != chunk_.steps.size() ||
       (s.node->space != kKernelSpace && s.node->space != s.user_space)) {
-    return 0;
+    return RunId::kNone;
   }
-  uint32_t& run = s.node->runs[runs_->map().unsure() ? 1 : 0];
-  if (run == 0) run = runs_->at(s.node->space, s.ip, s.mode);
-  return run != 0 && runs_->run(run).end != RunEnd::kStop ? run : 0;
+  RunId& run = s.node->runs[runs_->map().unsure() ? 1 : 0];
+  if (run == RunId::kNone) run = runs_->at(s.node->space, s.ip, s.mode);
+  return run != RunId::kNone && runs_->run(run).end != RunEnd::kStop ? run : RunId::kNone;
 }
 
 // Packets of which no bit was used are as good as not read: the careful walk says where a gap begins by the
@@ -61,12 +61,12 @@ bool Flow::fast_bit(FastWalk& w) {
   if (run.end != RunEnd::kRet || bit == 0 || run.call_count != 0) return runs.follow(w.run(), bit);
   w.tidy_stack();
   // A return to an address, or nowhere.
-  uint32_t& top = w.stack[w.newest];
-  if (top != kAddressOnly) return top >= kFirstEdge;
+  Edge& top = w.stack[w.newest];
+  if (top != Edge::kAddressOnly) return leads_to_run(top);
   const Addr to = w.rets->address(w.newest);
   if (is_kernel_address(to) != (run.space == kKernelSpace)) return false;
-  const uint32_t behind = runs.at(run.space, to, run.mode);
-  if (behind == 0) return false;
+  const RunId behind = runs.at(run.space, to, run.mode);
+  if (behind == RunId::kNone) return false;
   top = edge_to(behind);
   return true;
 }
@@ -78,10 +78,11 @@ bool Flow::fast_tip(FastWalk& w) {
   const FlowRun& run = runs_->run(w.run());
   w.tidy_stack();
   // A return without a call at hand says where it goes, like an indirect jump.
-  const bool returns = run.end == RunEnd::kRet && run.call_count == 0 && w.stack[w.newest] == 0 && !w.hidden;
+  const bool returns =
+      run.end == RunEnd::kRet && run.call_count == 0 && w.stack[w.newest] == Edge::kNone && !w.hidden;
   if (!returns && !runs_->follow_indirect(w.run())) return false;
-  const uint32_t next = runs_->target(w.space, tip.ip, w.mode);
-  if (next == 0) return false;
+  const RunId next = runs_->target(w.space, tip.ip, w.mode);
+  if (next == RunId::kNone) return false;
   if (returns)
     w.leave(edge_to(next));
   else
@@ -100,7 +101,7 @@ void Flow::fast_time(State& s, FastWalk& w, const Packet& k) {
   w.silent_mtc = !s.clock.knows_mtc();
 }
 
-void Flow::fast_walk(State& s, uint32_t start) {
+void Flow::fast_walk(State& s, RunId start) {
   StepList& steps = chunk_.steps;
   constexpr size_t kRoom = FastWalk::kRoom;
   FastWalk w;

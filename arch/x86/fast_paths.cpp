@@ -10,11 +10,11 @@ namespace asof::x86 {
 struct Flow::PathWalk {
   const uint8_t* p;
   uint64_t last_ip;  // low 48 bits
-  uint32_t cur;
-  uint32_t* out;
+  Edge cur;
+  StepCode* out;
   uint64_t instructions;
-  uint32_t* newest;
-  uint32_t* most;
+  Edge* newest;
+  Edge* most;
 
   explicit PathWalk(const FastWalk& w)
       : p(w.p),
@@ -58,8 +58,8 @@ bool Flow::over_paths(State& s, FastWalk& w) {
                 RetStack::kSize);  // a new path's returns, too
   w.tidy_stack();
   PathWalk t(w);
-  const uint32_t* lowest = t.newest - kSpan;
-  const uint32_t* const full = w.begun + kFastCodes;
+  const Edge* lowest = t.newest - kSpan;
+  const StepCode* const full = w.begun + kFastCodes;
   const uint8_t* const end = end_ - PathPackets::kTwo;
   CachedPath* const paths = paths_.paths();
   auto [packets, size] = PathPackets::read(t.p, t.last_ip);
@@ -118,12 +118,13 @@ void Flow::prefetch_path(const FastWalk& w) {
   w.joined = std::max(w.p, w.lo_until);
   w.p += tnts;
   const unsigned tip = packets.size() - tnts;
-  const uint32_t target = tip == 0 ? 0 : runs_->known_target(w.space, canonical(packets.ip), w.mode);
+  const RunId target = tip == 0 ? RunId::kNone : runs_->known_target(w.space, canonical(packets.ip), w.mode);
   const auto returns = CachedPath::newest_at(w.stack + w.newest);
   const uint32_t newest = w.newest;
   const uint64_t instructions = w.instructions;
-  const uint32_t* const out = w.out;
-  if (!w.walk_bits() || (tip != 0 && (target == 0 || !w.leave_by_tip(edge_to(target))))) return false;
+  const StepCode* const out = w.out;
+  if (!w.walk_bits() || (tip != 0 && (target == RunId::kNone || !w.leave_by_tip(edge_to(target)))))
+    return false;
   w.p += tip;
   w.last_ip = canonical(packets.ip);
   const uint32_t pops = newest - w.lowest, pushes = w.newest - w.lowest, peak = w.highest - newest;

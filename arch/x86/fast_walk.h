@@ -61,35 +61,35 @@ struct Bits {
 
 struct Flow::FastWalk {
   const std::byte* links = nullptr;
-  const uint32_t* multi_call_edges = nullptr;
+  const Edge* multi_call_edges = nullptr;
   const uint8_t* p = nullptr;  // next packet
   const uint8_t* joined =
       nullptr;  // from here to p are short TNT packets, the last of those with bits at hand
   Addr last_ip = 0;
   Bits tnt;
-  uint32_t cur = 0;           // edge to the run
-  uint32_t* out = nullptr;    // codes
-  uint32_t* begun = nullptr;  // the first of them
+  Edge cur{};                 // to the run
+  StepCode* out = nullptr;    // the next
+  StepCode* begun = nullptr;  // the first of them
   size_t timed = 0;           // how many have their time written down
   uint64_t instructions = 0;  // in all of them
   RetStack* rets = nullptr;
-  uint32_t* stack = nullptr;  // places of rets
-  uint32_t newest = 0;        // of them
-  uint32_t most = 0;          // that `newest` was
-  uint32_t first = 0;         // `newest`, in the beginning
-  uint32_t lowest = 0;        // that `newest` was in the last walk_bits()
-  uint32_t highest = 0;       // the same, and since
-  bool hidden = false;        // below the stack's oldest entry are others
-  uint8_t mode = 64;          // of all runs
-  bool silent_mtc = false;    // an MTC says nothing
-  Space space = kNoSpace;     // of all runs
+  Edge* stack = nullptr;    // places of rets
+  uint32_t newest = 0;      // of them
+  uint32_t most = 0;        // that `newest` was
+  uint32_t first = 0;       // `newest`, in the beginning
+  uint32_t lowest = 0;      // that `newest` was in the last walk_bits()
+  uint32_t highest = 0;     // the same, and since
+  bool hidden = false;      // below the stack's oldest entry are others
+  uint8_t mode = 64;        // of all runs
+  bool silent_mtc = false;  // an MTC says nothing
+  Space space = kNoSpace;   // of all runs
   // What packets up to here describe ran after `lo`, what later ones describe after the state's floor.
   const uint8_t* lo_until = nullptr;
   Time lo = kTimeMin;
 
   static constexpr size_t kRoom = kFastCodes + 80;  // a stretch stops after all bits at hand or a path
 
-  uint32_t run() const { return run_of(cur); }
+  RunId run() const { return run_of(cur); }
   size_t written() const { return static_cast<size_t>(out - begun); }
   bool full() const { return written() >= kFastCodes; }
   const Link& link() const { return Links::at(links, cur); }
@@ -102,8 +102,8 @@ struct Flow::FastWalk {
   void take_time(State& s, const uint8_t* behind);
   void give_back();
   bool walk_bits();
-  bool leave_by_tip(uint32_t to);
-  void leave(uint32_t to);
+  bool leave_by_tip(Edge to);
+  void leave(Edge to);
   // A path can be read, and one ahead.
   bool path_fits(const uint8_t* end) const {
     return end - p > PathPackets::kTwo && canonical(last_ip) == last_ip;
@@ -137,37 +137,38 @@ inline void Flow::FastWalk::take_time(State& s, const uint8_t* behind) {
 [[gnu::always_inline]] inline bool Flow::FastWalk::walk_bits() {
   static_assert(RetStack::kSize >= 64 && RetStack::kAbove >= 96 + 2 * 31 + 64);
   const std::byte* const all_links = links;  // here and below: registers, as nobody else looks at them
-  uint32_t* const places = stack;
-  uint32_t at = cur;
+  Edge* const places = stack;
+  Edge at = cur;
   uint64_t above = newest + 1;         // the newest entry
   uint64_t peak = above, low = above;  // of `above`, up to the last return
   const uint64_t room = newest + 96;   // runs with several calls push before this one only
   uint64_t bits = tnt.bits;
   uint64_t sum = 0;
   auto left = -static_cast<int64_t>(tnt.count);
-  uint32_t* const end = out - left;
+  StepCode* const end = out - left;
   for (; left != 0; ++left) {
     const uint64_t bit = bits >> 63;
-    const std::byte* edges = all_links + sizeof(uint32_t) * bit;
+    const std::byte* edges = all_links + sizeof(Edge) * bit;
     asm("" : "+r"(edges));  // not part of the chain of loads: to be added by the load itself
-    uint32_t next = Links::next_at(edges, at).load(std::memory_order_acquire);
-    if (next < kFirstEdge) [[unlikely]] {
-      if (next == kReturn) {
+    Edge next = Links::next_at(edges, at).load(std::memory_order_acquire);
+    if (!leads_to_run(next)) [[unlikely]] {
+      if (next == Edge::kReturn) {
         next = places[above - 1];
-        if (next < kFirstEdge) break;
+        if (!leads_to_run(next)) break;
         peak = std::max(peak, above--);
         low = std::min(low, above);
       } else {
-        const uint32_t* const calls = multi_call_edges + next;
-        if (next < kFirstMultiCall || above >= room || MultiCallEdges::next(calls) == kIndirect) break;
-        for (const uint32_t edge : MultiCallEdges::returns(calls)) places[above++] = edge;
+        const Edge* const calls = MultiCallEdges::entry(multi_call_edges, next);
+        if (next < Edge::kFirstMultiCall || above >= room || MultiCallEdges::next(calls) == Edge::kIndirect)
+          break;
+        for (const Edge edge : MultiCallEdges::returns(calls)) places[above++] = edge;
         next = MultiCallEdges::next(calls);
       }
     }
-    end[left] = at | static_cast<uint32_t>(bit);
+    end[left] = step_code(at, static_cast<uint32_t>(bit));
     const uint64_t behind = Links::at(all_links, at).effect.load(std::memory_order_relaxed);
     places[above] = Link::push(behind);
-    above += Link::push(behind) != 0;
+    above += Link::push(behind) != Edge::kNone;
     sum += behind;
     bits <<= 1;
     at = next;
@@ -185,25 +186,24 @@ inline void Flow::FastWalk::take_time(State& s, const uint8_t* behind) {
 }
 
 // Out of the current run along the edge `to`, with what its link says to push.
-inline void Flow::FastWalk::leave(uint32_t to) {
-  *out++ = cur | StepList::kTakenBit;
+inline void Flow::FastWalk::leave(Edge to) {
+  *out++ = step_code(cur, kTakenBit);
   const uint64_t behind = link().effect.load(std::memory_order_relaxed);
   instructions += Link::instructions(behind);
   stack[newest + 1] = Link::push(behind);
-  newest += Link::push(behind) != 0;
+  newest += Link::push(behind) != Edge::kNone;
   highest = std::max(highest, newest);
   most = std::max(most, newest);
   cur = to;
 }
 
 // The same where a TIP says so. False: the current run is not known to end in an indirect branch.
-inline bool Flow::FastWalk::leave_by_tip(uint32_t to) {
-  const uint32_t next = link().next[0].load(std::memory_order_acquire);
-  if (next != kIndirect) [[unlikely]] {
-    if (next < kFirstMultiCall || next >= kFirstEdge ||
-        MultiCallEdges::next(multi_call_edges + next) != kIndirect)
-      return false;
-    for (const uint32_t edge : MultiCallEdges::returns(multi_call_edges + next)) stack[++newest] = edge;
+inline bool Flow::FastWalk::leave_by_tip(Edge to) {
+  const Edge next = link().next[0].load(std::memory_order_acquire);
+  if (next != Edge::kIndirect) [[unlikely]] {
+    const Edge* const calls = MultiCallEdges::entry(multi_call_edges, next);
+    if (!is_multi_call(next) || MultiCallEdges::next(calls) != Edge::kIndirect) return false;
+    for (const Edge edge : MultiCallEdges::returns(calls)) stack[++newest] = edge;
   }
   leave(to);
   return true;

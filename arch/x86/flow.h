@@ -67,8 +67,8 @@ class Flow final : public SegmentDecoder, private walk::Hypotheses<Flow, FlowTyp
 
   // fast.cpp
   static constexpr uint32_t kFastCodes = 1024;
-  uint32_t fast_start(const State& s);
-  void fast_walk(State& s, uint32_t run);
+  RunId fast_start(const State& s);
+  void fast_walk(State& s, RunId run);
   struct FastWalk;
   RetStack recent_returns_;  // of the fast walk while two stacks are kept
   bool fast_stretch(State& s, FastWalk& w);

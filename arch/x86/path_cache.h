@@ -14,9 +14,10 @@
 #include <cstdint>
 #include <cstring>
 #include <memory>
+#include <utility>
 
-#include "arch/steps.h"
 #include "arch/x86/packet.h"
+#include "arch/x86/runs.h"
 #include "arch/zeroed.h"
 
 namespace asof::x86 {
@@ -108,10 +109,10 @@ inline constexpr size_t kCacheLine = 64;
 struct CachedPath {
   static constexpr uint32_t kMaxCalls = 5;  // that it takes off the return stack, and that it puts on
   static constexpr uint32_t kMaxPeak = 8;   // entries more than in the beginning, at a time
-  using Returns = std::array<uint32_t, kMaxCalls>;
+  using Returns = std::array<Edge, kMaxCalls>;
 
   PathPackets packets;
-  uint32_t to = 0;  // edge
+  Edge to{};
   uint16_t instructions = 0;
   uint8_t codes = 0;
   uint8_t pops = 0;              // entries of the beginning that are taken off
@@ -119,14 +120,14 @@ struct CachedPath {
   uint8_t peak = 0;              // the same, at the most
   Returns returns{};             // the newest ones of the beginning, the newest last
   Returns pushed{};              // what lies at its end where the first of `pops` lay, and above
-  std::array<uint32_t, 31> out;  // codes; the first one says where it begins
+  std::array<StepCode, 31> out;  // the first one says where it begins
 
-  uint32_t from() const { return out[0] & ~StepList::kTakenBit; }
+  Edge from() const { return edge_to_run_of(out[0]); }
   // It takes the same path from `at` when the return stack ends at `newest`.
-  bool is(const PathPackets& p, uint32_t at, const uint32_t* newest) const {
+  bool is(const PathPackets& p, Edge at, const Edge* newest) const {
     return packets.key == p.key && packets.ip == p.ip && from() == at && returns_alike(newest);
   }
-  static Returns newest_at(const uint32_t* newest) {
+  static Returns newest_at(const Edge* newest) {
     Returns out;
     std::memcpy(out.data(), newest - (kMaxCalls - 1), sizeof out);
     return out;
@@ -137,17 +138,17 @@ struct CachedPath {
   struct Words {
     uint64_t newest, middle;
     uint32_t oldest;
-    static Words ending(const uint32_t* last) {
+    static Words ending(const Edge* last) {
       Words w;
       std::memcpy(&w.newest, last - 1, sizeof w.newest);
       std::memcpy(&w.middle, last - 3, sizeof w.middle);
-      w.oldest = last[-4];
+      w.oldest = std::to_underlying(last[-4]);
       return w;
     }
   };
   static_assert(kMaxCalls == 5);
 
-  bool returns_alike(const uint32_t* others) const {
+  bool returns_alike(const Edge* others) const {
     static constexpr uint64_t kLast = ~0ULL << 32, kBoth = ~0ULL;
     static constexpr std::array<Words, kMaxCalls + 1> kCompared = {{{0, 0, 0},  // by `pops`
                                                                     {kLast, 0, 0},

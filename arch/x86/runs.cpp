@@ -40,18 +40,18 @@ Addr straight_on(const Block& b) {
 
 Links::Links() : links_(zeroed_array<Link>(RunTable::kMax)) {}
 
-MultiCallEdges::MultiCallEdges() : words_(zeroed_array<uint32_t>(kFirstEdge)) {}
+MultiCallEdges::MultiCallEdges() : words_(zeroed_array<Edge>(kWords)) {}
 
-uint32_t MultiCallEdges::add(uint32_t next, std::span<const uint32_t> returns) {
+Edge MultiCallEdges::add(Edge next, std::span<const Edge> returns) {
   const auto size = static_cast<uint32_t>(2 + returns.size());
   uint32_t at = used_.load(std::memory_order_relaxed);
   do {
-    if (kFirstEdge - at < size) return 0;
+    if (kWords - at < size) return Edge::kNone;
   } while (!used_.compare_exchange_weak(at, at + size, std::memory_order_relaxed));
   words_[at] = next;
-  words_[at + 1] = static_cast<uint32_t>(returns.size());
+  words_[at + 1] = static_cast<Edge>(returns.size());
   std::ranges::copy(returns, words_.get() + at + 2);
-  return at;
+  return Edge{at};
 }
 
 CodeMap::CodeMap(const TextStore& text, TextAt text_at, std::vector<Addr> hooks, bool unsure)
@@ -60,15 +60,15 @@ CodeMap::CodeMap(const TextStore& text, TextAt text_at, std::vector<Addr> hooks,
 RunCache::RunCache(std::shared_ptr<CodeMap> map)
     : map_(std::move(map)), text_(map_->text_), runs_(map_->table_) {}
 
-uint32_t RunCache::at(Space space, Addr ip, uint8_t mode) {
+RunId RunCache::at(Space space, Addr ip, uint8_t mode) {
   Place* const place = text_.at(space, ip, mode);
-  if (place == nullptr) return 0;
-  const uint32_t run = place->run();
-  return run != 0 ? run : make(*place);
+  if (place == nullptr) return RunId::kNone;
+  const RunId run = place->run();
+  return run != RunId::kNone ? run : make(*place);
 }
 
 // The run at a place without one. All places on its path are found now, so that to follow it costs nothing.
-uint32_t RunCache::make(Place& first) {
+RunId RunCache::make(Place& first) {
   FlowRun flow;
   Run run;
   std::array<const Block*, kMaxBlocks> blocks;
@@ -95,7 +95,7 @@ uint32_t RunCache::make(Place& first) {
     place = text_.at(b.space, next, b.mode);
   }
   flow.calls = take_sites(flow.call_count);
-  if (flow.end == RunEnd::kStop || (flow.calls == 0 && flow.call_count != 0)) {
+  if (flow.end == RunEnd::kStop || (flow.calls == CallSiteId::kNone && flow.call_count != 0)) {
     flow.end = RunEnd::kStop;
     flow.call_count = 0;
     run = Run{};
@@ -104,50 +104,50 @@ uint32_t RunCache::make(Place& first) {
   flow.ip = begin.ip;
   flow.space = begin.space;
   flow.mode = begin.mode;
-  for (unsigned i = 0; i < flow.call_count; ++i) map_->site(flow.calls + i).ret = calls[i];
+  for (unsigned i = 0; i < flow.call_count; ++i) map_->site(flow.call(i)).ret = calls[i];
   const Block** const kept = text_.arena().take<const Block*>(run.size);
   std::copy_n(blocks.begin(), run.size, kept);
-  const uint32_t fresh = add_run(run, kept, flow);
-  return fresh == 0 ? 0 : first.set_run(fresh);
+  const RunId fresh = add_run(run, kept, flow);
+  return fresh == RunId::kNone ? fresh : first.set_run(fresh);
 }
 
-uint32_t RunCache::add_run(const Run& run, const Block* const* blocks, const FlowRun& flow) {
-  const uint32_t id = runs_.add(run, blocks);
-  if (id == 0) return 0;
-  auto& piece = map_->runs_[id / CodeMap::kPiece];
+RunId RunCache::add_run(const Run& run, const Block* const* blocks, const FlowRun& flow) {
+  const RunId id = runs_.add(run, blocks);
+  if (id == RunId::kNone) return id;
+  auto& piece = map_->runs_[index_of(id) / CodeMap::kPiece];
   if (!piece) piece = std::make_unique<FlowRun[]>(CodeMap::kPiece);
-  piece[id % CodeMap::kPiece] = flow;
+  piece[index_of(id) % CodeMap::kPiece] = flow;
   Link& link = map_->links_.of(id);
   const bool returns = flow.end == RunEnd::kRet && flow.call_count == 0;
   // Nobody else sees it before its place has it.
-  link.next[0].store(kUnknown, std::memory_order_relaxed);
-  link.next[1].store(returns ? kReturn : kUnknown, std::memory_order_relaxed);
+  link.next[0].store(Edge::kUnknown, std::memory_order_relaxed);
+  link.next[1].store(returns ? Edge::kReturn : Edge::kUnknown, std::memory_order_relaxed);
   link.effect.store(uint64_t{run.instructions} << Link::kCountShift, std::memory_order_relaxed);
   return id;
 }
 
-// Index of the first of `n` new call sites, side by side; 0: there is no room.
-uint32_t RunCache::take_sites(uint32_t n) {
-  if (n == 0) return 0;
+// The first of `n` new call sites, side by side; kNone: there is no room.
+CallSiteId RunCache::take_sites(uint32_t n) {
+  if (n == 0) return CallSiteId::kNone;
   if (end_site_ - next_site_ < n) {
     const uint32_t piece = map_->site_pieces_.fetch_add(1, std::memory_order_relaxed);
     if (piece >= CodeMap::kSitePieces) {
       map_->site_pieces_.store(CodeMap::kSitePieces, std::memory_order_relaxed);
-      return 0;
+      return CallSiteId::kNone;
     }
     map_->sites_[piece] = std::make_unique<CallSite[]>(CodeMap::kPiece);
     next_site_ = std::max(1U, piece * CodeMap::kPiece);
     end_site_ = (piece + 1) * CodeMap::kPiece;
   }
-  const uint32_t first = next_site_;
+  const CallSiteId first{next_site_};
   next_site_ += n;
   return first;
 }
 
-uint32_t RunCache::behind(uint32_t site, const FlowRun& of) {
+RunId RunCache::behind(CallSiteId site, const FlowRun& of) {
   CallSite& call = map_->site(site);
-  uint32_t run = call.run.load(std::memory_order_acquire);
-  if (run == 0) {
+  RunId run = call.run.load(std::memory_order_acquire);
+  if (run == RunId::kNone) {
     run = at(of.space, call.ret, of.mode);
     call.run.store(run, std::memory_order_release);
   }
@@ -156,48 +156,48 @@ uint32_t RunCache::behind(uint32_t site, const FlowRun& of) {
 
 // What is to be in a link of `run` that leads to `next` and leaves its first `calls` calls on the return
 // stack. kUnknown: there is no room for it.
-uint32_t RunCache::link_calls(uint32_t id, unsigned calls, uint32_t next) {
+Edge RunCache::link_calls(RunId id, unsigned calls, Edge next) {
   if (calls == 0) return next;
   const FlowRun& from = map_->run(id);
-  std::array<uint32_t, kMaxCalls> edges;
+  std::array<Edge, kMaxCalls> edges;
   for (unsigned i = 0; i < calls; ++i) {
-    const uint32_t run = behind(from.calls + i, from);
-    if (run == 0) return kUnknown;
+    const RunId run = behind(from.call(i), from);
+    if (run == RunId::kNone) return Edge::kUnknown;
     edges[i] = edge_to(run);
   }
   if (calls > 1) next = map_->multi_call_edges_.add(next, std::span(edges).first(calls - 1));
-  if (next == 0) return kUnknown;
+  if (next == Edge::kNone) return Edge::kUnknown;
   const uint64_t count = uint64_t{table()[id].instructions} << Link::kCountShift;
-  map_->links_.of(id).effect.store(count | edges[calls - 1], std::memory_order_release);
+  map_->links_.of(id).effect.store(count | std::to_underlying(edges[calls - 1]), std::memory_order_release);
   return next;
 }
 
-bool RunCache::follow_indirect(uint32_t id) {
+bool RunCache::follow_indirect(RunId id) {
   const FlowRun& from = map_->run(id);
   if (from.end != RunEnd::kIndirect) return false;
   Link& link = map_->links_.of(id);
-  if (link.next[0].load(std::memory_order_acquire) != kUnknown) return true;
-  const uint32_t next = link_calls(id, from.call_count, kIndirect);
-  for (std::atomic<uint32_t>& n : link.next) n.store(next, std::memory_order_release);
-  return next != kUnknown;
+  if (link.next[0].load(std::memory_order_acquire) != Edge::kUnknown) return true;
+  const Edge next = link_calls(id, from.call_count, Edge::kIndirect);
+  for (std::atomic<Edge>& n : link.next) n.store(next, std::memory_order_release);
+  return next != Edge::kUnknown;
 }
 
-bool RunCache::follow(uint32_t id, uint32_t bit) {
+bool RunCache::follow(RunId id, uint32_t bit) {
   const FlowRun& from = map_->run(id);
-  std::atomic<uint32_t>& next = map_->links_.of(id).next[bit];
+  std::atomic<Edge>& next = map_->links_.of(id).next[bit];
   const bool returns = from.end == RunEnd::kRet && bit != 0 && from.call_count != 0;  // to its own call
   if (from.end != RunEnd::kCond && !returns) return false;
-  if (next.load(std::memory_order_acquire) != kUnknown) return true;
-  uint32_t to = 0;
+  if (next.load(std::memory_order_acquire) != Edge::kUnknown) return true;
+  RunId to{};
   if (returns) {
-    to = behind(from.calls + from.call_count - 1U, from);
+    to = behind(from.call(from.call_count - 1U), from);
   } else {
     to = at(from.space, from.targets[bit], from.mode);
   }
-  if (to == 0) return false;
-  const uint32_t edge = link_calls(id, from.call_count - (returns ? 1U : 0U), edge_to(to));
+  if (to == RunId::kNone) return false;
+  const Edge edge = link_calls(id, from.call_count - (returns ? 1U : 0U), edge_to(to));
   next.store(edge, std::memory_order_release);
-  return edge != kUnknown;
+  return edge != Edge::kUnknown;
 }
 
 }  // namespace asof::x86

@@ -1,5 +1,5 @@
-// Runs of the text that never changes (arch/steps.h), with what decides where each leads: what the fast walk
-// (fast.cpp) goes over instead of instructions.
+// Runs of the text that never changes (arch/run_table.h), with what decides where each leads: what the fast
+// walk (fast.cpp) goes over instead of instructions.
 //
 // A run goes from an address to its next decision: conditional branch, return or indirect branch; direct
 // jumps and calls are folded in. It is known by address, space and mode. What the walk touches at each
@@ -20,6 +20,7 @@
 #include <memory>
 #include <mutex>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "arch/steps.h"
@@ -30,33 +31,43 @@ namespace asof::x86 {
 
 enum class RunEnd : uint8_t { kCond, kRet, kIndirect, kStop };
 
+// Edges to lower runs would be the indices of MultiCallEdges.
+constexpr RunId kLowestRun{1U << 16};
+
 // An edge out of a run: where the next one's Link lies, in bytes from the first link, which with a TNT bit is
 // the code of a StepList; or one of these.
-constexpr uint32_t kReturn = 0;          // where the return stack says
-constexpr uint32_t kUnknown = 1;         // not known yet, or for the careful walk
-constexpr uint32_t kAddressOnly = 2;     // of the return stack: an address whose run was not looked up yet
-constexpr uint32_t kIndirect = 3;        // on either bit: where a TIP says
-constexpr uint32_t kFirstMultiCall = 4;  // and above: MultiCallEdges
-constexpr uint32_t kFirstRun = 1U << 16;
-constexpr uint32_t kFirstEdge = kFirstRun << StepList::kRunShift;
+enum class Edge : uint32_t {
+  kReturn = 0,          // where the return stack says
+  kNone = 0,            // of the return stack, and of what a run leaves on it: nothing
+  kUnknown = 1,         // not known yet, or for the careful walk
+  kAddressOnly = 2,     // of the return stack: an address whose run was not looked up yet
+  kIndirect = 3,        // on either bit: where a TIP says
+  kFirstMultiCall = 4,  // and above, up to the first run: MultiCallEdges
+  kFirstRun = index_of(kLowestRun) << kRunShift,
+};
 
-constexpr uint32_t edge_to(uint32_t run) { return run << StepList::kRunShift; }
-constexpr uint32_t run_of(uint32_t edge) { return edge >> StepList::kRunShift; }
+constexpr Edge edge_to(RunId run) { return Edge{index_of(run) << kRunShift}; }
+constexpr bool leads_to_run(Edge edge) { return edge >= Edge::kFirstRun; }
+constexpr bool is_multi_call(Edge edge) { return edge >= Edge::kFirstMultiCall && edge < Edge::kFirstRun; }
+// Of edges that lead to a run.
+constexpr RunId run_of(Edge edge) { return RunId{std::to_underlying(edge) >> kRunShift}; }
+constexpr StepCode step_code(Edge edge, uint32_t bit) { return StepCode{std::to_underlying(edge) | bit}; }
+constexpr Edge edge_to_run_of(StepCode code) { return Edge{std::to_underlying(code) & ~kTakenBit}; }
 
 // Where a run leads: all that the walk touches at a decision.
 struct Link {
-  std::array<std::atomic<uint32_t>, 2> next;  // edge, by TNT bit
+  std::array<std::atomic<Edge>, 2> next;  // by TNT bit
   // What the run adds, in one number. In its high bits its instructions; in the low ones what it
-  // leaves on the return stack, the edge to what follows its last call, or 0. Set before `next` is.
+  // leaves on the return stack, the edge to what follows its last call, or kNone. Set before `next` is.
   std::atomic<uint64_t> effect;
 
   static constexpr unsigned kCountShift = 40;
   static constexpr uint32_t kMaxInstructions = UINT16_MAX;
   static constexpr uint64_t instructions(uint64_t effect) { return effect >> kCountShift; }
-  static constexpr uint32_t push(uint64_t effect) { return static_cast<uint32_t>(effect); }
+  static constexpr Edge push(uint64_t effect) { return Edge{static_cast<uint32_t>(effect)}; }
 };
-static_assert(sizeof(Link) == 1U << StepList::kRunShift);
-static_assert(RunTable::kMax <= UINT32_MAX >> StepList::kRunShift);
+static_assert(sizeof(Link) == 1U << kRunShift);
+static_assert(RunTable::kMax <= UINT32_MAX >> kRunShift);
 // The sum over the bits of a path says how many instructions, too: neither part runs over.
 static_assert(uint64_t{Link::kMaxInstructions} << 6 < uint64_t{1} << (64 - Link::kCountShift));
 static_assert(32 + 6 < Link::kCountShift);
@@ -64,15 +75,15 @@ static_assert(32 + 6 < Link::kCountShift);
 class Links {
  public:
   Links();
-  Link& of(uint32_t run) { return links_[run]; }
+  Link& of(RunId run) { return links_[index_of(run)]; }
   const std::byte* bytes() const { return reinterpret_cast<const std::byte*>(links_.get()); }
-  static const Link& at(const std::byte* bytes, uint32_t edge) {
-    return *reinterpret_cast<const Link*>(bytes + edge);
+  static const Link& at(const std::byte* bytes, Edge edge) {
+    return *reinterpret_cast<const Link*>(bytes + std::to_underlying(edge));
   }
   // Where it leads on TNT bit 0; on bit 1 from the next word, which `bytes` may have in it already.
-  static const std::atomic<uint32_t>& next_at(const std::byte* bytes, uint32_t edge) {
+  static const std::atomic<Edge>& next_at(const std::byte* bytes, Edge edge) {
     static_assert(offsetof(Link, next) == 0);
-    return *reinterpret_cast<const std::atomic<uint32_t>*>(bytes + edge);
+    return *reinterpret_cast<const std::atomic<Edge>*>(bytes + std::to_underlying(edge));
   }
 
  private:
@@ -80,35 +91,47 @@ class Links {
 };
 
 // The edges of runs that leave several calls on the return stack. Its link has the last of them; here are
-// the others, in the order of calling, and the edge.
+// the others, in the order of calling, and the edge. The link's edge is the index of them here.
 class MultiCallEdges {
  public:
   MultiCallEdges();
-  // Index, or 0: there is no room. Any thread may add; nothing that was added changes.
-  uint32_t add(uint32_t next, std::span<const uint32_t> returns);
-  const uint32_t* words() const { return words_.get(); }
-  static uint32_t next(const uint32_t* entry) { return entry[0]; }
-  static std::span<const uint32_t> returns(const uint32_t* entry) { return {entry + 2, entry[1]}; }
+  // kNone: there is no room. Any thread may add; nothing that was added changes.
+  Edge add(Edge next, std::span<const Edge> returns);
+  const Edge* words() const { return words_.get(); }
+  static const Edge* entry(const Edge* words, Edge multi_call) {
+    return words + std::to_underlying(multi_call);
+  }
+  static Edge next(const Edge* entry) { return entry[0]; }
+  static std::span<const Edge> returns(const Edge* entry) {
+    return {entry + 2, std::to_underlying(entry[1])};
+  }
 
  private:
-  ZeroedArray<uint32_t> words_;
-  alignas(64) std::atomic<uint32_t> used_{kFirstMultiCall};  // what is beside is read all the time
+  static constexpr uint32_t kFirst = std::to_underlying(Edge::kFirstMultiCall);
+  static constexpr uint32_t kWords = std::to_underlying(Edge::kFirstRun);
+
+  ZeroedArray<Edge> words_;                         // of an entry: `next`, how many `returns`, those
+  alignas(64) std::atomic<uint32_t> used_{kFirst};  // what is beside is read all the time
 };
 
-// A call within a run.
+// A call within a run, by number.
+enum class CallSiteId : uint32_t { kNone = 0 };
+
 struct CallSite {
   Addr ret = 0;
-  std::atomic<uint32_t> run{0};  // at `ret`; 0: not known yet
+  std::atomic<RunId> run{RunId::kNone};  // at `ret`; kNone: not known yet
 };
 
 struct FlowRun {
   Addr ip = 0;
   std::array<Addr, 2> targets{};  // of a conditional branch at its end, by TNT bit
-  uint32_t calls = 0;             // the first of its call sites
+  CallSiteId calls{};             // the first of its call sites
   uint8_t call_count = 0;         // an indirect call at its end included
   RunEnd end = RunEnd::kStop;
   uint8_t mode = 64;
   Space space = kKernelSpace;
+
+  CallSiteId call(unsigned i) const { return CallSiteId{std::to_underlying(calls) + i}; }
 };
 
 class CodeMap {
@@ -118,7 +141,7 @@ class CodeMap {
 
   bool unsure() const { return unsure_; }
   const RunTable& table() const { return table_; }
-  Addr ip_of(uint32_t run) const { return runs_[run / kPiece][run % kPiece].ip; }
+  Addr ip_of(RunId run) const { return runs_[index_of(run) / kPiece][index_of(run) % kPiece].ip; }
 
  private:
   friend class RunCache;
@@ -126,12 +149,15 @@ class CodeMap {
   static constexpr uint32_t kMaxSites = 1U << 22;
   static constexpr uint32_t kSitePieces = kMaxSites / kPiece;
 
-  FlowRun& run(uint32_t id) { return runs_[id / kPiece][id % kPiece]; }
-  CallSite& site(uint32_t i) { return sites_[i / kPiece][i % kPiece]; }
+  FlowRun& run(RunId id) { return runs_[index_of(id) / kPiece][index_of(id) % kPiece]; }
+  CallSite& site(CallSiteId id) {
+    const uint32_t i = std::to_underlying(id);
+    return sites_[i / kPiece][i % kPiece];
+  }
 
   StableText text_;
   const bool unsure_;
-  RunTable table_{kFirstRun};
+  RunTable table_{kLowestRun};
   Links links_;
   MultiCallEdges multi_call_edges_;
   std::array<std::unique_ptr<FlowRun[]>, RunTable::kPieces> runs_;
@@ -144,49 +170,49 @@ class RunCache {
  public:
   explicit RunCache(std::shared_ptr<CodeMap> map);
 
-  // The run at an address, made when it is new; 0: there is no room for it.
-  uint32_t at(Space space, Addr ip, uint8_t mode);
+  // The run at an address, made when it is new; kNone: there is no room for it.
+  RunId at(Space space, Addr ip, uint8_t mode);
   // The same, for targets of indirect branches.
-  uint32_t target(Space space, Addr ip, uint8_t mode) {
+  RunId target(Space space, Addr ip, uint8_t mode) {
     Target& t = targets_[target_slot(ip)];
     if (t.ip != ip || t.key != space_mode_key(space, mode))
       t = {ip, at(space, ip, mode), space_mode_key(space, mode)};
     return t.run;
   }
-  // The same of a target met before; 0: it was not, or not lately.
-  uint32_t known_target(Space space, Addr ip, uint8_t mode) const {
+  // The same of a target met before; kNone: it was not, or not lately.
+  RunId known_target(Space space, Addr ip, uint8_t mode) const {
     const Target& t = targets_[target_slot(ip)];
-    return t.ip == ip && t.key == space_mode_key(space, mode) ? t.run : 0;
+    return t.ip == ip && t.key == space_mode_key(space, mode) ? t.run : RunId::kNone;
   }
   // Sees that the link of `run` says where it leads on a TNT bit. False: this is for the careful walk.
-  bool follow(uint32_t run, uint32_t bit);
+  bool follow(RunId run, uint32_t bit);
   // Sees that the link of `run` says that it ends in an indirect branch. False: it does not, or as above.
-  bool follow_indirect(uint32_t run);
-  // The run after a call site, made when it is new; 0: there is no room for it.
-  uint32_t behind(uint32_t site, const FlowRun& of);
+  bool follow_indirect(RunId run);
+  // The run after a call site, made when it is new; kNone: there is no room for it.
+  RunId behind(CallSiteId site, const FlowRun& of);
 
   const std::byte* links() const { return map_->links_.bytes(); }
-  const uint32_t* multi_call_edges() const { return map_->multi_call_edges_.words(); }
-  const Link& link(uint32_t run) const { return Links::at(links(), edge_to(run)); }
+  const Edge* multi_call_edges() const { return map_->multi_call_edges_.words(); }
+  const Link& link(RunId run) const { return Links::at(links(), edge_to(run)); }
   const CodeMap& map() const { return *map_; }
-  const FlowRun& run(uint32_t id) const { return map_->run(id); }
-  Addr return_of(uint32_t site) const { return map_->site(site).ret; }
+  const FlowRun& run(RunId id) const { return map_->run(id); }
+  Addr return_of(CallSiteId site) const { return map_->site(site).ret; }
   const RunTable& table() const { return map_->table(); }
 
  private:
   struct Target {
     Addr ip = 0;
-    uint32_t run = 0;
+    RunId run{};
     uint32_t key = 0;
   };
   static size_t target_slot(Addr ip) { return (ip ^ ip >> 12) % kTargets; }
   // One number for both; there are fewer spaces than would overflow it.
   static uint32_t space_mode_key(Space space, uint8_t mode) { return space << 7 | mode; }
 
-  uint32_t make(Place& place);
-  uint32_t link_calls(uint32_t run, unsigned calls, uint32_t next);
-  uint32_t add_run(const Run& run, const Block* const* blocks, const FlowRun& flow);
-  uint32_t take_sites(uint32_t n);
+  RunId make(Place& place);
+  Edge link_calls(RunId run, unsigned calls, Edge next);
+  RunId add_run(const Run& run, const Block* const* blocks, const FlowRun& flow);
+  CallSiteId take_sites(uint32_t n);
 
   static constexpr size_t kMaxBlocks = 64;
   static constexpr size_t kMaxCalls = 31;

@@ -16,12 +16,13 @@
 
 #include "arch/arch.h"
 #include "arch/arena.h"
+#include "arch/run_table.h"
 #include "textstore/text_store.h"
 
 namespace asof::x86 {
 
 // Where a block may begin: all that is known of an address, in one word. Which address of its line it is
-// (PlacePage), which block of the BlockTable, and the run that begins here (runs.h; 0: not known yet).
+// (PlacePage), which block of the BlockTable, and the run that begins here (runs.h; kNone: not known yet).
 class Place {
  public:
   static constexpr unsigned kLineBits = 6, kBlockBits = 25;
@@ -31,8 +32,8 @@ class Place {
     return bits % kLine == ip % kLine && bits != 0;
   }
   uint32_t block() const { return bits_.load(std::memory_order_acquire) / kLine % (1U << kBlockBits); }
-  uint32_t run() const {
-    return static_cast<uint32_t>(bits_.load(std::memory_order_acquire) >> (kLineBits + kBlockBits));
+  RunId run() const {
+    return static_cast<RunId>(bits_.load(std::memory_order_acquire) >> (kLineBits + kBlockBits));
   }
   // Makes a free place that of an address; `block` is no 0. False: it is another's.
   bool take(Addr ip, uint32_t block) {
@@ -42,9 +43,9 @@ class Place {
            bits % kLine == ip % kLine;
   }
   // Returns the run that is set then: another thread may have been faster.
-  uint32_t set_run(uint32_t run) {
+  RunId set_run(RunId run) {
     uint64_t none = bits_.load(std::memory_order_acquire) % (uint64_t{1} << (kLineBits + kBlockBits));
-    const uint64_t with = none | uint64_t{run} << (kLineBits + kBlockBits);
+    const uint64_t with = none | uint64_t{index_of(run)} << (kLineBits + kBlockBits);
     return bits_.compare_exchange_strong(none, with, std::memory_order_acq_rel) ? run : this->run();
   }
 

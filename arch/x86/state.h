@@ -16,7 +16,7 @@ namespace asof::x86 {
 
 // The decoder's side of return compression (SDM vol. 3, "RET compression"): 64 entries, the oldest falls out.
 // The fast walk keeps edges (runs.h) in it instead of addresses, and looks neither for its end nor for its
-// beginning: above the newest entry are places for all that it may push at once, below the oldest is a 0.
+// beginning: above the newest entry are places for all that it may push at once, below the oldest is kNone.
 class RetStack {
  public:
   static constexpr uint32_t kSize = 64;
@@ -25,10 +25,10 @@ class RetStack {
   void push(Addr a) {
     digested_ -= std::min(digested_, make_places(top_));
     addresses_[++top_ % kSize] = a;
-    edges_[top_] = kAddressOnly;
+    edges_[top_] = Edge::kAddressOnly;
     end_below(top_);
   }
-  bool empty() const { return edges_[top_] == 0; }
+  bool empty() const { return edges_[top_] == Edge::kNone; }
   bool top(Addr& a) const {
     if (empty()) return false;
     a = address(top_);
@@ -44,7 +44,7 @@ class RetStack {
     return true;
   }
   void clear() {
-    edges_[top_] = 0;
+    edges_[top_] = Edge::kNone;
     digested_ = 0;
   }
   // Of all entries: equal where two flows that have joined would return to the same places. Only hypotheses
@@ -60,11 +60,11 @@ class RetStack {
 
   // For the fast walk in `map`'s code of this space and mode: all places, of which newest() is in use.
   // Entries of other code become addresses.
-  uint32_t* borrow(const CodeMap& map, Space space, uint8_t mode) {
+  Edge* borrow(const CodeMap& map, Space space, uint8_t mode) {
     if (map_ != &map || space_ != space || mode_ != mode) {
-      for (uint32_t i = top_; edges_[i] != 0; --i) {
+      for (uint32_t i = top_; edges_[i] != Edge::kNone; --i) {
         addresses_[i % kSize] = address(i);
-        edges_[i] = kAddressOnly;
+        edges_[i] = Edge::kAddressOnly;
       }
       map_ = &map;
       space_ = space;
@@ -77,7 +77,7 @@ class RetStack {
   void restore(uint32_t newest) { top_ = newest; }
   // Entries that fell out when `most` was the newest are none.
   void end_below(uint32_t most) {
-    if (most >= kSize) edges_[most - kSize] = 0;
+    if (most >= kSize) edges_[most - kSize] = Edge::kNone;
   }
   // Sees that there are kAbove places above `newest`, which others may be written to already, and kSize that
   // may be read below all entries. Those move down by what it returns, a multiple of the size.
@@ -97,7 +97,7 @@ class RetStack {
   }
   uint32_t size() const { return top_ - below_oldest(); }
   Addr address(uint32_t i) const {
-    return edges_[i] == kAddressOnly ? addresses_[i % kSize] : map_->ip_of(run_of(edges_[i]));
+    return edges_[i] == Edge::kAddressOnly ? addresses_[i % kSize] : map_->ip_of(run_of(edges_[i]));
   }
 
  private:
@@ -105,11 +105,11 @@ class RetStack {
 
   uint32_t below_oldest() const {
     uint32_t i = top_;
-    while (edges_[i] != 0) --i;
+    while (edges_[i] != Edge::kNone) --i;
     return i;
   }
 
-  std::array<uint32_t, kPlaces> edges_{};
+  std::array<Edge, kPlaces> edges_{};
   std::array<Addr, kSize> addresses_;            // of those that are kAddressOnly
   mutable std::array<uint64_t, kSize> digests_;  // of the entries up to and with this one,
   mutable uint32_t digested_ = 0;                // for indices up to this

@@ -136,7 +136,7 @@ Flow::Stop Flow::walk(State& s, Trial* trial) {
     if constexpr (Emit) {
       if (chunk_.steps.size() >= options_.chunk_steps && !gap_) [[unlikely]]
         wrmsr_steps_ -= std::min(wrmsr_steps_, flush(false));
-      if (const uint32_t run = fast_start(s)) fast_walk(s, run);
+      if (const RunId run = fast_start(s); run != RunId::kNone) fast_walk(s, run);
       if (s.lost && gap_) lost_walk(s);
     }
     if (s.tnt_count == 0 && s.pending.kind == Pending::Kind::kNone) packets_.fetch<Emit>(s);

@@ -23,7 +23,7 @@ class BlockMap {
  public:
   struct Node {
     uint32_t ways[kWays] = {};
-    uint32_t chain = 0;  // that begins with it; 0: this block is not known
+    RunId chain{};  // that begins with it; kNone: this block is not known
     const Block* block = nullptr;
   };
   // Blocks that follow each other without a decision, up to one that needs it: the unit that a walk follows.
@@ -36,11 +36,11 @@ class BlockMap {
     uint8_t steps = 0;
     bool decides = false;  // its last branch has a bit
   };
-  static_assert(sizeof(Chain) == 1U << StepList::kRunShift);
+  static_assert(sizeof(Chain) == 1U << kRunShift);
   static constexpr uint32_t kNowhere = 1;
   // Of returns: the link that the call left; if none is known, the second one.
   static constexpr uint32_t kByCall = 2;
-  static constexpr uint32_t kFirst = RunTable::kFirst << StepList::kRunShift;
+  static constexpr uint32_t kFirst = index_of(RunTable::kFirst) << kRunShift;
 
   // Numbers beyond `max_blocks` are damage.
   explicit BlockMap(uint64_t max_blocks) : max_blocks_(max_blocks), nodes_(1), chains_(1), writer_(runs_) {}
@@ -51,11 +51,11 @@ class BlockMap {
 
   // Of a block; 0: it is not known.
   uint32_t link_to(uint64_t id) const {
-    return id < nodes_.size() ? nodes_[id].chain << StepList::kRunShift : 0;
+    return id < nodes_.size() ? index_of(nodes_[id].chain) << kRunShift : 0;
   }
-  const Chain& chain(uint32_t link) const { return chains_[link >> StepList::kRunShift]; }
+  const Chain& chain(uint32_t link) const { return chains_[link >> kRunShift]; }
   // The first block of a chain.
-  const Node& node(uint32_t link) const { return nodes_[node_of_[link >> StepList::kRunShift]]; }
+  const Node& node(uint32_t link) const { return nodes_[node_of_[link >> kRunShift]]; }
   // What a call saves for its return.
   uint32_t push_of(const Node& call) const {
     const uint32_t link = link_to(call.ways[kReturn]);

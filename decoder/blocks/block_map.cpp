@@ -103,11 +103,11 @@ void BlockMap::finish() {
   for (uint32_t id = 1; id < nodes_.size(); ++id) {
     if (nodes_[id].block != nullptr) make_chain(id);
   }
-  for (uint32_t run = RunTable::kFirst; run < chains_.size(); ++run) {
+  for (uint32_t run = index_of(RunTable::kFirst); run < chains_.size(); ++run) {
     Chain& chain = chains_[run];
     // So far these are numbers of blocks.
     for (uint32_t& next : chain.next) next = link_to(next);
-    const Block& last = *runs_.blocks(run)[chain.steps - 1];
+    const Block& last = *runs_.blocks(RunId{run})[chain.steps - 1];
     if (last.kind == BranchKind::kRet) chain.next[0] = kByCall;
     if (chain.push != 0) chain.push = push_of(nodes_[chain.push]);
   }
@@ -142,9 +142,9 @@ void BlockMap::make_chain(uint32_t id) {
   std::copy_n(blocks, chain.steps, kept);
   pointers_left_ -= chain.steps;
   nodes_[id].chain = writer_.add(run, kept);
-  if (nodes_[id].chain == 0) return;  // no room
-  chains_.resize(nodes_[id].chain + 1);
-  node_of_.resize(nodes_[id].chain + 1);
+  if (nodes_[id].chain == RunId::kNone) return;  // no room
+  chains_.resize(index_of(nodes_[id].chain) + 1);
+  node_of_.resize(index_of(nodes_[id].chain) + 1);
   chains_.back() = chain;
   node_of_.back() = id;
 }

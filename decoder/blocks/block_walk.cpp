@@ -250,8 +250,8 @@ std::string_view WalkReader::one(const Odd* odd) {
 // the step where it stops.
 void WalkReader::chains(uint64_t until) {
   const size_t room = until - step_;
-  uint32_t* const codes = out_.steps.open_runs(map_.runs(), room);
-  uint32_t* out = codes;
+  StepCode* const codes = out_.steps.open_runs(map_.runs(), room);
+  StepCode* out = codes;
   uint64_t instructions = 0, step = step_;
   uint32_t at = at_, quiet = quiet_;
   Bits bits = bits_;
@@ -265,7 +265,7 @@ void WalkReader::chains(uint64_t until) {
     step += chain.steps;
     instructions += chain.instructions;
     quiet = decides != 0 ? 0 : quiet + chain.steps;
-    *out++ = at | bit;
+    *out++ = StepCode{at | bit};
     calls_.push_if(chain.push);
     at = chain.next[bit];
     if (at == BlockMap::kByCall) {

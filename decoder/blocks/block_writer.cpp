@@ -70,7 +70,7 @@ uint32_t BlockWriter::id_of(const Block* block) {
   const uint32_t id = entry->second;
   if (is_new) {
     nodes_.emplace_back();
-    returns_.push_back(0);
+    returns_.push_back(RunId::kNone);
     define(b);
   }
   by_pointer_[block] = id;
@@ -168,14 +168,14 @@ void BlockWriter::add(const Chunk& chunk) {
     runs_.assign(1, {});
     ends_.assign(1, {});
     calls_.clear();
-    returns_.assign(nodes_.size(), 0);
+    returns_.assign(nodes_.size(), RunId::kNone);
   }
-  const std::span<const uint32_t> codes = steps.codes();
+  const std::span<const StepCode> codes = steps.codes();
   const auto times = steps.times();
   for (size_t i = 0; i < codes.size();) {
     if (record.steps == kMaxSteps) part_of_chunk(chunk, record, false);
     if (i >= next_item) items_before(i);
-    if (codes[i] == StepList::kLoose) {
+    if (codes[i] == StepCode::kLoose) {
       instructions_ += steps.loose()[loose].count;
       step(chunk, record, steps.loose()[loose++]);
       ++i;

@@ -57,8 +57,8 @@ class BlockWriter {
   // A run of the decoders' table, once every block in it follows from the one before in the map, too. For
   // most of what is executed only these runs are examined.
   struct KnownRun {
-    // Runs that are where the map leads from here, by the last branch's bit; 0: none yet.
-    uint32_t next[2] = {};
+    // Runs that are where the map leads from here, by the last branch's bit; kNone: none yet.
+    RunId next[2] = {};
     uint32_t push = 0;     // the call in it; 0: none, or several
     uint8_t steps = 0;     // 0: this run is not known
     bool bit = false;      // its last branch has one
@@ -73,18 +73,18 @@ class BlockWriter {
   };
   // The position of known_runs: after a run, whose last branch is still to be followed.
   struct Position {
-    uint32_t run = 0;  // 0: a step, whose exit is in the record
+    RunId run{};  // kNone: a step, whose exit is in the record
     uint32_t bit = 0;
     uint32_t quiet = 0;  // before the run
   };
 
   void part_of_chunk(const Chunk& chunk, FlowRecord& record, bool last);
   void step(const Chunk& chunk, FlowRecord& record, const Step& step);
-  size_t known_runs(FlowRecord& record, std::span<const uint32_t> codes);
+  size_t known_runs(FlowRecord& record, std::span<const StepCode> codes);
   void leave(FlowRecord& record, Position at);
-  bool follow(FlowRecord& record, Position at, uint32_t run);
-  void spell_run(const Chunk& chunk, FlowRecord& record, uint32_t code, Time time);
-  void learn_run(const Chunk& chunk, uint32_t code);
+  bool follow(FlowRecord& record, Position at, RunId run);
+  void spell_run(const Chunk& chunk, FlowRecord& record, StepCode code, Time time);
+  void learn_run(const Chunk& chunk, StepCode code);
   uint32_t next(FlowRecord& record, const Step& step);
   uint32_t id_of(const Block* block);
   void define(const Block& block);
@@ -100,9 +100,10 @@ class BlockWriter {
   tsl::robin_map<const Block*, uint32_t> by_pointer_;
   tsl::robin_map<Key, uint32_t, HashKey> by_content_;
   const RunTable* table_ = nullptr;
-  std::vector<KnownRun> runs_;        // by id in table_
-  std::vector<RunEnds> ends_;         // likewise
-  std::vector<uint32_t> returns_{0};  // by call: the run that the map leads to on its return; 0: none yet
+  std::vector<KnownRun> runs_;  // by id in table_
+  std::vector<RunEnds> ends_;   // likewise
+  // By call: the run that the map leads to on its return; kNone: none yet.
+  std::vector<RunId> returns_{RunId::kNone};
   std::vector<uint32_t> calls_;
   // Written before the flow records that wait: blocks from first_new_ on, and edges.
   uint32_t first_new_ = 1;

@@ -14,7 +14,7 @@
 namespace asof::blocks {
 namespace {
 
-constexpr size_t kAhead = 12;               // entries: known runs lie anywhere in memory
+constexpr ptrdiff_t kAhead = 12;            // entries: known runs lie anywhere in memory
 constexpr uint32_t kMostSteps = UINT8_MAX;  // of a run
 
 }  // namespace
@@ -57,9 +57,9 @@ void BlockWriter::step(const Chunk& chunk, FlowRecord& record, const Step& step)
 
 // Follows the last branch of the current run, as step() does at once.
 void BlockWriter::leave(FlowRecord& record, Position at) {
-  if (at.run == 0) return;
-  const KnownRun& run = runs_[at.run];
-  const RunEnds& ends = ends_[at.run];
+  if (at.run == RunId::kNone) return;
+  const KnownRun& run = runs_[index_of(at.run)];
+  const RunEnds& ends = ends_[index_of(at.run)];
   record.quiet = run.bit ? 0 : at.quiet + run.steps;
   record.exit = {ends.last, way_of(ends.kind, at.bit != 0)};
   if (is_call(ends.kind)) record.calls.push(ends.last);
@@ -69,11 +69,11 @@ void BlockWriter::leave(FlowRecord& record, Position at) {
 }
 
 // Enters a known run after `at`, which was not found to lead there. False: it must be written step by step.
-bool BlockWriter::follow(FlowRecord& record, Position at, uint32_t run) {
+bool BlockWriter::follow(FlowRecord& record, Position at, RunId run) {
   leave(record, at);
-  const KnownRun& known = runs_[run];
+  const KnownRun& known = runs_[index_of(run)];
   if (known.steps == 0 || record.quiet + known.steps >= kMaxQuiet) return false;
-  const RunEnds& ends = ends_[run];
+  const RunEnds& ends = ends_[index_of(run)];
   const uint32_t expected = record.exit.block == 0 ? 0 : nodes_[record.exit.block].ways[record.exit.way];
   if (expected != ends.first) {
     if (record.exit.block == 0 || expected != 0) {
@@ -83,8 +83,9 @@ bool BlockWriter::follow(FlowRecord& record, Position at, uint32_t run) {
       link(record.exit, ends.first);
     }
   }
-  if (at.run != 0 && known.calls <= 1 && expected == ends.first) {
-    if (runs_[at.run].bit) runs_[at.run].next[at.bit] = run;
+  if (at.run != RunId::kNone && known.calls <= 1 && expected == ends.first) {
+    KnownRun& before = runs_[index_of(at.run)];
+    if (before.bit) before.next[at.bit] = run;
     if (record.exit.way == kReturn) returns_[record.exit.block] = run;
   }
   for (uint32_t i = 0; known.calls > 1 && i < known.calls; ++i) record.calls.push(calls_[ends.calls + i]);
@@ -92,38 +93,40 @@ bool BlockWriter::follow(FlowRecord& record, Position at, uint32_t run) {
 }
 
 // The codes up to the first that is not a known run, written where the map does not lead to them.
-size_t BlockWriter::known_runs(FlowRecord& record, std::span<const uint32_t> codes) {
+size_t BlockWriter::known_runs(FlowRecord& record, std::span<const StepCode> codes) {
   const size_t most = std::min<size_t>(codes.size(), (kMaxSteps - record.steps) / kMostSteps);
   KnownRun* const runs = runs_.data();
   const auto size = static_cast<uint32_t>(runs_.size());
   Calls& calls = record.calls;
-  uint32_t at = 0, at_bit = 0, quiet = 0;  // Position
+  RunId at{};  // with the next two: Position
+  uint32_t at_bit = 0, quiet = 0;
   uint64_t bits = 0;
   unsigned bit_count = 0;
   uint32_t steps = record.steps;
-  size_t i = 0;
-  for (; i < most; ++i) {
-    const uint32_t run = codes[i] >> StepList::kRunShift;
-    if (run >= size) break;  // new, or a step of its own
-    if (i + kAhead < most)
-      __builtin_prefetch(runs + std::min(codes[i + kAhead] >> StepList::kRunShift, size));
-    if (runs[at].next[at_bit] == run) [[likely]] {
+  const StepCode* code = codes.data();
+  const StepCode* const end = code + most;
+  for (; code != end; ++code) {
+    const RunId run = run_of(*code);
+    if (index_of(run) >= size) break;  // new, or a step of its own
+    if (end - code > kAhead) __builtin_prefetch(runs + std::min(index_of(run_of(code[kAhead])), size));
+    if (runs[index_of(at)].next[at_bit] == run) [[likely]] {
       quiet = 0;
-    } else if (runs[at].returns && returns_[calls.top()] == run && quiet < kMaxQuiet - 2 * kMostSteps) {
+    } else if (runs[index_of(at)].returns && returns_[calls.top()] == run &&
+               quiet < kMaxQuiet - 2 * kMostSteps) {
       calls.pop();
-      quiet += runs[at].steps;
+      quiet += runs[index_of(at)].steps;
     } else {
       record.steps = steps;
       const bool entered = follow(record, {at, at_bit, quiet}, run);
-      at = 0;
+      at = RunId::kNone;
       if (!entered) break;
       quiet = record.quiet;
     }
-    const KnownRun& known = runs[run];
+    const KnownRun& known = runs[index_of(run)];
     calls.push_if(known.push);
     steps += known.steps;
     at = run;
-    at_bit = codes[i] & StepList::kTakenBit;
+    at_bit = taken_bit(*code);
     const uint32_t has_bit = known.bit ? 1 : 0;
     bits |= static_cast<uint64_t>(at_bit & has_bit) << bit_count;
     bit_count += has_bit;
@@ -135,10 +138,10 @@ size_t BlockWriter::known_runs(FlowRecord& record, std::span<const uint32_t> cod
   record.bits(bits, bit_count);
   record.steps = steps;
   leave(record, {at, at_bit, quiet});
-  return i;
+  return static_cast<size_t>(code - codes.data());
 }
 
-void BlockWriter::spell_run(const Chunk& chunk, FlowRecord& record, uint32_t code, Time time) {
+void BlockWriter::spell_run(const Chunk& chunk, FlowRecord& record, StepCode code, Time time) {
   const Block* const* blocks = chunk.steps.run_blocks(code);
   const Run& run = chunk.steps.run(code);
   for (uint32_t i = 0; i < run.size; ++i) {
@@ -148,7 +151,7 @@ void BlockWriter::spell_run(const Chunk& chunk, FlowRecord& record, uint32_t cod
     s.count = blocks[i]->count;
     s.confidence = run.confidence;
     const bool by_code = i + 1U == run.size && blocks[i]->kind == BranchKind::kCond;
-    const bool taken = by_code ? (code & StepList::kTakenBit) != 0 : blocks[i]->kind != BranchKind::kNone;
+    const bool taken = by_code ? taken_bit(code) != 0 : blocks[i]->kind != BranchKind::kNone;
     s.flags = taken ? Step::kTaken : uint8_t{0};
     step(chunk, record, s);
   }
@@ -157,8 +160,8 @@ void BlockWriter::spell_run(const Chunk& chunk, FlowRecord& record, uint32_t cod
 
 // After its blocks were written one by one: the next time this is not necessary if they follow from each
 // other without annotations.
-void BlockWriter::learn_run(const Chunk& chunk, uint32_t code) {
-  const uint32_t id = code >> StepList::kRunShift;
+void BlockWriter::learn_run(const Chunk& chunk, StepCode code) {
+  const uint32_t id = index_of(run_of(code));
   if (id >= runs_.size()) {
     runs_.resize(id + 1);
     ends_.resize(id + 1);

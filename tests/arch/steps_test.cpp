@@ -15,10 +15,10 @@ struct Blocks {
   Block jump, cond, ret;
   std::vector<const Block*> two{&jump, &cond};
   RunTable table;
-  uint32_t run = 0;
+  RunId run{};
 
-  uint32_t not_taken() const { return run << StepList::kRunShift; }
-  uint32_t taken() const { return not_taken() | StepList::kTakenBit; }
+  StepCode not_taken() const { return step_code(run, 0); }
+  StepCode taken() const { return step_code(run, kTakenBit); }
 
   Blocks() {
     jump.ip = 0x1000, jump.count = 3, jump.kind = BranchKind::kJump;
@@ -29,7 +29,7 @@ struct Blocks {
   }
 };
 
-void append(StepList& list, const Blocks& b, std::vector<uint32_t> codes, Time time) {
+void append(StepList& list, const Blocks& b, std::vector<StepCode> codes, Time time) {
   constexpr size_t kRoom = 8;
   std::ranges::copy(codes, list.open_runs(b.table, kRoom));
   if (!codes.empty()) list.time_runs(kRoom, 0, time);
@@ -73,7 +73,7 @@ TEST(Steps, RunsAndLooseStepsComeBackInOrder) {
 TEST(Steps, TimesChangeWithinTheRoom) {
   const Blocks b;
   StepList list;
-  uint32_t* const codes = list.open_runs(b.table, 8);
+  StepCode* const codes = list.open_runs(b.table, 8);
   std::fill_n(codes, 3, b.not_taken());
   list.time_runs(8, 0, 7);
   list.time_runs(8, 2, 9);
@@ -88,7 +88,7 @@ TEST(Steps, ManyTimesWithinTheRoom) {
   const Blocks b;
   StepList list;
   append(list, b, {b.not_taken()}, 7);
-  uint32_t* const codes = list.open_runs(b.table, 8);
+  StepCode* const codes = list.open_runs(b.table, 8);
   std::fill_n(codes, 5, b.not_taken());
   const StepList::TimeMark marks[] = {{0, 7}, {2, 9}, {3, 11}};
   list.time_runs(8, marks);
@@ -128,7 +128,7 @@ TEST(Steps, EntriesThatWereGivenAwayAreNotRead) {
 TEST(RunTable, WritersInParallelNeverShareAnId) {
   RunTable table;
   constexpr uint32_t kEach = 3 * RunTable::kPiece;
-  std::vector<std::vector<uint32_t>> ids(4);
+  std::vector<std::vector<RunId>> ids(4);
   std::vector<std::thread> threads;
   for (uint32_t t = 0; t < ids.size(); ++t) {
     threads.emplace_back([&, t] {
@@ -137,13 +137,13 @@ TEST(RunTable, WritersInParallelNeverShareAnId) {
     });
   }
   for (std::thread& t : threads) t.join();
-  std::vector<uint32_t> all;
+  std::vector<RunId> all;
   for (uint32_t t = 0; t < ids.size(); ++t) {
-    for (const uint32_t id : ids[t]) ASSERT_EQ(table[id].instructions, t);
+    for (const RunId id : ids[t]) ASSERT_EQ(table[id].instructions, t);
     all.insert(all.end(), ids[t].begin(), ids[t].end());
   }
   std::ranges::sort(all);
-  EXPECT_NE(all.front(), 0U);
+  EXPECT_NE(all.front(), RunId::kNone);
   EXPECT_EQ(std::ranges::adjacent_find(all), all.end());
 }
 

@@ -22,11 +22,11 @@ void count_steps(const Chunk& chunk, Tally& tally) {
   IpHash ips = tally.ips;
   uint64_t branches = tally.branches;
   uint64_t in_runs = 0, unsure = 0;
-  const std::span<const uint32_t> codes = steps.codes();
+  const std::span<const StepCode> codes = steps.codes();
   for (size_t i = 0; i < codes.size(); ++i) {
-    const uint32_t code = codes[i];
+    const StepCode code = codes[i];
     steps.prefetch(i + 16);
-    if (code != StepList::kLoose) {
+    if (code != StepCode::kLoose) {
       const Run& run = steps.run(code);
       ips.append({run.instructions, run.hash, hash_power(run.instructions)});
       branches += run.branches;

@@ -139,7 +139,7 @@ void FlowObserver::add(const Chunk& chunk, const Stream& stream, Prepared& prepa
   const auto& codes = chunk.steps.codes();
   const auto walk_to = [&](size_t until) {
     for (; position < until && position < codes.size(); ++position) {
-      if (codes[position] != StepList::kLoose) continue;
+      if (codes[position] != StepCode::kLoose) continue;
       const Step& s = *step++;
       if (never_changes(*s.block)) continue;
       versioned_stream_ = chunk.stream;

@@ -56,9 +56,9 @@ class BlockCounter {
       settle();
       table_ = steps.table();
     }
-    for (const uint32_t code : steps.codes()) {
-      if (code == StepList::kLoose) continue;
-      const uint32_t run = code >> StepList::kRunShift;
+    for (const StepCode code : steps.codes()) {
+      if (code == StepCode::kLoose) continue;
+      const uint32_t run = index_of(run_of(code));
       if (run >= visits_.size()) visits_.resize(std::max<size_t>(run + 1, 2 * visits_.size()));
       if (visits_[run]++ == 0) meet(chunk, code);
     }
@@ -72,7 +72,7 @@ class BlockCounter {
 
  private:
   struct Part {
-    uint32_t run;
+    RunId run;
     BlockKey key;
     HotBlock once;  // of one visit
   };
@@ -82,15 +82,14 @@ class BlockCounter {
             std::clamp(chunk.steps.time_at(0), b.from, std::max(b.from, b.until)),
             instructions};
   }
-  void meet(const Chunk& chunk, uint32_t code) {
+  void meet(const Chunk& chunk, StepCode code) {
     const Block* const* const blocks = chunk.steps.run_blocks(code);
     for (uint32_t i = 0; i < chunk.steps.run(code).size; ++i)
-      parts_.push_back(
-          {code >> StepList::kRunShift, key(*blocks[i]), hot(chunk, *blocks[i], blocks[i]->count)});
+      parts_.push_back({run_of(code), key(*blocks[i]), hot(chunk, *blocks[i], blocks[i]->count)});
   }
   void settle() {
     for (Part& p : parts_) {
-      p.once.instructions *= visits_[p.run];
+      p.once.instructions *= visits_[index_of(p.run)];
       blocks_[p.key].add(p.once);
     }
     parts_.clear();

@@ -69,12 +69,12 @@ struct Program {
   }
 };
 
-uint32_t next(const RunCache& runs, uint32_t run, unsigned atom) { return runs.links()[run].next[atom]; }
+Edge next(const RunCache& runs, RunId run, unsigned atom) { return runs.link(run).next[atom]; }
 
 TEST(RunsArm64, EndAtTheNextWaypoint) {
   const Program p;
   RunCache runs(p.map({.wfx = true}));
-  const uint32_t first = runs.at(kKernelSpace, at(0));
+  const RunId first = runs.at(kKernelSpace, at(0));
   EXPECT_EQ(runs.at(kKernelSpace, at(0)), first);
   EXPECT_EQ(runs.table()[first].instructions, 3U);
   EXPECT_EQ(runs.table()[first].size, 1U);
@@ -91,56 +91,56 @@ TEST(RunsArm64, EndAtTheNextWaypoint) {
   EXPECT_EQ(end(10), RunEnd::kStop) << "a breakpoint";
   EXPECT_EQ(end(11), RunEnd::kExceptionReturn);
   EXPECT_EQ(end(12), RunEnd::kStop) << "text that changes";
-  EXPECT_EQ(runs.at(kKernelSpace, at(0) + 2), 0U) << "no A64 instruction begins there";
-  EXPECT_EQ(runs.at(kKernelSpace, 0xffff900000000000), 0U) << "no text, no memory for it";
+  EXPECT_EQ(runs.at(kKernelSpace, at(0) + 2), RunId::kNone) << "no A64 instruction begins there";
+  EXPECT_EQ(runs.at(kKernelSpace, 0xffff900000000000), RunId::kNone) << "no text, no memory for it";
 }
 
 TEST(RunsArm64, LinksSayWhereAnAtomLeads) {
   const Program p;
   RunCache runs(p.map({.return_stack = true}));
-  const uint32_t cond = runs.at(kKernelSpace, at(0)), call = runs.at(kKernelSpace, at(3));
-  const uint32_t ret = runs.at(kKernelSpace, at(4));
-  EXPECT_EQ(next(runs, cond, 0), kUnknown);
-  EXPECT_NE(runs.follow(cond, 0), kUnknown);
-  EXPECT_NE(runs.follow(cond, 1), kUnknown);
+  const RunId cond = runs.at(kKernelSpace, at(0)), call = runs.at(kKernelSpace, at(3));
+  const RunId ret = runs.at(kKernelSpace, at(4));
+  EXPECT_EQ(next(runs, cond, 0), Edge::kUnknown);
+  EXPECT_NE(runs.follow(cond, 0), Edge::kUnknown);
+  EXPECT_NE(runs.follow(cond, 1), Edge::kUnknown);
   EXPECT_EQ(next(runs, cond, 0), edge_to(call));
   EXPECT_EQ(next(runs, cond, 1), edge_to(ret));
-  EXPECT_EQ(runs.links()[cond].push, 0U);
-  EXPECT_NE(runs.follow(call, 1), kUnknown);
+  EXPECT_EQ(runs.link(cond).push, Edge::kNone);
+  EXPECT_NE(runs.follow(call, 1), Edge::kUnknown);
   EXPECT_EQ(next(runs, call, 1), edge_to(runs.at(kKernelSpace, at(8))));
-  EXPECT_EQ(runs.links()[call].push, edge_to(ret));
-  EXPECT_EQ(runs.follow(call, 0), kUnknown) << "a call is never passed";
-  EXPECT_EQ(next(runs, call, 0), kUnknown);
-  EXPECT_EQ(next(runs, ret, 1), kReturn);
-  EXPECT_EQ(next(runs, ret, 0), kUnknown);
-  EXPECT_EQ(runs.follow(ret, 1), kUnknown);
-  const uint32_t blr = runs.at(kKernelSpace, at(5));
-  EXPECT_EQ(next(runs, blr, 1), kUnknown) << "what it pushes is not known yet";
-  EXPECT_NE(runs.follow(blr, 1), kUnknown);
-  EXPECT_EQ(next(runs, blr, 1), kIndirect);
-  EXPECT_EQ(runs.links()[blr].push, edge_to(runs.at(kKernelSpace, at(6))));
-  EXPECT_EQ(runs.follow(runs.at(kKernelSpace, at(6)), 1), kUnknown) << "an ISB is more than an edge";
-  EXPECT_EQ(runs.follow(runs.at(kKernelSpace, at(11)), 1), kUnknown) << "so is an ERET";
-  EXPECT_EQ(runs.follow(runs.at(kKernelSpace, at(12)), 1), kUnknown);
+  EXPECT_EQ(runs.link(call).push, edge_to(ret));
+  EXPECT_EQ(runs.follow(call, 0), Edge::kUnknown) << "a call is never passed";
+  EXPECT_EQ(next(runs, call, 0), Edge::kUnknown);
+  EXPECT_EQ(next(runs, ret, 1), Edge::kReturn);
+  EXPECT_EQ(next(runs, ret, 0), Edge::kUnknown);
+  EXPECT_EQ(runs.follow(ret, 1), Edge::kUnknown);
+  const RunId blr = runs.at(kKernelSpace, at(5));
+  EXPECT_EQ(next(runs, blr, 1), Edge::kUnknown) << "what it pushes is not known yet";
+  EXPECT_NE(runs.follow(blr, 1), Edge::kUnknown);
+  EXPECT_EQ(next(runs, blr, 1), Edge::kIndirect);
+  EXPECT_EQ(runs.link(blr).push, edge_to(runs.at(kKernelSpace, at(6))));
+  EXPECT_EQ(runs.follow(runs.at(kKernelSpace, at(6)), 1), Edge::kUnknown) << "an ISB is more than an edge";
+  EXPECT_EQ(runs.follow(runs.at(kKernelSpace, at(11)), 1), Edge::kUnknown) << "so is an ERET";
+  EXPECT_EQ(runs.follow(runs.at(kKernelSpace, at(12)), 1), Edge::kUnknown);
 }
 
 TEST(RunsArm64, WithoutReturnStackNothingIsPushed) {
   const Program p;
   RunCache runs(p.map());
-  const uint32_t call = runs.at(kKernelSpace, at(3));
-  EXPECT_NE(runs.follow(call, 1), kUnknown);
-  EXPECT_EQ(runs.links()[call].push, 0U);
-  EXPECT_EQ(next(runs, runs.at(kKernelSpace, at(4)), 1), kIndirect);
-  EXPECT_EQ(next(runs, runs.at(kKernelSpace, at(5)), 1), kIndirect);
+  const RunId call = runs.at(kKernelSpace, at(3));
+  EXPECT_NE(runs.follow(call, 1), Edge::kUnknown);
+  EXPECT_EQ(runs.link(call).push, Edge::kNone);
+  EXPECT_EQ(next(runs, runs.at(kKernelSpace, at(4)), 1), Edge::kIndirect);
+  EXPECT_EQ(next(runs, runs.at(kKernelSpace, at(5)), 1), Edge::kIndirect);
 }
 
 TEST(RunsArm64, NoWayLeadsBackToTheHook) {
   const Program p;
   RunCache runs(p.map({.return_stack = true, .hook = at(4)}));
-  EXPECT_EQ(runs.follow(runs.at(kKernelSpace, at(3)), 1), kUnknown);
-  EXPECT_EQ(runs.back_at(kKernelSpace, at(4)), 0U);
-  EXPECT_NE(runs.back_at(kKernelSpace, at(5)), 0U);
-  EXPECT_EQ(runs.back_at(kKernelSpace, 0x400000), 0U) << "the other half of the address space";
+  EXPECT_EQ(runs.follow(runs.at(kKernelSpace, at(3)), 1), Edge::kUnknown);
+  EXPECT_EQ(runs.back_at(kKernelSpace, at(4)), RunId::kNone);
+  EXPECT_NE(runs.back_at(kKernelSpace, at(5)), RunId::kNone);
+  EXPECT_EQ(runs.back_at(kKernelSpace, 0x400000), RunId::kNone) << "the other half of the address space";
 }
 
 TEST(RunsArm64, OneStateOfTheText) {
@@ -175,7 +175,7 @@ TEST(RunsArm64, StraightCodeWithoutEnd) {
   const Program p(code);
   RunCache runs(p.map({.text_at = TextAt::kFirst}));
   EXPECT_EQ(runs.run(runs.at(kKernelSpace, at(0))).end, RunEnd::kStop);
-  const uint32_t run = runs.at(kKernelSpace, at(500));
+  const RunId run = runs.at(kKernelSpace, at(500));
   EXPECT_EQ(runs.run(run).end, RunEnd::kIndirect);
   EXPECT_EQ(runs.table()[run].instructions, 601U);
   EXPECT_EQ(runs.table()[run].size, 3U);
@@ -187,7 +187,7 @@ TEST(RunsArm64, StraightCodeWithoutEnd) {
 TEST(RunsArm64, DecodersThatShareThemAgree) {
   const Program p;
   const auto map = p.map({.return_stack = true});
-  std::array<std::vector<uint32_t>, 4> found;
+  std::array<std::vector<RunId>, 4> found;
   std::vector<std::thread> threads;
   for (auto& mine : found) {
     threads.emplace_back([&mine, &map] {
@@ -233,10 +233,10 @@ void stack_is_a_list(uint64_t seed, size_t most) {
       stack.push(a, kA64);
       list.push_back(a);
     } else if (what == 1) {
-      uint32_t* const ring = stack.borrow(*map, kKernelSpace);
+      Edge* const ring = stack.borrow(*map, kKernelSpace);
       const uint64_t top = stack.newest() + 1;
       ring[top % RetStack::kRing] = edge_to(runs.at(kKernelSpace, a));
-      ring[(top - RetStack::kSize) % RetStack::kRing] = 0;
+      ring[(top - RetStack::kSize) % RetStack::kRing] = Edge::kNone;
       stack.restore(top);
       list.push_back(a);
     } else if (what == 2 || random.chance(90)) {

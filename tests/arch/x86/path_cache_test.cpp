@@ -58,27 +58,28 @@ TEST(PathPackets, AreWhatAReaderOfPacketsFinds) {
 
 TEST(CachedPath, IsTheSameOnlyWithAllThatDecidesIt) {
   const PathPackets packets{.key = 0x0300'0000'0000'0c86, .ip = 0x401000};
-  std::array<uint32_t, 6> stack = {0x10, 0x20, 0x30, 0x40, 0x50, 0x60};
-  const uint32_t* const newest = &stack[5];
+  constexpr Edge kAt{0x70};
+  std::array<Edge, 6> stack = {Edge{0x10}, Edge{0x20}, Edge{0x30}, Edge{0x40}, Edge{0x50}, Edge{0x60}};
+  const Edge* const newest = &stack[5];
   CachedPath path;
-  EXPECT_FALSE(path.is(packets, 0x70, newest));
+  EXPECT_FALSE(path.is(packets, kAt, newest));
   path.packets = packets;
-  path.out[0] = 0x70;
+  path.out[0] = step_code(kAt, 0);
   path.returns = CachedPath::newest_at(newest);
-  EXPECT_EQ(path.returns, (CachedPath::Returns{0x20, 0x30, 0x40, 0x50, 0x60}));
-  EXPECT_TRUE(path.is(packets, 0x70, newest));
-  path.out[0] = 0x70 | StepList::kTakenBit;
-  EXPECT_TRUE(path.is(packets, 0x70, newest));
-  EXPECT_FALSE(path.is({.key = packets.key ^ 0x20, .ip = packets.ip}, 0x70, newest));
-  EXPECT_FALSE(path.is({.key = packets.key, .ip = packets.ip + 1}, 0x70, newest));
-  EXPECT_FALSE(path.is(packets, 0x80, newest));
+  EXPECT_EQ(path.returns, (CachedPath::Returns{Edge{0x20}, Edge{0x30}, Edge{0x40}, Edge{0x50}, Edge{0x60}}));
+  EXPECT_TRUE(path.is(packets, kAt, newest));
+  path.out[0] = step_code(kAt, kTakenBit);
+  EXPECT_TRUE(path.is(packets, kAt, newest));
+  EXPECT_FALSE(path.is({.key = packets.key ^ 0x20, .ip = packets.ip}, kAt, newest));
+  EXPECT_FALSE(path.is({.key = packets.key, .ip = packets.ip + 1}, kAt, newest));
+  EXPECT_FALSE(path.is(packets, Edge{0x80}, newest));
   // The entries that it pops, and no others.
   for (uint8_t pops = 0; pops <= CachedPath::kMaxCalls; ++pops) {
     path.pops = pops;
     for (size_t i = 0; i < stack.size(); ++i) {
       auto other = stack;
-      other[i] ^= 0x100;
-      EXPECT_EQ(path.is(packets, 0x70, &other[5]), i + pops < stack.size()) << int{pops} << " of " << i;
+      other[i] = Edge{std::to_underlying(other[i]) ^ 0x100};
+      EXPECT_EQ(path.is(packets, kAt, &other[5]), i + pops < stack.size()) << int{pops} << " of " << i;
     }
   }
 }

@@ -5,6 +5,7 @@
 #include <deque>
 #include <set>
 #include <thread>
+#include <tuple>
 
 #include "arch/x86/state.h"
 #include "tests/arch/x86/flow_fixture.h"
@@ -24,13 +25,13 @@ struct Program : FlowFixture {
     code(kCallee, {0x74, 0x01, 0x90, 0xc3});
     map = std::make_shared<CodeMap>(text(), TextAt::kAsof, std::move(hooks), false);
   }
-  uint32_t at(RunCache& cache, Addr a) const { return cache.at(stream.contexts.at(0).space, a, 64); }
+  RunId at(RunCache& cache, Addr a) const { return cache.at(stream.contexts.at(0).space, a, 64); }
 };
 
 TEST(Runs, GoThroughCallsUpToADecision) {
   const Program p;
   RunCache cache(p.map);
-  const uint32_t id = p.at(cache, kMain);
+  const RunId id = p.at(cache, kMain);
   EXPECT_EQ(p.at(cache, kMain), id);
   const FlowRun& run = cache.run(id);
   EXPECT_EQ(run.end, RunEnd::kCond);
@@ -55,19 +56,19 @@ TEST(Runs, WhatIsNotKnownIsForTheCarefulWalk) {
 TEST(Links, SayWhereARunLeadsAndWhatItLeaves) {
   const Program p;
   RunCache cache(p.map);
-  const uint32_t main = p.at(cache, kMain);
-  EXPECT_EQ(cache.link(main).next[1], kUnknown);
+  const RunId main = p.at(cache, kMain);
+  EXPECT_EQ(cache.link(main).next[1], Edge::kUnknown);
   ASSERT_TRUE(cache.follow(main, 1));
-  const uint32_t taken = run_of(cache.link(main).next[1]);
+  const RunId taken = run_of(cache.link(main).next[1]);
   EXPECT_EQ(cache.run(taken).ip, kCallee + 3);
-  EXPECT_EQ(cache.link(main).next[0], kUnknown);
+  EXPECT_EQ(cache.link(main).next[0], Edge::kUnknown);
   EXPECT_EQ(cache.link(main).next[1], edge_to(taken));
   EXPECT_EQ(Link::push(cache.link(main).effect), edge_to(p.at(cache, kLoop)));
   EXPECT_EQ(Link::instructions(cache.link(main).effect), 2U);
-  EXPECT_EQ(cache.link(taken).next[1], kReturn);
-  EXPECT_EQ(cache.link(taken).next[0], kUnknown);
+  EXPECT_EQ(cache.link(taken).next[1], Edge::kReturn);
+  EXPECT_EQ(cache.link(taken).next[0], Edge::kUnknown);
   EXPECT_TRUE(cache.follow_indirect(p.at(cache, kJump)));
-  EXPECT_EQ(cache.link(p.at(cache, kJump)).next[0], kIndirect);
+  EXPECT_EQ(cache.link(p.at(cache, kJump)).next[0], Edge::kIndirect);
   EXPECT_FALSE(cache.follow_indirect(main));
 }
 
@@ -79,7 +80,7 @@ TEST(Links, AReturnToARunsOwnCallIsAWayLikeAnyOther) {
   fixture.code(kOne + 0x10, {0xc3});
   RunCache cache(std::make_shared<CodeMap>(fixture.text(), TextAt::kAsof, std::vector<Addr>{}, false));
   const auto at = [&](Addr a) { return cache.at(fixture.stream.contexts.at(0).space, a, 64); };
-  const uint32_t run = at(kTwo);
+  const RunId run = at(kTwo);
   ASSERT_EQ(cache.run(run).end, RunEnd::kRet);
   ASSERT_EQ(cache.run(run).call_count, 2);
   ASSERT_TRUE(cache.follow(run, 1));
@@ -99,14 +100,13 @@ TEST(Links, SeveralCallsAreLeftInTheirOrder) {
       fixture.code(kLast, {0x74, 0x00, 0x90});  // je
     RunCache cache(std::make_shared<CodeMap>(fixture.text(), TextAt::kAsof, std::vector<Addr>{}, false));
     const auto at = [&](Addr a) { return cache.at(fixture.stream.contexts.at(0).space, a, 64); };
-    const uint32_t run = at(kOne);
+    const RunId run = at(kOne);
     ASSERT_EQ(cache.run(run).call_count, 3);
     ASSERT_TRUE(indirect ? cache.follow_indirect(run) : cache.follow(run, 1));
-    const uint32_t index = cache.link(run).next[1];
-    ASSERT_GE(index, kFirstMultiCall);
-    ASSERT_LT(index, kFirstEdge);
-    const uint32_t* const entry = cache.multi_call_edges() + index;
-    EXPECT_EQ(MultiCallEdges::next(entry), indirect ? kIndirect : edge_to(at(kLast + 2)));
+    const Edge index = cache.link(run).next[1];
+    ASSERT_TRUE(is_multi_call(index));
+    const Edge* const entry = MultiCallEdges::entry(cache.multi_call_edges(), index);
+    EXPECT_EQ(MultiCallEdges::next(entry), indirect ? Edge::kIndirect : edge_to(at(kLast + 2)));
     const auto edges = MultiCallEdges::returns(entry);
     ASSERT_EQ(edges.size(), 2U);
     EXPECT_EQ(edges[0], edge_to(at(kOne + 5)));
@@ -119,16 +119,18 @@ TEST(Links, SeveralCallsAreLeftInTheirOrder) {
 
 TEST(Links, WithoutRoomForSeveralCallsTheCarefulWalkDoesThem) {
   MultiCallEdges multi_call_edges;
-  const std::vector<uint32_t> edges(1000, kFirstEdge);
-  uint32_t last = 0;
-  while (const uint32_t at = multi_call_edges.add(kFirstEdge, edges)) {
+  constexpr uint32_t kWords = std::to_underlying(Edge::kFirstRun);
+  const std::vector<Edge> edges(1000, Edge::kFirstRun);
+  Edge last = Edge::kNone, at = Edge::kNone;
+  while ((at = multi_call_edges.add(Edge::kFirstRun, edges)) != Edge::kNone) {
     EXPECT_GT(at, last);
-    ASSERT_LT(at + 2 + edges.size(), kFirstEdge + 1);
+    ASSERT_LT(std::to_underlying(at) + 2 + edges.size(), kWords + 1);
     last = at;
   }
-  EXPECT_GT(last, kFirstEdge / 2);
-  EXPECT_EQ(multi_call_edges.add(kFirstEdge, edges), 0U);
-  EXPECT_EQ(MultiCallEdges::returns(multi_call_edges.words() + last).size(), edges.size());
+  EXPECT_GT(std::to_underlying(last), kWords / 2);
+  EXPECT_EQ(multi_call_edges.add(Edge::kFirstRun, edges), Edge::kNone);
+  const Edge* const entry = MultiCallEdges::entry(multi_call_edges.words(), last);
+  EXPECT_EQ(MultiCallEdges::returns(entry).size(), edges.size());
 }
 
 TEST(PlacePage, ThreadsThatAddAnAddressGetOnePlace) {
@@ -151,7 +153,7 @@ TEST(PlacePage, ThreadsThatAddAnAddressGetOnePlace) {
     const Place* const place = page.find(0x7000 + ip);
     ASSERT_EQ(place, seen[0][ip]);
     EXPECT_EQ((place->block() - 1) % kAddresses, ip);
-    EXPECT_EQ(place->run(), 0U);
+    EXPECT_EQ(place->run(), RunId::kNone);
   }
 }
 
@@ -160,9 +162,10 @@ TEST(Place, TheFirstRunStays) {
   ASSERT_TRUE(place.take(0x1234, (1U << Place::kBlockBits) - 1));
   EXPECT_FALSE(place.take(0x1235, 7));
   EXPECT_TRUE(place.take(0x1234, 7)) << "already taken by this address";
-  EXPECT_EQ(place.set_run(RunTable::kMax - 1), RunTable::kMax - 1);
-  EXPECT_EQ(place.set_run(5), RunTable::kMax - 1);
-  EXPECT_EQ(place.run(), RunTable::kMax - 1);
+  constexpr RunId kHighest{RunTable::kMax - 1};
+  EXPECT_EQ(place.set_run(kHighest), kHighest);
+  EXPECT_EQ(place.set_run(RunId{5}), kHighest);
+  EXPECT_EQ(place.run(), kHighest);
   EXPECT_EQ(place.block(), (1U << Place::kBlockBits) - 1);
   EXPECT_TRUE(place.is(0x1234));
   EXPECT_FALSE(place.is(0x1230));
@@ -171,16 +174,16 @@ TEST(Place, TheFirstRunStays) {
 TEST(CodeMap, ThreadsFindTheSameRuns) {
   const Program p;
   constexpr int kThreads = 4;
-  std::vector<std::vector<uint32_t>> seen(kThreads);
+  std::vector<std::vector<std::tuple<RunId, Edge, Edge>>> seen(kThreads);
   std::vector<std::thread> threads;
   for (int t = 0; t < kThreads; ++t) {
     threads.emplace_back([&, t] {
       RunCache cache(p.map);
       for (const Addr a : {kMain, kLoop, kJump, kCallee, kCallee + 2, kCallee + 3}) {
-        const uint32_t run = p.at(cache, a);
+        const RunId run = p.at(cache, a);
         cache.follow(run, 0);
         cache.follow(run, 1);
-        seen[t].insert(seen[t].end(), {run, cache.link(run).next[0], cache.link(run).next[1]});
+        seen[t].emplace_back(run, cache.link(run).next[0], cache.link(run).next[1]);
       }
     });
   }
@@ -193,7 +196,7 @@ TEST(CodeMap, ThreadsFindTheSameRuns) {
 TEST(RetStack, IsAStackOf64WhoeverWritesIt) {
   const Program p;
   RunCache cache(p.map);
-  const std::array<uint32_t, 3> runs = {p.at(cache, kMain), p.at(cache, kLoop), p.at(cache, kCallee)};
+  const std::array<RunId, 3> runs = {p.at(cache, kMain), p.at(cache, kLoop), p.at(cache, kCallee)};
   const std::array<Space, 2> spaces = {cache.run(runs[0]).space, kKernelSpace};
   for (uint64_t seed = 1; seed <= 200; ++seed) {
     asof::test::SimRandom random(seed);
@@ -207,19 +210,19 @@ TEST(RetStack, IsAStackOf64WhoeverWritesIt) {
     for (int i = 0; i < 600; ++i) {
       const uint64_t what = random.below(deep ? 40 : 100);
       if (what == 0) {
-        uint32_t* const places = stack.borrow(cache.map(), spaces[random.below(2)], 64);
+        Edge* const places = stack.borrow(cache.map(), spaces[random.below(2)], 64);
         uint32_t newest = stack.newest(), most = newest;
         stack.make_places(newest);
         most = newest;
         for (uint64_t k = random.below(200); k > 0; --k) {
-          const uint32_t run = runs[random.below(3)];
+          const RunId run = runs[random.below(3)];
           places[newest + 1] = edge_to(run);  // whether it is pushed or not
           if (random.below(2) == 0) continue;
           most = std::max(most, ++newest);
           push(cache.run(run).ip);
         }
-        for (uint64_t k = random.below(most - newest + 30); k > 0 && places[newest] != 0 && !model.empty();
-             --k) {
+        for (uint64_t k = random.below(most - newest + 30);
+             k > 0 && places[newest] != Edge::kNone && !model.empty(); --k) {
           --newest;
           model.pop_back();
         }
