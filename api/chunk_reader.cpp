@@ -52,8 +52,8 @@ void ChunkReader::deliver(asof::Chunk& chunk, const asof::Stream&, Prepared*) {
   chunks_.give(chunk, bytes_of(chunk));
 }
 
-void ChunkReader::finished(std::exception_ptr error) {
-  chunks_.end(std::move(error));
+void ChunkReader::finished(const std::exception_ptr& error) {
+  chunks_.end(error);
   chunks_.wait_until_closed();
 }
 

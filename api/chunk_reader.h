@@ -24,7 +24,7 @@ class ChunkReader final : private asof::ChunkConsumer {
 
  private:
   void deliver(asof::Chunk& chunk, const asof::Stream& stream, Prepared* prepared) override;
-  void finished(std::exception_ptr error) override;
+  void finished(const std::exception_ptr& error) override;
   bool stopped() const override { return closed_; }
   void run();
 

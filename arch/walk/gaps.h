@@ -13,6 +13,7 @@ namespace asof::walk {
 //   void lose_sync(State&)                   from here on where the flow is is not known
 //   void after_gap(State&)                   a gap was closed
 template <class Flow, class State>
+// NOLINTNEXTLINE(bugprone-crtp-constructor-accessibility): Hypotheses is between this and Flow.
 class Gaps : protected SegmentLog {
  protected:
   // `why` is the reason, or gives it when it is called: a gap that goes on already has one.

@@ -84,8 +84,6 @@ class Hypotheses : protected Gaps<Flow, typename Types::State> {
   using TimeKnown = typename Types::TimeKnown;
   using Trial = walk::Trial<TimeKnown>;
 
-  Hypotheses(const TextStore& text, const DecodeOptions& options) : options_(options), text_(text) {}
-
   // The text at s.ip, or nullptr: then (Emit) a gap is open, or `why` says why a hypothesis ends.
   template <bool Emit>
   Variant* text(State& s, Trial* trial, Stop& why);
@@ -175,6 +173,9 @@ class Hypotheses : protected Gaps<Flow, typename Types::State> {
   Candidates<typename Types::Isa> candidates_;
 
  private:
+  friend Flow;
+  Hypotheses(const TextStore& text, const DecodeOptions& options) : options_(options), text_(text) {}
+
   static constexpr uint32_t kTrialBlocks = 1 << 16;
   static constexpr uint32_t kMaxDepth = 200;  // nested choices: each is a stack frame with a State
   struct Verdict;

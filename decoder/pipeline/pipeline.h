@@ -37,7 +37,7 @@ class ChunkConsumer {
   // once, while it is in a cache, and does not wait (StepList::give_codes). Called by all workers.
   virtual bool delivers_steps() const { return true; }
   // After the last deliver(), while all Blocks still live. `error`: what ended the work, if anything did.
-  virtual void finished(std::exception_ptr /*error*/) {}
+  virtual void finished(const std::exception_ptr& /*error*/) {}
   // Return true to stop early (closed pipe, limit reached). Called by all workers, also while another one
   // delivers.
   virtual bool stopped() const { return false; }
