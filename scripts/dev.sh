@@ -125,7 +125,7 @@ lint() {
     xargs -P "$(nproc)" -n 4 clang-tidy-19 -p build/release --quiet
 }
 
-# The suite under another preset. Tests on large captures are for the optimised build and are skipped here.
+# The suite under another preset, with the large captures where they are restored.
 check_preset() {
   say "building build/$1"
   cmake --preset "$1" >"build/$1.configure.log" 2>&1 || { cat "build/$1.configure.log"; exit 1; }
@@ -134,7 +134,7 @@ check_preset() {
   ctest --preset "$1" -j2
 }
 
-# Each fuzzer over its seeds and as many random inputs; the same ones each time.
+# Each fuzzer over random inputs from one seed.
 fuzz_smoke() {
   say "building build/fuzz"
   cmake --preset fuzz >build/fuzz.configure.log 2>&1 || { cat build/fuzz.configure.log; exit 1; }
@@ -147,7 +147,7 @@ fuzz_smoke() {
   done
 }
 
-# Everything that `check` does, and what takes longer: lint, other compilers and sanitizers, fuzzers. About two hours on two cores.
+# Everything that `check` does, and what takes longer: lint, clang, sanitizers, fuzzers. Takes hours.
 check_all() {
   local list
   list=$(missing clang-19 libclang-rt-19-dev)

@@ -1,8 +1,9 @@
 // From packets to what the flow needs next. Binding rules of packets: Intel SDM vol. 3, "Intel PT: Packet
 // Generation Scenarios"; what errata change is named where it is handled.
+#include "arch/x86/packet_fetcher.h"
+
 #include <utility>
 
-#include "arch/x86/packet_fetcher.h"
 #include "arch/x86/sync_group.h"
 #include "arch/x86/time_order.h"
 
