@@ -30,6 +30,10 @@ void Flow::guest_walk(State& s) {
   for (;;) {
     const Packet k = packets_.next(s.p, s.block_bytes);
     const uint64_t at = static_cast<uint64_t>(s.p - begin_);
+    if (is_timing(k.type)) {
+      if (!packets_.timing<true>(s, k)) return;
+      continue;
+    }
     switch (k.type) {
       case Pk::kTip:
       case Pk::kPge:
@@ -53,13 +57,6 @@ void Flow::guest_walk(State& s) {
         break;
       case Pk::kModeTsx:
         s.p += k.size;
-        break;
-      case Pk::kTsc:
-      case Pk::kTma:
-      case Pk::kMtc:
-      case Pk::kCyc:
-      case Pk::kCbr:
-        if (!packets_.timing<true>(s, k)) return;
         break;
       case Pk::kPsb:
       case Pk::kOvf:
@@ -142,10 +139,10 @@ bool is_guest_trace(const Stream& stream) {
     for (size_t at = find_psb(trace, 0), done = 0; at != SIZE_MAX;) {
       const uint8_t* const next = look_at_pips(trace.data() + at, trace.data() + trace.size(), host, guest);
       if (host || !guest) return false;
-      const auto behind = static_cast<size_t>(next - trace.data());
-      stream.forget(piece.offset + done, piece.offset + behind);
-      done = behind;
-      at = find_psb(trace, behind);
+      const auto end = static_cast<size_t>(next - trace.data());
+      stream.forget(piece.offset + done, piece.offset + end);
+      done = end;
+      at = find_psb(trace, end);
     }
   }
   return guest;

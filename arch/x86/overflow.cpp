@@ -4,6 +4,15 @@
 #include "arch/x86/sync_group.h"
 
 namespace asof::x86 {
+namespace {
+
+void take_time(State& s, const Packet& k) {
+  if (s.clock.update(k)) s.now = s.clock.now();
+  s.clock_moved = true;
+  s.p += k.size;
+}
+
+}  // namespace
 
 // APL12: a FUP after OVF although tracing is off. The packets after it decide.
 bool PacketFetcher::fup_is_bogus(const State& s, const uint8_t* after_fup) const {
@@ -38,6 +47,10 @@ bool PacketFetcher::skip_after_overflow(State& s) const {
   State t = s;
   for (;;) {
     const Packet k = next(t.p, t.block_bytes);
+    if (is_timing(k.type)) {
+      take_time(t, k);
+      continue;
+    }
     switch (k.type) {
       case Pk::kPgd:
         if (!errata_.skd010 && !errata_.apl11) return false;
@@ -53,15 +66,6 @@ bool PacketFetcher::skip_after_overflow(State& s) const {
         t.ip = t.last_ip;
         s = t;
         return true;
-      case Pk::kTsc:
-      case Pk::kTma:
-      case Pk::kMtc:
-      case Pk::kCyc:
-      case Pk::kCbr:
-        if (t.clock.update(k)) t.now = t.clock.now();
-        t.clock_moved = true;
-        t.p += k.size;
-        break;
       case Pk::kPip:
         t.clock.update(k);
         t.p += k.size;
@@ -92,9 +96,7 @@ void PacketFetcher::resolve_overflow(State& s) const {
   for (;;) {
     const Packet k = next(t.p, t.block_bytes);
     if (is_timing(k.type) || k.type == Pk::kPad || k.type == Pk::kMnt) {
-      if (t.clock.update(k)) t.now = t.clock.now();
-      t.clock_moved = true;
-      t.p += k.size;
+      take_time(t, k);
       continue;
     }
     if (k.type != Pk::kFup) break;

@@ -48,6 +48,10 @@ enum class Pk : uint8_t {
   kBad,  // not a packet
 };
 
+constexpr bool is_timing(Pk t) {
+  return t == Pk::kTsc || t == Pk::kTma || t == Pk::kMtc || t == Pk::kCyc || t == Pk::kCbr;
+}
+
 struct Packet {
   Pk type = Pk::kBad;
   uint8_t size = 0;

@@ -273,6 +273,10 @@ void PacketFetcher::fetch_async_end(State& s) {
   Pending& d = s.pending;
   for (;;) {
     const Packet k = next(s.p, s.block_bytes);
+    if (is_timing(k.type)) {
+      if (!timing<Emit>(s, k)) return;
+      continue;
+    }
     switch (k.type) {
       case Pk::kTip:
       case Pk::kPgd:
@@ -284,13 +288,6 @@ void PacketFetcher::fetch_async_end(State& s) {
       case Pk::kModeExec:
         d.mode = exec_mode(k.value);
         s.p += k.size;
-        break;
-      case Pk::kTsc:
-      case Pk::kTma:
-      case Pk::kMtc:
-      case Pk::kCyc:
-      case Pk::kCbr:
-        if (!timing<Emit>(s, k)) return;
         break;
       case Pk::kPad:
       case Pk::kPip:

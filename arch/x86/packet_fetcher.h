@@ -12,10 +12,6 @@
 
 namespace asof::x86 {
 
-constexpr bool is_timing(Pk t) {
-  return t == Pk::kTsc || t == Pk::kTma || t == Pk::kMtc || t == Pk::kCyc || t == Pk::kCbr;
-}
-
 class PacketFetcher {
  public:
   // `log` gets the events of packets that bind to no instruction.

@@ -37,6 +37,11 @@ SyncGroup read_sync_group(std::span<const uint8_t> bytes, const Clock& clock, co
   bool done = false;
   while (!done) {
     const Packet k = read_packet(p, end);
+    if (is_timing(k.type)) {
+      g.clock.update(k);
+      p += k.size;
+      continue;
+    }
     switch (k.type) {
       case Pk::kFup:
         g.has_ip = update_ip(k.ipc, k.value, last_ip);
@@ -52,13 +57,6 @@ SyncGroup read_sync_group(std::span<const uint8_t> bytes, const Clock& clock, co
         g.cr3 = k.value;
         g.non_root = k.value2 != 0;
         g.has_cr3 = true;
-        break;
-      case Pk::kTsc:
-      case Pk::kTma:
-      case Pk::kMtc:
-      case Pk::kCyc:
-      case Pk::kCbr:
-        g.clock.update(k);
         break;
       case Pk::kPsbend:
         done = true;
@@ -178,9 +176,7 @@ bool PsbSplitter::tells_nothing(const Stretch&, uint64_t begin, uint64_t end) {
   const uint8_t* const last = p + bytes.size();
   while (p != last) {
     const Packet k = read_packet(p, last);
-    const bool timing = k.type == Pk::kMtc || k.type == Pk::kCyc || k.type == Pk::kCbr ||
-                        k.type == Pk::kTsc || k.type == Pk::kTma;
-    if (k.type != Pk::kPad && !(timing && begin == 0)) return false;
+    if (k.type != Pk::kPad && !(is_timing(k.type) && begin == 0)) return false;
     p += k.size;
   }
   return true;
@@ -218,12 +214,11 @@ Segment PsbSplitter::segment(const Stretch& s) {
 // Of the last piece at or before `offset` that has one, else of the first after it.
 uint64_t reference_at(const Stream& stream, uint64_t offset) {
   const auto& pieces = stream.pieces;
-  const auto behind = std::ranges::upper_bound(pieces, offset, {}, &StreamPiece::offset);
-  for (auto p = behind; p != pieces.begin();) {
+  const auto after = std::ranges::upper_bound(pieces, offset, {}, &StreamPiece::offset);
+  for (auto p = after; p != pieces.begin();) {
     if ((--p)->reference != 0) return p->reference;
   }
-  const auto known =
-      std::find_if(behind, pieces.end(), [](const StreamPiece& p) { return p.reference != 0; });
+  const auto known = std::find_if(after, pieces.end(), [](const StreamPiece& p) { return p.reference != 0; });
   return known == pieces.end() ? 0 : known->reference;
 }
 
