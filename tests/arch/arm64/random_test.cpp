@@ -37,7 +37,7 @@ void run_changes(EtmClock clock, uint64_t first, uint64_t count, bool pauses, bo
         decoder->decode(s, d);
         score.gaps += d.gaps.size();
         expect_high_confidence_ran(d.ran, run.truth(cpu, s), run.has_time(), score);
-        if (testing::Test::HasFailure() && times_as_many() == 1) return;
+        if (testing::Test::HasFailure() && first_failure_ends()) return;
       }
     }
     ++score.captures;
@@ -46,7 +46,7 @@ void run_changes(EtmClock clock, uint64_t first, uint64_t count, bool pauses, bo
 
 TEST(RandomArm64, FlowAndOpenCsdAndTruthAreOne) {
   uint64_t instructions = 0;
-  for (uint64_t seed = 1; seed <= 700; ++seed) {
+  for (uint64_t seed = 1; seed <= captures_of(700); ++seed) {
     SCOPED_TRACE(fmt::format("seed {}", seed));
     const EtmSimulation run({.seed = seed, .ns = 8'000, .pauses = seed % 3 == 0, .reference = seed % 2 == 0});
     const auto decoder = run.decoder();
@@ -69,7 +69,7 @@ TEST(RandomArm64, FlowAndOpenCsdAndTruthAreOne) {
     }
     instructions += all.size();
   }
-  EXPECT_GT(instructions, 1'000'000U);
+  EXPECT_GT(instructions, captures_of(1'000'000));
 }
 
 TEST(RandomArm64, SegmentsAloneChunksAndCacheMakeNoDifference) {
@@ -102,14 +102,14 @@ TEST(RandomArm64, ChangesWithFineTime) {
   Score s;
   run_changes(EtmClock::kFine, 1, 3'000, false, false, s);
   EXPECT_EQ(s.captures, captures_of(3'000));
-  EXPECT_GT(s.proved, 1'000U);
+  EXPECT_GT(s.proved, captures_of(1'000));
   EXPECT_GT(s.high_confidence * 100, s.ran * 70) << s.high_confidence << " of " << s.ran;
 }
 
 TEST(RandomArm64, ChangesWithTimeAtSyncOnly) {
   Score s;
   run_changes(EtmClock::kCoarse, 1, 2'500, false, false, s);
-  EXPECT_GT(s.proved, 1'000U);
+  EXPECT_GT(s.proved, captures_of(1'000));
   EXPECT_GT(s.high_confidence * 100, s.ran * 60) << s.high_confidence << " of " << s.ran;
 }
 
@@ -120,7 +120,7 @@ TEST(RandomArm64, ChangesWithLongWaysToTheNextSynchronisation) {
   run_changes(EtmClock::kFine, 40'001, 500, true, false, s, 20'000);
   run_changes(EtmClock::kCoarse, 50'001, 500, false, false, s, 20'000);
   run_changes(EtmClock::kNone, 60'001, 300, false, false, s, 20'000);
-  EXPECT_GT(s.proved, 1'000U);
+  EXPECT_GT(s.proved, captures_of(1'000));
   EXPECT_GT(s.high_confidence * 100, s.ran * 60) << s.high_confidence << " of " << s.ran;
 }
 
@@ -132,7 +132,7 @@ TEST(RandomArm64, KprobesUnderStopMachine) {
   run_changes(EtmClock::kCoarse, 90'001, 500, true, false, s, 1, 2);
   run_changes(EtmClock::kNone, 100'001, 500, false, false, s, 1, 3);
   run_changes(EtmClock::kCoarse, 110'001, 300, false, true, s, 1, 4);
-  EXPECT_GT(s.proved, 1'000U);
+  EXPECT_GT(s.proved, captures_of(1'000));
   EXPECT_GT(s.high_confidence * 100, s.ran * 60) << s.high_confidence << " of " << s.ran;
 }
 
@@ -143,8 +143,8 @@ TEST(RandomArm64, ChangesThatNobodyRecords) {
   run_changes(EtmClock::kFine, 120'001, 1'000, false, false, s, 1, 0, 50);
   run_changes(EtmClock::kCoarse, 130'001, 700, true, false, s, 1, 0, 30);
   run_changes(EtmClock::kCoarse, 140'001, 300, false, false, s, 1, 3, 50);
-  EXPECT_GT(s.proved, 300U);
-  EXPECT_GT(s.gaps, 300U);
+  EXPECT_GT(s.proved, captures_of(300));
+  EXPECT_GT(s.gaps, captures_of(300));
   EXPECT_GT(s.high_confidence * 100, s.ran * 30) << s.high_confidence << " of " << s.ran;
 }
 
@@ -155,7 +155,7 @@ TEST(RandomArm64, LongRuns) {
   run_changes(EtmClock::kFine, 120'601, 200, false, false, s, 1, 0, 50, true);
   run_changes(EtmClock::kZero, 5'701, 50, false, false, s, 1, 0, 0, true);
   run_changes(EtmClock::kCoarse, 130'001, 100, true, false, s, 1, 0, 30, true);
-  EXPECT_EQ(s.captures, captures_of(350));
+  EXPECT_EQ(s.captures, captures_of(200) + captures_of(50) + captures_of(100));
   EXPECT_GT(s.high_confidence * 100, s.ran * 30) << s.high_confidence << " of " << s.ran;
 }
 
@@ -163,7 +163,7 @@ TEST(RandomArm64, ChangesWithoutTimestamps) {
   Score s;
   run_changes(EtmClock::kNone, 1, 1'500, false, false, s);
   run_changes(EtmClock::kZero, 5'001, 1'000, false, false, s);
-  EXPECT_GT(s.proved, 1'000U);
+  EXPECT_GT(s.proved, captures_of(1'000));
   EXPECT_GT(s.high_confidence * 100, s.ran * 50) << s.high_confidence << " of " << s.ran;
 }
 
