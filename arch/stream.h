@@ -23,7 +23,7 @@ class TraceBytes {
   virtual void read(uint64_t at, std::span<uint8_t> out) const = 0;
   // Where byte `at` is in the file.
   virtual uint64_t file_offset(uint64_t at) const = 0;
-  // Gives the memory behind bytes [from, to) back, where it can be had again.
+  // Releases the memory of bytes [from, to) where they can be read again.
   virtual void forget(uint64_t from, uint64_t to) const = 0;
 };
 

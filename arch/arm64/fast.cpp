@@ -3,7 +3,7 @@
 // with the state the careful walk would have there.
 //
 // Invariants:
-//  * It stands at the start of a run, or after an indirect branch whose target is not known yet; every run it
+//  * It is at the start of a run, or after an indirect branch whose target is not known yet; every run it
 //    writes down was decided by the trace.
 //  * A packet is used up or not touched; atoms are used one by one.
 //  * All atoms of a packet ran after the same timestamp: the time of what is written down changes only
@@ -78,10 +78,10 @@ Edge Flow::fast_follow(FastWalk& w, Edge edge, uint32_t atom, Time lo) {
   if (next != Edge::kUnknown || atom == 0) return next;
   const FlowRun& run = runs_->run(run_of(edge));
   if (run.end == RunEnd::kSync) {
-    const RunId behind = runs_->at(w.space, run.end_ip());
-    if (behind == RunId::kNone) return Edge::kUnknown;
+    const RunId next_run = runs_->at(w.space, run.end_ip());
+    if (next_run == RunId::kNone) return Edge::kUnknown;
     w.synced_lo = lo;
-    return edge_to(behind);
+    return edge_to(next_run);
   }
   if (run.end != RunEnd::kExceptionReturn) return Edge::kUnknown;
   w.synced_lo = lo;

@@ -1,4 +1,4 @@
-// OpenCSD's full decoders behind the same interface: the way ETMv3 and PTM are decoded (32-bit cores before
+// OpenCSD's full decoders with the same interface: they decode ETMv3 and PTM (32-bit cores before
 // Armv8), and the reference for ETMv4 and ETE.
 #pragma once
 #include <memory>

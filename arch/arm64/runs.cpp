@@ -142,8 +142,8 @@ Edge RunCache::follow(RunId id, uint32_t atom) {
   Edge edge = Edge::kIndirect;
   if (f.end == RunEnd::kDirect || f.end == RunEnd::kWait) [[likely]] {
     if (atom == 0 ? !f.may_skip : !link_push(id)) return Edge::kUnknown;
-    const Addr behind = f.end_ip(), target = f.end == RunEnd::kDirect ? f.target() : behind;
-    const RunId to = same_half(f.space, atom == 0 ? behind : target);
+    const Addr fall_through = f.end_ip(), target = f.end == RunEnd::kDirect ? f.target() : fall_through;
+    const RunId to = same_half(f.space, atom == 0 ? fall_through : target);
     if (to == RunId::kNone) return Edge::kUnknown;
     edge = edge_to(to);
   } else if (f.end != RunEnd::kIndirect || !f.link || atom == 0 || !link_push(id)) {

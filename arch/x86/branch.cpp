@@ -314,10 +314,10 @@ bool Flow::settle_return(State& s, Variant& v, Trial* trial, Stop& why) {
     if (!path_in_doubt(s) && s.rets.next_is_sure()) s.rets.settle(Returns::Policy::kKeep);
     return true;
   }
-  std::vector<Hypothesis> ways;
-  if (has_kept) ways.push_back({{&v, kTimeMin}, Returns::Policy::kKeep});
-  if (has_taken) ways.push_back({{&v, kTimeMin}, Returns::Policy::kTake});
-  const Hypothesis* h = choose<Emit>(s, ways, ways.size() < 2, trial, why);
+  std::vector<Hypothesis> rules;
+  if (has_kept) rules.push_back({{&v, kTimeMin}, Returns::Policy::kKeep});
+  if (has_taken) rules.push_back({{&v, kTimeMin}, Returns::Policy::kTake});
+  const Hypothesis* h = choose<Emit>(s, rules, rules.size() < 2, trial, why);
   if (h == nullptr) return false;
   if (s.rets.split()) s.rets.follow(h->returns);  // not proved
   return true;

@@ -65,9 +65,9 @@ bool Flow::fast_bit(FastWalk& w) {
   if (top != Edge::kAddressOnly) return leads_to_run(top);
   const Addr to = w.rets->address(w.newest);
   if (is_kernel_address(to) != (run.space == kKernelSpace)) return false;
-  const RunId behind = runs.at(run.space, to, run.mode);
-  if (behind == RunId::kNone) return false;
-  top = edge_to(behind);
+  const RunId return_to = runs.at(run.space, to, run.mode);
+  if (return_to == RunId::kNone) return false;
+  top = edge_to(return_to);
   return true;
 }
 

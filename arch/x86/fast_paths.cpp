@@ -76,9 +76,9 @@ bool Flow::over_paths(State& s, FastWalk& w) {
       if (packets.key == 0) {
         if (*t.p != kMtcByte || t.p + kMtcSize >= end) break;
         t.p += kMtcSize;
-        const auto behind = PathPackets::read(t.p, t.last_ip);
-        packets = behind.packets;
-        size = behind.size;
+        const auto after = PathPackets::read(t.p, t.last_ip);
+        packets = after.packets;
+        size = after.size;
         path = &paths[PathCache::place(packets, t.last_ip)];
         if (w.silent_mtc) continue;
         prefetch(*path);  // while the clock is worked out

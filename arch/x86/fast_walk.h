@@ -99,7 +99,7 @@ struct Flow::FastWalk {
     timed = written();
   }
   void tidy_stack();
-  void take_time(State& s, const uint8_t* behind);
+  void take_time(State& s, const uint8_t* after);
   void give_back();
   bool walk_bits();
   bool leave_by_tip(Edge to);
@@ -119,13 +119,13 @@ inline void Flow::FastWalk::tidy_stack() {
   first -= moved;
 }
 
-// The packet before `behind` is the first one after a timing packet: what it describes may have run
+// The packet before `after` is the first one after a timing packet: what it describes may have run
 // before that.
-inline void Flow::FastWalk::take_time(State& s, const uint8_t* behind) {
+inline void Flow::FastWalk::take_time(State& s, const uint8_t* after) {
   if (!s.clock_moved) return;
   s.clock_moved = false;
   lo = s.floor;
-  lo_until = behind;
+  lo_until = after;
   s.floor = s.clock.floor();
 }
 
@@ -166,10 +166,10 @@ inline void Flow::FastWalk::take_time(State& s, const uint8_t* behind) {
       }
     }
     end[left] = step_code(at, static_cast<uint32_t>(bit));
-    const uint64_t behind = Links::at(all_links, at).effect.load(std::memory_order_relaxed);
-    places[above] = Link::push(behind);
-    above += Link::push(behind) != Edge::kNone;
-    sum += behind;
+    const uint64_t effect = Links::at(all_links, at).effect.load(std::memory_order_relaxed);
+    places[above] = Link::push(effect);
+    above += Link::push(effect) != Edge::kNone;
+    sum += effect;
     bits <<= 1;
     at = next;
   }
@@ -188,10 +188,10 @@ inline void Flow::FastWalk::take_time(State& s, const uint8_t* behind) {
 // Out of the current run along the edge `to`, with what its link says to push.
 inline void Flow::FastWalk::leave(Edge to) {
   *out++ = step_code(cur, kTakenBit);
-  const uint64_t behind = link().effect.load(std::memory_order_relaxed);
-  instructions += Link::instructions(behind);
-  stack[newest + 1] = Link::push(behind);
-  newest += Link::push(behind) != Edge::kNone;
+  const uint64_t effect = link().effect.load(std::memory_order_relaxed);
+  instructions += Link::instructions(effect);
+  stack[newest + 1] = Link::push(effect);
+  newest += Link::push(effect) != Edge::kNone;
   highest = std::max(highest, newest);
   most = std::max(most, newest);
   cur = to;

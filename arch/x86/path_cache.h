@@ -96,9 +96,9 @@ struct PathPackets::Read {
   Read r;
   r.size = full_bits / 8 + lead.size + (kPathTipSizes[rest >> 8 & 0xff] & lead.is_tnt);
   const unsigned tnt_bits = full_bits + (lead.is_tnt & 8U);
-  const uint8_t* const behind = p + tnt_bits / 8;
-  const PathTip& tip = kPathTips[*behind];
-  r.packets.ip = (last_ip & tip.kept) | (load_le(behind + 1, 8) & tip.taken);
+  const uint8_t* const at_tip = p + tnt_bits / 8;
+  const PathTip& tip = kPathTips[*at_tip];
+  r.packets.ip = (last_ip & tip.kept) | (load_le(at_tip + 1, 8) & tip.taken);
   r.packets.key = (bytes & ((uint64_t{1} << tnt_bits) - 1)) | uint64_t{r.size} << 56;
   return r;
 }

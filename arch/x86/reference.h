@@ -1,4 +1,4 @@
-// The reference engine: libipt's instruction decoder behind the same contract. Slow, and with one clock
+// The reference engine: libipt's instruction decoder with the same interface. Slow, and with one clock
 // reading per fetch instead of bounds; for comparison (--engine libipt, differential tests), never for
 // results.
 #pragma once

@@ -144,7 +144,7 @@ CallSiteId RunCache::take_sites(uint32_t n) {
   return first;
 }
 
-RunId RunCache::behind(CallSiteId site, const FlowRun& of) {
+RunId RunCache::return_run(CallSiteId site, const FlowRun& of) {
   CallSite& call = map_->site(site);
   RunId run = call.run.load(std::memory_order_acquire);
   if (run == RunId::kNone) {
@@ -161,7 +161,7 @@ Edge RunCache::link_calls(RunId id, unsigned calls, Edge next) {
   const FlowRun& from = map_->run(id);
   std::array<Edge, kMaxCalls> edges;
   for (unsigned i = 0; i < calls; ++i) {
-    const RunId run = behind(from.call(i), from);
+    const RunId run = return_run(from.call(i), from);
     if (run == RunId::kNone) return Edge::kUnknown;
     edges[i] = edge_to(run);
   }
@@ -190,7 +190,7 @@ bool RunCache::follow(RunId id, uint32_t bit) {
   if (next.load(std::memory_order_acquire) != Edge::kUnknown) return true;
   RunId to{};
   if (returns) {
-    to = behind(from.call(from.call_count - 1U), from);
+    to = return_run(from.call(from.call_count - 1U), from);
   } else {
     to = at(from.space, from.targets[bit], from.mode);
   }

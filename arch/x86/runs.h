@@ -189,7 +189,7 @@ class RunCache {
   // Sees that the link of `run` says that it ends in an indirect branch. False: it does not, or as above.
   bool follow_indirect(RunId run);
   // The run after a call site, made when it is new; kNone: there is no room for it.
-  RunId behind(CallSiteId site, const FlowRun& of);
+  RunId return_run(CallSiteId site, const FlowRun& of);
 
   const std::byte* links() const { return map_->links_.bytes(); }
   const Edge* multi_call_edges() const { return map_->multi_call_edges_.words(); }

@@ -22,7 +22,7 @@ namespace asof::blocks {
 class BlockMap {
  public:
   struct Node {
-    uint32_t ways[kWays] = {};
+    uint32_t exits[kExitSlots] = {};
     RunId chain{};  // that begins with it; kNone: this block is not known
     const Block* block = nullptr;
   };
@@ -58,7 +58,7 @@ class BlockMap {
   const Node& node(uint32_t link) const { return nodes_[node_of_[link >> kRunShift]]; }
   // What a call saves for its return.
   uint32_t push_of(const Node& call) const {
-    const uint32_t link = link_to(call.ways[kReturn]);
+    const uint32_t link = link_to(call.exits[kReturn]);
     return link != 0 ? link : kNowhere;
   }
   const RunTable& runs() const { return runs_; }

@@ -35,12 +35,12 @@ inline constexpr uint64_t kFreeRaw = 1U << 20, kMaxRatio = 32, kMaxFlowRatio = 1
 enum class RecordType : uint8_t { kCapture = 1, kSymbols = 2, kCode = 3, kFlow = 4, kEnd = 5 };
 
 // Edges out of a block, as the map keeps them.
-enum Way : uint8_t {
+enum ExitSlot : uint8_t {
   kOther = 0,   // not taken, or no branch
   kTaken = 1,   // taken, or an unconditional branch
   kReturn = 2,  // of a call: where its return went
 };
-inline constexpr unsigned kWays = 3;
+inline constexpr unsigned kExitSlots = 3;
 
 // A block's second byte: the mode / 16, and what else is recorded of it.
 inline constexpr uint8_t kModeBits = 7, kHasTarget = 8, kHasTimes = 16, kHasVersions = 32;
@@ -55,7 +55,7 @@ inline constexpr uint32_t kMaxSteps = 1U << 20;  // of one flow record
 
 inline bool is_call(BranchKind kind) { return kind == BranchKind::kCall || kind == BranchKind::kCallInd; }
 
-// Calls under way, in one walk: what each saved for its return, never 0. The latest kCallDepth of them are
+// Open calls of one walk: what each saved for its return, never 0. The latest kCallDepth of them are
 // known; entries of others are 0, so that the stack needs no check of its depth.
 class Calls {
  public:
@@ -79,10 +79,10 @@ class Calls {
 // Where the map is queried for the block after this one.
 struct Exit {
   uint32_t block = 0;  // 0: nowhere
-  Way way = kOther;
+  ExitSlot slot = kOther;
 };
 // The edge by which a block is left at its end. Returns are left by kReturn of their call, if that is known.
-inline Way way_of(BranchKind kind, bool taken) {
+inline ExitSlot exit_slot(BranchKind kind, bool taken) {
   if (kind == BranchKind::kCond) return taken ? kTaken : kOther;
   return kind == BranchKind::kNone ? kOther : kTaken;
 }

@@ -88,12 +88,12 @@ bool BlockMap::add(std::span<const uint8_t> body) {
     if (!add_block(in, static_cast<uint32_t>(first + i), last_end)) return false;
   }
   uint64_t from = 0;
-  for (uint64_t i = 0, ways = in.count(3); i < ways; ++i) {
+  for (uint64_t i = 0, exits = in.count(3); i < exits; ++i) {
     from = in.difference(from);
-    const uint8_t way = in.u8();
+    const uint8_t slot = in.u8();
     const uint64_t to = in.difference(from);
-    if (!in.ok() || from >= nodes_.size() || to >= nodes_.size() || way >= kWays) return false;
-    nodes_[from].ways[way] = static_cast<uint32_t>(to);
+    if (!in.ok() || from >= nodes_.size() || to >= nodes_.size() || slot >= kExitSlots) return false;
+    nodes_[from].exits[slot] = static_cast<uint32_t>(to);
   }
   return in.ok() && in.left() == 0;
 }
@@ -126,7 +126,7 @@ void BlockMap::make_chain(uint32_t id) {
     run.branches += is_branch(b.kind);
     chain.decides = b.kind == BranchKind::kCond;
     if (is_call(b.kind)) chain.push = at;
-    for (uint32_t bit = 0; bit < 2; ++bit) chain.next[bit] = node.ways[way_of(b.kind, bit != 0)];
+    for (uint32_t bit = 0; bit < 2; ++bit) chain.next[bit] = node.exits[exit_slot(b.kind, bit != 0)];
     at = chain.next[1];
     if (!goes_on(b.kind) || chain.steps == kMaxChain || at == 0 || nodes_[at].block == nullptr) break;
     const Block& then = *nodes_[at].block;

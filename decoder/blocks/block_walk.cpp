@@ -234,7 +234,7 @@ std::string_view WalkReader::one(const Odd* odd) {
       bits_.take(1);
       quiet_ = 0;
     }
-    at_ = map_.link_to(node.ways[way_of(block.kind, taken)]);
+    at_ = map_.link_to(node.exits[exit_slot(block.kind, taken)]);
     if (is_call(block.kind)) calls_.push(map_.push_of(node));
     if (block.kind == BranchKind::kRet) {
       if (const uint32_t back = calls_.pop(); back != 0) at_ = back;

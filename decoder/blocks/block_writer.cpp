@@ -107,12 +107,12 @@ void BlockWriter::define(const Block& b) {
 }
 
 void BlockWriter::link(Exit from, uint32_t to) {
-  nodes_[from.block].ways[from.way] = to;
+  nodes_[from.block].exits[from.slot] = to;
   ++new_way_count_;
-  new_ways_.difference(last_way_, from.block);
-  new_ways_.u8(from.way);
-  new_ways_.difference(from.block, to);
-  last_way_ = from.block;
+  new_exits_.difference(last_exit_, from.block);
+  new_exits_.u8(from.slot);
+  new_exits_.difference(from.block, to);
+  last_exit_ = from.block;
 }
 
 void BlockWriter::part_of_chunk(const Chunk& chunk, FlowRecord& record, bool last) {
@@ -137,14 +137,14 @@ void BlockWriter::flush() {
     body.varint(blocks);
     body.bytes(new_blocks_.data());
     body.varint(new_way_count_);
-    body.bytes(new_ways_.data());
+    body.bytes(new_exits_.data());
     put_record(RecordType::kCode, {}, body.data(), out);
     new_blocks_.clear();
-    new_ways_.clear();
+    new_exits_.clear();
     first_new_ = static_cast<uint32_t>(nodes_.size());
     new_way_count_ = 0;
     last_end_ = 0;
-    last_way_ = 0;
+    last_exit_ = 0;
   }
   write_(out);
   write_(waiting_);

@@ -52,7 +52,7 @@ class BlockWriter {
   };
   struct Node {
     const Block* block = nullptr;  // as met last; others with the same content exist
-    uint32_t ways[kWays] = {};
+    uint32_t exits[kExitSlots] = {};
   };
   // A run of the decoders' table, once every block in it follows from the one before in the map, too. For
   // most of what is executed only these runs are examined.
@@ -107,10 +107,10 @@ class BlockWriter {
   std::vector<uint32_t> calls_;
   // Written before the flow records that wait: blocks from first_new_ on, and edges.
   uint32_t first_new_ = 1;
-  Writer new_blocks_, new_ways_;
+  Writer new_blocks_, new_exits_;
   uint32_t new_way_count_ = 0;
   Addr last_end_ = 0;
-  uint32_t last_way_ = 0;
+  uint32_t last_exit_ = 0;
   std::vector<uint8_t> waiting_;
   uint64_t flow_records_ = 0, steps_ = 0, instructions_ = 0;
   std::vector<uint8_t> symbols_;

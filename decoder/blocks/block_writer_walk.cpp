@@ -22,7 +22,7 @@ constexpr uint32_t kMostSteps = UINT8_MAX;  // of a run
 // The step's block, written where it does not follow from the one before.
 uint32_t BlockWriter::next(FlowRecord& record, const Step& step) {
   const Exit exit = record.exit;
-  const uint32_t expected = exit.block == 0 ? 0 : nodes_[exit.block].ways[exit.way];
+  const uint32_t expected = exit.block == 0 ? 0 : nodes_[exit.block].exits[exit.slot];
   const uint32_t block = expected != 0 && nodes_[expected].block == step.block ? expected : id_of(step.block);
   nodes_[block].block = step.block;
   const bool jumped = (step.flags & (Step::kAfterGap | Step::kAsyncEntry)) != 0;
@@ -45,7 +45,7 @@ void BlockWriter::step(const Chunk& chunk, FlowRecord& record, const Step& step)
   const bool taken = (step.flags & Step::kTaken) != 0;
   record.exit = {};
   if (is_complete(step)) {
-    record.exit = {block, way_of(kind, taken)};
+    record.exit = {block, exit_slot(kind, taken)};
     if (kind == BranchKind::kCond) record.bit(taken);
     if (is_call(kind)) record.calls.push(block);
     if (kind == BranchKind::kRet) {
@@ -61,7 +61,7 @@ void BlockWriter::leave(FlowRecord& record, Position at) {
   const KnownRun& run = runs_[index_of(at.run)];
   const RunEnds& ends = ends_[index_of(at.run)];
   record.quiet = run.bit ? 0 : at.quiet + run.steps;
-  record.exit = {ends.last, way_of(ends.kind, at.bit != 0)};
+  record.exit = {ends.last, exit_slot(ends.kind, at.bit != 0)};
   if (is_call(ends.kind)) record.calls.push(ends.last);
   if (ends.kind == BranchKind::kRet) {
     if (const uint32_t call = record.calls.pop(); call != 0) record.exit = {call, kReturn};
@@ -74,7 +74,7 @@ bool BlockWriter::follow(FlowRecord& record, Position at, RunId run) {
   const KnownRun& known = runs_[index_of(run)];
   if (known.steps == 0 || record.quiet + known.steps >= kMaxQuiet) return false;
   const RunEnds& ends = ends_[index_of(run)];
-  const uint32_t expected = record.exit.block == 0 ? 0 : nodes_[record.exit.block].ways[record.exit.way];
+  const uint32_t expected = record.exit.block == 0 ? 0 : nodes_[record.exit.block].exits[record.exit.slot];
   if (expected != ends.first) {
     if (record.exit.block == 0 || expected != 0) {
       record.name_block(ends.first);
@@ -86,7 +86,7 @@ bool BlockWriter::follow(FlowRecord& record, Position at, RunId run) {
   if (at.run != RunId::kNone && known.calls <= 1 && expected == ends.first) {
     KnownRun& before = runs_[index_of(at.run)];
     if (before.bit) before.next[at.bit] = run;
-    if (record.exit.way == kReturn) returns_[record.exit.block] = run;
+    if (record.exit.slot == kReturn) returns_[record.exit.block] = run;
   }
   for (uint32_t i = 0; known.calls > 1 && i < known.calls; ++i) record.calls.push(calls_[ends.calls + i]);
   return true;
@@ -175,7 +175,7 @@ void BlockWriter::learn_run(const Chunk& chunk, StepCode code) {
     const BranchKind kind = blocks[i - 1]->kind;
     const uint32_t to = id_of(blocks[i]);
     const bool plain = kind != BranchKind::kCond && kind != BranchKind::kRet;
-    if (!plain || nodes_[ends.last].ways[way_of(kind, true)] != to) {
+    if (!plain || nodes_[ends.last].exits[exit_slot(kind, true)] != to) {
       calls_.resize(ends.calls);
       return;
     }

@@ -89,9 +89,9 @@ std::span<const uint8_t> IdParser::without_rest(const Record& record, std::span<
   const size_t end = fields + trailer_size(attrs_.front().sample_type);
   const size_t id_at = size_t{8} * offsets_.front().trailer;
   if (fields == 0 || offsets_.front().trailer == IdOffsets::kNone || end >= body.size()) return body;
-  const auto known_id = [&](size_t behind) {
+  const auto known_id = [&](size_t size) {
     Reader in(body, record.swapped);
-    in.seek(behind - id_at);
+    in.seek(size - id_at);
     return find(in.u64()) != nullptr;
   };
   if (!known_id(end) || (record.type == kTextPoke && known_id(body.size()))) return body;

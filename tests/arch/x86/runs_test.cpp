@@ -37,7 +37,7 @@ TEST(Runs, GoThroughCallsUpToADecision) {
   EXPECT_EQ(run.end, RunEnd::kCond);
   EXPECT_EQ(run.ip, kMain);
   ASSERT_EQ(run.call_count, 1);
-  EXPECT_EQ(cache.run(cache.behind(run.calls, run)).ip, kLoop);
+  EXPECT_EQ(cache.run(cache.return_run(run.calls, run)).ip, kLoop);
   EXPECT_EQ(cache.table()[id].instructions, 2U);
   EXPECT_EQ(cache.table()[id].size, 2U);
   EXPECT_EQ(cache.run(p.at(cache, kJump)).end, RunEnd::kIndirect);

@@ -23,7 +23,7 @@ uint64_t counter(void);
 void die(const char* format, ...) __attribute__((format(printf, 1, 2), noreturn));
 void say(const char* format, ...) __attribute__((format(printf, 1, 2)));
 bool write_file(const char* path, const char* text); /* false: refused, and said so */
-char* read_file(const char* path, size_t* size);     /* NUL behind it */
+char* read_file(const char* path, size_t* size);     /* NUL after it */
 void pin(int cpu);
 
 /* snapshot.c: copies of kernel text and of what names it. */
