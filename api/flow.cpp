@@ -164,7 +164,7 @@ void convert(Converter& c, const FlowPoint& p, std::vector<FlowItem>& out) {
 template <class T>
 class FlowSource final : public RecordSource<T> {
  public:
-  FlowSource(std::shared_ptr<const CaptureData> data, const Filter& filter)
+  FlowSource(const std::shared_ptr<const CaptureData>& data, const Filter& filter)
       : converter_(data->capture), walk_(data, filter, kWants<T>) {}
 
   std::span<const T> next() override {

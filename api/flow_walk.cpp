@@ -48,7 +48,7 @@ bool TaskFilter::wanted(Time t, Space space) {
   return wanted_;
 }
 
-FlowWalk::FlowWalk(std::shared_ptr<const CaptureData> data, const Filter& filter, FlowWants wants)
+FlowWalk::FlowWalk(const std::shared_ptr<const CaptureData>& data, const Filter& filter, FlowWants wants)
     : filter_(filter),
       wants_(wants),
       limit_(filter.max_memory != 0 ? filter.max_memory : kDefaultWaiting),

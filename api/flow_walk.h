@@ -47,7 +47,7 @@ class TaskFilter {
 
 class FlowWalk {
  public:
-  FlowWalk(std::shared_ptr<const CaptureData> data, const Filter& filter, FlowWants wants);
+  FlowWalk(const std::shared_ptr<const CaptureData>& data, const Filter& filter, FlowWants wants);
   // False: that was all.
   bool next(FlowPoint& point);
   uint64_t reordered() const { return reordered_; }

@@ -121,7 +121,7 @@ lint() {
   say "clang-format"
   git ls-files '*.h' '*.cpp' | xargs clang-format --dry-run --Werror
   say "clang-tidy-19"
-  git ls-files 'textstore/*.cpp' 'arch/*.cpp' 'decoder/*.cpp' 'tools/*.cpp' |
+  git ls-files 'textstore/*.cpp' 'arch/*.cpp' 'decoder/*.cpp' 'api/*.cpp' 'tools/*.cpp' |
     xargs -P "$(nproc)" -n 4 clang-tidy-19 -p build/release --quiet
 }
 

@@ -9,6 +9,7 @@
 #include "arch/arm64/arm64.h"
 
 #include <mutex>
+#include <utility>
 
 #include "arch/arm64/flow.h"
 #include "arch/arm64/reference.h"
@@ -22,7 +23,7 @@ class BySource final : public SegmentDecoder {
  public:
   BySource(const Config& config, std::span<const Stream> streams, const TextStore& text,
            const DecodeOptions& options, std::shared_ptr<SharedCode> code)
-      : config_(config), streams_(streams), text_(text), options_(options), code_(code) {}
+      : config_(config), streams_(streams), text_(text), options_(options), code_(std::move(code)) {}
 
   void decode(const Segment& segment, ChunkSink& sink) override {
     const bool reference =
