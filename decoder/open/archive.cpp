@@ -107,9 +107,9 @@ class Unpacker {
     const fs::path target = fs::path(to_) / name;
     std::error_code error;
     fs::create_directories(type == AE_IFDIR ? target : target.parent_path(), error);
-    if (error) return refused(fmt::format("'{}' lies below a file", shown));
+    if (error) return refused(fmt::format("'{}' is below a file", shown));
     if (type == AE_IFDIR) return {};
-    if (!names_.insert(name.string()).second) return refused(fmt::format("'{}' stands there twice", shown));
+    if (!names_.insert(name.string()).second) return refused(fmt::format("'{}' appears twice", shown));
     return copy(a, entry, target.string(), shown);
   }
 
@@ -118,7 +118,7 @@ class Unpacker {
     const FileDescriptor out(
         ::open(target.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
     if (out.get() < 0)
-      return errno == EEXIST ? refused(fmt::format("'{}' stands there twice", shown))
+      return errno == EEXIST ? refused(fmt::format("'{}' appears twice", shown))
                              : Result<void>(cannot_write(target));
     uint64_t end = 0;
     for (;;) {

@@ -280,7 +280,7 @@ void SideBandReader::add_tail_losses() {
     }
     notices_.add({Notice::Severity::kLoss, Code::kRecordsLostAtEnd, data_.path(), Error::kNoOffset,
                   fact.after,
-                  fmt::format("{} side-band records of cpu {} were lost behind the last one that is there; "
+                  fmt::format("{} side-band records of cpu {} were lost after the last one that is there; "
                               "changes of text may be among them",
                               fact.count, cpu),
                   "record with a bigger ring: perf record -m 4M", 1});

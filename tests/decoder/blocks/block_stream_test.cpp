@@ -419,7 +419,7 @@ TEST(BlockWalk, EndsWhereNothingIsSaid) {
   body.signed_varint(1);
   for (int i = 0; i < 5; ++i) body.varint(0);
   Chunk chunk;
-  EXPECT_EQ(blocks::read_walk(map, body.data(), {}, chunk), "it goes on without end");
+  EXPECT_EQ(blocks::read_walk(map, body.data(), {}, chunk), "its chain of blocks does not end");
   EXPECT_EQ(std::ranges::distance(chunk.steps.begin(), chunk.steps.end()), blocks::kMaxQuiet);
 }
 
