@@ -10,7 +10,7 @@ constexpr size_t kReturnStackDepth = 64;
 
 PtWriter::Options writer_options(const TracerConfig& c) {
   // The tracer flushes TNT bits itself, so that a CYC can precede the packet it dates.
-  return {.long_tnt = c.long_tnt, .timing_flushes_tnt = false, .keep_places = c.keep_places};
+  return {.long_tnt = c.long_tnt, .timing_flushes_tnt = false, .keep_packets = c.keep_packets};
 }
 
 }  // namespace
@@ -153,16 +153,16 @@ void PtTracer::sleep(uint64_t until, bool deep, uint8_t cbr) {
   cyc_at_ = until;
 }
 
-void PtTracer::guest(uint64_t until, Addr host, std::span<const Addr> places, SimRandom& random) {
+void PtTracer::guest(uint64_t until, Addr host, std::span<const Addr> addresses, SimRandom& random) {
   constexpr uint64_t kGuestCr3 = 0x7654000;
   const bool tells = traced() && config_.kernel;
   const uint64_t cr3 = cr3_, offset = random.between(1'000, 1'000'000);  // of the guest's TSC
-  const auto place = [&] { return places[random.below(places.size())]; };
+  const auto address = [&] { return addresses[random.below(addresses.size())]; };
   if (tells) {
     flush_tnt();
     stamp();
     writer_.pip(kGuestCr3, true);
-    writer_.tip(place());
+    writer_.tip(address());
   }
   while (tsc_ < until) {
     tsc_ += random.between(5, 200);
@@ -172,13 +172,13 @@ void PtTracer::guest(uint64_t until, Addr host, std::span<const Addr> places, Si
       case 0:
         flush_tnt();
         stamp();
-        writer_.tip(place());
+        writer_.tip(address());
         break;
       case 1: {
         flush_tnt();
         stamp();
-        writer_.fup(place());
-        writer_.tip(place());
+        writer_.fup(address());
+        writer_.tip(address());
         break;
       }
       case 2:
@@ -193,7 +193,7 @@ void PtTracer::guest(uint64_t until, Addr host, std::span<const Addr> places, Si
   if (tells) {
     flush_tnt();
     stamp();
-    writer_.fup(place());
+    writer_.fup(address());
     writer_.pip(cr3);
     writer_.tip(host);
   }

@@ -97,17 +97,17 @@ class Child {
 // Reports to the trace unit what the instruction at `ip` did. True: it was a taken branch.
 bool tell(PtTracer& t, const ZydisDecodedInstruction& z, const ZydisDecodedOperand& target, Addr ip,
           Addr next) {
-  const Addr behind = ip + z.length;
+  const Addr after = ip + z.length;
   const bool direct = target.type == ZYDIS_OPERAND_TYPE_IMMEDIATE;
   switch (z.meta.category) {
     case ZYDIS_CATEGORY_COND_BR:
-      t.cond(next != behind);
-      return next != behind;
+      t.cond(next != after);
+      return next != after;
     case ZYDIS_CATEGORY_UNCOND_BR:
       if (!direct) t.jump_indirect(next);
       return true;
     case ZYDIS_CATEGORY_CALL:
-      direct ? t.call(behind, next) : t.call_indirect(behind, next);
+      direct ? t.call(after, next) : t.call_indirect(after, next);
       return true;
     case ZYDIS_CATEGORY_RET:
       t.ret(next);

@@ -243,7 +243,7 @@ std::vector<std::string> listed_ranges(const fs::path& listing, const std::strin
 // OpenCSD walks from the instruction after an indirect branch without a target to an exception: 9,131
 // instructions, ignoring all branches in between. Here the target is unknown, which is a gap; the rest is
 // equal.
-TEST(OpenCsdDifferences, ExceptionBehindAnUnknownTarget) {
+TEST(OpenCsdDifferences, ExceptionAfterAnUnknownTarget) {
   const fs::path dir = find_capture("ocsd-ete_ip");
   if (dir.empty()) GTEST_SKIP() << "capture ocsd-ete_ip is not unpacked here";
   const auto capture = open_capture(dir.string(), {});

@@ -53,7 +53,7 @@ class ReferenceArm64 : public testing::Test {
 
 // A trace unit may write pending atoms after the sync point's trace info, before the address at which the
 // next segment starts (seen on a Cortex-A72).
-TEST_F(ReferenceArm64, AtomsBehindTheNextSyncPoint) {
+TEST_F(ReferenceArm64, AtomsAfterTheNextSyncPoint) {
   sync();
   trace_.address_with_context(kMain, {});
   trace_.atoms("EE");

@@ -259,7 +259,7 @@ TEST(PacketDifferential, RandomSequencesOfValidPackets) {
     w.flush();
     Bytes bytes = w.bytes();
     const size_t n = compare_with_libipt(bytes);
-    EXPECT_EQ(n, w.places().size()) << "seed " << seed;
+    EXPECT_EQ(n, w.packets().size()) << "seed " << seed;
     packets += n;
     if (HasFailure()) return;
   }

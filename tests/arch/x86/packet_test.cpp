@@ -160,7 +160,7 @@ TEST(Packet, LastIpByCompression) {
   EXPECT_EQ(ip, 0x1234'5678'9abc'def0);
 }
 
-TEST(PgeAhead, BehindStateAndTimeOfTheHost) {
+TEST(PgeAhead, AfterStateAndTimeOfTheHost) {
   const auto is_ahead = [](bool non_root, bool guest_text) {
     PtWriter w;
     w.tsc(7);

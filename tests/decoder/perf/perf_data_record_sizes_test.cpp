@@ -114,7 +114,7 @@ TEST_P(PerfRecords, LongerThanTheirFields) {
   }
 }
 
-TEST_P(PerfRecords, TextPokeThatSaysMoreBytesThanItHasIsRefused) {
+TEST_P(PerfRecords, TextPokeThatStatesMoreBytesThanItHasIsRefused) {
   const auto poke_of = [](uint16_t old_len, uint16_t new_len) {
     return one(GetParam(), 20, 1, [=](ByteSink& s) {
       s.u64(0xffffffff81234567);

@@ -123,7 +123,7 @@ TEST(RecordScripts, ShellcheckFindsNothing) {
       0);
 }
 
-TEST(RecordScripts, UsageIsToldWithStatus1) {
+TEST(RecordScripts, UsageErrorsExitWith1) {
   for (const bool arm64 : {false, true}) {
     const Machine m(arm64);
     for (const char* wrong : {"", "--nonsense", "--seconds 3", "-o"})
@@ -155,7 +155,7 @@ void PrintTo(const Lack& l, std::ostream* out) { *out << l.name; }
 
 class RecordLack : public ::testing::TestWithParam<Lack> {};
 
-TEST_P(RecordLack, IsSaid) {
+TEST_P(RecordLack, IsReported) {
   const Lack& lack = GetParam();
   Machine m(lack.arm64);
   lack.change(m);
@@ -164,10 +164,10 @@ TEST_P(RecordLack, IsSaid) {
     const Ran ran = m.run(arguments);
     EXPECT_EQ(ran.status, lack.status) << ran.out << ran.err;
     const auto lines = lines_of(ran.out);
-    const bool said = std::ranges::any_of(lines, [&](const std::string& line) {
+    const bool reported = std::ranges::any_of(lines, [&](const std::string& line) {
       return line.starts_with(lack.line) && line.find(lack.words) != std::string::npos;
     });
-    EXPECT_TRUE(said) << ran.out << ran.err;
+    EXPECT_TRUE(reported) << ran.out << ran.err;
     EXPECT_EQ(m.log().find("record"), std::string::npos) << "nothing may be recorded: " << m.log();
   }
 }
@@ -304,7 +304,7 @@ TEST(RecordScripts, RecordsPacksAndValidates) {
   }
 }
 
-TEST(RecordScripts, FailuresOfRecordingAreTold) {
+TEST(RecordScripts, FailuresOfRecordingAreReported) {
   Machine m(false);
   m.program(
       "perf",

@@ -102,7 +102,7 @@ INSTANTIATE_TEST_SUITE_P(
         Sample{"Nop5Jump", kSite, kNop5, branch(0xe9, kSite, kSite + 64), "jump_label: nop to jump"},
         Sample{"JumpNop2", kSite, branch(0xeb, kSite, kSite + 9), kNop2, "jump_label: jump to nop"},
         Sample{"FentryOn", kEntry, kNop5, branch(0xe8, kEntry, kTracer), "ftrace: tracing on"},
-        Sample{"FentryOffBehindEndbr", kEntry + 4, branch(0xe8, kEntry + 4, kTracer), kNop5,
+        Sample{"FentryOffAfterEndbr", kEntry + 4, branch(0xe8, kEntry + 4, kTracer), kNop5,
                "ftrace: tracing off"},
         Sample{"FentryUnknownTarget", kEntry, kNop5, branch(0xe8, kEntry, kText - 64), "ftrace: tracing on"},
         Sample{"FtraceCall", kFtraceCall, branch(0xe8, kFtraceCall, kText), branch(0xe8, kFtraceCall, kEntry),
