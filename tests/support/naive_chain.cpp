@@ -150,7 +150,7 @@ std::optional<NaiveStore::Break> NaiveStore::observation(AddrRange site,
   const std::vector<const Poke*> pokes = pokes_of(site, lifetime);
   if (!observed || *observed < lifetime.from || *observed > lifetime.until || pokes.empty())
     return std::nullopt;
-  const Bytes says = base(site, lifetimes, lifetime);
+  const Bytes copied = base(site, lifetimes, lifetime);
   // Offsets whose byte the first poke of this lifetime found; and those of them whose byte the copy gives,
   // too.
   std::vector<size_t> first_found, decided;
@@ -158,12 +158,12 @@ std::optional<NaiveStore::Break> NaiveStore::observation(AddrRange site,
     const auto first = std::ranges::find_if(pokes, [&](const Poke* p) { return covers(*p, a); });
     if (first == pokes.end() || !old_at(**first, a) || after_announced_end(site, lifetime, **first)) continue;
     first_found.push_back(a - site.begin);
-    if (says[a - site.begin]) decided.push_back(a - site.begin);
+    if (copied[a - site.begin]) decided.push_back(a - site.begin);
   }
   const auto agrees = [&](const Bytes& bytes) {
-    return std::ranges::all_of(decided, [&](size_t i) { return bytes[i] == says[i]; });
+    return std::ranges::all_of(decided, [&](size_t i) { return bytes[i] == copied[i]; });
   };
-  if (agrees(value(site, says, lifetime, *observed))) return std::nullopt;
+  if (agrees(value(site, copied, lifetime, *observed))) return std::nullopt;
   Time before = lifetime.from, next = lifetime.until == kTimeMax ? kTimeMax : lifetime.until + 1;
   bool any_before = false;
   for (const Poke* p : pokes) {
@@ -172,7 +172,7 @@ std::optional<NaiveStore::Break> NaiveStore::observation(AddrRange site,
       any_before = true;
     } else {
       next = std::min(next, p->time);
-      if (agrees(value(site, says, lifetime, p->time))) return std::nullopt;
+      if (agrees(value(site, copied, lifetime, p->time))) return std::nullopt;
     }
   }
   // Pokes of the next content that were made before it was announced.
@@ -180,20 +180,20 @@ std::optional<NaiveStore::Break> NaiveStore::observation(AddrRange site,
   for (const Lifetime& l : lifetimes) {
     if (l.backed() && l.from > lifetime.shown_until) next_from = std::min(next_from.value_or(l.from), l.from);
   }
-  const Bytes end = value(site, says, lifetime, lifetime.until);
+  const Bytes end = value(site, copied, lifetime, lifetime.until);
   for (const Lifetime& l : lifetimes) {
     if (!l.backed() || l.from != next_from) continue;
     const auto fits = [&](size_t i) { return layer_byte(l.choice[i], site.begin + i) == end[i]; };
     if (std::ranges::all_of(first_found, fits)) return std::nullopt;
   }
   Break extra;
-  for (size_t i : decided) extra.found[i] = *says[i];
+  for (size_t i : decided) extra.found[i] = *copied[i];
   const Time last = next == kTimeMax ? kTimeMax : next - 1;
   extra.last_old = last;
   if (any_before) {
     const auto lost = lost_between(before, *observed + 1);
     // A copy that shows an earlier state is merely older than it claims.
-    const auto was_so = [&](Time t) { return agrees(value(site, says, lifetime, t)); };
+    const auto was_so = [&](Time t) { return agrees(value(site, copied, lifetime, t)); };
     const auto earlier = [&](const Poke* p) { return p->time < before && was_so(p->time); };
     if (!lost && (was_so(pokes.front()->time - 1) || std::ranges::any_of(pokes, earlier)))
       return std::nullopt;
@@ -224,20 +224,20 @@ bool NaiveStore::consistent(AddrRange site, const std::vector<Lifetime>& lifetim
   const auto observed = lifetime.observed();
   const bool dated = observed && *observed >= lifetime.from && *observed <= lifetime.shown_until;
   if (dated && *observed > lifetime.until) return true;
-  const Bytes says = base(site, lifetimes, lifetime);
+  const Bytes copied = base(site, lifetimes, lifetime);
   std::vector<size_t> decided;
   for (Addr a = site.begin; a < site.end; ++a) {
     const auto first = std::ranges::find_if(pokes, [&](const Poke* p) { return covers(*p, a); });
     if (first == pokes.end() || !old_at(**first, a) || after_announced_end(site, lifetime, **first)) continue;
-    if (says[a - site.begin]) decided.push_back(a - site.begin);
+    if (copied[a - site.begin]) decided.push_back(a - site.begin);
   }
   std::vector<Time> states{lifetime.from};
   for (const Poke* p : pokes) states.push_back(p->time);
   for (size_t i = 0; i < states.size(); ++i) {
     if (i + 1 < states.size() && states[i + 1] == states[i]) continue;
     if (dated && i + 1 < states.size() && states[i + 1] <= *observed) continue;
-    const Bytes now = value(site, says, lifetime, states[i]);
-    if (std::ranges::all_of(decided, [&](size_t b) { return now[b] == says[b]; })) return true;
+    const Bytes now = value(site, copied, lifetime, states[i]);
+    if (std::ranges::all_of(decided, [&](size_t b) { return now[b] == copied[b]; })) return true;
     if (dated) return false;
   }
   return false;

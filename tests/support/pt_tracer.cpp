@@ -139,26 +139,26 @@ void PtTracer::timestamp(uint64_t tsc) {
 }
 
 void PtTracer::sleep(uint64_t until, bool deep, uint8_t cbr) {
-  const bool tells = running_ && !overflow_;
-  if (tells) flush_tnt();
-  if (tells) stamp();
+  const bool writes = running_ && !overflow_;
+  if (writes) flush_tnt();
+  if (writes) stamp();
   tsc_ = until;
   const bool changed = std::exchange(cbr_, cbr) != cbr;
-  if (tells && deep) {
+  if (writes && deep) {
     writer_.tsc(until);
     if (config_.mtc && config_.tma) writer_.tma(tma().ctc, tma().fc);
     if (config_.mtc) mtc_done_ = ctc(until) >> config_.mtc_freq;
   }
-  if (tells && (deep || changed)) writer_.cbr(cbr);
+  if (writes && (deep || changed)) writer_.cbr(cbr);
   cyc_at_ = until;
 }
 
 void PtTracer::guest(uint64_t until, Addr host, std::span<const Addr> addresses, SimRandom& random) {
   constexpr uint64_t kGuestCr3 = 0x7654000;
-  const bool tells = traced() && config_.kernel;
+  const bool writes = traced() && config_.kernel;
   const uint64_t cr3 = cr3_, offset = random.between(1'000, 1'000'000);  // of the guest's TSC
   const auto address = [&] { return addresses[random.below(addresses.size())]; };
-  if (tells) {
+  if (writes) {
     flush_tnt();
     stamp();
     writer_.pip(kGuestCr3, true);
@@ -166,7 +166,7 @@ void PtTracer::guest(uint64_t until, Addr host, std::span<const Addr> addresses,
   }
   while (tsc_ < until) {
     tsc_ += random.between(5, 200);
-    if (!tells) continue;
+    if (!writes) continue;
     if (config_.mtc) due_mtc();
     switch (random.below(6)) {
       case 0:
@@ -190,7 +190,7 @@ void PtTracer::guest(uint64_t until, Addr host, std::span<const Addr> addresses,
         for (uint64_t n = random.between(1, 9); n != 0; --n) cond(random.chance(50));
     }
   }
-  if (tells) {
+  if (writes) {
     flush_tnt();
     stamp();
     writer_.fup(address());
