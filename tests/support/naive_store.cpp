@@ -130,7 +130,7 @@ void NaiveStore::find_sightings(AddrRange site, const std::vector<Lifetime>& lif
 }
 
 const std::vector<NaiveStore::LifetimeFacts>& NaiveStore::facts_of(AddrRange site) const {
-  const auto [it, fresh] = asked_.try_emplace({site.begin, site.end});
+  const auto [it, fresh] = known_facts_.try_emplace({site.begin, site.end});
   if (!fresh) return it->second;
   const std::vector<Lifetime> all = lifetimes(site);
   for (const Lifetime& lifetime : all) {
@@ -211,6 +211,16 @@ std::set<std::string> NaiveStore::possible(AddrRange site, Time t) const {
     const bool few = facts.states.size() <= kMaxChoices;
     if (few) texts.insert(facts.states.begin(), facts.states.end());
     if (!few || !is_key(facts.states)) texts.insert("?");
+  }
+  return texts;
+}
+
+std::set<std::string> possible_texts(const Cell& cell, AddrRange part, Time t) {
+  std::set<std::string> texts;
+  for (const Version& v : cell.versions) {
+    if (!v.possible_in({t, t})) continue;
+    const auto* bytes = reinterpret_cast<const char*>(v.bytes);
+    texts.insert(bytes == nullptr ? "?" : std::string(bytes + (part.begin - cell.range.begin), part.size()));
   }
   return texts;
 }
