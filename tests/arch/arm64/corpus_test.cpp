@@ -200,7 +200,9 @@ TEST(Simpleperf, RangesOfEachRecording) {
   if (dir.empty()) GTEST_SKIP() << "capture simpleperf-etm is not unpacked here";
   std::ifstream in(dir / "expected.json");
   const nlohmann::json all = nlohmann::json::parse(in);
-  for (const auto& [name, expected] : all["trc_pkt_lister_1.3.3"].items()) {
+  const auto& recordings = all.at("trc_pkt_lister_1.3.3");
+  ASSERT_FALSE(recordings.empty());
+  for (const auto& [name, expected] : recordings.items()) {
     SCOPED_TRACE(name);
     CaptureOptions options;
     options.symfs = dir.string();

@@ -79,7 +79,9 @@ TEST_F(ReferenceArm64, NoGapWhereItBegins) {
   sync();
   trace_.address_with_context(kMain, {});
   trace_.atoms("E");
-  for (const EtmDecoded& d : decode(true)) {
+  const std::vector<EtmDecoded> segments = decode(true);
+  ASSERT_EQ(segments.size(), 2U);
+  for (const EtmDecoded& d : segments) {
     EXPECT_TRUE(d.gaps.empty()) << d.gaps[0].reason;
     EXPECT_FALSE(d.ran.empty());
     for (const EtmRan& r : d.ran) EXPECT_FALSE(r.after_gap);

@@ -1,6 +1,9 @@
 // A static branch that is switched while the trace runs: its text, its pokes and the packets of its paths.
 // One unit of time everywhere: TSC ticks, nanoseconds; the clock's error is 0 unless a test sets it.
 #pragma once
+#include <algorithm>
+#include <iterator>
+
 #include "tests/arch/x86/flow_fixture.h"
 
 namespace asof::x86::test {
@@ -46,6 +49,12 @@ struct KeyFixture : FlowFixture {
 
 inline const std::vector<Addr> kOffPath = {kSite, kSite + 5, kSite + 7, kSite + 8, kEntry};
 inline const std::vector<Addr> kOnPath = {kSite, kOn, kOn + 1, kEntry};
+
+inline std::vector<Ran> at_site(const Decoded& d) {
+  std::vector<Ran> out;
+  std::ranges::copy_if(d.ran, std::back_inserter(out), [](const Ran& r) { return r.ip == kSite; });
+  return out;
+}
 
 inline void expect_all(const Decoded& d, Confidence c) {
   for (const Ran& r : d.ran) EXPECT_EQ(r.confidence, c) << fmt::format("{:#x}", r.ip);

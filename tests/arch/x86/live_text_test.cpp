@@ -134,19 +134,13 @@ TEST(LiveText, TextAtFirstAndLast) {
   ASSERT_GE(first.ran.size(), kOffPath.size());
   for (size_t i = 0; i < kOffPath.size(); ++i) EXPECT_EQ(first.ran[i].ip, kOffPath[i]);
   EXPECT_FALSE(first.gaps.empty());  // the second visit contradicts the old text
-  for (const Ran& r : first.ran) {
-    if (r.ip == kSite) {
-      EXPECT_EQ(r.bytes[0], 0x0f);
-    }
-  }
+  EXPECT_FALSE(at_site(first).empty());
+  for (const Ran& r : at_site(first)) EXPECT_EQ(r.bytes[0], 0x0f);
   s.options.text_at = TextAt::kLast;
   const Decoded last = s.decode();
   EXPECT_FALSE(last.gaps.empty());
-  for (const Ran& r : last.ran) {
-    if (r.ip == kSite) {
-      EXPECT_EQ(r.bytes[0], 0xe9);
-    }
-  }
+  EXPECT_FALSE(at_site(last).empty());
+  for (const Ran& r : at_site(last)) EXPECT_EQ(r.bytes[0], 0xe9);
 }
 
 }  // namespace

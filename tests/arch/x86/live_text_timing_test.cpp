@@ -59,11 +59,10 @@ TEST(LiveText, TheChangeIsFoundAmongManyVisits) {
     s.time(5000);
     const Decoded d = s.expect_flow(want);
     EXPECT_TRUE(d.gaps.empty());
-    for (const Ran& r : d.ran) {
-      if (r.ip == kSite) {
-        EXPECT_TRUE(r.confidence == Confidence::kProved || r.confidence == Confidence::kCertain);
-      }
-    }
+    const std::vector<Ran> visits = at_site(d);
+    EXPECT_EQ(visits.size(), 20U);
+    for (const Ran& r : visits)
+      EXPECT_TRUE(r.confidence == Confidence::kProved || r.confidence == Confidence::kCertain);
   }
 }
 
@@ -111,11 +110,9 @@ TEST(LiveText, NoVersionFits) {
   const Decoded d = s.decode_all_ways();
   ASSERT_GE(d.gaps.size(), 1U);
   EXPECT_EQ(family_of(d.gaps[0].code), CodeFamily::kFlow);
-  for (const Ran& r : d.ran) {
-    if (r.ip == kSite) {
-      EXPECT_EQ(r.confidence, Confidence::kContradiction);
-    }
-  }
+  const std::vector<Ran> visits = at_site(d);
+  ASSERT_EQ(visits.size(), 1U);
+  EXPECT_EQ(visits[0].confidence, Confidence::kContradiction);
   EXPECT_EQ(d.ran.back().ip, kEntry);
 }
 
