@@ -56,7 +56,7 @@ class FlowWalk {
   // Chunks of one stream that wait, and how far the first one is read.
   struct Lane {
     Lane(const Filter& filter, const asof::Stream& s) : stream(&s), tasks(filter, s) {}
-    Lane(Lane&&) = default;
+    Lane(Lane&&) noexcept = default;  // never moved: lanes_ has room for all
     const asof::Stream* stream;
     TaskFilter tasks;
     std::deque<std::unique_ptr<asof::Chunk>> chunks;

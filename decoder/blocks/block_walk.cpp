@@ -13,7 +13,7 @@ namespace asof::blocks {
 namespace {
 
 constexpr const char* kNotInMap = "it comes to a block that is not in the map";
-constexpr const char* kEndless = "it goes on without end";
+constexpr const char* kEndless = "its chain of blocks does not end";
 constexpr const char* kFewBits = "it has too few bits";
 
 // Entries of a section that belong to steps: read one ahead.
@@ -214,7 +214,7 @@ void WalkReader::take_named_block() {
 
 // A single step: the first of its chain, or what ran of it.
 std::string_view WalkReader::one(const Odd* odd) {
-  if (at_ == 0) return "it does not say where it goes on";
+  if (at_ == 0) return "it names no block for its next step";
   if (at_ == BlockMap::kNowhere) return kNotInMap;
   if (++quiet_ > kMaxQuiet) return kEndless;
   const BlockMap::Node& node = map_.node(at_);

@@ -173,7 +173,7 @@ Result<std::unique_ptr<JsonFile>> JsonFile::load(const std::string& path) {
   }
   if (duplicates.found()) {
     return fail(Code::kManifestDuplicate, path, Error::kNoOffset,
-                fmt::format("key \"{}\" stands twice in one object", *duplicates.found()));
+                fmt::format("key \"{}\" appears twice in one object", *duplicates.found()));
   }
   return out;
 }

@@ -38,7 +38,7 @@ WatchedTexts read_watched_texts(const std::string& path, const std::optional<Tim
     text.bytes = reader.take(length);
     if (!reader.ok()) {
       notices.error(Code::kWatchedBytesTruncated, path,
-                    "cut in the middle of a record; what comes before it is used", {}, text.file_offset);
+                    "cut in the middle of a record; the records before it are used", {}, text.file_offset);
       break;
     }
     text.range = range_of(addr, length);

@@ -107,7 +107,7 @@ class Unpacker {
     const fs::path target = fs::path(to_) / name;
     std::error_code error;
     fs::create_directories(type == AE_IFDIR ? target : target.parent_path(), error);
-    if (error) return refused(fmt::format("'{}' lies below a file", shown));
+    if (error) return refused(fmt::format("'{}' is below a file", shown));
     if (type == AE_IFDIR) return {};
     if (!names_.insert(name.string()).second) return refused(fmt::format("'{}' appears twice", shown));
     return copy(a, entry, target.string(), shown);

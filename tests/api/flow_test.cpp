@@ -204,7 +204,7 @@ TEST_F(Damaged, GapsEqualTheProgram) {
   expect_equal(lines_of(capture, {}), printed(input(), ""));
 }
 
-TEST(Flow, BreakingOutIsSafeAtAnyPlace) {
+TEST(Flow, BreakingOutIsSafeAtAnyInstruction) {
   const asof::Capture capture = open(large().value_or(demo()));
   for (const size_t stop : {0U, 1U, 2U, 1000U, 1024U, 1025U, 20'000U}) {
     for (const unsigned jobs : {1U, 4U}) {

@@ -67,7 +67,7 @@ TEST(Text, ChangesShowInTheImage) {
   }
 }
 
-TEST(Text, WhatIsNotKnownIsSaid) {
+TEST(Text, WhatIsNotKnownIsReported) {
   const asof::Text text = open(demo()).text();
   const auto hole = text.at({0x1000, 0x1010}, 0);
   ASSERT_TRUE(hole.has_value());

@@ -147,7 +147,7 @@ TEST(RunTable, WritersInParallelNeverShareAnId) {
   EXPECT_EQ(std::ranges::adjacent_find(all), all.end());
 }
 
-TEST(Steps, LooseEndsAreTakenBackOrAway) {
+TEST(Steps, LooseStepsAreSplitOffOrTruncated) {
   const Blocks b;
   StepList list;
   append(list, b, {b.not_taken()}, 1);

@@ -103,16 +103,6 @@ std::set<Time> instants(const History& h) {
   return times;
 }
 
-std::set<std::string> possible(const Cell& cell, AddrRange part, Time t) {
-  std::set<std::string> texts;
-  for (const Version& v : cell.versions) {
-    if (!v.possible_in({t, t})) continue;
-    const auto* bytes = reinterpret_cast<const char*>(v.bytes);
-    texts.insert(bytes == nullptr ? "?" : std::string(bytes + (part.begin - cell.range.begin), part.size()));
-  }
-  return texts;
-}
-
 void check(const History& h) {
   Builder builder;
   builder.set_patch_rules(x86::kPatchRules);
@@ -130,7 +120,7 @@ void check(const History& h) {
     const uint64_t step = site ? inside.size() : 1;
     for (Addr a = inside.begin; a < inside.end; a += step) {
       for (const Time t : instants(h)) {
-        if (possible(cell, range_of(a, step), t) != naive.possible(range_of(a, step), t)) std::abort();
+        if (possible_texts(cell, range_of(a, step), t) != naive.possible(range_of(a, step), t)) std::abort();
       }
     }
   }

@@ -98,15 +98,7 @@ void Encoder::packet(const CasePacket& p) {
 }  // namespace
 
 CaseTrace encode_arm64_trace(const CaseFile& c, std::span<const CasePacket> packets) {
-  Encoder encoder(c);
-  for (const CasePacket& p : packets) {
-    try {
-      encoder.packet(p);
-    } catch (const std::exception& e) {
-      throw CaseError(fmt::format("{}.case:{}: {}", c.name, p.line, e.what()));
-    }
-  }
-  return encoder.finish();
+  return encode_packets<Encoder>(c, packets);
 }
 
 AttrSpec arm64_attr(const CaseFile& c) {

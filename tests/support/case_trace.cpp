@@ -135,15 +135,7 @@ void Encoder::packet(const CasePacket& p) {
 }  // namespace
 
 CaseTrace encode_trace(const CaseFile& c, std::span<const CasePacket> packets) {
-  Encoder encoder(c);
-  for (const CasePacket& p : packets) {
-    try {
-      encoder.packet(p);
-    } catch (const std::exception& e) {
-      throw CaseError(fmt::format("{}.case:{}: {}", c.name, p.line, e.what()));
-    }
-  }
-  return encoder.finish();
+  return encode_packets<Encoder>(c, packets);
 }
 
 }  // namespace asof::test

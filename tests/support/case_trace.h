@@ -1,5 +1,8 @@
 // The trace of one CPU of a case: its script as Intel PT bytes.
 #pragma once
+#include <fmt/format.h>
+
+#include <exception>
 #include <span>
 #include <vector>
 
@@ -15,6 +18,20 @@ struct CaseTrace {
   std::vector<uint8_t> bytes;
   Time first = kTimeMax, last = kTimeMin;  // of its TSC and MTC packets
 };
+
+// The packets of a script through an encoder of one machine; errors name the line of the case.
+template <typename Encoder>
+CaseTrace encode_packets(const CaseFile& c, std::span<const CasePacket> packets) {
+  Encoder encoder(c);
+  for (const CasePacket& p : packets) {
+    try {
+      encoder.packet(p);
+    } catch (const std::exception& e) {
+      throw CaseError(fmt::format("{}.case:{}: {}", c.name, p.line, e.what()));
+    }
+  }
+  return encoder.finish();
+}
 
 CaseTrace encode_trace(const CaseFile& c, std::span<const CasePacket> packets);
 

@@ -55,9 +55,9 @@ bool agree(std::span<const DecodedInstruction> got, std::span<const Executed> wa
 }
 
 // The positions of each address in the truth.
-class Places {
+class Positions {
  public:
-  explicit Places(std::span<const Executed> want) {
+  explicit Positions(std::span<const Executed> want) {
     for (size_t i = 0; i < want.size(); ++i) at_[want[i].ip].push_back(i);
   }
 
@@ -78,13 +78,13 @@ class Places {
 };
 
 // The smallest total of skipped instructions after which both sides agree again: (wrong, missing).
-std::pair<size_t, size_t> meet(const Places& places, std::span<const DecodedInstruction> got,
+std::pair<size_t, size_t> meet(const Positions& positions, std::span<const DecodedInstruction> got,
                                std::span<const Executed> want, size_t g, size_t w) {
   std::pair best(got.size() - g, want.size() - w);
   for (size_t wrong = 0; wrong < std::min(got.size() - g, kLookAhead); ++wrong) {
     const size_t total = best.first + best.second;
     if (wrong >= total) break;
-    const auto p = places.find(got.subspan(g + wrong), want, w, w + (total - wrong));
+    const auto p = positions.find(got.subspan(g + wrong), want, w, w + (total - wrong));
     if (p) best = {wrong, *p - w};
   }
   return best;
@@ -139,7 +139,7 @@ void count_difference(std::span<const DecodedInstruction> got, std::span<const E
 // `number`: the number of the first of `want` among all executed instructions.
 void compare_part(std::span<const DecodedInstruction> got, std::span<const Executed> want, size_t number,
                   Difference& d) {
-  const Places places(want);
+  const Positions positions(want);
   size_t g = 0, w = 0;
   while (g < got.size() || w < want.size()) {
     if (g < got.size() && w < want.size() && got[g].ip == want[w].ip &&
@@ -151,7 +151,7 @@ void compare_part(std::span<const DecodedInstruction> got, std::span<const Execu
       d.first = fmt::format("instruction {}: decoded {:#x}, executed {:#x}", number + w,
                             g < got.size() ? got[g].ip : 0, w < want.size() ? want[w].ip : 0);
     }
-    const auto m = meet(places, got, want, g, w);
+    const auto m = meet(positions, got, want, g, w);
     count_difference(got.subspan(g, m.first), want.subspan(w, m.second), d);
     g += m.first, w += m.second;
   }

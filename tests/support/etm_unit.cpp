@@ -128,7 +128,7 @@ void EtmUnit::write_pending() {
 }
 
 // Timestamps and synchronisation come after a P0 element, before anything from the code that follows.
-void EtmUnit::behind_element(Addr next, uint64_t time) {
+void EtmUnit::after_element(Addr next, uint64_t time) {
   if (config_.timestamp_every != 0 && ++since_timestamp_ >= config_.timestamp_every) {
     since_timestamp_ = 0;
     write_pending();
@@ -150,7 +150,7 @@ void EtmUnit::direct(Addr next, bool taken, bool link, Addr return_address, uint
     stack_.push_back(return_address);
     if (stack_.size() > config_.return_depth) stack_.erase(stack_.begin());
   }
-  behind_element(next, time);
+  after_element(next, time);
 }
 
 // `returns`: the top of the return stack may replace the target.
@@ -166,13 +166,13 @@ void EtmUnit::indirect(Addr target, bool link, bool returns, Addr return_address
     stack_.push_back(return_address);
     if (stack_.size() > config_.return_depth) stack_.erase(stack_.begin());
   }
-  behind_element(target, time);
+  after_element(target, time);
 }
 
 void EtmUnit::isb(Addr next, uint64_t time) {
   if (!on_) return;
   atom(true);
-  behind_element(next, time);
+  after_element(next, time);
 }
 
 void EtmUnit::exception(uint16_t type, Addr from, Addr vector, uint64_t time,
@@ -187,14 +187,14 @@ void EtmUnit::exception(uint16_t type, Addr from, Addr vector, uint64_t time,
   writer_.exception(type, from, same ? EtmExceptionAddress::kTarget : EtmExceptionAddress::kReturn);
   element();
   pending_ = Pending{vector, context, false};
-  behind_element(vector, time);
+  after_element(vector, time);
 }
 
 void EtmUnit::exception_return(Addr target, uint64_t time, std::optional<EtmContext> context) {
   if (!on_) return;
   atom(true);
   pending_ = Pending{target, context, true};
-  behind_element(target, time);
+  after_element(target, time);
 }
 
 void EtmUnit::leave() {

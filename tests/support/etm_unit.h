@@ -65,7 +65,7 @@ class EtmUnit {
   void wrong_path(bool e);
   void element();  // one more P0 element
   void commit_all();
-  void behind_element(Addr next, uint64_t time);
+  void after_element(Addr next, uint64_t time);
   void write_pending();
   void timestamp(uint64_t time);
 

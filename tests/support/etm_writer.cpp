@@ -25,7 +25,8 @@ void EtmWriter::begin(EtmKind kind) {
 }
 
 void EtmWriter::end() {
-  if (options_.keep_places) places_.push_back({start_, static_cast<uint32_t>(bytes_.size() - start_), kind_});
+  if (options_.keep_packets)
+    packets_.push_back({start_, static_cast<uint32_t>(bytes_.size() - start_), kind_});
 }
 
 void EtmWriter::put(EtmKind kind, std::initializer_list<uint8_t> bytes) {

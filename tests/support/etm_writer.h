@@ -43,8 +43,8 @@ enum class EtmKind : uint8_t {
   kRaw,
 };
 
-// The position of a packet in the stream.
-struct EtmPlaced {
+// A packet by its position in the stream.
+struct EtmPacket {
   uint64_t offset = 0;
   uint32_t size = 0;
   EtmKind kind = EtmKind::kRaw;
@@ -91,7 +91,7 @@ class EtmWriter {
     bool commit_in_count = false;   // TRCIDR0.COMMOPT == 0: cycle count packets commit elements
     unsigned max_spec_depth = 0;    // TRCIDR8
     uint32_t cycle_threshold = 0;   // TRCCCCTLR, as in the last trace info
-    bool keep_places = true;        // off for speed: places() stays empty
+    bool keep_packets = true;       // off for speed: packets() stays empty
   };
 
   EtmWriter() : EtmWriter(Options{}) {}
@@ -144,7 +144,7 @@ class EtmWriter {
   uint64_t offset() const { return bytes_.size(); }  // without collected atoms
   size_t pending_atoms() const { return atoms_.size(); }
   const std::vector<uint8_t>& bytes() const { return bytes_; }
-  std::span<const EtmPlaced> places() const { return places_; }
+  std::span<const EtmPacket> packets() const { return packets_; }
 
  private:
   struct Known {
@@ -167,7 +167,7 @@ class EtmWriter {
 
   Options options_;
   std::vector<uint8_t> bytes_;
-  std::vector<EtmPlaced> places_;
+  std::vector<EtmPacket> packets_;
   std::vector<bool> atoms_;
   std::array<Known, 3> known_{};
   uint64_t time_ = 0;

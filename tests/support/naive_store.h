@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "textstore/facts.h"
+#include "textstore/text_store.h"
 
 namespace asof::test {
 
@@ -93,7 +94,10 @@ class NaiveStore {
   std::vector<Poke> pokes_;
   std::vector<LostRecords> lost_;
   bool all_rings_ = false;
-  mutable std::map<std::pair<Addr, Addr>, std::vector<LifetimeFacts>> asked_;
+  mutable std::map<std::pair<Addr, Addr>, std::vector<LifetimeFacts>> known_facts_;
 };
+
+// What the real store gives for a part of one of its cells, written like NaiveStore::possible().
+std::set<std::string> possible_texts(const Cell& cell, AddrRange part, Time t);
 
 }  // namespace asof::test

@@ -10,7 +10,7 @@ constexpr size_t kReturnStackDepth = 64;
 
 PtWriter::Options writer_options(const TracerConfig& c) {
   // The tracer flushes TNT bits itself, so that a CYC can precede the packet it dates.
-  return {.long_tnt = c.long_tnt, .timing_flushes_tnt = false, .keep_places = c.keep_places};
+  return {.long_tnt = c.long_tnt, .timing_flushes_tnt = false, .keep_packets = c.keep_packets};
 }
 
 }  // namespace
@@ -139,46 +139,46 @@ void PtTracer::timestamp(uint64_t tsc) {
 }
 
 void PtTracer::sleep(uint64_t until, bool deep, uint8_t cbr) {
-  const bool tells = running_ && !overflow_;
-  if (tells) flush_tnt();
-  if (tells) stamp();
+  const bool writes = running_ && !overflow_;
+  if (writes) flush_tnt();
+  if (writes) stamp();
   tsc_ = until;
   const bool changed = std::exchange(cbr_, cbr) != cbr;
-  if (tells && deep) {
+  if (writes && deep) {
     writer_.tsc(until);
     if (config_.mtc && config_.tma) writer_.tma(tma().ctc, tma().fc);
     if (config_.mtc) mtc_done_ = ctc(until) >> config_.mtc_freq;
   }
-  if (tells && (deep || changed)) writer_.cbr(cbr);
+  if (writes && (deep || changed)) writer_.cbr(cbr);
   cyc_at_ = until;
 }
 
-void PtTracer::guest(uint64_t until, Addr host, std::span<const Addr> places, SimRandom& random) {
+void PtTracer::guest(uint64_t until, Addr host, std::span<const Addr> addresses, SimRandom& random) {
   constexpr uint64_t kGuestCr3 = 0x7654000;
-  const bool tells = traced() && config_.kernel;
+  const bool writes = traced() && config_.kernel;
   const uint64_t cr3 = cr3_, offset = random.between(1'000, 1'000'000);  // of the guest's TSC
-  const auto place = [&] { return places[random.below(places.size())]; };
-  if (tells) {
+  const auto address = [&] { return addresses[random.below(addresses.size())]; };
+  if (writes) {
     flush_tnt();
     stamp();
     writer_.pip(kGuestCr3, true);
-    writer_.tip(place());
+    writer_.tip(address());
   }
   while (tsc_ < until) {
     tsc_ += random.between(5, 200);
-    if (!tells) continue;
+    if (!writes) continue;
     if (config_.mtc) due_mtc();
     switch (random.below(6)) {
       case 0:
         flush_tnt();
         stamp();
-        writer_.tip(place());
+        writer_.tip(address());
         break;
       case 1: {
         flush_tnt();
         stamp();
-        writer_.fup(place());
-        writer_.tip(place());
+        writer_.fup(address());
+        writer_.tip(address());
         break;
       }
       case 2:
@@ -190,10 +190,10 @@ void PtTracer::guest(uint64_t until, Addr host, std::span<const Addr> places, Si
         for (uint64_t n = random.between(1, 9); n != 0; --n) cond(random.chance(50));
     }
   }
-  if (tells) {
+  if (writes) {
     flush_tnt();
     stamp();
-    writer_.fup(place());
+    writer_.fup(address());
     writer_.pip(cr3);
     writer_.tip(host);
   }

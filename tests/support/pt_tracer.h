@@ -32,7 +32,7 @@ struct TracerConfig {
   uint32_t psb_bytes = 4096;  // trace bytes between two PSB
   uint64_t psb_ticks = 0;     // also after this many TSC ticks; 0: never
   bool long_tnt = false;
-  bool keep_places = true;
+  bool keep_packets = true;
 };
 
 class PtTracer {
@@ -55,9 +55,9 @@ class PtTracer {
   void sleep(uint64_t until, bool deep, uint8_t cbr);
 
   // VM entry at the current instruction, the execution of a guest until `until`, whose text may be at
-  // `places`, and the exit to `host` (SDM vol. 3, "Trace in VMX operation"; the kernel must be traced, as
+  // `addresses`, and the exit to `host` (SDM vol. 3, "Trace in VMX operation"; the kernel must be traced, as
   // there are no PIPs otherwise).
-  void guest(uint64_t until, Addr host, std::span<const Addr> places, SimRandom& random);
+  void guest(uint64_t until, Addr host, std::span<const Addr> addresses, SimRandom& random);
 
   bool running() const { return running_; }
   // Would the current instruction be traced?

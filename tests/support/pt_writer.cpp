@@ -58,7 +58,7 @@ void PtWriter::put(PtKind kind, const pt_packet& packet) {
 }
 
 void PtWriter::put_raw(PtKind kind, std::span<const uint8_t> bytes) {
-  if (options_.keep_places) places_.push_back({bytes_.size(), static_cast<uint32_t>(bytes.size()), kind});
+  if (options_.keep_packets) packets_.push_back({bytes_.size(), static_cast<uint32_t>(bytes.size()), kind});
   bytes_.insert(bytes_.end(), bytes.begin(), bytes.end());
 }
 
@@ -332,7 +332,7 @@ void PtWriter::cut(uint64_t offset) {
   bytes_.resize(offset);
   tnt_ = 0;
   tnt_bits_ = 0;
-  while (!places_.empty() && places_.back().offset + places_.back().size > offset) places_.pop_back();
+  while (!packets_.empty() && packets_.back().offset + packets_.back().size > offset) packets_.pop_back();
 }
 
 }  // namespace asof::test

@@ -49,8 +49,8 @@ enum class PtKind : uint8_t {
   kRaw,
 };
 
-// The position of a packet in the stream.
-struct PtPlaced {
+// A packet by its position in the stream.
+struct PtPacket {
   uint64_t offset = 0;
   uint32_t size = 0;
   PtKind kind = PtKind::kRaw;
@@ -83,7 +83,7 @@ class PtWriter {
   struct Options {
     bool long_tnt = false;           // collect up to 47 bits; false: 6
     bool timing_flushes_tnt = true;  // false: MTC, TSC and CYC may overtake TNT bits that are still collected
-    bool keep_places = true;         // off for speed: places() stays empty
+    bool keep_packets = true;        // off for speed: packets() stays empty
   };
 
   PtWriter() : PtWriter(Options{}) {}
@@ -130,7 +130,7 @@ class PtWriter {
   uint64_t offset() const { return bytes_.size(); }  // without collected TNT bits
   unsigned pending_tnt() const { return tnt_bits_; }
   const std::vector<uint8_t>& bytes() const { return bytes_; }
-  std::span<const PtPlaced> places() const { return places_; }
+  std::span<const PtPacket> packets() const { return packets_; }
   uint64_t last_ip() const { return last_ip_; }
   // Drops everything from `offset` on, as when a buffer overflows, including collected TNT bits.
   void cut(uint64_t offset);
@@ -150,7 +150,7 @@ class PtWriter {
   std::unique_ptr<std::array<uint8_t, 64>> scratch_;  // stays in place when the writer moves
   std::unique_ptr<pt_encoder, EncoderFree> encoder_;
   std::vector<uint8_t> bytes_;
-  std::vector<PtPlaced> places_;
+  std::vector<PtPacket> packets_;
   uint64_t last_ip_ = 0;
   uint64_t tnt_ = 0;
   unsigned tnt_bits_ = 0;

@@ -119,7 +119,7 @@ class RunEncoder {
     c.return_compression = options.return_compression;
     c.mtc = false;
     c.psb_bytes = options.psb_bytes;
-    c.keep_places = true;
+    c.keep_packets = true;
     return c;
   }
   uint64_t tsc(Time time) const {
@@ -229,7 +229,7 @@ ReencodedCpu RunEncoder::run(std::span<const TruthRun> runs) {
   tracer_.writer().flush();
   out.trace = tracer_.writer().bytes();
   out.syncs =
-      static_cast<uint64_t>(std::ranges::count(tracer_.writer().places(), PtKind::kPsb, &PtPlaced::kind));
+      static_cast<uint64_t>(std::ranges::count(tracer_.writer().packets(), PtKind::kPsb, &PtPacket::kind));
   return out;
 }
 

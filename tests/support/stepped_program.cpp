@@ -95,19 +95,19 @@ class Child {
 };
 
 // Reports to the trace unit what the instruction at `ip` did. True: it was a taken branch.
-bool tell(PtTracer& t, const ZydisDecodedInstruction& z, const ZydisDecodedOperand& target, Addr ip,
-          Addr next) {
-  const Addr behind = ip + z.length;
+bool report_branch(PtTracer& t, const ZydisDecodedInstruction& z, const ZydisDecodedOperand& target, Addr ip,
+                   Addr next) {
+  const Addr after = ip + z.length;
   const bool direct = target.type == ZYDIS_OPERAND_TYPE_IMMEDIATE;
   switch (z.meta.category) {
     case ZYDIS_CATEGORY_COND_BR:
-      t.cond(next != behind);
-      return next != behind;
+      t.cond(next != after);
+      return next != after;
     case ZYDIS_CATEGORY_UNCOND_BR:
       if (!direct) t.jump_indirect(next);
       return true;
     case ZYDIS_CATEGORY_CALL:
-      direct ? t.call(behind, next) : t.call_indirect(behind, next);
+      direct ? t.call(after, next) : t.call_indirect(after, next);
       return true;
     case ZYDIS_CATEGORY_RET:
       t.ret(next);
@@ -196,7 +196,8 @@ std::optional<SteppedProgram> record_stepped(const std::filesystem::path& progra
     tracer.at(tsc, ip, true, 0);
     if (!child.step()) break;  // the last system call
     const Addr next = child.ip();
-    if (tell(tracer, z, operands[0], ip, next) && mapping.range.contains(ip) && mapping.range.contains(next))
+    if (report_branch(tracer, z, operands[0], ip, next) && mapping.range.contains(ip) &&
+        mapping.range.contains(next))
       ++out.taken[{ip, next}];
     if (z.meta.category == ZYDIS_CATEGORY_SYSCALL) {
       tracer.at(tsc + 1, kSystemCall, false, 0);

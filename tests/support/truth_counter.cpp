@@ -16,9 +16,9 @@ namespace {
 
 constexpr size_t kAgree = 32;            // instructions that must agree after a difference without a gap
 constexpr size_t kSearch = 8192;         // runs and instructions searched for them
-constexpr size_t kWays = 32;             // followed in parallel
+constexpr size_t kPlacements = 32;       // followed in parallel
 constexpr uint64_t kMostWorse = 20'000;  // instructions
-constexpr size_t kPlaces = 2'000;        // positions tried for a stretch that fits nowhere
+constexpr size_t kPositions = 2'000;     // positions tried for a stretch that fits nowhere
 
 struct TruthPosition {
   size_t run = 0;
@@ -26,8 +26,8 @@ struct TruthPosition {
   auto operator<=>(const TruthPosition&) const = default;
 };
 
-// The result of one way to place the stretches so far.
-struct Way {
+// The result of one placement of the stretches so far.
+struct Placement {
   uint64_t wrong = 0;
   std::array<uint64_t, 5> by_confidence{};
   TruthPosition at;
@@ -45,12 +45,12 @@ class Counter {
   }
 
   TruthCount count() {
-    std::vector<Way> ways(1);
+    std::vector<Placement> placements(1);
     for (size_t k = 0; k < flow_.islands.size(); ++k) {
       const size_t end = k + 1 < flow_.islands.size() ? flow_.islands[k + 1] : flow_.ips.size();
-      ways = place(flow_.islands[k], end, ways);
+      placements = place(flow_.islands[k], end, placements);
     }
-    const Way& best = *std::ranges::min_element(ways, {}, &Way::wrong);
+    const Placement& best = *std::ranges::min_element(placements, {}, &Placement::wrong);
     TruthCount c;
     c.wrong = best.wrong;
     c.right = flow_.ips.size() - best.wrong;
@@ -85,9 +85,9 @@ class Counter {
     }
   }
 
-  void pass_over(Way& way, size_t from, size_t to) const {
-    way.wrong += to - from;
-    for (size_t i = from; i < to; ++i) ++way.by_confidence[flow_.confidences[i]];
+  void pass_over(Placement& placement, size_t from, size_t to) const {
+    placement.wrong += to - from;
+    for (size_t i = from; i < to; ++i) ++placement.by_confidence[flow_.confidences[i]];
   }
 
   // After a difference at `i`: skips the fewest instructions and runs until both agree again.
@@ -114,19 +114,19 @@ class Counter {
   }
 
   // Follows the rest of a stretch, with its differences.
-  Way follow(size_t begin, size_t end, Way way) const {
+  Placement follow(size_t begin, size_t end, Placement placement) const {
     size_t i = begin;
     while (true) {
-      walk(i, end, way.at);
-      if (i == end) return way;
+      walk(i, end, placement.at);
+      if (i == end) return placement;
       const size_t differs = i;
-      TruthPosition at = way.at;
+      TruthPosition at = placement.at;
       if (!meet(i, end, at)) {
-        pass_over(way, differs, end);
-        return way;
+        pass_over(placement, differs, end);
+        return placement;
       }
-      pass_over(way, differs, i);
-      way.at = at;
+      pass_over(placement, differs, i);
+      placement.at = at;
     }
   }
 
@@ -145,17 +145,17 @@ class Counter {
     return out;
   }
 
-  // Places one stretch after each of the ways so far: at the first position where all of it fits, at earlier
+  // Places one stretch after each of the placements so far: at the first position where all of it fits, at earlier
   // positions where more and more of its beginning fits, and nowhere.
-  std::vector<Way> place(size_t begin, size_t end, const std::vector<Way>& ways) {
+  std::vector<Placement> place(size_t begin, size_t end, const std::vector<Placement>& placements) {
     const std::vector<size_t>& runs = runs_with(flow_.ips[begin]);
-    std::vector<Way> out;
-    for (const Way& way : ways) {
+    std::vector<Placement> out;
+    for (const Placement& placement : placements) {
       size_t longest = 0, looked_at = 0;
-      for (auto r = std::ranges::lower_bound(runs, way.at.run); r != runs.end(); ++r) {
+      for (auto r = std::ranges::lower_bound(runs, placement.at.run); r != runs.end(); ++r) {
         const auto offset = static_cast<uint32_t>(flow_.ips[begin] - truth_[*r].ip);
-        if (*r == way.at.run && offset < way.at.offset) continue;
-        Way next = way;
+        if (*r == placement.at.run && offset < placement.at.offset) continue;
+        Placement next = placement;
         next.at = {*r, offset};
         size_t i = begin;
         TruthPosition at = next.at;
@@ -165,29 +165,29 @@ class Counter {
           out.push_back(next);
           break;
         }
-        if (++looked_at == kPlaces) break;
+        if (++looked_at == kPositions) break;
         if (i - begin <= longest) continue;
         longest = i - begin;
         out.push_back(follow(begin, end, next));
       }
-      out.push_back(way);
+      out.push_back(placement);
       pass_over(out.back(), begin, end);
     }
     return best_of(std::move(out));
   }
 
-  // Drops each way that is no better than another one and is further along in the truth. If too many remain,
-  // keeps a sample of all kinds: a way that places a stretch far along looks better until later stretches
+  // Drops each placement that is no better than another one and is further along in the truth. If too many remain,
+  // keeps a sample of all kinds: a placement that places a stretch far along looks better until later stretches
   // find no position after it.
-  static std::vector<Way> best_of(std::vector<Way> ways) {
-    std::ranges::stable_sort(ways, {}, [](const Way& w) { return std::pair(w.wrong, w.at); });
-    std::vector<Way> good;
-    for (const Way& w : ways) {
-      if (w.wrong > ways.front().wrong + kMostWorse) break;
+  static std::vector<Placement> best_of(std::vector<Placement> placements) {
+    std::ranges::stable_sort(placements, {}, [](const Placement& w) { return std::pair(w.wrong, w.at); });
+    std::vector<Placement> good;
+    for (const Placement& w : placements) {
+      if (w.wrong > placements.front().wrong + kMostWorse) break;
       if (good.empty() || w.at < good.back().at) good.push_back(w);
     }
-    std::vector<Way> out;
-    const size_t n = std::min(good.size(), kWays);
+    std::vector<Placement> out;
+    const size_t n = std::min(good.size(), kPlacements);
     for (size_t i = 0; i < n; ++i) out.push_back(good[n == 1 ? 0 : i * (good.size() - 1) / (n - 1)]);
     return out;
   }

@@ -1,6 +1,6 @@
 // A second, independent count of what `asof validate --truth` counts: nothing of tools/ is used. It keeps all
 // of one CPU in memory and ignores times. A stretch of decoded instructions between two gaps must be found in
-// the truth without a hole; of all ways to place the stretches in their order, the one with the fewest wrong
+// the truth without a hole; of all placements of the stretches in their order, the one with the fewest wrong
 // instructions counts.
 #pragma once
 #include <array>

@@ -6,7 +6,7 @@
 namespace asof::test {
 namespace {
 
-TEST(Layers, NothingIsKnownWhereNothingWasSaid) {
+TEST(Layers, NothingIsKnownWithoutALayer) {
   TextFacts facts;
   facts.layer(kText, "90 90");
   const TextStore store = facts.build();
@@ -110,7 +110,7 @@ TEST(Layers, NextLifetimeBeforeTheEndOfTheLastMakesBothCandidates) {
   EXPECT_EQ(at(store, kText, 1, 51), Texts{"02"});
 }
 
-TEST(Layers, ProgramsOneAfterAnotherAtOnePlaceNeverMix) {
+TEST(Layers, SuccessiveProgramsAtOneAddressNeverMix) {
   TextFacts facts;
   for (uint8_t i = 0; i < 100; ++i) {
     facts.layer_bytes(kText + i % 7, std::vector<uint8_t>(19, i),

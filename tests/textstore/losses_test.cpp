@@ -9,7 +9,7 @@ namespace {
 const std::string kNop5 = "0f 1f 44 00 00", kJmp = "e9 01 02 03 04", kOther = "e9 11 12 13 14",
                   kCall = "e8 21 22 23 24";
 
-TEST(Losses, AKeySwitchedBeforeCanHaveBeenEitherWayInside) {
+TEST(Losses, AKeySwitchedBeforeCanHaveBeenOnOrOffInside) {
   TextFacts facts;
   facts.layer(kText, kNop5);
   facts.poke(10, kText, kNop5, kJmp);

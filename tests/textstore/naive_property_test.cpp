@@ -137,16 +137,6 @@ TextStore build(const History& h, SimRandom* random = nullptr, bool twice = fals
   return std::move(builder).build();
 }
 
-std::set<std::string> possible(const Cell& cell, AddrRange part, Time t) {
-  std::set<std::string> texts;
-  for (const Version& v : cell.versions) {
-    if (!v.possible_in({t, t})) continue;
-    const auto* bytes = reinterpret_cast<const char*>(v.bytes);
-    texts.insert(bytes == nullptr ? "?" : std::string(bytes + (part.begin - cell.range.begin), part.size()));
-  }
-  return texts;
-}
-
 std::vector<Time> instants(const History& h) {
   std::set<Time> times{kTimeMin, kTimeMin + 1, -1, 0, kTimeMax};
   const auto around = [&](Time t) {
@@ -212,7 +202,7 @@ void compare_with_naive(const History& h, const TextStore& store) {
     for (Addr a = cell.range.begin; a < cell.range.end; a += step) {
       const AddrRange part = range_of(a, step);
       for (Time t : times) {
-        const auto expected = naive.possible(part, t), got = possible(cell, part, t);
+        const auto expected = naive.possible(part, t), got = possible_texts(cell, part, t);
         ASSERT_EQ(got, expected) << describe(h) << "at +" << a - kText << " size " << step << " time " << t
                                  << ": got " << describe(got) << "expected " << describe(expected);
       }

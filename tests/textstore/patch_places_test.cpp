@@ -8,9 +8,9 @@ namespace {
 
 constexpr Addr kSite = kText + 8;
 
-class Places : public testing::Test {
+class PatchPlaces : public testing::Test {
  protected:
-  Places() { bytes_ = from_hex("90 90 90 90 90 90 90 90 " + kNop5 + " 90 90"); }
+  PatchPlaces() { bytes_ = from_hex("90 90 90 90 90 90 90 90 " + kNop5 + " 90 90"); }
   void copy(Time observed) {
     facts_.layer_bytes(kText, bytes_, {.observed = observed});
     facts_.builder.add_place({.range = range_of(kSite, 5), .bytes = jump_});
@@ -23,12 +23,12 @@ class Places : public testing::Test {
   const Texts both_{kNop5, kJmp};
 };
 
-TEST_F(Places, WithoutALossAreAsTheCopyShows) {
+TEST_F(PatchPlaces, WithoutALossAreAsTheCopyShows) {
   copy(kTimeMin);
   EXPECT_EQ(site(facts_.build(), 100), Texts{kNop5});
 }
 
-TEST_F(Places, AreDoubtfulFromTheLossOn) {
+TEST_F(PatchPlaces, AreDoubtfulFromTheLossOn) {
   copy(kTimeMin);
   facts_.lost(100, 200);
   const TextStore store = facts_.build();
@@ -39,7 +39,7 @@ TEST_F(Places, AreDoubtfulFromTheLossOn) {
   EXPECT_EQ(at(store, kSite + 5, 2, 150), Texts{"90 90"});
 }
 
-TEST_F(Places, ACopyMadeAfterTheLossShowsTheOutcome) {
+TEST_F(PatchPlaces, ACopyMadeAfterTheLossShowsTheOutcome) {
   copy(300);
   facts_.lost(100, 200);
   const TextStore store = facts_.build();
@@ -49,7 +49,7 @@ TEST_F(Places, ACopyMadeAfterTheLossShowsTheOutcome) {
   EXPECT_EQ(site(store, kTimeMax), Texts{kNop5});
 }
 
-TEST_F(Places, ACopyMadeInsideALossBoundsNothing) {
+TEST_F(PatchPlaces, ACopyMadeInsideALossBoundsNothing) {
   copy(150);
   facts_.lost(100, 200);
   const TextStore store = facts_.build();
@@ -57,7 +57,7 @@ TEST_F(Places, ACopyMadeInsideALossBoundsNothing) {
     EXPECT_EQ(site(store, t), both_) << t;
 }
 
-TEST_F(Places, BetweenTwoLossesTheCopyIsSure) {
+TEST_F(PatchPlaces, BetweenTwoLossesTheCopyIsSure) {
   copy(300);
   facts_.lost(100, 200);
   facts_.lost(400, 500);
@@ -68,7 +68,7 @@ TEST_F(Places, BetweenTwoLossesTheCopyIsSure) {
   EXPECT_EQ(site(store, 401), both_);
 }
 
-TEST_F(Places, WithPokesAreLeftToThem) {
+TEST_F(PatchPlaces, WithPokesAreLeftToThem) {
   copy(kTimeMin);
   facts_.lost(100, 200);
   facts_.poke(300, kSite, kNop5, kJmp);
@@ -78,7 +78,7 @@ TEST_F(Places, WithPokesAreLeftToThem) {
   EXPECT_EQ(site(store, 300), Texts{kJmp});
 }
 
-TEST_F(Places, CaughtWhileBeingPokedAreEither) {
+TEST_F(PatchPlaces, CaughtWhileBeingPokedAreEither) {
   const auto caught = from_hex("cc 1f 44 00 00");
   std::copy(caught.begin(), caught.end(), bytes_.begin() + 8);
   const auto nop = from_hex(kNop5);
@@ -90,13 +90,13 @@ TEST_F(Places, CaughtWhileBeingPokedAreEither) {
     EXPECT_EQ(site(store, t), (Texts{kNop5, "cc 1f 44 00 00", kJmp})) << t;
 }
 
-TEST_F(Places, WhereNobodyRecordsAreDoubtfulAlways) {
+TEST_F(PatchPlaces, WhereNobodyRecordsAreDoubtfulAlways) {
   facts_.layer_bytes(kText, bytes_);
   facts_.builder.add_place({.range = range_of(kSite, 5), .bytes = jump_, .always = true});
   EXPECT_EQ(site(facts_.build(), 100), both_);
 }
 
-TEST_F(Places, HoldOnlyWhereTextIsKnownAndWhole) {
+TEST_F(PatchPlaces, HoldOnlyWhereTextIsKnownAndWhole) {
   facts_.layer_bytes(kText, {bytes_.begin(), bytes_.begin() + 10});
   facts_.builder.add_place({.range = range_of(kSite, 5), .bytes = jump_});
   facts_.lost(100, 200);
@@ -107,7 +107,7 @@ TEST_F(Places, HoldOnlyWhereTextIsKnownAndWhole) {
 
 // The bytes under a site are searched for in the layers before it: forged layers must not make that take
 // forever, and what was left out is reported.
-TEST_F(Places, MoreThanCanBeLookedAtIsTold) {
+TEST_F(PatchPlaces, TooManyAreReported) {
   constexpr Addr kFirst = kText + 0x8000, kLast = kText + 0xffff;
   facts_.layer_bytes(kText, std::vector<uint8_t>(1 << 16, 0x90));
   for (Addr a = kText; a < kText + 20'000; ++a) facts_.layer_bytes(a, {0x90}, {.rank = kRankFallback});

@@ -145,7 +145,7 @@ TEST(Snapshot, StartAndEndSnapshotGiveTheSameChain) {
   EXPECT_EQ(answers(10, kNop5), answers(300, kCall));
 }
 
-TEST(Snapshot, TwoSnapshotsDifferInOnePlaceOnly) {
+TEST(Snapshot, TwoSnapshotsDifferInOneRangeOnly) {
   std::vector<uint8_t> start(4096), end;
   for (size_t i = 0; i < start.size(); ++i) start[i] = static_cast<uint8_t>(i * 7);
   end = start;

@@ -61,7 +61,7 @@ test::TracerConfig trace_config(bool coarse) {
   c.tsc_ctc_n = 40;  // the counter of the board has 1 GHz
   c.cbr = 10;
   c.psb_bytes = 16 * 1024;
-  c.keep_places = false;
+  c.keep_packets = false;
   return c;
 }
 

@@ -100,7 +100,7 @@ class Anchored : public testing::Test {
 };
 
 // The visit is the kprobe's: changes before it are over after it, though no timestamp shows that.
-TEST_F(Anchored, BehindAVisitItsRecordHasPassed) {
+TEST_F(Anchored, AfterAVisitChangesBeforeItAreOver) {
   poke(kSecond, a64::kNop, a64::kMovX9X30, 3'000);
   kprobe(5'000);
   start(1'000);
@@ -117,7 +117,7 @@ TEST_F(Anchored, BehindAVisitItsRecordHasPassed) {
 }
 
 // A change has not been made before its visit begins. One may have been in progress at the start.
-TEST_F(Anchored, BeforeAVisitItsRecordHasNotPassed) {
+TEST_F(Anchored, BeforeAVisitItsChangeIsNotMade) {
   kprobe(4'000);
   kprobe(5'000);
   poke(kFirst, a64::kNop, a64::kMovX9X30, 7'000);

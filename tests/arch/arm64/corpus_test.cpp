@@ -200,7 +200,9 @@ TEST(Simpleperf, RangesOfEachRecording) {
   if (dir.empty()) GTEST_SKIP() << "capture simpleperf-etm is not unpacked here";
   std::ifstream in(dir / "expected.json");
   const nlohmann::json all = nlohmann::json::parse(in);
-  for (const auto& [name, expected] : all["trc_pkt_lister_1.3.3"].items()) {
+  const auto& recordings = all.at("trc_pkt_lister_1.3.3");
+  ASSERT_FALSE(recordings.empty());
+  for (const auto& [name, expected] : recordings.items()) {
     SCOPED_TRACE(name);
     CaptureOptions options;
     options.symfs = dir.string();
@@ -243,7 +245,7 @@ std::vector<std::string> listed_ranges(const fs::path& listing, const std::strin
 // OpenCSD walks from the instruction after an indirect branch without a target to an exception: 9,131
 // instructions, ignoring all branches in between. Here the target is unknown, which is a gap; the rest is
 // equal.
-TEST(OpenCsdDifferences, ExceptionBehindAnUnknownTarget) {
+TEST(OpenCsdDifferences, ExceptionAfterAnUnknownTarget) {
   const fs::path dir = find_capture("ocsd-ete_ip");
   if (dir.empty()) GTEST_SKIP() << "capture ocsd-ete_ip is not unpacked here";
   const auto capture = open_capture(dir.string(), {});

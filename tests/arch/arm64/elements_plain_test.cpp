@@ -18,11 +18,11 @@ namespace {
 using namespace asof::test;
 
 // One element of the trace, with the offset of its packet.
-struct Said {
+struct ElementAt {
   El kind = El::kBad;
   uint64_t value = 0;
   uint32_t offset = 0;
-  bool operator==(const Said&) const = default;
+  bool operator==(const ElementAt&) const = default;
 };
 
 std::vector<uint8_t> random_trace(SimRandom& random) {
@@ -58,8 +58,8 @@ std::vector<uint8_t> random_trace(SimRandom& random) {
   return {w.bytes().begin(), w.bytes().end()};
 }
 
-std::vector<Said> by_packet(std::span<const uint8_t> bytes, const PacketFormat& format) {
-  std::vector<Said> out;
+std::vector<ElementAt> by_packet(std::span<const uint8_t> bytes, const PacketFormat& format) {
+  std::vector<ElementAt> out;
   std::array<std::pair<uint64_t, uint8_t>, 3> last{};
   uint64_t time = 0;
   for (size_t at = 0; at < bytes.size();) {
@@ -88,7 +88,7 @@ std::vector<Said> by_packet(std::span<const uint8_t> bytes, const PacketFormat& 
   return out;
 }
 
-void add(std::vector<Said>& out, const ElementParser& parser, size_t index) {
+void add(std::vector<ElementAt>& out, const ElementParser& parser, size_t index) {
   const Element& e = parser[index];
   if (e.kind == El::kAtoms) {
     for (uint32_t i = 0; i < e.count; ++i)
@@ -103,7 +103,7 @@ void add(std::vector<Said>& out, const ElementParser& parser, size_t index) {
 // Takes an element, refuses it or stops, at random; only atoms have offsets.
 struct Taker {
   SimRandom& random;
-  std::vector<Said>& out;
+  std::vector<ElementAt>& out;
   std::vector<uint64_t> times;
   uint32_t atom_count = 0;
 
@@ -140,17 +140,17 @@ TEST(PlainElements, SayWhatThePacketsSay) {
     const std::vector<uint8_t> trace = random_trace(random);
     const PacketFormat format = PacketFormat::of(etm4_source());
     ASSERT_EQ(format.max_spec, 0);
-    const std::vector<Said> want = by_packet(trace, format);
+    const std::vector<ElementAt> want = by_packet(trace, format);
     ASSERT_GT(want.size(), 1'000U);
 
-    std::vector<Said> listed;
+    std::vector<ElementAt> listed;
     ElementParser parser(format);
     parser.start(trace, trace.size());
     for (size_t i = 0; parser.has(i); ++i) add(listed, parser, i);
     ASSERT_EQ(listed, want);
 
     // Bypassing the list, with occasional reads of it; atoms are sometimes taken back.
-    std::vector<Said> passed;
+    std::vector<ElementAt> passed;
     Taker taker{random, passed, {}};
     parser.start(trace, trace.size());
     for (size_t i = 0;;) {

@@ -17,9 +17,9 @@ namespace {
 // One packet of OpenCSD for each of the writer's, at the same offset.
 std::vector<CsdPacket> read_back(const EtmWriter& w, const arm64::Source& source) {
   std::vector<CsdPacket> got = csd_packets(source, w.bytes());
-  EXPECT_EQ(got.size(), w.places().size());
-  for (size_t i = 0; i < std::min(got.size(), w.places().size()); ++i)
-    EXPECT_EQ(got[i].offset, w.places()[i].offset) << i << " " << got[i].text;
+  EXPECT_EQ(got.size(), w.packets().size());
+  for (size_t i = 0; i < std::min(got.size(), w.packets().size()); ++i)
+    EXPECT_EQ(got[i].offset, w.packets()[i].offset) << i << " " << got[i].text;
   return got;
 }
 

@@ -52,7 +52,7 @@ class QElements : public testing::Test {
 using Offsets = std::vector<Addr>;
 
 // Straight, and over a branch that is always taken; what follows continues from the address.
-TEST_F(QElements, CountedWayWithoutDecisions) {
+TEST_F(QElements, CountedPathWithoutDecisions) {
   put(kMain + 4, a64::b(kMain + 4, kMain + 0x40));
   put(kMain + 0x50, a64::b(kMain + 0x50, kMain));
   w.q_address(4, kMain + 0x48);
@@ -63,7 +63,7 @@ TEST_F(QElements, CountedWayWithoutDecisions) {
 }
 
 // The address is in a packet of its own.
-TEST_F(QElements, AddressBehindIt) {
+TEST_F(QElements, AddressAfterIt) {
   put(kMain + 0x10, a64::b(kMain + 0x10, kMain));
   w.q(3);
   w.address(kMain + 0xc);
@@ -89,7 +89,7 @@ TEST_F(QElements, DecisionAtTheEnd) {
 }
 
 // The path after a decision is not known: a gap, up to the address.
-TEST_F(QElements, DecisionOnTheWay) {
+TEST_F(QElements, DecisionOnThePath) {
   put(kMain + 8, a64::b_cond(kMain + 8, kMain + 0x40, 0));
   put(kMain + 0x64, a64::b(kMain + 0x64, kMain));
   w.q_address(9, kMain + 0x60);
@@ -126,7 +126,7 @@ TEST_F(QElements, WrongTextIsNoticed) {
 
 // Calls inside may or may not be on the trace unit's return stack: returns after it that have no address are
 // a gap.
-TEST_F(QElements, ReturnStackIsUnknownBehindIt) {
+TEST_F(QElements, ReturnStackIsUnknownAfterIt) {
   put(kMain + 4, a64::bl(kMain + 4, kMain + 0x40));
   put(kMain + 0x44, a64::kRet);
   w.q_address(3, kMain + 0x44);

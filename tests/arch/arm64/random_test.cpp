@@ -114,7 +114,7 @@ TEST(RandomArm64, ChangesWithTimeAtSyncOnly) {
 }
 
 // Milliseconds from one context synchronisation event to the next, across many sync points of the trace.
-TEST(RandomArm64, ChangesWithLongWaysToTheNextSynchronisation) {
+TEST(RandomArm64, ChangesLongBeforeTheNextSynchronisation) {
   Score s;
   run_changes(EtmClock::kFine, 30'001, 1'500, false, false, s, 20'000);
   run_changes(EtmClock::kFine, 40'001, 500, true, false, s, 20'000);

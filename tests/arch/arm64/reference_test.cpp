@@ -53,7 +53,7 @@ class ReferenceArm64 : public testing::Test {
 
 // A trace unit may write pending atoms after the sync point's trace info, before the address at which the
 // next segment starts (seen on a Cortex-A72).
-TEST_F(ReferenceArm64, AtomsBehindTheNextSyncPoint) {
+TEST_F(ReferenceArm64, AtomsAfterTheNextSyncPoint) {
   sync();
   trace_.address_with_context(kMain, {});
   trace_.atoms("EE");
@@ -79,7 +79,9 @@ TEST_F(ReferenceArm64, NoGapWhereItBegins) {
   sync();
   trace_.address_with_context(kMain, {});
   trace_.atoms("E");
-  for (const EtmDecoded& d : decode(true)) {
+  const std::vector<EtmDecoded> segments = decode(true);
+  ASSERT_EQ(segments.size(), 2U);
+  for (const EtmDecoded& d : segments) {
     EXPECT_TRUE(d.gaps.empty()) << d.gaps[0].reason;
     EXPECT_FALSE(d.ran.empty());
     for (const EtmRan& r : d.ran) EXPECT_FALSE(r.after_gap);

@@ -134,7 +134,7 @@ TEST(RunsArm64, WithoutReturnStackNothingIsPushed) {
   EXPECT_EQ(next(runs, runs.at(kKernelSpace, at(5)), 1), Edge::kIndirect);
 }
 
-TEST(RunsArm64, NoWayLeadsBackToTheHook) {
+TEST(RunsArm64, NoEdgeReturnsToTheHook) {
   const Program p;
   RunCache runs(p.map({.return_stack = true, .hook = at(4)}));
   EXPECT_EQ(runs.follow(runs.at(kKernelSpace, at(3)), 1), Edge::kUnknown);
@@ -259,7 +259,7 @@ void stack_is_a_list(uint64_t seed, size_t most) {
   }
 }
 
-TEST(RetStackArm64, HoldsWaysBesideAddresses) { stack_is_a_list(2, RetStack::kSize); }
+TEST(RetStackArm64, HoldsEdgesBesideAddresses) { stack_is_a_list(2, RetStack::kSize); }
 
 TEST(RetStackArm64, TheOldestFallsOut) { stack_is_a_list(3, 2 * size_t{RetStack::kSize}); }
 

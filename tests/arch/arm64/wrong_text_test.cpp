@@ -108,7 +108,7 @@ TEST(WrongText, BranchBeforeAnExceptionsAddress) {
   for (const EtmRan& r : o.ours.ran) EXPECT_NE(r.ip, kMain + 8);
 }
 
-TEST(WrongText, ExceptionsAddressLiesBehind) {
+TEST(WrongText, ExceptionsAddressIsNotOnThePath) {
   EtmWriter w = start();
   w.atoms("E");  // to main + 0x40, by the text
   w.exception(etm_exception::kIrq,

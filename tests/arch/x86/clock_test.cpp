@@ -1,68 +1,10 @@
-// The clock: against a simulated counter whose every tick is known, and against libipt's time.
+// The clock against a simulated counter whose every tick is known.
 #include "arch/x86/clock.h"
 
-#include <intel-pt.h>
-
-#include "tests/arch/x86/flow_fixture.h"
+#include "tests/arch/x86/clock_counter.h"
 
 namespace asof::x86::test {
 namespace {
-
-Packet tsc(uint64_t v) {
-  Packet k;
-  k.type = Pk::kTsc;
-  k.value = v & ((1ULL << 56) - 1);
-  return k;
-}
-Packet tma(uint64_t ctc, uint64_t fc) {
-  Packet k;
-  k.type = Pk::kTma;
-  k.value = ctc & 0xffff;
-  k.value2 = fc & 0x1ff;
-  return k;
-}
-Packet mtc(uint64_t v) {
-  Packet k;
-  k.type = Pk::kMtc;
-  k.value = v & 0xff;
-  return k;
-}
-Packet cyc(uint64_t v) {
-  Packet k;
-  k.type = Pk::kCyc;
-  k.value = v;
-  return k;
-}
-Packet cbr(uint64_t v) {
-  Packet k;
-  k.type = Pk::kCbr;
-  k.value = v;
-  return k;
-}
-
-// A TSC and the crystal clock that drives it: one CTC tick is n / d TSC ticks.
-struct Counter {
-  uint32_t n = 100, d = 1;
-  uint8_t mtc_freq = 3;
-
-  uint64_t ctc(uint64_t t) const { return static_cast<uint64_t>(static_cast<unsigned __int128>(t) * d / n); }
-  // First TSC value at which the crystal counter shows `tick`.
-  uint64_t tsc_of(uint64_t tick) const {
-    return static_cast<uint64_t>((static_cast<unsigned __int128>(tick) * n + d - 1) / d);
-  }
-  Config config() const {
-    Config c;
-    c.mtc_freq = mtc_freq;
-    c.tsc_ctc_n = n;
-    c.tsc_ctc_d = d;
-    c.time = TimeConversion{};
-    return c;
-  }
-  void start(Clock& c, uint64_t t) const {
-    c.update(tsc(t));
-    c.update(tma(ctc(t), t - tsc_of(ctc(t))));
-  }
-};
 
 TEST(Clock, KnowsNothingWithoutTsc) {
   Counter sim;
@@ -379,98 +321,6 @@ TEST(Clock, HostileValuesDoNotOverflow) {
       EXPECT_LE(c.floor(), kTimeMax);
       EXPECT_GE(c.ceiling(), kTimeMin);
     }
-  }
-}
-
-// ---- libipt ----
-
-// One conditional branch after each group of timing packets; compares the time of both decoders at it. libipt
-// reports the time of the packets before the branch just queried, as the clock does. Tolerance: libipt
-// rounds the fast counter differently (a few ticks), and takes its cycle rate from a longer history (2 % of
-// an MTC period with CYC).
-void compare_with_libipt(bool with_cyc, uint64_t seed) {
-  const Counter sim{100, 1, 3};
-  const Config config = sim.config();
-  asof::test::SimRandom random(seed);
-  PtWriter w;
-  uint64_t t = 3'000'000'000 + random.below(100'000);
-  PsbPlus g;
-  g.tsc = t;
-  g.tma = PsbPlus::Tma{static_cast<uint16_t>(sim.ctc(t)), static_cast<uint16_t>(t - sim.tsc_of(sim.ctc(t)))};
-  g.cbr = 24;
-  g.ip = FlowFixture::kCode;
-  w.psb_plus(g);
-  Config own_config = config;
-  own_config.max_nonturbo = 24;
-  uint64_t period = sim.ctc(t) >> 3, cycles_at = t;
-  constexpr int kBranches = 3000;
-  for (int i = 0; i < kBranches; ++i) {
-    t += random.between(1, 300);
-    while (sim.tsc_of((period + 1) << 3) <= t) {
-      ++period;
-      if (with_cyc) {
-        w.cyc(sim.tsc_of(period << 3) - cycles_at);
-        cycles_at = sim.tsc_of(period << 3);
-      }
-      w.mtc(static_cast<uint8_t>(period));
-    }
-    if (with_cyc && t != cycles_at) {
-      w.cyc(t - cycles_at);
-      cycles_at = t;
-    }
-    w.tnt(true);
-    w.flush();
-  }
-  std::vector<uint8_t> bytes = w.bytes();
-  pt_config pc;
-  pt_config_init(&pc);
-  pc.begin = bytes.data();
-  pc.end = bytes.data() + bytes.size();
-  pc.mtc_freq = 3;
-  pc.cpuid_0x15_eax = 1;
-  pc.cpuid_0x15_ebx = 100;
-  pc.nom_freq = 24;
-  pt_query_decoder* lib = pt_qry_alloc_decoder(&pc);
-  uint64_t ip = 0;
-  int status = pt_qry_sync_forward(lib, &ip);
-
-  Clock clock(own_config, 0);
-  const uint8_t* p = bytes.data();
-  const uint8_t* const end = p + bytes.size();
-  const double tolerance = with_cyc ? 0.02 * 800 + 8 : 8;
-  for (int i = 0; i < kBranches; ++i) {
-    for (;;) {
-      const Packet k = read_packet(p, end);
-      ASSERT_NE(k.type, Pk::kEnd);
-      p += k.size;
-      if (k.type == Pk::kTnt) break;
-      clock.update(k);
-    }
-    while (status >= 0 && (status & pts_event_pending) != 0) {
-      pt_event event;
-      status = pt_qry_event(lib, &event, sizeof event);
-    }
-    int taken = 0;
-    status = pt_qry_cond_branch(lib, &taken);
-    ASSERT_GE(status, 0) << pt_errstr(pt_errcode(status)) << " at " << i;
-    uint64_t time = 0;
-    ASSERT_EQ(pt_qry_time(lib, &time, nullptr, nullptr), 0);
-    ASSERT_NEAR(static_cast<double>(clock.now()), static_cast<double>(time), tolerance) << "branch " << i;
-  }
-  pt_qry_free_decoder(lib);
-}
-
-TEST(ClockDifferential, MtcAgainstLibipt) {
-  for (uint64_t seed = 1; seed <= 20; ++seed) {
-    compare_with_libipt(false, seed);
-    if (testing::Test::HasFatalFailure()) return;
-  }
-}
-
-TEST(ClockDifferential, CycAgainstLibipt) {
-  for (uint64_t seed = 1; seed <= 20; ++seed) {
-    compare_with_libipt(true, seed);
-    if (testing::Test::HasFatalFailure()) return;
   }
 }
 

@@ -102,7 +102,7 @@ TEST(Flow, OldestOf64ReturnAddressesFallsOut) {
 }
 
 // Hardware does not compress it; a trace that does is wrong from there on, however well the code is known.
-TEST(Flow, CompressedReturnBehindTheOldestIsAContradiction) {
+TEST(Flow, CompressedReturnBeyondTheOldestIsAContradiction) {
   FlowFixture s;
   // 0: JNE 8; 2: CALL 0; 7: NOP; 8: RET; 9: JMP 0
   s.code(A, {0x75, 0x06, 0xe8, 0xf9, 0xff, 0xff, 0xff, 0x90, 0xc3, 0xeb, 0xf5}).start(A);
@@ -326,7 +326,7 @@ TEST(Flow, StopAtANearBranchIsMarked) {
 }
 
 // A fault on the first instruction after TIP.PGE: PGD without FUP, and PGE at the same address afterwards.
-TEST(Flow, StopOnTheWayIsCutWhereTracingStartsAgain) {
+TEST(Flow, StopWithoutAddressIsCutWhereTracingStartsAgain) {
   FlowFixture s;
   s.code(A, {0x90, 0x90, 0x90, 0xff, 0xe0}).code(A + 0x100, {0x90, 0x90}).start(A);
   s.pt.tip_pgd();

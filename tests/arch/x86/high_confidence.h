@@ -27,7 +27,7 @@ inline std::string show(const Ran& r) {
 using asof::test::captures_of;
 
 struct Score {
-  uint64_t instructions = 0, high_confidence = 0, right = 0, proved = 0, hits = 0;
+  uint64_t instructions = 0, high_confidence = 0, proved = 0, hits = 0;
 };
 
 // The end of a sequence of high-confidence instructions: at the first other instruction, or where something
@@ -81,6 +81,15 @@ inline void expect_high_confidence_ran(const Decoded& d, const std::vector<Execu
     t += end - i;
     i = end;
   }
+}
+
+// The rule is worthless if little has high confidence.
+inline void expect_enough(const Score& score, unsigned percent) {
+  EXPECT_GT(score.high_confidence * 100, score.instructions * percent);
+  EXPECT_GT(score.instructions, asof::test::captures_of(100'000));
+  testing::Test::RecordProperty("instructions", std::to_string(score.instructions));
+  testing::Test::RecordProperty("high_confidence", std::to_string(score.high_confidence));
+  testing::Test::RecordProperty("proved", std::to_string(score.proved));
 }
 
 }  // namespace asof::x86::test

@@ -100,10 +100,10 @@ class Recursion {
       for (int i = 0; i < n; ++i) f.insert(f.end(), {0x74, 0});  // JE to the next
     };
     branches(kBefore);
-    f.insert(f.end(), {0x74, 6 + 2 * kBehind, 0xe8});  // JE to the last CALL; CALL kFunction
+    f.insert(f.end(), {0x74, 6 + 2 * kAfter, 0xe8});  // JE to the last CALL; CALL kFunction
     const auto back = static_cast<uint8_t>(-static_cast<int>(f.size() + 4));
     f.insert(f.end(), {back, 0xff, 0xff, 0xff});
-    branches(kBehind);
+    branches(kAfter);
     f.push_back(0xc3);
     f.insert(f.end(), {0x74, 5});  // JE to the RET
     call_code(f, kFunction, kLast);
@@ -125,7 +125,7 @@ class Recursion {
 
  private:
   static constexpr Addr kFunction = 0x100, kFirst = 0x200, kLast = 0x800;
-  static constexpr int kBefore = 7, kBehind = 8, kFirstCalls = 25, kLastCalls = 20;
+  static constexpr int kBefore = 7, kAfter = 8, kFirstCalls = 25, kLastCalls = 20;
 
   static void call_code(Bytes& code, Addr base, Addr to) {
     const auto rel = static_cast<uint32_t>(to - (base + code.size() + 5));
@@ -152,9 +152,9 @@ class Recursion {
     go(at);
     s.pt.tnt(taken);
   }
-  void call(Addr at, Addr behind) {
+  void call(Addr at, Addr after) {
     go(at);
-    calls_.push_back(behind);
+    calls_.push_back(after);
     if (calls_.size() > entries_) calls_.pop_front();
   }
   void ret(Addr to) {  // the RET has run
@@ -182,7 +182,7 @@ class Recursion {
     go(called ? at + 5 : at + 2);
   }
   void function(unsigned depth, unsigned pattern, bool ends_in_chain) {
-    constexpr Addr kRecurses = kFunction + 2 * kBefore + 2, kEnd = kRecurses + 6 + 2 * kBehind;
+    constexpr Addr kRecurses = kFunction + 2 * kBefore + 2, kEnd = kRecurses + 6 + 2 * kAfter;
     for (int i = 0; i < kBefore; ++i) branch(kFunction + 2 * static_cast<Addr>(i), (pattern >> i & 1) != 0);
     branch(kRecurses - 2, depth == 0);
     if (depth == 0) {
@@ -198,7 +198,7 @@ class Recursion {
     call(kRecurses, kRecurses + 5);
     function(depth - 1, pattern, ends_in_chain);
     ret(kRecurses + 5);
-    for (Addr i = 0; i < kBehind; ++i) branch(kRecurses + 5 + 2 * i, (pattern >> (i & 3) & 1) != 0);
+    for (Addr i = 0; i < kAfter; ++i) branch(kRecurses + 5 + 2 * i, (pattern >> (i & 3) & 1) != 0);
     go(kEnd - 1);
   }
 

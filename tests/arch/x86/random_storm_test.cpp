@@ -4,10 +4,7 @@
 //
 // Where records are lost, the sites that are patched are known, as from the kernel's jump table: all records
 // of a site may be among the lost ones.
-#include <fmt/format.h>
-#include <gtest/gtest.h>
-
-#include "tests/arch/x86/high_confidence.h"
+#include "tests/arch/x86/storm.h"
 
 namespace asof::x86::test {
 namespace {
@@ -42,25 +39,7 @@ Settings settings_of(uint64_t seed) {
 
 class Storm : public testing::TestWithParam<uint64_t> {};
 
-TEST_P(Storm, NothingSureIsWrong) {
-  Score score;
-  for (uint64_t seed = GetParam() + 1; seed <= captures_of(kCaptures); seed += kShards) {
-    SCOPED_TRACE(fmt::format("seed {}", seed));
-    const Settings s = settings_of(seed);
-    Simulation run(s);
-    for (unsigned cpu = 0; cpu < s.cpus; ++cpu) {
-      SCOPED_TRACE(fmt::format("cpu {}", cpu));
-      expect_high_confidence_ran(run.decode(cpu), run.truth(cpu), s.coarse_time, score);
-      if (HasFatalFailure() && asof::test::first_failure_ends()) return;
-    }
-  }
-  // The rule is worthless if little has high confidence.
-  EXPECT_GT(score.high_confidence * 100, score.instructions * 60);
-  EXPECT_GT(score.instructions, captures_of(100'000));
-  RecordProperty("instructions", std::to_string(score.instructions));
-  RecordProperty("high_confidence", std::to_string(score.high_confidence));
-  RecordProperty("proved", std::to_string(score.proved));
-}
+TEST_P(Storm, NothingSureIsWrong) { check_shard({kCaptures, kShards, settings_of, 60}, GetParam()); }
 
 INSTANTIATE_TEST_SUITE_P(Captures, Storm, testing::Range(uint64_t{0}, kShards));
 

@@ -72,7 +72,7 @@ TEST(Links, SayWhereARunLeadsAndWhatItLeaves) {
   EXPECT_FALSE(cache.follow_indirect(main));
 }
 
-TEST(Links, AReturnToARunsOwnCallIsAWayLikeAnyOther) {
+TEST(Links, AReturnToARunsOwnCallIsAnEdgeLikeAnyOther) {
   constexpr Addr kTwo = 0x402000, kOne = 0x402010;
   FlowFixture fixture;
   fixture.code(kTwo, {0xe8, 0x0b, 0x00, 0x00, 0x00, 0x90});  // call kOne; nop ...

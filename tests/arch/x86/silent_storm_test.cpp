@@ -1,13 +1,9 @@
 // Random captures of machines whose text changes without a record: modules reloaded, memory of unloaded
 // programs reused, sites patched while records are lost, user text written, two processes at the same
-// addresses. What is called certain or proved did run, whatever happened. ASOF_TEST_CAPTURES=n makes n times
-// as many, and continues after a failure.
-#include <fmt/format.h>
-#include <gtest/gtest.h>
-
+// addresses. What is called certain or proved did run, whatever happened.
 #include <algorithm>
 
-#include "tests/arch/x86/high_confidence.h"
+#include "tests/arch/x86/storm.h"
 
 namespace asof::x86::test {
 namespace {
@@ -64,37 +60,9 @@ Settings settings_of(uint64_t seed) {
   return s;
 }
 
-std::string name_of(const Settings& s) {
-  return fmt::format(
-      "{}{}{}{}{}{}{}{}{}{}{}", s.modules ? " modules" : "", s.unannounced ? " programs" : "",
-      s.watched ? " watched" : "", s.unseen ? " losses" : "", s.recording.overwrites ? " overwrites" : "",
-      s.user_writes ? " user-writes" : "", s.processes ? " processes" : "", s.no_time ? " no-time" : "",
-      s.coarse_time ? " coarse" : "", s.pokes != 0 ? " pokes" : "", s.overflows ? " overflows" : "");
-}
-
 class SilentStorm : public testing::TestWithParam<uint64_t> {};
 
-TEST_P(SilentStorm, NothingSureIsWrong) {
-  Score score;
-  const uint64_t captures = captures_of(kCaptures);
-  for (uint64_t seed = GetParam() + 1; seed <= captures; seed += kShards) {
-    const Settings s = settings_of(seed);
-    SCOPED_TRACE(fmt::format("seed {}:{}", seed, name_of(s)));
-    Simulation run(s);
-    for (unsigned cpu = 0; cpu < s.cpus; ++cpu) {
-      SCOPED_TRACE(fmt::format("cpu {}", cpu));
-      expect_high_confidence_ran(run.decode(cpu), run.truth(cpu), s.coarse_time && !s.no_time, score);
-    }
-    // With more captures than usual, report all failures.
-    if (HasFatalFailure() && asof::test::first_failure_ends()) return;
-  }
-  // The rule is worthless if little has high confidence.
-  EXPECT_GT(score.high_confidence * 100, score.instructions * 30);
-  EXPECT_GT(score.instructions, captures_of(100'000));
-  RecordProperty("instructions", std::to_string(score.instructions));
-  RecordProperty("high_confidence", std::to_string(score.high_confidence));
-  RecordProperty("proved", std::to_string(score.proved));
-}
+TEST_P(SilentStorm, NothingSureIsWrong) { check_shard({kCaptures, kShards, settings_of, 30}, GetParam()); }
 
 INSTANTIATE_TEST_SUITE_P(Captures, SilentStorm, testing::Range(uint64_t{0}, kShards));
 

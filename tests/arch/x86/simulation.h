@@ -193,11 +193,11 @@ class Simulation {
   }
   // Guests also have text at the host's addresses.
   void run_guests() {
-    guest_places_ = {kernel_.address("f0"), kernel_.address("f1"), kernel_.address("tick"),
-                     kernel_.address("vmexit"), 0xffffffffb0000000};
+    guest_addresses_ = {kernel_.address("f0"), kernel_.address("f1"), kernel_.address("tick"),
+                        kernel_.address("vmexit"), 0xffffffffb0000000};
     machine_->on_instruction(kernel_.address("vmresume"), [this](SimCpu& c) {
       const uint64_t until = c.tsc + random_.between(50, 1500);
-      c.tracer.guest(until, kernel_.address("vmexit"), guest_places_, c.random);
+      c.tracer.guest(until, kernel_.address("vmexit"), guest_addresses_, c.random);
       c.tsc = until;
     });
   }
@@ -315,7 +315,7 @@ class Simulation {
     }
   }
 
-  std::vector<Addr> guest_places_;
+  std::vector<Addr> guest_addresses_;
   Settings settings_;
   SimRandom random_;
   Program kernel_, user_, other_;

@@ -74,7 +74,7 @@ TEST(Sync, PsbIsFoundAmongItsOwnBytes) {
   }
 }
 
-TEST(Sync, PsbIsFoundWhereverItStands) {
+TEST(Sync, PsbIsFoundAtAnyOffset) {
   PtWriter w;
   w.pad(7);
   w.psb();

@@ -189,9 +189,9 @@ TEST(AuxStreams, MissingBufferIsALossOfKnownSize) {
 }
 
 TEST(AuxStreams, StreamThatStartsLate) {
-  PerfBytes told = start();
-  told.aux(0, 64, 0, cpu0(1)).aux(64, 64, 0, cpu0(2)).auxtrace(0, 0, -1, 64, trace(64));
-  const Stream missing = make(told).one();
+  PerfBytes with_both_records = start();
+  with_both_records.aux(0, 64, 0, cpu0(1)).aux(64, 64, 0, cpu0(2)).auxtrace(0, 0, -1, 64, trace(64));
+  const Stream missing = make(with_both_records).one();
   EXPECT_TRUE(missing.pieces[0].discontinuity);
   ASSERT_EQ(missing.losses.size(), 1U);
   EXPECT_EQ(missing.losses[0].bytes, 64U);
@@ -202,7 +202,7 @@ TEST(AuxStreams, StreamThatStartsLate) {
   EXPECT_TRUE(joined.losses.empty());
 }
 
-TEST(AuxStreams, TruncatedCutsThePieceAndTellsTheSize) {
+TEST(AuxStreams, TruncatedCutsThePieceAndGivesTheSize) {
   const Bytes all = trace(512);
   PerfBytes file = start();
   file.aux(0, 100, 0, cpu0(1)).aux(100, 100, kTruncated, cpu0(2)).aux(200, 312, 0, cpu0(3));

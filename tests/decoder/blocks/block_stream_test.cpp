@@ -47,7 +47,7 @@ class Watch : public ChunkConsumer {
   }
   std::vector<Seen> streams;
   bool starts_ascend = true;
-  bool damage_told = false;
+  bool damage_reported = false;
 
  private:
   static void mix(Seen& s, uint64_t v) { s.hash = (s.hash ^ v) * 0x9E3779B97F4A7C15ULL ^ s.hash >> 29; }
@@ -77,7 +77,7 @@ class Watch : public ChunkConsumer {
   }
   void add(Seen& s, const Gap& g) {
     ++s.gaps;
-    damage_told = damage_told || g.code == Code::kBadBlockStream;
+    damage_reported = damage_reported || g.code == Code::kBadBlockStream;
     for (const uint64_t v : {g.begin, g.end, static_cast<uint64_t>(g.time.lo),
                              static_cast<uint64_t>(g.time.hi), g.ip, g.resume_ip})
       mix(s, v);
@@ -280,8 +280,8 @@ TEST(BlockParts, TooManyAreRefused) {
 }
 
 // True if damage is reported to the user.
-bool told(const Capture& capture, const Watch& seen) {
-  return seen.damage_told || std::ranges::any_of(capture.notices, [](const Notice& n) {
+bool damage_reported(const Capture& capture, const Watch& seen) {
+  return seen.damage_reported || std::ranges::any_of(capture.notices, [](const Notice& n) {
            return n.code == Code::kBadBlockStream || n.code == Code::kBlockStreamTruncated;
          });
 }
@@ -301,8 +301,8 @@ class BlockDamage : public testing::Test {
       return;
     }
     const Watch seen = watch(*capture);
-    if (told(*capture, seen)) {
-      ++told_;
+    if (damage_reported(*capture, seen)) {
+      ++reported_;
     } else {
       EXPECT_TRUE(seen.streams == whole_) << what << " is not reported";
     }
@@ -312,7 +312,7 @@ class BlockDamage : public testing::Test {
   const Bytes bytes_ = write(demo_);
   const std::vector<Seen> whole_ = watch(demo_).streams;
   TempDir dir_;
-  size_t refused_ = 0, told_ = 0;
+  size_t refused_ = 0, reported_ = 0;
   uint64_t kept_ = 0;
 };
 
@@ -325,7 +325,7 @@ TEST_F(BlockDamage, BitsAreFlipped) {
     bytes[at] ^= static_cast<uint8_t>(1U << random.below(8));
     look_at(bytes, fmt::format("flipped bit of byte {}", at));
   }
-  EXPECT_GT(told_, 200U);
+  EXPECT_GT(reported_, 200U);
   EXPECT_GT(kept_, 0U);
 }
 
@@ -333,7 +333,7 @@ TEST_F(BlockDamage, TheEndIsCut) {
   for (size_t size = 0; size < bytes_.size(); size += size < 200 ? 1 : 97)
     look_at(Bytes(bytes_.begin(), bytes_.begin() + static_cast<std::ptrdiff_t>(size)),
             fmt::format("{} bytes", size));
-  EXPECT_GT(told_, 50U);
+  EXPECT_GT(reported_, 50U);
   EXPECT_GT(kept_, 0U);
 }
 
@@ -356,7 +356,7 @@ TEST_F(BlockDamage, PiecesAreLostRepeatedAndOverwritten) {
     }
     look_at(bytes, fmt::format("{} bytes at {}", n, at));
   }
-  EXPECT_GT(told_, 100U);
+  EXPECT_GT(reported_, 100U);
 }
 
 // Bodies that are not a block stream but have correct checksums: no bit flip produces them.
@@ -397,7 +397,7 @@ TEST(BlockWalk, AnyBodyIsReadOrRefused) {
 }
 
 // A walk that produces nothing and never ends.
-TEST(BlockWalk, EndsWhereNothingIsSaid) {
+TEST(BlockWalk, EndsWhereNoStepIsAnnotated) {
   blocks::BlockMap map(1000);
   blocks::Writer code;
   for (const uint64_t v : {1, 1}) code.varint(v);
@@ -419,7 +419,7 @@ TEST(BlockWalk, EndsWhereNothingIsSaid) {
   body.signed_varint(1);
   for (int i = 0; i < 5; ++i) body.varint(0);
   Chunk chunk;
-  EXPECT_EQ(blocks::read_walk(map, body.data(), {}, chunk), "it goes on without end");
+  EXPECT_EQ(blocks::read_walk(map, body.data(), {}, chunk), "its chain of blocks does not end");
   EXPECT_EQ(std::ranges::distance(chunk.steps.begin(), chunk.steps.end()), blocks::kMaxQuiet);
 }
 

@@ -37,7 +37,7 @@ struct Fact {
 };
 
 struct Losses {
-  bool told = true;  // by LOST records
+  bool reported = true;  // by LOST records
   uint64_t most = 0;
 };
 
@@ -126,7 +126,7 @@ class History {
         if (f.kind == Fact::Kind::kLoad && random_.chance(60)) without_image_.insert(f.program->id);
         continue;
       }
-      if (count != 0 && f.cpu == cpu && losses.told) {
+      if (count != 0 && f.cpu == cpu && losses.reported) {
         losts_[kept.size()] = count;  // written before the ring's next record
         count = 0;
       }
@@ -196,18 +196,18 @@ TEST(BpfRandom, WhatRunsIsPossibleWhateverWasLost) {
   uint64_t sure = 0, looked = 0;
   for (uint64_t seed = 1; seed <= 800; ++seed) {
     SCOPED_TRACE(seed);
-    History history(seed, {.told = true, .most = 10});
+    History history(seed, {.reported = true, .most = 10});
     expect_possible(history, false, sure, looked);
     if (testing::Test::HasFatalFailure()) return;
   }
   EXPECT_GT(sure * 2, looked);
 }
 
-TEST(BpfRandom, OneRecordMissingWithoutAWord) {
+TEST(BpfRandom, OneRecordMissingWithoutALostRecord) {
   uint64_t sure = 0, looked = 0;
   for (uint64_t seed = 1; seed <= 400; ++seed) {
     SCOPED_TRACE(seed);
-    History history(seed, {.told = false, .most = 1});
+    History history(seed, {.reported = false, .most = 1});
     expect_possible(history, false, sure, looked);
     if (testing::Test::HasFatalFailure()) return;
   }

@@ -144,7 +144,7 @@ TEST_F(Generated, PokeAfterUnregisterBelongsToTheClosingLifetime) {  // [B05]
   EXPECT_EQ(at(kA + 5, 5, 160), std::vector<Bytes>{jump});
 }
 
-TEST_F(Generated, NoImageIsUnknownAndSaid) {  // [B08]
+TEST_F(Generated, NoImageIsUnknownAndReported) {  // [B08]
   load(100, kA, 20, 1);
   open();
   EXPECT_EQ(at(kA, 1, 150), kUnknown);
@@ -260,7 +260,7 @@ TEST_F(Generated, LoadOverAnOpenLifetimeEndsIt) {
 
 // The address range of a program whose end is recorded but whose announcement is lost overlaps that of
 // another one: that one must have been unloaded some time before.
-TEST_F(Generated, EndOfAnUnannouncedProgramMakesItsPlaceDoubtful) {
+TEST_F(Generated, EndOfAnUnannouncedProgramMakesItsRangeDoubtful) {
   load(100, kA, 20, 1);
   r.writer.ksymbol(kA + 12, 20, kBpf, kUnregister, kName2, Recording::at(300));
   r.programs = {program(1, kA, filled(20, 0x11))};

@@ -155,7 +155,7 @@ TEST_F(Bundle, MistakesAreNamed) {
                 .find("version 2"),
             std::string::npos);
   EXPECT_NE(reason(R"({"format": "other"})").find("other"), std::string::npos);
-  EXPECT_NE(reason(R"({"format": "asof-bundle", "format": "asof-bundle"})").find("stands twice"),
+  EXPECT_NE(reason(R"({"format": "asof-bundle", "format": "asof-bundle"})").find("appears twice"),
             std::string::npos);
   EXPECT_NE(reason(R"({"format": "asof-bundle")").find("not JSON"), std::string::npos);
   EXPECT_NE(reason(R"({"a": 1})").find("neither"), std::string::npos);

@@ -270,7 +270,7 @@ uint64_t true_frames(const Collected& got, const std::vector<const Slice*>& chai
 }
 
 // What was seen of a stack is right; what was guessed is marked, and mostly right.
-TEST(CallTracker, NoStaircaseBehindGaps) {
+TEST(CallTracker, NoStaircaseAfterGaps) {
   const Capture capture = capture_of_functions();
   uint64_t gaps = 0, sure = 0, shown = 0, found = 0, there = 0, roots = 0;
   size_t deepest = 0, true_deepest = 0;

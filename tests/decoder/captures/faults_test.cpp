@@ -130,7 +130,7 @@ TEST_F(Faults, PokeInATimingGapIsProvedByTheTrace) {
   expect_perf(control, true);
 }
 
-TEST_F(Faults, PokeWhileTheCpuStandsAtTheSite) {
+TEST_F(Faults, PokeWhileTheCpuIsAtTheSite) {
   const FaultCapture f = poke_while_standing(dir_.path());
   expect_exact(f);
   expect_perf(f, false);

@@ -16,18 +16,18 @@ constexpr uint64_t kCaptures = 2'400, kShards = 4;
 constexpr Addr kLabels = 0xffff800009000000;  // __start___jump_table
 constexpr uint64_t kPageSize = 4096;
 
-struct Told {
+struct Sources {
   bool pokes = false, samples = false, catalogue = false, end_copy = false, loses = false;
 };
 
 class Recorded {
  public:
-  Recorded(const EtmSimulation& run, const Told& told, unsigned cpus, uint64_t seed)
-      : run_(run), told_(told), cpus_(cpus), random_(seed * 31 + 5), recording_(1, blocks()) {
+  Recorded(const EtmSimulation& run, const Sources& sources, unsigned cpus, uint64_t seed)
+      : run_(run), sources_(sources), cpus_(cpus), random_(seed * 31 + 5), recording_(1, blocks()) {
     PerfDataWriter& w = recording_.writer;
     for (const uint32_t id : {kEntryId, kReturnId})
       w.add_attr({.type = 2, .config = id, .sample_type = 0x10486, .ids = {id}});
-    w.add_attr({.flags = attr_flag::kSampleIdAll | (told.pokes ? attr_flag::kTextPoke : 0),
+    w.add_attr({.flags = attr_flag::kSampleIdAll | (sources.pokes ? attr_flag::kTextPoke : 0),
                 .ids = {91, 92, 93, 94}});
     w.nr_cpus(kRings);
     w.feature(1, tracing_data());
@@ -52,12 +52,12 @@ class Recorded {
     const std::filesystem::path data = dir_ / "x.data";
     DirectoryParts start{.kcore = make_core(segments(text_), 183), .kallsyms = symbols()};
     recording_.writer.write_directory(data, start);
-    if (told_.end_copy) {
+    if (sources_.end_copy) {
       write_bytes(data / "kcore.end", make_core(segments(at_end()), 183));
       write_text(data / "kallsyms.end", symbols());
     }
     CaptureOptions options = closed_options();
-    options.catalogue = told_.catalogue;
+    options.catalogue = sources_.catalogue;
     return open_capture(data.string(), options);
   }
 
@@ -117,7 +117,7 @@ class Recorded {
     std::string out = Recording::line(begin, 'T', "_text") + Recording::line(begin, 'T', "_stext");
     for (const auto& [at, name] : run_.program().functions())
       out += Recording::line(at, 't', name == "tracer" ? "ftrace_caller" : name);
-    return out + Recording::line(code_end_, 't', "behind") +
+    return out + Recording::line(code_end_, 't', "after") +
            Recording::line(label_code(), 't', "arch_jump_label_transform_queue") +
            Recording::line(label_code() + 64, 't', "next") +
            Recording::line(begin + text_.size(), 'T', "_etext") +
@@ -130,12 +130,12 @@ class Recorded {
     for (const auto& [addr, changes] : run_.changes()) {
       for (const EtmChange& c : changes) {
         const unsigned cpu = c.writer < 0 ? kRings - 1 : static_cast<unsigned>(c.writer);
-        if (told_.pokes) {
+        if (sources_.pokes) {
           items.push_back(
               {random_.between(c.written, c.complete), cpu, [c](PerfDataWriter& w, const Trailer& t) {
                  w.text_poke(c.addr, bytes_of(c.old_word), bytes_of(c.new_word), t);
                }});
-        } else if (told_.samples) {
+        } else if (sources_.samples) {
           sample_change(c, cpu, items);
         }
       }
@@ -193,7 +193,7 @@ class Recorded {
       lost = 0;
     };
     for (const Item& i : ring) {
-      losing = told_.loses && random_.chance(losing ? 60 : 15);
+      losing = sources_.loses && random_.chance(losing ? 60 : 15);
       lost += losing ? 1 : 0;
       if (losing) continue;
       tell(i.time);
@@ -203,7 +203,7 @@ class Recorded {
   }
 
   const EtmSimulation& run_;
-  Told told_;
+  Sources sources_;
   unsigned cpus_;
   SimRandom random_;
   CsRecording recording_;
@@ -224,18 +224,18 @@ void check(uint64_t seed, Score& score) {
   s.clock = random.chance(60) ? EtmClock::kFine : random.chance(60) ? EtmClock::kCoarse : EtmClock::kNone;
   s.pauses = random.chance(20);
   if (random.chance(20)) s.slow = 20'000;
-  Told told;
-  told.pokes = random.chance(40);
-  told.samples = !told.pokes && random.chance(70);
-  told.catalogue = !told.pokes && random.chance(80);
-  told.end_copy = random.chance(40);
-  told.loses = random.chance(40);
-  SCOPED_TRACE(fmt::format("seed {}:{}{}{}{}{} clock {} slow {}", seed, told.pokes ? " pokes" : "",
-                           told.samples ? " samples" : "", told.catalogue ? " catalogue" : "",
-                           told.end_copy ? " end-copy" : "", told.loses ? " losses" : "",
+  Sources sources;
+  sources.pokes = random.chance(40);
+  sources.samples = !sources.pokes && random.chance(70);
+  sources.catalogue = !sources.pokes && random.chance(80);
+  sources.end_copy = random.chance(40);
+  sources.loses = random.chance(40);
+  SCOPED_TRACE(fmt::format("seed {}:{}{}{}{}{} clock {} slow {}", seed, sources.pokes ? " pokes" : "",
+                           sources.samples ? " samples" : "", sources.catalogue ? " catalogue" : "",
+                           sources.end_copy ? " end-copy" : "", sources.loses ? " losses" : "",
                            static_cast<int>(s.clock), s.slow));
   const EtmSimulation run(s);
-  const auto capture = Recorded(run, told, s.cpus, seed).open();
+  const auto capture = Recorded(run, sources, s.cpus, seed).open();
   ASSERT_TRUE(capture.has_value()) << capture.error().reason;
   ASSERT_EQ(capture->streams.size(), s.cpus);
   const auto arch = capture->arch();

@@ -135,7 +135,7 @@ class PokeQueue {
 };
 
 // Memory for generated code.
-class CodePlaces {
+class CodeSlots {
  public:
   static constexpr Addr kBegin = Program::kProgramAt;
   static constexpr uint64_t kSize = 256, kCount = 4;
@@ -150,7 +150,7 @@ class CodePlaces {
     }
     return std::nullopt;
   }
-  void give_back(Addr place) { busy_.at((place - kBegin) / kSize) = false; }
+  void give_back(Addr slot) { busy_.at((slot - kBegin) / kSize) = false; }
 
  private:
   std::array<bool, kCount> busy_{};

@@ -26,7 +26,7 @@ struct RecordedSettings {
   // Properties of the recording.
   enum class Losses : uint8_t {
     kNone,
-    kTold,       // LOST records
+    kReported,   // LOST records
     kAtTheEnd,   // of the first CPU's ring, after its last AUX record: LOST_SAMPLES counts them
     kOverwrite,  // the first records, without any notice
   } losses = Losses::kNone;
@@ -85,7 +85,7 @@ class RecordedMachine {
   static constexpr uint64_t kBefore = 4'000;          // ticks from the rings' beginning to the trace's
   static constexpr Addr kTable = 0xffffffff82000000;  // of jump labels
   static constexpr Addr kModulePage = Program::kModuleAt & ~(kPage - 1);
-  static constexpr Addr kGenerated = CodePlaces::kBegin & ~(kPage - 1), kGeneratedEnd = 0xffffffffc0007000;
+  static constexpr Addr kGenerated = CodeSlots::kBegin & ~(kPage - 1), kGeneratedEnd = 0xffffffffc0007000;
 
   static Features features(const RecordedSettings& s) {
     Features f;
@@ -164,8 +164,8 @@ class RecordedMachine {
 
   void change_text() {
     if (settings_.dispatcher) dispatcher_.emplace(*fixture_, *queue_, symbols_).schedule(start());
-    if (settings_.programs) programs_.emplace(*fixture_, places_, symbols_).schedule(start());
-    if (settings_.trampolines) trampolines_.emplace(*fixture_, *queue_, places_, symbols_).schedule(start());
+    if (settings_.programs) programs_.emplace(*fixture_, slots_, symbols_).schedule(start());
+    if (settings_.trampolines) trampolines_.emplace(*fixture_, *queue_, slots_, symbols_).schedule(start());
     if (settings_.probes) probes_.emplace(*fixture_, *queue_, symbols_).schedule(start());
     if (settings_.modules)
       modules_.emplace(*machine_, kernel_, random_, tasks_).schedule(start(), settings_.ticks);
@@ -312,7 +312,7 @@ class RecordedMachine {
       switch (settings_.losses) {
         case Losses::kNone:
           break;
-        case Losses::kTold:
+        case Losses::kReported:
           ring = with_losses(ring);
           break;
         case Losses::kAtTheEnd:
@@ -339,24 +339,28 @@ class RecordedMachine {
         continue;
       }
       if (lost != 0) {
-        SideEvent told = e;
-        told.emit = [lost, cpu = e.cpu](PerfDataWriter& w, const Trailer& t) { w.lost(201 + cpu, lost, t); };
-        out.push_back(told);
+        SideEvent report = e;
+        report.emit = [lost, cpu = e.cpu](PerfDataWriter& w, const Trailer& t) {
+          w.lost(201 + cpu, lost, t);
+        };
+        out.push_back(report);
       }
       lost = 0;
       out.push_back(e);
     }
     if (lost != 0) {  // written before the last AUX record
-      SideEvent told{fixture_->end, ring.back().cpu, 0, 0, {}};
-      told.emit = [lost, cpu = told.cpu](PerfDataWriter& w, const Trailer& t) { w.lost(201 + cpu, lost, t); };
-      out.push_back(told);
+      SideEvent report{fixture_->end, ring.back().cpu, 0, 0, {}};
+      report.emit = [lost, cpu = report.cpu](PerfDataWriter& w, const Trailer& t) {
+        w.lost(201 + cpu, lost, t);
+      };
+      out.push_back(report);
     }
     return out;
   }
   // perf counts lost records when it ends.
   void lose_end(std::vector<SideEvent>& ring) {
-    const auto behind = std::ranges::find_if(ring, [this](const SideEvent& e) { return e.tsc > stopped_; });
-    const auto begin = behind + some_of(ring.end() - behind);
+    const auto after = std::ranges::find_if(ring, [this](const SideEvent& e) { return e.tsc > stopped_; });
+    const auto begin = after + some_of(ring.end() - after);
     const auto lost = static_cast<uint64_t>(ring.end() - begin);
     if (lost == 0) return;
     ring.erase(begin, ring.end());
@@ -375,7 +379,7 @@ class RecordedMachine {
   std::optional<Watcher> watcher_;
   std::optional<RecordedFixture> fixture_;
   std::optional<PokeQueue> queue_;
-  CodePlaces places_;
+  CodeSlots slots_;
   std::vector<GeneratedSymbol> symbols_;
   std::optional<Dispatcher> dispatcher_;
   std::optional<RecordedPrograms> programs_;

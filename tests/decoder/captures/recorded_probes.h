@@ -92,7 +92,7 @@ class Uprobes {
   Uprobes(const RecordedFixture& s, const Program& user) : s_(s), user_(user) {
     s_.machine.on_instruction(s_.kernel.address("debug.top"), [this](SimCpu& c) {
       Addr& back = c.task->kernel_stack.back().ip;
-      if (const auto next = behind_.find(back); next != behind_.end()) back = next->second;
+      if (const auto next = resume_at_.find(back); next != resume_at_.end()) back = next->second;
     });
   }
   void schedule(uint64_t start) {
@@ -103,7 +103,7 @@ class Uprobes {
 
  private:
   void insert(const Program::Probe& p) {
-    const Addr next = p.at + p.insn.size(), slot = kSlots + 64 * behind_.size();
+    const Addr next = p.at + p.insn.size(), slot = kSlots + 64 * resume_at_.size();
     if (!mapped_) {
       mapped_ = true;
       for (const SimTask* t : s_.tasks) {
@@ -116,7 +116,7 @@ class Uprobes {
       s_.machine.on_int3(p.at, [next](SimCpu&) { return next; });
     } else {
       s_.machine.memory().write(s_.now(), 1, slot, p.insn);
-      behind_[slot + p.insn.size()] = next;
+      resume_at_[slot + p.insn.size()] = next;
       s_.machine.on_int3(p.at, [slot](SimCpu&) { return slot; });
       s_.machine.on_instruction(slot,
                                 [this](SimCpu& c) { c.interrupts.push_front(s_.kernel.address("debug")); });
@@ -128,7 +128,7 @@ class Uprobes {
 
   const RecordedFixture& s_;
   const Program& user_;
-  std::map<Addr, Addr> behind_;  // where the trap of a slot returns to
+  std::map<Addr, Addr> resume_at_;  // where the trap of a slot returns to
   bool mapped_ = false;
 };
 

@@ -12,8 +12,8 @@ namespace asof::x86::test {
 // BPF programs, and classic ones that are not announced.
 class RecordedPrograms {
  public:
-  RecordedPrograms(const RecordedFixture& s, CodePlaces& places, std::vector<GeneratedSymbol>& symbols)
-      : s_(s), places_(places), symbols_(symbols) {
+  RecordedPrograms(const RecordedFixture& s, CodeSlots& slots, std::vector<GeneratedSymbol>& symbols)
+      : s_(s), slots_(slots), symbols_(symbols) {
     s_.kernel.program_rule(s_.machine, [this]() -> std::optional<Addr> {
       if (live_.empty()) return std::nullopt;
       return live_[s_.random.below(live_.size())];
@@ -30,9 +30,9 @@ class RecordedPrograms {
   // `early`: before the recording.
   void load(bool early) {
     if (s_.now() >= s_.end) return;
-    const auto place = places_.take(s_.random);
-    if (!place) return s_.in(300, [this] { load(false); });
-    const Addr at = *place + 64 * s_.random.below(3);
+    const auto slot = slots_.take(s_.random);
+    if (!slot) return s_.in(300, [this] { load(false); });
+    const Addr at = *slot + 64 * s_.random.below(3);
     if (s_.random.chance(50)) shape_ = s_.random.next();
     const Bytes bytes = loaded_program(shape_, at, &s_.kernel, &s_.random);
     const bool announced = s_.random.chance(60);
@@ -54,17 +54,17 @@ class RecordedPrograms {
       if (s_.random.chance(80)) images_.push_back(p);
     }
     live_.push_back(at);
-    s_.in(s_.random.between(300, 4000), [this, at, p, announced, symbol, place = *place] {
+    s_.in(s_.random.between(300, 4000), [this, at, p, announced, symbol, slot = *slot] {
       std::erase(live_, at);
       if (announced) {
         symbols_.at(symbol).until = s_.now();
         announce(s_.now(), p, false);
       }
       const AddrRange range = range_of(at, p.functions[0].bytes.size());
-      s_.unused(range, [this, range, place] {
+      s_.unused(range, [this, range, slot] {
         if (s_.random.chance(50)) s_.write(range.begin, Bytes(range.size(), 0xcc));
-        s_.in(s_.random.below(600), [this, place] {
-          places_.give_back(place);
+        s_.in(s_.random.below(600), [this, slot] {
+          slots_.give_back(slot);
           load(false);
         });
       });
@@ -83,7 +83,7 @@ class RecordedPrograms {
   }
 
   const RecordedFixture& s_;
-  CodePlaces& places_;
+  CodeSlots& slots_;
   std::vector<GeneratedSymbol>& symbols_;
   uint64_t shape_ = 0;  // of the last program
   std::vector<Addr> live_;
@@ -96,9 +96,9 @@ class RecordedPrograms {
 // kernel/trace/ftrace.c ftrace_trampoline_free().
 class Trampolines {
  public:
-  Trampolines(const RecordedFixture& s, PokeQueue& queue, CodePlaces& places,
+  Trampolines(const RecordedFixture& s, PokeQueue& queue, CodeSlots& slots,
               std::vector<GeneratedSymbol>& symbols)
-      : s_(s), queue_(queue), places_(places), symbols_(symbols) {}
+      : s_(s), queue_(queue), slots_(slots), symbols_(symbols) {}
   void schedule(uint64_t start) {
     s_.at(start + s_.random.below(6000), [this] { begin(); });
   }
@@ -106,23 +106,23 @@ class Trampolines {
  private:
   void begin() {
     if (s_.now() >= s_.end) return;
-    const auto place = places_.take(s_.random);
-    if (!place) return s_.in(300, [this] { begin(); });
-    place_ = *place;
+    const auto slot = slots_.take(s_.random);
+    if (!slot) return s_.in(300, [this] { begin(); });
+    slot_ = *slot;
     of_bpf_ = s_.random.chance(30);
-    Assembler a(place_);
+    Assembler a(slot_);
     for (uint64_t n = s_.random.between(1, 3); n != 0; --n)
       a.straight(static_cast<unsigned>(s_.random.below(Assembler::kStraightKinds)));
     if (s_.random.chance(50)) a.jcc8(kConds[s_.random.below(5)], "out");
     a.call(s_.kernel.address("tick")).label("out").straight(1).ret();
     bytes_ = a.finish();
-    s_.write(place_, bytes_);
+    s_.write(slot_, bytes_);
     const std::string name = of_bpf_ ? fmt::format("bpf_trampoline_{}", ++count_) : "ftrace_trampoline";
-    symbols_.push_back({place_, name, of_bpf_ ? "bpf" : "__builtin__ftrace", s_.now()});
+    symbols_.push_back({slot_, name, of_bpf_ ? "bpf" : "__builtin__ftrace", s_.now()});
     ksymbol(s_.now(), kRegister);
-    s_.look(of_bpf_ ? kKsymBpf : kKsymOutOfLine, range_of(place_, bytes_.size()),
+    s_.look(of_bpf_ ? kKsymBpf : kKsymOutOfLine, range_of(slot_, bytes_.size()),
             [this, symbol = symbols_.size() - 1] { return symbols_.at(symbol).until == ~0ULL; });
-    if (!of_bpf_) s_.machine.record_poke(s_.now() + 1, cpu_, place_, {}, bytes_);
+    if (!of_bpf_) s_.machine.record_poke(s_.now() + 1, cpu_, slot_, {}, bytes_);
     called_.clear();
     queue_.poke(
         [this] {
@@ -130,7 +130,7 @@ class Trampolines {
           for (const Addr at : s_.kernel.fentries()) {
             if (!s_.random.chance(40)) continue;
             called_.push_back(at);
-            out.push_back({at, asof::test::call_bytes(at, place_)});
+            out.push_back({at, asof::test::call_bytes(at, slot_)});
           }
           return out;
         },
@@ -143,16 +143,16 @@ class Trampolines {
           for (const Addr at : called_) out.push_back({at, asof::test::nop5_bytes()});
           return out;
         },
-        [this] { s_.unused(range_of(place_, bytes_.size()), [this] { free(); }); });
+        [this] { s_.unused(range_of(slot_, bytes_.size()), [this] { free(); }); });
   }
   void free() {
     for (GeneratedSymbol& y : symbols_)
-      if (y.at == place_ && y.until == ~0ULL) y.until = s_.now();
-    if (!of_bpf_) s_.machine.record_poke(s_.now(), cpu_, place_, bytes_, {});
+      if (y.at == slot_ && y.until == ~0ULL) y.until = s_.now();
+    if (!of_bpf_) s_.machine.record_poke(s_.now(), cpu_, slot_, bytes_, {});
     ksymbol(s_.now() + 1, kUnregister);
     s_.in(10, [this] {
-      if (s_.random.chance(50)) s_.write(place_, Bytes(bytes_.size(), 0xcc));
-      places_.give_back(place_);
+      if (s_.random.chance(50)) s_.write(slot_, Bytes(bytes_.size(), 0xcc));
+      slots_.give_back(slot_);
       s_.in(s_.random.between(100, 4000), [this] { begin(); });
     });
   }
@@ -161,15 +161,15 @@ class Trampolines {
     const std::string name = of_bpf_ ? fmt::format("bpf_trampoline_{}", count_) : "ftrace_trampoline";
     const auto size = static_cast<uint32_t>(of_bpf_ ? 4096 : bytes_.size());
     s_.machine.side(tsc, cpu_,
-                    [at = place_, size, type = of_bpf_ ? kKsymBpf : kKsymOutOfLine, flags, name](
+                    [at = slot_, size, type = of_bpf_ ? kKsymBpf : kKsymOutOfLine, flags, name](
                         PerfDataWriter& w, const Trailer& t) { w.ksymbol(at, size, type, flags, name, t); });
   }
 
   const RecordedFixture& s_;
   PokeQueue& queue_;
-  CodePlaces& places_;
+  CodeSlots& slots_;
   std::vector<GeneratedSymbol>& symbols_;
-  Addr place_ = 0;
+  Addr slot_ = 0;
   bool of_bpf_ = false;
   unsigned cpu_ = 0, count_ = 0;
   Bytes bytes_;

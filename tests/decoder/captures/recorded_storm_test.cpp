@@ -94,12 +94,7 @@ TEST_P(RecordedStorm, NothingSureIsWrong) {
     check(seed, score);
     if (HasFatalFailure() && asof::test::first_failure_ends()) return;
   }
-  // The rule is worthless if little has high confidence.
-  EXPECT_GT(score.high_confidence * 100, score.instructions * 30);
-  EXPECT_GT(score.instructions, captures_of(100'000));
-  RecordProperty("instructions", std::to_string(score.instructions));
-  RecordProperty("high_confidence", std::to_string(score.high_confidence));
-  RecordProperty("proved", std::to_string(score.proved));
+  expect_enough(score, 30);
 }
 
 // 5913: two hypotheses meet at an address, and one of them knows the rule of the return stack; its failure

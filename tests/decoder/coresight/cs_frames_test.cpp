@@ -79,7 +79,7 @@ TEST(CsFrames, GiveEachSourceItsBytes) {
 }
 
 // Any part of a source can be read, and is at the reported position in the file.
-TEST(CsFrames, PartsAndTheirPlaces) {
+TEST(CsFrames, PartsAndTheirOffsets) {
   const Mixed mixed = mix(2, 20000);
   const auto frames = index_one(mixed.frames);
   std::mt19937 random(3);
@@ -93,11 +93,11 @@ TEST(CsFrames, PartsAndTheirPlaces) {
       const auto part = stream.bytes(from, to, scratch);
       ASSERT_TRUE(std::equal(part.begin(), part.end(), bytes.begin() + static_cast<ptrdiff_t>(from)));
       ASSERT_EQ(part.size(), to - from);
-      const auto place = stream.file_offset(from);
-      ASSERT_TRUE(place.has_value());
-      ASSERT_GE(*place, 1000U);
+      const auto position = stream.file_offset(from);
+      ASSERT_TRUE(position.has_value());
+      ASSERT_GE(*position, 1000U);
       // The lowest bit of a byte in an even slot is stored elsewhere in the frame.
-      ASSERT_EQ(mixed.frames[*place - 1000] | 1U, bytes[from] | 1U);
+      ASSERT_EQ(mixed.frames[*position - 1000] | 1U, bytes[from] | 1U);
     }
     EXPECT_FALSE(stream.file_offset(bytes.size()).has_value());
   }
@@ -114,7 +114,7 @@ TEST(CsFrames, IndexIsSmall) {
 
 // A formatter restarts with each section: bytes before its first ID belong to no source. However few
 // positions the index may hold, any part of any source is the same, even of a source that starts late.
-TEST(CsFrames, IndexOfFewPlacesGivesTheSame) {
+TEST(CsFrames, IndexOfFewPositionsGivesTheSame) {
   std::mt19937 random(5);
   EtmFrames frames(false);
   std::map<uint8_t, Bytes> sources;
@@ -203,9 +203,9 @@ TEST(CsFrames, TracePortWithSynchronisation) {
   for (const auto& [id, bytes] : mixed.sources) {
     const Stream stream = stream_of(*frames, id);
     EXPECT_EQ(all_bytes(stream), bytes) << unsigned{id};
-    const auto place = stream.file_offset(bytes.size() / 2);
-    ASSERT_TRUE(place.has_value());
-    EXPECT_EQ(port[*place - 1000] | 1U, bytes[bytes.size() / 2] | 1U);
+    const auto position = stream.file_offset(bytes.size() / 2);
+    ASSERT_TRUE(position.has_value());
+    EXPECT_EQ(port[*position - 1000] | 1U, bytes[bytes.size() / 2] | 1U);
   }
 }
 

@@ -34,7 +34,7 @@ struct Made {
     static const Stream kNone;
     return kNone;
   }
-  bool told(Code code) const {
+  bool has_notice(Code code) const {
     return std::any_of(notices.begin(), notices.end(), [&](const Notice& n) { return n.code == code; });
   }
 };
@@ -231,7 +231,7 @@ TEST(CsPerf, TraceIdsFromRecords) {
   clash.aux(0, 100, framed({{0x21, a}}));
   const Made made = make(clash);
   EXPECT_EQ(made.traces(), (Traces{{"cpu0", a}}));
-  EXPECT_TRUE(made.told(Code::kBadTraceIdRecord));
+  EXPECT_TRUE(made.has_notice(Code::kBadTraceIdRecord));
 }
 
 TEST(CsPerf, TraceOfNobody) {
@@ -241,7 +241,7 @@ TEST(CsPerf, TraceOfNobody) {
   r.aux(3, 100, noise(3, 50), kRawFlag);
   const Made made = make(r);
   EXPECT_EQ(made.traces(), (Traces{{"cpu0", a}}));
-  EXPECT_TRUE(made.told(Code::kTraceWithoutOwner));
+  EXPECT_TRUE(made.has_notice(Code::kTraceWithoutOwner));
 }
 
 // A sink that wraps around in its buffer loses the beginning of what it hands over.
@@ -336,7 +336,7 @@ TEST(CsPerfCorpus, BoardWithFramesAndRaw) {
 }
 
 // AUX records of raw trace are late: they leave milliseconds of the clock open, which is reported.
-TEST(CsPerfCorpus, CoarseClockIsTold) {
+TEST(CsPerfCorpus, CoarseClockIsReported) {
   const auto folder = shared("captures/arm64-board-tiny");
   NEEDS(folder);
   const auto codes = [&](const char* name) {

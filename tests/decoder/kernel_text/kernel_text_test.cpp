@@ -98,7 +98,7 @@ TEST_F(Kernel, CopyOfAnotherBootIsNotUsedUnlessForced) {
   EXPECT_EQ(at(kText + 0x40, 1, 0), kUnknown);
 }
 
-TEST_F(Kernel, NoCopyAtAllIsSaid) {
+TEST_F(Kernel, NoCopyAtAllIsReported) {
   r.with_kcore = false;
   open();
   EXPECT_EQ(at(kText + 0x40, 1, 0), kUnknown);

@@ -144,7 +144,7 @@ uint64_t read_all(const ElfImage& image) {
 
 // A truncated file is refused, or gives a part of what the complete one does: bytes that are in the file, at
 // their addresses, and no symbol or build-id that the complete one does not have.
-TEST(ElfImage, TruncatedAtEveryPlace) {
+TEST(ElfImage, TruncatedAtManySizes) {
   const TempDir dir;
   const std::vector<uint8_t> good = sample_executable();
   const auto whole = ElfImage::open(write_file(dir, "whole", good));
@@ -207,7 +207,7 @@ TEST(ElfImage, BitsFlippedAndFieldsReplaced) {
   EXPECT_GT(opened, 150U);
 }
 
-TEST(ElfImage, NamesLyingOverEachOtherStayBounded) {
+TEST(ElfImage, OverlappingNamesStayBounded) {
   ExecutableSpec spec;
   spec.text.assign(64, 0x90);
   for (uint64_t i = 0; i < 2000; ++i)

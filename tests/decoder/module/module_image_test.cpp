@@ -151,7 +151,7 @@ TEST_F(ModuleFile, RelocationsTheKernelWouldRefuse) {
   EXPECT_FALSE(make(w).has_value()) << "past the end of its section";
 }
 
-TEST_F(ModuleFile, WithoutKallsymsOnlyTextPlacesItself) {
+TEST_F(ModuleFile, WithoutKallsymsOnlyReferencesToTextAreResolved) {
   ModuleWriter w = plain();
   call(w, 0x20, "kfree");
   call(w, 0x28, "demo_cold");
@@ -349,7 +349,7 @@ TEST_F(ModuleRecording, ModuleOfAnotherKernelIsNotUsed) {
   EXPECT_NE(find_notice(c, Code::kModuleOfOtherKernel), nullptr);
 }
 
-TEST_F(ModuleRecording, NoFileIsSaidWithTheModulesName) {
+TEST_F(ModuleRecording, MissingFileIsReportedWithTheModulesName) {
   options.modules_dir.clear();
   const Capture c = open();
   const Notice* notice = find_notice(c, Code::kModuleWithoutText);

@@ -132,12 +132,12 @@ TEST(OcsdSnapshot, TracePortBlocks) {
   ASSERT_TRUE(capture.has_value());
   ASSERT_EQ(capture->streams.size(), 1U);
   EXPECT_EQ(stream_bytes(capture->streams[0]), trace);
-  const auto place = capture->streams[0].file_offset(2500);
-  ASSERT_TRUE(place.has_value());
-  EXPECT_EQ(static_cast<uint8_t>(blocks[*place]) | 1U, trace[2500] | 1U);
+  const auto position = capture->streams[0].file_offset(2500);
+  ASSERT_TRUE(position.has_value());
+  EXPECT_EQ(static_cast<uint8_t>(blocks[*position]) | 1U, trace[2500] | 1U);
 }
 
-TEST(OcsdSnapshot, MissingPartsAreTold) {
+TEST(OcsdSnapshot, MissingPartsAreReported) {
   const TempDir dir;
   Files files = small_snapshot();
   files["cpu_0.ini"] += "[dump4]\nfile=none.bin\naddress=0x9000\n[dump5]\nfile=mem.bin\naddress=here\n";

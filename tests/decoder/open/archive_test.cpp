@@ -17,13 +17,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// One entry of a ustar archive (POSIX.1-1988). `told`: the size in the header, if it is false.
+// One entry of a ustar archive (POSIX.1-1988). `size_field`: the size in the header, if it is false.
 struct Entry {
   std::string name;
   std::string content;
   char type = '0';
   std::string link{};
-  std::string told{};
+  std::string size_field{};
 };
 
 void put_octal(char* at, size_t width, uint64_t value) {
@@ -37,7 +37,8 @@ std::string tar_of(const std::vector<Entry>& entries, bool whole = true) {
     std::memcpy(h, e.name.data(), std::min<size_t>(e.name.size(), 100));
     put_octal(h + 100, 8, 0644);
     put_octal(h + 124, 12, e.content.size());
-    if (!e.told.empty()) std::memcpy(h + 124, e.told.data(), std::min<size_t>(e.told.size(), 11));
+    if (!e.size_field.empty())
+      std::memcpy(h + 124, e.size_field.data(), std::min<size_t>(e.size_field.size(), 11));
     put_octal(h + 136, 12, 1);
     h[156] = e.type;
     std::memcpy(h + 157, e.link.data(), std::min<size_t>(e.link.size(), 100));
@@ -119,9 +120,9 @@ TEST_F(ArchiveTest, FileBelowAFileIsRefused) {
 
 TEST_F(ArchiveTest, SizesThatLieAreFound) {
   // More than the archive holds; more than any disk holds; the largest number of the format.
-  for (const char* told : {"00000010000", "00700000000", "77777777777"}) {
-    const auto done = unpack(tar_of({{"a", "1", '0', "", told}}));
-    ASSERT_FALSE(done) << told;
+  for (const char* size_field : {"00000010000", "00700000000", "77777777777"}) {
+    const auto done = unpack(tar_of({{"a", "1", '0', "", size_field}}));
+    ASSERT_FALSE(done) << size_field;
     EXPECT_TRUE(done.error().code == Code::kBadArchive || done.error().code == Code::kArchiveRefused)
         << done.error().code;
     for (const auto& f : files()) EXPECT_LT(fs::file_size(dir_.path() / f), 1U << 20U);

@@ -210,7 +210,7 @@ TEST(Arm64Pokes, CopiesDifferByWords) {
   }
 }
 
-TEST(Arm64Pokes, NothingRecordedIsTold) {
+TEST(Arm64Pokes, NoSourceOfChangesIsReported) {
   JumpLabels labels;
   const Capture capture = labels.open();
   EXPECT_TRUE(capture.arm64.unrecorded_changes);

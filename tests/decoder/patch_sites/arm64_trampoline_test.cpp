@@ -10,7 +10,7 @@
 namespace asof::test {
 namespace {
 
-constexpr Addr kAlias = 0xfffffbfffdbf6000, kWayOut = kText + 0x200;
+constexpr Addr kAlias = 0xfffffbfffdbf6000, kExit = kText + 0x200;
 
 constexpr uint32_t adrp(unsigned reg, Addr from, Addr to) {
   const auto pages = static_cast<uint32_t>(static_cast<int64_t>((to >> 12U) - (from >> 12U)));
@@ -23,7 +23,7 @@ constexpr uint32_t add(unsigned reg, Addr to) {
 class Arm64Kernel : public testing::Test {
  protected:
   // mov x30, alias; adrp, add x29, exit; add x30, x30, x29; adrp, add x29, begin; sub x30, x30, x29
-  void way_out(Addr image, Addr at = kWayOut) {
+  void exit_code(Addr image, Addr at = kExit) {
     kernel.put(at, 0x92800000U | 2U << 21U | 0x400U << 5U | 30);
     kernel.put(at + 4, 0xf2800000U | 1U << 21U | 0xfdbfU << 5U | 30);
     kernel.put(at + 8, 0xf2800000U | 0x6000U << 5U | 30);
@@ -52,7 +52,7 @@ class Arm64Kernel : public testing::Test {
 TEST_F(Arm64Kernel, BytesFromMemory) {
   const Addr image = kText + 0x3000;
   kernel.put(image + 0x40, 0xd69f03e0);
-  way_out(image);
+  exit_code(image);
   const Capture capture = open();
   EXPECT_EQ(words(capture, kAlias + 0x40, 1000), Words{bytes_of(0xd69f03e0)});
   EXPECT_EQ(name_at(capture, kAlias + 0x40), ".entry.tramp.text");
@@ -62,7 +62,7 @@ TEST_F(Arm64Kernel, BytesFromMemory) {
 // perf's copy ends at _etext, and the section is after it. The file was linked for another address.
 TEST_F(Arm64Kernel, BytesAndNamesFromVmlinux) {
   constexpr Addr kSlide = 0x110000, kImageAt = 0x6000;
-  way_out(kText + kImageAt);
+  exit_code(kText + kImageAt);
   const Addr linked = kText - kSlide;
   ExecutableSpec spec{.address = linked, .text = Bytes(0x8000, 0), .machine = 183};
   const auto word = arm64::word_bytes(0xd503201f);
@@ -82,7 +82,7 @@ TEST_F(Arm64Kernel, BytesAndNamesFromVmlinux) {
 
 // Its address is known, its bytes are not: a name, and nothing else.
 TEST_F(Arm64Kernel, BytesNowhere) {
-  way_out(kText + 0x6000);
+  exit_code(kText + 0x6000);
   const Capture capture = open();
   EXPECT_EQ(name_at(capture, kAlias + 0x40), ".entry.tramp.text");
   EXPECT_TRUE(capture.text->cell(kKernelSpace, kAlias).versions.empty());
@@ -90,11 +90,11 @@ TEST_F(Arm64Kernel, BytesNowhere) {
 
 // Constants with another meaning.
 TEST_F(Arm64Kernel, OtherCode) {
-  way_out(kText + 0x3000);
-  kernel.put(kWayOut + 32, 0xcb1d03df);
-  way_out(kText + 0x3000, kText + 0x300);
+  exit_code(kText + 0x3000);
+  kernel.put(kExit + 32, 0xcb1d03df);
+  exit_code(kText + 0x3000, kText + 0x300);
   kernel.put(kText + 0x300 + 8, 0xf2800000U | 0x6001U << 5U | 30);  // not page-aligned
-  way_out(kText + 0x3000, kText + 0x3fe4);                          // cut by the end of the text
+  exit_code(kText + 0x3000, kText + 0x3fe4);                        // cut by the end of the text
   const Capture capture = open();
   EXPECT_EQ(name_at(capture, kAlias + 0x40), "");
 }

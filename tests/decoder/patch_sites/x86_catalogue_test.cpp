@@ -104,7 +104,7 @@ TEST_F(X86Catalogue, WithoutATracerFunctionEntriesAreAsCopied) {
   EXPECT_EQ(at(kText + 0x200, 5, kAfter), std::vector<Bytes>{nop5_bytes()});
 }
 
-TEST_F(X86Catalogue, AfterALossJumpLabelsMayBeEitherWay) {
+TEST_F(X86Catalogue, AfterALossJumpLabelsMayBeOnOrOff) {
   trace_one();  // the ring's last record before the loss
   const Addr off = kText + 0x500, on = kText + 0x540, near = kText + 0x580, none = kText + 0x5c0,
              caught = kText + 0x600, close = kText + 0x5a0;
@@ -133,7 +133,7 @@ TEST_F(X86Catalogue, AskedForJumpLabelsAreDoubtfulWithoutALoss) {
   EXPECT_EQ(at(off, 5, 100), sorted({nop5_bytes(), jmp32_bytes(off, kTarget)}));
 }
 
-TEST_F(X86Catalogue, AskedForWithoutATableThatIsTold) {
+TEST_F(X86Catalogue, AskedForWithoutATableIsReported) {
   options.catalogue = true;
   open();
   EXPECT_NE(find_notice(*capture, Code::kCatalogueWithoutJumpLabels), nullptr);

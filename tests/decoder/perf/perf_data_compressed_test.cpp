@@ -84,7 +84,7 @@ TEST_P(PerfCompressed, RecordsCutBetweenBlocksAreDeliveredOnceAndInOrder) {
   }
 }
 
-TEST_P(PerfCompressed, PlainRecordsBetweenBlocksKeepTheirPlace) {
+TEST_P(PerfCompressed, PlainRecordsBetweenBlocksKeepTheirOrder) {
   PerfBytes file;
   file.attr({.ids = {5}});
   Packer packer;
@@ -112,9 +112,10 @@ TEST_P(PerfCompressed, DamageLosesTheRestOfTheStreamUpToANewFrame) {
   const auto data = open_bytes(file.file());
   ASSERT_TRUE(data);
   EXPECT_EQ(comms_of(*data), (std::vector<std::string>{"good", "new frame", "plain"}));
-  size_t told = 0;
-  for (const Notice& notice : data->notices()) told += notice.code == Code::kBadCompressedRecord ? 1U : 0U;
-  EXPECT_EQ(told, 2U);
+  size_t reported = 0;
+  for (const Notice& notice : data->notices())
+    reported += notice.code == Code::kBadCompressedRecord ? 1U : 0U;
+  EXPECT_EQ(reported, 2U);
 }
 
 // What was carried over before the damage is not the beginning of what comes after it.

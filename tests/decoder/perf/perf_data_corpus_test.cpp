@@ -51,12 +51,12 @@ void check_folder(const std::string& folder) {
     const auto data = PerfData::open((path / name).string());
     ASSERT_TRUE(data.has_value()) << data.error().reason;
     std::map<std::string, uint64_t> counts;
-    bool text_behind = false;
+    bool text_after = false;
     for (const auto& record : file.value["records"].GetObject()) {
       const std::string type = record.name.GetString();
       // "[ perf record: ..." from a terminal's output, which the other scanner read as a record.
       if (type == "T1701847131") {
-        text_behind = true;
+        text_after = true;
       } else {
         counts[our_name(type)] = record.value.GetUint64();
       }
@@ -67,7 +67,7 @@ void check_folder(const std::string& folder) {
     uint64_t aux_bytes = 0;
     for (const AuxBuffer& buffer : (*data)->aux_buffers()) aux_bytes += buffer.bytes.size();
     EXPECT_EQ(aux_bytes, file.value["aux_bytes"].GetUint64());
-    EXPECT_EQ((*data)->notices().size(), text_behind ? 1U : 0U);
+    EXPECT_EQ((*data)->notices().size(), text_after ? 1U : 0U);
     ++files;
   }
   EXPECT_GT(files, 0U);

@@ -229,7 +229,7 @@ TEST(PerfDamage, ManyFaultsOfOneKindAreCountedNotListed) {
 
 // Each FINISHED_ROUND leads to the next damage: the search for the other mark must not start over each time,
 // or this takes hours.
-TEST(PerfDamage, ManyDamagedPlacesTakeLinearTime) {
+TEST(PerfDamage, ManyDamagedRecordsTakeLinearTime) {
   PerfBytes file;
   file.attr({.ids = {5}});
   for (int i = 0; i < 200000; ++i) {

@@ -333,7 +333,7 @@ TEST_F(PerfDataDirectory, ThreadFilesInNumericOrder) {
   EXPECT_EQ((*data)->aux_buffers()[2].cpu, 10);
 }
 
-TEST_F(PerfDataDirectory, ThreadFilesThatAreMissingAreTold) {
+TEST_F(PerfDataDirectory, MissingThreadFilesAreReported) {
   PerfBytes main;
   main.attr().feature(24, [](ByteSink& s) { s.u64(1); });
   put("data", main.file());
@@ -348,7 +348,7 @@ TEST_F(PerfDataDirectory, WithoutDataIsAnError) {
   EXPECT_EQ(data.error().code, Code::kCannotReadInput);
 }
 
-TEST(PerfDataIds, WithoutIdentifierTheIdIsFoundByItsPlace) {
+TEST(PerfDataIds, WithoutIdentifierTheIdIsFoundByItsPosition) {
   // TID, TIME, ID, STREAM_ID, CPU
   const uint64_t type = 1 << 1 | 1 << 2 | 1 << 6 | 1 << 9 | 1 << 7;
   for (const bool big : {false, true}) {

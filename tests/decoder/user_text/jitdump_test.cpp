@@ -24,7 +24,7 @@ std::unique_ptr<const JitDump> read(const Bytes& bytes, std::vector<Notice>* not
   return dump ? std::move(*dump) : nullptr;
 }
 
-TEST(JitDumpFile, NameTellsTheProcess) {
+TEST(JitDumpFile, NameGivesTheProcess) {
   EXPECT_EQ(jitdump_pid("/tmp/jit-4711.dump"), 4711);
   EXPECT_EQ(jitdump_pid("jit-1.dump"), 1);
   for (const char* other : {"/tmp/jit-.dump", "/tmp/jit-1.dumps", "/tmp/jit-x.dump", "/jit-1.dump/x",

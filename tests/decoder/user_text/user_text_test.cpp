@@ -127,7 +127,7 @@ TEST_F(User, IdFromTheHeaderCounts) {
   EXPECT_EQ(at(kCode, 100), kUnknown);
 }
 
-TEST_F(User, NoIdIsSaidAndANewerFileIsAnError) {
+TEST_F(User, MissingIdIsReportedAndANewerFileIsAnError) {
   map(7, "/bin/a", 0, {});
   r.writer.itrace_start(7, 7, Recording::at(10));
   file("/bin/a", 0x11, 0xaa);

@@ -60,7 +60,7 @@ TEST(BoardLog, SaysHowMuchOfABlockRan) {
   EXPECT_EQ(log.instructions, 20U);
 }
 
-TEST(BoardLog, DamageIsSaid) {
+TEST(BoardLog, DamageIsReported) {
   LogBuilder whole;
   whole.block(kCode, {kNop1, kRet});
   whole.unit(BOARD_LOG_BLOCK, 5, 0, 0)
@@ -82,7 +82,7 @@ TEST(BoardLog, DamageIsSaid) {
   EXPECT_THROW(unknown.read(), std::runtime_error);
 }
 
-TEST(BoardClock, FollowsMarksAndTellsItsError) {
+TEST(BoardClock, FollowsMarksAndGivesItsError) {
   Clock c;
   c.mark(104, 1100, false);  // the counter was read at 100: bias 1000
   c.mark(204, 1199, false);  // one less than promised

@@ -118,7 +118,7 @@ TEST(Completion, ScriptsOfOtherShellsAreWellFormed) {
   if (!any) GTEST_SKIP() << "neither zsh nor fish is installed";
 }
 
-TEST(Manual, PagesTellEveryOptionAndExample) {
+TEST(Manual, PagesListEveryOptionAndExample) {
   const std::filesystem::path pages = std::filesystem::path(ASOF_BINARY).parent_path() / "share/man";
   if (!std::filesystem::exists(pages / "asof.1")) GTEST_SKIP() << "scdoc was missing when asof was built";
   for (const VerbInfo& verb : tree()) {

@@ -360,7 +360,7 @@ TEST_F(Instructions, SourceLinesOfProgramAndKernel) {
 }
 
 // Missing debug information is reported when source lines are wanted, and nothing else is missing.
-TEST_F(Instructions, MissingSourceLinesAreTold) {
+TEST_F(Instructions, MissingSourceLinesAreReported) {
   database(kDemo, "--detail insn --time 6.00002,6.00003 -v");
   EXPECT_NE(notices.find("I-TEXT-207"), std::string::npos) << notices;
   database(kDemo, "-v");

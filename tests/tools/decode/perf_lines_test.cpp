@@ -187,7 +187,7 @@ std::string command(const std::string& shell) {
   return read_file(out);
 }
 
-TEST(PerfLines, DifferInListedWaysOnly) {
+TEST(PerfLines, DifferencesAreTheListedOnes) {
   const std::string version = command("perf --version");
   if (!version.starts_with("perf version 6.1")) GTEST_SKIP() << "perf 6.1 is not installed";
   const Output asof = output_of(run_asof(fmt::format("decode {} --ns -q -F {}", kDemo, kFields)).out);

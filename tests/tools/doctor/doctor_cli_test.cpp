@@ -40,7 +40,7 @@ TEST(DoctorCli, RecordingWithoutKernelTextExitsWith3) {
 }
 
 // Doctor and report state what is open in the same words, and decode marks the instructions with them.
-TEST(DoctorCli, WhatIsOpenIsSaidEverywhere) {
+TEST(DoctorCli, OpenMattersAreReportedEverywhere) {
   const std::string capture = shared("captures/perf-faults/cs_nopoke");
   if (!std::filesystem::exists(capture)) GTEST_SKIP() << "captures beside the project are absent";
   const std::string words = "kernel text: ambiguous, because nothing in the recording shows changes of it\n";

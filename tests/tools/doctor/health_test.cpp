@@ -231,7 +231,7 @@ TEST(HealthOfRecording, PokesNotAskedForOrNotOnAllCpus) {
 }
 
 TEST(HealthOfRecording, Arm64NeedsSomeSourceOfChanges) {
-  for (const bool told : {false, true}) {
+  for (const bool poked : {false, true}) {
     const TempDir dir;
     PerfDataWriter w;
     w.add_attr({.type = 8, .ids = {1}, .name = "cs_etm//"});
@@ -239,11 +239,11 @@ TEST(HealthOfRecording, Arm64NeedsSomeSourceOfChanges) {
     w.arch("aarch64");
     const uint64_t priv[] = {0, 8};
     w.auxtrace_info(3, priv);
-    if (told)
+    if (poked)
       w.text_poke(kText, Bytes{0x1f, 0x20, 0x03, 0xd5}, Bytes{4, 0, 0, 0x14},
                   {.time = 9, .attr = 1, .has_id = true});
     const Finding f = finding_of(w, dir, "pokes");
-    EXPECT_EQ(f.verdict, told ? Verdict::kOk : Verdict::kBad) << f.answer << f.evidence;
+    EXPECT_EQ(f.verdict, poked ? Verdict::kOk : Verdict::kBad) << f.answer << f.evidence;
   }
 }
 
@@ -258,18 +258,18 @@ std::set<std::string> open_codes(const std::vector<Finding>& findings) {
 }
 
 // The options of an event decide what the recording leaves open; each such recording has its row.
-TEST(HealthOfRecording, EachWayToRecordHasItsRow) {
+TEST(HealthOfRecording, EachKindOfRecordingHasItsRow) {
   constexpr uint64_t kAsked = attr_flag::kSampleIdAll | attr_flag::kTextPoke;
   constexpr uint64_t kUsual = pt_config_bit::kPt | pt_config_bit::kTsc | pt_config_bit::kBranch;
   constexpr uint64_t kNoTnt = 1ULL << 55U;
-  struct Way {
+  struct Options {
     const char* name;
     uint64_t config, flags;
     bool convertible;
     std::set<std::string> open;
     uint32_t cpus = 1;
   };
-  const Way ways[] = {
+  const Options kinds[] = {
       {"usual", kUsual, kAsked, true, {}},
       {"no text_poke", kUsual, attr_flag::kSampleIdAll, true, {"I-SIDE-501"}},
       {"notnt", kUsual | kNoTnt, kAsked, true, {"E-DATA-011"}},
@@ -279,22 +279,22 @@ TEST(HealthOfRecording, EachWayToRecordHasItsRow) {
       {"no conversion", kUsual, kAsked, false, {"E-SIDE-503"}},
       {"not on all CPUs", kUsual, kAsked, true, {"I-SIDE-516"}, 2},
   };
-  for (const Way& way : ways) {
+  for (const Options& kind : kinds) {
     const TempDir dir;
     PerfDataWriter w;
-    w.add_attr({.type = 8, .config = way.config, .ids = {1}, .name = "intel_pt//"});
-    w.add_attr({.flags = way.flags, .ids = {3}});
+    w.add_attr({.type = 8, .config = kind.config, .ids = {1}, .name = "intel_pt//"});
+    w.add_attr({.flags = kind.flags, .ids = {3}});
     w.arch("x86_64");
-    w.nr_cpus(way.cpus);
+    w.nr_cpus(kind.cpus);
     PtInfoSpec info;
-    info.time.cap_zero = way.convertible;
+    info.time.cap_zero = kind.convertible;
     w.auxtrace_info(info);
-    if (way.convertible) w.time_conv(info.time);
+    if (kind.convertible) w.time_conv(info.time);
     w.auxtrace({.offset = 0, .reference = 1, .cpu = 0}, Bytes(16, 0));
     w.write_file(dir / "perf.data");
     const auto capture = open_capture((dir / "perf.data").string(), closed_options());
-    ASSERT_TRUE(capture.has_value()) << way.name;
-    EXPECT_EQ(open_codes(examine(*capture)), way.open) << way.name;
+    ASSERT_TRUE(capture.has_value()) << kind.name;
+    EXPECT_EQ(open_codes(examine(*capture)), kind.open) << kind.name;
   }
 }
 
@@ -339,7 +339,7 @@ TEST_F(Health, TraceOfAGuestHasItsRow) {
 }
 
 // Whatever opening the capture reports is stated in the words of the confidence, and each row is shown.
-TEST_F(Health, WhatIsLeftOpenIsSaidAsTheConfidenceSaysIt) {
+TEST_F(Health, OpenMattersAreReportedInTheWordsOfTheConfidence) {
   open();
   ASSERT_TRUE(capture.has_value());
   capture->notices.clear();

@@ -35,22 +35,23 @@ void _start(void) {
 }
 )";
 
-struct Said {
+struct Output {
   int status = -1;
   std::string text;
 };
-Said say(const TempDir& dir, const std::string& command) {
-  const std::string out = dir.path() / "said";
-  Said said;
-  said.status = std::system(("( " + command + " ) >" + out + " 2>&1 </dev/null").c_str());
-  said.text = read_file(out);
-  return said;
+Output run_reader(const TempDir& dir, const std::string& command) {
+  const std::string out = dir.path() / "output";
+  Output output;
+  output.status = std::system(("( " + command + " ) >" + out + " 2>&1 </dev/null").c_str());
+  output.text = read_file(out);
+  return output;
 }
 
 // The tool in the path, or of the newest installed LLVM; empty if there is none. perf2bolt depends on its
 // file name: Debian's perf2bolt-19 does not act as perf2bolt.
 std::string find_tool(const TempDir& dir, const std::string& name) {
-  const Said s = say(dir, fmt::format("command -v {0} || ls -v /usr/lib/llvm-*/bin/{0} | tail -1", name));
+  const Output s =
+      run_reader(dir, fmt::format("command -v {0} || ls -v /usr/lib/llvm-*/bin/{0} | tail -1", name));
   const std::string path = s.text.substr(0, s.text.find('\n'));
   return std::filesystem::exists(path) ? path : "";
 }
@@ -61,17 +62,17 @@ class ProfileReaders : public ::testing::TestWithParam<const char*> {
     program_ = dir_.path() / "program";
     capture_ = dir_.path() / "perf.data";
     std::ofstream(dir_.path() / "program.c") << kSource;
-    const Said cc =
-        say(dir_, fmt::format("cd {} && gcc -O1 -g -nostdlib -static {} -fno-stack-protector -Wl,--build-id "
-                              "-Wl,-q -o program program.c",
-                              dir_.path().string(), GetParam()));
+    const Output cc = run_reader(
+        dir_, fmt::format("cd {} && gcc -O1 -g -nostdlib -static {} -fno-stack-protector -Wl,--build-id "
+                          "-Wl,-q -o program program.c",
+                          dir_.path().string(), GetParam()));
     if (cc.status != 0) GTEST_SKIP() << "no C compiler that builds the program: " << cc.text;
     const auto ran = record_stepped(program_, capture_, 60'000);
     if (!ran) GTEST_SKIP() << "tracing a child process is not allowed here";
     ran_ = *ran;
     for (const auto& [ends, count] : ran_.taken)
       taken_[{ends.first - ran_.base, ends.second - ran_.base}] = count;
-    const Said names = say(dir_, "nm " + program_.string());
+    const Output names = run_reader(dir_, "nm " + program_.string());
     std::istringstream lines(names.text);
     std::string address, type, name;
     while (lines >> address >> type >> name) functions_[name] = std::stoul(address, nullptr, 16);
@@ -116,8 +117,8 @@ TEST_P(ProfileReaders, ProfgenCountsEveryBranch) {
   const std::string script = branches("--format perf-script"), out = dir_.path() / "profile";
   const std::string command =
       fmt::format("{} --perfscript={} --binary={} --output={} ", profgen, script, program_.string(), out);
-  Said said = say(dir_, command + "--skip-symbolization");
-  ASSERT_EQ(said.status, 0) << said.text;
+  Output output = run_reader(dir_, command + "--skip-symbolization");
+  ASSERT_EQ(output.status, 0) << output.text;
   // Offsets are to the first executable segment of the file.
   const Addr first = functions_.at("rare") & ~Addr{0xfff};
   Counts got;
@@ -127,8 +128,8 @@ TEST_P(ProfileReaders, ProfgenCountsEveryBranch) {
       got[{first + from, first + to}] = count;
   }
   EXPECT_EQ(got, taken_) << read_file(out);
-  said = say(dir_, command + "--format=text");
-  ASSERT_EQ(said.status, 0) << said.text;
+  output = run_reader(dir_, command + "--format=text");
+  ASSERT_EQ(output.status, 0) << output.text;
   const std::string profile = read_file(out);
   EXPECT_NE(profile.find(fmt::format(" work:{}\n", calls_of("work"))), std::string::npos) << profile;
   EXPECT_NE(profile.find(fmt::format(" rare:{}\n", calls_of("rare"))), std::string::npos) << profile;
@@ -143,10 +144,12 @@ TEST_P(ProfileReaders, BoltTakesEveryBranch) {
   const std::string preagg =
       branches(fmt::format("--format bolt-preagg --dso program --base {:x}", ran_.base));
   const std::string out = dir_.path() / "fdata", better = dir_.path() / "better";
-  Said said = say(dir_, fmt::format("{} {} --pa -p {} -o {}", perf2bolt, program_.string(), preagg, out));
-  ASSERT_EQ(said.status, 0) << said.text;
-  EXPECT_NE(said.text.find("mismatching disassembled function contents: 0 "), std::string::npos) << said.text;
-  EXPECT_NE(said.text.find("involving unknown regions: 0 "), std::string::npos) << said.text;
+  Output output =
+      run_reader(dir_, fmt::format("{} {} --pa -p {} -o {}", perf2bolt, program_.string(), preagg, out));
+  ASSERT_EQ(output.status, 0) << output.text;
+  EXPECT_NE(output.text.find("mismatching disassembled function contents: 0 "), std::string::npos)
+      << output.text;
+  EXPECT_NE(output.text.find("involving unknown regions: 0 "), std::string::npos) << output.text;
   // "1 FUNCTION OFFSET 1 FUNCTION OFFSET MISPREDICTED COUNT"; code that continues without a branch is among
   // them.
   uint64_t found = 0;
@@ -167,10 +170,10 @@ TEST_P(ProfileReaders, BoltTakesEveryBranch) {
     EXPECT_EQ(mispredicted, 0U);
   }
   EXPECT_GE(found, 5U) << read_file(out);
-  said = say(dir_, fmt::format("{} {} -o {} -data {} -reorder-blocks=ext-tsp", bolt, program_.string(),
-                               better, out));
-  ASSERT_EQ(said.status, 0) << said.text;
-  EXPECT_EQ(say(dir_, better).status, 0);
+  output = run_reader(dir_, fmt::format("{} {} -o {} -data {} -reorder-blocks=ext-tsp", bolt,
+                                        program_.string(), better, out));
+  ASSERT_EQ(output.status, 0) << output.text;
+  EXPECT_EQ(run_reader(dir_, better).status, 0);
 }
 
 INSTANTIATE_TEST_SUITE_P(Program, ProfileReaders, ::testing::Values("-fno-pie -no-pie", "-fPIE -static-pie"),

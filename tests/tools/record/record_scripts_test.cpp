@@ -123,7 +123,7 @@ TEST(RecordScripts, ShellcheckFindsNothing) {
       0);
 }
 
-TEST(RecordScripts, UsageIsToldWithStatus1) {
+TEST(RecordScripts, UsageErrorsExitWith1) {
   for (const bool arm64 : {false, true}) {
     const Machine m(arm64);
     for (const char* wrong : {"", "--nonsense", "--seconds 3", "-o"})
@@ -143,7 +143,7 @@ TEST(RecordScripts, NothingIsMissingOnAWholeMachine) {
   }
 }
 
-struct Lack {
+struct Prerequisite {
   const char* name;
   bool arm64;
   void (*change)(Machine&);
@@ -151,28 +151,28 @@ struct Lack {
   const char* words;  // that the line contains
   int status = 2;     // 0: only a warning
 };
-void PrintTo(const Lack& l, std::ostream* out) { *out << l.name; }
+void PrintTo(const Prerequisite& p, std::ostream* out) { *out << p.name; }
 
-class RecordLack : public ::testing::TestWithParam<Lack> {};
+class MissingPrerequisite : public ::testing::TestWithParam<Prerequisite> {};
 
-TEST_P(RecordLack, IsSaid) {
-  const Lack& lack = GetParam();
-  Machine m(lack.arm64);
-  lack.change(m);
+TEST_P(MissingPrerequisite, IsReported) {
+  const Prerequisite& missing = GetParam();
+  Machine m(missing.arm64);
+  missing.change(m);
   for (const char* arguments : {"--check", "-o out --seconds 1"}) {
-    if (lack.status == 0 && std::string(arguments) != "--check") continue;
+    if (missing.status == 0 && std::string(arguments) != "--check") continue;
     const Ran ran = m.run(arguments);
-    EXPECT_EQ(ran.status, lack.status) << ran.out << ran.err;
+    EXPECT_EQ(ran.status, missing.status) << ran.out << ran.err;
     const auto lines = lines_of(ran.out);
-    const bool said = std::ranges::any_of(lines, [&](const std::string& line) {
-      return line.starts_with(lack.line) && line.find(lack.words) != std::string::npos;
+    const bool reported = std::ranges::any_of(lines, [&](const std::string& line) {
+      return line.starts_with(missing.line) && line.find(missing.words) != std::string::npos;
     });
-    EXPECT_TRUE(said) << ran.out << ran.err;
+    EXPECT_TRUE(reported) << ran.out << ran.err;
     EXPECT_EQ(m.log().find("record"), std::string::npos) << "nothing may be recorded: " << m.log();
   }
 }
 
-const Lack kLacks[] = {
+const Prerequisite kPrerequisites[] = {
     {"other_machine", false, [](Machine& m) { m.program("uname", "echo riscv64"); }, "MISSING  machine",
      "riscv64"},
     {"no_perf", false, [](Machine& m) { m.program("perf", "exit 127"); }, "MISSING  perf", "understood"},
@@ -258,7 +258,7 @@ const Lack kLacks[] = {
      [](Machine& m) { m.text("sys/kernel/security/lockdown", "none integrity [confidentiality]\n"); },
      "MISSING  lockdown", "locked down"},
 };
-INSTANTIATE_TEST_SUITE_P(Machine, RecordLack, ::testing::ValuesIn(kLacks),
+INSTANTIATE_TEST_SUITE_P(Machine, MissingPrerequisite, ::testing::ValuesIn(kPrerequisites),
                          [](const auto& info) { return std::string(info.param.name); });
 
 TEST(RecordScripts, AllThatIsMissingIsListedAtOnce) {
@@ -304,7 +304,7 @@ TEST(RecordScripts, RecordsPacksAndValidates) {
   }
 }
 
-TEST(RecordScripts, FailuresOfRecordingAreTold) {
+TEST(RecordScripts, FailuresOfRecordingAreReported) {
   Machine m(false);
   m.program(
       "perf",

@@ -85,7 +85,7 @@ TEST(WatchRing, ReadsRecordsAlsoWhereTheyWrap) {
   }
 }
 
-TEST(WatchRing, NonsenseIsThrownAwayAndDoesNotHang) {
+TEST(WatchRing, InvalidDataIsDroppedAndDoesNotHang) {
   for (const uint16_t size : {uint16_t{0}, uint16_t{4}, uint16_t{4000}}) {
     FakeRing ring;
     ring.put(ksymbol(0xffffffffc0000000, 60, false, "a", 1));
@@ -127,8 +127,8 @@ TEST(WatchRing, ShortRecordsAreNone) {
   ASSERT_TRUE(parse_record(whole.data(), whole.size()));
   for (size_t size = 0; size < 8 + 16 + 24; ++size) {
     Bytes cut(whole.begin(), whole.begin() + static_cast<long>(size));
-    const auto told = static_cast<uint16_t>(size);
-    if (size >= 8) std::memcpy(cut.data() + 6, &told, 2);
+    const auto size_field = static_cast<uint16_t>(size);
+    if (size >= 8) std::memcpy(cut.data() + 6, &size_field, 2);
     EXPECT_FALSE(parse_record(cut.data(), cut.size())) << size;
   }
 }

@@ -112,7 +112,7 @@ TEST_F(Toggle, SomebodyElsesTracerIsLeftAlone) {
   EXPECT_EQ(get("sys/kernel/tracing/current_tracer"), "function_graph\n");
 }
 
-TEST_F(Toggle, NothingToSwitchIsSaid) {
+TEST_F(Toggle, NothingToSwitchIsReported) {
   fs::remove_all(root());
   fs::create_directories(root());
   const Ran ran = run("--rounds 1");
@@ -127,7 +127,7 @@ TEST_F(Toggle, InterruptedItPutsEverythingBack) {
   expect_as_before();
 }
 
-TEST_F(Toggle, UsageIsToldWithStatus1) {
+TEST_F(Toggle, UsageErrorsExitWith1) {
   for (const char* wrong : {"--seed", "--seed x", "--seconds -1", "--nonsense 1", "--rounds 1e99"})
     EXPECT_EQ(run(wrong).status, 1) << wrong;
 }

@@ -69,7 +69,7 @@ class Changes : public ::testing::Test {
   std::vector<Cell> cells;
 };
 
-std::string said(const TextChange& c) {
+std::string description(const TextChange& c) {
   return std::string(mechanism_name(c.who.mechanism)) + ": " + std::string(c.who.action);
 }
 
@@ -77,7 +77,7 @@ struct Sample {
   const char* name;
   Addr at;
   Bytes old_bytes, new_bytes;
-  const char* said;
+  const char* description;
 };
 void PrintTo(const Sample& s, std::ostream* out) { *out << s.name; }
 
@@ -92,7 +92,7 @@ TEST_P(Mechanisms, IsRecognized) {
   const auto it =
       std::find_if(changes.begin(), changes.end(), [](const auto& c) { return c.poke != nullptr; });
   ASSERT_NE(it, changes.end());
-  EXPECT_EQ(said(*it), s.said);
+  EXPECT_EQ(description(*it), s.description);
   EXPECT_EQ(it->time, 100);
 }
 
@@ -102,7 +102,7 @@ INSTANTIATE_TEST_SUITE_P(
         Sample{"Nop5Jump", kSite, kNop5, branch(0xe9, kSite, kSite + 64), "jump_label: nop to jump"},
         Sample{"JumpNop2", kSite, branch(0xeb, kSite, kSite + 9), kNop2, "jump_label: jump to nop"},
         Sample{"FentryOn", kEntry, kNop5, branch(0xe8, kEntry, kTracer), "ftrace: tracing on"},
-        Sample{"FentryOffBehindEndbr", kEntry + 4, branch(0xe8, kEntry + 4, kTracer), kNop5,
+        Sample{"FentryOffAfterEndbr", kEntry + 4, branch(0xe8, kEntry + 4, kTracer), kNop5,
                "ftrace: tracing off"},
         Sample{"FentryUnknownTarget", kEntry, kNop5, branch(0xe8, kEntry, kText - 64), "ftrace: tracing on"},
         Sample{"FtraceCall", kFtraceCall, branch(0xe8, kFtraceCall, kText), branch(0xe8, kFtraceCall, kEntry),
@@ -195,18 +195,18 @@ TEST_F(Changes, HistoryHasPokesProgramsAndMissingRecordsInOrder) {
   open();
   const auto site = history({kSite, kSite + 5});
   ASSERT_EQ(site.size(), 3U);
-  EXPECT_EQ(said(site[0]), "jump_label: nop to jump");
+  EXPECT_EQ(description(site[0]), "jump_label: nop to jump");
   EXPECT_EQ(site[0].poke_number, 0U);
-  EXPECT_EQ(said(site[1]), "unknown: change without a record");
+  EXPECT_EQ(description(site[1]), "unknown: change without a record");
   EXPECT_GE(site[1].not_before, 100);
   EXPECT_LE(site[1].time, 300);
   EXPECT_EQ(site[2].time, 300);
   const auto lifetime = history({loaded, loaded + 16});
   ASSERT_EQ(lifetime.size(), 2U);
-  EXPECT_EQ(said(lifetime[0]), "bpf: program loaded");
+  EXPECT_EQ(description(lifetime[0]), "bpf: program loaded");
   EXPECT_EQ(lifetime[0].time, 150);
   EXPECT_EQ(lifetime[0].range, (AddrRange{loaded, loaded + 16}));
-  EXPECT_EQ(said(lifetime[1]), "bpf: program unregistered");
+  EXPECT_EQ(description(lifetime[1]), "bpf: program unregistered");
   EXPECT_TRUE(history({kText + 0x1000, kText + 0x1800}).empty());
 }
 

@@ -100,7 +100,7 @@ TEST(Query, FilesOfOthersStay) {
   EXPECT_EQ(read_file(file), first);
 }
 
-TEST(Query, WrongSqlIsSaid) {
+TEST(Query, WrongSqlIsReported) {
   const std::string count = "'SELECT count(*) FROM calls'";
   EXPECT_EQ(run_asof("query -q " + kDemo + " " + count).out,
             run_asof("query -q " + count + " -i " + kDemo).out);

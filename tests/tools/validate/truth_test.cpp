@@ -52,7 +52,7 @@ TEST_F(TruthFiles, RunsComeInOrder) {
   EXPECT_FALSE(reader->error().has_value());
 }
 
-TEST_F(TruthFiles, DamageIsToldFromTheEnd) {
+TEST_F(TruthFiles, DamageIsDistinguishedFromTheEnd) {
   auto cut = test::zstd_compress(runs(20'000));
   cut.resize(cut.size() / 2);
   write("cpu0.blocks.zst", cut);

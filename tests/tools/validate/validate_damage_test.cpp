@@ -98,15 +98,15 @@ TEST_P(ValidateDamage, DroppedPoke) {
   for (const size_t index : dropped) {
     const TempDir dir;
     DamagedCapture damaged(data(), dir.path());
-    const std::string place = hex(damaged.poke_address(index));
+    const std::string address = hex(damaged.poke_address(index));
     damaged.drop_poke(index);
     const Verdict v = validate(damaged.path(), false);
-    EXPECT_EQ(v.status, 3) << "poke " << index << " at " << place << '\n' << v.all();
+    EXPECT_EQ(v.status, 3) << "poke " << index << " at " << address << '\n' << v.all();
     EXPECT_TRUE(v.failed("chain") || v.failed("start") || v.failed("batches")) << v.all();
-    EXPECT_TRUE(v.names(place)) << "poke " << index << " at " << place << '\n' << v.all();
+    EXPECT_TRUE(v.names(address)) << "poke " << index << " at " << address << '\n' << v.all();
     const Verdict t = validate(damaged.path(), true);
     EXPECT_EQ(t.status, 3) << t.all();
-    EXPECT_TRUE(t.names(place)) << t.all();
+    EXPECT_TRUE(t.names(address)) << t.all();
   }
 }
 

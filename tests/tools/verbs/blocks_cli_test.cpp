@@ -90,7 +90,7 @@ TEST_F(BlocksCli, VersionsAndOriginsOfTextAreThoseOfTheRecording) {
   EXPECT_GT(later, 0U);
 }
 
-TEST_F(BlocksCli, OfAFileThatIsCutTheRestIsUsed) {
+TEST_F(BlocksCli, TheRestOfACutFileIsUsed) {
   const std::string cut = dir_.path() / "cut.blocks";
   const std::string whole = read_file(blocks_);
   std::ofstream(cut, std::ios::binary) << whole.substr(0, whole.size() * 2 / 3);
@@ -100,7 +100,7 @@ TEST_F(BlocksCli, OfAFileThatIsCutTheRestIsUsed) {
 }
 
 // After the description of the recording, and before all flow.
-TEST_F(BlocksCli, OfAFileThatIsCutToNothingNoVerbSaysThatAllIsWell) {
+TEST_F(BlocksCli, NoVerbSucceedsOnAFileWithoutFlow) {
   const std::string cut = dir_.path() / "cut.blocks";
   const std::string whole = read_file(blocks_);
   std::ofstream(cut, std::ios::binary) << whole.substr(0, whole.find("albr", whole.find("albr") + 1));

@@ -17,8 +17,8 @@ bool installed(const std::string& command) {
 }
 
 // What a shell command prints, without the last line's end.
-std::string said(const TempDir& dir, const std::string& command) {
-  const std::string out = dir.path() / "said";
+std::string output_of(const TempDir& dir, const std::string& command) {
+  const std::string out = dir.path() / "output";
   EXPECT_EQ(std::system((command + " >" + out).c_str()), 0) << command;
   std::string text = read_file(out);
   while (text.ends_with('\n')) text.pop_back();
@@ -45,7 +45,7 @@ TEST(Stacks, SumsAreThoseOfTheQuery) {
   if (!installed("awk 'BEGIN {}'")) GTEST_SKIP() << "awk is not installed";
   const TempDir dir;
   const auto sum = [&](const std::string& options) {
-    return said(dir, "awk '{ s += $NF } END { printf \"%d\", s }' " + stacks(dir, options));
+    return output_of(dir, "awk '{ s += $NF } END { printf \"%d\", s }' " + stacks(dir, options));
   };
   for (const std::string by : {"all", "cpu"}) {
     EXPECT_EQ(sum("--weight instructions --by " + by), "61625");
@@ -63,7 +63,7 @@ TEST(Stacks, FunctionsHaveTheirOwnInstructions) {
   if (!installed("awk 'BEGIN {}'")) GTEST_SKIP() << "awk is not installed";
   const TempDir dir;
   const std::string file = stacks(dir, "--weight instructions");
-  const std::string own = said(
+  const std::string own = output_of(
       dir,
       "awk '{ n = $NF; sub(/ [0-9]+$/, \"\"); k = split($0, f, \";\"); s[f[k]] += n } END { for (i in s) if "
       "(s[i] > b) { b = s[i]; name = i } printf \"%s\\t%d\", name, b }' " +
@@ -108,10 +108,10 @@ TEST(Branches, TableHasWhatDecodePrints) {
   if (!installed("python3 -c 'import csv'")) GTEST_SKIP() << "python3 is not installed";
   const TempDir dir;
   const std::string rows =
-      said(dir,
-           "python3 -c \"import csv,sys; [print(r['from'], r['to'], r['count']) for r in "
-           "csv.DictReader(open('" +
-               branches(dir, "") + "'))]\"");
+      output_of(dir,
+                "python3 -c \"import csv,sys; [print(r['from'], r['to'], r['count']) for r in "
+                "csv.DictReader(open('" +
+                    branches(dir, "") + "'))]\"");
   std::map<std::pair<std::string, std::string>, uint64_t> read;
   for (const std::string& line : lines_of(rows)) {
     const size_t a = line.find(' '), b = line.rfind(' ');
@@ -127,23 +127,25 @@ TEST(Branches, EveryFormatHasEveryBranch) {
   uint64_t all = 0;
   for (const auto& [ends, count] : decoded_branches()) all += count;
   const std::string want = std::to_string(all);
-  EXPECT_EQ(
-      said(dir, "awk '/^B / { s += $4 } END { printf \"%d\", s }' " + branches(dir, "--format bolt-preagg")),
-      want);
-  EXPECT_EQ(said(dir, "awk '!/^PERF_RECORD/ { s += NF - 1 } END { printf \"%d\", s }' " +
-                          branches(dir, "--format perf-script")),
+  EXPECT_EQ(output_of(dir, "awk '/^B / { s += $4 } END { printf \"%d\", s }' " +
+                               branches(dir, "--format bolt-preagg")),
+            want);
+  EXPECT_EQ(output_of(dir, "awk '!/^PERF_RECORD/ { s += NF - 1 } END { printf \"%d\", s }' " +
+                               branches(dir, "--format perf-script")),
             want);
   // In a stack, newest first, code between a target and the next branch goes forward and is short.
-  EXPECT_EQ(said(dir,
-                 "awk '!/^PERF_RECORD/ { for (i = 2; i < NF; ++i) { split($i, a, \"/\"); split($(i + 1), b, "
-                 "\"/\"); if "
-                 "(length(a[1]) != length(b[2]) || a[1] < b[2]) ++bad } } END { printf \"%d\", bad }' " +
-                     branches(dir, "--format perf-script")),
-            "0");
   EXPECT_EQ(
-      said(dir,
-           "awk '/^[Ff] / && (length($2) != length($3) || $3 < $2) { ++bad } END { printf \"%d\", bad }' " +
-               branches(dir, "--format bolt-preagg")),
+      output_of(dir,
+                "awk '!/^PERF_RECORD/ { for (i = 2; i < NF; ++i) { split($i, a, \"/\"); split($(i + 1), b, "
+                "\"/\"); if "
+                "(length(a[1]) != length(b[2]) || a[1] < b[2]) ++bad } } END { printf \"%d\", bad }' " +
+                    branches(dir, "--format perf-script")),
+      "0");
+  EXPECT_EQ(
+      output_of(
+          dir,
+          "awk '/^[Ff] / && (length($2) != length($3) || $3 < $2) { ++bad } END { printf \"%d\", bad }' " +
+              branches(dir, "--format bolt-preagg")),
       "0");
 }
 
@@ -174,7 +176,8 @@ TEST(TimelineRows, CsvAndJsonLinesHaveTheSlicesOfTheQuery) {
   const std::string table = dir.path() / "out.csv";
   ASSERT_EQ(run_asof("timeline -o " + table + " " + kDemo).status, 0);
   EXPECT_EQ(
-      said(dir, "python3 -c \"import csv; r = list(csv.DictReader(open('" + table +
+      output_of(dir,
+                "python3 -c \"import csv; r = list(csv.DictReader(open('" + table +
                     "'))); print(len(r), sum(int(x['self_instructions']) for x in r), sum(int(x['begin']) % "
                     "1000003 for x in r))\""),
       want);
@@ -187,7 +190,7 @@ TEST(TimelineRows, DatabaseIsThatOfTheQuery) {
   ASSERT_EQ(run_asof("timeline -o " + file + " " + kDemo).status, 0);
   const std::string sql =
       "SELECT count(*) || ' ' || sum(instructions) || ' ' || sum(id * begin % 1000003) FROM calls";
-  EXPECT_EQ(said(dir, "sqlite3 " + file + " \"" + sql + "\""), ask(sql));
+  EXPECT_EQ(output_of(dir, "sqlite3 " + file + " \"" + sql + "\""), ask(sql));
   EXPECT_EQ(run_asof("timeline -o " + file + ".gz " + kDemo).status, 1);
   EXPECT_EQ(run_asof("timeline --detail insn --time 0%-10% -o out.csv " + kDemo).status, 1);
 }
@@ -226,7 +229,7 @@ TEST(Stacks, AreTheFirefoxProfiles) {
     const Ran r = run_asof("stacks -o " + profile + " " + options + " " + kDemo);
     ASSERT_EQ(r.status, 0) << r.err;
     const std::string folded = read_file(stacks(dir, options));
-    EXPECT_EQ(said(dir, "python3 " + script + " " + profile) + "\n", folded) << options;
+    EXPECT_EQ(output_of(dir, "python3 " + script + " " + profile) + "\n", folded) << options;
     EXPECT_GT(lines_of(folded).size(), 20U);
   }
 }
@@ -237,11 +240,11 @@ std::string diff_sums(const TempDir& dir, const std::string& options) {
   const std::string demo = ASOF_TEST_DATA "/demo/perf.data", symfs = " --symfs " ASOF_TEST_DATA "/demo/symfs";
   const Ran r = run_asof("diff " + demo + symfs + " --format csv -o " + file + " " + options);
   EXPECT_EQ(r.status, 0) << r.err;
-  return said(dir,
-              "python3 -c \"import csv; r = list(csv.DictReader(open('" + file +
-                  "'))); print(*[sum(int(x[k]) for x in r) for k in ('a_instructions', 'b_instructions', "
-                  "'a_ns', 'b_ns')], sum(x['a_ns'] != x['b_ns'] or x['a_entries'] != x['b_entries'] or "
-                  "x['a_instructions'] != x['b_instructions'] for x in r))\"");
+  return output_of(
+      dir, "python3 -c \"import csv; r = list(csv.DictReader(open('" + file +
+               "'))); print(*[sum(int(x[k]) for x in r) for k in ('a_instructions', 'b_instructions', "
+               "'a_ns', 'b_ns')], sum(x['a_ns'] != x['b_ns'] or x['a_entries'] != x['b_entries'] or "
+               "x['a_instructions'] != x['b_instructions'] for x in r))\"");
 }
 
 TEST(Diff, CaptureWithItselfHasNoDifference) {

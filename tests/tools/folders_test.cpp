@@ -1,4 +1,4 @@
-// docs/rooms.md lists all folders with code, lowest first: a file includes files of its own row or rows above
+// docs/folders.md lists all folders with code, lowest first: a file includes files of its own row or rows above
 // it only.
 #include <gtest/gtest.h>
 
@@ -17,9 +17,9 @@ namespace fs = std::filesystem;
 const fs::path kRoot = fs::path(ASOF_TEST_DATA) / "../..";
 constexpr auto kLayers = {"textstore", "arch", "decoder", "tools"};
 
-std::vector<std::string> rooms() {
+std::vector<std::string> listed_folders() {
   std::vector<std::string> all;
-  std::ifstream in(kRoot / "docs/rooms.md");
+  std::ifstream in(kRoot / "docs/folders.md");
   const std::regex row(R"(\| `([a-z0-9_/]+)` \| ([^|]+) \|)");
   std::smatch m;
   for (std::string line; std::getline(in, line);) {
@@ -58,23 +58,21 @@ std::vector<std::string> includes_of(const std::string& path) {
   return all;
 }
 
-TEST(Rooms, EveryFolderHasARow) {
-  const std::vector<std::string> list = rooms();
+TEST(Folders, EveryFolderHasARow) {
+  const std::vector<std::string> list = listed_folders();
   ASSERT_GT(list.size(), 30U);
   for (const std::string& path : sources()) {
     const std::string folder = folder_of(path);
     // Guests of boards are programs of their own.
     if (folder.starts_with("tools/board/")) continue;
-    EXPECT_TRUE(std::ranges::find(list, folder) != list.end()) << path << ": no row in docs/rooms.md";
+    EXPECT_TRUE(std::ranges::find(list, folder) != list.end()) << path << ": no row in docs/folders.md";
   }
-  for (const std::string& room : list) EXPECT_TRUE(fs::is_directory(kRoot / room)) << room;
+  for (const std::string& folder : list) EXPECT_TRUE(fs::is_directory(kRoot / folder)) << folder;
 }
 
-TEST(Rooms, IncludesGoUpTheList) {
-  const std::vector<std::string> list = rooms();
-  const auto place = [&](const std::string& folder) {
-    return std::ranges::find(list, folder) - list.begin();
-  };
+TEST(Folders, IncludesGoUpTheList) {
+  const std::vector<std::string> list = listed_folders();
+  const auto row = [&](const std::string& folder) { return std::ranges::find(list, folder) - list.begin(); };
   size_t seen = 0;
   for (const std::string& path : sources()) {
     const std::string from = folder_of(path);
@@ -86,7 +84,7 @@ TEST(Rooms, IncludesGoUpTheList) {
         continue;
       }
       if (!fs::exists(kRoot / included)) continue;  // of a library
-      EXPECT_LE(place(to), place(from)) << path << " includes " << included;
+      EXPECT_LE(row(to), row(from)) << path << " includes " << included;
       EXPECT_FALSE(from == "arch/arm64" && to == "arch/x86") << path << " includes " << included;
     }
   }
