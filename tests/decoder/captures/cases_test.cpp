@@ -32,7 +32,9 @@ class Cases : public testing::TestWithParam<std::string> {};
 
 TEST_P(Cases, Row) {
   const std::filesystem::path path = kCases / (GetParam() + ".case");
-  for (const std::string& variant : case_variants(path)) {
+  const auto variants = case_variants(path);
+  ASSERT_FALSE(variants.empty());
+  for (const std::string& variant : variants) {
     SCOPED_TRACE(variant.empty() ? GetParam() : GetParam() + " @" + variant);
     const TempDir scratch;
     try {

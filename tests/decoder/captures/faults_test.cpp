@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <sstream>
 
-#include "tests/support/decode_capture.h"
+#include "tests/support/expect_exact.h"
 #include "tests/support/fault_captures.h"
 #include "tests/support/temp_dir.h"
 
@@ -47,23 +47,10 @@ class Faults : public testing::Test {
     const DecodedStream* s = stream_of_cpu0(*decoded);
     EXPECT_NE(s, nullptr);
     if (s == nullptr) return std::move(*decoded);
-    const Difference d = compare(s->instructions, f.truth);
-    EXPECT_EQ(d.wrong, 0U) << d.first;
-    EXPECT_EQ(d.missing, 0U) << d.first;
-    EXPECT_EQ(d.right, f.truth.size());
+    test::expect_exact(s->instructions, f.truth);
     EXPECT_TRUE(s->gaps.empty()) << s->gaps.size() << " gaps, the first: " << s->gaps.front().code << " "
                                  << s->gaps.front().reason;
-    expect_bytes(*s, f);
     return std::move(*decoded);
-  }
-
-  static void expect_bytes(const DecodedStream& s, const FaultCapture& f) {
-    if (s.instructions.size() != f.truth.size()) return;
-    for (size_t i = 0; i < f.truth.size(); ++i) {
-      const Executed& e = f.truth[i];
-      ASSERT_EQ(s.instructions[i].bytes(), std::vector<uint8_t>(e.bytes.begin(), e.bytes.begin() + e.length))
-          << "instruction " << i << " at " << std::hex << e.ip;
-    }
   }
 
   static const DecodedStream* stream_of_cpu0(const DecodedCapture& d) {
@@ -78,6 +65,15 @@ class Faults : public testing::Test {
     if (!perf) return;
     EXPECT_EQ(*perf == addresses(f), right)
         << f.name << ": perf prints " << perf->size() << " instructions of " << f.truth.size();
+  }
+
+  // asof decodes both exactly, perf only the capture without the fault.
+  void expect_perf_fails_by_it(FaultCapture (*make)(const std::filesystem::path&, bool faulty)) {
+    for (const bool faulty : {true, false}) {
+      const FaultCapture f = make(dir_.path(), faulty);
+      expect_exact(f);
+      expect_perf(f, !faulty);
+    }
   }
 
   static size_t visits(const FaultCapture& f, Addr site) {
@@ -95,23 +91,9 @@ TEST_F(Faults, BpfSubProgramHasItsOwnBytes) {
   expect_perf(f, false);
 }
 
-TEST_F(Faults, BpfInsideTheModuleRangeLeavesKernelTextAlone) {
-  const FaultCapture f = bpf_inside_kcore(dir_.path(), true);
-  expect_exact(f);
-  expect_perf(f, false);
-  const FaultCapture control = bpf_inside_kcore(dir_.path(), false);
-  expect_exact(control);
-  expect_perf(control, true);
-}
+TEST_F(Faults, BpfInsideTheModuleRangeLeavesKernelTextAlone) { expect_perf_fails_by_it(bpf_inside_kcore); }
 
-TEST_F(Faults, ReloadAtOneAddressWithLostUnregister) {
-  const FaultCapture f = bpf_reload(dir_.path(), true);
-  expect_exact(f);
-  expect_perf(f, false);
-  const FaultCapture control = bpf_reload(dir_.path(), false);
-  expect_exact(control);
-  expect_perf(control, true);
-}
+TEST_F(Faults, ReloadAtOneAddressWithLostUnregister) { expect_perf_fails_by_it(bpf_reload); }
 
 TEST_F(Faults, PokeInATimingGapIsProvedByTheTrace) {
   const FaultCapture f = poke_without_timing(dir_.path(), false);

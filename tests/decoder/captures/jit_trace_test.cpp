@@ -4,7 +4,7 @@
 
 #include "tests/support/assembler.h"
 #include "tests/support/capture_builder.h"
-#include "tests/support/decode_capture.h"
+#include "tests/support/expect_exact.h"
 #include "tests/support/jitdump_writer.h"
 #include "tests/support/temp_dir.h"
 
@@ -128,9 +128,7 @@ TEST_F(JitTrace, EveryVersionOfAReusedAddress) {
   for (const unsigned jobs : {1U, 4U}) {
     const DecodedCapture decoded = decode(jobs);
     ASSERT_EQ(decoded.streams.size(), 1U);
-    const Difference d = compare(decoded.streams[0].instructions, machine_->cpu(0).truth.instructions());
-    EXPECT_EQ(d.wrong, 0U) << d.first;
-    EXPECT_EQ(d.missing, 0U) << d.first;
+    expect_exact(decoded.streams[0].instructions, machine_->cpu(0).truth.instructions());
     EXPECT_TRUE(decoded.streams[0].gaps.empty());
     std::set<std::string> names;
     const Capture& c = decoded.capture;
@@ -146,8 +144,7 @@ TEST_F(JitTrace, EveryVersionOfAReusedAddress) {
 TEST_F(JitTrace, FileOfTheOtherByteOrder) {
   big_endian_ = true;
   run();
-  const Difference d = compare(decode().streams.at(0).instructions, machine_->cpu(0).truth.instructions());
-  EXPECT_EQ(d.wrong + d.missing, 0U) << d.first;
+  expect_exact(decode().streams.at(0).instructions, machine_->cpu(0).truth.instructions());
 }
 
 TEST_F(JitTrace, WithoutACommonClockReusedAddressesAreUnknownNotWrong) {

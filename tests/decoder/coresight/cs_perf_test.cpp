@@ -11,6 +11,7 @@
 #include "tests/decoder/capture_test_util.h"
 #include "tests/decoder/coresight/cs_test_util.h"
 #include "tests/decoder/perf/perf_bytes.h"
+#include "tests/support/skip_without.h"
 
 namespace asof::test {
 namespace {
@@ -303,9 +304,6 @@ TEST(CsPerf, Mutations) {
 std::filesystem::path shared(const std::string& name) {
   return std::filesystem::path(ASOF_SHARED_DIR) / name;
 }
-#define NEEDS(path) \
-  if (!std::filesystem::exists(path)) GTEST_SKIP() << (path).string() << " is missing: unpack ../shared first"
-
 Capture open_shared(const std::filesystem::path& path) {
   CaptureOptions options;
   options.host_files = false;
@@ -317,7 +315,7 @@ Capture open_shared(const std::filesystem::path& path) {
 // The same trace with frames and without, apart from what fills the end of each record (Ignore packets).
 TEST(CsPerfCorpus, BoardWithFramesAndRaw) {
   const auto folder = shared("captures/arm64-board-tiny");
-  NEEDS(folder);
+  SKIP_WITHOUT(folder);
   const Capture frames = open_shared(folder / "poke.data"), raw = open_shared(folder / "poke-rawaux.data");
   ASSERT_EQ(frames.streams.size(), 2U);
   ASSERT_EQ(raw.streams.size(), 2U);
@@ -338,7 +336,7 @@ TEST(CsPerfCorpus, BoardWithFramesAndRaw) {
 // AUX records of raw trace are late: they leave milliseconds of the clock open, which is reported.
 TEST(CsPerfCorpus, CoarseClockIsReported) {
   const auto folder = shared("captures/arm64-board-tiny");
-  NEEDS(folder);
+  SKIP_WITHOUT(folder);
   const auto codes = [&](const char* name) {
     std::set<Code> out;
     for (const Notice& n : open_shared(folder / name).notices) out.insert(n.code);
@@ -351,7 +349,7 @@ TEST(CsPerfCorpus, CoarseClockIsReported) {
 
 TEST(CsPerfCorpus, Simpleperf) {
   const auto folder = shared("corpus/simpleperf-etm");
-  NEEDS(folder);
+  SKIP_WITHOUT(folder);
   const Capture frames = open_shared(folder / "perf_etm.data");
   ASSERT_EQ(frames.streams.size(), 1U);
   EXPECT_EQ(frames.streams[0].cpu, 7);

@@ -21,6 +21,16 @@ class Kernel : public ::testing::Test {
     ASSERT_TRUE(opened.has_value()) << opened.error().reason;
     capture.emplace(std::move(*opened));
   }
+  // With this file as vmlinux. The recorded kernel has a build-id of 20 bytes 0xcd.
+  void open_with_vmlinux(const ExecutableSpec& spec) {
+    write_bytes(r.dir / "vmlinux", make_executable(spec));
+    const PerfDataWriter::BuildIdSpec id{
+        .pid = -1, .misc = 1, .id = Bytes(20, 0xcd), .filename = "[kernel.kallsyms]"};
+    r.writer.build_ids(std::vector{id});
+    CaptureOptions options = closed_options();
+    options.vmlinux = (r.dir / "vmlinux").string();
+    open(options);
+  }
   std::vector<Bytes> at(Addr a, size_t n, Time t) { return contents(*capture->text, kKernelSpace, a, n, t); }
   // A module area: mod_a with a page of code and one of data at the start, mod_b at 0x4000.
   void two_modules() {
@@ -111,13 +121,7 @@ TEST_F(Kernel, VmlinuxByBuildIdIsTheFallBack) {
                       .text = Bytes(0x1000, 0x33),
                       .symbols = {{"_text", kText, 0}},
                       .build_id = Bytes(20, 0xcd)};
-  write_bytes(r.dir / "vmlinux", make_executable(spec));
-  const PerfDataWriter::BuildIdSpec id{
-      .pid = -1, .misc = 1, .id = Bytes(20, 0xcd), .filename = "[kernel.kallsyms]"};
-  r.writer.build_ids(std::vector{id});
-  CaptureOptions options = closed_options();
-  options.vmlinux = (r.dir / "vmlinux").string();
-  open(options);
+  open_with_vmlinux(spec);
   EXPECT_EQ(at(kText + 0x40, 1, 0), std::vector<Bytes>{{0x33}});
   EXPECT_NE(find_notice(*capture, Code::kKernelTextFromFile), nullptr);
   // Alternatives and static keys are not in their patched state: the file's bytes are followed, but are
@@ -129,13 +133,7 @@ TEST_F(Kernel, VmlinuxOfAnotherBuildIsNot) {
   r.with_kcore = false;
   ExecutableSpec spec{
       .address = kText, .text = Bytes(0x1000, 0x33), .symbols = {}, .build_id = Bytes(20, 0xce)};
-  write_bytes(r.dir / "vmlinux", make_executable(spec));
-  const PerfDataWriter::BuildIdSpec id{
-      .pid = -1, .misc = 1, .id = Bytes(20, 0xcd), .filename = "[kernel.kallsyms]"};
-  r.writer.build_ids(std::vector{id});
-  CaptureOptions options = closed_options();
-  options.vmlinux = (r.dir / "vmlinux").string();
-  open(options);
+  open_with_vmlinux(spec);
   EXPECT_EQ(at(kText + 0x40, 1, 0), kUnknown);
   EXPECT_NE(find_notice(*capture, Code::kOtherBuildId), nullptr);
 }

@@ -132,12 +132,15 @@ TEST_F(ArchiveTest, SizesThatLieAreFound) {
 
 TEST_F(ArchiveTest, EveryCutIsAnErrorOrWhole) {
   const std::string whole = tar_of({{"a", std::string(700, 'x')}, {"b", "y"}}, false);
-  for (size_t size = 1; size < whole.size(); size += 64) {
+  size_t refused = 0;
+  for (size_t size = 1; size < whole.size(); size += size % 512 == 0 ? 1 : 7) {
     fs::remove_all(to());
     const auto done = unpack(whole.substr(0, size));
-    if (size % 512 == 0 && done) continue;  // a cut between two entries cannot be detected
-    EXPECT_FALSE(done) << size;
+    // A cut between two blocks may be one between two entries, which cannot be detected.
+    EXPECT_TRUE(!done || size % 512 == 0) << size;
+    refused += done ? 0 : 1;
   }
+  EXPECT_GT(refused, 100U);
 }
 
 TEST_F(ArchiveTest, CompressedBombIsRefused) {
@@ -156,15 +159,17 @@ TEST_F(ArchiveTest, CompressedBombIsRefused) {
 
 TEST_F(ArchiveTest, FlippedBytesNeverEscape) {
   const std::string whole = tar_of({{"perf.data/data", std::string(600, 'x')}, {"symfs/b", "y"}});
+  size_t unpacked = 0;
   for (size_t at = 0; at < whole.size(); at += 7) {
     for (const unsigned bit : {0x01U, 0x10U, 0x80U}) {
       std::string bytes = whole;
       bytes[at] = static_cast<char>(static_cast<unsigned char>(bytes[at]) ^ bit);
       fs::remove_all(to());
-      (void)unpack(bytes);
+      unpacked += unpack(bytes) ? 1U : 0U;
       for (const auto& f : files()) ASSERT_TRUE(f.starts_with("to/")) << f << " at " << at;
     }
   }
+  EXPECT_GT(unpacked, 0U);
 }
 
 TEST_F(ArchiveTest, WithoutACaptureItSaysSo) {

@@ -5,6 +5,7 @@
 
 #include "decoder/perf/records.h"
 #include "tests/decoder/perf/perf_bytes.h"
+#include "tests/support/skip_without.h"
 
 namespace asof::test {
 namespace {
@@ -12,9 +13,6 @@ namespace {
 std::filesystem::path shared(const std::string& name) {
   return std::filesystem::path(ASOF_SHARED_DIR) / name;
 }
-
-#define NEEDS(path) \
-  if (!std::filesystem::exists(path)) GTEST_SKIP() << (path).string() << " is missing: unpack ../shared first"
 
 std::string our_name(const std::string& name) {
   if (name == "H_ATTR") return "HEADER_ATTR";
@@ -38,7 +36,7 @@ std::map<std::string, uint64_t> outer_counts(const PerfData& data) {
 
 void check_folder(const std::string& folder) {
   const auto path = shared("corpus/" + folder);
-  NEEDS(path);
+  SKIP_WITHOUT(path);
   std::ifstream in(path / "expected.json");
   rapidjson::IStreamWrapper wrapper(in);
   rapidjson::Document expected;
@@ -79,7 +77,7 @@ TEST(PerfCorpus, SideBand) { check_folder("perfdata-sideband"); }
 // The same load recorded packed and plain, on two machines each: the contents of the packed records.
 TEST(PerfCorpus, PackedRecordsAreTheRecordsOfAShortSleep) {
   const auto folder = shared("corpus/perfdata-sideband");
-  NEEDS(folder);
+  SKIP_WITHOUT(folder);
   for (const char* name : {"lpd-sleep.compressed.data", "lpd-sleep.compressed.pipe.data",
                            "lpd-sleep.compressed2.data", "lpd-sleep.compressed2.pipe.data"}) {
     SCOPED_TRACE(name);
@@ -104,7 +102,7 @@ TEST(PerfCorpus, PackedRecordsAreTheRecordsOfAShortSleep) {
 
 TEST(PerfCorpus, ProgramsOfARealKernelHaveTheirFunctions) {
   const auto path = shared("captures/perf-faults/live-bpf.perf.data");
-  NEEDS(path);
+  SKIP_WITHOUT(path);
   const auto data = PerfData::open(path.string());
   ASSERT_TRUE(data.has_value());
   EXPECT_TRUE((*data)->notices().empty());
@@ -127,7 +125,7 @@ TEST(PerfCorpus, ProgramsOfARealKernelHaveTheirFunctions) {
 
 TEST(PerfCorpus, BoardCapturesOpenWithoutDamage) {
   const auto root = shared("captures");
-  NEEDS(root);
+  SKIP_WITHOUT(root);
   size_t captures = 0;
   for (const auto& entry : std::filesystem::recursive_directory_iterator(root)) {
     const auto directory = entry.path();

@@ -30,9 +30,10 @@ class BoardCapture : public ::testing::Test {
     const auto bytes = read_bytes(path);
     return nlohmann::json::parse(bytes.begin(), bytes.end());
   }
-  static nlohmann::json validated(const std::string& capture, const std::string& options) {
+  static nlohmann::json validated(const std::string& capture, const std::string& options, int status) {
     const Ran ran =
         run_asof(fmt::format("validate {0}/perf.data --truth {0}/truth --format json {1}", capture, options));
+    EXPECT_EQ(ran.status, status) << ran.err;
     return nlohmann::json::parse(ran.out, nullptr, false);
   }
   static uint64_t sum(const nlohmann::json& result, const char* key) {
@@ -53,7 +54,7 @@ TEST_F(BoardCapture, X86ShowsEveryMechanism) {
 
 TEST_F(BoardCapture, X86IsDecodedExactly) {
   const std::string board = unpacked("board-x86");
-  const auto result = validated(board, "");
+  const auto result = validated(board, "", 0);
   ASSERT_FALSE(result.is_discarded());
   EXPECT_EQ(sum(result, "wrong"), 0U);
   EXPECT_EQ(sum(result, "missing"), 0U);
@@ -66,7 +67,7 @@ TEST_F(BoardCapture, X86IsDecodedExactly) {
 TEST_F(BoardCapture, X86NeedsTheTextOfItsTime) {
   const std::string board = unpacked("board-x86");
   for (const char* mode : {"first", "last"}) {
-    const auto result = validated(board, std::string("--text-at ") + mode);
+    const auto result = validated(board, std::string("--text-at ") + mode, 3);
     ASSERT_FALSE(result.is_discarded());
     EXPECT_GT(sum(result, "wrong") + sum(result, "missing"), 1000U) << mode;
   }
@@ -83,7 +84,7 @@ TEST_F(BoardCapture, Arm64ShowsEveryMechanism) {
 }
 
 TEST_F(BoardCapture, Arm64IsDecodedExactly) {
-  const auto result = validated(unpacked("board-arm64"), "");
+  const auto result = validated(unpacked("board-arm64"), "", 0);
   ASSERT_FALSE(result.is_discarded());
   EXPECT_EQ(sum(result, "wrong"), 0U);
   EXPECT_EQ(sum(result, "missing"), 0U);
@@ -94,7 +95,7 @@ TEST_F(BoardCapture, Arm64IsDecodedExactly) {
 TEST_F(BoardCapture, Arm64NeedsTheTextOfItsTime) {
   const std::string board = unpacked("board-arm64");
   for (const char* mode : {"first", "last"}) {
-    const auto result = validated(board, std::string("--text-at ") + mode);
+    const auto result = validated(board, std::string("--text-at ") + mode, 3);
     ASSERT_FALSE(result.is_discarded());
     EXPECT_GT(sum(result, "wrong") + sum(result, "missing"), 1000U) << mode;
   }

@@ -11,6 +11,7 @@
 #include "tests/support/bytes.h"
 #include "tests/support/elf_writer.h"
 #include "tests/support/perf_data_writer.h"
+#include "tests/support/skip_without.h"
 #include "tests/support/temp_dir.h"
 #include "tests/tools/run_asof.h"
 
@@ -21,7 +22,7 @@ class Board : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(Board, EveryInstructionIsRight) {
   const std::string board = shared(std::string("captures/x86-board-") + GetParam());
-  if (!std::filesystem::exists(board)) GTEST_SKIP() << "captures beside the project are absent";
+  SKIP_WITHOUT(board);
   const Ran ran = run_asof("validate " + board + "/perf.data --symfs " + board + "/perf.data/symfs --truth " +
                            board + "/truth --format json -q");
   EXPECT_EQ(ran.status, 0) << ran.out << ran.err;
@@ -54,7 +55,7 @@ class Arm64Board : public ::testing::TestWithParam<Arm64Capture> {};
 TEST_P(Arm64Board, NothingSureIsWrong) {
   const Arm64Capture& c = GetParam();
   const std::string data = shared(std::string("captures/") + c.data);
-  if (!std::filesystem::exists(data)) GTEST_SKIP() << "captures beside the project are absent";
+  SKIP_WITHOUT(data);
   const std::string board = std::filesystem::path(data).parent_path().string();
   const Ran ran = run_asof("validate " + data + " --truth " + board + "/truth --kcore-end " + board +
                            "/kcore.end --format json -q");
@@ -137,7 +138,7 @@ std::vector<uint8_t> vmlinux_of(const std::string& board) {
 // No record shows any change. With the catalogue the trace shows the state of every site.
 TEST(Arm64Catalogue, ChangesWithoutRecordsAreProved) {
   const std::string board = shared("captures/arm64-board-tiny");
-  if (!std::filesystem::exists(board)) GTEST_SKIP() << "captures beside the project are absent";
+  SKIP_WITHOUT(board);
   const TempDir dir;
   write_bytes(dir.path() / "vmlinux", vmlinux_of(board));
   const Ran ran =
@@ -158,7 +159,7 @@ TEST(Arm64Catalogue, ChangesWithoutRecordsAreProved) {
 // The binaries of this recording are absent: they are named, and nothing is guessed.
 TEST(Boards, RecordingWithoutItsFilesNamesThem) {
   const std::string file = shared("corpus/perfdata-intel_pt-quipper/perf.data.intel_pt-4.14");
-  if (!std::filesystem::exists(file)) GTEST_SKIP() << "captures beside the project are absent";
+  SKIP_WITHOUT(file);
   const Ran ran = run_asof("decode " + file);
   EXPECT_EQ(ran.status, 5);
   EXPECT_TRUE(ran.out.empty());

@@ -8,6 +8,7 @@
 
 #include "arch/x86/packet.h"
 #include "tests/support/reencode.h"
+#include "tests/support/skip_without.h"
 #include "tests/tools/run_asof.h"
 
 namespace asof::test {
@@ -41,7 +42,7 @@ void expect_no_time_but_of_syncs(const ReencodedCpu& cpu) {
 
 TEST_P(PsbOnly, NothingSureIsWrongOnTheStormBoard) {
   const std::string board = shared("captures/x86-board-storm");
-  if (!std::filesystem::exists(board)) GTEST_SKIP() << "captures beside the project are absent";
+  SKIP_WITHOUT(board);
   const TempDir dir;
   const auto cpus = reencode(board, GetParam().options);
   ASSERT_EQ(cpus.size(), 2U);

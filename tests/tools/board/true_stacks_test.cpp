@@ -15,6 +15,7 @@
 
 #include "decoder/calls/timeline.h"
 #include "tests/support/shadow_stacks.h"
+#include "tests/support/skip_without.h"
 #include "tests/tools/run_asof.h"
 
 namespace asof::test {
@@ -133,7 +134,7 @@ class TrueStacks : public ::testing::TestWithParam<Board> {
 TEST_P(TrueStacks, AreThoseOfEveryMoment) {
   const TempDir dir;
   const std::string board = directory_of(GetParam(), dir);
-  if (!std::filesystem::exists(board)) GTEST_SKIP() << "captures beside the project are absent";
+  SKIP_WITHOUT(board);
   CaptureOptions o;
   o.host_files = false;
   o.symfs = board + "/perf.data/symfs";

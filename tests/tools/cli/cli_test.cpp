@@ -4,6 +4,7 @@
 #include <regex>
 #include <set>
 
+#include "tests/support/skip_without.h"
 #include "tests/tools/run_asof.h"
 
 namespace asof::test {
@@ -210,8 +211,7 @@ TEST(Cli, ValidateTellsRightFromWrong) {
 }
 
 TEST(Cli, DigestOfRealAndSimulatedTrace) {
-  if (!std::filesystem::exists(shared("captures/pt-work-1round")))
-    GTEST_SKIP() << "captures beside the project are absent";
+  SKIP_WITHOUT(shared("captures/pt-work-1round"));
   for (const char* jobs : {"-j1", "-j2"}) {
     EXPECT_NE(run_asof(std::string("digest ") + jobs + " " + shared("captures/pt-work-1round/bundle.json"))
                   .out.find("total instructions 11456202 branches 2503101 ip_hash e85fd1133b7c6c9d"),
@@ -227,7 +227,7 @@ TEST(Cli, DigestOfRealAndSimulatedTrace) {
 
 TEST(Cli, ValidateBoardCapture) {
   const std::string board = shared("captures/x86-board-small");
-  if (!std::filesystem::exists(board)) GTEST_SKIP() << "captures beside the project are absent";
+  SKIP_WITHOUT(board);
   const std::string common = "validate " + board + "/perf.data --truth " + board + "/truth --kcore-end " +
                              board + "/kcore.end --ksym-text " + board + "/ksym_text.bin";
   const Ran right = run_asof(common);

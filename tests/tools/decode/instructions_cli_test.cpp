@@ -8,6 +8,7 @@
 
 #include "arch/block.h"
 #include "tests/support/perf_data_writer.h"
+#include "tests/support/skip_without.h"
 #include "tests/support/temp_dir.h"
 #include "tests/tools/run_asof.h"
 
@@ -163,7 +164,7 @@ TEST_F(Instructions, Arm64IsWhatExecuted) {
 // instructions.
 TEST_F(Instructions, LinesOfARealProgram) {
   const std::string trace = shared("corpus/lldb-intelpt-trace/trace.json");
-  if (!std::filesystem::exists(trace)) GTEST_SKIP() << "the corpus beside the project is absent";
+  SKIP_WITHOUT(trace);
   if (!installed("addr2line --version")) GTEST_SKIP() << "addr2line is not installed";
   const std::string file = database(trace, "--detail insn");
   const auto rows = ask(file,

@@ -4,14 +4,13 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <map>
 #include <set>
 
-#include "tests/support/decode_capture.h"
 #include "tests/support/etm_demo.h"
-#include "tests/support/perf_data_writer.h"
+#include "tests/support/expect_exact.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/truth.h"
+#include "tests/tools/demo/demo_files.h"
 
 namespace asof::test {
 namespace {
@@ -19,17 +18,6 @@ namespace {
 namespace fs = std::filesystem;
 
 const fs::path kDemo = fs::path(ASOF_TEST_DATA) / "demo-arm64";
-
-std::map<std::string, std::vector<uint8_t>> files_below(const fs::path& root) {
-  std::map<std::string, std::vector<uint8_t>> out;
-  for (const auto& entry : fs::recursive_directory_iterator(root)) {
-    if (!entry.is_regular_file()) continue;
-    std::vector<uint8_t> bytes = read_bytes(entry.path());
-    if (entry.path().extension() == ".zst") bytes = zstd_decompress(bytes);
-    out[fs::relative(entry.path(), root).string()] = std::move(bytes);
-  }
-  return out;
-}
 
 // What the trace can show of the execution of a CPU.
 std::vector<Executed> shown(const EtmCpu& cpu) {
@@ -50,13 +38,7 @@ bool same(const DecodedInstruction& i, const Executed& e) {
 TEST(Arm64Demo, IsWhatMakeDemoWrites) {
   const TempDir dir;
   write_etm_demo(make_etm_demo(), dir.path());
-  const auto fresh = files_below(dir.path()), committed = files_below(kDemo);
-  ASSERT_EQ(fresh.size(), committed.size());
-  for (const auto& [name, bytes] : fresh) {
-    const auto it = committed.find(name);
-    ASSERT_NE(it, committed.end()) << name;
-    EXPECT_TRUE(it->second == bytes) << name << " differs: run make_demo --arm64 tests/data/demo-arm64";
-  }
+  expect_committed(dir.path(), kDemo, "make_demo --arm64 tests/data/demo-arm64");
 }
 
 TEST(Arm64Demo, HoldsWhatItIsFor) {
@@ -86,11 +68,7 @@ TEST(Arm64Demo, AsofDecodesAllOfIt) {
   const EtmDemo demo = make_etm_demo();
   ASSERT_EQ(decoded->streams.size(), 2U);
   for (const DecodedStream& s : decoded->streams) {
-    const std::vector<Executed> truth = shown(*demo.cpus.at(static_cast<size_t>(s.cpu)));
-    const Difference d = compare(s.instructions, truth);
-    EXPECT_EQ(d.wrong, 0U) << d.first;
-    EXPECT_EQ(d.missing, 0U) << d.first;
-    EXPECT_EQ(d.right, truth.size());
+    expect_exact(s.instructions, shown(*demo.cpus.at(static_cast<size_t>(s.cpu))));
     EXPECT_TRUE(s.gaps.empty()) << s.gaps[0].reason;
   }
 }
@@ -130,18 +108,8 @@ TEST(Arm64Demo, OtherTraceOptions) {
 
 TEST(Arm64Demo, OneStateOfTheTextIsNotEnough) {
   const EtmDemo demo = make_etm_demo();
-  for (const TextAt at : {TextAt::kFirst, TextAt::kLast}) {
-    PipelineOptions options;
-    options.decode.text_at = at;
-    const auto decoded = decode_capture((kDemo / "perf.data").string(), {}, options);
-    ASSERT_TRUE(decoded.has_value()) << decoded.error().reason;
-    Difference all;
-    for (const DecodedStream& s : decoded->streams) {
-      const Difference d = compare(s.instructions, shown(*demo.cpus.at(static_cast<size_t>(s.cpu))));
-      all.wrong += d.wrong, all.missing += d.missing;
-    }
-    EXPECT_GT(all.wrong + all.missing, 100U);
-  }
+  expect_one_text_is_not_enough((kDemo / "perf.data").string(), {},
+                                [&demo](int cpu) { return shown(*demo.cpus.at(static_cast<size_t>(cpu))); });
 }
 
 }  // namespace

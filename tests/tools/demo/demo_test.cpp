@@ -6,14 +6,15 @@
 #include <cstdlib>
 #include <filesystem>
 #include <functional>
-#include <map>
 #include <set>
+#include <span>
 
 #include "tests/support/captures_of.h"
-#include "tests/support/decode_capture.h"
 #include "tests/support/demo_capture.h"
+#include "tests/support/expect_exact.h"
 #include "tests/support/libipt_decode.h"
 #include "tests/support/temp_dir.h"
+#include "tests/tools/demo/demo_files.h"
 
 namespace asof::test {
 namespace {
@@ -21,18 +22,6 @@ namespace {
 namespace fs = std::filesystem;
 
 const fs::path kDemo = fs::path(ASOF_TEST_DATA) / "demo";
-
-std::map<std::string, std::vector<uint8_t>> files_below(const fs::path& root) {
-  std::map<std::string, std::vector<uint8_t>> out;
-  for (const auto& entry : fs::recursive_directory_iterator(root)) {
-    if (!entry.is_regular_file()) continue;
-    std::vector<uint8_t> bytes = read_bytes(entry.path());
-    // Other versions of the library compress differently; the content must be the same.
-    if (entry.path().extension() == ".zst") bytes = zstd_decompress(bytes);
-    out[fs::relative(entry.path(), root).string()] = std::move(bytes);
-  }
-  return out;
-}
 
 CaptureOptions demo_options() {
   CaptureOptions o;
@@ -43,14 +32,7 @@ CaptureOptions demo_options() {
 TEST(Demo, IsWhatMakeDemoWrites) {
   const TempDir dir;
   write_demo(dir.path());
-  const auto fresh = files_below(dir.path()), committed = files_below(kDemo);
-  ASSERT_EQ(fresh.size(), committed.size());
-  for (const auto& [name, bytes] : fresh) {
-    const auto it = committed.find(name);
-    ASSERT_NE(it, committed.end()) << name;
-    EXPECT_TRUE(it->second == bytes) << name
-                                     << " differs: run make_demo tests/data/demo and look at what changed";
-  }
+  expect_committed(dir.path(), kDemo, "make_demo tests/data/demo");
 }
 
 TEST(Demo, HoldsWhatItIsFor) {
@@ -87,20 +69,11 @@ TEST(Demo, AsofDecodesAllOfIt) {
   for (const DecodedStream& s : decoded->streams) {
     ASSERT_TRUE(s.cpu == 0 || s.cpu == 1);
     const auto& truth = demo.machine->cpu(static_cast<unsigned>(s.cpu)).truth.instructions();
-    const Difference d = compare(s.instructions, truth);
-    EXPECT_EQ(d.wrong, 0U) << d.first;
-    EXPECT_EQ(d.missing, 0U) << d.first;
-    EXPECT_EQ(d.right, truth.size());
+    expect_exact(s.instructions, truth);
     EXPECT_EQ(s.gaps.size(), s.cpu == 1 ? 1U : 0U) << "CPU 1 lost trace once";
     const auto restarts = std::count_if(s.instructions.begin() + 1, s.instructions.end(),
                                         [](const DecodedInstruction& i) { return i.after_gap; });
     EXPECT_EQ(restarts, s.cpu == 1 ? 1 : 0);
-    if (s.instructions.size() != truth.size()) continue;
-    for (size_t i = 0; i < truth.size(); ++i) {
-      ASSERT_EQ(s.instructions[i].bytes(),
-                std::vector<uint8_t>(truth[i].bytes.begin(), truth[i].bytes.begin() + truth[i].length))
-          << "instruction " << i << " at " << std::hex << truth[i].ip;
-    }
   }
 }
 
@@ -125,6 +98,23 @@ DecodedCapture decode_demo(const DemoCapture& demo, const fs::path& directory) {
   return decoded ? std::move(*decoded) : DecodedCapture{};
 }
 
+// Decodes each variant with several seeds, and gives each stream and what ran on its CPU to `check`.
+void for_each_variant(
+    std::span<const Variant> variants, uint64_t seeds,
+    const std::function<void(const DecodedStream& decoded, const std::vector<Executed>& truth)>& check) {
+  for (const Variant& v : variants) {
+    for (uint64_t seed = 1; seed <= seeds; ++seed) {
+      SCOPED_TRACE(std::string(v.name) + ", seed " + std::to_string(seed));
+      const TempDir dir;
+      const DemoCapture demo = make_demo({.trace = v.trace, .seed = seed});
+      const DecodedCapture decoded = decode_demo(demo, dir.path());
+      ASSERT_EQ(decoded.streams.size(), 2U);
+      for (const DecodedStream& s : decoded.streams)
+        check(s, demo.machine->cpu(static_cast<unsigned>(s.cpu)).truth.instructions());
+    }
+  }
+}
+
 TEST(Demo, OtherTraceOptionsDecodeExactly) {
   const Variant variants[] = {
       {"cyc", traced([](TracerConfig& t) { t.cyc = true; })},
@@ -133,21 +123,9 @@ TEST(Demo, OtherTraceOptionsDecodeExactly) {
       {"kernel only", traced([](TracerConfig& t) { t.user = false; })},
       {"user only", traced([](TracerConfig& t) { t.kernel = false; })},
   };
-  for (const Variant& v : variants) {
-    for (const uint64_t seed : {1, 2}) {
-      SCOPED_TRACE(std::string(v.name) + ", seed " + std::to_string(seed));
-      const TempDir dir;
-      const DemoCapture demo = make_demo({.trace = v.trace, .seed = seed});
-      const DecodedCapture decoded = decode_demo(demo, dir.path());
-      ASSERT_EQ(decoded.streams.size(), 2U);
-      for (const DecodedStream& s : decoded.streams) {
-        const auto& truth = demo.machine->cpu(static_cast<unsigned>(s.cpu)).truth.instructions();
-        const Difference d = compare(s.instructions, truth);
-        EXPECT_EQ(d.wrong, 0U) << d.first;
-        EXPECT_EQ(d.missing, 0U) << d.first;
-      }
-    }
-  }
+  for_each_variant(variants, 2, [](const DecodedStream& decoded, const std::vector<Executed>& truth) {
+    expect_exact(decoded.instructions, truth);
+  });
 }
 
 // With timing packets far apart, old and new bytes can both be possible for a long time. Then a choice may be
@@ -158,42 +136,20 @@ TEST(Demo, CoarseTimingNeverMakesWrongInstructionsCertain) {
       {"TSC every 2 KiB", traced([](TracerConfig& t) { t.mtc = false; })},
       {"TSC at the start only", traced([](TracerConfig& t) { t.mtc = false, t.psb_bytes = 1 << 20; })},
   };
-  for (const Variant& v : variants) {
-    for (uint64_t seed = 1; seed <= captures_of(8); ++seed) {
-      SCOPED_TRACE(std::string(v.name) + ", seed " + std::to_string(seed));
-      const TempDir dir;
-      const DemoCapture demo = make_demo({.trace = v.trace, .seed = seed});
-      const DecodedCapture decoded = decode_demo(demo, dir.path());
-      ASSERT_EQ(decoded.streams.size(), 2U);
-      for (const DecodedStream& s : decoded.streams) {
-        const auto& truth = demo.machine->cpu(static_cast<unsigned>(s.cpu)).truth.instructions();
-        const Difference d = compare(s.instructions, truth);
+  for_each_variant(
+      variants, captures_of(8), [](const DecodedStream& decoded, const std::vector<Executed>& truth) {
+        const Difference d = compare(decoded.instructions, truth);
         EXPECT_GT(d.right, truth.size() * 8 / 10);
         EXPECT_EQ(d.wrong_by_confidence[static_cast<size_t>(Confidence::kCertain)], 0U) << d.first;
         EXPECT_EQ(d.wrong_by_confidence[static_cast<size_t>(Confidence::kProved)], 0U) << d.first;
-      }
-    }
-  }
+      });
 }
 
 TEST(Demo, OneStateOfTheTextIsNotEnough) {
   const DemoCapture demo = make_demo();
-  for (const TextAt at : {TextAt::kFirst, TextAt::kLast}) {
-    PipelineOptions options;
-    options.decode.text_at = at;
-    const auto decoded = decode_capture((kDemo / "perf.data").string(), demo_options(), options);
-    ASSERT_TRUE(decoded.has_value()) << decoded.error().reason;
-    Difference all;
-    size_t gaps = 0;
-    for (const DecodedStream& s : decoded->streams) {
-      const Difference d =
-          compare(s.instructions, demo.machine->cpu(static_cast<unsigned>(s.cpu)).truth.instructions());
-      all.wrong += d.wrong, all.missing += d.missing;
-      gaps += s.gaps.size();
-    }
-    EXPECT_GT(all.wrong + all.missing, 100U);
-    EXPECT_GT(gaps, 1U);
-  }
+  expect_one_text_is_not_enough((kDemo / "perf.data").string(), demo_options(), [&demo](int cpu) {
+    return demo.machine->cpu(static_cast<unsigned>(cpu)).truth.instructions();
+  });
 }
 
 // libipt, given the bytes of each time, finds the same instructions on the CPU that lost nothing.

@@ -1,6 +1,7 @@
 // asof doctor as a program: output, and exit status by what it found.
 #include <nlohmann/json.hpp>
 
+#include "tests/support/skip_without.h"
 #include "tests/tools/run_asof.h"
 
 namespace asof::test {
@@ -42,7 +43,7 @@ TEST(DoctorCli, RecordingWithoutKernelTextExitsWith3) {
 // Doctor and report state what is open in the same words, and decode marks the instructions with them.
 TEST(DoctorCli, OpenMattersAreReportedEverywhere) {
   const std::string capture = shared("captures/perf-faults/cs_nopoke");
-  if (!std::filesystem::exists(capture)) GTEST_SKIP() << "captures beside the project are absent";
+  SKIP_WITHOUT(capture);
   const std::string words = "kernel text: ambiguous, because nothing in the recording shows changes of it\n";
   EXPECT_NE(run_asof("doctor " + capture).out.find("warn  open         " + words), std::string::npos);
   EXPECT_NE(run_asof("report " + capture).out.find("what the recording leaves open:\n  " + words),
@@ -55,7 +56,7 @@ TEST(DoctorCli, OpenMattersAreReportedEverywhere) {
 // A derived clock that is exact only to milliseconds.
 TEST(DoctorCli, ClockThatIsNotExact) {
   const std::string capture = shared("captures/arm64-board-tiny/poke-rawaux.data");
-  if (!std::filesystem::exists(capture)) GTEST_SKIP() << "captures beside the project are absent";
+  SKIP_WITHOUT(capture);
   const std::string out = run_asof("doctor " + capture).out;
   EXPECT_NE(out.find("warn  clock        trace time converts to perf's clock, but not exactly"),
             std::string::npos)

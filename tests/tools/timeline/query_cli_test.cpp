@@ -3,6 +3,7 @@
 
 #include <set>
 
+#include "tests/support/skip_without.h"
 #include "tests/support/temp_dir.h"
 #include "tests/tools/run_asof.h"
 
@@ -40,7 +41,7 @@ TEST(Query, SlicesLieWithinTheirParents) {
 // truth/summary.json counts belongs to a call.
 TEST(Query, BoardCallsAreBalanced) {
   const std::string board = shared("captures/x86-board-small");
-  if (!std::filesystem::exists(board)) GTEST_SKIP() << "captures beside the project are absent";
+  SKIP_WITHOUT(board);
   const Ran r = run_asof(
       "query \"SELECT (SELECT count(*) FROM calls c JOIN calls p ON p.id = c.parent WHERE c.begin < p.begin "
       "OR "

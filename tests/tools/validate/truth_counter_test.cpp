@@ -1,6 +1,7 @@
 // Two counts of the same flow against the same truth, by two programs that share nothing: asof validate, and
 // tests/support/truth_counter.
 #include "tests/support/truth_counter.h"
+#include "tests/support/skip_without.h"
 
 #include <fmt/format.h>
 
@@ -45,7 +46,7 @@ class TruthCounter : public ::testing::TestWithParam<Counted> {};
 TEST_P(TruthCounter, CountsWhatValidateCounts) {
   const Counted& c = GetParam();
   const std::filesystem::path data = shared(std::string("captures/") + c.data);
-  if (!std::filesystem::exists(data)) GTEST_SKIP() << "captures beside the project are absent";
+  SKIP_WITHOUT(data);
   const std::string board = data.parent_path().string();
   CaptureOptions options;
   std::string arguments = data.string() + " --truth " + board + "/truth";

@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "tests/support/damage.h"
+#include "tests/support/skip_without.h"
 #include "tests/tools/run_asof.h"
 
 namespace asof::test {
@@ -50,9 +51,7 @@ struct Verdict {
 
 class ValidateDamage : public ::testing::TestWithParam<Subject> {
  protected:
-  void SetUp() override {
-    if (!fs::exists(data())) GTEST_SKIP() << "captures beside the project are absent";
-  }
+  void SetUp() override { SKIP_WITHOUT(data()); }
   fs::path data() const { return root(GetParam()) / GetParam().data; }
   std::string truth() const { return (root(GetParam()) / GetParam().truth).string(); }
 

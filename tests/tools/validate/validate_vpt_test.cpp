@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tests/support/damage.h"
+#include "tests/support/skip_without.h"
 #include "tests/support/temp_dir.h"
 #include "tests/tools/run_asof.h"
 
@@ -33,7 +34,7 @@ Answers validate(const fs::path& capture) {
 // where libipt stops at the MOV to CR3 before the SYSRET.
 TEST(ValidateVpt, WritesOfRecordsAndKernelExits) {
   const fs::path both = shared("captures/vpt-612/both.asof.tar.zst");
-  if (!fs::exists(both)) GTEST_SKIP() << "captures beside the project are absent";
+  SKIP_WITHOUT(both);
   const Answers user_and_kernel = validate(both);
   EXPECT_EQ(user_and_kernel.status, 0) << user_and_kernel.checks.dump(1);
   EXPECT_TRUE(user_and_kernel.gives("pass", "clock", "of 34 writes of context switch records"));
@@ -46,7 +47,7 @@ TEST(ValidateVpt, WritesOfRecordsAndKernelExits) {
 
 TEST(ValidateVpt, ShiftedClock) {
   const fs::path kernel = shared("captures/vpt-612/kernel.data");
-  if (!fs::exists(kernel)) GTEST_SKIP() << "captures beside the project are absent";
+  SKIP_WITHOUT(kernel);
   for (const int64_t by : {-500'000, 500'000}) {
     const TempDir dir;
     DamagedCapture damaged(kernel, dir.path());

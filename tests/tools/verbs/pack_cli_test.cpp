@@ -3,6 +3,7 @@
 #include <map>
 #include <ostream>
 
+#include "tests/support/skip_without.h"
 #include "tests/tools/run_asof.h"
 
 namespace asof::test {
@@ -25,7 +26,7 @@ class Pack : public ::testing::TestWithParam<Packed> {};
 
 TEST_P(Pack, DecodesTheSameWithNothingElse) {
   const Packed& p = GetParam();
-  if (!fs::exists(p.path())) GTEST_SKIP() << "captures beside the project are absent";
+  SKIP_WITHOUT(p.path());
   const TempDir dir;
   const std::string input = p.path() + " " + p.options;
   const std::string verb = p.here ? "decode -q " : "digest -q ";
