@@ -90,6 +90,7 @@ void UserText::note_written(const Mapping& mapping, bool probed) {
 void UserText::add_uprobes(Process& process, Time t) {
   process.probed = true;
   std::vector<AddrRange> jits;
+  jits.reserve(process.live_jit.size());
   for (const auto& [begin, index] : process.live_jit) jits.push_back(process.jit[index].range);
   jits = merged_ranges(std::move(jits));
   each_alive(process, {0, UINT64_MAX}, [&](const Mapping& m, AddrRange part) {

@@ -59,7 +59,8 @@ std::optional<OwnVdso> own_vdso() {
     if (line.ends_with("[vdso]")) end = std::stoull(line.substr(line.find('-') + 1), nullptr, 16);
   }
   if (end <= begin || end - begin > kMostBytes) return std::nullopt;
-  const auto* first = reinterpret_cast<const uint8_t*>(begin);
+  const auto* first =
+      reinterpret_cast<const uint8_t*>(begin);  // NOLINT(performance-no-int-to-ptr): from the kernel
   const auto copy = std::make_shared<const std::vector<uint8_t>>(first, first + (end - begin));
   // Patched for this machine, which may not be the recording one.
   auto file = vdso_in(*copy, "[vdso] of the running kernel", copy, true);

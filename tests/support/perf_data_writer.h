@@ -135,7 +135,7 @@ class PerfDataWriter {
     bool big_endian = false;
     Compression compression = Compression::kNone;
     // Size of the records that go into one COMPRESSED record; a record may be split.
-    size_t compressed_block = 16 * 1024;
+    size_t compressed_block = 16384;
     bool auxtrace_index = true;  // feature 18
   };
 

@@ -250,6 +250,7 @@ void write_board_capture(const CaptureInput& in, const TraceFormat& format, cons
   write_text(directory / "modules.end", in.files.modules_end);
   if (!in.files.ksym_text.empty()) write_bytes(directory / "ksym_text.bin", with_perf_time(in.files));
   std::vector<const Truth*> truths;
+  truths.reserve(in.cpus.size());
   for (const CpuTrace& c : in.cpus) truths.push_back(c.truth);
   write_truth(directory / "truth", truths, in.note);
   write_text(directory / "truth/pokes.jsonl", pokes_text(in));

@@ -62,8 +62,8 @@ std::vector<test::BpfProgSpec> read_programs(const fs::path& path) {
     const size_t table = at, code = at + 16 * size_t{head.functions};
     size_t begin = code;
     for (uint32_t i = 0; i < head.functions; ++i) {
-      const auto address = load<uint64_t>(bytes, table + 16 * i),
-                 size = load<uint64_t>(bytes, table + 16 * i + 8);
+      const auto address = load<uint64_t>(bytes, table + size_t{16} * i),
+                 size = load<uint64_t>(bytes, table + size_t{16} * i + 8);
       p.functions.push_back({address, part(bytes, begin, size), p.tag});
       begin += size;
     }

@@ -28,6 +28,7 @@ std::string bash_values(const VerbInfo& verb) {
   for (const OptionInfo& o : verb.options) {
     if (o.kind == ValueKind::kNone) continue;
     std::vector<std::string> patterns;
+    patterns.reserve(o.names.size());
     for (const std::string& n : o.names) patterns.push_back(fmt::format("'{} {}'", verb.name, n));
     const std::string action =
         o.kind == ValueKind::kWords
@@ -144,6 +145,7 @@ _asof "$@"
 
 std::string fish_script(const std::vector<VerbInfo>& tree) {
   std::vector<std::string> names;
+  names.reserve(tree.size());
   for (const VerbInfo& v : tree) names.push_back(v.name);
   const std::string all = joined(names, " ");
   std::string out = "# fish completion for asof\n";

@@ -28,6 +28,7 @@ std::string plain(std::string_view text) {
 
 std::string option_entry(const OptionInfo& o) {
   std::vector<std::string> names;
+  names.reserve(o.names.size());
   for (const std::string& n : o.names) names.push_back("*" + plain(n) + "*");
   const std::string value =
       o.kind == ValueKind::kWords ? fmt::format("{}", fmt::join(o.words, "|")) : o.value;

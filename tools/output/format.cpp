@@ -41,9 +41,10 @@ std::string format_duration(uint64_t ns) {
 }
 
 std::string format_size(uint64_t bytes) {
+  constexpr uint64_t kKibi = 1024;
   const auto n = static_cast<double>(bytes);
-  if (bytes < 10 * 1024) return format_plural(bytes, "byte", "bytes");
-  if (bytes < 10 * 1024 * 1024) return fmt::format("{:.1f} KiB", n / 1024);
+  if (bytes < 10 * kKibi) return format_plural(bytes, "byte", "bytes");
+  if (bytes < 10 * kKibi * kKibi) return fmt::format("{:.1f} KiB", n / 1024);
   return fmt::format("{:.1f} MiB", n / (1024 * 1024));
 }
 

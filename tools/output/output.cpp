@@ -11,7 +11,7 @@
 namespace asof {
 namespace {
 
-constexpr size_t kBufferSize = 256 * 1024;
+constexpr size_t kBufferSize = size_t{256} * 1024;
 volatile std::sig_atomic_t interrupt_seen = 0;
 
 void on_interrupt(int) {

@@ -223,6 +223,7 @@ bool Rings::drain(std::vector<SideRecord>& out) {
 
 void Rings::wait(int milliseconds) const {
   std::vector<pollfd> fds;
+  fds.reserve(rings_.size());
   for (const Ring& r : rings_) fds.push_back({r.fd, POLLIN, 0});
   poll(fds.data(), fds.size(), milliseconds);
 }

@@ -79,6 +79,7 @@ using Counts = std::map<Addr, uint64_t>;  // records of each site
 // How many records most sites of a batch have.
 uint64_t usual_count(const Batch& batch, const Counts& counts) {
   std::vector<uint64_t> all;
+  all.reserve(batch.places.size());
   for (const auto& [addr, number] : batch.places) all.push_back(counts.at(addr));
   std::ranges::nth_element(all, all.begin() + static_cast<long>(all.size() / 2));
   return all[all.size() / 2];

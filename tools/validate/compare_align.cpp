@@ -10,13 +10,13 @@
 namespace asof {
 namespace {
 
-constexpr size_t kMostIslands = 16;           // considered together
-constexpr size_t kDifferenceRuns = 8192;      // truth runs searched after a difference without a gap
-constexpr size_t kTimelessRuns = 65536;       // ... after a gap, when times do not bound the search
-constexpr size_t kGapRuns = 4 * 1024 * 1024;  // ... after a gap, when they do
-constexpr Time kLateStamp = 10'000'000;       // ns that a time may be off; only bounds the search
-constexpr Time kUsualDelay = 200'000;         // ns that it is off where packets are rare
-constexpr uint32_t kEnough = 32;              // instructions that must agree after a difference
+constexpr size_t kMostIslands = 16;                   // considered together
+constexpr size_t kDifferenceRuns = 8192;              // truth runs searched after a difference without a gap
+constexpr size_t kTimelessRuns = 65536;               // ... after a gap, when times do not bound the search
+constexpr size_t kGapRuns = size_t{4} * 1024 * 1024;  // ... after a gap, when they do
+constexpr Time kLateStamp = 10'000'000;               // ns that a time may be off; only bounds the search
+constexpr Time kUsualDelay = 200'000;                 // ns that it is off where packets are rare
+constexpr uint32_t kEnough = 32;                      // instructions that must agree after a difference
 
 }  // namespace
 

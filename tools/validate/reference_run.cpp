@@ -62,6 +62,7 @@ class Runner {
     for (size_t i = 0; i < step_ && i < work_.size(); ++i) start(i);
     while (!children_.empty() && !interrupted()) {
       std::vector<pollfd> fds;
+      fds.reserve(children_.size());
       for (const Child& c : children_) fds.push_back({c.fd, POLLIN, 0});
       poll(fds.data(), fds.size(), 200);
       for (size_t i = fds.size(); i-- > 0;) {
