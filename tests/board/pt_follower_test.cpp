@@ -1,6 +1,8 @@
 // From blocks of translated code to what retired: the log, and the decoder's view of the same execution.
+#include <fstream>
+#include <iterator>
+
 #include "tests/board/pt_fixture.h"
-#include "tests/support/bytes.h"
 #include "tests/support/temp_dir.h"
 #include "tools/board/pt_plugin/follower.h"
 
@@ -39,7 +41,8 @@ class PtFollower : public PtFixture {
   // Block records as "address+instructions/flags"; lost ones with a !
   std::string log() {
     log_.close();
-    const auto bytes = asof::test::read_bytes(path());
+    std::ifstream file(path(), std::ios::binary);
+    const std::string bytes((std::istreambuf_iterator<char>(file)), {});
     std::string out;
     for (size_t i = 0; i + sizeof(LogRecord) <= bytes.size(); i += sizeof(LogRecord)) {
       LogRecord r;

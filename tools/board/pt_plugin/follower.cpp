@@ -67,8 +67,9 @@ void Follower::finish(const Place& next, Cause cause, uint64_t begun, uint64_t t
   const unsigned last = static_cast<unsigned>(n) - 1;
   const bool whole = n == block.count();
   const bool is_branch = whole && block.last.kind == Insn::kBranch;
+  const uint64_t last_ip = address(last), after = address(last + 1);
   // The same address again: not retired, unless a branch leads to itself.
-  const bool again = next.ip == address(last) && (!is_branch || cause == Cause::kException);
+  const bool again = next.ip == last_ip && (!is_branch || cause == Cause::kException);
   const bool branched = is_branch && !again;
   uint32_t flags = 0;
   if (branched && awaits(block.last.flow)) flags = kLogAwaits;
@@ -76,10 +77,9 @@ void Follower::finish(const Place& next, Cause cause, uint64_t begun, uint64_t t
   retire(again ? last : last + 1, flags);
   block_ = nullptr;
   if (again) return;
-  const uint64_t after = here_.ip + block.offsets[n];
   if (is_branch) {
     const bool was = unit_.flow();
-    unit_.branch({block.last.flow, address(last), after}, next, tsc);
+    unit_.branch({block.last.flow, last_ip, after}, next, tsc);
     const bool left = was && !unit_.flow(), entered = !was && unit_.flow();
     if (entered) entry_flags_ |= kLogStart;
     note(left || entered || (was && awaits(block.last.flow)) ? 1 : 0);
