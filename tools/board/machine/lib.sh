@@ -29,11 +29,11 @@ qemu_command() {
 # kernel_of ROOT: sets `kernel_image`, `kernel_release` and `kernel_modules`.
 kernel_of() {
   local image
-  image=$(find "$1/boot" "$1/usr/lib/modules" -maxdepth 2 \( -name 'vmlinuz-*' -o -name vmlinuz \) 2>/dev/null | sort | head -n 1)
+  image=$(find "$1/boot" "$1/usr/lib/modules" -maxdepth 2 \( -name 'vmlinuz-*' -o -name vmlinuz \) 2>/dev/null | sort | sed -n 1p) || true
   [ -n "$image" ] || fail "there is no kernel in $1"
   # shellcheck disable=SC2034
   kernel_image=$image
-  kernel_release=$(find "$1/usr/lib/modules" -mindepth 1 -maxdepth 1 -printf '%f\n' | sort | head -n 1)
+  kernel_release=$(find "$1/usr/lib/modules" -mindepth 1 -maxdepth 1 -printf '%f\n' | sort | sed -n 1p) || true
   # shellcheck disable=SC2034
   kernel_modules=$1/usr/lib/modules/$kernel_release
 }
