@@ -1,0 +1,117 @@
+// machine_truth LOG PERF_DATA TRUTH
+//
+// LOG: the folder that a validation machine's plugin wrote (log_format.h). PERF_DATA: a recording that was made in it.
+// TRUTH: the folder for the truth of what this recording holds.
+#include "tools/board/machine/machine_truth.h"
+
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <exception>
+#include <stdexcept>
+
+#include "decoder/perf/record_types.h"
+
+namespace asof::machine {
+
+std::map<int, std::vector<SyncMark>> read_marks(const std::filesystem::path& log, const std::vector<int>& cpus) {
+  std::map<int, std::vector<SyncMark>> marks;
+  for (const int cpu : cpus) {
+    auto& own = marks[cpu];
+    CpuLog records(log_file(log, cpu));
+    LogRecord r;
+    uint64_t position = 0;
+    while (records.next(r, position)) {
+      if (r.code == kLogMark && r.first == static_cast<uint16_t>(Mark::kSync))
+        own.push_back({position, r.address});
+    }
+  }
+  return marks;
+}
+
+std::vector<TracePiece> trace_pieces(const PerfData& data) {
+  std::vector<TracePiece> pieces;
+  for (const AuxBuffer& b : data.aux_buffers()) pieces.push_back({b.cpu, b.offset, b.bytes});
+  return pieces;
+}
+
+TimeConversion clock_of(const PerfData& data) {
+  TimeConversion clock;
+  const auto& record = data.time_conv();
+  if (!record) {
+    // Without TIME_CONV, AUXTRACE_INFO of Intel PT says it: type, shift, mult, zero.
+    const auto& info = data.auxtrace_info();
+    if (info && info->type == perf::kAuxtraceIntelPt && info->priv.size() > 4 && info->priv[2] != 0) {
+      clock.shift = static_cast<uint16_t>(info->priv[1]);
+      clock.mult = static_cast<uint32_t>(info->priv[2]);
+      clock.zero = info->priv[3];
+    }
+    return clock;
+  }
+  clock.shift = static_cast<uint16_t>(record->shift);
+  clock.mult = static_cast<uint32_t>(record->mult);
+  clock.zero = record->zero;
+  if (record->cap_short) clock.cycles = record->cycles, clock.mask = record->mask, clock.cap_short = true;
+  return clock;
+}
+
+namespace {
+
+void write_summary(const std::filesystem::path& file, const std::map<int, CpuTruth>& cpus, size_t pokes) {
+  std::string text;
+  for (const auto& [cpu, t] : cpus) {
+    text += fmt::format(
+        "{}\n    \"{}\": {{\"instructions\": {}, \"user_instructions\": {}, \"runs\": {}, \"ip_hash\": \"{:#018x}\",\n"
+        "          \"outside\": {}, \"lost\": {}, \"windows\": {}}}",
+        text.empty() ? "" : ",", cpu, t.instructions, t.user_instructions, t.runs, t.hash, t.outside, t.lost,
+        t.windows.size());
+  }
+  std::FILE* out = std::fopen(file.c_str(), "we");
+  if (out == nullptr) throw std::runtime_error(fmt::format("cannot write {}", file.string()));
+  fmt::print(out, "{{\n  \"note\": \"machine_truth\",\n  \"pokes\": {},\n  \"cpus\": {{{}\n  }}\n}}\n", pokes, text);
+  std::fclose(out);
+}
+
+int run(const std::filesystem::path& log, const std::string& recording, const std::filesystem::path& to) {
+  const auto data = PerfData::open(recording);
+  if (!data) throw std::runtime_error(fmt::format("{}: {}", recording, data.error().reason));
+  const std::vector<int> cpus = logged_cpus(log);
+  if (cpus.empty()) throw std::runtime_error(fmt::format("{} has no log", log.string()));
+  const CodeTable code(read_file(log / "code"));
+  const auto pieces = trace_pieces(**data);
+  const auto& info = (*data)->auxtrace_info();
+  const bool pt = info && info->type == perf::kAuxtraceIntelPt;
+  WindowReport report = find_windows(pieces, read_marks(log, cpus), pt);
+  if (report.pieces == 0) throw std::runtime_error("the recording has no trace");
+  const TimeConversion clock = clock_of(**data);
+
+  std::filesystem::create_directories(to);
+  std::map<int, CpuTruth> truths;
+  for (const int cpu : cpus) truths[cpu] = write_cpu_truth(log, cpu, code, report.windows[cpu], clock, to);
+  const auto pokes = find_pokes(log, cpus, code, clock);
+  write_pokes(to / "pokes.jsonl", pokes);
+  write_summary(to / "summary.json", truths, pokes.size());
+  for (const auto& [cpu, t] : truths) {
+    fmt::print("cpu {}: {} instructions in {} runs, {} windows of trace; {} more are not in this recording, {} lost\n",
+               cpu, t.instructions, t.runs, t.windows.size(), t.outside, t.lost);
+  }
+  fmt::print("{} changes of kernel text; {} of {} pieces of trace are placed\n", pokes.size(),
+             report.pieces - report.unplaced, report.pieces);
+  return report.unplaced == report.pieces ? 3 : 0;
+}
+
+}  // namespace
+}  // namespace asof::machine
+
+int main(int argc, char** argv) {
+  if (argc != 4) {
+    std::fputs("usage: machine_truth LOG PERF_DATA TRUTH\n", stderr);
+    return 1;
+  }
+  try {
+    return asof::machine::run(argv[1], argv[2], argv[3]);
+  } catch (const std::exception& e) {
+    fmt::print(stderr, "machine_truth: {}\n", e.what());
+    return 2;
+  }
+}
