@@ -19,7 +19,8 @@ class RunFile {
  public:
   explicit RunFile(const std::filesystem::path& path)
       : path_(path), file_(std::fopen(path.c_str(), "wbe")), stream_(ZSTD_createCStream()) {
-    if (!file_) throw std::runtime_error(fmt::format("cannot write {}: {}", path.string(), std::strerror(errno)));
+    if (!file_)
+      throw std::runtime_error(fmt::format("cannot write {}: {}", path.string(), std::strerror(errno)));
     ZSTD_initCStream(stream_.get(), kLevel);
   }
 
@@ -36,7 +37,8 @@ class RunFile {
   }
   void finish() {
     write(ZSTD_e_end);
-    if (std::fflush(file_.get()) != 0) throw std::runtime_error(fmt::format("cannot write {}", path_.string()));
+    if (std::fflush(file_.get()) != 0)
+      throw std::runtime_error(fmt::format("cannot write {}", path_.string()));
   }
 
  private:

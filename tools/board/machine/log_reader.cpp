@@ -43,8 +43,9 @@ CodeTable::CodeTable(std::vector<uint8_t> file) : file_(std::move(file)) {
 Executed executed(const CodeTable& table, const LogRecord& record) {
   const CodeBlock* block = table.find(record.code);
   if (block == nullptr || size_t{record.first} + record.count > block->lengths.size())
-    throw std::runtime_error(fmt::format("a record names instructions {}..{} of block {}, which are not in code",
-                                         record.first, record.first + record.count, record.code));
+    throw std::runtime_error(
+        fmt::format("a record names instructions {}..{} of block {}, which are not in code", record.first,
+                    record.first + record.count, record.code));
   const auto before = block->lengths.first(record.first);
   const auto lengths = block->lengths.subspan(record.first, record.count);
   const size_t begin = std::accumulate(before.begin(), before.end(), size_t{0});
@@ -54,7 +55,8 @@ Executed executed(const CodeTable& table, const LogRecord& record) {
 
 CpuLog::CpuLog(const std::filesystem::path& file)
     : file_(std::fopen(file.c_str(), "rbe")), buffer_(kRecordsAtOnce) {
-  if (!file_) throw std::runtime_error(fmt::format("cannot open {}: {}", file.string(), std::strerror(errno)));
+  if (!file_)
+    throw std::runtime_error(fmt::format("cannot open {}: {}", file.string(), std::strerror(errno)));
 }
 
 bool CpuLog::next(LogRecord& record, uint64_t& position) {

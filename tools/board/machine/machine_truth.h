@@ -33,12 +33,13 @@ struct Poke {
   Addr address = 0;
   std::vector<uint8_t> before, after;
 };
-std::vector<Poke> find_pokes(const std::filesystem::path& log, const std::vector<int>& cpus, const CodeTable& code,
-                             const TimeConversion& clock);
+std::vector<Poke> find_pokes(const std::filesystem::path& log, const std::vector<int>& cpus,
+                             const CodeTable& code, const TimeConversion& clock);
 void write_pokes(const std::filesystem::path& file, const std::vector<Poke>& pokes);
 
 // Sync points of all CPUs in the log.
-std::map<int, std::vector<SyncMark>> read_marks(const std::filesystem::path& log, const std::vector<int>& cpus);
+std::map<int, std::vector<SyncMark>> read_marks(const std::filesystem::path& log,
+                                                const std::vector<int>& cpus);
 std::vector<TracePiece> trace_pieces(const PerfData& data);
 // perf's clock of the CPU's counter; the counter itself where the recording does not tell (-k).
 TimeConversion clock_of(const PerfData& data);

@@ -56,8 +56,8 @@ std::string hex(std::span<const uint8_t> bytes) {
 
 }  // namespace
 
-std::vector<Poke> find_pokes(const std::filesystem::path& log, const std::vector<int>& cpus, const CodeTable& code,
-                             const TimeConversion& clock) {
+std::vector<Poke> find_pokes(const std::filesystem::path& log, const std::vector<int>& cpus,
+                             const CodeTable& code, const TimeConversion& clock) {
   std::unordered_map<uint32_t, FirstRun> first;
   for (const int cpu : cpus) {
     CpuLog records(log_file(log, cpu));

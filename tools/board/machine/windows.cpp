@@ -7,7 +7,8 @@
 namespace asof::machine {
 namespace {
 
-constexpr std::array<uint8_t, 16> kPsb{2, 0x82, 2, 0x82, 2, 0x82, 2, 0x82, 2, 0x82, 2, 0x82, 2, 0x82, 2, 0x82};
+constexpr std::array<uint8_t, 16> kPsb{2, 0x82, 2, 0x82, 2, 0x82, 2, 0x82,
+                                       2, 0x82, 2, 0x82, 2, 0x82, 2, 0x82};
 constexpr std::array<uint8_t, 12> kAsync{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x80};
 constexpr uint8_t kTsc = 0x19;
 constexpr size_t kTscBytes = 8;
@@ -36,10 +37,9 @@ class Placer {
     for (size_t i = 0; i < syncs_.size(); ++i) {
       if (!syncs_[i].time) continue;
       timed = true;
-      const auto it = std::ranges::lower_bound(marks_, *syncs_[i].time, {}, [](const SyncMark& m) {
-        return m.time & kTscMask;
-      });
-      if (it != marks_.end() && (it->time & kTscMask) == *syncs_[i].time && it->position >= syncs_[i].offset)
+      const auto it = std::ranges::lower_bound(marks_, *syncs_[i].time, {},
+                                               [](const SyncMark& m) { return m.time & kTscMask; });
+      if (it != marks_.end() && (it->time & kTscMask) == *syncs_[i].time)
         out[i] = it->position - syncs_[i].offset;
     }
     if (!timed) place_without_times(out);
@@ -130,8 +130,8 @@ std::vector<Joined> join(std::span<const TracePiece> pieces) {
 
 }  // namespace
 
-WindowReport find_windows(std::span<const TracePiece> pieces, const std::map<int, std::vector<SyncMark>>& marks,
-                          bool pt) {
+WindowReport find_windows(std::span<const TracePiece> pieces,
+                          const std::map<int, std::vector<SyncMark>>& marks, bool pt) {
   WindowReport report;
   for (const Joined& piece : join(pieces)) {
     const auto syncs = pt ? find_psbs(piece.bytes) : find_async(piece.bytes);

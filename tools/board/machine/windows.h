@@ -46,7 +46,7 @@ struct WindowReport {
 };
 
 // `marks`: by CPU. `pt`: Intel PT, else ETE.
-WindowReport find_windows(std::span<const TracePiece> pieces, const std::map<int, std::vector<SyncMark>>& marks,
-                          bool pt);
+WindowReport find_windows(std::span<const TracePiece> pieces,
+                          const std::map<int, std::vector<SyncMark>>& marks, bool pt);
 
 }  // namespace asof::machine
