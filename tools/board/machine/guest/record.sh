@@ -1,4 +1,4 @@
-# Records the mode and workload of the command line into /tmp/out. Sourced by nothing; run by init.
+# Records $mode with $workload into $folder.
 # A line of /machine/modes: name, style, needs, and perf record's arguments.
 cd /tmp || exit 1
 line=$(grep "^$mode  *" /machine/modes | head -n 1)
@@ -19,24 +19,21 @@ for word in "$@"; do
 done
 echo "perf record $*"
 case $style in
-run) perf record -o /tmp/out/perf.data "$@" -- sh /machine/workload.sh run ;;
+run) perf record -o "$folder/perf.data" "$@" -- sh /machine/workload.sh run ;;
 program) # the workload's program itself, without a shell around it
-  perf record -o /tmp/out/perf.data "$@" -- /machine/work "$workload" "$seed" ;;
-pipe) perf record -o - "$@" -- sh /machine/workload.sh run >/tmp/out/perf.data ;;
+  perf record -o "$folder/perf.data" "$@" -- /machine/work "$workload" "$seed" ;;
+pipe) perf record -o - "$@" -- sh /machine/workload.sh run >"$folder/perf.data" ;;
 snapshot) # a snapshot in the midst of the work, and one at its end
-  snapshots=1 perf record -o /tmp/out/perf.data "$@" -- sh /machine/workload.sh run ;;
+  snapshots=1 perf record -o "$folder/perf.data" "$@" -- sh /machine/workload.sh run ;;
 switch) # another file at each signal
-  mkdir /tmp/out/files
-  snapshots=1 perf record -o /tmp/out/files/perf.data "$@" -- sh /machine/workload.sh run ;;
+  mkdir "$folder/files"
+  snapshots=1 perf record -o "$folder/files/perf.data" "$@" -- sh /machine/workload.sh run ;;
 attach)
   sh /machine/workload.sh run &
-  perf record -o /tmp/out/perf.data "$@" -p $! ;;
+  perf record -o "$folder/perf.data" "$@" -p $! ;;
 *) echo "there is no style $style"; exit 1 ;;
 esac
 status=$?
-mkdir -p /tmp/out/buildid /tmp/.debug
-(cd /tmp/.debug && /machine/work vdso)
-cp -r /tmp/.debug/. /tmp/out/buildid/
-for dump in /tmp/jit-*.dump; do [ ! -e "$dump" ] || cp "$dump" /tmp/out/; done
-dmesg >/tmp/out/dmesg.txt
+for dump in /tmp/jit-*.dump; do [ ! -e "$dump" ] || mv "$dump" "$folder/"; done
+sh /machine/workload.sh finish
 exit $status

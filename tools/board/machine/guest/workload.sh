@@ -1,4 +1,5 @@
-# workload.sh prepare|run: what is recorded. $workload names it; `prepare` runs before the recording.
+# workload.sh prepare|run|finish: what is recorded. $workload names it; `prepare` runs before the recording and `finish`
+# after it.
 tracing=/sys/kernel/tracing
 release=$(uname -r)
 
@@ -101,6 +102,15 @@ run() {
     wait
     ;;
   *) /machine/work "$workload" "$seed"; mark ;;
+  esac
+}
+
+finish() {
+  case $workload in
+  kprobes) echo >$tracing/kprobe_events ;;
+  uprobes) echo >$tracing/uprobe_events ;;
+  ftrace) echo >$tracing/set_ftrace_filter ;;
+  xdp) rmmod dummy ;;
   esac
 }
 
