@@ -132,6 +132,8 @@ class LogFolder {
 
 const std::vector<uint8_t> kNop{0x90}, kNop5{0x0f, 0x1f, 0x44, 0, 0}, kJump5{0xe9, 0x10, 0, 0, 0}, kRet{0xc3};
 
+const auto kAllKnown = [](Addr, std::span<const uint8_t>) { return true; };
+
 std::vector<TruthRun> runs_of(const std::filesystem::path& folder) {
   auto reader = TruthReader::open(truth_file(folder.string(), 0));
   std::vector<TruthRun> runs;
@@ -156,7 +158,7 @@ TEST(MachineTruth, HasWhatTheWindowCanShow) {
   const CodeTable code(read_file(folder / "code"));
   TimeConversion clock;
   clock.zero = 1000;
-  const CpuTruth t = write_cpu_truth(folder, 0, code, {{100, 150}}, clock, folder);
+  const CpuTruth t = write_cpu_truth(folder, 0, code, {{100, 150}}, clock, folder, kAllKnown);
   EXPECT_EQ(t.instructions, 5U);
   EXPECT_EQ(t.user_instructions, 2U);
   EXPECT_EQ(t.outside, 6U);
@@ -176,6 +178,27 @@ TEST(MachineTruth, HasWhatTheWindowCanShow) {
   EXPECT_EQ(t.hash, hash);
 }
 
+TEST(MachineTruth, SaysWhichCodeHasNoBytes) {
+  LogFolder log;
+  const uint32_t block = log.code(kCode, {kNop, kRet});
+  log.sync(0, 1);
+  for (const Addr a : {kCode, kUser, kUser}) log.record({a, block, 0, 2, 1, 0, 1});
+  const auto folder = log.write();
+  int asked = 0;
+  const CpuTruth t = write_cpu_truth(folder, 0, CodeTable(read_file(folder / "code")), {{0, 10}}, {}, folder,
+                                     [&](Addr a, std::span<const uint8_t> bytes) {
+                                       EXPECT_EQ(bytes.size(), 2U);
+                                       ++asked;
+                                       return a == kCode;
+                                     });
+  EXPECT_EQ(t.late, 4U);
+  EXPECT_EQ(asked, 2);
+  const auto runs = runs_of(folder);
+  ASSERT_EQ(runs.size(), 3U);
+  EXPECT_EQ(runs[0].flags & TruthRun::kLateText, 0U);
+  EXPECT_EQ(runs[2].flags & TruthRun::kLateText, TruthRun::kLateText);
+}
+
 TEST(MachineTruth, PositionsGoOnPast32Bits) {
   LogFolder log;
   const uint32_t block = log.code(kCode, {kNop});
@@ -184,8 +207,9 @@ TEST(MachineTruth, PositionsGoOnPast32Bits) {
     log.record({kCode, block, 0, 1, static_cast<uint32_t>(position + 8), 0, 1});
   }
   const auto folder = log.write();
-  const CpuTruth t = write_cpu_truth(folder, 0, CodeTable(read_file(folder / "code")),
-                                     {{0x100000000, 0x100000010}, {0x120000000, 0x120000010}}, {}, folder);
+  const CpuTruth t =
+      write_cpu_truth(folder, 0, CodeTable(read_file(folder / "code")),
+                      {{0x100000000, 0x100000010}, {0x120000000, 0x120000010}}, {}, folder, kAllKnown);
   EXPECT_EQ(t.instructions, 2U);
   EXPECT_EQ(t.outside, 10U);
 }
@@ -197,7 +221,7 @@ TEST(MachineTruth, DamagedLogsAreNamed) {
   log.record({kCode, 0, 1, 2, 10, 0, 1});  // the block has one more instruction only
   const auto folder = log.write();
   const CodeTable code(read_file(folder / "code"));
-  EXPECT_THROW(write_cpu_truth(folder, 0, code, {{0, 100}}, {}, folder), std::runtime_error);
+  EXPECT_THROW(write_cpu_truth(folder, 0, code, {{0, 100}}, {}, folder, kAllKnown), std::runtime_error);
   auto bytes = read_file(folder / "code");
   bytes.pop_back();
   EXPECT_THROW(CodeTable{bytes}, std::runtime_error);

@@ -13,6 +13,7 @@ namespace {
 
 constexpr int kLevel = 6;
 constexpr uint32_t kTruthFlags = kLogException | kLogStart | kLogNoBranch | kLogUser;
+constexpr uint32_t kLateText = 4;  // of the truth only
 
 // Records of 32 bytes as zstd, written as they come.
 class RunFile {
@@ -29,7 +30,7 @@ class RunFile {
       uint64_t address;
       uint32_t bytes, instructions, flags, reserved;
       int64_t time;
-    } const run{r.address, bytes, r.count, r.flags & kTruthFlags, 0, time};
+    } const run{r.address, bytes, r.count, r.flags & (kTruthFlags | kLateText), 0, time};
     static_assert(sizeof run == 32);
     const auto* p = reinterpret_cast<const uint8_t*>(&run);
     pending_.insert(pending_.end(), p, p + sizeof run);
@@ -87,11 +88,27 @@ class InWindow {
   uint64_t open_until_ = 0;
 };
 
+// The question is asked once for each run.
+class SeenRuns {
+ public:
+  explicit SeenRuns(const std::function<bool(Addr, std::span<const uint8_t>)>& ask) : ask_(ask) {}
+  bool known(uint32_t code, Addr address, std::span<const uint8_t> bytes) {
+    const auto [it, is_new] = answers_.try_emplace({address, bytes.size() << 32 | code}, true);
+    if (is_new) it->second = ask_(address, bytes);
+    return it->second;
+  }
+
+ private:
+  const std::function<bool(Addr, std::span<const uint8_t>)>& ask_;
+  std::map<std::pair<Addr, uint64_t>, bool> answers_;
+};
+
 }  // namespace
 
 CpuTruth write_cpu_truth(const std::filesystem::path& log, int cpu, const CodeTable& code,
                          const std::vector<Window>& windows, const TimeConversion& clock,
-                         const std::filesystem::path& folder) {
+                         const std::filesystem::path& folder,
+                         const std::function<bool(Addr, std::span<const uint8_t>)>& known) {
   CpuTruth truth;
   truth.windows = windows;
   RunFile file(folder / fmt::format("cpu{}.blocks.zst", cpu));
@@ -99,6 +116,7 @@ CpuTruth write_cpu_truth(const std::filesystem::path& log, int cpu, const CodeTa
   InWindow window(windows);
   LogRecord r;
   uint64_t position = 0;
+  SeenRuns seen(known);
   bool hole = true;  // the run before this one is not in the truth
   while (records.next(r, position)) {
     if (r.code == kLogMark) {
@@ -119,6 +137,10 @@ CpuTruth write_cpu_truth(const std::filesystem::path& log, int cpu, const CodeTa
     }
     if (hole) r.flags |= kLogStart;
     hole = false;
+    if (!seen.known(r.code, r.address, run.bytes)) {
+      r.flags |= kLateText;
+      truth.late += r.count;
+    }
     truth.instructions += r.count;
     if ((r.flags & kLogUser) != 0) truth.user_instructions += r.count;
     ++truth.runs;

@@ -11,6 +11,7 @@
 #include <stdexcept>
 
 #include "decoder/perf/record_types.h"
+#include "tools/board/machine/known_bytes.h"
 
 namespace asof::machine {
 
@@ -22,9 +23,9 @@ void write_summary(const std::filesystem::path& file, const std::map<int, CpuTru
     text += fmt::format(
         "{}\n    \"{}\": {{\"instructions\": {}, \"user_instructions\": {}, \"runs\": {}, \"ip_hash\": "
         "\"{:#018x}\",\n"
-        "          \"outside\": {}, \"lost\": {}, \"windows\": {}}}",
+        "          \"outside\": {}, \"lost\": {}, \"late\": {}, \"windows\": {}}}",
         text.empty() ? "" : ",", cpu, t.instructions, t.user_instructions, t.runs, t.hash, t.outside, t.lost,
-        t.windows.size());
+        t.late, t.windows.size());
   }
   std::FILE* out = std::fopen(file.c_str(), "we");
   if (out == nullptr) throw std::runtime_error(fmt::format("cannot write {}", file.string()));
@@ -46,9 +47,12 @@ int run(const std::filesystem::path& log, const std::string& recording, const st
   if (report.pieces == 0) throw std::runtime_error("the recording has no trace");
   const TimeConversion clock = clock_of(**data);
 
+  const KnownBytes bytes(**data);
+  const auto known = [&](Addr a, std::span<const uint8_t> b) { return bytes.has(a, b); };
   std::filesystem::create_directories(to);
   std::map<int, CpuTruth> truths;
-  for (const int cpu : cpus) truths[cpu] = write_cpu_truth(log, cpu, code, report.windows[cpu], clock, to);
+  for (const int cpu : cpus)
+    truths[cpu] = write_cpu_truth(log, cpu, code, report.windows[cpu], clock, to, known);
   const auto pokes = find_pokes(log, cpus, code, clock);
   write_pokes(to / "pokes.jsonl", pokes);
   write_summary(to / "summary.json", truths, pokes.size());

@@ -3,6 +3,7 @@
 #pragma once
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <vector>
 
@@ -17,13 +18,16 @@ struct CpuTruth {
   uint64_t instructions = 0, user_instructions = 0, runs = 0, hash = 0;
   uint64_t outside = 0;  // executed and traced, but not in the recording's trace
   uint64_t lost = 0;     // executed while the trace unit could write nothing
+  uint64_t late = 0;     // in runs whose bytes are nowhere in the recording
   std::vector<Window> windows;
 };
 
-// Writes truth/cpu<N>.blocks.zst into `folder`; what the windows of the recording can show.
+// Writes cpu<N>.blocks.zst into `folder`: what the windows of the recording can show. `known`: whether code has bytes in
+// the recording.
 CpuTruth write_cpu_truth(const std::filesystem::path& log, int cpu, const CodeTable& code,
                          const std::vector<Window>& windows, const TimeConversion& clock,
-                         const std::filesystem::path& folder);
+                         const std::filesystem::path& folder,
+                         const std::function<bool(Addr, std::span<const uint8_t>)>& known);
 
 // Kernel text that was found changed when it was translated anew. `time`: when the new bytes ran first, if that was
 // traced.

@@ -1,3 +1,5 @@
+#!/bin/busybox sh
+# shellcheck disable=SC2154 # mode, workload, seed, folder: of init
 # Records $mode with $workload into $folder.
 # A line of /machine/modes: name, style, needs, and perf record's arguments.
 cd /tmp || exit 1

@@ -1,3 +1,5 @@
+#!/bin/busybox sh
+# shellcheck disable=SC2154 # mode, workload, seed, folder: of init
 # workload.sh prepare|run|finish: what is recorded. $workload names it; `prepare` runs before the recording and `finish`
 # after it.
 tracing=/sys/kernel/tracing
