@@ -36,6 +36,16 @@ TEST(PtInsn, Branches) {
   }
 }
 
+TEST(PtInsn, BranchesToThemselves) {
+  for (const Bytes& b : {Bytes{0xeb, 0xfe}, Bytes{0x74, 0xfe}, Bytes{0xe9, 0xfb, 0xff, 0xff, 0xff},
+                         Bytes{0x0f, 0x85, 0xfa, 0xff, 0xff, 0xff}}) {
+    EXPECT_TRUE(classify(b).to_itself);
+  }
+  for (const Bytes& b : {Bytes{0xeb, 0xfd}, Bytes{0xe8, 0, 0, 0, 0}, Bytes{0xff, 0xe0}, Bytes{0xc3}}) {
+    EXPECT_FALSE(classify(b).to_itself);
+  }
+}
+
 TEST(PtInsn, Others) {
   const std::vector<std::pair<Bytes, Insn>> cases = {
       {{0x90}, Insn::kPlain},

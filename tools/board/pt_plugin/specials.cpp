@@ -10,6 +10,25 @@ namespace {
 
 const Special& special(void* data) { return *static_cast<const Special*>(data); }
 uint64_t ip_of(const Cpu& c, const Special& s) { return c.block_ip + s.offset(); }
+
+// The table that a trace begins to write to, each entry's size and flags, as Linux lays it out (one page).
+void note_table(const Cpu& c) {
+  std::fprintf(stderr, "cpu %u trace base %" PRIx64 " index %u offset %" PRIx64 ":", c.index, c.output.base,
+               static_cast<unsigned>((c.output.mask & 0xffffffff) >> 7), c.output.mask >> 32);
+  for (unsigned i = 0; i < 512; ++i) {
+    const std::optional<uint64_t> e = c.output.entry(i);
+    if (!e) break;
+    const char* flags = *e & 1            ? "/end"
+                        : (*e & 20) == 20 ? "/int/stop"
+                        : *e & 16         ? "/stop"
+                        : *e & 4          ? "/int"
+                                          : "";
+    std::fprintf(stderr, " %llx%s", 4096ULL << (*e >> 6 & 15), flags);
+    if (*e & 1) break;
+  }
+  std::fprintf(stderr, "\n");
+}
+
 [[noreturn]] void skip(const Cpu& c, const Special& s) { qemu_plugin_set_pc(ip_of(c, s) + s.size()); }
 
 void want_patch(Cpu& c, Insn kind) {
@@ -45,6 +64,7 @@ void on_wrmsr(unsigned, void* data) {
   const auto number = static_cast<uint32_t>(c.regs.get(kRcx));
   const uint64_t value = c.regs.pair(), ip = ip_of(c, s);
   if (number == kMsrRtitCtl) {
+    if (plugin->options().verbose && (value & kTraceEn) && (value & kToPa)) note_table(c);
     c.follower.write_ctl(value, ip, {ip + s.size(), false, Exec::k64, false}, c.regs.get(kCr3), c.begun,
                          plugin->tsc());
     plugin->after(c);
