@@ -136,6 +136,7 @@ qemu_plugin_hwaddr* qemu_plugin_get_hwaddr(qemu_plugin_meminfo_t, uint64_t addre
 bool qemu_plugin_hwaddr_is_io(const qemu_plugin_hwaddr*);
 uint64_t qemu_plugin_hwaddr_phys_addr(const qemu_plugin_hwaddr*);
 
+int qemu_plugin_num_vcpus();  // that were started until now
 GArray* qemu_plugin_get_registers();
 bool qemu_plugin_read_register(qemu_plugin_register*, GByteArray*);
 bool qemu_plugin_write_register(qemu_plugin_register*, GByteArray*);

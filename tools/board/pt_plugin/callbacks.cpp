@@ -1,10 +1,6 @@
 // Callbacks from translated code and from interruptions.
 #include "tools/board/pt_plugin/plugin.h"
 
-// Not of the plugin interface, but exported by the program because it has modules: the emulator's clock, which may be
-// read outside of translated code only.
-extern "C" int64_t icount_get();
-
 namespace asof::machine {
 
 namespace {
@@ -40,30 +36,31 @@ std::optional<uint8_t> vector_of(Cpu& c, uint64_t handler) {
 void on_vcpu(unsigned vcpu, void*) {
   if (vcpu >= plugin->cpus()) die("more CPUs than announced");
   plugin->cpu(vcpu).regs.find();
-  plugin->find_scores();
+  plugin->add_cpu(vcpu);
 }
 
 // The emulator shares the translation of a page between all addresses at which it is mapped: user code may run
 // elsewhere than where it was translated. RIP is right at the start of a block only.
-void on_block_ip(unsigned vcpu, void* data) {
-  Cpu& c = plugin->cpu(vcpu);
+void on_block_ip(unsigned, void* data) {
+  Cpu& c = plugin->running();
   const auto& block = *static_cast<const CodeBlock*>(data);
   c.block_ip = block.address >> 63 ? block.address : c.regs.get(kRip);
 }
 
-void on_block(unsigned vcpu, void* data) {
-  Cpu& c = plugin->cpu(vcpu);
+void on_block(unsigned, void* data) {
+  Cpu& c = plugin->running();
+  if (!c.follower.follows()) return;
   const auto& block = *static_cast<const CodeBlock*>(data);
   const uint64_t ip = block.address >> 63 ? block.address : c.regs.get(kRip);
-  c.follower.block(block, place(c, ip), plugin->score_of(vcpu).begun, plugin->tsc());
+  c.follower.block(block, place(c, ip), c.begun, plugin->tsc());
   plugin->after(c);
 }
 
-void on_discontinuity(unsigned vcpu, qemu_plugin_discon_type type, uint64_t from, uint64_t to, void*) {
+void on_discontinuity(unsigned, qemu_plugin_discon_type type, uint64_t from, uint64_t to, void*) {
   // Host calls are none of the guest's business. The same address: the APIC was looked at, nothing else happened.
   if (type == QEMU_PLUGIN_DISCON_HOSTCALL || from == to) return;
-  Cpu& c = plugin->cpu(vcpu);
-  plugin->clock.interruption(plugin->count(), static_cast<uint64_t>(icount_get()));
+  Cpu& c = plugin->running();
+  plugin->clock.interruption(plugin->counters.begun, static_cast<uint64_t>(icount_get()));
   if (!c.follower.follows()) return;
   Interruption i{from, {}, {}};
   const bool exception = type == QEMU_PLUGIN_DISCON_EXCEPTION;
@@ -71,20 +68,22 @@ void on_discontinuity(unsigned vcpu, qemu_plugin_discon_type type, uint64_t from
     i.vector = vector_of(c, to);
     if (i.vector == 14) i.fault_address = c.regs.get(kCr2);
   }
-  c.follower.interruption(i, place(c, to), exception, plugin->score_of(vcpu).begun, plugin->tsc());
+  c.follower.interruption(i, place(c, to), exception, c.begun, plugin->tsc());
   plugin->after(c);
 }
 
 // Before the instruction that follows STI, CLI or POPF.
-void on_flags(unsigned vcpu, void* data) {
-  Cpu& c = plugin->cpu(vcpu);
+void on_flags(unsigned, void* data) {
+  Cpu& c = plugin->running();
+  if (!c.events) return;  // another CPU wants it
   const auto& s = *static_cast<const Special*>(data);
   c.follower.interrupt_flag(place(c, c.follower.ip() + s.offset() + s.size()), plugin->tsc());
   plugin->after(c);
 }
 
-void on_sleep(unsigned vcpu, void* data) {
-  Cpu& c = plugin->cpu(vcpu);
+void on_sleep(unsigned, void* data) {
+  Cpu& c = plugin->running();
+  if (!c.follower.follows()) return;
   const auto& s = *static_cast<const Special*>(data);
   const bool mwait = s.kind.kind == Insn::kMwait;
   c.follower.sleep(mwait ? Sleep::kMwait : Sleep::kHlt, c.follower.ip() + s.offset(),
@@ -93,14 +92,14 @@ void on_sleep(unsigned vcpu, void* data) {
   plugin->after(c);
 }
 
-void on_mov_cr3(unsigned vcpu, void* data) {
-  Cpu& c = plugin->cpu(vcpu);
+void on_mov_cr3(unsigned, void* data) {
+  Cpu& c = plugin->running();
   c.follower.mov_cr3(c.regs.get(static_cast<const Special*>(data)->kind.reg));
 }
 
-void on_lidt(unsigned vcpu, qemu_plugin_meminfo_t info, uint64_t address, void*) {
+void on_lidt(unsigned, qemu_plugin_meminfo_t info, uint64_t address, void*) {
   if (qemu_plugin_mem_size_shift(info) != 1) return;  // the limit; the base follows it
-  Cpu& c = plugin->cpu(vcpu);
+  Cpu& c = plugin->running();
   read_guest(address + 2, &c.idt_base, sizeof c.idt_base);
   c.vectors.clear();
 }

@@ -20,23 +20,24 @@ void CpuLog::write(const LogRecord& record) {
 }
 
 void CpuLog::settle(const TraceUnit::Told& told) {
-  known_at_ = told.at;
-  for (; !held_.empty() && held_.front().needs <= told.count; held_.pop_front()) {
-    LogRecord& r = held_.front().record;
-    if (r.code != kLogMark) r.output = static_cast<uint32_t>(known_at_);
-    write(r);
+  for (; known_ < held_.size() && held_[known_].needs <= told.count; ++known_) {
+    LogRecord& r = held_[known_].record;
+    if (r.code != kLogMark) r.output = static_cast<uint32_t>(told.at);
   }
+  for (; known_ != 0 && held_.front().needs < told.count; --known_, held_.pop_front())
+    write(held_.front().record);
 }
 
-void CpuLog::lose(const TraceUnit::Told& told) {
-  for (; !held_.empty(); held_.pop_front()) {
+void CpuLog::lose(const TraceUnit::Told& told, bool keep) {
+  for (size_t i = 0; !held_.empty(); ++i, held_.pop_front()) {
     LogRecord& r = held_.front().record;
-    if (r.code != kLogMark) {
+    if (r.code != kLogMark && (i >= known_ || !keep)) {
       r.output = static_cast<uint32_t>(told.at);
       r.flags |= kLogLost;
     }
     write(r);
   }
+  known_ = 0;
   expected_ = told.count;
 }
 

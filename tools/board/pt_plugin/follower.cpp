@@ -67,8 +67,10 @@ void Follower::finish(const Place& next, Cause cause, uint64_t begun, uint64_t t
   const unsigned last = static_cast<unsigned>(n) - 1;
   const bool whole = n == block.count();
   const bool is_branch = whole && block.last.kind == Insn::kBranch;
-  // The same address again: not retired, unless a branch leads to itself.
-  const bool again = next.ip == address(last) && (!is_branch || cause == Cause::kException);
+  const uint64_t last_ip = address(last), after = address(last + 1);
+  // The same address again: not retired, unless a direct branch leads to itself. (A call may be begun anew, too; an
+  // indirect branch to itself is not told from that, but no program has one.)
+  const bool again = next.ip == last_ip && !(is_branch && block.last.to_itself);
   const bool branched = is_branch && !again;
   uint32_t flags = 0;
   if (branched && awaits(block.last.flow)) flags = kLogAwaits;
@@ -76,10 +78,9 @@ void Follower::finish(const Place& next, Cause cause, uint64_t begun, uint64_t t
   retire(again ? last : last + 1, flags);
   block_ = nullptr;
   if (again) return;
-  const uint64_t after = here_.ip + block.offsets[n];
   if (is_branch) {
     const bool was = unit_.flow();
-    unit_.branch({block.last.flow, address(last), after}, next, tsc);
+    unit_.branch({block.last.flow, last_ip, after}, next, tsc);
     const bool left = was && !unit_.flow(), entered = !was && unit_.flow();
     if (entered) entry_flags_ |= kLogStart;
     note(left || entered || (was && awaits(block.last.flow)) ? 1 : 0);
@@ -108,7 +109,7 @@ void Follower::write_ctl(uint64_t value, uint64_t ip, const Place& next, uint64_
   const bool is = unit_.ctl() & kTraceEn;
   if (was && !is) {
     note(flow ? 1 : 0);
-    log_.lose(unit_.told());
+    log_.lose(unit_.told(), true);
     was_losing_ = false;
     log_.mark(Mark::kOff, value, unit_.written(), tsc);
   } else if (!was && is) {
@@ -154,11 +155,11 @@ void Follower::note_marks() {
   if (unit_.losing() && !was_losing_) {
     log_.mark(unit_.status() & kStopped ? Mark::kStopped : Mark::kOverflow, 0, unit_.written(), unit_.now());
   } else if (!unit_.losing() && was_losing_) {
-    log_.lose(unit_.told());
+    log_.lose(unit_.told(), false);
     log_.mark(Mark::kResume, 0, unit_.written(), unit_.now());
     entry_flags_ |= kLogStart;
   } else if (unit_.losing() && log_.held() > kHeldWhileLosing) {
-    log_.lose({unit_.told().count, unit_.told().at});
+    log_.lose(unit_.told(), unit_.status() & kStopped);
     log_.expect();  // nothing more can be known
   }
   was_losing_ = unit_.losing();

@@ -30,8 +30,8 @@ Prefixes prefixes(std::span<const uint8_t> b, bool code64) {
   return p;
 }
 
-InsnClass kind(Insn k) { return {k, Flow::kJump, 0}; }
-InsnClass flow(Flow f) { return {Insn::kBranch, f, 0}; }
+InsnClass kind(Insn k) { return {k, Flow::kJump, 0, false}; }
+InsnClass flow(Flow f) { return {Insn::kBranch, f, 0, false}; }
 
 // After 0x0f.
 InsnClass classify_0f(uint8_t op, uint8_t modrm, const Prefixes& p) {
@@ -48,7 +48,7 @@ InsnClass classify_0f(uint8_t op, uint8_t modrm, const Prefixes& p) {
       return kind((modrm >> 3 & 7) == 3 && modrm < 0xc0 ? Insn::kLidt : Insn::kPlain);
     case 0x22:
       if ((modrm >> 3 & 7) != 3 || (p.rex & 4)) return {};
-      return {Insn::kMovCr3, Flow::kJump, static_cast<uint8_t>((modrm & 7) | (p.rex & 1) << 3)};
+      return {Insn::kMovCr3, Flow::kJump, static_cast<uint8_t>((modrm & 7) | (p.rex & 1) << 3), false};
     case 0xa2:
       return kind(Insn::kCpuid);
     case 0x30:
@@ -66,9 +66,7 @@ InsnClass classify_0f(uint8_t op, uint8_t modrm, const Prefixes& p) {
   }
 }
 
-}  // namespace
-
-InsnClass classify(std::span<const uint8_t> b) {
+InsnClass classify_kind(std::span<const uint8_t> b) {
   const Prefixes p = prefixes(b, true);
   const auto at = [&](size_t i) -> uint8_t { return p.size + i < b.size() ? b[p.size + i] : 0; };
   if (p.size >= b.size()) return {};
@@ -116,6 +114,21 @@ InsnClass classify(std::span<const uint8_t> b) {
     default:
       return {};
   }
+}
+
+}  // namespace
+
+InsnClass classify(std::span<const uint8_t> b) {
+  InsnClass c = classify_kind(b);
+  if (c.kind != Insn::kBranch || (c.flow != Flow::kCond && c.flow != Flow::kJump && c.flow != Flow::kCall))
+    return c;
+  // The displacement is last: one byte or, after E8, E9 and 0F 8x, four.
+  const bool near = b.size() >= 5 &&
+                    (b[b.size() - 5] == 0xe8 || b[b.size() - 5] == 0xe9 || (b[b.size() - 5] & 0xf0) == 0x80);
+  int32_t displacement = static_cast<int8_t>(b.back());
+  if (near) std::memcpy(&displacement, b.data() + b.size() - sizeof displacement, sizeof displacement);
+  c.to_itself = displacement == -static_cast<int32_t>(b.size());
+  return c;
 }
 
 bool awaits(Flow f) { return f != Flow::kJump && f != Flow::kCall; }

@@ -28,7 +28,8 @@ enum class Insn : uint8_t {
 struct InsnClass {
   Insn kind = Insn::kPlain;
   Flow flow = Flow::kJump;
-  uint8_t reg = 0;  // source of MOV to CR3
+  uint8_t reg = 0;         // source of MOV to CR3
+  bool to_itself = false;  // a direct branch whose target is its own address
 };
 
 InsnClass classify(std::span<const uint8_t> bytes);

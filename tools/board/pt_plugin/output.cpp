@@ -22,12 +22,19 @@ Output::State Output::use(uint64_t address, uint64_t size) {
   return State::kRunning;
 }
 
+std::optional<uint64_t> Output::entry(unsigned index) const {
+  uint64_t e = 0;
+  const uint64_t at = base + uint64_t{index} * sizeof e;
+  if (at > ram_.size() - sizeof e) return {};
+  std::memcpy(&e, ram_.data() + at, sizeof e);
+  return e;
+}
+
 Output::State Output::load_entry() {
   const auto fetch = [&] {
-    const uint64_t at = base + ((mask & 0xffffffff) >> 7) * 8;
-    if (at > ram_.size() - sizeof entry_) return false;
-    std::memcpy(&entry_, ram_.data() + at, sizeof entry_);
-    return true;
+    const auto e = entry(static_cast<unsigned>((mask & 0xffffffff) >> 7));
+    entry_ = e.value_or(0);
+    return e.has_value();
   };
   if (!fetch()) return State::kError;
   if (entry_ & kEnd) {  // the address of the next table

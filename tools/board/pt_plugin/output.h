@@ -2,6 +2,7 @@
 // range (SDM vol. 3, "Trace Output").
 #pragma once
 #include <cstdint>
+#include <optional>
 #include <span>
 
 namespace asof::machine {
@@ -20,6 +21,9 @@ class Output {
   State begin(bool topa);
   // False when the end was lost, because the output had stopped or just did.
   bool write(std::span<const uint8_t> bytes);
+
+  // Entry number `index` of the current table; nothing if it is not in memory.
+  std::optional<uint64_t> entry(unsigned index) const;
 
   State state() const { return state_; }
   uint64_t written() const { return written_; }  // since power-on

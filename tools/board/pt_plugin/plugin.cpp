@@ -15,13 +15,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <string_view>
-
-// Not of the plugin interface, but exported by the program because it has modules.
-extern "C" {
-struct CPUState;
-void async_run_on_cpu(CPUState*, void (*)(CPUState*, void*), void*);
-CPUState* qemu_get_cpu(int);
-}
+#include <utility>
 
 namespace asof::machine {
 
@@ -32,14 +26,17 @@ namespace {
 void on_exit(void*) { plugin->finish(); }
 void on_reset(void*) { plugin->register_all(); }
 
-// The interrupt of a full region: a message to the CPU's APIC, delivered as NMI, as the kernel sets LVTPC.
-void send_nmi(CPUState*, void* data) {
+// The interrupt of a full region: a message to the CPU's APIC, delivered as NMI, as the kernel sets LVTPC. The
+// emulator runs this between two blocks, when no CPU is current; the message needs one for its address space.
+void send_nmi(CPUState* cpu, void* data) {
   static GByteArray* message = g_byte_array_new();
   const uint32_t nmi = 4 << 8;
   g_byte_array_set_size(message, sizeof nmi);
   std::memcpy(message->data, &nmi, sizeof nmi);
   const uint64_t apic = 0xfee00000 | reinterpret_cast<uintptr_t>(data) << 12;
+  CPUState* const before = std::exchange(current_cpu, cpu);
   if (qemu_plugin_write_memory_hwaddr(apic, message) != 0) die("cannot send an NMI");
+  current_cpu = before;
 }
 
 std::span<uint8_t> map_ram(const std::string& path) {
@@ -70,30 +67,26 @@ Options parse(int argc, char** argv) {
 }  // namespace
 
 Plugin::Plugin(qemu_plugin_id_t id, Options options, std::span<uint8_t> ram, unsigned cpus)
-    : code(options.out + "/code"),
-      id_(id),
-      options_(std::move(options)),
-      scores_(qemu_plugin_scoreboard_new(sizeof(Score))) {
+    : code(options.out + "/code"), id_(id), options_(std::move(options)), handles_(cpus) {
   for (unsigned i = 0; i < cpus; ++i) cpus_.push_back(std::make_unique<Cpu>(i, options_, ram));
-  score_.resize(cpus);
 }
 
-// Entries move when a CPU is added.
-void Plugin::find_scores() {
-  for (unsigned i = 0; i < cpus(); ++i)
-    score_[i] = static_cast<Score*>(qemu_plugin_scoreboard_find(scores_, i));
-}
-
-uint64_t Plugin::count() const {
-  uint64_t n = 0;
-  for (const Score* s : score_) n += s->begun;
-  return n;
+// Between two callbacks only one CPU runs: each block calls back.
+Cpu& Plugin::running() {
+  // Without -icount each CPU has a thread.
+  if (thread_ != nullptr && thread_ != &current_cpu) die("needs -icount shift=0");
+  thread_ = &current_cpu;
+  const uint64_t begun = counters.begun;
+  cpus_[last_]->begun += begun - seen_;
+  seen_ = begun;
+  while (handles_[last_] != current_cpu) last_ = (last_ + 1) % cpus();
+  return *cpus_[last_];
 }
 
 void Plugin::after(Cpu& c) {
-  Score& s = score_of(c.index);
-  s.tracing = c.unit.tracing();
-  s.events = c.unit.tracing() && (c.unit.ctl() & kEventEn);
+  const bool events = c.unit.tracing() && (c.unit.ctl() & kEventEn);
+  if (events != c.events) counters.events += events ? 1 : ~uint64_t{0};
+  c.events = events;
   if (!c.output.take_interrupt()) return;
   c.log.mark(Mark::kRegion, 0, c.output.written(), c.unit.now());
   c.msrs.set_topa_interrupt();

@@ -8,6 +8,7 @@
 
 #include "tools/board/machine/qemu_api.h"
 #include "tools/board/pt_plugin/clock.h"
+#include "tools/board/pt_plugin/emulator.h"
 #include "tools/board/pt_plugin/follower.h"
 #include "tools/board/pt_plugin/msrs.h"
 #include "tools/board/pt_plugin/registers.h"
@@ -20,12 +21,11 @@ struct Options {
   bool verbose = false;
 };
 
-// What translated code tests and counts without a call, per CPU.
-struct Score {
+// What translated code counts and tests without a call, for all CPUs.
+struct Inline {
   uint64_t begun = 0;    // instructions
-  uint64_t tracing = 0;  // call back for each block
-  uint64_t events = 0;   // call back after changes of RFLAGS.IF
-  uint64_t patch = 0;    // call back before the next instruction
+  uint64_t events = 0;   // CPUs that want to know of changes of RFLAGS.IF
+  uint64_t patches = 0;  // CPUs that want a callback before the next instruction
 };
 
 struct Cpu {
@@ -44,9 +44,11 @@ struct Cpu {
   CpuLog log;
   Follower follower;
   Registers regs;
+  uint64_t begun = 0;     // instructions, of this CPU
   uint64_t block_ip = 0;  // of the current block, when it has an instruction that needs it
   // The instruction before the next callback, whose results are to be changed or noted.
   Insn patch = Insn::kPlain;
+  bool events = false;  // counted in Inline::events
   uint32_t leaf = 0, subleaf = 0;
   uint64_t rdtsc_count = 0;
   // Handlers of the interrupt descriptor table.
@@ -95,11 +97,11 @@ class Plugin {
   Cpu& cpu(unsigned i) { return *cpus_[i]; }
   unsigned cpus() const { return static_cast<unsigned>(cpus_.size()); }
   const Options& options() const { return options_; }
-  qemu_plugin_u64 score(size_t offset) const { return {scores_, offset}; }
-  void find_scores();
-  Score& score_of(unsigned i) { return *score_[i]; }
-  uint64_t count() const;  // instructions begun by all CPUs
-  uint64_t tsc() const { return clock.tsc(count()); }
+  void add_cpu(unsigned i) { handles_[i] = qemu_get_cpu(static_cast<int>(i)); }
+  // First of all in each callback: the CPU that runs, and how many instructions which CPU has begun.
+  Cpu& running();
+  qemu_plugin_u64 cell(uint64_t Inline::*member) { return cells_.cell(counters.*member, running().index); }
+  uint64_t tsc() const { return clock.tsc(counters.begun); }
   // After each event of a trace unit: flags for translated code, interrupt of a full region.
   void after(Cpu& cpu);
   void start_following();
@@ -109,13 +111,17 @@ class Plugin {
 
   Clock clock;
   CodeTable code;
+  Inline counters;
 
  private:
   qemu_plugin_id_t id_;
   Options options_;
   std::vector<std::unique_ptr<Cpu>> cpus_;
-  qemu_plugin_scoreboard* scores_;
-  std::vector<Score*> score_;
+  std::vector<CPUState*> handles_;
+  InlineCells cells_;
+  const void* thread_ = nullptr;
+  unsigned last_ = 0;       // the CPU that ran
+  uint64_t seen_ = 0;       // counters.begun when it was last looked at
   bool following_ = false;  // translated code counts and calls back as tracing needs it
 };
 

@@ -56,9 +56,9 @@ void call(qemu_plugin_insn* insn, qemu_plugin_vcpu_cb cb, qemu_plugin_cb_flags f
   qemu_plugin_register_vcpu_insn_exec_cb(insn, cb, flags, &s);
 }
 
-void call_if(qemu_plugin_insn* insn, qemu_plugin_vcpu_cb cb, qemu_plugin_cb_flags flags, size_t score,
-             void* data) {
-  qemu_plugin_register_vcpu_insn_exec_cond_cb(insn, cb, flags, QEMU_PLUGIN_COND_NE, plugin->score(score), 0,
+void call_if(uint64_t Inline::*member, qemu_plugin_insn* insn, qemu_plugin_vcpu_cb cb,
+             qemu_plugin_cb_flags flags, void* data) {
+  qemu_plugin_register_vcpu_insn_exec_cond_cb(insn, cb, flags, QEMU_PLUGIN_COND_NE, plugin->cell(member), 0,
                                               data);
 }
 
@@ -90,11 +90,11 @@ bool add_special(qemu_plugin_insn* insn, Special& s) {
       call(insn, on_ptwrite, QEMU_PLUGIN_CB_RW_REGS_PC, s);
       return false;
     case Insn::kMovCr3:
-      call_if(insn, on_mov_cr3, QEMU_PLUGIN_CB_R_REGS, offsetof(Score, tracing), &s);
+      call(insn, on_mov_cr3, QEMU_PLUGIN_CB_R_REGS, s);
       return false;
     case Insn::kHlt:
     case Insn::kMwait:
-      call_if(insn, on_sleep, QEMU_PLUGIN_CB_R_REGS, offsetof(Score, tracing), &s);
+      call(insn, on_sleep, QEMU_PLUGIN_CB_R_REGS, s);
       return false;
     case Insn::kLidt:
       qemu_plugin_register_vcpu_mem_cb(insn, on_lidt, QEMU_PLUGIN_CB_NO_REGS, QEMU_PLUGIN_MEM_R, nullptr);
@@ -109,11 +109,10 @@ void add_block(qemu_plugin_tb* tb, CodeTable::Entry& e) {
   for (const auto& s : e.specials) needs_ip = needs_ip || moves(*s);
   if (needs_ip) qemu_plugin_register_vcpu_tb_exec_cb(tb, on_block_ip, QEMU_PLUGIN_CB_R_REGS, &e.block);
   if (plugin->following()) {
-    qemu_plugin_register_vcpu_tb_exec_cond_cb(tb, on_block, QEMU_PLUGIN_CB_R_REGS, QEMU_PLUGIN_COND_NE,
-                                              plugin->score(offsetof(Score, tracing)), 0, &e.block);
+    qemu_plugin_register_vcpu_tb_exec_cb(tb, on_block, QEMU_PLUGIN_CB_R_REGS, &e.block);
   } else {
     qemu_plugin_register_vcpu_tb_exec_inline_per_vcpu(tb, QEMU_PLUGIN_INLINE_ADD_U64,
-                                                      plugin->score(offsetof(Score, begun)), e.block.count());
+                                                      plugin->cell(&Inline::begun), e.block.count());
   }
 }
 
@@ -139,10 +138,10 @@ void on_translate(qemu_plugin_tb* tb, void*) {
     qemu_plugin_insn* insn = qemu_plugin_tb_get_insn(tb, i);
     if (plugin->following()) {
       qemu_plugin_register_vcpu_insn_exec_inline_per_vcpu(insn, QEMU_PLUGIN_INLINE_ADD_U64,
-                                                          plugin->score(offsetof(Score, begun)), 1);
+                                                          plugin->cell(&Inline::begun), 1);
     }
-    if (patch) call_if(insn, on_after, QEMU_PLUGIN_CB_RW_REGS, offsetof(Score, patch), nullptr);
-    if (flags != nullptr) call_if(insn, on_flags, QEMU_PLUGIN_CB_R_REGS, offsetof(Score, events), flags);
+    if (patch) call_if(&Inline::patches, insn, on_after, QEMU_PLUGIN_CB_RW_REGS, nullptr);
+    if (flags != nullptr) call_if(&Inline::events, insn, on_flags, QEMU_PLUGIN_CB_R_REGS, flags);
     patch = false;
     flags = nullptr;
     if (next == e.specials.end() || (*next)->index != i) continue;

@@ -88,7 +88,8 @@ void TraceUnit::mov_cr3(uint64_t cr3, const Place& next, uint64_t tsc) {
   if (stop) trace_stop();
 }
 
-// Cases 11 to 13. With EventEn a CFE binds to the same FUP; a page fault's EVD precedes it.
+// Cases 11 to 13. With EventEn a CFE precedes the packets of the transfer and binds to their FUP; if there are none, it
+// has the IP bit and a FUP of its own. A page fault's EVD precedes the CFE.
 void TraceUnit::interrupt(const Interruption& i, const Place& to, uint64_t tsc) {
   if (!trigger_) return;
   advance(tsc);
@@ -99,7 +100,7 @@ void TraceUnit::interrupt(const Interruption& i, const Place& to, uint64_t tsc) 
   const bool is = context_en_ && filter_en_ && !stop;
   const bool event = (ctl_ & kEventEn) && i.vector && (was_context || context_en_);
   if (event && was_context && i.fault_address) put(packet_evd(kEvdPageFault, *i.fault_address));
-  if (event) put(packet_cfe(kCfeIntr, *i.vector, was));
+  if (event) put(packet_cfe(kCfeIntr, *i.vector, was && !(ctl_ & kBranchEn)));
   if (was && ((ctl_ & kBranchEn) || event)) put_ip(IpPacket::kFup, i.from);
   if (was && !is) {
     pgd(to, context_en_);
