@@ -22,7 +22,7 @@ boot() {
   local limit=$1
   shift
   set +e
-  setsid nice -n 5 timeout --kill-after=5 "$limit" "$@" >"$out/console.txt" 2>"$out/emulator.txt" </dev/null &
+  setsid timeout --kill-after=5 "$limit" "$@" >"$out/console.txt" 2>"$out/emulator.txt" </dev/null &
   emulator=$!
   wait "$emulator"
   local status=$?
