@@ -35,6 +35,7 @@ inline constexpr uint64_t kDevArch = 0x47705a13;       // ETEv1.0
   X(kAuxCtl, trace_register(0x018), 0, 0)                                    \
   X(kEventCtl0, trace_register(0x020), 0, 0xff)                              \
   X(kEventCtl1, trace_register(0x024), 0, 0x1801)                            \
+  X(kResources, trace_register(0x028), 0, 0x1f1f)                            \
   X(kStallCtl, trace_register(0x02c), 0, 0)                                  \
   X(kTimestampCtl, trace_register(0x030), 0, 0xff)                           \
   X(kSyncPeriod, trace_register(0x034), 0, 0x1f)                             \
@@ -65,7 +66,7 @@ inline constexpr uint64_t kDevArch = 0x47705a13;       // ETEv1.0
   X(kIdr5, trace_register(0x1f4), idr::k5, 0)                                \
   X(kIdr6, trace_register(0x1f8), 0, 0)                                      \
   X(kIdr7, trace_register(0x1fc), 0, 0)                                      \
-  X(kOsLockStatus, trace_register(0x304), 0x18, 0) /* the PE's OS lock */    \
+  X(kOsLockStatus, trace_register(0x304), 0x10, 0) /* the PE's OS lock */    \
   X(kContextId0, trace_register(0x600), 0, 0xffff'ffff)                      \
   X(kContextIdCtl0, trace_register(0x680), 0, 0xf)                           \
   X(kVmidCtl0, trace_register(0x688), 0, 0)                                  \
