@@ -23,15 +23,15 @@ static_assert(sizeof(LogRecord) == 32);
 // instructions ran, the branch at their end included, but not where that branch led to: that is in the `output` of
 // the record after it. So a decoder that has the trace up to byte E can show exactly the records with output <= E
 // (and those without kLogLost). A mark has the position at its time.
-enum : uint32_t {
-  kLogException = 1,  // entered by an exception or interrupt
-  kLogStart = 2,      // tracing starts or restarts here
-  kLogNoBranch = 8,   // ended by an exception, interrupt, or the end of tracing; not by a branch
-  kLogUser = 16,      // user code
-  kLogAwaits = 32,    // ends with a branch whose outcome needs a packet
-  kLogCode32 = 64,    // 32-bit code
-  kLogLost = 128,     // executed, but its packets were lost: output stopped, or internal buffer overflow
-};
+constexpr uint32_t kLogException = 1;  // entered by an exception or interrupt
+constexpr uint32_t kLogStart = 2;      // tracing starts or restarts here
+constexpr uint32_t kLogNoBranch =
+    8;                             // ended by an exception, interrupt, or the end of tracing; not by a branch
+constexpr uint32_t kLogUser = 16;  // user code
+constexpr uint32_t kLogAwaits = 32;  // ends with a branch whose outcome needs a packet
+constexpr uint32_t kLogCode32 = 64;  // 32-bit code
+constexpr uint32_t kLogLost =
+    128;  // executed, but its packets were lost: output stopped, or internal buffer overflow
 
 constexpr uint32_t kLogMark = 0xffffffff;
 

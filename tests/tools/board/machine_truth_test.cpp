@@ -1,0 +1,256 @@
+// From a plugin's log to the truth of one recording: where the recording's trace lies in what the trace unit wrote,
+// which records it can show, and which kernel text changed.
+#include "tools/board/machine/machine_truth.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <stdexcept>
+
+#include "arch/arch.h"
+#include "tests/support/bytes.h"
+#include "tests/support/perf_data_writer.h"
+#include "tests/support/temp_dir.h"
+#include "tools/validate/truth.h"
+
+namespace asof::machine {
+namespace {
+
+using test::ByteSink;
+using test::TempDir;
+
+constexpr Addr kCode = 0xffffffff81000000, kUser = 0x401000;
+
+void put_psb(ByteSink& s, std::optional<uint64_t> tsc) {
+  for (int i = 0; i < 8; ++i) s.u8(2), s.u8(0x82);
+  if (!tsc) return;
+  s.u8(0x19);
+  for (unsigned i = 0; i < 7; ++i) s.u8(static_cast<uint8_t>(*tsc >> (8 * i)));
+}
+
+// Trace of `size` bytes with a PSB at each place; the time of a PSB is 1000 + its place.
+std::vector<uint8_t> trace(size_t size, const std::vector<size_t>& psbs, bool timed = true) {
+  ByteSink s;
+  for (const size_t at : psbs) {
+    while (s.size() < at) s.u8(0x06);  // TNT
+    put_psb(s, timed ? std::optional<uint64_t>(1000 + at) : std::nullopt);
+  }
+  while (s.size() < size) s.u8(0x06);
+  return s.bytes();
+}
+
+std::vector<SyncMark> marks_of(const std::vector<size_t>& psbs, bool timed = true) {
+  std::vector<SyncMark> out;
+  for (const size_t at : psbs) out.push_back({at, timed ? 1000 + at : 0});
+  return out;
+}
+
+const std::vector<size_t> kPsbs{0, 100, 250, 430};
+
+TEST(MachineWindows, AWholeTraceIsOneWindow) {
+  const auto bytes = trace(500, kPsbs);
+  const std::span<const uint8_t> all(bytes);
+  // The second piece begins within a PSB.
+  const std::vector<TracePiece> pieces{{0, 0, all.first(110)}, {0, 110, all.subspan(110)}};
+  const auto report = find_windows(pieces, {{0, marks_of(kPsbs)}}, true);
+  EXPECT_EQ(report.windows.at(0), (std::vector<Window>{{0, 500}}));
+  EXPECT_EQ(report.pieces, 2U);
+  EXPECT_EQ(report.unplaced, 0U);
+}
+
+TEST(MachineWindows, ASnapshotBeginsAtItsFirstPsb) {
+  const auto bytes = trace(500, kPsbs);
+  const std::span<const uint8_t> all(bytes);
+  // Two snapshots of a ring, whose offsets say nothing about the trace; the second overlaps the first.
+  const std::vector<TracePiece> pieces{{0, 7000, all.subspan(50, 250)}, {0, 7200, all.subspan(240, 200)}};
+  const auto report = find_windows(pieces, {{0, marks_of(kPsbs)}}, true);
+  // The second one ends within the PSB at 430.
+  EXPECT_EQ(report.windows.at(0), (std::vector<Window>{{100, 440}}));
+}
+
+TEST(MachineWindows, WhatTheRecordingLostIsBetweenWindows) {
+  const auto bytes = trace(500, kPsbs);
+  const std::span<const uint8_t> all(bytes);
+  const std::vector<TracePiece> pieces{{0, 0, all.first(90)}, {0, 300, all.subspan(240, 100)}};
+  const auto report = find_windows(pieces, {{0, marks_of(kPsbs)}}, true);
+  EXPECT_EQ(report.windows.at(0), (std::vector<Window>{{0, 90}, {250, 340}}));
+}
+
+TEST(MachineWindows, WithoutTimesTheDistancesOfSyncPointsPlaceAPiece) {
+  const auto bytes = trace(500, kPsbs, false);
+  const std::span<const uint8_t> all(bytes);
+  const std::vector<TracePiece> pieces{{0, 0, all.subspan(60, 440)}};
+  const auto report = find_windows(pieces, {{0, marks_of(kPsbs, false)}}, true);
+  EXPECT_EQ(report.windows.at(0), (std::vector<Window>{{100, 500}}));
+}
+
+TEST(MachineWindows, APieceOfAnyCpuIsPlacedByTime) {
+  const auto first = trace(300, {0, 100}), second = trace(300, {20, 220});
+  std::vector<uint8_t> both(first.begin(), first.begin() + 150);
+  both.insert(both.end(), second.begin() + 20, second.end());
+  const std::vector<TracePiece> pieces{{-1, 0, both}};
+  const auto report = find_windows(pieces, {{0, marks_of({0, 100})}, {1, marks_of({20, 220})}}, true);
+  EXPECT_EQ(report.windows.at(0), (std::vector<Window>{{0, 150}}));
+  EXPECT_EQ(report.windows.at(1), (std::vector<Window>{{20, 300}}));
+}
+
+TEST(MachineWindows, TraceOfAnotherMachineIsNotPlaced) {
+  const auto bytes = trace(500, kPsbs);
+  const std::vector<TracePiece> pieces{{0, 0, bytes}};
+  const auto report = find_windows(pieces, {{0, {{0, 5}, {90, 6}}}}, true);
+  EXPECT_EQ(report.unplaced, 1U);
+}
+
+// A log folder as a plugin writes it.
+class LogFolder {
+ public:
+  uint32_t code(Addr address, const std::vector<std::vector<uint8_t>>& insns) {
+    code_.u64(address), code_.u32(number_), code_.u32(static_cast<uint32_t>(insns.size()));
+    for (const auto& i : insns) code_.u8(static_cast<uint8_t>(i.size()));
+    for (const auto& i : insns) code_.raw(i);
+    return number_++;
+  }
+  void record(LogRecord r) {
+    cpu0_.u64(r.address), cpu0_.u32(r.code), cpu0_.u16(r.first), cpu0_.u16(r.count);
+    cpu0_.u32(r.output), cpu0_.u32(r.flags), cpu0_.u64(r.clock);
+  }
+  void sync(uint32_t output, uint64_t time) {
+    record({time, kLogMark, static_cast<uint16_t>(Mark::kSync), 0, output, 0, time});
+  }
+  const std::filesystem::path& write() {
+    test::write_bytes(dir_ / "code", code_.bytes());
+    test::write_bytes(dir_ / "cpu0.log", cpu0_.bytes());
+    return dir_.path();
+  }
+  std::filesystem::path to() const { return dir_.path(); }
+
+ private:
+  TempDir dir_;
+  ByteSink code_, cpu0_;
+  uint32_t number_ = 0;
+};
+
+const std::vector<uint8_t> kNop{0x90}, kNop5{0x0f, 0x1f, 0x44, 0, 0}, kJump5{0xe9, 0x10, 0, 0, 0}, kRet{0xc3};
+
+const auto kAllKnown = [](Addr, std::span<const uint8_t>) { return true; };
+
+std::vector<TruthRun> runs_of(const std::filesystem::path& folder) {
+  auto reader = TruthReader::open(truth_file(folder.string(), 0));
+  std::vector<TruthRun> runs;
+  if (!reader) return runs;
+  TruthRun run;
+  while (reader->next(run)) runs.push_back(run);
+  EXPECT_FALSE(reader->error());
+  return runs;
+}
+
+TEST(MachineTruth, HasWhatTheWindowCanShow) {
+  LogFolder log;
+  const uint32_t block = log.code(kCode, {kNop, kNop5, kRet}), user = log.code(kUser, {kNop, kRet});
+  log.record({kCode, block, 0, 3, 90, kLogStart, 5});  // before the first sync point of the window
+  log.sync(100, 10);
+  log.record({kCode + 1, block, 1, 2, 130, kLogException, 11});
+  log.record({0x7f0000001000, user, 0, 2, 150, kLogUser, 12});  // ran elsewhere than where it was translated
+  log.record({kCode, block, 0, 1, 150, kLogNoBranch | kLogAwaits, 13});
+  log.record({kCode, block, 0, 3, 151, 0, 14});  // known one byte too late
+  log.record({kCode, block, 0, 3, 152, kLogLost, 15});
+  const auto folder = log.write();
+  const CodeTable code(read_file(folder / "code"));
+  TimeConversion clock;
+  clock.zero = 1000;
+  const CpuTruth t = write_cpu_truth(folder, 0, code, {{100, 150}}, clock, folder, kAllKnown);
+  EXPECT_EQ(t.instructions, 5U);
+  EXPECT_EQ(t.user_instructions, 2U);
+  EXPECT_EQ(t.outside, 6U);
+  EXPECT_EQ(t.lost, 3U);
+  const auto runs = runs_of(folder);
+  ASSERT_EQ(runs.size(), 3U);
+  EXPECT_EQ(runs[0].ip, kCode + 1);
+  EXPECT_EQ(runs[0].bytes, 6U);
+  EXPECT_EQ(runs[0].count, 2U);
+  EXPECT_EQ(runs[0].flags, TruthRun::kByException | TruthRun::kTraceStart) << "nothing before it is known";
+  EXPECT_EQ(runs[0].time, 1011);
+  EXPECT_EQ(runs[1].ip, 0x7f0000001000U);
+  EXPECT_EQ(runs[2].flags, TruthRun::kEndsEarly);
+  uint64_t hash = 0;
+  for (const Addr ip : {kCode + 1, kCode + 6, Addr{0x7f0000001000}, Addr{0x7f0000001001}, kCode})
+    hash = hash * kHashFactor + ip;
+  EXPECT_EQ(t.hash, hash);
+}
+
+TEST(MachineTruth, SaysWhichCodeHasNoBytes) {
+  LogFolder log;
+  const uint32_t block = log.code(kCode, {kNop, kRet});
+  log.sync(0, 1);
+  for (const Addr a : {kCode, kUser, kUser}) log.record({a, block, 0, 2, 1, 0, 1});
+  const auto folder = log.write();
+  int asked = 0;
+  const CpuTruth t = write_cpu_truth(folder, 0, CodeTable(read_file(folder / "code")), {{0, 10}}, {}, folder,
+                                     [&](Addr a, std::span<const uint8_t> bytes) {
+                                       EXPECT_EQ(bytes.size(), 2U);
+                                       ++asked;
+                                       return a == kCode;
+                                     });
+  EXPECT_EQ(t.late, 4U);
+  EXPECT_EQ(asked, 2);
+  const auto runs = runs_of(folder);
+  ASSERT_EQ(runs.size(), 3U);
+  EXPECT_EQ(runs[0].flags & TruthRun::kLateText, 0U);
+  EXPECT_EQ(runs[2].flags & TruthRun::kLateText, TruthRun::kLateText);
+}
+
+TEST(MachineTruth, PositionsGoOnPast32Bits) {
+  LogFolder log;
+  const uint32_t block = log.code(kCode, {kNop});
+  for (uint64_t position = 0x70000000; position < 0x130000000; position += 0x10000000) {
+    log.sync(static_cast<uint32_t>(position), 1);
+    log.record({kCode, block, 0, 1, static_cast<uint32_t>(position + 8), 0, 1});
+  }
+  const auto folder = log.write();
+  const CpuTruth t =
+      write_cpu_truth(folder, 0, CodeTable(read_file(folder / "code")),
+                      {{0x100000000, 0x100000010}, {0x120000000, 0x120000010}}, {}, folder, kAllKnown);
+  EXPECT_EQ(t.instructions, 2U);
+  EXPECT_EQ(t.outside, 10U);
+}
+
+TEST(MachineTruth, DamagedLogsAreNamed) {
+  LogFolder log;
+  log.code(kCode, {kNop, kRet});
+  log.sync(0, 1);
+  log.record({kCode, 0, 1, 2, 10, 0, 1});  // the block has one more instruction only
+  const auto folder = log.write();
+  const CodeTable code(read_file(folder / "code"));
+  EXPECT_THROW(write_cpu_truth(folder, 0, code, {{0, 100}}, {}, folder, kAllKnown), std::runtime_error);
+  auto bytes = read_file(folder / "code");
+  bytes.pop_back();
+  EXPECT_THROW(CodeTable{bytes}, std::runtime_error);
+  EXPECT_THROW(CpuLog(folder / "cpu7.log"), std::runtime_error);
+}
+
+TEST(MachinePokes, AreWhereTranslatedTextDiffers) {
+  LogFolder log;
+  const uint32_t before = log.code(kCode, {kNop, kNop5, kRet});
+  log.code(kUser, {kNop, kRet});
+  log.code(kUser, {kRet});  // user code: another process
+  const uint32_t after = log.code(kCode + 1, {kJump5});
+  log.code(kCode + 1, {kNop5});  // never traced
+  log.record({kCode, before, 0, 3, 1, 0, 5});
+  log.record({kCode + 1, after, 0, 1, 2, 0, 9});
+  log.record({kCode + 1, after, 0, 1, 3, 0, 12});
+  const auto folder = log.write();
+  TimeConversion clock;
+  clock.zero = 1000;
+  const auto pokes = find_pokes(folder, {0}, CodeTable(read_file(folder / "code")), clock);
+  ASSERT_EQ(pokes.size(), 2U);
+  EXPECT_EQ(pokes[0].address, kCode + 1);
+  EXPECT_EQ(pokes[0].before, (std::vector<uint8_t>{0x0f, 0x1f, 0x44}));
+  EXPECT_EQ(pokes[0].after, (std::vector<uint8_t>{0xe9, 0x10, 0}));
+  EXPECT_EQ(pokes[0].time, 1009);
+  EXPECT_EQ(pokes[0].cpu, 0);
+  EXPECT_EQ(pokes[1].after, pokes[0].before) << "the zeros of the operand did not change";
+  EXPECT_EQ(pokes[1].time, kTimeMin) << "the new bytes were not traced";
+}
+
+}  // namespace
+}  // namespace asof::machine

@@ -1,0 +1,46 @@
+// CpuLog: the truth of one CPU, in the format of log_format.h. A record is written when it is known how many bytes of
+// trace show it, or that none do.
+#pragma once
+#include <cstdint>
+#include <cstdio>
+#include <deque>
+#include <memory>
+#include <string>
+
+#include "tools/board/machine/log_format.h"
+#include "tools/board/pt_plugin/unit.h"
+
+namespace asof::machine {
+
+class CpuLog {
+ public:
+  explicit CpuLog(const std::string& path);  // ends the process if it cannot be created
+
+  // Instructions that retired; `output` is filled in later. Known once as many outcomes as expect() counted are told.
+  void block(const LogRecord& record) { held_.push_back({record, expected_}); }
+  void expect() { ++expected_; }  // what follows needs one more outcome
+  void settle(const TraceUnit::Told& told);
+  // What is held was lost. Outcomes are counted on from `told`.
+  void lose(const TraceUnit::Told& told);
+  size_t held() const { return held_.size(); }
+  void mark(Mark kind, uint64_t address, uint64_t output, uint64_t clock);
+  uint64_t records() const { return records_; }
+  void close() { file_.reset(); }
+
+ private:
+  struct Held {
+    LogRecord record;
+    uint64_t needs;
+  };
+  struct Close {
+    void operator()(FILE* f) const { std::fclose(f); }
+  };
+  void write(const LogRecord& record);
+
+  std::unique_ptr<FILE, Close> file_;
+  std::deque<Held> held_;
+  uint64_t expected_ = 0, records_ = 0;
+  uint64_t known_at_ = 0;  // position of the last outcome told
+};
+
+}  // namespace asof::machine

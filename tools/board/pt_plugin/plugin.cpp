@@ -1,0 +1,163 @@
+// pt_plugin: gives the CPUs of an x86-64 machine that stock QEMU emulates (TCG, -icount shift=0) Intel PT.
+//
+// The guest finds it in CPUID, programs it through its MSRs, and gets packets in its memory and an NMI when a region
+// that asks for one is full. What executed goes into a log, apart from the packets (log_format.h).
+//
+// Options: ram=FILE (the guest's memory: memory-backend-file, share=on, below 2 GiB), out=DIRECTORY (the log),
+// buffer=BYTES,drain=BYTES (an internal buffer that overflows: its size, and the bytes that leave it in 1,000 ticks of
+// the TSC; without it, it never does), verbose=1 (accesses to MSRs on stderr).
+#include "tools/board/pt_plugin/plugin.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <string_view>
+
+// Not of the plugin interface, but exported by the program because it has modules.
+extern "C" {
+struct CPUState;
+void async_run_on_cpu(CPUState*, void (*)(CPUState*, void*), void*);
+CPUState* qemu_get_cpu(int);
+}
+
+namespace asof::machine {
+
+Plugin* plugin;
+
+namespace {
+
+void on_exit(void*) { plugin->finish(); }
+void on_reset(void*) { plugin->register_all(); }
+
+// The interrupt of a full region: a message to the CPU's APIC, delivered as NMI, as the kernel sets LVTPC.
+void send_nmi(CPUState*, void* data) {
+  static GByteArray* message = g_byte_array_new();
+  const uint32_t nmi = 4 << 8;
+  g_byte_array_set_size(message, sizeof nmi);
+  std::memcpy(message->data, &nmi, sizeof nmi);
+  const uint64_t apic = 0xfee00000 | reinterpret_cast<uintptr_t>(data) << 12;
+  if (qemu_plugin_write_memory_hwaddr(apic, message) != 0) die("cannot send an NMI");
+}
+
+std::span<uint8_t> map_ram(const std::string& path) {
+  const int fd = open(path.c_str(), O_RDWR);
+  struct stat st {};
+  if (fd < 0 || fstat(fd, &st) != 0) die("cannot open the guest's memory");
+  const auto size = static_cast<size_t>(st.st_size);
+  void* at = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  if (at == MAP_FAILED) die("cannot map the guest's memory");
+  return {static_cast<uint8_t*>(at), size};
+}
+
+Options parse(int argc, char** argv) {
+  Options o;
+  for (int i = 0; i < argc; ++i) {
+    const std::string_view a = argv[i];
+    const auto value = [&] { return argv[i] + a.find('=') + 1; };
+    if (a.starts_with("ram=")) o.ram = value();
+    if (a.starts_with("out=")) o.out = value();
+    if (a.starts_with("buffer="))
+      o.unit.buffer_bytes = static_cast<uint32_t>(std::strtoul(value(), nullptr, 0));
+    if (a.starts_with("drain=")) o.unit.drain = static_cast<uint32_t>(std::strtoul(value(), nullptr, 0));
+    if (a == "verbose=1") o.verbose = true;
+  }
+  return o;
+}
+
+}  // namespace
+
+Plugin::Plugin(qemu_plugin_id_t id, Options options, std::span<uint8_t> ram, unsigned cpus)
+    : code(options.out + "/code"),
+      id_(id),
+      options_(std::move(options)),
+      scores_(qemu_plugin_scoreboard_new(sizeof(Score))) {
+  for (unsigned i = 0; i < cpus; ++i) cpus_.push_back(std::make_unique<Cpu>(i, options_, ram));
+  score_.resize(cpus);
+}
+
+// Entries move when a CPU is added.
+void Plugin::find_scores() {
+  for (unsigned i = 0; i < cpus(); ++i)
+    score_[i] = static_cast<Score*>(qemu_plugin_scoreboard_find(scores_, i));
+}
+
+uint64_t Plugin::count() const {
+  uint64_t n = 0;
+  for (const Score* s : score_) n += s->begun;
+  return n;
+}
+
+void Plugin::after(Cpu& c) {
+  Score& s = score_of(c.index);
+  s.tracing = c.unit.tracing();
+  s.events = c.unit.tracing() && (c.unit.ctl() & kEventEn);
+  if (!c.output.take_interrupt()) return;
+  c.log.mark(Mark::kRegion, 0, c.output.written(), c.unit.now());
+  c.msrs.set_topa_interrupt();
+  // With -icount, translated code must not raise interrupts: the emulator does it after this block.
+  async_run_on_cpu(qemu_get_cpu(static_cast<int>(c.index)), send_nmi,
+                   reinterpret_cast<void*>(uintptr_t{c.index}));
+}
+
+// All code is translated again, with callbacks for each block.
+void Plugin::start_following() {
+  if (following_) return;
+  following_ = true;
+  qemu_plugin_reset(id_, on_reset, nullptr);
+}
+
+void Plugin::register_all() {
+  qemu_plugin_register_vcpu_tb_trans_cb(id_, on_translate, nullptr);
+  qemu_plugin_register_vcpu_discon_cb(id_, QEMU_PLUGIN_DISCON_ALL, on_discontinuity, nullptr);
+  qemu_plugin_register_atexit_cb(id_, on_exit, nullptr);
+}
+
+void Plugin::finish() {
+  FILE* f = std::fopen((options_.out + "/plugin.json").c_str(), "w");
+  if (f == nullptr) die("cannot write plugin.json");
+  std::fprintf(f, "{\"tsc_hz\": 1000000000, \"icount\": true, \"cpus\": [");
+  const char* separator = "";
+  for (const auto& c : cpus_) {
+    std::fprintf(f,
+                 "%s\n  {\"trace_bytes\": %llu, \"lost_bytes\": %llu, \"overflows\": %llu, \"psb\": %llu, "
+                 "\"records\": %llu, \"unexplained\": %llu}",
+                 separator, static_cast<unsigned long long>(c->output.written()),
+                 static_cast<unsigned long long>(c->output.lost()),
+                 static_cast<unsigned long long>(c->unit.overflows()),
+                 static_cast<unsigned long long>(c->unit.syncs()),
+                 static_cast<unsigned long long>(c->log.records()),
+                 static_cast<unsigned long long>(c->follower.unexplained()));
+    separator = ",";
+    c->log.close();
+  }
+  std::fprintf(f, "]}\n");
+  std::fclose(f);
+  code.close();
+}
+
+}  // namespace asof::machine
+
+extern "C" {
+
+ASOF_PLUGIN_EXPORT int qemu_plugin_version = 7;
+
+ASOF_PLUGIN_EXPORT int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t* info, int argc,
+                                           char** argv) {
+  using namespace asof::machine;
+  Options options = parse(argc, argv);
+  if (options.ram.empty() || options.out.empty() || std::strcmp(info->target_name, "x86_64") != 0 ||
+      !info->system_emulation) {
+    std::fprintf(stderr, "pt plugin: needs ram=, out= and an x86-64 machine\n");
+    return -1;
+  }
+  const std::span<uint8_t> ram = map_ram(options.ram);
+  plugin = new Plugin(id, std::move(options), ram, static_cast<unsigned>(info->system.max_vcpus));
+  qemu_plugin_register_vcpu_init_cb(id, on_vcpu, nullptr);
+  plugin->register_all();
+  return 0;
+}
+
+}  // extern "C"

@@ -1,0 +1,191 @@
+#include "tools/board/pt_plugin/unit.h"
+
+namespace asof::machine {
+
+namespace {
+
+// "Control Flow Event (CFE) Packet" and "Event Data (EVD) Packet": types
+enum : uint8_t { kCfeIntr = 1, kCfeIret = 2, kEvdPageFault = 0 };
+
+}  // namespace
+
+void TraceUnit::boundary(const Place& here, uint64_t tsc) {
+  if (!trigger_) return;
+  advance(tsc);
+  if (loss_ == Loss::kOverflow) end_overflow(here);
+  // "PSB Packet": each time PacketByteCnt crosses the threshold
+  if (emitting() && psb_bytes_ >= uint64_t{2048} << (ctl_ >> 24 & 15)) psb(here);
+}
+
+void TraceUnit::branch(const Branch& b, const Place& to, uint64_t tsc) {
+  if (!trigger_) return;
+  advance(tsc);
+  const bool taken = b.flow != Flow::kCond || to.ip != b.after;
+  if (taken) {
+    context_en_ = context(to);
+    filter_en_ = filter(to.ip);
+  }
+  const bool was = packet_en_;
+  const bool stop = taken && context_en_ && in_range(2, to.ip);
+  const bool is = context_en_ && filter_en_ && !stop;
+  // "CFE packet": IRET, when it completes; the FUP is the IRET's own address.
+  if (b.flow == Flow::kIret && was && (ctl_ & kEventEn)) {
+    put(packet_cfe(kCfeIret, 0, true));
+    put_ip(IpPacket::kFup, b.ip);
+  }
+  if (was && !is) {
+    pgd(to, context_en_);
+  } else if (!was && is) {
+    pge(to);
+  } else if (was && (ctl_ & kBranchEn)) {
+    switch (b.flow) {
+      case Flow::kCond:
+        outcome(taken);
+        break;
+      case Flow::kJump:
+        break;
+      case Flow::kCall:
+        // A call to the next instruction only reads the program counter and is not matched with a return.
+        if (to.ip != b.after) push(b.after);
+        break;
+      case Flow::kCallIndirect:
+        push(b.after);
+        indirect(IpPacket::kTip, to.ip);
+        break;
+      case Flow::kRet:
+        if (returns_to(to.ip)) {
+          outcome(true);
+        } else {
+          indirect(IpPacket::kTip, to.ip);
+        }
+        break;
+      default:
+        mode_if_changed(to);
+        indirect(IpPacket::kTip, to.ip);
+        break;
+    }
+  }
+  if (stop) trace_stop();
+}
+
+// Cases 5a to 5f of the table: PIP needs ContextEn and OS, not FilterEn.
+void TraceUnit::mov_cr3(uint64_t cr3, const Place& next, uint64_t tsc) {
+  cr3_ = cr3;
+  if (!trigger_) return;
+  advance(tsc);
+  context_en_ = context(next);
+  if (context_en_ && (ctl_ & kOs)) {
+    if (loss_ == Loss::kOverflow) overflow_cr3_ = true;
+    put(packet_pip(cr3));
+  }
+  const bool stop = context_en_ && in_range(2, next.ip);
+  const bool is = context_en_ && filter_en_ && !stop;
+  if (packet_en_ && !is) {
+    pgd(next, context_en_);
+  } else if (!packet_en_ && is) {
+    pge(next);
+  }
+  if (stop) trace_stop();
+}
+
+// Cases 11 to 13. With EventEn a CFE binds to the same FUP; a page fault's EVD precedes it.
+void TraceUnit::interrupt(const Interruption& i, const Place& to, uint64_t tsc) {
+  if (!trigger_) return;
+  advance(tsc);
+  const bool was = packet_en_, was_context = context_en_;
+  context_en_ = context(to);
+  filter_en_ = filter(to.ip);
+  const bool stop = context_en_ && in_range(2, to.ip);
+  const bool is = context_en_ && filter_en_ && !stop;
+  const bool event = (ctl_ & kEventEn) && i.vector && (was_context || context_en_);
+  if (event && was_context && i.fault_address) put(packet_evd(kEvdPageFault, *i.fault_address));
+  if (event) put(packet_cfe(kCfeIntr, *i.vector, was));
+  if (was && ((ctl_ & kBranchEn) || event)) put_ip(IpPacket::kFup, i.from);
+  if (was && !is) {
+    pgd(to, context_en_);
+  } else if (!was && is) {
+    pge(to);
+  } else if (was && (ctl_ & kBranchEn)) {
+    mode_if_changed(to);
+    indirect(IpPacket::kTip, to.ip);
+  }
+  if (stop) trace_stop();
+}
+
+// "PTW Packet": TriggerEn, ContextEn, FilterEn, PTWEn
+void TraceUnit::ptwrite(uint64_t ip, uint64_t value, bool eight_bytes, uint64_t tsc) {
+  if (!packet_en_ || !(ctl_ & kPtwEn)) return;
+  advance(tsc);
+  put(packet_ptw(value, eight_bytes, ctl_ & kFupOnPtw));
+  if (ctl_ & kFupOnPtw) put_ip(IpPacket::kFup, ip);
+}
+
+// "MODE.Exec Packet": with EventEn it has RFLAGS.IF, and follows its changes outside of transfers with a FUP.
+void TraceUnit::interrupt_flag(const Place& next, uint64_t tsc) {
+  if (!packet_en_ || !(ctl_ & kEventEn) || !mode_) return;
+  const Packet mode = packet_mode_exec(next.exec, next.interrupts);
+  if (mode.bytes == mode_->bytes) return;
+  advance(tsc);
+  put(mode);
+  put_ip(IpPacket::kFup, next.ip);
+  if (emitting()) mode_ = mode;
+}
+
+// "MWAIT", "PWRE", "EXSTOP": one FUP for all, with the address of the instruction that went to sleep. Both lead to C1,
+// whose MWAIT encoding is 0.
+void TraceUnit::sleep(Sleep how, uint64_t ip, uint32_t hints, uint32_t extensions, uint64_t tsc) {
+  if (!trigger_) return;
+  advance(tsc);
+  slept_at_ = tsc;
+  if (!(ctl_ & kPwrEvtEn)) return;
+  if (how == Sleep::kMwait && context_en_) put(packet_mwait(hints, extensions));
+  put(packet_pwre(0, 0));
+  put(packet_exstop(context_en_));
+  if (context_en_) put_ip(IpPacket::kFup, ip);
+}
+
+void TraceUnit::outcome(bool taken) {
+  // "TNT Disable": neither conditional branches nor compressed returns are told.
+  if (!emitting()) return;
+  if (ctl_ & kDisTnt) return tell(1);
+  if (tnt_count_ == 0) tnt_tsc_ = now_;
+  tnt_ = tnt_ << 1 | (taken ? 1 : 0);
+  if (++tnt_count_ == 6) flush_tnt();
+}
+
+void TraceUnit::indirect(IpPacket kind, uint64_t ip) {
+  const uint64_t before = output_.written();
+  put_ip(kind, ip);
+  if (emitting() && output_.written() != before) tell(1);
+}
+
+void TraceUnit::tell(unsigned outcomes) {
+  told_.count += outcomes;
+  told_.at = output_.written();
+}
+
+// "MODE.Exec": if the mode has changed since the last one, or there was none since PSB.
+void TraceUnit::mode_if_changed(const Place& to) {
+  const Packet mode = packet_mode_exec(to.exec, (ctl_ & kEventEn) && to.interrupts);
+  if (mode_ && mode_->bytes == mode.bytes) return;
+  put(mode);
+  if (emitting()) mode_ = mode;
+}
+
+void TraceUnit::push(uint64_t address) {
+  returns_[return_top_++ % kReturns] = address;
+  if (return_count_ < kReturns) ++return_count_;
+}
+
+// "Indirect Transfer Compression for Returns": also after PSB and OVF the decoder knows no calls.
+bool TraceUnit::returns_to(uint64_t target) {
+  if ((ctl_ & kDisRetC) || return_count_ == 0 || returns_[(return_top_ - 1) % kReturns] != target) {
+    return_count_ = 0;
+    return false;
+  }
+  --return_top_;
+  --return_count_;
+  return true;
+}
+
+}  // namespace asof::machine
