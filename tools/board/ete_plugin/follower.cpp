@@ -7,7 +7,9 @@ using machine::Mark;
 Follower::Follower(CpuLog log, File trace, TraceBuffer::Translate translate, std::function<void()> interrupt)
     : log_(std::move(log)),
       buffer_(registers_, std::move(translate), std::move(interrupt)),
-      unit_(registers_, [this](std::span<const uint8_t> bytes) { return write_trace(bytes); }),
+      unit_(
+          registers_, [this](std::span<const uint8_t> bytes) { return write_trace(bytes); },
+          [this] { log_.mark(Mark::kSync, 0, buffer_.accepted(), 0); }),
       trace_(std::move(trace)) {}
 
 bool Follower::write_trace(std::span<const uint8_t> bytes) {

@@ -46,12 +46,11 @@ void CpuLog::instruction(uint64_t address, uint32_t code, uint16_t index, uint32
 }
 
 void CpuLog::end(uint64_t element, uint32_t flags) {
-  if (is_open_) {
-    open_.flags |= flags;
-    waiting_.push_back({open_, element});
-    is_open_ = false;
-  }
   for (auto w = waiting_.rbegin(); w != waiting_.rend() && w->element == kUnknown; ++w) w->element = element;
+  if (!is_open_) return;
+  open_.flags |= flags;
+  waiting_.push_back({open_, element});
+  is_open_ = false;
 }
 
 void CpuLog::release(uint64_t written_elements, uint64_t output, bool lost) {

@@ -114,7 +114,9 @@ Cpu& current() {
 // Instructions begun by all CPUs. A block is counted when it is entered.
 uint64_t count_at(const Instruction& i) { return machine->executed - i.remaining; }
 
+// Nothing is counted while nothing is followed.
 Clock clock_at(uint64_t count) {
+  if (!machine->full) return {machine->last_clock, false};
   uint64_t now = count + machine->offset;
   if (now < machine->last_clock) now = machine->last_clock;
   machine->last_clock = now;

@@ -15,9 +15,10 @@ constexpr unsigned exception_level(uint64_t ip) { return ip >> 63 != 0 ? 1 : 0; 
 
 }  // namespace
 
-TraceUnit::TraceUnit(const Registers& registers, Output output)
+TraceUnit::TraceUnit(const Registers& registers, Output output, OnSync on_sync)
     : registers_(registers),
       output_(std::move(output)),
+      on_sync_(std::move(on_sync)),
       writer_(test::EtmWriter::Options{.keep_places = false}) {}
 
 // ---- which instructions are traced ---------------------------------------------------------------------------------
@@ -97,6 +98,7 @@ test::EtmContext TraceUnit::context(uint64_t ip) const {
 void TraceUnit::sync(std::optional<uint64_t> time) {
   write_target();
   drain();
+  on_sync_();
   writer_.async();
   test::EtmTraceInfo info{.info = config_ & kCycles ? 1 : 0};
   if (config_ & kCycles) info.cycle_threshold = static_cast<uint32_t>(registers_[Register::kCycleCtl]);

@@ -19,7 +19,10 @@ class TraceUnit {
   // Takes bytes towards the trace buffer. False: they were lost, all or some.
   using Output = std::function<bool(std::span<const uint8_t>)>;
 
-  TraceUnit(const Registers& registers, Output output);
+  // Told before the bytes of an A-Sync are given to the output.
+  using OnSync = std::function<void()>;
+
+  TraceUnit(const Registers& registers, Output output, OnSync on_sync);
 
   bool enabled() const { return enabled_; }
   bool tracing() const { return on_; }  // ViewInst active and not prohibited for the current instruction
@@ -70,6 +73,7 @@ class TraceUnit {
 
   const Registers& registers_;
   Output output_;
+  OnSync on_sync_;
   test::EtmWriter writer_;
   std::vector<uint64_t> returns_;
   std::optional<Target> target_;
