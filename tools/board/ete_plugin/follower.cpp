@@ -88,6 +88,8 @@ bool Follower::write(Register r, uint64_t value, Clock clock) {
     settle();
     log_.lose_rest(buffer_.accepted());
     log_.mark(Mark::kOff, 0, buffer_.accepted(), clock.now);
+    log_.flush();
+    std::fflush(trace_.get());
     pending_ = nullptr;
   } else if (r == Register::kBufferLimit || r == Register::kBufferStatus) {
     // Trace that a running unit produced while nothing took it is lost: D6.3 "Trace Buffer Unit: trace is rejected".

@@ -120,6 +120,7 @@ void TraceUnit::start(uint64_t ip, std::optional<uint64_t> time) {
   writer_.address_with_context(ip, context(ip));
   new_context_ = false;
   on_ = true;
+  drain();
 }
 
 void TraceUnit::stop() {
