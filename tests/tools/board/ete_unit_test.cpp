@@ -99,9 +99,8 @@ TEST_F(EteUnit, TrfcrTakesEffectWithIsb) {
 
 TEST_F(EteUnit, LossIsToldBeforeTheNextSynchronization) {
   unit_.enable();
-  unit_.stand(0x400000, {});
   accept_ = false;
-  unit_.flush();
+  unit_.stand(0x400000, {});
   EXPECT_TRUE(unit_.lost());
   accept_ = true;
   unit_.begin_after_loss();
