@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 namespace asof::test {
@@ -143,6 +144,8 @@ class EtmWriter {
 
   uint64_t offset() const { return bytes_.size(); }  // without collected atoms
   size_t pending_atoms() const { return atoms_.size(); }
+  // Hands over what has been written; offset() begins at zero again.
+  std::vector<uint8_t> take() { return std::exchange(bytes_, {}); }
   const std::vector<uint8_t>& bytes() const { return bytes_; }
   std::span<const EtmPacket> packets() const { return packets_; }
 

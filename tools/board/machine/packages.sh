@@ -13,6 +13,7 @@ usage: packages.sh [--store DIRECTORY] TARGET...
 Unpacks packages of Debian's archive below DIRECTORY (default build/machine). A target that is there costs nothing.
   qemu                         QEMU 11.1 for x86-64 and arm64 (trixie-backports)            -> qemu/
   6.1 6.12 7.3                 kernel, modules, perf and its libraries, busybox (amd64)     -> root-6.1/ ...
+  dtc                          the device tree compiler's tools                            -> dtc/
   6.1-arm64 6.12-arm64 7.3-arm64   the same for arm64                                       -> root-6.1-arm64/ ...
 USAGE
 }
@@ -141,17 +142,19 @@ make_target() {
   [ "$target" = "$version" ] || architecture=arm64
   case $version in
   6.1) suites=bookworm ;;
-  6.12) suites=trixie ;;
+  6.12 | dtc) suites=trixie ;;
   7.3 | qemu) suites='trixie trixie-backports' ;;
   *) usage >&2; fail "there is no target $target" ;;
   esac
   local name=root-$target
-  [ "$target" != qemu ] || name=qemu
+  [[ $target != qemu && $target != dtc ]] || name=$target
   [ -e "$store/$name/PACKAGES" ] && return
   printf 'packages.sh: %s\n' "$target" >&2
   use_apt "$suites" "$architecture"
   if [ "$target" = qemu ]; then
     download install qemu-system-x86 qemu-system-arm seabios
+  elif [ "$target" = dtc ]; then
+    download install device-tree-compiler
   else
     packages=$(kernel_packages "$architecture")
     [ -n "$packages" ] || fail "apt knows no kernel in $suites for $architecture"

@@ -1,0 +1,150 @@
+// The trace unit and the trace buffer that tools/board/ete_plugin gives an emulated CPU.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <memory>
+
+#include "tools/board/ete_plugin/follower.h"
+
+namespace asof::ete {
+namespace {
+
+constexpr uint64_t kUserOnly = 1 | 1 << 9 | 1 << 21;  // TRCVICTLR: always, EXLEVEL_NS EL1 excluded
+constexpr uint64_t kBuffer = 0xffff'8000'0000'0000;
+constexpr std::array<uint8_t, 12> kAsync{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x80};
+
+class EteUnit : public ::testing::Test {
+ protected:
+  EteUnit()
+      : unit_(
+            registers_,
+            [this](std::span<const uint8_t> b) {
+              bytes_.insert(bytes_.end(), b.begin(), b.end());
+              return accept_;
+            },
+            [this] { ++syncs_; }) {
+    registers_.write(Register::kTrfcr, 3);
+    registers_.write(Register::kViewInst, kUserOnly);
+  }
+  std::vector<uint8_t> rest() const { return {bytes_.begin() + kStart, bytes_.end()}; }
+
+  static constexpr size_t kStart = 12 + 3 + 1 + 10;  // A-Sync, Trace Info, Trace On, address with context
+  Registers registers_;
+  std::vector<uint8_t> bytes_;
+  unsigned syncs_ = 0;
+  bool accept_ = true;
+  TraceUnit unit_;
+};
+
+TEST_F(EteUnit, BeginsWithSynchronization) {
+  unit_.enable();
+  unit_.stand(0x400000, {});
+  unit_.flush();
+  ASSERT_EQ(bytes_.size(), kStart);
+  EXPECT_TRUE(std::equal(kAsync.begin(), kAsync.end(), bytes_.begin()));
+  EXPECT_EQ(bytes_[12], 0x01);  // Trace Info
+  EXPECT_EQ(bytes_[15], 0x04);  // Trace On
+  EXPECT_EQ(bytes_[16], 0x85);  // 64-bit address with context
+  EXPECT_EQ(syncs_, 1U);
+}
+
+TEST_F(EteUnit, WritesAtomsAndTargets) {
+  unit_.enable();
+  unit_.stand(0x400000, {});
+  unit_.retire(Kind::kConditional, 0x400000, 0x400004, 1, {});
+  unit_.retire(Kind::kDirect, 0x400004, 0x400100, 2, {});
+  unit_.retire(Kind::kIndirect, 0x400100, 0x400200, 3, {});
+  unit_.flush();
+  // N, E, E as one packet of format 3; then the low bits of the target.
+  EXPECT_EQ(rest(), (std::vector<uint8_t>{0xfe, 0x95, 0x80, 0x01}));
+  EXPECT_EQ(unit_.made(), 3U);
+  EXPECT_EQ(unit_.written(), 3U);
+}
+
+TEST_F(EteUnit, ReturnStackReplacesTheTarget) {
+  registers_.write(Register::kConfig, 1 << 12);
+  unit_.enable();
+  unit_.stand(0x400000, {});
+  unit_.retire(Kind::kCall, 0x400000, 0x400100, 1, {});
+  unit_.retire(Kind::kReturn, 0x400100, 0x400004, 2, {});
+  unit_.flush();
+  EXPECT_EQ(rest(), (std::vector<uint8_t>{0xdb}));  // E, E
+}
+
+TEST_F(EteUnit, AnExceptionToFilteredCodeEndsTheTrace) {
+  unit_.enable();
+  unit_.stand(0x400000, {});
+  unit_.exception(2, 0x400004, 0xffff'8000'8001'0400, 1, {});
+  EXPECT_FALSE(unit_.tracing());
+  unit_.stand(0xffff'8000'8001'0400, {});
+  EXPECT_FALSE(unit_.tracing());
+  unit_.flush();
+  // Exception, call, return address: short address packet of one byte.
+  EXPECT_EQ(rest(), (std::vector<uint8_t>{0x06, 0x05, 0x95, 0x01}));
+}
+
+TEST_F(EteUnit, TrfcrTakesEffectWithIsb) {
+  registers_.write(Register::kViewInst, 1 | 1 << 9);
+  unit_.enable();
+  constexpr uint64_t kAt = 0xffff'8000'8000'0000;
+  unit_.stand(kAt, {});
+  registers_.write(Register::kTrfcr, 0);
+  unit_.retire(Kind::kStraight, kAt, kAt + 4, 1, {});
+  EXPECT_TRUE(unit_.tracing());
+  unit_.retire(Kind::kIsb, kAt + 4, kAt + 8, 2, {});
+  EXPECT_FALSE(unit_.tracing());
+  unit_.flush();
+  EXPECT_EQ(rest(), (std::vector<uint8_t>{0xf7}));
+}
+
+TEST_F(EteUnit, LossIsToldBeforeTheNextSynchronization) {
+  unit_.enable();
+  accept_ = false;
+  unit_.stand(0x400000, {});
+  EXPECT_TRUE(unit_.lost());
+  accept_ = true;
+  unit_.begin_after_loss();
+  bytes_.clear();
+  unit_.stand(0x400010, {});
+  unit_.flush();
+  ASSERT_EQ(bytes_.size(), 2 + kStart);
+  EXPECT_EQ(bytes_[1], 0x05);  // Overflow
+}
+
+TEST(EteBuffer, FillModeStopsAtTheLimit) {
+  Registers registers;
+  std::array<uint8_t, 4096> page{};
+  unsigned interrupts = 0;
+  TraceBuffer buffer(
+      registers, [&](uint64_t) { return page.data(); }, [&] { ++interrupts; });
+  registers.write(Register::kBufferBase, kBuffer);
+  registers.write(Register::kBufferPointer, kBuffer + 4000);
+  registers.write(Register::kBufferLimit, (kBuffer + 4096) | 1);
+  EXPECT_TRUE(buffer.update());
+  const std::vector<uint8_t> bytes(100, 0x5a);
+  EXPECT_FALSE(buffer.write(bytes));
+  EXPECT_EQ(buffer.accepted(), 96U);
+  EXPECT_EQ(interrupts, 1U);
+  EXPECT_FALSE(buffer.running());
+  EXPECT_EQ(registers[Register::kBufferPointer], kBuffer);
+  EXPECT_EQ(registers[Register::kBufferStatus], 1U << 22 | 1U << 20 | 1U << 17 | 1U);  // IRQ, WRAP, S, filled
+  EXPECT_EQ(page[4095], 0x5a);
+  registers.write(Register::kBufferStatus, 0);
+  EXPECT_TRUE(buffer.update());
+}
+
+TEST(EteRegisters, AreFoundByNumber) {
+  EXPECT_EQ(register_of(system_register(2, 1, 0, 1, 0)), Register::kPrgCtl);
+  EXPECT_EQ(register_of(system_register(2, 1, 7, 15, 6)), Register::kDevArch);
+  EXPECT_EQ(register_of(system_register(3, 0, 4, 6, 0)), Register::kNone);  // ICC_PMR_EL1
+  Registers r;
+  r.write(Register::kClaimSet, 2);
+  EXPECT_EQ(r.read(Register::kClaimClear), 2U);
+  r.write(Register::kClaimClear, 2);
+  EXPECT_EQ(r.read(Register::kClaimClear), 0U);
+  r.write(Register::kIdr0, ~0ull);
+  EXPECT_EQ(r.read(Register::kIdr0), idr::k0);
+}
+
+}  // namespace
+}  // namespace asof::ete

@@ -1,0 +1,89 @@
+// The Embedded Trace Extension of one CPU: given what executes, it decides which packets result. Arm IHI 0064 (ETM
+// architecture) and DDI 0487, part D "The Embedded Trace Extension"; the sections stand beside the rules in
+// trace_unit.cpp. Knows nothing of QEMU. Not modelled: Secure and Realm state, EL2, AArch32, transactions, VMIDs,
+// speculation (TRCIDR8 is 0), Q elements, events, single-shot comparators, the sequencer, data breaks.
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "tests/support/etm_writer.h"
+#include "tools/board/ete_plugin/registers.h"
+
+namespace asof::ete {
+
+class TraceUnit {
+ public:
+  // Takes bytes towards the trace buffer. False: they were lost, all or some.
+  using Output = std::function<bool(std::span<const uint8_t>)>;
+
+  // Told before the bytes of an A-Sync are given to the output.
+  using OnSync = std::function<void()>;
+
+  TraceUnit(const Registers& registers, Output output, OnSync on_sync);
+
+  bool enabled() const { return enabled_; }
+  bool tracing() const { return on_; }  // ViewInst active and not prohibited for the current instruction
+  void enable();                        // TRCPRGCTLR.EN
+  void disable();
+
+  // Before the instruction at `ip` runs. `time`: the counter, none while it is not known.
+  void stand(uint64_t ip, std::optional<uint64_t> time);
+  // It has retired and `next` follows. `cycles`: of this CPU since power-on.
+  void retire(Kind kind, uint64_t ip, uint64_t next, uint64_t cycles, std::optional<uint64_t> time);
+  // `from`: the preferred return address; `vector`: where it went.
+  void exception(uint16_t type, uint64_t from, uint64_t vector, uint64_t cycles,
+                 std::optional<uint64_t> time);
+  // CONTEXTIDR_EL1 has been written. It and TRFCR_EL1 take effect with the next ISB, exception or return from one.
+  void write_context_id(uint32_t value) { next_context_id_ = value; }
+
+  void flush();             // TSB CSYNC
+  void request_sync();      // the trace buffer accepts trace again
+  void begin_after_loss();  // likewise, and trace was lost meanwhile
+
+  // P0 elements made, and those of them whose packets have been given to the output.
+  uint64_t made() const { return made_; }
+  uint64_t written() const { return made_ - writer_.pending_atoms(); }
+  bool lost() const { return lost_; }  // the last output was not accepted
+
+ private:
+  struct Target {
+    uint64_t address = 0;
+    bool with_context = false, after_return = false;
+  };
+  void synchronize();
+  bool active(uint64_t ip) const;
+  bool included(uint64_t ip) const;
+  bool resource(uint64_t selector) const;
+  bool in_range(unsigned pair, uint64_t ip) const;
+  void start(uint64_t ip, std::optional<uint64_t> time);
+  void stop();
+  void sync(std::optional<uint64_t> time);
+  void atom(bool taken);
+  void write_target();
+  void after_element(uint64_t next, uint64_t cycles, std::optional<uint64_t> time);
+  void counts(uint64_t cycles, std::optional<uint64_t> time);
+  bool timestamp_due(uint64_t cycles);
+  bool broadcast(uint64_t ip) const;
+  void push(uint64_t address);
+  test::EtmContext context(uint64_t ip) const;
+  void drain();
+
+  const Registers& registers_;
+  Output output_;
+  OnSync on_sync_;
+  test::EtmWriter writer_;
+  std::vector<uint64_t> returns_;
+  std::optional<Target> target_;
+  uint64_t config_ = 0;
+  uint64_t trfcr_ = 0;  // as in effect
+  uint64_t written_bytes_ = 0, synced_at_ = 0;
+  uint64_t made_ = 0, counted_at_ = 0, stamped_at_ = 0;
+  uint32_t context_id_ = 0, next_context_id_ = 0;
+  bool enabled_ = false, on_ = false, want_sync_ = false, overflow_ = false, lost_ = false, filters_ = false;
+  bool new_context_ = false;
+};
+
+}  // namespace asof::ete
