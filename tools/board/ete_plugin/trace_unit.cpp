@@ -19,7 +19,7 @@ TraceUnit::TraceUnit(const Registers& registers, Output output, OnSync on_sync)
     : registers_(registers),
       output_(std::move(output)),
       on_sync_(std::move(on_sync)),
-      writer_(test::EtmWriter::Options{.keep_places = false}) {}
+      writer_(test::EtmWriter::Options{.keep_packets = false}) {}
 
 // ---- which instructions are traced ---------------------------------------------------------------------------------
 
