@@ -363,8 +363,7 @@ void map_ram(const char* path) {
 
 int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t* info, int argc, char** argv) {
   using namespace asof::ete;
-  static Machine the_machine;
-  machine = &the_machine;
+  machine = new Machine;  // QEMU calls on_exit() after the destructors of static objects
   machine->id = id;
   for (int i = 0; i < argc; ++i) {
     if (std::strncmp(argv[i], "ram=", 4) == 0) map_ram(argv[i] + 4);
