@@ -64,7 +64,7 @@ TEST(Folders, EveryFolderHasARow) {
   for (const std::string& path : sources()) {
     const std::string folder = folder_of(path);
     // Guests of boards are programs of their own.
-    if (folder.starts_with("tools/board/")) continue;
+    if (folder.starts_with("tools/board/") && folder.ends_with("/guest")) continue;
     EXPECT_TRUE(std::ranges::find(list, folder) != list.end()) << path << ": no row in docs/folders.md";
   }
   for (const std::string& folder : list) EXPECT_TRUE(fs::is_directory(kRoot / folder)) << folder;
@@ -80,7 +80,7 @@ TEST(Folders, IncludesGoUpTheList) {
       const std::string to = folder_of(included);
       ++seen;
       if (included.starts_with("tests/")) {
-        EXPECT_EQ(from, "tools/board") << path << " includes " << included;
+        EXPECT_TRUE(from.starts_with("tools/board")) << path << " includes " << included;
         continue;
       }
       if (!fs::exists(kRoot / included)) continue;  // of a library
