@@ -188,7 +188,8 @@ bool StreamMaker::keeps_newest(const AuxRecord& record) const {
 }
 
 // What the kernel flagged. After TRUNCATED the stream does not continue where it stopped: packets may be cut
-// there.
+// there. Nor does it after COLLISION: the arm_trbe driver sets this when a buffer was filled
+// (drivers/hwtracing/coresight/coresight-trbe.c), and what came until the next one was lost.
 void StreamMaker::add_flagged(const AuxQueue& queue, Stream& stream) {
   struct Flag {
     uint64_t bit;
@@ -217,7 +218,7 @@ void StreamMaker::add_flagged(const AuxQueue& queue, Stream& stream) {
       if (flag.bit == kTruncated && !queue.overlapping && keeps_newest(record)) {
         cuts.push_back(record.offset);
         cuts.push_back(end_of(record.offset, record.size));
-      } else if (flag.bit == kTruncated && !queue.overlapping) {
+      } else if (flag.bit != kPartial && !queue.overlapping) {
         loss.offset = end_of(record.offset, record.size);
         cuts.push_back(loss.offset);
         const AuxRecord* next = i + 1 < queue.records.size() ? queue.records[i + 1] : nullptr;

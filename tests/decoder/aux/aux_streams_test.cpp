@@ -230,11 +230,14 @@ TEST(AuxStreams, TruncatedCutsThePieceAndGivesTheSize) {
   EXPECT_EQ(cut.losses[0].code, Code::kAuxFull);
 }
 
-TEST(AuxStreams, HolesAndCollisionsDoNotCut) {
+TEST(AuxStreams, CollisionsCutAndHolesDoNot) {
   PerfBytes file = start();
-  file.aux(0, 256, kPartial, cpu0(1)).aux(256, 256, kCollision, cpu0(2)).auxtrace(0, 0, -1, 0, trace(512));
+  file.aux(0, 256, kPartial, cpu0(1)).aux(256, 256, kCollision, cpu0(2)).aux(512, 128, 0, cpu0(3));
+  file.auxtrace(0, 0, -1, 0, trace(640));
   const Made made = make(file);
-  EXPECT_EQ(made.one().pieces.size(), 1U);
+  ASSERT_EQ(made.one().pieces.size(), 2U);
+  EXPECT_EQ(made.one().pieces[1].offset, 512U);
+  EXPECT_TRUE(made.one().pieces[1].discontinuity);
   ASSERT_EQ(made.one().losses.size(), 2U);
   EXPECT_EQ(made.one().losses[0].code, Code::kAuxWithHoles);
   EXPECT_EQ(made.one().losses[1].code, Code::kAuxSamplesCollided);
