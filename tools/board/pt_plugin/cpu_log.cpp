@@ -19,26 +19,26 @@ void CpuLog::write(const LogRecord& record) {
   std::exit(3);
 }
 
-void CpuLog::settle(const TraceUnit::Told& told) {
-  for (; known_ < held_.size() && held_[known_].needs <= told.count; ++known_) {
+void CpuLog::settle(const TraceUnit::Shown& shown) {
+  for (; known_ < held_.size() && held_[known_].needs <= shown.count; ++known_) {
     LogRecord& r = held_[known_].record;
-    if (r.code != kLogMark) r.output = static_cast<uint32_t>(told.at);
+    if (r.code != kLogMark) r.output = static_cast<uint32_t>(shown.at);
   }
-  for (; known_ != 0 && held_.front().needs < told.count; --known_, held_.pop_front())
+  for (; known_ != 0 && held_.front().needs < shown.count; --known_, held_.pop_front())
     write(held_.front().record);
 }
 
-void CpuLog::lose(const TraceUnit::Told& told, bool keep) {
+void CpuLog::lose(const TraceUnit::Shown& shown, bool keep) {
   for (size_t i = 0; !held_.empty(); ++i, held_.pop_front()) {
     LogRecord& r = held_.front().record;
     if (r.code != kLogMark && (i >= known_ || !keep)) {
-      r.output = static_cast<uint32_t>(told.at);
+      r.output = static_cast<uint32_t>(shown.at);
       r.flags |= kLogLost;
     }
     write(r);
   }
   known_ = 0;
-  expected_ = told.count;
+  expected_ = shown.count;
 }
 
 // A mark keeps its place between the blocks.

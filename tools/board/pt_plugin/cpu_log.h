@@ -16,13 +16,13 @@ class CpuLog {
  public:
   explicit CpuLog(const std::string& path);  // ends the process if it cannot be created
 
-  // Instructions that retired; `output` is filled in later. Known once as many outcomes as expect() counted are told,
+  // Instructions that retired; `output` is filled in later. Known once as many outcomes as expect() counted are shown,
   // and certain once another one is: before an overflow an interruption may have been lost.
   void block(const LogRecord& record) { held_.push_back({record, expected_}); }
   void expect() { ++expected_; }  // what follows needs one more outcome
-  void settle(const TraceUnit::Told& told);
-  // What is held was lost, but `keep` what is known. Outcomes are counted on from `told`.
-  void lose(const TraceUnit::Told& told, bool keep);
+  void settle(const TraceUnit::Shown& shown);
+  // What is held was lost, but `keep` what is known. Outcomes are counted on from `shown`.
+  void lose(const TraceUnit::Shown& shown, bool keep);
   size_t held() const { return held_.size(); }
   void mark(Mark kind, uint64_t address, uint64_t output, uint64_t clock);
   uint64_t records() const { return records_; }

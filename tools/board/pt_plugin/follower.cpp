@@ -109,7 +109,7 @@ void Follower::write_ctl(uint64_t value, uint64_t ip, const Place& next, uint64_
   const bool is = unit_.ctl() & kTraceEn;
   if (was && !is) {
     note(flow ? 1 : 0);
-    log_.lose(unit_.told(), true);
+    log_.lose(unit_.shown(), true);
     was_losing_ = false;
     log_.mark(Mark::kOff, value, unit_.written(), tsc);
   } else if (!was && is) {
@@ -147,7 +147,7 @@ void Follower::wake(uint64_t tsc) {
 void Follower::note(uint64_t expected) {
   for (; expected != 0; --expected) log_.expect();
   log_.settle(unit_.flushed());
-  log_.settle(unit_.told());
+  log_.settle(unit_.shown());
   note_marks();
 }
 
@@ -155,11 +155,11 @@ void Follower::note_marks() {
   if (unit_.losing() && !was_losing_) {
     log_.mark(unit_.status() & kStopped ? Mark::kStopped : Mark::kOverflow, 0, unit_.written(), unit_.now());
   } else if (!unit_.losing() && was_losing_) {
-    log_.lose(unit_.told(), false);
+    log_.lose(unit_.shown(), false);
     log_.mark(Mark::kResume, 0, unit_.written(), unit_.now());
     entry_flags_ |= kLogStart;
   } else if (unit_.losing() && log_.held() > kHeldWhileLosing) {
-    log_.lose(unit_.told(), unit_.status() & kStopped);
+    log_.lose(unit_.shown(), unit_.status() & kStopped);
     log_.expect();  // nothing more can be known
   }
   was_losing_ = unit_.losing();

@@ -1,5 +1,5 @@
-// Follower: from blocks of translated code that begin, and interruptions, to what retired on one CPU: told to its
-// trace unit and its log.
+// Follower: from blocks of translated code that begin, and interruptions, to what retired on one CPU: passed to
+// its trace unit and its log.
 //
 // A block has retired when the next one begins or an interruption comes from the address after it. It may also end
 // early: an exception, an instruction that is begun anew (REP, atomics, self-modified pages) or one that is

@@ -146,9 +146,9 @@ void TraceUnit::sleep(Sleep how, uint64_t ip, uint32_t hints, uint32_t extension
 }
 
 void TraceUnit::outcome(bool taken) {
-  // "TNT Disable": neither conditional branches nor compressed returns are told.
+  // "TNT Disable": neither conditional branches nor compressed returns are in the trace.
   if (!emitting()) return;
-  if (ctl_ & kDisTnt) return tell(1);
+  if (ctl_ & kDisTnt) return show(1);
   if (tnt_count_ == 0) tnt_tsc_ = now_;
   tnt_ = tnt_ << 1 | (taken ? 1 : 0);
   if (++tnt_count_ == 6) flush_tnt();
@@ -157,12 +157,12 @@ void TraceUnit::outcome(bool taken) {
 void TraceUnit::indirect(IpPacket kind, uint64_t ip) {
   const uint64_t before = output_.written();
   put_ip(kind, ip);
-  if (emitting() && output_.written() != before) tell(1);
+  if (emitting() && output_.written() != before) show(1);
 }
 
-void TraceUnit::tell(unsigned outcomes) {
-  told_.count += outcomes;
-  told_.at = output_.written();
+void TraceUnit::show(unsigned outcomes) {
+  shown_.count += outcomes;
+  shown_.at = output_.written();
 }
 
 // "MODE.Exec": if the mode has changed since the last one, or there was none since PSB.

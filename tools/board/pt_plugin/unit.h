@@ -1,4 +1,4 @@
-// TraceUnit: the Intel PT of one logical processor. It is told what executes and writes the packets that the SDM
+// TraceUnit: the Intel PT of one logical processor. It is given what executes and writes the packets that the SDM
 // (vol. 3, "Intel Processor Trace") prescribes. It knows nothing of the emulator.
 //
 // Not there: TSX (MODE.TSX is never sent), VMX (PIP.NR is 0, no VMCS packets), SMM, PEBS by PT, PSB and PMI
@@ -77,15 +77,15 @@ class TraceUnit {
   // ---- for the log
   // What a decoder can know: `count` outcomes (of conditional branches, indirect transfers, interruptions, enabling) are
   // in packets that were written, the last of them before byte `at`.
-  struct Told {
+  struct Shown {
     uint64_t count = 0, at = 0;
   };
   bool tracing() const { return trigger_; }
   bool packet_en() const { return packet_en_; }
   bool flow() const { return packet_en_ && (ctl_ & kBranchEn); }
   bool losing() const { return loss_ != Loss::kNone; }
-  const Told& flushed() const { return flushed_; }  // as of the last TNT packet
-  const Told& told() const { return told_; }
+  const Shown& flushed() const { return flushed_; }  // as of the last TNT packet
+  const Shown& shown() const { return shown_; }
   uint64_t now() const { return now_; }
   uint64_t written() const { return output_.written(); }
   uint64_t sync_at() const { return sync_at_; }  // where the last PSB begins
@@ -109,7 +109,7 @@ class TraceUnit {
   // unit.cpp
   void outcome(bool taken);
   void indirect(IpPacket kind, uint64_t ip);
-  void tell(unsigned outcomes);
+  void show(unsigned outcomes);
   void mode_if_changed(const Place& to);
   bool returns_to(uint64_t target);
   void push(uint64_t address);
@@ -157,7 +157,7 @@ class TraceUnit {
   uint64_t occupied_ = 0, drained_at_ = 0;
   bool overflow_cr3_ = false;  // a PIP was lost
   // log
-  Told flushed_, told_;
+  Shown flushed_, shown_;
   uint64_t sync_at_ = 0, sync_tsc_ = 0, syncs_ = 0, overflows_ = 0;
 };
 

@@ -82,7 +82,7 @@ void TraceUnit::disable(uint64_t ip) {
   } else if (packet_en_ && (ctl_ & kBranchEn)) {
     put_ip(IpPacket::kFup, ip);
     put(packet_no_ip(IpPacket::kPgd));
-    if (emitting()) tell(1);
+    if (emitting()) show(1);
   } else {
     flush_tnt();
   }
@@ -103,7 +103,7 @@ void TraceUnit::pgd(const Place& to, bool has_context) {
   if (!(ctl_ & kBranchEn)) return;
   if (has_context) return indirect(IpPacket::kPgd, to.ip);
   put(packet_no_ip(IpPacket::kPgd));
-  if (emitting()) tell(1);
+  if (emitting()) show(1);
 }
 
 // "TraceStop": Stopped clears TriggerEn, and FilterEn is forced to 0. Processed during an overflow as well.

@@ -29,8 +29,8 @@ void TraceUnit::flush_tnt() {
   const unsigned outcomes = tnt_count_;
   if (!write(p)) return;
   tnt_ = tnt_count_ = 0;
-  tell(outcomes);
-  flushed_ = told_;
+  show(outcomes);
+  flushed_ = shown_;
 }
 
 // False when the packet, or its end, was lost.
