@@ -13,13 +13,13 @@ const char* plural_name(TextNotice::Kind kind) {
     case TextNotice::Kind::kChainBreak:
       return "broken chains of changes";
     case TextNotice::Kind::kBaselineMismatch:
-      return "places where snapshot and first change disagree";
+      return "sites where snapshot and first change disagree";
     case TextNotice::Kind::kDuplicatePoke:
       return "pokes recorded twice, dropped";
     case TextNotice::Kind::kTransientHealed:
       return "breakpoints of unfinished pokes in a snapshot, replaced";
     case TextNotice::Kind::kPokeOutsideText:
-      return "poked places in unknown text";
+      return "poked sites in unknown text";
     case TextNotice::Kind::kReordered:
       return "pokes of one time put in the order their bytes demand";
     case TextNotice::Kind::kTooComplex:

@@ -9,8 +9,8 @@
 #include "textstore/build_state.h"
 #include "textstore/check.h"
 #include "textstore/lost_index.h"
-#include "textstore/patch_places.h"
 #include "textstore/patch_rules.h"
+#include "textstore/patch_sites.h"
 #include "textstore/poke_sites.h"
 #include "textstore/site_versions.h"
 #include "textstore/space_facts.h"
@@ -26,7 +26,7 @@ struct Builder::Impl {
   std::vector<LostRecords> lost;
   bool all_rings = false;
   PatchRules rules;
-  std::vector<PatchPlace> places;
+  std::vector<PatchSite> sites;
   std::set<Space> distrusted;
   NoticeLog log;
   BuildLimits limits;
@@ -100,9 +100,9 @@ void Builder::set_patch_rules(const PatchRules& rules) { impl_->rules = rules; }
 
 void Builder::all_rings_recorded() { impl_->all_rings = true; }
 
-void Builder::add_place(const PatchPlace& place) {
-  ASOF_CHECK(place.bytes.size() == place.range.size());
-  if (!place.range.empty()) impl_->places.push_back(place);
+void Builder::add_site(const PatchSite& site) {
+  ASOF_CHECK(site.bytes.size() == site.range.size());
+  if (!site.range.empty()) impl_->sites.push_back(site);
 }
 
 void Builder::distrust(Space space) { impl_->distrusted.insert(space); }
@@ -111,15 +111,15 @@ void Builder::distrust(Space space) { impl_->distrusted.insert(space); }
 void Builder::Impl::remove_dropped(SpaceTable& table, const std::vector<bool>& dropped) {
   if (dropped.empty()) return;
   std::vector<PokeRecord>& pokes = store->pokes;
-  std::vector<uint32_t> place(pokes.size());
+  std::vector<uint32_t> kept_index(pokes.size());
   uint32_t kept = 0;
   for (uint32_t i = 0; i < pokes.size(); ++i) {
-    place[i] = dropped[i] && kept != 0 ? kept - 1 : kept;
+    kept_index[i] = dropped[i] && kept != 0 ? kept - 1 : kept;
     if (!dropped[i]) pokes[kept++] = pokes[i];
   }
   pokes.resize(kept);
   for (Version& v : table.versions) {
-    if (is_poke(v.origin)) v.origin = kPokeBit | place[poke_index(v.origin)];
+    if (is_poke(v.origin)) v.origin = kPokeBit | kept_index[poke_index(v.origin)];
   }
 }
 
@@ -181,8 +181,8 @@ bool Builder::Impl::end_replaced_layers() {
 
 TextStore Builder::build() && {
   Impl& b = *impl_;
-  for (const Layer& l : doubtful_places(b.places, b.layers, b.store->pokes, LostIndex(b.lost), b.rules,
-                                        b.limits.place_steps, b.log))
+  for (const Layer& l : doubtful_sites(b.sites, b.layers, b.store->pokes, LostIndex(b.lost), b.rules,
+                                       b.limits.place_steps, b.log))
     b.keep_layer(l);
   for (const LostRecords& lost : b.lost)
     b.store->unsure_from = std::min(b.store->unsure_from, saturating_add(lost.after, 1));

@@ -47,7 +47,7 @@ class Builder {
   void add_layer(const Layer& layer);
   void add_poke(const Poke& poke);
   void add_lost(const LostRecords& lost);
-  void add_place(const PatchPlace& place);
+  void add_site(const PatchSite& site);
 
   // Of the machine whose text this is.
   void set_patch_rules(const PatchRules& rules);

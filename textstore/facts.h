@@ -1,5 +1,5 @@
 // The facts a Builder takes, in any order: layers (bytes placed in an address space for a time), pokes,
-// losses, places that are known to be patched.
+// losses, sites that are known to be patched.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -82,7 +82,7 @@ struct LostRecords {
 // besides the bytes of the layers beneath it. It counts only where no poke of the site was recorded: then a
 // loss may have taken all of them, so `bytes` are a candidate from the first loss on whose outcome the layer
 // does not show (docs/live-text.md 2).
-struct PatchPlace {
+struct PatchSite {
   AddrRange range;
   std::span<const uint8_t> bytes;  // range.size(), must outlive the store
   OriginRef origin = kNoOrigin;

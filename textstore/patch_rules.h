@@ -1,4 +1,4 @@
-// PatchRules: what the store must know of a machine's instructions at places that are patched. It has no
+// PatchRules: what the store must know of a machine's instructions at patch sites. It has no
 // opcodes of its own; arch/ supplies the rules of each machine (Builder::set_patch_rules()).
 #pragma once
 #include <cstdint>

@@ -59,7 +59,7 @@ struct Flow::FastWalk {
 
 // The run at s.ip when the fast walk may go on from there, else kNone.
 RunId Flow::fast_start(const State& s) {
-  if (runs_ == nullptr || s.place != Place::kKnown || s.mode != kA64 || !s.sf || s.forced != nullptr ||
+  if (runs_ == nullptr || s.position != Position::kKnown || s.mode != kA64 || !s.sf || s.forced != nullptr ||
       gap_ || next_flags_ != 0 || s.transaction || s.patch_return != 0 || s.decisions < confidence_until_ ||
       verified_steps_ != chunk_.steps.size()) {
     return RunId::kNone;
@@ -303,7 +303,7 @@ void Flow::fast_end(State& s, const FastWalk& w, const FastHot& hot) {
   } else {
     const FlowRun& run = runs_->run(run_of(chunk_.steps.codes().back()));
     s.branch = cache_->node(w.space, run.last().ip, kA64)->only;
-    s.place = Place::kTarget;
+    s.position = Position::kTarget;
     s.ip = run.end_ip();
   }
   s.decisions += used;

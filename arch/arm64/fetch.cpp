@@ -66,7 +66,8 @@ Flow::Stop Flow::element(State& s, Trial* trial) {
       break;
     case El::kEvent:
       if constexpr (Emit)
-        add_event(EventKind::kTraceEvent, s.floor, s.place == Place::kKnown ? s.ip : 0, d.type, 0, d.offset);
+        add_event(EventKind::kTraceEvent, s.floor, s.position == Position::kKnown ? s.ip : 0, d.type, 0,
+                  d.offset);
       break;
     case El::kAddress:
       return on_address<Emit>(s, d, trial);
@@ -80,7 +81,7 @@ Flow::Stop Flow::element(State& s, Trial* trial) {
         add_event(EventKind::kAsync, s.floor, 0, 0, 0, d.offset);
       }
       synchronise(s);
-      if (s.place != Place::kLost && s.place != Place::kWaiting) s.place = Place::kVector;
+      if (s.position != Position::kLost && s.position != Position::kWaiting) s.position = Position::kVector;
       break;
     case El::kSourceAddress:
       return on_source_address<Emit>(s, d, trial);
@@ -97,7 +98,7 @@ Flow::Stop Flow::element(State& s, Trial* trial) {
       s.transaction = d.kind == El::kTransStart;
       if constexpr (Emit) {
         const EventKind kind = s.transaction ? EventKind::kTsxBegin : EventKind::kTsxCommit;
-        add_event(kind, s.floor, s.place == Place::kKnown ? s.ip : 0, 0, 0, d.offset);
+        add_event(kind, s.floor, s.position == Position::kKnown ? s.ip : 0, 0, 0, d.offset);
       }
       break;
     case El::kInstrumentation:
@@ -146,7 +147,8 @@ void Flow::on_context(State& s, const Element& d) {
     if (d.value == s.context) return;
     s.context = d.value;
     const uint64_t state = c.el | (c.ns ? 4U : 0U) | (c.sf ? 8U : 0U);
-    add_event(EventKind::kContext, s.floor, s.place == Place::kKnown ? s.ip : 0, c.cid, state, d.offset);
+    add_event(EventKind::kContext, s.floor, s.position == Position::kKnown ? s.ip : 0, c.cid, state,
+              d.offset);
   }
 }
 
@@ -155,8 +157,8 @@ Flow::Stop Flow::on_address(State& s, const Element& d, Trial* trial) {
   const Addr ip = address_of(s, d);
   const uint8_t mode = mode_of(s, d.isa);
   s.lo = s.floor;
-  switch (s.place) {
-    case Place::kKnown:
+  switch (s.position) {
+    case Position::kKnown:
       if (ip != s.ip && !s.fresh) {
         if constexpr (!Emit) return Stop::kContradiction;
         contradiction(s, Code::kSyncPointNotReached, [&] {
@@ -166,24 +168,24 @@ Flow::Stop Flow::on_address(State& s, const Element& d, Trial* trial) {
       }
       if (ip != s.ip || mode != s.mode) enter(s, ip, mode);
       break;
-    case Place::kTarget:
+    case Position::kTarget:
       go_indirect(s, ip, mode);
       break;
-    case Place::kVector:
+    case Position::kVector:
       enter(s, ip, mode);
       break;
-    case Place::kWaiting:
+    case Position::kWaiting:
       if ((d.flags & Element::kStart) == 0) {
         ++s.e;
         return Stop::kGo;
       }
       enter(s, ip, mode);
       break;
-    case Place::kOff:
+    case Position::kOff:
       if constexpr (Emit) add_event(EventKind::kTraceStart, s.floor, ip, 0, 0, d.offset);
       enter(s, ip, mode);
       break;
-    case Place::kLost:
+    case Position::kLost:
       if constexpr (!Emit) return Stop::kOut;
       close_gap(s, ip, d.offset);
       enter(s, ip, mode);
@@ -198,17 +200,19 @@ Flow::Stop Flow::on_address(State& s, const Element& d, Trial* trial) {
 template <bool Emit>
 void Flow::on_trace_on(State& s, const Element& d) {
   if constexpr (Emit) {
-    if (s.place == Place::kKnown || s.place == Place::kTarget || s.place == Place::kVector) {
-      add_event(EventKind::kTraceStop, s.floor, s.place == Place::kKnown ? s.ip : 0, 0, 0, d.offset);
+    if (s.position == Position::kKnown || s.position == Position::kTarget ||
+        s.position == Position::kVector) {
+      add_event(EventKind::kTraceStop, s.floor, s.position == Position::kKnown ? s.ip : 0, 0, 0, d.offset);
     }
   }
   s.lo = s.floor;
   s.rets.clear();
   s.calls_missing = false;
   s.branch = nullptr;
-  if (s.place != Place::kWaiting) s.anchor_hi = kTimeMax;  // what was not traced may hold visits, not counted
+  if (s.position != Position::kWaiting)
+    s.anchor_hi = kTimeMax;  // what was not traced may hold visits, not counted
   s.in_user = false;
-  if (s.place != Place::kLost && s.place != Place::kWaiting) s.place = Place::kOff;
+  if (s.position != Position::kLost && s.position != Position::kWaiting) s.position = Position::kOff;
 }
 
 // Straight on to `to`, where an exception was taken: every branch in between would have had its atom.
@@ -246,14 +250,14 @@ template <bool Emit>
 Flow::Stop Flow::on_exception(State& s, const Element& d, Trial* trial) {
   const Addr at = address_of(s, d);
   s.lo = s.floor;
-  if (s.place == Place::kWaiting) {
+  if (s.position == Position::kWaiting) {
     ++s.e;
     return Stop::kGo;
   }
   const bool is_target = (d.flags & Element::kTarget) != 0;
-  if (s.place == Place::kTarget && is_target) {
+  if (s.position == Position::kTarget && is_target) {
     go_indirect(s, at, mode_of(s, d.isa));
-  } else if (s.place == Place::kTarget && !pop_target<Emit>(s)) {
+  } else if (s.position == Position::kTarget && !pop_target<Emit>(s)) {
     if constexpr (!Emit) return s.calls_missing ? Stop::kOut : Stop::kContradiction;
     lose(s, Code::kReturnWithoutItsCall, [&] {
       return fmt::format(
@@ -262,19 +266,19 @@ Flow::Stop Flow::on_exception(State& s, const Element& d, Trial* trial) {
           s.ip, at);
     });
   }
-  if (s.place == Place::kKnown && is_target && s.ip != at) {
+  if (s.position == Position::kKnown && is_target && s.ip != at) {
     if constexpr (!Emit) return Stop::kContradiction;
     contradiction(s, Code::kInterruptNotReached, [&] {
       return fmt::format("an exception was taken at the branch target {:#x}, the text leads to {:#x}", at,
                          s.ip);
     });
   }
-  if (s.place == Place::kKnown && d.type != kReset) {
+  if (s.position == Position::kKnown && d.type != kReset) {
     const Stop stop = reach<Emit>(s, at, trial);
     if (stop != Stop::kGo && !Emit) return stop;
   }
   if constexpr (!Emit) {
-    if (s.place == Place::kLost) return Stop::kOut;
+    if (s.position == Position::kLost) return Stop::kOut;
   }
   ++s.e;
   if constexpr (Emit) {
@@ -290,7 +294,7 @@ Flow::Stop Flow::on_exception(State& s, const Element& d, Trial* trial) {
   s.ip = at;
   s.branch = nullptr;
   s.node = nullptr;
-  if (s.place != Place::kLost) s.place = Place::kVector;
+  if (s.position != Position::kLost) s.position = Position::kVector;
   return used(s, trial);
 }
 
@@ -299,11 +303,11 @@ template <bool Emit>
 Flow::Stop Flow::on_source_address(State& s, const Element& d, Trial* trial) {
   const Addr at = address_of(s, d);
   s.lo = s.floor;
-  if (s.place != Place::kKnown && s.place != Place::kWaiting && s.place != Place::kLost) {
+  if (s.position != Position::kKnown && s.position != Position::kWaiting && s.position != Position::kLost) {
     const Stop stop = place_for_atom<Emit>(s, trial);
     if (stop != Stop::kGo && !Emit) return stop;
   }
-  if (s.place != Place::kKnown) {
+  if (s.position != Position::kKnown) {
     if constexpr (!Emit) return Stop::kOut;
     ++s.e;
     return Stop::kGo;
@@ -346,7 +350,7 @@ Flow::Stop Flow::on_source_address(State& s, const Element& d, Trial* trial) {
 template <bool Emit>
 Flow::Stop Flow::on_end(State& s, const Element& d, Trial* trial) {
   s.lo = s.floor;
-  if (s.place != Place::kKnown || s.fresh || s.ip == address_of(s, d)) {
+  if (s.position != Position::kKnown || s.fresh || s.ip == address_of(s, d)) {
     used(s, trial);
     if constexpr (Emit) close_gap(s, address_of(s, d), segment_->end - segment_->begin);
     return Stop::kSegmentEnd;

@@ -140,7 +140,7 @@ void Flow::decode(const Segment& segment, ChunkSink& sink) {
 }
 
 void Flow::enter(State& s, Addr ip, uint8_t mode) {
-  s.place = Place::kKnown;
+  s.position = Position::kKnown;
   s.ip = ip;
   s.mode = mode;
   s.node = nullptr;
@@ -213,7 +213,7 @@ const char* Flow::no_target(const State& s) const {
 // An atom is next, and the flow is at no known address. kGo: now it is.
 template <bool Emit>
 Flow::Stop Flow::place_for_atom(State& s, Trial* trial) {
-  if (s.place == Place::kTarget) {
+  if (s.position == Position::kTarget) {
     if (pop_target<Emit>(s)) return Stop::kGo;
     if constexpr (!Emit) return s.calls_missing ? Stop::kOut : Stop::kContradiction;
     lose(s, Code::kReturnWithoutItsCall, [&] {
@@ -221,13 +221,13 @@ Flow::Stop Flow::place_for_atom(State& s, Trial* trial) {
     });
   } else if constexpr (!Emit) {
     return Stop::kOut;
-  } else if (s.place == Place::kWaiting) {
+  } else if (s.position == Position::kWaiting) {
     // What ran before the segment's first address belongs to the segment before.
     if (segment_->before || segment_->index == 0) {
       open_gap(s, Code::kNoSyncPoint, "no address yet since the sync point", offset_in_use(s));
-      s.place = Place::kLost;
+      s.position = Position::kLost;
     }
-  } else if (s.place != Place::kLost) {
+  } else if (s.position != Position::kLost) {
     lose(s, Code::kPacketOutOfPlace, "an atom where the trace has given no address");
   }
   s.atom_count = 0;
@@ -266,7 +266,7 @@ Flow::Stop Flow::use_atom(State& s, Variant& v, Trial* trial) {
   } else if (v.waypoint == Waypoint::kIndirect && taken) {
     if (v.link && return_stack_) s.rets.push(b.end(), s.mode);
     if (v.exception_return) synchronise_by_text(s);
-    s.place = Place::kTarget;
+    s.position = Position::kTarget;
     s.ip = b.end();
     s.node = nullptr;
     s.branch = &v;
@@ -280,7 +280,7 @@ Flow::Stop Flow::use_atom(State& s, Variant& v, Trial* trial) {
 
 // Remembers where this block led, for the next visit.
 void Flow::learn(State& s, Variant& v) {
-  if (s.place != Place::kKnown || !options_.block_cache) return;
+  if (s.position != Position::kKnown || !options_.block_cache) return;
   Node* const n = cache_->node(is_kernel_address(s.ip) ? kKernelSpace : v.block.space, s.ip, s.mode);
   if (s.ip == v.block.end() && s.mode == v.block.mode)
     v.fall = n;
@@ -297,7 +297,7 @@ Flow::Stop Flow::walk(State& s, Trial* trial) {
         flush(false);
       if (const RunId run = fast_start(s); run != RunId::kNone)
         return_stack_ ? fast_walk<true>(s, run) : fast_walk<false>(s, run);
-      if (gap_ && s.place == Place::kLost) lost_walk(s);
+      if (gap_ && s.position == Position::kLost) lost_walk(s);
     }
     if (s.atom_count == 0) {
       if (!elements_->has(s.e)) return Stop::kOut;
@@ -313,7 +313,7 @@ Flow::Stop Flow::walk(State& s, Trial* trial) {
       ++s.e;
       if constexpr (Emit) elements_->drop_before(s.e - 1);
     }
-    if (s.place != Place::kKnown) [[unlikely]] {
+    if (s.position != Position::kKnown) [[unlikely]] {
       const Stop stop = place_for_atom<Emit>(s, trial);
       if (stop != Stop::kGo && !Emit) return stop;
       continue;

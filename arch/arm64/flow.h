@@ -74,8 +74,8 @@ class Flow final : public SegmentDecoder, private walk::Hypotheses<Flow, FlowTyp
   Addr call_distance(State& s, Addr back, uint8_t mode);
   const char* no_target(const State& s) const;
   void go_indirect(State& s, Addr ip, uint8_t mode);
-  uint64_t place_signature(const State& s) const;
-  static uint64_t state_signature(const State& s, uint64_t place);
+  uint64_t position_signature(const State& s) const;
+  static uint64_t state_signature(const State& s, uint64_t position);
 
   // fast.cpp: the walk where nothing is in doubt
   static constexpr uint32_t kFastCodes = 512;

@@ -16,7 +16,7 @@ void Flow::lose_sync(State& s) {
   s.unsure = unsure_ == walk::Unsure::kAlways;
   s.anchor_hi = kTimeMax;
   s.patch_return = 0;
-  s.place = Place::kLost;
+  s.position = Position::kLost;
   s.node = nullptr;
 }
 

@@ -62,27 +62,27 @@ template <bool Emit>
 Flow::Stop Flow::on_q(State& s, const Element& d, Trial* trial) {
   s.lo = s.floor;
   ++s.e;
-  if (s.place == Place::kWaiting || s.place == Place::kLost) {
-    if (s.place == Place::kWaiting || (d.flags & Element::kHasAddress) == 0) return Stop::kGo;
+  if (s.position == Position::kWaiting || s.position == Position::kLost) {
+    if (s.position == Position::kWaiting || (d.flags & Element::kHasAddress) == 0) return Stop::kGo;
     if constexpr (!Emit) return Stop::kOut;
   }
-  if (s.place == Place::kTarget) pop_target<Emit>(s);
+  if (s.position == Position::kTarget) pop_target<Emit>(s);
   const Element* const target = q_target(s, d);
   const Addr to = target == nullptr ? 0 : address_of(s, *target);
   const uint8_t mode = target == nullptr ? s.mode : mode_of(s, target->isa);
-  const bool known_start = s.place == Place::kKnown;
+  const bool known_start = s.position == Position::kKnown;
   uint32_t left = d.type;
   if (known_start && (d.flags & Element::kCounted) != 0) {
     const Stop stop = follow_q<Emit>(s, left, target == nullptr ? nullptr : &to, trial);
     if (stop != Stop::kGo) {
-      if (!Emit || s.place != Place::kLost) return stop;
+      if (!Emit || s.position != Position::kLost) return stop;
       left = 1;  // the gap is open
     }
   }
   s.rets.clear();
   s.calls_missing = true;
   const bool followed =
-      known_start && s.place == Place::kKnown && (d.flags & Element::kCounted) != 0 && left == 0;
+      known_start && s.position == Position::kKnown && (d.flags & Element::kCounted) != 0 && left == 0;
   if (followed && target != nullptr && s.ip != to) {
     if constexpr (!Emit) return Stop::kContradiction;
     contradiction(s, Code::kSyncPointNotReached, [&] {
@@ -99,15 +99,15 @@ Flow::Stop Flow::on_q(State& s, const Element& d, Trial* trial) {
                    : "a Q element without a count: instructions ran, and the trace does not say which";
       });
     }
-    s.place = Place::kLost;
+    s.position = Position::kLost;
   }
   if ((d.flags & Element::kHasAddress) != 0) {
     if constexpr (Emit) close_gap(s, to, d.offset);
-    if (s.place != Place::kKnown || s.mode != mode) enter(s, to, mode);
+    if (s.position != Position::kKnown || s.mode != mode) enter(s, to, mode);
     s.fresh = true;
     place_known(s);
-  } else if (!Emit && s.place == Place::kLost) {
-    s.place = Place::kVector;
+  } else if (!Emit && s.position == Position::kLost) {
+    s.position = Position::kVector;
   }
   return used(s, trial);
 }

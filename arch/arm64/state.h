@@ -117,7 +117,7 @@ class RetStack {
 };
 
 // Where the flow is.
-enum class Place : uint8_t {
+enum class Position : uint8_t {
   kKnown,    // at State::ip
   kTarget,   // an indirect branch was taken: an address follows, or the return stack has it
   kVector,   // an exception was taken: an address follows
@@ -134,7 +134,7 @@ struct State {
   bool sf = true;  // AArch64 state by the last context
   bool transaction = false;
   bool fresh = false;  // at an address that the trace gave, and nothing ran since
-  Place place = Place::kWaiting;
+  Position position = Position::kWaiting;
   Addr ip = 0;
   Node* node = nullptr;       // at ip, when known already
   Variant* branch = nullptr;  // kTarget: the block that ended in the branch, if known

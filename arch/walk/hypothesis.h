@@ -43,17 +43,17 @@ struct Trial {
     TimeKnown time_known;  // at it
     uint64_t path = 0;     // State::path
   };
-  uint64_t until = 0;            // decision count to stop at
-  uint64_t end = 0;              // out: where it stopped
-  std::vector<uint64_t> places;  // signatures of where it was
-  std::vector<Mark> marks;       // as many
-  uint64_t path = 0;             // State::path at its end
+  uint64_t until = 0;               // decision count to stop at
+  uint64_t end = 0;                 // out: where it stopped
+  std::vector<uint64_t> positions;  // signatures of where it was
+  std::vector<Mark> marks;          // as many
+  uint64_t path = 0;                // State::path at its end
   // Of the first survivor: an equal one at the same index means that both have met.
   const std::vector<uint64_t>* other = nullptr;
   uint32_t depth = 0;  // of nested choices
   // It ran text that may have changed unseen: a contradiction after that is no proof.
   bool unsure = false;
-  size_t unsure_at = SIZE_MAX;  // the size of `places` when it first did
+  size_t unsure_at = SIZE_MAX;  // the size of `positions` when it first did
   bool open = false;            // a candidate of a nested choice was ruled out by no more than that
   // Decision count at the first nested choice of which not every candidate was tried: what holds after it
   // holds of one path only.
@@ -63,8 +63,8 @@ struct Trial {
 // Types has State, Isa (of BlockCache), TimeKnown (what a state knows of time: with more of it fewer versions
 // are candidates) and Hypothesis, which derives from the one above. Flow has, beside what Gaps asks for:
 //   template <bool Emit> Stop walk(State&, Trial*)
-//   uint64_t place_signature(const State&)                  of where the flow is
-//   static uint64_t state_signature(const State&, uint64_t place)    the same with what may make a difference
+//   uint64_t position_signature(const State&)                  of where the flow is
+//   static uint64_t state_signature(const State&, uint64_t position)    the same with what may make a difference
 //   later TimeKnown time_known(const State&) TimeBounds bounds(const State&)                   when the
 //   packet in use was made TimeBounds text_bounds(const State&)              of which time the text may be
 //   bool pause_ahead()                                bounds() ends with a pause of the trace
@@ -114,7 +114,7 @@ class Hypotheses : protected Gaps<Flow, typename Types::State> {
     s.unsure = s.unsure || self().is_unsure(s, b);
     if (trial == nullptr || !is_doubtful(s, b)) return;
     trial->unsure = true;
-    trial->unsure_at = std::min(trial->unsure_at, trial->places.size());
+    trial->unsure_at = std::min(trial->unsure_at, trial->positions.size());
   }
   // One executed block, or its first `count` instructions.
   template <bool Emit>

@@ -35,18 +35,18 @@ template <class Flow, class Types>
 Stop Hypotheses<Flow, Types>::compare(State& s, Trial& trial) {
   trial.end = s.decisions;
   trial.path = s.path;
-  const uint64_t place = self().place_signature(s);
-  const size_t index = trial.places.size();
-  if (trial.other != nullptr && index < trial.other->size() && (*trial.other)[index] == place)
+  const uint64_t position = self().position_signature(s);
+  const size_t index = trial.positions.size();
+  if (trial.other != nullptr && index < trial.other->size() && (*trial.other)[index] == position)
     return Stop::kMerged;
   const TimeKnown time_known = self().time_known(s);
-  const uint64_t state = Flow::state_signature(s, place);
+  const uint64_t state = Flow::state_signature(s, position);
   if (const auto dead = dead_ends_.find(state);
       dead != dead_ends_.end() && time_known.knows_no_less_than(dead->second)) {
     trial.unsure = trial.unsure || dead_ends_unsure_;
     return Stop::kContradiction;
   }
-  trial.places.push_back(place);
+  trial.positions.push_back(position);
   trial.marks.push_back({state, time_known, s.path});
   return s.decisions >= trial.until ? Stop::kHorizon : Stop::kGo;
 }
@@ -62,7 +62,7 @@ void Hypotheses<Flow, Types>::remember_dead_end(Trial& trial, size_t from) {
   }
   dead_ends_unsure_ = dead_ends_unsure_ || trial.unsure;
   trial.open = trial.open || trial.unsure;
-  trial.places.resize(from);
+  trial.positions.resize(from);
   trial.marks.resize(from);
 }
 
@@ -79,7 +79,7 @@ void Hypotheses<Flow, Types>::choose_nested(const State& s, const std::vector<Hy
       return;
     }
     --forks_left_;
-    const size_t fork = trial.places.size();
+    const size_t fork = trial.positions.size();
     // What was in doubt up to an address in the trace is no matter after it.
     const bool was_unsure = std::exchange(trial.unsure, s.unsure);
     State copy = s;
@@ -118,7 +118,7 @@ template <class Flow, class Types>
 void Hypotheses<Flow, Types>::follow(const State& s, const Hypothesis& h, Verdict& v) {
   Trial t;
   t.until = s.decisions + options_.horizon;
-  if (v.best != nullptr) t.other = &v.best_trial.places;
+  if (v.best != nullptr) t.other = &v.best_trial.positions;
   State copy = s;
   copy.path = 0;
   self().assume(copy, h);
@@ -139,14 +139,14 @@ void Hypotheses<Flow, Types>::follow(const State& s, const Hypothesis& h, Verdic
     v.best_stop = stop;
     v.best_trial = std::move(t);
   } else if (t.untried != UINT64_MAX || best.untried < t.end || t.unsure_at != SIZE_MAX ||
-             best.unsure_at <= t.places.size()) {
+             best.unsure_at <= t.positions.size()) {
     // One path of this hypothesis meets one of the other. There are more, or it may have been another. Nor can
     // a choice on the best one's path be left to be judged when the flow gets there: that is done with what
     // the best one knows of time, and what it then rules out may be where this hypothesis goes on.
     v.all_meet = false;
   } else if (stop == Stop::kMerged) {
     v.met = std::max(v.met, t.end - 1);  // the same from what was used last
-    v.same_path = v.same_path && t.path == best.marks[t.places.size()].path;
+    v.same_path = v.same_path && t.path == best.marks[t.positions.size()].path;
   } else if (stop == Stop::kSegmentEnd && v.best_stop == Stop::kSegmentEnd && t.end == best.end) {
     v.met = std::max(v.met, t.end);
     v.same_path = v.same_path && t.path == best.path;

@@ -116,8 +116,8 @@ class Flow final : public SegmentDecoder, private walk::Hypotheses<Flow, FlowTyp
   void place_known(State& s) const;
 
   // signature.cpp
-  uint64_t place_signature(const State& s) const;
-  static uint64_t state_signature(const State& s, uint64_t place);
+  uint64_t position_signature(const State& s) const;
+  static uint64_t state_signature(const State& s, uint64_t position);
 
   // hypothesis.cpp: what walk::Hypotheses asks of x86
   TimeBounds bounds(const State& s);

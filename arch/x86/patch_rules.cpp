@@ -5,7 +5,7 @@
 namespace asof::x86 {
 namespace {
 
-// The NOPs that kernels put at places they patch (arch/x86/include/asm/nops.h).
+// The NOPs that kernels put at patch sites (arch/x86/include/asm/nops.h).
 bool is_no_op(std::span<const uint8_t> b) {
   static constexpr uint8_t kNop1[] = {0x90}, kNop2[] = {0x66, 0x90}, kNop3[] = {0x0f, 0x1f, 0x00},
                            kNop4[] = {0x0f, 0x1f, 0x40, 0x00}, kNop5[] = {0x0f, 0x1f, 0x44, 0x00, 0x00};

@@ -1,4 +1,4 @@
-// What the text store must know of x86 instructions at places that are patched.
+// What the text store must know of x86 instructions at patch sites.
 #pragma once
 #include "textstore/patch_rules.h"
 

@@ -61,22 +61,22 @@ RunCache::RunCache(std::shared_ptr<CodeMap> map)
     : map_(std::move(map)), text_(map_->text_), runs_(map_->table_) {}
 
 RunId RunCache::at(Space space, Addr ip, uint8_t mode) {
-  Place* const place = text_.at(space, ip, mode);
-  if (place == nullptr) return RunId::kNone;
-  const RunId run = place->run();
-  return run != RunId::kNone ? run : make(*place);
+  Slot* const slot = text_.at(space, ip, mode);
+  if (slot == nullptr) return RunId::kNone;
+  const RunId run = slot->run();
+  return run != RunId::kNone ? run : make(*slot);
 }
 
-// The run at a place without one. All places on its path are found now, so that to follow it costs nothing.
-RunId RunCache::make(Place& first) {
+// The run at a slot without one. All slots on its path are found now, so that to follow it costs nothing.
+RunId RunCache::make(Slot& first) {
   FlowRun flow;
   Run run;
   std::array<const Block*, kMaxBlocks> blocks;
   std::array<Addr, kMaxCalls> calls;
-  const Place* place = &first;
+  const Slot* slot = &first;
   if (map_->unsure()) run.confidence = Confidence::kAmbiguous;
-  while (place != nullptr && text_.block(*place).count != 0 && run.size < kMaxBlocks) {
-    const Block& b = text_.block(*place);
+  while (slot != nullptr && text_.block(*slot).count != 0 && run.size < kMaxBlocks) {
+    const Block& b = text_.block(*slot);
     if (b.unsure && !map_->unsure()) break;  // what follows it is not sure either, up to the next address
     if (run.instructions + b.count > Link::kMaxInstructions) break;
     blocks[run.size++] = &b;
@@ -92,7 +92,7 @@ RunId RunCache::make(Place& first) {
     flow.targets = {b.end(), b.target};
     const Addr next = straight_on(b);
     if (next == 0) break;
-    place = text_.at(b.space, next, b.mode);
+    slot = text_.at(b.space, next, b.mode);
   }
   flow.calls = take_sites(flow.call_count);
   if (flow.end == RunEnd::kStop || (flow.calls == CallSiteId::kNone && flow.call_count != 0)) {
@@ -119,7 +119,7 @@ RunId RunCache::add_run(const Run& run, const Block* const* blocks, const FlowRu
   piece[index_of(id) % CodeMap::kPiece] = flow;
   Link& link = map_->links_.of(id);
   const bool returns = flow.end == RunEnd::kRet && flow.call_count == 0;
-  // Nobody else sees it before its place has it.
+  // Nobody else sees it before its slot has it.
   link.next[0].store(Edge::kUnknown, std::memory_order_relaxed);
   link.next[1].store(returns ? Edge::kReturn : Edge::kUnknown, std::memory_order_relaxed);
   link.effect.store(uint64_t{run.instructions} << Link::kCountShift, std::memory_order_relaxed);

@@ -209,7 +209,7 @@ class RunCache {
   // One number for both; there are fewer spaces than would overflow it.
   static uint32_t space_mode_key(Space space, uint8_t mode) { return space << 7 | mode; }
 
-  RunId make(Place& place);
+  RunId make(Slot& slot);
   Edge link_calls(RunId run, unsigned calls, Edge next);
   RunId add_run(const Run& run, const Block* const* blocks, const FlowRun& flow);
   CallSiteId take_sites(uint32_t n);

@@ -23,26 +23,26 @@ uint32_t BlockTable::Writer::add(const Block& block) {
   return next_++;
 }
 
-Place* PlacePage::find(Addr ip) const {
-  Line* line = lines_[ip % kSize / Place::kLine].load(std::memory_order_acquire);
+Slot* SlotPage::find(Addr ip) const {
+  Line* line = lines_[ip % kSize / Slot::kLine].load(std::memory_order_acquire);
   for (; line != nullptr; line = line->more.load(std::memory_order_acquire)) {
-    for (Place& place : line->places) {
-      if (place.is(ip)) return &place;
+    for (Slot& slot : line->slots) {
+      if (slot.is(ip)) return &slot;
     }
   }
   return nullptr;
 }
 
-Place& PlacePage::add(Addr ip, uint32_t block, Arena& arena) {
-  std::atomic<Line*>* link = &lines_[ip % kSize / Place::kLine];
+Slot& SlotPage::add(Addr ip, uint32_t block, Arena& arena) {
+  std::atomic<Line*>* link = &lines_[ip % kSize / Slot::kLine];
   for (Line* line = nullptr;; link = &line->more) {
     line = link->load(std::memory_order_acquire);
     if (line == nullptr) {
       Line* const fresh = new (arena.take<Line>(1)) Line;
       if (link->compare_exchange_strong(line, fresh, std::memory_order_acq_rel)) line = fresh;
     }
-    for (Place& place : line->places) {
-      if (place.take(ip, block)) return place;
+    for (Slot& slot : line->slots) {
+      if (slot.take(ip, block)) return slot;
     }
   }
 }
@@ -52,21 +52,21 @@ Arena& StableText::new_arena() {
   return *arenas_.emplace_back(std::make_unique<Arena>());
 }
 
-PlacePage& StableText::page(const Key& key) {
+SlotPage& StableText::page(const Key& key) {
   const size_t hash = KeyHash{}(key);
   Shard& shard = shards_[hash >> 32 & (kShards - 1)];
   const std::lock_guard lock(shard.mutex);
   const auto it = shard.pages.find(key, hash);
   if (it != shard.pages.end()) return *it->second;
-  return *shard.pages.try_emplace(key, std::make_unique<PlacePage>()).first->second;
+  return *shard.pages.try_emplace(key, std::make_unique<SlotPage>()).first->second;
 }
 
-Place* StableText::Reader::at(Space space, Addr ip, uint8_t mode) {
-  const Addr page = ip / PlacePage::kSize;
+Slot* StableText::Reader::at(Space space, Addr ip, uint8_t mode) {
+  const Addr page = ip / SlotPage::kSize;
   Recent& recent = recent_[page % kRecent];
-  if (recent.page != page || recent.space != space || recent.mode != mode || recent.places == nullptr)
+  if (recent.page != page || recent.space != space || recent.mode != mode || recent.slots == nullptr)
     recent = {page, space, mode, &text_.page({page, space, mode})};
-  if (Place* const known = recent.places->find(ip)) return known;
+  if (Slot* const known = recent.slots->find(ip)) return known;
   Block fresh;
   fresh.ip = ip;
   fresh.space = space;
@@ -74,7 +74,7 @@ Place* StableText::Reader::at(Space space, Addr ip, uint8_t mode) {
   const std::vector<Addr>& hooks = text_.hooks_;
   if (space != kKernelSpace || std::ranges::find(hooks, ip) == hooks.end()) text_.read(fresh, arena_);
   const uint32_t block = blocks_.add(fresh);
-  return block == 0 ? nullptr : &recent.places->add(ip, block, arena_);
+  return block == 0 ? nullptr : &recent.slots->add(ip, block, arena_);
 }
 
 // What is in a cell whatever the time is; nullptr: nothing, or it depends.

@@ -1,7 +1,7 @@
 // StableText: blocks of the text that is the same at all times, which is nearly all of it. Shared by all
 // decoders of a capture: a block is read once, by whoever comes first, and never changes.
 //
-// A page of addresses has a table of its lines of 64 bytes, a line has the places in it: so places that are
+// A page of addresses has a table of its lines of 64 bytes, a line has the slots in it: so slots that are
 // near each other are found near each other, as programs run, and without a lock. Pages are under a lock, one
 // of many; each reader remembers those it used last.
 #pragma once
@@ -22,8 +22,8 @@
 namespace asof::x86 {
 
 // Where a block may begin: all that is known of an address, in one word. Which address of its line it is
-// (PlacePage), which block of the BlockTable, and the run that begins here (runs.h; kNone: not known yet).
-class Place {
+// (SlotPage), which block of the BlockTable, and the run that begins here (runs.h; kNone: not known yet).
+class Slot {
  public:
   static constexpr unsigned kLineBits = 6, kBlockBits = 25;
 
@@ -35,7 +35,7 @@ class Place {
   RunId run() const {
     return static_cast<RunId>(bits_.load(std::memory_order_acquire) >> (kLineBits + kBlockBits));
   }
-  // Makes a free place that of an address; `block` is no 0. False: it is another's.
+  // Makes a free slot that of an address; `block` is no 0. False: it is another's.
   bool take(Addr ip, uint32_t block) {
     uint64_t bits = bits_.load(std::memory_order_acquire);
     const uint64_t mine = uint64_t{block} * kLine | ip % kLine;
@@ -75,30 +75,30 @@ class BlockTable {
   };
 
  private:
-  static constexpr uint32_t kPieces = (1U << Place::kBlockBits) / kPiece;
+  static constexpr uint32_t kPieces = (1U << Slot::kBlockBits) / kPiece;
 
   std::unique_ptr<std::unique_ptr<Block[]>[]> pieces_;
   std::atomic<uint32_t> used_{0};  // pieces
 };
 
-// The places of 4096 addresses. Thread-safe. Places are taken in order, so those who add the same address at
-// the same time meet at the same place.
-class PlacePage {
+// The slots of 4096 addresses. Thread-safe. Slots are taken in order, so those who add the same address at
+// the same time meet at the same slot.
+class SlotPage {
  public:
   static constexpr Addr kSize = 4096;
 
-  // The place at an address of the page; nullptr: none yet.
-  Place* find(Addr ip) const;
+  // The slot at an address of the page; nullptr: none yet.
+  Slot* find(Addr ip) const;
   // The same, with `block` where there was none yet. Memory is from `arena`.
-  Place& add(Addr ip, uint32_t block, Arena& arena);
+  Slot& add(Addr ip, uint32_t block, Arena& arena);
 
  private:
   struct Line {
-    std::array<Place, 7> places;
+    std::array<Slot, 7> slots;
     std::atomic<Line*> more{nullptr};
   };
 
-  std::array<std::atomic<Line*>, kSize / Place::kLine> lines_{};
+  std::array<std::atomic<Line*>, kSize / Slot::kLine> lines_{};
 };
 
 class StableText {
@@ -107,14 +107,14 @@ class StableText {
   StableText(const TextStore& text, TextAt text_at, std::vector<Addr> hooks)
       : text_(text), text_at_(text_at), hooks_(std::move(hooks)) {}
 
-  // One thread's access to the places. Must not outlive its text.
+  // One thread's access to the slots. Must not outlive its text.
   class Reader {
    public:
     explicit Reader(StableText& text) : text_(text), arena_(text.new_arena()), blocks_(text.blocks_) {}
-    // The place at an address, read when it is new; nullptr: there is no room for it.
-    Place* at(Space space, Addr ip, uint8_t mode);
+    // The slot at an address, read when it is new; nullptr: there is no room for it.
+    Slot* at(Space space, Addr ip, uint8_t mode);
     // What begins there; count 0: the careful walk alone knows.
-    const Block& block(const Place& place) const { return text_.blocks_[place.block()]; }
+    const Block& block(const Slot& slot) const { return text_.blocks_[slot.block()]; }
     // Memory that lives as long as the text.
     Arena& arena() { return arena_; }
 
@@ -123,7 +123,7 @@ class StableText {
       Addr page = 0;
       Space space = kNoSpace;
       uint32_t mode = 0;
-      PlacePage* places = nullptr;
+      SlotPage* slots = nullptr;
     };
     static constexpr size_t kRecent = 512;
 
@@ -149,11 +149,11 @@ class StableText {
   static constexpr size_t kShards = 64;
   struct alignas(64) Shard {
     std::mutex mutex;
-    tsl::robin_map<Key, std::unique_ptr<PlacePage>, KeyHash> pages;
+    tsl::robin_map<Key, std::unique_ptr<SlotPage>, KeyHash> pages;
   };
 
   Arena& new_arena();
-  PlacePage& page(const Key& key);
+  SlotPage& page(const Key& key);
   const Version* only_version(const Cell& cell) const;
   void read(Block& block, Arena& arena) const;
 

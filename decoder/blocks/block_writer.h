@@ -11,7 +11,7 @@
 
 #include "decoder/blocks/block_record.h"
 #include "decoder/blocks/block_text.h"
-#include "decoder/io/place_key.h"
+#include "decoder/io/addr_key.h"
 #include "decoder/model/capture.h"
 
 struct ZSTD_CCtx_s;
@@ -47,7 +47,7 @@ class BlockWriter {
   };
   struct HashKey {
     size_t operator()(const Key& k) const {
-      return PlaceHash{}({k.space, k.ip ^ static_cast<uint64_t>(k.from) ^ uint64_t{k.count} << 32U});
+      return AddrKeyHash{}({k.space, k.ip ^ static_cast<uint64_t>(k.from) ^ uint64_t{k.count} << 32U});
     }
   };
   struct Node {

@@ -234,10 +234,10 @@ void LldbReader::place(const TextFile& file, Space space, Addr load_address, con
                         .bytes = segment.bytes.first(range.size()),
                         .rank = kRankMapping,
                         .origin = origin});
-    capture_.code.places.push_back({.space = space,
-                                    .range = range,
-                                    .file = static_cast<uint32_t>(capture_.code.files.size() - 1),
-                                    .slide = slide});
+    capture_.code.mappings.push_back({.space = space,
+                                      .range = range,
+                                      .file = static_cast<uint32_t>(capture_.code.files.size() - 1),
+                                      .slide = slide});
   }
   for (const ElfSymbol& symbol : file.elf->symbols()) {
     capture_.symbols.add({.space = space,

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "arch/arch.h"
-#include "decoder/io/place_key.h"
+#include "decoder/io/addr_key.h"
 #include "decoder/model/capture.h"
 #include "decoder/model/flow_piece.h"
 #include "decoder/model/symbol_epochs.h"
@@ -61,7 +61,7 @@ FlowOp::Kind flow_op_kind(BranchKind branch);
 
 // Execution of a site that was poked.
 struct FlowVisit {
-  Addr place = 0;
+  Addr site = 0;
   TimeBounds valid;   // of the block's bytes
   uint8_t first = 0;  // byte at the site, as executed
 };
@@ -118,7 +118,7 @@ class FlowReader {
   TimeBounds near_{kTimeMax, kTimeMin};  // times for which near_wanted_ is the answer
   bool near_wanted_ = false;
   bool detailed_ = false;  // the step before was within
-  tsl::robin_map<PlaceKey, Named, PlaceHash> names_;
+  tsl::robin_map<AddrKey, Named, AddrKeyHash> names_;
   FlowOps* out_ = nullptr;
   Step last_;
   bool has_last_ = false;       // the flow continues from last_

@@ -22,7 +22,7 @@ std::string place_name(const Capture& capture, Addr a, Time t) {
 PokeWindows::PokeWindows(const Capture& capture) : capture_(capture) {
   const auto pokes = capture.text->pokes();
   windows_.resize(pokes.size());
-  for (uint32_t i = 0; i < pokes.size(); ++i) places_[pokes[i].addr].push_back(i);
+  for (uint32_t i = 0; i < pokes.size(); ++i) sites_[pokes[i].addr].push_back(i);
 }
 
 PokeVisit& PokeWindows::visit_of(uint32_t poke, int32_t cpu) {
@@ -34,12 +34,12 @@ PokeVisit& PokeWindows::visit_of(uint32_t poke, int32_t cpu) {
 }
 
 void PokeWindows::visited(int32_t cpu, Time t, const FlowVisit& v) {
-  const auto place = places_.find(v.place);
-  if (place == places_.end()) return;
-  const auto& pokes = place->second;
+  const auto site = sites_.find(v.site);
+  if (site == sites_.end()) return;
+  const auto& pokes = site->second;
   // The version that ran: the one that is valid for as long as the block's bytes are.
-  const Cell cell = capture_.text->cell(kKernelSpace, v.place);
-  const size_t offset = v.place - cell.range.begin;
+  const Cell cell = capture_.text->cell(kKernelSpace, v.site);
+  const size_t offset = v.site - cell.range.begin;
   OriginRef origin = kNoOrigin;
   bool found = false;
   for (const Version& version : cell.versions) {
@@ -64,9 +64,9 @@ void PokeWindows::visited(int32_t cpu, Time t, const FlowVisit& v) {
 }
 
 void PokeWindows::interrupted(int32_t cpu, Time t, Addr ip) {
-  const auto place = places_.find(ip);
-  if (place == places_.end()) return;
-  const auto& pokes = place->second;
+  const auto site = sites_.find(ip);
+  if (site == sites_.end()) return;
+  const auto& pokes = site->second;
   const auto all = capture_.text->pokes();
   const auto after = std::ranges::lower_bound(pokes, t, {}, [&](uint32_t p) { return all[p].time; });
   uint32_t nearest = after != pokes.end() ? *after : pokes.back();

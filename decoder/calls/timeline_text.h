@@ -30,8 +30,8 @@ class PokeWindows {
   PokeVisit& visit_of(uint32_t poke, int32_t cpu);
 
   const Capture& capture_;
-  tsl::robin_map<Addr, std::vector<uint32_t>> places_;  // pokes of an address, by time
-  std::vector<Window> windows_;                         // by poke
+  tsl::robin_map<Addr, std::vector<uint32_t>> sites_;  // pokes of an address, by time
+  std::vector<Window> windows_;                        // by poke
 };
 
 // Instructions and lost time by CPU, in buckets of equal width that double when there are too many.

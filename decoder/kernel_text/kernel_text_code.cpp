@@ -67,7 +67,7 @@ void KernelText::add_code(CodeFileMap& code, FileFinder& files, const PerfData& 
   for (const ElfSegment& segment : elf->segments()) {
     const AddrRange range = range_of(segment.address + slide, segment.mem_size);
     if (!segment.executable || range.empty()) continue;
-    code.places.push_back(
+    code.mappings.push_back(
         {.range = range, .file = static_cast<uint32_t>(code.files.size() - 1), .slide = slide});
   }
 }

@@ -80,7 +80,7 @@ struct SourceLines::Impl {
   };
 
   explicit Impl(const CodeFileMap& code) : map(code), files(code.files.size()) {
-    for (const CodeMapping& p : map.places) {
+    for (const CodeMapping& p : map.mappings) {
       if (p.file < files.size()) places[p.space].add(p);
     }
     for (auto& [space, index] : places) index.finish();

@@ -30,7 +30,7 @@ struct CodeMapping {
 
 struct CodeFileMap {
   std::vector<CodeFile> files;
-  std::vector<CodeMapping> places;
+  std::vector<CodeMapping> mappings;
   // Trees of separate debug files: <dir>/.build-id/ab/cdef.debug, <dir>/<folder of the file>/<debug link>.
   std::vector<std::string> debug_dirs;
   // perf's caches: <dir>/.build-id/ab/cdef.../debug.

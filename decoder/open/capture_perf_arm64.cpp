@@ -51,17 +51,19 @@ bool has_trampolines(const KernelText& kernel, const SideBand& side) {
 }
 
 // Takes the jump labels out of `sites`.
-std::vector<PatchSite> take_labels(std::vector<PatchSite>& sites) {
-  const auto labels = std::ranges::stable_partition(sites, [](const PatchSite& s) { return !s.is_label; });
-  std::vector<PatchSite> out(std::make_move_iterator(labels.begin()), std::make_move_iterator(labels.end()));
+std::vector<CatalogueSite> take_labels(std::vector<CatalogueSite>& sites) {
+  const auto labels =
+      std::ranges::stable_partition(sites, [](const CatalogueSite& s) { return !s.is_label; });
+  std::vector<CatalogueSite> out(std::make_move_iterator(labels.begin()),
+                                 std::make_move_iterator(labels.end()));
   sites.erase(labels.begin(), labels.end());
   return out;
 }
 
-std::vector<PatchSite> unsampled(std::vector<PatchSite> labels, const SampledChanges& sampled) {
+std::vector<CatalogueSite> unsampled(std::vector<CatalogueSite> labels, const SampledChanges& sampled) {
   std::set<Addr> seen;
   for (const SampledChange& change : sampled.changes) seen.insert(change.addr);
-  std::erase_if(labels, [&](const PatchSite& s) { return seen.contains(s.addr); });
+  std::erase_if(labels, [&](const CatalogueSite& s) { return seen.contains(s.addr); });
   return labels;
 }
 
@@ -143,7 +145,7 @@ void add_arm64_text(Capture& capture, const PerfData& data, const CaptureOptions
   if (has_pokes) source(fmt::format("{} TEXT_POKE records", pokes->second));
   if (sampled.recorded) source(fmt::format("samples of {} jump label changes", sampled.changes.size()));
   if (kernel.end() != nullptr) source("a second copy of kcore");
-  if (options.catalogue) source(fmt::format("a catalogue of {} places", catalogue.sites.size()));
+  if (options.catalogue) source(fmt::format("a catalogue of {} sites", catalogue.sites.size()));
   if (sources.empty()) {
     notices.error(
         Code::kNoTextChangeSource, data.path(),

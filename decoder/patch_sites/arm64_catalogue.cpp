@@ -27,7 +27,7 @@ class SiteFinder {
 
   // False, and nothing is taken: this is no table of the kernel that ran.
   bool take_table(const JumpTable& table) {
-    std::vector<PatchSite> found;
+    std::vector<CatalogueSite> found;
     size_t fitting = 0;
     for (size_t at = 0; at + arm64::kJumpEntrySize <= table.bytes.size(); at += arm64::kJumpEntrySize) {
       const auto code = static_cast<int32_t>(arm64::word_at(table.bytes, at));
@@ -53,7 +53,7 @@ class SiteFinder {
       for (const Addr first : {symbol.addr, symbol.addr + 4}) {
         const auto now = word(first + 4);
         if (word(first) != arm64::kMovX9Lr || !now) continue;
-        PatchSite site{first + 4, {arm64::kNop}, false};
+        CatalogueSite site{first + 4, {arm64::kNop}, false};
         for (const Addr caller : callers) {
           if (const auto call = arm64::branch_word(first + 4, caller, true)) site.words.push_back(*call);
         }
@@ -65,9 +65,9 @@ class SiteFinder {
     return sites_.size() - before;
   }
 
-  std::vector<PatchSite> finish() {
-    std::ranges::stable_sort(sites_, {}, &PatchSite::addr);
-    const auto again = std::ranges::unique(sites_, {}, &PatchSite::addr);
+  std::vector<CatalogueSite> finish() {
+    std::ranges::stable_sort(sites_, {}, &CatalogueSite::addr);
+    const auto again = std::ranges::unique(sites_, {}, &CatalogueSite::addr);
     sites_.erase(again.begin(), again.end());
     return std::move(sites_);
   }
@@ -79,7 +79,7 @@ class SiteFinder {
     return arm64::word_at(piece->bytes, addr - piece->range.begin);
   }
   const KernelText& kernel_;
-  std::vector<PatchSite> sites_;
+  std::vector<CatalogueSite> sites_;
 };
 
 }  // namespace
@@ -91,7 +91,7 @@ Catalogue find_patch_sites(const KernelText& kernel, const TextFile* vmlinux, bo
       notices->info(Code::kCatalogueWithoutJumpLabels, "catalogue", std::move(what), std::move(help));
   };
   if (kernel.start() == nullptr) {
-    report("without a copy of kcore the places that may change are not known");
+    report("without a copy of kcore the sites that may change are not known");
     return {};
   }
   SiteFinder finder(kernel);
@@ -100,7 +100,7 @@ Catalogue find_patch_sites(const KernelText& kernel, const TextFile* vmlinux, bo
   out.has_labels = table && finder.take_table(*table);
   if (!out.has_labels) {
     report(table
-               ? "the jump table is not of the kernel that ran: the places it names hold something else. "
+               ? "the jump table is not of the kernel that ran: the sites it names hold something else. "
                  "Jump labels are not in the catalogue"
                : "the kernel's jump table is neither in the copy of kcore nor in a vmlinux with the recorded "
                  "build-id: jump labels are not in the catalogue",
@@ -125,23 +125,23 @@ Catalogue find_patch_sites(const KernelText& kernel, const TextFile* vmlinux, bo
   return out;
 }
 
-void add_lost_labels(std::span<const PatchSite> sites, const KernelText& kernel, Builder& builder) {
+void add_lost_labels(std::span<const CatalogueSite> sites, const KernelText& kernel, Builder& builder) {
   const auto words = std::make_shared<std::deque<arm64::Word>>();
   const OriginRef origin = builder.add_origin(
       {.kind = OriginKind::kRaw, .name = "catalogue of jump labels", .id = 0, .build_id = {}});
-  for (const PatchSite& site : sites) {
+  for (const CatalogueSite& site : sites) {
     if (!site.is_label || kernel.start()->text_at(range_of(site.addr, 4)) == nullptr) continue;
     for (const uint32_t word : site.words) {
       words->push_back(arm64::word_bytes(word));
-      builder.add_place({.range = range_of(site.addr, 4), .bytes = words->back(), .origin = origin});
+      builder.add_site({.range = range_of(site.addr, 4), .bytes = words->back(), .origin = origin});
     }
   }
   builder.keep(words);
 }
 
-void add_catalogue(std::span<const PatchSite> sites, const KernelText& kernel, Builder& builder) {
+void add_catalogue(std::span<const CatalogueSite> sites, const KernelText& kernel, Builder& builder) {
   const auto words = std::make_shared<std::deque<arm64::Word>>();
-  for (const PatchSite& site : sites) {
+  for (const CatalogueSite& site : sites) {
     const auto* piece = kernel.start()->text_at(range_of(site.addr, 4));
     if (piece == nullptr) continue;
     const uint32_t now = arm64::word_at(piece->bytes, site.addr - piece->range.begin);

@@ -13,15 +13,15 @@
 namespace asof {
 
 // A site whose word the kernel replaces, and all that it puts there.
-struct PatchSite {
+struct CatalogueSite {
   Addr addr = 0;
   std::vector<uint32_t> words;
   bool is_label = false;  // a jump label; else a function's entry
 };
 
 struct Catalogue {
-  std::vector<PatchSite> sites;  // by address
-  AddrRange text;                // the kernel without its modules
+  std::vector<CatalogueSite> sites;  // by address
+  AddrRange text;                    // the kernel without its modules
   // Are all jump labels in `text` among the sites? All function entries, with all that they can call?
   bool has_labels = false, has_entries = false;
 };
@@ -35,8 +35,8 @@ Catalogue find_patch_sites(const KernelText& kernel, const TextFile* vmlinux, bo
                            NoticeBook* notices);
 
 // All words of every site, for all time.
-void add_catalogue(std::span<const PatchSite> sites, const KernelText& kernel, Builder& builder);
+void add_catalogue(std::span<const CatalogueSite> sites, const KernelText& kernel, Builder& builder);
 // All words of every site from the first loss of records on.
-void add_lost_labels(std::span<const PatchSite> sites, const KernelText& kernel, Builder& builder);
+void add_lost_labels(std::span<const CatalogueSite> sites, const KernelText& kernel, Builder& builder);
 
 }  // namespace asof

@@ -55,9 +55,9 @@ std::vector<std::vector<uint8_t>> other_states(std::span<const uint8_t> now, Add
 }
 
 // Collects sites; the bytes they can hold live as long as the store.
-class Places {
+class CandidateSites {
  public:
-  Places(const KernelSnapshot& copy, Builder& builder, const char* name, bool always)
+  CandidateSites(const KernelSnapshot& copy, Builder& builder, const char* name, bool always)
       : copy_(copy), builder_(builder), always_(always) {
     origin_ = builder.add_origin({.kind = OriginKind::kRaw, .name = name, .id = 0, .build_id = {}});
     builder.keep(states_);
@@ -71,7 +71,7 @@ class Places {
   void add(Addr addr, std::vector<uint8_t> other) {
     states_->push_back(std::move(other));
     const std::span<const uint8_t> bytes = states_->back();
-    builder_.add_place(
+    builder_.add_site(
         {.range = range_of(addr, bytes.size()), .bytes = bytes, .origin = origin_, .always = always_});
   }
 
@@ -84,16 +84,16 @@ class Places {
       std::make_shared<std::deque<std::vector<uint8_t>>>();
 };
 
-void add_jump_labels(const JumpTable& table, Places& places) {
+void add_jump_labels(const JumpTable& table, CandidateSites& sites) {
   Addr last = 0;
   for (size_t at = 0; at + kEntrySize <= table.bytes.size(); at += kEntrySize) {
     const Addr entry = table.begin + at;
     const Addr code = entry + static_cast<uint64_t>(int64_t{signed_at(table.bytes, at)});
     const Addr target = entry + 4 + static_cast<uint64_t>(int64_t{signed_at(table.bytes, at + 4)});
     if (code == last) continue;
-    for (std::vector<uint8_t>& other : other_states(places.now(code), code, target)) {
+    for (std::vector<uint8_t>& other : other_states(sites.now(code), code, target)) {
       last = code;
-      places.add(code, std::move(other));
+      sites.add(code, std::move(other));
     }
   }
 }
@@ -124,18 +124,18 @@ std::vector<Addr> tracers(const std::vector<Poke>& pokes) {
 
 // Entries that were not poked but could have been: those that begin with the no-op, or a call of a tracer
 // (after an ENDBR64, where there is one).
-void add_function_entries(const Kallsyms& names, const std::vector<Addr>& tracers, Places& places) {
+void add_function_entries(const Kallsyms& names, const std::vector<Addr>& tracers, CandidateSites& sites) {
   for (const KernelSymbol& symbol : names.symbols()) {
     if (!symbol.is_code() || symbol.is_generated()) continue;
     for (const Addr entry : {symbol.addr, symbol.addr + kEndbrSize}) {
-      const std::span<const uint8_t> now = places.now(entry);
+      const std::span<const uint8_t> now = sites.now(entry);
       const bool traced = std::ranges::any_of(
           tracers, [&](Addr tracer) { return std::ranges::equal(now, call(entry, tracer)); });
       if (!is_nop5(now) && !traced) continue;
-      if (traced) places.add(entry, {kNop5.begin(), kNop5.end()});
+      if (traced) sites.add(entry, {kNop5.begin(), kNop5.end()});
       for (const Addr tracer : tracers) {
         std::vector<uint8_t> other = call(entry, tracer);
-        if (!other.empty() && !std::ranges::equal(now, other)) places.add(entry, std::move(other));
+        if (!other.empty() && !std::ranges::equal(now, other)) sites.add(entry, std::move(other));
       }
       break;
     }
@@ -151,12 +151,12 @@ void add_x86_catalogue(const KernelText& kernel, const SideBand& side, const Tex
   if (copy == nullptr) {
     if (always)
       notices.info(Code::kCatalogueWithoutJumpLabels, "catalogue",
-                   "without a copy of kcore the places that may change are not known");
+                   "without a copy of kcore the sites that may change are not known");
     return;
   }
   if (const auto table = find_jump_table(kernel, vmlinux)) {
-    Places places(*copy, builder, "catalogue of jump labels", always);
-    add_jump_labels(*table, places);
+    CandidateSites sites(*copy, builder, "catalogue of jump labels", always);
+    add_jump_labels(*table, sites);
   } else if (always) {
     notices.info(Code::kCatalogueWithoutJumpLabels, "catalogue",
                  "the kernel's jump table is neither in the copy of kcore nor in a vmlinux that was given",
@@ -165,8 +165,8 @@ void add_x86_catalogue(const KernelText& kernel, const SideBand& side, const Tex
   if (side.lost.empty() || copy->kallsyms() == nullptr) return;
   const std::vector<Addr> calls = tracers(side.pokes);
   if (calls.empty()) return;
-  Places places(*copy, builder, "catalogue of function entries", false);
-  add_function_entries(*copy->kallsyms(), calls, places);
+  CandidateSites sites(*copy, builder, "catalogue of function entries", false);
+  add_function_entries(*copy->kallsyms(), calls, sites);
 }
 
 }  // namespace asof

@@ -130,7 +130,7 @@ void UserText::add_code(CodeFileMap& code, const std::set<Space>& used) {
   const auto add = [&](Space space, const Mapping& mapping, int rank) {
     if (mapping.name == 0 || mapping.range.empty()) return;
     const TextFile* file = file_of(mapping);
-    if (file == nullptr || !file->elf || code.places.size() >= kMostPlaces) return;
+    if (file == nullptr || !file->elf || code.mappings.size() >= kMostPlaces) return;
     const std::string& name = side_.names[mapping.name];
     const uint64_t pgoff = name == "[vdso]" ? 0 : mapping.pgoff;
     const auto [index, fresh] = files.try_emplace(file, static_cast<uint32_t>(code.files.size()));
@@ -140,13 +140,14 @@ void UserText::add_code(CodeFileMap& code, const std::set<Space>& used) {
                                     .intersect(range_of(pgoff, mapping.range.size()));
       if (!segment.executable || in_file.empty()) continue;
       // What a child inherited stays when its parent unmaps it.
-      code.places.push_back({.space = space,
-                             .range = range_of(mapping.range.begin + (in_file.begin - pgoff), in_file.size()),
-                             .from = mapping.from,
-                             .until = rank == 0 ? kTimeMax : mapping.until,
-                             .file = index->second,
-                             .slide = mapping.range.begin - pgoff + segment.file_offset - segment.address,
-                             .rank = rank});
+      code.mappings.push_back(
+          {.space = space,
+           .range = range_of(mapping.range.begin + (in_file.begin - pgoff), in_file.size()),
+           .from = mapping.from,
+           .until = rank == 0 ? kTimeMax : mapping.until,
+           .file = index->second,
+           .slide = mapping.range.begin - pgoff + segment.file_offset - segment.address,
+           .rank = rank});
     }
   };
   for (size_t i = 0; i < processes_.size(); ++i) {

@@ -5,6 +5,7 @@
 // it is not installed; perf and the text of every instruction need PROGRAM, and perf_bundle in the same
 // directory as this program.
 #include <fmt/format.h>
+#include <malloc.h>
 
 #include <algorithm>
 #include <array>
@@ -199,6 +200,10 @@ void compare(const std::string& bundle, const Programs& programs, int rounds, Pa
 int main(int argc, char** argv) {
   namespace fs = std::filesystem;
   using namespace asof::bench;
+  // Every decode would otherwise give its heap back to the system, and the next one fault it in again: more
+  // than a short trace takes, and by chance, as it depends on what lies at the heap's end.
+  mallopt(M_TRIM_THRESHOLD, 1 << 30);
+  mallopt(M_TOP_PAD, 64 << 20);
   int rounds = 3;
   Part part = Part::kAll;
   Programs programs;

@@ -57,7 +57,7 @@ void add_input_options(CLI::App& verb, InputOptions& o, bool positional_input) {
       ->type_name("FILE")
       ->group(group);
   verb.add_flag("--catalogue", c.catalogue,
-                "take every place the kernel is built to change (jump labels, function entries) as doubtful")
+                "take every site the kernel is built to change (jump labels, function entries) as doubtful")
       ->group(group);
   verb.add_option_function<std::string>(
           "--time-conv",

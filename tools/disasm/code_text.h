@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "decoder/calls/timeline.h"
-#include "decoder/io/place_key.h"
+#include "decoder/io/addr_key.h"
 #include "decoder/lines/source_lines.h"
 #include "tools/disasm/disasm.h"
 
@@ -56,7 +56,7 @@ class CodeText {
     bool operator==(const Key&) const = default;
   };
   struct KeyHash {
-    size_t operator()(const Key& k) const { return PlaceHash{}({k.space, k.ip ^ k.origin * kHashFactor}); }
+    size_t operator()(const Key& k) const { return AddrKeyHash{}({k.space, k.ip ^ k.origin * kHashFactor}); }
   };
   CodeRun make(const BlockSlice& b);
 

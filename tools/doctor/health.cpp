@@ -56,20 +56,20 @@ LaterCode::LaterCode(const SideBand& side, std::span<const PokeRecord> pokes) {
   for (const KsymbolFact& k : side.ksymbols) {
     if (!k.unregister && k.time != kTimeMin) announced.push_back({k.range, k.time});
   }
-  std::vector<Addr> places;
+  std::vector<Addr> sites;
   for (const PokeRecord& p : pokes) {
     if (p.old_len == 0) announced.push_back({range_of(p.addr, p.new_len), p.time});
-    places.push_back(p.addr);
+    sites.push_back(p.addr);
   }
   std::ranges::sort(announced, {}, [](const Announced& a) { return a.range.begin; });
-  std::ranges::sort(places);
+  std::ranges::sort(sites);
   std::set<std::pair<Time, Addr>> open;  // time and end of those that began before an address
   size_t next = 0;
-  for (const Addr place : places) {
-    for (; next < announced.size() && announced[next].range.begin <= place; ++next)
+  for (const Addr site : sites) {
+    for (; next < announced.size() && announced[next].range.begin <= site; ++next)
       open.emplace(announced[next].time, announced[next].range.end);
-    while (!open.empty() && open.begin()->second <= place) open.erase(open.begin());
-    if (!open.empty()) first_.try_emplace(place, open.begin()->first);
+    while (!open.empty() && open.begin()->second <= site) open.erase(open.begin());
+    if (!open.empty()) first_.try_emplace(site, open.begin()->first);
   }
 }
 

@@ -253,7 +253,7 @@ void check_kcore(const HealthInput& in, std::vector<Finding>& out) {
   std::string evidence = fmt::format(
       "of {}: {} as before the first record, {} as after the last, {} in between, {} with a breakpoint in "
       "flight, {} as in no record",
-      format_plural(age.sites, "place that changed", "places that changed"), format_count(age.before),
+      format_plural(age.sites, "site that changed", "sites that changed"), format_count(age.before),
       format_count(age.after), format_count(age.between), format_count(age.transient),
       format_count(age.foreign));
   if (in.side.trace_start != kTimeMax)

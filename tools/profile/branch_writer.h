@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "decoder/io/place_key.h"
+#include "decoder/io/addr_key.h"
 #include "decoder/model/symbol_epochs.h"
 #include "tools/profile/taken_branches.h"
 
@@ -34,7 +34,7 @@ class BranchNames {
   const Capture& capture_;
   std::vector<std::string> dsos_;
   SymbolEpochs epochs_;
-  tsl::robin_map<PlaceKey, NamedBranchEnd, PlaceHash> entries_;
+  tsl::robin_map<AddrKey, NamedBranchEnd, AddrKeyHash> entries_;
 };
 
 class BranchWriter {

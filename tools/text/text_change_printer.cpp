@@ -122,19 +122,19 @@ void ChangePrinter::change_json(const TextPlace& place, const TextChange& c) {
 void ChangePrinter::difference_head(Space space, Time from, Time to, const TextDifference& d) {
   uint64_t differ = 0;
   for (const uint64_t n : d.differ_by) differ += n;
-  const uint64_t back = d.places.size() - differ;
+  const uint64_t back = d.sites.size() - differ;
   if (json_) {
     out_.write(JsonLine("diff")
                    .number("space", space)
                    .time("from", from)
                    .time("to", to)
-                   .number("places", differ)
+                   .number("sites", differ)
                    .number("back", back)
                    .number("pokes", d.pokes)
                    .end());
   } else {
     out_.write(fmt::format("{} {}: {} differ, {} changed and changed back, {}\n", space_text(space),
-                           format_interval(from, to), format_plural(differ, "place", "places"),
+                           format_interval(from, to), format_plural(differ, "site", "sites"),
                            format_count(back), format_plural(d.pokes, "poke", "pokes")));
   }
   for (size_t m = 0; m < kMechanisms; ++m) {
@@ -143,45 +143,45 @@ void ChangePrinter::difference_head(Space space, Time from, Time to, const TextD
     if (json_) {
       out_.write(JsonLine("mechanism")
                      .text("mechanism", name)
-                     .number("places", d.differ_by[m])
+                     .number("sites", d.differ_by[m])
                      .number("back", d.back_by[m])
                      .number("pokes", d.pokes_by[m])
                      .end());
     } else {
       out_.write(fmt::format("  {:<12} {}, {} changed back, {}\n", name,
-                             format_plural(d.differ_by[m], "place", "places"), format_count(d.back_by[m]),
+                             format_plural(d.differ_by[m], "site", "sites"), format_count(d.back_by[m]),
                              format_plural(d.pokes_by[m], "poke", "pokes")));
     }
   }
 }
 
-void ChangePrinter::difference_symbol(const Named& symbol, Addr at, std::span<const PlaceDifference> places) {
+void ChangePrinter::difference_symbol(const Named& symbol, Addr at, std::span<const SiteDifference> sites) {
   uint64_t differ = 0;
   uint64_t pokes = 0;
-  for (const PlaceDifference& p : places) {
+  for (const SiteDifference& p : sites) {
     differ += p.differs ? 1 : 0;
     pokes += p.pokes;
   }
   if (json_) {
     JsonLine line("symbol");
     line.text("sym", symbol.name).text("dso", symbol.dso).address("address", at);
-    line.number("places", differ).number("back", places.size() - differ).number("pokes", pokes);
+    line.number("sites", differ).number("back", sites.size() - differ).number("pokes", pokes);
     out_.write(line.end());
     return;
   }
   out_.write(fmt::format(
       "{}: {}, {} changed back, {}\n",
       symbol.name.empty() ? std::string("no symbol") : fmt::format("{} ({})", symbol.name, symbol.dso),
-      format_plural(differ, "place", "places"), format_count(places.size() - differ),
+      format_plural(differ, "site", "sites"), format_count(sites.size() - differ),
       format_plural(pokes, "poke", "pokes")));
 }
 
-void ChangePrinter::difference_place(Space space, Time from, Time to, const PlaceDifference& p) {
+void ChangePrinter::difference_site(Space space, Time from, Time to, const SiteDifference& p) {
   const std::string before = content(p.before, p.bytes, p.range, space, from);
   const std::string after = content(p.after, p.bytes, p.range, space, to);
   if (json_) {
     const Named at = named(space, p.range.begin, to);
-    JsonLine line("place");
+    JsonLine line("site");
     line.address("address", p.range.begin).number("bytes", p.range.size());
     if (!at.name.empty()) line.text("sym", at.name).number("symoff", at.offset).text("dso", at.dso);
     line.text("mechanism", mechanism_name(p.who.mechanism)).text("action", p.who.action);
@@ -204,17 +204,17 @@ void ChangePrinter::difference_place(Space space, Time from, Time to, const Plac
 // Sites in order of address are grouped by symbol.
 void ChangePrinter::difference(Space space, Time from, Time to, const TextDifference& d) {
   difference_head(space, from, to, d);
-  const std::span<const PlaceDifference> places(d.places);
-  for (size_t begin = 0; begin < places.size() && !out_.closed() && !interrupted();) {
-    const Named symbol = named(space, places[begin].range.begin, to);
+  const std::span<const SiteDifference> sites(d.sites);
+  for (size_t begin = 0; begin < sites.size() && !out_.closed() && !interrupted();) {
+    const Named symbol = named(space, sites[begin].range.begin, to);
     size_t end = begin + 1;
-    while (end < places.size()) {
-      const Named next = named(space, places[end].range.begin, to);
+    while (end < sites.size()) {
+      const Named next = named(space, sites[end].range.begin, to);
       if (next.name != symbol.name || next.dso != symbol.dso) break;
       ++end;
     }
-    difference_symbol(symbol, places[begin].range.begin, places.subspan(begin, end - begin));
-    for (; begin < end; ++begin) difference_place(space, from, to, places[begin]);
+    difference_symbol(symbol, sites[begin].range.begin, sites.subspan(begin, end - begin));
+    for (; begin < end; ++begin) difference_site(space, from, to, sites[begin]);
   }
 }
 

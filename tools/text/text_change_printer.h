@@ -34,8 +34,8 @@ class ChangePrinter {
   void change_line(const TextPlace& place, const TextChange& c);
   void change_json(const TextPlace& place, const TextChange& c);
   void difference_head(Space space, Time from, Time to, const TextDifference& d);
-  void difference_place(Space space, Time from, Time to, const PlaceDifference& p);
-  void difference_symbol(const Named& symbol, Addr at, std::span<const PlaceDifference> places);
+  void difference_site(Space space, Time from, Time to, const SiteDifference& p);
+  void difference_symbol(const Named& symbol, Addr at, std::span<const SiteDifference> sites);
 
   const Capture& capture_;
   Disassembler disassembler_;

@@ -175,7 +175,7 @@ bool changed_between(const Cell& cell, Time from, Time to) {
 }
 
 // The same content over cells that other times cut: one site.
-bool continues(const PlaceDifference& last, const PlaceDifference& next) {
+bool continues(const SiteDifference& last, const SiteDifference& next) {
   const auto origin = [](const Version* v) { return known(v) ? v->origin : kNoOrigin; };
   return last.range.end == next.range.begin && last.pokes == 0 && next.pokes == 0 &&
          last.differs == next.differs && origin(last.before) == origin(next.before) &&
@@ -193,7 +193,7 @@ TextDifference difference(const Capture& capture, const Recognizer& recognizer, 
   for (size_t i = 0; i < cells.size(); ++i) {
     const Cell& cell = cells[i];
     if (cell.stable() || cell.versions.empty()) continue;
-    PlaceDifference p;
+    SiteDifference p;
     p.range = cell.range;
     p.bytes = cell.range.size();
     p.pokes = pokes[i].count;
@@ -208,13 +208,13 @@ TextDifference difference(const Capture& capture, const Recognizer& recognizer, 
                     : recognizer.content(space, cell.range.begin,
                                          p.after != nullptr ? std::max(p.after->from, from) : to, p.before,
                                          known(p.after) || p.before == nullptr ? p.after : nullptr);
-    if (!out.places.empty() && continues(out.places.back(), p)) {
-      out.places.back().range.end = p.range.end;
+    if (!out.sites.empty() && continues(out.sites.back(), p)) {
+      out.sites.back().range.end = p.range.end;
       continue;
     }
-    out.places.push_back(p);
+    out.sites.push_back(p);
   }
-  for (const PlaceDifference& p : out.places)
+  for (const SiteDifference& p : out.sites)
     ++(p.differs ? out.differ_by : out.back_by)[static_cast<size_t>(p.who.mechanism)];
   return out;
 }

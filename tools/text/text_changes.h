@@ -29,7 +29,7 @@ std::vector<TextChange> changes_of(const Capture& capture, const Recognizer& rec
                                    AddrRange range, std::span<const Cell> cells);
 
 // What one site was at both instants.
-struct PlaceDifference {
+struct SiteDifference {
   AddrRange range;
   Recognized who;                   // of the last change in between
   const Version* before = nullptr;  // nullptr: nothing known at that instant
@@ -41,8 +41,8 @@ struct PlaceDifference {
 };
 
 struct TextDifference {
-  std::vector<PlaceDifference> places;  // by address
-  uint64_t pokes = 0;                   // in between, also where nothing is known of the site
+  std::vector<SiteDifference> sites;  // by address
+  uint64_t pokes = 0;                 // in between, also where nothing is known of the site
   std::array<uint64_t, kMechanisms> pokes_by{};
   std::array<uint64_t, kMechanisms> differ_by{}, back_by{};  // sites
 };

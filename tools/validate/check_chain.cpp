@@ -47,7 +47,7 @@ std::span<const uint8_t> bytes_at(const ElfImage& image, AddrRange range) {
 
 // Changes that CPUs made in one operation: neighbours in time of one ring, each site once.
 struct Batch {
-  std::map<Addr, uint32_t> places;  // to the record's number
+  std::map<Addr, uint32_t> sites;  // to the record's number
   Time time = kTimeMin;
 };
 
@@ -60,10 +60,10 @@ std::vector<Batch> batches_of(std::span<const PokeRecord> pokes) {
     if (p.old_len == 0 || p.new_len == 0) continue;  // comes and goes alone
     const auto known = open.find(p.source);
     const bool next = known == open.end() || p.time - known->second.second > kApart ||
-                      out[known->second.first].places.contains(p.addr);
+                      out[known->second.first].sites.contains(p.addr);
     if (next) out.push_back({{}, p.time});
     const size_t batch = next ? out.size() - 1 : known->second.first;
-    out[batch].places.emplace(p.addr, i);
+    out[batch].sites.emplace(p.addr, i);
     open[p.source] = {batch, p.time};
   }
   return out;
@@ -71,7 +71,7 @@ std::vector<Batch> batches_of(std::span<const PokeRecord> pokes) {
 
 size_t common(const Batch& a, const Batch& b) {
   return static_cast<size_t>(
-      std::ranges::count_if(a.places, [&](const auto& place) { return b.places.contains(place.first); }));
+      std::ranges::count_if(a.sites, [&](const auto& site) { return b.sites.contains(site.first); }));
 }
 
 using Counts = std::map<Addr, uint64_t>;  // records of each site
@@ -79,8 +79,8 @@ using Counts = std::map<Addr, uint64_t>;  // records of each site
 // How many records most sites of a batch have.
 uint64_t usual_count(const Batch& batch, const Counts& counts) {
   std::vector<uint64_t> all;
-  all.reserve(batch.places.size());
-  for (const auto& [addr, number] : batch.places) all.push_back(counts.at(addr));
+  all.reserve(batch.sites.size());
+  for (const auto& [addr, number] : batch.sites) all.push_back(counts.at(addr));
   std::ranges::nth_element(all, all.begin() + static_cast<long>(all.size() / 2));
   return all[all.size() / 2];
 }
@@ -90,16 +90,16 @@ uint64_t usual_count(const Batch& batch, const Counts& counts) {
 void compare(const Capture& capture, const Batch& here, const Batch& there, const Counts& counts,
              std::map<Addr, std::string>& odd) {
   const size_t same = common(here, there);
-  const size_t apart = here.places.size() + there.places.size() - 2 * same;
-  if (same < 3 || apart == 0 || apart * 5 > here.places.size() + there.places.size()) return;
+  const size_t apart = here.sites.size() + there.sites.size() - 2 * same;
+  if (same < 3 || apart == 0 || apart * 5 > here.sites.size() + there.sites.size()) return;
   const uint64_t usual = usual_count(here, counts);
-  for (const auto& [addr, number] : here.places) {
-    if (there.places.contains(addr) || counts.at(addr) + 1 != usual) continue;
-    odd.try_emplace(addr,
-                    fmt::format("{} was changed with {} others at {} (poke #{}), and not with them at {}: a "
-                                "record is probably missing there",
-                                place_name(capture, addr, here.time), here.places.size() - 1,
-                                format_time(here.time), number + 1, format_time(there.time)));
+  for (const auto& [addr, number] : here.sites) {
+    if (there.sites.contains(addr) || counts.at(addr) + 1 != usual) continue;
+    odd.try_emplace(
+        addr, fmt::format("{} was changed with {} others at {} (poke #{}), and not with them at {}: a "
+                          "record is probably missing there",
+                          place_name(capture, addr, here.time), here.sites.size() - 1, format_time(here.time),
+                          number + 1, format_time(there.time)));
   }
 }
 
@@ -130,7 +130,7 @@ void check_start_copy(const ValidationInput& in, std::vector<Check>& out) {
   if (checked == 0) return;
   c.answer =
       fmt::format("of {} first changed after the trace began, {} were not as recorded in the copy of kcore",
-                  format_plural(checked, "place", "places"), differ == 0 ? "none" : format_count(differ));
+                  format_plural(checked, "site", "sites"), differ == 0 ? "none" : format_count(differ));
   // All of them: then it is a copy of another time, which the topic kcore judges.
   c.result = differ == 0                            ? Check::Result::kPass
              : differ * 2 >= checked && checked > 2 ? Check::Result::kNote
@@ -149,7 +149,7 @@ void check_batches(const ValidationInput& in, std::vector<Check>& out) {
   for (size_t i = 0; i < batches.size(); ++i) {
     // The next one that has most of its sites: the other half of switching on and off.
     for (size_t k = i + 1; k < batches.size(); ++k) {
-      if (common(batches[i], batches[k]) * 2 < batches[i].places.size()) continue;
+      if (common(batches[i], batches[k]) * 2 < batches[i].sites.size()) continue;
       compare(in.capture, batches[i], batches[k], counts, odd);
       compare(in.capture, batches[k], batches[i], counts, odd);
       break;
@@ -162,9 +162,9 @@ void check_batches(const ValidationInput& in, std::vector<Check>& out) {
   c.result = odd.empty() ? Check::Result::kPass : failed ? Check::Result::kFail : Check::Result::kNote;
   c.answer =
       odd.empty()
-          ? "places that were changed together were changed back together"
+          ? "sites that were changed together were changed back together"
           : fmt::format("{} not changed with the others of the same switch: a record is probably missing",
-                        format_plural(odd.size(), "place was", "places were"));
+                        format_plural(odd.size(), "site was", "sites were"));
   for (auto& [addr, text] : odd) {
     if (c.places.size() < Check::kMaxPlaces) c.places.push_back(std::move(text));
   }

@@ -17,6 +17,7 @@
 #include "arch/arm64/reference.h"
 #include "decoder/model/capture.h"
 #include "tests/support/sha256.h"
+#include "tests/support/skip_without.h"
 
 namespace asof::arm64 {
 namespace {
@@ -90,10 +91,7 @@ struct Ranges final : ChunkSink {
   }
 };
 
-fs::path find_capture(const std::string& name) {
-  const fs::path p = fs::path(ASOF_SHARED_DIR) / "corpus" / name;
-  return fs::exists(p) ? p : fs::path();
-}
+fs::path shared_capture(const std::string& name) { return fs::path(ASOF_SHARED_DIR) / "corpus" / name; }
 
 // Digest and count of the ranges in expected.json for each run and trace unit: of the newest lister where
 // present. With several buffers there is a run for each, and one for all of them together.
@@ -142,8 +140,8 @@ std::vector<Ranges> decode(const Capture& capture, bool reference = false) {
 class OpenCsdSnapshot : public testing::TestWithParam<const char*> {};
 
 TEST_P(OpenCsdSnapshot, RangesOfEveryTraceUnit) {
-  const fs::path dir = find_capture(GetParam());
-  if (dir.empty()) GTEST_SKIP() << "capture " << GetParam() << " is not unpacked here";
+  const fs::path dir = shared_capture(GetParam());
+  SKIP_WITHOUT(dir);
   const auto capture = open_capture(dir.string(), {});
   ASSERT_TRUE(capture) << capture.error().reason;
   const std::vector<Ranges> all = decode(*capture);
@@ -178,8 +176,8 @@ INSTANTIATE_TEST_SUITE_P(Corpus, OpenCsdSnapshot,
 
 // The same program recorded four times, in user space.
 TEST(RicsecBranches, RangesOfEachRecording) {
-  const fs::path dir = find_capture("ricsec-branches");
-  if (dir.empty()) GTEST_SKIP() << "capture ricsec-branches is not unpacked here";
+  const fs::path dir = shared_capture("ricsec-branches");
+  SKIP_WITHOUT(dir);
   std::ifstream in(dir / "expected.json");
   const nlohmann::json all = nlohmann::json::parse(in);
   for (const char* name : {"trace1", "trace2", "trace3", "trace4"}) {
@@ -196,8 +194,8 @@ TEST(RicsecBranches, RangesOfEachRecording) {
 // A phone's ETMv4.2 in frames, and ETE through TRBE without them, both of one small program: the ranges that
 // OpenCSD lists, and those that simpleperf itself produced (`simpleperf inject`).
 TEST(Simpleperf, RangesOfEachRecording) {
-  const fs::path dir = find_capture("simpleperf-etm");
-  if (dir.empty()) GTEST_SKIP() << "capture simpleperf-etm is not unpacked here";
+  const fs::path dir = shared_capture("simpleperf-etm");
+  SKIP_WITHOUT(dir);
   std::ifstream in(dir / "expected.json");
   const nlohmann::json all = nlohmann::json::parse(in);
   const auto& recordings = all.at("trc_pkt_lister_1.3.3");
@@ -246,8 +244,8 @@ std::vector<std::string> listed_ranges(const fs::path& listing, const std::strin
 // instructions, ignoring all branches in between. Here the target is unknown, which is a gap; the rest is
 // equal.
 TEST(OpenCsdDifferences, ExceptionAfterAnUnknownTarget) {
-  const fs::path dir = find_capture("ocsd-ete_ip");
-  if (dir.empty()) GTEST_SKIP() << "capture ocsd-ete_ip is not unpacked here";
+  const fs::path dir = shared_capture("ocsd-ete_ip");
+  SKIP_WITHOUT(dir);
   const auto capture = open_capture(dir.string(), {});
   ASSERT_TRUE(capture);
   const std::vector<Ranges> all = decode(*capture);
@@ -264,8 +262,8 @@ TEST(OpenCsdDifferences, ExceptionAfterAnUnknownTarget) {
 TEST(OpenCsdDifferences, WrongKernelIsNoticed) {
   for (const char* name : {"ocsd-juno_r1_1", "ocsd-infrastructure"}) {
     SCOPED_TRACE(name);
-    const fs::path dir = find_capture(name);
-    if (dir.empty()) GTEST_SKIP() << "capture " << name << " is not unpacked here";
+    const fs::path dir = shared_capture(name);
+    SKIP_WITHOUT(dir);
     const auto capture = open_capture(dir.string(), {});
     ASSERT_TRUE(capture);
     const std::vector<Ranges> ours = decode(*capture), reference = decode(*capture, true);

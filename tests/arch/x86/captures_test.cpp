@@ -13,6 +13,7 @@
 #include "arch/x86/patch_rules.h"
 #include "arch/x86/x86.h"
 #include "decoder/model/image.h"
+#include "tests/support/skip_without.h"
 #include "textstore/builder.h"
 
 namespace asof::x86 {
@@ -64,9 +65,8 @@ struct Capture {
   std::vector<std::shared_ptr<const MappedFile>> files;
 };
 
-fs::path find_capture(const char* group, const std::string& name) {
-  const fs::path p = fs::path(ASOF_SHARED_DIR) / group / name;
-  return fs::exists(p) ? p : fs::path();
+fs::path shared_capture(const char* group, const std::string& name) {
+  return fs::path(ASOF_SHARED_DIR) / group / name;
 }
 
 std::span<const uint8_t> open_file(Capture& c, const fs::path& path) {
@@ -136,8 +136,8 @@ struct SegmentTruth {
 };
 
 void check_emulated(const char* name) {
-  const fs::path dir = find_capture("captures", name);
-  if (dir.empty()) GTEST_SKIP() << "capture " << name << " is not unpacked here";
+  const fs::path dir = shared_capture("captures", name);
+  SKIP_WITHOUT(dir);
   Capture c = make_capture(dir / "trace.pt", dir, read_text_map(dir / "text.map"));
   const auto raw = open_file(c, dir / "segments.bin");
   std::vector<SegmentTruth> truth(raw.size() / sizeof(SegmentTruth));
@@ -195,8 +195,8 @@ class HardwareCapture : public testing::TestWithParam<Known> {};
 
 TEST_P(HardwareCapture, CountAndHash) {
   const Known& k = GetParam();
-  const fs::path dir = find_capture("corpus", k.folder);
-  if (dir.empty()) GTEST_SKIP() << "capture " << k.folder << " is not unpacked here";
+  const fs::path dir = shared_capture("corpus", k.folder);
+  SKIP_WITHOUT(dir);
   Capture c = make_capture(dir / k.trace, dir, read_regions(dir / "regions.txt"));
   if (k.model != 0) c.config.cpu = {true, 6, k.model, 3};
   Tally t;
@@ -237,8 +237,8 @@ std::vector<Addr> read_ips(const fs::path& file) {
 // The dynamic loader's code is not part of the capture: all other instructions, and a gap where the loader is
 // entered.
 TEST(Captures, LldbMultiFile) {
-  const fs::path dir = find_capture("corpus", "lldb-intelpt-trace-multi-file");
-  if (dir.empty()) GTEST_SKIP() << "capture lldb-intelpt-trace-multi-file is not unpacked here";
+  const fs::path dir = shared_capture("corpus", "lldb-intelpt-trace-multi-file");
+  SKIP_WITHOUT(dir);
   Capture c = make_capture(dir / "multi-file.trace", dir, read_regions(dir / "regions.txt"));
   c.config.cpu = {true, 6, 79, 1};
   Tally t;
@@ -265,8 +265,8 @@ TEST(Captures, LldbMultiFile) {
 // libipt gives up at a TIP.PGE directly followed by a TIP.PGD; there is only one PSB, so it loses the rest.
 // The flow gives what libipt gives before that and continues: every start and stop of the trace is present.
 void check_overflow(const char* name, uint64_t before, uint64_t fnv) {
-  const fs::path dir = find_capture("corpus", name);
-  if (dir.empty()) GTEST_SKIP() << "capture " << name << " is not unpacked here";
+  const fs::path dir = shared_capture("corpus", name);
+  SKIP_WITHOUT(dir);
   Capture c = make_capture(dir / "pt.bin", dir, read_regions(dir / "regions.txt"));
   Tally t;
   t.keep = true;
@@ -296,8 +296,8 @@ TEST(Captures, GriffinOvfPoc) { check_overflow("griffin-ovf-01-poc", 105570, 0xa
 // The page cache of this capture is incomplete, so libipt stops at 12 of its sync points (counts as above).
 // Every instruction that libipt gives is also given here, in the same segment.
 TEST(Captures, LibxdcDynTest) {
-  const fs::path dir = find_capture("corpus", "libxdc-dyn_test");
-  if (dir.empty()) GTEST_SKIP() << "capture libxdc-dyn_test is not unpacked here";
+  const fs::path dir = shared_capture("corpus", "libxdc-dyn_test");
+  SKIP_WITHOUT(dir);
   Capture c = make_capture(dir / "sample_raw_0", dir, read_regions(dir / "regions.txt"));
   c.config.cpu = {true, 6, 94, 3};
   const auto arch = make_arch(c.config);

@@ -133,11 +133,11 @@ TEST(Links, WithoutRoomForSeveralCallsTheCarefulWalkDoesThem) {
   EXPECT_EQ(MultiCallEdges::returns(entry).size(), edges.size());
 }
 
-TEST(PlacePage, ThreadsThatAddAnAddressGetOnePlace) {
+TEST(SlotPage, ThreadsThatAddAnAddressGetOneSlot) {
   constexpr uint32_t kThreads = 4, kAddresses = 4096;
-  PlacePage page;
+  SlotPage page;
   std::array<Arena, kThreads> arenas;
-  std::vector<std::vector<const Place*>> seen(kThreads);
+  std::vector<std::vector<const Slot*>> seen(kThreads);
   std::vector<std::thread> threads;
   for (uint32_t t = 0; t < kThreads; ++t) {
     threads.emplace_back([&, t] {
@@ -146,29 +146,29 @@ TEST(PlacePage, ThreadsThatAddAnAddressGetOnePlace) {
     });
   }
   for (std::thread& t : threads) t.join();
-  std::set<const Place*> all(seen[0].begin(), seen[0].end());
+  std::set<const Slot*> all(seen[0].begin(), seen[0].end());
   EXPECT_EQ(all.size(), kAddresses);
   for (uint32_t t = 1; t < kThreads; ++t) EXPECT_EQ(seen[t], seen[0]);
   for (Addr ip = 0; ip < kAddresses; ++ip) {
-    const Place* const place = page.find(0x7000 + ip);
-    ASSERT_EQ(place, seen[0][ip]);
-    EXPECT_EQ((place->block() - 1) % kAddresses, ip);
-    EXPECT_EQ(place->run(), RunId::kNone);
+    const Slot* const slot = page.find(0x7000 + ip);
+    ASSERT_EQ(slot, seen[0][ip]);
+    EXPECT_EQ((slot->block() - 1) % kAddresses, ip);
+    EXPECT_EQ(slot->run(), RunId::kNone);
   }
 }
 
-TEST(Place, TheFirstRunStays) {
-  Place place;
-  ASSERT_TRUE(place.take(0x1234, (1U << Place::kBlockBits) - 1));
-  EXPECT_FALSE(place.take(0x1235, 7));
-  EXPECT_TRUE(place.take(0x1234, 7)) << "already taken by this address";
+TEST(Slot, TheFirstRunStays) {
+  Slot slot;
+  ASSERT_TRUE(slot.take(0x1234, (1U << Slot::kBlockBits) - 1));
+  EXPECT_FALSE(slot.take(0x1235, 7));
+  EXPECT_TRUE(slot.take(0x1234, 7)) << "already taken by this address";
   constexpr RunId kHighest{RunTable::kMax - 1};
-  EXPECT_EQ(place.set_run(kHighest), kHighest);
-  EXPECT_EQ(place.set_run(RunId{5}), kHighest);
-  EXPECT_EQ(place.run(), kHighest);
-  EXPECT_EQ(place.block(), (1U << Place::kBlockBits) - 1);
-  EXPECT_TRUE(place.is(0x1234));
-  EXPECT_FALSE(place.is(0x1230));
+  EXPECT_EQ(slot.set_run(kHighest), kHighest);
+  EXPECT_EQ(slot.set_run(RunId{5}), kHighest);
+  EXPECT_EQ(slot.run(), kHighest);
+  EXPECT_EQ(slot.block(), (1U << Slot::kBlockBits) - 1);
+  EXPECT_TRUE(slot.is(0x1234));
+  EXPECT_FALSE(slot.is(0x1230));
 }
 
 TEST(CodeMap, ThreadsFindTheSameRuns) {
@@ -210,19 +210,19 @@ TEST(RetStack, IsAStackOf64WhoeverWritesIt) {
     for (int i = 0; i < 600; ++i) {
       const uint64_t what = random.below(deep ? 40 : 100);
       if (what == 0) {
-        Edge* const places = stack.borrow(cache.map(), spaces[random.below(2)], 64);
+        Edge* const slots = stack.borrow(cache.map(), spaces[random.below(2)], 64);
         uint32_t newest = stack.newest(), most = newest;
         stack.make_places(newest);
         most = newest;
         for (uint64_t k = random.below(200); k > 0; --k) {
           const RunId run = runs[random.below(3)];
-          places[newest + 1] = edge_to(run);  // whether it is pushed or not
+          slots[newest + 1] = edge_to(run);  // whether it is pushed or not
           if (random.below(2) == 0) continue;
           most = std::max(most, ++newest);
           push(cache.run(run).ip);
         }
         for (uint64_t k = random.below(most - newest + 30);
-             k > 0 && places[newest] != Edge::kNone && !model.empty(); --k) {
+             k > 0 && slots[newest] != Edge::kNone && !model.empty(); --k) {
           --newest;
           model.pop_back();
         }

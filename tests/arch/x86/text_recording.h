@@ -88,9 +88,9 @@ class TextRecording {
     if (!settings_.loses_records) return;
     for (size_t s = 0; s < kernel.sites().size(); ++s) {
       const Addr at = kernel.sites()[s];
-      // A state that the copy already shows does no harm as a place.
+      // A state that the copy already shows does no harm as a candidate.
       for (const Bytes& state : {asof::test::jmp32_bytes(at, kernel.on(s)), asof::test::nop5_bytes()})
-        b.add_place({.range = range_of(at, 5), .bytes = places_.emplace_back(state)});
+        b.add_site({.range = range_of(at, 5), .bytes = states_.emplace_back(state)});
     }
   }
 
@@ -154,7 +154,7 @@ class TextRecording {
   Time first_loss_ = kTimeMax;
   Bytes bytes_;  // of the copy
   std::vector<PokeFact> facts_;
-  std::deque<Bytes> places_;  // never move
+  std::deque<Bytes> states_;  // never move
 };
 
 }  // namespace asof::x86::test

@@ -2,6 +2,7 @@
 
 #include "tests/decoder/capture_test_util.h"
 #include "tests/support/decode_capture.h"
+#include "tests/support/skip_without.h"
 
 namespace asof {
 namespace {
@@ -12,10 +13,6 @@ std::string corpus(const std::string& file) {
   return std::string(ASOF_SHARED_DIR) + "/corpus/lldb-intelpt-" + file;
 }
 
-#define NEED_CORPUS(file)                     \
-  if (!std::filesystem::exists(corpus(file))) \
-  GTEST_SKIP() << "needs " << corpus(file) << " (unpack the shared captures)"
-
 std::string reason_of(const std::string& file) {
   auto capture = open_capture(corpus(file), closed_options());
   EXPECT_FALSE(capture.has_value()) << file;
@@ -23,7 +20,7 @@ std::string reason_of(const std::string& file) {
 }
 
 TEST(LldbBundle, OneThread) {
-  NEED_CORPUS("trace/trace.json");
+  SKIP_WITHOUT(corpus("trace/trace.json"));
   auto capture = open_capture(corpus("trace/trace.json"), closed_options());
   ASSERT_TRUE(capture.has_value()) << capture.error().reason;
   EXPECT_EQ(capture->kind, "lldb bundle");
@@ -45,7 +42,7 @@ TEST(LldbBundle, OneThread) {
 }
 
 TEST(LldbBundle, SharedLibrariesAreSlid) {
-  NEED_CORPUS("trace-multi-file/multi-file-no-ld.json");
+  SKIP_WITHOUT(corpus("trace-multi-file/multi-file-no-ld.json"));
   auto capture = open_capture(corpus("trace-multi-file/multi-file-no-ld.json"), closed_options());
   ASSERT_TRUE(capture.has_value()) << capture.error().reason;
   const Space space = capture->streams.at(0).context_at(0)->space;
@@ -60,7 +57,7 @@ TEST(LldbBundle, SharedLibrariesAreSlid) {
 }
 
 TEST(LldbBundle, TwoThreadsAndMovedImage) {
-  NEED_CORPUS("trace/trace_2threads.json");
+  SKIP_WITHOUT(corpus("trace/trace_2threads.json"));
   auto two = open_capture(corpus("trace/trace_2threads.json"), closed_options());
   ASSERT_TRUE(two.has_value());
   EXPECT_EQ(two->streams.size(), 2U);
@@ -71,7 +68,7 @@ TEST(LldbBundle, TwoThreadsAndMovedImage) {
 }
 
 TEST(LldbBundle, BadOnesSayWhatIsWrong) {
-  NEED_CORPUS("trace/trace_bad.json");
+  SKIP_WITHOUT(corpus("trace/trace_bad.json"));
   EXPECT_EQ(reason_of("trace/trace_bad.json"), "processes[0]: expected an object, found number");
   EXPECT_NE(reason_of("trace/trace_bad2.json").find("cpuInfo.family: expected a number"), std::string::npos);
   EXPECT_EQ(reason_of("trace/trace_bad3.json"), "processes[1].pid: missing");
@@ -186,7 +183,7 @@ TEST_F(WrittenLldbBundle, KernelTrace) {
 
 // A "kernel" at user addresses, as in LLDB's own tests: the program's trace, as that of a CPU.
 TEST(LldbBundle, KernelAtAUserAddress) {
-  NEED_CORPUS("trace/3842849.trace");
+  SKIP_WITHOUT(corpus("trace/3842849.trace"));
   const TempDir dir;
   write_text(dir / "ring", "");
   write_text(

@@ -10,6 +10,7 @@
 #include <random>
 
 #include "decoder/model/capture.h"
+#include "tests/support/skip_without.h"
 
 namespace asof::test {
 namespace {
@@ -86,7 +87,7 @@ TEST(CsClock, OtherClocksAreRefused) {
 TEST(CsClockCorpus, BoardConstants) {
   for (const char* name : {"arm64-board-tiny", "arm64-board-helper"}) {
     const auto folder = std::filesystem::path(ASOF_SHARED_DIR) / "captures" / name;
-    if (!std::filesystem::exists(folder)) GTEST_SKIP() << folder << " is missing: unpack ../shared first";
+    SKIP_WITHOUT(folder);
     const auto truth = nlohmann::json::parse(std::ifstream(folder / "truth/summary.json"));
     TimeConversion known;
     known.shift = truth["clock"]["time_shift"].get<uint16_t>();

@@ -12,6 +12,7 @@
 #include "decoder/coresight/cs_deframer.h"
 #include "tests/support/etm_frames.h"
 #include "tests/support/etm_opencsd.h"
+#include "tests/support/skip_without.h"
 
 namespace asof::test {
 namespace {
@@ -239,8 +240,8 @@ class CsFramesCorpus : public ::testing::TestWithParam<RealBuffer> {};
 
 TEST_P(CsFramesCorpus, SameBytesAsOpenCsd) {
   const std::string path = std::string(ASOF_SHARED_DIR) + "/corpus/" + GetParam().file;
+  SKIP_WITHOUT(path);
   std::ifstream in(path, std::ios::binary);
-  if (!in) GTEST_SKIP() << path << " is missing: unpack ../shared first";
   Bytes bytes((std::istreambuf_iterator<char>(in)), {});
   if (GetParam().port) {  // without what the probe adds to each block
     Bytes trace;

@@ -9,6 +9,7 @@
 
 #include "tests/decoder/capture_test_util.h"
 #include "tests/decoder/coresight/cs_test_util.h"
+#include "tests/support/skip_without.h"
 
 namespace asof::test {
 namespace {
@@ -195,7 +196,7 @@ class OcsdCorpus : public ::testing::TestWithParam<Known> {};
 
 TEST_P(OcsdCorpus, BytesOfEachSource) {
   const auto folder = fs::path(ASOF_SHARED_DIR) / GetParam().folder;
-  if (!fs::exists(folder)) GTEST_SKIP() << folder << " is missing: unpack ../shared first";
+  SKIP_WITHOUT(folder);
   const auto capture = open_capture(folder.string(), closed_options());
   ASSERT_TRUE(capture.has_value()) << capture.error().reason;
   std::map<unsigned, uint64_t> bytes;

@@ -7,6 +7,7 @@
 
 #include "decoder/model/image.h"
 #include "tests/decoder/capture_test_util.h"
+#include "tests/support/skip_without.h"
 
 namespace asof {
 namespace {
@@ -26,8 +27,7 @@ class Board : public ::testing::TestWithParam<std::string> {
  protected:
   void SetUp() override {
     folder_ = shared("captures/x86-board-" + GetParam());
-    if (!std::filesystem::exists(folder_))
-      GTEST_SKIP() << "needs " << folder_ << " (unpack the shared captures)";
+    SKIP_WITHOUT(folder_);
     auto opened = open_capture(folder_ + "/perf.data", closed_options());
     ASSERT_TRUE(opened.has_value()) << opened.error().reason;
     capture_.emplace(std::move(*opened));
@@ -153,7 +153,7 @@ INSTANTIATE_TEST_SUITE_P(X86, Board, ::testing::Values("small", "storm", "storm-
 
 TEST(BoardSmall, TrampolineComesFromTheWatcher) {
   const std::string folder = shared("captures/x86-board-small");
-  if (!std::filesystem::exists(folder)) GTEST_SKIP() << "needs " << folder << " (unpack the shared captures)";
+  SKIP_WITHOUT(folder);
   auto capture = open_capture(folder + "/perf.data", closed_options());
   ASSERT_TRUE(capture.has_value());
   const auto names = capture->symbols.named("bpf_trampoline_6442550026");
@@ -168,7 +168,7 @@ TEST(BoardSmall, TrampolineComesFromTheWatcher) {
 
 TEST(BoardUserKernel, ProgramAndVdsoComeFromTheSymfs) {
   const std::string folder = shared("captures/x86-board-userkernel");
-  if (!std::filesystem::exists(folder)) GTEST_SKIP() << "needs " << folder << " (unpack the shared captures)";
+  SKIP_WITHOUT(folder);
   auto capture = open_capture(folder + "/perf.data", closed_options());
   ASSERT_TRUE(capture.has_value());
   Space space = kNoSpace;

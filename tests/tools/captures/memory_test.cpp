@@ -9,6 +9,7 @@
 #include <regex>
 
 #include "tests/support/perf_data_writer.h"
+#include "tests/support/skip_without.h"
 #include "tests/tools/run_asof.h"
 
 namespace asof::test {
@@ -84,7 +85,7 @@ void expect_flat(uint64_t once, uint64_t megabytes, Repeat repeat) {
 }
 
 TEST(Memory, DoesNotGrowWithTheTrace) {
-  if (!fs::exists(kBundle)) GTEST_SKIP() << kBundle << " is not unpacked";
+  SKIP_WITHOUT(kBundle);
   expect_flat(fs::file_size(fs::path(kBundle) / "trace.pt"), 256, [](const fs::path& to, uint64_t copies) {
     return repeat(kBundle, {"bundle.json", "text.img"}, "trace.pt", to, copies) / "bundle.json";
   });
@@ -93,7 +94,7 @@ TEST(Memory, DoesNotGrowWithTheTrace) {
 // Six cores' trace in the frames of one buffer.
 TEST(Memory, DoesNotGrowWithCoreSightTrace) {
   const fs::path snapshot = shared("corpus/ocsd-juno_r1_1");
-  if (!fs::exists(snapshot)) GTEST_SKIP() << snapshot << " is not unpacked";
+  SKIP_WITHOUT(snapshot);
   std::vector<std::string> others;
   for (const auto& entry : fs::directory_iterator(snapshot)) {
     if (entry.is_regular_file() && entry.path().filename() != "cstrace.bin")

@@ -70,7 +70,7 @@ TEST(DoctorCli, ClockThatIsNotExact) {
 TEST(DoctorCli, OtherCaptures) {
   for (const char* path : {"captures/x86-board-small/perf.data", "captures/perf-faults/live-bpf.perf.data",
                            "corpus/lldb-intelpt-trace/trace.json", "captures/pt-work-1round"}) {
-    if (!std::filesystem::exists(shared(path))) GTEST_SKIP() << "no " << shared(path);
+    SKIP_WITHOUT(shared(path));
     const Ran r = run_asof("doctor " + shared(path));
     EXPECT_TRUE(r.status == 0 || r.status == 3) << path << r.err;
     EXPECT_NE(r.out.find(" bad\n"), std::string::npos) << path;

@@ -64,7 +64,7 @@ TEST_F(Health, AllIsWell) {
        {"trace", "trace-loss", "record-loss", "file", "clock", "kernel-text", "pokes", "kcore", "switches"})
     EXPECT_EQ(verdict(topic), "ok") << topic << ": " << evidence(topic);
   EXPECT_TRUE(has(evidence("pokes"), "1 TEXT_POKE")) << evidence("pokes");
-  EXPECT_TRUE(has(evidence("kcore"), "1 place that changed: 1 as before")) << evidence("kcore");
+  EXPECT_TRUE(has(evidence("kcore"), "1 site that changed: 1 as before")) << evidence("kcore");
   for (const Finding& f : findings) EXPECT_EQ(f.remedy.empty(), f.verdict == Verdict::kOk) << f.topic;
 }
 
@@ -114,7 +114,7 @@ TEST_F(Health, CodeThatCameAfterTheCopySaysNothingOfIt) {
   r.writer.itrace_start(7, 7, Recording::at(5));
   open();
   EXPECT_EQ(verdict("kcore"), "ok") << evidence("kcore");
-  EXPECT_TRUE(has(evidence("kcore"), "of 1 place that changed")) << evidence("kcore");
+  EXPECT_TRUE(has(evidence("kcore"), "of 1 site that changed")) << evidence("kcore");
   const HealthInput in = health_input(*capture);
   std::vector<Check> checks;
   check_start_copy(
@@ -122,7 +122,7 @@ TEST_F(Health, CodeThatCameAfterTheCopySaysNothingOfIt) {
       checks);
   ASSERT_EQ(checks.size(), 1U);
   EXPECT_EQ(checks[0].result, Check::Result::kPass) << checks[0].answer;
-  EXPECT_TRUE(has(checks[0].answer, "of 1 place first changed")) << checks[0].answer;
+  EXPECT_TRUE(has(checks[0].answer, "of 1 site first changed")) << checks[0].answer;
 }
 
 TEST_F(Health, CopyDuringAChangeIsRecognized) {

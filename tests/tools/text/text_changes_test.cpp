@@ -1,6 +1,7 @@
 // Who changed text, what changed in a range, and what differs between two instants.
 #include "tools/text/text_changes.h"
 #include <ostream>
+#include "tests/support/skip_without.h"
 
 #include <nlohmann/json.hpp>
 
@@ -220,21 +221,21 @@ TEST_F(Changes, DifferenceTellsWhatStaysAndWhatComesBack) {
   poke(200, other, short_jump, kNop2);
   open();
   const TextDifference all = between(50, 250);
-  ASSERT_EQ(all.places.size(), 2U);
+  ASSERT_EQ(all.sites.size(), 2U);
   EXPECT_EQ(all.pokes, 3U);
   EXPECT_EQ(all.pokes_by[static_cast<size_t>(Mechanism::kJumpLabel)], 3U);
   EXPECT_EQ(all.differ_by[static_cast<size_t>(Mechanism::kJumpLabel)], 1U);
   EXPECT_EQ(all.back_by[static_cast<size_t>(Mechanism::kJumpLabel)], 1U);
-  EXPECT_EQ(all.places[0].range, (AddrRange{kSite, kSite + 5}));
-  EXPECT_TRUE(all.places[0].differs);
-  EXPECT_EQ(Bytes(all.places[0].after->bytes, all.places[0].after->bytes + 5), jump);
-  EXPECT_FALSE(all.places[1].differs);
-  EXPECT_EQ(all.places[1].pokes, 2U);
-  EXPECT_EQ(between(50, 150).places.size(), 2U);
-  EXPECT_TRUE(between(50, 150).places[1].differs);
-  EXPECT_TRUE(between(120, 190).places.empty());
-  EXPECT_TRUE(between(50, 99).places.empty());
-  EXPECT_EQ(between(99, 100).places.size(), 1U) << "the instant of the poke is included";
+  EXPECT_EQ(all.sites[0].range, (AddrRange{kSite, kSite + 5}));
+  EXPECT_TRUE(all.sites[0].differs);
+  EXPECT_EQ(Bytes(all.sites[0].after->bytes, all.sites[0].after->bytes + 5), jump);
+  EXPECT_FALSE(all.sites[1].differs);
+  EXPECT_EQ(all.sites[1].pokes, 2U);
+  EXPECT_EQ(between(50, 150).sites.size(), 2U);
+  EXPECT_TRUE(between(50, 150).sites[1].differs);
+  EXPECT_TRUE(between(120, 190).sites.empty());
+  EXPECT_TRUE(between(50, 99).sites.empty());
+  EXPECT_EQ(between(99, 100).sites.size(), 1U) << "the instant of the poke is included";
   EXPECT_EQ(between(50, 250, {other, other + 2}).pokes, 2U);
 }
 
@@ -243,16 +244,16 @@ TEST_F(Changes, DifferenceSaysWhereItIsNotSure) {
   poke(100, kSite, kNop5, branch(0xe9, kSite, kSite + 64));
   poke(300, kSite, kNop5, branch(0xe9, kSite, kSite + 32));
   open();
-  ASSERT_EQ(between(50, 200).places.size(), 1U);
-  EXPECT_TRUE(between(50, 200).places[0].unsure);
-  EXPECT_FALSE(between(50, 301).places[0].unsure);
+  ASSERT_EQ(between(50, 200).sites.size(), 1U);
+  EXPECT_TRUE(between(50, 200).sites[0].unsure);
+  EXPECT_FALSE(between(50, 301).sites[0].unsure);
 }
 
 // Real kernels: each record is recognized as what the recorder of these captures noted.
 TEST(RecognizeBoards, AgreesWithTheRecorder) {
   for (const char* board : {"x86-board-small", "x86-board-storm", "x86-board-userkernel"}) {
     const std::string dir = std::string(ASOF_SHARED_DIR "/captures/") + board;
-    if (!std::filesystem::exists(dir)) GTEST_SKIP() << "no " << dir;
+    SKIP_WITHOUT(dir);
     auto capture = open_capture(dir + "/perf.data", closed_options());
     ASSERT_TRUE(capture.has_value());
     const Recognizer recognizer(*capture);
@@ -291,8 +292,8 @@ TEST_F(Changes, AreFoundAmongManyPokes) {
   open();
   const TextDifference d = between(kTimeMin, 1000 + (kRounds - 1) * kSites - 1);
   EXPECT_EQ(d.pokes, (kRounds - 1) * kSites);
-  EXPECT_EQ(d.places.size(), kSites);
-  EXPECT_EQ(std::count_if(d.places.begin(), d.places.end(), [](const auto& p) { return p.differs; }),
+  EXPECT_EQ(d.sites.size(), kSites);
+  EXPECT_EQ(std::count_if(d.sites.begin(), d.sites.end(), [](const auto& p) { return p.differs; }),
             static_cast<long>(kSites));
   EXPECT_EQ(history({kText + 80, kText + 85}).size(), kRounds);
 }

@@ -50,14 +50,14 @@ TEST(TextCli, DifferenceOfTheWholeKernelIsConsistent) {
   ASSERT_FALSE(json.empty());
   EXPECT_EQ(json[0]["type"], "diff");
   EXPECT_EQ(json[0]["pokes"], 10);
-  uint64_t places = 0, back = 0, by_mechanism = 0;
+  uint64_t sites = 0, back = 0, by_mechanism = 0;
   for (const auto& d : json) {
-    if (d["type"] == "place") ++(d["differs"] ? places : back);
-    if (d["type"] == "mechanism") by_mechanism += d["places"].get<uint64_t>() + d["back"].get<uint64_t>();
+    if (d["type"] == "site") ++(d["differs"] ? sites : back);
+    if (d["type"] == "mechanism") by_mechanism += d["sites"].get<uint64_t>() + d["back"].get<uint64_t>();
   }
-  EXPECT_EQ(json[0]["places"], places);
+  EXPECT_EQ(json[0]["sites"], sites);
   EXPECT_EQ(json[0]["back"], back);
-  EXPECT_EQ(by_mechanism, places + back);
+  EXPECT_EQ(by_mechanism, sites + back);
   const auto text = lines_of(run_asof("text --diff start end -i " + kDemo).out);
   EXPECT_TRUE(text.at(0).starts_with("kernel text start .. end:")) << text.at(0);
 }

@@ -1,6 +1,7 @@
 // Block streams through the program: verbs print the same for one as for its recording.
 #include <fmt/format.h>
 
+#include "tests/support/skip_without.h"
 #include "tests/tools/run_asof.h"
 
 namespace asof::test {
@@ -84,7 +85,7 @@ TEST_F(BlocksCli, VersionsAndOriginsOfTextAreThoseOfTheRecording) {
   size_t later = 0;
   for (const std::string capture : {"x86-board-small/perf.data", "arm64-board-tiny/poke.data"}) {
     const std::string input = ASOF_SHARED_DIR "/captures/" + capture;
-    if (!std::filesystem::exists(input)) GTEST_SKIP() << capture << " is not unpacked";
+    SKIP_WITHOUT(input);
     later += expect_same_versions(input, dir_.path() / "versions.blocks");
   }
   EXPECT_GT(later, 0U);

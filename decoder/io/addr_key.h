@@ -4,14 +4,14 @@
 
 namespace asof {
 
-struct PlaceKey {
+struct AddrKey {
   Space space;
   Addr ip;
-  bool operator==(const PlaceKey&) const = default;
+  bool operator==(const AddrKey&) const = default;
 };
 
-struct PlaceHash {
-  size_t operator()(const PlaceKey& k) const {
+struct AddrKeyHash {
+  size_t operator()(const AddrKey& k) const {
     return (k.ip ^ (uint64_t{k.space} << 48U)) * kHashFactor >> 16U;
   }
 };

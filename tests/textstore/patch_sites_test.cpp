@@ -8,12 +8,12 @@ namespace {
 
 constexpr Addr kSite = kText + 8;
 
-class PatchPlaces : public testing::Test {
+class PatchSites : public testing::Test {
  protected:
-  PatchPlaces() { bytes_ = from_hex("90 90 90 90 90 90 90 90 " + kNop5 + " 90 90"); }
+  PatchSites() { bytes_ = from_hex("90 90 90 90 90 90 90 90 " + kNop5 + " 90 90"); }
   void copy(Time observed) {
     facts_.layer_bytes(kText, bytes_, {.observed = observed});
-    facts_.builder.add_place({.range = range_of(kSite, 5), .bytes = jump_});
+    facts_.builder.add_site({.range = range_of(kSite, 5), .bytes = jump_});
   }
   Texts site(const TextStore& store, Time t) { return at(store, kSite, 5, t); }
 
@@ -23,12 +23,12 @@ class PatchPlaces : public testing::Test {
   const Texts both_{kNop5, kJmp};
 };
 
-TEST_F(PatchPlaces, WithoutALossAreAsTheCopyShows) {
+TEST_F(PatchSites, WithoutALossAreAsTheCopyShows) {
   copy(kTimeMin);
   EXPECT_EQ(site(facts_.build(), 100), Texts{kNop5});
 }
 
-TEST_F(PatchPlaces, AreDoubtfulFromTheLossOn) {
+TEST_F(PatchSites, AreDoubtfulFromTheLossOn) {
   copy(kTimeMin);
   facts_.lost(100, 200);
   const TextStore store = facts_.build();
@@ -39,7 +39,7 @@ TEST_F(PatchPlaces, AreDoubtfulFromTheLossOn) {
   EXPECT_EQ(at(store, kSite + 5, 2, 150), Texts{"90 90"});
 }
 
-TEST_F(PatchPlaces, ACopyMadeAfterTheLossShowsTheOutcome) {
+TEST_F(PatchSites, ACopyMadeAfterTheLossShowsTheOutcome) {
   copy(300);
   facts_.lost(100, 200);
   const TextStore store = facts_.build();
@@ -49,7 +49,7 @@ TEST_F(PatchPlaces, ACopyMadeAfterTheLossShowsTheOutcome) {
   EXPECT_EQ(site(store, kTimeMax), Texts{kNop5});
 }
 
-TEST_F(PatchPlaces, ACopyMadeInsideALossBoundsNothing) {
+TEST_F(PatchSites, ACopyMadeInsideALossBoundsNothing) {
   copy(150);
   facts_.lost(100, 200);
   const TextStore store = facts_.build();
@@ -57,7 +57,7 @@ TEST_F(PatchPlaces, ACopyMadeInsideALossBoundsNothing) {
     EXPECT_EQ(site(store, t), both_) << t;
 }
 
-TEST_F(PatchPlaces, BetweenTwoLossesTheCopyIsSure) {
+TEST_F(PatchSites, BetweenTwoLossesTheCopyIsSure) {
   copy(300);
   facts_.lost(100, 200);
   facts_.lost(400, 500);
@@ -68,7 +68,7 @@ TEST_F(PatchPlaces, BetweenTwoLossesTheCopyIsSure) {
   EXPECT_EQ(site(store, 401), both_);
 }
 
-TEST_F(PatchPlaces, WithPokesAreLeftToThem) {
+TEST_F(PatchSites, WithPokesAreLeftToThem) {
   copy(kTimeMin);
   facts_.lost(100, 200);
   facts_.poke(300, kSite, kNop5, kJmp);
@@ -78,11 +78,11 @@ TEST_F(PatchPlaces, WithPokesAreLeftToThem) {
   EXPECT_EQ(site(store, 300), Texts{kJmp});
 }
 
-TEST_F(PatchPlaces, CaughtWhileBeingPokedAreEither) {
+TEST_F(PatchSites, CaughtWhileBeingPokedAreEither) {
   const auto caught = from_hex("cc 1f 44 00 00");
   std::copy(caught.begin(), caught.end(), bytes_.begin() + 8);
   const auto nop = from_hex(kNop5);
-  facts_.builder.add_place({.range = range_of(kSite, 5), .bytes = nop});
+  facts_.builder.add_site({.range = range_of(kSite, 5), .bytes = nop});
   copy(300);
   facts_.lost(100, 200);
   const TextStore store = facts_.build();
@@ -90,15 +90,15 @@ TEST_F(PatchPlaces, CaughtWhileBeingPokedAreEither) {
     EXPECT_EQ(site(store, t), (Texts{kNop5, "cc 1f 44 00 00", kJmp})) << t;
 }
 
-TEST_F(PatchPlaces, WhereNobodyRecordsAreDoubtfulAlways) {
+TEST_F(PatchSites, WhereNobodyRecordsAreDoubtfulAlways) {
   facts_.layer_bytes(kText, bytes_);
-  facts_.builder.add_place({.range = range_of(kSite, 5), .bytes = jump_, .always = true});
+  facts_.builder.add_site({.range = range_of(kSite, 5), .bytes = jump_, .always = true});
   EXPECT_EQ(site(facts_.build(), 100), both_);
 }
 
-TEST_F(PatchPlaces, HoldOnlyWhereTextIsKnownAndWhole) {
+TEST_F(PatchSites, HoldOnlyWhereTextIsKnownAndWhole) {
   facts_.layer_bytes(kText, {bytes_.begin(), bytes_.begin() + 10});
-  facts_.builder.add_place({.range = range_of(kSite, 5), .bytes = jump_});
+  facts_.builder.add_site({.range = range_of(kSite, 5), .bytes = jump_});
   facts_.lost(100, 200);
   const TextStore store = facts_.build();
   EXPECT_EQ(at(store, kSite, 2, 150), Texts{"0f 1f"});
@@ -107,12 +107,12 @@ TEST_F(PatchPlaces, HoldOnlyWhereTextIsKnownAndWhole) {
 
 // The bytes under a site are searched for in the layers before it: forged layers must not make that take
 // forever, and what was left out is reported.
-TEST_F(PatchPlaces, TooManyAreReported) {
+TEST_F(PatchSites, TooManyAreReported) {
   constexpr Addr kFirst = kText + 0x8000, kLast = kText + 0xffff;
   facts_.layer_bytes(kText, std::vector<uint8_t>(1 << 16, 0x90));
   for (Addr a = kText; a < kText + 20'000; ++a) facts_.layer_bytes(a, {0x90}, {.rank = kRankFallback});
   for (Addr a = kFirst; a < kLast; ++a)
-    facts_.builder.add_place({.range = range_of(a, 1), .bytes = std::span(jump_).first(1)});
+    facts_.builder.add_site({.range = range_of(a, 1), .bytes = std::span(jump_).first(1)});
   facts_.lost(100, 200);
   const TextStore store = facts_.build();
   EXPECT_EQ(at(store, kFirst, 1, 150), (Texts{"90", "e9"}));

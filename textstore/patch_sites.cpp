@@ -1,4 +1,4 @@
-#include "textstore/patch_places.h"
+#include "textstore/patch_sites.h"
 
 #include <algorithm>
 
@@ -59,13 +59,12 @@ Ranges ranges_of_known_text(std::span<const Layer> layers) {
   return out;
 }
 
-// `beneath` at the place, with the place's bytes, from `from` to `until`.
-void add_doubt(const PatchPlace& place, const Layer& beneath, Time from, Time until,
-               std::vector<Layer>& out) {
+// `beneath` at the site, with the site's bytes, from `from` to `until`.
+void add_doubt(const PatchSite& site, const Layer& beneath, Time from, Time until, std::vector<Layer>& out) {
   Layer doubt = beneath;
-  doubt.range = place.range;
-  doubt.bytes = place.bytes;
-  doubt.origin = place.origin;
+  doubt.range = site.range;
+  doubt.bytes = site.bytes;
+  doubt.origin = site.origin;
   doubt.from = std::max(beneath.from, from);
   doubt.until = std::min(beneath.until, until);
   if (doubt.from <= doubt.until) out.push_back(doubt);
@@ -73,41 +72,40 @@ void add_doubt(const PatchPlace& place, const Layer& beneath, Time from, Time un
 
 // The layer was read while a poke was in progress (breakpoint first, the first byte last): it shows neither
 // state.
-bool caught_in_between(const PatchPlace& place, const Layer& beneath, std::optional<uint8_t> breakpoint) {
-  return breakpoint && beneath.bytes[place.range.begin - beneath.range.begin] == *breakpoint &&
-         place.bytes[0] != *breakpoint;
+bool caught_in_between(const PatchSite& site, const Layer& beneath, std::optional<uint8_t> breakpoint) {
+  return breakpoint && beneath.bytes[site.range.begin - beneath.range.begin] == *breakpoint &&
+         site.bytes[0] != *breakpoint;
 }
 
-void doubt_place(const PatchPlace& place, const Layer& beneath, const LostIndex& lost,
-                 const PatchRules& rules, std::vector<Layer>& out) {
-  if (place.always || caught_in_between(place, beneath, rules.breakpoint))
-    return add_doubt(place, beneath, kTimeMin, kTimeMax, out);
+void doubt_site(const PatchSite& site, const Layer& beneath, const LostIndex& lost, const PatchRules& rules,
+                std::vector<Layer>& out) {
+  if (site.always || caught_in_between(site, beneath, rules.breakpoint))
+    return add_doubt(site, beneath, kTimeMin, kTimeMax, out);
   // A layer that does not say when it was read is as memory was in the beginning.
   if (const auto w = lost.within(kTimeMin, beneath.observed))
-    add_doubt(place, beneath, kTimeMin, std::min(w->until, beneath.observed), out);
+    add_doubt(site, beneath, kTimeMin, std::min(w->until, beneath.observed), out);
   if (const auto w = lost.within(beneath.observed, kTimeMax))
-    add_doubt(place, beneath, std::max(saturating_add(w->after, 1), beneath.observed), kTimeMax, out);
+    add_doubt(site, beneath, std::max(saturating_add(w->after, 1), beneath.observed), kTimeMax, out);
 }
 
 }  // namespace
 
-std::vector<Layer> doubtful_places(std::span<const PatchPlace> places, std::span<const Layer> layers,
-                                   std::span<const PokeRecord> pokes, const LostIndex& lost,
-                                   const PatchRules& rules, Budget& budget, NoticeLog& log) {
+std::vector<Layer> doubtful_sites(std::span<const PatchSite> sites, std::span<const Layer> layers,
+                                  std::span<const PokeRecord> pokes, const LostIndex& lost,
+                                  const PatchRules& rules, Budget& budget, NoticeLog& log) {
   std::vector<Layer> out;
-  const bool any =
-      std::ranges::any_of(places, [&](const PatchPlace& p) { return p.always || !lost.empty(); });
+  const bool any = std::ranges::any_of(sites, [&](const PatchSite& p) { return p.always || !lost.empty(); });
   if (!any) return out;
   const Ranges poked = ranges_of(pokes), text = ranges_of_known_text(layers);
-  for (const PatchPlace& place : places) {
+  for (const PatchSite& site : sites) {
     bool recorded = false, affordable = true;
-    affordable = poked.overlapping(place.range, budget, [&](uint32_t) { recorded = true; });
+    affordable = poked.overlapping(site.range, budget, [&](uint32_t) { recorded = true; });
     if (recorded) continue;
-    affordable = affordable && text.overlapping(place.range, budget, [&](uint32_t i) {
-      if (layers[i].range.contains(place.range)) doubt_place(place, layers[i], lost, rules, out);
+    affordable = affordable && text.overlapping(site.range, budget, [&](uint32_t i) {
+      if (layers[i].range.contains(site.range)) doubt_site(site, layers[i], lost, rules, out);
     });
     if (!affordable) {
-      log.count(TextNotice::Kind::kTooComplex, place.range.begin, kTimeMin);
+      log.count(TextNotice::Kind::kTooComplex, site.range.begin, kTimeMin);
       break;
     }
   }
