@@ -14,6 +14,7 @@ Unpacks packages of Debian's archive below DIRECTORY (default build/machine). A 
   qemu                         QEMU 11.1 for x86-64 and arm64 (trixie-backports)            -> qemu/
   6.1 6.12 7.3                 kernel, modules, perf and its libraries, busybox (amd64)     -> root-6.1/ ...
   dtc                          the device tree compiler's tools                            -> dtc/
+  bash bash-arm64              a static bash, for the guest of the recording scripts        -> bash/ ...
   6.1-arm64 6.12-arm64 7.3-arm64   the same for arm64                                       -> root-6.1-arm64/ ...
 USAGE
 }
@@ -141,13 +142,13 @@ make_target() {
   local target=$1 version=${1%-arm64} architecture=amd64 suites debs=() kernel packages
   [ "$target" = "$version" ] || architecture=arm64
   case $version in
-  6.1) suites=bookworm ;;
+  6.1 | bash) suites=bookworm ;;
   6.12 | dtc) suites=trixie ;;
   7.3 | qemu) suites='trixie trixie-backports' ;;
   *) usage >&2; fail "there is no target $target" ;;
   esac
   local name=root-$target
-  [[ $target != qemu && $target != dtc ]] || name=$target
+  [[ $target != qemu && $target != dtc && $version != bash ]] || name=$target
   [ -e "$store/$name/PACKAGES" ] && return
   printf 'packages.sh: %s\n' "$target" >&2
   use_apt "$suites" "$architecture"
@@ -155,6 +156,8 @@ make_target() {
     download install qemu-system-x86 qemu-system-arm seabios
   elif [ "$target" = dtc ]; then
     download install device-tree-compiler
+  elif [ "$version" = bash ]; then
+    download install bash-static
   else
     packages=$(kernel_packages "$architecture")
     [ -n "$packages" ] || fail "apt knows no kernel in $suites for $architecture"

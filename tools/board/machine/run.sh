@@ -1,8 +1,8 @@
 # Shared by tools/board/pt and tools/board/ete: the guest's programs, its start, its results. Sourced after lib.sh.
-# shellcheck shell=bash disable=SC2154 # variables of the scripts
+# shellcheck shell=bash disable=SC2154,SC2034 # variables of the scripts
 
-# guest_archive ARCHITECTURE MODES: workloads and scenario as an archive, $work/guest.cpio, that follows the guest's own.
-guest_archive() {
+# guest_files ARCHITECTURE MODES: workloads and scenario, into $work/guest.
+guest_files() {
   local compiler=cc into=$work/guest record=$machine_tree/tools/record flags
   [ "$1" != aarch64 ] || compiler=aarch64-linux-gnu-gcc
   flags=(-std=gnu11 -O2 -static -I"$machine_tree")
@@ -14,7 +14,82 @@ guest_archive() {
   cp "$2" "$into/machine/modes"
   "$compiler" "${flags[@]}" -pthread "$machine_here"/guest/*.c "$record/toggle_btf.c" "$record/toggle_files.c" -o "$into/machine/work"
   "$compiler" "${flags[@]}" "$record"/toggle*.c -o "$into/machine/toggle"
-  (cd "$into" && find . -print0 | LC_ALL=C sort -z | cpio --null -o -H newc --quiet --reproducible --owner=0:0) >"$work/guest.cpio"
+}
+
+# records_by_script MODES-FILE MODES: does one of these modes (with commas between) record with a script of tools/record?
+records_by_script() {
+  awk -v modes=",$2," '$2 == "script" && index(modes, "," $1 ",") {found = 1} END {exit !found}' "$1"
+}
+
+# add_recorder ARCHITECTURE: tools/record as on a machine that is to be recorded, into $work/guest: scripts, toggle, watch, a
+# bash; on x86-64 this asof as well, with this machine's libraries.
+add_recorder() {
+  local compiler=c++ suffix='' into=$work/guest/machine record=$machine_tree/tools/record library
+  [ "$1" != aarch64 ] || { compiler=aarch64-linux-gnu-g++ suffix=-arm64; }
+  command -v "$compiler" >/dev/null || fail "$compiler is missing (Debian: g++, or g++-aarch64-linux-gnu)"
+  "$machine_here/packages.sh" --store "$machine_store" "bash$suffix"
+  mkdir -p "$into/record" "$work/guest/usr/bin"
+  cp -L "$machine_store/bash$suffix/usr/bin/bash-static" "$work/guest/usr/bin/bash"
+  cp "$record/record-pt" "$record/record-cs" "$record/lib.sh" "$into/record/"
+  cp "$into/toggle" "$into/record/"
+  "$compiler" -std=c++20 -O2 -static -I"$machine_tree" "$record"/{watch,watcher,ring}.cpp -o "$into/record/watch"
+  [ "$1" = x86_64 ] || return 0
+  mkdir -p "$into/lib"
+  strip -o "$into/lib/asof" "$asof"
+  for library in $(ldd "$asof" | sed -n 's/.*=> \(\/[^ ]*\).*/\1/p; s/^[ \t]*\(\/[^ ]*ld-linux[^ ]*\).*/\1/p'); do cp -L "$library" "$into/lib/"; done
+  printf '#!/bin/busybox sh\nexec /machine/lib/ld-linux-x86-64.so.2 --library-path /machine/lib /machine/lib/asof "$@"\n' >"$work/guest/usr/bin/asof"
+  chmod +x "$work/guest/usr/bin/asof"
+}
+
+# pack_guest: all of $work/guest as an archive, $work/guest.cpio, that follows the guest's own.
+pack_guest() {
+  (cd "$work/guest" && find . -print0 | LC_ALL=C sort -z | cpio --null -o -H newc --quiet --reproducible --owner=0:0) >"$work/guest.cpio"
+}
+
+# make_symfs GUEST: the files of this guest, for the analysis, as $out/symfs.
+make_symfs() {
+  local name
+  mkdir "$out/symfs"
+  for name in bin sbin lib lib64 usr; do ln -s "$1/$name" "$out/symfs/$name"; done
+  cp -r "$work/guest/machine" "$out/symfs/"
+}
+
+# judge RECORDING RESULTS [PACK]: the truth of one recording, its pack if it has none, and what asof says of it.
+judge() {
+  local status=0 pack=${3:-$2/capture.asof.tar.zst}
+  mkdir -p "$2"
+  "$build/tools/board/machine_truth" "$out/log" "$1" "$2/truth" >"$2/truth.txt" || fail "there is no truth of $1: $2/truth.txt"
+  [ -n "${3:-}" ] || "$asof" pack "$1" --symfs "$out/symfs" --buildid-dir "$out/buildid" -q -o "$pack" || fail "asof cannot pack $1"
+  "$asof" doctor "$pack" >"$2/doctor.txt" || true # its findings are no verdict
+  "$asof" validate "$pack" -q --format json --truth "$2/truth" >"$2/verdict.json" || status=$?
+  [ $status -eq 0 ] || [ $status -eq 3 ] || fail "asof validate ended with status $status"
+  jq -r '.checks[] | "\(.result)  \(.topic)  \(.answer)", (.places[] | "      \(.)")' "$2/verdict.json" >"$2/verdict.txt"
+  grep -E '^fail|^pass  truth' "$2/verdict.txt"
+  [ $status -eq 0 ] || verdict=3
+}
+
+# judge_all KERNEL: every recording below $out. Sets `verdict`.
+judge_all() {
+  local folder recording
+  for folder in "$out"/*/record.txt; do
+    folder=${folder%/*}
+    printf '== %s %s: %s\n' "$1" "${folder##*/}" "$(grep -aE '^(perf record|record-)' "$folder/record.txt" | head -n 1)"
+    if ! grep -q '^status 0' "$folder/record.txt"; then
+      tail -n 5 "$folder/record.txt"
+      verdict=3
+      continue
+    fi
+    [ -z "$record_only" ] || continue
+    if [ -e "$folder/perf.data" ]; then
+      judge "$folder/perf.data" "$folder"
+    elif [ -e "$folder/recording.asof.tar.zst" ]; then # a script packed it in the guest
+      judge "$folder/recording/perf.data" "$folder" "$folder/recording.asof.tar.zst"
+    elif [ -e "$folder/recording" ]; then
+      judge "$folder/recording/perf.data" "$folder"
+    else # --switch-output
+      for recording in "$folder/files/perf.data".*; do judge "$recording" "$folder/${recording##*/perf.data.}"; done
+    fi
+  done
 }
 
 # boot LIMIT COMMAND...: runs the emulator until the guest switches itself off. Its console is $out/console.txt.

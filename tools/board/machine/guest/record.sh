@@ -19,7 +19,7 @@ for word in "$@"; do
   shift
   set -- "$@" "$(printf %s "$word" | tr + ' ')"
 done
-echo "perf record $*"
+[ "$style" = script ] && echo "$mode $*" || echo "perf record $*"
 case $style in
 run) perf record -o "$folder/perf.data" "$@" -- sh /machine/workload.sh run ;;
 program) # the workload's program itself, without a shell around it
@@ -30,6 +30,9 @@ snapshot) # a snapshot in the midst of the work, and one at its end
 switch) # another file at each signal
   mkdir "$folder/files"
   snapshots=1 perf record -o "$folder/files/perf.data" "$@" -- sh /machine/workload.sh run ;;
+script) # a script of tools/record as it is
+  RECORD_TOOLS=/machine/record "/machine/record/$mode" --check || exit
+  /machine/record/"$mode" -o "$folder/recording" --seed "$seed" "$@" ;;
 attach)
   sh /machine/workload.sh run &
   perf record -o "$folder/perf.data" "$@" -p $! ;;
