@@ -1,0 +1,39 @@
+// The commands that make recordings on validation machines: what can be seen of them without a machine.
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include <cstdlib>
+#include <string>
+
+namespace asof::test {
+namespace {
+
+int status_of(const std::string& command) {
+  return WEXITSTATUS(std::system(("cd " ASOF_BOARD " && " + command + " >/dev/null 2>&1 </dev/null").c_str()));
+}
+
+TEST(BoardScripts, ShellcheckFindsNothing) {
+  if (status_of("shellcheck --version") != 0) GTEST_SKIP() << "shellcheck is not installed";
+  EXPECT_EQ(status_of("shellcheck -x pt ete matrix x86 arm64 common.sh machine/*.sh"), 0);
+  EXPECT_EQ(status_of("shellcheck -s dash machine/guest/*.sh machine/guest/init"), 0);
+}
+
+TEST(BoardScripts, WrongOptionsExitWith1) {
+  for (const char* command : {"./pt", "./ete"}) {
+    for (const char* wrong : {"", "--nonsense", "--kernel 6.12", "--mode cpu"})
+      EXPECT_EQ(status_of(std::string(command) + " " + wrong), 1) << command << " " << wrong;
+    EXPECT_EQ(status_of(std::string(command) + " --help"), 0);
+  }
+}
+
+// Nothing is downloaded or started for them.
+TEST(BoardScripts, WrongValuesExitWith2) {
+  for (const char* command : {"./pt", "./ete"}) {
+    for (const char* wrong : {"--kernel 5.10 --mode cpu", "--kernel 6.12 --mode cpu --cpus two", "--kernel",
+                              "--kernel 6.12 --mode cpu --build /nowhere"})
+      EXPECT_EQ(status_of(std::string(command) + " " + wrong), 2) << command << " " << wrong;
+  }
+}
+
+}  // namespace
+}  // namespace asof::test
