@@ -136,7 +136,7 @@ check_text_poke() {
 check_workload() {
   local kinds
   [ -n "${tools:-}" ] || return 0
-  kinds=$("$tools/toggle" --list ${root:+--root "$root"} 2>/dev/null | awk '{n[$1]++} END {for (k in n) printf "%s%s %d", s, k, n[k], s = ", "}') || true
+  kinds=$("$tools/toggle" --list ${root:+--root "$root"} 2>/dev/null | awk '{n[$1]++} END {for (k in n) {printf "%s%s %d", s, k, n[k]; s = ", "}}') || true
   if [ -n "$kinds" ]; then ok workload "$kinds"; else warn workload "toggle finds nothing that it can switch here"; fi
 }
 
