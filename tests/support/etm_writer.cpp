@@ -198,6 +198,7 @@ size_t EtmWriter::put_atoms(size_t at) {
   const size_t left = atoms_.size() - at;
   const auto one = [this](uint8_t byte, size_t count) {
     put(EtmKind::kAtoms, {byte});
+    if (options_.keep_packets) packets_.back().atoms = static_cast<uint32_t>(count);
     return count;
   };
   const auto is = [this, at, left](std::string_view pattern) {

@@ -49,6 +49,7 @@ struct EtmPacket {
   uint64_t offset = 0;
   uint32_t size = 0;
   EtmKind kind = EtmKind::kRaw;
+  uint32_t atoms = 0;  // how many it has
 };
 
 // Absent sections leave their values as after reset: zero.
@@ -146,6 +147,8 @@ class EtmWriter {
   size_t pending_atoms() const { return atoms_.size(); }
   // Hands over what has been written; offset() begins at zero again.
   std::vector<uint8_t> take() { return std::exchange(bytes_, {}); }
+  // The packets of it.
+  std::vector<EtmPacket> take_packets() { return std::exchange(packets_, {}); }
   const std::vector<uint8_t>& bytes() const { return bytes_; }
   std::span<const EtmPacket> packets() const { return packets_; }
 

@@ -20,8 +20,9 @@ class EteUnit : public ::testing::Test {
             registers_,
             [this](std::span<const uint8_t> b) {
               bytes_.insert(bytes_.end(), b.begin(), b.end());
-              return accept_;
+              return accept_ && bytes_.size() < fills_at_;
             },
+            [this](uint64_t elements, bool lost) { (lost ? lost_ : told_) = elements; },
             [this] { ++syncs_; }) {
     registers_.write(Register::kTrfcr, 3);
     registers_.write(Register::kViewInst, kUserOnly);
@@ -33,6 +34,8 @@ class EteUnit : public ::testing::Test {
   std::vector<uint8_t> bytes_;
   unsigned syncs_ = 0;
   bool accept_ = true;
+  size_t fills_at_ = SIZE_MAX;    // from this size on nothing is accepted
+  uint64_t told_ = 0, lost_ = 0;  // P0 elements, as of the last packets that were accepted, and that were not
   TraceUnit unit_;
 };
 
@@ -58,7 +61,7 @@ TEST_F(EteUnit, WritesAtomsAndTargets) {
   // N, E, E as one packet of format 3; then the low bits of the target.
   EXPECT_EQ(rest(), (std::vector<uint8_t>{0xfe, 0x95, 0x80, 0x01}));
   EXPECT_EQ(unit_.made(), 3U);
-  EXPECT_EQ(unit_.written(), 3U);
+  EXPECT_EQ(told_, 3U);
 }
 
 TEST_F(EteUnit, ReturnStackReplacesTheTarget) {
@@ -109,6 +112,22 @@ TEST_F(EteUnit, LossIsToldBeforeTheNextSynchronization) {
   unit_.flush();
   ASSERT_EQ(bytes_.size(), 2 + kStart);
   EXPECT_EQ(bytes_[1], 0x05);  // Overflow
+}
+
+// A decoder can know of them: the buffer ends behind the packet, not within it.
+TEST_F(EteUnit, AtomsOfTheLastPacketThatFitsAreNotLost) {
+  unit_.enable();
+  unit_.stand(0x400000, {});
+  fills_at_ = kStart + 2;  // in the address after the atom
+  unit_.retire(Kind::kIndirect, 0x400000, 0x400100, 1, {});
+  unit_.flush();
+  EXPECT_TRUE(unit_.lost());
+  EXPECT_EQ(told_, 1U);
+  EXPECT_EQ(lost_, 0U);
+  unit_.retire(Kind::kDirect, 0x400100, 0x400200, 2, {});
+  unit_.flush();
+  EXPECT_EQ(told_, 1U);
+  EXPECT_EQ(lost_, 2U);
 }
 
 TEST(EteBuffer, FillModeStopsAtTheLimit) {

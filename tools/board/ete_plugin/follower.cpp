@@ -9,6 +9,9 @@ Follower::Follower(CpuLog log, File trace, TraceBuffer::Translate translate, std
       buffer_(registers_, std::move(translate), std::move(interrupt)),
       unit_(
           registers_, [this](std::span<const uint8_t> bytes) { return write_trace(bytes); },
+          [this](uint64_t elements, bool lost) {
+            given_.push_back({elements, buffer_.accepted(), lost});
+          },
           [this] { log_.mark(Mark::kSync, 0, buffer_.accepted(), 0); }),
       trace_(std::move(trace)) {}
 
@@ -61,7 +64,10 @@ uint16_t exception_type(uint64_t vector, unsigned exception_class) {
 }
 
 // Records whose packets are written by now get their position.
-void Follower::settle() { log_.release(unit_.written(), buffer_.accepted(), unit_.lost()); }
+void Follower::settle() {
+  for (const Given& g : given_) log_.release(g.elements, g.output, g.lost);
+  given_.clear();
+}
 
 // Tracing ended behind the last P0 element: nothing tells of the instructions since.
 void Follower::after_filter(bool was_on) {

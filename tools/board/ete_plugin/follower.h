@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <vector>
 
 #include "tools/board/ete_plugin/log.h"
 #include "tools/board/ete_plugin/trace_buffer.h"
@@ -61,6 +62,12 @@ class Follower {
   uint64_t pending_at_ = 0, pending_clock_ = 0;
   uint64_t cycles_ = 0;
   uint32_t entry_flags_ = 0;  // of the next instruction
+  // P0 elements whose packets were given to the buffer since settle(), and where in the trace that was.
+  struct Given {
+    uint64_t elements, output;
+    bool lost;
+  };
+  std::vector<Given> given_;
   bool lossy_ = false;
 };
 

@@ -15,11 +15,11 @@ constexpr unsigned exception_level(uint64_t ip) { return ip >> 63 != 0 ? 1 : 0; 
 
 }  // namespace
 
-TraceUnit::TraceUnit(const Registers& registers, Output output, OnSync on_sync)
+TraceUnit::TraceUnit(const Registers& registers, Output output, OnElements on_elements, OnSync on_sync)
     : registers_(registers),
       output_(std::move(output)),
-      on_sync_(std::move(on_sync)),
-      writer_(test::EtmWriter::Options{.keep_packets = false}) {}
+      on_elements_(std::move(on_elements)),
+      on_sync_(std::move(on_sync)) {}
 
 // ---- which instructions are traced ---------------------------------------------------------------------------------
 
@@ -78,13 +78,21 @@ void TraceUnit::synchronize() {
 
 // ---- packets -------------------------------------------------------------------------------------------------------
 
+// Packet by packet: the last one that the buffer takes may be any of them.
 void TraceUnit::drain() {
   writer_.flush();
   const std::vector<uint8_t> bytes = writer_.take();
-  if (bytes.empty()) return;
   written_bytes_ += bytes.size();
-  lost_ = !output_(bytes);
-  if (lost_) overflow_ = true;
+  bool awaits_address = false;  // an exception is told by its address
+  for (const test::EtmPacket& p : writer_.take_packets()) {
+    lost_ = !output_(std::span(bytes).subspan(p.offset, p.size));
+    if (lost_) overflow_ = true;
+    const uint64_t elements = p.atoms + (awaits_address ? 1 : 0);
+    awaits_address = p.kind == test::EtmKind::kException;
+    if (elements == 0) continue;
+    given_ += elements;
+    on_elements_(given_, lost_);
+  }
 }
 
 test::EtmContext TraceUnit::context(uint64_t ip) const {

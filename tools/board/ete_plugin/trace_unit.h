@@ -16,13 +16,15 @@ namespace asof::ete {
 
 class TraceUnit {
  public:
-  // Takes bytes towards the trace buffer. False: they were lost, all or some.
+  // Takes a packet towards the trace buffer. False: it was lost, or its end was.
   using Output = std::function<bool(std::span<const uint8_t>)>;
 
+  // Told how many P0 elements have been given to the output by now, and whether the last of them were lost.
+  using OnElements = std::function<void(uint64_t elements, bool lost)>;
   // Told before the bytes of an A-Sync are given to the output.
   using OnSync = std::function<void()>;
 
-  TraceUnit(const Registers& registers, Output output, OnSync on_sync);
+  TraceUnit(const Registers& registers, Output output, OnElements on_elements, OnSync on_sync);
 
   bool enabled() const { return enabled_; }
   bool tracing() const { return on_; }  // ViewInst active and not prohibited for the current instruction
@@ -43,10 +45,8 @@ class TraceUnit {
   void request_sync();      // the trace buffer accepts trace again
   void begin_after_loss();  // likewise, and trace was lost meanwhile
 
-  // P0 elements made, and those of them whose packets have been given to the output.
-  uint64_t made() const { return made_; }
-  uint64_t written() const { return made_ - writer_.pending_atoms(); }
-  bool lost() const { return lost_; }  // the last output was not accepted
+  uint64_t made() const { return made_; }  // P0 elements
+  bool lost() const { return lost_; }      // the last output was not accepted
 
  private:
   struct Target {
@@ -73,6 +73,7 @@ class TraceUnit {
 
   const Registers& registers_;
   Output output_;
+  OnElements on_elements_;
   OnSync on_sync_;
   test::EtmWriter writer_;
   std::vector<uint64_t> returns_;
@@ -80,7 +81,7 @@ class TraceUnit {
   uint64_t config_ = 0;
   uint64_t trfcr_ = 0;  // as in effect
   uint64_t written_bytes_ = 0, synced_at_ = 0;
-  uint64_t made_ = 0, counted_at_ = 0, stamped_at_ = 0;
+  uint64_t made_ = 0, given_ = 0, counted_at_ = 0, stamped_at_ = 0;
   uint32_t context_id_ = 0, next_context_id_ = 0;
   bool enabled_ = false, on_ = false, want_sync_ = false, overflow_ = false, lost_ = false, filters_ = false;
   bool new_context_ = false;
