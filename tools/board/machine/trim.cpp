@@ -1,4 +1,4 @@
-// machine_trim RECORDING TRUTH: makes a recording with a copy of kcore small enough to be committed. Pages of the copy that
+// machine_trim RECORDING TRUTH: makes a recording with a copy of kcore small enough to be committed. Parts of the copy that
 // hold neither executed nor changed code become zero, and symbols of other pages are left out.
 #include <elf.h>
 #include <fmt/format.h>
@@ -20,12 +20,15 @@
 namespace asof::machine {
 namespace {
 
-constexpr uint64_t kPage = 4096;
+constexpr uint64_t kPart = 256, kPage = 4096;
 
-class Pages {
+class Kept {
  public:
   void add(Addr address, uint64_t bytes) {
-    for (Addr page = address / kPage; page <= (address + bytes - 1) / kPage; ++page) pages_.insert(page);
+    for (Addr part = address / kPart; part <= (address + bytes - 1) / kPart; ++part) {
+      parts_.insert(part);
+      pages_.insert(part * kPart / kPage);
+    }
   }
   void add_truth(const std::string& truth) {
     const auto cpus = truth_ids(truth);
@@ -47,14 +50,15 @@ class Pages {
       return true;
     });
   }
-  bool has(Addr address) const { return pages_.contains(address / kPage); }
+  bool has_part(Addr address) const { return parts_.contains(address / kPart); }
+  bool has_page(Addr address) const { return pages_.contains(address / kPage); }
 
  private:
-  std::unordered_set<Addr> pages_;
+  std::unordered_set<Addr> parts_, pages_;
 };
 
-// Symbols of those pages, of modules and programs, and those that give the kernel's address.
-std::string trimmed_symbols(const std::vector<uint8_t>& kallsyms, const Pages& pages) {
+// Symbols of those pages, and those that give the kernel's address.
+std::string trimmed_symbols(const std::vector<uint8_t>& kallsyms, const Kept& kept) {
   const std::string_view all(reinterpret_cast<const char*>(kallsyms.data()), kallsyms.size());
   std::string out;
   for (size_t at = 0; at < all.size();) {
@@ -64,23 +68,23 @@ std::string trimmed_symbols(const std::vector<uint8_t>& kallsyms, const Pages& p
     std::from_chars(line.data(), line.data() + line.size(), address, 16);
     const bool named =
         line.ends_with(" _text\n") || line.ends_with(" _stext\n") || line.ends_with(" _etext\n");
-    if (named || line.find('\t') != std::string_view::npos || pages.has(address)) out += line;
+    if (named || kept.has_page(address)) out += line;
     at = end;
   }
   return out;
 }
 
-void trim_segment(std::vector<uint8_t>& core, const Elf64_Phdr& segment, const Pages& pages) {
+void trim_segment(std::vector<uint8_t>& core, const Elf64_Phdr& segment, const Kept& kept) {
   if (segment.p_type != PT_LOAD || segment.p_offset > core.size() ||
       segment.p_filesz > core.size() - segment.p_offset)
     return;
-  for (uint64_t at = 0; at < segment.p_filesz; at += kPage) {
-    if (!pages.has(segment.p_vaddr + at))
-      std::memset(core.data() + segment.p_offset + at, 0, std::min(kPage, segment.p_filesz - at));
+  for (uint64_t at = 0; at < segment.p_filesz; at += kPart) {
+    if (!kept.has_part(segment.p_vaddr + at))
+      std::memset(core.data() + segment.p_offset + at, 0, std::min(kPart, segment.p_filesz - at));
   }
 }
 
-void trim_core(std::vector<uint8_t>& core, const Pages& pages) {
+void trim_core(std::vector<uint8_t>& core, const Kept& kept) {
   Elf64_Ehdr head;
   if (core.size() < sizeof head) throw std::runtime_error("kcore is no ELF file");
   std::memcpy(&head, core.data(), sizeof head);
@@ -89,7 +93,7 @@ void trim_core(std::vector<uint8_t>& core, const Pages& pages) {
     const uint64_t at = head.e_phoff + i * sizeof segment;
     if (at > core.size() - sizeof segment) throw std::runtime_error("kcore has no program headers");
     std::memcpy(&segment, core.data() + at, sizeof segment);
-    trim_segment(core, segment, pages);
+    trim_segment(core, segment, kept);
   }
 }
 
@@ -101,13 +105,13 @@ void replace(const std::filesystem::path& file, const void* bytes, size_t size) 
 }
 
 void run(const std::string& recording, const std::string& truth) {
-  Pages pages;
-  pages.add_truth(truth);
-  pages.add_changes(recording);
+  Kept kept;
+  kept.add_truth(truth);
+  kept.add_changes(recording);
   const std::filesystem::path folder = recording + "/kcore_dir";
-  const std::string symbols = trimmed_symbols(read_file(folder / "kallsyms"), pages);
+  const std::string symbols = trimmed_symbols(read_file(folder / "kallsyms"), kept);
   std::vector<uint8_t> core = read_file(folder / "kcore");
-  trim_core(core, pages);
+  trim_core(core, kept);
   replace(folder / "kallsyms", symbols.data(), symbols.size());
   replace(folder / "kcore", core.data(), core.size());
 }
