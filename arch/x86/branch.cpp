@@ -43,6 +43,19 @@ void Flow::stop_tracing(State& s, Variant* v) {
   s.pending = Pending{};
 }
 
+// The trace ends in the middle of everything, and `v` with a branch that needs more of it. What ran since the last
+// packet is only likely: packets of an interrupt may be among those that are missing, and the interrupt that a full
+// buffer causes comes just then.
+template <bool Emit>
+Flow::Stop Flow::out_of_trace(State& s, Variant& v) {
+  emit<Emit>(s, v, v.block.count, 0);
+  if constexpr (Emit) {
+    for (size_t i = verified_steps_; i < chunk_.steps.size(); ++i)
+      chunk_.steps.at(i).confidence = Confidence::kAmbiguous;
+  }
+  return Stop::kOut;
+}
+
 // A TIP.PGD without an address belongs to a far transfer, or to the WRMSR that switched tracing off; the flow
 // met the near branch of `v` first. After the last WRMSR, if there was one, nothing ran. Where tracing goes
 // on at an address on the path, the flow stopped there without a FUP, as hardware does at a fault on the
@@ -132,10 +145,7 @@ Flow::Stop Flow::take_target(State& s, Variant& v, Trial* trial) {
     enter_guest(s, tip.offset);
     return Stop::kContradiction;
   }
-  if (tip.kind == Pending::Kind::kEos) {
-    emit<Emit>(s, v, b.count, 0);
-    return Stop::kOut;  // nothing more can be said
-  }
+  if (tip.kind == Pending::Kind::kEos) return out_of_trace<Emit>(s, v);
   if (tip.kind != Pending::Kind::kTip) {
     if constexpr (Emit) {
       contradiction(s, Code::kTraceContradictsText, [&] {
@@ -279,10 +289,7 @@ Flow::Stop Flow::branch(State& s, Variant& v, Trial* trial) {
       return used(s, trial);
     }
   }
-  if (s.pending.kind == Pending::Kind::kEos) {
-    emit<Emit>(s, v, b.count, 0);
-    return Stop::kOut;
-  }
+  if (s.pending.kind == Pending::Kind::kEos) return out_of_trace<Emit>(s, v);
   if (errata_.bdm64 && s.pending.tsx_abort && s.pending.kind == Pending::Kind::kAsync) {
     emit<Emit>(s, v, b.count, 0);  // BDM64: its TNT bit is missing, the abort's address counts
     enter(s, s.pending.at);

@@ -105,6 +105,8 @@ class Flow final : public SegmentDecoder, private walk::Hypotheses<Flow, FlowTyp
   template <bool Emit>
   Stop take_target(State& s, Variant& v, Trial* trial);
   template <bool Emit>
+  Stop out_of_trace(State& s, Variant& v);
+  template <bool Emit>
   Stop stopped_somewhere(State& s, Variant& v, Trial* trial);
   bool restart_ip(const State& s, Addr& ip) const;
   bool cut_at_restart(State& s, const Variant& v);

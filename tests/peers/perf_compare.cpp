@@ -2,7 +2,9 @@
 //
 // Compares what perf decoded with what was executed, using the same comparison as `asof validate` for asof's
 // own decoding. Instructions arrive as lines "[000]  11.126672123:  ffffffff81c00080 insn: 0f 01 f8"; a line
-// with "instruction trace error" is a gap of the CPU that it names.
+// with "instruction trace error" is a gap of the CPU that it names. Of a recording with --per-thread:
+//
+// perf script -i CAPTURE --ns --itrace=i0nse -F tid,time,ip,insn | perf_compare TRUTH_DIR
 //
 // perf script -i CAPTURE --ns --itrace=b -F cpu,time,ip,addr | perf_compare --branches TRUTH_DIR
 //
@@ -33,7 +35,7 @@ constexpr Time kPerfSlack = 10'000;  // ns
 constexpr uint32_t kPieceInstructions = 64;
 
 struct Line {
-  int cpu = -1;
+  TruthId id = 0;  // the CPU or thread
   Time time = kTimeMin;
   Addr ip = 0;
   uint8_t length = 0;
@@ -57,11 +59,13 @@ bool take_number(std::string_view& s, T& value, int base = 10) {
 std::optional<Line> parse(std::string_view s, bool branches) {
   Line line;
   s = trimmed(s);
-  if (!s.starts_with('[')) return {};
-  s.remove_prefix(1);
+  const bool cpu = s.starts_with('[');
+  if (cpu) s.remove_prefix(1);
   Time seconds = 0, fraction = 0;
-  if (!take_number(s, line.cpu) || !s.starts_with(']')) return {};
-  s.remove_prefix(1);
+  int number = -1;
+  if (!take_number(s, number) || number < 0 || (cpu && !s.starts_with(']'))) return {};
+  if (cpu) s.remove_prefix(1);
+  line.id = cpu ? truth_id(number, -1) : truth_id(-1, number);
   if (!take_number(s, seconds) || !s.starts_with('.')) return {};
   s.remove_prefix(1);
   const size_t before = s.size();
@@ -84,8 +88,8 @@ std::optional<Line> parse(std::string_view s, bool branches) {
 
 class PerfCpu {
  public:
-  PerfCpu(const std::string& directory, int cpu) {
-    auto opened = TruthReader::open(truth_file(directory, cpu));
+  PerfCpu(const std::string& directory, TruthId id) {
+    auto opened = TruthReader::open(truth_file(directory, id));
     if (!opened) return;
     reader_.emplace(std::move(*opened));
     comparer_.emplace([this](TruthRun& run) { return reader_->next(run); }, kPerfSlack);
@@ -108,7 +112,7 @@ class PerfCpu {
     constexpr uint64_t kFar = 1 << 16;  // no code runs so many bytes without a branch
     if (arrived_ != 0 && branch.ip >= arrived_ && branch.ip - arrived_ < kFar) {
       for (Addr ip = arrived_; ip <= branch.ip; ip += 4)
-        add({.cpu = branch.cpu, .time = kTimeMin, .ip = ip, .length = 4, .to = 0});
+        add({.id = branch.id, .time = kTimeMin, .ip = ip, .length = 4, .to = 0});
     }
     flush();
     arrived_ = branch.to;
@@ -118,12 +122,12 @@ class PerfCpu {
     comparer_->add_gap("perf", text);
     ++errors_;
   }
-  void finish(int cpu) {
+  void finish(TruthId id) {
     flush();
     comparer_->finish();
     const CompareResult& r = comparer_->result();
-    fmt::print("cpu {}: right {}, wrong {}, missing {}, late text {}, errors {}\n", cpu, r.right, r.wrong,
-               r.missing, r.late, errors_);
+    fmt::print("{}: right {}, wrong {}, missing {}, late text {}, errors {}\n", truth_name(id), r.right,
+               r.wrong, r.missing, r.late, errors_);
     for (const Difference& d : r.places) {
       fmt::print("  {}: {} instructions from {:#x}, where {:#x} ran\n",
                  d.kind == Difference::Kind::kWrong ? "wrong" : "missing", d.count, d.decoded_ip, d.truth_ip);
@@ -147,29 +151,36 @@ class PerfCpu {
   Addr arrived_ = 0;  // target of the last branch; 0: unknown
 };
 
+// The CPU, or else the thread, that a line with an error names.
+TruthId named_in(std::string_view text) {
+  int cpu = -1, tid = -1;
+  const auto number_after = [&](std::string_view word, int& number) {
+    const size_t at = text.find(word);
+    if (at == std::string_view::npos) return;
+    std::string_view rest = text.substr(at + word.size());
+    take_number(rest, number);
+  };
+  number_after(" cpu ", cpu);
+  number_after(" tid ", tid);
+  return truth_id(cpu, tid);
+}
+
 int run(const std::string& directory, bool branches) {
-  const auto known = truth_cpus(directory);
+  const auto known = truth_ids(directory);
   if (!known) {
     fmt::print(stderr, "{}\n", known.error().reason);
     return 2;
   }
-  std::map<int, PerfCpu> cpus;
-  for (const int cpu : *known) cpus.try_emplace(cpu, directory, cpu);
+  std::map<TruthId, PerfCpu> cpus;
+  for (const TruthId id : *known) cpus.try_emplace(id, directory, id);
   uint64_t unread = 0;
   for (std::string text; std::getline(std::cin, text);) {
-    if (const size_t error = text.find("instruction trace error"); error != std::string::npos) {
-      int cpu = -1;
-      std::string_view rest = text;
-      const size_t named = rest.find(" cpu ");
-      if (named != std::string_view::npos) {
-        rest.remove_prefix(named + 5);
-        take_number(rest, cpu);
-      }
-      if (const auto it = cpus.find(cpu); it != cpus.end()) it->second.error(text);
+    if (text.find("instruction trace error") != std::string::npos) {
+      if (const auto it = cpus.find(named_in(text)); it != cpus.end()) it->second.error(text);
       continue;
     }
     const auto line = parse(text, branches);
-    const auto it = line ? cpus.find(line->cpu) : cpus.end();
+    const auto it = line ? cpus.find(line->id) : cpus.end();
     if (it == cpus.end() || !it->second.usable()) {
       ++unread;
     } else if (branches) {
@@ -178,8 +189,8 @@ int run(const std::string& directory, bool branches) {
       it->second.add(*line);
     }
   }
-  for (auto& [cpu, c] : cpus) {
-    if (c.usable()) c.finish(cpu);
+  for (auto& [id, c] : cpus) {
+    if (c.usable()) c.finish(id);
   }
   if (unread != 0) fmt::print("{} lines are no instructions of these CPUs\n", unread);
   return 0;

@@ -114,21 +114,59 @@ bool TruthReader::next(TruthRun& run) {
   return true;
 }
 
-std::string truth_file(const std::string& directory, int cpu) {
-  return fmt::format("{}/cpu{}.blocks.zst", directory, cpu);
+TruthId truth_id(int cpu, int tid) { return cpu >= 0 ? cpu : -tid; }
+
+std::string truth_name(TruthId id) {
+  return id >= 0 ? fmt::format("cpu {}", id) : fmt::format("thread {}", -int64_t{id});
 }
 
-Result<std::vector<int>> truth_cpus(const std::string& directory) {
-  std::vector<int> out;
+std::string truth_file(const std::string& directory, TruthId id) {
+  return id >= 0 ? fmt::format("{}/cpu{}.blocks.zst", directory, id)
+                 : fmt::format("{}/tid{}.blocks.zst", directory, -int64_t{id});
+}
+
+namespace {
+
+// "cpu3.blocks.zst" is 3, "tid1201.blocks.zst" is -1201.
+std::optional<TruthId> id_of_file(std::string_view name) {
+  constexpr std::string_view kSuffix = ".blocks.zst";
+  const bool thread = name.starts_with("tid");
+  if ((!thread && !name.starts_with("cpu")) || !name.ends_with(kSuffix)) return {};
+  int number = -1;
+  const char* end = name.data() + name.size() - kSuffix.size();
+  const auto r = std::from_chars(name.data() + 3, end, number);
+  if (r.ec != std::errc() || r.ptr != end || number < (thread ? 1 : 0)) return {};
+  return thread ? -number : number;
+}
+
+std::optional<TruthSummary> summary_of(const nlohmann::json& value) {
+  const bool usable = value.is_object() && value.contains("instructions") &&
+                      value["instructions"].is_number_unsigned() && value.contains("ip_hash") &&
+                      value["ip_hash"].is_string();
+  const auto hash = usable ? parse_hex(value["ip_hash"].get<std::string>()) : std::nullopt;
+  if (!hash) return {};
+  return TruthSummary{value["instructions"].get<uint64_t>(), *hash, 0, *hash};
+}
+
+// The counts without what no trace can show; false: they are unusable.
+bool add_trailing(const nlohmann::json& value, TruthSummary& summary) {
+  if (!value.contains("trailing_instructions") || !value["trailing_instructions"].is_number_unsigned() ||
+      !value.contains("ip_hash_without_trailing") || !value["ip_hash_without_trailing"].is_string())
+    return true;
+  const auto without = parse_hex(value["ip_hash_without_trailing"].get<std::string>());
+  if (!without) return false;
+  summary.trailing = value["trailing_instructions"].get<uint64_t>();
+  summary.ip_hash_without_trailing = *without;
+  return true;
+}
+
+}  // namespace
+
+Result<std::vector<TruthId>> truth_ids(const std::string& directory) {
+  std::vector<TruthId> out;
   std::error_code ec;
   for (const auto& entry : std::filesystem::directory_iterator(directory, ec)) {
-    const std::string name = entry.path().filename().string();
-    const std::string_view suffix = ".blocks.zst";
-    if (!name.starts_with("cpu") || !name.ends_with(suffix)) continue;
-    int cpu = -1;
-    const char* end = name.data() + name.size() - suffix.size();
-    const auto r = std::from_chars(name.data() + 3, end, cpu);
-    if (r.ec == std::errc() && r.ptr == end && cpu >= 0) out.push_back(cpu);
+    if (const auto id = id_of_file(entry.path().filename().string())) out.push_back(*id);
   }
   if (ec)
     return fail(Code::kBadTruth, directory, Error::kNoOffset, ec.message(),
@@ -138,7 +176,7 @@ Result<std::vector<int>> truth_cpus(const std::string& directory) {
   return out;
 }
 
-Result<std::map<int, TruthSummary>> read_truth_summary(const std::string& directory) {
+Result<std::map<TruthId, TruthSummary>> read_truth_summary(const std::string& directory) {
   const std::string path = directory + "/summary.json";
   const auto unusable = [&](std::string reason) {
     return fail(Code::kBadTruth, path, Error::kNoOffset, std::move(reason));
@@ -147,28 +185,25 @@ Result<std::map<int, TruthSummary>> read_truth_summary(const std::string& direct
   if (!in) return unusable(std::strerror(errno));
   const auto doc = nlohmann::json::parse(in, nullptr, false);
   if (doc.is_discarded()) return unusable("is no JSON");
-  if (!doc.is_object() || !doc.contains("cpus") || !doc["cpus"].is_object())
-    return unusable("has no object \"cpus\"");
-  std::map<int, TruthSummary> out;
-  for (const auto& [name, value] : doc["cpus"].items()) {
-    int cpu = -1;
-    const auto r = std::from_chars(name.data(), name.data() + name.size(), cpu);
-    const bool usable = r.ec == std::errc() && value.is_object() && value.contains("instructions") &&
-                        value["instructions"].is_number_unsigned() && value.contains("ip_hash") &&
-                        value["ip_hash"].is_string();
-    const auto hash = usable ? parse_hex(value["ip_hash"].get<std::string>()) : std::nullopt;
-    if (!hash) return unusable(fmt::format("cpus.{}: no counts", name));
-    TruthSummary summary{value["instructions"].get<uint64_t>(), *hash, 0, *hash};
-    if (value.contains("trailing_instructions") && value["trailing_instructions"].is_number_unsigned() &&
-        value.contains("ip_hash_without_trailing") && value["ip_hash_without_trailing"].is_string()) {
-      const auto without = parse_hex(value["ip_hash_without_trailing"].get<std::string>());
-      if (!without) return unusable(fmt::format("cpus.{}: ip_hash_without_trailing is no number", name));
-      summary.trailing = value["trailing_instructions"].get<uint64_t>();
-      summary.ip_hash_without_trailing = *without;
+  const auto has = [&](const char* key) {
+    return doc.is_object() && doc.contains(key) && doc[key].is_object();
+  };
+  if (!has("cpus") && !has("threads")) return unusable("has no object \"cpus\"");
+  std::map<TruthId, TruthSummary> out;
+  for (const char* key : {"cpus", "threads"}) {
+    if (!has(key)) continue;
+    for (const auto& [name, value] : doc[key].items()) {
+      int number = -1;
+      const auto r = std::from_chars(name.data(), name.data() + name.size(), number);
+      auto summary = summary_of(value);
+      if (r.ec != std::errc() || number < 0 || !summary)
+        return unusable(fmt::format("{}.{}: no counts", key, name));
+      if (!add_trailing(value, *summary))
+        return unusable(fmt::format("{}.{}: ip_hash_without_trailing is no number", key, name));
+      if (summary->trailing > summary->instructions)
+        return unusable(fmt::format("{}.{}: counts contradict", key, name));
+      out[key[0] == 'c' ? number : -number] = *summary;
     }
-    if (summary.trailing > summary.instructions)
-      return unusable(fmt::format("cpus.{}: counts contradict", name));
-    out[cpu] = summary;
   }
   return out;
 }

@@ -1,5 +1,5 @@
-// Ground truth of a capture whose execution was observed: per CPU a compressed list of executed runs,
-// cpu<N>.blocks.zst. A run is a straight stretch of executed instructions; 32 bytes, little-endian: u64
+// Ground truth of a capture whose execution was observed: per CPU or thread a compressed list of executed
+// runs, cpu<N>.blocks.zst or tid<N>.blocks.zst. A run is a straight stretch of executed instructions; 32 bytes, little-endian: u64
 // address, u32 bytes, u32 instructions, u32 flags, u32 reserved, u64 time entered (perf clock, ns). Layout
 // and counting rules: docs/usage.md.
 #pragma once
@@ -49,7 +49,12 @@ class TruthReader {
   std::unique_ptr<Impl> impl_;
 };
 
-// What summary.json says about one CPU.
+// Whose trace a truth is of: the number of a CPU, or -TID of a thread (perf record --per-thread).
+using TruthId = int;
+TruthId truth_id(int cpu, int tid);
+std::string truth_name(TruthId id);  // "cpu 3", "thread 1201"
+
+// What summary.json says about one of them.
 struct TruthSummary {
   uint64_t instructions = 0;
   uint64_t ip_hash = 0;
@@ -58,10 +63,10 @@ struct TruthSummary {
   uint64_t trailing = 0;
   uint64_t ip_hash_without_trailing = 0;
 };
-// CPU -> summary; an error when DIR/summary.json cannot be read.
-Result<std::map<int, TruthSummary>> read_truth_summary(const std::string& directory);
-// CPUs that have a cpu<N>.blocks.zst in the directory.
-Result<std::vector<int>> truth_cpus(const std::string& directory);
-std::string truth_file(const std::string& directory, int cpu);
+// An error when DIR/summary.json cannot be read.
+Result<std::map<TruthId, TruthSummary>> read_truth_summary(const std::string& directory);
+// CPUs that have a cpu<N>.blocks.zst in the directory, and threads that have a tid<N>.blocks.zst.
+Result<std::vector<TruthId>> truth_ids(const std::string& directory);
+std::string truth_file(const std::string& directory, TruthId id);
 
 }  // namespace asof

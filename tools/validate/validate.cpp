@@ -56,10 +56,11 @@ class ValidateConsumer final : public ChunkConsumer {
 
 // CPUs with a truth that are to be decoded.
 Result<std::vector<int>> wanted_cpus(const ValidateOptions& o) {
-  auto cpus = truth_cpus(o.truth);
+  auto cpus = truth_ids(o.truth);
   const auto& chosen = o.choice.pipeline.cpus;
   if (cpus && !chosen.empty())
-    std::erase_if(*cpus, [&](int cpu) { return std::ranges::find(chosen, cpu) == chosen.end(); });
+    std::erase_if(*cpus,
+                  [&](TruthId id) { return id >= 0 && std::ranges::find(chosen, id) == chosen.end(); });
   return cpus;
 }
 
@@ -127,7 +128,8 @@ RunVerb add_validate(CLI::App& app) {
       app.add_subcommand("validate", "can it be trusted: against a record of what really ran, or by itself");
   add_input_options(*verb, options->input);
   add_decode_options(*verb, options->choice);
-  verb->add_option("--truth", options->truth, "directory with cpu<N>.blocks.zst and summary.json")
+  verb->add_option("--truth", options->truth,
+                   "directory with cpu<N>.blocks.zst or tid<N>.blocks.zst, and summary.json")
       ->type_name("DIR");
   verb->add_option("--min-coverage", options->min_coverage,
                    "percent of traced time that must have text (default 99.9)")

@@ -24,7 +24,7 @@ std::string confidence_text(const std::array<uint64_t, 5>& counts) {
 }
 
 // Sum over all CPUs.
-std::vector<EventCounts> counts_by_event(const std::map<int, CpuResult>& results) {
+std::vector<EventCounts> counts_by_event(const std::map<TruthId, CpuResult>& results) {
   std::vector<EventCounts> sum(LiveEvents::kClasses);
   for (const auto& [id, cpu] : results) {
     for (size_t i = 0; i < cpu.compare.by_event.size(); ++i) {
@@ -36,11 +36,11 @@ std::vector<EventCounts> counts_by_event(const std::map<int, CpuResult>& results
   return sum;
 }
 
-void print_truth(const std::map<int, CpuResult>& results, const Capture& capture, const LiveEvents& events,
-                 Output& out) {
+void print_truth(const std::map<TruthId, CpuResult>& results, const Capture& capture,
+                 const LiveEvents& events, Output& out) {
   for (const auto& [id, cpu] : results) {
     const CompareResult& r = cpu.compare;
-    out.write(fmt::format("cpu {}: right {}, wrong {}, missing {}, late text {}; ip_hash {}\n", id,
+    out.write(fmt::format("{}: right {}, wrong {}, missing {}, late text {}; ip_hash {}\n", truth_name(id),
                           format_count(r.right), format_count(r.wrong), format_count(r.missing),
                           format_count(r.late),
                           !cpu.summary        ? "not known"
@@ -132,7 +132,7 @@ void put_cpu(JsonWriter& w, const CpuResult& cpu) {
   w.EndObject();
 }
 
-void put_events(JsonWriter& w, const std::map<int, CpuResult>& results) {
+void put_events(JsonWriter& w, const std::map<TruthId, CpuResult>& results) {
   w.Key("by_event");
   w.StartObject();
   const auto sum = counts_by_event(results);
@@ -205,7 +205,7 @@ void print_validation_json(const Validation& v, Output& out) {
     w.Key("cpus");
     w.StartObject();
     for (const auto& [id, cpu] : *v.truth) {
-      w.Key(std::to_string(id).c_str());
+      w.Key(id >= 0 ? std::to_string(id).c_str() : fmt::format("tid{}", -int64_t{id}).c_str());
       put_cpu(w, cpu);
     }
     w.EndObject();

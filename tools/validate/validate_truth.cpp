@@ -37,7 +37,7 @@ bool TruthComparison::open(size_t index, const Stream& stream) {
   if (index == open_stream_) return comparer_ != nullptr;
   close();
   open_stream_ = index;
-  auto reader = TruthReader::open(truth_file(directory_, stream.cpu));
+  auto reader = TruthReader::open(truth_file(directory_, truth_id(stream.cpu, stream.tid)));
   if (!reader) {
     error_ = reader.error();
     return false;
@@ -48,7 +48,7 @@ bool TruthComparison::open(size_t index, const Stream& stream) {
                                          Comparer::kTruthSlack + capture_.arm64.time_error,
                                          [this](Time t) { return events_.classify(t, cursor_); });
   current_ = CpuResult{};
-  current_.cpu = stream.cpu;
+  current_.id = truth_id(stream.cpu, stream.tid);
   return true;
 }
 
@@ -57,7 +57,7 @@ void TruthComparison::close() {
   comparer_->finish();
   if (reader_->error()) error_ = reader_->error();
   current_.compare = comparer_->result();
-  results_[current_.cpu] = std::move(current_);
+  results_[current_.id] = std::move(current_);
   comparer_.reset();
 }
 
@@ -92,20 +92,20 @@ void TruthComparison::add_step(const Step& step) {
   comparer_->add(piece);
 }
 
-Result<void> TruthComparison::finish(const std::vector<int>& cpus, Diagnostics& diagnostics) {
+Result<void> TruthComparison::finish(const std::vector<TruthId>& ids, Diagnostics& diagnostics) {
   close();
   if (error_) return std::unexpected(*error_);
-  for (const int cpu : cpus) {  // without a stream in the capture: all of their truth is missing
-    if (results_.contains(cpu)) continue;
-    auto reader = TruthReader::open(truth_file(directory_, cpu));
+  for (const TruthId id : ids) {  // without a stream in the capture: all of their truth is missing
+    if (results_.contains(id)) continue;
+    auto reader = TruthReader::open(truth_file(directory_, id));
     if (!reader) return std::unexpected(reader.error());
     cursor_ = 0;
     Comparer comparer([&](TruthRun& run) { return reader->next(run); }, Comparer::kTruthSlack,
                       [this](Time t) { return events_.classify(t, cursor_); });
     comparer.finish();
     if (reader->error()) return std::unexpected(*reader->error());
-    results_[cpu].cpu = cpu;
-    results_[cpu].compare = comparer.result();
+    results_[id].id = id;
+    results_[id].compare = comparer.result();
   }
   const auto summary = read_truth_summary(directory_);
   if (!summary) {
@@ -118,14 +118,15 @@ Result<void> TruthComparison::finish(const std::vector<int>& cpus, Diagnostics& 
   return {};
 }
 
-std::string difference_text(const Capture& capture, const LiveEvents& events, int cpu, const Difference& d) {
+std::string difference_text(const Capture& capture, const LiveEvents& events, TruthId id,
+                            const Difference& d) {
   const auto name = [&](Addr a) {
     if (a == 0) return std::string("nothing");
     const auto at = is_kernel_address(a) ? capture.symbols.find(kKernelSpace, a, d.time) : std::nullopt;
     return at ? fmt::format("{:x} {}+{:#x}", a, at->symbol->name, at->offset) : fmt::format("{:x}", a);
   };
   static constexpr std::array<const char*, 3> kNames{"wrong", "missing", "late text"};
-  std::string text = fmt::format("{} cpu {} {}: {} from {}", kNames[static_cast<size_t>(d.kind)], cpu,
+  std::string text = fmt::format("{} {} {}: {} from {}", kNames[static_cast<size_t>(d.kind)], truth_name(id),
                                  format_time(d.time), format_plural(d.count, "instruction", "instructions"),
                                  name(d.kind == Difference::Kind::kWrong ? d.decoded_ip : d.truth_ip));
   if (d.kind == Difference::Kind::kWrong) {
@@ -138,8 +139,8 @@ std::string difference_text(const Capture& capture, const LiveEvents& events, in
   return text;
 }
 
-void check_truth(const std::map<int, CpuResult>& results, const Capture& capture, const LiveEvents& events,
-                 std::vector<Check>& out) {
+void check_truth(const std::map<TruthId, CpuResult>& results, const Capture& capture,
+                 const LiveEvents& events, std::vector<Check>& out) {
   Check truth{.topic = "truth"};
   uint64_t right = 0, wrong = 0, missing = 0, late = 0, sure = 0, timed = 0;
   bool pass = true;

@@ -16,8 +16,9 @@
 
 namespace asof {
 
+// Of a CPU, or of a thread.
 struct CpuResult {
-  int cpu = -1;
+  TruthId id = 0;
   IpHash ips;  // as decoded
   CompareResult compare;
   std::optional<TruthSummary> summary;
@@ -36,10 +37,10 @@ class TruthComparison {
 
   // Chunks in stream order. False: no more is wanted, see error().
   bool add(const Chunk& chunk, const Stream& stream, const IpHash& ips);
-  // After the last chunk: `cpus` are those that have a truth and were to be decoded.
-  Result<void> finish(const std::vector<int>& cpus, Diagnostics& diagnostics);
+  // After the last chunk: `ids` are those that have a truth and were to be decoded.
+  Result<void> finish(const std::vector<TruthId>& ids, Diagnostics& diagnostics);
 
-  const std::map<int, CpuResult>& results() const { return results_; }
+  const std::map<TruthId, CpuResult>& results() const { return results_; }
 
  private:
   bool open(size_t index, const Stream& stream);
@@ -56,13 +57,14 @@ class TruthComparison {
   size_t cursor_ = 0;  // of events_
   CpuResult current_;
   std::optional<Error> error_;
-  std::map<int, CpuResult> results_;
+  std::map<TruthId, CpuResult> results_;
 };
 
 // What the comparison says, as answers: "truth" and, where both have times, "clock".
-void check_truth(const std::map<int, CpuResult>& results, const Capture& capture, const LiveEvents& events,
-                 std::vector<Check>& out);
+void check_truth(const std::map<TruthId, CpuResult>& results, const Capture& capture,
+                 const LiveEvents& events, std::vector<Check>& out);
 // The location of one difference.
-std::string difference_text(const Capture& capture, const LiveEvents& events, int cpu, const Difference& d);
+std::string difference_text(const Capture& capture, const LiveEvents& events, TruthId id,
+                            const Difference& d);
 
 }  // namespace asof

@@ -310,6 +310,22 @@ TEST(Flow, MovCr3LeavesTheTraceOnlyUnderACr3Filter) {
   EXPECT_EQ(hex(branch.decode_by_reference().ips()), hex(at({0, 1})));
 }
 
+// A full buffer ends the trace, and the interrupt that it causes has no packets: it may have come anywhere before the
+// next branch.
+TEST(Flow, WhatFollowsTheLastPacketIsNotCertain) {
+  for (const Bytes& branch : {Bytes{0x74, 0x02}, Bytes{0xff, 0xe0}}) {
+    FlowFixture s;
+    Bytes code{0x90, 0x74, 0x02, 0x90, 0xeb, 0x00, 0x90};
+    code.insert(code.end(), branch.begin(), branch.end());
+    s.code(A, code).start(A);
+    bits(s, {0});
+    const Decoded d = s.expect_flow(at({0, 1, 3, 4, 6, 7}));
+    ASSERT_EQ(d.ran.size(), 6U);
+    for (size_t i = 0; i < 2; ++i) EXPECT_EQ(d.ran[i].confidence, Confidence::kCertain) << i;
+    for (size_t i = 2; i < 6; ++i) EXPECT_EQ(d.ran[i].confidence, Confidence::kAmbiguous) << i;
+  }
+}
+
 TEST(Flow, StopAtANearBranchIsMarked) {
   FlowFixture s;
   s.code(A, {0x90, 0x74, 0x02, 0x90, 0xff, 0xe0}).code(A + 0x100, {0x90, 0x90}).start(A);

@@ -58,6 +58,19 @@ TEST(MachineWindows, AWholeTraceIsOneWindow) {
   EXPECT_EQ(report.unplaced, 0U);
 }
 
+// Without a sync point of its own, the second piece can be placed only as what follows the first.
+TEST(MachineWindows, APaddedPieceIsContinuedWhereTheTraceEnded) {
+  const auto bytes = trace(500, {0, 300});
+  std::vector<uint8_t> first(bytes.begin(), bytes.begin() + 101);
+  first.resize(104);
+  const std::span<const uint8_t> all(bytes);
+  const std::vector<TracePiece> pieces{
+      {0, 0, first}, {0, 101, all.subspan(101, 150)}, {0, 251, all.subspan(251)}};
+  const auto report = find_windows(pieces, {{0, marks_of({0, 300})}}, true);
+  EXPECT_EQ(report.windows.at(0), (std::vector<Window>{{0, 500}}));
+  EXPECT_EQ(report.unplaced, 0U);
+}
+
 TEST(MachineWindows, ASnapshotBeginsAtItsFirstPsb) {
   const auto bytes = trace(500, kPsbs);
   const std::span<const uint8_t> all(bytes);
@@ -110,9 +123,13 @@ class LogFolder {
     for (const auto& i : insns) code_.raw(i);
     return number_++;
   }
-  void record(LogRecord r) {
-    cpu0_.u64(r.address), cpu0_.u32(r.code), cpu0_.u16(r.first), cpu0_.u16(r.count);
-    cpu0_.u32(r.output), cpu0_.u32(r.flags), cpu0_.u64(r.clock);
+  void record(LogRecord r, int cpu = 0) {
+    ByteSink& to = cpu == 0 ? cpu0_ : cpu1_;
+    to.u64(r.address), to.u32(r.code), to.u16(r.first), to.u16(r.count);
+    to.u32(r.output), to.u32(r.flags), to.u64(r.clock);
+  }
+  void mark(Mark kind, uint32_t output, uint64_t time, int cpu) {
+    record({0, kLogMark, static_cast<uint16_t>(kind), 0, output, 0, time}, cpu);
   }
   void sync(uint32_t output, uint64_t time) {
     record({time, kLogMark, static_cast<uint16_t>(Mark::kSync), 0, output, 0, time});
@@ -120,13 +137,14 @@ class LogFolder {
   const std::filesystem::path& write() {
     test::write_bytes(dir_ / "code", code_.bytes());
     test::write_bytes(dir_ / "cpu0.log", cpu0_.bytes());
+    test::write_bytes(dir_ / "cpu1.log", cpu1_.bytes());
     return dir_.path();
   }
   std::filesystem::path to() const { return dir_.path(); }
 
  private:
   TempDir dir_;
-  ByteSink code_, cpu0_;
+  ByteSink code_, cpu0_, cpu1_;
   uint32_t number_ = 0;
 };
 
@@ -134,8 +152,8 @@ const std::vector<uint8_t> kNop{0x90}, kNop5{0x0f, 0x1f, 0x44, 0, 0}, kJump5{0xe
 
 const auto kAllKnown = [](Addr, std::span<const uint8_t>) { return true; };
 
-std::vector<TruthRun> runs_of(const std::filesystem::path& folder) {
-  auto reader = TruthReader::open(truth_file(folder.string(), 0));
+std::vector<TruthRun> runs_of(const std::filesystem::path& folder, TruthId id = 0) {
+  auto reader = TruthReader::open(truth_file(folder.string(), id));
   std::vector<TruthRun> runs;
   if (!reader) return runs;
   TruthRun run;
@@ -176,6 +194,34 @@ TEST(MachineTruth, HasWhatTheWindowCanShow) {
   for (const Addr ip : {kCode + 1, kCode + 6, Addr{0x7f0000001000}, Addr{0x7f0000001001}, kCode})
     hash = hash * kHashFactor + ip;
   EXPECT_EQ(t.hash, hash);
+}
+
+// A thread that runs on CPU 1, then CPU 0, then CPU 1 again, where another thread was traced in between.
+TEST(MachineTruth, FollowsAThread) {
+  LogFolder log;
+  const uint32_t block = log.code(kCode, {kNop, kNop5, kRet});
+  const auto traced = [&](int cpu, uint32_t from, uint32_t to, uint64_t time, uint16_t instructions) {
+    log.mark(Mark::kOn, from + 10, time, cpu);
+    log.record({kCode, block, 0, instructions, to, kLogStart, time + 1}, cpu);
+    log.mark(Mark::kOff, to, time + 2, cpu);
+  };
+  traced(1, 0, 40, 100, 1);
+  traced(1, 40, 90, 110, 3);
+  traced(0, 0, 50, 120, 2);
+  traced(1, 90, 120, 130, 3);
+  log.mark(Mark::kOn, 130, 140, 1);
+  log.record({kCode, block, 0, 2, 135, 0, 141}, 1);
+  log.record({kCode, block, 0, 3, 160, 0, 142}, 1);  // in what the recording does not have
+  const auto folder = log.write();
+  const CodeTable code(read_file(folder / "code"));
+  const ThreadTrace thread{77, {{100, 40}, {120, 50}, {125, 10}, {{}, 10}, {130, 30}, {140, 20}}};
+  const ThreadTruth t = write_thread_truth(folder, {0, 1}, code, thread, {}, folder, kAllKnown);
+  EXPECT_EQ(t.unplaced, 2U);
+  EXPECT_EQ(t.moves, 2U);
+  EXPECT_EQ(t.truth.outside, 3U);
+  std::vector<uint32_t> counts;
+  for (const TruthRun& run : runs_of(folder, truth_id(-1, 77))) counts.push_back(run.count);
+  EXPECT_EQ(counts, (std::vector<uint32_t>{1, 2, 3, 2}));
 }
 
 TEST(MachineTruth, SaysWhichCodeHasNoBytes) {

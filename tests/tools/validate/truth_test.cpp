@@ -74,14 +74,31 @@ TEST_F(TruthFiles, DamageIsDistinguishedFromTheEnd) {
 }
 
 TEST_F(TruthFiles, CpusByTheirFiles) {
-  EXPECT_FALSE(truth_cpus(path()).has_value()) << "an empty folder";
-  EXPECT_FALSE(truth_cpus(path() + "/nowhere").has_value());
-  for (const char* name :
-       {"cpu10.blocks.zst", "cpu2.blocks.zst", "cpuX.blocks.zst", "cpu3.blocks", "cpu-1.blocks.zst"})
+  EXPECT_FALSE(truth_ids(path()).has_value()) << "an empty folder";
+  EXPECT_FALSE(truth_ids(path() + "/nowhere").has_value());
+  for (const char* name : {"cpu10.blocks.zst", "cpu2.blocks.zst", "cpuX.blocks.zst", "cpu3.blocks",
+                           "cpu-1.blocks.zst", "tid0.blocks.zst", "tid-4.blocks.zst"})
     write(name, std::string("x"));
-  const auto cpus = truth_cpus(path());
+  const auto cpus = truth_ids(path());
   ASSERT_TRUE(cpus.has_value());
-  EXPECT_EQ(*cpus, (std::vector<int>{2, 10}));
+  EXPECT_EQ(*cpus, (std::vector<TruthId>{2, 10}));
+}
+
+TEST_F(TruthFiles, ThreadsHaveTheirOwn) {
+  write("tid1201.blocks.zst", test::zstd_compress(runs(2)));
+  const auto ids = truth_ids(path());
+  ASSERT_TRUE(ids.has_value());
+  ASSERT_EQ(*ids, (std::vector<TruthId>{truth_id(-1, 1201)}));
+  EXPECT_EQ(truth_name(ids->front()), "thread 1201");
+  EXPECT_EQ(truth_name(truth_id(3, 1201)), "cpu 3");
+  auto reader = TruthReader::open(truth_file(path(), ids->front()));
+  ASSERT_TRUE(reader.has_value());
+  TruthRun run;
+  EXPECT_TRUE(reader->next(run));
+  write("summary.json", std::string("{\"threads\":{\"1201\":{\"instructions\":12,\"ip_hash\":\"0x00ff\"}}}"));
+  const auto summary = read_truth_summary(path());
+  ASSERT_TRUE(summary.has_value());
+  EXPECT_EQ(summary->at(ids->front()).instructions, 12U);
 }
 
 TEST_F(TruthFiles, SummaryMustHoldCounts) {
@@ -91,7 +108,8 @@ TEST_F(TruthFiles, SummaryMustHoldCounts) {
         "{\"cpus\":{\"0\":{\"instructions\":-1,\"ip_hash\":\"0x1\"}}}",
         "{\"cpus\":{\"0\":{\"instructions\":1,\"ip_hash\":1}}}",
         "{\"cpus\":{\"0\":{\"instructions\":1,\"ip_hash\":\"zz\"}}}",
-        "{\"cpus\":{\"0\":{\"instructions\":1}}}"}) {
+        "{\"cpus\":{\"0\":{\"instructions\":1}}}",
+        "{\"threads\":{\"-1\":{\"instructions\":1,\"ip_hash\":\"0x1\"}}}"}) {
     write("summary.json", std::string(bad));
     const auto summary = read_truth_summary(path());
     ASSERT_FALSE(summary.has_value()) << bad;

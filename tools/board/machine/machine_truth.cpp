@@ -17,54 +17,102 @@ namespace asof::machine {
 
 namespace {
 
-void write_summary(const std::filesystem::path& file, const std::map<int, CpuTruth>& cpus, size_t pokes) {
+std::string counts_text(const std::string& name, const CpuTruth& t) {
+  return fmt::format(
+      "\n    \"{}\": {{\"instructions\": {}, \"user_instructions\": {}, \"runs\": {}, \"ip_hash\": "
+      "\"{:#018x}\",\n"
+      "          \"outside\": {}, \"lost\": {}, \"late\": {}, \"windows\": {}}}",
+      name, t.instructions, t.user_instructions, t.runs, t.hash, t.outside, t.lost, t.late, t.windows.size());
+}
+
+// `counts`: of each CPU, or of each thread.
+void write_summary(const std::filesystem::path& file, const char* what, const std::map<int, CpuTruth>& counts,
+                   size_t pokes) {
   std::string text;
-  for (const auto& [cpu, t] : cpus) {
-    text += fmt::format(
-        "{}\n    \"{}\": {{\"instructions\": {}, \"user_instructions\": {}, \"runs\": {}, \"ip_hash\": "
-        "\"{:#018x}\",\n"
-        "          \"outside\": {}, \"lost\": {}, \"late\": {}, \"windows\": {}}}",
-        text.empty() ? "" : ",", cpu, t.instructions, t.user_instructions, t.runs, t.hash, t.outside, t.lost,
-        t.late, t.windows.size());
-  }
+  for (const auto& [id, t] : counts) text += (text.empty() ? "" : ",") + counts_text(std::to_string(id), t);
   std::FILE* out = std::fopen(file.c_str(), "we");
   if (out == nullptr) throw std::runtime_error(fmt::format("cannot write {}", file.string()));
-  fmt::print(out, "{{\n  \"note\": \"machine_truth\",\n  \"pokes\": {},\n  \"cpus\": {{{}\n  }}\n}}\n", pokes,
-             text);
+  fmt::print(out, "{{\n  \"note\": \"machine_truth\",\n  \"pokes\": {},\n  \"{}\": {{{}\n  }}\n}}\n", pokes,
+             what, text);
   std::fclose(out);
 }
+
+class Maker {
+ public:
+  Maker(std::filesystem::path log, const PerfData& data, std::filesystem::path to)
+      : log_(std::move(log)),
+        data_(data),
+        to_(std::move(to)),
+        cpus_(logged_cpus(log_)),
+        code_(read_file(log_ / "code")),
+        clock_(clock_of(data)),
+        bytes_(data) {
+    if (cpus_.empty()) throw std::runtime_error(fmt::format("{} has no log", log_.string()));
+  }
+  int make() {
+    std::filesystem::create_directories(to_);
+    const auto pokes = find_pokes(log_, cpus_, code_, clock_);
+    write_pokes(to_ / "pokes.jsonl", pokes);
+    const auto threads = thread_traces(data_);
+    const bool placed = threads.empty() ? make_cpus(pokes.size()) : make_threads(threads, pokes.size());
+    fmt::print("{} changes of kernel text\n", pokes.size());
+    return placed ? 0 : 3;
+  }
+
+ private:
+  // Whether anything of the recording's trace was found in the log.
+  bool make_cpus(size_t pokes) {
+    const auto& info = data_.auxtrace_info();
+    const bool pt = info && info->type == perf::kAuxtraceIntelPt;
+    WindowReport report = find_windows(trace_pieces(data_), read_marks(log_, cpus_), pt);
+    if (report.pieces == 0) throw std::runtime_error("the recording has no trace");
+    std::map<int, CpuTruth> truths;
+    for (const int cpu : cpus_)
+      truths[cpu] = write_cpu_truth(log_, cpu, code_, report.windows[cpu], clock_, to_, known_);
+    write_summary(to_ / "summary.json", "cpus", truths, pokes);
+    for (const auto& [cpu, t] : truths) {
+      fmt::print(
+          "cpu {}: {} instructions in {} runs, {} windows of trace, {} of them up to an end of tracing; {} "
+          "more "
+          "are not in this recording, {} lost\n",
+          cpu, t.instructions, t.runs, t.windows.size(), t.ends, t.outside, t.lost);
+    }
+    fmt::print("{} of {} pieces of trace are placed\n", report.pieces - report.unplaced, report.pieces);
+    return report.unplaced != report.pieces;
+  }
+  bool make_threads(const std::vector<ThreadTrace>& threads, size_t pokes) {
+    std::map<int, CpuTruth> truths;
+    bool placed = false;
+    for (const ThreadTrace& thread : threads) {
+      ThreadTruth t = write_thread_truth(log_, cpus_, code_, thread, clock_, to_, known_);
+      placed = placed || t.unplaced < thread.pieces.size();
+      fmt::print(
+          "thread {}: {} instructions in {} runs; on another CPU {} times; {} of {} pieces of trace are "
+          "placed\n",
+          thread.tid, t.truth.instructions, t.truth.runs, t.moves, thread.pieces.size() - t.unplaced,
+          thread.pieces.size());
+      truths[thread.tid] = std::move(t.truth);
+    }
+    write_summary(to_ / "summary.json", "threads", truths, pokes);
+    return placed;
+  }
+
+  std::filesystem::path log_;
+  const PerfData& data_;
+  std::filesystem::path to_;
+  std::vector<int> cpus_;
+  CodeTable code_;
+  TimeConversion clock_;
+  KnownBytes bytes_;
+  std::function<bool(Addr, std::span<const uint8_t>)> known_ = [this](Addr a, std::span<const uint8_t> b) {
+    return bytes_.has(a, b);
+  };
+};
 
 int run(const std::filesystem::path& log, const std::string& recording, const std::filesystem::path& to) {
   const auto data = PerfData::open(recording);
   if (!data) throw std::runtime_error(fmt::format("{}: {}", recording, data.error().reason));
-  const std::vector<int> cpus = logged_cpus(log);
-  if (cpus.empty()) throw std::runtime_error(fmt::format("{} has no log", log.string()));
-  const CodeTable code(read_file(log / "code"));
-  const auto pieces = trace_pieces(**data);
-  const auto& info = (*data)->auxtrace_info();
-  const bool pt = info && info->type == perf::kAuxtraceIntelPt;
-  WindowReport report = find_windows(pieces, read_marks(log, cpus), pt);
-  if (report.pieces == 0) throw std::runtime_error("the recording has no trace");
-  const TimeConversion clock = clock_of(**data);
-
-  const KnownBytes bytes(**data);
-  const auto known = [&](Addr a, std::span<const uint8_t> b) { return bytes.has(a, b); };
-  std::filesystem::create_directories(to);
-  std::map<int, CpuTruth> truths;
-  for (const int cpu : cpus)
-    truths[cpu] = write_cpu_truth(log, cpu, code, report.windows[cpu], clock, to, known);
-  const auto pokes = find_pokes(log, cpus, code, clock);
-  write_pokes(to / "pokes.jsonl", pokes);
-  write_summary(to / "summary.json", truths, pokes.size());
-  for (const auto& [cpu, t] : truths) {
-    fmt::print(
-        "cpu {}: {} instructions in {} runs, {} windows of trace; {} more are not in this recording, {} "
-        "lost\n",
-        cpu, t.instructions, t.runs, t.windows.size(), t.outside, t.lost);
-  }
-  fmt::print("{} changes of kernel text; {} of {} pieces of trace are placed\n", pokes.size(),
-             report.pieces - report.unplaced, report.pieces);
-  return report.unplaced == report.pieces ? 3 : 0;
+  return Maker(log, **data, to).make();
 }
 
 }  // namespace

@@ -5,6 +5,8 @@
 #include <filesystem>
 #include <functional>
 #include <map>
+#include <optional>
+#include <span>
 #include <vector>
 
 #include "arch/time_conversion.h"
@@ -20,6 +22,7 @@ struct CpuTruth {
   uint64_t lost = 0;     // executed while the trace unit could write nothing
   uint64_t late = 0;     // in runs whose bytes are nowhere in the recording
   std::vector<Window> windows;
+  uint64_t ends = 0;  // windows that end where tracing was switched off, so nothing of them is missing
 };
 
 // Writes cpu<N>.blocks.zst into `folder`: what the windows of the recording can show. `known`: whether code has bytes in
@@ -28,6 +31,28 @@ CpuTruth write_cpu_truth(const std::filesystem::path& log, int cpu, const CodeTa
                          const std::vector<Window>& windows, const TimeConversion& clock,
                          const std::filesystem::path& folder,
                          const std::function<bool(Addr, std::span<const uint8_t>)>& known);
+
+// Trace that follows a thread over the CPUs (--per-thread).
+struct ThreadPiece {
+  std::optional<uint64_t> tsc;  // when it begins
+  uint64_t bytes = 0;
+};
+struct ThreadTrace {
+  int tid = -1;
+  std::vector<ThreadPiece> pieces;
+};
+std::vector<ThreadTrace> thread_traces(const PerfData& data);
+
+struct ThreadTruth {
+  CpuTruth truth;
+  uint64_t moves = 0;     // to another CPU
+  uint64_t unplaced = 0;  // pieces that no CPU wrote
+};
+// Writes tid<N>.blocks.zst into `folder`.
+ThreadTruth write_thread_truth(const std::filesystem::path& log, const std::vector<int>& cpus,
+                               const CodeTable& code, const ThreadTrace& thread, const TimeConversion& clock,
+                               const std::filesystem::path& folder,
+                               const std::function<bool(Addr, std::span<const uint8_t>)>& known);
 
 // Kernel text that was found changed when it was translated anew. `time`: when the new bytes ran first, if that was
 // traced.

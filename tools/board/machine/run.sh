@@ -16,9 +16,10 @@ guest_files() {
   "$compiler" "${flags[@]}" "$record"/toggle*.c -o "$into/machine/toggle"
 }
 
-# records_by_script MODES-FILE MODES: does one of these modes (with commas between) record with a script of tools/record?
+# records_by_script MODES-FILE MODES: does one of these modes (MODE or MODE:WORKLOAD, with commas between) record with a script of
+# tools/record?
 records_by_script() {
-  awk -v modes=",$2," '$2 == "script" && index(modes, "," $1 ",") {found = 1} END {exit !found}' "$1"
+  awk -v modes=",$(sed 's/:[^,]*//g' <<<"$2")," '$2 == "script" && index(modes, "," $1 ",") {found = 1} END {exit !found}' "$1"
 }
 
 # add_recorder ARCHITECTURE: tools/record as on a machine that is to be recorded, into $work/guest: scripts, toggle, watch, a

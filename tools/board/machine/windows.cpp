@@ -104,6 +104,8 @@ std::vector<FoundSync> find_async(std::span<const uint8_t> bytes) { return find_
 
 namespace {
 
+constexpr uint64_t kPadding = 8;  // to a multiple of it (tools/perf/util/auxtrace.c, __auxtrace_mmap__read())
+
 // Pieces that continue each other in one ring are one: a sync point may lie across their ends.
 struct Joined {
   int cpu = -1;
@@ -116,9 +118,13 @@ std::vector<Joined> join(std::span<const TracePiece> pieces) {
   std::map<int, size_t> last;  // by CPU
   for (const TracePiece& p : pieces) {
     const auto it = last.find(p.cpu);
-    if (it == last.end() || out[it->second].end != p.offset) {
+    // perf pads what it copies; the next piece begins where the trace went on.
+    const uint64_t padding = it == last.end() ? kPadding : out[it->second].end - p.offset;
+    if (padding >= kPadding || padding > out[it->second].bytes.size()) {
       last[p.cpu] = out.size();
       out.push_back({p.cpu, p.offset, 0, {}});
+    } else {
+      out[it->second].bytes.resize(out[it->second].bytes.size() - padding);
     }
     Joined& j = out[last[p.cpu]];
     j.bytes.insert(j.bytes.end(), p.bytes.begin(), p.bytes.end());

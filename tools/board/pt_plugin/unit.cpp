@@ -155,9 +155,7 @@ void TraceUnit::outcome(bool taken) {
 }
 
 void TraceUnit::indirect(IpPacket kind, uint64_t ip) {
-  const uint64_t before = output_.written();
-  put_ip(kind, ip);
-  if (emitting() && output_.written() != before) show(1);
+  if (put_ip(kind, ip)) show(1);
 }
 
 void TraceUnit::show(unsigned outcomes) {

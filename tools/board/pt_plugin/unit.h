@@ -124,8 +124,9 @@ class TraceUnit {
   uint64_t tsc_of(uint64_t ctc) const { return (ctc * config_.tsc_n + config_.tsc_d - 1) / config_.tsc_d; }
   unsigned mtc_shift() const { return ctl_ >> 14 & 15; }
   // unit_write.cpp
-  void put(const Packet& p);
-  void put_ip(IpPacket kind, uint64_t ip);
+  // Whether the whole packet was written; it may be the last one that the output takes.
+  bool put(const Packet& p);
+  bool put_ip(IpPacket kind, uint64_t ip);
   void flush_tnt();
   bool write(const Packet& p);
   void begin_overflow();

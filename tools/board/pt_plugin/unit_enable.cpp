@@ -81,8 +81,7 @@ void TraceUnit::disable(uint64_t ip) {
     put(packet_ovf());
   } else if (packet_en_ && (ctl_ & kBranchEn)) {
     put_ip(IpPacket::kFup, ip);
-    put(packet_no_ip(IpPacket::kPgd));
-    if (emitting()) show(1);
+    if (put(packet_no_ip(IpPacket::kPgd))) show(1);
   } else {
     flush_tnt();
   }
@@ -102,8 +101,7 @@ void TraceUnit::pgd(const Place& to, bool has_context) {
   return_count_ = 0;
   if (!(ctl_ & kBranchEn)) return;
   if (has_context) return indirect(IpPacket::kPgd, to.ip);
-  put(packet_no_ip(IpPacket::kPgd));
-  if (emitting()) show(1);
+  if (put(packet_no_ip(IpPacket::kPgd))) show(1);
 }
 
 // "TraceStop": Stopped clears TriggerEn, and FilterEn is forced to 0. Processed during an overflow as well.

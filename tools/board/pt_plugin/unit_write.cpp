@@ -5,20 +5,21 @@
 
 namespace asof::machine {
 
-void TraceUnit::put(const Packet& p) {
-  if (!emitting()) return;
+bool TraceUnit::put(const Packet& p) {
+  if (!emitting()) return false;
   flush_tnt();
   stamp(now_);
-  write(p);
+  return write(p);
 }
 
-void TraceUnit::put_ip(IpPacket kind, uint64_t ip) {
-  if (!emitting()) return;
+bool TraceUnit::put_ip(IpPacket kind, uint64_t ip) {
+  if (!emitting()) return false;
   flush_tnt();
   stamp(now_);
-  if (!write(packet_ip(kind, ip, last_ip_, full_ip_))) return;
+  if (!write(packet_ip(kind, ip, last_ip_, full_ip_))) return false;
   last_ip_ = ip;
   full_ip_ = false;
+  return true;
 }
 
 // "TNT Packet": at most six outcomes; the CYC before it is the time of the first.

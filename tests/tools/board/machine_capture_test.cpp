@@ -1,0 +1,98 @@
+// The committed recordings of validation machines (docs/boards.md): made by Debian's kernels and the perf of their
+// versions on emulated CPUs with Intel PT, decoded and compared with what executed. Only files of this repository.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+
+#include "tests/support/temp_dir.h"
+#include "tests/tools/run_asof.h"
+
+namespace asof::test {
+namespace {
+
+struct Recording {
+  const char* name;     // of the test
+  const char* archive;  // below tests/data
+  // Instructions of all CPUs. Nothing is missing, and what is wrong is not called certain or proved.
+  uint64_t right, certain, proved, ambiguous, wrong;
+  const char* losses;  // whether trace was lost
+  size_t pokes;        // TEXT_POKE records
+};
+
+class MachineCapture : public ::testing::TestWithParam<Recording> {
+ protected:
+  // Unpacked once for all tests of a recording.
+  static std::string unpacked(const std::string& archive) {
+    static TempDir dir;
+    const auto to = dir.path() / std::filesystem::path(archive).parent_path().filename() /
+                    std::filesystem::path(archive).stem();
+    if (std::filesystem::create_directories(to)) {
+      const std::string command =
+          fmt::format("tar -C '{}' -xJf '{}/{}'", to.string(), ASOF_TEST_DATA, archive);
+      if (std::system(command.c_str()) != 0) ADD_FAILURE() << command;
+    }
+    return to.string();
+  }
+  static nlohmann::json validated(const Recording& r, const std::string& options) {
+    const Ran ran = run_asof(
+        fmt::format("validate {0}/perf.data --symfs {0}/symfs --truth {0}/truth -q --format json {1}",
+                    unpacked(r.archive), options));
+    EXPECT_TRUE(ran.status == 0 || ran.status == 3) << ran.err;
+    return nlohmann::json::parse(ran.out, nullptr, false);
+  }
+  static uint64_t sum(const nlohmann::json& result, const std::string& pointer) {
+    uint64_t n = 0;
+    for (const auto& cpu : result.at("cpus"))
+      n += cpu.at(nlohmann::json::json_pointer(pointer)).get<uint64_t>();
+    return n;
+  }
+  static std::string answer(const nlohmann::json& result, const char* topic) {
+    for (const auto& check : result.at("checks")) {
+      if (check.at("topic") == topic) return check.at("result");
+    }
+    return "none";
+  }
+};
+
+TEST_P(MachineCapture, IsDecodedExactly) {
+  const Recording& r = GetParam();
+  const auto result = validated(r, "");
+  ASSERT_FALSE(result.is_discarded());
+  EXPECT_EQ(sum(result, "/right"), r.right);
+  EXPECT_EQ(sum(result, "/wrong"), r.wrong);
+  EXPECT_EQ(sum(result, "/missing"), 0U);
+  EXPECT_EQ(sum(result, "/late"), 0U);
+  EXPECT_EQ(sum(result, "/right_by_confidence/certain"), r.certain);
+  EXPECT_EQ(sum(result, "/right_by_confidence/proved"), r.proved);
+  EXPECT_EQ(sum(result, "/right_by_confidence/ambiguous"), r.ambiguous);
+  EXPECT_EQ(sum(result, "/wrong_by_confidence/certain"), 0U);
+  EXPECT_EQ(sum(result, "/wrong_by_confidence/proved"), 0U);
+  EXPECT_EQ(answer(result, "truth"), r.wrong == 0 ? "pass" : "fail");
+  EXPECT_EQ(answer(result, "losses"), r.losses);
+  for (const char* topic : {"flow", "sync", "chain", "images", "clock", "reference"})
+    EXPECT_NE(answer(result, topic), "fail") << topic;
+  if (r.wrong != 0) return;
+  for (const auto& cpu : result.at("cpus")) EXPECT_TRUE(cpu.at("ip_hash_agrees").get<bool>());
+}
+
+TEST_P(MachineCapture, HasTheKernelsRecordsOfChanges) {
+  const Ran ran = run_asof(fmt::format("events {}/perf.data -q", unpacked(GetParam().archive)));
+  size_t pokes = 0;
+  for (size_t at = 0; (at = ran.out.find(" TEXT_POKE ", at)) != std::string::npos; ++at) ++pokes;
+  EXPECT_EQ(pokes, GetParam().pokes) << ran.err;
+}
+
+constexpr std::array kRecordings{
+    Recording{"Linux61KernelTailcall", "machine-6.1/kernel-tailcall.tar.xz", 2'461'590, 2'461'590, 0, 0, 0,
+              "pass", 20},
+    Recording{"Linux612KernelTailcall", "machine-6.12/kernel-tailcall.tar.xz", 2'795'737, 2'795'737, 0, 0, 0,
+              "pass", 20},
+};
+INSTANTIATE_TEST_SUITE_P(Pt, MachineCapture, ::testing::ValuesIn(kRecordings),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+}  // namespace
+}  // namespace asof::test
