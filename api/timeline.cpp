@@ -80,7 +80,7 @@ class CallSource final : public RecordSource<Call>, private asof::TimelineSink {
   }
 
   std::span<const Call> next() override {
-    if (!thread_.joinable()) thread_ = std::thread([this] { run(); });
+    if (!thread_.joinable()) thread_ = std::thread([this] { decode(); });
     reading_.clear();
     if (!batches_.take(reading_)) reading_.clear();
     return reading_;
@@ -106,7 +106,7 @@ class CallSource final : public RecordSource<Call>, private asof::TimelineSink {
     batches_.give(making_, making_.size() * sizeof(Call));
     making_.reserve(kBatch);
   }
-  void run() {
+  void decode() {
     std::exception_ptr error;
     try {
       // open() has checked for the backend, which is all that can fail.
