@@ -10,9 +10,11 @@ Follower::Follower(CpuLog log, File trace, TraceBuffer::Translate translate, std
       unit_(
           registers_, [this](std::span<const uint8_t> bytes) { return write_trace(bytes); },
           [this](uint64_t elements, bool lost) {
-            given_.push_back({elements, buffer_.accepted(), lost});
+            given_.push_back({elements, buffer_.accepted(), lost, false});
           },
-          [this] { log_.mark(Mark::kSync, 0, buffer_.accepted(), 0); }),
+          [this] {
+            given_.push_back({0, buffer_.accepted(), false, true});
+          }),
       trace_(std::move(trace)) {}
 
 bool Follower::write_trace(std::span<const uint8_t> bytes) {
@@ -65,7 +67,12 @@ uint16_t exception_type(uint64_t vector, unsigned exception_class) {
 
 // Records whose packets are written by now get their position.
 void Follower::settle() {
-  for (const Given& g : given_) log_.release(g.elements, g.output, g.lost);
+  for (const Given& g : given_) {
+    if (g.sync)
+      log_.mark(Mark::kSync, 0, g.output, 0);
+    else
+      log_.release(g.elements, g.output, g.lost);
+  }
   given_.clear();
 }
 
@@ -150,6 +157,7 @@ void Follower::begin(const Instruction& i, uint64_t address, Clock clock) {
   }
   const bool on = unit_.tracing();
   unit_.stand(address, clock.certain ? std::optional(clock.now) : std::nullopt);
+  settle();
   if (!on && unit_.tracing()) entry_flags_ |= machine::kLogStart;
   pending_ = &i;
   pending_at_ = address;

@@ -62,10 +62,11 @@ class Follower {
   uint64_t pending_at_ = 0, pending_clock_ = 0;
   uint64_t cycles_ = 0;
   uint32_t entry_flags_ = 0;  // of the next instruction
-  // P0 elements whose packets were given to the buffer since settle(), and where in the trace that was.
+  // P0 elements whose packets, and A-Syncs that were given to the buffer since settle(), and where in the trace
+  // that was. The log has records before an A-Sync if their packets precede it.
   struct Given {
     uint64_t elements, output;
-    bool lost;
+    bool lost, sync;
   };
   std::vector<Given> given_;
   bool lossy_ = false;

@@ -70,6 +70,9 @@ void write_pokes(const std::filesystem::path& file, const std::vector<Poke>& pok
 std::map<int, std::vector<SyncMark>> read_marks(const std::filesystem::path& log,
                                                 const std::vector<int>& cpus);
 std::vector<TracePiece> trace_pieces(const PerfData& data);
+// What AUX records say is trace, of each buffer in the order of the records.
+std::vector<TracePiece> recorded_pieces(std::span<const AuxBuffer> buffers,
+                                        std::span<const AuxRecord> records);
 // perf's clock of the CPU's counter; the counter itself where the recording does not tell (-k).
 TimeConversion clock_of(const PerfData& data);
 

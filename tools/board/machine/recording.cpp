@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "decoder/perf/record_types.h"
 #include "tools/board/machine/machine_truth.h"
 
@@ -19,7 +21,32 @@ std::map<int, std::vector<SyncMark>> read_marks(const std::filesystem::path& log
   return marks;
 }
 
+std::vector<TracePiece> recorded_pieces(std::span<const AuxBuffer> buffers,
+                                        std::span<const AuxRecord> records) {
+  std::vector<TracePiece> pieces;
+  for (auto it = buffers.begin(); it != buffers.end(); ++it) {
+    const AuxBuffer& b = *it;
+    // perf pads what it copies; the next buffer begins where the trace went on.
+    const auto next = std::find_if(it + 1, buffers.end(),
+                                   [&](const AuxBuffer& o) { return o.cpu == b.cpu && o.offset > b.offset; });
+    const uint64_t limit =
+        std::min(b.offset + b.bytes.size(), next == buffers.end() ? UINT64_MAX : next->offset);
+    for (const AuxRecord& r : records) {
+      if (b.cpu >= 0 && r.id.cpu != b.cpu) continue;
+      const uint64_t begin = std::max(b.offset, r.offset);
+      const uint64_t end = std::min(limit, r.offset + r.size);
+      if (begin < end) pieces.push_back({b.cpu, begin, b.bytes.subspan(begin - b.offset, end - begin)});
+    }
+  }
+  return pieces;
+}
+
 std::vector<TracePiece> trace_pieces(const PerfData& data) {
+  const auto& info = data.auxtrace_info();
+  // The driver of TRBE skips parts of the buffer and fills them with packets to be ignored (arm_trbe.c,
+  // __trbe_pad_buf()): no AUX record has them.
+  if (info && info->type == perf::kAuxtraceCsEtm)
+    return recorded_pieces(data.aux_buffers(), data.aux_records());
   std::vector<TracePiece> pieces;
   for (const AuxBuffer& b : data.aux_buffers()) pieces.push_back({b.cpu, b.offset, b.bytes});
   return pieces;
