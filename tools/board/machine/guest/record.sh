@@ -30,9 +30,12 @@ snapshot) # a snapshot in the midst of the work, and one at its end
 switch) # another file at each signal
   mkdir "$folder/files"
   snapshots=1 perf record -o "$folder/files/perf.data" "$@" -- sh /machine/workload.sh run ;;
-attach)
-  sh /machine/workload.sh run &
-  perf record -o "$folder/perf.data" "$@" -p $! ;;
+attach) # to a process that repeats the workload
+  (while :; do sh /machine/workload.sh run; done) &
+  perf record -o "$folder/perf.data" "$@" -p $! -- sleep 0.1
+  status=$?
+  kill $!
+  (exit $status) ;;
 *) echo "there is no style $style"; exit 1 ;;
 esac
 status=$?
