@@ -40,7 +40,14 @@ void Flow::decode(const Segment& segment, ChunkSink& sink) {
     chunk_.steps.reserve(std::min<size_t>(4 * bytes.size(), options_.chunk_steps));
     State s;
     s.clock = Clock(config_, reference_at(*stream_, segment.begin), errata_.skl168);
-    const SyncGroup g = read_sync_group(bytes, s.clock, errata_);
+    SyncGroup g;
+    g.clock = s.clock;
+    const Packet first = read_packet(begin_, end_);
+    const bool starts = first.type == Pk::kTsc;  // read_start()
+    if (starts)
+      g.clock.update(first);  // no code runs before it
+    else
+      g = read_sync_group(bytes, s.clock, errata_);
     s.clock = g.clock;
     if (g.guest) s.clock.set_not_before(segment.start_time);
     s.now = s.clock.now();
@@ -54,7 +61,7 @@ void Flow::decode(const Segment& segment, ChunkSink& sink) {
     s.unsure = unsure_ == walk::Unsure::kAlways;
     anchors_.start(stream_->cpu, overwritten_ ? kTimeMin : segment.start_time);
     if (overwritten_) doubt();
-    add_event(EventKind::kPsb, s.now, g.has_ip ? g.ip : 0, 0, 0, 0);
+    if (!starts) add_event(EventKind::kPsb, s.now, g.has_ip ? g.ip : 0, 0, 0, 0);
     if (g.has_cr3) add_event(EventKind::kPaging, s.now, g.has_ip ? g.ip : 0, g.cr3, g.non_root ? 1 : 0, 0);
     if (g.bad) {
       s.lost = s.enabled = true;

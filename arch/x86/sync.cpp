@@ -86,6 +86,31 @@ SyncGroup read_sync_group(std::span<const uint8_t> bytes, const Clock& clock, co
   return g;
 }
 
+std::optional<SyncGroup> read_start(std::span<const uint8_t> bytes, const Clock& clock) {
+  constexpr uint8_t kSixBytes = 3, kEightBytes = 6;  // IPBytes of an address that needs no other
+  SyncGroup g;
+  g.clock = clock;
+  const uint8_t* p = bytes.data();
+  const uint8_t* const end = p + bytes.size();
+  if (p == end || read_packet(p, end).type != Pk::kTsc) return std::nullopt;
+  for (;;) {
+    const Packet k = read_packet(p, end);
+    switch (k.type) {
+      case Pk::kPge:
+        if (k.ipc != kSixBytes && k.ipc != kEightBytes) return std::nullopt;
+        return g;
+      case Pk::kPad:
+      case Pk::kModeExec:
+      case Pk::kModeTsx:
+        break;
+      default:
+        if (!is_timing(k.type)) return std::nullopt;
+        g.clock.update(k);
+    }
+    p += k.size;
+  }
+}
+
 namespace {
 
 // The PSBs of a stretch one after the other, also those that begin in one piece and end in the next.
@@ -138,8 +163,21 @@ class PsbSplitter final : public Splitter {
   void open(const Stretch& s) override {
     points_.emplace(stream_, s);
     host_time_ = kTimeMin;
-    point_ = points_->next();
-    if (point_) group_ = group_at(*point_, s);
+    const auto start = start_at(s);
+    point_ = start ? s.begin : points_->next();
+    if (start)
+      group_ = *start;
+    else if (point_)
+      group_ = group_at(*point_, s);
+  }
+  // After the kernel stopped because the AUX buffer was full, it switches tracing on again, and the hardware writes a
+  // PSB only when it is due. The AUX record says where that trace begins.
+  std::optional<SyncGroup> start_at(const Stretch& s) {
+    const bool restarts = std::ranges::any_of(
+        stream_.losses, [&](const StreamLoss& l) { return l.code == Code::kAuxFull && l.offset == s.begin; });
+    if (!restarts) return std::nullopt;
+    const auto head = stream_.bytes(s.begin, std::min(s.end, s.begin + kMaxGroup), scratch_);
+    return read_start(head, Clock(config_, reference_at(stream_, s.begin)));
   }
   std::optional<uint64_t> point() const override { return point_; }
   SyncGroup group_at(uint64_t at, const Stretch& s) {

@@ -4,7 +4,7 @@
 // own decoding. Instructions arrive as lines "[000]  11.126672123:  ffffffff81c00080 insn: 0f 01 f8"; a line
 // with "instruction trace error" is a gap of the CPU that it names. Of a recording with --per-thread:
 //
-// perf script -i CAPTURE --ns --itrace=i0nse -F tid,time,ip,insn | perf_compare TRUTH_DIR
+// perf script -i CAPTURE --itrace=i0nse -F tid,ip,insn | perf_compare TRUTH_DIR
 //
 // perf script -i CAPTURE --ns --itrace=b -F cpu,time,ip,addr | perf_compare --branches TRUTH_DIR
 //
@@ -61,17 +61,19 @@ std::optional<Line> parse(std::string_view s, bool branches) {
   s = trimmed(s);
   const bool cpu = s.starts_with('[');
   if (cpu) s.remove_prefix(1);
-  Time seconds = 0, fraction = 0;
   int number = -1;
   if (!take_number(s, number) || number < 0 || (cpu && !s.starts_with(']'))) return {};
   if (cpu) s.remove_prefix(1);
   line.id = cpu ? truth_id(number, -1) : truth_id(-1, number);
-  if (!take_number(s, seconds) || !s.starts_with('.')) return {};
-  s.remove_prefix(1);
-  const size_t before = s.size();
-  if (!take_number(s, fraction) || before - s.size() != 9 || !s.starts_with(':')) return {};
-  s.remove_prefix(1);
-  line.time = seconds * 1'000'000'000 + fraction;
+  if (cpu) {
+    Time seconds = 0, fraction = 0;
+    if (!take_number(s, seconds) || !s.starts_with('.')) return {};
+    s.remove_prefix(1);
+    const size_t before = s.size();
+    if (!take_number(s, fraction) || before - s.size() != 9 || !s.starts_with(':')) return {};
+    s.remove_prefix(1);
+    line.time = seconds * 1'000'000'000 + fraction;
+  }
   if (!take_number(s, line.ip, 16)) return {};
   if (branches) {
     s = trimmed(s);

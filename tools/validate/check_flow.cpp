@@ -139,6 +139,15 @@ void check_coverage(const ValidationInput& in, std::vector<Check>& out) {
     if (loss.places.size() < Check::kMaxPlaces)
       loss.places.push_back(fmt::format("{} {}", code_text(code), cause.first));
   }
+  // Behind the last byte of a stream nothing is decoded, so a loss there makes no gap.
+  for (const Stream& stream : in.capture.streams) {
+    for (const StreamLoss& l : stream.losses) {
+      if (l.offset < stream.end()) continue;
+      ++losses;
+      if (loss.places.size() < Check::kMaxPlaces)
+        loss.places.push_back(fmt::format("{} {} at its end: {}", code_text(l.code), stream.name, l.reason));
+    }
+  }
   const uint64_t traced = in.coverage.traced_ns() - std::min(in.coverage.traced_ns(), lost);
   const double percent = traced == 0 ? (missing == 0 ? 100.0 : 0.0)
                                      : 100.0 * static_cast<double>(traced - std::min(traced, without_text)) /

@@ -136,10 +136,14 @@ std::vector<Comparer::Island> Comparer::islands_in_hand() {
 // How far the truth is searched: up to the last time that the islands have. The position after that.
 Comparer::Position Comparer::search_end(const std::vector<Island>& islands) {
   Time last = kTimeMin;
-  for (const Island& island : islands)
+  bool timed = false;
+  for (const Island& island : islands) {
     last = std::max(last,
                     window(island.ended && &island != &islands.front() ? island.end - 1 : island.begin).hi);
-  const size_t most = last == kTimeMax || last == kTimeMin ? kTimelessRuns : kGapRuns;
+    timed = timed || piece(island.begin).time != kTimeMin;
+  }
+  // Of the last piece of all, no later time ends the window; it has a time all the same.
+  const size_t most = timed ? kGapRuns : kTimelessRuns;
   const Time until = saturating_add(last, kLateStamp);
   Position end = at_;
   for (; end.run < at_.run + most; ++end.run) {

@@ -74,6 +74,79 @@ TEST(Sync, PsbIsFoundAmongItsOwnBytes) {
   }
 }
 
+// Trace that the kernel stopped because the AUX buffer was full, and what follows in the stream.
+struct Stopped : FlowFixture {
+  Bytes before, after;
+  Code loss = Code::kAuxFull;
+  Stopped() {
+    with_clock().code(A, {0x90, 0xff, 0xe0}).code(A + 0x100, {0x90, 0x90, 0xff, 0xe0});
+    start(A, 1000);
+    pt.tip(A);
+    before = pt.bytes();
+  }
+  Decoded decoded(const PtWriter& w) {
+    after = w.bytes();
+    stream.pieces.clear();
+    for (const Bytes* part : {&before, &after}) {
+      StreamPiece p;
+      p.offset = stream.end();
+      p.bytes = *part;
+      p.discontinuity = part == &after;
+      stream.pieces.push_back(p);
+    }
+    StreamLoss l;
+    l.offset = before.size();
+    l.time = 1500;
+    l.code = loss;
+    stream.losses = {l};
+    Decoded d = run_stream(options);
+    expect_all_covered(stream, segments);
+    return d;
+  }
+  static PtWriter restart(IpForm form) {
+    PtWriter w;
+    w.tsc(2000);
+    w.cbr(10);
+    w.mode_exec(ExecMode::k64);
+    w.tip_pge(A + 0x100, form);
+    w.fup(A + 0x101);
+    w.tip_pgd();
+    return w;
+  }
+};
+
+TEST(Sync, TraceIsFollowedFromWhereItWasSwitchedOnAgain) {
+  Stopped s;
+  const Decoded d = s.decoded(Stopped::restart(IpForm::kSext48));
+  EXPECT_EQ(d.ips(), (std::vector<Addr>{A, A + 1, A, A + 1, A + 0x100}));
+  EXPECT_EQ(d.ran[4].confidence, Confidence::kCertain);
+  EXPECT_EQ(d.ran[4].time, 2000);
+  EXPECT_EQ(d.gap_codes(), std::vector<Code>{Code::kAuxFull});
+  EXPECT_EQ(d.of(EventKind::kPsb).size(), 1U);
+  ASSERT_EQ(s.segments.size(), 2U);
+  EXPECT_EQ(s.segments[1].start_time, 2000);
+}
+
+// An address that is the change of an unknown one, another cause of the hole, and packets of a flow that goes on: what
+// is there would be a guess.
+TEST(Sync, WithoutAWholeAddressASyncPointIsAwaited) {
+  Stopped compressed;
+  EXPECT_EQ(compressed.decoded(Stopped::restart(IpForm::k32)).ips().size(), 4U);
+  Stopped missing;
+  missing.loss = Code::kTraceBytesMissing;
+  EXPECT_EQ(missing.decoded(Stopped::restart(IpForm::kSext48)).ips().size(), 4U);
+  PtWriter w;
+  w.tsc(2000);
+  w.tip(A + 0x100, IpForm::kSext48);
+  Stopped flow;
+  EXPECT_EQ(flow.decoded(w).ips().size(), 4U);
+  PtWriter no_time;
+  no_time.tip_pge(A + 0x100, IpForm::kSext48);
+  no_time.tip_pgd();
+  Stopped untimed;
+  EXPECT_EQ(untimed.decoded(no_time).ips().size(), 4U);
+}
+
 TEST(Sync, PsbIsFoundAtAnyOffset) {
   PtWriter w;
   w.pad(7);

@@ -185,6 +185,23 @@ TEST(Compare, TimeTellsRoundsApart) {
 
 // A short stretch between two gaps has the time of a later packet, 100 us late, in the next iteration of the
 // loop: its order decides where it belongs, and nothing after it is wrong.
+// A gap of many runs before the last piece, after which no time comes that would end its window.
+TEST(Compare, TheLastStretchIsFoundFarBehindALongGap) {
+  constexpr Time kLate = 1'000'000'000;
+  std::vector<TruthRun> runs{truth(0x1000, 5, 10), truth(0x2000, 3, 11)};
+  for (int i = 0; i < 100'000; ++i) runs.push_back(truth(0x9000, 1, 20 + i));
+  runs.push_back(truth(0x1000, 5, kLate));
+  runs.push_back(truth(0x5000, 40, kLate));
+  Case c(runs);
+  c.comparer.add_gap(Code::kTraceOverflow, "overflow");
+  c.comparer.add(decoded(0x1000, 5, kLate));
+  c.comparer.add(decoded(0x5000, 40, kLate));
+  const CompareResult& r = c.finish();
+  EXPECT_EQ(r.right, 45U);
+  EXPECT_EQ(r.wrong, 0U);
+  EXPECT_EQ(r.missing, 100'008U);
+}
+
 TEST(Compare, LateTimeOfAShortStretchMakesNothingWrong) {
   std::vector<TruthRun> runs;
   for (uint32_t round = 0; round < 4; ++round) {

@@ -71,7 +71,7 @@ judge() {
 
 # judge_all KERNEL: every recording below $out. Sets `verdict`.
 judge_all() {
-  local folder recording
+  local folder recording dump
   for folder in "$out"/*/record.txt; do
     folder=${folder%/*}
     printf '== %s %s: %s\n' "$1" "${folder##*/}" "$(grep -aE '^(perf record|record-)' "$folder/record.txt" | head -n 1)"
@@ -81,6 +81,9 @@ judge_all() {
       continue
     fi
     [ -z "$record_only" ] || continue
+    for dump in "$folder"/jit-*.dump; do # where the recording says it was
+      [ ! -e "$dump" ] || { mkdir -p "$out/symfs/tmp" && cp "$dump" "$out/symfs/tmp/"; }
+    done
     if [ -e "$folder/perf.data" ]; then
       judge "$folder/perf.data" "$folder"
     elif [ -e "$folder/recording.asof.tar.zst" ]; then # a script packed it in the guest

@@ -33,9 +33,12 @@ switch) # another file at each signal
 script) # a script of tools/record as it is
   RECORD_TOOLS=/machine/record "/machine/record/$mode" --check || exit
   /machine/record/"$mode" -o "$folder/recording" --seed "$seed" "$@" ;;
-attach)
-  sh /machine/workload.sh run &
-  perf record -o "$folder/perf.data" "$@" -p $! ;;
+attach) # to a process that repeats the workload
+  (while :; do sh /machine/workload.sh run; done) &
+  perf record -o "$folder/perf.data" "$@" -p $! -- sleep 0.1
+  status=$?
+  kill $!
+  (exit $status) ;;
 *) echo "there is no style $style"; exit 1 ;;
 esac
 status=$?

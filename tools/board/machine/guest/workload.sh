@@ -29,12 +29,13 @@ prepare() {
     probe_inside inside vfs_read 8
     probe_inside inside2 ksys_read 8
     ;;
-  uprobes)
+  uprobe | uprobes)
     /machine/work uprobe-offset >/tmp/offsets
     { read -r target; read -r compute; } </tmp/offsets
     echo "p:asof/target /machine/work:$target" >>$tracing/uprobe_events
     echo "r:asof/return /machine/work:$target" >>$tracing/uprobe_events
     echo "p:asof/compute /machine/work:$compute" >>$tracing/uprobe_events
+    [ "$workload" = uprobes ] || echo 1 >$tracing/events/asof/enable # the program alone, with its probes
     ;;
   xdp) insmod "$(module dummy)" 2>/dev/null && ifconfig dummy0 up ;;
   esac
@@ -110,7 +111,10 @@ run() {
 finish() {
   case $workload in
   kprobes) echo >$tracing/kprobe_events ;;
-  uprobes) echo >$tracing/uprobe_events ;;
+  uprobe | uprobes)
+    echo 0 >$tracing/events/asof/enable
+    echo >$tracing/uprobe_events
+    ;;
   ftrace) echo >$tracing/set_ftrace_filter ;;
   xdp) rmmod dummy ;;
   esac
