@@ -14,7 +14,7 @@ guest_archive() {
   cp "$2" "$into/machine/modes"
   "$compiler" "${flags[@]}" -pthread "$machine_here"/guest/*.c "$record/toggle_btf.c" "$record/toggle_files.c" -o "$into/machine/work"
   "$compiler" "${flags[@]}" "$record"/toggle*.c -o "$into/machine/toggle"
-  (cd "$into" && find . -print0 | LC_ALL=C sort -z | cpio --null -o -H newc --quiet --reproducible --owner=0:0) >"$work/guest.cpio"
+  cpio_archive "$into" >"$work/guest.cpio"
 }
 
 # boot LIMIT COMMAND...: runs the emulator until the guest switches itself off. Its console is $out/console.txt.
