@@ -68,7 +68,7 @@ make_guest() {
   for module in "${boot_modules[@]}"; do add_module "$guest" "$module"; done >"$guest/etc/boot-modules"
   for module in "${test_modules[@]}"; do add_module "$guest" "$module"; done >"$guest/etc/test-modules"
   printf '%s\n' "$kernel_release" >"$guest/etc/kernel"
-  (cd "$guest" && find . -print0 | LC_ALL=C sort -z | cpio --null -o -H newc --quiet --reproducible --owner=0:0) >"$work.cpio"
+  cpio_archive "$guest" >"$work.cpio"
   rm -rf "${machine_store:?}/$name"
   mv "$work" "$machine_store/$name"
   mv "$work.cpio" "$machine_store/$name.cpio"

@@ -37,3 +37,13 @@ kernel_of() {
   # shellcheck disable=SC2034
   kernel_modules=$1/usr/lib/modules/$kernel_release
 }
+
+# cpio_archive FOLDER: an archive of it on standard output, the same bytes for the same files: the kernel walks through
+# the headers of its initrd, so that another date in one of them is another number of instructions.
+cpio_archive() {
+  (
+    cd "$1" || exit
+    find . -exec touch -h -d @1704067200 {} +
+    find . -print0 | LC_ALL=C sort -z | cpio --null -o -H newc --quiet --reproducible --owner=0:0
+  )
+}

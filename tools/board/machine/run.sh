@@ -19,7 +19,7 @@ guest_files() {
 # records_by_script MODES-FILE MODES: does one of these modes (MODE or MODE:WORKLOAD, with commas between) record with a script of
 # tools/record?
 records_by_script() {
-  awk -v modes=",$(sed 's/:[^,]*//g' <<<"$2")," '$2 == "script" && index(modes, "," $1 ",") {found = 1} END {exit !found}' "$1"
+  awk -v modes=",$2," '{gsub(/:[^,]*/, "", modes)} $2 == "script" && index(modes, "," $1 ",") {found = 1} END {exit !found}' "$1"
 }
 
 # add_recorder ARCHITECTURE: tools/record as on a machine that is to be recorded, into $work/guest: scripts, toggle, watch, a
@@ -44,7 +44,7 @@ add_recorder() {
 
 # pack_guest: all of $work/guest as an archive, $work/guest.cpio, that follows the guest's own.
 pack_guest() {
-  (cd "$work/guest" && find . -print0 | LC_ALL=C sort -z | cpio --null -o -H newc --quiet --reproducible --owner=0:0) >"$work/guest.cpio"
+  cpio_archive "$work/guest" >"$work/guest.cpio"
 }
 
 # make_symfs GUEST: the files of this guest, for the analysis, as $out/symfs.
@@ -71,7 +71,10 @@ judge() {
 
 # judge_all KERNEL: every recording below $out. Sets `verdict`.
 judge_all() {
-  local folder recording dump
+  local folder recording dump image
+  for image in "$out"/buildid/\[vdso\]/*/vdso; do # perf 7.3 records no build-id of it
+    [ ! -e "$image" ] || cp "$image" "$out/symfs/vdso.so"
+  done
   for folder in "$out"/*/record.txt; do
     folder=${folder%/*}
     printf '== %s %s: %s\n' "$1" "${folder##*/}" "$(grep -aE '^(perf record|record-)' "$folder/record.txt" | head -n 1)"

@@ -3,8 +3,8 @@
 // The guest finds it in CPUID, programs it through its MSRs, and gets packets in its memory and an NMI when a region
 // that asks for one is full. What executed goes into a log, apart from the packets (log_format.h).
 //
-// Two boots with the same seed: one CPU runs the same instructions at the same times. With more, QEMU's main loop ends
-// a CPU's turn at times of the host, so that the CPUs alternate differently.
+// Two boots with the same seed and initrd: one CPU runs the same instructions at the same times. With more, QEMU's main
+// loop ends a CPU's turn at times of the host, so that the CPUs alternate differently.
 //
 // Options: ram=FILE (the guest's memory: memory-backend-file, share=on, below 2 GiB), out=DIRECTORY (the log),
 // buffer=BYTES,drain=BYTES (an internal buffer that overflows: its size, and the bytes that leave it in 1,000 ticks of
