@@ -193,6 +193,7 @@ void register_all(void*);
 void follow_all(bool on) {
   if (machine->full == on) return;
   machine->full = on;
+  machine->certain = false;  // the offset is of the last time when all was followed
   qemu_plugin_reset(machine->id, register_all, nullptr);
 }
 
