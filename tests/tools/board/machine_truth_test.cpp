@@ -48,6 +48,25 @@ std::vector<SyncMark> marks_of(const std::vector<size_t>& psbs, bool timed = tru
 
 const std::vector<size_t> kPsbs{0, 100, 250, 430};
 
+// One sync point without a time says nothing; what follows it does.
+TEST(MachineWindows, TraceWithoutTimesIsPlacedByItsBytes) {
+  std::vector<uint8_t> written = trace(500, kPsbs, false);
+  for (size_t i = 0; i < written.size(); ++i) {
+    if (written[i] == 0x06) written[i] = static_cast<uint8_t>(4 + 2 * (i / 100 % 3));
+  }
+  const std::span<const uint8_t> all(written);
+  const std::vector<TracePiece> pieces{{0, 7000, all.subspan(250, 180)}};
+  std::vector<FoundSync> syncs = find_psbs(all);
+  ASSERT_EQ(syncs.size(), kPsbs.size());
+  const std::map<int, std::vector<SyncMark>> marks{{0, marks_of(kPsbs, false)}};
+  EXPECT_EQ(find_windows(pieces, marks, true, {{0, all}}).windows.at(0), (std::vector<Window>{{250, 430}}));
+  EXPECT_NE(find_windows(pieces, marks, true).windows.at(0), (std::vector<Window>{{250, 430}}));
+  // Of no CPU.
+  written[300] = 2;
+  const std::vector<uint8_t> other = trace(180, {0}, false);
+  EXPECT_EQ(find_windows({{{0, 7000, other}}}, marks, true, {{0, all}}).unplaced, 1U);
+}
+
 // TRBE: the driver skipped [300, 400) and [90, 100) is perf's padding.
 TEST(MachineWindows, OnlyWhatAuxRecordsHaveIsTrace) {
   const std::vector<uint8_t> bytes(500);

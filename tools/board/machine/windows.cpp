@@ -46,6 +46,25 @@ class Placer {
     return out;
   }
 
+  // The same by the bytes up to the next sync point, `piece` being all of the piece.
+  std::vector<std::optional<uint64_t>> bases(std::span<const uint8_t> piece,
+                                             std::span<const uint8_t> written) const {
+    std::vector<std::optional<uint64_t>> out(syncs_.size());
+    auto from = marks_.begin();
+    for (size_t i = 0; i < syncs_.size(); ++i) {
+      const size_t end = i + 1 < syncs_.size() ? syncs_[i + 1].offset : piece.size();
+      const auto own = piece.subspan(syncs_[i].offset, end - syncs_[i].offset);
+      const auto here = std::find_if(from, marks_.end(), [&](const SyncMark& m) {
+        return m.position + own.size() <= written.size() &&
+               std::ranges::equal(written.subspan(m.position, own.size()), own);
+      });
+      if (here == marks_.end()) continue;
+      out[i] = here->position - syncs_[i].offset;
+      from = here + 1;
+    }
+    return out;
+  }
+
   static constexpr uint64_t kTscMask = (uint64_t{1} << 56) - 1;
 
  private:
@@ -137,14 +156,17 @@ std::vector<Joined> join(std::span<const TracePiece> pieces) {
 }  // namespace
 
 WindowReport find_windows(std::span<const TracePiece> pieces,
-                          const std::map<int, std::vector<SyncMark>>& marks, bool pt) {
+                          const std::map<int, std::vector<SyncMark>>& marks, bool pt,
+                          const std::map<int, std::span<const uint8_t>>& written) {
   WindowReport report;
   for (const Joined& piece : join(pieces)) {
     const auto syncs = pt ? find_psbs(piece.bytes) : find_async(piece.bytes);
     bool placed = false;
     for (const auto& [cpu, own] : marks) {
       if (piece.cpu >= 0 && piece.cpu != cpu) continue;
-      const auto bases = Placer(syncs, own).bases();
+      const Placer placer(syncs, own);
+      const auto kept = written.find(cpu);
+      const auto bases = kept == written.end() ? placer.bases() : placer.bases(piece.bytes, kept->second);
       for (size_t i = 0; i < syncs.size(); ++i) {
         if (!bases[i]) continue;
         const size_t end = i + 1 < syncs.size() ? syncs[i + 1].offset : piece.bytes.size();

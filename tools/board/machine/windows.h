@@ -45,8 +45,10 @@ struct WindowReport {
   uint64_t pieces = 0, unplaced = 0;           // of the recording; no CPU's marks agree with them
 };
 
-// `marks`: by CPU. `pt`: Intel PT, else ETE.
+// `marks`: by CPU. `pt`: Intel PT, else ETE. `written`: by CPU, all that its unit wrote, where it was kept; then
+// trace without times is placed by its bytes.
 WindowReport find_windows(std::span<const TracePiece> pieces,
-                          const std::map<int, std::vector<SyncMark>>& marks, bool pt);
+                          const std::map<int, std::vector<SyncMark>>& marks, bool pt,
+                          const std::map<int, std::span<const uint8_t>>& written = {});
 
 }  // namespace asof::machine
