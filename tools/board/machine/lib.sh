@@ -42,7 +42,7 @@ kernel_of() {
 # the headers of its initrd, so that another date in one of them is another number of instructions.
 cpio_archive() {
   (
-    cd "$1"
+    cd "$1" || exit
     find . -exec touch -h -d @1704067200 {} +
     find . -print0 | LC_ALL=C sort -z | cpio --null -o -H newc --quiet --reproducible --owner=0:0
   )
