@@ -138,12 +138,16 @@ TEST_F(PtFollower, TheSameAddressAgain) {
   EXPECT_EQ(log(), "20+1/2 100+1/33 21+1/0 0+1/0 100+1/33 0+1/8");
 }
 
-// What the output could not take is marked as lost, up to the branch that is still known to have been reached.
-TEST_F(PtFollower, LostAfterStop) {
+// What the output could not take is marked as lost, up to the branch that is still known to have been reached. Each
+// TIP has three bytes, so that at one of three offsets the last one just fills the region.
+class PtFollowerStop : public PtFollower, public ::testing::WithParamInterface<unsigned> {};
+
+TEST_P(PtFollowerStop, LostAfterStop) {
+  const unsigned offset = GetParam();
   const CodeBlock self = block_of(kCode, {kNop, kJmpRax});
   const uint64_t entry = 0x10000 | 16;  // 4 KiB, STOP
   std::memcpy(ram.data() + 0x1000, &entry, sizeof entry);
-  output.base = 0x1000, output.mask = 0x7f;
+  output.base = 0x1000, output.mask = uint64_t{offset} << 32 | 0x7f;
   follower.write_ctl(kBoth | kTraceEn | kToPa, kCode - 2, place(kCode), cr3, begun_, tsc);
   for (int i = 0; i < 2000; ++i) begin(self, 2);
   off(kCode);
@@ -155,9 +159,10 @@ TEST_F(PtFollower, LostAfterStop) {
   EXPECT_LE(records[known - 1].output, 4096U);
   // libipt and asof show the same number, from the trace alone.
   decoder.code(kCode, {0x90, 0xff, 0xe0});
-  decoder.pt.raw(trace());
+  decoder.pt.raw(std::span(ram).subspan(kBuffer + offset, unit.written()));
   EXPECT_EQ(decoder.decode().ips().size(), 2 * known);
 }
+INSTANTIATE_TEST_SUITE_P(Offsets, PtFollowerStop, ::testing::Values(0U, 1U, 2U));
 
 }  // namespace
 }  // namespace asof::machine::test
