@@ -1,5 +1,5 @@
 // The committed recordings of validation machines (docs/boards.md): made by Debian's kernels and the perf of their
-// versions on emulated CPUs with Intel PT, decoded and compared with what executed. Only files of this repository.
+// versions on emulated CPUs with Intel PT, or ETE and TRBE, decoded and compared with what executed. Only files of this repository.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -97,8 +97,14 @@ constexpr std::array kRecordings{
               .certain = 346'424,
               .late = 3'600,
               .pokes = 0},
+    // ETE and TRBE: user code, whose text does not change.
+    Recording{.name = "Linux612Arm64UserTrue",
+              .archive = "machine-6.12-arm64/user-true.tar.xz",
+              .certain = 1'067'233,
+              .late = 0,
+              .pokes = 0},
 };
-INSTANTIATE_TEST_SUITE_P(Pt, MachineCapture, ::testing::ValuesIn(kRecordings),
+INSTANTIATE_TEST_SUITE_P(Machines, MachineCapture, ::testing::ValuesIn(kRecordings),
                          [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace
