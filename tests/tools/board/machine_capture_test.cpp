@@ -1,5 +1,6 @@
 // The committed recordings of validation machines (docs/boards.md): made by Debian's kernels and the perf of their
-// versions on emulated CPUs with Intel PT, or ETE and TRBE, decoded and compared with what executed. Only files of this repository.
+// versions on emulated CPUs with Intel PT, or ETE and TRBE, decoded and compared with what executed. Only files of
+// this repository.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 

@@ -272,6 +272,16 @@ TEST(RecordScripts, AllThatIsMissingIsListedAtOnce) {
     EXPECT_NE(ran.out.find(line), std::string::npos) << line << '\n' << ran.out;
 }
 
+// A trace buffer is one CPU's, and perf refuses to record all CPUs into it.
+TEST(RecordScripts, ATraceBufferIsNotNamed) {
+  Machine m(true);
+  for (const char* cpu : {"0", "1"}) m.pmu(fmt::format("cs_etm/sinks/trbe{}", cpu), "0x1\n");
+  const Ran ran = m.run("-o out --no-validate");
+  EXPECT_EQ(ran.status, 0) << ran.out << ran.err << m.log();
+  EXPECT_NE(ran.out.find("ok       sink         trbe0"), std::string::npos) << ran.out;
+  EXPECT_NE(m.log().find("-e cs_etm/timestamp/k "), std::string::npos) << m.log();
+}
+
 // Nothing is traced here: a program that copies the demo replaces perf. What the script does around it is
 // real: watcher, second kcore, archive, validation.
 TEST(RecordScripts, RecordsPacksAndValidates) {
