@@ -22,6 +22,8 @@ struct Recording {
   size_t pokes;         // TEXT_POKE records
 };
 
+void PrintTo(const Recording& r, std::ostream* out) { *out << r.name; }
+
 class MachineCapture : public ::testing::TestWithParam<Recording> {
  protected:
   // Unpacked once for all tests of a recording.
