@@ -196,6 +196,7 @@ void print_validation_json(const Validation& v, Output& out) {
     put_string(w, "result", result_name(c.result));
     put_string(w, "answer", printable(c.answer));
     std::vector<std::string> places;
+    places.reserve(c.places.size());
     for (const std::string& p : c.places) places.push_back(printable(p));
     put_strings(w, "places", places);
     w.EndObject();

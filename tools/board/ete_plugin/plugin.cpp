@@ -136,8 +136,9 @@ void set_pending(CPUState*, void* data) {
 }
 
 void raise_interrupt(unsigned vcpu) {
+  // The number travels as the pointer that set_pending() gets.
   async_run_on_cpu(machine->cpus[vcpu].state, set_pending,
-                   reinterpret_cast<void*>(static_cast<uintptr_t>(vcpu)));
+                   reinterpret_cast<void*>(uintptr_t{vcpu}));  // NOLINT(performance-no-int-to-ptr)
 }
 
 // ---- execution -----------------------------------------------------------------------------------------------------

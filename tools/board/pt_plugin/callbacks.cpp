@@ -22,7 +22,7 @@ std::optional<uint8_t> vector_of(Cpu& c, uint64_t handler) {
   c.vectors.clear();
   for (unsigned i = 0; i < 256 && c.idt_base != 0; ++i) {
     uint64_t gate[2];
-    if (!read_guest(c.idt_base + 16 * i, gate, sizeof gate)) break;
+    if (!read_guest(c.idt_base + uint64_t{16} * i, gate, sizeof gate)) break;
     const uint64_t at = (gate[0] & 0xffff) | (gate[0] >> 32 & 0xffff0000) | gate[1] << 32;
     if (gate[0] >> 47 & 1) c.vectors.emplace(at, static_cast<uint8_t>(i));
   }

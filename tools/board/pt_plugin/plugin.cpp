@@ -77,8 +77,9 @@ Plugin::Plugin(qemu_plugin_id_t id, Options options, std::span<uint8_t> ram, uns
 // Between two callbacks only one CPU runs: each block calls back.
 Cpu& Plugin::running() {
   // Without -icount each CPU has a thread.
-  if (thread_ != nullptr && thread_ != &current_cpu) die("needs -icount shift=0");
-  thread_ = &current_cpu;
+  const void* const own = static_cast<void*>(&current_cpu);
+  if (thread_ != nullptr && thread_ != own) die("needs -icount shift=0");
+  thread_ = own;
   const uint64_t begun = counters.begun;
   cpus_[last_]->begun += begun - seen_;
   seen_ = begun;
@@ -94,8 +95,9 @@ void Plugin::after(Cpu& c) {
   c.log.mark(Mark::kRegion, 0, c.output.written(), c.unit.now());
   c.msrs.set_topa_interrupt();
   // With -icount, translated code must not raise interrupts: the emulator does it after this block.
-  async_run_on_cpu(qemu_get_cpu(static_cast<int>(c.index)), send_nmi,
-                   reinterpret_cast<void*>(uintptr_t{c.index}));
+  async_run_on_cpu(
+      qemu_get_cpu(static_cast<int>(c.index)), send_nmi,
+      reinterpret_cast<void*>(uintptr_t{c.index}));  // NOLINT(performance-no-int-to-ptr): its number
 }
 
 // All code is translated again, with callbacks for each block.

@@ -11,7 +11,7 @@ bool TraceUnit::context(const Place& p) const {
 }
 
 bool TraceUnit::in_range(unsigned config, uint64_t ip) const {
-  for (unsigned i = 0; i < 2; ++i) {
+  for (size_t i = 0; i < 2; ++i) {
     if ((ctl_ >> (32 + 4 * i) & 15) == config && ip >= ranges[2 * i] && ip <= ranges[2 * i + 1]) return true;
   }
   return false;
