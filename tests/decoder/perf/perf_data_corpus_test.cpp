@@ -1,7 +1,7 @@
 // Recordings of real machines and of the boards: their contents are known from other parsers.
 #include <fmt/format.h>
-#include <rapidjson/document.h>
-#include <rapidjson/istreamwrapper.h>
+
+#include <nlohmann/json.hpp>
 
 #include "decoder/perf/records.h"
 #include "tests/decoder/perf/perf_bytes.h"
@@ -38,33 +38,29 @@ void check_folder(const std::string& folder) {
   const auto path = shared("corpus/" + folder);
   SKIP_WITHOUT(path);
   std::ifstream in(path / "expected.json");
-  rapidjson::IStreamWrapper wrapper(in);
-  rapidjson::Document expected;
-  expected.ParseStream(wrapper);
-  ASSERT_FALSE(expected.HasParseError());
+  const auto expected = nlohmann::json::parse(in, nullptr, false);
+  ASSERT_TRUE(expected.is_object());
   size_t files = 0;
-  for (const auto& file : expected.GetObject()) {
-    const std::string name = file.name.GetString();
+  for (const auto& [name, file] : expected.items()) {
     SCOPED_TRACE(name);
     const auto data = PerfData::open((path / name).string());
     ASSERT_TRUE(data.has_value()) << data.error().reason;
     std::map<std::string, uint64_t> counts;
     bool text_after = false;
-    for (const auto& record : file.value["records"].GetObject()) {
-      const std::string type = record.name.GetString();
+    for (const auto& [type, count] : file.at("records").items()) {
       // "[ perf record: ..." from a terminal's output, which the other scanner read as a record.
       if (type == "T1701847131") {
         text_after = true;
       } else {
-        counts[our_name(type)] = record.value.GetUint64();
+        counts[our_name(type)] = count.get<uint64_t>();
       }
     }
     EXPECT_EQ(outer_counts(**data), counts);
-    const bool tells_attrs = file.value.HasMember("attrs");
-    EXPECT_EQ((*data)->attrs().size(), tells_attrs ? file.value["attrs"].GetUint64() : 1U);
+    const bool tells_attrs = file.contains("attrs");
+    EXPECT_EQ((*data)->attrs().size(), tells_attrs ? file.at("attrs").get<uint64_t>() : 1U);
     uint64_t aux_bytes = 0;
     for (const AuxBuffer& buffer : (*data)->aux_buffers()) aux_bytes += buffer.bytes.size();
-    EXPECT_EQ(aux_bytes, file.value["aux_bytes"].GetUint64());
+    EXPECT_EQ(aux_bytes, file.at("aux_bytes").get<uint64_t>());
     EXPECT_EQ((*data)->notices().size(), text_after ? 1U : 0U);
     ++files;
   }
