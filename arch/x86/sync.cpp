@@ -88,6 +88,7 @@ SyncGroup read_sync_group(std::span<const uint8_t> bytes, const Clock& clock, co
 
 std::optional<SyncGroup> read_start(std::span<const uint8_t> bytes, const Clock& clock) {
   constexpr uint8_t kSixBytes = 3, kEightBytes = 6;  // IPBytes of an address that needs no other
+  bool has_mode = false;
   SyncGroup g;
   g.clock = clock;
   const uint8_t* p = bytes.data();
@@ -98,9 +99,13 @@ std::optional<SyncGroup> read_start(std::span<const uint8_t> bytes, const Clock&
     switch (k.type) {
       case Pk::kPge:
         if (k.ipc != kSixBytes && k.ipc != kEightBytes) return std::nullopt;
+        // MODE.Exec is not sent again where the mode is as before; of the kernel it is known.
+        if (!has_mode && (k.value >> 47 & 1) == 0) return std::nullopt;
         return g;
-      case Pk::kPad:
       case Pk::kModeExec:
+        has_mode = true;
+        break;
+      case Pk::kPad:
       case Pk::kModeTsx:
         break;
       default:

@@ -28,7 +28,7 @@ struct SyncGroup {
 // Reads the PSB+ at bytes[0].
 SyncGroup read_sync_group(std::span<const uint8_t> bytes, const Clock& clock, const Errata& errata);
 // Where tracing was switched on without a PSB: TSC first, and a TIP.PGE with the whole address before any other packet
-// of the flow. Nothing: what is at bytes[0] needs to be known from before. `size` is 0: the flow reads the packets.
+// of the flow, in the kernel or with its mode before it. Nothing: what is at bytes[0] needs to be known from before. `size` is 0: the flow reads the packets.
 std::optional<SyncGroup> read_start(std::span<const uint8_t> bytes, const Clock& clock);
 
 }  // namespace asof::x86

@@ -145,6 +145,19 @@ TEST(Sync, WithoutAWholeAddressASyncPointIsAwaited) {
   no_time.tip_pgd();
   Stopped untimed;
   EXPECT_EQ(untimed.decoded(no_time).ips().size(), 4U);
+  // Whether user code is of 32 or of 64 bits only MODE.Exec says, here or before the hole; kernel code is of 64.
+  const auto ran_without_mode = [](Addr to) {
+    Stopped s;
+    s.code(0x401000, {0x90, 0x90});
+    PtWriter no_mode;
+    no_mode.tsc(2000);
+    no_mode.tip_pge(to, IpForm::kSext48);
+    no_mode.fup(to + 1);
+    no_mode.tip_pgd();
+    return s.decoded(no_mode).ips().size();
+  };
+  EXPECT_EQ(ran_without_mode(0x401000), 4U);
+  EXPECT_EQ(ran_without_mode(A + 0x100), 5U);
 }
 
 TEST(Sync, PsbIsFoundAtAnyOffset) {
