@@ -61,8 +61,11 @@ template <bool Emit>
 bool PacketFetcher::timing(State& s, const Packet& k) {
   const uint64_t offset = static_cast<uint64_t>(s.p - begin_);
   const Time before = s.now;
-  if (s.clock.update(k)) s.now = s.clock.now();
-  s.clock_moved = true;
+  // A packet that says nothing of time leaves the floor what it was: a choice may have raised it.
+  if (s.clock.update(k)) {
+    s.now = s.clock.now();
+    s.clock_moved = true;
+  }
   s.p += k.size;
   if constexpr (Emit) {
     if (k.type == Pk::kCbr) log_.add_event(EventKind::kCbr, s.now, 0, k.value, 0, offset);
