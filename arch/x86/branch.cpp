@@ -155,7 +155,7 @@ Flow::Stop Flow::take_target(State& s, Variant& v, Trial* trial) {
     return Stop::kContradiction;
   }
   emit<Emit>(s, v, b.count, Step::kTaken);
-  if (b.kind == BranchKind::kCallInd) s.rets.push(b.end());
+  if (b.kind == BranchKind::kCallInd) call(s, b.end());
   if (b.kind == BranchKind::kRet) s.rets.uncompressed();
   s.pending = Pending{};
   if (tip.mode != 0) {
@@ -223,8 +223,12 @@ Flow::Stop Flow::branch(State& s, Variant& v, Trial* trial) {
           return Stop::kContradiction;
         }
         if constexpr (Emit) {
-          contradiction(s, Code::kReturnWithoutItsCall,
-                        [&] { return fmt::format("a compressed return at {:#x} has no call", b.end() - 1); });
+          contradiction(s, Code::kReturnWithoutItsCall, [&] {
+            return fmt::format("a compressed return at {:#x} {}", b.end() - 1,
+                               config_.no_ret_compression
+                                   ? "in a trace that was recorded without such returns"
+                                   : "has no call");
+          });
         }
         return Stop::kContradiction;
       }
@@ -245,7 +249,7 @@ Flow::Stop Flow::branch(State& s, Variant& v, Trial* trial) {
       }
       emit<Emit>(s, v, b.count, Step::kTaken);
       // "call next" reads the program counter; hardware does not record it (SDM, "RET compression").
-      if (b.kind == BranchKind::kCall && b.target != b.end()) s.rets.push(b.end());
+      if (b.kind == BranchKind::kCall && b.target != b.end()) call(s, b.end());
       s.ip = b.target;
       s.node = v.taken;
       return Stop::kGo;

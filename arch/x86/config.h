@@ -22,13 +22,14 @@ struct Config {
   uint8_t mtc_freq = 0;    // IA32_RTIT_CTL.MTCFreq: log2 of CTC ticks per MTC
   uint32_t tsc_ctc_n = 0;  // CPUID.15H:EBX and EAX: TSC ticks per CTC tick = n / d; 0: unknown
   uint32_t tsc_ctc_d = 0;
-  uint8_t max_nonturbo = 0;       // core crystal ratio at TSC rate, for CYC before the first calibration
-  bool has_cyc = false;           // asked for; for people, the packets themselves say it
-  bool guest_text = false;        // the text is that of a guest (VMX non-root operation), not of the host
-  bool no_tnt = false;            // IA32_RTIT_CTL.DisTNT: conditional branches are not in the trace
-  bool no_branches = false;       // IA32_RTIT_CTL.BranchEn is 0: no packets tell of the flow
-  bool cr3_filter = false;        // IA32_RTIT_CTL.CR3Filter: a TIP.PGD without IP may bind to MOV CR3
-  std::vector<AddrRange> filter;  // address filter regions; empty: no filter
+  uint8_t max_nonturbo = 0;         // core crystal ratio at TSC rate, for CYC before the first calibration
+  bool has_cyc = false;             // asked for; for people, the packets themselves say it
+  bool guest_text = false;          // the text is that of a guest (VMX non-root operation), not of the host
+  bool no_tnt = false;              // IA32_RTIT_CTL.DisTNT: conditional branches are not in the trace
+  bool no_ret_compression = false;  // IA32_RTIT_CTL.DisRETC: every return has a TIP
+  bool no_branches = false;         // IA32_RTIT_CTL.BranchEn is 0: no packets tell of the flow
+  bool cr3_filter = false;          // IA32_RTIT_CTL.CR3Filter: a TIP.PGD without IP may bind to MOV CR3
+  std::vector<AddrRange> filter;    // address filter regions; empty: no filter
   std::optional<TimeConversion> time;  // absent: decoded without time
   // Of the traced kernel, for anchors in the trace itself (anchors.h); 0: not known.
   Addr perf_event_text_poke = 0;

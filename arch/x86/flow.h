@@ -115,6 +115,9 @@ class Flow final : public SegmentDecoder, private walk::Hypotheses<Flow, FlowTyp
   bool cut_at_bound(const State& s, const Block& b, uint32_t& count) const;
   bool leaves_filter(const State& s, const Block& b) const;
   void enter(State& s, Addr ip);
+  void call(State& s, Addr return_to) const {
+    if (!config_.no_ret_compression) s.rets.push(return_to);
+  }
   void place_known(State& s) const;
 
   // signature.cpp

@@ -16,12 +16,12 @@ bool pushes(const Block& b) {
   return b.kind == BranchKind::kCallInd || (b.kind == BranchKind::kCall && b.target != b.end());
 }
 
-RunEnd end_of(BranchKind kind) {
+RunEnd end_of(BranchKind kind, bool returns_are_compressed) {
   switch (kind) {
     case BranchKind::kCond:
       return RunEnd::kCond;
     case BranchKind::kRet:
-      return RunEnd::kRet;
+      return returns_are_compressed ? RunEnd::kRet : RunEnd::kIndirect;
     case BranchKind::kJumpInd:
     case BranchKind::kCallInd:
       return RunEnd::kIndirect;
@@ -54,8 +54,8 @@ Edge MultiCallEdges::add(Edge next, std::span<const Edge> returns) {
   return Edge{at};
 }
 
-CodeMap::CodeMap(const TextStore& text, TextAt text_at, std::vector<Addr> hooks, bool unsure)
-    : text_(text, text_at, std::move(hooks)), unsure_(unsure) {}
+CodeMap::CodeMap(const TextStore& text, TextAt text_at, std::vector<Addr> hooks, const Rules& rules)
+    : text_(text, text_at, std::move(hooks)), rules_(rules) {}
 
 RunCache::RunCache(std::shared_ptr<CodeMap> map)
     : map_(std::move(map)), text_(map_->text_), runs_(map_->table_) {}
@@ -74,6 +74,7 @@ RunId RunCache::make(Slot& first) {
   std::array<const Block*, kMaxBlocks> blocks;
   std::array<Addr, kMaxCalls> calls;
   const Slot* slot = &first;
+  const bool compressed = map_->rules_.returns_are_compressed;
   if (map_->unsure()) run.confidence = Confidence::kAmbiguous;
   while (slot != nullptr && text_.block(*slot).count != 0 && run.size < kMaxBlocks) {
     const Block& b = text_.block(*slot);
@@ -84,11 +85,11 @@ RunId RunCache::make(Slot& first) {
     run.instructions += b.count;
     if (b.kind != BranchKind::kNone) ++run.branches;
     if (leaves_half(b)) break;
-    if (pushes(b)) {
+    if (compressed && pushes(b)) {
       if (flow.call_count == calls.size()) break;
       calls[flow.call_count++] = b.end();
     }
-    flow.end = end_of(b.kind);
+    flow.end = end_of(b.kind, compressed);
     flow.targets = {b.end(), b.target};
     const Addr next = straight_on(b);
     if (next == 0) break;

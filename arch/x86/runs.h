@@ -136,10 +136,14 @@ struct FlowRun {
 
 class CodeMap {
  public:
-  // `unsure`: no run is certain, whatever its text says of itself (TextStore::unsure_from()).
-  CodeMap(const TextStore& text, TextAt text_at, std::vector<Addr> hooks, bool unsure);
+  // How the runs of one map are made, whatever their text says.
+  struct Rules {
+    bool unsure = false;                 // no run is certain (TextStore::unsure_from())
+    bool returns_are_compressed = true;  // else a return is an indirect branch, and calls push nothing
+  };
+  CodeMap(const TextStore& text, TextAt text_at, std::vector<Addr> hooks, const Rules& rules);
 
-  bool unsure() const { return unsure_; }
+  bool unsure() const { return rules_.unsure; }
   const RunTable& table() const { return table_; }
   Addr ip_of(RunId run) const { return runs_[index_of(run) / kPiece][index_of(run) % kPiece].ip; }
 
@@ -156,7 +160,7 @@ class CodeMap {
   }
 
   StableText text_;
-  const bool unsure_;
+  const Rules rules_;
   RunTable table_{kLowestRun};
   Links links_;
   MultiCallEdges multi_call_edges_;

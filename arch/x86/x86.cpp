@@ -48,7 +48,8 @@ class X86 final : public Arch {
     Shared& shared = shared_[unsure ? 1 : 0];
     std::shared_ptr<CodeMap> code = shared.code.lock();
     if (!code || shared.text != &text || shared.text_at != options.text_at) {
-      code = std::make_shared<CodeMap>(text, options.text_at, Anchors::hooks(config_, text, options), unsure);
+      const CodeMap::Rules rules = {.unsure = unsure, .returns_are_compressed = !config_.no_ret_compression};
+      code = std::make_shared<CodeMap>(text, options.text_at, Anchors::hooks(config_, text, options), rules);
       shared = {code, &text, options.text_at};
     }
     return code;

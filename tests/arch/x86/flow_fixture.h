@@ -54,10 +54,12 @@ struct Decoded final : ChunkSink {
   std::vector<GapAt> gaps;
   std::vector<std::pair<uint64_t, uint64_t>> per_segment;  // instructions, hash of the segment alone
   uint64_t chunks = 0;
-  bool open = false;  // inside a segment
+  uint64_t in_runs = 0;  // instructions that the fast walk found
+  bool open = false;     // inside a segment
 
   void take(Chunk&& c) override {
     ++chunks;
+    in_runs += c.steps.instructions_in_runs();
     if (!open) per_segment.emplace_back(0, 0);
     open = !c.last;
     std::vector<size_t> before;  // instructions before each entry

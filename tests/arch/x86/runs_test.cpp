@@ -23,7 +23,7 @@ struct Program : FlowFixture {
   explicit Program(std::vector<Addr> hooks = {}) {
     code(kMain, {0xe8, 0xfb, 0x00, 0x00, 0x00, 0x74, 0xf9, 0xff, 0xe0});
     code(kCallee, {0x74, 0x01, 0x90, 0xc3});
-    map = std::make_shared<CodeMap>(text(), TextAt::kAsof, std::move(hooks), false);
+    map = std::make_shared<CodeMap>(text(), TextAt::kAsof, std::move(hooks), CodeMap::Rules{});
   }
   RunId at(RunCache& cache, Addr a) const { return cache.at(stream.contexts.at(0).space, a, 64); }
 };
@@ -78,7 +78,8 @@ TEST(Links, AReturnToARunsOwnCallIsAnEdgeLikeAnyOther) {
   fixture.code(kTwo, {0xe8, 0x0b, 0x00, 0x00, 0x00, 0x90});  // call kOne; nop ...
   fixture.code(kOne, {0xe8, 0x0b, 0x00, 0x00, 0x00, 0x90});  // call a return; nop ...
   fixture.code(kOne + 0x10, {0xc3});
-  RunCache cache(std::make_shared<CodeMap>(fixture.text(), TextAt::kAsof, std::vector<Addr>{}, false));
+  RunCache cache(
+      std::make_shared<CodeMap>(fixture.text(), TextAt::kAsof, std::vector<Addr>{}, CodeMap::Rules{}));
   const auto at = [&](Addr a) { return cache.at(fixture.stream.contexts.at(0).space, a, 64); };
   const RunId run = at(kTwo);
   ASSERT_EQ(cache.run(run).end, RunEnd::kRet);
@@ -98,7 +99,8 @@ TEST(Links, SeveralCallsAreLeftInTheirOrder) {
       fixture.code(kLast, {0xff, 0xe0});  // jmp *%rax
     else
       fixture.code(kLast, {0x74, 0x00, 0x90});  // je
-    RunCache cache(std::make_shared<CodeMap>(fixture.text(), TextAt::kAsof, std::vector<Addr>{}, false));
+    RunCache cache(
+        std::make_shared<CodeMap>(fixture.text(), TextAt::kAsof, std::vector<Addr>{}, CodeMap::Rules{}));
     const auto at = [&](Addr a) { return cache.at(fixture.stream.contexts.at(0).space, a, 64); };
     const RunId run = at(kOne);
     ASSERT_EQ(cache.run(run).call_count, 3);

@@ -280,6 +280,7 @@ class Simulation {
     config_.tsc_ctc_d = c.trace.tsc_ctc_d;
     config_.max_nonturbo = c.trace.cbr;
     config_.has_cyc = c.trace.cyc;
+    config_.no_ret_compression = !c.trace.return_compression && settings_.seed % 4 != 0;
     if (settings_.anchors) config_.do_sync_core = kernel_.address("sync");
     TimeConversion t;
     t.shift = static_cast<uint16_t>(c.clock.shift);

@@ -1,0 +1,62 @@
+// Traces that were recorded without return compression (Config::no_ret_compression).
+#include <algorithm>
+#include <iterator>
+
+#include "tests/arch/x86/flow_fixture.h"
+
+namespace asof::x86::test {
+namespace {
+
+constexpr Addr A = FlowFixture::kCode;
+constexpr unsigned kTurns = 400;
+
+// 0: CALL 20; 5: JE 0; 7: NOP; 8: NOP; 20: JE 23; 22: NOP; 23: RET. Every return has a TIP.
+struct CallingLoop : FlowFixture {
+  CallingLoop() {
+    code(A, {0xe8, 0x1b, 0, 0, 0, 0x74, 0xf9, 0x90, 0x90});
+    code(A + 0x20, {0x74, 0x01, 0x90, 0xc3});
+    start(A);
+    for (unsigned i = 0; i < kTurns; ++i) {
+      const bool taken = i % 3 == 1;
+      pt.tnt(taken);
+      pt.tip(A + 5);
+      pt.tnt(i + 1 < kTurns);
+      for (const Addr a : {0, 0x20, 0x22, 0x23, 5})
+        if (a != 0x22 || !taken) ran.push_back(A + a);
+    }
+    pt.fup(A + 8);
+    pt.tip_pgd();
+    ran.push_back(A + 7);
+  }
+  std::vector<Addr> ran;
+};
+
+TEST(NoRetCompression, ReturnsAreIndirectBranches) {
+  CallingLoop s;
+  s.config.no_ret_compression = true;
+  const Decoded d = s.expect(s.ran);
+  EXPECT_GT(d.in_runs, s.ran.size() * 9 / 10) << "the fast walk goes over returns, too";
+}
+
+// Where the capture does not say it, the same is found by the careful walk.
+TEST(NoRetCompression, NeedNotBeSaid) { CallingLoop().expect(CallingLoop().ran); }
+
+// The trace has a compressed return all the same: what it says of itself is not true.
+TEST(NoRetCompression, CompressedReturnIsAContradiction) {
+  CallingLoop s;
+  s.config.no_ret_compression = true;
+  s.start(A);
+  s.pt.tnt(true);
+  s.pt.tnt(true);  // of the RET at 23
+  s.pt.tip(A + 7);
+  s.pt.fup(A + 8);
+  s.pt.tip_pgd();
+  const Decoded d = s.decode_all_ways();
+  ASSERT_EQ(d.gaps.size(), 1U);
+  EXPECT_EQ(d.gaps[0].code, Code::kReturnWithoutItsCall);
+  EXPECT_NE(d.gaps[0].reason.find("recorded without such returns"), std::string::npos) << d.gaps[0].reason;
+  EXPECT_EQ(d.gaps[0].resume_ip, A + 7);
+}
+
+}  // namespace
+}  // namespace asof::x86::test
