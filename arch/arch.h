@@ -128,6 +128,7 @@ struct DecodeOptions {
   uint32_t horizon = 1024;        // TNT bits, TIPs and events a hypothesis is followed for
   bool reference_engine = false;  // libipt / OpenCSD instead of our own flow
   bool block_cache = true;        // off: every visit decodes anew (tests)
+  bool sum_runs = false;          // fill in StepList::sums() where that costs less than to count afterwards
 };
 
 // Not thread-safe; one per worker. Its caches live from one segment to the next.

@@ -48,7 +48,7 @@ void StepList::Iterator::set_block() {
 
 uint64_t StepList::bytes() const {
   return codes_.capacity() * sizeof(StepCode) + loose_.capacity() * sizeof(Step) +
-         times_.capacity() * sizeof(TimeMark);
+         times_.capacity() * sizeof(TimeMark) + sums_.capacity() * sizeof(SumMark);
 }
 
 void StepList::must_have_codes() const { ASOF_CHECK(codes_.has_memory()); }
@@ -76,6 +76,7 @@ void StepList::clear() {
   codes_.resize(0);
   loose_.clear();
   times_.clear();
+  sums_.clear();
 }
 
 }  // namespace asof

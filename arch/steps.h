@@ -31,9 +31,9 @@ inline constexpr auto kHashPowers = [] {
   for (size_t i = 1; i < p.size(); ++i) p[i] = p[i - 1] * kHashFactor;
   return p;
 }();
-inline uint64_t hash_power(uint32_t n) {
+inline uint64_t hash_power(uint64_t n) {
   uint64_t rest = 1;
-  constexpr uint32_t kMost = kHashPowers.size() - 1;
+  constexpr uint64_t kMost = kHashPowers.size() - 1;
   for (; n > kMost; n -= kMost) rest *= kHashPowers[kMost];
   return rest * kHashPowers[n];
 }
@@ -99,11 +99,25 @@ class CodeBuffer {
   size_t capacity_ = 0;
 };
 
+// What entries in a row add up to, all of them runs.
+struct RunSum {
+  uint64_t hash = 0;  // as Run::hash, over all of them
+  uint64_t instructions = 0;
+  uint64_t branches = 0;
+};
+
 class StepList {
  public:
   struct TimeMark {
     uint32_t position;
     Time time;
+  };
+
+  // The sum of the entries from `begin` on, up to `end`.
+  struct SumMark {
+    uint32_t begin, end;
+    RunSum sum;
+    Confidence confidence = Confidence::kCertain;  // of all of them
   };
 
   // Gives Steps by value, held inside: valid until the next ++.
@@ -193,6 +207,12 @@ class StepList {
     in_runs_ += instructions;
   }
 
+  // The last `n` codes of runs, of equal confidence, add up to `sum`.
+  void add_sum(size_t n, const RunSum& sum, Confidence confidence) {
+    const auto end = static_cast<uint32_t>(codes_.size());
+    sums_.push_back({end - static_cast<uint32_t>(n), end, sum, confidence});
+  }
+
   // Time of the entry at `position`; kTimeMin when unknown.
   Time time_at(size_t position) const;
 
@@ -220,6 +240,8 @@ class StepList {
   uint64_t instructions_in_runs() const { return in_runs_; }
   // From these entries on; what is before the first has no time.
   std::span<const TimeMark> times() const { return times_; }
+  // In order, no entry in two of them; others are not summed (DecodeOptions::sum_runs).
+  std::span<const SumMark> sums() const { return sums_; }
   // They lie anywhere in memory: asks for the run of the entry at `position` ahead of its use.
   void prefetch(size_t position) const {
     if (position < codes_.size() && codes_[position] != StepCode::kLoose)
@@ -238,6 +260,7 @@ class StepList {
   CodeBuffer codes_;
   std::vector<Step> loose_;
   std::vector<TimeMark> times_;  // from this entry on
+  std::vector<SumMark> sums_;
 };
 
 }  // namespace asof

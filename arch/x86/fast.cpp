@@ -50,7 +50,8 @@ bool Flow::fast_stretch(State& s, FastWalk& w) {
     w.tidy_stack();
     if (!w.walk_bits()) return false;
   }
-  return s.clock_moved || w.full() || !w.path_fits(end_) || over_paths(s, w);
+  if (s.clock_moved || w.full() || !w.path_fits(end_)) return true;
+  return w.hashes == nullptr ? over_paths<false>(s, w) : over_paths<true>(s, w);
 }
 
 // The next bit, for which fast_stretch stopped. False: it is for the careful walk.
@@ -121,11 +122,22 @@ void Flow::fast_walk(State& s, RunId start) {
   w.tnt.count = s.tnt_count;
   if (w.tnt.count != 0) w.tnt.bits = s.tnt << (64 - w.tnt.count);
   w.out = w.begun = steps.open_runs(runs_->table(), kRoom);
+  w.summed = w.out;
+  if (options_.sum_runs) w.hashes = paths_.hashes();
+  w.table = &runs_->table();
+  const Confidence confidence = runs_->map().unsure() ? Confidence::kAmbiguous : Confidence::kCertain;
   uint64_t used = 0;  // TNT bits and TIPs: there is a code for each
   const auto write_out = [&] {
     w.write_times(steps, s.now);
     used += w.timed;
-    steps.close_runs(kRoom, std::exchange(w.timed, 0), std::exchange(w.instructions, 0));
+    const uint64_t instructions = std::exchange(w.instructions, 0);
+    if (w.hashes != nullptr) {
+      w.sum_up();
+      w.sum.instructions = instructions;
+    }
+    const size_t written = std::exchange(w.timed, 0);
+    steps.close_runs(kRoom, written, instructions);
+    if (w.hashes != nullptr && written != 0) steps.add_sum(written, std::exchange(w.sum, {}), confidence);
   };
 
   for (;;) {
@@ -135,6 +147,7 @@ void Flow::fast_walk(State& s, RunId start) {
     if (w.full()) {
       write_out();
       w.out = w.begun = steps.open_runs(runs_->table(), kRoom);
+      w.summed = w.out;
       if (steps.size() - kRoom >= options_.chunk_steps) goto leave;
     }
     for (;;) {  // the next packet

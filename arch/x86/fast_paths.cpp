@@ -15,6 +15,8 @@ struct Flow::PathWalk {
   uint64_t instructions;
   Edge* newest;
   Edge* most;
+  uint64_t hash;  // these two with kSums only
+  uint64_t branches;
 
   explicit PathWalk(const FastWalk& w)
       : p(w.p),
@@ -23,8 +25,16 @@ struct Flow::PathWalk {
         out(w.out),
         instructions(w.instructions),
         newest(w.stack + w.newest),
-        most(w.stack + w.most) {}
+        most(w.stack + w.most),
+        hash(w.sum.hash),
+        branches(w.sum.branches) {}
+  template <bool kSums>
   void store(FastWalk& w) const {
+    if constexpr (kSums) {
+      w.sum.hash = hash;
+      w.sum.branches = branches;
+      w.summed = out;
+    }
     w.p = p;
     w.last_ip = canonical(last_ip);
     w.cur = cur;
@@ -52,11 +62,13 @@ struct Flow::PathWalk {
 //
 // Entries that fall out of the return stack end before new paths only. Others read none of them: the newest
 // entry stays within kSpan of where it was then, so all that they see lies within kSize.
+template <bool kSums>
 bool Flow::over_paths(State& s, FastWalk& w) {
   constexpr int64_t kSpan = (RetStack::kSize - CachedPath::kMaxPeak) / 2 - CachedPath::kMaxCalls;
   static_assert(PathPackets::kMaxBits + kSpan + CachedPath::kMaxCalls <
                 RetStack::kSize);  // a new path's returns, too
   w.tidy_stack();
+  if constexpr (kSums) w.sum_up();
   PathWalk t(w);
   const Edge* lowest = t.newest - kSpan;
   const StepCode* const full = w.begun + kFastCodes;
@@ -70,8 +82,14 @@ bool Flow::over_paths(State& s, FastWalk& w) {
     asm volatile(""
                  : "+r"(next.key), "+r"(next.ip), "+r"(next_size), "+r"(next_path));  // not later than here
     prefetch(*next_path);
+    if constexpr (kSums) __builtin_prefetch(&w.hashes[next_path - paths]);
     if (path->is(packets, t.cur, t.newest)) {
       t.repeat(*path, size);
+      if constexpr (kSums) {
+        const PathHash& known = w.hashes[path - paths];
+        t.hash = t.hash * known.power + known.hash;
+        t.branches += path->branches;
+      }
     } else {
       if (packets.key == 0) {
         if (*t.p != kMtcByte || t.p + kMtcSize >= end) break;
@@ -82,14 +100,15 @@ bool Flow::over_paths(State& s, FastWalk& w) {
         path = &paths[PathCache::place(packets, t.last_ip)];
         if (w.silent_mtc) continue;
         prefetch(*path);  // while the clock is worked out
-        t.store(w);
+        t.store<kSums>(w);
         fast_time(s, w, mtc(t.p[-1]));
         if (!is_short_tnt(*t.p)) break;
         w.take_time(s, t.p + 1);
         continue;
       }
-      t.store(w);
+      t.store<kSums>(w);
       const bool done = new_path(w, packets, *path);
+      if constexpr (kSums) w.sum_up();  // what ran before it was not done
       t = PathWalk(w);
       lowest = t.newest - kSpan;
       if (!done) break;
@@ -99,9 +118,12 @@ bool Flow::over_paths(State& s, FastWalk& w) {
     size = next_size;
     path = next_path;
   }
-  t.store(w);
+  t.store<kSums>(w);
   return w.tnt.count == 0;
 }
+
+template bool Flow::over_paths<false>(State&, FastWalk&);
+template bool Flow::over_paths<true>(State&, FastWalk&);
 
 // Asks for the path that is next ahead of its use.
 void Flow::prefetch_path(const FastWalk& w) {
@@ -127,6 +149,8 @@ void Flow::prefetch_path(const FastWalk& w) {
     return false;
   w.p += tip;
   w.last_ip = canonical(packets.ip);
+  FastWalk::CodeSum sum;
+  if (w.hashes != nullptr) sum = w.sum_up();  // codes before this path are summed
   const uint32_t pops = newest - w.lowest, pushes = w.newest - w.lowest, peak = w.highest - newest;
   const uint64_t ran = w.instructions - instructions;
   if (pops <= CachedPath::kMaxCalls && pushes <= CachedPath::kMaxCalls && peak <= CachedPath::kMaxPeak &&
@@ -134,6 +158,8 @@ void Flow::prefetch_path(const FastWalk& w) {
     path.packets = packets;
     path.to = w.cur;
     path.instructions = static_cast<uint16_t>(ran);
+    path.branches = sum.branches;
+    if (w.hashes != nullptr) w.hashes[&path - paths_.paths()] = sum.hash;
     path.codes = static_cast<uint8_t>(w.out - out);
     path.pops = static_cast<uint8_t>(pops);
     path.grows = static_cast<int8_t>(static_cast<int>(pushes) - static_cast<int>(pops));

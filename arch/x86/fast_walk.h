@@ -83,6 +83,11 @@ struct Flow::FastWalk {
   uint8_t mode = 64;        // of all runs
   bool silent_mtc = false;  // an MTC says nothing
   Space space = kNoSpace;   // of all runs
+  // With DecodeOptions::sum_runs: of the codes up to `summed`. `sum.instructions` is not kept.
+  PathHash* hashes = nullptr;
+  const RunTable* table = nullptr;
+  const StepCode* summed = nullptr;
+  RunSum sum;
   // What packets up to here describe ran after `lo`, what later ones describe after the state's floor.
   const uint8_t* lo_until = nullptr;
   Time lo = kTimeMin;
@@ -98,6 +103,11 @@ struct Flow::FastWalk {
     if (written() > timed) steps.time_runs(kRoom, timed, time);
     timed = written();
   }
+  struct CodeSum {
+    PathHash hash;
+    uint16_t branches = 0;
+  };
+  CodeSum sum_up();
   void tidy_stack();
   void take_time(State& s, const uint8_t* after);
   void give_back();
@@ -109,6 +119,22 @@ struct Flow::FastWalk {
     return end - p > PathPackets::kTwo && canonical(last_ip) == last_ip;
   }
 };
+
+// Adds the codes that are not summed yet; returns their sum.
+inline Flow::FastWalk::CodeSum Flow::FastWalk::sum_up() {
+  PathHash path;
+  uint64_t branches = 0;
+  for (; summed != out; ++summed) {
+    const Run& run = (*table)[run_of(*summed)];
+    const uint64_t power = hash_power(run.instructions);
+    path.hash = path.hash * power + run.hash;
+    path.power *= power;
+    branches += run.branches;
+  }
+  sum.hash = sum.hash * path.power + path.hash;
+  sum.branches += branches;
+  return {path, static_cast<uint16_t>(branches)};
+}
 
 // Ends the entries that have fallen out of the return stack, and sees to room above it.
 inline void Flow::FastWalk::tidy_stack() {

@@ -80,6 +80,7 @@ class Flow final : public SegmentDecoder, private walk::Hypotheses<Flow, FlowTyp
   struct PathWalk;
   PathCache paths_;
   const RunCache* paths_of_ = nullptr;  // whose runs they are of
+  template <bool kSums>
   bool over_paths(State& s, FastWalk& w);
   void prefetch_path(const FastWalk& walk);
   bool new_path(FastWalk& w, PathPackets packets, CachedPath& path);

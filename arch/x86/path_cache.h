@@ -118,6 +118,7 @@ struct CachedPath {
   uint8_t pops = 0;              // entries of the beginning that are taken off
   int8_t grows = 0;              // entries more at its end
   uint8_t peak = 0;              // the same, at the most
+  uint16_t branches = 0;         // in all of its runs; with PathHash only
   Returns returns{};             // the newest ones of the beginning, the newest last
   Returns pushed{};              // what lies at its end where the first of `pops` lay, and above
   std::array<StepCode, 31> out;  // the first one says where it begins
@@ -165,6 +166,12 @@ struct CachedPath {
 static_assert(std::tuple_size_v<decltype(CachedPath::out)> > PathPackets::kMaxBits);
 static_assert(sizeof(CachedPath) == 3 * kCacheLine);
 
+// What the addresses of a path add to a hash over all (Run::hash): kept apart, as few ask for it.
+struct PathHash {
+  uint64_t hash = 0;
+  uint64_t power = 1;  // K^instructions
+};
+
 // Asks for it ahead of its use.
 inline void prefetch(const CachedPath& path) {
   for (size_t at = 0; at < sizeof(CachedPath); at += kCacheLine)
@@ -181,6 +188,11 @@ class PathCache {
     paths_ = static_cast<CachedPath*>(std::align(kCacheLine, kBytes, at, room));
   }
   CachedPath* paths() { return paths_; }
+  // One for each path; a path that was put down without has none.
+  PathHash* hashes() {
+    if (!hashes_) hashes_ = zeroed_array<PathHash>(size_t{1} << kBits);
+    return hashes_.get();
+  }
   // Which of them: that of these packets after this last IP. Where the path begins is not asked: the last IP
   // says nearly as much, and it is known before the path before it is done.
   static size_t place(const PathPackets& p, uint64_t last_ip) {
@@ -194,6 +206,7 @@ class PathCache {
 
   ZeroedArray<std::byte> memory_;
   CachedPath* paths_ = nullptr;
+  ZeroedArray<PathHash> hashes_;
 };
 
 }  // namespace asof::x86

@@ -49,6 +49,7 @@ Outcome decode_with_asof(const std::string& path, bool hash, unsigned jobs = 1) 
     if (!capture) throw std::runtime_error(capture.error().reason);
     PipelineOptions options;
     options.jobs = jobs;
+    options.decode.sum_runs = hash;
     if (const auto ok = run_pipeline(*capture, options, ChunkOrder::kByStream, count); !ok)
       throw std::runtime_error(ok.error().reason);
   });

@@ -26,9 +26,34 @@ inline std::string show_step(const Step& s) {
 // All output of a decoder, one line each, in order.
 struct Transcript final : ChunkSink {
   std::vector<std::string> lines;
-  uint64_t in_runs = 0, instructions = 0, gaps = 0;
+  uint64_t in_runs = 0, in_sums = 0, instructions = 0, gaps = 0;
+
+  // Sums (StepList::sums()) are those of the entries, one by one.
+  void check_sums(const StepList& steps) {
+    size_t done = 0;
+    for (const StepList::SumMark& mark : steps.sums()) {
+      ASSERT_GE(mark.begin, done);
+      ASSERT_LT(mark.begin, mark.end);
+      ASSERT_LE(mark.end, steps.size());
+      done = mark.end;
+      RunSum sum;
+      for (const StepCode code : steps.codes().subspan(mark.begin, mark.end - mark.begin)) {
+        ASSERT_NE(code, StepCode::kLoose);
+        const Run& run = steps.run(code);
+        EXPECT_EQ(run.confidence, mark.confidence);
+        sum.hash = sum.hash * hash_power(run.instructions) + run.hash;
+        sum.instructions += run.instructions;
+        sum.branches += run.branches;
+      }
+      EXPECT_EQ(mark.sum.hash, sum.hash);
+      EXPECT_EQ(mark.sum.instructions, sum.instructions);
+      EXPECT_EQ(mark.sum.branches, sum.branches);
+      in_sums += sum.instructions;
+    }
+  }
 
   void take(Chunk&& c) override {
+    check_sums(c.steps);
     in_runs += c.steps.instructions_in_runs();
     gaps += c.gaps.size();
     size_t event = 0, gap = 0;
@@ -62,7 +87,7 @@ inline void expect_same(const Transcript& fast, const Transcript& careful) {
 
 // The size of what was compared, and how much of it was decoded by the fast walk.
 struct Shares {
-  uint64_t in_runs = 0, instructions = 0, gaps = 0;
+  uint64_t in_runs = 0, in_sums = 0, instructions = 0, gaps = 0;
 };
 
 // The segments of the first CPU of a simulation (tests/arch/*/*simulation.h), decoded with and without the
@@ -70,7 +95,7 @@ struct Shares {
 // for each.
 template <class Simulation>
 void compare_walks(const Simulation& run, Shares& shares) {
-  const auto fast = run.decoder();
+  const auto fast = run.decoder({.sum_runs = true});
   const auto pieces = run.decoder({.chunk_steps = 7});
   const auto careful = run.decoder({.block_cache = false});
   for (const Segment& s : run.segments(0)) {
@@ -85,6 +110,7 @@ void compare_walks(const Simulation& run, Shares& shares) {
     expect_same(d, c);
     if (testing::Test::HasFailure()) return;
     shares.in_runs += a.in_runs;
+    shares.in_sums += a.in_sums;
     shares.instructions += a.instructions;
     shares.gaps += a.gaps;
   }

@@ -23,7 +23,16 @@ void count_steps(const Chunk& chunk, Tally& tally) {
   uint64_t branches = tally.branches;
   uint64_t in_runs = 0, unsure = 0;
   const std::span<const StepCode> codes = steps.codes();
+  auto sum = steps.sums().begin();
   for (size_t i = 0; i < codes.size(); ++i) {
+    if (sum != steps.sums().end() && sum->begin == i) {
+      ips.append({sum->sum.instructions, sum->sum.hash, hash_power(sum->sum.instructions)});
+      branches += sum->sum.branches;
+      in_runs += sum->sum.instructions;
+      if (sum->confidence != Confidence::kCertain) unsure += sum->sum.instructions;
+      i = sum++->end - 1;
+      continue;
+    }
     const StepCode code = codes[i];
     steps.prefetch(i + 16);
     if (code != StepCode::kLoose) {

@@ -106,6 +106,7 @@ ExitCode run_digest(DigestOptions& o) {
   if (!capture) return kExitInput;
   auto out = Output::open("-");
   if (!out) return kExitInput;
+  o.choice.pipeline.decode.sum_runs = true;
   DigestConsumer consumer(*capture, o.fnv, o.choice.max_errors);
   {
     ProgressBar bar(o.choice.progress, "digest");

@@ -30,6 +30,7 @@ TEST(FastX86, IsTheCarefulWalk) {
             shares);
   EXPECT_GT(shares.in_runs * 100, shares.instructions * 60)
       << shares.in_runs << " of " << shares.instructions;
+  EXPECT_EQ(shares.in_sums, shares.in_runs);
 }
 
 TEST(FastX86, IsTheCarefulWalkWhereTextChanges) {
