@@ -1,5 +1,7 @@
 // The workload of recordings on a machine made of files: what it switches, that one seed gives one order, and
 // that everything is restored at the end, also when it is interrupted.
+#include <sys/stat.h>
+
 #include <map>
 
 #include "tests/support/perf_data_writer.h"
@@ -127,6 +129,21 @@ TEST_F(Toggle, InterruptedItPutsEverythingBack) {
       run("--seconds 60 --hold 50", "while [ ! -s out ] && kill -0 $!; do sleep 0.05; done; kill -TERM $!; ");
   EXPECT_EQ(ran.status, 0) << ran.out << ran.err;
   EXPECT_FALSE(changes(ran).empty());
+  expect_as_before();
+}
+
+// Reading the last probe's state waits: its file is a pipe.
+TEST_F(Toggle, InterruptedWhileItLooksItRemovesItsProbes) {
+  const std::string events = (root() / "sys/kernel/tracing").string();
+  const std::string last = events + "/events/asof/asof_inside2/enable";
+  fs::remove(last);
+  ASSERT_EQ(mkfifo(last.c_str(), 0600), 0);
+  const Ran ran = run("--seconds 60", "while ! grep -q asof_inside2 " + events +
+                                          "/kprobe_events && kill -0 $!; do sleep 0.05; done; "
+                                          "kill -TERM $!; exec 3<>" +
+                                          last + "; echo 0 >&3; ");
+  EXPECT_EQ(ran.status, 0) << ran.out << ran.err;
+  EXPECT_EQ(ran.out, "");
   expect_as_before();
 }
 
