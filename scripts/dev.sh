@@ -134,16 +134,29 @@ check_preset() {
   ctest --preset "$1" -j2
 }
 
+# What the fuzzers change: without it they hardly get past the first bytes of a file.
+fuzz_seeds() {
+  local seeds=build/fuzz/seeds demo
+  mkdir -p $seeds/{block_stream,perf_data,text_store}_fuzz
+  for demo in demo demo-arm64; do
+    cp tests/data/$demo/perf.data/data $seeds/perf_data_fuzz/$demo
+    build/release/asof decode --format blocks --symfs tests/data/demo/symfs tests/data/$demo/perf.data \
+      >$seeds/block_stream_fuzz/$demo
+  done
+}
+
 # Each fuzzer over random inputs from one seed.
 fuzz_smoke() {
   say "building build/fuzz"
   cmake --preset fuzz >build/fuzz.configure.log 2>&1 || { cat build/fuzz.configure.log; exit 1; }
   cmake --build build/fuzz
-  local fuzzer
+  fuzz_seeds
+  local fuzzer name
   for fuzzer in build/fuzz/tests/fuzz/*_fuzz; do
     say "fuzzing: $fuzzer"
-    mkdir -p "build/fuzz/corpus/${fuzzer##*/}"
-    "$fuzzer" -runs=20000 -seed=1 -max_len=16384 -print_final_stats=1 "build/fuzz/corpus/${fuzzer##*/}"
+    name=${fuzzer##*/}
+    mkdir -p "build/fuzz/corpus/$name"
+    "$fuzzer" -runs=20000 -seed=1 -max_len=65536 -print_final_stats=1 "build/fuzz/corpus/$name" "build/fuzz/seeds/$name"
   done
 }
 

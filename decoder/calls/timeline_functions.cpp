@@ -123,7 +123,7 @@ FunctionTable::Named FunctionTable::named(const Symbol* symbol) {
 
 uint32_t FunctionTable::unnamed(Space space, Addr at) {
   if (is_kernel_address(at)) space = kKernelSpace;
-  const auto known = by_address_.find(CodeAddress{space, at});
+  const auto known = by_address_.find(AddrKey{space, at});
   if (known != by_address_.end()) return known->second;
   TimelineFunction f;
   f.kind = Kind::kUnnamed;
@@ -131,7 +131,7 @@ uint32_t FunctionTable::unnamed(Space space, Addr at) {
   f.space = space;
   f.range = {at, at};
   const uint32_t id = add(std::move(f), nullptr);
-  by_address_.emplace(CodeAddress{space, at}, id);
+  by_address_.emplace(AddrKey{space, at}, id);
   return id;
 }
 

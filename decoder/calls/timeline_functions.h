@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "decoder/calls/timeline.h"
+#include "decoder/io/addr_key.h"
 
 namespace asof {
 
@@ -36,16 +37,6 @@ class FunctionTable {
   struct Traits {
     bool kernel = false, jump_thunk = false, return_thunk = false;
   };
-  struct CodeAddress {
-    Space space;
-    Addr at;
-    bool operator==(const CodeAddress&) const = default;
-  };
-  struct CodeAddressHash {
-    size_t operator()(const CodeAddress& p) const {
-      return (p.at ^ (uint64_t{p.space} << 48U)) * kHashFactor >> 16U;
-    }
-  };
   struct Named {
     uint32_t id;
     bool part;  // not where the function begins
@@ -61,7 +52,7 @@ class FunctionTable {
   std::vector<TimelineFunction> functions_;
   std::vector<Traits> traits_;
   tsl::robin_map<const Symbol*, Named> by_symbol_;
-  tsl::robin_map<CodeAddress, uint32_t, CodeAddressHash> by_address_;
+  tsl::robin_map<AddrKey, uint32_t, AddrKeyHash> by_address_;
   const Symbol* switcher_ = nullptr;
 };
 

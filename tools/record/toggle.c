@@ -212,6 +212,10 @@ int main(int argc, char** argv) {
   static struct toggle list[kToggles];
   if (!parse(argc, argv, &o)) return usage();
   random_state = o.seed;
+  /* Looking for switches makes probes, which are to be removed. */
+  struct sigaction action = {.sa_handler = on_signal};
+  sigaction(SIGINT, &action, NULL);
+  sigaction(SIGTERM, &action, NULL);
   const size_t count = gather(&o, list);
   if (o.list) {
     for (size_t i = 0; i < count; ++i) printf("%s %s\n", list[i].kind, list[i].name);
@@ -224,9 +228,6 @@ int main(int argc, char** argv) {
     toggle_end_tracing();
     return 0;
   }
-  struct sigaction action = {.sa_handler = on_signal};
-  sigaction(SIGINT, &action, NULL);
-  sigaction(SIGTERM, &action, NULL);
   if (o.workers > 0) toggle_start_workers(o.workers);
   if (o.cpu >= 0) {
     cpu_set_t set;

@@ -49,8 +49,8 @@ CpuTruth write_cpu_truth(const std::filesystem::path& log, int cpu, const CodeTa
   std::vector<uint64_t> offs;
   while (records.next(r, position)) {
     if (r.code == kLogMark) {
-      if (r.first == static_cast<uint16_t>(Mark::kSync)) window.sync(position);
-      if (r.first == static_cast<uint16_t>(Mark::kOff)) offs.push_back(position);
+      if (is_mark(r, Mark::kSync)) window.sync(position);
+      if (is_mark(r, Mark::kOff)) offs.push_back(position);
     } else if ((r.flags & kLogLost) != 0 || !window.has(position)) {
       writer.leave_out(r);
     } else {

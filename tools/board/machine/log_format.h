@@ -46,6 +46,10 @@ enum class Mark : uint16_t {
   kRegion = 8,    // a region of the output is full and asks for an interrupt
 };
 
+inline bool is_mark(const LogRecord& r, Mark mark) {
+  return r.code == kLogMark && r.first == static_cast<uint16_t>(mark);
+}
+
 struct CodeHead {
   uint64_t address;  // as translated; user code may run elsewhere
   uint32_t number;

@@ -64,4 +64,15 @@ std::vector<int> logged_cpus(const std::filesystem::path& folder);
 std::filesystem::path log_file(const std::filesystem::path& folder, int cpu);
 std::vector<uint8_t> read_file(const std::filesystem::path& path);
 
+// read(cpu, record, position) for each record of these CPUs, one CPU after the other.
+template <class Read>
+void for_each_record(const std::filesystem::path& folder, const std::vector<int>& cpus, Read read) {
+  for (const int cpu : cpus) {
+    CpuLog log(log_file(folder, cpu));
+    LogRecord record;
+    uint64_t position = 0;
+    while (log.next(record, position)) read(cpu, record, position);
+  }
+}
+
 }  // namespace asof::machine

@@ -59,16 +59,11 @@ std::string hex(std::span<const uint8_t> bytes) {
 std::vector<Poke> find_pokes(const std::filesystem::path& log, const std::vector<int>& cpus,
                              const CodeTable& code, const TimeConversion& clock) {
   std::unordered_map<uint32_t, FirstRun> first;
-  for (const int cpu : cpus) {
-    CpuLog records(log_file(log, cpu));
-    LogRecord r;
-    uint64_t position = 0;
-    while (records.next(r, position)) {
-      if (r.code == kLogMark || !is_kernel_address(r.address)) continue;
-      const auto [it, is_new] = first.try_emplace(r.code, FirstRun{r.clock, cpu});
-      if (!is_new && r.clock < it->second.clock) it->second = {r.clock, cpu};
-    }
-  }
+  for_each_record(log, cpus, [&](int cpu, const LogRecord& r, uint64_t) {
+    if (r.code == kLogMark || !is_kernel_address(r.address)) return;
+    const auto [it, is_new] = first.try_emplace(r.code, FirstRun{r.clock, cpu});
+    if (!is_new && r.clock < it->second.clock) it->second = {r.clock, cpu};
+  });
   SeenText seen;
   std::vector<Poke> pokes;
   for (uint32_t number = 0; number < code.end(); ++number) {

@@ -8,16 +8,10 @@ namespace asof::machine {
 std::map<int, std::vector<SyncMark>> read_marks(const std::filesystem::path& log,
                                                 const std::vector<int>& cpus) {
   std::map<int, std::vector<SyncMark>> marks;
-  for (const int cpu : cpus) {
-    auto& own = marks[cpu];
-    CpuLog records(log_file(log, cpu));
-    LogRecord r;
-    uint64_t position = 0;
-    while (records.next(r, position)) {
-      if (r.code == kLogMark && r.first == static_cast<uint16_t>(Mark::kSync))
-        own.push_back({position, r.address});
-    }
-  }
+  for (const int cpu : cpus) marks[cpu];  // also where a log is empty
+  for_each_record(log, cpus, [&](int cpu, const LogRecord& r, uint64_t position) {
+    if (is_mark(r, Mark::kSync)) marks[cpu].push_back({position, r.address});
+  });
   return marks;
 }
 

@@ -35,8 +35,8 @@ class CpuReader {
   // Reads on to the start at this time.
   bool find(uint64_t tsc) {
     while (log_.next(record_, position_)) {
-      if (is(Mark::kOff)) off_ = position_;
-      if (is(Mark::kOn) && (record_.clock & kTscMask) == tsc) return true;
+      if (is_mark(record_, Mark::kOff)) off_ = position_;
+      if (is_mark(record_, Mark::kOn) && (record_.clock & kTscMask) == tsc) return true;
     }
     return false;
   }
@@ -44,7 +44,7 @@ class CpuReader {
   void read(uint64_t bytes, TruthWriter& writer) {
     const uint64_t end = off_ + bytes;
     while (log_.next(record_, position_)) {
-      if (is(Mark::kOff)) break;
+      if (is_mark(record_, Mark::kOff)) break;
       if (record_.code == kLogMark) continue;
       if ((record_.flags & kLogLost) != 0 || position_ > end) {
         writer.leave_out(record_);
@@ -56,9 +56,6 @@ class CpuReader {
   }
 
  private:
-  bool is(Mark mark) const {
-    return record_.code == kLogMark && record_.first == static_cast<uint16_t>(mark);
-  }
   CpuLog log_;
   LogRecord record_{};
   uint64_t position_ = 0, off_ = 0;  // off_: all that was written when tracing ended last
@@ -67,14 +64,9 @@ class CpuReader {
 // CPU and time of each start of tracing.
 std::map<uint64_t, int> read_starts(const std::filesystem::path& log, const std::vector<int>& cpus) {
   std::map<uint64_t, int> starts;
-  for (const int cpu : cpus) {
-    CpuLog records(log_file(log, cpu));
-    LogRecord r;
-    uint64_t position = 0;
-    while (records.next(r, position)) {
-      if (r.code == kLogMark && r.first == static_cast<uint16_t>(Mark::kOn)) starts[r.clock & kTscMask] = cpu;
-    }
-  }
+  for_each_record(log, cpus, [&](int cpu, const LogRecord& r, uint64_t) {
+    if (is_mark(r, Mark::kOn)) starts[r.clock & kTscMask] = cpu;
+  });
   return starts;
 }
 

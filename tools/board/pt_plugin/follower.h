@@ -28,7 +28,7 @@ class Follower {
  public:
   Follower(TraceUnit& unit, CpuLog& log) : unit_(unit), log_(log) {}
 
-  // `begun`: instructions begun on this CPU before this moment.
+  // `begun`: instructions begun on this CPU before this moment. `block` is used until it has ended.
   void block(const CodeBlock& block, const Place& here, uint64_t begun, uint64_t tsc);
   // `i.from` is where it happened; `exception`: a synchronous one.
   void interruption(const Interruption& i, const Place& to, bool exception, uint64_t begun, uint64_t tsc);
