@@ -213,7 +213,7 @@ TEST(Arm64Pokes, TheProbeThatRecordsIsExplained) {
     EXPECT_EQ(find_notice(capture, Code::kSnapshotCaughtBreakpoint) != nullptr, c.explained);
     const Notice* change = find_notice(capture, Code::kUnrecordedChange);
     EXPECT_EQ(change == nullptr, c.explained);
-    if (change != nullptr) EXPECT_EQ(change->count, 1U);
+    EXPECT_EQ(change == nullptr ? 1U : change->count, 1U);
     EXPECT_EQ(words(capture, c.at, 1500), sorted({bytes_of(c.first), bytes_of(c.last)}));
   }
 }
