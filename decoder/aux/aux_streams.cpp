@@ -259,11 +259,29 @@ Stream StreamMaker::make_stream(const AuxQueue& queue) {
   return stream;
 }
 
+// By the place of its bytes in the file: a buffer may be joined to the one before it, or be left out. Both are
+// in the order of the file.
+std::vector<uint64_t> ends_in_ring(const Stream& stream, const AuxQueue& queue) {
+  std::vector<uint64_t> out;
+  size_t next = 0;
+  for (const StreamPiece& piece : stream.pieces) {
+    const auto holds = [&](const AuxBuffer* b) {
+      return piece.file_offset >= b->file_offset && piece.file_offset - b->file_offset < b->bytes.size();
+    };
+    while (next < queue.buffers.size() && !holds(queue.buffers[next])) ++next;
+    const AuxBuffer* b = next < queue.buffers.size() ? queue.buffers[next] : nullptr;
+    out.push_back(b == nullptr ? UINT64_MAX
+                               : end_of(b->offset, piece.file_offset - b->file_offset + piece.size()));
+  }
+  return out;
+}
+
 std::vector<AuxRing> StreamMaker::make() {
   std::vector<AuxRing> rings;
   std::map<std::string, int> names;
   for (AuxQueue& queue : collect_queues(data_, notices_)) {
     AuxRing ring{make_stream(queue), std::move(queue.records), queue.overlapping};
+    if (queue.overlapping) ring.ring_ends = ends_in_ring(ring.stream, queue);
     // Two rings of one CPU (two trace events): the queue distinguishes them.
     if (names[ring.stream.name]++ != 0) ring.stream.name += fmt::format("#{}", queue.idx);
     rings.push_back(std::move(ring));

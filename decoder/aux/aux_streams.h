@@ -17,6 +17,8 @@ struct AuxRing {
   Stream stream;
   std::vector<const AuxRecord*> records;  // in order of offset
   bool overlapping = false;               // of snapshots: offsets of records are not those of the stream
+  // Overlapping: where the bytes of each piece end in the ring, as its AUXTRACE buffer says.
+  std::vector<uint64_t> ring_ends{};
 };
 std::vector<AuxRing> make_rings(const PerfData& data, std::vector<Notice>& notices);
 

@@ -17,9 +17,7 @@ class SectionCutter {
     for (size_t i = 0; i < ring_.stream.pieces.size(); ++i) {
       const StreamPiece& piece = ring_.stream.pieces[i];
       if (ring_.overlapping) {
-        const AuxRecord* record =
-            ring_.records.empty() ? nullptr : ring_.records[std::min(i, ring_.records.size() - 1)];
-        add(piece, 0, piece.size(), record, false);
+        add_snapshot(piece, i < ring_.ring_ends.size() ? ring_.ring_ends[i] : UINT64_MAX);
       } else {
         cut_piece(piece);
       }
@@ -42,6 +40,23 @@ class SectionCutter {
       add(piece, at - piece.offset, stop - at, record, !inside && !records.empty());
       at = stop;
     }
+  }
+
+  // A snapshot. A ring that is overwritten has an AUX record for each time that a CPU's trace was stopped, not
+  // one for each snapshot, and the drivers count on (`handle->head += size` in coresight-trbe.c, -tmc-etr.c and
+  // -tmc-etf.c), so that the offset of a record is where its bytes end. So what ends at `end` was made before
+  // the first record that ends there or later; it may begin long before the record before that one. Where
+  // offsets do not go up with time there is no such rule.
+  void add_snapshot(const StreamPiece& piece, uint64_t end) {
+    const auto& records = ring_.records;
+    const auto time = [](const AuxRecord* r) { return r->id.time.value_or(kTimeMin); };
+    const bool ordered = std::ranges::is_sorted(records, {}, time);
+    auto record = std::ranges::upper_bound(records, end, {}, &AuxRecord::offset);
+    if (record != records.begin() && (*std::prev(record))->offset >= end - std::min(end, kMaxPadding))
+      --record;
+    const bool known = ordered && end != UINT64_MAX && record != records.end();
+    add(piece, 0, piece.size(), known ? *record : records.empty() ? nullptr : records.back(), false);
+    if (!known && !out_.sections.empty()) out_.sections.back().time = {};
   }
 
   // Bytes whose record was lost are assumed to have the format of those before them.

@@ -106,7 +106,7 @@ void KernelText::add_text(Builder& builder, const WatchedTexts& watched, FileFin
   else
     add_vmlinux(builder, files, data);
   add_module_files(builder, files, data);
-  if (end_) add_end(builder);
+  if (end_) add_end(builder, data);
   add_modules_seen(builder, watched);
   add_unclaimed(builder);
 }

@@ -111,7 +111,8 @@ class KernelText {
  private:
   std::shared_ptr<const ElfImage> find_source(FileFinder& files, const PerfData& data) const;
   void add_start(Builder& builder, const WatchedTexts& watched);
-  void add_end(Builder& builder);
+  void add_end(Builder& builder, const PerfData& data);
+  void note_difference(AddrRange range, bool probe);
   void add_end_of_chains(Builder& builder);
   void add_unclaimed(Builder& builder);
   void add_modules_seen(Builder& builder, const WatchedTexts& watched);

@@ -3,10 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <set>
 #include <unordered_map>
+#include <utility>
 
 #include "decoder/io/address_ranges.h"
 #include "decoder/kernel_text/kernel_text.h"
+#include "decoder/kernel_text/recorded_probes.h"
 
 namespace asof {
 namespace {
@@ -26,6 +30,7 @@ std::vector<AddrRange> poked_ranges(const SideBand& side) {
 
 struct Difference {
   AddrRange range;
+  std::span<const uint8_t> first;  // at the start
   std::span<const uint8_t> bytes;  // at the end
 };
 
@@ -47,10 +52,27 @@ void compare(AddrRange range, std::span<const uint8_t> a, std::span<const uint8_
     const size_t step = unit == 1 ? end - begin : unit;
     for (size_t part = begin; part < end; part += step) {
       const size_t size = std::min(step, end - part);
-      out.push_back({{range.begin + part, range.begin + part + size}, b.subspan(part, size)});
+      out.push_back(
+          {{range.begin + part, range.begin + part + size}, a.subspan(part, size), b.subspan(part, size)});
     }
     at = std::max(end, begin + 1);
   }
+}
+
+// The copies may have one address in several pieces: each difference is one all the same.
+void take_once(std::vector<Difference>& differences) {
+  std::ranges::stable_sort(differences, {},
+                           [](const Difference& d) { return std::pair(d.range.begin, d.range.end); });
+  const auto same = [](const Difference& a, const Difference& b) {
+    return a.range == b.range && std::ranges::equal(a.first, b.first) && std::ranges::equal(a.bytes, b.bytes);
+  };
+  differences.erase(std::unique(differences.begin(), differences.end(), same), differences.end());
+}
+
+// arm64: one of the two has the breakpoint of a kprobe (arch/arm64/include/asm/brk-imm.h).
+bool is_probe(const Difference& d) {
+  constexpr std::array<uint8_t, 4> kBreakpoint{0x80, 0x00, 0x20, 0xd4};
+  return std::ranges::equal(d.first, kBreakpoint) != std::ranges::equal(d.bytes, kBreakpoint);
 }
 
 struct Comparison {
@@ -79,12 +101,13 @@ Comparison compare_texts(const KernelSnapshot& start, const KernelSnapshot& end,
     }
   }
   for (const Difference& d : out.differences) out.different += d.range.size();
+  take_once(out.differences);
   return out;
 }
 
 }  // namespace
 
-void KernelText::add_end(Builder& builder) {
+void KernelText::add_end(Builder& builder, const PerfData& data) {
   const Comparison comparison = start_ ? compare_texts(*start_, *end_, side_) : Comparison();
   if (comparison.other_kernel()) {
     notices_.error(Code::kOtherKernelAtEnd, end_->path(),
@@ -116,11 +139,10 @@ void KernelText::add_end(Builder& builder) {
   }
   // Changed at some instant in between: both are possible all the time. An origin for each keeps neighbours
   // apart.
+  const bool maybe_probe = std::ranges::any_of(comparison.differences, is_probe);
+  const std::set<Addr> probes = maybe_probe ? recorded_probes(data) : std::set<Addr>();
   for (const Difference& difference : comparison.differences) {
-    notices_.error(
-        Code::kUnrecordedChange, end_->path(),
-        fmt::format("{} bytes at {:#x} differ from the first copy and no record says when they changed",
-                    difference.range.size(), difference.range.begin));
+    note_difference(difference.range, is_probe(difference) && probes.contains(difference.range.begin));
     builder.add_layer({.range = difference.range,
                        .bytes = difference.bytes,
                        .observed = kTimeMax,
@@ -131,6 +153,21 @@ void KernelText::add_end(Builder& builder) {
                                                      .build_id = {}})});
   }
   add_end_of_chains(builder);
+}
+
+// `probe`: a kprobe whose hits are in the recording was there at one of the two times.
+void KernelText::note_difference(AddrRange range, bool probe) {
+  if (probe) {
+    notices_.info(Code::kSnapshotCaughtBreakpoint, end_->path(),
+                  fmt::format("at {:#x} one copy has the breakpoint of a kprobe that was recorded, the other "
+                              "one what it replaces",
+                              range.begin));
+    return;
+  }
+  notices_.error(
+      Code::kUnrecordedChange, end_->path(),
+      fmt::format("{} bytes at {:#x} differ from the first copy and no record says when they changed",
+                  range.size(), range.begin));
 }
 
 // Where the last poke of a site left other bytes than the end copy has, a later one is missing. A poke that

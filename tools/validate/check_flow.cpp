@@ -33,9 +33,20 @@ bool is_address_missed(Code code) {
 // was read, so nothing disagrees.
 bool is_unread(Code code) { return code == Code::kNoSyncPoint; }
 
+// What was not recorded disagrees with nothing either.
+bool is_unrecorded(Code code) { return code == Code::kNoTntPackets || code == Code::kNoBranchPackets; }
+
 bool is_disagreement(Code code) {
   const CodeFamily family = family_of(code);
-  return family == CodeFamily::kFlow || (family == CodeFamily::kData && !is_unread(code));
+  return family == CodeFamily::kFlow ||
+         (family == CodeFamily::kData && !is_unread(code) && !is_unrecorded(code));
+}
+
+// Why a capture with trace has no instructions.
+std::string_view why_nothing(const Capture& capture) {
+  if (capture.x86.no_branches) return ": the trace was recorded without branch packets (E-DATA-012)";
+  if (capture.x86.no_tnt) return ": the trace was recorded without TNT packets (E-DATA-011)";
+  return "";
 }
 
 // A return to a call that lies in a gap without text or trace is no disagreement: what is missing has its own
@@ -116,7 +127,7 @@ void check_flow(const ValidationInput& in, std::vector<Check>& out) {
           : fmt::format("{} are ambiguous: other text than is shown may have run", format_count(doubt)));
   if (all == 0) {
     sure.result = Check::Result::kFail;
-    sure.answer = "no instruction was decoded";
+    sure.answer = fmt::format("no instruction was decoded{}", why_nothing(in.capture));
   }
   out.push_back(std::move(sure));
 }

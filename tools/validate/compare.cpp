@@ -14,6 +14,8 @@ const TruthRun* Comparer::run(size_t index) {
   while (!truth_ended_ && index >= run_base_ + runs_.size()) {
     TruthRun next;
     if (source_(next)) {
+      ordered_ = ordered_ && next.time >= last_time_;
+      last_time_ = next.time;
       runs_.push_back(next);
     } else {
       truth_ended_ = true;

@@ -165,6 +165,8 @@ class Comparer {
   std::deque<TruthRun> runs_;
   size_t run_base_ = 0;
   bool truth_ended_ = false;
+  bool ordered_ = true;  // the times of the runs read so far never go back
+  Time last_time_ = kTimeMin;
   bool pieces_ended_ = false;
   std::deque<DecodedPiece> pieces_;
   size_t piece_base_ = 0;

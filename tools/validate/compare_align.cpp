@@ -146,6 +146,16 @@ Comparer::Position Comparer::search_end(const std::vector<Island>& islands) {
   const size_t most = timed ? kGapRuns : kTimelessRuns;
   const Time until = saturating_add(last, kLateStamp);
   Position end = at_;
+  // Where times never go back, the runs that are held need not be looked at one by one for each gap.
+  const size_t held = std::min(run_base_ + runs_.size(), at_.run + most);
+  if (ordered_ && held > at_.run + 1) {
+    const auto first = runs_.begin() + static_cast<std::ptrdiff_t>(at_.run + 1 - run_base_);
+    const auto past = runs_.begin() + static_cast<std::ptrdiff_t>(held - run_base_);
+    end.run = run_base_ +
+              static_cast<size_t>(
+                  std::upper_bound(first, past, until, [](Time t, const TruthRun& r) { return t < r.time; }) -
+                  runs_.begin());
+  }
   for (; end.run < at_.run + most; ++end.run) {
     const TruthRun* r = run(end.run);
     if (r == nullptr || (r->time > until && end.run > at_.run)) break;

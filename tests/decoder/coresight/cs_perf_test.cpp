@@ -188,6 +188,32 @@ TEST(CsPerf, RawRings) {
   EXPECT_EQ(made.streams.units[1].cpu, 1);
 }
 
+// Snapshots of a ring that is overwritten: many more AUX records than snapshots, each with the offset where its
+// bytes end. What a snapshot has was made before the record that ends there, not before the first one of all.
+TEST(CsPerf, SnapshotsHaveTheTimeOfTheRecordThatEndsThere) {
+  constexpr uint64_t kOverwrite = 2;
+  const Bytes a = noise(1, 1001), b = noise(2, 96);
+  for (const bool ordered : {true, false}) {
+    CsRecording r(1, {etm4_block(0, 0x10)});
+    r.start(0, 50);
+    const std::pair<uint64_t, uint64_t> records[] = {{4096, 100},        {8192, ordered ? 200 : 60},
+                                                     {8192 + 1001, 300}, {12288, 400},
+                                                     {16384, 500},       {16480, 600}};
+    for (const auto& [end, time] : records)
+      r.writer.aux(end, 4096, kRawFlag | kOverwrite, r.trailer(0, time));
+    Bytes padded = a;
+    padded.resize(1008);
+    r.writer.auxtrace({.offset = 8192, .reference = 1, .idx = 0, .cpu = 0}, padded);
+    r.writer.auxtrace({.offset = 16384, .reference = 1, .idx = 0, .cpu = 0}, b);
+    const Made made = make(r);
+    const Stream& stream = made.stream("cpu0");
+    ASSERT_EQ(stream.pieces.size(), 2U);
+    EXPECT_EQ(stream.pieces[0].time.hi, ordered ? 300 : kTimeMax);
+    EXPECT_EQ(stream.pieces[1].time.hi, ordered ? 600 : kTimeMax);
+    EXPECT_EQ(stream.pieces[1].time.lo, kTimeMin);
+  }
+}
+
 // A thread's ring: raw trace belongs to the CPU that wrote the record, framed trace to the IDs in it.
 TEST(CsPerf, RingsOfThreads) {
   CsRecording r(1, {etm4_block(0, 0x10), etm4_block(1, 0x12)});

@@ -182,6 +182,42 @@ TEST(Arm64Pokes, CopiesThatDisagree) {
   EXPECT_NE(find_notice(capture, Code::kCopyContradictsSamples), nullptr);
 }
 
+// The probe that samples the changes is in one copy of memory and not in the other: its own samples explain
+// that. They explain no other word, and no other probe.
+TEST(Arm64Pokes, TheProbeThatRecordsIsExplained) {
+  constexpr uint32_t kBreakpoint = 0xd4200080, kPushFrame = 0xa9bf7bfd;
+  const Addr site = kText + 0x100, target = kText + 0x180;
+  struct {
+    bool sampled;
+    Addr at;
+    uint32_t first, last;
+    bool explained;
+  } const cases[] = {{true, kFunction, kBreakpoint, kPushFrame, true},
+                     {true, kFunction, kPushFrame, kBreakpoint, true},
+                     {false, kFunction, kBreakpoint, kPushFrame, false},
+                     {true, kFunction, kPushFrame, 0x12345678, false},
+                     {true, kFunction + 4, kBreakpoint, kPushFrame, false}};
+  for (const auto& c : cases) {
+    JumpLabels labels;
+    labels.end_ = labels.text_;
+    labels.put(c.at, c.first);
+    const auto bytes = bytes_of(c.last);
+    std::copy(bytes.begin(), bytes.end(), labels.end_.begin() + static_cast<ptrdiff_t>(c.at - kText));
+    if (c.sampled) {  // on and off: the site is in both copies as it was
+      labels.entry(1000, site, target, 1);
+      labels.leave(1100);
+      labels.entry(2000, site, target, 0);
+      labels.leave(2100);
+    }
+    const Capture capture = labels.open(closed_options(), true);
+    EXPECT_EQ(find_notice(capture, Code::kSnapshotCaughtBreakpoint) != nullptr, c.explained);
+    const Notice* change = find_notice(capture, Code::kUnrecordedChange);
+    EXPECT_EQ(change == nullptr, c.explained);
+    EXPECT_EQ(change == nullptr ? 1U : change->count, 1U);
+    EXPECT_EQ(words(capture, c.at, 1500), sorted({bytes_of(c.first), bytes_of(c.last)}));
+  }
+}
+
 // Samples of another function, or that cannot be true, have no effect.
 TEST(Arm64Pokes, OtherSamples) {
   const Addr site = kText + 0x100;

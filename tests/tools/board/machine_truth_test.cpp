@@ -60,11 +60,22 @@ TEST(MachineWindows, TraceWithoutTimesIsPlacedByItsBytes) {
   ASSERT_EQ(syncs.size(), kPsbs.size());
   const std::map<int, std::vector<SyncMark>> marks{{0, marks_of(kPsbs, false)}};
   EXPECT_EQ(find_windows(pieces, marks, true, {{0, all}}).windows.at(0), (std::vector<Window>{{250, 430}}));
-  EXPECT_NE(find_windows(pieces, marks, true).windows.at(0), (std::vector<Window>{{250, 430}}));
+  EXPECT_EQ(find_windows(pieces, marks, true).unplaced, 1U);
   // Of no CPU.
   written[300] = 2;
   const std::vector<uint8_t> other = trace(180, {0}, false);
   EXPECT_EQ(find_windows({{{0, 7000, other}}}, marks, true, {{0, all}}).unplaced, 1U);
+}
+
+// The same distance twice: the trace of an earlier recording on the machine would do as well, so there is no truth.
+TEST(MachineWindows, TraceWithoutTimesThatFitsTwiceIsNotPlaced) {
+  const std::vector<uint8_t> piece = trace(180, {0, 100}, false);
+  for (const bool twice : {false, true}) {
+    const std::map<int, std::vector<SyncMark>> marks{{0, marks_of({0, twice ? 100U : 90U, 400, 500}, false)}};
+    const auto report = find_windows({{{0, 7000, piece}}}, marks, true);
+    EXPECT_EQ(report.unplaced, twice ? 1U : 0U);
+    EXPECT_EQ(report.windows.contains(0), !twice);
+  }
 }
 
 // TRBE: the driver skipped [300, 400) and [90, 100) is perf's padding.

@@ -71,15 +71,18 @@ class Placer {
   void place_without_times(std::vector<std::optional<uint64_t>>& out) const {
     if (syncs_.empty()) return;
     size_t best = 0;
+    bool only_one = false;
     uint64_t base = 0;
     for (const SyncMark& m : marks_) {
       if (m.position < syncs_.front().offset) continue;
       const uint64_t candidate = m.position - syncs_.front().offset;
       size_t agree = 0;
       for (const FoundSync& s : syncs_) agree += is_mark(candidate + s.offset) ? 1 : 0;
+      only_one = agree > best || (only_one && agree < best);
       if (agree > best) best = agree, base = candidate;
     }
-    if (2 * best <= syncs_.size()) return;
+    // With few sync points the trace of another recording on the machine may have them at the same distances.
+    if (2 * best <= syncs_.size() || !only_one) return;
     for (size_t i = 0; i < syncs_.size(); ++i) {
       if (is_mark(base + syncs_[i].offset)) out[i] = base;
     }
