@@ -167,7 +167,7 @@ void CallStack::jump(const Landing& to) {
   if (frames_.empty()) return root(to, Slice::kBeganBefore);
   const Frame& top = frames_.back();
   if (top.function == to.function || functions_.return_thunk(to.function)) return;
-  if (functions_[to.function].kind == TimelineFunction::Kind::kSlot && top.kind != Frame::Kind::kSlot) {
+  if (functions_.slot(to.function) && top.kind != Frame::Kind::kSlot) {
     return call(to, 0, 0, Frame::Kind::kSlot, 0);
   }
   if (top.kind == Frame::Kind::kSlot) {
@@ -200,7 +200,7 @@ void CallStack::land(const Landing& to, const Frame& left, uint64_t size) {
     return pop_to(there + 1, Slice::kSkipped);
   }
   const bool in_slot = frames_.back().kind == Frame::Kind::kSlot;  // continues after the probed instruction
-  if (in_slot || functions_[to.function].kind == TimelineFunction::Kind::kSlot) return jump(to);
+  if (in_slot || functions_.slot(to.function)) return jump(to);
   if (to.start && left.kind == Frame::Kind::kAsync && is_kernel_address(to.at)) {
     return call(to, left.back, left.back + size, Frame::Kind::kCall, Slice::kEmulated);
   }

@@ -6,6 +6,7 @@
 namespace asof {
 namespace {
 
+constexpr size_t kMaxMemo = size_t{1} << 20;   // ops of runs
 constexpr size_t kMaxNames = size_t{1} << 20;  // cached look-ups of one reader
 
 bool complete_step(const Step& s) { return s.count == s.block->count; }
@@ -16,6 +17,7 @@ bool taken(const Step& s) {
 }
 
 Addr last_instruction(const Step& s) {
+  if (complete_step(s)) return s.block->end() - s.block->lengths[s.block->count - 1];
   Addr at = s.block->ip;
   for (uint32_t i = 0; i + 1 < s.count; ++i) at += s.block->lengths[i];
   return at;
@@ -91,23 +93,23 @@ void FlowReader::read(const Chunk& chunk, FlowOps& out) {
   instructions_ = 0;
   piece_ = SIZE_MAX;
   detailed_ = false;
+  loose_ = time_ = 0;
+  out.ops = std::move(scratch_);
+  out.ops.clear();
   size_t event = 0, gap = 0;
-  auto next_item = [&] {
-    size_t at = SIZE_MAX;
-    if (event < chunk.events.size()) at = std::min<size_t>(at, chunk.events[event].step);
-    if (gap < chunk.gaps.size()) at = std::min<size_t>(at, chunk.gaps[gap].step);
-    return at;
-  };
-  size_t item = next_item();
-  Time t = kTimeMin;
-  for (auto s = chunk.steps.begin(); s != chunk.steps.end(); ++s) {
-    if (s.position() >= item) {
-      items_before(chunk, s.position(), event, gap);
-      item = next_item();
+  size_t at = 0;
+  while (at < chunk.steps.size()) {
+    size_t item = chunk.steps.size();
+    if (event < chunk.events.size()) item = std::min<size_t>(item, chunk.events[event].step);
+    if (gap < chunk.gaps.size()) item = std::min<size_t>(item, chunk.gaps[gap].step);
+    if (item <= at) {
+      items_before(chunk, at, event, gap);
+      continue;
     }
-    t = s->time;
-    if (s->count != 0) step(*s);
+    entries(chunk, at, item);
+    at = item;
   }
+  const Time t = at == 0 ? kTimeMin : last_time_;
   items_before(chunk, SIZE_MAX, event, gap);
   if (has_last_ && taken(last_)) {
     FlowOp& op = add(FlowOp::Kind::kExit, last_.time);
@@ -119,6 +121,134 @@ void FlowReader::read(const Chunk& chunk, FlowOps& out) {
   } else if (instructions_ != 0) {
     add(FlowOp::Kind::kPoint, t);
   }
+  scratch_ = std::move(out.ops);
+  out.ops.assign(scratch_.begin(), scratch_.end());
+}
+
+void FlowReader::entries(const Chunk& chunk, size_t from, size_t to) {
+  const StepList& steps = chunk.steps;
+  const std::span<const StepCode> codes = steps.codes();
+  const auto times = steps.times();
+  constexpr size_t kAhead = 12;
+  for (size_t i = from; i < to; ++i) {
+    const StepCode code = codes[i];
+    // Facts lie anywhere in memory.
+    if (i + kAhead < codes.size() && index_of(run_of(codes[i + kAhead])) < runs_.size())
+      __builtin_prefetch(&runs_[index_of(run_of(codes[i + kAhead]))]);
+    if (code == StepCode::kLoose) {
+      const Step& s = steps.loose()[loose_++];
+      last_time_ = s.time;
+      if (s.count != 0) step(s);
+      continue;
+    }
+    while (time_ < times.size() && times[time_].position <= i) ++time_;
+    last_time_ = time_ == 0 ? kTimeMin : times[time_ - 1].time;
+    if (!fixed_run(steps, code, last_time_)) run(steps, code, last_time_);
+  }
+}
+
+// Block by block.
+void FlowReader::run(const StepList& steps, StepCode code, Time t, size_t from_block) {
+  const Run& run = steps.run(code);
+  const Block* const* blocks = steps.run_blocks(code);
+  for (size_t i = from_block; i < run.size; ++i) {
+    const Block& b = *blocks[i];
+    Step s{.block = &b, .time = t, .count = b.count, .confidence = run.confidence};
+    const bool decided = i + 1 == run.size && b.kind == BranchKind::kCond;
+    if (decided ? taken_bit(code) != 0 : b.kind != BranchKind::kNone) s.flags = Step::kTaken;
+    step(s);
+  }
+}
+
+bool FlowReader::names_hold(const Block& b) const {
+  const Space space = is_kernel_address(b.ip) ? kKernelSpace : b.space;
+  const TimeBounds valid = job_.epochs.around(space, {b.ip, b.ip + 1}, 0);
+  return valid.lo == kTimeMin && valid.hi == kTimeMax;
+}
+
+// The reader is in the state in which a visit finds it, but for what led to the run.
+void FlowReader::find_facts(const StepList& steps, StepCode code, RunFacts& facts) {
+  const Run& run = steps.run(code);
+  const Block* const* blocks = steps.run_blocks(code);
+  facts.state = RunFacts::State::kOther;
+  for (size_t i = 0; i < run.size; ++i) {
+    const Block& b = *blocks[i];
+    if (b.from != kTimeMin || b.until != kTimeMax || b.kind == BranchKind::kPaging || !names_hold(b)) return;
+  }
+  const Block &first = *blocks[0], &last = *blocks[run.size - 1];
+  FlowReader inside(job_);
+  FlowOps ops;
+  inside.out_ = &ops;
+  inside.in_ = name(first.space, first.ip, 0);
+  facts.first = inside.in_;
+  inside.last_ = {.block = &first, .count = first.count};
+  if (run.size > 1 && first.kind != BranchKind::kNone) inside.last_.flags = Step::kTaken;
+  inside.has_last_ = true;
+  inside.leaves_ = taken(inside.last_) ? flow_op_kind(first.kind) : FlowOp::Kind::kJump;
+  inside.instructions_ = first.count;
+  inside.worst_ = run.confidence;
+  inside.inside_run_ = true;
+  inside.run(steps, code, kTimeMin, 1);
+  if (ops.ops.size() > UINT16_MAX || memo_.size() + ops.ops.size() > kMaxMemo) return;
+  facts.ops = static_cast<uint32_t>(memo_.size());
+  facts.op_count = static_cast<uint16_t>(ops.ops.size());
+  facts.after = inside.instructions_;
+  memo_.insert(memo_.end(), ops.ops.begin(), ops.ops.end());
+  facts.end = inside.in_;
+  facts.ip = first.ip;
+  facts.space = first.space;
+  facts.origin = first.origin;
+  facts.block = &last;
+  facts.block_count = last.count;
+  facts.back = last.end();
+  facts.from = facts.back - last.lengths[last.count - 1];
+  facts.kind = last.kind;
+  facts.leaves = flow_op_kind(last.kind);
+  facts.confidence = run.confidence;
+  facts.state = RunFacts::State::kFixed;
+}
+
+// The same as run(); false if that is necessary.
+bool FlowReader::fixed_run(const StepList& steps, StepCode code, Time t) {
+  if (steps.table() != table_) {
+    table_ = steps.table();
+    runs_.clear();
+    memo_.clear();
+  }
+  const uint32_t id = index_of(run_of(code));
+  if (id >= runs_.size()) runs_.resize(std::max<size_t>(size_t{id} + 1, 2 * runs_.size()));
+  RunFacts& facts = runs_[id];
+  if (facts.state == RunFacts::State::kUnknown) [[unlikely]]
+    find_facts(steps, code, facts);
+  if (facts.state != RunFacts::State::kFixed || !has_last_ || detailed_ || in_detail(t)) return false;
+  if (t != kTimeMin && (t < job_.counted.lo || t > job_.counted.hi)) return false;
+  if (const FlowOp::Kind kind = leaves_; kind != FlowOp::Kind::kJump) {
+    const size_t before = out_->ops.size();
+    branch_to(facts.ip, facts.space, facts.first, t, kind);
+    if (out_->ops.size() != before) out_->ops.back().origin = facts.origin;
+  } else if (in_ != facts.first) {
+    return false;
+  }
+  worst_ = std::max(worst_, facts.confidence);
+  if (facts.op_count != 0) {
+    const size_t first = out_->ops.size();
+    const FlowOp* ops = &memo_[facts.ops];
+    out_->ops.insert(out_->ops.end(), ops, ops + facts.op_count);
+    for (size_t i = first; i < out_->ops.size(); ++i) out_->ops[i].time = t;
+    out_->ops[first].instructions += instructions_;
+    out_->ops[first].confidence = worst_;
+    instructions_ = 0;
+    worst_ = facts.confidence;
+  }
+  instructions_ += facts.after;
+  in_ = facts.end;
+  last_ = {.block = facts.block, .time = t, .count = facts.block_count, .confidence = facts.confidence};
+  const bool taken = facts.kind == BranchKind::kCond ? taken_bit(code) != 0 : facts.kind != BranchKind::kNone;
+  if (taken) last_.flags = Step::kTaken;
+  last_from_ = facts.from;
+  last_back_ = facts.back;
+  leaves_ = facts.leaves;
+  return true;
 }
 
 void FlowReader::items_before(const Chunk& chunk, size_t index, size_t& event, size_t& gap) {
@@ -198,7 +328,7 @@ void FlowReader::complete(Addr to, Space space, Time t) {
 }
 
 void FlowReader::branch_to(Addr to, Space space, const Symbol* symbol, Time t, FlowOp::Kind kind) {
-  const Addr back = last_.block->end();
+  const Addr back = last_back_ != 0 ? last_back_ : last_.block->end();
   if (kind == FlowOp::Kind::kCall) {
     // "Call next", to read the program counter, and calls of a label inside the function: thunks.
     if (to == back || (symbol != nullptr && symbol == in_ && to != symbol->range.begin)) return;
@@ -208,7 +338,7 @@ void FlowReader::branch_to(Addr to, Space space, const Symbol* symbol, Time t, F
   if (kind == FlowOp::Kind::kJump && symbol == in_) return;
   FlowOp& op = add(kind, t);
   op.branch = last_.block->kind;
-  op.from = last_instruction(last_);
+  op.from = last_from_ != 0 ? last_from_ : last_instruction(last_);
   op.to = to;
   op.back = back;
   op.left = in_;
@@ -228,7 +358,7 @@ void FlowReader::enter(const Step& s) {
     return;
   }
   if (piece_ != SIZE_MAX && taken(last_)) out_->pieces[piece_].to = b.ip;
-  const FlowOp::Kind kind = taken(last_) ? flow_op_kind(last_.block->kind) : FlowOp::Kind::kJump;
+  const FlowOp::Kind kind = leaves_;
   // An address in a symbol without a name beside it: the look-up decides.
   if (kind == FlowOp::Kind::kJump && in_ != nullptr && in_->range.contains(b.ip)) return;
   const Symbol* symbol = name(b.space, b.ip, s.time);
@@ -256,7 +386,7 @@ void FlowReader::step(const Step& s) {
   enter(s);
   if (s.block->from != kTimeMin || s.block->until != kTimeMax) visits(s);
   piece_ = SIZE_MAX;
-  const bool detailed = in_detail(s.time);
+  const bool detailed = !inside_run_ && in_detail(s.time);
   // When the last run of a window was over.
   if (detailed_ && !detailed) add(FlowOp::Kind::kPoint, s.time);
   if (detailed) piece(s);
@@ -270,7 +400,9 @@ void FlowReader::step(const Step& s) {
     op.symbol = op.left = in_;
   }
   last_ = s;
+  last_from_ = last_back_ = 0;
   has_last_ = true;
+  leaves_ = taken(s) ? flow_op_kind(s.block->kind) : FlowOp::Kind::kJump;
 }
 
 void FlowReader::visits(const Step& s) {

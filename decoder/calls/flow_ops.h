@@ -5,6 +5,7 @@
 #pragma once
 #include <tsl/robin_map.h>
 
+#include <bit>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -73,10 +74,11 @@ struct FlowOps {
   std::vector<FlowPiece> pieces;
   std::vector<FlowVisit> visits;
 
+  // As much as vectors that grew have, so that the order in which streams are joined, which depends on it, is
+  // the same whoever made them.
   uint64_t bytes() const {
-    return ops.capacity() * sizeof(FlowOp) + gaps.capacity() * sizeof(Gap) +
-           events.capacity() * sizeof(Event) + pieces.capacity() * sizeof(FlowPiece) +
-           visits.capacity() * sizeof(FlowVisit) + sizeof *this;
+    const auto grown = [](const auto& v) { return std::bit_ceil(v.size()) * sizeof v[0]; };
+    return grown(ops) + grown(gaps) + grown(events) + grown(pieces) + grown(visits) + sizeof *this;
   }
 };
 
@@ -100,11 +102,37 @@ class FlowReader {
     const Symbol* symbol = nullptr;
     TimeBounds valid{kTimeMax, kTimeMin};
   };
+  // What a visit of a run does, found out once: its ops, where it is left. Fixed: names of its code hold for
+  // all time, as its bytes do, and it changes no address space; so only what led to it, and when, differs.
+  struct alignas(64) RunFacts {
+    enum class State : uint8_t { kUnknown, kFixed, kOther };
+    // What every visit reads comes first, in one line of the cache.
+    const Symbol* first = nullptr;  // of its first block
+    const Symbol* end = nullptr;    // where its last block is
+    Addr from = 0, back = 0;        // its last instruction, and what is behind that
+    const Block* block = nullptr;   // its last one
+    uint32_t ops = 0;               // index into memo_
+    uint32_t after = 0;             // instructions after the last op
+    uint16_t op_count = 0;
+    uint16_t block_count = 0;  // instructions of its last block
+    BranchKind kind = BranchKind::kNone;
+    State state = State::kUnknown;
+    FlowOp::Kind leaves = FlowOp::Kind::kJump;  // by its last branch
+    Confidence confidence = Confidence::kCertain;
+    Addr ip = 0;                 // of its first block
+    Space space = kKernelSpace;  // of its first block
+    OriginRef origin = kNoOrigin;
+  };
   const Symbol* name(Space space, Addr ip, Time t);
   FlowOp& add(FlowOp::Kind kind, Time t);
   bool in_detail(Time t);
   void items_before(const Chunk& chunk, size_t index, size_t& event, size_t& gap);
   void on_event(const Event& e);
+  void entries(const Chunk& chunk, size_t from, size_t to);
+  bool fixed_run(const StepList& steps, StepCode code, Time t);
+  void run(const StepList& steps, StepCode code, Time t, size_t from_block = 0);
+  void find_facts(const StepList& steps, StepCode code, RunFacts& facts);
+  bool names_hold(const Block& b) const;
   void step(const Step& s);
   void enter(const Step& s);
   void branch_to(Addr to, Space space, const Symbol* symbol, Time t, FlowOp::Kind kind);
@@ -115,14 +143,23 @@ class FlowReader {
   void piece(const Step& s);
 
   const FlowJob& job_;
+  bool inside_run_ = false;              // finds out what a run does: no detail
   TimeBounds near_{kTimeMax, kTimeMin};  // times for which near_wanted_ is the answer
   bool near_wanted_ = false;
   bool detailed_ = false;  // the step before was within
   tsl::robin_map<AddrKey, Named, AddrKeyHash> names_;
+  const RunTable* table_ = nullptr;  // whose runs runs_ is of
+  std::vector<RunFacts> runs_;       // by id
+  std::vector<FlowOp> memo_;         // ops of runs
+  size_t loose_ = 0, time_ = 0;      // of the chunk: next loose step; time marks up to here are passed
+  std::vector<FlowOp> scratch_;      // the memory of the ops of the chunk before
+  Time last_time_ = kTimeMin;        // of the last entry
   FlowOps* out_ = nullptr;
   Step last_;
-  bool has_last_ = false;       // the flow continues from last_
-  const Symbol* in_ = nullptr;  // where last_ is
+  Addr last_from_ = 0, last_back_ = 0;  // its last instruction, and what is behind that; 0: not known yet
+  bool has_last_ = false;               // the flow continues from last_
+  FlowOp::Kind leaves_ = FlowOp::Kind::kJump;  // by what last_ is left, if by a branch
+  const Symbol* in_ = nullptr;                 // where last_ is
   uint32_t instructions_ = 0;
   size_t piece_ = SIZE_MAX;  // of last_, in the chunk's pieces; SIZE_MAX: it has none
   Confidence worst_ = Confidence::kCertain;

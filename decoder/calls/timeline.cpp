@@ -29,12 +29,16 @@ bool capture_has_time(const Capture& c) {
 
 // Ops of all streams in one order, by time, ties by stream. As with lines of `asof decode`
 // (tools/output/merge.h), what is before the start of the current segment can be passed on.
+template <class Take>
 class OpOrder {
  public:
-  using Take = std::function<void(size_t stream, const FlowOps&, const FlowOp&)>;
   OpOrder(size_t streams, Take take) : queues_(streams), take_(std::move(take)) {}
 
   void add(size_t stream, FlowOps ops, Time watermark) {
+    if (queues_.size() == 1) {
+      for (const FlowOp& op : ops.ops) take_(stream, ops, op);
+      return;
+    }
     if (!ops.ops.empty()) {
       Queue& q = queues_[stream];
       waiting_ += ops.bytes();
@@ -137,8 +141,7 @@ class TimelineConsumer final : public ChunkConsumer {
         tracker_(capture, options, has_time_, window_),
         pokes_(capture),
         readers_([this] { return FlowReader(job_); }),
-        order_(capture.streams.size(),
-               [this](size_t stream, const FlowOps& chunk, const FlowOp& op) { take(stream, chunk, op); }) {}
+        order_(capture.streams.size(), TakeOp{*this}) {}
 
   std::unique_ptr<Prepared> prepare(const Chunk& chunk, const Stream&) override {
     auto prepared = std::make_unique<PreparedOps>();
@@ -174,6 +177,12 @@ class TimelineConsumer final : public ChunkConsumer {
   }
 
  private:
+  struct TakeOp {
+    TimelineConsumer& to;
+    void operator()(size_t stream, const FlowOps& chunk, const FlowOp& op) const {
+      to.take(stream, chunk, op);
+    }
+  };
   void take(size_t stream, const FlowOps& chunk, const FlowOp& op) {
     follow_exit(stream, op);
     const Time before = tracker_.now(stream);
@@ -188,7 +197,7 @@ class TimelineConsumer final : public ChunkConsumer {
     } else if (op.kind == FlowOp::Kind::kAsync && window_.contains(now)) {
       pokes_.interrupted(cpu, now, op.from);
     }
-    if (op.instructions != 0) rates_.add(cpu, now, op.instructions);
+    if (has_time_ && op.instructions != 0) rates_.add(cpu, now, op.instructions);
   }
   // A chunk ends after a branch, and the next one says where it led.
   void follow_exit(size_t stream, const FlowOp& op) {
@@ -211,7 +220,7 @@ class TimelineConsumer final : public ChunkConsumer {
   CallTracker tracker_;
   PokeWindows pokes_;
   tbb::enumerable_thread_specific<FlowReader> readers_;
-  OpOrder order_;
+  OpOrder<TakeOp> order_;
 };
 
 // The threads on each CPU, by the switch records.

@@ -85,7 +85,9 @@ uint32_t FunctionTable::add(TimelineFunction f, const Symbol* symbol) {
   t.kernel = f.kind != Kind::kUntraced && is_kernel_address(f.range.begin);
   t.jump_thunk = f.name.starts_with("__x86_indirect_") && f.name.find("_thunk_") != std::string::npos;
   t.return_thunk = f.name == "__x86_return_thunk" || f.name.ends_with("_return_thunk");
+  t.slot = f.kind == Kind::kSlot;
   if (symbol != nullptr) fill_text(f, symbol);
+  t.changes = !f.changes.empty();
   functions_.push_back(std::move(f));
   traits_.push_back(t);
   announce_(functions_.back());
@@ -142,7 +144,7 @@ Landing FunctionTable::landing(const Symbol* symbol, Space space, Addr at, Origi
   return {n.id, at, origin, !n.part && (offset == 0 || (n.pad && offset == kLandingPad))};
 }
 
-uint32_t FunctionTable::version(uint32_t id, Time t) const {
+uint32_t FunctionTable::version_at(uint32_t id, Time t) const {
   const auto& changes = functions_[id].changes;
   return static_cast<uint32_t>(std::ranges::upper_bound(changes, t) - changes.begin()) + 1;
 }

@@ -28,14 +28,18 @@ class FunctionTable {
   bool jump_thunk(uint32_t id) const { return traits_[id].jump_thunk; }
   // Is jumped to instead of a RET, and returns for its caller.
   bool return_thunk(uint32_t id) const { return traits_[id].return_thunk; }
+  bool slot(uint32_t id) const { return traits_[id].slot; }
   // Leaves it on another thread's stack (arch/x86/entry/entry_64.S, arch/arm64/kernel/entry.S).
   bool switcher(const Symbol* symbol) const { return symbol != nullptr && symbol == switcher_; }
   bool has_switcher() const { return switcher_ != nullptr; }
-  uint32_t version(uint32_t id, Time t) const;
+  uint32_t version(uint32_t id, Time t) const { return traits_[id].changes ? version_at(id, t) : 1; }
 
  private:
+  uint32_t version_at(uint32_t id, Time t) const;
+
   struct Traits {
-    bool kernel = false, jump_thunk = false, return_thunk = false;
+    bool kernel = false, jump_thunk = false, return_thunk = false, slot = false;
+    bool changes = false;  // there is more than one version of its text
   };
   struct Named {
     uint32_t id;

@@ -11,6 +11,8 @@
 namespace asof {
 namespace {
 
+constexpr size_t kFew = 16;  // kids of a node that are looked through
+
 // ';' separates frames and a line ends a stack; names come from files and may hold both.
 std::string frame_text(std::string name) {
   for (char& c : name) {
@@ -50,8 +52,15 @@ void FoldedStacks::function(const TimelineFunction& f) {
 }
 
 uint32_t FoldedStacks::frame_name(const Slice& s) {
-  const TimelineFunction& f = functions_[s.function];
-  return name_id(frame_text(options_.versions ? versioned_name(f, s.version) : f.name));
+  if (frame_names_.size() <= s.function) frame_names_.resize(functions_.size());
+  auto& names = frame_names_[s.function];
+  const size_t version = options_.versions ? s.version : 0;
+  if (names.size() <= version) names.resize(version + 1, kNone);
+  if (names[version] == kNone) {
+    const TimelineFunction& f = functions_[s.function];
+    names[version] = name_id(frame_text(options_.versions ? versioned_name(f, s.version) : f.name));
+  }
+  return names[version];
 }
 
 FoldedStacks::NodeId FoldedStacks::make_node() {
@@ -64,29 +73,67 @@ FoldedStacks::NodeId FoldedStacks::make_node() {
   return id;
 }
 
+void FoldedStacks::index_kids(NodeId node) {
+  const auto& kids = nodes_[node].kids;
+  for (uint32_t i = 0; i < kids.size(); ++i) index_[uint64_t{node} << 32U | kids[i].name] = i;
+}
+
+void FoldedStacks::forget_kids(NodeId node) {
+  auto& kids = nodes_[node].kids;
+  if (kids.size() > kFew) {
+    for (const Kid& k : kids) index_.erase(uint64_t{node} << 32U | k.name);
+  }
+  kids = {};
+}
+
+FoldedStacks::NodeId& FoldedStacks::kid(NodeId under, uint32_t name) {
+  auto& kids = nodes_[under].kids;
+  if (kids.size() > kFew) {
+    const auto [it, fresh] =
+        index_.try_emplace(uint64_t{under} << 32U | name, static_cast<uint32_t>(kids.size()));
+    if (!fresh) return kids[it->second].node;
+    return kids.emplace_back(name, kNone).node;
+  }
+  for (Kid& k : kids) {
+    if (k.name == name) return k.node;
+  }
+  kids.emplace_back(name, kNone);
+  if (kids.size() > kFew) index_kids(under);
+  return kids.back().node;
+}
+
+std::vector<FoldedStacks::Kid> FoldedStacks::sorted_kids(NodeId node) const {
+  std::vector<Kid> kids = nodes_[node].kids;
+  std::ranges::sort(kids, {}, &Kid::name);
+  return kids;
+}
+
 // Adds the tree `child` to the kids of `under`. Without recursion: stacks are as deep as the traced program
 // made them.
 void FoldedStacks::hang(NodeId under, uint32_t name, NodeId child) {
   struct Task {
     NodeId under;
-    uint32_t name;
-    NodeId child;
+    Kid kid;
   };
-  std::vector<Task> tasks{{under, name, child}};
+  std::vector<Task> tasks{{under, {name, child}}};
   while (!tasks.empty()) {
     const Task t = tasks.back();
     tasks.pop_back();
-    const auto [it, fresh] = nodes_[t.under].kids.try_emplace(t.name, t.child);
-    if (fresh) continue;
-    NodeId into = it->second;
-    NodeId from = t.child;
+    NodeId& there = kid(t.under, t.kid.name);
+    if (there == kNone) {
+      there = t.kid.node;
+      continue;
+    }
+    NodeId into = there;
+    NodeId from = t.kid.node;
     if (nodes_[into].kids.size() < nodes_[from].kids.size()) {
       std::swap(into, from);
-      it->second = into;
+      there = into;
     }
     nodes_[into].own += nodes_[from].own;
-    for (const auto& [kid_name, kid] : nodes_[from].kids) tasks.push_back({into, kid_name, kid});
-    nodes_[from] = Node{};
+    for (const Kid& k : nodes_[from].kids) tasks.push_back({into, k});
+    forget_kids(from);
+    nodes_[from].own = {};
     free_.push_back(from);
   }
 }
@@ -125,9 +172,8 @@ void FoldedStacks::slice(const Slice& s) {
     below = it->second;
     open_.erase(it);
   }
-  const NodeId node = below.tree == kNone ? make_node() : below.tree;
   const uint64_t duration = known_time(s);
-  Cost& own = nodes_[node].own;
+  Cost own;
   own.ns = duration - std::min(duration, below.child_time);
   own.instructions = s.self_instructions;
   const bool begins = (s.flags & (Slice::kResumed | Slice::kBeganBefore)) == 0;
@@ -142,7 +188,18 @@ void FoldedStacks::slice(const Slice& s) {
     under = &parent.tree;
   }
   if (*under == kNone) *under = make_node();
-  hang(*under, name, node);
+  if (below.tree != kNone) {
+    nodes_[below.tree].own = own;
+    return hang(*under, name, below.tree);
+  }
+  // It called nothing: most are like this.
+  const NodeId around = *under;
+  NodeId node = kid(around, name);
+  if (node == kNone) {
+    node = make_node();
+    kid(around, name) = node;
+  }
+  nodes_[node].own += own;
 }
 
 Cost FoldedStacks::whole(NodeId node) const {
@@ -152,7 +209,7 @@ Cost FoldedStacks::whole(NodeId node) const {
     const Node& n = nodes_[rest.back()];
     rest.pop_back();
     sum += n.own;
-    for (const auto& [name, kid] : n.kids) rest.push_back(kid);
+    for (const Kid& k : n.kids) rest.push_back(k.node);
   }
   return sum;
 }
@@ -167,9 +224,8 @@ void FoldedStacks::visit(const Visit& visit) {
   std::vector<uint32_t> path;
   std::vector<Pending> rest;
   const auto push_kids = [&](NodeId node) {
-    const auto& kids = nodes_[node].kids;
-    for (auto it = kids.rbegin(); it != kids.rend(); ++it)
-      rest.push_back({it->second, it->first, path.size()});
+    const std::vector<Kid> kids = sorted_kids(node);
+    for (auto it = kids.rbegin(); it != kids.rend(); ++it) rest.push_back({it->node, it->name, path.size()});
   };
   for (const auto& [track, root] : roots_) {
     path.clear();
@@ -190,12 +246,17 @@ void FoldedStacks::visit(const Visit& visit) {
 }
 
 void FoldedStacks::write(StackWeight weight, const std::function<void(std::string_view)>& write) {
+  std::string line;
   visit([&](std::span<const uint32_t> stack, const Cost& own) {
     const uint64_t value = weight_of(own, weight);
     if (value == 0) return;
-    std::string line;
-    for (const uint32_t name : stack) (line += line.empty() ? "" : ";") += names_[name];
-    write(fmt::format("{} {}\n", line, value));
+    line.clear();
+    for (const uint32_t name : stack) {
+      if (!line.empty()) line += ';';
+      line += names_[name];
+    }
+    fmt::format_to(std::back_inserter(line), " {}\n", value);
+    write(line);
   });
 }
 

@@ -10,6 +10,8 @@
 // Time in which the flow is missing (gaps) belongs to no function, so times add up to those of
 // function_costs.h, and with the gaps to the time that CPUs had a known stack.
 #pragma once
+#include <tsl/robin_map.h>
+
 #include <functional>
 #include <map>
 #include <span>
@@ -62,9 +64,17 @@ class FoldedStacks final : public TimelineSink {
  private:
   using NodeId = uint32_t;
   static constexpr NodeId kNone = UINT32_MAX;
+  struct Kid {
+    uint32_t name = 0;
+    NodeId node = kNone;
+  };
   struct Node {
-    std::map<uint32_t, NodeId> kids;  // by name
+    // Most have few, which are looked through; those of nodes with many are in index_ as well.
+    std::vector<Kid> kids;
     Cost own;
+  };
+  struct KeyHash {
+    size_t operator()(uint64_t key) const { return key * kHashFactor >> 20U ^ key * kHashFactor; }
   };
   // What is known of a slice that has not ended.
   struct Open {
@@ -85,6 +95,11 @@ class FoldedStacks final : public TimelineSink {
   uint32_t name_id(std::string name);
   uint32_t frame_name(const Slice& s);
   NodeId make_node();
+  // The node of this name below `under`; kNone, to be set, if there is none.
+  NodeId& kid(NodeId under, uint32_t name);
+  void index_kids(NodeId node);
+  void forget_kids(NodeId node);
+  std::vector<Kid> sorted_kids(NodeId node) const;
   void hang(NodeId under, uint32_t name, NodeId child);
   Cost whole(NodeId node) const;
   uint64_t known_time(const Slice& s) const;
@@ -93,13 +108,15 @@ class FoldedStacks final : public TimelineSink {
   std::vector<std::string> names_;
   std::unordered_map<std::string, uint32_t> ids_;
   std::vector<TimelineFunction> functions_;
+  std::vector<std::vector<uint32_t>> frame_names_;  // by function and version; kNone: not named yet
   std::map<uint32_t, uint32_t> track_names_;
   std::map<uint32_t, LostBy> tracks_;
   std::map<LostBy, Lost> lost_;
   std::vector<Node> nodes_;
   std::vector<NodeId> free_;
-  std::unordered_map<uint64_t, Open> open_;  // by slice
-  std::map<uint32_t, NodeId> roots_;         // by track; one for all without Options::tracks
+  tsl::robin_map<uint64_t, uint32_t, KeyHash> index_;  // places of kids, by node and name
+  std::unordered_map<uint64_t, Open> open_;            // by slice
+  std::map<uint32_t, NodeId> roots_;                   // by track; one for all without Options::tracks
 };
 
 }  // namespace asof
