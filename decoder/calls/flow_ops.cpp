@@ -6,6 +6,7 @@
 namespace asof {
 namespace {
 
+constexpr uint32_t kMaxRuns = 1U << 19;        // with facts, of one reader: 64 MiB
 constexpr size_t kMaxMemo = size_t{1} << 20;   // ops of runs
 constexpr size_t kMaxNames = size_t{1} << 20;  // cached look-ups of one reader
 
@@ -216,7 +217,9 @@ bool FlowReader::fixed_run(const StepList& steps, StepCode code, Time t) {
     memo_.clear();
   }
   const uint32_t id = index_of(run_of(code));
-  if (id >= runs_.size()) runs_.resize(std::max<size_t>(size_t{id} + 1, 2 * runs_.size()));
+  if (id >= kMaxRuns) return false;
+  if (id >= runs_.size())
+    runs_.resize(std::min<size_t>(std::max<size_t>(size_t{id} + 1, 2 * runs_.size()), kMaxRuns));
   RunFacts& facts = runs_[id];
   if (facts.state == RunFacts::State::kUnknown) [[unlikely]]
     find_facts(steps, code, facts);
