@@ -48,7 +48,7 @@ void Flow::FastWalk::give_back() {
 bool Flow::fast_stretch(State& s, FastWalk& w) {
   if (w.tnt.count != 0) {
     w.tidy_stack();
-    if (!w.walk_bits()) return false;
+    if (!w.walk_bits<false>()) return false;
   }
   if (s.clock_moved || w.full() || !w.path_fits(end_)) return true;
   return w.hashes == nullptr ? over_paths<false>(s, w) : over_paths<true>(s, w);

@@ -107,7 +107,7 @@ bool Flow::over_paths(State& s, FastWalk& w) {
         continue;
       }
       t.store<kSums>(w);
-      const bool done = new_path(w, packets, *path);
+      const bool done = new_path<kSums>(w, packets, *path);
       if constexpr (kSums) w.sum_up();  // what ran before it was not done
       t = PathWalk(w);
       lowest = t.newest - kSpan;
@@ -134,6 +134,7 @@ void Flow::prefetch_path(const FastWalk& w) {
 // Over a path that did not run lately; it is put down in `path`. Where its TIP leads is looked up ahead of
 // the bits before it: then it is there when they are used up. False: there are bits left, or the TIP is for
 // fast_tip().
+template <bool kSums>
 [[gnu::noinline]] bool Flow::new_path(FastWalk& w, PathPackets packets, CachedPath& path) {
   w.tidy_stack();
   const unsigned tnts = w.tnt.take(packets);
@@ -145,12 +146,14 @@ void Flow::prefetch_path(const FastWalk& w) {
   const uint32_t newest = w.newest;
   const uint64_t instructions = w.instructions;
   const StepCode* const out = w.out;
-  if (!w.walk_bits() || (tip != 0 && (target == RunId::kNone || !w.leave_by_tip(edge_to(target)))))
+  if (!w.walk_bits<kSums>() || (tip != 0 && (target == RunId::kNone || !w.leave_by_tip(edge_to(target)))))
     return false;
   w.p += tip;
   w.last_ip = canonical(packets.ip);
-  FastWalk::CodeSum sum;
-  if (w.hashes != nullptr) sum = w.sum_up();  // codes before this path are summed
+  if constexpr (kSums) {
+    if (tip != 0) w.walked.add(runs_->table()[run_of(w.out[-1])]);
+    w.sum_up();
+  }
   const uint32_t pops = newest - w.lowest, pushes = w.newest - w.lowest, peak = w.highest - newest;
   const uint64_t ran = w.instructions - instructions;
   if (pops <= CachedPath::kMaxCalls && pushes <= CachedPath::kMaxCalls && peak <= CachedPath::kMaxPeak &&
@@ -158,8 +161,10 @@ void Flow::prefetch_path(const FastWalk& w) {
     path.packets = packets;
     path.to = w.cur;
     path.instructions = static_cast<uint16_t>(ran);
-    path.branches = sum.branches;
-    if (w.hashes != nullptr) w.hashes[&path - paths_.paths()] = sum.hash;
+    if constexpr (kSums) {
+      path.branches = static_cast<uint16_t>(w.walked.branches);
+      w.hashes[&path - paths_.paths()] = w.walked.hash;
+    }
     path.codes = static_cast<uint8_t>(w.out - out);
     path.pops = static_cast<uint8_t>(pops);
     path.grows = static_cast<int8_t>(static_cast<int>(pushes) - static_cast<int>(pops));

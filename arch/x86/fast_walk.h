@@ -105,14 +105,21 @@ struct Flow::FastWalk {
   }
   struct CodeSum {
     PathHash hash;
-    uint16_t branches = 0;
+    uint64_t branches = 0;
+    void add(const Run& run) {
+      hash.add(run);
+      branches += run.branches;
+    }
   };
-  CodeSum sum_up();
+  CodeSum walked;  // by walk_bits<true>()
+  void add(const CodeSum& codes);
+  void sum_up();
   void tidy_stack();
   void take_time(State& s, const uint8_t* after);
   void give_back();
   bool walk_bits();
   bool leave_by_tip(Edge to);
+  template <bool kSums>
   void leave(Edge to);
   // A path can be read, and one ahead.
   bool path_fits(const uint8_t* end) const {
@@ -120,20 +127,18 @@ struct Flow::FastWalk {
   }
 };
 
-// Adds the codes that are not summed yet; returns their sum.
-inline Flow::FastWalk::CodeSum Flow::FastWalk::sum_up() {
-  PathHash path;
-  uint64_t branches = 0;
-  for (; summed != out; ++summed) {
-    const Run& run = (*table)[run_of(*summed)];
-    const uint64_t power = hash_power(run.instructions);
-    path.hash = path.hash * power + run.hash;
-    path.power *= power;
-    branches += run.branches;
-  }
-  sum.hash = sum.hash * path.power + path.hash;
-  sum.branches += branches;
-  return {path, static_cast<uint16_t>(branches)};
+// The codes up to here that are not summed yet are these.
+inline void Flow::FastWalk::add(const CodeSum& codes) {
+  sum.hash = sum.hash * codes.hash.power + codes.hash.hash;
+  sum.branches += codes.branches;
+  summed = out;
+}
+
+// Sums the codes that are not.
+inline void Flow::FastWalk::sum_up() {
+  CodeSum codes;
+  for (; summed != out; ++summed) codes.add((*table)[run_of(*summed)]);
+  add(codes);
 }
 
 // Ends the entries that have fallen out of the return stack, and sees to room above it.
@@ -162,11 +167,15 @@ inline void Flow::FastWalk::take_time(State& s, const uint8_t* after) {
 // False: the next bit needs more than links know.
 [[gnu::always_inline]] inline bool Flow::FastWalk::walk_bits() {
   static_assert(RetStack::kSize >= 64 && RetStack::kAbove >= 96 + 2 * 31 + 64);
+// With kSums what ran is summed, too: all before it is. That waits for nothing that the walk does not wait for.
   const std::byte* const all_links = links;  // here and below: registers, as nobody else looks at them
+template <bool kSums>
   Edge* const places = stack;
   Edge at = cur;
   uint64_t above = newest + 1;         // the newest entry
   uint64_t peak = above, low = above;  // of `above`, up to the last return
+  const RunTable& runs = *table;
+  CodeSum codes;
   const uint64_t room = newest + 96;   // runs with several calls push before this one only
   uint64_t bits = tnt.bits;
   uint64_t sum = 0;
@@ -195,6 +204,7 @@ inline void Flow::FastWalk::take_time(State& s, const uint8_t* after) {
     const uint64_t effect = Links::at(all_links, at).effect.load(std::memory_order_relaxed);
     places[above] = Link::push(effect);
     above += Link::push(effect) != Edge::kNone;
+    if constexpr (kSums) codes.add(runs[run_of(at)]);
     sum += effect;
     bits <<= 1;
     at = next;
@@ -204,6 +214,10 @@ inline void Flow::FastWalk::take_time(State& s, const uint8_t* after) {
   instructions += Link::instructions(sum);
   newest = static_cast<uint32_t>(above - 1);
   lowest = static_cast<uint32_t>(low - 1);
+  if constexpr (kSums) {
+    walked = codes;
+    add(codes);
+  }
   highest = static_cast<uint32_t>(std::max(peak, above) - 1);
   most = std::max(most, highest);
   tnt.bits = bits;

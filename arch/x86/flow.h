@@ -84,6 +84,7 @@ class Flow final : public SegmentDecoder, private walk::Hypotheses<Flow, FlowTyp
   bool over_paths(State& s, FastWalk& w);
   void prefetch_path(const FastWalk& walk);
   bool new_path(FastWalk& w, PathPackets packets, CachedPath& path);
+  template <bool kSums>
 
   // walk.cpp
   template <bool Emit>

@@ -170,6 +170,11 @@ static_assert(sizeof(CachedPath) == 3 * kCacheLine);
 struct PathHash {
   uint64_t hash = 0;
   uint64_t power = 1;  // K^instructions
+  void add(const Run& run) {
+    const uint64_t by = hash_power(run.instructions);
+    hash = hash * by + run.hash;
+    power *= by;
+  }
 };
 
 // Asks for it ahead of its use.
