@@ -72,20 +72,29 @@ bool Flow::fast_bit(FastWalk& w) {
   return true;
 }
 
+// May a return with a TIP be taken here, as one that goes elsewhere than to its call (Returns)? Without a call
+// at hand it is like an indirect jump. Of the stack nothing is changed yet.
+bool Flow::fast_uncompressed(FastWalk& w, const FlowRun& run) {
+  const bool none = run.call_count == 0 && w.stack[w.newest] == Edge::kNone;
+  if (none && w.hidden) return w.keeps_entries;
+  if (none || run.call_count == 0) return none || w.keeps_entries || w.takes_entries;
+  // A retpoline: the last call of this run is what the return does not go to.
+  return w.takes_entries && runs_->follow(w.run(), kTakenBit);
+}
+
 // The TIP that is next, which says where the current run goes. False: it is for the careful walk.
 bool Flow::fast_tip(FastWalk& w) {
   Tip tip;
   if (!tip.read(w.p, end_, w.last_ip) || is_kernel_address(tip.ip) != (w.space == kKernelSpace)) return false;
   const FlowRun& run = runs_->run(w.run());
   w.tidy_stack();
-  // A return without a call at hand says where it goes, like an indirect jump.
-  const bool returns =
-      run.end == RunEnd::kRet && run.call_count == 0 && w.stack[w.newest] == Edge::kNone && !w.hidden;
-  if (!returns && !runs_->follow_indirect(w.run())) return false;
+  const bool returns = run.end == RunEnd::kRet;
+  if (returns ? !fast_uncompressed(w, run) : !runs_->follow_indirect(w.run())) return false;
   const RunId next = runs_->target(w.space, tip.ip, w.mode);
   if (next == RunId::kNone) return false;
+  if (returns && run.call_count == 0 && w.takes_entries && w.stack[w.newest] != Edge::kNone) --w.newest;
   if (returns)
-    w.leave(edge_to(next));
+    w.leave_by_uncompressed(edge_to(next));
   else
     w.leave_by_tip(edge_to(next));
   w.last_ip = tip.ip;
@@ -117,6 +126,8 @@ void Flow::fast_walk(State& s, RunId start) {
   w.silent_mtc = !s.clock.knows_mtc();
   w.rets = &s.rets.open(recent_returns_);
   w.hidden = s.rets.hides();
+  w.takes_entries = s.rets.policy() == Returns::Policy::kTake;
+  w.keeps_entries = s.rets.policy() == Returns::Policy::kKeep;
   w.stack = w.rets->borrow(runs_->map(), w.space, s.mode);
   w.first = w.newest = w.most = w.rets->newest();
   w.tnt.count = s.tnt_count;

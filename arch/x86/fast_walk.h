@@ -73,16 +73,18 @@ struct Flow::FastWalk {
   size_t timed = 0;           // how many have their time written down
   uint64_t instructions = 0;  // in all of them
   RetStack* rets = nullptr;
-  Edge* stack = nullptr;    // places of rets
-  uint32_t newest = 0;      // of them
-  uint32_t most = 0;        // that `newest` was
-  uint32_t first = 0;       // `newest`, in the beginning
-  uint32_t lowest = 0;      // that `newest` was in the last walk_bits()
-  uint32_t highest = 0;     // the same, and since
-  bool hidden = false;      // below the stack's oldest entry are others
-  uint8_t mode = 64;        // of all runs
-  bool silent_mtc = false;  // an MTC says nothing
-  Space space = kNoSpace;   // of all runs
+  Edge* stack = nullptr;       // places of rets
+  uint32_t newest = 0;         // of them
+  uint32_t most = 0;           // that `newest` was
+  uint32_t first = 0;          // `newest`, in the beginning
+  uint32_t lowest = 0;         // that `newest` was in the last walk_bits()
+  uint32_t highest = 0;        // the same, and since
+  bool hidden = false;         // below the stack's oldest entry are others
+  bool takes_entries = false;  // of returns with a TIP it is known that they take their call off the stack,
+  bool keeps_entries = false;  // or that they do not
+  uint8_t mode = 64;           // of all runs
+  bool silent_mtc = false;     // an MTC says nothing
+  Space space = kNoSpace;      // of all runs
   // With DecodeOptions::sum_runs: of the codes up to `summed`. `sum.instructions` is not kept.
   PathHash* hashes = nullptr;
   const RunTable* table = nullptr;
@@ -117,9 +119,10 @@ struct Flow::FastWalk {
   void tidy_stack();
   void take_time(State& s, const uint8_t* after);
   void give_back();
+  template <bool kSums>
   bool walk_bits();
   bool leave_by_tip(Edge to);
-  template <bool kSums>
+  void leave_by_uncompressed(Edge to);
   void leave(Edge to);
   // A path can be read, and one ahead.
   bool path_fits(const uint8_t* end) const {
@@ -164,18 +167,18 @@ inline void Flow::FastWalk::take_time(State& s, const uint8_t* after) {
 // its address; and calls, which no processor can predict here, are pushed without a branch: the place above
 // the newest entry is written whether there is one or not. Entries that fall out of the stack meanwhile are
 // not met: after a push there are at most 63 bits to return with.
+// With kSums what ran is summed, too: all before it is. That waits for nothing that the walk does not wait for.
 // False: the next bit needs more than links know.
+template <bool kSums>
 [[gnu::always_inline]] inline bool Flow::FastWalk::walk_bits() {
   static_assert(RetStack::kSize >= 64 && RetStack::kAbove >= 96 + 2 * 31 + 64);
-// With kSums what ran is summed, too: all before it is. That waits for nothing that the walk does not wait for.
   const std::byte* const all_links = links;  // here and below: registers, as nobody else looks at them
-template <bool kSums>
   Edge* const places = stack;
+  const RunTable& runs = *table;
+  CodeSum codes;
   Edge at = cur;
   uint64_t above = newest + 1;         // the newest entry
   uint64_t peak = above, low = above;  // of `above`, up to the last return
-  const RunTable& runs = *table;
-  CodeSum codes;
   const uint64_t room = newest + 96;   // runs with several calls push before this one only
   uint64_t bits = tnt.bits;
   uint64_t sum = 0;
@@ -201,23 +204,23 @@ template <bool kSums>
       }
     }
     end[left] = step_code(at, static_cast<uint32_t>(bit));
+    if constexpr (kSums) codes.add(runs[run_of(at)]);
     const uint64_t effect = Links::at(all_links, at).effect.load(std::memory_order_relaxed);
     places[above] = Link::push(effect);
     above += Link::push(effect) != Edge::kNone;
-    if constexpr (kSums) codes.add(runs[run_of(at)]);
     sum += effect;
     bits <<= 1;
     at = next;
   }
   cur = at;
   out = end + left;
-  instructions += Link::instructions(sum);
-  newest = static_cast<uint32_t>(above - 1);
-  lowest = static_cast<uint32_t>(low - 1);
   if constexpr (kSums) {
     walked = codes;
     add(codes);
   }
+  instructions += Link::instructions(sum);
+  newest = static_cast<uint32_t>(above - 1);
+  lowest = static_cast<uint32_t>(low - 1);
   highest = static_cast<uint32_t>(std::max(peak, above) - 1);
   most = std::max(most, highest);
   tnt.bits = bits;
@@ -247,6 +250,17 @@ inline bool Flow::FastWalk::leave_by_tip(Edge to) {
   }
   leave(to);
   return true;
+}
+
+// The same by a return that takes its call off the stack and goes elsewhere: what the run leaves there is as if
+// it had gone to the call.
+inline void Flow::FastWalk::leave_by_uncompressed(Edge to) {
+  const Edge next = link().next[1].load(std::memory_order_acquire);
+  if (is_multi_call(next)) {
+    for (const Edge edge : MultiCallEdges::returns(MultiCallEdges::entry(multi_call_edges, next)))
+      stack[++newest] = edge;
+  }
+  leave(to);
 }
 
 }  // namespace asof::x86

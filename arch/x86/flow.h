@@ -73,6 +73,7 @@ class Flow final : public SegmentDecoder, private walk::Hypotheses<Flow, FlowTyp
   RetStack recent_returns_;  // of the fast walk while two stacks are kept
   bool fast_stretch(State& s, FastWalk& w);
   bool fast_bit(FastWalk& w);
+  bool fast_uncompressed(FastWalk& w, const FlowRun& run);
   bool fast_tip(FastWalk& w);
   void fast_time(State& s, FastWalk& w, const Packet& k);
 
@@ -83,8 +84,8 @@ class Flow final : public SegmentDecoder, private walk::Hypotheses<Flow, FlowTyp
   template <bool kSums>
   bool over_paths(State& s, FastWalk& w);
   void prefetch_path(const FastWalk& walk);
-  bool new_path(FastWalk& w, PathPackets packets, CachedPath& path);
   template <bool kSums>
+  bool new_path(FastWalk& w, PathPackets packets, CachedPath& path);
 
   // walk.cpp
   template <bool Emit>

@@ -175,6 +175,8 @@ class Returns {
     (split_ ? taken_ : kept_).pop(a);
   }
   bool split() const { return split_; }
+  // What is known of returns with a TIP; never anything while split().
+  Policy policy() const { return policy_; }
   bool top_if_kept(Addr& a) const { return kept_.top(a); }
   bool top_if_taken(Addr& a) const { return taken_.top(a); }
   void settle(Policy p) {

@@ -43,7 +43,8 @@ TEST(FastX86, IsTheCarefulWalkWhereTextChanges) {
              .coarse_time = seed % 3 == 0,
              .silent_mtc = seed % 6 == 0,
              .recording = {.loses_records = seed % 5 == 0},
-             .programs = seed % 4 == 0},
+             .programs = seed % 4 == 0,
+             .mismatch = static_cast<asof::test::TracerConfig::Mismatch>(seed % 3)},
             shares);
   }
   EXPECT_GT(shares.in_runs * 100, shares.instructions * 30)

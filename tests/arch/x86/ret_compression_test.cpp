@@ -1,4 +1,5 @@
-// Traces that were recorded without return compression (Config::no_ret_compression).
+// Returns with a TIP: all of them where the trace was recorded without return compression
+// (Config::no_ret_compression), else those that go elsewhere than to their call (state.h, Returns).
 #include <algorithm>
 #include <iterator>
 
@@ -56,6 +57,47 @@ TEST(NoRetCompression, CompressedReturnIsAContradiction) {
   EXPECT_EQ(d.gaps[0].code, Code::kReturnWithoutItsCall);
   EXPECT_NE(d.gaps[0].reason.find("recorded without such returns"), std::string::npos) << d.gaps[0].reason;
   EXPECT_EQ(d.gaps[0].resume_ip, A + 7);
+}
+
+// Where the hardware keeps its entry at a return that goes elsewhere, the next compressed return takes it.
+TEST(UncompressedReturns, OfHardwareThatKeepsEntriesAreFollowedFast) {
+  FlowFixture s;
+  s.code(A, {0xe8, 0x1b, 0, 0, 0, 0x74, 0xf9, 0x90, 0x90});                    // CALL 20; JE 0; NOP; NOP
+  s.code(A + 0x20, {0x74, 0x01, 0x90, 0xc3}).code(A + 0x40, {0xc3}).start(A);  // JE 23; NOP; RET - RET
+  std::vector<Addr> ran;
+  for (unsigned i = 0; i < kTurns; ++i) {
+    const bool taken = i % 3 == 1;
+    s.pt.tnt(taken);
+    s.pt.tip(A + 0x40);
+    bits(s, {1, i + 1 < kTurns ? 1 : 0});
+    for (const Addr a : {0, 0x20, 0x22, 0x23, 0x40, 5})
+      if (a != 0x22 || !taken) ran.push_back(A + a);
+  }
+  stop_at(s, A + 8);
+  ran.push_back(A + 7);
+  const Decoded d = s.expect(ran);
+  EXPECT_GT(d.in_runs, ran.size() * 9 / 10);
+}
+
+// Retpolines, on hardware that takes its entry off.
+TEST(UncompressedReturns, OfRetpolinesAreFollowedFast) {
+  FlowFixture s;
+  s.code(A, {0xe8, 0x3b, 0, 0, 0, 0x74, 0xf9, 0x90, 0x90});   // CALL 40; JE 0; NOP; NOP
+  s.code(A + 0x40, {0xe8, 0x1b, 0, 0, 0, 0xc3});              // CALL 60; RET
+  s.code(A + 0x60, {0xe8, 0x01, 0, 0, 0, 0x90, 0x90, 0xc3});  // CALL 66; NOP; NOP (sets the target); RET
+  s.code(A + 0x80, {0x74, 0x01, 0x90, 0xc3}).start(A);        // JE 83; NOP; RET
+  std::vector<Addr> ran;
+  for (unsigned i = 0; i < kTurns; ++i) {
+    const bool taken = i % 3 == 1;
+    s.pt.tip(A + 0x80);
+    bits(s, {taken ? 1 : 0, 1, 1, i + 1 < kTurns ? 1 : 0});
+    for (const Addr a : {0, 0x40, 0x60, 0x66, 0x67, 0x80, 0x82, 0x83, 0x45, 5})
+      if (a != 0x82 || !taken) ran.push_back(A + a);
+  }
+  stop_at(s, A + 8);
+  ran.push_back(A + 7);
+  const Decoded d = s.expect_flow(ran);
+  EXPECT_GT(d.in_runs, ran.size() * 9 / 10);
 }
 
 }  // namespace
