@@ -12,6 +12,15 @@ shared=$(dirname "$build")/shared/captures
 for name in pt-work-1round pt-cc1; do
   [ ! -e "$shared/$name/bundle.json" ] || "$build/tests/bench/peers" --rounds 3 --asof "$build/asof" "$shared/$name/bundle.json"
 done
+# The same code traced again: with return compression, and without.
+again=$(mktemp -d)
+trap 'rm -rf "$again"' EXIT
+for name in pt-work-1round pt-cc1; do
+  [ -e "$shared/$name/bundle.json" ] || continue
+  "$build/tests/peers/reencode_bundle" "$shared/$name/bundle.json" "$again/$name-with" --ret-compression
+  "$build/tests/peers/reencode_bundle" "$shared/$name/bundle.json" "$again/$name-without"
+  "$build/tests/bench/peers" --alone --rounds 5 "$again/$name-with/bundle.json" "$again/$name-without/bundle.json"
+done
 [ ! -e "$shared/pt-cc1/bundle.json" ] || "$build/tests/bench/live_text" --rounds 5 "$shared/pt-cc1/bundle.json"
 corpus=$(dirname "$build")/shared/corpus
 # CoreSight: simulated boards with a whole kernel, a program on silicon, and that program again as a longer
