@@ -35,6 +35,34 @@ bool asks_for_detail(const std::string& sql) {
   return false;
 }
 
+// What is wrong with the query, found before anything is decoded: its statements are prepared on empty tables.
+// Those that give no rows are executed there, as later ones may need them (CREATE, INSERT). What follows an
+// ATTACH is not known before.
+std::string wrong_sql(const std::string& sql, bool detail) {
+  const auto empty = SqliteSink::open(":memory:", detail);
+  if (!empty || !(*empty)->finish()) return {};
+  sqlite3* const db = (*empty)->database();
+  const auto allow = [](void*, int action, const char*, const char*, const char*, const char*) {
+    return action == SQLITE_ATTACH ? SQLITE_DENY : SQLITE_OK;
+  };
+  sqlite3_set_authorizer(db, allow, nullptr);
+  for (const char* rest = sql.c_str(); *rest != 0;) {
+    sqlite3_stmt* s = nullptr;
+    int status = sqlite3_prepare_v2(db, rest, -1, &s, &rest);
+    if (status == SQLITE_AUTH) return {};
+    if (status == SQLITE_OK && s != nullptr && sqlite3_column_count(s) == 0) status = sqlite3_step(s);
+    const std::string wrong = sqlite3_errmsg(db);
+    sqlite3_finalize(s);
+    if (status != SQLITE_OK && status != SQLITE_DONE && status != SQLITE_ROW) return wrong;
+  }
+  return {};
+}
+
+ExitCode refuse_sql(const std::string& wrong, Diagnostics& diagnostics) {
+  diagnostics.error({Code::kBadOption, "", Error::kNoOffset, "SQL: " + wrong, "tables: docs/timeline.md"});
+  return kExitUsage;
+}
+
 // Rows as lines, columns apart by tabs, names first. An error message, or nothing.
 std::string print_rows(sqlite3* db, const std::string& sql, Output& out) {
   const char* rest = sql.c_str();
@@ -79,6 +107,8 @@ ExitCode run_query(QueryText& o) {
                        "for instance: asof query \"SELECT name, count(*) FROM call GROUP BY name\""});
     return kExitUsage;
   }
+  if (const std::string wrong = wrong_sql(o.sql, o.detail != "calls"); !wrong.empty())
+    return refuse_sql(wrong, diagnostics);
   const auto capture = open_for_verb(o.input, diagnostics);
   if (!capture) return kExitInput;
   TimelineOptions options;
@@ -106,9 +136,7 @@ ExitCode run_query(QueryText& o) {
   if (!out) return kExitInput;
   const std::string wrong = print_rows((*sink)->database(), o.sql, *out);
   out->flush();
-  if (wrong.empty()) return status;
-  diagnostics.error({Code::kBadOption, "", Error::kNoOffset, "SQL: " + wrong, "tables: docs/timeline.md"});
-  return kExitUsage;
+  return wrong.empty() ? status : refuse_sql(wrong, diagnostics);
 }
 
 }  // namespace

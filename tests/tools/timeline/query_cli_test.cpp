@@ -54,6 +54,33 @@ TEST(Query, BoardCallsAreBalanced) {
   EXPECT_EQ(lines_of(r.out)[1], "0\t0\t1212119");
 }
 
+// The capture does not exist, and nobody notices.
+TEST(Query, WrongSqlFailsBeforeAnythingIsRead) {
+  for (const char* sql : {"SELECT nonsense FROM calls", "SELECT 1 FROM nowhere", "SELEC 1",
+                          "CREATE TABLE mine AS SELECT name FROM call; SELECT nam FROM mine"}) {
+    const Ran r = run_asof(std::string("query \"") + sql + "\" -i /nonexistent/perf.data");
+    EXPECT_EQ(r.status, 1) << sql;
+    EXPECT_NE(r.err.find("SQL: "), std::string::npos) << sql << '\n' << r.err;
+    EXPECT_EQ(r.err.find("/nonexistent"), std::string::npos) << r.err;
+  }
+  const Ran r = run_asof("query \"SELECT 1 FROM instructions\" --detail calls -i /nonexistent/perf.data");
+  EXPECT_NE(r.err.find("no such table: instructions"), std::string::npos) << r.err;
+}
+
+TEST(Query, LaterStatementsUseWhatEarlierOnesMade) {
+  EXPECT_EQ(ask("CREATE TABLE mine AS SELECT id FROM pokes; SELECT count(*) FROM mine"), "10");
+  const TempDir dir;
+  const std::string other = (dir.path() / "other.db").string();
+  EXPECT_EQ(ask("ATTACH '" + other +
+                "' AS other; CREATE TABLE other.mine AS SELECT id FROM pokes; SELECT "
+                "count(*) FROM other.mine"),
+            "10");
+  EXPECT_EQ(ask("SELECT count(*) > 0 FROM call JOIN instructions ON instructions.cpu = 0 WHERE call.id = 1 "
+                "LIMIT 1"),
+            "1")
+      << "a view and a table of detail";
+}
+
 TEST(Query, SameForAnyNumberOfWorkers) {
   const std::string all =
       "SELECT count(*), sum(id * begin % 1000003), sum(id * end % 1000003), sum(parent), sum(instructions * "
