@@ -50,6 +50,7 @@ Value number(uint64_t n) { return static_cast<int64_t>(n); }
 struct SqliteSink::Impl {
   sqlite3* db = nullptr;
   std::array<sqlite3_stmt*, kTables.size()> insert{};
+  std::array<bool, kTables.size()> left_out{};
   const Capture* capture = nullptr;
   std::unique_ptr<CodeText> code;
   size_t code_rows = 0;
@@ -69,7 +70,7 @@ struct SqliteSink::Impl {
 
   template <class... Values>
   void row(SqliteTableId table, const Values&... values) {
-    if (!error.empty()) return;
+    if (!error.empty() || left_out[table]) return;
     sqlite3_stmt* s = insert[table];
     int at = 0;
     (bind(s, ++at, Value(values)), ...);
@@ -128,6 +129,10 @@ Result<std::unique_ptr<SqliteSink>> SqliteSink::open(const std::string& path, bo
   return std::unique_ptr<SqliteSink>(new SqliteSink(std::move(impl)));
 }
 
+void SqliteSink::keep_only(const std::set<std::string>& tables) {
+  for (size_t i = 0; i < kTables.size(); ++i) impl_->left_out[i] = !tables.contains(kTables[i].name);
+}
+
 void SqliteSink::begin(const Capture& capture) {
   impl_->capture = &capture;
   if (impl_->detail) impl_->code = std::make_unique<CodeText>(capture);
@@ -146,6 +151,7 @@ void SqliteSink::function(const TimelineFunction& f) {
 }
 
 void SqliteSink::slice(const Slice& s) {
+  if (impl_->left_out[kCalls]) return;
   const std::string flags = slice_flag_names(s.flags),
                     source = format_origin(*impl_->capture->text, s.origin);
   impl_->row(kCalls, number(s.id), number(s.parent), number(s.track), number(s.function), time_value(s.begin),
@@ -228,7 +234,7 @@ bool SqliteSink::stopped() const { return !impl_->error.empty(); }
 
 // Kernel text that changed: each piece of it with what it was, and when.
 void SqliteSink::text_versions() {
-  if (impl_->capture == nullptr || !impl_->capture->text) return;
+  if (impl_->left_out[kVersions] || impl_->capture == nullptr || !impl_->capture->text) return;
   const TextStore& text = *impl_->capture->text;
   for (const Cell& cell : text.cells(kKernelSpace, {Addr{1} << 63U, UINT64_MAX})) {
     if (cell.versions.empty() || cell.stable()) continue;

@@ -1,6 +1,8 @@
 // asof query: the decoded capture as SQL tables (out_sqlite.h), queried at once or kept in a file.
 #include <sqlite3.h>
 
+#include <set>
+
 #include "tools/cli/progress.h"
 #include "tools/cli/verbs.h"
 #include "tools/output/output.h"
@@ -35,27 +37,45 @@ bool asks_for_detail(const std::string& sql) {
   return false;
 }
 
-// What is wrong with the query, found before anything is decoded: its statements are prepared on empty tables.
-// Those that give no rows are executed there, as later ones may need them (CREATE, INSERT). What follows an
-// ATTACH is not known before.
-std::string wrong_sql(const std::string& sql, bool detail) {
+// What is known of a query before anything is decoded.
+struct QueryFacts {
+  std::string wrong;             // what is wrong with it
+  std::set<std::string> tables;  // that it names, also by views; of nothing else rows are needed
+  bool complete = true;          // false: it may name others, too
+};
+
+int note_table(void* facts, int action, const char* first, const char* second, const char*, const char*) {
+  if (action == SQLITE_ATTACH) return SQLITE_DENY;
+  for (const char* name : {first, second})
+    if (name != nullptr) static_cast<QueryFacts*>(facts)->tables.insert(name);
+  return SQLITE_OK;
+}
+
+// Its statements are prepared on empty tables. Those that give no rows are executed there, as later ones may
+// need them (CREATE, INSERT). What follows an ATTACH is not known before.
+QueryFacts examine(const std::string& sql, bool detail) {
+  QueryFacts facts;
   const auto empty = SqliteSink::open(":memory:", detail);
-  if (!empty || !(*empty)->finish()) return {};
+  facts.complete = empty && (*empty)->finish();
+  if (!facts.complete) return facts;
   sqlite3* const db = (*empty)->database();
-  const auto allow = [](void*, int action, const char*, const char*, const char*, const char*) {
-    return action == SQLITE_ATTACH ? SQLITE_DENY : SQLITE_OK;
-  };
-  sqlite3_set_authorizer(db, allow, nullptr);
+  sqlite3_set_authorizer(db, note_table, &facts);
   for (const char* rest = sql.c_str(); *rest != 0;) {
     sqlite3_stmt* s = nullptr;
     int status = sqlite3_prepare_v2(db, rest, -1, &s, &rest);
-    if (status == SQLITE_AUTH) return {};
+    if (status == SQLITE_AUTH) {
+      facts.complete = false;
+      return facts;
+    }
     if (status == SQLITE_OK && s != nullptr && sqlite3_column_count(s) == 0) status = sqlite3_step(s);
     const std::string wrong = sqlite3_errmsg(db);
     sqlite3_finalize(s);
-    if (status != SQLITE_OK && status != SQLITE_DONE && status != SQLITE_ROW) return wrong;
+    if (status != SQLITE_OK && status != SQLITE_DONE && status != SQLITE_ROW) {
+      facts.wrong = wrong;
+      return facts;
+    }
   }
-  return {};
+  return facts;
 }
 
 ExitCode refuse_sql(const std::string& wrong, Diagnostics& diagnostics) {
@@ -107,8 +127,8 @@ ExitCode run_query(QueryText& o) {
                        "for instance: asof query \"SELECT name, count(*) FROM call GROUP BY name\""});
     return kExitUsage;
   }
-  if (const std::string wrong = wrong_sql(o.sql, o.detail != "calls"); !wrong.empty())
-    return refuse_sql(wrong, diagnostics);
+  const QueryFacts facts = examine(o.sql, o.detail != "calls");
+  if (!facts.wrong.empty()) return refuse_sql(facts.wrong, diagnostics);
   const auto capture = open_for_verb(o.input, diagnostics);
   if (!capture) return kExitInput;
   TimelineOptions options;
@@ -122,6 +142,7 @@ ExitCode run_query(QueryText& o) {
   if (!sink) {
     done = std::unexpected(sink.error());
   } else {
+    if (o.output.empty() && facts.complete) (*sink)->keep_only(facts.tables);
     ProgressBar bar(o.choice.progress, "query");
     const auto summary = run_timeline(*capture, options, **sink, bar.callback());
     for (const Notice& n : (*sink)->take_notices()) diagnostics.notice(n);

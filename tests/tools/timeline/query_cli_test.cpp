@@ -81,6 +81,28 @@ TEST(Query, LaterStatementsUseWhatEarlierOnesMade) {
       << "a view and a table of detail";
 }
 
+// Of tables that a query does not name no rows are kept; a database in a file has all.
+TEST(Query, TablesThatAreNotNamedMakeNoDifference) {
+  const TempDir dir;
+  const std::string file = (dir.path() / "all.db").string();
+  const std::vector<std::string> tables = {
+      "tracks",        "functions", "calls",       "runs",       "gaps",
+      "events",        "pokes",     "poke_visits", "text_lives", "counters",
+      "text_versions", "call",      "blocks",      "code",       "code_instructions",
+      "branches"};
+  std::vector<std::string> queries = {
+      "SELECT count(*) FROM pokes p JOIN calls c ON c.begin < p.time WHERE c.depth = 1",
+      "SELECT sum(depth), count(source) FROM calls", "DELETE FROM gaps; SELECT count(*) FROM gaps"};
+  for (const std::string& t : tables) queries.push_back("SELECT * FROM " + t);
+  for (const std::string& sql : queries) {
+    const Ran all = run_asof("query -q --detail insn -o " + file + " \"" + sql + "\" -i " + kDemo);
+    const Ran few = run_asof("query -q --detail insn \"" + sql + "\" -i " + kDemo);
+    EXPECT_EQ(few.status, 0) << few.err;
+    EXPECT_GT(few.out.size(), 2U) << sql;
+    EXPECT_TRUE(few.out == all.out) << sql << ": " << few.out.size() << " bytes, " << all.out.size();
+  }
+}
+
 TEST(Query, SameForAnyNumberOfWorkers) {
   const std::string all =
       "SELECT count(*), sum(id * begin % 1000003), sum(id * end % 1000003), sum(parent), sum(instructions * "
