@@ -51,6 +51,7 @@ struct SqliteSink::Impl {
   sqlite3* db = nullptr;
   std::array<sqlite3_stmt*, kTables.size()> insert{};
   std::array<bool, kTables.size()> left_out{};
+  bool depths = true;
   const Capture* capture = nullptr;
   std::unique_ptr<CodeText> code;
   size_t code_rows = 0;
@@ -129,8 +130,9 @@ Result<std::unique_ptr<SqliteSink>> SqliteSink::open(const std::string& path, bo
   return std::unique_ptr<SqliteSink>(new SqliteSink(std::move(impl)));
 }
 
-void SqliteSink::keep_only(const std::set<std::string>& tables) {
-  for (size_t i = 0; i < kTables.size(); ++i) impl_->left_out[i] = !tables.contains(kTables[i].name);
+void SqliteSink::keep_only(const std::set<std::string>& names) {
+  for (size_t i = 0; i < kTables.size(); ++i) impl_->left_out[i] = !names.contains(kTables[i].name);
+  impl_->depths = names.contains("depth");
 }
 
 void SqliteSink::begin(const Capture& capture) {
@@ -255,6 +257,7 @@ void SqliteSink::text_versions() {
 Result<void> SqliteSink::finish() {
   text_versions();
   if (impl_->error.empty()) impl_->run(kAfter);
+  if (impl_->error.empty() && impl_->depths) impl_->run(kDepths);
   if (impl_->error.empty() && impl_->detail) impl_->run(kDetailIndices);
   if (impl_->error.empty()) impl_->run("COMMIT;");
   if (impl_->error.empty()) return {};

@@ -21,8 +21,8 @@ class SqliteSink final : public TimelineSink {
   // `detail`: with the tables of straight runs, instructions and branches.
   static Result<std::unique_ptr<SqliteSink>> open(const std::string& path, bool detail);
   ~SqliteSink() override;
-  // Tables of other names stay empty. Before begin().
-  void keep_only(const std::set<std::string>& tables);
+  // `names`: of all tables and columns that are asked for. Other tables stay empty. Before begin().
+  void keep_only(const std::set<std::string>& names);
 
   void begin(const Capture& capture) override;
   void track(const TimelineTrack& t) override;

@@ -39,15 +39,15 @@ bool asks_for_detail(const std::string& sql) {
 
 // What is known of a query before anything is decoded.
 struct QueryFacts {
-  std::string wrong;             // what is wrong with it
-  std::set<std::string> tables;  // that it names, also by views; of nothing else rows are needed
-  bool complete = true;          // false: it may name others, too
+  std::string wrong;            // what is wrong with it
+  std::set<std::string> names;  // of tables and columns, also by views: nothing else is needed
+  bool complete = true;         // false: it may name others, too
 };
 
-int note_table(void* facts, int action, const char* first, const char* second, const char*, const char*) {
+int note_names(void* facts, int action, const char* first, const char* second, const char*, const char*) {
   if (action == SQLITE_ATTACH) return SQLITE_DENY;
   for (const char* name : {first, second})
-    if (name != nullptr) static_cast<QueryFacts*>(facts)->tables.insert(name);
+    if (name != nullptr) static_cast<QueryFacts*>(facts)->names.insert(name);
   return SQLITE_OK;
 }
 
@@ -59,7 +59,7 @@ QueryFacts examine(const std::string& sql, bool detail) {
   facts.complete = empty && (*empty)->finish();
   if (!facts.complete) return facts;
   sqlite3* const db = (*empty)->database();
-  sqlite3_set_authorizer(db, note_table, &facts);
+  sqlite3_set_authorizer(db, note_names, &facts);
   for (const char* rest = sql.c_str(); *rest != 0;) {
     sqlite3_stmt* s = nullptr;
     int status = sqlite3_prepare_v2(db, rest, -1, &s, &rest);
@@ -142,7 +142,7 @@ ExitCode run_query(QueryText& o) {
   if (!sink) {
     done = std::unexpected(sink.error());
   } else {
-    if (o.output.empty() && facts.complete) (*sink)->keep_only(facts.tables);
+    if (o.output.empty() && facts.complete) (*sink)->keep_only(facts.names);
     ProgressBar bar(o.choice.progress, "query");
     const auto summary = run_timeline(*capture, options, **sink, bar.callback());
     for (const Notice& n : (*sink)->take_notices()) diagnostics.notice(n);
