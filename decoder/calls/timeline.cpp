@@ -22,11 +22,6 @@ struct PreparedOps : ChunkConsumer::Prepared {
   uint64_t bytes() const override { return ops.bytes(); }
 };
 
-bool capture_has_time(const Capture& c) {
-  if (c.x86.time || c.arm64.time) return true;
-  return std::ranges::any_of(c.streams, [](const Stream& s) { return s.bounds.lo != kTimeMin; });
-}
-
 // Ops of all streams in one order, by time, ties by stream. As with lines of `asof decode`
 // (tools/output/merge.h), what is before the start of the current segment can be passed on.
 template <class Take>
@@ -132,7 +127,7 @@ class TimelineConsumer final : public ChunkConsumer {
   TimelineConsumer(const Capture& capture, const TimelineOptions& options, TimelineSink& sink)
       : capture_(capture),
         sink_(sink),
-        has_time_(capture_has_time(capture)),
+        has_time_(timeline_clock(capture) == TimelineSummary::Clock::kNanoseconds),
         window_time_(has_time_ ? options.pipeline.time : TimeBounds()),
         job_(capture, windows_of(options), counted_of(options, window_time_)),
         gaps_(sink, rates_),
@@ -241,6 +236,13 @@ void TimelineConsumer::emit_runs() {
 }
 
 }  // namespace
+
+TimelineSummary::Clock timeline_clock(const Capture& c) {
+  const bool has_time = c.x86.time || c.arm64.time || std::ranges::any_of(c.streams, [](const Stream& s) {
+                          return s.bounds.lo != kTimeMin;
+                        });
+  return has_time ? TimelineSummary::Clock::kNanoseconds : TimelineSummary::Clock::kInstructions;
+}
 
 Result<TimelineSummary> run_timeline(const Capture& capture, const TimelineOptions& options,
                                      TimelineSink& sink,

@@ -227,6 +227,9 @@ struct TimelineSummary {
   uint64_t reordered = 0;
 };
 
+// What a timeline of it is measured in: nanoseconds where anything in the capture gives its trace a time.
+TimelineSummary::Clock timeline_clock(const Capture& capture);
+
 // Decodes `capture` and fills `sink`.
 Result<TimelineSummary> run_timeline(const Capture& capture, const TimelineOptions& options,
                                      TimelineSink& sink,

@@ -25,6 +25,11 @@ ExitCode run_stacks(StacksText& o) {
   if (!finish_choice(o.choice, diagnostics)) return kExitUsage;
   const auto capture = open_for_verb(o.input, diagnostics);
   if (!capture) return kExitInput;
+  if (timeline_clock(*capture) == TimelineSummary::Clock::kInstructions && o.weight == "ns") {
+    diagnostics.error({Code::kBadOption, "", Error::kNoOffset, "this capture has no time to weigh stacks by",
+                       "use --weight instructions"});
+    return kExitUsage;
+  }
   TimelineOptions options;
   options.pipeline = o.choice.pipeline;
   options.thread_tracks = o.by == "thread" || !has_cpu_streams(*capture);
@@ -38,11 +43,6 @@ ExitCode run_stacks(StacksText& o) {
   if (!summary) {
     diagnostics.error(summary.error());
     return kExitInput;
-  }
-  if (summary->clock == TimelineSummary::Clock::kInstructions && o.weight == "ns") {
-    diagnostics.error({Code::kBadOption, "", Error::kNoOffset, "this capture has no time to weigh stacks by",
-                       "use --weight instructions"});
-    return kExitUsage;
   }
   auto out = Output::open(o.output);
   if (!out) {

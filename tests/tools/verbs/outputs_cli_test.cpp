@@ -2,6 +2,7 @@
 // sums must be those of `asof query` and `asof decode` for the demo.
 #include <fmt/format.h>
 
+#include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -38,6 +39,19 @@ std::string stacks(const TempDir& dir, const std::string& options) {
   const Ran r = run_asof("stacks -o " + file + " " + options + " " + kDemo);
   EXPECT_EQ(r.status, 0) << r.err;
   return file;
+}
+
+TEST(Stacks, WithoutTimeAreNotWeighedByIt) {
+  const TempDir dir;
+  std::ofstream(dir / "trace.pt") << std::string(64, 'x');
+  std::ofstream(dir / "text.img") << std::string(16, '\x90');
+  std::ofstream(dir / "bundle.json") << R"({"format": "asof-bundle", "version": 1, "arch": "x86-64",
+      "streams": [{"file": "trace.pt", "cpu": 0}], "text": [{"file": "text.img", "address": "0x1000"}]})";
+  const Ran ran = run_asof("stacks " + (dir / "bundle.json").string());
+  EXPECT_EQ(ran.status, 1);
+  EXPECT_NE(ran.err.find("no time to weigh stacks by"), std::string::npos) << ran.err;
+  EXPECT_EQ(run_asof("stacks --weight calls " + (dir / "bundle.json").string()).err.find("no time"),
+            std::string::npos);
 }
 
 // The last word of each line is its weight, as readers of stackcollapse's format expect.
