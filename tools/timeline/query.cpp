@@ -41,13 +41,24 @@ bool asks_for_detail(const std::string& sql) {
 struct QueryFacts {
   std::string wrong;            // what is wrong with it
   std::set<std::string> names;  // of tables and columns, also by views: nothing else is needed
-  bool complete = true;         // false: it may name others, too
+  bool complete = true;         // false: it may need others, too
 };
 
+// Names are the same in any case.
+std::string lower_case(std::string name) {
+  for (char& c : name) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  return name;
+}
+
 int note_names(void* facts, int action, const char* first, const char* second, const char*, const char*) {
+  auto& known = *static_cast<QueryFacts*>(facts);
+  // Of what writes SQLite does not tell all that it reads.
+  if (action != SQLITE_SELECT && action != SQLITE_READ && action != SQLITE_FUNCTION &&
+      action != SQLITE_RECURSIVE)
+    known.complete = false;
   if (action == SQLITE_ATTACH) return SQLITE_DENY;
   for (const char* name : {first, second})
-    if (name != nullptr) static_cast<QueryFacts*>(facts)->names.insert(name);
+    if (name != nullptr) known.names.insert(lower_case(name));
   return SQLITE_OK;
 }
 
@@ -67,11 +78,14 @@ QueryFacts examine(const std::string& sql, bool detail) {
       facts.complete = false;
       return facts;
     }
-    if (status == SQLITE_OK && s != nullptr && sqlite3_column_count(s) == 0) status = sqlite3_step(s);
-    const std::string wrong = sqlite3_errmsg(db);
+    if (status != SQLITE_OK) {
+      facts.wrong = sqlite3_errmsg(db);
+      return facts;
+    }
+    if (s != nullptr && sqlite3_column_count(s) == 0) status = sqlite3_step(s);
     sqlite3_finalize(s);
-    if (status != SQLITE_OK && status != SQLITE_DONE && status != SQLITE_ROW) {
-      facts.wrong = wrong;
+    if (status != SQLITE_OK && status != SQLITE_DONE) {  // it may succeed on tables with rows
+      facts.complete = false;
       return facts;
     }
   }

@@ -92,7 +92,16 @@ TEST(Query, TablesThatAreNotNamedMakeNoDifference) {
       "branches"};
   std::vector<std::string> queries = {
       "SELECT count(*) FROM pokes p JOIN calls c ON c.begin < p.time WHERE c.depth = 1",
-      "SELECT sum(depth), count(source) FROM calls", "DELETE FROM gaps; SELECT count(*) FROM gaps"};
+      "SELECT count(*) FROM POKES",
+      "SELECT count(*) FROM RUNS AS r JOIN Pokes",
+      "SELECT count(*) FROM (SELECT 1 FROM Calls)",
+      "WITH p AS (SELECT 1 FROM POKES) SELECT count(*) FROM p",
+      "CREATE TABLE m(a,b,c,d,e,f,g,h,i,j); INSERT INTO m SELECT * FROM pokes; SELECT count(*) FROM m",
+      "ALTER TABLE calls RENAME COLUMN depth TO d; SELECT count(d), sum(d) FROM calls",
+      "CREATE TABLE t(x NOT NULL); INSERT INTO t SELECT max(time) FROM pokes; SELECT count(*) FROM t",
+      "VACUUM; SELECT count(*) FROM pokes",
+      "SELECT sum(Depth), count(source) FROM calls",
+      "DELETE FROM gaps; SELECT count(*) FROM gaps"};
   for (const std::string& t : tables) queries.push_back("SELECT * FROM " + t);
   for (const std::string& sql : queries) {
     const Ran all = run_asof("query -q --detail insn -o " + file + " \"" + sql + "\" -i " + kDemo);
