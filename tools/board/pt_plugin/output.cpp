@@ -4,7 +4,7 @@
 #include <cstring>
 #include <utility>
 
-namespace asof::machine {
+namespace asof::pt {
 
 namespace {
 
@@ -91,4 +91,4 @@ bool Output::write(std::span<const uint8_t> bytes) {
 
 bool Output::take_interrupt() { return std::exchange(interrupt_, false); }
 
-}  // namespace asof::machine
+}  // namespace asof::pt

@@ -5,7 +5,7 @@
 #include <optional>
 #include <span>
 
-namespace asof::machine {
+namespace asof::pt {
 
 class Output {
  public:
@@ -45,4 +45,4 @@ class Output {
   bool interrupt_ = false;
 };
 
-}  // namespace asof::machine
+}  // namespace asof::pt

@@ -13,7 +13,7 @@
 #include "tools/board/pt_plugin/msrs.h"
 #include "tools/board/pt_plugin/registers.h"
 
-namespace asof::machine {
+namespace asof::pt {
 
 struct Options {
   std::string ram, out;
@@ -147,4 +147,4 @@ void on_rdtsc(unsigned vcpu, void* special);
 void on_ptwrite(unsigned vcpu, void* special);
 void on_after(unsigned vcpu, void* data);
 
-}  // namespace asof::machine
+}  // namespace asof::pt

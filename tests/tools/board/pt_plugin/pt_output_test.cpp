@@ -1,9 +1,9 @@
 // ToPA and single range (SDM vol. 3, "Trace Output"), and what a full output does to the trace unit.
 #include <cstring>
 
-#include "tests/board/pt_fixture.h"
+#include "tests/tools/board/pt_plugin/pt_fixture.h"
 
-namespace asof::machine::test {
+namespace asof::pt::test {
 namespace {
 
 constexpr uint64_t kTable = 0x1000;
@@ -96,4 +96,4 @@ TEST_F(PtOutput, UnitStopsWithTheOutput) {
 }
 
 }  // namespace
-}  // namespace asof::machine::test
+}  // namespace asof::pt::test

@@ -1,7 +1,7 @@
 // Branches, enables and filters (SDM vol. 3, table "Packet Generation under Different Enable Conditions").
-#include "tests/board/pt_fixture.h"
+#include "tests/tools/board/pt_plugin/pt_fixture.h"
 
-namespace asof::machine::test {
+namespace asof::pt::test {
 namespace {
 
 class PtUnit : public PtFixture {};
@@ -227,4 +227,4 @@ TEST_F(PtUnit, TntDisable) {
 }
 
 }  // namespace
-}  // namespace asof::machine::test
+}  // namespace asof::pt::test
