@@ -57,7 +57,7 @@ ExitCode run_branches(BranchesText& o) {
     return kExitInput;
   }
   writer->finish();
-  if (!flush_output(*out, o.output, diagnostics)) return kExitInput;
+  if (!flush_output(*out, diagnostics)) return kExitInput;
   return exit_code_for(found);
 }
 
