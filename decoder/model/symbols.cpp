@@ -11,6 +11,7 @@
 
 #include "textstore/build_state.h"
 #include "textstore/check.h"
+#include "textstore/plain_text.h"
 
 namespace asof {
 namespace {
@@ -223,6 +224,8 @@ SymbolTable& SymbolTable::operator=(SymbolTable&&) noexcept = default;
 
 void SymbolTable::add(Symbol symbol) {
   ASOF_CHECK(!impl_->finished);
+  if (!is_plain_text(symbol.name)) symbol.name = plain_text(symbol.name);
+  if (!is_plain_text(symbol.dso)) symbol.dso = plain_text(symbol.dso);
   impl_->symbols.push_back(std::move(symbol));
 }
 
