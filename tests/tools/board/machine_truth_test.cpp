@@ -2,9 +2,12 @@
 // which records it can show, and which kernel text changed.
 #include "tools/board/machine/machine_truth.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <sys/wait.h>
 
 #include <array>
+#include <cstdlib>
 #include <fstream>
 #include <stdexcept>
 
@@ -330,6 +333,30 @@ TEST(MachineTruth, DamagedLogsAreNamed) {
   bytes.pop_back();
   EXPECT_THROW(CodeTable{bytes}, std::runtime_error);
   EXPECT_THROW(CpuLog(folder / "cpu7.log"), std::runtime_error);
+}
+
+// --switch-output may leave a file without trace, which is no failure of the machine.
+TEST(MachineTruth, ARecordingWithoutTraceIsToldFromOneThatIsNotFound) {
+  LogFolder log;
+  log.code(kCode, {kNop, kRet});
+  log.sync(0, 1000);
+  const auto folder = log.write();
+  const auto status_for = [&](const std::vector<uint8_t>& trace) {
+    test::PerfDataWriter w;
+    w.add_attr({.type = 8, .ids = {1}, .name = "intel_pt//"});
+    w.arch("x86_64");
+    w.auxtrace_info(test::PtInfoSpec{});
+    if (!trace.empty()) w.auxtrace({}, trace);
+    w.write_file(folder / "perf.data");
+    const std::string command =
+        fmt::format("'{}' '{}' '{}' '{}' >/dev/null", ASOF_MACHINE_TRUTH, folder.string(),
+                    (folder / "perf.data").string(), (folder / "truth").string());
+    return WEXITSTATUS(std::system(command.c_str()));
+  };
+  EXPECT_EQ(status_for({}), 4);
+  EXPECT_FALSE(std::filesystem::exists(folder / "truth"));
+  EXPECT_EQ(status_for(trace(100, {10})), 3) << "another machine's";
+  EXPECT_EQ(status_for(trace(100, {0})), 0);
 }
 
 TEST(MachinePokes, AreWhereTranslatedTextDiffers) {
