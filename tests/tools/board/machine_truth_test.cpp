@@ -70,6 +70,27 @@ TEST(MachineWindows, TraceWithoutTimesIsPlacedByItsBytes) {
   EXPECT_EQ(find_windows({{{0, 7000, other}}}, marks, true, {{0, all}}).unplaced, 1U);
 }
 
+// A machine that made two recordings without times: the first sync point alone is in both. perf pads the end.
+TEST(MachineWindows, BytesTellTwoRecordingsApart) {
+  std::vector<uint8_t> written = trace(600, {0, 100, 250, 350, 430}, false);
+  written[330] = 0x04, written[460] = 0x04;  // [0, 100) and [250, 350) differ in what follows the sync point
+  written[60] = 0x08;
+  const std::span<const uint8_t> all(written);
+  std::vector<uint8_t> piece(all.begin() + 250, all.begin() + 480);
+  piece.insert(piece.end(), 5, 0);
+  const std::map<int, std::vector<SyncMark>> marks{{0, marks_of({0, 100, 250, 350, 430}, false)}};
+  const auto report = find_windows({{{0, 7000, piece}}}, marks, true, {{0, all}});
+  EXPECT_EQ(report.windows.at(0), (std::vector<Window>{{250, 485}}));
+
+  // [0, 100) and [100, 200) are the same, [200, 300) is not: the first two of the piece go with the third.
+  written = trace(700, {0, 100, 200, 300, 400, 500, 600}, false);
+  written[550] = 0x04;
+  const std::vector<uint8_t> second(written.begin() + 300, written.begin() + 600);
+  const std::map<int, std::vector<SyncMark>> more{{0, marks_of({0, 100, 200, 300, 400, 500, 600}, false)}};
+  EXPECT_EQ(find_windows({{{0, 0, second}}}, more, true, {{0, written}}).windows.at(0),
+            (std::vector<Window>{{300, 600}}));
+}
+
 // The same distance twice: the trace of an earlier recording on the machine would do as well, so there is no truth.
 TEST(MachineWindows, TraceWithoutTimesThatFitsTwiceIsNotPlaced) {
   const std::vector<uint8_t> piece = trace(180, {0, 100}, false);

@@ -72,11 +72,11 @@ class Maker {
   bool make_cpus(size_t pokes) {
     const auto& info = data_.auxtrace_info();
     const bool pt = info && info->type == perf::kAuxtraceIntelPt;
-    std::map<int, std::vector<uint8_t>> kept;  // the ETE plugin keeps what it writes
+    std::map<int, std::vector<uint8_t>> kept;
     std::map<int, std::span<const uint8_t>> written;
     for (const int cpu : cpus_) {
       const auto file = log_ / fmt::format("cpu{}.trace", cpu);
-      if (pt || !std::filesystem::exists(file)) continue;
+      if (!std::filesystem::exists(file)) continue;
       written[cpu] = kept[cpu] = read_file(file);
     }
     WindowReport report = find_windows(trace_pieces(data_), read_marks(log_, cpus_), pt, written);
