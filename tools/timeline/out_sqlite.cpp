@@ -12,6 +12,7 @@
 
 #include "tools/decode/decode_style.h"
 #include "tools/output/format.h"
+#include "tools/output/output.h"
 #include "tools/timeline/sqlite_schema.h"
 #include "tools/timeline/timeline_outputs.h"
 
@@ -232,7 +233,7 @@ std::vector<Notice> SqliteSink::take_notices() {
   return impl_->code ? impl_->code->take_notices() : std::vector<Notice>();
 }
 
-bool SqliteSink::stopped() const { return !impl_->error.empty(); }
+bool SqliteSink::stopped() const { return !impl_->error.empty() || interrupted(); }
 
 // Kernel text that changed: each piece of it with what it was, and when.
 void SqliteSink::text_versions() {

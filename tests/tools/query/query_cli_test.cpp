@@ -1,6 +1,7 @@
 // asof query: its tables read back by the sqlite3 program, and compared with what is known of the demo.
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <set>
 
 #include "tests/support/skip_without.h"
@@ -57,7 +58,7 @@ TEST(Query, BoardCallsAreBalanced) {
 // The capture does not exist, and nobody notices.
 TEST(Query, WrongSqlFailsBeforeAnythingIsRead) {
   for (const char* sql : {"SELECT nonsense FROM calls", "SELECT 1 FROM nowhere", "SELEC 1",
-                          "CREATE TABLE mine AS SELECT name FROM call; SELECT nam FROM mine"}) {
+                          "CREATE TEMP TABLE mine AS SELECT name FROM call; SELECT nam FROM mine"}) {
     const Ran r = run_asof(std::string("query \"") + sql + "\" -i /nonexistent/perf.data");
     EXPECT_EQ(r.status, 1) << sql;
     EXPECT_NE(r.err.find("SQL: "), std::string::npos) << sql << '\n' << r.err;
@@ -68,17 +69,110 @@ TEST(Query, WrongSqlFailsBeforeAnythingIsRead) {
 }
 
 TEST(Query, LaterStatementsUseWhatEarlierOnesMade) {
-  EXPECT_EQ(ask("CREATE TABLE mine AS SELECT id FROM pokes; SELECT count(*) FROM mine"), "10");
-  const TempDir dir;
-  const std::string other = (dir.path() / "other.db").string();
-  EXPECT_EQ(ask("ATTACH '" + other +
-                "' AS other; CREATE TABLE other.mine AS SELECT id FROM pokes; SELECT "
-                "count(*) FROM other.mine"),
-            "10");
+  EXPECT_EQ(ask("CREATE TEMP TABLE mine AS SELECT id FROM pokes; SELECT count(*) FROM mine"), "10");
+  EXPECT_EQ(ask("CREATE TEMP TABLE mine(a, b); INSERT INTO mine VALUES (1, 2); UPDATE mine SET b = 3; ALTER "
+                "TABLE mine RENAME COLUMN b TO c; SELECT c FROM mine"),
+            "3");
   EXPECT_EQ(ask("SELECT count(*) > 0 FROM call JOIN instructions ON instructions.cpu = 0 WHERE call.id = 1 "
                 "LIMIT 1"),
             "1")
       << "a view and a table of detail";
+}
+
+// Detail is decoded for what a query reads, by whatever way, and for nothing else.
+TEST(Query, DetailIsFoundByWhatIsRead) {
+  for (const char* sql :
+       {"CREATE TEMP TABLE m AS SELECT 0 AS cpu; SELECT count(*) FROM m JOIN instructions i ON i.cpu = m.cpu",
+        "CREATE TEMP VIEW v AS SELECT cpu FROM \\\"Instructions\\\" WHERE cpu = 0; SELECT count(*) FROM v",
+        "CREATE TEMP TABLE t(a,b,c,d,e,f,g,h,i,j,k,l); INSERT INTO t SELECT * FROM BLOCKS; SELECT count(*) "
+        "FROM instructions WHERE cpu = 0",
+        "CREATE TEMP TABLE t(x NOT NULL); INSERT INTO t SELECT max(time) FROM pokes; SELECT count(*) FROM "
+        "instructions WHERE cpu = 0",
+        "WITH i AS (SELECT * FROM [instructions]) SELECT count(*) FROM i WHERE cpu = 0"})
+    EXPECT_GT(std::atoi(ask(sql).c_str()), 20'000) << sql;
+  EXPECT_EQ(ask("CREATE TEMP TABLE t(a,b,c,d,e,f,g,h,i,j,k,l); INSERT INTO t SELECT * FROM blocks; SELECT "
+                "count(*) > 9000 FROM t"),
+            "1");
+  // A column of that name is no table of it.
+  EXPECT_EQ(ask("SELECT (SELECT count(*) FROM gaps WHERE code = 'E-LOST-103') + (SELECT count(*) FROM "
+                "sqlite_master WHERE name = 'blocks')"),
+            "1");
+}
+
+// The capture does not exist, and nobody notices.
+TEST(Query, OnlyReads) {
+  const TempDir dir;
+  const std::string other = (dir.path() / "other.db").string();
+  const std::vector<std::string> denied = {
+      "ATTACH '" + other + "' AS other; CREATE TABLE other.mine AS SELECT id FROM pokes",
+      "attach database '" + other + "' as o",
+      "VACUUM INTO '" + other + "'",
+      "VACUUM",
+      "DETACH main",
+      "CREATE TABLE mine AS SELECT 1",
+      "CREATE VIEW mine AS SELECT 1",
+      "CREATE INDEX mine ON calls(end)",
+      "CREATE TRIGGER mine AFTER INSERT ON calls BEGIN SELECT 1; END",
+      "CREATE VIRTUAL TABLE temp.mine USING fts5(x)",
+      "INSERT INTO calls(id) VALUES (1)",
+      "WITH x AS (SELECT 1) INSERT INTO \\\"main\\\".[Calls](id) SELECT * FROM x",
+      "REPLACE INTO pokes(id) VALUES (1)",
+      "UPDATE calls SET id = 1",
+      "DELETE FROM gaps",
+      "DROP TABLE pokes",
+      "DROP VIEW call",
+      "ALTER TABLE calls RENAME COLUMN depth TO d",
+      "ANALYZE",
+      "REINDEX",
+      "SELECT load_extension('x')",
+      "SELECT 1 FROM calls WHERE Load_Extension('x') IS NULL",
+      "PRAGMA journal_mode=WAL",
+      "PRAGMA user_version=3",
+      "PRAGMA writable_schema(1)",
+      "PRAGMA temp_store_directory='/'",
+      "SELECT 1; SELECT 2; DELETE FROM calls",
+      "EXPLAIN DELETE FROM calls",
+      "CREATE TEMP TRIGGER t AFTER INSERT ON mine BEGIN DELETE FROM main.calls; END"};
+  for (const std::string& sql : denied) {
+    const Ran r = run_asof("query \"" + sql + "\" -i /nonexistent/perf.data");
+    EXPECT_EQ(r.status, 1) << sql;
+    EXPECT_NE(r.err.find("SQL: "), std::string::npos) << sql << '\n' << r.err;
+    EXPECT_TRUE(r.err.starts_with("E-FILE-094") || sql.find("TRIGGER t") != std::string::npos)
+        << sql << r.err;
+    EXPECT_EQ(r.out, "");
+    EXPECT_FALSE(std::filesystem::exists(other)) << sql;
+  }
+  // A trigger on a temporary table that writes into another.
+  const Ran r = run_asof(
+      "query \"CREATE TEMP TABLE m(a); CREATE TEMP TRIGGER t AFTER INSERT ON m BEGIN DELETE "
+      "FROM gaps; END; INSERT INTO m VALUES (1)\" -i /nonexistent/perf.data");
+  EXPECT_TRUE(r.err.starts_with("E-FILE-094")) << r.err;
+  for (const char* sql :
+       {"PRAGMA table_info(calls)", "SELECT name FROM pragma_table_info('calls')", "PRAGMA user_version",
+        "EXPLAIN SELECT 1", "BEGIN; SELECT 1; COMMIT", "SELECT value FROM json_each('[1]')"})
+    EXPECT_EQ(run_asof("query -q \"" + std::string(sql) + "\" -i " + kDemo).status, 0) << sql;
+}
+
+TEST(Query, NoStatementIsNoQuery) {
+  for (const char* sql : {"", ";", " ; -- nothing", "/* */"}) {
+    const Ran r = run_asof("query \"" + std::string(sql) + "\" -i /nonexistent/perf.data");
+    EXPECT_EQ(r.status, 1) << sql;
+    EXPECT_NE(r.err.find("neither a query"), std::string::npos) << r.err;
+  }
+}
+
+// Neither a query without an end nor one that is only examined holds asof up.
+TEST(Query, EndsWhenInterrupted) {
+  const std::string endless =
+      "WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r) SELECT count(*) FROM r";
+  for (const std::string& sql : {endless, "CREATE TEMP TABLE t AS " + endless}) {
+    const auto began = std::chrono::steady_clock::now();
+    const int status = std::system(("timeout -s INT -k 60 2 " ASOF_BINARY " query -q \"" + sql + "\" -i " +
+                                    kDemo + " >/dev/null 2>&1; test $? = 124")
+                                       .c_str());
+    EXPECT_EQ(status, 0) << sql;
+    EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(30));
+  }
 }
 
 // Of tables that a query does not name no rows are kept; a database in a file has all.
@@ -96,12 +190,10 @@ TEST(Query, TablesThatAreNotNamedMakeNoDifference) {
       "SELECT count(*) FROM RUNS AS r JOIN Pokes",
       "SELECT count(*) FROM (SELECT 1 FROM Calls)",
       "WITH p AS (SELECT 1 FROM POKES) SELECT count(*) FROM p",
-      "CREATE TABLE m(a,b,c,d,e,f,g,h,i,j); INSERT INTO m SELECT * FROM pokes; SELECT count(*) FROM m",
-      "ALTER TABLE calls RENAME COLUMN depth TO d; SELECT count(d), sum(d) FROM calls",
-      "CREATE TABLE t(x NOT NULL); INSERT INTO t SELECT max(time) FROM pokes; SELECT count(*) FROM t",
-      "VACUUM; SELECT count(*) FROM pokes",
-      "SELECT sum(Depth), count(source) FROM calls",
-      "DELETE FROM gaps; SELECT count(*) FROM gaps"};
+      "CREATE TEMP TABLE m(a,b,c,d,e,f,g,h,i,j); INSERT INTO m SELECT * FROM pokes; SELECT count(*) FROM m",
+      "CREATE TEMP TABLE t(x NOT NULL); INSERT INTO t SELECT max(time) FROM pokes; SELECT count(*) FROM t",
+      "CREATE TEMP VIEW v AS SELECT * FROM pokes; SELECT count(*) FROM v",
+      "SELECT sum(Depth), count(source) FROM calls"};
   for (const std::string& t : tables) queries.push_back("SELECT * FROM " + t);
   for (const std::string& sql : queries) {
     const Ran all = run_asof("query -q --detail insn -o " + file + " \"" + sql + "\" -i " + kDemo);
