@@ -30,9 +30,9 @@ bool pragma_reads(const std::string& name, bool has_argument) {
   constexpr std::array<std::string_view, 8> kAbout = {"table_info",       "table_xinfo",    "table_list",
                                                       "index_list",       "index_info",     "index_xinfo",
                                                       "foreign_key_list", "integrity_check"};
-  constexpr std::array<std::string_view, 11> kPlain = {
-      "database_list",  "function_list", "collation_list", "module_list", "pragma_list", "compile_options",
-      "application_id", "user_version",  "page_count",     "page_size",   "encoding"};
+  constexpr std::array<std::string_view, 10> kPlain = {
+      "function_list",  "collation_list", "module_list", "pragma_list", "compile_options",
+      "application_id", "user_version",   "page_count",  "page_size",   "encoding"};
   return std::ranges::find(kAbout, name) != kAbout.end() ||
          (!has_argument && std::ranges::find(kPlain, name) != kPlain.end());
 }
@@ -81,6 +81,12 @@ bool makes_temporary(int action) {
          action == SQLITE_DROP_TEMP_VIEW || action == SQLITE_DROP_TEMP_TRIGGER;
 }
 
+// Functions that give tables (json_each) are declared as a change of SQLite's own table, which a statement
+// cannot make (SQLITE_DBCONFIG_DEFENSIVE).
+bool declares(int action, std::string_view table) {
+  return action == SQLITE_UPDATE && (table == "sqlite_master" || table == "sqlite_schema");
+}
+
 bool only_reads(int action) {
   return action == SQLITE_SELECT || action == SQLITE_READ || action == SQLITE_FUNCTION ||
          action == SQLITE_RECURSIVE;
@@ -122,6 +128,7 @@ QueryFacts examine_on(const std::string& sql, bool detail) {
     if (status != SQLITE_OK && s == nullptr) break;
   }
   facts.names = guard.names();
+  facts.asks_pragma = guard.asks_pragma();
   facts.complete = guard.complete() && !failed;
   facts.detail = detail && (names_detail(guard.tables()) || (failed && text_names_detail(sql)));
   return facts;
@@ -147,11 +154,12 @@ int SqlGuard::decide(void* guard, int action, const char* first, const char* sec
                      const char*) {
   auto& g = *static_cast<SqlGuard*>(guard);
   // Of what writes SQLite does not tell all that it reads.
-  if (!only_reads(action)) g.complete_ = false;
+  if (!only_reads(action) && !declares(action, text_of(first))) g.complete_ = false;
   if (!g.allowed(action, first, second, database)) {
     if (g.refused_.empty()) g.refused_ = action_text(action, first, second);
     return SQLITE_DENY;
   }
+  g.asks_pragma_ = g.asks_pragma_ || action == SQLITE_PRAGMA;
   for (const char* name : {first, second})
     if (name != nullptr) g.names_.insert(lower_case(name));
   if (action == SQLITE_READ && first != nullptr) g.tables_.insert(lower_case(first));
@@ -166,7 +174,7 @@ bool SqlGuard::allowed(int action, const char* first, const char* second, const 
     case SQLITE_INSERT:
     case SQLITE_UPDATE:
     case SQLITE_DELETE:
-      return lower_case(text_of(database)) == "temp";
+      return lower_case(text_of(database)) == "temp" || declares(action, text_of(first));
     case SQLITE_ALTER_TABLE:
       return lower_case(text_of(first)) == "temp";
     case SQLITE_PRAGMA:

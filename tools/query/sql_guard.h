@@ -26,6 +26,7 @@ class SqlGuard {
   const std::set<std::string>& tables() const { return tables_; }
   // False: statements may have read more than names() tells.
   bool complete() const { return complete_; }
+  bool asks_pragma() const { return asks_pragma_; }
 
  private:
   static int decide(void* guard, int action, const char* first, const char* second, const char* database,
@@ -35,7 +36,7 @@ class SqlGuard {
   sqlite3* db_;
   std::string refused_;
   std::set<std::string> names_, tables_;
-  bool complete_ = true;
+  bool complete_ = true, asks_pragma_ = false;
 };
 
 // What is known of a query before anything is decoded.
@@ -45,6 +46,7 @@ struct QueryFacts {
   std::set<std::string> names;  // of tables and columns that it reads: nothing else is needed
   bool complete = true;         // false: it may need others, too
   bool detail = false;          // it needs tables that only detail has
+  bool asks_pragma = false;
   int statements = 0;
 };
 

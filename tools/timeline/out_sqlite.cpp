@@ -113,6 +113,7 @@ Result<std::unique_ptr<SqliteSink>> SqliteSink::open(const std::string& path, bo
   // interrupted run leaves can be replaced.
   impl->run("PRAGMA journal_mode=OFF; PRAGMA synchronous=OFF;");
   impl->run(kMark);
+  impl->run(("PRAGMA user_version=" + std::to_string(kSchemaVersion)).c_str());
   impl->run("BEGIN;");
   for (size_t i = 0; i < (detail ? kTables.size() : kBlocks) && impl->error.empty(); ++i) {
     const SqliteTable& t = kTables[i];
