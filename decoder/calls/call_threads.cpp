@@ -37,7 +37,7 @@ CallTracker::Thread& CallTracker::thread_of(Cpu& c, const ContextChange* context
   t = std::make_unique<Thread>(functions_, static_cast<FrameHost&>(*this));
   t->tid = tid;
   t->pid = context != nullptr ? context->pid : -1;
-  if (tid < 0 || !options_.thread_tracks) return *t;
+  if (tid < 0 || !options_.thread_tracks || !options_.calls) return *t;
   t->tracked = true;
   t->track = next_track_++;
   TimelineTrack track{t->track, TimelineTrack::Kind::kThread, tid == 0 ? c.cpu : -1, t->pid, tid, {}};
@@ -76,6 +76,7 @@ void CallTracker::exchange_stacks(Cpu& c, const FlowOp& op) {
   set_lost(c);
   // It is unknown which of the unknown threads this is.
   if (!known) stack.close_all(true);
+  if (!options_.calls) return;
   const Landing here = functions_.landing(op.left, kKernelSpace, op.from, kNoOrigin);
   if (const Frame* top = stack.top(); top != nullptr && top->function == here.function) return;
   begin_stretch(c);
