@@ -41,9 +41,7 @@ void StepList::Iterator::set_block() {
   const Block* b = run_[block_];
   step_.block = b;
   step_.count = b->count;
-  const bool last = block_ + 1 == blocks_;
-  const bool taken = last && b->kind == BranchKind::kCond ? taken_ : b->kind != BranchKind::kNone;
-  step_.flags = taken ? Step::kTaken : uint8_t{0};
+  step_.flags = leaves_by_branch(b->kind, block_ + 1 == blocks_, taken_) ? Step::kTaken : uint8_t{0};
 }
 
 uint64_t StepList::bytes() const {

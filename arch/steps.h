@@ -49,6 +49,12 @@ constexpr StepCode step_code(RunId run, uint32_t bit) { return StepCode{index_of
 constexpr RunId run_of(StepCode code) { return RunId{std::to_underlying(code) >> kRunShift}; }
 constexpr uint32_t taken_bit(StepCode code) { return std::to_underlying(code) & kTakenBit; }
 
+// Whether a block of a run leaves by the branch at its end. Only the last block's branch may be conditional with
+// an outcome of its own, which is in the code.
+constexpr bool leaves_by_branch(BranchKind kind, bool last, bool outcome) {
+  return last && kind == BranchKind::kCond ? outcome : kind != BranchKind::kNone;
+}
+
 // A vector that leaves what it grows by as it is, to be written next.
 class CodeBuffer {
  public:

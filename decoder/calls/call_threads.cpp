@@ -1,5 +1,6 @@
 // CallTracker: threads on CPUs, and slices from frames.
 #include <algorithm>
+#include <utility>
 
 #include "decoder/calls/call_tracker.h"
 
@@ -88,9 +89,7 @@ void CallTracker::take_away(Cpu& c) {
   const Frame* top = c.thread->stack.top();
   const bool known = c.flow && top != nullptr;
   const Landing here = known ? Landing{top->function, top->entry, top->origin, false} : Landing{};
-  leave(c, Slice::kSwitchedOut);
-  Cpu* other = at_;
-  at_ = &c;
+  Cpu* const other = std::exchange(at_, &c);  // what is closed from here on is this CPU's
   switch_to(c, nullptr);
   c.thread->stack.close_all(true);
   if (known) {
@@ -314,7 +313,10 @@ void CallTracker::closed(Frame& frame, Frame* below, bool lost) {
   if (t.thread_unparented.slices.size() + t.part_unparented.slices.size() > kMaxUnparented) {
     // Callers found later are valid from here on.
     t.stack.forget_parked();
-    begin_stretch(*at_);
+    if (t.on != nullptr)
+      begin_stretch(*t.on);
+    else
+      flush(t.thread_unparented, nullptr, true);
   }
 }
 

@@ -155,8 +155,7 @@ void FlowReader::run(const StepList& steps, StepCode code, Time t, size_t from_b
   for (size_t i = from_block; i < run.size; ++i) {
     const Block& b = *blocks[i];
     Step s{.block = &b, .time = t, .count = b.count, .confidence = run.confidence};
-    const bool decided = i + 1 == run.size && b.kind == BranchKind::kCond;
-    if (decided ? taken_bit(code) != 0 : b.kind != BranchKind::kNone) s.flags = Step::kTaken;
+    if (leaves_by_branch(b.kind, i + 1 == run.size, taken_bit(code) != 0)) s.flags = Step::kTaken;
     step(s);
   }
 }
@@ -246,8 +245,7 @@ bool FlowReader::fixed_run(const StepList& steps, StepCode code, Time t) {
   instructions_ += facts.after;
   in_ = facts.end;
   last_ = {.block = facts.block, .time = t, .count = facts.block_count, .confidence = facts.confidence};
-  const bool taken = facts.kind == BranchKind::kCond ? taken_bit(code) != 0 : facts.kind != BranchKind::kNone;
-  if (taken) last_.flags = Step::kTaken;
+  if (leaves_by_branch(facts.kind, true, taken_bit(code) != 0)) last_.flags = Step::kTaken;
   last_from_ = facts.from;
   last_back_ = facts.back;
   leaves_ = facts.leaves;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "tests/arch/arm64/random_simulation.h"
+#include "tests/support/captures_of.h"
 #include "tests/support/transcript.h"
 
 namespace asof::test {
@@ -23,7 +24,7 @@ TEST(FastArm64, IsTheCarefulWalk) {
   Shares shares;
   constexpr EtmClock kClocks[] = {EtmClock::kFine, EtmClock::kCoarse, EtmClock::kNone, EtmClock::kZero,
                                   EtmClock::kForeign};
-  for (uint64_t seed = 1; seed <= 1'000 && !HasFailure(); ++seed) {
+  for (uint64_t seed = 1; seed <= captures_of(1'000) && !HasFailure(); ++seed) {
     compare({.seed = seed, .ns = 12'000, .clock = kClocks[seed % 5], .pauses = seed % 3 == 0}, shares);
   }
   EXPECT_GT(shares.in_runs * 100, shares.instructions * 60)
@@ -32,7 +33,7 @@ TEST(FastArm64, IsTheCarefulWalk) {
 
 TEST(FastArm64, IsTheCarefulWalkWhereTextChanges) {
   Shares shares;
-  for (uint64_t seed = 2'001; seed <= 2'600 && !HasFailure(); ++seed) {
+  for (uint64_t seed = 2'001; seed <= 2'000 + captures_of(600) && !HasFailure(); ++seed) {
     compare({.seed = seed,
              .ns = 8'000,
              .changes = 1 + static_cast<unsigned>(seed % 4),
@@ -50,7 +51,7 @@ TEST(FastArm64, IsTheCarefulWalkWhereTextChanges) {
 // Bytes of the trace that were changed, removed or duplicated: the same gaps at the same positions.
 TEST(FastArm64, IsTheCarefulWalkInDamagedTrace) {
   uint64_t gaps = 0;
-  for (uint64_t seed = 1; seed <= 1'000; ++seed) {
+  for (uint64_t seed = 1; seed <= captures_of(1'000); ++seed) {
     SCOPED_TRACE(seed);
     const EtmSimulation run({.seed = seed % 40, .ns = 8'000, .changes = static_cast<unsigned>(seed % 3)});
     SimRandom random(seed);
@@ -93,14 +94,14 @@ TEST(FastArm64, IsTheCarefulWalkInDamagedTrace) {
       gaps += a.gaps;
     }
   }
-  EXPECT_GT(gaps, 300U);
+  EXPECT_GT(gaps, captures_of(300));
 }
 
 // Code of a process: which process it is must be determined, once or again after every pause.
 TEST(FastArm64, IsTheCarefulWalkInAProcess) {
   Shares shares;
   constexpr EtmClock kClocks[] = {EtmClock::kFine, EtmClock::kCoarse, EtmClock::kNone};
-  for (uint64_t seed = 7'001; seed <= 7'300 && !HasFailure(); ++seed) {
+  for (uint64_t seed = 7'001; seed <= 7'000 + captures_of(300) && !HasFailure(); ++seed) {
     compare({.seed = seed,
              .ns = 8'000,
              .clock = kClocks[seed % 3],
@@ -117,7 +118,7 @@ TEST(FastArm64, IsTheCarefulWalkInAProcess) {
 TEST(FastArm64, IsTheCarefulWalkWhereTextIsMissing) {
   Shares shares;
   constexpr EtmClock kClocks[] = {EtmClock::kFine, EtmClock::kCoarse, EtmClock::kNone};
-  for (uint64_t seed = 5'001; seed <= 5'800 && !HasFailure(); ++seed) {
+  for (uint64_t seed = 5'001; seed <= 5'000 + captures_of(800) && !HasFailure(); ++seed) {
     compare({.seed = seed,
              .ns = 8'000,
              .changes = static_cast<unsigned>(seed % 3),
@@ -126,7 +127,7 @@ TEST(FastArm64, IsTheCarefulWalkWhereTextIsMissing) {
              .holes = 1 + static_cast<unsigned>(seed % 12)},
             shares);
   }
-  EXPECT_GT(shares.gaps, 10'000U);
+  EXPECT_GT(shares.gaps, captures_of(10'000));
 }
 
 }  // namespace

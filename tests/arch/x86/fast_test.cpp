@@ -7,11 +7,13 @@
 #include <array>
 
 #include "tests/arch/x86/simulation.h"
+#include "tests/support/captures_of.h"
 #include "tests/support/transcript.h"
 
 namespace asof::x86::test {
 namespace {
 
+using asof::test::captures_of;
 using asof::test::Shares;
 
 void compare(const Settings& settings, Shares& shares) {
@@ -21,7 +23,7 @@ void compare(const Settings& settings, Shares& shares) {
 
 TEST(FastX86, IsTheCarefulWalk) {
   Shares shares;
-  for (uint64_t seed = 1; seed <= 600 && !HasFailure(); ++seed)
+  for (uint64_t seed = 1; seed <= captures_of(600) && !HasFailure(); ++seed)
     compare({.seed = seed,
              .ticks = 8'000,
              .coarse_time = seed % 3 == 0,
@@ -35,7 +37,7 @@ TEST(FastX86, IsTheCarefulWalk) {
 
 TEST(FastX86, IsTheCarefulWalkWhereTextChanges) {
   Shares shares;
-  for (uint64_t seed = 1'001; seed <= 1'300 && !HasFailure(); ++seed) {
+  for (uint64_t seed = 1'001; seed <= 1'000 + captures_of(300) && !HasFailure(); ++seed) {
     compare({.seed = seed,
              .cpus = 2,
              .ticks = 10'000,
@@ -54,7 +56,7 @@ TEST(FastX86, IsTheCarefulWalkWhereTextChanges) {
 // Parts of the code are unknown: the flow is lost and resumed all the time.
 TEST(FastX86, IsTheCarefulWalkWhereTextIsMissing) {
   Shares shares;
-  for (uint64_t seed = 2'001; seed <= 2'800 && !HasFailure(); ++seed) {
+  for (uint64_t seed = 2'001; seed <= 2'000 + captures_of(800) && !HasFailure(); ++seed) {
     compare({.seed = seed,
              .ticks = 8'000,
              .pokes = seed % 4 == 0 ? 2U : 0U,
@@ -66,13 +68,13 @@ TEST(FastX86, IsTheCarefulWalkWhereTextIsMissing) {
              .anchors = seed % 8 == 0},
             shares);
   }
-  EXPECT_GT(shares.gaps, 20'000U);
+  EXPECT_GT(shares.gaps, captures_of(20'000));
 }
 
 // Bytes of the trace that were changed, removed or inserted: the same gaps at the same positions.
 TEST(FastX86, IsTheCarefulWalkInDamagedTrace) {
   Shares shares;
-  for (uint64_t seed = 1; seed <= 600 && !HasFailure(); ++seed) {
+  for (uint64_t seed = 1; seed <= captures_of(600) && !HasFailure(); ++seed) {
     SCOPED_TRACE(fmt::format("seed {}", seed));
     Simulation run({.seed = seed % 50,
                     .ticks = 10'000,
@@ -96,7 +98,7 @@ TEST(FastX86, IsTheCarefulWalkInDamagedTrace) {
     run.replace_trace(0, std::move(trace));
     compare_walks(run, shares);
   }
-  EXPECT_GT(shares.gaps, 2'000U);
+  EXPECT_GT(shares.gaps, captures_of(2'000));
 }
 
 constexpr Addr A = FlowFixture::kCode;

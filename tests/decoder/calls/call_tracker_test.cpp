@@ -6,7 +6,9 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <map>
+#include <vector>
 
 #include "tests/support/sim_random.h"
 #include "textstore/builder.h"
@@ -350,6 +352,55 @@ TEST(CallTracker, FilteredFunctionsDoNotPileUp) {
     EXPECT_EQ(s.parent, 0U) << id;
   }
   EXPECT_EQ(entered, 100U);
+}
+
+// Records that contradict each other: a thread is on two CPUs at once, also while one of them has lost the flow.
+TEST(CallTracker, ThreadThatTwoCpusRunAtOnce) {
+  for (uint64_t seed = 1; seed <= 60; ++seed) {
+    SCOPED_TRACE(seed);
+    constexpr size_t kCpus = 3;
+    SimRandom random(seed);
+    Capture capture = capture_of_functions();
+    capture.streams.resize(kCpus, capture.streams[0]);
+    std::vector<Walk> walks;
+    uint64_t instructions = 0;
+    for (size_t i = 0; i < kCpus; ++i) {
+      Stream& s = capture.streams[i];
+      s.cpu = static_cast<int>(i);
+      for (Time t = 0; t < 9'000; t += static_cast<Time>(random.between(1, 400))) {
+        const auto tid = static_cast<int32_t>(random.between(1, 3));
+        s.contexts.push_back({.time = t, .pid = tid, .tid = tid, .space = kNoSpace});
+      }
+      walks.emplace_back(capture, seed * kCpus + i, true);
+      instructions += walks.back().instructions;
+    }
+    Collected got;
+    CallTracker tracker(capture, {}, true, got);
+    std::array<size_t, kCpus> next{};
+    for (Time now = 0;; ++now) {
+      std::vector<size_t> left;
+      for (size_t i = 0; i < kCpus; ++i) {
+        if (next[i] < walks[i].ops.ops.size()) left.push_back(i);
+      }
+      if (left.empty()) break;
+      const size_t cpu = left[random.below(left.size())];
+      FlowOp op = walks[cpu].ops.ops[next[cpu]++];
+      op.time = now;
+      tracker.op(cpu, walks[cpu].ops, op);
+    }
+    tracker.finish();
+    EXPECT_GT(got.gaps, 0U);
+    uint64_t self = 0;  // on the CPUs' tracks
+    for (const auto& [id, s] : got.slices) {
+      ASSERT_LE(s.begin, s.end);
+      if (s.track < kCpus) self += s.self_instructions;
+      if (s.parent == 0) continue;
+      ASSERT_TRUE(got.slices.contains(s.parent));
+      ASSERT_EQ(got.slices.at(s.parent).track, s.track);
+    }
+    EXPECT_GT(self, 0U);
+    EXPECT_LE(self, instructions);
+  }
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
 // Callbacks from translated code and from interruptions.
 #include "tools/board/pt_plugin/plugin.h"
 
-namespace asof::machine {
+namespace asof::pt {
 
 namespace {
 
@@ -104,4 +104,4 @@ void on_lidt(unsigned, qemu_plugin_meminfo_t info, uint64_t address, void*) {
   c.vectors.clear();
 }
 
-}  // namespace asof::machine
+}  // namespace asof::pt

@@ -4,7 +4,7 @@
 #pragma once
 #include <cstdint>
 
-namespace asof::machine {
+namespace asof::pt {
 
 class Clock {
  public:
@@ -34,4 +34,4 @@ class Clock {
   bool offset_known_ = false;
 };
 
-}  // namespace asof::machine
+}  // namespace asof::pt

@@ -2,7 +2,7 @@
 
 #include <cstdlib>
 
-namespace asof::machine {
+namespace asof::pt {
 
 CpuLog::CpuLog(const std::string& path) : file_(std::fopen(path.c_str(), "wb")) {
   if (file_ == nullptr) {
@@ -12,7 +12,7 @@ CpuLog::CpuLog(const std::string& path) : file_(std::fopen(path.c_str(), "wb")) 
   std::setvbuf(file_.get(), nullptr, _IOFBF, 1 << 20);
 }
 
-void CpuLog::write(const LogRecord& record) {
+void CpuLog::write(const machine::LogRecord& record) {
   ++records_;
   if (std::fwrite(&record, sizeof record, 1, file_.get()) == 1) return;
   std::fprintf(stderr, "pt plugin: cannot write the log\n");
@@ -21,8 +21,8 @@ void CpuLog::write(const LogRecord& record) {
 
 void CpuLog::settle(const TraceUnit::Shown& shown) {
   for (; known_ < held_.size() && held_[known_].needs <= shown.count; ++known_) {
-    LogRecord& r = held_[known_].record;
-    if (r.code != kLogMark) r.output = static_cast<uint32_t>(shown.at);
+    machine::LogRecord& r = held_[known_].record;
+    if (r.code != machine::kLogMark) r.output = static_cast<uint32_t>(shown.at);
   }
   for (; known_ != 0 && held_.front().needs < shown.count; --known_, held_.pop_front())
     write(held_.front().record);
@@ -30,10 +30,10 @@ void CpuLog::settle(const TraceUnit::Shown& shown) {
 
 void CpuLog::lose(const TraceUnit::Shown& shown, bool keep) {
   for (size_t i = 0; !held_.empty(); ++i, held_.pop_front()) {
-    LogRecord& r = held_.front().record;
-    if (r.code != kLogMark && (i >= known_ || !keep)) {
+    machine::LogRecord& r = held_.front().record;
+    if (r.code != machine::kLogMark && (i >= known_ || !keep)) {
       r.output = static_cast<uint32_t>(shown.at);
-      r.flags |= kLogLost;
+      r.flags |= machine::kLogLost;
     }
     write(r);
   }
@@ -42,11 +42,11 @@ void CpuLog::lose(const TraceUnit::Shown& shown, bool keep) {
 }
 
 // A mark keeps its place between the blocks.
-void CpuLog::mark(Mark kind, uint64_t address, uint64_t output, uint64_t clock) {
-  const LogRecord r{address, kLogMark, static_cast<uint16_t>(kind), 0, static_cast<uint32_t>(output),
-                    0,       clock};
+void CpuLog::mark(machine::Mark kind, uint64_t address, uint64_t output, uint64_t clock) {
+  const machine::LogRecord r{
+      address, machine::kLogMark, static_cast<uint16_t>(kind), 0, static_cast<uint32_t>(output), 0, clock};
   if (held_.empty()) return write(r);
   held_.push_back({r, held_.back().needs});
 }
 
-}  // namespace asof::machine
+}  // namespace asof::pt

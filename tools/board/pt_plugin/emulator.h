@@ -18,7 +18,7 @@ void async_run_on_cpu(CPUState*, void (*)(CPUState*, void*), void*);
 int64_t icount_get();
 }
 
-namespace asof::machine {
+namespace asof::pt {
 
 // Variables that translated code counts in and tests.
 class InlineCells {
@@ -34,4 +34,4 @@ class InlineCells {
   qemu_plugin_scoreboard* score_;
 };
 
-}  // namespace asof::machine
+}  // namespace asof::pt

@@ -1,6 +1,6 @@
 #include "tools/board/pt_plugin/follower.h"
 
-namespace asof::machine {
+namespace asof::pt {
 
 namespace {
 
@@ -38,7 +38,7 @@ void Follower::interruption(const Interruption& i, const Place& to, bool excepti
   note(0);
   const bool was = unit_.flow();
   unit_.interrupt(i, to, tsc);
-  entry_flags_ = kLogException | (unit_.flow() && !was ? kLogStart : 0);
+  entry_flags_ = machine::kLogException | (unit_.flow() && !was ? machine::kLogStart : 0);
   note(was || unit_.flow() ? 1 : 0);
 }
 
@@ -46,10 +46,10 @@ void Follower::interruption(const Interruption& i, const Place& to, bool excepti
 void Follower::retire(unsigned count, uint32_t flags) {
   if (count == 0) return;
   if (unit_.flow()) {
-    log_.block(
-        {here_.ip, block_->number, 0, static_cast<uint16_t>(count), 0,
-         entry_flags_ | flags | (here_.user ? kLogUser : 0) | (here_.exec == Exec::k32 ? kLogCode32 : 0),
-         tsc_});
+    log_.block({here_.ip, block_->number, 0, static_cast<uint16_t>(count), 0,
+                entry_flags_ | flags | (here_.user ? machine::kLogUser : 0) |
+                    (here_.exec == Exec::k32 ? machine::kLogCode32 : 0),
+                tsc_});
   }
   entry_flags_ = 0;
 }
@@ -73,8 +73,8 @@ void Follower::finish(const Place& next, Cause cause, uint64_t begun, uint64_t t
   const bool again = next.ip == last_ip && !(is_branch && block.last.to_itself);
   const bool branched = is_branch && !again;
   uint32_t flags = 0;
-  if (branched && awaits(block.last.flow)) flags = kLogAwaits;
-  if (!branched && cause != Cause::kFlow) flags = kLogNoBranch;
+  if (branched && awaits(block.last.flow)) flags = machine::kLogAwaits;
+  if (!branched && cause != Cause::kFlow) flags = machine::kLogNoBranch;
   retire(again ? last : last + 1, flags);
   block_ = nullptr;
   if (again) return;
@@ -82,14 +82,14 @@ void Follower::finish(const Place& next, Cause cause, uint64_t begun, uint64_t t
     const bool was = unit_.flow();
     unit_.branch({block.last.flow, last_ip, after}, next, tsc);
     const bool left = was && !unit_.flow(), entered = !was && unit_.flow();
-    if (entered) entry_flags_ |= kLogStart;
+    if (entered) entry_flags_ |= machine::kLogStart;
     note(left || entered || (was && awaits(block.last.flow)) ? 1 : 0);
   } else if (whole && block.last.kind == Insn::kMovCr3) {
     const bool was = unit_.flow();
     unit_.mov_cr3(new_cr3_, next, tsc);
-    if (!was && unit_.flow()) entry_flags_ |= kLogStart;
+    if (!was && unit_.flow()) entry_flags_ |= machine::kLogStart;
     note(was != unit_.flow() ? 1 : 0);
-    log_.mark(Mark::kContext, new_cr3_, unit_.written(), tsc);
+    log_.mark(machine::Mark::kContext, new_cr3_, unit_.written(), tsc);
   } else if (next.ip != after) {
     ++unexplained_;
   }
@@ -101,7 +101,7 @@ void Follower::write_ctl(uint64_t value, uint64_t ip, const Place& next, uint64_
   if (block_ != nullptr && begun > begun_) {
     // The WRMSR itself does not count: tracing ends at it.
     const unsigned index = static_cast<unsigned>(begun - begun_) - 1;
-    if (index <= block_->count()) retire(index, kLogNoBranch);
+    if (index <= block_->count()) retire(index, machine::kLogNoBranch);
   }
   block_ = nullptr;
   const bool flow = unit_.flow();
@@ -111,10 +111,10 @@ void Follower::write_ctl(uint64_t value, uint64_t ip, const Place& next, uint64_
     note(flow ? 1 : 0);
     log_.lose(unit_.shown(), true);
     was_losing_ = false;
-    log_.mark(Mark::kOff, value, unit_.written(), tsc);
+    log_.mark(machine::Mark::kOff, value, unit_.written(), tsc);
   } else if (!was && is) {
-    log_.mark(Mark::kOn, value, unit_.written(), tsc);
-    entry_flags_ = kLogStart;
+    log_.mark(machine::Mark::kOn, value, unit_.written(), tsc);
+    entry_flags_ = machine::kLogStart;
     // The count of expected outcomes starts from what was told before this.
     note(unit_.flow() ? 1 : 0);
   }
@@ -153,22 +153,23 @@ void Follower::note(uint64_t expected) {
 
 void Follower::note_marks() {
   if (unit_.losing() && !was_losing_) {
-    log_.mark(unit_.status() & kStopped ? Mark::kStopped : Mark::kOverflow, 0, unit_.written(), unit_.now());
+    log_.mark(unit_.status() & kStopped ? machine::Mark::kStopped : machine::Mark::kOverflow, 0,
+              unit_.written(), unit_.now());
   } else if (!unit_.losing() && was_losing_) {
     log_.lose(unit_.shown(), false);
-    log_.mark(Mark::kResume, 0, unit_.written(), unit_.now());
-    entry_flags_ |= kLogStart;
+    log_.mark(machine::Mark::kResume, 0, unit_.written(), unit_.now());
+    entry_flags_ |= machine::kLogStart;
   } else if (unit_.losing() && log_.held() > kHeldWhileLosing) {
     log_.lose(unit_.shown(), unit_.status() & kStopped);
     log_.expect();  // nothing more can be known
   }
   was_losing_ = unit_.losing();
   const bool stopped = !was_losing_ && (unit_.status() & kStopped);
-  if (stopped && !was_stopped_) log_.mark(Mark::kStopped, 0, unit_.written(), unit_.now());
+  if (stopped && !was_stopped_) log_.mark(machine::Mark::kStopped, 0, unit_.written(), unit_.now());
   was_stopped_ = stopped;
   if (unit_.syncs() == syncs_) return;
   syncs_ = unit_.syncs();
-  log_.mark(Mark::kSync, unit_.sync_tsc(), unit_.sync_at(), unit_.now());
+  log_.mark(machine::Mark::kSync, unit_.sync_tsc(), unit_.sync_at(), unit_.now());
 }
 
-}  // namespace asof::machine
+}  // namespace asof::pt

@@ -12,7 +12,7 @@
 #include "tools/board/pt_plugin/insn.h"
 #include "tools/board/pt_plugin/unit.h"
 
-namespace asof::machine {
+namespace asof::pt {
 
 // Translated code.
 struct CodeBlock {
@@ -68,4 +68,4 @@ class Follower {
   uint64_t syncs_ = 0, unexplained_ = 0;
 };
 
-}  // namespace asof::machine
+}  // namespace asof::pt

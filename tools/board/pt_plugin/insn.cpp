@@ -2,7 +2,7 @@
 
 #include <cstring>
 
-namespace asof::machine {
+namespace asof::pt {
 
 namespace {
 
@@ -172,4 +172,4 @@ std::optional<PtwriteOperand> ptwrite_operand(std::span<const uint8_t> b, bool c
   return o;
 }
 
-}  // namespace asof::machine
+}  // namespace asof::pt

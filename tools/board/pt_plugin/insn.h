@@ -7,7 +7,7 @@
 
 #include "tools/board/pt_plugin/unit.h"
 
-namespace asof::machine {
+namespace asof::pt {
 
 enum class Insn : uint8_t {
   kPlain,
@@ -50,4 +50,4 @@ struct PtwriteOperand {
 
 std::optional<PtwriteOperand> ptwrite_operand(std::span<const uint8_t> bytes, bool code64);
 
-}  // namespace asof::machine
+}  // namespace asof::pt

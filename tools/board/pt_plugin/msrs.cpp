@@ -1,6 +1,6 @@
 #include "tools/board/pt_plugin/msrs.h"
 
-namespace asof::machine {
+namespace asof::pt {
 
 const uint64_t* Msrs::plain(uint32_t n) const {
   if (n >= 0xc1 && n <= 0xc4) return &counters_[n - 0xc1];
@@ -87,4 +87,4 @@ bool change_cpuid(uint32_t leaf, uint32_t subleaf, const UnitConfig& config, Cpu
   }
 }
 
-}  // namespace asof::machine
+}  // namespace asof::pt

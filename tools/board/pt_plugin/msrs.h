@@ -8,7 +8,7 @@
 #include "tools/board/pt_plugin/output.h"
 #include "tools/board/pt_plugin/unit.h"
 
-namespace asof::machine {
+namespace asof::pt {
 
 constexpr uint32_t kMsrRtitCtl = 0x570;
 
@@ -44,4 +44,4 @@ struct CpuidResult {
 // Changes what the emulator answers; false: nothing to change.
 bool change_cpuid(uint32_t leaf, uint32_t subleaf, const UnitConfig& config, CpuidResult& r);
 
-}  // namespace asof::machine
+}  // namespace asof::pt

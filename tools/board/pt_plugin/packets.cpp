@@ -4,7 +4,7 @@
 #include <cstring>
 #include <initializer_list>
 
-namespace asof::machine {
+namespace asof::pt {
 
 namespace {
 
@@ -88,4 +88,4 @@ Packet packet_cfe(uint8_t type, uint8_t vector, bool fup) {
 }
 Packet packet_evd(uint8_t type, uint64_t payload) { return with(of({2, 0x53, type}), payload, 8); }
 
-}  // namespace asof::machine
+}  // namespace asof::pt

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <span>
 
-namespace asof::machine {
+namespace asof::pt {
 
 struct Packet {
   std::array<uint8_t, 16> bytes{};
@@ -40,4 +40,4 @@ Packet packet_exstop(bool fup);
 Packet packet_cfe(uint8_t type, uint8_t vector, bool fup);
 Packet packet_evd(uint8_t type, uint64_t payload);
 
-}  // namespace asof::machine
+}  // namespace asof::pt

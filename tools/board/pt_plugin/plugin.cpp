@@ -20,7 +20,7 @@
 #include <string_view>
 #include <utility>
 
-namespace asof::machine {
+namespace asof::pt {
 
 Plugin* plugin;
 
@@ -92,7 +92,7 @@ void Plugin::after(Cpu& c) {
   if (events != c.events) counters.events += events ? 1 : ~uint64_t{0};
   c.events = events;
   if (!c.output.take_interrupt()) return;
-  c.log.mark(Mark::kRegion, 0, c.output.written(), c.unit.now());
+  c.log.mark(machine::Mark::kRegion, 0, c.output.written(), c.unit.now());
   c.msrs.set_topa_interrupt();
   // With -icount, translated code must not raise interrupts: the emulator does it after this block.
   async_run_on_cpu(
@@ -130,13 +130,14 @@ void Plugin::finish() {
                  static_cast<unsigned long long>(c->follower.unexplained()));
     separator = ",";
     c->log.close();
+    if (std::fflush(c->trace.get()) != 0) die("cannot write the copy of the trace");
   }
   std::fprintf(f, "]}\n");
   std::fclose(f);
   code.close();
 }
 
-}  // namespace asof::machine
+}  // namespace asof::pt
 
 extern "C" {
 
@@ -144,7 +145,7 @@ ASOF_PLUGIN_EXPORT int qemu_plugin_version = 7;
 
 ASOF_PLUGIN_EXPORT int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t* info, int argc,
                                            char** argv) {
-  using namespace asof::machine;
+  using namespace asof::pt;
   Options options = parse(argc, argv);
   if (options.ram.empty() || options.out.empty() || std::strcmp(info->target_name, "x86_64") != 0 ||
       !info->system_emulation) {

@@ -6,7 +6,7 @@
 #include <cstring>
 #include <string_view>
 
-namespace asof::machine {
+namespace asof::pt {
 
 namespace {
 
@@ -63,4 +63,4 @@ bool read_guest(uint64_t address, void* to, size_t size) {
   return true;
 }
 
-}  // namespace asof::machine
+}  // namespace asof::pt

@@ -5,7 +5,7 @@
 
 #include "tools/board/machine/qemu_api.h"
 
-namespace asof::machine {
+namespace asof::pt {
 
 // General registers as the machine numbers them, then the others.
 enum Reg : unsigned {
@@ -43,4 +43,4 @@ bool read_guest(uint64_t address, void* to, size_t size);
 
 [[noreturn]] void die(const char* what);
 
-}  // namespace asof::machine
+}  // namespace asof::pt

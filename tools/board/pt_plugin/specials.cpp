@@ -4,7 +4,7 @@
 
 #include "tools/board/pt_plugin/plugin.h"
 
-namespace asof::machine {
+namespace asof::pt {
 
 namespace {
 
@@ -142,4 +142,4 @@ void on_after(unsigned, void*) {
   }
 }
 
-}  // namespace asof::machine
+}  // namespace asof::pt

@@ -3,7 +3,7 @@
 
 #include "tools/board/pt_plugin/plugin.h"
 
-namespace asof::machine {
+namespace asof::pt {
 
 CodeTable::CodeTable(const std::string& path) : file_(std::fopen(path.c_str(), "wb")) {
   if (file_ == nullptr) die("cannot create the log of code");
@@ -28,7 +28,7 @@ void CodeTable::add(Entry& e, uint64_t address, std::span<const uint8_t> sizes,
   CodeBlock& block = e.block;
   block.address = address;
   block.number = static_cast<uint32_t>(entries_.size() - 1);
-  const CodeHead head{address, block.number, static_cast<uint32_t>(sizes.size())};
+  const machine::CodeHead head{address, block.number, static_cast<uint32_t>(sizes.size())};
   if (std::fwrite(&head, sizeof head, 1, file_.get()) != 1 ||
       std::fwrite(sizes.data(), 1, sizes.size(), file_.get()) != sizes.size() ||
       std::fwrite(bytes.data(), 1, bytes.size(), file_.get()) != bytes.size()) {
@@ -151,4 +151,4 @@ void on_translate(qemu_plugin_tb* tb, void*) {
   }
 }
 
-}  // namespace asof::machine
+}  // namespace asof::pt

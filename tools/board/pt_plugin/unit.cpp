@@ -1,6 +1,6 @@
 #include "tools/board/pt_plugin/unit.h"
 
-namespace asof::machine {
+namespace asof::pt {
 
 namespace {
 
@@ -187,4 +187,4 @@ bool TraceUnit::returns_to(uint64_t target) {
   return true;
 }
 
-}  // namespace asof::machine
+}  // namespace asof::pt

@@ -11,7 +11,7 @@
 #include "tools/board/pt_plugin/output.h"
 #include "tools/board/pt_plugin/packets.h"
 
-namespace asof::machine {
+namespace asof::pt {
 
 // IA32_RTIT_CTL
 constexpr uint64_t kTraceEn = 1 << 0, kCycEn = 1 << 1, kOs = 1 << 2, kUser = 1 << 3, kPwrEvtEn = 1 << 4,
@@ -162,4 +162,4 @@ class TraceUnit {
   uint64_t sync_at_ = 0, sync_tsc_ = 0, syncs_ = 0, overflows_ = 0;
 };
 
-}  // namespace asof::machine
+}  // namespace asof::pt

@@ -1,7 +1,7 @@
 // When packets are enabled (SDM vol. 3, "Trace Filtering", "Packet Generation Enable Controls").
 #include "tools/board/pt_plugin/unit.h"
 
-namespace asof::machine {
+namespace asof::pt {
 
 // "Filtering by Current Privilege Level", "Filtering by CR3"
 bool TraceUnit::context(const Place& p) const {
@@ -116,4 +116,4 @@ void TraceUnit::trace_stop() {
   trigger_ = filter_en_ = packet_en_ = false;
 }
 
-}  // namespace asof::machine
+}  // namespace asof::pt

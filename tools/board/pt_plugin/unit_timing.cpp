@@ -2,7 +2,7 @@
 // "Decoder Synchronization (PSB+)").
 #include "tools/board/pt_plugin/unit.h"
 
-namespace asof::machine {
+namespace asof::pt {
 
 // Time passes. "MTC Packet": one whenever the watched bits of the crystal's counter change; it tells the time at which
 // they did. Outcomes that are older precede it.
@@ -73,4 +73,4 @@ void TraceUnit::wake(uint64_t tsc) {
   if (ctl_ & kPwrEvtEn) put(packet_pwrx(0, 0, 1));
 }
 
-}  // namespace asof::machine
+}  // namespace asof::pt

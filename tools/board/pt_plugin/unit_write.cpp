@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-namespace asof::machine {
+namespace asof::pt {
 
 bool TraceUnit::put(const Packet& p) {
   if (!emitting()) return false;
@@ -83,4 +83,4 @@ void TraceUnit::end_overflow(const Place& here) {
   if (overflow_cr3_ || (mode_ && mode_->bytes != mode.bytes)) psb(here);
 }
 
-}  // namespace asof::machine
+}  // namespace asof::pt

@@ -1,7 +1,7 @@
 // Power events, event trace, time and overflow.
-#include "tests/board/pt_fixture.h"
+#include "tests/tools/board/pt_plugin/pt_fixture.h"
 
-namespace asof::machine::test {
+namespace asof::pt::test {
 namespace {
 
 class PtEvents : public PtFixture {};
@@ -155,4 +155,4 @@ TEST_F(PtOverflow, OutsideOfTheContext) {
 }
 
 }  // namespace
-}  // namespace asof::machine::test
+}  // namespace asof::pt::test

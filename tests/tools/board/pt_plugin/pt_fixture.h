@@ -8,7 +8,7 @@
 #include "tests/arch/x86/flow_fixture.h"
 #include "tools/board/pt_plugin/unit.h"
 
-namespace asof::machine::test {
+namespace asof::pt::test {
 
 using x86::test::FlowFixture;
 constexpr uint64_t kCode = FlowFixture::kCode, kUserCode = FlowFixture::kUserCode;
@@ -111,4 +111,4 @@ class PtFixture : public ::testing::Test {
 
 constexpr uint64_t kBoth = kOs | kUser | kBranchEn;
 
-}  // namespace asof::machine::test
+}  // namespace asof::pt::test

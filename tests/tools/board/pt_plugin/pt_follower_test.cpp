@@ -2,11 +2,11 @@
 #include <fstream>
 #include <iterator>
 
-#include "tests/board/pt_fixture.h"
 #include "tests/support/temp_dir.h"
+#include "tests/tools/board/pt_plugin/pt_fixture.h"
 #include "tools/board/pt_plugin/follower.h"
 
-namespace asof::machine::test {
+namespace asof::pt::test {
 namespace {
 
 class PtFollower : public PtFixture {
@@ -45,13 +45,13 @@ class PtFollower : public PtFixture {
     std::ifstream file(path(), std::ios::binary);
     const std::string bytes((std::istreambuf_iterator<char>(file)), {});
     std::string out;
-    for (size_t i = 0; i + sizeof(LogRecord) <= bytes.size(); i += sizeof(LogRecord)) {
-      LogRecord r;
+    for (size_t i = 0; i + sizeof(machine::LogRecord) <= bytes.size(); i += sizeof(machine::LogRecord)) {
+      machine::LogRecord r;
       std::memcpy(&r, bytes.data() + i, sizeof r);
-      if (r.code == kLogMark) continue;
+      if (r.code == machine::kLogMark) continue;
       records.push_back(r);
       out += fmt::format("{}{:x}+{}/{}{}", out.empty() ? "" : " ", r.address & 0xfff, r.count, r.flags & 127,
-                         r.flags & kLogLost ? "!" : "");
+                         r.flags & machine::kLogLost ? "!" : "");
     }
     return out;
   }
@@ -60,7 +60,7 @@ class PtFollower : public PtFixture {
   CpuLog log_;
   Follower follower;
   uint64_t begun_ = 100;
-  std::vector<LogRecord> records;
+  std::vector<machine::LogRecord> records;
 };
 
 // nop, nop, jne 0 | at 4: nop, rep movsb, nop, jmp rax
@@ -156,8 +156,8 @@ TEST_P(PtFollowerStop, LostAfterStop) {
   log();
   ASSERT_EQ(records.size(), 2000U);
   size_t known = 0;
-  while (known < records.size() && !(records[known].flags & kLogLost)) ++known;
-  for (size_t i = known; i < records.size(); ++i) EXPECT_TRUE(records[i].flags & kLogLost);
+  while (known < records.size() && !(records[known].flags & machine::kLogLost)) ++known;
+  for (size_t i = known; i < records.size(); ++i) EXPECT_TRUE(records[i].flags & machine::kLogLost);
   EXPECT_LE(records[known - 1].output, 4096U);
   // libipt and asof show the same number, from the trace alone.
   decoder.code(kCode, {0x90, 0xff, 0xe0});
@@ -167,4 +167,4 @@ TEST_P(PtFollowerStop, LostAfterStop) {
 INSTANTIATE_TEST_SUITE_P(Offsets, PtFollowerStop, ::testing::Values(0U, 1U, 2U));
 
 }  // namespace
-}  // namespace asof::machine::test
+}  // namespace asof::pt::test

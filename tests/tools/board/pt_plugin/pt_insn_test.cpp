@@ -4,7 +4,7 @@
 
 #include "tools/board/pt_plugin/msrs.h"
 
-namespace asof::machine::test {
+namespace asof::pt::test {
 namespace {
 
 using Bytes = std::vector<uint8_t>;
@@ -122,4 +122,4 @@ TEST(PtMsrs, CpuidAndRegisters) {
 }
 
 }  // namespace
-}  // namespace asof::machine::test
+}  // namespace asof::pt::test
