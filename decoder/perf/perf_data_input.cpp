@@ -11,6 +11,8 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "decoder/io/files_read.h"
+
 namespace asof {
 namespace {
 
@@ -84,6 +86,7 @@ Result<std::shared_ptr<const FileBytes>> FileBytes::open(const std::string& path
   struct stat info {};
   if (::fstat(fd, &info) != 0) return system_error(name, "cannot stat", errno);
   if (S_ISDIR(info.st_mode)) return system_error(name, "cannot read", EISDIR);
+  FilesRead::note(name, info);
   const bool from_start = S_ISREG(info.st_mode) && ::lseek(fd, 0, SEEK_CUR) == 0;
   return from_start ? map(fd, name) : spool_all(fd, name);
 }

@@ -10,6 +10,7 @@
 #include "tools/query/database.h"
 #include "tools/query/decode_tables.h"
 #include "tools/query/named_queries.h"
+#include "tools/query/query_cache.h"
 #include "tools/query/rows.h"
 #include "tools/query/schema.h"
 #include "tools/query/sql_guard.h"
@@ -23,6 +24,7 @@ struct QueryText {
   std::string first, second, sql, output, detail, time, named;
   RowFormat format = RowFormat::kTsv;
   bool schema = false, markdown = false, show_sql = false;
+  CacheOptions cache;
   const CLI::App* verb = nullptr;
 };
 
@@ -126,6 +128,9 @@ ExitCode query_file(const QueryText& o, Diagnostics& diagnostics) {
 }
 
 ExitCode query_capture(const QueryText& o, const QueryFacts& facts, Diagnostics& diagnostics) {
+  CacheOptions kept = o.cache;
+  if (!o.output.empty()) kept.mode = CacheMode::kNever;
+  QueryCache cache(kept, facts);
   const auto capture = open_for_verb(o.input, diagnostics);
   if (!capture) return kExitInput;
   TimelineOptions options;
@@ -133,12 +138,26 @@ ExitCode query_capture(const QueryText& o, const QueryFacts& facts, Diagnostics&
   options.detail = facts.detail;
   if (!take_time(o.time, *capture, diagnostics, options.pipeline.time)) return kExitUsage;
   options.detail_time = options.pipeline.time;
-  const auto tables = decode_tables(*capture, options, facts, o.output, o.choice.progress);
+  if (const auto found = cache.find(o.input, o.choice, o.time, facts.detail)) {
+    diagnostics.notice({Notice::Severity::kInfo,
+                        Code::kFromCache,
+                        {},
+                        Error::kNoOffset,
+                        kTimeMin,
+                        "answered from " + cache_folder(kept),
+                        {},
+                        1});
+    for (const Notice& n : found->facts.notices) diagnostics.notice(n);
+    return answer(found->database.get(), o, static_cast<ExitCode>(found->facts.status), {}, diagnostics);
+  }
+  cache.begin_decoding();
+  const auto tables = decode_tables(*capture, options, cache.wanted(), o.output, o.choice.progress);
   if (!tables) {
     diagnostics.error(tables.error());
     return kExitInput;
   }
   for (const Notice& n : tables->notices) diagnostics.notice(n);
+  cache.keep(*tables, diagnostics);
   return answer(tables->sink->database(), o, tables->status, {}, diagnostics);
 }
 
@@ -201,6 +220,27 @@ RunVerb add_query(CLI::App& app) {
                    "calls: never")
       ->check(CLI::IsMember({"insn", "calls"}));
   add_time_option(*verb, o->time);
+  const std::string group = "Cache";
+  static const std::map<std::string, CacheMode> kModes{
+      {"auto", CacheMode::kAuto}, {"always", CacheMode::kAlways}, {"never", CacheMode::kNever}};
+  verb->add_option(
+          "--cache", o->cache.mode,
+          "keep tables for the next query: auto (default: what took more than a second to decode), always, "
+          "never; also by $ASOF_CACHE")
+      ->transform(CLI::CheckedTransformer(kModes).description("{auto,always,never}"))
+      ->type_name("WHEN")
+      ->group(group);
+  verb->add_flag_callback(
+          "--no-cache", [o] { o->cache.mode = CacheMode::kNever; }, "as --cache never")
+      ->group(group);
+  verb->add_option("--cache-dir", o->cache.folder, "where (default: asof in $XDG_CACHE_HOME or ~/.cache)")
+      ->type_name("DIR")
+      ->group(group);
+  verb->add_option("--cache-size", o->cache.most_bytes,
+                   "the most it takes (default: 1GB); the least recently used go")
+      ->transform(CLI::AsSizeValue(false))
+      ->type_name("SIZE")
+      ->group(group);
   return [o] { return run_query(*o); };
 }
 
