@@ -33,7 +33,6 @@ CallTracker::CallTracker(const Capture& capture, const TimelineOptions& options,
 
 void CallTracker::op(size_t stream, const FlowOps& chunk, const FlowOp& op) {
   Cpu& c = cpus_[stream];
-  at_ = &c;
   advance(c, op);
   switch (op.kind) {
     case FlowOp::Kind::kPoint:
@@ -251,7 +250,6 @@ void CallTracker::end_block(Cpu& c) {
 void CallTracker::finish() {
   for (Cpu& c : cpus_) {
     if (!c.started) continue;
-    at_ = &c;
     end_block(c);
     if (c.open_gap) {
       // Nothing came after it: it lasted to the end of the stream, as far as that is known.
@@ -262,7 +260,6 @@ void CallTracker::finish() {
     leave(c, Slice::kEndUnknown);
   }
   for (auto& [key, t] : threads_) {
-    closing_ = t.get();
     t->stack.close_all(false);
     flush(t->thread_unparented, nullptr, true);
     forget_residencies(*t);
