@@ -22,7 +22,7 @@ void expect_equal(const Decoded& d, const std::vector<Executed>& truth) {
 
 TEST(RandomPrograms, FlowAndLibiptAndTruthAreOne) {
   uint64_t instructions = 0;
-  for (uint64_t seed = 1; seed <= 1200; ++seed) {
+  for (uint64_t seed = 1; seed <= captures_of(1200); ++seed) {
     SCOPED_TRACE(fmt::format("seed {}", seed));
     Simulation run({.seed = seed, .ticks = 6'000});
     const Decoded d = run.decode(0);
@@ -36,7 +36,7 @@ TEST(RandomPrograms, FlowAndLibiptAndTruthAreOne) {
     for (const Ran& i : d.ran) ASSERT_EQ(i.confidence, Confidence::kCertain);
     instructions += d.ran.size();
   }
-  EXPECT_GT(instructions, 400'000U);
+  EXPECT_GT(instructions, captures_of(400'000));
 }
 
 // Instructions by when they really ran: before their step's time (late), even before the time preceding that,
@@ -62,7 +62,7 @@ void count_times(const Decoded& d, const std::vector<Executed>& truth, Timing& t
 
 TEST(RandomPrograms, TimeOfAStepIsThatOfATimingPacketBesideIt) {
   std::array<Timing, 2> timing;  // without CYC, with CYC
-  for (uint64_t seed = 1; seed <= 300; ++seed) {
+  for (uint64_t seed = 1; seed <= captures_of(300); ++seed) {
     SCOPED_TRACE(fmt::format("seed {}", seed));
     Simulation run({.seed = seed, .ticks = 6'000});
     const Decoded d = run.decode(0);
@@ -71,18 +71,18 @@ TEST(RandomPrograms, TimeOfAStepIsThatOfATimingPacketBesideIt) {
     count_times(d, run.truth(0), timing.at(run.has_cyc() ? 1 : 0));
   }
   const auto& [plain, cyc] = timing;
-  EXPECT_GT(plain.instructions, 100'000U);
+  EXPECT_GT(plain.instructions, captures_of(100'000));
   EXPECT_LT(plain.late * 50, plain.instructions);
   EXPECT_EQ(plain.before_last, 0U);
   EXPECT_EQ(plain.after_next, 0U);
   // A CYC packet precedes the packet that it dates, which covers code that ran earlier.
-  EXPECT_GT(cyc.instructions, 100'000U);
+  EXPECT_GT(cyc.instructions, captures_of(100'000));
   EXPECT_LT(cyc.before_last * 100, cyc.instructions);
   EXPECT_EQ(cyc.after_next, 0U);
 }
 
 TEST(RandomPrograms, SegmentsAloneChunksAndCacheMakeNoDifference) {
-  for (uint64_t seed = 1; seed <= 150; ++seed) {
+  for (uint64_t seed = 1; seed <= captures_of(150); ++seed) {
     SCOPED_TRACE(fmt::format("seed {}", seed));
     Simulation run({.seed = seed, .cpus = 2, .ticks = 15'000, .pokes = 4});
     const Decoded d = run.decode(0);
@@ -106,7 +106,7 @@ TEST(RandomPrograms, SegmentsAloneChunksAndCacheMakeNoDifference) {
 }
 
 void run_with_pokes(bool coarse, uint64_t seeds, Score& score) {
-  for (uint64_t seed = 1; seed <= seeds; ++seed) {
+  for (uint64_t seed = 1; seed <= captures_of(seeds); ++seed) {
     SCOPED_TRACE(fmt::format("seed {} coarse {}", seed, coarse));
     const bool overflows = seed % 4 == 0;
     Simulation run({.seed = seed,
@@ -133,16 +133,16 @@ TEST(RandomPrograms, PokesWithFineTime) {
   Score s;
   run_with_pokes(false, 250, s);
   EXPECT_GT(s.high_confidence * 100, s.instructions * 90);
-  EXPECT_GT(s.hits, 100U);
-  EXPECT_GT(s.instructions, 1'000'000U);
+  EXPECT_GT(s.hits, captures_of(100));
+  EXPECT_GT(s.instructions, captures_of(1'000'000));
 }
 
 // Time at sync points only: what time and trace cannot decide is reported as ambiguous or equivalent.
 TEST(RandomPrograms, PokesWithTimeAtSyncPointsOnly) {
   Score s;
   run_with_pokes(true, 250, s);
-  EXPECT_GT(s.proved, 1000U);
-  EXPECT_GT(s.instructions, 1'000'000U);
+  EXPECT_GT(s.proved, captures_of(1000));
+  EXPECT_GT(s.instructions, captures_of(1'000'000));
   EXPECT_GT(s.high_confidence * 2, s.instructions);
 }
 
@@ -151,7 +151,7 @@ TEST(RandomPrograms, PokesWithTimeAtSyncPointsOnly) {
 TEST(RandomPrograms, DamagedTraces) {
   SimRandom random(5);
   uint64_t gaps = 0;
-  for (uint64_t seed = 1; seed <= 60; ++seed) {
+  for (uint64_t seed = 1; seed <= captures_of(60); ++seed) {
     Simulation run({.seed = seed, .cpus = 2, .ticks = 12'000, .pokes = 3, .overflows = true});
     for (int n = 0; n < 40; ++n) {
       SCOPED_TRACE(fmt::format("seed {} damage {}", seed, n));
@@ -197,7 +197,7 @@ TEST(RandomPrograms, DamagedTraces) {
       gaps += d.gaps.size();
     }
   }
-  EXPECT_GT(gaps, 2000U);
+  EXPECT_GT(gaps, captures_of(2000));
 }
 
 }  // namespace
