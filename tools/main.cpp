@@ -62,8 +62,14 @@ int run(int argc, char** argv) {
   return kExitUsage;
 }
 
-// What a verb printed may have been lost: then no verb succeeded.
+// What a verb printed may have been lost: then no verb succeeded. Nor is it whole where it was interrupted,
+// whatever the verb says.
 int checked(int status) {
+  if (interrupted()) {
+    Diagnostics(Diagnostics::Color::kAuto, 0)
+        .note("interrupted: what was written is valid, but of a part of the trace only");
+    status = kExitInterrupted;
+  }
   std::optional<Error> failure = Output::take_failure();
   if (!std::cout.flush())  // help
     failure =

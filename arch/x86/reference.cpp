@@ -1,8 +1,6 @@
-// The only file of the library that includes libipt.
 #include "arch/x86/reference.h"
 
 #include <fmt/format.h>
-#include <intel-pt.h>
 #include <tsl/robin_map.h>
 
 #include <algorithm>
@@ -11,6 +9,7 @@
 
 #include "arch/x86/errata.h"
 #include "arch/x86/flow.h"
+#include "arch/x86/libipt_config.h"
 #include "arch/x86/segments.h"
 
 namespace asof::x86 {
@@ -67,18 +66,7 @@ class Reference final : public SegmentDecoder {
 
   bool start(std::span<const uint8_t> bytes) {
     free_decoder();
-    pt_config c;
-    pt_config_init(&c);
-    c.begin = const_cast<uint8_t*>(bytes.data());
-    c.end = c.begin + bytes.size();
-    c.mtc_freq = config_.mtc_freq;
-    c.cpuid_0x15_eax = config_.tsc_ctc_d;
-    c.cpuid_0x15_ebx = config_.tsc_ctc_n;
-    c.nom_freq = config_.max_nonturbo;
-    if (config_.cpu.intel) {
-      c.cpu = {pcv_intel, config_.cpu.family, config_.cpu.model, config_.cpu.stepping};
-      if (pt_cpu_errata(&c.errata, &c.cpu) < 0) std::memset(&c.errata, 0, sizeof c.errata);
-    }
+    const pt_config c = libipt_config(config_, bytes);
     decoder_ = pt_insn_alloc_decoder(&c);
     image_ = pt_image_alloc("asof");
     if (decoder_ == nullptr || image_ == nullptr) return false;

@@ -21,6 +21,7 @@ class FlowWatch final : public ChunkConsumer {
     return consumer_.prepare(chunk, stream);
   }
   void deliver(Chunk& chunk, const Stream& stream, Prepared* prepared) override;
+  void finished(const std::exception_ptr& error) override { consumer_.finished(error); }
   bool delivers_steps() const override { return consumer_.delivers_steps(); }
   bool stopped() const override { return consumer_.stopped(); }
 

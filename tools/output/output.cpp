@@ -8,6 +8,8 @@
 #include <cstring>
 #include <utility>
 
+#include "tools/output/file_fault.h"
+
 namespace asof {
 namespace {
 
@@ -28,7 +30,14 @@ void install_signal_handlers() {
   action.sa_handler = SIG_IGN;
   sigaction(SIGPIPE, &action, nullptr);
   action.sa_handler = on_interrupt;
-  sigaction(SIGINT, &action, nullptr);
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
+    struct sigaction before = {};
+    // nohup: goes on.
+    if (sigaction(signal, nullptr, &before) == 0 && before.sa_handler == SIG_IGN && signal != SIGINT)
+      continue;
+    sigaction(signal, &action, nullptr);
+  }
+  install_fault_handler();
 }
 
 bool interrupted() { return interrupt_seen != 0; }

@@ -43,7 +43,8 @@ class Output {
   std::string error_;
 };
 
-// SIGPIPE ignored, SIGINT remembered. Call once from main().
+// SIGPIPE ignored; SIGINT, SIGTERM and SIGHUP remembered, so that temporary files are removed. SIGBUS, which
+// reading a file that became shorter gives, ends the program with a code. Call once from main().
 void install_signal_handlers();
 bool interrupted();
 

@@ -31,6 +31,12 @@ BranchEnd BranchNames::at(Space space, Addr a, Time t) {
   return e.end;
 }
 
+bool BranchNames::holds(Space space, Addr a) const {
+  if (is_kernel_address(a)) space = kKernelSpace;
+  const TimeBounds valid = epochs_.around(space, {a, a + 1}, 0);
+  return valid.lo == kTimeMin && valid.hi == kTimeMax;
+}
+
 namespace {
 
 class PerfScriptWriter final : public BranchWriter {
@@ -137,49 +143,9 @@ class BoltWriter final : public BranchWriter {
   bool wanted_ = false, external_ = false;
 };
 
-class CsvWriter final : public BranchWriter {
- public:
-  CsvWriter(BranchNames& names, Write write) : names_(names), write_(std::move(write)) {}
-
-  void take(const TakenBranch& b) override {
-    const BranchEnd from = names_.at(b.from_space, b.from, b.time);
-    const BranchEnd to = names_.at(b.to_space, b.to, b.time);
-    if (from.wanted || to.wanted) ++counts_[{b.from, b.to, b.kind, from.symbol, to.symbol}];
-  }
-  void finish() override {
-    // Symbols of different processes can have the same names: such rows are one.
-    std::map<std::tuple<Addr, Addr, std::string>, uint64_t> rows;
-    for (const auto& [k, count] : counts_) {
-      const std::string rest = fmt::format("{},{},{}", branch_flags(k.kind), name(k.left), name(k.entered));
-      rows[{k.from, k.to, rest}] += count;
-    }
-    write_("from,to,count,kind,from_symbol,from_dso,to_symbol,to_dso\n");
-    for (const auto& [row, count] : rows) {
-      const auto& [from, to, rest] = row;
-      write_(fmt::format("{:#x},{:#x},{},{}\n", from, to, count, rest));
-    }
-  }
-
- private:
-  struct Key {
-    Addr from, to;
-    BranchKind kind;
-    const Symbol* left;
-    const Symbol* entered;
-    bool operator==(const Key&) const = default;
-  };
-  struct KeyHash {
-    size_t operator()(const Key& k) const {
-      return ((k.from * kHashFactor) ^ k.to ^ reinterpret_cast<uintptr_t>(k.left)) * kHashFactor >> 16U;
-    }
-  };
-  static std::string name(const Symbol* s) {
-    return s == nullptr ? "," : csv_field(s->name) + "," + csv_field(s->dso);
-  }
-  BranchNames& names_;
-  Write write_;
-  tsl::robin_map<Key, uint64_t, KeyHash> counts_;
-};
+std::string name_fields(const Symbol* s) {
+  return s == nullptr ? "," : csv_field(s->name) + "," + csv_field(s->dso);
+}
 
 }  // namespace
 
@@ -190,8 +156,20 @@ std::unique_ptr<BranchWriter> make_perf_script_writer(const Capture& capture, Br
 std::unique_ptr<BranchWriter> make_bolt_writer(BranchNames& names, Addr base, BranchWriter::Write write) {
   return std::make_unique<BoltWriter>(names, base, std::move(write));
 }
-std::unique_ptr<BranchWriter> make_branch_csv_writer(BranchNames& names, BranchWriter::Write write) {
-  return std::make_unique<CsvWriter>(names, std::move(write));
+
+void BranchCounts::write_csv(const BranchWriter::Write& write) const {
+  // Symbols of different processes can have the same names: such rows are one.
+  std::map<std::tuple<Addr, Addr, std::string>, uint64_t> rows;
+  for (const auto& [k, count] : counts_) {
+    const std::string rest =
+        fmt::format("{},{},{}", branch_flags(k.kind), name_fields(k.left), name_fields(k.entered));
+    rows[{k.from, k.to, rest}] += count;
+  }
+  write("from,to,count,kind,from_symbol,from_dso,to_symbol,to_dso\n");
+  for (const auto& [row, count] : rows) {
+    const auto& [from, to, rest] = row;
+    write(fmt::format("{:#x},{:#x},{},{}\n", from, to, count, rest));
+  }
 }
 
 }  // namespace asof

@@ -29,6 +29,8 @@ class BranchNames {
   // `dsos`: files whose branches are wanted; empty: all.
   BranchNames(const Capture& capture, std::vector<std::string> dsos);
   BranchEnd at(Space space, Addr a, Time t);
+  // The name of an address is the same at all times.
+  bool holds(Space space, Addr a) const;
 
  private:
   const Capture& capture_;
@@ -53,7 +55,35 @@ std::unique_ptr<BranchWriter> make_perf_script_writer(const Capture& capture, Br
 // code that ran between two branches, "f" where the first came from another function. Addresses less `base`;
 // 0: outside the wanted files.
 std::unique_ptr<BranchWriter> make_bolt_writer(BranchNames& names, Addr base, BranchWriter::Write write);
-// from,to,count,kind,from_symbol,from_dso,to_symbol,to_dso
-std::unique_ptr<BranchWriter> make_branch_csv_writer(BranchNames& names, BranchWriter::Write write);
+
+// Taken branches by their ends and names, counted.
+class BranchCounts {
+ public:
+  void add(const TakenBranch& b, BranchNames& names, uint64_t times = 1) {
+    const BranchEnd from = names.at(b.from_space, b.from, b.time);
+    const BranchEnd to = names.at(b.to_space, b.to, b.time);
+    if (from.wanted || to.wanted) counts_[{b.from, b.to, b.kind, from.symbol, to.symbol}] += times;
+  }
+  void add(const BranchCounts& other) {
+    for (const auto& [key, count] : other.counts_) counts_[key] += count;
+  }
+  // from,to,count,kind,from_symbol,from_dso,to_symbol,to_dso
+  void write_csv(const BranchWriter::Write& write) const;
+
+ private:
+  struct Key {
+    Addr from, to;
+    BranchKind kind;
+    const Symbol* left;
+    const Symbol* entered;
+    bool operator==(const Key&) const = default;
+  };
+  struct KeyHash {
+    size_t operator()(const Key& k) const {
+      return ((k.from * kHashFactor) ^ k.to ^ reinterpret_cast<uintptr_t>(k.left)) * kHashFactor >> 16U;
+    }
+  };
+  tsl::robin_map<Key, uint64_t, KeyHash> counts_;
+};
 
 }  // namespace asof

@@ -4,6 +4,7 @@
 #include "tools/cli/progress.h"
 #include "tools/cli/verbs.h"
 #include "tools/output/output.h"
+#include "tools/profile/branch_count.h"
 #include "tools/profile/branch_writer.h"
 
 namespace asof {
@@ -19,8 +20,28 @@ std::unique_ptr<BranchWriter> make_writer(const BranchesText& o, const Capture& 
                                           Addr base, Output& out) {
   const auto write = [&out](std::string_view text) { out.write(text); };
   if (o.format == "perf-script") return make_perf_script_writer(capture, names, write);
-  if (o.format == "bolt-preagg") return make_bolt_writer(names, base, write);
-  return make_branch_csv_writer(names, write);
+  return make_bolt_writer(names, base, write);
+}
+
+Result<void> write_branches(const BranchesText& o, const Capture& capture, TimeBounds time, Addr base,
+                            Output& out, FlowFound& found) {
+  ProgressBar bar(o.choice.progress, "branches");
+  const auto run = [&](ChunkConsumer& consumer) {
+    FlowWatch watch(consumer, found);
+    return run_pipeline(capture, o.choice.pipeline, ChunkOrder::kByStream, watch, bar.callback());
+  };
+  if (o.format == "csv") {
+    CountedBranches branches(capture, split_list(o.dsos), time);
+    if (const auto done = run(branches); !done) return done;
+    branches.counts().write_csv([&out](std::string_view text) { out.write(text); });
+    return {};
+  }
+  BranchNames names(capture, split_list(o.dsos));
+  const auto writer = make_writer(o, capture, names, base, out);
+  TakenBranches branches(capture, time, [&](const TakenBranch& b) { writer->take(b); });
+  if (const auto done = run(branches); !done) return done;
+  writer->finish();
+  return {};
 }
 
 ExitCode run_branches(BranchesText& o) {
@@ -42,21 +63,12 @@ ExitCode run_branches(BranchesText& o) {
     diagnostics.error(out.error());
     return kExitInput;
   }
-  BranchNames names(*capture, split_list(o.dsos));
-  const auto writer = make_writer(o, *capture, names, *base, *out);
-  TakenBranches branches(*capture, time, [&](const TakenBranch& b) { writer->take(b); });
   FlowFound found;
-  FlowWatch watch(branches, found);
-  Result<void> done;
-  {
-    ProgressBar bar(o.choice.progress, "branches");
-    done = run_pipeline(*capture, o.choice.pipeline, ChunkOrder::kByStream, watch, bar.callback());
-  }
+  const auto done = write_branches(o, *capture, time, *base, *out, found);
   if (!done) {
     diagnostics.error(done.error());
     return kExitInput;
   }
-  writer->finish();
   if (!flush_output(*out, diagnostics)) return kExitInput;
   return exit_code_for(found);
 }

@@ -6,21 +6,10 @@
 #include "tools/output/tally.h"
 
 namespace asof {
-
-// The branch at the end of the last step went to `to` (0: unknown).
-void TakenBranches::leave(Flow& flow, Addr to, Space space) {
-  const Step& s = *flow.last;
-  const Block& b = *s.block;
-  const bool taken =
-      complete(s) && is_branch(b.kind) && (b.kind != BranchKind::kCond || (s.flags & Step::kTaken) != 0);
-  if (!taken) return;
-  const bool wanted = to != 0 && (s.time == kTimeMin || (s.time >= time_.lo && s.time <= time_.hi));
-  if (wanted) take_({b.end() - b.lengths[b.count - 1], to, s.time, b.kind, b.space, space, flow.follows});
-  flow.follows = wanted;
-}
+namespace {
 
 // For the address at which an interrupt was taken, after this step.
-Space TakenBranches::space_at(const Stream& stream, const Step& last, const Event& e) {
+Space space_at(const Stream& stream, const Step& last, const Event& e) {
   if (is_kernel_address(e.ip)) return kKernelSpace;
   if (!is_kernel_address(last.block->ip)) return last.block->space;
   const auto& all = stream.contexts;
@@ -29,31 +18,36 @@ Space TakenBranches::space_at(const Stream& stream, const Step& last, const Even
   return next == all.begin() ? all.front().space : std::prev(next)->space;
 }
 
-void TakenBranches::event(Flow& flow, const Stream& stream, const Event& e) {
-  switch (e.kind) {
-    case EventKind::kAsync:
-      if (flow.last) leave(flow, e.ip, space_at(stream, *flow.last, e));
-      break;
-    case EventKind::kTraceStart:
-    case EventKind::kTraceStop:
-      break;
-    default:
-      return;
-  }
-  flow = {};
+}  // namespace
+
+void BranchFlow::leave(Addr to, Space space) {
+  const Step& s = *last_;
+  const Block& b = *s.block;
+  const bool taken =
+      complete(s) && is_branch(b.kind) && (b.kind != BranchKind::kCond || (s.flags & Step::kTaken) != 0);
+  if (!taken) return;
+  const bool wanted = to != 0 && (s.time == kTimeMin || (s.time >= time_.lo && s.time <= time_.hi));
+  if (wanted) take_({b.end() - b.lengths[b.count - 1], to, s.time, b.kind, b.space, space, follows_});
+  follows_ = wanted;
+}
+
+void BranchFlow::event(const Stream& stream, const Event& e) {
+  if (!matters(e)) return;
+  if (e.kind == EventKind::kAsync && last_) leave(e.ip, space_at(stream, *last_, e));
+  lose();
 }
 
 void TakenBranches::deliver(Chunk& chunk, const Stream& stream, Prepared*) {
-  Flow& flow = flows_[chunk.stream];
+  BranchFlow& flow = flows_[chunk.stream];
   size_t event_at = 0, gap_at = 0;
   // A gap and an event before the same step: the gap comes first, as in the lines of `asof decode`.
   const auto items_before = [&](size_t index) {
     for (;;) {
       if (gap_at < chunk.gaps.size() && chunk.gaps[gap_at].step <= index) {
         ++gap_at;
-        flow = {};
+        flow.lose();
       } else if (event_at < chunk.events.size() && chunk.events[event_at].step <= index) {
-        event(flow, stream, chunk.events[event_at++]);
+        flow.event(stream, chunk.events[event_at++]);
       } else {
         return;
       }
@@ -61,9 +55,7 @@ void TakenBranches::deliver(Chunk& chunk, const Stream& stream, Prepared*) {
   };
   for (auto s = chunk.steps.begin(); s != chunk.steps.end(); ++s) {
     items_before(s.position());
-    if ((s->flags & (Step::kAfterGap | Step::kAsyncEntry)) != 0) flow = {};
-    if (flow.last) leave(flow, s->block->ip, s->block->space);
-    flow.last = *s;
+    flow.step(*s);
   }
   items_before(SIZE_MAX);
 }

@@ -20,28 +20,51 @@ struct TakenBranch {
   bool follows = false;  // follows, without a branch, from where the stream's branch before it went
 };
 
-class TakenBranches final : public ChunkConsumer {
+// The flow of one stream, step by step: what of it are taken branches.
+class BranchFlow {
  public:
   using Take = std::function<void(const TakenBranch&)>;
   // Only branches of this time.
-  TakenBranches(const Capture& capture, TimeBounds time, Take take)
-      : time_(time), take_(std::move(take)), flows_(capture.streams.size()) {}
+  BranchFlow(TimeBounds time, Take take) : time_(time), take_(std::move(take)) {}
+
+  void step(const Step& s) {
+    if ((s.flags & (Step::kAfterGap | Step::kAsyncEntry)) != 0) lose();
+    go_to(s.block->ip, s.block->space);
+    last_ = s;
+  }
+  // The branch at the end of the last step, if it was one, went to `to` (0: unknown).
+  void go_to(Addr to, Space space) {
+    if (last_) leave(to, space);
+  }
+  // Only those that `matters` have an effect.
+  void event(const Stream& stream, const Event& e);
+  static bool matters(const Event& e) {
+    return e.kind == EventKind::kAsync || e.kind == EventKind::kTraceStart || e.kind == EventKind::kTraceStop;
+  }
+  // What comes next does not follow from the last step.
+  void lose() { last_.reset(), follows_ = false; }
+  const std::optional<Step>& last() const { return last_; }
+  void set_last(const std::optional<Step>& last) { last_ = last; }
+
+ private:
+  void leave(Addr to, Space space);
+
+  TimeBounds time_;
+  Take take_;
+  std::optional<Step> last_;  // the flow continues from here
+  bool follows_ = false;
+};
+
+class TakenBranches final : public ChunkConsumer {
+ public:
+  TakenBranches(const Capture& capture, TimeBounds time, const BranchFlow::Take& take)
+      : flows_(capture.streams.size(), BranchFlow(time, take)) {}
 
   void deliver(Chunk& chunk, const Stream& stream, Prepared* prepared) override;
   bool stopped() const override;
 
  private:
-  struct Flow {
-    std::optional<Step> last;  // the flow continues from here
-    bool follows = false;
-  };
-  void leave(Flow& flow, Addr to, Space space);
-  static Space space_at(const Stream& stream, const Step& last, const Event& e);
-  void event(Flow& flow, const Stream& stream, const Event& e);
-
-  TimeBounds time_;
-  Take take_;
-  std::vector<Flow> flows_;
+  std::vector<BranchFlow> flows_;
 };
 
 }  // namespace asof

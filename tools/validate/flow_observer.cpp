@@ -77,8 +77,15 @@ void FlowObserver::prepare(const Chunk& chunk, const Stream& stream, Prepared& o
   count_steps(chunk, out.tally);
   const auto& sure = out.tally.by_confidence;
   if (std::any_of(sure.begin() + 1, sure.end(), [](uint64_t n) { return n != 0; })) out.constant = false;
-  for (const Step& s : chunk.steps.loose()) {
-    if (!never_changes(*s.block)) out.constant = false;
+  const auto codes = chunk.steps.codes();
+  const auto& loose = chunk.steps.loose();
+  for (size_t at = 0, i = 0; i < loose.size(); ++at) {
+    if (codes[at] != StepCode::kLoose) continue;
+    if (!never_changes(*loose[i].block)) {
+      out.constant = false;
+      out.versioned.push_back({at, i});
+    }
+    ++i;
   }
   find_visits(chunk, stream, out);
 }
@@ -134,14 +141,10 @@ void FlowObserver::add(const Chunk& chunk, const Stream& stream, Prepared& prepa
   const size_t room = FlowFacts::kMostVisits - facts_.visits.size();
   facts_.visits.insert(facts_.visits.end(), prepared.visits.begin(),
                        prepared.visits.begin() + static_cast<long>(std::min(room, prepared.visits.size())));
-  auto step = chunk.steps.loose().begin();
-  size_t position = 0;
-  const auto& codes = chunk.steps.codes();
+  auto next = prepared.versioned.begin();
   const auto walk_to = [&](size_t until) {
-    for (; position < until && position < codes.size(); ++position) {
-      if (codes[position] != StepCode::kLoose) continue;
-      const Step& s = *step++;
-      if (never_changes(*s.block)) continue;
+    for (; next != prepared.versioned.end() && next->position < until; ++next) {
+      const Step& s = chunk.steps.loose()[next->loose];
       versioned_stream_ = chunk.stream;
       versioned_ip_ = s.block->ip;
       versioned_origin_ = s.block->origin;
@@ -152,7 +155,7 @@ void FlowObserver::add(const Chunk& chunk, const Stream& stream, Prepared& prepa
     walk_to(gap.step);
     add_gap(chunk, stream, gap);
   }
-  walk_to(codes.size());
+  walk_to(SIZE_MAX);
 }
 
 }  // namespace asof

@@ -8,8 +8,10 @@
 
 #include <algorithm>
 #include <chrono>
+#include <optional>
 #include <thread>
 
+#include "arch/x86/reference_sum.h"
 #include "decoder/pipeline/plan.h"
 #include "tools/output/output.h"
 
@@ -95,13 +97,21 @@ class Runner {
     const rlimit none{0, 0};  // a crash is expected here: no core file
     setrlimit(RLIMIT_CORE, &none);
     const auto decoder = arch_.decoder(capture_.streams, *capture_.text, decode_);
+    std::optional<x86::ReferenceSums> sums;
+    if (capture_.arm64.sources.empty()) sums.emplace(capture_.x86, capture_.streams, *capture_.text);
     for (size_t i = first; i < work_.size(); i += step_) {
-      Sum sum;
-      decoder->decode(work_[i], sum);
-      const Message m{i, sum.ips.count, sum.ips.hash, sum.gap ? 1U : 0U};
+      const Message m = decode(i, sums, *decoder);
       if (write(fd, &m, sizeof m) != static_cast<ssize_t>(sizeof m)) break;
     }
     _exit(0);
+  }
+
+  Message decode(size_t i, std::optional<x86::ReferenceSums>& sums, SegmentDecoder& decoder) {
+    if (const auto all = sums ? sums->sum(work_[i]) : std::nullopt)
+      return {i, all->instructions, all->hash, 0};
+    Sum sum;
+    decoder.decode(work_[i], sum);
+    return {i, sum.ips.count, sum.ips.hash, sum.gap ? 1U : 0U};
   }
 
   // False when the child is gone.

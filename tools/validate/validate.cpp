@@ -38,6 +38,7 @@ class ValidateConsumer final : public ChunkConsumer {
     observer_.add(chunk, stream, flow);
     if (truth_ != nullptr && !truth_->add(chunk, stream, flow.tally.ips)) failed_ = true;
   }
+  bool delivers_steps() const override { return truth_ != nullptr; }
   // Called by all workers.
   bool stopped() const override { return interrupted() || failed_; }
 
@@ -85,6 +86,7 @@ ExitCode run_validate(ValidateOptions& o) {
   const LiveEvents events(*capture, health.side);
   std::optional<TruthComparison> truth;
   if (!o.truth.empty()) truth.emplace(*capture, events, o.truth);
+  o.choice.pipeline.decode.sum_runs = true;
   ValidateConsumer consumer(*capture, events, truth ? &*truth : nullptr);
   Result<void> done;
   {

@@ -80,14 +80,20 @@ struct FlowFacts {
 // Fills FlowFacts from chunks in stream order. prepare() may be called by many threads.
 class FlowObserver {
  public:
+  // A step of text that changes: its entry, and which of the loose steps it is.
+  struct VersionedStep {
+    size_t position, loose;
+  };
   struct Prepared {
     Tally tally;
     bool constant = true;
+    std::vector<VersionedStep> versioned;
     std::vector<AnchorVisit> visits;
   };
   FlowObserver(const Capture& capture, const LiveEvents& events);
 
   void prepare(const Chunk& chunk, const Stream& stream, Prepared& out) const;
+  // Of the chunk's steps only the loose ones are read.
   void add(const Chunk& chunk, const Stream& stream, Prepared& prepared);
   FlowFacts take() { return std::move(facts_); }
 

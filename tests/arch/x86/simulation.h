@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "arch/x86/patch_rules.h"
+#include "arch/x86/reference_sum.h"
 #include "tests/arch/x86/loaded_programs.h"
 #include "tests/arch/x86/text_recording.h"
 
@@ -132,6 +133,7 @@ class Simulation {
     o.clock_error = settings_.clock_error;
     return arch_->decoder(streams_, *text_, o);
   }
+  ReferenceSums reference_sums() const { return ReferenceSums(config_, streams_, *text_); }
   // As decode(), with other trace bytes; also returns `segments`.
   Decoded decode_bytes(unsigned cpu, const Bytes& trace, std::vector<Segment>& segments) {
     std::vector<Stream> streams = streams_;

@@ -403,5 +403,57 @@ TEST(CallTracker, ThreadThatTwoCpusRunAtOnce) {
   }
 }
 
+// Two switch records say that one thread is on two CPUs. What it leaves unfinished on the first, frames from
+// before a loss included, ends there: CPU 1 has no thread yet, or has one that none of this is of.
+void expect_taken_away(bool per_thread) {
+  Capture capture = capture_of_functions();
+  capture.streams.resize(2);
+  for (size_t i = 0; i < 2; ++i) {
+    capture.streams[i].cpu = per_thread ? -1 : static_cast<int32_t>(i);
+    capture.streams[i].tid = per_thread ? 10 : -1;
+    if (!per_thread)
+      capture.streams[i].contexts.push_back({.time = 0, .pid = 10, .tid = 10, .space = kNoSpace});
+  }
+  FlowOps ops;
+  ops.gaps.resize(1);
+  const auto add = [&](FlowOp::Kind kind, Time time, int to) -> FlowOp& {
+    FlowOp& op = ops.ops.emplace_back();
+    op.kind = kind;
+    op.time = time;
+    op.to = kText + static_cast<Addr>(to) * kSize;
+    op.symbol = capture.symbols.find(kKernelSpace, op.to, 0)->symbol;
+    op.instructions = 1;
+    return op;
+  };
+  add(FlowOp::Kind::kEntry, 100, 1);
+  add(FlowOp::Kind::kCall, 110, 2).back = kText + kSize + 8;
+  add(FlowOp::Kind::kGap, 120, 0);
+  add(FlowOp::Kind::kEntry, 130, 9);
+  add(FlowOp::Kind::kGap, 140, 0);
+  Collected got;
+  const TimelineOptions options;
+  CallTracker tracker(capture, options, true, got);
+  for (const FlowOp& op : ops.ops) tracker.op(0, ops, op);
+  FlowOp& other = add(FlowOp::Kind::kEntry, 150, 17);
+  tracker.op(1, ops, other);
+  tracker.op(0, ops, add(FlowOp::Kind::kEntry, 160, 3));
+  tracker.op(1, ops, add(FlowOp::Kind::kCall, 170, 18));
+  tracker.finish();
+  std::map<std::string, int> seen;
+  for (const auto& [id, s] : got.slices) {
+    const std::string& name = got.names.at(s.function);
+    ++seen[name];
+    const bool of_second = name == "f17" || name == "f18";
+    if (!per_thread) {
+      EXPECT_EQ(s.cpu, of_second ? 1 : 0) << name;
+    }
+    EXPECT_EQ(s.instructions > 0 && s.end > 145, of_second || name == "f3") << name;
+  }
+  for (const char* name : {"f1", "f2", "f9", "f17", "f18"}) EXPECT_GE(seen[name], 1) << name;
+}
+
+TEST(CallTracker, AThreadTakenAwayEndsOnItsOwnCpu) { expect_taken_away(false); }
+TEST(CallTracker, TwoTracesOfOneThread) { expect_taken_away(true); }
+
 }  // namespace
 }  // namespace asof::test
