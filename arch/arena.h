@@ -7,6 +7,8 @@
 #include <type_traits>
 #include <vector>
 
+#include "arch/pooled.h"
+
 namespace asof {
 
 // What was taken lives as long as the arena. Not thread-safe: each thread has its own.
@@ -31,13 +33,13 @@ class Arena {
 
   std::byte* take_chunk(size_t bytes) {
     const size_t size = std::max(bytes + 1, kChunk);
-    std::byte* const chunk = chunks_.emplace_back(std::make_unique_for_overwrite<std::byte[]>(size)).get();
+    auto* const chunk = static_cast<std::byte*>(chunks_.emplace_back(pooled(size)).get());
     next_ = chunk + bytes;
     left_ = size - bytes;
     return chunk;
   }
 
-  std::vector<std::unique_ptr<std::byte[]>> chunks_;
+  std::vector<Pooled> chunks_;
   std::byte* next_ = nullptr;
   size_t left_ = 0;
 };

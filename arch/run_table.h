@@ -1,13 +1,11 @@
 // RunTable: the runs of the code that was decoded, by number. A StepList (arch/steps.h) names them.
 #pragma once
 #include <array>
-#include <atomic>
 #include <cstdint>
-#include <memory>
 #include <utility>
 
 #include "arch/block.h"
-#include "arch/zeroed.h"
+#include "arch/pooled.h"
 
 namespace asof {
 
@@ -50,7 +48,7 @@ class RunTable {
       if (next_ == end_ && !take_piece()) [[unlikely]]
         return RunId::kNone;
       const uint32_t id = next_++;
-      Piece& piece = table_.pieces_[id / kPiece][0];
+      Piece& piece = table_.pieces_[id / kPiece];
       piece.runs[id % kPiece] = run;
       piece.blocks[id % kPiece] = blocks;
       return RunId{id};
@@ -69,11 +67,10 @@ class RunTable {
     std::array<Run, kPiece> runs;
     std::array<const Block* const*, kPiece> blocks;
   };
-  const Piece& piece_of(RunId id) const { return pieces_[index_of(id) / kPiece][0]; }
+  const Piece& piece_of(RunId id) const { return pieces_[index_of(id) / kPiece]; }
 
-  std::unique_ptr<ZeroedArray<Piece>[]> pieces_;  // of one each: a short trace has few runs
+  PieceTable<Piece, kPieces> pieces_;
   const RunId first_;
-  std::atomic<uint32_t> used_;  // pieces
 };
 
 }  // namespace asof

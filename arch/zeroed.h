@@ -25,13 +25,4 @@ ZeroedArray<T> zeroed_array(size_t n) {
   return array;
 }
 
-// The same for objects that whoever uses them writes first.
-template <class T>
-ZeroedArray<T> unset_array(size_t n) {
-  static_assert(alignof(T) <= alignof(std::max_align_t) && std::is_trivially_destructible_v<T>);
-  ZeroedArray<T> array(static_cast<T*>(std::malloc(n * sizeof(T))));
-  if (!array) throw std::bad_alloc();
-  return array;
-}
-
 }  // namespace asof

@@ -25,6 +25,7 @@ void PatchReplay::begin_site(AddrRange site, std::span<const uint32_t> members) 
 Time PatchReplay::run(const Lifetime& lifetime, const Surroundings& around, std::vector<Version>& out) {
   begin_ = first_at(lifetime.from);
   end_ = first_after(lifetime.until);
+  backed_ = lifetime.backed;
   if (!lifetime.backed && begin_ == end_) return lifetime.until;
   load_base(lifetime, around.carried);
   if (lifetime.backed) roll_base(lifetime, around);

@@ -39,7 +39,7 @@ class PatchReplay {
     Time from, until;  // empty when until < from
     const uint8_t* bytes;
     OriginRef origin;
-    bool main;           // the chain itself, not a candidate beside it
+    bool main;            // the chain itself, not a candidate beside it
     bool doubt = false;  // a candidate that counts although no layer covers it
   };
   // An instant at which all bytes of the site were seen: as they were just before it, just after it, or both.
@@ -73,6 +73,7 @@ class PatchReplay {
   void handle_break(size_t member);
   void add_candidates(Time first, Time last_old, Time last, size_t member, uint32_t group);
   void add_unknown(Time from, Time until);
+  bool may_be_loaded_anew(const PokeRecord& p) const;
   void report_break(size_t member, uint32_t group) const;
 
   static bool observed_within(const Lifetime& lifetime);
@@ -95,6 +96,7 @@ class PatchReplay {
   AddrRange site_;
   std::span<const uint32_t> members_;
   size_t begin_ = 0, end_ = 0;  // members in this lifetime
+  bool backed_ = false;         // of it
   OriginRef lifetime_origin_ = kNoOrigin;
   const uint8_t* whole_ = nullptr;  // the layer's own bytes where base_ still equals them
 

@@ -107,14 +107,25 @@ void PatchReplay::contradicted(size_t member) {
   if (!std::ranges::equal(p.old_bytes(), p.new_bytes())) context_.contradictions.push_back({p.addr, p.time});
 }
 
+// Is it what the first change found there, in memory that no text is known of? Then it may be a module that was loaded
+// anew, which has no record.
+bool PatchReplay::may_be_loaded_anew(const PokeRecord& p) const {
+  const PokeRecord& first = poke(begin_);
+  return !backed_ && first.addr == p.addr && std::ranges::equal(first.old_bytes(), p.old_bytes());
+}
+
 void PatchReplay::report_break(size_t member, uint32_t group) const {
   const PokeRecord& p = poke(member);
   const PokeRecord& before = poke(group);
-  context_.log.add(TextNotice::Kind::kChainBreak, p.addr, before.time, p.time, [&] {
+  const bool anew = may_be_loaded_anew(p);
+  const auto kind = anew ? TextNotice::Kind::kPokeOutsideText : TextNotice::Kind::kChainBreak;
+  context_.log.add(kind, p.addr, before.time, p.time, [&] {
     const AddrRange r = site_.intersect(range_of(p.addr, p.old_len));
     const std::span<const uint8_t> left(value_.data() + (r.begin - site_.begin), r.size());
-    return fmt::format("the change before left {}, this one found {}: a change in between is missing",
-                       hex_bytes(left), hex_bytes(p.old_bytes().subspan(r.begin - p.addr, r.size())));
+    return fmt::format(
+        "the change before left {}, this one found {}: {}", hex_bytes(left),
+        hex_bytes(p.old_bytes().subspan(r.begin - p.addr, r.size())),
+        anew ? "loaded anew, or a change in between is missing" : "a change in between is missing");
   });
 }
 

@@ -3,8 +3,11 @@
 
 #include <cstdio>
 #include <exception>
+#include <iostream>
+#include <optional>
 
 #include "tools/cli/verb_table.h"
+#include "tools/output/diagnostics.h"
 #include "tools/output/output.h"
 
 namespace {
@@ -59,12 +62,29 @@ int run(int argc, char** argv) {
   return kExitUsage;
 }
 
+// What a verb printed may have been lost: then no verb succeeded. Nor is it whole where it was interrupted,
+// whatever the verb says.
+int checked(int status) {
+  if (interrupted()) {
+    Diagnostics(Diagnostics::Color::kAuto, 0)
+        .note("interrupted: what was written is valid, but of a part of the trace only");
+    status = kExitInterrupted;
+  }
+  std::optional<Error> failure = Output::take_failure();
+  if (!std::cout.flush())  // help
+    failure =
+        Error{Code::kCannotWrite, "standard output", Error::kNoOffset, "cannot write", "is the disk full?"};
+  if (!failure) return status;
+  Diagnostics(Diagnostics::Color::kAuto, 0).error(*failure);
+  return status == kExitOk ? kExitInput : status;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   install_signal_handlers();
   try {
-    return run(argc, argv);
+    return checked(run(argc, argv));
   } catch (const std::exception& e) {
     fmt::print(stderr, "asof: internal error: {}\n", e.what());
     return asof::kExitInternal;

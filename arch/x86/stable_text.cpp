@@ -10,12 +10,8 @@ namespace asof::x86 {
 
 uint32_t BlockTable::Writer::add(const Block& block) {
   if (next_ == end_) {
-    const uint32_t piece = table_.used_.fetch_add(1, std::memory_order_relaxed);
-    if (piece >= kPieces) {
-      table_.used_.store(kPieces, std::memory_order_relaxed);
-      return 0;
-    }
-    table_.pieces_[piece] = std::make_unique_for_overwrite<Block[]>(kPiece);
+    const uint32_t piece = table_.pieces_.take();
+    if (piece == kPieces) return 0;
     next_ = std::max(1U, piece * kPiece);
     end_ = (piece + 1) * kPiece;
   }

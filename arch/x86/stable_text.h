@@ -60,7 +60,6 @@ class BlockTable {
  public:
   static constexpr uint32_t kPiece = 1U << 10;
 
-  BlockTable() : pieces_(std::make_unique<std::unique_ptr<Block[]>[]>(kPieces)) {}
   const Block& operator[](uint32_t i) const { return pieces_[i / kPiece][i % kPiece]; }
 
   class Writer {
@@ -77,8 +76,7 @@ class BlockTable {
  private:
   static constexpr uint32_t kPieces = (1U << Slot::kBlockBits) / kPiece;
 
-  std::unique_ptr<std::unique_ptr<Block[]>[]> pieces_;
-  std::atomic<uint32_t> used_{0};  // pieces
+  PieceTable<std::array<Block, kPiece>, kPieces> pieces_;
 };
 
 // The slots of 4096 addresses. Thread-safe. Slots are taken in order, so those who add the same address at

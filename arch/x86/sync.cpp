@@ -94,6 +94,7 @@ std::optional<SyncGroup> read_start(std::span<const uint8_t> bytes, const Clock&
   const uint8_t* p = bytes.data();
   const uint8_t* const end = p + bytes.size();
   if (p == end || read_packet(p, end).type != Pk::kTsc) return std::nullopt;
+  g.clock.update(read_packet(p, end));  // the time of these bytes; code may come much later
   for (;;) {
     const Packet k = read_packet(p, end);
     switch (k.type) {
@@ -110,7 +111,6 @@ std::optional<SyncGroup> read_start(std::span<const uint8_t> bytes, const Clock&
         break;
       default:
         if (!is_timing(k.type)) return std::nullopt;
-        g.clock.update(k);
     }
     p += k.size;
   }

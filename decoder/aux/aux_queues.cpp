@@ -34,6 +34,7 @@ class QueueCollector {
   void take_other_records();
   AuxQueue* queue_of(const SampleId& id);
   void count_lost(const Record& record);
+  void doubt_starts(int32_t cpu);
   void report_lost();
 
   const PerfData& data_;
@@ -115,13 +116,24 @@ void QueueCollector::take_other_records() {
   data_.for_each([&](const Record& record) {
     if (record.type == perf::kItraceStart) {
       AuxQueue* queue = queue_of(record.id);
-      if (queue != nullptr && record.time() != kTimeMin)
+      if (queue != nullptr && record.time() != kTimeMin && !queue->start_lost)
         queue->started = std::min(queue->started, record.time());
     } else if (record.type == perf::kLost || record.type == perf::kLostSamples) {
       count_lost(record);
+      if (record.type == perf::kLost) doubt_starts(record.id.cpu);
     }
     return true;
   });
+}
+
+// The kernel writes LOST in front of the first record that its ring has room for again. Which rings are of that CPU is
+// known where they are those of CPUs.
+void QueueCollector::doubt_starts(int32_t cpu) {
+  for (auto& [idx, queue] : queues_) {
+    const bool of_another = cpu >= 0 && !queue.buffers.empty() && queue.buffers.front()->cpu >= 0 &&
+                            queue.buffers.front()->cpu != cpu;
+    if (queue.started == kTimeMax && !of_another) queue.start_lost = true;
+  }
 }
 
 void QueueCollector::report_lost() {

@@ -12,7 +12,8 @@ struct AuxQueue {
   uint32_t idx = 0;
   std::vector<const AuxBuffer*> buffers;  // file order
   std::vector<const AuxRecord*> records;  // in order of offset, then of the file
-  Time started = kTimeMax;                // first ITRACE_START; kTimeMax: none
+  Time started = kTimeMax;                // first ITRACE_START; kTimeMax: none, or one before it may be lost
+  bool start_lost = false;                // records of its CPU were lost before any ITRACE_START
   bool overlapping = false;               // buffers are snapshots or AUX samples
 };
 

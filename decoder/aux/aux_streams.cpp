@@ -21,13 +21,24 @@ constexpr uint64_t kTruncated = 1, kPartial = 4, kCollision = 8;  // PERF_AUX_FL
 constexpr uint64_t kFormatMask = 0xff00, kCoreSightRaw = 0x100;
 constexpr Code kStopped = Code::kAuxFull, kMissing = Code::kTraceBytesMissing;
 
+// Is there trace after what the last AUX record announces? The kernel writes the record before the trace can be read
+// (perf_aux_output_end()), so one was lost, and it was written later than any other.
+bool last_record_is_lost(const AuxQueue& queue) {
+  constexpr uint64_t kPadding = 8;  // what perf copies is padded to a multiple of it
+  if (queue.overlapping || queue.records.empty()) return false;
+  uint64_t announced = 0, copied = 0;
+  for (const AuxRecord* r : queue.records) announced = std::max(announced, end_of(r->offset, r->size));
+  for (const AuxBuffer* b : queue.buffers) copied = std::max(copied, end_of(b->offset, b->bytes.size()));
+  return copied >= end_of(announced, kPadding);
+}
+
 // The trace of an AUX record was made before it, and after the trace was switched on.
 TimeBounds bounds_of(const AuxQueue& queue) {
   TimeBounds bounds;
   Time last = kTimeMin;
   for (const AuxRecord* record : queue.records) last = std::max(last, record->id.time.value_or(kTimeMin));
   for (const AuxBuffer* buffer : queue.buffers) last = std::max(last, buffer->sample_time.value_or(kTimeMin));
-  if (last != kTimeMin) bounds.hi = last;
+  if (last != kTimeMin && !last_record_is_lost(queue)) bounds.hi = last;
   if (queue.started != kTimeMax && queue.started <= bounds.hi) bounds.lo = queue.started;
   return bounds;
 }

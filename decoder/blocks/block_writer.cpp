@@ -196,6 +196,13 @@ void BlockWriter::add(const Chunk& chunk) {
   if (waiting_.size() > kMaxWaiting) flush();
 }
 
+void BlockWriter::stop() {
+  flush();
+  std::vector<uint8_t> out;
+  put_record(RecordType::kSymbols, {}, symbols_, out);
+  write_(out);
+}
+
 void BlockWriter::finish() {
   flush();
   std::vector<uint8_t> out;

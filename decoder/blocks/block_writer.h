@@ -28,6 +28,9 @@ class BlockWriter {
   // Blocks must live as long as chunks are added.
   void add(const Chunk& chunk);
   void finish();
+  // Instead of finish() where the flow was not followed to its end: what was added can be read, and the reader
+  // says that the end is missing.
+  void stop();
 
   uint64_t steps() const { return steps_; }
   size_t block_count() const { return nodes_.size() - 1; }

@@ -1,5 +1,6 @@
 // CallTracker: threads on CPUs, and slices from frames.
 #include <algorithm>
+#include <utility>
 
 #include "decoder/calls/call_tracker.h"
 
@@ -28,15 +29,19 @@ void CallTracker::start(Cpu& c, Time t) {
 }
 
 CallTracker::Thread& CallTracker::thread_of(Cpu& c, const ContextChange* context) {
-  const int32_t tid = context != nullptr ? context->tid : c.cpu < 0 ? capture_.streams[c.stream].tid : -1;
+  if (context != nullptr) return thread_of(c, context->tid, context->pid);
+  return thread_of(c, c.cpu < 0 ? capture_.streams[c.stream].tid : -1, -1);
+}
+
+CallTracker::Thread& CallTracker::thread_of(Cpu& c, int32_t tid, int32_t pid) {
   // Every CPU has an idle task 0; each stream has an unknown task of its own.
   const int32_t stream = static_cast<int32_t>(c.stream);
   auto& t = threads_[{tid, tid > 0 ? -1 : stream}];
   if (t) return *t;
-  t = std::make_unique<Thread>(functions_, static_cast<FrameHost&>(*this));
+  t = std::make_unique<Thread>(*this);
   t->tid = tid;
-  t->pid = context != nullptr ? context->pid : -1;
-  if (tid < 0 || !options_.thread_tracks) return *t;
+  t->pid = pid;
+  if (tid < 0 || !options_.thread_tracks || !options_.calls) return *t;
   t->tracked = true;
   t->track = next_track_++;
   TimelineTrack track{t->track, TimelineTrack::Kind::kThread, tid == 0 ? c.cpu : -1, t->pid, tid, {}};
@@ -75,6 +80,7 @@ void CallTracker::exchange_stacks(Cpu& c, const FlowOp& op) {
   set_lost(c);
   // It is unknown which of the unknown threads this is.
   if (!known) stack.close_all(true);
+  if (!options_.calls) return;
   const Landing here = functions_.landing(op.left, kKernelSpace, op.from, kNoOrigin);
   if (const Frame* top = stack.top(); top != nullptr && top->function == here.function) return;
   begin_stretch(c);
@@ -87,20 +93,16 @@ void CallTracker::take_away(Cpu& c) {
   const Frame* top = c.thread->stack.top();
   const bool known = c.flow && top != nullptr;
   const Landing here = known ? Landing{top->function, top->entry, top->origin, false} : Landing{};
-  leave(c, Slice::kSwitchedOut);
-  Cpu* other = at_;
-  at_ = &c;
-  switch_to(c, nullptr);
+  // Not thread_of(c, nullptr): in a trace of one thread that is the very thread which another stream has.
+  switch_to(c, thread_of(c, -1, -1));
   c.thread->stack.close_all(true);
   if (known) {
     begin_stretch(c);
     c.thread->stack.resume(here, false);
   }
-  at_ = other;
 }
 
-void CallTracker::switch_to(Cpu& c, const ContextChange* context) {
-  Thread& next = thread_of(c, context);
+void CallTracker::switch_to(Cpu& c, Thread& next) {
   if (c.thread == &next) return;
   if (c.thread != nullptr) leave(c, Slice::kSwitchedOut);
   if (next.on != nullptr) take_away(*next.on);
@@ -109,7 +111,7 @@ void CallTracker::switch_to(Cpu& c, const ContextChange* context) {
   c.resident = c.now;
   c.resident_count = c.count;
   if (next.stretch == kTimeMin) begin_stretch(c);
-  for (Frame& f : next.stack.frames()) open_part(f, c.now, c.count, Slice::kResumed);
+  for (Frame& f : next.stack.frames()) open_part(c, f, c.now, c.count, Slice::kResumed);
 }
 
 // The flow was lost at c.lost_at; what is closed as lost from here on ended then.
@@ -121,10 +123,10 @@ void CallTracker::set_lost(Cpu& c) {
   t.lost_cpu_count = c.count;
 }
 
-void CallTracker::refuted() {
-  at_->lost_at = at_->now;
-  set_lost(*at_);
-  begin_stretch(*at_);
+void CallTracker::refuted(Thread& t) {
+  t.on->lost_at = t.on->now;
+  set_lost(*t.on);
+  begin_stretch(*t.on);
 }
 
 // The thread leaves the CPU: what it has on this CPU's track ends.
@@ -165,23 +167,22 @@ void CallTracker::flush(UnparentedSlices& unparented, Frame* parent, bool thread
   unparented = {};
 }
 
-void CallTracker::open_part(Frame& frame, Time begin, uint64_t count, uint32_t flags) {
-  if (at_ == nullptr || !at_->tracked) return;
+void CallTracker::open_part(const Cpu& c, Frame& frame, Time begin, uint64_t count, uint32_t flags) {
+  if (!c.tracked) return;
   frame.part = {next_id_++, begin, count, 0, flags};
 }
 
-void CallTracker::opened(Frame& frame) {
-  Thread& t = *at_->thread;
-  t.last = std::max(t.last, at_->now);
-  frame.cpu = at_->cpu;
-  frame.version = functions_.version(frame.function, at_->now);
+void CallTracker::opened(Thread& t, Frame& frame) {
+  const Cpu& c = *t.on;
+  t.last = std::max(t.last, c.now);
+  frame.cpu = c.cpu;
+  frame.version = functions_.version(frame.function, c.now);
   if (t.tracked) frame.thread = {next_id_++, t.last, t.count, 0, 0};
-  open_part(frame, at_->now, at_->count, 0);
+  open_part(c, frame, c.now, c.count, 0);
 }
 
-void CallTracker::discovered(Frame& frame, const Frame* above) {
-  Thread& t = *at_->thread;
-  frame.cpu = at_->cpu;
+void CallTracker::discovered(Thread& t, Frame& frame, const Frame* above) {
+  frame.cpu = t.on->cpu;
   const bool older = above != nullptr && above->thread.id != 0 && above->thread.begin <= t.stretch &&
                      above->thread.count < t.stretch_count;
   Time begin = older ? above->thread.begin : t.stretch;
@@ -195,12 +196,12 @@ void CallTracker::discovered(Frame& frame, const Frame* above) {
 }
 
 // On this CPU's track, frames that existed before count from when the thread came, or its flow began.
-void CallTracker::adopted(CallStack& stack, size_t count) {
-  Thread& t = *at_->thread;
-  auto& frames = stack.frames();
-  const bool here = t.stretch_on == at_ && t.stretch >= at_->resident;
-  Time begin = here ? t.stretch : at_->resident;
-  uint64_t instructions = here ? t.stretch_cpu_count : at_->resident_count;
+void CallTracker::adopted(Thread& t, size_t count) {
+  const Cpu& c = *t.on;
+  auto& frames = t.stack.frames();
+  const bool here = t.stretch_on == &c && t.stretch >= c.resident;
+  Time begin = here ? t.stretch : c.resident;
+  uint64_t instructions = here ? t.stretch_cpu_count : c.resident_count;
   if (count < frames.size() && frames[count].part.id != 0 && frames[count].part.count < instructions) {
     begin = std::min(begin, frames[count].part.begin);
     instructions = frames[count].part.count;
@@ -211,7 +212,7 @@ void CallTracker::adopted(CallStack& stack, size_t count) {
   }
   for (size_t i = 0; i < count; ++i) {
     if (frames[i].part.id == 0)
-      open_part(frames[i], begin, instructions, begin == at_->resident ? Slice::kResumed : 0);
+      open_part(c, frames[i], begin, instructions, begin == c.resident ? Slice::kResumed : 0);
   }
   flush(t.thread_unparented, &frames[count - 1], true);
   flush(t.part_unparented, &frames[count - 1], false);
@@ -300,20 +301,20 @@ void CallTracker::close_part(Thread& t, Frame& frame, Frame* below, bool lost, u
   frame.part = {};
 }
 
-void CallTracker::closed(Frame& frame, Frame* below, bool lost) {
-  Thread& t = closing_ != nullptr ? *closing_ : *at_->thread;
+void CallTracker::closed(Thread& t, Frame& frame, Frame* below, bool lost) {
   if (t.on != nullptr) close_part(t, frame, below, lost, 0);
   if (frame.thread.id != 0) {
     if (t.on != nullptr && !lost) t.last = std::max(t.last, t.on->now);
-    const bool known = !lost && closing_ == nullptr;
+    const bool known = !lost && t.on != nullptr;
     emit(frame, frame.thread, t.track, below == nullptr ? nullptr : &below->thread,
          known ? &t.thread_unparented : nullptr, lost ? t.lost_at : t.last,
          lost ? std::max(t.lost_count, frame.thread.count) : t.count, 0);
   }
-  if (t.thread_unparented.slices.size() + t.part_unparented.slices.size() > kMaxUnparented) {
+  if (t.on != nullptr &&
+      t.thread_unparented.slices.size() + t.part_unparented.slices.size() > kMaxUnparented) {
     // Callers found later are valid from here on.
     t.stack.forget_parked();
-    begin_stretch(*at_);
+    begin_stretch(*t.on);
   }
 }
 

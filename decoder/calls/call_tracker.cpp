@@ -23,7 +23,7 @@ CallTracker::CallTracker(const Capture& capture, const TimelineOptions& options,
     Cpu& c = cpus_[i];
     c.stream = i;
     c.cpu = capture.streams[i].cpu;
-    if (c.cpu < 0 || !options.cpu_tracks) continue;
+    if (c.cpu < 0 || !options.cpu_tracks || !options.calls) continue;
     c.tracked = true;
     c.track = next_track_++;
     sink.track({c.track, TimelineTrack::Kind::kCpu, c.cpu, -1, -1, "CPU " + std::to_string(c.cpu)});
@@ -33,7 +33,6 @@ CallTracker::CallTracker(const Capture& capture, const TimelineOptions& options,
 
 void CallTracker::op(size_t stream, const FlowOps& chunk, const FlowOp& op) {
   Cpu& c = cpus_[stream];
-  at_ = &c;
   advance(c, op);
   switch (op.kind) {
     case FlowOp::Kind::kPoint:
@@ -100,10 +99,10 @@ Landing CallTracker::landing(const Cpu& c, const FlowOp& op) {
 void CallTracker::entry(Cpu& c, const FlowOp& op) {
   if (c.has_async) {
     c.has_async = c.has_exit = false;
-    const Landing to = landing(c, op);
     if (c.open_gap) end_gap(c);
     c.flow = true;
-    c.thread->stack.call(to, c.async.from, c.async.from, Frame::Kind::kAsync, Slice::kAsync);
+    if (options_.calls)
+      c.thread->stack.call(landing(c, op), c.async.from, c.async.from, Frame::Kind::kAsync, Slice::kAsync);
     return;
   }
   if (c.has_exit && c.flow) {
@@ -124,6 +123,7 @@ void CallTracker::entry(Cpu& c, const FlowOp& op) {
   }
   c.has_exit = false;
   if (!c.flow) return resume(c, op);
+  if (!options_.calls) return;
   const Landing to = landing(c, op);
   const Frame* top = c.thread->stack.top();
   if (top != nullptr && (top->function == to.function || functions_[top->function].range.contains(op.to)))
@@ -136,8 +136,13 @@ void CallTracker::entry(Cpu& c, const FlowOp& op) {
 void CallTracker::branch(Cpu& c, const FlowOp& op) {
   if (!c.flow) return resume(c, op);
   c.has_async = c.has_exit = false;
-  const Landing to = landing(c, op);
+  const Landing to = options_.calls ? landing(c, op) : Landing{};
   if (anchored_ && op.left != op.symbol && functions_.switcher(op.left)) exchange_stacks(c, op);
+  if (!options_.calls) {
+    if (op.kind == FlowOp::Kind::kFarReturn && is_kernel_address(op.from) && !is_kernel_address(op.to))
+      follow_records(c, 0);
+    return;
+  }
   CallStack& stack = c.thread->stack;
   switch (op.kind) {
     case FlowOp::Kind::kCall:
@@ -165,6 +170,7 @@ void CallTracker::resume(Cpu& c, const FlowOp& op) {
   c.flow = true;
   c.lost = c.has_async = c.has_exit = false;
   if (lost) set_lost(c);
+  if (!options_.calls) return;
   if (lost || c.thread->stack.frames().empty()) begin_stretch(c);
   c.thread->stack.resume(landing(c, op), lost);
 }
@@ -177,7 +183,7 @@ void CallTracker::stop(Cpu& c, const FlowOp& op) {
   const Addr back = op.branch != BranchKind::kNone ? op.back : c.has_exit ? c.exit.back : op.from;
   const bool async = c.has_async;
   end_block(c);
-  if (c.flow) {
+  if (c.flow && options_.calls) {
     if (branch == BranchKind::kFarRet && is_kernel_address(from) && !async) {
       c.thread->stack.leave_kernel();
     } else if (branch == BranchKind::kRet && !async) {
@@ -244,7 +250,6 @@ void CallTracker::end_block(Cpu& c) {
 void CallTracker::finish() {
   for (Cpu& c : cpus_) {
     if (!c.started) continue;
-    at_ = &c;
     end_block(c);
     if (c.open_gap) {
       // Nothing came after it: it lasted to the end of the stream, as far as that is known.
@@ -255,7 +260,6 @@ void CallTracker::finish() {
     leave(c, Slice::kEndUnknown);
   }
   for (auto& [key, t] : threads_) {
-    closing_ = t.get();
     t->stack.close_all(false);
     flush(t->thread_unparented, nullptr, true);
     forget_residencies(*t);

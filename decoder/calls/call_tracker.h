@@ -17,7 +17,7 @@
 
 namespace asof {
 
-class CallTracker final : private FrameHost {
+class CallTracker final {
  public:
   CallTracker(const Capture& capture, const TimelineOptions& options, bool has_time, TimelineSink& sink);
 
@@ -47,8 +47,15 @@ class CallTracker final : private FrameHost {
     uint64_t count = 0;  // instructions on the track until it ended
     UnparentedSlices outermost;
   };
-  struct Thread {
-    explicit Thread(const FunctionTable& functions, FrameHost& host) : stack(functions, host) {}
+  // Host of its own stack: whichever CPU's op is being processed, a frame is charged to the thread it is of.
+  struct Thread final : FrameHost {
+    explicit Thread(CallTracker& tracker) : host(tracker), stack(tracker.functions_, *this) {}
+    void opened(Frame& frame) override { host.opened(*this, frame); }
+    void discovered(Frame& frame, const Frame* above) override { host.discovered(*this, frame, above); }
+    void closed(Frame& frame, Frame* below, bool lost) override { host.closed(*this, frame, below, lost); }
+    void adopted(CallStack&, size_t count) override { host.adopted(*this, count); }
+    void refuted() override { host.refuted(*this); }
+    CallTracker& host;
     CallStack stack;
     int32_t pid = -1, tid = -1;
     uint32_t track = 0;
@@ -90,12 +97,12 @@ class CallTracker final : private FrameHost {
     BlockSlice block;
   };
 
-  // FrameHost
-  void opened(Frame& frame) override;
-  void discovered(Frame& frame, const Frame* above) override;
-  void closed(Frame& frame, Frame* below, bool lost) override;
-  void adopted(CallStack& stack, size_t count) override;
-  void refuted() override;
+  // FrameHost. A thread without a CPU gets no new frames; closed() may come at the end.
+  void opened(Thread& t, Frame& frame);
+  void discovered(Thread& t, Frame& frame, const Frame* above);
+  void closed(Thread& t, Frame& frame, Frame* below, bool lost);
+  void adopted(Thread& t, size_t count);
+  void refuted(Thread& t);
 
   Landing landing(const Cpu& c, const FlowOp& op);
   void advance(Cpu& c, const FlowOp& op);
@@ -115,11 +122,13 @@ class CallTracker final : private FrameHost {
   void follow_records(Cpu& c, Time delay);
   static Time lateness(const Cpu& c);
   void exchange_stacks(Cpu& c, const FlowOp& op);
-  void switch_to(Cpu& c, const ContextChange* context);
+  void switch_to(Cpu& c, const ContextChange* context) { switch_to(c, thread_of(c, context)); }
+  void switch_to(Cpu& c, Thread& next);
   void take_away(Cpu& c);
   void leave(Cpu& c, uint32_t flags);
   void set_lost(Cpu& c);
   Thread& thread_of(Cpu& c, const ContextChange* context);
+  Thread& thread_of(Cpu& c, int32_t tid, int32_t pid);
   void begin_stretch(Cpu& c);
   void flush(UnparentedSlices& unparented, Frame* parent, bool thread);
   void keep_residency(Thread& t, const Cpu& c);
@@ -127,7 +136,7 @@ class CallTracker final : private FrameHost {
   void extend_residencies(Thread& t, size_t frames);
   void forget_residencies(Thread& t);
 
-  void open_part(Frame& frame, Time begin, uint64_t count, uint32_t flags);
+  void open_part(const Cpu& c, Frame& frame, Time begin, uint64_t count, uint32_t flags);
   void close_part(Thread& t, Frame& frame, Frame* below, bool lost, uint32_t flags);
   void emit(const Frame& frame, const Activity& a, uint32_t track, Activity* below,
             UnparentedSlices* unparented, Time end, uint64_t count, uint32_t flags);
@@ -140,8 +149,6 @@ class CallTracker final : private FrameHost {
   FunctionTable functions_;
   std::vector<Cpu> cpus_;
   std::map<std::pair<int32_t, int32_t>, std::unique_ptr<Thread>> threads_;  // (tid, CPU for idle and unknown)
-  Cpu* at_ = nullptr;                                                       // whose op is being processed
-  Thread* closing_ = nullptr;                                               // at the end, when no CPU runs it
   bool anchored_ = false;
   size_t kept_ = 0;  // slices in residencies
   uint64_t next_id_ = 1;

@@ -249,6 +249,7 @@ Result<TimelineSummary> run_timeline(const Capture& capture, const TimelineOptio
                                      const std::function<void(const PipelineProgress&)>& progress) {
   sink.begin(capture);
   TimelineConsumer consumer(capture, options, sink);
+  if (!options.flow) return consumer.finish();
   const auto done = run_pipeline(capture, options.pipeline, ChunkOrder::kByTime, consumer, progress);
   if (!done) return std::unexpected(done.error());
   return consumer.finish();

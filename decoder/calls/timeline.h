@@ -191,6 +191,8 @@ struct TimelineOptions {
   TimeBounds detail_time;                    // where to keep straight runs
   std::vector<TimeBounds> detail_windows{};  // sorted, apart: only there; empty: all of detail_time
   TimeBounds counted{};                      // instructions of this time are counted, whatever is decoded
+  bool calls = true;  // false: no slices, functions or tracks; all else is the same, and BlockSlice::in is 0
+  bool flow = true;   // false: nothing is decoded: only what records alone say (pokes, lifetimes)
 };
 
 // PipelineOptions::time, when it is set, is exact here: nothing outside of it is delivered, slices that

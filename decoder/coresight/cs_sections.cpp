@@ -6,12 +6,16 @@ namespace asof {
 namespace {
 
 constexpr uint64_t kFormatMask = 0xff00, kRaw = 0x100;  // PERF_AUX_FLAG_CORESIGHT_FORMAT_RAW
+constexpr uint64_t kStopped = 1 | 8;                    // PERF_AUX_FLAG_TRUNCATED, _COLLISION
 constexpr uint64_t kMaxPadding = 7;                     // perf pads a payload to 8
 
 class SectionCutter {
  public:
   explicit SectionCutter(const AuxRing& ring)
-      : ring_(ring), last_(ring.stream.bounds.lo), before_last_(last_) {}
+      : ring_(ring), last_(ring.stream.bounds.lo), before_last_(last_) {
+    const auto time = [](const AuxRecord* r) { return r->id.time.value_or(kTimeMin); };
+    ordered_ = std::ranges::is_sorted(ring.records, {}, time);
+  }
 
   CsSections cut() {
     for (size_t i = 0; i < ring_.stream.pieces.size(); ++i) {
@@ -46,17 +50,31 @@ class SectionCutter {
   // one for each snapshot, and the drivers count on (`handle->head += size` in coresight-trbe.c, -tmc-etr.c and
   // -tmc-etf.c), so that the offset of a record is where its bytes end. So what ends at `end` was made before
   // the first record that ends there or later; it may begin long before the record before that one. Where
-  // offsets do not go up with time there is no such rule.
+  // offsets do not go up with time there is no such rule. After a record that says that the trace was stopped by a full
+  // buffer something is missing (make_streams() says the same of rings that are not overwritten).
   void add_snapshot(const StreamPiece& piece, uint64_t end) {
+    size_t from = 0;
+    for (const AuxRecord* r : ring_.records) {
+      if (!ordered_ || end == UINT64_MAX || (r->flags & kStopped) == 0) continue;
+      if (r->offset >= end || end - r->offset >= piece.size() - from) continue;
+      const size_t at = piece.size() - static_cast<size_t>(end - r->offset);
+      add_part(piece, from, at, r->offset);
+      from = at;
+    }
+    add_part(piece, from, piece.size(), end);
+  }
+
+  // The bytes [from, to) of a snapshot, the last of which is before `end` in the ring. Those of another part do not go on
+  // where the part before it stopped.
+  void add_part(const StreamPiece& piece, size_t from, size_t to, uint64_t end) {
     const auto& records = ring_.records;
-    const auto time = [](const AuxRecord* r) { return r->id.time.value_or(kTimeMin); };
-    const bool ordered = std::ranges::is_sorted(records, {}, time);
     auto record = std::ranges::upper_bound(records, end, {}, &AuxRecord::offset);
     if (record != records.begin() && (*std::prev(record))->offset >= end - std::min(end, kMaxPadding))
       --record;
-    const bool known = ordered && end != UINT64_MAX && record != records.end();
-    add(piece, 0, piece.size(), known ? *record : records.empty() ? nullptr : records.back(), false);
+    const bool known = ordered_ && end != UINT64_MAX && record != records.end();
+    add(piece, from, to - from, known ? *record : records.empty() ? nullptr : records.back(), false);
     if (!known && !out_.sections.empty()) out_.sections.back().time = {};
+    if (from != 0) out_.sections.back().discontinuity = true;
   }
 
   // Bytes whose record was lost are assumed to have the format of those before them.
@@ -94,6 +112,7 @@ class SectionCutter {
   }
 
   const AuxRing& ring_;
+  bool ordered_ = false;  // the records' offsets go up with time
   size_t next_ = 0;
   // The times of this record, the one before it and the one before that; before any record, that of the start
   // of the trace.

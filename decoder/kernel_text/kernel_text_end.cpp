@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <set>
 #include <unordered_map>
 #include <utility>
@@ -38,8 +39,13 @@ struct Difference {
 // changed at different times.
 void compare(AddrRange range, std::span<const uint8_t> a, std::span<const uint8_t> b, size_t unit,
              std::vector<Difference>& out) {
+  constexpr size_t kPage = 4096;
   size_t at = 0;
   while (at < a.size() && out.size() <= kMostDifferences) {
+    if (a.size() - at > kPage && std::memcmp(&a[at], &b[at], kPage) == 0) {  // nearly all of it
+      at += kPage;
+      continue;
+    }
     const auto [first, unused] = std::mismatch(a.begin() + static_cast<std::ptrdiff_t>(at), a.end(),
                                                b.begin() + static_cast<std::ptrdiff_t>(at));
     auto begin = static_cast<size_t>(first - a.begin());

@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "decoder/io/files_read.h"
 #include "decoder/model/image.h"
 
 namespace asof {
@@ -47,6 +48,7 @@ int open_regular(const std::string& path) {
     ::close(fd);
     return -1;
   }
+  if (fd >= 0) FilesRead::note(path, status);
   return fd;
 }
 

@@ -8,6 +8,7 @@
 #include <optional>
 #include <unordered_map>
 
+#include "decoder/io/files_read.h"
 #include "decoder/io/sideband_notices.h"
 #include "decoder/lines/dwarf_lines.h"
 #include "decoder/model/file_finder.h"
@@ -23,7 +24,9 @@ constexpr size_t kMostScanned = 4096;             // ranges examined for one add
 
 bool is_file(const std::string& path) {
   std::error_code ignored;
-  return fs::is_regular_file(path, ignored);
+  const bool there = fs::is_regular_file(path, ignored);
+  if (!there) FilesRead::note_missing(path);
+  return there;
 }
 
 std::string build_id_of(const std::string& path) {

@@ -17,6 +17,8 @@
 #include <limits>
 #include <string_view>
 
+#include "decoder/io/files_read.h"
+
 namespace asof {
 namespace {
 
@@ -43,7 +45,11 @@ Result<std::shared_ptr<const MappedFile>> MappedFile::open(const std::string& pa
   };
   // So that opening a pipe does not wait for its other end.
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (fd < 0) return failed("open it", errno, "check the path and its permissions");
+  if (fd < 0) {
+    const int error = errno;
+    FilesRead::note_missing(path);
+    return failed("open it", error, "check the path and its permissions");
+  }
   struct Closer {
     int fd;
     ~Closer() { ::close(fd); }
@@ -54,6 +60,7 @@ Result<std::shared_ptr<const MappedFile>> MappedFile::open(const std::string& pa
     return fail(Code::kNotRegularFile, path, Error::kNoOffset, "not a regular file",
                 "give a file, not a directory or pipe");
   }
+  FilesRead::note(path, status);
   auto file = std::shared_ptr<MappedFile>(new MappedFile);
   file->path_ = path;
   if (status.st_size > 0) {

@@ -5,11 +5,13 @@
 #include <algorithm>
 #include <deque>
 #include <map>
+#include <mutex>
 #include <set>
 #include <unordered_map>
 
 #include "textstore/build_state.h"
 #include "textstore/check.h"
+#include "textstore/plain_text.h"
 
 namespace asof {
 namespace {
@@ -76,6 +78,13 @@ const Symbol* SpaceSymbols::find(Addr a, Time t) const {
 class EpochMaker {
  public:
   void run(const std::vector<Holder>& holders, std::vector<Epoch>& out) {
+    if (holders.size() == 1) {  // nearly always
+      const Symbol& s = *holders[0].symbol;
+      if (s.until < s.from) return;
+      out.push_back({s.from, &s});
+      if (s.until != kTimeMax) out.push_back({s.until + 1, nullptr});
+      return;
+    }
     edges_.clear();
     for (const Holder& h : holders) {
       if (h.symbol->until < h.symbol->from) continue;
@@ -126,6 +135,7 @@ bool same_holders(const std::vector<Holder>& a, const std::vector<Holder>& b) {
   return std::ranges::equal(a, b, {}, &Holder::number, &Holder::number);
 }
 
+// `symbols`: sorted by where they begin.
 SpaceSymbols make_space(const std::vector<Holder>& symbols) {
   struct Edge {
     Addr at;
@@ -136,9 +146,15 @@ SpaceSymbols make_space(const std::vector<Holder>& symbols) {
   for (const Holder& h : symbols) {
     if (h.symbol->range.empty()) continue;
     edges.push_back({h.symbol->range.begin, true, h});
+  }
+  const auto begins = static_cast<std::ptrdiff_t>(edges.size());
+  for (std::ptrdiff_t i = 0; i < begins; ++i) {
+    const Holder h = edges[static_cast<size_t>(i)].holder;
     edges.push_back({h.symbol->range.end, false, h});
   }
-  std::ranges::sort(edges, {}, &Edge::at);
+  if (!std::ranges::is_sorted(edges.begin() + begins, edges.end(), {}, &Edge::at))
+    std::ranges::sort(edges.begin() + begins, edges.end(), {}, &Edge::at);
+  std::ranges::inplace_merge(edges, edges.begin() + begins, {}, &Edge::at);
   SpaceSymbols space;
   std::set<Holder, Better> live;
   std::vector<Holder> now, before;
@@ -170,27 +186,33 @@ struct SymbolTable::Impl {
   std::deque<Symbol> symbols;
   bool finished = false;
   std::unordered_map<Space, SpaceSymbols> spaces;
-  std::unordered_multimap<std::string_view, const Symbol*> by_name;
   std::vector<const Symbol*> sorted;
+  // By name: made when it is first asked for.
+  std::once_flag named;
+  std::vector<const Symbol*> by_name;
 
-  void give_sizes(std::vector<Symbol*>& by_address);
+  struct Added {
+    Symbol* symbol;
+    size_t number;
+  };
+  void give_sizes(const std::vector<Added>& by_address);
 };
 
 // `by_address`: those of one space, sorted.
-void SymbolTable::Impl::give_sizes(std::vector<Symbol*>& by_address) {
+void SymbolTable::Impl::give_sizes(const std::vector<Added>& by_address) {
   const Symbol* next = nullptr;  // the first that begins after the current address
   for (size_t end = by_address.size(); end > 0;) {
-    const Addr at = by_address[end - 1]->range.begin;
+    const Addr at = by_address[end - 1].symbol->range.begin;
     size_t begin = end - 1;
-    while (begin > 0 && by_address[begin - 1]->range.begin == at) --begin;
+    while (begin > 0 && by_address[begin - 1].symbol->range.begin == at) --begin;
     for (size_t i = begin; i < end; ++i) {
-      Symbol& s = *by_address[i];
+      Symbol& s = *by_address[i].symbol;
       if (s.range.end > at) continue;
       const bool same_file = next != nullptr && next->dso == s.dso;
       const uint64_t reach = same_file ? kMaxReach : 2 * kPage - at % kPage;
       s.range = range_of(at, next == nullptr ? reach : std::min(reach, next->range.begin - at));
     }
-    next = by_address[begin];
+    next = by_address[begin].symbol;
     end = begin;
   }
 }
@@ -202,25 +224,27 @@ SymbolTable& SymbolTable::operator=(SymbolTable&&) noexcept = default;
 
 void SymbolTable::add(Symbol symbol) {
   ASOF_CHECK(!impl_->finished);
+  if (!is_plain_text(symbol.name)) symbol.name = plain_text(symbol.name);
+  if (!is_plain_text(symbol.dso)) symbol.dso = plain_text(symbol.dso);
   impl_->symbols.push_back(std::move(symbol));
 }
 
 void SymbolTable::finish() {
   ASOF_CHECK(!impl_->finished);
   impl_->finished = true;
-  std::map<Space, std::vector<Symbol*>> spaces;
-  for (Symbol& s : impl_->symbols) spaces[s.space].push_back(&s);
-  std::unordered_map<const Symbol*, size_t> numbers;
-  for (const Symbol& s : impl_->symbols) numbers.emplace(&s, numbers.size());
+  std::map<Space, std::vector<Impl::Added>> spaces;
+  size_t number = 0;
+  for (Symbol& s : impl_->symbols) spaces[s.space].push_back({&s, number++});
+  impl_->sorted.reserve(number);
   for (auto& [space, symbols] : spaces) {
     // Of those that begin together the first added stays first: a copy made by all() and add() is the same.
-    std::ranges::stable_sort(symbols, {}, [](const Symbol* s) { return s->range.begin; });
+    std::ranges::stable_sort(symbols, {}, [](const Impl::Added& a) { return a.symbol->range.begin; });
     impl_->give_sizes(symbols);
     std::vector<Holder> holders;
-    for (const Symbol* s : symbols) {
-      holders.push_back({s, numbers.at(s)});
-      impl_->sorted.push_back(s);
-      impl_->by_name.emplace(s->name, s);
+    holders.reserve(symbols.size());
+    for (const Impl::Added& a : symbols) {
+      holders.push_back({a.symbol, a.number});
+      impl_->sorted.push_back(a.symbol);
     }
     impl_->spaces.emplace(space, make_space(holders));
   }
@@ -235,9 +259,13 @@ std::optional<SymbolAt> SymbolTable::find(Space space, Addr a, Time t) const {
 }
 
 std::vector<const Symbol*> SymbolTable::named(std::string_view name) const {
-  std::vector<const Symbol*> found;
-  const auto [begin, end] = impl_->by_name.equal_range(name);
-  for (auto it = begin; it != end; ++it) found.push_back(it->second);
+  const auto name_of = [](const Symbol* s) { return std::string_view(s->name); };
+  std::call_once(impl_->named, [&] {
+    impl_->by_name = impl_->sorted;
+    std::ranges::sort(impl_->by_name, {}, name_of);
+  });
+  const auto same = std::ranges::equal_range(impl_->by_name, name, {}, name_of);
+  std::vector<const Symbol*> found(same.begin(), same.end());
   std::ranges::sort(found, [](const Symbol* a, const Symbol* b) {
     if (a->space != b->space) return a->space < b->space;
     return a->range.begin != b->range.begin ? a->range.begin < b->range.begin : a->from < b->from;

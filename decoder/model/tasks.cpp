@@ -2,11 +2,12 @@
 #include <algorithm>
 
 #include "decoder/model/capture.h"
+#include "textstore/plain_text.h"
 
 namespace asof {
 
 void TaskTable::add_comm(int32_t pid, int32_t tid, Time from, std::string comm) {
-  comms_[tid].push_back({from, pid, std::move(comm)});
+  comms_[tid].push_back({from, pid, is_plain_text(comm) ? std::move(comm) : plain_text(comm)});
 }
 
 void TaskTable::finish() {

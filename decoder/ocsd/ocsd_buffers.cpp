@@ -41,7 +41,7 @@ Result<OcsdBuffer> open_ocsd_buffer(const IniFile& trace, std::string_view secti
     return fail(Code::kBadSnapshot, trace.path(), section->file_offset,
                 fmt::format("trace buffer {} has the format \"{}\", which is not known", out.name, format));
   }
-  auto file = FileBytes::open(out.path);
+  auto file = FileBytes::open_part(out.path);
   if (!file) return std::unexpected(file.error());
   if (format == "dstream_coresight") {
     file = without_trailers((*file)->bytes());

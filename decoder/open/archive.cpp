@@ -21,6 +21,8 @@ namespace fs = std::filesystem;
 
 constexpr size_t kMostEntries = 65536;
 constexpr size_t kLongestName = 1024;
+// Names of a few bytes may ask for hundreds of folders, and each takes a block of the disk.
+constexpr size_t kMostFolders = 16384;
 // Copies of kcore have long runs of zeros; a higher ratio is an attempt to fill the disk.
 constexpr uint64_t kAlways = 1ULL << 30U, kPerPackedByte = 256;
 
@@ -105,12 +107,23 @@ class Unpacker {
     if (archive_entry_hardlink(&entry) != nullptr || (type != AE_IFREG && type != AE_IFDIR))
       return refused(fmt::format("'{}' is neither a file nor a directory", shown));
     const fs::path target = fs::path(to_) / name;
+    if (!count_folders(type == AE_IFDIR ? name : name.parent_path()))
+      return refused("more folders than a capture has");
     std::error_code error;
     fs::create_directories(type == AE_IFDIR ? target : target.parent_path(), error);
     if (error) return refused(fmt::format("'{}' is below a file", shown));
     if (type == AE_IFDIR) return {};
     if (!names_.insert(name.string()).second) return refused(fmt::format("'{}' appears twice", shown));
     return copy(a, entry, target.string(), shown);
+  }
+
+  // False: there are too many with this one and those it is in.
+  bool count_folders(fs::path folder) {
+    for (; !folder.empty(); folder = folder.parent_path()) {
+      if (!folders_.insert(folder.string()).second) break;  // so are those it is in
+      if (folders_.size() > kMostFolders) return false;
+    }
+    return true;
   }
 
   // Sizes in headers are not trusted: the bytes that arrive are counted.
@@ -137,6 +150,11 @@ class Unpacker {
     const la_int64_t stated = archive_entry_size(&entry);
     if (stated < 0 || static_cast<uint64_t>(stated) > most_bytes_)
       return refused(fmt::format("'{}' is said to have an impossible size", shown));
+    // Holes take no room here, but whoever reads the files reads them all the same.
+    sizes_ += std::max(end, static_cast<uint64_t>(stated));
+    if (sizes_ > most_bytes_)
+      return refused(
+          fmt::format("with '{}' the files have far more bytes than such an archive can hold", shown));
     // Holes at the end of a sparse file.
     if (static_cast<uint64_t>(stated) > end && ftruncate(out.get(), stated) != 0) return cannot_write(target);
     const std::array<timespec, 2> times{timespec{archive_entry_mtime(&entry), 0},
@@ -147,8 +165,8 @@ class Unpacker {
 
   const std::string& path_;
   const std::string& to_;
-  std::set<std::string> names_;
-  uint64_t bytes_ = 0, most_bytes_ = 0;
+  std::set<std::string> names_, folders_;
+  uint64_t bytes_ = 0, sizes_ = 0, most_bytes_ = 0;
 };
 
 }  // namespace

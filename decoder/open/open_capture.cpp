@@ -15,6 +15,7 @@
 #include "decoder/ocsd/ocsd_snapshot.h"
 #include "decoder/open/archive.h"
 #include "decoder/open/capture_perf.h"
+#include "textstore/plain_text.h"
 
 namespace asof {
 namespace {
@@ -138,12 +139,26 @@ void add_text_notices(Capture& capture) {
   for (Notice& notice : book.take()) capture.notices.push_back(std::move(notice));
 }
 
+void make_names_plain(Capture& c) {
+  for (std::string* text :
+       {&c.machine, &c.hostname, &c.os_release, &c.cpu_desc, &c.cpu_id, &c.command_line}) {
+    if (!is_plain_text(*text)) *text = plain_text(*text);
+  }
+  for (BpfProgram& p : c.bpf_programs) p.name = plain_text(p.name);
+  for (Stream& s : c.streams) s.name = plain_text(s.name);
+  for (Notice& n : c.notices) {
+    n.where = plain_text(n.where);
+    n.reason = plain_text(n.reason);
+  }
+}
+
 }  // namespace
 
 Result<Capture> open_capture(const std::string& path, const CaptureOptions& options) {
   auto capture = is_archive(path) ? open_archive(path, options) : open_any(path, options);
   // Those of a block stream are of the recording, and in it.
   if (capture && !capture->blocks) add_text_notices(*capture);
+  if (capture) make_names_plain(*capture);
   return capture;
 }
 

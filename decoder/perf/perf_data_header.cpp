@@ -267,7 +267,7 @@ Result<void> PerfData::Impl::open_stream_files() {
          found.empty() ? "if it was recorded with --threads, copy the whole directory" : "they are read");
   }
   for (const auto& [number, file_path] : found) {
-    auto file = FileBytes::open(file_path);
+    auto file = FileBytes::open_part(file_path);
     if (!file) {
       note(Notice::Severity::kLoss, file.error().code, file_path, Error::kNoOffset, file.error().reason);
       continue;

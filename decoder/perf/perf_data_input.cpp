@@ -6,10 +6,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <string_view>
+
+#include "decoder/io/files_read.h"
 
 namespace asof {
 namespace {
@@ -44,6 +48,14 @@ int open_unlinked(const std::string& directory) {
   return fd;
 }
 
+bool begins_as_perf_data(std::span<const uint8_t> bytes) {
+  constexpr size_t kMagic = 7;  // "PERFILE2", "2ELIFREP", "PERFFILE"
+  const std::string_view begin(reinterpret_cast<const char*>(bytes.data()), std::min(kMagic, bytes.size()));
+  return begin == std::string_view("PERFILE").substr(0, begin.size()) ||
+         begin == std::string_view("2ELIFRE").substr(0, begin.size()) ||
+         begin == std::string_view("PERFFIL").substr(0, begin.size());
+}
+
 Result<std::shared_ptr<const FileBytes>> spool_all(int fd, const std::string& name) {
   auto spool = Spool::create();
   if (!spool) return std::unexpected(spool.error());
@@ -56,6 +68,9 @@ Result<std::shared_ptr<const FileBytes>> spool_all(int fd, const std::string& na
     if (auto done = spool->append(std::span(buffer).first(static_cast<size_t>(got))); !done) {
       return std::unexpected(done.error());
     }
+    // Whoever reads it says what is wrong with it; it may have no end.
+    const auto read = static_cast<size_t>(got);
+    if (spool->size() == read && !begins_as_perf_data(std::span(buffer).first(read))) break;
   }
   return spool->finish();
 }
@@ -75,6 +90,17 @@ Result<std::shared_ptr<const FileBytes>> FileBytes::map(int fd, const std::strin
   return file;
 }
 
+Result<std::shared_ptr<const FileBytes>> FileBytes::open_part(const std::string& path) {
+  const Descriptor own(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (own.get() < 0) return system_error(path, "cannot open", errno);
+  struct stat info {};
+  if (::fstat(own.get(), &info) != 0) return system_error(path, "cannot stat", errno);
+  if (!S_ISREG(info.st_mode))
+    return fail(Code::kNotRegularFile, path, Error::kNoOffset, "not a regular file",
+                "copy the capture again");
+  return map(own.get(), path);
+}
+
 Result<std::shared_ptr<const FileBytes>> FileBytes::open(const std::string& path) {
   const bool is_stdin = path == "-";
   const Descriptor own(is_stdin ? -1 : ::open(path.c_str(), O_RDONLY | O_CLOEXEC));
@@ -84,6 +110,10 @@ Result<std::shared_ptr<const FileBytes>> FileBytes::open(const std::string& path
   struct stat info {};
   if (::fstat(fd, &info) != 0) return system_error(name, "cannot stat", errno);
   if (S_ISDIR(info.st_mode)) return system_error(name, "cannot read", EISDIR);
+  if (!is_stdin && (S_ISCHR(info.st_mode) || S_ISBLK(info.st_mode)))
+    return fail(Code::kNotRegularFile, name, Error::kNoOffset, "a device is no recording",
+                "give a file, a directory or a pipe");
+  FilesRead::note(name, info);
   const bool from_start = S_ISREG(info.st_mode) && ::lseek(fd, 0, SEEK_CUR) == 0;
   return from_start ? map(fd, name) : spool_all(fd, name);
 }

@@ -14,8 +14,11 @@ namespace asof {
 
 class FileBytes {
  public:
-  // Anything that cannot be mapped (pipe, character device) is spooled. "-" is standard input.
+  // What the user names: a file, or a pipe, which is spooled. "-" is standard input. Devices have no end and
+  // are refused; a pipe that does not begin as perf.data does is not read any further.
   static Result<std::shared_ptr<const FileBytes>> open(const std::string& path);
+  // What a capture names: a regular file, and nothing that opening or reading could wait for.
+  static Result<std::shared_ptr<const FileBytes>> open_part(const std::string& path);
   // The whole of an open regular file; `name` is for messages. The descriptor stays the caller's.
   static Result<std::shared_ptr<const FileBytes>> map(int fd, const std::string& name);
   ~FileBytes();

@@ -6,6 +6,7 @@
 
 #include "decoder/perf/perf_data_impl.h"
 #include "decoder/perf/records.h"
+#include "textstore/plain_text.h"
 
 namespace asof {
 namespace {
@@ -58,20 +59,6 @@ constexpr std::array<std::string_view, 23> kToolNames = {"HEADER_ATTR",
                                                          "SCHEDSTAT_CPU",
                                                          "SCHEDSTAT_DOMAIN"};
 
-// Text of a file may hold control characters; a line must stay one line.
-std::string clean(std::string_view text) {
-  std::string out;
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (byte < 0x20 || byte == 0x7f) {
-      fmt::format_to(std::back_inserter(out), "\\x{:02x}", byte);
-    } else {
-      out += c;
-    }
-  }
-  return out;
-}
-
 std::string_view mode_name(CpuMode mode) {
   constexpr std::array<std::string_view, 6> kNames = {"unknown",    "kernel",       "user",
                                                       "hypervisor", "guest kernel", "guest user"};
@@ -89,10 +76,10 @@ std::string line(const MmapRecord& r, const Record& record) {
   std::string text = fmt::format("pid {} tid {} [{:#x} +{:#x}) pgoff {:#x} {} {}", r.pid, r.tid, r.addr,
                                  r.len, r.pgoff, mode_name(cpu_mode(record)), r.executable ? "x" : "data");
   if (!r.build_id.empty()) text += " build-id " + r.build_id;
-  return text + " " + clean(r.filename);
+  return text + " " + plain_text(r.filename);
 }
 std::string line(const CommRecord& r, const Record&) {
-  return fmt::format("pid {} tid {} {}{}", r.pid, r.tid, clean(r.comm), r.exec ? " (exec)" : "");
+  return fmt::format("pid {} tid {} {}{}", r.pid, r.tid, plain_text(r.comm), r.exec ? " (exec)" : "");
 }
 std::string line(const TaskRecord& r, const Record&) {
   return fmt::format("pid {} tid {} parent pid {} tid {}", r.pid, r.tid, r.ppid, r.ptid);
@@ -102,7 +89,7 @@ std::string line(const KsymbolRecord& r, const Record&) {
                      : r.kind == KsymbolRecord::kOutOfLine ? "ool"
                                                            : "unknown";
   return fmt::format("{} [{:#x} +{:#x}) {} {}", r.unregister ? "unregister" : "register", r.addr, r.len, kind,
-                     clean(r.name));
+                     plain_text(r.name));
 }
 std::string line(const BpfEventRecord& r, const Record&) {
   const char* kind = r.kind == BpfEventRecord::kLoad     ? "load"
@@ -137,7 +124,7 @@ std::string line(const NamespacesRecord& r, const Record&) {
   return text;
 }
 std::string line(const CgroupRecord& r, const Record&) {
-  return fmt::format("id {} {}", r.id, clean(r.path));
+  return fmt::format("id {} {}", r.id, plain_text(r.path));
 }
 std::string line(const ThrottleRecord& r, const Record&) {
   return fmt::format("id {} time {}", r.id, r.time);
@@ -145,11 +132,11 @@ std::string line(const ThrottleRecord& r, const Record&) {
 std::string line(uint64_t hw_id, const Record&) { return fmt::format("hw_id {:#x}", hw_id); }
 std::string line(const AuxtraceErrorRecord& r, const Record&) {
   return fmt::format("type {} code {} cpu {} pid {} tid {} ip {:#x} {}", r.type, r.code, r.cpu, r.pid, r.tid,
-                     r.ip, clean(r.message));
+                     r.ip, plain_text(r.message));
 }
 std::string line(const ThreadMapRecord& r, const Record&) {
   std::string text = fmt::format("{} threads", r.threads.size());
-  for (const auto& thread : r.threads) text += fmt::format(" {}:{}", thread.pid, clean(thread.comm));
+  for (const auto& thread : r.threads) text += fmt::format(" {}:{}", thread.pid, plain_text(thread.comm));
   return text;
 }
 std::string line(const CpuMapRecord& r, const Record&) {
@@ -158,7 +145,7 @@ std::string line(const CpuMapRecord& r, const Record&) {
 }
 std::string line(const AuxtraceInfo& r, const Record&) {
   std::string text = fmt::format("type {}, {} words", r.type, r.priv.size());
-  return r.filter.empty() ? text : text + ", filter " + clean(r.filter);
+  return r.filter.empty() ? text : text + ", filter " + plain_text(r.filter);
 }
 std::string line(const TimeConvRecord& r, const Record&) {
   return fmt::format("shift {} mult {} zero {}{}", r.shift, r.mult, r.zero,

@@ -32,6 +32,7 @@ TracerConfig tracer_config(bool ret_compression, bool timing) {
           .mtc = timing,
           .tma = false,
           .mtc_freq = 3,
+          .tsc = timing,
           .tsc_ctc_n = 125,
           .psb_bytes = timing ? 4096U : UINT32_MAX,
           .keep_packets = false};

@@ -35,7 +35,7 @@ void PtTracer::flush_tnt() {
 void PtTracer::psb(bool with_ip) {
   flush_tnt();
   PsbPlus group;
-  group.tsc = tsc_;
+  if (config_.tsc) group.tsc = tsc_;
   if (config_.mtc) {
     if (config_.tma) group.tma = tma();
     mtc_done_ = ctc(tsc_) >> config_.mtc_freq;

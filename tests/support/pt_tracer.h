@@ -26,6 +26,7 @@ struct TracerConfig {
   bool tma = true;  // false: MTCs give no time
   bool cyc = false;
   uint8_t mtc_freq = 3;      // log2 of CTC ticks per MTC
+  bool tsc = true;           // in PSB+; false: no time at all, as fuzzers trace
   uint32_t tsc_ctc_n = 100;  // TSC ticks per CTC tick
   uint32_t tsc_ctc_d = 1;
   uint8_t cbr = 24;

@@ -112,6 +112,27 @@ TEST(BrokenChain, ManyPokesWithinABreakLeaveAnUnknownCandidate) {
   EXPECT_EQ(at(store, kText, 2, 1000000), Texts{"c0 50"});
 }
 
+// A module that no copy has, unloaded and loaded at the same address, which has no record: its site is as the first
+// record found it, and is changed again. No change is missing then; in known text one is.
+TEST(BrokenChain, CodeOfNoKnownTextMayBeLoadedAnew) {
+  for (const bool known : {false, true}) {
+    TextFacts facts;
+    if (known) facts.layer(kText, kCall);
+    facts.poke(10, kText, kCall, kNop5);
+    facts.poke(100'000, kText, kCall, kNop5);
+    facts.poke(200'000, kText, kJmp, kNop5);
+    const TextStore store = facts.build();
+    EXPECT_EQ(at(store, kText, 5, 50'000), (Texts{kNop5, kCall}));
+    const auto breaks = notices_of(store, Kind::kChainBreak);
+    ASSERT_EQ(breaks.size(), known ? 2U : 1U);
+    EXPECT_EQ(breaks.back().until, 200'000) << "what nobody left there";
+    const auto outside = notices_of(store, Kind::kPokeOutsideText);
+    EXPECT_EQ(std::ranges::count_if(outside,
+                                    [](const TextNotice& n) { return n.from == 10 && n.until == 100'000; }),
+              known ? 0 : 1);
+  }
+}
+
 TEST(BrokenChain, OneBreakAfterAnother) {
   TextFacts facts;
   for (int i = 0; i < 50; ++i) {

@@ -23,7 +23,9 @@ constexpr Example kQuery[] = {
      "the functions that execute most"},
     {"asof query \"SELECT text, count(*) FROM instructions GROUP BY text ORDER BY 2 DESC LIMIT 10\"",
      "the instructions that ran most"},
-    {"asof query -o capture.db --detail insn", "everything, with instructions, as an SQLite file"}};
+    {"asof query --named syscall-latency --format table", "time in system calls, with percentiles"},
+    {"asof query -o capture.db --detail insn", "everything, with instructions, as an SQLite file"},
+    {"asof query capture.db \"SELECT count(*) FROM instructions\"", "from that file, without decoding"}};
 constexpr Example kTimeline[] = {
     {"asof timeline -o out.pftrace", "for ui.perfetto.dev or any Perfetto viewer"},
     {"asof timeline --html out.html", "a page that any browser opens"},

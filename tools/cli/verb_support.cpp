@@ -50,11 +50,10 @@ bool finish_choice(DecodeChoice& choice, Diagnostics& diagnostics) {
   return true;
 }
 
-bool flush_output(Output& out, const std::string& path, Diagnostics& diagnostics) {
+bool flush_output(Output& out, Diagnostics& diagnostics) {
   out.flush();
   if (out.error().empty()) return true;
-  diagnostics.error(
-      {Code::kCannotWrite, path, Error::kNoOffset, "cannot write: " + out.error(), "is the disk full?"});
+  if (const auto failure = Output::take_failure()) diagnostics.error(*failure);
   return false;
 }
 

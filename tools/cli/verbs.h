@@ -48,7 +48,7 @@ bool finish_choice(DecodeChoice& choice, Diagnostics& diagnostics);
 // Writes what is left in `out`, the file `path`; prints why that failed. False: the verb ends with
 // kExitInput.
 class Output;
-bool flush_output(Output& out, const std::string& path, Diagnostics& diagnostics);
+bool flush_output(Output& out, Diagnostics& diagnostics);
 
 // The exit status of a verb that decoded everything there was.
 class Coverage;

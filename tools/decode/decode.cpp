@@ -190,7 +190,7 @@ ExitCode decode_with(Consumer& consumer, const Capture& capture, const DecodeOpt
     diagnostics.error(done.error());
     return kExitInput;
   }
-  if (!flush_output(out, o.output, diagnostics)) return kExitInput;
+  if (!flush_output(out, diagnostics)) return kExitInput;
   if (!out.closed()) diagnostics.note(consumer.coverage().line());
   return exit_code_for(consumer.coverage(), o.choice);
 }

@@ -21,7 +21,10 @@ void BlocksConsumer::deliver(Chunk& chunk, const Stream&, Prepared*) {
 bool BlocksConsumer::stopped() const { return stopped_; }
 
 void BlocksConsumer::finish() {
-  if (!stopped_) writer_.finish();
+  if (stopped_)
+    writer_.stop();
+  else
+    writer_.finish();
   out_.flush();
 }
 

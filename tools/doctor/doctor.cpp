@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "textstore/plain_text.h"
 #include "tools/cli/verbs.h"
 #include "tools/doctor/health.h"
 #include "tools/output/json.h"
@@ -21,7 +22,7 @@ struct DoctorOptions {
 void print_text(const std::vector<Finding>& findings, Output& out) {
   for (const Finding& f : findings) {
     out.write(fmt::format("{:<5} {:<12} {}\n", verdict_name(f.verdict), f.topic, f.answer));
-    if (!f.evidence.empty()) out.write(fmt::format("{:19}{}\n", "", f.evidence));
+    if (!f.evidence.empty()) out.write(fmt::format("{:19}{}\n", "", plain_text(f.evidence)));
     if (!f.remedy.empty()) out.write(fmt::format("{:19}remedy: {}\n", "", f.remedy));
   }
 }

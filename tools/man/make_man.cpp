@@ -1,6 +1,6 @@
 // make_man TEMPLATES OUT: manual pages as scdoc(5) source. A template (docs/man/VERB.scd, asof.scd for the
-// program) holds what a person wrote; @OPTIONS@, @EXAMPLES@ and @VERBS@ are filled in from the tree of
-// options, so pages and program agree. Runs when asof is built; not installed.
+// program) holds what a person wrote; @OPTIONS@, @EXAMPLES@, @VERBS@ and @SCHEMA@ are filled in from the tree of
+// options and the schema, so pages and program agree. Runs when asof is built; not installed.
 #include <fmt/format.h>
 
 #include <cstdio>
@@ -11,6 +11,7 @@
 
 #include "tools/cli/option_tree.h"
 #include "tools/cli/verb_table.h"
+#include "tools/query/schema.h"
 
 namespace {
 
@@ -98,6 +99,7 @@ void make_pages(const std::filesystem::path& templates, const std::filesystem::p
     page += read(templates / (verb.name + ".scd"));
     fill(page, "@OPTIONS@\n", options_text(verb));
     fill(page, "@EXAMPLES@\n", examples_text(verb.name));
+    fill(page, "@SCHEMA@\n", schema_scdoc());
     page += "\n# SEE ALSO\n\n*asof*(1)\n";
     write(to / ("asof-" + verb.name + ".1.scd"), page);
   }

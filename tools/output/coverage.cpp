@@ -8,6 +8,7 @@
 #include "tools/output/diagnostics.h"
 #include "tools/output/error_table.h"
 #include "tools/output/format.h"
+#include "tools/output/output.h"
 
 namespace asof {
 namespace {
@@ -108,10 +109,11 @@ double Coverage::percent() const {
     whole = static_cast<double>(bytes);
     lost = std::min(static_cast<double>(lost_bytes_), whole);
   }
-  if (whole == 0) return instructions_ == 0 ? 0 : gaps_ == 0 ? 100 : floored_percent(100, 2);
+  if (whole == 0)
+    return instructions_ == 0 ? 0 : gaps_ == 0 && !interrupted() ? 100 : floored_percent(100, 2);
   const double share = 100 * (1 - lost / whole);
   // Never rounded up to 100 %: a gap can have no length by the clock, and hold thousands of instructions.
-  return gaps_ == 0 ? share : floored_percent(share, 2);
+  return gaps_ == 0 && !interrupted() ? share : floored_percent(share, 2);
 }
 
 std::string Coverage::line() const {
@@ -134,6 +136,8 @@ std::string Coverage::line() const {
                   format_plural(capture_.bpf_programs.size(), "BPF program", "BPF programs"),
                   format_plural(errors, "error", "errors"));
   if (errors != 0) text += " in " + format_plural(error_causes.size(), "cause", "causes");
+  // All of it is of the part that was reached.
+  if (interrupted()) text = "interrupted, the rest of the trace was not looked at; until then " + text;
   return text;
 }
 

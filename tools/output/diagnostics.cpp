@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "textstore/plain_text.h"
 #include "tools/output/error_table.h"
 #include "tools/output/format.h"
 
@@ -28,8 +29,9 @@ Diagnostics::Diagnostics(Color color, int verbosity) : color_(want_color(color))
 
 void Diagnostics::line(Code code, std::string_view rest, std::string_view hint, uint64_t count) {
   const bool first = hinted_.insert(code).second;
-  std::string text = color_ ? fmt::format("\033[1;31m{}\033[0m {}", code_text(code), rest)
-                            : fmt::format("{} {}", code_text(code), rest);
+  const std::string plain = plain_text(rest);
+  std::string text = color_ ? fmt::format("\033[1;31m{}\033[0m {}", code_text(code), plain)
+                            : fmt::format("{} {}", code_text(code), plain);
   if (count > 1) text += fmt::format(" ({} times)", format_count(count));
   text += '\n';
   if (first && !hint.empty()) text += fmt::format("  hint: {}\n", hint);
@@ -56,7 +58,7 @@ void Diagnostics::gap(const Capture& capture, const Stream& stream, const Gap& g
 }
 
 void Diagnostics::note(const std::string& text) {
-  if (verbosity_ >= 0) fmt::print(stderr, "asof: {}\n", text);
+  if (verbosity_ >= 0) fmt::print(stderr, "asof: {}\n", plain_text(text));
 }
 
 std::string stream_place(const Stream& stream) {

@@ -1,4 +1,5 @@
 #include "tools/output/format.h"
+#include "textstore/plain_text.h"
 
 #include <fmt/format.h>
 
@@ -69,7 +70,7 @@ std::string format_origin(const TextStore& store, OriginRef ref) {
   if (ref == kNoOrigin) return "unknown";
   const Origin& o = store.origin(ref);
   const auto with_id = [&](std::string text) {
-    return o.build_id.empty() ? text : fmt::format("{} [build-id {}]", text, o.build_id);
+    return o.build_id.empty() ? text : fmt::format("{} [build-id {}]", text, plain_text(o.build_id));
   };
   switch (o.kind) {
     case OriginKind::kKcore:
@@ -77,23 +78,23 @@ std::string format_origin(const TextStore& store, OriginRef ref) {
     case OriginKind::kKcoreEnd:
       return "kcore at the end";
     case OriginKind::kWatcher:
-      return o.name.empty() ? "watcher" : fmt::format("watcher \"{}\"", o.name);
+      return o.name.empty() ? "watcher" : fmt::format("watcher \"{}\"", plain_text(o.name));
     case OriginKind::kFile:
-      return with_id(o.name);
+      return with_id(plain_text(o.name));
     case OriginKind::kVdso:
       return with_id("vdso");
     case OriginKind::kBpfImage:
-      return fmt::format("bpf prog id {} \"{}\"", o.id, o.name);
+      return fmt::format("bpf prog id {} \"{}\"", o.id, plain_text(o.name));
     case OriginKind::kRaw:
-      return o.name.empty() ? "raw text" : fmt::format("raw text {}", o.name);
+      return o.name.empty() ? "raw text" : fmt::format("raw text {}", plain_text(o.name));
     case OriginKind::kJit:
-      return o.name.empty() ? "jit" : fmt::format("jit {}", o.name);
+      return o.name.empty() ? "jit" : fmt::format("jit {}", plain_text(o.name));
     case OriginKind::kPoke:
       return "poke";
     case OriginKind::kUnknown:
       break;
   }
-  return o.name.empty() ? "unknown" : fmt::format("unknown ({})", o.name);
+  return o.name.empty() ? "unknown" : fmt::format("unknown ({})", plain_text(o.name));
 }
 
 std::string_view confidence_name(Confidence c) {

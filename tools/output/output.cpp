@@ -8,11 +8,14 @@
 #include <cstring>
 #include <utility>
 
+#include "tools/output/file_fault.h"
+
 namespace asof {
 namespace {
 
 constexpr size_t kBufferSize = size_t{256} * 1024;
 volatile std::sig_atomic_t interrupt_seen = 0;
+std::optional<Error> failure;  // of writing
 
 void on_interrupt(int) {
   // A second one ends the program at once, should the first not be noticed.
@@ -27,25 +30,33 @@ void install_signal_handlers() {
   action.sa_handler = SIG_IGN;
   sigaction(SIGPIPE, &action, nullptr);
   action.sa_handler = on_interrupt;
-  sigaction(SIGINT, &action, nullptr);
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
+    struct sigaction before = {};
+    // nohup: goes on.
+    if (sigaction(signal, nullptr, &before) == 0 && before.sa_handler == SIG_IGN && signal != SIGINT)
+      continue;
+    sigaction(signal, &action, nullptr);
+  }
+  install_fault_handler();
 }
 
 bool interrupted() { return interrupt_seen != 0; }
 
 Result<Output> Output::open(const std::string& path) {
-  if (path.empty() || path == "-") return Output(STDOUT_FILENO, false);
+  if (path.empty() || path == "-") return Output(STDOUT_FILENO, false, "standard output");
   const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
   if (fd < 0) {
     return fail(Code::kCannotWrite, path, Error::kNoOffset,
                 std::string("cannot write: ") + std::strerror(errno), "choose another file with -o");
   }
-  return Output(fd, true);
+  return Output(fd, true, path);
 }
 
 Output::Output(Output&& other) noexcept
     : fd_(std::exchange(other.fd_, -1)),
       owned_(std::exchange(other.owned_, false)),
       closed_(other.closed_),
+      path_(std::move(other.path_)),
       buffer_(std::move(other.buffer_)),
       error_(std::move(other.error_)) {
   other.buffer_.clear();
@@ -55,6 +66,7 @@ Output& Output::operator=(Output&& other) noexcept {
   std::swap(fd_, other.fd_);
   std::swap(owned_, other.owned_);
   std::swap(closed_, other.closed_);
+  std::swap(path_, other.path_);
   std::swap(buffer_, other.buffer_);
   std::swap(error_, other.error_);
   return *this;
@@ -63,7 +75,18 @@ Output& Output::operator=(Output&& other) noexcept {
 Output::~Output() {
   if (fd_ < 0) return;
   flush();
-  if (owned_) ::close(fd_);
+  // Some file systems tell only now that the disk is full.
+  if (owned_ && ::close(fd_) != 0 && errno != EINTR) set_error(errno);
+}
+
+std::optional<Error> Output::take_failure() { return std::exchange(failure, std::nullopt); }
+
+void Output::set_error(int number) {
+  error_ = std::strerror(number);
+  if (!failure) {
+    failure =
+        Error{Code::kCannotWrite, path_, Error::kNoOffset, "cannot write: " + error_, "is the disk full?"};
+  }
 }
 
 bool Output::is_terminal() const { return ::isatty(fd_) == 1; }
@@ -91,7 +114,7 @@ void Output::put(std::string_view text) {
       text.remove_prefix(static_cast<size_t>(n));
     } else if (errno != EINTR) {
       closed_ = true;
-      if (errno != EPIPE) error_ = std::strerror(errno);
+      if (errno != EPIPE) set_error(errno);
     }
   }
 }

@@ -1,8 +1,10 @@
 // Output: bytes to a file or standard output through one large buffer. A reader that goes away (`asof ... |
 // head`) is no error: closed() becomes true and the verb stops quietly.
 #pragma once
+#include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "textstore/result.h"
 
@@ -24,18 +26,25 @@ class Output {
   // Set when writing failed for a reason other than a closed pipe.
   const std::string& error() const { return error_; }
 
+  // The first failure in this process that nobody has asked for. Whoever ends the program must ask: what a destructor
+  // could not write is known here only.
+  static std::optional<Error> take_failure();
+
  private:
-  Output(int fd, bool owned) : fd_(fd), owned_(owned) {}
+  Output(int fd, bool owned, std::string path) : fd_(fd), owned_(owned), path_(std::move(path)) {}
   void put(std::string_view text);
+  void set_error(int number);
 
   int fd_ = -1;
   bool owned_ = false;
   bool closed_ = false;
+  std::string path_;
   std::string buffer_;
   std::string error_;
 };
 
-// SIGPIPE ignored, SIGINT remembered. Call once from main().
+// SIGPIPE ignored; SIGINT, SIGTERM and SIGHUP remembered, so that temporary files are removed. SIGBUS, which
+// reading a file that became shorter gives, ends the program with a code. Call once from main().
 void install_signal_handlers();
 bool interrupted();
 

@@ -69,7 +69,7 @@ ExitCode run_branches(BranchesText& o) {
     diagnostics.error(done.error());
     return kExitInput;
   }
-  if (!flush_output(*out, o.output, diagnostics)) return kExitInput;
+  if (!flush_output(*out, diagnostics)) return kExitInput;
   return exit_code_for(found);
 }
 

@@ -208,7 +208,7 @@ ExitCode run_diff(DiffText& o) {
   }
   const std::vector<Row> rows = join(*a, *b, o.by);
   o.format == "text" ? print_text(rows, o, *out) : print_rows(rows, o, *out);
-  if (!flush_output(*out, o.output, diagnostics)) return kExitInput;
+  if (!flush_output(*out, diagnostics)) return kExitInput;
   return interrupted() ? kExitInterrupted : status;
 }
 

@@ -57,7 +57,7 @@ ExitCode run_stacks(StacksText& o) {
   } else {
     stacks.write(weight_named(o.weight), write);
   }
-  if (!flush_output(*out, o.output, diagnostics)) return kExitInput;
+  if (!flush_output(*out, diagnostics)) return kExitInput;
   return exit_code_for(*summary);
 }
 

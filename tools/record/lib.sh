@@ -188,15 +188,26 @@ END
 
 # record EVENTS...: perf's event options.
 record() {
-  local data=$out/perf.data status=0 watcher
+  local data=$out/perf.data status=0 watcher recorder stopped=0
   mkdir -p "$out" || die 4 "cannot make $out"
   [ -e "$data" ] && die 4 "$data is there already"
   [ ${#command[@]} -gt 0 ] || command=("$tools/toggle" --seconds "$seconds" --seed "$seed")
   "$tools/watch" -o "$out/ksym_text.bin" ${root:+--root "$root"} &
   watcher=$!
-  "$perf" record --kcore -a -m 4M,64M -o "$data" "$@" -- "${command[@]}" || status=$?
+  # In the background, because bash runs no trap while it waits for a command: whoever ends the script ends perf and
+  # the watcher with it.
+  "$perf" record --kcore -a -m 4M,64M -o "$data" "$@" -- "${command[@]}" <&0 &
+  recorder=$!
+  trap 'stopped=1; kill "$recorder" 2>/dev/null || true' INT TERM HUP
+  while true; do
+    status=0
+    wait "$recorder" || status=$?
+    kill -0 "$recorder" 2>/dev/null || break
+  done
+  trap - INT TERM HUP
   kill "$watcher" 2>/dev/null || true
   wait "$watcher" || warn watcher "ended with status $?: code that perf lost has no other copy"
+  [ "$stopped" = 0 ] || die 4 "stopped by a signal; $out holds what was recorded until then"
   [ "$status" -eq 0 ] || die 4 "perf record ended with status $status"
   [ -s "$data/data" ] || die 4 "perf record wrote no $data/data"
   if [ -e "$out/ksym_text.bin" ]; then mv "$out/ksym_text.bin" "$data/"; fi

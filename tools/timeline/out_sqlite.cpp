@@ -12,6 +12,7 @@
 
 #include "tools/decode/decode_style.h"
 #include "tools/output/format.h"
+#include "tools/output/output.h"
 #include "tools/timeline/sqlite_schema.h"
 #include "tools/timeline/timeline_outputs.h"
 
@@ -112,6 +113,7 @@ Result<std::unique_ptr<SqliteSink>> SqliteSink::open(const std::string& path, bo
   // interrupted run leaves can be replaced.
   impl->run("PRAGMA journal_mode=OFF; PRAGMA synchronous=OFF;");
   impl->run(kMark);
+  impl->run(("PRAGMA user_version=" + std::to_string(kSchemaVersion)).c_str());
   impl->run("BEGIN;");
   for (size_t i = 0; i < (detail ? kTables.size() : kBlocks) && impl->error.empty(); ++i) {
     const SqliteTable& t = kTables[i];
@@ -232,7 +234,7 @@ std::vector<Notice> SqliteSink::take_notices() {
   return impl_->code ? impl_->code->take_notices() : std::vector<Notice>();
 }
 
-bool SqliteSink::stopped() const { return !impl_->error.empty(); }
+bool SqliteSink::stopped() const { return !impl_->error.empty() || interrupted(); }
 
 // Kernel text that changed: each piece of it with what it was, and when.
 void SqliteSink::text_versions() {

@@ -1,9 +1,12 @@
-// Tables of `asof query` and of timelines in SQLite. What the columns mean: docs/timeline.md.
+// Tables of `asof query` and of timelines in SQLite. What the columns mean: docs/tables.md.
 #pragma once
 #include <array>
 #include <cstddef>
 
 namespace asof {
+
+// PRAGMA user_version: grows when a column gets another meaning or is gone. 0: version 0.1.0.
+inline constexpr int kSchemaVersion = 1;
 
 struct SqliteTable {
   const char* name;

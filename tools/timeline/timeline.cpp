@@ -200,10 +200,7 @@ Result<TimelineSummary> write_rows(const Capture& capture, const TimelineText& o
   auto summary = run_timeline(capture, options, sink, bar.callback());
   if (o.gzip) packed.finish();
   out->flush();
-  if (!out->error().empty()) {
-    return fail(Code::kCannotWrite, o.output, Error::kNoOffset, "cannot write: " + out->error(),
-                "is the disk full?");
-  }
+  if (auto failure = Output::take_failure()) return std::unexpected(std::move(*failure));
   return summary;
 }
 
@@ -270,7 +267,7 @@ ExitCode run_timeline_verb(TimelineText& o) {
     }
   }
   if (o.gzip) packed.finish();
-  if (!flush_output(*out, o.output, diagnostics)) return kExitInput;
+  if (!flush_output(*out, diagnostics)) return kExitInput;
   for (const Notice& n : notices) diagnostics.notice(n);
   report_result(*timeline, o, diagnostics);
   return exit_code_for(timeline->summary);

@@ -80,9 +80,13 @@ void check_reference(const ValidationInput& in, std::vector<Check>& out) {
   const std::string_view name = arm64 ? "OpenCSD" : "libipt";
   Check check{.topic = "reference"};
   const bool same_engine = arm64 && arm64::needs_reference(c.arm64.sources[0].protocol);
-  if (in.cross_check == 0 || in.options.decode.reference_engine || same_engine) {
+  // A block stream holds the flow, not the trace: whatever "decodes" it only reads it once more.
+  const bool no_trace = c.blocks != nullptr;
+  if (in.cross_check == 0 || in.options.decode.reference_engine || same_engine || no_trace) {
     check.result = Check::Result::kSkip;
-    check.answer = same_engine ? "OpenCSD is the decoder of this trace" : "not compared with a reference";
+    check.answer = no_trace      ? "a block stream has no trace that a reference could decode"
+                   : same_engine ? "OpenCSD is the decoder of this trace"
+                                 : "not compared with a reference";
     out.push_back(std::move(check));
     return;
   }

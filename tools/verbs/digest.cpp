@@ -118,6 +118,7 @@ ExitCode run_digest(DigestOptions& o) {
     }
   }
   consumer.print(*capture, *out);
+  if (interrupted()) out->write("interrupted: figures and hashes are of a part of the trace\n");
   out->flush();
   for (const auto& [code, cause] : consumer.coverage().causes()) {
     diagnostics.note(fmt::format("{} {} times, first: {}", code_text(code), cause.count, cause.first));

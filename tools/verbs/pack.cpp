@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstring>
 #include <filesystem>
 #include <vector>
@@ -26,7 +27,8 @@ namespace fs = std::filesystem;
 // One archive being written: entries in the order of calls, with nothing in them that depends on who packs.
 class Packer {
  public:
-  static Result<std::unique_ptr<Packer>> open(const std::string& path) {
+  // `fd`: what is written to until the archive is complete; `path` says which compression.
+  static Result<std::unique_ptr<Packer>> open(int fd, const std::string& path) {
     auto p = std::unique_ptr<Packer>(new Packer(path));
     archive_write_set_format_pax_restricted(p->archive_);
     if (path.ends_with(".zst") || path.ends_with(".tzst")) {
@@ -37,8 +39,7 @@ class Packer {
     } else if (path.ends_with(".xz")) {
       archive_write_add_filter_xz(p->archive_);
     }
-    if (archive_write_open_filename(p->archive_, path.c_str()) != ARCHIVE_OK)
-      return std::unexpected(p->error());
+    if (archive_write_open_fd(p->archive_, fd) != ARCHIVE_OK) return std::unexpected(p->error());
     return p;
   }
   ~Packer() { archive_write_free(archive_); }
@@ -47,7 +48,7 @@ class Packer {
 
   // False: the file cannot be read as it was when it was examined; the archive is as before.
   Result<bool> add(const PackedFile& file) {
-    const int fd = ::open(file.path.c_str(), O_RDONLY | O_CLOEXEC);
+    const int fd = ::open(file.path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     if (fd < 0) return false;
     struct stat st {};
     Result<bool> done = fstat(fd, &st) == 0 && S_ISREG(st.st_mode);
@@ -80,7 +81,7 @@ class Packer {
     archive_entry_free(entry);
     if (r != ARCHIVE_OK) return std::unexpected(error());
     std::vector<char> block(1U << 20U);
-    for (off_t left = st.st_size; left > 0;) {
+    for (off_t left = st.st_size; left > 0 && !interrupted();) {
       const ssize_t n = read(fd, block.data(), std::min<size_t>(block.size(), static_cast<size_t>(left)));
       if (n <= 0)
         return fail(Code::kCannotPack, name, Error::kNoOffset,
@@ -101,12 +102,45 @@ struct PackOptions {
   std::string output;
 };
 
-Result<uint64_t> write_archive(const std::vector<PackedFile>& files, const std::string& path,
+// The archive under another name until it is complete: one that nobody can foresee, so that nobody can have
+// put a link there. Removed unless it was given its own name.
+class UnfinishedFile {
+ public:
+  explicit UnfinishedFile(const std::string& path) : name_(path + ".XXXXXX") {
+    fd_ = ::mkostemp(name_.data(), O_CLOEXEC);
+    if (fd_ < 0) return;
+    const mode_t mask = ::umask(0);
+    ::umask(mask);
+    ::fchmod(fd_, 0666 & ~mask);
+  }
+  ~UnfinishedFile() {
+    if (fd_ < 0) return;
+    ::close(fd_);
+    if (!kept_) ::unlink(name_.c_str());
+  }
+  UnfinishedFile(const UnfinishedFile&) = delete;
+  UnfinishedFile& operator=(const UnfinishedFile&) = delete;
+  int fd() const { return fd_; }
+  // The status of rename(2).
+  int keep_as(const std::string& path) {
+    const int status = ::rename(name_.c_str(), path.c_str());
+    kept_ = status == 0;
+    return status;
+  }
+
+ private:
+  std::string name_;
+  int fd_ = -1;
+  bool kept_ = false;
+};
+
+Result<uint64_t> write_archive(const std::vector<PackedFile>& files, int fd, const std::string& path,
                                Diagnostics& diagnostics) {
-  auto packer = Packer::open(path);
+  auto packer = Packer::open(fd, path);
   if (!packer) return std::unexpected(packer.error());
   uint64_t packed = 0;
   for (const PackedFile& file : files) {
+    if (interrupted()) return packed;
     const auto added = (*packer)->add(file);
     if (!added) return std::unexpected(added.error());
     if (*added) {
@@ -129,25 +163,30 @@ ExitCode run_pack(const PackOptions& o) {
   }
   const auto capture = open_for_verb(o.input, diagnostics);
   if (!capture) return kExitInput;
-  const std::vector<PackedFile> files = files_of(*capture, o.input.input, o.input.capture);
-  // Under another name until it is complete.
-  const std::string part =
-      o.output + ".part" +
-      (fs::path(o.output).extension() == ".zst" ? ".zst" : fs::path(o.output).extension().string());
-  const auto packed = write_archive(files, part, diagnostics);
-  std::error_code error;
-  if (packed) fs::rename(part, o.output, error);
-  if (!packed || error) {
-    diagnostics.error(packed ? Error{Code::kCannotWrite, o.output, Error::kNoOffset, error.message(), {}}
-                             : packed.error());
-    fs::remove(part, error);
+  const PackList list = files_of(*capture, o.input.input, o.input.capture);
+  for (const auto& [file, reason] : list.refused) {
+    diagnostics.error({Code::kCannotPack, file, Error::kNoOffset, reason + "; the archive is without it",
+                       "give the folder it belongs to with --symfs if it is meant to be packed"});
+  }
+  const auto cannot_write = [&] {
+    diagnostics.error({Code::kCannotWrite, o.output, Error::kNoOffset, std::strerror(errno), {}});
+    return kExitInput;
+  };
+  UnfinishedFile part(o.output);
+  if (part.fd() < 0) return cannot_write();
+  const auto packed = write_archive(list.files, part.fd(), o.output, diagnostics);
+  if (interrupted()) return kExitInterrupted;
+  if (!packed) {
+    diagnostics.error(packed.error());
     return kExitInput;
   }
+  if (part.keep_as(o.output) != 0) return cannot_write();
+  std::error_code error;
   auto out = Output::open("-");
   if (!out) return kExitInput;
   out->write(fmt::format("{}: {}, {}\n", o.output, format_plural(*packed, "file", "files"),
                          format_size(fs::file_size(o.output, error))));
-  return *packed == files.size() ? kExitOk : kExitErrors;
+  return *packed == list.files.size() && list.refused.empty() ? kExitOk : kExitErrors;
 }
 
 struct UnpackOptions {

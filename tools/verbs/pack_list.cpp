@@ -1,7 +1,9 @@
 #include "tools/verbs/pack_list.h"
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
+#include <fstream>
 #include <map>
 #include <set>
 
@@ -13,12 +15,31 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// The file that `path` leads to in the end; empty: none that is a regular file.
+fs::path real_file(const fs::path& path) {
+  std::error_code error;
+  const fs::path real = fs::canonical(path, error);
+  return !error && fs::is_regular_file(real, error) ? real : fs::path();
+}
+
+// Both without links.
+bool is_below(const fs::path& file, const fs::path& folder) {
+  return std::mismatch(folder.begin(), folder.end(), file.begin(), file.end()).first == folder.end();
+}
+
+bool is_jitdump(const fs::path& file) {
+  std::array<char, 4> magic{};
+  std::ifstream(file, std::ios::binary).read(magic.data(), magic.size());
+  const std::string_view found(magic.data(), magic.size());
+  return found == "DTiJ" || found == "JiTD";
+}
+
 class Gatherer {
  public:
   Gatherer(const Capture& capture, const std::string& path, const CaptureOptions& options)
       : capture_(capture), path_(path), options_(options) {}
 
-  std::vector<PackedFile> run() {
+  PackList run() {
     if (capture_.perf) {
       add_recording();
       add_copies();
@@ -29,16 +50,27 @@ class Gatherer {
       std::error_code ignored;
       add_tree(fs::is_directory(input, ignored) ? input : input.parent_path(), "capture");
     }
-    std::vector<PackedFile> out;
-    for (const auto& [name, file] : files_) out.push_back({name, file});
+    PackList out;
+    for (const auto& [name, file] : files_) out.files.push_back({name, file});
+    out.refused.assign(refused_.begin(), refused_.end());
     return out;
   }
 
  private:
-  // The first one counts: what was named by an option comes before what is beside the recording.
+  // What an option names. The first one counts: it comes before what is beside the recording.
   void add(const std::string& name, const fs::path& file) {
-    std::error_code ignored;
-    if (fs::is_regular_file(file, ignored)) files_.try_emplace(name, file.string());
+    if (const fs::path real = real_file(file); !real.empty()) files_.try_emplace(name, real.string());
+  }
+  // What a capture has in its own folder.
+  void add_own(const std::string& name, const fs::path& file, const fs::path& folder) {
+    const fs::path real = real_file(file);
+    if (real.empty()) return;
+    std::error_code error;
+    const fs::path root = fs::canonical(folder, error);
+    if (!error && is_below(real, root))
+      files_.try_emplace(name, real.string());
+    else
+      refused_.emplace(file.string(), "it is a link that leads out of the capture's folder");
   }
   void add_tree(const fs::path& folder, const std::string& name) {
     const fs::path root = folder.empty() ? fs::path(".") : folder;
@@ -46,7 +78,7 @@ class Gatherer {
     for (fs::recursive_directory_iterator it(root, fs::directory_options::skip_permission_denied, error), end;
          !error && it != end; it.increment(error)) {
       if (it->is_regular_file(error))
-        add(name + "/" + it->path().lexically_relative(root).string(), it->path());
+        add_own(name + "/" + it->path().lexically_relative(root).string(), it->path(), root);
     }
   }
 
@@ -69,33 +101,38 @@ class Gatherer {
       const std::string name = it->path().filename().string();
       if (name == "data" || name.starts_with("data.") ||
           (name.starts_with("jit-") && name.ends_with(".dump")))
-        add("perf.data/" + name, it->path());
+        add_own("perf.data/" + name, it->path(), here);
     }
   }
 
   // Of kcore at both ends, what a watcher saw, and names of JIT code.
   void add_copies() {
     const fs::path here = folder();
-    add_kcore(options_.kcore, "perf.data/kcore_dir/", "");
+    add_kcore(options_.kcore, "perf.data/kcore_dir/", "", {});
     if (!options_.kallsyms.empty()) add("perf.data/kcore_dir/kallsyms", options_.kallsyms);
-    if (!here.empty()) add_kcore((here / "kcore_dir" / "kcore").string(), "perf.data/kcore_dir/", "");
-    add_kcore(options_.kcore_end, "perf.data/", ".end");
+    if (!here.empty()) add_kcore((here / "kcore_dir" / "kcore").string(), "perf.data/kcore_dir/", "", here);
+    add_kcore(options_.kcore_end, "perf.data/", ".end", {});
     if (!options_.ksym_text.empty()) add("perf.data/ksym_text.bin", options_.ksym_text);
     if (here.empty()) return;
     for (const fs::path& place : {here, here / ".."}) {
-      add_kcore((place / "kcore.end").string(), "perf.data/", ".end");
-      add("perf.data/ksym_text.bin", place / "ksym_text.bin");
+      add_kcore((place / "kcore.end").string(), "perf.data/", ".end", place);
+      add_own("perf.data/ksym_text.bin", place / "ksym_text.bin", place);
     }
   }
-  void add_kcore(const std::string& given, const std::string& to, const std::string& ending) {
+  // `folder`: the capture's, where it was found; empty: an option named it.
+  void add_kcore(const std::string& given, const std::string& to, const std::string& ending,
+                 const fs::path& folder) {
     if (given.empty()) return;
+    const auto take = [&](const std::string& name, const fs::path& from) {
+      folder.empty() ? add(name, from) : add_own(name, from, folder);
+    };
     fs::path file(given);
     std::error_code ignored;
     if (fs::is_directory(file, ignored)) file /= "kcore" + ending;
-    add(to + "kcore" + ending, file);
+    take(to + "kcore" + ending, file);
     for (const char* name : {"kallsyms", "modules"}) {
       const fs::path same = file.parent_path() / (name + ending);
-      add(to + name + ending, fs::exists(same, ignored) ? same : file.parent_path() / name);
+      take(to + name + ending, fs::exists(same, ignored) ? same : file.parent_path() / name);
     }
   }
 
@@ -115,9 +152,22 @@ class Gatherer {
       for (const BuildIdEntry& b : capture_.perf->build_ids()) {
         if (id.empty() && b.filename == name) id = b.build_id;
       }
-      if (const TextFile* found = finder.find_quietly(name, id, {})) add_user_file(name, id, found->path);
+      const TextFile* const found = finder.find_quietly(name, id, {});
+      if (found == nullptr || found->path.empty()) continue;
+      if (is_of_capture(*found, id, finder.symfs()))
+        add_user_file(name, id, found->path);
+      else if (!real_file(found->path).empty())
+        refused_.emplace(found->path, "a file of this machine whose build-id is not in the recording");
     }
     add_names(side);
+  }
+  // Does the recording prove that it ran this file, or is it of the folder that came with it?
+  bool is_of_capture(const TextFile& file, const std::string& id, const std::string& symfs) const {
+    if (!id.empty() && same_build_id(normal_build_id(id), file.build_id)) return true;
+    if (symfs.empty()) return false;
+    std::error_code error;
+    const fs::path root = fs::canonical(symfs, error);
+    return !error && is_below(real_file(file.path), root);
   }
   void add_user_file(const std::string& name, const std::string& id, const std::string& found) {
     const bool plain = name.starts_with('/') && fs::path(name).lexically_normal() == fs::path(name);
@@ -138,8 +188,8 @@ class Gatherer {
     for (const std::string& given : options_.jitdumps) {
       if (fs::path(given).filename() == leaf) add("perf.data/" + leaf, given);
     }
-    if (!options_.symfs.empty()) add("perf.data/" + leaf, options_.symfs + "/" + name);
-    if (options_.host_files) add("perf.data/" + leaf, name);
+    if (!options_.symfs.empty()) add_own("perf.data/" + leaf, options_.symfs + "/" + name, options_.symfs);
+    if (options_.host_files && is_jitdump(name)) add("perf.data/" + leaf, name);
   }
   void add_names(const SideBand& side) {
     std::set<int32_t> pids;
@@ -147,9 +197,11 @@ class Gatherer {
     const fs::path here = folder();
     for (const int32_t pid : pids) {
       const std::string leaf = "perf-" + std::to_string(pid) + ".map";
-      if (!options_.symfs.empty()) add("perf.data/" + leaf, fs::path(options_.symfs) / "tmp" / leaf);
+      if (!options_.symfs.empty())
+        add_own("perf.data/" + leaf, fs::path(options_.symfs) / "tmp" / leaf, options_.symfs);
       if (here.empty()) continue;
-      for (const char* place : {"", "tmp", "symfs/tmp"}) add("perf.data/" + leaf, here / place / leaf);
+      for (const char* place : {"", "tmp", "symfs/tmp"})
+        add_own("perf.data/" + leaf, here / place / leaf, here);
     }
   }
 
@@ -162,12 +214,12 @@ class Gatherer {
   const std::string& path_;
   const CaptureOptions& options_;
   std::map<std::string, std::string> files_;
+  std::map<std::string, std::string> refused_;
 };
 
 }  // namespace
 
-std::vector<PackedFile> files_of(const Capture& capture, const std::string& path,
-                                 const CaptureOptions& options) {
+PackList files_of(const Capture& capture, const std::string& path, const CaptureOptions& options) {
   return Gatherer(capture, path, options).run();
 }
 

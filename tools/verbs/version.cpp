@@ -7,11 +7,29 @@
 #include <tbb/version.h>
 #include <zstd.h>
 
+#include <filesystem>
+
 #include "tools/cli/verbs.h"
+#include "tools/output/format.h"
 #include "tools/output/output.h"
+#include "tools/query/query_cache.h"
 
 namespace asof {
 namespace {
+
+// Where tables of queries are kept, and how much of them. Makes no folder.
+std::string cache_text() {
+  const CacheOptions defaults;
+  const std::string folder = cache_folder(defaults);
+  if (folder.empty() || cache_mode(defaults) == CacheMode::kNever) return "off";
+  std::error_code ignored;
+  if (!std::filesystem::exists(folder, ignored)) return folder + " (empty)";
+  const auto cache = AnswerCache::open(folder, defaults.most_bytes);
+  if (!cache) return fmt::format("{} (not used: {})", folder, cache.error().reason);
+  const AnswerCache::Use use = cache->use();
+  return fmt::format("{} ({}, {} of {})", folder, format_plural(use.files, "file", "files"),
+                     format_size(use.bytes), format_size(defaults.most_bytes));
+}
 
 ExitCode run_version() {
   auto out = Output::open("-");
@@ -30,6 +48,7 @@ ExitCode run_version() {
   out->write(fmt::format("onetbb {}\n", TBB_runtime_version()));
   out->write(fmt::format("zstd {}\n", ZSTD_versionString()));
   out->write(fmt::format("fmt {}.{}.{}\n", FMT_VERSION / 10000, FMT_VERSION / 100 % 100, FMT_VERSION % 100));
+  out->write(fmt::format("cache {}\n", cache_text()));
   return kExitOk;
 }
 

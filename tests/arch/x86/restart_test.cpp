@@ -93,5 +93,25 @@ TEST(Sync, WithoutAWholeAddressASyncPointIsAwaited) {
   EXPECT_EQ(ran_without_mode(A + 0x100), 5U);
 }
 
+// Tracing is switched on, off and on again before any traced code runs (user code alone is traced): the segment has the
+// time at which its bytes begin, which its AUX record agrees with, and code that of the last packet.
+TEST(Sync, TheTimeOfARestartIsThatOfItsFirstPacket) {
+  PtWriter w;
+  w.tsc(2000);
+  w.cbr(10);
+  w.tsc(9000);
+  w.cbr(10);
+  w.mode_exec(ExecMode::k64);
+  w.tip_pge(A + 0x100, IpForm::kSext48);
+  w.fup(A + 0x101);
+  w.tip_pgd();
+  Stopped s;
+  const Decoded d = s.decoded(w);
+  ASSERT_EQ(d.ran.size(), 5U);
+  EXPECT_EQ(d.ran[4].time, 9000);
+  ASSERT_EQ(s.segments.size(), 2U);
+  EXPECT_EQ(s.segments[1].start_time, 2000);
+}
+
 }  // namespace
 }  // namespace asof::x86::test

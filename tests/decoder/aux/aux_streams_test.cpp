@@ -84,6 +84,42 @@ TEST(AuxStreams, BuffersJoinAndPaddingGoes) {
   EXPECT_EQ(Bytes(across.begin(), across.end()), part(all, 490, 510));
 }
 
+// Where the first ITRACE_START that is there follows a loss, tracing began earlier; where trace follows what the last
+// AUX record announces, it went on later.
+TEST(AuxStreams, LostRecordsLeaveTheBoundsOpen) {
+  const Bytes all = trace(1000);
+  const auto started = [](PerfBytes& file, uint64_t time) {
+    file.record(12, 0, cpu0(time), [](ByteSink& s) { s.u32(9), s.u32(9); });
+  };
+  const auto lost = [](PerfBytes& file, uint32_t cpu, uint64_t time) {
+    file.record(2, 0, {.time = time, .cpu = cpu, .pid = 9, .tid = 9, .id = 7},
+                [](ByteSink& s) { s.u64(7), s.u64(12); });
+  };
+  const auto bounds = [&](PerfBytes& file) {
+    file.auxtrace(0, 0, -1, 0, all);
+    return make(file).one().bounds;
+  };
+  PerfBytes before = start();
+  lost(before, 0, 50), started(before, 50);
+  before.aux(0, 500, 0, cpu0(100)).aux(500, 500, 0, cpu0(200));
+  EXPECT_EQ(bounds(before), (TimeBounds{kTimeMin, 200}));
+
+  PerfBytes later = start();
+  started(later, 50), lost(later, 0, 60), started(later, 70);
+  later.aux(0, 500, 0, cpu0(100)).aux(500, 500, 0, cpu0(200));
+  EXPECT_EQ(bounds(later), (TimeBounds{50, 200}));
+
+  PerfBytes elsewhere = start();
+  lost(elsewhere, 1, 40), started(elsewhere, 50);
+  elsewhere.aux(0, 1000, 0, cpu0(200));
+  EXPECT_EQ(bounds(elsewhere), (TimeBounds{50, 200}));
+
+  PerfBytes at_end = start();
+  started(at_end, 50);
+  at_end.aux(0, 500, 0, cpu0(100));
+  EXPECT_EQ(bounds(at_end), (TimeBounds{50, kTimeMax}));
+}
+
 // As stock perf writes it: an AUX record of 0x36 bytes, whose AUXTRACE record has 0x38, and an MTC packet
 // before the first PSB. Neither is damage, at any position in the ring.
 TEST(AuxStreams, PaddingAndTheFirstTimingPacketAreNoDamage) {

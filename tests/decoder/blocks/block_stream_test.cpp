@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
+
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -100,6 +102,7 @@ class Record : public ChunkConsumer {
                 [this](std::span<const uint8_t> b) { bytes.insert(bytes.end(), b.begin(), b.end()); }) {}
   void deliver(Chunk& c, const Stream&, Prepared*) override { writer_.add(c); }
   void finish() { writer_.finish(); }
+  void stop() { writer_.stop(); }
   Bytes bytes;
 
  private:
@@ -170,6 +173,41 @@ class BlockStreams : public testing::TestWithParam<std::string> {
     return open(path, fs::exists(symfs) ? symfs.string() : "");
   }
 };
+
+// Decoding was interrupted: what was written is read, and nobody takes it for all.
+TEST(BlockStream, StoppedEarlyCanBeReadAndSaysSo) {
+  class Part final : public ChunkConsumer {
+   public:
+    explicit Part(const Capture& capture) : record(capture) {}
+    void deliver(Chunk& c, const Stream& s, Prepared* p) override {
+      if (stopped()) return;
+      for (const Step& step : c.steps) instructions += step.count;
+      record.deliver(c, s, p);
+      ++chunks;
+    }
+    bool stopped() const override { return chunks >= 1; }
+    Record record;
+    uint64_t instructions = 0;
+    std::atomic<int> chunks = 0;
+  };
+  const Capture demo = open_demo();
+  Part part(demo);
+  PipelineOptions options;
+  options.decode.chunk_steps = 256;
+  ASSERT_TRUE(run_pipeline(demo, options, ChunkOrder::kByTime, part).has_value());
+  ASSERT_NE(part.instructions, 0U);
+  part.record.stop();
+  const TempDir dir;
+  const auto copy = read(dir, part.record.bytes);
+  ASSERT_TRUE(copy.has_value()) << copy.error().reason;
+  const Watch got = watch(*copy);
+  uint64_t instructions = 0;
+  for (const Seen& s : got.streams) instructions += s.instructions;
+  EXPECT_EQ(instructions, part.instructions);
+  EXPECT_TRUE(std::ranges::any_of(copy->notices, [](const Notice& n) {
+    return n.code == Code::kBlockStreamTruncated && n.severity != Notice::Severity::kInfo;
+  }));
+}
 
 TEST_P(BlockStreams, GiveBackEverything) {
   const auto original = capture();

@@ -6,6 +6,7 @@
 
 #include <filesystem>
 #include <random>
+#include <tuple>
 
 #include "decoder/model/capture.h"
 #include "tests/decoder/capture_test_util.h"
@@ -211,6 +212,31 @@ TEST(CsPerf, SnapshotsHaveTheTimeOfTheRecordThatEndsThere) {
     EXPECT_EQ(stream.pieces[0].time.hi, ordered ? 300 : kTimeMax);
     EXPECT_EQ(stream.pieces[1].time.hi, ordered ? 600 : kTimeMax);
     EXPECT_EQ(stream.pieces[1].time.lo, kTimeMin);
+  }
+}
+
+// A snapshot in which the trace was stopped by a full buffer and went on later: what follows does not continue it.
+TEST(CsPerf, SnapshotsAreCutWhereTheTraceStopped) {
+  constexpr uint64_t kTruncated = 1, kOverwrite = 2, kCollision = 8;
+  const Bytes a = noise(1, 4096);
+  CsRecording r(1, {etm4_block(0, 0x10)});
+  r.start(0, 50);
+  const std::tuple<uint64_t, uint64_t, uint64_t> records[] = {
+      {8192, 100, kCollision},  {9000, 200, kCollision},  {10000, 300, 0},
+      {11000, 400, kTruncated}, {12288, 500, kCollision}, {13000, 600, kCollision}};
+  for (const auto& [end, time, flags] : records)
+    r.writer.aux(end, 1000, kRawFlag | kOverwrite | flags, r.trailer(0, time));
+  r.writer.auxtrace({.offset = 8192, .reference = 1, .idx = 0, .cpu = 0}, a);
+  const Made made = make(r);
+  EXPECT_EQ(made.traces(), (Traces{{"cpu0", a}}));
+  const Stream& stream = made.stream("cpu0");
+  ASSERT_EQ(stream.pieces.size(), 3U);
+  const uint64_t sizes[] = {808, 2000, 1288};
+  const Time before[] = {200, 400, 500};
+  for (size_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(stream.pieces[i].bytes.size(), sizes[i]);
+    EXPECT_EQ(stream.pieces[i].time.hi, before[i]);
+    EXPECT_TRUE(stream.pieces[i].discontinuity);
   }
 }
 

@@ -157,6 +157,55 @@ TEST_F(ArchiveTest, CompressedBombIsRefused) {
   for (const auto& f : files()) EXPECT_LT(fs::file_size(dir_.path() / f), 1U << 30U);
 }
 
+TEST_F(ArchiveTest, MoreFoldersThanACaptureHasAreRefused) {
+  std::vector<Entry> entries;
+  for (int i = 0; i < 1000; ++i) {
+    std::string name = "d" + std::to_string(i);
+    while (name.size() < 90) name += "/a";
+    entries.push_back({name + "/f", ""});
+  }
+  const auto done = unpack(tar_of(entries));
+  ASSERT_FALSE(done);
+  EXPECT_EQ(done.error().code, Code::kArchiveRefused);
+  EXPECT_NE(done.error().reason.find("folders"), std::string::npos) << done.error().reason;
+  size_t folders = 0;
+  for (const auto& e : fs::recursive_directory_iterator(to())) folders += e.is_directory() ? 1 : 0;
+  EXPECT_LE(folders, 16384U);
+  // Few enough.
+  entries.resize(300);
+  fs::remove_all(to());
+  EXPECT_TRUE(unpack(tar_of(entries)));
+}
+
+// A sparse file (GNU tar, type S): one byte of content, and a hole up to `size`.
+std::string sparse_tar(int files, uint64_t size) {
+  std::string out;
+  for (int i = 0; i < files; ++i) {
+    std::string one = tar_of({{"s" + std::to_string(i), "x", 'S'}}, false);
+    char* const h = one.data();
+    put_octal(h + 386, 12, size - 1);  // offset and length of the one piece
+    put_octal(h + 398, 12, 1);
+    put_octal(h + 483, 12, size);
+    std::memset(h + 148, ' ', 8);
+    uint64_t sum = 0;
+    for (int k = 0; k < 512; ++k) sum += static_cast<unsigned char>(h[k]);
+    put_octal(h + 148, 7, sum);
+    out += one;
+  }
+  out.append(1024, '\0');
+  return out;
+}
+
+TEST_F(ArchiveTest, HolesAreLimitedInSum) {
+  constexpr uint64_t kSize = uint64_t{600} << 20U;  // below the limit each, above it together
+  EXPECT_TRUE(unpack(sparse_tar(1, kSize)));
+  EXPECT_EQ(fs::file_size(to() / "s0"), kSize);
+  fs::remove_all(to());
+  const auto done = unpack(sparse_tar(3, kSize));
+  ASSERT_FALSE(done);
+  EXPECT_EQ(done.error().code, Code::kArchiveRefused);
+}
+
 TEST_F(ArchiveTest, FlippedBytesNeverEscape) {
   const std::string whole = tar_of({{"perf.data/data", std::string(600, 'x')}, {"symfs/b", "y"}});
   size_t unpacked = 0;

@@ -2,9 +2,12 @@
 // which records it can show, and which kernel text changed.
 #include "tools/board/machine/machine_truth.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <sys/wait.h>
 
 #include <array>
+#include <cstdlib>
 #include <fstream>
 #include <stdexcept>
 
@@ -65,6 +68,27 @@ TEST(MachineWindows, TraceWithoutTimesIsPlacedByItsBytes) {
   written[300] = 2;
   const std::vector<uint8_t> other = trace(180, {0}, false);
   EXPECT_EQ(find_windows({{{0, 7000, other}}}, marks, true, {{0, all}}).unplaced, 1U);
+}
+
+// A machine that made two recordings without times: the first sync point alone is in both. perf pads the end.
+TEST(MachineWindows, BytesTellTwoRecordingsApart) {
+  std::vector<uint8_t> written = trace(600, {0, 100, 250, 350, 430}, false);
+  written[330] = 0x04, written[460] = 0x04;  // [0, 100) and [250, 350) differ in what follows the sync point
+  written[60] = 0x08;
+  const std::span<const uint8_t> all(written);
+  std::vector<uint8_t> piece(all.begin() + 250, all.begin() + 480);
+  piece.insert(piece.end(), 5, 0);
+  const std::map<int, std::vector<SyncMark>> marks{{0, marks_of({0, 100, 250, 350, 430}, false)}};
+  const auto report = find_windows({{{0, 7000, piece}}}, marks, true, {{0, all}});
+  EXPECT_EQ(report.windows.at(0), (std::vector<Window>{{250, 485}}));
+
+  // [0, 100) and [100, 200) are the same, [200, 300) is not: the first two of the piece go with the third.
+  written = trace(700, {0, 100, 200, 300, 400, 500, 600}, false);
+  written[550] = 0x04;
+  const std::vector<uint8_t> second(written.begin() + 300, written.begin() + 600);
+  const std::map<int, std::vector<SyncMark>> more{{0, marks_of({0, 100, 200, 300, 400, 500, 600}, false)}};
+  EXPECT_EQ(find_windows({{{0, 0, second}}}, more, true, {{0, written}}).windows.at(0),
+            (std::vector<Window>{{300, 600}}));
 }
 
 // The same distance twice: the trace of an earlier recording on the machine would do as well, so there is no truth.
@@ -330,6 +354,30 @@ TEST(MachineTruth, DamagedLogsAreNamed) {
   bytes.pop_back();
   EXPECT_THROW(CodeTable{bytes}, std::runtime_error);
   EXPECT_THROW(CpuLog(folder / "cpu7.log"), std::runtime_error);
+}
+
+// --switch-output may leave a file without trace, which is no failure of the machine.
+TEST(MachineTruth, ARecordingWithoutTraceIsToldFromOneThatIsNotFound) {
+  LogFolder log;
+  log.code(kCode, {kNop, kRet});
+  log.sync(0, 1000);
+  const auto folder = log.write();
+  const auto status_for = [&](const std::vector<uint8_t>& trace) {
+    test::PerfDataWriter w;
+    w.add_attr({.type = 8, .ids = {1}, .name = "intel_pt//"});
+    w.arch("x86_64");
+    w.auxtrace_info(test::PtInfoSpec{});
+    if (!trace.empty()) w.auxtrace({}, trace);
+    w.write_file(folder / "perf.data");
+    const std::string command =
+        fmt::format("'{}' '{}' '{}' '{}' >/dev/null", ASOF_MACHINE_TRUTH, folder.string(),
+                    (folder / "perf.data").string(), (folder / "truth").string());
+    return WEXITSTATUS(std::system(command.c_str()));
+  };
+  EXPECT_EQ(status_for({}), 4);
+  EXPECT_FALSE(std::filesystem::exists(folder / "truth"));
+  EXPECT_EQ(status_for(trace(100, {10})), 3) << "another machine's";
+  EXPECT_EQ(status_for(trace(100, {0})), 0);
 }
 
 TEST(MachinePokes, AreWhereTranslatedTextDiffers) {

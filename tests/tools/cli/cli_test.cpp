@@ -33,6 +33,24 @@ TEST(Cli, HelpAndVersion) {
   EXPECT_TRUE(run_asof("version").out.starts_with("asof "));
 }
 
+// Every verb: what cannot be written was not done.
+TEST(Cli, FullDiskIsAnErrorOfEveryVerb) {
+  const std::string demo = std::string(ASOF_TEST_DATA) + "/demo/perf.data";
+  const std::string symfs = " --symfs " + std::string(ASOF_TEST_DATA) + "/demo/symfs";
+  for (const std::string& arguments :
+       {"decode " + demo, "report -i " + demo, "digest " + demo, "events " + demo, "doctor " + demo,
+        "validate " + demo, "stacks " + demo, "branches " + demo, "timeline --format chrome -o - " + demo,
+        "diff " + demo + " " + demo, "text update_process_times -i " + demo, "query " + demo + " 'select 1'",
+        std::string("errors"), std::string("version"), std::string("completion bash"), std::string("--help"),
+        std::string("decode --help")}) {
+    const bool reads = arguments.find(demo) != std::string::npos;
+    const Ran r = run_asof(arguments + (reads ? symfs : "") + " >/dev/full");
+    EXPECT_EQ(r.status, 2) << arguments << r.err;
+    EXPECT_NE(r.err.find("E-FILE-"), std::string::npos) << arguments << r.err;
+    EXPECT_NE(r.err.find("cannot write"), std::string::npos) << arguments << r.err;
+  }
+}
+
 TEST(Cli, UnusableInputExitsWith2AndOneLine) {
   for (const char* verb : {"", "decode", "report", "digest", "events", "text main -i"}) {
     const Ran r = run_asof(std::string(verb) + " /nowhere/perf.data");

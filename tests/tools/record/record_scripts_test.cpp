@@ -108,6 +108,16 @@ chmod -R u+w "$data"
     ran.err = read_file(dir.path() / "stderr");
     return ran;
   }
+  // Sends the script a signal once perf has begun.
+  int run_and_stop(const char* signal) const {
+    const std::string command = fmt::format(
+        "cd {0} && export PATH={0}/bin:$PATH LOG={0}/log RECORD_ROOT={0}/root RECORD_TOOLS={0}/bin "
+        "ASOF=" ASOF_BINARY "; " ASOF_RECORD
+        "/{1} -o out >{0}/stdout 2>{0}/stderr </dev/null & script=$!; "
+        "until grep -qs begun {0}/log; do sleep 0.05; done; kill -{2} $script; wait $script",
+        dir.path().string(), arm64 ? "record-cs" : "record-pt", signal);
+    return WEXITSTATUS(std::system(("bash -c '" + command + "'").c_str()));
+  }
   std::string log() const { return read_file(dir.path() / "log"); }
 
   bool arm64;
@@ -121,6 +131,30 @@ TEST(RecordScripts, ShellcheckFindsNothing) {
       std::system("cd " ASOF_RECORD "/../.. && shellcheck -x tools/record/lib.sh tools/record/record-pt "
                   "tools/record/record-cs"),
       0);
+}
+
+// Neither perf nor the watcher outlives the script, and nothing is packed.
+TEST(RecordScripts, ASignalEndsPerfAndTheWatcher) {
+  for (const bool arm64 : {false, true}) {
+    for (const char* signal : {"TERM", "HUP"}) {
+      Machine m(arm64);
+      m.program("perf", R"(
+case "$1 $2" in
+  "version "*) echo perf version 6.5.1; exit 0;;
+  "record -h") echo " usage: --kcore"; exit 129;;
+esac
+trap "echo perf ended >>$LOG; exit 0" TERM
+echo begun >>$LOG
+while :; do sleep 0.05; done)");
+      m.program("watch",
+                "case $1 in --self-test) exit 0;; esac\n"
+                "trap 'echo watcher ended >>$LOG; exit 0' TERM\nwhile :; do sleep 0.05; done");
+      EXPECT_EQ(m.run_and_stop(signal), 4) << read_file(m.dir.path() / "stderr");
+      EXPECT_NE(m.log().find("perf ended"), std::string::npos) << m.log();
+      EXPECT_NE(m.log().find("watcher ended"), std::string::npos) << m.log();
+      EXPECT_FALSE(fs::exists(m.dir.path() / "out.asof.tar.zst"));
+    }
+  }
 }
 
 TEST(RecordScripts, UsageErrorsExitWith1) {

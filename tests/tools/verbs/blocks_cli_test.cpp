@@ -53,6 +53,16 @@ TEST_F(BlocksCli, TheSameBytesForAnyNumberOfThreads) {
   }
 }
 
+// A block stream has no trace: no reference decoder can have run.
+TEST_F(BlocksCli, ValidateNamesNoReference) {
+  const Ran r = run_asof("validate " + blocks_);
+  EXPECT_EQ(r.out.find("libipt finds"), std::string::npos) << r.out;
+  EXPECT_NE(r.out.find("a block stream has no trace that a reference could decode"), std::string::npos)
+      << r.out;
+  // Its recording is compared with one.
+  EXPECT_NE(run_asof("validate " + kDemo).out.find("libipt finds"), std::string::npos);
+}
+
 TEST_F(BlocksCli, WhatItCannotDoIsRefused) {
   for (const std::string options : {"decode --format blocks -F ip", "decode --format blocks -S do_nop"}) {
     const Ran r = run_asof(options + " -o " + std::string(dir_.path() / "x") + " " + kDemo);

@@ -105,5 +105,74 @@ TEST(PackCli, CannotPackWhatIsNoCaptureOrAnArchive) {
   EXPECT_NE(nowhere.err.find("E-FILE-090"), std::string::npos) << nowhere.err;
 }
 
+std::string listing(const std::string& archive) {
+  const TempDir dir;
+  const std::string to = (dir.path() / "out").string();
+  if (run_asof("unpack " + archive + " -o " + to).status != 0) return "cannot be unpacked";
+  std::string names;
+  for (const auto& e : fs::recursive_directory_iterator(to)) {
+    if (e.is_regular_file()) names += fs::relative(e.path(), to).string() + "\n";
+  }
+  return names;
+}
+
+// A capture names files, and links in its folder lead anywhere: neither may carry off what is not its own.
+TEST(PackCli, LinksThatLeadOutAreLeftOut) {
+  const TempDir dir;
+  const fs::path capture = dir.path() / "c/perf.data", secret = dir.path() / "secret";
+  fs::create_directories(dir.path() / "c");
+  fs::copy(ASOF_TEST_DATA "/demo/perf.data", capture, fs::copy_options::recursive);
+  std::ofstream(secret) << "secret words\n";
+  fs::create_symlink(secret, capture / "jit-1.dump");
+  fs::remove(capture / "kcore_dir/modules");
+  fs::create_symlink("../../../secret", capture / "kcore_dir/modules");
+  fs::create_symlink("kallsyms", capture / "kcore_dir/kallsyms2");
+  const std::string archive = (dir.path() / "x.tar").string();
+  const Ran ran =
+      run_asof("pack " + capture.string() + " --symfs " ASOF_TEST_DATA "/demo/symfs -o " + archive);
+  EXPECT_EQ(ran.status, 3) << ran.err;
+  EXPECT_NE(ran.err.find("E-FILE-134"), std::string::npos) << ran.err;
+  EXPECT_EQ(read_file(archive).find("secret words"), std::string::npos);
+  const std::string names = listing(archive);
+  EXPECT_NE(names.find("perf.data/kcore_dir/kallsyms\n"), std::string::npos) << names;
+  EXPECT_EQ(names.find("modules"), std::string::npos) << names;
+  EXPECT_EQ(names.find("jit-1.dump"), std::string::npos) << names;
+}
+
+// The demo's program has no build-id in the recording: from a folder that was named it is packed, from this
+// machine's own files it is not.
+TEST(PackCli, FilesOfThisMachineNeedTheRecordedBuildId) {
+  const TempDir dir;
+  const fs::path capture = dir.path() / "perf.data";
+  fs::copy(ASOF_TEST_DATA "/demo/perf.data", capture, fs::copy_options::recursive);
+  const fs::path secret = dir.path() / "sec";
+  std::ofstream(secret) << "secret words\n";
+  // The mapped file's name becomes that of the other one, padded by "/" to the same length.
+  std::string data = read_file(capture / "data"), name = secret.string();
+  const std::string old = "/opt/demo/worker";
+  if (name.size() > old.size()) GTEST_SKIP() << "the temporary folder's name is too long: " << name;
+  name.insert(0, old.size() - name.size(), '/');
+  if (name.starts_with("//")) name[1] = '.', name[0] = '/';
+  for (size_t at = 0; (at = data.find(old, at)) != std::string::npos; at += old.size())
+    data.replace(at, old.size(), name);
+  std::ofstream(capture / "data", std::ios::binary) << data;
+  const std::string archive = (dir.path() / "x.tar").string();
+  run_asof("pack " + capture.string() + " -o " + archive);
+  EXPECT_EQ(read_file(archive).find("secret words"), std::string::npos);
+}
+
+TEST(PackCli, NothingIsWrittenThroughALinkOfTheTemporaryName) {
+  const TempDir dir;
+  const fs::path victim = dir.path() / "victim", archive = dir.path() / "x.tar.zst";
+  std::ofstream(victim) << "precious\n";
+  fs::create_symlink(victim, archive.string() + ".part.zst");
+  fs::create_symlink(victim, archive.string() + ".part");
+  ASSERT_EQ(run_asof("pack -q " + kDemo + " -o " + archive.string()).status, 0);
+  EXPECT_EQ(read_file(victim), "precious\n");
+  size_t files = 0;
+  for (const auto& e : fs::directory_iterator(dir.path())) files += e.is_regular_file() ? 1 : 0;
+  EXPECT_EQ(files, 2U) << "more than the archive and the other file";
+}
+
 }  // namespace
 }  // namespace asof::test

@@ -2,6 +2,8 @@
 //
 // LOG: the folder that a validation machine's plugin wrote (log_format.h). PERF_DATA: a recording that was made in it.
 // TRUTH: the folder for the truth of what this recording holds.
+// Exit status 3: none of its trace was found in LOG. 4: it has no trace, as a file of --switch-output may, and no TRUTH
+// is written.
 #include "tools/board/machine/machine_truth.h"
 
 #include <fmt/format.h>
@@ -16,6 +18,8 @@
 namespace asof::machine {
 
 namespace {
+
+constexpr int kNotFound = 3, kNoTrace = 4;  // exit statuses
 
 std::string counts_text(const std::string& name, const CpuTruth& t) {
   return fmt::format(
@@ -50,13 +54,17 @@ class Maker {
     if (cpus_.empty()) throw std::runtime_error(fmt::format("{} has no log", log_.string()));
   }
   int make() {
+    if (trace_pieces(data_).empty()) {
+      fmt::print("the recording has no trace\n");
+      return kNoTrace;
+    }
     std::filesystem::create_directories(to_);
     const auto pokes = find_pokes(log_, cpus_, code_, clock_);
     write_pokes(to_ / "pokes.jsonl", pokes);
     const auto threads = thread_traces(data_);
     const bool placed = threads.empty() ? make_cpus(pokes.size()) : make_threads(threads, pokes.size());
     fmt::print("{} changes of kernel text\n", pokes.size());
-    return placed ? 0 : 3;
+    return placed ? 0 : kNotFound;
   }
 
  private:
@@ -64,15 +72,14 @@ class Maker {
   bool make_cpus(size_t pokes) {
     const auto& info = data_.auxtrace_info();
     const bool pt = info && info->type == perf::kAuxtraceIntelPt;
-    std::map<int, std::vector<uint8_t>> kept;  // the ETE plugin keeps what it writes
+    std::map<int, std::vector<uint8_t>> kept;
     std::map<int, std::span<const uint8_t>> written;
     for (const int cpu : cpus_) {
       const auto file = log_ / fmt::format("cpu{}.trace", cpu);
-      if (pt || !std::filesystem::exists(file)) continue;
+      if (!std::filesystem::exists(file)) continue;
       written[cpu] = kept[cpu] = read_file(file);
     }
     WindowReport report = find_windows(trace_pieces(data_), read_marks(log_, cpus_), pt, written);
-    if (report.pieces == 0) throw std::runtime_error("the recording has no trace");
     std::map<int, CpuTruth> truths;
     for (const int cpu : cpus_)
       truths[cpu] = write_cpu_truth(log_, cpu, code_, report.windows[cpu], clock_, to_, known_);

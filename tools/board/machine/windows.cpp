@@ -12,6 +12,14 @@ constexpr std::array<uint8_t, 16> kPsb{2, 0x82, 2, 0x82, 2, 0x82, 2, 0x82,
 constexpr std::array<uint8_t, 12> kAsync{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x80};
 constexpr uint8_t kTsc = 0x19;
 constexpr size_t kTscBytes = 8;
+constexpr uint64_t kPadding = 8;  // to a multiple of it (tools/perf/util/auxtrace.c, __auxtrace_mmap__read())
+
+// Zeros at the end that may be padding.
+size_t padding_of(std::span<const uint8_t> bytes) {
+  size_t n = 0;
+  while (n + 1 < kPadding && n < bytes.size() && bytes[bytes.size() - 1 - n] == 0) ++n;
+  return n;
+}
 
 template <size_t N>
 std::vector<FoundSync> find_pattern(std::span<const uint8_t> bytes, const std::array<uint8_t, N>& pattern) {
@@ -30,19 +38,21 @@ class Placer {
  public:
   Placer(std::span<const FoundSync> syncs, std::span<const SyncMark> marks) : syncs_(syncs), marks_(marks) {}
 
+  bool timed() const {
+    return std::ranges::any_of(syncs_, [](const FoundSync& s) { return s.time.has_value(); });
+  }
+
   // How far position and offset in the piece differ, for each sync point; nullopt: it is not of these marks.
   std::vector<std::optional<uint64_t>> bases() const {
     std::vector<std::optional<uint64_t>> out(syncs_.size());
-    bool timed = false;
     for (size_t i = 0; i < syncs_.size(); ++i) {
       if (!syncs_[i].time) continue;
-      timed = true;
       const auto it = std::ranges::lower_bound(marks_, *syncs_[i].time, {},
                                                [](const SyncMark& m) { return m.time & kTscMask; });
       if (it != marks_.end() && (it->time & kTscMask) == *syncs_[i].time)
         out[i] = it->position - syncs_[i].offset;
     }
-    if (!timed) place_without_times(out);
+    if (!timed()) place_without_times(out);
     return out;
   }
 
@@ -50,17 +60,26 @@ class Placer {
   std::vector<std::optional<uint64_t>> bases(std::span<const uint8_t> piece,
                                              std::span<const uint8_t> written) const {
     std::vector<std::optional<uint64_t>> out(syncs_.size());
+    const auto fits = [&](size_t i, uint64_t position) {
+      const size_t end = i + 1 < syncs_.size() ? syncs_[i + 1].offset : piece.size();
+      auto own = piece.subspan(syncs_[i].offset, end - syncs_[i].offset);
+      if (end == piece.size()) own = own.first(own.size() - padding_of(own));
+      return position + own.size() <= written.size() &&
+             std::ranges::equal(written.subspan(position, own.size()), own);
+    };
     auto from = marks_.begin();
     for (size_t i = 0; i < syncs_.size(); ++i) {
-      const size_t end = i + 1 < syncs_.size() ? syncs_[i + 1].offset : piece.size();
-      const auto own = piece.subspan(syncs_[i].offset, end - syncs_[i].offset);
-      const auto here = std::find_if(from, marks_.end(), [&](const SyncMark& m) {
-        return m.position + own.size() <= written.size() &&
-               std::ranges::equal(written.subspan(m.position, own.size()), own);
-      });
+      const auto here =
+          std::find_if(from, marks_.end(), [&](const SyncMark& m) { return fits(i, m.position); });
       if (here == marks_.end()) continue;
       out[i] = here->position - syncs_[i].offset;
       from = here + 1;
+    }
+    // A few bytes may be in an earlier recording on the machine as well: then what follows them tells.
+    for (size_t i = syncs_.size(); i-- > 1;) {
+      if (out[i] && out[i - 1] != out[i] && *out[i] + syncs_[i - 1].offset < written.size() &&
+          is_mark(*out[i] + syncs_[i - 1].offset) && fits(i - 1, *out[i] + syncs_[i - 1].offset))
+        out[i - 1] = out[i];
     }
     return out;
   }
@@ -126,8 +145,6 @@ std::vector<FoundSync> find_async(std::span<const uint8_t> bytes) { return find_
 
 namespace {
 
-constexpr uint64_t kPadding = 8;  // to a multiple of it (tools/perf/util/auxtrace.c, __auxtrace_mmap__read())
-
 // Pieces that continue each other in one ring are one: a sync point may lie across their ends.
 struct Joined {
   int cpu = -1;
@@ -169,7 +186,8 @@ WindowReport find_windows(std::span<const TracePiece> pieces,
       if (piece.cpu >= 0 && piece.cpu != cpu) continue;
       const Placer placer(syncs, own);
       const auto kept = written.find(cpu);
-      const auto bases = kept == written.end() ? placer.bases() : placer.bases(piece.bytes, kept->second);
+      const bool by_bytes = kept != written.end() && !placer.timed();
+      const auto bases = by_bytes ? placer.bases(piece.bytes, kept->second) : placer.bases();
       for (size_t i = 0; i < syncs.size(); ++i) {
         if (!bases[i]) continue;
         const size_t end = i + 1 < syncs.size() ? syncs[i + 1].offset : piece.bytes.size();

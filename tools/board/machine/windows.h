@@ -46,7 +46,7 @@ struct WindowReport {
 };
 
 // `marks`: by CPU. `pt`: Intel PT, else ETE. `written`: by CPU, all that its unit wrote, where it was kept; then
-// trace without times is placed by its bytes.
+// trace without times is placed by its bytes, and else by the distances between its sync points.
 WindowReport find_windows(std::span<const TracePiece> pieces,
                           const std::map<int, std::vector<SyncMark>>& marks, bool pt,
                           const std::map<int, std::span<const uint8_t>>& written = {});

@@ -1,6 +1,7 @@
 #include "tools/board/pt_plugin/output.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <utility>
 
@@ -72,6 +73,12 @@ Output::State Output::next_region() {
   return load_entry();
 }
 
+void Output::copy(std::span<const uint8_t> bytes) const {
+  if (copy_ == nullptr || std::fwrite(bytes.data(), 1, bytes.size(), copy_) == bytes.size()) return;
+  std::fprintf(stderr, "pt plugin: cannot write the trace\n");
+  std::exit(3);
+}
+
 bool Output::write(std::span<const uint8_t> bytes) {
   while (!bytes.empty()) {
     if (state_ != State::kRunning) {
@@ -81,6 +88,7 @@ bool Output::write(std::span<const uint8_t> bytes) {
     const uint64_t offset = mask >> 32;
     const size_t n = std::min<size_t>(bytes.size(), region_.size() - offset);
     std::memcpy(region_.data() + offset, bytes.data(), n);
+    copy(bytes.first(n));
     bytes = bytes.subspan(n);
     written_ += n;
     mask = (mask & 0xffffffff) | (offset + n) << 32;

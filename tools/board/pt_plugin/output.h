@@ -2,6 +2,7 @@
 // range (SDM vol. 3, "Trace Output").
 #pragma once
 #include <cstdint>
+#include <cstdio>
 #include <optional>
 #include <span>
 
@@ -12,6 +13,9 @@ class Output {
   enum class State : uint8_t { kRunning, kStopped, kError };
 
   explicit Output(std::span<uint8_t> ram) : ram_(ram) {}
+
+  // All that is written goes there as well, one region after the other. Null: nowhere.
+  void copy_to(std::FILE* file) { copy_ = file; }
 
   // IA32_RTIT_OUTPUT_BASE and IA32_RTIT_OUTPUT_MASK_PTRS, which the unit advances while it writes.
   uint64_t base = 0;
@@ -32,12 +36,14 @@ class Output {
   bool take_interrupt();
 
  private:
+  void copy(std::span<const uint8_t> bytes) const;
   State load_entry();
   State next_region();
   State use(uint64_t address, uint64_t size);
 
   std::span<uint8_t> ram_;
   std::span<uint8_t> region_;
+  std::FILE* copy_ = nullptr;
   uint64_t entry_ = 0;
   uint64_t written_ = 0, lost_ = 0;
   State state_ = State::kStopped;

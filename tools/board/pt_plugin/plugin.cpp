@@ -130,6 +130,7 @@ void Plugin::finish() {
                  static_cast<unsigned long long>(c->follower.unexplained()));
     separator = ",";
     c->log.close();
+    if (std::fflush(c->trace.get()) != 0) die("cannot write the copy of the trace");
   }
   std::fprintf(f, "]}\n");
   std::fclose(f);

@@ -28,6 +28,10 @@ struct Inline {
   uint64_t patches = 0;  // CPUs that want a callback before the next instruction
 };
 
+struct CloseFile {
+  void operator()(FILE* f) const { std::fclose(f); }
+};
+
 struct Cpu {
   Cpu(unsigned number, const Options& options, std::span<uint8_t> ram)
       : index(number),
@@ -35,7 +39,11 @@ struct Cpu {
         unit(options.unit, output),
         msrs(options.unit, unit, output),
         log(options.out + "/cpu" + std::to_string(number) + ".log"),
-        follower(unit, log) {}
+        follower(unit, log),
+        trace(std::fopen((options.out + "/cpu" + std::to_string(number) + ".trace").c_str(), "wb")) {
+    if (trace == nullptr) die("cannot create the copy of the trace");
+    output.copy_to(trace.get());
+  }
 
   unsigned index;
   Output output;
@@ -43,6 +51,7 @@ struct Cpu {
   Msrs msrs;
   CpuLog log;
   Follower follower;
+  std::unique_ptr<FILE, CloseFile> trace;  // what `output` writes: places recordings without times
   Registers regs;
   uint64_t begun = 0;     // instructions, of this CPU
   uint64_t block_ip = 0;  // of the current block, when it has an instruction that needs it

@@ -1,5 +1,8 @@
 // ToPA and single range (SDM vol. 3, "Trace Output"), and what a full output does to the trace unit.
+#include <algorithm>
+#include <cstdio>
 #include <cstring>
+#include <memory>
 
 #include "tests/tools/board/pt_plugin/pt_fixture.h"
 
@@ -93,6 +96,24 @@ TEST_F(PtOutput, UnitStopsWithTheOutput) {
   EXPECT_EQ(unit.written(), 4096U);
   enable(kBoth | kToPa, kCode);
   EXPECT_FALSE(unit.tracing()) << "still stopped";
+}
+
+// What is lost because the output has stopped is in no copy.
+TEST_F(PtOutput, IsCopied) {
+  entry(0, 0x10000);
+  entry(1, 0x12000 | kStop);
+  topa();
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::tmpfile(), std::fclose);
+  output.copy_to(file.get());
+  ASSERT_EQ(output.begin(true), Output::State::kRunning);
+  write(3 * 4096);
+  EXPECT_EQ(output.written(), 2 * 4096U);
+  std::vector<uint8_t> copy(3 * 4096);
+  std::rewind(file.get());
+  copy.resize(std::fread(copy.data(), 1, copy.size(), file.get()));
+  ASSERT_EQ(copy.size(), 2 * 4096U);
+  EXPECT_TRUE(std::equal(copy.begin(), copy.begin() + 4096, ram.begin() + 0x10000));
+  EXPECT_TRUE(std::equal(copy.begin() + 4096, copy.end(), ram.begin() + 0x12000));
 }
 
 }  // namespace

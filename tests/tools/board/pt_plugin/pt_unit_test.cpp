@@ -131,6 +131,48 @@ TEST_F(PtUnit, Cr3Filter) {
   expect_both();
 }
 
+// User code of one process: the kernel's MOV CR3 is outside of the context whatever it loads, so it has no packets; what
+// was loaded counts when the kernel returns.
+TEST_F(PtUnit, Cr3FilterOfUserCode) {
+  decoder.code(kUserCode, x86::test::Bytes(16, 0x90));
+  const auto in_context = [&] { return (unit.status() & kContextEn) != 0; };
+  unit.cr3_match = 0x5000;
+  cr3 = 0x5000;
+  enable(kUser | kBranchEn | kCr3Filter, kUserCode);
+  plain({kUserCode, kUserCode + 1});
+  unit.interrupt({kUserCode + 2, {}, {}}, kernel(kCode), tsc);
+  EXPECT_FALSE(in_context());
+  const uint64_t left = unit.written();
+  unit.mov_cr3(0x9000, kernel(kCode + 3), tsc);
+  branch(Flow::kIret, kCode + 3, 2, kUserCode + 8);  // another process at the same addresses
+  EXPECT_FALSE(in_context());
+  unit.interrupt({kUserCode + 9, {}, {}}, kernel(kCode), tsc);
+  unit.mov_cr3(0x501f, kernel(kCode + 3), tsc);  // bits 0 to 4 are no address
+  EXPECT_FALSE(in_context());
+  EXPECT_EQ(unit.written(), left);
+  branch(Flow::kIret, kCode + 3, 2, kUserCode + 2);
+  EXPECT_TRUE(in_context());
+  plain({kUserCode + 2});
+  disable(kUserCode + 3);
+  EXPECT_EQ(packets(), "psb cbr psbend mode:1 pge:1000 fup:1002 pgd pge:1002 fup:1003 pgd");
+  expect_both();
+}
+
+// PIP needs ContextEn, not FilterEn; a context that is entered outside of the range is no reason to trace.
+TEST_F(PtUnit, Cr3FilterOutsideOfTheRange) {
+  unit.cr3_match = 0x5000;
+  unit.ranges = {kCode + 0x10, kCode + 0x1f, 0, 0};
+  cr3 = 0x9000;
+  enable(kBoth | kCr3Filter | uint64_t{1} << 32, kCode);
+  unit.mov_cr3(0x5000, kernel(kCode + 3), tsc);
+  EXPECT_EQ(packets(), "psb cbr psbend pip");
+  EXPECT_EQ(unit.status() & (kContextEn | kFilterEn), kContextEn);
+  unit.mov_cr3(0x9000, kernel(kCode + 6), tsc);
+  branch(Flow::kJump, kCode + 6, 5, kCode + 0x10);  // in the range, and out of the context
+  EXPECT_EQ(packets(), "psb cbr psbend pip");
+  EXPECT_EQ(unit.status() & (kContextEn | kFilterEn), kFilterEn);
+}
+
 // ADDRn_CFG 1: TIP.PGD has the target's address; sequential flow out of the range changes nothing.
 TEST_F(PtUnit, FilterRange) {
   decoder.code(kCode, small_program());
