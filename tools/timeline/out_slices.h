@@ -1,8 +1,9 @@
 // SliceSink: a timeline's slices as a table, a line each as they end, nothing folded: comma-separated values
 // or JSON lines. Columns: docs/timeline.md.
 #pragma once
+#include <tsl/robin_map.h>
+
 #include <functional>
-#include <map>
 #include <string>
 #include <vector>
 
@@ -19,7 +20,7 @@ class SliceSink final : public TimelineSink {
       : format_(format), write_(std::move(write)), stop_(std::move(stop)) {}
 
   void begin(const Capture& capture) override;
-  void track(const TimelineTrack& t) override { tracks_[t.id] = t; }
+  void track(const TimelineTrack& t) override;
   void function(const TimelineFunction& f) override;
   void slice(const Slice& s) override;
   bool stopped() const override { return stop_(); }
@@ -27,15 +28,23 @@ class SliceSink final : public TimelineSink {
   uint64_t slices() const { return slices_; }
 
  private:
-  void csv(const Slice& s, const TimelineTrack& track, const TimelineFunction& f);
-  void json(const Slice& s, const TimelineTrack& track, const TimelineFunction& f);
+  void csv(const Slice& s, int32_t tid);
+  void json(const Slice& s, int32_t tid);
+  std::string_view last_fields(const Slice& s);
 
   Format format_;
   Write write_;
   std::function<bool()> stop_;
   const Capture* capture_ = nullptr;
-  std::map<uint32_t, TimelineTrack> tracks_;
-  std::vector<TimelineFunction> functions_;
+  // What rows have in common, as it is written.
+  struct Track {
+    int32_t tid = -1;
+    std::string fields;  // track_kind and track
+  };
+  std::vector<Track> tracks_;                          // by id
+  std::vector<std::string> functions_;                 // by id: function, kind, dso
+  tsl::robin_map<uint64_t, std::string> last_fields_;  // flags, source, confidence
+  std::string row_;
   uint64_t slices_ = 0;
 };
 
