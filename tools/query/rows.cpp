@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <set>
 
+#include "textstore/plain_text.h"
 #include "tools/output/csv.h"
 #include "tools/output/json.h"
 
@@ -21,24 +22,23 @@ std::string hex(const uint8_t* bytes, size_t size) {
   return out;
 }
 
+constexpr size_t kPiece = 1024;
+
 // Names come from the traced machine: what a terminal obeys, and what ends a cell or a line, is shown as in C.
 std::string visible(std::string_view text) {
   std::string out;
-  for (const char c : text) {
-    const auto byte = static_cast<uint8_t>(c);
-    if (c == '\t') {
-      out += "\\t";
-    } else if (c == '\n') {
-      out += "\\n";
-    } else if (c == '\r') {
-      out += "\\r";
-    } else if (c == '\\') {
-      out += "\\\\";
-    } else if (byte < 0x20 || byte == 0x7f) {
-      out += fmt::format("\\x{:02x}", byte);
-    } else {
-      out += c;
+  while (!text.empty()) {
+    const size_t special = text.find_first_of("\t\n\r\\");
+    size_t size = std::min({special, text.size(), kPiece});
+    if (size == kPiece) {  // between characters
+      while (size > kPiece - 4 && (text[size - 1] & 0xc0) == 0x80) --size;
+      if (size > kPiece - 4 && (text[size - 1] & 0xc0) == 0xc0) --size;
     }
+    out += plain_text(text.substr(0, size));
+    text.remove_prefix(size);
+    if (size != special) continue;
+    out += text[0] == '\t' ? "\\t" : text[0] == '\n' ? "\\n" : text[0] == '\r' ? "\\r" : "\\\\";
+    text.remove_prefix(1);
   }
   return out;
 }

@@ -24,9 +24,9 @@ TEST(QueryRows, EveryFormatKeepsItsCells) {
             "a\tb\tc\td\te\ta\tf\tg\th\ti\n1\t\t\tx,\"y\\nz\\t\\x1b\\\\\t00ff\t2.0\t-Inf\t=1+1\t"
             "-9223372036854775808\té\\x00x\n");
   EXPECT_EQ(rows("csv", kHostile),
-            std::string("a,b,c,d,e,a,f,g,h,i\n1,,\"\",\"x,\"\"y\nz\t\x1b\\\",00ff,2.0,-Inf,=1+1,"
+            std::string("a,b,c,d,e,a,f,g,h,i\n1,,\"\",\"x,\"\"y\nz\t\x1b\\\",00ff,2.0,-Inf,'=1+1,"
                         "-9223372036854775808,é\0x\n",
-                        84));
+                        85));
   EXPECT_EQ(
       rows("jsonl", kHostile),
       "{\"a\":1,\"b\":null,\"c\":\"\",\"d\":\"x,\\\"y\\nz\\t\\u001B\\\\\",\"e\":\"00ff\",\"a_2\":2.0,\"f\":"
