@@ -26,9 +26,12 @@ std::unexpected<Error> wrong_type(const Record& record, std::string_view wanted)
 }  // namespace
 
 std::string hex(std::span<const uint8_t> bytes) {
-  std::string text;
-  text.reserve(bytes.size() * 2);
-  for (const uint8_t byte : bytes) fmt::format_to(std::back_inserter(text), "{:02x}", byte);
+  constexpr std::string_view kDigits = "0123456789abcdef";
+  std::string text(bytes.size() * 2, '0');
+  for (size_t i = 0; i < bytes.size(); ++i) {
+    text[2 * i] = kDigits[bytes[i] >> 4U];
+    text[2 * i + 1] = kDigits[bytes[i] & 15U];
+  }
   return text;
 }
 
