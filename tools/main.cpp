@@ -6,6 +6,7 @@
 #include <iostream>
 #include <optional>
 
+#include "tools/cli/arguments.h"
 #include "tools/cli/verb_table.h"
 #include "tools/output/diagnostics.h"
 #include "tools/output/output.h"
@@ -24,20 +25,6 @@ constexpr const char* kFooter = R"(Most used:
 3 decoded with errors under --strict or above --max-errors, 4 internal, 5 missing text blocked all decoding,
 130 interrupted (partial output is valid).)";
 
-// `asof perf.data` and `asof -F ip perf.data` mean decode; `asof help VERB` means `asof VERB --help`.
-std::vector<std::string> normal_arguments(int argc, char** argv) {
-  std::vector<std::string> args(argv + 1, argv + argc);
-  if (args.empty()) return args;
-  const std::string first = args[0];
-  if (first == "help") {
-    if (args.size() > 1 && is_verb(args[1])) return {args[1], "--help"};
-    return {"--help"};
-  }
-  if (first == "--version") return {"version"};
-  if (!is_verb(first) && first != "--help" && first != "-h") args.insert(args.begin(), "decode");
-  return args;
-}
-
 int run(int argc, char** argv) {
   CLI::App app("asof - decode Intel PT and Arm CoreSight traces against the text that was live at the time",
                "asof");
@@ -45,16 +32,22 @@ int run(int argc, char** argv) {
   app.require_subcommand(1);
   const std::vector<RunVerb> runners = add_verbs(app);
 
-  std::vector<std::string> args = normal_arguments(argc, argv);
-  if (args.empty()) {
+  if (argc == 1) {
     fmt::print(stderr, "{}", app.help());
     return kExitUsage;
   }
-  std::reverse(args.begin(), args.end());  // the order CLI11 takes a vector in
+  auto args = normal_arguments({argv + 1, argv + argc});
+  if (!args) {
+    fmt::print(stderr, "asof: {}\n  hint: {}\n", args.error().reason, args.error().hint);
+    return kExitUsage;
+  }
+  std::reverse(args->begin(), args->end());  // the order CLI11 takes a vector in
   try {
-    app.parse(args);
+    app.parse(*args);
   } catch (const CLI::ParseError& e) {
-    return app.exit(e) == 0 ? kExitOk : kExitUsage;
+    if (e.get_exit_code() == 0) return app.exit(e) == 0 ? kExitOk : kExitUsage;  // --help
+    fmt::print(stderr, "{}", explain_parse_error(app, e));
+    return kExitUsage;
   }
   for (size_t i = 0; i < runners.size(); ++i) {
     if (app.got_subcommand(verbs()[i].name)) return runners[i]();

@@ -1,0 +1,37 @@
+// Wrong words on the command line, and INPUT in front of the verb.
+#include "tests/tools/run_asof.h"
+
+namespace asof::test {
+namespace {
+
+const std::string kDemoFile = ASOF_TEST_DATA "/demo/perf.data";
+
+void expect_refused(const std::string& arguments, const std::string& words) {
+  const Ran r = run_asof(arguments);
+  EXPECT_EQ(r.status, 1) << arguments << "\n" << r.err;
+  EXPECT_EQ(r.out, "") << arguments;
+  EXPECT_NE(r.err.find(words), std::string::npos) << arguments << "\n" << r.err;
+}
+
+TEST(Arguments, UnknownVerbsAndOptionsNameNearOnes) {
+  expect_refused("repot " + kDemoFile, "did you mean 'report'?");
+  expect_refused("script -i " + kDemoFile, "asof's way: asof decode");
+  expect_refused("decode --symbls x " + kDemoFile, "did you mean '--symbols'");
+  expect_refused("decode --comm x " + kDemoFile, "asof's way: --pid or --tid");
+  expect_refused("decode a b", "'b' is one argument too many");
+  expect_refused("decode --no-such " + kDemoFile, "no option '--no-such'");
+  EXPECT_TRUE(run_asof("-V").out.starts_with("asof "));
+}
+
+TEST(Arguments, InputStandsInFrontOfTheVerb) {
+  const Ran want = run_asof("digest " + kDemo);
+  ASSERT_EQ(want.status, 0) << want.err;
+  const std::string symfs = " --symfs " ASOF_TEST_DATA "/demo/symfs";
+  for (const std::string arguments :
+       {kDemoFile + " digest", "-i " + kDemoFile + " digest", "--input=" + kDemoFile + " digest"})
+    EXPECT_EQ(run_asof(arguments + symfs).out, want.out) << arguments;
+  EXPECT_EQ(run_asof("nosuch.data").status, 2) << "what looks like a path is an input that is not there";
+}
+
+}  // namespace
+}  // namespace asof::test

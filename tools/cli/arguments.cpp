@@ -1,0 +1,160 @@
+#include "tools/cli/arguments.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "tools/cli/near_names.h"
+#include "tools/cli/verb_table.h"
+
+namespace asof {
+namespace {
+
+struct Way {
+  std::string_view perf, asof;
+};
+
+// Of perf's verbs and options that asof does not have: its own way.
+constexpr Way kVerbWays[] = {
+    {"script", "asof decode (perf's field names, filters and --itrace mean the same)"},
+    {"annotate", "asof text FUNCTION, or asof decode -F +disasm"},
+    {"record", "recording is perf's: perf record --kcore -a -e intel_pt// (or record-pt, record-cs)"},
+    {"archive", "asof pack -o FILE"},
+    {"dump", "asof events"},
+    {"list", "asof report, or asof doctor"},
+    {"evlist", "asof report"},
+    {"buildid-list", "asof report"},
+    {"inject", "asof branches --format perf-script, for AutoFDO and llvm-profgen"},
+    {"stat", "asof report, or asof digest"},
+    {"top", "asof report"},
+    {"trace", "asof timeline, or asof decode --itrace e"},
+    {"export", "asof timeline -o FILE.pftrace, or asof query -o FILE.db"},
+    {"flamegraph", "asof stacks"},
+};
+constexpr Way kOptionWays[] = {
+    {"--comm", "--pid or --tid; 'asof events --type COMM' lists the names of all threads"},
+    {"--comms", "--pid or --tid; 'asof events --type COMM' lists the names of all threads"},
+    {"--call-trace", "decode --itrace cr, or 'asof timeline'"},
+    {"--insn-trace", "decode -F +insn (bytes) or -F +disasm"},
+    {"--xed", "decode -F +disasm"},
+    {"--graph-function", "decode -S FUNCTION, or 'asof timeline'"},
+    {"-G", "decode without it: asof prints no call chains"},
+    {"--hide-call-graph", "decode without it: asof prints no call chains"},
+    {"-g", "'asof stacks'"},
+    {"--call-graph", "'asof stacks'"},
+    {"--children", "'asof stacks'"},
+    {"--no-children", "'asof stacks'"},
+    {"-D", "'asof events'"},
+    {"--dump-raw-trace", "'asof events'"},
+    {"--reltime", "absolute times; 'asof timeline' shows them from the start"},
+    {"--deltatime", "absolute times; 'asof timeline' shows distances"},
+    {"--header", "'asof report'"},
+    {"--header-only", "'asof report'"},
+    {"-I", "'asof report'"},
+    {"--show-task-events", "'asof events --type COMM,FORK,EXIT'"},
+    {"--show-mmap-events", "'asof events --type MMAP,MMAP2'"},
+    {"--show-switch-events", "'asof events --type SWITCH,SWITCH_CPU_WIDE'"},
+    {"--show-lost-events", "'asof events --type LOST,LOST_SAMPLES'"},
+    {"--show-text-poke-events", "'asof events --type TEXT_POKE', or 'asof text --history'"},
+    {"--symbol", "--symbols"},
+    {"--demangle", "c++filt behind a pipe: names are as the files have them"},
+    {"--stdio", "no option: output is text"},
+    {"--no-pager", "no option: there is no pager"},
+    {"--guestkallsyms", "none: guests are not decoded"},
+    {"--guestmodules", "none: guests are not decoded"},
+    {"--guestvmlinux", "none: guests are not decoded"},
+    {"--guestmount", "none: guests are not decoded"},
+};
+
+template <size_t N>
+std::string_view way_of(const Way (&ways)[N], std::string_view word) {
+  for (const Way& w : ways) {
+    if (w.perf == word) return w.asof;
+  }
+  return {};
+}
+
+bool is_there(const std::string& path) {
+  std::error_code ignored;
+  return std::filesystem::exists(path, ignored);
+}
+
+std::vector<std::string_view> verb_names() {
+  std::vector<std::string_view> out;
+  for (const VerbEntry& v : verbs()) out.emplace_back(v.name);
+  return out;
+}
+
+// Where the verb stands behind INPUT, which is given as a word or by -i; 0: nowhere.
+size_t verb_behind_input(const std::vector<std::string>& a) {
+  const size_t words = a[0] == "-i" || a[0] == "--input" ? 2 : 1;
+  const bool input = words == 2 || a[0].starts_with("--input=") || a[0] == "-" || is_there(a[0]);
+  return input && a.size() > words && is_verb(a[words]) ? words : 0;
+}
+
+std::vector<std::string_view> option_names(const CLI::App& verb, std::vector<std::string>& kept) {
+  for (const CLI::Option* o : verb.get_options()) {
+    for (const std::string& n : o->get_lnames()) kept.push_back("--" + n);
+    for (const std::string& n : o->get_snames()) kept.push_back("-" + n);
+  }
+  return {kept.begin(), kept.end()};
+}
+
+std::string unknown_option(const CLI::App& verb, const std::string& given) {
+  const std::string name = given.substr(0, given.find('='));
+  std::string text = fmt::format("asof {}: no option '{}'", verb.get_name(), name);
+  if (const std::string_view way = way_of(kOptionWays, name); !way.empty())
+    return text + fmt::format("\n  hint: asof's way: {}\n", way);
+  std::vector<std::string> kept;
+  std::vector<std::string_view> names = option_names(verb, kept);
+  const std::string near = name.starts_with("--") ? did_you_mean(name, names) : std::string();
+  return text + fmt::format("\n  hint: {}{}'asof {} --help' lists all\n", near, near.empty() ? "" : " ",
+                            verb.get_name());
+}
+
+}  // namespace
+
+Result<std::vector<std::string>> normal_arguments(std::vector<std::string> args) {
+  if (args.empty()) return args;
+  const std::string first = args[0];
+  if (first == "help") {
+    if (args.size() > 1 && is_verb(args[1])) return std::vector<std::string>{args[1], "--help"};
+    return std::vector<std::string>{"--help"};
+  }
+  if (first == "--version" || first == "-V") return std::vector<std::string>{"version"};
+  if (is_verb(first) || first == "--help" || first == "-h") return args;
+  if (const size_t at = verb_behind_input(args); at != 0) {
+    std::rotate(args.begin(), args.begin() + static_cast<std::ptrdiff_t>(at),
+                args.begin() + static_cast<std::ptrdiff_t>(at) + 1);
+    return args;
+  }
+  // What looks like a path is an input that does not exist.
+  const bool word = first[0] != '-' && first.find_first_of("./") == std::string::npos;
+  if (word && !is_there(first)) {
+    const std::string_view way = way_of(kVerbWays, first);
+    const std::string near =
+        way.empty() ? did_you_mean(first, verb_names()) : fmt::format("asof's way: {}", way);
+    return fail(Code::kBadOption, "", Error::kNoOffset, fmt::format("no verb and no file '{}'", first),
+                near.empty() ? "'asof --help' lists the verbs" : near);
+  }
+  args.insert(args.begin(), "decode");
+  return args;
+}
+
+std::string explain_parse_error(const CLI::App& app, const CLI::ParseError& error) {
+  const auto given = app.get_subcommands();
+  if (given.empty() || dynamic_cast<const CLI::ExtrasError*>(&error) == nullptr)
+    return fmt::format("asof{}: {}\n  hint: 'asof {} --help' lists the options\n",
+                       given.empty() ? "" : " " + given[0]->get_name(), error.what(),
+                       given.empty() ? "" : given[0]->get_name());
+  const CLI::App& verb = *given[0];
+  const std::vector<std::string> extra = verb.remaining();
+  const auto option = std::find_if(extra.begin(), extra.end(),
+                                   [](const std::string& e) { return e.size() > 1 && e[0] == '-'; });
+  if (option != extra.end()) return unknown_option(verb, *option);
+  return fmt::format("asof {}: '{}' is one argument too many\n  hint: 'asof {} --help' shows what it takes\n",
+                     verb.get_name(), extra.empty() ? "" : extra.front(), verb.get_name());
+}
+
+}  // namespace asof
