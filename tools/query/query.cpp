@@ -59,7 +59,7 @@ ExitCode answer(sqlite3* db, const QueryText& o, ExitCode decoded, const std::st
     sqlite3_finalize(s);
   }
   const std::string wrong = sqlite3_errmsg(db);
-  if (!flush_output(*out, "standard output", diagnostics)) return kExitInput;
+  if (!flush_output(*out, diagnostics)) return kExitInput;
   if (interrupted()) return kExitInterrupted;
   if (status == SQLITE_DONE) return decoded;
   if (!file.empty() && (status == SQLITE_CORRUPT || status == SQLITE_NOTADB || status == SQLITE_IOERR)) {
@@ -73,7 +73,7 @@ ExitCode print_text(const std::string& text, Diagnostics& diagnostics) {
   auto out = Output::open("-");
   if (!out) return kExitInput;
   out->write(text);
-  return flush_output(*out, "standard output", diagnostics) ? kExitOk : kExitInput;
+  return flush_output(*out, diagnostics) ? kExitOk : kExitInput;
 }
 
 std::string named_list() {
