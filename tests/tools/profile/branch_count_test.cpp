@@ -67,7 +67,9 @@ TEST_P(BranchCount, HoldsWithinTimesAndFiles) {
   EXPECT_NE(expected, all);
   EXPECT_EQ(by_pairs({.jobs = 2, .time = window}, {}), expected);
   const std::string kernel = one_by_one({}, {"[kernel.kallsyms]"});
-  if (GetParam().has_user) EXPECT_NE(kernel, all);
+  if (GetParam().has_user) {
+    EXPECT_NE(kernel, all);
+  }
   EXPECT_EQ(by_pairs({.jobs = 2}, {"[kernel.kallsyms]"}), kernel);
 }
 

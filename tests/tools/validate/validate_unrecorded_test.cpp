@@ -16,7 +16,8 @@ constexpr uint64_t kNoTnt = 1ULL << 55U;  // arch/x86/events/intel/pt.c
 nlohmann::json validate(uint64_t config) {
   PtWriter pt;
   const bool branches = (config & pt_config_bit::kBranch) != 0;
-  PsbPlus plus{.tsc = 1'000};
+  PsbPlus plus;
+  plus.tsc = 1'000;
   if (branches) plus.ip = kText;
   pt.psb_plus(plus);
   if (branches) pt.tip(kText + 0x20);
