@@ -1,7 +1,7 @@
 // Whether anything of a trace could be decoded: the exit status of verbs that count something else.
 #pragma once
 #include "decoder/pipeline/pipeline.h"
-#include "tools/cli/exit_code.h"
+#include "tools/output/exit_code.h"
 
 namespace asof {
 

@@ -6,9 +6,9 @@
 #include <optional>
 
 #include "decoder/model/capture.h"
-#include "tools/cli/exit_code.h"
 #include "tools/cli/options.h"
 #include "tools/output/diagnostics.h"
+#include "tools/output/exit_code.h"
 
 namespace asof {
 

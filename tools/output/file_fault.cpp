@@ -8,7 +8,7 @@
 #include <cstring>
 
 #include "textstore/code.h"
-#include "tools/cli/exit_code.h"
+#include "tools/output/exit_code.h"
 
 // Only what signal-safety(7) allows: no allocation, no locks.
 namespace asof {

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "tools/cli/exit_code.h"
 #include "tools/cli/options.h"
+#include "tools/output/exit_code.h"
 #include "tools/query/sql_guard.h"
 #include "tools/timeline/out_sqlite.h"
 

@@ -205,7 +205,7 @@ RunVerb add_query(CLI::App& app) {
       ->type_name("NAME");
   verb->add_flag("--show-sql", o->show_sql, "print the SQL of --named, and nothing else");
   verb->add_flag("--schema", o->schema, "what the tables and columns mean");
-  verb->add_flag("--markdown", o->markdown, "--schema as docs/tables.md")->group("");
+  verb->add_flag("--markdown", o->markdown, "the schema as the page docs/tables.md");
   static const std::map<std::string, RowFormat> kFormats{{"tsv", RowFormat::kTsv},
                                                          {"csv", RowFormat::kCsv},
                                                          {"jsonl", RowFormat::kJsonLines},

@@ -5,7 +5,9 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <regex>
 #include <set>
+#include <string_view>
 
 #include "decoder/model/file_finder.h"
 #include "decoder/sideband/sideband.h"
@@ -25,6 +27,29 @@ fs::path real_file(const fs::path& path) {
 // Both without links.
 bool is_below(const fs::path& file, const fs::path& folder) {
   return std::mismatch(folder.begin(), folder.end(), file.begin(), file.end()).first == folder.end();
+}
+
+// A copy of /proc/kcore, /proc/kallsyms or /proc/modules, by what it begins with. Several recordings of one boot may share
+// theirs through links; a link to anything else is not followed.
+bool is_kernel_copy(const fs::path& file, std::string_view kind) {
+  std::ifstream in(file, std::ios::binary);
+  if (kind == "kcore") {
+    constexpr char kCore = 4;  // ET_CORE
+    std::array<char, 18> head{};
+    in.read(head.data(), head.size());
+    return std::string_view(head.data(), 4) ==
+               "\x7f"
+               "ELF" &&
+           (head[16] == kCore || head[17] == kCore);
+  }
+  std::string line;
+  line.resize(512);
+  in.read(line.data(), static_cast<std::streamsize>(line.size()));
+  line.resize(static_cast<size_t>(in.gcount()));
+  line.resize(std::min(line.find('\n'), line.size()));
+  if (kind == "modules")
+    return line.empty() || std::regex_search(line, std::regex("^\\w+ [0-9]+ [0-9]+ \\S+ \\w+ 0x[0-9a-f]+"));
+  return std::regex_search(line, std::regex("^[0-9a-f]{8,16} [A-Za-z?] \\S+"));
 }
 
 bool is_jitdump(const fs::path& file) {
@@ -123,16 +148,16 @@ class Gatherer {
   void add_kcore(const std::string& given, const std::string& to, const std::string& ending,
                  const fs::path& folder) {
     if (given.empty()) return;
-    const auto take = [&](const std::string& name, const fs::path& from) {
-      folder.empty() ? add(name, from) : add_own(name, from, folder);
+    const auto take = [&](const std::string& name, const fs::path& from, std::string_view kind) {
+      folder.empty() || is_kernel_copy(from, kind) ? add(name, from) : add_own(name, from, folder);
     };
     fs::path file(given);
     std::error_code ignored;
     if (fs::is_directory(file, ignored)) file /= "kcore" + ending;
-    take(to + "kcore" + ending, file);
+    take(to + "kcore" + ending, file, "kcore");
     for (const char* name : {"kallsyms", "modules"}) {
       const fs::path same = file.parent_path() / (name + ending);
-      take(to + name + ending, fs::exists(same, ignored) ? same : file.parent_path() / name);
+      take(to + name + ending, fs::exists(same, ignored) ? same : file.parent_path() / name, name);
     }
   }
 

@@ -70,8 +70,9 @@ TEST(Cli, MissingTextExitsWith5) {
   EXPECT_EQ(r.status, 5) << r.err.substr(0, 400);
   EXPECT_NE(r.err.find("E-TEXT-"), std::string::npos);
   const std::string file = (dir.path() / "perf.data").string();
-  for (const std::string verb : {"digest", "report", "branches", "stacks",
-                                 "timeline -o /dev/null --format chrome", "query \"SELECT 1\" -i"})
+  for (const std::string verb :
+       {"digest", "report", "branches", "stacks", "timeline -o /dev/null --format chrome",
+        "query \"SELECT count(*) FROM gaps\" -i"})
     EXPECT_EQ(run_asof(verb + " " + file + " --text-at first").status, 5) << verb;
   const std::string whole = ASOF_TEST_DATA "/demo/perf.data";
   for (const std::string rows : {"functions", "calls"}) {

@@ -59,7 +59,10 @@ TEST(Help, EveryExampleWorksAsItStands) {
   for (const VerbEntry& verb : verbs()) {
     for (const Example& e : examples_of(verb.name)) {
       const Shell shell;
-      if (std::string_view(verb.name) == "unpack") shell.run("asof pack -q -o demo.asof.tar.zst");
+      const std::string_view command = e.command;
+      if (command.starts_with("asof unpack")) shell.run("asof pack -q -o demo.asof.tar.zst");
+      if (command.find("capture.db ") != std::string_view::npos)
+        shell.run("asof query -q -o capture.db --detail insn");
       const Ran r = shell.run(e.command);
       EXPECT_EQ(r.status, 0) << e.command << "\n" << r.err;
     }
