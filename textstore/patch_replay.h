@@ -39,7 +39,7 @@ class PatchReplay {
     Time from, until;  // empty when until < from
     const uint8_t* bytes;
     OriginRef origin;
-    bool main;            // the chain itself, not a candidate beside it
+    bool main;           // the chain itself, not a candidate beside it
     bool doubt = false;  // a candidate that counts although no layer covers it
   };
   // An instant at which all bytes of the site were seen: as they were just before it, just after it, or both.

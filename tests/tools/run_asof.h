@@ -30,8 +30,8 @@ inline Ran run_asof(const std::string& arguments, const std::string& tail = "") 
   const std::string out = dir.path() / "out";
   const std::string err = dir.path() / "err";
   // Nothing is kept in the folders of whoever runs the tests.
-  const std::string command = "( ASOF_CACHE=${ASOF_CACHE-never} " ASOF_BINARY " " + arguments + " 2>" + err + " </dev/null; echo $? >" +
-                              out + ".status ) " + tail + " >" + out;
+  const std::string command = "( ASOF_CACHE=${ASOF_CACHE-never} " ASOF_BINARY " " + arguments + " 2>" + err +
+                              " </dev/null; echo $? >" + out + ".status ) " + tail + " >" + out;
   Ran ran;
   EXPECT_EQ(std::system(command.c_str()), 0) << command;
   ran.status = std::atoi(read_file(out + ".status").c_str());

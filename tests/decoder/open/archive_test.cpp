@@ -184,7 +184,7 @@ std::string sparse_tar(int files, uint64_t size) {
     std::string one = tar_of({{"s" + std::to_string(i), "x", 'S'}}, false);
     char* const h = one.data();
     std::memcpy(h + 257, "ustar  ", 8);  // as GNU tar writes it: in POSIX archives there are no such files
-    put_octal(h + 386, 12, size - 1);  // offset and length of the one piece
+    put_octal(h + 386, 12, size - 1);    // offset and length of the one piece
     put_octal(h + 398, 12, 1);
     put_octal(h + 483, 12, size);
     std::memset(h + 148, ' ', 8);
