@@ -11,7 +11,7 @@ namespace asof {
 
 template <class T>
 struct ZeroedFree {
-  void operator()(T* p) const { std::free(p); }
+  void operator()(T* p) const { std::free(static_cast<void*>(p)); }
 };
 template <class T>
 using ZeroedArray = std::unique_ptr<T[], ZeroedFree<T>>;

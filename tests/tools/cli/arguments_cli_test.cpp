@@ -27,7 +27,7 @@ TEST(Arguments, InputStandsInFrontOfTheVerb) {
   const Ran want = run_asof("digest " + kDemo);
   ASSERT_EQ(want.status, 0) << want.err;
   const std::string symfs = " --symfs " ASOF_TEST_DATA "/demo/symfs";
-  for (const std::string arguments :
+  for (const std::string& arguments :
        {kDemoFile + " digest", "-i " + kDemoFile + " digest", "--input=" + kDemoFile + " digest"})
     EXPECT_EQ(run_asof(arguments + symfs).out, want.out) << arguments;
   EXPECT_EQ(run_asof("nosuch.data").status, 2) << "what looks like a path is an input that is not there";
