@@ -73,15 +73,6 @@ bool write_all(int fd, std::string_view bytes) {
 // Nobody else can have written it.
 bool is_own(const struct stat& s) { return s.st_uid == ::geteuid() && (s.st_mode & 022) == 0; }
 
-int64_t pragma(sqlite3* db, const char* sql) {
-  sqlite3_stmt* s = nullptr;
-  int64_t value = -1;
-  if (sqlite3_prepare_v2(db, sql, -1, &s, nullptr) == SQLITE_OK && sqlite3_step(s) == SQLITE_ROW)
-    value = sqlite3_column_int64(s, 0);
-  sqlite3_finalize(s);
-  return value;
-}
-
 // Page by page, so that rows have the order and numbers that they have.
 std::string copy_database(sqlite3* from, const std::string& path) {
   sqlite3* opened = nullptr;

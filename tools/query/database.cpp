@@ -19,16 +19,6 @@ std::unexpected<Error> refuse(const std::string& path, std::string reason) {
               "write it again with 'asof query -o FILE.db'");
 }
 
-// A number that a PRAGMA gives; -1: it cannot be read.
-int64_t pragma(sqlite3* db, const char* sql) {
-  sqlite3_stmt* s = nullptr;
-  int64_t value = -1;
-  if (sqlite3_prepare_v2(db, sql, -1, &s, nullptr) == SQLITE_OK && sqlite3_step(s) == SQLITE_ROW)
-    value = sqlite3_column_int64(s, 0);
-  sqlite3_finalize(s);
-  return value;
-}
-
 // A name that SQLite takes for a path, whatever is in it.
 std::string uri_of(const std::string& path) {
   std::string out = "file:";
@@ -40,6 +30,15 @@ std::string uri_of(const std::string& path) {
 }
 
 }  // namespace
+
+int64_t pragma(sqlite3* db, const char* sql) {
+  sqlite3_stmt* s = nullptr;
+  int64_t value = -1;
+  if (sqlite3_prepare_v2(db, sql, -1, &s, nullptr) == SQLITE_OK && sqlite3_step(s) == SQLITE_ROW)
+    value = sqlite3_column_int64(s, 0);
+  sqlite3_finalize(s);
+  return value;
+}
 
 void CloseDatabase::operator()(sqlite3* db) const { sqlite3_close_v2(db); }
 

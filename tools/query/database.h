@@ -1,5 +1,6 @@
 // Databases that asof wrote, read again: `asof query FILE.db`.
 #pragma once
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -18,5 +19,7 @@ using Database = std::unique_ptr<sqlite3, CloseDatabase>;
 bool is_database(const std::string& path);
 // To be read only. E-FILE-095: asof did not write it, or a newer one did, or it is damaged.
 Result<Database> open_database(const std::string& path);
+// The number that a PRAGMA gives; -1: it cannot be read.
+int64_t pragma(sqlite3* db, const char* sql);
 
 }  // namespace asof
