@@ -1,7 +1,5 @@
 // A file descriptor that is closed where its owner ends.
-#ifndef ASOF_DECODER_MODEL_DESCRIPTOR_H
-#define ASOF_DECODER_MODEL_DESCRIPTOR_H
-
+#pragma once
 #include <unistd.h>
 
 #include <utility>
@@ -28,5 +26,3 @@ class Descriptor {
 };
 
 }  // namespace asof
-
-#endif  // ASOF_DECODER_MODEL_DESCRIPTOR_H

@@ -1,7 +1,5 @@
 // Writes captures as block streams, and holds all that can be seen of what is read back.
-#ifndef ASOF_TESTS_DECODER_BLOCKS_BLOCK_COPY_H
-#define ASOF_TESTS_DECODER_BLOCKS_BLOCK_COPY_H
-
+#pragma once
 #include <gtest/gtest.h>
 
 #include <span>
@@ -130,5 +128,3 @@ inline const std::string kData = ASOF_TEST_DATA;
 inline Capture open_demo() { return open(kData + "/demo/perf.data", kData + "/demo/symfs"); }
 
 }  // namespace asof::test
-
-#endif  // ASOF_TESTS_DECODER_BLOCKS_BLOCK_COPY_H

@@ -1,8 +1,6 @@
 // Random walks over functions whose stack is known at every instant, passed to the call tracker as a FlowReader
 // would pass them, complete or with stretches left out, and what the tracker makes of them.
-#ifndef ASOF_TESTS_DECODER_CALLS_CALL_WALK_H
-#define ASOF_TESTS_DECODER_CALLS_CALL_WALK_H
-
+#pragma once
 #include <fmt/format.h>
 
 #include <map>
@@ -206,5 +204,3 @@ inline void run(const Capture& capture, const Walk& walk, Collected& out) {
 }
 
 }  // namespace asof::test
-
-#endif  // ASOF_TESTS_DECODER_CALLS_CALL_WALK_H
