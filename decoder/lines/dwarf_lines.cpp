@@ -17,8 +17,8 @@
 #include <utility>
 #include <vector>
 
+#include "decoder/io/descriptor.h"
 #include "decoder/io/files_read.h"
-#include "decoder/model/descriptor.h"
 #include "decoder/model/image.h"
 
 namespace asof {

@@ -17,8 +17,8 @@
 #include <limits>
 #include <string_view>
 
+#include "decoder/io/descriptor.h"
 #include "decoder/io/files_read.h"
-#include "decoder/model/descriptor.h"
 
 namespace asof {
 namespace {

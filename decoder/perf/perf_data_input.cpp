@@ -13,8 +13,8 @@
 #include <cstring>
 #include <string_view>
 
+#include "decoder/io/descriptor.h"
 #include "decoder/io/files_read.h"
-#include "decoder/model/descriptor.h"
 
 namespace asof {
 namespace {

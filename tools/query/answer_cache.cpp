@@ -16,7 +16,7 @@
 #include <random>
 #include <utility>
 
-#include "decoder/model/descriptor.h"
+#include "decoder/io/descriptor.h"
 #include "tools/query/content_hash.h"
 #include "tools/query/kept_facts.h"
 

@@ -8,7 +8,7 @@
 
 #include <span>
 
-#include "decoder/model/descriptor.h"
+#include "decoder/io/descriptor.h"
 #include "tools/query/content_hash.h"
 #include "tools/timeline/sqlite_schema.h"
 
