@@ -186,7 +186,7 @@ Result<std::shared_ptr<const ElfImage>> ElfImage::parse(std::span<const uint8_t>
                                                         std::shared_ptr<const void> owner) {
   const auto broken = [&](const char* why) {
     return fail(Code::kBadElf, path, 0, fmt::format("not a usable ELF file: {}", why),
-                "a compressed module or kernel must be unpacked first");
+                "a compressed kernel must be unpacked first");
   };
   if (bytes.size() < EI_NIDENT || std::memcmp(bytes.data(), ELFMAG, SELFMAG) != 0)
     return broken("no ELF header");
