@@ -316,7 +316,7 @@ RunVerb add_report(CLI::App& app) {
   auto options = std::make_shared<ReportOptions>();
   CLI::App* verb = app.add_subcommand("report", "coverage, losses, errors by cause, text, hottest functions");
   add_input_options(*verb, options->input);
-  add_decode_options(*verb, options->choice);
+  add_decode_options(*verb, options->choice, options->input.capture);
   return [options] { return run_report(*options); };
 }
 
