@@ -50,7 +50,12 @@ int run(int argc, char** argv) {
     return kExitUsage;
   }
   for (size_t i = 0; i < runners.size(); ++i) {
-    if (app.got_subcommand(verbs()[i].name)) return runners[i]();
+    CLI::App* const verb = app.get_subcommand(verbs()[i].name);
+    if (!verb->parsed()) continue;
+    const ExitCode code = runners[i]();
+    const CLI::Option* const strict = verb->get_option_no_throw("--strict");
+    return code == kExitOk && strict != nullptr && strict->count() != 0 && Diagnostics::warned() ? kExitErrors
+                                                                                                 : code;
   }
   return kExitUsage;
 }

@@ -112,10 +112,9 @@ void KernelText::add_module_files(Builder& builder, FileFinder& files, const Per
     if (!symbols && kallsyms != nullptr) symbols.emplace(*kallsyms);
     const TextFile* file = find_module_file(map, name, files, data);
     if (file == nullptr) {
-      notices_.error(
-          Code::kModuleWithoutText, map.name,
-          fmt::format("neither a copy nor a file of module {}: its code is unknown", name),
-          "record with perf record --kcore, or give --modules with the recorded kernel's modules, unpacked");
+      notices_.error(Code::kModuleWithoutText, map.name,
+                     fmt::format("neither a copy nor a file of module {}: its code is unknown", name),
+                     "record with perf record --kcore, or give --modules with the recorded kernel's modules");
       continue;
     }
     add_module_file(builder, map, name, *file, data, symbols ? &*symbols : nullptr);

@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "decoder/io/descriptor.h"
 #include "decoder/io/files_read.h"
 #include "decoder/model/image.h"
 
@@ -303,15 +304,14 @@ std::string DwarfLines::take_problem() { return std::exchange(impl_->problem, {}
 
 DebugLink debug_link(const std::string& path) {
   DebugLink out;
-  const int fd = open_regular(path);
-  if (fd < 0) return out;
+  const Descriptor file(open_regular(path));
+  if (!file) return out;
   elf_version(EV_CURRENT);
-  if (Elf* elf = elf_begin(fd, ELF_C_READ_MMAP, nullptr)) {
+  if (Elf* elf = elf_begin(file.get(), ELF_C_READ_MMAP, nullptr)) {
     GElf_Word crc = 0;
     if (const char* name = dwelf_elf_gnu_debuglink(elf, &crc)) out = {name, crc};
     elf_end(elf);
   }
-  ::close(fd);
   return out;
 }
 

@@ -8,6 +8,8 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "decoder/model/expanded_file.h"
+
 namespace asof {
 namespace {
 
@@ -30,6 +32,18 @@ std::unique_ptr<TextFile> open_text_file(const std::string& path) {
   if (!is_file(path)) return nullptr;
   auto out = std::make_unique<TextFile>();
   out->path = path;
+  if (is_compressed_name(path)) {
+    const auto expanded = expand_file(path);
+    if (auto elf = expanded ? ElfImage::parse(*expanded, path, expanded)
+                            : Result<std::shared_ptr<const ElfImage>>(nullptr);
+        elf && *elf) {
+      out->elf = *elf;
+      out->owner = *elf;
+      out->bytes = (*elf)->bytes();
+      out->build_id = (*elf)->build_id();
+      return out;
+    }
+  }
   if (auto elf = ElfImage::open(path)) {
     out->elf = *elf;
     out->owner = *elf;

@@ -17,6 +17,7 @@
 #include <limits>
 #include <string_view>
 
+#include "decoder/io/descriptor.h"
 #include "decoder/io/files_read.h"
 
 namespace asof {
@@ -44,18 +45,14 @@ Result<std::shared_ptr<const MappedFile>> MappedFile::open(const std::string& pa
                 fmt::format("cannot {}: {}", doing, std::strerror(error)), hint);
   };
   // So that opening a pipe does not wait for its other end.
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (fd < 0) {
+  const Descriptor own(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (!own) {
     const int error = errno;
     FilesRead::note_missing(path);
     return failed("open it", error, "check the path and its permissions");
   }
-  struct Closer {
-    int fd;
-    ~Closer() { ::close(fd); }
-  } const closer{fd};
   struct stat status {};
-  if (::fstat(fd, &status) != 0) return failed("ask for its size", errno, "");
+  if (::fstat(own.get(), &status) != 0) return failed("ask for its size", errno, "");
   if (!S_ISREG(status.st_mode)) {
     return fail(Code::kNotRegularFile, path, Error::kNoOffset, "not a regular file",
                 "give a file, not a directory or pipe");
@@ -65,7 +62,7 @@ Result<std::shared_ptr<const MappedFile>> MappedFile::open(const std::string& pa
   file->path_ = path;
   if (status.st_size > 0) {
     const auto size = static_cast<size_t>(status.st_size);
-    void* at = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, fd, 0);
+    void* at = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, own.get(), 0);
     if (at == MAP_FAILED) return failed("map it", errno, "");
     file->bytes_ = {static_cast<const uint8_t*>(at), size};
   }
@@ -189,7 +186,7 @@ Result<std::shared_ptr<const ElfImage>> ElfImage::parse(std::span<const uint8_t>
                                                         std::shared_ptr<const void> owner) {
   const auto broken = [&](const char* why) {
     return fail(Code::kBadElf, path, 0, fmt::format("not a usable ELF file: {}", why),
-                "a compressed module or kernel must be unpacked first");
+                "a compressed kernel must be unpacked first");
   };
   if (bytes.size() < EI_NIDENT || std::memcmp(bytes.data(), ELFMAG, SELFMAG) != 0)
     return broken("no ELF header");

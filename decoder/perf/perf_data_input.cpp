@@ -13,6 +13,7 @@
 #include <cstring>
 #include <string_view>
 
+#include "decoder/io/descriptor.h"
 #include "decoder/io/files_read.h"
 
 namespace asof {
@@ -24,20 +25,6 @@ std::unexpected<Error> system_error(const std::string& where, const char* what, 
   return fail(Code::kCannotReadInput, where, Error::kNoOffset,
               fmt::format("{}: {}", what, std::strerror(error)));
 }
-
-class Descriptor {
- public:
-  explicit Descriptor(int fd) : fd_(fd) {}
-  ~Descriptor() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  int get() const { return fd_; }
-
- private:
-  int fd_;
-};
 
 int open_unlinked(const std::string& directory) {
   int fd = ::open(directory.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "decoder/perf/perf_data_impl.h"
+#include "decoder/perf/record_names.h"
 #include "decoder/perf/records.h"
 #include "textstore/plain_text.h"
 
@@ -182,6 +183,17 @@ std::string record_type_name(uint32_t type) {
   const uint32_t tool = type - perf::kUserTypeStart;
   if (type >= perf::kUserTypeStart && tool < kToolNames.size()) return std::string(kToolNames[tool]);
   return fmt::format("UNKNOWN({})", type);
+}
+
+std::vector<std::string> record_type_names() {
+  std::vector<std::string> out;
+  for (const std::string_view name : kKernelNames) {
+    if (!name.empty()) out.emplace_back(name);
+  }
+  for (const std::string_view name : kToolNames) {
+    if (!name.empty()) out.emplace_back(name);
+  }
+  return out;
 }
 
 std::string describe_record(const Record& record) {

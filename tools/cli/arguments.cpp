@@ -61,6 +61,7 @@ constexpr Way kOptionWays[] = {
     {"--demangle", "c++filt behind a pipe: names are as the files have them"},
     {"--stdio", "no option: output is text"},
     {"--no-pager", "no option: there is no pager"},
+    {"--percent-limit", "report --top N"},
     {"--guestkallsyms", "none: guests are not decoded"},
     {"--guestmodules", "none: guests are not decoded"},
     {"--guestvmlinux", "none: guests are not decoded"},

@@ -33,6 +33,7 @@ std::string bash_values(const VerbInfo& verb) {
     const std::string action =
         o.kind == ValueKind::kWords
             ? fmt::format("COMPREPLY=($(compgen -W '{}' -- \"$cur\"))", joined(o.words, " "))
+        : o.kind == ValueKind::kList ? fmt::format("_asof_list '{}'", joined(o.words, " "))
         : o.kind == ValueKind::kFile ? "COMPREPLY=($(compgen -f -- \"$cur\"))"
                                      : "COMPREPLY=()";
     out += fmt::format("    {}) {}; return ;;\n", joined(patterns, "|"), action);
@@ -49,13 +50,19 @@ std::string bash_script(const std::vector<VerbInfo>& tree) {
     for (const OptionInfo& o : v.options) all.insert(all.end(), o.names.begin(), o.names.end());
     options += fmt::format("    {}) options='{}' ;;\n", v.name, joined(all, " "));
     for (const OptionInfo& p : v.positionals) {
-      if (p.kind == ValueKind::kWords) {
+      if (p.kind == ValueKind::kWords || p.kind == ValueKind::kList) {
         positionals += fmt::format("    {}) COMPREPLY=($(compgen -W '{}' -- \"$cur\")); return ;;\n", v.name,
                                    joined(p.words, " "));
       }
     }
   }
   return fmt::format(R"(# bash completion for asof
+# Completes the last of several values with commas between.
+_asof_list() {{
+  local before=
+  [[ $cur == *,* ]] && before=${{cur%,*}},
+  COMPREPLY=($(compgen -P "$before" -W "$1" -- "${{cur##*,}}"))
+}}
 _asof() {{
   local cur=${{COMP_WORDS[COMP_CWORD]}} prev=${{COMP_WORDS[COMP_CWORD-1]}} verb=decode options=
   local verbs='{}'
@@ -98,6 +105,7 @@ std::string zsh_text(std::string_view text) {
 
 std::string zsh_action(const OptionInfo& o) {
   if (o.kind == ValueKind::kWords) return "(" + joined(o.words, " ") + ")";
+  if (o.kind == ValueKind::kList) return "_values -s , value " + joined(o.words, " ");
   return o.kind == ValueKind::kFile ? "_files" : " ";
 }
 
@@ -161,13 +169,14 @@ std::string fish_script(const std::vector<VerbInfo>& tree) {
       for (const std::string& n : o.names) {
         out += n.starts_with("--") ? " -l " + n.substr(2) : " -s " + n.substr(1);
       }
-      if (o.kind == ValueKind::kWords) out += " -x -a " + in_quotes(joined(o.words, " "));
+      if (o.kind == ValueKind::kWords || o.kind == ValueKind::kList)
+        out += " -x -a " + in_quotes(joined(o.words, " "));
       if (o.kind == ValueKind::kFile) out += " -r -F";
       if (o.kind == ValueKind::kOther) out += " -x";
       out += " -d " + in_quotes(o.description) + "\n";
     }
     for (const OptionInfo& p : v.positionals) {
-      if (p.kind == ValueKind::kWords) {
+      if (p.kind == ValueKind::kWords || p.kind == ValueKind::kList) {
         out += fmt::format("complete -c asof -n {} -f -a {}\n", condition, in_quotes(joined(p.words, " ")));
       }
     }

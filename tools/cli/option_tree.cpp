@@ -2,7 +2,10 @@
 
 #include <algorithm>
 
+#include "decoder/perf/record_names.h"
+#include "tools/cli/decode_words.h"
 #include "tools/cli/options.h"
+#include "tools/output/error_table.h"
 
 namespace asof {
 namespace {
@@ -13,6 +16,23 @@ std::vector<std::string> words_of(const std::string& type) {
   const size_t close = type.find('}');
   if (open == std::string::npos || close == std::string::npos || close < open) return {};
   return split_list(type.substr(open + 1, close - open - 1));
+}
+
+// Values that are checked elsewhere, because several can be given at once.
+std::vector<std::string> list_words(const OptionInfo& o) {
+  const auto named = [&](const char* name) {
+    return std::find(o.names.begin(), o.names.end(), name) != o.names.end();
+  };
+  if (named("--fields")) return {kFieldWords.begin(), kFieldWords.end()};
+  std::vector<std::string> letters;
+  for (const char c : kItraceLetters) letters.emplace_back(1, c);
+  if (named("--itrace")) return letters;
+  if (named("--type")) return record_type_names();
+  std::vector<std::string> codes;
+  if (named("--explain")) {
+    for (const CodeInfo& info : error_table()) codes.emplace_back(info.code);
+  }
+  return codes;
 }
 
 bool takes_file(const OptionInfo& o) {
@@ -34,7 +54,12 @@ OptionInfo info_of(const CLI::Option& option) {
   const std::string type = option.get_type_name();
   out.value = type.substr(0, type.find(':'));
   out.words = words_of(type);
-  out.kind = !out.words.empty() ? ValueKind::kWords : takes_file(out) ? ValueKind::kFile : ValueKind::kOther;
+  const bool list = out.words.empty();
+  if (list) out.words = list_words(out);
+  out.kind = list && !out.words.empty() ? ValueKind::kList
+             : !out.words.empty()       ? ValueKind::kWords
+             : takes_file(out)          ? ValueKind::kFile
+                                        : ValueKind::kOther;
   return out;
 }
 

@@ -10,6 +10,7 @@ namespace asof {
 enum class ValueKind : uint8_t {
   kNone,   // a flag
   kWords,  // one of OptionInfo::words
+  kList,   // some of OptionInfo::words, with commas between
   kFile,   // file or directory
   kOther,
 };

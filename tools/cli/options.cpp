@@ -114,7 +114,9 @@ void add_decode_options(CLI::App& verb, DecodeChoice& d, CaptureOptions& capture
   verb.add_option("--max-errors", d.max_errors, "stop after this many errors, with exit status 3")
       ->type_name("N")
       ->group(group);
-  verb.add_flag("--strict", d.strict, "exit status 3 if there was any error")->group(group);
+  verb.add_flag("--strict", d.strict,
+                "exit status 3 if there was any error, or an option names nothing in the capture")
+      ->group(group);
   static const std::map<std::string, ProgressMode> kProgress{
       {"auto", ProgressMode::kAuto}, {"always", ProgressMode::kAlways}, {"never", ProgressMode::kNever}};
   verb.add_option("--progress", d.progress, "auto, always or never")
@@ -127,6 +129,11 @@ void add_output_option(CLI::App& verb, std::string& path) {
   verb.add_option("-o,--output", path, "file to write (default: standard output)")
       ->type_name("FILE")
       ->group("Output");
+}
+
+void add_strict_option(CLI::App& verb) {
+  const std::string text = "exit status 3 for warnings: an option that names nothing in the capture";
+  verb.add_flag("--strict", text);
 }
 
 void add_time_option(CLI::App& verb, std::string& time) {
@@ -181,6 +188,22 @@ std::vector<std::string> split_list(const std::string& text) {
     if (end > begin) out.push_back(text.substr(begin, end - begin));
     begin = end + 1;
   }
+  return out;
+}
+
+std::vector<std::string> split_names(const std::string& text) {
+  std::vector<std::string> out(1);
+  int depth = 0;
+  for (const char c : text) {
+    if (c == '<' || c == '(' || c == '[') ++depth;
+    if ((c == '>' || c == ')' || c == ']') && depth > 0) --depth;
+    if (c == ',' && depth == 0) {
+      out.emplace_back();
+    } else {
+      out.back() += c;
+    }
+  }
+  std::erase(out, "");
   return out;
 }
 

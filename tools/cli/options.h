@@ -40,6 +40,8 @@ void add_decode_options(CLI::App& verb, DecodeChoice& choice, CaptureOptions& ca
 
 // -o of verbs that write to standard output without it, and --time of those that can take a part.
 void add_output_option(CLI::App& verb, std::string& path);
+// For verbs without decode options: warnings are errors.
+void add_strict_option(CLI::App& verb);
 void add_time_option(CLI::App& verb, std::string& time);
 
 // "0,2-5" -> {0,2,3,4,5}. An error for anything else, and for lists of more than 64 k numbers.
@@ -48,6 +50,8 @@ Result<std::vector<int>> parse_number_list(const std::string& text, const std::s
 Result<TimeConversion> parse_time_conversion(const std::string& text);
 // "a,b,c" -> {"a","b","c"}; empty parts are dropped.
 std::vector<std::string> split_list(const std::string& text);
+// The same of names of functions, in which commas within <>, () and [] do not separate.
+std::vector<std::string> split_names(const std::string& text);
 // Hexadecimal with or without 0x.
 std::optional<uint64_t> parse_hex(std::string_view text);
 // perf's seconds: "12.345678901" -> ns. Nothing after the digits is allowed.

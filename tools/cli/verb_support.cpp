@@ -1,22 +1,37 @@
 // What verbs share for opening and ending.
 #include "decoder/calls/timeline.h"
+#include "tools/cli/matches.h"
+#include "tools/cli/named_paths.h"
 #include "tools/cli/verbs.h"
 #include "tools/output/coverage.h"
 #include "tools/output/output.h"
 
 namespace asof {
 
-std::optional<Capture> open_for_verb(const InputOptions& options, Diagnostics& diagnostics,
-                                     bool show_notices) {
+std::optional<Capture> open_for_verb(const InputOptions& options, Diagnostics& diagnostics, bool show_notices,
+                                     const DecodeChoice* choice) {
+  if (!check_named_paths(options.capture, diagnostics)) return std::nullopt;
   auto capture = open_capture(options.input, options.capture);
   if (!capture) {
     diagnostics.error(capture.error());
     return std::nullopt;
   }
+  if (choice != nullptr && without_trace(*capture)) {
+    diagnostics.error(
+        {Code::kNoTrace, capture->path, Error::kNoOffset, "there is no trace in this recording",
+         "record with -e intel_pt// or -e cs_etm//; 'asof events' lists the records there are"});
+    return std::nullopt;
+  }
+  if (choice != nullptr) warn_of_cpus(*capture, choice->pipeline.cpus, diagnostics);
   if (show_notices) {
     for (const Notice& n : capture->notices) diagnostics.notice(n);
   }
   return std::move(*capture);
+}
+
+std::optional<Capture> open_for_verb(const InputOptions& options, Diagnostics& diagnostics,
+                                     bool show_notices) {
+  return open_for_verb(options, diagnostics, show_notices, nullptr);
 }
 
 TimeBounds whole_time(const Capture& capture) {
@@ -33,6 +48,7 @@ bool take_time(const std::string& text, const Capture& capture, Diagnostics& dia
   const auto range = parse_time_range(text, whole_time(capture));
   if (range) {
     time = *range;
+    warn_of_time(capture, time, text, diagnostics);
   } else {
     diagnostics.error(range.error());
   }
@@ -55,6 +71,14 @@ bool flush_output(Output& out, Diagnostics& diagnostics) {
   if (out.error().empty()) return true;
   if (const auto failure = Output::take_failure()) diagnostics.error(*failure);
   return false;
+}
+
+void tell_stopped(Coverage& coverage, const DecodeChoice& choice) {
+  if (interrupted()) {
+    coverage.stopped("interrupted");
+  } else if (coverage.errors() > choice.max_errors) {
+    coverage.stopped("stopped by --max-errors");
+  }
 }
 
 ExitCode exit_code_for(const Coverage& coverage, const DecodeChoice& choice) {

@@ -32,7 +32,10 @@ RunVerb add_stacks(CLI::App& app);
 RunVerb add_branches(CLI::App& app);
 RunVerb add_diff(CLI::App& app);
 
-// Opens the input; prints its error, or its notices (`show_notices`). Empty: the verb ends with kExitInput.
+// Opens the input; prints its error, or its notices (`show_notices`), and what was asked for but is not there.
+// `choice`: the verb decodes; without trace it cannot. Empty: the verb ends with kExitInput.
+std::optional<Capture> open_for_verb(const InputOptions& options, Diagnostics& diagnostics, bool show_notices,
+                                     const DecodeChoice* choice);
 std::optional<Capture> open_for_verb(const InputOptions& options, Diagnostics& diagnostics,
                                      bool show_notices = true);
 
@@ -53,6 +56,8 @@ bool flush_output(Output& out, Diagnostics& diagnostics);
 // The exit status of a verb that decoded everything there was.
 class Coverage;
 ExitCode exit_code_for(const Coverage& coverage, const DecodeChoice& choice);
+// Notes in `coverage` what ended the decoding early, if anything did.
+void tell_stopped(Coverage& coverage, const DecodeChoice& choice);
 struct TimelineSummary;
 ExitCode exit_code_for(const TimelineSummary& summary);
 

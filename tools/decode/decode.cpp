@@ -7,10 +7,12 @@
 #include <atomic>
 #include <mutex>
 
+#include "tools/cli/matches.h"
 #include "tools/cli/progress.h"
 #include "tools/cli/verbs.h"
 #include "tools/decode/decode_blocks.h"
 #include "tools/decode/decode_printer.h"
+#include "tools/output/chunk_window.h"
 #include "tools/output/coverage.h"
 #include "tools/output/format.h"
 #include "tools/output/merge.h"
@@ -24,6 +26,7 @@ struct PrintedChunk : ChunkConsumer::Prepared {
   TimedText lines;
   DecodePrinter::Last last;
   uint64_t instructions = 0;
+  std::optional<Chunk> part;  // what is counted, if the chunk reaches beyond the time that was asked for
   uint64_t bytes() const override {
     return sizeof *this + lines.text.capacity() + lines.marks.capacity() * sizeof(TimedText::Mark);
   }
@@ -59,12 +62,12 @@ class LinePool {
 
 class DecodeConsumer : public ChunkConsumer {
  public:
-  DecodeConsumer(const DecodeJob& job, Output& out, Diagnostics& diagnostics, uint64_t max_errors)
+  DecodeConsumer(const DecodeJob& job, Output& out, Diagnostics& diagnostics, const DecodeChoice& choice)
       : job_(job),
         out_(out),
         diagnostics_(diagnostics),
-        max_errors_(max_errors),
-        coverage_(job.capture),
+        max_errors_(choice.max_errors),
+        coverage_(job.capture, choice.pipeline),
         last_(job.capture.streams.size()),
         merger_(
             job.capture.streams.size(), [&](std::string_view text) { out_.write(text); },
@@ -74,8 +77,9 @@ class DecodeConsumer : public ChunkConsumer {
   std::unique_ptr<Prepared> prepare(const Chunk& chunk, const Stream& stream) override {
     auto printed = std::make_unique<PrintedChunk>();
     printed->lines = pool_.take();
+    printed->part = chunk_within(chunk, job_.selection.time);
     Tally tally;
-    count_steps(chunk, tally);
+    count_steps(printed->part ? *printed->part : chunk, tally);
     printed->instructions = tally.ips.count;
     printed->last = printers_.local().print(chunk, stream, printed->lines);
     return printed;
@@ -83,7 +87,7 @@ class DecodeConsumer : public ChunkConsumer {
 
   void deliver(Chunk& chunk, const Stream& stream, Prepared* prepared) override {
     auto& printed = static_cast<PrintedChunk&>(*prepared);
-    coverage_.add(chunk, printed.instructions);
+    coverage_.add(printed.part ? *printed.part : chunk, printed.instructions);
     DecodePrinter& printer = printers_.local();
     for (const Gap& gap : chunk.gaps) {
       if (printer.selected(gap, stream)) diagnostics_.gap(job_.capture, stream, gap);
@@ -108,7 +112,7 @@ class DecodeConsumer : public ChunkConsumer {
           "others");
     }
   }
-  const Coverage& coverage() const { return coverage_; }
+  Coverage& coverage() { return coverage_; }
 
  private:
   const DecodeJob& job_;
@@ -153,7 +157,7 @@ Result<std::pair<DecodeFormat, Selection>> read_options(const DecodeOptionsText&
     if (!numbers) return std::unexpected(numbers.error());
     *list = std::move(*numbers);
   }
-  selection.symbols = split_list(o.symbols);
+  selection.symbols = split_names(o.symbols);
   selection.dsos = split_list(o.dsos);
   for (const std::string& part : split_list(o.addresses)) {
     const auto range = parse_address_range(part);
@@ -183,7 +187,11 @@ ExitCode decode_with(Consumer& consumer, const Capture& capture, const DecodeOpt
   Result<void> done;
   {
     ProgressBar bar(o.choice.progress, "decode");
-    done = run_pipeline(capture, o.choice.pipeline, ChunkOrder::kByTime, consumer, bar.callback());
+    done = run_pipeline(capture, o.choice.pipeline, ChunkOrder::kByTime, consumer,
+                        [&](const PipelineProgress& p) {
+                          consumer.coverage().reach(p);
+                          bar.update(p);
+                        });
   }
   consumer.finish();
   if (!done) {
@@ -191,6 +199,7 @@ ExitCode decode_with(Consumer& consumer, const Capture& capture, const DecodeOpt
     return kExitInput;
   }
   if (!flush_output(out, diagnostics)) return kExitInput;
+  tell_stopped(consumer.coverage(), o.choice);
   if (!out.closed()) diagnostics.note(consumer.coverage().line());
   return exit_code_for(consumer.coverage(), o.choice);
 }
@@ -208,11 +217,14 @@ ExitCode run_decode(DecodeOptionsText& o) {
     diagnostics.error(options.error());
     return kExitUsage;
   }
-  const auto capture = open_for_verb(o.input, diagnostics);
+  const auto capture = open_for_verb(o.input, diagnostics, true, &o.choice);
   if (!capture) return kExitInput;
   if (!take_time(o.time, *capture, diagnostics, options->second.time)) return kExitUsage;
   o.choice.pipeline.time = options->second.time;
   if (!options->second.tids.empty()) o.choice.pipeline.tids = options->second.tids;
+  warn_of_tasks(*capture, options->second.pids, options->second.tids, diagnostics);
+  warn_of_symbols(*capture, options->second.symbols, diagnostics);
+  warn_of_dsos(*capture, options->second.dsos, diagnostics);
   auto out = Output::open(o.output);
   if (!out) {
     diagnostics.error(out.error());
@@ -223,11 +235,11 @@ ExitCode run_decode(DecodeOptionsText& o) {
       diagnostics.error(ok.error());
       return kExitUsage;
     }
-    BlocksConsumer consumer(*capture, *out, o.choice.max_errors);
+    BlocksConsumer consumer(*capture, *out, o.choice);
     return decode_with(consumer, *capture, o, *out, diagnostics);
   }
   const DecodeJob job(*capture, options->first, options->second);
-  DecodeConsumer consumer(job, *out, diagnostics, o.choice.max_errors);
+  DecodeConsumer consumer(job, *out, diagnostics, o.choice);
   return decode_with(consumer, *capture, o, *out, diagnostics);
 }
 
@@ -250,10 +262,11 @@ RunVerb add_decode(CLI::App& app) {
           "change the default")
       ->type_name("LIST")
       ->group(output);
-  verb->add_option(
-          "--itrace", o->itrace,
-          "i instructions, b branches, c calls, r returns, e gaps, x transactions, w ptwrite, p power "
-          "(default: i)")
+  verb->add_option("--itrace", o->itrace,
+                   "i instructions, b branches, c calls, r returns, e gaps, x transactions, w ptwrite, p "
+                   "power, I interrupts (Event Trace), "
+                   "o PEBS "
+                   "(default: i)")
       ->type_name("LETTERS")
       ->group(output);
   verb->add_flag("--ns", o->nanoseconds, "times with nanoseconds")->group(output);
@@ -264,8 +277,10 @@ RunVerb add_decode(CLI::App& app) {
   verb->add_option("--pid", o->pids, "only these processes")->group(filter);
   verb->add_option("--tid", o->tids, "only these threads")->group(filter);
   add_time_option(*verb, o->time);
-  verb->add_option("-S,--symbols", o->symbols, "only in these functions")->type_name("LIST")->group(filter);
-  verb->add_option("--dsos", o->dsos, "only in these files")->type_name("LIST")->group(filter);
+  verb->add_option("-S,--symbols", o->symbols, "only in these functions; patterns as in a shell: 'sched*'")
+      ->type_name("LIST")
+      ->group(filter);
+  verb->add_option("--dsos,--dso", o->dsos, "only in these files")->type_name("LIST")->group(filter);
   verb->add_option("--addr-range", o->addresses, "only from address A to B: A-B, hexadecimal")
       ->type_name("A-B")
       ->group(filter);

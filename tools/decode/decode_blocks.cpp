@@ -2,10 +2,10 @@
 
 namespace asof {
 
-BlocksConsumer::BlocksConsumer(const Capture& capture, Output& out, uint64_t max_errors)
+BlocksConsumer::BlocksConsumer(const Capture& capture, Output& out, const DecodeChoice& choice)
     : out_(out),
-      coverage_(capture),
-      max_errors_(max_errors),
+      coverage_(capture, choice.pipeline),
+      max_errors_(choice.max_errors),
       writer_(capture, [&out](std::span<const uint8_t> bytes) {
         out.write({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
       }) {}

@@ -4,6 +4,7 @@
 
 #include "decoder/blocks/block_writer.h"
 #include "decoder/pipeline/pipeline.h"
+#include "tools/cli/options.h"
 #include "tools/output/coverage.h"
 #include "tools/output/output.h"
 
@@ -11,12 +12,12 @@ namespace asof {
 
 class BlocksConsumer final : public ChunkConsumer {
  public:
-  BlocksConsumer(const Capture& capture, Output& out, uint64_t max_errors);
+  BlocksConsumer(const Capture& capture, Output& out, const DecodeChoice& choice);
   void deliver(Chunk& chunk, const Stream& stream, Prepared* prepared) override;
   bool stopped() const override;
   // Not after an interrupt: a stream without an end is known as cut.
   void finish();
-  const Coverage& coverage() const { return coverage_; }
+  Coverage& coverage() { return coverage_; }
 
  private:
   Output& out_;

@@ -2,40 +2,25 @@
 
 #include <fmt/format.h>
 
-#include <array>
+#include <algorithm>
 #include <utility>
 
+#include "tools/cli/decode_words.h"
 #include "tools/cli/options.h"
 
 namespace asof {
 namespace {
 
-constexpr std::array<std::pair<std::string_view, uint32_t>, 16> kFieldNames{{{"comm", kFieldComm},
-                                                                             {"pid", kFieldPid},
-                                                                             {"tid", kFieldTid},
-                                                                             {"cpu", kFieldCpu},
-                                                                             {"time", kFieldTime},
-                                                                             {"ip", kFieldIp},
-                                                                             {"sym", kFieldSym},
-                                                                             {"symoff", kFieldSymoff},
-                                                                             {"dso", kFieldDso},
-                                                                             {"insn", kFieldInsn},
-                                                                             {"insnlen", kFieldInsnlen},
-                                                                             {"disasm", kFieldDisasm},
-                                                                             {"flags", kFieldFlags},
-                                                                             {"textver", kFieldTextver},
-                                                                             {"textsrc", kFieldTextsrc},
-                                                                             {"conf", kFieldConf}}};
-
 std::unexpected<Error> usage(std::string reason) {
   return fail(Code::kBadOption, "", Error::kNoOffset, std::move(reason));
 }
 
+static_assert(kFieldConf == 1U << (kFieldWords.size() - 1));
+static_assert(kKindPebs == 1U << (kItraceLetters.size() - 1));
+
 uint32_t field_bit(std::string_view name) {
-  for (const auto& [field, bit] : kFieldNames) {
-    if (field == name) return bit;
-  }
-  return 0;
+  const auto* const at = std::find(kFieldWords.begin(), kFieldWords.end(), name);
+  return at == kFieldWords.end() ? 0 : 1U << (at - kFieldWords.begin());
 }
 
 // Reads a period after `i`: digits and a unit. 0 and "1i" mean every instruction; others would be sampling.
@@ -69,10 +54,7 @@ Result<uint32_t> parse_fields(const std::string& text) {
     first = false;
     const uint32_t bit = field_bit(part);
     if (bit == 0) {
-      std::string known;
-      for (const auto& [field, b] : kFieldNames)
-        known += fmt::format("{}{}", known.empty() ? "" : ",", field);
-      return usage(fmt::format("--fields: no field '{}'; there are {}", part, known));
+      return usage(fmt::format("--fields: no field '{}'; there are {}", part, fmt::join(kFieldWords, ",")));
     }
     fields = sign == '-' ? fields & ~bit : fields | bit;
   }
@@ -82,13 +64,12 @@ Result<uint32_t> parse_fields(const std::string& text) {
 }
 
 Result<uint32_t> parse_itrace(const std::string& text) {
-  constexpr std::string_view kLetters = "ibcrexwp";
   uint32_t kinds = 0;
   std::string_view rest = text;
   while (!rest.empty()) {
-    const size_t bit = kLetters.find(rest[0]);
+    const size_t bit = kItraceLetters.find(rest[0]);
     if (bit == std::string_view::npos) {
-      return usage(fmt::format("--itrace: letter '{}' is not among {}", rest[0], kLetters));
+      return usage(fmt::format("--itrace: letter '{}' is not among {}", rest[0], kItraceLetters));
     }
     kinds |= 1U << bit;
     rest.remove_prefix(1);

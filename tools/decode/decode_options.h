@@ -45,6 +45,8 @@ enum Kind : uint32_t {
   kKindTransactions = 1 << 5,  // x
   kKindPtwrite = 1 << 6,       // w
   kKindPower = 1 << 7,         // p
+  kKindInterrupts = 1 << 8,    // I: Event Trace
+  kKindPebs = 1 << 9,          // o: PEBS via PT
 };
 // perf's letters. A period after i ("i0", "i0ns", "i1i") is accepted when it means every instruction.
 Result<uint32_t> parse_itrace(const std::string& text);

@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "decoder/model/task_of.h"
+#include "tools/cli/matches.h"
 #include "tools/output/diagnostics.h"
 #include "tools/output/format.h"
 #include "tools/output/tally.h"
@@ -63,6 +64,13 @@ uint32_t kind_of(EventKind kind) {
     case EventKind::kPsb:
     case EventKind::kContext:
       return kKindPower;
+    case EventKind::kCfe:
+    case EventKind::kEvd:
+      return kKindInterrupts;
+    case EventKind::kBbp:
+    case EventKind::kBip:
+    case EventKind::kBep:
+      return kKindPebs;
     default:
       return 0;
   }
@@ -141,7 +149,12 @@ At DecodePrinter::name(Space space, Addr a, Time t) const {
 
 bool DecodePrinter::place_selected(const At& at) const {
   const Selection& s = job_.selection;
-  if (!s.symbols.empty() && (at.symbol == nullptr || !contains(s.symbols, at.symbol->name))) return false;
+  if (!s.symbols.empty() &&
+      (at.symbol == nullptr ||
+       std::none_of(s.symbols.begin(), s.symbols.end(),
+                    [&](const std::string& pattern) { return matches_name(pattern, at.symbol->name); }))) {
+    return false;
+  }
   if (!s.addresses.empty() && std::none_of(s.addresses.begin(), s.addresses.end(),
                                            [&](const AddrRange& r) { return r.contains(at.ip); })) {
     return false;

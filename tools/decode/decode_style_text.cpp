@@ -2,6 +2,8 @@
 // ...
 #include <fmt/format.h>
 
+#include <array>
+
 #include "tools/decode/decode_style.h"
 #include "tools/output/format.h"
 
@@ -18,13 +20,16 @@ class TextStyle final : public LineStyle {
       if (!who.comm.empty()) {
         fmt::format_to(it, "{:>16} ", who.comm);
       } else {
-        fmt::format_to(it, "{:>16} ", who.tid == 0 ? "swapper" : fmt::format(":{}", who.tid));
+        fmt::format_to(it, "{:>16} ",
+                       who.tid == 0  ? "swapper"
+                       : who.tid < 0 ? "unknown"
+                                     : fmt::format(":{}", who.tid));
       }
     }
     if (f_.has(kFieldPid) && f_.has(kFieldTid)) {
-      fmt::format_to(it, "{:>5}/{:<5} ", who.pid, who.tid);
+      fmt::format_to(it, "{:>5}/{:<5} ", id_text(who.pid), id_text(who.tid));
     } else if (f_.has(kFieldPid | kFieldTid)) {
-      fmt::format_to(it, "{:>5} ", f_.has(kFieldPid) ? who.pid : who.tid);
+      fmt::format_to(it, "{:>5} ", id_text(f_.has(kFieldPid) ? who.pid : who.tid));
     }
     if (f_.has(kFieldCpu) && who.cpu >= 0) fmt::format_to(it, "[{:03}] ", who.cpu);
     if (f_.has(kFieldTime)) fmt::format_to(it, "{:>12}: ", format_time(who.time, f_.nanoseconds));
@@ -70,6 +75,7 @@ class TextStyle final : public LineStyle {
   }
 
  private:
+  static std::string id_text(int32_t id) { return id < 0 ? "?" : std::to_string(id); }
   void put(std::string& out, const At& at) const {
     auto it = std::back_inserter(out);
     if (f_.has(kFieldIp)) fmt::format_to(it, "{:>16x}", at.ip);
@@ -189,6 +195,24 @@ std::string_view event_name(EventKind kind) {
   return "event";
 }
 
+namespace {
+
+// Intel SDM volume 3, "Control Flow Event (CFE) Packet" and "Event Data (EVD) Packet".
+std::string cfe_name(uint64_t type) {
+  static constexpr std::array<std::string_view, 14> kNames = {
+      "",        "intr",   "iret",        "smi",      "rsm", "sipi",  "init",
+      "vmentry", "vmexit", "vmexit-intr", "shutdown", "",    "uintr", "uiret"};
+  const bool named = type < kNames.size() && !kNames[type].empty();
+  return named ? std::string(kNames[type]) : fmt::format("type: {:#x}", type);
+}
+std::string evd_name(uint64_t type) {
+  static constexpr std::array<std::string_view, 3> kNames = {"cr2", "vmx-exit-qualification",
+                                                             "vmx-exit-reason"};
+  return type < kNames.size() ? std::string(kNames[type]) : fmt::format("type: {:#x}", type);
+}
+
+}  // namespace
+
 std::string event_details(const Event& e) {
   switch (e.kind) {
     case EventKind::kPtwrite:
@@ -204,6 +228,15 @@ std::string event_details(const Event& e) {
     }
     case EventKind::kCbr:
       return fmt::format("cbr: {}", e.a);
+    case EventKind::kCfe:
+      return fmt::format("{} vector: {}", cfe_name(e.a), e.b);
+    case EventKind::kEvd:
+      return fmt::format("{} payload: {:#x}", evd_name(e.a), e.b);
+    case EventKind::kBbp:
+    case EventKind::kBep:
+      return fmt::format("type: {:#x} size: {:#x}", e.a, e.b);
+    case EventKind::kBip:
+      return fmt::format("id: {:#x} payload: {:#x}", e.b, e.a);
     case EventKind::kPsb:
       return fmt::format("psb offs: {:#x}", e.offset);
     case EventKind::kTraceEvent:

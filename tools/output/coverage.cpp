@@ -3,12 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <set>
 
 #include "tools/output/diagnostics.h"
 #include "tools/output/error_table.h"
 #include "tools/output/format.h"
-#include "tools/output/output.h"
+#include "tools/output/ring_start.h"
 
 namespace asof {
 namespace {
@@ -22,7 +21,14 @@ uint64_t elapsed(Time from, Time to) { return to > from ? static_cast<uint64_t>(
 
 }  // namespace
 
-Coverage::Coverage(const Capture& capture) : capture_(capture), streams_(capture.streams.size()) {}
+Coverage::Coverage(const Capture& capture, const PipelineOptions& choice)
+    : capture_(capture), streams_(capture.streams.size()), part_of_time_(choice.time != TimeBounds{}) {
+  for (const Stream& s : capture.streams) {
+    if (!choice.cpus.empty() && s.cpu >= 0 && !std::ranges::count(choice.cpus, s.cpu)) continue;
+    if (!choice.tids.empty() && s.tid >= 0 && !std::ranges::count(choice.tids, s.tid)) continue;
+    for (const StreamPiece& p : s.pieces) chosen_bytes_ += p.size();
+  }
+}
 
 void Coverage::close_gap(StreamState& s, Time t) {
   const Time until = std::min(t, std::max(s.gap_until, s.gap_from));
@@ -44,7 +50,10 @@ void Coverage::advance(StreamState& s, Time t) {
 
 void Coverage::add_gap(StreamState& s, const Gap& gap, const Stream& stream) {
   ++gaps_;
-  if (is_error_code(gap.code)) ++errors_;
+  if (is_error_code(gap.code) && !is_ring_start(stream, gap)) {
+    ++errors_;
+    error_causes_.insert(gap.code);
+  }
   if (family_of(gap.code) == CodeFamily::kText) text_missing_ = true;
   Cause& cause = causes_[gap.code];
   if (cause.count++ == 0) cause.first = gap_text(capture_, stream, gap);
@@ -100,44 +109,73 @@ void Coverage::add(const Chunk& chunk, uint64_t instructions) {
   reach(static_cast<uint32_t>(chunk.steps.size()));
 }
 
-double Coverage::percent() const {
-  double whole = static_cast<double>(traced_);
-  double lost = static_cast<double>(lost_);
-  if (!has_time()) {
-    uint64_t bytes = 0;
-    for (const Stream& s : capture_.streams) bytes += s.end() - s.begin();
-    whole = static_cast<double>(bytes);
-    lost = std::min(static_cast<double>(lost_bytes_), whole);
-  }
-  if (whole == 0)
-    return instructions_ == 0 ? 0 : gaps_ == 0 && !interrupted() ? 100 : floored_percent(100, 2);
-  const double share = 100 * (1 - lost / whole);
+double Coverage::share(uint64_t lost, uint64_t whole) const {
+  if (instructions_ == 0) return 0;
+  if (whole == 0) return gaps_ == 0 ? 100 : floored_percent(100, 2);
+  const double share = 100 * (1 - static_cast<double>(std::min(lost, whole)) / static_cast<double>(whole));
   // Never rounded up to 100 %: a gap can have no length by the clock, and hold thousands of instructions.
-  return gaps_ == 0 && !interrupted() ? share : floored_percent(share, 2);
+  return gaps_ == 0 && lost == 0 ? 100 : floored_percent(share, 2);
+}
+
+double Coverage::time_percent() const { return share(lost_, traced_); }
+
+// A block stream has no trace: `chosen_bytes_` is 0.
+double Coverage::bytes_percent() const {
+  const uint64_t not_reached = stopped_.empty() ? 0 : chosen_bytes_ - std::min(reached_bytes_, chosen_bytes_);
+  // Of a part of the time, the rest of the trace was not to be decoded.
+  const bool part = part_of_time_ && stopped_.empty() && reached_bytes_ != 0;
+  return share(lost_bytes_ + not_reached, part ? std::min(reached_bytes_, chosen_bytes_) : chosen_bytes_);
+}
+
+bool Coverage::nothing_to_decode() const {
+  if (capture_.blocks || instructions_ != 0 || gaps_ != 0) return false;
+  return chosen_bytes_ == 0 || (part_of_time_ && stopped_.empty());
+}
+
+bool without_trace(const Capture& capture) {
+  return !capture.blocks && std::all_of(capture.streams.begin(), capture.streams.end(),
+                                        [](const Stream& s) { return s.end() == s.begin(); });
+}
+
+std::string Coverage::headline() const {
+  if (without_trace(capture_) && instructions_ == 0) return "no trace";
+  if (nothing_to_decode() && stopped_.empty())
+    return "nothing matched: no trace of what was asked for (--cpu, --time, --tid)";
+  std::string text;
+  if (!stopped_.empty()) {
+    text = stopped_ + ": ";
+    if (chosen_bytes_ != 0)
+      text = fmt::format("{} at {:.2f} % of the trace at most: ", stopped_,
+                         100 * static_cast<double>(std::min(reached_bytes_, chosen_bytes_)) /
+                             static_cast<double>(chosen_bytes_));
+  }
+  const std::string gaps = format_plural(gaps_, "gap", "gaps");
+  const bool by_time = has_time() && time_percent() <= bytes_percent();
+  if (by_time)
+    return text +
+           fmt::format("decoded {:.2f} % of traced time ({}, {})", percent(), gaps, format_duration(lost_));
+  return text + fmt::format("decoded {:.2f} % of trace bytes ({}{}, {})", percent(),
+                            has_time() ? fmt::format("{:.2f} % of traced time{}, ", time_percent(),
+                                                     stopped_.empty() ? "" : " up to there")
+                                       : "",
+                            gaps, format_size(lost_bytes_));
 }
 
 std::string Coverage::line() const {
   uint64_t errors = errors_;
-  std::set<Code> error_causes;
-  for (const auto& [code, cause] : causes_) {
-    if (is_error_code(code)) error_causes.insert(code);
-  }
+  std::set<Code> error_causes = error_causes_;
   for (const Notice& n : capture_.notices) {
     if (n.severity != Notice::Severity::kError) continue;
     errors += n.count;
     error_causes.insert(n.code);
   }
-  const std::string lost = has_time() ? format_duration(lost_) : format_size(lost_bytes_);
   const uint64_t pokes = capture_.text ? capture_.text->pokes().size() : 0;
-  std::string text =
-      fmt::format("decoded {:.2f} % of {} ({}, {}), {} instructions, {}, {}, {}", percent(),
-                  has_time() ? "traced time" : "trace bytes", format_plural(gaps_, "gap", "gaps"), lost,
-                  format_count(instructions_), format_plural(pokes, "poke", "pokes"),
-                  format_plural(capture_.bpf_programs.size(), "BPF program", "BPF programs"),
-                  format_plural(errors, "error", "errors"));
+  std::string text = fmt::format("{}, {}, {}, {}, {}", headline(),
+                                 format_plural(instructions_, "instruction", "instructions"),
+                                 format_plural(pokes, "poke", "pokes"),
+                                 format_plural(capture_.bpf_programs.size(), "BPF program", "BPF programs"),
+                                 format_plural(errors, "error", "errors"));
   if (errors != 0) text += " in " + format_plural(error_causes.size(), "cause", "causes");
-  // All of it is of the part that was reached.
-  if (interrupted()) text = "interrupted, the rest of the trace was not looked at; until then " + text;
   return text;
 }
 

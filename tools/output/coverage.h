@@ -3,24 +3,36 @@
 //
 // Time counts while tracing is on. A gap takes the time from the last thing known before it to the first
 // known after it, within the bounds the gap itself gives; that time was traced, but is lost. A capture
-// without any time is measured in bytes of trace instead.
+// without any time is measured in bytes of trace instead. The headline is the lower of both shares: a gap can
+// be short and hold most of the trace, or hold few bytes and last long. Nothing is covered where no
+// instruction was decoded.
 #pragma once
+#include <algorithm>
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "arch/arch.h"
 #include "decoder/model/capture.h"
+#include "decoder/pipeline/pipeline.h"
 
 namespace asof {
 
 class Coverage {
  public:
-  explicit Coverage(const Capture& capture);
+  // `choice`: what was to be decoded of it.
+  explicit Coverage(const Capture& capture, const PipelineOptions& choice = {});
 
   // `instructions`: how many the chunk's steps hold, counted by a worker before.
   void add(const Chunk& chunk, uint64_t instructions);
+
+  // Of the pipeline's progress. Trace that is decoded may not have been delivered yet when decoding is stopped, so
+  // what is said of the rest is "at most".
+  void reach(const PipelineProgress& p) {
+    if (p.done_bytes < p.total_bytes) reached_bytes_ = std::max(reached_bytes_, p.done_bytes);
+  }
 
   struct Cause {
     uint64_t count = 0;
@@ -35,14 +47,23 @@ class Coverage {
   uint64_t traced_ns() const { return traced_; }
   uint64_t lost_ns() const { return lost_; }
   bool has_time() const { return traced_ != 0; }
-  double percent() const;
+  double time_percent() const;
+  double bytes_percent() const;
+  double percent() const { return std::min(time_percent(), bytes_percent()); }
+  // The capture has no trace, or none of what was chosen.
+  bool nothing_to_decode() const;
   const std::map<Code, Cause>& causes() const { return causes_; }
   bool text_missing() const { return text_missing_; }
+
+  // Decoding ended before the end of the trace: "interrupted", "stopped by --max-errors".
+  void stopped(std::string why) { stopped_ = std::move(why); }
 
   // The line every summary ends with.
   std::string line() const;
 
  private:
+  double share(uint64_t lost, uint64_t whole) const;
+  std::string headline() const;
   struct StreamState {
     bool on = true;
     bool seen = false;
@@ -58,8 +79,15 @@ class Coverage {
   const Capture& capture_;
   std::vector<StreamState> streams_;
   std::map<Code, Cause> causes_;
+  std::set<Code> error_causes_;
   uint64_t gaps_ = 0, errors_ = 0, instructions_ = 0, traced_ = 0, lost_ = 0, lost_bytes_ = 0;
+  uint64_t reached_bytes_ = 0, chosen_bytes_ = 0;
+  bool part_of_time_ = false;
+  std::string stopped_;
   bool text_missing_ = false;
 };
+
+// No stream has a byte of trace.
+bool without_trace(const Capture& capture);
 
 }  // namespace asof

@@ -3,15 +3,19 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 
 #include "textstore/plain_text.h"
 #include "tools/output/error_table.h"
 #include "tools/output/format.h"
+#include "tools/output/ring_start.h"
 
 namespace asof {
 namespace {
+
+std::atomic<bool> any_warning = false;
 
 bool want_color(Diagnostics::Color color) {
   if (color != Diagnostics::Color::kAuto) return color == Diagnostics::Color::kAlways;
@@ -43,6 +47,13 @@ void Diagnostics::error(const Error& e) {
   line(e.code, place.empty() ? e.reason : fmt::format("{}: {}", place, e.reason), e.hint);
 }
 
+void Diagnostics::warn(const Error& e) {
+  any_warning = true;
+  if (verbosity_ >= 0) error(e);
+}
+
+bool Diagnostics::warned() { return any_warning; }
+
 void Diagnostics::notice(const Notice& n) {
   const bool info = n.severity == Notice::Severity::kInfo;
   if (verbosity_ < (info ? 1 : 0)) return;
@@ -53,6 +64,13 @@ void Diagnostics::notice(const Notice& n) {
 
 void Diagnostics::gap(const Capture& capture, const Stream& stream, const Gap& gap) {
   if (verbosity_ < 0) return;
+  if (is_ring_start(stream, gap)) {
+    note(fmt::format(
+        "{}: the trace begins in the middle, as a ring buffer leaves it; {} before its first sync "
+        "point are not decoded ({})",
+        stream_place(stream), format_size(gap.end - gap.begin), code_text(gap.code)));
+    return;
+  }
   line(gap.code, gap_text(capture, stream, gap),
        fmt::format("see 'asof errors --explain {}'", code_text(gap.code)));
 }

@@ -19,6 +19,9 @@ class Diagnostics {
 
   void error(const Error& e);
   void notice(const Notice& n);
+  // Something the user asked for has no effect. Under --strict, main() makes it an error.
+  void warn(const Error& e);
+  static bool warned();
   // A gap in the decoded flow: `E-FLOW-001 cpu 3 12.345678901 ip ffffffff81a3c0f4 (sym+0x1): reason`.
   void gap(const Capture& capture, const Stream& stream, const Gap& gap);
   // Plain sentence, prefixed "asof: ".

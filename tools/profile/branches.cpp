@@ -1,6 +1,7 @@
 // asof branches: every taken branch, for compilers and binary optimizers that learn from profiles, or as a
 // table. Streams one after the other; the same output for every -j.
 #include "tools/cli/flow_found.h"
+#include "tools/cli/matches.h"
 #include "tools/cli/progress.h"
 #include "tools/cli/verbs.h"
 #include "tools/output/output.h"
@@ -53,7 +54,7 @@ ExitCode run_branches(BranchesText& o) {
                        "--base: '" + o.base + "' is no hexadecimal number", "as in --base 555555554000"});
     return kExitUsage;
   }
-  const auto capture = open_for_verb(o.input, diagnostics);
+  const auto capture = open_for_verb(o.input, diagnostics, true, &o.choice);
   if (!capture) return kExitInput;
   TimeBounds time;
   if (!take_time(o.time, *capture, diagnostics, time)) return kExitUsage;
@@ -63,6 +64,7 @@ ExitCode run_branches(BranchesText& o) {
     diagnostics.error(out.error());
     return kExitInput;
   }
+  warn_of_dsos(*capture, split_list(o.dsos), diagnostics);
   FlowFound found;
   const auto done = write_branches(o, *capture, time, *base, *out, found);
   if (!done) {
@@ -92,7 +94,7 @@ RunVerb add_branches(CLI::App& app) {
       ->type_name("ADDR")
       ->group(output);
   const std::string filter = "Filters";
-  verb->add_option("--dso", o->dsos, "only branches in, into or out of these files")
+  verb->add_option("--dsos,--dso", o->dsos, "only branches in, into or out of these files")
       ->type_name("LIST")
       ->group(filter);
   add_time_option(*verb, o->time);

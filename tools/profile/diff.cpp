@@ -181,6 +181,17 @@ void print_rows(const std::vector<Row>& rows, const DiffText& o, Output& out) {
 ExitCode run_diff(DiffText& o) {
   Diagnostics diagnostics = o.input.diagnostics();
   if (!finish_choice(o.choice, diagnostics)) return kExitUsage;
+  // -i is the first capture.
+  if (o.input.input != InputOptions().input) {
+    if (!o.first.empty() && !o.second.empty()) {
+      diagnostics.error(
+          {Code::kBadOption, "", Error::kNoOffset, "three captures", "give A and B, or -i A and B"});
+      return kExitUsage;
+    }
+    o.second = o.first;
+    o.first = o.input.input;
+  }
+  if (o.first.empty()) o.first = o.input.input;
   const bool one = o.second.empty();
   if (o.times.size() > 2 || (one && o.times.size() != 2)) {
     diagnostics.error({Code::kBadOption, "", Error::kNoOffset, "two captures, or one and --time twice",
@@ -189,14 +200,14 @@ ExitCode run_diff(DiffText& o) {
   }
   o.times.resize(2, o.times.empty() ? std::string() : o.times.front());
   o.input.input = o.first;
-  auto capture = open_for_verb(o.input, diagnostics);
+  auto capture = open_for_verb(o.input, diagnostics, true, &o.choice);
   if (!capture) return kExitInput;
   ExitCode status = kExitOk;
   const auto a = measure(*capture, o.times[0], o, diagnostics, status);
   if (!a) return status;
   if (!one) {
     o.input.input = o.second;
-    capture = open_for_verb(o.input, diagnostics);
+    capture = open_for_verb(o.input, diagnostics, true, &o.choice);
     if (!capture) return kExitInput;
   }
   const auto b = measure(*capture, o.times[1], o, diagnostics, status);
@@ -217,7 +228,7 @@ ExitCode run_diff(DiffText& o) {
 RunVerb add_diff(CLI::App& app) {
   auto o = std::make_shared<DiffText>();
   CLI::App* verb = app.add_subcommand("diff", "two captures, or two times of one, by function, call or path");
-  verb->add_option("A", o->first, "capture")->required();
+  verb->add_option("A", o->first, "capture; also by -i (default: perf.data)");
   verb->add_option("B", o->second, "capture to compare with; without it, A at another time");
   add_input_options(*verb, o->input, false);
   add_decode_options(*verb, o->choice, o->input.capture);

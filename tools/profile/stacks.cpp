@@ -23,7 +23,7 @@ StackWeight weight_named(const std::string& word) {
 ExitCode run_stacks(StacksText& o) {
   Diagnostics diagnostics = o.input.diagnostics();
   if (!finish_choice(o.choice, diagnostics)) return kExitUsage;
-  const auto capture = open_for_verb(o.input, diagnostics);
+  const auto capture = open_for_verb(o.input, diagnostics, true, &o.choice);
   if (!capture) return kExitInput;
   if (timeline_clock(*capture) == TimelineSummary::Clock::kInstructions && o.weight == "ns") {
     diagnostics.error({Code::kBadOption, "", Error::kNoOffset, "this capture has no time to weigh stacks by",

@@ -16,6 +16,7 @@
 #include <random>
 #include <utility>
 
+#include "decoder/io/descriptor.h"
 #include "tools/query/content_hash.h"
 #include "tools/query/kept_facts.h"
 
@@ -28,20 +29,6 @@ constexpr size_t kKeyDigits = 32, kHashDigits = 16;
 constexpr uint64_t kMostFacts = 64 << 20;
 constexpr std::string_view kPart = "part-", kSuffix = ".db";
 constexpr time_t kPartAge = 3600;  // older ones are of processes that ended while they wrote
-
-class File {
- public:
-  explicit File(int fd) : fd_(fd) {}
-  ~File() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  File(const File&) = delete;
-  File& operator=(const File&) = delete;
-  int get() const { return fd_; }
-
- private:
-  int fd_;
-};
 
 std::unexpected<Error> unusable(const std::string& folder, std::string reason) {
   return fail(Code::kCacheNotUsable, folder, Error::kNoOffset, std::move(reason));
@@ -159,7 +146,7 @@ std::optional<FoundTables> AnswerCache::find(const std::string& key) {
 }
 
 std::optional<FoundTables> AnswerCache::read(const std::string& name, const std::string& key) {
-  const File file(::openat(fd_, name.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+  const Descriptor file(::openat(fd_, name.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
   struct stat s {};
   if (file.get() < 0 || ::fstat(file.get(), &s) != 0 || !S_ISREG(s.st_mode) || !is_own(s))
     return std::nullopt;
@@ -208,7 +195,8 @@ Result<uint64_t> AnswerCache::keep(const std::string& key, const KeptTables& fac
 Result<std::string> AnswerCache::write(const std::string& part, const std::string& key,
                                        const KeptTables& facts, sqlite3* db) {
   const auto failed = [&] { return unusable(folder_, std::strerror(errno)); };
-  const File made(::openat(fd_, part.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
+  const Descriptor made(
+      ::openat(fd_, part.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
   if (made.get() < 0) return failed();
   if (const std::string wrong = copy_database(db, folder_ + "/" + part); !wrong.empty())
     return unusable(folder_, wrong);

@@ -8,6 +8,7 @@
 
 #include <span>
 
+#include "decoder/io/descriptor.h"
 #include "tools/query/content_hash.h"
 #include "tools/timeline/sqlite_schema.h"
 
@@ -30,12 +31,11 @@ void add_state(KeyText& key, const FileState& f) {
 }
 
 std::optional<uint64_t> hash_of(const FileState& file) {
-  const int fd = ::open(file.path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (fd < 0) return std::nullopt;
-  const auto hash = hash_file(fd);
+  const Descriptor own(::open(file.path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (!own) return std::nullopt;
+  const auto hash = hash_file(own.get());
   struct stat after {};
-  const bool same = ::fstat(fd, &after) == 0 && file_state(file.path, after) == file;
-  ::close(fd);
+  const bool same = ::fstat(own.get(), &after) == 0 && file_state(file.path, after) == file;
   return same ? hash : std::nullopt;
 }
 

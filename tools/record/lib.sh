@@ -188,18 +188,23 @@ END
 
 # record EVENTS...: perf's event options.
 record() {
-  local data=$out/perf.data status=0 watcher recorder stopped=0
+  local data=$out/perf.data status=0 watcher recorder='' stopped=0
   mkdir -p "$out" || die 4 "cannot make $out"
   [ -e "$data" ] && die 4 "$data is there already"
   [ ${#command[@]} -gt 0 ] || command=("$tools/toggle" --seconds "$seconds" --seed "$seed")
+  # perf runs in the background, because bash runs no trap while it waits for a command: whoever ends the script ends
+  # perf and the watcher with it.
+  trap 'stopped=1; [ -z "$recorder" ] || kill "$recorder" 2>/dev/null || true' INT TERM HUP
   "$tools/watch" -o "$out/ksym_text.bin" ${root:+--root "$root"} &
   watcher=$!
-  # In the background, because bash runs no trap while it waits for a command: whoever ends the script ends perf and
-  # the watcher with it.
-  "$perf" record --kcore -a -m 4M,64M -o "$data" "$@" -- "${command[@]}" <&0 &
-  recorder=$!
-  trap 'stopped=1; kill "$recorder" 2>/dev/null || true' INT TERM HUP
-  while true; do
+  # The watcher makes its file when its rings are open: of what perf traces from then on, it misses nothing.
+  while [ "$stopped" = 0 ] && [ ! -e "$out/ksym_text.bin" ] && kill -0 "$watcher" 2>/dev/null; do sleep 0.02; done
+  if [ "$stopped" = 0 ]; then
+    "$perf" record --kcore -a -m 4M,64M -o "$data" "$@" -- "${command[@]}" <&0 &
+    recorder=$!
+    [ "$stopped" = 0 ] || kill "$recorder" 2>/dev/null || true
+  fi
+  while [ -n "$recorder" ]; do
     status=0
     wait "$recorder" || status=$?
     kill -0 "$recorder" 2>/dev/null || break

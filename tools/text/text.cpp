@@ -4,8 +4,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
 
+#include "tools/cli/matches.h"
 #include "tools/cli/verbs.h"
 #include "tools/output/format.h"
 #include "tools/output/output.h"
@@ -18,6 +20,7 @@ namespace {
 
 struct TextOptions {
   InputOptions input;
+  std::vector<std::string> words;  // WHERE and INPUT, in any order
   std::string where;
   uint64_t length = 0;  // 0: the function, or what find_text_places() takes
   bool diff = false;
@@ -41,19 +44,46 @@ std::optional<Time> parse_instant(const std::string& text) {
   return parse_seconds(text);
 }
 
-Result<Asked> understand(TextOptions o) {
+bool is_there(const std::string& path) {
+  std::error_code ignored;
+  return path == "-" || std::filesystem::exists(path, ignored);
+}
+
+// Sorts what stands on the command line: two times behind --diff, a file that exists is INPUT (unless -i gives
+// one), the rest is WHERE.
+Result<void> sort_words(TextOptions& o, bool input_given) {
+  const auto usage = [](std::string reason) {
+    return fail(Code::kBadOption, "", Error::kNoOffset, std::move(reason));
+  };
+  std::erase(o.diff_values, "");  // CLI11's, for --diff without a value
+  std::vector<std::string> words = o.words;
+  auto& values = o.diff_values;
+  const bool files = std::any_of(values.begin(), values.end(), is_there);
+  const bool times = values.size() >= 2 && (!files || (parse_instant(values[0]) && parse_instant(values[1])));
+  const auto rest = values.begin() + (times ? 2 : 0);
+  words.insert(words.end(), rest, values.end());
+  values.erase(rest, values.end());
+  if (!input_given) {
+    const auto file = std::find_if(words.begin(), words.end(), is_there);
+    // One word that could be both is what the verb is about.
+    if (file != words.end() && (words.size() > 1 || times)) {
+      o.input.input = *file;
+      words.erase(file);
+    }
+  }
+  if (words.size() > 1)
+    return usage(fmt::format("'{}' is no capture that exists, and one WHERE is enough", words.back()));
+  o.where = words.empty() ? std::string() : words[0];
+  return {};
+}
+
+// Without the INPUT among them, and with what of it is not known.
+Result<Asked> understand(const TextOptions& o) {
   Asked asked;
   const auto usage = [](std::string reason) {
     return fail(Code::kBadOption, "", Error::kNoOffset, std::move(reason));
   };
-  // CLI11 gives --diff an empty value when there is none, and a WHERE that follows it.
-  std::erase(o.diff_values, "");
-  if (o.diff_values.size() == 1 && o.where.empty()) {
-    o.where = o.diff_values[0];
-    o.diff_values.clear();
-  }
   if (!o.diff_values.empty()) {
-    if (o.diff_values.size() != 2) return usage("--diff takes two times, or none");
     const auto from = parse_instant(o.diff_values[0]);
     const auto to = parse_instant(o.diff_values[1]);
     if (!from || !to || *from > *to)
@@ -132,9 +162,40 @@ ExitCode print_text(const Capture& capture, const TextOptions& o, const Asked& a
   return kExitOk;
 }
 
-ExitCode run_text(const TextOptions& o) {
+// A time or an offset of the question that the capture or the function does not have: the answer is still that
+// of the bytes there.
+void warn_of_outside(const Capture& capture, const TextQuery& q, const std::vector<TextPlace>& places,
+                     Diagnostics& diagnostics) {
+  const auto warn = [&](std::string reason, std::string hint) {
+    diagnostics.warn({Code::kBadOption, "", Error::kNoOffset, std::move(reason), std::move(hint)});
+  };
+  const TimeBounds whole = whole_time(capture);
+  if (q.time && whole.lo != kTimeMin && whole.hi != kTimeMax && (*q.time < whole.lo || *q.time > whole.hi)) {
+    const bool late = *q.time > whole.hi;
+    warn(fmt::format("{} is {} the capture ({}): shown is the {} text that is known", format_time(*q.time),
+                     late ? "after the end of" : "before the start of", format_interval(whole.lo, whole.hi),
+                     late ? "last" : "first"),
+         "nothing is known of changes outside the capture");
+  }
+  if (q.name.empty()) return;
+  for (const Symbol* s : capture.symbols.named(q.name)) {
+    if (q.offset == 0 || s->range.size() == 0 || q.offset < s->range.size()) continue;
+    const bool shown = std::any_of(places.begin(), places.end(), [&](const TextPlace& p) {
+      return p.space == s->space && p.range.begin == s->range.begin + q.offset;
+    });
+    if (!shown) continue;
+    const auto at = capture.symbols.find(s->space, s->range.begin + q.offset, q.time.value_or(s->from));
+    warn(fmt::format("{}+{:#x} is not in {}, which has {}", q.name, q.offset, q.name,
+                     format_plural(s->range.size(), "byte", "bytes")),
+         at ? fmt::format("it is {}+{:#x}", at->symbol->name, at->offset) : "it is in no known function");
+    return;
+  }
+}
+
+ExitCode run_text(TextOptions o, bool input_given) {
   Diagnostics diagnostics = o.input.diagnostics();
-  const auto asked = understand(o);
+  const auto sorted = sort_words(o, input_given);
+  const auto asked = sorted ? understand(o) : std::unexpected(sorted.error());
   if (!asked) {
     diagnostics.error(asked.error());
     return kExitUsage;
@@ -155,12 +216,15 @@ ExitCode run_text(const TextOptions& o) {
   if (asked->where) {
     places = find_text_places(*capture, *asked->where, o.length, spaces);
     if (places.empty()) {
+      const std::string near =
+          asked->where->name.empty() ? std::string() : near_symbols(*capture, asked->where->name);
       diagnostics.error(
           {Code::kNothingKnownHere, o.where, Error::kNoOffset,
            asked->where->name.empty() ? "no text is known at this address" : "no symbol of this name",
-           "'asof events' lists mappings, 'asof report' what was read"});
+           near.empty() ? "'asof events' lists mappings, 'asof report' what was read" : near});
       return kExitInput;
     }
+    warn_of_outside(*capture, *asked->where, places, diagnostics);
   }
   auto out = Output::open("-");
   if (!out) return kExitInput;
@@ -176,15 +240,19 @@ RunVerb add_text(CLI::App& app) {
   auto o = std::make_shared<TextOptions>();
   CLI::App* verb =
       app.add_subcommand("text", "what was at an address, who changed it, what differs between two times");
-  verb->add_option("WHERE", o->where,
-                   "ADDR|SYM[+OFF][@TIME] or ADDR-END: offset hexadecimal, time in seconds");
+  verb->add_option(
+          "WHERE", o->words,
+          "ADDR|SYM[+OFF][@TIME] or ADDR-END: offset hexadecimal, time in seconds; before or behind it "
+          "the capture (default: perf.data)")
+      ->expected(0, 2)
+      ->type_name("");
   add_input_options(*verb, o->input, false);
   verb->add_option("--length", o->length, "bytes (default: the function, or 64)")->type_name("N");
   CLI::Option* diff = verb->add_option(
       "--diff", o->diff_values,
       "changes only, old against new disassembly; with two times (seconds, start, end) what differs between\n"
       "them in the whole kernel, or in WHERE");
-  diff->expected(0, 2)->type_name("T1 T2");
+  diff->expected(0, 4)->type_name("T1 T2");  // and what follows them, see sort_words()
   verb->add_flag("--history", o->history, "all changes: when, who, what, from which record");
   verb->add_option("--pid", o->pid, "text of this process")->type_name("PID");
   verb->add_option("--mode", o->mode, "bits of the code (default: as its file or machine is)")
@@ -193,9 +261,11 @@ RunVerb add_text(CLI::App& app) {
       ->check(CLI::IsMember({"intel", "att"}));
   verb->add_option("--format", o->format, "text or jsonl: one JSON object a line")
       ->check(CLI::IsMember({"text", "jsonl"}));
-  return [o, diff] {
+  add_strict_option(*verb);
+  const CLI::Option* const input = verb->get_option("--input");
+  return [o, diff, input] {
     o->diff = diff->count() > 0;
-    return run_text(*o);
+    return run_text(*o, input->count() > 0);
   };
 }
 

@@ -156,9 +156,11 @@ std::vector<Notice> write_page(const Capture& capture, const Timeline& timeline,
 }
 
 void report_result(const Timeline& t, const TimelineText& o, Diagnostics& diagnostics) {
-  diagnostics.note(fmt::format("{}: {} slices of {} functions on {} tracks, {} gaps, {} pokes", o.output,
-                               format_count(t.slices.size()), format_count(t.functions.size()),
-                               t.tracks.size(), t.gaps.size(), t.pokes.size()));
+  diagnostics.note(fmt::format(
+      "{}: {} of {} on {}, {}, {}", o.output, format_plural(t.slices.size(), "slice", "slices"),
+      format_plural(t.functions.size(), "function", "functions"),
+      format_plural(t.tracks.size(), "track", "tracks"), format_plural(t.gaps.size(), "gap", "gaps"),
+      format_plural(t.pokes.size(), "poke", "pokes")));
   if (t.folded != 0) {
     diagnostics.note(
         fmt::format("{} slices shorter than {} ns were folded into those around them; "
@@ -212,8 +214,8 @@ ExitCode write_table(const Capture& capture, const TimelineText& o, const Timeli
     diagnostics.error(summary.error());
     return kExitInput;
   }
-  diagnostics.note(fmt::format("{}: {} slices, {} gaps", o.output, format_count(summary->slices),
-                               format_count(summary->gaps)));
+  diagnostics.note(fmt::format("{}: {}, {}", o.output, format_plural(summary->slices, "slice", "slices"),
+                               format_plural(summary->gaps, "gap", "gaps")));
   return exit_code_for(*summary);
 }
 
@@ -225,7 +227,7 @@ ExitCode run_timeline_verb(TimelineText& o) {
     diagnostics.error(chosen.error());
     return kExitUsage;
   }
-  const auto capture = open_for_verb(o.input, diagnostics);
+  const auto capture = open_for_verb(o.input, diagnostics, true, &o.choice);
   if (!capture) return kExitInput;
   if (!take_time(o.time, *capture, diagnostics, options.pipeline.time)) return kExitUsage;
   options.detail_time = options.pipeline.time;

@@ -24,8 +24,9 @@ struct ValidateOptions {
 
 class ValidateConsumer final : public ChunkConsumer {
  public:
-  ValidateConsumer(const Capture& capture, const LiveEvents& events, TruthComparison* truth)
-      : coverage_(capture), observer_(capture, events), truth_(truth) {}
+  ValidateConsumer(const Capture& capture, const PipelineOptions& choice, const LiveEvents& events,
+                   TruthComparison* truth)
+      : coverage_(capture, choice), observer_(capture, events), truth_(truth) {}
 
   std::unique_ptr<Prepared> prepare(const Chunk& chunk, const Stream& stream) override {
     auto facts = std::make_unique<Facts>();
@@ -87,7 +88,7 @@ ExitCode run_validate(ValidateOptions& o) {
   std::optional<TruthComparison> truth;
   if (!o.truth.empty()) truth.emplace(*capture, events, o.truth);
   o.choice.pipeline.decode.sum_runs = true;
-  ValidateConsumer consumer(*capture, events, truth ? &*truth : nullptr);
+  ValidateConsumer consumer(*capture, o.choice.pipeline, events, truth ? &*truth : nullptr);
   Result<void> done;
   {
     ProgressBar bar(o.choice.progress, "validate");

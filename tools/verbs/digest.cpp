@@ -7,6 +7,7 @@
 #include "tools/cli/progress.h"
 #include "tools/cli/verbs.h"
 #include "tools/output/coverage.h"
+#include "tools/output/format.h"
 #include "tools/output/output.h"
 #include "tools/output/tally.h"
 
@@ -32,8 +33,11 @@ struct StreamDigest {
 
 class DigestConsumer : public ChunkConsumer {
  public:
-  DigestConsumer(const Capture& capture, bool fnv, uint64_t max_errors)
-      : coverage_(capture), streams_(capture.streams.size()), fnv_(fnv), max_errors_(max_errors) {}
+  DigestConsumer(const Capture& capture, bool fnv, const DecodeChoice& choice)
+      : coverage_(capture, choice.pipeline),
+        streams_(capture.streams.size()),
+        fnv_(fnv),
+        max_errors_(choice.max_errors) {}
 
   std::unique_ptr<Prepared> prepare(const Chunk& chunk, const Stream&) override {
     auto tally = std::make_unique<Tally>();
@@ -75,7 +79,7 @@ class DigestConsumer : public ChunkConsumer {
     }
     out.write(line("total", total, branches, total_fnv_));
   }
-  const Coverage& coverage() const { return coverage_; }
+  Coverage& coverage() { return coverage_; }
 
  private:
   std::string line(const std::string& name, const IpHash& ips, uint64_t branches, const Fnv& fnv) const {
@@ -102,16 +106,19 @@ struct DigestOptions {
 ExitCode run_digest(DigestOptions& o) {
   Diagnostics diagnostics = o.input.diagnostics();
   if (!finish_choice(o.choice, diagnostics)) return kExitUsage;
-  const auto capture = open_for_verb(o.input, diagnostics);
+  const auto capture = open_for_verb(o.input, diagnostics, true, &o.choice);
   if (!capture) return kExitInput;
   auto out = Output::open("-");
   if (!out) return kExitInput;
   o.choice.pipeline.decode.sum_runs = true;
-  DigestConsumer consumer(*capture, o.fnv, o.choice.max_errors);
+  DigestConsumer consumer(*capture, o.fnv, o.choice);
   {
     ProgressBar bar(o.choice.progress, "digest");
-    const auto done =
-        run_pipeline(*capture, o.choice.pipeline, ChunkOrder::kByStream, consumer, bar.callback());
+    const auto done = run_pipeline(*capture, o.choice.pipeline, ChunkOrder::kByStream, consumer,
+                                   [&](const PipelineProgress& p) {
+                                     consumer.coverage().reach(p);
+                                     bar.update(p);
+                                   });
     if (!done) {
       diagnostics.error(done.error());
       return kExitInput;
@@ -121,8 +128,10 @@ ExitCode run_digest(DigestOptions& o) {
   if (interrupted()) out->write("interrupted: figures and hashes are of a part of the trace\n");
   out->flush();
   for (const auto& [code, cause] : consumer.coverage().causes()) {
-    diagnostics.note(fmt::format("{} {} times, first: {}", code_text(code), cause.count, cause.first));
+    diagnostics.note(fmt::format("{} {}, first: {}", code_text(code),
+                                 format_plural(cause.count, "time", "times"), cause.first));
   }
+  if (consumer.coverage().nothing_to_decode()) diagnostics.note(consumer.coverage().line());
   return exit_code_for(consumer.coverage(), o.choice);
 }
 

@@ -39,7 +39,7 @@ RunVerb add_errors(CLI::App& app) {
   auto options = std::make_shared<ErrorsOptions>();
   CLI::App* verb = app.add_subcommand("errors", "what error codes mean");
   auto* explain_option =
-      verb->add_option("--explain", options->code, "causes and remedy of one code")->type_name("CODE");
+      verb->add_option("CODE,--explain", options->code, "causes and remedy of one code")->type_name("CODE");
   verb->add_flag("--markdown", options->markdown, "all codes as a page (docs/errors.md)")
       ->excludes(explain_option);
   return [options] { return run_errors(*options); };

@@ -4,7 +4,10 @@
 
 #include <algorithm>
 #include <numeric>
+#include <set>
 
+#include "tools/cli/matches.h"
+#include "tools/cli/near_names.h"
 #include "tools/cli/options.h"
 #include "tools/cli/verbs.h"
 #include "tools/output/format.h"
@@ -55,7 +58,7 @@ Result<EventsFilter> read_filter(const EventsOptions& o) {
     if (!numbers) return std::unexpected(numbers.error());
     *list = std::move(*numbers);
   }
-  if (!o.time.empty()) {
+  if (!o.time.empty() && o.time.find('%') == std::string::npos) {
     const auto time = parse_time_range(o.time, {});
     if (!time) return std::unexpected(time.error());
     f.time = *time;
@@ -69,6 +72,31 @@ void print_record(const Record& r, Output& out) {
   if (r.id.tid >= 0) line += fmt::format(" {}/{}", r.id.pid, r.id.tid);
   out.write(
       fmt::format("{} {:#x} {} {}\n", line, r.file_offset, record_type_name(r.type), describe_record(r)));
+}
+
+// Warns of what no record has.
+void warn_of_nothing(const Capture& capture, const EventsFilter& f, Diagnostics& diagnostics) {
+  std::set<std::string> types;
+  for (const auto& [type, count] : capture.record_counts) types.insert(record_type_name(type));
+  const std::vector<std::string_view> names(types.begin(), types.end());
+  for (const std::string& type : f.types) {
+    if (types.contains(type)) continue;
+    const std::string near = did_you_mean(type, names);
+    diagnostics.warn(
+        {Code::kBadOption, "", Error::kNoOffset, fmt::format("no record is a {}", type),
+         fmt::format("{}{}there are {}", near, near.empty() ? "" : " ", fmt::join(names, ", "))});
+  }
+  if (f.cpus.empty() && f.pids.empty() && f.tids.empty()) return;
+  std::set<int> cpus, pids, tids;
+  capture.perf->for_each([&](const Record& r) {
+    cpus.insert(r.id.cpu);
+    pids.insert(r.id.pid);
+    tids.insert(r.id.tid);
+    return !interrupted();
+  });
+  warn_of_ids("--cpu", f.cpus, cpus, diagnostics);
+  warn_of_ids("--pid", f.pids, pids, diagnostics);
+  warn_of_ids("--tid", f.tids, tids, diagnostics);
 }
 
 // Walks the records that pass, with their number among all.
@@ -103,7 +131,7 @@ void print_sorted(const PerfData& data, const EventsFilter& filter, Output& out)
 
 ExitCode run_events(const EventsOptions& o) {
   Diagnostics diagnostics = o.input.diagnostics();
-  const auto filter = read_filter(o);
+  auto filter = read_filter(o);
   if (!filter) {
     diagnostics.error(filter.error());
     return kExitUsage;
@@ -114,6 +142,8 @@ ExitCode run_events(const EventsOptions& o) {
     diagnostics.note(fmt::format("{}: a {} has no side-band records", capture->path, capture->kind));
     return kExitOk;
   }
+  if (!take_time(o.time, *capture, diagnostics, filter->time)) return kExitUsage;
+  warn_of_nothing(*capture, *filter, diagnostics);
   auto out = Output::open("-");
   if (!out) return kExitInput;
   print_sorted(*capture->perf, *filter, *out);
@@ -130,13 +160,12 @@ RunVerb add_events(CLI::App& app) {
   const std::string filter = "Filters";
   verb->add_option("--type", o->types, "only these: TEXT_POKE,KSYMBOL,BPF_EVENT,MMAP2,...")
       ->type_name("LIST")
-      ->type_name("LIST")
-      ->type_name("LIST")
       ->group(filter);
   verb->add_option("-C,--cpu", o->cpus, "only these CPUs")->type_name("LIST")->group(filter);
   verb->add_option("--pid", o->pids, "only these processes")->group(filter);
   verb->add_option("--tid", o->tids, "only these threads")->group(filter);
-  verb->add_option("--time", o->time, "only from A to B, in seconds")->type_name("A,B")->group(filter);
+  add_time_option(*verb, o->time);
+  add_strict_option(*verb);
   return [o] { return run_events(*o); };
 }
 

@@ -10,16 +10,17 @@
 #include "tools/cli/progress.h"
 #include "tools/cli/verbs.h"
 #include "tools/doctor/open_matters.h"
+#include "tools/output/chunk_window.h"
 #include "tools/output/coverage.h"
 #include "tools/output/error_table.h"
 #include "tools/output/format.h"
+#include "tools/output/json.h"
 #include "tools/output/output.h"
 #include "tools/output/tally.h"
 
 namespace asof {
 namespace {
 
-constexpr size_t kHottest = 10;
 constexpr size_t kNoticesShown = 10;
 
 // Blocks do not outlive the pipeline, and each decoder has its own: identified by their content.
@@ -104,22 +105,26 @@ class BlockCounter {
 
 class ReportConsumer : public ChunkConsumer {
  public:
-  ReportConsumer(const Capture& capture, uint64_t max_errors) : coverage_(capture), max_errors_(max_errors) {}
+  ReportConsumer(const Capture& capture, const DecodeChoice& choice)
+      : coverage_(capture, choice.pipeline), max_errors_(choice.max_errors), time_(choice.pipeline.time) {}
 
   std::unique_ptr<Prepared> prepare(const Chunk& chunk, const Stream&) override {
-    auto tally = std::make_unique<Tally>();
-    count_steps(chunk, *tally);
-    counters_.local().add(chunk);
-    return tally;
+    auto counted = std::make_unique<Counted>();
+    counted->part = chunk_within(chunk, time_);
+    const Chunk& wanted = counted->part ? *counted->part : chunk;
+    count_steps(wanted, *counted);
+    counters_.local().add(wanted);
+    return counted;
   }
 
   void deliver(Chunk& chunk, const Stream&, Prepared* prepared) override {
-    const auto& report = static_cast<const Tally&>(*prepared);
-    coverage_.add(chunk, report.ips.count);
+    const auto& report = static_cast<const Counted&>(*prepared);
+    const Chunk& wanted = report.part ? *report.part : chunk;
+    coverage_.add(wanted, report.ips.count);
     if (coverage_.errors() > max_errors_) stopped_ = true;
     branches += report.branches;
     for (size_t c = 0; c < by_confidence.size(); ++c) by_confidence[c] += report.by_confidence[c];
-    for (const Event& e : chunk.events) overflows += e.kind == EventKind::kOverflow;
+    for (const Event& e : wanted.events) overflows += e.kind == EventKind::kOverflow;
   }
 
   bool delivers_steps() const override { return false; }
@@ -127,8 +132,8 @@ class ReportConsumer : public ChunkConsumer {
   // Called by all workers.
   bool stopped() const override { return interrupted() || stopped_; }
 
-  // Names of functions, most executed first.
-  std::vector<std::pair<std::string, uint64_t>> hottest(const Capture& capture) {
+  // Names of functions, or of their files, most executed first.
+  std::vector<std::pair<std::string, uint64_t>> hottest(const Capture& capture, bool by_file) {
     HotBlocks all;
     for (BlockCounter& counter : counters_) {
       for (const auto& [block, hot] : counter.blocks()) all[block].add(hot);
@@ -136,24 +141,29 @@ class ReportConsumer : public ChunkConsumer {
     std::map<std::string, uint64_t> by_name;
     for (const auto& [block, hot] : all) {
       const auto at = capture.symbols.find(block.space, block.ip, hot.time);
-      by_name[at ? fmt::format("{} ({})", at->symbol->name, at->symbol->dso) : "no symbol"] +=
-          hot.instructions;
+      std::string name = "no symbol";
+      if (at) name = by_file ? at->symbol->dso : fmt::format("{} ({})", at->symbol->name, at->symbol->dso);
+      by_name[name] += hot.instructions;
     }
     std::vector<std::pair<std::string, uint64_t>> out(by_name.begin(), by_name.end());
     std::sort(out.begin(), out.end(), [](const auto& a, const auto& b) {
       return a.second != b.second ? a.second > b.second : a.first < b.first;
     });
-    if (out.size() > kHottest) out.resize(kHottest);
     return out;
   }
 
-  const Coverage& coverage() const { return coverage_; }
+  Coverage& coverage() { return coverage_; }
   uint64_t branches = 0, overflows = 0;
   std::array<uint64_t, 5> by_confidence{};
 
  private:
+  struct Counted : Tally {
+    std::optional<Chunk> part;  // of the time that was asked for, if the chunk reaches beyond it
+  };
+
   Coverage coverage_;
   uint64_t max_errors_;
+  TimeBounds time_;
   std::atomic<bool> stopped_ = false;
   tbb::enumerable_thread_specific<BlockCounter> counters_;
 };
@@ -161,6 +171,8 @@ class ReportConsumer : public ChunkConsumer {
 struct ReportOptions {
   InputOptions input;
   DecodeChoice choice;
+  std::string format = "text", time, sort = "symbol";
+  size_t top = 10;  // 0: all
 };
 
 void print_capture(const Capture& c, Output& out) {
@@ -254,7 +266,7 @@ void print_causes(const Capture& c, const Coverage& coverage, Output& out) {
   }
 }
 
-void print_flow(const Capture& c, ReportConsumer& consumer, Output& out) {
+void print_flow(const Capture& c, ReportConsumer& consumer, const ReportOptions& o, Output& out) {
   std::string confidence;
   for (size_t i = 0; i < consumer.by_confidence.size(); ++i) {
     if (consumer.by_confidence[i] == 0) continue;
@@ -264,13 +276,73 @@ void print_flow(const Capture& c, ReportConsumer& consumer, Output& out) {
   }
   out.write(fmt::format("flow: {} branches; text of the instructions: {}\n", format_count(consumer.branches),
                         confidence.empty() ? "none" : confidence));
-  const auto hottest = consumer.hottest(c);
-  if (!hottest.empty()) out.write("hottest functions:\n");
+  const auto hottest = consumer.hottest(c, o.sort == "dso");
+  if (!hottest.empty())
+    out.write(fmt::format("hottest {}:\n    share    instructions {}\n",
+                          o.sort == "dso" ? "files" : "functions",
+                          o.sort == "dso" ? "file" : "function (file)"));
   const double all = static_cast<double>(std::max<uint64_t>(consumer.coverage().instructions(), 1));
+  size_t shown = 0;
   for (const auto& [name, count] : hottest) {
+    if (o.top != 0 && shown++ == o.top) {
+      out.write(fmt::format("  and {} more; --top 0 shows all\n", format_count(hottest.size() - o.top)));
+      break;
+    }
     out.write(fmt::format("  {:5.1f} % {:>15} {}\n", 100 * static_cast<double>(count) / all,
                           format_count(count), name));
   }
+}
+
+// One object for each fact; the last is what the last line of the text says.
+void print_json(const Capture& c, ReportConsumer& consumer, const ReportOptions& o, Output& out) {
+  const Coverage& coverage = consumer.coverage();
+  out.write(JsonLine("capture")
+                .text("path", c.path)
+                .text("kind", c.kind)
+                .text("machine", c.machine)
+                .text("command_line", c.command_line)
+                .number("streams", c.streams.size())
+                .end());
+  for (const auto& [type, count] : c.record_counts)
+    out.write(JsonLine("records").text("record", record_type_name(type)).number("count", count).end());
+  for (size_t i = 0; i < consumer.by_confidence.size(); ++i)
+    out.write(JsonLine("confidence")
+                  .text("name", confidence_name(static_cast<Confidence>(i)))
+                  .number("instructions", consumer.by_confidence[i])
+                  .end());
+  size_t shown = 0;
+  for (const auto& [name, count] : consumer.hottest(c, o.sort == "dso")) {
+    if (o.top != 0 && shown++ == o.top) break;
+    out.write(JsonLine("hot").text("name", name).number("instructions", count).end());
+  }
+  for (const auto& [code, cause] : coverage.causes())
+    out.write(JsonLine("cause")
+                  .text("code", code_text(code))
+                  .number("count", cause.count)
+                  .number("bytes", cause.bytes)
+                  .number("ns", cause.time)
+                  .text("first", cause.first)
+                  .end());
+  for (const Notice& n : c.notices) {
+    if (n.severity == Notice::Severity::kInfo) continue;
+    out.write(JsonLine("notice")
+                  .text("code", code_text(n.code))
+                  .text("where", n.where)
+                  .text("reason", n.reason)
+                  .number("count", n.count)
+                  .end());
+  }
+  out.write(
+      JsonLine("coverage")
+          .text("percent", fmt::format("{:.2f}", coverage.percent()))
+          .text("percent_of_time", coverage.has_time() ? fmt::format("{:.2f}", coverage.time_percent()) : "")
+          .text("percent_of_bytes", fmt::format("{:.2f}", coverage.bytes_percent()))
+          .number("instructions", coverage.instructions())
+          .number("branches", consumer.branches)
+          .number("gaps", coverage.gaps())
+          .number("errors", coverage.errors())
+          .text("line", coverage.line())
+          .end());
 }
 
 // Why not all of the flow is certain, as far as the recording itself is the reason.
@@ -286,23 +358,32 @@ void print_open_matters(const Capture& c, Output& out) {
 ExitCode run_report(ReportOptions& o) {
   Diagnostics diagnostics = o.input.diagnostics();
   if (!finish_choice(o.choice, diagnostics)) return kExitUsage;
-  const auto capture = open_for_verb(o.input, diagnostics, o.input.verbose > 0);
+  const auto capture = open_for_verb(o.input, diagnostics, o.input.verbose > 0, &o.choice);
   if (!capture) return kExitInput;
-  ReportConsumer consumer(*capture, o.choice.max_errors);
+  if (!take_time(o.time, *capture, diagnostics, o.choice.pipeline.time)) return kExitUsage;
+  ReportConsumer consumer(*capture, o.choice);
   {
     ProgressBar bar(o.choice.progress, "report");
-    const auto done =
-        run_pipeline(*capture, o.choice.pipeline, ChunkOrder::kByStream, consumer, bar.callback());
+    const auto done = run_pipeline(*capture, o.choice.pipeline, ChunkOrder::kByStream, consumer,
+                                   [&](const PipelineProgress& p) {
+                                     consumer.coverage().reach(p);
+                                     bar.update(p);
+                                   });
     if (!done) {
       diagnostics.error(done.error());
       return kExitInput;
     }
   }
+  tell_stopped(consumer.coverage(), o.choice);
   auto out = Output::open("-");
   if (!out) return kExitInput;
+  if (o.format == "jsonl") {
+    print_json(*capture, consumer, o, *out);
+    return exit_code_for(consumer.coverage(), o.choice);
+  }
   print_capture(*capture, *out);
   print_text_facts(*capture, *out);
-  print_flow(*capture, consumer, *out);
+  print_flow(*capture, consumer, o, *out);
   print_open_matters(*capture, *out);
   print_stream_losses(*capture, *out);
   print_causes(*capture, consumer.coverage(), *out);
@@ -317,6 +398,18 @@ RunVerb add_report(CLI::App& app) {
   CLI::App* verb = app.add_subcommand("report", "coverage, losses, errors by cause, text, hottest functions");
   add_input_options(*verb, options->input);
   add_decode_options(*verb, options->choice, options->input.capture);
+  const std::string output = "Output";
+  verb->add_option("--format", options->format, "text or jsonl: one JSON object a line")
+      ->check(CLI::IsMember({"text", "jsonl"}))
+      ->group(output);
+  verb->add_option("--top", options->top, "how many of the hottest; 0: all")
+      ->capture_default_str()
+      ->group(output);
+  verb->add_option("--sort", options->sort, "the hottest what: symbol (functions) or dso (files)")
+      ->check(CLI::IsMember({"symbol", "dso"}))
+      ->capture_default_str()
+      ->group(output);
+  add_time_option(*verb, options->time);
   return [options] { return run_report(*options); };
 }
 

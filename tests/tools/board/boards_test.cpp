@@ -2,6 +2,7 @@
 // their files ends. Skipped where the captures beside the project are absent.
 #include <algorithm>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -23,8 +24,9 @@ class Board : public ::testing::TestWithParam<const char*> {};
 TEST_P(Board, EveryInstructionIsRight) {
   const std::string board = shared(std::string("captures/x86-board-") + GetParam());
   SKIP_WITHOUT(board);
-  const Ran ran = run_asof("validate " + board + "/perf.data --symfs " + board + "/perf.data/symfs --truth " +
-                           board + "/truth --format json -q");
+  const std::string symfs = board + "/perf.data/symfs";
+  const Ran ran = run_asof("validate " + board + "/perf.data --truth " + board + "/truth --format json -q" +
+                           (std::filesystem::exists(symfs) ? " --symfs " + symfs : ""));
   EXPECT_EQ(ran.status, 0) << ran.out << ran.err;
   const auto json = nlohmann::json::parse(ran.out, nullptr, false);
   ASSERT_FALSE(json.is_discarded()) << ran.out;

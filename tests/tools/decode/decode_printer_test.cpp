@@ -46,7 +46,7 @@ class Printed {
     const DecodeJob job(capture_, format, {});
     TimedText out;
     DecodePrinter(job).print(chunk, stream_, out);
-    return std::stoi(out.text);
+    return out.text.find('?') != std::string::npos ? -1 : std::stoi(out.text);
   }
   Stream& stream() { return stream_; }
 

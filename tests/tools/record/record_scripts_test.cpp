@@ -43,7 +43,8 @@ struct Machine {
         "case $1 in --list) printf 'bpf a\\nbpf b\\nstatic_key c\\n';; *) echo toggled \"$@\" >>$LOG;; esac");
     program("watch",
             "case $1 in --self-test) echo 152 TEXT_POKE records; exit 0;; esac\n"
-            "echo watching \"$@\" >>$LOG\ntrap 'exit 0' TERM\nwhile :; do sleep 0.05; done");
+            "echo watching \"$@\" >>$LOG\ntrap 'exit 0' TERM\nsleep 0.3\n"
+            "echo rings are open >>$LOG\n: >\"$2\"\nwhile :; do sleep 0.05; done");
   }
   void intel_pt() {
     pmu("intel_pt/type", "8\n");
@@ -148,7 +149,7 @@ echo begun >>$LOG
 while :; do sleep 0.05; done)");
       m.program("watch",
                 "case $1 in --self-test) exit 0;; esac\n"
-                "trap 'echo watcher ended >>$LOG; exit 0' TERM\nwhile :; do sleep 0.05; done");
+                "trap 'echo watcher ended >>$LOG; exit 0' TERM\n: >\"$2\"\nwhile :; do sleep 0.05; done");
       EXPECT_EQ(m.run_and_stop(signal), 4) << read_file(m.dir.path() / "stderr");
       EXPECT_NE(m.log().find("perf ended"), std::string::npos) << m.log();
       EXPECT_NE(m.log().find("watcher ended"), std::string::npos) << m.log();
@@ -332,6 +333,7 @@ TEST(RecordScripts, RecordsPacksAndValidates) {
     EXPECT_FALSE(fs::exists(m.dir.path() / "out/end.data"));
     const std::string log = m.log();
     EXPECT_NE(log.find("watching -o out/ksym_text.bin"), std::string::npos) << log;
+    EXPECT_LT(log.find("rings are open"), log.find("perf record")) << log;
     if (arm64) {
       EXPECT_NE(log.find("-e cs_etm/@tmc_etr0,timestamp/k -e kprobes:jl -e kprobes:jlr"), std::string::npos)
           << log;

@@ -93,7 +93,7 @@ TEST(TextCli, ModeChangesHowCodeIsRead) {
 
 TEST(TextCli, RefusesWhatItDoesNotUnderstand) {
   for (const char* arguments :
-       {"text", "text --diff 5 4", "text --diff 1 soon", "text --diff 1 2 3", "text f --history --diff 1 2",
+       {"text", "text --diff 5 4", "text --diff 1 soon", "text a b c", "text f --history --diff 1 2",
         "text f --format jsonl", "text f --mode 31", "text 0-ffffffffffffffff"}) {
     const Ran r = run_asof(std::string(arguments) + " -i " + kDemo);
     EXPECT_EQ(r.status, 1) << arguments << r.out;

@@ -1,0 +1,126 @@
+#include "tools/cli/matches.h"
+
+#include <fmt/format.h>
+#include <fnmatch.h>
+
+#include <algorithm>
+#include <set>
+
+#include "tools/cli/near_names.h"
+#include "tools/cli/verbs.h"
+#include "tools/output/format.h"
+
+namespace asof {
+namespace {
+
+void warn(std::string reason, std::string hint, Diagnostics& diagnostics) {
+  diagnostics.warn({Code::kBadOption, "", Error::kNoOffset, std::move(reason), std::move(hint)});
+}
+
+// "0-3,8"
+std::string ranges_text(const std::set<int>& numbers) {
+  std::string out;
+  for (auto it = numbers.begin(); it != numbers.end();) {
+    const int first = *it;
+    int last = first;
+    while (++it != numbers.end() && *it == last + 1) last = *it;
+    out += fmt::format("{}{}", out.empty() ? "" : ",", first);
+    if (last != first) out += fmt::format("-{}", last);
+  }
+  return out;
+}
+
+bool is_pattern(std::string_view name) { return name.find_first_of("*?[") != std::string_view::npos; }
+
+}  // namespace
+
+void warn_of_ids(const char* option, const std::vector<int>& wanted, const std::set<int>& there,
+                 Diagnostics& diagnostics) {
+  constexpr size_t kMostShown = 20;
+  for (const int id : wanted) {
+    if (there.contains(id)) continue;
+    std::set<int> some;
+    for (const int n : there) {
+      if (n >= 0 && some.size() < kMostShown) some.insert(n);
+    }
+    warn(fmt::format("{} {} matches nothing in the capture", option, id),
+         some.empty()
+             ? "the capture has none"
+             : fmt::format("there is {}{}", ranges_text(some), some.size() < there.size() ? ",..." : ""),
+         diagnostics);
+  }
+}
+
+bool matches_name(std::string_view pattern, std::string_view function) {
+  if (pattern == function) return true;
+  return is_pattern(pattern) &&
+         ::fnmatch(std::string(pattern).c_str(), std::string(function).c_str(), 0) == 0;
+}
+
+void warn_of_cpus(const Capture& capture, const std::vector<int>& cpus, Diagnostics& diagnostics) {
+  std::set<int> there;
+  for (const Stream& s : capture.streams) {
+    if (s.cpu >= 0) there.insert(s.cpu);
+  }
+  // Streams of threads are not chosen by CPU.
+  if (there.empty() && !capture.streams.empty()) return;
+  warn_of_ids("--cpu", cpus, there, diagnostics);
+}
+
+void warn_of_tasks(const Capture& capture, const std::vector<int>& pids, const std::vector<int>& tids,
+                   Diagnostics& diagnostics) {
+  std::set<int> processes, threads;
+  for (const Stream& s : capture.streams) {
+    if (s.tid >= 0) threads.insert(s.tid);
+    for (const ContextChange& c : s.contexts) {
+      if (c.pid >= 0) processes.insert(c.pid);
+      if (c.tid >= 0) threads.insert(c.tid);
+    }
+  }
+  warn_of_ids("--pid", pids, processes, diagnostics);
+  warn_of_ids("--tid", tids, threads, diagnostics);
+}
+
+void warn_of_time(const Capture& capture, TimeBounds time, const std::string& text,
+                  Diagnostics& diagnostics) {
+  const TimeBounds whole = whole_time(capture);
+  if (whole.lo == kTimeMin || whole.hi == kTimeMax) return;
+  if (time.lo <= whole.hi && time.hi >= whole.lo) return;
+  warn(fmt::format("--time {} is outside the capture", text),
+       fmt::format("it goes from {} to {}", format_time(whole.lo), format_time(whole.hi)), diagnostics);
+}
+
+std::string near_symbols(const Capture& capture, std::string_view name) {
+  std::vector<std::string_view> names;
+  for (const Symbol* s : capture.symbols.all()) names.push_back(s->name);
+  return did_you_mean(name, names);
+}
+
+void warn_of_symbols(const Capture& capture, const std::vector<std::string>& patterns,
+                     Diagnostics& diagnostics) {
+  for (const std::string& p : patterns) {
+    bool there = !capture.symbols.named(p).empty();
+    if (!there && is_pattern(p)) {
+      const auto all = capture.symbols.all();
+      there = std::any_of(all.begin(), all.end(), [&](const Symbol* s) { return matches_name(p, s->name); });
+    }
+    if (!there) warn(fmt::format("no function is '{}'", p), near_symbols(capture, p), diagnostics);
+  }
+}
+
+void warn_of_dsos(const Capture& capture, const std::vector<std::string>& dsos, Diagnostics& diagnostics) {
+  std::set<std::string_view> there;
+  for (const Symbol* s : capture.symbols.all()) there.insert(s->dso);
+  std::vector<std::string_view> names;
+  for (const std::string_view dso : there) {
+    names.push_back(dso);
+    if (const size_t slash = dso.rfind('/'); slash != std::string_view::npos)
+      names.push_back(dso.substr(slash + 1));
+  }
+  for (const std::string& dso : dsos) {
+    if (std::find(names.begin(), names.end(), dso) != names.end()) continue;
+    warn(fmt::format("no file with known functions is '{}'", dso), did_you_mean(dso, names), diagnostics);
+  }
+}
+
+}  // namespace asof

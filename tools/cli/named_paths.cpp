@@ -1,0 +1,94 @@
+#include "tools/cli/named_paths.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+
+namespace asof {
+namespace {
+
+namespace fs = std::filesystem;
+
+enum class Kind : uint8_t { kFile, kElf, kFolder, kEither };
+
+struct Named {
+  const char* option;
+  const std::string& path;
+  Kind kind;
+};
+
+bool is_elf(const std::string& path) {
+  char magic[4] = {};
+  std::ifstream(path, std::ios::binary).read(magic, sizeof magic);
+  return std::memcmp(magic, "\177ELF", sizeof magic) == 0;
+}
+
+// Empty: it can be used.
+std::string what_is_wrong(const Named& n) {
+  std::error_code error;
+  const fs::file_status status = fs::status(n.path, error);
+  if (!fs::exists(status)) return error ? error.message() : "No such file or directory";
+  const bool folder = fs::is_directory(status);
+  if (n.kind == Kind::kFolder && !folder) return "this is no folder";
+  if ((n.kind == Kind::kFile || n.kind == Kind::kElf) && folder) return "this is a folder, not a file";
+  if (::access(n.path.c_str(), R_OK) != 0) return std::strerror(errno);
+  if (n.kind == Kind::kElf && !is_elf(n.path)) return "this is no ELF file";
+  return {};
+}
+
+// Whether a folder has a file with this in its name; only so many are looked at.
+bool holds(const std::string& folder, std::string_view part) {
+  constexpr int kMost = 100'000;
+  std::error_code error;
+  fs::recursive_directory_iterator it(folder, fs::directory_options::skip_permission_denied, error);
+  for (int i = 0; !error && it != fs::recursive_directory_iterator() && i < kMost; ++i, it.increment(error)) {
+    if (it->path().filename().string().find(part) != std::string::npos) return true;
+  }
+  return false;
+}
+
+void warn(const char* option, const std::string& path, std::string reason, Diagnostics& diagnostics) {
+  diagnostics.warn({Code::kBadOption, path, Error::kNoOffset,
+                    fmt::format("{}: {}", option, std::move(reason)),
+                    "without it, nothing is read from there"});
+}
+
+void warn_of_empty(const CaptureOptions& o, Diagnostics& diagnostics) {
+  std::error_code ignored;
+  if (!o.symfs.empty() && fs::is_empty(o.symfs, ignored))
+    warn("--symfs", o.symfs, "the folder is empty", diagnostics);
+  if (!o.modules_dir.empty() && !holds(o.modules_dir, ".ko"))
+    warn("--modules", o.modules_dir, "no .ko file is in it", diagnostics);
+  if (!o.buildid_dir.empty() && !fs::is_directory(fs::path(o.buildid_dir) / ".build-id", ignored))
+    warn("--buildid-dir", o.buildid_dir, "no folder .build-id is in it", diagnostics);
+  if (!o.kcore.empty() && fs::is_directory(o.kcore, ignored) && !holds(o.kcore, "kcore"))
+    warn("--kcore", o.kcore, "no file kcore is in it", diagnostics);
+}
+
+}  // namespace
+
+bool check_named_paths(const CaptureOptions& o, Diagnostics& diagnostics) {
+  std::vector<Named> all{
+      {"--vmlinux", o.vmlinux, Kind::kElf},        {"--kallsyms", o.kallsyms, Kind::kFile},
+      {"--kcore", o.kcore, Kind::kEither},         {"--modules", o.modules_dir, Kind::kFolder},
+      {"--symfs", o.symfs, Kind::kFolder},         {"--buildid-dir", o.buildid_dir, Kind::kFolder},
+      {"--kcore-end", o.kcore_end, Kind::kEither}, {"--ksym-text", o.ksym_text, Kind::kFile}};
+  for (const std::string& path : o.jitdumps) all.push_back({"--jitdump", path, Kind::kFile});
+  bool good = true;
+  for (const Named& n : all) {
+    if (n.path.empty()) continue;
+    const std::string wrong = what_is_wrong(n);
+    if (wrong.empty()) continue;
+    diagnostics.error(
+        {Code::kBadOption, n.path, Error::kNoOffset, fmt::format("{}: {}", n.option, wrong), ""});
+    good = false;
+  }
+  if (good) warn_of_empty(o, diagnostics);
+  return good;
+}
+
+}  // namespace asof

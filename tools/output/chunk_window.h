@@ -1,0 +1,13 @@
+// The part of a chunk that lies within a time: segments are decoded whole, and reach beyond what was asked for.
+#pragma once
+#include <optional>
+
+#include "arch/arch.h"
+
+namespace asof {
+
+// Nothing if the whole chunk is. What has no time is kept, and a gap of which a part is within it. Blocks are shared
+// with `chunk`.
+std::optional<Chunk> chunk_within(const Chunk& chunk, const TimeBounds& time);
+
+}  // namespace asof
