@@ -16,31 +16,27 @@ constexpr size_t kMostPlaces = 1U << 20U;  // of files in memory, for source lin
 
 }  // namespace
 
-Space UserText::space_at(int32_t pid, Time t) const {
-  auto changes = spaces_of_.find(pid);
-  if (pid <= 0 || changes == spaces_of_.end()) return kNoSpace;
-  const auto& list = changes->second;
-  auto next =
-      std::upper_bound(list.begin(), list.end(), t, [](Time at, const Change& c) { return at < c.time; });
-  return next == list.begin() ? kNoSpace : processes_[std::prev(next)->process].space;
-}
-
 // Fills in spaces; an exec while a task runs is a change of context too.
 void UserText::with_spaces(std::vector<ContextChange>& contexts) const {
   std::vector<ContextChange> out;
+  out.reserve(contexts.size());
   for (size_t i = 0; i < contexts.size(); ++i) {
     ContextChange change = contexts[i];
-    change.space = space_at(change.pid, change.time);
-    out.push_back(change);
-    auto spaces = spaces_of_.find(change.pid);
-    if (change.pid <= 0 || spaces == spaces_of_.end()) continue;
+    const auto spaces = change.pid <= 0 ? spaces_of_.end() : spaces_of_.find(change.pid);
+    if (spaces == spaces_of_.end()) {
+      change.space = kNoSpace;
+      out.push_back(change);
+      continue;
+    }
     const Time end = i + 1 < contexts.size() ? contexts[i + 1].time : kTimeMax;
     const auto& list = spaces->second;
     auto next = std::upper_bound(list.begin(), list.end(), change.time,
                                  [](Time at, const Change& c) { return at < c.time; });
+    change.space = next == list.begin() ? kNoSpace : std::prev(next)->space;
+    out.push_back(change);
     for (; next != list.end() && next->time < end; ++next) {
       change.time = next->time;
-      change.space = processes_[next->process].space;
+      change.space = next->space;
       out.push_back(change);
     }
   }
@@ -68,14 +64,15 @@ void UserText::forget_lost_switches(int32_t cpu, std::vector<ContextChange>& con
 std::vector<ContextChange> UserText::cpu_contexts(int32_t cpu) const {
   std::vector<ContextChange> out;
   auto pid_of = [&](int32_t pid, int32_t tid) {
+    if (pid >= 0) return pid;
     auto known = side_.pid_of_tid.find(tid);
-    return pid >= 0 || known == side_.pid_of_tid.end() ? pid : known->second;
+    return known == side_.pid_of_tid.end() ? pid : known->second;
   };
   bool switched = false;
-  auto records = switches_of_.find(cpu);
-  if (records == switches_of_.end()) return out;
-  for (uint32_t i : records->second) {
-    const SwitchFact& fact = side_.switches[i];
+  const auto records = side_.switches.find(cpu);
+  if (records == side_.switches.end()) return out;
+  out.reserve(records->second.size());
+  for (const SwitchFact& fact : records->second) {
     if (fact.trace_start && switched) continue;
     if (!fact.trace_start && !switched && fact.before_tid >= 0) {
       out = {{kTimeMin, pid_of(fact.before_pid, fact.before_tid), fact.before_tid, kNoSpace}};

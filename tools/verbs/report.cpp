@@ -397,7 +397,7 @@ RunVerb add_report(CLI::App& app) {
   auto options = std::make_shared<ReportOptions>();
   CLI::App* verb = app.add_subcommand("report", "coverage, losses, errors by cause, text, hottest functions");
   add_input_options(*verb, options->input);
-  add_decode_options(*verb, options->choice);
+  add_decode_options(*verb, options->choice, options->input.capture);
   const std::string output = "Output";
   verb->add_option("--format", options->format, "text or jsonl: one JSON object a line")
       ->check(CLI::IsMember({"text", "jsonl"}))
