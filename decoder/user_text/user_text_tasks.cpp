@@ -79,13 +79,16 @@ std::vector<ContextChange> UserText::cpu_contexts(int32_t cpu) const {
     }
     switched = switched || !fact.trace_start;
     const ContextChange change{fact.time, pid_of(fact.pid, fact.tid), fact.tid, kNoSpace};
-    if (!out.empty() && out.back().tid == change.tid && out.back().pid == change.pid) continue;
     if (!out.empty() && out.back().time == change.time)
       out.back() = change;
     else
       out.push_back(change);
   }
   if (switched && !out.empty()) forget_lost_switches(cpu, out);
+  const auto same = [](const ContextChange& a, const ContextChange& b) {
+    return a.tid == b.tid && a.pid == b.pid;
+  };
+  out.erase(std::unique(out.begin(), out.end(), same), out.end());
   with_spaces(out);
   return out;
 }

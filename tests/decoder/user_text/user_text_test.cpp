@@ -250,6 +250,18 @@ TEST_F(User, NobodyIsKnownToRunWhereSwitchesMayBeLost) {
   EXPECT_EQ(task_at(500), 7);
 }
 
+TEST_F(User, TheTaskFromBeforeALossIsKnownAgain) {
+  r.writer.context_switch_cpu_wide(false, false, 0, 0, Recording::at(100, 0, 7, 7));
+  r.writer.lost(1, 30, Recording::at(300));
+  r.writer.context_switch_cpu_wide(false, false, 0, 0, Recording::at(310, 0, 7, 7));
+  open();
+  const std::vector<ContextChange>& all = capture->streams[0].contexts;
+  ASSERT_EQ(all.size(), 4U);  // the first: who ran before
+  EXPECT_EQ(all[2].tid, -1);
+  EXPECT_EQ(all[3].tid, 7);
+  EXPECT_EQ(all[3].time, 310);
+}
+
 // The first record of a ring: what ran before it is unknown, and not the task that it takes away.
 TEST_F(User, NobodyIsKnownToRunBeforeALossAtTheStart) {
   r.writer.lost(1, 30, Recording::at(300));
