@@ -125,6 +125,7 @@ struct DecodeOptions {
   Time clock_error = 200;                  // ns, each way, added to every time bound
   size_t chunk_steps = size_t{64} * 1024;  // a chunk is given away when its steps have this many entries
   uint32_t max_forks = 1024;      // hypotheses followed for one ambiguous fetch, nested ones included
+  uint32_t work_divisor = 1;      // of the budget of work (arch/walk/work.h): how far a capture is from it
   uint32_t horizon = 1024;        // TNT bits, TIPs and events a hypothesis is followed for
   bool reference_engine = false;  // libipt / OpenCSD instead of our own flow
   bool block_cache = true;        // off: every visit decodes anew (tests)

@@ -90,4 +90,13 @@ struct Stream {
   const ContextChange* context_at(Time t) const;
 };
 
+// Bytes of trace in all of them.
+inline uint64_t trace_bytes(std::span<const Stream> streams) {
+  uint64_t n = 0;
+  for (const Stream& s : streams) {
+    for (const StreamPiece& p : s.pieces) n += p.size();
+  }
+  return n;
+}
+
 }  // namespace asof

@@ -25,8 +25,7 @@ size_t TextStore::read(Space space, Addr a, Time t, std::span<uint8_t> out) cons
     const Version* one = nullptr;
     size_t agreed = std::min<uint64_t>(c.range.end - a, out.size() - done);
     const size_t wanted = agreed;
-    for (const Version& v : c.versions) {
-      if (!v.possible_in({t, t})) continue;
+    for (const Version& v : c.possible_in({t, t})) {
       if (v.bytes == nullptr) return done;
       if (one == nullptr) one = &v;
       const uint8_t *x = one->bytes + (a - c.range.begin), *y = v.bytes + (a - c.range.begin);

@@ -16,6 +16,7 @@
 // cell, so a fetch never mixes bytes of two versions of a site. An install or removal, which no CPU runs
 // across, may span several cells.
 #pragma once
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -46,6 +47,12 @@ struct Cell {
   // Exactly one version, for all time: its bytes may be cached without asking for the time again.
   bool stable() const {
     return versions.size() == 1 && versions[0].from == kTimeMin && versions[0].until == kTimeMax;
+  }
+  // Those that are possible in `b`. There may be very many versions, of which this looks at few.
+  std::span<const Version> possible_in(TimeBounds b) const {
+    const auto first = std::ranges::lower_bound(versions, b.lo, {}, &Version::until);
+    const auto last = std::ranges::upper_bound(first, versions.end(), b.hi, {}, &Version::from);
+    return {first, last};
   }
 };
 

@@ -14,7 +14,7 @@ constexpr Time kForeignClock = 200'000'000;
 
 Flow::Flow(const Config& config, std::span<const Stream> streams, const TextStore& text,
            const DecodeOptions& options, std::shared_ptr<SharedCode> code)
-    : Hypotheses(text, options),
+    : Hypotheses(text, options, trace_bytes(streams)),
       config_(config),
       streams_(streams),
       clock_error_(saturating_add(options.clock_error, config.time_error)),
@@ -86,8 +86,7 @@ bool Flow::may_have_changed(const State& s) {
   b.space = is_kernel_address(s.ip) ? kKernelSpace : s.user_space;
   const TimeBounds when = bounds(s);
   for (const Addr a : {s.ip, s.ip + kWord - 1}) {
-    for (const Version& v : text_.cell(b.space, a).versions)
-      b.unsure = b.unsure || (v.unsure && v.possible_in(when));
+    for (const Version& v : text_.cell(b.space, a).possible_in(when)) b.unsure = b.unsure || v.unsure;
   }
   return is_unsure(s, b);
 }
@@ -104,6 +103,7 @@ void Flow::place_known(State& s) const {
 void Flow::decode(const Segment& segment, ChunkSink& sink) {
   start_log(segment, sink);
   stream_ = &streams_[segment.stream];
+  work_.start(segment.end - segment.begin);
   if (segment.end > segment.begin) {
     const Source& source = config_.sources.at(segment.stream);
     format_ = PacketFormat::of(source);

@@ -27,8 +27,8 @@ Addr Flow::call_distance(State& s, Addr back, uint8_t mode) {
   const Cell cell = text_.cell(is_kernel_address(call) ? kKernelSpace : s.user_space, call);
   const TimeBounds when = text_bounds(s);
   Addr nearest = kFar;
-  for (const Version& v : cell.versions) {
-    if (v.bytes == nullptr || cell.range.end - call < 4 || !v.possible_in(when)) continue;
+  for (const Version& v : cell.possible_in(when)) {
+    if (v.bytes == nullptr || cell.range.end - call < 4) continue;
     Insn insn;
     decode_insn({v.bytes + (call - cell.range.begin), 4}, call, mode, false, insn);
     const bool direct = insn.waypoint == Waypoint::kDirect && insn.link && insn.target <= s.ip;

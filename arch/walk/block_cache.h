@@ -58,7 +58,7 @@ struct Node : Isa::NodeFacts {
   uint8_t mode = 64;
   TextState state = TextState::kUnknown;
   Variant<Isa>* only = nullptr;         // kStable, kHooked
-  std::vector<Variant<Isa>*> variants;  // of others: those met so far
+  std::vector<Variant<Isa>*> variants;  // of others: those met so far, by `from`
   Variant<Isa>* recent = nullptr;       // kVersioned: the one of the last visit
 };
 
@@ -68,6 +68,8 @@ struct Candidates {
   std::vector<Variant<Isa>*> known;
   bool unknown = false;  // a version without bytes, or one that does not decode, is possible too
   bool missing = false;  // the former
+  uint64_t work = 0;     // what it took to find them, in units of work
+  uint32_t builds = 0;   // attempts to read a block
 };
 
 template <class Isa>

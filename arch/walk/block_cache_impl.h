@@ -7,30 +7,26 @@
 
 namespace asof::walk {
 
-inline constexpr size_t kMaxVariants = 64;  // at one fetch; of more any may be what runs
+inline constexpr size_t kMaxVariants = 64;   // at one fetch; of more any may be what runs
+inline constexpr uint32_t kMaxBuilds = 256;  // attempts for one fetch; of more any may be what runs
 
-// The interval in which `v` alone is possible in `cell`. Versions are sorted by `from` and mostly follow each
-// other.
+// The interval in which `v`, one of `cell`, alone is possible there. Of the others the next ones reach nearest to it.
 inline void narrow_alone(const Cell& cell, const Version& v, Time& from, Time& until) {
-  for (const Version& w : cell.versions) {
-    if (&w == &v) continue;
-    const bool earlier = w.from < v.from || (w.from == v.from && &w < &v);
-    if (earlier) {
-      if (w.until == kTimeMax)
-        until = from = kTimeMin;  // never alone
-      else
-        from = std::max(from, saturating_add(w.until, 1));
-    } else {
-      until = std::min(until, saturating_add(w.from, -1));
-    }
-  }
+  const auto index = static_cast<size_t>(&v - cell.versions.data());
+  if (index + 1 < cell.versions.size())
+    until = std::min(until, saturating_add(cell.versions[index + 1].from, -1));
+  if (index == 0) return;
+  const Version& before = cell.versions[index - 1];
+  if (before.until == kTimeMax)
+    until = from = kTimeMin;  // never alone
+  else
+    from = std::max(from, saturating_add(before.until, 1));
 }
 
-// Has every instant of `bounds` a version? Those of a cell are sorted by `from` and by `until`.
+// Has every instant of `bounds` a version?
 inline bool covered(const Cell& cell, TimeBounds bounds) {
   Time reached = bounds.lo;  // the first instant that may have none
-  for (const Version& v : cell.versions) {
-    if (!v.possible_in(bounds)) continue;
+  for (const Version& v : cell.possible_in(bounds)) {
     if (v.from > reached) return false;
     if (v.until >= bounds.hi) return true;
     reached = v.until + 1;
@@ -180,6 +176,8 @@ template <class Isa>
 void BlockCache<Isa>::candidates(Node& node, TimeBounds bounds, Candidates<Isa>& out) {
   out.known.clear();
   out.unknown = out.missing = false;
+  out.work = 0;
+  out.builds = 0;
   std::vector<Choice> chosen;
   enumerate(node, bounds, chosen, out);
 }
@@ -203,6 +201,8 @@ void BlockCache<Isa>::enumerate(Node& node, TimeBounds bounds, std::vector<Choic
     return false;
   };
   const auto end = build.run(text_, isa_, node, choose);
+  ++out.builds;
+  out.work += 1 + build.count;
   if (build.count != 0) {
     Variant* v = intern(node, build, chosen);
     if (std::ranges::find(out.known, v) == out.known.end()) out.known.push_back(v);
@@ -216,9 +216,8 @@ void BlockCache<Isa>::enumerate(Node& node, TimeBounds bounds, std::vector<Choic
   const Cell need = build.need;
   // Where a part of the time has no version, something that nobody announced may have run there then.
   if (!covered(need, bounds)) out.unknown = out.missing = true;
-  for (const Version& v : need.versions) {
-    if (!v.possible_in(bounds)) continue;
-    if (out.known.size() >= kMaxVariants) {
+  for (const Version& v : need.possible_in(bounds)) {
+    if (out.known.size() >= kMaxVariants || out.builds >= kMaxBuilds) {
       out.unknown = true;
       break;
     }
@@ -248,10 +247,12 @@ Variant<Isa>* BlockCache<Isa>::intern(Node& node, Build& build, const std::vecto
     until = std::min(until, c.version->until);
     narrow_alone(c.cell, *c.version, alone_from, alone_until);
   }
-  for (Variant* v : node.variants) {
-    if (v->block.from == from && v->block.until == until && v->block.size == build.size &&
-        v->block.origin == build.origin && v->block.unsure == build.unsure &&
-        std::memcmp(v->block.bytes, build.bytes, build.size) == 0) {
+  // There may be as many as the text has versions.
+  auto at = std::ranges::lower_bound(node.variants, from, {}, [](const Variant* v) { return v->block.from; });
+  for (; at != node.variants.end() && (*at)->block.from == from; ++at) {
+    Variant* const v = *at;
+    if (v->block.until == until && v->block.size == build.size && v->block.origin == build.origin &&
+        v->block.unsure == build.unsure && std::memcmp(v->block.bytes, build.bytes, build.size) == 0) {
       return v;
     }
   }
@@ -279,7 +280,7 @@ Variant<Isa>* BlockCache<Isa>::intern(Node& node, Build& build, const std::vecto
   v.alone_from = std::max(alone_from, from);
   v.alone_until = std::min(alone_until, until);
   build.ending.set(v, build.last);
-  if (node.state != TextState::kStable) node.variants.push_back(&v);
+  if (node.state != TextState::kStable) node.variants.insert(at, &v);
   return &v;
 }
 

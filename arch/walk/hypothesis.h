@@ -15,6 +15,7 @@
 #include "arch/walk/block_cache.h"
 #include "arch/walk/gaps.h"
 #include "arch/walk/signature.h"
+#include "arch/walk/work.h"
 
 namespace asof::walk {
 
@@ -154,8 +155,9 @@ class Hypotheses : protected Gaps<Flow, typename Types::State> {
   }
   // All hypotheses of one choice together may walk so many blocks. False: they have.
   bool take_trial_block() {
-    if (trial_blocks_left_ == 0) return false;
+    if (trial_blocks_left_ == 0 || work_.spent()) return false;
     --trial_blocks_left_;
+    work_.take(1);
     return true;
   }
 
@@ -171,10 +173,13 @@ class Hypotheses : protected Gaps<Flow, typename Types::State> {
   BlockCache<typename Types::Isa>* cache_ = nullptr;  // of the segment
   Unsure unsure_ = Unsure::kNever;                    // of the segment
   Candidates<typename Types::Isa> candidates_;
+  Work work_;  // of the segment
 
  private:
   friend Flow;
-  Hypotheses(const TextStore& text, const DecodeOptions& options) : options_(options), text_(text) {}
+  // `capture_bytes`: of trace, of all streams.
+  Hypotheses(const TextStore& text, const DecodeOptions& options, uint64_t capture_bytes)
+      : options_(options), text_(text), work_(capture_bytes, options.work_divisor) {}
 
   static constexpr uint32_t kTrialBlocks = 1 << 16;
   static constexpr uint32_t kMaxDepth = 200;  // nested choices: each is a stack frame with a State
@@ -192,6 +197,11 @@ class Hypotheses : protected Gaps<Flow, typename Types::State> {
   Variant* text_at(State& s, Node& node, Trial* trial, Stop& why);
   template <bool Emit>
   Variant* text_of_spaces(State& s, const std::vector<Space>& spaces, Trial* trial, Stop& why);
+  // The candidates at a node, in candidates_. False: the budget of work does not allow it, in a trial.
+  template <bool Emit>
+  bool find_candidates(Node& node, TimeBounds b);
+  // The budget of work is used up: what is in doubt here stays so.
+  void give_up(State& s);
   template <bool Emit>
   Variant* no_text(State& s, Node& node, bool ever, Stop& why);
   template <bool Emit>

@@ -156,15 +156,31 @@ void Hypotheses<Flow, Types>::follow(const State& s, const Hypothesis& h, Verdic
 }
 
 template <class Flow, class Types>
+void Hypotheses<Flow, Types>::give_up(State& s) {
+  this->contradiction(s, Code::kTooMuchWork, [&] {
+    return fmt::format("what runs at {:#x} was not decided: the text can have changed in too many ways",
+                       s.ip);
+  });
+}
+
+template <class Flow, class Types>
 const typename Types::Hypothesis* Hypotheses<Flow, Types>::judge(State& s,
                                                                  const std::vector<Hypothesis>& hypotheses,
                                                                  bool unknown) {
+  if (work_.spent()) {
+    give_up(s);
+    return nullptr;
+  }
   start_trials();
   Verdict v;
   v.met = s.decisions;
   v.open = unknown;
   v.none_goes_on = unsure_ != Unsure::kAlways;
   for (const Hypothesis& h : hypotheses) follow(s, h, v);
+  if (work_.spent()) {
+    give_up(s);
+    return nullptr;
+  }
   // A loop that uses no trace ends earlier where every turn asks what the text is.
   s.idle_blocks += (kTrialBlocks - trial_blocks_left_) / 16;
   if (v.best == nullptr && unknown && v.none_goes_on && hypotheses[0].is_of_text()) {

@@ -105,12 +105,17 @@ Variant<typename Types::Isa>* Hypotheses<Flow, Types>::text_of_spaces(State& s,
                                                                       Trial* trial, Stop& why) {
   std::vector<Variant*> known;
   bool unknown = false;
+  uint64_t work = 0;
   for (const Space space : spaces) {
     Node* n = cache_->node(space, s.ip, s.mode);
     if (n->only != nullptr) {
       known.push_back(n->only);
     } else if (n->state == TextState::kVersioned) {
-      cache_->candidates(*n, self().text_bounds(s), candidates_);
+      if (!find_candidates<Emit>(*n, self().text_bounds(s))) {
+        why = Stop::kOut;
+        return nullptr;
+      }
+      work += candidates_.work;
       known.insert(known.end(), candidates_.known.begin(), candidates_.known.end());
       unknown = unknown || candidates_.unknown || candidates_.known.empty();
     } else {
@@ -125,7 +130,10 @@ Variant<typename Types::Isa>* Hypotheses<Flow, Types>::text_of_spaces(State& s,
   }
   const std::vector<Hypothesis> hypotheses = group(known, self().bounds(s));
   const Hypothesis* h = hypotheses.data();
-  if (hypotheses.size() > 1) h = choose<Emit>(s, hypotheses, unknown, trial, why);
+  if (hypotheses.size() > 1) {
+    if constexpr (Emit) work_.take(work);
+    h = choose<Emit>(s, hypotheses, unknown, trial, why);
+  }
   if (h == nullptr) return nullptr;
   s.user_space = h->variant->block.space;
   if constexpr (Emit) {
@@ -171,6 +179,21 @@ Variant<typename Types::Isa>* Hypotheses<Flow, Types>::no_instruction(State& s, 
 
 template <class Flow, class Types>
 template <bool Emit>
+bool Hypotheses<Flow, Types>::find_candidates(Node& node, TimeBounds b) {
+  if (!Emit && work_.spent()) return false;
+  cache_->candidates(node, b, candidates_);
+  if (Emit) return true;  // counted where there is a choice: the fast walk passes over the rest
+  // One that time leaves alone is not looked for again (Node::recent), in other segments as well: it must not count
+  // here either.
+  const auto& known = candidates_.known;
+  const bool settled = known.size() == 1 && !candidates_.unknown && known[0]->alone_from <= b.lo &&
+                       b.hi <= known[0]->alone_until;
+  if (!settled) work_.take(candidates_.work);
+  return true;
+}
+
+template <class Flow, class Types>
+template <bool Emit>
 Variant<typename Types::Isa>* Hypotheses<Flow, Types>::text_at(State& s, Node& node, Trial* trial,
                                                                Stop& why) {
   self().visit(s, node);
@@ -188,7 +211,10 @@ Variant<typename Types::Isa>* Hypotheses<Flow, Types>::text_at(State& s, Node& n
   const TimeBounds b = self().text_bounds(s);
   // Nearly always time is clearly inside one version's life.
   if (Variant* r = node.recent; r != nullptr && r->alone_from <= b.lo && b.hi <= r->alone_until) return r;
-  cache_->candidates(node, b, candidates_);
+  if (!find_candidates<Emit>(node, b)) {
+    why = Stop::kOut;
+    return nullptr;
+  }
   std::vector<Variant*>& known = candidates_.known;
   if (known.empty()) {
     return candidates_.missing ? no_text<Emit>(s, node, true, why)
@@ -207,6 +233,7 @@ Variant<typename Types::Isa>* Hypotheses<Flow, Types>::text_at(State& s, Node& n
     return node.recent = hypotheses[0].variant;
   }
   if (Emit && hypotheses.size() == 1 && s.decisions < followed_until_) return hypotheses[0].variant;
+  if constexpr (Emit) work_.take(candidates_.work);
   const Hypothesis* h = choose<Emit>(s, hypotheses, unknown, trial, why);
   return h == nullptr ? nullptr : node.recent = h->variant;
 }

@@ -11,7 +11,7 @@ namespace asof::x86 {
 
 Flow::Flow(const Config& config, std::span<const Stream> streams, const TextStore& text,
            const DecodeOptions& options, std::shared_ptr<CodeMap> code, std::shared_ptr<CodeMap> unsure_code)
-    : Hypotheses(text, options),
+    : Hypotheses(text, options, trace_bytes(streams)),
       config_(config),
       errata_(errata_of(config.cpu)),
       anchors_(config, text, options.clock_error),
@@ -27,6 +27,7 @@ Flow::Flow(const Config& config, std::span<const Stream> streams, const TextStor
 void Flow::decode(const Segment& segment, ChunkSink& sink) {
   start_log(segment, sink);
   stream_ = &streams_[segment.stream];
+  work_.start(segment.end - segment.begin);
   wrmsr_steps_ = 0;
   ceiling_from_ = nullptr;
   guest_in_segment_.reset();

@@ -46,8 +46,7 @@ bool Flow::may_have_changed(const State& s) {
   const Space space = s.in_user ? s.user_space : kKernelSpace;
   for (Addr a = s.ip; a < s.ip + kLongest;) {
     const Cell cell = text_.cell(space, a);
-    if (std::ranges::any_of(cell.versions, [&](const Version& v) { return v.unsure && v.possible_in(when); }))
-      return true;
+    if (std::ranges::any_of(cell.possible_in(when), &Version::unsure)) return true;
     if (cell.range.end <= a) break;
     a = cell.range.end;
   }

@@ -96,6 +96,7 @@ class UserText {
   const std::string& build_id_of(const Mapping& mapping) const;
   const TextFile* file_of(const Mapping& mapping);
   void add_layer(const Process& process, const Mapping& mapping);
+  void forget_lost_switches(int32_t cpu, std::vector<ContextChange>& contexts) const;
   void with_spaces(std::vector<ContextChange>& contexts) const;
   void each_mapping(size_t process, const std::function<void(const Mapping&, int rank)>& visit) const;
   void add_file_symbols(SymbolTable& symbols, Space space, const Mapping& mapping, int rank);

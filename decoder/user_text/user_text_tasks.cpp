@@ -43,6 +43,22 @@ void UserText::with_spaces(std::vector<ContextChange>& contexts) const {
   contexts = std::move(out);
 }
 
+// Which task runs where switches may be among lost records is not known, up to the next one.
+void UserText::forget_lost_switches(int32_t cpu, std::vector<ContextChange>& contexts) const {
+  for (const LostRecords& lost : side_.lost) {
+    const auto ring = static_cast<int32_t>(lost.source);
+    if (ring != cpu && ring != -1) continue;
+    const bool from_start = lost.after == kTimeMin;
+    ContextChange unknown;
+    if (!from_start) unknown.time = saturating_add(lost.after, 1);
+    // The task that the first switch takes away ran since the loss.
+    if (from_start && contexts.front().time == kTimeMin) contexts.front().time = lost.until;
+    const auto next = std::upper_bound(contexts.begin(), contexts.end(), unknown.time,
+                                       [](Time t, const ContextChange& c) { return t < c.time; });
+    if (from_start || next != contexts.begin()) contexts.insert(next, unknown);
+  }
+}
+
 // Switch records say which task leaves and which one starts. ITRACE_START only counts until the first of
 // them: tools that synthesise it put 0 into it.
 std::vector<ContextChange> UserText::cpu_contexts(int32_t cpu) const {
@@ -63,12 +79,16 @@ std::vector<ContextChange> UserText::cpu_contexts(int32_t cpu) const {
     }
     switched = switched || !fact.trace_start;
     const ContextChange change{fact.time, pid_of(fact.pid, fact.tid), fact.tid, kNoSpace};
-    if (!out.empty() && out.back().tid == change.tid && out.back().pid == change.pid) continue;
     if (!out.empty() && out.back().time == change.time)
       out.back() = change;
     else
       out.push_back(change);
   }
+  if (switched && !out.empty()) forget_lost_switches(cpu, out);
+  const auto same = [](const ContextChange& a, const ContextChange& b) {
+    return a.tid == b.tid && a.pid == b.pid;
+  };
+  out.erase(std::unique(out.begin(), out.end(), same), out.end());
   with_spaces(out);
   return out;
 }

@@ -120,8 +120,11 @@ void expect_truth(const TextStore& store, const std::vector<uint8_t>& truth, Tim
     const auto* bytes = truth.data() + (cell.range.begin - kText);
     bool found = false;
     size_t count = 0;
+    const auto possible = cell.possible_in({t, t});
     for (const Version& v : cell.versions) {
-      if (!v.possible_in({t, t})) continue;
+      const bool among = &v >= possible.data() && &v < possible.data() + possible.size();
+      ASSERT_EQ(v.possible_in({t, t}), among);
+      if (!among) continue;
       ++count;
       found = found || (v.bytes != nullptr && std::equal(bytes, bytes + cell.range.size(), v.bytes));
     }

@@ -161,8 +161,7 @@ std::vector<CellPokes> count_pokes(const Capture& capture, const Recognizer& rec
 
 bool several_at(const Cell& cell, Time t) {
   const Version* first = nullptr;
-  for (const Version& v : cell.versions) {
-    if (!v.possible_in({t, t})) continue;
+  for (const Version& v : cell.possible_in({t, t})) {
     if (first != nullptr && !same_bytes(first, &v, cell.range.size())) return true;
     first = &v;
   }

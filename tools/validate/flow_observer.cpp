@@ -100,8 +100,8 @@ void FlowObserver::add_gap(const Chunk& chunk, const Stream& stream, const Gap& 
   std::string text = fmt::format("{} {}", code_text(gap.code), gap_text(capture_, stream, gap));
   if (is_kernel_address(gap.ip)) {
     const Cell cell = capture_.text->cell(kKernelSpace, gap.ip);
-    for (const Version& v : cell.versions) {
-      if (v.bytes == nullptr || !v.possible_in({time, time})) continue;
+    for (const Version& v : cell.possible_in({time, time})) {
+      if (v.bytes == nullptr) continue;
       text += fmt::format("; text there is of {}", format_origin(*capture_.text, v.origin));
       break;
     }

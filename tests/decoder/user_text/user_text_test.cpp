@@ -229,6 +229,50 @@ TEST_F(User, SwitchesOutrankTheTraceStart) {
   EXPECT_EQ(space_at(120), kNoSpace);
 }
 
+// Records of the ring that is full are lost from its last one on: the task that ran then need not run on.
+TEST_F(User, NobodyIsKnownToRunWhereSwitchesMayBeLost) {
+  file("/bin/a", 0x11, 0xaa);
+  map(7, "/bin/a", 0xaa, {});
+  map(8, "/bin/a", 0xaa, {});
+  r.writer.context_switch_cpu_wide(false, false, 0, 0, Recording::at(100, 0, 7, 7));
+  r.writer.lost(1, 30, Recording::at(300));
+  r.writer.context_switch_cpu_wide(true, false, 0, 0, Recording::at(301, 0, 8, 8));
+  r.writer.context_switch_cpu_wide(false, false, 0, 0, Recording::at(400, 0, 7, 7));
+  open();
+  const auto task_at = [this](Time t) {
+    const ContextChange* const c = capture->streams[0].context_at(t);
+    return c == nullptr ? -2 : c->tid;
+  };
+  EXPECT_EQ(task_at(100), 7);
+  EXPECT_EQ(task_at(200), -1);
+  EXPECT_EQ(space_at(200), kNoSpace);
+  EXPECT_EQ(task_at(350), 0);
+  EXPECT_EQ(task_at(500), 7);
+}
+
+TEST_F(User, TheTaskFromBeforeALossIsKnownAgain) {
+  r.writer.context_switch_cpu_wide(false, false, 0, 0, Recording::at(100, 0, 7, 7));
+  r.writer.lost(1, 30, Recording::at(300));
+  r.writer.context_switch_cpu_wide(false, false, 0, 0, Recording::at(310, 0, 7, 7));
+  open();
+  const std::vector<ContextChange>& all = capture->streams[0].contexts;
+  ASSERT_EQ(all.size(), 4U);  // the first: who ran before
+  EXPECT_EQ(all[2].tid, -1);
+  EXPECT_EQ(all[3].tid, 7);
+  EXPECT_EQ(all[3].time, 310);
+}
+
+// The first record of a ring: what ran before it is unknown, and not the task that it takes away.
+TEST_F(User, NobodyIsKnownToRunBeforeALossAtTheStart) {
+  r.writer.lost(1, 30, Recording::at(300));
+  r.writer.context_switch_cpu_wide(true, false, 0, 0, Recording::at(350, 0, 8, 8));
+  open();
+  ASSERT_NE(capture->streams[0].context_at(200), nullptr);
+  EXPECT_EQ(capture->streams[0].context_at(200)->tid, -1);
+  ASSERT_NE(capture->streams[0].context_at(320), nullptr);
+  EXPECT_EQ(capture->streams[0].context_at(320)->tid, 8);
+}
+
 TEST_F(User, JitCodeIsUnknownAndItsNamesAreKnown) {
   MmapSpec jit{
       .pid = 7, .tid = 7, .addr = 0x7f0000000000, .len = 0x2000, .pgoff = 0, .filename = "//anon", .prot = 7};
