@@ -185,6 +185,7 @@ SpaceSymbols make_space(const std::vector<Holder>& symbols) {
 struct SymbolTable::Impl {
   std::deque<Symbol> symbols;
   bool finished = false;
+  std::once_flag sorted_once;
   std::unordered_map<Space, SpaceSymbols> spaces;
   std::vector<const Symbol*> sorted;
   // By name: made when it is first asked for.
@@ -196,6 +197,12 @@ struct SymbolTable::Impl {
     size_t number;
   };
   void give_sizes(const std::vector<Added>& by_address);
+  void sort();
+  // Any thread may ask first.
+  static Impl& sorted_of(Impl& table) {
+    if (table.finished) std::call_once(table.sorted_once, [&] { table.sort(); });
+    return table;
+  }
 };
 
 // `by_address`: those of one space, sorted.
@@ -232,27 +239,31 @@ void SymbolTable::add(Symbol symbol) {
 void SymbolTable::finish() {
   ASOF_CHECK(!impl_->finished);
   impl_->finished = true;
-  std::map<Space, std::vector<Impl::Added>> spaces;
+}
+
+void SymbolTable::Impl::sort() {
+  std::map<Space, std::vector<Added>> added;
   size_t number = 0;
-  for (Symbol& s : impl_->symbols) spaces[s.space].push_back({&s, number++});
-  impl_->sorted.reserve(number);
-  for (auto& [space, symbols] : spaces) {
+  for (Symbol& s : symbols) added[s.space].push_back({&s, number++});
+  sorted.reserve(number);
+  for (auto& [space, list] : added) {
     // Of those that begin together the first added stays first: a copy made by all() and add() is the same.
-    std::ranges::stable_sort(symbols, {}, [](const Impl::Added& a) { return a.symbol->range.begin; });
-    impl_->give_sizes(symbols);
+    std::ranges::stable_sort(list, {}, [](const Added& a) { return a.symbol->range.begin; });
+    give_sizes(list);
     std::vector<Holder> holders;
-    holders.reserve(symbols.size());
-    for (const Impl::Added& a : symbols) {
+    holders.reserve(list.size());
+    for (const Added& a : list) {
       holders.push_back({a.symbol, a.number});
-      impl_->sorted.push_back(a.symbol);
+      sorted.push_back(a.symbol);
     }
-    impl_->spaces.emplace(space, make_space(holders));
+    spaces.emplace(space, make_space(holders));
   }
 }
 
 std::optional<SymbolAt> SymbolTable::find(Space space, Addr a, Time t) const {
-  const auto it = impl_->spaces.find(space);
-  if (it == impl_->spaces.end()) return std::nullopt;
+  const Impl& table = Impl::sorted_of(*impl_);
+  const auto it = table.spaces.find(space);
+  if (it == table.spaces.end()) return std::nullopt;
   const Symbol* s = it->second.find(a, t);
   if (s == nullptr) return std::nullopt;
   return SymbolAt{s, a - s->range.begin};
@@ -261,7 +272,7 @@ std::optional<SymbolAt> SymbolTable::find(Space space, Addr a, Time t) const {
 std::vector<const Symbol*> SymbolTable::named(std::string_view name) const {
   const auto name_of = [](const Symbol* s) { return std::string_view(s->name); };
   std::call_once(impl_->named, [&] {
-    impl_->by_name = impl_->sorted;
+    impl_->by_name = Impl::sorted_of(*impl_).sorted;
     std::ranges::sort(impl_->by_name, {}, name_of);
   });
   const auto same = std::ranges::equal_range(impl_->by_name, name, {}, name_of);
@@ -273,6 +284,6 @@ std::vector<const Symbol*> SymbolTable::named(std::string_view name) const {
   return found;
 }
 
-std::vector<const Symbol*> SymbolTable::all() const { return impl_->sorted; }
+std::vector<const Symbol*> SymbolTable::all() const { return Impl::sorted_of(*impl_).sorted; }
 
 }  // namespace asof

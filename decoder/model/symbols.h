@@ -35,7 +35,8 @@ class SymbolTable {
   SymbolTable& operator=(SymbolTable&&) noexcept;
 
   void add(Symbol symbol);
-  void finish();  // sorts; find() is valid from here on, add() no more
+  void
+  finish();  // find() is valid from here on, add() no more. The first look-up sorts: not every verb has one
 
   // The symbol that covers `a` at instant t.
   std::optional<SymbolAt> find(Space space, Addr a, Time t) const;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <charconv>
 
+#include "decoder/io/in_order.h"
+
 namespace asof {
 namespace {
 
@@ -61,14 +63,23 @@ void sort_stretches(std::vector<KernelSymbol>& symbols) {
   }
 }
 
-}  // namespace
+// Parts of about as many bytes each, that begin with a line.
+std::vector<std::span<const uint8_t>> pieces_of_lines(std::span<const uint8_t> bytes) {
+  constexpr size_t kPiece = 256U << 10U;
+  std::vector<std::span<const uint8_t>> out;
+  while (!bytes.empty()) {
+    const auto rest = bytes.subspan(std::min(kPiece, bytes.size()));
+    const auto line_end = std::ranges::find(rest, uint8_t{'\n'});
+    const size_t size = bytes.size() - static_cast<size_t>(rest.end() - line_end) + (line_end != rest.end());
+    out.push_back(bytes.first(size));
+    bytes = bytes.subspan(size);
+  }
+  return out;
+}
 
-Result<Kallsyms> Kallsyms::load(const std::string& path) {
-  auto file = MappedFile::open(path);
-  if (!file) return std::unexpected(file.error());
-  Kallsyms out;
-  out.file_ = *file;
-  each_line((*file)->bytes(), [&](std::string_view line) {
+std::vector<KernelSymbol> symbols_in(std::span<const uint8_t> lines) {
+  std::vector<KernelSymbol> out;
+  each_line(lines, [&](std::string_view line) {
     KernelSymbol symbol;
     const auto addr = number<Addr>(next_field(line), 16);
     const std::string_view type = next_field(line);
@@ -79,8 +90,24 @@ Result<Kallsyms> Kallsyms::load(const std::string& path) {
     symbol.type = type[0];
     if (module.size() > 2 && module.front() == '[' && module.back() == ']')
       symbol.module = module.substr(1, module.size() - 2);
-    out.symbols_.push_back(symbol);
+    out.push_back(symbol);
   });
+  return out;
+}
+
+}  // namespace
+
+Result<Kallsyms> Kallsyms::load(const std::string& path) {
+  auto file = MappedFile::open(path);
+  if (!file) return std::unexpected(file.error());
+  Kallsyms out;
+  out.file_ = *file;
+  const auto pieces = pieces_of_lines((*file)->bytes());
+  in_order(
+      pieces.size(), [&](size_t i) { return symbols_in(pieces[i]); },
+      [&](const std::vector<KernelSymbol>& some) {
+        out.symbols_.insert(out.symbols_.end(), some.begin(), some.end());
+      });
   sort_stretches(out.symbols_);
   if (out.symbols_.empty()) {
     return fail(Code::kKallsymsWithoutAddresses, path, Error::kNoOffset, "no symbol with an address in it",

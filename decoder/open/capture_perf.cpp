@@ -283,14 +283,8 @@ Result<Capture> open_perf(const std::string& path, const CaptureOptions& options
   add_comms(capture.tasks, side);
   capture.bpf_programs = generated.programs();
   capture.notices = notices.take();
-  const auto finish = [&](size_t what) {
-    if (what == 0)
-      capture.text = std::move(builder).build();
-    else
-      capture.symbols.finish();
-    return what;
-  };
-  in_order(2, finish, [](size_t) {});
+  capture.symbols.finish();
+  capture.text = std::move(builder).build();
   return capture;
 }
 

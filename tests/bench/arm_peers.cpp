@@ -16,6 +16,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <limits>
+#include <map>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -250,11 +251,31 @@ class Csd {
   size_t next_ = 0;
 };
 
-// The text of each unit: it changes while its trace is decoded.
+// Instructions at user addresses by process.
+class BySpace final : public ChunkSink {
+ public:
+  Chunk spare() override { return {}; }
+  void take(Chunk&& chunk) override {
+    for (const Step& step : chunk.steps) {
+      if (step.block->space != kKernelSpace) instructions[step.block->space] += step.count;
+    }
+  }
+  std::map<Space, uint64_t> instructions;
+};
+
+// The text of each unit: it changes while its trace is decoded. One process's, as no address says whose it is: that
+// of the one which ran most.
 std::vector<Memory> memories_of(const Capture& capture) {
+  const auto arch = capture.arch();
+  if (!arch) throw std::runtime_error(arch.error().reason);
+  const auto decoder = (*arch)->decoder(capture.streams, *capture.text, {});
   std::vector<Memory> all;
-  for (const Stream& s : capture.streams)
-    all.emplace_back(*capture.text, s.contexts.empty() ? kKernelSpace : s.contexts.front().space);
+  for (size_t i = 0; i < capture.streams.size(); ++i) {
+    BySpace by;
+    for (const Segment& s : (*arch)->split(capture.streams[i], i)) decoder->decode(s, by);
+    const auto most = std::ranges::max_element(by.instructions, {}, [](const auto& n) { return n.second; });
+    all.emplace_back(*capture.text, most == by.instructions.end() ? kKernelSpace : most->first);
+  }
   return all;
 }
 

@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <thread>
+#include <vector>
+
 #include "tests/support/sim_random.h"
 
 namespace asof::test {
@@ -175,6 +178,23 @@ TEST(Symbols, SameAsALinearScan) {
         ASSERT_EQ(found->symbol->from, from) << a - kText << " " << t;
       }
     }
+  }
+}
+
+TEST(Symbols, AreSortedOnceWhoeverAsksFirst) {
+  for (int round = 0; round < 20; ++round) {
+    SymbolTable table;
+    for (uint64_t i = 0; i < 500; ++i) table.add(symbol(kText + 16 * i, 0, "n" + std::to_string(i)));
+    EXPECT_FALSE(table.find(kKernelSpace, kText, 0).has_value());
+    table.finish();
+    std::vector<std::string> names(4);
+    std::vector<std::jthread> threads;
+    for (size_t t = 0; t < names.size(); ++t)
+      threads.emplace_back(
+          [&, t] { names[t] = t == 3 ? table.named("n7").at(0)->name : name_at(table, kText + 16 * 7); });
+    threads.clear();
+    for (size_t t = 0; t < names.size(); ++t) EXPECT_EQ(names[t], names[0]);
+    EXPECT_EQ(name_at(table, kText + 16 * 7 + 3).substr(0, 2), "n7");
   }
 }
 
