@@ -28,7 +28,7 @@ struct Config {
   bool no_tnt = false;              // IA32_RTIT_CTL.DisTNT: conditional branches are not in the trace
   bool no_ret_compression = false;  // IA32_RTIT_CTL.DisRETC: every return has a TIP
   bool no_branches = false;         // IA32_RTIT_CTL.BranchEn is 0: no packets tell of the flow
-  bool cr3_filter = false;          // IA32_RTIT_CTL.CR3Filter: a TIP.PGD without IP may bind to MOV CR3
+  bool cr3_filter = false;          // CR3Filter (of a bundle; perf has none): MOV CR3 may leave the trace
   std::vector<AddrRange> filter;    // address filter regions; empty: no filter
   std::optional<TimeConversion> time;  // absent: decoded without time
   // Of the traced kernel, for anchors in the trace itself (anchors.h); 0: not known.

@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include "decoder/pipeline/pipeline.h"
 #include "tests/decoder/capture_test_util.h"
 #include "tests/support/pt_writer.h"
 
@@ -91,6 +92,39 @@ TEST_F(Bundle, TextOfAGuest) {
   EXPECT_FALSE(is_guest_text({true, false, true}, ""));
   EXPECT_FALSE(is_guest_text({true, true}, R"(, "pt": {"guest": false})"));
   EXPECT_TRUE(is_guest_text({true, false}, R"(, "pt": {"guest": true})"));
+}
+
+// The kernel's way to user mode, with page-table isolation: the trace ends at the MOV to CR3 if that leaves the address
+// space that is traced, and else at the SYSRET.
+TEST_F(Bundle, MovToCr3LeavesTheTraceUnderACr3Filter) {
+  constexpr Addr kCode = 0xffffffff81000000;
+  PtWriter w;
+  PsbPlus start;
+  start.ip = kCode;
+  w.psb_plus(start);
+  w.tip_pgd();
+  const Bytes code = {0x90, 0x0f, 0x22, 0xd8, 0x90, 0x48, 0x0f, 0x07};
+  const auto executed = [&](const std::string& pt) {
+    auto capture = open(with(R"({"file": "way.pt", "cpu": 0})",
+                             R"({"file": "way.img", "address": "0xffffffff81000000"})", pt),
+                        {{"way.pt", w.bytes()}, {"way.img", code}});
+    EXPECT_TRUE(capture.has_value()) << capture.error().reason;
+    struct : ChunkConsumer {
+      void deliver(Chunk& chunk, const Stream&, Prepared*) override {
+        for (const Step& step : chunk.steps) {
+          Addr ip = step.block->ip;
+          for (uint32_t i = 0; i < step.count; ip += step.block->lengths[i++]) ips.push_back(ip);
+        }
+      }
+      std::vector<Addr> ips;
+    } seen;
+    EXPECT_TRUE(run_pipeline(*capture, {}, ChunkOrder::kByStream, seen).has_value());
+    return seen.ips;
+  };
+  const std::vector<Addr> all = {kCode, kCode + 1, kCode + 4, kCode + 5}, filtered = {kCode, kCode + 1};
+  EXPECT_EQ(executed(""), all);
+  EXPECT_EQ(executed(R"(, "pt": {"cr3_filter": false})"), all);
+  EXPECT_EQ(executed(R"(, "pt": {"cr3_filter": true})"), filtered);
 }
 
 TEST_F(Bundle, LaterPieceWinsWhereAndWhenItIsThere) {
