@@ -5,11 +5,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
 
 #include "decoder/perf/record_types.h"
 #include "decoder/perf/records.h"
 #include "decoder/perf/trace_formats.h"
+#include "decoder/sideband/record_rings.h"
 
 namespace asof {
 namespace {
@@ -29,7 +29,7 @@ constexpr uint64_t kSideBand =
 
 class SideBandReader {
  public:
-  SideBandReader(const PerfData& data, NoticeBook& notices) : data_(data), notices_(notices) {
+  SideBandReader(const PerfData& data, NoticeBook& notices) : data_(data), notices_(notices), rings_(data) {
     name_index("");
     for (TraceEvent& event : read_trace_formats(data.feature(kTracingData))) {
       if (event.system == "sched" && event.name == "sched_switch") sched_switch_ = std::move(event);
@@ -85,12 +85,11 @@ class SideBandReader {
   NoticeBook& notices_;
   SideBand out_;
   std::unordered_map<std::string, uint32_t> name_of_;
-  std::map<int32_t, Time> last_in_ring_;
-  // By CPU: what the LOST records of its ring count, and what perf read from its events when it ended.
-  std::map<int32_t, uint64_t> reported_lost_, counted_lost_;
+  RecordRings rings_;
   bool guest_seen_ = false;
   std::optional<TraceEvent> sched_switch_;
   std::vector<SwitchFact> sampled_switches_;
+  std::vector<SwitchFact> after_losses_;  // the tasks that ran when LOST records were written
 };
 
 uint32_t SideBandReader::name_index(std::string_view name) {
@@ -149,7 +148,7 @@ void SideBandReader::visit(const Record& r) {
   if (r.time() == kTimeMin) return;
   out_.first_time = std::min(out_.first_time, r.time());
   out_.last_time = std::max(out_.last_time, r.time());
-  if (r.type != perf::kLostSamples) last_in_ring_[r.id.cpu] = r.time();
+  if (r.type != perf::kLostSamples) rings_.saw(r);
 }
 
 // No in-tree caller makes one that fails these tests.
@@ -241,48 +240,30 @@ void SideBandReader::task(const Record& r, const TaskRecord& body) {
                         .parent_tid = body.ptid});
 }
 
-// The kernel reports a loss before the next record that fits, so what is missing lies between the
-// record before this one in the same ring and this one.
 void SideBandReader::lost(const Record& r, const LostRecord& body) {
-  LostRecords fact{.source = static_cast<uint32_t>(r.id.cpu), .count = body.lost};
-  uint64_t& reported = reported_lost_[r.id.cpu];
-  reported = body.lost > UINT64_MAX - reported ? UINT64_MAX : reported + body.lost;
-  if (auto before = last_in_ring_.find(r.id.cpu); before != last_in_ring_.end()) fact.after = before->second;
-  if (r.time() != kTimeMin) fact.until = std::max(r.time(), fact.after);
-  notices_.add(
-      {Notice::Severity::kLoss, Code::kSideBandLost, data_.path(), r.file_offset, r.time(),
-       fmt::format(
-           "{} side-band records of cpu {} were lost before this one; changes of text may be among them",
-           body.lost, r.id.cpu),
-       "record with a bigger ring: perf record -m 4M", 1});
+  const LostRecords fact = rings_.lost(r, body.lost);
+  // The trailer of every record has the task that runs (perf_event_header__init_id()).
+  if (r.id.cpu >= 0 && r.id.tid >= 0 && r.time() != kTimeMin)
+    after_losses_.push_back({.time = r.time(), .cpu = r.id.cpu, .pid = r.id.pid, .tid = r.id.tid});
+  notices_.add({Notice::Severity::kLoss, Code::kSideBandLost, data_.path(), r.file_offset, r.time(),
+                fmt::format("{} side-band records of {} were lost before this one; changes of text may be "
+                            "among them",
+                            body.lost, ring_name(fact)),
+                "record with a bigger ring: perf record -m 4M", 1});
   out_.lost.push_back(fact);
 }
 
-// What perf (6.1 and later, where the kernel has PERF_FORMAT_LOST) reads from each event when it ends: all
-// that did not fit into the ring, records of every type (kernel/events/ring_buffer.c __perf_output_begin()).
-// A kernel's own record of samples that hardware lost looks the same; it is counted as more of them.
 void SideBandReader::lost_samples(const Record& r, const LostRecord& body) {
-  if ((r.misc & kLeftOutByFilter) != 0) return;
-  uint64_t& sum = counted_lost_[r.id.cpu];
-  sum = body.lost > UINT64_MAX - sum ? UINT64_MAX : sum + body.lost;
+  if ((r.misc & kLeftOutByFilter) == 0) rings_.counted(r, body.lost);
 }
 
-// More was lost in a ring than its LOST records say: the rest was lost after the last record that fitted,
-// with no room for a LOST record any more.
 void SideBandReader::add_tail_losses() {
-  for (const auto& [cpu, counted] : counted_lost_) {
-    const uint64_t reported = reported_lost_[cpu];
-    if (counted <= reported) continue;
-    LostRecords fact{.source = static_cast<uint32_t>(cpu), .count = counted - reported};
-    if (const auto last = last_in_ring_.find(cpu); last != last_in_ring_.end()) fact.after = last->second;
-    if (cpu < 0) {  // of any ring
-      for (const auto& [ring, last] : last_in_ring_) fact.after = std::min(fact.after, last);
-    }
+  for (const LostRecords& fact : rings_.lost_at_ends()) {
     notices_.add({Notice::Severity::kLoss, Code::kRecordsLostAtEnd, data_.path(), Error::kNoOffset,
                   fact.after,
-                  fmt::format("{} side-band records of cpu {} were lost after the last one present; "
+                  fmt::format("{} side-band records of {} were lost after the last one present; "
                               "changes of text may be among them",
-                              fact.count, cpu),
+                              fact.count, ring_name(fact)),
                   "record with a bigger ring: perf record -m 4M", 1});
     out_.lost.push_back(fact);
   }
@@ -301,8 +282,7 @@ void SideBandReader::add_overwritten() {
        "text may be among them",
        "record without --overwrite; a snapshot of the trace alone (--snapshot) keeps all records", 1});
   const Time until = out_.first_time == kTimeMax ? kTimeMax : out_.first_time;
-  for (const auto& [cpu, last] : last_in_ring_)
-    out_.lost.push_back({.source = static_cast<uint32_t>(cpu), .until = until, .count = UINT32_MAX});
+  for (const LostRecords& fact : rings_.lost_before(until)) out_.lost.push_back(fact);
 }
 
 void SideBandReader::switch_record(const Record& r, const SwitchRecord& body) {
@@ -357,6 +337,9 @@ void SideBandReader::sort() {
                                     [](const SwitchFact& s) { return !s.trace_start; });
   if (!recorded)
     out_.switches.insert(out_.switches.end(), sampled_switches_.begin(), sampled_switches_.end());
+  // In front: a LOST record has the time of the record that follows it, which may be a switch.
+  if (recorded || !sampled_switches_.empty())
+    out_.switches.insert(out_.switches.begin(), after_losses_.begin(), after_losses_.end());
   auto by_time = [](const auto& a, const auto& b) { return a.time < b.time; };
   // Not stable_sort, whose buffer doubles the memory of tens of millions of them; the file's order breaks
   // ties.

@@ -95,6 +95,7 @@ class UserText {
   const std::string& build_id_of(const Mapping& mapping) const;
   const TextFile* file_of(const Mapping& mapping);
   void add_layer(const Process& process, const Mapping& mapping);
+  std::vector<Time> losses_on(int32_t cpu) const;
   void with_spaces(std::vector<ContextChange>& contexts) const;
   Space space_at(int32_t pid, Time t) const;
   void each_mapping(size_t process, const std::function<void(const Mapping&, int rank)>& visit) const;

@@ -47,6 +47,20 @@ void UserText::with_spaces(std::vector<ContextChange>& contexts) const {
   contexts = std::move(out);
 }
 
+// When switches of this CPU may be missing, if any are recorded: no task is known from just after the last record
+// before a loss up to the LOST record, whose trailer has the task that runs.
+std::vector<Time> UserText::losses_on(int32_t cpu) const {
+  std::vector<Time> out;
+  const bool recorded =
+      std::ranges::any_of(side_.switches, [](const SwitchFact& fact) { return !fact.trace_start; });
+  if (!recorded) return out;
+  for (const LostRecords& lost : side_.lost) {
+    if (static_cast<int32_t>(lost.source) == cpu) out.push_back(saturating_add(lost.after, 1));
+  }
+  std::ranges::sort(out);
+  return out;
+}
+
 // Switch records say which task leaves and which one starts. ITRACE_START only counts until the first of
 // them: tools that synthesise it put 0 into it.
 std::vector<ContextChange> UserText::cpu_contexts(int32_t cpu) const {
@@ -55,23 +69,32 @@ std::vector<ContextChange> UserText::cpu_contexts(int32_t cpu) const {
     auto known = side_.pid_of_tid.find(tid);
     return pid >= 0 || known == side_.pid_of_tid.end() ? pid : known->second;
   };
-  bool switched = false;
-  auto records = switches_of_.find(cpu);
-  if (records == switches_of_.end()) return out;
-  for (uint32_t i : records->second) {
-    const SwitchFact& fact = side_.switches[i];
-    if (fact.trace_start && switched) continue;
-    if (!fact.trace_start && !switched && fact.before_tid >= 0) {
-      out = {{kTimeMin, pid_of(fact.before_pid, fact.before_tid), fact.before_tid, kNoSpace}};
-    }
-    switched = switched || !fact.trace_start;
-    const ContextChange change{fact.time, pid_of(fact.pid, fact.tid), fact.tid, kNoSpace};
-    if (!out.empty() && out.back().tid == change.tid && out.back().pid == change.pid) continue;
+  const auto add = [&out](const ContextChange& change) {
+    if (!out.empty() && out.back().tid == change.tid && out.back().pid == change.pid) return;
     if (!out.empty() && out.back().time == change.time)
       out.back() = change;
     else
       out.push_back(change);
+  };
+  bool switched = false;
+  auto records = switches_of_.find(cpu);
+  if (records == switches_of_.end()) return out;
+  const std::vector<Time> losses = losses_on(cpu);
+  auto loss = losses.begin();
+  const auto lose_until = [&](Time t) {
+    for (; loss != losses.end() && *loss <= t; ++loss) add({*loss, -1, -1, kNoSpace});
+  };
+  for (uint32_t i : records->second) {
+    const SwitchFact& fact = side_.switches[i];
+    if (fact.trace_start && switched) continue;
+    lose_until(fact.time);
+    if (!fact.trace_start && !switched && fact.before_tid >= 0 && loss == losses.begin()) {
+      out = {{kTimeMin, pid_of(fact.before_pid, fact.before_tid), fact.before_tid, kNoSpace}};
+    }
+    switched = switched || !fact.trace_start;
+    add({fact.time, pid_of(fact.pid, fact.tid), fact.tid, kNoSpace});
   }
+  lose_until(kTimeMax);
   with_spaces(out);
   return out;
 }

@@ -229,6 +229,52 @@ TEST_F(User, SwitchesOutrankTheTraceStart) {
   EXPECT_EQ(space_at(120), kNoSpace);
 }
 
+// Which switches were lost nobody knows, so no task is known from just after the last record before the loss up to the
+// LOST record, which says what runs.
+TEST_F(User, NoTaskIsKnownWhileSwitchesWereLost) {
+  file("/bin/a", 0x11, 0xaa);
+  map(7, "/bin/a", 0xaa, {});
+  r.writer.itrace_start(7, 7, Recording::at(10));
+  r.writer.context_switch_cpu_wide(true, false, 0, 0, Recording::at(100, 0, 7, 7));
+  r.writer.context_switch_cpu_wide(true, false, 7, 7, Recording::at(150, 0, 0, 0));
+  r.writer.comm(7, 7, "name", false, Recording::at(160, 0, 7, 7));
+  r.writer.lost(1, 42, Recording::at(300, 0, 0, 0));
+  r.writer.lost(2, 42, Recording::at(320, 1));  // of another CPU's ring
+  r.writer.context_switch_cpu_wide(true, false, 7, 7, Recording::at(400, 0, 0, 0));
+  r.writer.comm(7, 7, "name", false, Recording::at(450, 0, 7, 7));
+  r.writer.lost(1, 42, Recording::at(500, 0, 7, 7));
+  r.writer.lost(1, 42, Recording::at(600, 0, 7, 7));
+  r.writer.context_switch_cpu_wide(true, false, 0, 0, Recording::at(600, 0, 7, 7));
+  open();
+  const Space space = space_at(50);
+  EXPECT_EQ(at(kCode, 50), std::vector<Bytes>{{0x11}});
+  EXPECT_EQ(space_at(160), space);
+  for (const Time t : {161, 399, 451, 499, 501, 599, 600, 10000}) EXPECT_EQ(space_at(t), kNoSpace) << t;
+  for (const Time t : {400, 450, 500}) EXPECT_EQ(space_at(t), space) << t;
+}
+
+TEST_F(User, LossesTakeNoTaskWhereNoSwitchIsRecorded) {
+  file("/bin/a", 0x11, 0xaa);
+  map(7, "/bin/a", 0xaa, {});
+  r.writer.itrace_start(7, 7, Recording::at(10));
+  r.writer.lost(1, 42, Recording::at(300, 0));
+  open();
+  EXPECT_NE(space_at(50), kNoSpace);
+  EXPECT_EQ(space_at(400), space_at(50));
+}
+
+// Nor before the first switch, if records before it were lost.
+TEST_F(User, TaskBeforeTheFirstSwitchIsUnknownAfterALoss) {
+  file("/bin/a", 0x11, 0xaa);
+  map(7, "/bin/a", 0xaa, {});
+  r.writer.lost(1, 42, Recording::at(90, 0));
+  r.writer.context_switch_cpu_wide(true, false, 0, 0, Recording::at(100, 0, 7, 7));
+  r.writer.context_switch_cpu_wide(true, false, 7, 7, Recording::at(150, 0, 0, 0));
+  open();
+  EXPECT_EQ(space_at(50), kNoSpace);
+  EXPECT_NE(space_at(150), kNoSpace);
+}
+
 TEST_F(User, JitCodeIsUnknownAndItsNamesAreKnown) {
   MmapSpec jit{
       .pid = 7, .tid = 7, .addr = 0x7f0000000000, .len = 0x2000, .pgoff = 0, .filename = "//anon", .prot = 7};
