@@ -122,7 +122,7 @@ Result<void> BundleReader::pt() {
   auto pt = root_.find("pt");
   if (!pt) return {};
   if (auto ok = pt->only_keys({"mtc_freq", "tsc_ctc", "max_nonturbo", "has_cyc", "guest", "ret_compression",
-                               "time_shift", "time_mult", "time_zero"});
+                               "cr3_filter", "time_shift", "time_mult", "time_zero"});
       !ok) {
     return ok;
   }
@@ -133,6 +133,7 @@ Result<void> BundleReader::pt() {
     return pt->error(fmt::format("mtc_freq {} does not exist, the field has 4 bits", config.mtc_freq));
   if (auto ok = read_bool(*pt, "has_cyc", config.has_cyc); !ok) return ok;
   if (auto ok = read_bool(*pt, "guest", config.guest_text); !ok) return ok;
+  if (auto ok = read_bool(*pt, "cr3_filter", config.cr3_filter); !ok) return ok;
   bool ret_compression = true;
   if (auto ok = read_bool(*pt, "ret_compression", ret_compression); !ok) return ok;
   config.no_ret_compression = !ret_compression;
