@@ -2,14 +2,18 @@
 #include <fmt/format.h>
 
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
+#include <filesystem>
 #include <iostream>
 #include <optional>
 
 #include "tools/cli/arguments.h"
+#include "tools/cli/sandbox.h"
 #include "tools/cli/verb_table.h"
 #include "tools/output/diagnostics.h"
 #include "tools/output/output.h"
+#include "tools/query/answer_cache.h"
 
 namespace {
 
@@ -23,7 +27,35 @@ constexpr const char* kFooter = R"(Most used:
   asof text __schedule@12.345678       the bytes of a function at that time
 'asof VERB --help' gives options and examples, 'man asof' more. Exit status: 0 ok, 1 usage, 2 input unusable,
 3 decoded with errors under --strict or above --max-errors, 4 internal, 5 missing text blocked all decoding,
-130 interrupted (partial output is valid).)";
+130 interrupted (partial output is valid). asof confines itself (Landlock, seccomp); --no-sandbox leaves that out.)";
+
+// What a verb may write: what its options name, the cache of queries, and temporary files.
+std::vector<std::string> writable_paths(const CLI::App& verb) {
+  std::vector<std::string> out;
+  const auto add_value = [&](const char* name) {
+    const CLI::Option* const option = verb.get_option_no_throw(name);
+    if (option == nullptr) return false;
+    for (const std::string& path : option->results()) {
+      out.push_back(path);
+      const bool device = std::filesystem::exists(path) && !std::filesystem::is_regular_file(path);
+      if (!device) out.push_back(std::filesystem::absolute(path).parent_path());
+    }
+    return option->count() != 0;
+  };
+  add_value("--html");
+  const std::string& name = verb.get_name();
+  // These write without being told where.
+  if (!add_value("--output") && (name == "timeline" || name == "pack" || name == "unpack"))
+    out.emplace_back(".");
+  if (verb.get_option_no_throw("--cache-dir") != nullptr && !add_value("--cache-dir"))
+    out.push_back(AnswerCache::default_folder());
+  for (const char* name : {"TMPDIR", "SQLITE_TMPDIR"}) {
+    if (const char* place = std::getenv(name)) out.emplace_back(place);
+  }
+  for (const char* place : {"/var/tmp", "/usr/tmp", "/tmp"}) out.emplace_back(place);
+  std::erase(out, "");
+  return out;
+}
 
 int run(int argc, char** argv) {
   CLI::App app("asof - decode Intel PT and Arm CoreSight traces against the text that was live at the time",
@@ -41,6 +73,7 @@ int run(int argc, char** argv) {
     fmt::print(stderr, "asof: {}\n  hint: {}\n", args.error().reason, args.error().hint);
     return kExitUsage;
   }
+  const bool unconfined = std::erase(*args, "--no-sandbox") != 0;
   std::reverse(args->begin(), args->end());  // the order CLI11 takes a vector in
   try {
     app.parse(*args);
@@ -52,6 +85,7 @@ int run(int argc, char** argv) {
   for (size_t i = 0; i < runners.size(); ++i) {
     CLI::App* const verb = app.get_subcommand(verbs()[i].name);
     if (!verb->parsed()) continue;
+    if (!unconfined) enter_sandbox(writable_paths(*verb));
     const ExitCode code = runners[i]();
     const CLI::Option* const strict = verb->get_option_no_throw("--strict");
     return code == kExitOk && strict != nullptr && strict->count() != 0 && Diagnostics::warned() ? kExitErrors

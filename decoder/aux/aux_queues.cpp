@@ -115,7 +115,7 @@ void QueueCollector::take_aux_records() {
 }
 
 void QueueCollector::take_other_records() {
-  data_.for_each([&](const Record& record) {
+  data_.for_each({perf::kItraceStart, perf::kLost, perf::kLostSamples}, [&](const Record& record) {
     if (record.type == perf::kItraceStart) {
       AuxQueue* queue = queue_of(record.id);
       if (queue != nullptr && record.time() != kTimeMin && !queue->start_lost)

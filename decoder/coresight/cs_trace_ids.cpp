@@ -21,8 +21,7 @@ CsTraceIds::CsTraceIds(const PerfData& data, std::vector<CsUnit>& units, NoticeB
     : data_(data), units_(units), notices_(notices) {
   for (size_t i = 0; i < units_.size(); ++i) unit_of_cpu_.emplace(units_[i].cpu, i);
   bool recorded = false;
-  data_.for_each([&](const Record& record) {
-    if (record.type != perf::kAuxOutputHwId) return true;
+  data_.for_each({perf::kAuxOutputHwId}, [&](const Record& record) {
     recorded = true;
     if (const auto value = parse_aux_output_hw_id(record)) {
       take(record, *value);

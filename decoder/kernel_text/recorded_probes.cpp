@@ -21,9 +21,9 @@ std::set<Addr> recorded_probes(const PerfData& data) {
   }
   std::set<Addr> out;
   if (events.empty()) return out;
-  data.for_each([&](const Record& record) {
+  data.for_each({perf::kSample}, [&](const Record& record) {
     const PerfAttr* attr = record.id.attr;
-    if (record.type != perf::kSample || attr == nullptr || attr->type != kTracepoint) return true;
+    if (attr == nullptr || attr->type != kTracepoint) return true;
     const auto event = events.find(static_cast<uint32_t>(attr->config));
     if (event == events.end()) return true;
     const auto sample = parse_sample(record);

@@ -70,6 +70,7 @@ struct CaptureOptions {
   // Trace counter to perf's clock, for captures that do not say it.
   std::optional<TimeConversion> time_conversion{};
   bool catalogue = false;  // every site the kernel is built to change may hold any of its possible contents
+  unsigned jobs = 0;       // threads that open; 0: one for each CPU. What is read does not depend on it
 };
 
 struct Capture {

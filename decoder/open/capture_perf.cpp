@@ -12,6 +12,7 @@
 #include "arch/x86/patch_rules.h"
 #include "decoder/aux/aux_overwritten.h"
 #include "decoder/bpf_text/bpf_text.h"
+#include "decoder/io/in_order.h"
 #include "decoder/io/sideband_notices.h"
 #include "decoder/kernel_text/kernel_text.h"
 #include "decoder/kernel_text/kernel_text_watch.h"
@@ -181,12 +182,35 @@ WatchedTexts find_watched(const Capture& capture, const CaptureOptions& options,
   return read_watched_texts(path, capture.x86.time, notices);
 }
 
+// Each once. Spaces are numbered from 1, so a flag for each is less work than sorting.
+std::vector<Space> spaces_of(std::span<const ContextChange> contexts) {
+  std::vector<bool> seen;
+  std::vector<Space> out;
+  bool none = false;
+  for (const ContextChange& change : contexts) {
+    if (change.space == kNoSpace) {
+      none = true;
+      continue;
+    }
+    if (change.space >= seen.size()) seen.resize(change.space + 1);
+    if (!seen[change.space]) out.push_back(change.space);
+    seen[change.space] = true;
+  }
+  if (none) out.push_back(kNoSpace);
+  return out;
+}
+
 std::set<Space> fill_contexts(std::vector<Stream>& streams, const UserText& users) {
   std::set<Space> used;
-  for (Stream& stream : streams) {
-    stream.contexts = stream.cpu >= 0 ? users.cpu_contexts(stream.cpu) : users.thread_contexts(stream.tid);
-    for (const ContextChange& change : stream.contexts) used.insert(change.space);
-  }
+  in_order(
+      streams.size(),
+      [&](size_t i) {
+        Stream& stream = streams[i];
+        stream.contexts =
+            stream.cpu >= 0 ? users.cpu_contexts(stream.cpu) : users.thread_contexts(stream.tid);
+        return spaces_of(stream.contexts);
+      },
+      [&](const std::vector<Space>& spaces) { used.insert(spaces.begin(), spaces.end()); });
   return used;
 }
 
@@ -256,11 +280,17 @@ Result<Capture> open_perf(const std::string& path, const CaptureOptions& options
   users.add_code(capture.code, used);
   kernel.add_copies(capture.copies, watched);
   kernel.add_modules(capture.modules, watched);
-  capture.symbols.finish();
   add_comms(capture.tasks, side);
   capture.bpf_programs = generated.programs();
   capture.notices = notices.take();
-  capture.text = std::move(builder).build();
+  const auto finish = [&](size_t what) {
+    if (what == 0)
+      capture.text = std::move(builder).build();
+    else
+      capture.symbols.finish();
+    return what;
+  };
+  in_order(2, finish, [](size_t) {});
   return capture;
 }
 

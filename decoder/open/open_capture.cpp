@@ -2,10 +2,12 @@
 #include "decoder/model/capture.h"
 
 #include <fmt/format.h>
+#include <tbb/global_control.h>
 
 #include <array>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 
 #include "decoder/blocks/block_file.h"
 #include "decoder/bundle/bundle.h"
@@ -155,6 +157,8 @@ void make_names_plain(Capture& c) {
 }  // namespace
 
 Result<Capture> open_capture(const std::string& path, const CaptureOptions& options) {
+  std::optional<tbb::global_control> threads;
+  if (options.jobs != 0) threads.emplace(tbb::global_control::max_allowed_parallelism, options.jobs);
   auto capture = is_archive(path) ? open_archive(path, options) : open_any(path, options);
   // Those of a block stream are of the recording, and in it.
   if (capture && !capture->blocks) add_text_notices(*capture);

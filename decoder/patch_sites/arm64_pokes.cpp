@@ -222,8 +222,8 @@ void SampleReader::pair(SampledChanges& out) {
 SampledChanges SampleReader::read() {
   SampledChanges out;
   if ((events_.empty() || functions_.empty()) && !has_bpf_output()) return out;
-  data_.for_each([this](const Record& record) {
-    if (record.type == perf::kSample) take(record);
+  data_.for_each({perf::kSample}, [this](const Record& record) {
+    take(record);
     return true;
   });
   out.recorded = !hits_.empty();

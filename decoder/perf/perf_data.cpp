@@ -37,7 +37,7 @@ void PerfData::Impl::note(Notice::Severity severity, Code code, const std::strin
 PerfData::PerfData(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 PerfData::~PerfData() = default;
 
-Result<std::shared_ptr<const PerfData>> PerfData::open(const std::string& path) {
+Result<std::shared_ptr<const PerfData>> PerfData::open(const std::string& path, uint64_t part_bytes) {
   auto impl = std::make_unique<Impl>();
   impl->path = path;
   std::error_code error;
@@ -56,15 +56,10 @@ Result<std::shared_ptr<const PerfData>> PerfData::open(const std::string& path) 
   }
   impl->ids = perf::IdParser(impl->attrs);
   impl->read_features();
+  impl->find_parts(part_bytes);
   impl->collect();
   impl->notice_list = impl->notices.take();
   return std::shared_ptr<const PerfData>(new PerfData(std::move(impl)));
-}
-
-void PerfData::for_each(const std::function<bool(const Record&)>& visit) const {
-  impl_->walk([&](const Record& record, std::span<const uint8_t>, const perf::RecordFault*) {
-    return visit(record);
-  });
 }
 
 std::span<const PerfAttr> PerfData::attrs() const { return impl_->attrs; }

@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <initializer_list>
 #include <map>
 #include <memory>
 #include <optional>
@@ -115,14 +116,22 @@ struct BuildIdEntry {
 
 class PerfData {
  public:
+  static constexpr uint64_t kPartBytes = 512U << 10U;
   // A file, a directory with `data` in it, or "-" for standard input (spooled to an unlinked temporary file).
-  static Result<std::shared_ptr<const PerfData>> open(const std::string& path);
+  // Several threads read it (in_order.h), in parts of about part_bytes each; what is read depends on neither.
+  static Result<std::shared_ptr<const PerfData>> open(const std::string& path,
+                                                      uint64_t part_bytes = kPartBytes);
   ~PerfData();
 
   // All records in file order, COMPRESSED ones unpacked, `data.<n>` of directories after `data`. AUXTRACE
   // payloads are skipped. A damaged record is reported once in notices() and ends the stretch it is in.
   // Return false to stop.
   void for_each(const std::function<bool(const Record&)>& visit) const;
+  // Only those of some types, which is faster.
+  void for_each(std::initializer_list<uint32_t> types, const std::function<bool(const Record&)>& visit) const;
+  // The same records in parts, for several threads at a time: those of part 0, then of part 1, and so on.
+  size_t parts() const;
+  void for_each_in(size_t part, const std::function<bool(const Record&)>& visit) const;
 
   std::span<const PerfAttr> attrs() const;
   std::span<const AuxBuffer> aux_buffers()

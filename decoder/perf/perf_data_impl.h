@@ -7,6 +7,8 @@
 // later records depend on (attributes and features of a pipe). The second (perf_data_walk.cpp) delivers
 // records with their ids; for_each() is that second pass again.
 #pragma once
+#include <algorithm>
+#include <bitset>
 #include <functional>
 #include <map>
 #include <memory>
@@ -48,8 +50,28 @@ struct RawRecord {
   uint64_t payload = 0;  // as stated; with kPayloadPastEnd more than there is
   Fault fault = Fault::kNone;
 };
+void read_payload_size(RawRecord& raw, std::span<const uint8_t> record, uint64_t room, bool swap);
+
 // Looks at bytes[pos, end). `payloads` is false for unpacked records, where none can follow.
-RawRecord read_raw(std::span<const uint8_t> bytes, uint64_t pos, uint64_t end, bool swap, bool payloads);
+inline RawRecord read_raw(std::span<const uint8_t> bytes, uint64_t pos, uint64_t end, bool swap,
+                          bool payloads) {
+  RawRecord raw;
+  const uint64_t room = end - pos;
+  Reader in(bytes.subspan(pos, std::min(room, kHeaderSize)), swap);
+  raw.type = in.u32();
+  raw.misc = in.u16();
+  raw.size = in.u16();
+  if (!in.ok()) {
+    raw.fault = RawRecord::Fault::kPastEnd;
+  } else if (raw.size < kHeaderSize) {
+    raw.fault = RawRecord::Fault::kTooSmall;
+  } else if (raw.size > room) {
+    raw.fault = RawRecord::Fault::kPastEnd;
+  } else if (payloads && (raw.type == kAuxtrace || raw.type == kHeaderTracingData)) {
+    read_payload_size(raw, bytes.subspan(pos, raw.size), room, swap);
+  }
+  return raw;
+}
 
 // Records tile [begin, end); only the payload of the last one may be cut by `end`.
 struct Stretch {
@@ -76,6 +98,23 @@ struct Source {
   std::vector<Stretch> stretches;
   Unpacked unpacked;
   std::span<const uint8_t> bytes() const { return file->bytes(); }
+};
+
+// A place between two records. `chunk`: COMPRESSED records read; the last one's own records up to unpacked_pos.
+struct Cursor {
+  size_t stretch = 0;
+  uint64_t pos = 0;  // 0: at the stretch's begin
+  size_t chunk = 0, unpacked_stretch = 0;
+  uint64_t unpacked_pos = 0;
+};
+
+using TypeSet = std::bitset<kTypeEnd>;
+
+// Records that one thread reads at a time.
+struct Part {
+  size_t source = 0;
+  Cursor begin, end;
+  TypeSet types;  // of its records
 };
 
 struct FeatureBody {
@@ -113,11 +152,19 @@ class IdParser {
   const RecordFault* parse(Record& record) const;
   // The attribute that has this event id, or nullptr.
   const PerfAttr* find(uint64_t id) const {
-    const auto found = by_id_.find(id);
-    return found == by_id_.end() ? nullptr : &attrs_[found->second];
+    const uint32_t index = index_of(id);
+    return index == kNoAttr ? nullptr : &attrs_[index];
   }
 
  private:
+  static constexpr uint32_t kNoAttr = UINT32_MAX;
+  uint32_t index_of(uint64_t id) const {
+    if (id - first_id_ < near_ids_.size()) return near_ids_[id - first_id_];
+    if (!near_ids_.empty()) return kNoAttr;
+    const auto found = by_id_.find(id);
+    return found == by_id_.end() ? kNoAttr : found->second;
+  }
+  void index_ids();
   // Where an attribute's records hold their id; counted in u64 from the start of a SAMPLE's body, from the
   // end of other records. kNone: they have none.
   struct IdOffsets {
@@ -126,13 +173,24 @@ class IdParser {
     bool operator==(const IdOffsets&) const = default;
   };
   static IdOffsets offsets_of(const PerfAttr& attr);
+  // Where the fields at the end of a record are, in bytes from their begin. kNone: it has none.
+  struct Trailer {
+    static constexpr uint8_t kNone = 0xff;
+    uint8_t tid = kNone, time = kNone, id = kNone, cpu = kNone, size = 0;
+    void read(const uint8_t* at, bool swap, SampleId& to) const;
+  };
+  static Trailer trailer_of(uint64_t sample_type);
   std::span<const uint8_t> without_rest(const Record& record, std::span<const uint8_t> body) const;
   const PerfAttr* attr_of(const Record& record, std::span<const uint8_t> body, bool& unknown_id) const;
 
   std::span<const PerfAttr> attrs_;
   std::vector<IdOffsets> offsets_;           // per attribute
   std::vector<IdOffsets> distinct_offsets_;  // usually one
+  std::vector<Trailer> trailers_;            // per attribute
   std::unordered_map<uint64_t, uint32_t> by_id_;
+  // All ids, from first_id_ on, if they lie close together, as the kernel gives them out: then without by_id_.
+  std::vector<uint32_t> near_ids_;
+  uint64_t first_id_ = 0;
 };
 
 inline constexpr uint64_t kAttrSampleIdAll = 1ULL << 18;
@@ -149,6 +207,7 @@ struct PerfData::Impl {
   std::map<int, perf::FeatureBody> features;
   std::vector<PerfAttr> attrs;
   perf::IdParser ids;
+  std::vector<perf::Part> parts;  // of all sources, in file order
   perf::NoticeList notices;
   std::vector<Notice> notice_list;
 
@@ -180,12 +239,16 @@ struct PerfData::Impl {
   // perf_data_scan.cpp
   Result<void> scan(perf::Source& source);
   Result<void> scan_unpacked(perf::Source& source);
-  void add_header_attr(std::span<const uint8_t> body, const perf::Source& source, uint64_t file_offset);
 
   // perf_data_walk.cpp. `payload`: what follows the record (AUXTRACE). `fault`: damage inside the record.
   using Visit = std::function<bool(const Record& record, std::span<const uint8_t> payload,
                                    const perf::RecordFault* fault)>;
-  void walk(const Visit& visit) const;
+  // `wanted`: other types are passed over.
+  void find_parts(uint64_t part_bytes);
+  void walk_part(size_t part, const Visit& visit) const;
+
+  // perf_data_collect.cpp
+  void add_header_attr(std::span<const uint8_t> body, const perf::Source& source, uint64_t file_offset);
   void collect();
 
   // perf_features.cpp, perf_features_bpf.cpp

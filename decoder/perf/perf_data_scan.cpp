@@ -11,28 +11,14 @@
 
 namespace asof::perf {
 
-RawRecord read_raw(std::span<const uint8_t> bytes, uint64_t pos, uint64_t end, bool swap, bool payloads) {
-  RawRecord raw;
-  const uint64_t room = end - pos;
-  Reader in(bytes.subspan(pos, room), swap);
-  raw.type = in.u32();
-  raw.misc = in.u16();
-  raw.size = in.u16();
-  if (!in.ok()) {
-    raw.fault = RawRecord::Fault::kPastEnd;
-  } else if (raw.size < kHeaderSize) {
-    raw.fault = RawRecord::Fault::kTooSmall;
-  } else if (raw.size > room) {
-    raw.fault = RawRecord::Fault::kPastEnd;
-  } else if (payloads) {
-    if (raw.type == kAuxtrace && raw.size >= kAuxtraceSize) {
-      raw.payload = in.u64();
-    } else if (raw.type == kHeaderTracingData && raw.size >= kHeaderSize + sizeof(uint32_t)) {
-      raw.payload = (uint64_t{in.u32()} + 7) & ~uint64_t{7};
-    }
-    if (raw.payload > room - raw.size) raw.fault = RawRecord::Fault::kPayloadPastEnd;
+void read_payload_size(RawRecord& raw, std::span<const uint8_t> record, uint64_t room, bool swap) {
+  Reader in(record.subspan(kHeaderSize), swap);
+  if (raw.type == kAuxtrace && raw.size >= kAuxtraceSize) {
+    raw.payload = in.u64();
+  } else if (raw.type == kHeaderTracingData && raw.size >= kHeaderSize + sizeof(uint32_t)) {
+    raw.payload = (uint64_t{in.u32()} + 7) & ~uint64_t{7};
   }
-  return raw;
+  if (raw.payload > room - raw.size) raw.fault = RawRecord::Fault::kPayloadPastEnd;
 }
 
 namespace {

@@ -15,34 +15,39 @@ uint64_t sum(uint64_t a, uint64_t b) { return b > UINT64_MAX - a ? UINT64_MAX : 
 }  // namespace
 
 // Events of several CPUs in one ring (--per-thread) leave it without a CPU of its own.
-RecordRings::RecordRings(const PerfData& data) {
+RingIds::RingIds(const PerfData& data) {
   for (const PerfData::IdIndex& entry : data.id_index()) {
-    const auto [it, fresh] = rings_.try_emplace({true, static_cast<int64_t>(entry.idx)});
-    Ring& ring = it->second;
-    if (entry.id == 0 || !ring_of_id_.emplace(entry.id, &ring).second) continue;
-    ring.cpu = fresh || ring.cpu == entry.cpu ? entry.cpu : -1;
+    const RingKey ring{true, static_cast<int64_t>(entry.idx)};
+    if (entry.id == 0 || !ring_of_id_.emplace(entry.id, ring).second) continue;
+    const auto [cpu, fresh] = cpus_.try_emplace(ring, entry.cpu);
+    if (!fresh && cpu->second != entry.cpu) cpu->second = -1;
   }
 }
 
-RecordRings::Ring& RecordRings::ring_of(const SampleId& id) {
-  if (const auto known = ring_of_id_.find(id.id); known != ring_of_id_.end()) return *known->second;
-  Ring& ring = rings_[{false, id.cpu}];
-  ring.cpu = id.cpu;
-  return ring;
+RingKey RingIds::ring_of(const SampleId& id) const {
+  const auto known = ring_of_id_.find(id.id);
+  return known != ring_of_id_.end() ? known->second : RingKey{false, id.cpu};
 }
 
-void RecordRings::saw(const Record& record) {
-  Ring& ring = ring_of(record.id);
-  ring.last = record.time();
+int32_t RingIds::cpu_of(RingKey ring) const {
+  if (!ring.first) return static_cast<int32_t>(ring.second);
+  const auto known = cpus_.find(ring);
+  return known == cpus_.end() ? -1 : known->second;
+}
+
+void RecordRings::saw(RingKey key, Time last) {
+  Ring& ring = rings_[key];
+  ring.last = last;
   ring.seen = true;
 }
 
-LostRecords RecordRings::lost(const Record& record, uint64_t count) {
-  Ring& ring = ring_of(record.id);
+LostRecords RecordRings::lost(const Record& record, uint64_t count, std::optional<Time> before) {
+  const RingKey key = ids_.ring_of(record.id);
+  Ring& ring = rings_[key];
   ring.seen = true;
   ring.reported = sum(ring.reported, count);
-  LostRecords out{.source = static_cast<uint32_t>(ring.cpu), .after = ring.last, .count = count};
-  if (record.time() != kTimeMin) out.until = std::max(record.time(), ring.last);
+  LostRecords out{.source = source_of(key), .after = before.value_or(ring.last), .count = count};
+  if (record.time() != kTimeMin) out.until = std::max(record.time(), out.after);
   return out;
 }
 
@@ -52,8 +57,8 @@ LostRecords RecordRings::lost(const Record& record, uint64_t count) {
 // builtin-record.c), so that only the id says in which ring it was.
 // A kernel's own record of samples that hardware lost looks the same but for its time; it is counted as more.
 void RecordRings::counted(const Record& record, uint64_t count) {
-  const bool placed = record.time() != kTimeMin || ring_of_id_.contains(record.id.id);
-  uint64_t& all = placed ? ring_of(record.id).counted : unplaced_;
+  const bool placed = record.time() != kTimeMin || ids_.knows(record.id.id);
+  uint64_t& all = placed ? rings_[ids_.ring_of(record.id)].counted : unplaced_;
   all = sum(all, count);
 }
 
@@ -67,9 +72,7 @@ std::vector<LostRecords> RecordRings::lost_at_ends() const {
     counted = sum(counted, ring.counted), reported = sum(reported, ring.reported);
     if (ring.seen) first = std::min(first, ring.last);
     if (unplaced_ != 0 || ring.counted <= ring.reported) continue;
-    out.push_back({.source = static_cast<uint32_t>(ring.cpu),
-                   .after = ring.last,
-                   .count = ring.counted - ring.reported});
+    out.push_back({.source = source_of(key), .after = ring.last, .count = ring.counted - ring.reported});
   }
   if (unplaced_ != 0 && counted > reported) {
     out.push_back({.source = UINT32_MAX,
@@ -82,8 +85,7 @@ std::vector<LostRecords> RecordRings::lost_at_ends() const {
 std::vector<LostRecords> RecordRings::lost_before(Time until) const {
   std::vector<LostRecords> out;
   for (const auto& [key, ring] : rings_) {
-    if (ring.seen)
-      out.push_back({.source = static_cast<uint32_t>(ring.cpu), .until = until, .count = UINT32_MAX});
+    if (ring.seen) out.push_back({.source = source_of(key), .until = until, .count = UINT32_MAX});
   }
   return out;
 }

@@ -1,8 +1,10 @@
 // Which ring a side-band record came from, and when records were lost in it (docs/live-text.md 2).
 #pragma once
 #include <map>
+#include <optional>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "decoder/perf/perf_data.h"
@@ -11,15 +13,32 @@
 
 namespace asof {
 
+using RingKey = std::pair<bool, int64_t>;  // whether it is an index of ID_INDEX or a CPU
+
+// Which ring an event writes to. Not changed after it is made, so that any thread can ask.
+class RingIds {
+ public:
+  explicit RingIds(const PerfData& data);
+  RingKey ring_of(const SampleId& id) const;
+  bool knows(uint64_t id) const { return ring_of_id_.contains(id); }
+  // Whose ring it is; -1: a thread's, or several CPUs'.
+  int32_t cpu_of(RingKey ring) const;
+
+ private:
+  std::unordered_map<uint64_t, RingKey> ring_of_id_;
+  std::map<RingKey, int32_t> cpus_;  // of those of ID_INDEX
+};
+
 class RecordRings {
  public:
-  explicit RecordRings(const PerfData& data);
+  explicit RecordRings(const PerfData& data) : ids_(data) {}
 
-  // Each record with a time, in the order of its ring; LOST_SAMPLES are not the ring's.
-  void saw(const Record& record);
+  const RingIds& ids() const { return ids_; }
+  // The last record of the ring, up to now, that has a time; LOST_SAMPLES are not the ring's.
+  void saw(RingKey ring, Time last);
   // A LOST record. The kernel writes it before the next record that fits: what is missing lies between the
-  // record before this one in the same ring and this one.
-  LostRecords lost(const Record& record, uint64_t count);
+  // record before this one in the same ring (`before`, if saw() does not know it yet) and this one.
+  LostRecords lost(const Record& record, uint64_t count, std::optional<Time> before);
   // A LOST_SAMPLES record.
   void counted(const Record& record, uint64_t count);
   // Where more was counted than LOST records say: the rest was lost after the last record that fitted, with
@@ -30,17 +49,14 @@ class RecordRings {
 
  private:
   struct Ring {
-    int32_t cpu = -1;  // whose ring it is; -1: a thread's, or several CPUs'
     Time last = kTimeMin;
     bool seen = false;
     uint64_t reported = 0, counted = 0;  // by LOST records, by LOST_SAMPLES
   };
-  using Key = std::pair<bool, int64_t>;  // whether it is an index of ID_INDEX or a CPU
+  uint32_t source_of(RingKey ring) const { return static_cast<uint32_t>(ids_.cpu_of(ring)); }
 
-  Ring& ring_of(const SampleId& id);
-
-  std::map<Key, Ring> rings_;
-  std::unordered_map<uint64_t, Ring*> ring_of_id_;
+  RingIds ids_;
+  std::map<RingKey, Ring> rings_;
   uint64_t unplaced_ = 0;  // counted, but nothing says in which ring
 };
 

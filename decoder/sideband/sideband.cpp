@@ -5,19 +5,19 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 
+#include "decoder/io/in_order.h"
+#include "decoder/io/run_merger.h"
 #include "decoder/perf/record_types.h"
 #include "decoder/perf/records.h"
 #include "decoder/perf/trace_formats.h"
-#include "decoder/sideband/record_rings.h"
+#include "decoder/sideband/sideband_part.h"
 
 namespace asof {
 namespace {
 
-constexpr int kTracingData = 1;          // feature
-constexpr uint32_t kTypeTracepoint = 2;  // perf_event_attr.type
-// PERF_RECORD_MISC_CPUMODE_MASK, PERF_RECORD_MISC_KERNEL. A guest's text is not the host's.
-constexpr unsigned kCpumodeMask = 7, kCpumodeKernel = 1;
+constexpr int kTracingData = 1;     // feature
 constexpr uint32_t kProtWrite = 2;  // PROT_WRITE of mmap(2)
 // PERF_RECORD_MISC_LOST_SAMPLES_BPF: samples that a filter left out.
 constexpr uint16_t kLeftOutByFilter = 1U << 15;
@@ -34,6 +34,7 @@ class SideBandReader {
     for (TraceEvent& event : read_trace_formats(data.feature(kTracingData))) {
       if (event.system == "sched" && event.name == "sched_switch") sched_switch_ = std::move(event);
     }
+    if (sched_switch_) sched_id_ = sched_switch_->id;
   }
 
   SideBand read() {
@@ -41,10 +42,10 @@ class SideBandReader {
     // them do not grow twice.
     if (const auto pokes = data_.record_counts().find(perf::kTextPoke); pokes != data_.record_counts().end())
       out_.pokes.reserve(pokes->second);
-    data_.for_each([this](const Record& record) {
-      visit(record);
-      return true;
-    });
+    const uint64_t* samples = sched_switch_ ? &sched_id_ : nullptr;
+    in_order(
+        data_.parts(), [&](size_t part) { return read_side_band_part(data_, part, samples, rings_.ids()); },
+        [&](SideBandPart part) { take(std::move(part)); });
     add_tail_losses();
     add_overwritten();
     sort();
@@ -52,20 +53,20 @@ class SideBandReader {
   }
 
  private:
-  void visit(const Record& r);
+  void take(SideBandPart part);
+  void visit(const SideBandPart::Other& other);
   void poke(const Record& r, const TextPokeRecord& body);
   void ksymbol(const Record& r, const KsymbolRecord& body);
   void bpf_event(const Record& r, const BpfEventRecord& body);
   void map(const Record& r, const MmapRecord& body);
   void comm(const Record& r, const CommRecord& body);
   void task(const Record& r, const TaskRecord& body);
-  void lost(const Record& r, const LostRecord& body);
+  void lost(const Record& r, const LostRecord& body, std::optional<Time> before);
   void lost_samples(const Record& r, const LostRecord& body);
   void add_tail_losses();
   void add_overwritten();
-  void switch_record(const Record& r, const SwitchRecord& body);
-  void itrace_start(const Record& r, const TaskIdRecord& body);
   void sample(const Record& r);
+  void join_switches();
   void sort();
 
   // Parses and passes on, or reports.
@@ -88,8 +89,10 @@ class SideBandReader {
   RecordRings rings_;
   bool guest_seen_ = false;
   std::optional<TraceEvent> sched_switch_;
-  std::vector<SwitchFact> sampled_switches_;
-  std::vector<SwitchFact> after_losses_;  // the tasks that ran when LOST records were written
+  uint64_t sched_id_ = 0;
+  RunMerger<Poke, decltype(&in_poke_order)> pokes_{&in_poke_order};
+  using Pieces = std::vector<std::vector<SwitchFact>>;
+  std::map<int32_t, Pieces> switches_, sampled_switches_;  // by CPU
 };
 
 uint32_t SideBandReader::name_index(std::string_view name) {
@@ -98,10 +101,22 @@ uint32_t SideBandReader::name_index(std::string_view name) {
   return it->second;
 }
 
-void SideBandReader::visit(const Record& r) {
+void SideBandReader::take(SideBandPart part) {
+  for (const SideBandPart::Other& other : part.others) visit(other);
+  pokes_.add(out_.pokes, part.pokes);
+  for (auto& [cpu, switches] : part.switches) switches_[cpu].push_back(std::move(switches));
+  for (const auto& [ring, last] : part.last) {
+    if (last != kTimeMin) rings_.saw(ring, last);
+  }
+  out_.first_time = std::min(out_.first_time, part.first_time);
+  out_.last_time = std::max(out_.last_time, part.last_time);
+  out_.trace_start = std::min(out_.trace_start, part.trace_start);
+}
+
+void SideBandReader::visit(const SideBandPart::Other& other) {
+  const Record& r = other.record;
   if (r.type == perf::kSample) return sample(r);
-  if (r.type >= perf::kUserTypeStart) return;
-  if (cpu_mode(r) == CpuMode::kGuestKernel || cpu_mode(r) == CpuMode::kGuestUser) {
+  if (is_guest(r)) {
     if (!guest_seen_)
       notices_.info(Code::kGuestRecordsSkipped, data_.path(),
                     "records of a guest are left out: guest text is not decoded");
@@ -130,49 +145,28 @@ void SideBandReader::visit(const Record& r) {
       with(r, parse_task(r), &SideBandReader::task);
       break;
     case perf::kLost:
-      with(r, parse_lost(r), &SideBandReader::lost);
+      if (const auto body = parse_lost(r))
+        lost(r, *body, other.before);
+      else
+        malformed(r, body.error().reason);
       break;
     case perf::kLostSamples:
       with(r, parse_lost(r), &SideBandReader::lost_samples);
       break;
     case perf::kSwitch:
-    case perf::kSwitchCpuWide:
-      with(r, parse_switch(r), &SideBandReader::switch_record);
+    case perf::kSwitchCpuWide:  // these two only if they are damaged
+      if (const auto body = parse_switch(r); !body) malformed(r, body.error().reason);
       break;
     case perf::kItraceStart:
-      with(r, parse_itrace_start(r), &SideBandReader::itrace_start);
+      if (const auto body = parse_itrace_start(r); !body) malformed(r, body.error().reason);
       break;
     default:
       break;
   }
-  if (r.time() == kTimeMin) return;
-  out_.first_time = std::min(out_.first_time, r.time());
-  out_.last_time = std::max(out_.last_time, r.time());
-  if (r.type != perf::kLostSamples) rings_.saw(r);
 }
 
-// No in-tree caller makes one that fails these tests.
-void SideBandReader::poke(const Record& r, const TextPokeRecord& body) {
-  const size_t old_len = body.old_bytes.size(), new_len = body.new_bytes.size();
-  const size_t len = std::max(old_len, new_len);
-  if (len == 0) return malformed(r, "neither old nor new bytes");
-  if (const unsigned mode = r.misc & kCpumodeMask; mode != kCpumodeKernel && mode != 0) {
-    return malformed(r, fmt::format("cpumode {} is not the host's kernel", mode));
-  }
-  if (old_len != 0 && new_len != 0 && old_len != new_len) {
-    return malformed(r, fmt::format("{} old bytes cannot become {} new ones in place", old_len, new_len));
-  }
-  if (!is_kernel_address(body.addr) || range_of(body.addr, len).size() != len) {
-    return malformed(r, fmt::format("{:#x} is no kernel address", body.addr));
-  }
-  if (r.time() == kTimeMin) return malformed(r, "it has no time");
-  out_.pokes.push_back({.addr = body.addr,
-                        .time = r.time(),
-                        .old_bytes = body.old_bytes,
-                        .new_bytes = body.new_bytes,
-                        .source = static_cast<uint32_t>(r.id.cpu),
-                        .file_offset = r.file_offset});
-}
+// Those without a fault are taken by read_side_band_part().
+void SideBandReader::poke(const Record& r, const TextPokeRecord& body) { malformed(r, poke_fault(r, body)); }
 
 void SideBandReader::ksymbol(const Record& r, const KsymbolRecord& body) {
   if (!is_kernel_address(body.addr) || body.len == 0) {
@@ -240,11 +234,8 @@ void SideBandReader::task(const Record& r, const TaskRecord& body) {
                         .parent_tid = body.ptid});
 }
 
-void SideBandReader::lost(const Record& r, const LostRecord& body) {
-  const LostRecords fact = rings_.lost(r, body.lost);
-  // The trailer of every record has the task that runs (perf_event_header__init_id()).
-  if (r.id.cpu >= 0 && r.id.tid >= 0 && r.time() != kTimeMin)
-    after_losses_.push_back({.time = r.time(), .cpu = r.id.cpu, .pid = r.id.pid, .tid = r.id.tid});
+void SideBandReader::lost(const Record& r, const LostRecord& body, std::optional<Time> before) {
+  const LostRecords fact = rings_.lost(r, body.lost, before);
   notices_.add({Notice::Severity::kLoss, Code::kSideBandLost, data_.path(), r.file_offset, r.time(),
                 fmt::format("{} side-band records of {} were lost before this one; changes of text may be "
                             "among them",
@@ -285,29 +276,8 @@ void SideBandReader::add_overwritten() {
   for (const LostRecords& fact : rings_.lost_before(until)) out_.lost.push_back(fact);
 }
 
-void SideBandReader::switch_record(const Record& r, const SwitchRecord& body) {
-  if (r.id.cpu < 0) return;
-  SwitchFact fact{.time = r.time(), .cpu = r.id.cpu};
-  if (body.out) {
-    fact.pid = body.next_prev_pid;
-    fact.tid = body.next_prev_tid;
-    fact.before_pid = r.id.pid;
-    fact.before_tid = r.id.tid;
-  } else {
-    fact.pid = r.id.pid;
-    fact.tid = r.id.tid;
-    fact.before_pid = body.next_prev_pid;
-    fact.before_tid = body.next_prev_tid;
-  }
-  out_.switches.push_back(fact);
-}
-
-// A switch as the scheduler's tracepoint recorded it; its samples of other events say nothing about text or
-// tasks.
+// A switch as the scheduler's tracepoint recorded it; samples of other events are none of the others.
 void SideBandReader::sample(const Record& r) {
-  const PerfAttr* attr = r.id.attr;
-  if (!sched_switch_ || attr == nullptr || attr->type != kTypeTracepoint || attr->config != sched_switch_->id)
-    return;
   const auto body = parse_sample(r);
   if (!body || r.id.cpu < 0 || r.time() == kTimeMin) return;
   const auto prev = sched_switch_->value({"prev_pid"}, body->raw, r.swapped);
@@ -316,40 +286,53 @@ void SideBandReader::sample(const Record& r) {
   const auto prev_tid = static_cast<int32_t>(*prev);
   const auto next_tid = static_cast<int32_t>(*next);
   const auto pid_of_idle = [](int32_t tid) { return tid == 0 ? 0 : -1; };
-  sampled_switches_.push_back({.time = r.time(),
-                               .cpu = r.id.cpu,
-                               .pid = pid_of_idle(next_tid),
-                               .tid = next_tid,
-                               .before_pid = pid_of_idle(prev_tid),
-                               .before_tid = prev_tid});
+  Pieces& pieces = sampled_switches_[r.id.cpu];
+  if (pieces.empty()) pieces.emplace_back();
+  pieces.back().push_back({.time = r.time(),
+                           .cpu = r.id.cpu,
+                           .pid = pid_of_idle(next_tid),
+                           .tid = next_tid,
+                           .before_pid = pid_of_idle(prev_tid),
+                           .before_tid = prev_tid});
 }
 
-void SideBandReader::itrace_start(const Record& r, const TaskIdRecord& body) {
-  if (r.time() != kTimeMin) out_.trace_start = std::min(out_.trace_start, r.time());
-  if (r.id.cpu >= 0 && body.tid >= 0) {
-    out_.switches.push_back(
-        {.time = r.time(), .cpu = r.id.cpu, .pid = body.pid, .tid = body.tid, .trace_start = true});
+// Those of a ring are in order of time already, unless the file is damaged or has several rings of a CPU.
+void SideBandReader::join_switches() {
+  bool recorded = false;
+  for (const auto& [cpu, pieces] : switches_) {
+    for (const auto& piece : pieces)
+      recorded |= std::ranges::any_of(piece, [](const SwitchFact& s) { return !s.trace_start; });
   }
+  if (!recorded) {
+    for (auto& [cpu, pieces] : sampled_switches_) {
+      for (auto& piece : pieces) switches_[cpu].push_back(std::move(piece));
+    }
+  }
+  std::vector<std::pair<Pieces*, std::vector<SwitchFact>*>> work;
+  for (auto& [cpu, pieces] : switches_) work.emplace_back(&pieces, &out_.switches[cpu]);
+  const auto join = [&](size_t i) {
+    const auto& [pieces, to] = work[i];
+    size_t size = 0;
+    for (const auto& piece : *pieces) size += piece.size();
+    to->reserve(size);
+    for (auto& piece : *pieces) {
+      to->insert(to->end(), piece.begin(), piece.end());
+      std::vector<SwitchFact>().swap(piece);
+    }
+    const auto earlier = [](const SwitchFact& a, const SwitchFact& b) { return a.time < b.time; };
+    if (!std::ranges::is_sorted(*to, earlier)) std::ranges::stable_sort(*to, earlier);
+    return i;
+  };
+  in_order(work.size(), join, [](size_t) {});
 }
 
 void SideBandReader::sort() {
-  const bool recorded = std::any_of(out_.switches.begin(), out_.switches.end(),
-                                    [](const SwitchFact& s) { return !s.trace_start; });
-  if (!recorded)
-    out_.switches.insert(out_.switches.end(), sampled_switches_.begin(), sampled_switches_.end());
-  // In front: a LOST record has the time of the record that follows it, which may be a switch.
-  if (recorded || !sampled_switches_.empty())
-    out_.switches.insert(out_.switches.begin(), after_losses_.begin(), after_losses_.end());
-  auto by_time = [](const auto& a, const auto& b) { return a.time < b.time; };
-  // Not stable_sort, whose buffer doubles the memory of tens of millions of them; the file's order breaks
-  // ties.
-  std::sort(out_.pokes.begin(), out_.pokes.end(), [](const Poke& a, const Poke& b) {
-    return a.time != b.time ? a.time < b.time : a.file_offset < b.file_offset;
-  });
-  std::stable_sort(out_.ksymbols.begin(), out_.ksymbols.end(), by_time);
-  std::stable_sort(out_.bpf_events.begin(), out_.bpf_events.end(), by_time);
-  std::stable_sort(out_.tasks.begin(), out_.tasks.end(), by_time);
-  std::stable_sort(out_.switches.begin(), out_.switches.end(), by_time);
+  join_switches();
+  const auto earlier = [](const auto& a, const auto& b) { return a.time < b.time; };
+  pokes_.finish(out_.pokes);
+  std::stable_sort(out_.ksymbols.begin(), out_.ksymbols.end(), earlier);
+  std::stable_sort(out_.bpf_events.begin(), out_.bpf_events.end(), earlier);
+  std::stable_sort(out_.tasks.begin(), out_.tasks.end(), earlier);
 }
 
 }  // namespace

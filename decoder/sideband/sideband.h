@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -77,7 +78,7 @@ struct SideBand {
   std::vector<BpfFact> bpf_events;
   std::vector<KernelMapFact> kernel_maps;
   std::vector<TaskFact> tasks;
-  std::vector<SwitchFact> switches;
+  std::map<int32_t, std::vector<SwitchFact>> switches;  // by CPU; each list sorted
   std::unordered_map<int32_t, int32_t> pid_of_tid;
   std::deque<std::string> names;
   Time first_time = kTimeMax;  // of all records that have one

@@ -27,7 +27,6 @@ UserText::UserText(const SideBand& side, std::span<const BuildIdEntry> build_ids
     : side_(side), files_(files), jits_(jits), builder_(builder), notices_(notices) {
   for (const BuildIdEntry& entry : build_ids)
     header_ids_.try_emplace(entry.filename, normal_build_id(entry.build_id));
-  for (uint32_t i = 0; i < side.switches.size(); ++i) switches_of_[side.switches[i].cpu].push_back(i);
 }
 
 size_t UserText::new_process(int32_t pid, Time t) {
@@ -36,7 +35,7 @@ size_t UserText::new_process(int32_t pid, Time t) {
   process.pid = pid;
   process.last_map = t;
   processes_.push_back(std::move(process));
-  spaces_of_[pid].push_back({t, processes_.size() - 1});
+  spaces_of_[pid].push_back({t, processes_.size() - 1, processes_.back().space});
   return processes_.size() - 1;
 }
 
@@ -89,7 +88,7 @@ void UserText::fork(const TaskFact& fact) {
     child.jit.back().from = fact.time;
   }
   processes_.push_back(std::move(child));
-  spaces_of_[fact.pid].push_back({fact.time, processes_.size() - 1});
+  spaces_of_[fact.pid].push_back({fact.time, processes_.size() - 1, processes_.back().space});
 }
 
 // No record shows munmap(): a mapping lasts until another one covers it. The parts on either side that are
@@ -148,8 +147,11 @@ const std::string& UserText::build_id_of(const Mapping& mapping) const {
 }
 
 const TextFile* UserText::file_of(const Mapping& mapping) {
+  const auto [known, fresh] = file_of_.try_emplace(uint64_t{mapping.name} << 32U | mapping.build_id, nullptr);
+  if (!fresh) return known->second;
   const std::string& name = side_.names[mapping.name];
-  return has_no_file(name) || jitdump_pid(name) >= 0 ? nullptr : files_.find(name, build_id_of(mapping));
+  if (!has_no_file(name) && jitdump_pid(name) < 0) known->second = files_.find(name, build_id_of(mapping));
+  return known->second;
 }
 
 // File bytes as far as the file goes; the rest of the range is covered, so that nothing older shows through.

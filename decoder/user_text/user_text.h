@@ -71,6 +71,7 @@ class UserText {
   struct Change {
     Time time;
     size_t process;
+    Space space;  // of it
   };
 
   void open_jits();
@@ -95,9 +96,8 @@ class UserText {
   const std::string& build_id_of(const Mapping& mapping) const;
   const TextFile* file_of(const Mapping& mapping);
   void add_layer(const Process& process, const Mapping& mapping);
-  std::vector<Time> losses_on(int32_t cpu) const;
+  void forget_lost_switches(int32_t cpu, std::vector<ContextChange>& contexts) const;
   void with_spaces(std::vector<ContextChange>& contexts) const;
-  Space space_at(int32_t pid, Time t) const;
   void each_mapping(size_t process, const std::function<void(const Mapping&, int rank)>& visit) const;
   void add_file_symbols(SymbolTable& symbols, Space space, const Mapping& mapping, int rank);
   void add_map_file(SymbolTable& symbols, const Process& process, const std::string& path);
@@ -107,8 +107,8 @@ class UserText {
   JitFiles& jits_;
   Builder& builder_;
   NoticeBook& notices_;
-  std::unordered_map<std::string, std::string> header_ids_;         // by file name
-  std::unordered_map<int32_t, std::vector<uint32_t>> switches_of_;  // by cpu: indices of SideBand::switches
+  std::unordered_map<std::string, std::string> header_ids_;  // by file name
+  std::unordered_map<uint64_t, const TextFile*> file_of_;    // by name and build-id
   std::vector<Process> processes_;
   std::unordered_map<int32_t, std::vector<Change>> spaces_of_;  // by pid, in time order
   std::map<const TextFile*, OriginRef> origins_;

@@ -16,49 +16,47 @@ constexpr size_t kMostPlaces = 1U << 20U;  // of files in memory, for source lin
 
 }  // namespace
 
-Space UserText::space_at(int32_t pid, Time t) const {
-  auto changes = spaces_of_.find(pid);
-  if (pid <= 0 || changes == spaces_of_.end()) return kNoSpace;
-  const auto& list = changes->second;
-  auto next =
-      std::upper_bound(list.begin(), list.end(), t, [](Time at, const Change& c) { return at < c.time; });
-  return next == list.begin() ? kNoSpace : processes_[std::prev(next)->process].space;
-}
-
 // Fills in spaces; an exec while a task runs is a change of context too.
 void UserText::with_spaces(std::vector<ContextChange>& contexts) const {
   std::vector<ContextChange> out;
+  out.reserve(contexts.size());
   for (size_t i = 0; i < contexts.size(); ++i) {
     ContextChange change = contexts[i];
-    change.space = space_at(change.pid, change.time);
-    out.push_back(change);
-    auto spaces = spaces_of_.find(change.pid);
-    if (change.pid <= 0 || spaces == spaces_of_.end()) continue;
+    const auto spaces = change.pid <= 0 ? spaces_of_.end() : spaces_of_.find(change.pid);
+    if (spaces == spaces_of_.end()) {
+      change.space = kNoSpace;
+      out.push_back(change);
+      continue;
+    }
     const Time end = i + 1 < contexts.size() ? contexts[i + 1].time : kTimeMax;
     const auto& list = spaces->second;
     auto next = std::upper_bound(list.begin(), list.end(), change.time,
                                  [](Time at, const Change& c) { return at < c.time; });
+    change.space = next == list.begin() ? kNoSpace : std::prev(next)->space;
+    out.push_back(change);
     for (; next != list.end() && next->time < end; ++next) {
       change.time = next->time;
-      change.space = processes_[next->process].space;
+      change.space = next->space;
       out.push_back(change);
     }
   }
   contexts = std::move(out);
 }
 
-// When switches of this CPU may be missing, if any are recorded: no task is known from just after the last record
-// before a loss up to the LOST record, whose trailer has the task that runs.
-std::vector<Time> UserText::losses_on(int32_t cpu) const {
-  std::vector<Time> out;
-  const bool recorded =
-      std::ranges::any_of(side_.switches, [](const SwitchFact& fact) { return !fact.trace_start; });
-  if (!recorded) return out;
+// Which task runs where switches may be among lost records is not known, up to the next one.
+void UserText::forget_lost_switches(int32_t cpu, std::vector<ContextChange>& contexts) const {
   for (const LostRecords& lost : side_.lost) {
-    if (static_cast<int32_t>(lost.source) == cpu) out.push_back(saturating_add(lost.after, 1));
+    const auto ring = static_cast<int32_t>(lost.source);
+    if (ring != cpu && ring != -1) continue;
+    const bool from_start = lost.after == kTimeMin;
+    ContextChange unknown;
+    if (!from_start) unknown.time = saturating_add(lost.after, 1);
+    // The task that the first switch takes away ran since the loss.
+    if (from_start && contexts.front().time == kTimeMin) contexts.front().time = lost.until;
+    const auto next = std::upper_bound(contexts.begin(), contexts.end(), unknown.time,
+                                       [](Time t, const ContextChange& c) { return t < c.time; });
+    if (from_start || next != contexts.begin()) contexts.insert(next, unknown);
   }
-  std::ranges::sort(out);
-  return out;
 }
 
 // Switch records say which task leaves and which one starts. ITRACE_START only counts until the first of
@@ -66,35 +64,31 @@ std::vector<Time> UserText::losses_on(int32_t cpu) const {
 std::vector<ContextChange> UserText::cpu_contexts(int32_t cpu) const {
   std::vector<ContextChange> out;
   auto pid_of = [&](int32_t pid, int32_t tid) {
+    if (pid >= 0) return pid;
     auto known = side_.pid_of_tid.find(tid);
-    return pid >= 0 || known == side_.pid_of_tid.end() ? pid : known->second;
+    return known == side_.pid_of_tid.end() ? pid : known->second;
   };
-  const auto add = [&out](const ContextChange& change) {
-    if (!out.empty() && out.back().tid == change.tid && out.back().pid == change.pid) return;
+  bool switched = false;
+  const auto records = side_.switches.find(cpu);
+  if (records == side_.switches.end()) return out;
+  out.reserve(records->second.size());
+  for (const SwitchFact& fact : records->second) {
+    if (fact.trace_start && switched) continue;
+    if (!fact.trace_start && !switched && fact.before_tid >= 0) {
+      out = {{kTimeMin, pid_of(fact.before_pid, fact.before_tid), fact.before_tid, kNoSpace}};
+    }
+    switched = switched || !fact.trace_start;
+    const ContextChange change{fact.time, pid_of(fact.pid, fact.tid), fact.tid, kNoSpace};
     if (!out.empty() && out.back().time == change.time)
       out.back() = change;
     else
       out.push_back(change);
-  };
-  bool switched = false;
-  auto records = switches_of_.find(cpu);
-  if (records == switches_of_.end()) return out;
-  const std::vector<Time> losses = losses_on(cpu);
-  auto loss = losses.begin();
-  const auto lose_until = [&](Time t) {
-    for (; loss != losses.end() && *loss <= t; ++loss) add({*loss, -1, -1, kNoSpace});
-  };
-  for (uint32_t i : records->second) {
-    const SwitchFact& fact = side_.switches[i];
-    if (fact.trace_start && switched) continue;
-    lose_until(fact.time);
-    if (!fact.trace_start && !switched && fact.before_tid >= 0 && loss == losses.begin()) {
-      out = {{kTimeMin, pid_of(fact.before_pid, fact.before_tid), fact.before_tid, kNoSpace}};
-    }
-    switched = switched || !fact.trace_start;
-    add({fact.time, pid_of(fact.pid, fact.tid), fact.tid, kNoSpace});
   }
-  lose_until(kTimeMax);
+  if (switched && !out.empty()) forget_lost_switches(cpu, out);
+  const auto same = [](const ContextChange& a, const ContextChange& b) {
+    return a.tid == b.tid && a.pid == b.pid;
+  };
+  out.erase(std::unique(out.begin(), out.end(), same), out.end());
   with_spaces(out);
   return out;
 }

@@ -85,10 +85,11 @@ void add_input_options(CLI::App& verb, InputOptions& o, bool positional_input) {
       ->type_name("WHEN");
 }
 
-void add_decode_options(CLI::App& verb, DecodeChoice& d) {
+void add_decode_options(CLI::App& verb, DecodeChoice& d, CaptureOptions& capture) {
   const std::string group = "Decoding";
-  verb.add_option("-j,--jobs", d.pipeline.jobs,
-                  "threads (default: one for each CPU); the output does not depend on it")
+  verb.add_option_function<unsigned>(
+          "-j,--jobs", [&](unsigned jobs) { d.pipeline.jobs = capture.jobs = jobs; },
+          "threads (default: one for each CPU); the output does not depend on it")
       ->check(CLI::Range(1, 4096))
       ->group(group);
   static const std::map<std::string, TextAt> kTextAt{

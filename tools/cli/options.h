@@ -35,7 +35,8 @@ struct DecodeChoice {
   uint64_t max_errors = UINT64_MAX;
   bool strict = false;
 };
-void add_decode_options(CLI::App& verb, DecodeChoice& choice);
+// Threads are those of opening too.
+void add_decode_options(CLI::App& verb, DecodeChoice& choice, CaptureOptions& capture);
 
 // -o of verbs that write to standard output without it, and --time of those that can take a part.
 void add_output_option(CLI::App& verb, std::string& path);

@@ -250,7 +250,7 @@ RunVerb add_decode(CLI::App& app) {
   CLI::App* verb =
       app.add_subcommand("decode", "every executed instruction, branch, event and gap (the default verb)");
   add_input_options(*verb, o->input);
-  add_decode_options(*verb, o->choice);
+  add_decode_options(*verb, o->choice, o->input.capture);
   const std::string output = "Output";
   add_output_option(*verb, o->output);
   verb->add_option("--format", o->format, "text, jsonl, or blocks: a binary stream that other verbs read")

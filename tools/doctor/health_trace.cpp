@@ -191,6 +191,8 @@ void check_switches(const HealthInput& in, std::vector<Finding>& out) {
   };
   const PtFacts pt = pt_facts(c);
   const uint64_t mode = pt.info == nullptr ? 0 : pt.priv(kSchedSwitch);
+  size_t used = 0;
+  for (const auto& [cpu, switches] : in.side.switches) used += switches.size();
   std::vector<std::string> without;
   for (const Stream& s : c.streams) {
     if (s.contexts.empty()) without.push_back(s.name);
@@ -198,7 +200,7 @@ void check_switches(const HealthInput& in, std::vector<Finding>& out) {
   const std::string evidence =
       fmt::format("{} SWITCH, {} SWITCH_CPU_WIDE, have_sched_switch {}, {} switches used",
                   format_count(count(perf::kSwitch)), format_count(count(perf::kSwitchCpuWide)), mode,
-                  format_count(in.side.switches.size()));
+                  format_count(used));
   if (!without.empty()) {
     out.push_back({Verdict::kWarn, "switches", "of some CPUs nobody says which process ran",
                    evidence + "; without: " + first_of(without),

@@ -57,6 +57,7 @@ void Coverage::add_gap(StreamState& s, const Gap& gap, const Stream& stream) {
   if (family_of(gap.code) == CodeFamily::kText) text_missing_ = true;
   Cause& cause = causes_[gap.code];
   if (cause.count++ == 0) cause.first = gap_text(capture_, stream, gap);
+  if (gap.ip != 0 && !is_kernel_address(gap.ip)) ++cause.in_user;
   const uint64_t bytes = gap.end > gap.begin ? gap.end - gap.begin : 0;
   cause.bytes += bytes;
   lost_bytes_ += bytes;

@@ -36,9 +36,10 @@ class Coverage {
 
   struct Cause {
     uint64_t count = 0;
-    uint64_t bytes = 0;  // of trace passed over
-    uint64_t time = 0;   // ns lost, as far as known
-    std::string first;   // place and evidence of the first one
+    uint64_t bytes = 0;    // of trace passed over
+    uint64_t time = 0;     // ns lost, as far as known
+    uint64_t in_user = 0;  // at user addresses
+    std::string first;     // place and evidence of the first one
   };
 
   uint64_t gaps() const { return gaps_; }

@@ -45,8 +45,9 @@ std::string format_size(uint64_t bytes) {
   constexpr uint64_t kKibi = 1024;
   const auto n = static_cast<double>(bytes);
   if (bytes < 10 * kKibi) return format_plural(bytes, "byte", "bytes");
-  if (bytes < 10 * kKibi * kKibi) return fmt::format("{:.1f} KiB", n / 1024);
-  return fmt::format("{:.1f} MiB", n / (1024 * 1024));
+  if (bytes < kKibi * kKibi) return fmt::format("{:.1f} KiB", n / 1024);
+  if (bytes < kKibi * kKibi * kKibi) return fmt::format("{:.1f} MiB", n / (1024 * 1024));
+  return fmt::format("{:.1f} GiB", n / (1024 * 1024 * 1024));
 }
 
 std::string format_bytes(std::span<const uint8_t> bytes) {

@@ -81,7 +81,7 @@ RunVerb add_branches(CLI::App& app) {
   auto o = std::make_shared<BranchesText>();
   CLI::App* verb = app.add_subcommand("branches", "taken branches, for AutoFDO, BOLT and as a table");
   add_input_options(*verb, o->input);
-  add_decode_options(*verb, o->choice);
+  add_decode_options(*verb, o->choice, o->input.capture);
   const std::string output = "Output";
   add_output_option(*verb, o->output);
   verb->add_option("--format", o->format, "csv: counts by pair; perf-script; bolt-preagg")

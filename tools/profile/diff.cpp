@@ -231,7 +231,7 @@ RunVerb add_diff(CLI::App& app) {
   verb->add_option("A", o->first, "capture; also by -i (default: perf.data)");
   verb->add_option("B", o->second, "capture to compare with; without it, A at another time");
   add_input_options(*verb, o->input, false);
-  add_decode_options(*verb, o->choice);
+  add_decode_options(*verb, o->choice, o->input.capture);
   const std::string output = "Output";
   add_output_option(*verb, o->output);
   verb->add_option("--rows", o->rows, "functions; calls (caller and callee); paths (whole stacks)")

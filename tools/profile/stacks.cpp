@@ -67,7 +67,7 @@ RunVerb add_stacks(CLI::App& app) {
   auto o = std::make_shared<StacksText>();
   CLI::App* verb = app.add_subcommand("stacks", "stacks added up, for flame graphs or Firefox's profiler");
   add_input_options(*verb, o->input);
-  add_decode_options(*verb, o->choice);
+  add_decode_options(*verb, o->choice, o->input.capture);
   const std::string output = "Output";
   add_output_option(*verb, o->output);
   verb->add_option("--format", o->format,

@@ -200,7 +200,7 @@ RunVerb add_query(CLI::App& app) {
                    "capture or FILE.db, when there are two arguments (default: perf.data)");
   verb->add_option("SQL", o->second, "what to ask; tables: --schema");
   add_input_options(*verb, o->input, false);
-  add_decode_options(*verb, o->choice);
+  add_decode_options(*verb, o->choice, o->input.capture);
   verb->add_option("--named", o->named, "a query that has a name, instead of SQL; list: which there are")
       ->type_name("NAME");
   verb->add_flag("--show-sql", o->show_sql, "print the SQL of --named, and nothing else");

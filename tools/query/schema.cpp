@@ -73,7 +73,7 @@ constexpr ColumnMeaning kEvents[] = {{"cpu", "CPU; -1: trace of one thread"},
                                      {"a", "first value of the event"},
                                      {"b", "second value"}};
 constexpr ColumnMeaning kPokes[] = {
-    {"id", "number of the change of text, from 0"},
+    {"id", "number of the change of text, from 1, as in `asof text`"},
     {"time", "time of its record"},
     {"address", "first address of the change"},
     {"symbol", "function and offset"},

@@ -169,7 +169,7 @@ void PerfettoWriter::pokes(uint64_t group) {
   if (t_.pokes.empty()) return;
   const uint64_t uuid = out_.track(group, "pokes", 0);
   auto annotate_poke = [&](const PokeSlice& p) {
-    out_.note("poke", uint64_t{p.index});
+    out_.note("poke", uint64_t{p.index} + 1);
     out_.note_address("address", p.address);
     out_.note("symbol", p.symbol);
     out_.note("kind", std::string(mechanism_name(p.mechanism)));

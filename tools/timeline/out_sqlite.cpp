@@ -184,11 +184,11 @@ void SqliteSink::event(const EventMark& e) {
 
 void SqliteSink::poke(const PokeSlice& p) {
   const std::string bytes = poke_bytes(*impl_->capture, p);
-  impl_->row(kPokes, number(p.index), time_value(p.time), number(p.address), std::string_view(p.symbol),
+  impl_->row(kPokes, number(p.index + 1), time_value(p.time), number(p.address), std::string_view(p.symbol),
              mechanism_name(p.mechanism), std::string_view(p.action), std::string_view(bytes),
              time_value(p.begin), time_value(p.end), number(p.breakpoints));
   for (const PokeVisit& v : p.visits) {
-    impl_->row(kVisits, number(p.index), int64_t{v.cpu}, time_value(v.last_old), time_value(v.first_new),
+    impl_->row(kVisits, number(p.index + 1), int64_t{v.cpu}, time_value(v.last_old), time_value(v.first_new),
                number(v.breakpoints));
   }
 }

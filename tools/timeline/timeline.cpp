@@ -282,7 +282,7 @@ RunVerb add_timeline(CLI::App& app) {
   CLI::App* verb =
       app.add_subcommand("timeline", "functions as slices in time, for Perfetto and other viewers");
   add_input_options(*verb, o->input);
-  add_decode_options(*verb, o->choice);
+  add_decode_options(*verb, o->choice, o->input.capture);
   const std::string output = "Output";
   verb->add_option("-o,--output", o->output,
                    "file to write (default: asof.pftrace); its suffix picks the format")

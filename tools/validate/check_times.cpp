@@ -113,8 +113,10 @@ using RecordTimes = std::unordered_map<int32_t, std::vector<Time>>;
 RecordTimes record_times(const ValidationInput& in, Anchor anchor) {
   RecordTimes out;
   if (anchor == Anchor::kSwitch) {
-    for (const SwitchFact& s : in.health.side.switches) {
-      if (!s.trace_start && s.time != kTimeMin) out[s.cpu].push_back(s.time);
+    for (const auto& [cpu, switches] : in.health.side.switches) {
+      for (const SwitchFact& s : switches) {
+        if (!s.trace_start && s.time != kTimeMin) out[cpu].push_back(s.time);
+      }
     }
   } else {
     for (const Poke& p : in.health.side.pokes) out[static_cast<int32_t>(p.source)].push_back(p.time);

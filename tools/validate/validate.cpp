@@ -130,7 +130,7 @@ RunVerb add_validate(CLI::App& app) {
   CLI::App* verb =
       app.add_subcommand("validate", "can it be trusted: against a record of what really ran, or by itself");
   add_input_options(*verb, options->input);
-  add_decode_options(*verb, options->choice);
+  add_decode_options(*verb, options->choice, options->input.capture);
   verb->add_option("--truth", options->truth,
                    "directory with cpu<N>.blocks.zst or tid<N>.blocks.zst, and summary.json")
       ->type_name("DIR");

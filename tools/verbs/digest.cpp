@@ -141,7 +141,7 @@ RunVerb add_digest(CLI::App& app) {
   auto options = std::make_shared<DigestOptions>();
   CLI::App* verb = app.add_subcommand("digest", "counts and hash of all executed instructions, by stream");
   add_input_options(*verb, options->input);
-  add_decode_options(*verb, options->choice);
+  add_decode_options(*verb, options->choice, options->input.capture);
   verb->add_flag("--fnv", options->fnv, "add the 64-bit FNV-1a hash of the addresses");
   return [options] { return run_digest(*options); };
 }

@@ -233,6 +233,18 @@ void print_stream_losses(const Capture& c, Output& out) {
   }
 }
 
+// What there is to do about missing bytes depends on whose they are.
+std::string_view remedy_of(Code code, const Coverage::Cause& cause) {
+  if (code == Code::kNoBytes && cause.in_user == cause.count)
+    return "give the recorded programs' files: --symfs or --buildid-dir; of a JIT its jitdump (perf record "
+           "-k 1); the "
+           "notices name each file not used";
+  if (code == Code::kNoBytes && cause.in_user == 0)
+    return "record with perf record --kcore; give --vmlinux and --modules; the notices name each file not "
+           "used";
+  return info_of(code).remedy;
+}
+
 void print_causes(const Capture& c, const Coverage& coverage, Output& out) {
   for (const bool errors : {false, true}) {
     bool headed = false;
@@ -246,7 +258,7 @@ void print_causes(const Capture& c, const Coverage& coverage, Output& out) {
       if (cause.bytes != 0) out.write(fmt::format(", {} of trace", format_size(cause.bytes)));
       if (cause.time != 0) out.write(fmt::format(", {}", format_duration(cause.time)));
       out.write(fmt::format("\n    first: {}\n", cause.first));
-      out.write(fmt::format("    remedy: {}\n", info.remedy));
+      out.write(fmt::format("    remedy: {}\n", remedy_of(code, cause)));
     }
   }
   // One line for each code; the rest under -v.
@@ -397,7 +409,7 @@ RunVerb add_report(CLI::App& app) {
   auto options = std::make_shared<ReportOptions>();
   CLI::App* verb = app.add_subcommand("report", "coverage, losses, errors by cause, text, hottest functions");
   add_input_options(*verb, options->input);
-  add_decode_options(*verb, options->choice);
+  add_decode_options(*verb, options->choice, options->input.capture);
   const std::string output = "Output";
   verb->add_option("--format", options->format, "text or jsonl: one JSON object a line")
       ->check(CLI::IsMember({"text", "jsonl"}))

@@ -9,6 +9,7 @@
 
 #include <filesystem>
 
+#include "tools/cli/sandbox.h"
 #include "tools/cli/verbs.h"
 #include "tools/output/format.h"
 #include "tools/output/output.h"
@@ -49,6 +50,7 @@ ExitCode run_version() {
   out->write(fmt::format("zstd {}\n", ZSTD_versionString()));
   out->write(fmt::format("fmt {}.{}.{}\n", FMT_VERSION / 10000, FMT_VERSION / 100 % 100, FMT_VERSION % 100));
   out->write(fmt::format("cache {}\n", cache_text()));
+  out->write(fmt::format("sandbox {}\n", try_sandbox().text()));
   return kExitOk;
 }
 

@@ -229,50 +229,48 @@ TEST_F(User, SwitchesOutrankTheTraceStart) {
   EXPECT_EQ(space_at(120), kNoSpace);
 }
 
-// Which switches were lost nobody knows, so no task is known from just after the last record before the loss up to the
-// LOST record, which says what runs.
-TEST_F(User, NoTaskIsKnownWhileSwitchesWereLost) {
+// Records of the ring that is full are lost from its last one on: the task that ran then need not run on.
+TEST_F(User, NobodyIsKnownToRunWhereSwitchesMayBeLost) {
   file("/bin/a", 0x11, 0xaa);
   map(7, "/bin/a", 0xaa, {});
-  r.writer.itrace_start(7, 7, Recording::at(10));
-  r.writer.context_switch_cpu_wide(true, false, 0, 0, Recording::at(100, 0, 7, 7));
-  r.writer.context_switch_cpu_wide(true, false, 7, 7, Recording::at(150, 0, 0, 0));
-  r.writer.comm(7, 7, "name", false, Recording::at(160, 0, 7, 7));
-  r.writer.lost(1, 42, Recording::at(300, 0, 0, 0));
-  r.writer.lost(2, 42, Recording::at(320, 1));  // of another CPU's ring
-  r.writer.context_switch_cpu_wide(true, false, 7, 7, Recording::at(400, 0, 0, 0));
-  r.writer.comm(7, 7, "name", false, Recording::at(450, 0, 7, 7));
-  r.writer.lost(1, 42, Recording::at(500, 0, 7, 7));
-  r.writer.lost(1, 42, Recording::at(600, 0, 7, 7));
-  r.writer.context_switch_cpu_wide(true, false, 0, 0, Recording::at(600, 0, 7, 7));
+  map(8, "/bin/a", 0xaa, {});
+  r.writer.context_switch_cpu_wide(false, false, 0, 0, Recording::at(100, 0, 7, 7));
+  r.writer.lost(1, 30, Recording::at(300));
+  r.writer.context_switch_cpu_wide(true, false, 0, 0, Recording::at(301, 0, 8, 8));
+  r.writer.context_switch_cpu_wide(false, false, 0, 0, Recording::at(400, 0, 7, 7));
   open();
-  const Space space = space_at(50);
-  EXPECT_EQ(at(kCode, 50), std::vector<Bytes>{{0x11}});
-  EXPECT_EQ(space_at(160), space);
-  for (const Time t : {161, 399, 451, 499, 501, 599, 600, 10000}) EXPECT_EQ(space_at(t), kNoSpace) << t;
-  for (const Time t : {400, 450, 500}) EXPECT_EQ(space_at(t), space) << t;
+  const auto task_at = [this](Time t) {
+    const ContextChange* const c = capture->streams[0].context_at(t);
+    return c == nullptr ? -2 : c->tid;
+  };
+  EXPECT_EQ(task_at(100), 7);
+  EXPECT_EQ(task_at(200), -1);
+  EXPECT_EQ(space_at(200), kNoSpace);
+  EXPECT_EQ(task_at(350), 0);
+  EXPECT_EQ(task_at(500), 7);
 }
 
-TEST_F(User, LossesTakeNoTaskWhereNoSwitchIsRecorded) {
-  file("/bin/a", 0x11, 0xaa);
-  map(7, "/bin/a", 0xaa, {});
-  r.writer.itrace_start(7, 7, Recording::at(10));
-  r.writer.lost(1, 42, Recording::at(300, 0));
+TEST_F(User, TheTaskFromBeforeALossIsKnownAgain) {
+  r.writer.context_switch_cpu_wide(false, false, 0, 0, Recording::at(100, 0, 7, 7));
+  r.writer.lost(1, 30, Recording::at(300));
+  r.writer.context_switch_cpu_wide(false, false, 0, 0, Recording::at(310, 0, 7, 7));
   open();
-  EXPECT_NE(space_at(50), kNoSpace);
-  EXPECT_EQ(space_at(400), space_at(50));
+  const std::vector<ContextChange>& all = capture->streams[0].contexts;
+  ASSERT_EQ(all.size(), 4U);  // the first: who ran before
+  EXPECT_EQ(all[2].tid, -1);
+  EXPECT_EQ(all[3].tid, 7);
+  EXPECT_EQ(all[3].time, 310);
 }
 
-// Nor before the first switch, if records before it were lost.
-TEST_F(User, TaskBeforeTheFirstSwitchIsUnknownAfterALoss) {
-  file("/bin/a", 0x11, 0xaa);
-  map(7, "/bin/a", 0xaa, {});
-  r.writer.lost(1, 42, Recording::at(90, 0));
-  r.writer.context_switch_cpu_wide(true, false, 0, 0, Recording::at(100, 0, 7, 7));
-  r.writer.context_switch_cpu_wide(true, false, 7, 7, Recording::at(150, 0, 0, 0));
+// The first record of a ring: what ran before it is unknown, and not the task that it takes away.
+TEST_F(User, NobodyIsKnownToRunBeforeALossAtTheStart) {
+  r.writer.lost(1, 30, Recording::at(300));
+  r.writer.context_switch_cpu_wide(true, false, 0, 0, Recording::at(350, 0, 8, 8));
   open();
-  EXPECT_EQ(space_at(50), kNoSpace);
-  EXPECT_NE(space_at(150), kNoSpace);
+  ASSERT_NE(capture->streams[0].context_at(200), nullptr);
+  EXPECT_EQ(capture->streams[0].context_at(200)->tid, -1);
+  ASSERT_NE(capture->streams[0].context_at(320), nullptr);
+  EXPECT_EQ(capture->streams[0].context_at(320)->tid, 8);
 }
 
 TEST_F(User, JitCodeIsUnknownAndItsNamesAreKnown) {

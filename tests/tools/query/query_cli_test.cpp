@@ -26,6 +26,18 @@ TEST(Query, SelfInstructionsOfCpuTracksAreAllInstructions) {
   EXPECT_EQ(ask("SELECT count(DISTINCT bpf_id) FROM text_lives WHERE kind = 'bpf'"), "2");
 }
 
+// A poke has one number everywhere: what asof text calls poke 4 is row 4.
+TEST(Query, PokesAreNumberedAsInText) {
+  const Ran text = run_asof("text vfs_read --history --format jsonl -i " + kDemo);
+  ASSERT_EQ(text.status, 0) << text.err;
+  for (const char* number : {"4", "9"}) {
+    EXPECT_NE(text.out.find(std::string("\"poke\":") + number + ","), std::string::npos) << text.out;
+    EXPECT_EQ(ask(std::string("SELECT printf('%x', address) FROM pokes WHERE id = ") + number),
+              "ffffffff810001fa");
+  }
+  EXPECT_EQ(ask("SELECT min(id) || ' ' || max(id) FROM pokes"), "1 10");
+}
+
 TEST(Query, SlicesLieWithinTheirParents) {
   const std::string outside =
       "SELECT count(*) FROM calls c JOIN calls p ON p.id = c.parent WHERE c.begin < p.begin OR c.end > p.end "
