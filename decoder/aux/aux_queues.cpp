@@ -79,7 +79,9 @@ AuxQueue* QueueCollector::queue_of(const SampleId& id) {
 void QueueCollector::count_lost(const Record& record) {
   const auto parsed = parse_lost(record);
   if (!parsed || parsed->lost == 0) return;
-  Lost& lost = lost_[{record.type, record.id.cpu}];
+  // perf writes LOST_SAMPLES without time, and with 0 for the CPU.
+  const bool by_perf = record.type == perf::kLostSamples && record.time() == kTimeMin;
+  Lost& lost = lost_[{record.type, by_perf ? -1 : record.id.cpu}];
   if (lost.records++ == 0) lost.file_offset = record.file_offset;
   lost.count += parsed->lost;
   if (record.time() != kTimeMin) lost.first = std::min(lost.first, record.time());

@@ -29,7 +29,7 @@ constexpr uint64_t kSideBand =
 
 class SideBandReader {
  public:
-  SideBandReader(const PerfData& data, NoticeBook& notices) : data_(data), notices_(notices) {
+  SideBandReader(const PerfData& data, NoticeBook& notices) : data_(data), notices_(notices), rings_(data) {
     name_index("");
     for (TraceEvent& event : read_trace_formats(data.feature(kTracingData))) {
       if (event.system == "sched" && event.name == "sched_switch") sched_switch_ = std::move(event);
@@ -44,7 +44,7 @@ class SideBandReader {
       out_.pokes.reserve(pokes->second);
     const uint64_t* samples = sched_switch_ ? &sched_id_ : nullptr;
     in_order(
-        data_.parts(), [&](size_t part) { return read_side_band_part(data_, part, samples); },
+        data_.parts(), [&](size_t part) { return read_side_band_part(data_, part, samples, rings_.ids()); },
         [&](SideBandPart part) { take(std::move(part)); });
     add_tail_losses();
     add_overwritten();
@@ -86,9 +86,7 @@ class SideBandReader {
   NoticeBook& notices_;
   SideBand out_;
   std::unordered_map<std::string, uint32_t> name_of_;
-  std::map<int32_t, Time> last_in_ring_;
-  // By CPU: what the LOST records of its ring count, and what perf read from its events when it ended.
-  std::map<int32_t, uint64_t> reported_lost_, counted_lost_;
+  RecordRings rings_;
   bool guest_seen_ = false;
   std::optional<TraceEvent> sched_switch_;
   uint64_t sched_id_ = 0;
@@ -106,9 +104,9 @@ uint32_t SideBandReader::name_index(std::string_view name) {
 void SideBandReader::take(SideBandPart part) {
   for (const SideBandPart::Other& other : part.others) visit(other);
   pokes_.add(out_.pokes, part.pokes);
-  for (auto& [cpu, ring] : part.rings) {
-    if (!ring.switches.empty()) switches_[cpu].push_back(std::move(ring.switches));
-    if (ring.last != kTimeMin) last_in_ring_[cpu] = ring.last;
+  for (auto& [cpu, switches] : part.switches) switches_[cpu].push_back(std::move(switches));
+  for (const auto& [ring, last] : part.last) {
+    if (last != kTimeMin) rings_.saw(ring, last);
   }
   out_.first_time = std::min(out_.first_time, part.first_time);
   out_.last_time = std::max(out_.last_time, part.last_time);
@@ -236,51 +234,27 @@ void SideBandReader::task(const Record& r, const TaskRecord& body) {
                         .parent_tid = body.ptid});
 }
 
-// The kernel reports a loss before the next record that fits, so what is missing lies between the
-// record before this one in the same ring and this one.
 void SideBandReader::lost(const Record& r, const LostRecord& body, std::optional<Time> before) {
-  LostRecords fact{.source = static_cast<uint32_t>(r.id.cpu), .count = body.lost};
-  uint64_t& reported = reported_lost_[r.id.cpu];
-  reported = body.lost > UINT64_MAX - reported ? UINT64_MAX : reported + body.lost;
-  if (before)
-    fact.after = *before;
-  else if (auto last = last_in_ring_.find(r.id.cpu); last != last_in_ring_.end())
-    fact.after = last->second;
-  if (r.time() != kTimeMin) fact.until = std::max(r.time(), fact.after);
-  notices_.add(
-      {Notice::Severity::kLoss, Code::kSideBandLost, data_.path(), r.file_offset, r.time(),
-       fmt::format(
-           "{} side-band records of cpu {} were lost before this one; changes of text may be among them",
-           body.lost, r.id.cpu),
-       "record with a bigger ring: perf record -m 4M", 1});
+  const LostRecords fact = rings_.lost(r, body.lost, before);
+  notices_.add({Notice::Severity::kLoss, Code::kSideBandLost, data_.path(), r.file_offset, r.time(),
+                fmt::format("{} side-band records of {} were lost before this one; changes of text may be "
+                            "among them",
+                            body.lost, ring_name(fact)),
+                "record with a bigger ring: perf record -m 4M", 1});
   out_.lost.push_back(fact);
 }
 
-// What perf (6.1 and later, where the kernel has PERF_FORMAT_LOST) reads from each event when it ends: all
-// that did not fit into the ring, records of every type (kernel/events/ring_buffer.c __perf_output_begin()).
-// A kernel's own record of samples that hardware lost looks the same; it is counted as more of them.
 void SideBandReader::lost_samples(const Record& r, const LostRecord& body) {
-  if ((r.misc & kLeftOutByFilter) != 0) return;
-  uint64_t& sum = counted_lost_[r.id.cpu];
-  sum = body.lost > UINT64_MAX - sum ? UINT64_MAX : sum + body.lost;
+  if ((r.misc & kLeftOutByFilter) == 0) rings_.counted(r, body.lost);
 }
 
-// More was lost in a ring than its LOST records say: the rest was lost after the last record that fitted,
-// with no room for a LOST record any more.
 void SideBandReader::add_tail_losses() {
-  for (const auto& [cpu, counted] : counted_lost_) {
-    const uint64_t reported = reported_lost_[cpu];
-    if (counted <= reported) continue;
-    LostRecords fact{.source = static_cast<uint32_t>(cpu), .count = counted - reported};
-    if (const auto last = last_in_ring_.find(cpu); last != last_in_ring_.end()) fact.after = last->second;
-    if (cpu < 0) {  // of any ring
-      for (const auto& [ring, last] : last_in_ring_) fact.after = std::min(fact.after, last);
-    }
+  for (const LostRecords& fact : rings_.lost_at_ends()) {
     notices_.add({Notice::Severity::kLoss, Code::kRecordsLostAtEnd, data_.path(), Error::kNoOffset,
                   fact.after,
-                  fmt::format("{} side-band records of cpu {} were lost after the last one present; "
+                  fmt::format("{} side-band records of {} were lost after the last one present; "
                               "changes of text may be among them",
-                              fact.count, cpu),
+                              fact.count, ring_name(fact)),
                   "record with a bigger ring: perf record -m 4M", 1});
     out_.lost.push_back(fact);
   }
@@ -299,8 +273,7 @@ void SideBandReader::add_overwritten() {
        "text may be among them",
        "record without --overwrite; a snapshot of the trace alone (--snapshot) keeps all records", 1});
   const Time until = out_.first_time == kTimeMax ? kTimeMax : out_.first_time;
-  for (const auto& [cpu, last] : last_in_ring_)
-    out_.lost.push_back({.source = static_cast<uint32_t>(cpu), .until = until, .count = UINT32_MAX});
+  for (const LostRecords& fact : rings_.lost_before(until)) out_.lost.push_back(fact);
 }
 
 // A switch as the scheduler's tracepoint recorded it; samples of other events are none of the others.

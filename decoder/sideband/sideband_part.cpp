@@ -15,7 +15,7 @@ constexpr unsigned kCpumodeMask = 7, kCpumodeKernel = 1;
 
 class PartReader {
  public:
-  explicit PartReader(const uint64_t* samples) : samples_(samples) {}
+  PartReader(const uint64_t* samples, const RingIds& ids) : samples_(samples), ids_(ids) {}
 
   void visit(const Record& r) {
     if (r.type == perf::kSample) {
@@ -27,13 +27,12 @@ class PartReader {
     }
     if (r.type >= perf::kUserTypeStart) return;
     if (is_guest(r)) return out_.others.push_back({r, {}});
-    SideBandPart::Ring& ring = ring_of(r.id.cpu);
-    if (!take(r, ring))
-      out_.others.push_back({r, ring.last == kTimeMin ? std::nullopt : std::optional(ring.last)});
+    Time& last = last_of(r.id);
+    if (!take(r)) out_.others.push_back({r, last == kTimeMin ? std::nullopt : std::optional(last)});
     if (r.time() == kTimeMin) return;
     out_.first_time = std::min(out_.first_time, r.time());
     out_.last_time = std::max(out_.last_time, r.time());
-    if (r.type != perf::kLostSamples) ring.last = r.time();
+    if (r.type != perf::kLostSamples) last = r.time();
   }
 
   SideBandPart finish() {
@@ -42,15 +41,21 @@ class PartReader {
   }
 
  private:
-  // Most records follow another one of the same CPU.
-  SideBandPart::Ring& ring_of(int32_t cpu) {
-    if (ring_ == nullptr || cpu != cpu_) ring_ = &out_.rings[cpu];
-    cpu_ = cpu;
-    return *ring_;
+  // Most records follow another one of the same event and CPU.
+  Time& last_of(const SampleId& id) {
+    if (last_ == nullptr || id.id != id_ || id.cpu != cpu_)
+      last_ = &out_.last.try_emplace(ids_.ring_of(id), kTimeMin).first->second;
+    id_ = id.id, cpu_ = id.cpu;
+    return *last_;
+  }
+  std::vector<SwitchFact>& switches_of(int32_t cpu) {
+    if (switches_ == nullptr || cpu != switches_cpu_) switches_ = &out_.switches[cpu];
+    switches_cpu_ = cpu;
+    return *switches_;
   }
 
   // False: it is one of the others.
-  bool take(const Record& r, SideBandPart::Ring& ring) {
+  bool take(const Record& r) {
     switch (r.type) {
       case perf::kTextPoke: {
         const auto body = parse_text_poke(r);
@@ -61,12 +66,12 @@ class PartReader {
       case perf::kSwitch:
       case perf::kSwitchCpuWide: {
         const auto body = parse_switch(r);
-        if (body) switch_record(r, *body, ring);
+        if (body) switch_record(r, *body);
         return body.has_value();
       }
       case perf::kItraceStart: {
         const auto body = parse_itrace_start(r);
-        if (body) itrace_start(r, *body, ring);
+        if (body) itrace_start(r, *body);
         return body.has_value();
       }
       case perf::kKsymbol:
@@ -85,13 +90,16 @@ class PartReader {
   }
 
   void poke(const Record& r, const TextPokeRecord& body);
-  static void switch_record(const Record& r, const SwitchRecord& body, SideBandPart::Ring& ring);
-  void itrace_start(const Record& r, const TaskIdRecord& body, SideBandPart::Ring& ring);
+  void switch_record(const Record& r, const SwitchRecord& body);
+  void itrace_start(const Record& r, const TaskIdRecord& body);
 
   const uint64_t* samples_;
   SideBandPart out_;
-  int32_t cpu_ = -1;
-  SideBandPart::Ring* ring_ = nullptr;
+  const RingIds& ids_;
+  uint64_t id_ = 0;
+  int32_t cpu_ = -1, switches_cpu_ = -1;
+  Time* last_ = nullptr;
+  std::vector<SwitchFact>* switches_ = nullptr;
 };
 
 void PartReader::poke(const Record& r, const TextPokeRecord& body) {
@@ -103,7 +111,7 @@ void PartReader::poke(const Record& r, const TextPokeRecord& body) {
                         .file_offset = r.file_offset});
 }
 
-void PartReader::switch_record(const Record& r, const SwitchRecord& body, SideBandPart::Ring& ring) {
+void PartReader::switch_record(const Record& r, const SwitchRecord& body) {
   if (r.id.cpu < 0) return;
   SwitchFact fact{.time = r.time(), .cpu = r.id.cpu};
   if (body.out) {
@@ -117,13 +125,13 @@ void PartReader::switch_record(const Record& r, const SwitchRecord& body, SideBa
     fact.before_pid = body.next_prev_pid;
     fact.before_tid = body.next_prev_tid;
   }
-  ring.switches.push_back(fact);
+  switches_of(r.id.cpu).push_back(fact);
 }
 
-void PartReader::itrace_start(const Record& r, const TaskIdRecord& body, SideBandPart::Ring& ring) {
+void PartReader::itrace_start(const Record& r, const TaskIdRecord& body) {
   if (r.time() != kTimeMin) out_.trace_start = std::min(out_.trace_start, r.time());
   if (r.id.cpu >= 0 && body.tid >= 0) {
-    ring.switches.push_back(
+    switches_of(r.id.cpu).push_back(
         {.time = r.time(), .cpu = r.id.cpu, .pid = body.pid, .tid = body.tid, .trace_start = true});
   }
 }
@@ -151,8 +159,9 @@ std::string poke_fault(const Record& r, const TextPokeRecord& body) {
   return {};
 }
 
-SideBandPart read_side_band_part(const PerfData& data, size_t part, const uint64_t* samples) {
-  PartReader reader(samples);
+SideBandPart read_side_band_part(const PerfData& data, size_t part, const uint64_t* samples,
+                                 const RingIds& rings) {
+  PartReader reader(samples, rings);
   data.for_each_in(part, [&](const Record& record) {
     reader.visit(record);
     return true;

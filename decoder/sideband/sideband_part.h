@@ -6,17 +6,15 @@
 #include <vector>
 
 #include "decoder/perf/records.h"
+#include "decoder/sideband/record_rings.h"
 #include "decoder/sideband/sideband.h"
 
 namespace asof {
 
 struct SideBandPart {
-  struct Ring {
-    Time last = kTimeMin;  // of its last record that has one
-    std::vector<SwitchFact> switches;
-  };
-  std::map<int32_t, Ring> rings;  // by CPU
-  std::vector<Poke> pokes;        // sorted as SideBand's
+  std::map<int32_t, std::vector<SwitchFact>> switches;  // by CPU
+  std::map<RingKey, Time> last;                         // of each ring: its last record that has a time
+  std::vector<Poke> pokes;                              // sorted as SideBand's
   // What depends on the records before it, or is reported, in the file's order.
   struct Other {
     Record record;
@@ -27,7 +25,8 @@ struct SideBandPart {
 };
 
 // `samples`: the event whose samples matter; nullptr: none do.
-SideBandPart read_side_band_part(const PerfData& data, size_t part, const uint64_t* samples);
+SideBandPart read_side_band_part(const PerfData& data, size_t part, const uint64_t* samples,
+                                 const RingIds& rings);
 
 bool is_guest(const Record& record);
 // What keeps a TEXT_POKE record from being true; empty: nothing. No in-tree caller makes one that fails.

@@ -71,6 +71,88 @@ TEST_F(Facts, LossesLieBetweenTwoRecordsOfOneRing) {
   EXPECT_EQ(count(Code::kSideBandLost), 2U);
 }
 
+// As perf writes LOST_SAMPLES when it ends: with a time and CPU of 0, and the id of the event.
+class LostAtTheEnd : public Facts {
+ protected:
+  LostAtTheEnd() {
+    for (const uint64_t id : {11, 12}) r.writer.add_attr({.flags = attr_flag::kSampleIdAll, .ids = {id}});
+    const Bytes one = {1}, two = {2};
+    r.writer.text_poke(Recording::kText, one, two, {.time = 100, .cpu = 1, .attr = 3, .has_id = true});
+    r.writer.text_poke(Recording::kText + 8, one, two, {.time = 150, .cpu = 0, .attr = 2, .has_id = true});
+    r.writer.lost(11, 20, {.time = 300, .cpu = 0, .attr = 2, .has_id = true});
+    r.writer.text_poke(Recording::kText + 8, two, one, {.time = 900, .cpu = 0, .attr = 2, .has_id = true});
+  }
+  void index(int64_t cpu0, int64_t cpu1) {
+    const PerfDataWriter::IdIndexEntry entries[] = {{.id = 11, .idx = 0, .cpu = cpu0},
+                                                    {.id = 12, .idx = 1, .cpu = cpu1}};
+    r.writer.id_index(entries);
+  }
+  void counted(size_t attr, uint64_t count) {
+    r.writer.lost_samples(count, {.attr = attr, .has_id = attr != 0});
+  }
+  std::vector<LostRecords> lost() {
+    auto out = read().lost;
+    EXPECT_EQ(out.at(0).until, 300);
+    out.erase(out.begin());
+    return out;
+  }
+};
+
+TEST_F(LostAtTheEnd, IsOfTheRingOfTheEvent) {
+  index(0, 1);
+  counted(2, 20), counted(3, 5);
+  const auto tails = lost();
+  ASSERT_EQ(tails.size(), 1U);
+  EXPECT_EQ(tails[0].source, 1U);
+  EXPECT_EQ(tails[0].after, 100);
+  EXPECT_EQ(tails[0].until, kTimeMax);
+  EXPECT_EQ(tails[0].count, 5U);
+}
+
+TEST_F(LostAtTheEnd, NothingMoreThanLostRecordsSay) {
+  index(0, 1);
+  counted(2, 20);
+  EXPECT_TRUE(lost().empty());
+}
+
+TEST_F(LostAtTheEnd, RingsOfThreadsAreToldApartAlthoughTheirCpusAreNot) {
+  index(-1, -1);
+  counted(2, 20), counted(3, 5);
+  const auto tails = lost();
+  ASSERT_EQ(tails.size(), 1U);
+  EXPECT_EQ(tails[0].source, UINT32_MAX);
+  EXPECT_EQ(tails[0].after, 100);
+}
+
+// Of any ring, whose last record may be the earliest of all.
+TEST_F(LostAtTheEnd, OfUnknownRings) {
+  counted(0, 20), counted(0, 5);
+  const auto tails = lost();
+  ASSERT_EQ(tails.size(), 1U);
+  EXPECT_EQ(tails[0].source, UINT32_MAX);
+  EXPECT_EQ(tails[0].after, 100);
+  EXPECT_EQ(tails[0].count, 5U);
+}
+
+TEST_F(LostAtTheEnd, OfUnknownRingsAsMuchAsLostRecordsSay) {
+  counted(0, 15), counted(0, 5);
+  EXPECT_TRUE(lost().empty());
+}
+
+// A loss in one ring lies after the last record of that ring, whichever CPU its task ran on.
+TEST_F(Facts, LossOfAThreadLiesBetweenRecordsOfItsRing) {
+  for (const uint64_t id : {11, 12}) r.writer.add_attr({.flags = attr_flag::kSampleIdAll, .ids = {id}});
+  const PerfDataWriter::IdIndexEntry entries[] = {{.id = 11, .idx = 0, .tid = 7},
+                                                  {.id = 12, .idx = 1, .tid = 8}};
+  r.writer.id_index(entries);
+  r.writer.comm(7, 7, "a", false, {.time = 100, .cpu = 0, .attr = 2, .has_id = true});
+  r.writer.comm(8, 8, "b", false, {.time = 250, .cpu = 1, .attr = 3, .has_id = true});
+  r.writer.lost(11, 20, {.time = 300, .cpu = 1, .attr = 2, .has_id = true});
+  const SideBand side = read();
+  ASSERT_EQ(side.lost.size(), 1U);
+  EXPECT_EQ(side.lost[0].after, 100);
+}
+
 TEST_F(Facts, AreSortedByTimeWithMadeUpOnesFirst) {
   r.writer.ksymbol(0xffffffffc0001000, 16, 1, 0, "b", Recording::at(200, 1));
   r.writer.ksymbol(0xffffffffc0002000, 16, 1, 0, "a", Recording::at(100, 0));
