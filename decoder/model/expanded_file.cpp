@@ -4,8 +4,8 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 
-#include "decoder/io/files_read.h"
 #include "decoder/io/descriptor.h"
+#include "decoder/io/files_read.h"
 
 namespace asof {
 namespace {
