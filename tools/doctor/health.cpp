@@ -47,7 +47,8 @@ HealthInput health_input(const Capture& capture) {
   return in;
 }
 
-LaterCode::LaterCode(const SideBand& side, std::span<const PokeRecord> pokes) {
+LaterCode::LaterCode(const ElfImage& copy, const SideBand& side, std::span<const PokeRecord> pokes)
+    : copy_(copy) {
   struct Announced {
     AddrRange range;
     Time time;
@@ -76,7 +77,21 @@ LaterCode::LaterCode(const SideBand& side, std::span<const PokeRecord> pokes) {
 bool LaterCode::holds(const PokeRecord& poke) const {
   constexpr Time kBefore = 10'000'000;  // ns: code may be changed before the record that announces it
   const auto known = first_.find(poke.addr);
-  return known != first_.end() && known->second <= saturating_add(poke.time, kBefore);
+  if (known != first_.end() && known->second <= saturating_add(poke.time, kBefore)) return true;
+  return was_empty(poke.addr);
+}
+
+// Pages of the modules' range that are not mapped are read as zeros (fs/proc/kcore.c).
+bool LaterCode::was_empty(Addr addr) const {
+  constexpr uint64_t kPage = 4096;
+  const AddrRange page = range_of(addr & ~(kPage - 1), kPage);
+  for (const ElfSegment& s : copy_.segments()) {
+    const AddrRange range = range_of(s.address, s.bytes.size());
+    if (!range.contains(page)) continue;
+    const auto bytes = s.bytes.subspan(page.begin - range.begin, kPage);
+    return std::ranges::all_of(bytes, [](uint8_t b) { return b == 0; });
+  }
+  return false;
 }
 
 void check_damage(const HealthInput& in, std::vector<Finding>& out) {

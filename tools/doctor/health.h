@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "decoder/model/capture.h"
+#include "decoder/model/image.h"
 #include "decoder/sideband/sideband.h"
 
 namespace asof {
@@ -49,14 +50,17 @@ void check_files(const HealthInput& in, std::vector<Finding>& out);
 void check_damage(const HealthInput& in, std::vector<Finding>& out);
 void check_open(const HealthInput& in, std::vector<Finding>& out);
 
-// Code that was announced (KSYMBOL), or written to empty memory, during the recording: a copy of kcore made
-// before that has something else there, and shows nothing about changes of it.
+// Code that was announced (KSYMBOL), or written to empty memory, during the recording, as a module's is, which no
+// record tells of: a copy of kcore made before that has something else there, and shows nothing about changes of it.
 class LaterCode {
  public:
-  LaterCode(const SideBand& side, std::span<const PokeRecord> pokes);
+  LaterCode(const ElfImage& copy, const SideBand& side, std::span<const PokeRecord> pokes);
   bool holds(const PokeRecord& poke) const;
 
  private:
+  bool was_empty(Addr addr) const;
+
+  const ElfImage& copy_;
   std::unordered_map<Addr, Time> first_;  // of poked addresses: when it was announced first
 };
 

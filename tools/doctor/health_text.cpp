@@ -195,7 +195,7 @@ struct CopyAge {
 CopyAge age_of_copy(const Capture& c, const SideBand& side, const ElfImage& kcore) {
   std::unordered_map<Addr, PokedByte> bytes;
   std::map<Addr, size_t> sites;
-  const LaterCode later(side, c.text->pokes());
+  const LaterCode later(kcore, side, c.text->pokes());
   for (const PokeRecord& p : c.text->pokes()) {
     if (p.old_len == 0 || p.old_len != p.new_len || later.holds(p)) continue;
     size_t& size = sites[p.addr];

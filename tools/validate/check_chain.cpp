@@ -113,7 +113,7 @@ void check_start_copy(const ValidationInput& in, std::vector<Check>& out) {
   std::set<Addr> seen;
   uint64_t checked = 0;
   uint64_t differ = 0;
-  const LaterCode later(in.health.side, in.capture.text->pokes());
+  const LaterCode later(**copy, in.health.side, in.capture.text->pokes());
   for (const PokeRecord& p : in.capture.text->pokes()) {
     if (p.old_len == 0 || !seen.insert(p.addr).second || p.time <= in.health.side.trace_start) continue;
     if (later.holds(p)) continue;

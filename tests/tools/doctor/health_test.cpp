@@ -125,6 +125,33 @@ TEST_F(Health, CodeThatCameAfterTheCopySaysNothingOfIt) {
   EXPECT_TRUE(has(checks[0].answer, "of 1 site first changed")) << checks[0].answer;
 }
 
+// A module that is loaded after the copy has no record; the copy has zeros there.
+class HealthOfModules : public Health, public ::testing::WithParamInterface<bool> {};
+
+TEST_P(HealthOfModules, ChangedAfterTheyWereLoaded) {
+  constexpr Addr kModules = 0xffffffffc0201000, kSite = kModules + 0x1094;
+  const bool empty = GetParam();
+  Bytes memory(0x3000);
+  memory[0] = 0x90;
+  if (!empty) memory[0x1fff] = 0x90;  // a page with anything in it would have the code, too
+  r.segments = {{kModules, memory}};
+  poke(500, kText + 0x200, Bytes(5, 0x90), kJump);
+  poke(600, kSite, {0xe8, 0x07, 0x65, 0xb5, 0xc1}, {0xe8, 0xc7, 0xda, 0x79, 0xc1});
+  r.writer.itrace_start(7, 7, Recording::at(5));
+  open();
+  EXPECT_EQ(verdict("kcore"), empty ? "ok" : "bad") << evidence("kcore");
+  const HealthInput in = health_input(*capture);
+  std::vector<Check> checks;
+  check_start_copy(
+      {*capture, in, LiveEvents(*capture, in.side), FlowFacts{}, Coverage(*capture), PipelineOptions{}},
+      checks);
+  ASSERT_EQ(checks.size(), 1U);
+  EXPECT_EQ(checks[0].result, empty ? Check::Result::kPass : Check::Result::kFail) << checks[0].answer;
+  EXPECT_TRUE(has(checks[0].answer, empty ? "of 1 site first changed" : "of 2 sites first changed"))
+      << checks[0].answer;
+}
+INSTANTIATE_TEST_SUITE_P(, HealthOfModules, ::testing::Bool());
+
 TEST_F(Health, CopyDuringAChangeIsRecognized) {
   put(kText + 0x100, {0xcc, 0x10, 0, 0, 0});
   poke(500, kText + 0x100, kNop5, kJump);
