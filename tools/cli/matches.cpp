@@ -69,6 +69,7 @@ void warn_of_cpus(const Capture& capture, const std::vector<int>& cpus, Diagnost
 
 void warn_of_tasks(const Capture& capture, const std::vector<int>& pids, const std::vector<int>& tids,
                    Diagnostics& diagnostics) {
+  if (pids.empty() && tids.empty()) return;
   std::set<int> processes, threads;
   for (const Stream& s : capture.streams) {
     if (s.tid >= 0) threads.insert(s.tid);
@@ -109,6 +110,7 @@ void warn_of_symbols(const Capture& capture, const std::vector<std::string>& pat
 }
 
 void warn_of_dsos(const Capture& capture, const std::vector<std::string>& dsos, Diagnostics& diagnostics) {
+  if (dsos.empty()) return;
   std::set<std::string_view> there;
   for (const Symbol* s : capture.symbols.all()) there.insert(s->dso);
   std::vector<std::string_view> names;

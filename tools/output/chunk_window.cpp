@@ -19,7 +19,7 @@ bool is_within(const Chunk& chunk, const TimeBounds& time) {
 }  // namespace
 
 std::optional<Chunk> chunk_within(const Chunk& chunk, const TimeBounds& time) {
-  if (is_within(chunk, time)) return std::nullopt;
+  if (time == TimeBounds{} || is_within(chunk, time)) return std::nullopt;
   Chunk out;
   out.stream = chunk.stream;
   out.segment = chunk.segment;
