@@ -76,11 +76,6 @@ std::string_view way_of(const Way (&ways)[N], std::string_view word) {
   return {};
 }
 
-bool is_there(const std::string& path) {
-  std::error_code ignored;
-  return std::filesystem::exists(path, ignored);
-}
-
 std::vector<std::string_view> verb_names() {
   std::vector<std::string_view> out;
   for (const VerbEntry& v : verbs()) out.emplace_back(v.name);
@@ -90,7 +85,7 @@ std::vector<std::string_view> verb_names() {
 // Where the verb stands behind INPUT, which is given as a word or by -i; 0: nowhere.
 size_t verb_behind_input(const std::vector<std::string>& a) {
   const size_t words = a[0] == "-i" || a[0] == "--input" ? 2 : 1;
-  const bool input = words == 2 || a[0].starts_with("--input=") || a[0] == "-" || is_there(a[0]);
+  const bool input = words == 2 || a[0].starts_with("--input=") || is_input(a[0]);
   return input && a.size() > words && is_verb(a[words]) ? words : 0;
 }
 
@@ -116,6 +111,11 @@ std::string unknown_option(const CLI::App& verb, const std::string& given) {
 
 }  // namespace
 
+bool is_input(const std::string& path) {
+  std::error_code ignored;
+  return path == "-" || std::filesystem::exists(path, ignored);
+}
+
 Result<std::vector<std::string>> normal_arguments(std::vector<std::string> args) {
   if (args.empty()) return args;
   const std::string first = args[0];
@@ -132,7 +132,7 @@ Result<std::vector<std::string>> normal_arguments(std::vector<std::string> args)
   }
   // What looks like a path is an input that does not exist.
   const bool word = first[0] != '-' && first.find_first_of("./") == std::string::npos;
-  if (word && !is_there(first)) {
+  if (word && !is_input(first)) {
     const std::string_view way = way_of(kVerbWays, first);
     const std::string near =
         way.empty() ? did_you_mean(first, verb_names()) : fmt::format("asof's way: {}", way);

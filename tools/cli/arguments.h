@@ -13,6 +13,9 @@ namespace asof {
 // error for a first word that is neither a verb nor a file.
 Result<std::vector<std::string>> normal_arguments(std::vector<std::string> arguments);
 
+// Something that can be INPUT is there.
+bool is_input(const std::string& path);
+
 // What is wrong with the options of a verb, in one or two lines: the option that does not exist and those near
 // to it, or asof's way to do what perf does with it.
 std::string explain_parse_error(const CLI::App& app, const CLI::ParseError& error);

@@ -262,11 +262,10 @@ RunVerb add_decode(CLI::App& app) {
           "change the default")
       ->type_name("LIST")
       ->group(output);
-  verb->add_option("--itrace", o->itrace,
-                   "i instructions, b branches, c calls, r returns, e gaps, x transactions, w ptwrite, p "
-                   "power, I interrupts (Event Trace), "
-                   "o PEBS "
-                   "(default: i)")
+  verb->add_option(
+          "--itrace", o->itrace,
+          "i instructions, b branches, c calls, r returns, e gaps, x transactions, w ptwrite, p power, I "
+          "interrupts (Event Trace), o PEBS (default: i)")
       ->type_name("LETTERS")
       ->group(output);
   verb->add_flag("--ns", o->nanoseconds, "times with nanoseconds")->group(output);

@@ -4,9 +4,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <fstream>
 
+#include "tools/cli/arguments.h"
 #include "tools/cli/matches.h"
 #include "tools/cli/verbs.h"
 #include "tools/output/format.h"
@@ -44,11 +44,6 @@ std::optional<Time> parse_instant(const std::string& text) {
   return parse_seconds(text);
 }
 
-bool is_there(const std::string& path) {
-  std::error_code ignored;
-  return path == "-" || std::filesystem::exists(path, ignored);
-}
-
 // Sorts what stands on the command line: two times behind --diff, a file that exists is INPUT (unless -i gives
 // one), the rest is WHERE.
 Result<void> sort_words(TextOptions& o, bool input_given) {
@@ -58,13 +53,13 @@ Result<void> sort_words(TextOptions& o, bool input_given) {
   std::erase(o.diff_values, "");  // CLI11's, for --diff without a value
   std::vector<std::string> words = o.words;
   auto& values = o.diff_values;
-  const bool files = std::any_of(values.begin(), values.end(), is_there);
+  const bool files = std::any_of(values.begin(), values.end(), is_input);
   const bool times = values.size() >= 2 && (!files || (parse_instant(values[0]) && parse_instant(values[1])));
   const auto rest = values.begin() + (times ? 2 : 0);
   words.insert(words.end(), rest, values.end());
   values.erase(rest, values.end());
   if (!input_given) {
-    const auto file = std::find_if(words.begin(), words.end(), is_there);
+    const auto file = std::find_if(words.begin(), words.end(), is_input);
     // One word that could be both is what the verb is about.
     if (file != words.end() && (words.size() > 1 || times)) {
       o.input.input = *file;
