@@ -19,6 +19,14 @@ namespace {
 constexpr Addr kText = Recording::kText;
 const Bytes kNop5 = {0x0f, 0x1f, 0x44, 0x00, 0x00}, kJump = {0xe9, 0x10, 0x00, 0x00, 0x00};
 
+std::vector<Check> start_copy_checks(const Capture& capture) {
+  const HealthInput in = health_input(capture);
+  std::vector<Check> checks;
+  check_start_copy(
+      {capture, in, LiveEvents(capture, in.side), FlowFacts{}, Coverage(capture), PipelineOptions{}}, checks);
+  return checks;
+}
+
 class Health : public ::testing::Test {
  protected:
   void open(const CaptureOptions& options = closed_options()) {
@@ -115,11 +123,7 @@ TEST_F(Health, CodeThatCameAfterTheCopySaysNothingOfIt) {
   open();
   EXPECT_EQ(verdict("kcore"), "ok") << evidence("kcore");
   EXPECT_TRUE(has(evidence("kcore"), "of 1 site that changed")) << evidence("kcore");
-  const HealthInput in = health_input(*capture);
-  std::vector<Check> checks;
-  check_start_copy(
-      {*capture, in, LiveEvents(*capture, in.side), FlowFacts{}, Coverage(*capture), PipelineOptions{}},
-      checks);
+  const auto checks = start_copy_checks(*capture);
   ASSERT_EQ(checks.size(), 1U);
   EXPECT_EQ(checks[0].result, Check::Result::kPass) << checks[0].answer;
   EXPECT_TRUE(has(checks[0].answer, "of 1 site first changed")) << checks[0].answer;
@@ -140,11 +144,7 @@ TEST_P(HealthOfModules, ChangedAfterTheyWereLoaded) {
   r.writer.itrace_start(7, 7, Recording::at(5));
   open();
   EXPECT_EQ(verdict("kcore"), empty ? "ok" : "bad") << evidence("kcore");
-  const HealthInput in = health_input(*capture);
-  std::vector<Check> checks;
-  check_start_copy(
-      {*capture, in, LiveEvents(*capture, in.side), FlowFacts{}, Coverage(*capture), PipelineOptions{}},
-      checks);
+  const auto checks = start_copy_checks(*capture);
   ASSERT_EQ(checks.size(), 1U);
   EXPECT_EQ(checks[0].result, empty ? Check::Result::kPass : Check::Result::kFail) << checks[0].answer;
   EXPECT_TRUE(has(checks[0].answer, empty ? "of 1 site first changed" : "of 2 sites first changed"))
