@@ -19,6 +19,7 @@ RunVerb add_report(CLI::App& app);
 RunVerb add_text(CLI::App& app);
 RunVerb add_doctor(CLI::App& app);
 RunVerb add_events(CLI::App& app);
+RunVerb add_packets(CLI::App& app);
 RunVerb add_digest(CLI::App& app);
 RunVerb add_validate(CLI::App& app);
 RunVerb add_pack(CLI::App& app);
