@@ -10,7 +10,6 @@
 #include <string_view>
 #include <vector>
 
-#include "arch/packets.h"
 #include "arch/steps.h"
 #include "arch/stream.h"
 #include "textstore/address.h"
@@ -149,6 +148,8 @@ class SegmentSource {
   virtual std::optional<Segment> next() = 0;
 };
 
+class PacketReader;
+
 // One machine's view of one capture: const after construction.
 class Arch {
  public:
@@ -156,10 +157,9 @@ class Arch {
   virtual std::string_view name() const = 0;
   // `stream` must outlive what is returned.
   virtual std::unique_ptr<SegmentSource> segments(const Stream& stream, size_t stream_index) const = 0;
-  // nullptr: there is no trace, only flow (block streams). `stream` must outlive what is returned.
-  virtual std::unique_ptr<PacketReader> packets(const Stream& /*stream*/, size_t /*stream_index*/) const {
-    return nullptr;
-  }
+  // arch/packets.h. nullptr: there is no trace, only flow (block streams). `stream` and this must outlive what is
+  // returned.
+  virtual std::unique_ptr<PacketReader> packets(const Stream& stream, size_t stream_index) const;
   // All of them; for streams that are known to be small.
   std::vector<Segment> split(const Stream& stream, size_t stream_index) const {
     std::vector<Segment> all;

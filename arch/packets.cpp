@@ -2,7 +2,11 @@
 
 #include <algorithm>
 
+#include "arch/arch.h"
+
 namespace asof {
+
+std::unique_ptr<PacketReader> Arch::packets(const Stream&, size_t) const { return nullptr; }
 
 void PacketFields::letters(std::string_view name, uint64_t bits, unsigned count, char one, char zero) {
   count = std::min<unsigned>(count, letters_.size());

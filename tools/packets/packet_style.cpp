@@ -148,6 +148,29 @@ class TextStyle final : public Common {
     if (out.size() == before) out.resize(name_end);
     out += '\n';
   }
+  void block(std::string& out, const Step& step, const std::string& symbol, bool sure) override {
+    out += "    ";
+    out += format_.color ? kDim : std::string_view();
+    out += "0x";
+    put_hex(out, step.block->ip);
+    out += ' ';
+    out += format_plural(step.count, "instruction", "instructions");
+    if (!symbol.empty()) out += ' ' + plain_text(symbol);
+    if (step.confidence != Confidence::kCertain) {
+      out += ' ';
+      out += confidence_name(step.confidence);
+    }
+    if (!sure) out += " (which packet is not known)";
+    if (format_.color) out += kReset;
+    out += '\n';
+  }
+  void gap(std::string& out, const Gap& gap, const std::string& text) override {
+    out += "    ";
+    out += format_.color ? kRed : std::string_view();
+    out += code_text(gap.code);
+    if (format_.color) out += kReset;
+    out += ' ' + plain_text(text) + '\n';
+  }
 
  private:
   static constexpr size_t kTimeWidth = 16, kRawWidth = 27;
@@ -200,6 +223,21 @@ class JsonStyle final : public Common {
       out += '"';
     }
     out += "}\n";
+  }
+  void block(std::string& out, const Step& step, const std::string& symbol, bool sure) override {
+    JsonLine line("block");
+    line.text("stream", name_).address("ip", step.block->ip).number("instructions", step.count);
+    if (!symbol.empty()) line.text("symbol", plain_text(symbol));
+    out += line.text("conf", confidence_name(step.confidence)).flag("packet_known", sure).end();
+  }
+  void gap(std::string& out, const Gap& gap, const std::string& text) override {
+    out += JsonLine("flow_gap")
+               .text("stream", name_)
+               .text("code", code_text(gap.code))
+               .number("begin", gap.begin)
+               .number("end", gap.end)
+               .text("reason", plain_text(text))
+               .end();
   }
 
  private:

@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 
+#include "arch/arch.h"
 #include "arch/packets.h"
 #include "arch/stream.h"
 
@@ -26,6 +27,10 @@ class PacketStyle {
   virtual void start(const Stream& stream, std::span<const std::string_view> names) = 0;
   // `fields`: of packets, what they say.
   virtual void line(std::string& out, const TracePacket& k, std::span<const PacketField> fields) = 0;
+  // Of the flow, under the packet that made it run; `sure`: it is known to be that one.
+  virtual void block(std::string& /*out*/, const Step& /*step*/, const std::string& /*symbol*/,
+                     bool /*sure*/) {}
+  virtual void gap(std::string& /*out*/, const Gap& /*gap*/, const std::string& /*text*/) {}
 };
 std::unique_ptr<PacketStyle> make_packet_style(const PacketFormat& format);
 

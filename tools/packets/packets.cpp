@@ -1,12 +1,13 @@
 // asof packets: the raw trace, one packet a line, stream by stream.
 #include <fmt/format.h>
 
+#include "arch/packets.h"
 #include "tools/cli/matches.h"
 #include "tools/cli/verbs.h"
+#include "tools/output/format.h"
 #include "tools/output/output.h"
-#include "tools/packets/packet_count.h"
-#include "tools/packets/packet_filter.h"
-#include "tools/packets/packet_style.h"
+#include "tools/packets/flow_beside.h"
+#include "tools/packets/lister.h"
 
 namespace asof {
 namespace {
@@ -14,23 +15,13 @@ namespace {
 struct PacketsOptions {
   InputOptions input;
   std::string output, format = "text", types, cpus, pids, tids, time, offsets;
-  bool raw = false, file_offsets = false, count = false;
-};
-
-struct Selection {
-  std::vector<int> cpus, pids, tids;
-  OffsetRange offsets;
-  TimeBounds time;
-
-  bool wants(const Stream& s) const {
-    if (!cpus.empty() && s.cpu >= 0 && std::ranges::find(cpus, s.cpu) == cpus.end()) return false;
-    return tids.empty() || s.tid < 0 || std::ranges::find(tids, s.tid) != tids.end();
-  }
+  bool raw = false, file_offsets = false, count = false, flow = false;
+  unsigned jobs = 0;
 };
 
 // Everything that does not need the capture.
-Result<Selection> read_selection(const PacketsOptions& o) {
-  Selection s;
+Result<PacketSelection> read_selection(const PacketsOptions& o) {
+  PacketSelection s;
   for (const auto& [text, list, name] :
        {std::tuple{&o.cpus, &s.cpus, "--cpu"}, {&o.pids, &s.pids, "--pid"}, {&o.tids, &s.tids, "--tid"}}) {
     if (text->empty()) continue;
@@ -43,66 +34,14 @@ Result<Selection> read_selection(const PacketsOptions& o) {
     if (!range) return std::unexpected(range.error());
     s.offsets = *range;
   }
+  if (o.flow && (o.count || o.format == "csv"))
+    return fail(Code::kBadOption, "", Error::kNoOffset, "--flow goes with neither --count nor --format csv");
   if (!o.time.empty() && o.time.find('%') == std::string::npos) {
     const auto time = parse_time_range(o.time, {});
     if (!time) return std::unexpected(time.error());
   }
   return s;
 }
-
-class Lister {
- public:
-  Lister(const Selection& selection, const TypeFilter& types, const PacketFormat& format, bool count,
-         Output& out)
-      : selection_(selection),
-        types_(types),
-        tasks_(selection.pids, selection.tids),
-        style_(make_packet_style(format)),
-        only_count_(count),
-        out_(out) {
-    if (!count) out_.write(style_->header());
-  }
-
-  void list(const Stream& stream, PacketReader& reader) {
-    style_->start(stream, reader.names());
-    TracePacket k;
-    for (uint64_t n = 0; reader.next(k); ++n) {
-      if (k.offset >= selection_.offsets.end) return;
-      if (n % kLook == 0 && (interrupted() || out_.closed())) return;
-      if (!passes(stream, k)) continue;
-      count_.add(k);
-      if (!only_count_) print(reader, k);
-    }
-  }
-  const PacketCount& count() const { return count_; }
-
- private:
-  static constexpr uint64_t kLook = 4096;
-
-  bool passes(const Stream& stream, const TracePacket& k) {
-    if (!types_.passes(k.type)) return false;
-    if (k.offset < selection_.offsets.begin && k.offset + k.size <= selection_.offsets.begin) return false;
-    if (k.time < selection_.time.lo || k.time > selection_.time.hi) return false;
-    return tasks_.passes(stream, k.time);
-  }
-  void print(const PacketReader& reader, const TracePacket& k) {
-    fields_.clear();
-    if (k.is_packet()) reader.describe(fields_);
-    line_.clear();
-    style_->line(line_, k, fields_.all());
-    out_.write(line_);
-  }
-
-  const Selection& selection_;
-  const TypeFilter& types_;
-  TaskFilter tasks_;
-  const std::unique_ptr<PacketStyle> style_;
-  const bool only_count_;
-  Output& out_;
-  PacketCount count_;
-  PacketFields fields_;
-  std::string line_;
-};
 
 PacketFormat format_of(const PacketsOptions& o, const Output& out) {
   PacketFormat f;
@@ -122,16 +61,69 @@ void warn_of_unseen(const TypeFilter& types, const PacketCount& count, Diagnosti
                       "'asof packets --count' says which there are"});
 }
 
+// Of streams that are wanted; those whose packets nobody here reads are told of.
+struct Readers {
+  std::vector<std::pair<const Stream*, std::unique_ptr<PacketReader>>> all;
+  bool any_other = false;
+};
+
+Readers readers_of(const Capture& capture, const Arch& arch, const PacketSelection& selection,
+                   Diagnostics& diagnostics) {
+  Readers out;
+  for (size_t i = 0; i < capture.streams.size(); ++i) {
+    const Stream& stream = capture.streams[i];
+    if (!selection.wants(stream)) continue;
+    auto reader = arch.packets(stream, i);
+    if (reader) {
+      out.all.emplace_back(&stream, std::move(reader));
+      continue;
+    }
+    out.any_other = true;
+    if (!capture.blocks)
+      diagnostics.note(fmt::format("{}: packets of ETMv3 and PTM are not listed", stream.name));
+  }
+  return out;
+}
+
+// The flow is decoded, and its blocks are written under the packets.
+ExitCode list_with_flow(const PacketsOptions& o, const Capture& capture, const Arch& arch,
+                        const PacketSelection& selection, Lister& lister, Diagnostics& diagnostics) {
+  if (arch.name() != "x86-64") {
+    diagnostics.error({Code::kBadOption, "", Error::kNoOffset, "--flow is for Intel PT only",
+                       "'asof decode' prints the flow of this trace"});
+    return kExitUsage;
+  }
+  PipelineOptions options;
+  options.jobs = o.jobs;
+  options.cpus = selection.cpus;
+  options.tids = selection.tids;
+  options.time = selection.time;
+  FlowBeside flow(capture, arch, lister);
+  const auto done = run_pipeline(capture, options, ChunkOrder::kByStream, flow);
+  if (!done) {
+    diagnostics.error(done.error());
+    return kExitInput;
+  }
+  if (flow.unmatched() != 0)
+    diagnostics.note(
+        fmt::format("{} where packets and flow could not be matched: up to the next sync point the blocks "
+                    "are not under their packets",
+                    format_plural(flow.unmatched(), "place", "places")));
+  return kExitOk;
+}
+
 ExitCode list_all(const PacketsOptions& o, const Capture& capture, const Arch& arch,
-                  const Selection& selection, Diagnostics& diagnostics) {
-  const auto first = arch.packets(capture.streams.front(), 0);
-  if (!first) {
+                  const PacketSelection& selection, Diagnostics& diagnostics) {
+  Readers readers = readers_of(capture, arch, selection, diagnostics);
+  if (capture.blocks) {
     diagnostics.error({Code::kNoTrace, capture.path, Error::kNoOffset,
                        "this holds decoded flow, not the trace",
                        "list the packets of the recording it was made from"});
     return kExitInput;
   }
-  const auto types = TypeFilter::read(o.types, first->names());
+  if (readers.all.empty()) return readers.any_other ? kExitInput : kExitOk;
+  const auto names = readers.all.front().second->names();
+  const auto types = TypeFilter::read(o.types, names);
   if (!types) {
     diagnostics.error(types.error());
     return kExitUsage;
@@ -143,11 +135,17 @@ ExitCode list_all(const PacketsOptions& o, const Capture& capture, const Arch& a
   }
   const PacketFormat format = format_of(o, *out);
   Lister lister(selection, *types, format, o.count, *out);
-  for (size_t i = 0; i < capture.streams.size() && !interrupted() && !out->closed(); ++i) {
-    if (selection.wants(capture.streams[i]))
-      lister.list(capture.streams[i], *arch.packets(capture.streams[i], i));
+  if (o.flow) {
+    const ExitCode code = list_with_flow(o, capture, arch, selection, lister, diagnostics);
+    if (code != kExitOk) return code;
+  } else {
+    for (auto& [stream, reader] : readers.all) {
+      if (lister.stopped()) break;
+      lister.list(*stream, *reader);
+      reader.reset();  // its window
+    }
   }
-  if (o.count) out->write(lister.count().table(first->names(), format.kind));
+  if (o.count) out->write(lister.count().table(names, format.kind));
   if (!flush_output(*out, diagnostics)) return kExitInput;
   if (interrupted()) return kExitInterrupted;
   if (!out->closed()) warn_of_unseen(*types, lister.count(), diagnostics);
@@ -191,6 +189,13 @@ RunVerb add_packets(CLI::App& app) {
   verb->add_flag("--file-offsets", o->file_offsets, "offsets are those in the file, not in the stream")
       ->group(output);
   verb->add_flag("--count", o->count, "only how many packets of each type there are, and their bytes")
+      ->group(output);
+  verb->add_flag("--flow", o->flow, "under each packet the blocks of code that ran because of it (Intel PT)")
+      ->group(output);
+  verb->add_option_function<unsigned>(
+          "-j,--jobs", [o](unsigned jobs) { o->jobs = o->input.capture.jobs = jobs; },
+          "threads for --flow and for opening (default: one for each CPU)")
+      ->check(CLI::Range(1, 4096))
       ->group(output);
   const std::string filter = "Filters";
   verb->add_option("--type", o->types, "only these: TNT,TIP,PSB or Atom,Address,...; ^PAD leaves out")
