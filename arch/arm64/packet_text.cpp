@@ -55,49 +55,50 @@ enum Type : uint8_t {
 constexpr std::array<std::string_view, kTypes> kNames = [] {
   std::array<std::string_view, kTypes> out{};
   for (size_t i = 0; i < kLineNames.size(); ++i) out[i] = kLineNames[i];
-  constexpr std::array<std::string_view, kTypes - kFirstPacketType> names = {"A-Sync",
-                                                                             "Discard",
-                                                                             "Overflow",
-                                                                             "Trace-Info",
-                                                                             "Timestamp",
-                                                                             "Trace-On",
-                                                                             "Function-Return",
-                                                                             "Exception",
-                                                                             "Exception-Return",
-                                                                             "Cycle-Count.F1",
-                                                                             "Cycle-Count.F2",
-                                                                             "Cycle-Count.F3",
-                                                                             "Instrumentation",
-                                                                             "Transaction-Start",
-                                                                             "Transaction-Commit",
-                                                                             "Data-Sync-Marker",
-                                                                             "Commit",
-                                                                             "Cancel.F1",
-                                                                             "Cancel.F2",
-                                                                             "Cancel.F3",
-                                                                             "Mispredict",
-                                                                             "Conditional",
-                                                                             "Ignore",
-                                                                             "Event",
-                                                                             "Context",
-                                                                             "Address.Exact",
-                                                                             "Address.Short",
-                                                                             "Address.32",
-                                                                             "Address.64",
-                                                                             "Address.32.Context",
-                                                                             "Address.64.Context",
-                                                                             "Source-Address.Exact",
-                                                                             "Source-Address.Short",
-                                                                             "Source-Address.32",
-                                                                             "Source-Address.64",
-                                                                             "Timestamp-Marker",
-                                                                             "Q",
-                                                                             "Atom.F1",
-                                                                             "Atom.F2",
-                                                                             "Atom.F3",
-                                                                             "Atom.F4",
-                                                                             "Atom.F5",
-                                                                             "Atom.F6"};
+  constexpr std::array<std::string_view, size_t{kTypes} - size_t{kFirstPacketType}> names = {
+      "A-Sync",
+      "Discard",
+      "Overflow",
+      "Trace-Info",
+      "Timestamp",
+      "Trace-On",
+      "Function-Return",
+      "Exception",
+      "Exception-Return",
+      "Cycle-Count.F1",
+      "Cycle-Count.F2",
+      "Cycle-Count.F3",
+      "Instrumentation",
+      "Transaction-Start",
+      "Transaction-Commit",
+      "Data-Sync-Marker",
+      "Commit",
+      "Cancel.F1",
+      "Cancel.F2",
+      "Cancel.F3",
+      "Mispredict",
+      "Conditional",
+      "Ignore",
+      "Event",
+      "Context",
+      "Address.Exact",
+      "Address.Short",
+      "Address.32",
+      "Address.64",
+      "Address.32.Context",
+      "Address.64.Context",
+      "Source-Address.Exact",
+      "Source-Address.Short",
+      "Source-Address.32",
+      "Source-Address.64",
+      "Timestamp-Marker",
+      "Q",
+      "Atom.F1",
+      "Atom.F2",
+      "Atom.F3",
+      "Atom.F4",
+      "Atom.F5",
+      "Atom.F6"};
   for (size_t i = 0; i < names.size(); ++i) out[kFirstPacketType + i] = names[i];
   return out;
 }();
@@ -328,7 +329,10 @@ void describe_packet(const Packet& k, std::span<const uint8_t> bytes, const Pack
       if (k.no_address) out.flag("no_address", true);
       return;
     case Pk::kCycleCount:
-      if (k.has_count) out.number("cycles", k.count);
+      if (k.has_count)
+        out.number("cycles", k.count);
+      else
+        out.text("cycles", "unknown");
       if (!f.commit_opt) out.number("commit", k.commit);
       return;
     case Pk::kInstrumentation:

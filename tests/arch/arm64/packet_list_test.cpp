@@ -19,7 +19,7 @@ using test::CsdPacket;
 using test::ListedPacket;
 
 struct Compared {
-  uint64_t packets = 0, bad = 0, streams = 0;
+  uint64_t packets = 0, bad = 0, unknown = 0, streams = 0;
 };
 
 // Our name of OpenCSD's; empty: bytes that are no packet.
@@ -109,9 +109,9 @@ void compare_numbers(const ListedPacket& line, const std::string& text) {
     if (line.name.ends_with("Exact")) same("entry", "Match., [");
   }
   if (line.name.ends_with("Context") && text.find("Same") == std::string::npos) {
-    ASSERT_EQ(line.number("el"), number_after(text, ",EL"));
+    ASSERT_EQ(line.number("el"), number_after(text.substr(text.find("Ctxt: AArch")), "EL"));
     ASSERT_EQ(line.texts.contains("state") ? line.texts.at("state") : "",
-              text.find("AArch64,") != std::string::npos ? "AArch64" : "AArch32");
+              text.find("Ctxt: AArch64") != std::string::npos ? "AArch64" : "AArch32");
     ASSERT_EQ(line.number("ns"), text.find(" NS;") != std::string::npos ? 1U : 0U);
     if (line.numbers.contains("cid")) same("cid", "CID=");
     if (line.numbers.contains("vmid")) same("vmid", "VMID=");
@@ -124,12 +124,14 @@ void compare_numbers(const ListedPacket& line, const std::string& text) {
   if (line.name == "Trace-Info") same("info", "INFO=");
   if (line.name == "Commit") same("elements", "Commit(");
   if (line.name.starts_with("Cancel")) same("elements", "Cancel(");
-  if (line.name.starts_with("Cycle-Count")) same("cycles", "Count=");
+  // Of an unknown count OpenCSD says 0.
+  if (line.name.starts_with("Cycle-Count") && !line.texts.contains("cycles")) same("cycles", "Count=");
   if (line.name == "Exception" && line.texts.contains("name") && text.starts_with("I_EXCEPT")) {
     ASSERT_EQ(line.texts.at("name"), exception_of(text));
   }
   if (line.texts.contains("atoms") && line.name.starts_with("Atom")) {
-    ASSERT_EQ(text.substr(text.find("; ") + 2), line.texts.at("atoms"));
+    const std::string theirs = text.substr(text.find("; ") + 2);
+    ASSERT_EQ(theirs.substr(0, theirs.find_first_not_of("EN")), line.texts.at("atoms"));
   }
 }
 
@@ -139,9 +141,17 @@ void compare_stretch(const Source& source, std::span<const uint8_t> bytes, uint6
                      std::span<const ListedPacket> lines, Compared& out) {
   const std::vector<CsdPacket> theirs = test::csd_packets(source, bytes);
   auto their = theirs.begin();
+  bool lost =
+      false;  // this OpenCSD is older than the packet: up to the next sync point it reads something else
   for (const ListedPacket& line : lines) {
     if (line.is_lost() || line.name == "PADDING") continue;
     const uint64_t at = line.offset - base;
+    lost = line.name == "Instrumentation" || (lost && line.name != "A-Sync");
+    if (lost) {
+      ++out.unknown;
+      while (their != theirs.end() && their->offset < at + line.size) ++their;
+      continue;
+    }
     while (their != theirs.end() && their->offset < at && out.bad != 0) ++their;
     if (!line.is_packet()) {
       if (line.name == "BAD") {
@@ -184,6 +194,7 @@ void compare_stream(const Capture& capture, const Arch& arch, size_t index, Comp
                     std::span(lines).subspan(first, line - first), here);
     out.packets += here.packets;
     out.bad += here.bad;
+    out.unknown += here.unknown;
     if (testing::Test::HasFatalFailure()) return;
   }
 }
@@ -216,10 +227,12 @@ TEST(EtmPacketList, CorpusAsOpenCsdReadsIt) {
     const Compared c = compare_capture(entry.path());
     sum.packets += c.packets;
     sum.bad += c.bad;
+    sum.unknown += c.unknown;
+    if (HasFatalFailure()) return;
     sum.streams += c.streams;
   }
-  fmt::print("{} streams, {} packets compared, {} places without a packet\n", sum.streams, sum.packets,
-             sum.bad);
+  fmt::print("{} streams, {} packets compared, {} unknown to OpenCSD, {} places without a packet\n",
+             sum.streams, sum.packets, sum.unknown, sum.bad);
   EXPECT_GT(sum.packets, 0U);
 }
 
