@@ -36,8 +36,20 @@ bool moves_flow(EventKind k) {
 
 FlowBeside::Use FlowBeside::use_of(const TracePacket& k) const { return uses_[k.type]; }
 
+// Streams without any flow come in their place.
+void FlowBeside::list_before(size_t index) {
+  for (; next_stream_ < index && !stopped_; ++next_stream_) {
+    const Stream& stream = capture_.streams[next_stream_];
+    if (!lister_.wants(stream)) continue;
+    if (const auto reader = arch_.packets(stream, next_stream_)) lister_.list(stream, *reader);
+    stopped_ = lister_.stopped();
+  }
+}
+
 void FlowBeside::open(size_t index, const Stream& stream) {
-  finish();
+  end_stream();
+  list_before(index);
+  next_stream_ = index + 1;
   stream_ = &stream;
   reader_ = arch_.packets(stream, index);
   uses_.clear();
@@ -55,10 +67,15 @@ void FlowBeside::open(size_t index, const Stream& stream) {
   lister_.start(stream, *reader_);
 }
 
-void FlowBeside::finish() {
+void FlowBeside::end_stream() {
   if (reader_ == nullptr) return;
   pass(UINT64_MAX);
   reader_.reset();
+}
+
+void FlowBeside::finish() {
+  end_stream();
+  list_before(capture_.streams.size());
 }
 
 void FlowBeside::release() {

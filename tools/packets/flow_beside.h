@@ -20,7 +20,7 @@ class FlowBeside final : public ChunkConsumer {
   void deliver(Chunk& chunk, const Stream& stream, Prepared*) override;
   // Called by all workers.
   bool stopped() const override { return stopped_; }
-  // The rest of the last stream.
+  // The rest of the last stream, and streams after it.
   void finish();
   // Places where packets and flow could not be matched.
   uint64_t unmatched() const { return unmatched_; }
@@ -28,7 +28,9 @@ class FlowBeside final : public ChunkConsumer {
  private:
   enum class Use : uint8_t { kOther, kTnt, kTip, kSync, kOwn };  // kOwn: an event says when it is used
 
+  void list_before(size_t index);
   void open(size_t index, const Stream& stream);
+  void end_stream();
   // The next packet is held. False: there is none.
   bool read();
   // The next one that the flow uses is held; those before it are listed. False: there is none.
@@ -62,6 +64,7 @@ class FlowBeside final : public ChunkConsumer {
   uint64_t bits_ = 0;       // of the TNT in use
   Addr target_ = 0;         // of the TIP in use, until the block at it comes
   size_t segment_ = 0;
+  size_t next_stream_ = 0;
   uint64_t unmatched_ = 0;
   std::atomic<bool> stopped_ = false;
 };

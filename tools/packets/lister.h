@@ -31,6 +31,7 @@ class Lister {
   // One by one: what follows is of this stream; then each packet that next() gave. True: it is listed.
   void start(const Stream& stream, const PacketReader& reader);
   bool add(const Stream& stream, const PacketReader& reader, const TracePacket& k);
+  bool wants(const Stream& s) const { return selection_.wants(s); }
   bool is_behind(const TracePacket& k) const { return k.offset >= selection_.offsets.end; }
   // A line of its own, as the style has it.
   template <class Make>

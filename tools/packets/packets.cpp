@@ -104,6 +104,7 @@ ExitCode list_with_flow(const PacketsOptions& o, const Capture& capture, const A
     diagnostics.error(done.error());
     return kExitInput;
   }
+  flow.finish();
   if (flow.unmatched() != 0)
     diagnostics.note(
         fmt::format("{} where packets and flow could not be matched: up to the next sync point the blocks "

@@ -121,6 +121,53 @@ TEST(PacketsCli, CountsAreThoseOfTheList) {
   EXPECT_TRUE(packets(kPt + " --count").back().starts_with("LOST "));
 }
 
+// The flow stands under its packets: all of it, and the list stays what it is without.
+TEST(PacketsCli, FlowBesideThePackets) {
+  for (const std::string& capture : {kDemo, std::string(ASOF_TEST_DATA "/board-x86/capture.tar.xz")}) {
+    const Ran with = run_asof("packets --flow " + capture);
+    ASSERT_EQ(with.status, 0) << with.err;
+    EXPECT_EQ(with.err.find("could not be matched"), std::string::npos) << with.err;
+    std::string list;
+    uint64_t instructions = 0;
+    for (const std::string& l : lines_of(with.out)) {
+      if (!l.starts_with("    "))
+        list += l + "\n";
+      else if (l.starts_with("    0x"))
+        instructions += std::stoull(l.substr(l.find(' ', 4)));
+      EXPECT_EQ(l.find("which packet is not known"), std::string::npos) << l;
+    }
+    EXPECT_EQ(list, run_asof("packets -q " + capture).out);
+    const std::string digest = run_asof("digest -q " + capture).out;
+    EXPECT_NE(digest.find(fmt::format("total instructions {} ", instructions)), std::string::npos) << digest;
+  }
+}
+
+// The target of each TIP is the first block under it, and each TNT bit is a conditional branch or a return.
+TEST(PacketsCli, FlowIsUnderThePacketThatMadeItRun) {
+  std::string tip;
+  size_t tips = 0;
+  for (const std::string& l : packets("--flow --type TNT,TIP,TIP.PGE,FUP,OVF,PSB,TIP.PGD " + kDemo)) {
+    if (l.starts_with("    0x")) {
+      if (!tip.empty()) {
+        EXPECT_EQ(l.substr(4, tip.size()), tip) << l;
+        ++tips;
+      }
+      tip.clear();
+    } else {
+      tip = l.find(" TIP ") != std::string::npos
+                ? l.substr(l.find("0x", 33), l.find(" ip_bits") - l.find("0x", 33))
+                : "";
+    }
+  }
+  EXPECT_GT(tips, 4'000U);
+  EXPECT_EQ(packets("--flow -j 1 " + kDemo), packets("--flow -j 2 " + kDemo));
+  for (const std::string& l : packets("--flow --format jsonl " + kDemo))
+    ASSERT_TRUE(nlohmann::json::accept(l)) << l;
+  EXPECT_EQ(run_asof("packets --flow " + kEtm).status, 1) << "of Intel PT only";
+  EXPECT_EQ(run_asof("packets --flow --count " + kPt).status, 1);
+  EXPECT_EQ(run_asof("packets --flow --format csv " + kPt).status, 1);
+}
+
 TEST(PacketsCli, ColoursOnlyWhereTheyAreWanted) {
   EXPECT_EQ(run_asof("packets " + kPt).out.find('\033'), std::string::npos);
   EXPECT_NE(run_asof("packets --color always " + kPt).out.find("\033[32mTNT.8\033[0m"), std::string::npos);
