@@ -67,6 +67,7 @@ constexpr Example kPackets[] = {
     {"asof packets --count", "how many packets of each type, and their bytes"},
     {"asof packets -C 0 --type 'TIP*,FUP,OVF' --time 10%-20%", "addresses of a part of one CPU's trace"},
     {"asof packets --offset 0x100,0x200 --raw", "what these bytes are"},
+    {"asof packets -C 0 --flow --time 10%-11%", "with the code that ran because of each packet"},
     {"asof packets --format jsonl -o packets.jsonl", "one JSON object a line"}};
 constexpr Example kDigest[] = {{"asof digest", "counts and hash by CPU, to compare two decodes"},
                                {"asof digest -j 1 --fnv", "one thread, with a second kind of hash"}};

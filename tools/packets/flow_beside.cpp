@@ -1,6 +1,7 @@
 #include "tools/packets/flow_beside.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "tools/output/diagnostics.h"
 
@@ -60,7 +61,7 @@ void FlowBeside::open(size_t index, const Stream& stream) {
                     : is_one_of(name, {"FUP", "TIP.PGE", "TIP.PGD", "OVF"}) ? Use::kOwn
                                                                             : Use::kOther);
   }
-  holds_ = ended_ = following_ = shown_ = false;
+  holds_ = ended_ = following_ = shown_ = after_sync_ = false;
   bits_ = target_ = passed_ = 0;
   waits_ = false;
   segment_ = 0;
@@ -154,7 +155,7 @@ void FlowBeside::at_event(const Event& e) {
   if (sync) {
     if (!here) return lose();
     pass_group();
-    following_ = true;
+    following_ = after_sync_ = true;
     return;
   }
   if (here && (may_have_fup(e.kind) || e.kind == EventKind::kOverflow || e.kind == EventKind::kTsxAbort))
@@ -163,6 +164,7 @@ void FlowBeside::at_event(const Event& e) {
   if (e.kind == EventKind::kAsync || e.kind == EventKind::kTsxAbort) release_if({"TIP", "TIP.PGD"});
 }
 
+// The flow goes on where a packet says it does.
 void FlowBeside::at_gap(const Gap& g) {
   pass(std::max(g.begin, g.end));
   following_ = false;
@@ -170,6 +172,11 @@ void FlowBeside::at_gap(const Gap& g) {
   waits_ = false;
   lister_.line(
       [&](PacketStyle& style, std::string& out) { style.gap(out, g, gap_text(capture_, *stream_, g)); });
+  if (g.resume_ip != 0) following_ = release_at(g.resume_ip, {"TIP", "TIP.PGE", "FUP"});
+}
+
+bool FlowBeside::release_at(Addr ip, std::initializer_list<std::string_view> names) {
+  return hold() && number_of(*reader_, "ip") == ip && release_if(names);
 }
 
 // Which packet the branch at the end of a block that ran to its end used.
@@ -199,6 +206,8 @@ void FlowBeside::use(BranchKind kind) {
 }
 
 void FlowBeside::at_step(const Step& s) {
+  // Tracing may be switched on with a sync point, at the address that it has.
+  if (std::exchange(after_sync_, false)) release_at(s.block->ip, {"TIP.PGE"});
   if (waits_ || (target_ != 0 && target_ != s.block->ip)) lose();
   target_ = 0;
   if (shown_) {

@@ -39,6 +39,7 @@ class FlowBeside final : public ChunkConsumer {
   void release();
   // Lists the next one that the flow uses, if it is one of these.
   bool release_if(std::initializer_list<std::string_view> names);
+  bool release_at(Addr ip, std::initializer_list<std::string_view> names);
   // Lists all packets before `end`. True: the flow should have used one of them.
   bool pass(uint64_t end);
   void pass_group();
@@ -57,12 +58,13 @@ class FlowBeside final : public ChunkConsumer {
   std::vector<Use> uses_;  // by type
   TracePacket held_;
   bool holds_ = false, ended_ = false;
-  bool waits_ = false;      // a branch found no packet for it: an event is to say why
-  bool shown_ = false;      // the packet whose blocks come now is listed
-  bool following_ = false;  // flow and packets are known to match
-  uint64_t passed_ = 0;     // all bytes before it are listed
-  uint64_t bits_ = 0;       // of the TNT in use
-  Addr target_ = 0;         // of the TIP in use, until the block at it comes
+  bool waits_ = false;       // a branch found no packet for it: an event is to say why
+  bool after_sync_ = false;  // no block has come yet
+  bool shown_ = false;       // the packet whose blocks come now is listed
+  bool following_ = false;   // flow and packets are known to match
+  uint64_t passed_ = 0;      // all bytes before it are listed
+  uint64_t bits_ = 0;        // of the TNT in use
+  Addr target_ = 0;          // of the TIP in use, until the block at it comes
   size_t segment_ = 0;
   size_t next_stream_ = 0;
   uint64_t unmatched_ = 0;
