@@ -2,7 +2,6 @@
 // what each means for the flow. Sources: Intel specification updates of the named families.
 #pragma once
 #include "arch/x86/config.h"
-#include "arch/x86/packet.h"
 
 namespace asof::x86 {
 
@@ -31,22 +30,5 @@ struct Errata {
 };
 
 Errata errata_of(const CpuModel& cpu);
-
-// The packet at `p`; what an erratum garbled is a PAD packet. `block_bytes`: see read_packet().
-inline Packet read_packet(const Errata& errata, const uint8_t* p, const uint8_t* end, uint8_t block_bytes) {
-  Packet k = read_packet(p, end, block_bytes);
-  if (k.type == Pk::kCyc && k.size == 2 && errata.skd007 && (k.value & ~0x1fULL) == 0x20 && p + 2 < end &&
-      p[2] == 0xf3) {
-    // SKD007: what looks like a CYC in front of f3 is a garbled byte and an OVF.
-    k = Packet{};
-    k.type = Pk::kPad;
-    k.size = 1;
-  } else if (k.type == Pk::kBad && errata.skz84 && end - p >= 8 && p[0] == 0x02 && p[1] == 0x73) {
-    // SKZ84: a TMA with reserved bits set, one byte too long.
-    k.type = Pk::kPad;
-    k.size = 8;
-  }
-  return k;
-}
 
 }  // namespace asof::x86

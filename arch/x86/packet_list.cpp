@@ -4,6 +4,7 @@
 
 #include "arch/packet_walk.h"
 #include "arch/x86/clock.h"
+#include "arch/x86/packet_fetcher.h"
 #include "arch/x86/packet_text.h"
 #include "arch/x86/segments.h"
 #include "arch/x86/sync_group.h"
