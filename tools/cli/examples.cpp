@@ -72,6 +72,11 @@ constexpr Example kPack[] = {
     {"asof pack -o demo.asof.tar.zst", "./perf.data and what decoding it needs, for another machine"},
     {"asof pack --symfs symfs -o demo.asof.tar", "user programs from a copied tree; not compressed"}};
 constexpr Example kUnpack[] = {{"asof unpack demo.asof.tar.zst -o demo", "its files again"}};
+constexpr Example kPlan[] = {
+    {"asof plan -o plan", "./perf.data parsed once: plan/core.asof, and plan/plan.json for a scheduler"},
+    {"asof decode --plan plan --shard 3/8 -o parts", "the fourth of eight shards, anywhere"}};
+constexpr Example kMerge[] = {{"asof merge plan parts -o whole.blocks", "all parts as one block stream"},
+                              {"asof report whole.blocks", "which every verb reads like the capture"}};
 constexpr Example kErrors[] = {{"asof errors", "all codes, one a line"},
                                {"asof errors --explain E-FLOW-001", "causes and remedy of one"}};
 constexpr Example kCompletion[] = {
@@ -85,10 +90,12 @@ struct Entry {
   std::span<const Example> examples;
 };
 constexpr Entry kExamples[] = {
-    {"decode", kDecode},     {"timeline", kTimeline}, {"query", kQuery},   {"stacks", kStacks},
-    {"branches", kBranches}, {"diff", kDiff},         {"report", kReport}, {"text", kText},
-    {"doctor", kDoctor},     {"events", kEvents},     {"digest", kDigest}, {"validate", kValidate},
-    {"pack", kPack},         {"unpack", kUnpack},     {"errors", kErrors}, {"completion", kCompletion},
+    {"decode", kDecode},   {"timeline", kTimeline}, {"query", kQuery},
+    {"stacks", kStacks},   {"branches", kBranches}, {"diff", kDiff},
+    {"report", kReport},   {"text", kText},         {"doctor", kDoctor},
+    {"events", kEvents},   {"digest", kDigest},     {"validate", kValidate},
+    {"plan", kPlan},       {"merge", kMerge},       {"pack", kPack},
+    {"unpack", kUnpack},   {"errors", kErrors},     {"completion", kCompletion},
     {"version", kVersion},
 };
 
