@@ -16,7 +16,8 @@ constexpr VerbEntry kVerbs[] = {
     {"doctor", add_doctor},         {"events", add_events},
     {"packets", add_packets},       {"digest", add_digest},
     {"validate", add_validate},     {"pack", add_pack},
-    {"unpack", add_unpack},         {"errors", add_errors},
+    {"unpack", add_unpack},         {"plan", add_plan},
+    {"merge", add_merge},           {"errors", add_errors},
     {"completion", add_completion}, {"version", add_version},
 };
 

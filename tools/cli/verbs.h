@@ -22,6 +22,8 @@ RunVerb add_events(CLI::App& app);
 RunVerb add_packets(CLI::App& app);
 RunVerb add_digest(CLI::App& app);
 RunVerb add_validate(CLI::App& app);
+RunVerb add_plan(CLI::App& app);
+RunVerb add_merge(CLI::App& app);
 RunVerb add_pack(CLI::App& app);
 RunVerb add_unpack(CLI::App& app);
 RunVerb add_errors(CLI::App& app);
