@@ -53,7 +53,7 @@ class EtmFlow final : public FlowBeside {
 // Up to the address of a sync point, which says where the flow is.
 void EtmFlow::pass_sync(Addr ip) {
   while (hold() && held_name() == "A-Sync") release();
-  if (ip != 0 && !take_address(ip)) lose();
+  address_ = ip == 0 || !take_address(ip);
 }
 
 void EtmFlow::at_event(const Event& e) {
@@ -65,7 +65,6 @@ void EtmFlow::at_event(const Event& e) {
   switch (e.kind) {
     case EventKind::kPsb:
       follow();
-      address_ = false;
       return pass_sync(e.ip);
     case EventKind::kAsync:
       // Its packet, the address it returns to, and where it went.
