@@ -73,6 +73,9 @@ constexpr Example kPack[] = {
     {"asof pack -o demo.asof.tar.zst", "./perf.data and what decoding it needs, for another machine"},
     {"asof pack --symfs symfs -o demo.asof.tar", "user programs from a copied tree; not compressed"}};
 constexpr Example kUnpack[] = {{"asof unpack demo.asof.tar.zst -o demo", "its files again"}};
+constexpr Example kTablesOf[] = {
+    {"asof tables -o lake", "aggregates, changes of text, gaps: lake/agg_function/cpu=0/data.parquet, ..."},
+    {"asof tables --table calls -C 0 -o lake", "every call of one CPU"}};
 constexpr Example kPlan[] = {
     {"asof plan -o plan", "./perf.data parsed once: plan/core.asof, and plan/plan.json for a scheduler"}};
 constexpr Example kMerge[] = {
@@ -91,13 +94,11 @@ struct Entry {
   std::span<const Example> examples;
 };
 constexpr Entry kExamples[] = {
-    {"decode", kDecode},   {"timeline", kTimeline}, {"query", kQuery},
-    {"stacks", kStacks},   {"branches", kBranches}, {"diff", kDiff},
-    {"report", kReport},   {"text", kText},         {"doctor", kDoctor},
-    {"events", kEvents},   {"digest", kDigest},     {"validate", kValidate},
-    {"plan", kPlan},       {"merge", kMerge},       {"pack", kPack},
-    {"unpack", kUnpack},   {"errors", kErrors},     {"completion", kCompletion},
-    {"version", kVersion},
+    {"decode", kDecode},     {"timeline", kTimeline}, {"query", kQuery},           {"stacks", kStacks},
+    {"branches", kBranches}, {"diff", kDiff},         {"report", kReport},         {"text", kText},
+    {"doctor", kDoctor},     {"events", kEvents},     {"digest", kDigest},         {"validate", kValidate},
+    {"tables", kTablesOf},   {"plan", kPlan},         {"merge", kMerge},           {"pack", kPack},
+    {"unpack", kUnpack},     {"errors", kErrors},     {"completion", kCompletion}, {"version", kVersion},
 };
 
 }  // namespace

@@ -21,6 +21,7 @@ RunVerb add_doctor(CLI::App& app);
 RunVerb add_events(CLI::App& app);
 RunVerb add_digest(CLI::App& app);
 RunVerb add_validate(CLI::App& app);
+RunVerb add_tables(CLI::App& app);
 RunVerb add_plan(CLI::App& app);
 RunVerb add_merge(CLI::App& app);
 RunVerb add_pack(CLI::App& app);

@@ -53,7 +53,8 @@ TEST_F(PlanCli, MergedShardsAreTheWhole) {
       const Ran merged = merge(parts_, whole_);
       ASSERT_EQ(merged.status, 0) << merged.err;
       for (const std::string verb :
-           {"digest --fnv", "decode --itrace=ibcrexwp -F +conf,textver", "stacks --weight ns"})
+           {"digest --fnv", "decode --itrace=ibcrexwp -F +conf,textver", "stacks --weight ns",
+            "query \"SELECT * FROM call\" -i", "query \"SELECT * FROM runs\" -i"})
         EXPECT_TRUE(run_asof(verb + " " + whole_).out == run_asof(verb + " " + input).out)
             << verb << " " << n;
       EXPECT_EQ(body_of(run_asof("report " + whole_).out), body_of(run_asof("report " + input).out)) << n;
