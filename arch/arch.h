@@ -148,6 +148,8 @@ class SegmentSource {
   virtual std::optional<Segment> next() = 0;
 };
 
+class PacketReader;
+
 // One machine's view of one capture: const after construction.
 class Arch {
  public:
@@ -157,6 +159,9 @@ class Arch {
   // outlive what is returned.
   virtual std::unique_ptr<SegmentSource> segments(const Stream& stream, size_t stream_index,
                                                   uint64_t from) const = 0;
+  // arch/packets.h. nullptr: there is no trace, only flow (block streams). `stream` and this must outlive what is
+  // returned.
+  virtual std::unique_ptr<PacketReader> packets(const Stream& stream, size_t stream_index) const;
   // All of them; for streams that are known to be small.
   std::vector<Segment> split(const Stream& stream, size_t stream_index) const {
     std::vector<Segment> all;

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "arch/arm64/flow.h"
+#include "arch/arm64/packet_list.h"
 #include "arch/arm64/reference.h"
 #include "arch/arm64/segments.h"
 
@@ -52,6 +53,10 @@ class Arm64 final : public Arch {
   std::unique_ptr<SegmentSource> segments(const Stream& stream, size_t stream_index,
                                           uint64_t from) const override {
     return split_stream(stream, stream_index, config_, from);
+  }
+
+  std::unique_ptr<PacketReader> packets(const Stream& stream, size_t stream_index) const override {
+    return list_packets(stream, config_.sources.at(stream_index), config_);
   }
 
   std::unique_ptr<SegmentDecoder> decoder(std::span<const Stream> streams, const TextStore& text,

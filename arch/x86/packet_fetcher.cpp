@@ -34,20 +34,24 @@ void bind(Pending& p, const Event& e) {
 
 }  // namespace
 
-Packet PacketFetcher::next(const uint8_t* p, uint8_t block_bytes) const {
-  Packet k = read_packet(p, end_, block_bytes);
-  if (k.type == Pk::kCyc && k.size == 2 && errata_.skd007 && (k.value & ~0x1fULL) == 0x20 && p + 2 < end_ &&
+Packet read_packet(const Errata& errata, const uint8_t* p, const uint8_t* end, uint8_t block_bytes) {
+  Packet k = read_packet(p, end, block_bytes);
+  if (k.type == Pk::kCyc && k.size == 2 && errata.skd007 && (k.value & ~0x1fULL) == 0x20 && p + 2 < end &&
       p[2] == 0xf3) {
     // SKD007: what looks like a CYC in front of f3 is a garbled byte and an OVF.
     k = Packet{};
     k.type = Pk::kPad;
     k.size = 1;
-  } else if (k.type == Pk::kBad && errata_.skz84 && end_ - p >= 8 && p[0] == 0x02 && p[1] == 0x73) {
+  } else if (k.type == Pk::kBad && errata.skz84 && end - p >= 8 && p[0] == 0x02 && p[1] == 0x73) {
     // SKZ84: a TMA with reserved bits set, one byte too long.
     k.type = Pk::kPad;
     k.size = 8;
   }
   return k;
+}
+
+Packet PacketFetcher::next(const uint8_t* p, uint8_t block_bytes) const {
+  return read_packet(errata_, p, end_, block_bytes);
 }
 
 void PacketFetcher::report_bound_events(const State& s) {

@@ -12,6 +12,9 @@
 
 namespace asof::x86 {
 
+// The packet at `p`; what an erratum garbled is a PAD packet. `block_bytes`: see read_packet().
+Packet read_packet(const Errata& errata, const uint8_t* p, const uint8_t* end, uint8_t block_bytes);
+
 class PacketFetcher {
  public:
   // `log` gets the events of packets that bind to no instruction.

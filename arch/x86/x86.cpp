@@ -14,6 +14,7 @@
 
 #include "arch/x86/errata.h"
 #include "arch/x86/flow.h"
+#include "arch/x86/packet_list.h"
 #include "arch/x86/reference.h"
 #include "arch/x86/segments.h"
 
@@ -30,6 +31,10 @@ class X86 final : public Arch {
   std::unique_ptr<SegmentSource> segments(const Stream& stream, size_t stream_index,
                                           uint64_t from) const override {
     return split_stream(stream, stream_index, config_, errata_, from);
+  }
+
+  std::unique_ptr<PacketReader> packets(const Stream& stream, size_t) const override {
+    return list_packets(stream, config_);
   }
 
   std::unique_ptr<SegmentDecoder> decoder(std::span<const Stream> streams, const TextStore& text,

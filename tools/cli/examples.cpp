@@ -63,6 +63,13 @@ constexpr Example kDoctor[] = {{"asof doctor --symfs symfs", "is everything ther
 constexpr Example kEvents[] = {{"asof events --type TEXT_POKE", "recorded changes of kernel text"},
                                {"asof events --type KSYMBOL,BPF_EVENT", "code that came and went"},
                                {"asof events --time 6.0,6.0001", "all records of a tenth of a millisecond"}};
+constexpr Example kPackets[] = {
+    {"asof packets", "the raw trace, packet by packet"},
+    {"asof packets --count", "how many packets of each type, and their bytes"},
+    {"asof packets -C 0 --type 'TIP*,FUP,OVF' --time 10%-20%", "addresses of a part of one CPU's trace"},
+    {"asof packets --offset 0x100,0x200 --raw", "what these bytes are"},
+    {"asof packets -C 0 --flow --time 10%-11%", "with the code that ran because of each packet"},
+    {"asof packets --format jsonl -o packets.jsonl", "one JSON object a line"}};
 constexpr Example kDigest[] = {{"asof digest", "counts and hash by CPU, to compare two decodes"},
                                {"asof digest -j 1 --fnv", "one thread, with a second kind of hash"}};
 constexpr Example kValidate[] = {
@@ -94,11 +101,12 @@ struct Entry {
   std::span<const Example> examples;
 };
 constexpr Entry kExamples[] = {
-    {"decode", kDecode},     {"timeline", kTimeline}, {"query", kQuery},           {"stacks", kStacks},
-    {"branches", kBranches}, {"diff", kDiff},         {"report", kReport},         {"text", kText},
-    {"doctor", kDoctor},     {"events", kEvents},     {"digest", kDigest},         {"validate", kValidate},
-    {"tables", kTablesOf},   {"plan", kPlan},         {"merge", kMerge},           {"pack", kPack},
-    {"unpack", kUnpack},     {"errors", kErrors},     {"completion", kCompletion}, {"version", kVersion},
+    {"decode", kDecode},     {"timeline", kTimeline}, {"query", kQuery},     {"stacks", kStacks},
+    {"branches", kBranches}, {"diff", kDiff},         {"report", kReport},   {"text", kText},
+    {"doctor", kDoctor},     {"events", kEvents},     {"packets", kPackets}, {"digest", kDigest},
+    {"validate", kValidate}, {"tables", kTablesOf},   {"plan", kPlan},       {"merge", kMerge},
+    {"pack", kPack},         {"unpack", kUnpack},     {"errors", kErrors},   {"completion", kCompletion},
+    {"version", kVersion},
 };
 
 }  // namespace

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "arch/arm64/packet_text.h"
+#include "arch/x86/packet_text.h"
 #include "decoder/perf/record_names.h"
 #include "tools/cli/decode_words.h"
 #include "tools/cli/options.h"
@@ -18,8 +20,19 @@ std::vector<std::string> words_of(const std::string& type) {
   return split_list(type.substr(open + 1, close - open - 1));
 }
 
+// Names of packets of all machines.
+std::vector<std::string> packet_words() {
+  std::vector<std::string> out;
+  for (const auto names : {x86::packet_names(), arm64::packet_names()}) {
+    for (const std::string_view n : names) {
+      if (std::find(out.begin(), out.end(), n) == out.end()) out.emplace_back(n);
+    }
+  }
+  return out;
+}
+
 // Values that are checked elsewhere, because several can be given at once.
-std::vector<std::string> list_words(const OptionInfo& o) {
+std::vector<std::string> list_words(const std::string& verb, const OptionInfo& o) {
   const auto named = [&](const char* name) {
     return std::find(o.names.begin(), o.names.end(), name) != o.names.end();
   };
@@ -27,7 +40,7 @@ std::vector<std::string> list_words(const OptionInfo& o) {
   std::vector<std::string> letters;
   for (const char c : kItraceLetters) letters.emplace_back(1, c);
   if (named("--itrace")) return letters;
-  if (named("--type")) return record_type_names();
+  if (named("--type")) return verb == "packets" ? packet_words() : record_type_names();
   std::vector<std::string> codes;
   if (named("--explain")) {
     for (const CodeInfo& info : error_table()) codes.emplace_back(info.code);
@@ -43,7 +56,7 @@ bool takes_file(const OptionInfo& o) {
   return named("--input") || named("--output") || named("INPUT");
 }
 
-OptionInfo info_of(const CLI::Option& option) {
+OptionInfo info_of(const std::string& verb, const CLI::Option& option) {
   OptionInfo out;
   for (const std::string& n : option.get_snames()) out.names.push_back("-" + n);
   for (const std::string& n : option.get_lnames()) out.names.push_back("--" + n);
@@ -55,7 +68,7 @@ OptionInfo info_of(const CLI::Option& option) {
   out.value = type.substr(0, type.find(':'));
   out.words = words_of(type);
   const bool list = out.words.empty();
-  if (list) out.words = list_words(out);
+  if (list) out.words = list_words(verb, out);
   out.kind = list && !out.words.empty() ? ValueKind::kList
              : !out.words.empty()       ? ValueKind::kWords
              : takes_file(out)          ? ValueKind::kFile
@@ -68,7 +81,7 @@ VerbInfo info_of(const CLI::App& verb) {
   out.name = verb.get_name();
   out.description = verb.get_description();
   for (const CLI::Option* option : verb.get_options()) {
-    OptionInfo info = info_of(*option);
+    OptionInfo info = info_of(out.name, *option);
     if (!info.names.empty()) out.options.push_back(info);
     if (!option->get_positional()) continue;
     info.names = {option->get_name(true, false)};

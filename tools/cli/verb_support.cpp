@@ -34,6 +34,14 @@ std::optional<Capture> open_for_verb(const InputOptions& options, Diagnostics& d
   return open_for_verb(options, diagnostics, show_notices, nullptr);
 }
 
+bool is_recording(const Capture& capture, Diagnostics& diagnostics) {
+  if (!capture.core) return true;
+  diagnostics.error({Code::kBadOption, capture.path, Error::kNoOffset,
+                     "a plan has no side-band records and no files",
+                     "name the capture that it was made of (plan.json)"});
+  return false;
+}
+
 TimeBounds whole_time(const Capture& capture) {
   TimeBounds whole{kTimeMax, kTimeMin};
   for (const Stream& s : capture.streams) {

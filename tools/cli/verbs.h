@@ -19,6 +19,7 @@ RunVerb add_report(CLI::App& app);
 RunVerb add_text(CLI::App& app);
 RunVerb add_doctor(CLI::App& app);
 RunVerb add_events(CLI::App& app);
+RunVerb add_packets(CLI::App& app);
 RunVerb add_digest(CLI::App& app);
 RunVerb add_validate(CLI::App& app);
 RunVerb add_tables(CLI::App& app);
@@ -41,6 +42,9 @@ std::optional<Capture> open_for_verb(const InputOptions& options, Diagnostics& d
                                      const DecodeChoice* choice);
 std::optional<Capture> open_for_verb(const InputOptions& options, Diagnostics& diagnostics,
                                      bool show_notices = true);
+
+// False for a plan, with an error: side-band records and files are the capture's own, and this verb needs them.
+bool is_recording(const Capture& capture, Diagnostics& diagnostics);
 
 // The capture's first and last instant, according to its streams' AUX records.
 TimeBounds whole_time(const Capture& capture);

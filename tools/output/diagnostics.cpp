@@ -17,19 +17,20 @@ namespace {
 
 std::atomic<bool> any_warning = false;
 
-bool want_color(Diagnostics::Color color) {
-  if (color != Diagnostics::Color::kAuto) return color == Diagnostics::Color::kAlways;
-  const char* no_color = std::getenv("NO_COLOR");
-  return (no_color == nullptr || *no_color == '\0') && isatty(STDERR_FILENO) == 1;
-}
-
 std::string place_text(const std::string& where, uint64_t offset) {
   return offset == Error::kNoOffset ? where : fmt::format("{} offset {:#x}", where, offset);
 }
 
 }  // namespace
 
-Diagnostics::Diagnostics(Color color, int verbosity) : color_(want_color(color)), verbosity_(verbosity) {}
+bool wants_color(Diagnostics::Color color, bool terminal) {
+  if (color != Diagnostics::Color::kAuto) return color == Diagnostics::Color::kAlways;
+  const char* no_color = std::getenv("NO_COLOR");
+  return (no_color == nullptr || *no_color == '\0') && terminal;
+}
+
+Diagnostics::Diagnostics(Color color, int verbosity)
+    : color_(wants_color(color, isatty(STDERR_FILENO) == 1)), verbosity_(verbosity) {}
 
 void Diagnostics::line(Code code, std::string_view rest, std::string_view hint, uint64_t count) {
   const bool first = hinted_.insert(code).second;

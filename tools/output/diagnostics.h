@@ -35,6 +35,8 @@ class Diagnostics {
   std::set<Code> hinted_;
 };
 
+// Does output have colours, by --color and NO_COLOR? `terminal`: it goes to one.
+bool wants_color(Diagnostics::Color color, bool terminal);
 // The line of a gap without the hint; the same text goes into records of `asof decode --itrace=e`.
 std::string gap_text(const Capture& capture, const Stream& stream, const Gap& gap);
 // "cpu 3" or "tid 4711".

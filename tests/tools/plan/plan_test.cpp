@@ -186,6 +186,11 @@ TEST_F(PlanCli, WhatCannotBePlannedOrDecodedIsRefused) {
   }
   EXPECT_EQ(run_asof("decode --shard 0/2 -o " + parts_ + " " + kDemo).status, 1);
   EXPECT_FALSE(fs::exists(parts_));
+  // A plan has no records and no files of its own, and was opened with its own options.
+  for (const std::string verb : {"events", "doctor", "pack -o " + parts_})
+    EXPECT_EQ(run_asof(verb + " " + plan_).status, 1) << verb;
+  EXPECT_EQ(run_asof("digest --symfs " ASOF_TEST_DATA "/demo/symfs " + plan_).status, 2);
+  EXPECT_FALSE(fs::exists(parts_));
   // A pipe is in no file, a block stream has no trace.
   Ran r = run_asof("plan -o " + plan_ + "2 - < " ASOF_TEST_DATA "/demo/perf.data/data");
   EXPECT_EQ(r.status, 2) << r.err;

@@ -1,0 +1,41 @@
+// Any bytes as the trace of a stream of two pieces: whatever they are, every byte is in exactly one line, and what
+// packets say can be asked for. Seeds: raw trace of Intel PT, ETMv4 or ETE, after one byte that chooses.
+#include <cstdint>
+#include <cstdlib>
+
+#include "arch/arm64/packet_list.h"
+#include "arch/x86/packet_list.h"
+#include "tests/support/listed_packets.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  if (size < 2) return 0;
+  const uint8_t choice = data[0];
+  const std::span<const uint8_t> bytes(data + 1, size - 1);
+  asof::Stream stream;
+  const size_t first = (choice & 0x10) != 0 ? bytes.size() / 2 : bytes.size();
+  stream.pieces.push_back({.bytes = bytes.first(first)});
+  if (first != bytes.size()) {
+    const uint64_t gap = (choice & 0x20) != 0 ? 7 : 0;
+    stream.pieces.push_back({.offset = first + gap,
+                             .bytes = bytes.subspan(first),
+                             .discontinuity = gap != 0 || (choice & 0x40) != 0});
+    if (gap != 0)
+      stream.losses.push_back({.offset = first, .bytes = gap, .code = asof::Code::kAuxFull, .reason = "x"});
+  }
+  asof::x86::Config pt{
+      .cpu = {true, 6, 0x5e, 3}, .mtc_freq = 3, .tsc_ctc_n = 2, .tsc_ctc_d = 1, .max_nonturbo = 30};
+  pt.time = asof::TimeConversion{};
+  asof::arm64::Config etm;
+  asof::arm64::Source source;
+  source.protocol = (choice & 1) != 0 ? asof::arm64::Protocol::kEte : asof::arm64::Protocol::kEtm4;
+  source.idr0 = (choice & 4) != 0 ? 0xffffffff : 0x28000ea1;
+  source.idr1 = 0x4100f403;
+  source.idr2 = 0x488;
+  source.idr8 = (choice & 8) != 0 ? 20 : 0;
+  source.devarch = 0x47735a13;
+  const auto reader = (choice & 2) != 0 ? asof::x86::list_packets(stream, pt)
+                                        : asof::arm64::list_packets(stream, source, etm);
+  const auto lines = asof::test::listed_packets(*reader);
+  if (!asof::test::not_covered(stream, lines).empty()) std::abort();
+  return 0;
+}
