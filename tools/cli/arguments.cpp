@@ -58,7 +58,7 @@ constexpr Way kOptionWays[] = {
     {"--show-lost-events", "'asof events --type LOST,LOST_SAMPLES'"},
     {"--show-text-poke-events", "'asof events --type TEXT_POKE', or 'asof text --history'"},
     {"--symbol", "--symbols"},
-    {"--demangle", "c++filt behind a pipe: names are as the files have them"},
+    {"--demangle", "no option: names are demangled; --no-demangle shows them as the files have them"},
     {"--stdio", "no option: output is text"},
     {"--no-pager", "no option: there is no pager"},
     {"--percent-limit", "report --top N"},
