@@ -72,7 +72,7 @@ struct Gap {
 // A part of a decoded segment, in execution order.
 struct Chunk {
   size_t stream = 0;
-  size_t segment = 0;  // index within the stream
+  size_t segment = 0;  // Segment::index
   bool last = false;   // no further chunk of this segment
   Time segment_start =
       kTimeMin;  // set by the pipeline: nothing of this segment, or of a later one by time, is before
@@ -104,7 +104,7 @@ class ChunkSink {
 // Trace bytes from one sync point to the next: the unit of parallel work.
 struct Segment {
   size_t stream = 0;
-  size_t index = 0;
+  size_t index = 0;    // ascending within the stream, the same wherever the search for segments began
   uint64_t begin = 0;  // of its sync point (PSB), stream offset
   uint64_t end = 0;    // of the next one, or of the stretch
   uint64_t tail_end =
@@ -153,12 +153,14 @@ class Arch {
  public:
   virtual ~Arch() = default;
   virtual std::string_view name() const = 0;
-  // `stream` must outlive what is returned.
-  virtual std::unique_ptr<SegmentSource> segments(const Stream& stream, size_t stream_index) const = 0;
+  // Those that begin at stream offset `from` or later; no more than a few of those before it are read. `stream` must
+  // outlive what is returned.
+  virtual std::unique_ptr<SegmentSource> segments(const Stream& stream, size_t stream_index,
+                                                  uint64_t from) const = 0;
   // All of them; for streams that are known to be small.
   std::vector<Segment> split(const Stream& stream, size_t stream_index) const {
     std::vector<Segment> all;
-    const auto source = segments(stream, stream_index);
+    const auto source = segments(stream, stream_index, 0);
     while (auto segment = source->next()) all.push_back(*std::move(segment));
     return all;
   }

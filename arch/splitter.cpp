@@ -7,11 +7,13 @@
 
 namespace asof {
 
-void Splitter::take_stretches() {
+void Splitter::take_stretches(uint64_t start) {
   for (size_t i = 0; i < stream_.pieces.size(); ++i) {
     const StreamPiece& p = stream_.pieces[i];
+    if (p.offset + p.size() <= start) continue;
+    const uint64_t begin = std::max(p.offset, start);
     const bool joins = !stretches_.empty() && !p.discontinuity && stretches_.back().end == p.offset;
-    if (!joins) stretches_.push_back({i, i, p.offset, p.offset});
+    if (!joins) stretches_.push_back({i, i, begin, begin});
     stretches_.back().last_piece = i;
     stretches_.back().end = p.offset + p.size();
   }
@@ -20,13 +22,17 @@ void Splitter::take_stretches() {
 std::optional<Segment> Splitter::next() {
   for (; stretch_ < stretches_.size(); ++stretch_) {
     if (!std::exchange(open_, true)) enter(stretches_[stretch_]);
-    if (point()) return segment(stretches_[stretch_]);
+    if (point()) {
+      Segment found = segment(stretches_[stretch_]);
+      found.index = found.begin;
+      return found;
+    }
     open_ = false;
   }
   if (!before_) return std::nullopt;
   // Trace after the last sync point of the stream: an empty segment carries the gap.
   Segment g = empty_segment();
-  g.begin = g.end = g.tail_end = before_->end;
+  g.index = g.begin = g.end = g.tail_end = before_->end;
   g.before = std::exchange(before_, std::nullopt);
   return g;
 }
@@ -46,17 +52,17 @@ void Splitter::enter(const Stretch& stretch) {
 Segment Splitter::empty_segment() {
   Segment g;
   g.stream = stream_index_;
-  g.index = count_++;
   return g;
 }
 
 void Splitter::take_gap(Segment& segment) {
   // What the segment before began with is its own, but in front of the first one of all there is none.
   if (std::exchange(first_, false))
-    segment.before = recorded_loss(last_begin_ + (segment.index != 0 ? 1 : 0), segment);
+    segment.before = recorded_loss(last_begin_ + (has_last_ ? 1 : 0), segment);
   if (!segment.before) segment.before = std::move(before_);
   before_.reset();
   last_begin_ = segment.begin;
+  has_last_ = true;
 }
 
 // Trace that was lost at or after offset `from`, before the segment's sync point: a gap of no bytes but

@@ -25,7 +25,8 @@ class Splitter : public SegmentSource {
   Splitter(const Stream& stream, size_t stream_index, std::string_view sync_point)
       : stream_(stream), stream_index_(stream_index), sync_point_(sync_point) {}
 
-  void take_stretches();
+  // From `start` on (segments_from.h); 0: all.
+  void take_stretches(uint64_t start);
   // Goes to the first sync point of a stretch, if it has one.
   virtual void open(const Stretch& stretch) = 0;
   // The one that the next segment starts at.
@@ -56,7 +57,7 @@ class Splitter : public SegmentSource {
   bool open_ = false;        // this stretch
   bool first_ = false;       // the next segment is the first of its stretch
   uint64_t last_begin_ = 0;  // of the segment before
-  size_t count_ = 0;
+  bool has_last_ = false;    // there was one
 };
 
 }  // namespace asof

@@ -99,6 +99,7 @@ class TextStore {
 
  private:
   friend class Builder;
+  friend struct StoreAccess;  // text_store_impl.h
   struct Impl;
   explicit TextStore(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;

@@ -20,4 +20,11 @@ struct TextStore::Impl {
   std::vector<std::shared_ptr<const SpaceTable>> spaces;  // children of fork share their parent's where equal
 };
 
+// For files that hold a finished store.
+struct StoreAccess {
+  using Impl = TextStore::Impl;
+  static Impl& of(TextStore& store) { return *store.impl_; }
+  static const Impl& of(const TextStore& store) { return *store.impl_; }
+};
+
 }  // namespace asof

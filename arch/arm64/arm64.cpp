@@ -49,8 +49,9 @@ class Arm64 final : public Arch {
 
   std::string_view name() const override { return "arm64"; }
 
-  std::unique_ptr<SegmentSource> segments(const Stream& stream, size_t stream_index) const override {
-    return split_stream(stream, stream_index, config_);
+  std::unique_ptr<SegmentSource> segments(const Stream& stream, size_t stream_index,
+                                          uint64_t from) const override {
+    return split_stream(stream, stream_index, config_, from);
   }
 
   std::unique_ptr<SegmentDecoder> decoder(std::span<const Stream> streams, const TextStore& text,

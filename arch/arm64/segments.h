@@ -7,7 +7,8 @@
 
 namespace asof::arm64 {
 
-// See Arch::segments. All that is given must outlive the result.
-std::unique_ptr<SegmentSource> split_stream(const Stream& stream, size_t stream_index, const Config& config);
+// See Arch::segments(). All that is given must outlive the result.
+std::unique_ptr<SegmentSource> split_stream(const Stream& stream, size_t stream_index, const Config& config,
+                                            uint64_t from);
 
 }  // namespace asof::arm64

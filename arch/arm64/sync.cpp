@@ -9,6 +9,7 @@
 #include "arch/arm64/elements.h"
 #include "arch/arm64/reference.h"
 #include "arch/arm64/segments.h"
+#include "arch/segments_from.h"
 #include "arch/splitter.h"
 
 namespace asof::arm64 {
@@ -100,13 +101,13 @@ constexpr uint32_t kLoadsAndStores = 6;
 
 class AsyncSplitter final : public Splitter {
  public:
-  AsyncSplitter(const Stream& stream, size_t stream_index, const Config& config)
+  AsyncSplitter(const Stream& stream, size_t stream_index, const Config& config, uint64_t start)
       : Splitter(stream, stream_index, "A-Sync"), config_(config), source_(config.sources.at(stream_index)) {
     if ((source_.protocol == Protocol::kEtm4 || source_.protocol == Protocol::kEte) &&
         (source_.configr & kLoadsAndStores) != 0) {
       before_ = not_decoded();
     } else {
-      take_stretches();
+      take_stretches(needs_reference(source_.protocol) ? 0 : start);
     }
   }
 
@@ -184,8 +185,13 @@ Segment AsyncSplitter::segment(const Stretch& s) {
 
 }  // namespace
 
-std::unique_ptr<SegmentSource> split_stream(const Stream& stream, size_t stream_index, const Config& config) {
-  return std::make_unique<AsyncSplitter>(stream, stream_index, config);
+std::unique_ptr<SegmentSource> split_stream(const Stream& stream, size_t stream_index, const Config& config,
+                                            uint64_t from) {
+  const auto make = [&](uint64_t start) {
+    return std::make_unique<AsyncSplitter>(stream, stream_index, config, start);
+  };
+  if (from <= stream.begin()) return make(0);
+  return std::make_unique<SegmentsFrom>(stream, from, false, make);
 }
 
 }  // namespace asof::arm64

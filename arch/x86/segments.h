@@ -7,9 +7,9 @@
 
 namespace asof::x86 {
 
-// See Arch::segments. All that is given must outlive the result.
+// See Arch::segments(). All that is given must outlive the result.
 std::unique_ptr<SegmentSource> split_stream(const Stream& stream, size_t stream_index, const Config& config,
-                                            const Errata& errata);
+                                            const Errata& errata, uint64_t from);
 
 // A full TSC near stream offset `offset`, to extend the packets' 56 bits; 0: none is known.
 uint64_t reference_at(const Stream& stream, uint64_t offset);

@@ -2,6 +2,7 @@
 // PSB+ is where a segment's flow must arrive.
 #include <algorithm>
 
+#include "arch/segments_from.h"
 #include "arch/splitter.h"
 #include "arch/x86/flow.h"
 #include "arch/x86/segments.h"
@@ -121,7 +122,8 @@ namespace {
 // The PSBs of a stretch one after the other, also those that begin in one piece and end in the next.
 class SyncPoints {
  public:
-  SyncPoints(const Stream& stream, const Stretch& s) : stream_(stream), s_(s), piece_(s.first_piece) {}
+  SyncPoints(const Stream& stream, const Stretch& s)
+      : stream_(stream), s_(s), piece_(s.first_piece), at_(s.begin - stream.pieces[s.first_piece].offset) {}
 
   std::optional<uint64_t> next() {
     for (; piece_ <= s_.last_piece; ++piece_, at_ = 0) {
@@ -152,16 +154,17 @@ class SyncPoints {
   const Stream& stream_;
   const Stretch s_;
   size_t piece_;
-  size_t at_ = 0;  // in the piece; SIZE_MAX: it is looked through, and its seam
+  size_t at_;  // in the piece; SIZE_MAX: it is looked through, and its seam
   std::optional<uint64_t> last_;
   std::vector<uint8_t> scratch_;
 };
 
 class PsbSplitter final : public Splitter {
  public:
-  PsbSplitter(const Stream& stream, size_t stream_index, const Config& config, const Errata& errata)
+  PsbSplitter(const Stream& stream, size_t stream_index, const Config& config, const Errata& errata,
+              uint64_t start)
       : Splitter(stream, stream_index, "PSB"), config_(config), errata_(errata) {
-    take_stretches();
+    take_stretches(start);
   }
 
  private:
@@ -281,8 +284,12 @@ Time first_time(const Stream& stream, uint64_t from, uint64_t to, const Config& 
 }
 
 std::unique_ptr<SegmentSource> split_stream(const Stream& stream, size_t stream_index, const Config& config,
-                                            const Errata& errata) {
-  return std::make_unique<PsbSplitter>(stream, stream_index, config, errata);
+                                            const Errata& errata, uint64_t from) {
+  const auto make = [&](uint64_t start) {
+    return std::make_unique<PsbSplitter>(stream, stream_index, config, errata, start);
+  };
+  if (from <= stream.begin()) return make(0);
+  return std::make_unique<SegmentsFrom>(stream, from, config.time.has_value(), make);
 }
 
 }  // namespace asof::x86

@@ -27,8 +27,9 @@ class X86 final : public Arch {
   std::string_view name() const override { return "x86-64"; }
   uint64_t preferred_batch_bytes() const override { return 256 << 10; }  // path_cache.h
 
-  std::unique_ptr<SegmentSource> segments(const Stream& stream, size_t stream_index) const override {
-    return split_stream(stream, stream_index, config_, errata_);
+  std::unique_ptr<SegmentSource> segments(const Stream& stream, size_t stream_index,
+                                          uint64_t from) const override {
+    return split_stream(stream, stream_index, config_, errata_, from);
   }
 
   std::unique_ptr<SegmentDecoder> decoder(std::span<const Stream> streams, const TextStore& text,

@@ -23,6 +23,8 @@ class AbsentTrace final : public TraceBytes {
 
 void put_time(Writer& w, Time t) { w.signed_varint(t); }
 
+}  // namespace
+
 void put_stream(Writer& w, const Stream& s) {
   w.text(s.name);
   w.signed_varint(s.cpu);
@@ -97,6 +99,8 @@ Stream take_stream(Source& in) {
   }
   return s;
 }
+
+namespace {
 
 void put_program(Writer& w, const BpfProgram& p) {
   w.varint(p.id);
@@ -178,25 +182,45 @@ void take_pokes(Source& in, Builder& builder) {
 
 void take_origins(Source& in, Builder& builder) {
   for (uint64_t i = 0, n = in.count(4); i < n && in.ok(); ++i) {
-    Origin o;
-    o.kind = static_cast<OriginKind>(std::min<uint8_t>(in.u8(), static_cast<uint8_t>(OriginKind::kPoke)));
-    o.name = in.text();
-    o.id = in.varint();
-    o.build_id = in.text();
-    builder.add_origin(std::move(o));
+    builder.add_origin(take_origin(in));
   }
 }
 
 }  // namespace
 
-std::vector<uint8_t> put_capture(const Capture& c) {
-  Writer w;
+void put_origin(Writer& w, const Origin& o) {
+  w.u8(static_cast<uint8_t>(o.kind));
+  w.text(o.name);
+  w.varint(o.id);
+  w.text(o.build_id);
+}
+
+Origin take_origin(Source& in) {
+  Origin o;
+  o.kind = static_cast<OriginKind>(std::min<uint8_t>(in.u8(), static_cast<uint8_t>(OriginKind::kPoke)));
+  o.name = in.text();
+  o.id = in.varint();
+  o.build_id = in.text();
+  return o;
+}
+
+void put_head(Writer& w, const Capture& c) {
   for (const std::string* s :
        {&c.kind, &c.machine, &c.hostname, &c.os_release, &c.cpu_desc, &c.cpu_id, &c.command_line})
     w.text(*s);
   w.u8(static_cast<uint8_t>((c.exclude_kernel ? 1 : 0) | (c.exclude_user ? 2 : 0)));
-  w.varint(c.streams.size());
-  for (const Stream& s : c.streams) put_stream(w, s);
+}
+
+void take_head(Source& in, Capture& c) {
+  for (std::string* s :
+       {&c.kind, &c.machine, &c.hostname, &c.os_release, &c.cpu_desc, &c.cpu_id, &c.command_line})
+    *s = in.text();
+  const uint8_t flags = in.u8();
+  c.exclude_kernel = (flags & 1) != 0;
+  c.exclude_user = (flags & 2) != 0;
+}
+
+void put_tables(Writer& w, const Capture& c) {
   w.varint(c.record_counts.size());
   for (const auto& [type, count] : c.record_counts) {
     w.varint(type);
@@ -206,37 +230,18 @@ std::vector<uint8_t> put_capture(const Capture& c) {
   for (const BpfProgram& p : c.bpf_programs) put_program(w, p);
   w.varint(c.notices.size());
   for (const Notice& n : c.notices) put_notice(w, n);
-  std::vector<const TaskTable::Comm*> comms;
-  c.tasks.for_each([&](int32_t, const TaskTable::Comm& comm) { comms.push_back(&comm); });
-  w.varint(comms.size());
+  uint64_t comms = 0;
+  c.tasks.for_each([&](int32_t, const TaskTable::Comm&) { ++comms; });
+  w.varint(comms);
   c.tasks.for_each([&](int32_t tid, const TaskTable::Comm& comm) {
     w.signed_varint(comm.pid);
     w.signed_varint(tid);
     put_time(w, comm.from);
     w.text(comm.comm);
   });
-  w.varint(c.text->origin_count());
-  for (OriginRef i = 1; i <= c.text->origin_count(); ++i) {
-    const Origin& o = c.text->origin(i);
-    w.u8(static_cast<uint8_t>(o.kind));
-    w.text(o.name);
-    w.varint(o.id);
-    w.text(o.build_id);
-  }
-  w.varint(c.text->pokes().size());
-  for (const PokeRecord& p : c.text->pokes()) put_poke(w, p);
-  return w.data();
 }
 
-bool take_capture(std::span<const uint8_t> body, Capture& c) {
-  Source in(body);
-  for (std::string* s :
-       {&c.kind, &c.machine, &c.hostname, &c.os_release, &c.cpu_desc, &c.cpu_id, &c.command_line})
-    *s = in.text();
-  const uint8_t flags = in.u8();
-  c.exclude_kernel = (flags & 1) != 0;
-  c.exclude_user = (flags & 2) != 0;
-  for (uint64_t i = 0, n = in.count(8); i < n && in.ok(); ++i) c.streams.push_back(take_stream(in));
+void take_tables(Source& in, Capture& c) {
   for (uint64_t i = 0, n = in.count(2); i < n && in.ok(); ++i) {
     const auto type = static_cast<uint32_t>(in.varint());
     c.record_counts[type] = in.varint();
@@ -249,10 +254,30 @@ bool take_capture(std::span<const uint8_t> body, Capture& c) {
     const Time from = in.signed_varint();
     c.tasks.add_comm(pid, tid, from, in.text());
   }
+  c.tasks.finish();
+}
+
+std::vector<uint8_t> put_capture(const Capture& c) {
+  Writer w;
+  put_head(w, c);
+  w.varint(c.streams.size());
+  for (const Stream& s : c.streams) put_stream(w, s);
+  put_tables(w, c);
+  w.varint(c.text->origin_count());
+  for (OriginRef i = 1; i <= c.text->origin_count(); ++i) put_origin(w, c.text->origin(i));
+  w.varint(c.text->pokes().size());
+  for (const PokeRecord& p : c.text->pokes()) put_poke(w, p);
+  return w.data();
+}
+
+bool take_capture(std::span<const uint8_t> body, Capture& c) {
+  Source in(body);
+  take_head(in, c);
+  for (uint64_t i = 0, n = in.count(8); i < n && in.ok(); ++i) c.streams.push_back(take_stream(in));
+  take_tables(in, c);
   Builder builder;
   take_origins(in, builder);
   take_pokes(in, builder);
-  c.tasks.finish();
   c.text = std::move(builder).build();
   return in.ok() && in.left() == 0;
 }

@@ -7,6 +7,7 @@
 #include <tsl/robin_map.h>
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -98,6 +99,9 @@ struct Frame {
   uint64_t file_offset = 0;  // of the record
   std::span<const uint8_t> prefix, packed;
   uint32_t raw = 0;
+  // No record: no part has the trace from `segment` up to here. 0: it is one.
+  uint64_t missing_end = 0;
+  Time missing_until = kTimeMax;  // when what follows begins
 };
 
 // Reads a flow record's body into `out` (steps, events, gaps). Empty: success; else what is wrong with it,
@@ -124,8 +128,11 @@ class BlockFile {
     std::string file;
     BlockMap map;
     uint64_t flow_records = 0;
+    bool has_flow = false;
+    std::optional<PartCoverage> coverage;
   };
   friend class Scanner;
+  static void add_missing(BlockFile& file, std::span<const Stream> streams, std::vector<Notice>& notices);
 
   std::vector<std::shared_ptr<const MappedFile>> files_;
   std::vector<std::unique_ptr<Part>> parts_;

@@ -17,22 +17,23 @@
 
 #include "arch/block.h"
 #include "decoder/io/reader.h"
+#include "decoder/model/shard.h"
 #include "textstore/code.h"
 
 namespace asof::blocks {
 
 inline constexpr std::string_view kMagic{"asofblk\n", 8};
-inline constexpr uint16_t kVersion = 2;
+inline constexpr uint16_t kVersion = 3;
 inline constexpr uint32_t kHeaderSize = 24;           // of a part
 inline constexpr uint32_t kRecordMagic = 0x72626c61;  // "albr"
 inline constexpr uint32_t kRecordHeader = 16;
 // Bytes of one record, unpacked: more is damage. What describes code and recording is kept in memory, so its
 // total may be at most this many times its size in the file.
 inline constexpr uint32_t kMaxRaw = 1U << 30;
-inline constexpr size_t kMaxParts = 4096;
+inline constexpr size_t kMaxParts = 65536;
 inline constexpr uint64_t kFreeRaw = 1U << 20, kMaxRatio = 32, kMaxFlowRatio = 1024;
 
-enum class RecordType : uint8_t { kCapture = 1, kSymbols = 2, kCode = 3, kFlow = 4, kEnd = 5 };
+enum class RecordType : uint8_t { kCapture = 1, kSymbols = 2, kCode = 3, kFlow = 4, kEnd = 5, kCoverage = 6 };
 
 // Edges out of a block, as the map keeps them.
 enum ExitSlot : uint8_t {
@@ -145,6 +146,18 @@ class Source : public asof::Reader {
     return {field.begin(), field.end()};
   }
 };
+
+// What a part has of its recording: all segments of these ranges. Parts with it need not be complete together; what is
+// missing is known.
+struct PartCoverage {
+  Shard shard;
+  uint64_t options = 0;  // by which they were decoded: parts with others do not go together
+  std::vector<StreamRange> ranges;
+  bool operator==(const PartCoverage&) const = default;
+};
+std::vector<uint8_t> put_coverage(const PartCoverage& coverage);
+// False: damaged.
+bool take_coverage(std::span<const uint8_t> body, PartCoverage& out);
 
 // FNV-1a: which recording a part is of.
 inline uint64_t identity_of(std::span<const uint8_t> capture_record) {

@@ -24,19 +24,32 @@ void put_fixed(std::vector<uint8_t>& out, uint64_t v, unsigned bytes) {
 BlockWriter::BlockWriter(const Capture& capture, Write write)
     : write_(std::move(write)),
       texts_(capture),
-      zstd_(ZSTD_createCCtx(), [](ZSTD_CCtx_s* c) { ZSTD_freeCCtx(c); }) {
+      zstd_(nullptr, nullptr),
+      symbols_(blocks::put_symbols(capture)) {
+  const std::vector<uint8_t> body = put_capture(capture);
+  std::vector<uint8_t> out;
+  put_header(identity_of(body), out);
+  put_record(RecordType::kCapture, {}, body, out);
+  write_(out);
+}
+
+BlockWriter::BlockWriter(const Capture& capture, Write write, uint64_t identity, PartCoverage coverage)
+    : write_(std::move(write)), texts_(capture), zstd_(nullptr, nullptr), coverage_(std::move(coverage)) {
+  std::vector<uint8_t> out;
+  put_header(identity, out);
+  write_(out);
+}
+
+void BlockWriter::put_header(uint64_t identity, std::vector<uint8_t>& out) {
+  zstd_ = {ZSTD_createCCtx(), [](ZSTD_CCtx_s* c) { ZSTD_freeCCtx(c); }};
   ASOF_CHECK(zstd_ != nullptr);
   ZSTD_CCtx_setParameter(zstd_.get(), ZSTD_c_compressionLevel, kLevel);
   ZSTD_CCtx_setParameter(zstd_.get(), ZSTD_c_checksumFlag, 1);
-  const std::vector<uint8_t> body = put_capture(capture);
-  symbols_ = put_symbols(capture);
-  std::vector<uint8_t> out(kMagic.begin(), kMagic.end());
+  out.assign(kMagic.begin(), kMagic.end());
   put_fixed(out, kVersion, 2);
   put_fixed(out, kHeaderSize, 2);
   put_fixed(out, 0, 4);
-  put_fixed(out, identity_of(body), 8);
-  put_record(RecordType::kCapture, {}, body, out);
-  write_(out);
+  put_fixed(out, identity, 8);
 }
 
 BlockWriter::~BlockWriter() = default;
@@ -196,17 +209,22 @@ void BlockWriter::add(const Chunk& chunk) {
   if (waiting_.size() > kMaxWaiting) flush();
 }
 
+void BlockWriter::put_symbols(std::vector<uint8_t>& out) {
+  if (!symbols_.empty()) put_record(RecordType::kSymbols, {}, symbols_, out);
+}
+
 void BlockWriter::stop() {
   flush();
   std::vector<uint8_t> out;
-  put_record(RecordType::kSymbols, {}, symbols_, out);
+  put_symbols(out);
   write_(out);
 }
 
 void BlockWriter::finish() {
   flush();
   std::vector<uint8_t> out;
-  put_record(RecordType::kSymbols, {}, symbols_, out);
+  put_symbols(out);
+  if (coverage_) put_record(RecordType::kCoverage, {}, put_coverage(*coverage_), out);
   Writer end;
   end.varint(flow_records_);
   end.varint(steps_);

@@ -6,6 +6,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -23,6 +24,8 @@ class BlockWriter {
   using Write = std::function<void(std::span<const uint8_t>)>;
   // Writes the description of the recording at once. The capture must outlive the writer.
   BlockWriter(const Capture& capture, Write write);
+  // A part without that description, for `asof merge`; `identity` is of the recording.
+  BlockWriter(const Capture& capture, Write write, uint64_t identity, PartCoverage coverage);
   ~BlockWriter();
 
   // Blocks must live as long as chunks are added.
@@ -92,7 +95,9 @@ class BlockWriter {
   uint32_t id_of(const Block* block);
   void define(const Block& block);
   void link(Exit from, uint32_t to);
+  void put_header(uint64_t identity, std::vector<uint8_t>& out);
   void flush();
+  void put_symbols(std::vector<uint8_t>& out);
   void put_record(RecordType type, std::span<const uint8_t> prefix, std::span<const uint8_t> body,
                   std::vector<uint8_t>& out);
 
@@ -116,7 +121,8 @@ class BlockWriter {
   uint32_t last_exit_ = 0;
   std::vector<uint8_t> waiting_;
   uint64_t flow_records_ = 0, steps_ = 0, instructions_ = 0;
-  std::vector<uint8_t> symbols_;
+  std::vector<uint8_t> symbols_;  // empty: they are not in this part
+  std::optional<PartCoverage> coverage_;
 };
 
 }  // namespace asof::blocks

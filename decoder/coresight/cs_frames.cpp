@@ -54,6 +54,7 @@ class CsSourceBytes : public TraceBytes {
   void forget(uint64_t from, uint64_t to) const override { forget_between(index_of(from), index_of(to)); }
 
  private:
+  friend class CsFrames;
   void read_part(uint64_t at, std::span<uint8_t> out) const {
     walk(
         at,
@@ -294,6 +295,12 @@ std::shared_ptr<const TraceBytes> CsFrames::bytes_of(uint8_t id) const {
   const Source* source = find(id);
   if (source == nullptr) return nullptr;
   return std::make_shared<CsSourceBytes>(shared_from_this(), *source);
+}
+
+std::pair<std::shared_ptr<const CsFrames>, uint8_t> CsFrames::frames_of(const TraceBytes& bytes) {
+  const auto* source = dynamic_cast<const CsSourceBytes*>(&bytes);
+  if (source == nullptr) return {};
+  return {source->frames_, source->source_.id};
 }
 
 std::vector<StreamPiece> CsFrames::pieces_of(uint8_t id) const {

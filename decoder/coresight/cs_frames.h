@@ -9,6 +9,7 @@
 #include <set>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "arch/stream.h"
@@ -69,6 +70,10 @@ class CsFrames : public std::enable_shared_from_this<CsFrames> {
   static std::shared_ptr<const CsFrames> index(std::vector<FrameSection> sections, FrameAlignment alignment,
                                                size_t most_checkpoints = kMostCheckpoints);
 
+  const std::vector<FrameSection>& sections() const { return sections_; }
+  FrameAlignment alignment() const { return alignment_; }
+  // The frames, and the ID in them, that these bytes are taken from; nullptr: they are not from frames.
+  static std::pair<std::shared_ptr<const CsFrames>, uint8_t> frames_of(const TraceBytes& bytes);
   std::span<const Source> sources() const { return sources_; }  // by ID
   const Losses& losses() const { return losses_; }
   // The source's bytes, for StreamPiece::source. nullptr: no such source.

@@ -15,6 +15,7 @@
 #include "arch/x86/x86.h"
 #include "decoder/io/notice.h"
 #include "decoder/model/code_map.h"
+#include "decoder/model/shard.h"
 #include "decoder/model/symbols.h"
 #include "decoder/perf/perf_data.h"
 #include "textstore/result.h"
@@ -25,6 +26,7 @@ namespace asof {
 namespace blocks {
 class BlockFile;
 }
+class CoreFile;
 
 // A BPF program as the side-band describes it.
 struct BpfProgram {
@@ -70,7 +72,8 @@ struct CaptureOptions {
   // Trace counter to perf's clock, for captures that do not say it.
   std::optional<TimeConversion> time_conversion{};
   bool catalogue = false;  // every site the kernel is built to change may hold any of its possible contents
-  unsigned jobs = 0;       // threads that open; 0: one for each CPU. What is read does not depend on it
+  std::optional<Shard> shard{};  // of a plan: streams without trace in it stay empty
+  unsigned jobs = 0;             // threads that open; 0: one for each CPU. What is read does not depend on it
 };
 
 struct Capture {
@@ -87,6 +90,7 @@ struct Capture {
   TaskTable tasks;
   std::shared_ptr<const PerfData> perf;             // set for perf.data: `asof events` walks its records
   std::shared_ptr<const blocks::BlockFile> blocks;  // set for block streams: the flow is already decoded
+  std::shared_ptr<const CoreFile> core;             // set for plans: what was parsed once, for many processes
   std::vector<BpfProgram> bpf_programs;
   CodeFileMap code;  // files of code, for source lines
   std::vector<TextCopy> copies;

@@ -65,11 +65,13 @@ Result<std::shared_ptr<const MappedFile>> MappedFile::open(const std::string& pa
     void* at = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, own.get(), 0);
     if (at == MAP_FAILED) return failed("map it", errno, "");
     file->bytes_ = {static_cast<const uint8_t*>(at), size};
+    file->entry_.emplace(file->bytes_, path);
   }
   return file;
 }
 
 MappedFile::~MappedFile() {
+  entry_.reset();
   if (!bytes_.empty()) ::munmap(const_cast<uint8_t*>(bytes_.data()), bytes_.size());
 }
 

@@ -3,10 +3,12 @@
 #pragma once
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "decoder/io/mapped_files.h"
 #include "textstore/address.h"
 #include "textstore/result.h"
 
@@ -25,6 +27,7 @@ class MappedFile {
   MappedFile() = default;
   std::string path_;
   std::span<const uint8_t> bytes_;
+  std::optional<MappedFileEntry> entry_;
 };
 
 struct ElfSegment {  // PT_LOAD

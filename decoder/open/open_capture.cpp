@@ -13,6 +13,7 @@
 #include "decoder/bundle/bundle.h"
 #include "decoder/bundle/bundle_json.h"
 #include "decoder/bundle/lldb_bundle.h"
+#include "decoder/core/core_file.h"
 #include "decoder/io/sideband_notices.h"
 #include "decoder/ocsd/ocsd_snapshot.h"
 #include "decoder/open/archive.h"
@@ -60,6 +61,7 @@ Result<Capture> open_any(const std::string& path, const CaptureOptions& options)
   if (path == "-") return open_perf(path, options);
   std::error_code ignored;
   if (fs::is_directory(path, ignored)) {
+    if (CoreFile::is_plan(path)) return CoreFile::open(path, options);
     if (is_there(fs::path(path) / "data")) return open_perf(path, options);
     for (const char* name : {"bundle.json", "trace.json"}) {
       if (is_there(fs::path(path) / name)) return open_manifest((fs::path(path) / name).string(), options);
@@ -67,7 +69,8 @@ Result<Capture> open_any(const std::string& path, const CaptureOptions& options)
     if (is_there(fs::path(path) / "snapshot.ini")) return open_ocsd_snapshot(path, options);
     if (holds_block_files(path)) return blocks::BlockFile::open(path);
     return fail(Code::kFolderWithoutCapture, path, Error::kNoOffset,
-                "a folder with neither data, bundle.json, trace.json, snapshot.ini nor .blocks files in it");
+                "a folder with neither data, bundle.json, trace.json, snapshot.ini, core.asof nor .blocks "
+                "files in it");
   }
   if (fs::path(path).filename() == "snapshot.ini") return open_ocsd_snapshot(path, options);
   if (fs::is_regular_file(path, ignored) && blocks::BlockFile::is_block_file(path))
@@ -160,8 +163,8 @@ Result<Capture> open_capture(const std::string& path, const CaptureOptions& opti
   std::optional<tbb::global_control> threads;
   if (options.jobs != 0) threads.emplace(tbb::global_control::max_allowed_parallelism, options.jobs);
   auto capture = is_archive(path) ? open_archive(path, options) : open_any(path, options);
-  // Those of a block stream are of the recording, and in it.
-  if (capture && !capture->blocks) add_text_notices(*capture);
+  // Those of a block stream or a plan are of the recording, and in it.
+  if (capture && !capture->blocks && !capture->core) add_text_notices(*capture);
   if (capture) make_names_plain(*capture);
   return capture;
 }

@@ -64,7 +64,7 @@ Result<std::shared_ptr<const FileBytes>> spool_all(int fd, const std::string& na
 
 }  // namespace
 
-Result<std::shared_ptr<const FileBytes>> FileBytes::map(int fd, const std::string& name) {
+Result<std::shared_ptr<const FileBytes>> FileBytes::map(int fd, const std::string& name, bool is_path) {
   struct stat info {};
   if (::fstat(fd, &info) != 0) return system_error(name, "cannot stat", errno);
   std::shared_ptr<FileBytes> file(new FileBytes);
@@ -73,6 +73,7 @@ Result<std::shared_ptr<const FileBytes>> FileBytes::map(int fd, const std::strin
     void* address = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, fd, 0);
     if (address == MAP_FAILED) return system_error(name, "cannot map", errno);
     file->bytes_ = {static_cast<const uint8_t*>(address), size};
+    if (is_path) file->entry_.emplace(file->bytes_, name);
   }
   return file;
 }
@@ -85,7 +86,7 @@ Result<std::shared_ptr<const FileBytes>> FileBytes::open_part(const std::string&
   if (!S_ISREG(info.st_mode))
     return fail(Code::kNotRegularFile, path, Error::kNoOffset, "not a regular file",
                 "copy the capture again");
-  return map(own.get(), path);
+  return map(own.get(), path, true);
 }
 
 Result<std::shared_ptr<const FileBytes>> FileBytes::open(const std::string& path) {
@@ -102,10 +103,11 @@ Result<std::shared_ptr<const FileBytes>> FileBytes::open(const std::string& path
                 "give a file, a directory or a pipe");
   FilesRead::note(name, info);
   const bool from_start = S_ISREG(info.st_mode) && ::lseek(fd, 0, SEEK_CUR) == 0;
-  return from_start ? map(fd, name) : spool_all(fd, name);
+  return from_start ? map(fd, name, !is_stdin) : spool_all(fd, name);
 }
 
 FileBytes::~FileBytes() {
+  entry_.reset();
   if (!bytes_.empty()) ::munmap(const_cast<uint8_t*>(bytes_.data()), bytes_.size());
 }
 
@@ -155,7 +157,7 @@ Result<void> Spool::flush() {
 
 Result<std::shared_ptr<const FileBytes>> Spool::finish() {
   if (auto done = flush(); !done) return std::unexpected(done.error());
-  return FileBytes::map(fd_, "temporary file");
+  return FileBytes::map(fd_, "temporary file", false);
 }
 
 }  // namespace asof

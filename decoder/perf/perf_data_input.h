@@ -4,10 +4,12 @@
 #pragma once
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "decoder/io/mapped_files.h"
 #include "textstore/result.h"
 
 namespace asof {
@@ -19,8 +21,9 @@ class FileBytes {
   static Result<std::shared_ptr<const FileBytes>> open(const std::string& path);
   // What a capture names: a regular file, and nothing that opening or reading could wait for.
   static Result<std::shared_ptr<const FileBytes>> open_part(const std::string& path);
-  // The whole of an open regular file; `name` is for messages. The descriptor stays the caller's.
-  static Result<std::shared_ptr<const FileBytes>> map(int fd, const std::string& name);
+  // The whole of an open regular file; `name` is for messages, and its path if it `is_path`. The descriptor stays the
+  // caller's.
+  static Result<std::shared_ptr<const FileBytes>> map(int fd, const std::string& name, bool is_path);
   ~FileBytes();
   FileBytes(const FileBytes&) = delete;
   FileBytes& operator=(const FileBytes&) = delete;
@@ -30,6 +33,7 @@ class FileBytes {
  private:
   FileBytes() = default;
   std::span<const uint8_t> bytes_;
+  std::optional<MappedFileEntry> entry_;
 };
 
 // Written once from start to end, then mapped. Lies in $TMPDIR, /var/tmp or /tmp.

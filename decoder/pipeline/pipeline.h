@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <exception>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,9 +15,10 @@ namespace asof {
 struct PipelineOptions {
   unsigned jobs = 0;  // 0: as many as CPUs
   DecodeOptions decode{};
-  std::vector<int> cpus{};  // streams to decode; empty: all
-  std::vector<int> tids{};  // of per-thread streams
-  TimeBounds time{};        // segments wholly outside are not decoded
+  std::vector<int> cpus{};                           // streams to decode; empty: all
+  std::vector<int> tids{};                           // of per-thread streams
+  TimeBounds time{};                                 // segments wholly outside are not decoded
+  std::optional<std::vector<StreamRange>> ranges{};  // only these, at most one of each stream
   uint64_t max_memory = 0;  // bytes for decoded output that waits for delivery; 0: a default
 };
 

@@ -3,16 +3,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "decoder/pipeline/stream_choice.h"
+
 namespace asof {
-namespace {
-
-bool wanted(const Stream& s, const PipelineOptions& o) {
-  if (!o.cpus.empty() && s.cpu >= 0 && std::ranges::find(o.cpus, s.cpu) == o.cpus.end()) return false;
-  if (!o.tids.empty() && s.tid >= 0 && std::ranges::find(o.tids, s.tid) == o.tids.end()) return false;
-  return true;
-}
-
-}  // namespace
 
 SegmentPlan::SegmentPlan(const Arch& arch, const Capture& capture, const PipelineOptions& options,
                          ChunkOrder order)
@@ -21,10 +14,12 @@ SegmentPlan::SegmentPlan(const Arch& arch, const Capture& capture, const Pipelin
   window_ = std::clamp(kAllWindows / std::max<uint64_t>(1, capture.streams.size()), kSmallest, kLargest);
   for (size_t i = 0; i < capture.streams.size(); ++i) {
     const Stream& stream = capture.streams[i];
-    if (!wanted(stream, options)) continue;
-    for (const StreamPiece& p : stream.pieces) trace_bytes_ += p.size();
+    const auto range = chosen_range(stream, i, options);
+    if (!range) continue;
+    trace_bytes_ += bytes_within(stream, *range);
     Lane& lane = lanes_.emplace_back();
-    lane.source = arch.segments(stream, i);
+    lane.source = arch.segments(stream, i, range->begin);
+    lane.end = range->end;
     if (order == ChunkOrder::kByTime) open(lane);
     if (!lane.open || lane.head)
       turns_.emplace(lane.open ? lane.head->start_time : kTimeMin, lanes_.size() - 1);
@@ -39,6 +34,7 @@ void SegmentPlan::open(Lane& lane) const {
 
 void SegmentPlan::find(Lane& lane) const {
   lane.found = lane.source->next();
+  if (lane.found && lane.found->begin >= lane.end) lane.found.reset();
   if (lane.found) lane.last = lane.found->start_time = std::max(lane.last, lane.found->start_time);
 }
 

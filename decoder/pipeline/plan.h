@@ -31,6 +31,7 @@ class SegmentPlan {
     std::optional<Segment> found;  // the next one, not examined yet
     std::optional<Segment> head;   // the next one that is wanted
     Time last = kTimeMin;
+    uint64_t end = UINT64_MAX;  // what begins here or later is not wanted
     bool open = false;
   };
   void open(Lane& lane) const;

@@ -15,7 +15,8 @@ constexpr Example kDecode[] = {
     {"asof decode --format jsonl -o trace.jsonl", "one JSON object a line"},
     {"asof decode --format blocks -o trace.blocks",
      "once for all: other verbs read trace.blocks as they read a capture"},
-    {"asof decode --text-at first", "with one old state of the text, as other tools see it"}};
+    {"asof decode --text-at first", "with one old state of the text, as other tools see it"},
+    {"asof decode --plan plan --shard 3/8 -o parts", "the fourth of eight shards of a plan, anywhere"}};
 constexpr Example kQuery[] = {
     {"asof query \"SELECT call.name, count(*), sum(self_instructions) FROM call JOIN "
      "tracks ON tracks.id = track WHERE "
@@ -58,8 +59,8 @@ constexpr Example kText[] = {
     {"asof text vfs_read --history", "when, by whom, what, from which record"},
     {"asof text --diff start end", "what differs in the whole kernel between begin and end"}};
 constexpr Example kScript[] = {
-    {"asof script --itrace=i100us,g | stackcollapse-perf.pl | flamegraph.pl >out.svg",
-     "a flame graph by perf's scripts"},
+    {"asof script --itrace=i100us,g -o out.perf",
+     "for stackcollapse-perf.pl and flamegraph.pl, or speedscope"},
     {"asof script --call-trace -C 0", "who called whom, indented"},
     {"asof script --itrace=b -F +flags --time 10%-20%", "branches with their kinds"},
     {"asof script --insn-trace=disasm --graph-function vfs_read", "what ran in a function and below"},
@@ -79,6 +80,14 @@ constexpr Example kPack[] = {
     {"asof pack -o demo.asof.tar.zst", "./perf.data and what decoding it needs, for another machine"},
     {"asof pack --symfs symfs -o demo.asof.tar", "user programs from a copied tree; not compressed"}};
 constexpr Example kUnpack[] = {{"asof unpack demo.asof.tar.zst -o demo", "its files again"}};
+constexpr Example kTablesOf[] = {
+    {"asof tables -o lake", "aggregates, changes of text, gaps: lake/agg_function/cpu=0/data.parquet, ..."},
+    {"asof tables --table calls -C 0 -o lake", "every call of one CPU"}};
+constexpr Example kPlan[] = {
+    {"asof plan -o plan", "./perf.data parsed once: plan/core.asof, and plan/plan.json for a scheduler"}};
+constexpr Example kMerge[] = {
+    {"asof merge plan parts -o whole.blocks", "all parts as one block stream"},
+    {"asof merge --strict plan parts -o whole.blocks", "status 3 when a part is missing"}};
 constexpr Example kErrors[] = {{"asof errors", "all codes, one a line"},
                                {"asof errors --explain E-FLOW-001", "causes and remedy of one"}};
 constexpr Example kCompletion[] = {
@@ -92,23 +101,11 @@ struct Entry {
   std::span<const Example> examples;
 };
 constexpr Entry kExamples[] = {
-    {"decode", kDecode},
-    {"timeline", kTimeline},
-    {"query", kQuery},
-    {"stacks", kStacks},
-    {"branches", kBranches},
-    {"diff", kDiff},
-    {"script", kScript},
-    {"report", kReport},
-    {"text", kText},
-    {"doctor", kDoctor},
-    {"events", kEvents},
-    {"digest", kDigest},
-    {"validate", kValidate},
-    {"pack", kPack},
-    {"unpack", kUnpack},
-    {"errors", kErrors},
-    {"completion", kCompletion},
+    {"decode", kDecode},     {"timeline", kTimeline}, {"query", kQuery},   {"stacks", kStacks},
+    {"branches", kBranches}, {"diff", kDiff},         {"script", kScript}, {"report", kReport},
+    {"text", kText},         {"doctor", kDoctor},     {"events", kEvents}, {"digest", kDigest},
+    {"validate", kValidate}, {"tables", kTablesOf},   {"plan", kPlan},     {"merge", kMerge},
+    {"pack", kPack},         {"unpack", kUnpack},     {"errors", kErrors}, {"completion", kCompletion},
     {"version", kVersion},
 };
 

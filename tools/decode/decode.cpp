@@ -12,6 +12,7 @@
 #include "tools/cli/verbs.h"
 #include "tools/decode/decode_blocks.h"
 #include "tools/decode/decode_printer.h"
+#include "tools/decode/decode_shard.h"
 #include "tools/output/chunk_window.h"
 #include "tools/output/coverage.h"
 #include "tools/output/format.h"
@@ -132,6 +133,7 @@ struct DecodeOptionsText {
   DecodeChoice choice;
   std::string fields, itrace = "i", output, format = "text", syntax = "intel";
   std::string pids, tids, time, symbols, dsos, addresses;
+  std::string plan, shard;
   bool nanoseconds = false;
 };
 
@@ -204,8 +206,27 @@ ExitCode decode_with(Consumer& consumer, const Capture& capture, const DecodeOpt
   return exit_code_for(consumer.coverage(), o.choice);
 }
 
+// One part of a plan: all of its flow, so that parts of all shards are the whole.
+ExitCode run_shard(const DecodeOptionsText& o, Diagnostics& diagnostics) {
+  const auto usage = [&](std::string reason, std::string hint) {
+    diagnostics.error({Code::kBadOption, "", Error::kNoOffset, std::move(reason), std::move(hint)});
+    return kExitUsage;
+  };
+  const auto shard = parse_shard(o.shard);
+  if (!shard) return usage(shard.error().reason, shard.error().hint);
+  for (const std::string* filter :
+       {&o.fields, &o.pids, &o.tids, &o.symbols, &o.dsos, &o.addresses, &o.time, &o.choice.cpus}) {
+    if (!filter->empty())
+      return usage("--shard decodes all of its trace, without filters", "filter what was merged");
+  }
+  if (o.output.empty() || o.output == "-") return usage("--shard needs a folder for its part", "-o DIR");
+  return decode_shard(o.input, o.choice, *shard, o.output, diagnostics);
+}
+
 ExitCode run_decode(DecodeOptionsText& o) {
   Diagnostics diagnostics = o.input.diagnostics();
+  if (!o.plan.empty()) o.input.input = o.plan;
+  if (!o.shard.empty()) return run_shard(o, diagnostics);
   if (!finish_choice(o.choice, diagnostics)) return kExitUsage;
   auto options = read_options(o);
   // A wrong --time is found before a long reading if possible.
@@ -272,6 +293,10 @@ RunVerb add_decode(CLI::App& app) {
   verb->add_option("--syntax", o->syntax, "of disassembly: intel or att")
       ->check(CLI::IsMember({"intel", "att"}))
       ->group(output);
+  verb->add_option("--plan", o->plan, "the plan to decode (asof plan), instead of INPUT")->type_name("DIR");
+  verb->add_option("--shard", o->shard,
+                   "of a plan, part K (from 0) of N, as a file in the folder -o, for 'asof merge'")
+      ->type_name("K/N");
   const std::string filter = "Filters";
   verb->add_option("--pid", o->pids, "only these processes")->group(filter);
   verb->add_option("--tid", o->tids, "only these threads")->group(filter);

@@ -1,14 +1,30 @@
 #include "tools/decode/decode_blocks.h"
 
+#include "decoder/core/core_file.h"
+
 namespace asof {
+namespace {
+
+blocks::BlockWriter::Write write_to(Output& out) {
+  return [&out](std::span<const uint8_t> bytes) {
+    out.write({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+  };
+}
+
+}  // namespace
 
 BlocksConsumer::BlocksConsumer(const Capture& capture, Output& out, const DecodeChoice& choice)
     : out_(out),
       coverage_(capture, choice.pipeline),
       max_errors_(choice.max_errors),
-      writer_(capture, [&out](std::span<const uint8_t> bytes) {
-        out.write({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
-      }) {}
+      writer_(capture, write_to(out)) {}
+
+BlocksConsumer::BlocksConsumer(const Capture& capture, Output& out, const DecodeChoice& choice,
+                               blocks::PartCoverage part)
+    : out_(out),
+      coverage_(capture, choice.pipeline),
+      max_errors_(choice.max_errors),
+      writer_(capture, write_to(out), capture.core->identity(), std::move(part)) {}
 
 void BlocksConsumer::deliver(Chunk& chunk, const Stream&, Prepared*) {
   uint64_t instructions = chunk.steps.instructions_in_runs();

@@ -13,6 +13,8 @@ namespace asof {
 class BlocksConsumer final : public ChunkConsumer {
  public:
   BlocksConsumer(const Capture& capture, Output& out, const DecodeChoice& choice);
+  // A part of a plan.
+  BlocksConsumer(const Capture& capture, Output& out, const DecodeChoice& choice, blocks::PartCoverage part);
   void deliver(Chunk& chunk, const Stream& stream, Prepared* prepared) override;
   bool stopped() const override;
   // Not after an interrupt: a stream without an end is known as cut.

@@ -75,7 +75,7 @@ std::string guests_in_trace(const Capture& capture) {
   std::vector<uint8_t> scratch;
   for (size_t i = 0; i < capture.streams.size(); ++i) {
     const Stream& stream = capture.streams[i];
-    const auto segments = (*arch)->segments(stream, i);
+    const auto segments = (*arch)->segments(stream, i, 0);
     while (const auto segment = segments->next()) {
       const auto pip = x86::find_guest_pip(stream.bytes(segment->begin, segment->end, scratch));
       stream.forget(segment->begin, segment->end);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "decoder/pipeline/stream_choice.h"
 #include "tools/output/diagnostics.h"
 #include "tools/output/error_table.h"
 #include "tools/output/format.h"
@@ -23,10 +24,9 @@ uint64_t elapsed(Time from, Time to) { return to > from ? static_cast<uint64_t>(
 
 Coverage::Coverage(const Capture& capture, const PipelineOptions& choice)
     : capture_(capture), streams_(capture.streams.size()), part_of_time_(choice.time != TimeBounds{}) {
-  for (const Stream& s : capture.streams) {
-    if (!choice.cpus.empty() && s.cpu >= 0 && !std::ranges::count(choice.cpus, s.cpu)) continue;
-    if (!choice.tids.empty() && s.tid >= 0 && !std::ranges::count(choice.tids, s.tid)) continue;
-    for (const StreamPiece& p : s.pieces) chosen_bytes_ += p.size();
+  for (size_t i = 0; i < capture.streams.size(); ++i) {
+    if (const auto range = chosen_range(capture.streams[i], i, choice))
+      chosen_bytes_ += bytes_within(capture.streams[i], *range);
   }
 }
 

@@ -14,6 +14,8 @@ class Output {
  public:
   // Standard output when `path` is empty or "-".
   static Result<Output> open(const std::string& path);
+  // To an open file, which stays the caller's; `path` is for messages.
+  static Output to(int fd, std::string path) { return {fd, false, std::move(path)}; }
   Output(Output&& other) noexcept;
   Output& operator=(Output&& other) noexcept;
   ~Output();

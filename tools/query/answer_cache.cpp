@@ -16,8 +16,8 @@
 #include <random>
 #include <utility>
 
+#include "decoder/io/content_hash.h"
 #include "decoder/io/descriptor.h"
-#include "tools/query/content_hash.h"
 #include "tools/query/kept_facts.h"
 
 namespace asof {

@@ -8,8 +8,8 @@
 
 #include <span>
 
+#include "decoder/io/content_hash.h"
 #include "decoder/io/descriptor.h"
-#include "tools/query/content_hash.h"
 #include "tools/timeline/sqlite_schema.h"
 
 namespace asof {

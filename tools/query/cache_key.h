@@ -25,7 +25,7 @@ class KeyText {
 // was written while it was read, or is no file that can be read again.
 std::optional<std::string> files_text(const std::vector<FileState>& files);
 
-// This program, its libraries, and the code that the kernel maps into processes.
+// This program, the libraries that are loaded now, and the code that the kernel maps into processes.
 std::string program_text();
 // Options that change what is decoded; `time` and `cpus` as they were given.
 std::string options_text(const InputOptions& input, const DecodeChoice& choice, const std::string& time,

@@ -2,8 +2,8 @@
 
 #include <charconv>
 
+#include "decoder/io/content_hash.h"
 #include "tools/query/cache_key.h"
-#include "tools/query/content_hash.h"
 
 namespace asof {
 namespace {

@@ -86,7 +86,7 @@ std::optional<FoundTables> QueryCache::find(const InputOptions& input, const Dec
     return std::nullopt;
   }
   cache_.emplace(std::move(*cache));
-  key_ = program_text() + options_text(input, choice, time, detail) + *files;
+  key_ = program_ + options_text(input, choice, time, detail) + *files;
   auto found = cache_->find(key_);
   if (!found || covers(found->facts)) return found;
   had_ = std::move(found->facts);

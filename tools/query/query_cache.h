@@ -43,6 +43,8 @@ class QueryCache {
   CacheMode mode_ = CacheMode::kNever;
   FilesRead log_;
   std::vector<FileState> opened_;
+  // Taken before anything runs: oneTBB loads libraries when it is first used, which -j decides.
+  std::string program_ = program_text();
   std::string key_;  // empty: nothing is kept
   KeptTables had_;
   std::string wrong_;  // with the folder

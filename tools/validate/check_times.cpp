@@ -95,7 +95,7 @@ AuxBounds look_at_aux(const Capture& capture, Time slack, Time shift = 0) {
   for (size_t i = 0; i < capture.streams.size(); ++i) {
     const Stream& stream = capture.streams[i];
     const std::vector<AuxRecord> records = aux_records(capture, stream);
-    const auto segments = (*arch)->segments(stream, i);
+    const auto segments = (*arch)->segments(stream, i, 0);
     Passing passing(stream);
     while (auto segment = segments->next()) {
       passing.reach(segment->begin);
@@ -234,7 +234,7 @@ bool agrees_at(const ValidationInput& in, Time shift) {
   if (wanted.size() > kMostSegments) wanted.resize(kMostSegments);
   for (size_t i = 0; i < wanted.size();) {
     const size_t stream = wanted[i].first;
-    const auto segments = arch->segments(c.streams[stream], stream);
+    const auto segments = arch->segments(c.streams[stream], stream, 0);
     Passing passing(c.streams[stream]);
     while (const auto segment = segments->next()) {
       passing.reach(segment->begin);

@@ -17,6 +17,7 @@
 #include "tools/cli/verbs.h"
 #include "tools/output/format.h"
 #include "tools/output/output.h"
+#include "tools/output/unfinished_file.h"
 #include "tools/verbs/pack_list.h"
 
 namespace asof {
@@ -102,38 +103,6 @@ struct PackOptions {
   std::string output;
 };
 
-// The archive under another name until it is complete: one that nobody can foresee, so that nobody can have
-// put a link there. Removed unless it was given its own name.
-class UnfinishedFile {
- public:
-  explicit UnfinishedFile(const std::string& path) : name_(path + ".XXXXXX") {
-    fd_ = ::mkostemp(name_.data(), O_CLOEXEC);
-    if (fd_ < 0) return;
-    const mode_t mask = ::umask(0);
-    ::umask(mask);
-    ::fchmod(fd_, 0666 & ~mask);
-  }
-  ~UnfinishedFile() {
-    if (fd_ < 0) return;
-    ::close(fd_);
-    if (!kept_) ::unlink(name_.c_str());
-  }
-  UnfinishedFile(const UnfinishedFile&) = delete;
-  UnfinishedFile& operator=(const UnfinishedFile&) = delete;
-  int fd() const { return fd_; }
-  // The status of rename(2).
-  int keep_as(const std::string& path) {
-    const int status = ::rename(name_.c_str(), path.c_str());
-    kept_ = status == 0;
-    return status;
-  }
-
- private:
-  std::string name_;
-  int fd_ = -1;
-  bool kept_ = false;
-};
-
 Result<uint64_t> write_archive(const std::vector<PackedFile>& files, int fd, const std::string& path,
                                Diagnostics& diagnostics) {
   auto packer = Packer::open(fd, path);
@@ -168,19 +137,21 @@ ExitCode run_pack(const PackOptions& o) {
     diagnostics.error({Code::kCannotPack, file, Error::kNoOffset, reason + "; the archive is without it",
                        "give the folder it belongs to with --symfs if it is meant to be packed"});
   }
-  const auto cannot_write = [&] {
+  UnfinishedFile part(o.output);
+  if (part.fd() < 0) {
     diagnostics.error({Code::kCannotWrite, o.output, Error::kNoOffset, std::strerror(errno), {}});
     return kExitInput;
-  };
-  UnfinishedFile part(o.output);
-  if (part.fd() < 0) return cannot_write();
+  }
   const auto packed = write_archive(list.files, part.fd(), o.output, diagnostics);
   if (interrupted()) return kExitInterrupted;
   if (!packed) {
     diagnostics.error(packed.error());
     return kExitInput;
   }
-  if (part.keep_as(o.output) != 0) return cannot_write();
+  if (const auto kept = part.keep(); !kept) {
+    diagnostics.error(kept.error());
+    return kExitInput;
+  }
   std::error_code error;
   auto out = Output::open("-");
   if (!out) return kExitInput;

@@ -61,6 +61,11 @@ TEST(Help, EveryExampleWorksAsItStands) {
       const Shell shell;
       const std::string_view command = e.command;
       if (command.starts_with("asof unpack")) shell.run("asof pack -q -o demo.asof.tar.zst");
+      if (command.find(" plan") != std::string_view::npos ||
+          command.find("whole.blocks") != std::string_view::npos)
+        shell.run(
+            "asof plan -q -o plan && asof decode -q --plan plan --shard 0/1 -o parts && asof merge -q plan "
+            "parts -o whole.blocks");
       if (command.find("capture.db ") != std::string_view::npos)
         shell.run("asof query -q -o capture.db --detail insn");
       const Ran r = shell.run(e.command);

@@ -7,9 +7,9 @@
 #include <filesystem>
 #include <fstream>
 
+#include "decoder/io/content_hash.h"
 #include "tests/support/temp_dir.h"
 #include "tests/tools/run_asof.h"
-#include "tools/query/content_hash.h"
 
 namespace asof::test {
 namespace {

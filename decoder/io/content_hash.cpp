@@ -1,4 +1,4 @@
-#include "tools/query/content_hash.h"
+#include "decoder/io/content_hash.h"
 
 #include <unistd.h>
 

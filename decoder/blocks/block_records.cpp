@@ -1,0 +1,59 @@
+#include "decoder/blocks/block_records.h"
+
+#include <zstd.h>
+
+#include <cstring>
+#include <memory>
+
+namespace asof::blocks {
+namespace {
+
+uint64_t fixed(std::span<const uint8_t> bytes, size_t at, unsigned n) {
+  uint64_t v = 0;
+  for (unsigned i = 0; i < n; ++i) v |= static_cast<uint64_t>(bytes[at + i]) << (8 * i);
+  return v;
+}
+
+}  // namespace
+
+std::optional<PartHead> part_at(std::span<const uint8_t> file, uint64_t at) {
+  if (at > file.size() || file.size() - at < kHeaderSize ||
+      std::memcmp(file.data() + at, kMagic.data(), kMagic.size()) != 0)
+    return std::nullopt;
+  PartHead h;
+  h.version = fixed(file, at + 8, 2);
+  h.size = fixed(file, at + 10, 2);
+  h.identity = fixed(file, at + 16, 8);
+  if (h.size > file.size() - at) h.size = 0;
+  return h;
+}
+
+std::optional<RecordHead> head_at(std::span<const uint8_t> file, uint64_t at) {
+  if (at > file.size() || file.size() - at < kRecordHeader || fixed(file, at, 4) != kRecordMagic)
+    return std::nullopt;
+  RecordHead h;
+  h.offset = at;
+  const uint8_t type = file[at + 4], prefix = file[at + 5];
+  const uint64_t stored = fixed(file, at + 8, 4);
+  h.raw = static_cast<uint32_t>(fixed(file, at + 12, 4));
+  if (type < static_cast<uint8_t>(RecordType::kCapture) ||
+      type > static_cast<uint8_t>(RecordType::kCoverage) || fixed(file, at + 6, 2) != 0 ||
+      stored > file.size() - at - kRecordHeader || prefix > stored || h.raw > kMaxRaw)
+    return std::nullopt;
+  h.type = static_cast<RecordType>(type);
+  h.prefix = file.subspan(at + kRecordHeader, prefix);
+  h.packed = file.subspan(at + kRecordHeader + prefix, stored - prefix);
+  h.end = at + kRecordHeader + stored;
+  return h;
+}
+
+std::optional<std::vector<uint8_t>> unpack(std::span<const uint8_t> packed, uint32_t raw) {
+  thread_local const std::unique_ptr<ZSTD_DCtx, size_t (*)(ZSTD_DCtx*)> context(ZSTD_createDCtx(),
+                                                                                ZSTD_freeDCtx);
+  std::vector<uint8_t> out(raw);
+  const size_t n = ZSTD_decompressDCtx(context.get(), out.data(), out.size(), packed.data(), packed.size());
+  if (ZSTD_isError(n) != 0 || n != raw) return std::nullopt;
+  return out;
+}
+
+}  // namespace asof::blocks

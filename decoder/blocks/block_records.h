@@ -1,0 +1,32 @@
+// Records of a block stream as they lie in a file.
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "decoder/blocks/block_format.h"
+
+namespace asof::blocks {
+
+// What a part begins with.
+struct PartHead {
+  uint64_t version = 0, size = 0, identity = 0;
+  bool usable() const { return version == kVersion && size >= kHeaderSize; }
+};
+// nullopt: no part begins at `at`.
+std::optional<PartHead> part_at(std::span<const uint8_t> file, uint64_t at);
+
+struct RecordHead {
+  RecordType type{};
+  uint64_t offset = 0;  // of the record
+  std::span<const uint8_t> prefix, packed;
+  uint32_t raw = 0;
+  uint64_t end = 0;
+};
+std::optional<RecordHead> head_at(std::span<const uint8_t> file, uint64_t at);
+
+// Empty: the bytes are damaged. Their checksum is zstd's.
+std::optional<std::vector<uint8_t>> unpack(std::span<const uint8_t> packed, uint32_t raw);
+
+}  // namespace asof::blocks

@@ -1,0 +1,36 @@
+#include "decoder/model/shard.h"
+
+#include <algorithm>
+
+namespace asof {
+namespace {
+
+// total * index / count without overflow.
+uint64_t cut(uint64_t total, uint64_t index, uint64_t count) {
+  return total / count * index + total % count * index / count;
+}
+
+}  // namespace
+
+std::vector<StreamRange> shard_ranges(std::span<const StreamExtent> streams, Shard shard) {
+  uint64_t total = 0;
+  for (const StreamExtent& s : streams) total += s.end - s.begin;
+  const uint64_t from = cut(total, shard.index, shard.count);
+  const uint64_t to = cut(total, uint64_t{shard.index} + 1, shard.count);
+  const bool last = shard.index + 1 == shard.count;
+  std::vector<StreamRange> out;
+  uint64_t at = 0;  // of the stream, in the joined trace
+  for (size_t i = 0; i < streams.size(); ++i) {
+    const StreamExtent& s = streams[i];
+    const uint64_t end = at + (s.end - s.begin);
+    // A stream without bytes is where it would begin.
+    const bool here = at == end ? from <= at && (at < to || last) : std::max(from, at) < std::min(to, end);
+    if (here)
+      out.push_back(
+          {i, from <= at ? 0 : s.begin + (from - at), to >= end ? UINT64_MAX : s.begin + (to - at)});
+    at = end;
+  }
+  return out;
+}
+
+}  // namespace asof

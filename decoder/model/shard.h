@@ -1,0 +1,34 @@
+// Shards: the trace of a capture cut into parts of about the same size, which may be decoded by processes of their
+// own, on any machine, in any order. A segment belongs to the shard in which it begins, so every segment is in
+// exactly one; where segments begin does not depend on the cut.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace asof {
+
+// Part `index` of `count`.
+struct Shard {
+  uint32_t index = 0, count = 1;
+  bool operator==(const Shard&) const = default;
+};
+
+// Segments of one stream that begin in [begin, end), stream offsets.
+struct StreamRange {
+  size_t stream = 0;
+  uint64_t begin = 0, end = UINT64_MAX;
+  bool operator==(const StreamRange&) const = default;
+};
+
+// What a stream spans, in its own offsets.
+struct StreamExtent {
+  uint64_t begin = 0, end = 0;
+};
+
+// The ranges of one shard, by stream, at most one of each. The ranges of all shards cover every stream from 0 to
+// UINT64_MAX once. `shard.index` is below `shard.count`.
+std::vector<StreamRange> shard_ranges(std::span<const StreamExtent> streams, Shard shard);
+
+}  // namespace asof

@@ -1,0 +1,18 @@
+// `asof decode --plan PLAN --shard K/N -o PARTS`: one shard's flow as a part that `asof merge` puts together with the
+// others. A pure function of the plan, the trace and the options: decoded twice, the bytes are the same.
+#pragma once
+#include <string>
+
+#include "tools/cli/options.h"
+#include "tools/output/exit_code.h"
+
+namespace asof {
+
+// "K/N", K from 0 to N - 1.
+Result<Shard> parse_shard(const std::string& text);
+
+// `folder`: for the part, whose name is the shard's.
+ExitCode decode_shard(InputOptions input, DecodeChoice choice, Shard shard, const std::string& folder,
+                      Diagnostics& diagnostics);
+
+}  // namespace asof
