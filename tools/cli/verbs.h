@@ -15,6 +15,7 @@ namespace asof {
 using RunVerb = std::function<ExitCode()>;
 
 RunVerb add_decode(CLI::App& app);
+RunVerb add_script(CLI::App& app);
 RunVerb add_report(CLI::App& app);
 RunVerb add_text(CLI::App& app);
 RunVerb add_doctor(CLI::App& app);
