@@ -52,6 +52,11 @@ void warn_of_ids(const char* option, const std::vector<int>& wanted, const std::
   }
 }
 
+bool matches_name(std::string_view pattern, std::string_view name) {
+  if (pattern == name) return true;
+  return is_pattern(pattern) && ::fnmatch(std::string(pattern).c_str(), std::string(name).c_str(), 0) == 0;
+}
+
 bool matches_symbol(const std::string& pattern, const Symbol& symbol) {
   if (is_called(symbol, pattern)) return true;
   if (!is_pattern(pattern)) return false;

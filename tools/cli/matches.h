@@ -11,6 +11,8 @@
 
 namespace asof {
 
+// The same, or a pattern of the shell (*, ?, [...]) that matches.
+bool matches_name(std::string_view pattern, std::string_view name);
 // A function has this name, raw or as its source has it, or matches it as a pattern of the shell (*, ?, [...]).
 bool matches_symbol(const std::string& pattern, const Symbol& symbol);
 
