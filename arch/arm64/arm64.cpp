@@ -13,6 +13,7 @@
 
 #include "arch/arm64/flow.h"
 #include "arch/arm64/packet_list.h"
+#include "arch/arm64/packet_list_reference.h"
 #include "arch/arm64/reference.h"
 #include "arch/arm64/segments.h"
 
@@ -56,7 +57,9 @@ class Arm64 final : public Arch {
   }
 
   std::unique_ptr<PacketReader> packets(const Stream& stream, size_t stream_index) const override {
-    return list_packets(stream, config_.sources.at(stream_index), config_);
+    const Source& source = config_.sources.at(stream_index);
+    return needs_reference(source.protocol) ? list_reference_packets(stream, source, config_)
+                                            : list_packets(stream, source, config_);
   }
 
   std::unique_ptr<SegmentDecoder> decoder(std::span<const Stream> streams, const TextStore& text,

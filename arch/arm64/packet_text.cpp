@@ -49,7 +49,8 @@ enum Type : uint8_t {
   kAtomF4,
   kAtomF5,
   kAtomF6,
-  kTypes,
+  kOlder,  // ETMv3 and PTM from here on, by name
+  kTypes = kOlder + 18,
 };
 
 constexpr std::array<std::string_view, kTypes> kNames = [] {
@@ -98,7 +99,25 @@ constexpr std::array<std::string_view, kTypes> kNames = [] {
       "Atom.F3",
       "Atom.F4",
       "Atom.F5",
-      "Atom.F6"};
+      "Atom.F6",
+      "Branch-Address",
+      "I-Sync",
+      "I-Sync-Cycle",
+      "Trigger",
+      "Waypoint-Update",
+      "Context-ID",
+      "VMID",
+      "Atom",
+      "P-Header",
+      "Cycle-Count",
+      "Store-Fail",
+      "Out-Of-Order-Data",
+      "Out-Of-Order-Placeholder",
+      "Data",
+      "Data-Suppressed",
+      "Value-Not-Traced",
+      "Exception-Entry",
+      "Exception-Exit"};
   for (size_t i = 0; i < names.size(); ++i) out[kFirstPacketType + i] = names[i];
   return out;
 }();
@@ -216,6 +235,10 @@ void describe_trace_info(const Packet& k, PacketFields& out) {
 }  // namespace
 
 std::span<const std::string_view> packet_names() { return kNames; }
+
+uint8_t type_named(std::string_view name) {
+  return static_cast<uint8_t>(std::ranges::find(kNames, name) - kNames.begin());
+}
 
 uint8_t type_of(const Packet& k, uint8_t header) {
   switch (k.type) {

@@ -14,6 +14,8 @@ std::span<const std::string_view> packet_names();
 
 // Index of its name. Forms of a packet have names of their own.
 uint8_t type_of(const Packet& k, uint8_t header);
+// Of a name, which must exist.
+uint8_t type_named(std::string_view name);
 
 // What packets say together with those before them.
 struct PacketState {

@@ -1,4 +1,4 @@
-// The only file of the library that includes OpenCSD. Its decoder asks for code through a callback and is
+// OpenCSD's full decoder: it asks for code through a callback and is
 // given the text of the last timestamp packet; it follows one version only, so what it says where text
 // changes is no surer than that.
 #include "arch/arm64/reference.h"
@@ -18,6 +18,7 @@
 
 #include "arch/arm64/insn.h"
 #include "arch/arm64/packet.h"
+#include "arch/arm64/reference_tree.h"
 #include "arch/walk/block_cache.h"
 
 namespace asof::arm64 {
@@ -30,60 +31,6 @@ ocsd_datapath_resp_t on_element(const void* context, ocsd_trc_index_t index, uin
                                 const ocsd_generic_trace_elem* element);
 uint32_t on_read(const void* context, ocsd_vaddr_t address, ocsd_mem_space_acc_t space, uint32_t size,
                  uint8_t* out);
-
-struct TreeDeleter {
-  void operator()(void* tree) const { ocsd_destroy_dcd_tree(tree); }
-};
-using Tree = std::unique_ptr<void, TreeDeleter>;
-
-Tree make_tree(const Source& s) {
-  ocsd_def_errlog_init(OCSD_ERR_SEV_NONE, 0);
-  Tree tree(ocsd_create_dcd_tree(OCSD_TRC_SRC_SINGLE, 0));
-  if (!tree) return tree;
-  const ocsd_arch_version_t arch = s.armv7 ? ARCH_V7 : ARCH_AA64;
-  const ocsd_core_profile_t profile = s.m_profile ? profile_CortexM : profile_CortexA;
-  const auto create = [&tree](const char* name, auto& config) {
-    unsigned char id = 0;
-    return ocsd_dt_create_decoder(tree.get(), name, OCSD_CREATE_FLG_FULL_DECODER, &config, &id) == OCSD_OK;
-  };
-  bool made = false;
-  switch (s.protocol) {
-    case Protocol::kEtm4: {
-      ocsd_etmv4_cfg c{};
-      c.reg_idr0 = s.idr0, c.reg_idr1 = s.idr1, c.reg_idr2 = s.idr2;
-      c.reg_idr8 = s.idr8, c.reg_idr9 = s.idr9, c.reg_idr10 = s.idr10;
-      c.reg_idr11 = s.idr11, c.reg_idr12 = s.idr12, c.reg_idr13 = s.idr13;
-      c.reg_configr = s.configr, c.reg_traceidr = s.traceidr;
-      c.arch_ver = arch, c.core_prof = profile;
-      made = create(OCSD_BUILTIN_DCD_ETMV4I, c);
-      break;
-    }
-    case Protocol::kEte: {
-      ocsd_ete_cfg c{};
-      c.reg_idr0 = s.idr0, c.reg_idr1 = s.idr1, c.reg_idr2 = s.idr2, c.reg_idr8 = s.idr8;
-      c.reg_devarch = s.devarch, c.reg_configr = s.configr, c.reg_traceidr = s.traceidr;
-      c.arch_ver = arch, c.core_prof = profile;
-      made = create(OCSD_BUILTIN_DCD_ETE, c);
-      break;
-    }
-    case Protocol::kEtm3: {
-      ocsd_etmv3_cfg c{};
-      c.reg_idr = s.etmidr, c.reg_ctrl = s.etmcr, c.reg_ccer = s.etmccer, c.reg_trc_id = s.trace_id;
-      c.arch_ver = arch, c.core_prof = profile;
-      made = create(OCSD_BUILTIN_DCD_ETMV3, c);
-      break;
-    }
-    case Protocol::kPtm: {
-      ocsd_ptm_cfg c{};
-      c.reg_idr = s.etmidr, c.reg_ctrl = s.etmcr, c.reg_ccer = s.etmccer, c.reg_trc_id = s.trace_id;
-      c.arch_ver = arch, c.core_prof = profile;
-      made = create(OCSD_BUILTIN_DCD_PTM, c);
-      break;
-    }
-  }
-  if (!made) tree.reset();
-  return tree;
-}
 
 class Reference final : public SegmentDecoder {
  public:
@@ -195,7 +142,7 @@ void Reference::decode(const Segment& segment, ChunkSink& sink) {
 }
 
 void Reference::run(const Segment& segment) {
-  const Tree tree = make_tree(config_.sources.at(segment.stream));
+  const Tree tree = make_tree(config_.sources.at(segment.stream), false);
   if (!tree || ocsd_dt_set_gen_elem_outfn(tree.get(), &on_element, this) != OCSD_OK ||
       ocsd_dt_add_callback_mem_acc(tree.get(), 0, UINT64_MAX, OCSD_MEM_SPACE_ANY, &on_read, this) !=
           OCSD_OK) {

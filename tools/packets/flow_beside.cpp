@@ -1,41 +1,22 @@
 #include "tools/packets/flow_beside.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "tools/output/diagnostics.h"
 
 namespace asof {
-namespace {
 
-bool is_one_of(std::string_view name, std::initializer_list<std::string_view> names) {
+bool FlowBeside::is_one_of(std::string_view name, Names names) {
   return std::ranges::find(names, name) != names.end();
 }
 
-uint64_t number_of(const PacketReader& reader, std::string_view field) {
+uint64_t FlowBeside::held_number(std::string_view field) const {
   PacketFields fields;
-  reader.describe(fields);
+  reader_->describe(fields);
   for (const PacketField& f : fields.all())
     if (f.name == field) return f.value;
   return 0;
 }
-
-// A FUP behind its packet may say where it happened.
-bool may_have_fup(EventKind k) {
-  return k == EventKind::kPtwrite || k == EventKind::kExstop || k == EventKind::kMwait ||
-         k == EventKind::kBep || k == EventKind::kCfe || k == EventKind::kTsxBegin ||
-         k == EventKind::kTsxCommit;
-}
-
-// The flow may be elsewhere after it than the branches say.
-bool moves_flow(EventKind k) {
-  return k == EventKind::kTraceStart || k == EventKind::kTraceStop || k == EventKind::kAsync ||
-         k == EventKind::kOverflow || k == EventKind::kTsxAbort;
-}
-
-}  // namespace
-
-FlowBeside::Use FlowBeside::use_of(const TracePacket& k) const { return uses_[k.type]; }
 
 // Streams without any flow come in their place.
 void FlowBeside::list_before(size_t index) {
@@ -53,19 +34,15 @@ void FlowBeside::open(size_t index, const Stream& stream) {
   next_stream_ = index + 1;
   stream_ = &stream;
   reader_ = arch_.packets(stream, index);
+  ended_ = reader_ == nullptr;
+  holds_ = following_ = shown_ = false;
+  bits_.clear();
+  used_ = passed_ = segment_ = 0;
+  if (reader_ == nullptr) return;
   uses_.clear();
-  for (const std::string_view name : reader_->names()) {
-    uses_.push_back(is_one_of(name, {"TNT.8", "TNT.64"})                    ? Use::kTnt
-                    : name == "TIP"                                         ? Use::kTip
-                    : name == "PSB"                                         ? Use::kSync
-                    : is_one_of(name, {"FUP", "TIP.PGE", "TIP.PGD", "OVF"}) ? Use::kOwn
-                                                                            : Use::kOther);
-  }
-  holds_ = ended_ = following_ = shown_ = after_sync_ = false;
-  bits_ = target_ = passed_ = 0;
-  waits_ = false;
-  segment_ = 0;
+  for (const std::string_view name : reader_->names()) uses_.push_back(use_of(name));
   lister_.start(stream, *reader_);
+  start(index);
 }
 
 void FlowBeside::end_stream() {
@@ -83,10 +60,21 @@ void FlowBeside::release() {
   if (!holds_) return;
   holds_ = false;
   passed_ = held_.offset + (held_.type == kPacketLost ? 0 : held_.size);
-  const Use use = use_of(held_);
-  if (use == Use::kTnt) bits_ = number_of(*reader_, "count");
+  if (held_use() == Use::kBits) {
+    PacketFields fields;
+    reader_->describe(fields);
+    bits_ = fields.all().empty() ? std::string_view() : fields.all().front().text;
+    used_ = 0;
+  }
   const bool shown = lister_.add(*stream_, *reader_, held_);
-  if (use != Use::kOther) shown_ = shown;
+  if (held_use() != Use::kOther) shown_ = shown;
+}
+
+bool FlowBeside::take_bit(bool& one) {
+  if (!has_bits()) return false;
+  const char c = bits_[used_++];
+  one = c == 'T' || c == 'E';
+  return true;
 }
 
 bool FlowBeside::read() {
@@ -100,126 +88,57 @@ bool FlowBeside::read() {
 
 bool FlowBeside::hold() {
   while (read()) {
-    if (use_of(held_) != Use::kOther) return true;
+    if (held_use() != Use::kOther) return true;
     release();
   }
   return false;
 }
 
 bool FlowBeside::pass(uint64_t end) {
-  bool unused = bits_ != 0;
+  bool unused = has_bits();
   while (read() && held_.offset < end) {
-    const Use use = use_of(held_);
-    unused = unused || use == Use::kTnt || use == Use::kTip;
+    unused = unused || held_use() == Use::kBits || held_use() == Use::kTarget;
     release();
   }
-  bits_ = 0;
+  drop_bits();
   return unused;
 }
 
 void FlowBeside::lose() {
   if (following_) ++unmatched_;
   following_ = false;
-  bits_ = target_ = 0;
-  waits_ = false;
+  drop_bits();
 }
 
-// The rest of a PSB+: its FUP says only where the flow is.
-void FlowBeside::pass_group() {
-  while (read()) {
-    const std::string_view name = reader_->names()[held_.type];
-    if (is_one_of(name, {"TNT.8", "TNT.64", "TIP", "TIP.PGE", "TIP.PGD", "OVF", "PSB", "BAD"})) return;
-    release();
-    if (name == "PSBEND") return;
-  }
-}
-
-bool FlowBeside::release_if(std::initializer_list<std::string_view> names) {
-  if (!hold() || !is_one_of(reader_->names()[held_.type], names)) return false;
+bool FlowBeside::release_if(Names names) {
+  if (!hold() || !is_one_of(held_name(), names)) return false;
   release();
-  bits_ = 0;
+  drop_bits();
   return true;
 }
 
-void FlowBeside::at_event(const Event& e) {
-  const bool sync = e.kind == EventKind::kPsb;
-  if (!sync && !moves_flow(e.kind) && !may_have_fup(e.kind)) return;
-  if (e.offset >= passed_ && pass(e.offset)) lose();
-  waits_ = false;
-  target_ = 0;
-  const bool here = holds_ && held_.offset == e.offset;
-  if (here) {
-    release();
-    bits_ = 0;
-  }
-  if (sync) {
-    if (!here) return lose();
-    pass_group();
-    following_ = after_sync_ = true;
-    return;
-  }
-  if (here && (may_have_fup(e.kind) || e.kind == EventKind::kOverflow || e.kind == EventKind::kTsxAbort))
-    release_if({"FUP"});
-  // The other half of an interrupt.
-  if (e.kind == EventKind::kAsync || e.kind == EventKind::kTsxAbort) release_if({"TIP", "TIP.PGD"});
+bool FlowBeside::release_at(std::string_view field, Addr ip, Names names) {
+  return hold() && held_number(field) == ip && release_if(names);
 }
 
-// The flow goes on where a packet says it does.
 void FlowBeside::at_gap(const Gap& g) {
   pass(std::max(g.begin, g.end));
   following_ = false;
-  bits_ = target_ = 0;
-  waits_ = false;
   lister_.line(
       [&](PacketStyle& style, std::string& out) { style.gap(out, g, gap_text(capture_, *stream_, g)); });
-  if (g.resume_ip != 0) following_ = release_at(g.resume_ip, {"TIP", "TIP.PGE", "FUP"});
+  following_ = g.resume_ip != 0 && resumes(g.resume_ip);
 }
 
-bool FlowBeside::release_at(Addr ip, std::initializer_list<std::string_view> names) {
-  return hold() && number_of(*reader_, "ip") == ip && release_if(names);
-}
-
-// Which packet the branch at the end of a block that ran to its end used.
-void FlowBeside::use(BranchKind kind) {
-  const bool ret = kind == BranchKind::kRet;
-  const bool bit = kind == BranchKind::kCond || ret;
-  const bool tip = ret || kind == BranchKind::kJumpInd || kind == BranchKind::kCallInd ||
-                   kind == BranchKind::kFarCall || kind == BranchKind::kFarRet ||
-                   kind == BranchKind::kFarJump;
-  if (!bit && !tip) return;
-  if (bits_ == 0 && hold()) {
-    const Use next = use_of(held_);
-    if ((next == Use::kTnt && bit) || (next == Use::kTip && tip)) {
-      if (next == Use::kTip) target_ = number_of(*reader_, "ip");
-      release();
-      if (next == Use::kTip) return;
-    } else if (next == Use::kTnt || next == Use::kTip) {
-      return lose();
-    }
-  }
-  if (bits_ == 0) {
-    waits_ = true;  // an event says what happened
-    return;
-  }
-  if (!bit) return lose();
-  --bits_;
-}
-
-void FlowBeside::at_step(const Step& s) {
-  // Tracing may be switched on with a sync point, at the address that it has.
-  if (std::exchange(after_sync_, false)) release_at(s.block->ip, {"TIP.PGE"});
-  if (waits_ || (target_ != 0 && target_ != s.block->ip)) lose();
-  target_ = 0;
-  if (shown_) {
-    lister_.line([&](PacketStyle& style, std::string& out) {
-      style.block(out, s, symbol_text(capture_, *stream_, s.block->ip, s.time), following_);
-    });
-  }
-  if (following_ && s.count == s.block->count) use(s.block->kind);
+void FlowBeside::print(const Step& s) {
+  if (!shown_) return;
+  lister_.line([&](PacketStyle& style, std::string& out) {
+    style.block(out, s, symbol_text(capture_, *stream_, s.block->ip, s.time), following_);
+  });
 }
 
 void FlowBeside::deliver(Chunk& chunk, const Stream& stream, Prepared*) {
-  if (stream_ != &stream || reader_ == nullptr) open(chunk.stream, stream);
+  if (stream_ != &stream) open(chunk.stream, stream);
+  if (reader_ == nullptr) return;
   if (chunk.segment > segment_ + 1) following_ = false;  // --time left out what is between
   segment_ = chunk.segment;
   size_t event = 0, gap = 0;
@@ -240,6 +159,10 @@ void FlowBeside::deliver(Chunk& chunk, const Stream& stream, Prepared*) {
     at_step(*step);
   }
   before(SIZE_MAX);
+}
+
+std::unique_ptr<FlowBeside> make_flow_beside(const Capture& capture, const Arch& arch, Lister& lister) {
+  return arch.name() == "x86-64" ? make_pt_flow(capture, arch, lister) : make_etm_flow(capture, arch, lister);
 }
 
 }  // namespace asof

@@ -80,7 +80,10 @@ Readers readers_of(const Capture& capture, const Arch& arch, const PacketSelecti
     }
     out.any_other = true;
     if (!capture.blocks)
-      diagnostics.note(fmt::format("{}: packets of ETMv3 and PTM are not listed", stream.name));
+      diagnostics.note(
+          fmt::format("{}: OpenCSD, which reads the packets of ETMv3 and PTM, does not take this trace "
+                      "unit's configuration",
+                      stream.name));
   }
   return out;
 }
@@ -88,28 +91,23 @@ Readers readers_of(const Capture& capture, const Arch& arch, const PacketSelecti
 // The flow is decoded, and its blocks are written under the packets.
 ExitCode list_with_flow(const PacketsOptions& o, const Capture& capture, const Arch& arch,
                         const PacketSelection& selection, Lister& lister, Diagnostics& diagnostics) {
-  if (arch.name() != "x86-64") {
-    diagnostics.error({Code::kBadOption, "", Error::kNoOffset, "--flow is for Intel PT only",
-                       "'asof decode' prints the flow of this trace"});
-    return kExitUsage;
-  }
   PipelineOptions options;
   options.jobs = o.jobs;
   options.cpus = selection.cpus;
   options.tids = selection.tids;
   options.time = selection.time;
-  FlowBeside flow(capture, arch, lister);
-  const auto done = run_pipeline(capture, options, ChunkOrder::kByStream, flow);
+  const auto flow = make_flow_beside(capture, arch, lister);
+  const auto done = run_pipeline(capture, options, ChunkOrder::kByStream, *flow);
   if (!done) {
     diagnostics.error(done.error());
     return kExitInput;
   }
-  flow.finish();
-  if (flow.unmatched() != 0)
+  flow->finish();
+  if (flow->unmatched() != 0)
     diagnostics.note(
         fmt::format("{} where packets and flow could not be matched: up to the next sync point the blocks "
                     "are not under their packets",
-                    format_plural(flow.unmatched(), "place", "places")));
+                    format_plural(flow->unmatched(), "place", "places")));
   return kExitOk;
 }
 

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
 #include <set>
 
 #include "arch/x86/packet.h"
@@ -315,6 +316,32 @@ TEST(PtPacketList, CorpusAsLibiptReadsIt) {
   fmt::print("{} captures, {} packets compared, {} unknown to libipt, {} places without a packet\n", captures,
              sum.packets, sum.unknown, sum.bad);
   EXPECT_GT(captures, 0U);
+}
+
+// Times are those of the flow: of each event, that of its packet.
+TEST(PtPacketList, TimesAreThoseOfTheFlow) {
+  uint64_t compared = 0;
+  for (const char* name :
+       {"demo/perf.data", "machine-6.1/kernel-tailcall.tar.xz", "machine-6.12/kernel-tailcall.tar.xz"}) {
+    const auto decoded = test::decode_capture(fmt::format("{}/{}", ASOF_TEST_DATA, name));
+    ASSERT_TRUE(decoded.has_value()) << decoded.error().reason;
+    const auto arch = decoded->capture.arch();
+    for (size_t i = 0; i < decoded->streams.size(); ++i) {
+      std::map<uint64_t, Time> times;
+      for (const ListedPacket& l : listed_packets(*(*arch)->packets(decoded->capture.streams[i], i)))
+        times[l.offset] = l.time;
+      for (const Event& e : decoded->streams[i].events) {
+        if (e.kind != EventKind::kPsb && e.kind != EventKind::kTraceStart &&
+            e.kind != EventKind::kTraceStop && e.kind != EventKind::kOverflow && e.kind != EventKind::kPaging)
+          continue;
+        ASSERT_TRUE(times.contains(e.offset)) << e.offset;
+        ASSERT_EQ(times[e.offset], e.time)
+            << name << " offset " << e.offset << " event " << static_cast<int>(e.kind);
+        ++compared;
+      }
+    }
+  }
+  EXPECT_GT(compared, 100U);
 }
 
 std::vector<ListedPacket> list_bytes(std::vector<uint8_t> bytes, Stream& stream, const Config& config = {}) {

@@ -1,0 +1,15 @@
+// Packets of ETMv3 and PTM, which OpenCSD reads; their meaning is in its words.
+#pragma once
+#include <memory>
+
+#include "arch/arm64/config.h"
+#include "arch/packets.h"
+#include "arch/stream.h"
+
+namespace asof::arm64 {
+
+// All that is given must outlive the result. nullptr: OpenCSD does not take this configuration.
+std::unique_ptr<PacketReader> list_reference_packets(const Stream& stream, const Source& source,
+                                                     const Config& config);
+
+}  // namespace asof::arm64
