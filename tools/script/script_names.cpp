@@ -18,13 +18,20 @@ ScriptNames::ScriptNames(const Capture& capture) : capture_(capture), epochs_(ca
   for (auto& [pid, list] : mappings_) std::ranges::stable_sort(list, {}, &Mapping::from);
 }
 
-std::string_view ScriptNames::file_at(Space space, Addr a, Time t) const {
-  std::string_view found = "[unknown]";
+std::string_view ScriptNames::file_at(Space space, Addr a, Time t, TimeBounds& valid) const {
+  const CodeMapping* best = nullptr;
   for (const CodeMapping& m : capture_.code.mappings) {
-    if (m.space == space && m.range.contains(a) && t >= m.from && t <= m.until)
-      found = capture_.code.files[m.file].recorded;
+    if (m.space != space || !m.range.contains(a)) continue;
+    if (t < m.from) {
+      valid.hi = std::min(valid.hi, m.from - 1);
+    } else if (t > m.until) {
+      valid.lo = std::max(valid.lo, m.until + 1);
+    } else {
+      valid = {std::max(valid.lo, m.from), std::min(valid.hi, m.until)};
+      if (best == nullptr || m.rank > best->rank || (m.rank == best->rank && m.from >= best->from)) best = &m;
+    }
   }
-  return found;
+  return best == nullptr ? std::string_view("[unknown]") : capture_.code.files[best->file].recorded;
 }
 
 ScriptName ScriptNames::at(Space space, Addr a, Time t) {
@@ -38,8 +45,7 @@ ScriptName ScriptNames::at(Space space, Addr a, Time t) {
   if (const auto found = capture_.symbols.find(space, a, t)) {
     known.name = {found->symbol, found->offset, found->symbol->dso};
   } else {
-    known.name.dso = file_at(space, a, t);
-    known.valid = {t, t};  // files come and go as well
+    known.name.dso = file_at(space, a, t, known.valid);
   }
   return known.name;
 }
@@ -49,7 +55,10 @@ Addr ScriptNames::caller_address(int32_t pid, Addr a, Time t) const {
   const auto process = mappings_.find(pid);
   if (process == mappings_.end()) return a;
   const auto& list = process->second;
-  for (auto m = std::ranges::upper_bound(list, t, {}, &Mapping::from); m != list.begin();) {
+  constexpr int kMostLooked = 4096;  // of a process that maps without end, the latest
+  int looked = 0;
+  for (auto m = std::ranges::upper_bound(list, t, {}, &Mapping::from);
+       m != list.begin() && looked < kMostLooked; ++looked) {
     --m;
     if (m->range.contains(a)) return a - m->range.begin + m->offset;
   }

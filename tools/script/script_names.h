@@ -38,7 +38,8 @@ class ScriptNames {
   };
   static constexpr size_t kMostKnown = size_t{1} << 19U;
 
-  std::string_view file_at(Space space, Addr a, Time t) const;
+  // Narrows `valid` down to the time for which the answer holds.
+  std::string_view file_at(Space space, Addr a, Time t, TimeBounds& valid) const;
 
   const Capture& capture_;
   SymbolEpochs epochs_;

@@ -36,11 +36,22 @@ ScriptPrinter::ScriptPrinter(const Capture& capture, const ScriptFormat& format,
       selection_(selection),
       write_(std::move(write)),
       names_(capture),
+      selected_symbols_{selection.symbols},
+      graph_symbols_{format.graph_functions},
       disassembler_(Syntax::kAtt, code_machine(capture.machine)),
       lines_of_source_(capture),
       modifiers_(event_modifiers(capture)),
       name_width_(event_name_width(capture, format.itrace)),
       file_width_(format.pad_files ? kPaddedFile : 0) {}
+
+bool ScriptPrinter::NamedSymbols::has(const Symbol* symbol) {
+  if (symbol == nullptr) return false;
+  const auto [at, fresh] = known.try_emplace(symbol, false);
+  if (fresh)
+    at.value() =
+        std::ranges::any_of(names, [&](const std::string& name) { return matches_symbol(name, *symbol); });
+  return at.value();
+}
 
 void ScriptPrinter::take(std::string_view records) {
   out_.clear();
@@ -73,12 +84,7 @@ bool ScriptPrinter::selected(const ScriptRecord& r, const Ends& ends) {
   std::string kept;
   if (!s.comms.empty() && std::ranges::find(s.comms, comm(r, kept)) == s.comms.end()) return false;
   if (r.kind == Kind::kError) return true;
-  const Symbol* const symbol = ends.from.symbol;
-  if (!s.symbols.empty() &&
-      (symbol == nullptr || std::ranges::none_of(s.symbols, [&](const std::string& pattern) {
-         return matches_symbol(pattern, *symbol);
-       })))
-    return false;
+  if (!s.symbols.empty() && !selected_symbols_.has(ends.from.symbol)) return false;
   return s.dsos.empty() || std::ranges::any_of(s.dsos, [&](const std::string& dso) {
            return ends.from.dso == dso || ends.from.dso.ends_with("/" + dso);
          });
@@ -90,10 +96,7 @@ bool ScriptPrinter::in_graph(const ScriptRecord& r, const Ends& ends, ThreadStac
   const bool enters = (r.flags & (kFlagCall | kFlagTraceBegin)) != 0;
   const bool leaves = !enters && (r.flags & (kFlagReturn | kFlagTraceEnd)) != 0;
   const Symbol* const symbol = enters ? ends.to.symbol : leaves ? ends.from.symbol : nullptr;
-  const bool named =
-      symbol != nullptr && std::ranges::any_of(format_.graph_functions, [&](const std::string& name) {
-        return matches_symbol(name, *symbol);
-      });
+  const bool named = graph_symbols_.has(symbol);
   const size_t depth = stack.callers.size();
   if (stack.filtering) {
     stack.filtering = depth > stack.entry_depth;

@@ -77,6 +77,13 @@ class ScriptPrinter {
   ScriptSelection selection_;
   Write write_;
   ScriptNames names_;
+  // Of names that options give: a look for each symbol.
+  struct NamedSymbols {
+    std::vector<std::string> names;
+    tsl::robin_map<const Symbol*, bool> known{};
+    bool has(const Symbol* symbol);
+  };
+  NamedSymbols selected_symbols_, graph_symbols_;
   ThreadStacks stacks_;
   Disassembler disassembler_;
   SourceLines lines_of_source_;
