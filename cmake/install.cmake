@@ -57,7 +57,7 @@ set(CPACK_DEBIAN_LIBASOF0_DESCRIPTION "shared library of asof, a decoder of Inte
 set(CPACK_DEBIAN_LIBASOF-DEV_PACKAGE_NAME libasof-dev)
 set(CPACK_DEBIAN_LIBASOF-DEV_PACKAGE_SECTION libdevel)
 set(CPACK_DEBIAN_LIBASOF-DEV_PACKAGE_DEPENDS
-    "libasof0 (= ${PROJECT_VERSION}), libipt-dev, libopencsd-dev, libelf-dev, libdw-dev, libtbb-dev, libzydis-dev, libzstd-dev, libarchive-dev, libfmt-dev")
+    "libasof0 (= ${PROJECT_VERSION}), libipt-dev, libiberty-dev, libopencsd-dev, libelf-dev, libdw-dev, libtbb-dev, libzydis-dev, libzstd-dev, libarchive-dev, libfmt-dev")
 set(CPACK_DEBIAN_LIBASOF-DEV_DESCRIPTION "library of asof, a decoder of Intel PT and Arm CoreSight
  Headers for C and C++, static library, pkg-config files and CMake package.")
 if(TARGET asof_python)

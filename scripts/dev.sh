@@ -5,7 +5,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 needed=(g++ cmake ninja-build pkg-config libipt-dev libopencsd-dev libcapstone-dev libelf-dev libdw-dev libtbb-dev
-        libgtest-dev libbenchmark-dev libzydis-dev libzstd-dev libarchive-dev libfmt-dev libcli11-dev robin-map-dev rapidjson-dev
+        libiberty-dev libgtest-dev libbenchmark-dev libzydis-dev libzstd-dev libarchive-dev libfmt-dev libcli11-dev robin-map-dev rapidjson-dev
         nlohmann-json3-dev libprotozero-dev libseccomp-dev libsqlite3-dev zlib1g-dev zstd)
 # Manual pages are not made without it.
 optional=(scdoc)
@@ -55,20 +55,22 @@ deps() {
   [ -z "$extra" ] || install_packages $extra || say "going on without $extra(tests that need it are skipped)"
 }
 
-# What only tests use: the browser, and the packages of tests/browser that drive it.
+# What only tests use: the browser and what drives it, readers of Parquet files.
 test_deps() {
   command -v node >/dev/null || for_tests+=(nodejs)
   command -v npm >/dev/null || for_tests+=(npm)
   deps "${for_tests[@]}"
   command -v npm >/dev/null || return 0
-  local browser=tests/browser
-  cmp -s $browser/package-lock.json $browser/node_modules/.installed && return 0
-  say "npm ci in $browser"
-  if npm ci --prefix $browser --ignore-scripts --no-audit --no-fund </dev/null; then
-    cp $browser/package-lock.json $browser/node_modules/.installed
-  else
-    say "going on without (tests in a browser are skipped)"
-  fi
+  local folder
+  for folder in tests/browser tests/lake; do
+    cmp -s $folder/package-lock.json $folder/node_modules/.installed && continue
+    say "npm ci in $folder"
+    if npm ci --prefix $folder --ignore-scripts --no-audit --no-fund </dev/null; then
+      cp $folder/package-lock.json $folder/node_modules/.installed
+    else
+      say "going on without (tests that need it are skipped)"
+    fi
+  done
 }
 
 build() { # targets; none: everything

@@ -39,6 +39,7 @@ struct TimelineFunction {
   uint32_t id = 0;
   Kind kind = Kind::kKernel;
   std::string name;
+  std::string linkage_name;  // as the file has it; empty: without a symbol
   std::string dso;
   Space space = kKernelSpace;
   AddrRange range;

@@ -110,7 +110,8 @@ FunctionTable::Named FunctionTable::named(const Symbol* symbol) {
   }
   TimelineFunction f;
   f.kind = kind_of(*symbol);
-  f.name = symbol->name;
+  f.name = symbol->shown();
+  f.linkage_name = symbol->name;
   f.dso = symbol->dso;
   f.space = symbol->space;
   f.range = symbol->range;

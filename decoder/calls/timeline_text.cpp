@@ -13,8 +13,8 @@ constexpr size_t kMaxCounterPoints = 100'000;
 std::string place_name(const Capture& capture, Addr a, Time t) {
   const auto found = capture.symbols.find(kKernelSpace, a, t);
   if (!found) return {};
-  return found->offset == 0 ? found->symbol->name
-                            : fmt::format("{}+{:#x}", found->symbol->name, found->offset);
+  return found->offset == 0 ? found->symbol->shown()
+                            : fmt::format("{}+{:#x}", found->symbol->shown(), found->offset);
 }
 
 }  // namespace

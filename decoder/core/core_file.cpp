@@ -196,6 +196,16 @@ Result<void> CoreFile::read_streams(Capture& capture, const CaptureOptions& opti
 }
 
 Result<Capture> CoreFile::open(const std::string& folder, const CaptureOptions& options) {
+  const bool files = std::ranges::any_of(
+      std::initializer_list<const std::string*>{&options.vmlinux, &options.kallsyms, &options.kcore,
+                                                &options.modules_dir, &options.symfs, &options.buildid_dir,
+                                                &options.kcore_end, &options.ksym_text},
+      [](const std::string* path) { return !path->empty(); });
+  if (files || !options.jitdumps.empty() || options.force || options.catalogue || options.time_conversion) {
+    return fail(Code::kBadOption, folder, Error::kNoOffset,
+                "a plan has been opened already: options that say how have no effect",
+                "give them to 'asof plan'");
+  }
   auto core = std::make_shared<CoreFile>();
   core->path_ = (fs::path(folder) / core::kFileName).string();
   auto file = MappedFile::open(core->path_);

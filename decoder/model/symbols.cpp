@@ -9,6 +9,7 @@
 #include <set>
 #include <unordered_map>
 
+#include "decoder/model/demangle.h"
 #include "textstore/build_state.h"
 #include "textstore/check.h"
 #include "textstore/plain_text.h"
@@ -182,6 +183,32 @@ SpaceSymbols make_space(const std::vector<Holder>& symbols) {
 
 }  // namespace
 
+LazyName& LazyName::operator=(const LazyName& other) noexcept {
+  style = other.style;
+  delete made_.exchange(nullptr, std::memory_order_acq_rel);
+  return *this;
+}
+
+const std::string& LazyName::of(const std::string& name) const {
+  if (style == NameStyle::kRaw) return name;
+  const std::string* made = made_.load(std::memory_order_acquire);
+  if (made != nullptr) return *made;
+  auto text = demangle(name, style == NameStyle::kWithParameters ? Parameters::kYes : Parameters::kNo);
+  auto fresh = std::make_unique<const std::string>(text ? std::move(*text) : name);
+  if (made_.compare_exchange_strong(made, fresh.get(), std::memory_order_acq_rel)) return *fresh.release();
+  return *made;
+}
+
+bool is_called(const Symbol& symbol, std::string_view wanted) {
+  if (symbol.name == wanted) return true;
+  if (!looks_mangled(symbol.name) || !may_be_called(symbol.name, wanted)) return false;
+  const auto is = [&](Parameters p) {
+    const auto text = demangle(symbol.name, p);
+    return text && *text == wanted;
+  };
+  return is(Parameters::kNo) || is(Parameters::kYes);
+}
+
 struct SymbolTable::Impl {
   std::deque<Symbol> symbols;
   bool finished = false;
@@ -241,6 +268,10 @@ void SymbolTable::finish() {
   impl_->finished = true;
 }
 
+void SymbolTable::show(NameStyle style) {
+  for (Symbol& s : impl_->symbols) s.lazy.style = looks_mangled(s.name) ? style : NameStyle::kRaw;
+}
+
 void SymbolTable::Impl::sort() {
   std::map<Space, std::vector<Added>> added;
   size_t number = 0;
@@ -281,6 +312,15 @@ std::vector<const Symbol*> SymbolTable::named(std::string_view name) const {
     if (a->space != b->space) return a->space < b->space;
     return a->range.begin != b->range.begin ? a->range.begin < b->range.begin : a->from < b->from;
   });
+  return found;
+}
+
+std::vector<const Symbol*> SymbolTable::called(std::string_view name) const {
+  std::vector<const Symbol*> found = named(name);
+  if (!found.empty()) return found;
+  for (const Symbol* s : all()) {
+    if (is_called(*s, name)) found.push_back(s);
+  }
   return found;
 }
 

@@ -1,5 +1,6 @@
 // SymbolTable: names of addresses, by space and time. Built once, const afterwards.
 #pragma once
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -12,20 +13,45 @@
 
 namespace asof {
 
+// How names are shown: as the file has them, or as the source has them.
+enum class NameStyle : uint8_t { kRaw, kWithParameters, kWithoutParameters };
+
+// A name that is made when it is first asked for, by any thread. Copies make their own.
+class LazyName {
+ public:
+  LazyName() = default;
+  LazyName(const LazyName& other) noexcept : style(other.style) {}
+  LazyName& operator=(const LazyName& other) noexcept;
+  ~LazyName() { delete made_.load(std::memory_order_acquire); }
+  const std::string& of(const std::string& name) const;
+
+  NameStyle style = NameStyle::kRaw;
+
+ private:
+  mutable std::atomic<const std::string*> made_ = nullptr;
+};
+
 struct Symbol {
   Space space = kKernelSpace;
   AddrRange range;  // end == begin: size unknown, runs to the next symbol
   Time from = kTimeMin;
   Time until = kTimeMax;
-  std::string name;
-  std::string dso;  // "[kernel.kallsyms]", "[module]", path, "bpf_prog_<tag>_<name>"
-  int rank = 0;     // higher wins where ranges overlap (BPF over kallsyms)
+  std::string name;  // as the file has it
+  std::string dso;   // "[kernel.kallsyms]", "[module]", path, "bpf_prog_<tag>_<name>"
+  int rank = 0;      // higher wins where ranges overlap (BPF over kallsyms)
+  LazyName lazy{};
+
+  // As it is to be shown: SymbolTable::show().
+  const std::string& shown() const { return lazy.of(name); }
 };
 
 struct SymbolAt {
   const Symbol* symbol = nullptr;
   uint64_t offset = 0;
 };
+
+// By its own name or that of the source, with or without parameters.
+bool is_called(const Symbol& symbol, std::string_view wanted);
 
 class SymbolTable {
  public:
@@ -37,11 +63,15 @@ class SymbolTable {
   void add(Symbol symbol);
   void
   finish();  // find() is valid from here on, add() no more. The first look-up sorts: not every verb has one
+  // Of Symbol::shown(). Before any other thread uses the table.
+  void show(NameStyle style);
 
   // The symbol that covers `a` at instant t.
   std::optional<SymbolAt> find(Space space, Addr a, Time t) const;
   // All symbols with this exact name.
   std::vector<const Symbol*> named(std::string_view name) const;
+  // Those, or else all that this is the source name of, with or without parameters.
+  std::vector<const Symbol*> called(std::string_view name) const;
   std::vector<const Symbol*> all() const;
 
  private:

@@ -58,6 +58,13 @@ constexpr Example kText[] = {
     {"asof text vfs_read --diff", "only what changed: old and new code"},
     {"asof text vfs_read --history", "when, by whom, what, from which record"},
     {"asof text --diff start end", "what differs in the whole kernel between begin and end"}};
+constexpr Example kScript[] = {
+    {"asof script --itrace=i100us,g -o out.perf",
+     "for stackcollapse-perf.pl and flamegraph.pl, or speedscope"},
+    {"asof script --call-trace -C 0", "who called whom, indented"},
+    {"asof script --itrace=b -F +flags --time 10%-20%", "branches with their kinds"},
+    {"asof script --insn-trace=disasm --graph-function vfs_read", "what ran in a function and below"},
+    {"asof script --itrace=i1000il -F ip,brstack", "the branches before every thousandth instruction"}};
 constexpr Example kDoctor[] = {{"asof doctor --symfs symfs", "is everything there that exact decoding needs"},
                                {"asof doctor --format jsonl --symfs symfs", "the same for programs"}};
 constexpr Example kEvents[] = {{"asof events --type TEXT_POKE", "recorded changes of kernel text"},
@@ -80,6 +87,9 @@ constexpr Example kPack[] = {
     {"asof pack -o demo.asof.tar.zst", "./perf.data and what decoding it needs, for another machine"},
     {"asof pack --symfs symfs -o demo.asof.tar", "user programs from a copied tree; not compressed"}};
 constexpr Example kUnpack[] = {{"asof unpack demo.asof.tar.zst -o demo", "its files again"}};
+constexpr Example kTablesOf[] = {
+    {"asof tables -o lake", "aggregates, changes of text, gaps: lake/agg_function/cpu=0/data.parquet, ..."},
+    {"asof tables --table calls -C 0 -o lake", "every call of one CPU"}};
 constexpr Example kPlan[] = {
     {"asof plan -o plan", "./perf.data parsed once: plan/core.asof, and plan/plan.json for a scheduler"}};
 constexpr Example kMerge[] = {
@@ -98,11 +108,14 @@ struct Entry {
   std::span<const Example> examples;
 };
 constexpr Entry kExamples[] = {
-    {"decode", kDecode},     {"timeline", kTimeline}, {"query", kQuery},           {"stacks", kStacks},
-    {"branches", kBranches}, {"diff", kDiff},         {"report", kReport},         {"text", kText},
-    {"doctor", kDoctor},     {"events", kEvents},     {"packets", kPackets},       {"digest", kDigest},
-    {"validate", kValidate}, {"plan", kPlan},         {"merge", kMerge},           {"pack", kPack},
-    {"unpack", kUnpack},     {"errors", kErrors},     {"completion", kCompletion}, {"version", kVersion},
+    {"decode", kDecode},   {"timeline", kTimeline}, {"query", kQuery},
+    {"stacks", kStacks},   {"branches", kBranches}, {"diff", kDiff},
+    {"script", kScript},   {"report", kReport},     {"text", kText},
+    {"doctor", kDoctor},   {"events", kEvents},     {"packets", kPackets},
+    {"digest", kDigest},   {"validate", kValidate}, {"tables", kTablesOf},
+    {"plan", kPlan},       {"merge", kMerge},       {"pack", kPack},
+    {"unpack", kUnpack},   {"errors", kErrors},     {"completion", kCompletion},
+    {"version", kVersion},
 };
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <set>
 
+#include "decoder/model/demangle.h"
 #include "tools/cli/near_names.h"
 #include "tools/cli/verbs.h"
 #include "tools/output/format.h"
@@ -51,10 +52,21 @@ void warn_of_ids(const char* option, const std::vector<int>& wanted, const std::
   }
 }
 
-bool matches_name(std::string_view pattern, std::string_view function) {
-  if (pattern == function) return true;
-  return is_pattern(pattern) &&
-         ::fnmatch(std::string(pattern).c_str(), std::string(function).c_str(), 0) == 0;
+bool matches_name(std::string_view pattern, std::string_view name) {
+  if (pattern == name) return true;
+  return is_pattern(pattern) && ::fnmatch(std::string(pattern).c_str(), std::string(name).c_str(), 0) == 0;
+}
+
+bool matches_symbol(const std::string& pattern, const Symbol& symbol) {
+  if (is_called(symbol, pattern)) return true;
+  if (!is_pattern(pattern)) return false;
+  const auto matches = [&](const std::string& name) {
+    return ::fnmatch(pattern.c_str(), name.c_str(), 0) == 0;
+  };
+  if (matches(symbol.name)) return true;
+  const auto full = demangle(symbol.name, Parameters::kYes);
+  if (!full) return false;
+  return matches(*full) || matches(demangle(symbol.name, Parameters::kNo).value_or(*full));
 }
 
 void warn_of_cpus(const Capture& capture, const std::vector<int>& cpus, Diagnostics& diagnostics) {
@@ -93,17 +105,42 @@ void warn_of_time(const Capture& capture, TimeBounds time, const std::string& te
 
 std::string near_symbols(const Capture& capture, std::string_view name) {
   std::vector<std::string_view> names;
-  for (const Symbol* s : capture.symbols.all()) names.push_back(s->name);
+  for (const Symbol* s : capture.symbols.all()) names.push_back(s->shown());
   return did_you_mean(name, names);
 }
+
+namespace {
+
+// A source name without parameters can be that of several functions: all are taken, and named here.
+void note_overloads(const std::string& name, const std::vector<const Symbol*>& called,
+                    Diagnostics& diagnostics) {
+  constexpr size_t kMostShown = 8;
+  std::set<std::string> functions;
+  for (const Symbol* s : called) {
+    if (s->name == name) return;
+    functions.insert(demangle(s->name, Parameters::kYes).value_or(s->name));
+  }
+  if (functions.size() < 2) return;
+  std::string list;
+  size_t shown = 0;
+  for (const std::string& f : functions) {
+    if (++shown <= kMostShown) list += (list.empty() ? "" : "; ") + f;
+  }
+  diagnostics.note(fmt::format("'{}' is {} functions: {}{}", name, functions.size(), list,
+                               functions.size() > kMostShown ? "; ..." : ""));
+}
+
+}  // namespace
 
 void warn_of_symbols(const Capture& capture, const std::vector<std::string>& patterns,
                      Diagnostics& diagnostics) {
   for (const std::string& p : patterns) {
-    bool there = !capture.symbols.named(p).empty();
+    const std::vector<const Symbol*> called = capture.symbols.called(p);
+    note_overloads(p, called, diagnostics);
+    bool there = !called.empty();
     if (!there && is_pattern(p)) {
       const auto all = capture.symbols.all();
-      there = std::any_of(all.begin(), all.end(), [&](const Symbol* s) { return matches_name(p, s->name); });
+      there = std::any_of(all.begin(), all.end(), [&](const Symbol* s) { return matches_symbol(p, *s); });
     }
     if (!there) warn(fmt::format("no function is '{}'", p), near_symbols(capture, p), diagnostics);
   }

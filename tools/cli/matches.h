@@ -11,8 +11,10 @@
 
 namespace asof {
 
-// A function is `name`, or matches it as a pattern of the shell (*, ?, [...]).
-bool matches_name(std::string_view pattern, std::string_view function);
+// The same, or a pattern of the shell (*, ?, [...]) that matches.
+bool matches_name(std::string_view pattern, std::string_view name);
+// A function has this name, raw or as its source has it, or matches it as a pattern of the shell (*, ?, [...]).
+bool matches_symbol(const std::string& pattern, const Symbol& symbol);
 
 // Warns of numbers of `wanted` that are not `there`.
 void warn_of_ids(const char* option, const std::vector<int>& wanted, const std::set<int>& there,

@@ -5,7 +5,6 @@
 #include "arch/arm64/packet_text.h"
 #include "arch/x86/packet_text.h"
 #include "decoder/perf/record_names.h"
-#include "tools/cli/decode_words.h"
 #include "tools/cli/options.h"
 #include "tools/output/error_table.h"
 
@@ -31,15 +30,24 @@ std::vector<std::string> packet_words() {
   return out;
 }
 
+// "i instructions, b branches, ..." -> i, b
+std::vector<std::string> first_letters(const std::string& description) {
+  std::vector<std::string> out;
+  for (const std::string& item : split_list(description)) {
+    const size_t at = item.find_first_not_of(' ');
+    if (at != std::string::npos) out.emplace_back(1, item[at]);
+  }
+  return out;
+}
+
 // Values that are checked elsewhere, because several can be given at once.
 std::vector<std::string> list_words(const std::string& verb, const OptionInfo& o) {
   const auto named = [&](const char* name) {
     return std::find(o.names.begin(), o.names.end(), name) != o.names.end();
   };
-  if (named("--fields")) return {kFieldWords.begin(), kFieldWords.end()};
-  std::vector<std::string> letters;
-  for (const char c : kItraceLetters) letters.emplace_back(1, c);
-  if (named("--itrace")) return letters;
+  // Verbs differ in what these take: their descriptions begin with it.
+  if (named("--fields")) return split_list(o.description.substr(0, o.description.find(';')));
+  if (named("--itrace")) return first_letters(o.description);
   if (named("--type")) return verb == "packets" ? packet_words() : record_type_names();
   std::vector<std::string> codes;
   if (named("--explain")) {

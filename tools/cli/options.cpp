@@ -75,6 +75,7 @@ void add_input_options(CLI::App& verb, InputOptions& o, bool positional_input) {
       ->type_name("FILE")
       ->group(group);
   verb.add_flag("-f,--force", c.force, "use files even if their identity does not agree")->group(group);
+  verb.add_flag("--no-demangle", o.no_demangle, "names of C++, Rust and Go functions as the files have them");
   verb.add_flag("-q,--quiet", o.quiet, "only errors that stop asof");
   verb.add_flag("-v,--verbose", o.verbose, "more about what was read");
   static const std::map<std::string, Diagnostics::Color> kColors{{"auto", Diagnostics::Color::kAuto},

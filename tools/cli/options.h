@@ -16,6 +16,7 @@ namespace asof {
 struct InputOptions {
   std::string input = "perf.data";
   CaptureOptions capture;
+  bool no_demangle = false;
   bool quiet = false;
   int verbose = 0;
   Diagnostics::Color color = Diagnostics::Color::kAuto;

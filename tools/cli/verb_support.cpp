@@ -16,6 +16,7 @@ std::optional<Capture> open_for_verb(const InputOptions& options, Diagnostics& d
     diagnostics.error(capture.error());
     return std::nullopt;
   }
+  if (!options.no_demangle) capture->symbols.show(NameStyle::kWithParameters);
   if (choice != nullptr && without_trace(*capture)) {
     diagnostics.error(
         {Code::kNoTrace, capture->path, Error::kNoOffset, "there is no trace in this recording",
@@ -32,6 +33,14 @@ std::optional<Capture> open_for_verb(const InputOptions& options, Diagnostics& d
 std::optional<Capture> open_for_verb(const InputOptions& options, Diagnostics& diagnostics,
                                      bool show_notices) {
   return open_for_verb(options, diagnostics, show_notices, nullptr);
+}
+
+bool is_recording(const Capture& capture, Diagnostics& diagnostics) {
+  if (!capture.core) return true;
+  diagnostics.error({Code::kBadOption, capture.path, Error::kNoOffset,
+                     "a plan has no side-band records and no files",
+                     "name the capture that it was made of (plan.json)"});
+  return false;
 }
 
 TimeBounds whole_time(const Capture& capture) {

@@ -9,16 +9,14 @@ namespace asof {
 namespace {
 
 constexpr VerbEntry kVerbs[] = {
-    {"decode", add_decode},         {"timeline", add_timeline},
-    {"query", add_query},           {"stacks", add_stacks},
-    {"branches", add_branches},     {"diff", add_diff},
-    {"report", add_report},         {"text", add_text},
-    {"doctor", add_doctor},         {"events", add_events},
-    {"packets", add_packets},       {"digest", add_digest},
-    {"validate", add_validate},     {"pack", add_pack},
-    {"unpack", add_unpack},         {"plan", add_plan},
-    {"merge", add_merge},           {"errors", add_errors},
-    {"completion", add_completion}, {"version", add_version},
+    {"decode", add_decode},   {"timeline", add_timeline}, {"query", add_query},
+    {"stacks", add_stacks},   {"branches", add_branches}, {"diff", add_diff},
+    {"script", add_script},   {"report", add_report},     {"text", add_text},
+    {"doctor", add_doctor},   {"events", add_events},     {"packets", add_packets},
+    {"digest", add_digest},   {"validate", add_validate}, {"pack", add_pack},
+    {"unpack", add_unpack},   {"tables", add_tables},     {"plan", add_plan},
+    {"merge", add_merge},     {"errors", add_errors},     {"completion", add_completion},
+    {"version", add_version},
 };
 
 std::string examples_text(std::string_view verb) {

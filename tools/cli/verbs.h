@@ -15,6 +15,7 @@ namespace asof {
 using RunVerb = std::function<ExitCode()>;
 
 RunVerb add_decode(CLI::App& app);
+RunVerb add_script(CLI::App& app);
 RunVerb add_report(CLI::App& app);
 RunVerb add_text(CLI::App& app);
 RunVerb add_doctor(CLI::App& app);
@@ -22,6 +23,7 @@ RunVerb add_events(CLI::App& app);
 RunVerb add_packets(CLI::App& app);
 RunVerb add_digest(CLI::App& app);
 RunVerb add_validate(CLI::App& app);
+RunVerb add_tables(CLI::App& app);
 RunVerb add_plan(CLI::App& app);
 RunVerb add_merge(CLI::App& app);
 RunVerb add_pack(CLI::App& app);
@@ -41,6 +43,9 @@ std::optional<Capture> open_for_verb(const InputOptions& options, Diagnostics& d
                                      const DecodeChoice* choice);
 std::optional<Capture> open_for_verb(const InputOptions& options, Diagnostics& diagnostics,
                                      bool show_notices = true);
+
+// False for a plan, with an error: side-band records and files are the capture's own, and this verb needs them.
+bool is_recording(const Capture& capture, Diagnostics& diagnostics);
 
 // The capture's first and last instant, according to its streams' AUX records.
 TimeBounds whole_time(const Capture& capture);

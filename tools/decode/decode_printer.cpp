@@ -147,14 +147,19 @@ At DecodePrinter::name(Space space, Addr a, Time t) const {
   return at;
 }
 
-bool DecodePrinter::place_selected(const At& at) const {
-  const Selection& s = job_.selection;
-  if (!s.symbols.empty() &&
-      (at.symbol == nullptr ||
-       std::none_of(s.symbols.begin(), s.symbols.end(),
-                    [&](const std::string& pattern) { return matches_name(pattern, at.symbol->name); }))) {
-    return false;
+bool DecodePrinter::symbol_selected(const Symbol* symbol) {
+  if (symbol == nullptr) return false;
+  if (symbol != last_symbol_) {
+    last_symbol_ = symbol;
+    last_selected_ = std::ranges::any_of(
+        job_.selection.symbols, [&](const std::string& pattern) { return matches_symbol(pattern, *symbol); });
   }
+  return last_selected_;
+}
+
+bool DecodePrinter::place_selected(const At& at) {
+  const Selection& s = job_.selection;
+  if (!s.symbols.empty() && !symbol_selected(at.symbol)) return false;
   if (!s.addresses.empty() && std::none_of(s.addresses.begin(), s.addresses.end(),
                                            [&](const AddrRange& r) { return r.contains(at.ip); })) {
     return false;

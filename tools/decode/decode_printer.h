@@ -71,7 +71,8 @@ class DecodePrinter {
   const BlockText& text_of(const Block& block, Time t);
   void make_text(const Block& block, Time t, BlockText& out);
   At name(Space space, Addr a, Time t) const;
-  bool place_selected(const At& at) const;
+  bool symbol_selected(const Symbol* symbol);
+  bool place_selected(const At& at);
   Addr last_instruction(const Block& block) const;
 
   void print_step(const Step& step, TimedText& out);
@@ -93,6 +94,8 @@ class DecodePrinter {
   tsl::robin_map<const Block*, BlockText> blocks_;
   size_t cached_bytes_ = 0;
   Context context_;
+  const Symbol* last_symbol_ = nullptr;  // that was looked at, and what came out
+  bool last_selected_ = false;
   std::array<std::string, 5> suffixes_;
 };
 

@@ -73,7 +73,7 @@ class JsonStyle final : public LineStyle {
     auto it = std::back_inserter(out);
     if (f_.has(kFieldIp)) fmt::format_to(it, ",\"{}ip\":\"{:#x}\"", side, at.ip);
     if (at.symbol == nullptr) return;
-    if (f_.has(kFieldSym)) put_json_key(out, fmt::format("{}sym", side), at.symbol->name);
+    if (f_.has(kFieldSym)) put_json_key(out, fmt::format("{}sym", side), at.symbol->shown());
     if (f_.has(kFieldSymoff)) fmt::format_to(it, ",\"{}symoff\":{}", side, at.offset);
     if (f_.has(kFieldDso)) put_json_key(out, fmt::format("{}dso", side), at.symbol->dso);
   }

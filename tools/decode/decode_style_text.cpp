@@ -83,7 +83,7 @@ class TextStyle final : public LineStyle {
       if (at.symbol == nullptr) {
         out += " [unknown]";
       } else {
-        (out += ' ') += at.symbol->name;
+        (out += ' ') += at.symbol->shown();
         if (f_.has(kFieldSymoff)) fmt::format_to(it, "+0x{:x}", at.offset);
       }
     }

@@ -15,8 +15,8 @@ std::string CodeText::symbol(Space space, Addr a, Time t) const {
   if (is_kernel_address(a)) space = kKernelSpace;
   const auto found = capture_.symbols.find(space, a, t);
   if (!found) return fmt::format("{:#x}", a);
-  return found->offset == 0 ? found->symbol->name
-                            : fmt::format("{}+{:#x}", found->symbol->name, found->offset);
+  return found->offset == 0 ? found->symbol->shown()
+                            : fmt::format("{}+{:#x}", found->symbol->shown(), found->offset);
 }
 
 const CodeRun& CodeText::of(const BlockSlice& b) {

@@ -43,6 +43,7 @@ ExitCode run_doctor(const DoctorOptions& o) {
   Diagnostics diagnostics = o.input.diagnostics();
   const auto capture = open_for_verb(o.input, diagnostics, o.input.verbose > 0);
   if (!capture) return kExitInput;
+  if (!is_recording(*capture, diagnostics)) return kExitUsage;
   const std::vector<Finding> findings = examine(*capture);
   const auto count = [&](Verdict v) {
     return static_cast<uint64_t>(

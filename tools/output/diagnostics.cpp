@@ -99,7 +99,7 @@ std::string symbol_text(const Capture& capture, const Stream& stream, Addr a, Ti
     space = context->space;
   }
   const auto at = capture.symbols.find(space, a, t);
-  return at ? fmt::format("{}+{:#x}", at->symbol->name, at->offset) : std::string();
+  return at ? fmt::format("{}+{:#x}", at->symbol->shown(), at->offset) : std::string();
 }
 
 std::string gap_text(const Capture& capture, const Stream& stream, const Gap& gap) {

@@ -144,7 +144,7 @@ class BoltWriter final : public BranchWriter {
 };
 
 std::string name_fields(const Symbol* s) {
-  return s == nullptr ? "," : csv_field(s->name) + "," + csv_field(s->dso);
+  return s == nullptr ? "," : csv_field(s->shown()) + "," + csv_field(s->dso);
 }
 
 }  // namespace

@@ -67,7 +67,7 @@ std::map<FunctionCosts::Name, Cost> FunctionCosts::costs() const {
     if (symbol == nullptr) {
       out[{}] += cost;
     } else {
-      out[{symbol->name, symbol->dso}] += cost;
+      out[{symbol->shown(), symbol->dso}] += cost;
     }
   }
   return out;

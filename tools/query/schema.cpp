@@ -17,14 +17,15 @@ constexpr ColumnMeaning kTracks[] = {{"id", "number, from 0"},
                                      {"name", "CPU 0, worker 4711"}};
 constexpr ColumnMeaning kFunctions[] = {
     {"id", "number, from 0"},
-    {"name", "symbol, or the address of code without one"},
+    {"name", "symbol, demangled, or the address of code without one"},
     {"kind", "kernel, module, user, bpf, trampoline, slot (of a probe), unnamed, untraced"},
     {"dso", "file or module it belongs to"},
     {"begin", "first address"},
     {"size", "bytes"},
     {"versions", "of its text: 1 if it never changed"},
     {"bpf_id", "id of the BPF program; 0: none, or unknown"},
-    {"bpf_tag", "tag of the BPF program"}};
+    {"bpf_tag", "tag of the BPF program"},
+    {"linkage_name", "symbol as its file has it"}};
 constexpr ColumnMeaning kCalls[] = {
     {"id", "number, from 1, in order of beginning where nothing is missing"},
     {"parent", "call around it on the same track; 0: none known"},

@@ -173,7 +173,7 @@ void warn_of_outside(const Capture& capture, const TextQuery& q, const std::vect
          "nothing is known of changes outside the capture");
   }
   if (q.name.empty()) return;
-  for (const Symbol* s : capture.symbols.named(q.name)) {
+  for (const Symbol* s : capture.symbols.called(q.name)) {
     if (q.offset == 0 || s->range.size() == 0 || q.offset < s->range.size()) continue;
     const bool shown = std::any_of(places.begin(), places.end(), [&](const TextPlace& p) {
       return p.space == s->space && p.range.begin == s->range.begin + q.offset;
@@ -182,7 +182,7 @@ void warn_of_outside(const Capture& capture, const TextQuery& q, const std::vect
     const auto at = capture.symbols.find(s->space, s->range.begin + q.offset, q.time.value_or(s->from));
     warn(fmt::format("{}+{:#x} is not in {}, which has {}", q.name, q.offset, q.name,
                      format_plural(s->range.size(), "byte", "bytes")),
-         at ? fmt::format("it is {}+{:#x}", at->symbol->name, at->offset) : "it is in no known function");
+         at ? fmt::format("it is {}+{:#x}", at->symbol->shown(), at->offset) : "it is in no known function");
     return;
   }
 }

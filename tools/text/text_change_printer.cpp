@@ -24,7 +24,7 @@ bool bytes_known(const Version* v) { return v != nullptr && v->bytes != nullptr;
 
 ChangePrinter::Named ChangePrinter::named(Space space, Addr a, Time t) const {
   const auto at = capture_.symbols.find(space, a, t);
-  return at ? Named{at->symbol->name, at->symbol->dso, at->offset} : Named{};
+  return at ? Named{at->symbol->shown(), at->symbol->dso, at->offset} : Named{};
 }
 
 // "jmp 0xffffffff81000231 <vfs_read+0x41>" for one instruction; the bytes where they are more or none.

@@ -74,7 +74,7 @@ std::vector<TextPlace> find_text_places(const Capture& capture, const TextQuery&
     if (!known && wanted(p.space)) places.push_back(p);
   };
   if (!q.name.empty()) {
-    for (const Symbol* s : capture.symbols.named(q.name)) {
+    for (const Symbol* s : capture.symbols.called(q.name)) {
       if (q.time && (*q.time < s->from || *q.time > s->until)) continue;
       add(place_of(s, s->space, s->range.begin + q.offset, length));
     }
@@ -98,7 +98,7 @@ std::vector<TextPlace> find_text_places(const Capture& capture, const TextQuery&
 std::string name_of_place(const TextPlace& place) {
   std::string name = fmt::format("{:x}", place.range.begin);
   if (place.symbol != nullptr) {
-    name += fmt::format(" {}+{:#x} ({})", place.symbol->name, place.range.begin - place.symbol->range.begin,
+    name += fmt::format(" {}+{:#x} ({})", place.symbol->shown(), place.range.begin - place.symbol->range.begin,
                         place.symbol->dso);
   }
   return name;

@@ -151,7 +151,7 @@ void SqliteSink::track(const TimelineTrack& t) {
 void SqliteSink::function(const TimelineFunction& f) {
   impl_->row(kFunctions, number(f.id), std::string_view(f.name), function_kind_name(f.kind),
              std::string_view(f.dso), number(f.range.begin), number(f.range.size()), number(f.versions()),
-             number(f.bpf_id), std::string_view(f.bpf_tag));
+             number(f.bpf_id), std::string_view(f.bpf_tag), std::string_view(f.linkage_name));
 }
 
 void SqliteSink::slice(const Slice& s) {
@@ -247,7 +247,7 @@ void SqliteSink::text_versions() {
       const auto at =
           impl_->capture->symbols.find(kKernelSpace, cell.range.begin, std::max(v.from, kTimeMin + 1));
       const std::string source = format_origin(text, v.origin),
-                        symbol = at ? at->symbol->name : std::string();
+                        symbol = at ? at->symbol->shown() : std::string();
       impl_->row(kVersions, number(cell.range.begin), number(cell.range.size()), number(++number_of),
                  time_value(v.from), time_value(v.until),
                  v.bytes != nullptr ? Value(Bytes(v.bytes, cell.range.size())) : Value{},

@@ -33,8 +33,8 @@ inline constexpr std::array<SqliteTable, 14> kTables{{
     {"tracks", "id INTEGER PRIMARY KEY, kind TEXT, cpu INT, pid INT, tid INT, name TEXT", 6},
     {"functions",
      "id INTEGER PRIMARY KEY, name TEXT, kind TEXT, dso TEXT, begin INT, size INT, versions INT, bpf_id INT, "
-     "bpf_tag TEXT",
-     9},
+     "bpf_tag TEXT, linkage_name TEXT",
+     10},
     {"calls",
      "id INTEGER PRIMARY KEY, parent INT, track INT, function INT, begin INT, end INT, instructions INT, "
      "self_instructions INT, entry INT, call_site INT, flags TEXT, version INT, source TEXT, confidence "

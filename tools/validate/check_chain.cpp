@@ -21,7 +21,7 @@ constexpr uint8_t kInt3 = 0xcc;
 
 std::string place_name(const Capture& capture, Addr a, Time t) {
   const auto symbol = capture.symbols.find(kKernelSpace, a, t);
-  return symbol ? fmt::format("{:x} ({}+{:#x})", a, symbol->symbol->name, symbol->offset)
+  return symbol ? fmt::format("{:x} ({}+{:#x})", a, symbol->symbol->shown(), symbol->offset)
                 : fmt::format("{:x}", a);
 }
 

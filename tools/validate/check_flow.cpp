@@ -74,7 +74,7 @@ void add_doubtful(const ValidationInput& in, std::vector<std::string>& places) {
     const std::string near = in.events.describe(doubt.time);
     places.push_back(
         fmt::format("no known version of {:x}{} fits the trace, {} of {}, first on cpu {} at {}{}", ip,
-                    symbol ? fmt::format(" ({}+{:#x})", symbol->symbol->name, symbol->offset) : "",
+                    symbol ? fmt::format(" ({}+{:#x})", symbol->symbol->shown(), symbol->offset) : "",
                     format_count(doubt.count), format_plural(doubt.count + doubt.good, "visit", "visits"),
                     doubt.cpu, format_time(doubt.time), near.empty() ? "" : ", " + near));
   }

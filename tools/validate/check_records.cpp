@@ -37,7 +37,7 @@ std::string notice_text(const Capture& capture, const Notice& n) {
   std::string text = fmt::format("{} {}", code_text(n.code), n.where);
   if (const auto a = address_of(n)) {
     const auto symbol = capture.symbols.find(kKernelSpace, *a, n.time);
-    if (symbol) text += fmt::format(" ({}+{:#x})", symbol->symbol->name, symbol->offset);
+    if (symbol) text += fmt::format(" ({}+{:#x})", symbol->symbol->shown(), symbol->offset);
   }
   if (n.time != kTimeMin) text += " from " + format_time(n.time);
   return text + ": " + n.reason;

@@ -123,7 +123,7 @@ std::string difference_text(const Capture& capture, const LiveEvents& events, Tr
   const auto name = [&](Addr a) {
     if (a == 0) return std::string("nothing");
     const auto at = is_kernel_address(a) ? capture.symbols.find(kKernelSpace, a, d.time) : std::nullopt;
-    return at ? fmt::format("{:x} {}+{:#x}", a, at->symbol->name, at->offset) : fmt::format("{:x}", a);
+    return at ? fmt::format("{:x} {}+{:#x}", a, at->symbol->shown(), at->offset) : fmt::format("{:x}", a);
   };
   static constexpr std::array<const char*, 3> kNames{"wrong", "missing", "late text"};
   std::string text = fmt::format("{} {} {}: {} from {}", kNames[static_cast<size_t>(d.kind)], truth_name(id),

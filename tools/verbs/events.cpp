@@ -138,6 +138,7 @@ ExitCode run_events(const EventsOptions& o) {
   }
   const auto capture = open_for_verb(o.input, diagnostics, o.input.verbose > 0);
   if (!capture) return kExitInput;
+  if (!is_recording(*capture, diagnostics)) return kExitUsage;
   if (!capture->perf) {
     diagnostics.note(fmt::format("{}: a {} has no side-band records", capture->path, capture->kind));
     return kExitOk;

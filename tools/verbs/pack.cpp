@@ -132,6 +132,7 @@ ExitCode run_pack(const PackOptions& o) {
   }
   const auto capture = open_for_verb(o.input, diagnostics);
   if (!capture) return kExitInput;
+  if (!is_recording(*capture, diagnostics)) return kExitUsage;
   const PackList list = files_of(*capture, o.input.input, o.input.capture);
   for (const auto& [file, reason] : list.refused) {
     diagnostics.error({Code::kCannotPack, file, Error::kNoOffset, reason + "; the archive is without it",

@@ -142,7 +142,7 @@ class ReportConsumer : public ChunkConsumer {
     for (const auto& [block, hot] : all) {
       const auto at = capture.symbols.find(block.space, block.ip, hot.time);
       std::string name = "no symbol";
-      if (at) name = by_file ? at->symbol->dso : fmt::format("{} ({})", at->symbol->name, at->symbol->dso);
+      if (at) name = by_file ? at->symbol->dso : fmt::format("{} ({})", at->symbol->shown(), at->symbol->dso);
       by_name[name] += hot.instructions;
     }
     std::vector<std::pair<std::string, uint64_t>> out(by_name.begin(), by_name.end());

@@ -39,8 +39,8 @@ void write_core(const TempDir& dir, const std::string& bytes) {
 }
 
 // All that is decoded of a capture, as text.
-std::string flow_of(const std::string& path) {
-  const auto decoded = decode_capture(path, demo_options());
+std::string flow_of(const std::string& path, const CaptureOptions& options) {
+  const auto decoded = decode_capture(path, options);
   if (!decoded) return decoded.error().reason;
   std::string out;
   for (const DecodedStream& s : decoded->streams) {
@@ -68,8 +68,8 @@ TEST_P(Core, IsTheCapture) {
   EXPECT_EQ(back->core->identity(), blocks::identity_of(blocks::put_capture(*capture)));
   EXPECT_EQ(back->code.mappings.size(), capture->code.mappings.size());
   EXPECT_EQ(back->modules.size(), capture->modules.size());
-  const std::string flow = flow_of(dir.path());
-  EXPECT_TRUE(flow == flow_of(demo_path(GetParam())));
+  const std::string flow = flow_of(dir.path(), {});
+  EXPECT_TRUE(flow == flow_of(demo_path(GetParam()), demo_options()));
   EXPECT_GT(flow.size(), 1000U);
   // A plan of a plan is the same plan.
   EXPECT_TRUE(core_of(*back, dir.path()) == bytes);

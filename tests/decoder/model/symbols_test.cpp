@@ -205,5 +205,59 @@ TEST(Symbols, ManyOverOneAnotherStayBounded) {
   EXPECT_NE(name_at(table, kText + 30000), "-");
 }
 
+TEST(Symbols, AreShownAsInSource) {
+  SymbolTable table;
+  table.add(symbol(kText, 16, "_ZN2ns1fEi"));
+  table.add(symbol(kText + 16, 16, "_ZN2ns1fEl"));
+  table.add(symbol(kText + 32, 16, "plain"));
+  table.add(symbol(kText + 48, 16, "_Zinvalid"));
+  table.add(symbol(kText + 64, 16, "f"));
+  table.finish();
+  const auto shown = [&](Addr a) { return table.find(kKernelSpace, a, 0)->symbol->shown(); };
+  EXPECT_EQ(shown(kText), "_ZN2ns1fEi");
+  table.show(NameStyle::kWithParameters);
+  EXPECT_EQ(shown(kText), "ns::f(int)");
+  EXPECT_EQ(shown(kText + 32), "plain");
+  EXPECT_EQ(shown(kText + 48), "_Zinvalid");
+  EXPECT_EQ(name_at(table, kText), "_ZN2ns1fEi");
+  Symbol copy = *table.find(kKernelSpace, kText, 0)->symbol;
+  copy.name = "_ZN2ns1gEv";
+  EXPECT_EQ(copy.shown(), "ns::g()");
+
+  EXPECT_EQ(table.called("_ZN2ns1fEi").size(), 1U);
+  EXPECT_EQ(table.called("ns::f(long)").size(), 1U);
+  EXPECT_EQ(table.called("ns::f").size(), 2U);
+  EXPECT_EQ(table.called("f").size(), 1U);
+  EXPECT_EQ(table.called("ns::g").size(), 0U);
+}
+
+TEST(Symbols, OfOtherStyle) {
+  SymbolTable table;
+  table.add(symbol(kText, 16, "_ZN2ns1fEi"));
+  table.finish();
+  table.show(NameStyle::kWithoutParameters);
+  EXPECT_EQ(table.find(kKernelSpace, kText, 0)->symbol->shown(), "ns::f");
+}
+
+TEST(Symbols, AnyThreadMayAskForANameFirst) {
+  SymbolTable table;
+  constexpr int kSymbols = 300;
+  for (int i = 0; i < kSymbols; ++i)
+    table.add(symbol(kText + static_cast<Addr>(i) * 16, 16, "_ZN2ns1fILi" + std::to_string(i) + "EEEvi"));
+  table.finish();
+  table.show(NameStyle::kWithParameters);
+  std::vector<std::vector<std::string>> seen(4);
+  std::vector<std::thread> threads;
+  for (auto& names : seen) {
+    threads.emplace_back([&] {
+      for (int i = 0; i < kSymbols; ++i)
+        names.push_back(table.find(kKernelSpace, kText + static_cast<Addr>(i) * 16, 0)->symbol->shown());
+    });
+  }
+  for (std::thread& t : threads) t.join();
+  EXPECT_EQ(seen[0][7], "void ns::f<7>(int)");
+  for (const auto& names : seen) EXPECT_EQ(names, seen[0]);
+}
+
 }  // namespace
 }  // namespace asof::test

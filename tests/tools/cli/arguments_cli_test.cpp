@@ -15,9 +15,9 @@ void expect_refused(const std::string& arguments, const std::string& words) {
 
 TEST(Arguments, UnknownVerbsAndOptionsNameNearOnes) {
   expect_refused("repot " + kDemoFile, "did you mean 'report'?");
-  expect_refused("script -i " + kDemoFile, "asof's way: asof decode");
+  expect_refused("annotate -i " + kDemoFile, "asof's way: asof text");
   expect_refused("decode --symbls x " + kDemoFile, "did you mean '--symbols'");
-  expect_refused("decode --comm x " + kDemoFile, "asof's way: --pid or --tid");
+  expect_refused("decode --comm x " + kDemoFile, "asof's way: 'asof script --comm', or --pid");
   expect_refused("decode a b", "'b' is one argument too many");
   expect_refused("decode --no-such " + kDemoFile, "no option '--no-such'");
   EXPECT_TRUE(run_asof("-V").out.starts_with("asof "));

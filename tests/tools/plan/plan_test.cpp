@@ -53,7 +53,8 @@ TEST_F(PlanCli, MergedShardsAreTheWhole) {
       const Ran merged = merge(parts_, whole_);
       ASSERT_EQ(merged.status, 0) << merged.err;
       for (const std::string verb :
-           {"digest --fnv", "decode --itrace=ibcrexwp -F +conf,textver", "stacks --weight ns"})
+           {"digest --fnv", "decode --itrace=ibcrexwp -F +conf,textver", "stacks --weight ns",
+            "query \"SELECT * FROM call\" -i", "query \"SELECT * FROM runs\" -i"})
         EXPECT_TRUE(run_asof(verb + " " + whole_).out == run_asof(verb + " " + input).out)
             << verb << " " << n;
       EXPECT_EQ(body_of(run_asof("report " + whole_).out), body_of(run_asof("report " + input).out)) << n;
@@ -184,6 +185,11 @@ TEST_F(PlanCli, WhatCannotBePlannedOrDecodedIsRefused) {
     EXPECT_NE(r.err.find("E-FILE-091"), std::string::npos) << bad << r.err;
   }
   EXPECT_EQ(run_asof("decode --shard 0/2 -o " + parts_ + " " + kDemo).status, 1);
+  EXPECT_FALSE(fs::exists(parts_));
+  // A plan has no records and no files of its own, and was opened with its own options.
+  for (const std::string verb : {"events", "doctor", "pack -o " + parts_})
+    EXPECT_EQ(run_asof(verb + " " + plan_).status, 1) << verb;
+  EXPECT_EQ(run_asof("digest --symfs " ASOF_TEST_DATA "/demo/symfs " + plan_).status, 2);
   EXPECT_FALSE(fs::exists(parts_));
   // A pipe is in no file, a block stream has no trace.
   Ran r = run_asof("plan -o " + plan_ + "2 - < " ASOF_TEST_DATA "/demo/perf.data/data");

@@ -1,0 +1,240 @@
+// `asof script` on the demo capture: its lines are in perf's form, say what the flow was, and fit together.
+#include <fmt/format.h>
+
+#include <map>
+#include <regex>
+#include <sstream>
+
+#include "tests/tools/run_asof.h"
+
+namespace asof::test {
+namespace {
+
+Ran script(const std::string& options) { return run_asof("script " + options + " " + kDemo); }
+
+std::vector<std::string> lines(const std::string& options) {
+  const Ran r = script(options + " -q");
+  EXPECT_EQ(r.status, 0) << options << r.err;
+  return lines_of(r.out);
+}
+
+const std::string kWho = " *(\\S+) +([0-9]+) \\[([0-9]{3})\\] +([0-9]+\\.[0-9]{6}): ";
+const std::string kPlace = " *([0-9a-f]+) (\\S+) \\((\\S+)\\)";
+
+TEST(Script, BranchesHaveBothEnds) {
+  const std::regex form(kWho + " *1 branches:ku: " + kPlace + " => " + kPlace);
+  const auto all = lines("--itrace=b");
+  ASSERT_GT(all.size(), 10'000U);
+  for (const std::string& line : all) ASSERT_TRUE(std::regex_match(line, form)) << line;
+}
+
+// Of each CPU; the verb prints CPUs in order of time.
+std::map<std::string, std::vector<std::string>> by_cpu(const std::vector<std::string>& all,
+                                                       size_t skip_time) {
+  std::map<std::string, std::vector<std::string>> out;
+  for (const std::string& line : all) {
+    const size_t open = line.find('['), colon = line.find(": ", open);
+    out[line.substr(open, 5)].push_back(line.substr(skip_time != 0 ? colon : 0));
+  }
+  return out;
+}
+
+// The places of "ip sym+off (dso)", however many blanks are before them.
+std::string squeezed(const std::string& line) {
+  std::istringstream words(line);
+  std::string out;
+  for (std::string w; words >> w;) out += w + " ";
+  return out;
+}
+
+TEST(Script, BranchesAreThoseOfDecode) {
+  auto script_lines = by_cpu(lines("--itrace=b -F cpu,time,ip,sym,symoff,dso,addr"), 1);
+  std::map<std::string, std::vector<std::string>> decoded;
+  for (const std::string& line :
+       lines_of(run_asof("decode -q --itrace b -F cpu,time,ip,sym,symoff,dso " + kDemo).out)) {
+    // An interrupt at which tracing ends is two lines there.
+    const std::string text = squeezed(line.substr(line.find(": ")));
+    if (text != squeezed(": 0 [unknown] ([unknown]) => 0 [unknown] ([unknown])"))
+      decoded[line.substr(line.find('['), 5)].push_back(text);
+  }
+  ASSERT_EQ(script_lines.size(), 2U);
+  for (auto& [cpu, list] : script_lines) {
+    ASSERT_EQ(list.size(), decoded[cpu].size()) << cpu;
+    for (size_t i = 0; i < list.size(); ++i) ASSERT_EQ(squeezed(list[i]), decoded[cpu][i]) << cpu;
+  }
+}
+
+TEST(Script, SamplesAreEveryNthInstruction) {
+  const std::string fields = " -F cpu,time,ip,sym,symoff,dso";
+  const auto every = by_cpu(lines("--itrace=i1i" + fields), 0);
+  for (const size_t n : {7, 1000}) {
+    const auto some = by_cpu(lines(fmt::format("--itrace=i{}i{}", n, fields)), 0);
+    for (const auto& [cpu, all] : every) {
+      const auto& samples = some.at(cpu);
+      ASSERT_EQ(samples.size(), all.size() / n) << cpu;
+      for (size_t i = 0; i < samples.size(); ++i) ASSERT_EQ(samples[i], all[n * (i + 1) - 1]) << cpu;
+    }
+  }
+  for (const std::string& line : lines("--itrace=i1000i"))
+    ASSERT_NE(line.find("       1000 instructions:ku: "), std::string::npos);
+}
+
+TEST(Script, PeriodsInTimeCountAllInstructions) {
+  const std::regex form(kWho + " *([0-9]+) instructions:ku: " + kPlace);
+  std::map<std::string, uint64_t> counted, samples;
+  for (const std::string& line : lines("--itrace=i10us")) {
+    std::smatch m;
+    ASSERT_TRUE(std::regex_match(line, m, form)) << line;
+    counted[m[3]] += std::stoull(m[5]);
+    ++samples[m[3]];
+  }
+  const auto every = by_cpu(lines("--itrace=i0"), 0);
+  for (const auto& [cpu, all] : every) {
+    const std::string number = cpu.substr(1, 3);
+    EXPECT_LE(counted[number], all.size());
+    EXPECT_GT(counted[number], all.size() * 8 / 10);  // what ran after the last sample is in none
+    EXPECT_GE(samples[number], 10U);                  // of 120 us
+    EXPECT_LE(samples[number], 13U);
+  }
+}
+
+// The grammar that collapsers of stacks read: a line that begins with the thread and ends with the event's name and a
+// colon, lines "address function (file)", and an empty line.
+// CPU 1 has one thread: elsewhere it is a matter of the switch records whose calls are whose.
+TEST(Script, ChainsAreStacks) {
+  const std::regex head("(\\S+) +([0-9]+) \\[([0-9]{3})\\] +[0-9]+\\.[0-9]{6}: +100 instructions:ku: ");
+  const std::regex frame("\t *[0-9a-f]+ (\\S+)\\+0x[0-9a-f]+ \\((\\S+)\\)");
+  std::map<std::string, int> stacks;
+  std::vector<std::string> frames;
+  bool inside = false;
+  for (const std::string& line : lines("--itrace=i100ig -C 1")) {
+    std::smatch m;
+    if (line.empty()) {
+      ASSERT_TRUE(inside && !frames.empty());
+      std::string folded;
+      for (auto f = frames.rbegin(); f != frames.rend(); ++f) folded += (folded.empty() ? "" : ";") + *f;
+      ++stacks[folded];
+      inside = false;
+      frames.clear();
+    } else if (!inside) {
+      ASSERT_TRUE(std::regex_match(line, head)) << line;
+      inside = true;
+    } else {
+      ASSERT_TRUE(std::regex_match(line, m, frame)) << line;
+      frames.push_back(m[1]);
+    }
+  }
+  EXPECT_FALSE(inside);
+  EXPECT_GT(stacks["_start;compute"], 10);
+  EXPECT_GT(stacks["_start;compute;leaf"], 0);
+  EXPECT_GT(stacks["_start;entry_SYSCALL_64;do_syscall_64"], 0);
+  const auto few = lines("--itrace=i1000ig2");
+  for (size_t i = 0; i + 4 < few.size(); ++i)
+    ASSERT_FALSE(few[i].starts_with('\t') && few[i + 1].starts_with('\t') && few[i + 2].starts_with('\t'))
+        << i;
+}
+
+TEST(Script, LastBranchesAreThoseBefore) {
+  const auto all = lines("--itrace=i1000il3 -F ip,brstack");
+  ASSERT_GT(all.size(), 40U);
+  const std::regex form(" *[0-9a-f]+( 0x[0-9a-f]+/0x[0-9a-f]+/-/-/-/0/ ){3}");
+  size_t matched = 0;
+  for (const std::string& line : all) matched += std::regex_match(line, form) ? 1 : 0;
+  EXPECT_EQ(matched, all.size());
+}
+
+TEST(Script, CallTracesAreIndented) {
+  const Ran r = script("--call-trace -q -F -dso");
+  ASSERT_EQ(r.status, 0) << r.err;
+  const size_t call = r.out.find("    compute "), leaf = r.out.find("        leaf ");
+  EXPECT_NE(call, std::string::npos);
+  EXPECT_NE(leaf, std::string::npos);
+  const auto inside = lines("--call-trace -C 1 --graph-function do_syscall_64 -F -dso");
+  const auto all = lines("--call-trace -F -dso");
+  EXPECT_GT(inside.size(), 100U);
+  EXPECT_LT(inside.size(), all.size());
+  for (const std::string& line : inside) EXPECT_EQ(line.find(" leaf "), std::string::npos) << line;
+}
+
+TEST(Script, InstructionTraces) {
+  const auto raw = lines("--insn-trace"), text = lines("--insn-trace=disasm");
+  ASSERT_EQ(raw.size(), text.size());
+  EXPECT_NE(raw[2].find(" insn: "), std::string::npos) << raw[2];
+  EXPECT_NE(text[2].find("\t\t"), std::string::npos) << text[2];
+}
+
+TEST(Script, TimesAreRelativeIfAsked) {
+  const auto relative = lines("--itrace=i1000i --reltime --ns -F time,ip"),
+             deltas = lines("--itrace=i1000i --deltatime --ns -F time,ip"),
+             absolute = lines("--itrace=i1000i --ns -F time,ip");
+  ASSERT_EQ(relative.size(), absolute.size());
+  const auto time = [](const std::string& line) { return std::stod(line); };
+  double sum = 0;
+  for (size_t i = 0; i < absolute.size(); ++i) {
+    sum += time(deltas[i]);
+    EXPECT_NEAR(time(relative[i]), time(absolute[i]) - time(absolute[0]), 2e-9);
+    EXPECT_NEAR(sum, time(relative[i]), 1e-7);
+  }
+}
+
+TEST(Script, FiltersPick) {
+  const auto all = lines("--itrace=b");
+  size_t some = 0;
+  for (const std::string& line : all)
+    some += line.find(": ") != std::string::npos && line.find(" compute+") < line.find(" => ") ? 1 : 0;
+  EXPECT_EQ(lines("--itrace=b -S compute").size(), some);
+  EXPECT_EQ(lines("--itrace=b -C 0").size() + lines("--itrace=b -C 1").size(), all.size());
+  EXPECT_EQ(lines("--itrace=b --comm worker").size(), all.size());
+  EXPECT_EQ(lines("--itrace=b --tid 1201").size() + lines("--itrace=b --tid 1202,1203").size(), all.size());
+  const Ran none = script("--itrace=b --comm nobody");
+  EXPECT_TRUE(none.out.empty());
+  EXPECT_NE(none.err.find("no thread is named 'nobody'"), std::string::npos) << none.err;
+  EXPECT_EQ(lines("--itrace=bs100").size(), all.size() - 100);
+  // Samples are the same whatever is shown of them.
+  const auto samples = lines("--itrace=i1000i -F time,ip,period"),
+             early = lines("--itrace=i1000i -F time,ip,period --time ,6.00003");
+  ASSERT_FALSE(early.empty());
+  ASSERT_LT(early.size(), samples.size());
+  for (size_t i = 0; i < early.size(); ++i) EXPECT_EQ(early[i], samples[i]);
+}
+
+TEST(Script, TheSameForAnyNumberOfThreads) {
+  for (const char* options :
+       {"--itrace=bi100i", "--itrace=i1000igl8 -F +brstacksym", "--call-ret-trace", ""}) {
+    const Ran one = script(fmt::format("-j1 -q {}", options)),
+              three = script(fmt::format("-j3 -q {}", options));
+    EXPECT_EQ(one.status, 0) << one.err;
+    EXPECT_FALSE(one.out.empty());
+    EXPECT_TRUE(one.out == three.out) << options;
+  }
+}
+
+TEST(Script, ErrorsHaveNumbersOfPerf) {
+  const Ran r = run_asof("script -q --itrace=e " ASOF_TEST_DATA "/demo/perf.data --symfs /proc/self/fdinfo");
+  const std::regex form(
+      " instruction trace error type 1 time [0-9]+\\.[0-9]{9} cpu [01] pid [0-9]+ tid [0-9]+ ip "
+      "0x[0-9a-f]+ code 5: Failed to get instruction");
+  const auto all = lines_of(r.out);
+  ASSERT_FALSE(all.empty()) << r.err;
+  for (const std::string& line : all) EXPECT_TRUE(std::regex_match(line, form)) << line;
+}
+
+TEST(Script, WhatItDoesNotTakeIsRefused) {
+  for (const std::string options :
+       {"--itrace=Z", "--itrace=i5t", "-F nothing", "-F hw:ip", "--itrace=i -F +brstack",
+        "--call-trace --itrace=b", "--call-trace --insn-trace", "--insn-trace=xed", "--reltime --deltatime",
+        "--pid x"}) {
+    const Ran r = script(options);
+    EXPECT_EQ(r.status, 1) << options;
+    EXPECT_TRUE(r.out.empty()) << options;
+    EXPECT_NE(r.err.find("E-FILE-091"), std::string::npos) << options << r.err;
+  }
+  for (const std::string options : {"-s x.py", "--show-mmap-events", "--xed"}) {
+    const Ran r = script(options);
+    EXPECT_EQ(r.status, 1) << options;
+    EXPECT_NE(r.err.find("asof's way: "), std::string::npos) << options << r.err;
+  }
+}
+
+}  // namespace
+}  // namespace asof::test

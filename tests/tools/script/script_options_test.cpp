@@ -1,0 +1,107 @@
+// What `asof script` takes of perf script's --itrace and --fields, and what it refuses.
+#include "tools/script/script_options.h"
+
+#include <gtest/gtest.h>
+
+namespace asof::test {
+namespace {
+
+ScriptItrace itrace(const std::string& text) {
+  const auto r = parse_script_itrace(text);
+  EXPECT_TRUE(r) << text;
+  return r.value_or(ScriptItrace{});
+}
+
+TEST(ScriptItrace, PeriodsOfInstructions) {
+  EXPECT_TRUE(itrace("i").by_time);
+  EXPECT_EQ(itrace("i").period, 100'000U);  // perf's 100 us
+  EXPECT_EQ(itrace("i100us").period, 100'000U);
+  EXPECT_EQ(itrace("i2ms").period, 2'000'000U);
+  EXPECT_EQ(itrace("i7ns").period, 7U);
+  EXPECT_EQ(itrace("i7").period, 7U);
+  EXPECT_TRUE(itrace("i7").by_time);
+  EXPECT_EQ(itrace("i1000i").period, 1000U);
+  EXPECT_FALSE(itrace("i1000i").by_time);
+  for (const char* every : {"i0", "i0ns", "i0i", "i1i", "i0us"}) {
+    EXPECT_FALSE(itrace(every).by_time) << every;
+    EXPECT_EQ(itrace(every).period, 1U) << every;
+  }
+}
+
+TEST(ScriptItrace, LettersGoTogether) {
+  const ScriptItrace all = itrace("i10usbcrxwpeg20l8s5");
+  EXPECT_TRUE(all.instructions && all.branches && all.calls && all.returns && all.transactions &&
+              all.ptwrite && all.power && all.errors);
+  EXPECT_EQ(all.period, 10'000U);
+  EXPECT_EQ(all.chain, 20U);
+  EXPECT_EQ(all.last_branches, 8U);
+  EXPECT_EQ(all.skip, 5U);
+  EXPECT_EQ(itrace("ig").chain, 16U);
+  EXPECT_EQ(itrace("il").last_branches, 64U);
+  EXPECT_TRUE(itrace("b").branches);
+  EXPECT_FALSE(itrace("b").calls);
+  EXPECT_TRUE(itrace("c").branches);
+}
+
+TEST(ScriptItrace, WhatIsNotTakenSaysSo) {
+  for (const char* text : {"",
+                           "Q",
+                           "i5t",
+                           "g0",
+                           "g1025",
+                           "l99999",
+                           "s",
+                           "i99999999999999999999us",
+                           "d",
+                           "q",
+                           "A",
+                           "o",
+                           "I",
+                           "f",
+                           "m",
+                           "t",
+                           "M",
+                           "a",
+                           "G",
+                           "L",
+                           "T",
+                           "i10us?",
+                           "i18446744073709551615ms"}) {
+    const auto r = parse_script_itrace(text);
+    ASSERT_FALSE(r) << text;
+    EXPECT_EQ(r.error().code, Code::kBadOption) << text;
+    EXPECT_TRUE(r.error().reason.starts_with("--itrace:")) << text;
+  }
+}
+
+ScriptFields fields(const std::string& text) {
+  ScriptFields f = default_script_fields();
+  EXPECT_TRUE(change_fields(text, f)) << text;
+  return f;
+}
+
+TEST(ScriptFields, ListsAndChanges) {
+  const ScriptFields all = default_script_fields();
+  EXPECT_TRUE(all.targets);
+  EXPECT_EQ(fields("ip,sym").flow, uint32_t{kScriptIp | kScriptSym});
+  EXPECT_FALSE(fields("ip,sym").targets);
+  EXPECT_EQ(fields("+insn,-comm").flow, (all.flow | kScriptInsn) & ~uint32_t{kScriptComm});
+  EXPECT_EQ(fields("+addr").flow, all.flow | kScriptAddr);
+  EXPECT_TRUE(fields("+flags").targets);  // as in perf
+  EXPECT_FALSE(fields("+insn").targets);
+  EXPECT_NE(fields("-ip").synth & kScriptSynth, 0U);
+  EXPECT_EQ(fields("ip").synth & kScriptSynth, 0U);
+}
+
+TEST(ScriptFields, WhatIsNotTakenSaysSo) {
+  for (const char* text : {"nothing", "+ipc", "hw:ip", "trace:",
+                           "-comm,-tid,-cpu,-time,-event,-ip,-sym,-symoff,-dso,-period", "+", "-"}) {
+    ScriptFields f = default_script_fields();
+    const auto r = change_fields(text, f);
+    ASSERT_FALSE(r) << text;
+    EXPECT_EQ(r.error().code, Code::kBadOption) << text;
+  }
+}
+
+}  // namespace
+}  // namespace asof::test

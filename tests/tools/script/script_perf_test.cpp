@@ -1,0 +1,80 @@
+// `asof script` and `perf script` with the same options on the demo capture, line by line. Its text changes, which perf
+// does not know: it has errors there and other instructions, and after them other calls. Shares are those of perf 6.1.
+#include <fmt/format.h>
+
+#include <cstdlib>
+#include <map>
+#include <regex>
+
+#include "tests/tools/run_asof.h"
+
+namespace asof::test {
+namespace {
+
+bool has_perf() { return std::system("perf --version 2>/dev/null | grep -q '^perf version 6\\.1'") == 0; }
+
+std::vector<std::string> lines_of_perf(const std::string& options) {
+  const TempDir dir;
+  const std::string out = dir.path() / "out";
+  EXPECT_EQ(std::system(fmt::format("perf script -i {} {} >{} 2>/dev/null", kDemo, options, out).c_str()), 0);
+  return lines_of(read_file(out));
+}
+
+// How many lines are in both, of those of `a`.
+double share(const std::vector<std::string>& a, const std::vector<std::string>& b) {
+  std::map<std::string, int> there;
+  for (const std::string& line : b) ++there[line];
+  size_t both = 0;
+  for (const std::string& line : a) {
+    const auto at = there.find(line);
+    if (at == there.end() || at->second == 0) continue;
+    --at->second;
+    ++both;
+  }
+  return a.empty() ? 0 : static_cast<double>(both) / static_cast<double>(a.size());
+}
+
+std::vector<std::string> without_times(std::vector<std::string> lines) {
+  static const std::regex time("[0-9]+\\.[0-9]{6,9}: ");
+  for (std::string& line : lines)
+    line = std::regex_replace(line, time, "T: ", std::regex_constants::format_first_only);
+  return lines;
+}
+
+TEST(ScriptPerf, MostLinesAreTheSameBytes) {
+  if (!has_perf()) GTEST_SKIP() << "perf 6.1 is not installed";
+  struct Case {
+    const char* options;
+    double bytes, but_for_time;
+  };
+  for (const Case& c :
+       {Case{"--itrace=b", 0.85, 0.97}, Case{"--itrace=b -F +flags", 0.85, 0.97},
+        Case{"--itrace=c", 0.85, 0.95}, Case{"--itrace=cr", 0.85, 0.95}, Case{"--itrace=i0", 0.88, 0.97},
+        Case{"--insn-trace", 0.55, 0.96},
+        Case{
+            "--itrace=b -C 1 -F comm,pid,tid,cpu,time,event,period,ip,sym,symoff,dso,addr,flags,insn,insnlen",
+            0.85, 0.96}}) {
+    const auto perf = lines_of_perf(c.options);
+    ASSERT_GT(perf.size(), 1000U) << c.options;
+    const Ran r = run_asof(fmt::format("script -q {} {}", c.options, kDemo));
+    ASSERT_EQ(r.status, 0) << r.err;
+    const auto own = lines_of(r.out);
+    EXPECT_GT(share(perf, own), c.bytes) << c.options;
+    EXPECT_GT(share(without_times(perf), without_times(own)), c.but_for_time) << c.options;
+  }
+}
+
+// Until the first change of text there is no reason for a difference but time and how long tasks last.
+TEST(ScriptPerf, ChainsAndBranchStacksAreThoseOfPerfBeforeTextChanges) {
+  if (!has_perf()) GTEST_SKIP() << "perf 6.1 is not installed";
+  for (const char* options :
+       {"--itrace=i100ig -C 1 --time ,6.00002", "--itrace=i100il -F +brstack -C 1 --time ,6.00002"}) {
+    const auto perf = without_times(lines_of_perf(options));
+    const auto own = without_times(lines_of(run_asof(fmt::format("script -q {} {}", options, kDemo)).out));
+    ASSERT_GT(perf.size(), 20U);
+    EXPECT_GT(share(perf, own), 0.9) << options;
+  }
+}
+
+}  // namespace
+}  // namespace asof::test

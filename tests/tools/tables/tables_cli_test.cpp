@@ -1,0 +1,75 @@
+// asof tables: which files there are, the same for any number of threads, and what it refuses. What is in them:
+// tests/lake.
+#include <algorithm>
+#include <filesystem>
+
+#include "tests/tools/run_asof.h"
+
+namespace asof::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::vector<std::string> files_in(const fs::path& folder) {
+  std::vector<std::string> out;
+  for (const auto& e : fs::recursive_directory_iterator(folder)) {
+    if (e.is_regular_file()) out.push_back(fs::relative(e.path(), folder).string());
+  }
+  std::ranges::sort(out);
+  return out;
+}
+
+TEST(TablesCli, UsualTablesByCpu) {
+  const TempDir dir;
+  const std::string lake = dir / "lake";
+  const Ran r = run_asof("tables -o " + lake + " " + kDemo);
+  ASSERT_EQ(r.status, 0) << r.err;
+  EXPECT_TRUE(r.out.empty());
+  EXPECT_EQ(
+      files_in(lake),
+      (std::vector<std::string>{
+          "agg_edge/cpu=0/data.parquet", "agg_edge/cpu=1/data.parquet", "agg_function/cpu=0/data.parquet",
+          "agg_function/cpu=1/data.parquet", "functions/data.parquet", "gaps/cpu=1/data.parquet",
+          "poke_visits/cpu=0/data.parquet", "poke_visits/cpu=1/data.parquet", "pokes/data.parquet",
+          "runs/cpu=0/data.parquet", "runs/cpu=1/data.parquet", "text_lives/data.parquet",
+          "text_versions/data.parquet", "tracks/data.parquet"}));
+  for (const std::string& file : files_in(lake)) {
+    const std::string bytes = read_file(lake + "/" + file);
+    EXPECT_TRUE(bytes.starts_with("PAR1") && bytes.ends_with("PAR1")) << file;
+  }
+}
+
+TEST(TablesCli, TheSameBytesForAnyNumberOfThreads) {
+  const TempDir dir;
+  const std::string options = " --table calls,blocks,coverage,events " + kDemo;
+  ASSERT_EQ(run_asof("tables -q -j1 -o " + std::string(dir / "a") + options).status, 0);
+  ASSERT_EQ(run_asof("tables -q -j3 -o " + std::string(dir / "b") + options).status, 0);
+  const auto files = files_in(dir / "a");
+  EXPECT_EQ(files, files_in(dir / "b"));
+  // A table without rows has a file, too.
+  EXPECT_NE(std::ranges::find(files, "events/cpu=-1/data.parquet"), files.end());
+  for (const std::string& file : files)
+    EXPECT_TRUE(read_file(dir / ("a/" + file)) == read_file(dir / ("b/" + file))) << file;
+}
+
+TEST(TablesCli, WhatItRefuses) {
+  const TempDir dir;
+  const std::string lake = dir / "lake";
+  Ran r = run_asof("tables " + kDemo);
+  EXPECT_EQ(r.status, 1);
+  EXPECT_NE(r.err.find("-o DIR"), std::string::npos) << r.err;
+  r = run_asof("tables --table calls,cals -o " + lake + " " + kDemo);
+  EXPECT_EQ(r.status, 1);
+  EXPECT_NE(r.err.find("cals"), std::string::npos) << r.err;
+  EXPECT_FALSE(fs::exists(lake));
+  std::ofstream(dir / "file") << "x";
+  r = run_asof("tables -o " + std::string(dir / "file/lake") + " " + kDemo);
+  EXPECT_EQ(r.status, 2);
+  EXPECT_NE(r.err.find("E-FILE-090"), std::string::npos) << r.err;
+  const std::string list = run_asof("tables --list").out;
+  for (const char* name : {"agg_function", "agg_edge", "coverage", "calls", "blocks", "text_versions"})
+    EXPECT_NE(list.find(name), std::string::npos) << name;
+}
+
+}  // namespace
+}  // namespace asof::test

@@ -1,0 +1,278 @@
+#include "tools/script/flow_records.h"
+
+#include <algorithm>
+
+#include "decoder/model/task_of.h"
+#include "tools/decode/decode_style.h"
+#include "tools/output/diagnostics.h"
+#include "tools/output/tally.h"
+
+namespace asof {
+namespace {
+
+using RecordKind = ScriptRecord::Kind;
+
+std::span<const uint8_t> last_bytes(const Block& b) {
+  const size_t length = b.lengths[b.count - 1];
+  return {b.bytes + b.size - length, length};
+}
+
+bool taken(const Step& s) {
+  return complete(s) && is_branch(s.block->kind) &&
+         (s.block->kind != BranchKind::kCond || (s.flags & Step::kTaken) != 0);
+}
+
+uint32_t flags_of(const Block& b) {
+  const std::string_view word = branch_flags(b.kind, last_bytes(b));
+  if (word == "jcc") return kFlagBranch | kFlagConditional;
+  if (word == "call") return kFlagBranch | kFlagCall;
+  if (word == "return") return kFlagBranch | kFlagReturn;
+  if (word == "int") return kFlagBranch | kFlagCall | kFlagInterrupt;
+  if (word == "iret") return kFlagBranch | kFlagReturn | kFlagInterrupt;
+  if (word == "syscall") return kFlagBranch | kFlagCall | kFlagSyscallret;
+  if (word == "sysret") return kFlagBranch | kFlagReturn | kFlagSyscallret;
+  return word.empty() ? 0 : uint32_t{kFlagBranch};
+}
+
+std::optional<RecordKind> kind_of(EventKind kind) {
+  switch (kind) {
+    case EventKind::kTsxBegin:
+    case EventKind::kTsxCommit:
+    case EventKind::kTsxAbort:
+      return RecordKind::kTransaction;
+    case EventKind::kPtwrite:
+      return RecordKind::kPtwrite;
+    case EventKind::kCbr:
+      return RecordKind::kCbr;
+    case EventKind::kMwait:
+      return RecordKind::kMwait;
+    case EventKind::kPwre:
+      return RecordKind::kPwre;
+    case EventKind::kExstop:
+      return RecordKind::kExstop;
+    case EventKind::kPwrx:
+      return RecordKind::kPwrx;
+    case EventKind::kPsb:
+      return RecordKind::kPsb;
+    default:
+      return std::nullopt;
+  }
+}
+
+// enum intel_pt_err: what it says is in script_printer.cpp.
+uint64_t perf_error(const Gap& gap) {
+  switch (family_of(gap.code)) {
+    case CodeFamily::kText:
+      return 5;
+    case CodeFamily::kFlow:
+      return 6;
+    case CodeFamily::kData:
+      return 3;
+    default:
+      return 8;
+  }
+}
+
+// Blocks have the flag of the processor's transaction in their steps.
+uint32_t transaction(const Step& s) { return (s.flags & Step::kTransaction) != 0 ? uint32_t{kFlagInTx} : 0U; }
+
+}  // namespace
+
+void FlowRecords::put(const ScriptRecord& r) {
+  if (r.time != kTimeMin) out_->at(r.time);
+  r.append_to(out_->text);
+}
+
+ScriptRecord FlowRecords::record(RecordKind kind, Time t, Space space) {
+  ScriptRecord r;
+  r.kind = kind;
+  r.time = t;
+  r.space = r.to_space = space;
+  r.cpu = stream_->cpu;
+  const ContextChange* const task = task_of(*stream_, t, space, stream_->context_at(t));
+  r.pid = task == nullptr ? -1 : task->pid;
+  r.tid = task == nullptr ? stream_->tid : task->tid;
+  return r;
+}
+
+void FlowRecords::flush_waiting(Addr target, Space space) {
+  if (!waiting_) return;
+  waiting_->addr = target;
+  waiting_->to_space = space;
+  put(*waiting_);
+  waiting_.reset();
+}
+
+void FlowRecords::branch(Time t, Space from_space, Addr from, Space to_space, Addr to, uint32_t flags,
+                         const Step* last) {
+  constexpr uint32_t kCalls = kFlagCall | kFlagAsync | kFlagTraceEnd,
+                     kReturns = kFlagReturn | kFlagTraceBegin;
+  const uint32_t wanted = (itrace_.calls ? kCalls : 0) | (itrace_.returns ? kReturns : 0);
+  const bool shown = itrace_.branches && (wanted == 0 || (flags & wanted) != 0);
+  const bool followed = follow_all_ || (follow_ && (flags & (kCalls | kReturns)) != 0);
+  // An interrupt that ended the trace has said so.
+  if ((from == 0 && to == 0) || (!shown && !followed)) return;
+  ScriptRecord r = record(RecordKind::kBranch, t, from != 0 ? from_space : to_space);
+  r.shown = shown;
+  r.flags = flags;
+  r.to_space = to_space;
+  r.ip = from;
+  r.addr = to;
+  if (last != nullptr) {
+    const auto bytes = last_bytes(*last->block);
+    r.insn_size = static_cast<uint8_t>(std::min(bytes.size(), r.insn.size()));
+    r.mode = last->block->mode;
+    std::copy_n(bytes.begin(), r.insn_size, r.insn.begin());
+  }
+  put(r);
+}
+
+void FlowRecords::leave(Addr to, Space space, uint32_t more) {
+  if (!last_ || !taken(*last_)) return flush_waiting(0, space);
+  const Block& b = *last_->block;
+  flush_waiting(to, space);
+  branch(last_->time, b.space, b.end() - b.lengths[b.count - 1], space, to,
+         flags_of(b) | transaction(*last_) | more, &*last_);
+}
+
+void FlowRecords::instruction(const Step& s, uint32_t number) {
+  const Block& b = *s.block;
+  uint32_t offset = 0;
+  for (uint32_t i = 0; i < number; ++i) offset += b.lengths[i];
+  ScriptRecord r = record(RecordKind::kInstructions, s.time, b.space);
+  r.ip = b.ip + offset;
+  r.period = since_;
+  r.insn_size = static_cast<uint8_t>(std::min<size_t>(b.lengths[number], r.insn.size()));
+  r.mode = b.mode;
+  std::copy_n(b.bytes + offset, r.insn_size, r.insn.begin());
+  since_ = 0;
+  const bool last = number + 1 == b.count;
+  if (last) r.flags = flags_of(b);
+  r.flags |= transaction(s);
+  if (last && taken(s)) {
+    waiting_ = r;  // shown with its target
+  } else {
+    put(r);
+  }
+}
+
+void FlowRecords::instructions(const Step& s) {
+  const auto period = static_cast<Time>(itrace_.period);
+  if (itrace_.by_time) {
+    if (s.time != kTimeMin && !due_) due_ = s.time - s.time % period + period;
+    const bool now = due_ && s.time >= *due_ && s.count != 0;
+    if (now) {
+      ++since_;
+      due_ = s.time - s.time % period + period;
+      instruction(s, 0);
+    }
+    since_ += s.count - (now ? 1 : 0);
+    return;
+  }
+  uint32_t done = 0;
+  while (s.count - done >= itrace_.period - since_) {
+    done += static_cast<uint32_t>(itrace_.period - since_);
+    since_ = itrace_.period;
+    instruction(s, done - 1);
+  }
+  since_ += s.count - done;
+}
+
+void FlowRecords::step(const Step& s) {
+  const bool follows = last_ && (s.flags & (Step::kAfterGap | Step::kAsyncEntry)) == 0;
+  if (follows) {
+    leave(s.block->ip, s.block->space, 0);
+  } else {
+    flush_waiting(0, kKernelSpace);
+  }
+  if (itrace_.instructions) instructions(s);
+  last_ = s;
+}
+
+void FlowRecords::flow_event(const Event& e) {
+  const Space space = last_ ? last_->block->space : kKernelSpace;
+  if (e.kind == EventKind::kTraceStart) {
+    flush_waiting(0, space);
+    last_.reset();
+    branch(e.time, kKernelSpace, 0, space_of(e), e.ip, kFlagBranch | kFlagTraceBegin, nullptr);
+  } else if (e.kind == EventKind::kTraceStop) {
+    if (last_ && taken(*last_)) {
+      leave(0, space, kFlagTraceEnd);
+    } else {
+      flush_waiting(0, space);
+      branch(e.time, space_of(e), e.ip, kKernelSpace, 0, kFlagBranch | kFlagAsync | kFlagTraceEnd, nullptr);
+    }
+    last_.reset();
+  } else if (e.kind == EventKind::kAsync) {
+    leave(e.ip, space_of(e), 0);
+    const uint32_t how = e.a == 0 ? uint32_t{kFlagTraceEnd} : kFlagCall | kFlagInterrupt;
+    branch(e.time, space_of(e), e.ip, kKernelSpace, e.a, kFlagBranch | kFlagAsync | how, nullptr);
+    last_.reset();
+  }
+}
+
+Space FlowRecords::space_of(const Event& e) const {
+  if (is_kernel_address(e.ip)) return kKernelSpace;
+  if (last_ && !is_kernel_address(last_->block->ip)) return last_->block->space;
+  if (next_ != nullptr && !is_kernel_address(next_->block->ip)) return next_->block->space;
+  const ContextChange* const task = stream_->context_at(e.time);
+  return task == nullptr ? kNoSpace : task->space;
+}
+
+void FlowRecords::event(const Event& e) {
+  if (const auto kind = kind_of(e.kind)) {
+    const bool power = *kind != RecordKind::kTransaction && *kind != RecordKind::kPtwrite;
+    const bool wanted = *kind == RecordKind::kTransaction ? itrace_.transactions
+                        : power                           ? itrace_.power
+                                                          : itrace_.ptwrite;
+    if (wanted) {
+      ScriptRecord r = record(*kind, e.time, e.ip == 0 ? kKernelSpace : space_of(e));
+      r.ip = e.ip;
+      r.a = *kind == RecordKind::kPsb ? e.offset : e.a;
+      r.b = e.b;
+      put(r);
+    }
+    return;
+  }
+  flow_event(e);
+}
+
+void FlowRecords::gap(const Gap& gap) {
+  flush_waiting(0, kKernelSpace);
+  last_.reset();
+  ScriptRecord r = record(RecordKind::kLoss, known_time(gap.time), kKernelSpace);
+  r.ip = gap.ip;
+  r.shown = false;
+  if (follow_ || follow_all_) put(r);
+  if (!itrace_.errors || !is_error_code(gap.code)) return;
+  r.kind = RecordKind::kError;
+  r.shown = true;
+  r.a = perf_error(gap);
+  put(r);
+}
+
+void FlowRecords::take(const Chunk& chunk, TimedText& out) {
+  out_ = &out;
+  size_t event_at = 0, gap_at = 0;
+  // A gap and an event before the same step: the gap comes first, as in the lines of `asof decode`.
+  const auto items_before = [&](size_t index) {
+    for (;;) {
+      if (gap_at < chunk.gaps.size() && chunk.gaps[gap_at].step <= index) {
+        gap(chunk.gaps[gap_at++]);
+      } else if (event_at < chunk.events.size() && chunk.events[event_at].step <= index) {
+        event(chunk.events[event_at++]);
+      } else {
+        return;
+      }
+    }
+  };
+  for (auto s = chunk.steps.begin(); s != chunk.steps.end(); ++s) {
+    next_ = &*s;
+    items_before(s.position());
+    step(*s);
+  }
+  next_ = nullptr;
+  items_before(SIZE_MAX);
+}
+
+}  // namespace asof

@@ -1,0 +1,51 @@
+// FlowRecords: the flow of one stream as perf's synthesised events. Chunk after chunk, in order; what a branch leads
+// to may be in the next one.
+#pragma once
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "arch/arch.h"
+#include "decoder/model/capture.h"
+#include "tools/output/merge.h"
+#include "tools/script/script_options.h"
+#include "tools/script/script_record.h"
+
+namespace asof {
+
+class FlowRecords {
+ public:
+  // `follow`: calls and returns are needed that are not shown; `follow_all`: every branch is.
+  FlowRecords(const Stream& stream, const ScriptItrace& itrace, bool follow, bool follow_all)
+      : stream_(&stream), itrace_(itrace), follow_(follow), follow_all_(follow_all) {}
+
+  void take(const Chunk& chunk, TimedText& out);
+
+ private:
+  void step(const Step& s);
+  void instructions(const Step& s);
+  void instruction(const Step& s, uint32_t number);
+  void event(const Event& e);
+  void flow_event(const Event& e);
+  Space space_of(const Event& e) const;
+  void gap(const Gap& gap);
+  // The step before left by the branch at its end, to `to`.
+  void leave(Addr to, Space space, uint32_t more);
+  void branch(Time t, Space from_space, Addr from, Space to_space, Addr to, uint32_t flags, const Step* last);
+  ScriptRecord record(ScriptRecord::Kind kind, Time t, Space space);
+  // Has the target of its branch now, or none.
+  void flush_waiting(Addr target, Space space);
+  void put(const ScriptRecord& r);
+
+  const Stream* stream_;
+  ScriptItrace itrace_;
+  bool follow_, follow_all_;
+  TimedText* out_ = nullptr;
+  std::optional<Step> last_;             // the flow continues from here
+  std::optional<ScriptRecord> waiting_;  // instruction at the end of last_
+  const Step* next_ = nullptr;           // the step before which an event is
+  uint64_t since_ = 0;                   // instructions since the last one of those
+  std::optional<Time> due_;              // of the next, when the period is a time
+};
+
+}  // namespace asof

@@ -1,0 +1,286 @@
+// asof script: perf script's options and lines, for tools that read those. The flow becomes perf's synthesised events,
+// stream by stream (flow_records.h); they are put in order of time (merge.h) and printed (script_printer.h). The output
+// is the same for every -j; memory is that of the records that wait for their turn.
+#include <fmt/format.h>
+
+#include <atomic>
+
+#include "tools/cli/matches.h"
+#include "tools/cli/progress.h"
+#include "tools/cli/verbs.h"
+#include "tools/output/chunk_window.h"
+#include "tools/output/coverage.h"
+#include "tools/output/merge.h"
+#include "tools/output/output.h"
+#include "tools/output/tally.h"
+#include "tools/script/flow_records.h"
+#include "tools/script/script_printer.h"
+
+namespace asof {
+namespace {
+
+struct ScriptText {
+  InputOptions input;
+  DecodeChoice choice;
+  std::vector<std::string> fields;
+  std::string itrace, output;
+  std::string pids, tids, comms, time, symbols, dsos, graph_functions;
+  bool nanoseconds = false, relative = false, deltas = false, hide_chains = false;
+  bool call_trace = false, call_return_trace = false;
+  std::optional<std::string> insn_trace;
+};
+
+class ScriptConsumer final : public ChunkConsumer {
+ public:
+  ScriptConsumer(const Capture& capture, const ScriptFormat& format, const ScriptSelection& selection,
+                 Output& out, Diagnostics& diagnostics, const DecodeChoice& choice)
+      : capture_(capture),
+        out_(out),
+        diagnostics_(diagnostics),
+        time_(selection.time),
+        max_errors_(choice.max_errors),
+        coverage_(capture, choice.pipeline),
+        printer_(capture, format, selection, [&out](std::string_view text) { out.write(text); }),
+        merger_(capture.streams.size(), [this](std::string_view records) { printer_.take(records); }) {
+    for (const Stream& s : capture.streams)
+      flows_.emplace_back(s, format.itrace, format.wants_stacks(), format.wants_branches());
+  }
+
+  void deliver(Chunk& chunk, const Stream& stream, Prepared*) override {
+    const auto part = chunk_within(chunk, time_);
+    const Chunk& counted = part ? *part : chunk;
+    Tally tally;
+    count_steps(counted, tally);
+    coverage_.add(counted, tally.ips.count);
+    for (const Gap& gap : counted.gaps) diagnostics_.gap(capture_, stream, gap);
+    TimedText records;
+    flows_[chunk.stream].take(chunk, records);
+    merger_.add(chunk.stream, std::move(records), chunk.segment_start);
+    if (interrupted() || out_.closed() || coverage_.errors() > max_errors_) stopped_ = true;
+  }
+  bool stopped() const override { return stopped_; }
+
+  void finish() {
+    merger_.finish();
+    out_.flush();
+    for (const Notice& n : printer_.take_notices()) diagnostics_.notice(n);
+    if (merger_.forced() != 0) {
+      diagnostics_.note(
+          "the order of lines over CPUs is approximate in places: a segment was too long to hold back the "
+          "others");
+    }
+  }
+  Coverage& coverage() { return coverage_; }
+
+ private:
+  const Capture& capture_;
+  Output& out_;
+  Diagnostics& diagnostics_;
+  TimeBounds time_;
+  uint64_t max_errors_;
+  Coverage coverage_;
+  std::vector<FlowRecords> flows_;  // by stream
+  ScriptPrinter printer_;
+  Merger merger_;
+  std::atomic<bool> stopped_ = false;
+};
+
+std::unexpected<Error> usage(std::string reason, std::string hint = {}) {
+  return fail(Code::kBadOption, "", Error::kNoOffset, std::move(reason), std::move(hint));
+}
+
+// --call-trace, --call-ret-trace and --insn-trace are perf's abbreviations for fields and --itrace.
+Result<void> abbreviations(const ScriptText& o, ScriptFormat& format) {
+  const int count = int{o.call_trace} + int{o.call_return_trace} + int{o.insn_trace.has_value()};
+  if (count == 0) return {};
+  if (count > 1) return usage("only one of --call-trace, --call-ret-trace and --insn-trace can be given");
+  if (!o.itrace.empty())
+    return usage("--itrace does not go with --call-trace, --call-ret-trace and --insn-trace");
+  format.nanoseconds = true;
+  format.itrace = ScriptItrace();
+  std::string fields;
+  if (o.insn_trace) {
+    const std::string& how = *o.insn_trace;
+    if (!how.empty() && how != "raw" && how != "disasm")
+      return usage(fmt::format("--insn-trace: '{}' is not taken", how), "there are raw and disasm");
+    fields = how == "disasm" ? "-event,-period,+disasm" : "-event,-period,+insn";
+    format.itrace.instructions = true;
+    format.itrace.by_time = false;
+    format.itrace.period = 1;
+  } else {
+    fields = "-ip,-addr,-event,-period,+callindent";
+    if (o.call_return_trace) fields += ",+flags";
+    format.itrace.branches = format.itrace.calls = format.itrace.errors = true;
+    format.itrace.ptwrite = format.itrace.power = true;
+    format.itrace.returns = o.call_return_trace;
+    format.pad_files = !o.call_return_trace;
+  }
+  return change_fields(fields, format.fields);
+}
+
+Result<ScriptFormat> read_format(const ScriptText& o) {
+  ScriptFormat format;
+  format.itrace = default_script_itrace();
+  if (!o.itrace.empty()) {
+    const auto itrace = parse_script_itrace(o.itrace);
+    if (!itrace) return std::unexpected(itrace.error());
+    format.itrace = *itrace;
+  }
+  if (const auto ok = abbreviations(o, format); !ok) return std::unexpected(ok.error());
+  for (const std::string& fields : o.fields) {
+    if (const auto ok = change_fields(fields, format.fields); !ok) return std::unexpected(ok.error());
+  }
+  if (o.hide_chains) format.itrace.chain = 0;
+  if (format.itrace.last_branches == 0 && format.has(kScriptBrstack | kScriptBrstacksym))
+    return usage("the fields brstack and brstacksym need --itrace with the letter l",
+                 "as in --itrace i1000il");
+  if (o.relative && o.deltas) return usage("--reltime and --deltatime exclude each other");
+  format.nanoseconds = format.nanoseconds || o.nanoseconds;
+  format.relative = o.relative;
+  format.deltas = o.deltas;
+  format.graph_functions = split_names(o.graph_functions);
+  return format;
+}
+
+Result<ScriptSelection> read_selection(const ScriptText& o) {
+  ScriptSelection s;
+  for (const auto& [text, list, name] :
+       {std::tuple{&o.pids, &s.pids, "--pid"}, {&o.tids, &s.tids, "--tid"}}) {
+    if (text->empty()) continue;
+    auto numbers = parse_number_list(*text, name);
+    if (!numbers) return std::unexpected(numbers.error());
+    *list = std::move(*numbers);
+  }
+  s.comms = split_list(o.comms);
+  s.symbols = split_names(o.symbols);
+  s.dsos = split_list(o.dsos);
+  return s;
+}
+
+void warn_of_comms(const Capture& capture, const std::vector<std::string>& comms, Diagnostics& diagnostics) {
+  std::set<std::string> there{"swapper"};
+  capture.tasks.for_each([&](int32_t, const TaskTable::Comm& c) { there.insert(c.comm); });
+  for (const std::string& name : comms) {
+    if (there.contains(name)) continue;
+    std::string some;
+    for (const std::string& t : there) some += (some.empty() ? "" : ", ") + t;
+    diagnostics.warn({Code::kBadOption, "", Error::kNoOffset, fmt::format("no thread is named '{}'", name),
+                      fmt::format("there are {}", some)});
+  }
+}
+
+ExitCode print_script(const Capture& capture, const ScriptText& o, const ScriptFormat& format,
+                      const ScriptSelection& selection, Diagnostics& diagnostics) {
+  auto out = Output::open(o.output);
+  if (!out) {
+    diagnostics.error(out.error());
+    return kExitInput;
+  }
+  ScriptConsumer consumer(capture, format, selection, *out, diagnostics, o.choice);
+  Result<void> done;
+  {
+    ProgressBar bar(o.choice.progress, "script");
+    done = run_pipeline(capture, o.choice.pipeline, ChunkOrder::kByTime, consumer,
+                        [&](const PipelineProgress& p) {
+                          consumer.coverage().reach(p);
+                          bar.update(p);
+                        });
+  }
+  consumer.finish();
+  if (!done) {
+    diagnostics.error(done.error());
+    return kExitInput;
+  }
+  if (!flush_output(*out, diagnostics)) return kExitInput;
+  tell_stopped(consumer.coverage(), o.choice);
+  if (!out->closed()) diagnostics.note(consumer.coverage().line());
+  return exit_code_for(consumer.coverage(), o.choice);
+}
+
+ExitCode run_script(ScriptText& o) {
+  Diagnostics diagnostics = o.input.diagnostics();
+  if (!finish_choice(o.choice, diagnostics)) return kExitUsage;
+  const auto format = read_format(o);
+  auto selection = read_selection(o);
+  if (!format || !selection) {
+    diagnostics.error(!format ? format.error() : selection.error());
+    return kExitUsage;
+  }
+  auto capture = open_for_verb(o.input, diagnostics, true, &o.choice);
+  if (!capture) return kExitInput;
+  // Sync points of other machines are no event of perf's.
+  ScriptFormat shown = *format;
+  shown.itrace.power = shown.itrace.power && code_machine(capture->machine) == CodeMachine::kX86;
+  // perf shows names without parameters.
+  if (!o.input.no_demangle) capture->symbols.show(NameStyle::kWithoutParameters);
+  if (!take_time(o.time, *capture, diagnostics, selection->time)) return kExitUsage;
+  // Callers and periods depend on what ran before: only what none of them needs is not decoded.
+  const bool alone = !format->wants_stacks() && !format->wants_branches() && !format->itrace.instructions;
+  if (alone) {
+    o.choice.pipeline.time = selection->time;
+    if (!selection->tids.empty()) o.choice.pipeline.tids = selection->tids;
+  }
+  warn_of_tasks(*capture, selection->pids, selection->tids, diagnostics);
+  warn_of_symbols(*capture, selection->symbols, diagnostics);
+  warn_of_symbols(*capture, format->graph_functions, diagnostics);
+  warn_of_dsos(*capture, selection->dsos, diagnostics);
+  warn_of_comms(*capture, selection->comms, diagnostics);
+  return print_script(*capture, o, shown, *selection, diagnostics);
+}
+
+void add_output(CLI::App& verb, ScriptText& o) {
+  const std::string group = "Output";
+  add_output_option(verb, o.output);
+  verb.add_option(
+          "-F,--fields", o.fields,
+          "comm,tid,pid,time,cpu,event,ip,sym,dso,addr,symoff,srcline,period,flags,insn,insnlen,synth,"
+          "callindent,brstack,brstacksym,disasm; +f and -f change the default")
+      ->type_name("LIST")
+      ->allow_extra_args(false)
+      ->group(group);
+  verb.add_option(
+          "--itrace", o.itrace,
+          "i[N[ns|us|ms|i]] instructions every N (100us), b branches, c calls, r returns, x transactions, w "
+          "ptwrite, p power, e errors, g[N] call chains, l[N] last branches, sN skip N events (default: "
+          "cxwpe)")
+      ->type_name("LETTERS")
+      ->group(group);
+  verb.add_flag("--ns", o.nanoseconds, "times with nanoseconds")->group(group);
+  verb.add_flag("--reltime", o.relative, "times from the first line")->group(group);
+  verb.add_flag("--deltatime", o.deltas, "times from the line before")->group(group);
+  verb.add_flag("-G,--hide-call-graph", o.hide_chains, "no call chains")->group(group);
+  verb.add_flag("--call-trace", o.call_trace, "calls, indented")->group(group);
+  verb.add_flag("--call-ret-trace", o.call_return_trace, "calls and returns, indented")->group(group);
+  verb.add_option("--insn-trace", o.insn_trace, "every instruction: its bytes, or =disasm")
+      ->expected(0, 1)
+      ->type_name("HOW")
+      ->group(group);
+}
+
+}  // namespace
+
+RunVerb add_script(CLI::App& app) {
+  auto o = std::make_shared<ScriptText>();
+  CLI::App* verb =
+      app.add_subcommand("script", "what perf script prints of a trace, for tools that read that");
+  add_input_options(*verb, o->input);
+  add_decode_options(*verb, o->choice, o->input.capture);
+  add_output(*verb, *o);
+  const std::string filter = "Filters";
+  verb->add_option("--pid", o->pids, "only these processes")->group(filter);
+  verb->add_option("--tid", o->tids, "only these threads")->group(filter);
+  verb->add_option("--comms,--comm", o->comms, "only threads of these names")
+      ->type_name("LIST")
+      ->group(filter);
+  add_time_option(*verb, o->time);
+  verb->add_option("-S,--symbols", o->symbols, "only in these functions; patterns as in a shell: 'sched*'")
+      ->type_name("LIST")
+      ->group(filter);
+  verb->add_option("--dsos,--dso", o->dsos, "only in these files")->type_name("LIST")->group(filter);
+  verb->add_option("--graph-function", o->graph_functions, "only these functions and what they call")
+      ->type_name("LIST")
+      ->group(filter);
+  return [o] { return run_script(*o); };
+}
+
+}  // namespace asof

@@ -1,0 +1,22 @@
+// Names of the events that perf script prints, and the column they need.
+#pragma once
+#include <string>
+#include <string_view>
+
+#include "decoder/model/capture.h"
+#include "tools/script/script_options.h"
+#include "tools/script/script_record.h"
+
+namespace asof {
+
+// ":u", ":k", ":ku" or nothing: what the trace's event left out.
+std::string event_modifiers(const Capture& capture);
+std::string_view script_event_name(ScriptRecord::Kind kind);
+// perf makes the column as wide as the longest name in the recording and among those that are made.
+size_t event_name_width(const Capture& capture, const ScriptItrace& itrace);
+// perf's words behind "code N:".
+std::string_view perf_error_text(uint64_t code);
+// " psb offs: 0x36 " and the like.
+std::string synth_text(const Capture& capture, const ScriptRecord& r);
+
+}  // namespace asof

@@ -1,0 +1,61 @@
+// What `asof script` takes of perf script's options: fields, --itrace, filters.
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "textstore/result.h"
+#include "textstore/time.h"
+
+namespace asof {
+
+enum ScriptField : uint32_t {
+  kScriptComm = 1 << 0,
+  kScriptTid = 1 << 1,
+  kScriptPid = 1 << 2,
+  kScriptTime = 1 << 3,
+  kScriptCpu = 1 << 4,
+  kScriptEvent = 1 << 5,
+  kScriptIp = 1 << 6,
+  kScriptSym = 1 << 7,
+  kScriptDso = 1 << 8,
+  kScriptAddr = 1 << 9,
+  kScriptSymoff = 1 << 10,
+  kScriptSrcline = 1 << 11,
+  kScriptPeriod = 1 << 12,
+  kScriptFlags = 1 << 13,
+  kScriptInsn = 1 << 14,
+  kScriptInsnlen = 1 << 15,
+  kScriptSynth = 1 << 16,
+  kScriptCallindent = 1 << 17,
+  kScriptBrstack = 1 << 18,
+  kScriptBrstacksym = 1 << 19,
+  kScriptDisasm = 1 << 20,
+};
+
+struct ScriptFields {
+  uint32_t flow = 0;    // of branches, instructions, transactions
+  uint32_t synth = 0;   // of ptwrite, power events, PSB
+  bool targets = true;  // branches show where they go although `addr` was not asked for
+};
+ScriptFields default_script_fields();
+// perf's -F: a list, or changes to `fields`: "+flags,-comm".
+Result<void> change_fields(const std::string& text, ScriptFields& fields);
+
+struct ScriptItrace {
+  bool instructions = false, branches = false, calls = false, returns = false, transactions = false,
+       ptwrite = false, power = false, errors = false;
+  bool by_time = true;       // the period is in nanoseconds, otherwise in instructions
+  uint64_t period = 100000;  // perf's default: 100 us
+  uint32_t chain = 0;        // entries of a call chain; 0: none
+  uint32_t last_branches = 0;
+  uint64_t skip = 0;  // events at the start
+};
+// perf's letters. What asof does not take is an error that names the letter.
+Result<ScriptItrace> parse_script_itrace(std::string_view text);
+// Without --itrace: calls, errors, transactions, ptwrite and power.
+ScriptItrace default_script_itrace();
+
+}  // namespace asof

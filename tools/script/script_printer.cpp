@@ -1,0 +1,347 @@
+// The lines are those of perf's tools/perf/builtin-script.c and util/evsel_fprintf.c, as seen in its output.
+#include "tools/script/script_printer.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "textstore/plain_text.h"
+#include "tools/cli/matches.h"
+#include "tools/output/format.h"
+#include "tools/script/script_event_names.h"
+
+namespace asof {
+namespace {
+
+using Kind = ScriptRecord::Kind;
+
+constexpr size_t kPaddedFile = 50;
+constexpr size_t kSynthWidth = 34;
+
+bool is_flow(Kind kind) {
+  return kind == Kind::kBranch || kind == Kind::kInstructions || kind == Kind::kTransaction;
+}
+
+bool contains(const std::vector<int>& list, int value) {
+  return list.empty() || std::ranges::find(list, value) != list.end();
+}
+
+}  // namespace
+
+ScriptPrinter::ScriptPrinter(const Capture& capture, const ScriptFormat& format,
+                             const ScriptSelection& selection, Write write)
+    : capture_(capture),
+      format_(format),
+      selection_(selection),
+      write_(std::move(write)),
+      names_(capture),
+      selected_symbols_{selection.symbols},
+      graph_symbols_{format.graph_functions},
+      disassembler_(Syntax::kAtt, code_machine(capture.machine)),
+      lines_of_source_(capture),
+      modifiers_(event_modifiers(capture)),
+      name_width_(event_name_width(capture, format.itrace)),
+      file_width_(format.pad_files ? kPaddedFile : 0) {}
+
+bool ScriptPrinter::NamedSymbols::has(const Symbol* symbol) {
+  if (symbol == nullptr) return false;
+  const auto [at, fresh] = known.try_emplace(symbol, false);
+  if (fresh)
+    at.value() =
+        std::ranges::any_of(names, [&](const std::string& name) { return matches_symbol(name, *symbol); });
+  return at.value();
+}
+
+void ScriptPrinter::take(std::string_view records) {
+  out_.clear();
+  for (size_t at = 0; at + sizeof(ScriptRecord) <= records.size(); at += sizeof(ScriptRecord)) {
+    const ScriptRecord r = ScriptRecord::from(records, at);
+    ThreadStack* stack = nullptr;
+    if (format_.wants_stacks() || format_.wants_branches()) {
+      stack = &stacks_.of(r);
+      if (r.kind == Kind::kLoss) stack->lose();
+      if (r.kind == Kind::kBranch) stack->take(r, format_.itrace.last_branches);
+    }
+    if (r.shown) print(r, stack);
+  }
+  write_(out_);
+}
+
+std::string_view ScriptPrinter::comm(const ScriptRecord& r, std::string& kept) const {
+  const std::string_view known = capture_.tasks.comm(r.tid, r.time);
+  if (!known.empty()) return known;
+  if (r.tid == 0) return "swapper";
+  kept = fmt::format(":{}", r.tid);
+  return kept;
+}
+
+// As in perf, a symbol and a file are those of where the event is, not of where a branch goes.
+bool ScriptPrinter::selected(const ScriptRecord& r, const Ends& ends) {
+  const ScriptSelection& s = selection_;
+  if (r.time != kTimeMin && (r.time < s.time.lo || r.time > s.time.hi)) return false;
+  if (!contains(s.pids, r.pid) || !contains(s.tids, r.tid)) return false;
+  std::string kept;
+  if (!s.comms.empty() && std::ranges::find(s.comms, comm(r, kept)) == s.comms.end()) return false;
+  if (r.kind == Kind::kError) return true;
+  if (!s.symbols.empty() && !selected_symbols_.has(ends.from.symbol)) return false;
+  return s.dsos.empty() || std::ranges::any_of(s.dsos, [&](const std::string& dso) {
+           return ends.from.dso == dso || ends.from.dso.ends_with("/" + dso);
+         });
+}
+
+// perf's --graph-function: from the call of one of them to its return.
+bool ScriptPrinter::in_graph(const ScriptRecord& r, const Ends& ends, ThreadStack& stack) {
+  if (format_.graph_functions.empty()) return true;
+  const bool enters = (r.flags & (kFlagCall | kFlagTraceBegin)) != 0;
+  const bool leaves = !enters && (r.flags & (kFlagReturn | kFlagTraceEnd)) != 0;
+  const Symbol* const symbol = enters ? ends.to.symbol : leaves ? ends.from.symbol : nullptr;
+  const bool named = graph_symbols_.has(symbol);
+  const size_t depth = stack.callers.size();
+  if (stack.filtering) {
+    stack.filtering = depth > stack.entry_depth;
+    return stack.filtering || (leaves && named);
+  }
+  if (!named || !enters) return named;
+  stack.filtering = true;
+  // A call is on the stack already.
+  stack.entry_depth = (r.flags & kFlagCall) != 0 && depth != 0 ? depth - 1 : depth;
+  return true;
+}
+
+void ScriptPrinter::print(const ScriptRecord& r, ThreadStack* stack) {
+  if (skipped_ < format_.itrace.skip && r.kind != Kind::kError) {
+    ++skipped_;
+    return;
+  }
+  const Ends ends{names_.at(r.space, r.ip, r.time),
+                  is_flow(r.kind) ? names_.at(r.to_space, r.addr, r.time) : ScriptName{}};
+  if (!selected(r, ends)) return;
+  if (stack != nullptr && r.kind != Kind::kError && !in_graph(r, ends, *stack)) return;
+  ++lines_;
+  if (r.kind == Kind::kError) return error(r);
+  if (is_flow(r.kind)) return flow(r, ends, stack);
+  synthesised(r);
+}
+
+void ScriptPrinter::time(Time t) {
+  if (format_.relative) {
+    if (!first_time_) first_time_ = t;
+    t -= *first_time_;
+  } else if (format_.deltas) {
+    const Time before = last_time_.value_or(t);
+    last_time_ = t;
+    t -= before;
+  }
+  const auto ns = static_cast<uint64_t>(std::max<Time>(t, 0));
+  const uint64_t seconds = ns / 1'000'000'000, rest = ns % 1'000'000'000;
+  if (format_.nanoseconds) {
+    fmt::format_to(std::back_inserter(out_), "{:5}.{:09}: ", seconds, rest);
+  } else {
+    fmt::format_to(std::back_inserter(out_), "{:5}.{:06}: ", seconds, rest / 1000);
+  }
+}
+
+void ScriptPrinter::head(const ScriptRecord& r, uint32_t fields, bool chain) {
+  auto it = std::back_inserter(out_);
+  if ((fields & kScriptComm) != 0) {
+    std::string kept;
+    fmt::format_to(it, "{:>{}} ", comm(r, kept), chain ? 0 : 16);
+  }
+  const bool pid = (fields & kScriptPid) != 0, tid = (fields & kScriptTid) != 0;
+  if (pid && tid) {
+    fmt::format_to(it, "{:>5}/{:<5} ", r.pid, r.tid);
+  } else if (pid || tid) {
+    fmt::format_to(it, "{:>5} ", pid ? r.pid : r.tid);
+  }
+  if ((fields & kScriptCpu) != 0 && r.cpu >= 0) fmt::format_to(it, "[{:03}] ", r.cpu);
+  if ((fields & kScriptTime) != 0 && r.time != kTimeMin) time(r.time);
+}
+
+void ScriptPrinter::event_name(const ScriptRecord& r) {
+  std::string name(script_event_name(r.kind));
+  if (r.kind == Kind::kBranch || r.kind == Kind::kInstructions) name += modifiers_;
+  fmt::format_to(std::back_inserter(out_), "{:>{}}: ", name, name_width_);
+}
+
+void ScriptPrinter::name(const ScriptName& n, bool with_offset) {
+  if (n.symbol == nullptr) {
+    out_ += "[unknown]";
+    return;
+  }
+  out_ += n.symbol->shown();
+  if (with_offset) fmt::format_to(std::back_inserter(out_), "+0x{:x}", n.offset);
+}
+
+void ScriptPrinter::place(Addr ip, const ScriptName& n) {
+  const uint32_t f = format_.fields.flow;
+  fmt::format_to(std::back_inserter(out_), "{:>16x}", ip);
+  if ((f & kScriptSym) != 0) {
+    out_ += ' ';
+    name(n, (f & kScriptSymoff) != 0);
+  }
+  if ((f & kScriptDso) != 0) fmt::format_to(std::back_inserter(out_), " ({:<{}})", n.dso, file_width_);
+}
+
+void ScriptPrinter::target(const ScriptRecord& r, const Ends& ends) { place(r.addr, ends.to); }
+
+void ScriptPrinter::caller(const ScriptRecord& r, Space space, Addr a) {
+  out_ += '\t';
+  const ScriptName n = names_.at(space, a, r.time);
+  if ((format_.fields.flow & kScriptIp) != 0)
+    fmt::format_to(std::back_inserter(out_), "{:>16x}", names_.caller_address(r.pid, a, r.time));
+  if ((format_.fields.flow & kScriptSym) != 0) {
+    out_ += ' ';
+    name(n, (format_.fields.flow & kScriptSymoff) != 0);
+  }
+  if ((format_.fields.flow & kScriptDso) != 0) fmt::format_to(std::back_inserter(out_), " ({})", n.dso);
+  out_ += '\n';
+}
+
+// As many entries as perf has: each change between user and kernel takes one that is not shown.
+void ScriptPrinter::call_chain(const ScriptRecord& r, const ScriptName&, const ThreadStack* stack) {
+  out_ += '\n';
+  caller(r, r.space, r.ip);
+  if (stack == nullptr) return;
+  bool kernel = is_kernel_address(r.ip);
+  const size_t most = size_t{format_.itrace.chain} + 1;
+  size_t entries = 2;
+  for (auto c = stack->callers.rbegin(); c != stack->callers.rend() && entries < most; ++c, ++entries) {
+    const bool there = is_kernel_address(c->back);
+    if (there != kernel && ++entries >= most) return;
+    kernel = there;
+    caller(r, c->space, c->back);
+  }
+}
+
+void ScriptPrinter::branch_stack(const ScriptRecord& r, const ThreadStack* stack, bool symbols) {
+  if (stack == nullptr) return;
+  const bool dso = (format_.fields.flow & kScriptDso) != 0;
+  const auto end = [&](Space space, Addr a) {
+    const ScriptName n = names_.at(space, a, r.time);
+    if (symbols) {
+      name(n, true);
+    } else {
+      fmt::format_to(std::back_inserter(out_), "0x{:x}", a);
+    }
+    if (dso) fmt::format_to(std::back_inserter(out_), "({})", n.dso);
+  };
+  for (const ThreadStack::TakenBranch& b : stack->branches) {
+    if (!symbols) out_ += ' ';
+    end(b.from_space, b.from);
+    out_ += '/';
+    end(b.to_space, b.to);
+    fmt::format_to(std::back_inserter(out_), "/-/{}/{}/0/ ", (b.flags & kFlagInTx) != 0 ? 'X' : '-',
+                   (b.flags & kFlagTxAbort) != 0 ? 'A' : '-');
+  }
+}
+
+// Functions under those that called them.
+void ScriptPrinter::indented(const ScriptRecord& r, const Ends& ends, const ThreadStack* stack) {
+  size_t depth = stack == nullptr ? 0 : stack->callers.size();
+  if ((r.flags & kFlagReturn) != 0 && stack != nullptr) ++depth;
+  if ((format_.fields.flow & kScriptDso) != 0 && (format_.fields.flow & (kScriptIp | kScriptAddr)) == 0)
+    fmt::format_to(std::back_inserter(out_), "({:<{}})\t", ends.from.dso, file_width_);
+  const bool enters = (r.flags & (kFlagCall | kFlagTraceBegin)) != 0;
+  const bool leaves = !enters && (r.flags & (kFlagReturn | kFlagTraceEnd)) != 0;
+  const ScriptName& n = enters ? ends.to : ends.from;
+  const Addr a = enters ? r.addr : r.ip;
+  std::string text;
+  if (enters || leaves) {
+    if (n.symbol != nullptr) {
+      text = fmt::format("{:{}}{}", "", depth * 4, n.symbol->shown());
+    } else if (a != 0) {
+      text = fmt::format("{:{}}{:>16x}", "", depth * 4, a);
+    }
+  }
+  constexpr size_t kStep = 32, kSlack = 52;
+  if (text.size() > indent_width_ || (!text.empty() && text.size() + kSlack < indent_width_))
+    indent_width_ = (text.size() + 4 + kStep - 1) / kStep * kStep;
+  fmt::format_to(std::back_inserter(out_), "{:<{}}", text, indent_width_);
+}
+
+// perf gives the length 0 to what has no instruction, the beginning of tracing.
+void ScriptPrinter::instruction(const ScriptRecord& r) {
+  const uint32_t f = format_.fields.flow;
+  const bool known = r.insn_size != 0;
+  const std::span<const uint8_t> bytes(r.insn.data(), r.insn_size);
+  if ((f & kScriptInsnlen) != 0 && (known || r.ip == 0))
+    fmt::format_to(std::back_inserter(out_), " ilen: {}", r.insn_size);
+  if (!known) return;
+  if ((f & kScriptInsn) != 0) fmt::format_to(std::back_inserter(out_), " insn: {}", format_bytes(bytes));
+  if ((f & kScriptDisasm) != 0)
+    fmt::format_to(std::back_inserter(out_), "\t\t{}", disassembler_.text(bytes, r.ip, r.mode));
+}
+
+void ScriptPrinter::source_line(const ScriptRecord& r) {
+  if ((format_.fields.flow & kScriptSrcline) == 0 || r.ip == 0) return;
+  const SourceLine line = lines_of_source_.at(r.space, r.ip, r.time);
+  if (!line) return;
+  std::string_view file = line.file;
+  if (const size_t slash = file.rfind('/'); slash != std::string_view::npos) file.remove_prefix(slash + 1);
+  fmt::format_to(std::back_inserter(out_), "\n  {}:{}", plain_text(file), line.line);
+}
+
+void ScriptPrinter::flow(const ScriptRecord& r, const Ends& ends, const ThreadStack* stack) {
+  const uint32_t f = format_.fields.flow;
+  const bool branches = r.kind == Kind::kBranch, chain = !branches && format_.itrace.chain != 0;
+  head(r, f, chain && (f & kScriptIp) != 0);
+  if ((f & kScriptPeriod) != 0) fmt::format_to(std::back_inserter(out_), "{:>10} ", r.period);
+  if ((f & kScriptEvent) != 0) event_name(r);
+  if ((f & kScriptFlags) != 0) fmt::format_to(std::back_inserter(out_), "  {:<21} ", flags_text(r.flags));
+  if (branches) {
+    branch(r, ends, stack);
+  } else {
+    if ((f & kScriptAddr) != 0) fmt::format_to(std::back_inserter(out_), "{:>16x}", r.addr);
+    if ((f & kScriptIp) != 0 && chain) {
+      call_chain(r, ends.from, stack);
+    } else if ((f & kScriptIp) != 0) {
+      out_ += ' ';
+      place(r.ip, ends.from);
+      source_line(r);
+    }
+    if ((f & kScriptBrstack) != 0) branch_stack(r, stack, false);
+    if ((f & kScriptBrstacksym) != 0) branch_stack(r, stack, true);
+    instruction(r);
+  }
+  out_ += '\n';
+}
+
+void ScriptPrinter::branch(const ScriptRecord& r, const Ends& ends, const ThreadStack* stack) {
+  const uint32_t f = format_.fields.flow;
+  if ((f & kScriptCallindent) != 0) indented(r, ends, stack);
+  if ((f & kScriptIp) != 0) {
+    out_ += ' ';
+    place(r.ip, ends.from);
+  }
+  if ((f & kScriptAddr) != 0 || format_.fields.targets) {
+    out_ += " => ";
+    target(r, ends);
+  }
+  if ((f & kScriptIp) != 0) source_line(r);
+  instruction(r);
+}
+
+void ScriptPrinter::synthesised(const ScriptRecord& r) {
+  const uint32_t f = format_.fields.synth;
+  head(r, f, false);
+  if ((f & kScriptEvent) != 0) event_name(r);
+  if ((f & kScriptFlags) != 0) fmt::format_to(std::back_inserter(out_), "  {:<21} ", "");
+  if ((f & kScriptSynth) != 0)
+    fmt::format_to(std::back_inserter(out_), "{:<{}}", synth_text(capture_, r), kSynthWidth);
+  if ((f & kScriptIp) != 0) {
+    out_ += ' ';
+    place(r.ip, names_.at(r.space, r.ip, r.time));
+  }
+  out_ += '\n';
+}
+
+void ScriptPrinter::error(const ScriptRecord& r) {
+  const auto ns = static_cast<uint64_t>(std::max<Time>(r.time, 0));
+  fmt::format_to(std::back_inserter(out_),
+                 " instruction trace error type 1 time {}.{:09} cpu {} pid {} tid {} ip {} code {}: {}\n",
+                 ns / 1'000'000'000, ns % 1'000'000'000, r.cpu, r.pid, r.tid,
+                 r.ip == 0 ? std::string("0") : fmt::format("{:#x}", r.ip), r.a, perf_error_text(r.a));
+}
+
+}  // namespace asof

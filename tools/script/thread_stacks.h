@@ -1,0 +1,46 @@
+// ThreadStacks: callers by calls and returns alone, as perf's thread stacks have them: a return goes to the nearest
+// call that it fits, or to none. (decoder/calls knows more; here the answer is to be perf's.)
+#pragma once
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <vector>
+
+#include "tools/script/script_record.h"
+
+namespace asof {
+
+struct ThreadStack {
+  struct Caller {
+    Addr back;
+    Space space;
+    bool trace_end;  // the call ended the trace
+  };
+  struct TakenBranch {
+    Addr from, to;
+    Space from_space, to_space;
+    uint32_t flags;
+  };
+  std::vector<Caller> callers;       // outermost first
+  std::deque<TakenBranch> branches;  // newest first
+  bool filtering = false;            // --graph-function
+  size_t entry_depth = 0;
+
+  // `keep`: branches that are wanted.
+  void take(const ScriptRecord& branch, size_t keep);
+  void lose();
+
+ private:
+  void pop(Addr to);
+};
+
+class ThreadStacks {
+ public:
+  // Idle threads and unknown ones have one for each CPU.
+  ThreadStack& of(const ScriptRecord& r) { return stacks_[{r.tid, r.tid > 0 ? -1 : r.cpu}]; }
+
+ private:
+  std::map<std::pair<int32_t, int32_t>, ThreadStack> stacks_;
+};
+
+}  // namespace asof
