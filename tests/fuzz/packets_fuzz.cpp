@@ -22,8 +22,12 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     if (gap != 0)
       stream.losses.push_back({.offset = first, .bytes = gap, .code = asof::Code::kAuxFull, .reason = "x"});
   }
-  asof::x86::Config pt{
-      .cpu = {true, 6, 0x5e, 3}, .mtc_freq = 3, .tsc_ctc_n = 2, .tsc_ctc_d = 1, .max_nonturbo = 30};
+  asof::x86::Config pt;
+  pt.cpu = {true, 6, 0x5e, 3};
+  pt.mtc_freq = 3;
+  pt.tsc_ctc_n = 2;
+  pt.tsc_ctc_d = 1;
+  pt.max_nonturbo = 30;
   pt.time = asof::TimeConversion{};
   asof::arm64::Config etm;
   asof::arm64::Source source;
