@@ -18,6 +18,7 @@ class PacketCount {
     bytes_[k.type] += k.size;
   }
   std::span<const uint64_t> packets() const { return packets_; }
+  uint64_t bytes_of(uint8_t type) const { return bytes_[type]; }
   std::string table(std::span<const std::string_view> names, PacketFormat::Kind kind) const;
 
  private:

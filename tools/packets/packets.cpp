@@ -54,6 +54,15 @@ PacketFormat format_of(const PacketsOptions& o, const Output& out) {
   return f;
 }
 
+void warn_of_damage(const Capture& capture, const PacketCount& count, Diagnostics& diagnostics) {
+  const uint64_t places = count.packets()[kPacketBad];
+  if (places == 0) return;
+  diagnostics.warn({Code::kBadPacket, capture.path, Error::kNoOffset,
+                    fmt::format("{} without a packet, {} in all", format_plural(places, "place", "places"),
+                                format_size(count.bytes_of(kPacketBad))),
+                    "'asof packets --type BAD --raw' lists them"});
+}
+
 void warn_of_unseen(const TypeFilter& types, const PacketCount& count, Diagnostics& diagnostics) {
   for (const std::string& word : types.unseen(count.packets()))
     diagnostics.warn({Code::kBadOption, "", Error::kNoOffset,
@@ -147,7 +156,10 @@ ExitCode list_all(const PacketsOptions& o, const Capture& capture, const Arch& a
   if (o.count) out->write(lister.count().table(names, format.kind));
   if (!flush_output(*out, diagnostics)) return kExitInput;
   if (interrupted()) return kExitInterrupted;
-  if (!out->closed()) warn_of_unseen(*types, lister.count(), diagnostics);
+  if (!out->closed()) {
+    warn_of_damage(capture, lister.count(), diagnostics);
+    warn_of_unseen(*types, lister.count(), diagnostics);
+  }
   return kExitOk;
 }
 

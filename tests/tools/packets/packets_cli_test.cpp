@@ -247,6 +247,9 @@ TEST(PacketsCli, DamageIsShownWithItsCode) {
   EXPECT_NE(list[4].find("BAD       E-DATA-001 4 bytes: not a packet"), std::string::npos) << list[4];
   EXPECT_NE(list[5].find(" PSB"), std::string::npos);
   EXPECT_NE(list[8].find("CUT       2 bytes: "), std::string::npos) << list[8];
+  const Ran strict = run_asof(fmt::format("packets --strict {}/bundle.json", dir.path().string()));
+  EXPECT_EQ(strict.status, 3);
+  EXPECT_NE(strict.err.find("E-DATA-001"), std::string::npos) << strict.err;
 }
 
 }  // namespace
