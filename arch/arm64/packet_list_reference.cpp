@@ -76,9 +76,9 @@ uint8_t type_of(ocsd_etmv3_pkt_type t) {
     case ETM3_PKT_STORE_FAIL:
       return type_named("Store-Fail");
     case ETM3_PKT_OOO_DATA:
-      return type_named("Out-Of-Order-Data");
+      return type_named("OOO-Data");
     case ETM3_PKT_OOO_ADDR_PLC:
-      return type_named("Out-Of-Order-Placeholder");
+      return type_named("OOO-Placeholder");
     case ETM3_PKT_NORM_DATA:
       return type_named("Data");
     case ETM3_PKT_DATA_SUPPRESSED:

@@ -27,7 +27,10 @@ class EtmFlow final : public FlowBeside {
                : Use::kOther;
   }
   void start(size_t index) override {
-    wfx_ = (config_.sources.at(index).idr2 >> 31) != 0;
+    constexpr uint32_t kBranchBroadcast = 8;  // TRCCONFIGR.BB: an address after every branch that is taken
+    const arm64::Source& source = config_.sources.at(index);
+    wfx_ = (source.idr2 >> 31) != 0;
+    broadcast_ = (source.configr & kBranchBroadcast) != 0;
     waits_ = address_ = false;
   }
   void at_event(const Event& e) override;
@@ -37,6 +40,7 @@ class EtmFlow final : public FlowBeside {
   }
   void at_step(const Step& s) override;
   void use(const Step& s);
+  bool use_source(const Block& b, bool taken);
   bool is_waypoint(const Block& b) const;
   bool take_address(Addr ip) {
     return hold() && held_name().starts_with("Address.") && held_number("address") == ip &&
@@ -45,7 +49,7 @@ class EtmFlow final : public FlowBeside {
   void pass_sync(Addr ip);
 
   const arm64::Config& config_;
-  bool wfx_ = false;
+  bool wfx_ = false, broadcast_ = false;
   bool waits_ = false;    // a waypoint found no atom: an event is to say why
   bool address_ = false;  // an address packet may say where the flow went
 };
@@ -86,29 +90,38 @@ bool EtmFlow::is_waypoint(const Block& b) const {
   return insn.waypoint != arm64::Waypoint::kNone && insn.waypoint != arm64::Waypoint::kTrap;
 }
 
-void EtmFlow::use(const Step& s) {
-  if (!is_waypoint(*s.block)) return;
-  while (!has_bits() && hold()) {
-    if (held_use() == Use::kBits || held_use() == Use::kTarget) {
-      const bool source = held_use() == Use::kTarget;
-      release();
-      if (source) {
-        address_ = is_indirect(s.block->kind);
-        return;
-      }
-    } else if (held_name() == "A-Sync") {
-      release();
-    } else {
-      break;
-    }
+// A source address packet is of the branch at its address; branches on the way there were not taken.
+bool EtmFlow::use_source(const Block& b, bool taken) {
+  if (held_number("address") != b.end() - b.lengths[b.count - 1]) {
+    if (taken) lose();
+    return false;
   }
-  bool taken = false;
-  if (!take_bit(taken)) {
+  release();
+  if (!taken) lose();
+  return true;
+}
+
+void EtmFlow::use(const Step& s) {
+  const Block& b = *s.block;
+  if (!is_waypoint(b)) return;
+  const bool taken = b.kind != BranchKind::kCond || (s.flags & Step::kTaken) != 0;
+  while (!has_bits() && hold()) {
+    if (held_use() == Use::kTarget) {
+      if (use_source(b, taken)) address_ = broadcast_ || is_indirect(b.kind);
+      return;
+    }
+    // An address where the flow is says nothing new.
+    const bool here = held_name().starts_with("Address.") && held_number("address") == b.ip;
+    if (held_use() != Use::kBits && held_name() != "A-Sync" && !here) break;
+    release();
+  }
+  bool atom = false;
+  if (!take_bit(atom)) {
     waits_ = true;
     return;
   }
-  if (taken != (s.block->kind != BranchKind::kCond || (s.flags & Step::kTaken) != 0)) return lose();
-  address_ = is_indirect(s.block->kind);
+  if (atom != taken) return lose();
+  address_ = broadcast_ || is_indirect(b.kind);
 }
 
 void EtmFlow::at_step(const Step& s) {

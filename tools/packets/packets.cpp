@@ -189,7 +189,7 @@ RunVerb add_packets(CLI::App& app) {
       ->group(output);
   verb->add_flag("--count", o->count, "only how many packets of each type there are, and their bytes")
       ->group(output);
-  verb->add_flag("--flow", o->flow, "under each packet the blocks of code that ran because of it (Intel PT)")
+  verb->add_flag("--flow", o->flow, "under each packet the blocks of code that ran because of it")
       ->group(output);
   verb->add_option_function<unsigned>(
           "-j,--jobs", [o](unsigned jobs) { o->jobs = o->input.capture.jobs = jobs; },
