@@ -27,6 +27,7 @@ struct ScriptText {
   std::string pids, tids, comms, time, symbols, dsos, graph_functions;
   bool nanoseconds = false, relative = false, deltas = false, hide_chains = false;
   bool call_trace = false, call_return_trace = false;
+  SideBandChoice side_band;
   std::optional<std::string> insn_trace;
 };
 
@@ -41,7 +42,10 @@ class ScriptConsumer final : public ChunkConsumer {
         max_errors_(choice.max_errors),
         coverage_(capture, choice.pipeline),
         printer_(capture, format, selection, [&out](std::string_view text) { out.write(text); }),
-        merger_(capture.streams.size(), [this](std::string_view records) { printer_.take(records); }) {
+        side_band_(capture, format.side_band),
+        merger_(capture.streams.size() + (format.side_band.any() ? 1 : 0),
+                [this](std::string_view records) { printer_.take(records); }) {
+    printer_.show(side_band_);
     for (const Stream& s : capture.streams)
       flows_.emplace_back(s, format.itrace, format.wants_stacks(), format.wants_branches());
   }
@@ -55,12 +59,14 @@ class ScriptConsumer final : public ChunkConsumer {
     for (const Gap& gap : counted.gaps) diagnostics_.gap(capture_, stream, gap);
     TimedText records;
     flows_[chunk.stream].take(chunk, records);
+    add_side_band(chunk.segment_start);
     merger_.add(chunk.stream, std::move(records), chunk.segment_start);
     if (interrupted() || out_.closed() || coverage_.errors() > max_errors_) stopped_ = true;
   }
   bool stopped() const override { return stopped_; }
 
   void finish() {
+    if (!stopped_) add_side_band(kTimeMax);
     merger_.finish();
     out_.flush();
     for (const Notice& n : printer_.take_notices()) diagnostics_.notice(n);
@@ -73,6 +79,12 @@ class ScriptConsumer final : public ChunkConsumer {
   Coverage& coverage() { return coverage_; }
 
  private:
+  // What lies before this segment, and so before all that follows.
+  void add_side_band(Time before) {
+    TimedText records = side_band_.take(before);
+    if (!records.text.empty()) merger_.add(capture_.streams.size(), std::move(records), before);
+  }
+
   const Capture& capture_;
   Output& out_;
   Diagnostics& diagnostics_;
@@ -81,6 +93,7 @@ class ScriptConsumer final : public ChunkConsumer {
   Coverage coverage_;
   std::vector<FlowRecords> flows_;  // by stream
   ScriptPrinter printer_;
+  SideBandLines side_band_;
   Merger merger_;
   std::atomic<bool> stopped_ = false;
 };
@@ -138,6 +151,7 @@ Result<ScriptFormat> read_format(const ScriptText& o) {
   format.nanoseconds = format.nanoseconds || o.nanoseconds;
   format.relative = o.relative;
   format.deltas = o.deltas;
+  format.side_band = o.side_band;
   format.graph_functions = split_names(o.graph_functions);
   return format;
 }
@@ -249,6 +263,10 @@ void add_output(CLI::App& verb, ScriptText& o) {
   verb.add_flag("--reltime", o.relative, "times from the first line")->group(group);
   verb.add_flag("--deltatime", o.deltas, "times from the line before")->group(group);
   verb.add_flag("-G,--hide-call-graph", o.hide_chains, "no call chains")->group(group);
+  verb.add_flag("--show-mmap-events", o.side_band.mappings, "records of mappings as lines")->group(group);
+  verb.add_flag("--show-task-events", o.side_band.tasks, "records of names, forks and exits")->group(group);
+  verb.add_flag("--show-switch-events", o.side_band.switches, "records of context switches")->group(group);
+  verb.add_flag("--show-lost-events", o.side_band.losses, "records of losses")->group(group);
   verb.add_flag("--call-trace", o.call_trace, "calls, indented")->group(group);
   verb.add_flag("--call-ret-trace", o.call_return_trace, "calls and returns, indented")->group(group);
   verb.add_option("--insn-trace", o.insn_trace, "every instruction: its bytes, or =disasm")

@@ -113,6 +113,7 @@ std::string_view script_event_name(Kind kind) {
     case Kind::kPsb:
       return "psb";
     case Kind::kError:
+    case Kind::kSideBand:
     case Kind::kLoss:
       break;
   }

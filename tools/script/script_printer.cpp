@@ -83,7 +83,7 @@ bool ScriptPrinter::selected(const ScriptRecord& r, const Ends& ends) {
   if (!contains(s.pids, r.pid) || !contains(s.tids, r.tid)) return false;
   std::string kept;
   if (!s.comms.empty() && std::ranges::find(s.comms, comm(r, kept)) == s.comms.end()) return false;
-  if (r.kind == Kind::kError) return true;
+  if (r.kind == Kind::kError || r.kind == Kind::kSideBand) return true;
   if (!s.symbols.empty() && !selected_symbols_.has(ends.from.symbol)) return false;
   return s.dsos.empty() || std::ranges::any_of(s.dsos, [&](const std::string& dso) {
            return ends.from.dso == dso || ends.from.dso.ends_with("/" + dso);
@@ -110,16 +110,18 @@ bool ScriptPrinter::in_graph(const ScriptRecord& r, const Ends& ends, ThreadStac
 }
 
 void ScriptPrinter::print(const ScriptRecord& r, ThreadStack* stack) {
-  if (skipped_ < format_.itrace.skip && r.kind != Kind::kError) {
+  const bool made = r.kind != Kind::kError && r.kind != Kind::kSideBand;
+  if (skipped_ < format_.itrace.skip && made) {
     ++skipped_;
     return;
   }
   const Ends ends{names_.at(r.space, r.ip, r.time),
                   is_flow(r.kind) ? names_.at(r.to_space, r.addr, r.time) : ScriptName{}};
   if (!selected(r, ends)) return;
-  if (stack != nullptr && r.kind != Kind::kError && !in_graph(r, ends, *stack)) return;
+  if (stack != nullptr && made && !in_graph(r, ends, *stack)) return;
   ++lines_;
   if (r.kind == Kind::kError) return error(r);
+  if (r.kind == Kind::kSideBand) return side_band(r);
   if (is_flow(r.kind)) return flow(r, ends, stack);
   synthesised(r);
 }
@@ -333,6 +335,27 @@ void ScriptPrinter::synthesised(const ScriptRecord& r) {
     out_ += ' ';
     place(r.ip, names_.at(r.space, r.ip, r.time));
   }
+  out_ += '\n';
+}
+
+// Those that perf wrote itself, when it started, have no time.
+void ScriptPrinter::side_band(const ScriptRecord& r) {
+  const std::string text = side_band_lines_->text(r);
+  if (text.empty()) return;  // damaged: a notice says so
+  constexpr uint32_t kShown = kScriptComm | kScriptTid | kScriptPid | kScriptCpu | kScriptTime;
+  uint32_t fields = format_.fields.flow & kShown;
+  if ((fields & kScriptComm) != 0) {
+    ScriptRecord named = r;
+    named.tid = static_cast<int32_t>(r.b);
+    std::string kept;
+    fmt::format_to(std::back_inserter(out_), "{:>16} ", comm(named, kept));
+    fields &= ~uint32_t{kScriptComm};
+  }
+  const bool timed = r.time != kTimeMin;
+  head(r, timed ? fields : fields & ~uint32_t{kScriptTime}, false);
+  if (!timed && (fields & kScriptTime) != 0)
+    out_ += format_.nanoseconds ? "    0.000000000: " : "    0.000000: ";
+  out_ += text;
   out_ += '\n';
 }
 

@@ -13,6 +13,7 @@
 #include "tools/script/script_names.h"
 #include "tools/script/script_options.h"
 #include "tools/script/script_record.h"
+#include "tools/script/side_band_lines.h"
 #include "tools/script/thread_stacks.h"
 
 namespace asof {
@@ -21,6 +22,7 @@ struct ScriptFormat {
   ScriptFields fields = default_script_fields();
   ScriptItrace itrace;
   bool nanoseconds = false, relative = false, deltas = false;
+  SideBandChoice side_band;
   bool pad_files = false;  // perf does so for --call-trace
   std::vector<std::string> graph_functions;
 
@@ -42,6 +44,8 @@ class ScriptPrinter {
   using Write = std::function<void(std::string_view)>;
   ScriptPrinter(const Capture& capture, const ScriptFormat& format, const ScriptSelection& selection,
                 Write write);
+  // `lines`: of records of kind kSideBand.
+  void show(const SideBandLines& lines) { side_band_lines_ = &lines; }
   // Records one after the other.
   void take(std::string_view records);
   uint64_t lines() const { return lines_; }
@@ -61,6 +65,7 @@ class ScriptPrinter {
   void branch(const ScriptRecord& r, const Ends& ends, const ThreadStack* stack);
   void synthesised(const ScriptRecord& r);
   void error(const ScriptRecord& r);
+  void side_band(const ScriptRecord& r);
   void place(Addr ip, const ScriptName& name);
   void target(const ScriptRecord& r, const Ends& ends);
   void name(const ScriptName& name, bool with_offset);
@@ -87,6 +92,7 @@ class ScriptPrinter {
   ThreadStacks stacks_;
   Disassembler disassembler_;
   SourceLines lines_of_source_;
+  const SideBandLines* side_band_lines_ = nullptr;
   std::string modifiers_, out_;
   size_t name_width_ = 0, file_width_ = 0;
   size_t indent_width_ = 0;  // perf's lines change it seldom

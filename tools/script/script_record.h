@@ -43,7 +43,8 @@ struct ScriptRecord {
     kPwrx,
     kPsb,
     kError,
-    kLoss,  // not printed: the flow is not known from here on
+    kSideBand,  // a record of the recording: a is its number, b its thread (side_band_lines.h)
+    kLoss,      // not printed: the flow is not known from here on
   };
   Kind kind = Kind::kBranch;
   bool shown = true;  // false: only call chains, branch stacks and depths need it

@@ -187,7 +187,7 @@ TEST_F(PlanCli, WhatCannotBePlannedOrDecodedIsRefused) {
   EXPECT_EQ(run_asof("decode --shard 0/2 -o " + parts_ + " " + kDemo).status, 1);
   EXPECT_FALSE(fs::exists(parts_));
   // A plan has no records and no files of its own, and was opened with its own options.
-  for (const std::string verb : {"events", "doctor", "pack -o " + parts_})
+  for (const std::string& verb : {std::string("events"), std::string("doctor"), "pack -o " + parts_})
     EXPECT_EQ(run_asof(verb + " " + plan_).status, 1) << verb;
   EXPECT_EQ(run_asof("digest --symfs " ASOF_TEST_DATA "/demo/symfs " + plan_).status, 2);
   EXPECT_FALSE(fs::exists(parts_));

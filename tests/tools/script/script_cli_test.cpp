@@ -198,9 +198,32 @@ TEST(Script, FiltersPick) {
   for (size_t i = 0; i < early.size(); ++i) EXPECT_EQ(early[i], samples[i]);
 }
 
+TEST(Script, RecordsOfTheRecordingAreLinesInOrder) {
+  const auto all = lines("--itrace=c --show-mmap-events --show-task-events --show-switch-events -F cpu,time");
+  std::map<std::string, size_t> kinds;
+  double last = 0;
+  const size_t begin = all[0].find(']') + 1;
+  for (const std::string& line : all) {
+    const double time = std::stod(line.substr(begin));
+    EXPECT_GE(time, last) << line;
+    last = time;
+    if (const size_t at = line.find("PERF_RECORD_"); at != std::string::npos) {
+      ++kinds[line.substr(at, line.find_first_of(" :(", at) - at)];
+    } else {
+      ++kinds["flow"];
+    }
+  }
+  EXPECT_EQ(kinds["flow"], lines("--itrace=c").size());
+  for (const char* type : {"MMAP", "MMAP2", "COMM", "SWITCH_CPU_WIDE"}) {
+    const auto events = lines_of(run_asof(fmt::format("events -q --type {} {}", type, kDemo)).out);
+    EXPECT_EQ(kinds[fmt::format("PERF_RECORD_{}", type)], events.size()) << type;
+    EXPECT_FALSE(events.empty()) << type;
+  }
+}
+
 TEST(Script, TheSameForAnyNumberOfThreads) {
-  for (const char* options :
-       {"--itrace=bi100i", "--itrace=i1000igl8 -F +brstacksym", "--call-ret-trace", ""}) {
+  for (const char* options : {"--itrace=bi100i", "--itrace=i1000igl8 -F +brstacksym", "--call-ret-trace",
+                              "--show-switch-events", ""}) {
     const Ran one = script(fmt::format("-j1 -q {}", options)),
               three = script(fmt::format("-j3 -q {}", options));
     EXPECT_EQ(one.status, 0) << one.err;
@@ -229,7 +252,7 @@ TEST(Script, WhatItDoesNotTakeIsRefused) {
     EXPECT_TRUE(r.out.empty()) << options;
     EXPECT_NE(r.err.find("E-FILE-091"), std::string::npos) << options << r.err;
   }
-  for (const std::string options : {"-s x.py", "--show-mmap-events", "--xed"}) {
+  for (const std::string options : {"-s x.py", "--show-text-poke-events", "--xed"}) {
     const Ran r = script(options);
     EXPECT_EQ(r.status, 1) << options;
     EXPECT_NE(r.err.find("asof's way: "), std::string::npos) << options << r.err;

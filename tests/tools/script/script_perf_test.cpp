@@ -2,6 +2,7 @@
 // does not know: it has errors there and other instructions, and after them other calls. Shares are those of perf 6.1.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <map>
 #include <regex>
@@ -62,6 +63,21 @@ TEST(ScriptPerf, MostLinesAreTheSameBytes) {
     EXPECT_GT(share(perf, own), c.bytes) << c.options;
     EXPECT_GT(share(without_times(perf), without_times(own)), c.but_for_time) << c.options;
   }
+}
+
+TEST(ScriptPerf, RecordsAreTheSameBytes) {
+  if (!has_perf()) GTEST_SKIP() << "perf 6.1 is not installed";
+  const std::string options =
+      "--show-mmap-events --show-task-events --show-switch-events --show-lost-events --itrace=w";
+  const auto records = [](std::vector<std::string> lines) {
+    std::erase_if(lines,
+                  [](const std::string& line) { return line.find("PERF_RECORD_") == std::string::npos; });
+    std::ranges::sort(lines);
+    return lines;
+  };
+  const auto perf = records(lines_of_perf(options));
+  ASSERT_GT(perf.size(), 10U);
+  EXPECT_EQ(records(lines_of(run_asof(fmt::format("script -q {} {}", options, kDemo)).out)), perf);
 }
 
 // Until the first change of text there is no reason for a difference but time and how long tasks last.
