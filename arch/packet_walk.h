@@ -92,7 +92,7 @@ class PacketWalk final : public PacketReader {
   // Takes the window from stream offset `from` on.
   void look(uint64_t from) {
     stream_.forget(at_, from);
-    const uint64_t to = std::min(stretch_end_, from + kWindow);
+    const uint64_t to = from + std::min(stretch_end_ - from, kWindow);
     const auto bytes = stream_.bytes(from, to, scratch_);
     at_ = from;
     begin_ = p_ = bytes.data();

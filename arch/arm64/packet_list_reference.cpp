@@ -206,14 +206,14 @@ void OcsdPackets::take(ocsd_trc_index_t index, const void* packet, uint32_t size
 }
 
 void OcsdPackets::feed() {
-  const auto bytes = stream_.bytes(at_, std::min(end_, at_ + kFeed), scratch_);
+  const auto bytes = stream_.bytes(at_, at_ + std::min(end_ - at_, kFeed), scratch_);
   uint32_t used = 0, ignored = 0;
   const ocsd_datapath_resp_t r =
       ocsd_dt_process_data(tree_.get(), OCSD_OP_DATA, static_cast<ocsd_trc_index_t>(at_),
                            static_cast<uint32_t>(bytes.size()), bytes.data(), &used);
   if (OCSD_DATA_RESP_IS_FATAL(r)) {
     ocsd_dt_process_data(tree_.get(), OCSD_OP_RESET, 0, 0, nullptr, &ignored);
-    const uint64_t end = std::min(end_, at_ + std::max(used, 1U));
+    const uint64_t end = at_ + std::min<uint64_t>(end_ - at_, std::max(used, 1U));
     if (end > listed_) add({listed_, end - listed_, now_, kPacketBad, "OpenCSD does not read this"});
   } else if (OCSD_DATA_RESP_IS_WAIT(r)) {
     ocsd_dt_process_data(tree_.get(), OCSD_OP_FLUSH, 0, 0, nullptr, &ignored);

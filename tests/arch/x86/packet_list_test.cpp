@@ -386,5 +386,37 @@ TEST(PtPacketList, DamagedTraceAsLibiptReadsIt) {
   EXPECT_GT(sum.bad, 100U);
 }
 
+// Windows, sync points over the border of pieces, and offsets at the end of all numbers.
+TEST(PtPacketList, PiecesAndWindowsDoNotShow) {
+  PtWriter w;
+  for (int group = 0; group < 5'000; ++group) {
+    w.psb();
+    w.psbend();
+    for (int i = 0; i < 60; ++i) w.tip(0xffffffff81000000 + static_cast<uint64_t>(group * 64 + i) * 0x10001);
+  }
+  const std::vector<uint8_t> bytes = w.bytes();
+  ASSERT_GT(bytes.size(), 3U << 19) << "more than a window";
+  Stream whole;
+  whole.pieces = {StreamPiece{.bytes = bytes}};
+  const auto want = listed_packets(*list_packets(whole, {}));
+  for (const size_t size : {61U, 4096U, 100'003U}) {
+    Stream cut;
+    const uint64_t base = UINT64_MAX - bytes.size() - 3;
+    for (size_t at = 0; at < bytes.size(); at += size) {
+      StreamPiece& p = cut.pieces.emplace_back();
+      p.offset = base + at;
+      p.bytes = std::span(bytes).subspan(at, std::min(size, bytes.size() - at));
+    }
+    const auto got = listed_packets(*list_packets(cut, {}));
+    ASSERT_EQ(test::not_covered(cut, got), "");
+    ASSERT_EQ(got.size(), want.size()) << size;
+    for (size_t i = 0; i < got.size(); ++i) {
+      ASSERT_EQ(got[i].offset - base, want[i].offset);
+      ASSERT_EQ(got[i].name, want[i].name);
+      ASSERT_EQ(got[i].numbers, want[i].numbers);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace asof::x86
