@@ -28,7 +28,7 @@ struct ScriptText {
   bool nanoseconds = false, relative = false, deltas = false, hide_chains = false;
   bool call_trace = false, call_return_trace = false;
   SideBandChoice side_band;
-  std::optional<std::string> insn_trace;
+  std::string insn_trace;
 };
 
 class ScriptConsumer final : public ChunkConsumer {
@@ -104,7 +104,7 @@ std::unexpected<Error> usage(std::string reason, std::string hint = {}) {
 
 // --call-trace, --call-ret-trace and --insn-trace are perf's abbreviations for fields and --itrace.
 Result<void> abbreviations(const ScriptText& o, ScriptFormat& format) {
-  const int count = int{o.call_trace} + int{o.call_return_trace} + int{o.insn_trace.has_value()};
+  const int count = int{o.call_trace} + int{o.call_return_trace} + int{!o.insn_trace.empty()};
   if (count == 0) return {};
   if (count > 1) return usage("only one of --call-trace, --call-ret-trace and --insn-trace can be given");
   if (!o.itrace.empty())
@@ -112,9 +112,9 @@ Result<void> abbreviations(const ScriptText& o, ScriptFormat& format) {
   format.nanoseconds = true;
   format.itrace = ScriptItrace();
   std::string fields;
-  if (o.insn_trace) {
-    const std::string& how = *o.insn_trace;
-    if (!how.empty() && how != "raw" && how != "disasm")
+  if (!o.insn_trace.empty()) {
+    const std::string& how = o.insn_trace;
+    if (how != "raw" && how != "disasm")
       return usage(fmt::format("--insn-trace: '{}' is not taken", how), "there are raw and disasm");
     fields = how == "disasm" ? "-event,-period,+disasm" : "-event,-period,+insn";
     format.itrace.instructions = true;
@@ -269,9 +269,9 @@ void add_output(CLI::App& verb, ScriptText& o) {
   verb.add_flag("--show-lost-events", o.side_band.losses, "records of losses")->group(group);
   verb.add_flag("--call-trace", o.call_trace, "calls, indented")->group(group);
   verb.add_flag("--call-ret-trace", o.call_return_trace, "calls and returns, indented")->group(group);
-  verb.add_option("--insn-trace", o.insn_trace, "every instruction: its bytes, or =disasm")
-      ->expected(0, 1)
-      ->type_name("HOW")
+  // A flag that may have a value behind "=": the next word is not its value.
+  verb.add_flag("--insn-trace{raw}", o.insn_trace,
+                "every instruction with its bytes, or disassembled (=disasm)")
       ->group(group);
 }
 

@@ -63,7 +63,9 @@ void ScriptPrinter::take(std::string_view records) {
       if (r.kind == Kind::kLoss) stack->lose();
       if (r.kind == Kind::kBranch) stack->take(r, format_.itrace.last_branches);
     }
-    if (r.shown) print(r, stack);
+    const bool made = r.kind != Kind::kError && r.kind != Kind::kSideBand;
+    const bool wanted = stack == nullptr || !made || in_graph(r, *stack);
+    if (r.shown && wanted) print(r, stack);
   }
   write_(out_);
 }
@@ -91,11 +93,15 @@ bool ScriptPrinter::selected(const ScriptRecord& r, const Ends& ends) {
 }
 
 // perf's --graph-function: from the call of one of them to its return.
-bool ScriptPrinter::in_graph(const ScriptRecord& r, const Ends& ends, ThreadStack& stack) {
+// Branches decide, shown or not.
+bool ScriptPrinter::in_graph(const ScriptRecord& r, ThreadStack& stack) {
   if (format_.graph_functions.empty()) return true;
+  if (r.kind != Kind::kBranch) return stack.filtering;
   const bool enters = (r.flags & (kFlagCall | kFlagTraceBegin)) != 0;
   const bool leaves = !enters && (r.flags & (kFlagReturn | kFlagTraceEnd)) != 0;
-  const Symbol* const symbol = enters ? ends.to.symbol : leaves ? ends.from.symbol : nullptr;
+  const Symbol* symbol = nullptr;
+  if (enters) symbol = names_.at(r.to_space, r.addr, r.time).symbol;
+  if (leaves) symbol = names_.at(r.space, r.ip, r.time).symbol;
   const bool named = graph_symbols_.has(symbol);
   const size_t depth = stack.callers.size();
   if (stack.filtering) {
@@ -118,7 +124,6 @@ void ScriptPrinter::print(const ScriptRecord& r, ThreadStack* stack) {
   const Ends ends{names_.at(r.space, r.ip, r.time),
                   is_flow(r.kind) ? names_.at(r.to_space, r.addr, r.time) : ScriptName{}};
   if (!selected(r, ends)) return;
-  if (stack != nullptr && made && !in_graph(r, ends, *stack)) return;
   ++lines_;
   if (r.kind == Kind::kError) return error(r);
   if (r.kind == Kind::kSideBand) return side_band(r);

@@ -56,7 +56,7 @@ class ScriptPrinter {
     ScriptName from, to;
   };
   bool selected(const ScriptRecord& r, const Ends& ends);
-  bool in_graph(const ScriptRecord& r, const Ends& ends, ThreadStack& stack);
+  bool in_graph(const ScriptRecord& r, ThreadStack& stack);
   void print(const ScriptRecord& r, ThreadStack* stack);
   void head(const ScriptRecord& r, uint32_t fields, bool chain);
   void time(Time t);

@@ -156,6 +156,18 @@ TEST(Script, CallTracesAreIndented) {
   for (const std::string& line : inside) EXPECT_EQ(line.find(" leaf "), std::string::npos) << line;
 }
 
+TEST(Script, GraphsOfInstructionsAreOfOneFunctionAndBelow) {
+  std::map<std::string, int> functions;
+  const auto all = lines("--insn-trace -C 1 --graph-function __x64_sys_read -F ip,sym");
+  for (const std::string& line : all) ++functions[line.substr(line.rfind(' ') + 1)];
+  ASSERT_FALSE(all.empty());
+  EXPECT_TRUE(all[0].ends_with(" __x64_sys_read")) << all[0];
+  EXPECT_GT(functions["__x64_sys_read"], 100);
+  EXPECT_GT(functions["vfs_read"], 100);
+  for (const char* other : {"do_syscall_64", "_start", "compute", "leaf", "hash_block", "__x64_sys_ioctl"})
+    EXPECT_EQ(functions[other], 0) << other;
+}
+
 TEST(Script, InstructionTraces) {
   const auto raw = lines("--insn-trace"), text = lines("--insn-trace=disasm");
   ASSERT_EQ(raw.size(), text.size());
