@@ -68,12 +68,14 @@ int run(int argc, char** argv) {
     fmt::print(stderr, "{}", app.help());
     return kExitUsage;
   }
-  auto args = normal_arguments({argv + 1, argv + argc});
+  // Wherever it stands: in front of the verb, it would be an option of the default one.
+  std::vector<std::string> given{argv + 1, argv + argc};
+  const bool unconfined = std::erase(given, "--no-sandbox") != 0;
+  auto args = normal_arguments(std::move(given));
   if (!args) {
     fmt::print(stderr, "asof: {}\n  hint: {}\n", args.error().reason, args.error().hint);
     return kExitUsage;
   }
-  const bool unconfined = std::erase(*args, "--no-sandbox") != 0;
   std::reverse(args->begin(), args->end());  // the order CLI11 takes a vector in
   try {
     app.parse(*args);

@@ -108,7 +108,8 @@ TEST_F(SandboxTest, TheProgramEntersIt) {
 TEST(Sandbox, IsSaidAndCanBeLeftOut) {
   EXPECT_NE(run_asof("version").out.find("\nsandbox "), std::string::npos);
   const std::string demo = " -q " ASOF_TEST_DATA "/demo/perf.data";
-  EXPECT_EQ(run_asof("report --no-sandbox" + demo).out, run_asof("report" + demo).out);
+  for (const std::string verb : {"report --no-sandbox", "--no-sandbox report"})
+    EXPECT_EQ(run_asof(verb + demo).out, run_asof("report" + demo).out) << verb;
 }
 
 }  // namespace
