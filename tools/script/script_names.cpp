@@ -4,10 +4,12 @@
 
 #include "decoder/perf/record_types.h"
 #include "decoder/perf/records.h"
+#include "textstore/plain_text.h"
 
 namespace asof {
 
 ScriptNames::ScriptNames(const Capture& capture) : capture_(capture), epochs_(capture.symbols) {
+  for (const CodeFile& f : capture.code.files) files_.push_back(plain_text(f.recorded));
   if (!capture.perf) return;
   capture.perf->for_each({perf::kMmap, perf::kMmap2}, [&](const Record& r) {
     const auto m = parse_mmap(r);
@@ -31,7 +33,7 @@ std::string_view ScriptNames::file_at(Space space, Addr a, Time t, TimeBounds& v
       if (best == nullptr || m.rank > best->rank || (m.rank == best->rank && m.from >= best->from)) best = &m;
     }
   }
-  return best == nullptr ? std::string_view("[unknown]") : capture_.code.files[best->file].recorded;
+  return best == nullptr ? std::string_view("[unknown]") : std::string_view(files_[best->file]);
 }
 
 ScriptName ScriptNames::at(Space space, Addr a, Time t) {

@@ -43,6 +43,7 @@ class ScriptNames {
 
   const Capture& capture_;
   SymbolEpochs epochs_;
+  std::vector<std::string> files_;  // names of CodeFileMap::files as they may be shown
   tsl::robin_map<AddrKey, Known, AddrKeyHash> known_;
   std::map<int32_t, std::vector<Mapping>> mappings_;  // by process, in order of time
 };

@@ -5,6 +5,7 @@
 #include <regex>
 #include <sstream>
 
+#include "tests/support/demo_capture.h"
 #include "tests/tools/run_asof.h"
 
 namespace asof::test {
@@ -242,6 +243,22 @@ TEST(Script, TheSameForAnyNumberOfThreads) {
     EXPECT_FALSE(one.out.empty());
     EXPECT_TRUE(one.out == three.out) << options;
   }
+}
+
+// Whoever recorded the capture chose the names of its files.
+TEST(Script, NamesOfFilesDoNotCommandTheTerminal) {
+  const TempDir dir;
+  DemoCapture demo = make_demo();
+  for (UserProgram& p : demo.spec.programs) {
+    p.path = "/opt/demo/wor\x1b[31mker";
+    p.elf.symbols.clear();
+  }
+  write_capture(*demo.machine, demo.spec, dir.path(), "a hostile name");
+  const Ran r = run_asof(fmt::format(
+      "script --itrace=bi100ig --show-mmap-events {0}/perf.data --symfs {0}/symfs", dir.path().string()));
+  EXPECT_EQ(r.status, 0) << r.err;
+  EXPECT_EQ((r.out + r.err).find('\x1b'), std::string::npos);
+  EXPECT_NE(r.out.find("[unknown] (/opt/demo/wor\\x1b[31mker)"), std::string::npos);
 }
 
 TEST(Script, ErrorsHaveNumbersOfPerf) {
