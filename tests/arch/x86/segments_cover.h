@@ -16,7 +16,7 @@ inline void expect_all_covered(const Stream& stream, const std::vector<Segment>&
     for (uint64_t i = begin; i < end; ++i) ++covered[i];
   };
   for (size_t i = 0; i < segments.size(); ++i) {
-    EXPECT_EQ(segments[i].index, i);
+    EXPECT_EQ(segments[i].index, segments[i].begin);
     cover(segments[i].begin, segments[i].end);
     if (segments[i].before) cover(segments[i].before->begin, segments[i].before->end);
   }
