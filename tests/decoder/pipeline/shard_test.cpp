@@ -89,7 +89,7 @@ Trace long_trace(const std::string& demo, std::mt19937_64& random) {
     s.pieces.clear();
     s.losses.clear();
     uint64_t at = 0;
-    for (int i = 0; at < (700U << 10); ++i) {
+    while (at < (700U << 10)) {
       std::vector<uint8_t>& piece = t.bytes.emplace_back(once);
       for (uint64_t k = random() % 4; k > 1; --k)
         piece[random() % piece.size()] ^= static_cast<uint8_t>(1 + random() % 255);
