@@ -47,6 +47,7 @@ class Extents {
   }
   std::vector<std::span<const uint8_t>> spans() const {
     std::vector<std::span<const uint8_t>> out;
+    out.reserve(all_.size());
     for (const Extent& e : all_) out.emplace_back(e.begin, e.end);
     return out;
   }

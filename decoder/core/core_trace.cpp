@@ -88,9 +88,9 @@ class TracePutter {
                 "write a pipe to a file first; unpack an archive with 'asof unpack'");
   }
   Result<void> place(Writer& w, std::span<const uint8_t> bytes) {
-    std::optional<FilePlace> at;
-    if (!bytes.empty() && !(at = place_in_file(bytes))) return not_in_file();
-    if (!at) at = FilePlace{files_.empty() ? "" : files_[0], 0};
+    std::optional<FilePlace> at = FilePlace{};
+    if (!bytes.empty()) at = place_in_file(bytes);
+    if (!at) return not_in_file();
     uint64_t file = 0;
     if (!bytes.empty()) {
       const auto [entry, is_new] = numbers_.try_emplace(at->path, files_.size());

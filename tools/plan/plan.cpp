@@ -8,6 +8,7 @@
 
 #include "decoder/blocks/block_merge.h"
 #include "decoder/core/core_file.h"
+#include "decoder/open/archive.h"
 #include "tools/cli/verbs.h"
 #include "tools/output/format.h"
 #include "tools/output/json.h"
@@ -66,6 +67,10 @@ ExitCode run_plan(const PlanOptions& o) {
     diagnostics.error(error);
     return kExitInput;
   };
+  if (is_archive(o.input.input)) {
+    return cannot({Code::kTraceNotInFile, o.input.input, Error::kNoOffset,
+                   "an archive is unpacked anew by each process", "asof unpack it, and plan what is in it"});
+  }
   const DecodeChoice decodes;
   const auto capture = open_for_verb(o.input, diagnostics, true, &decodes);
   if (!capture) return kExitInput;

@@ -99,8 +99,8 @@ std::string options_text(const InputOptions& input, const DecodeChoice& choice, 
   const TimeConversion conversion = c.time_conversion.value_or(TimeConversion{});
   for (const uint64_t number :
        {uint64_t{c.force}, uint64_t{c.host_files}, uint64_t{c.catalogue}, uint64_t{converts},
-        uint64_t{conversion.shift}, uint64_t{conversion.mult}, uint64_t{conversion.zero}, uint64_t{detail}, uint64_t{input.no_demangle},
-        uint64_t{choice.pipeline.decode.reference_engine},
+        uint64_t{conversion.shift}, uint64_t{conversion.mult}, uint64_t{conversion.zero}, uint64_t{detail},
+        uint64_t{input.no_demangle}, uint64_t{choice.pipeline.decode.reference_engine},
         static_cast<uint64_t>(choice.pipeline.decode.text_at)})
     key.add(number);
   return key.text();

@@ -98,8 +98,8 @@ std::vector<TextPlace> find_text_places(const Capture& capture, const TextQuery&
 std::string name_of_place(const TextPlace& place) {
   std::string name = fmt::format("{:x}", place.range.begin);
   if (place.symbol != nullptr) {
-    name += fmt::format(" {}+{:#x} ({})", place.symbol->shown(), place.range.begin - place.symbol->range.begin,
-                        place.symbol->dso);
+    name += fmt::format(" {}+{:#x} ({})", place.symbol->shown(),
+                        place.range.begin - place.symbol->range.begin, place.symbol->dso);
   }
   return name;
 }

@@ -63,7 +63,8 @@ std::string LiveEvents::describe(Time t) const {
   }
   const auto symbol = capture_.symbols.find(kKernelSpace, e.addr, e.time);
   return fmt::format("{} {} {} at {:x}{}", format_duration(away), e.time <= t ? "after" : "before", who,
-                     e.addr, symbol ? fmt::format(" ({}+{:#x})", symbol->symbol->shown(), symbol->offset) : "");
+                     e.addr,
+                     symbol ? fmt::format(" ({}+{:#x})", symbol->symbol->shown(), symbol->offset) : "");
 }
 
 }  // namespace asof

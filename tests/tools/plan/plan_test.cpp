@@ -194,6 +194,11 @@ TEST_F(PlanCli, WhatCannotBePlannedOrDecodedIsRefused) {
   // A pipe is in no file, a block stream has no trace.
   Ran r = run_asof("plan -o " + plan_ + "2 - < " ASOF_TEST_DATA "/demo/perf.data/data");
   EXPECT_EQ(r.status, 2) << r.err;
+  const std::string archive = dir_.path() / "a.tar";
+  ASSERT_EQ(run_asof("pack -q -o " + archive + " " + kDemo).status, 0);
+  r = run_asof("plan -o " + plan_ + "2 " + archive);
+  EXPECT_EQ(r.status, 2);
+  EXPECT_NE(r.err.find("E-FILE-153"), std::string::npos) << r.err;
   ASSERT_EQ(run_asof("decode -q --format blocks -o " + whole_ + " " + kDemo).status, 0);
   r = run_asof("plan -o " + plan_ + "2 " + whole_);
   EXPECT_EQ(r.status, 2);
