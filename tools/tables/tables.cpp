@@ -89,7 +89,8 @@ class TableWriter {
     const std::unique_ptr<sqlite3_stmt, int (*)(sqlite3_stmt*)> s(prepared, sqlite3_finalize);
     if (auto ok = table_.by_cpu ? Result<void>() : open({}); !ok) return ok;
     while (status == SQLITE_OK || status == SQLITE_ROW) {
-      if ((status = sqlite3_step(s.get())) != SQLITE_ROW) break;
+      status = sqlite3_step(s.get());
+      if (status != SQLITE_ROW) break;
       if (interrupted()) return {};
       if (auto ok = row(s.get()); !ok) return ok;
     }
