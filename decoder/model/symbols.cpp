@@ -190,11 +190,13 @@ LazyName& LazyName::operator=(const LazyName& other) noexcept {
 }
 
 const std::string& LazyName::of(const std::string& name) const {
-  if (style == NameStyle::kRaw) return name;
+  if (style == NameStyle::kRaw)
+    return name;  // NOLINT(bugprone-return-const-ref-from-parameter): the symbol's own
   const std::string* made = made_.load(std::memory_order_acquire);
   if (made != nullptr) return *made;
   auto text = demangle(name, style == NameStyle::kWithParameters ? Parameters::kYes : Parameters::kNo);
-  auto fresh = std::make_unique<const std::string>(text ? std::move(*text) : name);
+  auto fresh = text ? std::make_unique<const std::string>(*std::move(text))
+                    : std::make_unique<const std::string>(name);
   if (made_.compare_exchange_strong(made, fresh.get(), std::memory_order_acq_rel)) return *fresh.release();
   return *made;
 }

@@ -24,7 +24,7 @@ std::string ranges_text(const std::set<int>& numbers) {
   for (auto it = numbers.begin(); it != numbers.end();) {
     const int first = *it;
     int last = first;
-    while (++it != numbers.end() && *it == last + 1) last = *it;
+    for (++it; it != numbers.end() && *it == last + 1; ++it) last = *it;
     out += fmt::format("{}{}", out.empty() ? "" : ",", first);
     if (last != first) out += fmt::format("-{}", last);
   }
