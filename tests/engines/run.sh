@@ -120,7 +120,8 @@ JOB
 }
 
 by_hand
-! command -v parallel >/dev/null || by_parallel
-! command -v mpirun >/dev/null || by_mpi
+# Others have programs of these names.
+if parallel --version 2>/dev/null | grep -q GNU; then by_parallel; fi
+if mpirun --version 2>/dev/null | grep -q 'Open MPI'; then by_mpi; fi
 if command -v slurmctld >/dev/null && command -v slurmd >/dev/null && command -v munged >/dev/null && [ "$(id -u)" = 0 ]; then by_slurm; fi
 [ $ran -gt 1 ] || { echo "none of GNU parallel, Open MPI, Slurm is installed"; exit 77; }
