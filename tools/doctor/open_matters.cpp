@@ -70,7 +70,8 @@ constexpr std::array kMatters = {
 // Which traces hold packets of a guest, and where the first of them is; empty: none does.
 std::string guests_in_trace(const Capture& capture) {
   const auto arch = capture.arch();
-  if (!arch || !capture.arm64.sources.empty() || capture.x86.guest_text) return {};
+  // Segments of a block stream are no trace.
+  if (!arch || capture.blocks || !capture.arm64.sources.empty() || capture.x86.guest_text) return {};
   std::vector<std::string> traces;
   std::vector<uint8_t> scratch;
   for (size_t i = 0; i < capture.streams.size(); ++i) {

@@ -110,6 +110,26 @@ TEST_F(BlocksCli, TheRestOfACutFileIsUsed) {
   EXPECT_NE(r.out.find("E-DATA-122"), std::string::npos) << r.out;
 }
 
+// Its records are larger than the trace was: they are not looked for in it.
+TEST_F(BlocksCli, RecordsMayBeLargerThanTheTraceWas) {
+  std::string trace;
+  for (int i = 0; i < 6; ++i) {
+    for (int k = 0; k < 8; ++k) trace += "\x02\x82";
+    trace += "\x02\x23";
+  }
+  std::ofstream(dir_ / "t.pt", std::ios::binary) << trace;
+  std::ofstream(dir_ / "text.bin", std::ios::binary) << std::string(64, '\x90');
+  std::ofstream(dir_ / "bundle.json")
+      << R"({"format": "asof-bundle", "version": 1, "arch": "x86-64", "streams": [{"file": "t.pt", "cpu": 0}],
+             "text": [{"file": "text.bin", "address": "0x401000"}]})";
+  const std::string small = dir_.path() / "small.blocks";
+  EXPECT_LT(
+      run_asof("decode -q --format blocks -o " + small + " " + std::string(dir_ / "bundle.json")).status,
+      128);
+  for (const std::string verb : {"report", "digest", "validate", "doctor"})
+    EXPECT_LT(run_asof(verb + " " + small).status, 128) << verb;
+}
+
 // After the description of the recording, and before all flow.
 TEST_F(BlocksCli, NoVerbSucceedsOnAFileWithoutFlow) {
   const std::string cut = dir_.path() / "cut.blocks";
