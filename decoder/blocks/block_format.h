@@ -88,6 +88,11 @@ inline ExitSlot exit_slot(BranchKind kind, bool taken) {
   return kind == BranchKind::kNone ? kOther : kTaken;
 }
 
+// Fixed numbers: little-endian.
+inline void put_fixed(std::vector<uint8_t>& out, uint64_t v, unsigned bytes) {
+  for (unsigned i = 0; i < bytes; ++i) out.push_back(static_cast<uint8_t>(v >> (8 * i)));
+}
+
 // Integers: seven bits per byte, lowest first; the top bit means that more follow. Signed ones alternate: 0,
 // -1, 1, -2, ...
 class Writer {

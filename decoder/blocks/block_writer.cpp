@@ -15,10 +15,6 @@ namespace {
 constexpr int kLevel = 1;                  // higher ones cost more than they save
 constexpr size_t kMaxWaiting = 256 << 10;  // bytes of flow records after one code record
 
-void put_fixed(std::vector<uint8_t>& out, uint64_t v, unsigned bytes) {
-  for (unsigned i = 0; i < bytes; ++i) out.push_back(static_cast<uint8_t>(v >> (8 * i)));
-}
-
 }  // namespace
 
 BlockWriter::BlockWriter(const Capture& capture, Write write)

@@ -14,6 +14,7 @@
 
 namespace asof {
 
+using blocks::put_fixed;
 using core::Section;
 using core::Source;
 using core::Writer;
@@ -23,10 +24,6 @@ namespace {
 namespace fs = std::filesystem;
 
 using Spans = std::vector<std::span<const uint8_t>>;
-
-void put_fixed(std::vector<uint8_t>& out, uint64_t v, unsigned bytes) {
-  for (unsigned i = 0; i < bytes; ++i) out.push_back(static_cast<uint8_t>(v >> (8 * i)));
-}
 
 uint64_t hash_of(const Spans& spans) {
   ContentHash hash;

@@ -7,8 +7,8 @@
 #include <atomic>
 #include <mutex>
 
+#include "tools/cli/decode_run.h"
 #include "tools/cli/matches.h"
-#include "tools/cli/progress.h"
 #include "tools/cli/verbs.h"
 #include "tools/decode/decode_blocks.h"
 #include "tools/decode/decode_printer.h"
@@ -183,29 +183,6 @@ Result<void> check_blocks(const DecodeOptionsText& o, const Output& out) {
   return {};
 }
 
-template <class Consumer>
-ExitCode decode_with(Consumer& consumer, const Capture& capture, const DecodeOptionsText& o, Output& out,
-                     Diagnostics& diagnostics) {
-  Result<void> done;
-  {
-    ProgressBar bar(o.choice.progress, "decode");
-    done = run_pipeline(capture, o.choice.pipeline, ChunkOrder::kByTime, consumer,
-                        [&](const PipelineProgress& p) {
-                          consumer.coverage().reach(p);
-                          bar.update(p);
-                        });
-  }
-  consumer.finish();
-  if (!done) {
-    diagnostics.error(done.error());
-    return kExitInput;
-  }
-  if (!flush_output(out, diagnostics)) return kExitInput;
-  tell_stopped(consumer.coverage(), o.choice);
-  if (!out.closed()) diagnostics.note(consumer.coverage().line());
-  return exit_code_for(consumer.coverage(), o.choice);
-}
-
 // One part of a plan: all of its flow, so that parts of all shards are the whole.
 ExitCode run_shard(const DecodeOptionsText& o, Diagnostics& diagnostics) {
   const auto usage = [&](std::string reason, std::string hint) {
@@ -257,11 +234,11 @@ ExitCode run_decode(DecodeOptionsText& o) {
       return kExitUsage;
     }
     BlocksConsumer consumer(*capture, *out, o.choice);
-    return decode_with(consumer, *capture, o, *out, diagnostics);
+    return decode_to(consumer, *capture, o.choice, "decode", *out, diagnostics);
   }
   const DecodeJob job(*capture, options->first, options->second);
   DecodeConsumer consumer(job, *out, diagnostics, o.choice);
-  return decode_with(consumer, *capture, o, *out, diagnostics);
+  return decode_to(consumer, *capture, o.choice, "decode", *out, diagnostics);
 }
 
 }  // namespace

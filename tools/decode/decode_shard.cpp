@@ -9,7 +9,7 @@
 #include <filesystem>
 
 #include "decoder/core/core_file.h"
-#include "tools/cli/progress.h"
+#include "tools/cli/decode_run.h"
 #include "tools/cli/verbs.h"
 #include "tools/decode/decode_blocks.h"
 #include "tools/output/unfinished_file.h"
@@ -85,15 +85,7 @@ ExitCode decode_shard(InputOptions input, DecodeChoice choice, Shard shard, cons
     return cannot({Code::kCannotWrite, path, Error::kNoOffset, std::strerror(errno), {}}, diagnostics);
   Output out = file.output();
   BlocksConsumer consumer(*capture, out, choice, std::move(coverage));
-  Result<void> done;
-  {
-    ProgressBar bar(choice.progress, "decode");
-    done = run_pipeline(*capture, choice.pipeline, ChunkOrder::kByTime, consumer,
-                        [&](const PipelineProgress& p) {
-                          consumer.coverage().reach(p);
-                          bar.update(p);
-                        });
-  }
+  const Result<void> done = run_with_progress(consumer, *capture, choice, "decode");
   if (!done) return cannot(done.error(), diagnostics);
   tell_stopped(consumer.coverage(), choice);
   const ExitCode status = exit_code_for(consumer.coverage(), choice);

@@ -5,8 +5,8 @@
 
 #include <atomic>
 
+#include "tools/cli/decode_run.h"
 #include "tools/cli/matches.h"
-#include "tools/cli/progress.h"
 #include "tools/cli/verbs.h"
 #include "tools/output/chunk_window.h"
 #include "tools/output/coverage.h"
@@ -191,24 +191,7 @@ ExitCode print_script(const Capture& capture, const ScriptText& o, const ScriptF
     return kExitInput;
   }
   ScriptConsumer consumer(capture, format, selection, *out, diagnostics, o.choice);
-  Result<void> done;
-  {
-    ProgressBar bar(o.choice.progress, "script");
-    done = run_pipeline(capture, o.choice.pipeline, ChunkOrder::kByTime, consumer,
-                        [&](const PipelineProgress& p) {
-                          consumer.coverage().reach(p);
-                          bar.update(p);
-                        });
-  }
-  consumer.finish();
-  if (!done) {
-    diagnostics.error(done.error());
-    return kExitInput;
-  }
-  if (!flush_output(*out, diagnostics)) return kExitInput;
-  tell_stopped(consumer.coverage(), o.choice);
-  if (!out->closed()) diagnostics.note(consumer.coverage().line());
-  return exit_code_for(consumer.coverage(), o.choice);
+  return decode_to(consumer, capture, o.choice, "script", *out, diagnostics);
 }
 
 ExitCode run_script(ScriptText& o) {

@@ -1,0 +1,39 @@
+// What verbs that decode to one output do around the pipeline: progress, coverage, the last line, the exit status.
+#pragma once
+#include "decoder/pipeline/pipeline.h"
+#include "tools/cli/progress.h"
+#include "tools/cli/verbs.h"
+#include "tools/output/coverage.h"
+#include "tools/output/output.h"
+
+namespace asof {
+
+// `Consumer` has coverage(). In order of time.
+template <class Consumer>
+Result<void> run_with_progress(Consumer& consumer, const Capture& capture, const DecodeChoice& choice,
+                               const char* name) {
+  ProgressBar bar(choice.progress, name);
+  return run_pipeline(capture, choice.pipeline, ChunkOrder::kByTime, consumer,
+                      [&](const PipelineProgress& p) {
+                        consumer.coverage().reach(p);
+                        bar.update(p);
+                      });
+}
+
+// The same to its end; `Consumer` also has finish(), which writes what it holds to `out`.
+template <class Consumer>
+ExitCode decode_to(Consumer& consumer, const Capture& capture, const DecodeChoice& choice, const char* name,
+                   Output& out, Diagnostics& diagnostics) {
+  const Result<void> done = run_with_progress(consumer, capture, choice, name);
+  consumer.finish();
+  if (!done) {
+    diagnostics.error(done.error());
+    return kExitInput;
+  }
+  if (!flush_output(out, diagnostics)) return kExitInput;
+  tell_stopped(consumer.coverage(), choice);
+  if (!out.closed()) diagnostics.note(consumer.coverage().line());
+  return exit_code_for(consumer.coverage(), choice);
+}
+
+}  // namespace asof
