@@ -87,5 +87,5 @@ int main(int argc, char** argv) {
   if (!out) return 2;
   write_html(*capture, t, {.title = "a million calls", .command = "asof timeline", .detail = {}},
              [&](std::string_view text) { out->write(text); });
-  return out->flush() ? 0 : 2;
+  return out->finish() ? 0 : 2;
 }

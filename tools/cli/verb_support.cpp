@@ -76,8 +76,7 @@ bool finish_choice(DecodeChoice& choice, Diagnostics& diagnostics) {
 }
 
 bool flush_output(Output& out, Diagnostics& diagnostics) {
-  out.flush();
-  if (out.error().empty()) return true;
+  if (out.finish()) return true;
   if (const auto failure = Output::take_failure()) diagnostics.error(*failure);
   return false;
 }

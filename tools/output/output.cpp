@@ -1,6 +1,7 @@
 #include "tools/output/output.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -9,6 +10,7 @@
 #include <utility>
 
 #include "tools/output/file_fault.h"
+#include "tools/output/unfinished_file.h"
 
 namespace asof {
 namespace {
@@ -44,29 +46,32 @@ bool interrupted() { return interrupt_seen != 0; }
 
 Result<Output> Output::open(const std::string& path) {
   if (path.empty() || path == "-") return Output(STDOUT_FILENO, false, "standard output");
-  const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-  if (fd < 0) {
-    return fail(Code::kCannotWrite, path, Error::kNoOffset,
-                std::string("cannot write: ") + std::strerror(errno), "choose another file with -o");
+  Output out(-1, true, path);
+  struct stat old = {};
+  const bool there = ::stat(path.c_str(), &old) == 0;
+  // A device or a pipe has no other name.
+  if (!there || S_ISREG(old.st_mode)) {
+    out.fd_ = make_unfinished(out.path_, out.unfinished_);
+    if (out.fd_ >= 0 && there) ::fchmod(out.fd_, old.st_mode & 07777);
   }
-  return Output(fd, true, path);
+  if (out.fd_ < 0) {  // perhaps the file may be written, and its folder not
+    out.unfinished_.clear();
+    out.path_ = path;
+    out.fd_ = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  }
+  if (out.fd_ >= 0) return out;
+  return fail(Code::kCannotWrite, path, Error::kNoOffset,
+              std::string("cannot write: ") + std::strerror(errno), "choose another file with -o");
 }
 
-Output::Output(Output&& other) noexcept
-    : fd_(std::exchange(other.fd_, -1)),
-      owned_(std::exchange(other.owned_, false)),
-      closed_(other.closed_),
-      path_(std::move(other.path_)),
-      buffer_(std::move(other.buffer_)),
-      error_(std::move(other.error_)) {
-  other.buffer_.clear();
-}
+Output::Output(Output&& other) noexcept { *this = std::move(other); }
 
 Output& Output::operator=(Output&& other) noexcept {
   std::swap(fd_, other.fd_);
   std::swap(owned_, other.owned_);
   std::swap(closed_, other.closed_);
   std::swap(path_, other.path_);
+  std::swap(unfinished_, other.unfinished_);
   std::swap(buffer_, other.buffer_);
   std::swap(error_, other.error_);
   return *this;
@@ -74,9 +79,22 @@ Output& Output::operator=(Output&& other) noexcept {
 
 Output::~Output() {
   if (fd_ < 0) return;
-  flush();
+  if (unfinished_.empty()) flush();
   // Some file systems tell only now that the disk is full.
   if (owned_ && ::close(fd_) != 0 && errno != EINTR) set_error(errno);
+  if (!unfinished_.empty()) ::unlink(unfinished_.c_str());
+}
+
+bool Output::finish() {
+  flush();
+  if (!error_.empty()) return false;
+  if (unfinished_.empty()) return true;
+  if (::close(std::exchange(fd_, -1)) == 0 || errno == EINTR) {
+    if (::rename(unfinished_.c_str(), path_.c_str()) == 0) return true;
+  }
+  set_error(errno);
+  ::unlink(unfinished_.c_str());
+  return false;
 }
 
 std::optional<Error> Output::take_failure() { return std::exchange(failure, std::nullopt); }

@@ -1,4 +1,5 @@
-// Output: bytes to a file or standard output through one large buffer. A reader that goes away (`asof ... |
+// Output: bytes to a file or standard output through one large buffer. A file has another name until finish(): what
+// is not finished, or could not be written, is removed. A reader that goes away (`asof ... |
 // head`) is no error: closed() becomes true and the verb stops quietly.
 #pragma once
 #include <optional>
@@ -25,6 +26,8 @@ class Output {
   bool flush();
   bool closed() const { return closed_; }
   bool is_terminal() const;
+  // All is written. False: some of it could not be, and there is no file; take_failure() says why.
+  bool finish();
   // Set when writing failed for a reason other than a closed pipe.
   const std::string& error() const { return error_; }
 
@@ -41,6 +44,7 @@ class Output {
   bool owned_ = false;
   bool closed_ = false;
   std::string path_;
+  std::string unfinished_;  // the name that the file has until then; empty: it has its own
   std::string buffer_;
   std::string error_;
 };

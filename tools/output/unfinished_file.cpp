@@ -8,16 +8,23 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 
 namespace asof {
 
-UnfinishedFile::UnfinishedFile(const std::string& path) : path_(path), name_(path + ".XXXXXX") {
-  fd_ = ::mkostemp(name_.data(), O_CLOEXEC);
-  if (fd_ < 0) return;
+int make_unfinished(std::string& path, std::string& name) {
+  std::error_code error;
+  if (const auto target = std::filesystem::weakly_canonical(path, error); !error) path = target.string();
+  name = path + ".XXXXXX";
+  const int fd = ::mkostemp(name.data(), O_CLOEXEC);
+  if (fd < 0) return fd;
   const mode_t mask = ::umask(0);
   ::umask(mask);
-  ::fchmod(fd_, 0666 & ~mask);
+  ::fchmod(fd, 0666 & ~mask);
+  return fd;
 }
+
+UnfinishedFile::UnfinishedFile(const std::string& path) : path_(path), fd_(make_unfinished(path_, name_)) {}
 
 UnfinishedFile::~UnfinishedFile() {
   if (fd_ < 0) return;

@@ -7,7 +7,12 @@
 
 namespace asof {
 
-// One that nobody can foresee, so that nobody can have put a link there. Removed unless it was given its own name.
+// Makes a file beside `path` under a name that nobody can foresee, so that nobody can have put a link there, which
+// `name` becomes. Where `path` is a link, it becomes what that leads to: the link is to stay. Returns the descriptor;
+// below 0: errno says why.
+int make_unfinished(std::string& path, std::string& name);
+
+// Removed unless it was given its own name.
 class UnfinishedFile {
  public:
   explicit UnfinishedFile(const std::string& path);

@@ -1,10 +1,13 @@
 #include "tools/timeline/out_sqlite.h"
 
 #include <sqlite3.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <span>
@@ -13,6 +16,7 @@
 #include "tools/decode/decode_style.h"
 #include "tools/output/format.h"
 #include "tools/output/output.h"
+#include "tools/output/unfinished_file.h"
 #include "tools/timeline/sqlite_schema.h"
 #include "tools/timeline/timeline_outputs.h"
 
@@ -58,10 +62,26 @@ struct SqliteSink::Impl {
   size_t code_rows = 0;
   bool detail = false;
   std::string path, error;
+  std::string unfinished;  // the file's name until it is complete; empty: it is, or is none
 
   ~Impl() {
     for (sqlite3_stmt* s : insert) sqlite3_finalize(s);
     sqlite3_close(db);
+    if (!unfinished.empty()) ::unlink(unfinished.c_str());
+  }
+  bool make_file() {
+    const int fd = make_unfinished(path, unfinished);
+    if (fd >= 0) return ::close(fd) == 0;
+    error = std::strerror(errno);
+    unfinished.clear();
+    return false;
+  }
+  void name_file() {
+    if (unfinished.empty() || !error.empty()) return;
+    if (::rename(unfinished.c_str(), path.c_str()) == 0)
+      unfinished.clear();
+    else
+      error = std::strerror(errno);
   }
   bool check(int status) {
     if (status == SQLITE_OK || status == SQLITE_DONE || status == SQLITE_ROW) return true;
@@ -106,9 +126,12 @@ Result<std::unique_ptr<SqliteSink>> SqliteSink::open(const std::string& path, bo
       return fail(Code::kCannotWrite, path, Error::kNoOffset, "there is a file that is no database of asof",
                   "choose another file with -o, or remove this one");
     }
-    std::remove(path.c_str());
+    if (!impl->make_file()) {
+      return fail(Code::kCannotWrite, path, Error::kNoOffset, "cannot write: " + impl->error,
+                  "choose another file with -o");
+    }
   }
-  impl->check(sqlite3_open(path.c_str(), &impl->db));
+  impl->check(sqlite3_open((impl->unfinished.empty() ? path : impl->unfinished).c_str(), &impl->db));
   // The file is made completely or not at all: no journal. The mark is written at once, so that what an
   // interrupted run leaves can be replaced.
   impl->run("PRAGMA journal_mode=OFF; PRAGMA synchronous=OFF;");
@@ -262,6 +285,7 @@ Result<void> SqliteSink::finish() {
   if (impl_->error.empty() && impl_->depths) impl_->run(kDepths);
   if (impl_->error.empty() && impl_->detail) impl_->run(kDetailIndices);
   if (impl_->error.empty()) impl_->run("COMMIT;");
+  impl_->name_file();
   if (impl_->error.empty()) return {};
   return fail(Code::kCannotWrite, impl_->path, Error::kNoOffset, "cannot write: " + impl_->error,
               "is the disk full?");

@@ -201,7 +201,8 @@ Result<TimelineSummary> write_rows(const Capture& capture, const TimelineText& o
   ProgressBar bar(o.choice.progress, "timeline");
   auto summary = run_timeline(capture, options, sink, bar.callback());
   if (o.gzip) packed.finish();
-  out->flush();
+  if (!summary) return summary;
+  out->finish();
   if (auto failure = Output::take_failure()) return std::unexpected(std::move(*failure));
   return summary;
 }
