@@ -1,12 +1,16 @@
 // asof: the program. Finds the verb, lets CLI11 read its options, and ends with the verb's exit status.
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
 #include <filesystem>
 #include <iostream>
+#include <new>
 #include <optional>
+#include <string_view>
+#include <system_error>
 
 #include "tools/cli/arguments.h"
 #include "tools/cli/sandbox.h"
@@ -113,12 +117,43 @@ int checked(int status) {
   return status == kExitOk ? kExitInput : status;
 }
 
+Error no_resources(const char* what) {
+  return {Code::kNoResources, what, Error::kNoOffset, "the system refused memory or a thread",
+          "fewer threads (-j), less memory for results (--max-mem), or a part of the capture (--time, -C)"};
+}
+
+int refused(const Error& error) {
+  Diagnostics(Diagnostics::Color::kAuto, 0).error(error);
+  return kExitInput;
+}
+
+// Where an exception has no way up: in a thread of a library, in a destructor.
+[[noreturn]] void end_without_memory() {
+  try {
+    if (std::current_exception() != nullptr) throw;
+  } catch (const std::bad_alloc&) {
+    constexpr std::string_view kText = "asof: E-FILE-093: the system refused memory\n";
+    if (::write(STDERR_FILENO, kText.data(), kText.size()) >= 0) _exit(kExitInput);
+  } catch (...) {
+  }
+  std::abort();
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   install_signal_handlers();
+  std::set_terminate(end_without_memory);
   try {
     return checked(run(argc, argv));
+  } catch (const std::bad_alloc&) {
+    return refused(no_resources("memory"));
+  } catch (const std::system_error& e) {
+    const bool threads = e.code() == std::errc::resource_unavailable_try_again;
+    if (threads || e.code() == std::errc::not_enough_memory)
+      return refused(no_resources(threads ? "threads" : "memory"));
+    fmt::print(stderr, "asof: internal error: {}\n", e.what());
+    return asof::kExitInternal;
   } catch (const std::exception& e) {
     fmt::print(stderr, "asof: internal error: {}\n", e.what());
     return asof::kExitInternal;

@@ -11,6 +11,8 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <stdexcept>
+#include <system_error>
 #include <thread>
 
 #include "decoder/io/ordered.h"
@@ -71,19 +73,32 @@ template <class Body>
 void for_each_index(tbb::task_arena& arena, size_t n, Body&& body) {
   std::mutex hand_over;
   const auto pass = [&] { const std::lock_guard lock(hand_over); };
+  std::atomic<bool> thrown_by_body = false;
+  const auto one = [&](size_t i) {
+    pass();
+    try {
+      body(i);
+    } catch (...) {
+      thrown_by_body = true;
+      throw;
+    }
+    pass();
+  };
   pass();
-  arena.execute([&] {
-    tbb::parallel_for(
-        tbb::blocked_range<size_t>(0, n, 1),
-        [&](const tbb::blocked_range<size_t>& r) {
-          for (size_t i = r.begin(); i != r.end(); ++i) {
-            pass();
-            body(i);
-            pass();
-          }
-        },
-        tbb::simple_partitioner());
-  });
+  try {
+    arena.execute([&] {
+      tbb::parallel_for(
+          tbb::blocked_range<size_t>(0, n, 1),
+          [&](const tbb::blocked_range<size_t>& r) {
+            for (size_t i = r.begin(); i != r.end(); ++i) one(i);
+          },
+          tbb::simple_partitioner());
+    });
+  } catch (const std::runtime_error& error) {
+    if (thrown_by_body) throw;
+    // oneTBB has no other way to say that it cannot start a thread.
+    throw std::system_error(std::make_error_code(std::errc::resource_unavailable_try_again), error.what());
+  }
   pass();
 }
 
