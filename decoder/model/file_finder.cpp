@@ -28,7 +28,15 @@ bool is_file(const std::string& path) {
 
 std::string file_name(const std::string& path) { return fs::path(path).filename().string(); }
 
-std::unique_ptr<TextFile> open_text_file(const std::string& path) {
+void take_elf(TextFile& file, std::shared_ptr<const ElfImage> elf) {
+  file.owner = elf;
+  file.bytes = elf->bytes();
+  file.build_id = elf->build_id();
+  file.elf = std::move(elf);
+}
+
+// nullptr: there is none, or, with a reason in `unreadable`, it cannot be read.
+std::unique_ptr<TextFile> open_text_file(const std::string& path, std::optional<Error>& unreadable) {
   if (!is_file(path)) return nullptr;
   auto out = std::make_unique<TextFile>();
   out->path = path;
@@ -37,22 +45,19 @@ std::unique_ptr<TextFile> open_text_file(const std::string& path) {
     if (auto elf = expanded ? ElfImage::parse(*expanded, path, expanded)
                             : Result<std::shared_ptr<const ElfImage>>(nullptr);
         elf && *elf) {
-      out->elf = *elf;
-      out->owner = *elf;
-      out->bytes = (*elf)->bytes();
-      out->build_id = (*elf)->build_id();
+      take_elf(*out, *elf);
       return out;
     }
   }
-  if (auto elf = ElfImage::open(path)) {
-    out->elf = *elf;
-    out->owner = *elf;
-    out->bytes = (*elf)->bytes();
-    out->build_id = (*elf)->build_id();
+  auto raw = MappedFile::open(path);
+  if (!raw) {
+    unreadable = raw.error();
+    return nullptr;
+  }
+  if (auto elf = ElfImage::parse((*raw)->bytes(), path, *raw)) {
+    take_elf(*out, *elf);
     return out;
   }
-  auto raw = MappedFile::open(path);
-  if (!raw) return nullptr;
   out->owner = *raw;
   out->bytes = (*raw)->bytes();
   return out;
@@ -140,10 +145,11 @@ std::vector<FileFinder::Candidate> FileFinder::candidates(const std::string& pat
 std::unique_ptr<TextFile> FileFinder::search(const std::string& path, const std::string& build_id,
                                              const std::string& explicit_file, bool quiet) {
   std::string rejected;
+  std::optional<Error> unreadable;
   std::vector<Candidate> places = candidates(path, build_id, explicit_file);
   for (const Candidate& candidate : places) {
     if (candidate.needs_id && build_id.empty()) continue;
-    auto file = open_text_file(candidate.path);
+    auto file = open_text_file(candidate.path, unreadable);
     if (!file) continue;
     if (build_id.empty()) {
       warn_unverified(*file, path);
@@ -161,6 +167,11 @@ std::unique_ptr<TextFile> FileFinder::search(const std::string& path, const std:
   const bool is_vdso = path == "[vdso]";
   if (is_vdso && vdso_source_) {
     if (auto file = vdso_source_(build_id)) return file;
+  }
+  if (unreadable) {
+    notices_.error(unreadable->code, unreadable->where,
+                   unreadable->reason + (path == unreadable->where ? "" : "; it may be " + path),
+                   unreadable->hint);
   }
   if (!rejected.empty()) {
     notices_.error(Code::kOtherBuildId, path, rejected + "; not used, its code is unknown",

@@ -187,6 +187,14 @@ void warn_of_outside(const Capture& capture, const TextQuery& q, const std::vect
   }
 }
 
+// Files that could not be read: what is unknown may be in them.
+void warn_of_files(const Capture& capture, Diagnostics& diagnostics) {
+  for (const Notice& n : capture.notices) {
+    if (n.severity == Notice::Severity::kError && family_of(n.code) == CodeFamily::kFile)
+      diagnostics.notice(n);
+  }
+}
+
 ExitCode run_text(TextOptions o, bool input_given) {
   Diagnostics diagnostics = o.input.diagnostics();
   const auto sorted = sort_words(o, input_given);
@@ -197,6 +205,7 @@ ExitCode run_text(TextOptions o, bool input_given) {
   }
   const auto capture = open_for_verb(o.input, diagnostics, o.input.verbose > 0);
   if (!capture) return kExitInput;
+  if (o.input.verbose <= 0) warn_of_files(*capture, diagnostics);
   std::vector<Space> spaces;
   if (o.pid) {
     spaces = spaces_of(*capture, *o.pid);

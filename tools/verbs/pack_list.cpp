@@ -184,6 +184,9 @@ class Gatherer {
       else if (!real_file(found->path).empty())
         refused_.emplace(found->path, "a file of this machine whose build-id is not in the recording");
     }
+    for (const Notice& n : notices.take()) {
+      if (n.code == Code::kCannotRead) refused_.emplace(n.where, n.reason);
+    }
     add_names(side);
   }
   // Does the recording prove that it ran this file, or is it of the folder that came with it?
