@@ -25,6 +25,16 @@ endforeach()
 install(FILES README.md CHANGELOG.md DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/asof COMPONENT asof)
 install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/asof RENAME copyright COMPONENT asof)
 install(FILES docs/api.md examples/kernel_changes.cpp DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/libasof-dev COMPONENT libasof-dev)
+find_program(DPKG_QUERY dpkg-query)
+if(DPKG_QUERY)
+  set(sbom ${CMAKE_BINARY_DIR}/share/asof.cdx.json)
+  add_custom_command(OUTPUT ${sbom}
+    COMMAND ${CMAKE_COMMAND} -E make_directory ${CMAKE_BINARY_DIR}/share
+    COMMAND ${CMAKE_SOURCE_DIR}/scripts/sbom.sh $<TARGET_FILE:asof> ${PROJECT_VERSION} > ${sbom}
+    DEPENDS asof ${CMAKE_SOURCE_DIR}/scripts/sbom.sh VERBATIM)
+  add_custom_target(sbom ALL DEPENDS ${sbom})
+  install(FILES ${sbom} DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/asof COMPONENT asof)
+endif()
 foreach(package libasof0 libasof-dev)
   install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/${package} RENAME copyright COMPONENT ${package})
 endforeach()

@@ -19,6 +19,20 @@ demo=$source/tests/data/demo
 grep -q 'cpu 1 ran the old until .* ran the new from ' "$scratch/want" || fail "nothing ran changed text"
 
 library=$(dirname "$(find "$prefix" -name libasof.so)")
+if grep -q '^ASOF_HARDEN:BOOL=ON' "$build/CMakeCache.txt"; then
+  for file in "$prefix/bin/asof" "$library/libasof.so"; do
+    readelf -lW "$file" | grep -q GNU_RELRO || fail "$file: no RELRO"
+    readelf -dW "$file" | grep -q BIND_NOW || fail "$file: bound lazily"
+    readelf -sW "$file" | grep -q '__stack_chk_fail' || fail "$file: no stack protector"
+    readelf -sW "$file" | grep -q '__[a-z]*_chk@' || fail "$file: no _FORTIFY_SOURCE"
+    ! readelf -lW "$file" | grep -q 'GNU_STACK.*RWE' || fail "$file: an executable stack"
+  done
+  readelf -hW "$prefix/bin/asof" | grep -q 'Position-Independent Executable' || fail "the program has a fixed address"
+fi
+sbom=$(find "$prefix" -name asof.cdx.json)
+if [ -n "$sbom" ]; then
+  for name in libipt2 libopencsd1 libzstd1 libiberty-dev; do grep -q "\"name\": \"$name\"" "$sbom" || fail "the SBOM lacks $name"; done
+fi
 tests=$source/tests/api
 "$tests/exports.sh" "$library/libasof.so" "$tests/c_symbols.txt" || fail "exported symbols"
 internal=$(grep -rlE '#include "(textstore|arch|decoder|api|tools)/' "$prefix/include" || true)
