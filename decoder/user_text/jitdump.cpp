@@ -91,7 +91,6 @@ void JitDump::read_records(uint64_t begin, bool swap, NoticeBook& notices) {
       code.moved_from = 0;
       code.name = r.text(r.left() - std::min<uint64_t>(code_size, r.left()));
       code.bytes = r.take(code_size);  // at the end of the record
-      by_index[code.index] = code_.size();
     } else {
       code.kind = JitCode::Kind::kMove;
       if (const auto load = by_index.find(code.index); load != by_index.end()) {
@@ -107,6 +106,7 @@ void JitDump::read_records(uint64_t begin, bool swap, NoticeBook& notices) {
                     "", offset);
       continue;
     }
+    if (code.kind == JitCode::Kind::kLoad) by_index[code.index] = code_.size();
     code_.push_back(code);
   }
 }

@@ -54,6 +54,18 @@ TEST(JitDumpFile, BothByteOrders) {
   }
 }
 
+TEST(JitDumpFile, MoveOfALoadThatWasLeftOut) {
+  JitDumpWriter w({});
+  w.load(10, 0xffffffff81000000, Bytes(20, 0x90), 5, "kernel");
+  w.move(20, kCode, kCode + 0x100, 20, 5);
+  const auto dump = read(w.bytes());
+  ASSERT_NE(dump, nullptr);
+  ASSERT_EQ(dump->code().size(), 1U);
+  EXPECT_EQ(dump->code()[0].kind, JitCode::Kind::kMove);
+  EXPECT_TRUE(dump->code()[0].bytes.empty());
+  EXPECT_TRUE(dump->code()[0].name.empty());
+}
+
 TEST(JitDumpFile, DamageEndsItAndWhatCannotBeIsLeftOut) {
   JitDumpWriter w({});
   w.load(10, kCode, Bytes(20, 0x90), 5, "f");
