@@ -92,9 +92,15 @@ Result<void> PartMerger::add(const std::string& path) {
   if (!file) return std::unexpected(file.error());
   const auto bytes = (*file)->bytes();
   if (bytes.empty()) return refused(path, 0, "an empty file");
+  const std::vector<Part> before = parts_;
+  const size_t repeated = repeated_;
   for (uint64_t at = 0; at < bytes.size();) {
     const auto next = read_part(path, bytes, at);
-    if (!next) return std::unexpected(next.error());
+    if (!next) {  // nothing of the file counts
+      parts_ = before;
+      repeated_ = repeated;
+      return std::unexpected(next.error());
+    }
     at = *next;
   }
   files_.push_back(*file);

@@ -8,7 +8,10 @@
 #include <vector>
 
 #include "decoder/blocks/block_file.h"
+#include "decoder/blocks/block_merge.h"
+#include "decoder/blocks/block_writer.h"
 #include "tests/decoder/blocks/block_copy.h"
+#include "tests/decoder/capture_test_util.h"
 #include "tests/support/sim_random.h"
 #include "tests/support/temp_dir.h"
 
@@ -68,6 +71,27 @@ TEST(BlockParts, OfAnotherVersionAreRefused) {
     ASSERT_FALSE(capture.has_value());
     EXPECT_EQ(capture.error().code, Code::kNotBlockStream);
   }
+}
+
+// The first part of a file is good, what follows is not: nothing of the file is merged.
+TEST(BlockParts, OfARefusedFileAreForgotten) {
+  const Capture demo = open_demo();
+  Bytes file;
+  blocks::BlockWriter writer(demo,
+                             [&](std::span<const uint8_t> b) { file.insert(file.end(), b.begin(), b.end()); },
+                             7, {.shard = {0, 2}, .options = 0, .ranges = {}});
+  writer.finish();
+  const TempDir dir;
+  const std::string good = dir / "good", bad = dir / "bad";
+  write_bytes(good, file);
+  file.insert(file.end(), 100, 0xff);
+  write_bytes(bad, file);
+  blocks::PartMerger merger(7);
+  ASSERT_FALSE(merger.add(bad).has_value());
+  EXPECT_EQ(merger.parts(), 0U);
+  ASSERT_TRUE(merger.add(good).has_value());
+  EXPECT_EQ(merger.parts(), 1U);
+  EXPECT_EQ(merger.repeated(), 0U);
 }
 
 // Headers alone are small, but each one costs a map.
