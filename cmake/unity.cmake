@@ -1,0 +1,34 @@
+# asof_join(TARGET): where ASOF_UNITY is on, the files of a folder are compiled as one: presets that compile everything once
+# more take a quarter of the time. The default build does not, so that a file that lacks an include is found, and a change
+# compiles one file. Names in unnamed namespaces should be different within a folder; these files have some that are not.
+set(asof_unity_alone
+    arch/arm64/packet.cpp arch/arm64/reference.cpp arch/arm64/sync.cpp
+    decoder/bpf_text/bpf_text_losses.cpp decoder/bundle/bundle_etm.cpp
+    decoder/kernel_text/kernel_text_files.cpp decoder/kernel_text/kernel_text_unclaimed.cpp
+    decoder/model/demangle.cpp  # libiberty's header and <string.h> declare basename()
+    decoder/module/module_layout.cpp decoder/module/module_patches.cpp
+    decoder/perf/perf_records_tool.cpp decoder/user_text/user_text_jit.cpp
+    tools/query/database.cpp tools/query/sql_guard.cpp
+    tools/script/script_event_names.cpp tools/script/script_options.cpp tools/script/script_printer.cpp
+    tests/decoder/bpf_text/bpf_text_test.cpp tests/decoder/user_text/user_text_test.cpp tests/decoder/user_text/vdso_test.cpp
+    tests/support/case_capture.cpp tests/support/case_trace.cpp tests/support/decode_capture.cpp tests/support/fault_captures.cpp
+    tests/support/perf_records_writer.cpp tests/support/reencode.cpp tests/support/truth_counter.cpp
+    tests/tools/board/true_stacks_test.cpp tests/tools/cli/words_cli_test.cpp tests/tools/demo/demo_test.cpp)
+set(asof_unity_folders_alone decoder/open api tests/arch/arm64 tests/arch/x86 tests/textstore tests/decoder/captures tools)
+
+function(asof_join target)
+  if(NOT ASOF_UNITY)
+    return()
+  endif()
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
+  get_target_property(sources ${target} SOURCES)
+  foreach(source ${sources})
+    cmake_path(ABSOLUTE_PATH source BASE_DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR} NORMALIZE OUTPUT_VARIABLE path)
+    cmake_path(RELATIVE_PATH path BASE_DIRECTORY ${CMAKE_SOURCE_DIR})
+    cmake_path(GET path PARENT_PATH folder)
+    if(NOT path MATCHES "^\\.\\./|^build/" AND NOT path IN_LIST asof_unity_alone AND NOT folder IN_LIST asof_unity_folders_alone)
+      string(MAKE_C_IDENTIFIER ${folder} group)
+      set_source_files_properties(${source} PROPERTIES UNITY_GROUP ${group})
+    endif()
+  endforeach()
+endfunction()
