@@ -1,4 +1,5 @@
 #include "arch/pooled.h"
+#include "textstore/sanitized.h"
 
 #include <cstdlib>
 #include <mutex>
@@ -23,7 +24,7 @@ class Pool {
     return p;
   }
   bool keep(void* p, size_t bytes) {
-#ifdef __SANITIZE_ADDRESS__
+#ifdef ASOF_ADDRESS_SANITIZER
     return false;
 #endif
     const std::lock_guard lock(mutex_);

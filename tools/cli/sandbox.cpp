@@ -17,6 +17,7 @@
 #include <memory>
 
 #include "decoder/io/descriptor.h"
+#include "textstore/sanitized.h"
 
 namespace asof {
 namespace {
@@ -162,7 +163,7 @@ std::string Sandbox::text() const {
 }
 
 Sandbox enter_sandbox(std::span<const std::string> writable) {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if defined(ASOF_ADDRESS_SANITIZER) || defined(ASOF_THREAD_SANITIZER)
   (void)writable;
   return {};  // their run times use ptrace and other programs
 #else

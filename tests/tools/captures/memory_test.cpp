@@ -11,6 +11,7 @@
 #include "tests/support/perf_data_writer.h"
 #include "tests/support/skip_without.h"
 #include "tests/tools/run_asof.h"
+#include "textstore/sanitized.h"
 
 namespace asof::test {
 namespace {
@@ -64,7 +65,7 @@ Used digest(const TempDir& dir, const std::string& bundle) {
 // Memory for `megabytes` of trace exceeds that for a few copies by noise only.
 template <class Repeat>
 void expect_flat(uint64_t once, uint64_t megabytes, Repeat repeat) {
-#if defined(__SANITIZE_THREAD__)
+#if defined(ASOF_THREAD_SANITIZER)
   GTEST_SKIP() << "ThreadSanitizer keeps its shadow of what is no longer mapped in: four times the trace";
 #endif
   const char* const size = std::getenv("ASOF_TRACE_MB");

@@ -17,6 +17,7 @@
 #include "tests/support/perf_data_writer.h"
 #include "tests/support/sim_random.h"
 #include "tests/support/temp_dir.h"
+#include "textstore/sanitized.h"
 
 namespace asof::test {
 namespace {
@@ -251,7 +252,7 @@ class Mutation : public testing::Test {
                 static_cast<double>(most > before ? most - before : 0) / (1 << 20));
   }
 
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(ASOF_ADDRESS_SANITIZER)
   static constexpr uint64_t kMostGrowth = 1ULL << 30;  // the sanitizer keeps freed memory for a while
 #else
   static constexpr uint64_t kMostGrowth = 256ULL << 20;
