@@ -1,5 +1,5 @@
 # Thin front of CMake: scripts/dev.sh does the work and installs what is missing.
-.PHONY: all deps demo check check-all bench lint clean
+.PHONY: all deps demo check check-all fuzz bench lint clean
 all:
 	@scripts/dev.sh build
 deps:
@@ -10,6 +10,11 @@ check:
 	@scripts/dev.sh check
 check-all:
 	@scripts/dev.sh check-all
+# SECONDS=60 for each target; TARGETS="..." for some.
+fuzz:
+	@scripts/dev.sh deps
+	@scripts/dev.sh clang_deps
+	@scripts/fuzz.sh run $(or $(SECONDS),60) $(TARGETS)
 bench:
 	@scripts/dev.sh bench
 lint:

@@ -136,52 +136,28 @@ check_preset() {
   ctest --preset "$1" -j2
 }
 
-# What the fuzzers change: without it they hardly get past the first bytes of a file.
-fuzz_seeds() {
-  local seeds=build/fuzz/seeds demo
-  mkdir -p $seeds/{block_stream,packets,perf_data,text_store}_fuzz
-  for demo in demo demo-arm64; do
-    cp tests/data/$demo/perf.data/data $seeds/perf_data_fuzz/$demo
-    build/release/asof decode --format blocks --symfs tests/data/demo/symfs tests/data/$demo/perf.data \
-      >$seeds/block_stream_fuzz/$demo
-    # Their trace lies in them: a sync point is soon found.
-    { [ $demo = demo ] && printf '\2' || printf '\0'; tail -c 16384 tests/data/$demo/perf.data/data; } >$seeds/packets_fuzz/$demo
-  done
-}
-
-# Each fuzzer over random inputs from one seed.
-fuzz_smoke() {
-  say "building build/fuzz"
-  cmake --preset fuzz >build/fuzz.configure.log 2>&1 || { cat build/fuzz.configure.log; exit 1; }
-  cmake --build build/fuzz
-  fuzz_seeds
-  local fuzzer name
-  for fuzzer in build/fuzz/tests/fuzz/*_fuzz; do
-    say "fuzzing: $fuzzer"
-    name=${fuzzer##*/}
-    mkdir -p "build/fuzz/corpus/$name"
-    "$fuzzer" -runs=20000 -seed=1 -max_len=65536 -print_final_stats=1 "build/fuzz/corpus/$name" "build/fuzz/seeds/$name"
-  done
-}
-
-# Everything that `check` does, and what takes longer: lint, clang, sanitizers, fuzzers. Takes hours.
-check_all() {
+clang_deps() {
   local list
   list=$(missing clang-19 libclang-rt-19-dev)
   # shellcheck disable=SC2086
   [ -z "$list" ] || { say "installing: $list"; install_packages $list; }
+}
+
+# Everything that `check` does, and what takes longer: lint, clang, sanitizers, fuzzers. Takes hours.
+check_all() {
+  clang_deps
   check
   lint
   local preset
   for preset in clang asan tsan; do check_preset $preset; done
-  fuzz_smoke
+  scripts/fuzz.sh smoke
   say "all of it passed"
 }
 
 mkdir -p build
 case "${1:-}" in
   build) build asof ;;
-  deps|test_deps|demo|check|bench|lint) "$1" ;;
+  deps|test_deps|clang_deps|demo|check|bench|lint) "$1" ;;
   check-all) check_all ;;
   *) echo "usage: scripts/dev.sh deps|build|demo|check|check-all|bench|lint" >&2; exit 1 ;;
 esac

@@ -1,16 +1,14 @@
 // Any bytes as the trace of a stream of two pieces: whatever they are, every byte is in exactly one line, and what
 // packets say can be asked for. Seeds: raw trace of Intel PT, ETMv4 or ETE, after one byte that chooses.
-#include <cstdint>
-#include <cstdlib>
-
 #include "arch/arm64/packet_list.h"
 #include "arch/x86/packet_list.h"
+#include "tests/fuzz/fuzz.h"
 #include "tests/support/listed_packets.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  if (size < 2) return 0;
-  const uint8_t choice = data[0];
-  const std::span<const uint8_t> bytes(data + 1, size - 1);
+FUZZ_TARGET(packets) {
+  if (bytes.size() < 2) return;
+  const uint8_t choice = bytes[0];
+  bytes = bytes.subspan(1);
   asof::Stream stream;
   const size_t first = (choice & 0x10) != 0 ? bytes.size() / 2 : bytes.size();
   stream.pieces.push_back({.bytes = bytes.first(first)});
@@ -40,6 +38,5 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const auto reader = (choice & 2) != 0 ? asof::x86::list_packets(stream, pt)
                                         : asof::arm64::list_packets(stream, source, etm);
   const auto lines = asof::test::listed_packets(*reader);
-  if (!asof::test::not_covered(stream, lines).empty()) std::abort();
-  return 0;
+  FUZZ_CHECK(asof::test::not_covered(stream, lines).empty());
 }

@@ -1,7 +1,6 @@
 // The text store against the slow, obvious one: any bytes are a history of layers, pokes and losses, and both
 // must give the same candidates at every relevant instant.
 #include <cstdint>
-#include <cstdlib>
 #include <deque>
 #include <set>
 #include <span>
@@ -9,6 +8,7 @@
 #include <vector>
 
 #include "arch/x86/patch_rules.h"
+#include "tests/fuzz/fuzz.h"
 #include "tests/support/naive_store.h"
 #include "textstore/builder.h"
 
@@ -120,7 +120,7 @@ void check(const History& h) {
     const uint64_t step = site ? inside.size() : 1;
     for (Addr a = inside.begin; a < inside.end; a += step) {
       for (const Time t : instants(h)) {
-        if (possible_texts(cell, range_of(a, step), t) != naive.possible(range_of(a, step), t)) std::abort();
+        FUZZ_CHECK(possible_texts(cell, range_of(a, step), t) == naive.possible(range_of(a, step), t));
       }
     }
   }
@@ -129,8 +129,7 @@ void check(const History& h) {
 }  // namespace
 }  // namespace asof::test
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  asof::test::Numbers numbers({data, size});
+FUZZ_TARGET(text_store) {
+  asof::test::Numbers numbers(bytes);
   asof::test::check(asof::test::history(numbers));
-  return 0;
 }

@@ -1,0 +1,106 @@
+#!/usr/bin/env bash
+# run [SECONDS [TARGET...]] | smoke | minimize [TARGET...]: the fuzzers in tests/fuzz, built by preset `fuzz`.
+#   run       each for so many seconds (60), from its corpus; findings are in build/fuzz/findings
+#   smoke     each over 20,000 inputs, the same ones every time
+#   minimize  keeps of what was found so far the fewest and smallest inputs that reach the same code, as the corpus
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+seeds=build/fuzz/seeds corpora=build/fuzz/corpora findings=build/fuzz/findings
+most_corpus=150000 # bytes, packed
+say() { printf '== %s\n' "$*"; }
+
+build() {
+  say "building build/fuzz"
+  mkdir -p build
+  cmake --preset fuzz >build/fuzz.configure.log 2>&1 || { cat build/fuzz.configure.log; exit 1; }
+  cmake --build build/fuzz
+}
+
+# `name` and the bytes of a file, as fuzz::split_files() reads them.
+member() { printf '\n=== %s\n' "$1"; cat "$2"; }
+
+# What no mutation finds: files of every format.
+make_seeds() {
+  rm -rf $seeds
+  build/fuzz/tests/fuzz/make_fuzz_seeds tests/data $seeds
+  mkdir -p $seeds/{block_stream,parts,plan,archive}
+  local asof=build/release/asof work demo capture
+  [ -x $asof ] || asof=build/fuzz/asof
+  work=$(mktemp -d)
+  for demo in demo demo-arm64; do
+    capture=tests/data/$demo/perf.data
+    "$asof" --no-sandbox decode -q --format blocks --symfs tests/data/demo/symfs "$capture" >$seeds/block_stream/$demo
+    cp "$capture/data" "$work/perf.data"
+    "$asof" --no-sandbox plan -q --kcore "$capture/kcore_dir/kcore" -o "$work/plan-$demo" "$work/perf.data"
+    { member core.asof "$work/plan-$demo/core.asof"; member perf.data "$work/perf.data"; } |
+      tee $seeds/capture/plan-$demo >$seeds/plan/$demo
+    for shard in 0 1; do "$asof" --no-sandbox decode -q --plan "$work/plan-$demo" --shard $shard/2 -o "$work/parts-$demo"; done
+    "$asof" --no-sandbox merge -q "$work/plan-$demo" "$work/parts-$demo" -o "$work/whole"
+    local n=0 file
+    { member 0 "$work/whole"; for file in "$work/parts-$demo"/*; do member $((++n)) "$file"; done; } >$seeds/parts/$demo
+    tar -C tests/data/$demo/perf.data -cf - kcore_dir | zstd -q >$seeds/archive/$demo
+    tar -C tests/data/$demo/perf.data -czf $seeds/archive/$demo-gz kcore_dir
+  done
+  rm -rf "$work"
+}
+
+targets() { # those named, or all
+  if [ $# -gt 0 ]; then printf '%s\n' "$@"; return; fi
+  local program
+  for program in build/fuzz/tests/fuzz/*_fuzz; do basename "$program" _fuzz; done
+}
+
+fuzz() { # TARGET OPTION...
+  local target=$1 packed=tests/fuzz/corpus/$1.tar.zst
+  shift
+  mkdir -p "$corpora/$target" "$seeds/$target" "$findings/$target"
+  [ ! -f "$packed" ] || tar -C "$corpora/$target" --zstd -xf "$packed"
+  say "fuzzing: $target"
+  # Leaks in OpenCSD's interface are known (tests/lsan.supp).
+  LSAN_OPTIONS=suppressions=tests/lsan.supp "build/fuzz/tests/fuzz/${target}_fuzz" -max_len=65536 -timeout=60 -rss_limit_mb=4096 \
+    -print_final_stats=1 -artifact_prefix="$findings/$target/" "$@" "$corpora/$target" "$seeds/$target"
+}
+
+run() {
+  local seconds=${1:-60} target failed=0
+  shift || true
+  build
+  make_seeds
+  for target in $(targets "$@"); do
+    fuzz "$target" -max_total_time="$seconds" 2>&1 | tee "build/fuzz/$target.log" | tail -n 12 || failed=1
+  done
+  [ $failed = 0 ] || { say "findings are in $findings"; exit 1; }
+}
+
+smoke() {
+  build
+  make_seeds
+  local target
+  for target in $(targets); do fuzz "$target" -runs=20000 -seed=1; done
+}
+
+minimize() {
+  local target work
+  for target in $(targets "$@"); do
+    work=$(mktemp -d)
+    mkdir "$work/small"
+    # Large inputs are for the fuzzers' seeds: with limits on each, a corpus stays small.
+    for limit in 65536 16384 4096 1024; do
+      rm -rf "$work/small"
+      mkdir "$work/small"
+      LSAN_OPTIONS=suppressions=tests/lsan.supp "build/fuzz/tests/fuzz/${target}_fuzz" -max_len=$limit -merge=1 \
+        "$work/small" "$corpora/$target" "$seeds/$target" >"build/fuzz/$target.merge.log" 2>&1
+      tar -C "$work/small" --sort=name --mtime=@0 --owner=0 --group=0 --numeric-owner -cf - . |
+        zstd -q -19 -f -o "tests/fuzz/corpus/$target.tar.zst"
+      [ "$(stat -c %s "tests/fuzz/corpus/$target.tar.zst")" -gt $most_corpus ] || break
+    done
+    say "$target: $(find "$work/small" -type f | wc -l) inputs, $(stat -c %s "tests/fuzz/corpus/$target.tar.zst") bytes"
+    rm -rf "$work"
+  done
+}
+
+case "${1:-}" in
+  run|smoke|minimize) "$@" ;;
+  *) echo "usage: scripts/fuzz.sh run [SECONDS [TARGET...]] | smoke | minimize [TARGET...]" >&2; exit 1 ;;
+esac

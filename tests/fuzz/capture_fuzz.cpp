@@ -1,0 +1,56 @@
+// A folder of files from a stranger, opened and decoded as the verbs do it: perf.data as a file or a directory with its
+// copies of kcore, kallsyms and modules; vmlinux, a symfs and JIT dumps beside it; bundles, LLDB's bundles, OpenCSD
+// snapshots, plans. The file that is opened is the first of `kInputs` there is.
+#include <array>
+#include <filesystem>
+
+#include "decoder/open/capture_perf.h"
+#include "tests/fuzz/decode_all.h"
+#include "tests/fuzz/fuzz.h"
+
+namespace {
+
+constexpr std::array kInputs = {"perf.data", "bundle.json", "trace.json", "snapshot.ini", "core.asof"};
+
+asof::CaptureOptions options_for(const std::string& folder) {
+  asof::CaptureOptions options;
+  options.host_files = false;
+  options.jobs = 1;
+  const auto there = [&](const char* name) {
+    std::string path = folder + "/" + name;
+    return std::filesystem::exists(path) ? path : std::string();
+  };
+  options.symfs = there("symfs");
+  options.vmlinux = there("vmlinux");
+  options.kallsyms = there("kallsyms");
+  options.kcore = there("kcore");
+  options.kcore_end = there("kcore_end");
+  options.modules_dir = there("modules");
+  options.ksym_text = there("ksym_text");
+  options.catalogue = !there("catalogue").empty();
+  if (std::string dump = there("jit-1.dump"); !dump.empty()) options.jitdumps.push_back(std::move(dump));
+  return options;
+}
+
+}  // namespace
+
+FUZZ_TARGET(capture) {
+  const auto files = asof::fuzz::split_files(bytes);
+  if (files.empty()) return;
+  const std::string folder = asof::fuzz::as_folder(files);
+  const asof::CaptureOptions options = options_for(folder);
+  for (const char* input : kInputs) {
+    const std::string path = folder + "/" + input;
+    if (!std::filesystem::exists(path)) continue;
+    const bool plan = std::string_view(input) == "core.asof";
+    const auto capture = asof::open_capture(plan ? folder : path, options);
+    if (!capture) {
+      FUZZ_CHECK(!capture.error().reason.empty());
+      return;
+    }
+    asof::PipelineOptions pipeline;
+    pipeline.jobs = 1;
+    if (capture->arch()) asof::fuzz::decode_all(*capture, pipeline);
+    return;
+  }
+}

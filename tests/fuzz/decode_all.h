@@ -1,0 +1,30 @@
+// Decodes a capture in this process and says what came out, as one number: for comparisons between ways to decode.
+#pragma once
+#include <cstdint>
+
+#include "decoder/pipeline/pipeline.h"
+
+namespace asof::fuzz {
+
+class FlowSum final : public ChunkConsumer {
+ public:
+  void deliver(Chunk& chunk, const Stream& stream, Prepared* prepared) override;
+  uint64_t value() const { return sum_; }
+  uint64_t instructions() const { return instructions_; }
+
+ private:
+  void add_event(const Event& e);
+  void add_gap(const Gap& g);
+  void add(uint64_t number) { sum_ = (sum_ ^ number) * 0x9e3779b97f4a7c15ULL + (sum_ >> 29U); }
+
+  uint64_t sum_ = 0, instructions_ = 0;
+};
+
+// Over steps, events and gaps, in order.
+FlowSum decode_all(const Capture& capture, const PipelineOptions& options);
+
+// However a capture is decoded, the same comes out: with caches or without, and in four threads if these are wanted, as
+// starting them takes more time than all the rest.
+void check_same_flow(const Capture& capture, bool with_threads);
+
+}  // namespace asof::fuzz
