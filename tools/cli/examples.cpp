@@ -53,6 +53,10 @@ constexpr Example kCoverage[] = {
     {"asof coverage -o asof.info", "then: genhtml --branch-coverage -o html asof.info"},
     {"asof coverage --touched --versions -o kernel.info", "source files that ran, versions of text apart"},
     {"asof coverage -o asof.drcov", "basic blocks, for Lighthouse"}};
+constexpr Example kInject[] = {
+    {"asof inject -o out.data", "then: perf report -i out.data"},
+    {"asof inject --itrace i10usg -o out.data", "instructions every 10 us, with call chains"},
+    {"asof inject --itrace i1000il -o out.data", "with the branches before each, for create_llvm_prof"}};
 constexpr Example kReport[] = {{"asof report", "one screen on ./perf.data"},
                                {"asof report --strict --symfs symfs",
                                 "user programs from a copied tree; exit status 3 if anything went wrong"}};
@@ -119,7 +123,8 @@ constexpr Entry kExamples[] = {
     {"branches", kBranches},
     {"coverage", kCoverage},
     {"diff", kDiff},
-    {"script", kScript}, 
+    {"script", kScript},
+    {"inject", kInject},
     {"report", kReport},
     {"text", kText},
     {"doctor", kDoctor},
