@@ -89,6 +89,7 @@ class DecodeConsumer : public ChunkConsumer {
   void deliver(Chunk& chunk, const Stream& stream, Prepared* prepared) override {
     auto& printed = static_cast<PrintedChunk&>(*prepared);
     coverage_.add(printed.part ? *printed.part : chunk, printed.instructions);
+    any_cycles_ = any_cycles_ || has_cycles(chunk);
     DecodePrinter& printer = printers_.local();
     for (const Gap& gap : chunk.gaps) {
       if (printer.selected(gap, stream)) diagnostics_.gap(job_.capture, stream, gap);
@@ -107,6 +108,10 @@ class DecodeConsumer : public ChunkConsumer {
   void finish() {
     merger_.finish();
     out_.flush();
+    if (job_.lines) {
+      for (const Notice& n : job_.lines->take_notices()) diagnostics_.notice(n);
+    }
+    if (job_.format.wants(kKindCycles) && !any_cycles_) diagnostics_.warn(no_cycles(job_.capture));
     if (merger_.forced() != 0) {
       diagnostics_.note(
           "the order of lines over CPUs is approximate in places: a segment was too long to hold back the "
@@ -126,6 +131,7 @@ class DecodeConsumer : public ChunkConsumer {
   Merger merger_;
   tbb::enumerable_thread_specific<DecodePrinter> printers_;
   std::atomic<bool> stopped_ = false;
+  bool any_cycles_ = false;
 };
 
 struct DecodeOptionsText {
@@ -135,6 +141,8 @@ struct DecodeOptionsText {
   std::string pids, tids, time, symbols, dsos, addresses;
   std::string plan, shard;
   bool nanoseconds = false;
+  SourceChoice source;
+  bool cycles = false;
 };
 
 // Everything about the options that does not need the capture.
@@ -146,9 +154,12 @@ Result<std::pair<DecodeFormat, Selection>> read_options(const DecodeOptionsText&
     if (!fields) return std::unexpected(fields.error());
     format.fields = *fields;
   }
+  if (o.source.lines) format.fields |= kFieldSrcline;
+  if (o.source.inlined) format.fields |= kFieldInline;
   const auto kinds = parse_itrace(o.itrace);
   if (!kinds) return std::unexpected(kinds.error());
   format.kinds = *kinds;
+  if (o.cycles) format.kinds |= kKindCycles;
   format.json = o.format == "jsonl";
   format.nanoseconds = o.nanoseconds;
   format.syntax = o.syntax == "att" ? Syntax::kAtt : Syntax::kIntel;
@@ -219,6 +230,7 @@ ExitCode run_decode(DecodeOptionsText& o) {
   if (!capture) return kExitInput;
   if (!take_time(o.time, *capture, diagnostics, options->second.time)) return kExitUsage;
   o.choice.pipeline.time = options->second.time;
+  o.choice.pipeline.decode.cycles = o.cycles;
   if (!options->second.tids.empty()) o.choice.pipeline.tids = options->second.tids;
   warn_of_tasks(*capture, options->second.pids, options->second.tids, diagnostics);
   warn_of_symbols(*capture, options->second.symbols, diagnostics);
@@ -256,8 +268,8 @@ RunVerb add_decode(CLI::App& app) {
       ->group(output);
   verb->add_option(
           "-F,--fields", o->fields,
-          "comm,pid,tid,cpu,time,ip,sym,symoff,dso,insn,insnlen,disasm,flags,textver,textsrc,conf; +f and -f "
-          "change the default")
+          "comm,pid,tid,cpu,time,ip,sym,symoff,dso,insn,insnlen,disasm,flags,textver,textsrc,conf,srcline,"
+          "inline; +f and -f change the default")
       ->type_name("LIST")
       ->group(output);
   verb->add_option(
@@ -267,6 +279,10 @@ RunVerb add_decode(CLI::App& app) {
       ->type_name("LETTERS")
       ->group(output);
   verb->add_flag("--ns", o->nanoseconds, "times with nanoseconds")->group(output);
+  add_source_options(*verb, o->input, o->source);
+  verb->add_flag("--cycles", o->cycles,
+                 "core cycles between packets, with the instructions that may have run in them (CYC packets)")
+      ->group(output);
   verb->add_option("--syntax", o->syntax, "of disassembly: intel or att")
       ->check(CLI::IsMember({"intel", "att"}))
       ->group(output);
