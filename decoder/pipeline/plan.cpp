@@ -8,7 +8,7 @@
 namespace asof {
 
 SegmentPlan::SegmentPlan(const Arch& arch, const Capture& capture, const PipelineOptions& options,
-                         ChunkOrder order)
+                         ChunkOrder order, const std::vector<Time>& reached)
     : capture_(capture), time_(options.time), order_(order) {
   constexpr uint64_t kAllWindows = 64 << 20, kLargest = 8 << 20, kSmallest = 512 << 10;
   window_ = std::clamp(kAllWindows / std::max<uint64_t>(1, capture.streams.size()), kSmallest, kLargest);
@@ -20,6 +20,7 @@ SegmentPlan::SegmentPlan(const Arch& arch, const Capture& capture, const Pipelin
     Lane& lane = lanes_.emplace_back();
     lane.source = arch.segments(stream, i, range->begin);
     lane.end = range->end;
+    if (i < reached.size()) lane.last = reached[i];
     if (order == ChunkOrder::kByTime) open(lane);
     if (!lane.open || lane.head)
       turns_.emplace(lane.open ? lane.head->start_time : kTimeMin, lanes_.size() - 1);

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "tools/output/file_fault.h"
+#include "tools/output/interrupt.h"
 
 namespace asof {
 namespace {
@@ -17,10 +18,10 @@ constexpr size_t kBufferSize = size_t{256} * 1024;
 volatile std::sig_atomic_t interrupt_seen = 0;
 std::optional<Error> failure;  // of writing
 
-void on_interrupt(int) {
+void on_interrupt(int signal) {
   // A second one ends the program at once, should the first not be noticed.
   if (interrupt_seen != 0) _exit(130);
-  interrupt_seen = 1;
+  interrupt_seen = signal;
 }
 
 }  // namespace
@@ -41,6 +42,10 @@ void install_signal_handlers() {
 }
 
 bool interrupted() { return interrupt_seen != 0; }
+
+void forget_sigint() {
+  if (interrupt_seen == SIGINT) interrupt_seen = 0;
+}
 
 Result<Output> Output::open(const std::string& path) {
   if (path.empty() || path == "-") return Output(STDOUT_FILENO, false, "standard output");
