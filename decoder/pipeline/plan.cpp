@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "decoder/pipeline/stream_choice.h"
+#include "decoder/pipeline/window_start.h"
 
 namespace asof {
 
@@ -18,7 +19,7 @@ SegmentPlan::SegmentPlan(const Arch& arch, const Capture& capture, const Pipelin
     if (!range) continue;
     trace_bytes_ += bytes_within(stream, *range);
     Lane& lane = lanes_.emplace_back();
-    lane.source = arch.segments(stream, i, range->begin);
+    lane.source = arch.segments(stream, i, std::max(range->begin, window_start(arch, stream, i, time_.lo)));
     lane.end = range->end;
     if (i < reached.size()) lane.last = reached[i];
     if (order == ChunkOrder::kByTime) open(lane);
