@@ -18,12 +18,16 @@ constexpr const char* kName = "standard input";
 
 }  // namespace
 
-Result<std::unique_ptr<LiveInput>> LiveInput::start(int fd) {
+Result<std::unique_ptr<LiveInput>> LiveInput::start(int fd) { return make(fd, std::nullopt); }
+
+Result<std::unique_ptr<LiveInput>> LiveInput::start(FollowedFile file) { return make(-1, std::move(file)); }
+
+Result<std::unique_ptr<LiveInput>> LiveInput::make(int from, std::optional<FollowedFile> file) {
   auto spool = Spool::create();
   if (!spool) return std::unexpected(spool.error());
   Descriptor stop(::eventfd(0, EFD_CLOEXEC));
   if (!stop) return fail(Code::kNoResources, kName, Error::kNoOffset, std::strerror(errno));
-  std::unique_ptr<LiveInput> input(new LiveInput(fd, *std::move(spool), std::move(stop)));
+  std::unique_ptr<LiveInput> input(new LiveInput(from, std::move(file), *std::move(spool), std::move(stop)));
   input->thread_ = std::thread([raw = input.get()] { raw->read_all(); });
   return input;
 }
@@ -42,7 +46,7 @@ LiveInput::State LiveInput::wait(uint64_t rounds, std::chrono::milliseconds most
 
 void LiveInput::read_all() {
   std::vector<uint8_t> buffer(kBuffer);
-  while (read_some(buffer)) {
+  while (file_ ? read_file(buffer) : read_pipe(buffer)) {
   }
   const std::lock_guard lock(mutex_);
   state_.ended = true;
@@ -55,7 +59,7 @@ bool LiveInput::fails(Error error) {
   return false;
 }
 
-bool LiveInput::read_some(std::span<uint8_t> buffer) {
+bool LiveInput::read_pipe(std::span<uint8_t> buffer) {
   std::array<pollfd, 2> wanted{pollfd{from_, POLLIN, 0}, pollfd{stop_.get(), POLLIN, 0}};
   if (::poll(wanted.data(), wanted.size(), -1) < 0) return errno == EINTR;
   if (wanted[1].revents != 0) return false;
@@ -67,8 +71,20 @@ bool LiveInput::read_some(std::span<uint8_t> buffer) {
                   Error::kNoOffset,
                   fmt::format("cannot read: {}", std::strerror(errno)),
                   {}});
-  if (got == 0) return false;
-  const auto bytes = buffer.first(static_cast<size_t>(got));
+  return got != 0 && take(buffer.first(static_cast<size_t>(got)));
+}
+
+bool LiveInput::read_file(std::span<uint8_t> buffer) {
+  const auto got = file_->read(buffer);
+  if (!got) return fails(got.error());
+  if (*got != 0) return take(buffer.first(*got));
+  if (file_->ended()) return false;
+  pollfd wanted{stop_.get(), POLLIN, 0};
+  constexpr int kPauseMs = 50;
+  return ::poll(&wanted, 1, kPauseMs) <= 0;
+}
+
+bool LiveInput::take(std::span<const uint8_t> bytes) {
   auto done = spool_.append(bytes);
   if (done) done = spool_.flush();
   if (!done) return fails(done.error());

@@ -1,5 +1,5 @@
-// LiveInput: a pipe that is read as fast as it is written, whatever is done with it meanwhile: perf loses records when
-// nobody reads. What was read lies in an unlinked temporary file.
+// LiveInput: a pipe, or a file that grows, that is read as fast as it is written, whatever is done with it meanwhile:
+// perf loses records when nobody reads a pipe. What was read lies in an unlinked temporary file.
 #pragma once
 #include <chrono>
 #include <condition_variable>
@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "decoder/io/descriptor.h"
+#include "decoder/live/followed_file.h"
 #include "decoder/live/record_framer.h"
 #include "decoder/perf/perf_data_input.h"
 #include "textstore/result.h"
@@ -30,6 +31,8 @@ class LiveInput {
 
   // Reads `fd`, which stays the caller's, in a thread of its own.
   static Result<std::unique_ptr<LiveInput>> start(int fd);
+  // The same of a file.
+  static Result<std::unique_ptr<LiveInput>> start(FollowedFile file);
   ~LiveInput();
   LiveInput(const LiveInput&) = delete;
   LiveInput& operator=(const LiveInput&) = delete;
@@ -40,14 +43,18 @@ class LiveInput {
   int fd() const { return spool_.fd(); }
 
  private:
-  LiveInput(int from, Spool spool, Descriptor stop)
-      : from_(from), spool_(std::move(spool)), stop_(std::move(stop)) {}
+  LiveInput(int from, std::optional<FollowedFile> file, Spool spool, Descriptor stop)
+      : from_(from), file_(std::move(file)), spool_(std::move(spool)), stop_(std::move(stop)) {}
+  static Result<std::unique_ptr<LiveInput>> make(int from, std::optional<FollowedFile> file);
   void read_all();
   // False: the end, or a failure, which is noted.
-  bool read_some(std::span<uint8_t> buffer);
+  bool read_pipe(std::span<uint8_t> buffer);
+  bool read_file(std::span<uint8_t> buffer);
+  bool take(std::span<const uint8_t> bytes);
   bool fails(Error error);
 
   const int from_;
+  std::optional<FollowedFile> file_;
   Spool spool_;
   Descriptor stop_;  // readable: nobody wants any more
   RecordFramer framer_;

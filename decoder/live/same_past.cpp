@@ -93,9 +93,11 @@ bool same_machine(const Capture& a, const Capture& b) {
 }
 
 // Each name, at the last instant that counts.
-std::optional<std::string> name_difference(const SymbolTable& before, const SymbolTable& now, Time until) {
+// `user`: of processes too.
+std::optional<std::string> name_difference(const SymbolTable& before, const SymbolTable& now, Time until,
+                                           bool user) {
   for (const Symbol* s : before.all()) {
-    if (s->from > until) continue;
+    if (s->from > until || (!user && s->space != kKernelSpace)) continue;
     const Time t = std::min(until, s->until);
     const auto was = before.find(s->space, s->range.begin, t), is = now.find(s->space, s->range.begin, t);
     if (was && (!is || was->symbol->name != is->symbol->name || was->symbol->dso != is->symbol->dso ||
@@ -107,9 +109,10 @@ std::optional<std::string> name_difference(const SymbolTable& before, const Symb
 
 }  // namespace
 
-std::optional<std::string> text_difference(const TextStore& before, const TextStore& now, Time until) {
+std::optional<std::string> text_difference(const TextStore& before, const TextStore& now, Time until,
+                                           bool user) {
   if (now.space_count() < before.space_count()) return "address spaces";
-  for (Space space = 0; space < before.space_count(); ++space) {
+  for (Space space = 0; space < (user ? before.space_count() : 1); ++space) {
     const auto was = before.cells(space, {0, UINT64_MAX}), is = now.cells(space, {0, UINT64_MAX});
     if (const auto where = cell_difference(was, is, until))
       return fmt::format("text from {:#x} to {:#x}{}", where->begin, where->end,
@@ -119,6 +122,7 @@ std::optional<std::string> text_difference(const TextStore& before, const TextSt
 }
 
 std::optional<std::string> past_difference(const Capture& before, const Capture& now, Time until) {
+  const bool user = !before.exclude_user;
   if (!same_machine(before, now)) return "what is known of the machine";
   if (before.streams.size() != now.streams.size()) return "the number of streams";
   for (size_t i = 0; i < before.streams.size(); ++i) {
@@ -127,8 +131,8 @@ std::optional<std::string> past_difference(const Capture& before, const Capture&
       return fmt::format("the tasks on {}", before.streams[i].name);
   }
   if (comms_of(before.tasks, until) != comms_of(now.tasks, until)) return "names of threads";
-  if (auto name = name_difference(before.symbols, now.symbols, until)) return name;
-  return text_difference(*before.text, *now.text, until);
+  if (auto name = name_difference(before.symbols, now.symbols, until, user)) return name;
+  return text_difference(*before.text, *now.text, until, user);
 }
 
 }  // namespace asof

@@ -12,7 +12,8 @@ namespace asof {
 // The user code of a process may become known where nothing was known: nothing ran there before it was mapped.
 std::optional<std::string> past_difference(const Capture& before, const Capture& now, Time until);
 
-// The same of the bytes of text alone.
-std::optional<std::string> text_difference(const TextStore& before, const TextStore& now, Time until);
+// The same of the bytes of text alone; `user`: of processes too.
+std::optional<std::string> text_difference(const TextStore& before, const TextStore& now, Time until,
+                                           bool user);
 
 }  // namespace asof

@@ -62,9 +62,18 @@ std::string text_waits_for(const Capture& capture) {
   return {};
 }
 
+// A file says at its end which files code was mapped from, how many CPUs there were, and which CPU it was.
+std::string file_waits_for(const Capture& capture) {
+  if (!capture.exclude_user)
+    return "a file has the build-ids of user code at its end (record with -o -, or the kernel alone)";
+  if (capture.perf->nr_cpus() == 0 || capture.cpu_id.empty())
+    return "a file says at its end what machine it is of (give --same-machine a finished recording)";
+  return {};
+}
+
 }  // namespace
 
-SettledRecords settled_records(const Capture& capture) {
+SettledRecords settled_records(const Capture& capture, bool file) {
   SettledRecords out;
   RingTimes rings(*capture.perf);
   capture.perf->for_each([&](const Record& record) {
@@ -72,7 +81,8 @@ SettledRecords settled_records(const Capture& capture) {
     return true;
   });
   out.newest = rings.newest();
-  out.waits_for = text_waits_for(capture);
+  out.waits_for = file ? file_waits_for(capture) : "";
+  if (out.waits_for.empty()) out.waits_for = text_waits_for(capture);
   if (!out.waits_for.empty()) return out;
   if (!rings.started()) {
     out.waits_for =
@@ -81,6 +91,11 @@ SettledRecords settled_records(const Capture& capture) {
   }
   out.until = rings.settled();
   if (out.until == kTimeMin) out.waits_for = "not every ring with records had some in a complete round";
+  for (const BpfProgram& program : capture.bpf_programs) {
+    if (!file || program.loaded > out.until) continue;
+    out.until = program.loaded == kTimeMin ? kTimeMin : program.loaded - 1;
+    out.waits_for = "a file has the code of BPF programs at its end (record with -o -)";
+  }
   // What a loss leaves open is decided by records after it.
   for (const LostRecords& lost : capture.text->losses()) {
     if (lost.after > out.until) continue;

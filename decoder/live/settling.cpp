@@ -103,7 +103,7 @@ Settling::Step Settling::step(const Capture& capture) {
   Step out;
   out.options = choice_;
   out.options.ranges.emplace();
-  const SettledRecords records = settled_records(capture);
+  const SettledRecords records = settled_records(capture, file_);
   out.until = records.until;
   out.newest = records.newest;
   out.waits_for = records.waits_for;

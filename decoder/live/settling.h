@@ -19,13 +19,14 @@ struct SettledRecords {
   std::string waits_for{};  // what the rest waits for, if no time is settled
 };
 
-// `capture` is open on what is there of a pipe, up to the end of a round (RecordFramer).
-SettledRecords settled_records(const Capture& capture);
+// `capture` is open on what is there of a pipe, up to the end of a round (RecordFramer). `file`: of a file
+// (FollowedFile), whose build-ids and BPF programs perf writes when it ends.
+SettledRecords settled_records(const Capture& capture, bool file);
 
 class Settling {
  public:
   // `choice`: what is wanted of the capture.
-  explicit Settling(PipelineOptions choice) : choice_(std::move(choice)) {}
+  Settling(PipelineOptions choice, bool file) : choice_(std::move(choice)), file_(file) {}
 
   struct Step {
     PipelineOptions options;   // the segments to decode now, in order of time before all that are left
@@ -66,6 +67,7 @@ class Settling {
   std::string missing_stream(const Capture& capture) const;
 
   const PipelineOptions choice_;
+  const bool file_;
   std::vector<Lane> lanes_;  // by stream
   uint64_t given_bytes_ = 0;
 };

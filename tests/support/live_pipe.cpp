@@ -1,6 +1,7 @@
 #include "tests/support/live_pipe.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -56,6 +57,7 @@ class Maker {
     put<uint64_t>(out_.bytes, 16);
     attributes();
     features();
+    out_.data_begin = out_.bytes.size();
     read_records();
     read_trace();
     cut_aux_records();
@@ -69,6 +71,7 @@ class Maker {
     for (size_t k = 1; k <= rounds; ++k)
       round(k == rounds ? kTimeMax : times[times.size() * k / rounds], k == rounds ? 0 : skew);
     out_.bytes.insert(out_.bytes.end(), end_.begin(), end_.end());
+    file_parts();
     return std::move(out_);
   }
 
@@ -126,6 +129,21 @@ class Maker {
         put_record(out_.bytes, perf::kHeaderFeature, record);
       }
     }
+  }
+
+  void file_parts() {
+    constexpr size_t kDataSize = 48;
+    const auto data = get<uint64_t>(file_, 40), size = get<uint64_t>(file_, kDataSize);
+    const uint64_t now = out_.bytes.size() - out_.data_begin;
+    out_.file_begin = out_.finished_begin =
+        Bytes(file_.begin(), file_.begin() + static_cast<ptrdiff_t>(data));
+    set<uint64_t>(out_.file_begin, kDataSize, 0);
+    set<uint64_t>(out_.finished_begin, kDataSize, now);
+    out_.file_end = Bytes(file_.begin() + static_cast<ptrdiff_t>(data + size), file_.end());
+    size_t features = 0;
+    for (size_t i = 72; i < 104; ++i) features += static_cast<size_t>(std::popcount(file_[i]));
+    for (size_t i = 0; i < features; ++i)
+      set<uint64_t>(out_.file_end, 16 * i, get<uint64_t>(out_.file_end, 16 * i) - size + now);
   }
 
   void read_records() {

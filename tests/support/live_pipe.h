@@ -12,6 +12,10 @@ namespace asof::test {
 struct LivePipe {
   std::vector<uint8_t> bytes;
   std::vector<size_t> round_ends;  // in bytes
+  // The same as a file: what it begins with while perf writes it, from where on it has the pipe's records, and with
+  // what it begins and ends when perf has ended.
+  std::vector<uint8_t> file_begin, finished_begin, file_end;
+  size_t data_begin = 0;  // in bytes
 };
 
 // `skew`: rings are read so much (ns) after each other within a round.

@@ -20,7 +20,8 @@ struct DecodeOptionsText {
   DecodeChoice choice;
   std::string fields, itrace = "i", output, format = "text", syntax = "intel";
   std::string pids, tids, time, symbols, dsos, addresses;
-  std::string plan, shard;
+  std::string plan, shard, same_machine;
+  bool follow = false;
   bool nanoseconds = false;
 };
 
@@ -95,7 +96,7 @@ void warn_of_selection(const Capture& capture, const Selection& selection, Diagn
 
 ExitCode run_live(const DecodeOptionsText& o, const DecodeFormat& format, const Selection& selection,
                   Diagnostics& diagnostics) {
-  LiveRequest request{o.input, o.choice, format, selection, o.output, {}};
+  LiveRequest request{o.input, o.choice, format, selection, o.output, o.same_machine, {}};
   if (!selection.tids.empty()) request.choice.pipeline.tids = selection.tids;
   request.open_whole = [&] {
     auto capture = open_for_verb(o.input, diagnostics, true, &o.choice);
@@ -120,7 +121,12 @@ ExitCode run_decode(DecodeOptionsText& o) {
     diagnostics.error(options.error());
     return kExitUsage;
   }
-  if (o.format != "blocks" && o.time.empty() && is_live_input(o.input))
+  if (o.follow && (o.format == "blocks" || !o.time.empty())) {
+    diagnostics.error({Code::kBadOption, "", Error::kNoOffset, "--follow gives out lines, of all of the time",
+                       "leave out --time and --format blocks"});
+    return kExitUsage;
+  }
+  if (o.follow || (o.format != "blocks" && o.time.empty() && is_live_pipe(o.input)))
     return run_live(o, options->first, options->second, diagnostics);
   const auto capture = open_for_verb(o.input, diagnostics, true, &o.choice);
   if (!capture) return kExitInput;
@@ -179,6 +185,14 @@ RunVerb add_decode(CLI::App& app) {
   verb->add_option("--shard", o->shard,
                    "of a plan, part K (from 0) of N, as a file in the folder -o, for 'asof merge'")
       ->type_name("K/N");
+  verb->add_flag(
+      "--follow", o->follow,
+      "the file or directory is still written: give out what is settled, go on until perf ends (a pipe "
+      "is followed without it)");
+  verb->add_option(
+          "--same-machine", o->same_machine,
+          "with --follow: a finished recording of the machine, for what files say at their end alone")
+      ->type_name("PERF.DATA");
   const std::string filter = "Filters";
   verb->add_option("--pid", o->pids, "only these processes")->group(filter);
   verb->add_option("--tid", o->tids, "only these threads")->group(filter);

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <filesystem>
 #include <memory>
 
 #include "decoder/live/live_input.h"
@@ -37,7 +38,8 @@ class LiveDecode {
         out_(out),
         diagnostics_(diagnostics),
         input_(input),
-        settling_(request.choice.pipeline) {}
+        is_file_(request.input.input != "-"),
+        settling_(request.choice.pipeline, is_file_) {}
 
   ExitCode run() {
     LiveInput::State state;
@@ -82,7 +84,7 @@ class LiveDecode {
     const auto begin = Clock::now();
     rounds_ = state.rounds;
     FileBytes::set_standard_input(input_.fd(), state.round_end);
-    auto capture = open_capture(request_.input.input, request_.input.capture);
+    auto capture = open_capture("-", request_.input.capture);
     if (!capture || without_trace(*capture)) return;
     if (!request_.input.no_demangle) capture->symbols.show(NameStyle::kWithParameters);
     auto view = std::make_unique<View>(*std::move(capture), request_);
@@ -144,7 +146,7 @@ class LiveDecode {
   }
 
   ExitCode finish(const LiveInput::State& state) {
-    FileBytes::set_standard_input(input_.fd(), state.received);
+    if (!is_file_) FileBytes::set_standard_input(input_.fd(), state.received);
     auto whole = request_.open_whole();
     if (!whole) return kExitInput;
     View view(*std::move(whole), request_);
@@ -174,7 +176,7 @@ class LiveDecode {
   void report(const LiveInput::State& state, const Capture& whole) {
     const uint64_t given = settling_.given_bytes();
     most_bytes_ = std::max(most_bytes_, state.trace - std::min(state.trace, given));
-    measure_time(settled_records(whole).newest);
+    measure_time(settled_records(whole, is_file_).newest);
     if (given == 0) {
       diagnostics_.note(fmt::format("while recording, nothing was given out{}{}",
                                     waits_for_.empty() ? "" : ": ", waits_for_));
@@ -194,6 +196,7 @@ class LiveDecode {
   Output& out_;
   Diagnostics& diagnostics_;
   LiveInput& input_;
+  const bool is_file_;
   Settling settling_;
   std::unique_ptr<View> view_;  // that the last step was made of
   std::unique_ptr<DecodeLines> lines_;
@@ -204,25 +207,46 @@ class LiveDecode {
   bool changed_ = false;
 };
 
+// What lies beside it, as opening the directory would find it.
+void find_beside(InputOptions& input) {
+  std::error_code ignored;
+  const std::string kcore = input.input + "/kcore_dir/kcore";
+  if (input.capture.kcore.empty() && std::filesystem::exists(kcore, ignored)) input.capture.kcore = kcore;
+}
+
+Result<std::unique_ptr<LiveInput>> open_input(const LiveRequest& request) {
+  if (request.input.input == "-") return LiveInput::start(STDIN_FILENO);
+  MachineFeatures features;
+  if (!request.same_machine.empty()) {
+    const auto other = PerfData::open(request.same_machine);
+    if (!other) return std::unexpected(other.error());
+    features = machine_features(**other);
+  }
+  auto file = FollowedFile::open(request.input.input, std::move(features));
+  if (!file) return std::unexpected(file.error());
+  return LiveInput::start(*std::move(file));
+}
+
 }  // namespace
 
-bool is_live_input(const InputOptions& input) {
+bool is_live_pipe(const InputOptions& input) {
   struct stat status {};
   return input.input == "-" && ::fstat(STDIN_FILENO, &status) == 0 && !S_ISREG(status.st_mode) &&
          !S_ISDIR(status.st_mode);
 }
 
-ExitCode decode_live(const LiveRequest& request, Diagnostics& diagnostics) {
+ExitCode decode_live(LiveRequest request, Diagnostics& diagnostics) {
   auto out = Output::open(request.output);
   if (!out) {
     diagnostics.error(out.error());
     return kExitInput;
   }
-  auto input = LiveInput::start(STDIN_FILENO);
+  auto input = open_input(request);
   if (!input) {
     diagnostics.error(input.error());
     return kExitInput;
   }
+  if (request.input.input != "-") find_beside(request.input);
   return LiveDecode(request, *out, diagnostics, **input).run();
 }
 

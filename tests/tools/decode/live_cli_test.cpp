@@ -2,7 +2,9 @@
 // most of it comes before the end.
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <random>
+#include <sstream>
 
 #include "tests/support/live_pipe.h"
 #include "tests/tools/decode/live_program.h"
@@ -219,6 +221,99 @@ TEST_F(LiveCli, InterruptIsForTheRecorder) {
   const Ran ran = live.end();
   EXPECT_EQ(ran.status, 0) << ran.err;
   EXPECT_TRUE(ran.out == whole.out) << ran.err;
+}
+
+// A directory that perf is writing.
+class GrowingCapture {
+ public:
+  GrowingCapture(const fs::path& folder, const Recording& r, const LivePipe& pipe) : pipe_(pipe) {
+    fs::create_directory(folder);
+    fs::create_directory_symlink(fs::absolute(r.path + "/kcore_dir"), folder / "kcore_dir");
+    fd_ = ::open((folder / "data").c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    put(pipe.file_begin, 0);
+  }
+  ~GrowingCapture() { ::close(fd_); }
+  // Up to there of the pipe.
+  void grow(size_t end) {
+    put(std::span(pipe_.bytes).subspan(at_, end - at_), pipe_.file_begin.size() + at_ - pipe_.data_begin);
+    at_ = end;
+  }
+  void finish() {
+    grow(pipe_.bytes.size());
+    put(pipe_.file_end, pipe_.file_begin.size() + at_ - pipe_.data_begin);
+    put(pipe_.finished_begin, 0);
+  }
+  void kill() {
+    ::close(fd_);
+    fd_ = -1;
+  }
+
+ private:
+  void put(std::span<const uint8_t> bytes, size_t at) {
+    EXPECT_EQ(::pwrite(fd_, bytes.data(), bytes.size(), static_cast<off_t>(at)),
+              static_cast<ssize_t>(bytes.size()));
+  }
+  const LivePipe& pipe_;
+  size_t at_ = pipe_.data_begin;
+  int fd_ = -1;
+};
+
+std::string follow(const std::string& folder, const std::string& machine) {
+  return "decode -F ip,sym,conf,time --itrace=cre --ns --same-machine " + machine + " -i " + folder;
+}
+
+std::vector<std::string> words(const std::string& text) {
+  std::istringstream in(text);
+  return {std::istream_iterator<std::string>(in), {}};
+}
+
+// Files say at their end what user code is: all of it waits.
+TEST_F(LiveCli, FilesThatGrowGiveTheSame) {
+  std::mt19937 random(29);
+  const Recording r = demo("demo", 0);
+  const LivePipe pipe = as_live_pipe(r.path, 24, r.capture);
+  for (const bool killed : {false, true}) {
+    const std::string folder = dir_.path() / (killed ? "killed" : "ended");
+    GrowingCapture growing(folder, r, pipe);
+    std::vector<std::string> arguments = words(follow(folder, r.path));
+    arguments.emplace_back("--follow");
+    LiveProgram live(arguments);
+    for (size_t at = pipe.data_begin; at < pipe.bytes.size() - 100;
+         at = std::min(pipe.bytes.size() - 100, at + random() % 5000)) {
+      growing.grow(at);
+      std::this_thread::sleep_for(std::chrono::milliseconds(random() % 20));
+    }
+    if (killed)
+      growing.kill();
+    else
+      growing.finish();
+    const Ran ran = live.end();
+    const Ran whole = run_asof(follow(folder, r.path));
+    EXPECT_EQ(ran.status, 0) << ran.err;
+    EXPECT_TRUE(ran.out == whole.out) << ran.err;
+    EXPECT_GT(ran.out.size(), 1000U);
+    EXPECT_NE(ran.err.find("nothing was given out: a file has the build-ids"), std::string::npos) << ran.err;
+  }
+}
+
+// Of the kernel alone, with what its machine is from another recording, it is given out as from a pipe.
+TEST_F(LiveCli, FilesOfTheKernelAreGivenOutBeforeTheEnd) {
+  const Recording r{"vpt-612", shared("captures/vpt-612/kernel.data"), {}, {}};
+  if (!fs::exists(r.path)) GTEST_SKIP() << "no " << r.path;
+  const LivePipe pipe = as_live_pipe(r.path, 24, r.capture);
+  const std::string folder = dir_.path() / "kernel";
+  GrowingCapture growing(folder, r, pipe);
+  std::vector<std::string> arguments = words(follow(folder, r.path));
+  arguments.emplace_back("--follow");
+  LiveProgram live(arguments);
+  growing.grow(pipe.round_ends[pipe.round_ends.size() - 2]);
+  EXPECT_TRUE(live.wait_for_output(10'000));
+  growing.finish();
+  const Ran ran = live.end();
+  const Ran whole = run_asof(follow(folder, r.path));
+  EXPECT_EQ(ran.status, 0) << ran.err;
+  EXPECT_TRUE(ran.out == whole.out) << ran.err;
+  EXPECT_NE(ran.err.find("of the trace was given out"), std::string::npos) << ran.err;
 }
 
 }  // namespace
