@@ -46,6 +46,9 @@ enum class EventKind : uint8_t {
   kPsb,              // ip or 0
   kTraceEvent,       // CoreSight: a: bits of the trace unit's event outputs that fired; ip or 0
   kContext,          // CoreSight: a: context ID, b: exception level | non-secure << 2 | AArch64 << 3; ip or 0
+  // a: core cycles since the one before it (b 1: not all were counted). All steps before it had retired then, and of
+  // those behind at most those up to the next decision of the trace. Only with DecodeOptions::cycles.
+  kCycles,
 };
 
 struct Event {
@@ -130,6 +133,7 @@ struct DecodeOptions {
   bool reference_engine = false;  // libipt / OpenCSD instead of our own flow
   bool block_cache = true;        // off: every visit decodes anew (tests)
   bool sum_runs = false;          // fill in StepList::sums() where that costs less than to count afterwards
+  bool cycles = false;            // give EventKind::kCycles, where the trace has CYC packets; slower
 };
 
 // Not thread-safe; one per worker. Its caches live from one segment to the next.

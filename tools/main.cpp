@@ -12,6 +12,7 @@
 #include <string_view>
 #include <system_error>
 
+#include "decoder/lines/debuginfod.h"
 #include "tools/cli/arguments.h"
 #include "tools/cli/sandbox.h"
 #include "tools/cli/verb_table.h"
@@ -33,6 +34,11 @@ constexpr const char* kFooter = R"(Most used:
 3 decoded with errors under --strict or above --max-errors, 4 internal, 5 missing text blocked all decoding,
 130 interrupted (partial output is valid). asof confines itself (Landlock, seccomp); --no-sandbox leaves that out.)";
 
+bool asks_servers(const CLI::App& verb) {
+  const CLI::Option* const option = verb.get_option_no_throw("--debuginfod");
+  return option != nullptr && option->count() != 0;
+}
+
 // What a verb may write: what its options name, the cache of queries, and temporary files.
 std::vector<std::string> writable_paths(const CLI::App& verb) {
   std::vector<std::string> out;
@@ -53,6 +59,12 @@ std::vector<std::string> writable_paths(const CLI::App& verb) {
     out.emplace_back(".");
   if (verb.get_option_no_throw("--cache-dir") != nullptr && !add_value("--cache-dir"))
     out.push_back(AnswerCache::default_folder());
+  if (asks_servers(verb)) {
+    // Made here: of a folder that is not there yet, the one above it could be written to.
+    const std::string cache = Debuginfod::cache_folder();
+    std::error_code failed;
+    if (!cache.empty() && (std::filesystem::create_directories(cache, failed), !failed)) out.push_back(cache);
+  }
   for (const char* name : {"TMPDIR", "SQLITE_TMPDIR"}) {
     if (const char* place = std::getenv(name)) out.emplace_back(place);
   }
@@ -91,7 +103,8 @@ int run(int argc, char** argv) {
   for (size_t i = 0; i < runners.size(); ++i) {
     CLI::App* const verb = app.get_subcommand(verbs()[i].name);
     if (!verb->parsed()) continue;
-    if (!unconfined) enter_sandbox(writable_paths(*verb));
+    if (!unconfined)
+      enter_sandbox(writable_paths(*verb), asks_servers(*verb) ? Network::kAsClient : Network::kNo);
     const ExitCode code = runners[i]();
     const CLI::Option* const strict = verb->get_option_no_throw("--strict");
     return code == kExitOk && strict != nullptr && strict->count() != 0 && Diagnostics::warned() ? kExitErrors

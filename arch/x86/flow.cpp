@@ -15,11 +15,12 @@ Flow::Flow(const Config& config, std::span<const Stream> streams, const TextStor
       config_(config),
       errata_(errata_of(config.cpu)),
       anchors_(config, text, options.clock_error),
-      packets_(errata_, *this),
+      packets_(errata_, *this, options.cycles),
       streams_(streams),
       blocks_(text, options.text_at, options.block_cache, Isa()) {
   cache_ = &blocks_;
   for (const Addr a : Anchors::hooks(config, text, options)) hook(*cache_, a);
+  if (options.cycles) return;  // the fast walk does not say where packets end
   if (code != nullptr) run_caches_[0].emplace(std::move(code));
   if (unsure_code != nullptr) run_caches_[1].emplace(std::move(unsure_code));
 }

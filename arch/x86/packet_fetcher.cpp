@@ -2,6 +2,7 @@
 // Generation Scenarios"; what errata change is named where it is handled.
 #include "arch/x86/packet_fetcher.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "arch/x86/sync_group.h"
@@ -26,6 +27,10 @@ bool is_guest_flow(const State& s, Pk t) {
   const bool host_flow = s.enabled && !s.lost;
   return t == Pk::kTnt || t == Pk::kTip || t == Pk::kPge || t == Pk::kFup || (t == Pk::kPgd && !host_flow) ||
          (t == Pk::kPsb && host_flow);
+}
+
+bool tells_flow(Pk t) {
+  return t == Pk::kTnt || t == Pk::kTip || t == Pk::kPge || t == Pk::kPgd || t == Pk::kFup;
 }
 
 void bind(Pending& p, const Event& e) {
@@ -72,6 +77,7 @@ bool PacketFetcher::timing(State& s, const Packet& k) {
   }
   s.p += k.size;
   if constexpr (Emit) {
+    if (cycles_wanted_) count_cycles(k, offset);
     if (k.type == Pk::kCbr) log_.add_event(EventKind::kCbr, s.now, 0, k.value, 0, offset);
   }
   if (!overwritten_ || k.type != Pk::kTsc || s.now >= saturating_add(before, -kClocksDiffer)) return true;
@@ -82,13 +88,38 @@ bool PacketFetcher::timing(State& s, const Packet& k) {
   return false;
 }
 
+void PacketFetcher::count_cycles(const Packet& k, uint64_t offset) {
+  constexpr uint64_t kMost = 1ULL << 44U;
+  cycles_.last = k.type == Pk::kCyc;
+  if (k.type == Pk::kTsc) cycles_.whole = false;
+  if (!cycles_.last) return;
+  cycles_.since = std::min(cycles_.since + std::min(k.value, kMost), kMost);
+  cycles_.offset = offset;
+}
+
+// The packet that was in use is used up.
+void PacketFetcher::end_cycles(const State& s) {
+  if (std::exchange(cycles_.bound, false)) {
+    const uint64_t cycles = std::exchange(cycles_.since, 0);
+    const bool whole = std::exchange(cycles_.whole, true);
+    log_.add_event(EventKind::kCycles, s.now, 0, whole ? cycles : 0, whole ? 0 : 1, cycles_.offset);
+  }
+  cycles_.last = false;
+}
+
 template <bool Emit>
 void PacketFetcher::fetch(State& s) {
+  if constexpr (Emit) {
+    if (cycles_wanted_) end_cycles(s);
+  }
   s.pending = Pending{};
   s.lo = s.floor;
   for (;;) {
     const uint64_t offset = static_cast<uint64_t>(s.p - begin_);
     const Packet k = next(s.p, s.block_bytes);
+    if constexpr (Emit) {
+      if (!is_timing(k.type) && std::exchange(cycles_.last, false)) cycles_.bound = tells_flow(k.type);
+    }
     if (k.type == Pk::kTnt && !s.clock.guest()) {
       if (s.pending.event_count != 0) {  // its FUP never came: there is no place to bind to
         if constexpr (Emit) report_bound_events(s);

@@ -18,13 +18,16 @@ Packet read_packet(const Errata& errata, const uint8_t* p, const uint8_t* end, u
 class PacketFetcher {
  public:
   // `log` gets the events of packets that bind to no instruction.
-  PacketFetcher(const Errata& errata, walk::SegmentLog& log) : errata_(errata), log_(log) {}
+  // `cycles`: it also gets EventKind::kCycles.
+  PacketFetcher(const Errata& errata, walk::SegmentLog& log, bool cycles)
+      : errata_(errata), log_(log), cycles_wanted_(cycles) {}
 
   // A segment begins. `bytes`: with those of the next sync group.
   void start(std::span<const uint8_t> bytes) {
     begin_ = bytes.data();
     end_ = begin_ + bytes.size();
     overwritten_ = false;
+    cycles_ = {};
   }
   // Somewhere in the segment trace of an earlier time begins.
   void expect_time_back() { overwritten_ = true; }
@@ -60,12 +63,28 @@ class PacketFetcher {
   void fetch_sync(State& s, uint64_t offset);
   bool fup_is_bogus(const State& s, const uint8_t* after_fup) const;
   bool skip_after_overflow(State& s) const;
+  void count_cycles(const Packet& k, uint64_t offset);
+  void end_cycles(const State& s);
 
   const Errata& errata_;
   walk::SegmentLog& log_;
   const uint8_t* begin_ = nullptr;
   const uint8_t* end_ = nullptr;
   bool overwritten_ = false;
+
+  // A CYC packet belongs to the packet after it: a TNT's were counted when its last branch retired, or later, when
+  // the next packet was due. So the event comes when that packet is used up. Before other timing packets they are
+  // added to the next count, as branches of a TNT that is not written yet may have retired.
+  struct Cycles {
+    uint64_t since = 0;   // since the last event
+    uint64_t offset = 0;  // of the last CYC
+    bool whole =
+        false;  // nothing is missing in it: CYC packets before a PSB may be (SKL168), and before a TSC
+    bool last = false;   // it was the packet just before
+    bool bound = false;  // to the packet in use
+  };
+  bool cycles_wanted_;
+  Cycles cycles_;
 };
 
 }  // namespace asof::x86

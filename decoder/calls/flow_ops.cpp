@@ -33,6 +33,7 @@ bool worth_telling(EventKind kind) {
     case EventKind::kAsync:
     case EventKind::kPaging:
     case EventKind::kContext:
+    case EventKind::kCycles:
       return false;
     default:
       return true;

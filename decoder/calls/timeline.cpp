@@ -112,6 +112,7 @@ class GapListener final : public TimelineSink {
   }
   void event(const EventMark& e) override { to_.event(e); }
   void block(const BlockSlice& b) override { to_.block(b); }
+  bool takes_blocks_at_once() const override { return to_.takes_blocks_at_once(); }
   void run(const RunSlice& r) override { to_.run(r); }
   void poke(const PokeSlice& p) override { to_.poke(p); }
   void lifetime(const LifetimeSlice& l) override { to_.lifetime(l); }

@@ -48,6 +48,7 @@ struct TimelineFunction {
   std::vector<Time> changes;
   uint32_t bpf_id = 0;  // 0: unknown or no BPF program
   std::string bpf_tag;
+  std::string line;  // "main.c:12", where it begins; only whoever wants it fills it in
 
   uint32_t versions() const { return static_cast<uint32_t>(changes.size()) + 1; }
 };
@@ -217,6 +218,8 @@ class TimelineSink {
   virtual void lifetime(const LifetimeSlice&) {}  // after all slices
   virtual void counter(const CounterPoint&) {}    // after all slices; by kind, CPU, time
   virtual bool stopped() const { return false; }
+  // Blocks before the slice that they are in ends; their end, id and number are then not known.
+  virtual bool takes_blocks_at_once() const { return false; }
 };
 
 struct TimelineSummary {

@@ -52,7 +52,7 @@ class WindowSink final : public TimelineSink {
   void run(const RunSlice& r) override;
   void gap(const GapSlice& g) override;
   void event(const EventMark& e) override;
-  void block(const BlockSlice& b) override { blocks_.add(b); }
+  void block(const BlockSlice& b) override { to_.takes_blocks_at_once() ? to_.block(b) : blocks_.add(b); }
   void poke(const PokeSlice& p) override;
   void lifetime(const LifetimeSlice& l) override;
   void counter(const CounterPoint& p) override;

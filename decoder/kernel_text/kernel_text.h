@@ -99,6 +99,8 @@ class KernelText {
   void add_symbols(SymbolTable& symbols) const;
   // The path of the file with the kernel's source lines, if there is one that is proved to be of this kernel.
   void add_code(CodeFileMap& code, FileFinder& files, const PerfData& data) const;
+  // Where modules are; their files are looked for when a line is asked for.
+  void add_module_code(CodeFileMap& code, const FileFinder& files, const PerfData& data) const;
   void add_copies(std::vector<TextCopy>& copies, const WatchedTexts& watched) const;
   void add_modules(std::vector<ModuleLifetime>& lifetimes, const WatchedTexts& watched) const;
   // The kernel's ELF file: --vmlinux, or what the host keeps under the recorded release. nullptr: none with

@@ -156,4 +156,21 @@ void KernelText::add_module_file(Builder& builder, const KernelMapFact& map, con
   add_image(builder, *owned, origin);
 }
 
+void KernelText::add_module_code(CodeFileMap& code, const FileFinder& files, const PerfData& data) const {
+  for (const KernelMapFact& map : side_.kernel_maps) {
+    if (module_of_map(map.name).empty() || map.name.find(".ko") == std::string::npos || map.range.empty())
+      continue;
+    const std::string& symfs = files.symfs();
+    const bool host = symfs.empty() && options_.host_files;
+    code.files.push_back({host            ? map.name
+                          : symfs.empty() ? std::string()
+                                          : symfs + map.name,
+                          map.name, recorded_id(map, data)});
+    code.mappings.push_back({.range = map.range,
+                             .file = static_cast<uint32_t>(code.files.size() - 1),
+                             .slide = map.range.begin,
+                             .rank = 1});
+  }
+}
+
 }  // namespace asof

@@ -14,11 +14,14 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <optional>
+#include <span>
 #include <utility>
 #include <vector>
 
 #include "decoder/io/descriptor.h"
 #include "decoder/io/files_read.h"
+#include "decoder/lines/module_debug.h"
 #include "decoder/model/image.h"
 
 namespace asof {
@@ -98,6 +101,8 @@ struct DwarfLines::Impl {
   uint64_t rows = 0;
   std::string problem;
   bool reported = false;
+  ModuleDebug module;
+  std::optional<DwarfInlines> inlines;
 
   ~Impl() {
     if (dwarf != nullptr) dwarf_end(dwarf);
@@ -109,12 +114,21 @@ struct DwarfLines::Impl {
   }
 
   Result<void> open();
+  Result<void> open_module();
   Result<void> open_supplement();
   void read_units();
   bool add_ranges(Dwarf_Die& die);
   void add_ranges_of_lines();
   void sort_units();
   DwarfLine find(uint64_t address);
+  DwarfLine line_in(Dwarf_Off unit, uint64_t address);
+  // Of the units that cover the address, the first for which `take` is true.
+  template <class Take>
+  void in_units(uint64_t address, Take&& take);
+  std::vector<InlinedCall> functions_at(uint64_t address);
+  // By offset, each once.
+  std::vector<Dwarf_Off> all_units();
+  void each_line(const std::function<void(std::string_view, uint32_t)>& take);
   bool affordable(Dwarf_Die& die);
   void complain(std::string why) {
     if (!std::exchange(reported, true)) problem = std::move(why);
@@ -132,6 +146,7 @@ Result<void> DwarfLines::Impl::open() {
   if (::fstat(fd, &status) != 0 ||
       unpacked_size(elf) / kMostGrowth > std::max(kSmallFile, static_cast<uint64_t>(status.st_size)))
     return std::unexpected(unreadable(path, "its debug sections claim to unpack to far more than such do"));
+  if (auto ok = open_module(); !ok) return ok;
   dwarf = dwarf_begin_elf(elf, DWARF_C_READ, nullptr);
   if (dwarf == nullptr) {
     const std::string reason = libdw_reason();
@@ -143,6 +158,20 @@ Result<void> DwarfLines::Impl::open() {
   read_units();
   if (units.empty() && without_ranges.empty() && problem.empty())
     return fail(Code::kNoDebugInfo, path, Error::kNoOffset, "it has no debug information");
+  return {};
+}
+
+Result<void> DwarfLines::Impl::open_module() {
+  size_t size = 0;
+  const char* const bytes = elf_rawfile(elf, &size);
+  const std::span<const uint8_t> file(reinterpret_cast<const uint8_t*>(bytes), bytes == nullptr ? 0 : size);
+  if (!is_relocatable(file)) return {};
+  auto made = relocate_module(file, path);
+  if (!made) return std::unexpected(made.error());
+  module = *std::move(made);
+  elf_end(std::exchange(elf, nullptr));
+  elf = elf_memory(reinterpret_cast<char*>(module.bytes.data()), module.bytes.size());
+  if (elf == nullptr) return std::unexpected(unreadable(path, "not an ELF file"));
   return {};
 }
 
@@ -243,6 +272,7 @@ void DwarfLines::Impl::read_units() {
 
 // Tables overlap in a hostile file: their total is bounded.
 bool DwarfLines::Impl::affordable(Dwarf_Die& die) {
+  if (dwarf_hasattr(&die, DW_AT_stmt_list) == 0) return false;
   const Dwarf_Off offset = dwarf_dieoffset(&die);
   const auto at = std::ranges::lower_bound(counted, offset);
   if (at != counted.end() && *at == offset) return true;
@@ -271,26 +301,53 @@ Result<std::unique_ptr<DwarfLines>> DwarfLines::open(const std::string& path) {
   return std::unique_ptr<DwarfLines>(new DwarfLines(std::move(impl)));
 }
 
-DwarfLine DwarfLines::Impl::find(uint64_t address) {
+template <class Take>
+void DwarfLines::Impl::in_units(uint64_t address, Take&& take) {
   auto next = std::ranges::upper_bound(units, address, {}, &Unit::begin);
   for (size_t i = 0; i < kMostOverlap && next != units.begin(); ++i) {
     --next;
     if (next->highest_end <= address) break;
     if (next->end <= address) continue;
-    Dwarf_Die die;
-    if (dwarf_offdie(dwarf, next->die, &die) == nullptr || !affordable(die)) continue;
-    Dwarf_Line* row = dwarf_getsrc_die(&die, address);
-    DwarfLine out;
-    int number = 0, column = 0;
-    if (row == nullptr || dwarf_lineno(row, &number) != 0 || number <= 0) continue;
-    const char* file = dwarf_linesrc(row, nullptr, nullptr);
-    if (file == nullptr) continue;
-    out.file = file;
-    out.line = static_cast<uint32_t>(number);
-    if (dwarf_linecol(row, &column) == 0 && column > 0) out.column = static_cast<uint32_t>(column);
-    return out;
+    if (take(next->die)) return;
   }
-  return {};
+}
+
+DwarfLine DwarfLines::Impl::line_in(Dwarf_Off unit, uint64_t address) {
+  Dwarf_Die die;
+  if (dwarf_offdie(dwarf, unit, &die) == nullptr || !affordable(die)) return {};
+  Dwarf_Line* row = dwarf_getsrc_die(&die, address);
+  DwarfLine out;
+  int number = 0, column = 0;
+  if (row == nullptr || dwarf_lineno(row, &number) != 0 || number <= 0) return {};
+  const char* file = dwarf_linesrc(row, nullptr, nullptr);
+  if (file == nullptr) return {};
+  out.file = file;
+  out.line = static_cast<uint32_t>(number);
+  if (dwarf_linecol(row, &column) == 0 && column > 0) out.column = static_cast<uint32_t>(column);
+  return out;
+}
+
+DwarfLine DwarfLines::Impl::find(uint64_t address) {
+  DwarfLine out;
+  in_units(address, [&](Dwarf_Off unit) {
+    out = line_in(unit, address);
+    return out.line != 0;
+  });
+  return out;
+}
+
+// Files of calls are in the unit's table of lines, whose rows are counted.
+std::vector<InlinedCall> DwarfLines::Impl::functions_at(uint64_t address) {
+  if (!inlines) inlines.emplace(dwarf);
+  std::vector<InlinedCall> out;
+  in_units(address, [&](Dwarf_Off unit) {
+    Dwarf_Die die;
+    if (dwarf_offdie(dwarf, unit, &die) == nullptr) return false;
+    if (dwarf_hasattr(&die, DW_AT_stmt_list) == 0 || affordable(die)) out = inlines->at(unit, address);
+    return !out.empty();
+  });
+  if (std::string why = inlines->take_problem(); !why.empty()) complain(std::move(why));
+  return out;
 }
 
 DwarfLine DwarfLines::find(uint64_t address) {
@@ -298,6 +355,66 @@ DwarfLine DwarfLines::find(uint64_t address) {
   if (found.line != 0 || impl_->without_ranges.empty()) return found;
   impl_->add_ranges_of_lines();
   return impl_->find(address);
+}
+
+std::vector<Dwarf_Off> DwarfLines::Impl::all_units() {
+  add_ranges_of_lines();
+  std::vector<Dwarf_Off> all;
+  for (const Unit& u : units) all.push_back(u.die);
+  std::ranges::sort(all);
+  all.erase(std::ranges::unique(all).begin(), all.end());
+  return all;
+}
+
+// A row that ends a sequence has no code.
+void DwarfLines::Impl::each_line(const std::function<void(std::string_view, uint32_t)>& take) {
+  for (const Dwarf_Off unit : all_units()) {
+    Dwarf_Die die;
+    Dwarf_Lines* lines = nullptr;
+    size_t count = 0;
+    if (dwarf_offdie(dwarf, unit, &die) == nullptr || !affordable(die) ||
+        dwarf_getsrclines(&die, &lines, &count) != 0)
+      continue;
+    Dwarf_Addr at = 0, next = 0;
+    for (size_t i = 0; i < count; ++i) {
+      Dwarf_Line* row = dwarf_onesrcline(lines, i);
+      bool last = true;
+      int number = 0;
+      if (dwarf_lineendsequence(row, &last) != 0 || last || dwarf_lineno(row, &number) != 0 || number <= 0)
+        continue;
+      // Of several rows of one address the last one counts.
+      if (i + 1 < count && dwarf_lineaddr(row, &at) == 0 &&
+          dwarf_lineaddr(dwarf_onesrcline(lines, i + 1), &next) == 0 && next == at)
+        continue;
+      if (const char* file = dwarf_linesrc(row, nullptr, nullptr)) take(file, static_cast<uint32_t>(number));
+    }
+  }
+}
+
+std::vector<DwarfFunction> DwarfLines::functions() {
+  Impl& impl = *impl_;
+  if (!impl.inlines) impl.inlines.emplace(impl.dwarf);
+  std::vector<DwarfFunction> out;
+  for (const Dwarf_Off unit : impl.all_units()) {
+    Dwarf_Die die;
+    if (dwarf_offdie(impl.dwarf, unit, &die) == nullptr || !impl.affordable(die)) continue;
+    impl.inlines->each_function(unit, [&](const DwarfFunction& f) { out.push_back(f); });
+  }
+  if (std::string why = impl.inlines->take_problem(); !why.empty()) impl.complain(std::move(why));
+  return out;
+}
+
+void DwarfLines::each_line(const std::function<void(std::string_view, uint32_t)>& take) {
+  impl_->each_line(take);
+}
+
+std::vector<InlinedCall> DwarfLines::functions_at(uint64_t address) {
+  find(address);  // units without ranges of their own
+  return impl_->functions_at(address);
+}
+
+const std::vector<std::pair<std::string, uint64_t>>& DwarfLines::module_functions() const {
+  return impl_->module.functions;
 }
 
 std::string DwarfLines::take_problem() { return std::exchange(impl_->problem, {}); }

@@ -10,9 +10,12 @@
 
 #include "decoder/io/files_read.h"
 #include "decoder/io/sideband_notices.h"
+#include "decoder/lines/debuginfod.h"
 #include "decoder/lines/dwarf_lines.h"
+#include "decoder/model/demangle.h"
 #include "decoder/model/file_finder.h"
 #include "decoder/model/image.h"
+#include "textstore/plain_text.h"
 
 namespace asof {
 namespace {
@@ -27,6 +30,16 @@ bool is_file(const std::string& path) {
   const bool there = fs::is_regular_file(path, ignored);
   if (!there) FilesRead::note_missing(path);
   return there;
+}
+
+bool is_module(const CodeFile& file) { return file.recorded.find(".ko") != std::string::npos; }
+
+// As kallsyms spells it: "virtio_blk" of "/lib/modules/6.1/kernel/drivers/block/virtio-blk.ko.xz".
+std::string module_name(const CodeFile& file) {
+  std::string name = file.recorded.substr(file.recorded.rfind('/') + 1);
+  name.resize(std::min(name.find(".ko"), name.size()));
+  std::ranges::replace(name, '-', '_');
+  return name;
 }
 
 std::string build_id_of(const std::string& path) {
@@ -82,7 +95,8 @@ struct SourceLines::Impl {
     }
   };
 
-  explicit Impl(const CodeFileMap& code) : map(code), files(code.files.size()) {
+  explicit Impl(const Capture& c)
+      : capture(c), map(c.code), style(c.symbols.style()), files(c.code.files.size()) {
     for (const CodeMapping& p : map.mappings) {
       if (p.file < files.size()) places[p.space].add(p);
     }
@@ -93,11 +107,26 @@ struct SourceLines::Impl {
   std::unique_ptr<DwarfLines> open(const CodeFile& file);
   std::vector<std::string> candidates(const CodeFile& file, const DebugLink& link) const;
   bool belongs(const std::string& candidate, const CodeFile& file, const DebugLink& link) const;
+  std::unique_ptr<DwarfLines> fetch(const CodeFile& file);
+  // Nothing: no file is known to be there.
+  std::optional<Key> key_of(Space space, Addr a, Time t) const;
+  SourceLine line(const Key& key);
+  std::vector<SourceFrame> frames(const Key& key);
+  std::string shown(std::string_view name) const;
+  void note_problem(uint32_t file, DwarfLines& lines);
 
+  std::unique_ptr<DwarfLines> open_module(const CodeFile& file);
+  bool fits(const CodeFile& file, const DwarfLines& lines, bool same_id) const;
+  bool was_loaded(const CodeMapping& place, Time t) const;
+
+  const Capture& capture;
   const CodeFileMap& map;
+  NameStyle style;
   std::unordered_map<Space, PlaceIndex> places;
   std::vector<File> files;
   tsl::robin_map<Key, SourceLine, KeyHash> cache;
+  std::unordered_map<Key, std::vector<SourceFrame>, KeyHash> frame_cache;
+  Debuginfod servers;
   NoticeBook notices;
 };
 
@@ -143,6 +172,9 @@ std::unique_ptr<DwarfLines> SourceLines::Impl::open(const CodeFile& file) {
     if (is_error_or_loss(separate.error().code))
       notices.error(separate.error().code, candidate, separate.error().reason, separate.error().hint);
   }
+  if (map.debuginfod) {
+    if (auto fetched = fetch(file)) return fetched;
+  }
   if (!is_error_or_loss(own.error().code)) {
     notices.info(Code::kNoDebugInfo, file.recorded.empty() ? file.path : file.recorded,
                  "neither it nor a file beside it has debug information: no source lines of its code",
@@ -151,41 +183,153 @@ std::unique_ptr<DwarfLines> SourceLines::Impl::open(const CodeFile& file) {
   return nullptr;
 }
 
+std::unique_ptr<DwarfLines> SourceLines::Impl::fetch(const CodeFile& file) {
+  const auto path = servers.debug_file(file.build_id);
+  if (!path) {
+    notices.error(path.error().code, path.error().where, path.error().reason, path.error().hint);
+    return nullptr;
+  }
+  if (path->empty() || !belongs(*path, file, {})) return nullptr;
+  auto lines = DwarfLines::open(*path);
+  if (lines) return std::move(*lines);
+  notices.error(lines.error().code, *path, lines.error().reason, lines.error().hint);
+  return nullptr;
+}
+
+// Modules go without a record: at another time something else may be at its place.
+bool SourceLines::Impl::was_loaded(const CodeMapping& place, Time t) const {
+  if (!is_module(map.files[place.file])) return true;
+  const std::string name = module_name(map.files[place.file]);
+  bool known = false;
+  for (const ModuleLifetime& m : capture.modules) {
+    if (m.name != name || !m.range.overlaps(place.range)) continue;
+    if (m.from <= t && t <= m.until) return true;
+    known = true;
+  }
+  return !known;
+}
+
+// Its functions must be where kallsyms has them: that proves the layout, and without a build-id the file.
+bool SourceLines::Impl::fits(const CodeFile& file, const DwarfLines& lines, bool same_id) const {
+  uint64_t slide = 0;
+  for (const CodeMapping& m : map.mappings) {
+    if (&map.files[m.file] == &file) slide = m.slide;
+  }
+  uint64_t same = 0, other = 0;
+  for (const auto& [name, offset] : lines.module_functions()) {
+    const auto at = capture.symbols.find(kKernelSpace, slide + offset, kTimeMin);
+    if (at) ++(at->offset == 0 && at->symbol->name == name ? same : other);
+  }
+  constexpr uint64_t kFew = 3;
+  return same_id ? other <= same || same + other == 0 : same >= kFew && other <= same / 8;
+}
+
+std::unique_ptr<DwarfLines> SourceLines::Impl::open_module(const CodeFile& file) {
+  std::vector<std::string> places = candidates(file, {});
+  if (!file.path.empty()) places.push_back(file.path);
+  for (const std::string& dir : map.debug_dirs) places.push_back(dir + file.recorded);
+  if (map.debuginfod && !file.build_id.empty()) {
+    if (const auto fetched = servers.debug_file(file.build_id); fetched && !fetched->empty())
+      places.push_back(*fetched);
+  }
+  for (const std::string& path : places) {
+    if (!is_file(path)) continue;
+    const std::string id = build_id_of(path);
+    const bool same = !file.build_id.empty() && same_build_id(id, file.build_id);
+    if (!file.build_id.empty() && !same) continue;
+    auto lines = DwarfLines::open(path);
+    if (lines && fits(file, **lines, same)) return std::move(*lines);
+  }
+  notices.info(Code::kNoDebugInfo, file.recorded,
+               "no debug information that fits this module: no source lines of its code",
+               "install the kernel's debug package, or give --symfs or --buildid-dir with the debug file");
+  return nullptr;
+}
+
 DwarfLines* SourceLines::Impl::lines_of(uint32_t file) {
   File& f = files[file];
   if (!f.opened) {
     f.opened = true;
-    f.lines = open(map.files[file]);
+    f.lines = is_module(map.files[file]) ? open_module(map.files[file]) : open(map.files[file]);
   }
   return f.lines.get();
 }
 
-SourceLines::SourceLines(const Capture& capture) : impl_(std::make_unique<Impl>(capture.code)) {}
+std::optional<SourceLines::Impl::Key> SourceLines::Impl::key_of(Space space, Addr a, Time t) const {
+  if (is_kernel_address(a)) space = kKernelSpace;
+  const auto index = places.find(space);
+  const CodeMapping* place = index == places.end() ? nullptr : index->second.find(a, t);
+  if (place == nullptr || !was_loaded(*place, t)) return std::nullopt;
+  return Key{place->file, a - place->slide};
+}
+
+void SourceLines::Impl::note_problem(uint32_t file, DwarfLines& lines) {
+  const std::string why = lines.take_problem();
+  if (why.empty()) return;
+  notices.error(Code::kBadDebugInfo, map.files[file].path,
+                fmt::format("its debug information cannot be read everywhere: {}", why),
+                "compare the file with its package");
+}
+
+SourceLine SourceLines::Impl::line(const Key& key) {
+  if (const auto known = cache.find(key); known != cache.end()) return known->second;
+  SourceLine out;
+  if (DwarfLines* lines = lines_of(key.file)) {
+    const DwarfLine found = lines->find(key.address);
+    out = {found.file, found.line, found.column};
+    note_problem(key.file, *lines);
+  }
+  if (cache.size() >= kMostCached) cache.clear();
+  cache.emplace(key, out);
+  return out;
+}
+
+std::string SourceLines::Impl::shown(std::string_view name) const {
+  if (style != NameStyle::kRaw && looks_mangled(name)) {
+    const auto parameters = style == NameStyle::kWithParameters ? Parameters::kYes : Parameters::kNo;
+    if (auto source = demangle(name, parameters)) return *std::move(source);
+  }
+  return plain_text(name);
+}
+
+std::vector<SourceFrame> SourceLines::Impl::frames(const Key& key) {
+  std::vector<SourceFrame> out;
+  DwarfLines* lines = lines_of(key.file);
+  if (lines == nullptr) return out;
+  SourceLine at = line(key);
+  for (const InlinedCall& f : lines->functions_at(key.address)) {
+    out.push_back({shown(f.function), at, f.inlined});
+    at = {f.file, f.line, f.column};
+  }
+  note_problem(key.file, *lines);
+  return out;
+}
+
+SourceLines::SourceLines(const Capture& capture) : impl_(std::make_unique<Impl>(capture)) {}
 SourceLines::~SourceLines() = default;
 SourceLines::SourceLines(SourceLines&&) noexcept = default;
 
 SourceLine SourceLines::at(Space space, Addr a, Time t) {
-  if (is_kernel_address(a)) space = kKernelSpace;
-  const auto index = impl_->places.find(space);
-  const CodeMapping* place = index == impl_->places.end() ? nullptr : index->second.find(a, t);
-  if (place == nullptr) return {};
-  const uint64_t linked = a - place->slide;
-  const Impl::Key key{place->file, linked};
-  if (const auto known = impl_->cache.find(key); known != impl_->cache.end()) return known->second;
-  SourceLine out;
-  if (DwarfLines* lines = impl_->lines_of(place->file)) {
-    const DwarfLine found = lines->find(linked);
-    out = {found.file, found.line, found.column};
-    if (const std::string why = lines->take_problem(); !why.empty()) {
-      impl_->notices.error(Code::kBadDebugInfo, impl_->map.files[place->file].path,
-                           fmt::format("its debug information cannot be read everywhere: {}", why),
-                           "compare the file with its package");
-    }
-  }
-  if (impl_->cache.size() >= kMostCached) impl_->cache.clear();
-  impl_->cache.emplace(key, out);
-  return out;
+  const auto key = impl_->key_of(space, a, t);
+  return key ? impl_->line(*key) : SourceLine();
 }
+
+std::span<const SourceFrame> SourceLines::frames_at(Space space, Addr a, Time t) {
+  const auto key = impl_->key_of(space, a, t);
+  if (!key) return {};
+  auto& cache = impl_->frame_cache;
+  if (const auto known = cache.find(*key); known != cache.end()) return known->second;
+  if (cache.size() >= kMostCached / 8) cache.clear();
+  return cache.emplace(*key, impl_->frames(*key)).first->second;
+}
+
+std::optional<SourceLines::Place> SourceLines::place_of(Space space, Addr a, Time t) const {
+  const auto key = impl_->key_of(space, a, t);
+  if (!key) return std::nullopt;
+  return Place{key->file, key->address};
+}
+
+DwarfLines* SourceLines::lines_of(uint32_t file) { return impl_->lines_of(file); }
 
 std::vector<Notice> SourceLines::take_notices() { return impl_->notices.take(); }
 

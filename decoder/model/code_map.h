@@ -35,6 +35,7 @@ struct CodeFileMap {
   std::vector<std::string> debug_dirs;
   // perf's caches: <dir>/.build-id/ab/cdef.../debug.
   std::vector<std::string> caches;
+  bool debuginfod = false;  // ask servers for what is in none of these (debuginfod.h)
 };
 
 // Bytes that were read from memory, at an instant within `time`.

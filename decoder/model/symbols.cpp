@@ -214,6 +214,7 @@ bool is_called(const Symbol& symbol, std::string_view wanted) {
 struct SymbolTable::Impl {
   std::deque<Symbol> symbols;
   bool finished = false;
+  NameStyle style = NameStyle::kRaw;
   std::once_flag sorted_once;
   std::unordered_map<Space, SpaceSymbols> spaces;
   std::vector<const Symbol*> sorted;
@@ -271,8 +272,11 @@ void SymbolTable::finish() {
 }
 
 void SymbolTable::show(NameStyle style) {
+  impl_->style = style;
   for (Symbol& s : impl_->symbols) s.lazy.style = looks_mangled(s.name) ? style : NameStyle::kRaw;
 }
+
+NameStyle SymbolTable::style() const { return impl_->style; }
 
 void SymbolTable::Impl::sort() {
   std::map<Space, std::vector<Added>> added;

@@ -65,6 +65,7 @@ class SymbolTable {
   finish();  // find() is valid from here on, add() no more. The first look-up sorts: not every verb has one
   // Of Symbol::shown(). Before any other thread uses the table.
   void show(NameStyle style);
+  NameStyle style() const;
 
   // The symbol that covers `a` at instant t.
   std::optional<SymbolAt> find(Space space, Addr a, Time t) const;

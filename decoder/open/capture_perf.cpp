@@ -277,6 +277,7 @@ Result<Capture> open_perf(const std::string& path, const CaptureOptions& options
   users.add_symbols(capture.symbols, used, map_folders(options, folder));
   files.add_debug_places(capture.code);
   kernel.add_code(capture.code, files, data);
+  kernel.add_module_code(capture.code, files, data);
   users.add_code(capture.code, used);
   kernel.add_copies(capture.copies, watched);
   kernel.add_modules(capture.modules, watched);

@@ -21,6 +21,12 @@ namespace {
 
 constexpr size_t kBufferSize = 1U << 20;
 
+// What "-" is; fd < 0: descriptor 0.
+struct StandardInput {
+  int fd = -1;
+  uint64_t size = 0;
+} standard_input;
+
 std::unexpected<Error> system_error(const std::string& where, const char* what, int error) {
   return fail(Code::kCannotReadInput, where, Error::kNoOffset,
               fmt::format("{}: {}", what, std::strerror(error)));
@@ -67,9 +73,15 @@ Result<std::shared_ptr<const FileBytes>> spool_all(int fd, const std::string& na
 Result<std::shared_ptr<const FileBytes>> FileBytes::map(int fd, const std::string& name, bool is_path) {
   struct stat info {};
   if (::fstat(fd, &info) != 0) return system_error(name, "cannot stat", errno);
+  return map_part(fd, name, static_cast<uint64_t>(std::max<off_t>(info.st_size, 0)), is_path);
+}
+
+void FileBytes::set_standard_input(int fd, uint64_t size) { standard_input = {fd, size}; }
+
+Result<std::shared_ptr<const FileBytes>> FileBytes::map_part(int fd, const std::string& name, uint64_t size,
+                                                             bool is_path) {
   std::shared_ptr<FileBytes> file(new FileBytes);
-  if (info.st_size > 0) {
-    const auto size = static_cast<size_t>(info.st_size);
+  if (size > 0) {
     void* address = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, fd, 0);
     if (address == MAP_FAILED) return system_error(name, "cannot map", errno);
     file->bytes_ = {static_cast<const uint8_t*>(address), size};
@@ -91,6 +103,8 @@ Result<std::shared_ptr<const FileBytes>> FileBytes::open_part(const std::string&
 
 Result<std::shared_ptr<const FileBytes>> FileBytes::open(const std::string& path) {
   const bool is_stdin = path == "-";
+  if (is_stdin && standard_input.fd >= 0)
+    return map_part(standard_input.fd, "standard input", standard_input.size, false);
   const Descriptor own(is_stdin ? -1 : ::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!is_stdin && own.get() < 0) return system_error(path, "cannot open", errno);
   const int fd = is_stdin ? STDIN_FILENO : own.get();

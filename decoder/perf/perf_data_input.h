@@ -19,6 +19,9 @@ class FileBytes {
   // What the user names: a file, or a pipe, which is spooled. "-" is standard input. Devices have no end and
   // are refused; a pipe that does not begin as perf.data does is not read any further.
   static Result<std::shared_ptr<const FileBytes>> open(const std::string& path);
+  // What "-" is from now on: the first `size` bytes of an open regular file, which stays the caller's. Not while
+  // another thread opens.
+  static void set_standard_input(int fd, uint64_t size);
   // What a capture names: a regular file, and nothing that opening or reading could wait for.
   static Result<std::shared_ptr<const FileBytes>> open_part(const std::string& path);
   // The whole of an open regular file; `name` is for messages, and its path if it `is_path`. The descriptor stays the
@@ -32,6 +35,8 @@ class FileBytes {
 
  private:
   FileBytes() = default;
+  static Result<std::shared_ptr<const FileBytes>> map_part(int fd, const std::string& name, uint64_t size,
+                                                           bool is_path);
   std::span<const uint8_t> bytes_;
   std::optional<MappedFileEntry> entry_;
 };
@@ -45,12 +50,14 @@ class Spool {
   ~Spool();
 
   Result<void> append(std::span<const uint8_t> bytes);
+  // Writes what append() holds back.
+  Result<void> flush();
+  int fd() const { return fd_; }
   uint64_t size() const { return written_ + buffer_.size(); }
   Result<std::shared_ptr<const FileBytes>> finish();
 
  private:
   explicit Spool(int fd) : fd_(fd) {}
-  Result<void> flush();
 
   int fd_ = -1;
   uint64_t written_ = 0;

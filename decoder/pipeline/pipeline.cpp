@@ -16,6 +16,7 @@
 #include <thread>
 
 #include "decoder/io/ordered.h"
+#include "decoder/pipeline/continued.h"
 #include "decoder/pipeline/plan.h"
 
 namespace asof {
@@ -241,6 +242,12 @@ void Decoding::work(size_t worker, SegmentDecoder& decoder) {
 Result<void> run_pipeline(const Capture& capture, const PipelineOptions& options, ChunkOrder order,
                           ChunkConsumer& consumer,
                           const std::function<void(const PipelineProgress&)>& progress) {
+  return continue_pipeline(capture, options, {}, order, consumer, progress);
+}
+
+Result<void> continue_pipeline(const Capture& capture, const PipelineOptions& options,
+                               std::vector<Time> reached, ChunkOrder order, ChunkConsumer& consumer,
+                               const std::function<void(const PipelineProgress&)>& progress) {
   auto arch = capture.arch();
   if (!arch) return std::unexpected(arch.error());
 
@@ -248,7 +255,7 @@ Result<void> run_pipeline(const Capture& capture, const PipelineOptions& options
   // More workers than CPUs are allowed on request: results do not depend on it, and tests use it.
   const tbb::global_control allowed(tbb::global_control::max_allowed_parallelism, jobs);
   tbb::task_arena arena(static_cast<int>(jobs));
-  SegmentPlan plan(**arch, capture, options, order);
+  SegmentPlan plan(**arch, capture, options, order, reached);
   Decoding run(capture, consumer, plan, jobs, pack_bytes_of(**arch, consumer, jobs),
                options.max_memory != 0 ? options.max_memory : kDefaultWaiting, progress);
   const size_t workers = std::max<size_t>(1, run.look_ahead(jobs));

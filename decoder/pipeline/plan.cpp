@@ -4,11 +4,12 @@
 #include <utility>
 
 #include "decoder/pipeline/stream_choice.h"
+#include "decoder/pipeline/window_start.h"
 
 namespace asof {
 
 SegmentPlan::SegmentPlan(const Arch& arch, const Capture& capture, const PipelineOptions& options,
-                         ChunkOrder order)
+                         ChunkOrder order, const std::vector<Time>& reached)
     : capture_(capture), time_(options.time), order_(order) {
   constexpr uint64_t kAllWindows = 64 << 20, kLargest = 8 << 20, kSmallest = 512 << 10;
   window_ = std::clamp(kAllWindows / std::max<uint64_t>(1, capture.streams.size()), kSmallest, kLargest);
@@ -18,8 +19,9 @@ SegmentPlan::SegmentPlan(const Arch& arch, const Capture& capture, const Pipelin
     if (!range) continue;
     trace_bytes_ += bytes_within(stream, *range);
     Lane& lane = lanes_.emplace_back();
-    lane.source = arch.segments(stream, i, range->begin);
+    lane.source = arch.segments(stream, i, std::max(range->begin, window_start(arch, stream, i, time_.lo)));
     lane.end = range->end;
+    if (i < reached.size()) lane.last = reached[i];
     if (order == ChunkOrder::kByTime) open(lane);
     if (!lane.open || lane.head)
       turns_.emplace(lane.open ? lane.head->start_time : kTimeMin, lanes_.size() - 1);

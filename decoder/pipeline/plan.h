@@ -15,7 +15,9 @@ namespace asof {
 // Not thread-safe. Capture and Arch must outlive it.
 class SegmentPlan {
  public:
-  SegmentPlan(const Arch& arch, const Capture& capture, const PipelineOptions& options, ChunkOrder order);
+  // `reached`: continue_pipeline(); may have fewer than there are streams.
+  SegmentPlan(const Arch& arch, const Capture& capture, const PipelineOptions& options, ChunkOrder order,
+              const std::vector<Time>& reached = {});
   // nullopt: that was all. Start times ascend within a stream; a segment without a time of its own is at
   // its predecessor's.
   std::optional<Segment> next();

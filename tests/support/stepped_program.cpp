@@ -20,7 +20,7 @@ namespace asof::test {
 namespace {
 
 constexpr int32_t kPid = 4711;
-constexpr uint64_t kFirstTsc = 1'000'000, kTicks = 3;  // TSC ticks of an instruction
+constexpr uint64_t kFirstTsc = 1'000'000, kTicks = kSteppedCycles;
 constexpr Addr kSystemCall = 0xffffffff81000000;
 constexpr uint64_t kPt = 101, kSideBand = 201;  // ids of the events
 
@@ -128,8 +128,10 @@ void write_capture(const PtTracer& tracer, const Mapping& m, const std::string& 
   AttrSpec pt;
   pt.type = 8;
   pt.config = bit::kPt | bit::kTsc | bit::kBranch | bit::kMtc | (3ULL << 24) | (3ULL << 14);
+  if (tracer.config().cyc) pt.config |= bit::kCyc;
   pt.flags =
       attr_flag::kSampleIdAll | attr_flag::kDisabled | attr_flag::kExcludeKernel | attr_flag::kExcludeHv;
+  pt.sample_type |= sample::kIp;
   pt.name = "intel_pt//u";
   pt.ids = {kPt};
   w.add_attr(pt);
@@ -169,7 +171,8 @@ void write_capture(const PtTracer& tracer, const Mapping& m, const std::string& 
 }  // namespace
 
 std::optional<SteppedProgram> record_stepped(const std::filesystem::path& program,
-                                             const std::filesystem::path& capture, uint64_t limit) {
+                                             const std::filesystem::path& capture, uint64_t limit,
+                                             bool cycles) {
   const std::string path = std::filesystem::canonical(program);
   Child child(path);
   if (!child.wait()) return std::nullopt;
@@ -179,7 +182,7 @@ std::optional<SteppedProgram> record_stepped(const std::filesystem::path& progra
   if (!base) return std::nullopt;
   SteppedProgram out;
   out.base = *base;
-  PtTracer tracer({.kernel = false});
+  PtTracer tracer({.kernel = false, .cyc = cycles});
   ZydisDecoder decoder;
   ZydisDecoderInit(&decoder, ZYDIS_MACHINE_MODE_LONG_64, ZYDIS_STACK_WIDTH_64);
   Addr ip = child.ip();
@@ -194,6 +197,7 @@ std::optional<SteppedProgram> record_stepped(const std::filesystem::path& progra
     if (!ZYAN_SUCCESS(ZydisDecoderDecodeFull(&decoder, bytes.data(), bytes.size(), &z, operands)))
       return std::nullopt;
     tracer.at(tsc, ip, true, 0);
+    ++out.counts[ip];
     if (!child.step()) break;  // the last system call
     const Addr next = child.ip();
     if (report_branch(tracer, z, operands[0], ip, next) && mapping.range.contains(ip) &&

@@ -20,11 +20,10 @@ Result<void> run_with_progress(Consumer& consumer, const Capture& capture, const
                       });
 }
 
-// The same to its end; `Consumer` also has finish(), which writes what it holds to `out`.
+// What follows it; `Consumer` also has finish(), which writes what it holds to `out`.
 template <class Consumer>
-ExitCode decode_to(Consumer& consumer, const Capture& capture, const DecodeChoice& choice, const char* name,
-                   Output& out, Diagnostics& diagnostics) {
-  const Result<void> done = run_with_progress(consumer, capture, choice, name);
+ExitCode finish_decode(const Result<void>& done, Consumer& consumer, const DecodeChoice& choice, Output& out,
+                       Diagnostics& diagnostics) {
   consumer.finish();
   if (!done) {
     diagnostics.error(done.error());
@@ -34,6 +33,14 @@ ExitCode decode_to(Consumer& consumer, const Capture& capture, const DecodeChoic
   tell_stopped(consumer.coverage(), choice);
   if (!out.closed()) diagnostics.note(consumer.coverage().line());
   return exit_code_for(consumer.coverage(), choice);
+}
+
+// Both.
+template <class Consumer>
+ExitCode decode_to(Consumer& consumer, const Capture& capture, const DecodeChoice& choice, const char* name,
+                   Output& out, Diagnostics& diagnostics) {
+  return finish_decode(run_with_progress(consumer, capture, choice, name), consumer, choice, out,
+                       diagnostics);
 }
 
 }  // namespace asof

@@ -6,9 +6,9 @@
 namespace asof {
 
 // The bit of each Field is its place here.
-inline constexpr std::array<std::string_view, 16> kFieldWords{
-    "comm", "pid",  "tid",     "cpu",    "time",  "ip",      "sym",     "symoff",
-    "dso",  "insn", "insnlen", "disasm", "flags", "textver", "textsrc", "conf"};
+inline constexpr std::array<std::string_view, 18> kFieldWords{
+    "comm", "pid",     "tid",    "cpu",   "time",    "ip",      "sym",  "symoff",  "dso",
+    "insn", "insnlen", "disasm", "flags", "textver", "textsrc", "conf", "srcline", "inline"};
 
 // perf's letters; the bit of each Kind is its place here.
 inline constexpr std::string_view kItraceLetters = "ibcrexwpIo";

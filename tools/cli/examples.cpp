@@ -49,6 +49,14 @@ constexpr Example kBranches[] = {
     {"asof branches --format perf-script -o branches.txt", "for llvm-profgen --perfscript"},
     {"asof branches --format bolt-preagg --dso true --base 555555554000 -o bolt.preagg",
      "for perf2bolt --pa, of one program"}};
+constexpr Example kCoverage[] = {
+    {"asof coverage -o asof.info", "then: genhtml --branch-coverage -o html asof.info"},
+    {"asof coverage --touched --versions -o kernel.info", "source files that ran, versions of text apart"},
+    {"asof coverage -o asof.drcov", "basic blocks, for Lighthouse"}};
+constexpr Example kInject[] = {
+    {"asof inject -o out.data", "then: perf report -i out.data"},
+    {"asof inject --itrace i10usg -o out.data", "instructions every 10 us, with call chains"},
+    {"asof inject --itrace i1000il -o out.data", "with the branches before each, for create_llvm_prof"}};
 constexpr Example kReport[] = {{"asof report", "one screen on ./perf.data"},
                                {"asof report --strict --symfs symfs",
                                 "user programs from a copied tree; exit status 3 if anything went wrong"}};
@@ -108,13 +116,29 @@ struct Entry {
   std::span<const Example> examples;
 };
 constexpr Entry kExamples[] = {
-    {"decode", kDecode},   {"timeline", kTimeline}, {"query", kQuery},
-    {"stacks", kStacks},   {"branches", kBranches}, {"diff", kDiff},
-    {"script", kScript},   {"report", kReport},     {"text", kText},
-    {"doctor", kDoctor},   {"events", kEvents},     {"packets", kPackets},
-    {"digest", kDigest},   {"validate", kValidate}, {"tables", kTablesOf},
-    {"plan", kPlan},       {"merge", kMerge},       {"pack", kPack},
-    {"unpack", kUnpack},   {"errors", kErrors},     {"completion", kCompletion},
+    {"decode", kDecode},
+    {"timeline", kTimeline},
+    {"query", kQuery},
+    {"stacks", kStacks},
+    {"branches", kBranches},
+    {"coverage", kCoverage},
+    {"diff", kDiff},
+    {"script", kScript},
+    {"inject", kInject},
+    {"report", kReport},
+    {"text", kText},
+    {"doctor", kDoctor},
+    {"events", kEvents},
+    {"packets", kPackets},
+    {"digest", kDigest},
+    {"validate", kValidate},
+    {"tables", kTablesOf},
+    {"plan", kPlan},
+    {"merge", kMerge},
+    {"pack", kPack},
+    {"unpack", kUnpack},
+    {"errors", kErrors},
+    {"completion", kCompletion},
     {"version", kVersion},
 };
 

@@ -86,6 +86,20 @@ void add_input_options(CLI::App& verb, InputOptions& o, bool positional_input) {
       ->type_name("WHEN");
 }
 
+void add_debuginfod_option(CLI::App& verb, InputOptions& o) {
+  verb.add_flag("--debuginfod", o.debuginfod,
+                "fetch debug information that is not on this machine from the servers of DEBUGINFOD_URLS")
+      ->group("Text");
+}
+
+void add_source_options(CLI::App& verb, InputOptions& o, SourceChoice& choice) {
+  const std::string group = "Output";
+  verb.add_flag("--source", choice.lines, "source lines, from debug information")->group(group);
+  verb.add_flag("--inline", choice.inlined, "functions that the compiler inlined, from debug information")
+      ->group(group);
+  add_debuginfod_option(verb, o);
+}
+
 void add_decode_options(CLI::App& verb, DecodeChoice& d, CaptureOptions& capture) {
   const std::string group = "Decoding";
   verb.add_option_function<unsigned>(

@@ -8,6 +8,7 @@
 
 #include "decoder/model/capture.h"
 #include "decoder/pipeline/pipeline.h"
+#include "tools/disasm/source_text.h"
 #include "tools/output/diagnostics.h"
 
 namespace asof {
@@ -17,6 +18,7 @@ struct InputOptions {
   std::string input = "perf.data";
   CaptureOptions capture;
   bool no_demangle = false;
+  bool debuginfod = false;
   bool quiet = false;
   int verbose = 0;
   Diagnostics::Color color = Diagnostics::Color::kAuto;
@@ -25,6 +27,10 @@ struct InputOptions {
 };
 // With the positional INPUT unless the verb has positionals of its own.
 void add_input_options(CLI::App& verb, InputOptions& options, bool positional_input = true);
+
+// For verbs that can show source lines: --source, --inline; and --debuginfod, which alone opens the network to asof.
+void add_source_options(CLI::App& verb, InputOptions& options, SourceChoice& choice);
+void add_debuginfod_option(CLI::App& verb, InputOptions& options);
 
 enum class ProgressMode : uint8_t { kAuto, kAlways, kNever };
 

@@ -79,13 +79,12 @@ int enter_landlock(std::span<const std::string> writable) {
   return ::syscall(SYS_landlock_restrict_self, ruleset.get(), 0) == 0 ? static_cast<int>(version) : 0;
 }
 
+// What a client of a server needs (curl has a pair of sockets for its resolver).
+constexpr int kOfClients[] = {SCMP_SYS(socket), SCMP_SYS(socketpair), SCMP_SYS(connect), SCMP_SYS(bind)};
+
 // Programs, the network, other processes, the kernel's own interfaces. io_uring could do most of it unseen.
 constexpr int kRefused[] = {SCMP_SYS(execve),
                             SCMP_SYS(execveat),
-                            SCMP_SYS(socket),
-                            SCMP_SYS(socketpair),
-                            SCMP_SYS(connect),
-                            SCMP_SYS(bind),
                             SCMP_SYS(listen),
                             SCMP_SYS(accept),
                             SCMP_SYS(accept4),
@@ -137,7 +136,7 @@ constexpr int kRefused[] = {SCMP_SYS(execve),
                             SCMP_SYS(chown),
                             SCMP_SYS(fchownat)};
 
-bool enter_seccomp() {
+bool enter_seccomp(Network network) {
   struct Release {
     void operator()(void* filter) const { seccomp_release(filter); }
   };
@@ -145,6 +144,10 @@ bool enter_seccomp() {
   if (!filter) return false;
   for (const int call : kRefused) {
     if (seccomp_rule_add(filter.get(), SCMP_ACT_ERRNO(EPERM), call, 0) != 0) return false;
+  }
+  for (const int call : kOfClients) {
+    if (network == Network::kNo && seccomp_rule_add(filter.get(), SCMP_ACT_ERRNO(EPERM), call, 0) != 0)
+      return false;
   }
   // Text put into a terminal's input would be the next command of its shell.
   const scmp_arg_cmp is_tiocsti{
@@ -162,14 +165,14 @@ std::string Sandbox::text() const {
   return out.empty() ? "none: this kernel has none" : out;
 }
 
-Sandbox enter_sandbox(std::span<const std::string> writable) {
+Sandbox enter_sandbox(std::span<const std::string> writable, Network network) {
 #if defined(ASOF_ADDRESS_SANITIZER) || defined(ASOF_THREAD_SANITIZER)
-  (void)writable;
+  (void)writable, (void)network;
   return {};  // their run times use ptrace and other programs
 #else
   Sandbox out;
   out.landlock = enter_landlock(writable);
-  out.seccomp = enter_seccomp();
+  out.seccomp = enter_seccomp(network);
   return out;
 #endif
 }

@@ -3,6 +3,7 @@
 //
 // Source: Linux, Documentation/userspace-api/landlock.rst and seccomp_filter.rst.
 #pragma once
+#include <cstdint>
 #include <span>
 #include <string>
 
@@ -16,10 +17,12 @@ struct Sandbox {
   std::string text() const;
 };
 
+enum class Network : uint8_t { kNo, kAsClient };
+
 // For this thread and all that are started later: call it before any. `writable`: files and directories that may be
 // made or written; of one that does not exist the nearest directory above it counts. Files may be read anywhere:
 // captures name the files that they need. What the kernel does not offer is left out.
-Sandbox enter_sandbox(std::span<const std::string> writable);
+Sandbox enter_sandbox(std::span<const std::string> writable, Network network = Network::kNo);
 
 // In a child process, which ends with it: what enter_sandbox() would do here.
 Sandbox try_sandbox();

@@ -16,6 +16,7 @@ std::optional<Capture> open_for_verb(const InputOptions& options, Diagnostics& d
     diagnostics.error(capture.error());
     return std::nullopt;
   }
+  capture->code.debuginfod = options.debuginfod;
   if (!options.no_demangle) capture->symbols.show(NameStyle::kWithParameters);
   if (choice != nullptr && without_trace(*capture)) {
     diagnostics.error(

@@ -35,6 +35,8 @@ RunVerb add_timeline(CLI::App& app);
 RunVerb add_query(CLI::App& app);
 RunVerb add_stacks(CLI::App& app);
 RunVerb add_branches(CLI::App& app);
+RunVerb add_coverage(CLI::App& app);
+RunVerb add_inject(CLI::App& app);
 RunVerb add_diff(CLI::App& app);
 
 // Opens the input; prints its error, or its notices (`show_notices`), and what was asked for but is not there.

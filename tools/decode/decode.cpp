@@ -2,139 +2,29 @@
 // by the workers (decode_printer.h) and put in order by one thread (merge.h); the output is the same for
 // every -j. With --format blocks it is a block stream instead (decode_blocks.h).
 #include <fmt/format.h>
-#include <tbb/enumerable_thread_specific.h>
-
-#include <atomic>
-#include <mutex>
 
 #include "tools/cli/decode_run.h"
 #include "tools/cli/matches.h"
 #include "tools/cli/verbs.h"
 #include "tools/decode/decode_blocks.h"
-#include "tools/decode/decode_printer.h"
+#include "tools/decode/decode_lines.h"
+#include "tools/decode/decode_live.h"
 #include "tools/decode/decode_shard.h"
-#include "tools/output/chunk_window.h"
-#include "tools/output/coverage.h"
-#include "tools/output/format.h"
-#include "tools/output/merge.h"
 #include "tools/output/output.h"
-#include "tools/output/tally.h"
 
 namespace asof {
 namespace {
-
-struct PrintedChunk : ChunkConsumer::Prepared {
-  TimedText lines;
-  DecodePrinter::Last last;
-  uint64_t instructions = 0;
-  std::optional<Chunk> part;  // what is counted, if the chunk reaches beyond the time that was asked for
-  uint64_t bytes() const override {
-    return sizeof *this + lines.text.capacity() + lines.marks.capacity() * sizeof(TimedText::Mark);
-  }
-};
-
-// Memory of written lines, for later lines: there is so much text that new pages from the system would cost
-// more than making it.
-class LinePool {
- public:
-  TimedText take() {
-    const std::scoped_lock lock(mutex_);
-    if (free_.empty()) return {};
-    TimedText lines = std::move(free_.back());
-    free_.pop_back();
-    bytes_ -= lines.text.capacity();
-    return lines;
-  }
-  void give(TimedText&& lines) {
-    lines.text.clear();
-    lines.marks.clear();
-    const std::scoped_lock lock(mutex_);
-    if (bytes_ + lines.text.capacity() > kMaxBytes) return;
-    bytes_ += lines.text.capacity();
-    free_.push_back(std::move(lines));
-  }
-
- private:
-  static constexpr size_t kMaxBytes = 64 << 20;
-  std::mutex mutex_;
-  std::vector<TimedText> free_;
-  size_t bytes_ = 0;
-};
-
-class DecodeConsumer : public ChunkConsumer {
- public:
-  DecodeConsumer(const DecodeJob& job, Output& out, Diagnostics& diagnostics, const DecodeChoice& choice)
-      : job_(job),
-        out_(out),
-        diagnostics_(diagnostics),
-        max_errors_(choice.max_errors),
-        coverage_(job.capture, choice.pipeline),
-        last_(job.capture.streams.size()),
-        merger_(
-            job.capture.streams.size(), [&](std::string_view text) { out_.write(text); },
-            Merger::kDefaultLimit, [&](TimedText&& lines) { pool_.give(std::move(lines)); }),
-        printers_([&job] { return DecodePrinter(job); }) {}
-
-  std::unique_ptr<Prepared> prepare(const Chunk& chunk, const Stream& stream) override {
-    auto printed = std::make_unique<PrintedChunk>();
-    printed->lines = pool_.take();
-    printed->part = chunk_within(chunk, job_.selection.time);
-    Tally tally;
-    count_steps(printed->part ? *printed->part : chunk, tally);
-    printed->instructions = tally.ips.count;
-    printed->last = printers_.local().print(chunk, stream, printed->lines);
-    return printed;
-  }
-
-  void deliver(Chunk& chunk, const Stream& stream, Prepared* prepared) override {
-    auto& printed = static_cast<PrintedChunk&>(*prepared);
-    coverage_.add(printed.part ? *printed.part : chunk, printed.instructions);
-    DecodePrinter& printer = printers_.local();
-    for (const Gap& gap : chunk.gaps) {
-      if (printer.selected(gap, stream)) diagnostics_.gap(job_.capture, stream, gap);
-    }
-    TimedText seam;
-    const auto after = printer.seam(last_[chunk.stream], chunk, stream, seam);
-    last_[chunk.stream] = chunk.steps.empty() ? after : printed.last;
-    merger_.add(chunk.stream, std::move(seam), chunk.segment_start);
-    merger_.add(chunk.stream, std::move(printed.lines), chunk.segment_start);
-    if (interrupted() || out_.closed() || coverage_.errors() > max_errors_) stopped_ = true;
-  }
-
-  // Called by all workers.
-  bool stopped() const override { return stopped_; }
-
-  void finish() {
-    merger_.finish();
-    out_.flush();
-    if (merger_.forced() != 0) {
-      diagnostics_.note(
-          "the order of lines over CPUs is approximate in places: a segment was too long to hold back the "
-          "others");
-    }
-  }
-  Coverage& coverage() { return coverage_; }
-
- private:
-  const DecodeJob& job_;
-  Output& out_;
-  Diagnostics& diagnostics_;
-  uint64_t max_errors_;
-  Coverage coverage_;
-  std::vector<DecodePrinter::Last> last_;  // by stream
-  LinePool pool_;
-  Merger merger_;
-  tbb::enumerable_thread_specific<DecodePrinter> printers_;
-  std::atomic<bool> stopped_ = false;
-};
 
 struct DecodeOptionsText {
   InputOptions input;
   DecodeChoice choice;
   std::string fields, itrace = "i", output, format = "text", syntax = "intel";
   std::string pids, tids, time, symbols, dsos, addresses;
-  std::string plan, shard;
+  std::string plan, shard, same_machine;
+  bool follow = false;
   bool nanoseconds = false;
+  SourceChoice source;
+  bool cycles = false;
 };
 
 // Everything about the options that does not need the capture.
@@ -146,9 +36,12 @@ Result<std::pair<DecodeFormat, Selection>> read_options(const DecodeOptionsText&
     if (!fields) return std::unexpected(fields.error());
     format.fields = *fields;
   }
+  if (o.source.lines) format.fields |= kFieldSrcline;
+  if (o.source.inlined) format.fields |= kFieldInline;
   const auto kinds = parse_itrace(o.itrace);
   if (!kinds) return std::unexpected(kinds.error());
   format.kinds = *kinds;
+  if (o.cycles) format.kinds |= kKindCycles;
   format.json = o.format == "jsonl";
   format.nanoseconds = o.nanoseconds;
   format.syntax = o.syntax == "att" ? Syntax::kAtt : Syntax::kIntel;
@@ -200,6 +93,25 @@ ExitCode run_shard(const DecodeOptionsText& o, Diagnostics& diagnostics) {
   return decode_shard(o.input, o.choice, *shard, o.output, diagnostics);
 }
 
+void warn_of_selection(const Capture& capture, const Selection& selection, Diagnostics& diagnostics) {
+  warn_of_tasks(capture, selection.pids, selection.tids, diagnostics);
+  warn_of_symbols(capture, selection.symbols, diagnostics);
+  warn_of_dsos(capture, selection.dsos, diagnostics);
+}
+
+ExitCode run_live(const DecodeOptionsText& o, const DecodeFormat& format, const Selection& selection,
+                  Diagnostics& diagnostics) {
+  LiveRequest request{o.input, o.choice, format, selection, o.output, o.same_machine, {}};
+  request.choice.pipeline.decode.cycles = o.cycles;
+  if (!selection.tids.empty()) request.choice.pipeline.tids = selection.tids;
+  request.open_whole = [&] {
+    auto capture = open_for_verb(o.input, diagnostics, true, &o.choice);
+    if (capture) warn_of_selection(*capture, selection, diagnostics);
+    return capture;
+  };
+  return decode_live(request, diagnostics);
+}
+
 ExitCode run_decode(DecodeOptionsText& o) {
   Diagnostics diagnostics = o.input.diagnostics();
   if (!o.plan.empty()) o.input.input = o.plan;
@@ -215,14 +127,20 @@ ExitCode run_decode(DecodeOptionsText& o) {
     diagnostics.error(options.error());
     return kExitUsage;
   }
+  if (o.follow && (o.format == "blocks" || !o.time.empty())) {
+    diagnostics.error({Code::kBadOption, "", Error::kNoOffset, "--follow gives out lines, of all of the time",
+                       "leave out --time and --format blocks"});
+    return kExitUsage;
+  }
+  if (o.follow || (o.format != "blocks" && o.time.empty() && is_live_pipe(o.input)))
+    return run_live(o, options->first, options->second, diagnostics);
   const auto capture = open_for_verb(o.input, diagnostics, true, &o.choice);
   if (!capture) return kExitInput;
   if (!take_time(o.time, *capture, diagnostics, options->second.time)) return kExitUsage;
   o.choice.pipeline.time = options->second.time;
+  o.choice.pipeline.decode.cycles = o.cycles;
   if (!options->second.tids.empty()) o.choice.pipeline.tids = options->second.tids;
-  warn_of_tasks(*capture, options->second.pids, options->second.tids, diagnostics);
-  warn_of_symbols(*capture, options->second.symbols, diagnostics);
-  warn_of_dsos(*capture, options->second.dsos, diagnostics);
+  warn_of_selection(*capture, options->second, diagnostics);
   auto out = Output::open(o.output);
   if (!out) {
     diagnostics.error(out.error());
@@ -237,7 +155,7 @@ ExitCode run_decode(DecodeOptionsText& o) {
     return decode_to(consumer, *capture, o.choice, "decode", *out, diagnostics);
   }
   const DecodeJob job(*capture, options->first, options->second);
-  DecodeConsumer consumer(job, *out, diagnostics, o.choice);
+  DecodeLines consumer(job, *out, diagnostics, o.choice);
   return decode_to(consumer, *capture, o.choice, "decode", *out, diagnostics);
 }
 
@@ -256,8 +174,8 @@ RunVerb add_decode(CLI::App& app) {
       ->group(output);
   verb->add_option(
           "-F,--fields", o->fields,
-          "comm,pid,tid,cpu,time,ip,sym,symoff,dso,insn,insnlen,disasm,flags,textver,textsrc,conf; +f and -f "
-          "change the default")
+          "comm,pid,tid,cpu,time,ip,sym,symoff,dso,insn,insnlen,disasm,flags,textver,textsrc,conf,srcline,"
+          "inline; +f and -f change the default")
       ->type_name("LIST")
       ->group(output);
   verb->add_option(
@@ -267,6 +185,10 @@ RunVerb add_decode(CLI::App& app) {
       ->type_name("LETTERS")
       ->group(output);
   verb->add_flag("--ns", o->nanoseconds, "times with nanoseconds")->group(output);
+  add_source_options(*verb, o->input, o->source);
+  verb->add_flag("--cycles", o->cycles,
+                 "core cycles between packets, with the instructions that may have run in them (CYC packets)")
+      ->group(output);
   verb->add_option("--syntax", o->syntax, "of disassembly: intel or att")
       ->check(CLI::IsMember({"intel", "att"}))
       ->group(output);
@@ -274,6 +196,14 @@ RunVerb add_decode(CLI::App& app) {
   verb->add_option("--shard", o->shard,
                    "of a plan, part K (from 0) of N, as a file in the folder -o, for 'asof merge'")
       ->type_name("K/N");
+  verb->add_flag(
+      "--follow", o->follow,
+      "the file or directory is still written: give out what is settled, go on until perf ends (a pipe "
+      "is followed without it)");
+  verb->add_option(
+          "--same-machine", o->same_machine,
+          "with --follow: a finished recording of the machine, for what files say at their end alone")
+      ->type_name("PERF.DATA");
   const std::string filter = "Filters";
   verb->add_option("--pid", o->pids, "only these processes")->group(filter);
   verb->add_option("--tid", o->tids, "only these threads")->group(filter);

@@ -15,7 +15,7 @@ std::unexpected<Error> usage(std::string reason) {
   return fail(Code::kBadOption, "", Error::kNoOffset, std::move(reason));
 }
 
-static_assert(kFieldConf == 1U << (kFieldWords.size() - 1));
+static_assert(kFieldInline == 1U << (kFieldWords.size() - 1));
 static_assert(kKindPebs == 1U << (kItraceLetters.size() - 1));
 
 uint32_t field_bit(std::string_view name) {

@@ -29,6 +29,8 @@ enum Field : uint32_t {
   kFieldTextver = 1 << 13,  // the version of its text that an instruction had
   kFieldTextsrc = 1 << 14,  // where its bytes came from
   kFieldConf = 1 << 15,     // how sure that is
+  kFieldSrcline = 1 << 16,
+  kFieldInline = 1 << 17,  // functions that were inlined there
 };
 inline constexpr uint32_t kDefaultFields =
     kFieldComm | kFieldTid | kFieldCpu | kFieldTime | kFieldIp | kFieldSym | kFieldSymoff | kFieldDso;
@@ -47,6 +49,7 @@ enum Kind : uint32_t {
   kKindPower = 1 << 7,         // p
   kKindInterrupts = 1 << 8,    // I: Event Trace
   kKindPebs = 1 << 9,          // o: PEBS via PT
+  kKindCycles = 1 << 10,       // --cycles
 };
 // perf's letters. A period after i ("i0", "i0ns", "i1i") is accepted when it means every instruction.
 Result<uint32_t> parse_itrace(const std::string& text);

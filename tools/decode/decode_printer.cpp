@@ -64,6 +64,8 @@ uint32_t kind_of(EventKind kind) {
     case EventKind::kPsb:
     case EventKind::kContext:
       return kKindPower;
+    case EventKind::kCycles:
+      return kKindCycles;
     case EventKind::kCfe:
     case EventKind::kEvd:
       return kKindInterrupts;
@@ -216,6 +218,8 @@ void DecodePrinter::make_text(const Block& b, Time t, BlockText& out) {
         insn.version = text.front().version;
         insn.source = format_origin(*job_.capture.text, text.front().origin);
       }
+      if (f.has(kFieldSrcline)) insn.line = job_.lines->at(b.space, insn.at.ip, t);
+      if (f.has(kFieldInline)) insn.frames = job_.lines->frames_at(b.space, insn.at.ip, t);
       style_->body(out.text, insn);
     }
     out.ends.push_back(static_cast<uint32_t>(out.text.size()));
@@ -274,6 +278,16 @@ void DecodePrinter::print_event(const Event& e, const Stream& stream, Space spac
   style_->event(out.text, context_.who, e, at);
 }
 
+// Without a place in the code: filters by place pass no counts.
+void DecodePrinter::print_cycles(const Event& e, size_t index, const Stream& stream, TimedText& out) {
+  if (!job_.format.wants(kKindCycles) || job_.selection.by_place()) return;
+  move_to(stream, e.time);
+  if (!context_.wanted) return;
+  out.at(e.time);
+  const auto span = std::ranges::lower_bound(spans_, index, {}, &CycleSpan::event);
+  style_->cycles(out.text, context_.who, e, span != spans_.end() && span->event == index ? &*span : nullptr);
+}
+
 bool DecodePrinter::selected(const Gap& gap, const Stream& stream) {
   move_to(stream, known_time(gap.time));
   return context_.wanted;
@@ -301,7 +315,11 @@ DecodePrinter::Last DecodePrinter::between(Last last, const Chunk& chunk, const 
     }
     if (!has_event) break;
     const Event& e = chunk.events[event++];
-    if (job_.format.wants(kind_of(e.kind))) print_event(e, stream, space, out);
+    if (e.kind == EventKind::kCycles) {
+      print_cycles(e, event - 1, stream, out);
+    } else if (job_.format.wants(kind_of(e.kind))) {
+      print_event(e, stream, space, out);
+    }
     if (!flow) continue;
     if (e.kind == EventKind::kTraceStart) {
       if (edges) print_branch(stream, e.time, space, {}, name(space, e.ip, e.time), "tr strt", out);
@@ -333,6 +351,7 @@ DecodePrinter::Last DecodePrinter::between(Last last, const Chunk& chunk, const 
 
 DecodePrinter::Last DecodePrinter::seam(const Last& last, const Chunk& chunk, const Stream& stream,
                                         TimedText& out) {
+  spans_.clear();  // what is before the first step ends none of this chunk
   size_t event = 0;
   size_t gap = 0;
   const auto first = chunk.steps.begin();
@@ -341,6 +360,7 @@ DecodePrinter::Last DecodePrinter::seam(const Last& last, const Chunk& chunk, co
 
 DecodePrinter::Last DecodePrinter::print(const Chunk& chunk, const Stream& stream, TimedText& out) {
   if (chunk.steps.empty()) return std::nullopt;
+  if (job_.format.wants(kKindCycles)) spans_ = cycle_spans(chunk);
   size_t event = 0;
   size_t gap = 0;
   while (event < chunk.events.size() && chunk.events[event].step == 0) ++event;

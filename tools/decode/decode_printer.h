@@ -17,6 +17,7 @@
 #include "decoder/model/symbol_epochs.h"
 #include "tools/decode/decode_options.h"
 #include "tools/decode/decode_style.h"
+#include "tools/disasm/source_text.h"
 #include "tools/output/merge.h"
 
 namespace asof {
@@ -24,11 +25,14 @@ namespace asof {
 // Everything printers share; const while they work.
 struct DecodeJob {
   DecodeJob(const Capture& c, DecodeFormat f, Selection s)
-      : capture(c), format(f), selection(std::move(s)), epochs(c.symbols) {}
+      : capture(c), format(f), selection(std::move(s)), epochs(c.symbols) {
+    if (format.has(kFieldSrcline | kFieldInline)) lines = std::make_unique<SharedSourceLines>(c);
+  }
   const Capture& capture;
   DecodeFormat format;
   Selection selection;
   SymbolEpochs epochs;
+  std::unique_ptr<SharedSourceLines> lines;  // nullptr: not asked for
 };
 
 class DecodePrinter {
@@ -79,6 +83,7 @@ class DecodePrinter {
   // Events and gaps before the chunk's entry `index`, from cursors on, and the branch that leads to `next`.
   Last between(Last last, const Chunk& chunk, const Stream& stream, size_t index, const Step* next,
                size_t& event, size_t& gap, TimedText& out);
+  void print_cycles(const Event& e, size_t index, const Stream& stream, TimedText& out);
   void print_event(const Event& e, const Stream& stream, Space space, TimedText& out);
   void print_gap(const Gap& gap, const Stream& stream, TimedText& out);
   void print_branch(const Stream& stream, Time t, Space space, At from, At to, std::string_view flags,
@@ -97,6 +102,7 @@ class DecodePrinter {
   const Symbol* last_symbol_ = nullptr;  // that was looked at, and what came out
   bool last_selected_ = false;
   std::array<std::string, 5> suffixes_;
+  std::vector<CycleSpan> spans_;  // of the chunk that is printed
 };
 
 }  // namespace asof

@@ -6,8 +6,11 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "arch/arch.h"
+#include "decoder/calls/cycle_walk.h"
+#include "decoder/lines/source_lines.h"
 #include "decoder/model/capture.h"
 #include "tools/decode/decode_options.h"
 
@@ -32,6 +35,8 @@ struct InsnText {
   std::string disasm;
   uint32_t version = 0;
   std::string source;
+  SourceLine line;
+  std::vector<SourceFrame> frames;
 };
 
 struct BranchText {
@@ -48,6 +53,8 @@ class LineStyle {
   virtual void suffix(std::string& out, Confidence confidence) const = 0;
   virtual void branch(std::string& out, const Who& who, const BranchText& branch) const = 0;
   virtual void event(std::string& out, const Who& who, const Event& event, const At& at) const = 0;
+  // `span`: nullptr where it is not known what ran in these cycles.
+  virtual void cycles(std::string& out, const Who& who, const Event& event, const CycleSpan* span) const = 0;
   virtual void gap(std::string& out, const Who& who, const Gap& gap, const std::string& text) const = 0;
 };
 

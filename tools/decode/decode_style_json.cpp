@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "tools/decode/decode_style.h"
+#include "tools/disasm/source_text.h"
 #include "tools/output/format.h"
 #include "tools/output/json.h"
 
@@ -24,6 +25,8 @@ class JsonStyle final : public LineStyle {
     if (f_.has(kFieldDisasm)) put_json_key(out, "disasm", insn.disasm);
     if (f_.has(kFieldTextver)) fmt::format_to(it, ",\"textver\":{}", insn.version);
     if (f_.has(kFieldTextsrc)) put_json_key(out, "textsrc", insn.source);
+    if (f_.has(kFieldSrcline) && insn.line) put_json_key(out, "srcline", full_source_text(insn.line));
+    if (f_.has(kFieldInline) && insn.frames.size() > 1) inlined(out, insn.frames);
   }
 
   void suffix(std::string& out, Confidence confidence) const override {
@@ -46,6 +49,16 @@ class JsonStyle final : public LineStyle {
                    e.offset);
   }
 
+  void cycles(std::string& out, const Who& who, const Event& e, const CycleSpan* span) const override {
+    begin(out, event_name(e.kind), who);
+    auto it = std::back_inserter(out);
+    if (e.b == 0) fmt::format_to(it, ",\"cycles\":{}", e.a);
+    if (span != nullptr)
+      fmt::format_to(it, ",\"instructions\":{},\"instructions_least\":{},\"instructions_most\":{}",
+                     span->instructions, span->least, span->most);
+    fmt::format_to(it, ",\"offset\":{}}}\n", e.offset);
+  }
+
   void gap(std::string& out, const Who& who, const Gap& gap, const std::string&) const override {
     begin(out, "gap", who);
     put_json_key(out, "code", code_text(gap.code));
@@ -59,6 +72,16 @@ class JsonStyle final : public LineStyle {
   }
 
  private:
+  static void inlined(std::string& out, const std::vector<SourceFrame>& frames) {
+    out += ",\"inline\":[";
+    for (size_t i = 0; i < frames.size(); ++i) {
+      out += i == 0 ? "{\"function\":" : ",{\"function\":";
+      put_json_string(out, frames[i].function);
+      if (frames[i].line) put_json_key(out, "srcline", full_source_text(frames[i].line));
+      out += '}';
+    }
+    out += ']';
+  }
   void begin(std::string& out, std::string_view type, const Who& who) const {
     auto it = std::back_inserter(out);
     fmt::format_to(it, "{{\"type\":\"{}\"", type);

@@ -5,6 +5,7 @@
 #include <array>
 
 #include "tools/decode/decode_style.h"
+#include "tools/disasm/source_text.h"
 #include "tools/output/format.h"
 
 namespace asof {
@@ -44,6 +45,7 @@ class TextStyle final : public LineStyle {
     if (f_.has(kFieldDisasm)) fmt::format_to(it, "\t{}", insn.disasm);
     if (f_.has(kFieldTextver)) fmt::format_to(it, " v{}", insn.version);
     if (f_.has(kFieldTextsrc)) fmt::format_to(it, " <{}>", insn.source);
+    source(out, insn);
   }
 
   void suffix(std::string& out, Confidence confidence) const override {
@@ -70,11 +72,37 @@ class TextStyle final : public LineStyle {
     out += '\n';
   }
 
+  void cycles(std::string& out, const Who& who, const Event& e, const CycleSpan* span) const override {
+    prefix(out, who);
+    auto it = std::back_inserter(out);
+    fmt::format_to(it, "{:>10}: ", event_name(e.kind));
+    if (e.b != 0) {
+      out += "counted from here on\n";
+      return;
+    }
+    fmt::format_to(it, "{} cycles", e.a);
+    if (span != nullptr) {
+      fmt::format_to(it, ", {} instructions ({} to {})", span->instructions, span->least, span->most);
+      if (e.a != 0)
+        fmt::format_to(it, ", IPC {} ({} to {})", format_ratio(span->instructions, e.a),
+                       format_ratio(span->least, e.a), format_ratio(span->most, e.a, Rounding::kUp));
+    }
+    out += '\n';
+  }
+
   void gap(std::string& out, const Who&, const Gap& gap, const std::string& text) const override {
     fmt::format_to(std::back_inserter(out), "{} {}\n", code_text(gap.code), text);
   }
 
  private:
+  // Inlined functions come with their lines.
+  void source(std::string& out, const InsnText& insn) const {
+    if (!f_.has(kFieldSrcline | kFieldInline)) return;
+    const bool inlined = f_.has(kFieldInline) && insn.frames.size() > 1;
+    if (!inlined && !f_.has(kFieldSrcline)) return;
+    if (const std::string text = inlined ? inlined_text(insn.frames) : source_text(insn.line); !text.empty())
+      fmt::format_to(std::back_inserter(out), " {}", text);
+  }
   static std::string id_text(int32_t id) { return id < 0 ? "?" : std::to_string(id); }
   void put(std::string& out, const At& at) const {
     auto it = std::back_inserter(out);
@@ -191,6 +219,8 @@ std::string_view event_name(EventKind kind) {
       return "trace-event";
     case EventKind::kContext:
       return "context";
+    case EventKind::kCycles:
+      return "cyc";
   }
   return "event";
 }

@@ -8,8 +8,11 @@
 
 namespace asof {
 
-CodeText::CodeText(const Capture& capture)
-    : capture_(capture), disassembler_(Syntax::kIntel, code_machine(capture.machine)), lines_(capture) {}
+CodeText::CodeText(const Capture& capture, bool inlined)
+    : capture_(capture),
+      inlined_(inlined),
+      disassembler_(Syntax::kIntel, code_machine(capture.machine)),
+      lines_(capture) {}
 
 std::string CodeText::symbol(Space space, Addr a, Time t) const {
   if (is_kernel_address(a)) space = kKernelSpace;
@@ -44,16 +47,13 @@ CodeRun CodeText::make(const BlockSlice& b) {
   size_t at = 0;
   for (const uint8_t length : p.lengths) {
     const auto bytes = std::span(p.text).subspan(at, std::min<size_t>(length, p.text.size() - at));
-    run.instructions.push_back({p.ip + at, format_bytes(bytes), disassembler_.text(bytes, p.ip + at, p.mode),
-                                lines_.at(p.space, p.ip + at, b.begin)});
+    run.instructions.push_back(
+        {p.ip + at, format_bytes(bytes), disassembler_.text(bytes, p.ip + at, p.mode),
+         lines_.at(p.space, p.ip + at, b.begin),
+         inlined_ ? inlined_text(lines_.frames_at(p.space, p.ip + at, b.begin)) : std::string()});
     at += bytes.size();
   }
   return run;
-}
-
-std::string source_text(const SourceLine& source) {
-  if (!source) return {};
-  return fmt::format("{}:{}", source.file.substr(source.file.rfind('/') + 1), source.line);
 }
 
 }  // namespace asof

@@ -12,6 +12,7 @@
 #include "decoder/io/addr_key.h"
 #include "decoder/lines/source_lines.h"
 #include "tools/disasm/disasm.h"
+#include "tools/disasm/source_text.h"
 
 namespace asof {
 
@@ -20,6 +21,7 @@ struct CodeInstruction {
   std::string bytes;  // "0f 1f 44 00 00"
   std::string text;   // disassembly
   SourceLine source;
+  std::string inlined;  // inlined_text(), if it was asked for
 };
 
 // A run of instructions of one version of text.
@@ -36,7 +38,8 @@ struct CodeRun {
 
 class CodeText {
  public:
-  explicit CodeText(const Capture& capture);
+  // `inlined`: with CodeInstruction::inlined.
+  CodeText(const Capture& capture, bool inlined);
 
   // Its address does not change.
   const CodeRun& of(const BlockSlice& b);
@@ -61,13 +64,11 @@ class CodeText {
   CodeRun make(const BlockSlice& b);
 
   const Capture& capture_;
+  const bool inlined_;
   Disassembler disassembler_;
   SourceLines lines_;
   std::deque<CodeRun> runs_;
   tsl::robin_map<Key, std::vector<uint32_t>, KeyHash> by_place_;  // few have the same address
 };
-
-// "main.c:12"; empty when it is not known.
-std::string source_text(const SourceLine& source);
 
 }  // namespace asof

@@ -23,7 +23,13 @@ uint64_t elapsed(Time from, Time to) { return to > from ? static_cast<uint64_t>(
 }  // namespace
 
 Coverage::Coverage(const Capture& capture, const PipelineOptions& choice)
-    : capture_(capture), streams_(capture.streams.size()), part_of_time_(choice.time != TimeBounds{}) {
+    : capture_(&capture), streams_(capture.streams.size()), part_of_time_(choice.time != TimeBounds{}) {
+  move_to(capture, choice);
+}
+
+void Coverage::move_to(const Capture& capture, const PipelineOptions& choice) {
+  capture_ = &capture;
+  streams_.resize(capture.streams.size());
   for (size_t i = 0; i < capture.streams.size(); ++i) {
     if (const auto range = chosen_range(capture.streams[i], i, choice))
       chosen_bytes_ += bytes_within(capture.streams[i], *range);
@@ -56,7 +62,7 @@ void Coverage::add_gap(StreamState& s, const Gap& gap, const Stream& stream) {
   }
   if (family_of(gap.code) == CodeFamily::kText) text_missing_ = true;
   Cause& cause = causes_[gap.code];
-  if (cause.count++ == 0) cause.first = gap_text(capture_, stream, gap);
+  if (cause.count++ == 0) cause.first = gap_text(*capture_, stream, gap);
   if (gap.ip != 0 && !is_kernel_address(gap.ip)) ++cause.in_user;
   const uint64_t bytes = gap.end > gap.begin ? gap.end - gap.begin : 0;
   cause.bytes += bytes;
@@ -77,7 +83,7 @@ void Coverage::add_gap(StreamState& s, const Gap& gap, const Stream& stream) {
 void Coverage::add(const Chunk& chunk, uint64_t instructions) {
   if (chunk.stream >= streams_.size()) return;
   StreamState& s = streams_[chunk.stream];
-  const Stream& stream = capture_.streams[chunk.stream];
+  const Stream& stream = capture_->streams[chunk.stream];
   instructions_ += instructions;
   size_t event = 0;
   size_t gap = 0;
@@ -129,7 +135,7 @@ double Coverage::bytes_percent() const {
 }
 
 bool Coverage::nothing_to_decode() const {
-  if (capture_.blocks || instructions_ != 0 || gaps_ != 0) return false;
+  if (capture_->blocks || instructions_ != 0 || gaps_ != 0) return false;
   return chosen_bytes_ == 0 || (part_of_time_ && stopped_.empty());
 }
 
@@ -139,7 +145,7 @@ bool without_trace(const Capture& capture) {
 }
 
 std::string Coverage::headline() const {
-  if (without_trace(capture_) && instructions_ == 0) return "no trace";
+  if (without_trace(*capture_) && instructions_ == 0) return "no trace";
   if (nothing_to_decode() && stopped_.empty())
     return "nothing matched: no trace of what was asked for (--cpu, --time, --tid)";
   std::string text;
@@ -165,16 +171,16 @@ std::string Coverage::headline() const {
 std::string Coverage::line() const {
   uint64_t errors = errors_;
   std::set<Code> error_causes = error_causes_;
-  for (const Notice& n : capture_.notices) {
+  for (const Notice& n : capture_->notices) {
     if (n.severity != Notice::Severity::kError) continue;
     errors += n.count;
     error_causes.insert(n.code);
   }
-  const uint64_t pokes = capture_.text ? capture_.text->pokes().size() : 0;
+  const uint64_t pokes = capture_->text ? capture_->text->pokes().size() : 0;
   std::string text = fmt::format("{}, {}, {}, {}, {}", headline(),
                                  format_plural(instructions_, "instruction", "instructions"),
                                  format_plural(pokes, "poke", "pokes"),
-                                 format_plural(capture_.bpf_programs.size(), "BPF program", "BPF programs"),
+                                 format_plural(capture_->bpf_programs.size(), "BPF program", "BPF programs"),
                                  format_plural(errors, "error", "errors"));
   if (errors != 0) text += " in " + format_plural(error_causes.size(), "cause", "causes");
   return text;

@@ -25,6 +25,9 @@ class Coverage {
   // `choice`: what was to be decoded of it.
   explicit Coverage(const Capture& capture, const PipelineOptions& choice = {});
 
+  // What follows is of this capture, which has the same streams: that of the same recording with more records.
+  void move_to(const Capture& capture, const PipelineOptions& choice);
+
   // `instructions`: how many the chunk's steps hold, counted by a worker before.
   void add(const Chunk& chunk, uint64_t instructions);
 
@@ -77,7 +80,7 @@ class Coverage {
   void close_gap(StreamState& s, Time t);
   void add_gap(StreamState& s, const Gap& gap, const Stream& stream);
 
-  const Capture& capture_;
+  const Capture* capture_;
   std::vector<StreamState> streams_;
   std::map<Code, Cause> causes_;
   std::set<Code> error_causes_;

@@ -23,6 +23,13 @@ std::string format_interval(Time from, Time until) {
                      until == kTimeMax ? "end" : format_time(until));
 }
 
+std::string format_ratio(uint64_t a, uint64_t b, Rounding rounding) {
+  if (b == 0) return "-";
+  const auto all = static_cast<unsigned __int128>(a) * 100 + (rounding == Rounding::kUp ? b - 1 : 0);
+  const auto hundredths = static_cast<uint64_t>(all / b);
+  return fmt::format("{}.{:02}", hundredths / 100, hundredths % 100);
+}
+
 std::string format_count(uint64_t n) {
   const std::string digits = std::to_string(n);
   std::string out;

@@ -22,6 +22,9 @@ std::string format_count(uint64_t n);
 std::string format_duration(uint64_t ns);
 // "64 KiB", "312 bytes"
 std::string format_size(uint64_t bytes);
+// a / b with two decimals, cut, or, as an upper bound, raised; "-" for b 0.
+enum class Rounding : uint8_t { kDown, kUp };
+std::string format_ratio(uint64_t a, uint64_t b, Rounding rounding = Rounding::kDown);
 // "0f 1f 44 00 00"
 std::string format_bytes(std::span<const uint8_t> bytes);
 // "2 errors", "1 error"

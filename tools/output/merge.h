@@ -6,6 +6,7 @@
 // may follow from another stream (a segment much longer than the others). That is counted, and the verb
 // reports it.
 #pragma once
+#include <algorithm>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -48,6 +49,8 @@ class Merger {
   Merger(size_t streams, Write write, uint64_t limit = kDefaultLimit, Recycle recycle = {})
       : queues_(streams), write_(std::move(write)), recycle_(std::move(recycle)), limit_(limit) {}
 
+  // There are at least so many.
+  void have_streams(size_t streams) { queues_.resize(std::max(queues_.size(), streams)); }
   // The next lines of a stream. No later call brings a line before `watermark`, of any stream.
   void add(size_t stream, TimedText text, Time watermark);
   void finish();

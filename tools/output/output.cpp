@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "tools/output/file_fault.h"
+#include "tools/output/interrupt.h"
 #include "tools/output/unfinished_file.h"
 
 namespace asof {
@@ -19,10 +20,10 @@ constexpr size_t kBufferSize = size_t{256} * 1024;
 volatile std::sig_atomic_t interrupt_seen = 0;
 std::optional<Error> failure;  // of writing
 
-void on_interrupt(int) {
+void on_interrupt(int signal) {
   // A second one ends the program at once, should the first not be noticed.
   if (interrupt_seen != 0) _exit(130);
-  interrupt_seen = 1;
+  interrupt_seen = signal;
 }
 
 }  // namespace
@@ -44,13 +45,17 @@ void install_signal_handlers() {
 
 bool interrupted() { return interrupt_seen != 0; }
 
-Result<Output> Output::open(const std::string& path) {
+void forget_sigint() {
+  if (interrupt_seen == SIGINT) interrupt_seen = 0;
+}
+
+Result<Output> Output::open(const std::string& path, Named named) {
   if (path.empty() || path == "-") return Output(STDOUT_FILENO, false, "standard output");
   Output out(-1, true, path);
   struct stat old = {};
   const bool there = ::stat(path.c_str(), &old) == 0;
   // A device or a pipe has no other name.
-  if (!there || S_ISREG(old.st_mode)) {
+  if (named == Named::kWhenWhole && (!there || S_ISREG(old.st_mode))) {
     out.fd_ = make_unfinished(out.path_, out.unfinished_);
     if (out.fd_ >= 0 && there) ::fchmod(out.fd_, old.st_mode & 07777);
   }

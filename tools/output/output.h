@@ -2,6 +2,7 @@
 // is not finished, or could not be written, is removed. A reader that goes away (`asof ... |
 // head`) is no error: closed() becomes true and the verb stops quietly.
 #pragma once
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -13,8 +14,10 @@ namespace asof {
 
 class Output {
  public:
+  // kAtOnce: for what is read while it is written.
+  enum class Named : uint8_t { kWhenWhole, kAtOnce };
   // Standard output when `path` is empty or "-".
-  static Result<Output> open(const std::string& path);
+  static Result<Output> open(const std::string& path, Named named = Named::kWhenWhole);
   // To an open file, which stays the caller's; `path` is for messages.
   static Output to(int fd, std::string path) { return {fd, false, std::move(path)}; }
   Output(Output&& other) noexcept;

@@ -7,6 +7,7 @@
 #include "tools/output/output.h"
 #include "tools/profile/branch_count.h"
 #include "tools/profile/branch_writer.h"
+#include "tools/profile/file_text.h"
 
 namespace asof {
 namespace {
@@ -15,6 +16,7 @@ struct BranchesText {
   InputOptions input;
   DecodeChoice choice;
   std::string output, format = "csv", dsos, time, base;
+  bool as_in_file = false;
 };
 
 std::unique_ptr<BranchWriter> make_writer(const BranchesText& o, const Capture& capture, BranchNames& names,
@@ -39,7 +41,9 @@ Result<void> write_branches(const BranchesText& o, const Capture& capture, TimeB
   }
   BranchNames names(capture, split_list(o.dsos));
   const auto writer = make_writer(o, capture, names, base, out);
+  FileText files(capture);
   TakenBranches branches(capture, time, [&](const TakenBranch& b) { writer->take(b); });
+  if (o.as_in_file) branches.keep_only([&files](const Block& b) { return files.same(b); });
   if (const auto done = run(branches); !done) return done;
   writer->finish();
   return {};
@@ -52,6 +56,12 @@ ExitCode run_branches(BranchesText& o) {
   if (!base) {
     diagnostics.error({Code::kBadOption, "", Error::kNoOffset,
                        "--base: '" + o.base + "' is no hexadecimal number", "as in --base 555555554000"});
+    return kExitUsage;
+  }
+  if (o.as_in_file && o.format == "csv") {
+    diagnostics.error({Code::kBadOption, "", Error::kNoOffset,
+                       "--as-in-file is for profiles, not for the table",
+                       "use it with --format perf-script or bolt-preagg"});
     return kExitUsage;
   }
   const auto capture = open_for_verb(o.input, diagnostics, true, &o.choice);
@@ -92,6 +102,11 @@ RunVerb add_branches(CLI::App& app) {
                    "bolt-preagg: hexadecimal, taken off every address: where a file that can be loaded "
                    "anywhere was loaded")
       ->type_name("ADDR")
+      ->group(output);
+  verb->add_flag(
+          "--as-in-file", o->as_in_file,
+          "leave out code that is not as in its file, which readers of the profile look at: what the kernel "
+          "patched")
       ->group(output);
   const std::string filter = "Filters";
   verb->add_option("--dsos,--dso", o->dsos, "only branches in, into or out of these files")

@@ -166,10 +166,80 @@ uint64_t FoldedStacks::known_time(const Slice& s) const {
   return duration - std::min(duration, lost->second.until(end) - lost->second.until(begin));
 }
 
+void FoldedStacks::begin(const Capture& capture) {
+  if (!options_.source.any()) return;
+  lines_.emplace(capture);
+  chain_ids_[{}] = 0;
+  chains_.emplace_back();
+}
+
+uint32_t FoldedStacks::chain_at(const Place& place, Time t) {
+  const auto known = chain_at_.find(place);
+  if (known != chain_at_.end()) return known->second;
+  const uint32_t chain = make_chain(place.space, place.address, t);
+  chain_at_.emplace(place, chain);
+  return chain;
+}
+
+// The frames inside the function there.
+uint32_t FoldedStacks::make_chain(Space space, Addr a, Time t) {
+  std::vector<uint32_t> chain;
+  if (options_.source.inlined) {
+    const auto names = inlined_names(lines_->frames_at(space, a, t));
+    for (size_t i = 1; i < names.size(); ++i) chain.push_back(name_id(frame_text(names[i])));
+  }
+  if (options_.source.lines) {
+    if (const std::string line = source_text(lines_->at(space, a, t)); !line.empty())
+      chain.push_back(name_id(frame_text(line)));
+  }
+  const auto [it, fresh] = chain_ids_.try_emplace(chain, static_cast<uint32_t>(chains_.size()));
+  if (fresh) chains_.push_back(std::move(chain));
+  return it->second;
+}
+
+void FoldedStacks::block(const BlockSlice& b) {
+  if (!lines_ || b.in == 0) return;
+  auto& parts = open_[b.in].parts;
+  Addr at = b.piece.ip;
+  for (const uint8_t length : b.piece.lengths) {
+    ++parts[chain_at({b.piece.space, at, b.piece.origin}, b.begin)];
+    at += length;
+  }
+}
+
+// A function's own cost goes to the frames inside it, as far as its instructions are known one by one.
+void FoldedStacks::divide(NodeId function, const Cost& own, const Open& below) {
+  Cost rest = own;
+  uint64_t all = 0;
+  for (const auto& [chain, instructions] : below.parts) all += instructions;
+  for (const auto& [chain, instructions] : below.parts) {
+    if (chain == 0) continue;
+    const auto share = [&](uint64_t of) {
+      return static_cast<uint64_t>(static_cast<unsigned __int128>(of) * instructions / all);
+    };
+    Cost part;
+    part.ns = share(own.ns);
+    part.instructions = std::min(instructions, rest.instructions);
+    rest.ns -= part.ns;
+    rest.instructions -= part.instructions;
+    NodeId at = function;
+    for (const uint32_t name : chains_[chain]) {
+      NodeId next = kid(at, name);
+      if (next == kNone) {
+        next = make_node();
+        kid(at, name) = next;
+      }
+      at = next;
+    }
+    nodes_[at].own += part;
+  }
+  nodes_[function].own += rest;
+}
+
 void FoldedStacks::slice(const Slice& s) {
   Open below;
   if (const auto it = open_.find(s.id); it != open_.end()) {
-    below = it->second;
+    below = std::move(it->second);
     open_.erase(it);
   }
   const uint64_t duration = known_time(s);
@@ -188,16 +258,17 @@ void FoldedStacks::slice(const Slice& s) {
     under = &parent.tree;
   }
   if (*under == kNone) *under = make_node();
+  const NodeId root = *under;
+  if (below.tree == kNone && !below.parts.empty()) below.tree = make_node();
   if (below.tree != kNone) {
-    nodes_[below.tree].own = own;
-    return hang(*under, name, below.tree);
+    divide(below.tree, own, below);
+    return hang(root, name, below.tree);
   }
   // It called nothing: most are like this.
-  const NodeId around = *under;
-  NodeId node = kid(around, name);
+  NodeId node = kid(root, name);
   if (node == kNone) {
     node = make_node();
-    kid(around, name) = node;
+    kid(root, name) = node;
   }
   nodes_[node].own += own;
 }

@@ -14,12 +14,15 @@
 
 #include <functional>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
 #include "decoder/calls/timeline.h"
+#include "decoder/io/addr_key.h"
+#include "tools/disasm/source_text.h"
 #include "tools/profile/cost.h"
 
 namespace asof {
@@ -41,8 +44,17 @@ class FoldedStacks final : public TimelineSink {
     bool tracks = false;    // the track's name is the outermost frame
     bool versions = false;  // a function's versions of text are frames of their own
     TimeBounds time{};      // time and calls of this time; instructions: TimelineOptions::counted
+    // Frames of inlined functions and of lines, which need TimelineOptions::detail. A function's own time is divided
+    // among them by instructions; calls of inlined functions are not counted.
+    SourceChoice source{};
   };
   explicit FoldedStacks(Options options) : options_(options) {}
+
+  void begin(const Capture& capture) override;
+  void block(const BlockSlice& b) override;
+  bool takes_blocks_at_once() const override { return true; }
+  // What source lines could not be read.
+  std::vector<Notice> take_notices() { return lines_ ? lines_->take_notices() : std::vector<Notice>(); }
 
   void track(const TimelineTrack& t) override;
   void function(const TimelineFunction& f) override;
@@ -80,6 +92,7 @@ class FoldedStacks final : public TimelineSink {
   struct Open {
     NodeId tree = kNone;
     uint64_t child_time = 0;
+    std::map<uint32_t, uint64_t> parts;  // instructions by chain, where there are frames inside the function
   };
   // Gaps of a CPU or thread, in order of time.
   struct Lost {
@@ -92,6 +105,21 @@ class FoldedStacks final : public TimelineSink {
   };
   using LostBy = std::pair<int32_t, int32_t>;  // thread, or -1; CPU, of an idle thread, too
 
+  // An address in one version of text.
+  struct Place {
+    Space space;
+    Addr address;
+    OriginRef origin;
+    bool operator==(const Place&) const = default;
+  };
+  struct PlaceHash {
+    size_t operator()(const Place& p) const {
+      return AddrKeyHash{}({p.space, p.address ^ p.origin * kHashFactor});
+    }
+  };
+  uint32_t chain_at(const Place& place, Time t);
+  uint32_t make_chain(Space space, Addr a, Time t);
+  void divide(NodeId function, const Cost& own, const Open& below);
   uint32_t name_id(std::string name);
   uint32_t frame_name(const Slice& s);
   NodeId make_node();
@@ -105,6 +133,10 @@ class FoldedStacks final : public TimelineSink {
   uint64_t known_time(const Slice& s) const;
 
   Options options_;
+  std::optional<SourceLines> lines_;
+  tsl::robin_map<Place, uint32_t, PlaceHash> chain_at_;
+  std::map<std::vector<uint32_t>, uint32_t> chain_ids_;  // frames inside a function, outermost first
+  std::vector<std::vector<uint32_t>> chains_;            // by id; 0: none
   std::vector<std::string> names_;
   std::unordered_map<std::string, uint32_t> ids_;
   std::vector<TimelineFunction> functions_;

@@ -13,6 +13,7 @@ struct StacksText {
   DecodeChoice choice;
   std::string output, weight = "ns", by = "all", format;
   bool versions = false;
+  SourceChoice source;
 };
 
 StackWeight weight_named(const std::string& word) {
@@ -34,7 +35,8 @@ ExitCode run_stacks(StacksText& o) {
   options.pipeline = o.choice.pipeline;
   options.thread_tracks = o.by == "thread" || !has_cpu_streams(*capture);
   options.cpu_tracks = !options.thread_tracks;
-  FoldedStacks stacks({o.by != "all", o.versions});
+  options.detail = o.source.any();
+  FoldedStacks stacks({.tracks = o.by != "all", .versions = o.versions, .source = o.source});
   Result<TimelineSummary> summary;
   {
     ProgressBar bar(o.choice.progress, "stacks");
@@ -58,6 +60,7 @@ ExitCode run_stacks(StacksText& o) {
     stacks.write(weight_named(o.weight), write);
   }
   if (!flush_output(*out, diagnostics)) return kExitInput;
+  for (const Notice& n : stacks.take_notices()) diagnostics.notice(n);
   return exit_code_for(*summary);
 }
 
@@ -84,6 +87,7 @@ RunVerb add_stacks(CLI::App& app) {
       ->group(output);
   verb->add_flag("--versions", o->versions, "versions of a function's text as frames of their own")
       ->group(output);
+  add_source_options(*verb, o->input, o->source);
   return [o] { return run_stacks(*o); };
 }
 

@@ -26,6 +26,10 @@ void BranchFlow::leave(Addr to, Space space) {
   const bool taken =
       complete(s) && is_branch(b.kind) && (b.kind != BranchKind::kCond || (s.flags & Step::kTaken) != 0);
   if (!taken) return;
+  if (left_out_) {
+    follows_ = false;
+    return;
+  }
   const bool wanted = to != 0 && (s.time == kTimeMin || (s.time >= time_.lo && s.time <= time_.hi));
   if (wanted) take_({b.end() - b.lengths[b.count - 1], to, s.time, b.kind, b.space, space, follows_});
   follows_ = wanted;

@@ -31,7 +31,12 @@ class BranchFlow {
     if ((s.flags & (Step::kAfterGap | Step::kAsyncEntry)) != 0) lose();
     go_to(s.block->ip, s.block->space);
     last_ = s;
+    left_out_ = keep_ && !keep_(*s.block);
+    if (left_out_) follows_ = false;
   }
+  // Only branches of such blocks; what follows others follows from nothing.
+  using Keep = std::function<bool(const Block&)>;
+  void keep_only(Keep keep) { keep_ = std::move(keep); }
   // The branch at the end of the last step, if it was one, went to `to` (0: unknown).
   void go_to(Addr to, Space space) {
     if (last_) leave(to, space);
@@ -53,6 +58,8 @@ class BranchFlow {
   Take take_;
   std::optional<Step> last_;  // the flow continues from here
   bool follows_ = false;
+  Keep keep_;
+  bool left_out_ = false;  // last_
 };
 
 class TakenBranches final : public ChunkConsumer {
@@ -60,6 +67,9 @@ class TakenBranches final : public ChunkConsumer {
   TakenBranches(const Capture& capture, TimeBounds time, const BranchFlow::Take& take)
       : flows_(capture.streams.size(), BranchFlow(time, take)) {}
 
+  void keep_only(const BranchFlow::Keep& keep) {
+    for (BranchFlow& flow : flows_) flow.keep_only(keep);
+  }
   void deliver(Chunk& chunk, const Stream& stream, Prepared* prepared) override;
   bool stopped() const override;
 

@@ -1,11 +1,23 @@
 #include "tools/query/decode_tables.h"
 
 #include <algorithm>
+#include <array>
 
 #include "tools/cli/progress.h"
 #include "tools/cli/verbs.h"
 
 namespace asof {
+
+namespace {
+
+// They take decoding of their own, which is slower: where all tables are wanted, only if there are any.
+bool reads_cycles(const Capture& capture, const QueryFacts& facts, const std::string& output) {
+  if (!output.empty() || !facts.complete) return capture.x86.has_cyc;
+  return std::ranges::any_of(std::array{"function_cycles", "block_cycles", "call_cycles"},
+                             [&](const char* table) { return facts.names.contains(table); });
+}
+
+}  // namespace
 
 void leave_out(const std::set<std::string>& names, TimelineOptions& options) {
   const auto reads = [&](std::initializer_list<const char*> any) {
@@ -22,7 +34,7 @@ Result<DecodedTables> decode_tables(const Capture& capture, const TimelineOption
                                     const QueryFacts& facts, const std::string& output,
                                     ProgressMode progress) {
   TimelineOptions options = wanted;
-  auto sink = SqliteSink::open(output.empty() ? ":memory:" : output, options.detail);
+  auto sink = SqliteSink::open(output.empty() ? ":memory:" : output, options.detail, false);
   if (!sink) return std::unexpected(sink.error());
   if (output.empty() && facts.complete) {
     (*sink)->keep_only(facts.names);
@@ -31,10 +43,24 @@ Result<DecodedTables> decode_tables(const Capture& capture, const TimelineOption
   ProgressBar bar(progress, "query");
   const auto summary = run_timeline(capture, options, **sink, bar.callback());
   if (!summary) return std::unexpected(summary.error());
-  if (const auto done = (*sink)->finish(); !done) return std::unexpected(done.error());
   DecodedTables tables;
+  if (reads_cycles(capture, facts, output)) {
+    CycleCosts costs(capture);
+    if (const auto done = count_cycles(capture, wanted.pipeline, costs); !done)
+      return std::unexpected(done.error());
+    (*sink)->cycles(costs);
+    if (!costs.any()) {
+      const Error none = no_cycles(capture);
+      tables.notices.push_back({.severity = Notice::Severity::kLoss,
+                                .code = none.code,
+                                .where = none.where,
+                                .reason = none.reason,
+                                .hint = none.hint});
+    }
+  }
+  if (const auto done = (*sink)->finish(); !done) return std::unexpected(done.error());
   tables.status = exit_code_for(*summary);
-  tables.notices = (*sink)->take_notices();
+  for (Notice& n : (*sink)->take_notices()) tables.notices.push_back(std::move(n));
   tables.sink = std::move(*sink);
   return tables;
 }

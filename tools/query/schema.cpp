@@ -138,7 +138,32 @@ constexpr ColumnMeaning kCodeInstructions[] = {{"code", "code.id"},
                                                {"bytes", "hexadecimal"},
                                                {"text", "disassembly"},
                                                {"file", "source file; NULL: unknown"},
-                                               {"line", "source line; NULL: unknown"}};
+                                               {"line", "source line; NULL: unknown"},
+                                               {"inlined",
+                                                "inlined functions with their lines, innermost first; NULL "
+                                                "without timeline --inline"}};
+constexpr ColumnMeaning kFunctionCycles[] = {
+    {"name", "function"},
+    {"dso", "its file"},
+    {"cycles_least", "core cycles that were certainly its own, without what it called"},
+    {"cycles_most", "core cycles that may have been"},
+    {"instructions_least", "executed in these cycles, certainly"},
+    {"instructions_most", "executed in these cycles, at most"}};
+constexpr ColumnMeaning kBlockCycles[] = {{"address", "of its first instruction"},
+                                          {"symbol", "there"},
+                                          {"size", "bytes"},
+                                          {"instructions", "how many it has"},
+                                          {"source", "where its bytes came from"},
+                                          {"cycles_least", "core cycles of all its executions, certainly"},
+                                          {"cycles_most", "core cycles that may have been"},
+                                          {"instructions_least", "executed in these cycles, certainly"},
+                                          {"instructions_most", "executed in these cycles, at most"}};
+constexpr ColumnMeaning kCallCycles[] = {
+    {"caller", "function"},
+    {"callee", "function it called"},
+    {"calls", "whose call and return lie in one stretch of counted trace"},
+    {"cycles_least", "core cycles from call to return, with all that ran in between"},
+    {"cycles_most", "the same, at most"}};
 constexpr ColumnMeaning kCall[] = {
     {"name", "functions.name"}, {"kind", "functions.kind"}, {"track_name", "tracks.name"}};
 constexpr ColumnMeaning kInstructions[] = {{"id", "number; of one CPU in the order they ran"},
@@ -153,6 +178,7 @@ constexpr ColumnMeaning kInstructions[] = {{"id", "number; of one CPU in the ord
                                            {"text", "disassembly"},
                                            {"file", "source file; NULL: unknown"},
                                            {"line", "source line; NULL: unknown"},
+                                           {"inlined", "inlined functions; NULL without timeline --inline"},
                                            {"block_symbol", "function its block begins in"},
                                            {"source", "where its bytes came from"},
                                            {"confidence", "of its block"}};
@@ -180,6 +206,10 @@ constexpr TableMeaning kMeanings[] = {
     {"text_versions", "kernel text that changed: what it was, and when", false, kVersions},
     {"text_lives", "code that came and went", false, kLives},
     {"counters", "values over time", false, kCounters},
+    {"function_cycles", "core cycles by function, from CYC packets; filled when a query names it", false,
+     kFunctionCycles},
+    {"block_cycles", "core cycles by block of code; likewise", false, kBlockCycles},
+    {"call_cycles", "core cycles of calls; likewise", false, kCallCycles},
     {"instructions", "view: every executed instruction", true, kInstructions},
     {"branches", "view: every taken branch", true, kBranches},
     {"blocks", "every executed straight run of code", true, kBlocks},

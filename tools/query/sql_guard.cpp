@@ -107,7 +107,7 @@ bool text_names_detail(const std::string& sql) {
 // On empty tables, with or without those of detail.
 QueryFacts examine_on(const std::string& sql, bool detail) {
   QueryFacts facts;
-  const auto empty = SqliteSink::open(":memory:", detail);
+  const auto empty = SqliteSink::open(":memory:", detail, false);
   facts.complete = empty && (*empty)->finish();
   if (!facts.complete) return facts;
   sqlite3* const db = (*empty)->database();

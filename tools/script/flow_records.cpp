@@ -78,6 +78,13 @@ uint32_t transaction(const Step& s) { return (s.flags & Step::kTransaction) != 0
 
 }  // namespace
 
+void FlowRecords::add_ipc(ScriptRecord& r, Ipc& last) const {
+  if (!counted_ || now_.cycles == last.cycles) return;
+  r.cycles = now_.cycles - last.cycles;
+  r.instructions = now_.instructions - last.instructions;
+  last = now_;
+}
+
 void FlowRecords::put(const ScriptRecord& r) {
   if (r.time != kTimeMin) out_->at(r.time);
   r.append_to(out_->text);
@@ -97,6 +104,7 @@ ScriptRecord FlowRecords::record(RecordKind kind, Time t, Space space) {
 
 void FlowRecords::flush_waiting(Addr target, Space space) {
   if (!waiting_) return;
+  add_ipc(*waiting_, last_instruction_);
   waiting_->addr = target;
   waiting_->to_space = space;
   put(*waiting_);
@@ -118,6 +126,7 @@ void FlowRecords::branch(Time t, Space from_space, Addr from, Space to_space, Ad
   r.to_space = to_space;
   r.ip = from;
   r.addr = to;
+  if (shown) add_ipc(r, last_branch_);
   if (last != nullptr) {
     const auto bytes = last_bytes(*last->block);
     r.insn_size = static_cast<uint8_t>(std::min(bytes.size(), r.insn.size()));
@@ -185,7 +194,9 @@ void FlowRecords::step(const Step& s) {
   } else {
     flush_waiting(0, kKernelSpace);
   }
+  counted_ = false;
   if (itrace_.instructions) instructions(s);
+  now_.instructions += s.count;
   last_ = s;
 }
 
@@ -220,6 +231,12 @@ Space FlowRecords::space_of(const Event& e) const {
 }
 
 void FlowRecords::event(const Event& e) {
+  if (e.kind == EventKind::kCycles) {
+    now_.cycles += e.a;
+    counted_ = true;
+    if (e.b != 0) last_branch_ = last_instruction_ = now_;  // what ran before was not counted
+    return;
+  }
   if (const auto kind = kind_of(e.kind)) {
     const bool power = *kind != RecordKind::kTransaction && *kind != RecordKind::kPtwrite;
     const bool wanted = *kind == RecordKind::kTransaction ? itrace_.transactions

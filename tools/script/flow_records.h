@@ -36,6 +36,11 @@ class FlowRecords {
   // Has the target of its branch now, or none.
   void flush_waiting(Addr target, Space space);
   void put(const ScriptRecord& r);
+  struct Ipc {
+    uint64_t cycles = 0, instructions = 0;
+  };
+  // perf gives a sample cycles where a count ends: it is the last thing that ran before the count.
+  void add_ipc(ScriptRecord& r, Ipc& last) const;
 
   const Stream* stream_;
   ScriptItrace itrace_;
@@ -45,7 +50,9 @@ class FlowRecords {
   std::optional<ScriptRecord> waiting_;  // instruction at the end of last_
   const Step* next_ = nullptr;           // the step before which an event is
   uint64_t since_ = 0;                   // instructions since the last one of those
-  std::optional<Time> due_;              // of the next, when the period is a time
+  Ipc now_, last_branch_, last_instruction_;
+  bool counted_ = false;     // a count has just been taken
+  std::optional<Time> due_;  // of the next, when the period is a time
 };
 
 }  // namespace asof

@@ -5,6 +5,7 @@
 
 #include <atomic>
 
+#include "decoder/calls/cycle_walk.h"
 #include "tools/cli/decode_run.h"
 #include "tools/cli/matches.h"
 #include "tools/cli/verbs.h"
@@ -29,6 +30,7 @@ struct ScriptText {
   bool call_trace = false, call_return_trace = false;
   SideBandChoice side_band;
   std::string insn_trace;
+  bool inlined = false;
 };
 
 class ScriptConsumer final : public ChunkConsumer {
@@ -40,6 +42,7 @@ class ScriptConsumer final : public ChunkConsumer {
         diagnostics_(diagnostics),
         time_(selection.time),
         max_errors_(choice.max_errors),
+        wants_cycles_(format.has(kScriptIpc)),
         coverage_(capture, choice.pipeline),
         printer_(capture, format, selection, [&out](std::string_view text) { out.write(text); }),
         side_band_(capture, format.side_band),
@@ -56,6 +59,7 @@ class ScriptConsumer final : public ChunkConsumer {
     Tally tally;
     count_steps(counted, tally);
     coverage_.add(counted, tally.ips.count);
+    any_cycles_ = any_cycles_ || has_cycles(chunk);
     for (const Gap& gap : counted.gaps) diagnostics_.gap(capture_, stream, gap);
     TimedText records;
     flows_[chunk.stream].take(chunk, records);
@@ -70,6 +74,7 @@ class ScriptConsumer final : public ChunkConsumer {
     merger_.finish();
     out_.flush();
     for (const Notice& n : printer_.take_notices()) diagnostics_.notice(n);
+    if (wants_cycles_ && !any_cycles_) diagnostics_.warn(no_cycles(capture_));
     if (merger_.forced() != 0) {
       diagnostics_.note(
           "the order of lines over CPUs is approximate in places: a segment was too long to hold back the "
@@ -90,6 +95,7 @@ class ScriptConsumer final : public ChunkConsumer {
   Diagnostics& diagnostics_;
   TimeBounds time_;
   uint64_t max_errors_;
+  bool wants_cycles_, any_cycles_ = false;
   Coverage coverage_;
   std::vector<FlowRecords> flows_;  // by stream
   ScriptPrinter printer_;
@@ -151,6 +157,7 @@ Result<ScriptFormat> read_format(const ScriptText& o) {
   format.nanoseconds = format.nanoseconds || o.nanoseconds;
   format.relative = o.relative;
   format.deltas = o.deltas;
+  format.inlined = o.inlined;
   format.side_band = o.side_band;
   format.graph_functions = split_names(o.graph_functions);
   return format;
@@ -217,6 +224,7 @@ ExitCode run_script(ScriptText& o) {
     o.choice.pipeline.time = selection->time;
     if (!selection->tids.empty()) o.choice.pipeline.tids = selection->tids;
   }
+  o.choice.pipeline.decode.cycles = format->has(kScriptIpc);
   warn_of_tasks(*capture, selection->pids, selection->tids, diagnostics);
   warn_of_symbols(*capture, selection->symbols, diagnostics);
   warn_of_symbols(*capture, format->graph_functions, diagnostics);
@@ -231,7 +239,7 @@ void add_output(CLI::App& verb, ScriptText& o) {
   verb.add_option(
           "-F,--fields", o.fields,
           "comm,tid,pid,time,cpu,event,ip,sym,dso,addr,symoff,srcline,period,flags,insn,insnlen,synth,"
-          "callindent,brstack,brstacksym,disasm; +f and -f change the default")
+          "callindent,brstack,brstacksym,disasm,ipc; +f and -f change the default")
       ->type_name("LIST")
       ->allow_extra_args(false)
       ->group(group);
@@ -245,6 +253,7 @@ void add_output(CLI::App& verb, ScriptText& o) {
   verb.add_flag("--ns", o.nanoseconds, "times with nanoseconds")->group(group);
   verb.add_flag("--reltime", o.relative, "times from the first line")->group(group);
   verb.add_flag("--deltatime", o.deltas, "times from the line before")->group(group);
+  verb.add_flag("--inline", o.inlined, "inlined functions in call chains")->group(group);
   verb.add_flag("-G,--hide-call-graph", o.hide_chains, "no call chains")->group(group);
   verb.add_flag("--show-mmap-events", o.side_band.mappings, "records of mappings as lines")->group(group);
   verb.add_flag("--show-task-events", o.side_band.tasks, "records of names, forks and exits")->group(group);
@@ -265,6 +274,7 @@ RunVerb add_script(CLI::App& app) {
   CLI::App* verb =
       app.add_subcommand("script", "what perf script prints of a trace, for tools that read that");
   add_input_options(*verb, o->input);
+  add_debuginfod_option(*verb, o->input);
   add_decode_options(*verb, o->choice, o->input.capture);
   add_output(*verb, *o);
   const std::string filter = "Filters";

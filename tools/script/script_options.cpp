@@ -15,11 +15,11 @@ std::unexpected<Error> usage(std::string reason, std::string hint = {}) {
   return fail(Code::kBadOption, "", Error::kNoOffset, std::move(reason), std::move(hint));
 }
 
-constexpr std::array<std::string_view, 21> kWords{
-    "comm", "tid",     "pid",   "time",       "cpu",     "event",      "ip",
-    "sym",  "dso",     "addr",  "symoff",     "srcline", "period",     "flags",
-    "insn", "insnlen", "synth", "callindent", "brstack", "brstacksym", "disasm"};
-static_assert(kScriptDisasm == 1U << (kWords.size() - 1));
+constexpr std::array<std::string_view, 22> kWords{
+    "comm",  "tid",        "pid",     "time",       "cpu",    "event", "ip",   "sym",
+    "dso",   "addr",       "symoff",  "srcline",    "period", "flags", "insn", "insnlen",
+    "synth", "callindent", "brstack", "brstacksym", "disasm", "ipc"};
+static_assert(kScriptIpc == 1U << (kWords.size() - 1));
 
 constexpr uint32_t kFlow = kScriptComm | kScriptTid | kScriptCpu | kScriptTime | kScriptEvent | kScriptIp |
                            kScriptSym | kScriptSymoff | kScriptDso | kScriptPeriod;
@@ -88,7 +88,7 @@ std::string_view why_not(char letter) {
     case 'q':
       return "q (quicker, without walking the code): asof walks all of it";
     case 'A':
-      return "A (approximate IPC)";
+      return "A (approximate IPC): the field ipc has what CYC packets say";
     case 'f':
     case 'm':
     case 't':
@@ -133,8 +133,8 @@ Result<void> change_fields(const std::string& text, ScriptFields& fields) {
   }
   // As in perf: who names fields says with `addr` whether branches show where they go.
   fields.targets = fields.targets && all == "+flags";
-  fields.synth &=
-      ~uint32_t{kScriptPeriod | kScriptAddr | kScriptBrstack | kScriptBrstacksym | kScriptCallindent};
+  fields.synth &= ~uint32_t{kScriptPeriod | kScriptAddr | kScriptBrstack | kScriptBrstacksym |
+                            kScriptCallindent | kScriptIpc};
   if (fields.flow == 0) return usage("--fields: no field is left");
   return {};
 }

@@ -33,6 +33,7 @@ enum ScriptField : uint32_t {
   kScriptBrstack = 1 << 18,
   kScriptBrstacksym = 1 << 19,
   kScriptDisasm = 1 << 20,
+  kScriptIpc = 1 << 21,
 };
 
 struct ScriptFields {

@@ -192,7 +192,24 @@ void ScriptPrinter::place(Addr ip, const ScriptName& n) {
 
 void ScriptPrinter::target(const ScriptRecord& r, const Ends& ends) { place(r.addr, ends.to); }
 
-void ScriptPrinter::caller(const ScriptRecord& r, Space space, Addr a) {
+// What was inlined into a caller is at its call, not at the instruction behind, which can be another line's.
+void ScriptPrinter::inlined_callers(const ScriptRecord& r, Space space, Addr a, bool called) {
+  if (!format_.inlined) return;
+  for (const SourceFrame& f : lines_of_source_.frames_at(space, called ? a - 1 : a, r.time)) {
+    if (!f.inlined) return;
+    out_ += '\t';
+    if ((format_.fields.flow & kScriptIp) != 0)
+      fmt::format_to(std::back_inserter(out_), "{:>16x}", names_.caller_address(r.pid, a, r.time));
+    if ((format_.fields.flow & kScriptSym) != 0) {
+      out_ += ' ';
+      out_ += f.function.empty() ? "[unknown]" : f.function;
+    }
+    out_ += " (inlined)\n";
+  }
+}
+
+void ScriptPrinter::caller(const ScriptRecord& r, Space space, Addr a, bool called) {
+  inlined_callers(r, space, a, called);
   out_ += '\t';
   const ScriptName n = names_.at(space, a, r.time);
   if ((format_.fields.flow & kScriptIp) != 0)
@@ -208,7 +225,7 @@ void ScriptPrinter::caller(const ScriptRecord& r, Space space, Addr a) {
 // As many entries as perf has: each change between user and kernel takes one that is not shown.
 void ScriptPrinter::call_chain(const ScriptRecord& r, const ScriptName&, const ThreadStack* stack) {
   out_ += '\n';
-  caller(r, r.space, r.ip);
+  caller(r, r.space, r.ip, false);
   if (stack == nullptr) return;
   bool kernel = is_kernel_address(r.ip);
   const size_t most = size_t{format_.itrace.chain} + 1;
@@ -217,7 +234,7 @@ void ScriptPrinter::call_chain(const ScriptRecord& r, const ScriptName&, const T
     const bool there = is_kernel_address(c->back);
     if (there != kernel && ++entries >= most) return;
     kernel = there;
-    caller(r, c->space, c->back);
+    caller(r, c->space, c->back, true);
   }
 }
 
@@ -280,6 +297,12 @@ void ScriptPrinter::instruction(const ScriptRecord& r) {
     fmt::format_to(std::back_inserter(out_), "\t\t{}", disassembler_.text(bytes, r.ip, r.mode));
 }
 
+void ScriptPrinter::ipc(const ScriptRecord& r) {
+  if ((format_.fields.flow & kScriptIpc) == 0 || r.cycles == 0 || r.instructions == 0) return;
+  fmt::format_to(std::back_inserter(out_), " \t IPC: {} ({}/{}) ", format_ratio(r.instructions, r.cycles),
+                 r.instructions, r.cycles);
+}
+
 void ScriptPrinter::source_line(const ScriptRecord& r) {
   if ((format_.fields.flow & kScriptSrcline) == 0 || r.ip == 0) return;
   const SourceLine line = lines_of_source_.at(r.space, r.ip, r.time);
@@ -310,6 +333,7 @@ void ScriptPrinter::flow(const ScriptRecord& r, const Ends& ends, const ThreadSt
     if ((f & kScriptBrstack) != 0) branch_stack(r, stack, false);
     if ((f & kScriptBrstacksym) != 0) branch_stack(r, stack, true);
     instruction(r);
+    ipc(r);
   }
   out_ += '\n';
 }
@@ -325,6 +349,7 @@ void ScriptPrinter::branch(const ScriptRecord& r, const Ends& ends, const Thread
     out_ += " => ";
     target(r, ends);
   }
+  ipc(r);
   if ((f & kScriptIp) != 0) source_line(r);
   instruction(r);
 }

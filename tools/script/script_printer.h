@@ -23,6 +23,7 @@ struct ScriptFormat {
   ScriptItrace itrace;
   bool nanoseconds = false, relative = false, deltas = false;
   SideBandChoice side_band;
+  bool inlined = false;    // in call chains
   bool pad_files = false;  // perf does so for --call-trace
   std::vector<std::string> graph_functions;
 
@@ -58,6 +59,7 @@ class ScriptPrinter {
   bool selected(const ScriptRecord& r, const Ends& ends);
   bool in_graph(const ScriptRecord& r, ThreadStack& stack);
   void print(const ScriptRecord& r, ThreadStack* stack);
+  void ipc(const ScriptRecord& r);
   void head(const ScriptRecord& r, uint32_t fields, bool chain);
   void time(Time t);
   void event_name(const ScriptRecord& r);
@@ -70,7 +72,8 @@ class ScriptPrinter {
   void target(const ScriptRecord& r, const Ends& ends);
   void name(const ScriptName& name, bool with_offset);
   void call_chain(const ScriptRecord& r, const ScriptName& name, const ThreadStack* stack);
-  void caller(const ScriptRecord& r, Space space, Addr a);
+  void caller(const ScriptRecord& r, Space space, Addr a, bool called);
+  void inlined_callers(const ScriptRecord& r, Space space, Addr a, bool called);
   void branch_stack(const ScriptRecord& r, const ThreadStack* stack, bool symbols);
   void indented(const ScriptRecord& r, const Ends& ends, const ThreadStack* stack);
   void instruction(const ScriptRecord& r);

@@ -57,7 +57,8 @@ struct ScriptRecord {
   Time time = kTimeMin;
   Addr ip = 0, addr = 0;
   uint64_t period = 1;
-  uint64_t a = 0, b = 0;  // of the trace's event; of errors, perf's number
+  uint64_t cycles = 0, instructions = 0;  // since the last one that has them; 0: none
+  uint64_t a = 0, b = 0;                  // of the trace's event; of errors, perf's number
   std::array<uint8_t, 16> insn{};
 
   void append_to(std::string& out) const { out.append(reinterpret_cast<const char*>(this), sizeof *this); }

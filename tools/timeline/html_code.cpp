@@ -8,8 +8,10 @@
 
 namespace asof {
 
-HtmlCode::HtmlCode(const Capture& capture)
-    : capture_(capture), arm64_(code_machine(capture.machine) == CodeMachine::kArm64), code_(capture) {}
+HtmlCode::HtmlCode(const Capture& capture, bool inlined)
+    : capture_(capture),
+      arm64_(code_machine(capture.machine) == CodeMachine::kArm64),
+      code_(capture, inlined) {}
 
 std::string HtmlCode::origin(OriginRef ref) const {
   return capture_.text ? format_origin(*capture_.text, ref) : "";
@@ -28,7 +30,8 @@ void HtmlCode::put_blocks(HtmlJson& json) {
     json.close(']');
     if (std::ranges::any_of(run.instructions, [](const auto& i) { return static_cast<bool>(i.source); })) {
       json.key("sources").open('[');
-      for (const CodeInstruction& i : run.instructions) json.text(source_text(i.source));
+      for (const CodeInstruction& i : run.instructions)
+        json.text(i.inlined.empty() ? source_text(i.source) : i.inlined);
       json.close(']');
     }
     json.close('}');

@@ -11,7 +11,7 @@ namespace asof {
 
 class HtmlCode {
  public:
-  explicit HtmlCode(const Capture& capture);
+  HtmlCode(const Capture& capture, bool inlined);
 
   // Index of a run's code in the table that put_blocks() writes.
   uint32_t block_of(const BlockSlice& b) { return code_.of(b).id; }

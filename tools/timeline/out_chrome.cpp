@@ -75,6 +75,7 @@ void write_chrome(const Capture& capture, const Timeline& t,
     if (s.flags != 0) w.key("flags", slice_flag_names(s.flags));
     if (s.confidence != Confidence::kCertain) w.key("confidence", confidence_name(s.confidence));
     if (s.folded != 0) w.key("folded", s.folded);
+    if (const std::string& line = t.functions[s.function].line; !line.empty()) w.key("source line", line);
     w.end();
   }
   for (const GapSlice& g : t.gaps) {

@@ -22,7 +22,11 @@ constexpr size_t kMostPokes = 50'000, kMostGaps = 50'000, kMostLifetimes = 20'00
 class HtmlWriter {
  public:
   HtmlWriter(const Capture& capture, const Timeline& timeline, const HtmlOptions& options)
-      : t_(timeline), capture_(capture), options_(options), spread_(timeline), code_(capture) {}
+      : t_(timeline),
+        capture_(capture),
+        options_(options),
+        spread_(timeline),
+        code_(capture, options.inlined) {}
 
   std::vector<Notice> run(const std::function<void(std::string_view)>& write) {
     json_.open('{');
@@ -216,6 +220,7 @@ void HtmlWriter::functions() {
   for (const TimelineFunction& f : t_.functions) {
     json_.open('{').pair("name", f.name).pair("kind", function_kind_name(f.kind)).pair("dso", f.dso);
     if (!f.range.empty()) json_.pair("range", fmt::format("{:x}-{:x}", f.range.begin, f.range.end));
+    if (!f.line.empty()) json_.pair("line", f.line);
     if (f.bpf_id != 0) json_.pair("bpf", fmt::format("id {} tag {}", f.bpf_id, f.bpf_tag));
     if (!f.changes.empty()) {
       json_.key("changes").open('[');

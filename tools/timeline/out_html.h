@@ -14,6 +14,7 @@ namespace asof {
 struct HtmlOptions {
   std::string title;               // of the page; empty: the capture's path
   std::string command;             // that made the page, without detail: to show how to get what is not in it
+  bool inlined = false;            // lines of instructions with inlined functions
   std::vector<TimeBounds> detail;  // where straight runs were requested; sorted, apart
 };
 

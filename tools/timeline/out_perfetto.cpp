@@ -20,9 +20,9 @@ constexpr size_t kMostRows = 64;  // tracks of windows of changes
 
 class PerfettoWriter {
  public:
-  PerfettoWriter(const Capture& capture, const Timeline& timeline,
+  PerfettoWriter(const Capture& capture, const Timeline& timeline, bool inlined,
                  const std::function<void(std::string_view)>& write)
-      : c_(capture), t_(timeline), out_(write), instructions_(capture, timeline, out_) {}
+      : c_(capture), t_(timeline), out_(write), instructions_(capture, timeline, inlined, out_) {}
 
   PerfettoResult run() {
     cpus();
@@ -65,6 +65,7 @@ void PerfettoWriter::annotate(const Slice& s) {
   }
   if (c_.text && f.kind != TimelineFunction::Kind::kUntraced)
     out_.note("source", format_origin(*c_.text, s.origin));
+  if (!f.line.empty()) out_.note("source line", f.line);
   if (f.bpf_id != 0) {
     out_.note("bpf id", uint64_t{f.bpf_id});
     out_.note("bpf tag", f.bpf_tag);
@@ -320,9 +321,9 @@ std::string poke_bytes(const Capture& capture, const PokeSlice& poke) {
   return fmt::format("{} -> {}", format_bytes(p.old_bytes()), format_bytes(p.new_bytes()));
 }
 
-PerfettoResult write_perfetto(const Capture& capture, const Timeline& timeline,
+PerfettoResult write_perfetto(const Capture& capture, const Timeline& timeline, bool inlined,
                               const std::function<void(std::string_view)>& write) {
-  return PerfettoWriter(capture, timeline, write).run();
+  return PerfettoWriter(capture, timeline, inlined, write).run();
 }
 
 }  // namespace asof

@@ -19,12 +19,22 @@ bool is_known(Time t) { return t != kTimeMin && t != kTimeMax; }
 
 }  // namespace
 
+// Without a clock, times are no times: files are then there from the beginning.
+std::string function_line(SourceLines& lines, const TimelineFunction& f, Time t) {
+  if (f.range.empty()) return {};
+  for (const Time when : {t, kTimeMin}) {
+    if (const SourceLine line = lines.at(f.space, f.range.begin, when)) return source_text(line);
+  }
+  return {};
+}
+
 void SliceSink::begin(const Capture& capture) {
   capture_ = &capture;
   if (format_ != Format::kCsv) return;
   write_(
-      "id,parent,track_kind,track,cpu,tid,begin,end,function,kind,dso,version,instructions,self_instructions,"
-      "entry,call_site,flags,source,confidence\n");
+      fmt::format("id,parent,track_kind,track,cpu,tid,begin,end,function,kind,dso,{}version,instructions,"
+                  "self_instructions,entry,call_site,flags,source,confidence\n",
+                  lines_ == nullptr ? "" : "line,"));
 }
 
 void SliceSink::track(const TimelineTrack& t) {
@@ -41,15 +51,24 @@ void SliceSink::track(const TimelineTrack& t) {
 
 void SliceSink::function(const TimelineFunction& f) {
   if (functions_.size() <= f.id) functions_.resize(size_t{f.id} + 1);
-  std::string& fields = functions_[f.id];
-  fields.clear();
+  functions_[f.id] = {f, {}};
+}
+
+const std::string& SliceSink::fields_of(const Slice& s) {
+  const TimelineFunction& f = functions_[s.function].function;
+  std::string& fields = functions_[s.function].fields;
+  if (!fields.empty()) return fields;
+  const std::string line = lines_ == nullptr ? std::string() : function_line(*lines_, f, s.begin);
   if (format_ == Format::kCsv) {
     fields = fmt::format("{},{},{}", csv_field(f.name), function_kind_name(f.kind), csv_field(f.dso));
+    if (lines_ != nullptr) fields += "," + csv_field(line);
   } else {
     put_json_key(fields, "function", f.name);
     put_json_key(fields, "kind", function_kind_name(f.kind));
     put_json_key(fields, "dso", f.dso);
+    if (!line.empty()) put_json_key(fields, "line", line);
   }
+  return fields;
 }
 
 std::string_view SliceSink::last_fields(const Slice& s) {
@@ -84,8 +103,8 @@ void SliceSink::csv(const Slice& s, int32_t tid) {
   if (is_known(s.begin)) fmt::format_to(out, FMT_COMPILE("{}"), s.begin);
   row_ += ',';
   if (is_known(s.end)) fmt::format_to(out, FMT_COMPILE("{}"), s.end);
-  fmt::format_to(out, FMT_COMPILE(",{},{},{},{},{:#x},{:#x},"), functions_[s.function], s.version,
-                 s.instructions, s.self_instructions, s.entry, s.call_site);
+  fmt::format_to(out, FMT_COMPILE(",{},{},{},{},{:#x},{:#x},"), fields_of(s), s.version, s.instructions,
+                 s.self_instructions, s.entry, s.call_site);
 }
 
 void SliceSink::json(const Slice& s, int32_t tid) {
@@ -106,8 +125,7 @@ void SliceSink::json(const Slice& s, int32_t tid) {
   fmt::format_to(out,
                  FMT_COMPILE("{},\"version\":{},\"instructions\":{},\"self_instructions\":{},"
                              "\"entry\":\"{:#x}\",\"call_site\":\"{:#x}\""),
-                 functions_[s.function], s.version, s.instructions, s.self_instructions, s.entry,
-                 s.call_site);
+                 fields_of(s), s.version, s.instructions, s.self_instructions, s.entry, s.call_site);
 }
 
 }  // namespace asof

@@ -8,16 +8,20 @@
 #include <vector>
 
 #include "decoder/calls/timeline.h"
+#include "tools/disasm/source_text.h"
 
 namespace asof {
+
+// "main.c:12", where a function begins that ran at `t`; empty: not known.
+std::string function_line(SourceLines& lines, const TimelineFunction& f, Time t);
 
 class SliceSink final : public TimelineSink {
  public:
   enum class Format : uint8_t { kCsv, kJsonLines };
   using Write = std::function<void(std::string_view)>;
-  // Stops when `stop` says so.
-  SliceSink(Format format, Write write, std::function<bool()> stop)
-      : format_(format), write_(std::move(write)), stop_(std::move(stop)) {}
+  // Stops when `stop` says so. `lines`: with the line where a function begins; nullptr: without.
+  SliceSink(Format format, Write write, std::function<bool()> stop, SourceLines* lines)
+      : format_(format), write_(std::move(write)), stop_(std::move(stop)), lines_(lines) {}
 
   void begin(const Capture& capture) override;
   void track(const TimelineTrack& t) override;
@@ -30,19 +34,25 @@ class SliceSink final : public TimelineSink {
  private:
   void csv(const Slice& s, int32_t tid);
   void json(const Slice& s, int32_t tid);
+  const std::string& fields_of(const Slice& s);
   std::string_view last_fields(const Slice& s);
 
   Format format_;
   Write write_;
   std::function<bool()> stop_;
+  SourceLines* lines_;
   const Capture* capture_ = nullptr;
   // What rows have in common, as it is written.
   struct Track {
     int32_t tid = -1;
     std::string fields;  // track_kind and track
   };
-  std::vector<Track> tracks_;                          // by id
-  std::vector<std::string> functions_;                 // by id: function, kind, dso
+  std::vector<Track> tracks_;  // by id
+  struct Function {
+    TimelineFunction function;
+    std::string fields;  // function, kind, dso, line; made when it first runs
+  };
+  std::vector<Function> functions_;                    // by id
   tsl::robin_map<uint64_t, std::string> last_fields_;  // flags, source, confidence
   std::string row_;
   uint64_t slices_ = 0;

@@ -60,7 +60,7 @@ struct SqliteSink::Impl {
   const Capture* capture = nullptr;
   std::unique_ptr<CodeText> code;
   size_t code_rows = 0;
-  bool detail = false;
+  bool detail = false, inlined = false;
   std::string path, error;
   std::string unfinished;  // the file's name until it is complete; empty: it is, or is none
 
@@ -117,9 +117,10 @@ struct SqliteSink::Impl {
 SqliteSink::SqliteSink(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 SqliteSink::~SqliteSink() = default;
 
-Result<std::unique_ptr<SqliteSink>> SqliteSink::open(const std::string& path, bool detail) {
+Result<std::unique_ptr<SqliteSink>> SqliteSink::open(const std::string& path, bool detail, bool inlined) {
   auto impl = std::make_unique<Impl>();
   impl->detail = detail;
+  impl->inlined = inlined;
   impl->path = path;
   if (path != ":memory:") {
     if (!replaceable(path)) {
@@ -162,7 +163,7 @@ void SqliteSink::keep_only(const std::set<std::string>& names) {
 
 void SqliteSink::begin(const Capture& capture) {
   impl_->capture = &capture;
-  if (impl_->detail) impl_->code = std::make_unique<CodeText>(capture);
+  if (impl_->detail) impl_->code = std::make_unique<CodeText>(capture, impl_->inlined);
 }
 
 void SqliteSink::track(const TimelineTrack& t) {
@@ -241,7 +242,8 @@ void SqliteSink::block(const BlockSlice& b) {
     for (const CodeInstruction& i : run.instructions) {
       impl_->row(kCodeInstructions, number(run.id), number(k++), number(i.address), std::string_view(i.bytes),
                  std::string_view(i.text), i.source ? Value(i.source.file) : Value{},
-                 i.source ? number(i.source.line) : Value{});
+                 i.source ? number(i.source.line) : Value{},
+                 i.inlined.empty() ? Value{} : Value(std::string_view(i.inlined)));
     }
   }
   Addr last = p.ip + p.text.size();
@@ -251,6 +253,23 @@ void SqliteSink::block(const BlockSlice& b) {
              time_value(b.begin), time_value(b.end), number(run.id), number(b.instructions + 1),
              taken ? Value(branch_flags(p.branch)) : Value{}, taken ? number(last) : Value{},
              taken ? number(p.to) : Value{}, confidence_name(p.confidence));
+}
+
+void SqliteSink::cycles(const CycleCosts& costs) {
+  using Text = std::string_view;
+  const auto bounds = [&](SqliteTableId table, const CycleCost& c, const auto&... first) {
+    impl_->row(table, first..., number(c.cycles_least), number(c.cycles_most), number(c.instructions_least),
+               number(c.instructions_most));
+  };
+  for (const FunctionCycles& f : costs.functions())
+    bounds(kFunctionCycles, f.cost, Text(f.name), Text(f.dso));
+  for (const BlockCycles& b : costs.blocks()) {
+    const std::string source = format_origin(*impl_->capture->text, b.origin);
+    bounds(kBlockCycles, b.cost, number(b.address), Text(b.symbol), number(b.size), number(b.instructions),
+           Text(source));
+  }
+  for (const CallCycles& c : costs.calls())
+    impl_->row(kCallCycles, Text(c.caller), Text(c.callee), number(c.calls), number(c.least), number(c.most));
 }
 
 std::vector<Notice> SqliteSink::take_notices() {

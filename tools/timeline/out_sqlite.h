@@ -6,6 +6,7 @@
 #include <set>
 #include <string>
 
+#include "decoder/calls/cycle_costs.h"
 #include "decoder/calls/timeline.h"
 #include "textstore/result.h"
 #include "tools/disasm/code_text.h"
@@ -18,8 +19,8 @@ class SqliteSink final : public TimelineSink {
  public:
   // `path` is written anew; ":memory:" for a database that is gone with the sink. An existing file is
   // replaced if it is empty or a database of asof (application_id), else it stays as it is: E-FILE-090.
-  // `detail`: with the tables of straight runs, instructions and branches.
-  static Result<std::unique_ptr<SqliteSink>> open(const std::string& path, bool detail);
+  // `detail`: with the tables of straight runs, instructions and branches. `inlined`: which calls were inlined there.
+  static Result<std::unique_ptr<SqliteSink>> open(const std::string& path, bool detail, bool inlined);
   ~SqliteSink() override;
   // `names`: of all tables and columns that are asked for. Other tables stay empty. Before begin().
   void keep_only(const std::set<std::string>& names);
@@ -36,6 +37,8 @@ class SqliteSink final : public TimelineSink {
   void counter(const CounterPoint& p) override;
   void block(const BlockSlice& b) override;
   bool stopped() const override;
+  // Into the tables of cycles.
+  void cycles(const CycleCosts& costs);
 
   // Indices, views, end of the transaction. The first error, if any (a full disk).
   Result<void> finish();

@@ -31,9 +31,9 @@ bool belongs(const BlockSlice& b, const TimelineTrack& track) {
 
 }  // namespace
 
-PerfettoInstructions::PerfettoInstructions(const Capture& capture, const Timeline& timeline,
+PerfettoInstructions::PerfettoInstructions(const Capture& capture, const Timeline& timeline, bool inlined,
                                            PerfettoPackets& out)
-    : t_(timeline), out_(out), code_(capture) {
+    : t_(timeline), out_(out), code_(capture, inlined) {
   if (timeline.blocks.empty()) return;
   spread_.emplace(timeline);
   for (const BlockSlice& b : timeline.blocks) instructions_ += b.piece.lengths.size();
@@ -88,6 +88,7 @@ void PerfettoInstructions::instructions(uint64_t track, const BlockSlice& b, con
     out_.note_address("address", i.address);
     out_.note("bytes", i.bytes);
     if (i.source) out_.note("source line", fmt::format("{}:{}", i.source.file, i.source.line));
+    if (!i.inlined.empty()) out_.note("inlined", i.inlined);
     out_.event(track, share(k), PerfettoPackets::kBegin, i.text, "instruction");
     out_.event(track, share(k + 1), PerfettoPackets::kEnd, {}, {});
   }

@@ -13,7 +13,7 @@ namespace asof {
 
 class PerfettoInstructions {
  public:
-  PerfettoInstructions(const Capture& capture, const Timeline& timeline, PerfettoPackets& out);
+  PerfettoInstructions(const Capture& capture, const Timeline& timeline, bool inlined, PerfettoPackets& out);
 
   // A track below `group` with the runs of a CPU or, where a capture is of threads, of a thread; nothing if
   // it has none.

@@ -25,11 +25,14 @@ enum SqliteTableId : size_t {
   kLifetimes,
   kCounters,
   kVersions,
+  kFunctionCycles,
+  kBlockCycles,
+  kCallCycles,
   kBlocks,  // from here on: detail
   kCode,
   kCodeInstructions
 };
-inline constexpr std::array<SqliteTable, 14> kTables{{
+inline constexpr std::array<SqliteTable, 17> kTables{{
     {"tracks", "id INTEGER PRIMARY KEY, kind TEXT, cpu INT, pid INT, tid INT, name TEXT", 6},
     {"functions",
      "id INTEGER PRIMARY KEY, name TEXT, kind TEXT, dso TEXT, begin INT, size INT, versions INT, bpf_id INT, "
@@ -59,6 +62,14 @@ inline constexpr std::array<SqliteTable, 14> kTables{{
     {"counters", "kind TEXT, cpu INT, time INT, value REAL", 4},
     {"text_versions",
      "address INT, size INT, version INT, begin INT, end INT, bytes BLOB, source TEXT, symbol TEXT", 8},
+    {"function_cycles",
+     "name TEXT, dso TEXT, cycles_least INT, cycles_most INT, instructions_least INT, instructions_most INT",
+     6},
+    {"block_cycles",
+     "address INT, symbol TEXT, size INT, instructions INT, source TEXT, cycles_least INT, cycles_most INT, "
+     "instructions_least INT, instructions_most INT",
+     9},
+    {"call_cycles", "caller TEXT, callee TEXT, calls INT, cycles_least INT, cycles_most INT", 5},
     {"blocks",
      "id INTEGER PRIMARY KEY, cpu INT, tid INT, call INT, time_lo INT, time_hi INT, code INT, first INT, "
      "branch TEXT, from_ip INT, to_ip INT, confidence TEXT",
@@ -67,9 +78,10 @@ inline constexpr std::array<SqliteTable, 14> kTables{{
      "id INTEGER PRIMARY KEY, address INT, symbol TEXT, size INT, instructions INT, bytes BLOB, source TEXT",
      7},
     {"code_instructions",
-     "code INT, number INT, address INT, bytes TEXT, text TEXT, file TEXT, line INT, PRIMARY KEY (code, "
-     "number)",
-     7},
+     "code INT, number INT, address INT, bytes TEXT, text TEXT, file TEXT, line INT, inlined TEXT, PRIMARY "
+     "KEY "
+     "(code, number)",
+     8},
 }};
 // Every executed instruction and branch would repeat what code_instructions has once for each.
 inline constexpr const char* kViews =
@@ -79,6 +91,7 @@ inline constexpr const char* kViews =
 inline constexpr const char* kDetailViews =
     "CREATE VIEW instructions AS SELECT blocks.first + i.number AS id, blocks.id AS block, blocks.cpu, "
     "blocks.tid, blocks.call, blocks.time_lo, blocks.time_hi, i.address, i.bytes, i.text, i.file, i.line, "
+    "i.inlined, "
     "code.symbol AS block_symbol, code.source, blocks.confidence FROM blocks JOIN code ON code.id = "
     "blocks.code JOIN code_instructions i ON i.code = blocks.code;"
     "CREATE VIEW branches AS SELECT id AS block, cpu, tid, call, time_lo, time_hi, branch AS kind, from_ip, "

@@ -27,6 +27,7 @@ struct TimelineText {
   std::string output, html, format, time, detail, tracks = "cpu,thread";
   uint64_t max_slices = TimelineLimits{}.slices;
   bool gzip = false;
+  SourceChoice source;
 };
 
 struct FormatName {
@@ -137,6 +138,7 @@ std::vector<Notice> write_page(const Capture& capture, const Timeline& timeline,
                                const TimelineOptions& made,
                                const std::function<void(std::string_view)>& write) {
   HtmlOptions options;
+  options.inlined = o.source.inlined;
   options.command = "asof timeline " + quoted_word(o.input.input);
   const CaptureOptions& c = o.input.capture;
   const std::pair<const char*, const std::string&> files[] = {
@@ -178,7 +180,7 @@ void report_result(const Timeline& t, const TimelineText& o, Diagnostics& diagno
 // Databases and rows are written while decoding continues; nothing is folded.
 Result<TimelineSummary> write_database(const Capture& capture, const TimelineText& o,
                                        const TimelineOptions& options, Diagnostics& diagnostics) {
-  auto sink = SqliteSink::open(o.output, options.detail);
+  auto sink = SqliteSink::open(o.output, options.detail, o.source.inlined);
   if (!sink) return std::unexpected(sink.error());
   ProgressBar bar(o.choice.progress, "timeline");
   auto summary = run_timeline(capture, options, **sink, bar.callback());
@@ -189,7 +191,7 @@ Result<TimelineSummary> write_database(const Capture& capture, const TimelineTex
 }
 
 Result<TimelineSummary> write_rows(const Capture& capture, const TimelineText& o,
-                                   const TimelineOptions& options) {
+                                   const TimelineOptions& options, Diagnostics& diagnostics) {
   auto out = Output::open(o.output);
   if (!out) return std::unexpected(out.error());
   const std::function<void(std::string_view)> plain = [&](std::string_view bytes) { out->write(bytes); };
@@ -197,12 +199,15 @@ Result<TimelineSummary> write_rows(const Capture& capture, const TimelineText& o
   const std::function<void(std::string_view)> write =
       o.gzip ? [&](std::string_view bytes) { packed.write(bytes); } : plain;
   const auto format = o.format == "csv" ? SliceSink::Format::kCsv : SliceSink::Format::kJsonLines;
-  SliceSink sink(format, write, [&] { return out->closed() || interrupted(); });
+  SourceLines lines(capture);
+  SliceSink sink(
+      format, write, [&] { return out->closed() || interrupted(); }, o.source.lines ? &lines : nullptr);
   ProgressBar bar(o.choice.progress, "timeline");
   auto summary = run_timeline(capture, options, sink, bar.callback());
   if (o.gzip) packed.finish();
   if (!summary) return summary;
   out->finish();
+  for (const Notice& n : lines.take_notices()) diagnostics.notice(n);
   if (auto failure = Output::take_failure()) return std::unexpected(std::move(*failure));
   return summary;
 }
@@ -210,7 +215,7 @@ Result<TimelineSummary> write_rows(const Capture& capture, const TimelineText& o
 ExitCode write_table(const Capture& capture, const TimelineText& o, const TimelineOptions& options,
                      Diagnostics& diagnostics) {
   const auto summary = o.format == "sqlite" ? write_database(capture, o, options, diagnostics)
-                                            : write_rows(capture, o, options);
+                                            : write_rows(capture, o, options, diagnostics);
   if (!summary) {
     diagnostics.error(summary.error());
     return kExitInput;
@@ -218,6 +223,20 @@ ExitCode write_table(const Capture& capture, const TimelineText& o, const Timeli
   diagnostics.note(fmt::format("{}: {}, {}", o.output, format_plural(summary->slices, "slice", "slices"),
                                format_plural(summary->gaps, "gap", "gaps")));
   return exit_code_for(*summary);
+}
+
+// Where functions begin.
+std::vector<Notice> add_lines(const Capture& capture, const SourceChoice& choice, Timeline& timeline) {
+  if (!choice.lines) return {};
+  SourceLines lines(capture);
+  std::vector<bool> seen(timeline.functions.size());
+  for (const Slice& s : timeline.slices) {
+    if (seen[s.function]) continue;
+    seen[s.function] = true;
+    TimelineFunction& f = timeline.functions[s.function];
+    f.line = function_line(lines, f, s.begin);
+  }
+  return lines.take_notices();
 }
 
 ExitCode run_timeline_verb(TimelineText& o) {
@@ -255,14 +274,17 @@ ExitCode run_timeline_verb(TimelineText& o) {
   GzipWriter packed(plain);
   const std::function<void(std::string_view)> write =
       o.gzip ? [&](std::string_view bytes) { packed.write(bytes); } : plain;
-  std::vector<Notice> notices;
+  std::vector<Notice> notices = add_lines(*capture, o.source, *timeline);
+  const auto append = [&](std::vector<Notice> more) {
+    notices.insert(notices.end(), std::make_move_iterator(more.begin()), std::make_move_iterator(more.end()));
+  };
   if (o.format == "html") {
-    notices = write_page(*capture, *timeline, o, options, write);
+    append(write_page(*capture, *timeline, o, options, write));
   } else if (o.format == "chrome") {
     write_chrome(*capture, *timeline, write);
   } else {
-    PerfettoResult result = write_perfetto(*capture, *timeline, write);
-    notices = std::move(result.notices);
+    PerfettoResult result = write_perfetto(*capture, *timeline, o.source.inlined, write);
+    append(std::move(result.notices));
     if (result.instructions_left_out != 0) {
       diagnostics.note(
           fmt::format("{} instructions have no slices of their own, only their runs: choose a shorter --time",
@@ -303,6 +325,7 @@ RunVerb add_timeline(CLI::App& app) {
                    "insn: also straight runs, instructions and source lines, within --time; calls: none")
       ->check(CLI::IsMember({"insn", "calls"}))
       ->group(output);
+  add_source_options(*verb, o->input, o->source);
   add_time_option(*verb, o->time);
   return [o] { return run_timeline_verb(*o); };
 }

@@ -17,7 +17,7 @@ struct PerfettoResult {
 };
 
 // Perfetto's protobuf: TrackEvents with interned names.
-PerfettoResult write_perfetto(const Capture& capture, const Timeline& timeline,
+PerfettoResult write_perfetto(const Capture& capture, const Timeline& timeline, bool inlined,
                               const std::function<void(std::string_view)>& write);
 // Chrome's JSON, which many viewers read; times in microseconds.
 void write_chrome(const Capture& capture, const Timeline& timeline,

@@ -2,7 +2,6 @@
 // happened to the text, and where the time went.
 #include <fmt/format.h>
 #include <tbb/enumerable_thread_specific.h>
-#include <tsl/robin_map.h>
 
 #include <algorithm>
 #include <atomic>
@@ -17,96 +16,24 @@
 #include "tools/output/json.h"
 #include "tools/output/output.h"
 #include "tools/output/tally.h"
+#include "tools/verbs/hot_code.h"
+#include "tools/verbs/report_cycles.h"
 
 namespace asof {
 namespace {
 
 constexpr size_t kNoticesShown = 10;
 
-// Blocks do not outlive the pipeline, and each decoder has its own: identified by their content.
-struct BlockKey {
-  Addr ip = 0;
-  Space space = kKernelSpace;
-  Time from = kTimeMin;
-  bool operator==(const BlockKey&) const = default;
-};
-struct HashBlockKey {
-  size_t operator()(const BlockKey& k) const {
-    return (k.ip ^ static_cast<uint64_t>(k.space) << 40 ^ static_cast<uint64_t>(k.from)) * kHashFactor >> 16;
-  }
-};
-struct HotBlock {
-  std::pair<size_t, size_t> first{SIZE_MAX, SIZE_MAX};  // stream and segment that met it first
-  Time time = kTimeMin;                                 // then: some instant at which it ran
-  uint64_t instructions = 0;
-
-  void add(const HotBlock& b) {
-    if (b.first < first) first = b.first, time = b.time;
-    instructions += b.instructions;
-  }
-};
-using HotBlocks = tsl::robin_map<BlockKey, HotBlock, HashBlockKey>;
-
-// Instructions by block, as one worker sees them. Runs are counted by their number: there are many visits of
-// few runs, and what they hold is looked up once.
-class BlockCounter {
- public:
-  void add(const Chunk& chunk) {
-    const StepList& steps = chunk.steps;
-    if (steps.table() != nullptr && steps.table() != table_) {
-      settle();
-      table_ = steps.table();
-    }
-    for (const StepCode code : steps.codes()) {
-      if (code == StepCode::kLoose) continue;
-      const uint32_t run = index_of(run_of(code));
-      if (run >= visits_.size()) visits_.resize(std::max<size_t>(run + 1, 2 * visits_.size()));
-      if (visits_[run]++ == 0) meet(chunk, code);
-    }
-    for (const Step& step : steps.loose()) blocks_[key(*step.block)].add(hot(chunk, *step.block, step.count));
-  }
-  // Everything so far; the blocks themselves may be gone.
-  const HotBlocks& blocks() {
-    settle();
-    return blocks_;
-  }
-
- private:
-  struct Part {
-    RunId run;
-    BlockKey key;
-    HotBlock once;  // of one visit
-  };
-  static BlockKey key(const Block& b) { return {b.ip, b.space, b.from}; }
-  static HotBlock hot(const Chunk& chunk, const Block& b, uint64_t instructions) {
-    return {{chunk.stream, chunk.segment},
-            std::clamp(chunk.steps.time_at(0), b.from, std::max(b.from, b.until)),
-            instructions};
-  }
-  void meet(const Chunk& chunk, StepCode code) {
-    const Block* const* const blocks = chunk.steps.run_blocks(code);
-    for (uint32_t i = 0; i < chunk.steps.run(code).size; ++i)
-      parts_.push_back({run_of(code), key(*blocks[i]), hot(chunk, *blocks[i], blocks[i]->count)});
-  }
-  void settle() {
-    for (Part& p : parts_) {
-      p.once.instructions *= visits_[index_of(p.run)];
-      blocks_[p.key].add(p.once);
-    }
-    parts_.clear();
-    visits_.assign(visits_.size(), 0);
-  }
-
-  const RunTable* table_ = nullptr;
-  std::vector<uint64_t> visits_;  // by number of the run
-  std::vector<Part> parts_;       // of the runs that were met
-  HotBlocks blocks_;
-};
-
 class ReportConsumer : public ChunkConsumer {
  public:
-  ReportConsumer(const Capture& capture, const DecodeChoice& choice)
-      : coverage_(capture, choice.pipeline), max_errors_(choice.max_errors), time_(choice.pipeline.time) {}
+  // `by_instruction`: a line or an inlined function is a part of a block.
+  // `cycles`: to be filled; or nullptr.
+  ReportConsumer(const Capture& capture, const DecodeChoice& choice, bool by_instruction, CycleCosts* cycles)
+      : coverage_(capture, choice.pipeline),
+        max_errors_(choice.max_errors),
+        time_(choice.pipeline.time),
+        cycles_(cycles),
+        counters_([by_instruction] { return BlockCounter(by_instruction); }) {}
 
   std::unique_ptr<Prepared> prepare(const Chunk& chunk, const Stream&) override {
     auto counted = std::make_unique<Counted>();
@@ -124,32 +51,21 @@ class ReportConsumer : public ChunkConsumer {
     if (coverage_.errors() > max_errors_) stopped_ = true;
     branches += report.branches;
     for (size_t c = 0; c < by_confidence.size(); ++c) by_confidence[c] += report.by_confidence[c];
+    if (cycles_ != nullptr) cycles_->take(wanted);
     for (const Event& e : wanted.events) overflows += e.kind == EventKind::kOverflow;
   }
 
-  bool delivers_steps() const override { return false; }
+  bool delivers_steps() const override { return cycles_ != nullptr; }
 
   // Called by all workers.
   bool stopped() const override { return interrupted() || stopped_; }
 
-  // Names of functions, or of their files, most executed first.
-  std::vector<std::pair<std::string, uint64_t>> hottest(const Capture& capture, bool by_file) {
+  // Most executed first.
+  std::vector<std::pair<std::string, uint64_t>> hottest(const Capture& capture, HotBy by, bool inlined,
+                                                        SharedSourceLines& lines) {
     HotBlocks all;
-    for (BlockCounter& counter : counters_) {
-      for (const auto& [block, hot] : counter.blocks()) all[block].add(hot);
-    }
-    std::map<std::string, uint64_t> by_name;
-    for (const auto& [block, hot] : all) {
-      const auto at = capture.symbols.find(block.space, block.ip, hot.time);
-      std::string name = "no symbol";
-      if (at) name = by_file ? at->symbol->dso : fmt::format("{} ({})", at->symbol->shown(), at->symbol->dso);
-      by_name[name] += hot.instructions;
-    }
-    std::vector<std::pair<std::string, uint64_t>> out(by_name.begin(), by_name.end());
-    std::sort(out.begin(), out.end(), [](const auto& a, const auto& b) {
-      return a.second != b.second ? a.second > b.second : a.first < b.first;
-    });
-    return out;
+    for (BlockCounter& counter : counters_) counter.add_to(all);
+    return hottest_by(all, capture, by, inlined, lines);
   }
 
   Coverage& coverage() { return coverage_; }
@@ -164,6 +80,7 @@ class ReportConsumer : public ChunkConsumer {
   Coverage coverage_;
   uint64_t max_errors_;
   TimeBounds time_;
+  CycleCosts* cycles_;
   std::atomic<bool> stopped_ = false;
   tbb::enumerable_thread_specific<BlockCounter> counters_;
 };
@@ -173,6 +90,12 @@ struct ReportOptions {
   DecodeChoice choice;
   std::string format = "text", time, sort = "symbol";
   size_t top = 10;  // 0: all
+  bool inlined = false, cycles = false;
+
+  HotBy by() const {
+    return sort == "dso" ? HotBy::kFile : sort == "srcline" ? HotBy::kLine : HotBy::kFunction;
+  }
+  bool by_instruction() const { return by() == HotBy::kLine || (inlined && by() == HotBy::kFunction); }
 };
 
 void print_capture(const Capture& c, Output& out) {
@@ -278,7 +201,8 @@ void print_causes(const Capture& c, const Coverage& coverage, Output& out) {
   }
 }
 
-void print_flow(const Capture& c, ReportConsumer& consumer, const ReportOptions& o, Output& out) {
+void print_flow(const Capture& c, ReportConsumer& consumer, const ReportOptions& o, SharedSourceLines& lines,
+                Output& out) {
   std::string confidence;
   for (size_t i = 0; i < consumer.by_confidence.size(); ++i) {
     if (consumer.by_confidence[i] == 0) continue;
@@ -288,11 +212,15 @@ void print_flow(const Capture& c, ReportConsumer& consumer, const ReportOptions&
   }
   out.write(fmt::format("flow: {} branches; text of the instructions: {}\n", format_count(consumer.branches),
                         confidence.empty() ? "none" : confidence));
-  const auto hottest = consumer.hottest(c, o.sort == "dso");
+  const auto hottest = consumer.hottest(c, o.by(), o.inlined, lines);
+  struct Heading {
+    const char *what, *column;
+  };
+  static constexpr Heading kHeadings[] = {
+      {"functions", "function (file)"}, {"files", "file"}, {"lines", "line"}};
+  const Heading& heading = kHeadings[static_cast<size_t>(o.by())];
   if (!hottest.empty())
-    out.write(fmt::format("hottest {}:\n    share    instructions {}\n",
-                          o.sort == "dso" ? "files" : "functions",
-                          o.sort == "dso" ? "file" : "function (file)"));
+    out.write(fmt::format("hottest {}:\n    share    instructions {}\n", heading.what, heading.column));
   const double all = static_cast<double>(std::max<uint64_t>(consumer.coverage().instructions(), 1));
   size_t shown = 0;
   for (const auto& [name, count] : hottest) {
@@ -306,7 +234,8 @@ void print_flow(const Capture& c, ReportConsumer& consumer, const ReportOptions&
 }
 
 // One object for each fact; the last is what the last line of the text says.
-void print_json(const Capture& c, ReportConsumer& consumer, const ReportOptions& o, Output& out) {
+void print_json(const Capture& c, ReportConsumer& consumer, const ReportOptions& o, SharedSourceLines& lines,
+                Output& out) {
   const Coverage& coverage = consumer.coverage();
   out.write(JsonLine("capture")
                 .text("path", c.path)
@@ -323,7 +252,7 @@ void print_json(const Capture& c, ReportConsumer& consumer, const ReportOptions&
                   .number("instructions", consumer.by_confidence[i])
                   .end());
   size_t shown = 0;
-  for (const auto& [name, count] : consumer.hottest(c, o.sort == "dso")) {
+  for (const auto& [name, count] : consumer.hottest(c, o.by(), o.inlined, lines)) {
     if (o.top != 0 && shown++ == o.top) break;
     out.write(JsonLine("hot").text("name", name).number("instructions", count).end());
   }
@@ -373,7 +302,10 @@ ExitCode run_report(ReportOptions& o) {
   const auto capture = open_for_verb(o.input, diagnostics, o.input.verbose > 0, &o.choice);
   if (!capture) return kExitInput;
   if (!take_time(o.time, *capture, diagnostics, o.choice.pipeline.time)) return kExitUsage;
-  ReportConsumer consumer(*capture, o.choice);
+  std::optional<CycleCosts> cycles;
+  if (o.cycles) cycles.emplace(*capture);
+  o.choice.pipeline.decode.cycles = o.cycles;
+  ReportConsumer consumer(*capture, o.choice, o.by_instruction(), cycles ? &*cycles : nullptr);
   {
     ProgressBar bar(o.choice.progress, "report");
     const auto done = run_pipeline(*capture, o.choice.pipeline, ChunkOrder::kByStream, consumer,
@@ -387,19 +319,26 @@ ExitCode run_report(ReportOptions& o) {
     }
   }
   tell_stopped(consumer.coverage(), o.choice);
+  if (cycles) cycles->finish();
+  if (cycles && !cycles->any()) diagnostics.warn(no_cycles(*capture));
   auto out = Output::open("-");
   if (!out) return kExitInput;
+  SharedSourceLines lines(*capture);
   if (o.format == "jsonl") {
-    print_json(*capture, consumer, o, *out);
+    print_json(*capture, consumer, o, lines, *out);
+    if (cycles) print_cycles_json(*cycles, o.top, *out);
+    for (const Notice& n : lines.take_notices()) diagnostics.notice(n);
     return exit_code_for(consumer.coverage(), o.choice);
   }
   print_capture(*capture, *out);
   print_text_facts(*capture, *out);
-  print_flow(*capture, consumer, o, *out);
+  print_flow(*capture, consumer, o, lines, *out);
+  if (cycles) print_cycles(*cycles, o.top, *out);
   print_open_matters(*capture, *out);
   print_stream_losses(*capture, *out);
   print_causes(*capture, consumer.coverage(), *out);
   out->write(consumer.coverage().line() + "\n");
+  for (const Notice& n : lines.take_notices()) diagnostics.notice(n);
   return exit_code_for(consumer.coverage(), o.choice);
 }
 
@@ -417,10 +356,16 @@ RunVerb add_report(CLI::App& app) {
   verb->add_option("--top", options->top, "how many of the hottest; 0: all")
       ->capture_default_str()
       ->group(output);
-  verb->add_option("--sort", options->sort, "the hottest what: symbol (functions) or dso (files)")
-      ->check(CLI::IsMember({"symbol", "dso"}))
+  verb->add_option("--sort", options->sort, "the hottest what: symbol (functions), dso (files) or srcline")
+      ->check(CLI::IsMember({"symbol", "dso", "srcline"}))
       ->capture_default_str()
       ->group(output);
+  verb->add_flag("--inline", options->inlined, "functions that the compiler inlined count for themselves")
+      ->group(output);
+  verb->add_flag("--cycles", options->cycles,
+                 "core cycles and IPC of functions, blocks and calls, with bounds (CYC packets)")
+      ->group(output);
+  add_debuginfod_option(*verb, options->input);
   add_time_option(*verb, options->time);
   return [options] { return run_report(*options); };
 }

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <tuple>
 
+#include "decoder/pipeline/window_start.h"
+
 namespace asof {
 namespace {
 
@@ -72,6 +74,31 @@ TEST(SegmentPlan, IsAllSegmentsInOrder) {
     }
     EXPECT_GT(by_plan(**arch, capture, {}, ChunkOrder::kByTime).size(), capture.streams.size());
   }
+}
+
+// What begins before it ends before the window, and nothing of the window is passed over.
+TEST(SegmentPlan, WindowsStartWithoutWhatPrecedesThem) {
+  size_t skipped = 0;
+  for (const std::string name : {"demo", "demo-arm64"}) {
+    const Capture capture = open(name);
+    const auto arch = capture.arch();
+    ASSERT_TRUE(arch);
+    for (size_t i = 0; i < capture.streams.size(); ++i) {
+      const std::vector<Segment> all = (*arch)->split(capture.streams[i], i);
+      EXPECT_EQ(window_start(**arch, capture.streams[i], i, kTimeMin, 16), 0U);
+      for (size_t k = 1; k < all.size(); ++k) {
+        const Time from = all[k].start_time;
+        const uint64_t start = window_start(**arch, capture.streams[i], i, from, 16);
+        if (start == 0) continue;
+        ++skipped;
+        const auto found = std::ranges::find(all, start, &Segment::begin);
+        ASSERT_NE(found, all.end());
+        EXPECT_LT(found->start_time, from);
+        EXPECT_LE(start, all[k - 1].begin);  // it ends where the window begins
+      }
+    }
+  }
+  EXPECT_GT(skipped, 10U);
 }
 
 }  // namespace

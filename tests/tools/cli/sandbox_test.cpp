@@ -21,10 +21,11 @@ namespace asof::test {
 namespace {
 
 // The errno of an attempt in a child that is confined to `writable`.
-int tried(const std::vector<std::string>& writable, const std::function<int()>& attempt) {
+int tried(const std::vector<std::string>& writable, const std::function<int()>& attempt,
+          Network network = Network::kNo) {
   const pid_t child = ::fork();
   if (child == 0) {
-    enter_sandbox(writable);
+    enter_sandbox(writable, network);
     ::_exit(attempt());
   }
   int status = -1;
@@ -82,6 +83,18 @@ TEST_F(SandboxTest, RunsNoProgramAndReachesNoNetwork) {
     EXPECT_EQ(tried({}, [&] { return ::socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0) < 0 ? errno : 0; }),
               EPERM);
   }
+}
+
+// A client of servers still runs no program, and serves nobody.
+TEST_F(SandboxTest, AClientOfServersCanOnlyConnect) {
+  const auto socket = [] { return ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0); };
+  EXPECT_EQ(tried(
+                {}, [&] { return socket() < 0 ? errno : 0; }, Network::kAsClient),
+            0);
+  EXPECT_EQ(tried(
+                {}, [&] { return ::listen(socket(), 1) == 0 ? 0 : errno; }, Network::kAsClient),
+            EPERM);
+  EXPECT_EQ(tried({}, run_true, Network::kAsClient), EPERM);
 }
 
 TEST_F(SandboxTest, ReadsAndComputesAsBefore) {

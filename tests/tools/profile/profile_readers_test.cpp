@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <set>
 #include <sstream>
 
 #include "tests/support/stepped_program.h"
@@ -174,6 +175,44 @@ TEST_P(ProfileReaders, BoltTakesEveryBranch) {
                                         program_.string(), better, out));
   ASSERT_EQ(output.status, 0) << output.text;
   EXPECT_EQ(run_reader(dir_, better).status, 0);
+}
+
+// A program's text stays as it is: nothing is left out.
+TEST_P(ProfileReaders, UnchangedTextIsAsInItsFile) {
+  for (const std::string format : {"--format perf-script", "--format bolt-preagg"}) {
+    const std::string all = read_file(branches(format));
+    EXPECT_EQ(read_file(branches(format + " --as-in-file")), all);
+    EXPECT_GT(all.size(), 100U);
+  }
+}
+
+// A vmlinux of no-ops is as the kernel that ran where that has no-ops, at the address it was moved from.
+TEST(ProfilesOfKernels, PatchedTextIsLeftOut) {
+  const TempDir dir;
+  const std::string kernel = dir.path() / "vmlinux";
+  const std::string make = fmt::format(
+      "cd {} && printf '.text\\n.globl _stext, _start\\n_stext: _start: .skip 4096, 0x90\\n' >k.s && as -o "
+      "k.o k.s && ld "
+      "-Ttext=0xffffffff80400000 -o vmlinux k.o",
+      dir.path().string());
+  if (run_reader(dir, make).status != 0) GTEST_SKIP() << "binutils are not installed";
+  const auto sources = [&](const std::string& options) {
+    std::set<uint64_t> user, text;  // where branches are
+    const Ran r = run_asof("branches --format bolt-preagg " + options + " -k " + kernel + " " + kDemo);
+    EXPECT_EQ(r.status, 0) << r.err;
+    for (const std::string& line : lines_of(r.out)) {
+      unsigned long from = 0;
+      if (std::sscanf(line.c_str(), "B %lx", &from) != 1) continue;
+      if (from < 0x500000) user.insert(from);
+      if (from >= 0xffffffff81000000 && from < 0xffffffff81001000) text.insert(from);
+    }
+    return std::pair(user, text);
+  };
+  const auto all = sources(""), kept = sources("--as-in-file");
+  EXPECT_GT(all.second.size(), 20U);
+  EXPECT_EQ(kept.first, all.first) << "the program is as in its file";
+  EXPECT_TRUE(kept.second.empty()) << "no branch of the kernel is in that file";
+  EXPECT_EQ(run_asof("branches --as-in-file " + kDemo).status, 1);
 }
 
 INSTANTIATE_TEST_SUITE_P(Program, ProfileReaders, ::testing::Values("-fno-pie -no-pie", "-fPIE -static-pie"),

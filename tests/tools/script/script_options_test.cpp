@@ -94,7 +94,7 @@ TEST(ScriptFields, ListsAndChanges) {
 }
 
 TEST(ScriptFields, WhatIsNotTakenSaysSo) {
-  for (const char* text : {"nothing", "+ipc", "hw:ip", "trace:",
+  for (const char* text : {"nothing", "hw:ip", "trace:",
                            "-comm,-tid,-cpu,-time,-event,-ip,-sym,-symoff,-dso,-period", "+", "-"}) {
     ScriptFields f = default_script_fields();
     const auto r = change_fields(text, f);

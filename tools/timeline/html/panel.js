@@ -102,6 +102,7 @@ class Panel {
     rows.push(['address', f.range || '']);
     rows.push(['text', `${f.changes ? `version ${kind.version} of ${f.changes.length + 1}, ` : ''}${kind.origin}`]);
     rows.push(['sure', kind.confidence]);
+    if (f.line) rows.push(['begins at', f.line]);
     if (f.bpf) rows.push(['program', f.bpf]);
     if (s.folded.has(index)) rows.push(['folded', `${grouped(s.folded.get(index))} short calls in it are not in this file`]);
     this.table(rows);

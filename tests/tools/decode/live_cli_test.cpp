@@ -1,0 +1,320 @@
+// perf record -o - | asof decode -: whatever the pipe is cut into, what comes out is what the whole recording gives, and
+// most of it comes before the end.
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <random>
+#include <sstream>
+
+#include "tests/support/live_pipe.h"
+#include "tests/tools/decode/live_program.h"
+
+namespace asof::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Recording {
+  std::string name, path;
+  std::vector<std::string> options;  // for a pipe, which has no folder beside it
+  CaptureOptions capture;
+  double early = 0;  // at least so much of the output can be there before the end
+};
+
+const std::vector<std::string> kEverything{"-F", "+conf,disasm,textver,textsrc,flags", "--itrace=ibcrexwpI",
+                                           "--ns"};
+const std::vector<std::string> kCalls{"-F", "comm,tid,time,ip,sym,conf", "--itrace=cre", "--ns"};
+
+Recording demo(const std::string& name, double early) {
+  const std::string path = ASOF_TEST_DATA "/" + name + "/perf.data", symfs = ASOF_TEST_DATA "/demo/symfs";
+  Recording r{name, path, {"--kcore", path + "/kcore_dir/kcore", "--symfs", symfs}, {}};
+  r.options.insert(r.options.end(), kEverything.begin(), kEverything.end());
+  r.capture.symfs = symfs;
+  r.early = early;
+  return r;
+}
+
+// Unpacked once for all tests here.
+Recording machine(const TempDir& dir, const std::string& name, const std::string& file, double early) {
+  const std::string folder = dir.path() / name;
+  fs::create_directory(folder);
+  EXPECT_EQ(std::system(("tar xf " ASOF_TEST_DATA "/" + name + "/" + file + " -C " + folder).c_str()), 0);
+  Recording r{name, folder + "/perf.data", kCalls, {}, early};
+  if (fs::exists(r.path + "/kcore_dir"))
+    r.options.insert(r.options.end(), {"--kcore", r.path + "/kcore_dir/kcore"});
+  if (fs::exists(folder + "/symfs"))
+    r.options.insert(r.options.end(), {"--symfs", r.capture.symfs = folder + "/symfs"});
+  return r;
+}
+
+std::vector<std::string> arguments(const Recording& r) {
+  std::vector<std::string> out{"decode", "-"};
+  out.insert(out.end(), r.options.begin(), r.options.end());
+  return out;
+}
+
+// Of the pipe as a file: after the fact.
+Ran after_the_fact(std::span<const uint8_t> pipe, const Recording& r) {
+  const TempDir dir;
+  const std::string path = dir.path() / "pipe";
+  std::ofstream(path, std::ios::binary)
+      .write(reinterpret_cast<const char*>(pipe.data()), static_cast<std::streamsize>(pipe.size()));
+  std::string command;
+  for (const std::string& a : arguments(r)) command += " '" + a + "'";
+  const std::string out = dir.path() / "out";
+  const int status =
+      std::system((ASOF_BINARY + command + " <" + path + " >" + out + " 2>" + out + ".err").c_str());
+  return {WEXITSTATUS(status), read_file(out), read_file(out + ".err")};
+}
+
+// Written in pieces, with pauses in which asof looks at what is there.
+Ran piece_by_piece(std::span<const uint8_t> pipe, const Recording& r, std::mt19937& random) {
+  LiveProgram live(arguments(r));
+  while (!pipe.empty()) {
+    const size_t size = std::min<size_t>(1 + random() % 4000, pipe.size());
+    live.write(pipe.first(size));
+    pipe = pipe.subspan(size);
+    std::this_thread::sleep_for(std::chrono::milliseconds(random() % 20));
+  }
+  return live.end();
+}
+
+class LiveCli : public testing::Test {
+ protected:
+  // Frames of demo-arm64 are in one AUX record, so that none of it can be given out early.
+  std::vector<Recording> recordings() {
+    return {demo("demo", 0.3), demo("demo-arm64", 0),
+            machine(dir_, "machine-6.12", "kernel-tailcall.tar.xz", 0.1),
+            machine(dir_, "machine-6.12-arm64", "user-true.tar.xz", 0.1)};
+  }
+  // What is in it after the fact, and with whatever pieces.
+  void expect_same(std::span<const uint8_t> pipe, const Recording& r, std::mt19937& random,
+                   const std::string& what) {
+    const Ran whole = after_the_fact(pipe, r), live = piece_by_piece(pipe, r, random);
+    EXPECT_EQ(live.status, whole.status) << what << live.err;
+    EXPECT_TRUE(live.out == whole.out) << what << live.err;
+  }
+  TempDir dir_;
+};
+
+TEST_F(LiveCli, PiecesOfAnySizeGiveTheSame) {
+  std::mt19937 random(26);
+  for (const Recording& r : recordings()) {
+    if (r.name == "machine-6.12-arm64") continue;  // 800 KB in such pieces take long
+    for (const Time skew : {0, 40'000}) {
+      const LivePipe pipe = as_live_pipe(r.path, 24, r.capture, skew);
+      expect_same(pipe.bytes, r, random, r.name);
+    }
+  }
+}
+
+// While perf goes on, what is settled is there.
+TEST_F(LiveCli, GivesOutBeforeTheEnd) {
+  for (const Recording& r : recordings()) {
+    const LivePipe pipe = as_live_pipe(r.path, 24, r.capture);
+    const Ran whole = after_the_fact(pipe.bytes, r);
+    ASSERT_EQ(whole.status, 0) << whole.err;
+    ASSERT_GT(whole.out.size(), 10'000U) << r.name;
+    LiveProgram live(arguments(r));
+    const size_t most = pipe.round_ends[pipe.round_ends.size() - 2];
+    live.write(std::span(pipe.bytes).first(most));
+    const auto early = static_cast<size_t>(r.early * static_cast<double>(whole.out.size()));
+    EXPECT_TRUE(live.wait_for_output(early))
+        << r.name << ": " << live.output().size() << " of " << whole.out.size();
+    EXPECT_TRUE(whole.out.starts_with(live.output())) << r.name;
+    live.write(std::span(pipe.bytes).subspan(most));
+    const Ran ran = live.end();
+    EXPECT_TRUE(ran.out == whole.out) << r.name << ran.err;
+    EXPECT_NE(ran.err.find(r.early == 0 ? "nothing was given out" : "of the trace was given out"),
+              std::string::npos)
+        << ran.err;
+  }
+}
+
+// perf is killed: the pipe ends anywhere.
+TEST_F(LiveCli, PipesThatEndAnywhere) {
+  std::mt19937 random(27);
+  const Recording r = demo("demo", 0);
+  const LivePipe pipe = as_live_pipe(r.path, 24, r.capture);
+  for (int i = 0; i < 12; ++i) {
+    const size_t end = i == 0 ? 0 : i == 1 ? 9 : random() % pipe.bytes.size();
+    expect_same(std::span(pipe.bytes).first(end), r, random, std::to_string(end));
+  }
+}
+
+// Sizes that lie, and bytes that are not what was written.
+TEST_F(LiveCli, DamagedPipes) {
+  std::mt19937 random(28);
+  const Recording r = demo("demo", 0);
+  const LivePipe sound = as_live_pipe(r.path, 24, r.capture);
+  for (int i = 0; i < 24; ++i) {
+    LivePipe pipe = sound;
+    const size_t at = random() % pipe.bytes.size();
+    if (i % 3 == 0)
+      pipe.bytes.erase(pipe.bytes.begin() + static_cast<ptrdiff_t>(at),
+                       pipe.bytes.begin() + static_cast<ptrdiff_t>(std::min(at + 40, pipe.bytes.size())));
+    else if (i % 3 == 1)
+      pipe.bytes[pipe.round_ends[static_cast<size_t>(i) % 24] + 6 - (i % 2 == 0 ? 8 : 0)] =
+          static_cast<uint8_t>(random());
+    else
+      pipe.bytes[at] ^= static_cast<uint8_t>(1 + random() % 255);
+    const Ran whole = after_the_fact(pipe.bytes, r), live = piece_by_piece(pipe.bytes, r, random);
+    // Records that change what was given out are told of.
+    if (live.err.find("E-SIDE-301 standard input: records after") != std::string::npos) {
+      EXPECT_EQ(live.status, 3);
+      continue;
+    }
+    EXPECT_EQ(live.status, whole.status) << i << live.err;
+    EXPECT_TRUE(live.out == whole.out) << i << live.err;
+  }
+}
+
+// A change of text that finds other bytes than those that ran: what ran before is not what it seemed.
+TEST_F(LiveCli, LaterRecordsThatChangeThePast) {
+  const Recording r = demo("demo", 0);
+  const LivePipe sound = as_live_pipe(r.path, 24, r.capture);
+  const Ran whole = after_the_fact(sound.bytes, r);
+  // The last TEXT_POKE, again and elsewhere: in the first kernel code that ran.
+  const auto number = [&](const std::vector<uint8_t>& bytes, size_t at, int size) {
+    uint64_t out = 0;
+    for (int i = 0; i < size; ++i) out |= uint64_t{bytes[at + static_cast<size_t>(i)]} << (8 * i);
+    return out;
+  };
+  size_t poke = 0;
+  for (size_t at = 16; at + 8 <= sound.bytes.size();) {
+    const uint64_t type = number(sound.bytes, at, 4), size = number(sound.bytes, at + 6, 2);
+    if (type == 20) poke = at;
+    at += size + (type == 71 ? number(sound.bytes, at + 8, 8) : 0);
+  }
+  ASSERT_NE(poke, 0U);
+  std::vector<uint8_t> record(
+      sound.bytes.begin() + static_cast<ptrdiff_t>(poke),
+      sound.bytes.begin() + static_cast<ptrdiff_t>(poke + number(sound.bytes, poke + 6, 2)));
+  const size_t kernel = whole.out.find(" ffffffff81");
+  ASSERT_NE(kernel, std::string::npos);
+  const uint64_t ip = std::stoull(whole.out.substr(kernel + 1, 16), nullptr, 16);
+  for (size_t i = 0; i < 8; ++i) record[8 + i] = static_cast<uint8_t>(ip >> (8 * i));
+  record[20] ^= 0xff;  // the first of the bytes before
+  LiveProgram live(arguments(r));
+  const size_t most = sound.round_ends[sound.round_ends.size() - 2];
+  live.write(std::span(sound.bytes).first(most));
+  EXPECT_TRUE(live.wait_for_output(whole.out.size() / 5));
+  live.write(record);
+  live.write(std::span(sound.bytes).subspan(most));
+  const Ran ran = live.end();
+  EXPECT_EQ(ran.status, 3) << ran.err;
+  EXPECT_NE(ran.err.find("records after"), std::string::npos) << ran.err;
+  EXPECT_NE(ran.err.find("change text from 0xffffffff"), std::string::npos) << ran.err;
+}
+
+// Ctrl-C goes to perf and asof; perf ends, and asof finishes what perf has recorded.
+TEST_F(LiveCli, InterruptIsForTheRecorder) {
+  const Recording r = demo("demo", 0);
+  const LivePipe pipe = as_live_pipe(r.path, 24, r.capture);
+  const Ran whole = after_the_fact(pipe.bytes, r);
+  LiveProgram live(arguments(r));
+  const size_t most = pipe.round_ends[pipe.round_ends.size() - 2];
+  live.write(std::span(pipe.bytes).first(most));
+  EXPECT_TRUE(live.wait_for_output(1000));
+  ASSERT_EQ(::kill(live.pid(), SIGINT), 0);
+  live.write(std::span(pipe.bytes).subspan(most));
+  const Ran ran = live.end();
+  EXPECT_EQ(ran.status, 0) << ran.err;
+  EXPECT_TRUE(ran.out == whole.out) << ran.err;
+}
+
+// A directory that perf is writing.
+class GrowingCapture {
+ public:
+  GrowingCapture(const fs::path& folder, const Recording& r, const LivePipe& pipe) : pipe_(pipe) {
+    fs::create_directory(folder);
+    fs::create_directory_symlink(fs::absolute(r.path + "/kcore_dir"), folder / "kcore_dir");
+    fd_ = ::open((folder / "data").c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    put(pipe.file_begin, 0);
+  }
+  ~GrowingCapture() { ::close(fd_); }
+  // Up to there of the pipe.
+  void grow(size_t end) {
+    put(std::span(pipe_.bytes).subspan(at_, end - at_), pipe_.file_begin.size() + at_ - pipe_.data_begin);
+    at_ = end;
+  }
+  void finish() {
+    grow(pipe_.bytes.size());
+    put(pipe_.file_end, pipe_.file_begin.size() + at_ - pipe_.data_begin);
+    put(pipe_.finished_begin, 0);
+  }
+  void kill() {
+    ::close(fd_);
+    fd_ = -1;
+  }
+
+ private:
+  void put(std::span<const uint8_t> bytes, size_t at) {
+    EXPECT_EQ(::pwrite(fd_, bytes.data(), bytes.size(), static_cast<off_t>(at)),
+              static_cast<ssize_t>(bytes.size()));
+  }
+  const LivePipe& pipe_;
+  size_t at_ = pipe_.data_begin;
+  int fd_ = -1;
+};
+
+std::string follow(const std::string& folder, const std::string& machine) {
+  return "decode -F ip,sym,conf,time --itrace=cre --ns --same-machine " + machine + " -i " + folder;
+}
+
+std::vector<std::string> words(const std::string& text) {
+  std::istringstream in(text);
+  return {std::istream_iterator<std::string>(in), {}};
+}
+
+// Files say at their end what user code is: all of it waits.
+TEST_F(LiveCli, FilesThatGrowGiveTheSame) {
+  std::mt19937 random(29);
+  const Recording r = demo("demo", 0);
+  const LivePipe pipe = as_live_pipe(r.path, 24, r.capture);
+  for (const bool killed : {false, true}) {
+    const std::string folder = dir_.path() / (killed ? "killed" : "ended");
+    GrowingCapture growing(folder, r, pipe);
+    std::vector<std::string> arguments = words(follow(folder, r.path));
+    arguments.emplace_back("--follow");
+    LiveProgram live(arguments);
+    for (size_t at = pipe.data_begin; at < pipe.bytes.size() - 100;
+         at = std::min(pipe.bytes.size() - 100, at + random() % 5000)) {
+      growing.grow(at);
+      std::this_thread::sleep_for(std::chrono::milliseconds(random() % 20));
+    }
+    if (killed)
+      growing.kill();
+    else
+      growing.finish();
+    const Ran ran = live.end();
+    const Ran whole = run_asof(follow(folder, r.path));
+    EXPECT_EQ(ran.status, 0) << ran.err;
+    EXPECT_TRUE(ran.out == whole.out) << ran.err;
+    EXPECT_GT(ran.out.size(), 1000U);
+    EXPECT_NE(ran.err.find("nothing was given out: a file has the build-ids"), std::string::npos) << ran.err;
+  }
+}
+
+// Of the kernel alone, with what its machine is from another recording, it is given out as from a pipe.
+TEST_F(LiveCli, FilesOfTheKernelAreGivenOutBeforeTheEnd) {
+  const Recording r{"vpt-612", shared("captures/vpt-612/kernel.data"), {}, {}};
+  if (!fs::exists(r.path)) GTEST_SKIP() << "no " << r.path;
+  const LivePipe pipe = as_live_pipe(r.path, 24, r.capture);
+  const std::string folder = dir_.path() / "kernel";
+  GrowingCapture growing(folder, r, pipe);
+  std::vector<std::string> arguments = words(follow(folder, r.path));
+  arguments.emplace_back("--follow");
+  LiveProgram live(arguments);
+  growing.grow(pipe.round_ends[pipe.round_ends.size() - 2]);
+  EXPECT_TRUE(live.wait_for_output(10'000));
+  growing.finish();
+  const Ran ran = live.end();
+  const Ran whole = run_asof(follow(folder, r.path));
+  EXPECT_EQ(ran.status, 0) << ran.err;
+  EXPECT_TRUE(ran.out == whole.out) << ran.err;
+  EXPECT_NE(ran.err.find("of the trace was given out"), std::string::npos) << ran.err;
+}
+
+}  // namespace
+}  // namespace asof::test

@@ -1,0 +1,159 @@
+// `asof inject` of a real program, opened by perf 6.1: what perf reports is what ran, and it complains of nothing.
+#include <algorithm>
+#include <regex>
+
+#include "tests/tools/stepped_test.h"
+
+namespace asof::test {
+namespace {
+
+constexpr const char* kSource = R"(
+__attribute__((noinline)) int leaf(int x) { return x * 3 + 1; }
+__attribute__((noinline)) int inner(int x, int n) {
+  volatile int s = 0;
+  for (int i = 0; i < n; ++i) s += leaf(x ^ i);
+  return s;
+}
+__attribute__((noinline)) int outer(int x) { return inner(x, x % 5) + 2; }
+void _start(void) {
+  volatile int sum = 0;
+  for (int i = 0; i < 200; ++i) sum += outer(i);
+  __asm__ volatile("syscall" ::"a"(60), "D"(0));
+  for (;;) {}
+}
+)";
+
+bool has_perf() { return std::system("perf --version 2>/dev/null | grep -q '^perf version 6\\.1'") == 0; }
+
+class Inject : public SteppedTest {
+ protected:
+  void SetUp() override {
+    if (!has_perf()) GTEST_SKIP() << "perf 6.1 is not installed";
+    record(kSource, "-O1");
+  }
+  void inject(const std::string& itrace) {
+    const Ran r =
+        run_asof(fmt::format("inject --itrace {} {} -o {}", itrace, path("perf.data"), path("out.data")));
+    ASSERT_EQ(r.status, 0) << r.err;
+    EXPECT_NE(r.err.find("samples;"), std::string::npos) << r.err;
+  }
+  // What perf prints; nothing on standard error, and status 0.
+  std::string perf(const std::string& arguments) {
+    const int status = std::system(
+        fmt::format("perf {} >{} 2>{} </dev/null", arguments, path("perf.out"), path("perf.err")).c_str());
+    EXPECT_EQ(status, 0) << arguments << read_file(path("perf.err"));
+    // The program was recorded without a kernel, as perf then says of every file.
+    const std::string said = read_file(path("perf.err"));
+    EXPECT_TRUE(said.empty() || said.starts_with("Warning:\nKernel address maps")) << arguments << said;
+    return read_file(path("perf.out"));
+  }
+};
+
+TEST_F(Inject, ReportCountsEveryInstruction) {
+  inject("i1i");
+  const std::string report =
+      perf("report --stdio -i " + path("out.data") + " --sort symbol -F sample,symbol");
+  std::map<std::string, uint64_t> got;
+  for (const std::string& line : lines_of(report)) {
+    unsigned long samples = 0;
+    char name[64] = {};
+    if (std::sscanf(line.c_str(), " %lu [.] %63s", &samples, name) == 2) got[name] = samples;
+  }
+  // By symbols, up to the next one.
+  std::map<std::string, uint64_t> want;
+  for (const auto& [at, count] : ran_.counts) {
+    std::string best;
+    for (const auto& [name, begin] : functions_) {
+      if (begin <= at && (best.empty() || begin > functions_.at(best))) best = name;
+    }
+    want[best] += count;
+  }
+  EXPECT_EQ(got, want) << report;
+  EXPECT_EQ(got.size(), 4U);
+  EXPECT_NE(report.find("of event 'instructions:u'"), std::string::npos) << report;
+}
+
+// Branches by both ends, and what perf itself makes of the trace.
+TEST_F(Inject, BranchesAreThoseOfPerfsOwnDecoder) {
+  inject("b");
+  const std::string fields = "-F ip,sym,addr";
+  const auto sorted = [](const std::string& text) {
+    auto lines = lines_of(text);
+    std::ranges::sort(lines);
+    return lines;
+  };
+  const auto own = sorted(perf("script -i " + path("out.data") + " " + fields));
+  EXPECT_EQ(own, sorted(perf("script -i " + path("perf.data") + " --itrace=b " + fields)));
+  uint64_t taken = 0;
+  for (const auto& [ends, count] : ran_.taken) taken += count;
+  EXPECT_GT(own.size(), taken);
+}
+
+TEST_F(Inject, ChainsAndBranchStacks) {
+  inject("i20igl8");
+  const std::string chains = perf("script -i " + path("out.data") + " -F event,ip,sym");
+  EXPECT_NE(chains.find("leaf"), std::string::npos) << chains.substr(0, 500);
+  // leaf <- inner <- outer <- _start
+  const std::regex chain("leaf\n\\s+[0-9a-f]+ inner\n\\s+[0-9a-f]+ outer\n\\s+[0-9a-f]+ _start\n");
+  EXPECT_TRUE(std::regex_search(chains, chain)) << chains.substr(0, 2000);
+  const std::string stacks = perf("script -i " + path("out.data") + " -F brstack");
+  size_t entries = 0;
+  for (const std::string& line : lines_of(stacks)) {
+    unsigned long from = 0, to = 0;
+    if (std::sscanf(line.c_str(), " 0x%lx/0x%lx/", &from, &to) != 2) continue;
+    if (to == 0 || from == 0) continue;
+    ++entries;
+    EXPECT_TRUE(ran_.taken.contains({from, to})) << line;
+  }
+  EXPECT_GT(entries, 50U);
+  const std::string tree =
+      perf("report --stdio --no-branch-stack --no-children -g caller -S leaf -i " + path("out.data"));
+  EXPECT_TRUE(std::regex_search(tree, std::regex("outer"))) << tree;
+}
+
+TEST_F(Inject, AnnotateShowsWhereTheSamplesAre) {
+  if (!runs("objdump --version")) GTEST_SKIP() << "objdump is not installed";
+  inject("i1i");
+  const std::string text = perf("annotate --stdio -i " + path("out.data") + " -s leaf");
+  EXPECT_NE(text.find("leaf"), std::string::npos) << text;
+  EXPECT_TRUE(std::regex_search(text, std::regex("[1-9][0-9]*\\.[0-9]+ +:? +[0-9a-f]+:"))) << text;
+}
+
+TEST_F(Inject, ThreadsMakeNoDifference) {
+  inject("ibg");
+  const std::string all = read_file(path("out.data"));
+  const Ran one =
+      run_asof(fmt::format("inject -j1 --itrace ibg {} -o {}", path("perf.data"), path("one.data")));
+  EXPECT_EQ(one.status, 0);
+  EXPECT_EQ(read_file(path("one.data")), all);
+}
+
+// Kernel, several CPUs, threads that are switched: the demo.
+TEST_F(Inject, RecordsOfAWholeSystem) {
+  const Ran r = run_asof("inject --itrace i10ig " + kDemo + " -o " + path("out.data"));
+  ASSERT_EQ(r.status, 0) << r.err;
+  const std::string report =
+      perf("report --stdio --no-children -g none --sort comm -F sample,comm -i " + path("out.data"));
+  EXPECT_NE(report.find("worker"), std::string::npos) << report;
+  const std::string lines = perf("script --show-mmap-events --show-task-events -i " + path("out.data") +
+                                 " -F comm,tid,time,event,ip");
+  EXPECT_NE(lines.find("PERF_RECORD_MMAP"), std::string::npos);
+  EXPECT_NE(lines.find("PERF_RECORD_COMM"), std::string::npos);
+}
+
+TEST(InjectOptions, WhatIsNoSampleIsRefused) {
+  const Ran letters = run_asof("inject --itrace w -o /dev/null " + kDemo);
+  EXPECT_EQ(letters.status, 1);
+  EXPECT_NE(letters.err.find("asof script"), std::string::npos) << letters.err;
+  EXPECT_EQ(run_asof("inject " + kDemo).status, 1) << "no file named";
+  const TempDir dir;
+  const std::string blocks = dir.path() / "x.blocks";
+  ASSERT_EQ(run_asof("decode --format blocks -o " + blocks + " " + kDemo).status, 0);
+  const Ran r = run_asof("inject -o " + std::string(dir.path() / "out.data") + " " + blocks);
+  EXPECT_EQ(r.status, 1);
+  EXPECT_NE(r.err.find("has no records of perf"), std::string::npos) << r.err;
+  EXPECT_FALSE(std::filesystem::exists(dir.path() / "out.data"));
+}
+
+}  // namespace
+}  // namespace asof::test

@@ -1,0 +1,155 @@
+#include "tools/decode/decode_lines.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "decoder/calls/cycle_walk.h"
+#include "tools/output/chunk_window.h"
+#include "tools/output/tally.h"
+
+namespace asof {
+
+struct DecodeLines::Printed : ChunkConsumer::Prepared {
+  TimedText lines;
+  DecodePrinter::Last last;
+  uint64_t instructions = 0;
+  std::optional<Chunk> part;  // what is counted, if the chunk reaches beyond the time that was asked for
+  uint64_t bytes() const override {
+    return sizeof *this + lines.text.capacity() + lines.marks.capacity() * sizeof(TimedText::Mark);
+  }
+};
+
+struct DecodeLines::Held {
+  Chunk chunk;
+  const Stream* stream;
+  Printed printed;
+};
+
+TimedText LinePool::take() {
+  const std::scoped_lock lock(mutex_);
+  if (free_.empty()) return {};
+  TimedText lines = std::move(free_.back());
+  free_.pop_back();
+  bytes_ -= lines.text.capacity();
+  return lines;
+}
+
+void LinePool::give(TimedText&& lines) {
+  lines.text.clear();
+  lines.marks.clear();
+  const std::scoped_lock lock(mutex_);
+  if (bytes_ + lines.text.capacity() > kMaxBytes) return;
+  bytes_ += lines.text.capacity();
+  free_.push_back(std::move(lines));
+}
+
+DecodeLines::DecodeLines(const DecodeJob& job, Output& out, Diagnostics& diagnostics,
+                         const DecodeChoice& choice)
+    : job_(&job),
+      out_(out),
+      diagnostics_(diagnostics),
+      max_errors_(choice.max_errors),
+      coverage_(job.capture, choice.pipeline),
+      last_(job.capture.streams.size()),
+      merger_(
+          job.capture.streams.size(), [&](std::string_view text) { out_.write(text); }, Merger::kDefaultLimit,
+          [&](TimedText&& lines) { pool_.give(std::move(lines)); }),
+      printers_(std::make_unique<tbb::enumerable_thread_specific<DecodePrinter>>(
+          [&job] { return DecodePrinter(job); })) {}
+
+DecodeLines::~DecodeLines() = default;
+
+void DecodeLines::move_to(const DecodeJob& job, const PipelineOptions& options, bool recording) {
+  job_ = &job;
+  recording_ = recording;
+  if (text_missing_ && !recording) stopped_ = false;  // that was while it was recording
+  coverage_.move_to(job.capture, options);
+  last_.resize(std::max(last_.size(), job.capture.streams.size()));
+  reached_.resize(last_.size());
+  merger_.have_streams(job.capture.streams.size());
+  printers_ =
+      std::make_unique<tbb::enumerable_thread_specific<DecodePrinter>>([&job] { return DecodePrinter(job); });
+}
+
+std::unique_ptr<ChunkConsumer::Prepared> DecodeLines::prepare(const Chunk& chunk, const Stream& stream) {
+  auto printed = std::make_unique<Printed>();
+  printed->lines = pool_.take();
+  printed->part = chunk_within(chunk, job_->selection.time);
+  Tally tally;
+  count_steps(printed->part ? *printed->part : chunk, tally);
+  printed->instructions = tally.ips.count;
+  printed->last = printers_->local().print(chunk, stream, printed->lines);
+  return printed;
+}
+
+void DecodeLines::deliver(Chunk& chunk, const Stream& stream, Prepared* prepared) {
+  auto& printed = static_cast<Printed&>(*prepared);
+  if (recording_) return hold(chunk, stream, printed);
+  write(chunk, stream, printed);
+}
+
+void DecodeLines::hold(Chunk& chunk, const Stream& stream, Printed& printed) {
+  text_missing_ |=
+      std::ranges::any_of(chunk.gaps, [](const Gap& g) { return family_of(g.code) == CodeFamily::kText; });
+  if (text_missing_) {
+    held_.clear();
+    stopped_ = true;
+    return;
+  }
+  const bool last = chunk.last;
+  const Reached reached{chunk.segment, chunk.segment_start};
+  const size_t index = chunk.stream;
+  held_.push_back({std::move(chunk), &stream, std::move(printed)});
+  if (!last) return;
+  for (Held& h : held_) write(h.chunk, *h.stream, h.printed);
+  reached_[index] = reached;
+  held_.clear();
+}
+
+void DecodeLines::write(Chunk& chunk, const Stream& stream, Printed& printed) {
+  coverage_.add(printed.part ? *printed.part : chunk, printed.instructions);
+  any_cycles_ = any_cycles_ || has_cycles(chunk);
+  DecodePrinter& printer = printers_->local();
+  for (const Gap& gap : chunk.gaps) {
+    if (printer.selected(gap, stream)) diagnostics_.gap(job_->capture, stream, gap);
+  }
+  TimedText seam;
+  const auto after = printer.seam(last_[chunk.stream], chunk, stream, seam);
+  last_[chunk.stream] = chunk.steps.empty() ? after : printed.last;
+  merger_.add(chunk.stream, std::move(seam), chunk.segment_start);
+  merger_.add(chunk.stream, std::move(printed.lines), chunk.segment_start);
+  // While it is recording, a signal may be for the recorder; whoever decodes step by step looks at it.
+  const bool interrupt = !recording_ && interrupted();
+  if (interrupt || out_.closed() || coverage_.errors() > max_errors_) stopped_ = true;
+}
+
+// Blocks go with the run that made them; the flow may go on from the last ones in the next.
+void DecodeLines::finished(const std::exception_ptr& /*error*/) {
+  held_.clear();
+  kept_.resize(last_.size());
+  for (size_t i = 0; i < last_.size(); ++i) {
+    if (!last_[i] || (kept_[i] && last_[i]->block == &kept_[i]->block)) continue;
+    const Block& b = *last_[i]->block;
+    kept_[i] = std::make_unique<KeptBlock>(KeptBlock{b, std::vector<uint8_t>(b.bytes, b.bytes + b.size),
+                                                     std::vector<uint8_t>(b.lengths, b.lengths + b.count)});
+    kept_[i]->block.bytes = kept_[i]->bytes.data();
+    kept_[i]->block.lengths = kept_[i]->lengths.data();
+    last_[i]->block = &kept_[i]->block;
+  }
+}
+
+void DecodeLines::finish() {
+  merger_.finish();
+  out_.flush();
+  if (job_->lines) {
+    for (const Notice& n : job_->lines->take_notices()) diagnostics_.notice(n);
+  }
+  if (job_->format.wants(kKindCycles) && !any_cycles_) diagnostics_.warn(no_cycles(job_->capture));
+  if (merger_.forced() != 0) {
+    diagnostics_.note(
+        "the order of lines over CPUs is approximate in places: a segment was too long to hold back the "
+        "others");
+  }
+}
+
+}  // namespace asof

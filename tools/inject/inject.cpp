@@ -1,0 +1,163 @@
+// asof inject: a perf.data whose trace is replaced by samples made of it, for perf report, perf annotate and whatever
+// else reads samples. The letters of --itrace are those of perf inject.
+#include <fmt/format.h>
+
+#include <atomic>
+
+#include "tools/cli/decode_run.h"
+#include "tools/cli/matches.h"
+#include "tools/cli/verbs.h"
+#include "tools/inject/sample_writer.h"
+#include "tools/output/chunk_window.h"
+#include "tools/output/format.h"
+#include "tools/output/tally.h"
+#include "tools/script/flow_records.h"
+#include "tools/script/script_event_names.h"
+
+namespace asof {
+namespace {
+
+struct InjectText {
+  InputOptions input;
+  DecodeChoice choice;
+  std::string output, itrace = "ibx", time;
+};
+
+class InjectConsumer final : public ChunkConsumer {
+ public:
+  InjectConsumer(const Capture& capture, const ScriptItrace& itrace, TimeBounds time, SampleWriter& writer,
+                 Diagnostics& diagnostics, const DecodeChoice& choice)
+      : capture_(capture),
+        time_(time),
+        diagnostics_(diagnostics),
+        max_errors_(choice.max_errors),
+        coverage_(capture, choice.pipeline),
+        merger_(capture.streams.size(), [&writer](std::string_view records) { writer.take(records); }) {
+    for (const Stream& s : capture.streams)
+      flows_.emplace_back(s, itrace, itrace.chain != 0, itrace.last_branches != 0);
+  }
+
+  void deliver(Chunk& chunk, const Stream& stream, Prepared*) override {
+    const auto part = chunk_within(chunk, time_);
+    const Chunk& counted = part ? *part : chunk;
+    Tally tally;
+    count_steps(counted, tally);
+    coverage_.add(counted, tally.ips.count);
+    for (const Gap& gap : counted.gaps) diagnostics_.gap(capture_, stream, gap);
+    TimedText records;
+    flows_[chunk.stream].take(chunk, records);
+    merger_.add(chunk.stream, std::move(records), chunk.segment_start);
+    if (interrupted() || coverage_.errors() > max_errors_) stopped_ = true;
+  }
+  bool stopped() const override { return stopped_; }
+  void finish() { merger_.finish(); }
+  Coverage& coverage() { return coverage_; }
+
+ private:
+  const Capture& capture_;
+  TimeBounds time_;
+  Diagnostics& diagnostics_;
+  uint64_t max_errors_;
+  Coverage coverage_;
+  std::vector<FlowRecords> flows_;  // by stream
+  Merger merger_;
+  std::atomic<bool> stopped_ = false;
+};
+
+std::unexpected<Error> usage(std::string reason, std::string hint) {
+  return fail(Code::kBadOption, "", Error::kNoOffset, std::move(reason), std::move(hint));
+}
+
+Result<ScriptItrace> read_letters(const InjectText& o) {
+  auto itrace = parse_script_itrace(o.itrace);
+  if (!itrace) return itrace;
+  if (itrace->ptwrite || itrace->power || itrace->errors)
+    return usage("--itrace: w, p and e are no samples", "'asof script' prints them");
+  if (!itrace->instructions && !itrace->branches && !itrace->transactions)
+    return usage("--itrace: nothing to make samples of", "there are i, b, c, r and x");
+  return itrace;
+}
+
+Result<void> check_source(const Capture& capture) {
+  if (!capture.perf)
+    return usage(fmt::format("a {} has no records of perf to put samples beside", capture.kind),
+                 "give the perf.data that perf recorded");
+  if (capture.perf->swapped())
+    return usage("this recording is of a machine of the other byte order", "use 'asof script'");
+  return {};
+}
+
+ExitCode inject(const InjectText& o, const Capture& capture, const ScriptItrace& itrace, TimeBounds time,
+                Diagnostics& diagnostics) {
+  constexpr uint64_t kExclude = 7U << 4U;  // exclude_user, exclude_kernel, exclude_hv
+  uint64_t exclude = 0;
+  for (const PerfAttr& a : capture.perf->attrs()) {
+    if (a.name.starts_with("intel_pt") || a.name.starts_with("cs_etm")) exclude = a.flags & kExclude;
+  }
+  const auto events = synthesised_events(itrace, exclude, event_modifiers(capture));
+  PerfDataFile file(o.output, *capture.perf, events);
+  if (!file.begin()) {
+    diagnostics.error(file.finish().error());
+    return kExitInput;
+  }
+  capture.perf->for_each([&](const Record& r) {
+    if (is_kept(r)) file.side_band(r);
+    return true;
+  });
+  SampleWriter writer(itrace, events, time, file);
+  InjectConsumer consumer(capture, itrace, time, writer, diagnostics, o.choice);
+  const auto done = run_with_progress(consumer, capture, o.choice, "inject");
+  consumer.finish();
+  const auto kept = done ? file.finish() : done;
+  if (!kept) {
+    diagnostics.error(kept.error());
+    return kExitInput;
+  }
+  tell_stopped(consumer.coverage(), o.choice);
+  diagnostics.note(fmt::format("{}: {}; {}", o.output, format_plural(writer.samples(), "sample", "samples"),
+                               consumer.coverage().line()));
+  return exit_code_for(consumer.coverage(), o.choice);
+}
+
+ExitCode run_inject(InjectText& o) {
+  Diagnostics diagnostics = o.input.diagnostics();
+  if (!finish_choice(o.choice, diagnostics)) return kExitUsage;
+  const auto itrace = read_letters(o);
+  if (!itrace) {
+    diagnostics.error(itrace.error());
+    return kExitUsage;
+  }
+  if (o.output.empty() || o.output == "-") {
+    diagnostics.error({Code::kBadOption, "", Error::kNoOffset, "inject writes a file", "-o out.data"});
+    return kExitUsage;
+  }
+  const auto capture = open_for_verb(o.input, diagnostics, true, &o.choice);
+  if (!capture) return kExitInput;
+  if (const auto ok = check_source(*capture); !ok) {
+    diagnostics.error(ok.error());
+    return kExitUsage;
+  }
+  TimeBounds time;
+  if (!take_time(o.time, *capture, diagnostics, time)) return kExitUsage;
+  return inject(o, *capture, *itrace, time, diagnostics);
+}
+
+}  // namespace
+
+RunVerb add_inject(CLI::App& app) {
+  auto o = std::make_shared<InjectText>();
+  CLI::App* verb = app.add_subcommand("inject", "a perf.data with samples instead of trace, for perf report");
+  add_input_options(*verb, o->input);
+  add_decode_options(*verb, o->choice, o->input.capture);
+  verb->add_option("-o,--output", o->output, "perf.data to write")->type_name("FILE")->group("Output");
+  verb->add_option("--itrace", o->itrace,
+                   "i[N[ns|us|ms|i]] instructions every N (100us), b branches, c calls, r returns, x "
+                   "transactions, g[N] call chains, l[N] last branches, sN skip N events")
+      ->capture_default_str()
+      ->type_name("LETTERS")
+      ->group("Output");
+  add_time_option(*verb, o->time);
+  return [o] { return run_inject(*o); };
+}
+
+}  // namespace asof
