@@ -92,7 +92,6 @@ class LiveDecode {
     if (waits_for_text()) return;
     const Settling::Step step = settling_.step(view->capture);
     not_before_ = Clock::now() + 2 * (Clock::now() - begin);
-    ++looks_;
     waits_for_ = step.waits_for;
     if (step.any) decode(std::move(view), step);
     measure(step, state);
@@ -202,7 +201,7 @@ class LiveDecode {
   std::unique_ptr<DecodeLines> lines_;
   Time given_until_ = kTimeMin, reached_ = kTimeMin;
   Clock::time_point not_before_{};
-  uint64_t rounds_ = 0, looks_ = 0, steps_ = 0, most_bytes_ = 0, most_time_ = 0;
+  uint64_t rounds_ = 0, steps_ = 0, most_bytes_ = 0, most_time_ = 0;
   std::string waits_for_;
   bool changed_ = false;
 };
