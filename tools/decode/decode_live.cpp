@@ -125,7 +125,7 @@ class LiveDecode {
     if (!difference) return;
     changed_ = true;
     diagnostics_.error(
-        {Code::kBadSideBandRecord, now.path, Error::kNoOffset,
+        {Code::kLateRecords, now.path, Error::kNoOffset,
          fmt::format("records after {} change {}: what was given out before that time may not be what the "
                      "whole recording gives",
                      format_time(given_until_), *difference),

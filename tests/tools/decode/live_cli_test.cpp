@@ -160,7 +160,7 @@ TEST_F(LiveCli, DamagedPipes) {
       pipe.bytes[at] ^= static_cast<uint8_t>(1 + random() % 255);
     const Ran whole = after_the_fact(pipe.bytes, r), live = piece_by_piece(pipe.bytes, r, random);
     // Records that change what was given out are told of.
-    if (live.err.find("E-SIDE-301 standard input: records after") != std::string::npos) {
+    if (live.err.find("E-SIDE-303 standard input: records after") != std::string::npos) {
       EXPECT_EQ(live.status, 3);
       continue;
     }
