@@ -14,7 +14,7 @@ set(asof_unity_alone
     tests/support/case_capture.cpp tests/support/case_trace.cpp tests/support/decode_capture.cpp tests/support/fault_captures.cpp
     tests/support/perf_records_writer.cpp tests/support/reencode.cpp tests/support/truth_counter.cpp
     tests/tools/board/true_stacks_test.cpp tests/tools/cli/words_cli_test.cpp tests/tools/demo/demo_test.cpp)
-set(asof_unity_folders_alone decoder/live decoder/lines decoder/open api tests/arch/arm64 tests/arch/x86 tests/textstore tests/decoder/captures tools)
+set(asof_unity_folders_alone decoder/live decoder/lines decoder/open api tests/arch/arm64 tests/arch/x86 tests/textstore tests/decoder/captures tests/decoder/lines tools)
 
 function(asof_join target)
   if(NOT ASOF_UNITY)

@@ -148,7 +148,7 @@ class Maker {
 
   void read_records() {
     bool begun = false;
-    data_->for_each([&](const Record& r) {
+    data_->for_each([&](const asof::Record& r) {
       if (r.type == perf::kFinishedInit || r.type == perf::kFinishedRound || r.type == perf::kAuxtrace)
         return true;
       const Bytes bytes(r.bytes.begin(), r.bytes.end());
