@@ -21,13 +21,16 @@ grep -q 'cpu 1 ran the old until .* ran the new from ' "$scratch/want" || fail "
 library=$(dirname "$(find "$prefix" -name libasof.so)")
 if grep -q '^ASOF_HARDEN:BOOL=ON' "$build/CMakeCache.txt"; then
   for file in "$prefix/bin/asof" "$library/libasof.so"; do
-    readelf -lW "$file" | grep -q GNU_RELRO || fail "$file: no RELRO"
-    readelf -dW "$file" | grep -q BIND_NOW || fail "$file: bound lazily"
-    readelf -sW "$file" | grep -q '__stack_chk_fail' || fail "$file: no stack protector"
-    readelf -sW "$file" | grep -q '__[a-z]*_chk@' || fail "$file: no _FORTIFY_SOURCE"
-    ! readelf -lW "$file" | grep -q 'GNU_STACK.*RWE' || fail "$file: an executable stack"
+    # Kept whole: grep -q ends before readelf does, which pipefail takes for a failure.
+    headers=$(readelf -ldW "$file")
+    symbols=$(readelf -sW "$file")
+    grep -q GNU_RELRO <<<"$headers" || fail "$file: no RELRO"
+    grep -q BIND_NOW <<<"$headers" || fail "$file: bound lazily"
+    grep -q __stack_chk_fail <<<"$symbols" || fail "$file: no stack protector"
+    grep -q '__[a-z]*_chk@' <<<"$symbols" || fail "$file: no _FORTIFY_SOURCE"
+    ! grep -q 'GNU_STACK.*RWE' <<<"$headers" || fail "$file: an executable stack"
   done
-  readelf -hW "$prefix/bin/asof" | grep -q 'Position-Independent Executable' || fail "the program has a fixed address"
+  grep -q 'Position-Independent Executable' <<<"$(readelf -hW "$prefix/bin/asof")" || fail "the program has a fixed address"
 fi
 sbom=$(find "$prefix" -name asof.cdx.json)
 if [ -n "$sbom" ]; then
