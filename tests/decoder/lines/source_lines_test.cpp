@@ -12,6 +12,7 @@
 #include "decoder/lines/dwarf_lines.h"
 #include "decoder/model/image.h"
 #include "tests/decoder/capture_test_util.h"
+#include "tests/decoder/lines/other_tools.h"
 
 namespace asof {
 namespace {
@@ -39,17 +40,6 @@ extern "C" int main(int argc, char**) {
   return static_cast<int>(odd(static_cast<unsigned long>(argc)));
 }
 )";
-
-bool runs(const std::string& command) {
-  return std::system((command + " >/dev/null 2>&1 </dev/null").c_str()) == 0;
-}
-
-std::vector<std::string> lines_of_file(const fs::path& path) {
-  std::ifstream in(path);
-  std::vector<std::string> out;
-  for (std::string line; std::getline(in, line);) out.push_back(line);
-  return out;
-}
 
 class SourceLinesOf : public ::testing::Test {
  protected:

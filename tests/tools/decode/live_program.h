@@ -7,7 +7,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <chrono>
 #include <span>
 #include <string>
 #include <thread>
@@ -54,10 +53,9 @@ class LiveProgram {
       bytes = bytes.subspan(static_cast<size_t>(n));
     }
   }
-  // False: so much did not come, in a time that is far more than it takes.
+  // False: the program ended before so much came. One that neither writes nor ends meets the limit of all tests.
   bool wait_for_output(size_t bytes) {
-    const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(60);
-    while (out_.size() < bytes && std::chrono::steady_clock::now() < until && take_output(100)) {
+    while (out_.size() < bytes && take_output(-1)) {
     }
     return out_.size() >= bytes;
   }
