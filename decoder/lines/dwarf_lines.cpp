@@ -10,7 +10,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -22,7 +21,6 @@
 #include "decoder/io/descriptor.h"
 #include "decoder/io/files_read.h"
 #include "decoder/lines/module_debug.h"
-#include "decoder/model/image.h"
 
 namespace asof {
 namespace {
@@ -418,35 +416,5 @@ const std::vector<std::pair<std::string, uint64_t>>& DwarfLines::module_function
 }
 
 std::string DwarfLines::take_problem() { return std::exchange(impl_->problem, {}); }
-
-DebugLink debug_link(const std::string& path) {
-  DebugLink out;
-  const Descriptor file(open_regular(path));
-  if (!file) return out;
-  elf_version(EV_CURRENT);
-  if (Elf* elf = elf_begin(file.get(), ELF_C_READ_MMAP, nullptr)) {
-    GElf_Word crc = 0;
-    if (const char* name = dwelf_elf_gnu_debuglink(elf, &crc)) out = {name, crc};
-    elf_end(elf);
-  }
-  return out;
-}
-
-uint32_t debug_link_crc(const std::string& path) {
-  constexpr auto kTable = [] {
-    std::array<uint32_t, 256> table{};
-    for (uint32_t i = 0; i < table.size(); ++i) {
-      uint32_t c = i;
-      for (int bit = 0; bit < 8; ++bit) c = (c & 1U) != 0 ? 0xedb88320U ^ c >> 1U : c >> 1U;
-      table[i] = c;
-    }
-    return table;
-  }();
-  const auto file = MappedFile::open(path);
-  if (!file) return 0;
-  uint32_t crc = ~0U;
-  for (const uint8_t b : (*file)->bytes()) crc = kTable[(crc ^ b) & 0xffU] ^ crc >> 8U;
-  return ~crc;
-}
 
 }  // namespace asof
