@@ -37,7 +37,6 @@ class RecordFramer {
   size_t have_ = 0;                 // of head_
   uint64_t left_ = 0;               // of the record, behind what was read of its head
   uint64_t payload_left_ = 0;       // how much of left_ is trace
-  bool round_ = false;              // the record ends a round
   uint64_t pos_ = 0, rounds_ = 0, round_end_ = 0, trace_ = 0;
 };
 
