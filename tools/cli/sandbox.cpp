@@ -22,6 +22,12 @@
 namespace asof {
 namespace {
 
+#if defined(ASOF_ADDRESS_SANITIZER) || defined(ASOF_THREAD_SANITIZER)
+constexpr bool kSanitized = true;
+#else
+constexpr bool kSanitized = false;
+#endif
+
 namespace fs = std::filesystem;
 
 // Rights that newer headers name (linux/landlock.h, interface 2 and 3).
@@ -166,15 +172,11 @@ std::string Sandbox::text() const {
 }
 
 Sandbox enter_sandbox(std::span<const std::string> writable, Network network) {
-#if defined(ASOF_ADDRESS_SANITIZER) || defined(ASOF_THREAD_SANITIZER)
-  (void)writable, (void)network;
-  return {};  // their run times use ptrace and other programs
-#else
   Sandbox out;
+  if constexpr (kSanitized) return out;  // sanitizers' run times use ptrace and other programs
   out.landlock = enter_landlock(writable);
   out.seccomp = enter_seccomp(network);
   return out;
-#endif
 }
 
 Sandbox try_sandbox() {
