@@ -28,7 +28,7 @@ class Runs {
   uint64_t left_ = 0, value_ = 0;
 };
 
-std::string quoted(const std::string& s) { return "\"" + s + "\""; }
+std::string in_quotes(const std::string& s) { return "\"" + s + "\""; }
 
 }  // namespace
 
@@ -65,14 +65,14 @@ int main(int argc, char** argv) {
         put();
       line += fmt::format("{}\"{}\":{}", line.empty() ? "{" : ",", name_of, is_null ? "null" : value);
     };
-    cell(0, "number", quoted(std::to_string(number)), [&] { w.integer(0, number); });
+    cell(0, "number", in_quotes(std::to_string(number)), [&] { w.integer(0, number); });
     cell(1, "real", fmt::format("{}", real), [&] { w.real(1, real); });
-    cell(2, "few", quoted(word), [&] { w.text(2, word); });
-    cell(3, "many", quoted(name), [&] { w.text(3, name); });
+    cell(2, "few", in_quotes(word), [&] { w.text(2, word); });
+    cell(3, "many", in_quotes(name), [&] { w.text(3, name); });
     w.text(4, "always");
     std::string hex;
     for (const char c : bytes) hex += fmt::format("{:02x}", static_cast<uint8_t>(c));
-    cell(5, "bytes", quoted(hex), [&] { w.text(5, bytes); });
+    cell(5, "bytes", in_quotes(hex), [&] { w.text(5, bytes); });
     w.null(6);
     w.end_row();
     json << line << ",\"one\":\"always\",\"nothing\":null}\n";
