@@ -74,7 +74,8 @@ std::string repeat(Buffer& b, test::SimRandom& random) {
 }
 
 // Only in the child: makes no allocation.
-[[noreturn]] void become(const std::vector<char*>& argv, int out, int err, const Limits& limits) {
+[[noreturn]] void become(const std::vector<char*>& argv, const char* folder, int out, int err,
+                         const Limits& limits) {
   const int null = ::open("/dev/null", O_RDONLY);
   ::dup2(null, 0);
   ::dup2(out, 1);
@@ -83,6 +84,7 @@ std::string repeat(Buffer& b, test::SimRandom& random) {
   ::setrlimit(RLIMIT_CPU, &cpu);
   ::setrlimit(RLIMIT_CORE, &core);
   if (limits.memory != 0) ::setrlimit(RLIMIT_AS, &memory);
+  if (::chdir(folder) != 0) ::_exit(126);
   ::execv(argv[0], argv.data());
   ::_exit(126);
 }
@@ -117,7 +119,7 @@ Usage run_program(const std::vector<std::string>& arguments, const fs::path& fol
   };
   const int out = create("stdout"), err = create("stderr");
   const pid_t child = ::fork();
-  if (child == 0) become(argv, out, err, limits);
+  if (child == 0) become(argv, folder.c_str(), out, err, limits);
   Usage usage;
   int status = 0;
   rusage used{};
@@ -189,7 +191,7 @@ const std::vector<std::string>& damage_commands() {
       "timeline -i IN --format perfetto -o OUT",
       "timeline -i IN --format chrome -o OUT",
       "timeline -i IN --format html -o OUT",
-      "timeline -i IN --format csv",
+      "timeline -i IN --format csv -o -",
       "timeline -i IN --format sqlite -o OUT",
       "query -i IN 'select count(*) from calls'",
       "query -i IN --named irq-latency",

@@ -219,6 +219,7 @@ int main(int argc, char** argv) {
   app.add_option("--keep", o.keep, "folder for what is found");
   CLI11_PARSE(app, argc, argv);
   o.limits.memory <<= 20U;
+  for (std::string* path : {&o.program, &o.data}) *path = std::filesystem::absolute(*path);
   ::setenv("ASOF_CACHE", "never", 1);
   asof::fuzz::Campaign campaign(o);
   return campaign.run_all() ? 0 : 1;
