@@ -2,12 +2,11 @@
 
 #include <array>
 
+#include "arch/arm64/bits.h"
+
 namespace asof::arm64 {
 namespace {
 
-constexpr uint32_t bits(uint32_t w, unsigned high, unsigned low) {
-  return (w >> low) & (high - low == 31 ? ~0U : (1U << (high - low + 1)) - 1);
-}
 constexpr bool match(uint32_t w, uint32_t mask, uint32_t value) { return (w & mask) == value; }
 
 // The field [high:low] as a signed number of `scale`-byte units.

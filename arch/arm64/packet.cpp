@@ -1,94 +1,9 @@
 #include "arch/arm64/packet.h"
 
-#include <algorithm>
-#include <array>
-#include <cstring>
+#include "arch/arm64/packet_reader.h"
 
 namespace asof::arm64 {
 namespace {
-
-constexpr uint32_t bits(uint32_t value, unsigned high, unsigned low) {
-  return (value >> low) & ((1U << (high - low + 1)) - 1);
-}
-
-// Reads payload bytes; what is missing is remembered, so that a packet is taken apart without a test at every
-// byte.
-class Reader {
- public:
-  Reader(const uint8_t* p, const uint8_t* end) : begin_(p), p_(p), end_(end) {}
-
-  uint8_t byte() {
-    if (p_ == end_) {
-      short_ = true;
-      return 0;
-    }
-    return *p_++;
-  }
-  // Seven bits a byte, bit 7 says that more follow; at most `limit` bytes.
-  uint64_t field(unsigned limit, unsigned* used = nullptr) {
-    uint64_t v = 0;
-    unsigned n = 0;
-    for (; n < limit; ++n) {
-      const uint8_t b = byte();
-      v |= static_cast<uint64_t>(b & 0x7f) << (7 * n);
-      if ((b & 0x80) == 0) {
-        ++n;
-        break;
-      }
-    }
-    if (used != nullptr) *used = n;
-    return v;
-  }
-  uint64_t little_endian(unsigned n) {
-    uint64_t v = 0;
-    for (unsigned i = 0; i < n; ++i) v |= static_cast<uint64_t>(byte()) << (8 * i);
-    return v;
-  }
-  bool ran_out() const { return short_; }
-  uint32_t size() const { return static_cast<uint32_t>(p_ - begin_); }
-
- private:
-  const uint8_t* begin_;
-  const uint8_t* p_;
-  const uint8_t* end_;
-  bool short_ = false;
-};
-
-void short_address(Reader& r, Packet& k) {
-  const unsigned shift = k.isa == 0 ? 2 : 1;
-  const uint8_t low = r.byte();
-  k.form = AddrForm::kShort;
-  k.value = static_cast<uint64_t>(low & 0x7f) << shift;
-  k.addr_bits = static_cast<uint8_t>(7 + shift);
-  if ((low & 0x80) == 0) return;
-  k.value |= static_cast<uint64_t>(r.byte()) << (7 + shift);
-  k.addr_bits = static_cast<uint8_t>(15 + shift);
-}
-
-void long_address(Reader& r, Packet& k, unsigned bytes) {
-  k.form = bytes == 8 ? AddrForm::kLong64 : AddrForm::kLong32;
-  const uint8_t first = r.byte(), second = r.byte();
-  if (k.isa == 0) {
-    k.value = static_cast<uint64_t>(first & 0x7f) << 2 | static_cast<uint64_t>(second & 0x7f) << 9;
-  } else {
-    k.value = static_cast<uint64_t>(first & 0x7f) << 1 | static_cast<uint64_t>(second) << 8;
-  }
-  k.value |= r.little_endian(bytes - 2) << 16;
-}
-
-void context(Reader& r, Packet& k, const PacketFormat& f) {
-  const uint8_t info = r.byte();
-  ContextInfo& c = k.context;
-  c.present = true;
-  c.el = info & 3;
-  c.nse = (info & 8) != 0;
-  c.sf = (info & 0x10) != 0;
-  c.ns = (info & 0x20) != 0;
-  c.has_vmid = (info & 0x40) != 0;
-  c.has_cid = (info & 0x80) != 0;
-  if (c.has_vmid) c.vmid = static_cast<uint32_t>(r.little_endian(f.vmid_bytes));
-  if (c.has_cid) c.cid = static_cast<uint32_t>(r.little_endian(f.cid_bytes));
-}
 
 // 0x00: A-Sync, Discard, Overflow.
 void extension(Reader& r, Packet& k) {
@@ -368,25 +283,6 @@ void low_packet(Reader& r, Packet& k, uint8_t h, const PacketFormat& f, uint32_t
 
 }  // namespace
 
-PacketFormat PacketFormat::of(const Source& s) {
-  PacketFormat f;
-  f.ete = s.protocol == Protocol::kEte;
-  f.m_profile = s.m_profile;
-  const uint32_t minor = bits(s.idr1, 7, 4), major = bits(s.idr1, 11, 8);
-  f.version = static_cast<uint8_t>(f.ete ? 0x50 | bits(s.devarch, 19, 16) : major << 4 | minor);
-  if (!f.ete && major == 0xf) f.version = static_cast<uint8_t>(0x40 | bits(s.devarch, 19, 16));
-  f.commit_opt = bits(s.idr0, 29, 29) != 0;
-  f.conditional = bits(s.idr0, 6, 6) != 0 && bits(s.configr, 10, 8) != 0;
-  f.q = bits(s.idr0, 16, 15) != 0;
-  f.data = bits(s.configr, 17, 16) != 0;
-  const uint32_t vmid = bits(s.idr2, 14, 10), cid = bits(s.idr2, 9, 5);
-  f.vmid_bytes = vmid == 1 ? 1 : vmid == 2 ? 2 : vmid >= 4 ? 4 : 0;
-  f.cid_bytes = cid >= 4 ? 4 : 0;
-  f.cycle_bits = static_cast<uint8_t>(std::min(12U + bits(s.idr2, 28, 25), 20U));
-  f.max_spec = static_cast<uint8_t>(std::min(s.idr8, 255U));
-  return f;
-}
-
 Packet read_packet(const uint8_t* p, const uint8_t* end, const PacketFormat& f, uint32_t cc_threshold) {
   Packet k;
   if (p == end) {
@@ -422,25 +318,6 @@ Packet read_packet(const uint8_t* p, const uint8_t* end, const PacketFormat& f, 
   if (r.ran_out()) k.type = Pk::kEnd;
   k.size = r.size();
   return k;
-}
-
-// One byte in eleven is looked at: a sync point that starts in front of one that is not zero lies wholly in
-// front of it.
-size_t find_async(std::span<const uint8_t> bytes, size_t from) {
-  constexpr size_t kZeros = kAsyncSize - 1;
-  for (size_t at = from; at + kAsyncSize <= bytes.size();) {
-    const size_t last = at + kZeros - 1;
-    if (bytes[last] != 0) {
-      at = last + 1;
-      continue;
-    }
-    size_t first = last, end = last + 1;
-    while (first > at && bytes[first - 1] == 0) --first;
-    while (end < bytes.size() && bytes[end] == 0) ++end;
-    if (end < bytes.size() && end - first >= kZeros && bytes[end] == 0x80) return end - kZeros;
-    at = end + 1;
-  }
-  return SIZE_MAX;
 }
 
 }  // namespace asof::arm64

@@ -1,10 +1,11 @@
-// .gnu_debuglink: the name and the checksum of the file that has a program's debug information.
+#include "decoder/lines/debug_link.h"
+
 #include <elfutils/libdwelf.h>
 #include <gelf.h>
+#include <zlib.h>
 
-#include <array>
+#include <span>
 
-#include "decoder/lines/dwarf_lines.h"
 #include "decoder/model/image.h"
 
 namespace asof {
@@ -25,20 +26,10 @@ DebugLink debug_link(const std::string& path) {
 }
 
 uint32_t debug_link_crc(const std::string& path) {
-  constexpr auto kTable = [] {
-    std::array<uint32_t, 256> table{};
-    for (uint32_t i = 0; i < table.size(); ++i) {
-      uint32_t c = i;
-      for (int bit = 0; bit < 8; ++bit) c = (c & 1U) != 0 ? 0xedb88320U ^ c >> 1U : c >> 1U;
-      table[i] = c;
-    }
-    return table;
-  }();
   const auto file = MappedFile::open(path);
   if (!file) return 0;
-  uint32_t crc = ~0U;
-  for (const uint8_t b : (*file)->bytes()) crc = kTable[(crc ^ b) & 0xffU] ^ crc >> 8U;
-  return ~crc;
+  const std::span<const uint8_t> bytes = (*file)->bytes();
+  return static_cast<uint32_t>(::crc32_z(0, bytes.data(), bytes.size()));
 }
 
 }  // namespace asof

@@ -25,7 +25,6 @@ std::unexpected<Error> failure(std::string where, std::string reason, std::strin
 
 Debuginfod::~Debuginfod() {
   if (client_ != nullptr) end_(client_);
-  if (library_ != nullptr) ::dlclose(library_);
 }
 
 // debuginfod_find_debuginfo(3), "CACHE".
@@ -49,12 +48,13 @@ Result<void> Debuginfod::load() {
     return failure("DEBUGINFOD_URLS", "it is not set, so no server is known",
                    "for Debian: DEBUGINFOD_URLS=https://debuginfod.debian.net");
   }
-  library_ = ::dlopen(kLibrary, RTLD_NOW | RTLD_LOCAL);
-  if (library_ == nullptr)
+  // It stays loaded: what the libraries below it allocate once for a process is lost when they go.
+  void* const library = ::dlopen(kLibrary, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+  if (library == nullptr)
     return failure(kLibrary, "it cannot be loaded", "install the package libdebuginfod1");
-  const auto begin = reinterpret_cast<void* (*)()>(::dlsym(library_, "debuginfod_begin"));
-  find_ = reinterpret_cast<decltype(find_)>(::dlsym(library_, "debuginfod_find_debuginfo"));
-  end_ = reinterpret_cast<decltype(end_)>(::dlsym(library_, "debuginfod_end"));
+  const auto begin = reinterpret_cast<void* (*)()>(::dlsym(library, "debuginfod_begin"));
+  find_ = reinterpret_cast<decltype(find_)>(::dlsym(library, "debuginfod_find_debuginfo"));
+  end_ = reinterpret_cast<decltype(end_)>(::dlsym(library, "debuginfod_end"));
   if (begin == nullptr || find_ == nullptr || end_ == nullptr)
     return failure(kLibrary, "it lacks functions", "install elfutils 0.178 or later");
   client_ = begin();

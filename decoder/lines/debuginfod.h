@@ -24,7 +24,6 @@ class Debuginfod {
  private:
   Result<void> load();
 
-  void* library_ = nullptr;
   void* client_ = nullptr;
   int (*find_)(void*, const unsigned char*, int, char**) = nullptr;
   void (*end_)(void*) = nullptr;

@@ -21,11 +21,6 @@ struct DwarfLine {
   uint32_t column = 0;
 };
 
-struct DebugLink {  // .gnu_debuglink
-  std::string file;
-  uint32_t crc = 0;
-};
-
 class DwarfLines {
  public:
   // Error: E-TEXT-208, with libdw's reason; I-TEXT-207 where there is no debug information at all.
@@ -51,10 +46,5 @@ class DwarfLines {
   explicit DwarfLines(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 };
-
-// What a file without debug information says of the one that has it; an empty name: nothing.
-DebugLink debug_link(const std::string& path);
-// Checksum of a debug link: CRC-32 of a whole file.
-uint32_t debug_link_crc(const std::string& path);
 
 }  // namespace asof

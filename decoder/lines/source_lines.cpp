@@ -10,6 +10,7 @@
 
 #include "decoder/io/files_read.h"
 #include "decoder/io/sideband_notices.h"
+#include "decoder/lines/debug_link.h"
 #include "decoder/lines/debuginfod.h"
 #include "decoder/lines/dwarf_lines.h"
 #include "decoder/model/demangle.h"

@@ -1,6 +1,10 @@
 #include "tests/fuzz/decode_all.h"
 
+#include <algorithm>
+#include <map>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "tests/fuzz/fuzz.h"
 
@@ -38,6 +42,35 @@ void FlowSum::add_gap(const Gap& g) {
   add(static_cast<uint64_t>(g.code)), add(g.begin), add(g.end), add(g.ip), add(g.resume_ip);
 }
 
+namespace {
+
+// The instructions of each segment.
+class SegmentFlow final : public ChunkConsumer {
+ public:
+  struct Found {
+    std::vector<Addr> ips;
+    bool gap = false;
+  };
+
+  void deliver(Chunk& chunk, const Stream&, Prepared*) override {
+    Found& found = segments_[{chunk.stream, chunk.segment}];
+    for (auto step = chunk.steps.begin(); step != chunk.steps.end(); ++step) {
+      Addr ip = step->block->ip;
+      for (uint32_t i = 0; i < step->count; ++i) {
+        found.ips.push_back(ip);
+        ip += step->block->lengths[i];
+      }
+    }
+    found.gap = found.gap || !chunk.gaps.empty();
+  }
+  const std::map<std::pair<size_t, size_t>, Found>& segments() const { return segments_; }
+
+ private:
+  std::map<std::pair<size_t, size_t>, Found> segments_;
+};
+
+}  // namespace
+
 FlowSum decode_all(const Capture& capture, const PipelineOptions& options) {
   FlowSum sum;
   const auto done = run_pipeline(capture, options, ChunkOrder::kByStream, sum);
@@ -53,6 +86,24 @@ void check_same_flow(const Capture& capture, bool with_threads) {
   const uint64_t sum = decode_all(capture, one).value();
   FUZZ_CHECK(decode_all(capture, plain).value() == sum);
   if (with_threads) FUZZ_CHECK(decode_all(capture, four).value() == sum);
+}
+
+void check_as_reference(const Capture& capture) {
+  PipelineOptions own, theirs;
+  own.jobs = theirs.jobs = 1;
+  theirs.decode.reference_engine = true;
+  SegmentFlow here, there;
+  FUZZ_CHECK(run_pipeline(capture, theirs, ChunkOrder::kByStream, there).has_value());
+  if (std::ranges::all_of(there.segments(),
+                          [](const auto& s) { return s.second.gap || s.second.ips.empty(); }))
+    return;
+  FUZZ_CHECK(run_pipeline(capture, own, ChunkOrder::kByStream, here).has_value());
+  for (const auto& [key, found] : there.segments()) {
+    if (found.gap) continue;
+    const auto ours = here.segments().find(key);
+    FUZZ_CHECK(ours != here.segments().end());
+    FUZZ_CHECK(ours->second.ips == found.ips);
+  }
 }
 
 }  // namespace asof::fuzz

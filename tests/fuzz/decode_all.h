@@ -27,4 +27,7 @@ FlowSum decode_all(const Capture& capture, const PipelineOptions& options);
 // starting them takes more time than all the rest.
 void check_same_flow(const Capture& capture, bool with_threads);
 
+// Segments that libipt or OpenCSD decodes without a gap: the same instructions here. For text that does not change.
+void check_as_reference(const Capture& capture);
+
 }  // namespace asof::fuzz

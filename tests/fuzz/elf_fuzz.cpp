@@ -2,6 +2,7 @@
 // file with line tables.
 #include <memory>
 
+#include "decoder/lines/debug_link.h"
 #include "decoder/lines/dwarf_lines.h"
 #include "decoder/model/image.h"
 #include "decoder/module/module_elf.h"

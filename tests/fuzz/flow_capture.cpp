@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "arch/arm64/patch_rules.h"
+#include "arch/x86/patch_rules.h"
 #include "textstore/builder.h"
 
 namespace asof::fuzz {
@@ -12,6 +14,36 @@ constexpr size_t kMostPatched = 8;
 constexpr Time kTick = 4096;  // ns
 
 }  // namespace
+
+FlowCapture FlowCapture::of_pt(Input& in) {
+  FlowCapture flow(in, x86::kPatchRules);
+  Capture& capture = flow.capture_;
+  capture.machine = "x86_64";
+  capture.x86.cpu = {true, 6, 0x5e, 3};
+  capture.x86.mtc_freq = 3;
+  capture.x86.tsc_ctc_n = 2;
+  capture.x86.tsc_ctc_d = 1;
+  capture.x86.max_nonturbo = 30;
+  capture.x86.no_ret_compression = (flow.choice_ & 4U) != 0;
+  capture.x86.no_tnt = (flow.choice_ & 8U) != 0;
+  if ((flow.choice_ & 16U) == 0) capture.x86.time = TimeConversion{};
+  return flow;
+}
+
+FlowCapture FlowCapture::of_etm(Input& in) {
+  FlowCapture flow(in, arm64::kPatchRules);
+  Capture& capture = flow.capture_;
+  capture.machine = "aarch64";
+  arm64::Source source;
+  source.protocol = (flow.choice_ & 4U) != 0 ? arm64::Protocol::kEte : arm64::Protocol::kEtm4;
+  source.idr0 = (flow.choice_ & 8U) != 0 ? 0x280006e1 : 0x28000ea1;
+  source.idr1 = 0x4100f403;
+  source.idr2 = 0x488;
+  source.configr = (flow.choice_ & 16U) != 0 ? 0x1801 : 0x801;  // TS, with and without the return stack
+  source.devarch = 0x47735a13;
+  capture.arm64.sources.push_back(source);
+  return flow;
+}
 
 FlowCapture::FlowCapture(Input& in, const PatchRules& rules) : choice_(in.byte()) {
   std::vector<Change> changes((choice_ >> 6U) & 3U);
@@ -45,7 +77,7 @@ void FlowCapture::build_text(const std::vector<Change>& changes, const PatchRule
     old.emplace_back(first, first + static_cast<std::ptrdiff_t>(c.bytes.size()));
     builder.add_poke({.addr = kText + c.at, .time = c.time, .old_bytes = old.back(), .new_bytes = c.bytes});
     std::ranges::copy(c.bytes, first);
-    changes_ = true;
+    has_changes_ = true;
   }
   capture_.text = std::move(builder).build();
 }

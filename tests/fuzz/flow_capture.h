@@ -15,11 +15,13 @@ class FlowCapture {
  public:
   static constexpr Addr kText = 0xffffffff81000000;
 
-  // Takes a byte of choices, changes of text and text off `in`; the rest is trace. `rules`: of the machine.
-  FlowCapture(Input& in, const PatchRules& rules);
+  // Of an Intel PT, of an ETMv4 or ETE. They take a byte of choices, changes of text and text off `in`; the rest is trace.
+  static FlowCapture of_pt(Input& in);
+  static FlowCapture of_etm(Input& in);
 
-  bool changes() const { return changes_; }
-  uint8_t choice() const { return choice_; }
+  bool has_changes() const { return has_changes_; }
+  // A choice that is left for the target.
+  bool wants_threads() const { return (choice_ & 32U) != 0; }
   Capture& capture() { return capture_; }
 
  private:
@@ -28,11 +30,12 @@ class FlowCapture {
     Time time = 0;
     std::vector<uint8_t> bytes;
   };
+  FlowCapture(Input& in, const PatchRules& rules);
   void build_text(const std::vector<Change>& changes, const PatchRules& rules);
   void add_trace(Bytes trace);
 
   uint8_t choice_ = 0;
-  bool changes_ = false;
+  bool has_changes_ = false;
   std::vector<uint8_t> text_;
   Capture capture_;
 };

@@ -111,7 +111,8 @@ void pt_flow(const Seeds& seeds) {
       const auto choice = static_cast<uint8_t>((compressed ? 0 : 4) | (timed ? 0 : 16));
       const std::string name = std::to_string(choice);
       const Bytes trace = pt_trace(compressed, timed);
-      seeds.add("pt_flow", "plain-" + name, joined({flow_head(choice, text, {}), trace}));
+      for (const char* target : {"pt_flow", "pt_reference"})
+        seeds.add(target, "plain-" + name, joined({flow_head(choice, text, {}), trace}));
       seeds.add("pt_flow", "poked-" + name, joined({flow_head(choice, text, on_off), trace}));
       seeds.add("packets", "pt-" + name, joined({{2}, trace}));
     }
@@ -155,7 +156,8 @@ void etm_flow(const Seeds& seeds) {
   for (const uint8_t choice : std::initializer_list<uint8_t>{0, 4, 8, 16}) {
     const std::string name = std::to_string(choice);
     const Bytes trace = etm_trace((choice & 4) != 0);
-    seeds.add("etm_flow", "plain-" + name, joined({flow_head(choice, text, {}), trace}));
+    for (const char* target : {"etm_flow", "etm_reference"})
+      seeds.add(target, "plain-" + name, joined({flow_head(choice, text, {}), trace}));
     seeds.add("etm_flow", "poked-" + name, joined({flow_head(choice, text, on), trace}));
     seeds.add("packets", "etm-" + name, joined({{static_cast<uint8_t>((choice & 4) != 0 ? 1 : 0)}, trace}));
   }

@@ -84,6 +84,10 @@ if ! command -v dpkg-deb >/dev/null || ! command -v dpkg-shlibdeps >/dev/null ||
 fi
 (cd "$scratch" && cpack --config "$build/CPackConfig.cmake" -G DEB -B "$scratch/packages" >"$scratch/cpack.log" 2>&1) ||
   { cat "$scratch/cpack.log"; fail cpack; }
+if command -v lintian >/dev/null; then
+  said=$(lintian --allow-root "$scratch"/packages/*.deb "$scratch"/packages/*.ddeb)
+  [ -z "$said" ] || fail "lintian: $said"
+fi
 asof=$(echo "$scratch"/packages/asof_*.deb)
 dev=$(echo "$scratch"/packages/libasof-dev_*.deb)
 shared=$(echo "$scratch"/packages/libasof0_*.deb)
@@ -96,16 +100,17 @@ has asof usr/share/bash-completion/completions/asof
 has asof usr/share/zsh/vendor-completions/_asof
 has asof usr/share/fish/vendor_completions.d/asof.fish
 has asof usr/share/doc/asof/copyright
+has asof usr/share/doc/asof/docs/usage.md
 if command -v scdoc >/dev/null; then
   for verb in "" $("$build/asof" completion bash | sed -n "s/^  local verbs='\(.*\)'/\1/p"); do
-    has asof "usr/share/man/man1/asof${verb:+-$verb}.1"
+    has asof "usr/share/man/man1/asof${verb:+-$verb}.1.gz"
   done
 fi
 has dev usr/include/asof/asof.h
 has dev usr/include/asof/asof_c.h
 has dev 'usr/lib/.*/?libasof.a'
 has dev 'usr/lib/.*/?libasof.so'
-has shared 'usr/lib/.*/?libasof.so.0'
+has shared 'usr/lib/[^/]*-linux-gnu/libasof.so.0'
 has shared 'usr/lib/.*/?libasof.so.0.1.0'
 has dev 'usr/lib/.*/?cmake/asof/asofConfig.cmake'
 has dev 'usr/lib/.*/?pkgconfig/asof.pc'
@@ -128,6 +133,11 @@ done
 dpkg-deb -x "$asof" "$scratch/root"
 "$scratch/root/usr/bin/asof" digest -q "$demo/perf.data" --symfs "$demo/symfs" | cmp - <("$build/asof" digest -q "$demo/perf.data" --symfs "$demo/symfs") ||
   fail "the packaged program"
+for name in asof libasof0 python3-asof; do
+  [ "$name" = python3-asof ] && [ -z "$python" ] && continue
+  symbols=$(dpkg-deb -c "$scratch/packages/$name-dbgsym_"*.ddeb)
+  grep -q '\.debug$' <<<"$symbols" || fail "$name has no package of debug symbols"
+done
 for package in "$scratch"/packages/*.deb; do
   echo "package: $(basename "$package") ($(stat -c %s "$package") bytes)"
 done

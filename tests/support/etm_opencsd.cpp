@@ -135,7 +135,8 @@ std::vector<CsdPacket> csd_packets(const arm64::Source& source, std::span<const 
   Tree tree(OCSD_TRC_SRC_SINGLE, 0);
   if (!tree.create(source, OCSD_CREATE_FLG_PACKET_PROC)) return out;
   if (source.protocol == arm64::Protocol::kEte) {
-    ocsd_def_errlog_init(OCSD_ERR_SEV_NONE, 1);
+    static const ocsd_err_t once = ocsd_def_errlog_init(OCSD_ERR_SEV_NONE, 1);  // each call makes an output
+    (void)once;
     ocsd_def_errlog_config_output(C_API_MSGLOGOUT_FLG_NONE, nullptr);
     ocsd_def_errlog_set_strprint_cb(tree.handle(), &out, &on_line);
     ocsd_dt_set_pkt_protocol_printer(tree.handle(), tree.id(), 1);

@@ -8,16 +8,15 @@
 
 namespace asof {
 
-// `Consumer` has coverage(). In order of time.
+// `Consumer` has coverage().
 template <class Consumer>
 Result<void> run_with_progress(Consumer& consumer, const Capture& capture, const DecodeChoice& choice,
-                               const char* name) {
+                               const char* name, ChunkOrder order = ChunkOrder::kByTime) {
   ProgressBar bar(choice.progress, name);
-  return run_pipeline(capture, choice.pipeline, ChunkOrder::kByTime, consumer,
-                      [&](const PipelineProgress& p) {
-                        consumer.coverage().reach(p);
-                        bar.update(p);
-                      });
+  return run_pipeline(capture, choice.pipeline, order, consumer, [&](const PipelineProgress& p) {
+    consumer.coverage().reach(p);
+    bar.update(p);
+  });
 }
 
 // What follows it; `Consumer` also has finish(), which writes what it holds to `out`.

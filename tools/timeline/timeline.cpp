@@ -53,6 +53,14 @@ std::string format_of(std::string_view file) {
   return {};
 }
 
+// The first suffix of a format.
+std::string default_output(std::string_view format) {
+  for (const FormatName& f : kSuffixes) {
+    if (format == f.format) return "asof" + std::string(f.suffix);
+  }
+  return "asof.pftrace";
+}
+
 bool is_rows(std::string_view format) { return format == "csv" || format == "jsonl"; }
 
 Result<void> choose(TimelineText& o, TimelineOptions& options) {
@@ -60,7 +68,7 @@ Result<void> choose(TimelineText& o, TimelineOptions& options) {
     o.output = o.html;
     o.format = "html";
   }
-  if (o.output.empty()) o.output = "asof.pftrace";
+  if (o.output.empty()) o.output = default_output(o.format);
   if (o.format.empty()) o.format = format_of(o.output);
   if (o.format.empty()) {
     return fail(Code::kBadOption, "", Error::kNoOffset, "the suffix of '" + o.output + "' names no format",
@@ -308,7 +316,7 @@ RunVerb add_timeline(CLI::App& app) {
   add_decode_options(*verb, o->choice, o->input.capture);
   const std::string output = "Output";
   verb->add_option("-o,--output", o->output,
-                   "file to write (default: asof.pftrace); its suffix picks the format")
+                   "file to write (default: asof.pftrace, or as --format says); its suffix picks the format")
       ->group(output);
   verb->add_option("--html", o->html, "write a page that any browser opens, as -o with .html")
       ->type_name("FILE")

@@ -4,7 +4,7 @@
 
 #include <atomic>
 
-#include "tools/cli/progress.h"
+#include "tools/cli/decode_run.h"
 #include "tools/cli/verbs.h"
 #include "tools/output/coverage.h"
 #include "tools/output/format.h"
@@ -112,17 +112,10 @@ ExitCode run_digest(DigestOptions& o) {
   if (!out) return kExitInput;
   o.choice.pipeline.decode.sum_runs = true;
   DigestConsumer consumer(*capture, o.fnv, o.choice);
-  {
-    ProgressBar bar(o.choice.progress, "digest");
-    const auto done = run_pipeline(*capture, o.choice.pipeline, ChunkOrder::kByStream, consumer,
-                                   [&](const PipelineProgress& p) {
-                                     consumer.coverage().reach(p);
-                                     bar.update(p);
-                                   });
-    if (!done) {
-      diagnostics.error(done.error());
-      return kExitInput;
-    }
+  if (const auto done = run_with_progress(consumer, *capture, o.choice, "digest", ChunkOrder::kByStream);
+      !done) {
+    diagnostics.error(done.error());
+    return kExitInput;
   }
   consumer.print(*capture, *out);
   if (interrupted()) out->write("interrupted: figures and hashes are of a part of the trace\n");

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <atomic>
 
-#include "tools/cli/progress.h"
+#include "tools/cli/decode_run.h"
 #include "tools/cli/verbs.h"
 #include "tools/doctor/open_matters.h"
 #include "tools/output/chunk_window.h"
@@ -306,17 +306,10 @@ ExitCode run_report(ReportOptions& o) {
   if (o.cycles) cycles.emplace(*capture);
   o.choice.pipeline.decode.cycles = o.cycles;
   ReportConsumer consumer(*capture, o.choice, o.by_instruction(), cycles ? &*cycles : nullptr);
-  {
-    ProgressBar bar(o.choice.progress, "report");
-    const auto done = run_pipeline(*capture, o.choice.pipeline, ChunkOrder::kByStream, consumer,
-                                   [&](const PipelineProgress& p) {
-                                     consumer.coverage().reach(p);
-                                     bar.update(p);
-                                   });
-    if (!done) {
-      diagnostics.error(done.error());
-      return kExitInput;
-    }
+  if (const auto done = run_with_progress(consumer, *capture, o.choice, "report", ChunkOrder::kByStream);
+      !done) {
+    diagnostics.error(done.error());
+    return kExitInput;
   }
   tell_stopped(consumer.coverage(), o.choice);
   if (cycles) cycles->finish();

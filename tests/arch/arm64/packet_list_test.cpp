@@ -10,7 +10,7 @@
 #include <regex>
 
 #include "tests/support/etm_opencsd.h"
-#include "tests/support/listed_packets.h"
+#include "tests/support/packet_stretches.h"
 
 namespace asof::arm64 {
 namespace {
@@ -173,45 +173,29 @@ void compare_stretch(const Source& source, std::span<const uint8_t> bytes, uint6
   }
 }
 
-void compare_stream(const Capture& capture, const Arch& arch, size_t index, Compared& out) {
-  const Stream& stream = capture.streams[index];
-  const auto reader = arch.packets(stream, index);
-  if (!reader) return;
-  const std::vector<ListedPacket> lines = test::listed_packets(*reader);
-  ASSERT_EQ(test::not_covered(stream, lines), "");
+void compare_stream(const Capture& capture, size_t index, std::span<const ListedPacket> lines,
+                    Compared& out) {
   ++out.streams;
   const Source& source = capture.arm64.sources[index];
   if (source.protocol == Protocol::kEtm3 || source.protocol == Protocol::kPtm) {  // OpenCSD's own reading
     out.own += static_cast<uint64_t>(std::ranges::count_if(lines, &ListedPacket::is_packet));
     return;
   }
-  std::vector<uint8_t> scratch;
-  for (size_t i = 0, line = 0; i < stream.pieces.size();) {
-    const uint64_t begin = stream.pieces[i].offset;
-    uint64_t end = begin;
-    do {
-      end += stream.pieces[i].size();
-    } while (++i < stream.pieces.size() && !stream.pieces[i].discontinuity && stream.pieces[i].offset == end);
-    const size_t first = line;
-    while (line < lines.size() && (lines[line].is_lost() || lines[line].offset < end)) ++line;
+  test::each_stretch(capture.streams[index], lines, [&](auto bytes, uint64_t begin, auto stretch) {
     Compared here;
-    compare_stretch(source, stream.bytes(begin, end, scratch), begin,
-                    std::span(lines).subspan(first, line - first), here);
+    compare_stretch(source, bytes, begin, stretch, here);
     out.packets += here.packets;
     out.bad += here.bad;
     out.unknown += here.unknown;
-    if (testing::Test::HasFatalFailure()) return;
-  }
+  });
 }
 
 Compared compare_capture(const std::string& path) {
-  SCOPED_TRACE(path);
   Compared out;
-  auto capture = open_capture(path, {});
-  EXPECT_TRUE(capture.has_value()) << (capture ? "" : capture.error().reason);
-  if (!capture) return out;
-  const auto arch = capture->arch();
-  for (size_t i = 0; i < capture->streams.size(); ++i) compare_stream(*capture, **arch, i, out);
+  test::each_listed_stream(path,
+                           [&](const Capture& capture, size_t index, std::span<const ListedPacket> lines) {
+                             compare_stream(capture, index, lines, out);
+                           });
   return out;
 }
 

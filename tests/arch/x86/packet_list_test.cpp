@@ -13,7 +13,7 @@
 
 #include "arch/x86/packet.h"
 #include "tests/support/decode_capture.h"
-#include "tests/support/listed_packets.h"
+#include "tests/support/packet_stretches.h"
 #include "tests/support/pt_writer.h"
 #include "tests/support/sim_random.h"
 
@@ -246,34 +246,17 @@ void compare_stretch(std::vector<uint8_t>& bytes, uint64_t base, std::span<const
   }
 }
 
-void compare_stream(const Capture& capture, const Arch& arch, size_t index, Compared& out) {
-  const Stream& stream = capture.streams[index];
-  const std::vector<ListedPacket> lines = listed_packets(*arch.packets(stream, index));
-  ASSERT_EQ(test::not_covered(stream, lines), "");
-  for (size_t i = 0, line = 0; i < stream.pieces.size();) {
-    const uint64_t begin = stream.pieces[i].offset;
-    std::vector<uint8_t> bytes;
-    do {
-      const auto piece = stream.pieces[i].bytes;
-      bytes.insert(bytes.end(), piece.begin(), piece.end());
-    } while (++i < stream.pieces.size() && !stream.pieces[i].discontinuity &&
-             stream.pieces[i].offset == begin + bytes.size());
-    const size_t first = line;
-    while (line < lines.size() && (lines[line].is_lost() || lines[line].offset < begin + bytes.size()))
-      ++line;
-    compare_stretch(bytes, begin, std::span(lines).subspan(first, line - first), out);
-    if (testing::Test::HasFatalFailure()) return;
-  }
-}
-
 Compared compare_capture(const std::string& path) {
-  SCOPED_TRACE(path);
   Compared out;
-  auto capture = open_capture(path, {});
-  EXPECT_TRUE(capture.has_value()) << (capture ? "" : capture.error().reason);
-  if (!capture) return out;
-  const auto arch = capture->arch();
-  for (size_t i = 0; i < capture->streams.size(); ++i) compare_stream(*capture, **arch, i, out);
+  test::each_listed_stream(
+      path, [&](const Capture& capture, size_t index, std::span<const ListedPacket> lines) {
+        test::each_stretch(
+            capture.streams[index], lines,
+            [&](std::span<const uint8_t> bytes, uint64_t begin, std::span<const ListedPacket> stretch) {
+              std::vector<uint8_t> copy(bytes.begin(), bytes.end());  // libipt takes no const bytes
+              compare_stretch(copy, begin, stretch, out);
+            });
+      });
   return out;
 }
 

@@ -71,7 +71,7 @@ TEST(RandomPrograms, TimeOfAStepIsThatOfATimingPacketBesideIt) {
     count_times(d, run.truth(0), timing.at(run.has_cyc() ? 1 : 0));
   }
   const auto& [plain, cyc] = timing;
-  EXPECT_GT(plain.instructions, captures_of(100'000));
+  EXPECT_GT(plain.instructions, captures_of(80'000));
   EXPECT_LT(plain.late * 50, plain.instructions);
   EXPECT_EQ(plain.before_last, 0U);
   EXPECT_EQ(plain.after_next, 0U);

@@ -34,7 +34,8 @@ TEST(CallThreads, ThreadThatTwoCpusRunAtOnce) {
       instructions += walks.back().instructions;
     }
     Collected got;
-    CallTracker tracker(capture, {}, true, got);
+    const TimelineOptions options;  // the tracker refers to it
+    CallTracker tracker(capture, options, true, got);
     std::array<size_t, kCpus> next{};
     for (Time now = 0;; ++now) {
       std::vector<size_t> left;

@@ -226,10 +226,11 @@ TEST_F(LiveCli, InterruptIsForTheRecorder) {
 // A directory that perf is writing.
 class GrowingCapture {
  public:
-  GrowingCapture(const fs::path& folder, const Recording& r, const LivePipe& pipe) : pipe_(pipe) {
+  GrowingCapture(const fs::path& folder, const Recording& r, const LivePipe& pipe)
+      : pipe_(pipe), file_(folder / "data") {
     fs::create_directory(folder);
     fs::create_directory_symlink(fs::absolute(r.path + "/kcore_dir"), folder / "kcore_dir");
-    fd_ = ::open((folder / "data").c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    fd_ = ::open(file_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
     put(pipe.file_begin, 0);
   }
   ~GrowingCapture() { ::close(fd_); }
@@ -248,12 +249,15 @@ class GrowingCapture {
     fd_ = -1;
   }
 
+  const fs::path& file() const { return file_; }
+
  private:
   void put(std::span<const uint8_t> bytes, size_t at) {
     EXPECT_EQ(::pwrite(fd_, bytes.data(), bytes.size(), static_cast<off_t>(at)),
               static_cast<ssize_t>(bytes.size()));
   }
   const LivePipe& pipe_;
+  const fs::path file_;
   size_t at_ = pipe_.data_begin;
   int fd_ = -1;
 };
@@ -283,6 +287,7 @@ TEST_F(LiveCli, FilesThatGrowGiveTheSame) {
       growing.grow(at);
       std::this_thread::sleep_for(std::chrono::milliseconds(random() % 20));
     }
+    live.wait_until_open(growing.file());
     if (killed)
       growing.kill();
     else

@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <filesystem>
 #include <span>
 #include <string>
 #include <thread>
@@ -58,6 +59,19 @@ class LiveProgram {
     while (out_.size() < bytes && take_output(-1)) {
     }
     return out_.size() >= bytes;
+  }
+  // Until it has the file open, or has ended.
+  void wait_until_open(const std::filesystem::path& file) const {
+    const auto wanted = std::filesystem::canonical(file);
+    const std::filesystem::path own = "/proc/" + std::to_string(pid_) + "/fd";
+    for (std::error_code error;; std::this_thread::sleep_for(std::chrono::milliseconds(1))) {
+      bool any = false;
+      for (const auto& entry : std::filesystem::directory_iterator(own, error)) {
+        any = true;
+        if (std::filesystem::read_symlink(entry.path(), error) == wanted) return;
+      }
+      if (!any) return;
+    }
   }
   // What came so far.
   const std::string& output() const { return out_; }

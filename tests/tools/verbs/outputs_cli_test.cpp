@@ -54,6 +54,19 @@ TEST(Stacks, WithoutTimeAreNotWeighedByIt) {
             std::string::npos);
 }
 
+TEST(Timeline, WithoutAFileTheNameIsThatOfTheFormat) {
+  const TempDir dir;
+  for (const auto& [options, name] :
+       {std::pair("--format csv", "asof.csv"), std::pair("--format chrome", "asof.json"),
+        std::pair("", "asof.pftrace")}) {
+    const std::string capture = std::filesystem::absolute(ASOF_TEST_DATA "/demo-arm64/perf.data");
+    const std::string command = fmt::format("cd {} && {} timeline -q {} {} 2>err", dir.path().string(),
+                                            ASOF_BINARY, options, capture);
+    EXPECT_EQ(std::system(command.c_str()), 0) << read_file(dir / "err");
+    EXPECT_TRUE(std::filesystem::exists(dir / name)) << name;
+  }
+}
+
 // The last word of each line is its weight, as readers of stackcollapse's format expect.
 TEST(Stacks, SumsAreThoseOfTheQuery) {
   if (!installed("awk 'BEGIN {}'")) GTEST_SKIP() << "awk is not installed";

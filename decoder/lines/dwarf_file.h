@@ -1,0 +1,42 @@
+// DwarfFile: an ELF file opened for libdw. libdw opens no other file by itself: the supplementary file of dwz(1) is opened
+// here. Kernel modules are laid out first (module_debug.h).
+#pragma once
+#include <elfutils/libdw.h>
+
+#include <memory>
+#include <string>
+
+#include "decoder/lines/module_debug.h"
+#include "textstore/result.h"
+
+namespace asof {
+
+class DwarfFile {
+ public:
+  // Error: E-TEXT-208, with libdw's reason; I-TEXT-207 where there is no debug information at all.
+  static Result<std::unique_ptr<DwarfFile>> open(const std::string& path);
+  ~DwarfFile();
+  DwarfFile(const DwarfFile&) = delete;
+  DwarfFile& operator=(const DwarfFile&) = delete;
+
+  Dwarf* dwarf() const { return dwarf_; }
+  const ModuleDebug& module() const { return module_; }
+
+ private:
+  DwarfFile() = default;
+  Result<void> open_elf(const std::string& path);
+  Result<void> open_module(const std::string& path);
+  Result<void> open_supplement(const std::string& path);
+
+  int fd_ = -1;
+  Elf* elf_ = nullptr;
+  Dwarf* dwarf_ = nullptr;
+  Dwarf* supplement_ = nullptr;
+  int supplement_fd_ = -1;
+  ModuleDebug module_;
+};
+
+// Of the last call of libdw that failed in this thread.
+std::string libdw_reason();
+
+}  // namespace asof

@@ -1,0 +1,47 @@
+// The damage campaign: whole programs over damaged captures, as a stranger's files meet them. Each run is a function of
+// its number: one capture is copied, damaged in one or a few places, and given to one verb and format.
+#pragma once
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "tests/support/sim_random.h"
+
+namespace asof::fuzz {
+
+// Files of one capture, and which of them is the argument ("": the folder).
+struct Sample {
+  std::string name, argument;
+  std::map<std::string, std::vector<uint8_t>> files;
+  bool is_plan = false;
+};
+
+// One to four of: bits flipped, bytes or numbers overwritten, parts removed, repeated, inserted, the end cut off. Returns
+// what was done.
+std::string damage(std::map<std::string, std::vector<uint8_t>>& files, test::SimRandom& random);
+
+struct Usage {
+  int status = 0;     // negative: ended by that signal
+  double cpu = 0;     // seconds
+  uint64_t peak = 0;  // bytes of memory
+  std::string out, err;
+};
+
+struct Limits {
+  uint64_t memory = 0;  // bytes of address space; 0: none, as sanitizers need
+  uint64_t cpu = 120;   // seconds, after which the kernel ends it: a finding
+};
+
+// `folder`: standard output and error go there, temporary files to its `tmp`.
+Usage run_program(const std::vector<std::string>& arguments, const std::filesystem::path& folder,
+                  const Limits& limits);
+
+// What is wrong with how a run in `folder` ended; empty: nothing.
+std::string fault_of(const Usage& usage, const std::filesystem::path& folder);
+
+// Arguments of each verb and format. IN: the capture, OUT: a file or folder that is to be written, DIR: its folder.
+const std::vector<std::string>& damage_commands();
+
+}  // namespace asof::fuzz

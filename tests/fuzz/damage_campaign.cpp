@@ -1,0 +1,226 @@
+// damage_campaign --asof PROGRAM --data tests/data [--runs N] [--first N] [--memory MIB] [--keep FOLDER]: runs
+// first ... first + runs - 1 of the damage campaign (damage.h). Prints what came of them; status 1 if something is wrong.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <map>
+
+#include "tests/fuzz/corpus.h"
+#include "tests/fuzz/damage.h"
+#include "tests/fuzz/fuzz.h"
+#include "tests/support/perf_data_writer.h"
+#include "tests/support/temp_dir.h"
+
+namespace asof::fuzz {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Options {
+  std::string program, data, keep;
+  uint64_t runs = 1000, first = 0;
+  Limits limits;
+};
+
+// What is between single quotes is one word.
+std::vector<std::string> words_of(const std::string& text) {
+  std::vector<std::string> words(1);
+  bool quoted = false;
+  for (const char c : text) {
+    if (c == '\'') {
+      quoted = !quoted;
+    } else if (c == ' ' && !quoted) {
+      words.emplace_back();
+    } else {
+      words.back() += c;
+    }
+  }
+  return words;
+}
+
+std::map<std::string, std::vector<uint8_t>> files_of(const fs::path& path) {
+  std::map<std::string, std::vector<uint8_t>> files;
+  if (fs::is_regular_file(path)) return {{path.filename(), test::read_bytes(path)}};
+  for (const auto& entry : fs::recursive_directory_iterator(path)) {
+    if (entry.is_regular_file())
+      files[entry.path().lexically_relative(path)] = test::read_bytes(entry.path());
+  }
+  return files;
+}
+
+class Campaign {
+ public:
+  explicit Campaign(const Options& options) : options_(options) {
+    recordings();
+    made_by_asof();
+    corpus();
+    ::setenv("TMPDIR", (work_ / "run/tmp").c_str(), 1);
+  }
+
+  bool run_all();
+
+ private:
+  struct Outcomes {
+    std::map<int, uint64_t> by_status;
+    double most_cpu = 0;
+    uint64_t most_memory = 0, slowest = 0, largest = 0;  // numbers of runs
+  };
+
+  void recordings();
+  void made_by_asof();
+  void corpus();
+  void make(const std::vector<std::string>& arguments) const;
+  void run(uint64_t number);
+  std::vector<std::string> arguments_for(const std::string& command, const fs::path& input,
+                                         const fs::path& folder) const;
+  void finding(uint64_t number, const std::string& what, const std::vector<std::string>& arguments,
+               const std::string& done);
+  void print() const;
+
+  const Options& options_;
+  std::vector<Sample> samples_;
+  std::map<std::string, Outcomes> verbs_;
+  test::TempDir work_;
+  uint64_t findings_ = 0;
+};
+
+void Campaign::recordings() {
+  for (const char* name : {"demo", "demo-arm64"})
+    samples_.push_back({name, "", files_of(fs::path(options_.data) / name / "perf.data"), false});
+}
+
+void Campaign::make(const std::vector<std::string>& arguments) const {
+  std::vector<std::string> all = {options_.program};
+  all.insert(all.end(), arguments.begin(), arguments.end());
+  const Usage usage = run_program(all, work_.path(), {});
+  if (usage.status == 0) return;
+  fmt::print(stderr, "cannot make a sample: {}\n{}", fmt::join(all, " "), usage.err);
+  std::exit(1);
+}
+
+// Packs, block streams, plans with their parts.
+void Campaign::made_by_asof() {
+  for (const char* name : {"demo", "demo-arm64"}) {
+    const std::string capture = fs::path(options_.data) / name / "perf.data", out = work_ / "made";
+    make({"pack", "-q", "-i", capture, "-o", out});
+    samples_.push_back({std::string(name) + " packed", "made", files_of(out), false});
+    make({"decode", "-q", "-i", capture, "--format", "blocks", "-o", out});
+    samples_.push_back({std::string(name) + " as blocks", "made", files_of(out), false});
+    fs::copy_file(fs::path(capture) / "data", work_ / "perf.data", fs::copy_options::overwrite_existing);
+    const std::string kcore = fs::path(capture) / "kcore_dir" / "kcore", plan = work_ / "plan";
+    make({"plan", "-q", "--kcore", kcore, "-o", plan, work_ / "perf.data"});
+    for (const char* shard : {"0/2", "1/2"})
+      make({"decode", "-q", "--plan", plan, "--shard", shard, "-o", plan + "/parts"});
+    auto files = files_of(plan);
+    files["perf.data"] = test::read_bytes(work_ / "perf.data");
+    samples_.push_back({std::string(name) + " planned", "", std::move(files), true});
+    fs::remove_all(plan);
+  }
+}
+
+// Small captures of every format.
+void Campaign::corpus() {
+  for (const auto& [name, bytes] : read_corpus(ASOF_FUZZ_CORPUS "/capture.tar.zst")) {
+    Sample sample;
+    sample.name = "corpus " + name;
+    for (const auto& [file, part] : split_files(bytes)) sample.files[file].assign(part.begin(), part.end());
+    for (const char* argument : {"perf.data", "bundle.json", "trace.json", "snapshot.ini"}) {
+      if (sample.argument.empty() && sample.files.contains(argument)) sample.argument = argument;
+    }
+    if (!sample.argument.empty()) samples_.push_back(std::move(sample));
+  }
+}
+
+std::vector<std::string> Campaign::arguments_for(const std::string& command, const fs::path& input,
+                                                 const fs::path& folder) const {
+  std::vector<std::string> all = words_of(command);
+  for (std::string& word : all) {
+    if (word == "IN") word = input;
+    if (word == "OUT") word = folder / "out";
+    if (word.starts_with("DIR/")) word = folder / word.substr(4);
+  }
+  all.insert(all.begin(), options_.program);
+  return all;
+}
+
+void Campaign::finding(uint64_t number, const std::string& what, const std::vector<std::string>& arguments,
+                       const std::string& done) {
+  ++findings_;
+  fmt::print("run {}: {}\n  {}\n  {}\n", number, what, fmt::join(arguments, " "), done);
+  if (options_.keep.empty()) return;
+  const fs::path kept = fs::path(options_.keep) / std::to_string(number);
+  fs::create_directories(kept);
+  fs::copy(work_ / "run", kept, fs::copy_options::recursive | fs::copy_options::overwrite_existing);
+}
+
+void Campaign::run(uint64_t number) {
+  test::SimRandom random(number);
+  Sample sample = samples_[random.below(samples_.size())];
+  // Half of the runs have the captures that asof decodes whole, or what it wrote itself.
+  if (random.chance(50)) sample = samples_[random.below(std::min<size_t>(samples_.size(), 8))];
+  const auto& commands = damage_commands();
+  std::string command = commands[random.below(commands.size())];
+  if (sample.is_plan && random.chance(50))
+    command =
+        random.chance(50) ? "merge IN DIR/in/parts -o OUT" : "decode --plan IN --shard 1/3 -o DIR/parts";
+  const std::string done = damage(sample.files, random);
+  const fs::path folder = work_ / "run", input = folder / "in";
+  fs::remove_all(folder);
+  for (const auto& [name, bytes] : sample.files) {
+    fs::create_directories((input / name).parent_path());
+    test::write_bytes(input / name, bytes);
+  }
+  const auto arguments =
+      arguments_for(command, sample.argument.empty() ? input : input / sample.argument, folder);
+  fs::create_directories(folder / "tmp");
+  const Usage usage = run_program(arguments, folder, options_.limits);
+  const std::string what = fault_of(usage, folder);
+  if (!what.empty()) finding(number, what + " (" + sample.name + ")", arguments, done);
+  Outcomes& o = verbs_[command.substr(0, command.find(' '))];
+  ++o.by_status[usage.status];
+  if (usage.cpu > o.most_cpu) o.most_cpu = usage.cpu, o.slowest = number;
+  if (usage.peak > o.most_memory) o.most_memory = usage.peak, o.largest = number;
+}
+
+void Campaign::print() const {
+  fmt::print("{:<10} {:>7} {:>7} {:>7} {:>7} {:>7} {:>7} {:>9} {:>10}  slowest, largest run\n", "verb",
+             "runs", "ok", "usage", "input", "errors", "no text", "CPU s", "MiB");
+  for (const auto& [verb, o] : verbs_) {
+    uint64_t runs = 0;
+    for (const auto& [status, n] : o.by_status) runs += n;
+    const auto with = [&](int status) { return o.by_status.contains(status) ? o.by_status.at(status) : 0; };
+    fmt::print("{:<10} {:>7} {:>7} {:>7} {:>7} {:>7} {:>7} {:>9.2f} {:>10}  {}, {}\n", verb, runs, with(0),
+               with(1), with(2), with(3), with(5), o.most_cpu, o.most_memory >> 20U, o.slowest, o.largest);
+  }
+  fmt::print("{} runs on damaged forms of {} captures, {} findings\n", options_.runs, samples_.size(),
+             findings_);
+}
+
+bool Campaign::run_all() {
+  for (uint64_t i = 0; i < options_.runs; ++i) run(options_.first + i);
+  print();
+  return findings_ == 0;
+}
+
+}  // namespace
+}  // namespace asof::fuzz
+
+int main(int argc, char** argv) {
+  asof::fuzz::Options o;
+  CLI::App app("runs asof on damaged captures");
+  app.add_option("--asof", o.program)->required();
+  app.add_option("--data", o.data)->required();
+  app.add_option("--runs", o.runs);
+  app.add_option("--first", o.first);
+  app.add_option("--memory", o.limits.memory, "MiB of address space");
+  app.add_option("--keep", o.keep, "folder for what is found");
+  CLI11_PARSE(app, argc, argv);
+  o.limits.memory <<= 20U;
+  for (std::string* path : {&o.program, &o.data}) *path = std::filesystem::absolute(*path);
+  ::setenv("ASOF_CACHE", "never", 1);
+  asof::fuzz::Campaign campaign(o);
+  return campaign.run_all() ? 0 : 1;
+}
