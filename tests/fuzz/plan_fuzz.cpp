@@ -28,12 +28,13 @@ uint64_t hash_of(Bytes bytes) {
   return hash.value();
 }
 
-// docs/formats.md: the header has the number of entries and ends with where the table is and its hash; each entry ends with offset, size and hash.
+// docs/formats.md: the header has the number of entries and ends with where the table is and its hash; each entry ends
+// with offset, size and hash.
 void make_hashes_right(std::vector<uint8_t>& core) {
   using namespace asof::core;
   if (core.size() < kHeaderSize) return;
   const uint64_t table = number_at(core, kHeaderSize - 16);
-  if (table > core.size()) return;
+  if (table < kHeaderSize || table > core.size()) return;
   const size_t entries = (core.size() - table) / kEntrySize;
   core.resize(table + entries * kEntrySize);
   for (unsigned i = 0; i < 4; ++i) core[12 + i] = static_cast<uint8_t>(entries >> (8 * i));

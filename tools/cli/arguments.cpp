@@ -24,7 +24,6 @@ constexpr Way kVerbWays[] = {
     {"list", "asof report, or asof doctor"},
     {"evlist", "asof report"},
     {"buildid-list", "asof report"},
-    {"inject", "asof branches --format perf-script, for AutoFDO and llvm-profgen"},
     {"stat", "asof report, or asof digest"},
     {"top", "asof report"},
     {"trace", "asof timeline, or asof decode --itrace e"},
