@@ -103,7 +103,8 @@ int run(int argc, char** argv) {
   for (size_t i = 0; i < runners.size(); ++i) {
     CLI::App* const verb = app.get_subcommand(verbs()[i].name);
     if (!verb->parsed()) continue;
-    if (!unconfined)
+    // What record starts has much to do.
+    if (!unconfined && verbs()[i].name != std::string_view("record"))
       enter_sandbox(writable_paths(*verb), asks_servers(*verb) ? Network::kAsClient : Network::kNo);
     const ExitCode code = runners[i]();
     const CLI::Option* const strict = verb->get_option_no_throw("--strict");

@@ -18,7 +18,6 @@ struct Way {
 // Of perf's verbs and options that asof does not have: its own way.
 constexpr Way kVerbWays[] = {
     {"annotate", "asof text FUNCTION, or asof decode -F +disasm"},
-    {"record", "recording is perf's: perf record --kcore -a -e intel_pt// (or record-pt, record-cs)"},
     {"archive", "asof pack -o FILE"},
     {"dump", "asof events"},
     {"list", "asof report, or asof doctor"},

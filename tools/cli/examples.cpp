@@ -94,6 +94,10 @@ constexpr Example kValidate[] = {
 constexpr Example kPack[] = {
     {"asof pack -o demo.asof.tar.zst", "./perf.data and what decoding it needs, for another machine"},
     {"asof pack --symfs symfs -o demo.asof.tar", "user programs from a copied tree; not compressed"}};
+constexpr Example kRecord[] = {
+    {"asof record --check", "what this machine lacks for a recording"},
+    {"asof record -o trace --seconds 5", "all CPUs' kernel code, under a workload that changes it"},
+    {"asof record -o trace --user -- make -j8", "of a command, with user code"}};
 constexpr Example kUnpack[] = {{"asof unpack demo.asof.tar.zst -o demo", "its files again"}};
 constexpr Example kTablesOf[] = {
     {"asof tables -o lake", "aggregates, changes of text, gaps: lake/agg_function/cpu=0/data.parquet, ..."},
@@ -116,29 +120,12 @@ struct Entry {
   std::span<const Example> examples;
 };
 constexpr Entry kExamples[] = {
-    {"decode", kDecode},
-    {"timeline", kTimeline},
-    {"query", kQuery},
-    {"stacks", kStacks},
-    {"branches", kBranches},
-    {"coverage", kCoverage},
-    {"diff", kDiff},
-    {"script", kScript},
-    {"inject", kInject},
-    {"report", kReport},
-    {"text", kText},
-    {"doctor", kDoctor},
-    {"events", kEvents},
-    {"packets", kPackets},
-    {"digest", kDigest},
-    {"validate", kValidate},
-    {"tables", kTablesOf},
-    {"plan", kPlan},
-    {"merge", kMerge},
-    {"pack", kPack},
-    {"unpack", kUnpack},
-    {"errors", kErrors},
-    {"completion", kCompletion},
+    {"decode", kDecode},     {"timeline", kTimeline}, {"query", kQuery},   {"stacks", kStacks},
+    {"branches", kBranches}, {"coverage", kCoverage}, {"diff", kDiff},     {"script", kScript},
+    {"inject", kInject},     {"report", kReport},     {"text", kText},     {"doctor", kDoctor},
+    {"events", kEvents},     {"packets", kPackets},   {"digest", kDigest}, {"validate", kValidate},
+    {"tables", kTablesOf},   {"plan", kPlan},         {"merge", kMerge},   {"record", kRecord},
+    {"pack", kPack},         {"unpack", kUnpack},     {"errors", kErrors}, {"completion", kCompletion},
     {"version", kVersion},
 };
 

@@ -26,6 +26,7 @@ RunVerb add_validate(CLI::App& app);
 RunVerb add_tables(CLI::App& app);
 RunVerb add_plan(CLI::App& app);
 RunVerb add_merge(CLI::App& app);
+RunVerb add_record(CLI::App& app);
 RunVerb add_pack(CLI::App& app);
 RunVerb add_unpack(CLI::App& app);
 RunVerb add_errors(CLI::App& app);
