@@ -12,7 +12,7 @@ guest_files() {
   chmod +x "$into/init"
   cp "$machine_here"/guest/*.sh "$into/machine/"
   cp "$2" "$into/machine/modes"
-  "$compiler" "${flags[@]}" -pthread "$machine_here"/guest/*.c "$record/toggle_btf.c" "$record/toggle_files.c" -o "$into/machine/work"
+  "$compiler" "${flags[@]}" -pthread "$machine_here"/guest/*.c "$record/toggle_btf.c" "$record/toggle_files.c" "$record/undo.c" -o "$into/machine/work"
   "$compiler" "${flags[@]}" "$record"/toggle*.c -o "$into/machine/toggle"
 }
 
