@@ -220,8 +220,7 @@ TEST(RecordScripts, RecordsPacksAndValidates) {
       EXPECT_NE(probes.find("p:kprobes/jl arch_jump_label_transform_queue code=+0(%x0):s32"),
                 std::string::npos)
           << probes;
-      EXPECT_TRUE(probes.ends_with("-:kprobes/jlr\n-:kprobes/jl\n"))
-          << "probes must be removed: " << probes;
+      EXPECT_TRUE(probes.ends_with("-:kprobes/jlr\n-:kprobes/jl\n")) << "probes must be removed: " << probes;
     } else {
       EXPECT_NE(log.find("-e intel_pt/tsc=1,mtc=1,mtc_period=3/k"), std::string::npos) << log;
     }
