@@ -10,6 +10,8 @@ namespace asof::test {
 
 namespace fs = std::filesystem;
 
+inline const std::string kRestore = fs::path(ASOF_TOGGLE).parent_path() / "restore";
+
 inline void write_file_of_machine(const fs::path& path, const std::string& text, bool program = false) {
   fs::create_directories(path.parent_path());
   write_bytes(path, {reinterpret_cast<const uint8_t*>(text.data()), text.size()});
@@ -40,7 +42,7 @@ struct Machine {
             "case $1 in --self-test) echo 152 TEXT_POKE records; exit 0;; esac\n"
             "echo watching \"$@\" >>$LOG\ntrap 'exit 0' TERM\nsleep 0.3\n"
             "echo rings are open >>$LOG\n: >\"$2\"\nwhile :; do sleep 0.05; done");
-    fs::create_symlink(ASOF_RESTORE, dir.path() / "bin/restore");
+    fs::create_symlink(kRestore, dir.path() / "bin/restore");
   }
   void intel_pt() {
     pmu("intel_pt/type", "8\n");

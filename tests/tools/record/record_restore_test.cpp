@@ -109,19 +109,19 @@ TEST(RecordRestore, AKilledWorkloadIsPutBack) {
       {"sys/kernel/tracing/events/asof/asof_entry/enable", "0\n"}};
   for (const auto& [path, text] : files) m.text(path, text);
   // Killed with all it can have on at a time: what is on is in nobody's memory any more.
-  EXPECT_EQ(in_shell(m, ASOF_TOGGLE
-                     " --root root --workers 0 --seconds 600 --hold 5000 >switched & toggle=$!\n"
-                     "until [ $(grep -c ' on ' switched) = 2 ]; do sleep 0.05; done\n"
-                     "kill -KILL $toggle; wait $toggle\n"
-                     // The workload is no more, and what it left is there.
-                     "[ -n \"$(ls root/run/asof-record/toggle.*)\" ] || exit 9\n"
-                     "echo 1 >root/proc/sys/kernel/sched_schedstats\n"
-                     "echo 0 >root/proc/sys/kernel/task_delayacct\n"
-                     "echo function >root/sys/kernel/tracing/current_tracer\n"
-                     "echo vfs_read >root/sys/kernel/tracing/set_ftrace_filter\n"
-                     "echo 1 >root/sys/kernel/tracing/events/sched/sched_switch/enable\n" ASOF_RESTORE
-                     " --root root"),
-            0)
+  EXPECT_EQ(
+      in_shell(m, ASOF_TOGGLE " --root root --workers 0 --seconds 600 --hold 5000 >switched & toggle=$!\n"
+                              "until [ $(grep -c ' on ' switched) = 2 ]; do sleep 0.05; done\n"
+                              "kill -KILL $toggle; wait $toggle\n"
+                              // The workload is no more, and what it left is there.
+                              "[ -n \"$(ls root/run/asof-record/toggle.*)\" ] || exit 9\n"
+                              "echo 1 >root/proc/sys/kernel/sched_schedstats\n"
+                              "echo 0 >root/proc/sys/kernel/task_delayacct\n"
+                              "echo function >root/sys/kernel/tracing/current_tracer\n"
+                              "echo vfs_read >root/sys/kernel/tracing/set_ftrace_filter\n"
+                              "echo 1 >root/sys/kernel/tracing/events/sched/sched_switch/enable\n" +
+                      kRestore + " --root root"),
+      0)
       << said(m);
   for (const auto& [path, text] : files) {
     if (path.ends_with("kprobe_events")) continue;
@@ -143,7 +143,7 @@ TEST(RecordRestore, SomebodyElsesChangeStays) {
       "write\t{0}/sys/kernel/tracing/current_tracer\tnop\tfunction\n",
       m.root().string());
   EXPECT_EQ(in_shell(m, "mkdir -p root/run/asof-record; chmod 700 root/run/asof-record\nprintf %s '" + notes +
-                            "' >root/run/asof-record/toggle.1\n" ASOF_RESTORE " --root $PWD/root"),
+                            "' >root/run/asof-record/toggle.1\n" + kRestore + " --root $PWD/root"),
             0)
       << said(m);
   EXPECT_EQ(read_file(m.root() / "proc/sys/kernel/sched_schedstats"), "0\n");
@@ -170,7 +170,7 @@ TEST(RecordRestore, NobodyElseSaysWhatIsWritten) {
   EXPECT_EQ(in_shell(m,
                      "mkdir -p root/run/asof-record; chmod 700 root/run/asof-record\n"
                      "printf 'append\\t%s\\tx\\nwrite\\t%s/root/sys/kernel/../../etc/passwd\\tx\\t\\n' " +
-                         other + " $PWD >root/run/asof-record/a.1\n" ASOF_RESTORE " --root $PWD/root"),
+                         other + " $PWD >root/run/asof-record/a.1\n" + kRestore + " --root $PWD/root"),
             3);
   EXPECT_EQ(read_file(other), "root\n");
 }
