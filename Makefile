@@ -1,5 +1,5 @@
 # Thin front of CMake: scripts/dev.sh does the work and installs what is missing.
-.PHONY: all deps demo check check-all fuzz bench lint clean
+.PHONY: all deps demo check check-all fuzz soak bench lint clean
 all:
 	@scripts/dev.sh build
 deps:
@@ -15,6 +15,10 @@ fuzz:
 	@scripts/dev.sh deps
 	@scripts/dev.sh clang_deps
 	@scripts/fuzz.sh run $(or $(SECONDS),60) $(TARGETS)
+# One process, SECONDS=600 long, that must not grow (docs/fuzzing.md).
+soak: all
+	@cmake --build build/release --target asof_soak
+	@build/release/tests/soak/asof_soak tests/data $(or $(SECONDS),600) $(SEED)
 bench:
 	@scripts/dev.sh bench
 lint:

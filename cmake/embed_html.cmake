@@ -1,4 +1,25 @@
-# cmake -DFROM=tools/timeline/html -DTO=html_page.cpp -P embed_html.cmake: the page as one constant.
+# cmake -DFROM=tools/timeline/html -DTO=html_page.cpp -P embed_html.cmake: the page as one constant. Its policy allows the
+# page's own script and style by their hashes, so nothing that a name might smuggle in runs.
+cmake_minimum_required(VERSION 3.25)
+
+# 'sha256-...' of Content Security Policy: the hash in base64.
+function(source_hash out text)
+  set(digits A B C D E F G H I J K L M N O P Q R S T U V W X Y Z a b c d e f g h i j k l m n o p q r s t u v w x y z 0 1 2 3 4 5 6 7 8 9 + /)
+  string(SHA256 hex "${text}")
+  string(APPEND hex 0000)
+  set(base64)
+  foreach(at RANGE 0 60 6)
+    string(SUBSTRING ${hex} ${at} 6 three)
+    foreach(shift 18 12 6 0)
+      math(EXPR value "(0x${three} >> ${shift}) & 63")
+      list(GET digits ${value} digit)
+      string(APPEND base64 ${digit})
+    endforeach()
+  endforeach()
+  string(SUBSTRING ${base64} 0 43 base64)
+  set(${out} "'sha256-${base64}='" PARENT_SCOPE)
+endfunction()
+
 file(READ ${FROM}/view.html page)
 file(READ ${FROM}/view.css css)
 set(js)
@@ -6,6 +27,11 @@ foreach(part data panel lanes picture view input)
   file(READ ${FROM}/${part}.js text)
   string(APPEND js "${text}\n")
 endforeach()
+# As they stand between the tags.
+source_hash(style "\n${css}\n")
+source_hash(script "\n${js}\n")
+string(REPLACE "/*STYLE*/" "${style}" page "${page}")
+string(REPLACE "/*SCRIPT*/" "${script}" page "${page}")
 string(REPLACE "/*CSS*/" "${css}" page "${page}")
 string(REPLACE "/*JS*/" "${js}" page "${page}")
 file(WRITE ${TO} "#include \"tools/timeline/html_page.h\"\n\nnamespace asof {\n\nextern const std::string_view kHtmlPage;\n")

@@ -16,6 +16,7 @@
 #include "arch/arm64/packet_list_reference.h"
 #include "arch/arm64/reference.h"
 #include "arch/arm64/segments.h"
+#include "arch/forked_decoder.h"
 
 namespace asof::arm64 {
 namespace {
@@ -31,7 +32,8 @@ class BySource final : public SegmentDecoder {
     const bool reference =
         options_.reference_engine || needs_reference(config_.sources.at(segment.stream).protocol);
     auto& decoder = reference ? reference_ : flow_;
-    if (!decoder && reference) decoder = make_reference(config_, streams_, text_, options_);
+    if (!decoder && reference)
+      decoder = in_children(make_reference(config_, streams_, text_, options_), "OpenCSD");
     if (!decoder) decoder = std::make_unique<Flow>(config_, streams_, text_, options_, code_);
     decoder->decode(segment, sink);
   }

@@ -12,6 +12,7 @@
 #include <array>
 #include <mutex>
 
+#include "arch/forked_decoder.h"
 #include "arch/x86/errata.h"
 #include "arch/x86/flow.h"
 #include "arch/x86/packet_list.h"
@@ -39,7 +40,8 @@ class X86 final : public Arch {
 
   std::unique_ptr<SegmentDecoder> decoder(std::span<const Stream> streams, const TextStore& text,
                                           const DecodeOptions& options) const override {
-    if (options.reference_engine) return make_reference(config_, streams, text, options);
+    if (options.reference_engine)
+      return in_children(make_reference(config_, streams, text, options), "libipt");
     return std::make_unique<Flow>(
         config_, streams, text, options, shared_code(text, options, false),
         text.unsure_from() == kTimeMax ? nullptr : shared_code(text, options, true));

@@ -13,8 +13,14 @@
 namespace asof {
 namespace {
 
-// Manifests are small; this limits how much a hostile one can make us hold.
+// Manifests are small; these limit how much a hostile one can make us hold: a value of two bytes takes some eighty.
 constexpr size_t kMaxManifest = 64U << 20U;
+constexpr size_t kMostValues = size_t{1} << 20U;
+constexpr int kMostDepth = 64;
+
+struct TooMuch {
+  std::string what;
+};
 
 std::string join(const std::string& place, std::string_view key) {
   return place.empty() ? std::string(key) : fmt::format("{}.{}", place, key);
@@ -35,11 +41,14 @@ std::optional<uint64_t> parse_number(std::string_view text, bool decimal) {
   return value;
 }
 
-// nlohmann keeps the last of two equal keys; a manifest that has a key twice is reported as a mistake.
-class DuplicateKeys {
+// nlohmann keeps the last of two equal keys; a manifest that has a key twice is reported as a mistake. One that has too much
+// ends the parser.
+class ParseWatch {
  public:
   using Json = nlohmann::json;
-  bool operator()(int, Json::parse_event_t event, Json& parsed) {
+  bool operator()(int depth, Json::parse_event_t event, Json& parsed) {
+    if (depth > kMostDepth) throw TooMuch{fmt::format("nested deeper than {}", kMostDepth)};
+    if (++values_ > kMostValues) throw TooMuch{fmt::format("more than {} values", kMostValues)};
     switch (event) {
       case Json::parse_event_t::object_start:
         open_.emplace_back();
@@ -59,6 +68,7 @@ class DuplicateKeys {
   const std::optional<std::string>& found() const { return found_; }
 
  private:
+  size_t values_ = 0;  // and keys, and ends
   std::vector<std::set<std::string>> open_;
   std::optional<std::string> found_;
 };
@@ -163,17 +173,20 @@ Result<std::unique_ptr<JsonFile>> JsonFile::load(const std::string& path) {
   }
   auto out = std::make_unique<JsonFile>();
   out->path_ = path;
-  DuplicateKeys duplicates;
+  ParseWatch watch;
   try {
-    out->value_ = nlohmann::json::parse(bytes.begin(), bytes.end(), std::ref(duplicates));
+    out->value_ = nlohmann::json::parse(bytes.begin(), bytes.end(), std::ref(watch));
+  } catch (const TooMuch& e) {
+    return fail(Code::kManifestNotJson, path, Error::kNoOffset,
+                fmt::format("this is no manifest: {}", e.what));
   } catch (const nlohmann::json::exception& e) {
     const auto* parse = dynamic_cast<const nlohmann::json::parse_error*>(&e);
     return fail(Code::kManifestNotJson, path, parse != nullptr ? parse->byte : Error::kNoOffset,
                 fmt::format("this is not JSON: {}", e.what()));
   }
-  if (duplicates.found()) {
+  if (watch.found()) {
     return fail(Code::kManifestDuplicate, path, Error::kNoOffset,
-                fmt::format("key \"{}\" appears twice in one object", *duplicates.found()));
+                fmt::format("key \"{}\" appears twice in one object", *watch.found()));
   }
   return out;
 }

@@ -150,6 +150,7 @@ void make_names_plain(Capture& c) {
     if (!is_plain_text(*text)) *text = plain_text(*text);
   }
   for (BpfProgram& p : c.bpf_programs) p.name = plain_text(p.name);
+  for (ModuleLifetime& m : c.modules) m.name = plain_text(m.name);
   for (Stream& s : c.streams) s.name = plain_text(s.name);
   for (Notice& n : c.notices) {
     n.where = plain_text(n.where);

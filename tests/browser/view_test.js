@@ -4,6 +4,7 @@
 const assert = require('assert');
 const {execFileSync} = require('child_process');
 const fs = require('fs');
+const http = require('http');
 const os = require('os');
 const path = require('path');
 const browser = require('./browser.js');
@@ -215,12 +216,98 @@ async function testMillion() {
   await end();
 }
 
+// Names that are markup, scripts, escape sequences, of 60,000 bytes: they stand there as text, and do nothing.
+async function testHostileNames() {
+  const folder = path.join(scratch, 'hostile');
+  const file = path.join(scratch, 'hostile.html');
+  run(path.join(build, 'tests/make_demo'), ['--hostile', folder]);
+  run(asof, ['timeline', path.join(folder, 'perf.data'), '--symfs', path.join(folder, 'symfs'), '--html', file, '-q']);
+  const {page, end} = await openPage(file);
+  const before = await page.evaluate(() => document.querySelectorAll('*').length);
+  // Every function, program, gap, change and run of code once in the panel, and everything that is drawn.
+  const shown = await page.evaluate(() => {
+    const texts = [];
+    const show = (item) => {
+      view.select(item, true);
+      texts.push(document.getElementById('panel').innerText);
+    };
+    const seen = new Set();
+    for (const track of view.data.tracks) {
+      track.slices.name.forEach((f, index) => {
+        if (!seen.has(f)) show({type: 'slice', track, index});
+        seen.add(f);
+      });
+    }
+    meta.lives.forEach((l) => show({type: 'life', index: l.index}));
+    meta.pokes.forEach((_, index) => show({type: 'poke', index}));
+    meta.gaps.forEach((_, index) => show({type: 'gap', index}));
+    const cpu = view.data.cpus[0];
+    for (let index = 0; index < cpu.blocks.count; index += 7) show({type: 'block', cpu, index});
+    return texts.join('\n');
+  });
+  await page.keyboard.press('Escape');
+  await page.keyboard.press('/');
+  await page.keyboard.type('<img');
+  await page.keyboard.press('Enter');
+  await settle(page);
+  assert.match(await panel(page), /<\/script><script>window\.owned=1<\/script><img/);
+  await page.mouse.move(600, 400);
+  for (const name of ['</script><script>window.owned=1</script><img src=x onerror=window.owned=1>', ']]>--><svg/onload=window.owned=1>',
+    "=cmd|'/c calc'!A1", '\\x1b[2J']) {
+    assert(shown.includes(name), `${name} is not shown as text`);
+  }
+  assert(!/[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u202e]/.test(shown), 'control characters');
+  assert.strictEqual(await page.evaluate(() => window.owned), undefined);
+  assert.deepStrictEqual(await page.evaluate(() => ['img', 'svg', 'iframe', 'a', 'form', 'object'].filter((t) => document.querySelector(t))), []);
+  // The data of the calls are taken out when they are read.
+  assert.strictEqual(await page.evaluate(() => document.scripts.length), 2);
+  assert(before < 200);
+  await end();
+}
+
+// If markup came into the page in spite of all that: no script or style of its own, no request, no form, no other base.
+async function testPolicy() {
+  const asked = [];
+  const server = http.createServer((request, response) => {
+    asked.push(request.url);
+    response.end();
+  });
+  await new Promise((listening) => server.listen(0, '127.0.0.1', listening));
+  const url = `http://127.0.0.1:${server.address().port}/`;
+  const file = path.join(scratch, 'demo.html');
+  const {page, close} = await openPage(file);
+  const refused = await page.evaluate(async (url) => {
+    const refused = new Set();
+    document.addEventListener('securitypolicyviolation', (e) => refused.add(e.effectiveDirective));
+    const place = document.createElement('div');
+    document.body.append(place);
+    place.innerHTML = `<img src="${url}1" onerror="window.owned=1"><p style="color:red">x</p><iframe src="${url}2"></iframe>` +
+      `<form action="${url}3"><input type="submit"></form><link rel="stylesheet" href="${url}4"><base href="${url}5">`;
+    for (const [tag, text] of [['script', 'window.owned=2'], ['style', 'body{display:none}']]) {
+      const element = document.createElement(tag);
+      element.textContent = text;
+      document.body.append(element);
+    }
+    place.querySelector('form').submit();
+    await fetch(url + '6').catch(() => {});
+    await new Promise((later) => setTimeout(later, 300));
+    return [...refused].sort();
+  }, url);
+  assert.strictEqual(await page.evaluate(() => window.owned), undefined);
+  for (const what of ['base-uri', 'connect-src', 'form-action', 'frame-src', 'img-src', 'script-src-elem', 'style-src-elem']) {
+    assert(refused.includes(what), `${what} is not refused: ${refused}`);
+  }
+  assert.deepStrictEqual(asked, []);
+  await close();
+  server.close();
+}
+
 async function main() {
   if (!browser.playwright() || !browser.executable) {
     console.log('SKIPPED: the HTML view needs node, Chromium and the packages of tests/browser (scripts/dev.sh test_deps)');
     process.exit(77);
   }
-  for (const test of [testDemo, testMissing, testMillion]) {
+  for (const test of [testDemo, testHostileNames, testPolicy]) {
     const start = Date.now();
     await test();
     console.log(`${test.name}: passed (${Date.now() - start} ms)`);
@@ -230,4 +317,7 @@ async function main() {
 main().catch((e) => {
   console.error(e);
   process.exitCode = 1;
-}).finally(() => fs.rmSync(scratch, {recursive: true, force: true}));
+}).finally(() => {
+  fs.rmSync(scratch, {recursive: true, force: true});
+  process.exit();  // also when a failed test has left its browser open
+});

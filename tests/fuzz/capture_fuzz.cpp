@@ -43,14 +43,7 @@ FUZZ_TARGET(capture) {
     const std::string path = folder + "/" + input;
     if (!std::filesystem::exists(path)) continue;
     const bool plan = std::string_view(input) == "core.asof";
-    const auto capture = asof::open_capture(plan ? folder : path, options);
-    if (!capture) {
-      FUZZ_CHECK(!capture.error().reason.empty());
-      return;
-    }
-    asof::PipelineOptions pipeline;
-    pipeline.jobs = 1;
-    if (capture->arch()) asof::fuzz::decode_all(*capture, pipeline);
+    asof::fuzz::decode_opened(asof::open_capture(plan ? folder : path, options));
     return;
   }
 }

@@ -78,6 +78,16 @@ FlowSum decode_all(const Capture& capture, const PipelineOptions& options) {
   return sum;
 }
 
+void decode_opened(const Result<Capture>& capture) {
+  if (!capture) {
+    FUZZ_CHECK(!capture.error().reason.empty());
+    return;
+  }
+  PipelineOptions pipeline;
+  pipeline.jobs = 1;
+  if (capture->arch()) decode_all(*capture, pipeline);
+}
+
 void check_same_flow(const Capture& capture, bool with_threads) {
   PipelineOptions one, four, plain;
   one.jobs = plain.jobs = 1;

@@ -23,6 +23,9 @@ class FlowSum final : public ChunkConsumer {
 // Over steps, events and gaps, in order.
 FlowSum decode_all(const Capture& capture, const PipelineOptions& options);
 
+// What was opened is decoded, once and in one thread; an error has a reason.
+void decode_opened(const Result<Capture>& capture);
+
 // However a capture is decoded, the same comes out: with caches or without, and in four threads if these are wanted, as
 // starting them takes more time than all the rest.
 void check_same_flow(const Capture& capture, bool with_threads);

@@ -60,12 +60,5 @@ FUZZ_TARGET(plan) {
   asof::CaptureOptions options;
   options.host_files = false;
   options.jobs = 1;
-  const auto capture = asof::CoreFile::open(folder, options);
-  if (!capture) {
-    FUZZ_CHECK(!capture.error().reason.empty());
-    return;
-  }
-  asof::PipelineOptions pipeline;
-  pipeline.jobs = 1;
-  if (capture->arch()) asof::fuzz::decode_all(*capture, pipeline);
+  asof::fuzz::decode_opened(asof::CoreFile::open(folder, options));
 }

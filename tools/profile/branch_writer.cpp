@@ -8,6 +8,7 @@
 #include <tuple>
 
 #include "decoder/perf/records.h"
+#include "textstore/plain_text.h"
 #include "tools/decode/decode_style.h"
 #include "tools/output/csv.h"
 
@@ -70,12 +71,9 @@ class PerfScriptWriter final : public BranchWriter {
     });
   }
   void write_mapping(const MmapRecord& m) {
-    std::string name(m.filename);
-    std::ranges::replace_if(
-        name, [](char c) { return static_cast<unsigned char>(c) < ' '; }, '?');
     write_(fmt::format("PERF_RECORD_MMAP2 {}/{}: [{:#x}({:#x}) @ {:#x} {:02x}:{:02x} {} {}]: r-xp {}\n",
                        m.pid, m.tid, m.addr, m.len, m.pgoff, m.maj, m.min, m.inode, m.inode_generation,
-                       name));
+                       plain_text(m.filename)));
   }
   void flush() {
     if (stack_.empty()) return;

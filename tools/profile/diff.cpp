@@ -53,7 +53,8 @@ Result<Costs> functions_of(const Capture& capture, TimeBounds time, const DiffTe
 }
 
 // Everything is decoded, because callers can have started before the requested time.
-Result<Costs> stacks_of(const Capture& capture, TimeBounds time, const DiffText& o, ExitCode& status) {
+Result<Costs> stacks_of(const Capture& capture, TimeBounds time, const DiffText& o, Diagnostics& diagnostics,
+                        ExitCode& status) {
   TimelineOptions options;
   options.pipeline = o.choice.pipeline;
   options.thread_tracks = !has_cpu_streams(capture);
@@ -64,6 +65,7 @@ Result<Costs> stacks_of(const Capture& capture, TimeBounds time, const DiffText&
   const auto summary = run_timeline(capture, options, stacks, bar.callback());
   if (!summary) return std::unexpected(summary.error());
   status = std::max(status, exit_code_for(*summary));
+  if (const std::string note = stacks.shallow_note(); !note.empty()) diagnostics.note(note);
   const bool has_time = summary->clock == TimelineSummary::Clock::kNanoseconds;
   const auto& names = stacks.names();
   Costs costs;
@@ -87,8 +89,8 @@ std::optional<Costs> measure(const Capture& capture, const std::string& range, c
     status = kExitUsage;
     return std::nullopt;
   }
-  auto costs =
-      o.rows == "functions" ? functions_of(capture, time, o, status) : stacks_of(capture, time, o, status);
+  auto costs = o.rows == "functions" ? functions_of(capture, time, o, status)
+                                     : stacks_of(capture, time, o, diagnostics, status);
   if (costs) return std::move(*costs);
   diagnostics.error(costs.error());
   status = kExitInput;

@@ -11,6 +11,7 @@
 namespace asof {
 namespace {
 
+constexpr const char* kDeeper = "[deeper]";
 constexpr size_t kFew = 16;  // kids of a node that are looked through
 
 // ';' separates frames and a line ends a stack; names come from files and may hold both.
@@ -115,6 +116,7 @@ void FoldedStacks::hang(NodeId under, uint32_t name, NodeId child) {
     NodeId under;
     Kid kid;
   };
+  nodes_[under].height = std::max(nodes_[under].height, nodes_[child].height + 1);
   std::vector<Task> tasks{{under, {name, child}}};
   while (!tasks.empty()) {
     const Task t = tasks.back();
@@ -131,11 +133,74 @@ void FoldedStacks::hang(NodeId under, uint32_t name, NodeId child) {
       there = into;
     }
     nodes_[into].own += nodes_[from].own;
+    nodes_[into].height = std::max(nodes_[into].height, nodes_[from].height);
     for (const Kid& k : nodes_[from].kids) tasks.push_back({into, k});
     forget_kids(from);
     nodes_[from].own = {};
+    nodes_[from].height = 0;
     free_.push_back(from);
   }
+}
+
+void FoldedStacks::free_below(NodeId node) {
+  std::vector<NodeId> rest;
+  const auto leave = [&](NodeId n) {
+    for (const Kid& k : nodes_[n].kids) rest.push_back(k.node);
+    forget_kids(n);
+  };
+  leave(node);
+  while (!rest.empty()) {
+    const NodeId n = rest.back();
+    rest.pop_back();
+    leave(n);
+    nodes_[n] = {};
+    free_.push_back(n);
+  }
+}
+
+// Frames of `tree` beyond `depth` become one.
+void FoldedStacks::cut(NodeId tree, size_t depth) {
+  const uint32_t deeper = name_id(kDeeper);
+  std::vector<std::pair<NodeId, size_t>> rest{{tree, 0}};
+  while (!rest.empty()) {
+    const auto [node, at] = rest.back();
+    rest.pop_back();
+    const auto& kids = nodes_[node].kids;
+    if (at < depth) {
+      for (const Kid& k : kids) rest.emplace_back(k.node, at + 1);
+      continue;
+    }
+    if (kids.empty() || (kids.size() == 1 && kids[0].name == deeper && nodes_[kids[0].node].kids.empty()))
+      continue;
+    Cost sum;
+    for (const Kid& k : kids) sum += whole(k.node);
+    free_below(node);
+    const NodeId one = make_node();
+    nodes_[one].own = sum;
+    kid(node, deeper) = one;
+  }
+  nodes_[tree].height = std::min(nodes_[tree].height, static_cast<uint32_t>(depth) + 1);
+}
+
+// After a slice was hung into `tree`. It is cut at twice the depth only, so that each level is looked at once; a tree within
+// a slice that has not ended may be cut already where it is too deep by itself.
+void FoldedStacks::limit(NodeId tree) {
+  if (nodes_[tree].height > 2 * depth_) cut(tree, depth_);
+  while (depth_ > 1 && nodes_.size() - free_.size() > options_.most_nodes) {
+    depth_ /= 2;
+    for (const auto& [track, root] : roots_) {
+      if (root != kNone) cut(root, depth_);
+    }
+    for (const auto& [id, open] : open_) {
+      if (open.tree != kNone) cut(open.tree, depth_);
+    }
+  }
+}
+
+std::string FoldedStacks::shallow_note() const {
+  if (depth_ == kMaxDepth) return "";
+  return fmt::format("there are too many different stacks to hold: frames deeper than {} are one, [deeper]",
+                     depth_);
 }
 
 void FoldedStacks::gap(const GapSlice& g) {
@@ -262,15 +327,18 @@ void FoldedStacks::slice(const Slice& s) {
   if (below.tree == kNone && !below.parts.empty()) below.tree = make_node();
   if (below.tree != kNone) {
     divide(below.tree, own, below);
-    return hang(root, name, below.tree);
+    hang(root, name, below.tree);
+    return limit(root);
   }
   // It called nothing: most are like this.
   NodeId node = kid(root, name);
   if (node == kNone) {
     node = make_node();
     kid(root, name) = node;
+    nodes_[root].height = std::max(nodes_[root].height, 1U);
   }
   nodes_[node].own += own;
+  limit(root);
 }
 
 Cost FoldedStacks::whole(NodeId node) const {
@@ -291,7 +359,7 @@ void FoldedStacks::visit(const Visit& visit) {
     uint32_t name;
     size_t depth;  // of its callers
   };
-  const uint32_t deeper = name_id("[deeper]");
+  const uint32_t deeper = name_id(kDeeper);
   std::vector<uint32_t> path;
   std::vector<Pending> rest;
   const auto push_kids = [&](NodeId node) {
@@ -301,7 +369,7 @@ void FoldedStacks::visit(const Visit& visit) {
   for (const auto& [track, root] : roots_) {
     path.clear();
     if (const auto it = track_names_.find(track); it != track_names_.end()) path.push_back(it->second);
-    const size_t deepest = path.size() + kMaxDepth;
+    const size_t deepest = path.size() + depth_;
     push_kids(root);
     while (!rest.empty()) {
       const Pending p = rest.back();

@@ -12,6 +12,7 @@
 #pragma once
 #include <tsl/robin_map.h>
 
+#include <deque>
 #include <functional>
 #include <map>
 #include <optional>
@@ -47,7 +48,10 @@ class FoldedStacks final : public TimelineSink {
     // Frames of inlined functions and of lines, which need TimelineOptions::detail. A function's own time is divided
     // among them by instructions; calls of inlined functions are not counted.
     SourceChoice source{};
+    size_t most_nodes = kMostNodes;
   };
+  // Frames of different stacks that are held; some 100 bytes each. Where there are more, the deepest become one, "[deeper]".
+  static constexpr size_t kMostNodes = size_t{1} << 21U;
   explicit FoldedStacks(Options options) : options_(options) {}
 
   void begin(const Capture& capture) override;
@@ -62,7 +66,12 @@ class FoldedStacks final : public TimelineSink {
   void gap(const GapSlice& g) override;
   bool stopped() const override;
 
-  // One stack, outermost first: numbers of names(). Frames beyond kMaxDepth are one, "[deeper]".
+  // Stacks are told apart up to this depth: kMaxDepth, or less where there were too many.
+  size_t depth() const { return depth_; }
+  // Says so where it is less; empty otherwise.
+  std::string shallow_note() const;
+
+  // One stack, outermost first: numbers of names(). Frames beyond depth() are one, "[deeper]".
   using Visit = std::function<void(std::span<const uint32_t> stack, const Cost& own)>;
   // In an order that depends on the capture alone; stacks without a cost of their own are left out.
   void visit(const Visit& visit);
@@ -84,6 +93,7 @@ class FoldedStacks final : public TimelineSink {
     // Most have few, which are looked through; those of nodes with many are in index_ as well.
     std::vector<Kid> kids;
     Cost own;
+    uint32_t height = 0;  // of calls below it, at least
   };
   struct KeyHash {
     size_t operator()(uint64_t key) const { return key * kHashFactor >> 20U ^ key * kHashFactor; }
@@ -130,9 +140,13 @@ class FoldedStacks final : public TimelineSink {
   std::vector<Kid> sorted_kids(NodeId node) const;
   void hang(NodeId under, uint32_t name, NodeId child);
   Cost whole(NodeId node) const;
+  void free_below(NodeId node);
+  void cut(NodeId tree, size_t depth);
+  void limit(NodeId tree);
   uint64_t known_time(const Slice& s) const;
 
   Options options_;
+  size_t depth_ = kMaxDepth;
   std::optional<SourceLines> lines_;
   tsl::robin_map<Place, uint32_t, PlaceHash> chain_at_;
   std::map<std::vector<uint32_t>, uint32_t> chain_ids_;  // frames inside a function, outermost first
@@ -144,7 +158,7 @@ class FoldedStacks final : public TimelineSink {
   std::map<uint32_t, uint32_t> track_names_;
   std::map<uint32_t, LostBy> tracks_;
   std::map<LostBy, Lost> lost_;
-  std::vector<Node> nodes_;
+  std::deque<Node> nodes_;  // grows without being moved
   std::vector<NodeId> free_;
   tsl::robin_map<uint64_t, uint32_t, KeyHash> index_;  // places of kids, by node and name
   std::unordered_map<uint64_t, Open> open_;            // by slice

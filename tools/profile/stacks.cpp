@@ -61,6 +61,7 @@ ExitCode run_stacks(StacksText& o) {
   }
   if (!flush_output(*out, diagnostics)) return kExitInput;
   for (const Notice& n : stacks.take_notices()) diagnostics.notice(n);
+  if (const std::string note = stacks.shallow_note(); !note.empty()) diagnostics.note(note);
   return exit_code_for(*summary);
 }
 

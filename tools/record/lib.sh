@@ -2,7 +2,7 @@
 # is reported before anything is recorded. Sourced, not run.
 #
 # For tests, and for machines with unusual locations: RECORD_ROOT is put before /proc and /sys; PERF and ASOF
-# name the programs; RECORD_TOOLS is the folder of `toggle` and `watch`.
+# name the programs; RECORD_TOOLS is the folder of `toggle`, `watch` and `restore`.
 # shellcheck shell=bash
 # shellcheck disable=SC2034 # variables are used by the scripts that source this
 
@@ -31,6 +31,12 @@ die() { # status, words
 
 # The first line of a file; nothing when it cannot be read.
 first_line() { { head -n 1 "$1" 2>/dev/null || true; } | tr -d '\0'; }
+# The same as a number; 0 for anything else: what the shell computes with, it may also run.
+number_in() {
+  local text
+  text=$(first_line "$1")
+  if [[ $text =~ ^(0x[0-9a-fA-F]{1,15}|[0-9]{1,18})$ ]]; then printf '%s' "$text"; else printf 0; fi
+}
 
 # Is version $1 at least $2? "6.1.187-2" counts as 6.1.
 version_at_least() {
@@ -46,7 +52,7 @@ find_tools() {
   here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
   local place
   for place in "${RECORD_TOOLS:-}" "$here" "$here/../../build/release/record"; do
-    [ -n "$place" ] && [ -x "$place/toggle" ] && [ -x "$place/watch" ] && tools=$place && return 0
+    [ -n "$place" ] && [ -x "$place/toggle" ] && [ -x "$place/watch" ] && [ -x "$place/restore" ] && tools=$place && return 0
   done
   tools=
   return 1
@@ -62,7 +68,7 @@ check_tools() {
   if find_tools; then
     ok tools "$tools"
   else
-    miss tools "toggle and watch are not built: cmake --build build/release --target toggle watch, or RECORD_TOOLS"
+    miss tools "toggle, watch and restore are not built: cmake --build build/release --target toggle watch restore, or RECORD_TOOLS"
   fi
   if command -v "$asof" >/dev/null 2>&1; then ok asof "$asof"; else warn asof "not found: nothing will be packed and validated here"; fi
 }
@@ -150,6 +156,7 @@ out=
 seconds=5
 seed=1
 only_check=0
+only_restore=0
 validate=1
 user=
 command=()
@@ -161,6 +168,7 @@ parse_options() {
       --seed) seed=${2:?} && shift ;;
       --check) only_check=1 ;;
       --no-validate) validate=0 ;;
+      --restore) only_restore=1 ;;
       --user) user=u ;;
       -h | --help) usage 0 ;;
       --)
@@ -172,24 +180,71 @@ parse_options() {
     esac
     shift
   done
+  if [ "$only_restore" = 1 ]; then
+    find_tools || die 2 "restore is not built, or RECORD_TOOLS does not name its folder"
+    restore_leftovers
+    exit 0
+  fi
+  case $out in -*) out=./$out ;; esac
   [ "$only_check" = 1 ] || [ -n "$out" ] || usage 1
+}
+
+# What is switched on is put back, whoever is killed (undo.h): the guardian does it when this script is no more, and
+# where the guardian is killed too, the next recording does, or --restore.
+restore_leftovers() {
+  "$tools/restore" ${root:+--root "$root"} || die 4 "what an earlier recording has left switched on could not be put back"
+}
+guard_in=
+start_guard() {
+  local answer
+  restore_leftovers
+  coproc GUARD { exec "$tools/restore" --guard ${root:+--root "$root"}; }
+  guard_pid=$!
+  guard_out=${GUARD[0]} guard_in=${GUARD[1]}
+  read -r answer <&"$guard_out" || true
+  [ "${answer:-}" = ok ] || die 4 "nothing would be put back if this were killed: $root/run/asof-record cannot be used"
+  trap end_guard EXIT
+}
+# A line of undo.h, field by field.
+guard() {
+  local line answer=
+  printf -v line '%s\t' "$@"
+  if kill -0 "$guard_pid" 2>/dev/null && printf '%s\n' "${line%?}" >&"$guard_in"; then read -r answer <&"$guard_out" || true; fi
+  [ "$answer" = ok ] || die 4 "the guardian does not answer${answer:+: $answer}"
+}
+end_guard() {
+  [ -n "$guard_in" ] || return 0
+  exec {guard_in}>&-
+  guard_in=
+  wait "$guard_pid" || restore_leftovers
 }
 
 usage() {
   cat >&2 <<END
 usage: ${0##*/} --check
+       ${0##*/} --restore
        ${0##*/} -o DIR [--seconds S] [--seed N] [--user] [--no-validate] [-- COMMAND...]
 Checks what this machine can do, records COMMAND (by default a workload that makes the kernel change its text all the time)
 with side-band, copies of kcore at both ends and a watcher, packs all of it into DIR.asof.tar.zst and validates it.
+--restore puts back what a recording that was killed has left switched on. (The next recording does so, too.)
 Exit status: 0 done, 1 usage, 2 something is missing here (all of it is listed), 3 validation failed, 4 recording failed.
 END
   exit "$1"
 }
 
+# Nobody else may put anything into the folder: what is written here as root follows no links of theirs.
+make_folder() {
+  umask 077
+  mkdir -p "$out" || die 4 "cannot make $out"
+  [ ! -L "${out%/}" ] || die 4 "$out is a link"
+  [ -O "$out" ] || die 4 "$out belongs to somebody else"
+  [ -z "$(find "$out" -maxdepth 0 -perm /022)" ] || die 4 "others may write to $out"
+}
+
 # record EVENTS...: perf's event options.
 record() {
   local data=$out/perf.data status=0 watcher recorder='' stopped=0
-  mkdir -p "$out" || die 4 "cannot make $out"
+  make_folder
   [ -e "$data" ] && die 4 "$data is there already"
   [ ${#command[@]} -gt 0 ] || command=("$tools/toggle" --seconds "$seconds" --seed "$seed")
   # perf runs in the background, because bash runs no trap while it waits for a command: whoever ends the script ends
@@ -197,11 +252,13 @@ record() {
   trap 'stopped=1; [ -z "$recorder" ] || kill "$recorder" 2>/dev/null || true' INT TERM HUP
   "$tools/watch" -o "$out/ksym_text.bin" ${root:+--root "$root"} &
   watcher=$!
+  guard end "$watcher"
   # The watcher makes its file when its rings are open: of what perf traces from then on, it misses nothing.
   while [ "$stopped" = 0 ] && [ ! -e "$out/ksym_text.bin" ] && kill -0 "$watcher" 2>/dev/null; do sleep 0.02; done
   if [ "$stopped" = 0 ]; then
     "$perf" record --kcore -a -m 4M,64M -o "$data" "$@" -- "${command[@]}" <&0 &
     recorder=$!
+    guard end "$recorder"
     [ "$stopped" = 0 ] || kill "$recorder" 2>/dev/null || true
   fi
   while [ -n "$recorder" ]; do

@@ -11,6 +11,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "undo.h"
+
 enum { kToggles = 64, kMaxModules = 8, kUsage = 1, kMissing = 2, kNotRestored = 3 };
 
 const char* toggle_root = "";
@@ -212,21 +214,26 @@ int main(int argc, char** argv) {
   static struct toggle list[kToggles];
   if (!parse(argc, argv, &o)) return usage();
   random_state = o.seed;
+  /* What an earlier one that was killed has left would be taken for the machine's own state. */
+  undo_all(toggle_root);
+  const int unsafe = undo_open(toggle_root, "toggle");
+  if (unsafe != 0)
+    fprintf(stderr, "toggle: %s/run/asof-record: %s: nothing is put back if this is killed\n", toggle_root,
+            strerror(unsafe));
   /* Looking for switches makes probes, which are to be removed. */
   struct sigaction action = {.sa_handler = on_signal};
   sigaction(SIGINT, &action, NULL);
   sigaction(SIGTERM, &action, NULL);
+  sigaction(SIGHUP, &action, NULL);
   const size_t count = gather(&o, list);
   if (o.list) {
     for (size_t i = 0; i < count; ++i) printf("%s %s\n", list[i].kind, list[i].name);
   }
-  if (tell_missing(&o, list, count)) {
+  const int missing = tell_missing(&o, list, count);
+  if (missing || o.list) {
     toggle_end_tracing();
-    return kMissing;
-  }
-  if (o.list) {
-    toggle_end_tracing();
-    return 0;
+    undo_done();
+    return missing ? kMissing : 0;
   }
   if (o.workers > 0) toggle_start_workers(o.workers);
   if (o.cpu >= 0) {
@@ -244,5 +251,6 @@ int main(int argc, char** argv) {
   }
   toggle_end_tracing();
   toggle_end_workers();
+  if (!failed) undo_done();
   return failed ? kNotRestored : 0;
 }

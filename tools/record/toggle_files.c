@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "toggle.h"
+#include "undo.h"
 
 void toggle_path(char* out, const char* path) { snprintf(out, kPathMax, "%s%s", toggle_root, path); }
 
@@ -55,6 +56,7 @@ static size_t add_switch(struct toggle* list, size_t count, size_t room, const c
   if (strcmp(t->off_text, "0") != 0 && strcmp(t->off_text, "1") != 0) return count;
   if (access(t->path, W_OK) != 0) return count;
   snprintf(t->on_text, sizeof t->on_text, "%s", t->off_text[0] == '0' ? "1" : "0");
+  if (undo_note("write", t->path, t->off_text, t->on_text, NULL) != 0) return count;
   t->kind = kind;
   snprintf(t->name, sizeof t->name, "%s", name);
   t->set = set_file;
@@ -96,6 +98,10 @@ static size_t add_tracer(struct toggle* list, size_t count, size_t room) {
   if (strstr(text, "function") == NULL) return count;
   toggle_tracing_path(path, "current_tracer");
   if (toggle_read(path, text, sizeof text) != 0 || strcmp(text, "nop") != 0) return count; /* it is in use */
+  char filter[kPathMax];
+  if (!toggle_tracing_path(filter, "set_ftrace_filter") || undo_note("write", filter, "", NULL) != 0 ||
+      undo_note("write", path, "nop", "function", NULL) != 0)
+    return count;
   for (size_t i = 0; i < sizeof kFilters / sizeof *kFilters && count < room; ++i) {
     struct toggle* t = &list[count++];
     t->kind = "ftrace";
@@ -125,6 +131,8 @@ static size_t add_probe(struct toggle* list, size_t count, size_t room, size_t i
   char path[kTextMax];
   int error = ENOENT;
   if (count == room || !toggle_tracing_path(events, "kprobe_events")) return count;
+  snprintf(definition, sizeof definition, "-:asof/%s", kProbes[i].event);
+  if (undo_note("append", events, definition, NULL) != 0) return count;
   for (unsigned offset = kProbes[i].search ? 8 : 0; error != 0 && offset <= kFurthest; ++offset) {
     if (kProbes[i].search)
       snprintf(definition, sizeof definition, "%s+%u\n", kProbes[i].definition, offset);
@@ -172,6 +180,11 @@ void toggle_end_tracing(void) {
 static int set_module(struct toggle* t, int on) {
 #if defined(SYS_finit_module) && defined(SYS_delete_module)
   if (!on) return syscall(SYS_delete_module, t->name, O_NONBLOCK) == 0 ? 0 : errno;
+  char loaded[kPathMax];
+  snprintf(loaded, sizeof loaded, "/sys/module/%s", t->name);
+  if (access(loaded, F_OK) == 0) return EEXIST; /* and is not ours to take out */
+  const int noted = undo_note("module", t->name, NULL);
+  if (noted != 0) return noted;
   const int fd = open(t->path, O_RDONLY | O_CLOEXEC);
   if (fd < 0) return errno;
   const int error = syscall(SYS_finit_module, fd, "", 0) == 0 ? 0 : errno;

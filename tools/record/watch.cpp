@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "tools/record/undo.h"
 #include "tools/record/watcher.h"
 
 namespace {
@@ -109,12 +110,15 @@ int self_test(const Options& o) {
   const int fd = open(o.key.c_str(), O_RDONLY | O_CLOEXEC);
   const bool known = fd >= 0 && read(fd, &was, 1) == 1 && (was == '0' || was == '1');
   if (fd >= 0) close(fd);
-  if (!known || !put(o.key, was == '0' ? '1' : '0')) {
+  const char before[] = {was, '\0'}, after[] = {was == '0' ? '1' : '0', '\0'};
+  undo_open(o.root.c_str(), "watch");
+  if (!known || undo_note("write", o.key.c_str(), before, after, nullptr) != 0 || !put(o.key, after[0])) {
+    undo_done();
     std::fprintf(stderr, "watch: %s: there is no static key to flip there, or no permission\n",
                  o.key.c_str());
     return kNoKey;
   }
-  put(o.key, was);
+  if (put(o.key, was)) undo_done();
   uint64_t pokes = 0;
   for (int i = 0; i < 10 && pokes == 0; ++i) {
     std::vector<SideRecord> records;
@@ -204,5 +208,6 @@ int main(int argc, char** argv) {
   action.sa_handler = on_signal;
   sigaction(SIGINT, &action, nullptr);
   sigaction(SIGTERM, &action, nullptr);
+  sigaction(SIGHUP, &action, nullptr);
   return o.self_test ? self_test(o) : watch(o);
 }

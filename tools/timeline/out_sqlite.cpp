@@ -13,6 +13,7 @@
 #include <span>
 #include <variant>
 
+#include "textstore/plain_text.h"
 #include "tools/decode/decode_style.h"
 #include "tools/output/format.h"
 #include "tools/output/output.h"
@@ -240,8 +241,9 @@ void SqliteSink::block(const BlockSlice& b) {
                number(run.instructions.size()), Bytes(run.text), std::string_view(run.origin_text));
     uint64_t k = 0;
     for (const CodeInstruction& i : run.instructions) {
+      const std::string file = plain_text(i.source.file);
       impl_->row(kCodeInstructions, number(run.id), number(k++), number(i.address), std::string_view(i.bytes),
-                 std::string_view(i.text), i.source ? Value(i.source.file) : Value{},
+                 std::string_view(i.text), i.source ? Value(std::string_view(file)) : Value{},
                  i.source ? number(i.source.line) : Value{},
                  i.inlined.empty() ? Value{} : Value(std::string_view(i.inlined)));
     }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "tools/disasm/source_text.h"
 #include "tools/output/format.h"
 
 namespace asof {
@@ -61,10 +62,8 @@ void PerfettoInstructions::run(uint64_t track, const BlockSlice& b, Span drawn) 
   out_.note_address("address", b.piece.ip);
   out_.note("instructions", uint64_t{code.instructions.size()});
   out_.note("disassembly", disassembly(code));
-  if (!code.instructions.empty() && code.instructions.front().source) {
-    const SourceLine& source = code.instructions.front().source;
-    out_.note("source line", fmt::format("{}:{}", source.file, source.line));
-  }
+  if (!code.instructions.empty() && code.instructions.front().source)
+    out_.note("source line", full_source_text(code.instructions.front().source));
   out_.note("source", code.origin_text);
   out_.note("confidence", std::string(confidence_name(b.piece.confidence)));
   if (b.piece.to != 0) out_.note_address("branch to", b.piece.to);
@@ -87,7 +86,7 @@ void PerfettoInstructions::instructions(uint64_t track, const BlockSlice& b, con
     out_.note("instruction", b.instructions + static_cast<uint64_t>(k) + 1);
     out_.note_address("address", i.address);
     out_.note("bytes", i.bytes);
-    if (i.source) out_.note("source line", fmt::format("{}:{}", i.source.file, i.source.line));
+    if (i.source) out_.note("source line", full_source_text(i.source));
     if (!i.inlined.empty()) out_.note("inlined", i.inlined);
     out_.event(track, share(k), PerfettoPackets::kBegin, i.text, "instruction");
     out_.event(track, share(k + 1), PerfettoPackets::kEnd, {}, {});

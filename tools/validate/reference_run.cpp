@@ -11,6 +11,7 @@
 #include <optional>
 #include <thread>
 
+#include "arch/forked_decoder.h"
 #include "arch/x86/reference_sum.h"
 #include "decoder/pipeline/plan.h"
 #include "tools/output/output.h"
@@ -96,6 +97,7 @@ class Runner {
     signal(SIGINT, SIG_DFL);
     const rlimit none{0, 0};  // a crash is expected here: no core file
     setrlimit(RLIMIT_CORE, &none);
+    run_foreign_decoders_here();
     const auto decoder = arch_.decoder(capture_.streams, *capture_.text, decode_);
     std::optional<x86::ReferenceSums> sums;
     if (capture_.arm64.sources.empty()) sums.emplace(capture_.x86, capture_.streams, *capture_.text);

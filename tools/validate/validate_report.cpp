@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "textstore/plain_text.h"
 #include "tools/output/format.h"
 
 namespace asof {
@@ -148,14 +149,6 @@ void put_events(JsonWriter& w, const std::map<TruthId, CpuResult>& results) {
   w.EndObject();
 }
 
-// Names and paths come from files: what is not UTF-8 must not make the report unreadable.
-std::string printable(std::string text) {
-  for (char& c : text) {
-    if (static_cast<unsigned char>(c) >= 0x80 || static_cast<unsigned char>(c) < 0x20) c = '?';
-  }
-  return text;
-}
-
 }  // namespace
 
 bool Validation::pass() const {
@@ -166,12 +159,13 @@ void print_validation_text(const Validation& v, const Capture& capture, const Li
                            Output& out) {
   if (v.truth != nullptr) print_truth(*v.truth, capture, events, out);
   for (const Check& c : v.checks) {
-    out.write(fmt::format("{:<5} {:<12} {}\n", result_name(c.result), c.topic, c.answer));
-    for (const std::string& p : c.places) out.write(fmt::format("{:19}{}\n", "", p));
+    out.write(fmt::format("{:<5} {:<12} {}\n", result_name(c.result), c.topic, plain_text(c.answer)));
+    for (const std::string& p : c.places) out.write(fmt::format("{:19}{}\n", "", plain_text(p)));
   }
   out.write(v.pass() ? "verdict: pass\n" : "verdict: FAIL\n");
   for (const Check& c : v.checks) {
-    if (c.result == Check::Result::kFail) out.write(fmt::format("  because {}: {}\n", c.topic, c.answer));
+    if (c.result == Check::Result::kFail)
+      out.write(fmt::format("  because {}: {}\n", c.topic, plain_text(c.answer)));
   }
 }
 
@@ -185,7 +179,7 @@ void print_validation_json(const Validation& v, Output& out) {
   w.StartArray();
   for (const Check& c : v.checks) {
     if (c.result == Check::Result::kFail)
-      w.String(printable(fmt::format("{}: {}", c.topic, c.answer)).c_str());
+      w.String(plain_text(fmt::format("{}: {}", c.topic, c.answer)).c_str());
   }
   w.EndArray();
   w.Key("checks");
@@ -194,10 +188,10 @@ void print_validation_json(const Validation& v, Output& out) {
     w.StartObject();
     put_string(w, "topic", c.topic);
     put_string(w, "result", result_name(c.result));
-    put_string(w, "answer", printable(c.answer));
+    put_string(w, "answer", plain_text(c.answer));
     std::vector<std::string> places;
     places.reserve(c.places.size());
-    for (const std::string& p : c.places) places.push_back(printable(p));
+    for (const std::string& p : c.places) places.push_back(plain_text(p));
     put_strings(w, "places", places);
     w.EndObject();
   }

@@ -12,8 +12,8 @@ guest_files() {
   chmod +x "$into/init"
   cp "$machine_here"/guest/*.sh "$into/machine/"
   cp "$2" "$into/machine/modes"
-  "$compiler" "${flags[@]}" -pthread "$machine_here"/guest/*.c "$record/toggle_btf.c" "$record/toggle_files.c" -o "$into/machine/work"
-  "$compiler" "${flags[@]}" "$record"/toggle*.c -o "$into/machine/toggle"
+  "$compiler" "${flags[@]}" -pthread "$machine_here"/guest/*.c "$record/toggle_btf.c" "$record/toggle_files.c" "$record/undo.c" -o "$into/machine/work"
+  "$compiler" "${flags[@]}" "$record"/toggle*.c "$record/undo.c" -o "$into/machine/toggle"
 }
 
 # records_by_script MODES-FILE MODES: does one of these modes (MODE or MODE:WORKLOAD, with commas between) record with a script of
