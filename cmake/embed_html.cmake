@@ -2,7 +2,7 @@
 file(READ ${FROM}/view.html page)
 file(READ ${FROM}/view.css css)
 set(js)
-foreach(part data panel lanes picture view input)
+foreach(part inflate data theme text panel pages lanes picture marks frame sums matches drawer view place access pointer input)
   file(READ ${FROM}/${part}.js text)
   string(APPEND js "${text}\n")
 endforeach()

@@ -28,7 +28,8 @@ std::string written(const std::function<void(PerfettoPackets&)>& fill) {
 }
 
 Switch read_switch(pbf_reader event, uint32_t cpu) {
-  Switch s{.cpu = cpu};
+  Switch s;
+  s.cpu = cpu;
   while (event.next()) {
     if (event.tag() == 1) {
       s.time = event.get_uint64();
