@@ -102,6 +102,9 @@ async function testRange() {
   const table = () => page.evaluate(() => [...document.querySelectorAll('#drawer tr')].slice(1).map((tr) => [...tr.children].map((td) => td.textContent)));
   const sums = await page.evaluate(() => [...view.sums(...view.range).functions].map(([id, f]) => [meta.functions[id].name, grouped(f.calls), spanText(f.time)]).sort());
   assert.deepStrictEqual((await table()).map((r) => r.slice(0, 3)).sort(), sums);
+  const kinds = await page.evaluate(() => [...view.sums(...view.range).functions.keys()].map((id) => [meta.functions[id].name, meta.functions[id].kind, meta.functions[id].dso].join()));
+  assert.strictEqual(new Set(kinds).size, kinds.length, 'one function of several processes is one');
+  assert(await page.evaluate(() => meta.functions.filter((f) => f.name === '_start' && f.calls).length) > 1, 'of which the demo has some');
   await page.locator('#drawer th button', {hasText: 'calls'}).click();
   const calls = (await table()).map((r) => Number(r[1].replaceAll('\u00a0', '')));
   assert.deepStrictEqual(calls, [...calls].sort((a, b) => b - a));

@@ -1,4 +1,3 @@
-'use strict';
 // Reads what the page carries; docs/html-view.md describes the format. Times are converted to nanoseconds (or
 // instructions, in captures without a clock) after the beginning of the capture.
 
@@ -106,6 +105,13 @@ async function readAll() {
   meta = JSON.parse(new TextDecoder().decode(await unpacked('meta')));
   // Calls that began there; the others are parts of one.
   for (const kind of meta.kinds) kind.begins = !/\b(resumed|began-before)\b/.test(kind.flags);
+  // What several processes have of one name, kind and file is one function in sums.
+  const first = new Map();
+  meta.functions.forEach((f, i) => {
+    const key = [f.name, f.kind, f.dso].join('\0');
+    if (!first.has(key)) first.set(key, i);
+    f.sum = first.get(key);
+  });
   const bytes = await unpacked('bytes');
   const tracks = meta.tracks.map((t) => ({...t, slices: readSlices(bytes, t.slices, t.count)}));
   const cpus = meta.cpus.map((c) => ({

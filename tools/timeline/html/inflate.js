@@ -1,3 +1,4 @@
+'use strict';
 // gzip for browsers without DecompressionStream (before 2023): RFC 1951, codes decoded a bit at a time.
 
 class Inflate {

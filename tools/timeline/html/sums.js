@@ -98,7 +98,8 @@ class Sums {
         continue;
       }
       const parent = open[open.length - 1];
-      const f = this.of(s.name[i]), node = (parent ? parent.node : this.root).child(s.name[i]);
+      const name = meta.functions[s.name[i]].sum;
+      const f = this.of(name), node = (parent ? parent.node : this.root).child(name);
       const from = Math.max(times.begin[i], this.begin), to = Math.min(times.end[i], this.end);
       const time = to - from - lost.within(from, to);
       const whole = times.begin[i] >= this.begin && times.end[i] <= this.end;
