@@ -8,7 +8,8 @@ const fs = require('fs');
 const os = require('os');
 const path = require('path');
 const browser = require('./browser.js');
-const {withTrace} = require('./perfetto.js');
+const {withTrace, withViewer} = require('./perfetto.js');
+const {counterUnits} = require('./perfetto_packets.js');
 
 const [build, source] = process.argv.slice(2).map((p) => path.resolve(p));
 const asof = path.join(build, 'asof');
@@ -51,6 +52,9 @@ function ofSqlite() {
     programs: rows("SELECT name, begin, coalesce(end, 'open') FROM text_lives WHERE kind = 'bpf' ORDER BY begin"),
   };
 }
+
+// Perfetto's own counters of errors, but for threads' states that no record tells: see checkThreads.
+const errors = (query) => query(`select name, value from stats where severity in ('error', 'data_loss') and value > 0 and name != 'task_state_invalid'`);
 
 async function check(query, want) {
   const lines = async (where) => (await query(
@@ -116,10 +120,73 @@ async function checkInstructions() {
     assert(clipped[0].n > 4n);
     const copies = await query(`select s.name as name, ${arg('not after')} as t from slice s where s.category = 'snapshot'`);
     assert.deepStrictEqual(copies.map((r) => r.name), []);  // they were made before the window
-    const errors = await query(`select name, value from stats where severity in ('error', 'data_loss') and value > 0`);
-    assert.deepStrictEqual(errors, []);
+    assert.deepStrictEqual(await errors(query), []);
   });
   console.log(`instructions.pftrace: ${runs.length} runs, ${instructions.length} instructions agree`);
+}
+
+// Scheduling is that of the table of runs, and between two runs a thread's state is unknown, not guessed.
+async function checkThreads(query) {
+  const runs = rows('SELECT cpu, tid, begin, end FROM runs ORDER BY cpu, begin').map((r) => r.join(' '));
+  const sched = await query(`select cpu, tid, ts, dur, end_state as state from sched join thread using(utid) order by cpu, ts`);
+  assert(runs.length > 40);
+  assert.deepStrictEqual(sched.map((r) => [r.cpu, r.tid, r.ts, r.ts + r.dur].join(' ')), runs);
+  const states = await query(`select state, count(*) as n from thread_state where coalesce(state, '') != 'Running' group by state`);
+  assert.deepStrictEqual(states.map((r) => r.state), [null]);
+  const unknown = await query(`select value from stats where name = 'task_state_invalid'`);
+  assert.strictEqual(unknown[0].value, states[0].n);
+  const names = await query(`select distinct t.name as thread, p.pid as pid from sched join thread t using(utid) join process p using(upid)`);
+  assert.deepStrictEqual(names.map((r) => `${r.thread} ${r.pid}`).sort(), [...new Set(rows("SELECT comm, pid FROM runs WHERE tid > 0").map((r) => r.join(' ')))].sort());
+}
+
+// An arrow from each CPU's last old text over the change to its first new; the times are those of the tables.
+async function checkFlows(query) {
+  const want = rows(`SELECT p.id, v.cpu, coalesce(v.last_old, ''), p.time, coalesce(v.first_new, '') FROM poke_visits v JOIN pokes p ON p.id = v.poke`);
+  const arrows = [];
+  for (const [poke, cpu, ...times] of want) {
+    const steps = [[`CPU ${cpu} text`, times[0]], ['pokes', times[1]], [`CPU ${cpu} text`, times[2]]].filter(([, t]) => t !== '')
+      .sort((a, b) => (BigInt(a[1]) < BigInt(b[1]) ? -1 : 1));
+    for (let i = 1; i < steps.length; ++i) arrows.push([poke, ...steps[i - 1], ...steps[i]].join('|'));
+  }
+  assert(arrows.length >= 40);
+  const poke = (table) => `extract_arg(${table}.arg_set_id, 'debug.poke')`;
+  const got = await query(`select ${poke('a')} as poke, ${poke('b')} as other, s.name as from_track, a.ts as from_ts, t.name as to_track, b.ts as to_ts
+    from flow f join slice a on a.id = f.slice_out join track s on s.id = a.track_id join slice b on b.id = f.slice_in join track t on t.id = b.track_id`);
+  for (const r of got) assert.strictEqual(r.poke, r.other);
+  assert.deepStrictEqual(got.map((r) => [r.poke, r.from_track, r.from_ts, r.to_track, r.to_ts].join('|')).sort(), arrows.sort());
+  return arrows.length;
+}
+
+// The kernel, and units of counters: in the packets, as the package's version does not keep them.
+async function checkMachine(query, file) {
+  const system = await query(`select name, str_value as value from metadata where name glob 'system_*' and str_value is not null order by name`);
+  assert.deepStrictEqual(system.map((r) => `${r.name} ${r.value}`), ['system_machine x86_64', 'system_name Linux', 'system_release 6.1.0-demo']);
+  const counters = (await query('select distinct name from counter_track order by name')).map((r) => r.name);
+  assert.deepStrictEqual(counterUnits(fs.readFileSync(file)), counters.map((name) => [name,
+    name === 'text version' ? 'changes' : name.startsWith('decode coverage') ? '%' : '1/us']));
+}
+
+// Perfetto's viewer draws all tracks, and shows the arrows of a change that is selected.
+async function checkViewer(file) {
+  let change;
+  await withTrace(file, async (query) => {
+    change = (await query(`select s.id as id, s.track_id as track, (select count(*) from flow f where f.slice_in = s.id or f.slice_out = s.id) as flows
+      from slice s where s.category = 'poke' limit 1`))[0];
+  });
+  await withViewer(file, async (page) => {
+    const names = await page.evaluate(() => Object.values(globals.state.tracks).map((t) => t.name));
+    for (const name of ['CPU 0 calls', 'CPU 1 calls', 'CPU 0 text', 'CPU 1 health', 'pokes', 'snapshots', 'Cpu 0', 'Cpu 1'])
+      assert(names.includes(name), `${name} is not in ${names}`);
+    const id = await page.evaluate(([id, track]) => {
+      const found = Object.values(globals.state.tracks).find((t) => (t.config.trackIds || []).includes(track));
+      globals.dispatch(Actions.selectChromeSlice({id, trackId: found.id, table: 'slice'}));
+      return found.name;
+    }, [Number(change.id), Number(change.track)]);
+    assert.strictEqual(id, 'pokes');
+    await page.waitForFunction((n) => globals.connectedFlows.length === n, Number(change.flows), {timeout: 30000});
+    await page.waitForTimeout(1000);
+    await page.screenshot({path: path.join(build, 'perfetto.png')});
+  }, {width: 1400, height: 900});
 }
 
 async function main() {
@@ -139,18 +206,25 @@ async function main() {
       assert.deepStrictEqual(programs.map((p) => p.name.replace(/^bpf_prog_[0-9a-f]+_/, '')), ['count_packets', 'drop_odd']);
       assert.deepStrictEqual(programs.map((p) => [p.name, String(p.ts)]), lives.map(([name, begin]) => [name, begin]));
       assert.strictEqual(loose[0].n, 0n);
+      if (file.endsWith('.gz')) return;
+      await checkThreads(query);
+      console.log(`${file}: ${await checkFlows(query)} arrows of changes agree`);
+      await checkMachine(query, path.join(scratch, file));
       assert.deepStrictEqual((await query(`select name from slice where category = 'snapshot'`)).map((r) => r.name), ['kcore']);
       // Perfetto's own error counters: nothing may be left out.
-      const errors = await query(`select name, value from stats where severity in ('error', 'data_loss') and value > 0`);
-      assert.deepStrictEqual(errors, []);
+      assert.deepStrictEqual(await errors(query), []);
     });
     assert.deepStrictEqual(complaints.filter((c) => !c.includes('Loading trace')), []);
     console.log(`${file}: ${want.calls.length} calls, ${want.pokes.length} changes of text, ${want.gaps.length} gap, 2 BPF programs agree`);
   }
   await checkInstructions();
+  await checkViewer(path.join(scratch, 'demo.pftrace'));
 }
 
 main().catch((e) => {
   console.error(e);
   process.exitCode = 1;
-}).finally(() => fs.rmSync(scratch, {recursive: true, force: true}));
+}).finally(() => {
+  fs.rmSync(scratch, {recursive: true, force: true});
+  process.exit();  // though a browser is still open
+});

@@ -9,7 +9,6 @@
 namespace asof {
 namespace {
 
-constexpr int kLevel = 1;       // the readers unpack all levels alike; higher ones cost more than they save
 constexpr int kGzip = 15 + 16;  // largest window, gzip's header
 constexpr int kMemory = 8;      // zlib's default
 constexpr size_t kPiece = 1 << 16;
@@ -22,9 +21,9 @@ struct GzipWriter::Impl {
   std::array<unsigned char, kPiece> out{};
 };
 
-GzipWriter::GzipWriter(Write write) : impl_(std::make_unique<Impl>()) {
+GzipWriter::GzipWriter(Write write, int level) : impl_(std::make_unique<Impl>()) {
   impl_->write = std::move(write);
-  ASOF_CHECK(deflateInit2(&impl_->z, kLevel, Z_DEFLATED, kGzip, kMemory, Z_DEFAULT_STRATEGY) == Z_OK);
+  ASOF_CHECK(deflateInit2(&impl_->z, level, Z_DEFLATED, kGzip, kMemory, Z_DEFAULT_STRATEGY) == Z_OK);
 }
 
 GzipWriter::~GzipWriter() { deflateEnd(&impl_->z); }

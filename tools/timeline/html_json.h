@@ -1,5 +1,4 @@
-// JSON within a page: names come from untrusted files, so nothing in it may end the <script> that contains
-// it, and what is not UTF-8 is replaced.
+// JSON within a page. What is not UTF-8 is replaced: names come from untrusted files.
 #pragma once
 #include <fmt/format.h>
 
@@ -53,19 +52,7 @@ class HtmlJson {
     return key(name).number(value);
   }
 
-  // '<' only ever occurs in strings, where its escape means the same.
-  std::string safe() const {
-    std::string safe;
-    safe.reserve(out_.size());
-    for (const char c : out_) {
-      if (c == '<') {
-        safe += "\\u003c";
-      } else {
-        safe += c;
-      }
-    }
-    return safe;
-  }
+  const std::string& all() const { return out_; }
 
  private:
   void comma() {

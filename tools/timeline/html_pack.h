@@ -1,7 +1,9 @@
-// Numbers of a page in few characters: seven bits a byte, lowest first (as protobuf's varint), then base64.
+// The data of a page in few characters: numbers of seven bits a byte, lowest first (as protobuf's varint);
+// then gzip and base64, which also keeps text of untrusted files from ending the script that holds it.
 #pragma once
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 namespace asof {
 
@@ -15,11 +17,14 @@ class PackedNumbers {
     number((static_cast<uint64_t>(n) << 1) ^ (n < 0 ? UINT64_MAX : 0));
   }
   uint64_t size() const { return bytes_.size(); }
-  // Ready to be put in a page.
-  std::string base64() const;
+  const std::string& bytes() const { return bytes_; }
 
  private:
   std::string bytes_;
 };
+
+std::string base64(std::string_view bytes);
+// gzip in base64, ready to be put in a page.
+std::string packed(std::string_view bytes);
 
 }  // namespace asof

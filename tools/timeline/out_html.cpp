@@ -12,6 +12,7 @@
 #include "tools/timeline/html_pack.h"
 #include "tools/timeline/html_page.h"
 #include "tools/timeline/html_spread.h"
+#include "tools/timeline/timeline_outputs.h"
 
 namespace asof {
 namespace {
@@ -44,9 +45,9 @@ class HtmlWriter {
     json_.close('}');
     std::string_view page = kHtmlPage;
     put_until(write, page, "/*META*/");
-    write(json_.safe());
+    write(packed(json_.all()));
     put_until(write, page, "/*BYTES*/");
-    write(pack_.base64());
+    write(packed(pack_.bytes()));
     write(page);
     return code_.take_notices();
   }
@@ -343,7 +344,7 @@ void HtmlWriter::contents() {
   if (t_.folded != 0) {
     lines.push_back(
         fmt::format("{} calls shorter than {} are not: they are counted in the calls around them.",
-                    format_count(t_.folded), format_duration(static_cast<uint64_t>(t_.folded_below))));
+                    format_count(t_.folded), timeline_length(t_.summary, t_.folded_below)));
   }
   const auto left_out = [&](size_t all, size_t most, std::string_view what) {
     if (all > most)
@@ -368,8 +369,9 @@ void HtmlWriter::contents() {
   if (t_.blocks.empty()) {
     lines.push_back("Single instructions are not here.");
   } else if (windows.size() == 1) {
-    lines.push_back(fmt::format("Single instructions are here from {} to {}.", format_time(windows[0].lo),
-                                format_time(windows[0].hi)));
+    lines.push_back(fmt::format("Single instructions are here from {} to {}.",
+                                timeline_time(t_.summary, windows[0].lo),
+                                timeline_time(t_.summary, windows[0].hi)));
   } else {
     lines.push_back(
         fmt::format("Single instructions are here in {} windows: around changes of text, and now and then.",

@@ -1,5 +1,5 @@
-// Perfetto. Tracks: a group for each CPU (calls, thread, health, instructions), threads below their
-// processes, a group for text. Every track is written in the order of its tree (perfetto_packets.h).
+// Perfetto. Tracks: a group for each CPU (calls, thread, health, instructions, changes it ran), threads below
+// their processes, a group for text. Every track is written in the order of its tree (perfetto_packets.h).
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -9,14 +9,14 @@
 #include "tools/output/format.h"
 #include "tools/timeline/perfetto_instructions.h"
 #include "tools/timeline/perfetto_packets.h"
+#include "tools/timeline/perfetto_sched.h"
+#include "tools/timeline/perfetto_text.h"
 #include "tools/timeline/timeline_outputs.h"
 
 namespace asof {
 namespace {
 
 using protozero::pbf_writer;
-
-constexpr size_t kMostRows = 64;  // tracks of windows of changes
 
 class PerfettoWriter {
  public:
@@ -25,9 +25,11 @@ class PerfettoWriter {
       : c_(capture), t_(timeline), out_(write), instructions_(capture, timeline, inlined, out_) {}
 
   PerfettoResult run() {
+    write_system(c_, out_);
     cpus();
+    write_sched(t_, out_);
     threads();
-    text();
+    PerfettoText(c_, t_, out_).write(groups_, instructions_.left_out());
     out_.finish();
     return {instructions_.take_notices(), instructions_.left_out()};
   }
@@ -35,12 +37,6 @@ class PerfettoWriter {
  private:
   void cpus();
   void threads();
-  void text();
-  void pokes(uint64_t group);
-  void lifetimes(uint64_t group);
-  void annotate_lifetime(const LifetimeSlice& lifetime);
-  void snapshots(uint64_t group);
-  void counters(uint64_t group);
   void slices(uint32_t track, uint64_t uuid);
   void annotate(const Slice& s);
   void health(int32_t cpu, uint64_t uuid);
@@ -49,6 +45,7 @@ class PerfettoWriter {
   const Timeline& t_;
   PerfettoPackets out_;
   PerfettoInstructions instructions_;
+  std::map<int32_t, uint64_t> groups_;  // of tracks, by CPU
 };
 
 void PerfettoWriter::annotate(const Slice& s) {
@@ -115,7 +112,7 @@ void PerfettoWriter::health(int32_t cpu, uint64_t uuid) {
 void PerfettoWriter::cpus() {
   for (const TimelineTrack& track : t_.tracks) {
     if (track.kind != TimelineTrack::Kind::kCpu) continue;
-    const uint64_t group = out_.track(0, track.name, track.cpu);
+    const uint64_t group = groups_[track.cpu] = out_.track(0, track.name, track.cpu);
     slices(track.id, out_.track(group, track.name + " calls", 0));
     const uint64_t runs = out_.track(group, track.name + " thread", 1);
     for (const RunSlice& r : t_.runs) {
@@ -166,160 +163,7 @@ void PerfettoWriter::threads() {
   }
 }
 
-void PerfettoWriter::pokes(uint64_t group) {
-  if (t_.pokes.empty()) return;
-  const uint64_t uuid = out_.track(group, "pokes", 0);
-  auto annotate_poke = [&](const PokeSlice& p) {
-    out_.note("poke", uint64_t{p.index} + 1);
-    out_.note_address("address", p.address);
-    out_.note("symbol", p.symbol);
-    out_.note("kind", std::string(mechanism_name(p.mechanism)));
-    out_.note("bytes", poke_bytes(c_, p));
-    out_.note("breakpoint visits", p.breakpoints);
-    for (const PokeVisit& v : p.visits) {
-      if (v.last_old != kTimeMin)
-        out_.note(fmt::format("cpu {} last old", v.cpu), PerfettoPackets::stamp(v.last_old));
-      if (v.first_new != kTimeMax)
-        out_.note(fmt::format("cpu {} first new", v.cpu), PerfettoPackets::stamp(v.first_new));
-    }
-  };
-  std::vector<const PokeSlice*> windows;
-  for (const PokeSlice& p : t_.pokes) {
-    annotate_poke(p);
-    out_.event(uuid, p.time, PerfettoPackets::kInstant, poke_title(p), "poke");
-    if (p.end > p.begin) windows.push_back(&p);
-  }
-  // Windows overlap without nesting: as many tracks as are open at one time.
-  std::ranges::stable_sort(windows, {}, &PokeSlice::begin);
-  std::vector<std::pair<Time, uint64_t>> rows;
-  uint64_t left_out = 0;
-  for (const PokeSlice* p : windows) {
-    auto row = std::ranges::find_if(rows, [&](const auto& r) { return r.first <= p->begin; });
-    if (row == rows.end()) {
-      if (rows.size() >= kMostRows) {
-        ++left_out;
-        continue;
-      }
-      rows.emplace_back(0, out_.track(group, fmt::format("poke windows {}", rows.size() + 1), 1));
-      row = rows.end() - 1;
-    }
-    row->first = p->end;
-    annotate_poke(*p);
-    out_.whole(row->second, p->begin, p->end, p->symbol.empty() ? poke_title(*p) : p->symbol, "poke window");
-  }
-  if (left_out != 0) {
-    out_.event(
-        uuid, t_.summary.begin, PerfettoPackets::kInstant,
-        fmt::format("{} windows of changes are not shown: more than {} at one time", left_out, kMostRows),
-        "folded");
-  }
-}
-
-// Drawn as far as they are in the timeline; what they are beyond it is in their args.
-void PerfettoWriter::annotate_lifetime(const LifetimeSlice& lifetime) {
-  out_.note_address("address", lifetime.range.begin);
-  out_.note("size", lifetime.range.size());
-  uint32_t flags = 0;
-  if (lifetime.begin < t_.summary.begin) flags |= Slice::kClippedBegin;
-  if (lifetime.end > t_.summary.end) flags |= Slice::kClippedEnd;
-  if (flags != 0) out_.note("flags", slice_flag_names(flags));
-  const auto time = [&](std::string_view key, Time t) {
-    if (t != kTimeMin && t != kTimeMax) out_.note(key, int64_t{t});
-  };
-  time("not before", lifetime.begin);
-  time("not after", lifetime.end);
-  if (lifetime.seen.lo <= lifetime.seen.hi) {
-    time("seen from", lifetime.seen.lo);
-    time("seen until", lifetime.seen.hi);
-  }
-}
-
-// Instants, as far as they are known: the copy of a recording's start was made before the trace began.
-void PerfettoWriter::snapshots(uint64_t group) {
-  uint64_t uuid = 0;
-  for (const LifetimeSlice& lifetime : t_.lifetimes) {
-    if (lifetime.kind != LifetimeSlice::Kind::kSnapshot) continue;
-    if (uuid == 0) uuid = out_.track(group, "snapshots", 1);
-    annotate_lifetime(lifetime);
-    const Time t = lifetime.begin == kTimeMin ? lifetime.end : lifetime.begin;
-    out_.event(uuid, std::clamp(t, t_.summary.begin, t_.summary.end), PerfettoPackets::kInstant,
-               lifetime.name, "snapshot");
-  }
-}
-
-void PerfettoWriter::lifetimes(uint64_t group) {
-  for (const LifetimeSlice& lifetime : t_.lifetimes) {
-    if (lifetime.kind == LifetimeSlice::Kind::kSnapshot) continue;
-    const std::string kind(lifetime_kind_name(lifetime.kind));
-    std::string name = lifetime.name;
-    if (lifetime.kind == LifetimeSlice::Kind::kBpf)
-      name = fmt::format("{} (id {})", lifetime.name, lifetime.bpf_id);
-    const uint64_t uuid = out_.track(group, fmt::format("{} {} {:x}", kind, name, lifetime.range.begin), 2);
-    annotate_lifetime(lifetime);
-    if (lifetime.bpf_id != 0) {
-      out_.note("bpf id", uint64_t{lifetime.bpf_id});
-      out_.note("bpf tag", lifetime.bpf_tag);
-    }
-    out_.whole(uuid, std::clamp(lifetime.begin, t_.summary.begin, t_.summary.end),
-               std::clamp(lifetime.end, t_.summary.begin, t_.summary.end), lifetime.name, kind);
-  }
-}
-
-void PerfettoWriter::counters(uint64_t group) {
-  std::map<std::pair<CounterPoint::Kind, int32_t>, uint64_t> tracks;
-  for (const CounterPoint& p : t_.counters) {
-    auto& uuid = tracks[{p.kind, p.cpu}];
-    if (uuid == 0) {
-      switch (p.kind) {
-        case CounterPoint::Kind::kTextVersion:
-          uuid = out_.track(group, "text version", 3, "changes");
-          break;
-        case CounterPoint::Kind::kInstructions:
-          uuid = out_.track(group, fmt::format("instructions/us CPU {}", p.cpu), 4, "1/us");
-          break;
-        case CounterPoint::Kind::kCoverage:
-          uuid = out_.track(group, fmt::format("decode coverage CPU {}", p.cpu), 5, "%");
-          break;
-      }
-    }
-    out_.counter(uuid, p.time, p.value);
-  }
-}
-
-void PerfettoWriter::text() {
-  const uint64_t group = out_.track(0, "Text", -1);
-  pokes(group);
-  snapshots(group);
-  lifetimes(group);
-  counters(group);
-  if (t_.folded == 0 && t_.blocks_left_out == 0 && instructions_.left_out() == 0) return;
-  const uint64_t uuid = out_.track(0, "folded", 2);
-  const auto note_left_out = [&](uint64_t n, std::string_view what) {
-    if (n != 0)
-      out_.event(uuid, t_.summary.begin, PerfettoPackets::kInstant, fmt::format("{} {}", n, what), "folded");
-  };
-  note_left_out(t_.blocks_left_out, "straight runs were left out: too many");
-  note_left_out(instructions_.left_out(),
-                "instructions have no slices of their own, only their runs: too many");
-  if (t_.folded == 0) return;
-  out_.note("folded slices", t_.folded);
-  out_.note("kept slices", uint64_t{t_.slices.size()});
-  out_.note("shorter than ns", PerfettoPackets::stamp(t_.folded_below));
-  out_.event(uuid, t_.summary.begin, PerfettoPackets::kInstant,
-             fmt::format("folded {} slices shorter than {} ns", t_.folded, t_.folded_below), "folded");
-}
-
 }  // namespace
-
-std::string poke_title(const PokeSlice& poke) {
-  const std::string_view mechanism = mechanism_name(poke.mechanism);
-  return poke.action.empty() ? std::string(mechanism) : fmt::format("{}: {}", mechanism, poke.action);
-}
-
-std::string poke_bytes(const Capture& capture, const PokeSlice& poke) {
-  const PokeRecord& p = capture.text->pokes()[poke.index];
-  return fmt::format("{} -> {}", format_bytes(p.old_bytes()), format_bytes(p.new_bytes()));
-}
 
 PerfettoResult write_perfetto(const Capture& capture, const Timeline& timeline, bool inlined,
                               const std::function<void(std::string_view)>& write) {

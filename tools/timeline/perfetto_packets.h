@@ -11,6 +11,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <vector>
 
 #include "textstore/address.h"
 #include "textstore/time.h"
@@ -20,14 +21,22 @@ namespace asof {
 // Field numbers of the protos named above.
 namespace perfetto_field {
 constexpr uint32_t kPacket = 1;
+constexpr uint32_t kFtraceEvents = 1, kSystemInfo = 45;
 constexpr uint32_t kTimestamp = 8, kSequence = 10, kTrackEvent = 11, kInterned = 12, kSequenceFlags = 13,
                    kTrackDescriptor = 60;
 constexpr uint32_t kUuid = 1, kTrackName = 2, kProcess = 3, kThread = 4, kParent = 5, kCounter = 8,
                    kChildOrdering = 11, kSiblingRank = 12;
 constexpr uint32_t kProcessPid = 1, kProcessName = 6, kThreadPid = 1, kThreadTid = 2, kThreadName = 5;
 constexpr uint32_t kUnitName = 6;
+constexpr uint32_t kUtsname = 1, kSysname = 1, kRelease = 3, kMachine = 4;
+// protos/perfetto/trace/ftrace.
+constexpr uint32_t kFtraceCpu = 1, kFtraceEvent = 2, kFtraceTime = 1, kFtracePid = 2, kSchedSwitch = 4;
+constexpr uint32_t kPrevComm = 1, kPrevPid = 2, kPrevPrio = 3, kPrevState = 4, kNextComm = 5, kNextPid = 6,
+                   kNextPrio = 7;
 constexpr uint32_t kCategoryIid = 3, kAnnotation = 4, kType = 9, kNameIid = 10, kTrackUuid = 11,
                    kCounterDouble = 44;
+// By its old number, which all versions of Perfetto read.
+constexpr uint32_t kFlow = 36;
 constexpr uint32_t kInternedCategories = 1, kInternedNames = 2, kInternedAnnotationNames = 3, kIid = 1,
                    kInternedName = 2;
 constexpr uint32_t kAnnotationNameIid = 1, kAnnotationUint = 3, kAnnotationInt = 4, kAnnotationString = 6;
@@ -93,6 +102,9 @@ class PerfettoPackets {
   // As text: Perfetto in a browser keeps 32 bits of its pointers.
   void note_address(std::string_view key, Addr value) { note(key, fmt::format("{:#x}", value)); }
 
+  // Events that name a flow are joined by arrows, in order of time. Collected as annotations are.
+  void flow(uint64_t id) { flows_.push_back(id); }
+
   void event(uint64_t uuid, Time t, EventType type, std::string_view name, std::string_view category) {
     const uint64_t name_iid = name.empty() ? 0 : iid(names_, perfetto_field::kInternedNames, name);
     const uint64_t category_iid =
@@ -106,10 +118,12 @@ class PerfettoPackets {
       e.add_uint64(perfetto_field::kTrackUuid, uuid);
       if (category_iid != 0) e.add_uint64(perfetto_field::kCategoryIid, category_iid);
       if (name_iid != 0) e.add_uint64(perfetto_field::kNameIid, name_iid);
+      for (const uint64_t id : flows_) e.add_uint64(perfetto_field::kFlow, id);
       annotations_into(e);
     });
     interned_.clear();
     annotations_.clear();
+    flows_.clear();
   }
   void whole(uint64_t uuid, Time begin, Time end, std::string_view name, std::string_view category) {
     event(uuid, begin, kBegin, name, category);
@@ -159,6 +173,7 @@ class PerfettoPackets {
 
   const std::function<void(std::string_view)>& write_;
   std::string buffer_, packet_, interned_, annotations_;
+  std::vector<uint64_t> flows_;
   Iids names_, categories_, annotation_names_;
   uint64_t next_uuid_ = 1;
 };

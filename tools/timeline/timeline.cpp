@@ -173,9 +173,9 @@ void report_result(const Timeline& t, const TimelineText& o, Diagnostics& diagno
       format_plural(t.pokes.size(), "poke", "pokes")));
   if (t.folded != 0) {
     diagnostics.note(
-        fmt::format("{} slices shorter than {} ns were folded into those around them; "
+        fmt::format("{} slices shorter than {} were folded into those around them; "
                     "--max-slices 0 keeps all",
-                    format_count(t.folded), t.folded_below));
+                    format_count(t.folded), timeline_length(t.summary, t.folded_below)));
   }
   if (t.blocks_left_out != 0) {
     diagnostics.note(fmt::format("{} straight runs were left out: choose a shorter --time",

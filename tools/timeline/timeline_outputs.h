@@ -27,4 +27,8 @@ void write_chrome(const Capture& capture, const Timeline& timeline,
 std::string poke_title(const PokeSlice& poke);
 std::string poke_bytes(const Capture& capture, const PokeSlice& poke);
 
+// Times and lengths as text, in what the timeline is measured in.
+std::string timeline_time(const TimelineSummary& summary, Time t);
+std::string timeline_length(const TimelineSummary& summary, Time length);
+
 }  // namespace asof

@@ -9,6 +9,7 @@
 
 #include "tests/support/sim_random.h"
 #include "tests/support/temp_dir.h"
+#include "tests/tools/timeline/html_unpack.h"
 #include "tools/timeline/out_html.h"
 
 namespace asof::test {
@@ -21,16 +22,11 @@ std::string between(const std::string& text, std::string_view begin, std::string
   return text.substr(at, text.find(end, at) - at);
 }
 
-// Bytes of base64 text.
-size_t decoded_size(const std::string& base64) {
-  const auto fill = static_cast<size_t>(std::count(base64.begin(), base64.end(), '='));
-  return base64.size() / 4 * 3 - fill;
-}
-
 void expect_whole(const std::string& page) {
-  const auto meta = nlohmann::json::parse(between(page, "id=\"meta\">", "</script>"), nullptr, false);
+  const auto meta =
+      nlohmann::json::parse(unpacked(between(page, "id=\"meta\">", "</script>")), nullptr, false);
   ASSERT_FALSE(meta.is_discarded());
-  const size_t bytes = decoded_size(between(page, "id=\"bytes\">", "</script>"));
+  const size_t bytes = unpacked(between(page, "id=\"bytes\">", "</script>")).size();
   const auto functions = meta["functions"].size();
   uint64_t used = 0;
   for (const auto& t : meta["tracks"]) used += t["slices"][1].get<uint64_t>();

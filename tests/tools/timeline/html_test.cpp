@@ -1,10 +1,12 @@
 // The HTML view's data: positions of what has no time of its own, packed numbers, and text from hostile
 // files. tests/browser tests what the page does with them.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
 
 #include "tests/support/sim_random.h"
+#include "tests/tools/timeline/html_unpack.h"
 #include "tools/timeline/html_json.h"
 #include "tools/timeline/html_pack.h"
 #include "tools/timeline/html_spread.h"
@@ -128,18 +130,28 @@ TEST(HtmlSpread, TimesOfDamagedCapturesStayInOrder) {
 
 TEST(HtmlPack, NumbersAndBase64) {
   PackedNumbers p;
-  EXPECT_EQ(p.base64(), "");
+  EXPECT_EQ(base64(p.bytes()), "");
   p.number(0);
-  EXPECT_EQ(p.base64(), "AA==");
+  EXPECT_EQ(base64(p.bytes()), "AA==");
   p.number(300);  // ac 02
-  EXPECT_EQ(p.base64(), "AKwC");
+  EXPECT_EQ(base64(p.bytes()), "AKwC");
   p.signed_number(-1);
-  EXPECT_EQ(p.base64(), "AKwCAQ==");
+  EXPECT_EQ(base64(p.bytes()), "AKwCAQ==");
   p.number(UINT64_MAX);
   EXPECT_EQ(p.size(), 4u + 10u);
 }
 
-TEST(HtmlJson, HostileNamesCannotEndTheScript) {
+TEST(HtmlPack, PackedIsGzipInBase64) {
+  std::string text;
+  for (int i = 0; i < 5000; ++i) text += fmt::format("</script>{}", i % 7);
+  const std::string page = packed(text);
+  EXPECT_LT(page.size(), text.size() / 50);
+  EXPECT_EQ(page.find('<'), std::string::npos) << "nothing in it can end the script";
+  EXPECT_EQ(unpacked(page), text);
+  EXPECT_EQ(unpacked(packed("")), "");
+}
+
+TEST(HtmlJson, HostileNamesAreStrings) {
   const std::string name = "</script><!--\xff\x01\"\\\xe2\x80\xa8";
   HtmlJson json;
   json.open('{')
@@ -152,9 +164,7 @@ TEST(HtmlJson, HostileNamesCannotEndTheScript) {
       .close(']')
       .pair_number("z", -3)
       .close('}');
-  const std::string text = json.safe();
-  EXPECT_EQ(text.find('<'), std::string::npos);
-  const auto doc = nlohmann::json::parse(text);
+  const auto doc = nlohmann::json::parse(json.all());
   EXPECT_TRUE(doc["a"].get<std::string>().starts_with("</script><!--?"));
   EXPECT_EQ(doc["list"].dump(), "[1,null,\"<b>\"]");
   EXPECT_EQ(doc["z"], -3);

@@ -1,14 +1,23 @@
-'use strict';
-// Reads what the page carries. docs/html-view.md describes the format. Times are converted to nanoseconds (or
+// Reads what the page carries; docs/html-view.md describes the format. Times are converted to nanoseconds (or
 // instructions, in captures without a clock) after the beginning of the capture.
 
-const meta = JSON.parse(document.getElementById('meta').textContent);
+let meta;
 
 function bytesOfBase64(text) {
   const raw = atob(text);
   const out = new Uint8Array(raw.length);
   for (let i = 0; i < raw.length; ++i) out[i] = raw.charCodeAt(i);
   return out;
+}
+
+// The contents of a block of data: gzip in base64.
+async function unpacked(id) {
+  const node = document.getElementById(id);
+  const packed = bytesOfBase64(node.textContent);
+  node.remove();
+  if (typeof DecompressionStream === 'undefined') return new Inflate(packed).gzip();
+  const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream('gzip'));
+  return new Uint8Array(await new Response(stream).arrayBuffer());
 }
 
 // Numbers of seven bits a byte, lowest first.
@@ -92,10 +101,18 @@ function readPoints(bytes, place, count) {
   return out;
 }
 
-function readAll() {
-  const node = document.getElementById('bytes');
-  const bytes = bytesOfBase64(node.textContent);
-  node.remove();
+async function readAll() {
+  meta = JSON.parse(new TextDecoder().decode(await unpacked('meta')));
+  // Calls that began there; the others are parts of one.
+  for (const kind of meta.kinds) kind.begins = !/\b(resumed|began-before)\b/.test(kind.flags);
+  // What several processes have of one name, kind and file is one function in sums.
+  const first = new Map();
+  meta.functions.forEach((f, i) => {
+    const key = [f.name, f.kind, f.dso].join('\0');
+    if (!first.has(key)) first.set(key, i);
+    f.sum = first.get(key);
+  });
+  const bytes = await unpacked('bytes');
   const tracks = meta.tracks.map((t) => ({...t, slices: readSlices(bytes, t.slices, t.count)}));
   const cpus = meta.cpus.map((c) => ({
     ...c,
@@ -103,7 +120,9 @@ function readAll() {
     blocks: readSpans(bytes, c.blocks.place, c.blocks.count),
     points: readPoints(bytes, c.points.place, c.points.count),
   }));
-  return {tracks, cpus};
+  // Calls are counted once: on CPUs where there are any, else on threads.
+  const cpuTracks = tracks.filter((t) => t.kind === 'cpu');
+  return {tracks, cpus, counted: cpuTracks.length ? cpuTracks : tracks};
 }
 
 // First index i of the sorted `order` for which value(order[i]) > limit.

@@ -1,13 +1,12 @@
-// What is shown where: lanes below each other, time to the right.
+// What is shown where: lanes below each other, time to the right. A lane is as high as what is in view needs.
 
-const kLabels = 150;  // width of the left column
-const kRow = 16;
+const kRow = 16, kLow = 4;  // rows of calls, and those of a lane that was made low
+const kTop = 24;            // the axis
+const kFewRows = 8;         // of lifetimes, until more are asked for
 const kFont = '11px system-ui, "DejaVu Sans", sans-serif';
 const kMono = '11px ui-monospace, "DejaVu Sans Mono", monospace';
 const kLetter = 6.1;  // about as wide as a letter of kFont
-const kGapColors = {LOST: '#d92d20', FLOW: '#c11574', TEXT: '#dc6803', DATA: '#7a2e0e', SIDE: '#475467', FILE: '#475467'};
-const kHues = {kernel: 215, module: 185, user: 140, bpf: 35, trampoline: 300, slot: 330, unnamed: 0, untraced: 0};
-const kFound = '#f79009', kInk = '#1d2430', kDim = '#667085', kLine = '#d8dee8', kBand = '#f4f6fa', kPoke = '#b42318';
+let kLabels = 150;    // width of the left column
 
 class Lanes {
   constructor(data) {
@@ -15,29 +14,39 @@ class Lanes {
     this.canvas = document.getElementById('lanes');
     this.overview = document.getElementById('overview');
     this.thin = new ThinRow();
-    this.panel = new Panel(document.getElementById('panel'), this);
-    this.colors = colorsOf(meta.functions);
-    this.pixels = Uint32Array.from(this.colors, pixel);
-    const color = new Map(meta.functions.map((f, i) => [f.name, this.colors[i]]));
-    for (const b of meta.blocks) b.color = b.changed ? '#fda29b' : color.get(b.symbol.split('+')[0]) || '#d5d9eb';
+    this.panel = new Pages(document.getElementById('panel'), this);
     this.begin = this.wantBegin = 0;
     this.end = this.wantEnd = meta.length;
     this.scroll = this.bottom = 0;
     this.width = 1;
     this.closed = new Set();
+    this.low = new Set();     // ids of tracks whose rows are low
     this.selected = null;
-    this.wanted = null;  // functions that the search found
-    this.places = [];    // of what was drawn: for clicks on marks
+    this.range = null;        // of time, for sums
+    this.wanted = null;       // functions that the search found
+    this.places = [];         // of what was drawn: for clicks on marks
+    this.held = null;         // y of the pointer: what is there stays there
+    this.still = matchMedia('(prefers-reduced-motion: reduce)').matches;
     this.countCalls();
+    this.paint();
     this.makeLanes();
   }
 
   countCalls() {
     for (const f of meta.functions) f.calls = 0;
-    for (const t of this.data.tracks) {
-      if (t.kind === 'thread' && this.data.tracks.some((o) => o.kind === 'cpu')) continue;
-      for (const name of t.slices.name) ++meta.functions[name].calls;
+    for (const t of this.data.counted) for (const name of t.slices.name) ++meta.functions[name].calls;
+  }
+
+  // Takes the colours of the theme.
+  paint() {
+    readTheme();
+    this.colors = colorsOf(meta.functions);
+    this.pixels = Uint32Array.from(this.colors, pixel);
+    const color = new Map(meta.functions.map((f, i) => [f.name, this.colors[i]]));
+    for (const b of meta.blocks) {
+      b.color = b.changed ? (theme.dark ? '#8c3a36' : '#fda29b') : color.get(b.symbol.split('+')[0]) || (theme.dark ? '#3a4152' : '#d5d9eb');
     }
+    this.whole = null;
   }
 
   // ---- lanes ----
@@ -51,22 +60,15 @@ class Lanes {
     };
     const text = [];
     if (meta.pokes.length) text.push({kind: 'pokes', name: `changes (${grouped(meta.pokes.length)})`, height: 24});
-    for (const kind of [...new Set(meta.lives.map((l) => l.kind))]) {
-      text.push({kind: 'lives', name: kind, lives: meta.lives.filter((l) => l.kind === kind)});
-    }
-    for (const lane of text) if (lane.lives) this.packLives(lane);
+    for (const kind of [...new Set(meta.lives.map((l) => l.kind))]) text.push(this.lifeLane(kind));
     group('text', 'Text', text);
     for (const cpu of this.data.cpus) group('cpu' + cpu.id, cpu.name, this.cpuLanes(cpu));
     for (const track of this.data.tracks.filter((t) => t.kind === 'thread')) {
       group('thread' + track.id, track.name, [this.callLane(track)]);
     }
-    let y = 0;
-    for (const lane of lanes) {
-      lane.y = y;
-      y += lane.height;
-    }
     this.lanes = lanes;
-    this.height = y;
+    this.layOut(true);
+    if (this.outline) this.outline.fill();
   }
 
   cpuLanes(cpu) {
@@ -78,22 +80,73 @@ class Lanes {
     if (track || cpu.blocks.count) lanes.push({kind: 'blocks', cpu, name: 'instructions', height: kRow + 6});
     return lanes;
   }
-
   callLane(track) {
-    return {kind: 'calls', track, name: 'calls', height: Math.max(1, track.slices.rows.length) * kRow + 6};
+    return {kind: 'calls', track, name: 'calls', rows: 1, row: this.low.has(track.id) ? kLow : kRow, height: kRow + 6};
+  }
+  // Lifetimes overlap: each goes into a row that is free then.
+  lifeLane(kind) {
+    this.lifeLanes = this.lifeLanes || new Map();
+    if (this.lifeLanes.has(kind)) return this.lifeLanes.get(kind);
+    const lives = meta.lives.filter((l) => l.kind === kind).sort((a, b) => (a.begin ?? -1) - (b.begin ?? -1));
+    const ending = lives.filter((l) => l.end !== null).sort((a, b) => a.end - b.end);
+    const free = [];
+    let next = 0, rows = 0;
+    for (const l of lives) {
+      while (next < ending.length && ending[next].row !== undefined && ending[next].end <= (l.begin ?? -1)) free.push(ending[next++].row);
+      l.row = free.length ? free.pop() : rows++;
+    }
+    const lane = {kind: 'lives', name: kind, lives, rows: 1, height: kRow + 6, open: false};
+    this.lifeLanes.set(kind, lane);
+    return lane;
   }
 
-  // Lifetimes overlap: each goes into the first row that is free.
-  packLives(lane) {
-    const ends = [];
-    for (const l of lane.lives) {
-      const begin = l.begin ?? -1;
-      let row = ends.findIndex((e) => e <= begin);
-      if (row < 0) row = Math.min(ends.length, 7);
-      ends[row] = l.end ?? Infinity;
-      l.row = row;
+  // ---- heights ----
+
+  // Rows of a track that something in view is in.
+  depthInView({slices}) {
+    for (let depth = slices.rows.length; depth > 0; --depth) {
+      const order = slices.rows[depth - 1];
+      const i = firstAbove(order, slices.end, this.begin);
+      if (i < order.length && slices.begin[order[i]] < this.end) return depth;
     }
-    lane.height = ends.length * kRow + 6;
+    return 0;
+  }
+  // Rows of lifetimes in view, in the order shown: first those where something begins or ends.
+  packInView(lane) {
+    const rows = new Map();
+    lane.seen = [];
+    for (const l of lane.lives) {
+      if ((l.end ?? Infinity) < this.begin || (l.begin ?? -Infinity) > this.end) continue;
+      const changes = (l.begin ?? -Infinity) > this.begin || (l.end ?? Infinity) < this.end;
+      rows.set(l.row, rows.get(l.row) || changes);
+      lane.seen.push(l);
+    }
+    const order = [...rows.keys()].sort((a, b) => rows.get(b) - rows.get(a) || a - b);
+    lane.rank = new Map(order.map((row, i) => [row, i]));
+    const all = order.length;
+    lane.fits = lane.open || all <= kFewRows ? all : kFewRows - 1;
+    return all > kFewRows ? lane.fits + 1 : all;  // a row that says how many more there are, or closes them
+  }
+  // `settled`: lanes may become lower, not only higher, as while things move.
+  layOut(settled) {
+    const held = this.held !== null && this.laneAt(this.held) || this.lanes.find((l) => l.y >= this.scroll);
+    const before = held && held.y;
+    let y = 0;
+    for (const lane of this.lanes) {
+      if (lane.kind === 'calls' || lane.kind === 'lives') {
+        const rows = Math.max(lane.kind === 'calls' ? this.depthInView(lane.track) : this.packInView(lane), 1);
+        lane.rows = settled ? rows : Math.max(rows, lane.rows);
+        lane.height = lane.rows * (lane.row || kRow) + 6;
+      }
+      lane.y = y;
+      y += lane.height;
+    }
+    if (before !== undefined && settled) this.scroll += held.y - before;
+    this.height = y;
+  }
+  laneAt(y) {
+    const at = y - kTop + this.scroll;
+    return y < kTop ? undefined : this.lanes.find((l) => at >= l.y && at < l.y + l.height);
   }
 
   // ---- time and pixels ----
@@ -109,11 +162,16 @@ class Lanes {
     begin = Math.min(Math.max(begin + (end - begin - length) / 2, -edge), meta.length + edge - length);
     this.wantBegin = begin;
     this.wantEnd = begin + length;
-    if (now) {
+    if (now || this.still) {
       this.begin = this.wantBegin;
       this.end = this.wantEnd;
     }
     this.redraw();
+  }
+  // All of a range, with a margin.
+  fit([begin, end]) {
+    const margin = Math.max((end - begin) * 0.1, 20);
+    this.go(begin - margin, end + margin);
   }
   zoom(factor, x) {
     const length = this.wantEnd - this.wantBegin;
@@ -141,7 +199,8 @@ class Lanes {
     const part = near ? 1 : 0.4;
     this.begin += (this.wantBegin - this.begin) * part;
     this.end += (this.wantEnd - this.end) * part;
-    this.draw();
+    this.draw(near && !this.dragging);
     if (!near) this.redraw();
+    else if (this.settled) this.settled();
   }
 }

@@ -7,32 +7,13 @@ function element(tag, text, className) {
   if (className) e.className = className;
   return e;
 }
-
-function grouped(n) { return Math.round(n).toLocaleString('en').replaceAll(',', ' '); }
-
-// perf's seconds of a time after the beginning.
-function clockText(t) {
-  if (meta.clock !== 'ns') return `instruction ${grouped(t)}`;
-  const ns = BigInt(meta.begin) + BigInt(Math.floor(t));
-  const sign = ns < 0n ? '-' : '';
-  const size = ns < 0n ? -ns : ns;
-  return `${sign}${size / 1000000000n}.${String(size % 1000000000n).padStart(9, '0')}`;
+function button(text, action, className) {
+  const b = element('button', text, className);
+  b.onclick = action;
+  return b;
 }
 
-function spanText(t) {
-  if (meta.clock !== 'ns') return `${grouped(t)} instructions`;
-  for (const [unit, size] of [['s', 1e9], ['ms', 1e6], ['µs', 1e3]]) {
-    if (t >= size) return `${(t / size).toPrecision(4)} ${unit}`;
-  }
-  return `${t >= 100 ? t.toFixed(0) : t.toPrecision(3)} ns`;
-}
-
-function functionName(id, version) {
-  const f = meta.functions[id];
-  return f.changes && version ? `${f.name} ·v${version}` : f.name;
-}
-
-class Panel {
+class PanelText {
   constructor(node, view) {
     this.node = node;
     this.view = view;
@@ -43,43 +24,56 @@ class Panel {
     this.node.scrollTop = 0;
   }
   heading(text) { this.node.append(element('h3', text)); }
-  text(text, className) { this.node.append(element('p', text, className)); }
+  text(text, className) { this.node.append(element('p', unbroken(text), className)); }
   code(text, className) { this.node.append(element('div', text, 'code ' + (className || ''))); }
   link(text, action) {
-    const b = element('button', text, 'link');
-    b.onclick = action;
     const p = element('p');
-    p.append(b);
+    p.append(button(text, action, 'link'));
     this.node.append(p);
   }
+  // A cell is text, or an element.
   table(rows, head) {
     const table = element('table');
-    if (head) {
+    const line = (cells, tag) => {
       const tr = element('tr');
-      for (const cell of head) tr.append(element('th', cell));
+      cells.forEach((cell, i) => {
+        const td = element(tag(i));
+        td.append(cell);
+        tr.append(td);
+      });
       table.append(tr);
-    }
-    for (const row of rows) {
-      const tr = element('tr');
-      row.forEach((cell, i) => tr.append(element(i === 0 && !head ? 'th' : 'td', cell)));
-      table.append(tr);
-    }
+    };
+    if (head) line(head, () => 'th');
+    for (const row of rows) line(row, (i) => i === 0 && !head ? 'th' : 'td');
     this.node.append(table);
   }
+  // At most `most` of a long list at a time.
+  list(count, most, one) {
+    let shown = 0;
+    const more = () => {
+      for (const end = Math.min(shown + most, count); shown < end; ++shown) one(shown);
+      if (shown < count) {
+        const p = element('p');
+        p.append(button(`${grouped(count - shown)} more`, () => {
+          p.remove();
+          more();
+        }));
+        this.node.append(p);
+      }
+    };
+    more();
+  }
+}
 
+class Panel extends PanelText {
   // The instants in the trace before and after a drawn time. After a CYC packet code can have run before the first.
   interval(cpu, t) {
     const points = cpu && cpu.points;
     if (!points || points.length === 0) return clockText(t);
-    let low = 0, high = points.length;
-    while (low < high) {
-      const middle = (low + high) >> 1;
-      if (points[middle] > t) high = middle;
-      else low = middle + 1;
-    }
-    if (low === 0 || low === points.length || points[low] - points[low - 1] < 1) return clockText(t);
-    if (points[low - 1] === t) return `${clockText(t)} or up to ${spanText(points[low] - t)} later`;
-    return `${clockText(points[low - 1])} .. ${clockText(points[low])}`;
+    const next = pointAfter(points, t);
+    if (next === 0 || next === points.length || points[next] - points[next - 1] < 1) return clockText(t);
+    if (points[next - 1] === t) return `${clockText(t)} or up to ${spanText(points[next] - t)} later`;
+    return `${clockText(points[next - 1])} .. ${clockText(points[next])}`;
   }
 
   show(item) {
@@ -94,10 +88,11 @@ class Panel {
     this.text(`${f.kind}${f.dso ? ', ' + f.dso : ''}`, 'dim');
     const cpu = this.view.data.cpus.find((c) => c.cpu === kind.cpu);
     const rows = [
-      ['begins', this.interval(cpu, s.begin[index])], ['lasts', '≈ ' + spanText(s.end[index] - s.begin[index])],
+      ['begins', this.interval(cpu, s.begin[index])],
       ['instructions', `${grouped(s.instructions[index])}, ${grouped(s.self[index])} of them its own`],
       ['on', `${track.name}${track.kind === 'thread' && kind.cpu >= 0 ? ', CPU ' + kind.cpu : ''}`],
     ];
+    if (hasTime()) rows.splice(1, 0, ['lasts', '≈ ' + spanText(s.end[index] - s.begin[index])]);
     if (kind.flags) rows.push(['how', kind.flags]);
     rows.push(['address', f.range || '']);
     rows.push(['text', `${f.changes ? `version ${kind.version} of ${f.changes.length + 1}, ` : ''}${kind.origin}`]);
@@ -114,14 +109,14 @@ class Panel {
     }
     if (f.changes) {
       this.heading('its text changed');
-      for (const [t, poke] of f.changes.slice(0, 50)) {
+      this.list(f.changes.length, 50, (i) => {
+        const [t, poke] = f.changes[i];
         if (poke >= 0) this.link(clockText(t), () => this.view.select({type: 'poke', index: poke}, true));
         else this.text(clockText(t));
-      }
-      if (f.changes.length > 50) this.text(`and ${f.changes.length - 50} times more`, 'dim');
+      });
     }
     this.heading('all calls of it');
-    this.link('search', () => this.view.search(f.name));
+    this.link('list them', () => this.view.search(f.name, true));
   }
 
   poke({index}) {
@@ -139,18 +134,17 @@ class Panel {
       this.text('no CPU ran code here while it was traced');
     } else {
       this.table(p.visits.map((v) => [
-        `CPU ${v.cpu}`, v.old === null ? 'never' : clockText(v.old), v.new === null ? 'never' : clockText(v.new),
+        button(`CPU ${v.cpu}`, () => this.view.fit(this.view.visitSpan(p, [v])), 'link'),
+        v.old === null ? 'never' : clockText(v.old), v.new === null ? 'never' : clockText(v.new),
         v.breakpoints ? grouped(v.breakpoints) : '',
       ]), ['', 'old until', 'new from', 'breakpoint met']);
+      this.link('zoom to the last old and first new of all', () => this.view.fit(this.view.visitSpan(p, p.visits)));
     }
     this.heading('other changes here');
-    let others = 0;
-    meta.pokes.forEach((o, i) => {
-      if (i === index || o.address !== p.address || ++others > 50) return;
-      this.link(`${clockText(o.time)}  ${o.action}`, () => this.view.select({type: 'poke', index: i}, true));
-    });
-    if (others === 0) this.text('none');
-    if (others > 50) this.text(`and ${others - 50} more`, 'dim');
+    const others = meta.pokes.map((_, i) => i).filter((i) => i !== index && meta.pokes[i].address === p.address);
+    this.list(others.length, 50, (i) => this.link(`${clockText(meta.pokes[others[i]].time)}  ${meta.pokes[others[i]].action}`,
+                                                  () => this.view.select({type: 'poke', index: others[i]}, true)));
+    if (others.length === 0) this.text('none');
   }
 
   gap({index}) {
@@ -173,6 +167,15 @@ class Panel {
       ['to', l.end === null ? 'still there at the end' : clockText(l.end)], ...(seen ? [['surely there', `from ${seen[0]} to ${seen[1]}`]] : []),
       ...(l.bpf ? [['program', l.bpf]] : [])]);
   }
+  // All of one kind: what a group of lanes has no room for.
+  lives({lane}) {
+    this.clear(`${lane.name} (${grouped(lane.lives.length)})`);
+    this.list(lane.lives.length, 200, (i) => {
+      const l = lane.lives[i];
+      this.link(`${l.name}  ${l.begin === null ? '' : 'from ' + clockText(l.begin)} ${l.end === null ? '' : 'to ' + clockText(l.end)}`,
+                () => this.view.select({type: 'life', index: l.index}, true));
+    });
+  }
 
   run({cpu, index}) {
     const t = meta.threads[cpu.runs.what[index]];
@@ -184,7 +187,7 @@ class Panel {
   block({cpu, index}) {
     const b = meta.blocks[cpu.blocks.what[index]];
     this.clear(b.symbol);
-    this.text(`${b.lines.length} instructions in a row, ran once`, 'dim');
+    this.text(`${plural(b.lines.length, 'instruction', 'instructions')} in a row, ran once`, 'dim');
     this.table([['on', cpu.name], ['when', this.interval(cpu, cpu.blocks.begin[index])], ['text', b.origin]]);
     this.code(b.lines.map((line, i) => b.sources && b.sources[i] ? `${line}  ; ${b.sources[i]}` : line).join('\n'));
   }
@@ -193,31 +196,5 @@ class Panel {
     this.clear('instructions');
     this.text('Those of this window are not in this file. To get them:');
     this.code(this.view.command, 'change');
-  }
-
-  matches(functions, text) {
-    this.clear(`“${text}”`);
-    this.text(`${grouped(functions.length)} functions`, 'dim');
-    for (const f of functions.slice(0, 200)) {
-      this.link(`${f.name}  × ${grouped(f.calls)}`, () => this.view.search(f.name, true));
-    }
-    if (functions.length > 200) this.text(`and ${functions.length - 200} more`, 'dim');
-  }
-
-  about() {
-    this.clear(meta.title);
-    this.table(meta.about);
-    this.heading('in this file');
-    for (const line of meta.contents) this.text(line);
-    this.heading('keys');
-    this.table([
-      ['w s', 'closer, farther (also Ctrl + wheel)'], ['a d', 'left, right (also Shift + wheel, dragging)'],
-      ['click', 'what is this'], ['f', 'zoom to what is selected'], ['/', 'search; Enter and Shift + Enter: next, previous'],
-      ['[ ]', 'previous, next change of text'], ['0', 'whole capture'], ['?', 'this page'],
-    ]);
-    this.heading('to read it');
-    this.text('Between two instants that the trace tells, calls are in the right order, but drawn evenly by their instructions; ' +
-              'with cycle counts (CYC) they can have run a little before the first. A name with ·v2 ran the second version of its text. Dashed ends: where a call began or ' +
-              'ended was not seen. Striped: flow inside is missing. Click a group on the left to close or open it.');
   }
 }
