@@ -2,7 +2,7 @@
 # more take a quarter of the time. The default build does not, so that a file that lacks an include is found, and a change
 # compiles one file. Names in unnamed namespaces should be different within a folder; these files have some that are not.
 set(asof_unity_alone
-    arch/arm64/reference.cpp arch/arm64/sync.cpp
+    arch/arm64/reference.cpp arch/arm64/sync.cpp arch/x86/reference_sum.cpp
     decoder/bpf_text/bpf_text_losses.cpp decoder/bundle/bundle_etm.cpp
     decoder/kernel_text/kernel_text_files.cpp decoder/kernel_text/kernel_text_unclaimed.cpp
     decoder/model/demangle.cpp  # libiberty's header and <string.h> declare basename()

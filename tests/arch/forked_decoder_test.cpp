@@ -60,7 +60,11 @@ struct Kept final : ChunkSink {
 Segment segment(size_t index) {
   Segment s;
   s.stream = 2, s.index = index, s.begin = 10 * index, s.end = 10 * index + 10, s.start_time = 50;
-  s.before = Gap{.begin = 1, .end = 2, .code = Code::kAuxFull, .reason = "before"};
+  Gap& before = s.before.emplace();
+  before.begin = 1;
+  before.end = 2;
+  before.code = Code::kAuxFull;
+  before.reason = "before";
   return s;
 }
 
