@@ -101,6 +101,7 @@ has asof usr/share/zsh/vendor-completions/_asof
 has asof usr/share/fish/vendor_completions.d/asof.fish
 has asof usr/share/doc/asof/copyright
 has asof usr/share/doc/asof/docs/usage.md
+for file in record-pt record-cs lib.sh toggle watch restore; do has asof "usr/libexec/asof/$file"; done
 if command -v scdoc >/dev/null; then
   for verb in "" $("$build/asof" completion bash | sed -n "s/^  local verbs='\(.*\)'/\1/p"); do
     has asof "usr/share/man/man1/asof${verb:+-$verb}.1.gz"

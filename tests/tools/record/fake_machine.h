@@ -98,11 +98,14 @@ chmod -R u+w "$data"
   void remove_pmu(const std::string& path) { remove("sys/bus/event_source/devices/" + path); }
 
   Ran run(const std::string& arguments) const {
-    const std::string at = dir.path().string();
+    return run_program(std::string(ASOF_RECORD) + (arm64 ? "/record-cs" : "/record-pt"), arguments);
+  }
+  // The script, or what runs it.
+  Ran run_program(const std::string& program, const std::string& arguments) const {
     const std::string command = fmt::format(
         "cd {0} && PATH={0}/bin:$PATH LOG={0}/log RECORD_ROOT={0}/root RECORD_TOOLS={0}/bin ASOF=" ASOF_BINARY
-        " " ASOF_RECORD "/{1} {2} >{0}/stdout 2>{0}/stderr </dev/null",
-        at, arm64 ? "record-cs" : "record-pt", arguments);
+        " {1} {2} >{0}/stdout 2>{0}/stderr </dev/null",
+        dir.path().string(), program, arguments);
     Ran ran;
     ran.status = WEXITSTATUS(std::system(command.c_str()));
     ran.out = read_file(dir.path() / "stdout");

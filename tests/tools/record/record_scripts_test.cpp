@@ -2,6 +2,7 @@
 // anything is recorded. The machine is made of files, and perf, uname and id are programs of the test: no
 // such hardware is needed, and this does not prove that any works.
 #include <fmt/format.h>
+#include <sys/utsname.h>
 
 #include <algorithm>
 #include <ostream>
@@ -246,6 +247,31 @@ TEST(RecordScripts, FailuresOfRecordingAreReported) {
   damaged.data = data.string();
   damaged.perf("6.5.1");
   EXPECT_EQ(damaged.run("-o out --seconds 1").status, 3);
+}
+
+// asof record runs the script of the machine that it is on.
+TEST(RecordVerb, DoesWhatTheScriptDoes) {
+  utsname here{};
+  ASSERT_EQ(::uname(&here), 0);
+  const std::string arch = here.machine;
+  if (arch != "x86_64" && arch != "aarch64") GTEST_SKIP() << "nothing is recorded on " << arch;
+  const Machine m(arch == "aarch64");
+  const std::string verb = ASOF_BINARY " record";
+  const Ran check = m.run_program(verb, "--check"), script = m.run("--check");
+  EXPECT_EQ(check.status, script.status) << check.err;
+  EXPECT_EQ(check.out, script.out);
+  EXPECT_EQ(check.status, 0) << check.out;
+  const Ran recorded = m.run_program(verb, "-o out --seconds 2 --seed 7 --no-validate");
+  EXPECT_EQ(recorded.status, 0) << recorded.out << recorded.err;
+  EXPECT_NE(m.log().find("--seconds 2"), std::string::npos) << m.log();
+  EXPECT_NE(m.log().find("--seed 7"), std::string::npos) << m.log();
+  EXPECT_TRUE(fs::exists(m.dir / "out.asof.tar.zst"));
+  const Ran command = m.run_program(verb, "-o other --no-validate -- sh -c 'echo own command >>$LOG'");
+  EXPECT_EQ(command.status, 0) << command.out << command.err;
+  EXPECT_NE(m.log().find("own command"), std::string::npos) << m.log();
+  const Ran nowhere = m.run_program(verb, "");
+  EXPECT_EQ(nowhere.status, 1);
+  EXPECT_NE(nowhere.err.find("E-FILE-091"), std::string::npos) << nowhere.err;
 }
 
 }  // namespace
