@@ -3,12 +3,6 @@
 #include <algorithm>
 
 namespace asof {
-namespace {
-
-// Deeper than any stack of real code: recursion without end, or made-up trace. The oldest frames are dropped.
-constexpr size_t kMaxFrames = 4096;
-
-}  // namespace
 
 void CallStack::push(Frame frame, const Landing& to) {
   if (frames_.size() >= kMaxFrames) close_all(false);

@@ -84,6 +84,9 @@ class FrameHost {
 
 class CallStack {
  public:
+  // Deeper than any stack of real code: recursion without end, or made-up trace. All frames are dropped.
+  static constexpr size_t kMaxFrames = 4096;
+
   CallStack(const FunctionTable& functions, FrameHost& host) : functions_(functions), host_(host) {}
 
   void call(const Landing& to, Addr site, Addr back, Frame::Kind kind, uint32_t flags);

@@ -7,8 +7,6 @@
 namespace asof {
 namespace {
 
-// The most slices kept back because their caller is not known yet.
-constexpr size_t kMaxUnparented = 4096;
 constexpr size_t kMaxKept = size_t{1} << 16;  // in residencies of all threads
 // A switch record is written before the stacks are exchanged, but the time of the trace is that of its last
 // time packet: the record may seem late by this many steps between time packets, and never by more than this.
@@ -56,7 +54,7 @@ CallTracker::Thread& CallTracker::thread_of(Cpu& c, int32_t tid, int32_t pid) {
 Time CallTracker::lateness(const Cpu& c) { return std::min(kMostLate, kLateSteps * c.step); }
 
 void CallTracker::follow_records(Cpu& c, Time delay) {
-  if (!has_time_) return;
+  if (!has_time_ || stand_in_) return;
   const auto& contexts = capture_.streams[c.stream].contexts;
   const size_t before = c.context;
   const Time until = saturating_add(c.now, -delay);
@@ -90,6 +88,7 @@ void CallTracker::exchange_stacks(Cpu& c, const FlowOp& op) {
 // Records of two CPUs contradict each other about what runs here: the later one counts. What runs continues,
 // and its thread is unknown.
 void CallTracker::take_away(Cpu& c) {
+  if (c.in_span) break_span_(c.stream);
   const Frame* top = c.thread->stack.top();
   const bool known = c.flow && top != nullptr;
   const Landing here = known ? Landing{top->function, top->entry, top->origin, false} : Landing{};

@@ -96,6 +96,30 @@ Landing CallTracker::landing(const Cpu& c, const FlowOp& op) {
   return functions_.landing(found ? found->symbol : nullptr, space, op.to, op.origin);
 }
 
+FlowOp CallTracker::joined(const FlowOp& exit, const FlowOp& entry) {
+  FlowOp whole = exit;
+  whole.kind = flow_op_kind(whole.branch);
+  whole.to = entry.to;
+  whole.space = entry.space;
+  whole.symbol = entry.symbol;
+  whole.origin = entry.origin;
+  return whole;
+}
+
+bool CallTracker::stays(const FlowOp& branch) {
+  const bool inside = branch.symbol != nullptr && branch.symbol == branch.left;
+  switch (branch.kind) {
+    case FlowOp::Kind::kCall:
+      return branch.to == branch.back || (inside && branch.to != branch.symbol->range.begin);
+    case FlowOp::Kind::kFarCall:
+      return branch.to == branch.back;
+    case FlowOp::Kind::kJump:
+      return inside;
+    default:
+      return false;
+  }
+}
+
 void CallTracker::entry(Cpu& c, const FlowOp& op) {
   if (c.has_async) {
     c.has_async = c.has_exit = false;
@@ -107,18 +131,8 @@ void CallTracker::entry(Cpu& c, const FlowOp& op) {
   }
   if (c.has_exit && c.flow) {
     c.has_exit = false;
-    FlowOp whole = c.exit;
-    whole.kind = flow_op_kind(whole.branch);
-    whole.to = op.to;
-    whole.space = op.space;
-    whole.symbol = op.symbol;
-    whole.origin = op.origin;
-    const bool inside = op.symbol != nullptr && op.symbol == whole.left;
-    if (whole.kind == FlowOp::Kind::kCall &&
-        (whole.to == whole.back || (inside && whole.to != op.symbol->range.begin)))
-      return;
-    if (whole.kind == FlowOp::Kind::kFarCall && whole.to == whole.back) return;
-    if (whole.kind == FlowOp::Kind::kJump && inside) return;
+    const FlowOp whole = joined(c.exit, op);
+    if (stays(whole)) return;
     return branch(c, whole);
   }
   c.has_exit = false;
@@ -223,6 +237,7 @@ void CallTracker::end_gap(Cpu& c) {
   c.gap.end = std::max(c.gap.begin, std::min(c.now, c.gap_until));
   ++summary_.gaps;
   summary_.text_missing = summary_.text_missing || family_of(c.gap.code) == CodeFamily::kText;
+  if (break_span_) break_spans(c.gap);
   sink_.gap(c.gap);
 }
 

@@ -6,6 +6,7 @@
 // written shortly before, in prepare_task_switch()). Without names, it is the change of the address space
 // that is next to a record. Otherwise the times of the records alone decide.
 #pragma once
+#include <functional>
 #include <map>
 #include <memory>
 #include <vector>
@@ -25,11 +26,25 @@ class CallTracker final {
   void op(size_t stream, const FlowOps& chunk, const FlowOp& op);
   void finish();
 
+  // Spans of ops (call_span.h), for sinks that take sums. Gives the functions of a chunk's sums their numbers.
+  void number_keys(FlowOps& chunk);
+  // The first op of a span is next. True: the same as its ops is span_ends(), when it is the turn of its last op. Before
+  // anything else could make a difference there, `break_span` is called for its stream; it passes the ops that are due
+  // one by one, and the others when it is their turn.
+  bool span_begins(size_t stream, const FlowOps& chunk, const CallSpan& span);
+  void span_ends(size_t stream, const FlowOps& chunk, const CallSpan& span);
+  void on_break(std::function<void(size_t stream)> break_span) { break_span_ = std::move(break_span); }
+  void span_broken(size_t stream) { cpus_[stream].in_span = false; }
+
   Time now(size_t stream) const { return cpus_[stream].now; }
   const TimelineSummary& summary() const { return summary_; }
   FunctionTable& functions() { return functions_; }
 
  private:
+  friend class SpanFinder;
+  // The most slices kept back because their caller is not known yet.
+  static constexpr size_t kMaxUnparented = 4096;
+
   struct Cpu;
   // Slices that ended before their caller was known.
   struct UnparentedSlices {
@@ -95,6 +110,7 @@ class CallTracker final {
     Time gap_until = kTimeMax;
     bool open_block = false;
     BlockSlice block;
+    bool in_span = false;  // which will be taken at its end
   };
 
   // FrameHost. A thread without a CPU gets no new frames; closed() may come at the end.
@@ -115,6 +131,15 @@ class CallTracker final {
   void end_block(Cpu& c);
   void event(Cpu& c, const Event& e);
   void resume(Cpu& c, const FlowOp& op);
+  // The branch at the end of a chunk led to where the next one begins.
+  static FlowOp joined(const FlowOp& exit, const FlowOp& entry);
+  // A branch that stays in its function, or goes where it would have gone without.
+  static bool stays(const FlowOp& branch);
+
+  // Spans (call_tracker_spans.cpp).
+  void break_spans(const GapSlice& gap);
+  // For SpanFinder: from here on the stream is in a function that is not known, on a stack that is not known.
+  Frame& stand_in(size_t stream);
 
   // Threads (call_threads.cpp).
   void start(Cpu& c, Time t);
@@ -154,6 +179,8 @@ class CallTracker final {
   uint64_t next_id_ = 1;
   uint32_t next_track_ = 0;
   TimelineSummary summary_;
+  std::function<void(size_t stream)> break_span_;
+  std::unique_ptr<Thread> stand_in_;
 };
 
 }  // namespace asof

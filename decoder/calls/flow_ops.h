@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "arch/arch.h"
+#include "decoder/calls/call_span.h"
 #include "decoder/io/addr_key.h"
 #include "decoder/model/capture.h"
 #include "decoder/model/flow_piece.h"
@@ -73,12 +74,22 @@ struct FlowOps {
   std::vector<Event> events;
   std::vector<FlowPiece> pieces;
   std::vector<FlowVisit> visits;
+  // Only where sums are wanted: apart, by where they begin (span_finder.h).
+  std::vector<CallSpan> spans;
+  std::vector<SumKey> keys;
+  std::vector<uint32_t> functions;  // by key, once they are numbered
 
   // As much as vectors that grew have, so that the order in which streams are joined, which depends on it, is
   // the same whoever made them.
   uint64_t bytes() const {
     const auto grown = [](const auto& v) { return std::bit_ceil(v.size()) * sizeof v[0]; };
     return grown(ops) + grown(gaps) + grown(events) + grown(pieces) + grown(visits) + sizeof *this;
+  }
+  uint64_t span_bytes() const {
+    uint64_t bytes = spans.capacity() * sizeof(CallSpan) + keys.capacity() * sizeof(SumKey);
+    for (const CallSpan& s : spans)
+      bytes += s.sums.capacity() * sizeof(SumNode) + s.not_back.size() * sizeof(Addr);
+    return bytes;
   }
 };
 

@@ -5,88 +5,19 @@
 
 #include <algorithm>
 #include <array>
-#include <deque>
-#include <queue>
 
 #include "decoder/calls/call_tracker.h"
+#include "decoder/calls/op_order.h"
+#include "decoder/calls/span_finder.h"
 #include "decoder/calls/timeline_text.h"
 #include "decoder/calls/timeline_window.h"
 
 namespace asof {
 namespace {
 
-constexpr uint64_t kMaxWaiting = 256 << 20;  // bytes of ops of one stream that wait for another's
-
 struct PreparedOps : ChunkConsumer::Prepared {
   FlowOps ops;
-  uint64_t bytes() const override { return ops.bytes(); }
-};
-
-// Ops of all streams in one order, by time, ties by stream. As with lines of `asof decode`
-// (tools/output/merge.h), what is before the start of the current segment can be passed on.
-template <class Take>
-class OpOrder {
- public:
-  OpOrder(size_t streams, Take take) : queues_(streams), take_(std::move(take)) {}
-
-  void add(size_t stream, FlowOps ops, Time watermark) {
-    if (queues_.size() == 1) {
-      for (const FlowOp& op : ops.ops) take_(stream, ops, op);
-      return;
-    }
-    if (!ops.ops.empty()) {
-      Queue& q = queues_[stream];
-      waiting_ += ops.bytes();
-      q.chunks.push_back(std::move(ops));
-      if (q.chunks.size() == 1) push(stream);
-    }
-    while (!heads_.empty() && heads_.top().first < watermark) advance(watermark);
-    while (waiting_ > kMaxWaiting && !heads_.empty()) {
-      ++forced_;
-      advance(heads_.top().first + 1);
-    }
-  }
-  void finish() {
-    while (!heads_.empty()) advance(kTimeMax);
-  }
-  uint64_t forced() const { return forced_; }
-
- private:
-  struct Queue {
-    std::deque<FlowOps> chunks;
-    size_t next = 0;
-    Time last = kTimeMin;
-  };
-  using Head = std::pair<Time, size_t>;
-
-  void push(size_t stream) {
-    Queue& q = queues_[stream];
-    heads_.emplace(std::max(q.last, q.chunks.front().ops[q.next].time), stream);
-  }
-  // Takes from the earliest stream what is before `until` and before every other stream.
-  void advance(Time until) {
-    const size_t stream = heads_.top().second;
-    heads_.pop();
-    const Head other = heads_.empty() ? Head{kTimeMax, SIZE_MAX} : heads_.top();
-    Queue& q = queues_[stream];
-    while (!q.chunks.empty()) {
-      const FlowOps& chunk = q.chunks.front();
-      for (; q.next < chunk.ops.size(); ++q.next) {
-        const Time t = std::max(q.last, chunk.ops[q.next].time);
-        if ((t >= until && until != kTimeMax) || Head{t, stream} > other) return push(stream);
-        q.last = t;
-        take_(stream, chunk, chunk.ops[q.next]);
-      }
-      waiting_ -= chunk.bytes();
-      q.chunks.pop_front();
-      q.next = 0;
-    }
-  }
-
-  std::vector<Queue> queues_;
-  std::priority_queue<Head, std::vector<Head>, std::greater<>> heads_;
-  Take take_;
-  uint64_t waiting_ = 0, forced_ = 0;
+  uint64_t bytes() const override { return ops.bytes() + ops.span_bytes(); }
 };
 
 std::vector<TimeBounds> windows_of(const TimelineOptions& options) {
@@ -106,6 +37,10 @@ class GapListener final : public TimelineSink {
   void track(const TimelineTrack& t) override { to_.track(t); }
   void function(const TimelineFunction& f) override { to_.function(f); }
   void slice(const Slice& s) override { to_.slice(s); }
+  bool takes_sum(uint32_t track, Time begin, Time end) const override {
+    return to_.takes_sum(track, begin, end);
+  }
+  void sum(const CallSums& sums, uint32_t track, uint64_t parent) override { to_.sum(sums, track, parent); }
   void gap(const GapSlice& g) override {
     rates_.lost(g.cpu, g.begin, g.end);
     to_.gap(g);
@@ -123,6 +58,11 @@ class GapListener final : public TimelineSink {
   RateBuckets& rates_;
 };
 
+bool sums_suffice(const TimelineOptions& options, const TimelineSink& sink, TimeBounds counted) {
+  const auto all = [](TimeBounds t) { return t.lo == kTimeMin && t.hi == kTimeMax; };
+  return sink.takes_sums() && options.calls && !options.detail && all(options.pipeline.time) && all(counted);
+}
+
 class TimelineConsumer final : public ChunkConsumer {
  public:
   TimelineConsumer(const Capture& capture, const TimelineOptions& options, TimelineSink& sink)
@@ -136,16 +76,23 @@ class TimelineConsumer final : public ChunkConsumer {
         left_(capture.streams.size()),
         tracker_(capture, options, has_time_, window_),
         pokes_(capture),
+        sums_(sums_suffice(options, sink, job_.counted)),
         readers_([this] { return FlowReader(job_); }),
-        order_(capture.streams.size(), TakeOp{*this}) {}
+        finders_([this] { return std::make_unique<SpanFinder>(capture_, has_time_); }),
+        order_(capture.streams.size(), *this) {
+    if (sums_) tracker_.on_break([this](size_t stream) { order_.break_span(stream); });
+  }
 
   std::unique_ptr<Prepared> prepare(const Chunk& chunk, const Stream&) override {
     auto prepared = std::make_unique<PreparedOps>();
     readers_.local().read(chunk, prepared->ops);
+    if (sums_) finders_.local()->read(chunk.stream, prepared->ops);
     return prepared;
   }
   void deliver(Chunk& chunk, const Stream&, Prepared* prepared) override {
-    order_.add(chunk.stream, std::move(static_cast<PreparedOps&>(*prepared).ops), chunk.segment_start);
+    FlowOps& ops = static_cast<PreparedOps&>(*prepared).ops;
+    if (sums_) tracker_.number_keys(ops);
+    order_.add(chunk.stream, std::move(ops), chunk.segment_start);
   }
   bool delivers_steps() const override { return false; }
   bool stopped() const override { return sink_.stopped(); }
@@ -155,14 +102,7 @@ class TimelineConsumer final : public ChunkConsumer {
     tracker_.finish();
     for (size_t i = 0; i < capture_.streams.size(); ++i)
       window_.blocks().finish(i, capture_.streams[i].bounds.hi);
-    emit_runs();
-    if (tracker_.summary().clock == TimelineSummary::Clock::kNanoseconds) {
-      emit_text_versions(capture_, window_);
-      window_.finish();
-      rates_.finish(window_);
-    }
-    pokes_.finish(window_);
-    emit_lifetimes(capture_, window_);
+    if (!sums_) finish_text();
     TimelineSummary summary = tracker_.summary();
     summary.reordered = order_.forced();
     summary.slices = window_.slices();
@@ -173,13 +113,19 @@ class TimelineConsumer final : public ChunkConsumer {
   }
 
  private:
-  struct TakeOp {
-    TimelineConsumer& to;
-    void operator()(size_t stream, const FlowOps& chunk, const FlowOp& op) const {
-      to.take(stream, chunk, op);
+  friend class OpOrder<TimelineConsumer>;
+  void finish_text() {
+    emit_runs();
+    if (tracker_.summary().clock == TimelineSummary::Clock::kNanoseconds) {
+      emit_text_versions(capture_, window_);
+      window_.finish();
+      rates_.finish(window_);
     }
-  };
-  void take(size_t stream, const FlowOps& chunk, const FlowOp& op) {
+    pokes_.finish(window_);
+    emit_lifetimes(capture_, window_);
+  }
+  void op(size_t stream, const FlowOps& chunk, const FlowOp& op) {
+    if (sums_) return tracker_.op(stream, chunk, op);
     follow_exit(stream, op);
     const Time before = tracker_.now(stream);
     window_.blocks().time(
@@ -195,6 +141,13 @@ class TimelineConsumer final : public ChunkConsumer {
     }
     if (has_time_ && op.instructions != 0) rates_.add(cpu, now, op.instructions);
   }
+  bool span_begins(size_t stream, const FlowOps& chunk, const CallSpan& span) {
+    return tracker_.span_begins(stream, chunk, span);
+  }
+  void span_ends(size_t stream, const FlowOps& chunk, const CallSpan& span) {
+    tracker_.span_ends(stream, chunk, span);
+  }
+  void span_broken(size_t stream) { tracker_.span_broken(stream); }
   // A chunk ends after a branch, and the next one says where it led.
   void follow_exit(size_t stream, const FlowOp& op) {
     constexpr uint8_t kElsewhere = Step::kAfterGap | Step::kAsyncEntry;
@@ -215,8 +168,10 @@ class TimelineConsumer final : public ChunkConsumer {
   std::vector<bool> left_;  // by stream
   CallTracker tracker_;
   PokeWindows pokes_;
+  const bool sums_;
   tbb::enumerable_thread_specific<FlowReader> readers_;
-  OpOrder<TakeOp> order_;
+  tbb::enumerable_thread_specific<std::unique_ptr<SpanFinder>> finders_;
+  OpOrder<TimelineConsumer> order_;
 };
 
 // The threads on each CPU, by the switch records.

@@ -197,6 +197,13 @@ struct TimelineOptions {
   bool flow = true;   // false: nothing is decoded: only what records alone say (pokes, lifetimes)
 };
 
+struct FlowOps;
+struct CallSpan;
+struct CallSums {
+  const CallSpan& span;
+  const FlowOps& of;
+};
+
 // PipelineOptions::time, when it is set, is exact here: nothing outside of it is delivered, slices that
 // extend beyond its ends are cut there (Slice::kClipped...), and only instructions within are counted. The
 // time of an instruction (Step::time) decides.
@@ -220,6 +227,13 @@ class TimelineSink {
   virtual bool stopped() const { return false; }
   // Blocks before the slice that they are in ends; their end, id and number are then not known.
   virtual bool takes_blocks_at_once() const { return false; }
+  // Only sums of slices are wanted: tracks, functions, gaps, and slices or sums of them are complete, and nothing else
+  // is. Ids distinguish slices and say nothing more, and functions have their numbers in no certain order.
+  virtual bool takes_sums() const { return false; }
+  // Whether all there is to know of slices on this track, between these times, are their sums.
+  virtual bool takes_sum(uint32_t /*track*/, Time /*begin*/, Time /*end*/) const { return false; }
+  // Slices that ended, all of them below the slice `parent`.
+  virtual void sum(const CallSums&, uint32_t /*track*/, uint64_t /*parent*/) {}
 };
 
 struct TimelineSummary {

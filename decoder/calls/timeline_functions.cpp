@@ -90,6 +90,7 @@ uint32_t FunctionTable::add(TimelineFunction f, const Symbol* symbol) {
   t.changes = !f.changes.empty();
   functions_.push_back(std::move(f));
   traits_.push_back(t);
+  symbols_.push_back(symbol);
   announce_(functions_.back());
   return functions_.back().id;
 }

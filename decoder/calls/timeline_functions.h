@@ -20,7 +20,12 @@ class FunctionTable {
 
   // Where the flow went; makes the function if it is new.
   Landing landing(const Symbol* symbol, Space space, Addr at, OriginRef origin);
+  // The function of this symbol or, without one, of this address; makes it if it is new.
+  uint32_t id(const Symbol* symbol, Space space, Addr at) {
+    return symbol != nullptr ? named(symbol).id : unnamed(space, at);
+  }
   const TimelineFunction& operator[](uint32_t id) const { return functions_[id]; }
+  const Symbol* symbol(uint32_t id) const { return symbols_[id]; }  // nullptr: it has none
   uint32_t untraced() const { return 0; }
 
   bool kernel(uint32_t id) const { return traits_[id].kernel; }
@@ -55,6 +60,7 @@ class FunctionTable {
   Announce announce_;
   std::vector<TimelineFunction> functions_;
   std::vector<Traits> traits_;
+  std::vector<const Symbol*> symbols_;
   tsl::robin_map<const Symbol*, Named> by_symbol_;
   tsl::robin_map<AddrKey, uint32_t, AddrKeyHash> by_address_;
   const Symbol* switcher_ = nullptr;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "decoder/calls/call_span.h"
+
 namespace asof {
 
 void BlockHolder::time(size_t stream, Time t) {
@@ -62,6 +64,12 @@ void WindowSink::slice(const Slice& s) {
   if (!clip(clipped)) return;
   ++slices_;
   to_.slice(clipped);
+}
+
+// Only without a window.
+void WindowSink::sum(const CallSums& sums, uint32_t track, uint64_t parent) {
+  slices_ += sums.span.calls;
+  to_.sum(sums, track, parent);
 }
 
 void WindowSink::run(const RunSlice& r) {

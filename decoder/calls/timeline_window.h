@@ -52,6 +52,10 @@ class WindowSink final : public TimelineSink {
   void run(const RunSlice& r) override;
   void gap(const GapSlice& g) override;
   void event(const EventMark& e) override;
+  bool takes_sum(uint32_t track, Time begin, Time end) const override {
+    return to_.takes_sum(track, begin, end);
+  }
+  void sum(const CallSums& sums, uint32_t track, uint64_t parent) override;
   void block(const BlockSlice& b) override { to_.takes_blocks_at_once() ? to_.block(b) : blocks_.add(b); }
   void poke(const PokeSlice& p) override;
   void lifetime(const LifetimeSlice& l) override;

@@ -6,6 +6,7 @@
 #include <set>
 #include <utility>
 
+#include "decoder/calls/flow_ops.h"
 #include "tools/output/output.h"
 
 namespace asof {
@@ -52,14 +53,14 @@ void FoldedStacks::function(const TimelineFunction& f) {
   functions_[f.id] = f;
 }
 
-uint32_t FoldedStacks::frame_name(const Slice& s) {
-  if (frame_names_.size() <= s.function) frame_names_.resize(functions_.size());
-  auto& names = frame_names_[s.function];
-  const size_t version = options_.versions ? s.version : 0;
+uint32_t FoldedStacks::frame_name(uint32_t function, uint32_t version_of_text) {
+  if (frame_names_.size() <= function) frame_names_.resize(functions_.size());
+  auto& names = frame_names_[function];
+  const size_t version = options_.versions ? version_of_text : 0;
   if (names.size() <= version) names.resize(version + 1, kNone);
   if (names[version] == kNone) {
-    const TimelineFunction& f = functions_[s.function];
-    names[version] = name_id(frame_text(options_.versions ? versioned_name(f, s.version) : f.name));
+    const TimelineFunction& f = functions_[function];
+    names[version] = name_id(frame_text(options_.versions ? versioned_name(f, version_of_text) : f.name));
   }
   return names[version];
 }
@@ -105,7 +106,7 @@ FoldedStacks::NodeId& FoldedStacks::kid(NodeId under, uint32_t name) {
 
 std::vector<FoldedStacks::Kid> FoldedStacks::sorted_kids(NodeId node) const {
   std::vector<Kid> kids = nodes_[node].kids;
-  std::ranges::sort(kids, {}, &Kid::name);
+  std::ranges::sort(kids, {}, [this](const Kid& k) { return std::string_view(names_[k.name]); });
   return kids;
 }
 
@@ -208,6 +209,7 @@ void FoldedStacks::gap(const GapSlice& g) {
     Lost& lost = lost_[by];
     const uint64_t before = lost.until(g.begin);
     lost.gaps.push_back({g.begin, g.end, before});
+    lost.latest = std::max(lost.latest, g.end);
   };
   if (g.cpu >= 0) add({-1, g.cpu});
   if (g.tid >= 0) add({g.tid, g.tid == 0 ? g.cpu : -1});
@@ -313,7 +315,7 @@ void FoldedStacks::slice(const Slice& s) {
   own.instructions = s.self_instructions;
   const bool begins = (s.flags & (Slice::kResumed | Slice::kBeganBefore)) == 0;
   own.calls = begins && s.begin >= options_.time.lo && s.begin <= options_.time.hi;
-  const uint32_t name = frame_name(s);
+  const uint32_t name = frame_name(s.function, s.version);
   NodeId* under = nullptr;
   if (s.parent == 0) {
     under = &roots_.try_emplace(options_.tracks ? s.track : 0, kNone).first->second;
@@ -339,6 +341,42 @@ void FoldedStacks::slice(const Slice& s) {
   }
   nodes_[node].own += own;
   limit(root);
+}
+
+bool FoldedStacks::takes_sums() const {
+  return !options_.source.any() && options_.time.lo == kTimeMin && options_.time.hi == kTimeMax;
+}
+
+// Where time was lost, each slice has lost its own part of it.
+bool FoldedStacks::takes_sum(uint32_t track, Time begin, Time /*end*/) const {
+  const auto by = tracks_.find(track);
+  const auto lost = by == tracks_.end() ? lost_.end() : lost_.find(by->second);
+  return lost == lost_.end() || lost->second.latest <= begin;
+}
+
+void FoldedStacks::sum(const CallSums& sums, uint32_t /*track*/, uint64_t parent) {
+  Open& below = open_[parent];
+  below.child_time += sums.span.call_time;
+  if (below.tree == kNone) below.tree = make_node();
+  struct Under {
+    NodeId node;
+    size_t end;  // of what is below it
+  };
+  const std::vector<SumNode>& nodes = sums.span.sums;
+  std::vector<Under> path{{below.tree, nodes.size()}};
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    while (path.back().end == i) path.pop_back();
+    const SumNode& n = nodes[i];
+    const NodeId under = path.back().node;
+    const uint32_t name = frame_name(sums.of.functions[n.key], sums.of.keys[n.key].version);
+    NodeId node = kid(under, name);
+    if (node == kNone) {
+      node = make_node();
+      kid(under, name) = node;
+    }
+    nodes_[node].own += {n.time, n.instructions, n.calls};
+    if (n.size > 1) path.push_back({node, i + n.size});
+  }
 }
 
 Cost FoldedStacks::whole(NodeId node) const {

@@ -65,6 +65,9 @@ class FoldedStacks final : public TimelineSink {
   void slice(const Slice& s) override;
   void gap(const GapSlice& g) override;
   bool stopped() const override;
+  bool takes_sums() const override;
+  bool takes_sum(uint32_t track, Time begin, Time end) const override;
+  void sum(const CallSums& sums, uint32_t track, uint64_t parent) override;
 
   // Stacks are told apart up to this depth: kMaxDepth, or less where there were too many.
   size_t depth() const { return depth_; }
@@ -73,7 +76,7 @@ class FoldedStacks final : public TimelineSink {
 
   // One stack, outermost first: numbers of names(). Frames beyond depth() are one, "[deeper]".
   using Visit = std::function<void(std::span<const uint32_t> stack, const Cost& own)>;
-  // In an order that depends on the capture alone; stacks without a cost of their own are left out.
+  // In the order of their frames' names; stacks without a cost of their own are left out.
   void visit(const Visit& visit);
   const std::vector<std::string>& names() const { return names_; }
 
@@ -111,6 +114,7 @@ class FoldedStacks final : public TimelineSink {
       uint64_t before = 0;  // time lost until it began
     };
     std::vector<Gap> gaps;
+    Time latest = kTimeMin;  // end
     uint64_t until(Time t) const;
   };
   using LostBy = std::pair<int32_t, int32_t>;  // thread, or -1; CPU, of an idle thread, too
@@ -131,7 +135,7 @@ class FoldedStacks final : public TimelineSink {
   uint32_t make_chain(Space space, Addr a, Time t);
   void divide(NodeId function, const Cost& own, const Open& below);
   uint32_t name_id(std::string name);
-  uint32_t frame_name(const Slice& s);
+  uint32_t frame_name(uint32_t function, uint32_t version);
   NodeId make_node();
   // The node of this name below `under`; kNone, to be set, if there is none.
   NodeId& kid(NodeId under, uint32_t name);

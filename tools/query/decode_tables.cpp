@@ -17,6 +17,34 @@ bool reads_cycles(const Capture& capture, const QueryFacts& facts, const std::st
                              [&](const char* table) { return facts.names.contains(table); });
 }
 
+// Tables, and what is made beside them.
+class Both final : public TimelineSink {
+ public:
+  Both(SqliteSink& tables, TimelineSink* beside) : tables_(tables), beside_(beside) {}
+  void begin(const Capture& c) override { tables_.begin(c); }
+  void track(const TimelineTrack& t) override {
+    tables_.track(t);
+    beside_->track(t);
+  }
+  void function(const TimelineFunction& f) override { tables_.function(f); }
+  void slice(const Slice& s) override {
+    tables_.slice(s);
+    beside_->slice(s);
+  }
+  void run(const RunSlice& r) override { tables_.run(r); }
+  void gap(const GapSlice& g) override { tables_.gap(g); }
+  void event(const EventMark& e) override { tables_.event(e); }
+  void block(const BlockSlice& b) override { tables_.block(b); }
+  void poke(const PokeSlice& p) override { tables_.poke(p); }
+  void lifetime(const LifetimeSlice& l) override { tables_.lifetime(l); }
+  void counter(const CounterPoint& p) override { tables_.counter(p); }
+  bool stopped() const override { return tables_.stopped(); }
+
+ private:
+  SqliteSink& tables_;
+  TimelineSink* beside_;
+};
+
 }  // namespace
 
 void leave_out(const std::set<std::string>& names, TimelineOptions& options) {
@@ -31,8 +59,8 @@ void leave_out(const std::set<std::string>& names, TimelineOptions& options) {
 }
 
 Result<DecodedTables> decode_tables(const Capture& capture, const TimelineOptions& wanted,
-                                    const QueryFacts& facts, const std::string& output,
-                                    ProgressMode progress) {
+                                    const QueryFacts& facts, const std::string& output, ProgressMode progress,
+                                    TimelineSink* beside) {
   TimelineOptions options = wanted;
   auto sink = SqliteSink::open(output.empty() ? ":memory:" : output, options.detail, false);
   if (!sink) return std::unexpected(sink.error());
@@ -41,7 +69,9 @@ Result<DecodedTables> decode_tables(const Capture& capture, const TimelineOption
     leave_out(facts.names, options);
   }
   ProgressBar bar(progress, "query");
-  const auto summary = run_timeline(capture, options, **sink, bar.callback());
+  Both both(**sink, beside);
+  TimelineSink& rows = beside != nullptr ? static_cast<TimelineSink&>(both) : **sink;
+  const auto summary = run_timeline(capture, options, rows, bar.callback());
   if (!summary) return std::unexpected(summary.error());
   DecodedTables tables;
   if (reads_cycles(capture, facts, output)) {

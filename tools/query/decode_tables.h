@@ -20,9 +20,10 @@ struct DecodedTables {
 // What decoding can leave out where nothing else than `names` is read. Without flow nothing is decoded at all.
 void leave_out(const std::set<std::string>& names, TimelineOptions& options);
 
-// Into the file `output` with all tables, or, where it is empty, into memory with those of `facts`.
+// Into the file `output` with all tables, or, where it is empty, into memory with those of `facts`. `beside` is told of
+// tracks and slices, too.
 Result<DecodedTables> decode_tables(const Capture& capture, const TimelineOptions& options,
-                                    const QueryFacts& facts, const std::string& output,
-                                    ProgressMode progress);
+                                    const QueryFacts& facts, const std::string& output, ProgressMode progress,
+                                    TimelineSink* beside = nullptr);
 
 }  // namespace asof

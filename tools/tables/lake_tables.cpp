@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <sstream>
 
+#include "tools/tables/call_totals.h"
 #include "tools/timeline/sqlite_schema.h"
 
 namespace asof {
@@ -13,39 +14,38 @@ namespace {
 constexpr ParquetType kInt = ParquetType::kInt64, kText = ParquetType::kText;
 
 LakeTable agg_function() {
-  return {
-      "agg_function",
-      "SELECT calls.cpu, calls.begin / 1000000 * 1000000 AS time, functions.name AS function, "
-      "functions.kind, "
-      "functions.dso, calls.version, count(*) AS calls, sum(calls.self_instructions) AS self_instructions, "
-      "sum(calls.instructions) AS instructions, sum(calls.end - calls.begin) AS ns "
-      "FROM calls JOIN tracks ON tracks.id = calls.track JOIN functions ON functions.id = calls.function "
-      "WHERE tracks.kind = 'cpu' GROUP BY 1, 2, 3, 4, 5, 6 ORDER BY 1, 2, 3, 4, 5, 6",
-      {{"cpu", kInt},
-       {"time", kInt},
-       {"function", kText},
-       {"kind", kText},
-       {"dso", kText},
-       {"version", kInt},
-       {"calls", kInt},
-       {"self_instructions", kInt},
-       {"instructions", kInt},
-       {"ns", kInt}},
-      true,
-      true,
-      "calls by function, version of its text and the millisecond in which they began"};
+  return {"agg_function",
+          "SELECT call_sums.cpu, call_sums.time, functions.name AS function, functions.kind, functions.dso, "
+          "call_sums.version, sum(calls), sum(self_instructions), sum(instructions), sum(ns) "
+          "FROM call_sums JOIN functions ON functions.id = call_sums.function "
+          "GROUP BY 1, 2, 3, 4, 5, 6 ORDER BY 1, 2, 3, 4, 5, 6",
+          CallTotals::kReads,
+          {{"cpu", kInt},
+           {"time", kInt},
+           {"function", kText},
+           {"kind", kText},
+           {"dso", kText},
+           {"version", kInt},
+           {"calls", kInt},
+           {"self_instructions", kInt},
+           {"instructions", kInt},
+           {"ns", kInt}},
+          true,
+          true,
+          true,
+          "calls by function, version of its text and the millisecond in which they began"};
 }
 
 LakeTable agg_edge() {
   return {
       "agg_edge",
-      "SELECT calls.cpu, calls.begin / 1000000 * 1000000 AS time, caller.name AS caller, functions.name AS "
-      "function, count(*) AS calls, sum(calls.end - calls.begin) AS ns "
-      "FROM calls JOIN tracks ON tracks.id = calls.track JOIN functions ON functions.id = calls.function "
-      "LEFT JOIN calls AS outer_call ON outer_call.id = calls.parent "
-      "LEFT JOIN functions AS caller ON caller.id = outer_call.function "
-      "WHERE tracks.kind = 'cpu' GROUP BY 1, 2, 3, 4 ORDER BY 1, 2, 3, 4",
+      "SELECT call_sums.cpu, call_sums.time, caller.name AS caller, functions.name AS function, sum(calls), "
+      "sum(ns) FROM call_sums JOIN functions ON functions.id = call_sums.function "
+      "LEFT JOIN functions AS caller ON caller.id = call_sums.caller "
+      "GROUP BY 1, 2, 3, 4 ORDER BY 1, 2, 3, 4",
+      CallTotals::kReads,
       {{"cpu", kInt}, {"time", kInt}, {"caller", kText}, {"function", kText}, {"calls", kInt}, {"ns", kInt}},
+      true,
       true,
       true,
       "calls by caller (null: not known), function and the millisecond in which they began"};
@@ -56,6 +56,7 @@ LakeTable coverage() {
           "SELECT code.address, code.symbol, code.source, code.size, code.instructions, count(*) AS visits, "
           "min(blocks.time_lo) AS first, max(blocks.time_hi) AS last "
           "FROM blocks JOIN code ON code.id = blocks.code GROUP BY blocks.code ORDER BY code.address, first",
+          "",
           {{"address", kInt},
            {"symbol", kText},
            {"source", kText},
@@ -64,6 +65,7 @@ LakeTable coverage() {
            {"visits", kInt},
            {"first", kInt},
            {"last", kInt}},
+          false,
           false,
           false,
           "every straight piece of code that ran, by version of its text: how often, first and last"};

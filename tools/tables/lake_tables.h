@@ -12,10 +12,12 @@ namespace asof {
 struct LakeTable {
   std::string name;
   std::string sql;
+  std::string reads;  // SQL that reads as much of `asof query`'s tables; empty: that is `sql`
   std::vector<ParquetColumn> columns;  // as the SQL gives them
   // Written as NAME/cpu=N/data.parquet: the first column of the SQL is the CPU, by which rows are ordered, and is in no
   // file. Else NAME/data.parquet.
   bool by_cpu = false;
+  bool sums = false;   // of call_sums (call_totals.h)
   bool usual = false;  // written without being named
   std::string meaning;
 };

@@ -14,6 +14,7 @@
 #include "tools/output/output.h"
 #include "tools/output/unfinished_file.h"
 #include "tools/query/decode_tables.h"
+#include "tools/tables/call_totals.h"
 #include "tools/tables/lake_tables.h"
 
 namespace asof {
@@ -184,7 +185,8 @@ ExitCode run_tables(TablesOptions& o) {
   if (o.output.empty())
     return cannot({Code::kBadOption, "", Error::kNoOffset, "no folder for the tables", "-o DIR"}, kExitUsage);
   std::string sql;
-  for (const LakeTable* t : *tables) sql += t->sql + ";";
+  for (const LakeTable* t : *tables) sql += (t->reads.empty() ? t->sql : t->reads) + ";";
+  const bool sums = std::ranges::any_of(*tables, &LakeTable::sums);
   const QueryFacts facts = examine(sql, DetailTables::kWhenNamed);
   const auto capture = open_for_verb(o.input, diagnostics);
   if (!capture) return kExitInput;
@@ -193,8 +195,12 @@ ExitCode run_tables(TablesOptions& o) {
   options.detail = facts.detail;
   if (!take_time(o.time, *capture, diagnostics, options.pipeline.time)) return kExitUsage;
   options.detail_time = options.pipeline.time;
-  const auto decoded = decode_tables(*capture, options, facts, {}, o.choice.progress);
+  CallTotals totals;
+  const auto decoded =
+      decode_tables(*capture, options, facts, {}, o.choice.progress, sums ? &totals : nullptr);
   if (!decoded) return cannot(decoded.error(), kExitInput);
+  if (const auto written = sums ? totals.write(decoded->sink->database()) : Result<void>(); !written)
+    return cannot(written.error(), kExitInput);
   for (const Notice& n : decoded->notices) diagnostics.notice(n);
   uint64_t rows = 0;
   for (const LakeTable* t : *tables) {

@@ -1,0 +1,131 @@
+// Stacks from sums that workers made, against the same stacks from single slices: real captures, with switches, losses,
+// interrupts and several CPUs, cut into chunks of any size.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <ostream>
+
+#include "tests/support/skip_without.h"
+#include "tests/tools/run_asof.h"
+#include "tools/profile/folded_stacks.h"
+
+namespace asof::test {
+namespace {
+
+// Passes on what FoldedStacks is to be told.
+class Told final : public TimelineSink {
+ public:
+  Told(FoldedStacks& to, bool sums) : to_(to), sums_(sums) {}
+  void begin(const Capture& c) override { to_.begin(c); }
+  void track(const TimelineTrack& t) override { to_.track(t); }
+  void function(const TimelineFunction& f) override { to_.function(f); }
+  void slice(const Slice& s) override {
+    ++slices;
+    to_.slice(s);
+  }
+  void gap(const GapSlice& g) override { to_.gap(g); }
+  bool takes_sums() const override { return sums_ && to_.takes_sums(); }
+  bool takes_sum(uint32_t track, Time begin, Time end) const override {
+    return to_.takes_sum(track, begin, end);
+  }
+  void sum(const CallSums& s, uint32_t track, uint64_t parent) override { to_.sum(s, track, parent); }
+
+  uint64_t slices = 0;
+
+ private:
+  FoldedStacks& to_;
+  const bool sums_;
+};
+
+struct Recording {
+  const char* name;  // of the test
+  const char* archive;
+  const char* data;
+};
+void PrintTo(const Recording& r, std::ostream* out) { *out << r.name; }
+
+struct Folded {
+  std::string text;
+  TimelineSummary summary;
+  uint64_t slices = 0;  // one by one
+};
+
+Folded fold(const Capture& capture, TimelineOptions options, bool sums, bool versions) {
+  FoldedStacks stacks({.tracks = true, .versions = versions});
+  Told told(stacks, sums);
+  const auto done = run_timeline(capture, options, told);
+  Folded out;
+  if (!done) {
+    ADD_FAILURE() << done.error().reason;
+    return out;
+  }
+  out.summary = *done;
+  out.slices = told.slices;
+  for (const StackWeight w : {StackWeight::kNanoseconds, StackWeight::kInstructions, StackWeight::kCalls})
+    stacks.write(w, [&](std::string_view line) { out.text += line; });
+  return out;
+}
+
+class FoldedSums : public ::testing::TestWithParam<Recording> {};
+
+TEST_P(FoldedSums, AreThoseOfSingleSlices) {
+  const TempDir dir;
+  std::string folder = dir.path().string();
+  const std::string archive = GetParam().archive;
+  if (archive.ends_with(".tar.xz")) {
+    const std::string from = ASOF_TEST_DATA "/" + archive;
+    ASSERT_EQ(std::system(fmt::format("tar -C '{}' -xJf '{}'", folder, from).c_str()), 0);
+  } else {
+    folder = std::filesystem::exists(ASOF_TEST_DATA "/" + archive) ? ASOF_TEST_DATA "/" + archive
+                                                                   : shared("captures/" + archive);
+  }
+  SKIP_WITHOUT(folder);
+  CaptureOptions o;
+  o.host_files = false;
+  o.symfs = archive.starts_with("demo") ? ASOF_TEST_DATA "/demo/symfs" : folder + "/symfs";
+  const auto capture = open_capture(std::filesystem::path(folder) / GetParam().data, o);
+  ASSERT_TRUE(capture) << capture.error().reason;
+  for (const bool threads : {false, true}) {
+    for (const size_t steps : {size_t{64} * 1024, size_t{500}}) {
+      TimelineOptions options;
+      options.thread_tracks = threads;
+      options.cpu_tracks = !threads;
+      options.pipeline.decode.chunk_steps = steps;
+      options.pipeline.jobs = 1;
+      const Folded want = fold(*capture, options, false, threads);
+      options.pipeline.jobs = 3;
+      const Folded got = fold(*capture, options, true, threads);
+      EXPECT_TRUE(want.text == got.text) << threads << " " << steps;
+      EXPECT_EQ(want.summary.slices, got.summary.slices);
+      EXPECT_EQ(want.summary.instructions, got.summary.instructions);
+      EXPECT_EQ(want.summary.stretches, got.summary.stretches);
+      EXPECT_EQ(want.summary.gaps, got.summary.gaps);
+      EXPECT_EQ(want.summary.end, got.summary.end);
+      const uint64_t alone = got.slices * 100 / std::max<uint64_t>(want.slices, 1);
+      RecordProperty(fmt::format("percent_alone_{}_{}", threads, steps), static_cast<int>(alone));
+      if (steps > 1000) {
+        EXPECT_LE(alone, 25U);
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Captures, FoldedSums,
+    ::testing::Values(Recording{"demo", "demo", "perf.data"},
+                      Recording{"demo_arm64", "demo-arm64", "perf.data"},
+                      Recording{"board_x86", "board-x86/capture.tar.xz", "perf.data"},
+                      Recording{"board_arm64", "board-arm64/capture.tar.xz", "perf.data"},
+                      Recording{"tailcall_61", "machine-6.1/kernel-tailcall.tar.xz", "perf.data"},
+                      Recording{"tailcall_612", "machine-6.12/kernel-tailcall.tar.xz", "perf.data"},
+                      Recording{"user_true", "machine-6.12-arm64/user-true.tar.xz", "perf.data"},
+                      Recording{"uprobe", "machine-7.3/thread-user-uprobe.tar.xz", "perf.data"},
+                      Recording{"storm", "x86-board-storm", "perf.data"},
+                      Recording{"userkernel", "x86-board-userkernel", "perf.data"},
+                      Recording{"mods", "x86-board-mods", "perf.data"},
+                      Recording{"work", "pt-work-1round", ""}),
+    [](const auto& info) { return info.param.name; });
+
+}  // namespace
+}  // namespace asof::test
