@@ -27,7 +27,7 @@ const selected = (page) => page.evaluate(() => {
   return track ? {type, index, depth: track.slices.depth[index], track: track.name} : {type, index};
 });
 
-// A lane is as high as the deepest call in view, and what is in view stays where it is.
+// A lane is as high as the deepest call in view.
 async function testHeights() {
   const {page, end} = await openPage(pageOf('demo.html'));
   const lane = () => page.evaluate(() => {
@@ -60,6 +60,52 @@ async function testHeights() {
   await settle(page);
   assert.strictEqual((await lane()).height, whole.all * 4 + 6);
   await end();
+}
+
+// What is under the pointer stays there when lanes above it become lower.
+async function testHeld() {
+  const {page, end} = await openPage(pageOf('demo.html'), {size: {width: 1400, height: 460}});
+  const top = () => page.evaluate(() => view.lanes.find((l) => l.name === 'worker 1201').y - view.scroll);
+  await page.evaluate(() => {
+    view.scroll = view.lanes.find((l) => l.name === 'worker 1201').y - 200;
+    view.draw(true);
+  });
+  const before = await top(), height = await page.evaluate(() => view.height);
+  const box = await page.evaluate(() => [view.canvas.getBoundingClientRect().left, view.canvas.getBoundingClientRect().top]);
+  await page.mouse.move(box[0] + 400, box[1] + 24 + before + 5);
+  await page.evaluate(() => {
+    const s = view.lanes.find((l) => l.kind === 'calls').track.slices;
+    const shallow = s.rows[1].find((i) => s.end[i] - s.begin[i] > 20 && !(s.depth[i + 1] > 1));
+    view.go(s.begin[shallow] + 1, s.end[shallow] - 1, true);
+  });
+  await settle(page);
+  assert(await page.evaluate(() => view.height) < height - 60);
+  assert.strictEqual(await top(), before);
+  await end();
+}
+
+// The page may load, send and be given nothing.
+async function testPolicy() {
+  const {page, close} = await browser.open();
+  await page.goto('file://' + pageOf('demo.html'));
+  await page.waitForFunction(() => typeof view !== 'undefined' && view);
+  const allowed = await page.evaluate(async () => {
+    const allowed = [];
+    await fetch('data:text/plain,x').then(() => allowed.push('fetch'), () => {});
+    const image = new Image();
+    await new Promise((done) => {
+      image.onload = () => done(allowed.push('image'));
+      image.onerror = done;
+      image.src = 'data:image/gif;base64,R0lGODlhAQABAAAAACwAAAAAAQABAAA=';
+    });
+    const base = document.createElement('base');
+    base.href = 'https://example.com/';
+    document.head.append(base);
+    if (document.baseURI.includes('example')) allowed.push('base');
+    return allowed;
+  });
+  assert.deepStrictEqual(allowed, []);
+  await close();
 }
 
 // All programs and modules, not the first eight: a few rows, and the others when asked for.
@@ -346,7 +392,7 @@ async function main() {
     console.log('SKIPPED: the HTML view needs node, Chromium and the packages of tests/browser (scripts/dev.sh test_deps)');
     process.exit(77);
   }
-  for (const test of [testHeights, testLifetimes, testChanges, testLinks, testKeyboard, testMatches, testThemes, testPhone, testNoTime, testInflate]) {
+  for (const test of [testHeights, testHeld, testPolicy, testLifetimes, testChanges, testLinks, testKeyboard, testMatches, testThemes, testPhone, testNoTime, testInflate]) {
     if (only && test.name !== only) continue;
     const start = Date.now();
     await test();
