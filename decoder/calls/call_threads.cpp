@@ -106,6 +106,7 @@ void CallTracker::switch_to(Cpu& c, Thread& next) {
   if (c.thread != nullptr) leave(c, Slice::kSwitchedOut);
   if (next.on != nullptr) take_away(*next.on);
   c.thread = &next;
+  c.since = 0;
   next.on = &c;
   c.resident = c.now;
   c.resident_count = c.count;
@@ -172,7 +173,8 @@ void CallTracker::open_part(const Cpu& c, Frame& frame, Time begin, uint64_t cou
 }
 
 void CallTracker::opened(Thread& t, Frame& frame) {
-  const Cpu& c = *t.on;
+  Cpu& c = *t.on;
+  if (t.stack.frames().size() == 1) c.since = 0;  // those below are gone, if there were any
   t.last = std::max(t.last, c.now);
   frame.cpu = c.cpu;
   frame.version = functions_.version(frame.function, c.now);

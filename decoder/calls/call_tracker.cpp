@@ -72,6 +72,7 @@ void CallTracker::op(size_t stream, const FlowOps& chunk, const FlowOp& op) {
     default:
       branch(c, op);
   }
+  ++c.since;
 }
 
 void CallTracker::advance(Cpu& c, const FlowOp& op) {

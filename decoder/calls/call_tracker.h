@@ -110,6 +110,7 @@ class CallTracker final {
     Time gap_until = kTimeMax;
     bool open_block = false;
     BlockSlice block;
+    uint64_t since = 0;    // ops since it has this stack
     bool in_span = false;  // which will be taken at its end
   };
 

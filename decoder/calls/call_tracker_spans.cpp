@@ -21,7 +21,7 @@ void CallTracker::number_keys(FlowOps& chunk) {
 
 bool CallTracker::span_begins(size_t stream, const FlowOps&, const CallSpan& span) {
   Cpu& c = cpus_[stream];
-  if (!c.started || !c.flow || c.has_exit || c.has_async) return false;
+  if (!c.started || !c.flow || c.has_exit || c.has_async || c.since < span.relies) return false;
   Thread& t = *c.thread;
   auto& frames = t.stack.frames();
   if (frames.empty() || frames.size() + span.depth > CallStack::kMaxFrames) return false;
@@ -50,6 +50,7 @@ void CallTracker::span_ends(size_t stream, const FlowOps& chunk, const CallSpan&
   Thread& t = *c.thread;
   Frame& top = *t.stack.top();
   c.in_span = false;
+  c.since += span.end - span.begin;
   const Time base = has_time_ ? 0 : c.now;
   if (has_time_ && span.first > c.now) c.step = std::max(span.first - c.now, c.step - c.step / 8);
   c.step = std::max(span.step, decayed(c.step, span.steps));

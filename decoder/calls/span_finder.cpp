@@ -127,6 +127,7 @@ void SpanFinder::emit(size_t end) {
 void SpanFinder::add_span(size_t level, size_t begin, size_t end, size_t first_ended, size_t ended) {
   CallSpan& span = chunk_->spans.emplace_back();
   span.begin = begin;
+  span.relies = begin - levels_[0].opened;
   span.end = end;
   span.confidence = tracker_.stand_in_->stack.frames()[level].confidence;
   add_times(span);

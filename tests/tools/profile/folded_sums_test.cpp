@@ -6,6 +6,10 @@
 #include <filesystem>
 #include <ostream>
 
+#include "decoder/calls/call_tracker.h"
+#include "decoder/calls/op_order.h"
+#include "decoder/calls/span_finder.h"
+#include "tests/decoder/calls/random_ops.h"
 #include "tests/support/skip_without.h"
 #include "tests/tools/run_asof.h"
 #include "tools/profile/folded_stacks.h"
@@ -126,6 +130,44 @@ INSTANTIATE_TEST_SUITE_P(
                       Recording{"mods", "x86-board-mods", "perf.data"},
                       Recording{"work", "pt-work-1round", ""}),
     [](const auto& info) { return info.param.name; });
+
+// Losses are told while other CPUs are within spans, and count for threads that these have taken.
+std::string fold_ops(const Capture& capture, const std::vector<std::pair<size_t, FlowOps>>& chunks,
+                     bool sums) {
+  FoldedStacks stacks({.tracks = true});
+  Told told(stacks, sums);
+  TimelineOptions options;
+  options.cpu_tracks = false;
+  CallTracker tracker(capture, options, true, told);
+  SpanFinder finder(capture, true);
+  OpOrder<CallTracker> order(capture.streams.size(), tracker);
+  tracker.on_break([&](size_t stream) { order.break_span(stream); });
+  for (const auto& [stream, chunk] : chunks) {
+    FlowOps ops = chunk;
+    if (sums) finder.read(stream, ops);
+    if (sums) tracker.number_keys(ops);
+    order.add(stream, std::move(ops), kTimeMin);
+  }
+  order.finish();
+  tracker.finish();
+  std::string out;
+  for (const StackWeight w : {StackWeight::kNanoseconds, StackWeight::kInstructions, StackWeight::kCalls})
+    stacks.write(w, [&](std::string_view line) { out += line; });
+  return out;
+}
+
+TEST(FoldedSumsOfOps, LossesCountFromWhenTheyAreTold) {
+  for (uint64_t seed = 1; seed <= 60; ++seed) {
+    SimRandom random(seed);
+    const RandomOpsOptions o{.streams = 3, .contradict = true, .odd = 4};
+    const Capture capture = random_capture(o, random);
+    std::vector<std::pair<size_t, FlowOps>> chunks;
+    for (size_t i = 0; i < o.streams; ++i) {
+      for (FlowOps& ops : RandomOps(capture, o, random).chunks()) chunks.emplace_back(i, std::move(ops));
+    }
+    ASSERT_TRUE(fold_ops(capture, chunks, false) == fold_ops(capture, chunks, true)) << seed;
+  }
+}
 
 }  // namespace
 }  // namespace asof::test
