@@ -270,7 +270,7 @@ async function main() {
     console.log('SKIPPED: the HTML view needs node, Chromium and the packages of tests/browser (scripts/dev.sh test_deps)');
     process.exit(77);
   }
-  for (const test of [testDemo, testHostileNames, testPolicy]) {
+  for (const test of [testDemo, testMissing, testMillion, testHostileNames, testPolicy]) {
     const start = Date.now();
     await test();
     console.log(`${test.name}: passed (${Date.now() - start} ms)`);
