@@ -166,6 +166,18 @@ async function checkMachine(query, file) {
     name === 'text version' ? 'changes' : name.startsWith('decode coverage') ? '%' : '1/us']));
 }
 
+// Without a clock, what Perfetto shows as time is said to be instructions.
+async function checkNoTime() {
+  const input = path.join(build, '../shared/corpus/griffin-hello/bundle.json');
+  if (!fs.existsSync(input)) return console.log('no time: SKIPPED, the corpus is not here');
+  const out = path.join(scratch, 'notime.pftrace');
+  execFileSync(asof, ['timeline', input, '-q', '-o', out], {stdio: ['ignore', 'pipe', 'ignore']});
+  await withTrace(out, async (query) => {
+    const unit = await query(`select s.ts, s.name as name, (select min(ts) from slice) as first, s.ts as at from slice s where s.category = 'unit'`);
+    assert.deepStrictEqual(unit.map((r) => [r.name, r.at === r.first]), [['no time in this capture: 1 ns stands for 1 instruction', true]]);
+  });
+}
+
 // Perfetto's viewer draws all tracks, and shows the arrows of a change that is selected.
 async function checkViewer(file) {
   let change;
@@ -210,6 +222,7 @@ async function main() {
       await checkThreads(query);
       console.log(`${file}: ${await checkFlows(query)} arrows of changes agree`);
       await checkMachine(query, path.join(scratch, file));
+      assert.deepStrictEqual(await query(`select name from slice where category = 'unit'`), []);
       assert.deepStrictEqual((await query(`select name from slice where category = 'snapshot'`)).map((r) => r.name), ['kcore']);
       // Perfetto's own error counters: nothing may be left out.
       assert.deepStrictEqual(await errors(query), []);
@@ -218,6 +231,7 @@ async function main() {
     console.log(`${file}: ${want.calls.length} calls, ${want.pokes.length} changes of text, ${want.gaps.length} gap, 2 BPF programs agree`);
   }
   await checkInstructions();
+  await checkNoTime();
   await checkViewer(path.join(scratch, 'demo.pftrace'));
 }
 

@@ -3,6 +3,7 @@
 #include <zlib.h>
 
 #include <array>
+#include <new>
 
 #include "textstore/check.h"
 
@@ -23,7 +24,9 @@ struct GzipWriter::Impl {
 
 GzipWriter::GzipWriter(Write write, int level) : impl_(std::make_unique<Impl>()) {
   impl_->write = std::move(write);
-  ASOF_CHECK(deflateInit2(&impl_->z, level, Z_DEFLATED, kGzip, kMemory, Z_DEFAULT_STRATEGY) == Z_OK);
+  const int ready = deflateInit2(&impl_->z, level, Z_DEFLATED, kGzip, kMemory, Z_DEFAULT_STRATEGY);
+  if (ready == Z_MEM_ERROR) throw std::bad_alloc();  // told as such (E-FILE-093)
+  ASOF_CHECK(ready == Z_OK);
 }
 
 GzipWriter::~GzipWriter() { deflateEnd(&impl_->z); }

@@ -82,8 +82,11 @@ void write_system(const Capture& capture, PerfettoPackets& out) {
   out.packet([&](pbf_writer& p) {
     pbf_writer info(p, perfetto_field::kSystemInfo);
     pbf_writer names(info, perfetto_field::kUtsname);
-    names.add_string(perfetto_field::kSysname, "Linux");
-    if (!capture.os_release.empty()) names.add_string(perfetto_field::kRelease, capture.os_release);
+    // A bundle of trace alone does not say what system it is of.
+    if (!capture.os_release.empty()) {
+      names.add_string(perfetto_field::kSysname, "Linux");
+      names.add_string(perfetto_field::kRelease, capture.os_release);
+    }
     if (!capture.machine.empty()) names.add_string(perfetto_field::kMachine, capture.machine);
   });
 }

@@ -16,6 +16,11 @@ constexpr size_t kMostRows = 64;  // tracks of windows of changes
 
 void PerfettoText::write(const std::map<int32_t, uint64_t>& groups, uint64_t instructions_left_out) {
   groups_ = groups;
+  if (t_.summary.clock == TimelineSummary::Clock::kInstructions) {
+    // Perfetto knows no unit but time.
+    out_.event(out_.track(0, "unit", -2), t_.summary.begin, PerfettoPackets::kInstant,
+               "no time in this capture: 1 ns stands for 1 instruction", "unit");
+  }
   const uint64_t group = out_.track(0, "Text", -1);
   pokes(group);
   snapshots(group);

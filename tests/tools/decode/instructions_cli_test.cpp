@@ -11,6 +11,7 @@
 #include "tests/support/skip_without.h"
 #include "tests/support/temp_dir.h"
 #include "tests/tools/run_asof.h"
+#include "tests/tools/timeline/html_unpack.h"
 
 namespace asof::test {
 namespace {
@@ -357,7 +358,7 @@ TEST_F(Instructions, SourceLinesOfProgramAndKernel) {
 
   const std::string page = dir.path() / "page.html";
   ASSERT_EQ(run_asof("timeline -o " + page + " " + capture).status, 0);
-  EXPECT_NE(read_file(page).find("worker.c:17"), std::string::npos);
+  EXPECT_NE(page_meta(read_file(page)).find("worker.c:17"), std::string::npos);
 }
 
 // Missing debug information is reported when source lines are wanted, and nothing else is missing.

@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "tests/tools/stepped_test.h"
+#include "tests/tools/timeline/html_unpack.h"
 
 namespace asof::test {
 namespace {
@@ -166,7 +167,7 @@ TEST_F(Sources, TimelinesHaveThem) {
   EXPECT_TRUE(has(made("t.csv", "--source"), "," + line + ","));
   EXPECT_FALSE(has(made("u.csv", ""), "program.c:"));
   EXPECT_TRUE(has(made("t.jsonl", "--source"), "\"line\":\"" + line + "\""));
-  const std::string page = made("t.html", "--source --inline");
+  const std::string page = page_meta(made("t.html", "--source --inline"));
   EXPECT_TRUE(has(page, "\"line\":\"" + line + "\""));
   const std::string chain = "twice program.c:2 (inlined by) four program.c:5 (inlined by) work program.c:";
   EXPECT_TRUE(has(page, chain));

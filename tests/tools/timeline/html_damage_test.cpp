@@ -23,8 +23,7 @@ std::string between(const std::string& text, std::string_view begin, std::string
 }
 
 void expect_whole(const std::string& page) {
-  const auto meta =
-      nlohmann::json::parse(unpacked(between(page, "id=\"meta\">", "</script>")), nullptr, false);
+  const auto meta = nlohmann::json::parse(page_meta(page), nullptr, false);
   ASSERT_FALSE(meta.is_discarded());
   const size_t bytes = unpacked(between(page, "id=\"bytes\">", "</script>")).size();
   const auto functions = meta["functions"].size();

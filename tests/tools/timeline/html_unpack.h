@@ -43,4 +43,13 @@ inline std::string unpacked(std::string_view base64) {
   return out;
 }
 
+// What a page says about its data, as JSON.
+inline std::string page_meta(std::string_view page) {
+  constexpr std::string_view kBegin = "id=\"meta\">";
+  const size_t at = page.find(kBegin);
+  if (at == std::string_view::npos) return {};
+  page.remove_prefix(at + kBegin.size());
+  return unpacked(page.substr(0, page.find('<')));
+}
+
 }  // namespace asof::test

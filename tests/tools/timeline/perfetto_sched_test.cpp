@@ -146,6 +146,12 @@ TEST(PerfettoSched, TheKernelIsNamed) {
   const std::string trace = written([&](PerfettoPackets& out) { write_system(capture, out); });
   EXPECT_NE(trace.find("6.12.1-test"), std::string::npos);
   EXPECT_NE(trace.find("aarch64"), std::string::npos);
+  EXPECT_NE(trace.find("Linux"), std::string::npos);
+  Capture bundle;
+  bundle.machine = "x86_64";
+  const std::string other = written([&](PerfettoPackets& out) { write_system(bundle, out); });
+  EXPECT_NE(other.find("x86_64"), std::string::npos);
+  EXPECT_EQ(other.find("Linux"), std::string::npos) << "a bundle of trace may be of any system";
   Capture unknown;
   EXPECT_EQ(written([&](PerfettoPackets& out) { write_system(unknown, out); }),
             written([](PerfettoPackets&) {}));
