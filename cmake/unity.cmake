@@ -8,11 +8,11 @@ set(asof_unity_alone
     decoder/model/demangle.cpp  # libiberty's header and <string.h> declare basename()
     decoder/module/module_layout.cpp decoder/module/module_patches.cpp
     decoder/perf/perf_records_tool.cpp decoder/user_text/user_text_jit.cpp
-    tools/query/database.cpp tools/query/sql_guard.cpp
+    tools/validate/truth.cpp tools/query/database.cpp tools/query/sql_guard.cpp
     tools/script/script_event_names.cpp tools/script/script_options.cpp tools/script/script_printer.cpp
     tests/decoder/bpf_text/bpf_text_test.cpp tests/decoder/user_text/user_text_test.cpp tests/decoder/user_text/vdso_test.cpp
     tests/support/case_capture.cpp tests/support/case_trace.cpp tests/support/decode_capture.cpp tests/support/fault_captures.cpp
-    tests/support/perf_records_writer.cpp tests/support/reencode.cpp tests/support/truth_counter.cpp
+    tests/support/perf_records_writer.cpp tests/support/reencode.cpp tests/support/shadow_stacks.cpp tests/support/truth_counter.cpp
     tests/tools/board/true_stacks_test.cpp tests/tools/cli/words_cli_test.cpp tests/tools/demo/demo_test.cpp)
 set(asof_unity_folders_alone decoder/live decoder/lines decoder/open api tests/arch/arm64 tests/arch/x86 tests/textstore tests/decoder/captures tests/decoder/lines tools)
 

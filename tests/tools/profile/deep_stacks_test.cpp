@@ -62,7 +62,12 @@ Slice slice_of(uint64_t id, uint64_t parent, uint32_t function) {
 // Every stack another one: of chains of 40 calls, each with its own order of two functions.
 std::map<std::string, uint64_t> stacks_of_chains(size_t most_nodes, std::string& note) {
   FoldedStacks stacks({.most_nodes = most_nodes});
-  for (uint32_t f = 0; f < 2; ++f) stacks.function({.id = f, .name = f == 0 ? "a" : "b"});
+  for (uint32_t f = 0; f < 2; ++f) {
+    TimelineFunction function;
+    function.id = f;
+    function.name = f == 0 ? "a" : "b";
+    stacks.function(function);
+  }
   constexpr uint64_t kDeep = 40;
   uint64_t id = 0;
   for (uint64_t chain = 0; chain < 200; ++chain) {
