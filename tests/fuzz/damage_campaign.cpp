@@ -221,6 +221,7 @@ int main(int argc, char** argv) {
   o.limits.memory <<= 20U;
   for (std::string* path : {&o.program, &o.data}) *path = std::filesystem::absolute(*path);
   ::setenv("ASOF_CACHE", "never", 1);
+  std::setvbuf(stdout, nullptr, _IOLBF, 0);  // what is found is there if it is stopped
   asof::fuzz::Campaign campaign(o);
   return campaign.run_all() ? 0 : 1;
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <span>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -44,7 +45,7 @@ void FlowSum::add_gap(const Gap& g) {
 
 namespace {
 
-// The instructions of each segment.
+// The instructions of each segment, up to its first gap.
 class SegmentFlow final : public ChunkConsumer {
  public:
   struct Found {
@@ -54,14 +55,17 @@ class SegmentFlow final : public ChunkConsumer {
 
   void deliver(Chunk& chunk, const Stream&, Prepared*) override {
     Found& found = segments_[{chunk.stream, chunk.segment}];
-    for (auto step = chunk.steps.begin(); step != chunk.steps.end(); ++step) {
+    if (found.gap) return;
+    found.gap = !chunk.gaps.empty();
+    const uint32_t last = found.gap ? chunk.gaps.front().step : static_cast<uint32_t>(chunk.steps.size());
+    auto step = chunk.steps.begin();
+    for (uint32_t n = 0; n < last; ++n, ++step) {
       Addr ip = step->block->ip;
       for (uint32_t i = 0; i < step->count; ++i) {
         found.ips.push_back(ip);
         ip += step->block->lengths[i];
       }
     }
-    found.gap = found.gap || !chunk.gaps.empty();
   }
   const std::map<std::pair<size_t, size_t>, Found>& segments() const { return segments_; }
 
@@ -112,7 +116,10 @@ void check_as_reference(const Capture& capture) {
     if (found.gap) continue;
     const auto ours = here.segments().find(key);
     FUZZ_CHECK(ours != here.segments().end());
-    FUZZ_CHECK(ours->second.ips == found.ips);
+    // What the reference does not notice (bytes that are no instruction, a branch that the text does not have) is a gap.
+    const std::vector<Addr>& ips = ours->second.ips;
+    FUZZ_CHECK(ours->second.gap ? ips.size() <= found.ips.size() : ips.size() == found.ips.size());
+    FUZZ_CHECK(std::ranges::equal(ips, std::span(found.ips).first(ips.size())));
   }
 }
 

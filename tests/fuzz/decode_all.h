@@ -30,7 +30,8 @@ void decode_opened(const Result<Capture>& capture);
 // starting them takes more time than all the rest.
 void check_same_flow(const Capture& capture, bool with_threads);
 
-// Segments that libipt or OpenCSD decodes without a gap: the same instructions here. For text that does not change.
+// Segments that libipt or OpenCSD decodes without a gap: the same instructions here, up to the first gap if there is one.
+// For text that does not change.
 void check_as_reference(const Capture& capture);
 
 }  // namespace asof::fuzz
