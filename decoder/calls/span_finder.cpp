@@ -39,7 +39,7 @@ void SpanFinder::read(size_t stream, FlowOps& ops) {
   std::ranges::sort(ops.spans, {}, &CallSpan::begin);
 }
 
-void SpanFinder::begin(size_t op) {
+void SpanFinder::begin_at(size_t op) {
   tracker_.stand_in(stream_).back = kNowhere;
   levels_.assign(1, {.opened = op, .body = op});
   ended_.clear();
@@ -59,7 +59,7 @@ void SpanFinder::leave_out(const FlowOp& op) {
     case FlowOp::Kind::kJump:
     case FlowOp::Kind::kFarCall:
     case FlowOp::Kind::kFarReturn:
-      return begin(at_ + 1);  // the flow is in a function, whichever that is
+      return begin_at(at_ + 1);  // the flow is in a function, whichever that is
     default:
       return;
   }

@@ -56,7 +56,7 @@ class SpanFinder final : TimelineSink {
   void follow(const FlowOp& op);
   void start_body(Level& level) const;
   void leave_out(const FlowOp& op);
-  void begin(size_t op);
+  void begin_at(size_t op);
   void emit(size_t end);
   void add_span(size_t level, size_t begin, size_t end, size_t first_ended, size_t ended);
   void add_times(CallSpan& span) const;
