@@ -145,7 +145,8 @@ std::string fault_of(const Usage& usage, const fs::path& folder) {
   constexpr std::array kDocumented = {0, 1, 2, 3, 5};
   if (std::ranges::find(kDocumented, usage.status) == kDocumented.end())
     return fmt::format("exit status {}", usage.status);
-  static const std::regex code("[EWI]-[A-Z]+-[0-9]{3}");
+  // Of trace that cannot be decoded at all, decode's last line counts the errors, and other verbs name report.
+  static const std::regex code("[EWI]-[A-Z]+-[0-9]{3}|errors? in [0-9]+ cause|asof report");
   // 3 is a verdict: doctor and validate.
   if (usage.status != 0 && usage.status != 3 && !std::regex_search(usage.err, code) &&
       !std::regex_search(usage.out, code))

@@ -9,6 +9,7 @@ namespace asof {
 ExitCode exit_code_for(const FlowFound& found) {
   if (interrupted()) return kExitInterrupted;
   if (found.instructions) return kExitOk;
+  if (found.text_missing || found.errors) tell_nothing_decoded();
   return found.text_missing ? kExitNoText : found.errors ? kExitInput : kExitOk;
 }
 

@@ -98,9 +98,15 @@ ExitCode exit_code_for(const Coverage& coverage, const DecodeChoice& choice) {
   return choice.strict && coverage.errors() != 0 ? kExitErrors : kExitOk;
 }
 
+void tell_nothing_decoded() {
+  Diagnostics(Diagnostics::Color::kAuto, 0)
+      .note("nothing of the trace could be decoded; 'asof report' says why, with the codes of the errors");
+}
+
 ExitCode exit_code_for(const TimelineSummary& summary) {
   if (interrupted()) return kExitInterrupted;
   if (summary.instructions != 0 || summary.gaps == 0) return kExitOk;
+  tell_nothing_decoded();
   return summary.text_missing ? kExitNoText : kExitInput;
 }
 

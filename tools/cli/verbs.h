@@ -69,6 +69,8 @@ class Coverage;
 ExitCode exit_code_for(const Coverage& coverage, const DecodeChoice& choice);
 // Notes in `coverage` what ended the decoding early, if anything did.
 void tell_stopped(Coverage& coverage, const DecodeChoice& choice);
+// For the verbs whose last line does not say it.
+void tell_nothing_decoded();
 struct TimelineSummary;
 ExitCode exit_code_for(const TimelineSummary& summary);
 

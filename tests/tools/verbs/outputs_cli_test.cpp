@@ -54,6 +54,24 @@ TEST(Stacks, WithoutTimeAreNotWeighedByIt) {
             std::string::npos);
 }
 
+// Where no output says why there is nothing in it, the verb names the one that does.
+TEST(NothingDecoded, IsSaid) {
+  const TempDir dir;
+  std::ofstream(dir / "trace.pt") << std::string(64, 'x');
+  std::ofstream(dir / "text.img") << std::string(16, '\x90');
+  std::ofstream(dir / "bundle.json") << R"({"format": "asof-bundle", "version": 1, "arch": "x86-64",
+      "streams": [{"file": "trace.pt", "cpu": 0}], "text": [{"file": "text.img", "address": "0x1000"}]})";
+  for (const char* verb :
+       {"query 'SELECT count(*) FROM calls' -i ", "stacks --weight calls -i ", "branches -i "}) {
+    const Ran ran = run_asof(verb + (dir / "bundle.json").string());
+    EXPECT_EQ(ran.status, 2) << verb << ran.err;
+    EXPECT_NE(ran.err.find("nothing of the trace could be decoded; 'asof report' says why"),
+              std::string::npos)
+        << verb << ran.err;
+  }
+  EXPECT_NE(run_asof("report " + (dir / "bundle.json").string()).out.find("E-DATA-"), std::string::npos);
+}
+
 TEST(Timeline, WithoutAFileTheNameIsThatOfTheFormat) {
   const TempDir dir;
   for (const auto& [options, name] :
