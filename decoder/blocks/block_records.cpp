@@ -50,6 +50,8 @@ std::optional<RecordHead> head_at(std::span<const uint8_t> file, uint64_t at) {
 std::optional<std::vector<uint8_t>> unpack(std::span<const uint8_t> packed, uint32_t raw) {
   thread_local const std::unique_ptr<ZSTD_DCtx, size_t (*)(ZSTD_DCtx*)> context(ZSTD_createDCtx(),
                                                                                 ZSTD_freeDCtx);
+  // Writers give the size in both places: a number that is damaged asks for no memory.
+  if (ZSTD_getFrameContentSize(packed.data(), packed.size()) != raw) return std::nullopt;
   std::vector<uint8_t> out(raw);
   const size_t n = ZSTD_decompressDCtx(context.get(), out.data(), out.size(), packed.data(), packed.size());
   if (ZSTD_isError(n) != 0 || n != raw) return std::nullopt;
