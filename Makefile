@@ -15,7 +15,7 @@ fuzz:
 	@scripts/dev.sh deps
 	@scripts/dev.sh clang_deps
 	@scripts/fuzz.sh run $(or $(SECONDS),60) $(TARGETS)
-# One process, SECONDS=600 long, that must not grow (docs/fuzzing.md).
+# One process that must not grow, for SECONDS=600 of CPU time (docs/fuzzing.md).
 soak: all
 	@cmake --build build/release --target asof_soak
 	@build/release/tests/soak/asof_soak tests/data $(or $(SECONDS),600) $(SEED)
