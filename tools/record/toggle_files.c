@@ -23,17 +23,7 @@ int toggle_tracing_path(char* out, const char* path) {
   return 0;
 }
 
-static int write_flags(const char* path, const char* text, int flags) {
-  const int fd = open(path, O_WRONLY | O_CLOEXEC | flags);
-  if (fd < 0) return errno;
-  const size_t n = strlen(text);
-  const ssize_t done = write(fd, text, n);
-  const int error = done == (ssize_t)n ? 0 : done < 0 ? errno : EIO;
-  close(fd);
-  return error;
-}
-
-int toggle_write(const char* path, const char* text) { return write_flags(path, text, O_TRUNC); }
+int toggle_write(const char* path, const char* text) { return undo_write(path, text, O_TRUNC); }
 
 int toggle_read(const char* path, char* text, size_t size) {
   const int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -138,7 +128,7 @@ static size_t add_probe(struct toggle* list, size_t count, size_t room, size_t i
       snprintf(definition, sizeof definition, "%s+%u\n", kProbes[i].definition, offset);
     else
       snprintf(definition, sizeof definition, "%s\n", kProbes[i].definition);
-    error = write_flags(events, definition, O_APPEND);
+    error = undo_write(events, definition, O_APPEND);
     if (!kProbes[i].search) break;
   }
   if (error != 0) return count;
@@ -173,7 +163,7 @@ void toggle_end_tracing(void) {
     toggle_tracing_path(event, text);
     if (access(event, F_OK) != 0) continue;
     snprintf(text, sizeof text, "-:asof/%s\n", kProbes[i].event);
-    write_flags(path, text, O_APPEND);
+    undo_write(path, text, O_APPEND);
   }
 }
 

@@ -113,8 +113,8 @@ unsigned long long undo_start_of(long pid) {
   return at != NULL ? strtoull(at, NULL, 10) : 0;
 }
 
-static int write_text(const char* path, const char* text, int flags) {
-  const int fd = open(path, O_WRONLY | O_CLOEXEC | O_NOFOLLOW | flags);
+int undo_write(const char* path, const char* text, int flags) {
+  const int fd = open(path, O_WRONLY | O_CLOEXEC | flags);
   if (fd < 0) return errno;
   const size_t n = strlen(text);
   const ssize_t done = write(fd, text, n);
@@ -172,9 +172,9 @@ static int undo_line(const char* root, char* line) {
     if (strcmp(field[0], "append") == 0) {
       char command[kLine + 1];
       snprintf(command, sizeof command, "%s\n", field[2]);
-      error = write_text(field[1], command, O_APPEND);
+      error = undo_write(field[1], command, O_NOFOLLOW | O_APPEND);
     } else if (strcmp(field[0], "write") == 0) {
-      error = *field[3] != '\0' && !holds(field[1], field[3]) ? 0 : write_text(field[1], field[2], O_TRUNC);
+      error = *field[3] != '\0' && !holds(field[1], field[3]) ? 0 : undo_write(field[1], field[2], O_NOFOLLOW | O_TRUNC);
     }
   }
   return error == ENOENT ? 0 : error; /* it is gone already */

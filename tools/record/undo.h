@@ -26,6 +26,8 @@ void undo_done(void);
 int undo_now(void);
 /* Does what processes that are no more have written down. The number of files that it could not be done for. */
 int undo_all(const char* root);
+/* Writes to a file that is there; `flags` as of open(2). 0 or an errno value. */
+int undo_write(const char* path, const char* text, int flags);
 /* When a process started, in clock ticks since the machine did; 0: there is none. */
 unsigned long long undo_start_of(long pid);
 
