@@ -33,4 +33,15 @@ async function open(size = {width: 1400, height: 860}) {
   return {page, complaints, close};
 }
 
-module.exports = {playwright, executable, open};
+// Runs a test program to its end, and takes its folder away.
+function runTests(main, scratch) {
+  main().catch((e) => {
+    console.error(e);
+    process.exitCode = 1;
+  }).finally(() => {
+    fs.rmSync(scratch, {recursive: true, force: true});
+    process.exit();  // also when a failed test has left its browser open
+  });
+}
+
+module.exports = {playwright, executable, open, runTests};

@@ -400,10 +400,4 @@ async function main() {
   }
 }
 
-main().catch((e) => {
-  console.error(e);
-  process.exitCode = 1;
-}).finally(() => {
-  fs.rmSync(scratch, {recursive: true, force: true});
-  process.exit();  // though a browser is still open
-});
+browser.runTests(main, scratch);

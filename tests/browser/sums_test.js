@@ -140,10 +140,4 @@ async function main() {
   else console.log('storm: SKIPPED, the capture is not here');
 }
 
-main().catch((e) => {
-  console.error(e);
-  process.exitCode = 1;
-}).finally(() => {
-  fs.rmSync(scratch, {recursive: true, force: true});
-  process.exit();  // though a browser is still open
-});
+browser.runTests(main, scratch);

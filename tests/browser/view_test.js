@@ -277,10 +277,4 @@ async function main() {
   }
 }
 
-main().catch((e) => {
-  console.error(e);
-  process.exitCode = 1;
-}).finally(() => {
-  fs.rmSync(scratch, {recursive: true, force: true});
-  process.exit();  // also when a failed test has left its browser open
-});
+browser.runTests(main, scratch);

@@ -41,35 +41,37 @@ std::string stacks(const TempDir& dir, const std::string& options) {
   return file;
 }
 
-TEST(Stacks, WithoutTimeAreNotWeighedByIt) {
-  const TempDir dir;
+// A bundle without times, whose trace is no packets.
+std::string undecodable_bundle(const TempDir& dir) {
   std::ofstream(dir / "trace.pt") << std::string(64, 'x');
   std::ofstream(dir / "text.img") << std::string(16, '\x90');
   std::ofstream(dir / "bundle.json") << R"({"format": "asof-bundle", "version": 1, "arch": "x86-64",
       "streams": [{"file": "trace.pt", "cpu": 0}], "text": [{"file": "text.img", "address": "0x1000"}]})";
-  const Ran ran = run_asof("stacks " + (dir / "bundle.json").string());
+  return dir / "bundle.json";
+}
+
+TEST(Stacks, WithoutTimeAreNotWeighedByIt) {
+  const TempDir dir;
+  const std::string bundle = undecodable_bundle(dir);
+  const Ran ran = run_asof("stacks " + bundle);
   EXPECT_EQ(ran.status, 1);
   EXPECT_NE(ran.err.find("no time to weigh stacks by"), std::string::npos) << ran.err;
-  EXPECT_EQ(run_asof("stacks --weight calls " + (dir / "bundle.json").string()).err.find("no time"),
-            std::string::npos);
+  EXPECT_EQ(run_asof("stacks --weight calls " + bundle).err.find("no time"), std::string::npos);
 }
 
 // Where no output says why there is nothing in it, the verb names the one that does.
 TEST(NothingDecoded, IsSaid) {
   const TempDir dir;
-  std::ofstream(dir / "trace.pt") << std::string(64, 'x');
-  std::ofstream(dir / "text.img") << std::string(16, '\x90');
-  std::ofstream(dir / "bundle.json") << R"({"format": "asof-bundle", "version": 1, "arch": "x86-64",
-      "streams": [{"file": "trace.pt", "cpu": 0}], "text": [{"file": "text.img", "address": "0x1000"}]})";
+  const std::string bundle = undecodable_bundle(dir);
   for (const char* verb :
        {"query 'SELECT count(*) FROM calls' -i ", "stacks --weight calls -i ", "branches -i "}) {
-    const Ran ran = run_asof(verb + (dir / "bundle.json").string());
+    const Ran ran = run_asof(verb + bundle);
     EXPECT_EQ(ran.status, 2) << verb << ran.err;
     EXPECT_NE(ran.err.find("nothing of the trace could be decoded; 'asof report' says why"),
               std::string::npos)
         << verb << ran.err;
   }
-  EXPECT_NE(run_asof("report " + (dir / "bundle.json").string()).out.find("E-DATA-"), std::string::npos);
+  EXPECT_NE(run_asof("report " + bundle).out.find("E-DATA-"), std::string::npos);
 }
 
 TEST(Timeline, WithoutAFileTheNameIsThatOfTheFormat) {
