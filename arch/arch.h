@@ -82,6 +82,10 @@ struct Chunk {
   StepList steps;
   std::vector<Event> events;
   std::vector<Gap> gaps;
+  // Of a block stream, instead of steps, events and gaps: what they add up to, and the number of their record
+  // (DecodeOptions::calls).
+  std::vector<uint8_t> calls;
+  size_t calls_of = 0;
 
   // Empties it; its memory stays.
   void clear() {
@@ -133,6 +137,7 @@ struct DecodeOptions {
   bool reference_engine = false;  // libipt / OpenCSD instead of our own flow
   bool block_cache = true;        // off: every visit decodes anew (tests)
   bool sum_runs = false;          // fill in StepList::sums() where that costs less than to count afterwards
+  bool calls = false;             // sums of calls instead of steps, where a block stream has them
   bool cycles = false;            // give EventKind::kCycles, where the trace has CYC packets; slower
 };
 

@@ -43,17 +43,31 @@ Chunk BlockFile::read(size_t stream, const Frame& frame, Chunk chunk) const {
   return chunk;
 }
 
+std::vector<uint8_t> BlockFile::calls_of(const Frame& frame) const {
+  if (frame.calls.empty()) return {};
+  return unpack(frame.calls, frame.calls_raw).value_or(std::vector<uint8_t>());
+}
+
 namespace {
 
 class BlockDecoder final : public SegmentDecoder {
  public:
-  explicit BlockDecoder(const BlockFile& file) : file_(file) {}
+  BlockDecoder(const BlockFile& file, bool calls) : file_(file), calls_(calls) {}
   void decode(const Segment& segment, ChunkSink& sink) override {
-    sink.take(file_.read(segment.stream, file_.frames(segment.stream)[segment.index], sink.spare()));
+    const Frame& frame = file_.frames(segment.stream)[segment.index];
+    Chunk chunk = sink.spare();
+    if (calls_) chunk.calls = file_.calls_of(frame);
+    if (chunk.calls.empty()) return sink.take(file_.read(segment.stream, frame, std::move(chunk)));
+    chunk.stream = segment.stream;
+    chunk.segment = frame.segment;
+    chunk.last = frame.last;
+    chunk.calls_of = segment.index;
+    sink.take(std::move(chunk));
   }
 
  private:
   const BlockFile& file_;
+  const bool calls_;
 };
 
 // A flow record is a segment; offsets count the bytes of the records.
@@ -90,8 +104,8 @@ class BlockArch final : public Arch {
     return std::make_unique<FrameSegments>(file_->frames(stream_index), stream_index, from);
   }
   std::unique_ptr<SegmentDecoder> decoder(std::span<const Stream>, const TextStore&,
-                                          const DecodeOptions&) const override {
-    return std::make_unique<BlockDecoder>(*file_);
+                                          const DecodeOptions& options) const override {
+    return std::make_unique<BlockDecoder>(*file_, options.calls);
   }
 
  private:

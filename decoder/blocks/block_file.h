@@ -99,6 +99,8 @@ struct Frame {
   uint64_t file_offset = 0;  // of the record
   std::span<const uint8_t> prefix, packed;
   uint32_t raw = 0;
+  std::span<const uint8_t> calls;  // packed; empty: they are not in the file
+  uint32_t calls_raw = 0;
   // No record: no part has the trace from `segment` up to here. 0: it is one.
   uint64_t missing_end = 0;
   Time missing_until = kTimeMax;  // when what follows begins
@@ -121,6 +123,9 @@ class BlockFile {
   // Reads one; what cannot be read is a gap (E-DATA-121) in it.
   // `chunk`: an empty one, for its memory.
   Chunk read(size_t stream, const Frame& frame, Chunk chunk = {}) const;
+  // What the flow record adds up to (decoder/calls/call_stub.h); empty: that is not there, or damaged.
+  std::vector<uint8_t> calls_of(const Frame& frame) const;
+  bool has_calls() const { return has_calls_; }
 
  private:
   struct Part {
@@ -129,6 +134,7 @@ class BlockFile {
     BlockMap map;
     uint64_t flow_records = 0;
     bool has_flow = false;
+    uint64_t numbered_by = 0;  // by which symbols its calls are; 0: none are
     std::optional<PartCoverage> coverage;
   };
   friend class Scanner;
@@ -137,6 +143,7 @@ class BlockFile {
   std::vector<std::shared_ptr<const MappedFile>> files_;
   std::vector<std::unique_ptr<Part>> parts_;
   std::vector<std::vector<Frame>> streams_;
+  bool has_calls_ = false;
 };
 
 // The "decoder" of a block stream: passes the chunks on.

@@ -23,7 +23,7 @@
 namespace asof::blocks {
 
 inline constexpr std::string_view kMagic{"asofblk\n", 8};
-inline constexpr uint16_t kVersion = 3;
+inline constexpr uint16_t kVersion = 3, kVersionWithCalls = 4;
 inline constexpr uint32_t kHeaderSize = 24;           // of a part
 inline constexpr uint32_t kRecordMagic = 0x72626c61;  // "albr"
 inline constexpr uint32_t kRecordHeader = 16;
@@ -33,7 +33,15 @@ inline constexpr uint32_t kMaxRaw = 1U << 30;
 inline constexpr size_t kMaxParts = 65536;
 inline constexpr uint64_t kFreeRaw = 1U << 20, kMaxRatio = 32, kMaxFlowRatio = 1024;
 
-enum class RecordType : uint8_t { kCapture = 1, kSymbols = 2, kCode = 3, kFlow = 4, kEnd = 5, kCoverage = 6 };
+enum class RecordType : uint8_t {
+  kCapture = 1,
+  kSymbols = 2,
+  kCode = 3,
+  kFlow = 4,
+  kEnd = 5,
+  kCoverage = 6,
+  kCalls = 7,
+};
 
 // Edges out of a block, as the map keeps them.
 enum ExitSlot : uint8_t {

@@ -81,8 +81,9 @@ Result<void> PartMerger::keep(Part part) {
     return {};
   }
   if (!parts_.empty() && parts_.front().coverage.options != part.coverage.options)
-    return refused(part.file, part.offset,
-                   fmt::format("decoded with another --text-at or --engine than {}", parts_.front().file));
+    return refused(
+        part.file, part.offset,
+        fmt::format("decoded with another --text-at, --engine or --calls than {}", parts_.front().file));
   parts_.insert(at, std::move(part));
   return {};
 }

@@ -1,5 +1,7 @@
 #include "decoder/blocks/block_record.h"
 
+#include "decoder/blocks/block_items.h"
+
 namespace asof::blocks {
 namespace {
 
@@ -42,28 +44,9 @@ void FlowRecord::attributes(const Step& step) {
   w.u8(static_cast<uint8_t>(step.confidence));
 }
 
-void FlowRecord::event(const Event& e) {
-  Writer& w = events_.entry(steps);
-  w.u8(static_cast<uint8_t>(e.kind));
-  w.difference(static_cast<uint64_t>(event_time_), static_cast<uint64_t>(e.time));
-  event_time_ = e.time;
-  w.varint(e.ip);
-  w.varint(e.a);
-  w.varint(e.b);
-  w.varint(e.offset);
-}
+void FlowRecord::event(const Event& e) { put_event(events_.entry(steps), e, event_time_); }
 
-void FlowRecord::gap(const Gap& g) {
-  Writer& w = gaps_.entry(steps);
-  w.varint(g.begin);
-  w.difference(g.begin, g.end);
-  w.signed_varint(g.time.lo);
-  w.signed_varint(g.time.hi);
-  w.varint(g.ip);
-  w.varint(g.resume_ip);
-  w.text(code_text(g.code));
-  w.text(g.reason);
-}
+void FlowRecord::gap(const Gap& g) { put_gap(gaps_.entry(steps), g); }
 
 std::vector<uint8_t> FlowRecord::body(std::span<const uint8_t> prefix) const {
   Writer w;

@@ -27,6 +27,8 @@ class Scanner {
   Result<void> header(std::span<const uint8_t> bytes, uint64_t& at);
   void record(const RecordHead& head);
   void flow(const RecordHead& head);
+  void calls(const RecordHead& head);
+  void forget_calls();
   void close_part(uint64_t at);
   std::optional<std::vector<uint8_t>> kept(const RecordHead& head);
   uint64_t next_record(std::span<const uint8_t> bytes, uint64_t at) const;
@@ -43,7 +45,8 @@ class Scanner {
   uint64_t identity_ = 0, file_size_ = 0;
   uint64_t kept_raw_ = 0, kept_packed_ = 0;
   BlockFile::Part* part_ = nullptr;
-  uint64_t flow_seen_ = 0;
+  uint64_t flow_seen_ = 0, flow_kept_ = 0;  // of the part; the number of the latest that is kept
+  uint64_t symbols_ = 0;                    // their identity
   bool ended_ = true, has_symbols_ = false;
 };
 
@@ -76,7 +79,7 @@ Result<void> Scanner::header(std::span<const uint8_t> bytes, uint64_t& at) {
   identity_ = head->identity;
   file_->parts_.push_back(std::make_unique<BlockFile::Part>(path_, 4096 + file_size_));
   part_ = file_->parts_.back().get();
-  flow_seen_ = 0;
+  flow_seen_ = flow_kept_ = 0;
   ended_ = false;
   at += head->size;
   return {};
@@ -109,11 +112,36 @@ void Scanner::flow(const RecordHead& head) {
                    "the file was changed; write it again");
   }
   frames_.emplace_back(stream, f);
+  flow_kept_ = flow_seen_;
+}
+
+// Of the flow record before. Without them that is followed itself, so nothing is lost with them.
+void Scanner::calls(const RecordHead& head) {
+  Source in(head.prefix);
+  const uint64_t number = in.varint(), numbered_by = in.varint();
+  if (!in.ok() || in.left() != 0 || head.raw > kFreeRaw + kMaxFlowRatio * head.packed.size() ||
+      (part_->numbered_by != 0 && part_->numbered_by != numbered_by)) {
+    return damaged(Code::kBadBlockStream, head.offset, "the head of a record of calls is damaged",
+                   "the file was changed; write it again");
+  }
+  part_->numbered_by = numbered_by;
+  if (number != flow_seen_ || number != flow_kept_ || frames_.empty()) return;
+  frames_.back().second.calls = head.packed;
+  frames_.back().second.calls_raw = head.raw;
+  file_->has_calls_ = true;
+}
+
+// Those that number their functions by symbols that are not these.
+void Scanner::forget_calls() {
+  for (auto& [stream, frame] : frames_) {
+    if (file_->parts_[frame.part]->numbered_by != symbols_) frame.calls = {};
+  }
 }
 
 void Scanner::record(const RecordHead& head) {
   const char* const hint = "the file was changed; write it again";
   if (head.type == RecordType::kFlow) return flow(head);
+  if (head.type == RecordType::kCalls) return calls(head);
   const auto body = kept(head);
   if (!body) return damaged(Code::kBadBlockStream, head.offset, "a record does not unpack", hint);
   switch (head.type) {
@@ -129,6 +157,7 @@ void Scanner::record(const RecordHead& head) {
     case RecordType::kSymbols:
       if (has_symbols_ || !capture_) return;
       has_symbols_ = true;
+      symbols_ = identity_of(*body);
       if (!take_symbols(*body, capture_->symbols))
         damaged(Code::kBadBlockStream, head.offset, "the table of symbols is damaged", hint);
       return;
@@ -216,6 +245,7 @@ Result<Capture> Scanner::finish() {
                   notices_.front().hint);
   }
   file_->streams_.resize(capture_->streams.size());
+  if (file_->has_calls_) forget_calls();
   for (auto& [stream, frame] : frames_) {
     if (stream < file_->streams_.size()) {
       file_->streams_[stream].push_back(frame);

@@ -8,6 +8,7 @@
 #include <algorithm>
 
 #include "decoder/blocks/block_file.h"
+#include "decoder/blocks/block_items.h"
 
 namespace asof::blocks {
 namespace {
@@ -164,31 +165,16 @@ bool WalkReader::sections() {
 }
 
 bool WalkReader::items() {
-  uint64_t time = 0;
-  Marks events(in_, 7);
+  Time time = 0;
+  Marks events(in_, 1 + kEventBytes);
   for (uint64_t at; (at = events.advance()) <= steps_;) {
-    Event e{static_cast<EventKind>(std::min<uint8_t>(in_.u8(), static_cast<uint8_t>(EventKind::kContext)))};
-    e.step = static_cast<uint32_t>(at);
-    e.time = static_cast<Time>(time = in_.difference(time));
-    e.ip = in_.varint();
-    e.a = in_.varint();
-    e.b = in_.varint();
-    e.offset = in_.varint();
-    out_.events.push_back(e);
+    out_.events.push_back(take_event(in_, time));
+    out_.events.back().step = static_cast<uint32_t>(at);
   }
-  Marks gaps(in_, 9);
+  Marks gaps(in_, 1 + kGapBytes);
   for (uint64_t at; (at = gaps.advance()) <= steps_;) {
-    Gap g;
-    g.step = static_cast<uint32_t>(at);
-    g.begin = in_.varint();
-    g.end = in_.difference(g.begin);
-    g.time.lo = in_.signed_varint();
-    g.time.hi = in_.signed_varint();
-    g.ip = in_.varint();
-    g.resume_ip = in_.varint();
-    g.code = in_.code();
-    g.reason = in_.text();
-    out_.gaps.push_back(std::move(g));
+    out_.gaps.push_back(take_gap(in_));
+    out_.gaps.back().step = static_cast<uint32_t>(at);
   }
   return in_.ok();
 }

@@ -17,11 +17,13 @@ constexpr size_t kMaxWaiting = 256 << 10;  // bytes of flow records after one co
 
 }  // namespace
 
-BlockWriter::BlockWriter(const Capture& capture, Write write)
+BlockWriter::BlockWriter(const Capture& capture, Write write, bool calls)
     : write_(std::move(write)),
       texts_(capture),
       zstd_(nullptr, nullptr),
       symbols_(blocks::put_symbols(capture)) {
+  if (calls) numbered_by_ = identity_of(symbols_);
+  if (calls) version_ = kVersionWithCalls;
   const std::vector<uint8_t> body = put_capture(capture);
   std::vector<uint8_t> out;
   put_header(identity_of(body), out);
@@ -29,8 +31,11 @@ BlockWriter::BlockWriter(const Capture& capture, Write write)
   write_(out);
 }
 
-BlockWriter::BlockWriter(const Capture& capture, Write write, uint64_t identity, PartCoverage coverage)
+BlockWriter::BlockWriter(const Capture& capture, Write write, uint64_t identity, PartCoverage coverage,
+                         bool calls)
     : write_(std::move(write)), texts_(capture), zstd_(nullptr, nullptr), coverage_(std::move(coverage)) {
+  if (calls) numbered_by_ = identity_of(blocks::put_symbols(capture));
+  if (calls) version_ = kVersionWithCalls;
   std::vector<uint8_t> out;
   put_header(identity, out);
   write_(out);
@@ -42,7 +47,7 @@ void BlockWriter::put_header(uint64_t identity, std::vector<uint8_t>& out) {
   ZSTD_CCtx_setParameter(zstd_.get(), ZSTD_c_compressionLevel, kLevel);
   ZSTD_CCtx_setParameter(zstd_.get(), ZSTD_c_checksumFlag, 1);
   out.assign(kMagic.begin(), kMagic.end());
-  put_fixed(out, kVersion, 2);
+  put_fixed(out, version_, 2);
   put_fixed(out, kHeaderSize, 2);
   put_fixed(out, 0, 4);
   put_fixed(out, identity, 8);
@@ -160,7 +165,16 @@ void BlockWriter::flush() {
   waiting_.clear();
 }
 
-void BlockWriter::add(const Chunk& chunk) {
+// They are of the chunk's flow record, if it is a single one.
+void BlockWriter::put_calls(std::span<const uint8_t> calls) {
+  Writer prefix;
+  prefix.varint(flow_records_);
+  prefix.varint(numbered_by_);
+  put_record(RecordType::kCalls, prefix.data(), calls, waiting_);
+}
+
+void BlockWriter::add(const Chunk& chunk, std::span<const uint8_t> calls) {
+  const uint64_t records_before = flow_records_;
   FlowRecord record;
   size_t event = 0, gap = 0, time = 0, loose = 0;
   size_t next_item = 0;  // the entry before which the next of them comes
@@ -202,6 +216,7 @@ void BlockWriter::add(const Chunk& chunk) {
   items_before(SIZE_MAX);
   instructions_ += steps.instructions_in_runs();
   part_of_chunk(chunk, record, chunk.last);
+  if (!calls.empty() && flow_records_ == records_before + 1) put_calls(calls);
   if (waiting_.size() > kMaxWaiting) flush();
 }
 

@@ -22,14 +22,16 @@ namespace asof::blocks {
 class BlockWriter {
  public:
   using Write = std::function<void(std::span<const uint8_t>)>;
-  // Writes the description of the recording at once. The capture must outlive the writer.
-  BlockWriter(const Capture& capture, Write write);
+  // Writes the description of the recording at once. The capture must outlive the writer. `calls`: chunks come with
+  // theirs.
+  BlockWriter(const Capture& capture, Write write, bool calls = false);
   // A part without that description, for `asof merge`; `identity` is of the recording.
-  BlockWriter(const Capture& capture, Write write, uint64_t identity, PartCoverage coverage);
+  BlockWriter(const Capture& capture, Write write, uint64_t identity, PartCoverage coverage,
+              bool calls = false);
   ~BlockWriter();
 
-  // Blocks must live as long as chunks are added.
-  void add(const Chunk& chunk);
+  // Blocks must live as long as chunks are added. `calls`: of the chunk (decoder/calls/call_stub.h).
+  void add(const Chunk& chunk, std::span<const uint8_t> calls = {});
   void finish();
   // Instead of finish() where the flow was not followed to its end: what was added can be read, and the reader
   // says that the end is missing.
@@ -96,6 +98,7 @@ class BlockWriter {
   void define(const Block& block);
   void link(Exit from, uint32_t to);
   void put_header(uint64_t identity, std::vector<uint8_t>& out);
+  void put_calls(std::span<const uint8_t> calls);
   void flush();
   void put_symbols(std::vector<uint8_t>& out);
   void put_record(RecordType type, std::span<const uint8_t> prefix, std::span<const uint8_t> body,
@@ -122,6 +125,8 @@ class BlockWriter {
   std::vector<uint8_t> waiting_;
   uint64_t flow_records_ = 0, steps_ = 0, instructions_ = 0;
   std::vector<uint8_t> symbols_;  // empty: they are not in this part
+  uint64_t numbered_by_ = 0;      // identity of the symbols whose numbers calls have
+  uint16_t version_ = kVersion;
   std::optional<PartCoverage> coverage_;
 };
 

@@ -30,6 +30,7 @@ struct SumNode {
 struct CallSpan {
   size_t begin = 0, end = 0;  // of FlowOps::ops
   size_t relies = 0;          // on so many ops before it: the stack must not be another one since
+  size_t left_out = 0;        // ops that are not there: what stands for all is one of kind kSpan
   // What the tracker's state becomes. Times are of the trace; where it has none, instructions since the span began.
   uint64_t instructions = 0;
   Time first = kTimeMin, last = kTimeMin;        // of its first op, and the latest

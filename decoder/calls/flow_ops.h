@@ -42,6 +42,7 @@ struct FlowOp {
     kVisit,      // text that changes ran; item: index into FlowOps::visits
     kSpace,      // the kernel changed the address space at `from`
     kBlock,      // detail: a straight piece; item: index into FlowOps::pieces
+    kSpan,       // all ops of a span, which are left out (call_stub.h)
   };
   Kind kind = Kind::kPoint;
   BranchKind branch = BranchKind::kNone;
@@ -78,6 +79,7 @@ struct FlowOps {
   std::vector<CallSpan> spans;
   std::vector<SumKey> keys;
   std::vector<uint32_t> functions;  // by key, once they are numbered
+  size_t record = 0;                // of the block stream, where ops of spans are left out
 
   // As much as vectors that grew have, so that the order in which streams are joined, which depends on it, is
   // the same whoever made them.

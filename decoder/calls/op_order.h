@@ -1,6 +1,8 @@
 // OpOrder: ops of all streams in one order, by time, ties by stream. As with lines of `asof decode`
 // (tools/output/merge.h), what is before the start of the current segment can be passed on.
 //
+// Where a span is not taken and its ops were left out (call_stub.h), the whole chunk is asked for.
+//
 // A span (call_span.h) is taken at once when it is the turn of its last op. Its first op and those of other streams come
 // when they would anyway, so only the ops of a span move among those of other streams.
 #pragma once
@@ -9,12 +11,13 @@
 #include <queue>
 #include <vector>
 
-#include "decoder/calls/flow_ops.h"
+#include "decoder/calls/call_stub.h"
 
 namespace asof {
 
 // Taker: op(stream, chunk, op), span_begins(stream, chunk, span) and span_ends(stream, chunk, span), as CallTracker has
-// them.
+// them. whole(stream, chunk, at) gives a chunk the ops that were left out of it; where it cannot, of the op `at` only,
+// something else.
 template <class Taker>
 class OpOrder {
  public:
@@ -78,7 +81,17 @@ class OpOrder {
     while (!heads_.empty() && heads_.top().number != queues_[heads_.top().stream].heads) heads_.pop();
     return !heads_.empty();
   }
-  void step(size_t stream, Queue& q, const FlowOps& chunk) {
+  void take_op(size_t stream, Queue& q, FlowOps& chunk) {
+    if (chunk.ops[q.next].kind == FlowOp::Kind::kSpan) make_whole(stream, q, chunk);
+    taker_.op(stream, chunk, chunk.ops[q.next++]);
+  }
+  void make_whole(size_t stream, Queue& q, FlowOps& chunk) {
+    const size_t next = whole_index(chunk, q.next);
+    const uint64_t bytes = chunk.bytes();
+    if (taker_.whole(stream, chunk, q.next)) q.next = next;
+    if (queues_.size() > 1) waiting_ += chunk.bytes() - bytes;
+  }
+  void step(size_t stream, Queue& q, FlowOps& chunk) {
     if (q.in_span) {
       const CallSpan& span = chunk.spans[q.span++];
       q.in_span = false;
@@ -91,7 +104,7 @@ class OpOrder {
       if (q.in_span) return;
       ++q.span;
     }
-    taker_.op(stream, chunk, chunk.ops[q.next++]);
+    take_op(stream, q, chunk);
   }
   // Takes from the earliest stream what is before `until` and before every other stream.
   void advance(Time until) {
@@ -99,7 +112,7 @@ class OpOrder {
     heads_.pop();
     Queue& q = queues_[stream];
     while (!q.chunks.empty()) {
-      const FlowOps& chunk = q.chunks.front();
+      FlowOps& chunk = q.chunks.front();
       while (q.next < chunk.ops.size()) {
         const Time t = turn(q, chunk);
         current_ = {t, stream, 0};
@@ -117,11 +130,12 @@ class OpOrder {
     if (!q.in_span) return;
     taker_.span_broken(stream);
     q.in_span = false;
-    const FlowOps& chunk = q.chunks.front();
+    FlowOps& chunk = q.chunks.front();
+    if (chunk.ops[q.next].kind == FlowOp::Kind::kSpan) make_whole(stream, q, chunk);
     const size_t end = chunk.spans[q.span++].end;
     while (q.next < end && until > Head{turn(q, chunk), stream, 0}) {
       q.last = turn(q, chunk);
-      taker_.op(stream, chunk, chunk.ops[q.next++]);
+      take_op(stream, q, chunk);
     }
     push(stream);  // its last op is not due, or the span would have ended
   }

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <array>
 
+#include "decoder/blocks/block_file.h"
+#include "decoder/calls/call_stub.h"
 #include "decoder/calls/call_tracker.h"
 #include "decoder/calls/op_order.h"
 #include "decoder/calls/span_finder.h"
@@ -81,12 +83,20 @@ class TimelineConsumer final : public ChunkConsumer {
         finders_([this] { return std::make_unique<SpanFinder>(capture_, has_time_); }),
         order_(capture.streams.size(), *this) {
     if (sums_) tracker_.on_break([this](size_t stream) { order_.break_span(stream); });
+    if (sums_ && capture.blocks && capture.blocks->has_calls()) numbers_.emplace(capture.symbols);
   }
+  bool takes_calls() const { return numbers_.has_value(); }
 
   std::unique_ptr<Prepared> prepare(const Chunk& chunk, const Stream&) override {
     auto prepared = std::make_unique<PreparedOps>();
-    readers_.local().read(chunk, prepared->ops);
-    if (sums_) finders_.local()->read(chunk.stream, prepared->ops);
+    FlowOps& ops = prepared->ops;
+    if (chunk.calls.empty()) {
+      read(chunk, ops);
+    } else if (take_calls(chunk.calls, *numbers_, has_time_, ops)) {
+      ops.record = chunk.calls_of;
+    } else {
+      ops = ops_of_record(chunk.stream, chunk.calls_of);
+    }
     return prepared;
   }
   void deliver(Chunk& chunk, const Stream&, Prepared* prepared) override {
@@ -114,6 +124,16 @@ class TimelineConsumer final : public ChunkConsumer {
 
  private:
   friend class OpOrder<TimelineConsumer>;
+  void read(const Chunk& chunk, FlowOps& ops) {
+    readers_.local().read(chunk, ops);
+    if (sums_) finders_.local()->read(chunk.stream, ops);
+  }
+  FlowOps ops_of_record(size_t stream, size_t record) {
+    FlowOps ops;
+    read(capture_.blocks->read(stream, capture_.blocks->frames(stream)[record]), ops);
+    return ops;
+  }
+  bool whole(size_t stream, FlowOps& chunk, size_t at);
   void finish_text() {
     emit_runs();
     if (tracker_.summary().clock == TimelineSummary::Clock::kNanoseconds) {
@@ -166,6 +186,7 @@ class TimelineConsumer final : public ChunkConsumer {
   GapListener gaps_;
   WindowSink window_;
   std::vector<bool> left_;  // by stream
+  std::optional<SymbolNumbers> numbers_;
   CallTracker tracker_;
   PokeWindows pokes_;
   const bool sums_;
@@ -173,6 +194,23 @@ class TimelineConsumer final : public ChunkConsumer {
   tbb::enumerable_thread_specific<std::unique_ptr<SpanFinder>> finders_;
   OpOrder<TimelineConsumer> order_;
 };
+
+bool TimelineConsumer::whole(size_t stream, FlowOps& chunk, size_t at) {
+  FlowOps ops = ops_of_record(stream, chunk.record);
+  if (ops.ops.size() == whole_size(chunk) && ops.spans.size() == chunk.spans.size()) {
+    tracker_.number_keys(ops);
+    chunk = std::move(ops);
+    return true;
+  }
+  Gap gap;
+  gap.time.lo = chunk.ops[at].time;
+  gap.code = Code::kBadBlockStream;
+  gap.reason = "a record of calls is not of the flow record before it";
+  chunk.ops[at].kind = FlowOp::Kind::kGap;
+  chunk.ops[at].item = static_cast<uint32_t>(chunk.gaps.size());
+  chunk.gaps.push_back(std::move(gap));
+  return false;
+}
 
 // The threads on each CPU, by the switch records.
 void TimelineConsumer::emit_runs() {
@@ -206,7 +244,9 @@ Result<TimelineSummary> run_timeline(const Capture& capture, const TimelineOptio
   sink.begin(capture);
   TimelineConsumer consumer(capture, options, sink);
   if (!options.flow) return consumer.finish();
-  const auto done = run_pipeline(capture, options.pipeline, ChunkOrder::kByTime, consumer, progress);
+  PipelineOptions pipeline = options.pipeline;
+  pipeline.decode.calls = consumer.takes_calls();
+  const auto done = run_pipeline(capture, pipeline, ChunkOrder::kByTime, consumer, progress);
   if (!done) return std::unexpected(done.error());
   return consumer.finish();
 }

@@ -31,7 +31,8 @@ struct Delivery {
 };
 
 uint64_t bytes_of(const Chunk& c) {
-  return c.steps.bytes() + c.events.capacity() * sizeof(Event) + c.gaps.capacity() * sizeof(Gap);
+  return c.steps.bytes() + c.events.capacity() * sizeof(Event) + c.gaps.capacity() * sizeof(Gap) +
+         c.calls.capacity();
 }
 
 uint64_t bytes_of(const Delivery& d) {

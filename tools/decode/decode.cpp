@@ -21,7 +21,7 @@ struct DecodeOptionsText {
   std::string fields, itrace = "i", output, format = "text", syntax = "intel";
   std::string pids, tids, time, symbols, dsos, addresses;
   std::string plan, shard, same_machine;
-  bool follow = false;
+  bool follow = false, calls = false;
   bool nanoseconds = false;
   SourceChoice source;
   bool cycles = false;
@@ -90,7 +90,7 @@ ExitCode run_shard(const DecodeOptionsText& o, Diagnostics& diagnostics) {
       return usage("--shard decodes all of its trace, without filters", "filter what was merged");
   }
   if (o.output.empty() || o.output == "-") return usage("--shard needs a folder for its part", "-o DIR");
-  return decode_shard(o.input, o.choice, *shard, o.output, diagnostics);
+  return decode_shard(o.input, o.choice, *shard, {o.output, o.calls}, diagnostics);
 }
 
 void warn_of_selection(const Capture& capture, const Selection& selection, Diagnostics& diagnostics) {
@@ -118,6 +118,9 @@ ExitCode run_decode(DecodeOptionsText& o) {
   if (!o.shard.empty()) return run_shard(o, diagnostics);
   if (!finish_choice(o.choice, diagnostics)) return kExitUsage;
   auto options = read_options(o);
+  if (options && o.calls && o.format != "blocks")
+    options = fail(Code::kBadOption, "", Error::kNoOffset, "--calls is for block streams and parts of a plan",
+                   "--format blocks, or --plan and --shard");
   // A wrong --time is found before a long reading if possible.
   if (options && !o.time.empty() && o.time.find('%') == std::string::npos) {
     const auto time = parse_time_range(o.time, {});
@@ -151,7 +154,7 @@ ExitCode run_decode(DecodeOptionsText& o) {
       diagnostics.error(ok.error());
       return kExitUsage;
     }
-    BlocksConsumer consumer(*capture, *out, o.choice);
+    BlocksConsumer consumer(*capture, *out, o.choice, o.calls);
     return decode_to(consumer, *capture, o.choice, "decode", *out, diagnostics);
   }
   const DecodeJob job(*capture, options->first, options->second);
@@ -196,6 +199,9 @@ RunVerb add_decode(CLI::App& app) {
   verb->add_option("--shard", o->shard,
                    "of a plan, part K (from 0) of N, as a file in the folder -o, for 'asof merge'")
       ->type_name("K/N");
+  verb->add_flag("--calls", o->calls,
+                 "with --format blocks or --shard: also what calls add up to, which 'asof stacks' then reads "
+                 "instead of the flow");
   verb->add_flag(
       "--follow", o->follow,
       "the file or directory is still written: give out what is settled, go on until perf ends (a pipe "

@@ -1,5 +1,8 @@
 #include "tools/decode/decode_blocks.h"
 
+#include <tbb/enumerable_thread_specific.h>
+
+#include "decoder/calls/call_stub.h"
 #include "decoder/core/core_file.h"
 
 namespace asof {
@@ -11,26 +14,56 @@ blocks::BlockWriter::Write write_to(Output& out) {
   };
 }
 
+struct PreparedCalls : ChunkConsumer::Prepared {
+  std::vector<uint8_t> body;
+  uint64_t bytes() const override { return body.capacity(); }
+};
+
 }  // namespace
 
-BlocksConsumer::BlocksConsumer(const Capture& capture, Output& out, const DecodeChoice& choice)
+struct BlocksConsumer::Calls {
+  explicit Calls(const Capture& capture)
+      : job(capture, {}),
+        numbers(capture.symbols),
+        stubs([&capture, this] { return std::make_unique<CallStubs>(capture, job, numbers); }) {}
+  FlowJob job;
+  SymbolNumbers numbers;
+  tbb::enumerable_thread_specific<std::unique_ptr<CallStubs>> stubs;
+};
+
+BlocksConsumer::BlocksConsumer(const Capture& capture, Output& out, const DecodeChoice& choice, bool calls)
     : out_(out),
       coverage_(capture, choice.pipeline),
       max_errors_(choice.max_errors),
-      writer_(capture, write_to(out)) {}
+      writer_(capture, write_to(out), calls),
+      calls_(calls ? std::make_unique<Calls>(capture) : nullptr) {}
 
 BlocksConsumer::BlocksConsumer(const Capture& capture, Output& out, const DecodeChoice& choice,
-                               blocks::PartCoverage part)
+                               blocks::PartCoverage part, bool calls)
     : out_(out),
       coverage_(capture, choice.pipeline),
       max_errors_(choice.max_errors),
-      writer_(capture, write_to(out), capture.core->identity(), std::move(part)) {}
+      writer_(capture, write_to(out), capture.core->identity(), std::move(part), calls),
+      calls_(calls ? std::make_unique<Calls>(capture) : nullptr) {}
 
-void BlocksConsumer::deliver(Chunk& chunk, const Stream&, Prepared*) {
+BlocksConsumer::~BlocksConsumer() = default;
+
+std::unique_ptr<ChunkConsumer::Prepared> BlocksConsumer::prepare(const Chunk& chunk, const Stream&) {
+  if (!calls_) return nullptr;
+  auto prepared = std::make_unique<PreparedCalls>();
+  prepared->body = calls_->stubs.local()->of(chunk);
+  return prepared;
+}
+
+void BlocksConsumer::deliver(Chunk& chunk, const Stream&, Prepared* prepared) {
   uint64_t instructions = chunk.steps.instructions_in_runs();
   for (const Step& step : chunk.steps.loose()) instructions += step.count;
   coverage_.add(chunk, instructions);
-  writer_.add(chunk);
+  if (prepared != nullptr) {
+    writer_.add(chunk, static_cast<PreparedCalls&>(*prepared).body);
+  } else {
+    writer_.add(chunk);
+  }
   if (interrupted() || out_.closed() || coverage_.errors() > max_errors_) stopped_ = true;
 }
 

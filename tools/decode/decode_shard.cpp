@@ -26,9 +26,9 @@ uint64_t segment_from(const Arch& arch, const Capture& capture, size_t stream, u
   return first ? first->begin : UINT64_MAX;
 }
 
-uint64_t options_hash(const CoreFile& core, const DecodeOptions& options) {
-  return core.hash() ^
-         (uint64_t{options.reference_engine} << 1 | static_cast<uint64_t>(options.text_at) << 2);
+uint64_t options_hash(const CoreFile& core, const DecodeOptions& options, bool calls) {
+  return core.hash() ^ (uint64_t{options.reference_engine} << 1 |
+                        static_cast<uint64_t>(options.text_at) << 2 | uint64_t{calls} << 8);
 }
 
 std::string part_name(Shard s) {
@@ -58,7 +58,7 @@ Result<Shard> parse_shard(const std::string& text) {
       "--shard 0/8 to --shard 7/8 are all of eight");
 }
 
-ExitCode decode_shard(InputOptions input, DecodeChoice choice, Shard shard, const std::string& folder,
+ExitCode decode_shard(InputOptions input, DecodeChoice choice, Shard shard, const ShardOutput& output,
                       Diagnostics& diagnostics) {
   if (!CoreFile::is_plan(input.input)) {
     diagnostics.error({Code::kBadOption, input.input, Error::kNoOffset, "--shard needs a plan",
@@ -70,7 +70,8 @@ ExitCode decode_shard(InputOptions input, DecodeChoice choice, Shard shard, cons
   if (!capture) return kExitInput;
   const auto arch = capture->arch();
   if (!arch) return cannot(arch.error(), diagnostics);
-  blocks::PartCoverage coverage{shard, options_hash(*capture->core, choice.pipeline.decode), {}};
+  blocks::PartCoverage coverage{
+      shard, options_hash(*capture->core, choice.pipeline.decode, output.calls), {}};
   choice.pipeline.ranges = shard_ranges(capture->core->extents(), shard);
   for (StreamRange r : *choice.pipeline.ranges) {
     r.begin = segment_from(**arch, *capture, r.stream, r.begin);
@@ -78,13 +79,13 @@ ExitCode decode_shard(InputOptions input, DecodeChoice choice, Shard shard, cons
     coverage.ranges.push_back(r);
   }
   std::error_code failed;
-  fs::create_directories(folder, failed);
-  const std::string path = (fs::path(folder) / part_name(shard)).string();
+  fs::create_directories(output.folder, failed);
+  const std::string path = (fs::path(output.folder) / part_name(shard)).string();
   UnfinishedFile file(path);
   if (file.fd() < 0)
     return cannot({Code::kCannotWrite, path, Error::kNoOffset, std::strerror(errno), {}}, diagnostics);
   Output out = file.output();
-  BlocksConsumer consumer(*capture, out, choice, std::move(coverage));
+  BlocksConsumer consumer(*capture, out, choice, std::move(coverage), output.calls);
   const Result<void> done = run_with_progress(consumer, *capture, choice, "decode");
   if (!done) return cannot(done.error(), diagnostics);
   tell_stopped(consumer.coverage(), choice);

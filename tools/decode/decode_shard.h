@@ -11,8 +11,12 @@ namespace asof {
 // "K/N", K from 0 to N - 1.
 Result<Shard> parse_shard(const std::string& text);
 
-// `folder`: for the part, whose name is the shard's.
-ExitCode decode_shard(InputOptions input, DecodeChoice choice, Shard shard, const std::string& folder,
+struct ShardOutput {
+  std::string folder;  // for the part, whose name is the shard's
+  bool calls = false;  // with what calls add up to
+};
+
+ExitCode decode_shard(InputOptions input, DecodeChoice choice, Shard shard, const ShardOutput& output,
                       Diagnostics& diagnostics);
 
 }  // namespace asof

@@ -1,0 +1,52 @@
+// The calls of a chunk in short: its ops, where all those of a span (call_span.h) are one, of kind kSpan. Whoever joins
+// chunks reads this instead of the flow, as long as spans can be taken whole. A shard writes it for each of its flow
+// records (docs/formats.md).
+#pragma once
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "decoder/calls/flow_ops.h"
+
+namespace asof {
+
+class SpanFinder;
+
+// Of ops with spans.
+FlowOps cut_spans(const FlowOps& ops);
+// How many ops there are with those that were left out; what the op `at` is among them.
+size_t whole_size(const FlowOps& cut);
+size_t whole_index(const FlowOps& cut, size_t at);
+
+// Symbols are numbered as in SymbolTable::all().
+class SymbolNumbers {
+ public:
+  explicit SymbolNumbers(const SymbolTable& table);
+  uint32_t number(const Symbol* symbol) const;  // 0: none
+  // False: there is no such number.
+  bool symbol(uint64_t number, const Symbol*& out) const;
+
+ private:
+  std::vector<const Symbol*> all_;
+  tsl::robin_map<const Symbol*, uint32_t> numbers_;
+};
+
+std::vector<uint8_t> put_calls(const FlowOps& cut, const SymbolNumbers& numbers, bool has_time);
+// False: damaged, or of a trace that is measured otherwise.
+bool take_calls(std::span<const uint8_t> body, const SymbolNumbers& numbers, bool has_time, FlowOps& out);
+
+// Makes them of chunks. One for each worker.
+class CallStubs {
+ public:
+  CallStubs(const Capture& capture, const FlowJob& job, const SymbolNumbers& numbers);
+  ~CallStubs();
+  std::vector<uint8_t> of(const Chunk& chunk);
+
+ private:
+  const SymbolNumbers& numbers_;
+  const bool has_time_;
+  FlowReader reader_;
+  std::unique_ptr<SpanFinder> finder_;
+};
+
+}  // namespace asof
