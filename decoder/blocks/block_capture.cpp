@@ -332,4 +332,44 @@ bool take_symbols(std::span<const uint8_t> body, SymbolTable& out) {
   return in.ok() && in.left() == 0;
 }
 
+std::vector<uint8_t> put_functions(const Capture& capture) {
+  Writer w;
+  uint64_t number = 0, last = 0;
+  for (const Symbol* s : capture.symbols.all()) {
+    ++number;
+    const FunctionText text = function_text(capture, *s);
+    if (text.changes.empty() && !text.landing_pad) continue;
+    w.varint(number - last);
+    last = number;
+    w.u8(text.landing_pad ? 1 : 0);
+    w.varint(text.changes.size());
+    uint64_t time = 0;
+    for (const Time t : text.changes) {
+      w.difference(time, static_cast<uint64_t>(t));
+      time = static_cast<uint64_t>(t);
+    }
+  }
+  return w.data();
+}
+
+bool take_functions(std::span<const uint8_t> body, Capture& out) {
+  const std::vector<const Symbol*> all = out.symbols.all();
+  auto functions = std::make_shared<FunctionTexts>();
+  Source in(body);
+  uint64_t number = 0;
+  while (in.left() != 0) {
+    const uint64_t by = in.varint();
+    if (by > all.size() - number || number + by == 0) return false;
+    number += by;
+    FunctionText& text = (*functions)[all[number - 1]];
+    text.landing_pad = in.u8() != 0;
+    uint64_t time = 0;
+    for (uint64_t n = in.count(); n != 0 && in.ok(); --n)
+      text.changes.push_back(static_cast<Time>(time = in.difference(time)));
+    if (!in.ok() || !std::ranges::is_sorted(text.changes)) return false;
+  }
+  out.functions = std::move(functions);
+  return true;
+}
+
 }  // namespace asof::blocks

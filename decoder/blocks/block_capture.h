@@ -12,6 +12,8 @@ namespace asof::blocks {
 // Bodies of the records kCapture and kSymbols.
 std::vector<uint8_t> put_capture(const Capture& capture);
 std::vector<uint8_t> put_symbols(const Capture& capture);
+// Of kFunctions.
+std::vector<uint8_t> put_functions(const Capture& capture);
 
 // Parts of the body of kCapture: what is said once of the recording, each stream, and tasks, programs, notices and
 // counts. take_...() leave `in` failed where bytes are damaged.
@@ -27,5 +29,7 @@ Origin take_origin(Source& in);
 // False: not a body as put_...() makes them. The capture's text is set; to its symbols they are only added.
 bool take_capture(std::span<const uint8_t> body, Capture& out);
 bool take_symbols(std::span<const uint8_t> body, SymbolTable& out);
+// Once its symbols are complete.
+bool take_functions(std::span<const uint8_t> body, Capture& out);
 
 }  // namespace asof::blocks

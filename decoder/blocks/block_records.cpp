@@ -36,9 +36,9 @@ std::optional<RecordHead> head_at(std::span<const uint8_t> file, uint64_t at) {
   const uint8_t type = file[at + 4], prefix = file[at + 5];
   const uint64_t stored = fixed(file, at + 8, 4);
   h.raw = static_cast<uint32_t>(fixed(file, at + 12, 4));
-  if (type < static_cast<uint8_t>(RecordType::kCapture) || type > static_cast<uint8_t>(RecordType::kCalls) ||
-      fixed(file, at + 6, 2) != 0 || stored > file.size() - at - kRecordHeader || prefix > stored ||
-      h.raw > kMaxRaw)
+  if (type < static_cast<uint8_t>(RecordType::kCapture) ||
+      type > static_cast<uint8_t>(RecordType::kFunctions) || fixed(file, at + 6, 2) != 0 ||
+      stored > file.size() - at - kRecordHeader || prefix > stored || h.raw > kMaxRaw)
     return std::nullopt;
   h.type = static_cast<RecordType>(type);
   h.prefix = file.subspan(at + kRecordHeader, prefix);

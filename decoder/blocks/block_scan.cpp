@@ -45,8 +45,9 @@ class Scanner {
   uint64_t identity_ = 0, file_size_ = 0;
   uint64_t kept_raw_ = 0, kept_packed_ = 0;
   BlockFile::Part* part_ = nullptr;
-  uint64_t flow_seen_ = 0, flow_kept_ = 0;  // of the part; the number of the latest that is kept
-  uint64_t symbols_ = 0;                    // their identity
+  uint64_t flow_seen_ = 0, flow_kept_ = 0;         // of the part; the number of the latest that is kept
+  uint64_t symbols_ = 0;                           // their identity
+  std::optional<std::vector<uint8_t>> functions_;  // of those
   bool ended_ = true, has_symbols_ = false;
 };
 
@@ -161,6 +162,9 @@ void Scanner::record(const RecordHead& head) {
       if (!take_symbols(*body, capture_->symbols))
         damaged(Code::kBadBlockStream, head.offset, "the table of symbols is damaged", hint);
       return;
+    case RecordType::kFunctions:
+      if (!functions_) functions_ = *body;
+      return;
     case RecordType::kCode:
       if (!part_->map.add(*body))
         damaged(Code::kBadBlockStream, head.offset, "a piece of the map of code is damaged", hint);
@@ -270,6 +274,9 @@ Result<Capture> Scanner::finish() {
   }
   BlockFile::add_missing(*file_, capture_->streams, notices_);
   capture_->symbols.finish();
+  if (functions_ && !take_functions(*functions_, *capture_))
+    damaged(Code::kBadBlockStream, 0, "what the text says of functions is damaged",
+            "the file was changed; write it again");
   capture_->kind += ", blocks";
   std::ranges::move(notices_, std::back_inserter(capture_->notices));
   capture_->blocks = file_;

@@ -21,9 +21,9 @@ BlockWriter::BlockWriter(const Capture& capture, Write write, bool calls)
     : write_(std::move(write)),
       texts_(capture),
       zstd_(nullptr, nullptr),
-      symbols_(blocks::put_symbols(capture)) {
+      symbols_(blocks::put_symbols(capture)),
+      functions_(put_functions(capture)) {
   if (calls) numbered_by_ = identity_of(symbols_);
-  if (calls) version_ = kVersionWithCalls;
   const std::vector<uint8_t> body = put_capture(capture);
   std::vector<uint8_t> out;
   put_header(identity_of(body), out);
@@ -35,7 +35,6 @@ BlockWriter::BlockWriter(const Capture& capture, Write write, uint64_t identity,
                          bool calls)
     : write_(std::move(write)), texts_(capture), zstd_(nullptr, nullptr), coverage_(std::move(coverage)) {
   if (calls) numbered_by_ = identity_of(blocks::put_symbols(capture));
-  if (calls) version_ = kVersionWithCalls;
   std::vector<uint8_t> out;
   put_header(identity, out);
   write_(out);
@@ -47,7 +46,7 @@ void BlockWriter::put_header(uint64_t identity, std::vector<uint8_t>& out) {
   ZSTD_CCtx_setParameter(zstd_.get(), ZSTD_c_compressionLevel, kLevel);
   ZSTD_CCtx_setParameter(zstd_.get(), ZSTD_c_checksumFlag, 1);
   out.assign(kMagic.begin(), kMagic.end());
-  put_fixed(out, version_, 2);
+  put_fixed(out, kVersion, 2);
   put_fixed(out, kHeaderSize, 2);
   put_fixed(out, 0, 4);
   put_fixed(out, identity, 8);
@@ -221,7 +220,9 @@ void BlockWriter::add(const Chunk& chunk, std::span<const uint8_t> calls) {
 }
 
 void BlockWriter::put_symbols(std::vector<uint8_t>& out) {
-  if (!symbols_.empty()) put_record(RecordType::kSymbols, {}, symbols_, out);
+  if (symbols_.empty()) return;
+  put_record(RecordType::kSymbols, {}, symbols_, out);
+  put_record(RecordType::kFunctions, {}, functions_, out);
 }
 
 void BlockWriter::stop() {

@@ -124,9 +124,9 @@ class BlockWriter {
   uint32_t last_exit_ = 0;
   std::vector<uint8_t> waiting_;
   uint64_t flow_records_ = 0, steps_ = 0, instructions_ = 0;
-  std::vector<uint8_t> symbols_;  // empty: they are not in this part
-  uint64_t numbered_by_ = 0;      // identity of the symbols whose numbers calls have
-  uint16_t version_ = kVersion;
+  std::vector<uint8_t> symbols_;    // empty: they are not in this part
+  std::vector<uint8_t> functions_;  // likewise
+  uint64_t numbered_by_ = 0;        // identity of the symbols whose numbers calls have
   std::optional<PartCoverage> coverage_;
 };
 

@@ -10,14 +10,19 @@ namespace asof {
 
 FlowOps cut_spans(const FlowOps& ops) {
   FlowOps out;
-  out.gaps = ops.gaps;
-  out.events = ops.events;
   out.keys = ops.keys;
   size_t at = 0, left_out = 0;
   const auto copy = [&](size_t end) {
     for (; at < end; ++at) {
       FlowOp op = ops.ops[at];
       if (op.kind == FlowOp::Kind::kVisit) op.kind = FlowOp::Kind::kPoint;
+      if (op.kind == FlowOp::Kind::kEvent) {
+        out.events.push_back(ops.events[op.item]);
+        op.item = static_cast<uint32_t>(out.events.size() - 1);
+      } else if (op.kind == FlowOp::Kind::kGap) {
+        out.gaps.push_back(ops.gaps[op.item]);
+        op.item = static_cast<uint32_t>(out.gaps.size() - 1);
+      }
       out.ops.push_back(op);
     }
   };

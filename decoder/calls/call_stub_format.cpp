@@ -204,11 +204,12 @@ class CallsReader {
     s.call_time = in_.varint();
     return std::ranges::is_sorted(s.not_back) && sums(s);
   }
+  // Without times, they are added to what ran before.
   bool times(const CallSpan& s) const {
-    const Time lo = has_time_ ? s.first : 0;
-    const Time hi = has_time_ ? s.last : static_cast<Time>(s.instructions);
-    return s.first <= s.last && s.step >= 0 && s.last_open >= lo && s.last_open <= hi && s.last_close >= lo &&
-           s.last_close <= hi;
+    const auto within = [&](Time t) {
+      return has_time_ || (t >= 0 && t <= static_cast<Time>(s.instructions));
+    };
+    return s.first <= s.last && s.step >= 0 && within(s.last_open) && within(s.last_close);
   }
   // Each node's tree lies within that of its caller.
   bool sums(CallSpan& s) {

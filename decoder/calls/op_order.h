@@ -16,7 +16,7 @@
 namespace asof {
 
 // Taker: op(stream, chunk, op), span_begins(stream, chunk, span) and span_ends(stream, chunk, span), as CallTracker has
-// them. whole(stream, chunk, at) gives a chunk the ops that were left out of it; where it cannot, of the op `at` only,
+// them. Where ops may be left out, whole(stream, chunk, at) gives a chunk the ops that were left out of it; where it cannot, of the op `at` only,
 // something else.
 template <class Taker>
 class OpOrder {
@@ -82,14 +82,18 @@ class OpOrder {
     return !heads_.empty();
   }
   void take_op(size_t stream, Queue& q, FlowOps& chunk) {
-    if (chunk.ops[q.next].kind == FlowOp::Kind::kSpan) make_whole(stream, q, chunk);
+    make_whole(stream, q, chunk);
     taker_.op(stream, chunk, chunk.ops[q.next++]);
   }
+  // If the next op stands for those of a span.
   void make_whole(size_t stream, Queue& q, FlowOps& chunk) {
-    const size_t next = whole_index(chunk, q.next);
-    const uint64_t bytes = chunk.bytes();
-    if (taker_.whole(stream, chunk, q.next)) q.next = next;
-    if (queues_.size() > 1) waiting_ += chunk.bytes() - bytes;
+    if constexpr (requires { taker_.whole(stream, chunk, q.next); }) {
+      if (chunk.ops[q.next].kind != FlowOp::Kind::kSpan) return;
+      const size_t next = whole_index(chunk, q.next);
+      const uint64_t bytes = chunk.bytes();
+      if (taker_.whole(stream, chunk, q.next)) q.next = next;
+      if (queues_.size() > 1) waiting_ += chunk.bytes() - bytes;
+    }
   }
   void step(size_t stream, Queue& q, FlowOps& chunk) {
     if (q.in_span) {
@@ -131,7 +135,7 @@ class OpOrder {
     taker_.span_broken(stream);
     q.in_span = false;
     FlowOps& chunk = q.chunks.front();
-    if (chunk.ops[q.next].kind == FlowOp::Kind::kSpan) make_whole(stream, q, chunk);
+    make_whole(stream, q, chunk);
     const size_t end = chunk.spans[q.span++].end;
     while (q.next < end && until > Head{turn(q, chunk), stream, 0}) {
       q.last = turn(q, chunk);

@@ -3,29 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
-#include <cstring>
 
 #include "decoder/calls/call_stack.h"
+#include "decoder/model/function_text.h"
 
 namespace asof {
 namespace {
 
 using Kind = TimelineFunction::Kind;
-
-// Calls that skip the landing pad before a function count as calls of it: ENDBR64, what the kernel makes of
-// an unneeded one (arch/x86/include/asm/ibt.h), BTI, PACIASP and PACIBSP, which are BTI too.
-constexpr uint64_t kLandingPad = 4;
-
-bool is_landing_pad(const std::array<uint8_t, kLandingPad>& b) {
-  uint32_t word = 0;
-  std::memcpy(&word, b.data(), sizeof word);
-  constexpr uint32_t kEndbr = 0xfa1e0ff3, kSealed = 0x001f0f66;
-  constexpr uint32_t kBti = 0xd503241f, kBtiTargets = 0xc0, kPaciasp = 0xd503233f, kPacibsp = 0xd503237f;
-  return word == kEndbr || word == kSealed || word == kPaciasp || word == kPacibsp ||
-         (word & ~kBtiTargets) == kBti;
-}
-constexpr uint64_t kMaxRange = uint64_t{1} << 20;  // searched for changes of text
 
 // kernel/kprobes.c, kernel/trace/ftrace.c, kernel/bpf: names of KSYMBOL records.
 Kind kind_of(const Symbol& s) {
@@ -60,15 +45,7 @@ FunctionTable::FunctionTable(const Capture& capture, Announce announce)
   }
 }
 
-void FunctionTable::fill_text(TimelineFunction& f, const Symbol* symbol) const {
-  if (f.range.empty() || f.range.size() > kMaxRange) return;
-  for (const Cell& cell : capture_.text->cells(f.space, f.range)) {
-    for (const Version& v : cell.versions) {
-      if (v.from > symbol->from && v.from <= symbol->until) f.changes.push_back(v.from);
-    }
-  }
-  std::ranges::sort(f.changes);
-  f.changes.erase(std::ranges::unique(f.changes).begin(), f.changes.end());
+void FunctionTable::fill_bpf(TimelineFunction& f, const Symbol* symbol) const {
   if (f.kind != Kind::kBpf) return;
   for (const BpfProgram& p : capture_.bpf_programs) {
     const bool here =
@@ -86,7 +63,7 @@ uint32_t FunctionTable::add(TimelineFunction f, const Symbol* symbol) {
   t.jump_thunk = f.name.starts_with("__x86_indirect_") && f.name.find("_thunk_") != std::string::npos;
   t.return_thunk = f.name == "__x86_return_thunk" || f.name.ends_with("_return_thunk");
   t.slot = f.kind == Kind::kSlot;
-  if (symbol != nullptr) fill_text(f, symbol);
+  if (symbol != nullptr) fill_bpf(f, symbol);
   t.changes = !f.changes.empty();
   functions_.push_back(std::move(f));
   traits_.push_back(t);
@@ -116,11 +93,9 @@ FunctionTable::Named FunctionTable::named(const Symbol* symbol) {
   f.dso = symbol->dso;
   f.space = symbol->space;
   f.range = symbol->range;
-  std::array<uint8_t, kLandingPad> first{};
-  const bool read = std::ranges::any_of(std::array{symbol->from, symbol->until}, [&](Time t) {
-    return capture_.text->read(symbol->space, symbol->range.begin, t, first) == first.size();
-  });
-  const Named n{add(std::move(f), symbol), false, read && is_landing_pad(first)};
+  FunctionText text = function_text(capture_, *symbol);
+  f.changes = std::move(text.changes);
+  const Named n{add(std::move(f), symbol), false, text.landing_pad};
   by_symbol_.emplace(symbol, n);
   return n;
 }

@@ -54,7 +54,7 @@ class FunctionTable {
   Named named(const Symbol* symbol);
   uint32_t unnamed(Space space, Addr at);
   uint32_t add(TimelineFunction f, const Symbol* symbol);
-  void fill_text(TimelineFunction& f, const Symbol* symbol) const;
+  void fill_bpf(TimelineFunction& f, const Symbol* symbol) const;
 
   const Capture& capture_;
   Announce announce_;

@@ -15,6 +15,7 @@
 #include "arch/x86/x86.h"
 #include "decoder/io/notice.h"
 #include "decoder/model/code_map.h"
+#include "decoder/model/function_text.h"
 #include "decoder/model/shard.h"
 #include "decoder/model/symbols.h"
 #include "decoder/perf/perf_data.h"
@@ -87,6 +88,7 @@ struct Capture {
   std::vector<Stream> streams;
   std::optional<TextStore> text;  // set once open_capture returns
   SymbolTable symbols;
+  std::shared_ptr<const FunctionTexts> functions;  // set for block streams that say it
   TaskTable tasks;
   std::shared_ptr<const PerfData> perf;             // set for perf.data: `asof events` walks its records
   std::shared_ptr<const blocks::BlockFile> blocks;  // set for block streams: the flow is already decoded

@@ -1,5 +1,6 @@
 // Spans taken at once against the same ops taken one by one: the sums of all calls by their callers, every slice that
-// was told, gaps and the summary are equal, wherever the ops are cut.
+// was told, gaps and the summary are equal, wherever the ops are cut. Likewise where the ops of spans are left out
+// (call_stub.h), and are asked for where a span is not taken.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -8,6 +9,7 @@
 #include <set>
 #include <tuple>
 
+#include "decoder/calls/call_stub.h"
 #include "decoder/calls/call_tracker.h"
 #include "decoder/calls/op_order.h"
 #include "decoder/calls/span_finder.h"
@@ -134,8 +136,10 @@ std::vector<Chunked> random_chunks(const Capture& capture, const RandomOpsOption
 
 struct Ran {
   TimelineSummary summary;
-  uint64_t forced = 0, broken = 0, refused = 0;
+  uint64_t forced = 0, broken = 0, refused = 0, asked = 0;
+  size_t ops = 0;  // that were read
 };
+enum class Form : uint8_t { kOps, kSpans, kCut };
 
 struct Taker {
   void op(size_t stream, const FlowOps& chunk, const FlowOp& op) { tracker.op(stream, chunk, op); }
@@ -151,25 +155,39 @@ struct Taker {
     ++ran.broken;
     tracker.span_broken(stream);
   }
+  bool whole(size_t, FlowOps& chunk, size_t) {
+    ++ran.asked;
+    EXPECT_EQ(whole_size(chunk), uncut[chunk.record].ops.size());
+    chunk = uncut[chunk.record];
+    return true;
+  }
   CallTracker& tracker;
   Ran& ran;
+  std::vector<FlowOps> uncut;
 };
 
-Ran run(const Capture& capture, bool has_time, const std::vector<Chunked>& chunks, bool spans,
+Ran run(const Capture& capture, bool has_time, const std::vector<Chunked>& chunks, Form form,
         uint64_t max_waiting, SumsBySink& sink) {
   Ran ran;
   const TimelineOptions options;
   CallTracker tracker(capture, options, has_time, sink);
   SpanFinder finder(capture, has_time);
-  Taker taker{tracker, ran};
+  Taker taker{tracker, ran, {}};
+  const SymbolNumbers numbers(capture.symbols);
   OpOrder<Taker> order(capture.streams.size(), taker, max_waiting);
   tracker.on_break([&](size_t stream) { order.break_span(stream); });
   for (const Chunked& c : chunks) {
     FlowOps ops = c.ops;
-    if (spans) {
-      finder.read(c.stream, ops);
+    if (form != Form::kOps) finder.read(c.stream, ops);
+    if (form == Form::kCut) {
+      FlowOps read;
+      EXPECT_TRUE(take_calls(put_calls(cut_spans(ops), numbers, has_time), numbers, has_time, read));
+      read.record = taker.uncut.size();
       tracker.number_keys(ops);
+      taker.uncut.push_back(std::exchange(ops, std::move(read)));
     }
+    if (form != Form::kOps) tracker.number_keys(ops);
+    ran.ops += ops.ops.size();
     order.add(c.stream, std::move(ops), c.start);
   }
   order.finish();
@@ -180,17 +198,17 @@ Ran run(const Capture& capture, bool has_time, const std::vector<Chunked>& chunk
 }
 
 struct Seen {
-  uint64_t ops = 0, slices = 0, told = 0, taken = 0, broken = 0, refused = 0, forced = 0;
+  uint64_t ops = 0, slices = 0, told = 0, taken = 0, broken = 0, refused = 0, forced = 0, asked = 0;
 };
 
-void compare(const RandomOpsOptions& o, uint64_t seed, uint64_t max_waiting, Seen& seen) {
+void compare(const RandomOpsOptions& o, uint64_t seed, uint64_t max_waiting, Form form, Seen& seen) {
   SCOPED_TRACE(seed);
   SimRandom random(seed);
   const Capture capture = random_capture(o, random);
   const auto chunks = random_chunks(capture, o, random);
   SumsBySink one_by_one, at_once(seed % 3 == 0 ? 7 : 0);
-  const Ran a = run(capture, o.time, chunks, false, max_waiting, one_by_one);
-  const Ran b = run(capture, o.time, chunks, true, max_waiting, at_once);
+  const Ran a = run(capture, o.time, chunks, Form::kOps, max_waiting, one_by_one);
+  const Ran b = run(capture, o.time, chunks, form, max_waiting, at_once);
   EXPECT_EQ(a.summary.instructions, b.summary.instructions);
   EXPECT_EQ(a.summary.slices, b.summary.slices);
   EXPECT_EQ(a.summary.stretches, b.summary.stretches);
@@ -217,7 +235,8 @@ void compare(const RandomOpsOptions& o, uint64_t seed, uint64_t max_waiting, See
     ASSERT_EQ(total, got.at(path)) << path;
   }
   ASSERT_EQ(expected.size(), got.size());
-  for (const Chunked& c : chunks) seen.ops += c.ops.ops.size();
+  seen.ops += b.ops;
+  seen.asked += b.asked;
   seen.slices += all.size();
   seen.told += told.size();
   seen.taken += at_once.taken;
@@ -229,7 +248,20 @@ void compare(const RandomOpsOptions& o, uint64_t seed, uint64_t max_waiting, See
 Seen compare_all(const RandomOpsOptions& o, uint64_t seeds, uint64_t max_waiting = UINT64_MAX) {
   Seen seen;
   for (uint64_t seed = 1; seed <= seeds && !testing::Test::HasFatalFailure(); ++seed) {
-    compare(o, seed, max_waiting, seen);
+    compare(o, seed, max_waiting, Form::kSpans, seen);
+  }
+  return seen;
+}
+
+// With all ops, and without those of spans.
+struct BothSeen {
+  Seen all, cut;
+};
+BothSeen compare_cut(const RandomOpsOptions& o, uint64_t seeds) {
+  BothSeen seen;
+  for (uint64_t seed = 1; seed <= seeds && !testing::Test::HasFatalFailure(); ++seed) {
+    compare(o, seed, UINT64_MAX, Form::kSpans, seen.all);
+    compare(o, seed, UINT64_MAX, Form::kCut, seen.cut);
   }
   return seen;
 }
@@ -273,6 +305,70 @@ TEST(CallSpans, TooMuchWaits) {
   const Seen seen = compare_all({.streams = 3, .contradict = true, .odd = 2}, 40, 200 << 10);
   EXPECT_GT(seen.forced, 10U);
   EXPECT_GT(seen.taken, 100U);
+}
+
+TEST(CallStubs, AreAsGoodAsTheirOps) {
+  for (const bool time : {true, false}) {
+    const BothSeen seen = compare_cut({.time = time, .switcher = true, .odd = 1, .ops = 5000}, 15);
+    EXPECT_LT(seen.cut.ops * 4, seen.all.ops * 3);
+    EXPECT_GT(seen.cut.asked, 0U);  // every third sink refuses some
+  }
+}
+
+TEST(CallStubs, OfSeveralCpus) {
+  const BothSeen seen = compare_cut({.streams = 3, .switcher = true, .odd = 4}, 30);
+  EXPECT_GT(seen.cut.taken, 1000U);
+  EXPECT_GT(seen.cut.asked, 10U);
+}
+
+TEST(CallStubs, WhereRecordsContradictEachOther) {
+  const BothSeen seen = compare_cut({.streams = 3, .contradict = true, .odd = 4}, 60);
+  EXPECT_GT(seen.cut.broken, 10U);
+  EXPECT_GT(seen.cut.asked, 10U);
+}
+
+// Whatever the bytes say, there is an answer.
+TEST(CallStubs, Damaged) {
+  SimRandom random(1);
+  const RandomOpsOptions o{.streams = 1, .odd = 2};
+  const Capture capture = random_capture(o, random);
+  const SymbolNumbers numbers(capture.symbols);
+  SpanFinder finder(capture, true);
+  uint64_t read = 0, refused = 0;
+  for (const Chunked& c : random_chunks(capture, o, random)) {
+    FlowOps ops = c.ops;
+    finder.read(0, ops);
+    const std::vector<uint8_t> body = put_calls(cut_spans(ops), numbers, true);
+    FlowOps other_clock;
+    EXPECT_FALSE(take_calls(body, numbers, false, other_clock));
+    for (int i = 0; i < 300; ++i) {
+      std::vector<uint8_t> damaged = body;
+      for (uint64_t n = random.between(1, 3); n != 0; --n)
+        damaged[random.below(damaged.size())] = static_cast<uint8_t>(random.below(256));
+      if (random.chance(10)) damaged.resize(random.below(damaged.size()));
+      FlowOps got;
+      if (!take_calls(damaged, numbers, true, got)) {
+        ++refused;
+        continue;
+      }
+      ++read;
+      SumsBySink sink;
+      Ran ran;
+      const TimelineOptions options;
+      CallTracker tracker(capture, options, true, sink);
+      OpOrder<CallTracker> order(1, tracker);
+      tracker.on_break([&](size_t stream) { order.break_span(stream); });
+      tracker.number_keys(got);
+      for (FlowOp& op : got.ops) {  // whoever refuses a span has other ops for it
+        if (op.kind == FlowOp::Kind::kSpan) op.kind = FlowOp::Kind::kPoint;
+      }
+      order.add(0, std::move(got), kTimeMin);
+      order.finish();
+      tracker.finish();
+    }
+  }
+  EXPECT_GT(read, 100U);
+  EXPECT_GT(refused, 100U);
 }
 
 }  // namespace

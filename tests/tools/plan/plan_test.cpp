@@ -23,8 +23,8 @@ class PlanCli : public testing::Test {
     return run_asof("decode -q --plan " + plan_ + " --shard " + std::to_string(k) + "/" + std::to_string(n) +
                     " -o " + folder);
   }
-  void all_shards(int n, const std::string& folder) {
-    for (int k = n; k-- > 0;) ASSERT_EQ(shard(k, n, folder).status, 0) << k;
+  void all_shards(int n, const std::string& folder, const std::string& options = "") {
+    for (int k = n; k-- > 0;) ASSERT_EQ(shard(k, n, folder + options).status, 0) << k;
   }
   Ran merge(const std::string& parts, const std::string& output, const std::string& options = "") {
     return run_asof("merge " + options + " " + plan_ + " " + parts + " -o " + output);
@@ -60,6 +60,42 @@ TEST_F(PlanCli, MergedShardsAreTheWhole) {
       EXPECT_EQ(body_of(run_asof("report " + whole_).out), body_of(run_asof("report " + input).out)) << n;
     }
   }
+}
+
+// Calls that begin in one shard and end in another, and what they call in between.
+TEST_F(PlanCli, CallsAcrossShards) {
+  for (const std::string& input : {kDemo, kArm64Demo}) {
+    make_plan(input);
+    for (const int n : {1, 2, 3, 7, 16}) {
+      fs::remove_all(parts_);
+      all_shards(n, parts_, " --calls");
+      const Ran merged = merge(parts_, whole_);
+      ASSERT_EQ(merged.status, 0) << merged.err;
+      for (const std::string options :
+           {"--weight ns --by cpu", "--weight instructions --by thread", "--weight calls --versions"})
+        EXPECT_TRUE(run_asof("stacks " + options + " " + whole_).out ==
+                    run_asof("stacks " + options + " " + input).out)
+            << options << " " << n;
+      for (const std::string verb : {"digest --fnv", "query \"SELECT * FROM call\" -i"})
+        EXPECT_TRUE(run_asof(verb + " " + whole_).out == run_asof(verb + " " + input).out)
+            << verb << " " << n;
+    }
+    // The same bytes whoever makes them, and another file than without.
+    const std::string part = parts_in(parts_)[4], again = dir_.path() / "again",
+                      without = dir_.path() / "without";
+    ASSERT_EQ(run_asof("decode -q -j1 --calls --plan " + plan_ + " --shard 4/16 -o " + again).status, 0);
+    EXPECT_TRUE(read_file(parts_in(again)[0]) == read_file(part));
+    ASSERT_EQ(shard(5, 16, without).status, 0);
+    const Ran refused = merge(part + " " + parts_in(without)[0], whole_);
+    EXPECT_EQ(refused.status, 2);
+    EXPECT_NE(refused.err.find("--calls"), std::string::npos) << refused.err;
+  }
+}
+
+TEST_F(PlanCli, CallsWithoutABlockStream) {
+  const Ran r = run_asof("decode --calls " + kDemo);
+  EXPECT_EQ(r.status, 1);
+  EXPECT_NE(r.err.find("--format blocks"), std::string::npos) << r.err;
 }
 
 TEST_F(PlanCli, APlanIsReadLikeItsCapture) {

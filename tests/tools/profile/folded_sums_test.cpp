@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <ostream>
 
+#include "decoder/blocks/block_file.h"
 #include "decoder/calls/call_tracker.h"
 #include "decoder/calls/op_order.h"
 #include "decoder/calls/span_finder.h"
@@ -20,7 +21,8 @@ namespace {
 // Passes on what FoldedStacks is to be told.
 class Told final : public TimelineSink {
  public:
-  Told(FoldedStacks& to, bool sums) : to_(to), sums_(sums) {}
+  // `refuse`: every so many spans it takes no sums; 0: never.
+  Told(FoldedStacks& to, bool sums, uint64_t refuse = 0) : to_(to), sums_(sums), refuse_(refuse) {}
   void begin(const Capture& c) override { to_.begin(c); }
   void track(const TimelineTrack& t) override { to_.track(t); }
   void function(const TimelineFunction& f) override { to_.function(f); }
@@ -31,7 +33,7 @@ class Told final : public TimelineSink {
   void gap(const GapSlice& g) override { to_.gap(g); }
   bool takes_sums() const override { return sums_ && to_.takes_sums(); }
   bool takes_sum(uint32_t track, Time begin, Time end) const override {
-    return to_.takes_sum(track, begin, end);
+    return (refuse_ == 0 || ++asked_ % refuse_ != 0) && to_.takes_sum(track, begin, end);
   }
   void sum(const CallSums& s, uint32_t track, uint64_t parent) override { to_.sum(s, track, parent); }
 
@@ -40,6 +42,8 @@ class Told final : public TimelineSink {
  private:
   FoldedStacks& to_;
   const bool sums_;
+  const uint64_t refuse_;
+  mutable uint64_t asked_ = 0;
 };
 
 struct Recording {
@@ -55,9 +59,9 @@ struct Folded {
   uint64_t slices = 0;  // one by one
 };
 
-Folded fold(const Capture& capture, TimelineOptions options, bool sums, bool versions) {
+Folded fold(const Capture& capture, TimelineOptions options, bool sums, bool versions, uint64_t refuse = 0) {
   FoldedStacks stacks({.tracks = true, .versions = versions});
-  Told told(stacks, sums);
+  Told told(stacks, sums, refuse);
   const auto done = run_timeline(capture, options, told);
   Folded out;
   if (!done) {
@@ -71,24 +75,71 @@ Folded fold(const Capture& capture, TimelineOptions options, bool sums, bool ver
   return out;
 }
 
-class FoldedSums : public ::testing::TestWithParam<Recording> {};
+class FoldedSums : public ::testing::TestWithParam<Recording> {
+ protected:
+  void SetUp() override {
+    const std::string archive = GetParam().archive;
+    folder_ = dir_.path().string();
+    if (archive.ends_with(".tar.xz")) {
+      const std::string from = ASOF_TEST_DATA "/" + archive;
+      ASSERT_EQ(std::system(fmt::format("tar -C '{}' -xJf '{}'", folder_, from).c_str()), 0);
+    } else {
+      folder_ = std::filesystem::exists(ASOF_TEST_DATA "/" + archive) ? ASOF_TEST_DATA "/" + archive
+                                                                      : shared("captures/" + archive);
+    }
+    SKIP_WITHOUT(folder_);
+  }
+  // Empty: it has none.
+  std::string symfs() const {
+    if (std::string(GetParam().archive).starts_with("demo")) return ASOF_TEST_DATA "/demo/symfs";
+    return std::filesystem::exists(folder_ + "/symfs") ? folder_ + "/symfs" : "";
+  }
+  std::string file() const { return std::filesystem::path(folder_) / GetParam().data; }
+  Result<Capture> open() const {
+    CaptureOptions o;
+    o.host_files = false;
+    o.symfs = symfs();
+    return open_capture(file(), o);
+  }
+
+  const TempDir dir_;
+  std::string folder_;
+};
+
+// What a block stream says that calls add up to, and its flow where a sum is not taken.
+TEST_P(FoldedSums, AreThoseOfABlockStream) {
+  const auto capture = open();
+  ASSERT_TRUE(capture) << capture.error().reason;
+  TimelineOptions options;
+  options.cpu_tracks = false;
+  const Folded want = fold(*capture, options, false, true);
+  const std::string blocks = dir_.path() / "flow.blocks";
+  const std::string options = symfs().empty() ? "" : "--symfs '" + symfs() + "'";
+  const Ran written =
+      run_asof(fmt::format("decode --format blocks --calls -o '{}' {} '{}'", blocks, options, file()));
+  ASSERT_TRUE(written.status == 0 || written.status == 3) << written.err;
+  const auto read = open_capture(blocks, {});
+  ASSERT_TRUE(read) << read.error().reason;
+  uint64_t records = 0, with_calls = 0;
+  for (size_t i = 0; i < read->streams.size(); ++i) {
+    for (const blocks::Frame& f : read->blocks->frames(i)) {
+      ++records;
+      with_calls += !f.calls.empty();
+    }
+  }
+  EXPECT_EQ(with_calls, records);
+  for (const uint64_t refuse : {0, 3}) {
+    options.pipeline.jobs = refuse == 0 ? 3 : 1;
+    const Folded got = fold(*read, options, true, true, refuse);
+    EXPECT_TRUE(want.text == got.text) << refuse;
+    EXPECT_EQ(want.summary.slices, got.summary.slices);
+    EXPECT_EQ(want.summary.instructions, got.summary.instructions);
+    EXPECT_EQ(want.summary.gaps, got.summary.gaps);
+  }
+}
 
 TEST_P(FoldedSums, AreThoseOfSingleSlices) {
-  const TempDir dir;
-  std::string folder = dir.path().string();
-  const std::string archive = GetParam().archive;
-  if (archive.ends_with(".tar.xz")) {
-    const std::string from = ASOF_TEST_DATA "/" + archive;
-    ASSERT_EQ(std::system(fmt::format("tar -C '{}' -xJf '{}'", folder, from).c_str()), 0);
-  } else {
-    folder = std::filesystem::exists(ASOF_TEST_DATA "/" + archive) ? ASOF_TEST_DATA "/" + archive
-                                                                   : shared("captures/" + archive);
-  }
-  SKIP_WITHOUT(folder);
-  CaptureOptions o;
-  o.host_files = false;
-  o.symfs = archive.starts_with("demo") ? ASOF_TEST_DATA "/demo/symfs" : folder + "/symfs";
-  const auto capture = open_capture(std::filesystem::path(folder) / GetParam().data, o);
+  const auto capture = open();
   ASSERT_TRUE(capture) << capture.error().reason;
   for (const bool threads : {false, true}) {
     for (const size_t steps : {size_t{64} * 1024, size_t{500}}) {
