@@ -208,7 +208,8 @@ void put_head(Writer& w, const Capture& c) {
   for (const std::string* s :
        {&c.kind, &c.machine, &c.hostname, &c.os_release, &c.cpu_desc, &c.cpu_id, &c.command_line})
     w.text(*s);
-  w.u8(static_cast<uint8_t>((c.exclude_kernel ? 1 : 0) | (c.exclude_user ? 2 : 0)));
+  const bool has_time = c.x86.time || c.arm64.time || c.has_time;
+  w.u8(static_cast<uint8_t>((c.exclude_kernel ? 1 : 0) | (c.exclude_user ? 2 : 0) | (has_time ? 4 : 0)));
 }
 
 void take_head(Source& in, Capture& c) {
@@ -218,6 +219,7 @@ void take_head(Source& in, Capture& c) {
   const uint8_t flags = in.u8();
   c.exclude_kernel = (flags & 1) != 0;
   c.exclude_user = (flags & 2) != 0;
+  c.has_time = (flags & 4) != 0;
 }
 
 void put_tables(Writer& w, const Capture& c) {

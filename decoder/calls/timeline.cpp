@@ -232,9 +232,9 @@ void TimelineConsumer::emit_runs() {
 }  // namespace
 
 TimelineSummary::Clock timeline_clock(const Capture& c) {
-  const bool has_time = c.x86.time || c.arm64.time || std::ranges::any_of(c.streams, [](const Stream& s) {
-                          return s.bounds.lo != kTimeMin;
-                        });
+  const bool has_time =
+      c.x86.time || c.arm64.time || c.has_time ||
+      std::ranges::any_of(c.streams, [](const Stream& s) { return s.bounds.lo != kTimeMin; });
   return has_time ? TimelineSummary::Clock::kNanoseconds : TimelineSummary::Clock::kInstructions;
 }
 

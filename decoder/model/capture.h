@@ -101,6 +101,7 @@ struct Capture {
   std::map<uint32_t, uint64_t> record_counts;  // by PERF_RECORD type, decompressed
   std::shared_ptr<const void> keep;            // mapped files that spans point into
   bool exclude_kernel = false, exclude_user = false;
+  bool has_time = false;  // of block streams: times are of perf's clock, though what they were made by is not known
 
   // The backend for `machine`.
   Result<std::unique_ptr<Arch>> arch() const;

@@ -13,6 +13,7 @@
 #include "tests/decoder/calls/random_ops.h"
 #include "tests/support/skip_without.h"
 #include "tests/tools/run_asof.h"
+#include "tools/decode/decode_blocks.h"
 #include "tools/profile/folded_stacks.h"
 
 namespace asof::test {
@@ -89,17 +90,12 @@ class FoldedSums : public ::testing::TestWithParam<Recording> {
     }
     SKIP_WITHOUT(folder_);
   }
-  // Empty: it has none.
-  std::string symfs() const {
-    if (std::string(GetParam().archive).starts_with("demo")) return ASOF_TEST_DATA "/demo/symfs";
-    return std::filesystem::exists(folder_ + "/symfs") ? folder_ + "/symfs" : "";
-  }
-  std::string file() const { return std::filesystem::path(folder_) / GetParam().data; }
   Result<Capture> open() const {
     CaptureOptions o;
     o.host_files = false;
-    o.symfs = symfs();
-    return open_capture(file(), o);
+    o.symfs = std::string(GetParam().archive).starts_with("demo") ? ASOF_TEST_DATA "/demo/symfs"
+                                                                  : folder_ + "/symfs";
+    return open_capture(std::filesystem::path(folder_) / GetParam().data, o);
   }
 
   const TempDir dir_;
@@ -114,10 +110,15 @@ TEST_P(FoldedSums, AreThoseOfABlockStream) {
   options.cpu_tracks = false;
   const Folded want = fold(*capture, options, false, true);
   const std::string blocks = dir_.path() / "flow.blocks";
-  const std::string options = symfs().empty() ? "" : "--symfs '" + symfs() + "'";
-  const Ran written =
-      run_asof(fmt::format("decode --format blocks --calls -o '{}' {} '{}'", blocks, options, file()));
-  ASSERT_TRUE(written.status == 0 || written.status == 3) << written.err;
+  {
+    auto out = Output::open(blocks);
+    ASSERT_TRUE(out);
+    DecodeChoice choice;
+    BlocksConsumer consumer(*capture, *out, choice, true);
+    ASSERT_TRUE(run_pipeline(*capture, choice.pipeline, ChunkOrder::kByStream, consumer));
+    consumer.finish();
+    ASSERT_TRUE(out->finish());
+  }
   const auto read = open_capture(blocks, {});
   ASSERT_TRUE(read) << read.error().reason;
   uint64_t records = 0, with_calls = 0;
