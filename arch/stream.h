@@ -65,6 +65,7 @@ struct ContextChange {
   int32_t tid = -1;
   Space space = kNoSpace;  // of its user-mode addresses
 };
+  bool preempts = false;   // the task before was taken off its CPU and could have run on
 
 struct Stream {
   std::string name;  // "cpu0", "tid4711"
