@@ -37,7 +37,8 @@ struct StreamPiece {
   uint64_t offset = 0;
   std::span<const uint8_t> bytes;  // lives in the Capture (usually a mapped file); empty with `source`
   bool discontinuity = false;
-  uint64_t reference = 0;    // counter value when the buffer was copied (AUXTRACE.reference); 0: unknown
+  // Counter value when the buffer was copied (AUXTRACE.reference), or one near it; 0: the stream has none.
+  uint64_t reference = 0;
   uint64_t file_offset = 0;  // of the first byte, for reports
   TimeBounds time{};         // when these bytes were made, by AUX records (CoreSight)
   // Set: the piece is source_size bytes of `source`, from its byte source_begin on.
@@ -64,6 +65,7 @@ struct ContextChange {
   int32_t pid = -1;
   int32_t tid = -1;
   Space space = kNoSpace;  // of its user-mode addresses
+  bool preempts = false;   // the task before was taken off its CPU and could have run on
 };
 
 struct Stream {

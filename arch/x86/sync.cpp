@@ -257,15 +257,11 @@ Segment PsbSplitter::segment(const Stretch& s) {
 
 }  // namespace
 
-// Of the last piece at or before `offset` that has one, else of the first after it.
 uint64_t reference_at(const Stream& stream, uint64_t offset) {
   const auto& pieces = stream.pieces;
+  if (pieces.empty()) return 0;
   const auto after = std::ranges::upper_bound(pieces, offset, {}, &StreamPiece::offset);
-  for (auto p = after; p != pieces.begin();) {
-    if ((--p)->reference != 0) return p->reference;
-  }
-  const auto known = std::find_if(after, pieces.end(), [](const StreamPiece& p) { return p.reference != 0; });
-  return known == pieces.end() ? 0 : known->reference;
+  return (after == pieces.begin() ? after : std::prev(after))->reference;
 }
 
 Time first_time(const Stream& stream, uint64_t from, uint64_t to, const Config& config) {

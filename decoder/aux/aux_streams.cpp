@@ -247,6 +247,17 @@ void StreamMaker::add_flagged(const AuxQueue& queue, Stream& stream) {
   }
 }
 
+// A buffer without the counter has that of the last one before it that has one, or else of the first after it.
+void fill_references(std::vector<StreamPiece>& pieces) {
+  const auto first = std::ranges::find_if(pieces, [](const StreamPiece& p) { return p.reference != 0; });
+  if (first == pieces.end()) return;
+  uint64_t last = first->reference;
+  for (StreamPiece& p : pieces) {
+    if (p.reference == 0) p.reference = last;
+    last = p.reference;
+  }
+}
+
 Stream StreamMaker::make_stream(const AuxQueue& queue) {
   Stream stream;
   const AuxBuffer& first = *queue.buffers.front();
@@ -265,6 +276,7 @@ Stream StreamMaker::make_stream(const AuxQueue& queue) {
     add_missing(queue, stream);
   }
   add_flagged(queue, stream);
+  fill_references(stream.pieces);
   merge_losses(stream.losses);
   stream.bounds = bounds_of(queue);
   return stream;

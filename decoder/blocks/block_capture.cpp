@@ -53,7 +53,7 @@ void put_stream(Writer& w, const Stream& s) {
     last = c.time;
     w.signed_varint(c.pid);
     w.signed_varint(c.tid);
-    w.varint(c.space);
+    w.varint(uint64_t{c.space} << 1U | (c.preempts ? 1U : 0U));
   }
 }
 
@@ -94,7 +94,9 @@ Stream take_stream(Source& in) {
     c.time = last = static_cast<Time>(in.difference(static_cast<uint64_t>(last)));
     c.pid = static_cast<int32_t>(in.signed_varint());
     c.tid = static_cast<int32_t>(in.signed_varint());
-    c.space = static_cast<Space>(in.varint());
+    const uint64_t space = in.varint();
+    c.space = static_cast<Space>(space >> 1U);
+    c.preempts = (space & 1U) != 0;
     s.contexts.push_back(c);
   }
   return s;

@@ -23,7 +23,7 @@
 namespace asof::blocks {
 
 inline constexpr std::string_view kMagic{"asofblk\n", 8};
-inline constexpr uint16_t kVersion = 4, kOldestVersion = 3;
+inline constexpr uint16_t kVersion = 4;
 inline constexpr uint32_t kHeaderSize = 24;           // of a part
 inline constexpr uint32_t kRecordMagic = 0x72626c61;  // "albr"
 inline constexpr uint32_t kRecordHeader = 16;

@@ -221,7 +221,10 @@ void TimelineConsumer::emit_runs() {
     for (size_t i = 0; i < s.contexts.size(); ++i) {
       const ContextChange& c = s.contexts[i];
       RunSlice run{s.cpu, c.pid, c.tid, {}, std::max(c.time, all.begin), all.end};
-      if (i + 1 < s.contexts.size()) run.end = std::min(run.end, s.contexts[i + 1].time);
+      if (i + 1 < s.contexts.size() && s.contexts[i + 1].time <= run.end) {
+        run.end = s.contexts[i + 1].time;
+        if (s.contexts[i + 1].preempts) run.flags |= Slice::kPreempted;
+      }
       if (run.end <= run.begin || c.tid < 0) continue;
       run.comm = capture_.tasks.comm(c.tid, run.begin);
       window_.run(run);
@@ -267,9 +270,10 @@ std::string versioned_name(const TimelineFunction& function, uint32_t version) {
 }
 
 std::string slice_flag_names(uint32_t flags) {
-  constexpr std::array<std::string_view, 14> kNames = {
-      "async",   "syscall", "tail",         "emulated",   "began-before", "across-gap",    "end-unknown",
-      "skipped", "resumed", "switched-out", "unbalanced", "signal",       "clipped-begin", "clipped-end"};
+  constexpr std::array<std::string_view, 15> kNames = {
+      "async",      "syscall",     "tail",          "emulated",    "began-before",
+      "across-gap", "end-unknown", "skipped",       "resumed",     "switched-out",
+      "unbalanced", "signal",      "clipped-begin", "clipped-end", "preempted"};
   std::string out;
   for (size_t i = 0; i < kNames.size(); ++i) {
     if ((flags >> i & 1U) == 0) continue;

@@ -81,6 +81,7 @@ struct Slice {
   static constexpr uint32_t kSignal = 1 << 11;        // user mode was entered elsewhere than it was left
   static constexpr uint32_t kClippedBegin = 1 << 12;  // began before the requested time
   static constexpr uint32_t kClippedEnd = 1 << 13;    // ended after it
+  static constexpr uint32_t kPreempted = 1 << 14;     // of a RunSlice: its thread could have run on
 
   uint64_t id = 0;      // from 1, in order of beginning where nothing is missing
   uint64_t parent = 0;  // id of the slice around it on the same track; 0: none known
@@ -106,7 +107,7 @@ struct RunSlice {
   int32_t cpu = -1, pid = -1, tid = -1;
   std::string comm;
   Time begin = 0, end = 0;
-  uint32_t flags = 0;  // Slice::kClipped...
+  uint32_t flags = 0;  // Slice::kClipped..., kPreempted
 };
 
 // A stretch of time in which the flow of a CPU (or thread) is not known, or trace was passed over.

@@ -51,7 +51,8 @@ std::optional<AddrRange> cell_difference(std::span<const Cell> before, std::span
 }
 
 bool same(const ContextChange& a, const ContextChange& b) {
-  return a.time == b.time && a.pid == b.pid && a.tid == b.tid && a.space == b.space;
+  return a.time == b.time && a.pid == b.pid && a.tid == b.tid && a.space == b.space &&
+         a.preempts == b.preempts;
 }
 
 bool same_contexts(const Stream& before, const Stream& now, Time until) {

@@ -13,6 +13,8 @@
 #include <filesystem>
 #include <fstream>
 #include <set>
+#include <utility>
+#include <vector>
 
 namespace asof {
 namespace {
@@ -57,6 +59,23 @@ fs::path safe_name(const char* name) {
   return out;
 }
 
+// Where a link in the folder `folder` leads, if that is below the root whatever other links there are: upwards only at
+// its beginning, where the folders are real ones.
+bool stays_inside(const fs::path& folder, const char* link) {
+  if (link == nullptr || link[0] == '/' || link[0] == '\0' || std::strlen(link) > kLongestName) return false;
+  auto depth = std::distance(folder.begin(), folder.end());
+  bool down = false;
+  for (const fs::path& part : fs::path(link)) {
+    if (part == "." || part.empty()) continue;
+    if (part != "..") {
+      down = true;
+    } else if (down || depth-- == 0) {
+      return false;
+    }
+  }
+  return true;
+}
+
 class Unpacker {
  public:
   Unpacker(const std::string& path, const std::string& to) : path_(path), to_(to) {}
@@ -74,7 +93,7 @@ class Unpacker {
     archive_entry* entry = nullptr;
     for (size_t count = 0;; ++count) {
       const int r = archive_read_next_header(a, &entry);
-      if (r == ARCHIVE_EOF) return count == 0 ? damaged(a) : Result<void>();
+      if (r == ARCHIVE_EOF) return count == 0 ? damaged(a) : make_links();
       if (r < ARCHIVE_WARN) return damaged(a);
       if (count == kMostEntries) return refused("more entries than a capture has");
       if (const auto done = unpack(a, *entry); !done) return done;
@@ -104,7 +123,10 @@ class Unpacker {
     const auto type = archive_entry_filetype(&entry);
     if (name.empty() && type == AE_IFDIR && shown == "./") return {};
     if (name.empty()) return refused(fmt::format("the name '{}' leads out of the archive", shown));
-    if (archive_entry_hardlink(&entry) != nullptr || (type != AE_IFREG && type != AE_IFDIR))
+    const bool link = type == AE_IFLNK && stays_inside(name.parent_path(), archive_entry_symlink(&entry));
+    if (type == AE_IFLNK && !link)
+      return refused(fmt::format("the link '{}' may lead out of the archive", shown));
+    if (archive_entry_hardlink(&entry) != nullptr || (type != AE_IFREG && type != AE_IFDIR && !link))
       return refused(fmt::format("'{}' is neither a file nor a directory", shown));
     const fs::path target = fs::path(to_) / name;
     if (!count_folders(type == AE_IFDIR ? name : name.parent_path()))
@@ -114,7 +136,26 @@ class Unpacker {
     if (error) return refused(fmt::format("'{}' is below a file", shown));
     if (type == AE_IFDIR) return {};
     if (!names_.insert(name.string()).second) return refused(fmt::format("'{}' appears twice", shown));
+    if (link) {
+      links_.emplace_back(target, archive_entry_symlink(&entry));
+      return {};
+    }
     return copy(a, entry, target.string(), shown);
+  }
+
+  // Last: nothing is written through them.
+  Result<void> make_links() const {
+    for (const auto& [at, to] : links_) {
+      std::error_code error;
+      fs::create_symlink(to, at, error);
+      if (error == std::errc::file_exists)
+        return refused(fmt::format("'{}' appears twice", at.lexically_relative(to_).string()));
+      if (error) {
+        errno = error.value();
+        return cannot_write(at.string());
+      }
+    }
+    return {};
   }
 
   // False: there are too many with this one and those it is in.
@@ -166,6 +207,7 @@ class Unpacker {
   const std::string& path_;
   const std::string& to_;
   std::set<std::string> names_, folders_;
+  std::vector<std::pair<fs::path, std::string>> links_;
   uint64_t bytes_ = 0, sizes_ = 0, most_bytes_ = 0;
 };
 

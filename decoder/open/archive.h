@@ -1,6 +1,6 @@
 // Packed captures: one archive (tar, plain or compressed by zstd, gzip or xz) with all that decoding needs,
 // as `asof pack` writes it (docs/formats.md, "Packed captures"). libarchive reads it; what an archive may do
-// is decided here: it comes from others, so it gets regular files below one new directory and nothing else.
+// is decided here: it comes from others, so it gets regular files below one new directory, links that stay in it, and nothing else.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -29,8 +29,8 @@ class TemporaryTree {
 // By its first bytes: a regular file that is a tar archive, or compressed by one of the three.
 bool is_archive(const std::string& path);
 
-// Unpacks below the existing directory `to`. An entry that is no regular file or directory, whose name leads
-// out of `to` or occurs twice, more than kMostEntries of them, or far more bytes than such an archive can
+// Unpacks below the existing directory `to`. An entry that is no regular file or directory and no link that
+// stays below `to`, whose name leads out of `to` or occurs twice, more than kMostEntries of them, or far more bytes than such an archive can
 // hold (E-FILE-132), and an archive that is cut or damaged (E-FILE-131) are errors; what was unpacked before
 // stays.
 Result<void> unpack_archive(const std::string& path, const std::string& to);

@@ -285,6 +285,10 @@ void SideBandReader::sample(const Record& r) {
   if (!prev || !next) return malformed(r, "too short for the format of sched_switch");
   const auto prev_tid = static_cast<int32_t>(*prev);
   const auto next_tid = static_cast<int32_t>(*next);
+  // Neither asleep nor dead; the kernel's own mark of a preemption, which has another value in each range of versions,
+  // is no state.
+  constexpr uint64_t kPreemptions = 0x100 | 0x800 | 0x1000;
+  const auto state = sched_switch_->value({"prev_state"}, body->raw, r.swapped);
   const auto pid_of_idle = [](int32_t tid) { return tid == 0 ? 0 : -1; };
   Pieces& pieces = sampled_switches_[r.id.cpu];
   if (pieces.empty()) pieces.emplace_back();
@@ -293,7 +297,8 @@ void SideBandReader::sample(const Record& r) {
                            .pid = pid_of_idle(next_tid),
                            .tid = next_tid,
                            .before_pid = pid_of_idle(prev_tid),
-                           .before_tid = prev_tid});
+                           .before_tid = prev_tid,
+                           .preempted = state && (*state & ~kPreemptions) == 0});
 }
 
 // Those of a ring are in order of time already, unless the file is damaged or has several rings of a CPU.

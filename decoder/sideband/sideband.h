@@ -68,6 +68,7 @@ struct SwitchFact {
   int32_t cpu = -1;
   int32_t pid = -1, tid = -1;
   int32_t before_pid = -1, before_tid = -1;  // the task that ran until then, if known
+  bool preempted = false;                    // that task could have run on
   bool trace_start = false;                  // from ITRACE_START, not from a switch
 };
 

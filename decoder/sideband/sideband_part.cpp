@@ -119,6 +119,7 @@ void PartReader::switch_record(const Record& r, const SwitchRecord& body) {
     fact.tid = body.next_prev_tid;
     fact.before_pid = r.id.pid;
     fact.before_tid = r.id.tid;
+    fact.preempted = body.preempted;
   } else {
     fact.pid = r.id.pid;
     fact.tid = r.id.tid;

@@ -37,6 +37,7 @@ void UserText::with_spaces(std::vector<ContextChange>& contexts) const {
     for (; next != list.end() && next->time < end; ++next) {
       change.time = next->time;
       change.space = next->space;
+      change.preempts = false;
       out.push_back(change);
     }
   }
@@ -78,11 +79,13 @@ std::vector<ContextChange> UserText::cpu_contexts(int32_t cpu) const {
       out = {{kTimeMin, pid_of(fact.before_pid, fact.before_tid), fact.before_tid, kNoSpace}};
     }
     switched = switched || !fact.trace_start;
-    const ContextChange change{fact.time, pid_of(fact.pid, fact.tid), fact.tid, kNoSpace};
-    if (!out.empty() && out.back().time == change.time)
+    ContextChange change{fact.time, pid_of(fact.pid, fact.tid), fact.tid, kNoSpace, fact.preempted};
+    if (!out.empty() && out.back().time == change.time) {
+      change.preempts = change.preempts || out.back().preempts;
       out.back() = change;
-    else
+    } else {
       out.push_back(change);
+    }
   }
   if (switched && !out.empty()) forget_lost_switches(cpu, out);
   const auto same = [](const ContextChange& a, const ContextChange& b) {

@@ -7,6 +7,7 @@
 #include "textstore/plain_text.h"
 #include "tools/cli/verbs.h"
 #include "tools/doctor/health.h"
+#include "tools/output/fold.h"
 #include "tools/output/json.h"
 #include "tools/output/output.h"
 
@@ -19,11 +20,25 @@ struct DoctorOptions {
   std::string format = "text";
 };
 
-void print_text(const std::vector<Finding>& findings, Output& out) {
+std::string_view color_of(Verdict v) {
+  return v == Verdict::kOk ? "\033[32m" : v == Verdict::kWarn ? "\033[33m" : "\033[1;31m";
+}
+
+void print_text(const std::vector<Finding>& findings, bool color, Output& out) {
+  constexpr size_t kIndent = 19;
+  const size_t columns = out.columns();
   for (const Finding& f : findings) {
-    out.write(fmt::format("{:<5} {:<12} {}\n", verdict_name(f.verdict), f.topic, f.answer));
-    if (!f.evidence.empty()) out.write(fmt::format("{:19}{}\n", "", plain_text(f.evidence)));
-    if (!f.remedy.empty()) out.write(fmt::format("{:19}remedy: {}\n", "", f.remedy));
+    std::string first = fold_line(fmt::format("{:<5} {:<12} {}", verdict_name(f.verdict), f.topic, f.answer),
+                                  kIndent, columns);
+    if (color) {
+      first.insert(verdict_name(f.verdict).size(), "\033[0m");
+      first.insert(0, color_of(f.verdict));
+    }
+    out.write(first + "\n");
+    if (!f.evidence.empty())
+      out.write(fold_line(std::string(kIndent, ' ') + plain_text(f.evidence), kIndent, columns) + "\n");
+    if (!f.remedy.empty())
+      out.write(fold_line(fmt::format("{:{}}remedy: {}", "", kIndent, f.remedy), kIndent, columns) + "\n");
   }
 }
 
@@ -58,7 +73,7 @@ ExitCode run_doctor(const DoctorOptions& o) {
     out->write(
         JsonLine("summary").number("ok", count(Verdict::kOk)).number("warn", warn).number("bad", bad).end());
   } else {
-    print_text(findings, *out);
+    print_text(findings, wants_color(o.input.color, out->is_terminal()), *out);
     out->write(fmt::format("{} ok, {} warn, {} bad\n", count(Verdict::kOk), warn, bad));
   }
   return bad != 0 || (o.strict && warn != 0) ? kExitErrors : kExitOk;

@@ -34,7 +34,7 @@ class InjectConsumer final : public ChunkConsumer {
         coverage_(capture, choice.pipeline),
         merger_(capture.streams.size(), [&writer](std::string_view records) { writer.take(records); }) {
     for (const Stream& s : capture.streams)
-      flows_.emplace_back(s, itrace, itrace.chain != 0, itrace.last_branches != 0);
+      flows_.emplace_back(s, itrace, itrace.chain != 0, itrace.last_branches != 0, nullptr);
   }
 
   void deliver(Chunk& chunk, const Stream& stream, Prepared*) override {
@@ -122,7 +122,7 @@ ExitCode inject(const InjectText& o, const Capture& capture, const ScriptItrace&
 ExitCode run_inject(InjectText& o) {
   Diagnostics diagnostics = o.input.diagnostics();
   if (!finish_choice(o.choice, diagnostics)) return kExitUsage;
-  const auto itrace = read_letters(o);
+  auto itrace = read_letters(o);
   if (!itrace) {
     diagnostics.error(itrace.error());
     return kExitUsage;
@@ -134,6 +134,10 @@ ExitCode run_inject(InjectText& o) {
   const auto capture = open_for_verb(o.input, diagnostics, true, &o.choice);
   if (!capture) return kExitInput;
   if (const auto ok = check_source(*capture); !ok) {
+    diagnostics.error(ok.error());
+    return kExitUsage;
+  }
+  if (const auto ok = ticks_to_time(trace_clock(*capture), *itrace); !ok) {
     diagnostics.error(ok.error());
     return kExitUsage;
   }
@@ -151,7 +155,7 @@ RunVerb add_inject(CLI::App& app) {
   add_decode_options(*verb, o->choice, o->input.capture);
   verb->add_option("-o,--output", o->output, "perf.data to write")->type_name("FILE")->group("Output");
   verb->add_option("--itrace", o->itrace,
-                   "i[N[ns|us|ms|i]] instructions every N (100us), b branches, c calls, r returns, x "
+                   "i[N[ns|us|ms|i|t]] instructions every N (100us), b branches, c calls, r returns, x "
                    "transactions, g[N] call chains, l[N] last branches, sN skip N events")
       ->capture_default_str()
       ->type_name("LETTERS")

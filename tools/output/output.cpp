@@ -1,6 +1,7 @@
 #include "tools/output/output.h"
 
 #include <fcntl.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -113,6 +114,11 @@ void Output::set_error(int number) {
 }
 
 bool Output::is_terminal() const { return ::isatty(fd_) == 1; }
+
+size_t Output::columns() const {
+  winsize size{};
+  return ::ioctl(fd_, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
+}
 
 void Output::write(std::string_view text) {
   if (text.size() >= kBufferSize) {

@@ -29,6 +29,7 @@ class Output {
   bool flush();
   bool closed() const { return closed_; }
   bool is_terminal() const;
+  size_t columns() const;  // of the terminal; 0: it is none
   // All is written. False: some of it could not be, and there is no file; take_failure() says why.
   bool finish();
   // Set when writing failed for a reason other than a closed pipe.

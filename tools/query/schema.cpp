@@ -47,13 +47,16 @@ constexpr ColumnMeaning kCalls[] = {
      "the worst of its own instructions: certain, proved, equivalent, ambiguous, contradiction"},
     {"cpu", "where it began"},
     {"depth", "calls around it; 0: outermost"}};
-constexpr ColumnMeaning kRuns[] = {{"cpu", "CPU"},
-                                   {"pid", "process"},
-                                   {"tid", "thread"},
-                                   {"comm", "its name then"},
-                                   {"begin", "time it came, by the switch records"},
-                                   {"end", "time it went"},
-                                   {"flags", "clipped-begin, clipped-end: cut by --time"}};
+constexpr ColumnMeaning kRuns[] = {
+    {"cpu", "CPU"},
+    {"pid", "process"},
+    {"tid", "thread"},
+    {"comm", "its name then"},
+    {"begin", "time it came, by the switch records"},
+    {"end", "time it went"},
+    {"flags",
+     "clipped-begin, clipped-end: cut by --time; preempted: it could have run on "
+     "when it went"}};
 constexpr ColumnMeaning kGaps[] = {{"cpu", "CPU; -1: trace of one thread"},
                                    {"tid", "thread that ran"},
                                    {"begin", "time the flow was lost"},

@@ -60,7 +60,10 @@ std::optional<RecordKind> kind_of(EventKind kind) {
 }
 
 // enum intel_pt_err: what it says is in script_printer.cpp.
+constexpr uint64_t kOverflowError = 7, kLossError = 8;
+
 uint64_t perf_error(const Gap& gap) {
+  if (gap.code == Code::kTraceOverflow) return kOverflowError;
   switch (family_of(gap.code)) {
     case CodeFamily::kText:
       return 5;
@@ -69,7 +72,7 @@ uint64_t perf_error(const Gap& gap) {
     case CodeFamily::kData:
       return 3;
     default:
-      return 8;
+      return kLossError;
   }
 }
 
@@ -165,6 +168,15 @@ void FlowRecords::instruction(const Step& s, uint32_t number) {
   }
 }
 
+void FlowRecords::code(const Step& s) {
+  if (s.count == 0) return;
+  ScriptRecord r = record(RecordKind::kCode, s.time, s.block->space);
+  r.shown = false;
+  r.a = code_->add(*s.block);
+  r.b = s.count;
+  put(r);
+}
+
 void FlowRecords::instructions(const Step& s) {
   const auto period = static_cast<Time>(itrace_.period);
   if (itrace_.by_time) {
@@ -195,6 +207,7 @@ void FlowRecords::step(const Step& s) {
     flush_waiting(0, kKernelSpace);
   }
   counted_ = false;
+  if (code_ != nullptr) code(s);
   if (itrace_.instructions) instructions(s);
   now_.instructions += s.count;
   last_ = s;
@@ -265,7 +278,9 @@ void FlowRecords::gap(const Gap& gap) {
   r.kind = RecordKind::kError;
   r.shown = true;
   r.a = perf_error(gap);
-  put(r);
+  const bool left_out =
+      (r.a == kOverflowError && itrace_.no_overflows) || (r.a == kLossError && itrace_.no_losses);
+  if (!left_out) put(r);
 }
 
 void FlowRecords::take(const Chunk& chunk, TimedText& out) {

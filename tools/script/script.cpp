@@ -15,23 +15,11 @@
 #include "tools/output/output.h"
 #include "tools/output/tally.h"
 #include "tools/script/flow_records.h"
+#include "tools/script/script_choice.h"
 #include "tools/script/script_printer.h"
 
 namespace asof {
 namespace {
-
-struct ScriptText {
-  InputOptions input;
-  DecodeChoice choice;
-  std::vector<std::string> fields;
-  std::string itrace, output;
-  std::string pids, tids, comms, time, symbols, dsos, graph_functions;
-  bool nanoseconds = false, relative = false, deltas = false, hide_chains = false;
-  bool call_trace = false, call_return_trace = false;
-  SideBandChoice side_band;
-  std::string insn_trace;
-  bool inlined = false;
-};
 
 class ScriptConsumer final : public ChunkConsumer {
  public:
@@ -49,8 +37,10 @@ class ScriptConsumer final : public ChunkConsumer {
         merger_(capture.streams.size() + (format.side_band.any() ? 1 : 0),
                 [this](std::string_view records) { printer_.take(records); }) {
     printer_.show(side_band_);
+    ExecutedCode* const code = format.wants_code() ? &code_ : nullptr;
+    if (code != nullptr) printer_.show(code_);
     for (const Stream& s : capture.streams)
-      flows_.emplace_back(s, format.itrace, format.wants_stacks(), format.wants_branches());
+      flows_.emplace_back(s, format.itrace, format.wants_stacks(), format.wants_branches(), code);
   }
 
   void deliver(Chunk& chunk, const Stream& stream, Prepared*) override {
@@ -97,86 +87,13 @@ class ScriptConsumer final : public ChunkConsumer {
   uint64_t max_errors_;
   bool wants_cycles_, any_cycles_ = false;
   Coverage coverage_;
+  ExecutedCode code_;
   std::vector<FlowRecords> flows_;  // by stream
   ScriptPrinter printer_;
   SideBandLines side_band_;
   Merger merger_;
   std::atomic<bool> stopped_ = false;
 };
-
-std::unexpected<Error> usage(std::string reason, std::string hint = {}) {
-  return fail(Code::kBadOption, "", Error::kNoOffset, std::move(reason), std::move(hint));
-}
-
-// --call-trace, --call-ret-trace and --insn-trace are perf's abbreviations for fields and --itrace.
-Result<void> abbreviations(const ScriptText& o, ScriptFormat& format) {
-  const int count = int{o.call_trace} + int{o.call_return_trace} + int{!o.insn_trace.empty()};
-  if (count == 0) return {};
-  if (count > 1) return usage("only one of --call-trace, --call-ret-trace and --insn-trace can be given");
-  if (!o.itrace.empty())
-    return usage("--itrace does not go with --call-trace, --call-ret-trace and --insn-trace");
-  format.nanoseconds = true;
-  format.itrace = ScriptItrace();
-  std::string fields;
-  if (!o.insn_trace.empty()) {
-    const std::string& how = o.insn_trace;
-    if (how != "raw" && how != "disasm")
-      return usage(fmt::format("--insn-trace: '{}' is not taken", how), "there are raw and disasm");
-    fields = how == "disasm" ? "-event,-period,+disasm" : "-event,-period,+insn";
-    format.itrace.instructions = true;
-    format.itrace.by_time = false;
-    format.itrace.period = 1;
-  } else {
-    fields = "-ip,-addr,-event,-period,+callindent";
-    if (o.call_return_trace) fields += ",+flags";
-    format.itrace.branches = format.itrace.calls = format.itrace.errors = true;
-    format.itrace.ptwrite = format.itrace.power = true;
-    format.itrace.returns = o.call_return_trace;
-    format.pad_files = !o.call_return_trace;
-  }
-  return change_fields(fields, format.fields);
-}
-
-Result<ScriptFormat> read_format(const ScriptText& o) {
-  ScriptFormat format;
-  format.itrace = default_script_itrace();
-  if (!o.itrace.empty()) {
-    const auto itrace = parse_script_itrace(o.itrace);
-    if (!itrace) return std::unexpected(itrace.error());
-    format.itrace = *itrace;
-  }
-  if (const auto ok = abbreviations(o, format); !ok) return std::unexpected(ok.error());
-  for (const std::string& fields : o.fields) {
-    if (const auto ok = change_fields(fields, format.fields); !ok) return std::unexpected(ok.error());
-  }
-  if (o.hide_chains) format.itrace.chain = 0;
-  if (format.itrace.last_branches == 0 && format.has(kScriptBrstack | kScriptBrstacksym))
-    return usage("the fields brstack and brstacksym need --itrace with the letter l",
-                 "as in --itrace i1000il");
-  if (o.relative && o.deltas) return usage("--reltime and --deltatime exclude each other");
-  format.nanoseconds = format.nanoseconds || o.nanoseconds;
-  format.relative = o.relative;
-  format.deltas = o.deltas;
-  format.inlined = o.inlined;
-  format.side_band = o.side_band;
-  format.graph_functions = split_names(o.graph_functions);
-  return format;
-}
-
-Result<ScriptSelection> read_selection(const ScriptText& o) {
-  ScriptSelection s;
-  for (const auto& [text, list, name] :
-       {std::tuple{&o.pids, &s.pids, "--pid"}, {&o.tids, &s.tids, "--tid"}}) {
-    if (text->empty()) continue;
-    auto numbers = parse_number_list(*text, name);
-    if (!numbers) return std::unexpected(numbers.error());
-    *list = std::move(*numbers);
-  }
-  s.comms = split_list(o.comms);
-  s.symbols = split_names(o.symbols);
-  s.dsos = split_list(o.dsos);
-  return s;
-}
 
 void warn_of_comms(const Capture& capture, const std::vector<std::string>& comms, Diagnostics& diagnostics) {
   std::set<std::string> there{"swapper"};
@@ -190,7 +107,7 @@ void warn_of_comms(const Capture& capture, const std::vector<std::string>& comms
   }
 }
 
-ExitCode print_script(const Capture& capture, const ScriptText& o, const ScriptFormat& format,
+ExitCode print_script(const Capture& capture, const ScriptChoice& o, const ScriptFormat& format,
                       const ScriptSelection& selection, Diagnostics& diagnostics) {
   auto out = Output::open(o.output);
   if (!out) {
@@ -201,11 +118,11 @@ ExitCode print_script(const Capture& capture, const ScriptText& o, const ScriptF
   return decode_to(consumer, capture, o.choice, "script", *out, diagnostics);
 }
 
-ExitCode run_script(ScriptText& o) {
+ExitCode run_script(ScriptChoice& o) {
   Diagnostics diagnostics = o.input.diagnostics();
   if (!finish_choice(o.choice, diagnostics)) return kExitUsage;
-  const auto format = read_format(o);
-  auto selection = read_selection(o);
+  const auto format = script_format(o);
+  auto selection = script_selection(o);
   if (!format || !selection) {
     diagnostics.error(!format ? format.error() : selection.error());
     return kExitUsage;
@@ -218,6 +135,16 @@ ExitCode run_script(ScriptText& o) {
   // perf shows names without parameters.
   if (!o.input.no_demangle) capture->symbols.show(NameStyle::kWithoutParameters);
   if (!take_time(o.time, *capture, diagnostics, selection->time)) return kExitUsage;
+  if (const auto ok = ticks_to_time(trace_clock(*capture), shown.itrace); !ok) {
+    diagnostics.error(ok.error());
+    return kExitUsage;
+  }
+  if (format->fields.samples) {
+    diagnostics.note(
+        "--fields: of the recording's own samples asof script prints none; its lines are made of the trace, "
+        "with the "
+        "fields of hw and synth, and of side-band records");
+  }
   // Callers and periods depend on what ran before: only what none of them needs is not decoded.
   const bool alone = !format->wants_stacks() && !format->wants_branches() && !format->itrace.instructions;
   if (alone) {
@@ -233,21 +160,24 @@ ExitCode run_script(ScriptText& o) {
   return print_script(*capture, o, shown, *selection, diagnostics);
 }
 
-void add_output(CLI::App& verb, ScriptText& o) {
+void add_output(CLI::App& verb, ScriptChoice& o) {
   const std::string group = "Output";
   add_output_option(verb, o.output);
   verb.add_option(
           "-F,--fields", o.fields,
           "comm,tid,pid,time,cpu,event,ip,sym,dso,addr,symoff,srcline,period,flags,insn,insnlen,synth,"
-          "callindent,brstack,brstacksym,disasm,ipc; +f and -f change the default")
+          "callindent,brstack,brstacksym,brstackinsn,brstackinsnlen,disasm,ipc,misc; +f and -f change the "
+          "default; hw:, sw:, "
+          "synth: in front: of these events")
       ->type_name("LIST")
       ->allow_extra_args(false)
       ->group(group);
-  verb.add_option(
-          "--itrace", o.itrace,
-          "i[N[ns|us|ms|i]] instructions every N (100us), b branches, c calls, r returns, x transactions, w "
-          "ptwrite, p power, e errors, g[N] call chains, l[N] last branches, sN skip N events (default: "
-          "cxwpe)")
+  verb.add_option("--itrace", o.itrace,
+                  "i[N[ns|us|ms|i|t]] instructions every N (100us), b branches, c calls, r returns, x "
+                  "transactions, w "
+                  "ptwrite, p power, e errors (e-o-l: no overflows, no losses), g[N] call chains, l[N] last "
+                  "branches, sN skip N events (default: "
+                  "cxwpe)")
       ->type_name("LETTERS")
       ->group(group);
   verb.add_flag("--ns", o.nanoseconds, "times with nanoseconds")->group(group);
@@ -259,6 +189,11 @@ void add_output(CLI::App& verb, ScriptText& o) {
   verb.add_flag("--show-task-events", o.side_band.tasks, "records of names, forks and exits")->group(group);
   verb.add_flag("--show-switch-events", o.side_band.switches, "records of context switches")->group(group);
   verb.add_flag("--show-lost-events", o.side_band.losses, "records of losses")->group(group);
+  verb.add_flag("--show-bpf-events", o.side_band.bpf, "records of BPF programs and other code")->group(group);
+  verb.add_flag("--show-namespace-events", o.side_band.namespaces, "records of namespaces")->group(group);
+  verb.add_flag("--show-cgroup-events", o.side_band.cgroups, "records of cgroups")->group(group);
+  verb.add_flag("--show-text-poke-events", o.side_band.pokes, "records of changes of text, and of code")
+      ->group(group);
   verb.add_flag("--call-trace", o.call_trace, "calls, indented")->group(group);
   verb.add_flag("--call-ret-trace", o.call_return_trace, "calls and returns, indented")->group(group);
   // A flag that may have a value behind "=": the next word is not its value.
@@ -270,7 +205,7 @@ void add_output(CLI::App& verb, ScriptText& o) {
 }  // namespace
 
 RunVerb add_script(CLI::App& app) {
-  auto o = std::make_shared<ScriptText>();
+  auto o = std::make_shared<ScriptChoice>();
   CLI::App* verb =
       app.add_subcommand("script", "what perf script prints of a trace, for tools that read that");
   add_input_options(*verb, o->input);

@@ -115,6 +115,7 @@ std::string_view script_event_name(Kind kind) {
     case Kind::kError:
     case Kind::kSideBand:
     case Kind::kLoss:
+    case Kind::kCode:
       break;
   }
   return {};
@@ -145,6 +146,8 @@ std::string_view perf_error_text(uint64_t code) {
       return "Failed to get instruction";
     case 6:
       return "Trace doesn't match instruction";
+    case 7:
+      return "Overflow packet";
     default:
       return "Lost trace data";
   }

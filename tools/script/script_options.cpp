@@ -7,6 +7,7 @@
 #include <charconv>
 
 #include "tools/cli/options.h"
+#include "tools/disasm/disasm.h"
 
 namespace asof {
 namespace {
@@ -15,11 +16,26 @@ std::unexpected<Error> usage(std::string reason, std::string hint = {}) {
   return fail(Code::kBadOption, "", Error::kNoOffset, std::move(reason), std::move(hint));
 }
 
-constexpr std::array<std::string_view, 22> kWords{
-    "comm",  "tid",        "pid",     "time",       "cpu",    "event", "ip",   "sym",
-    "dso",   "addr",       "symoff",  "srcline",    "period", "flags", "insn", "insnlen",
-    "synth", "callindent", "brstack", "brstacksym", "disasm", "ipc"};
-static_assert(kScriptIpc == 1U << (kWords.size() - 1));
+constexpr std::array<std::string_view, 25> kWords{
+    "comm", "tid",     "pid",         "time",          "cpu",     "event",      "ip",
+    "sym",  "dso",     "addr",        "symoff",        "srcline", "period",     "flags",
+    "insn", "insnlen", "synth",       "callindent",    "brstack", "brstacksym", "disasm",
+    "ipc",  "misc",    "brstackinsn", "brstackinsnlen"};
+static_assert(kScriptBrstackinsnlen == 1U << (kWords.size() - 1));
+
+// perf's fields of samples alone.
+constexpr std::array<std::string_view, 16> kOfSamples{
+    "trace",          "tod",         "data_src", "weight",    "bpf-output", "iregs",
+    "uregs",          "phys_addr",   "metric",   "ins_lat",   "srccode",    "data_page_size",
+    "code_page_size", "machine_pid", "vcpu",     "brstackoff"};
+
+constexpr size_t kSynthType = ScriptFields::kOtherType + 1;
+struct EventType {
+  std::string_view word;
+  size_t type;
+};
+constexpr std::array<EventType, 6> kTypes{
+    {{"hw", 0}, {"sw", 1}, {"trace", 2}, {"raw", 4}, {"break", 5}, {"synth", kSynthType}}};
 
 constexpr uint32_t kFlow = kScriptComm | kScriptTid | kScriptCpu | kScriptTime | kScriptEvent | kScriptIp |
                            kScriptSym | kScriptSymoff | kScriptDso | kScriptPeriod;
@@ -59,10 +75,9 @@ Result<void> take_period(std::string_view& text, ScriptItrace& out) {
   // Without a unit it is nanoseconds, unless it means every instruction.
   const std::string_view word = unit == kUnits.end() ? "ns" : unit->word;
   if (unit != kUnits.end()) text.remove_prefix(word.size());
-  if (word == "t")
-    return usage("--itrace: periods in ticks are not taken", "use ns, us, ms or i (instructions)");
   out.by_time = word != "i" && value != 0;
-  if (out.by_time) {
+  out.by_ticks = word == "t" && value != 0;
+  if (out.by_time && !out.by_ticks) {
     const uint64_t scale = unit == kUnits.end() ? 1 : unit->ns;
     if (value > UINT64_MAX / 2 / scale) return usage("--itrace: period too large");
     value *= scale;
@@ -81,14 +96,28 @@ Result<uint32_t> take_size(std::string_view& text, uint32_t standard) {
   return static_cast<uint32_t>(**number);
 }
 
+// After `e`: signs with a letter each, for kinds of errors. perf leaves out those with a minus.
+Result<void> take_error_kinds(std::string_view& text, ScriptItrace& out) {
+  while (!text.empty() && (text[0] == '+' || text[0] == '-')) {
+    const char kind = text.size() < 2 ? '\0' : text[1];
+    if (kind != 'o' && kind != 'l')
+      return usage("--itrace: e is followed by other kinds of errors than there are",
+                   "there are o (overflows) and l (losses), as in e-o-l");
+    (kind == 'o' ? out.no_overflows : out.no_losses) = text[0] == '-';
+    text.remove_prefix(2);
+  }
+  return {};
+}
+
 std::string_view why_not(char letter) {
   switch (letter) {
     case 'd':
       return "d (a log of the decoder): 'asof decode -v' says what was read";
     case 'q':
-      return "q (quicker, without walking the code): asof walks all of it";
+      return "q (quicker, without walking the code): 'asof packets --type TIP,FUP' lists the addresses in "
+             "the trace";
     case 'A':
-      return "A (approximate IPC): the field ipc has what CYC packets say";
+      return "A (approximate IPC): the field ipc has what CYC packets say, and 'asof report --cycles' bounds";
     case 'f':
     case 'm':
     case 't':
@@ -97,12 +126,16 @@ std::string_view why_not(char letter) {
       return "f, m, t, M and a are of Arm SPE, which has no control flow";
     case 'o':
     case 'I':
-      return "o and I: 'asof decode --itrace oI' prints PEBS via PT and Event Trace";
+      return "o and I (PEBS via PT, Event Trace): 'asof decode --itrace oI' prints them";
     case 'G':
     case 'L':
-      return "G and L: chains and branches are added to events that asof makes, not to others; use g and l";
+      return "G and L (chains and branches for the recording's own samples): asof prints none of those; g "
+             "and l add them "
+             "to instructions and transactions";
     case 'T':
-      return "T (timestamps without clock)";
+      return "T (the trace's timestamps instead of perf's clock): 'asof packets' lists them";
+    case 'Z':
+      return "Z (without time): asof needs it to know the text of each instant; -F -time does not print it";
     default:
       return {};
   }
@@ -110,32 +143,85 @@ std::string_view why_not(char letter) {
 
 }  // namespace
 
-ScriptFields default_script_fields() { return {kFlow, kSynth, true}; }
+ScriptFields default_script_fields() {
+  ScriptFields fields{kFlow, kSynth, true, {}, false};
+  fields.records.fill(kFlow);
+  return fields;
+}
+
+namespace {
+
+// The events in front of the colon, nothing: all.
+Result<std::optional<size_t>> take_type(std::string_view& text) {
+  const size_t colon = text.find(':');
+  if (colon == std::string_view::npos) return std::optional<size_t>();
+  const auto* const at = std::ranges::find(kTypes, text.substr(0, colon), &EventType::word);
+  if (at == kTypes.end()) {
+    return usage(fmt::format("--fields: no type of event '{}'", text.substr(0, colon)),
+                 "there are hw, sw, trace, raw, break and synth");
+  }
+  text.remove_prefix(colon + 1);
+  return std::optional(at->type);
+}
+
+std::vector<uint32_t*> masks_of(ScriptFields& fields, std::optional<size_t> type) {
+  if (type == 0) return {&fields.flow};
+  if (type == kSynthType) return {&fields.synth};
+  if (type) return {&fields.records[*type]};
+  std::vector<uint32_t*> all{&fields.flow, &fields.synth};
+  for (uint32_t& mask : fields.records) all.push_back(&mask);
+  return all;
+}
+
+}  // namespace
 
 Result<void> change_fields(const std::string& text, ScriptFields& fields) {
-  if (text.find(':') != std::string::npos)
-    return usage("--fields: fields by type of event (hw:...) are not taken",
-                 "name the fields without a type");
-  bool first = true;
-  const std::string all = text;
-  for (std::string part : split_list(text)) {
+  std::string_view list = text;
+  const auto type = take_type(list);
+  if (!type) return std::unexpected(type.error());
+  const bool of_flow = !*type || **type == 0, of_samples = *type && **type != 0 && **type != kSynthType;
+  const std::vector<uint32_t*> masks = masks_of(fields, *type);
+  // As in perf, flags are those of all events or of none, and who names other fields of branches says with `addr`
+  // whether they show where they go.
+  if (list.find_first_of("+-") == std::string_view::npos) {
+    for (uint32_t* mask : masks) *mask &= kScriptFlags;
+    fields.targets = fields.targets && !of_flow;
+  }
+  for (std::string part : split_list(std::string(list))) {
     const char sign = part[0];
-    const bool change = sign == '+' || sign == '-';
-    if (change) part.erase(0, 1);
-    if (first && !change) fields.flow = fields.synth = 0;
-    first = false;
+    if (sign == '+' || sign == '-') part.erase(0, 1);
     const uint32_t bit = field_bit(part);
+    if (bit == 0 && of_samples && std::ranges::find(kOfSamples, part) != kOfSamples.end()) continue;
     if (bit == 0) {
       return usage(fmt::format("--fields: no field '{}'", part),
                    fmt::format("there are {}", fmt::join(kWords, ",")));
     }
-    for (uint32_t* mask : {&fields.flow, &fields.synth}) *mask = sign == '-' ? *mask & ~bit : *mask | bit;
+    const bool flags = bit == kScriptFlags;
+    for (uint32_t* mask : flags ? masks_of(fields, std::nullopt) : masks)
+      *mask = sign == '-' ? *mask & ~bit : *mask | bit;
+    fields.targets = fields.targets && (flags || !of_flow);
   }
-  // As in perf: who names fields says with `addr` whether branches show where they go.
-  fields.targets = fields.targets && all == "+flags";
+  fields.samples = fields.samples || of_samples;
   fields.synth &= ~uint32_t{kScriptPeriod | kScriptAddr | kScriptBrstack | kScriptBrstacksym |
-                            kScriptCallindent | kScriptIpc};
-  if (fields.flow == 0) return usage("--fields: no field is left");
+                            kScriptBrstackinsn | kScriptBrstackinsnlen | kScriptCallindent | kScriptIpc};
+  if (!*type && fields.flow == 0) return usage("--fields: no field is left");
+  return {};
+}
+
+const std::optional<TimeConversion>& trace_clock(const Capture& capture) {
+  return code_machine(capture.machine) == CodeMachine::kArm64 ? capture.arm64.time : capture.x86.time;
+}
+
+Result<void> ticks_to_time(const std::optional<TimeConversion>& clock, ScriptItrace& itrace) {
+  if (!itrace.by_ticks) return {};
+  if (!clock) {
+    return usage("--itrace: a period in ticks needs a trace whose clock is known",
+                 "use i (instructions), as in i1000i");
+  }
+  const auto ns = (static_cast<unsigned __int128>(itrace.period) * clock->mult) >> clock->shift;
+  if (ns > INT64_MAX) return usage("--itrace: period too large");
+  itrace.period = std::max<uint64_t>(static_cast<uint64_t>(ns), 1);
+  itrace.by_ticks = false;
   return {};
 }
 
@@ -176,6 +262,7 @@ Result<ScriptItrace> parse_script_itrace(std::string_view text) {
         break;
       case 'e':
         out.errors = true;
+        if (const auto ok = take_error_kinds(text, out); !ok) return std::unexpected(ok.error());
         break;
       case 'g': {
         const auto size = take_size(text, 16);

@@ -1,11 +1,14 @@
 // What `asof script` takes of perf script's options: fields, --itrace, filters.
 #pragma once
+#include <algorithm>
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "decoder/model/capture.h"
 #include "textstore/result.h"
 #include "textstore/time.h"
 
@@ -34,28 +37,48 @@ enum ScriptField : uint32_t {
   kScriptBrstacksym = 1 << 19,
   kScriptDisasm = 1 << 20,
   kScriptIpc = 1 << 21,
+  kScriptMisc = 1 << 22,
+  kScriptBrstackinsn = 1 << 23,
+  kScriptBrstackinsnlen = 1 << 24,
 };
 
+// perf keeps fields by type of event (perf_event_attr.type).
 struct ScriptFields {
-  uint32_t flow = 0;    // of branches, instructions, transactions
+  static constexpr size_t kOtherType = 6;  // and what is above: drivers' own
+
+  uint32_t flow = 0;    // of branches, instructions, transactions, which count as hardware events
   uint32_t synth = 0;   // of ptwrite, power events, PSB
   bool targets = true;  // branches show where they go although `addr` was not asked for
+  // Of the recording's records, by the type of the event that they belong to.
+  std::array<uint32_t, kOtherType + 1> records{};
+  bool samples = false;  // fields were named of samples, which no line is made of
+
+  uint32_t of_record(uint32_t event_type) const {
+    return event_type == 0 ? flow : records[std::min<size_t>(event_type, kOtherType)];
+  }
 };
 ScriptFields default_script_fields();
-// perf's -F: a list, or changes to `fields`: "+flags,-comm".
+// perf's -F: a list, or changes to `fields`: "+flags,-comm". In front there may be the type of the events that it is
+// for: "hw:ip,sym".
 Result<void> change_fields(const std::string& text, ScriptFields& fields);
 
 struct ScriptItrace {
   bool instructions = false, branches = false, calls = false, returns = false, transactions = false,
        ptwrite = false, power = false, errors = false;
   bool by_time = true;       // the period is in nanoseconds, otherwise in instructions
+  bool by_ticks = false;     // or in ticks of the trace's clock, until ticks_to_time() is called
   uint64_t period = 100000;  // perf's default: 100 us
-  uint32_t chain = 0;        // entries of a call chain; 0: none
+  // Of errors: not those of overflows, of losses.
+  bool no_overflows = false, no_losses = false;
+  uint32_t chain = 0;  // entries of a call chain; 0: none
   uint32_t last_branches = 0;
   uint64_t skip = 0;  // events at the start
 };
 // perf's letters. What asof does not take is an error that names the letter.
 Result<ScriptItrace> parse_script_itrace(std::string_view text);
+const std::optional<TimeConversion>& trace_clock(const Capture& capture);
+// `clock`: of the trace.
+Result<void> ticks_to_time(const std::optional<TimeConversion>& clock, ScriptItrace& itrace);
 // Without --itrace: calls, errors, transactions, ptwrite and power.
 ScriptItrace default_script_itrace();
 

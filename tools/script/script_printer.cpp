@@ -62,6 +62,8 @@ void ScriptPrinter::take(std::string_view records) {
       stack = &stacks_.of(r);
       if (r.kind == Kind::kLoss) stack->lose();
       if (r.kind == Kind::kBranch) stack->take(r, format_.itrace.last_branches);
+      if (r.kind == Kind::kCode)
+        stack->ran.push_back({static_cast<uint32_t>(r.a), static_cast<uint32_t>(r.b)});
     }
     const bool made = r.kind != Kind::kError && r.kind != Kind::kSideBand;
     const bool wanted = stack == nullptr || !made || in_graph(r, *stack);
@@ -124,11 +126,17 @@ void ScriptPrinter::print(const ScriptRecord& r, ThreadStack* stack) {
   const Ends ends{names_.at(r.space, r.ip, r.time),
                   is_flow(r.kind) ? names_.at(r.to_space, r.addr, r.time) : ScriptName{}};
   if (!selected(r, ends)) return;
+  if (r.kind != Kind::kError && r.kind != Kind::kSideBand && !any_field(r.kind)) return;
   ++lines_;
   if (r.kind == Kind::kError) return error(r);
   if (r.kind == Kind::kSideBand) return side_band(r);
   if (is_flow(r.kind)) return flow(r, ends, stack);
   synthesised(r);
+}
+
+// As in perf, events of a type of which no field is to be shown are not.
+bool ScriptPrinter::any_field(Kind kind) const {
+  return ((is_flow(kind) ? format_.fields.flow : format_.fields.synth) & ~uint32_t{kScriptFlags}) != 0;
 }
 
 void ScriptPrinter::time(Time t) {
@@ -149,6 +157,13 @@ void ScriptPrinter::time(Time t) {
   }
 }
 
+// Of what is made of the trace perf 6.1 says nothing here; it does of the same events once perf inject has written them.
+std::string ScriptPrinter::misc(const ScriptRecord& r) const {
+  if (r.kind == Kind::kSideBand) return side_band_lines_->misc(r);
+  const Addr a = r.ip != 0 ? r.ip : r.addr;
+  return a == 0 ? "" : is_kernel_address(a) ? "K" : "U";
+}
+
 void ScriptPrinter::head(const ScriptRecord& r, uint32_t fields, bool chain) {
   auto it = std::back_inserter(out_);
   if ((fields & kScriptComm) != 0) {
@@ -162,6 +177,7 @@ void ScriptPrinter::head(const ScriptRecord& r, uint32_t fields, bool chain) {
     fmt::format_to(it, "{:>5} ", pid ? r.pid : r.tid);
   }
   if ((fields & kScriptCpu) != 0 && r.cpu >= 0) fmt::format_to(it, "[{:03}] ", r.cpu);
+  if ((fields & kScriptMisc) != 0) fmt::format_to(it, "{:<5} ", misc(r));
   if ((fields & kScriptTime) != 0 && r.time != kTimeMin) time(r.time);
 }
 
@@ -192,98 +208,6 @@ void ScriptPrinter::place(Addr ip, const ScriptName& n) {
 
 void ScriptPrinter::target(const ScriptRecord& r, const Ends& ends) { place(r.addr, ends.to); }
 
-// What was inlined into a caller is at its call, not at the instruction behind, which can be another line's.
-void ScriptPrinter::inlined_callers(const ScriptRecord& r, Space space, Addr a, bool called) {
-  if (!format_.inlined) return;
-  for (const SourceFrame& f : lines_of_source_.frames_at(space, called ? a - 1 : a, r.time)) {
-    if (!f.inlined) return;
-    out_ += '\t';
-    if ((format_.fields.flow & kScriptIp) != 0)
-      fmt::format_to(std::back_inserter(out_), "{:>16x}", names_.caller_address(r.pid, a, r.time));
-    if ((format_.fields.flow & kScriptSym) != 0) {
-      out_ += ' ';
-      out_ += f.function.empty() ? "[unknown]" : f.function;
-    }
-    out_ += " (inlined)\n";
-  }
-}
-
-void ScriptPrinter::caller(const ScriptRecord& r, Space space, Addr a, bool called) {
-  inlined_callers(r, space, a, called);
-  out_ += '\t';
-  const ScriptName n = names_.at(space, a, r.time);
-  if ((format_.fields.flow & kScriptIp) != 0)
-    fmt::format_to(std::back_inserter(out_), "{:>16x}", names_.caller_address(r.pid, a, r.time));
-  if ((format_.fields.flow & kScriptSym) != 0) {
-    out_ += ' ';
-    name(n, (format_.fields.flow & kScriptSymoff) != 0);
-  }
-  if ((format_.fields.flow & kScriptDso) != 0) fmt::format_to(std::back_inserter(out_), " ({})", n.dso);
-  out_ += '\n';
-}
-
-// As many entries as perf has: each change between user and kernel takes one that is not shown.
-void ScriptPrinter::call_chain(const ScriptRecord& r, const ScriptName&, const ThreadStack* stack) {
-  out_ += '\n';
-  caller(r, r.space, r.ip, false);
-  if (stack == nullptr) return;
-  bool kernel = is_kernel_address(r.ip);
-  const size_t most = size_t{format_.itrace.chain} + 1;
-  size_t entries = 2;
-  for (auto c = stack->callers.rbegin(); c != stack->callers.rend() && entries < most; ++c, ++entries) {
-    const bool there = is_kernel_address(c->back);
-    if (there != kernel && ++entries >= most) return;
-    kernel = there;
-    caller(r, c->space, c->back, true);
-  }
-}
-
-void ScriptPrinter::branch_stack(const ScriptRecord& r, const ThreadStack* stack, bool symbols) {
-  if (stack == nullptr) return;
-  const bool dso = (format_.fields.flow & kScriptDso) != 0;
-  const auto end = [&](Space space, Addr a) {
-    const ScriptName n = names_.at(space, a, r.time);
-    if (symbols) {
-      name(n, true);
-    } else {
-      fmt::format_to(std::back_inserter(out_), "0x{:x}", a);
-    }
-    if (dso) fmt::format_to(std::back_inserter(out_), "({})", n.dso);
-  };
-  for (const ThreadStack::TakenBranch& b : stack->branches) {
-    if (!symbols) out_ += ' ';
-    end(b.from_space, b.from);
-    out_ += '/';
-    end(b.to_space, b.to);
-    fmt::format_to(std::back_inserter(out_), "/-/{}/{}/0/ ", (b.flags & kFlagInTx) != 0 ? 'X' : '-',
-                   (b.flags & kFlagTxAbort) != 0 ? 'A' : '-');
-  }
-}
-
-// Functions under those that called them.
-void ScriptPrinter::indented(const ScriptRecord& r, const Ends& ends, const ThreadStack* stack) {
-  size_t depth = stack == nullptr ? 0 : stack->callers.size();
-  if ((r.flags & kFlagReturn) != 0 && stack != nullptr) ++depth;
-  if ((format_.fields.flow & kScriptDso) != 0 && (format_.fields.flow & (kScriptIp | kScriptAddr)) == 0)
-    fmt::format_to(std::back_inserter(out_), "({:<{}})\t", ends.from.dso, file_width_);
-  const bool enters = (r.flags & (kFlagCall | kFlagTraceBegin)) != 0;
-  const bool leaves = !enters && (r.flags & (kFlagReturn | kFlagTraceEnd)) != 0;
-  const ScriptName& n = enters ? ends.to : ends.from;
-  const Addr a = enters ? r.addr : r.ip;
-  std::string text;
-  if (enters || leaves) {
-    if (n.symbol != nullptr) {
-      text = fmt::format("{:{}}{}", "", depth * 4, n.symbol->shown());
-    } else if (a != 0) {
-      text = fmt::format("{:{}}{:>16x}", "", depth * 4, a);
-    }
-  }
-  constexpr size_t kStep = 32, kSlack = 52;
-  if (text.size() > indent_width_ || (!text.empty() && text.size() + kSlack < indent_width_))
-    indent_width_ = (text.size() + 4 + kStep - 1) / kStep * kStep;
-  fmt::format_to(std::back_inserter(out_), "{:<{}}", text, indent_width_);
-}
-
 // perf gives the length 0 to what has no instruction, the beginning of tracing.
 void ScriptPrinter::instruction(const ScriptRecord& r) {
   const uint32_t f = format_.fields.flow;
@@ -295,6 +219,10 @@ void ScriptPrinter::instruction(const ScriptRecord& r) {
   if ((f & kScriptInsn) != 0) fmt::format_to(std::back_inserter(out_), " insn: {}", format_bytes(bytes));
   if ((f & kScriptDisasm) != 0)
     fmt::format_to(std::back_inserter(out_), "\t\t{}", disassembler_.text(bytes, r.ip, r.mode));
+}
+
+void ScriptPrinter::branch_code(const ScriptRecord& r, const ThreadStack* stack) {
+  if (branch_blocks_ && stack != nullptr) branch_blocks_->append(r, *stack, out_);
 }
 
 void ScriptPrinter::ipc(const ScriptRecord& r) {
@@ -333,6 +261,7 @@ void ScriptPrinter::flow(const ScriptRecord& r, const Ends& ends, const ThreadSt
     if ((f & kScriptBrstack) != 0) branch_stack(r, stack, false);
     if ((f & kScriptBrstacksym) != 0) branch_stack(r, stack, true);
     instruction(r);
+    branch_code(r, stack);
     ipc(r);
   }
   out_ += '\n';
@@ -370,10 +299,10 @@ void ScriptPrinter::synthesised(const ScriptRecord& r) {
 
 // Those that perf wrote itself, when it started, have no time.
 void ScriptPrinter::side_band(const ScriptRecord& r) {
-  const std::string text = side_band_lines_->text(r);
+  const std::string text = side_band_lines_->text(r, names_);
   if (text.empty()) return;  // damaged: a notice says so
-  constexpr uint32_t kShown = kScriptComm | kScriptTid | kScriptPid | kScriptCpu | kScriptTime;
-  uint32_t fields = format_.fields.flow & kShown;
+  constexpr uint32_t kShown = kScriptComm | kScriptTid | kScriptPid | kScriptCpu | kScriptTime | kScriptMisc;
+  uint32_t fields = format_.fields.of_record(side_band_lines_->event_type(r)) & kShown;
   if ((fields & kScriptComm) != 0) {
     ScriptRecord named = r;
     named.tid = static_cast<int32_t>(r.b);

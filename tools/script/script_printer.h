@@ -3,6 +3,7 @@
 #pragma once
 #include <functional>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -10,6 +11,7 @@
 #include "decoder/lines/source_lines.h"
 #include "decoder/model/capture.h"
 #include "tools/disasm/disasm.h"
+#include "tools/script/branch_blocks.h"
 #include "tools/script/script_names.h"
 #include "tools/script/script_options.h"
 #include "tools/script/script_record.h"
@@ -32,6 +34,7 @@ struct ScriptFormat {
     return itrace.chain != 0 || has(kScriptCallindent) || !graph_functions.empty();
   }
   bool wants_branches() const { return itrace.last_branches != 0; }
+  bool wants_code() const { return has(kScriptBrstackinsn | kScriptBrstackinsnlen); }
 };
 
 struct ScriptSelection {
@@ -47,6 +50,10 @@ class ScriptPrinter {
                 Write write);
   // `lines`: of records of kind kSideBand.
   void show(const SideBandLines& lines) { side_band_lines_ = &lines; }
+  // `code`: of records of kind kCode.
+  void show(const ExecutedCode& code) {
+    branch_blocks_.emplace(code, names_, (format_.fields.flow & kScriptBrstackinsnlen) != 0);
+  }
   // Records one after the other.
   void take(std::string_view records);
   uint64_t lines() const { return lines_; }
@@ -57,6 +64,7 @@ class ScriptPrinter {
     ScriptName from, to;
   };
   bool selected(const ScriptRecord& r, const Ends& ends);
+  bool any_field(ScriptRecord::Kind kind) const;
   bool in_graph(const ScriptRecord& r, ThreadStack& stack);
   void print(const ScriptRecord& r, ThreadStack* stack);
   void ipc(const ScriptRecord& r);
@@ -77,8 +85,10 @@ class ScriptPrinter {
   void branch_stack(const ScriptRecord& r, const ThreadStack* stack, bool symbols);
   void indented(const ScriptRecord& r, const Ends& ends, const ThreadStack* stack);
   void instruction(const ScriptRecord& r);
+  void branch_code(const ScriptRecord& r, const ThreadStack* stack);
   void source_line(const ScriptRecord& r);
   std::string_view comm(const ScriptRecord& r, std::string& kept) const;
+  std::string misc(const ScriptRecord& r) const;
 
   const Capture& capture_;
   ScriptFormat format_;
@@ -96,6 +106,7 @@ class ScriptPrinter {
   Disassembler disassembler_;
   SourceLines lines_of_source_;
   const SideBandLines* side_band_lines_ = nullptr;
+  std::optional<BranchBlocks> branch_blocks_;
   std::string modifiers_, out_;
   size_t name_width_ = 0, file_width_ = 0;
   size_t indent_width_ = 0;  // perf's lines change it seldom

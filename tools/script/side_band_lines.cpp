@@ -4,10 +4,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <span>
+#include <utility>
 
 #include "decoder/perf/record_types.h"
 #include "decoder/perf/records.h"
 #include "textstore/plain_text.h"
+#include "tools/output/format.h"
 
 namespace asof {
 namespace {
@@ -52,8 +56,62 @@ std::string task_switch(const Record& r) {
                      s->next_prev_pid, s->next_prev_tid);
 }
 
-// The thread of a record without one: perf was told by itself.
+std::string symbol_event(const Record& r) {
+  if (r.type == perf::kKsymbol) {
+    const auto k = parse_ksymbol(r);
+    return k ? fmt::format("PERF_RECORD_KSYMBOL addr {:x} len {} type {} flags {:#x} name {}", k->addr,
+                           k->len, k->kind, k->unregister ? 1 : 0, plain_text(k->name))
+             : std::string();
+  }
+  const auto b = parse_bpf_event(r);
+  return b ? fmt::format("PERF_RECORD_BPF_EVENT type {}, flags {}, id {}", b->kind, b->flags, b->id)
+           : std::string();
+}
+
+std::string namespaces(const Record& r) {
+  constexpr std::array<std::string_view, 7> kNames{"net", "uts", "ipc", "pid", "user", "mnt", "cgroup"};
+  constexpr size_t kInLine = 4;
+  const auto n = parse_namespaces(r);
+  if (!n) return {};
+  std::string out =
+      fmt::format("PERF_RECORD_NAMESPACES {}/{} - nr_namespaces: {}\n\t\t[", n->pid, n->tid, n->links.size());
+  for (size_t i = 0; i < n->links.size(); ++i) {
+    if (i != 0) out += i % kInLine == 0 ? ", \n\t\t " : ", ";
+    fmt::format_to(std::back_inserter(out), "{}/{}: {}/{}", i, i < kNames.size() ? kNames[i] : "unknown",
+                   n->links[i].dev, hash_number(n->links[i].inode));
+  }
+  return out + "]";
+}
+
+std::string cgroup(const Record& r) {
+  const auto c = parse_cgroup(r);
+  return c ? fmt::format("PERF_RECORD_CGROUP cgroup: {} {}", c->id, plain_text(c->path)) : std::string();
+}
+
+std::string poke(const Record& r, ScriptNames& names) {
+  const auto p = parse_text_poke(r);
+  if (!p) return {};
+  const ScriptName n = names.at(kKernelSpace, p->addr, r.time());
+  std::string out = fmt::format("PERF_RECORD_TEXT_POKE {:x} ", p->addr);
+  if (n.symbol != nullptr) fmt::format_to(std::back_inserter(out), "{}+{:#x}", n.symbol->shown(), n.offset);
+  fmt::format_to(std::back_inserter(out), " old len {} new len {}", p->old_bytes.size(), p->new_bytes.size());
+  constexpr size_t kInLine = 16;
+  const auto lines = [&](std::string_view what, std::span<const uint8_t> bytes) {
+    for (size_t at = 0; at < bytes.size(); at += kInLine)
+      fmt::format_to(std::back_inserter(out), "\n            {} bytes: {}", what,
+                     format_bytes(bytes.subspan(at, std::min(kInLine, bytes.size() - at))));
+  };
+  lines("Old", p->old_bytes);
+  lines("New", p->new_bytes);
+  return out;
+}
+
+// The thread of a record without one: perf was told by itself. A new thread has its parent's name.
 int32_t thread_in(const Record& r) {
+  if (r.type == perf::kFork) {
+    const auto t = parse_task(r);
+    return t ? t->ptid : -1;
+  }
   if (r.type == perf::kMmap || r.type == perf::kMmap2) {
     const auto m = parse_mmap(r);
     return m ? m->tid : -1;
@@ -72,7 +130,10 @@ SideBandLines::SideBandLines(const Capture& capture, const SideBandChoice& choic
         (choice.mappings && (r.type == perf::kMmap || r.type == perf::kMmap2)) ||
         (choice.tasks && (r.type == perf::kComm || r.type == perf::kFork || r.type == perf::kExit)) ||
         (choice.switches && (r.type == perf::kSwitch || r.type == perf::kSwitchCpuWide)) ||
-        (choice.losses && (r.type == perf::kLost || r.type == perf::kLostSamples));
+        (choice.losses && (r.type == perf::kLost || r.type == perf::kLostSamples)) ||
+        ((choice.bpf || choice.pokes) && r.type == perf::kKsymbol) ||
+        (choice.bpf && r.type == perf::kBpfEvent) || (choice.namespaces && r.type == perf::kNamespaces) ||
+        (choice.cgroups && r.type == perf::kCgroup) || (choice.pokes && r.type == perf::kTextPoke);
     if (wanted) records_.push_back(r);
     return true;
   });
@@ -98,7 +159,7 @@ TimedText SideBandLines::take(Time before) {
   return out;
 }
 
-std::string SideBandLines::text(const ScriptRecord& r) const {
+std::string SideBandLines::text(const ScriptRecord& r, ScriptNames& names) const {
   const Record& record = records_[r.a];
   switch (record.type) {
     case perf::kMmap:
@@ -111,6 +172,15 @@ std::string SideBandLines::text(const ScriptRecord& r) const {
     case perf::kSwitch:
     case perf::kSwitchCpuWide:
       return task_switch(record);
+    case perf::kKsymbol:
+    case perf::kBpfEvent:
+      return symbol_event(record);
+    case perf::kNamespaces:
+      return namespaces(record);
+    case perf::kCgroup:
+      return cgroup(record);
+    case perf::kTextPoke:
+      return poke(record, names);
     default: {
       const auto lost = parse_lost(record);
       return lost ? fmt::format("PERF_RECORD_{} lost {}",
@@ -118,6 +188,32 @@ std::string SideBandLines::text(const ScriptRecord& r) const {
                   : std::string();
     }
   }
+}
+
+// perf tests each mode by its bits, so that the hypervisor's is K and U as well.
+std::string SideBandLines::misc(const ScriptRecord& r) const {
+  constexpr unsigned kKernel = 1, kUser = 2, kHypervisor = 3, kGuestKernel = 4, kGuestUser = 5;
+  constexpr unsigned kBit13 = 1U << 13U, kBit14 = 1U << 14U;
+  const Record& record = records_[r.a];
+  std::string out;
+  for (const auto& [mode, letter] :
+       {std::pair{kKernel, 'K'}, {kUser, 'U'}, {kHypervisor, 'H'}, {kGuestKernel, 'G'}, {kGuestUser, 'g'}}) {
+    if ((record.misc & mode) == mode) out += letter;
+  }
+  const bool marked = (record.misc & kBit13) != 0;
+  if (record.type == perf::kMmap || record.type == perf::kMmap2) {
+    if (marked) out += 'M';  // of data
+  } else if (record.type == perf::kComm) {
+    if (marked) out += 'E';  // by exec
+  } else if (record.type == perf::kSwitch || record.type == perf::kSwitchCpuWide) {
+    if (marked) out += (record.misc & kBit14) != 0 ? "Sp" : "S";  // out, preempted
+  }
+  return out;
+}
+
+uint32_t SideBandLines::event_type(const ScriptRecord& r) const {
+  const PerfAttr* const attr = records_[r.a].id.attr;
+  return attr == nullptr ? UINT32_MAX : attr->type;
 }
 
 }  // namespace asof

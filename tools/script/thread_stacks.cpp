@@ -1,5 +1,7 @@
 #include "tools/script/thread_stacks.h"
 
+#include <utility>
+
 namespace asof {
 namespace {
 
@@ -17,7 +19,9 @@ void ThreadStack::pop(Addr to) {
 
 void ThreadStack::take(const ScriptRecord& b, size_t keep) {
   if (keep != 0) {
-    branches.push_front({b.ip, b.addr, b.space, b.to_space, b.flags});
+    branches.push_front(
+        {b.ip, b.addr, b.space, b.to_space, b.flags, b.time, b.insn_size, b.insn, std::move(ran)});
+    ran.clear();
     if (branches.size() > keep) branches.pop_back();
   }
   if ((b.flags & kFlagCall) != 0) {
@@ -36,6 +40,7 @@ void ThreadStack::take(const ScriptRecord& b, size_t keep) {
 void ThreadStack::lose() {
   callers.clear();
   branches.clear();
+  ran.clear();
 }
 
 }  // namespace asof

@@ -1,6 +1,7 @@
 // ThreadStacks: callers by calls and returns alone, as perf's thread stacks have them: a return goes to the nearest
 // call that it fits, or to none. (decoder/calls knows more; here the answer is to be perf's.)
 #pragma once
+#include <array>
 #include <cstdint>
 #include <deque>
 #include <map>
@@ -16,13 +17,21 @@ struct ThreadStack {
     Space space;
     bool trace_end;  // the call ended the trace
   };
+  struct Ran {  // instructions of a piece of ExecutedCode
+    uint32_t piece, count;
+  };
   struct TakenBranch {
     Addr from, to;
     Space from_space, to_space;
     uint32_t flags;
+    Time time;
+    uint8_t insn_size;
+    std::array<uint8_t, 16> insn;
+    std::vector<Ran> ran;  // up to it, since the branch before it
   };
   std::vector<Caller> callers;       // outermost first
   std::deque<TakenBranch> branches;  // newest first
+  std::vector<Ran> ran;              // since the last branch, if the code is wanted
   bool filtering = false;            // --graph-function
   size_t entry_depth = 0;
 

@@ -27,7 +27,7 @@ class PerfettoWriter {
   PerfettoResult run() {
     write_system(c_, out_);
     cpus();
-    write_sched(t_, out_);
+    write_sched(t_, c_.os_release, out_);
     threads();
     PerfettoText(c_, t_, out_).write(groups_, instructions_.left_out());
     out_.finish();

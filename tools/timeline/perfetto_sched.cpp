@@ -1,7 +1,9 @@
 #include "tools/timeline/perfetto_sched.h"
 
+#include <charconv>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace asof {
@@ -11,10 +13,22 @@ using protozero::pbf_writer;
 
 constexpr size_t kMostInBundle = 1000;
 constexpr int32_t kPriority = 120;  // of a usual thread: perf's records have none
-// No state that Perfetto has: perf's records say that a thread left its CPU, not whether it sleeps.
+// No state that Perfetto has: perf's records say whether a thread could have run on, not how it sleeps if not.
 constexpr int64_t kUnknownState = 0x2000;
 // What ran where no record says so: a thread that cannot exist, as it is above the highest that Linux gives.
 constexpr int32_t kNobody = 1 << 22;
+
+// How sched_switch marks a thread that could have run on, "R+": a bit above those of the states, which Perfetto expects
+// where the kernel of that release has it (TASK_STATE_MAX, TASK_REPORT_MAX). Without a release it expects Linux 4.4.
+int64_t preempted_state(const std::string& release) {
+  const char* const end = release.data() + release.size();
+  int major = 0, minor = 0;
+  const auto dot = std::from_chars(release.data(), end, major);
+  if (dot.ptr != end && *dot.ptr == '.') std::from_chars(dot.ptr + 1, end, minor);
+  const auto version = std::pair(major, minor);
+  if (version >= std::pair(4, 14)) return 0x100;
+  return version >= std::pair(4, 8) ? 0x1000 : 0x800;
+}
 
 struct Task {
   int32_t tid = 0;
@@ -23,12 +37,14 @@ struct Task {
 
 class SchedWriter {
  public:
-  SchedWriter(PerfettoPackets& out, int32_t cpu) : out_(out), cpu_(cpu), now_(nobody()) {}
+  SchedWriter(PerfettoPackets& out, int32_t cpu, int64_t preempted_state)
+      : out_(out), cpu_(cpu), preempted_state_(preempted_state), now_(nobody()) {}
 
   void run(const RunSlice& r) {
     if (r.begin > until_) to(until_, nobody());
     to(r.begin, r.tid == 0 ? Task{0, "swapper"} : Task{r.tid, r.comm});
     until_ = r.end;
+    preempted_ = (r.flags & Slice::kPreempted) != 0;
     if (events_.size() >= kMostInBundle) flush();
   }
   void finish(Time end) {
@@ -47,13 +63,15 @@ class SchedWriter {
     event.add_uint32(perfetto_field::kFtracePid, static_cast<uint32_t>(now_.tid));
     write_switch(pbf_writer(event, perfetto_field::kSchedSwitch), next);
     now_ = next;
+    preempted_ = false;
   }
   void write_switch(pbf_writer change, Task next) const {
     change.add_string(perfetto_field::kPrevComm, now_.comm.data(), now_.comm.size());
     change.add_int32(perfetto_field::kPrevPid, now_.tid);
     change.add_int32(perfetto_field::kPrevPrio, kPriority);
     // The idle task is always ready.
-    change.add_int64(perfetto_field::kPrevState, now_.tid == 0 ? 0 : kUnknownState);
+    const int64_t state = preempted_ ? preempted_state_ : kUnknownState;
+    change.add_int64(perfetto_field::kPrevState, now_.tid == 0 ? 0 : state);
     change.add_string(perfetto_field::kNextComm, next.comm.data(), next.comm.size());
     change.add_int32(perfetto_field::kNextPid, next.tid);
     change.add_int32(perfetto_field::kNextPrio, kPriority);
@@ -70,7 +88,9 @@ class SchedWriter {
 
   PerfettoPackets& out_;
   int32_t cpu_;
+  int64_t preempted_state_;
   Task now_;
+  bool preempted_ = false;  // `now_`, when it goes
   Time until_ = kTimeMax;
   std::vector<std::string> events_;
 };
@@ -91,10 +111,11 @@ void write_system(const Capture& capture, PerfettoPackets& out) {
   });
 }
 
-void write_sched(const Timeline& timeline, PerfettoPackets& out) {
+void write_sched(const Timeline& timeline, const std::string& release, PerfettoPackets& out) {
+  const int64_t preempted = preempted_state(release);
   // Runs are sorted by CPU, then time.
   for (size_t first = 0; first < timeline.runs.size();) {
-    SchedWriter writer(out, timeline.runs[first].cpu);
+    SchedWriter writer(out, timeline.runs[first].cpu, preempted);
     size_t last = first;
     for (; last < timeline.runs.size() && timeline.runs[last].cpu == timeline.runs[first].cpu; ++last)
       writer.run(timeline.runs[last]);

@@ -8,6 +8,7 @@
 namespace asof {
 
 void write_system(const Capture& capture, PerfettoPackets& out);
-void write_sched(const Timeline& timeline, PerfettoPackets& out);
+// `release`: of the kernel; what a state is called depends on it.
+void write_sched(const Timeline& timeline, const std::string& release, PerfettoPackets& out);
 
 }  // namespace asof

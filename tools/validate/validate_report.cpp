@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "textstore/plain_text.h"
+#include "tools/output/fold.h"
 #include "tools/output/format.h"
 
 namespace asof {
@@ -158,9 +159,12 @@ bool Validation::pass() const {
 void print_validation_text(const Validation& v, const Capture& capture, const LiveEvents& events,
                            Output& out) {
   if (v.truth != nullptr) print_truth(*v.truth, capture, events, out);
+  constexpr size_t kIndent = 19;
+  const size_t columns = out.columns();
   for (const Check& c : v.checks) {
-    out.write(fmt::format("{:<5} {:<12} {}\n", result_name(c.result), c.topic, plain_text(c.answer)));
-    for (const std::string& p : c.places) out.write(fmt::format("{:19}{}\n", "", plain_text(p)));
+    const auto line = [&](const std::string& text) { out.write(fold_line(text, kIndent, columns) + "\n"); };
+    line(fmt::format("{:<5} {:<12} {}", result_name(c.result), c.topic, plain_text(c.answer)));
+    for (const std::string& p : c.places) line(fmt::format("{:{}}{}", "", kIndent, plain_text(p)));
   }
   out.write(v.pass() ? "verdict: pass\n" : "verdict: FAIL\n");
   for (const Check& c : v.checks) {

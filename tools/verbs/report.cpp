@@ -12,6 +12,7 @@
 #include "tools/output/chunk_window.h"
 #include "tools/output/coverage.h"
 #include "tools/output/error_table.h"
+#include "tools/output/fold.h"
 #include "tools/output/format.h"
 #include "tools/output/json.h"
 #include "tools/output/output.h"
@@ -114,7 +115,8 @@ void print_capture(const Capture& c, Output& out) {
     for (const auto& [type, count] : c.record_counts) {
       line += fmt::format(" {} {}", record_type_name(type), format_count(count));
     }
-    out.write(line + "\n");
+    constexpr size_t kIndent = 11;
+    out.write(fold_line(line, kIndent, out.columns()) + "\n");
   }
 }
 

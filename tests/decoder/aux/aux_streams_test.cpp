@@ -84,6 +84,21 @@ TEST(AuxStreams, BuffersJoinAndPaddingGoes) {
   EXPECT_EQ(Bytes(across.begin(), across.end()), part(all, 490, 510));
 }
 
+// A copy of the ring without the counter's value: that of the copy before it, or of the first that has one.
+TEST(AuxStreams, BuffersWithoutReferenceHaveTheNextOnes) {
+  const Bytes all = trace(400);
+  PerfBytes file = start();
+  const std::array<uint64_t, 4> references{0, 42, 0, 44};
+  for (size_t i = 0; i < references.size(); ++i)
+    file.aux(100 * i, 100, 0, cpu0(100 + 100 * i))
+        .auxtrace(0, 0, -1, 100 * i, part(all, 100 * i, 100 * i + 100), references[i]);
+  const Made made = make(file);
+  ASSERT_EQ(made.one().pieces.size(), 4U);
+  std::vector<uint64_t> got;
+  for (const StreamPiece& p : made.one().pieces) got.push_back(p.reference);
+  EXPECT_EQ(got, (std::vector<uint64_t>{42, 42, 42, 44}));
+}
+
 // Where the first ITRACE_START that is there follows a loss, tracing began earlier; where trace follows what the last
 // AUX record announces, it went on later.
 TEST(AuxStreams, LostRecordsLeaveTheBoundsOpen) {

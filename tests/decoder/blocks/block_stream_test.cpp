@@ -32,7 +32,12 @@ void expect_same_description(const Capture& a, const Capture& b) {
     EXPECT_EQ(a.streams[i].bounds, b.streams[i].bounds);
     EXPECT_EQ(a.streams[i].end(), b.streams[i].end());
     EXPECT_EQ(a.streams[i].losses.size(), b.streams[i].losses.size());
-    EXPECT_EQ(a.streams[i].contexts.size(), b.streams[i].contexts.size());
+    ASSERT_EQ(a.streams[i].contexts.size(), b.streams[i].contexts.size());
+    for (size_t k = 0; k < a.streams[i].contexts.size(); ++k) {
+      EXPECT_EQ(a.streams[i].contexts[k].tid, b.streams[i].contexts[k].tid);
+      EXPECT_EQ(a.streams[i].contexts[k].space, b.streams[i].contexts[k].space);
+      EXPECT_EQ(a.streams[i].contexts[k].preempts, b.streams[i].contexts[k].preempts);
+    }
   }
   ASSERT_EQ(a.text->pokes().size(), b.text->pokes().size());
   for (size_t i = 0; i < a.text->pokes().size(); ++i) {

@@ -96,6 +96,45 @@ TEST_F(ArchiveTest, NamesThatLeadOutAreRefused) {
   }
 }
 
+// As /bin is one in the tree of a machine.
+TEST_F(ArchiveTest, LinksThatStayInsideComeOut) {
+  const auto done = unpack(tar_of({{"symfs/bin", "", '2', "usr/bin"},
+                                   {"symfs/usr/lib/up", "", '2', "../bin/./a"},
+                                   {"symfs/usr/bin/a", "hello"}}));
+  ASSERT_TRUE(done) << done.error().reason;
+  EXPECT_TRUE(fs::is_symlink(to() / "symfs/bin"));
+  EXPECT_EQ(fs::file_size(to() / "symfs/bin/a"), 5U);
+  EXPECT_EQ(fs::file_size(to() / "symfs/usr/lib/up"), 5U);
+}
+
+TEST_F(ArchiveTest, LinksThatMayLeadOutAreRefused) {
+  // The last: by itself it stays inside, over the link before it it would not.
+  const std::vector<std::vector<Entry>> archives = {
+      {{"l", "", '2', "../x"}},
+      {{"a/l", "", '2', "../../x"}},
+      {{"a/l", "", '2', "b/../../../x"}},
+      {{"l", "", '2', "/etc/passwd"}},
+      {{"l", "", '2', ""}},
+      {{"s/f", "x"}, {"a/b/d", "", '2', "../../s"}, {"a/b/l", "", '2', "d/../../z"}}};
+  for (const auto& entries : archives) {
+    const auto done = unpack(tar_of(entries));
+    ASSERT_FALSE(done) << entries.back().link;
+    EXPECT_EQ(done.error().code, Code::kArchiveRefused) << entries.back().link;
+    for (const auto& f : files()) EXPECT_FALSE(fs::is_symlink(dir_.path() / f)) << f;
+    fs::remove_all(to());
+  }
+}
+
+TEST_F(ArchiveTest, NothingIsWrittenThroughALink) {
+  for (const char* name : {"link/x", "link", "link/"}) {
+    const auto done = unpack(tar_of({{"there/f", "x"}, {"link", "", '2', "there"}, {name, "y"}}));
+    ASSERT_FALSE(done) << name;
+    EXPECT_EQ(done.error().code, Code::kArchiveRefused) << name;
+    EXPECT_FALSE(fs::exists(to() / "there/x"));
+    fs::remove_all(to());
+  }
+}
+
 TEST_F(ArchiveTest, LinksAndDevicesAreRefused) {
   for (const char type : {'1', '2', '3', '4', '6'}) {
     const auto done = unpack(tar_of({{"link", "", type, "/etc/passwd"}, {"link/x", "y"}}));

@@ -45,10 +45,10 @@ class Sampled : public ::testing::Test {
          .ids = {5, 6},
          .name = "sched:sched_switch"});
   }
-  void switched(uint64_t time, int32_t prev, int32_t next) {
+  void switched(uint64_t time, int32_t prev, int32_t next, uint64_t state = 0) {
     ByteSink raw;
-    raw.zeros(24), raw.u32(static_cast<uint32_t>(prev)), raw.zeros(28), raw.u32(static_cast<uint32_t>(next)),
-        raw.zeros(4);
+    raw.zeros(24), raw.u32(static_cast<uint32_t>(prev)), raw.zeros(4), raw.u64(state), raw.zeros(16),
+        raw.u32(static_cast<uint32_t>(next)), raw.zeros(4);
     ByteSink b;  // IDENTIFIER, TID, TIME, CPU, RAW
     b.u64(5), b.u32(static_cast<uint32_t>(prev)), b.u32(static_cast<uint32_t>(prev)), b.u64(time), b.u32(0),
         b.u32(0);
@@ -60,6 +60,20 @@ class Sampled : public ::testing::Test {
   Recording r;
   size_t attr = 0;
 };
+
+// States as Linux 6.12 and 4.9 write them: R, S, R+, R+, D.
+TEST_F(Sampled, PreemptedTasksWereNeitherAsleepNorDead) {
+  tracing_data();
+  const std::array<uint64_t, 5> states{0, 1, 0x100, 0x1000, 2};
+  for (size_t i = 0; i < states.size(); ++i)
+    switched(1000 * (i + 1), static_cast<int32_t>(100 + i), static_cast<int32_t>(101 + i), states[i]);
+  auto c = r.open();
+  ASSERT_TRUE(c.has_value());
+  std::vector<bool> preempts;
+  for (size_t i = 0; i < states.size(); ++i)
+    preempts.push_back(c->streams.at(0).context_at(static_cast<Time>(1000 * (i + 1)))->preempts);
+  EXPECT_EQ(preempts, (std::vector<bool>{true, false, true, true, false}));
+}
 
 TEST_F(Sampled, SamplesAreTheContextSwitches) {
   tracing_data();

@@ -250,6 +250,27 @@ TEST_F(User, NobodyIsKnownToRunWhereSwitchesMayBeLost) {
   EXPECT_EQ(task_at(500), 7);
 }
 
+// The kernel says of a task that leaves whether it could have run on; the record of the one that comes does not.
+TEST_F(User, WhoPreemptsIsKept) {
+  r.writer.context_switch_cpu_wide(true, true, 8, 8, Recording::at(100, 0, 7, 7));
+  r.writer.context_switch_cpu_wide(false, false, 7, 7, Recording::at(101, 0, 8, 8));
+  r.writer.context_switch_cpu_wide(true, false, 9, 9, Recording::at(200, 0, 8, 8));
+  r.writer.context_switch_cpu_wide(true, true, 7, 7, Recording::at(300, 0, 9, 9));
+  r.writer.context_switch_cpu_wide(false, false, 9, 9, Recording::at(300, 0, 7, 7));
+  r.writer.comm(7, 7, "new", true, Recording::at(350, 0, 7, 7));
+  open();
+  const auto preempts = [this](Time t) {
+    const ContextChange* const c = capture->streams[0].context_at(t);
+    return c != nullptr && c->preempts;
+  };
+  EXPECT_FALSE(preempts(50));
+  EXPECT_TRUE(preempts(150));
+  EXPECT_FALSE(preempts(250));
+  EXPECT_TRUE(preempts(320)) << "both records of the switch have one time";
+  EXPECT_FALSE(preempts(400)) << "an exec takes no one off the CPU";
+  EXPECT_EQ(capture->streams[0].contexts.back().time, 350);
+}
+
 TEST_F(User, TheTaskFromBeforeALossIsKnownAgain) {
   r.writer.context_switch_cpu_wide(false, false, 0, 0, Recording::at(100, 0, 7, 7));
   r.writer.lost(1, 30, Recording::at(300));

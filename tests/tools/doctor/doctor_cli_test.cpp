@@ -1,4 +1,6 @@
 // asof doctor as a program: output, and exit status by what it found.
+#include <fmt/format.h>
+
 #include <nlohmann/json.hpp>
 
 #include "tests/support/skip_without.h"
@@ -13,6 +15,43 @@ TEST(DoctorCli, DemoIsFineButForItsLoss) {
   EXPECT_NE(r.out.find("ok    pokes "), std::string::npos) << r.out;
   EXPECT_NE(r.out.find("warn  trace-loss "), std::string::npos) << r.out;
   EXPECT_EQ(run_asof("doctor --strict " + kDemo).status, 3);
+}
+
+// What a terminal of 60 columns gets, from script(1).
+std::vector<std::string> on_terminal(const std::string& arguments) {
+  const TempDir dir;
+  const std::string out = dir.path() / "out";
+  const std::string command =
+      fmt::format("script -qec 'stty cols 60; {} {}' /dev/null </dev/null >{}", ASOF_BINARY, arguments, out);
+  EXPECT_EQ(std::system(command.c_str()), 0) << command;
+  std::string text = read_file(out);
+  std::erase(text, '\r');
+  return lines_of(text);
+}
+
+TEST(DoctorCli, ATerminalGetsColoursAndItsOwnWidth) {
+  if (std::system("command -v script stty >/dev/null") != 0) GTEST_SKIP() << "script(1) is not installed";
+  const Ran plain = run_asof("doctor " + kDemo);
+  EXPECT_EQ(plain.out.find('\x1b'), std::string::npos);
+  const auto lines = on_terminal("doctor " + kDemo);
+  ASSERT_GT(lines.size(), lines_of(plain.out).size());
+  std::string words, plain_words;
+  bool green = false, yellow = false;
+  for (std::string line : lines) {
+    green = green || line.starts_with("\x1b[32mok\x1b[0m    pokes ");
+    yellow = yellow || line.starts_with("\x1b[33mwarn\x1b[0m  trace-loss ");
+    if (const size_t begin = line.find('\x1b'); begin == 0)
+      line.erase(line.find("\x1b[0m"), 4).erase(0, line.find('m') + 1);
+    // Longer ones are paths.
+    EXPECT_TRUE(line.size() <= 60 || line.find('/') != std::string::npos) << line;
+    words += line;
+  }
+  EXPECT_TRUE(green && yellow) << words;
+  plain_words = plain.out;
+  for (std::string* text : {&words, &plain_words})
+    std::erase_if(*text, [](char c) { return c == ' ' || c == '\n'; });
+  EXPECT_EQ(words, plain_words);
+  EXPECT_NE(run_asof("doctor --color always " + kDemo).out.find("\x1b[32mok\x1b[0m"), std::string::npos);
 }
 
 TEST(DoctorCli, JsonLinesAddUp) {

@@ -214,11 +214,13 @@ constexpr Output kOutputs[] = {
     {"packets_count", "packets $C --count"},
     {"script",
      "script $C --time 0%-20% --itrace=bcrxwpe --show-mmap-events --show-task-events --show-switch-events "
-     "--show-lost-events",
+     "--show-lost-events --show-bpf-events --show-text-poke-events --show-namespace-events "
+     "--show-cgroup-events",
      Kind::kTabs},
     {"script_fields",
      "script $C --time 0%-20% --itrace=i100nsg16l16 -F "
-     "comm,tid,pid,time,cpu,event,ip,sym,dso,addr,symoff,period,flags,insn,insnlen,brstack,brstacksym,ipc",
+     "comm,tid,pid,time,cpu,event,ip,sym,dso,addr,symoff,period,flags,insn,insnlen,misc,brstack,brstacksym,"
+     "brstackinsn,ipc",
      Kind::kTabs},
     {"script_calls", "script $C --time 0%-20% --call-ret-trace", Kind::kTabs},
     {"coverage_lcov", "coverage $C --touched -o $O --format lcov"},

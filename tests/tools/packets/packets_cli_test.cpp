@@ -21,6 +21,13 @@ std::vector<std::string> packets(const std::string& arguments) {
   return lines_of(r.out);
 }
 
+// Its symfs/bin is a link, as on the machine.
+TEST(PacketsCli, ArchivesMayHaveLinksInThem) {
+  const Ran r = run_asof("packets --count " ASOF_TEST_DATA "/machine-6.12-arm64/user-true.tar.xz");
+  EXPECT_EQ(r.status, 0) << r.err;
+  EXPECT_NE(r.out.find("Atom.F1"), std::string::npos) << r.out;
+}
+
 TEST(PacketsCli, LinesHaveStreamOffsetTimeNameAndMeaning) {
   const auto pt = packets(kPt);
   ASSERT_GT(pt.size(), 9'000U);

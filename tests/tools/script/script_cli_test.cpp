@@ -144,6 +144,72 @@ TEST(Script, LastBranchesAreThoseBefore) {
   EXPECT_EQ(matched, all.size());
 }
 
+// Blocks of branch stacks are the instructions that ran, byte for byte, over changes of text as well.
+TEST(Script, BranchStacksHaveTheCodeThatRan) {
+  std::vector<std::pair<std::string, std::string>> ran;  // address and bytes, CPU 1
+  const std::regex form(" *([0-9a-f]+) insn: ([0-9a-f ]+)");
+  std::smatch m;
+  for (const std::string& line : lines("--itrace=i1i -C 1 -F ip,insn")) {
+    ASSERT_TRUE(std::regex_match(line, m, form)) << line;
+    ran.emplace_back(std::string(16 - m[1].length(), '0') + m[1].str(), m[2]);
+  }
+  // Each sample is the 200th: its blocks end with it.
+  const std::regex code("\t([0-9a-f]{16})\tinsn: ([0-9a-f ]+?) +\tilen: ([0-9]+)(\t#)?"), ip(" *[0-9a-f]+");
+  size_t sample = 0, compared = 0, jumps = 0;
+  std::vector<std::pair<std::string, std::string>> block;
+  const auto check = [&] {
+    ASSERT_LE(sample, ran.size());
+    ASSERT_LE(block.size(), sample);
+    for (size_t i = 0; i < block.size(); ++i)
+      ASSERT_EQ(block[block.size() - 1 - i], ran[sample - 1 - i]) << sample << " " << i;
+    compared += block.size();
+    block.clear();
+  };
+  for (const std::string& line : lines("--itrace=i200il4 -C 1 -F ip,brstackinsn,brstackinsnlen")) {
+    if (std::regex_match(line, m, code)) {
+      EXPECT_EQ(std::stoul(m[3]), (m[2].length() + 1) / 3) << line;
+      block.emplace_back(m[1], m[2]);
+      jumps += m[4].matched ? 1 : 0;
+    } else if (std::regex_match(line, ip)) {
+      check();
+      sample += 200;
+    } else {
+      EXPECT_EQ(line.find("mismatch"), std::string::npos) << line;
+    }
+  }
+  check();
+  EXPECT_GT(compared, 1000U);
+  EXPECT_GT(jumps, 100U);
+}
+
+TEST(Script, MiscIsTheMode) {
+  for (const std::string& line : lines("--itrace=b -F misc,ip,addr")) {
+    const size_t digits = line.find_first_not_of(' ', 1);
+    std::string ip = line.substr(digits, line.find(' ', digits) - digits);
+    if (ip == "0") ip = line.substr(line.find("=> ") + 3);
+    ip.erase(0, ip.find_first_not_of(' '));
+    ASSERT_EQ(line.substr(0, 6), ip.starts_with("ffff") ? "K     " : "U     ") << line;
+  }
+}
+
+TEST(Script, EventsOfATypeHaveTheirOwnFields) {
+  EXPECT_EQ(lines("--itrace=b -F hw:ip,sym"), lines("--itrace=b -F ip,sym"));
+  const auto both = lines("--itrace=bp -F hw:ip -F synth:event"),
+             synth = lines("--itrace=bp -F hw: -F synth:event");
+  EXPECT_EQ(both.size(), lines("--itrace=b").size() + synth.size());
+  ASSERT_GT(synth.size(), 10U);
+  for (const std::string& line : synth)
+    EXPECT_TRUE(line.ends_with("psb: ") || line.ends_with("cbr: ")) << line;
+  const Ran r = script("--itrace=b -C 1 -F trace:time,trace");
+  EXPECT_EQ(r.status, 0);
+  EXPECT_NE(r.err.find("own samples"), std::string::npos) << r.err;
+}
+
+TEST(Script, TicksAreThoseOfTheClock) {
+  // 2.4 GHz.
+  EXPECT_EQ(lines("--itrace=i2400t"), lines("--itrace=i999ns"));
+}
+
 TEST(Script, CallTracesAreIndented) {
   const Ran r = script("--call-trace -q -F -dso");
   ASSERT_EQ(r.status, 0) << r.err;
@@ -273,15 +339,15 @@ TEST(Script, ErrorsHaveNumbersOfPerf) {
 
 TEST(Script, WhatItDoesNotTakeIsRefused) {
   for (const std::string options :
-       {"--itrace=Z", "--itrace=i5t", "-F nothing", "-F hw:ip", "--itrace=i -F +brstack",
-        "--call-trace --itrace=b", "--call-trace --insn-trace", "--insn-trace=xed", "--reltime --deltatime",
-        "--pid x"}) {
+       {"--itrace=Z", "-F nothing", "-F hardware:ip", "--itrace=i -F +brstack",
+        "--itrace=i -F +brstackinsnlen", "--call-trace --itrace=b", "--call-trace --insn-trace",
+        "--insn-trace=xed", "--reltime --deltatime", "--pid x"}) {
     const Ran r = script(options);
     EXPECT_EQ(r.status, 1) << options;
     EXPECT_TRUE(r.out.empty()) << options;
     EXPECT_NE(r.err.find("E-FILE-091"), std::string::npos) << options << r.err;
   }
-  for (const std::string options : {"-s x.py", "--show-text-poke-events", "--xed"}) {
+  for (const std::string options : {"-s x.py", "--show-round-events", "--xed"}) {
     const Ran r = script(options);
     EXPECT_EQ(r.status, 1) << options;
     EXPECT_NE(r.err.find("asof's way: "), std::string::npos) << options << r.err;

@@ -28,6 +28,35 @@ TEST(ScriptItrace, PeriodsOfInstructions) {
   }
 }
 
+TEST(ScriptItrace, PeriodsInTicksAreThoseOfTheTracesClock) {
+  ScriptItrace ticks = itrace("i100t");
+  EXPECT_TRUE(ticks.by_ticks);
+  EXPECT_EQ(ticks.period, 100U);
+  // 2.4 GHz: 41.66 ns.
+  ASSERT_TRUE(ticks_to_time(TimeConversion{.shift = 10, .mult = 427}, ticks));
+  EXPECT_TRUE(ticks.by_time && !ticks.by_ticks);
+  EXPECT_EQ(ticks.period, 41U);
+  ScriptItrace one = itrace("i1t");
+  ASSERT_TRUE(ticks_to_time(TimeConversion{.shift = 10, .mult = 427}, one));
+  EXPECT_EQ(one.period, 1U);
+  ScriptItrace nanoseconds = itrace("i7ns");
+  ASSERT_TRUE(ticks_to_time(std::nullopt, nanoseconds));
+  EXPECT_EQ(nanoseconds.period, 7U);
+  ScriptItrace unknown = itrace("i100t");
+  const auto r = ticks_to_time(std::nullopt, unknown);
+  ASSERT_FALSE(r);
+  EXPECT_EQ(r.error().code, Code::kBadOption);
+  ScriptItrace large = itrace("i18446744073709551615t");
+  EXPECT_FALSE(ticks_to_time(TimeConversion{.shift = 0, .mult = 5}, large));
+}
+
+TEST(ScriptItrace, KindsOfErrorsAreLeftOut) {
+  EXPECT_TRUE(itrace("e").errors && !itrace("e").no_overflows && !itrace("e").no_losses);
+  EXPECT_TRUE(itrace("e-o").no_overflows && !itrace("e-o").no_losses);
+  EXPECT_TRUE(itrace("e-o-l").no_overflows && itrace("e-o-l").no_losses && itrace("e-o-l").errors);
+  EXPECT_TRUE(itrace("e-o+ob").branches && !itrace("e-o+ob").no_overflows);
+}
+
 TEST(ScriptItrace, LettersGoTogether) {
   const ScriptItrace all = itrace("i10usbcrxwpeg20l8s5");
   EXPECT_TRUE(all.instructions && all.branches && all.calls && all.returns && all.transactions &&
@@ -46,7 +75,6 @@ TEST(ScriptItrace, LettersGoTogether) {
 TEST(ScriptItrace, WhatIsNotTakenSaysSo) {
   for (const char* text : {"",
                            "Q",
-                           "i5t",
                            "g0",
                            "g1025",
                            "l99999",
@@ -65,6 +93,9 @@ TEST(ScriptItrace, WhatIsNotTakenSaysSo) {
                            "G",
                            "L",
                            "T",
+                           "Z",
+                           "e-x",
+                           "e-",
                            "i10us?",
                            "i18446744073709551615ms"}) {
     const auto r = parse_script_itrace(text);
@@ -93,9 +124,33 @@ TEST(ScriptFields, ListsAndChanges) {
   EXPECT_EQ(fields("ip").synth & kScriptSynth, 0U);
 }
 
+TEST(ScriptFields, BelongToTypesOfEvents) {
+  const ScriptFields all = default_script_fields(), hw = fields("hw:ip,sym"), synth = fields("synth:ip"),
+                     sw = fields("sw:comm,time,misc"), none = fields("hw:");
+  constexpr uint32_t kSoftware = 1, kDriver = 8;
+  EXPECT_EQ(hw.flow, uint32_t{kScriptIp | kScriptSym});
+  EXPECT_EQ(hw.synth, all.synth);
+  EXPECT_FALSE(hw.targets);
+  EXPECT_EQ(hw.of_record(kSoftware), all.of_record(kSoftware));
+  EXPECT_EQ(synth.synth, uint32_t{kScriptIp});
+  EXPECT_EQ(synth.flow, all.flow);
+  EXPECT_TRUE(synth.targets);
+  EXPECT_FALSE(synth.samples);
+  EXPECT_EQ(sw.of_record(kSoftware), uint32_t{kScriptComm | kScriptTime | kScriptMisc});
+  EXPECT_EQ(sw.of_record(kDriver), all.of_record(kDriver));
+  EXPECT_EQ(sw.flow, all.flow);
+  EXPECT_TRUE(sw.samples);
+  EXPECT_EQ(none.flow, 0U);
+  EXPECT_EQ(fields("hw:+addr").flow, all.flow | kScriptAddr);
+  EXPECT_EQ(fields("ip").of_record(kDriver), uint32_t{kScriptIp});
+  // flags are those of all; fields that only samples have are those of none.
+  EXPECT_NE(fields("hw:+flags").synth & kScriptFlags, 0U);
+  EXPECT_TRUE(fields("trace:cpu,time,event,trace").samples);
+}
+
 TEST(ScriptFields, WhatIsNotTakenSaysSo) {
-  for (const char* text : {"nothing", "hw:ip", "trace:",
-                           "-comm,-tid,-cpu,-time,-event,-ip,-sym,-symoff,-dso,-period", "+", "-"}) {
+  for (const char* text : {"nothing", "hardware:ip", "hw:nothing", "hw:trace", "trace:nothing", ":ip",
+                           "trace", "-comm,-tid,-cpu,-time,-event,-ip,-sym,-symoff,-dso,-period", "+", "-"}) {
     ScriptFields f = default_script_fields();
     const auto r = change_fields(text, f);
     ASSERT_FALSE(r) << text;

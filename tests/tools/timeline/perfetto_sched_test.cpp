@@ -93,7 +93,7 @@ TEST(PerfettoSched, WhatNoRecordTellsIsNobodys) {
   Timeline t;
   t.summary.end = 900;
   t.runs = {run(0, 7, 100, 200), run(0, 0, 200, 300), run(0, 8, 500, 600), run(3, 9, 100, 900)};
-  const auto all = switches(written([&](PerfettoPackets& out) { write_sched(t, out); }));
+  const auto all = switches(written([&](PerfettoPackets& out) { write_sched(t, "6.12.3", out); }));
   ASSERT_EQ(all.size(), 6u);
   constexpr int32_t kPidLimit = 1 << 22;  // PID_MAX_LIMIT of Linux
   EXPECT_GE(all[0].from, kPidLimit) << "what ran before is not known";
@@ -115,12 +115,33 @@ TEST(PerfettoSched, WhatNoRecordTellsIsNobodys) {
   EXPECT_EQ(all[5].to, 9) << "and nothing after it: it ran to the end";
 }
 
+TEST(PerfettoSched, PreemptedThreadsCouldHaveRunOn) {
+  Timeline t;
+  t.summary.end = 900;
+  t.runs = {run(0, 7, 100, 200), run(0, 8, 200, 300), run(0, 7, 300, 350), run(0, 7, 350, 400),
+            run(0, 9, 400, 500)};
+  t.runs[0].flags = t.runs[3].flags = t.runs[4].flags = Slice::kPreempted;  // the fourth after an exec
+  for (const auto& [release, state] :
+       {std::pair{"6.12.3-arch", 0x100}, {"4.14", 0x100}, {"4.9.1", 0x1000}, {"", 0x800}}) {
+    const auto all = switches(written([&](PerfettoPackets& out) { write_sched(t, release, out); }));
+    ASSERT_EQ(all.size(), 5u);
+    EXPECT_EQ(all[1].from, 7);
+    EXPECT_EQ(all[1].state, state) << release;
+    EXPECT_EQ(all[2].from, 8);
+    EXPECT_EQ(all[2].state, 0x2000) << "not preempted: asleep, in a state that no record says";
+    EXPECT_EQ(all[3].from, 7);
+    EXPECT_EQ(all[3].state, state) << release;
+    EXPECT_EQ(all[4].from, 9);
+    EXPECT_EQ(all[4].state, state) << "nobody is known to run after it";
+  }
+}
+
 TEST(PerfettoSched, LongRecordingsAreInSeveralBundles) {
   Timeline t;
   for (Time i = 0; i < 2500; ++i)
     t.runs.push_back(run(1, static_cast<int32_t>(i % 2 + 1), i * 10, i * 10 + 10));
   t.summary.end = 25'000;
-  const std::string trace = written([&](PerfettoPackets& out) { write_sched(t, out); });
+  const std::string trace = written([&](PerfettoPackets& out) { write_sched(t, "6.12.3", out); });
   const auto all = switches(trace);
   ASSERT_EQ(all.size(), 2500u);
   for (size_t i = 0; i < all.size(); ++i) {
@@ -133,7 +154,7 @@ TEST(PerfettoSched, NumbersOfCpusFromDamagedFilesDoNotOverflow) {
   Timeline t;
   t.summary.end = 30;
   t.runs = {run(INT32_MAX, 5, 10, 20)};
-  const auto all = switches(written([&](PerfettoPackets& out) { write_sched(t, out); }));
+  const auto all = switches(written([&](PerfettoPackets& out) { write_sched(t, "6.12.3", out); }));
   ASSERT_EQ(all.size(), 2u);
   EXPECT_EQ(all[0].cpu, static_cast<uint32_t>(INT32_MAX));
   EXPECT_GT(all[0].from, 0);

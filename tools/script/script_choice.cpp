@@ -1,0 +1,89 @@
+#include "tools/script/script_choice.h"
+
+#include <fmt/format.h>
+
+#include <tuple>
+
+#include "tools/cli/matches.h"
+
+namespace asof {
+namespace {
+
+std::unexpected<Error> usage(std::string reason, std::string hint = {}) {
+  return fail(Code::kBadOption, "", Error::kNoOffset, std::move(reason), std::move(hint));
+}
+
+// --call-trace, --call-ret-trace and --insn-trace are perf's abbreviations for fields and --itrace.
+Result<void> abbreviations(const ScriptChoice& o, ScriptFormat& format) {
+  const int count = int{o.call_trace} + int{o.call_return_trace} + int{!o.insn_trace.empty()};
+  if (count == 0) return {};
+  if (count > 1) return usage("only one of --call-trace, --call-ret-trace and --insn-trace can be given");
+  if (!o.itrace.empty())
+    return usage("--itrace does not go with --call-trace, --call-ret-trace and --insn-trace");
+  format.nanoseconds = true;
+  format.itrace = ScriptItrace();
+  std::string fields;
+  if (!o.insn_trace.empty()) {
+    const std::string& how = o.insn_trace;
+    if (how != "raw" && how != "disasm")
+      return usage(fmt::format("--insn-trace: '{}' is not taken", how), "there are raw and disasm");
+    fields = how == "disasm" ? "-event,-period,+disasm" : "-event,-period,+insn";
+    format.itrace.instructions = true;
+    format.itrace.by_time = false;
+    format.itrace.period = 1;
+  } else {
+    fields = "-ip,-addr,-event,-period,+callindent";
+    if (o.call_return_trace) fields += ",+flags";
+    format.itrace.branches = format.itrace.calls = format.itrace.errors = true;
+    format.itrace.ptwrite = format.itrace.power = true;
+    format.itrace.returns = o.call_return_trace;
+    format.pad_files = !o.call_return_trace;
+  }
+  return change_fields(fields, format.fields);
+}
+
+}  // namespace
+
+Result<ScriptFormat> script_format(const ScriptChoice& o) {
+  ScriptFormat format;
+  format.itrace = default_script_itrace();
+  if (!o.itrace.empty()) {
+    const auto itrace = parse_script_itrace(o.itrace);
+    if (!itrace) return std::unexpected(itrace.error());
+    format.itrace = *itrace;
+  }
+  if (const auto ok = abbreviations(o, format); !ok) return std::unexpected(ok.error());
+  for (const std::string& fields : o.fields) {
+    if (const auto ok = change_fields(fields, format.fields); !ok) return std::unexpected(ok.error());
+  }
+  if (o.hide_chains) format.itrace.chain = 0;
+  if (format.itrace.last_branches == 0 &&
+      format.has(kScriptBrstack | kScriptBrstacksym | kScriptBrstackinsn | kScriptBrstackinsnlen))
+    return usage("the fields brstack, brstacksym and brstackinsn need --itrace with the letter l",
+                 "as in --itrace i1000il");
+  if (o.relative && o.deltas) return usage("--reltime and --deltatime exclude each other");
+  format.nanoseconds = format.nanoseconds || o.nanoseconds;
+  format.relative = o.relative;
+  format.deltas = o.deltas;
+  format.inlined = o.inlined;
+  format.side_band = o.side_band;
+  format.graph_functions = split_names(o.graph_functions);
+  return format;
+}
+
+Result<ScriptSelection> script_selection(const ScriptChoice& o) {
+  ScriptSelection s;
+  for (const auto& [text, list, name] :
+       {std::tuple{&o.pids, &s.pids, "--pid"}, {&o.tids, &s.tids, "--tid"}}) {
+    if (text->empty()) continue;
+    auto numbers = parse_number_list(*text, name);
+    if (!numbers) return std::unexpected(numbers.error());
+    *list = std::move(*numbers);
+  }
+  s.comms = split_list(o.comms);
+  s.symbols = split_names(o.symbols);
+  s.dsos = split_list(o.dsos);
+  return s;
+}
+
+}  // namespace asof
