@@ -31,6 +31,7 @@ make_seeds() {
   for demo in demo demo-arm64; do
     capture=tests/data/$demo/perf.data
     "$asof" --no-sandbox decode -q --format blocks --symfs tests/data/demo/symfs "$capture" >$seeds/block_stream/$demo
+    "$asof" --no-sandbox decode -q --format blocks --calls --symfs tests/data/demo/symfs "$capture" >$seeds/block_stream/$demo-calls
     cp "$capture/data" "$work/perf.data"
     "$asof" --no-sandbox plan -q --kcore "$capture/kcore_dir/kcore" -o "$work/plan-$demo" "$work/perf.data"
     { member core.asof "$work/plan-$demo/core.asof"; member perf.data "$work/perf.data"; } |
