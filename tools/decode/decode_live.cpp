@@ -91,12 +91,15 @@ class LiveDecode {
     if (!capture || without_trace(*capture)) return;
     if (!request_.input.no_demangle) capture->symbols.show(NameStyle::kWithParameters);
     auto view = std::make_unique<View>(*std::move(capture), request_);
-    compare(view->capture);
+    compare(view->capture, false);
     if (waits_for_text()) return;
     const Settling::Step step = settling_.step(view->capture);
     not_before_ = Clock::now() + 2 * (Clock::now() - begin);
     waits_for_ = step.waits_for;
-    if (step.any) decode(std::move(view), step);
+    if (step.any) {
+      decode(std::move(view), step);
+      for (const FileRange& r : settling_.spent(view_->capture)) input_.discard(r.begin, r.end);
+    }
     measure(step, state);
   }
 
@@ -128,9 +131,12 @@ class LiveDecode {
   }
 
   // What was given out was made of view_.
-  void compare(const Capture& now) {
+  // `now` is of the temporary file, if not `finished`.
+  void compare(const Capture& now, bool finished) {
     if (!view_ || changed_) return;
-    const auto difference = past_difference(view_->capture, now, given_until_);
+    auto difference = past_difference(view_->capture, now, given_until_);
+    if (!difference && !settling_.same_trace(view_->capture, now, !(finished && is_file_)))
+      difference = "what trace is where";
     if (!difference) return;
     changed_ = true;
     diagnostics_.error(
@@ -159,7 +165,7 @@ class LiveDecode {
     if (!whole) return kExitInput;
     if (request_.window && !request_.window(*whole, request_.selection.time)) return kExitUsage;
     View view(*std::move(whole), request_);
-    compare(view.capture);
+    compare(view.capture, true);
     Settling::Step rest = settling_.rest(view.capture);
     rest.options.time = request_.choice.pipeline.time = request_.selection.time;
     move_to(view, rest.options, false);
