@@ -262,13 +262,19 @@ void take_tables(Source& in, Capture& c) {
 }
 
 std::vector<uint8_t> put_capture(const Capture& c) {
+  std::vector<Origin> origins;
+  for (OriginRef i = 1; i <= c.text->origin_count(); ++i) origins.push_back(c.text->origin(i));
+  return put_capture(c, origins);
+}
+
+std::vector<uint8_t> put_capture(const Capture& c, std::span<const Origin> origins) {
   Writer w;
   put_head(w, c);
   w.varint(c.streams.size());
   for (const Stream& s : c.streams) put_stream(w, s);
   put_tables(w, c);
-  w.varint(c.text->origin_count());
-  for (OriginRef i = 1; i <= c.text->origin_count(); ++i) put_origin(w, c.text->origin(i));
+  w.varint(origins.size());
+  for (const Origin& origin : origins) put_origin(w, origin);
   w.varint(c.text->pokes().size());
   for (const PokeRecord& p : c.text->pokes()) put_poke(w, p);
   return w.data();

@@ -2,6 +2,7 @@
 // recording: streams, tasks, symbols, pokes, programs, notices. Not the trace, and of the text only the
 // blocks.
 #pragma once
+#include <span>
 #include <vector>
 
 #include "decoder/blocks/block_format.h"
@@ -9,8 +10,9 @@
 
 namespace asof::blocks {
 
-// Bodies of the records kCapture and kSymbols.
+// Bodies of the records kCapture and kSymbols. `origins`: instead of those of its text, numbered from 1.
 std::vector<uint8_t> put_capture(const Capture& capture);
+std::vector<uint8_t> put_capture(const Capture& capture, std::span<const Origin> origins);
 std::vector<uint8_t> put_symbols(const Capture& capture);
 // Of kFunctions.
 std::vector<uint8_t> put_functions(const Capture& capture);

@@ -12,7 +12,8 @@ namespace asof::blocks {
 // What a part begins with.
 struct PartHead {
   uint64_t version = 0, size = 0, identity = 0;
-  bool usable() const { return version == kVersion && size >= kHeaderSize; }
+  bool grew() const { return version == kGrowingVersion; }
+  bool usable() const { return (version == kVersion || grew()) && size >= kHeaderSize; }
 };
 // nullopt: no part begins at `at`.
 std::optional<PartHead> part_at(std::span<const uint8_t> file, uint64_t at);

@@ -31,6 +31,8 @@ class Scanner {
   void forget_calls();
   void close_part(uint64_t at);
   std::optional<std::vector<uint8_t>> kept(const RecordHead& head);
+  // Of a recording that went on, each description holds until the next one.
+  bool replaces() const { return grew_ && describing_ == part_; }
   uint64_t next_record(std::span<const uint8_t> bytes, uint64_t at) const;
   void damaged(Code code, uint64_t at, std::string reason, std::string hint);
   std::unexpected<Error> refuse(uint64_t at, std::string reason, std::string hint) const {
@@ -45,10 +47,12 @@ class Scanner {
   uint64_t identity_ = 0, file_size_ = 0;
   uint64_t kept_raw_ = 0, kept_packed_ = 0;
   BlockFile::Part* part_ = nullptr;
+  const BlockFile::Part* describing_ = nullptr;    // the part that capture_ is from
   uint64_t flow_seen_ = 0, flow_kept_ = 0;         // of the part; the number of the latest that is kept
   uint64_t symbols_ = 0;                           // their identity
   std::optional<std::vector<uint8_t>> functions_;  // of those
   bool ended_ = true, has_symbols_ = false;
+  bool grew_ = false;  // part_
 };
 
 void Scanner::damaged(Code code, uint64_t at, std::string reason, std::string hint) {
@@ -82,6 +86,7 @@ Result<void> Scanner::header(std::span<const uint8_t> bytes, uint64_t& at) {
   part_ = file_->parts_.back().get();
   flow_seen_ = flow_kept_ = 0;
   ended_ = false;
+  grew_ = head->grew();
   at += head->size;
   return {};
 }
@@ -147,23 +152,26 @@ void Scanner::record(const RecordHead& head) {
   if (!body) return damaged(Code::kBadBlockStream, head.offset, "a record does not unpack", hint);
   switch (head.type) {
     case RecordType::kCapture: {
-      if (capture_) return;
+      if (capture_ && !replaces()) return;
       Capture c;
-      if (!take_capture(*body, c) || identity_of(*body) != identity_)
+      if (!take_capture(*body, c) || (!capture_ && identity_of(*body) != identity_))
         return damaged(Code::kBadBlockStream, head.offset, "the description of the recording is damaged",
                        hint);
+      if (capture_) c.symbols = std::move(capture_->symbols);
       capture_ = std::move(c);
+      describing_ = part_;
       return;
     }
     case RecordType::kSymbols:
-      if (has_symbols_ || !capture_) return;
+      if (!capture_ || (has_symbols_ && !replaces())) return;
+      if (has_symbols_) capture_->symbols = {};
       has_symbols_ = true;
       symbols_ = identity_of(*body);
       if (!take_symbols(*body, capture_->symbols))
         damaged(Code::kBadBlockStream, head.offset, "the table of symbols is damaged", hint);
       return;
     case RecordType::kFunctions:
-      if (!functions_) functions_ = *body;
+      if (!functions_ || replaces()) functions_ = *body;
       return;
     case RecordType::kCode:
       if (!part_->map.add(*body))

@@ -14,19 +14,16 @@ namespace {
 
 constexpr int kLevel = 1;                  // higher ones cost more than they save
 constexpr size_t kMaxWaiting = 256 << 10;  // bytes of flow records after one code record
+constexpr uint64_t kFreeDescriptions = 1 << 20;
 
 }  // namespace
 
 BlockWriter::BlockWriter(const Capture& capture, Write write, bool calls)
-    : write_(std::move(write)),
-      texts_(capture),
-      zstd_(nullptr, nullptr),
-      symbols_(blocks::put_symbols(capture)),
-      functions_(put_functions(capture)) {
-  if (calls) numbered_by_ = identity_of(symbols_);
+    : write_(std::move(write)), texts_(capture), zstd_(nullptr, nullptr), capture_(&capture) {
+  if (calls) numbered_by_ = identity_of(blocks::put_symbols(capture));
   const std::vector<uint8_t> body = put_capture(capture);
   std::vector<uint8_t> out;
-  put_header(identity_of(body), out);
+  put_header(kVersion, identity_of(body), out);
   put_record(RecordType::kCapture, {}, body, out);
   write_(out);
 }
@@ -36,17 +33,17 @@ BlockWriter::BlockWriter(const Capture& capture, Write write, uint64_t identity,
     : write_(std::move(write)), texts_(capture), zstd_(nullptr, nullptr), coverage_(std::move(coverage)) {
   if (calls) numbered_by_ = identity_of(blocks::put_symbols(capture));
   std::vector<uint8_t> out;
-  put_header(identity, out);
+  put_header(kVersion, identity, out);
   write_(out);
 }
 
-void BlockWriter::put_header(uint64_t identity, std::vector<uint8_t>& out) {
+void BlockWriter::put_header(uint16_t version, uint64_t identity, std::vector<uint8_t>& out) {
   zstd_ = {ZSTD_createCCtx(), [](ZSTD_CCtx_s* c) { ZSTD_freeCCtx(c); }};
   ASOF_CHECK(zstd_ != nullptr);
   ZSTD_CCtx_setParameter(zstd_.get(), ZSTD_c_compressionLevel, kLevel);
   ZSTD_CCtx_setParameter(zstd_.get(), ZSTD_c_checksumFlag, 1);
   out.assign(kMagic.begin(), kMagic.end());
-  put_fixed(out, kVersion, 2);
+  put_fixed(out, version, 2);
   put_fixed(out, kHeaderSize, 2);
   put_fixed(out, 0, 4);
   put_fixed(out, identity, 8);
@@ -78,7 +75,7 @@ uint32_t BlockWriter::id_of(const Block* block) {
   const auto known = by_pointer_.find(block);
   if (known != by_pointer_.end()) return known->second;
   const Block& b = *block;
-  const Key key{b.ip, b.from, b.until, b.space, b.origin, b.size, b.count, b.mode, b.kind};
+  const Key key{b.ip, b.from, b.until, b.space, number_of(b.origin), b.size, b.count, b.mode, b.kind};
   const auto [entry, is_new] = by_content_.insert({key, static_cast<uint32_t>(nodes_.size())});
   const uint32_t id = entry->second;
   if (is_new) {
@@ -92,7 +89,7 @@ uint32_t BlockWriter::id_of(const Block* block) {
 
 void BlockWriter::define(const Block& b) {
   Writer& w = new_blocks_;
-  const std::span<const TextPiece> text = texts_.of(b);
+  const std::span<const TextPiece> text = texts_->of(b);
   const bool target = b.target != 0, timed = b.from != kTimeMin || b.until != kTimeMax;
   const bool versions = text.size() != 1 || text[0] != TextPiece{b.count, 1, b.origin};
   w.u8(static_cast<uint8_t>(b.kind));
@@ -100,7 +97,7 @@ void BlockWriter::define(const Block& b) {
                             (versions ? kHasVersions : 0)));
   w.difference(last_end_, b.ip);
   w.varint(b.space);
-  w.varint(b.origin);
+  w.varint(number_of(b.origin));
   if (target) w.difference(b.ip, b.target);
   if (timed) {
     w.signed_varint(b.from);
@@ -113,7 +110,7 @@ void BlockWriter::define(const Block& b) {
     for (const TextPiece& piece : text) {
       w.varint(piece.instructions);
       w.varint(piece.version);
-      w.varint(piece.origin);
+      w.varint(number_of(piece.origin));
     }
   }
   last_end_ = b.end();
@@ -158,6 +155,13 @@ void BlockWriter::flush() {
     new_way_count_ = 0;
     last_end_ = 0;
     last_exit_ = 0;
+  }
+  if (origins_) {
+    hold(out);
+    hold(waiting_);
+    waiting_.clear();
+    if (described_ + description_.size() <= kFreeDescriptions + given_out_ + held_.size()) give_out();
+    return;
   }
   write_(out);
   write_(waiting_);
@@ -220,13 +224,14 @@ void BlockWriter::add(const Chunk& chunk, std::span<const uint8_t> calls) {
 }
 
 void BlockWriter::put_symbols(std::vector<uint8_t>& out) {
-  if (symbols_.empty()) return;
-  put_record(RecordType::kSymbols, {}, symbols_, out);
-  put_record(RecordType::kFunctions, {}, functions_, out);
+  if (capture_ == nullptr) return;
+  put_record(RecordType::kSymbols, {}, blocks::put_symbols(*capture_), out);
+  put_record(RecordType::kFunctions, {}, put_functions(*capture_), out);
 }
 
 void BlockWriter::stop() {
   flush();
+  give_out();
   std::vector<uint8_t> out;
   put_symbols(out);
   write_(out);
@@ -234,6 +239,7 @@ void BlockWriter::stop() {
 
 void BlockWriter::finish() {
   flush();
+  give_out();
   std::vector<uint8_t> out;
   put_symbols(out);
   if (coverage_) put_record(RecordType::kCoverage, {}, put_coverage(*coverage_), out);

@@ -12,6 +12,7 @@
 
 #include "decoder/blocks/block_record.h"
 #include "decoder/blocks/block_text.h"
+#include "decoder/blocks/stable_origins.h"
 #include "decoder/io/addr_key.h"
 #include "decoder/model/capture.h"
 
@@ -25,13 +26,21 @@ class BlockWriter {
   // Writes the description of the recording at once. The capture must outlive the writer. `calls`: chunks come with
   // theirs.
   BlockWriter(const Capture& capture, Write write, bool calls = false);
+  // Of a recording that still goes on. The capture must outlive the writer or its move to the next one.
+  struct Growing {};
+  BlockWriter(const Capture& capture, Write write, Growing);
   // A part without that description, for `asof merge`; `identity` is of the recording.
   BlockWriter(const Capture& capture, Write write, uint64_t identity, PartCoverage coverage,
               bool calls = false);
   ~BlockWriter();
 
-  // Blocks must live as long as chunks are added. `calls`: of the chunk (decoder/calls/call_stub.h).
+  // Blocks must live as long as chunks are added, or until move_to(). `calls`: of the chunk
+  // (decoder/calls/call_stub.h).
   void add(const Chunk& chunk, std::span<const uint8_t> calls = {});
+  // What follows is of the same recording, a growing one, with more of it there.
+  void move_to(const Capture& capture);
+  // Writes what is held back, as far as its description is not more than what it describes.
+  void flush();
   void finish();
   // Instead of finish() where the flow was not followed to its end: what was added can be read, and the reader
   // says that the end is missing.
@@ -97,15 +106,17 @@ class BlockWriter {
   uint32_t id_of(const Block* block);
   void define(const Block& block);
   void link(Exit from, uint32_t to);
-  void put_header(uint64_t identity, std::vector<uint8_t>& out);
   void put_calls(std::span<const uint8_t> calls);
-  void flush();
+  void put_header(uint16_t version, uint64_t identity, std::vector<uint8_t>& out);
+  OriginRef number_of(OriginRef origin) const { return origins_ ? origins_->number_of(origin) : origin; }
+  void hold(std::span<const uint8_t> bytes);
+  void give_out();
   void put_symbols(std::vector<uint8_t>& out);
   void put_record(RecordType type, std::span<const uint8_t> prefix, std::span<const uint8_t> body,
                   std::vector<uint8_t>& out);
 
   Write write_;
-  BlockTexts texts_;
+  std::optional<BlockTexts> texts_;
   std::unique_ptr<ZSTD_CCtx_s, void (*)(ZSTD_CCtx_s*)> zstd_;
   std::vector<Node> nodes_{1};  // by number; 0 is unused
   tsl::robin_map<const Block*, uint32_t> by_pointer_;
@@ -124,10 +135,13 @@ class BlockWriter {
   uint32_t last_exit_ = 0;
   std::vector<uint8_t> waiting_;
   uint64_t flow_records_ = 0, steps_ = 0, instructions_ = 0;
-  std::vector<uint8_t> symbols_;    // empty: they are not in this part
-  std::vector<uint8_t> functions_;  // likewise
-  uint64_t numbered_by_ = 0;        // identity of the symbols whose numbers calls have
+  uint64_t numbered_by_ = 0;          // identity of the symbols whose numbers calls have
+  const Capture* capture_ = nullptr;  // nullptr: it is not described in this part
   std::optional<PartCoverage> coverage_;
+  std::optional<StableOrigins> origins_;  // of a recording that grows
+  std::vector<uint8_t> description_;      // a record, not written yet, of what held_ is of
+  std::vector<uint8_t> held_;
+  uint64_t described_ = 0, given_out_ = 0;  // bytes of descriptions, and of what they describe
 };
 
 }  // namespace asof::blocks

@@ -1,7 +1,5 @@
 // in_order: several threads make n results, which are taken one by one in order.
 #pragma once
-#include <tbb/global_control.h>
-
 #include <algorithm>
 #include <condition_variable>
 #include <cstddef>
@@ -13,6 +11,8 @@
 #include <type_traits>
 #include <utility>
 #include <vector>
+
+#include "decoder/io/threads_here.h"
 
 namespace asof {
 
@@ -92,11 +92,10 @@ class OrderedMakers {
   std::vector<std::thread> threads_;
 };
 
-// take(make(0)), take(make(1)), ...: make() runs in as many threads as tbb::global_control allows, which is one for
-// each CPU unless somebody set it; take() runs in this one. No more than twice as many results as threads wait.
+// take(make(0)), take(make(1)), ...: make() runs in as many threads as ThreadsHere says; take() runs in this one. No more than twice as many results as threads wait.
 template <class Make, class Take>
 void in_order(size_t n, Make&& make, Take&& take) {
-  const size_t jobs = tbb::global_control::active_value(tbb::global_control::max_allowed_parallelism);
+  const size_t jobs = ThreadsHere::count();
   if (jobs == 1 || n < 2) {
     for (size_t i = 0; i < n; ++i) take(make(i));
     return;

@@ -1,5 +1,6 @@
 #include "decoder/live/live_input.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
 #include <sys/eventfd.h>
@@ -42,6 +43,12 @@ LiveInput::State LiveInput::wait(uint64_t rounds, std::chrono::milliseconds most
   std::unique_lock lock(mutex_);
   changed_.wait_for(lock, most, [&] { return state_.ended || state_.rounds > rounds; });
   return state_;
+}
+
+void LiveInput::discard(uint64_t begin, uint64_t end) const {
+  if (begin < end)
+    ::fallocate(spool_.fd(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(begin),
+                static_cast<off_t>(end - begin));
 }
 
 void LiveInput::read_all() {

@@ -41,6 +41,8 @@ class LiveInput {
   State wait(uint64_t rounds, std::chrono::milliseconds most);
   // The temporary file. Bytes below State::received do not change any more.
   int fd() const { return spool_.fd(); }
+  // Bytes of it that are not read again: gives the room that they take on the disk back, where the file system can.
+  void discard(uint64_t begin, uint64_t end) const;
 
  private:
   LiveInput(int from, std::optional<FollowedFile> file, Spool spool, Descriptor stop)

@@ -130,6 +130,8 @@ Settling::Step Settling::step(const Capture& capture) {
     out.before.push_back(lane.reached);
     while (!lane.settled.empty() && std::pair(lane.settled.front().start, i) < first_open) {
       lane.reached = lane.settled.front().start;
+      lane.last_given.push_back(lane.settled.front().begin);
+      if (lane.last_given.size() > kLookedAt) lane.last_given.pop_front();
       lane.settled.pop_front();
       lane.given = lane.settled.empty() ? lane.first_open.begin : lane.settled.front().begin;
     }
@@ -148,6 +150,7 @@ void Settling::ends_with(const Capture& capture, size_t stream, std::optional<si
   Lane& lane = lanes_.at(stream);
   const uint64_t given = segment ? *segment + 1 : 0;  // segments are numbered by where they begin
   if (given < lane.given) given_bytes_ -= bytes_within(capture.streams[stream], {stream, given, lane.given});
+  while (!lane.last_given.empty() && lane.last_given.back() >= given) lane.last_given.pop_back();
   lane.given = given;
   lane.reached = segment ? start : kTimeMin;
   lane.settled.clear();

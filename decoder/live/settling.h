@@ -23,6 +23,10 @@ struct SettledRecords {
 // (FollowedFile), whose build-ids and BPF programs perf writes when it ends.
 SettledRecords settled_records(const Capture& capture, bool file);
 
+struct FileRange {
+  uint64_t begin = 0, end = 0;
+};
+
 class Settling {
  public:
   // `choice`: what is wanted of the capture.
@@ -44,6 +48,11 @@ class Settling {
   // All that is left, of the whole recording.
   Step rest(const Capture& capture) const;
   uint64_t given_bytes() const { return given_bytes_; }
+  // Bytes of the input that nothing that is left needs: whole pages of trace that was given out, but for what is looked
+  // at in front of a segment. Each time what came to it. Offsets are those of `capture`, the one of the last step.
+  std::vector<FileRange> spent(const Capture& capture);
+  // Does `now` have the same trace where that of `before` was given out? `same_file`: at the same places of it.
+  bool same_trace(const Capture& before, const Capture& now, bool same_file) const;
 
  private:
   struct Mark {
@@ -57,6 +66,8 @@ class Settling {
     Mark first_open;           // that is not settled; its group is there
     bool has_open = false;
     uint64_t scan_from = 0;
+    std::deque<uint64_t> last_given;  // where they begin
+    uint64_t spent = 0;               // trace before this offset is
 
     // What is not settled starts no earlier.
     Time open_start() const {
@@ -65,6 +76,10 @@ class Settling {
   };
   void scan(const Arch& arch, const Capture& capture, size_t stream, uint64_t covered, Time until);
   std::string missing_stream(const Capture& capture) const;
+
+  // As many segments with a time stay in front of what is left: a search in the middle of a stream passes some
+  // (arch/segments_from.h).
+  static constexpr size_t kLookedAt = 4;
 
   const PipelineOptions choice_;
   const bool file_;

@@ -2,12 +2,10 @@
 #include "decoder/model/capture.h"
 
 #include <fmt/format.h>
-#include <tbb/global_control.h>
 
 #include <array>
 #include <filesystem>
 #include <fstream>
-#include <optional>
 
 #include "decoder/blocks/block_file.h"
 #include "decoder/bundle/bundle.h"
@@ -15,6 +13,7 @@
 #include "decoder/bundle/lldb_bundle.h"
 #include "decoder/core/core_file.h"
 #include "decoder/io/sideband_notices.h"
+#include "decoder/io/threads_here.h"
 #include "decoder/ocsd/ocsd_snapshot.h"
 #include "decoder/open/archive.h"
 #include "decoder/open/capture_perf.h"
@@ -161,8 +160,7 @@ void make_names_plain(Capture& c) {
 }  // namespace
 
 Result<Capture> open_capture(const std::string& path, const CaptureOptions& options) {
-  std::optional<tbb::global_control> threads;
-  if (options.jobs != 0) threads.emplace(tbb::global_control::max_allowed_parallelism, options.jobs);
+  const ThreadsHere threads(options.jobs);
   auto capture = is_archive(path) ? open_archive(path, options) : open_any(path, options);
   // Those of a block stream or a plan are of the recording, and in it.
   if (capture && !capture->blocks && !capture->core) add_text_notices(*capture);

@@ -104,6 +104,20 @@ void for_each_index(tbb::task_arena& arena, size_t n, Body&& body) {
   pass();
 }
 
+// More workers than CPUs are allowed on request: results do not depend on it, and tests use it. TBB has one limit for the
+// process. Each reader has an arena of its own size; a limit of each would be one of all that read beside it, and TBB
+// would say so on standard error.
+void allow_threads(unsigned jobs) {
+  static std::mutex mutex;
+  static unsigned most = std::max(1U, std::thread::hardware_concurrency());
+  static std::unique_ptr<tbb::global_control> allowed;
+  const std::lock_guard lock(mutex);
+  if (jobs <= most) return;
+  most = jobs;
+  // Of two that live the lesser one holds: until the old one is gone.
+  allowed = std::make_unique<tbb::global_control>(tbb::global_control::max_allowed_parallelism, jobs);
+}
+
 // How much trace a worker takes at a time. Less where steps wait for delivery: the more of them wait, the
 // more of the memory that is written next is not in a cache.
 uint64_t pack_bytes_of(const Arch& arch, const ChunkConsumer& consumer, unsigned jobs) {
@@ -253,8 +267,7 @@ Result<void> continue_pipeline(const Capture& capture, const PipelineOptions& op
   if (!arch) return std::unexpected(arch.error());
 
   const unsigned jobs = options.jobs != 0 ? options.jobs : std::max(1U, std::thread::hardware_concurrency());
-  // More workers than CPUs are allowed on request: results do not depend on it, and tests use it.
-  const tbb::global_control allowed(tbb::global_control::max_allowed_parallelism, jobs);
+  allow_threads(jobs);
   tbb::task_arena arena(static_cast<int>(jobs));
   SegmentPlan plan(**arch, capture, options, order, reached);
   Decoding run(capture, consumer, plan, jobs, pack_bytes_of(**arch, consumer, jobs),

@@ -19,7 +19,7 @@ SegmentPlan::SegmentPlan(const Arch& arch, const Capture& capture, const Pipelin
     if (!range) continue;
     trace_bytes_ += bytes_within(stream, *range);
     Lane& lane = lanes_.emplace_back();
-    lane.source = arch.segments(stream, i, std::max(range->begin, window_start(arch, stream, i, time_.lo)));
+    lane.source = arch.segments(stream, i, window_start(arch, stream, i, range->begin, time_.lo));
     lane.end = range->end;
     if (i < reached.size()) lane.last = reached[i];
     if (order == ChunkOrder::kByTime) open(lane);
@@ -36,8 +36,11 @@ void SegmentPlan::open(Lane& lane) const {
 
 void SegmentPlan::find(Lane& lane) const {
   lane.found = lane.source->next();
-  if (lane.found && lane.found->begin >= lane.end) lane.found.reset();
-  if (lane.found) lane.last = lane.found->start_time = std::max(lane.last, lane.found->start_time);
+  if (!lane.found) return;
+  lane.last = lane.found->start_time = std::max(lane.last, lane.found->start_time);
+  if (lane.found->begin < lane.end) return;
+  lane.beyond = lane.last;
+  lane.found.reset();
 }
 
 void SegmentPlan::advance(Lane& lane) const {
@@ -48,7 +51,7 @@ void SegmentPlan::advance(Lane& lane) const {
     }
     Segment at = *std::exchange(lane.found, std::nullopt);
     find(lane);
-    const Time end = lane.found ? lane.found->start_time : kTimeMax;
+    const Time end = lane.found ? lane.found->start_time : lane.beyond;
     if (end == kTimeMin || end >= time_.lo) {
       lane.head = std::move(at);
       return;

@@ -32,6 +32,7 @@ class SegmentPlan {
     std::unique_ptr<SegmentSource> source;
     std::optional<Segment> found;  // the next one, not examined yet
     std::optional<Segment> head;   // the next one that is wanted
+    Time beyond = kTimeMax;        // when what follows its range begins
     Time last = kTimeMin;
     uint64_t end = UINT64_MAX;  // what begins here or later is not wanted
     bool open = false;

@@ -1,5 +1,6 @@
 #include "decoder/pipeline/window_start.h"
 
+#include <algorithm>
 #include <map>
 #include <optional>
 
@@ -23,13 +24,14 @@ std::optional<Segment> timed_segment(const Arch& arch, const Stream& stream, siz
 
 }  // namespace
 
-uint64_t window_start(const Arch& arch, const Stream& stream, size_t index, Time from, uint64_t near) {
-  if (from == kTimeMin || (stream.end() - stream.begin()) / kShort < near) return 0;
+uint64_t window_start(const Arch& arch, const Stream& stream, size_t index, uint64_t start, Time from,
+                      uint64_t near) {
+  uint64_t begin = std::max(start, stream.begin()), end = stream.end(), found = start;
+  if (from == kTimeMin || end < begin || (end - begin) / kShort < near) return start;
   // What has no time belongs to every window, and only the beginning can have none.
-  const auto first = arch.segments(stream, index, 0)->next();
-  if (!first || first->start_time == kTimeMin) return 0;
+  const auto first = arch.segments(stream, index, start)->next();
+  if (!first || first->start_time == kTimeMin) return start;
   std::map<uint64_t, Time> seen{{first->begin, first->start_time}};  // by offset
-  uint64_t begin = stream.begin(), end = stream.end(), found = 0;
   while (end - begin > near) {
     const uint64_t middle = begin + (end - begin) / 2;
     const auto segment = timed_segment(arch, stream, index, middle);
@@ -43,7 +45,7 @@ uint64_t window_start(const Arch& arch, const Stream& stream, size_t index, Time
   }
   Time last = kTimeMin;
   for (const auto& [at, time] : seen) {
-    if (time < last) return 0;
+    if (time < last) return start;
     last = time;
   }
   return found;

@@ -6,9 +6,10 @@
 
 namespace asof {
 
-// A segment begins there, and all before it end before `from`. 0: from the start of the stream, because it is short,
-// or not in order of time as far as that was looked at, or has no time. `near`: bytes that are read rather than searched.
-uint64_t window_start(const Arch& arch, const Stream& stream, size_t index, Time from,
+// Of the segments that begin at `start` or later: one begins there, and all before it end before `from`. Or `start`,
+// because it is not far to the end, or they are not in order of time as far as that was looked at, or have no time.
+// `near`: bytes that are read rather than searched.
+uint64_t window_start(const Arch& arch, const Stream& stream, size_t index, uint64_t start, Time from,
                       uint64_t near = 1 << 20);
 
 }  // namespace asof

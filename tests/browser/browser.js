@@ -33,8 +33,13 @@ async function open(size = {width: 1400, height: 860}) {
   return {page, complaints, close};
 }
 
-// Runs a test program to its end, and takes its folder away.
-function runTests(main, scratch) {
+// Runs a test program to its end, and takes its folder away. Exits with 77 (skipped) where there is no browser for `what`.
+function runTests(main, scratch, what) {
+  if (!playwright() || !executable) {
+    console.log(`SKIPPED: ${what} needs node, Chromium and the packages of tests/browser (scripts/dev.sh test_deps)`);
+    fs.rmSync(scratch, {recursive: true, force: true});
+    process.exit(77);
+  }
   main().catch((e) => {
     console.error(e);
     process.exitCode = 1;

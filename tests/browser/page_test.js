@@ -388,10 +388,6 @@ async function testInflate() {
 }
 
 async function main() {
-  if (!browser.playwright() || !browser.executable) {
-    console.log('SKIPPED: the HTML view needs node, Chromium and the packages of tests/browser (scripts/dev.sh test_deps)');
-    process.exit(77);
-  }
   for (const test of [testHeights, testHeld, testPolicy, testLifetimes, testChanges, testLinks, testKeyboard, testMatches, testThemes, testPhone, testNoTime, testInflate]) {
     if (only && test.name !== only) continue;
     const start = Date.now();
@@ -400,4 +396,4 @@ async function main() {
   }
 }
 
-browser.runTests(main, scratch);
+browser.runTests(main, scratch, 'the HTML view');

@@ -202,10 +202,6 @@ async function checkViewer(file) {
 }
 
 async function main() {
-  if (!browser.playwright() || !browser.executable) {
-    console.log("SKIPPED: Perfetto's trace processor needs node, Chromium and the packages of tests/browser (scripts/dev.sh test_deps)");
-    process.exit(77);
-  }
   const want = ofChrome(write('demo.json'));
   assert(want.calls.length > 9000);
   assert.strictEqual(want.pokes.length, 10);
@@ -235,4 +231,4 @@ async function main() {
   await checkViewer(path.join(scratch, 'demo.pftrace'));
 }
 
-browser.runTests(main, scratch);
+browser.runTests(main, scratch, "Perfetto's trace processor");

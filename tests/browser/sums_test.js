@@ -129,10 +129,6 @@ async function testRange() {
 }
 
 async function main() {
-  if (!browser.playwright() || !browser.executable) {
-    console.log('SKIPPED: the HTML view needs node, Chromium and the packages of tests/browser (scripts/dev.sh test_deps)');
-    process.exit(77);
-  }
   await compare('demo', demo, [[0, 1], [0.1, 0.35], [0.5, 0.5], [0.42, 0.97]]);
   await testRange();
   const storm = path.join(build, '../shared/captures/x86-board-storm/perf.data');
@@ -140,4 +136,4 @@ async function main() {
   else console.log('storm: SKIPPED, the capture is not here');
 }
 
-browser.runTests(main, scratch);
+browser.runTests(main, scratch, 'the HTML view');

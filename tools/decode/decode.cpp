@@ -63,16 +63,14 @@ Result<std::pair<DecodeFormat, Selection>> read_options(const DecodeOptionsText&
 }
 
 // Invalid requests: a block stream holds everything, but not all that a recording does.
-Result<void> check_blocks(const DecodeOptionsText& o, const Output& out) {
-  const auto usage = [](const char* reason, const char* hint) {
-    return fail(Code::kBadOption, "", Error::kNoOffset, reason, hint);
-  };
+Result<void> check_blocks(const DecodeOptionsText& o) {
+  if (o.format != "blocks") return {};
   for (const std::string* filter : {&o.fields, &o.pids, &o.tids, &o.symbols, &o.dsos, &o.addresses}) {
     if (!filter->empty())
-      return usage("--format blocks has no fields, and filters only by --cpu and --time",
-                   "filter when the block stream is read");
+      return fail(Code::kBadOption, "", Error::kNoOffset,
+                  "--format blocks has no fields, and filters only by --cpu and --time",
+                  "filter when the block stream is read");
   }
-  if (out.is_terminal()) return usage("--format blocks is binary, not for a terminal", "use -o FILE");
   return {};
 }
 
@@ -93,6 +91,8 @@ ExitCode run_shard(const DecodeOptionsText& o, Diagnostics& diagnostics) {
   return decode_shard(o.input, o.choice, *shard, {o.output, o.calls}, diagnostics);
 }
 
+bool is_part_of_whole(const std::string& time) { return time.find('%') != std::string::npos; }
+
 void warn_of_selection(const Capture& capture, const Selection& selection, Diagnostics& diagnostics) {
   warn_of_tasks(capture, selection.pids, selection.tids, diagnostics);
   warn_of_symbols(capture, selection.symbols, diagnostics);
@@ -101,7 +101,10 @@ void warn_of_selection(const Capture& capture, const Selection& selection, Diagn
 
 ExitCode run_live(const DecodeOptionsText& o, const DecodeFormat& format, const Selection& selection,
                   Diagnostics& diagnostics) {
-  LiveRequest request{o.input, o.choice, format, selection, o.output, o.same_machine, {}};
+  LiveRequest request{o.input, o.choice, format, selection, o.output, o.same_machine, {}, {}};
+  request.blocks = o.format == "blocks";
+  request.window_needs_end = is_part_of_whole(o.time);
+  request.choice.pipeline.time = selection.time;
   request.choice.pipeline.decode.cycles = o.cycles;
   if (!selection.tids.empty()) request.choice.pipeline.tids = selection.tids;
   request.open_whole = [&] {
@@ -109,6 +112,10 @@ ExitCode run_live(const DecodeOptionsText& o, const DecodeFormat& format, const 
     if (capture) warn_of_selection(*capture, selection, diagnostics);
     return capture;
   };
+  if (!o.time.empty())
+    request.window = [&](const Capture& whole, TimeBounds& time) {
+      return take_time(o.time, whole, diagnostics, time);
+    };
   return decode_live(request, diagnostics);
 }
 
@@ -122,21 +129,22 @@ ExitCode run_decode(DecodeOptionsText& o) {
     options = fail(Code::kBadOption, "", Error::kNoOffset, "--calls is for block streams and parts of a plan",
                    "--format blocks, or --plan and --shard");
   // A wrong --time is found before a long reading if possible.
-  if (options && !o.time.empty() && o.time.find('%') == std::string::npos) {
+  if (options && !o.time.empty() && !is_part_of_whole(o.time)) {
     const auto time = parse_time_range(o.time, {});
     if (!time) options = std::unexpected(time.error());
+    if (time) options->second.time = *time;
   }
+  if (const auto ok = check_blocks(o); options && !ok) options = std::unexpected(ok.error());
   if (!options) {
     diagnostics.error(options.error());
     return kExitUsage;
   }
-  if (o.follow && (o.format == "blocks" || !o.time.empty())) {
-    diagnostics.error({Code::kBadOption, "", Error::kNoOffset, "--follow gives out lines, of all of the time",
-                       "leave out --time and --format blocks"});
+  if (o.follow || is_live_pipe(o.input)) {
+    if (!o.calls) return run_live(o, options->first, options->second, diagnostics);
+    diagnostics.error({Code::kBadOption, "", Error::kNoOffset, "--calls is not for what is still recorded",
+                       "write the recording to a file first"});
     return kExitUsage;
   }
-  if (o.follow || (o.format != "blocks" && o.time.empty() && is_live_pipe(o.input)))
-    return run_live(o, options->first, options->second, diagnostics);
   const auto capture = open_for_verb(o.input, diagnostics, true, &o.choice);
   if (!capture) return kExitInput;
   if (!take_time(o.time, *capture, diagnostics, options->second.time)) return kExitUsage;
@@ -150,7 +158,7 @@ ExitCode run_decode(DecodeOptionsText& o) {
     return kExitInput;
   }
   if (o.format == "blocks") {
-    if (const auto ok = check_blocks(o, *out); !ok) {
+    if (const auto ok = check_not_terminal(*out); !ok) {
       diagnostics.error(ok.error());
       return kExitUsage;
     }

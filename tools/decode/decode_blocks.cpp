@@ -46,6 +46,13 @@ BlocksConsumer::BlocksConsumer(const Capture& capture, Output& out, const Decode
       writer_(capture, write_to(out), capture.core->identity(), std::move(part), calls),
       calls_(calls ? std::make_unique<Calls>(capture) : nullptr) {}
 
+BlocksConsumer::BlocksConsumer(const Capture& capture, Output& out, const DecodeChoice& choice,
+                               blocks::BlockWriter::Growing growing)
+    : out_(out),
+      coverage_(capture, choice.pipeline),
+      max_errors_(choice.max_errors),
+      writer_(capture, write_to(out), growing) {}
+
 BlocksConsumer::~BlocksConsumer() = default;
 
 std::unique_ptr<ChunkConsumer::Prepared> BlocksConsumer::prepare(const Chunk& chunk, const Stream&) {
@@ -55,7 +62,18 @@ std::unique_ptr<ChunkConsumer::Prepared> BlocksConsumer::prepare(const Chunk& ch
   return prepared;
 }
 
-void BlocksConsumer::deliver(Chunk& chunk, const Stream&, Prepared* prepared) {
+void BlocksConsumer::move_to(const DecodeJob& job, const PipelineOptions& options, bool recording) {
+  LiveConsumer::move_to(job, options, recording);
+  coverage_.move_to(job.capture, options);
+  writer_.move_to(job.capture);
+}
+
+void BlocksConsumer::give_out(bool /*all*/) {
+  writer_.flush();
+  out_.flush();
+}
+
+void BlocksConsumer::write(Chunk& chunk, const Stream&, Prepared* prepared) {
   uint64_t instructions = chunk.steps.instructions_in_runs();
   for (const Step& step : chunk.steps.loose()) instructions += step.count;
   coverage_.add(chunk, instructions);
@@ -64,17 +82,23 @@ void BlocksConsumer::deliver(Chunk& chunk, const Stream&, Prepared* prepared) {
   } else {
     writer_.add(chunk);
   }
-  if (interrupted() || out_.closed() || coverage_.errors() > max_errors_) stopped_ = true;
+  // While it is recording, a signal may be for the recorder; whoever decodes step by step looks at it.
+  const bool interrupt = !recording() && interrupted();
+  if (interrupt || out_.closed() || coverage_.errors() > max_errors_) stop();
 }
 
-bool BlocksConsumer::stopped() const { return stopped_; }
-
 void BlocksConsumer::finish() {
-  if (stopped_)
+  if (stopped() || recording())
     writer_.stop();
   else
     writer_.finish();
   out_.flush();
+}
+
+Result<void> check_not_terminal(const Output& out) {
+  if (!out.is_terminal()) return {};
+  return fail(Code::kBadOption, "", Error::kNoOffset, "--format blocks is binary, not for a terminal",
+              "use -o FILE");
 }
 
 }  // namespace asof

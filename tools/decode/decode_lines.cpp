@@ -19,12 +19,6 @@ struct DecodeLines::Printed : ChunkConsumer::Prepared {
   }
 };
 
-struct DecodeLines::Held {
-  Chunk chunk;
-  const Stream* stream;
-  Printed printed;
-};
-
 TimedText LinePool::take() {
   const std::scoped_lock lock(mutex_);
   if (free_.empty()) return {};
@@ -60,15 +54,19 @@ DecodeLines::DecodeLines(const DecodeJob& job, Output& out, Diagnostics& diagnos
 DecodeLines::~DecodeLines() = default;
 
 void DecodeLines::move_to(const DecodeJob& job, const PipelineOptions& options, bool recording) {
+  LiveConsumer::move_to(job, options, recording);
   job_ = &job;
-  recording_ = recording;
-  if (text_missing_ && !recording) stopped_ = false;  // that was while it was recording
   coverage_.move_to(job.capture, options);
   last_.resize(std::max(last_.size(), job.capture.streams.size()));
-  reached_.resize(last_.size());
   merger_.have_streams(job.capture.streams.size());
   printers_ =
       std::make_unique<tbb::enumerable_thread_specific<DecodePrinter>>([&job] { return DecodePrinter(job); });
+}
+
+// What comes after the start of the last segment waits for other streams otherwise.
+void DecodeLines::give_out(bool all) {
+  if (all) merger_.finish();
+  out_.flush();
 }
 
 std::unique_ptr<ChunkConsumer::Prepared> DecodeLines::prepare(const Chunk& chunk, const Stream& stream) {
@@ -82,31 +80,12 @@ std::unique_ptr<ChunkConsumer::Prepared> DecodeLines::prepare(const Chunk& chunk
   return printed;
 }
 
-void DecodeLines::deliver(Chunk& chunk, const Stream& stream, Prepared* prepared) {
+std::unique_ptr<ChunkConsumer::Prepared> DecodeLines::keep(Prepared* prepared) {
+  return std::make_unique<Printed>(std::move(static_cast<Printed&>(*prepared)));
+}
+
+void DecodeLines::write(Chunk& chunk, const Stream& stream, Prepared* prepared) {
   auto& printed = static_cast<Printed&>(*prepared);
-  if (recording_) return hold(chunk, stream, printed);
-  write(chunk, stream, printed);
-}
-
-void DecodeLines::hold(Chunk& chunk, const Stream& stream, Printed& printed) {
-  text_missing_ |=
-      std::ranges::any_of(chunk.gaps, [](const Gap& g) { return family_of(g.code) == CodeFamily::kText; });
-  if (text_missing_) {
-    held_.clear();
-    stopped_ = true;
-    return;
-  }
-  const bool last = chunk.last;
-  const Reached reached{chunk.segment, chunk.segment_start};
-  const size_t index = chunk.stream;
-  held_.push_back({std::move(chunk), &stream, std::move(printed)});
-  if (!last) return;
-  for (Held& h : held_) write(h.chunk, *h.stream, h.printed);
-  reached_[index] = reached;
-  held_.clear();
-}
-
-void DecodeLines::write(Chunk& chunk, const Stream& stream, Printed& printed) {
   coverage_.add(printed.part ? *printed.part : chunk, printed.instructions);
   any_cycles_ = any_cycles_ || has_cycles(chunk);
   DecodePrinter& printer = printers_->local();
@@ -119,13 +98,13 @@ void DecodeLines::write(Chunk& chunk, const Stream& stream, Printed& printed) {
   merger_.add(chunk.stream, std::move(seam), chunk.segment_start);
   merger_.add(chunk.stream, std::move(printed.lines), chunk.segment_start);
   // While it is recording, a signal may be for the recorder; whoever decodes step by step looks at it.
-  const bool interrupt = !recording_ && interrupted();
-  if (interrupt || out_.closed() || coverage_.errors() > max_errors_) stopped_ = true;
+  const bool interrupt = !recording() && interrupted();
+  if (interrupt || out_.closed() || coverage_.errors() > max_errors_) stop();
 }
 
-// Blocks go with the run that made them; the flow may go on from the last ones in the next.
-void DecodeLines::finished(const std::exception_ptr& /*error*/) {
-  held_.clear();
+// The flow may go on from the last blocks in the next run.
+void DecodeLines::finished(const std::exception_ptr& error) {
+  LiveConsumer::finished(error);
   kept_.resize(last_.size());
   for (size_t i = 0; i < last_.size(); ++i) {
     if (!last_[i] || (kept_[i] && last_[i]->block == &kept_[i]->block)) continue;

@@ -3,15 +3,13 @@
 #pragma once
 #include <tbb/enumerable_thread_specific.h>
 
-#include <atomic>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <vector>
 
-#include "decoder/pipeline/pipeline.h"
 #include "tools/cli/options.h"
-#include "tools/decode/decode_printer.h"
+#include "tools/decode/live_consumer.h"
 #include "tools/output/coverage.h"
 #include "tools/output/diagnostics.h"
 #include "tools/output/merge.h"
@@ -33,37 +31,24 @@ class LinePool {
   size_t bytes_ = 0;
 };
 
-class DecodeLines final : public ChunkConsumer {
+class DecodeLines final : public LiveConsumer {
  public:
   DecodeLines(const DecodeJob& job, Output& out, Diagnostics& diagnostics, const DecodeChoice& choice);
   ~DecodeLines() override;
 
-  // What follows is of the same recording with more of it there; `job` must outlive it. `recording`: it still goes
-  // on, and no signal ends it here.
-  void move_to(const DecodeJob& job, const PipelineOptions& options, bool recording);
+  void move_to(const DecodeJob& job, const PipelineOptions& options, bool recording) override;
+  void give_out(bool all) override;
 
   std::unique_ptr<Prepared> prepare(const Chunk& chunk, const Stream& stream) override;
-  void deliver(Chunk& chunk, const Stream& stream, Prepared* prepared) override;
   void finished(const std::exception_ptr& error) override;
-  bool stopped() const override { return stopped_; }
 
-  void finish();
-  Coverage& coverage() { return coverage_; }
-
-  // While it is recording, a segment counts when all of it is there. Of one in which no text was known somewhere, more
-  // records may say more: nothing of it is written, and nothing that comes after it.
-  struct Reached {
-    std::optional<size_t> segment;  // index of the last one that was written
-    Time start = kTimeMin;
-  };
-  const std::vector<Reached>& reached() const { return reached_; }  // by stream
-  bool text_missing() const { return text_missing_; }
+  void finish() override;
+  Coverage& coverage() override { return coverage_; }
 
  private:
   struct Printed;
-  struct Held;
-  void write(Chunk& chunk, const Stream& stream, Printed& printed);
-  void hold(Chunk& chunk, const Stream& stream, Printed& printed);
+  void write(Chunk& chunk, const Stream& stream, Prepared* prepared) override;
+  std::unique_ptr<Prepared> keep(Prepared* prepared) override;
   struct KeptBlock {
     Block block;
     std::vector<uint8_t> bytes, lengths;
@@ -79,10 +64,7 @@ class DecodeLines final : public ChunkConsumer {
   LinePool pool_;
   Merger merger_;
   std::unique_ptr<tbb::enumerable_thread_specific<DecodePrinter>> printers_;
-  std::vector<Held> held_;  // of the segment that is being delivered
-  std::vector<Reached> reached_;
-  bool recording_ = false, text_missing_ = false, any_cycles_ = false;
-  std::atomic<bool> stopped_ = false;
+  bool any_cycles_ = false;
 };
 
 }  // namespace asof

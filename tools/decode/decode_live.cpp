@@ -15,6 +15,7 @@
 #include "decoder/live/settling.h"
 #include "decoder/pipeline/continued.h"
 #include "tools/cli/decode_run.h"
+#include "tools/decode/decode_blocks.h"
 #include "tools/decode/decode_lines.h"
 #include "tools/output/format.h"
 #include "tools/output/interrupt.h"
@@ -33,13 +34,14 @@ uint64_t peak_memory() {
 
 class LiveDecode {
  public:
-  LiveDecode(const LiveRequest& request, Output& out, Diagnostics& diagnostics, LiveInput& input)
+  LiveDecode(LiveRequest& request, Output& out, Diagnostics& diagnostics, LiveInput& input)
       : request_(request),
         out_(out),
         diagnostics_(diagnostics),
         input_(input),
         is_file_(request.input.input != "-"),
-        settling_(request.choice.pipeline, is_file_) {}
+        settling_(request.choice.pipeline, is_file_),
+        waits_for_(request.window_needs_end ? "percentages of the time are known at the end" : "") {}
 
   ExitCode run() {
     LiveInput::State state;
@@ -61,10 +63,10 @@ class LiveDecode {
     DecodeJob job;
   };
 
-  bool waits_for_text() const { return lines_ && lines_->text_missing(); }
+  bool waits_for_text() const { return given_ && given_->text_missing(); }
   bool stopped() const {
     forget_sigint();
-    return interrupted() || out_.closed() || (lines_ && lines_->stopped() && !waits_for_text());
+    return interrupted() || out_.closed() || (given_ && given_->stopped() && !waits_for_text());
   }
 
   // For a round that was not looked at, and longer where opening takes long, so that no more than a third of the time
@@ -83,45 +85,58 @@ class LiveDecode {
   void take(const LiveInput::State& state) {
     const auto begin = Clock::now();
     rounds_ = state.rounds;
+    if (request_.window_needs_end) return;
     FileBytes::set_standard_input(input_.fd(), state.round_end);
     auto capture = open_capture("-", request_.input.capture);
     if (!capture || without_trace(*capture)) return;
     if (!request_.input.no_demangle) capture->symbols.show(NameStyle::kWithParameters);
     auto view = std::make_unique<View>(*std::move(capture), request_);
-    compare(view->capture);
+    compare(view->capture, false);
     if (waits_for_text()) return;
     const Settling::Step step = settling_.step(view->capture);
     not_before_ = Clock::now() + 2 * (Clock::now() - begin);
     waits_for_ = step.waits_for;
-    if (step.any) decode(std::move(view), step);
+    if (step.any) {
+      decode(std::move(view), step);
+      for (const FileRange& r : settling_.spent(view_->capture)) input_.discard(r.begin, r.end);
+    }
     measure(step, state);
   }
 
   void decode(std::unique_ptr<View> view, const Settling::Step& step) {
-    move_to(view->job, step.options, true);
+    move_to(*view, step.options, true);
     view_ = std::move(view);
     given_until_ = step.until;
     ++steps_;
     const auto done =
-        continue_pipeline(view_->capture, step.options, step.before, ChunkOrder::kByTime, *lines_);
+        continue_pipeline(view_->capture, step.options, step.before, ChunkOrder::kByTime, *given_);
     if (!done) diagnostics_.error(done.error());
-    out_.flush();
+    given_->give_out(!waits_for_text() && step.reached > request_.selection.time.hi);
     if (!waits_for_text()) return;
     for (size_t i = 0; i < view_->capture.streams.size(); ++i)
-      settling_.ends_with(view_->capture, i, lines_->reached()[i].segment, lines_->reached()[i].start);
+      settling_.ends_with(view_->capture, i, given_->reached()[i].segment, given_->reached()[i].start);
   }
 
-  void move_to(const DecodeJob& job, const PipelineOptions& options, bool recording) {
+  void move_to(const View& view, const PipelineOptions& options, bool recording) {
+    if (!given_) given_ = consumer(view, recording);
+    given_->move_to(view.job, options, recording);
+  }
+
+  std::unique_ptr<LiveConsumer> consumer(const View& view, bool recording) {
     DecodeChoice none = request_.choice;
     none.pipeline.ranges.emplace();
-    if (!lines_) lines_ = std::make_unique<DecodeLines>(job, out_, diagnostics_, none);
-    lines_->move_to(job, options, recording);
+    if (!request_.blocks) return std::make_unique<DecodeLines>(view.job, out_, diagnostics_, none);
+    if (!recording) return std::make_unique<BlocksConsumer>(view.capture, out_, none, false);
+    return std::make_unique<BlocksConsumer>(view.capture, out_, none, blocks::BlockWriter::Growing());
   }
 
   // What was given out was made of view_.
-  void compare(const Capture& now) {
+  // `now` is of the temporary file, if not `finished`.
+  void compare(const Capture& now, bool finished) {
     if (!view_ || changed_) return;
-    const auto difference = past_difference(view_->capture, now, given_until_);
+    auto difference = past_difference(view_->capture, now, given_until_);
+    if (!difference && !settling_.same_trace(view_->capture, now, !(finished && is_file_)))
+      difference = "what trace is where";
     if (!difference) return;
     changed_ = true;
     diagnostics_.error(
@@ -148,28 +163,30 @@ class LiveDecode {
     if (!is_file_) FileBytes::set_standard_input(input_.fd(), state.received);
     auto whole = request_.open_whole();
     if (!whole) return kExitInput;
+    if (request_.window && !request_.window(*whole, request_.selection.time)) return kExitUsage;
     View view(*std::move(whole), request_);
-    compare(view.capture);
-    const Settling::Step rest = settling_.rest(view.capture);
-    move_to(view.job, rest.options, false);
+    compare(view.capture, true);
+    Settling::Step rest = settling_.rest(view.capture);
+    rest.options.time = request_.choice.pipeline.time = request_.selection.time;
+    move_to(view, rest.options, false);
     ProgressBar bar(request_.choice.progress, "decode");
-    const auto done = continue_pipeline(view.capture, rest.options, rest.before, ChunkOrder::kByTime, *lines_,
+    const auto done = continue_pipeline(view.capture, rest.options, rest.before, ChunkOrder::kByTime, *given_,
                                         [&](const PipelineProgress& p) {
-                                          lines_->coverage().reach(p);
+                                          given_->coverage().reach(p);
                                           bar.update(p);
                                         });
-    const ExitCode status = finish_decode(done, *lines_, request_.choice, out_, diagnostics_);
+    const ExitCode status = finish_decode(done, *given_, request_.choice, out_, diagnostics_);
     if (state.is_pipe) report(state, view.capture);
     return changed_ && status == kExitOk ? kExitErrors : status;
   }
 
   ExitCode finish_early() {
-    if (!lines_) return interrupted() ? kExitInterrupted : kExitOk;
-    lines_->finish();
+    if (!given_) return interrupted() ? kExitInterrupted : kExitOk;
+    given_->finish();
     if (!flush_output(out_, diagnostics_)) return kExitInput;
-    tell_stopped(lines_->coverage(), request_.choice);
-    if (!out_.closed()) diagnostics_.note(lines_->coverage().line());
-    return exit_code_for(lines_->coverage(), request_.choice);
+    tell_stopped(given_->coverage(), request_.choice);
+    if (!out_.closed()) diagnostics_.note(given_->coverage().line());
+    return exit_code_for(given_->coverage(), request_.choice);
   }
 
   void report(const LiveInput::State& state, const Capture& whole) {
@@ -191,14 +208,14 @@ class LiveDecode {
         format_size(peak_memory())));
   }
 
-  const LiveRequest& request_;
+  LiveRequest& request_;
   Output& out_;
   Diagnostics& diagnostics_;
   LiveInput& input_;
   const bool is_file_;
   Settling settling_;
   std::unique_ptr<View> view_;  // that the last step was made of
-  std::unique_ptr<DecodeLines> lines_;
+  std::unique_ptr<LiveConsumer> given_;
   Time given_until_ = kTimeMin, reached_ = kTimeMin;
   Clock::time_point not_before_{};
   uint64_t rounds_ = 0, steps_ = 0, most_bytes_ = 0, most_time_ = 0;
@@ -239,6 +256,10 @@ ExitCode decode_live(LiveRequest request, Diagnostics& diagnostics) {
   if (!out) {
     diagnostics.error(out.error());
     return kExitInput;
+  }
+  if (const auto ok = request.blocks ? check_not_terminal(*out) : Result<void>(); !ok) {
+    diagnostics.error(ok.error());
+    return kExitUsage;
   }
   auto input = open_input(request);
   if (!input) {

@@ -205,21 +205,8 @@ std::string FoldedStacks::shallow_note() const {
 }
 
 void FoldedStacks::gap(const GapSlice& g) {
-  const auto add = [&](LostBy by) {
-    Lost& lost = lost_[by];
-    const uint64_t before = lost.until(g.begin);
-    lost.gaps.push_back({g.begin, g.end, before});
-    lost.latest = std::max(lost.latest, g.end);
-  };
-  if (g.cpu >= 0) add({-1, g.cpu});
-  if (g.tid >= 0) add({g.tid, g.tid == 0 ? g.cpu : -1});
-}
-
-uint64_t FoldedStacks::Lost::until(Time t) const {
-  const auto next = std::ranges::upper_bound(gaps, t, {}, &Gap::begin);
-  if (next == gaps.begin()) return 0;
-  const Gap& last = *std::prev(next);
-  return last.before + static_cast<uint64_t>(std::min(t, last.end) - last.begin);
+  if (g.cpu >= 0) lost_[{-1, g.cpu}].add(g.begin, g.end);
+  if (g.tid >= 0) lost_[{g.tid, g.tid == 0 ? g.cpu : -1}].add(g.begin, g.end);
 }
 
 // Time of a slice in which its flow was known, within the requested time.
@@ -230,7 +217,7 @@ uint64_t FoldedStacks::known_time(const Slice& s) const {
   const auto track = tracks_.find(s.track);
   const auto lost = track == tracks_.end() ? lost_.end() : lost_.find(track->second);
   if (lost == lost_.end()) return duration;
-  return duration - std::min(duration, lost->second.until(end) - lost->second.until(begin));
+  return duration - std::min(duration, lost->second.within(begin, end));
 }
 
 void FoldedStacks::begin(const Capture& capture) {
@@ -351,7 +338,7 @@ bool FoldedStacks::takes_sums() const {
 bool FoldedStacks::takes_sum(uint32_t track, Time begin, Time /*end*/) const {
   const auto by = tracks_.find(track);
   const auto lost = by == tracks_.end() ? lost_.end() : lost_.find(by->second);
-  return lost == lost_.end() || lost->second.latest <= begin;
+  return lost == lost_.end() || lost->second.latest() <= begin;
 }
 
 void FoldedStacks::sum(const CallSums& sums, uint32_t /*track*/, uint64_t parent) {

@@ -25,6 +25,7 @@
 #include "decoder/io/addr_key.h"
 #include "tools/disasm/source_text.h"
 #include "tools/profile/cost.h"
+#include "tools/profile/lost_time.h"
 
 namespace asof {
 
@@ -107,16 +108,6 @@ class FoldedStacks final : public TimelineSink {
     uint64_t child_time = 0;
     std::map<uint32_t, uint64_t> parts;  // instructions by chain, where there are frames inside the function
   };
-  // Gaps of a CPU or thread, in order of time.
-  struct Lost {
-    struct Gap {
-      Time begin = 0, end = 0;
-      uint64_t before = 0;  // time lost until it began
-    };
-    std::vector<Gap> gaps;
-    Time latest = kTimeMin;  // end
-    uint64_t until(Time t) const;
-  };
   using LostBy = std::pair<int32_t, int32_t>;  // thread, or -1; CPU, of an idle thread, too
 
   // An address in one version of text.
@@ -161,7 +152,7 @@ class FoldedStacks final : public TimelineSink {
   std::vector<std::vector<uint32_t>> frame_names_;  // by function and version; kNone: not named yet
   std::map<uint32_t, uint32_t> track_names_;
   std::map<uint32_t, LostBy> tracks_;
-  std::map<LostBy, Lost> lost_;
+  std::map<LostBy, LostTime> lost_;
   std::deque<Node> nodes_;  // grows without being moved
   std::vector<NodeId> free_;
   tsl::robin_map<uint64_t, uint32_t, KeyHash> index_;  // places of kids, by node and name

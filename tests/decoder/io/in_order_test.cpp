@@ -13,7 +13,7 @@ namespace {
 
 TEST(InOrder, EveryResultOnceAndInOrderForAnyNumberOfThreads) {
   for (const size_t threads : {1, 2, 5, 16}) {
-    const tbb::global_control limit(tbb::global_control::max_allowed_parallelism, threads);
+    const ThreadsHere limit(threads);
     for (const size_t n : {0, 1, 2, 3, 40, 1000}) {
       std::vector<std::string> taken;
       in_order(
@@ -27,7 +27,7 @@ TEST(InOrder, EveryResultOnceAndInOrderForAnyNumberOfThreads) {
 
 TEST(InOrder, OnlySoManyResultsWait) {
   constexpr size_t kThreads = 3;
-  const tbb::global_control limit(tbb::global_control::max_allowed_parallelism, kThreads);
+  const ThreadsHere limit(kThreads);
   std::atomic<size_t> made = 0;
   size_t taken = 0;
   in_order(
@@ -40,7 +40,7 @@ TEST(InOrder, OnlySoManyResultsWait) {
 }
 
 TEST(InOrder, WhatIsThrownArrivesAndAllThreadsEnd) {
-  const tbb::global_control limit(tbb::global_control::max_allowed_parallelism, 4);
+  const ThreadsHere limit(4);
   const auto bad_at_9 = [](size_t i) { return i == 9 ? throw std::runtime_error("9") : i; };
   EXPECT_THROW(in_order(100, bad_at_9, [](size_t) {}), std::runtime_error);
   const auto good = [](size_t i) { return i; };

@@ -3,8 +3,8 @@
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
-#include <tbb/global_control.h>
 
+#include "decoder/io/threads_here.h"
 #include "tests/support/perf_data_writer.h"
 #include "tests/support/temp_dir.h"
 
@@ -22,7 +22,7 @@ std::string many_lines(size_t n) {
 }
 
 Result<Kallsyms> load(const TempDir& dir, const std::string& text, size_t jobs) {
-  const tbb::global_control threads(tbb::global_control::max_allowed_parallelism, jobs);
+  const ThreadsHere threads(jobs);
   write_text(dir / "kallsyms", text);
   return Kallsyms::load((dir / "kallsyms").string());
 }

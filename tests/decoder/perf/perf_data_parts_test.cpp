@@ -2,11 +2,11 @@
 // facts and notices, each in the same order, of sound files and of damaged ones.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
-#include <tbb/global_control.h>
 
 #include <random>
 
 #include "decoder/io/sideband_notices.h"
+#include "decoder/io/threads_here.h"
 #include "decoder/perf/records.h"
 #include "decoder/sideband/sideband.h"
 #include "tests/support/perf_data_writer.h"
@@ -169,7 +169,7 @@ std::string facts_of(const PerfData& data) {
 
 // All that can be asked of it.
 std::string transcript(const std::string& path, uint64_t part_bytes, size_t jobs) {
-  const tbb::global_control threads(tbb::global_control::max_allowed_parallelism, jobs);
+  const ThreadsHere threads(jobs);
   const auto opened = PerfData::open(path, part_bytes);
   if (!opened)
     return fmt::format("{} {} {}", opened.error().where, opened.error().offset, opened.error().reason);

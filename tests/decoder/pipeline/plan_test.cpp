@@ -85,10 +85,10 @@ TEST(SegmentPlan, WindowsStartWithoutWhatPrecedesThem) {
     ASSERT_TRUE(arch);
     for (size_t i = 0; i < capture.streams.size(); ++i) {
       const std::vector<Segment> all = (*arch)->split(capture.streams[i], i);
-      EXPECT_EQ(window_start(**arch, capture.streams[i], i, kTimeMin, 16), 0U);
+      EXPECT_EQ(window_start(**arch, capture.streams[i], i, 0, kTimeMin, 16), 0U);
       for (size_t k = 1; k < all.size(); ++k) {
         const Time from = all[k].start_time;
-        const uint64_t start = window_start(**arch, capture.streams[i], i, from, 16);
+        const uint64_t start = window_start(**arch, capture.streams[i], i, 0, from, 16);
         if (start == 0) continue;
         ++skipped;
         const auto found = std::ranges::find(all, start, &Segment::begin);

@@ -73,6 +73,8 @@ class LiveProgram {
       if (!any) return;
     }
   }
+  // Of the output what is there already.
+  void take() { take_output(0); }
   // What came so far.
   const std::string& output() const { return out_; }
   // Closes the pipe and takes the rest.

@@ -1,0 +1,68 @@
+// A block stream of a recording that still goes on. What was decoded of it can be read as soon as it is written: in front
+// of it is a description of the recording as it was then, which the next one replaces. Descriptions have all records, so
+// what is decoded is held back until all of them together are not larger than what they describe.
+#include <algorithm>
+
+#include "decoder/blocks/block_capture.h"
+#include "decoder/blocks/block_writer.h"
+
+namespace asof::blocks {
+
+void StableOrigins::move_to(const TextStore& store) {
+  const auto same = [](const Origin& a, const Origin& b) {
+    return a.kind == b.kind && a.id == b.id && a.name == b.name && a.build_id == b.build_id;
+  };
+  numbers_.assign(1, kNoOrigin);
+  for (OriginRef i = 1; i <= store.origin_count(); ++i) {
+    const Origin& origin = store.origin(i);
+    const auto at = std::ranges::find_if(all_, [&](const Origin& o) { return same(o, origin); });
+    numbers_.push_back(static_cast<OriginRef>(at - all_.begin()) + 1);
+    if (at == all_.end()) all_.push_back(origin);
+  }
+}
+
+BlockWriter::BlockWriter(const Capture& capture, Write write, Growing)
+    : write_(std::move(write)),
+      texts_(capture),
+      zstd_(nullptr, nullptr),
+      capture_(&capture),
+      origins_(std::in_place) {
+  origins_->move_to(*capture.text);
+  const std::vector<uint8_t> body = put_capture(capture, origins_->all());
+  std::vector<uint8_t> out;
+  put_header(kGrowingVersion, identity_of(body), out);
+  put_record(RecordType::kCapture, {}, body, out);
+  put_symbols(out);
+  described_ = out.size();
+  write_(out);
+}
+
+void BlockWriter::move_to(const Capture& capture) {
+  if (capture_ == &capture) return;
+  flush();
+  capture_ = &capture;
+  texts_.emplace(capture);
+  origins_->move_to(*capture.text);
+  description_.clear();
+  put_record(RecordType::kCapture, {}, put_capture(capture, origins_->all()), description_);
+  // Blocks and runs of other decoders can have the same places.
+  by_pointer_.clear();
+  for (Node& node : nodes_) node.block = nullptr;
+  table_ = nullptr;
+  runs_.clear();
+}
+
+void BlockWriter::hold(std::span<const uint8_t> bytes) {
+  held_.insert(held_.end(), bytes.begin(), bytes.end());
+}
+
+void BlockWriter::give_out() {
+  if (!description_.empty()) write_(description_);
+  described_ += description_.size();
+  description_.clear();
+  if (!held_.empty()) write_(held_);
+  given_out_ += held_.size();
+  held_.clear();
+}
+
+}  // namespace asof::blocks
