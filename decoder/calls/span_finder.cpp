@@ -162,7 +162,8 @@ void SpanFinder::add_times(CallSpan& span) const {
     span.instructions += op.instructions;
     span.follows_records |= op.kind == FlowOp::Kind::kFarReturn || op.branch == BranchKind::kFarRet;
     if (!has_time_ && op.instructions != 0) change(static_cast<Time>(op.instructions));
-    if (has_time_ && op.time > span.last) change(op.time - span.last);
+    // A span that begins at an unknown time is not taken.
+    if (has_time_ && op.time > span.last && span.last != kTimeMin) change(op.time - span.last);
     span.last = std::max(span.last, op.time);
   }
 }
