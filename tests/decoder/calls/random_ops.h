@@ -67,7 +67,7 @@ inline Capture random_capture(const RandomOpsOptions& o, SimRandom& random) {
 class RandomOps {
  public:
   RandomOps(const Capture& capture, const RandomOpsOptions& options, SimRandom& random)
-      : capture_(capture), o_(options), random_(random) {
+      : o_(options), random_(random) {
     for (const Symbol* s : capture.symbols.all()) functions_.push_back(s);
     at_ = functions_[0]->range.begin;
     if (random.chance(50)) blind_ = random.below(o_.ops / 4);
@@ -256,7 +256,6 @@ class RandomOps {
     something();
   }
 
-  const Capture& capture_;
   const RandomOpsOptions o_;
   SimRandom& random_;
   std::vector<const Symbol*> functions_;
