@@ -130,8 +130,7 @@ std::string_view why_not(char letter) {
     case 'G':
     case 'L':
       return "G and L (chains and branches for the recording's own samples): asof prints none of those; g "
-             "and l add them "
-             "to instructions and transactions";
+             "and l add them to instructions and transactions";
     case 'T':
       return "T (the trace's timestamps instead of perf's clock): 'asof packets' lists them";
     case 'Z':

@@ -301,8 +301,9 @@ TEST(Script, RecordsOfTheRecordingAreLinesInOrder) {
 }
 
 TEST(Script, TheSameForAnyNumberOfThreads) {
-  for (const char* options : {"--itrace=bi100i", "--itrace=i1000igl8 -F +brstacksym", "--call-ret-trace",
-                              "--show-switch-events", ""}) {
+  for (const char* options :
+       {"--itrace=bi100i", "--itrace=i1000igl8 -F +brstacksym", "--itrace=i1000il8 -F +misc,+brstackinsn",
+        "--call-ret-trace", "--show-switch-events", ""}) {
     const Ran one = script(fmt::format("-j1 -q {}", options)),
               three = script(fmt::format("-j3 -q {}", options));
     EXPECT_EQ(one.status, 0) << one.err;
