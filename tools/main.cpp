@@ -13,6 +13,7 @@
 #include <system_error>
 
 #include "decoder/lines/debuginfod.h"
+#include "decoder/open/archive.h"
 #include "tools/cli/arguments.h"
 #include "tools/cli/sandbox.h"
 #include "tools/cli/verb_table.h"
@@ -153,11 +154,17 @@ int refused(const Error& error) {
   std::abort();
 }
 
-}  // namespace
+pid_t in_main = 0;  // the process, while it runs
 
-int main(int argc, char** argv) {
-  install_signal_handlers();
-  std::set_terminate(end_without_memory);
+// A library ends the process: libarchive does where it has no memory for a name.
+void ended_by_library() {
+  if (in_main != ::getpid()) return;
+  TemporaryTree::remove_all();
+  constexpr std::string_view kText = "asof: E-FILE-093: the system refused memory\n";
+  if (::write(STDERR_FILENO, kText.data(), kText.size()) >= 0) _exit(kExitInput);
+}
+
+int run_guarded(int argc, char** argv) {
   try {
     return checked(run(argc, argv));
   } catch (const std::bad_alloc&) {
@@ -172,4 +179,16 @@ int main(int argc, char** argv) {
     fmt::print(stderr, "asof: internal error: {}\n", e.what());
     return asof::kExitInternal;
   }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  install_signal_handlers();
+  std::set_terminate(end_without_memory);
+  std::atexit(ended_by_library);
+  in_main = ::getpid();
+  const int status = run_guarded(argc, argv);
+  in_main = 0;
+  return status;
 }

@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
-#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <array>
@@ -26,17 +25,18 @@ Result<std::unique_ptr<LiveInput>> LiveInput::start(FollowedFile file) { return 
 Result<std::unique_ptr<LiveInput>> LiveInput::make(int from, std::optional<FollowedFile> file) {
   auto spool = Spool::create();
   if (!spool) return std::unexpected(spool.error());
-  Descriptor stop(::eventfd(0, EFD_CLOEXEC));
-  if (!stop) return fail(Code::kNoResources, kName, Error::kNoOffset, std::strerror(errno));
-  std::unique_ptr<LiveInput> input(new LiveInput(from, std::move(file), *std::move(spool), std::move(stop)));
+  std::array<int, 2> ends{-1, -1};
+  if (::pipe2(ends.data(), O_CLOEXEC) != 0)
+    return fail(Code::kNoResources, kName, Error::kNoOffset, std::strerror(errno));
+  std::unique_ptr<LiveInput> input(
+      new LiveInput(from, std::move(file), *std::move(spool), Descriptor(ends[0]), Descriptor(ends[1])));
   input->thread_ = std::thread([raw = input.get()] { raw->read_all(); });
   return input;
 }
 
 LiveInput::~LiveInput() {
-  const uint64_t one = 1;
-  const bool told = ::write(stop_.get(), &one, sizeof one) == sizeof one;
-  if (told && thread_.joinable()) thread_.join();
+  wanted_ = Descriptor();
+  if (thread_.joinable()) thread_.join();
 }
 
 LiveInput::State LiveInput::wait(uint64_t rounds, std::chrono::milliseconds most) {

@@ -45,8 +45,12 @@ class LiveInput {
   void discard(uint64_t begin, uint64_t end) const;
 
  private:
-  LiveInput(int from, std::optional<FollowedFile> file, Spool spool, Descriptor stop)
-      : from_(from), file_(std::move(file)), spool_(std::move(spool)), stop_(std::move(stop)) {}
+  LiveInput(int from, std::optional<FollowedFile> file, Spool spool, Descriptor stop, Descriptor wanted)
+      : from_(from),
+        file_(std::move(file)),
+        spool_(std::move(spool)),
+        stop_(std::move(stop)),
+        wanted_(std::move(wanted)) {}
   static Result<std::unique_ptr<LiveInput>> make(int from, std::optional<FollowedFile> file);
   void read_all();
   // False: the end, or a failure, which is noted.
@@ -58,7 +62,7 @@ class LiveInput {
   const int from_;
   std::optional<FollowedFile> file_;
   Spool spool_;
-  Descriptor stop_;  // readable: nobody wants any more
+  Descriptor stop_, wanted_;  // ends of a pipe; once the second is closed, nobody wants any more
   RecordFramer framer_;
   std::mutex mutex_;  // of state_
   std::condition_variable changed_;

@@ -8,11 +8,16 @@
 #include <unistd.h>
 
 #include <array>
+#include <cerrno>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <memory>
+#include <mutex>
+#include <new>
 #include <set>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -76,6 +81,21 @@ bool stays_inside(const fs::path& folder, const char* link) {
   return true;
 }
 
+// Zstd's own word for it; libarchive passes it on without an errno.
+bool is_out_of_memory(const char* said) {
+  return std::string_view(said).find("not enough memory") != std::string_view::npos;
+}
+
+// The folders of all TemporaryTrees. They are needed until the process has ended.
+std::set<std::string>& trees() {
+  static auto& paths = *new std::set<std::string>;
+  return paths;
+}
+std::mutex& trees_mutex() {
+  static auto& mutex = *new std::mutex;
+  return mutex;
+}
+
 class Unpacker {
  public:
   Unpacker(const std::string& path, const std::string& to) : path_(path), to_(to) {}
@@ -85,15 +105,22 @@ class Unpacker {
     most_bytes_ = kAlways + kPerPackedByte * fs::file_size(path_, ignored);
     const Reader reader(archive_read_new());
     archive* const a = reader.get();
-    archive_read_support_format_tar(a);
-    archive_read_support_filter_zstd(a);
-    archive_read_support_filter_gzip(a);
-    archive_read_support_filter_xz(a);
+    if (a == nullptr) throw std::bad_alloc();
+    for (const auto support : {archive_read_support_format_tar, archive_read_support_filter_zstd,
+                               archive_read_support_filter_gzip, archive_read_support_filter_xz}) {
+      if (support(a) < ARCHIVE_WARN) return damaged(a);
+    }
     if (archive_read_open_filename(a, path_.c_str(), 1U << 16U) != ARCHIVE_OK) return damaged(a);
-    archive_entry* entry = nullptr;
+    // One of its own libarchive uses unseen where there is no memory for it.
+    const std::unique_ptr<archive_entry, decltype(&archive_entry_free)> entry(archive_entry_new2(a),
+                                                                              &archive_entry_free);
+    if (entry == nullptr) throw std::bad_alloc();
     for (size_t count = 0;; ++count) {
-      const int r = archive_read_next_header(a, &entry);
-      if (r == ARCHIVE_EOF) return count == 0 ? damaged(a) : make_links();
+      const int r = archive_read_next_header2(a, entry.get());
+      if (r == ARCHIVE_EOF && count == 0)
+        return fail(Code::kBadArchive, path_, 0, "the archive is cut or damaged: it is empty",
+                    "copy it again");
+      if (r == ARCHIVE_EOF) return make_links();
       if (r < ARCHIVE_WARN) return damaged(a);
       if (count == kMostEntries) return refused("more entries than a capture has");
       if (const auto done = unpack(a, *entry); !done) return done;
@@ -103,10 +130,16 @@ class Unpacker {
  private:
   std::unexpected<Error> damaged(archive* a) const {
     const char* const said = archive_error_string(a);
+    const int error = archive_errno(a);
+    // Of damage it says what it is.
+    if (error == ENOMEM || said == nullptr || is_out_of_memory(said))
+      return fail(Code::kNoResources, path_, Error::kNoOffset, "the system refused memory to unpack it",
+                  "raise the limit of memory (ulimit -v, cgroup)");
+    if (error == EIO || error == EMFILE || error == ENFILE || error == EACCES || error == ENOENT)
+      return fail(Code::kCannotReadInput, path_, Error::kNoOffset,
+                  fmt::format("cannot read: {}", std::strerror(error)));
     return fail(Code::kBadArchive, path_, static_cast<uint64_t>(archive_filter_bytes(a, -1)),
-                fmt::format("the archive is cut or damaged{}{}", said != nullptr ? ": " : "",
-                            said != nullptr ? said : ""),
-                "copy it again");
+                fmt::format("the archive is cut or damaged: {}", said), "copy it again");
   }
   std::unexpected<Error> refused(const std::string& reason) const {
     return fail(Code::kArchiveRefused, path_, Error::kNoOffset, reason, "do not use this archive");
@@ -218,8 +251,11 @@ Result<std::shared_ptr<TemporaryTree>> TemporaryTree::make() {
   for (const char* place : {chosen != nullptr ? chosen : "", "/var/tmp", "/tmp"}) {
     if (*place == '\0') continue;
     std::string name = std::string(place) + "/asof-XXXXXX";
-    if (mkdtemp(name.data()) != nullptr)
-      return std::shared_ptr<TemporaryTree>(new TemporaryTree(std::move(name)));
+    if (mkdtemp(name.data()) == nullptr) continue;
+    std::shared_ptr<TemporaryTree> tree(new TemporaryTree(name));
+    const std::lock_guard lock(trees_mutex());
+    trees().insert(std::move(name));
+    return tree;
   }
   return fail(Code::kNoTemporaryCopy, "", Error::kNoOffset, std::strerror(errno),
               "set TMPDIR to a directory with room");
@@ -228,6 +264,14 @@ Result<std::shared_ptr<TemporaryTree>> TemporaryTree::make() {
 TemporaryTree::~TemporaryTree() {
   std::error_code ignored;
   fs::remove_all(path_, ignored);
+  const std::lock_guard lock(trees_mutex());
+  trees().erase(path_);
+}
+
+void TemporaryTree::remove_all() {
+  std::error_code ignored;
+  const std::lock_guard lock(trees_mutex());
+  for (const std::string& path : trees()) fs::remove_all(path, ignored);
 }
 
 bool is_archive(const std::string& path) {

@@ -17,6 +17,8 @@ class TemporaryTree {
   // In $TMPDIR, /var/tmp or /tmp, readable by its owner alone.
   static Result<std::shared_ptr<TemporaryTree>> make();
   ~TemporaryTree();
+  // All that there are: for a process that ends without destructors.
+  static void remove_all();
   TemporaryTree(const TemporaryTree&) = delete;
   TemporaryTree& operator=(const TemporaryTree&) = delete;
   const std::string& path() const { return path_; }

@@ -19,6 +19,15 @@ Result<void> run_with_progress(Consumer& consumer, const Capture& capture, const
   });
 }
 
+// For `quiet` verbs, whose last line, which says it, is not printed.
+template <class Consumer>
+ExitCode told(ExitCode status, Consumer& consumer, bool quiet) {
+  const Coverage& c = consumer.coverage();
+  const bool nothing = c.instructions() == 0 && (c.text_missing() || c.errors() != 0);
+  if (quiet && nothing && (status == kExitInput || status == kExitNoText)) tell_nothing_decoded();
+  return status;
+}
+
 // What follows it; `Consumer` also has finish(), which writes what it holds to `out`.
 template <class Consumer>
 ExitCode finish_decode(const Result<void>& done, Consumer& consumer, const DecodeChoice& choice, Output& out,

@@ -163,11 +163,12 @@ ExitCode run_decode(DecodeOptionsText& o) {
       return kExitUsage;
     }
     BlocksConsumer consumer(*capture, *out, o.choice, o.calls);
-    return decode_to(consumer, *capture, o.choice, "decode", *out, diagnostics);
+    return told(decode_to(consumer, *capture, o.choice, "decode", *out, diagnostics), consumer,
+                o.input.quiet);
   }
   const DecodeJob job(*capture, options->first, options->second);
   DecodeLines consumer(job, *out, diagnostics, o.choice);
-  return decode_to(consumer, *capture, o.choice, "decode", *out, diagnostics);
+  return told(decode_to(consumer, *capture, o.choice, "decode", *out, diagnostics), consumer, o.input.quiet);
 }
 
 }  // namespace

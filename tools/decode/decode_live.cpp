@@ -175,7 +175,8 @@ class LiveDecode {
                                           given_->coverage().reach(p);
                                           bar.update(p);
                                         });
-    const ExitCode status = finish_decode(done, *given_, request_.choice, out_, diagnostics_);
+    const ExitCode status = told(finish_decode(done, *given_, request_.choice, out_, diagnostics_), *given_,
+                                 request_.input.quiet);
     if (state.is_pipe) report(state, view.capture);
     return changed_ && status == kExitOk ? kExitErrors : status;
   }

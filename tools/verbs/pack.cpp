@@ -68,6 +68,9 @@ class Packer {
 
   Error error() const {
     const char* const said = archive_error_string(archive_);
+    if (archive_errno(archive_) == ENOMEM)
+      return {Code::kNoResources, path_, Error::kNoOffset, "the system refused memory to pack it",
+              "raise the limit of memory (ulimit -v, cgroup)"};
     return {Code::kCannotWrite, path_, Error::kNoOffset, said != nullptr ? said : "cannot be written", {}};
   }
 

@@ -63,8 +63,8 @@ TEST(Stacks, WithoutTimeAreNotWeighedByIt) {
 TEST(NothingDecoded, IsSaid) {
   const TempDir dir;
   const std::string bundle = undecodable_bundle(dir);
-  for (const char* verb :
-       {"query 'SELECT count(*) FROM calls' -i ", "stacks --weight calls -i ", "branches -i "}) {
+  for (const char* verb : {"decode -q ", "query 'SELECT count(*) FROM calls' -i ",
+                           "stacks --weight calls -i ", "branches -i "}) {
     const Ran ran = run_asof(verb + bundle);
     EXPECT_EQ(ran.status, 2) << verb << ran.err;
     EXPECT_NE(ran.err.find("nothing of the trace could be decoded; 'asof report' says why"),
