@@ -115,7 +115,7 @@ bool CallTracker::stays(const FlowOp& branch) {
     case FlowOp::Kind::kFarCall:
       return branch.to == branch.back;
     case FlowOp::Kind::kJump:
-      return inside;
+      return branch.symbol == branch.left;  // of code without names, too: as FlowReader::branch_to()
     default:
       return false;
   }
@@ -142,6 +142,10 @@ void CallTracker::entry(Cpu& c, const FlowOp& op) {
   const Landing to = landing(c, op);
   const Frame* top = c.thread->stack.top();
   if (top != nullptr && (top->function == to.function || functions_[top->function].range.contains(op.to)))
+    return;
+  // Code without names is one function until it is called, wherever chunks end.
+  if (top != nullptr && functions_.symbol(to.function) == nullptr &&
+      functions_.symbol(top->function) == nullptr)
     return;
   FlowOp jump = op;
   jump.kind = FlowOp::Kind::kJump;
