@@ -18,8 +18,8 @@ inline void write_file_of_machine(const fs::path& path, const std::string& text,
   if (program) chmod(path.c_str(), 0755);
 }
 
-struct Machine {
-  explicit Machine(bool arm) : arm64(arm) {
+struct FakeMachine {
+  explicit FakeMachine(bool arm) : arm64(arm) {
     text("proc/sys/kernel/perf_event_paranoid", "2\n");
     text("proc/kcore",
          "\x7f"

@@ -7,8 +7,8 @@
 namespace asof::test {
 namespace {
 
-// Shell commands on the machine; the variables are those of Machine::run. What they end with.
-int in_shell(const Machine& m, const std::string& commands) {
+// Shell commands on the machine; the variables are those of FakeMachine::run. What they end with.
+int in_shell(const FakeMachine& m, const std::string& commands) {
   write_file_of_machine(
       m.dir.path() / "commands",
       fmt::format("set -u\ncd {0}\nexport PATH={0}/bin:$PATH LOG={0}/log RECORD_ROOT={0}/root "
@@ -18,12 +18,12 @@ int in_shell(const Machine& m, const std::string& commands) {
   return WEXITSTATUS(std::system(
       fmt::format("bash {0}/commands >{0}/stdout 2>{0}/stderr </dev/null", m.dir.path().string()).c_str()));
 }
-std::string said(const Machine& m) {
+std::string said(const FakeMachine& m) {
   return read_file(m.dir.path() / "stdout") + read_file(m.dir.path() / "stderr") + m.log();
 }
-std::string probes(const Machine& m) { return read_file(m.root() / "sys/kernel/tracing/kprobe_events"); }
+std::string probes(const FakeMachine& m) { return read_file(m.root() / "sys/kernel/tracing/kprobe_events"); }
 // Whether nothing is written down any more.
-bool all_done(const Machine& m) {
+bool all_done(const FakeMachine& m) {
   for (const auto& e : fs::directory_iterator(m.root() / "run/asof-record")) {
     if (e.path().filename() != "lock") return false;
   }
@@ -34,7 +34,7 @@ constexpr const char* kRecord =
 constexpr const char* kRemoved = "-:kprobes/jlr\n-:kprobes/jl\n";
 
 TEST(RecordRestore, AKilledScriptLeavesNothing) {
-  Machine m(true);
+  FakeMachine m(true);
   m.endless_programs();
   // perf and the watcher are not ended by the script: only the guardian is left.
   EXPECT_EQ(in_shell(m, std::string(kRecord) +
@@ -50,7 +50,7 @@ TEST(RecordRestore, AKilledScriptLeavesNothing) {
 
 TEST(RecordRestore, SoDoesOneThatIsInterrupted) {
   for (const char* signal : {"INT", "TERM", "HUP"}) {
-    Machine m(true);
+    FakeMachine m(true);
     m.endless_programs();
     // A shell without job control lets its background jobs ignore SIGINT.
     EXPECT_EQ(in_shell(m, std::string("set -m\n") + kRecord + "kill -" + signal + " $record; wait $record"),
@@ -65,7 +65,7 @@ TEST(RecordRestore, SoDoesOneThatIsInterrupted) {
 TEST(RecordRestore, WhatAKilledGuardianLeavesTheNextPutsBack) {
   for (const char* next :
        {"\"$script\" --restore", "PERF=false \"$script\" -o again || true; \"$script\" --restore"}) {
-    Machine m(true);
+    FakeMachine m(true);
     m.endless_programs();
     EXPECT_EQ(in_shell(m, std::string(kRecord) +
                               "guard=$(basename root/run/asof-record/recording.* | tr -dc 0-9)\n"
@@ -83,7 +83,7 @@ TEST(RecordRestore, WhatAKilledGuardianLeavesTheNextPutsBack) {
 
 // The guardian alone is killed: the script itself puts back, at its end.
 TEST(RecordRestore, AKilledGuardianIsNoLoss) {
-  Machine m(true);
+  FakeMachine m(true);
   m.endless_programs();
   EXPECT_EQ(in_shell(m, std::string(kRecord) +
                             "kill -KILL $(basename root/run/asof-record/recording.* | tr -dc 0-9)\n"
@@ -96,7 +96,7 @@ TEST(RecordRestore, AKilledGuardianIsNoLoss) {
 
 // The workload: switches of every kind that is a file, each put back only if it is as the workload left it.
 TEST(RecordRestore, AKilledWorkloadIsPutBack) {
-  Machine m(false);
+  FakeMachine m(false);
   const std::map<std::string, std::string> files = {
       {"proc/sys/kernel/sched_schedstats", "0\n"},
       {"proc/sys/kernel/task_delayacct", "1\n"},
@@ -135,7 +135,7 @@ TEST(RecordRestore, AKilledWorkloadIsPutBack) {
 }
 
 TEST(RecordRestore, SomebodyElsesChangeStays) {
-  Machine m(false);
+  FakeMachine m(false);
   m.text("proc/sys/kernel/sched_schedstats", "0\n");
   m.text("sys/kernel/tracing/current_tracer", "function_graph\n");
   const std::string notes = fmt::format(
@@ -155,7 +155,7 @@ TEST(RecordRestore, NobodyElseSaysWhatIsWritten) {
   for (const char* folder :
        {"mkdir -p root/run/asof-record; chmod 777 root/run/asof-record",
         "mkdir -p root/run elsewhere; chmod 700 elsewhere; ln -s ../../elsewhere root/run/asof-record"}) {
-    Machine m(true);
+    FakeMachine m(true);
     EXPECT_EQ(in_shell(m, std::string(folder) +
                               "\nprintf 'append\\t%s\\tx\\n' \"$probes\" >root/run/asof-record/a.1\n"
                               "\"$script\" -o out --no-validate"),
@@ -164,7 +164,7 @@ TEST(RecordRestore, NobodyElseSaysWhatIsWritten) {
     EXPECT_EQ(probes(m), "");
     EXPECT_FALSE(fs::exists(m.dir.path() / "out"));
   }
-  Machine m(true);
+  FakeMachine m(true);
   const std::string other = (m.root() / "etc/passwd").string();
   m.text("etc/passwd", "root\n");
   EXPECT_EQ(in_shell(m,
@@ -178,7 +178,7 @@ TEST(RecordRestore, NobodyElseSaysWhatIsWritten) {
 TEST(RecordRestore, NamesAreNoCommands) {
   for (const char* name :
        {"$(touch owned)", "`touch owned`", "-x; touch owned", "a b\n touch owned", "--restore x"}) {
-    Machine m(true);
+    FakeMachine m(true);
     m.program("toggle", "case $1 in --list) echo 'bpf a; touch owned';; esac");
     m.pmu("cs_etm/cpu0/trcidr/trcidr0", "a[$(touch owned)]\n");
     m.text("sys/bus/coresight/devices/etm0/mgmt/trctraceid", "a[$(touch owned)]\n");
@@ -195,11 +195,11 @@ TEST(RecordRestore, NamesAreNoCommands) {
 
 TEST(RecordRestore, TheFolderIsTheOwnersAlone) {
   for (const char* folder : {"mkdir out; chmod 777 out", "mkdir elsewhere; ln -s elsewhere out"}) {
-    Machine m(false);
+    FakeMachine m(false);
     EXPECT_EQ(in_shell(m, std::string(folder) + "\n\"$script\" -o out --seconds 1"), 4) << said(m);
     EXPECT_EQ(m.log().find("perf record"), std::string::npos) << m.log();
   }
-  Machine m(false);
+  FakeMachine m(false);
   EXPECT_EQ(in_shell(m,
                      "umask 022\n\"$script\" -o out --seconds 1 --no-validate\n"
                      "[ -z \"$(find out -maxdepth 0 -perm /077)\" ]"),

@@ -27,7 +27,7 @@ TEST(RecordScripts, ShellcheckFindsNothing) {
 TEST(RecordScripts, ASignalEndsPerfAndTheWatcher) {
   for (const bool arm64 : {false, true}) {
     for (const char* signal : {"TERM", "HUP"}) {
-      Machine m(arm64);
+      FakeMachine m(arm64);
       m.endless_programs();
       EXPECT_EQ(m.run_and_stop(signal), 4) << read_file(m.dir.path() / "stderr");
       EXPECT_NE(m.log().find("perf ended"), std::string::npos) << m.log();
@@ -39,7 +39,7 @@ TEST(RecordScripts, ASignalEndsPerfAndTheWatcher) {
 
 TEST(RecordScripts, UsageErrorsExitWith1) {
   for (const bool arm64 : {false, true}) {
-    const Machine m(arm64);
+    const FakeMachine m(arm64);
     for (const char* wrong : {"", "--nonsense", "--seconds 3", "-o"})
       EXPECT_EQ(m.run(wrong).status, 1) << wrong;
     EXPECT_EQ(m.run("--help").status, 0);
@@ -48,7 +48,7 @@ TEST(RecordScripts, UsageErrorsExitWith1) {
 
 TEST(RecordScripts, NothingIsMissingOnAWholeMachine) {
   for (const bool arm64 : {false, true}) {
-    const Machine m(arm64);
+    const FakeMachine m(arm64);
     const Ran ran = m.run("--check");
     EXPECT_EQ(ran.status, 0) << ran.out << ran.err;
     EXPECT_EQ(ran.out.find("MISSING"), std::string::npos) << ran.out;
@@ -60,7 +60,7 @@ TEST(RecordScripts, NothingIsMissingOnAWholeMachine) {
 struct Prerequisite {
   const char* name;
   bool arm64;
-  void (*change)(Machine&);
+  void (*change)(FakeMachine&);
   const char* line;   // how the line begins
   const char* words;  // that the line contains
   int status = 2;     // 0: only a warning
@@ -71,7 +71,7 @@ class MissingPrerequisite : public ::testing::TestWithParam<Prerequisite> {};
 
 TEST_P(MissingPrerequisite, IsReported) {
   const Prerequisite& missing = GetParam();
-  Machine m(missing.arm64);
+  FakeMachine m(missing.arm64);
   missing.change(m);
   for (const char* arguments : {"--check", "-o out --seconds 1"}) {
     if (missing.status == 0 && std::string(arguments) != "--check") continue;
@@ -87,96 +87,103 @@ TEST_P(MissingPrerequisite, IsReported) {
 }
 
 const Prerequisite kPrerequisites[] = {
-    {"other_machine", false, [](Machine& m) { m.program("uname", "echo riscv64"); }, "MISSING  machine",
+    {"other_machine", false, [](FakeMachine& m) { m.program("uname", "echo riscv64"); }, "MISSING  machine",
      "riscv64"},
-    {"no_perf", false, [](Machine& m) { m.program("perf", "exit 127"); }, "MISSING  perf", "understood"},
-    {"old_perf", false, [](Machine& m) { m.perf("5.4.86"); }, "MISSING  perf",
+    {"no_perf", false, [](FakeMachine& m) { m.program("perf", "exit 127"); }, "MISSING  perf", "understood"},
+    {"old_perf", false, [](FakeMachine& m) { m.perf("5.4.86"); }, "MISSING  perf",
      "version 5.4.86 is too old: 5.9"},
-    {"perf_without_kcore", false, [](Machine& m) { m.perf("6.1.187", false); }, "MISSING  perf",
+    {"perf_without_kcore", false, [](FakeMachine& m) { m.perf("6.1.187", false); }, "MISSING  perf",
      "without --kcore"},
-    {"no_permission", false, [](Machine& m) { m.program("id", "echo 1000"); }, "MISSING  permission",
+    {"no_permission", false, [](FakeMachine& m) { m.program("id", "echo 1000"); }, "MISSING  permission",
      "perf_event_paranoid is 2"},
     {"lockdown", false,
-     [](Machine& m) { m.text("sys/kernel/security/lockdown", "none integrity [confidentiality]\n"); },
+     [](FakeMachine& m) { m.text("sys/kernel/security/lockdown", "none integrity [confidentiality]\n"); },
      "MISSING  lockdown", "locked down"},
     {"lockdown_integrity", false,
-     [](Machine& m) { m.text("sys/kernel/security/lockdown", "none [integrity] confidentiality\n"); },
+     [](FakeMachine& m) { m.text("sys/kernel/security/lockdown", "none [integrity] confidentiality\n"); },
      "warn     lockdown", "integrity", 0},
     {"no_pt", false,
-     [](Machine& m) {
+     [](FakeMachine& m) {
        m.remove_pmu("intel_pt");
        m.text("proc/cpuinfo", "flags : fpu tsc\n");
      },
      "MISSING  intel_pt", "this CPU has no Intel PT"},
-    {"pt_hidden", false, [](Machine& m) { m.remove_pmu("intel_pt"); }, "MISSING  intel_pt",
+    {"pt_hidden", false, [](FakeMachine& m) { m.remove_pmu("intel_pt"); }, "MISSING  intel_pt",
      "the CPU has Intel PT, but"},
-    {"no_topa", false, [](Machine& m) { m.pmu("intel_pt/caps/topa_output", "0\n"); }, "MISSING  topa",
+    {"no_topa", false, [](FakeMachine& m) { m.pmu("intel_pt/caps/topa_output", "0\n"); }, "MISSING  topa",
      "topa_output"},
-    {"one_region", false, [](Machine& m) { m.pmu("intel_pt/caps/topa_multiple_entries", "0\n"); },
+    {"one_region", false, [](FakeMachine& m) { m.pmu("intel_pt/caps/topa_multiple_entries", "0\n"); },
      "warn     topa", "one output region", 0},
-    {"no_mtc", false, [](Machine& m) { m.pmu("intel_pt/caps/mtc", "0\n"); }, "warn     timing", "no MTC", 0},
-    {"other_clock", false,
-     [](Machine& m) { m.text("sys/devices/system/clocksource/clocksource0/current_clocksource", "hpet\n"); },
-     "MISSING  clock", "hpet"},
-    {"no_kcore", false, [](Machine& m) { m.remove("proc/kcore"); }, "MISSING  kcore", "CONFIG_PROC_KCORE"},
-    {"kcore_unreadable", false, [](Machine& m) { m.text("proc/kcore", ""); }, "MISSING  kcore",
-     "cannot be read"},
-    {"hidden_addresses", false, [](Machine& m) { m.text("proc/kallsyms", "0000000000000000 T _text\n"); },
-     "MISSING  kallsyms", "kptr_restrict"},
-    {"no_kallsyms", false, [](Machine& m) { m.remove("proc/kallsyms"); }, "MISSING  kallsyms",
-     "CONFIG_KALLSYMS"},
-    {"no_text_poke", false, [](Machine& m) { m.program("watch", "echo 0 TEXT_POKE records; exit 4"); },
-     "MISSING  text_poke", "writes no record when a static key is flipped"},
-    {"no_events", false, [](Machine& m) { m.program("watch", "echo watch: no permission >&2; exit 2"); },
-     "MISSING  text_poke", "no permission"},
-    {"no_key", false, [](Machine& m) { m.program("watch", "echo watch: no key >&2; exit 5"); },
-     "warn     text_poke", "not tested: no key", 0},
-    {"no_workload", false, [](Machine& m) { m.program("toggle", "exit 2"); }, "warn     workload", "nothing",
+    {"no_mtc", false, [](FakeMachine& m) { m.pmu("intel_pt/caps/mtc", "0\n"); }, "warn     timing", "no MTC",
      0},
-    {"arm_other_machine", true, [](Machine& m) { m.program("uname", "echo x86_64"); }, "MISSING  machine",
+    {"other_clock", false,
+     [](FakeMachine& m) {
+       m.text("sys/devices/system/clocksource/clocksource0/current_clocksource", "hpet\n");
+     },
+     "MISSING  clock", "hpet"},
+    {"no_kcore", false, [](FakeMachine& m) { m.remove("proc/kcore"); }, "MISSING  kcore",
+     "CONFIG_PROC_KCORE"},
+    {"kcore_unreadable", false, [](FakeMachine& m) { m.text("proc/kcore", ""); }, "MISSING  kcore",
+     "cannot be read"},
+    {"hidden_addresses", false, [](FakeMachine& m) { m.text("proc/kallsyms", "0000000000000000 T _text\n"); },
+     "MISSING  kallsyms", "kptr_restrict"},
+    {"no_kallsyms", false, [](FakeMachine& m) { m.remove("proc/kallsyms"); }, "MISSING  kallsyms",
+     "CONFIG_KALLSYMS"},
+    {"no_text_poke", false, [](FakeMachine& m) { m.program("watch", "echo 0 TEXT_POKE records; exit 4"); },
+     "MISSING  text_poke", "writes no record when a static key is flipped"},
+    {"no_events", false, [](FakeMachine& m) { m.program("watch", "echo watch: no permission >&2; exit 2"); },
+     "MISSING  text_poke", "no permission"},
+    {"no_key", false, [](FakeMachine& m) { m.program("watch", "echo watch: no key >&2; exit 5"); },
+     "warn     text_poke", "not tested: no key", 0},
+    {"no_workload", false, [](FakeMachine& m) { m.program("toggle", "exit 2"); }, "warn     workload",
+     "nothing", 0},
+    {"arm_other_machine", true, [](FakeMachine& m) { m.program("uname", "echo x86_64"); }, "MISSING  machine",
      "x86_64"},
-    {"no_cs_etm", true, [](Machine& m) { m.remove_pmu("cs_etm"); }, "MISSING  cs_etm", "CONFIG_CORESIGHT"},
+    {"no_cs_etm", true, [](FakeMachine& m) { m.remove_pmu("cs_etm"); }, "MISSING  cs_etm",
+     "CONFIG_CORESIGHT"},
     {"no_units", true,
-     [](Machine& m) {
+     [](FakeMachine& m) {
        m.remove_pmu("cs_etm/cpu0");
        m.remove_pmu("cs_etm/cpu1");
      },
      "MISSING  cs_etm", "no trace unit"},
-    {"some_units", true, [](Machine& m) { m.remove_pmu("cs_etm/cpu1"); }, "warn     cs_etm", "1 of 2 CPUs",
-     0},
-    {"no_sink", true, [](Machine& m) { m.remove_pmu("cs_etm/sinks/tmc_etr0"); }, "MISSING  sink", "no sink"},
-    {"no_timestamps", true, [](Machine& m) { m.pmu("cs_etm/cpu1/trcidr/trcidr0", "0x00000ea1\n"); },
+    {"some_units", true, [](FakeMachine& m) { m.remove_pmu("cs_etm/cpu1"); }, "warn     cs_etm",
+     "1 of 2 CPUs", 0},
+    {"no_sink", true, [](FakeMachine& m) { m.remove_pmu("cs_etm/sinks/tmc_etr0"); }, "MISSING  sink",
+     "no sink"},
+    {"no_timestamps", true, [](FakeMachine& m) { m.pmu("cs_etm/cpu1/trcidr/trcidr0", "0x00000ea1\n"); },
      "MISSING  timestamps", "1 of 2 trace units"},
-    {"no_timestamp_option", true, [](Machine& m) { m.remove_pmu("cs_etm/format/timestamp"); },
+    {"no_timestamp_option", true, [](FakeMachine& m) { m.remove_pmu("cs_etm/format/timestamp"); },
      "MISSING  timestamps", "option"},
-    {"no_ts_source", true, [](Machine& m) { m.remove_pmu("cs_etm/cpu0/ts_source"); }, "warn     ts_source",
-     "derived from AUX records", 0},
+    {"no_ts_source", true, [](FakeMachine& m) { m.remove_pmu("cs_etm/cpu0/ts_source"); },
+     "warn     ts_source", "derived from AUX records", 0},
     {"trace_ids_twice", true,
-     [](Machine& m) { m.text("sys/bus/coresight/devices/etm1/mgmt/trctraceid", "0x10\n"); },
+     [](FakeMachine& m) { m.text("sys/bus/coresight/devices/etm1/mgmt/trctraceid", "0x10\n"); },
      "MISSING  trace-ids", "one ID twice"},
     {"trace_id_zero", true,
-     [](Machine& m) { m.text("sys/bus/coresight/devices/etm1/mgmt/trctraceid", "0x0\n"); },
+     [](FakeMachine& m) { m.text("sys/bus/coresight/devices/etm1/mgmt/trctraceid", "0x0\n"); },
      "MISSING  trace-ids", "no ID"},
     {"perf_without_hw_ids", true,
-     [](Machine& m) {
+     [](FakeMachine& m) {
        m.program("uname", "case $1 in -m) echo aarch64;; *) echo 6.6.0;; esac");
        m.perf("6.1.187");
      },
      "MISSING  trace-ids", "6.2 does"},
-    {"no_tracefs", true, [](Machine& m) { m.remove("sys/kernel/tracing"); }, "MISSING  probes",
+    {"no_tracefs", true, [](FakeMachine& m) { m.remove("sys/kernel/tracing"); }, "MISSING  probes",
      "kprobe_events"},
-    {"no_transform", true, [](Machine& m) { m.text("proc/kallsyms", "ffff800008000000 T _text\n"); },
+    {"no_transform", true, [](FakeMachine& m) { m.text("proc/kallsyms", "ffff800008000000 T _text\n"); },
      "MISSING  probes", "arch_jump_label_transform"},
-    {"arm_no_kcore", true, [](Machine& m) { m.remove("proc/kcore"); }, "MISSING  kcore", "CONFIG_PROC_KCORE"},
+    {"arm_no_kcore", true, [](FakeMachine& m) { m.remove("proc/kcore"); }, "MISSING  kcore",
+     "CONFIG_PROC_KCORE"},
     {"arm_lockdown", true,
-     [](Machine& m) { m.text("sys/kernel/security/lockdown", "none integrity [confidentiality]\n"); },
+     [](FakeMachine& m) { m.text("sys/kernel/security/lockdown", "none integrity [confidentiality]\n"); },
      "MISSING  lockdown", "locked down"},
 };
-INSTANTIATE_TEST_SUITE_P(Machine, MissingPrerequisite, ::testing::ValuesIn(kPrerequisites),
+INSTANTIATE_TEST_SUITE_P(FakeMachine, MissingPrerequisite, ::testing::ValuesIn(kPrerequisites),
                          [](const auto& info) { return std::string(info.param.name); });
 
 TEST(RecordScripts, AllThatIsMissingIsListedAtOnce) {
-  Machine m(false);
+  FakeMachine m(false);
   m.remove("proc/kcore");
   m.remove_pmu("intel_pt");
   m.program("id", "echo 1000");
@@ -188,7 +195,7 @@ TEST(RecordScripts, AllThatIsMissingIsListedAtOnce) {
 
 // A trace buffer is one CPU's, and perf refuses to record all CPUs into it.
 TEST(RecordScripts, ATraceBufferIsNotNamed) {
-  Machine m(true);
+  FakeMachine m(true);
   for (const char* cpu : {"0", "1"}) m.pmu(fmt::format("cs_etm/sinks/trbe{}", cpu), "0x1\n");
   const Ran ran = m.run("-o out --no-validate");
   EXPECT_EQ(ran.status, 0) << ran.out << ran.err << m.log();
@@ -200,7 +207,7 @@ TEST(RecordScripts, ATraceBufferIsNotNamed) {
 // real: watcher, second kcore, archive, validation.
 TEST(RecordScripts, RecordsPacksAndValidates) {
   for (const bool arm64 : {false, true}) {
-    const Machine m(arm64);
+    const FakeMachine m(arm64);
     const std::string symfs = arm64 ? "" : "cp -r " ASOF_TEST_DATA "/demo/symfs out/";
     const Ran ran =
         m.run("-o out --seconds 1 --seed 7" + std::string(arm64 ? "" : " -- sh -c '" + symfs + "'"));
@@ -229,7 +236,7 @@ TEST(RecordScripts, RecordsPacksAndValidates) {
 }
 
 TEST(RecordScripts, FailuresOfRecordingAreReported) {
-  Machine m(false);
+  FakeMachine m(false);
   m.program(
       "perf",
       "case \"$1 $2\" in 'version '*) echo perf version 6.5;; 'record -h') echo --kcore;; *) exit 23;; esac");
@@ -237,7 +244,7 @@ TEST(RecordScripts, FailuresOfRecordingAreReported) {
   EXPECT_EQ(failed.status, 4);
   EXPECT_NE(failed.err.find("perf record ended with status 23"), std::string::npos) << failed.err;
   // A capture that validation refuses: its kcore has other code.
-  Machine damaged(false);
+  FakeMachine damaged(false);
   const fs::path data = damaged.dir.path() / "demo";
   fs::copy(ASOF_TEST_DATA "/demo/perf.data", data, fs::copy_options::recursive);
   const auto size = fs::file_size(data / "kcore_dir/kcore");
@@ -255,7 +262,7 @@ TEST(RecordVerb, DoesWhatTheScriptDoes) {
   ASSERT_EQ(::uname(&here), 0);
   const std::string arch = here.machine;
   if (arch != "x86_64" && arch != "aarch64") GTEST_SKIP() << "nothing is recorded on " << arch;
-  const Machine m(arch == "aarch64");
+  const FakeMachine m(arch == "aarch64");
   const std::string verb = ASOF_BINARY " record";
   const Ran check = m.run_program(verb, "--check"), script = m.run("--check");
   EXPECT_EQ(check.status, script.status) << check.err;
