@@ -14,11 +14,11 @@ namespace {
 // Every third span is followed instead.
 class Sums final : public asof::TimelineSink {
  public:
-  void slice(const asof::Slice& s) override { sum += s.instructions; }
+  void slice(const asof::Slice& s) override { told += s.instructions; }
   bool takes_sums() const override { return true; }
   bool takes_sum(uint32_t, asof::Time, asof::Time) const override { return ++asked_ % 3 != 0; }
-  void sum(const asof::CallSums& sums, uint32_t, uint64_t) override { sum += sums.span.sums.size(); }
-  uint64_t sum = 0;
+  void sum(const asof::CallSums& sums, uint32_t, uint64_t) override { told += sums.span.sums.size(); }
+  uint64_t told = 0;
 
  private:
   mutable uint64_t asked_ = 0;
@@ -45,7 +45,7 @@ FUZZ_TARGET(block_stream) {
     asof::TimelineOptions options;
     options.pipeline.jobs = 1;
     (void)asof::run_timeline(*capture, options, sums);
-    sum += sums.sum;
+    sum += sums.told;
   }
   volatile uint64_t read = sum;
   (void)read;
