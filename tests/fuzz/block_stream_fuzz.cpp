@@ -3,6 +3,7 @@
 #include <cstdlib>
 
 #include "decoder/blocks/block_file.h"
+#include "decoder/calls/call_span.h"
 #include "decoder/calls/timeline.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/fuzz/record_mutator.h"
