@@ -20,9 +20,9 @@ std::string bytes_text(std::span<const uint8_t> bytes) {
 // Instructions in the order in which they ran, as long as each follows the one before it: visit(ip, bytes) until it
 // returns false. False: it never did.
 template <class Visit>
-bool walk(const ExecutedCode& code, const std::vector<ThreadStack::Ran>& ran, Addr ip, const Visit& visit) {
+bool walk(const CodeOfBlocks& code, const std::vector<ThreadStack::Ran>& ran, Addr ip, const Visit& visit) {
   for (const ThreadStack::Ran& r : ran) {
-    const ExecutedCode::Piece& p = code.at(r.piece);
+    const CodeOfBlocks::Piece& p = code.at(r.piece);
     if (p.ip != ip) return false;
     size_t at = 0;
     for (uint32_t i = 0; i < r.count; ++i) {

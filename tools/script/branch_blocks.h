@@ -3,7 +3,7 @@
 #pragma once
 #include <string>
 
-#include "tools/script/executed_code.h"
+#include "tools/script/code_of_blocks.h"
 #include "tools/script/script_names.h"
 #include "tools/script/script_record.h"
 #include "tools/script/thread_stacks.h"
@@ -13,7 +13,7 @@ namespace asof {
 class BranchBlocks {
  public:
   // `lengths`: the length of each instruction as well.
-  BranchBlocks(const ExecutedCode& code, ScriptNames& names, bool lengths)
+  BranchBlocks(const CodeOfBlocks& code, ScriptNames& names, bool lengths)
       : code_(code), names_(names), lengths_(lengths) {}
 
   // The blocks up to the sample `r`, oldest first.
@@ -31,7 +31,7 @@ class BranchBlocks {
   void instruction(Addr ip, std::span<const uint8_t> bytes, std::string& out) const;
   void jump(Addr ip, std::span<const uint8_t> bytes, uint32_t flags, std::string& out) const;
 
-  const ExecutedCode& code_;
+  const CodeOfBlocks& code_;
   ScriptNames& names_;
   bool lengths_;
   const Symbol* shown_ = nullptr;  // the symbol whose name was shown last

@@ -8,7 +8,7 @@
 #include "arch/arch.h"
 #include "decoder/model/capture.h"
 #include "tools/output/merge.h"
-#include "tools/script/executed_code.h"
+#include "tools/script/code_of_blocks.h"
 #include "tools/script/script_options.h"
 #include "tools/script/script_record.h"
 
@@ -19,7 +19,7 @@ class FlowRecords {
   // `follow`: calls and returns are needed that are not shown; `follow_all`: every branch is; `code`: so is all code
   // that ran, which is put there.
   FlowRecords(const Stream& stream, const ScriptItrace& itrace, bool follow, bool follow_all,
-              ExecutedCode* code)
+              CodeOfBlocks* code)
       : stream_(&stream), itrace_(itrace), follow_(follow), follow_all_(follow_all), code_(code) {}
 
   void take(const Chunk& chunk, TimedText& out);
@@ -49,7 +49,7 @@ class FlowRecords {
   const Stream* stream_;
   ScriptItrace itrace_;
   bool follow_, follow_all_;
-  ExecutedCode* code_;
+  CodeOfBlocks* code_;
   TimedText* out_ = nullptr;
   std::optional<Step> last_;             // the flow continues from here
   std::optional<ScriptRecord> waiting_;  // instruction at the end of last_

@@ -37,7 +37,7 @@ class ScriptConsumer final : public ChunkConsumer {
         merger_(capture.streams.size() + (format.side_band.any() ? 1 : 0),
                 [this](std::string_view records) { printer_.take(records); }) {
     printer_.show(side_band_);
-    ExecutedCode* const code = format.wants_code() ? &code_ : nullptr;
+    CodeOfBlocks* const code = format.wants_code() ? &code_ : nullptr;
     if (code != nullptr) printer_.show(code_);
     for (const Stream& s : capture.streams)
       flows_.emplace_back(s, format.itrace, format.wants_stacks(), format.wants_branches(), code);
@@ -87,7 +87,7 @@ class ScriptConsumer final : public ChunkConsumer {
   uint64_t max_errors_;
   bool wants_cycles_, any_cycles_ = false;
   Coverage coverage_;
-  ExecutedCode code_;
+  CodeOfBlocks code_;
   std::vector<FlowRecords> flows_;  // by stream
   ScriptPrinter printer_;
   SideBandLines side_band_;

@@ -51,7 +51,7 @@ class ScriptPrinter {
   // `lines`: of records of kind kSideBand.
   void show(const SideBandLines& lines) { side_band_lines_ = &lines; }
   // `code`: of records of kind kCode.
-  void show(const ExecutedCode& code) {
+  void show(const CodeOfBlocks& code) {
     branch_blocks_.emplace(code, names_, (format_.fields.flow & kScriptBrstackinsnlen) != 0);
   }
   // Records one after the other.

@@ -45,7 +45,7 @@ struct ScriptRecord {
     kError,
     kSideBand,  // a record of the recording: a is its number, b its thread (side_band_lines.h)
     kLoss,      // not printed: the flow is not known from here on
-    kCode,      // not printed: b instructions of piece a (executed_code.h) ran
+    kCode,      // not printed: b instructions of piece a (code_of_blocks.h) ran
   };
   Kind kind = Kind::kBranch;
   bool shown = true;  // false: only call chains, branch stacks and depths need it

@@ -17,7 +17,7 @@ struct ThreadStack {
     Space space;
     bool trace_end;  // the call ended the trace
   };
-  struct Ran {  // instructions of a piece of ExecutedCode
+  struct Ran {  // instructions of a piece of CodeOfBlocks
     uint32_t piece, count;
   };
   struct TakenBranch {

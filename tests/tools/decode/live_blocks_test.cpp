@@ -23,10 +23,10 @@ std::map<std::string, std::string> lines_by_cpu(const std::string& blocks) {
 
 class LiveBlocks : public testing::Test {
  protected:
-  std::vector<Recording> recordings() {
-    std::vector<Recording> out{demo("demo", 0.5),
-                               machine(dir_, "machine-6.12", "kernel-tailcall.tar.xz", 0.1)};
-    for (Recording& r : out) {
+  std::vector<LiveRecording> recordings() {
+    std::vector<LiveRecording> out{demo("demo", 0.5),
+                                   machine(dir_, "machine-6.12", "kernel-tailcall.tar.xz", 0.1)};
+    for (LiveRecording& r : out) {
       std::erase_if(r.options, [](const std::string& o) { return o == "--ns" || o.starts_with("--itrace"); });
       const auto fields = std::ranges::find(r.options, "-F");
       r.options.erase(fields, fields + 2);
@@ -39,7 +39,7 @@ class LiveBlocks : public testing::Test {
     std::string early;
     Ran ran;
   };
-  static Live follow(const Recording& r, const LivePipe& pipe, size_t wanted) {
+  static Live follow(const LiveRecording& r, const LivePipe& pipe, size_t wanted) {
     LiveProgram live(arguments(r));
     const size_t most = pipe.round_ends[pipe.round_ends.size() - 2];
     live.write(std::span(pipe.bytes).first(most));
@@ -53,7 +53,7 @@ class LiveBlocks : public testing::Test {
 };
 
 TEST_F(LiveBlocks, HaveWhatTheWholeRecordingHas) {
-  for (const Recording& r : recordings()) {
+  for (const LiveRecording& r : recordings()) {
     const LivePipe pipe = as_live_pipe(r.path, 24, r.capture);
     const Ran whole = after_the_fact(pipe.bytes, r);
     ASSERT_EQ(whole.status, 0) << whole.err;
@@ -82,7 +82,7 @@ TEST_F(LiveBlocks, HaveWhatTheWholeRecordingHas) {
 // Cut anywhere it is what it was at a moment while perf recorded.
 TEST_F(LiveBlocks, AreReadableAtEveryMoment) {
   std::mt19937 random(31);
-  for (const Recording& r : {recordings().front()}) {
+  for (const LiveRecording& r : {recordings().front()}) {
     const LivePipe pipe = as_live_pipe(r.path, 24, r.capture);
     const Ran live = piece_by_piece(pipe.bytes, r, random);
     ASSERT_EQ(live.status, 0) << live.err;
@@ -111,7 +111,7 @@ TEST_F(LiveBlocks, AreReadableAtEveryMoment) {
 
 // What comes before the end is of a time, or of a CPU; at the end it is what the whole recording gives.
 TEST_F(LiveBlocks, WindowsAndCpusComeBeforeTheEnd) {
-  const Recording r = demo("demo", 0);
+  const LiveRecording r = demo("demo", 0);
   const LivePipe pipe = as_live_pipe(r.path, 24, r.capture);
   const Ran all = after_the_fact(pipe.bytes, r);
   const std::vector<std::string> lines = lines_of(all.out);
@@ -128,7 +128,7 @@ TEST_F(LiveBlocks, WindowsAndCpusComeBeforeTheEnd) {
        {Case{{"--time", "," + time_of(10)}, true}, Case{{"--time", time_of(10) + "," + time_of(30)}, true},
         Case{{"--time", time_of(5) + ","}, true}, Case{{"--time", "10%-40%"}, false}, Case{{"-C", "0"}, true},
         Case{{"-C", "0", "--time", time_of(5) + "," + time_of(40)}, true}}) {
-    Recording part = r;
+    LiveRecording part = r;
     part.options.insert(part.options.end(), c.options.begin(), c.options.end());
     const Ran whole = after_the_fact(pipe.bytes, part);
     ASSERT_EQ(whole.status, 0) << whole.err;
@@ -145,7 +145,7 @@ TEST_F(LiveBlocks, WindowsAndCpusComeBeforeTheEnd) {
 
 // A signal other than Ctrl-C, which is for the recorder, ends it: what is there is a stream that was interrupted.
 TEST_F(LiveBlocks, AreKeptWhenAsofIsEnded) {
-  const Recording r = recordings().front();
+  const LiveRecording r = recordings().front();
   const LivePipe pipe = as_live_pipe(r.path, 24, r.capture);
   const Ran whole = after_the_fact(pipe.bytes, r);
   LiveProgram live(arguments(r));

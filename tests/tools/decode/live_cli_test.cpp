@@ -13,13 +13,13 @@ namespace fs = std::filesystem;
 class LiveCli : public testing::Test {
  protected:
   // Frames of demo-arm64 are in one AUX record, so that none of it can be given out early.
-  std::vector<Recording> recordings() {
+  std::vector<LiveRecording> recordings() {
     return {demo("demo", 0.3), demo("demo-arm64", 0),
             machine(dir_, "machine-6.12", "kernel-tailcall.tar.xz", 0.1),
             machine(dir_, "machine-6.12-arm64", "user-true.tar.xz", 0.1)};
   }
   // What is in it after the fact, and with whatever pieces.
-  void expect_same(std::span<const uint8_t> pipe, const Recording& r, std::mt19937& random,
+  void expect_same(std::span<const uint8_t> pipe, const LiveRecording& r, std::mt19937& random,
                    const std::string& what) {
     const Ran whole = after_the_fact(pipe, r), live = piece_by_piece(pipe, r, random);
     EXPECT_EQ(live.status, whole.status) << what << live.err;
@@ -30,7 +30,7 @@ class LiveCli : public testing::Test {
 
 TEST_F(LiveCli, PiecesOfAnySizeGiveTheSame) {
   std::mt19937 random(26);
-  for (const Recording& r : recordings()) {
+  for (const LiveRecording& r : recordings()) {
     if (r.name == "machine-6.12-arm64") continue;  // 800 KB in such pieces take long
     for (const Time skew : {0, 40'000}) {
       const LivePipe pipe = as_live_pipe(r.path, 24, r.capture, skew);
@@ -41,7 +41,7 @@ TEST_F(LiveCli, PiecesOfAnySizeGiveTheSame) {
 
 // While perf goes on, what is settled is there.
 TEST_F(LiveCli, GivesOutBeforeTheEnd) {
-  for (const Recording& r : recordings()) {
+  for (const LiveRecording& r : recordings()) {
     const LivePipe pipe = as_live_pipe(r.path, 24, r.capture);
     const Ran whole = after_the_fact(pipe.bytes, r);
     ASSERT_EQ(whole.status, 0) << whole.err;
@@ -65,7 +65,7 @@ TEST_F(LiveCli, GivesOutBeforeTheEnd) {
 // perf is killed: the pipe ends anywhere.
 TEST_F(LiveCli, PipesThatEndAnywhere) {
   std::mt19937 random(27);
-  const Recording r = demo("demo", 0);
+  const LiveRecording r = demo("demo", 0);
   const LivePipe pipe = as_live_pipe(r.path, 24, r.capture);
   for (int i = 0; i < 12; ++i) {
     const size_t end = i == 0 ? 0 : i == 1 ? 9 : random() % pipe.bytes.size();
@@ -76,7 +76,7 @@ TEST_F(LiveCli, PipesThatEndAnywhere) {
 // Sizes that lie, and bytes that are not what was written.
 TEST_F(LiveCli, DamagedPipes) {
   std::mt19937 random(28);
-  const Recording r = demo("demo", 0);
+  const LiveRecording r = demo("demo", 0);
   const LivePipe sound = as_live_pipe(r.path, 24, r.capture);
   for (int i = 0; i < 24; ++i) {
     LivePipe pipe = sound;
@@ -102,7 +102,7 @@ TEST_F(LiveCli, DamagedPipes) {
 
 // A change of text that finds other bytes than those that ran: what ran before is not what it seemed.
 TEST_F(LiveCli, LaterRecordsThatChangeThePast) {
-  const Recording r = demo("demo", 0);
+  const LiveRecording r = demo("demo", 0);
   const LivePipe sound = as_live_pipe(r.path, 24, r.capture);
   const Ran whole = after_the_fact(sound.bytes, r);
   // The last TEXT_POKE, again and elsewhere: in the first kernel code that ran.
@@ -140,7 +140,7 @@ TEST_F(LiveCli, LaterRecordsThatChangeThePast) {
 
 // Ctrl-C goes to perf and asof; perf ends, and asof finishes what perf has recorded.
 TEST_F(LiveCli, InterruptIsForTheRecorder) {
-  const Recording r = demo("demo", 0);
+  const LiveRecording r = demo("demo", 0);
   const LivePipe pipe = as_live_pipe(r.path, 24, r.capture);
   const Ran whole = after_the_fact(pipe.bytes, r);
   LiveProgram live(arguments(r));
@@ -157,7 +157,7 @@ TEST_F(LiveCli, InterruptIsForTheRecorder) {
 // A directory that perf is writing.
 class GrowingCapture {
  public:
-  GrowingCapture(const fs::path& folder, const Recording& r, const LivePipe& pipe)
+  GrowingCapture(const fs::path& folder, const LiveRecording& r, const LivePipe& pipe)
       : pipe_(pipe), file_(folder / "data") {
     fs::create_directory(folder);
     fs::create_directory_symlink(fs::absolute(r.path + "/kcore_dir"), folder / "kcore_dir");
@@ -205,7 +205,7 @@ std::vector<std::string> words(const std::string& text) {
 // Files say at their end what user code is: all of it waits.
 TEST_F(LiveCli, FilesThatGrowGiveTheSame) {
   std::mt19937 random(29);
-  const Recording r = demo("demo", 0);
+  const LiveRecording r = demo("demo", 0);
   const LivePipe pipe = as_live_pipe(r.path, 24, r.capture);
   for (const bool killed : {false, true}) {
     const std::string folder = dir_.path() / (killed ? "killed" : "ended");
@@ -239,7 +239,7 @@ TEST_F(LiveCli, FilesThatGrowGiveTheSame) {
 
 // Of the kernel alone, with what its machine is from another recording, it is given out as from a pipe.
 TEST_F(LiveCli, FilesOfTheKernelAreGivenOutBeforeTheEnd) {
-  const Recording r{"vpt-612", shared("captures/vpt-612/kernel.data"), {}, {}};
+  const LiveRecording r{"vpt-612", shared("captures/vpt-612/kernel.data"), {}, {}};
   if (!fs::exists(r.path)) GTEST_SKIP() << "no " << r.path;
   const LivePipe pipe = as_live_pipe(r.path, 24, r.capture);
   const std::string folder = dir_.path() / "kernel";

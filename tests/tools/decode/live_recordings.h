@@ -9,7 +9,7 @@
 
 namespace asof::test {
 
-struct Recording {
+struct LiveRecording {
   std::string name, path;
   std::vector<std::string> options;  // for a pipe, which has no folder beside it
   CaptureOptions capture;
@@ -20,9 +20,9 @@ inline const std::vector<std::string> kEverything{"-F", "+conf,disasm,textver,te
                                                   "--itrace=ibcrexwpI", "--ns"};
 inline const std::vector<std::string> kCalls{"-F", "comm,tid,time,ip,sym,conf", "--itrace=cre", "--ns"};
 
-inline Recording demo(const std::string& name, double early) {
+inline LiveRecording demo(const std::string& name, double early) {
   const std::string path = ASOF_TEST_DATA "/" + name + "/perf.data", symfs = ASOF_TEST_DATA "/demo/symfs";
-  Recording r{name, path, {"--kcore", path + "/kcore_dir/kcore", "--symfs", symfs}, {}};
+  LiveRecording r{name, path, {"--kcore", path + "/kcore_dir/kcore", "--symfs", symfs}, {}};
   r.options.insert(r.options.end(), kEverything.begin(), kEverything.end());
   r.capture.symfs = symfs;
   r.early = early;
@@ -30,11 +30,12 @@ inline Recording demo(const std::string& name, double early) {
 }
 
 // Unpacked once for all tests here.
-inline Recording machine(const TempDir& dir, const std::string& name, const std::string& file, double early) {
+inline LiveRecording machine(const TempDir& dir, const std::string& name, const std::string& file,
+                             double early) {
   const std::string folder = dir.path() / name;
   std::filesystem::create_directory(folder);
   EXPECT_EQ(std::system(("tar xf " ASOF_TEST_DATA "/" + name + "/" + file + " -C " + folder).c_str()), 0);
-  Recording r{name, folder + "/perf.data", kCalls, {}, early};
+  LiveRecording r{name, folder + "/perf.data", kCalls, {}, early};
   if (std::filesystem::exists(r.path + "/kcore_dir"))
     r.options.insert(r.options.end(), {"--kcore", r.path + "/kcore_dir/kcore"});
   if (std::filesystem::exists(folder + "/symfs"))
@@ -42,14 +43,14 @@ inline Recording machine(const TempDir& dir, const std::string& name, const std:
   return r;
 }
 
-inline std::vector<std::string> arguments(const Recording& r) {
+inline std::vector<std::string> arguments(const LiveRecording& r) {
   std::vector<std::string> out{"decode", "-"};
   out.insert(out.end(), r.options.begin(), r.options.end());
   return out;
 }
 
 // Of the pipe as a file: after the fact.
-inline Ran after_the_fact(std::span<const uint8_t> pipe, const Recording& r) {
+inline Ran after_the_fact(std::span<const uint8_t> pipe, const LiveRecording& r) {
   const TempDir dir;
   const std::string path = dir.path() / "pipe";
   std::ofstream(path, std::ios::binary)
@@ -63,7 +64,7 @@ inline Ran after_the_fact(std::span<const uint8_t> pipe, const Recording& r) {
 }
 
 // Written in pieces, with pauses in which asof looks at what is there.
-inline Ran piece_by_piece(std::span<const uint8_t> pipe, const Recording& r, std::mt19937& random) {
+inline Ran piece_by_piece(std::span<const uint8_t> pipe, const LiveRecording& r, std::mt19937& random) {
   LiveProgram live(arguments(r));
   while (!pipe.empty()) {
     const size_t size = std::min<size_t>(1 + random() % 4000, pipe.size());

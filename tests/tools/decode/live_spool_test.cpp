@@ -58,7 +58,7 @@ class Calls {
     machine_->on_indirect(user_.address("call"),
                           [this](SimCpu&) { return user_.address(++calls_ % 3 == 0 ? "one" : "two"); });
   }
-  Recording write(const fs::path& directory) {
+  LiveRecording write(const fs::path& directory) {
     SimTask& task = machine_->add_task(kPid, kPid, "calls", 1, kUser, kText);
     machine_->run_task(0, task, kUser);
     machine_->start_trace(0);
@@ -75,7 +75,7 @@ class Calls {
     p.pids = {kPid};
     spec.programs.push_back(p);
     write_capture(*machine_, spec, directory, "calls");
-    Recording r{"calls", directory / "perf.data", {}, {}, 0};
+    LiveRecording r{"calls", directory / "perf.data", {}, {}, 0};
     r.capture.symfs = directory / "symfs";
     r.options = {"-F",      "ip,conf,time", "--itrace=c", "--ns", "--kcore", r.path + "/kcore_dir/kcore",
                  "--symfs", r.capture.symfs};
@@ -95,7 +95,7 @@ class Calls {
 TEST(LiveSpool, TakesRoomForWhatWaits) {
   if (!gives_room_back()) GTEST_SKIP() << "the file system of the temporary folder keeps all";
   const TempDir dir;
-  const Recording r = Calls().write(dir.path());
+  const LiveRecording r = Calls().write(dir.path());
   const LivePipe pipe = as_live_pipe(r.path, 48, r.capture);
   const Ran whole = after_the_fact(pipe.bytes, r);
   LiveProgram live(arguments(r));
@@ -116,7 +116,7 @@ TEST(LiveSpool, TakesRoomForWhatWaits) {
 // A record at the end says that the trace was snapshots: it would have to be put together anew.
 TEST(LiveSpool, TraceThatIsElsewhereThanItWasIsTold) {
   const TempDir dir;
-  const Recording r = Calls().write(dir.path());
+  const LiveRecording r = Calls().write(dir.path());
   LivePipe pipe = as_live_pipe(r.path, 48, r.capture);
   const size_t most = pipe.round_ends[pipe.round_ends.size() - 2];
   constexpr uint8_t kAux = 11, kOverwrite = 2;

@@ -259,7 +259,7 @@ std::vector<Verb> verbs() {
       {"shard", "decode --plan IN/plan --shard 0/2 -o OUT/parts"},
       {"of_plan", "decode --plan IN/plan -o OUT/o.txt"},
       {"merge", "merge IN/plan IN/parts -o OUT/o.blocks"},
-      {"large_tables", "tables --table calls --table blocks --table agg_edge -o OUT/lake IN/plan"},
+      {"large_tables", "tables --table calls,blocks,agg_edge -o OUT/lake IN/plan"},
       {"archive", "digest IN/demo.tar.zst"},
       {"archive_xz", "digest IN/demo.tar.xz"},
       {"unpack", "unpack IN/demo.tar.zst -o OUT/demo"},

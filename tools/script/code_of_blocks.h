@@ -1,4 +1,4 @@
-// ExecutedCode: blocks that ran, each once, for lines that are printed when their decoder may be gone.
+// CodeOfBlocks: blocks that ran, each once, for lines that are printed when their decoder may be gone.
 #pragma once
 #include <tsl/robin_map.h>
 
@@ -10,7 +10,7 @@
 
 namespace asof {
 
-class ExecutedCode {
+class CodeOfBlocks {
  public:
   struct Piece {
     Addr ip;

@@ -1,11 +1,11 @@
-#include "tools/script/executed_code.h"
+#include "tools/script/code_of_blocks.h"
 
 #include <algorithm>
 #include <span>
 
 namespace asof {
 
-uint32_t ExecutedCode::add(const Block& b) {
+uint32_t CodeOfBlocks::add(const Block& b) {
   const std::span bytes(b.bytes, b.size), lengths(b.lengths, b.count);
   const auto [at, fresh] = known_.try_emplace(&b, static_cast<uint32_t>(pieces_.size()));
   // The address may be that of a block that is gone.
