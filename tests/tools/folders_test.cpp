@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <regex>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -89,6 +91,47 @@ TEST(Folders, IncludesGoUpTheList) {
     }
   }
   EXPECT_GT(seen, 1000U);
+}
+
+// Classes with a name that the linker sees: in no unnamed namespace. Namespaces and what they have begin lines.
+std::vector<std::string> types_of(const std::string& path) {
+  static const std::regex opened(R"((?:inline )?namespace(?: ([\w:]+))?(?: ASOF_\w+)? \{)"),
+      closed("\\}  // namespace.*"),
+      type(R"((?:class|struct|union)(?: ASOF_\w+)? (\w+)(?: final)?(?: : .*)? ?\{.*)");
+  std::vector<std::string> within, all;
+  std::ifstream in(kRoot / path);
+  std::smatch m;
+  for (std::string line; std::getline(in, line);) {
+    if (std::regex_match(line, m, opened)) {
+      within.push_back(m[1]);
+    } else if (std::regex_match(line, closed) && !within.empty()) {
+      within.pop_back();
+    } else if (std::regex_match(line, m, type) && std::ranges::find(within, "") == within.end()) {
+      std::string name;
+      for (const std::string& space : within) name += space + "::";
+      all.push_back(name + m[1].str());
+    }
+  }
+  return all;
+}
+
+// Two of one name in one program are one to the linker, and whichever it takes is wrong for the other's code.
+TEST(Folders, TypesHaveOneDefinition) {
+  std::vector<std::string> paths = sources();
+  for (const char* folder : {"api", "include", "tests"}) {
+    for (const auto& entry : fs::recursive_directory_iterator(kRoot / folder)) {
+      const std::string path = fs::relative(entry.path(), kRoot).string();
+      if (is_source(path) && path.find("node_modules") == std::string::npos) paths.push_back(path);
+    }
+  }
+  std::map<std::string, std::set<std::string>> files;
+  for (const std::string& path : paths) {
+    for (const std::string& type : types_of(path)) files[type].insert(path);
+  }
+  EXPECT_GT(files.size(), 500U);
+  for (const auto& [type, where] : files) {
+    EXPECT_EQ(where.size(), 1U) << type << ": " << *where.begin() << ", " << *where.rbegin();
+  }
 }
 
 }  // namespace
