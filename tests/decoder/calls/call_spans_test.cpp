@@ -353,7 +353,6 @@ TEST(CallStubs, Damaged) {
       }
       ++read;
       SumsBySink sink;
-      Ran ran;
       const TimelineOptions options;
       CallTracker tracker(capture, options, true, sink);
       OpOrder<CallTracker> order(1, tracker);
