@@ -9,6 +9,9 @@ namespace {
 constexpr Addr kNowhere = ~Addr{0};
 constexpr size_t kMostLevels = CallStack::kMaxFrames / 2;
 
+// Either may be unknown (kTimeMin), in a span that is not taken.
+uint64_t difference(Time from, Time to) { return static_cast<uint64_t>(to) - static_cast<uint64_t>(from); }
+
 TimelineOptions local_options() {
   TimelineOptions options;
   options.thread_tracks = false;
@@ -103,11 +106,11 @@ void SpanFinder::follow(const FlowOp& op) {
 
 // Frames end from the top.
 void SpanFinder::slice(const Slice& s) {
-  const auto duration = static_cast<uint64_t>(s.end - s.begin);
+  const uint64_t duration = difference(s.begin, s.end);
   const auto depth = static_cast<uint32_t>(child_time_.size() - 1);
-  const auto children = static_cast<uint64_t>(child_time_.back());
+  const uint64_t children = child_time_.back();
   child_time_.pop_back();
-  child_time_.back() += static_cast<Time>(duration);
+  child_time_.back() += duration;
   ended_.push_back({s.function, s.version, depth, s.begin, s.end, s.instructions, s.self_instructions,
                     duration - std::min(duration, children)});
 }
@@ -139,7 +142,7 @@ void SpanFinder::add_span(size_t level, size_t begin, size_t end, size_t first_e
     span.depth = std::max(span.depth, call.depth - static_cast<uint32_t>(level));
     if (call.depth != level + 1) continue;
     span.call_instructions += call.instructions;
-    span.call_time += static_cast<uint64_t>(call.end - call.begin);
+    span.call_time += difference(call.begin, call.end);
   }
   span.last_close = calls.back().end - base;
   for (const Question& q : questions_) {

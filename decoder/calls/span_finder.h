@@ -65,12 +65,12 @@ class SpanFinder final : TimelineSink {
   TimelineOptions options_;
   CallTracker tracker_;
   FlowOps* chunk_ = nullptr;
-  size_t stream_ = 0, at_ = 0;    // op
-  bool flow_ = false;             // there are levels
-  size_t pending_ = kNone;        // the op that waits for an entry
-  std::vector<Level> levels_;     // by depth
-  std::vector<EndedCall> ended_;  // children before their callers
-  std::vector<Time> child_time_;  // of open calls, by depth
+  size_t stream_ = 0, at_ = 0;        // op
+  bool flow_ = false;                 // there are levels
+  size_t pending_ = kNone;            // the op that waits for an entry
+  std::vector<Level> levels_;         // by depth
+  std::vector<EndedCall> ended_;      // children before their callers
+  std::vector<uint64_t> child_time_;  // of open calls, by depth
   std::vector<Question> questions_;
   SumTree tree_;
 };

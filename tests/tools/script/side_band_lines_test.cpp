@@ -59,7 +59,7 @@ TEST(SideBandLines, ForksAreNamedAfterTheParent) {
 TEST(SideBandLines, CgroupsAndTheirNames) {
   Recording r;
   ByteSink s;
-  s.u64(23), s.text(std::string_view("/a\x1b[31m/b\0\0\0\0\0", 16));
+  s.u64(23), s.text(std::string_view("/a\x1b[31m/b\0\0\0\0\0\0\0", 16));
   const Trailer t = Recording::at(100);
   r.writer.record(19, 0, s.bytes(), &t);
   EXPECT_EQ(lines_of(r, {.cgroups = true}),
