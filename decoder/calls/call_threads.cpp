@@ -51,7 +51,7 @@ CallTracker::Thread& CallTracker::thread_of(Cpu& c, int32_t tid, int32_t pid) {
 }
 
 // How much later than the trace's time a record's may be.
-Time CallTracker::lateness(const Cpu& c) { return std::min(kMostLate, kLateSteps * c.step); }
+Time CallTracker::lateness(const Cpu& c) { return kLateSteps * std::min(kMostLate / kLateSteps, c.step); }
 
 void CallTracker::follow_records(Cpu& c, Time delay) {
   if (!has_time_ || stand_in_) return;
