@@ -131,7 +131,7 @@ void Scanner::calls(const RecordHead& head) {
                    "the file was changed; write it again");
   }
   part_->numbered_by = numbered_by;
-  if (number != flow_seen_ || number != flow_kept_ || frames_.empty()) return;
+  if (number == 0 || number != flow_seen_ || number != flow_kept_) return;
   frames_.back().second.calls = head.packed;
   frames_.back().second.calls_raw = head.raw;
   file_->has_calls_ = true;
@@ -140,7 +140,7 @@ void Scanner::calls(const RecordHead& head) {
 // Those that number their functions by symbols that are not these.
 void Scanner::forget_calls() {
   for (auto& [stream, frame] : frames_) {
-    if (file_->parts_[frame.part]->numbered_by != symbols_) frame.calls = {};
+    if (symbols_ == 0 || file_->parts_[frame.part]->numbered_by != symbols_) frame.calls = {};
   }
 }
 
@@ -167,8 +167,10 @@ void Scanner::record(const RecordHead& head) {
       if (has_symbols_) capture_->symbols = {};
       has_symbols_ = true;
       symbols_ = identity_of(*body);
-      if (!take_symbols(*body, capture_->symbols))
+      if (!take_symbols(*body, capture_->symbols)) {
+        symbols_ = 0;
         damaged(Code::kBadBlockStream, head.offset, "the table of symbols is damaged", hint);
+      }
       return;
     case RecordType::kFunctions:
       if (!functions_ || replaces()) functions_ = *body;

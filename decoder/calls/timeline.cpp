@@ -209,6 +209,9 @@ bool TimelineConsumer::whole(size_t stream, FlowOps& chunk, size_t at) {
   chunk.ops[at].kind = FlowOp::Kind::kGap;
   chunk.ops[at].item = static_cast<uint32_t>(chunk.gaps.size());
   chunk.gaps.push_back(std::move(gap));
+  // Nothing more of it is believed, and the flow is not read again for each of its spans.
+  chunk.ops.resize(at + 1);
+  std::erase_if(chunk.spans, [at](const CallSpan& s) { return s.begin > at; });
   return false;
 }
 
