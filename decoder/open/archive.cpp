@@ -244,17 +244,32 @@ class Unpacker {
   uint64_t bytes_ = 0, sizes_ = 0, most_bytes_ = 0;
 };
 
+// Reading a folder takes memory. Where it was refused, what was in use by then has been given back: once more.
+void remove_tree(const std::string& path) noexcept {
+  for (int attempt = 0; attempt < 3; ++attempt) {
+    try {
+      std::error_code failed;
+      fs::remove_all(path, failed);
+      if (failed != std::errc::not_enough_memory) return;
+    } catch (const std::bad_alloc&) {
+    }
+  }
+}
+
 }  // namespace
 
 Result<std::shared_ptr<TemporaryTree>> TemporaryTree::make() {
   const char* const chosen = std::getenv("TMPDIR");
   for (const char* place : {chosen != nullptr ? chosen : "", "/var/tmp", "/tmp"}) {
     if (*place == '\0') continue;
-    std::string name = std::string(place) + "/asof-XXXXXX";
-    if (mkdtemp(name.data()) == nullptr) continue;
-    std::shared_ptr<TemporaryTree> tree(new TemporaryTree(name));
+    // The object first: where there is no memory for it, nothing has been made.
+    std::shared_ptr<TemporaryTree> tree(new TemporaryTree(std::string(place) + "/asof-XXXXXX"));
+    if (mkdtemp(tree->path_.data()) == nullptr) {
+      tree->path_.clear();
+      continue;
+    }
     const std::lock_guard lock(trees_mutex());
-    trees().insert(std::move(name));
+    trees().insert(tree->path_);
     return tree;
   }
   return fail(Code::kNoTemporaryCopy, "", Error::kNoOffset, std::strerror(errno),
@@ -262,16 +277,15 @@ Result<std::shared_ptr<TemporaryTree>> TemporaryTree::make() {
 }
 
 TemporaryTree::~TemporaryTree() {
-  std::error_code ignored;
-  fs::remove_all(path_, ignored);
+  if (path_.empty()) return;
+  remove_tree(path_);
   const std::lock_guard lock(trees_mutex());
   trees().erase(path_);
 }
 
 void TemporaryTree::remove_all() {
-  std::error_code ignored;
   const std::lock_guard lock(trees_mutex());
-  for (const std::string& path : trees()) fs::remove_all(path, ignored);
+  for (const std::string& path : trees()) remove_tree(path);
 }
 
 bool is_archive(const std::string& path) {

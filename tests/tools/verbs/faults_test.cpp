@@ -40,6 +40,8 @@ struct Verb {
   bool blocks = false;    // what is written to a pipe depends on when what was there: its content does not
 };
 
+void PrintTo(const Verb& verb, std::ostream* out) { *out << verb.name; }
+
 // What is not in tests/data: made once.
 class Inputs {
  public:
@@ -232,6 +234,20 @@ TEST_P(ArchiveFaults, OfMemoryAreNotToldAsDamage) {
   EXPECT_GT(told, 50U);
 }
 
+// What was unpacked is removed at the end, also where the last calls fail.
+class EndFaults : public Faults {};
+TEST_P(EndFaults, LeaveNoTemporaryFolder) {
+  const Outcome whole = run("none", 0, 0);
+  for (const Fault& fault : {Fault{"alloc", ENOMEM, 40}, Fault{"open", EMFILE, 6}}) {
+    const uint64_t calls = run(fault.kind, 0, 0).calls;
+    for (uint64_t at = calls - std::min(calls - 1, fault.most); at <= calls; ++at) {
+      const Outcome got = run(fault.kind, at, fault.error);
+      EXPECT_EQ(wrong_with(got, whole), "")
+          << fault.kind << " " << at << " of " << calls << ": " << got.ran.err;
+    }
+  }
+}
+
 const std::string kKcore =
     ASOF_TEST_DATA "/demo/perf.data/kcore_dir/kcore --symfs " ASOF_TEST_DATA "/demo/symfs";
 
@@ -272,6 +288,9 @@ std::vector<Verb> verbs() {
 }
 
 INSTANTIATE_TEST_SUITE_P(Verbs, Faults, ::testing::ValuesIn(verbs()),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+INSTANTIATE_TEST_SUITE_P(Unpacked, EndFaults, ::testing::Values(Verb{"digest", "digest IN/demo.tar.xz"}),
                          [](const auto& info) { return std::string(info.param.name); });
 
 INSTANTIATE_TEST_SUITE_P(Unpack, ArchiveFaults,
