@@ -1,25 +1,10 @@
 // A block stream of a recording that still goes on. What was decoded of it can be read as soon as it is written: in front
 // of it is a description of the recording as it was then, which the next one replaces. Descriptions have all records, so
 // what is decoded is held back until all of them together are not larger than what they describe.
-#include <algorithm>
-
 #include "decoder/blocks/block_capture.h"
 #include "decoder/blocks/block_writer.h"
 
 namespace asof::blocks {
-
-void StableOrigins::move_to(const TextStore& store) {
-  const auto same = [](const Origin& a, const Origin& b) {
-    return a.kind == b.kind && a.id == b.id && a.name == b.name && a.build_id == b.build_id;
-  };
-  numbers_.assign(1, kNoOrigin);
-  for (OriginRef i = 1; i <= store.origin_count(); ++i) {
-    const Origin& origin = store.origin(i);
-    const auto at = std::ranges::find_if(all_, [&](const Origin& o) { return same(o, origin); });
-    numbers_.push_back(static_cast<OriginRef>(at - all_.begin()) + 1);
-    if (at == all_.end()) all_.push_back(origin);
-  }
-}
 
 BlockWriter::BlockWriter(const Capture& capture, Write write, Growing)
     : write_(std::move(write)),

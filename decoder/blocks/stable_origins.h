@@ -1,6 +1,9 @@
 // Numbers of origins of text that stay the same when the store is built again of more records.
 #pragma once
+#include <map>
 #include <span>
+#include <string>
+#include <tuple>
 #include <vector>
 
 #include "textstore/text_store.h"
@@ -19,7 +22,10 @@ class StableOrigins {
   std::span<const Origin> all() const { return all_; }
 
  private:
+  using Key = std::tuple<OriginKind, uint64_t, std::string, std::string>;  // all of an Origin
+
   std::vector<Origin> all_;
+  std::map<Key, OriginRef> known_;
   std::vector<OriginRef> numbers_;  // by the store's
 };
 
