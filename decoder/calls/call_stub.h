@@ -18,22 +18,20 @@ FlowOps cut_spans(const FlowOps& ops);
 size_t whole_size(const FlowOps& cut);
 size_t whole_index(const FlowOps& cut, size_t at);
 
-// Symbols are numbered as in SymbolTable::all().
+// From 1, by the place in SymbolTable::all().
 class SymbolNumbers {
  public:
   explicit SymbolNumbers(const SymbolTable& table);
   uint32_t number(const Symbol* symbol) const;  // 0: none
-  // False: there is no such number.
-  bool symbol(uint64_t number, const Symbol*& out) const;
 
  private:
-  std::vector<const Symbol*> all_;
   tsl::robin_map<const Symbol*, uint32_t> numbers_;
 };
 
 std::vector<uint8_t> put_calls(const FlowOps& cut, const SymbolNumbers& numbers, bool has_time);
-// False: damaged, or of a trace that is measured otherwise.
-bool take_calls(std::span<const uint8_t> body, const SymbolNumbers& numbers, bool has_time, FlowOps& out);
+// `symbols`: SymbolTable::all(). False: damaged, or of a trace that is measured otherwise.
+bool take_calls(std::span<const uint8_t> body, std::span<const Symbol* const> symbols, bool has_time,
+                FlowOps& out);
 
 // Makes them of chunks. One for each worker.
 class CallStubs {

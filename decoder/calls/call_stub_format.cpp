@@ -111,8 +111,8 @@ class CallsWriter {
 
 class CallsReader {
  public:
-  CallsReader(std::span<const uint8_t> body, const SymbolNumbers& numbers, FlowOps& out)
-      : in_(body), numbers_(numbers), out_(out) {}
+  CallsReader(std::span<const uint8_t> body, std::span<const Symbol* const> symbols, FlowOps& out)
+      : in_(body), symbols_(symbols), out_(out) {}
   bool read(bool has_time) {
     has_time_ = has_time;
     if (in_.u8() != (has_time ? 1 : 0) || !keys()) return false;
@@ -131,6 +131,13 @@ class CallsReader {
   }
 
  private:
+  // False: no symbol has this number.
+  bool symbol(const Symbol*& out) {
+    const uint64_t number = in_.varint();
+    if (number > symbols_.size()) return false;
+    out = number == 0 ? nullptr : symbols_[number - 1];
+    return true;
+  }
   template <class Enum>
   bool byte(Enum& out, Enum most) {
     const uint8_t b = in_.u8();
@@ -150,7 +157,7 @@ class CallsReader {
   bool keys() {
     for (uint64_t n = in_.count(2); n != 0 && in_.ok(); --n) {
       SumKey& k = out_.keys.emplace_back();
-      if (!numbers_.symbol(in_.varint(), k.symbol)) return false;
+      if (!symbol(k.symbol)) return false;
       if (k.symbol == nullptr) {
         if (!number(k.space)) return false;
         k.address = in_.varint();
@@ -174,7 +181,7 @@ class CallsReader {
     o.from = in_.difference(address_);
     o.to = address_ = in_.difference(o.from);
     o.back = in_.difference(o.from);
-    if (!numbers_.symbol(in_.varint(), o.symbol) || !numbers_.symbol(in_.varint(), o.left)) return false;
+    if (!symbol(o.symbol) || !symbol(o.left)) return false;
     if (!number(o.space) || !number(o.origin)) return false;
     if (o.kind == FlowOp::Kind::kEvent) o.item = events_++;
     if (o.kind == FlowOp::Kind::kGap) o.item = gaps_++;
@@ -229,7 +236,7 @@ class CallsReader {
   }
 
   Source in_;
-  const SymbolNumbers& numbers_;
+  const std::span<const Symbol* const> symbols_;
   FlowOps& out_;
   bool has_time_ = false;
   uint32_t events_ = 0, gaps_ = 0;
@@ -240,9 +247,10 @@ class CallsReader {
 
 }  // namespace
 
-SymbolNumbers::SymbolNumbers(const SymbolTable& table) : all_(table.all()) {
-  numbers_.reserve(all_.size());
-  for (const Symbol* s : all_) numbers_.try_emplace(s, static_cast<uint32_t>(numbers_.size() + 1));
+SymbolNumbers::SymbolNumbers(const SymbolTable& table) {
+  const std::vector<const Symbol*> all = table.all();
+  numbers_.reserve(all.size());
+  for (const Symbol* s : all) numbers_.try_emplace(s, static_cast<uint32_t>(numbers_.size() + 1));
 }
 
 uint32_t SymbolNumbers::number(const Symbol* symbol) const {
@@ -250,18 +258,13 @@ uint32_t SymbolNumbers::number(const Symbol* symbol) const {
   return at == numbers_.end() ? 0 : at->second;
 }
 
-bool SymbolNumbers::symbol(uint64_t number, const Symbol*& out) const {
-  if (number > all_.size()) return false;
-  out = number == 0 ? nullptr : all_[number - 1];
-  return true;
-}
-
 std::vector<uint8_t> put_calls(const FlowOps& cut, const SymbolNumbers& numbers, bool has_time) {
   return CallsWriter(cut, numbers).write(has_time);
 }
 
-bool take_calls(std::span<const uint8_t> body, const SymbolNumbers& numbers, bool has_time, FlowOps& out) {
-  return CallsReader(body, numbers, out).read(has_time);
+bool take_calls(std::span<const uint8_t> body, std::span<const Symbol* const> symbols, bool has_time,
+                FlowOps& out) {
+  return CallsReader(body, symbols, out).read(has_time);
 }
 
 }  // namespace asof

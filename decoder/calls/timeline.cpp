@@ -83,16 +83,16 @@ class TimelineConsumer final : public ChunkConsumer {
         finders_([this] { return std::make_unique<SpanFinder>(capture_, has_time_); }),
         order_(capture.streams.size(), *this) {
     if (sums_) tracker_.on_break([this](size_t stream) { order_.break_span(stream); });
-    if (sums_ && capture.blocks && capture.blocks->has_calls()) numbers_.emplace(capture.symbols);
+    if (sums_ && capture.blocks && capture.blocks->has_calls()) symbols_ = capture.symbols.all();
   }
-  bool takes_calls() const { return numbers_.has_value(); }
+  bool takes_calls() const { return symbols_.has_value(); }
 
   std::unique_ptr<Prepared> prepare(const Chunk& chunk, const Stream&) override {
     auto prepared = std::make_unique<PreparedOps>();
     FlowOps& ops = prepared->ops;
     if (chunk.calls.empty()) {
       read(chunk, ops);
-    } else if (take_calls(chunk.calls, *numbers_, has_time_, ops)) {
+    } else if (take_calls(chunk.calls, *symbols_, has_time_, ops)) {
       ops.record = chunk.calls_of;
     } else {
       ops = ops_of_record(chunk.stream, chunk.calls_of);
@@ -186,7 +186,7 @@ class TimelineConsumer final : public ChunkConsumer {
   GapListener gaps_;
   WindowSink window_;
   std::vector<bool> left_;  // by stream
-  std::optional<SymbolNumbers> numbers_;
+  std::optional<std::vector<const Symbol*>> symbols_;
   CallTracker tracker_;
   PokeWindows pokes_;
   const bool sums_;
