@@ -14,18 +14,10 @@ namespace {
 
 constexpr size_t kBatch = 1024;  // records, about
 
-bool is_branch(asof::BranchKind kind) {
-  return kind != asof::BranchKind::kNone && kind != asof::BranchKind::kPtwrite &&
-         kind != asof::BranchKind::kPaging;
-}
-
 // A step's flags. kTaken also for a branch that has no choice.
 uint8_t flags_of(const asof::Step& step) {
-  const asof::Block& b = *step.block;
-  uint8_t flags = step.flags & (kTaken | kAfterGap | kAsyncEntry | kTransaction);
-  const bool whole = step.count == b.count;
-  if (!whole || !is_branch(b.kind)) return flags & ~kTaken;
-  return b.kind == asof::BranchKind::kCond ? flags : flags | kTaken;
+  const uint8_t flags = step.flags & (kAfterGap | kAsyncEntry | kTransaction);
+  return asof::took_branch(step) ? flags | kTaken : flags;
 }
 
 template <class Record>

@@ -24,6 +24,11 @@ enum class BranchKind : uint8_t {
   kPaging,   // MOV CR3, VMPTRLD: likewise
 };
 
+// kPtwrite and kPaging only end a block.
+constexpr bool is_branch(BranchKind kind) {
+  return kind != BranchKind::kNone && kind != BranchKind::kPtwrite && kind != BranchKind::kPaging;
+}
+
 // A straight run of instructions, decoded once per version of its text. Immutable; lives as long as its
 // SegmentDecoder. Ends after the first branch.
 struct Block {
@@ -69,5 +74,14 @@ struct Step {
   uint8_t flags = 0;
   uint16_t reserved = 0;
 };
+
+// All of the block ran, so the instruction at its end did.
+inline bool is_complete(const Step& step) { return step.count == step.block->count; }
+
+// The branch at the block's end was executed and went to its target.
+inline bool took_branch(const Step& step) {
+  return is_complete(step) && is_branch(step.block->kind) &&
+         (step.block->kind != BranchKind::kCond || (step.flags & Step::kTaken) != 0);
+}
 
 }  // namespace asof

@@ -21,10 +21,6 @@ bool goes_on(BranchKind kind) {
   return kind == BranchKind::kNone || kind == BranchKind::kJump || kind == BranchKind::kCall;
 }
 
-bool is_branch(BranchKind kind) {
-  return kind != BranchKind::kNone && kind != BranchKind::kPtwrite && kind != BranchKind::kPaging;
-}
-
 }  // namespace
 
 bool BlockMap::add_versions(Source& in, const Block& block) {

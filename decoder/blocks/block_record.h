@@ -65,6 +65,4 @@ class FlowRecord {
   BitList bits_;
 };
 
-inline bool is_complete(const Step& step) { return step.count == step.block->count; }
-
 }  // namespace asof::blocks

@@ -63,7 +63,7 @@ void FlowReader::on_event(const Event& e) {
   } else if (e.kind == EventKind::kTraceStop) {
     FlowOp& op = add(FlowOp::Kind::kStop, e.time);
     op.from = e.ip;
-    if (has_last_ && taken(last_)) {
+    if (has_last_ && took_branch(last_)) {
       op.branch = last_.block->kind;
       op.from = last_instruction(last_);
       op.back = last_.block->end();
@@ -95,7 +95,7 @@ void FlowReader::complete(Addr to, Space space, Time t) {
     op.symbol = name(space, to, t);
     return;
   }
-  if (!taken(last_)) return;
+  if (!took_branch(last_)) return;
   if (piece_ != SIZE_MAX) out_->pieces[piece_].to = to;
   const FlowOp::Kind kind = flow_op_kind(last_.block->kind);
   if (kind == FlowOp::Kind::kJump && in_ != nullptr && in_->range.contains(to)) return;
@@ -122,8 +122,8 @@ void FlowReader::piece(const Step& s) {
   p.text.assign(b.bytes, b.bytes + std::accumulate(p.lengths.begin(), p.lengths.end(), size_t{0}));
   p.mode = b.mode;
   p.confidence = s.confidence;
-  p.branch = complete_step(s) ? b.kind : BranchKind::kNone;
-  p.taken = taken(s);
+  p.branch = is_complete(s) ? b.kind : BranchKind::kNone;
+  p.taken = took_branch(s);
   p.space = b.space;
   p.origin = b.origin;
   p.valid = {b.from, b.until};

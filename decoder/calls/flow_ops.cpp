@@ -84,7 +84,7 @@ void FlowReader::read(const Chunk& chunk, FlowOps& out) {
   }
   const Time t = at == 0 ? kTimeMin : last_time_;
   items_before(chunk, SIZE_MAX, event, gap);
-  if (has_last_ && taken(last_)) {
+  if (has_last_ && took_branch(last_)) {
     FlowOp& op = add(FlowOp::Kind::kExit, last_.time);
     op.branch = last_.block->kind;
     op.from = last_instruction(last_);
@@ -156,7 +156,7 @@ void FlowReader::find_facts(const StepList& steps, StepCode code, RunFacts& fact
   inside.last_ = {.block = &first, .count = first.count};
   if (run.size > 1 && first.kind != BranchKind::kNone) inside.last_.flags = Step::kTaken;
   inside.has_last_ = true;
-  inside.leaves_ = taken(inside.last_) ? flow_op_kind(first.kind) : FlowOp::Kind::kJump;
+  inside.leaves_ = took_branch(inside.last_) ? flow_op_kind(first.kind) : FlowOp::Kind::kJump;
   inside.instructions_ = first.count;
   inside.worst_ = run.confidence;
   inside.inside_run_ = true;
@@ -254,7 +254,7 @@ void FlowReader::enter(const Step& s) {
     op.symbol = in_ = name(b.space, b.ip, s.time);
     return;
   }
-  if (piece_ != SIZE_MAX && taken(last_)) out_->pieces[piece_].to = b.ip;
+  if (piece_ != SIZE_MAX && took_branch(last_)) out_->pieces[piece_].to = b.ip;
   const FlowOp::Kind kind = leaves_;
   // An address in a symbol without a name beside it: the look-up decides.
   if (kind == FlowOp::Kind::kJump && in_ != nullptr && in_->range.contains(b.ip)) return;
@@ -291,7 +291,7 @@ void FlowReader::step(const Step& s) {
   if (s.time == kTimeMin || (s.time >= job_.counted.lo && s.time <= job_.counted.hi))
     instructions_ += s.count;
   worst_ = std::max(worst_, s.confidence);
-  if (s.block->kind == BranchKind::kPaging && complete_step(s) && is_kernel_address(s.block->ip)) {
+  if (s.block->kind == BranchKind::kPaging && is_complete(s) && is_kernel_address(s.block->ip)) {
     FlowOp& op = add(FlowOp::Kind::kSpace, s.time);
     op.from = last_instruction(s);
     op.symbol = op.left = in_;
@@ -299,7 +299,7 @@ void FlowReader::step(const Step& s) {
   last_ = s;
   last_from_ = last_back_ = 0;
   has_last_ = true;
-  leaves_ = taken(s) ? flow_op_kind(s.block->kind) : FlowOp::Kind::kJump;
+  leaves_ = took_branch(s) ? flow_op_kind(s.block->kind) : FlowOp::Kind::kJump;
 }
 
 }  // namespace asof

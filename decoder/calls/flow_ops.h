@@ -19,11 +19,6 @@
 
 namespace asof {
 
-// True for kinds that leave straight-line execution; kPtwrite and kPaging only end a block.
-constexpr bool leaves_line(BranchKind k) {
-  return k != BranchKind::kNone && k != BranchKind::kPtwrite && k != BranchKind::kPaging;
-}
-
 struct FlowOp {
   enum class Kind : uint8_t {
     kPoint,      // no event: time and instructions advance

@@ -83,11 +83,6 @@ bool contains(const std::vector<T>& list, const U& value) {
   return std::find(list.begin(), list.end(), value) != list.end();
 }
 
-bool taken(const Step& step) {
-  return complete(step) && is_branch(step.block->kind) &&
-         (step.block->kind != BranchKind::kCond || (step.flags & Step::kTaken) != 0);
-}
-
 }  // namespace
 
 DecodePrinter::DecodePrinter(const DecodeJob& job)
@@ -265,7 +260,7 @@ void DecodePrinter::print_branch(const Stream& stream, Time t, Space space, At f
 void DecodePrinter::print_exit(const Step& step, const Stream& stream, Space space, Addr to,
                                std::string_view flags, TimedText& out) {
   const Block& b = *step.block;
-  if (!taken(step) || !job_.format.wants(kinds_of(b.kind))) return;
+  if (!took_branch(step) || !job_.format.wants(kinds_of(b.kind))) return;
   print_branch(stream, step.time, b.space, name(b.space, last_instruction(b), step.time),
                name(space, to, step.time), flags.empty() ? branch_flags(b.kind, last_bytes(b)) : flags, out);
 }
@@ -325,7 +320,7 @@ DecodePrinter::Last DecodePrinter::between(Last last, const Chunk& chunk, const 
       if (edges) print_branch(stream, e.time, space, {}, name(space, e.ip, e.time), "tr strt", out);
       last.reset();
     } else if (e.kind == EventKind::kTraceStop) {
-      if (last && taken(*last)) {
+      if (last && took_branch(*last)) {
         print_exit(*last, stream, space, 0,
                    fmt::format("tr end  {}", branch_flags(last->block->kind, last_bytes(*last->block))), out);
       } else if (edges) {

@@ -6,7 +6,7 @@ namespace asof {
 
 IpHash hash_of(const Step& step) {
   const Block& b = *step.block;
-  if (complete(step)) return {b.count, b.hash, b.power};
+  if (is_complete(step)) return {b.count, b.hash, b.power};
   IpHash h;
   Addr ip = b.ip;
   for (uint32_t i = 0; i < step.count; ++i) {
@@ -45,7 +45,7 @@ void count_steps(const Chunk& chunk, Tally& tally) {
     }
     const Step& step = *loose++;
     ips.append(hash_of(step));
-    branches += complete(step) && is_branch(step.block->kind);
+    branches += is_complete(step) && is_branch(step.block->kind);
     const auto c = std::min(static_cast<size_t>(step.confidence), tally.by_confidence.size() - 1);
     tally.by_confidence[c] += step.count;
   }

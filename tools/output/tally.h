@@ -27,13 +27,6 @@ struct IpHash {
 // The executed part of a block. Blocks executed to their end bring their own hash.
 IpHash hash_of(const Step& step);
 
-// True for kinds that are branches (kPtwrite and kPaging only end a block).
-constexpr bool is_branch(BranchKind k) {
-  return k != BranchKind::kNone && k != BranchKind::kPtwrite && k != BranchKind::kPaging;
-}
-// All of the block ran, so the instruction at its end did.
-inline bool complete(const Step& step) { return step.count == step.block->count; }
-
 struct Tally : ChunkConsumer::Prepared {
   IpHash ips;
   uint64_t branches = 0;

@@ -23,9 +23,7 @@ Space space_at(const Stream& stream, const Step& last, const Event& e) {
 void BranchFlow::leave(Addr to, Space space) {
   const Step& s = *last_;
   const Block& b = *s.block;
-  const bool taken =
-      complete(s) && is_branch(b.kind) && (b.kind != BranchKind::kCond || (s.flags & Step::kTaken) != 0);
-  if (!taken) return;
+  if (!took_branch(s)) return;
   if (left_out_) {
     follows_ = false;
     return;

@@ -17,11 +17,6 @@ std::span<const uint8_t> last_bytes(const Block& b) {
   return {b.bytes + b.size - length, length};
 }
 
-bool taken(const Step& s) {
-  return complete(s) && is_branch(s.block->kind) &&
-         (s.block->kind != BranchKind::kCond || (s.flags & Step::kTaken) != 0);
-}
-
 uint32_t flags_of(const Block& b) {
   const std::string_view word = branch_flags(b.kind, last_bytes(b));
   if (word == "jcc") return kFlagBranch | kFlagConditional;
@@ -140,7 +135,7 @@ void FlowRecords::branch(Time t, Space from_space, Addr from, Space to_space, Ad
 }
 
 void FlowRecords::leave(Addr to, Space space, uint32_t more) {
-  if (!last_ || !taken(*last_)) return flush_waiting(0, space);
+  if (!last_ || !took_branch(*last_)) return flush_waiting(0, space);
   const Block& b = *last_->block;
   flush_waiting(to, space);
   branch(last_->time, b.space, b.end() - b.lengths[b.count - 1], space, to,
@@ -161,7 +156,7 @@ void FlowRecords::instruction(const Step& s, uint32_t number) {
   const bool last = number + 1 == b.count;
   if (last) r.flags = flags_of(b);
   r.flags |= transaction(s);
-  if (last && taken(s)) {
+  if (last && took_branch(s)) {
     waiting_ = r;  // shown with its target
   } else {
     put(r);
@@ -220,7 +215,7 @@ void FlowRecords::flow_event(const Event& e) {
     last_.reset();
     branch(e.time, kKernelSpace, 0, space_of(e), e.ip, kFlagBranch | kFlagTraceBegin, nullptr);
   } else if (e.kind == EventKind::kTraceStop) {
-    if (last_ && taken(*last_)) {
+    if (last_ && took_branch(*last_)) {
       leave(0, space, kFlagTraceEnd);
     } else {
       flush_waiting(0, space);

@@ -34,7 +34,7 @@ class RecentBranches final : public ChunkSink {
  private:
   void take(Chunk&& chunk) override {
     for (const Step& s : chunk.steps) {
-      if (found_ || s.block->mode != arm64::kA64 || !complete(s)) continue;
+      if (found_ || s.block->mode != arm64::kA64 || !is_complete(s)) continue;
       uint32_t last;
       std::memcpy(&last, s.block->bytes + s.block->size - sizeof last, sizeof last);
       found_ = arm64::is_recent_branch(last);

@@ -85,7 +85,7 @@ void TruthComparison::add_step(const Step& step) {
   auto [lengths, is_new] = lengths_.try_emplace(&b);
   if (is_new) lengths.value().assign(b.lengths, b.lengths + b.count);
   DecodedPiece piece{b.ip, b.size, step.count, lengths.value().data(), step.time, step.confidence, 0};
-  if (!complete(step)) {
+  if (!is_complete(step)) {
     piece.bytes = 0;
     for (uint32_t i = 0; i < step.count; ++i) piece.bytes += b.lengths[i];
   }
