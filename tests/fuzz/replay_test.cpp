@@ -7,6 +7,9 @@
 #include "tests/fuzz/fuzz.h"
 
 namespace asof::fuzz {
+
+static void PrintTo(const Target& target, std::ostream* out) { *out << target.name; }
+
 namespace {
 
 class Replay : public ::testing::TestWithParam<Target> {};

@@ -199,6 +199,7 @@ struct Variant {
   PerfDataWriter::Options options;
   bool pipe, switches;
 };
+void PrintTo(const Variant& variant, std::ostream* out) { *out << variant.name; }
 const Variant kVariants[] = {
     {"file", {}, false, true},
     {"no switches but samples", {}, false, false},

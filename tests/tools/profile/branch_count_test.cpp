@@ -20,6 +20,7 @@ struct Demo {
   uint64_t least;  // bytes of table
   bool has_user;   // its programs are traced, too
 };
+void PrintTo(const Demo& demo, std::ostream* out) { *out << demo.name; }
 
 class BranchCount : public ::testing::TestWithParam<Demo> {
  protected:

@@ -88,6 +88,7 @@ struct Recording {
   const char* name;
   const char* data;
 };
+void PrintTo(const Recording& recording, std::ostream* out) { *out << recording.name; }
 
 class CallTotalsOf : public ::testing::TestWithParam<Recording> {};
 
