@@ -150,7 +150,9 @@ class Unpacker {
   }
 
   Result<void> unpack(archive* a, archive_entry& entry) {
-    const char* const raw = archive_entry_pathname(&entry);
+    // A name in UTF-8 that the locale has no letters for.
+    const char* raw = archive_entry_pathname(&entry);
+    if (raw == nullptr) raw = archive_entry_pathname_utf8(&entry);
     const std::string shown = raw == nullptr ? "(no name)" : std::string(raw).substr(0, 100);
     const fs::path name = safe_name(raw);
     const auto type = archive_entry_filetype(&entry);

@@ -32,6 +32,8 @@ class Packer {
   static Result<std::unique_ptr<Packer>> open(int fd, const std::string& path) {
     auto p = std::unique_ptr<Packer>(new Packer(path));
     archive_write_set_format_pax_restricted(p->archive_);
+    // Names are bytes, whatever the locale is.
+    archive_write_set_options(p->archive_, "pax:hdrcharset=BINARY");
     if (path.ends_with(".zst") || path.ends_with(".tzst")) {
       archive_write_add_filter_zstd(p->archive_);
     } else if (path.ends_with(".gz") || path.ends_with(".tgz")) {

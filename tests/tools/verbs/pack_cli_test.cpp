@@ -79,6 +79,36 @@ TEST(PackCli, UnpackGivesTheFiles) {
     EXPECT_TRUE(read_file(dir.path() / "out" / file) == read_file(demo / file)) << file;
 }
 
+// A program's name can have any bytes, and archives of others have it in UTF-8.
+TEST(PackCli, NamesAreBytes) {
+  const std::string old = "/opt/demo/worker";
+  for (const std::string name : {"/opt/d\xc3\xabm/worker", "/opt/d\xff\xfem/worker"}) {
+    const TempDir dir;
+    ASSERT_EQ(name.size(), old.size());
+    const fs::path capture = dir.path() / "perf.data", symfs = dir.path() / "symfs", out = dir.path() / "out";
+    fs::copy(ASOF_TEST_DATA "/demo/perf.data", capture, fs::copy_options::recursive);
+    fs::copy(ASOF_TEST_DATA "/demo/symfs", symfs, fs::copy_options::recursive);
+    fs::create_directories(fs::path(symfs.string() + name).parent_path());
+    fs::rename(symfs / "opt/demo/worker", symfs.string() + name);
+    std::string data = read_file(capture / "data");
+    for (size_t at = 0; (at = data.find(old, at)) != std::string::npos;) data.replace(at, old.size(), name);
+    std::ofstream(capture / "data", std::ios::binary) << data;
+    const std::string archive = (dir.path() / "x.tar").string();
+    const Ran ran = run_asof("pack -q " + capture.string() + " --symfs " + symfs.string() + " -o " + archive);
+    EXPECT_EQ(ran.status, 0) << ran.err;
+    ASSERT_EQ(run_asof("unpack " + archive + " -o " + out.string()).status, 0);
+    EXPECT_TRUE(read_file(out.string() + "/symfs" + name) == read_file(symfs.string() + name));
+    EXPECT_EQ(run_asof("digest " + archive).out, run_asof("digest " + kDemo).out);
+    if (name.find('\xff') != std::string::npos) continue;
+    const std::string posix = (dir.path() / "posix.tar").string();
+    ASSERT_EQ(std::system(("LC_ALL=C.UTF-8 tar --format=posix -C " + dir.path().string() + " -cf " + posix +
+                           " perf.data symfs")
+                              .c_str()),
+              0);
+    EXPECT_EQ(run_asof("digest " + posix).out, run_asof("digest " + kDemo).out);
+  }
+}
+
 TEST(PackCli, CutArchiveIsAnError) {
   const TempDir dir;
   const std::string archive = (dir.path() / "x.tar.zst").string();
