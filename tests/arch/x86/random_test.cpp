@@ -71,12 +71,13 @@ TEST(RandomPrograms, TimeOfAStepIsThatOfATimingPacketBesideIt) {
     count_times(d, run.truth(0), timing.at(run.has_cyc() ? 1 : 0));
   }
   const auto& [plain, cyc] = timing;
-  EXPECT_GT(plain.instructions, captures_of(80'000));
+  // Less than on average: of a few captures, most can have CYC, or few.
+  EXPECT_GT(plain.instructions, captures_of(40'000));
   EXPECT_LT(plain.late * 50, plain.instructions);
   EXPECT_EQ(plain.before_last, 0U);
   EXPECT_EQ(plain.after_next, 0U);
   // A CYC packet precedes the packet that it dates, which covers code that ran earlier.
-  EXPECT_GT(cyc.instructions, captures_of(100'000));
+  EXPECT_GT(cyc.instructions, captures_of(50'000));
   EXPECT_LT(cyc.before_last * 100, cyc.instructions);
   EXPECT_EQ(cyc.after_next, 0U);
 }

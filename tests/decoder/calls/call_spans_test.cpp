@@ -14,6 +14,7 @@
 #include "decoder/calls/op_order.h"
 #include "decoder/calls/span_finder.h"
 #include "tests/decoder/calls/random_ops.h"
+#include "tests/support/captures_of.h"
 
 namespace asof::test {
 namespace {
@@ -246,9 +247,12 @@ void compare(const RandomOpsOptions& o, uint64_t seed, uint64_t max_waiting, For
   seen.forced += b.forced;
 }
 
-Seen compare_all(const RandomOpsOptions& o, uint64_t seeds, uint64_t max_waiting = UINT64_MAX) {
+// Of `usual` many, as many as the build is fast enough for.
+uint64_t seeds_of(uint64_t usual) { return std::max(captures_of(usual), std::min<uint64_t>(usual, 4)); }
+
+Seen compare_all(const RandomOpsOptions& o, uint64_t usual, uint64_t max_waiting = UINT64_MAX) {
   Seen seen;
-  for (uint64_t seed = 1; seed <= seeds && !testing::Test::HasFatalFailure(); ++seed) {
+  for (uint64_t seed = 1; seed <= seeds_of(usual) && !testing::Test::HasFatalFailure(); ++seed) {
     compare(o, seed, max_waiting, Form::kSpans, seen);
   }
   return seen;
@@ -258,9 +262,9 @@ Seen compare_all(const RandomOpsOptions& o, uint64_t seeds, uint64_t max_waiting
 struct BothSeen {
   Seen all, cut;
 };
-BothSeen compare_cut(const RandomOpsOptions& o, uint64_t seeds) {
+BothSeen compare_cut(const RandomOpsOptions& o, uint64_t usual) {
   BothSeen seen;
-  for (uint64_t seed = 1; seed <= seeds && !testing::Test::HasFatalFailure(); ++seed) {
+  for (uint64_t seed = 1; seed <= seeds_of(usual) && !testing::Test::HasFatalFailure(); ++seed) {
     compare(o, seed, UINT64_MAX, Form::kSpans, seen.all);
     compare(o, seed, UINT64_MAX, Form::kCut, seen.cut);
   }
@@ -269,13 +273,13 @@ BothSeen compare_cut(const RandomOpsOptions& o, uint64_t seeds) {
 
 TEST(CallSpans, OneStream) {
   const Seen seen = compare_all({.switcher = true}, 60);
-  EXPECT_GT(seen.taken, 1000U);
+  EXPECT_GT(seen.taken, captures_of(1000));
   EXPECT_LT(seen.told * 7, seen.slices * 6);
 }
 
 TEST(CallSpans, WithoutTime) {
   const Seen seen = compare_all({.time = false}, 60);
-  EXPECT_GT(seen.taken, 1000U);
+  EXPECT_GT(seen.taken, captures_of(1000));
 }
 
 TEST(CallSpans, FewOddities) {
@@ -291,21 +295,21 @@ TEST(CallSpans, FullStack) {
 
 TEST(CallSpans, ThreadsMoveBetweenCpus) {
   const Seen seen = compare_all({.streams = 3, .switcher = true, .odd = 4}, 30);
-  EXPECT_GT(seen.taken, 1000U);
+  EXPECT_GT(seen.taken, captures_of(1000));
 }
 
 TEST(CallSpans, RecordsContradictEachOther) {
   Seen seen = compare_all({.streams = 3, .contradict = true, .odd = 4}, 60);
-  EXPECT_GT(seen.broken, 10U);
-  EXPECT_GT(seen.refused, 10U);
+  EXPECT_GT(seen.broken, captures_of(10));
+  EXPECT_GT(seen.refused, captures_of(10));
   seen = compare_all({.streams = 2, .switcher = true, .contradict = true, .odd = 4}, 40);
-  EXPECT_GT(seen.broken, 10U);
+  EXPECT_GT(seen.broken, captures_of(10));
 }
 
 TEST(CallSpans, TooMuchWaits) {
   const Seen seen = compare_all({.streams = 3, .contradict = true, .odd = 2}, 40, 200 << 10);
-  EXPECT_GT(seen.forced, 10U);
-  EXPECT_GT(seen.taken, 100U);
+  EXPECT_GT(seen.forced, captures_of(10));
+  EXPECT_GT(seen.taken, captures_of(100));
 }
 
 TEST(CallStubs, AreAsGoodAsTheirOps) {
@@ -318,14 +322,14 @@ TEST(CallStubs, AreAsGoodAsTheirOps) {
 
 TEST(CallStubs, OfSeveralCpus) {
   const BothSeen seen = compare_cut({.streams = 3, .switcher = true, .odd = 4}, 30);
-  EXPECT_GT(seen.cut.taken, 1000U);
-  EXPECT_GT(seen.cut.asked, 10U);
+  EXPECT_GT(seen.cut.taken, captures_of(1000));
+  EXPECT_GT(seen.cut.asked, captures_of(10));
 }
 
 TEST(CallStubs, WhereRecordsContradictEachOther) {
   const BothSeen seen = compare_cut({.streams = 3, .contradict = true, .odd = 4}, 60);
-  EXPECT_GT(seen.cut.broken, 10U);
-  EXPECT_GT(seen.cut.asked, 10U);
+  EXPECT_GT(seen.cut.broken, captures_of(10));
+  EXPECT_GT(seen.cut.asked, captures_of(10));
 }
 
 // Whatever the bytes say, there is an answer.
