@@ -313,6 +313,7 @@ std::vector<FunctionCycles> CycleCosts::functions() const {
     c.cycles_most += costs[i].cycles_most;
   }
   std::vector<FunctionCycles> out;
+  out.reserve(by_name.size());
   for (const auto& [name, cost] : by_name) out.push_back({name.first, name.second, cost});
   std::ranges::stable_sort(out, std::greater<>(), [](const FunctionCycles& f) { return weight(f.cost); });
   return out;
