@@ -150,6 +150,7 @@ int refused(const Error& error) {
     constexpr std::string_view kText = "asof: E-FILE-093: the system refused memory\n";
     if (::write(STDERR_FILENO, kText.data(), kText.size()) >= 0) _exit(kExitInput);
   } catch (...) {
+    std::abort();
   }
   std::abort();
 }

@@ -24,10 +24,12 @@ class OrderedMakers {
   using Result = std::invoke_result_t<Make&, size_t>;
 
   OrderedMakers(size_t n, size_t threads, Make& make) : n_(n), make_(make), made_(std::min(n, 2 * threads)) {
-    try {
-      for (size_t i = 0; i < std::min(n, threads); ++i) threads_.emplace_back([this] { work(); });
-    } catch (const std::system_error&) {
-      // A limit on threads (setrlimit(2), cgroups): those that there are do it all, or take() does.
+    for (size_t i = 0; i < std::min(n, threads); ++i) {
+      try {
+        threads_.emplace_back([this] { work(); });
+      } catch (const std::system_error&) {
+        break;  // a limit on threads (setrlimit(2), cgroups): those that there are do it all, or take() does
+      }
     }
   }
   ~OrderedMakers() {

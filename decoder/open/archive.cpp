@@ -254,6 +254,7 @@ void remove_tree(const std::string& path) noexcept {
       fs::remove_all(path, failed);
       if (failed != std::errc::not_enough_memory) return;
     } catch (const std::bad_alloc&) {
+      continue;
     }
   }
 }

@@ -261,7 +261,7 @@ Result<void> run_pipeline(const Capture& capture, const PipelineOptions& options
 }
 
 Result<void> continue_pipeline(const Capture& capture, const PipelineOptions& options,
-                               std::vector<Time> reached, ChunkOrder order, ChunkConsumer& consumer,
+                               const std::vector<Time>& reached, ChunkOrder order, ChunkConsumer& consumer,
                                const std::function<void(const PipelineProgress&)>& progress) {
   auto arch = capture.arch();
   if (!arch) return std::unexpected(arch.error());

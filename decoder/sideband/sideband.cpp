@@ -314,6 +314,7 @@ void SideBandReader::join_switches() {
     }
   }
   std::vector<std::pair<Pieces*, std::vector<SwitchFact>*>> work;
+  work.reserve(switches_.size());
   for (auto& [cpu, pieces] : switches_) work.emplace_back(&pieces, &out_.switches[cpu]);
   const auto join = [&](size_t i) {
     const auto& [pieces, to] = work[i];

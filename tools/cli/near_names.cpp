@@ -56,6 +56,7 @@ std::vector<std::string> near_names(std::string_view word, std::span<const std::
     if (found.size() > kMostShown) found.erase(std::prev(found.end()));
   }
   std::vector<std::string> out;
+  out.reserve(found.size());
   for (const auto& [distance, name] : found) out.push_back(name);
   return out;
 }
