@@ -24,6 +24,15 @@ inline std::string read_file(const std::filesystem::path& path) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
+// TSan's program for symbols tells of files that are none ("[stack]"), also for reports that are suppressed.
+inline std::string without_symbolizer(std::string err) {
+  for (size_t at = 0; (at = err.find("llvm-symbolizer", at)) != std::string::npos;) {
+    at = err.rfind('\n', at) + 1;
+    err.erase(at, std::min(err.find('\n', at), err.size() - 1) + 1 - at);
+  }
+  return err;
+}
+
 // `arguments` go through the shell, after ASOF_BINARY and before `tail` ("| head -1").
 inline Ran run_asof(const std::string& arguments, const std::string& tail = "") {
   const TempDir dir;
@@ -36,7 +45,7 @@ inline Ran run_asof(const std::string& arguments, const std::string& tail = "") 
   EXPECT_EQ(std::system(command.c_str()), 0) << command;
   ran.status = std::atoi(read_file(out + ".status").c_str());
   ran.out = read_file(out);
-  ran.err = read_file(err);
+  ran.err = without_symbolizer(read_file(err));
   return ran;
 }
 

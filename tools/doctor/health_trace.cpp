@@ -84,6 +84,7 @@ void check_losses(const HealthInput& in, std::vector<Finding>& out) {
     }
   }
   std::vector<std::string> by_code;
+  by_code.reserve(codes.size());
   for (const auto& [code, n] : codes)
     by_code.push_back(fmt::format("{} {}", code_text(code), format_plural(n, "time", "times")));
   if (losses == 0) {
@@ -129,7 +130,7 @@ Finding timing_of_pt(const Capture& c, const PtFacts& pt) {
                                         c.x86.has_cyc ? "on" : "off", format_size(psb));
   if ((pt.config & pt.priv(kTscBit)) == 0)
     return {Verdict::kBad, "timing", "the trace has no time", every, "record with intel_pt/tsc/"};
-  if (c.x86.has_cyc || (mtc && (period == 0 || period <= kCoarseNs)))
+  if (c.x86.has_cyc || (mtc && period <= kCoarseNs))  // 0: not known
     return {Verdict::kOk, "timing", "the trace is finely timed", every, ""};
   return {Verdict::kWarn, "timing",
           "the trace is coarsely timed: near changes of text the flow itself must prove which version ran",
