@@ -120,12 +120,14 @@ lint() {
   # shellcheck disable=SC2086
   [ -z "$list" ] || { say "installing: $list"; install_packages $list; }
   deps
-  cmake --preset release >/dev/null
   say "clang-format"
   git ls-files '*.h' '*.cpp' | xargs clang-format --dry-run --Werror
   say "clang-tidy-19"
-  git ls-files 'textstore/*.cpp' 'arch/*.cpp' 'decoder/*.cpp' 'api/*.cpp' 'tools/*.cpp' |
-    xargs -P "$(nproc)" -n 4 clang-tidy-19 -p build/release --quiet
+  # A folder's files as one: what they include is read once, which takes a fifth of the time.
+  cmake --preset release -B build/lint -DASOF_UNITY=ON >/dev/null
+  sed -n 's/^ *"file": "\([^"]*\)",*$/\1/p' build/lint/compile_commands.json | grep -v -e /tests/ -e /html_page.cpp | sort -u |
+    xargs -P "$(nproc)" -n 1 clang-tidy-19 -p build/lint --quiet --checks=-bugprone-suspicious-include \
+      --header-filter='(textstore|arch|decoder|tools|api|include)/.*\.(h|cpp)$'
 }
 
 # The suite under another preset, with the large captures where they are restored.
