@@ -86,7 +86,9 @@ class Iterator {
 template <class T, class Object>
 void bind_iterator(py::module_& m, const char* name) {
   using It = Iterator<T, Object>;
-  py::class_<It>(m, name).def("__iter__", [](py::object self) { return self; }).def("__next__", &It::next);
+  py::class_<It>(m, name)
+      .def("__iter__", [](const py::object& self) { return self; })
+      .def("__next__", &It::next);
 }
 
 template <class Class>

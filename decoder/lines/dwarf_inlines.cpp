@@ -87,7 +87,8 @@ void DwarfInlines::walk(Dwarf_Die& unit, Unit& out) {
   Dwarf_Die first;
   if (dwarf_child(&unit, &first) == 0) levels.push_back({first, kNone});
   while (!levels.empty()) {
-    if (++entries_ > kMostEntries || passed_again_ > kMostAgain + kMostAgainEach * entries_) {
+    ++entries_;
+    if (entries_ > kMostEntries || passed_again_ > kMostAgain + kMostAgainEach * entries_) {
       problem_ = fmt::format("more than {} entries, or trees of them that take too long", kMostEntries);
       return;
     }

@@ -118,6 +118,7 @@ bool DwarfUnits::affordable(Dwarf_Die& die) {
 std::vector<Dwarf_Off> DwarfUnits::all() {
   add_ranges_of_lines();
   std::vector<Dwarf_Off> all;
+  all.reserve(units_.size());
   for (const Unit& u : units_) all.push_back(u.die);
   std::ranges::sort(all);
   all.erase(std::ranges::unique(all).begin(), all.end());

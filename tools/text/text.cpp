@@ -174,7 +174,7 @@ void warn_of_outside(const Capture& capture, const TextQuery& q, const std::vect
   }
   if (q.name.empty()) return;
   for (const Symbol* s : capture.symbols.called(q.name)) {
-    if (q.offset == 0 || s->range.size() == 0 || q.offset < s->range.size()) continue;
+    if (q.offset == 0 || s->range.empty() || q.offset < s->range.size()) continue;
     const bool shown = std::any_of(places.begin(), places.end(), [&](const TextPlace& p) {
       return p.space == s->space && p.range.begin == s->range.begin + q.offset;
     });

@@ -1,5 +1,7 @@
 #include "tools/verbs/pack_list.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <filesystem>
@@ -109,7 +111,7 @@ class Gatherer {
 
   // The folder of a directory capture; empty for a single file.
   fs::path folder() const {
-    const fs::path input(path_);
+    fs::path input(path_);
     std::error_code ignored;
     if (fs::is_directory(input, ignored)) return input;
     return input.filename() == "data" ? input.parent_path() : fs::path();
@@ -157,7 +159,8 @@ class Gatherer {
     take(to + "kcore" + ending, file, "kcore");
     for (const char* name : {"kallsyms", "modules"}) {
       const fs::path same = file.parent_path() / (name + ending);
-      take(to + name + ending, fs::exists(same, ignored) ? same : file.parent_path() / name, name);
+      take(fmt::format("{}{}{}", to, name, ending),
+           fs::exists(same, ignored) ? same : file.parent_path() / name, name);
     }
   }
 

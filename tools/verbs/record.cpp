@@ -76,6 +76,7 @@ ExitCode run_record(const RecordText& o) {
   std::vector<std::string> words = words_of(o);
   words.insert(words.begin(), place->script);
   std::vector<char*> argv;
+  argv.reserve(words.size() + 1);
   for (std::string& w : words) argv.push_back(w.data());
   argv.push_back(nullptr);
   ::execv(place->script.c_str(), argv.data());
