@@ -101,7 +101,8 @@ struct Capture {
   std::map<uint32_t, uint64_t> record_counts;  // by PERF_RECORD type, decompressed
   std::shared_ptr<const void> keep;            // mapped files that spans point into
   bool exclude_kernel = false, exclude_user = false;
-  bool has_time = false;  // of block streams: times are of perf's clock, though what they were made by is not known
+  // Of block streams: times are of perf's clock, though what they were made by is not known.
+  bool has_time = false;
 
   // The backend for `machine`.
   Result<std::unique_ptr<Arch>> arch() const;
