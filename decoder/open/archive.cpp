@@ -266,11 +266,10 @@ Result<std::shared_ptr<TemporaryTree>> TemporaryTree::make() {
   for (const char* place : {chosen != nullptr ? chosen : "", "/var/tmp", "/tmp"}) {
     if (*place == '\0') continue;
     // The object first: where there is no memory for it, nothing has been made.
-    std::shared_ptr<TemporaryTree> tree(new TemporaryTree(std::string(place) + "/asof-XXXXXX"));
-    if (mkdtemp(tree->path_.data()) == nullptr) {
-      tree->path_.clear();
-      continue;
-    }
+    std::shared_ptr<TemporaryTree> tree(new TemporaryTree);
+    std::string name = std::string(place) + "/asof-XXXXXX";
+    if (mkdtemp(name.data()) == nullptr) continue;
+    tree->path_ = std::move(name);
     const std::lock_guard lock(trees_mutex());
     trees().insert(tree->path_);
     return tree;

@@ -24,8 +24,8 @@ class TemporaryTree {
   const std::string& path() const { return path_; }
 
  private:
-  explicit TemporaryTree(std::string path) : path_(std::move(path)) {}
-  std::string path_;
+  TemporaryTree() = default;
+  std::string path_;  // empty: not made yet
 };
 
 // By its first bytes: a regular file that is a tar archive, or compressed by one of the three.
