@@ -11,7 +11,7 @@ namespace {
 struct StacksText {
   InputOptions input;
   DecodeChoice choice;
-  std::string output, weight = "ns", by = "all", format;
+  std::string output, weight = "ns", by = "all", format, time;
   bool versions = false;
   SourceChoice source;
 };
@@ -36,7 +36,11 @@ ExitCode run_stacks(StacksText& o) {
   options.thread_tracks = o.by == "thread" || !has_cpu_streams(*capture);
   options.cpu_tracks = !options.thread_tracks;
   options.detail = o.source.any();
-  FoldedStacks stacks({.tracks = o.by != "all", .versions = o.versions, .source = o.source});
+  // Everything is decoded: callers can have begun before the requested time.
+  TimeBounds time;
+  if (!take_time(o.time, *capture, diagnostics, time)) return kExitUsage;
+  options.counted = options.detail_time = time;
+  FoldedStacks stacks({.tracks = o.by != "all", .versions = o.versions, .time = time, .source = o.source});
   Result<TimelineSummary> summary;
   {
     ProgressBar bar(o.choice.progress, "stacks");
@@ -89,6 +93,7 @@ RunVerb add_stacks(CLI::App& app) {
   verb->add_flag("--versions", o->versions, "versions of a function's text as frames of their own")
       ->group(output);
   add_source_options(*verb, o->input, o->source);
+  add_time_option(*verb, o->time);
   return [o] { return run_stacks(*o); };
 }
 
