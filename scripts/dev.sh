@@ -124,7 +124,7 @@ lint() {
   git ls-files '*.h' '*.cpp' | xargs clang-format --dry-run --Werror
   say "clang-tidy-19"
   # A folder's files as one: what they include is read once, which takes a fifth of the time.
-  cmake --preset release -B build/lint -DASOF_UNITY=ON >/dev/null
+  cmake --preset release -B build/lint >/dev/null
   sed -n 's/^ *"file": "\([^"]*\)",*$/\1/p' build/lint/compile_commands.json | grep -v -e /tests/ -e /html_page.cpp | sort -u |
     xargs -P "$(nproc)" -n 1 clang-tidy-19 -p build/lint --quiet --checks=-bugprone-suspicious-include \
       --header-filter='(textstore|arch|decoder|tools|api|include)/.*\.(h|cpp)$'
@@ -146,11 +146,14 @@ clang_deps() {
   [ -z "$list" ] || { say "installing: $list"; install_packages $list; }
 }
 
-# Everything that `check` does, and what takes longer: lint, clang, sanitizers, fuzzers. Takes hours.
+# Everything that `check` does, and what takes longer: lint, each file by itself, clang, sanitizers, fuzzers. Takes hours.
 check_all() {
   clang_deps
   check
   lint
+  say "building build/dev"
+  cmake --preset dev >build/dev.configure.log 2>&1 || { cat build/dev.configure.log; exit 1; }
+  cmake --build build/dev
   local preset
   for preset in clang asan tsan; do check_preset $preset; done
   scripts/fuzz.sh smoke
