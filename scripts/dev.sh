@@ -11,9 +11,9 @@ needed=(g++ cmake ninja-build pkg-config libipt-dev libopencsd-dev libcapstone-d
 optional=(scdoc)
 # The Python module is not made without them; NumPy is for its tests.
 for_python=(pybind11-dev python3-dev python3-numpy)
-# Only for tests: comparisons with perf, packages, timelines in a real browser, profiles for LLVM's tools, coverage,
+# Only for tests: comparisons with perf, packages, timelines in real browsers, profiles for LLVM's tools, coverage,
 # debuginfod (which is loaded where it is installed). They are skipped without.
-for_tests=(linux-perf dpkg-dev file lintian chromium shellcheck sqlite3 llvm-19 bolt-19 lcov libdebuginfod1)
+for_tests=(linux-perf dpkg-dev file lintian chromium firefox-esr shellcheck sqlite3 llvm-19 bolt-19 lcov libdebuginfod1)
 
 say() { printf '== %s\n' "$*"; }
 

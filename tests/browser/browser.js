@@ -1,4 +1,5 @@
-// Chromium for the tests: a new profile each time, and no network access except what a test opens.
+// The browser of the tests, Chromium or with ASOF_BROWSER=firefox Firefox as it is installed: a new profile each time, and no
+// network access except what a test opens.
 'use strict';
 const fs = require('fs');
 const os = require('os');
@@ -12,31 +13,45 @@ function playwright() {
     return null;
   }
 }
-const executable = ['/usr/bin/chromium', '/usr/bin/chromium-browser', '/usr/bin/google-chrome'].find((p) => fs.existsSync(p));
+const firefox = process.env.ASOF_BROWSER === 'firefox';
+const programs = firefox ? ['/usr/bin/firefox-esr', '/usr/bin/firefox'] : ['/usr/bin/chromium', '/usr/bin/chromium-browser', '/usr/bin/google-chrome'];
+const executable = programs.find((p) => fs.existsSync(p));
 
-async function open(size = {width: 1400, height: 860}) {
+// A window of its own, and what ends it.
+async function launch(size, dark) {
+  if (firefox) {
+    const browser = await playwright().firefox.launch({
+      channel: 'moz-firefox', executablePath: executable, headless: true, firefoxUserPrefs: {'ui.systemUsesDarkTheme': dark ? 1 : 0},
+    });
+    const context = await browser.newContext({viewport: size});
+    return [context, () => browser.close()];
+  }
   const profile = fs.mkdtempSync(path.join(os.tmpdir(), 'asof-browser-'));
   const context = await playwright().chromium.launchPersistentContext(profile, {
-    executablePath: executable, headless: true, viewport: size,
+    executablePath: executable, headless: true, viewport: size, colorScheme: dark ? 'dark' : 'light',
     args: ['--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run', '--disable-background-networking',
       '--disable-component-update', '--disable-sync'],
   });
+  return [context, async () => {
+    await context.close();
+    fs.rmSync(profile, {recursive: true, force: true});
+  }];
+}
+
+async function open(size = {width: 1400, height: 860}, dark = false) {
+  const [context, close] = await launch(size, dark);
   const page = await context.newPage();
   const complaints = [];
   page.on('console', (m) => { if (['error', 'warning'].includes(m.type())) complaints.push(m.text()); });
   page.on('pageerror', (e) => complaints.push(String(e)));
   page.on('requestfailed', (r) => complaints.push(`request failed: ${r.url().slice(0, 200)}`));
-  const close = async () => {
-    await context.close();
-    fs.rmSync(profile, {recursive: true, force: true});
-  };
   return {page, complaints, close};
 }
 
 // Runs a test program to its end, and takes its folder away. Exits with 77 (skipped) where there is no browser for `what`.
 function runTests(main, scratch, what) {
   if (!playwright() || !executable) {
-    console.log(`SKIPPED: ${what} needs node, Chromium and the packages of tests/browser (scripts/dev.sh test_deps)`);
+    console.log(`SKIPPED: ${what} needs node, ${firefox ? 'Firefox' : 'Chromium'} and the packages of tests/browser (scripts/dev.sh test_deps)`);
     fs.rmSync(scratch, {recursive: true, force: true});
     process.exit(77);
   }
@@ -49,4 +64,4 @@ function runTests(main, scratch, what) {
   });
 }
 
-module.exports = {playwright, executable, open, runTests};
+module.exports = {playwright, firefox, executable, open, runTests};
