@@ -124,10 +124,13 @@ class OpOrder {
         q.last = t;
         step(stream, q, chunk);
       }
-      waiting_ -= chunk.bytes();
-      q.chunks.pop_front();
-      q.next = q.span = 0;
+      drop_chunk(q);
     }
+  }
+  void drop_chunk(Queue& q) {
+    waiting_ -= q.chunks.front().bytes();
+    q.chunks.pop_front();
+    q.next = q.span = 0;
   }
   void break_span(size_t stream, Head until) {
     Queue& q = queues_[stream];
@@ -141,7 +144,11 @@ class OpOrder {
       q.last = turn(q, chunk);
       take_op(stream, q, chunk);
     }
-    push(stream);  // its last op is not due, or the span would have ended
+    // The last op of a span is not due, or the span would have ended; but in a damaged block stream its ops need not be
+    // what it said.
+    if (q.next == chunk.ops.size()) drop_chunk(q);
+    ++q.heads;
+    if (!q.chunks.empty()) push(stream);
   }
   // From here on, which ops have come decides as well.
   void without_spans(Time watermark) {
