@@ -136,9 +136,14 @@ void RateBuckets::lost(int32_t cpu, Time begin, Time end) {
   auto& list = cpus_[cpu].lost;
   if (list.size() <= last) list.resize(last + 1);
   for (size_t i = first; i <= last; ++i) {
-    const Time from = origin_ + static_cast<Time>(i) * width_;
-    list[i] += std::max<Time>(0, std::min(end, from + width_) - std::max(begin, from));
+    const Time from = std::max(begin, start(i)), to = std::min(end, start(i + 1));
+    if (from < to) list[i] = std::min(list[i] + (to - from), width_);
   }
+}
+
+Time RateBuckets::start(size_t i) const {
+  const __int128 t = origin_ + static_cast<__int128>(i) * width_;
+  return static_cast<Time>(std::min<__int128>(t, kTimeMax));
 }
 
 void RateBuckets::finish(TimelineSink& sink) const {
@@ -146,9 +151,9 @@ void RateBuckets::finish(TimelineSink& sink) const {
     for (const auto& [cpu, c] : cpus_) {
       const size_t size = std::max(c.instructions.size(), c.lost.size());
       for (size_t i = 0; i < size; ++i) {
-        sink.counter({kind, cpu, origin_ + static_cast<Time>(i) * width_, value(c, i)});
+        sink.counter({kind, cpu, start(i), value(c, i)});
       }
-      sink.counter({kind, cpu, origin_ + static_cast<Time>(size) * width_, 0});
+      sink.counter({kind, cpu, start(size), 0});
     }
   };
   emit(CounterPoint::Kind::kInstructions, [this](const Cpu& c, size_t i) {
@@ -156,7 +161,7 @@ void RateBuckets::finish(TimelineSink& sink) const {
     return static_cast<double>(n) * 1000 / static_cast<double>(width_);
   });
   emit(CounterPoint::Kind::kCoverage, [this](const Cpu& c, size_t i) {
-    const Time lost = i < c.lost.size() ? std::min(c.lost[i], width_) : 0;
+    const Time lost = i < c.lost.size() ? c.lost[i] : 0;
     return 100 - static_cast<double>(lost) * 100 / static_cast<double>(width_);
   });
 }

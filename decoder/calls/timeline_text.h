@@ -48,6 +48,7 @@ class RateBuckets {
     std::vector<Time> lost;
   };
   size_t bucket(Time t);
+  Time start(size_t bucket) const;
   void widen();
 
   std::map<int32_t, Cpu> cpus_;

@@ -51,7 +51,8 @@ struct Breaker {
 };
 
 std::string order_of(FlowOps real, bool more) {
-  Breaker breaker{std::move(real)};
+  Breaker breaker;
+  breaker.real = std::move(real);
   OpOrder<Breaker> order(2, breaker);
   breaker.order = &order;
   FlowOps other;
