@@ -251,7 +251,12 @@ async function testMatches() {
   const {page, end} = await openPage(pageOf('demo.html'));
   await page.keyboard.press('/');
   await page.keyboard.type('vfs_');
-  await page.waitForFunction(() => /calls of \d/.test(document.getElementById('panel').innerText));
+  // What was typed first is looked for first, when typing is slow.
+  await page.waitForFunction(() => {
+    const of = (f) => meta.functions[f].name.includes('vfs_');
+    const calls = view.data.tracks.filter((t) => t.kind === 'cpu').reduce((n, t) => n + [...t.slices.name].filter(of).length, 0);
+    return document.getElementById('panel').innerText.includes(`${calls} calls of `);
+  });
   const entries = await page.evaluate(() => [...document.querySelectorAll('#panel button.link')].map((b) => b.textContent).filter((t) => /CPU \d/.test(t)));
   assert(entries.length >= 50);
   const times = entries.map((t) => t.split(' ')[0]);

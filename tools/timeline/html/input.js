@@ -25,7 +25,10 @@ function listen(view) {
   document.addEventListener('keydown', (e) => {
     if (e.ctrlKey || e.metaKey || e.altKey) return;
     if (e.target === search) {
-      if (e.key === 'Enter') view.nextFound(e.shiftKey ? -1 : 1);
+      if (e.key === 'Enter') {
+        lookFor();
+        view.nextFound(e.shiftKey ? -1 : 1);
+      }
       if (e.key === 'Escape') {
         view.search('');
         view.canvas.focus();
@@ -40,10 +43,16 @@ function listen(view) {
     e.preventDefault();
     action();
   });
-  let timer;
+  // What is typed, once there is a pause or it is to be gone to.
+  let timer = 0;
+  function lookFor() {
+    if (timer) view.search(search.value);
+    clearTimeout(timer);
+    timer = 0;
+  }
   search.addEventListener('input', () => {
     clearTimeout(timer);
-    timer = setTimeout(() => view.search(search.value), 80);
+    timer = setTimeout(lookFor, 80);
   });
 
   const click = (id, action) => { document.getElementById(id).onclick = action; };
