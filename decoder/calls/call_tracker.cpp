@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "textstore/elapsed.h"
+
 namespace asof {
 namespace {
 
@@ -82,7 +84,7 @@ void CallTracker::advance(Cpu& c, const FlowOp& op) {
   c.thread->count += op.instructions;
   summary_.instructions += op.instructions;
   c.now = has_time_ ? std::max(c.now, op.time) : static_cast<Time>(c.count);
-  if (c.now != before && before != kTimeMin) c.step = std::max(c.now - before, c.step - c.step / 8);
+  if (c.now != before && before != kTimeMin) c.step = std::max(elapsed(before, c.now), c.step - c.step / 8);
   summary_.end = std::max(summary_.end, c.now);
   if (Frame* top = c.thread->stack.top(); top != nullptr && op.instructions != 0)
     top->confidence = std::max(top->confidence, op.confidence);

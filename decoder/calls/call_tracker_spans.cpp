@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "decoder/calls/call_tracker.h"
+#include "textstore/elapsed.h"
 
 namespace asof {
 namespace {
@@ -52,7 +53,7 @@ void CallTracker::span_ends(size_t stream, const FlowOps& chunk, const CallSpan&
   c.in_span = false;
   c.since += span.end - span.begin;
   const Time base = has_time_ ? 0 : c.now;
-  if (has_time_ && span.first > c.now) c.step = std::max(span.first - c.now, c.step - c.step / 8);
+  if (has_time_ && span.first > c.now) c.step = std::max(elapsed(c.now, span.first), c.step - c.step / 8);
   c.step = std::max(span.step, decayed(c.step, span.steps));
   c.count += span.instructions;
   t.count += span.instructions;

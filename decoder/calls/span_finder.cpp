@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "textstore/elapsed.h"
+
 namespace asof {
 namespace {
 
@@ -166,7 +168,7 @@ void SpanFinder::add_times(CallSpan& span) const {
     span.follows_records |= op.kind == FlowOp::Kind::kFarReturn || op.branch == BranchKind::kFarRet;
     if (!has_time_ && op.instructions != 0) change(static_cast<Time>(op.instructions));
     // A span that begins at an unknown time is not taken.
-    if (has_time_ && op.time > span.last && span.last != kTimeMin) change(op.time - span.last);
+    if (has_time_ && op.time > span.last && span.last != kTimeMin) change(elapsed(span.last, op.time));
     span.last = std::max(span.last, op.time);
   }
 }

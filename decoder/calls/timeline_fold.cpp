@@ -8,6 +8,7 @@
 #include <tuple>
 
 #include "decoder/calls/timeline.h"
+#include "textstore/elapsed.h"
 
 namespace asof {
 namespace {
@@ -37,7 +38,7 @@ class Keeper final : public TimelineSink {
 
  private:
   using Size = std::pair<Time, uint64_t>;  // duration, instructions
-  static Size size_of(const Slice& s) { return {s.end - s.begin, s.instructions}; }
+  static Size size_of(const Slice& s) { return {elapsed(s.begin, s.end), s.instructions}; }
   void fold();
   void fold_one(const Slice& s);
   void order();

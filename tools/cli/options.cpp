@@ -5,6 +5,8 @@
 #include <charconv>
 #include <cmath>
 
+#include "textstore/elapsed.h"
+
 namespace asof {
 namespace {
 
@@ -272,7 +274,7 @@ Result<TimeBounds> parse_time_range(const std::string& text, TimeBounds whole) {
     if (whole.lo == kTimeMin || whole.hi == kTimeMax || whole.hi < whole.lo) {
       return usage("--time: percentages need a capture with times");
     }
-    const auto span = static_cast<double>(whole.hi - whole.lo);
+    const auto span = static_cast<double>(elapsed(whole.lo, whole.hi));
     return TimeBounds{saturating_add(whole.lo, static_cast<Time>(std::floor(span * a / 100))),
                       saturating_add(whole.lo, static_cast<Time>(std::ceil(span * b / 100)))};
   }

@@ -213,7 +213,7 @@ void FoldedStacks::gap(const GapSlice& g) {
 uint64_t FoldedStacks::known_time(const Slice& s) const {
   const Time begin = std::max(s.begin, options_.time.lo), end = std::min(s.end, options_.time.hi);
   if (end <= begin) return 0;
-  const uint64_t duration = static_cast<uint64_t>(end - begin);
+  const uint64_t duration = static_cast<uint64_t>(end) - static_cast<uint64_t>(begin);
   const auto track = tracks_.find(s.track);
   const auto lost = track == tracks_.end() ? lost_.end() : lost_.find(track->second);
   if (lost == lost_.end()) return duration;

@@ -175,11 +175,11 @@ void FlowRecords::code(const Step& s) {
 void FlowRecords::instructions(const Step& s) {
   const auto period = static_cast<Time>(itrace_.period);
   if (itrace_.by_time) {
-    if (s.time != kTimeMin && !due_) due_ = s.time - s.time % period + period;
+    if (s.time != kTimeMin && !due_) due_ = saturating_add(s.time - s.time % period, period);
     const bool now = due_ && s.time >= *due_ && s.count != 0;
     if (now) {
       ++since_;
-      due_ = s.time - s.time % period + period;
+      due_ = saturating_add(s.time - s.time % period, period);
       instruction(s, 0);
     }
     since_ += s.count - (now ? 1 : 0);

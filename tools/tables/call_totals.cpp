@@ -6,6 +6,8 @@
 #include <memory>
 #include <utility>
 
+#include "textstore/elapsed.h"
+
 namespace asof {
 namespace {
 
@@ -75,7 +77,7 @@ void CallTotals::slice(const Slice& s) {
   Total total{1, s.self_instructions, s.instructions};
   if (known(s.begin) && known(s.end)) {
     total.timed = 1;
-    total.ns = s.end - s.begin;
+    total.ns = elapsed(s.begin, s.end);
   }
   if (s.parent == 0) {
     totals_[key] += total;

@@ -2,6 +2,7 @@
 // three decimals. For small traces: its readers load all of it.
 #include <fmt/format.h>
 
+#include "textstore/elapsed.h"
 #include "tools/output/format.h"
 #include "tools/output/json.h"
 #include "tools/timeline/timeline_outputs.h"
@@ -70,7 +71,7 @@ void write_chrome(const Capture& capture, const Timeline& t,
   for (const Slice& s : t.slices) {
     const auto [pid, tid] = row_of(t.tracks[s.track]);
     w.begin(t.slice_name(s), function_kind_name(t.functions[s.function].kind), 'X', s.begin, pid, tid);
-    w.duration(s.end - s.begin);
+    w.duration(elapsed(s.begin, s.end));
     w.key("instructions", s.instructions);
     if (s.flags != 0) w.key("flags", slice_flag_names(s.flags));
     if (s.confidence != Confidence::kCertain) w.key("confidence", confidence_name(s.confidence));
@@ -80,7 +81,7 @@ void write_chrome(const Capture& capture, const Timeline& t,
   }
   for (const GapSlice& g : t.gaps) {
     w.begin(code_text(g.code), family_text(family_of(g.code)), 'X', g.begin, kCpuPid, g.cpu);
-    w.duration(g.end - g.begin);
+    w.duration(elapsed(g.begin, g.end));
     w.key("reason", g.reason);
     w.end();
   }

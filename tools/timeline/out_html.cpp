@@ -6,6 +6,7 @@
 #include <tuple>
 #include <unordered_map>
 
+#include "textstore/elapsed.h"
 #include "tools/output/format.h"
 #include "tools/timeline/html_code.h"
 #include "tools/timeline/html_json.h"
@@ -105,7 +106,7 @@ void HtmlWriter::head() {
   json_.pair_number("format", 1).pair("title", options_.title.empty() ? capture_.path : options_.title);
   json_.pair("clock", s.clock == TimelineSummary::Clock::kNanoseconds ? "ns" : "instructions");
   json_.pair("begin", std::to_string(s.begin)).pair_number("unit", kHtmlUnit);
-  json_.pair_number("length", std::max<Time>(s.end - s.begin, 1));
+  json_.pair_number("length", std::max<Time>(elapsed(s.begin, s.end), 1));
   json_.pair_number("closeUp", s.clock == TimelineSummary::Clock::kNanoseconds ? 20'000 : 2'000);
   json_.pair("again", options_.command);
   json_.key("about").open('[');

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "textstore/elapsed.h"
 #include "tools/disasm/source_text.h"
 #include "tools/output/format.h"
 
@@ -81,7 +82,7 @@ void PerfettoInstructions::instructions(uint64_t track, const BlockSlice& b, con
   for (Time k = 0; k < n; ++k) {
     const CodeInstruction& i = code.instructions[static_cast<size_t>(k)];
     // Shares of a run's time; never so long that the product overflows.
-    const Time length = end - begin;
+    const Time length = elapsed(begin, end);
     const auto share = [&](Time part) { return begin + length / n * part + length % n * part / n; };
     out_.note("instruction", b.instructions + static_cast<uint64_t>(k) + 1);
     out_.note_address("address", i.address);

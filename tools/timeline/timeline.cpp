@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 
+#include "textstore/elapsed.h"
 #include "tools/cli/progress.h"
 #include "tools/cli/verbs.h"
 #include "tools/output/format.h"
@@ -125,7 +126,8 @@ std::vector<TimeBounds> page_windows(const Capture& capture) {
   if (bytes < kSmall || whole.lo == kTimeMin || whole.hi == kTimeMax) return {};
   std::vector<Time> centres;
   for (const PokeRecord& p : capture.text->pokes()) centres.push_back(p.time);
-  for (Time i = 0; i < kInstants; ++i) centres.push_back(whole.lo + (whole.hi - whole.lo) / kInstants * i);
+  for (Time i = 0; i < kInstants; ++i)
+    centres.push_back(whole.lo + elapsed(whole.lo, whole.hi) / kInstants * i);
   std::ranges::sort(centres);
   const Time streams = static_cast<Time>(capture.streams.size());
   const Time room = static_cast<Time>(kPageBlocks) * 1000 / kRunsPerMicrosecond / streams;
