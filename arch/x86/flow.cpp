@@ -57,7 +57,8 @@ void Flow::decode(const Segment& segment, ChunkSink& sink) {
     s.mode = g.mode;
     s.transaction = g.transaction;
     s.p = begin_ + g.size;
-    overwritten_ = segment.overwritten || runs_back_inside({s.p, tail_}, s.clock);
+    // A damaged PSB+ may reach beyond the segment.
+    overwritten_ = segment.overwritten || (s.p < tail_ && runs_back_inside({s.p, tail_}, s.clock));
     if (overwritten_) packets_.expect_time_back();
     choose_code(s);
     s.unsure = unsure_ == walk::Unsure::kAlways;
