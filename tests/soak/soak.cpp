@@ -36,12 +36,12 @@ struct Held {
 uint64_t entries(const char* folder) {
   return static_cast<uint64_t>(std::distance(fs::directory_iterator(folder), fs::directory_iterator()));
 }
-// Sanitizers map memory of their own: with them, only mappings of files are counted.
+// TSan maps memory of its own, more and more: with it, only mappings of files are counted.
 uint64_t mappings() {
   std::ifstream in("/proc/self/maps");
   uint64_t count = 0;
   for (std::string line; std::getline(in, line);) {
-#ifdef SANITIZED
+#ifdef ASOF_FILES_ONLY
     if (!line.contains('/')) continue;
 #endif
     ++count;
