@@ -184,6 +184,7 @@ bool SiteVersions::copied_too_late(std::span<const uint32_t> pokes, const Lifeti
   const auto first = std::ranges::upper_bound(pokes, lifetime.until, {}, time);
   return std::ranges::any_of(lifetime.parts, [&](const Lifetime::Part& part) {
     const Layer& l = *part.layer;
+    if (l.bytes.empty()) return false;  // not a copy: there is nothing to undo in it
     return std::any_of(first, pokes.end(), [&](uint32_t m) {
       return time(m) <= l.observed && l.range.contains(poke_range(context_.pokes[m]));
     });

@@ -17,10 +17,11 @@ void NaiveStore::doubt_overlaps(AddrRange site, const std::vector<Lifetime>& lif
       if (l != nullptr && !l->bytes.empty()) copied.insert(l->observed);
     }
     for (const Layer* l : a.lifetime.choice) {
+      if (l == nullptr || l->bytes.empty()) continue;
       for (const Poke& p : pokes_) {
         const AddrRange r = range_of(p.addr, std::max(p.old_bytes.size(), p.new_bytes.size()));
         a.doubtful =
-            a.doubtful || (a.lifetime.epoch() && copied.size() > 1 && l != nullptr && r.overlaps(site) &&
+            a.doubtful || (a.lifetime.epoch() && copied.size() > 1 && r.overlaps(site) &&
                            l->range.contains(r) && p.time > a.lifetime.shown_until && p.time <= l->observed);
       }
     }

@@ -44,6 +44,20 @@ TEST(LateCopy, ShowsTheStateAfterTheNextButOneChangeAndALossIsBetween) {
   EXPECT_EQ(at(store, kText, 5, 45), Texts{kNop5});
 }
 
+// A site of two layers, one of them unknown and observed after a poke that came when the other had begun: nothing was
+// copied, so nothing that was not undone can be in a copy. Found by tests/fuzz/text_store_fuzz.cpp.
+TEST(LateCopy, OfUnknownBytesShowsNothing) {
+  TextFacts facts;
+  facts.layer(kText, "", {.observed = 153'000, .rank = kRankEpoch}, 1);
+  facts.layer(kText, "", {.from = 150'000, .observed = 3'000}, 15);
+  facts.poke(100, kText, "90 62 62 61", "62 62 62 62");
+  facts.poke(150'121, kText, "62", "61");
+  const TextStore store = facts.build();
+  EXPECT_EQ(at(store, kText, 4, 99), Texts{"90 62 62 61"});
+  EXPECT_EQ(at(store, kText, 4, 100), Texts{"62 62 62 62"});
+  EXPECT_EQ(at(store, kText, 4, 150'121), Texts{"?"});  // of the layer that began at 150,000
+}
+
 TEST(EqualPokes, AreOneThatWasRecordedTwice) {
   TextFacts facts;
   facts.layer(kText, kNop5);
