@@ -21,9 +21,11 @@ Lifetime lifetime_of(AddrRange site, const Visible& v) {
   lifetime.announced = v.announced;
   lifetime.over_limit = v.layer == nullptr;
   if (lifetime.over_limit) return lifetime;
-  if (!v.layer->bytes.empty()) lifetime.whole = v.layer->bytes.data() + (site.begin - v.layer->range.begin);
+  if (!v.layer->bytes.empty()) {  // else nothing was observed, whatever the layer says
+    lifetime.whole = v.layer->bytes.data() + (site.begin - v.layer->range.begin);
+    lifetime.observed = v.layer->observed;
+  }
   lifetime.origin = v.layer->origin;
-  lifetime.observed = v.layer->observed;
   lifetime.epoch = v.layer->rank >= kRankEpoch;
   lifetime.unsure = v.layer->unsure;
   lifetime.sure_until = unsure_after(*v.layer, v.announced);

@@ -58,6 +58,19 @@ TEST(LateCopy, OfUnknownBytesShowsNothing) {
   EXPECT_EQ(at(store, kText, 4, 150'121), Texts{"?"});  // of the layer that began at 150,000
 }
 
+// The same in a site of one layer, which shows again after another one.
+TEST(LateCopy, OfUnknownBytesDoesNotHideWhatWasPoked) {
+  TextFacts facts;
+  facts.layer(kText, "90", {.from = 150'000, .until = 150'000});
+  facts.layer(kText, "", {.from = 0, .observed = 233'000}, 1);
+  facts.poke(100, kText, "", "61");
+  facts.poke(200'000, kText, "", "61");
+  const TextStore store = facts.build();
+  EXPECT_EQ(at(store, kText, 1, 149'999), Texts{"61"});
+  EXPECT_EQ(at(store, kText, 1, 150'000), Texts{"90"});
+  EXPECT_EQ(at(store, kText, 1, 150'001), Texts{"61"});
+}
+
 TEST(EqualPokes, AreOneThatWasRecordedTwice) {
   TextFacts facts;
   facts.layer(kText, kNop5);
