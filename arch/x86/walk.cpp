@@ -18,6 +18,7 @@ void Flow::overflow(State& s) {
   add_event(EventKind::kOverflow, s.now, s.enabled ? s.ip : 0, 0, 0, at);
   if (s.enabled) enter(s, s.ip);
   doubt_guest(s);
+  if (config_.no_tnt && s.enabled && !s.lost) lose_without_tnt(s, static_cast<uint64_t>(s.p - begin_));
 }
 
 // SKD022: the FUP on a VM entry may be bogus; it is a plain stop then.

@@ -51,6 +51,29 @@ TEST(Flow, OverflowClearsTheReturnStack) {
   s.expect(at({0, 0x10, 0x12, 5}));
 }
 
+// Nothing shows the directions of branches after it either. Found by tests/fuzz/pt_flow_fuzz.cpp, where the block cache
+// made a difference of it.
+TEST(Flow, OverflowInATraceWithoutTnt) {
+  FlowFixture s;
+  s.config.no_tnt = true;
+  s.code(A, {0x90, 0x90, 0x90}).start(A);
+  s.pt.ovf();
+  s.pt.fup(A + 1, IpForm::kSext48);
+  s.pt.tip(A + 0x100);  // no text there
+  s.pt.tip(A + 0x200);
+  const Decoded d = s.expect_flow({});
+  DecodeOptions uncached = s.options;
+  uncached.block_cache = false;
+  const Decoded plain = s.run(uncached);
+  ASSERT_EQ(d.gap_codes(), plain.gap_codes());
+  for (size_t i = 0; i < d.gaps.size(); ++i) {
+    EXPECT_EQ(d.gaps[i].begin, plain.gaps[i].begin) << i;
+    EXPECT_EQ(d.gaps[i].end, plain.gaps[i].end) << i;
+  }
+  ASSERT_FALSE(d.gaps.empty());
+  EXPECT_EQ(d.gaps.back().code, Code::kNoTntPackets);
+}
+
 TEST(Flow, Skd010OverflowFollowedByTip) {
   FlowFixture s;
   s.config.cpu = {true, 6, 0x5e, 3};
