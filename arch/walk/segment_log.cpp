@@ -33,6 +33,7 @@ Gap* SegmentLog::new_gap(Code code, Addr ip, Time lo) {
   next_flags_ |= Step::kAfterGap;
   end_doubt();
   if (gap_) return nullptr;
+  doubt_unconfirmed();
   const uint32_t step = static_cast<uint32_t>(chunk_.steps.size());
   if (!chunk_.gaps.empty() && chunk_.gaps.back().step == step && chunk_.gaps.back().code == code) {
     gap_ = std::move(chunk_.gaps.back());
@@ -56,6 +57,14 @@ bool SegmentLog::close_gap(Addr resume_ip, uint64_t end, Time hi) {
   chunk_.gaps.push_back(std::move(*gap_));
   gap_.reset();
   return true;
+}
+
+void SegmentLog::doubt_unconfirmed() {
+  for (size_t i = verified_steps_; i < chunk_.steps.size(); ++i) {
+    Confidence& c = chunk_.steps.at(i).confidence;
+    c = std::max(c, Confidence::kAmbiguous);
+  }
+  verify();
 }
 
 void SegmentLog::roll_back() {

@@ -17,6 +17,7 @@ class SegmentLog {
  protected:
   void start_log(const Segment& segment, ChunkSink& sink);
 
+  // Steps that no packet has confirmed are ambiguous then: the gap lies between them and what would.
   // The gap that opens, whose begin and reason are still to be filled in; nullptr: one is open already. Where
   // the last gap ended right here, before any instruction, it is one gap: the first cause stays.
   Gap* new_gap(Code code, Addr ip, Time lo);
@@ -24,6 +25,8 @@ class SegmentLog {
   bool close_gap(Addr resume_ip, uint64_t end, Time hi);
   // A packet has confirmed all steps up to here.
   void verify() { verified_steps_ = chunk_.steps.size(); }
+  // No packet will confirm the steps since the last one that did.
+  void doubt_unconfirmed();
   // Takes back the steps that no packet has confirmed.
   void roll_back();
   // Gives away what can no longer change: steps that no packet has confirmed may still be taken back, and a

@@ -49,10 +49,7 @@ void Flow::stop_tracing(State& s, Variant* v) {
 template <bool Emit>
 Flow::Stop Flow::out_of_trace(State& s, Variant& v) {
   emit<Emit>(s, v, v.block.count, 0);
-  if constexpr (Emit) {
-    for (size_t i = verified_steps_; i < chunk_.steps.size(); ++i)
-      chunk_.steps.at(i).confidence = Confidence::kAmbiguous;
-  }
+  if constexpr (Emit) doubt_unconfirmed();
   return Stop::kOut;
 }
 
@@ -71,9 +68,7 @@ Flow::Stop Flow::stopped_somewhere(State& s, Variant& v, Trial* trial) {
     } else if (cut_at_restart(s, v)) {
       last = nullptr;
     } else {
-      for (size_t i = verified_steps_; i < chunk_.steps.size(); ++i) {
-        chunk_.steps.at(i).confidence = Confidence::kAmbiguous;
-      }
+      doubt_unconfirmed();
       s.unsure = true;
     }
   }

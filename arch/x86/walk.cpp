@@ -62,7 +62,10 @@ std::optional<Flow::Stop> Flow::happens_here(State& s, Trial* trial) {
       break;
   }
   if (!known) return std::nullopt;
-  if (s.pending.kind == Pending::Kind::kEnd && !s.pending.has_ip) return Stop::kOut;
+  if (s.pending.kind == Pending::Kind::kEnd && !s.pending.has_ip) {
+    if constexpr (Emit) doubt_unconfirmed();
+    return Stop::kOut;
+  }
   if (!s.pending.binds() || s.pending.bound_ip() != s.ip) return std::nullopt;
   if (is_bogus_stop(s)) {
     s.pending.kind = Pending::Kind::kPgd;

@@ -51,6 +51,25 @@ TEST(Flow, OverflowClearsTheReturnStack) {
   s.expect(at({0, 0x10, 0x12, 5}));
 }
 
+// What was walked in search of a PTWRITE rests on the text alone; what is found after the OVF says nothing about it.
+// Found by tests/fuzz/pt_flow_fuzz.cpp: the contradiction took back what ran before the OVF.
+TEST(Flow, OverflowAfterStepsThatNoPacketConfirmed) {
+  FlowFixture s;
+  // 0: NOP; CALL 10; 10: NOP; RET; 20: NOP; JMP *RAX
+  s.code(A, {0x90, 0xe8, 0x0a, 0, 0, 0})
+      .code(A + 0x10, {0x90, 0xc3})
+      .code(A + 0x20, {0x90, 0xff, 0xe0})
+      .start(A);
+  s.pt.ptw(1, false, false);
+  s.pt.ovf();
+  s.pt.fup(A + 0x20, IpForm::kSext48);
+  bits(s, {1});  // no conditional branch is there
+  const Decoded d = s.expect_flow(at({0, 1}));
+  for (const Ran& r : d.ran) EXPECT_EQ(r.confidence, Confidence::kAmbiguous);
+  ASSERT_EQ(d.gap_codes(), (std::vector<Code>{Code::kTraceOverflow, Code::kTraceContradictsText}));
+  for (const Gap& g : d.gaps) EXPECT_LE(g.step, 1U);
+}
+
 // Nothing shows the directions of branches after it either. Found by tests/fuzz/pt_flow_fuzz.cpp, where the block cache
 // made a difference of it.
 TEST(Flow, OverflowInATraceWithoutTnt) {
