@@ -1,8 +1,10 @@
 // Zeroed memory that costs nothing before it is used: its pages come with the first touch. So a table may be
-// as large as it could ever become, all in one place.
+// as large as it could ever become, all in one place. It is mapped, not allocated: an allocator may give out used
+// memory that it clears first, and AddressSanitizer marks all of an allocation, used or not.
 #pragma once
+#include <sys/mman.h>
+
 #include <cstddef>
-#include <cstdlib>
 #include <memory>
 #include <new>
 #include <type_traits>
@@ -11,7 +13,8 @@ namespace asof {
 
 template <class T>
 struct ZeroedFree {
-  void operator()(T* p) const { std::free(static_cast<void*>(p)); }
+  size_t size = 0;  // bytes
+  void operator()(T* p) const { ::munmap(p, size); }
 };
 template <class T>
 using ZeroedArray = std::unique_ptr<T[], ZeroedFree<T>>;
@@ -19,10 +22,12 @@ using ZeroedArray = std::unique_ptr<T[], ZeroedFree<T>>;
 // `n` objects for which all bits 0 is a state. Throws std::bad_alloc.
 template <class T>
 ZeroedArray<T> zeroed_array(size_t n) {
-  static_assert(alignof(T) <= alignof(std::max_align_t));
-  ZeroedArray<T> array(static_cast<T*>(std::calloc(n, sizeof(T))));
-  if (!array) throw std::bad_alloc();
-  return array;
+  static_assert(std::is_trivially_destructible_v<T>);
+  const size_t size = n * sizeof(T);
+  void* const p =
+      ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (p == MAP_FAILED) throw std::bad_alloc();
+  return {static_cast<T*>(p), {size}};
 }
 
 }  // namespace asof
