@@ -74,7 +74,7 @@ class TimelineConsumer final : public ChunkConsumer {
         window_time_(has_time_ ? options.pipeline.time : TimeBounds()),
         job_(capture, windows_of(options), counted_of(options, window_time_)),
         gaps_(sink, rates_),
-        window_(gaps_, capture.streams.size(), window_time_),
+        window_(gaps_, capture.streams.size(), window_time_, job_.counted),
         left_(capture.streams.size()),
         tracker_(capture, options, has_time_, window_),
         pokes_(capture),

@@ -80,7 +80,7 @@ void WindowSink::run(const RunSlice& r) {
 void WindowSink::gap(const GapSlice& g) {
   GapSlice clipped = g;
   if (!clip(clipped)) return;
-  ++gaps_;
+  if (g.begin <= counted_.hi && g.end >= counted_.lo) ++gaps_;
   to_.gap(clipped);
 }
 

@@ -43,8 +43,9 @@ class BlockHolder {
 
 class WindowSink final : public TimelineSink {
  public:
-  WindowSink(TimelineSink& to, size_t streams, TimeBounds window)
-      : to_(to), window_(window), blocks_(streams, to) {}
+  // `counted`: only gaps of this time are counted.
+  WindowSink(TimelineSink& to, size_t streams, TimeBounds window, TimeBounds counted)
+      : to_(to), window_(window), counted_(counted), blocks_(streams, to) {}
 
   void track(const TimelineTrack& t) override { to_.track(t); }
   void function(const TimelineFunction& f) override { to_.function(f); }
@@ -63,7 +64,7 @@ class WindowSink final : public TimelineSink {
 
   BlockHolder& blocks() { return blocks_; }
   bool contains(Time t) const { return t >= window_.lo && t <= window_.hi; }
-  // How many went on.
+  // How many went on; of gaps, those of the counted time.
   uint64_t slices() const { return slices_; }
   uint64_t gaps() const { return gaps_; }
   // The value that is valid at the beginning of the window is delivered as of then. After the last counter.
@@ -75,6 +76,7 @@ class WindowSink final : public TimelineSink {
 
   TimelineSink& to_;
   const TimeBounds window_;
+  const TimeBounds counted_;
   BlockHolder blocks_;
   uint64_t slices_ = 0, gaps_ = 0;
   bool version_before_ = false;

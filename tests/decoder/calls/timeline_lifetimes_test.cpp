@@ -151,7 +151,7 @@ TEST_F(Lifetimes, WindowKnowsWhatWasBefore) {
 
 TEST(Window, CutsAndSaysSo) {
   Collected got;
-  WindowSink window(got, 1, {100, 200});
+  WindowSink window(got, 1, {100, 200}, {});
   const auto add = [&](Time begin, Time end) {
     Slice s;
     s.begin = begin, s.end = end;

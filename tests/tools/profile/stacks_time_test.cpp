@@ -81,6 +81,16 @@ TEST_P(StacksTime, InstructionsAreThoseOfDecode) {
   }
 }
 
+// As decode has it: there is nothing then, which is no failure to decode.
+TEST_P(StacksTime, OutsideOfTheCaptureIsAnEmptyAnswer) {
+  const Ran ran = run_asof(std::string("stacks --time 900,901 " ASOF_TEST_DATA "/") + GetParam() +
+                           "/perf.data --symfs " ASOF_TEST_DATA "/demo/symfs");
+  EXPECT_EQ(ran.status, 0) << ran.err;
+  EXPECT_EQ(ran.out, "");
+  EXPECT_NE(ran.err.find("E-FILE-091"), std::string::npos) << ran.err;
+  EXPECT_EQ(ran.err.find("nothing of the trace could be decoded"), std::string::npos) << ran.err;
+}
+
 INSTANTIATE_TEST_SUITE_P(Demos, StacksTime, ::testing::Values("demo", "demo-arm64"),
                          [](const auto& p) { return p.index == 0 ? "x86" : "arm64"; });
 
