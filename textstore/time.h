@@ -26,6 +26,13 @@ constexpr Time saturating_add(Time t, Time d) {
   return r;
 }
 
+// end - begin, as far as Time can say it: a damaged capture may say any times.
+constexpr Time elapsed(Time begin, Time end) {
+  Time t = 0;
+  if (__builtin_sub_overflow(end, begin, &t)) return end > begin ? kTimeMax : kTimeMin;
+  return t;
+}
+
 // Both ends moved out by the clock's error.
 constexpr TimeBounds widen(TimeBounds b, Time error) {
   return {saturating_add(b.lo, -error), saturating_add(b.hi, error)};

@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "decoder/calls/call_tracker.h"
-#include "textstore/elapsed.h"
+#include "textstore/time.h"
 
 namespace asof {
 namespace {

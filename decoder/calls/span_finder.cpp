@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "textstore/elapsed.h"
+#include "textstore/time.h"
 
 namespace asof {
 namespace {

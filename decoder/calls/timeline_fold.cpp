@@ -8,7 +8,7 @@
 #include <tuple>
 
 #include "decoder/calls/timeline.h"
-#include "textstore/elapsed.h"
+#include "textstore/time.h"
 
 namespace asof {
 namespace {

@@ -5,7 +5,7 @@
 #include <charconv>
 #include <cmath>
 
-#include "textstore/elapsed.h"
+#include "textstore/time.h"
 
 namespace asof {
 namespace {

@@ -18,7 +18,7 @@ Time time_before(const Chunk& chunk, uint32_t step) {
   return step == 0 || step > chunk.steps.size() ? kTimeMin : chunk.steps.time_at(step - 1);
 }
 
-uint64_t elapsed(Time from, Time to) { return to > from ? static_cast<uint64_t>(to - from) : 0; }
+uint64_t lasted(Time from, Time to) { return static_cast<uint64_t>(std::max<Time>(elapsed(from, to), 0)); }
 
 }  // namespace
 
@@ -38,7 +38,7 @@ void Coverage::move_to(const Capture& capture, const PipelineOptions& choice) {
 
 void Coverage::close_gap(StreamState& s, Time t) {
   const Time until = std::min(t, std::max(s.gap_until, s.gap_from));
-  const uint64_t ns = elapsed(s.gap_from, until);
+  const uint64_t ns = lasted(s.gap_from, until);
   traced_ += ns;
   lost_ += ns;
   causes_[s.open_cause].time += ns;
@@ -49,7 +49,7 @@ void Coverage::close_gap(StreamState& s, Time t) {
 void Coverage::advance(StreamState& s, Time t) {
   if (t == kTimeMin) return;
   if (s.open_cause != Code::kNone) close_gap(s, t);
-  if (s.on && s.seen) traced_ += elapsed(s.last, t);
+  if (s.on && s.seen) traced_ += lasted(s.last, t);
   s.last = s.seen ? std::max(s.last, t) : t;
   s.seen = true;
 }
@@ -72,7 +72,7 @@ void Coverage::add_gap(StreamState& s, const Gap& gap, const Stream& stream) {
   if (!s.seen && !lo_known) return;
   if (s.open_cause == Code::kNone)
     s.gap_from = s.seen ? (lo_known ? std::max(s.last, gap.time.lo) : s.last) : gap.time.lo;
-  if (s.on && s.seen) traced_ += elapsed(s.last, s.gap_from);
+  if (s.on && s.seen) traced_ += lasted(s.last, s.gap_from);
   s.last = s.gap_from;
   s.seen = true;
   s.gap_until = gap.time.hi;

@@ -6,7 +6,7 @@
 #include <memory>
 #include <utility>
 
-#include "textstore/elapsed.h"
+#include "textstore/time.h"
 
 namespace asof {
 namespace {

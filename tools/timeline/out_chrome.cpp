@@ -2,7 +2,7 @@
 // three decimals. For small traces: its readers load all of it.
 #include <fmt/format.h>
 
-#include "textstore/elapsed.h"
+#include "textstore/time.h"
 #include "tools/output/format.h"
 #include "tools/output/json.h"
 #include "tools/timeline/timeline_outputs.h"

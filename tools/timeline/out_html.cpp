@@ -6,7 +6,7 @@
 #include <tuple>
 #include <unordered_map>
 
-#include "textstore/elapsed.h"
+#include "textstore/time.h"
 #include "tools/output/format.h"
 #include "tools/timeline/html_code.h"
 #include "tools/timeline/html_json.h"

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "textstore/elapsed.h"
+#include "textstore/time.h"
 #include "tools/disasm/source_text.h"
 #include "tools/output/format.h"
 

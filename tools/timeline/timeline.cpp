@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <array>
 
-#include "textstore/elapsed.h"
+#include "textstore/time.h"
 #include "tools/cli/progress.h"
 #include "tools/cli/verbs.h"
 #include "tools/output/format.h"
