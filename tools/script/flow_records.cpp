@@ -156,8 +156,8 @@ void FlowRecords::instruction(const Step& s, uint32_t number) {
   const bool last = number + 1 == b.count;
   if (last) r.flags = flags_of(b);
   r.flags |= transaction(s);
-  if (last && took_branch(s)) {
-    waiting_ = r;  // shown with its target
+  if (last && (took_branch(s) || now_.cycles != 0)) {
+    waiting_ = r;  // shown with its target, and with cycles that were counted when it had run
   } else {
     put(r);
   }
