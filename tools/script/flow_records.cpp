@@ -77,7 +77,7 @@ uint32_t transaction(const Step& s) { return (s.flags & Step::kTransaction) != 0
 }  // namespace
 
 void FlowRecords::add_ipc(ScriptRecord& r, Ipc& last) const {
-  if (!counted_ || now_.cycles == last.cycles) return;
+  if ((!counted_ && !itrace_.approx_ipc) || now_.cycles == last.cycles) return;
   r.cycles = now_.cycles - last.cycles;
   r.instructions = now_.instructions - last.instructions;
   last = now_;

@@ -139,6 +139,8 @@ ExitCode run_script(ScriptChoice& o) {
     diagnostics.error(ok.error());
     return kExitUsage;
   }
+  for (const std::string_view why : format->itrace.without_effect)
+    diagnostics.note(fmt::format("--itrace: {}", why));
   if (format->fields.samples) {
     diagnostics.note(
         "--fields: of the recording's own samples asof script prints none; its lines are made of the trace, "
@@ -176,7 +178,7 @@ void add_output(CLI::App& verb, ScriptChoice& o) {
                   "i[N[ns|us|ms|i|t]] instructions every N (100us), b branches, c calls, r returns, x "
                   "transactions, w "
                   "ptwrite, p power, e errors (e-o-l: no overflows, no losses), g[N] call chains, l[N] last "
-                  "branches, sN skip N events (default: "
+                  "branches, sN skip N events, A IPC wherever there are more cycles (default: "
                   "cxwpe)")
       ->type_name("LETTERS")
       ->group(group);

@@ -109,6 +109,28 @@ Result<void> take_error_kinds(std::string_view& text, ScriptItrace& out) {
   return {};
 }
 
+// Letters for events that perf prints if there are any.
+std::string_view without_effect(char letter) {
+  switch (letter) {
+    case 'G':
+    case 'L':
+      return "G and L (chains and branches for the recording's own samples) change nothing: asof prints none "
+             "of those; "
+             "g and l are for instructions and transactions";
+    case 'o':
+    case 'I':
+      return "o and I (PEBS via PT, Event Trace) change nothing: 'asof decode --itrace oI' prints those";
+    case 'f':
+    case 'm':
+    case 't':
+    case 'M':
+    case 'a':
+      return "f, m, t, M and a change nothing: they are of Arm SPE, which has no control flow";
+    default:
+      return {};
+  }
+}
+
 std::string_view why_not(char letter) {
   switch (letter) {
     case 'd':
@@ -116,21 +138,6 @@ std::string_view why_not(char letter) {
     case 'q':
       return "q (quicker, without walking the code): 'asof packets --type TIP,FUP' lists the addresses in "
              "the trace";
-    case 'A':
-      return "A (approximate IPC): the field ipc has what CYC packets say, and 'asof report --cycles' bounds";
-    case 'f':
-    case 'm':
-    case 't':
-    case 'M':
-    case 'a':
-      return "f, m, t, M and a are of Arm SPE, which has no control flow";
-    case 'o':
-    case 'I':
-      return "o and I (PEBS via PT, Event Trace): 'asof decode --itrace oI' prints them";
-    case 'G':
-    case 'L':
-      return "G and L (chains and branches for the recording's own samples): asof prints none of those; g "
-             "and l add them to instructions and transactions";
     case 'T':
       return "T (the trace's timestamps instead of perf's clock): 'asof packets' lists them";
     case 'Z':
@@ -230,6 +237,24 @@ ScriptItrace default_script_itrace() {
   return all;
 }
 
+namespace {
+
+Result<void> take_other_letter(char letter, std::string_view& text, ScriptItrace& out) {
+  const std::string_view note = without_effect(letter);
+  if (note.empty()) {
+    const std::string_view why = why_not(letter);
+    return usage(fmt::format("--itrace: letter '{}' is not taken", letter),
+                 why.empty() ? "there are i b c r x w p e g l s A" : std::string(why));
+  }
+  if (std::ranges::find(out.without_effect, note) == out.without_effect.end())
+    out.without_effect.push_back(note);
+  if (letter != 'G' && letter != 'L') return {};
+  const auto size = take_size(text, 0);
+  return size ? Result<void>() : std::unexpected(size.error());
+}
+
+}  // namespace
+
 Result<ScriptItrace> parse_script_itrace(std::string_view text) {
   if (text.empty()) return usage("--itrace: no letter given");
   ScriptItrace out;
@@ -282,14 +307,14 @@ Result<ScriptItrace> parse_script_itrace(std::string_view text) {
         out.skip = **number;
         break;
       }
+      case 'A':
+        out.approx_ipc = true;
+        break;
       case ' ':
       case ',':
         break;
-      default: {
-        const std::string_view why = why_not(letter);
-        return usage(fmt::format("--itrace: letter '{}' is not taken", letter),
-                     why.empty() ? "there are i b c r x w p e g l s" : std::string(why));
-      }
+      default:
+        if (const auto ok = take_other_letter(letter, text, out); !ok) return std::unexpected(ok.error());
     }
   }
   return out;

@@ -72,7 +72,10 @@ struct ScriptItrace {
   bool no_overflows = false, no_losses = false;
   uint32_t chain = 0;  // entries of a call chain; 0: none
   uint32_t last_branches = 0;
-  uint64_t skip = 0;  // events at the start
+  uint64_t skip = 0;        // events at the start
+  bool approx_ipc = false;  // at every change of the cycle count, not only where it is exact
+  // Of letters that are taken as perf takes them, and change nothing here: why.
+  std::vector<std::string_view> without_effect{};
 };
 // perf's letters. What asof does not take is an error that names the letter.
 Result<ScriptItrace> parse_script_itrace(std::string_view text);

@@ -338,11 +338,22 @@ TEST(Script, ErrorsHaveNumbersOfPerf) {
   for (const std::string& line : all) EXPECT_TRUE(std::regex_match(line, form)) << line;
 }
 
+// What perf takes and prints nothing for, scripts may go on to ask for.
+TEST(Script, LettersWithoutEffectAreTaken) {
+  const Ran plain = script("--itrace=b");
+  for (const std::string letters : {"bG", "bG16", "bL8", "bo", "bI", "bfmtMa", "boIGLf"}) {
+    const Ran r = script("--itrace=" + letters);
+    EXPECT_EQ(r.status, 0) << letters << r.err;
+    EXPECT_EQ(r.out, plain.out) << letters;
+    EXPECT_NE(r.err.find("change nothing"), std::string::npos) << letters << r.err;
+  }
+}
+
 TEST(Script, WhatItDoesNotTakeIsRefused) {
   for (const std::string options :
-       {"--itrace=Z", "-F nothing", "-F hardware:ip", "--itrace=i -F +brstack",
-        "--itrace=i -F +brstackinsnlen", "--call-trace --itrace=b", "--call-trace --insn-trace",
-        "--insn-trace=xed", "--reltime --deltatime", "--pid x"}) {
+       {"--itrace=Z", "--itrace=q", "--itrace=bG2000", "-F nothing", "-F hardware:ip",
+        "--itrace=i -F +brstack", "--itrace=i -F +brstackinsnlen", "--call-trace --itrace=b",
+        "--call-trace --insn-trace", "--insn-trace=xed", "--reltime --deltatime", "--pid x"}) {
     const Ran r = script(options);
     EXPECT_EQ(r.status, 1) << options;
     EXPECT_TRUE(r.out.empty()) << options;

@@ -73,36 +73,28 @@ TEST(ScriptItrace, LettersGoTogether) {
 }
 
 TEST(ScriptItrace, WhatIsNotTakenSaysSo) {
-  for (const char* text : {"",
-                           "Q",
-                           "g0",
-                           "g1025",
-                           "l99999",
-                           "s",
-                           "i99999999999999999999us",
-                           "d",
-                           "q",
-                           "A",
-                           "o",
-                           "I",
-                           "f",
-                           "m",
-                           "t",
-                           "M",
-                           "a",
-                           "G",
-                           "L",
-                           "T",
-                           "Z",
-                           "e-x",
-                           "e-",
-                           "i10us?",
-                           "i18446744073709551615ms"}) {
+  for (const char* text : {"", "Q", "g0", "g1025", "l99999", "s", "i99999999999999999999us", "d", "q",
+                           "G1025", "T", "Z", "e-x", "e-", "i10us?", "i18446744073709551615ms"}) {
     const auto r = parse_script_itrace(text);
     ASSERT_FALSE(r) << text;
     EXPECT_EQ(r.error().code, Code::kBadOption) << text;
     EXPECT_TRUE(r.error().reason.starts_with("--itrace:")) << text;
   }
+}
+
+TEST(ScriptItrace, LettersForWhatIsNotPrintedHaveNoEffectAndSaySo) {
+  const auto plain = parse_script_itrace("b");
+  EXPECT_TRUE(plain->without_effect.empty());
+  const std::pair<const char*, size_t> cases[] = {{"bG", 1},  {"bG8L", 1},   {"bo", 1},
+                                                  {"bIo", 1}, {"bfmtMa", 1}, {"bGof", 3}};
+  for (const auto& [text, notes] : cases) {
+    const auto r = parse_script_itrace(text);
+    ASSERT_TRUE(r) << text;
+    EXPECT_EQ(r->without_effect.size(), notes) << text;
+    EXPECT_TRUE(r->branches && !r->instructions && r->chain == 0 && r->last_branches == 0) << text;
+  }
+  EXPECT_TRUE(parse_script_itrace("Ai1i")->approx_ipc);
+  EXPECT_FALSE(plain->approx_ipc);
 }
 
 ScriptFields fields(const std::string& text) {

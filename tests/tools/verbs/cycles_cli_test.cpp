@@ -168,6 +168,38 @@ TEST_F(Cycles, ScriptPrintsThemAsPerf) {
   EXPECT_EQ(plain(own.out), plain(output_of("perf script -i " + path("perf.data") + " " + options)));
 }
 
+// Instruction by instruction there is every count, also one that was taken where a branch was not; with A (approximate)
+// they may come later, and there are no fewer.
+TEST_F(Cycles, ScriptOfInstructionsHasEveryCount) {
+  uint64_t counts = 0;
+  for (const auto& j : objects("decode --cycles --format jsonl -F time,ip"))
+    counts += j["type"] == "cyc" ? 1 : 0;
+  uint64_t with[2] = {}, cycles[2] = {}, branches = 0;
+  for (const int approximate : {0, 1}) {
+    const Ran r = run_asof(fmt::format("script -q --itrace={}i0ns -F ip,ipc {}", approximate == 1 ? "A" : "",
+                                       path("perf.data")));
+    ASSERT_EQ(r.status, 0) << r.err;
+    static const std::regex form(".*IPC: [0-9.]+ \\(([0-9]+)/([0-9]+)\\) $");
+    for (const std::string& line : lines_of(r.out)) {
+      std::smatch found;
+      if (!std::regex_match(line, found, form)) continue;
+      const uint64_t instructions = std::stoull(found[1].str()), counted = std::stoull(found[2].str());
+      ++with[approximate];
+      cycles[approximate] += counted;
+      EXPECT_NEAR(static_cast<double>(counted), static_cast<double>(instructions * kSteppedCycles), 60)
+          << line;
+    }
+  }
+  for (const std::string& line :
+       lines_of(run_asof("script -q --itrace=b -F ip,ipc " + path("perf.data")).out))
+    branches += line.find("IPC") != std::string::npos ? 1 : 0;
+  EXPECT_GT(with[0], branches);
+  EXPECT_LE(with[0], counts);
+  EXPECT_GE(with[0] + 2, counts);  // the first has nothing before it
+  EXPECT_GE(with[1], with[0]);
+  EXPECT_EQ(cycles[0], cycles[1]);
+}
+
 TEST(CyclesAbsent, IsSaid) {
   for (const char* verb :
        {"report --cycles ", "decode --cycles -o /dev/null ", "script -F +ipc -o /dev/null "}) {
