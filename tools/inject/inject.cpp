@@ -7,6 +7,7 @@
 #include "tools/cli/decode_run.h"
 #include "tools/cli/matches.h"
 #include "tools/cli/verbs.h"
+#include "tools/disasm/disasm.h"
 #include "tools/inject/sample_writer.h"
 #include "tools/output/chunk_window.h"
 #include "tools/output/format.h"
@@ -71,10 +72,9 @@ std::unexpected<Error> usage(std::string reason, std::string hint) {
 Result<ScriptItrace> read_letters(const InjectText& o) {
   auto itrace = parse_script_itrace(o.itrace);
   if (!itrace) return itrace;
-  if (itrace->ptwrite || itrace->power || itrace->errors)
-    return usage("--itrace: w, p and e are no samples", "'asof script' prints them");
-  if (!itrace->instructions && !itrace->branches && !itrace->transactions)
-    return usage("--itrace: nothing to make samples of", "there are i, b, c, r and x");
+  if (!itrace->instructions && !itrace->branches && !itrace->transactions && !itrace->ptwrite &&
+      !itrace->power)
+    return usage("--itrace: nothing to make samples of", "there are i, b, c, r, x, w and p");
   return itrace;
 }
 
@@ -104,7 +104,7 @@ ExitCode inject(const InjectText& o, const Capture& capture, const ScriptItrace&
     if (is_kept(r)) file.side_band(r);
     return true;
   });
-  SampleWriter writer(itrace, events, time, file);
+  SampleWriter writer(capture, itrace, events, time, file);
   InjectConsumer consumer(capture, itrace, time, writer, diagnostics, o.choice);
   const auto done = run_with_progress(consumer, capture, o.choice, "inject");
   consumer.finish();
@@ -114,8 +114,11 @@ ExitCode inject(const InjectText& o, const Capture& capture, const ScriptItrace&
     return kExitInput;
   }
   tell_stopped(consumer.coverage(), o.choice);
-  diagnostics.note(fmt::format("{}: {}; {}", o.output, format_plural(writer.samples(), "sample", "samples"),
-                               consumer.coverage().line()));
+  diagnostics.note(
+      fmt::format("{}: {}; {}", o.output,
+                  format_plural(writer.samples(), "sample", "samples") +
+                      (writer.errors() == 0 ? "" : ", " + format_plural(writer.errors(), "error", "errors")),
+                  consumer.coverage().line()));
   return exit_code_for(consumer.coverage(), o.choice);
 }
 
@@ -137,6 +140,8 @@ ExitCode run_inject(InjectText& o) {
     diagnostics.error(ok.error());
     return kExitUsage;
   }
+  // Sync points of other machines are no event of perf's.
+  itrace->power = itrace->power && code_machine(capture->machine) == CodeMachine::kX86;
   if (const auto ok = ticks_to_time(trace_clock(*capture), *itrace); !ok) {
     diagnostics.error(ok.error());
     return kExitUsage;
@@ -156,7 +161,8 @@ RunVerb add_inject(CLI::App& app) {
   verb->add_option("-o,--output", o->output, "perf.data to write")->type_name("FILE")->group("Output");
   verb->add_option("--itrace", o->itrace,
                    "i[N[ns|us|ms|i|t]] instructions every N (100us), b branches, c calls, r returns, x "
-                   "transactions, g[N] call chains, l[N] last branches, sN skip N events")
+                   "transactions, w ptwrite, p power, e errors, g[N] call chains, l[N] last branches, sN "
+                   "skip N events")
       ->capture_default_str()
       ->type_name("LETTERS")
       ->group("Output");

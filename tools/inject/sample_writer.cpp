@@ -4,6 +4,7 @@
 
 #include "decoder/perf/record_types.h"
 #include "decoder/perf/records.h"
+#include "tools/script/script_event_names.h"
 
 namespace asof {
 namespace {
@@ -13,8 +14,12 @@ using Kind = ScriptRecord::Kind;
 // PERF_CONTEXT_KERNEL, PERF_CONTEXT_USER: what follows in a chain.
 constexpr auto kKernelContext = static_cast<uint64_t>(-128), kUserContext = static_cast<uint64_t>(-512);
 constexpr uint64_t kFirstId = 1'000'000'001;
-constexpr uint32_t kHardware = 0;
+constexpr uint32_t kHardware = 0, kSynthesised = 0x80000000;  // PERF_TYPE_SYNTH
 constexpr uint64_t kInstructionsConfig = 1, kBranchesConfig = 4;
+
+// enum perf_synth_id: what is in raw data, as struct perf_synth_intel_* behind its first word.
+constexpr Kind kRawKinds[] = {Kind::kPtwrite, Kind::kMwait, Kind::kPwre, Kind::kExstop,
+                              Kind::kPwrx,    Kind::kCbr,   Kind::kPsb};
 
 uint64_t context_of(Addr a) { return is_kernel_address(a) ? kKernelContext : kUserContext; }
 
@@ -27,21 +32,23 @@ std::vector<SynthesisedEvent> synthesised_events(const ScriptItrace& itrace, uin
   if (itrace.chain != 0) sampled |= kSampleCallchain;
   if (itrace.last_branches != 0) sampled |= kSampleBranchStack;
   std::vector<SynthesisedEvent> out;
-  const auto add = [&](bool wanted, std::string name, uint64_t config, uint64_t period, uint64_t type) {
+  const auto add = [&](bool wanted, std::string name, uint64_t config, uint64_t period, uint64_t type,
+                       uint32_t event_type = kHardware) {
     if (wanted)
-      out.push_back({std::move(name), kHardware, config, period, type, exclude, kFirstId + out.size()});
+      out.push_back({std::move(name), event_type, config, period, type, exclude, kFirstId + out.size()});
   };
   add(itrace.branches, "branches" + modifiers, kBranchesConfig, 1, common | kSampleAddr);
   add(itrace.instructions, "instructions" + modifiers, kInstructionsConfig, itrace.period, sampled);
   add(itrace.transactions, "transactions", kInstructionsConfig, 1, sampled);
+  for (size_t id = 0; id < std::size(kRawKinds); ++id) {
+    const bool wanted = kRawKinds[id] == Kind::kPtwrite ? itrace.ptwrite : itrace.power;
+    add(wanted, std::string(script_event_name(kRawKinds[id])), id, 1, common | kSampleRaw, kSynthesised);
+  }
   return out;
 }
 
 const SynthesisedEvent* SampleWriter::event_of(Kind kind) const {
-  const std::string_view name = kind == Kind::kBranch         ? "branches"
-                                : kind == Kind::kInstructions ? "instructions"
-                                : kind == Kind::kTransaction  ? "transactions"
-                                                              : "";
+  const std::string_view name = script_event_name(kind);
   if (name.empty()) return nullptr;
   const auto at = std::ranges::find_if(
       events_, [&](const SynthesisedEvent& e) { return std::string_view(e.name).starts_with(name); });
@@ -87,17 +94,73 @@ void SampleWriter::write(const ScriptRecord& r, const ThreadStack& stack) {
   put_u32(out_, static_cast<uint32_t>(r.pid));
   put_u32(out_, static_cast<uint32_t>(r.tid));
   put_u64(out_, static_cast<uint64_t>(r.time));
-  put_u64(out_, r.addr);
+  if ((event->sample_type & kSampleAddr) != 0) put_u64(out_, r.addr);
   put_u32(out_, static_cast<uint32_t>(std::max(r.cpu, 0)));
   put_u32(out_, 0);
   put_u64(out_, r.kind == Kind::kInstructions ? r.period : 1);
   if ((event->sample_type & kSampleCallchain) != 0) call_chain(r, stack);
+  if ((event->sample_type & kSampleRaw) != 0) raw(r);
   if ((event->sample_type & kSampleBranchStack) != 0) branch_stack(stack);
+  finish_record();
+  ++samples_;
+}
+
+void SampleWriter::finish_record() {
   std::string size;
   put_u16(size, static_cast<uint16_t>(out_.size()));
   out_.replace(6, 2, size);
   file_.sample(out_);
-  ++samples_;
+}
+
+// tools/perf/util/event.h, struct perf_synth_intel_*.
+void SampleWriter::raw(const ScriptRecord& r) {
+  std::string data;
+  const uint32_t has_ip = r.ip != 0 ? 1 : 0;
+  switch (r.kind) {
+    case Kind::kPtwrite:
+      put_u32(data, has_ip);
+      put_u64(data, r.a);
+      break;
+    case Kind::kExstop:
+      put_u32(data, has_ip);
+      break;
+    case Kind::kCbr:
+      put_u32(data, static_cast<uint32_t>((r.a & 0xff) | uint64_t{capture_.x86.max_nonturbo} << 16U));
+      put_u32(data, static_cast<uint32_t>(cbr_khz(capture_, r.a)));
+      put_u32(data, 0);
+      break;
+    default: {
+      const uint64_t payload =
+          r.kind == Kind::kMwait  ? r.a | r.b << 32U
+          : r.kind == Kind::kPwre ? (r.b >> 8U) << 7U | (r.b & 0xf) << 8U | (r.a & 0xf) << 12U
+          : r.kind == Kind::kPwrx ? (r.b & 0xf) | (r.a & 0xf) << 4U | (r.b >> 8U & 0xf) << 8U
+                                  : r.a;
+      put_u32(data, 0);
+      put_u64(data, payload);
+    }
+  }
+  put_u32(out_, static_cast<uint32_t>(data.size()));
+  out_ += data;
+}
+
+// struct perf_record_auxtrace_error, format 1.
+void SampleWriter::error(const ScriptRecord& r) {
+  constexpr size_t kMessage = 64;
+  constexpr uint32_t kItrace = 1, kWithTime = 1;
+  out_.clear();
+  put_u32(out_, perf::kAuxtraceError);
+  put_u32(out_, 0);  // misc, and the size, below
+  put_u32(out_, kItrace);
+  put_u32(out_, static_cast<uint32_t>(r.a));
+  for (const int32_t id : {r.cpu, r.pid, r.tid}) put_u32(out_, static_cast<uint32_t>(id));
+  put_u32(out_, kWithTime);
+  put_u64(out_, r.ip);
+  put_u64(out_, r.time == kTimeMin ? 0 : static_cast<uint64_t>(r.time));
+  std::string message(perf_error_text(r.a));
+  message.resize(kMessage, '\0');
+  out_ += message;
+  finish_record();
+  ++errors_;
 }
 
 void SampleWriter::take(std::string_view records) {
@@ -111,7 +174,7 @@ void SampleWriter::take(std::string_view records) {
       ++skipped_;
       continue;
     }
-    write(r, stack);
+    r.kind == Kind::kError ? error(r) : write(r, stack);
   }
 }
 

@@ -1,4 +1,4 @@
-// SampleWriter: records of the flow (ScriptRecord), in order of time, as samples of perf.
+// SampleWriter: records of the flow (ScriptRecord), in order of time, as samples of perf, and as its records of errors.
 #pragma once
 #include <string>
 #include <string_view>
@@ -17,25 +17,30 @@ std::vector<SynthesisedEvent> synthesised_events(const ScriptItrace& itrace, uin
 
 class SampleWriter {
  public:
-  SampleWriter(const ScriptItrace& itrace, std::vector<SynthesisedEvent> events, TimeBounds time,
-               PerfDataFile& file)
-      : itrace_(itrace), events_(std::move(events)), time_(time), file_(file) {}
+  SampleWriter(const Capture& capture, const ScriptItrace& itrace, std::vector<SynthesisedEvent> events,
+               TimeBounds time, PerfDataFile& file)
+      : capture_(capture), itrace_(itrace), events_(std::move(events)), time_(time), file_(file) {}
   void take(std::string_view records);
   uint64_t samples() const { return samples_; }
+  uint64_t errors() const { return errors_; }
 
  private:
   const SynthesisedEvent* event_of(ScriptRecord::Kind kind) const;
   void write(const ScriptRecord& r, const ThreadStack& stack);
   void call_chain(const ScriptRecord& r, const ThreadStack& stack);
   void branch_stack(const ThreadStack& stack);
+  void raw(const ScriptRecord& r);
+  void error(const ScriptRecord& r);
+  void finish_record();
 
+  const Capture& capture_;
   ScriptItrace itrace_;
   std::vector<SynthesisedEvent> events_;
   TimeBounds time_;
   PerfDataFile& file_;
   ThreadStacks stacks_;
   std::string out_;
-  uint64_t samples_ = 0, skipped_ = 0;
+  uint64_t samples_ = 0, errors_ = 0, skipped_ = 0;
 };
 
 }  // namespace asof

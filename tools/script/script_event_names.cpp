@@ -153,6 +153,16 @@ std::string_view perf_error_text(uint64_t code) {
   }
 }
 
+uint64_t cbr_khz(const Capture& capture, uint64_t ratio) {
+  const uint64_t nonturbo = capture.x86.max_nonturbo;
+  const auto& time = capture.x86.time;
+  if (nonturbo == 0 || !time || time->mult == 0) return 0;
+  // Ticks of the TSC in a second, of which a core at the non-turbo ratio runs as many cycles.
+  const auto khz =
+      static_cast<uint64_t>((static_cast<unsigned __int128>(1'000'000) << time->shift) / time->mult);
+  return ratio * (khz / nonturbo);
+}
+
 std::string synth_text(const Capture& capture, const ScriptRecord& r) {
   switch (r.kind) {
     case Kind::kPtwrite:
@@ -176,12 +186,8 @@ std::string synth_text(const Capture& capture, const ScriptRecord& r) {
   std::string out = fmt::format(" cbr: {:2}", r.a);
   const uint64_t nonturbo = capture.x86.max_nonturbo;
   if (nonturbo == 0) return out + " ";
-  if (const auto& time = capture.x86.time; time && time->mult != 0) {
-    // Ticks of the TSC in a second, of which a core at the non-turbo ratio runs as many cycles.
-    const auto khz =
-        static_cast<uint64_t>((static_cast<unsigned __int128>(1'000'000) << time->shift) / time->mult);
-    out += fmt::format(" freq: {:4} MHz", (r.a * (khz / nonturbo) + 500) / 1000);
-  }
+  if (const uint64_t khz = cbr_khz(capture, r.a); khz != 0)
+    out += fmt::format(" freq: {:4} MHz", (khz + 500) / 1000);
   return out + fmt::format(" ({:3}%) ", (5 + 1000 * r.a / nonturbo) / 10);
 }
 

@@ -16,6 +16,8 @@ std::string_view script_event_name(ScriptRecord::Kind kind);
 size_t event_name_width(const Capture& capture, const ScriptItrace& itrace);
 // perf's words behind "code N:".
 std::string_view perf_error_text(uint64_t code);
+// The frequency of a CBR packet's ratio, in kHz; 0: not known.
+uint64_t cbr_khz(const Capture& capture, uint64_t ratio);
 // " psb offs: 0x36 " and the like.
 std::string synth_text(const Capture& capture, const ScriptRecord& r);
 

@@ -2,7 +2,10 @@
 #include <algorithm>
 #include <regex>
 
+#include "decoder/model/capture.h"
 #include "tests/tools/stepped_test.h"
+#include "tools/inject/sample_writer.h"
+#include "tools/script/script_event_names.h"
 
 namespace asof::test {
 namespace {
@@ -141,10 +144,84 @@ TEST_F(Inject, RecordsOfAWholeSystem) {
   EXPECT_NE(lines.find("PERF_RECORD_COMM"), std::string::npos);
 }
 
+// PTWRITE, power events and errors: perf prints of the file what asof script prints of the trace.
+TEST_F(Inject, EventsOfTheTraceAndErrorsAreAsInScript) {
+  const std::string options =
+      " --itrace=wpe " ASOF_TEST_DATA "/demo/perf.data --symfs /proc/self/fdinfo";  // some text is not found
+  const Ran r = run_asof("inject" + options + " -o " + path("out.data"));
+  ASSERT_EQ(r.status, 0) << r.err;
+  EXPECT_NE(r.err.find("errors;"), std::string::npos) << r.err;
+  const auto sorted = [](const std::string& text) {
+    auto lines = lines_of(std::regex_replace(text, std::regex(" +"), " "));
+    std::ranges::sort(lines);
+    return lines;
+  };
+  const std::string perf_script = fmt::format("perf script -i {} -F comm,tid,cpu,time,event,synth >{} 2>{}",
+                                              path("out.data"), path("perf.out"), path("perf.err"));
+  ASSERT_EQ(std::system(perf_script.c_str()), 0);
+  const auto own = sorted(run_asof("script -q -F comm,tid,cpu,time,event,synth" + options).out);
+  EXPECT_EQ(sorted(read_file(path("perf.out"))), own);
+  EXPECT_GT(std::ranges::count_if(own, [](const auto& l) { return l.find("psb offs") != l.npos; }), 5);
+  EXPECT_GT(std::ranges::count_if(own, [](const auto& l) { return l.find("trace error") != l.npos; }), 0);
+}
+
+// Each kind with the bits of its packet, as perf reads them.
+TEST_F(Inject, RawDataOfEachEvent) {
+  const auto capture = open_capture(ASOF_TEST_DATA "/demo/perf.data", {});
+  ASSERT_TRUE(capture);
+  ScriptItrace itrace;
+  itrace.ptwrite = itrace.power = true;
+  const auto events = synthesised_events(itrace, 0, "");
+  PerfDataFile file(path("out.data"), *capture->perf, events);
+  ASSERT_TRUE(file.begin());
+  SampleWriter writer(*capture, itrace, events, {}, file);
+  using Kind = ScriptRecord::Kind;
+  struct {
+    Kind kind;
+    uint64_t a, b;
+    Addr ip;
+  } const kinds[] = {{Kind::kPtwrite, 0x123456789abcdef0, 0, 0x401000},
+                     {Kind::kPtwrite, 7, 0, 0},
+                     {Kind::kMwait, 0x60, 1, 0x401000},
+                     {Kind::kPwre, 6, 0x102, 0},
+                     {Kind::kPwre, 3, 0x00f, 0},
+                     {Kind::kExstop, 0, 0, 0x401000},
+                     {Kind::kExstop, 0, 0, 0},
+                     {Kind::kPwrx, 6, 0x207, 0},
+                     {Kind::kCbr, 31, 0, 0},
+                     {Kind::kPsb, 0x1234, 0, 0}};
+  std::vector<std::string> want;
+  Time time = 6'000'000'000;
+  for (const auto& k : kinds) {
+    ScriptRecord r;
+    r.kind = k.kind;
+    r.a = k.a;
+    r.b = k.b;
+    r.ip = k.ip;
+    r.time = ++time;
+    r.pid = r.tid = r.cpu = 0;
+    std::string bytes;
+    r.append_to(bytes);
+    writer.take(bytes);
+    const std::string text = synth_text(*capture, r);
+    want.push_back(
+        fmt::format("{}:{}", script_event_name(k.kind), text.substr(0, text.find_last_not_of(' ') + 1)));
+  }
+  EXPECT_EQ(writer.samples(), std::size(kinds));
+  ASSERT_TRUE(file.finish());
+  std::vector<std::string> got;
+  for (std::string line : lines_of(perf("script -i " + path("out.data") + " -F event,synth"))) {
+    line = line.substr(line.find_first_not_of(' '));
+    got.push_back(
+        std::regex_replace(line.substr(0, line.find_last_not_of(' ') + 1), std::regex(":  "), ": "));
+  }
+  EXPECT_EQ(got, want);
+}
+
 TEST(InjectOptions, WhatIsNoSampleIsRefused) {
-  const Ran letters = run_asof("inject --itrace w -o /dev/null " + kDemo);
+  const Ran letters = run_asof("inject --itrace e -o /dev/null " + kDemo);
   EXPECT_EQ(letters.status, 1);
-  EXPECT_NE(letters.err.find("asof script"), std::string::npos) << letters.err;
+  EXPECT_NE(letters.err.find("nothing to make samples of"), std::string::npos) << letters.err;
   EXPECT_EQ(run_asof("inject " + kDemo).status, 1) << "no file named";
   const TempDir dir;
   const std::string blocks = dir.path() / "x.blocks";
