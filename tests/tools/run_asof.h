@@ -6,8 +6,9 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
+#include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/support/temp_dir.h"
@@ -21,7 +22,9 @@ struct Ran {
 
 inline std::string read_file(const std::filesystem::path& path) {
   std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
+  std::ostringstream bytes;  // much faster than by iterators where the tests are not optimised
+  bytes << in.rdbuf();
+  return std::move(bytes).str();
 }
 
 // TSan's program for symbols tells of files that are none ("[stack]"), also for reports that are suppressed.
