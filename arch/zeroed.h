@@ -14,7 +14,7 @@ namespace asof {
 template <class T>
 struct ZeroedFree {
   size_t size = 0;  // bytes
-  void operator()(T* p) const { ::munmap(p, size); }
+  void operator()(T* p) const { ::munmap(static_cast<void*>(p), size); }
 };
 template <class T>
 using ZeroedArray = std::unique_ptr<T[], ZeroedFree<T>>;
