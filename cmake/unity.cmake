@@ -4,6 +4,7 @@
 set(asof_unity_alone
     arch/arm64/reference.cpp arch/arm64/sync.cpp arch/x86/reference_sum.cpp
     decoder/bpf_text/bpf_text_losses.cpp decoder/bundle/bundle_etm.cpp
+    decoder/coresight/cs_frames.cpp decoder/model/symbols.cpp  # g++ warns of members of unnamed namespaces outside of a main file
     decoder/kernel_text/kernel_text_files.cpp decoder/kernel_text/kernel_text_unclaimed.cpp
     decoder/model/demangle.cpp  # libiberty's header and <string.h> declare basename()
     decoder/module/module_layout.cpp decoder/module/module_patches.cpp
