@@ -130,6 +130,9 @@ ExitCode run_inject(InjectText& o) {
     diagnostics.error(itrace.error());
     return kExitUsage;
   }
+  for (const std::string_view why : itrace->without_effect)
+    diagnostics.note(fmt::format("--itrace: {}", why));
+  if (itrace->approx_ipc) diagnostics.note("--itrace: A changes nothing: samples have no IPC");
   if (o.output.empty() || o.output == "-") {
     diagnostics.error({Code::kBadOption, "", Error::kNoOffset, "inject writes a file", "-o out.data"});
     return kExitUsage;

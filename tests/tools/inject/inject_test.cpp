@@ -224,6 +224,11 @@ TEST(InjectOptions, WhatIsNoSampleIsRefused) {
   EXPECT_NE(letters.err.find("nothing to make samples of"), std::string::npos) << letters.err;
   EXPECT_EQ(run_asof("inject " + kDemo).status, 1) << "no file named";
   const TempDir dir;
+  const Ran taken =
+      run_asof("inject --itrace bGA -o " + std::string(dir.path() / "taken.data") + " " + kDemo);
+  EXPECT_EQ(taken.status, 0);
+  EXPECT_NE(taken.err.find("G and L"), std::string::npos) << taken.err;
+  EXPECT_NE(taken.err.find("A changes nothing"), std::string::npos) << taken.err;
   const std::string blocks = dir.path() / "x.blocks";
   ASSERT_EQ(run_asof("decode --format blocks -o " + blocks + " " + kDemo).status, 0);
   const Ran r = run_asof("inject -o " + std::string(dir.path() / "out.data") + " " + blocks);
