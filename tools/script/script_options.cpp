@@ -114,9 +114,8 @@ std::string_view without_effect(char letter) {
   switch (letter) {
     case 'G':
     case 'L':
-      return "G and L (chains and branches for the recording's own samples) change nothing: asof prints none "
-             "of those; "
-             "g and l are for instructions and transactions";
+      return "G and L (chains and branches for the recording's own samples) change nothing: asof makes "
+             "nothing of those; g and l are for instructions and transactions";
     case 'o':
     case 'I':
       return "o and I (PEBS via PT, Event Trace) change nothing: 'asof decode --itrace oI' prints those";
@@ -145,6 +144,20 @@ std::string_view why_not(char letter) {
     default:
       return {};
   }
+}
+
+Result<void> take_other_letter(char letter, std::string_view& text, ScriptItrace& out) {
+  const std::string_view note = without_effect(letter);
+  if (note.empty()) {
+    const std::string_view why = why_not(letter);
+    return usage(fmt::format("--itrace: letter '{}' is not taken", letter),
+                 why.empty() ? "there are i b c r x w p e g l s A" : std::string(why));
+  }
+  if (std::ranges::find(out.without_effect, note) == out.without_effect.end())
+    out.without_effect.push_back(note);
+  if (letter != 'G' && letter != 'L') return {};
+  const auto size = take_size(text, 0);
+  return size ? Result<void>() : std::unexpected(size.error());
 }
 
 }  // namespace
@@ -236,24 +249,6 @@ ScriptItrace default_script_itrace() {
   all.branches = all.calls = all.errors = all.transactions = all.ptwrite = all.power = true;
   return all;
 }
-
-namespace {
-
-Result<void> take_other_letter(char letter, std::string_view& text, ScriptItrace& out) {
-  const std::string_view note = without_effect(letter);
-  if (note.empty()) {
-    const std::string_view why = why_not(letter);
-    return usage(fmt::format("--itrace: letter '{}' is not taken", letter),
-                 why.empty() ? "there are i b c r x w p e g l s A" : std::string(why));
-  }
-  if (std::ranges::find(out.without_effect, note) == out.without_effect.end())
-    out.without_effect.push_back(note);
-  if (letter != 'G' && letter != 'L') return {};
-  const auto size = take_size(text, 0);
-  return size ? Result<void>() : std::unexpected(size.error());
-}
-
-}  // namespace
 
 Result<ScriptItrace> parse_script_itrace(std::string_view text) {
   if (text.empty()) return usage("--itrace: no letter given");
