@@ -17,9 +17,9 @@ class SegmentLog {
  protected:
   void start_log(const Segment& segment, ChunkSink& sink);
 
-  // Steps that no packet has confirmed are ambiguous then: the gap lies between them and what would.
   // The gap that opens, whose begin and reason are still to be filled in; nullptr: one is open already. Where
-  // the last gap ended right here, before any instruction, it is one gap: the first cause stays.
+  // the last gap ended right here, before any instruction, it is one gap: the first cause stays. Steps
+  // in front of it that no packet has confirmed become ambiguous: the gap lies between them and what would.
   Gap* new_gap(Code code, Addr ip, Time lo);
   // True: one was open. `end`: in the segment's bytes.
   bool close_gap(Addr resume_ip, uint64_t end, Time hi);
