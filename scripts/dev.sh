@@ -13,7 +13,7 @@ optional=(scdoc)
 for_python=(pybind11-dev python3-dev python3-numpy)
 # Only for tests: comparisons with perf, packages, timelines in real browsers, profiles for LLVM's tools, coverage,
 # debuginfod (which is loaded where it is installed). They are skipped without.
-for_tests=(linux-perf dpkg-dev file lintian chromium firefox-esr shellcheck sqlite3 llvm-19 bolt-19 lcov libdebuginfod1)
+for_tests=(linux-perf dpkg-dev file lintian chromium firefox-esr shellcheck sqlite3 llvm-19 bolt-19 autofdo lcov libdebuginfod1)
 
 say() { printf '== %s\n' "$*"; }
 

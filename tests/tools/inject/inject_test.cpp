@@ -3,6 +3,7 @@
 #include <regex>
 
 #include "decoder/model/capture.h"
+#include "tests/tools/inject/calls_program.h"
 #include "tests/tools/stepped_test.h"
 #include "tools/inject/sample_writer.h"
 #include "tools/script/script_event_names.h"
@@ -10,29 +11,13 @@
 namespace asof::test {
 namespace {
 
-constexpr const char* kSource = R"(
-__attribute__((noinline)) int leaf(int x) { return x * 3 + 1; }
-__attribute__((noinline)) int inner(int x, int n) {
-  volatile int s = 0;
-  for (int i = 0; i < n; ++i) s += leaf(x ^ i);
-  return s;
-}
-__attribute__((noinline)) int outer(int x) { return inner(x, x % 5) + 2; }
-void _start(void) {
-  volatile int sum = 0;
-  for (int i = 0; i < 200; ++i) sum += outer(i);
-  __asm__ volatile("syscall" ::"a"(60), "D"(0));
-  for (;;) {}
-}
-)";
-
 bool has_perf() { return std::system("perf --version 2>/dev/null | grep -q '^perf version 6\\.1'") == 0; }
 
 class Inject : public SteppedTest {
  protected:
   void SetUp() override {
     if (!has_perf()) GTEST_SKIP() << "perf 6.1 is not installed";
-    record(kSource, "-O1");
+    record(kCallsProgram, "-O1");
   }
   void inject(const std::string& itrace) {
     const Ran r =
