@@ -74,7 +74,7 @@ void toggle_start_workers(unsigned count) {
     CPU_ZERO(&set);
     CPU_SET(i, &set);
     sched_setaffinity(0, sizeof set, &set); /* where there is no such CPU, anywhere will do */
-    const struct timespec pause = {0, 2 * 1000 * 1000};
+    const struct timespec pause = {0, 2000000};
     for (;;) {
       toggle_work(16);
       nanosleep(&pause, NULL);

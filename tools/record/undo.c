@@ -82,7 +82,7 @@ int undo_note(const char* action, ...) {
       return EINVAL;
     }
     line[size++] = '\t';
-    memcpy(line + size, f, n);
+    memcpy(line + size, f, n);  // NOLINT(bugprone-not-null-terminated-result): write() is told its length
     size += n;
   }
   va_end(fields);
@@ -143,7 +143,7 @@ static int is_switch(const char* root, const char* path) {
 }
 
 static void end_process(long pid, unsigned long long start) {
-  const struct timespec pause = {0, 20 * 1000 * 1000};
+  const struct timespec pause = {0, 20000000};
   enum { kPolite = 500 };
   for (int i = 0; start != 0 && undo_start_of(pid) == start; ++i) {
     if (i == 0) kill((pid_t)pid, SIGTERM);
