@@ -43,7 +43,7 @@ Result<void> write_branches(const BranchesText& o, const Capture& capture, TimeB
   const auto writer = make_writer(o, capture, names, base, out);
   FileText files(capture);
   TakenBranches branches(capture, time, [&](const TakenBranch& b) { writer->take(b); });
-  if (o.as_in_file) branches.keep_only([&files](const Block& b) { return files.same(b); });
+  if (o.as_in_file) branches.keep_only([&files](const Block& b) { return files.begin_in_file(b); });
   if (const auto done = run(branches); !done) return done;
   writer->finish();
   return {};
@@ -103,10 +103,8 @@ RunVerb add_branches(CLI::App& app) {
                    "anywhere was loaded")
       ->type_name("ADDR")
       ->group(output);
-  verb->add_flag(
-          "--as-in-file", o->as_in_file,
-          "leave out code that is not as in its file, which readers of the profile look at: what the kernel "
-          "patched")
+  verb->add_flag("--as-in-file", o->as_in_file,
+                 "leave out code that leads elsewhere than in its file, which readers of the profile look at")
       ->group(output);
   const std::string filter = "Filters";
   verb->add_option("--dsos,--dso", o->dsos, "only branches in, into or out of these files")

@@ -29,14 +29,16 @@ class BranchFlow {
 
   void step(const Step& s) {
     if ((s.flags & (Step::kAfterGap | Step::kAsyncEntry)) != 0) lose();
-    go_to(s.block->ip, s.block->space);
+    const auto begin = begin_ ? begin_(*s.block) : std::optional<uint32_t>(0);
+    go_to(s.block->ip + begin.value_or(0), s.block->space);
     last_ = s;
-    left_out_ = keep_ && !keep_(*s.block);
+    left_out_ = !begin;
     if (left_out_) follows_ = false;
   }
-  // Only branches of such blocks; what follows others follows from nothing.
-  using Keep = std::function<bool(const Block&)>;
-  void keep_only(Keep keep) { keep_ = std::move(keep); }
+  // Only branches of blocks that begin somewhere, in bytes from where they do in memory; what follows others follows from
+  // nothing.
+  using Begin = std::function<std::optional<uint32_t>(const Block&)>;
+  void keep_only(Begin begin) { begin_ = std::move(begin); }
   // The branch at the end of the last step, if it was one, went to `to` (0: unknown).
   void go_to(Addr to, Space space) {
     if (last_) leave(to, space);
@@ -58,7 +60,7 @@ class BranchFlow {
   Take take_;
   std::optional<Step> last_;  // the flow continues from here
   bool follows_ = false;
-  Keep keep_;
+  Begin begin_;
   bool left_out_ = false;  // last_
 };
 
@@ -67,8 +69,8 @@ class TakenBranches final : public ChunkConsumer {
   TakenBranches(const Capture& capture, TimeBounds time, const BranchFlow::Take& take)
       : flows_(capture.streams.size(), BranchFlow(time, take)) {}
 
-  void keep_only(const BranchFlow::Keep& keep) {
-    for (BranchFlow& flow : flows_) flow.keep_only(keep);
+  void keep_only(const BranchFlow::Begin& begin) {
+    for (BranchFlow& flow : flows_) flow.keep_only(begin);
   }
   void deliver(Chunk& chunk, const Stream& stream, Prepared* prepared) override;
   bool stopped() const override;
