@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "decoder/io/files_read.h"
+#include "decoder/model/expanded_file.h"
 
 namespace asof {
 namespace {
@@ -35,6 +36,11 @@ int open_regular(const std::string& path) {
   }
   if (fd >= 0) FilesRead::note(path, status);
   return fd;
+}
+
+// libelf takes a non-const pointer, but never writes through a descriptor that it did not open for writing.
+Elf* elf_in(const std::vector<uint8_t>& bytes) {
+  return elf_memory(reinterpret_cast<char*>(const_cast<uint8_t*>(bytes.data())), bytes.size());
 }
 
 // Bytes that the sections of debug information will take when they are unpacked; of the old form
@@ -88,12 +94,13 @@ Result<void> DwarfFile::open_elf(const std::string& path) {
   elf_version(EV_CURRENT);
   fd_ = open_regular(path);
   if (fd_ < 0) return std::unexpected(unreadable(path, "cannot open it"));
-  elf_ = elf_begin(fd_, ELF_C_READ_MMAP, nullptr);
+  if (is_compressed_name(path)) expanded_ = expand_file(path);
+  elf_ = expanded_ ? elf_in(*expanded_) : elf_begin(fd_, ELF_C_READ_MMAP, nullptr);
   if (elf_ == nullptr || elf_kind(elf_) != ELF_K_ELF)
     return std::unexpected(unreadable(path, "not an ELF file"));
-  struct stat status {};
-  if (::fstat(fd_, &status) != 0 ||
-      unpacked_size(elf_) / kMostGrowth > std::max(kSmallFile, static_cast<uint64_t>(status.st_size)))
+  size_t size = 0;
+  if (elf_rawfile(elf_, &size) == nullptr ||
+      unpacked_size(elf_) / kMostGrowth > std::max(kSmallFile, uint64_t{size}))
     return std::unexpected(unreadable(path, "its debug sections claim to unpack to far more than such do"));
   if (auto ok = open_module(path); !ok) return ok;
   dwarf_ = dwarf_begin_elf(elf_, DWARF_C_READ, nullptr);
@@ -115,7 +122,7 @@ Result<void> DwarfFile::open_module(const std::string& path) {
   if (!made) return std::unexpected(made.error());
   module_ = *std::move(made);
   elf_end(std::exchange(elf_, nullptr));
-  elf_ = elf_memory(reinterpret_cast<char*>(module_.bytes.data()), module_.bytes.size());
+  elf_ = elf_in(module_.bytes);
   if (elf_ == nullptr) return std::unexpected(unreadable(path, "not an ELF file"));
   return {};
 }

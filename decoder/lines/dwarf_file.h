@@ -1,10 +1,12 @@
 // DwarfFile: an ELF file opened for libdw. libdw opens no other file by itself: the supplementary file of dwz(1) is opened
-// here. Kernel modules are laid out first (module_debug.h).
+// here. Compressed kernel modules are expanded, and modules are laid out first (module_debug.h).
 #pragma once
 #include <elfutils/libdw.h>
 
+#include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "decoder/lines/module_debug.h"
 #include "textstore/result.h"
@@ -29,6 +31,7 @@ class DwarfFile {
   Result<void> open_supplement(const std::string& path);
 
   int fd_ = -1;
+  std::shared_ptr<const std::vector<uint8_t>> expanded_;  // of a compressed file
   Elf* elf_ = nullptr;
   Dwarf* dwarf_ = nullptr;
   Dwarf* supplement_ = nullptr;

@@ -228,7 +228,9 @@ bool SourceLines::Impl::fits(const CodeFile& file, const DwarfLines& lines, bool
 std::unique_ptr<DwarfLines> SourceLines::Impl::open_module(const CodeFile& file) {
   std::vector<std::string> places = candidates(file, {});
   if (!file.path.empty()) places.push_back(file.path);
-  for (const std::string& dir : map.debug_dirs) places.push_back(dir + file.recorded);
+  // Debug packages have modules as they were before they were compressed.
+  const std::string plain = file.recorded.substr(0, file.recorded.rfind(".ko") + 3);
+  for (const std::string& dir : map.debug_dirs) places.push_back(dir + plain);
   if (map.debuginfod && !file.build_id.empty()) {
     if (const auto fetched = servers.debug_file(file.build_id); fetched && !fetched->empty())
       places.push_back(*fetched);

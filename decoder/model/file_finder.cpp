@@ -41,10 +41,7 @@ std::unique_ptr<TextFile> open_text_file(const std::string& path, std::optional<
   auto out = std::make_unique<TextFile>();
   out->path = path;
   if (is_compressed_name(path)) {
-    const auto expanded = expand_file(path);
-    if (auto elf = expanded ? ElfImage::parse(*expanded, path, expanded)
-                            : Result<std::shared_ptr<const ElfImage>>(nullptr);
-        elf && *elf) {
+    if (const auto elf = ElfImage::open(path)) {
       take_elf(*out, *elf);
       return out;
     }

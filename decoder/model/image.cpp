@@ -19,6 +19,7 @@
 
 #include "decoder/io/descriptor.h"
 #include "decoder/io/files_read.h"
+#include "decoder/model/expanded_file.h"
 
 namespace asof {
 namespace {
@@ -179,6 +180,9 @@ ElfImage::ElfImage(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 ElfImage::~ElfImage() = default;
 
 Result<std::shared_ptr<const ElfImage>> ElfImage::open(const std::string& path) {
+  if (is_compressed_name(path)) {
+    if (const auto expanded = expand_file(path)) return parse(*expanded, path, expanded);
+  }
   auto file = MappedFile::open(path);
   if (!file) return std::unexpected(file.error());
   return parse((*file)->bytes(), path, *file);

@@ -46,6 +46,7 @@ struct ElfSymbol {
 
 class ElfImage {
  public:
+  // Compressed kernel modules (.ko.xz and others) are expanded.
   static Result<std::shared_ptr<const ElfImage>> open(const std::string& path);
   // The file that lies in `bytes`, which `owner` keeps; bytes after its end do no harm.
   static Result<std::shared_ptr<const ElfImage>> parse(std::span<const uint8_t> bytes, std::string path,

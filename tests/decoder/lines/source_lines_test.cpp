@@ -300,8 +300,8 @@ __attribute__((noinline, section(".text.apart"))) int blk_three(int n) {
     }
     ASSERT_EQ(functions.size(), 3U);
   }
-  void record(int64_t shift) {
-    MmapSpec map{.addr = kAt, .len = 0x4000, .filename = kModule, .kernel = true};
+  void record(int64_t shift, const std::string& suffix = "") {
+    MmapSpec map{.addr = kAt, .len = 0x4000, .filename = kModule + suffix, .kernel = true};
     r.writer.mmap(map);
     for (const auto& [name, f] : functions)
       r.symbol(kAt + f.offset + static_cast<uint64_t>(shift), 't', name, "some_blk");
@@ -335,6 +335,30 @@ TEST_F(SourceLinesOfModule, EveryByteIsThatOfAddr2line) {
   }
   EXPECT_GT(inlined, 3U);
   EXPECT_TRUE(lines.take_notices().empty());
+}
+
+// As distributions install it: compressed, with its debug information or with that in a package's file.
+TEST_F(SourceLinesOfModule, CompressedFile) {
+  for (const char* tool : {"xz --version", "strip --version"}) {
+    if (!runs(tool)) GTEST_SKIP() << tool << ": not installed";
+  }
+  record(0, ".xz");
+  const auto expect_line = [&](const char* where) {
+    open();
+    SourceLines lines(*capture);
+    EXPECT_EQ(lines.at(kKernelSpace, kAt + functions.at("blk_one").offset, 100).line, 2U)
+        << where;  // twice()
+    EXPECT_EQ(lines.frames_at(kKernelSpace, kAt + functions.at("blk_three").offset, 100).size(), 2U) << where;
+  };
+  const std::string debug = symfs.string() + "/usr/lib/debug" + kModule;
+  fs::create_directories(fs::path(debug).parent_path());
+  fs::copy(file, debug);
+  ASSERT_TRUE(runs("xz " + file));
+  fs::rename(debug, debug + ".away");
+  expect_line("in the file");
+  fs::rename(debug + ".away", debug);
+  ASSERT_TRUE(runs("xz -d " + file + ".xz") && runs("strip -g " + file) && runs("xz " + file));
+  expect_line("in the debug file");
 }
 
 // Symbols that are elsewhere: of another build.
