@@ -1,4 +1,4 @@
-# asof_join(TARGET): where ASOF_UNITY is on, the files of a folder are compiled as one, which takes half of the time. Preset
+# asof_join(TARGET): where ASOF_UNITY is on, the files of a folder are compiled as one, which takes less than half of the time. Preset
 # `dev` does not, so that a file that lacks an include is found, and a change compiles one file. Names in unnamed namespaces
 # should be different within a folder; these files have some that are not.
 set(asof_unity_alone
