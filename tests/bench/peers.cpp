@@ -1,9 +1,9 @@
-// peers [--rounds N] [--asof PROGRAM] [--alone | --threads] BUNDLE...: decodes raw PT bundles with asof,
+// peers [--rounds N] [--asof PROGRAM] [--perf PROGRAM]... [--alone | --threads] BUNDLE...: decodes raw PT bundles with asof,
 // libipt's block decoder and perf alternately and prints medians of CPU time; then compares two threads with
 // one (--threads: only that; --alone: only asof, on one thread). The machines we measure on are shared:
 // ratios within one run are meaningful, figures of different runs are not comparable. perf is left out where
-// it is not installed; perf and the text of every instruction need PROGRAM, and perf_bundle in the same
-// directory as this program.
+// it is not installed, --perf adds other versions; perf and the text of every instruction need asof's PROGRAM, and
+// perf_bundle in the same directory as this program.
 #include <fmt/format.h>
 #include <malloc.h>
 
@@ -129,23 +129,34 @@ void print_scaling(const std::string& path, int rounds) {
   std::fflush(stdout);
 }
 
-struct Programs {
-  std::string asof, perf_bundle;
-  bool perf = false;
+struct Perf {
+  std::string program, version;  // "perf version 6.1.187"
 };
 
-std::vector<std::string> perf_script(const std::string& data, const char* itrace,
+struct Programs {
+  std::string asof, perf_bundle;
+  std::vector<Perf> perfs;
+  // What cannot be run is left out.
+  void add_perf(const std::string& program) {
+    std::string version = output_of({program, "version"});
+    while (version.ends_with('\n')) version.pop_back();
+    if (!version.empty()) perfs.push_back({program, version});
+  }
+};
+
+std::vector<std::string> perf_script(const Perf& perf, const std::string& data, const char* itrace,
                                      const char* fields = nullptr) {
-  std::vector<std::string> words = {"perf", "script", "--ns", "-i", data, std::string("--itrace=") + itrace};
+  std::vector<std::string> words = {perf.program, "script", "--ns",
+                                    "-i",         data,     std::string("--itrace=") + itrace};
   if (fields != nullptr) words.insert(words.end(), {"-F", fields});
   return words;
 }
 
 // perf takes a sample every million instructions, so what it decodes is known to the nearest million. Errors
 // would also be lines.
-Row perf_decode_only(const std::string& data) {
-  return {"perf, --itrace=i1000000i", [data] {
-            const ProcessResult r = run_process(perf_script(data, "i1000000i"), true);
+Row perf_decode_only(const Perf& perf, const std::string& data) {
+  return {perf.version + ", --itrace=i1000000i", [perf, data] {
+            const ProcessResult r = run_process(perf_script(perf, data, "i1000000i"), true);
             return Outcome{.instructions = r.lines * 1'000'000, .seconds = r.seconds};
           }};
 }
@@ -166,7 +177,8 @@ void compare_text(const std::string& bundle, const Programs& programs, const std
         text_row("asof decode", {programs.asof, "decode", "-j1", "--ns", data, "-F", fields}, n),
         text_row("asof decode --format jsonl",
                  {programs.asof, "decode", "-j1", "--format", "jsonl", data, "-F", fields}, n)};
-    if (programs.perf) rows.push_back(text_row("perf script", perf_script(data, "i0ns", fields), n));
+    for (const Perf& perf : programs.perfs)
+      rows.push_back(text_row(perf.version + ", script", perf_script(perf, data, "i0ns", fields), n));
     print_table(fmt::format("{}: every instruction of the first {} bytes as text, -F {}, to /dev/null",
                             bundle, kTextBytes, fields),
                 rows, rounds);
@@ -183,11 +195,9 @@ void compare(const std::string& bundle, const Programs& programs, int rounds, Pa
       {"asof, blocks, hash of all addresses", [&] { return decode_with_asof(bundle, true); }}};
   if (part == Part::kAll) {
     rows.push_back({"libipt, block decoder", [&] { return decode_with_libipt(bundle); }});
-    if (programs.perf) {
-      const std::string folder = (work.path() / "whole").string();
-      run_process({programs.perf_bundle, bundle, folder}, false);
-      rows.push_back(perf_decode_only(folder + "/perf.data"));
-    }
+    const std::string folder = (work.path() / "whole").string();
+    if (!programs.perfs.empty()) run_process({programs.perf_bundle, bundle, folder}, false);
+    for (const Perf& perf : programs.perfs) rows.push_back(perf_decode_only(perf, folder + "/perf.data"));
   }
   print_table(fmt::format("{}: decoding, one thread", bundle), rows, rounds);
   if (part == Part::kAlone) return;
@@ -209,10 +219,9 @@ int main(int argc, char** argv) {
   Part part = Part::kAll;
   Programs programs;
   programs.perf_bundle = (fs::absolute(argv[0]).parent_path() / "perf_bundle").string();
-  const std::string perf = output_of({"perf", "version"});
-  programs.perf = !perf.empty();
+  programs.add_perf("perf");
   fmt::print("machine: {}\npeers: libipt {}, {}\n", machine_name(), libipt_version(),
-             programs.perf ? perf : "no perf");
+             programs.perfs.empty() ? "no perf" : programs.perfs[0].version);
   try {
     for (int i = 1; i < argc; ++i) {
       const std::string_view word = argv[i];
@@ -220,6 +229,8 @@ int main(int argc, char** argv) {
         rounds = std::max(1, std::atoi(argv[++i]));
       else if (word == "--asof" && i + 1 < argc)
         programs.asof = argv[++i];
+      else if (word == "--perf" && i + 1 < argc)
+        programs.add_perf(argv[++i]);
       else if (word == "--alone")
         part = Part::kAlone;
       else if (word == "--threads")
