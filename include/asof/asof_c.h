@@ -41,7 +41,7 @@ typedef enum asof_status {
   ASOF_OK = 1
 } asof_status;
 
-/* "0.1.0", of the library that is loaded. Thread-safe. */
+/* "0.2.0", of the library that is loaded. Thread-safe. */
 ASOF_EXPORT const char* asof_version(void);
 
 /* ---- errors ---- */

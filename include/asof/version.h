@@ -5,7 +5,7 @@
 #pragma once
 
 #define ASOF_VERSION_MAJOR 0
-#define ASOF_VERSION_MINOR 1
+#define ASOF_VERSION_MINOR 2
 #define ASOF_VERSION_PATCH 0
 
 #ifdef __cplusplus
@@ -13,7 +13,7 @@
 
 namespace asof::v0 {
 
-// Of the library, "0.1.0". Static storage, thread-safe.
+// Of the library, "0.2.0". Static storage, thread-safe.
 ASOF_EXPORT const char* version() noexcept;
 
 }  // namespace asof::v0

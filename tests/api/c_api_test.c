@@ -178,7 +178,7 @@ int main(int argc, char** argv) {
     asof_error_free(error);
     return 1;
   }
-  CHECK(strcmp(asof_version(), "0.1.0") == 0);
+  CHECK(strcmp(asof_version(), "0.2.0") == 0);
   check_capture(capture);
   check_errors(capture);
   check_flow(capture);

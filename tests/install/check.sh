@@ -112,7 +112,7 @@ has dev usr/include/asof/asof_c.h
 has dev 'usr/lib/.*/?libasof.a'
 has dev 'usr/lib/.*/?libasof.so'
 has shared 'usr/lib/[^/]*-linux-gnu/libasof.so.0'
-has shared 'usr/lib/.*/?libasof.so.0.1.0'
+has shared 'usr/lib/.*/?libasof.so.0.2.0'
 has dev 'usr/lib/.*/?cmake/asof/asofConfig.cmake'
 has dev 'usr/lib/.*/?pkgconfig/asof.pc'
 has dev 'usr/lib/.*/?pkgconfig/asof-static.pc'
