@@ -7,6 +7,7 @@
 #include <set>
 
 #include "decoder/model/demangle.h"
+#include "decoder/perf/record_types.h"
 #include "tools/cli/near_names.h"
 #include "tools/cli/verbs.h"
 #include "tools/output/format.h"
@@ -101,6 +102,13 @@ void warn_of_time(const Capture& capture, TimeBounds time, const std::string& te
   if (time.lo <= whole.hi && time.hi >= whole.lo) return;
   warn(fmt::format("--time {} is outside the capture", text),
        fmt::format("it goes from {} to {}", format_time(whole.lo), format_time(whole.hi)), diagnostics);
+}
+
+void note_recorded_samples(const Capture& capture, Diagnostics& diagnostics) {
+  const auto samples = capture.record_counts.find(perf::kSample);
+  if (samples == capture.record_counts.end()) return;
+  diagnostics.note(format_plural(samples->second, "sample", "samples") +
+                   " of the recording itself left out: 'perf script --no-itrace' prints those");
 }
 
 std::string near_symbols(const Capture& capture, std::string_view name) {

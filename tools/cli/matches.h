@@ -1,4 +1,4 @@
-// Filters: what they match, and a word where that is nothing.
+// Filters: what they match, and a word where that is nothing, or where something is left out.
 #pragma once
 #include <set>
 #include <span>
@@ -27,6 +27,8 @@ void warn_of_time(const Capture& capture, TimeBounds time, const std::string& te
 void warn_of_symbols(const Capture& capture, const std::vector<std::string>& patterns,
                      Diagnostics& diagnostics);
 void warn_of_dsos(const Capture& capture, const std::vector<std::string>& dsos, Diagnostics& diagnostics);
+// Says how many samples the recording has that are left out by whoever makes lines or samples of the trace.
+void note_recorded_samples(const Capture& capture, Diagnostics& diagnostics);
 // Hint for one name that does not exist among the functions.
 std::string near_symbols(const Capture& capture, std::string_view name);
 

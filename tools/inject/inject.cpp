@@ -143,6 +143,7 @@ ExitCode run_inject(InjectText& o) {
     diagnostics.error(ok.error());
     return kExitUsage;
   }
+  note_recorded_samples(*capture, diagnostics);
   // Sync points of other machines are no event of perf's.
   itrace->power = itrace->power && code_machine(capture->machine) == CodeMachine::kX86;
   if (const auto ok = ticks_to_time(trace_clock(*capture), *itrace); !ok) {

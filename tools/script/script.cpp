@@ -141,12 +141,7 @@ ExitCode run_script(ScriptChoice& o) {
   }
   for (const std::string_view why : format->itrace.without_effect)
     diagnostics.note(fmt::format("--itrace: {}", why));
-  if (format->fields.samples) {
-    diagnostics.note(
-        "--fields: of the recording's own samples asof script prints none; its lines are made of the trace, "
-        "with the "
-        "fields of hw and synth, and of side-band records");
-  }
+  note_recorded_samples(*capture, diagnostics);
   // Callers and periods depend on what ran before: only what none of them needs is not decoded.
   const bool alone = !format->wants_stacks() && !format->wants_branches() && !format->itrace.instructions;
   if (alone) {

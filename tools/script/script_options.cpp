@@ -163,7 +163,7 @@ Result<void> take_other_letter(char letter, std::string_view& text, ScriptItrace
 }  // namespace
 
 ScriptFields default_script_fields() {
-  ScriptFields fields{kFlow, kSynth, true, {}, false};
+  ScriptFields fields{kFlow, kSynth, true, {}};
   fields.records.fill(kFlow);
   return fields;
 }
@@ -220,7 +220,6 @@ Result<void> change_fields(const std::string& text, ScriptFields& fields) {
       *mask = sign == '-' ? *mask & ~bit : *mask | bit;
     fields.targets = fields.targets && (flags || !of_flow);
   }
-  fields.samples = fields.samples || of_samples;
   fields.synth &= ~uint32_t{kScriptPeriod | kScriptAddr | kScriptBrstack | kScriptBrstacksym |
                             kScriptBrstackinsn | kScriptBrstackinsnlen | kScriptCallindent | kScriptIpc};
   if (!*type && fields.flow == 0) return usage("--fields: no field is left");

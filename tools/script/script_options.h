@@ -51,7 +51,6 @@ struct ScriptFields {
   bool targets = true;  // branches show where they go although `addr` was not asked for
   // Of the recording's records, by the type of the event that they belong to.
   std::array<uint32_t, kOtherType + 1> records{};
-  bool samples = false;  // fields were named of samples, which no line is made of
 
   uint32_t of_record(uint32_t event_type) const {
     return event_type == 0 ? flow : records[std::min<size_t>(event_type, kOtherType)];

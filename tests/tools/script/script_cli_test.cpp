@@ -5,6 +5,7 @@
 #include <regex>
 #include <sstream>
 
+#include "tests/decoder/capture_test_util.h"
 #include "tests/support/demo_capture.h"
 #include "tests/tools/run_asof.h"
 
@@ -202,7 +203,7 @@ TEST(Script, EventsOfATypeHaveTheirOwnFields) {
     EXPECT_TRUE(line.ends_with("psb: ") || line.ends_with("cbr: ")) << line;
   const Ran r = script("--itrace=b -C 1 -F trace:time,trace");
   EXPECT_EQ(r.status, 0);
-  EXPECT_NE(r.err.find("own samples"), std::string::npos) << r.err;
+  EXPECT_EQ(r.out, script("--itrace=b -C 1").out) << "of samples that are not there";
 }
 
 TEST(Script, TicksAreThoseOfTheClock) {
@@ -363,6 +364,24 @@ TEST(Script, WhatItDoesNotTakeIsRefused) {
     const Ran r = script(options);
     EXPECT_EQ(r.status, 1) << options;
     EXPECT_NE(r.err.find("asof's way: "), std::string::npos) << options << r.err;
+  }
+}
+
+TEST(Script, SamplesThatWereRecordedAreCounted) {
+  Recording r;
+  r.writer.text_poke(Recording::kText + 0x104, Bytes(5, 0x90), Bytes(5, 0xcc), Recording::at(100));
+  ASSERT_TRUE(r.open().has_value());
+  const std::string capture = (r.dir / "perf.data").string();
+  EXPECT_EQ(run_asof("script " + capture).err.find("of the recording itself"), std::string::npos);
+  for (uint64_t i = 0; i < 3; ++i) r.writer.sample({.ip = Recording::kText, .time = 200 + i});
+  ASSERT_TRUE(r.open().has_value());
+  for (const std::string& verb :
+       {std::string("script "), "inject -o " + (r.dir / "out.data").string() + " "}) {
+    const Ran ran = run_asof(verb + capture);
+    EXPECT_NE(
+        ran.err.find("3 samples of the recording itself left out: 'perf script --no-itrace' prints those"),
+        std::string::npos)
+        << verb << ran.err;
   }
 }
 

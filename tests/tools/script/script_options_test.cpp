@@ -127,17 +127,15 @@ TEST(ScriptFields, BelongToTypesOfEvents) {
   EXPECT_EQ(synth.synth, uint32_t{kScriptIp});
   EXPECT_EQ(synth.flow, all.flow);
   EXPECT_TRUE(synth.targets);
-  EXPECT_FALSE(synth.samples);
   EXPECT_EQ(sw.of_record(kSoftware), uint32_t{kScriptComm | kScriptTime | kScriptMisc});
   EXPECT_EQ(sw.of_record(kDriver), all.of_record(kDriver));
   EXPECT_EQ(sw.flow, all.flow);
-  EXPECT_TRUE(sw.samples);
   EXPECT_EQ(none.flow, 0U);
   EXPECT_EQ(fields("hw:+addr").flow, all.flow | kScriptAddr);
   EXPECT_EQ(fields("ip").of_record(kDriver), uint32_t{kScriptIp});
   // flags are those of all; fields that only samples have are those of none.
   EXPECT_NE(fields("hw:+flags").synth & kScriptFlags, 0U);
-  EXPECT_TRUE(fields("trace:cpu,time,event,trace").samples);
+  EXPECT_EQ(fields("trace:cpu,time,event,trace").flow, all.flow);
 }
 
 TEST(ScriptFields, WhatIsNotTakenSaysSo) {
