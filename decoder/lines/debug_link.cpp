@@ -6,6 +6,7 @@
 
 #include <span>
 
+#include "decoder/io/elf_over.h"
 #include "decoder/model/image.h"
 
 namespace asof {
@@ -15,9 +16,7 @@ DebugLink debug_link(const std::string& path) {
   const auto file = MappedFile::open(path);
   if (!file || (*file)->bytes().empty()) return out;
   elf_version(EV_CURRENT);
-  // libelf takes a non-const pointer, but never writes through it.
-  auto* const bytes = reinterpret_cast<char*>(const_cast<uint8_t*>((*file)->bytes().data()));
-  if (Elf* elf = elf_memory(bytes, (*file)->bytes().size())) {
+  if (Elf* elf = elf_over((*file)->bytes())) {
     GElf_Word crc = 0;
     if (const char* name = dwelf_elf_gnu_debuglink(elf, &crc)) out = {name, crc};
     elf_end(elf);

@@ -13,6 +13,7 @@
 #include <string_view>
 #include <utility>
 
+#include "decoder/io/elf_over.h"
 #include "decoder/io/files_read.h"
 #include "decoder/model/expanded_file.h"
 
@@ -36,11 +37,6 @@ int open_regular(const std::string& path) {
   }
   if (fd >= 0) FilesRead::note(path, status);
   return fd;
-}
-
-// libelf takes a non-const pointer, but never writes through a descriptor that it did not open for writing.
-Elf* elf_in(const std::vector<uint8_t>& bytes) {
-  return elf_memory(reinterpret_cast<char*>(const_cast<uint8_t*>(bytes.data())), bytes.size());
 }
 
 // Bytes that the sections of debug information will take when they are unpacked; of the old form
@@ -95,7 +91,7 @@ Result<void> DwarfFile::open_elf(const std::string& path) {
   fd_ = open_regular(path);
   if (fd_ < 0) return std::unexpected(unreadable(path, "cannot open it"));
   if (is_compressed_name(path)) expanded_ = expand_file(path);
-  elf_ = expanded_ ? elf_in(*expanded_) : elf_begin(fd_, ELF_C_READ_MMAP, nullptr);
+  elf_ = expanded_ ? elf_over(*expanded_) : elf_begin(fd_, ELF_C_READ_MMAP, nullptr);
   if (elf_ == nullptr || elf_kind(elf_) != ELF_K_ELF)
     return std::unexpected(unreadable(path, "not an ELF file"));
   size_t size = 0;
@@ -122,7 +118,7 @@ Result<void> DwarfFile::open_module(const std::string& path) {
   if (!made) return std::unexpected(made.error());
   module_ = *std::move(made);
   elf_end(std::exchange(elf_, nullptr));
-  elf_ = elf_in(module_.bytes);
+  elf_ = elf_over(module_.bytes);
   if (elf_ == nullptr) return std::unexpected(unreadable(path, "not an ELF file"));
   return {};
 }

@@ -18,6 +18,7 @@
 #include <string_view>
 
 #include "decoder/io/descriptor.h"
+#include "decoder/io/elf_over.h"
 #include "decoder/io/files_read.h"
 #include "decoder/model/expanded_file.h"
 
@@ -200,9 +201,7 @@ Result<std::shared_ptr<const ElfImage>> ElfImage::parse(std::span<const uint8_t>
   auto impl = std::make_unique<Impl>();
   impl->bytes = bytes;
   impl->owner = std::move(owner);
-  // libelf takes a non-const pointer, but never writes through a descriptor that it did not open for writing.
-  char* image = reinterpret_cast<char*>(const_cast<uint8_t*>(bytes.data()));
-  impl->elf = elf_memory(image, bytes.size());
+  impl->elf = elf_over(bytes);
   if (impl->elf == nullptr || elf_kind(impl->elf) != ELF_K_ELF) return broken(elf_errmsg(-1));
   if (gelf_getehdr(impl->elf, &impl->header) == nullptr) return broken(elf_errmsg(-1));
   impl->read_segments();

@@ -1,6 +1,7 @@
 // Files of `asof inject` opened by programs other than perf: AutoFDO's create_llvm_prof, and the reader of hotspot.
 #include <gmock/gmock.h>
 
+#include <cstring>
 #include <filesystem>
 #include <optional>
 
