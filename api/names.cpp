@@ -12,8 +12,9 @@ namespace {
 
 constexpr std::array<std::string_view, 5> kConfidences = {"certain", "proved", "equivalent", "ambiguous",
                                                           "contradiction"};
-constexpr std::array<std::string_view, 10> kSources = {
-    "unknown", "kcore", "kcore at the end", "watcher", "file", "vdso", "bpf", "raw text", "jit", "poke"};
+constexpr std::array<std::string_view, 11> kSources = {
+    "unknown", "kcore", "kcore at the end", "watcher", "file", "vdso", "bpf", "raw text",
+    "jit",     "poke",  "before poke"};
 constexpr std::array<std::string_view, 12> kBranches = {"",       "jcc",     "jmp",    "call", "jmp", "call",
                                                         "return", "syscall", "sysret", "jmp",  "",    ""};
 constexpr std::array<std::string_view, 26> kEvents = {

@@ -69,7 +69,10 @@ Source Text::source(SourceRef ref) const {
   const asof::TextStore& text = text_of(*data_);
   if (asof::is_poke(ref)) {
     if (asof::poke_index(ref) >= data_->changes.size()) return {};
-    return {SourceKind::kPoke, {}, asof::poke_index(ref), {}};
+    return {asof::is_before_poke(ref) ? SourceKind::kBeforePoke : SourceKind::kPoke,
+            {},
+            asof::poke_index(ref),
+            {}};
   }
   if (ref == asof::kNoOrigin || ref > text.origin_count()) return {};
   const asof::Origin& o = text.origin(ref);

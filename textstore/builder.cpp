@@ -88,7 +88,7 @@ void Builder::add_poke(const Poke& poke) {
                    [] { return std::string("a change that runs past the top of the address space"); });
     return;
   }
-  ASOF_CHECK(impl_->store->pokes.size() < kPokeBit);
+  ASOF_CHECK(impl_->store->pokes.size() < kBeforeBit);
   impl_->store->pokes.push_back({poke.addr, poke.time, poke.file_offset, poke.source,
                                  static_cast<uint16_t>(old_len), static_cast<uint16_t>(new_len),
                                  impl_->store->pool.intern(poke.old_bytes, poke.new_bytes)});
@@ -119,7 +119,7 @@ void Builder::Impl::remove_dropped(SpaceTable& table, const std::vector<bool>& d
   }
   pokes.resize(kept);
   for (Version& v : table.versions) {
-    if (is_poke(v.origin)) v.origin = kPokeBit | kept_index[poke_index(v.origin)];
+    if (is_poke(v.origin)) v.origin = (v.origin & (kPokeBit | kBeforeBit)) | kept_index[poke_index(v.origin)];
   }
 }
 

@@ -25,11 +25,13 @@ struct Origin {
   std::string build_id;  // lower-case hex, empty when there is none
 };
 
-// Index into TextStore's origins, or, with the top bit set, index into its pokes.
+// Index into TextStore's origins, or, with the top bit set, index into its pokes: what the poke wrote, or, with the next
+// bit set, too, what it found there, which only its record says.
 using OriginRef = uint32_t;
 inline constexpr OriginRef kNoOrigin = 0;
-inline constexpr OriginRef kPokeBit = 0x80000000U;
+inline constexpr OriginRef kPokeBit = 0x80000000U, kBeforeBit = 0x40000000U;
 constexpr bool is_poke(OriginRef r) { return (r & kPokeBit) != 0; }
-constexpr uint32_t poke_index(OriginRef r) { return r & ~kPokeBit; }
+constexpr bool is_before_poke(OriginRef r) { return is_poke(r) && (r & kBeforeBit) != 0; }
+constexpr uint32_t poke_index(OriginRef r) { return r & ~(kPokeBit | kBeforeBit); }
 
 }  // namespace asof

@@ -164,7 +164,7 @@ void PatchReplay::emit(Time from, Time until, size_t next_member) {
     origin = kPokeBit | members_[next_member - 1];
   } else if (unknown_ == 0 && next_member < end_ &&
              !(std::ranges::count(base_known_, 0) == 0 && value_ == base_)) {
-    origin = kPokeBit | members_[next_member];
+    origin = kPokeBit | kBeforeBit | members_[next_member];
   }
   pieces_.push_back({from, until, content(next_member), origin, true});
 }

@@ -77,7 +77,7 @@ void PatchReplay::add_candidates(Time first, Time last_old, Time last, size_t me
     Piece twin = pieces_[k];
     twin.main = false;
     twin.from = std::max(twin.from, first);
-    twin.origin = kPokeBit | members_[member];
+    twin.origin = kPokeBit | kBeforeBit | members_[member];
     pieces_[k].until = std::min(twin.until, last_old);
     if (twin.bytes != nullptr) {
       overlay_.assign(twin.bytes, twin.bytes + site_.size());

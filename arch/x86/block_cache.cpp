@@ -7,7 +7,7 @@ namespace asof::x86 {
 // Is `a` in the middle of a jump or call that a poke put there? No CPU starts an instruction in it: the
 // kernel patches only where it knows that nobody does (optprobes, static calls).
 bool Isa::starts_inside(const TextStore& text, const Version& v, Addr a) {
-  if (!is_poke(v.origin)) return false;
+  if (!is_poke(v.origin) || is_before_poke(v.origin)) return false;
   const PokeRecord& p = text.pokes()[poke_index(v.origin)];
   if (a <= p.addr || a - p.addr >= 5 || p.new_len < 5) return false;
   const uint8_t first = p.new_bytes()[0];

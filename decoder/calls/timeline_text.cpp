@@ -54,9 +54,11 @@ void PokeWindows::visited(int32_t cpu, Time t, const FlowVisit& v) {
   if (is_poke(origin)) {
     next = std::ranges::find(pokes, poke_index(origin));
     if (next == pokes.end()) return;
-    PokeVisit& made = visit_of(*next, cpu);
-    made.first_new = std::min(made.first_new, t);
-    ++next;
+    if (!is_before_poke(origin)) {
+      PokeVisit& made = visit_of(*next, cpu);
+      made.first_new = std::min(made.first_new, t);
+      ++next;
+    }
   }
   if (next == pokes.end()) return;
   PokeVisit& old = visit_of(*next, cpu);

@@ -252,7 +252,7 @@ typedef struct asof_source {
   const char* kind;     /* "kcore", "file", "poke", ...; static storage */
   const char* name;     /* path, name of a program; may be "". As long as the capture */
   const char* build_id; /* hexadecimal; may be "". As long as the capture */
-  uint64_t id;          /* "bpf": id of the program; "poke": index of the change */
+  uint64_t id;          /* "bpf": id of the program; "poke", "before poke": index of the change */
 } asof_source;
 ASOF_EXPORT asof_status asof_source_at(const asof_capture* capture, uint32_t source, asof_source* out);
 

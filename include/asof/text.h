@@ -17,7 +17,7 @@ struct CaptureData;
 struct Source {
   SourceKind kind = SourceKind::kUnknown;
   std::string_view name;      // path, name of a program; may be empty
-  std::uint64_t id = 0;       // kBpfImage: id of the program; kPoke: index in Text::changes()
+  std::uint64_t id = 0;       // kBpfImage: id of the program; kPoke, kBeforePoke: index in Text::changes()
   std::string_view build_id;  // lower-case hexadecimal; empty: none
 };
 

@@ -50,10 +50,11 @@ enum class SourceKind : std::uint8_t {
   kWatcher,   // copied when a PERF_RECORD_KSYMBOL appeared
   kFile,      // ELF file
   kVdso,
-  kBpfImage,  // jited_prog_insns of struct bpf_prog_info
-  kRaw,       // text of a raw bundle
-  kJit,       // jitdump
-  kPoke,      // PERF_RECORD_TEXT_POKE (perf_event_text_poke() in kernel/events/core.c)
+  kBpfImage,    // jited_prog_insns of struct bpf_prog_info
+  kRaw,         // text of a raw bundle
+  kJit,         // jitdump
+  kPoke,        // PERF_RECORD_TEXT_POKE (perf_event_text_poke() in kernel/events/core.c): what it wrote
+  kBeforePoke,  // such a record: what was there before it, which nothing else says
 };
 
 // "certain", "proved", ...; "kcore", "poke", ... Static storage.

@@ -43,6 +43,21 @@ TEST(Pokes, VersionsCarryTheirOrigin) {
   EXPECT_EQ(store.origin(snapshot).name, "layer");
 }
 
+// Bytes that only the record of the first poke knows are not what it wrote.
+TEST(Pokes, TextBeforeTheFirstPokeIsNotOfThatPoke) {
+  TextFacts facts;
+  facts.poke(100, kSite, kNop5, kJmp);
+  facts.poke(200, kSite, kJmp, kNop5);
+  const TextStore store = facts.build();
+  const Cell cell = store.cell(kKernelSpace, kSite);
+  ASSERT_EQ(cell.versions.size(), 3U);
+  EXPECT_TRUE(is_before_poke(cell.versions[0].origin));
+  EXPECT_EQ(poke_index(cell.versions[0].origin), 0U);
+  EXPECT_EQ(store.origin(cell.versions[0].origin).kind, OriginKind::kPoke);
+  EXPECT_EQ(cell.versions[1].origin, kPokeBit | 0U);
+  EXPECT_EQ(cell.versions[2].origin, kPokeBit | 1U);
+}
+
 TEST(Pokes, TextAroundASiteIsOneStableCellOnEachSide) {
   TextFacts facts;
   facts.layer(kText, text_with(kNop5));

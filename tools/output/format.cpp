@@ -74,7 +74,8 @@ double floored_percent(double share, int digits) {
 }
 
 std::string format_origin(const TextStore& store, OriginRef ref) {
-  if (is_poke(ref)) return fmt::format("poke #{}", poke_index(ref) + 1);
+  if (is_poke(ref))
+    return fmt::format("{}poke #{}", is_before_poke(ref) ? "before " : "", poke_index(ref) + 1);
   if (ref == kNoOrigin) return "unknown";
   const Origin& o = store.origin(ref);
   const auto with_id = [&](std::string text) {

@@ -21,7 +21,7 @@ void HtmlCode::put_blocks(HtmlJson& json) {
   json.key("blocks").open('[');
   for (const CodeRun& run : code_.all()) {
     json.open('{').pair("symbol", run.symbol).pair("origin", run.origin_text);
-    if (is_poke(run.origin)) json.pair_number("changed", 1);
+    if (is_poke(run.origin) && !is_before_poke(run.origin)) json.pair_number("changed", 1);
     json.key("lines").open('[');
     for (const CodeInstruction& i : run.instructions)
       json.text(fmt::format("{:x}  {:<30} {}", i.address, i.bytes, i.text));
