@@ -261,6 +261,55 @@ void take_tables(Source& in, Capture& c) {
   c.tasks.finish();
 }
 
+void put_range(Writer& w, const AddrRange& r) {
+  w.varint(r.begin);
+  w.difference(r.begin, r.end);
+}
+
+AddrRange take_range(Source& in) {
+  AddrRange r;
+  r.begin = in.varint();
+  r.end = in.difference(r.begin);
+  return r;
+}
+
+void put_lives(Writer& w, const Capture& c) {
+  w.varint(c.modules.size());
+  for (const ModuleLifetime& m : c.modules) {
+    w.text(m.name);
+    put_range(w, m.range);
+    for (const Time t : {m.from, m.until, m.seen.lo, m.seen.hi}) put_time(w, t);
+  }
+  w.varint(c.copies.size());
+  for (const TextCopy& copy : c.copies) {
+    w.u8(static_cast<uint8_t>(copy.kind));
+    w.text(copy.name);
+    put_range(w, copy.range);
+    for (const Time t : {copy.time.lo, copy.time.hi}) put_time(w, t);
+  }
+}
+
+// False: damaged.
+bool take_lives(Source& in, Capture& c) {
+  for (uint64_t i = 0, n = in.count(7); i < n && in.ok(); ++i) {
+    ModuleLifetime& m = c.modules.emplace_back();
+    m.name = in.text();
+    m.range = take_range(in);
+    for (Time* t : {&m.from, &m.until, &m.seen.lo, &m.seen.hi}) *t = in.signed_varint();
+    if (m.range.end < m.range.begin) return false;
+  }
+  for (uint64_t i = 0, n = in.count(6); i < n && in.ok(); ++i) {
+    TextCopy& copy = c.copies.emplace_back();
+    const uint8_t kind = in.u8();
+    copy.kind = static_cast<OriginKind>(kind);
+    copy.name = in.text();
+    copy.range = take_range(in);
+    for (Time* t : {&copy.time.lo, &copy.time.hi}) *t = in.signed_varint();
+    if (kind > static_cast<uint8_t>(OriginKind::kPoke) || copy.range.end < copy.range.begin) return false;
+  }
+  return in.ok() && in.left() == 0;
+}
+
 std::vector<uint8_t> put_capture(const Capture& c) {
   std::vector<Origin> origins;
   for (OriginRef i = 1; i <= c.text->origin_count(); ++i) origins.push_back(c.text->origin(i));
@@ -277,6 +326,7 @@ std::vector<uint8_t> put_capture(const Capture& c, std::span<const Origin> origi
   for (const Origin& origin : origins) put_origin(w, origin);
   w.varint(c.text->pokes().size());
   for (const PokeRecord& p : c.text->pokes()) put_poke(w, p);
+  put_lives(w, c);
   return w.data();
 }
 
@@ -289,7 +339,8 @@ bool take_capture(std::span<const uint8_t> body, Capture& c) {
   take_origins(in, builder);
   take_pokes(in, builder);
   c.text = std::move(builder).build();
-  return in.ok() && in.left() == 0;
+  // Versions before 6 end here.
+  return in.ok() && (in.left() == 0 || take_lives(in, c));
 }
 
 std::vector<uint8_t> put_symbols(const Capture& capture) {

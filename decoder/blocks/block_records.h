@@ -12,8 +12,10 @@ namespace asof::blocks {
 // What a part begins with.
 struct PartHead {
   uint64_t version = 0, size = 0, identity = 0;
-  bool grew() const { return version == kGrowingVersion; }
-  bool usable() const { return (version == kVersion || grew()) && size >= kHeaderSize; }
+  bool grew() const { return version == kGrowingVersion || version == kOldGrowingVersion; }
+  bool usable() const {
+    return (version == kVersion || version == kOldVersion || grew()) && size >= kHeaderSize;
+  }
 };
 // nullopt: no part begins at `at`.
 std::optional<PartHead> part_at(std::span<const uint8_t> file, uint64_t at);
