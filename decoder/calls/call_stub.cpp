@@ -58,9 +58,8 @@ size_t whole_index(const FlowOps& cut, size_t at) {
   return whole;
 }
 
-CallStubs::CallStubs(const Capture& capture, const FlowJob& job, const SymbolNumbers& numbers)
-    : numbers_(numbers),
-      has_time_(timeline_clock(capture) == TimelineSummary::Clock::kNanoseconds),
+CallStubs::CallStubs(const Capture& capture, const FlowJob& job)
+    : has_time_(timeline_clock(capture) == TimelineSummary::Clock::kNanoseconds),
       reader_(job),
       finder_(std::make_unique<SpanFinder>(capture, has_time_)) {}
 
@@ -70,7 +69,7 @@ std::vector<uint8_t> CallStubs::of(const Chunk& chunk) {
   FlowOps ops;
   reader_.read(chunk, ops);
   finder_->read(chunk.stream, ops);
-  return put_calls(cut_spans(ops), numbers_, has_time_);
+  return put_calls(cut_spans(ops), has_time_);
 }
 
 }  // namespace asof

@@ -18,17 +18,8 @@ FlowOps cut_spans(const FlowOps& ops);
 size_t whole_size(const FlowOps& cut);
 size_t whole_index(const FlowOps& cut, size_t at);
 
-// From 1, by the place in SymbolTable::all().
-class SymbolNumbers {
- public:
-  explicit SymbolNumbers(const SymbolTable& table);
-  uint32_t number(const Symbol* symbol) const;  // 0: none
-
- private:
-  tsl::robin_map<const Symbol*, uint32_t> numbers_;
-};
-
-std::vector<uint8_t> put_calls(const FlowOps& cut, const SymbolNumbers& numbers, bool has_time);
+// Symbols are told by Symbol::number.
+std::vector<uint8_t> put_calls(const FlowOps& cut, bool has_time);
 // `symbols`: SymbolTable::all(). False: damaged, or of a trace that is measured otherwise.
 bool take_calls(std::span<const uint8_t> body, std::span<const Symbol* const> symbols, bool has_time,
                 FlowOps& out);
@@ -36,12 +27,11 @@ bool take_calls(std::span<const uint8_t> body, std::span<const Symbol* const> sy
 // Makes them of chunks. One for each worker.
 class CallStubs {
  public:
-  CallStubs(const Capture& capture, const FlowJob& job, const SymbolNumbers& numbers);
+  CallStubs(const Capture& capture, const FlowJob& job);
   ~CallStubs();
   std::vector<uint8_t> of(const Chunk& chunk);
 
  private:
-  const SymbolNumbers& numbers_;
   const bool has_time_;
   FlowReader reader_;
   std::unique_ptr<SpanFinder> finder_;

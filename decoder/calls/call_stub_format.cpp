@@ -15,9 +15,11 @@ constexpr size_t kMostOps = size_t{2} * blocks::kMaxSteps;
 // More instructions than a flow record can have are damage.
 constexpr uint64_t kMostInstructions = uint64_t{blocks::kMaxSteps} * UINT16_MAX;
 
+uint32_t number_of(const Symbol* symbol) { return symbol == nullptr ? 0 : symbol->number; }
+
 class CallsWriter {
  public:
-  CallsWriter(const FlowOps& ops, const SymbolNumbers& numbers) : ops_(ops), numbers_(numbers) {}
+  explicit CallsWriter(const FlowOps& ops) : ops_(ops) {}
   std::vector<uint8_t> write(bool has_time) {
     out_.u8(has_time ? 1 : 0);
     keys();
@@ -43,7 +45,7 @@ class CallsWriter {
   void keys() {
     out_.varint(ops_.keys.size());
     for (const SumKey& k : ops_.keys) {
-      const uint32_t number = numbers_.number(k.symbol);
+      const uint32_t number = number_of(k.symbol);
       out_.varint(number);
       if (number == 0) {
         out_.varint(k.space);
@@ -65,8 +67,8 @@ class CallsWriter {
     out_.difference(o.from, o.to);
     out_.difference(o.from, o.back);
     address_ = o.to;
-    out_.varint(numbers_.number(o.symbol));
-    out_.varint(numbers_.number(o.left));
+    out_.varint(number_of(o.symbol));
+    out_.varint(number_of(o.left));
     out_.varint(o.space);
     out_.varint(o.origin);
   }
@@ -103,7 +105,6 @@ class CallsWriter {
   }
 
   const FlowOps& ops_;
-  const SymbolNumbers& numbers_;
   Writer out_;
   Time time_ = 0;
   Addr address_ = 0;
@@ -247,20 +248,7 @@ class CallsReader {
 
 }  // namespace
 
-SymbolNumbers::SymbolNumbers(const SymbolTable& table) {
-  const std::vector<const Symbol*> all = table.all();
-  numbers_.reserve(all.size());
-  for (const Symbol* s : all) numbers_.try_emplace(s, static_cast<uint32_t>(numbers_.size() + 1));
-}
-
-uint32_t SymbolNumbers::number(const Symbol* symbol) const {
-  const auto at = numbers_.find(symbol);
-  return at == numbers_.end() ? 0 : at->second;
-}
-
-std::vector<uint8_t> put_calls(const FlowOps& cut, const SymbolNumbers& numbers, bool has_time) {
-  return CallsWriter(cut, numbers).write(has_time);
-}
+std::vector<uint8_t> put_calls(const FlowOps& cut, bool has_time) { return CallsWriter(cut).write(has_time); }
 
 bool take_calls(std::span<const uint8_t> body, std::span<const Symbol* const> symbols, bool has_time,
                 FlowOps& out) {

@@ -53,6 +53,7 @@ void CallTracker::span_ends(size_t stream, const FlowOps& chunk, const CallSpan&
   c.in_span = false;
   c.since += span.end - span.begin;
   const Time base = has_time_ ? 0 : c.now;
+  const Time begin = has_time_ ? span.first : c.now;
   if (has_time_ && span.first > c.now) c.step = std::max(elapsed(c.now, span.first), c.step - c.step / 8);
   c.step = std::max(span.step, decayed(c.step, span.steps));
   c.count += span.instructions;
@@ -66,7 +67,7 @@ void CallTracker::span_ends(size_t stream, const FlowOps& chunk, const CallSpan&
     below.below += span.call_instructions;
     next_id_ += span.calls;
     summary_.slices += span.calls;
-    sink_.sum({span, chunk}, track, below.id);
+    sink_.sum({begin, span, chunk}, track, below.id);
   };
   if (t.tracked) told(top.thread, t.track);
   if (c.tracked) told(top.part, c.track);

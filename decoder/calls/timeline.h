@@ -36,7 +36,8 @@ struct TimelineFunction {
     kUntraced,    // what ran while tracing was off: a system call seen from user space, user code seen from
                   // the kernel
   };
-  uint32_t id = 0;
+  uint32_t id = 0;   // in the order in which they are met
+  uint64_t key = 0;  // the same in every run over a capture: Symbol::number, or from kUnnamedKey on
   Kind kind = Kind::kKernel;
   std::string name;
   std::string linkage_name;  // as the file has it; empty: without a symbol
@@ -49,6 +50,8 @@ struct TimelineFunction {
   uint32_t bpf_id = 0;  // 0: unknown or no BPF program
   std::string bpf_tag;
   std::string line;  // "main.c:12", where it begins; only whoever wants it fills it in
+
+  static constexpr uint64_t kUnnamedKey = uint64_t{1} << 62U;
 
   uint32_t versions() const { return static_cast<uint32_t>(changes.size()) + 1; }
 };
@@ -201,6 +204,7 @@ struct TimelineOptions {
 struct FlowOps;
 struct CallSpan;
 struct CallSums {
+  Time begin;  // of the first call at the earliest
   const CallSpan& span;
   const FlowOps& of;
 };

@@ -58,6 +58,7 @@ void FunctionTable::fill_bpf(TimelineFunction& f, const Symbol* symbol) const {
 
 uint32_t FunctionTable::add(TimelineFunction f, const Symbol* symbol) {
   f.id = static_cast<uint32_t>(functions_.size());
+  if (symbol != nullptr) f.key = symbol->number;
   Traits t;
   t.kernel = f.kind != Kind::kUntraced && is_kernel_address(f.range.begin);
   t.jump_thunk = f.name.starts_with("__x86_indirect_") && f.name.find("_thunk_") != std::string::npos;
@@ -100,6 +101,13 @@ FunctionTable::Named FunctionTable::named(const Symbol* symbol) {
   return n;
 }
 
+uint64_t FunctionTable::unnamed_key(const AddrKey& at) {
+  constexpr uint64_t kFirst = TimelineFunction::kUnnamedKey;
+  uint64_t key = (at.ip ^ uint64_t{at.space} << 48U) * kHashFactor % kFirst;
+  while (!unnamed_keys_.insert(key).second) key = (key + 1) % kFirst;
+  return kFirst + key;
+}
+
 uint32_t FunctionTable::unnamed(Space space, Addr at) {
   if (is_kernel_address(at)) space = kKernelSpace;
   const auto known = by_address_.find(AddrKey{space, at});
@@ -109,6 +117,7 @@ uint32_t FunctionTable::unnamed(Space space, Addr at) {
   f.name = fmt::format("{:#x}", at);
   f.space = space;
   f.range = {at, at};
+  f.key = unnamed_key({space, at});
   const uint32_t id = add(std::move(f), nullptr);
   by_address_.emplace(AddrKey{space, at}, id);
   return id;

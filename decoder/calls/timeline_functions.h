@@ -2,6 +2,7 @@
 // or a compiler makes of one function (foo and foo.cold) are one function.
 #pragma once
 #include <tsl/robin_map.h>
+#include <tsl/robin_set.h>
 
 #include <functional>
 #include <vector>
@@ -53,6 +54,7 @@ class FunctionTable {
   };
   Named named(const Symbol* symbol);
   uint32_t unnamed(Space space, Addr at);
+  uint64_t unnamed_key(const AddrKey& at);
   uint32_t add(TimelineFunction f, const Symbol* symbol);
   void fill_bpf(TimelineFunction& f, const Symbol* symbol) const;
 
@@ -63,6 +65,7 @@ class FunctionTable {
   std::vector<const Symbol*> symbols_;
   tsl::robin_map<const Symbol*, Named> by_symbol_;
   tsl::robin_map<AddrKey, uint32_t, AddrKeyHash> by_address_;
+  tsl::robin_set<uint64_t> unnamed_keys_;
   const Symbol* switcher_ = nullptr;
 };
 

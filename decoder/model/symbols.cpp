@@ -292,6 +292,7 @@ void SymbolTable::Impl::sort() {
     for (const Added& a : list) {
       holders.push_back({a.symbol, a.number});
       sorted.push_back(a.symbol);
+      a.symbol->number = static_cast<uint32_t>(sorted.size());
     }
     spaces.emplace(space, make_space(holders));
   }

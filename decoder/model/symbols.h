@@ -40,6 +40,7 @@ struct Symbol {
   std::string dso;   // "[kernel.kallsyms]", "[module]", path, "bpf_prog_<tag>_<name>"
   int rank = 0;      // higher wins where ranges overlap (BPF over kallsyms)
   LazyName lazy{};
+  uint32_t number = 0;  // in its table once that is finished: from 1, by the place in SymbolTable::all()
 
   // As it is to be shown: SymbolTable::show().
   const std::string& shown() const { return lazy.of(name); }

@@ -23,11 +23,8 @@ struct PreparedCalls : ChunkConsumer::Prepared {
 
 struct BlocksConsumer::Calls {
   explicit Calls(const Capture& capture)
-      : job(capture, {}),
-        numbers(capture.symbols),
-        stubs([&capture, this] { return std::make_unique<CallStubs>(capture, job, numbers); }) {}
+      : job(capture, {}), stubs([&capture, this] { return std::make_unique<CallStubs>(capture, job); }) {}
   FlowJob job;
-  SymbolNumbers numbers;
   tbb::enumerable_thread_specific<std::unique_ptr<CallStubs>> stubs;
 };
 

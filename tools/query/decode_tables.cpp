@@ -20,16 +20,21 @@ bool reads_cycles(const Capture& capture, const QueryFacts& facts, const std::st
 // Tables, and what is made beside them.
 class Both final : public TimelineSink {
  public:
-  Both(SqliteSink& tables, TimelineSink* beside) : tables_(tables), beside_(beside) {}
+  Both(SqliteSink& tables, const CallsBeside& beside) : tables_(tables), beside_(beside) {}
   void begin(const Capture& c) override { tables_.begin(c); }
   void track(const TimelineTrack& t) override {
+    if (beside_.told) return;
     tables_.track(t);
-    beside_->track(t);
+    if (beside_.sink != nullptr) beside_.sink->track(t);
   }
-  void function(const TimelineFunction& f) override { tables_.function(f); }
+  void function(const TimelineFunction& f) override {
+    if (beside_.told) return;
+    tables_.function(f);
+    if (beside_.sink != nullptr) beside_.sink->function(f);
+  }
   void slice(const Slice& s) override {
     tables_.slice(s);
-    beside_->slice(s);
+    if (beside_.sink != nullptr) beside_.sink->slice(s);
   }
   void run(const RunSlice& r) override { tables_.run(r); }
   void gap(const GapSlice& g) override { tables_.gap(g); }
@@ -42,7 +47,7 @@ class Both final : public TimelineSink {
 
  private:
   SqliteSink& tables_;
-  TimelineSink* beside_;
+  const CallsBeside& beside_;
 };
 
 }  // namespace
@@ -60,19 +65,21 @@ void leave_out(const std::set<std::string>& names, TimelineOptions& options) {
 
 Result<DecodedTables> decode_tables(const Capture& capture, const TimelineOptions& wanted,
                                     const QueryFacts& facts, const std::string& output, ProgressMode progress,
-                                    TimelineSink* beside) {
+                                    const CallsBeside& beside) {
   TimelineOptions options = wanted;
   auto sink = SqliteSink::open(output.empty() ? ":memory:" : output, options.detail, false);
   if (!sink) return std::unexpected(sink.error());
   if (output.empty() && facts.complete) {
     (*sink)->keep_only(facts.names);
-    leave_out(facts.names, options);
+    std::set<std::string> names = facts.names;
+    if (beside.told) std::erase_if(names, [](const auto& n) { return n == "functions" || n == "tracks"; });
+    leave_out(names, options);
   }
   ProgressBar bar(progress, "query");
-  Both both(**sink, beside);
-  TimelineSink& rows = beside != nullptr ? static_cast<TimelineSink&>(both) : **sink;
+  Both rows(**sink, beside);
   const auto summary = run_timeline(capture, options, rows, bar.callback());
   if (!summary) return std::unexpected(summary.error());
+  if (beside.told) beside.told(**sink);
   DecodedTables tables;
   if (reads_cycles(capture, facts, output)) {
     CycleCosts costs(capture);

@@ -1,5 +1,6 @@
 // A capture decoded into the tables that a query reads.
 #pragma once
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -20,10 +21,16 @@ struct DecodedTables {
 // What decoding can leave out where nothing else than `names` is read. Without flow nothing is decoded at all.
 void leave_out(const std::set<std::string>& names, TimelineOptions& options);
 
-// Into the file `output` with all tables, or, where it is empty, into memory with those of `facts`. `beside` is told of
-// tracks and slices, too.
+// What is made of calls beside the tables.
+struct CallsBeside {
+  TimelineSink* sink = nullptr;  // is told of tracks, functions and slices, too
+  // Set: calls were decoded before, and this tells tracks and functions. None of the tables has single calls.
+  std::function<void(SqliteSink&)> told{};
+};
+
+// Into the file `output` with all tables, or, where it is empty, into memory with those of `facts`.
 Result<DecodedTables> decode_tables(const Capture& capture, const TimelineOptions& options,
                                     const QueryFacts& facts, const std::string& output, ProgressMode progress,
-                                    TimelineSink* beside = nullptr);
+                                    const CallsBeside& beside = {});
 
 }  // namespace asof

@@ -16,7 +16,7 @@ constexpr ColumnMeaning kTracks[] = {{"id", "number, from 0"},
                                      {"tid", "thread of a thread's track; -1: unknown"},
                                      {"name", "CPU 0, worker 4711"}};
 constexpr ColumnMeaning kFunctions[] = {
-    {"id", "number, from 0"},
+    {"id", "the same whatever part of the capture is decoded"},
     {"name", "symbol, demangled, or the address of code without one"},
     {"kind", "kernel, module, user, bpf, trampoline, slot (of a probe), unnamed, untraced"},
     {"dso", "file or module it belongs to"},

@@ -1,11 +1,10 @@
 #include "tools/tables/call_totals.h"
 
-#include <sqlite3.h>
-
 #include <algorithm>
-#include <memory>
 #include <utility>
 
+#include "decoder/calls/flow_ops.h"
+#include "textstore/check.h"
 #include "textstore/time.h"
 
 namespace asof {
@@ -14,6 +13,7 @@ namespace {
 constexpr Time kMillisecond = 1'000'000;
 
 bool known(Time t) { return t != kTimeMin && t != kTimeMax; }
+Time millisecond_of(Time t) { return known(t) ? t / kMillisecond * kMillisecond : kTimeMin; }
 
 }  // namespace
 
@@ -62,22 +62,32 @@ void CallTotals::add(Called&& called, uint32_t caller) {
 }
 
 void CallTotals::track(const TimelineTrack& t) {
-  if (cpu_tracks_.size() <= t.id) cpu_tracks_.resize(size_t{t.id} + 1);
-  cpu_tracks_[t.id] = t.kind == TimelineTrack::Kind::kCpu;
+  ASOF_CHECK(t.id == tracks_.size());
+  tracks_.push_back(t);
+}
+
+const TimelineTrack* CallTotals::cpu_track(uint32_t id) const {
+  return id < tracks_.size() && tracks_[id].kind == TimelineTrack::Kind::kCpu ? &tracks_[id] : nullptr;
+}
+
+void CallTotals::function(const TimelineFunction& f) {
+  ASOF_CHECK(f.id == functions_.size());
+  functions_.push_back(f);
+  called_.push_back(false);
 }
 
 void CallTotals::slice(const Slice& s) {
-  if (s.track >= cpu_tracks_.size() || !cpu_tracks_[s.track]) return;
+  called_[s.function] = true;
+  if (cpu_track(s.track) == nullptr) return;
   if (const auto called = open_.find(s.id); called != open_.end()) {
     add(std::move(called.value()), s.function);
     open_.erase(called);
   }
-  const Key key{known(s.begin) ? s.begin / kMillisecond * kMillisecond : kTimeMin, s.cpu, s.function,
-                s.version};
+  const Key key{millisecond_of(s.begin), s.cpu, s.function, s.version};
   Total total{1, s.self_instructions, s.instructions};
   if (known(s.begin) && known(s.end)) {
     total.timed = 1;
-    total.ns = elapsed(s.begin, s.end);
+    total.ns = static_cast<uint64_t>(elapsed(s.begin, s.end));
   }
   if (s.parent == 0) {
     totals_[key] += total;
@@ -86,42 +96,53 @@ void CallTotals::slice(const Slice& s) {
   }
 }
 
-Result<void> CallTotals::write(sqlite3* db) {
+bool CallTotals::takes_sum(uint32_t track, Time begin, Time end) const {
+  if (cpu_track(track) == nullptr) return true;
+  return known(begin) && known(end) && millisecond_of(begin) == millisecond_of(end);
+}
+
+void CallTotals::sum(const CallSums& sums, uint32_t track, uint64_t parent) {
+  const std::vector<SumNode>& nodes = sums.span.sums;
+  for (const SumNode& n : nodes) called_[sums.of.functions[n.key]] = true;
+  const TimelineTrack* cpu = cpu_track(track);
+  if (cpu == nullptr) return;
+  // What ran before each node, so that the difference of two is what ran in a tree.
+  std::vector<std::pair<uint64_t, uint64_t>> before{{0, 0}};
+  for (const SumNode& n : nodes)
+    before.emplace_back(before.back().first + n.instructions, before.back().second + n.time);
+  struct Caller {
+    uint32_t function;
+    size_t end;  // of what it called
+  };
+  std::vector<Caller> callers;
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    while (!callers.empty() && callers.back().end == i) callers.pop_back();
+    const SumNode& n = nodes[i];
+    Key key{millisecond_of(sums.begin), cpu->cpu, sums.of.functions[n.key], sums.of.keys[n.key].version};
+    const auto &first = before[i], &last = before[i + n.size];
+    const Total total{n.calls, n.instructions, last.first - first.first, n.calls, last.second - first.second};
+    if (callers.empty()) {
+      open_[parent].add(key, total);
+    } else {
+      key.caller = callers.back().function;
+      totals_[key] += total;
+    }
+    if (n.size > 1) callers.push_back({sums.of.functions[n.key], i + n.size});
+  }
+}
+
+void CallTotals::tell(SqliteSink& to) const {
+  for (const TimelineTrack& t : tracks_) to.track(t);
+  for (const TimelineFunction& f : functions_) {
+    to.function(f);
+    if (called_[f.id]) to.called(f.id);
+  }
+}
+
+const CallTotals::Totals& CallTotals::totals() {
   for (auto at = open_.begin(); at != open_.end(); ++at) add(std::move(at.value()), kNoCaller);
   open_.clear();
-  const auto failed = [&] {
-    return fail(Code::kNoResources, "call_sums", Error::kNoOffset, sqlite3_errmsg(db), "");
-  };
-  if (sqlite3_exec(
-          db,
-          "CREATE TABLE call_sums(cpu INT, time INT, function INT, version INT, caller INT, calls INT, "
-          "self_instructions INT, instructions INT, ns INT); BEGIN",
-          nullptr, nullptr, nullptr) != SQLITE_OK)
-    return failed();
-  sqlite3_stmt* prepared = nullptr;
-  const int ready =
-      sqlite3_prepare_v2(db, "INSERT INTO call_sums VALUES (?,?,?,?,?,?,?,?,?)", -1, &prepared, nullptr);
-  const std::unique_ptr<sqlite3_stmt, int (*)(sqlite3_stmt*)> s(prepared, sqlite3_finalize);
-  if (ready != SQLITE_OK) return failed();
-  for (const auto& [key, total] : totals_) {
-    const auto bind = [&](int at, int64_t value, bool null) {
-      null ? sqlite3_bind_null(s.get(), at) : sqlite3_bind_int64(s.get(), at, value);
-    };
-    bind(1, key.cpu, false);
-    bind(2, key.time, key.time == kTimeMin);
-    bind(3, key.function, false);
-    bind(4, key.version, false);
-    bind(5, key.caller, key.caller == kNoCaller);
-    bind(6, static_cast<int64_t>(total.calls), false);
-    bind(7, static_cast<int64_t>(total.self_instructions), false);
-    bind(8, static_cast<int64_t>(total.instructions), false);
-    bind(9, total.ns, total.timed == 0);
-    if (sqlite3_step(s.get()) != SQLITE_DONE) return failed();
-    sqlite3_reset(s.get());
-  }
-  if (sqlite3_exec(db, "COMMIT", nullptr, nullptr, nullptr) != SQLITE_OK) return failed();
-  totals_.clear();
-  return {};
+  return totals_;
 }
 
 }  // namespace asof

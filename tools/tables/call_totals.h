@@ -1,5 +1,6 @@
 // CallTotals: calls on the CPUs' tracks, added up by function, version of its text, caller and millisecond while they
-// end, so that aggregates need no table of calls: that one is as large as the flow.
+// end, so that aggregates need no table of calls: that one is as large as the flow. Calls that begin and end within one
+// millisecond may come added up (TimelineSink::sum).
 #pragma once
 #include <tsl/robin_map.h>
 
@@ -7,23 +8,12 @@
 #include <vector>
 
 #include "decoder/calls/timeline.h"
-#include "textstore/result.h"
-
-struct sqlite3;
+#include "tools/timeline/out_sqlite.h"
 
 namespace asof {
 
 class CallTotals final : public TimelineSink {
  public:
-  // SQL that tells what its tables are joined with; the table itself, of write(), is call_sums.
-  static constexpr const char* kReads = "SELECT id, name, kind, dso FROM functions";
-
-  void track(const TimelineTrack& t) override;
-  void slice(const Slice& s) override;
-  // The table call_sums: cpu, time, function, version, caller, calls, self_instructions, instructions, ns.
-  Result<void> write(sqlite3* db);
-
- private:
   static constexpr uint32_t kNoCaller = UINT32_MAX;
   struct Key {
     Time time = kTimeMin;  // kTimeMin: not known
@@ -31,15 +21,31 @@ class CallTotals final : public TimelineSink {
     uint32_t function = 0, version = 1, caller = kNoCaller;
     auto operator<=>(const Key&) const = default;
   };
-  struct KeyHash {
-    size_t operator()(const Key& k) const;
-  };
   struct Total {
     uint64_t calls = 0, self_instructions = 0, instructions = 0;
     uint64_t timed = 0;  // calls whose both ends are known
-    Time ns = 0;
+    uint64_t ns = 0;
     Total& operator+=(const Total& o);
   };
+  struct KeyHash {
+    size_t operator()(const Key& k) const;
+  };
+  using Totals = tsl::robin_map<Key, Total, KeyHash>;
+
+  void track(const TimelineTrack& t) override;
+  void function(const TimelineFunction& f) override;
+  void slice(const Slice& s) override;
+  bool takes_sums() const override { return true; }
+  bool takes_sum(uint32_t track, Time begin, Time end) const override;
+  void sum(const CallSums& sums, uint32_t track, uint64_t parent) override;
+  // The tracks, and the functions that were called.
+  void tell(SqliteSink& to) const;
+  // At the end.
+  const Totals& totals();
+  const std::vector<TimelineFunction>& functions() const { return functions_; }
+  bool called(uint32_t function) const { return called_[function]; }
+
+ private:
   struct Entry {
     Key key;
     Total total;
@@ -52,9 +58,13 @@ class CallTotals final : public TimelineSink {
   };
   void add(Called&& called, uint32_t caller);
 
-  std::vector<bool> cpu_tracks_;
+  const TimelineTrack* cpu_track(uint32_t id) const;  // nullptr: of a thread
+
+  std::vector<TimelineTrack> tracks_;
+  std::vector<TimelineFunction> functions_;
+  std::vector<bool> called_;
   tsl::robin_map<uint64_t, Called> open_;  // by the slice that called them
-  tsl::robin_map<Key, Total, KeyHash> totals_;
+  Totals totals_;
 };
 
 }  // namespace asof

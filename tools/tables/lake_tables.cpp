@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <sstream>
 
-#include "tools/tables/call_totals.h"
+#include "tools/tables/sum_tables.h"
 #include "tools/timeline/sqlite_schema.h"
 
 namespace asof {
@@ -15,11 +15,10 @@ constexpr ParquetType kInt = ParquetType::kInt64, kText = ParquetType::kText;
 
 LakeTable agg_function() {
   return {"agg_function",
-          "SELECT call_sums.cpu, call_sums.time, functions.name AS function, functions.kind, functions.dso, "
-          "call_sums.version, sum(calls), sum(self_instructions), sum(instructions), sum(ns) "
-          "FROM call_sums JOIN functions ON functions.id = call_sums.function "
-          "GROUP BY 1, 2, 3, 4, 5, 6 ORDER BY 1, 2, 3, 4, 5, 6",
-          CallTotals::kReads,
+          "SELECT s.cpu, s.time, f.name, f.kind, f.dso, s.version, s.calls, s.self_instructions, "
+          "s.instructions, s.ns FROM function_sums AS s CROSS JOIN functions AS f ON f.id = s.function "
+          "ORDER BY s.rowid",
+          kSumsRead,
           {{"cpu", kInt},
            {"time", kInt},
            {"function", kText},
@@ -39,11 +38,10 @@ LakeTable agg_function() {
 LakeTable agg_edge() {
   return {
       "agg_edge",
-      "SELECT call_sums.cpu, call_sums.time, caller.name AS caller, functions.name AS function, sum(calls), "
-      "sum(ns) FROM call_sums JOIN functions ON functions.id = call_sums.function "
-      "LEFT JOIN functions AS caller ON caller.id = call_sums.caller "
-      "GROUP BY 1, 2, 3, 4 ORDER BY 1, 2, 3, 4",
-      CallTotals::kReads,
+      "SELECT s.cpu, s.time, caller.name, f.name, s.calls, s.ns FROM edge_sums AS s "
+      "CROSS JOIN functions AS f ON f.id = s.function LEFT JOIN functions AS caller ON caller.id = s.caller "
+      "ORDER BY s.rowid",
+      kSumsRead,
       {{"cpu", kInt}, {"time", kInt}, {"caller", kText}, {"function", kText}, {"calls", kInt}, {"ns", kInt}},
       true,
       true,

@@ -17,7 +17,7 @@ struct LakeTable {
   // Written as NAME/cpu=N/data.parquet: the first column of the SQL is the CPU, by which rows are ordered, and is in no
   // file. Else NAME/data.parquet.
   bool by_cpu = false;
-  bool sums = false;   // of call_sums (call_totals.h)
+  bool sums = false;   // of calls that were added up (sum_tables.h)
   bool usual = false;  // written without being named
   std::string meaning;
 };

@@ -8,14 +8,16 @@
 #include <filesystem>
 #include <memory>
 
+#include "decoder/blocks/block_file.h"
 #include "textstore/plain_text.h"
+#include "tools/cli/progress.h"
 #include "tools/cli/verbs.h"
 #include "tools/output/format.h"
 #include "tools/output/output.h"
 #include "tools/output/unfinished_file.h"
 #include "tools/query/decode_tables.h"
-#include "tools/tables/call_totals.h"
 #include "tools/tables/lake_tables.h"
+#include "tools/tables/sum_tables.h"
 
 namespace asof {
 namespace {
@@ -167,6 +169,31 @@ std::string list_text() {
   return out;
 }
 
+// The tables of `facts`, and sums of calls. A block stream may have them already; then the rest takes a pass of its own,
+// unless single calls are wanted.
+Result<DecodedTables> decode_sums(const Capture& capture, const TimelineOptions& options,
+                                  const QueryFacts& facts, ProgressMode progress) {
+  const TimeBounds time = options.pipeline.time;
+  const bool all = time.lo == kTimeMin && time.hi == kTimeMax && !options.detail && facts.complete &&
+                   !facts.names.contains("calls") && !facts.names.contains("call");
+  CallTotals totals;
+  CallsBeside beside{.sink = &totals};
+  ExitCode status = kExitOk;
+  if (all && capture.blocks && capture.blocks->has_calls()) {
+    ProgressBar bar(progress, "calls");
+    const auto summary = run_timeline(capture, options, totals, bar.callback());
+    if (!summary) return std::unexpected(summary.error());
+    status = exit_code_for(*summary);
+    beside = {.told = [&totals](SqliteSink& sink) { totals.tell(sink); }};
+  }
+  auto decoded = decode_tables(capture, options, facts, {}, progress, beside);
+  if (!decoded) return decoded;
+  if (decoded->status == kExitOk) decoded->status = status;
+  if (const auto written = write_sums(totals, decoded->sink->database()); !written)
+    return std::unexpected(written.error());
+  return decoded;
+}
+
 ExitCode run_tables(TablesOptions& o) {
   Diagnostics diagnostics = o.input.diagnostics();
   const auto cannot = [&](const Error& error, ExitCode status) {
@@ -195,12 +222,9 @@ ExitCode run_tables(TablesOptions& o) {
   options.detail = facts.detail;
   if (!take_time(o.time, *capture, diagnostics, options.pipeline.time)) return kExitUsage;
   options.detail_time = options.pipeline.time;
-  CallTotals totals;
-  const auto decoded =
-      decode_tables(*capture, options, facts, {}, o.choice.progress, sums ? &totals : nullptr);
+  const auto decoded = sums ? decode_sums(*capture, options, facts, o.choice.progress)
+                            : decode_tables(*capture, options, facts, {}, o.choice.progress);
   if (!decoded) return cannot(decoded.error(), kExitInput);
-  if (const auto written = sums ? totals.write(decoded->sink->database()) : Result<void>(); !written)
-    return cannot(written.error(), kExitInput);
   for (const Notice& n : decoded->notices) diagnostics.notice(n);
   uint64_t rows = 0;
   for (const LakeTable* t : *tables) {

@@ -58,6 +58,11 @@ struct SqliteSink::Impl {
   std::array<sqlite3_stmt*, kTables.size()> insert{};
   std::array<bool, kTables.size()> left_out{};
   bool depths = true;
+  struct Function {
+    int64_t key = 0;
+    bool called = false;
+  };
+  std::vector<Function> functions;  // by TimelineFunction::id
   const Capture* capture = nullptr;
   std::unique_ptr<CodeText> code;
   size_t code_rows = 0;
@@ -174,19 +179,24 @@ void SqliteSink::track(const TimelineTrack& t) {
 }
 
 void SqliteSink::function(const TimelineFunction& f) {
-  impl_->row(kFunctions, number(f.id), std::string_view(f.name), function_kind_name(f.kind),
+  if (impl_->functions.size() <= f.id) impl_->functions.resize(size_t{f.id} + 1);
+  impl_->functions[f.id].key = static_cast<int64_t>(f.key);
+  impl_->row(kFunctions, number(f.key), std::string_view(f.name), function_kind_name(f.kind),
              std::string_view(f.dso), number(f.range.begin), number(f.range.size()), number(f.versions()),
              number(f.bpf_id), std::string_view(f.bpf_tag), std::string_view(f.linkage_name));
 }
 
+void SqliteSink::called(uint32_t function) { impl_->functions[function].called = true; }
+
 void SqliteSink::slice(const Slice& s) {
+  called(s.function);
   if (impl_->left_out[kCalls]) return;
   const std::string flags = slice_flag_names(s.flags),
                     source = format_origin(*impl_->capture->text, s.origin);
-  impl_->row(kCalls, number(s.id), number(s.parent), number(s.track), number(s.function), time_value(s.begin),
-             time_value(s.end), number(s.instructions), number(s.self_instructions), number(s.entry),
-             number(s.call_site), std::string_view(flags), number(s.version), std::string_view(source),
-             confidence_name(s.confidence), int64_t{s.cpu}, Value{});
+  impl_->row(kCalls, number(s.id), number(s.parent), number(s.track), impl_->functions[s.function].key,
+             time_value(s.begin), time_value(s.end), number(s.instructions), number(s.self_instructions),
+             number(s.entry), number(s.call_site), std::string_view(flags), number(s.version),
+             std::string_view(source), confidence_name(s.confidence), int64_t{s.cpu}, Value{});
 }
 
 void SqliteSink::run(const RunSlice& r) {
@@ -300,8 +310,16 @@ void SqliteSink::text_versions() {
   }
 }
 
+// Which others the flow is in for an instant (a thunk, say) depends on who follows it, and how.
+void SqliteSink::remove_uncalled() {
+  for (const auto& f : impl_->functions) {
+    if (!f.called) impl_->run(("DELETE FROM functions WHERE id = " + std::to_string(f.key)).c_str());
+  }
+}
+
 Result<void> SqliteSink::finish() {
   text_versions();
+  remove_uncalled();
   if (impl_->error.empty()) impl_->run(kAfter);
   if (impl_->error.empty() && impl_->depths) impl_->run(kDepths);
   if (impl_->error.empty() && impl_->detail) impl_->run(kDetailIndices);

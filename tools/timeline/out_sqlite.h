@@ -28,6 +28,8 @@ class SqliteSink final : public TimelineSink {
   void begin(const Capture& capture) override;
   void track(const TimelineTrack& t) override;
   void function(const TimelineFunction& f) override;
+  // Functions that are not called by the end, neither here nor in a slice, are not in the table.
+  void called(uint32_t function);
   void slice(const Slice& s) override;
   void run(const RunSlice& r) override;
   void gap(const GapSlice& g) override;
@@ -49,6 +51,7 @@ class SqliteSink final : public TimelineSink {
  private:
   struct Impl;
   void text_versions();
+  void remove_uncalled();
   explicit SqliteSink(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 };

@@ -174,7 +174,6 @@ Ran run(const Capture& capture, bool has_time, const std::vector<Chunked>& chunk
   CallTracker tracker(capture, options, has_time, sink);
   SpanFinder finder(capture, has_time);
   Taker taker{tracker, ran, {}};
-  const SymbolNumbers numbers(capture.symbols);
   const std::vector<const Symbol*> symbols = capture.symbols.all();
   OpOrder<Taker> order(capture.streams.size(), taker, max_waiting);
   tracker.on_break([&](size_t stream) { order.break_span(stream); });
@@ -183,7 +182,7 @@ Ran run(const Capture& capture, bool has_time, const std::vector<Chunked>& chunk
     if (form != Form::kOps) finder.read(c.stream, ops);
     if (form == Form::kCut) {
       FlowOps read;
-      EXPECT_TRUE(take_calls(put_calls(cut_spans(ops), numbers, has_time), symbols, has_time, read));
+      EXPECT_TRUE(take_calls(put_calls(cut_spans(ops), has_time), symbols, has_time, read));
       read.record = taker.uncut.size();
       tracker.number_keys(ops);
       taker.uncut.push_back(std::exchange(ops, std::move(read)));
@@ -337,14 +336,13 @@ TEST(CallStubs, Damaged) {
   SimRandom random(1);
   const RandomOpsOptions o{.streams = 1, .odd = 2};
   const Capture capture = random_capture(o, random);
-  const SymbolNumbers numbers(capture.symbols);
   const std::vector<const Symbol*> symbols = capture.symbols.all();
   SpanFinder finder(capture, true);
   uint64_t read = 0, refused = 0;
   for (const Chunked& c : random_chunks(capture, o, random)) {
     FlowOps ops = c.ops;
     finder.read(0, ops);
-    const std::vector<uint8_t> body = put_calls(cut_spans(ops), numbers, true);
+    const std::vector<uint8_t> body = put_calls(cut_spans(ops), true);
     FlowOps other_clock;
     EXPECT_FALSE(take_calls(body, symbols, false, other_clock));
     for (int i = 0; i < 300; ++i) {

@@ -4,18 +4,14 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
-#include <filesystem>
 #include <fstream>
-#include <ostream>
 
 #include "decoder/blocks/block_file.h"
 #include "decoder/calls/call_tracker.h"
 #include "decoder/calls/op_order.h"
 #include "decoder/calls/span_finder.h"
 #include "tests/decoder/calls/random_ops.h"
-#include "tests/support/skip_without.h"
-#include "tests/tools/run_asof.h"
-#include "tools/decode/decode_blocks.h"
+#include "tests/tools/recordings.h"
 #include "tools/profile/folded_stacks.h"
 
 namespace asof::test {
@@ -57,13 +53,6 @@ class Told final : public TimelineSink {
   mutable uint64_t asked_ = 0;
 };
 
-struct Recording {
-  const char* name;  // of the test
-  const char* archive;
-  const char* data;
-};
-void PrintTo(const Recording& r, std::ostream* out) { *out << r.name; }
-
 struct Folded {
   std::string text;
   TimelineSummary summary;
@@ -89,41 +78,7 @@ Folded fold(const Capture& capture, TimelineOptions options, bool sums, bool ver
   return out;
 }
 
-class FoldedSums : public ::testing::TestWithParam<Recording> {
- protected:
-  void SetUp() override {
-    const std::string archive = GetParam().archive;
-    folder_ = dir_.path().string();
-    if (archive.ends_with(".tar.xz")) {
-      const std::string from = ASOF_TEST_DATA "/" + archive;
-      ASSERT_EQ(std::system(fmt::format("tar -C '{}' -xJf '{}'", folder_, from).c_str()), 0);
-    } else {
-      folder_ = std::filesystem::exists(ASOF_TEST_DATA "/" + archive) ? ASOF_TEST_DATA "/" + archive
-                                                                      : shared("captures/" + archive);
-    }
-    SKIP_WITHOUT(folder_);
-  }
-  Result<Capture> open() const {
-    CaptureOptions o;
-    o.host_files = false;
-    o.symfs = std::string(GetParam().archive).starts_with("demo") ? ASOF_TEST_DATA "/demo/symfs"
-                                                                  : folder_ + "/symfs";
-    return open_capture(std::filesystem::path(folder_) / GetParam().data, o);
-  }
-
-  static void write_blocks(const Capture& capture, const std::string& path) {
-    auto out = Output::open(path);
-    ASSERT_TRUE(out);
-    DecodeChoice choice;
-    BlocksConsumer consumer(capture, *out, choice, true);
-    ASSERT_TRUE(run_pipeline(capture, choice.pipeline, ChunkOrder::kByStream, consumer));
-    consumer.finish();
-    ASSERT_TRUE(out->finish());
-  }
-
-  const TempDir dir_;
-  std::string folder_;
-};
+class FoldedSums : public RecordingTest {};
 
 // What the records of calls of a block stream say, each under the head of the one before.
 size_t move_calls(const std::string& path) {
@@ -242,21 +197,7 @@ TEST_P(FoldedSums, AreThoseOfSingleSlices) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Captures, FoldedSums,
-    ::testing::Values(Recording{"demo", "demo", "perf.data"},
-                      Recording{"demo_arm64", "demo-arm64", "perf.data"},
-                      Recording{"board_x86", "board-x86/capture.tar.xz", "perf.data"},
-                      Recording{"board_arm64", "board-arm64/capture.tar.xz", "perf.data"},
-                      Recording{"tailcall_61", "machine-6.1/kernel-tailcall.tar.xz", "perf.data"},
-                      Recording{"tailcall_612", "machine-6.12/kernel-tailcall.tar.xz", "perf.data"},
-                      Recording{"user_true", "machine-6.12-arm64/user-true.tar.xz", "perf.data"},
-                      Recording{"uprobe", "machine-7.3/thread-user-uprobe.tar.xz", "perf.data"},
-                      Recording{"storm", "x86-board-storm", "perf.data"},
-                      Recording{"userkernel", "x86-board-userkernel", "perf.data"},
-                      Recording{"mods", "x86-board-mods", "perf.data"},
-                      Recording{"work", "pt-work-1round", ""}),
-    [](const auto& info) { return info.param.name; });
+INSTANTIATE_TEST_SUITE_P(Captures, FoldedSums, kRecordings, RecordingTest::name);
 
 // Losses are told while other CPUs are within spans, and count for threads that these have taken.
 std::string fold_ops(const Capture& capture, const std::vector<std::pair<size_t, FlowOps>>& chunks,

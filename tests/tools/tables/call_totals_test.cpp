@@ -7,10 +7,10 @@
 
 #include <algorithm>
 
-#include "tests/support/skip_without.h"
-#include "tests/tools/run_asof.h"
+#include "tests/tools/recordings.h"
 #include "tools/cli/verbs.h"
 #include "tools/tables/lake_tables.h"
+#include "tools/tables/sum_tables.h"
 #include "tools/timeline/out_sqlite.h"
 
 namespace asof::test {
@@ -20,7 +20,10 @@ class Both final : public TimelineSink {
  public:
   Both(TimelineSink& a, TimelineSink& b) : a_(a), b_(b) {}
   void begin(const Capture& c) override { a_.begin(c); }
-  void function(const TimelineFunction& f) override { a_.function(f); }
+  void function(const TimelineFunction& f) override {
+    a_.function(f);
+    b_.function(f);
+  }
   void track(const TimelineTrack& t) override {
     a_.track(t);
     b_.track(t);
@@ -67,7 +70,20 @@ constexpr const char* kEdgesOfCalls =
     "LEFT JOIN functions AS caller ON caller.id = outer_call.function "
     "WHERE tracks.kind = 'cpu' GROUP BY 1, 2, 3, 4 ORDER BY 1, 2, 3, 4";
 
-void compare(const Capture& capture, const TimelineOptions& options) {
+const std::string kTracks = "SELECT * FROM tracks ORDER BY id",
+                  kFunctions = "SELECT * FROM functions ORDER BY id";
+
+struct Tables {
+  std::string functions, edges, tracks, called;
+  uint64_t slices = 0;  // that were told one by one
+  static Tables of(sqlite3* db) {
+    return {rows(db, sql_of("agg_function")), rows(db, sql_of("agg_edge")), rows(db, kTracks),
+            rows(db, kFunctions)};
+  }
+};
+
+// Each call told, and all of them in a table.
+void one_by_one(const Capture& capture, const TimelineOptions& options, Tables& out) {
   auto sink = SqliteSink::open(":memory:", false, false);
   ASSERT_TRUE(sink);
   CallTotals totals;
@@ -75,46 +91,118 @@ void compare(const Capture& capture, const TimelineOptions& options) {
   const auto done = run_timeline(capture, options, both);
   ASSERT_TRUE(done) << done.error().reason;
   ASSERT_TRUE((*sink)->finish());
-  ASSERT_TRUE(totals.write((*sink)->database()));
-  const std::string functions = rows((*sink)->database(), kFunctionsOfCalls);
-  EXPECT_GT(std::ranges::count(functions, '\n'), 10);
-  EXPECT_TRUE(functions == rows((*sink)->database(), sql_of("agg_function")));
-  const std::string edges = rows((*sink)->database(), kEdgesOfCalls);
-  EXPECT_NE(edges.find("|null|"), std::string::npos);
-  EXPECT_TRUE(edges == rows((*sink)->database(), sql_of("agg_edge")));
+  sqlite3* const db = (*sink)->database();
+  ASSERT_TRUE(write_sums(totals, db));
+  out = Tables::of(db);
+  out.slices = done->slices;
+  EXPECT_TRUE(out.functions == rows(db, kFunctionsOfCalls));
+  EXPECT_TRUE(out.edges == rows(db, kEdgesOfCalls));
 }
 
-struct Recording {
-  const char* name;
-  const char* data;
-};
-void PrintTo(const Recording& recording, std::ostream* out) { *out << recording.name; }
+// Refuses every so many sums, counts slices.
+class Refuses final : public TimelineSink {
+ public:
+  Refuses(CallTotals& to, uint64_t every) : to_(to), every_(every) {}
+  void track(const TimelineTrack& t) override { to_.track(t); }
+  void function(const TimelineFunction& f) override { to_.function(f); }
+  void slice(const Slice& s) override {
+    ++slices;
+    to_.slice(s);
+  }
+  bool takes_sums() const override { return true; }
+  bool takes_sum(uint32_t track, Time begin, Time end) const override {
+    return (every_ == 0 || ++asked_ % every_ != 0) && to_.takes_sum(track, begin, end);
+  }
+  void sum(const CallSums& s, uint32_t track, uint64_t parent) override { to_.sum(s, track, parent); }
+  uint64_t slices = 0;
 
-class CallTotalsOf : public ::testing::TestWithParam<Recording> {};
+ private:
+  CallTotals& to_;
+  const uint64_t every_;
+  mutable uint64_t asked_ = 0;
+};
+
+void added_up(const Capture& capture, const TimelineOptions& options, uint64_t refuse, Tables& out) {
+  auto sink = SqliteSink::open(":memory:", false, false);
+  ASSERT_TRUE(sink);
+  CallTotals totals;
+  Refuses told(totals, refuse);
+  const auto done = run_timeline(capture, options, told);
+  ASSERT_TRUE(done) << done.error().reason;
+  (*sink)->begin(capture);
+  totals.tell(**sink);
+  ASSERT_TRUE((*sink)->finish());
+  ASSERT_TRUE(write_sums(totals, (*sink)->database()));
+  out = Tables::of((*sink)->database());
+  out.slices = told.slices;
+}
+
+class CallTotalsOf : public RecordingTest {
+ protected:
+  static void expect(const Tables& want, const Tables& got) {
+    EXPECT_TRUE(want.functions == got.functions);
+    EXPECT_TRUE(want.edges == got.edges);
+    EXPECT_TRUE(want.tracks == got.tracks);
+    EXPECT_TRUE(want.called == got.called);
+  }
+};
 
 TEST_P(CallTotalsOf, AreThoseOfTheTableOfCalls) {
-  const std::string path = GetParam().data[0] == '/' ? GetParam().data : shared(GetParam().data);
-  SKIP_WITHOUT(path);
-  CaptureOptions o;
-  o.host_files = false;
-  o.symfs = ASOF_TEST_DATA "/demo/symfs";
-  const auto capture = open_capture(path, o);
+  const auto capture = open();
   ASSERT_TRUE(capture) << capture.error().reason;
   TimelineOptions options;
-  compare(*capture, options);
+  Tables want;
+  one_by_one(*capture, options, want);
+  EXPECT_GT(std::ranges::count(want.called, '\n'), 10);
+  if (want.tracks.find("|cpu|") != std::string::npos) {
+    EXPECT_GT(std::ranges::count(want.functions, '\n'), 10);
+    EXPECT_NE(want.edges.find("|null|"), std::string::npos);
+  }
   if (timeline_clock(*capture) != TimelineSummary::Clock::kNanoseconds) return;
   const TimeBounds whole = whole_time(*capture);
   const Time third = (whole.hi - whole.lo) / 3;
   options.pipeline.time = {whole.lo + third, whole.hi - third};
-  compare(*capture, options);
+  one_by_one(*capture, options, want);
 }
 
-INSTANTIATE_TEST_SUITE_P(Captures, CallTotalsOf,
-                         ::testing::Values(Recording{"demo", ASOF_TEST_DATA "/demo/perf.data"},
-                                           Recording{"demo_arm64", ASOF_TEST_DATA "/demo-arm64/perf.data"},
-                                           Recording{"small", "captures/x86-board-small/perf.data"},
-                                           Recording{"work", "captures/pt-work-1round"}),
-                         [](const auto& info) { return info.param.name; });
+TEST_P(CallTotalsOf, AreThoseOfSums) {
+  const auto capture = open();
+  ASSERT_TRUE(capture) << capture.error().reason;
+  Tables want;
+  one_by_one(*capture, {}, want);
+  for (const size_t steps : {size_t{64} * 1024, size_t{500}, size_t{7}}) {
+    TimelineOptions options;
+    options.pipeline.decode.chunk_steps = steps;
+    options.pipeline.jobs = steps == 500 ? 1 : 3;
+    Tables got;
+    added_up(*capture, options, steps == 7 ? 3 : 0, got);
+    expect(want, got);
+    RecordProperty(fmt::format("percent_alone_{}", steps),
+                   static_cast<int>(got.slices * 100 / std::max<uint64_t>(want.slices, 1)));
+    // Emulated machines need milliseconds for what others do in microseconds.
+    if (steps > 1000) {
+      EXPECT_LE(got.slices * 100, want.slices * 75);
+    }
+  }
+}
+
+TEST_P(CallTotalsOf, AreThoseOfABlockStream) {
+  const auto capture = open();
+  ASSERT_TRUE(capture) << capture.error().reason;
+  Tables want;
+  one_by_one(*capture, {}, want);
+  const std::string blocks = dir_.path() / "flow.blocks";
+  write_blocks(*capture, blocks);
+  const auto read = open_capture(blocks, {});
+  ASSERT_TRUE(read) << read.error().reason;
+  Tables again, sums;
+  one_by_one(*read, {}, again);
+  expect(want, again);
+  added_up(*read, {}, 0, sums);
+  expect(want, sums);
+}
+
+INSTANTIATE_TEST_SUITE_P(Captures, CallTotalsOf, kRecordings, RecordingTest::name);
 
 }  // namespace
 }  // namespace asof::test

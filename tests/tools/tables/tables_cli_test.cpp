@@ -52,6 +52,41 @@ TEST(TablesCli, TheSameBytesForAnyNumberOfThreads) {
     EXPECT_TRUE(read_file(dir / ("a/" + file)) == read_file(dir / ("b/" + file))) << file;
 }
 
+// Sums that shards made, and a second pass for the rest.
+TEST(TablesCli, OfShardsWithCalls) {
+  const TempDir dir;
+  const std::string plan = dir / "plan", parts = dir / "parts", blocks = dir / "whole.blocks";
+  ASSERT_EQ(run_asof("plan -q -o " + plan + " " + kDemo).status, 0);
+  for (const char* shard : {"0/3", "2/3", "1/3"})
+    ASSERT_EQ(run_asof("decode -q --calls --plan " + plan + " -o " + parts + " --shard " + shard).status, 0);
+  ASSERT_EQ(run_asof("merge -q " + plan + " " + parts + " -o " + blocks).status, 0);
+  const std::string sums = "agg_function,agg_edge,functions,tracks";
+  const std::string rest = ",runs,gaps,pokes,poke_visits,text_lives";
+  for (const std::string& tables : {sums, sums + rest, sums + rest + ",calls"}) {
+    const std::string one = dir / ("one," + tables), other = dir / ("other," + tables);
+    ASSERT_EQ(run_asof("tables -q --table " + tables + " -o " + one + " " + kDemo).status, 0);
+    const Ran r = run_asof("tables -q -j3 --table " + tables + " -o " + other + " " + blocks);
+    ASSERT_EQ(r.status, 0) << r.err;
+    const auto files = files_in(one);
+    EXPECT_GT(files.size(), 5U);
+    EXPECT_EQ(files, files_in(other));
+    for (const std::string& file : files)
+      EXPECT_TRUE(read_file(one + "/" + file) == read_file(other + "/" + file)) << file;
+  }
+}
+
+TEST(TablesCli, FunctionsKeepTheirIds) {
+  const auto functions = [](const std::string& options) {
+    const std::string sql = " 'SELECT id, name, begin FROM functions' --format csv";
+    return lines_of(run_asof("query -q " + options + kDemo + sql).out);
+  };
+  const auto whole = functions(""), part = functions("-C 1 ");
+  ASSERT_GT(part.size(), 10U);
+  EXPECT_LT(part.size(), whole.size());
+  for (const std::string& function : part)
+    EXPECT_NE(std::ranges::find(whole, function), whole.end()) << function;
+}
+
 TEST(TablesCli, WhatItRefuses) {
   const TempDir dir;
   const std::string lake = dir / "lake";
