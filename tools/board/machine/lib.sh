@@ -11,6 +11,24 @@ fail() {
   exit 2
 }
 
+# need PROGRAM PACKAGE ...: says at once all that is missing.
+need() {
+  local programs=() packages=()
+  while [ $# -gt 1 ]; do
+    command -v "$1" >/dev/null || {
+      programs+=("$1")
+      packages+=("$2")
+    }
+    shift 2
+  done
+  [ ${#programs[@]} -eq 0 ] || fail "missing: ${programs[*]} (apt-get install ${packages[*]})"
+}
+
+# need_all COMPILER PACKAGE: for making a machine and judging its recordings.
+need_all() {
+  need apt-get apt dpkg-deb dpkg tar tar flock util-linux xz xz-utils zstd zstd cpio cpio readelf binutils jq jq "$@"
+}
+
 # in_root ROOT PROGRAM: sets `in_root_command`, the words that start this program of an unpacked root (amd64).
 in_root() {
   local libraries=$1/usr/lib/x86_64-linux-gnu
