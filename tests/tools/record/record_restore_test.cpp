@@ -207,5 +207,17 @@ TEST(RecordRestore, TheFolderIsTheOwnersAlone) {
       << said(m);
 }
 
+// The validation machines build these by hand, some for another architecture.
+TEST(RecordRestore, ProgramsForValidationMachinesAreBuilt) {
+  const TempDir dir;
+  const std::string board = ASOF_RECORD "/../board/machine", out = dir.path();
+  // -e: as the scripts that source it have it.
+  const std::string command = fmt::format(
+      "bash -ec '. {0}/lib.sh; . {0}/run.sh; build_recorder cc c++ {1}; test -x {1}/watch; test -x "
+      "{1}/restore' >{1}/log 2>&1",
+      board, out);
+  EXPECT_EQ(std::system(command.c_str()), 0) << read_file(dir / "log");
+}
+
 }  // namespace
 }  // namespace asof::test

@@ -22,18 +22,27 @@ records_by_script() {
   awk -v modes=",$2," '{gsub(/:[^,]*/, "", modes)} $2 == "script" && index(modes, "," $1 ",") {found = 1} END {exit !found}' "$1"
 }
 
-# add_recorder ARCHITECTURE: tools/record as on a machine that is to be recorded, into $work/guest: scripts, toggle, watch, a
-# bash; on x86-64 this asof as well, with this machine's libraries.
+# build_recorder CC C++ DIRECTORY: what the scripts of tools/record run, but for toggle.
+build_recorder() {
+  local record=$machine_tree/tools/record
+  "$1" -std=gnu11 -O2 -static -I"$machine_tree" "$record"/{restore,undo}.c -o "$3/restore"
+  "$1" -std=gnu11 -O2 -c -I"$machine_tree" "$record/undo.c" -o "$3/undo.o"
+  "$2" -std=c++20 -O2 -static -I"$machine_tree" "$record"/{watch,watcher,ring}.cpp "$3/undo.o" -o "$3/watch"
+  rm "$3/undo.o"
+}
+
+# add_recorder ARCHITECTURE: tools/record as on a machine that is to be recorded, into $work/guest: scripts, toggle, watch, restore,
+# a bash; on x86-64 this asof as well, with this machine's libraries.
 add_recorder() {
-  local compiler=c++ suffix='' into=$work/guest/machine record=$machine_tree/tools/record library
-  [ "$1" != aarch64 ] || { compiler=aarch64-linux-gnu-g++ suffix=-arm64; }
+  local compiler=c++ c=cc suffix='' into=$work/guest/machine record=$machine_tree/tools/record library
+  [ "$1" != aarch64 ] || { compiler=aarch64-linux-gnu-g++ c=aarch64-linux-gnu-gcc suffix=-arm64; }
   command -v "$compiler" >/dev/null || fail "$compiler is missing (Debian: g++, or g++-aarch64-linux-gnu)"
   "$machine_here/packages.sh" --store "$machine_store" "bash$suffix"
   mkdir -p "$into/record" "$work/guest/usr/bin"
   cp -L "$machine_store/bash$suffix/usr/bin/bash-static" "$work/guest/usr/bin/bash"
   cp "$record/record-pt" "$record/record-cs" "$record/lib.sh" "$into/record/"
   cp "$into/toggle" "$into/record/"
-  "$compiler" -std=c++20 -O2 -static -I"$machine_tree" "$record"/{watch,watcher,ring}.cpp -o "$into/record/watch"
+  build_recorder "$c" "$compiler" "$into/record"
   [ "$1" = x86_64 ] || return 0
   mkdir -p "$into/lib"
   strip -o "$into/lib/asof" "$asof"
