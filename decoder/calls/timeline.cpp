@@ -157,7 +157,7 @@ class TimelineConsumer final : public ChunkConsumer {
     if (op.kind == FlowOp::Kind::kVisit && window_.contains(now)) {
       pokes_.visited(cpu, now, chunk.visits[op.item]);
     } else if (op.kind == FlowOp::Kind::kAsync && window_.contains(now)) {
-      pokes_.interrupted(cpu, now, op.from);
+      pokes_.interrupted(cpu, now, op.from, op.to);
     }
     if (has_time_ && op.instructions != 0) rates_.add(cpu, now, op.instructions);
   }

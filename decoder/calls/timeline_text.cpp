@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
 
 namespace asof {
 namespace {
@@ -15,6 +16,16 @@ std::string place_name(const Capture& capture, Addr a, Time t) {
   if (!found) return {};
   return found->offset == 0 ? found->symbol->shown()
                             : fmt::format("{}+{:#x}", found->symbol->shown(), found->offset);
+}
+
+// A kprobe's stays until it is disarmed.
+bool writes_breakpoint(const PokeRecord& p) {
+  const auto bytes = p.new_bytes();
+  if (bytes.empty()) return false;
+  if (bytes.size() != 4) return bytes[0] == 0xcc;
+  uint32_t word = 0;
+  std::memcpy(&word, bytes.data(), 4);
+  return bytes[0] == 0xcc || (word & 0xffe0001f) == 0xd4200000;  // BRK: DDI 0487, C6.2
 }
 
 }  // namespace
@@ -65,15 +76,25 @@ void PokeWindows::visited(int32_t cpu, Time t, const FlowVisit& v) {
   old.last_old = std::max(old.last_old, t);
 }
 
-void PokeWindows::interrupted(int32_t cpu, Time t, Addr ip) {
+// On arm64 by the vector: the kernel's synchronous exceptions (DDI 0487, D1.3.1.5, "current exception level with SP_ELx").
+// On x86 by the name of the entry (arch/x86/entry/entry_64.S; `int3` before 5.8, Xen's has a prefix).
+bool PokeWindows::is_breakpoint(Addr handler, Time t) const {
+  constexpr uint64_t kTable = 0x800, kSynchronous = 0x200, kVector = 0x80;
+  if (capture_.machine == "aarch64" || capture_.machine == "arm64")
+    return handler % kTable / kVector == kSynchronous / kVector;
+  const auto found = capture_.symbols.find(kKernelSpace, handler, t);
+  return found && found->symbol->name.find("int3") != std::string::npos;
+}
+
+void PokeWindows::interrupted(int32_t cpu, Time t, Addr ip, Addr to) {
   const auto site = sites_.find(ip);
-  if (site == sites_.end()) return;
+  if (site == sites_.end() || !is_breakpoint(to, t)) return;
   const auto& pokes = site->second;
   const auto all = capture_.text->pokes();
   const auto after = std::ranges::lower_bound(pokes, t, {}, [&](uint32_t p) { return all[p].time; });
   uint32_t nearest = after != pokes.end() ? *after : pokes.back();
   if (after != pokes.begin() && after != pokes.end() &&
-      t - all[*std::prev(after)].time < all[*after].time - t)
+      (t - all[*std::prev(after)].time < all[*after].time - t || writes_breakpoint(all[*std::prev(after)])))
     nearest = *std::prev(after);
   Window& w = windows_[nearest];
   w.first = std::min(w.first, t);

@@ -17,8 +17,8 @@ class PokeWindows {
 
   // A CPU executed a site that was poked.
   void visited(int32_t cpu, Time t, const FlowVisit& visit);
-  // An exception was taken at `ip`.
-  void interrupted(int32_t cpu, Time t, Addr ip);
+  // An exception was taken at `ip`, to the handler `to`. Only breakpoints count.
+  void interrupted(int32_t cpu, Time t, Addr ip, Addr to);
   void finish(TimelineSink& sink) const;
 
  private:
@@ -28,6 +28,7 @@ class PokeWindows {
     std::vector<PokeVisit> visits;
   };
   PokeVisit& visit_of(uint32_t poke, int32_t cpu);
+  bool is_breakpoint(Addr handler, Time t) const;
 
   const Capture& capture_;
   tsl::robin_map<Addr, std::vector<uint32_t>> sites_;  // pokes of an address, by time

@@ -86,7 +86,7 @@ constexpr ColumnMeaning kPokes[] = {
     {"bytes", "old and new bytes"},
     {"begin", "time of the first visit of its breakpoint, or of the record"},
     {"end", "time of the last visit of its breakpoint, or of the record"},
-    {"breakpoints", "visits of its breakpoint by all CPUs"}};
+    {"breakpoints", "visits of its breakpoint by all CPUs; of an armed kprobe all until it is disarmed"}};
 constexpr ColumnMeaning kVisits[] = {{"poke", "pokes.id"},
                                      {"cpu", "CPU that ran code at the address"},
                                      {"last_old", "time of its last run of the old text; NULL: none"},
