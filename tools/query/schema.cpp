@@ -87,11 +87,12 @@ constexpr ColumnMeaning kPokes[] = {
     {"begin", "time of the first visit of its breakpoint, or of the record"},
     {"end", "time of the last visit of its breakpoint, or of the record"},
     {"breakpoints", "visits of its breakpoint by all CPUs; of an armed kprobe all until it is disarmed"}};
-constexpr ColumnMeaning kVisits[] = {{"poke", "pokes.id"},
-                                     {"cpu", "CPU that ran code at the address"},
-                                     {"last_old", "time of its last run of the old text; NULL: none"},
-                                     {"first_new", "time of its first run of the new text; NULL: none"},
-                                     {"breakpoints", "its visits of the breakpoint"}};
+constexpr ColumnMeaning kVisits[] = {
+    {"poke", "pokes.id"},
+    {"cpu", "CPU that ran code at the address"},
+    {"last_old", "its last run of the old text, by the last timing packet before; NULL: none"},
+    {"first_new", "its first run of the new text, by the last timing packet before; NULL: none"},
+    {"breakpoints", "its visits of the breakpoint"}};
 constexpr ColumnMeaning kLives[] = {{"kind", "bpf, module, out of line, snapshot (copy of memory)"},
                                     {"name", "of the program, module or symbol"},
                                     {"address", "first address"},

@@ -73,7 +73,10 @@ std::string flags_text(uint32_t flags) {
 // As perf's own: of host and guest it speaks where they are not what follows from the others.
 std::string event_modifiers(const Capture& capture) {
   const PerfAttr* const attr = trace_attr(capture);
-  if (attr == nullptr) return {};
+  if (attr == nullptr) {  // block streams know no more
+    if (capture.exclude_kernel == capture.exclude_user) return {};
+    return capture.exclude_user ? ":k" : ":u";
+  }
   const uint64_t flags = attr->flags;
   std::string out;
   const bool some = (flags & (kExcludeUser | kExcludeKernel | kExcludeHv)) != 0;
