@@ -1,6 +1,7 @@
 // Text at a time: equal to what `asof text` prints.
 #include <algorithm>
 
+#include "../support/temp_dir.h"
 #include "api_test.h"
 #include "program.h"
 
@@ -65,6 +66,23 @@ TEST(Text, ChangesShowInTheImage) {
     EXPECT_LE(cell.range.begin, c.address);
     EXPECT_EQ(text.cells(range).size(), 1U);
   }
+}
+
+// A block stream has no other text: what was there before a change is known from its record.
+TEST(Text, BeforeAChangeIsNotOfThatChange) {
+  const asof::test::TempDir dir;
+  const std::string stream = dir.path() / "demo.blocks";
+  program_lines("decode -q --format blocks -o " + stream + " " + demo().arguments());
+  const asof::Text text = open({stream, {}}).text();
+  const asof::TextChange& c = text.changes()[0];
+  const asof::AddressRange range{c.address, c.address + c.old_bytes.size()};
+  const auto before = text.at(range, c.time - 1), after = text.at(range, c.time + 1);
+  ASSERT_TRUE(before && after);
+  const asof::Source source = text.source(before->sources[0]);
+  EXPECT_EQ(source.kind, asof::SourceKind::kBeforePoke);
+  EXPECT_EQ(source.id, 0U);
+  EXPECT_EQ(name(source.kind), "before poke");
+  EXPECT_EQ(text.source(after->sources[0]).kind, asof::SourceKind::kPoke);
 }
 
 TEST(Text, WhatIsNotKnownIsReported) {
