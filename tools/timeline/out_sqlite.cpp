@@ -18,6 +18,7 @@
 #include "tools/output/format.h"
 #include "tools/output/output.h"
 #include "tools/output/unfinished_file.h"
+#include "tools/timeline/call_depths.h"
 #include "tools/timeline/sqlite_schema.h"
 #include "tools/timeline/timeline_outputs.h"
 
@@ -63,6 +64,7 @@ struct SqliteSink::Impl {
     bool called = false;
   };
   std::vector<Function> functions;  // by TimelineFunction::id
+  CallDepths call_depths;
   const Capture* capture = nullptr;
   std::unique_ptr<CodeText> code;
   size_t code_rows = 0;
@@ -191,6 +193,7 @@ void SqliteSink::called(uint32_t function) { impl_->functions[function].called =
 void SqliteSink::slice(const Slice& s) {
   called(s.function);
   if (impl_->left_out[kCalls]) return;
+  if (impl_->depths) impl_->call_depths.add(s.id, s.parent);
   const std::string flags = slice_flag_names(s.flags),
                     source = format_origin(*impl_->capture->text, s.origin);
   impl_->row(kCalls, number(s.id), number(s.parent), number(s.track), impl_->functions[s.function].key,
@@ -317,11 +320,27 @@ void SqliteSink::remove_uncalled() {
   }
 }
 
+void SqliteSink::fill_depths() {
+  impl_->call_depths.finish();
+  const auto depth = [](sqlite3_context* context, int, sqlite3_value** arguments) {
+    const auto* all = static_cast<const CallDepths*>(sqlite3_user_data(context));
+    sqlite3_result_int64(context, all->of(static_cast<uint64_t>(sqlite3_value_int64(arguments[0]))));
+  };
+  const auto name = [&](void (*function)(sqlite3_context*, int, sqlite3_value**)) {
+    impl_->check(sqlite3_create_function_v2(impl_->db, "depth_of", 1, SQLITE_UTF8 | SQLITE_DETERMINISTIC,
+                                            &impl_->call_depths, function, nullptr, nullptr, nullptr));
+  };
+  name(depth);
+  impl_->run("UPDATE calls SET depth = depth_of(id);");
+  name(nullptr);
+  impl_->call_depths = {};
+}
+
 Result<void> SqliteSink::finish() {
   text_versions();
   remove_uncalled();
   if (impl_->error.empty()) impl_->run(kAfter);
-  if (impl_->error.empty() && impl_->depths) impl_->run(kDepths);
+  if (impl_->error.empty() && impl_->depths) fill_depths();
   if (impl_->error.empty() && impl_->detail) impl_->run(kDetailIndices);
   if (impl_->error.empty()) impl_->run("COMMIT;");
   impl_->name_file();

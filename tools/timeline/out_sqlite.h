@@ -52,6 +52,7 @@ class SqliteSink final : public TimelineSink {
   struct Impl;
   void text_versions();
   void remove_uncalled();
+  void fill_depths();
   explicit SqliteSink(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 };

@@ -109,13 +109,4 @@ inline constexpr const char* kAfter =
     "CREATE INDEX calls_track ON calls(track, begin);"
     "CREATE INDEX pokes_address ON pokes(address);"
     "CREATE INDEX text_versions_address ON text_versions(address);";
-// Callers end after those they called, and can be found late: depths are counted when all rows are present.
-inline constexpr const char* kDepths =
-    "CREATE TEMP TABLE depths(id INTEGER PRIMARY KEY, depth INT);"
-    "WITH RECURSIVE tree(id, depth) AS (SELECT id, 0 FROM calls WHERE parent NOT IN (SELECT id FROM calls) "
-    "UNION ALL SELECT calls.id, tree.depth + 1 FROM tree JOIN calls ON calls.parent = tree.id) "
-    "INSERT INTO depths SELECT id, depth FROM tree;"
-    "UPDATE calls SET depth = (SELECT depth FROM depths WHERE depths.id = calls.id);"
-    "DROP TABLE depths;";
-
 }  // namespace asof
