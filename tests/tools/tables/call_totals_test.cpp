@@ -160,6 +160,8 @@ TEST_P(CallTotalsOf, AreThoseOfTheTableOfCalls) {
   }
   if (timeline_clock(*capture) != TimelineSummary::Clock::kNanoseconds) return;
   const TimeBounds whole = whole_time(*capture);
+  if (whole.lo == kTimeMin || whole.hi == kTimeMax)
+    return;  // of a thread, which says when it runs by flow alone
   const Time third = (whole.hi - whole.lo) / 3;
   options.pipeline.time = {whole.lo + third, whole.hi - third};
   one_by_one(*capture, options, want);
