@@ -17,8 +17,11 @@ class PokeWindow : public ::testing::Test {
     builder.add_poke({.addr = kSite, .time = 1000, .old_bytes = kOld, .new_bytes = kNew});
     capture.text = std::move(builder).build();
     capture.machine = "x86_64";
-    capture.symbols.add({.range = {kBreakpoint, kBreakpoint + 0x20}, .name = "asm_exc_int3"});
-    capture.symbols.add({.range = {kTimer, kTimer + 0x20}, .name = "asm_sysvec_apic_timer_interrupt"});
+    capture.symbols.add(
+        {.range = {kBreakpoint, kBreakpoint + 0x20}, .name = "asm_exc_int3", .dso = "[kernel.kallsyms]"});
+    capture.symbols.add({.range = {kTimer, kTimer + 0x20},
+                         .name = "asm_sysvec_apic_timer_interrupt",
+                         .dso = "[kernel.kallsyms]"});
     capture.symbols.finish();
   }
   class Collected final : public TimelineSink {
