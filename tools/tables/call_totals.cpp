@@ -6,6 +6,7 @@
 #include "decoder/calls/flow_ops.h"
 #include "textstore/check.h"
 #include "textstore/time.h"
+#include "tools/output/output.h"
 
 namespace asof {
 namespace {
@@ -95,6 +96,8 @@ void CallTotals::slice(const Slice& s) {
     open_[s.parent].add(key, total);
   }
 }
+
+bool CallTotals::stopped() const { return interrupted(); }
 
 bool CallTotals::takes_sum(uint32_t track, Time begin, Time end) const {
   if (cpu_track(track) == nullptr) return true;

@@ -36,6 +36,7 @@ class CallTotals final : public TimelineSink {
   void function(const TimelineFunction& f) override;
   void slice(const Slice& s) override;
   bool takes_sums() const override { return true; }
+  bool stopped() const override;
   bool takes_sum(uint32_t track, Time begin, Time end) const override;
   void sum(const CallSums& sums, uint32_t track, uint64_t parent) override;
   // The tracks, and the functions that were called.
