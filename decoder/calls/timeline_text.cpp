@@ -19,18 +19,19 @@ std::string place_name(const Capture& capture, Addr a, Time t) {
 }
 
 // A kprobe's stays until it is disarmed.
-bool writes_breakpoint(const PokeRecord& p) {
+bool writes_breakpoint(const PokeRecord& p, bool arm64) {
   const auto bytes = p.new_bytes();
-  if (bytes.empty()) return false;
-  if (bytes.size() != 4) return bytes[0] == 0xcc;
+  if (!arm64) return !bytes.empty() && bytes[0] == 0xcc;
   uint32_t word = 0;
-  std::memcpy(&word, bytes.data(), 4);
-  return bytes[0] == 0xcc || (word & 0xffe0001f) == 0xd4200000;  // BRK: DDI 0487, C6.2
+  if (bytes.size() < sizeof word) return false;
+  std::memcpy(&word, bytes.data(), sizeof word);
+  return (word & 0xffe0001f) == 0xd4200000;  // BRK: DDI 0487, C6.2
 }
 
 }  // namespace
 
-PokeWindows::PokeWindows(const Capture& capture) : capture_(capture) {
+PokeWindows::PokeWindows(const Capture& capture)
+    : capture_(capture), arm64_(capture.machine == "aarch64" || capture.machine == "arm64") {
   const auto pokes = capture.text->pokes();
   windows_.resize(pokes.size());
   for (uint32_t i = 0; i < pokes.size(); ++i) sites_[pokes[i].addr].push_back(i);
@@ -80,8 +81,7 @@ void PokeWindows::visited(int32_t cpu, Time t, const FlowVisit& v) {
 // On x86 by the name of the entry (arch/x86/entry/entry_64.S; `int3` before 5.8, Xen's has a prefix).
 bool PokeWindows::is_breakpoint(Addr handler, Time t) const {
   constexpr uint64_t kTable = 0x800, kSynchronous = 0x200, kVector = 0x80;
-  if (capture_.machine == "aarch64" || capture_.machine == "arm64")
-    return handler % kTable / kVector == kSynchronous / kVector;
+  if (arm64_) return handler % kTable / kVector == kSynchronous / kVector;
   const auto found = capture_.symbols.find(kKernelSpace, handler, t);
   return found && found->symbol->name.find("int3") != std::string::npos;
 }
@@ -94,7 +94,8 @@ void PokeWindows::interrupted(int32_t cpu, Time t, Addr ip, Addr to) {
   const auto after = std::ranges::lower_bound(pokes, t, {}, [&](uint32_t p) { return all[p].time; });
   uint32_t nearest = after != pokes.end() ? *after : pokes.back();
   if (after != pokes.begin() && after != pokes.end() &&
-      (t - all[*std::prev(after)].time < all[*after].time - t || writes_breakpoint(all[*std::prev(after)])))
+      (t - all[*std::prev(after)].time < all[*after].time - t ||
+       writes_breakpoint(all[*std::prev(after)], arm64_)))
     nearest = *std::prev(after);
   Window& w = windows_[nearest];
   w.first = std::min(w.first, t);

@@ -31,6 +31,7 @@ class PokeWindows {
   bool is_breakpoint(Addr handler, Time t) const;
 
   const Capture& capture_;
+  const bool arm64_;
   tsl::robin_map<Addr, std::vector<uint32_t>> sites_;  // pokes of an address, by time
   std::vector<Window> windows_;                        // by poke
 };

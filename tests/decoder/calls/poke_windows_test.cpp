@@ -76,5 +76,16 @@ TEST_F(PokeWindow, OnArm64IsToldByTheVector) {
   EXPECT_EQ(p.breakpoints, 1U);
 }
 
+// A BL whose first byte is that of an INT3 is nothing that stays armed: the nearest change counts.
+TEST_F(PokeWindow, OnArm64AWordIsNoInt3) {
+  constexpr std::array<uint8_t, 4> kNop = {0x1f, 0x20, 0x03, 0xd5}, kCall = {0xcc, 0x00, 0x00, 0x94};
+  Builder builder;
+  builder.add_poke({.addr = kSite, .time = 1000, .old_bytes = kNop, .new_bytes = kCall});
+  builder.add_poke({.addr = kSite, .time = 9000, .old_bytes = kCall, .new_bytes = kNop});
+  capture.text = std::move(builder).build();
+  capture.machine = "aarch64";
+  EXPECT_EQ(after({{8900, kVectors + 0x200}}).breakpoints, 0U);
+}
+
 }  // namespace
 }  // namespace asof::test
