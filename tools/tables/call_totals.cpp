@@ -42,16 +42,7 @@ void CallTotals::Called::add(const Key& key, const Total& total) {
   }
   entries.push_back({key, total});
   if (entries.size() < next_merge) return;
-  std::ranges::sort(entries, {}, &Entry::key);
-  size_t kept = 0;
-  for (size_t i = 1; i < entries.size(); ++i) {
-    if (entries[i].key == entries[kept].key) {
-      entries[kept].total += entries[i].total;
-    } else {
-      entries[++kept] = entries[i];
-    }
-  }
-  entries.resize(kept + 1);
+  merge_totals(entries, &Entry::key);
   next_merge = std::max<size_t>(64, 2 * entries.size());
 }
 

@@ -4,13 +4,30 @@
 #pragma once
 #include <tsl/robin_map.h>
 
+#include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "decoder/calls/timeline.h"
 #include "tools/timeline/out_sqlite.h"
 
 namespace asof {
+
+// Sorts rows with a `total`, and adds up those whose keys are equal.
+template <class Row, class Key>
+void merge_totals(std::vector<Row>& rows, Key key) {
+  std::ranges::sort(rows, {}, key);
+  size_t kept = 0;
+  for (size_t i = 1; i < rows.size(); ++i) {
+    if (std::invoke(key, rows[i]) == std::invoke(key, rows[kept])) {
+      rows[kept].total += rows[i].total;
+    } else {
+      rows[++kept] = rows[i];
+    }
+  }
+  if (!rows.empty()) rows.resize(kept + 1);
+}
 
 class CallTotals final : public TimelineSink {
  public:

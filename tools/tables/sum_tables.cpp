@@ -46,19 +46,6 @@ struct Row {
 };
 auto place_of(const Row& r) { return std::tuple(r.cpu, r.time, r.first, r.second); }
 
-void merge(std::vector<Row>& rows) {
-  std::ranges::sort(rows, {}, place_of);
-  size_t kept = 0;
-  for (size_t i = 1; i < rows.size(); ++i) {
-    if (place_of(rows[i]) == place_of(rows[kept])) {
-      rows[kept].total += rows[i].total;
-    } else {
-      rows[++kept] = rows[i];
-    }
-  }
-  if (!rows.empty()) rows.resize(kept + 1);
-}
-
 class Insert {
  public:
   Insert(sqlite3* db, const char* sql) {
@@ -93,7 +80,7 @@ bool write_functions(CallTotals& totals, sqlite3* db) {
   std::vector<Row> rows;
   for (const auto& [key, total] : totals.totals())
     rows.push_back({key.cpu, key.time, ranks.of(key.function), key.version, total});
-  merge(rows);
+  merge_totals(rows, place_of);
   Insert insert(db, "INSERT INTO function_sums VALUES (?,?,?,?,?,?,?,?)");
   for (const Row& r : rows) {
     insert.put(int64_t{r.cpu})
@@ -113,7 +100,7 @@ bool write_edges(CallTotals& totals, sqlite3* db) {
     const uint32_t caller = key.caller == CallTotals::kNoCaller ? 0 : ranks.of(key.caller);
     rows.push_back({key.cpu, key.time, caller, ranks.of(key.function), total});
   }
-  merge(rows);
+  merge_totals(rows, place_of);
   Insert insert(db, "INSERT INTO edge_sums VALUES (?,?,?,?,?,?)");
   for (const Row& r : rows) {
     insert.put(int64_t{r.cpu}).put(r.time, r.time == kTimeMin);
