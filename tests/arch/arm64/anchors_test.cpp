@@ -11,7 +11,7 @@
 namespace asof::test {
 namespace {
 
-constexpr Addr kMain = 0xffff800008010000, kCallback = kMain + 0x100, kProbed = kMain + 0x200;
+constexpr Addr kCallback = kMain + 0x100, kProbed = kMain + 0x200;
 constexpr uint32_t kBrk4 = 0xd4200080;
 constexpr Addr kFirst = kMain + 4, kSecond = kMain + 0x10;  // words that change without synchronisation
 

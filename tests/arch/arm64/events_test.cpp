@@ -6,8 +6,6 @@
 namespace asof::test {
 namespace {
 
-constexpr Addr kMain = 0xffff800008010000;
-
 struct Events final : ChunkSink {
   std::vector<Event> all;
   void take(Chunk&& c) override {

@@ -7,8 +7,6 @@
 namespace asof::test {
 namespace {
 
-constexpr Addr kMain = 0xffff800008010000;
-
 class QElements : public testing::Test {
  protected:
   QElements() {

@@ -19,6 +19,9 @@
 
 namespace asof::test {
 
+// Where tests with fixed code put it.
+inline constexpr Addr kMain = 0xffff800008010000;
+
 enum class EtmClock : uint8_t {
   kFine,     // timestamps every few elements
   kCoarse,   // at synchronisation only

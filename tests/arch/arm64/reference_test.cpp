@@ -9,8 +9,6 @@
 namespace asof::test {
 namespace {
 
-constexpr Addr kMain = 0xffff800008010000;
-
 class ReferenceArm64 : public testing::Test {
  protected:
   // A loop of two instructions.

@@ -12,7 +12,6 @@
 namespace asof::test {
 namespace {
 
-constexpr Addr kMain = 0xffff800008010000;
 constexpr Addr kVector = kMain + 0x100;
 
 struct Outcome {

@@ -4,8 +4,6 @@
 namespace asof::x86::test {
 namespace {
 
-constexpr Addr A = FlowFixture::kCode;
-
 class FlowCycles : public ::testing::Test {
  protected:
   // NOP, JNE back to it: two instructions for each TNT bit.

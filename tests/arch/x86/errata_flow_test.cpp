@@ -8,7 +8,6 @@
 namespace asof::x86::test {
 namespace {
 
-constexpr Addr A = FlowFixture::kCode;
 constexpr uint8_t kBroadwell = 0x3d, kSkylake = 0x4e, kSkylakeServer = 0x55;
 
 CpuModel model(uint8_t number) { return {.intel = true, .family = 6, .model = number}; }

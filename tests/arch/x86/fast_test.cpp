@@ -101,8 +101,6 @@ TEST(FastX86, IsTheCarefulWalkInDamagedTrace) {
   EXPECT_GT(shares.gaps, captures_of(2'000));
 }
 
-constexpr Addr A = FlowFixture::kCode;
-
 // A loop of one branch, JE to itself, in a trace with a clock: an MTC every 100 ns.
 struct TimedLoop : FlowFixture {
   TimedLoop() {

@@ -7,8 +7,6 @@
 namespace asof::x86::test {
 namespace {
 
-constexpr Addr A = FlowFixture::kCode;
-
 // ---- overflow ----
 
 TEST(Flow, OverflowResolvedByFup) {

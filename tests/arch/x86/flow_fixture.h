@@ -305,6 +305,9 @@ class FlowFixture {
   std::optional<TextStore> store_;
 };
 
+// Where the tests of the fixture put their code: offsets are added to it.
+inline constexpr Addr A = FlowFixture::kCode;
+
 // Addresses FlowFixture::kCode + each.
 inline std::vector<Addr> at(std::initializer_list<Addr> offsets) {
   std::vector<Addr> out;

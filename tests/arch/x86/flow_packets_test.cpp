@@ -4,8 +4,6 @@
 namespace asof::x86::test {
 namespace {
 
-constexpr Addr A = FlowFixture::kCode;
-
 // ---- transactions ----
 
 TEST(Flow, TransactionCommits) {

@@ -4,8 +4,6 @@
 namespace asof::x86::test {
 namespace {
 
-constexpr Addr A = FlowFixture::kCode;
-
 TEST(LiveText, VisitInTheInt3WindowNeedsNoBytes) {
   KeyFixture s;
   s.poke_on(1000);

@@ -5,8 +5,6 @@
 namespace asof::x86::test {
 namespace {
 
-constexpr Addr A = FlowFixture::kCode;
-
 std::vector<Addr> join(std::initializer_list<std::vector<Addr>> parts) {
   std::vector<Addr> out;
   for (const auto& p : parts) out.insert(out.end(), p.begin(), p.end());

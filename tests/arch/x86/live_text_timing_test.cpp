@@ -5,8 +5,6 @@
 namespace asof::x86::test {
 namespace {
 
-constexpr Addr A = FlowFixture::kCode;
-
 TEST(LiveText, ClockErrorWidensTheWindow) {
   KeyFixture s;
   s.options.clock_error = 50;

@@ -84,8 +84,6 @@ TEST(CachedPath, IsTheSameOnlyWithAllThatDecidesIt) {
   }
 }
 
-constexpr Addr A = FlowFixture::kCode;
-
 // A chain of calls without a branch, at its end a function that calls itself between branches to the next
 // instruction, and at the end of that another chain; run by hardware that compresses returns to its `entries`
 // latest calls.

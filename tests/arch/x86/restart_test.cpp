@@ -5,8 +5,6 @@
 namespace asof::x86::test {
 namespace {
 
-constexpr Addr A = FlowFixture::kCode;
-
 // Trace that the kernel stopped because the AUX buffer was full, and what follows in the stream.
 struct Stopped : FlowFixture {
   Bytes before, after;

@@ -8,7 +8,6 @@
 namespace asof::x86::test {
 namespace {
 
-constexpr Addr A = FlowFixture::kCode;
 constexpr unsigned kTurns = 400;
 
 // 0: CALL 20; 5: JE 0; 7: NOP; 8: NOP; 20: JE 23; 22: NOP; 23: RET. Every return has a TIP.

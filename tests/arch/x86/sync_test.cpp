@@ -10,8 +10,6 @@ namespace {
 
 using asof::test::SimRandom;
 
-constexpr Addr A = FlowFixture::kCode;
-
 // A trace of three segments: NOPs from A on, followed by a jump.
 struct Three : FlowFixture {
   std::vector<uint64_t> psbs;
