@@ -117,8 +117,10 @@ struct Segment {
   uint64_t tail_end =
       0;  // end of the next sync group (PSBEND): where the flow must arrive; == end at a stretch's end
   Time start_time = kTimeMin;  // by its sync group; kTimeMin: none
+  Time end_time = kTimeMin;    // it may hold flow until then, where the start of the next one does not say it
   std::optional<Gap> before;   // loss in front of it: no sync, truncated, ...
   bool overwritten = false;    // somewhere in it trace of another time begins
+  bool only_before = false;    // it is cut to its begin: only the loss in front of it is wanted
 };
 
 enum class TextAt : uint8_t {

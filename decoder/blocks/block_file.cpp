@@ -56,6 +56,7 @@ class BlockDecoder final : public SegmentDecoder {
   void decode(const Segment& segment, ChunkSink& sink) override {
     const Frame& frame = file_.frames(segment.stream)[segment.index];
     Chunk chunk = sink.spare();
+    if (segment.only_before) return sink.take(before(file_.read(segment.stream, frame, std::move(chunk))));
     if (calls_) chunk.calls = file_.calls_of(frame);
     if (chunk.calls.empty()) return sink.take(file_.read(segment.stream, frame, std::move(chunk)));
     chunk.stream = segment.stream;
@@ -66,6 +67,17 @@ class BlockDecoder final : public SegmentDecoder {
   }
 
  private:
+  // Its gaps in front of all steps.
+  static Chunk before(Chunk&& whole) {
+    Chunk chunk;
+    chunk.stream = whole.stream;
+    chunk.segment = whole.segment;
+    chunk.last = true;
+    for (Gap& gap : whole.gaps)
+      if (gap.step == 0) chunk.gaps.push_back(std::move(gap));
+    return chunk;
+  }
+
   const BlockFile& file_;
   const bool calls_;
 };
@@ -85,6 +97,9 @@ class FrameSegments final : public SegmentSource {
     s.begin = at_;
     s.end = s.tail_end = at_ += f.packed.size();
     s.start_time = f.start;
+    // The records of one segment have its start.
+    while (other_ < frames_.size() && (other_ < index_ || frames_[other_].start == f.start)) ++other_;
+    s.end_time = other_ == frames_.size() ? kTimeMax : frames_[other_].start;
     return s;
   }
 
@@ -93,6 +108,7 @@ class FrameSegments final : public SegmentSource {
   const size_t stream_;
   const uint64_t from_;
   size_t index_ = 0;
+  size_t other_ = 0;  // the next record of another segment
   uint64_t at_ = 0;
 };
 

@@ -7,6 +7,16 @@
 #include "decoder/pipeline/window_start.h"
 
 namespace asof {
+namespace {
+
+// A loss in front of it may begin within the wanted time, and tracing that was on before went on until then.
+Segment cut_to_begin(Segment s) {
+  s.end = s.tail_end = s.begin;
+  s.only_before = true;
+  return s;
+}
+
+}  // namespace
 
 SegmentPlan::SegmentPlan(const Arch& arch, const Capture& capture, const PipelineOptions& options,
                          ChunkOrder order, const std::vector<Time>& reached)
@@ -46,12 +56,12 @@ void SegmentPlan::find(Lane& lane) const {
 void SegmentPlan::advance(Lane& lane) const {
   for (lane.head.reset(); lane.found;) {
     if (lane.found->start_time > time_.hi) {  // so are all after it
-      lane.found.reset();
+      lane.head = cut_to_begin(*std::exchange(lane.found, std::nullopt));
       return;
     }
     Segment at = *std::exchange(lane.found, std::nullopt);
     find(lane);
-    const Time end = lane.found ? lane.found->start_time : lane.beyond;
+    const Time end = std::max(lane.found ? lane.found->start_time : lane.beyond, at.end_time);
     if (end == kTimeMin || end >= time_.lo) {
       lane.head = std::move(at);
       return;

@@ -27,7 +27,8 @@ class SegmentPlan {
   void forget_passed(const Segment& segment) const;
 
  private:
-  // The segments of one stream that may hold part of the wanted time, and those without any time.
+  // The segments of one stream that may hold part of the wanted time, and those without any time; last, the begin
+  // of the first one behind it.
   struct Lane {
     std::unique_ptr<SegmentSource> source;
     std::optional<Segment> found;  // the next one, not examined yet

@@ -56,7 +56,8 @@ void ExecutedCode::deliver(Chunk& chunk, const Stream&, Prepared* prepared) {
   const auto& counted = static_cast<const Counted&>(*prepared);
   instructions_ += counted.instructions;
   left_out_ += counted.left_out;
-  gaps_ += chunk.gaps.size();
+  gaps_ += static_cast<uint64_t>(
+      std::ranges::count_if(chunk.gaps, [&](const Gap& g) { return is_within(g, options_.time); }));
 }
 
 void ExecutedCode::add_block(const Block& b, const Visits& v, BlockTexts& texts) {

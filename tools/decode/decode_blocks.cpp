@@ -32,6 +32,7 @@ BlocksConsumer::BlocksConsumer(const Capture& capture, Output& out, const Decode
     : out_(out),
       coverage_(capture, choice.pipeline),
       max_errors_(choice.max_errors),
+      last_(choice.pipeline.time.hi),
       writer_(capture, write_to(out), calls),
       calls_(calls ? std::make_unique<Calls>(capture) : nullptr) {}
 
@@ -40,6 +41,7 @@ BlocksConsumer::BlocksConsumer(const Capture& capture, Output& out, const Decode
     : out_(out),
       coverage_(capture, choice.pipeline),
       max_errors_(choice.max_errors),
+      last_(choice.pipeline.time.hi),
       writer_(capture, write_to(out), capture.core->identity(), std::move(part), calls),
       calls_(calls ? std::make_unique<Calls>(capture) : nullptr) {}
 
@@ -48,6 +50,7 @@ BlocksConsumer::BlocksConsumer(const Capture& capture, Output& out, const Decode
     : out_(out),
       coverage_(capture, choice.pipeline),
       max_errors_(choice.max_errors),
+      last_(choice.pipeline.time.hi),
       writer_(capture, write_to(out), growing) {}
 
 BlocksConsumer::~BlocksConsumer() = default;
@@ -62,6 +65,7 @@ std::unique_ptr<ChunkConsumer::Prepared> BlocksConsumer::prepare(const Chunk& ch
 void BlocksConsumer::move_to(const DecodeJob& job, const PipelineOptions& options, bool recording) {
   LiveConsumer::move_to(job, options, recording);
   coverage_.move_to(job.capture, options);
+  last_ = options.time.hi;
   writer_.move_to(job.capture);
 }
 
@@ -74,6 +78,8 @@ void BlocksConsumer::write(Chunk& chunk, const Stream&, Prepared* prepared) {
   uint64_t instructions = chunk.steps.instructions_in_runs();
   for (const Step& step : chunk.steps.loose()) instructions += step.count;
   coverage_.add(chunk, instructions);
+  // The begin of what follows the wanted time is of another part.
+  if (chunk.steps.empty() && chunk.segment_start > last_) return;
   if (prepared != nullptr) {
     writer_.add(chunk, static_cast<PreparedCalls&>(*prepared).body);
   } else {

@@ -86,7 +86,7 @@ std::unique_ptr<ChunkConsumer::Prepared> DecodeLines::keep(Prepared* prepared) {
 
 void DecodeLines::write(Chunk& chunk, const Stream& stream, Prepared* prepared) {
   auto& printed = static_cast<Printed&>(*prepared);
-  coverage_.add(printed.part ? *printed.part : chunk, printed.instructions);
+  coverage_.add(chunk, printed.instructions);
   any_cycles_ = any_cycles_ || has_cycles(chunk);
   DecodePrinter& printer = printers_->local();
   for (const Gap& gap : chunk.gaps) {

@@ -6,20 +6,19 @@ namespace asof {
 namespace {
 
 bool has(const TimeBounds& time, Time t) { return t == kTimeMin || (t >= time.lo && t <= time.hi); }
-bool has(const TimeBounds& time, const Gap& gap) { return gap.time.hi >= time.lo && gap.time.lo <= time.hi; }
 
-bool is_within(const Chunk& chunk, const TimeBounds& time) {
+bool is_wholly_within(const Chunk& chunk, const TimeBounds& time) {
   const StepList& steps = chunk.steps;
   const bool inside = steps.empty() || (has(time, steps.time_at(0)) &&
                                         has(time, steps.time_at(static_cast<uint32_t>(steps.size() - 1))));
   return inside && std::ranges::all_of(chunk.events, [&](const Event& e) { return has(time, e.time); }) &&
-         std::ranges::all_of(chunk.gaps, [&](const Gap& g) { return has(time, g); });
+         std::ranges::all_of(chunk.gaps, [&](const Gap& g) { return is_within(g, time); });
 }
 
 }  // namespace
 
 std::optional<Chunk> chunk_within(const Chunk& chunk, const TimeBounds& time) {
-  if (time == TimeBounds{} || is_within(chunk, time)) return std::nullopt;
+  if (time == TimeBounds{} || is_wholly_within(chunk, time)) return std::nullopt;
   Chunk out;
   out.stream = chunk.stream;
   out.segment = chunk.segment;
@@ -35,7 +34,7 @@ std::optional<Chunk> chunk_within(const Chunk& chunk, const TimeBounds& time) {
       out.events.back().step = now;
     }
     for (; gap < chunk.gaps.size() && chunk.gaps[gap].step <= position; ++gap) {
-      if (!has(time, chunk.gaps[gap])) continue;
+      if (!is_within(chunk.gaps[gap], time)) continue;
       out.gaps.push_back(chunk.gaps[gap]);
       out.gaps.back().step = now;
     }

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "decoder/pipeline/stream_choice.h"
+#include "tools/output/chunk_window.h"
 #include "tools/output/diagnostics.h"
 #include "tools/output/error_table.h"
 #include "tools/output/format.h"
@@ -18,12 +19,10 @@ Time time_before(const Chunk& chunk, uint32_t step) {
   return step == 0 || step > chunk.steps.size() ? kTimeMin : chunk.steps.time_at(step - 1);
 }
 
-uint64_t lasted(Time from, Time to) { return static_cast<uint64_t>(std::max<Time>(elapsed(from, to), 0)); }
-
 }  // namespace
 
 Coverage::Coverage(const Capture& capture, const PipelineOptions& choice)
-    : capture_(&capture), streams_(capture.streams.size()), part_of_time_(choice.time != TimeBounds{}) {
+    : capture_(&capture), streams_(capture.streams.size()), window_(choice.time) {
   move_to(capture, choice);
 }
 
@@ -36,12 +35,18 @@ void Coverage::move_to(const Capture& capture, const PipelineOptions& choice) {
   }
 }
 
+uint64_t Coverage::lasted(Time from, Time to) const {
+  from = std::max(from, window_.lo);
+  to = std::min(to, window_.hi);
+  return from < to ? static_cast<uint64_t>(elapsed(from, to)) : 0;
+}
+
 void Coverage::close_gap(StreamState& s, Time t) {
   const Time until = std::min(t, std::max(s.gap_until, s.gap_from));
   const uint64_t ns = lasted(s.gap_from, until);
   traced_ += ns;
   lost_ += ns;
-  causes_[s.open_cause].time += ns;
+  if (ns != 0) causes_[s.open_cause].time += ns;
   s.open_cause = Code::kNone;
   s.last = std::max(s.last, until);
 }
@@ -54,7 +59,7 @@ void Coverage::advance(StreamState& s, Time t) {
   s.seen = true;
 }
 
-void Coverage::add_gap(StreamState& s, const Gap& gap, const Stream& stream) {
+void Coverage::count_gap(const Gap& gap, const Stream& stream) {
   ++gaps_;
   if (is_error_code(gap.code) && !is_ring_start(stream, gap)) {
     ++errors_;
@@ -67,6 +72,10 @@ void Coverage::add_gap(StreamState& s, const Gap& gap, const Stream& stream) {
   const uint64_t bytes = gap.end > gap.begin ? gap.end - gap.begin : 0;
   cause.bytes += bytes;
   lost_bytes_ += bytes;
+}
+
+void Coverage::add_gap(StreamState& s, const Gap& gap, const Stream& stream) {
+  if (is_within(gap, window_)) count_gap(gap, stream);
   // Tracing continued without flow, whatever its state was before.
   const bool lo_known = gap.time.lo != kTimeMin;
   if (!s.seen && !lo_known) return;
@@ -97,6 +106,13 @@ void Coverage::add(const Chunk& chunk, uint64_t instructions) {
     if (!in_gap) advance(s, time_before(chunk, step));
   };
   if (s.open_cause != Code::kNone) resume = 0;
+  // Decoding began amid the trace.
+  const bool begins =
+      std::ranges::any_of(chunk.gaps, [](const Gap& g) { return g.step == 0; }) ||
+      std::ranges::any_of(chunk.events, [](const Event& e) {
+        return e.step == 0 && (e.kind == EventKind::kTraceStart || e.kind == EventKind::kTraceStop);
+      });
+  if (!s.seen && !begins && !chunk.steps.empty()) advance(s, chunk.steps.time_at(0));
   while (event < chunk.events.size() || gap < chunk.gaps.size()) {
     const bool take_gap = event == chunk.events.size() ||
                           (gap < chunk.gaps.size() && chunk.gaps[gap].step <= chunk.events[event].step);
@@ -114,6 +130,8 @@ void Coverage::add(const Chunk& chunk, uint64_t instructions) {
     s.on = e.kind == EventKind::kTraceStart;
   }
   reach(static_cast<uint32_t>(chunk.steps.size()));
+  // The begin of what follows the wanted time: tracing, or a gap, went on until then.
+  if (chunk.steps.empty() && chunk.segment_start > window_.hi) advance(s, chunk.segment_start);
 }
 
 double Coverage::share(uint64_t lost, uint64_t whole) const {
@@ -130,13 +148,13 @@ double Coverage::time_percent() const { return share(lost_, traced_); }
 double Coverage::bytes_percent() const {
   const uint64_t not_reached = stopped_.empty() ? 0 : chosen_bytes_ - std::min(reached_bytes_, chosen_bytes_);
   // Of a part of the time, the rest of the trace was not to be decoded.
-  const bool part = part_of_time_ && stopped_.empty() && reached_bytes_ != 0;
+  const bool part = window_ != TimeBounds{} && stopped_.empty() && reached_bytes_ != 0;
   return share(lost_bytes_ + not_reached, part ? std::min(reached_bytes_, chosen_bytes_) : chosen_bytes_);
 }
 
 bool Coverage::nothing_to_decode() const {
   if (capture_->blocks || instructions_ != 0 || gaps_ != 0) return false;
-  return chosen_bytes_ == 0 || (part_of_time_ && stopped_.empty());
+  return chosen_bytes_ == 0 || (window_ != TimeBounds{} && stopped_.empty());
 }
 
 bool without_trace(const Capture& capture) {

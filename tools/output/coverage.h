@@ -5,7 +5,7 @@
 // known after it, within the bounds the gap itself gives; that time was traced, but is lost. A capture
 // without any time is measured in bytes of trace instead. The headline is the lower of both shares: a gap can
 // be short and hold most of the trace, or hold few bytes and last long. Nothing is covered where no
-// instruction was decoded.
+// instruction was decoded. Of a part of the time, what lies outside of it does not count.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -28,7 +28,8 @@ class Coverage {
   // What follows is of this capture, which has the same streams: that of the same recording with more records.
   void move_to(const Capture& capture, const PipelineOptions& choice);
 
-  // `instructions`: how many the chunk's steps hold, counted by a worker before.
+  // The whole chunk, as it was delivered. `instructions`: how many of those wanted its steps hold, counted by a
+  // worker before.
   void add(const Chunk& chunk, uint64_t instructions);
 
   // Of the pipeline's progress. Trace that is decoded may not have been delivered yet when decoding is stopped, so
@@ -76,6 +77,8 @@ class Coverage {
     Time gap_from = kTimeMin;
     Time gap_until = kTimeMax;
   };
+  uint64_t lasted(Time from, Time to) const;  // ns within window_
+  void count_gap(const Gap& gap, const Stream& stream);
   void advance(StreamState& s, Time t);
   void close_gap(StreamState& s, Time t);
   void add_gap(StreamState& s, const Gap& gap, const Stream& stream);
@@ -86,7 +89,7 @@ class Coverage {
   std::set<Code> error_causes_;
   uint64_t gaps_ = 0, errors_ = 0, instructions_ = 0, traced_ = 0, lost_ = 0, lost_bytes_ = 0;
   uint64_t reached_bytes_ = 0, chosen_bytes_ = 0;
-  bool part_of_time_ = false;
+  TimeBounds window_{};
   std::string stopped_;
   bool text_missing_ = false;
 };

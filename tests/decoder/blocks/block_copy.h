@@ -92,20 +92,24 @@ inline Watch watch(const Capture& capture, const PipelineOptions& options = {}) 
 
 class Record : public ChunkConsumer {
  public:
-  explicit Record(const Capture& capture)
-      : writer_(capture,
-                [this](std::span<const uint8_t> b) { bytes.insert(bytes.end(), b.begin(), b.end()); }) {}
-  void deliver(Chunk& c, const Stream&, Prepared*) override { writer_.add(c); }
+  explicit Record(const Capture& capture, Time last = kTimeMax)
+      : last_(last), writer_(capture, [this](std::span<const uint8_t> b) {
+          bytes.insert(bytes.end(), b.begin(), b.end());
+        }) {}
+  void deliver(Chunk& c, const Stream&, Prepared*) override {
+    if (!c.steps.empty() || c.segment_start <= last_) writer_.add(c);
+  }
   void finish() { writer_.finish(); }
   void stop() { writer_.stop(); }
   Bytes bytes;
 
  private:
+  const Time last_;  // what is behind it belongs to another part
   blocks::BlockWriter writer_;
 };
 
 inline Bytes write(const Capture& capture, PipelineOptions options = {}) {
-  Record r(capture);
+  Record r(capture, options.time.hi);
   EXPECT_TRUE(run_pipeline(capture, options, ChunkOrder::kByTime, r).has_value());
   r.finish();
   return r.bytes;

@@ -36,8 +36,12 @@ std::vector<SegmentKey> by_lists(const Arch& arch, const Capture& capture, TimeB
     for (Segment& s : segments) last = s.start_time = std::max(last, s.start_time);
     for (size_t k = 0; k < segments.size(); ++k) {
       const Time end = k + 1 < segments.size() ? segments[k + 1].start_time : kTimeMax;
-      if (segments[k].start_time <= time.hi && (end == kTimeMin || end >= time.lo))
-        all.push_back(segments[k]);
+      if (segments[k].start_time > time.hi) {  // of the first one behind it, the begin
+        Segment& s = all.emplace_back(segments[k]);
+        s.end = s.tail_end = s.begin;
+        break;
+      }
+      if (end == kTimeMin || end >= time.lo) all.push_back(segments[k]);
     }
   }
   if (order == ChunkOrder::kByTime) std::ranges::stable_sort(all, {}, &Segment::start_time);
