@@ -238,7 +238,13 @@ void CallStack::leave_kernel() {
 }
 
 void CallStack::resume(const Landing& to, bool lost) {
-  if (!frames_.empty() && frames_.back().kind == Frame::Kind::kOutside) pop(0, lost);
+  Addr back = 0;
+  if (!frames_.empty() && frames_.back().kind == Frame::Kind::kOutside) {
+    back = frames_.back().back;
+    pop(0, lost);
+  }
+  // A function's first instruction was interrupted: that is no second call of it.
+  if (!lost && back == to.at && !frames_.empty() && frames_.back().function == to.function) return;
   if (!frames_.empty() && frames_.back().function == to.function && !to.start) {
     if (lost) {
       for (Frame& f : frames_) f.flags |= Slice::kAcrossGap;

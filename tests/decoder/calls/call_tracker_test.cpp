@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -122,36 +123,106 @@ TEST(CallTracker, NoStaircaseAfterGaps) {
   EXPECT_LT(roots, gaps / 4);
 }
 
-// An address filter on f1 alone, which calls f2 and is called repeatedly by code that is not traced.
-TEST(CallTracker, FilteredFunctionsDoNotPileUp) {
-  const Capture capture = capture_of_functions();
-  FlowOps ops;
-  constexpr Addr f1 = kText + kSize;
-  const Symbol* symbol = capture.symbols.find(kKernelSpace, f1, 0)->symbol;
-  const auto add = [&](FlowOp::Kind kind, Addr from, Addr to, BranchKind branch = BranchKind::kNone) {
-    FlowOp& op = ops.ops.emplace_back();
+// Ops of functions by name, as a FlowReader gives them.
+class Ops {
+ public:
+  explicit Ops(const Capture& capture) : capture_(capture) {}
+  static Addr at(int function, Addr offset = 0) {
+    return kText + static_cast<Addr>(function) * kSize + offset;
+  }
+  Ops& add(FlowOp::Kind kind, Addr from, Addr to, BranchKind branch = BranchKind::kNone) {
+    FlowOp& op = ops_.ops.emplace_back();
     op.kind = kind;
     op.branch = branch;
     op.from = from;
     op.to = to;
     op.back = from + 5;
-    op.left = op.symbol = symbol;
+    op.left = symbol(from);
+    op.symbol = symbol(to != 0 ? to : from);
     op.instructions = 1;
-  };
-  for (int i = 0; i < 100; ++i) {
-    add(FlowOp::Kind::kStart, 0, f1);
-    add(FlowOp::Kind::kEntry, 0, f1);
-    add(FlowOp::Kind::kStop, f1 + 8, 0, BranchKind::kCall);
-    add(FlowOp::Kind::kStart, 0, f1 + 13);
-    add(FlowOp::Kind::kEntry, 0, f1 + 13);
-    add(FlowOp::Kind::kStop, f1 + 20, 0, BranchKind::kRet);
+    return *this;
   }
-  Collected got;
-  TimelineOptions options;
-  options.thread_tracks = false;
-  CallTracker tracker(capture, options, false, got);
-  for (const FlowOp& op : ops.ops) tracker.op(0, ops, op);
-  tracker.finish();
+  Ops& starts(Addr to) { return add(FlowOp::Kind::kStart, 0, to).add(FlowOp::Kind::kEntry, 0, to); }
+  Ops& interrupted(Addr at) { return add(FlowOp::Kind::kAsync, at, 0).add(FlowOp::Kind::kStop, at, 0); }
+  Collected slices() const {
+    Collected got;
+    TimelineOptions options;
+    options.thread_tracks = false;
+    CallTracker tracker(capture_, options, false, got);
+    for (const FlowOp& op : ops_.ops) tracker.op(0, ops_, op);
+    tracker.finish();
+    return got;
+  }
+
+ private:
+  const Symbol* symbol(Addr a) const {
+    const auto found = a == 0 ? std::nullopt : capture_.symbols.find(kKernelSpace, a, 0);
+    return found ? found->symbol : nullptr;
+  }
+  const Capture& capture_;
+  FlowOps ops_;
+};
+
+// Of what was traced: "<function> in <its caller> <signal>".
+std::vector<std::string> shown(const Collected& got) {
+  std::vector<std::string> out;
+  for (const auto& [id, s] : got.slices) {
+    const std::string& name = got.names.at(s.function);
+    if (name == "(not traced)") continue;
+    out.push_back(fmt::format("{} in {} {}", name,
+                              s.parent == 0 ? "-" : got.names.at(got.slices.at(s.parent).function),
+                              (s.flags & Slice::kSignal) != 0 ? "signal" : ""));
+  }
+  std::ranges::sort(out);
+  return out;
+}
+
+// A page fault in front of the first instruction of a function, of which the handler is not traced.
+TEST(CallTracker, InterruptOfAFunctionsFirstInstructionIsNoSecondCall) {
+  const Capture capture = capture_of_functions();
+  Ops ops(capture);
+  ops.starts(Ops::at(1, 8)).add(FlowOp::Kind::kCall, Ops::at(1, 16), Ops::at(2), BranchKind::kCall);
+  ops.interrupted(Ops::at(2))
+      .starts(Ops::at(2))
+      .add(FlowOp::Kind::kReturn, Ops::at(2, 8), Ops::at(1, 21), BranchKind::kRet);
+  const std::vector<std::string> wanted = {"f1 in - ", "f2 in f1 "};
+  EXPECT_EQ(shown(ops.slices()), wanted);
+}
+
+// The very first instruction of the trace, twice.
+TEST(CallTracker, InterruptedStartIsOneCall) {
+  const Capture capture = capture_of_functions();
+  Ops ops(capture);
+  ops.starts(Ops::at(1))
+      .interrupted(Ops::at(1))
+      .starts(Ops::at(1))
+      .interrupted(Ops::at(1))
+      .starts(Ops::at(1));
+  EXPECT_EQ(shown(ops.slices()), std::vector<std::string>{"f1 in - "});
+}
+
+// What resumes at the start of another function is a signal's handler; of itself, too, when it was further on.
+TEST(CallTracker, ResumingAtAnotherStartIsASignal) {
+  const Capture capture = capture_of_functions();
+  Ops ops(capture);
+  ops.starts(Ops::at(1))
+      .interrupted(Ops::at(1, 8))
+      .starts(Ops::at(3))
+      .interrupted(Ops::at(3, 8))
+      .starts(Ops::at(3));
+  const std::vector<std::string> wanted = {"f1 in - ", "f3 in f1 signal", "f3 in f3 signal"};
+  EXPECT_EQ(shown(ops.slices()), wanted);
+}
+
+// An address filter on f1 alone, which calls f2 and is called repeatedly by code that is not traced.
+TEST(CallTracker, FilteredFunctionsDoNotPileUp) {
+  const Capture capture = capture_of_functions();
+  Ops ops(capture);
+  for (int i = 0; i < 100; ++i) {
+    ops.starts(Ops::at(1)).add(FlowOp::Kind::kStop, Ops::at(1, 8), 0, BranchKind::kCall);
+    ops.starts(Ops::at(1, 13)).add(FlowOp::Kind::kStop, Ops::at(1, 20), 0, BranchKind::kRet);
+  }
+  const Collected got = ops.slices();
   size_t entered = 0;
   for (const auto& [id, s] : got.slices) {
     if (got.names.at(s.function) != "f1") continue;
