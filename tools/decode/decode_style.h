@@ -61,10 +61,11 @@ class LineStyle {
 std::unique_ptr<LineStyle> make_text_style(const DecodeFormat& format);
 std::unique_ptr<LineStyle> make_json_style(const DecodeFormat& format);
 
-// perf's word for a kind of branch: "jcc", "call", "return", ...; empty for none. The instruction itself
-// distinguishes interrupts and their returns from system calls on x86; without it they are "syscall" and
-// "sysret".
-std::string_view branch_flags(BranchKind kind, std::span<const uint8_t> insn = {});
+// perf's word for a kind of branch: "jcc", "call", "return", ...; empty for none. `insn`, the branch itself,
+// distinguishes interrupts and their returns from system calls on x86.
+std::string_view branch_flags(BranchKind kind, std::span<const uint8_t> insn);
+// Of the branch at its end.
+std::string_view branch_flags(const Block& block);
 // "cbr", "ptwrite", ... and its values as text.
 std::string_view event_name(EventKind kind);
 std::string event_details(const Event& event);

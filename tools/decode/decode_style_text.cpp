@@ -165,6 +165,11 @@ std::string_view branch_flags(BranchKind kind, std::span<const uint8_t> insn) {
   return {};
 }
 
+std::string_view branch_flags(const Block& b) {
+  const uint8_t size = b.lengths[b.count - 1];
+  return branch_flags(b.kind, {b.bytes + b.size - size, size});
+}
+
 std::string_view event_name(EventKind kind) {
   switch (kind) {
     case EventKind::kTraceStart:

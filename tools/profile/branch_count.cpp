@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "tools/decode/decode_style.h"
 #include "tools/output/output.h"
 #include "tools/output/tally.h"
 
@@ -174,8 +175,8 @@ void BranchCountReader::resolve(StepCode code, RunId next, uint64_t times) {
     const Block& to = last ? *table_->blocks(next)[0] : *blocks[i + 1];
     if (to.ip == 0) continue;
     // Their names are those of any time.
-    counts_.add({b.end() - b.lengths[b.count - 1], to.ip, 0, b.kind, b.space, to.space, false}, names_,
-                times);
+    counts_.add({b.end() - b.lengths[b.count - 1], to.ip, 0, branch_flags(b), b.space, to.space, false},
+                names_, times);
   }
 }
 

@@ -159,8 +159,7 @@ void BranchCounts::write_csv(const BranchWriter::Write& write) const {
   // Symbols of different processes can have the same names: such rows are one.
   std::map<std::tuple<Addr, Addr, std::string>, uint64_t> rows;
   for (const auto& [k, count] : counts_) {
-    const std::string rest =
-        fmt::format("{},{},{}", branch_flags(k.kind), name_fields(k.left), name_fields(k.entered));
+    const std::string rest = fmt::format("{},{},{}", k.kind, name_fields(k.left), name_fields(k.entered));
     rows[{k.from, k.to, rest}] += count;
   }
   write("from,to,count,kind,from_symbol,from_dso,to_symbol,to_dso\n");

@@ -73,7 +73,7 @@ class BranchCounts {
  private:
   struct Key {
     Addr from, to;
-    BranchKind kind;
+    std::string_view kind;
     const Symbol* left;
     const Symbol* entered;
     bool operator==(const Key&) const = default;

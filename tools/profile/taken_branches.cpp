@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "tools/decode/decode_style.h"
 #include "tools/output/output.h"
 #include "tools/output/tally.h"
 
@@ -29,7 +30,8 @@ void BranchFlow::leave(Addr to, Space space) {
     return;
   }
   const bool wanted = to != 0 && (s.time == kTimeMin || (s.time >= time_.lo && s.time <= time_.hi));
-  if (wanted) take_({b.end() - b.lengths[b.count - 1], to, s.time, b.kind, b.space, space, follows_});
+  if (wanted)
+    take_({b.end() - b.lengths[b.count - 1], to, s.time, branch_flags(b), b.space, space, follows_});
   follows_ = wanted;
 }
 

@@ -15,7 +15,7 @@ namespace asof {
 struct TakenBranch {
   Addr from = 0, to = 0;  // of the branch instruction, and where it went
   Time time = kTimeMin;
-  BranchKind kind = BranchKind::kNone;
+  std::string_view kind{};  // branch_flags()
   Space from_space = kKernelSpace, to_space = kKernelSpace;
   bool follows = false;  // follows, without a branch, from where the stream's branch before it went
 };

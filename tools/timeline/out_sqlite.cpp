@@ -261,13 +261,13 @@ void SqliteSink::block(const BlockSlice& b) {
                  i.inlined.empty() ? Value{} : Value(std::string_view(i.inlined)));
     }
   }
-  Addr last = p.ip + p.text.size();
-  if (!p.lengths.empty()) last -= p.lengths.back();
+  const size_t last_size = p.lengths.empty() ? 0 : p.lengths.back();
+  const Addr last = p.ip + p.text.size() - last_size;
   const bool taken = p.taken && p.to != 0;
   impl_->row(kBlocks, number(b.id), int64_t{b.cpu}, int64_t{b.tid}, b.in != 0 ? number(b.in) : Value{},
              time_value(b.begin), time_value(b.end), number(run.id), number(b.instructions + 1),
-             taken ? Value(branch_flags(p.branch)) : Value{}, taken ? number(last) : Value{},
-             taken ? number(p.to) : Value{}, confidence_name(p.confidence));
+             taken ? Value(branch_flags(p.branch, std::span(p.text).last(last_size))) : Value{},
+             taken ? number(last) : Value{}, taken ? number(p.to) : Value{}, confidence_name(p.confidence));
 }
 
 void SqliteSink::cycles(const CycleCosts& costs) {
@@ -308,7 +308,10 @@ void SqliteSink::text_versions() {
       impl_->row(kVersions, number(cell.range.begin), number(cell.range.size()), number(++number_of),
                  time_value(v.from), time_value(v.until),
                  v.bytes != nullptr ? Value(Bytes(v.bytes, cell.range.size())) : Value{},
-                 std::string_view(source), std::string_view(symbol));
+                 std::string_view(source), std::string_view(symbol),
+                 int64_t{!v.unsure && std::ranges::count_if(cell.versions, [&](const Version& other) {
+                                        return other.possible_in({v.from, v.until});
+                                      }) == 1});
     }
   }
 }

@@ -61,7 +61,9 @@ inline constexpr std::array<SqliteTable, 17> kTables{{
      10},
     {"counters", "kind TEXT, cpu INT, time INT, value REAL", 4},
     {"text_versions",
-     "address INT, size INT, version INT, begin INT, end INT, bytes BLOB, source TEXT, symbol TEXT", 8},
+     "address INT, size INT, version INT, begin INT, end INT, bytes BLOB, source TEXT, symbol TEXT, certain "
+     "INT",
+     9},
     {"function_cycles",
      "name TEXT, dso TEXT, cycles_least INT, cycles_most INT, instructions_least INT, instructions_most INT",
      6},

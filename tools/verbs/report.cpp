@@ -27,7 +27,7 @@ constexpr size_t kNoticesShown = 10;
 
 class ReportConsumer : public ChunkConsumer {
  public:
-  // `by_instruction`: a line or an inlined function is a part of a block.
+  // `by_instruction`: a block may have parts of several lines or functions.
   // `cycles`: to be filled; or nullptr.
   ReportConsumer(const Capture& capture, const DecodeChoice& choice, bool by_instruction, CycleCosts* cycles)
       : coverage_(capture, choice.pipeline),
@@ -48,7 +48,7 @@ class ReportConsumer : public ChunkConsumer {
   void deliver(Chunk& chunk, const Stream&, Prepared* prepared) override {
     const auto& report = static_cast<const Counted&>(*prepared);
     const Chunk& wanted = report.part ? *report.part : chunk;
-    coverage_.add(wanted, report.ips.count);
+    coverage_.add(chunk, report.ips.count);
     if (coverage_.errors() > max_errors_) stopped_ = true;
     branches += report.branches;
     for (size_t c = 0; c < by_confidence.size(); ++c) by_confidence[c] += report.by_confidence[c];
@@ -96,7 +96,8 @@ struct ReportOptions {
   HotBy by() const {
     return sort == "dso" ? HotBy::kFile : sort == "srcline" ? HotBy::kLine : HotBy::kFunction;
   }
-  bool by_instruction() const { return by() == HotBy::kLine || (inlined && by() == HotBy::kFunction); }
+  // A straight run may go on into another function.
+  bool by_instruction() const { return by() != HotBy::kFile; }
 };
 
 void print_capture(const Capture& c, Output& out) {
