@@ -22,6 +22,13 @@ Time time_of(const asof::Gap& gap) {
   return gap.time.hi == kTimeMax ? kTimeMin : gap.time.hi;
 }
 
+// A gap that reaches into the wanted time is there from its begin on.
+Time time_within(const asof::Gap& gap, const Filter& filter) {
+  const Time t = time_of(gap);
+  const bool reaches = t != kTimeMin && t < filter.time.first && gap.time.hi >= filter.time.first;
+  return reaches ? filter.time.first : t;
+}
+
 bool contains(const std::vector<int32_t>& list, int32_t value) {
   return std::find(list.begin(), list.end(), value) != list.end();
 }
@@ -29,18 +36,30 @@ bool contains(const std::vector<int32_t>& list, int32_t value) {
 }  // namespace
 
 bool TaskFilter::wanted(Time t, Space space) {
-  if (looked_ && t == time_ && space == space_) return wanted_;
-  if (!looked_ || t >= until_ || t < time_) {
+  if (walk_.flows()) {
+    const asof::ContextChange* const task = walk_.task(space);
+    if (by_flow_ && t == time_ && task == task_) return wanted_;
+    by_flow_ = true;
+    return decide(t, space, task);
+  }
+  if (looked_ && !by_flow_ && t == time_ && space == space_) return wanted_;
+  if (!looked_ || t >= until_ || t < looked_at_) {
     const auto& all = stream_.contexts;
     const auto after = std::upper_bound(all.begin(), all.end(), t,
                                         [](Time v, const asof::ContextChange& c) { return v < c.time; });
     by_time_ = all.empty() ? nullptr : after == all.begin() ? &*after : &*(after - 1);
     until_ = after == all.end() ? kTimeMax : after->time;
+    looked_at_ = t;
   }
   looked_ = true;
+  by_flow_ = false;
+  return decide(t, space, asof::task_of(stream_, t, space, by_time_));
+}
+
+bool TaskFilter::decide(Time t, Space space, const asof::ContextChange* task) {
   time_ = t;
   space_ = space;
-  const asof::ContextChange* const task = asof::task_of(stream_, t, space, by_time_);
+  task_ = task;
   who_ = {stream_.cpu, task == nullptr ? -1 : task->pid, task == nullptr ? stream_.tid : task->tid};
   wanted_ = (t == kTimeMin || (t >= filter_.time.first && t <= filter_.time.last)) &&
             (filter_.pids.empty() || contains(filter_.pids, who_.pid)) &&
@@ -56,7 +75,7 @@ FlowWalk::FlowWalk(const std::shared_ptr<const CaptureData>& data, const Filter&
               filter.order == Order::kTime ? asof::ChunkOrder::kByTime : asof::ChunkOrder::kByStream) {
   const auto& streams = data->capture.streams;
   lanes_.reserve(streams.size());
-  for (const asof::Stream& s : streams) lanes_.emplace_back(filter_, s);
+  for (const asof::Stream& s : streams) lanes_.emplace_back(filter_, data->capture, s);
   // A single stream waits for no other.
   if (filter.order == Order::kStream || streams.size() == 1) watermark_ = kTimeMax;
 }
@@ -143,6 +162,7 @@ bool FlowWalk::find_in_chunk(Lane& lane) {
     if (lane.before_step) {
       if (find_gap(lane, c, index) || find_event(lane, c, index, space)) return true;
       lane.before_step = false;
+      if (!end) lane.tasks.walk().step(*step);
       if (!end && wants_.steps && at_step(lane, *step)) return true;
     }
     if (end) return false;
@@ -155,7 +175,8 @@ bool FlowWalk::find_in_chunk(Lane& lane) {
 bool FlowWalk::find_gap(Lane& lane, const asof::Chunk& c, size_t index) {
   while (lane.gap < c.gaps.size() && c.gaps[lane.gap].step <= index) {
     const asof::Gap& gap = c.gaps[lane.gap++];
-    if (wants_.gaps && set_head(lane, time_of(gap), kKernelSpace)) {
+    lane.tasks.walk().interrupt();
+    if (wants_.gaps && set_head(lane, time_within(gap, filter_), kKernelSpace)) {
       lane.head->gap = &gap;
       return true;
     }
@@ -166,6 +187,7 @@ bool FlowWalk::find_gap(Lane& lane, const asof::Chunk& c, size_t index) {
 bool FlowWalk::find_event(Lane& lane, const asof::Chunk& c, size_t index, Space space) {
   while (lane.event < c.events.size() && c.events[lane.event].step <= index) {
     const asof::Event& e = c.events[lane.event++];
+    lane.tasks.walk().event(e);
     const bool kernel = e.ip == 0 || asof::is_kernel_address(e.ip);
     if (wants_.events && set_head(lane, e.time, kernel ? kKernelSpace : space)) {
       lane.head->event = &e;

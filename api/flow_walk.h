@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "api/chunk_reader.h"
+#include "decoder/calls/task_walk.h"
 
 namespace asof::v0 {
 
@@ -30,18 +31,25 @@ struct FlowPoint {
 // Keeps of a stream what the filter lets through, and says at which time.
 class TaskFilter {
  public:
-  TaskFilter(const Filter& filter, const asof::Stream& stream) : filter_(filter), stream_(stream) {}
+  TaskFilter(const Filter& filter, const asof::Capture& capture, const asof::Stream& stream)
+      : filter_(filter), stream_(stream), walk_(capture, stream) {}
   // Of code in `space` at `t`.
   bool wanted(Time t, Space space);
   const Who& who() const { return who_; }
+  // Whose code it is; where that does not know, the records alone say it.
+  asof::TaskWalk& walk() { return walk_; }
 
  private:
+  bool decide(Time t, Space space, const asof::ContextChange* task);
+
   const Filter& filter_;
   const asof::Stream& stream_;
   Who who_;
-  const asof::ContextChange* by_time_ = nullptr;
-  bool looked_ = false, wanted_ = false;
-  Time time_ = kTimeMin, until_ = kTimeMin;  // by_time_ is of [time_, until_)
+  asof::TaskWalk walk_;
+  const asof::ContextChange *by_time_ = nullptr, *task_ = nullptr;
+  bool looked_ = false, by_flow_ = false, wanted_ = false;
+  Time time_ = kTimeMin;
+  Time looked_at_ = kTimeMin, until_ = kTimeMin;  // by_time_ is of [looked_at_, until_)
   Space space_ = kKernelSpace;
 };
 
@@ -55,7 +63,8 @@ class FlowWalk {
  private:
   // Chunks of one stream that wait, and how far the first one is read.
   struct Lane {
-    Lane(const Filter& filter, const asof::Stream& s) : stream(&s), tasks(filter, s) {}
+    Lane(const Filter& filter, const asof::Capture& capture, const asof::Stream& s)
+        : stream(&s), tasks(filter, capture, s) {}
     Lane(Lane&&) noexcept = default;  // never moved: lanes_ has room for all
     const asof::Stream* stream;
     TaskFilter tasks;

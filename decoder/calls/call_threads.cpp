@@ -3,14 +3,12 @@
 #include <utility>
 
 #include "decoder/calls/call_tracker.h"
+#include "decoder/calls/switcher.h"
 
 namespace asof {
 namespace {
 
 constexpr size_t kMaxKept = size_t{1} << 16;  // in residencies of all threads
-// A switch record is written before the stacks are exchanged, but the time of the trace is that of its last
-// time packet: the record may seem late by this many steps between time packets, and never by more than this.
-constexpr Time kLateSteps = 2, kMostLate = 20'000'000;
 
 }  // namespace
 
@@ -51,7 +49,7 @@ CallTracker::Thread& CallTracker::thread_of(Cpu& c, int32_t tid, int32_t pid) {
 }
 
 // How much later than the trace's time a record's may be.
-Time CallTracker::lateness(const Cpu& c) { return kLateSteps * std::min(kMostLate / kLateSteps, c.step); }
+Time CallTracker::lateness(const Cpu& c) { return switch_lateness(c.step); }
 
 void CallTracker::follow_records(Cpu& c, Time delay) {
   if (!has_time_ || stand_in_) return;

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "decoder/calls/call_stack.h"
+#include "decoder/calls/switcher.h"
 #include "decoder/model/function_text.h"
 
 namespace asof {
@@ -39,10 +40,7 @@ FunctionTable::FunctionTable(const Capture& capture, Announce announce)
   untraced.kind = Kind::kUntraced;
   untraced.name = "(not traced)";
   add(std::move(untraced), nullptr);
-  for (const char* name : {"__switch_to_asm", "cpu_switch_to"}) {
-    const auto found = capture.symbols.named(name);
-    if (switcher_ == nullptr && !found.empty()) switcher_ = found.front();
-  }
+  switcher_ = stack_switcher(capture);
 }
 
 void FunctionTable::fill_bpf(TimelineFunction& f, const Symbol* symbol) const {

@@ -131,6 +131,20 @@ TEST(Flow, BranchesLeadWhereTheFlowGoes) {
   EXPECT_GT(fall_through, 1000U);
 }
 
+// The demo's gap is from 6.000094999 to 6.000102.
+TEST(Flow, AGapIsInEveryTimeThatItReachesInto) {
+  const asof::Capture capture = open(demo());
+  const auto gaps = [&](asof::Time first, asof::Time last) {
+    size_t n = 0;
+    for ([[maybe_unused]] const asof::Gap& g : capture.gaps({.time = {first, last}})) ++n;
+    return n;
+  };
+  EXPECT_EQ(gaps(6'000'090'000, 6'000'096'000), 1U);
+  EXPECT_EQ(gaps(6'000'097'000, 6'000'099'000), 1U);
+  EXPECT_EQ(gaps(6'000'100'000, 6'000'110'000), 1U);
+  EXPECT_EQ(gaps(6'000'103'000, 6'000'110'000), 0U);
+}
+
 TEST(Flow, OneWalkHasBlocksEventsAndGaps) {
   const asof::Capture capture = open(demo());
   size_t blocks = 0, events = 0, gaps = 0;

@@ -27,11 +27,6 @@ char* put_short(char* to, const char* from, size_t size) {
   return to + size;
 }
 
-std::span<const uint8_t> last_bytes(const Block& b) {
-  const size_t length = b.lengths[b.count - 1];
-  return {b.bytes + b.size - length, length};
-}
-
 // Kinds of output a branch belongs to; perf's c has interrupts, too.
 uint32_t kinds_of(BranchKind kind) {
   switch (kind) {
@@ -99,15 +94,24 @@ DecodePrinter::DecodePrinter(const DecodeJob& job)
 void DecodePrinter::move_to(const Stream& stream, Time t, Space space) {
   Context& c = context_;
   const bool same_time = c.stream == &stream && c.who.time == t;
-  if (same_time && c.space == space) return;
-  if (c.stream != &stream || t >= c.until || t < c.who.time) {
-    const auto& all = stream.contexts;
-    const auto after = std::upper_bound(
-        all.begin(), all.end(), t, [](Time time, const ContextChange& change) { return time < change.time; });
-    c.by_time = stream.context_at(t);
-    c.until = after == all.end() ? kTimeMax : after->time;
+  const ContextChange* task = nullptr;
+  if (walk_ && walk_->flows()) {
+    task = walk_->task(space);
+  } else {
+    if (same_time && c.by_records && c.space == space) return;
+    if (c.looked_in != &stream || t >= c.until || t < c.looked) {
+      const auto& all = stream.contexts;
+      const auto after =
+          std::upper_bound(all.begin(), all.end(), t,
+                           [](Time time, const ContextChange& change) { return time < change.time; });
+      c.by_time = stream.context_at(t);
+      c.looked_in = &stream;
+      c.looked = t;
+      c.until = after == all.end() ? kTimeMax : after->time;
+    }
+    task = task_of(stream, t, space, c.by_time);
   }
-  const ContextChange* const task = task_of(stream, t, space, c.by_time);
+  c.by_records = !walk_ || !walk_->flows();
   c.space = space;
   if (same_time && task == c.task) return;
   c.task = task;
@@ -262,7 +266,7 @@ void DecodePrinter::print_exit(const Step& step, const Stream& stream, Space spa
   const Block& b = *step.block;
   if (!took_branch(step) || !job_.format.wants(kinds_of(b.kind))) return;
   print_branch(stream, step.time, b.space, name(b.space, last_instruction(b), step.time),
-               name(space, to, step.time), flags.empty() ? branch_flags(b.kind, last_bytes(b)) : flags, out);
+               name(space, to, step.time), flags.empty() ? branch_flags(b) : flags, out);
 }
 
 void DecodePrinter::print_event(const Event& e, const Stream& stream, Space space, TimedText& out) {
@@ -295,6 +299,18 @@ void DecodePrinter::print_gap(const Gap& gap, const Stream& stream, TimedText& o
   style_->gap(out.text, context_.who, gap, gap_text(job_.capture, stream, gap));
 }
 
+namespace {
+
+// An interrupt whose handler is not traced: it is one with the end of the trace, as in perf.
+bool leaves_trace(const Chunk& chunk, size_t event) {
+  const Event& e = chunk.events[event];
+  if (e.kind != EventKind::kAsync || e.a != 0 || event + 1 == chunk.events.size()) return false;
+  const Event& next = chunk.events[event + 1];
+  return next.kind == EventKind::kTraceStop && next.step == e.step;
+}
+
+}  // namespace
+
 DecodePrinter::Last DecodePrinter::between(Last last, const Chunk& chunk, const Stream& stream, size_t index,
                                            const Step* next, size_t& event, size_t& gap, TimedText& out) {
   const Space space = next != nullptr ? next->block->space : last ? last->block->space : kKernelSpace;
@@ -304,12 +320,14 @@ DecodePrinter::Last DecodePrinter::between(Last last, const Chunk& chunk, const 
     const bool has_event = event < chunk.events.size() && chunk.events[event].step <= index;
     const bool has_gap = gap < chunk.gaps.size() && chunk.gaps[gap].step <= index;
     if (has_gap) {
+      if (walk_) walk_->interrupt();
       print_gap(chunk.gaps[gap++], stream, out);
       last.reset();
       continue;
     }
     if (!has_event) break;
     const Event& e = chunk.events[event++];
+    if (walk_) walk_->event(e);
     if (e.kind == EventKind::kCycles) {
       print_cycles(e, event - 1, stream, out);
     } else if (job_.format.wants(kind_of(e.kind))) {
@@ -321,16 +339,18 @@ DecodePrinter::Last DecodePrinter::between(Last last, const Chunk& chunk, const 
       last.reset();
     } else if (e.kind == EventKind::kTraceStop) {
       if (last && took_branch(*last)) {
-        print_exit(*last, stream, space, 0,
-                   fmt::format("tr end  {}", branch_flags(last->block->kind, last_bytes(*last->block))), out);
+        print_exit(*last, stream, space, 0, fmt::format("tr end  {}", branch_flags(*last->block)), out);
       } else if (edges) {
-        print_branch(stream, e.time, space, name(space, e.ip, e.time), {}, "tr end", out);
+        const Event* left = event > 1 && leaves_trace(chunk, event - 2) ? &chunk.events[event - 2] : nullptr;
+        print_branch(stream, e.time, space, name(space, left != nullptr ? left->ip : e.ip, e.time), {},
+                     left != nullptr ? "tr end  async" : "tr end", out);
       }
+      if (walk_) walk_->interrupt();
       last.reset();
     } else if (e.kind == EventKind::kAsync) {
       const Space from = last ? last->block->space : space;
       if (last) print_exit(*last, stream, from, e.ip, {}, out);
-      if (job_.format.wants(kKindBranches | kKindCalls)) {
+      if (!leaves_trace(chunk, event - 1) && job_.format.wants(kKindBranches | kKindCalls)) {
         print_branch(stream, e.time, from, name(from, e.ip, e.time), name(kKernelSpace, e.a, e.time),
                      "hw int", out);
       }
@@ -362,16 +382,20 @@ DecodePrinter::Last DecodePrinter::print(const Chunk& chunk, const Stream& strea
   while (gap < chunk.gaps.size() && chunk.gaps[gap].step == 0) ++gap;
   const bool flow = job_.format.wants_flow();
   Last last;
+  walk_.emplace(job_.capture, stream);
   for (auto step = chunk.steps.begin(); step != chunk.steps.end(); ++step) {
     const size_t i = step.position();
     const bool items = (event < chunk.events.size() && chunk.events[event].step <= i) ||
                        (gap < chunk.gaps.size() && chunk.gaps[gap].step <= i);
     if (last && (flow || items)) between(last, chunk, stream, i, &*step, event, gap, out);
+    walk_->step(*step);
     move_to(stream, step->time, step->block->space);
     print_step(*step, out);
     last = *step;
   }
-  return between(last, chunk, stream, chunk.steps.size(), nullptr, event, gap, out);
+  last = between(last, chunk, stream, chunk.steps.size(), nullptr, event, gap, out);
+  walk_.reset();
+  return last;
 }
 
 }  // namespace asof

@@ -13,6 +13,7 @@
 
 #include "arch/arch.h"
 #include "decoder/blocks/block_text.h"
+#include "decoder/calls/task_walk.h"
 #include "decoder/model/capture.h"
 #include "decoder/model/symbol_epochs.h"
 #include "tools/decode/decode_options.h"
@@ -62,10 +63,12 @@ class DecodePrinter {
     const Stream* stream = nullptr;
     Who who;
     const ContextChange* by_time = nullptr;
-    Time until = kTimeMin;                // it runs at least this long
-    Space space = kKernelSpace;           // of the code
-    const ContextChange* task = nullptr;  // whose code it is
-    bool wanted = true;                   // by time and task
+    const Stream* looked_in = nullptr;  // by_time
+    bool by_records = false;                   // alone, not by the flow
+    Time looked = kTimeMin, until = kTimeMin;  // it runs at least from then to then
+    Space space = kKernelSpace;                // of the code
+    const ContextChange* task = nullptr;       // whose code it is
+    bool wanted = true;                        // by time and task
     bool prefix_made = false;
     std::string prefix;
   };
@@ -99,6 +102,7 @@ class DecodePrinter {
   tsl::robin_map<const Block*, BlockText> blocks_;
   size_t cached_bytes_ = 0;
   Context context_;
+  std::optional<TaskWalk> walk_;         // of the chunk whose steps are printed
   const Symbol* last_symbol_ = nullptr;  // that was looked at, and what came out
   bool last_selected_ = false;
   std::array<std::string, 5> suffixes_;

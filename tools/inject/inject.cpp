@@ -35,7 +35,7 @@ class InjectConsumer final : public ChunkConsumer {
         coverage_(capture, choice.pipeline),
         merger_(capture.streams.size(), [&writer](std::string_view records) { writer.take(records); }) {
     for (const Stream& s : capture.streams)
-      flows_.emplace_back(s, itrace, itrace.chain != 0, itrace.last_branches != 0, nullptr);
+      flows_.emplace_back(capture, s, itrace, itrace.chain != 0, itrace.last_branches != 0, nullptr);
   }
 
   void deliver(Chunk& chunk, const Stream& stream, Prepared*) override {
@@ -43,7 +43,7 @@ class InjectConsumer final : public ChunkConsumer {
     const Chunk& counted = part ? *part : chunk;
     Tally tally;
     count_steps(counted, tally);
-    coverage_.add(counted, tally.ips.count);
+    coverage_.add(chunk, tally.ips.count);
     for (const Gap& gap : counted.gaps) diagnostics_.gap(capture_, stream, gap);
     TimedText records;
     flows_[chunk.stream].take(chunk, records);

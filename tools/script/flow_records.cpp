@@ -12,13 +12,8 @@ namespace {
 
 using RecordKind = ScriptRecord::Kind;
 
-std::span<const uint8_t> last_bytes(const Block& b) {
-  const size_t length = b.lengths[b.count - 1];
-  return {b.bytes + b.size - length, length};
-}
-
 uint32_t flags_of(const Block& b) {
-  const std::string_view word = branch_flags(b.kind, last_bytes(b));
+  const std::string_view word = branch_flags(b);
   if (word == "jcc") return kFlagBranch | kFlagConditional;
   if (word == "call") return kFlagBranch | kFlagCall;
   if (word == "return") return kFlagBranch | kFlagReturn;
@@ -94,7 +89,8 @@ ScriptRecord FlowRecords::record(RecordKind kind, Time t, Space space) {
   r.time = t;
   r.space = r.to_space = space;
   r.cpu = stream_->cpu;
-  const ContextChange* const task = task_of(*stream_, t, space, stream_->context_at(t));
+  const ContextChange* const task =
+      walk_.flows() ? walk_.task(space) : task_of(*stream_, t, space, stream_->context_at(t));
   r.pid = task == nullptr ? -1 : task->pid;
   r.tid = task == nullptr ? stream_->tid : task->tid;
   return r;
@@ -126,10 +122,11 @@ void FlowRecords::branch(Time t, Space from_space, Addr from, Space to_space, Ad
   r.addr = to;
   if (shown) add_ipc(r, last_branch_);
   if (last != nullptr) {
-    const auto bytes = last_bytes(*last->block);
-    r.insn_size = static_cast<uint8_t>(std::min(bytes.size(), r.insn.size()));
-    r.mode = last->block->mode;
-    std::copy_n(bytes.begin(), r.insn_size, r.insn.begin());
+    const Block& b = *last->block;
+    const uint8_t size = b.lengths[b.count - 1];
+    r.insn_size = static_cast<uint8_t>(std::min<size_t>(size, r.insn.size()));
+    r.mode = b.mode;
+    std::copy_n(b.bytes + b.size - size, r.insn_size, r.insn.begin());
   }
   put(r);
 }
@@ -202,6 +199,7 @@ void FlowRecords::step(const Step& s) {
     flush_waiting(0, kKernelSpace);
   }
   counted_ = false;
+  walk_.step(s);
   if (code_ != nullptr) code(s);
   if (itrace_.instructions) instructions(s);
   now_.instructions += s.count;
@@ -213,6 +211,7 @@ void FlowRecords::flow_event(const Event& e) {
   if (e.kind == EventKind::kTraceStart) {
     flush_waiting(0, space);
     last_.reset();
+    walk_.event(e);
     branch(e.time, kKernelSpace, 0, space_of(e), e.ip, kFlagBranch | kFlagTraceBegin, nullptr);
   } else if (e.kind == EventKind::kTraceStop) {
     if (last_ && took_branch(*last_)) {
@@ -222,6 +221,7 @@ void FlowRecords::flow_event(const Event& e) {
       branch(e.time, space_of(e), e.ip, kKernelSpace, 0, kFlagBranch | kFlagAsync | kFlagTraceEnd, nullptr);
     }
     last_.reset();
+    walk_.interrupt();
   } else if (e.kind == EventKind::kAsync) {
     leave(e.ip, space_of(e), 0);
     const uint32_t how = e.a == 0 ? uint32_t{kFlagTraceEnd} : kFlagCall | kFlagInterrupt;
@@ -239,6 +239,7 @@ Space FlowRecords::space_of(const Event& e) const {
 }
 
 void FlowRecords::event(const Event& e) {
+  if (e.kind != EventKind::kTraceStart) walk_.event(e);
   if (e.kind == EventKind::kCycles) {
     now_.cycles += e.a;
     counted_ = true;
@@ -265,6 +266,7 @@ void FlowRecords::event(const Event& e) {
 void FlowRecords::gap(const Gap& gap) {
   flush_waiting(0, kKernelSpace);
   last_.reset();
+  walk_.interrupt();
   ScriptRecord r = record(RecordKind::kLoss, known_time(gap.time), kKernelSpace);
   r.ip = gap.ip;
   r.shown = false;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "arch/arch.h"
+#include "decoder/calls/task_walk.h"
 #include "decoder/model/capture.h"
 #include "tools/output/merge.h"
 #include "tools/script/code_of_blocks.h"
@@ -18,9 +19,14 @@ class FlowRecords {
  public:
   // `follow`: calls and returns are needed that are not shown; `follow_all`: every branch is; `code`: so is all code
   // that ran, which is put there.
-  FlowRecords(const Stream& stream, const ScriptItrace& itrace, bool follow, bool follow_all,
-              CodeOfBlocks* code)
-      : stream_(&stream), itrace_(itrace), follow_(follow), follow_all_(follow_all), code_(code) {}
+  FlowRecords(const Capture& capture, const Stream& stream, const ScriptItrace& itrace, bool follow,
+              bool follow_all, CodeOfBlocks* code)
+      : stream_(&stream),
+        walk_(capture, stream),
+        itrace_(itrace),
+        follow_(follow),
+        follow_all_(follow_all),
+        code_(code) {}
 
   void take(const Chunk& chunk, TimedText& out);
 
@@ -47,6 +53,7 @@ class FlowRecords {
   void add_ipc(ScriptRecord& r, Ipc& last) const;
 
   const Stream* stream_;
+  TaskWalk walk_;
   ScriptItrace itrace_;
   bool follow_, follow_all_;
   CodeOfBlocks* code_;

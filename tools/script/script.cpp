@@ -40,7 +40,7 @@ class ScriptConsumer final : public ChunkConsumer {
     CodeOfBlocks* const code = format.wants_code() ? &code_ : nullptr;
     if (code != nullptr) printer_.show(code_);
     for (const Stream& s : capture.streams)
-      flows_.emplace_back(s, format.itrace, format.wants_stacks(), format.wants_branches(), code);
+      flows_.emplace_back(capture, s, format.itrace, format.wants_stacks(), format.wants_branches(), code);
   }
 
   void deliver(Chunk& chunk, const Stream& stream, Prepared*) override {
@@ -48,7 +48,7 @@ class ScriptConsumer final : public ChunkConsumer {
     const Chunk& counted = part ? *part : chunk;
     Tally tally;
     count_steps(counted, tally);
-    coverage_.add(counted, tally.ips.count);
+    coverage_.add(chunk, tally.ips.count);
     any_cycles_ = any_cycles_ || has_cycles(chunk);
     for (const Gap& gap : counted.gaps) diagnostics_.gap(capture_, stream, gap);
     TimedText records;
