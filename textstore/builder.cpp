@@ -185,7 +185,7 @@ TextStore Builder::build() && {
                                        b.limits.place_steps, b.log))
     b.keep_layer(l);
   for (const LostRecords& lost : b.lost)
-    b.store->unsure_from = std::min(b.store->unsure_from, saturating_add(lost.after, 1));
+    b.store->unsure_from = std::min(b.store->unsure_from, LostIndex::behind(lost.after));
   for (Layer& l : b.layers) {
     // What was read after a loss may have been changed during it: it does not show what was there before.
     const bool after_loss = b.store->unsure_from != kTimeMax && l.observed >= b.store->unsure_from;

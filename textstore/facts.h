@@ -71,11 +71,13 @@ struct Poke {
 };
 
 // Records were lost in one ring: any number of changes may be missing in (after, until].
+inline constexpr uint32_t kAnyRing = UINT32_MAX;  // nothing says in which one
 struct LostRecords {
   uint32_t source = 0;
   Time after = kTimeMin;
   Time until = kTimeMax;
   uint64_t count = 0;
+  bool known = true;  // false: nothing says whether any were
 };
 
 // A site of kernel text that the kernel itself patches (a jump label, a function entry), and what it can hold

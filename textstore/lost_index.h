@@ -23,6 +23,8 @@ class LostIndex {
   bool empty() const { return by_until_.empty(); }
   // The smallest window that holds every loss that overlaps the open interval (after, before); none without a
   // loss.
+  // The first instant behind `t`; all of time is behind its begin.
+  static Time behind(Time t) { return t == kTimeMin ? kTimeMin : saturating_add(t, 1); }
   std::optional<Window> within(Time after, Time before) const;
 
  private:

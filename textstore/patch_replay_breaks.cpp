@@ -42,7 +42,7 @@ void PatchReplay::handle_break(size_t member) {
     // After a removal the memory was free for anything.
     if (before.new_len != 0) report_break(member, group);
     if (before.time >= now) continue;
-    Time first = before.time + 1, last_old = now - 1;
+    Time first = LostIndex::behind(before.time), last_old = now - 1;
     if (groups_.size() > kMaxCandidates) {
       add_unknown(poke(begin_).time, last_old);
       return;
@@ -50,7 +50,7 @@ void PatchReplay::handle_break(size_t member) {
     const auto lost = context_.lost.within(before.time, now);
     if (!lost) contradicted(member);
     if (lost && context_.all_rings) {
-      first = std::max(first, saturating_add(lost->after, 1));
+      first = std::max(first, LostIndex::behind(lost->after));
       last_old = std::min(last_old, lost->until);
     }
     add_candidates(first, last_old, now - 1, member, group);

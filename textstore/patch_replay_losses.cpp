@@ -106,7 +106,7 @@ void PatchReplay::add_lost_states(const Lifetime& lifetime, Time until, bool car
     const bool all_rings = context_.all_rings;
     if (!lost || (all_rings && a.after && b.before && lost->count < 2)) continue;
     Time from = a.time, to = last ? until : b.time - 1;
-    if (all_rings && a.after) from = std::max(from, saturating_add(lost->after, 1));
+    if (all_rings && a.after) from = std::max(from, LostIndex::behind(lost->after));
     if (all_rings && b.before) to = std::min(to, lost->until);
     if (from > to) continue;
     if (!few || !context_.limits.overlaps.take(states.size())) {

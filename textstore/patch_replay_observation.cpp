@@ -84,7 +84,7 @@ void PatchReplay::add_observed_candidate(const Lifetime& lifetime) {
   if (narrow && observed_initial_) {
     twin.until = std::min(twin.until, std::max(lifetime.observed, lost->until));
   } else if (narrow) {
-    twin.from = std::max(twin.from, lost->after) + 1;
+    twin.from = LostIndex::behind(std::max(twin.from, lost->after));
   }
   if (twin.bytes != nullptr) {
     overlay_.assign(twin.bytes, twin.bytes + site_.size());

@@ -38,7 +38,7 @@ const std::vector<Time>& Anchors::ring_times(uint32_t ring) {
 
 bool Anchors::lost_between(Time after, Time before, std::optional<uint32_t> ring) const {
   return std::ranges::any_of(text_.losses(), [&](const LostRecords& l) {
-    return (!ring || l.source == *ring) && l.until > after && l.after < before;
+    return (!ring || l.source == *ring || l.source == kAnyRing) && l.until > after && l.after < before;
   });
 }
 

@@ -79,7 +79,10 @@ bool same_clock(const std::optional<TimeConversion>& a, const std::optional<Time
          a->mask == b->mask && a->cap_short == b->cap_short;
 }
 
-bool same_machine(const Capture& a, const Capture& b) {
+bool same_machine(const Capture& a, const Capture& b, Time until) {
+  const auto unsure_from = [until](const Capture& c) {
+    return std::min(c.text->unsure_from(), saturating_add(until, 1));
+  };
   return a.machine == b.machine && same_clock(a.x86.time, b.x86.time) &&
          same_clock(a.arm64.time, b.arm64.time) && a.x86.cpu.intel == b.x86.cpu.intel &&
          a.x86.cpu.family == b.x86.cpu.family && a.x86.cpu.model == b.x86.cpu.model &&
@@ -89,8 +92,7 @@ bool same_machine(const Capture& a, const Capture& b) {
          a.arm64.unrecorded_changes == b.arm64.unrecorded_changes &&
          a.arm64.patch_text_cb == b.arm64.patch_text_cb &&
          a.arm64.complete_text.begin == b.arm64.complete_text.begin &&
-         a.arm64.complete_text.end == b.arm64.complete_text.end &&
-         a.text->unsure_from() == b.text->unsure_from();
+         a.arm64.complete_text.end == b.arm64.complete_text.end && unsure_from(a) == unsure_from(b);
 }
 
 // Each name, at the last instant that counts.
@@ -124,7 +126,7 @@ std::optional<std::string> text_difference(const TextStore& before, const TextSt
 
 std::optional<std::string> past_difference(const Capture& before, const Capture& now, Time until) {
   const bool user = !before.exclude_user;
-  if (!same_machine(before, now)) return "what is known of the machine";
+  if (!same_machine(before, now, until)) return "what is known of the machine";
   if (before.streams.size() != now.streams.size()) return "the number of streams";
   for (size_t i = 0; i < before.streams.size(); ++i) {
     if (before.streams[i].name != now.streams[i].name) return "the order of streams";

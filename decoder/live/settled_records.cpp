@@ -98,7 +98,7 @@ SettledRecords settled_records(const Capture& capture, bool file) {
   }
   // What a loss leaves open is decided by records after it.
   for (const LostRecords& lost : capture.text->losses()) {
-    if (lost.after > out.until) continue;
+    if (!lost.known || lost.after > out.until) continue;
     out.until = lost.after == kTimeMin ? kTimeMin : lost.after - 1;
     out.waits_for = "records were lost: what comes after is judged by all later records";
   }

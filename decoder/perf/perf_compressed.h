@@ -28,6 +28,8 @@ class Unpacker {
   Result<void> feed(uint32_t type, std::span<const uint8_t> packed, uint64_t file_offset);
   // Records were skipped: only a new zstd frame can be unpacked from here on.
   void lose();
+  // The last record fed could not be unpacked as a whole.
+  bool failed() const { return lost_ || stopped_; }
   // The unpacked bytes; stretches are still to be found.
   Result<Unpacked> finish();
 

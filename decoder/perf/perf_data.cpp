@@ -79,6 +79,8 @@ std::span<const std::pair<uint32_t, std::string>> PerfData::pmu_mappings() const
 const std::optional<ClockData>& PerfData::clock_data() const { return impl_->clock_data; }
 const std::map<uint32_t, uint64_t>& PerfData::record_counts() const { return impl_->record_counts; }
 std::span<const Notice> PerfData::notices() const { return impl_->notice_list; }
+std::span<const PassedOver> PerfData::passed_over() const { return impl_->passed_over; }
+bool PerfData::may_go_on() const { return impl_->may_go_on; }
 const std::string& PerfData::path() const { return impl_->path; }
 const std::string& PerfData::directory() const { return impl_->directory; }
 bool PerfData::swapped() const { return impl_->swapped; }

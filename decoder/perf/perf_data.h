@@ -107,6 +107,12 @@ struct BpfImage {
   uint64_t file_offset = 0;
 };
 
+// Bytes of a file with records that cannot be read.
+struct PassedOver {
+  uint32_t file = 0;            // as Record::file
+  uint64_t begin = 0, end = 0;  // end UINT64_MAX: the file ends before the recording did
+};
+
 struct BuildIdEntry {
   int32_t pid = -1;
   uint16_t misc = 0;
@@ -161,6 +167,8 @@ class PerfData {
   const std::map<uint32_t, uint64_t>& record_counts()
       const;                                // by type, COMPRESSED records and what is in them
   std::span<const Notice> notices() const;  // damage met while opening
+  std::span<const PassedOver> passed_over() const;
+  bool may_go_on() const;  // nothing says whether this is all of the recording: a pipe has no end mark
 
   const std::string& path() const;
   const std::string& directory() const;  // of a directory capture; else empty

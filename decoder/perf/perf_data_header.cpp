@@ -120,12 +120,14 @@ Result<void> PerfData::Impl::read_header(Source& source) {
          "records are read up to the end of the file; header features (build-ids, BPF programs) are not in "
          "it");
     data_size = rest;
+    passed_over.push_back({0, bytes.size(), UINT64_MAX});
   } else if (data_size > rest) {
     note(Notice::Severity::kLoss, Code::kPerfDataTruncated, source.path, 48,
          fmt::format("the file is cut: data of {} bytes at {}, but the file ends at {}", data_size,
                      data_offset, bytes.size()),
          "what is there is read; header features (build-ids, BPF programs) are not in it");
     data_size = rest;
+    passed_over.push_back({0, bytes.size(), UINT64_MAX});
   } else if (count != 0) {
     read_feature_table(source, bitmap, data_offset + data_size);
   }

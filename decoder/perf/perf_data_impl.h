@@ -211,6 +211,9 @@ struct PerfData::Impl {
   perf::NoticeList notices;
   std::vector<Notice> notice_list;
 
+  std::vector<PassedOver> passed_over;
+  bool may_go_on = false;
+
   std::vector<AuxBuffer> aux_buffers;
   std::vector<AuxRecord> aux_records;
   std::optional<AuxtraceInfo> auxtrace_info;
@@ -226,6 +229,8 @@ struct PerfData::Impl {
   Reader reader(std::span<const uint8_t> bytes) const { return Reader(bytes, swapped); }
   void note(Notice::Severity severity, Code code, const std::string& where, uint64_t offset,
             std::string reason, std::string hint = {});
+
+  void pass_over(const perf::Source& source, uint64_t begin, uint64_t end);
 
   // perf_data_header.cpp
   Result<void> open_source(const std::string& file_path);

@@ -25,6 +25,7 @@ constexpr size_t kBufferSize = 1U << 20;
 struct StandardInput {
   int fd = -1;
   uint64_t size = 0;
+  bool goes_on = false;
 } standard_input;
 
 std::unexpected<Error> system_error(const std::string& where, const char* what, int error) {
@@ -76,7 +77,10 @@ Result<std::shared_ptr<const FileBytes>> FileBytes::map(int fd, const std::strin
   return map_part(fd, name, static_cast<uint64_t>(std::max<off_t>(info.st_size, 0)), is_path);
 }
 
-void FileBytes::set_standard_input(int fd, uint64_t size) { standard_input = {fd, size}; }
+void FileBytes::set_standard_input(int fd, uint64_t size, bool goes_on) {
+  standard_input = {fd, size, goes_on};
+}
+bool FileBytes::standard_input_goes_on() { return standard_input.fd >= 0 && standard_input.goes_on; }
 
 Result<std::shared_ptr<const FileBytes>> FileBytes::map_part(int fd, const std::string& name, uint64_t size,
                                                              bool is_path) {

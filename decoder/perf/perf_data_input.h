@@ -20,8 +20,9 @@ class FileBytes {
   // are refused; a pipe that does not begin as perf.data does is not read any further.
   static Result<std::shared_ptr<const FileBytes>> open(const std::string& path);
   // What "-" is from now on: the first `size` bytes of an open regular file, which stays the caller's. Not while
-  // another thread opens.
-  static void set_standard_input(int fd, uint64_t size);
+  // another thread opens. `goes_on`: more of the recording will follow.
+  static void set_standard_input(int fd, uint64_t size, bool goes_on = false);
+  static bool standard_input_goes_on();
   // What a capture names: a regular file, and nothing that opening or reading could wait for.
   static Result<std::shared_ptr<const FileBytes>> open_part(const std::string& path);
   // The whole of an open regular file; `name` is for messages, and its path if it `is_path`. The descriptor stays the

@@ -187,24 +187,68 @@ std::vector<uint64_t> auxtrace_index(const std::map<int, perf::FeatureBody>& fea
 
 }  // namespace
 
+// Many pieces are as good as one: whoever asks goes through all of them.
+void PerfData::Impl::pass_over(const perf::Source& source, uint64_t begin, uint64_t end) {
+  constexpr size_t kMost = 1000;
+  const auto file = static_cast<uint32_t>(&source - sources.data());
+  const bool same = !passed_over.empty() && passed_over.back().file == file;
+  if (same && passed_over.back().begin <= begin &&
+      (begin <= passed_over.back().end || passed_over.size() >= kMost)) {
+    passed_over.back().end = std::max(passed_over.back().end, end);
+  } else {
+    passed_over.push_back({file, begin, end});
+  }
+}
+
+namespace {
+
+// Whether a pipe ends within a round: perf writes FINISHED_ROUND after all that it read from the rings, also the
+// last time (tools/perf/builtin-record.c, record__mmap_read_evlist()). A recording of another origin has none.
+class PipeEnd {
+ public:
+  void saw(uint32_t type) {
+    if (type == perf::kFinishedRound) {
+      rounds_ = true;
+      open_ = false;
+    } else if ((type < perf::kHeaderAttr && type != perf::kSample && type != perf::kLostSamples) ||
+               type == perf::kAuxtrace || type == perf::kCompressed || type == perf::kCompressed2) {
+      open_ = true;
+    }
+  }
+  bool is_cut() const { return rounds_ && open_; }
+
+ private:
+  bool rounds_ = false, open_ = false;
+};
+
+}  // namespace
+
 Result<void> PerfData::Impl::scan(perf::Source& source) {
   perf::Unpacker unpacker(source.path, notices);
   const auto bytes = source.bytes();
   const bool is_main = &source == &sources.front();
   perf::Resync resync(bytes, source.end, swapped, true,
                       is_main ? auxtrace_index(features, swapped) : std::vector<uint64_t>());
+  PipeEnd pipe_end;
+  const auto unpack = [&](const RawRecord& raw, std::span<const uint8_t> packed, uint64_t pos) {
+    auto done = unpacker.feed(raw.type, packed, pos);
+    if (unpacker.failed()) pass_over(source, pos, pos + 1);
+    return done;
+  };
   const auto visit = [&](const RawRecord& raw, uint64_t pos) -> Result<void> {
     const auto body = bytes.subspan(pos + perf::kHeaderSize, raw.size - perf::kHeaderSize);
+    pipe_end.saw(raw.type);
     switch (raw.type) {
       case perf::kCompressed:
-        return unpacker.feed(raw.type, body, pos);
+        return unpack(raw, body, pos);
       case perf::kCompressed2: {
         Reader in = reader(body);
         const auto packed = in.take(in.u64());
-        if (in.ok()) return unpacker.feed(raw.type, packed, pos);
+        if (in.ok()) return unpack(raw, packed, pos);
         note(Notice::Severity::kError, Code::kBadCompressedRecord, source.path, pos,
              "COMPRESSED2 record is shorter than its data");
         unpacker.lose();
+        pass_over(source, pos, pos + 1);
         return {};
       }
       case perf::kHeaderAttr:
@@ -226,9 +270,19 @@ Result<void> PerfData::Impl::scan(perf::Source& source) {
     note(Notice::Severity::kLoss, perf::fault_code(raw.fault), source.path, pos,
          perf::say(raw, pos, resume, source.end));
     unpacker.lose();
+    pass_over(source, pos, resume < source.end ? resume : UINT64_MAX);
   };
   perf::Scanner scanner(bytes, swapped, true, resync);
   if (auto done = scanner.run(source.begin, source.end, source.stretches, visit, damage); !done) return done;
+  // While it is recorded, whoever reads knows how far the records are complete.
+  const bool ends = pipe && is_main && !(path == "-" && FileBytes::standard_input_goes_on());
+  may_go_on = may_go_on || (ends && !pipe_end.is_cut());
+  if (ends && pipe_end.is_cut()) {
+    note(Notice::Severity::kLoss, Code::kPerfDataTruncated, source.path, source.end,
+         "the pipe ends within a round: the recorder was killed, or what it wrote was not kept to its end",
+         "what is there is read; changes of text may be missing");
+    pass_over(source, source.end, UINT64_MAX);
+  }
   auto unpacked = unpacker.finish();
   if (!unpacked) return std::unexpected(unpacked.error());
   source.unpacked = std::move(*unpacked);
@@ -248,11 +302,14 @@ Result<void> PerfData::Impl::scan_unpacked(perf::Source& source) {
     while (last + 1 < unpacked.chunks.size() && !unpacked.chunks[last + 1].fresh) ++last;
     const uint64_t end = std::min<uint64_t>(unpacked.chunks[last].end, bytes.size());
     const auto damage = [&](const RawRecord& raw, uint64_t pos, uint64_t resume) {
-      const auto holder =
-          std::upper_bound(unpacked.chunks.begin(), unpacked.chunks.end(), pos,
-                           [](uint64_t at, const perf::Unpacked::Chunk& c) { return at < c.end; });
-      note(Notice::Severity::kLoss, perf::fault_code(raw.fault), source.path,
-           holder == unpacked.chunks.end() ? unpacked.chunks.back().file_offset : holder->file_offset,
+      const auto holder_of = [&](uint64_t unpacked_at) {
+        const auto found =
+            std::upper_bound(unpacked.chunks.begin(), unpacked.chunks.end(), unpacked_at,
+                             [](uint64_t at, const perf::Unpacked::Chunk& c) { return at < c.end; });
+        return found == unpacked.chunks.end() ? unpacked.chunks.back().file_offset : found->file_offset;
+      };
+      pass_over(source, holder_of(pos), holder_of(resume) + 1);
+      note(Notice::Severity::kLoss, perf::fault_code(raw.fault), source.path, holder_of(pos),
            fmt::format("in unpacked records, at {}: {}", pos, perf::say(raw, pos, resume, end)));
     };
     perf::Resync resync(bytes, end, swapped, false, {});

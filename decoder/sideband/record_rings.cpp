@@ -15,7 +15,7 @@ uint64_t sum(uint64_t a, uint64_t b) { return b > UINT64_MAX - a ? UINT64_MAX : 
 }  // namespace
 
 // Events of several CPUs in one ring (--per-thread) leave it without a CPU of its own.
-RingIds::RingIds(const PerfData& data) {
+RingIds::RingIds(const PerfData& data) : cpus_recorded_(data.nr_cpus()) {
   for (const PerfData::IdIndex& entry : data.id_index()) {
     const RingKey ring{true, static_cast<int64_t>(entry.idx)};
     if (entry.id == 0 || !ring_of_id_.emplace(entry.id, ring).second) continue;
@@ -75,7 +75,7 @@ std::vector<LostRecords> RecordRings::lost_at_ends() const {
     out.push_back({.source = source_of(key), .after = ring.last, .count = ring.counted - ring.reported});
   }
   if (unplaced_ != 0 && counted > reported) {
-    out.push_back({.source = UINT32_MAX,
+    out.push_back({.source = kAnyRing,
                    .after = first == std::numeric_limits<Time>::max() ? kTimeMin : first,
                    .count = counted - reported});
   }
@@ -87,6 +87,17 @@ std::vector<LostRecords> RecordRings::lost_before(Time until) const {
   for (const auto& [key, ring] : rings_) {
     if (ring.seen) out.push_back({.source = source_of(key), .until = until, .count = UINT32_MAX});
   }
+  return out;
+}
+
+std::vector<LostRecords> RecordRings::lost_behind(Time settled) const {
+  std::vector<LostRecords> out;
+  for (const auto& [key, ring] : rings_) {
+    if (ring.seen)
+      out.push_back({.source = source_of(key), .after = std::max(ring.last, settled), .known = false});
+  }
+  if (out.size() < std::max<size_t>(1, ids_.count()))
+    out.push_back({.source = kAnyRing, .after = settled, .known = false});
   return out;
 }
 

@@ -21,12 +21,15 @@ class RingIds {
   explicit RingIds(const PerfData& data);
   RingKey ring_of(const SampleId& id) const;
   bool knows(uint64_t id) const { return ring_of_id_.contains(id); }
+  // How many there are, at the most; 0: unknown.
+  size_t count() const { return cpus_.empty() ? cpus_recorded_ : cpus_.size(); }
   // Whose ring it is; -1: a thread's, or several CPUs'.
   int32_t cpu_of(RingKey ring) const;
 
  private:
   std::unordered_map<uint64_t, RingKey> ring_of_id_;
   std::map<RingKey, int32_t> cpus_;  // of those of ID_INDEX
+  size_t cpus_recorded_ = 0;
 };
 
 class RecordRings {
@@ -46,6 +49,8 @@ class RecordRings {
   std::vector<LostRecords> lost_at_ends() const;
   // One for each ring, for --overwrite.
   std::vector<LostRecords> lost_before(Time until) const;
+  // One for each ring, if the recording went on where the file ends: none are missing up to `settled`.
+  std::vector<LostRecords> lost_behind(Time settled) const;
 
  private:
   struct Ring {

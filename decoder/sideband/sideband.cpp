@@ -6,12 +6,14 @@
 
 #include <algorithm>
 #include <map>
+#include <tuple>
 
 #include "decoder/io/in_order.h"
 #include "decoder/io/run_merger.h"
 #include "decoder/perf/record_types.h"
 #include "decoder/perf/records.h"
 #include "decoder/perf/trace_formats.h"
+#include "decoder/sideband/damage_losses.h"
 #include "decoder/sideband/sideband_part.h"
 
 namespace asof {
@@ -48,6 +50,7 @@ class SideBandReader {
         [&](SideBandPart part) { take(std::move(part)); });
     add_tail_losses();
     add_overwritten();
+    add_losses_by_damage();
     sort();
     return std::move(out_);
   }
@@ -79,8 +82,27 @@ class SideBandReader {
     notices_.error(Code::kBadSideBandRecord, data_.path(),
                    fmt::format("{} record left out: {}", record_type_name(r.type), why), {}, r.file_offset,
                    r.time());
+    if (may_tell_of_text(r.type)) add_damaged(r);
   }
+  static bool may_tell_of_text(uint32_t type) {
+    return type == perf::kTextPoke || type == perf::kKsymbol || type == perf::kBpfEvent ||
+           type == perf::kMmap || type == perf::kMmap2 || type == perf::kFork || type == perf::kExit ||
+           type == perf::kLost;
+  }
+  void add_damaged(const Record& r) {
+    constexpr size_t kMost = 1000;  // more are taken as the whole rest
+    if (damaged_.size() < kMost)
+      damaged_.push_back({r.file, r.file_offset, r.file_offset + 1});
+    else
+      damaged_.back().end = UINT64_MAX;
+  }
+  void add_losses_by_damage();
   uint32_t name_index(std::string_view name);
+  struct FileIdentity {
+    uint32_t maj = 0, min = 0;
+    uint64_t inode = 0, generation = 0;
+  };
+  void identify(uint32_t name, const MmapRecord& body);
 
   const PerfData& data_;
   NoticeBook& notices_;
@@ -88,6 +110,10 @@ class SideBandReader {
   std::unordered_map<std::string, uint32_t> name_of_;
   RecordRings rings_;
   bool guest_seen_ = false;
+  std::unordered_map<uint32_t, FileIdentity> identities_;  // of mapped files, by name
+  Time round_ = kTimeMin;                                  // the latest time before the last FINISHED_ROUND
+  Time settled_ = kTimeMin;  // before the one before that: all that is older was there when the last one came
+  std::vector<PassedOver> damaged_;  // records that were left out
   std::optional<TraceEvent> sched_switch_;
   uint64_t sched_id_ = 0;
   RunMerger<Poke, decltype(&in_poke_order)> pokes_{&in_poke_order};
@@ -107,6 +133,10 @@ void SideBandReader::take(SideBandPart part) {
   for (auto& [cpu, switches] : part.switches) switches_[cpu].push_back(std::move(switches));
   for (const auto& [ring, last] : part.last) {
     if (last != kTimeMin) rings_.saw(ring, last);
+  }
+  for (const Time newest : part.rounds) {
+    settled_ = round_;
+    round_ = std::max(out_.last_time, newest);
   }
   out_.first_time = std::min(out_.first_time, part.first_time);
   out_.last_time = std::max(out_.last_time, part.last_time);
@@ -211,8 +241,20 @@ void SideBandReader::map(const Record& r, const MmapRecord& body) {
   if (body.executable) {
     fact.name = fact.file;
     fact.build_id = name_index(body.build_id);
+    if (body.is_mmap2 && body.build_id.empty() && body.inode != 0) identify(fact.name, body);
   }
   out_.tasks.push_back(fact);
+}
+
+// Mappings that perf found in /proc have no generation.
+void SideBandReader::identify(uint32_t name, const MmapRecord& body) {
+  const FileIdentity now{body.maj, body.min, body.inode, body.inode_generation};
+  const auto [known, fresh] = identities_.try_emplace(name, now);
+  FileIdentity& first = known->second;
+  const bool generations = first.generation != 0 && now.generation != 0 && first.generation != now.generation;
+  if (first.maj != now.maj || first.min != now.min || first.inode != now.inode || generations)
+    out_.replaced.insert(name);
+  if (first.generation == 0) first.generation = now.generation;
 }
 
 void SideBandReader::comm(const Record& r, const CommRecord& body) {
@@ -258,6 +300,15 @@ void SideBandReader::add_tail_losses() {
                   "record with a bigger ring: perf record -m 4M", 1});
     out_.lost.push_back(fact);
   }
+}
+
+void SideBandReader::add_losses_by_damage() {
+  const auto passed_over = data_.passed_over();
+  damaged_.insert(damaged_.end(), passed_over.begin(), passed_over.end());
+  std::ranges::sort(damaged_, {}, [](const PassedOver& p) { return std::tuple(p.file, p.begin, p.end); });
+  for (const LostRecords& fact : lost_in_damage(data_, damaged_, rings_.ids())) out_.lost.push_back(fact);
+  if (!data_.may_go_on()) return;
+  for (const LostRecords& fact : rings_.lost_behind(settled_)) out_.lost.push_back(fact);
 }
 
 // perf record --overwrite: the ring's oldest records are overwritten without a LOST record.

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <deque>
 #include <map>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -75,6 +76,8 @@ struct SwitchFact {
 struct SideBand {
   std::vector<Poke> pokes;
   std::vector<LostRecords> lost;
+  // Files (index into names) that were mapped with several inodes, without build-ids: the path does not say which it was.
+  std::set<uint32_t> replaced;
   std::vector<KsymbolFact> ksymbols;
   std::vector<BpfFact> bpf_events;
   std::vector<KernelMapFact> kernel_maps;

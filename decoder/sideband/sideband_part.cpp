@@ -25,6 +25,7 @@ class PartReader {
         out_.others.push_back({r, {}});
       return;
     }
+    if (r.type == perf::kFinishedRound) out_.rounds.push_back(out_.last_time);
     if (r.type >= perf::kUserTypeStart) return;
     if (is_guest(r)) return out_.others.push_back({r, {}});
     Time& last = last_of(r.id);

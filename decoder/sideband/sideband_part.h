@@ -21,6 +21,7 @@ struct SideBandPart {
     std::optional<Time> before;  // the last record of its ring in this part
   };
   std::vector<Other> others;
+  std::vector<Time> rounds;  // the latest time before each FINISHED_ROUND, of this part's records
   Time first_time = kTimeMax, last_time = kTimeMin, trace_start = kTimeMax;
 };
 

@@ -86,7 +86,7 @@ class LiveDecode {
     const auto begin = Clock::now();
     rounds_ = state.rounds;
     if (request_.window_needs_end) return;
-    FileBytes::set_standard_input(input_.fd(), state.round_end);
+    FileBytes::set_standard_input(input_.fd(), state.round_end, true);
     auto capture = open_capture("-", request_.input.capture);
     if (!capture || without_trace(*capture)) return;
     if (!request_.input.no_demangle) capture->symbols.show(NameStyle::kWithParameters);

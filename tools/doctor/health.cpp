@@ -7,6 +7,7 @@
 #include <set>
 
 #include "tools/doctor/open_matters.h"
+#include "tools/output/diagnostics.h"
 #include "tools/output/format.h"
 
 namespace asof {
@@ -101,6 +102,19 @@ void check_damage(const HealthInput& in, std::vector<Finding>& out) {
     if (!is_damage(n.code)) continue;  // everything else has a check of its own
     count += n.count;
     if (first == nullptr) first = &n;
+  }
+  if (const Notice* cut = early_end(in.capture)) {
+    out.push_back({Verdict::kBad, "file",
+                   "the file ends before the recording did; nothing says what is missing",
+                   fmt::format("{}: {}", code_text(cut->code), cut->reason),
+                   "copy the file again; end perf record with SIGINT"});
+    return;
+  }
+  const auto missing = std::ranges::find(in.capture.notices, Code::kPartMissing, &Notice::code);
+  if (missing != in.capture.notices.end()) {
+    out.push_back({Verdict::kBad, "file", "parts of what was divided are missing", missing->reason,
+                   "merge again when all parts are there"});
+    return;
   }
   if (first == nullptr) {
     out.push_back({Verdict::kOk, "file", "every record can be read", "", ""});

@@ -9,6 +9,7 @@
 
 #include "decoder/perf/record_types.h"
 #include "tools/doctor/health.h"
+#include "tools/output/diagnostics.h"
 #include "tools/output/format.h"
 
 namespace asof {
@@ -87,7 +88,10 @@ void check_losses(const HealthInput& in, std::vector<Finding>& out) {
   by_code.reserve(codes.size());
   for (const auto& [code, n] : codes)
     by_code.push_back(fmt::format("{} {}", code_text(code), format_plural(n, "time", "times")));
-  if (losses == 0) {
+  if (losses == 0 && early_end(c) != nullptr) {
+    out.push_back({Verdict::kWarn, "trace-loss", "what trace was behind the end of the file is not known", "",
+                   "copy the file again; end perf record with SIGINT"});
+  } else if (losses == 0) {
     out.push_back({Verdict::kOk, "trace-loss", "no trace is known to be lost", "", ""});
   } else {
     out.push_back({Verdict::kWarn, "trace-loss", "trace was lost while recording",
@@ -97,23 +101,28 @@ void check_losses(const HealthInput& in, std::vector<Finding>& out) {
   }
   if (!c.perf) return;
   uint64_t records = 0;
+  bool counted = true;
+  size_t places = 0;
   std::set<uint32_t> rings;
   for (const LostRecords& l : in.side.lost) {
+    if (!l.known) continue;
+    ++places;
     records += l.count;
+    counted = counted && l.count != 0;
     rings.insert(l.source);
   }
-  if (in.side.lost.empty()) {
+  if (places == 0) {
     out.push_back({Verdict::kOk, "record-loss", "no side-band record was lost", "", ""});
     return;
   }
-  out.push_back({in.kernel_traced ? Verdict::kBad : Verdict::kWarn, "record-loss",
-                 "side-band records were lost; changes of text may be among them",
-                 fmt::format("{} in {} of {}; chains of pokes with a break: {}",
-                             format_plural(records, "record", "records"),
-                             format_plural(in.side.lost.size(), "place", "places"),
-                             format_plural(rings.size(), "ring", "rings"),
-                             format_count(notice_count(c, Code::kBrokenPokeChain))),
-                 "record with bigger rings (perf record -m 4M,64M)"});
+  out.push_back(
+      {in.kernel_traced ? Verdict::kBad : Verdict::kWarn, "record-loss",
+       "side-band records were lost; changes of text may be among them",
+       fmt::format("{} in {} of {}; chains of pokes with a break: {}",
+                   counted ? format_plural(records, "record", "records") : "an unknown number",
+                   format_plural(places, "place", "places"), format_plural(rings.size(), "ring", "rings"),
+                   format_count(notice_count(c, Code::kBrokenPokeChain))),
+       counted ? "record with bigger rings (perf record -m 4M,64M)" : "see \"file\""});
 }
 
 namespace {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
@@ -22,6 +23,13 @@ std::string place_text(const std::string& where, uint64_t offset) {
 }
 
 }  // namespace
+
+const Notice* early_end(const Capture& capture) {
+  const auto found = std::ranges::find_if(capture.notices, [](const Notice& n) {
+    return n.code == Code::kPerfDataTruncated || n.code == Code::kUnfinishedRecording;
+  });
+  return found == capture.notices.end() ? nullptr : &*found;
+}
 
 bool wants_color(Diagnostics::Color color, bool terminal) {
   if (color != Diagnostics::Color::kAuto) return color == Diagnostics::Color::kAlways;

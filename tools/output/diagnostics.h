@@ -46,6 +46,9 @@ std::string symbol_text(const Capture& capture, const Stream& stream, Addr a, Ti
 // kTimeMin when neither bound is known.
 Time known_time(TimeBounds b);
 
+// The notice that says that the file ends before the recording did; nullptr: none does.
+const Notice* early_end(const Capture& capture);
+
 // True for codes that mean "could not follow"; losses in the recording itself (E-LOST) are gaps but no
 // errors.
 bool is_error_code(Code code);

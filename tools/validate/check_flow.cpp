@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "tools/output/diagnostics.h"
 #include "tools/output/error_table.h"
 #include "tools/output/format.h"
 #include "tools/validate/validation.h"
@@ -177,9 +178,10 @@ void check_coverage(const ValidationInput& in, std::vector<Check>& out) {
   out.push_back(std::move(text));
 
   const uint64_t unread = gather(in.flow, loss.places, is_unread);
-  loss.result = losses + unread == 0 ? Check::Result::kPass : Check::Result::kNote;
+  const bool early = early_end(in.capture) != nullptr;
+  loss.result = losses + unread == 0 && !early ? Check::Result::kPass : Check::Result::kNote;
   loss.answer = losses == 0
-                    ? "no trace was lost"
+                    ? early ? "what trace was behind the end of the file is not known" : "no trace was lost"
                     : fmt::format("trace was lost {} while recording, {}; nothing is said about that time",
                                   format_plural(losses, "time", "times"), format_duration(lost));
   if (unread != 0)
