@@ -83,6 +83,8 @@ KernelText::KernelText(const CaptureOptions& options, const std::string& capture
   std::string kcore = options.kcore;
   if (kcore.empty() && !capture_dir.empty() && exists(capture_dir + "/kcore_dir/kcore"))
     kcore = capture_dir + "/kcore_dir/kcore";
+  std::error_code ignored;
+  if (fs::is_directory(kcore, ignored)) kcore += "/kcore";
   if (!kcore.empty()) {
     start_ = KernelSnapshot::load(beside(kcore, options.kallsyms), OriginKind::kKcore, side, options.force,
                                   notices);
@@ -95,6 +97,7 @@ KernelText::KernelText(const CaptureOptions& options, const std::string& capture
       if (end.empty() && exists(place.string())) end = place.lexically_normal().string();
     }
   }
+  if (fs::is_directory(end, ignored)) end += exists(end + "/kcore.end") ? "/kcore.end" : "/kcore";
   if (!end.empty())
     end_ = KernelSnapshot::load(beside(end, ""), OriginKind::kKcoreEnd, side, options.force, notices);
 }
@@ -127,7 +130,7 @@ void KernelText::add_start(Builder& builder, const WatchedTexts& watched) {
                 .rank = kRankSnapshot,
                 .origin = origin,
                 .replaceable = piece.name != "kernel",
-                .unsure = piece.name != "kernel"};
+                .unsure = piece.name != "kernel" || start_->forced()};
     for (const WatchedText& seen : watched.texts) {  // by time: the first one that replaces it
       if (seen.type == WatchedText::kModule && seen.range.overlaps(piece.range)) {
         layer.until = seen.time - 1;

@@ -58,6 +58,7 @@ class KernelSnapshot {
   // may overlap.
   std::vector<Piece> unclaimed(std::span<const AddrRange> poked) const;
   AddrRange module_span() const;
+  bool forced() const { return forced_; }  // it is of another boot
   // What the copy holds of a range; empty when any of it is not in the copy. Does not show whether it is
   // code.
   std::span<const uint8_t> raw(AddrRange range) const;
@@ -70,6 +71,7 @@ class KernelSnapshot {
   void add(std::vector<Piece>& to, AddrRange range, std::string_view name, bool skip_zero_pages) const;
 
   OriginKind kind_ = OriginKind::kKcore;
+  bool forced_ = false;
   std::shared_ptr<const ElfImage> kcore_;
   std::optional<Kallsyms> kallsyms_;
   std::vector<KernelModule> modules_;
@@ -80,8 +82,9 @@ class KernelSnapshot {
 // "/lib/modules/6.1/kernel/drivers/virtio_blk.ko.xz", "[virtio_blk]" -> "virtio_blk"; kallsyms has _ for -.
 // Empty: the mapping is no module's.
 std::string module_of_map(std::string_view name);
-// False, with a notice, when kallsyms is of another boot than the recording.
-bool same_boot(const Kallsyms& kallsyms, const SideBand& side, bool force, NoticeBook& notices);
+enum class Boot : uint8_t { kSame, kForced, kOther };
+// Is kallsyms of the boot that was recorded? If not, there is a notice, and with `force` it is used.
+Boot compare_boot(const Kallsyms& kallsyms, const SideBand& side, bool force, NoticeBook& notices);
 
 // Everything about kernel text except BPF and out-of-line code.
 class KernelText {

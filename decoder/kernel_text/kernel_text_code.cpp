@@ -85,6 +85,7 @@ void KernelText::add_copies(std::vector<TextCopy>& copies, const WatchedTexts& w
 }
 
 void KernelText::add_modules(std::vector<ModuleLifetime>& lifetimes, const WatchedTexts& watched) const {
+  const Time start = side_.trace_start == kTimeMax ? kTimeMin : side_.trace_start;
   // When the memory of a module was seen to belong to another, after `t`.
   const auto replaced = [&](AddrRange range, Time t) {
     for (const WatchedText& seen : watched.texts) {
@@ -93,10 +94,18 @@ void KernelText::add_modules(std::vector<ModuleLifetime>& lifetimes, const Watch
     }
     return kTimeMax;
   };
+  // When another one's was there, or none, before `t`: the watcher sees a module some time after it was loaded.
+  const auto absent = [&](AddrRange range, Time t) {
+    Time last = start_ ? start : kTimeMin;
+    for (const WatchedText& seen : watched.texts) {
+      if (seen.type == WatchedText::kModule && seen.range.overlaps(range) && seen.time < t)
+        last = std::max(last, seen.time);
+    }
+    return last;
+  };
   const auto gone_at_end = [&](const KernelModule& m) {
     return end_ != nullptr && !same_module(module_at(end_.get(), m.range), m);
   };
-  const Time start = side_.trace_start == kTimeMax ? kTimeMin : side_.trace_start;
   const auto add_from_start = [&](const KernelModule& m) {
     ModuleLifetime lifetime{m.name, m.range, kTimeMin, replaced(m.range, kTimeMin), {kTimeMin, start}};
     if (gone_at_end(m)) lifetime.until = std::min(lifetime.until, end_time_);
@@ -119,7 +128,7 @@ void KernelText::add_modules(std::vector<ModuleLifetime>& lifetimes, const Watch
     const KernelModule* named = module_at(end_.get(), seen.range);
     ModuleLifetime lifetime{named != nullptr ? named->name : fmt::format("module at {:#x}", seen.range.begin),
                             named != nullptr ? named->range : seen.range,
-                            seen.time,
+                            absent(seen.range, seen.time),
                             replaced(seen.range, seen.time),
                             {seen.time, seen.time}};
     if (lifetime.until == kTimeMax && end_ && named == nullptr) lifetime.until = end_time_;

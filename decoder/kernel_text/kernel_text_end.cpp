@@ -136,7 +136,7 @@ void KernelText::add_end(Builder& builder, const PerfData& data) {
                          .observed = kTimeMax,
                          .rank = kRankFallback,
                          .origin = origin,
-                         .unsure = piece.name != "kernel"});
+                         .unsure = piece.name != "kernel" || end_->forced()});
       // The time of a module's load is not known: until the copy was made anything else may have been there.
       if (piece.name == "kernel") return;
       builder.add_layer(

@@ -76,7 +76,7 @@ void KernelText::find_kallsyms(const std::string& capture_dir) {
   auto loaded = Kallsyms::load(path);
   if (!loaded) {
     notices_.error(loaded.error().code, path, loaded.error().reason, loaded.error().hint);
-  } else if (same_boot(*loaded, side_, options_.force, notices_)) {
+  } else if (compare_boot(*loaded, side_, options_.force, notices_) != Boot::kOther) {
     kallsyms_ = std::move(*loaded);
   }
 }

@@ -39,20 +39,20 @@ std::string module_of_map(std::string_view name) {
   return out;
 }
 
-bool same_boot(const Kallsyms& kallsyms, const SideBand& side, bool force, NoticeBook& notices) {
+Boot compare_boot(const Kallsyms& kallsyms, const SideBand& side, bool force, NoticeBook& notices) {
   for (const KernelMapFact& map : side.kernel_maps) {
     const std::string_view name = reference_symbol(map.name);
     if (name.empty() || map.pgoff == 0) continue;
     const auto addr = kallsyms.address(name);
-    if (!addr || *addr == map.pgoff) return true;
+    if (!addr || *addr == map.pgoff) return Boot::kSame;
     notices.error(
         Code::kKallsymsOfOtherBoot, kallsyms.path(),
         fmt::format("{} is at {:#x} here, the recording has it at {:#x}: this is of another boot; {}", name,
                     *addr, map.pgoff, force ? "used because of --force" : "not used"),
         "give the kcore copy of the recording: --kcore");
-    return force;
+    return force ? Boot::kForced : Boot::kOther;
   }
-  return true;
+  return Boot::kSame;
 }
 
 std::unique_ptr<KernelSnapshot> KernelSnapshot::load(const Paths& paths, OriginKind kind,
@@ -72,7 +72,9 @@ std::unique_ptr<KernelSnapshot> KernelSnapshot::load(const Paths& paths, OriginK
     return nullptr;
   }
   if (auto kallsyms = Kallsyms::load(paths.kallsyms)) {
-    if (!same_boot(*kallsyms, side, force, notices)) return nullptr;
+    const Boot boot = compare_boot(*kallsyms, side, force, notices);
+    if (boot == Boot::kOther) return nullptr;
+    out->forced_ = boot == Boot::kForced;
     out->kallsyms_ = std::move(*kallsyms);
   } else {
     notices.error(Code::kBadKallsyms, paths.kallsyms, kallsyms.error().reason,

@@ -157,6 +157,7 @@ std::unique_ptr<TextFile> FileFinder::search(const std::string& path, const std:
                                   file->build_id.empty() ? "(none)" : file->build_id, build_id);
     if (options_.force && !candidate.needs_id) {
       notices_.error(Code::kOtherBuildIdUsed, path, ids + "; used because of --force");
+      file->doubtful = true;
       return file;
     }
     rejected += (rejected.empty() ? "" : "; ") + ids;
@@ -186,7 +187,7 @@ std::unique_ptr<TextFile> FileFinder::search(const std::string& path, const std:
   return nullptr;
 }
 
-void FileFinder::warn_unverified(const TextFile& file, const std::string& path) {
+void FileFinder::warn_unverified(TextFile& file, const std::string& path) {
   Notice notice;
   notice.code = Code::kFileNotVerified;
   notice.where = path;
@@ -195,6 +196,7 @@ void FileFinder::warn_unverified(const TextFile& file, const std::string& path) 
   if (mtime && capture_mtime_ && *mtime > *capture_mtime_) {
     notice.severity = Notice::Severity::kError;
     notice.code = Code::kFileNewerThanRecording;
+    file.doubtful = true;
     notice.reason += fmt::format(", and it is newer than the recording by {} s", *mtime - *capture_mtime_);
   }
   notice.hint = "record with `perf record --buildid-all` or --buildid-mmap";

@@ -25,6 +25,7 @@ struct TextFile {
   std::shared_ptr<const ElfImage> elf;  // nullptr: not ELF
   std::shared_ptr<const void> owner;    // keeps `bytes`
   bool as_built = false;                // memory may have had it with the kernel's patches
+  bool doubtful = false;                // another build-id, or none and newer than the recording
 };
 
 // Lower-case hex without anything else ("6AA9A4E2-6F28..." and "6aa9a4e26f28..." are one id).
@@ -64,7 +65,7 @@ class FileFinder {
   void add_cached(const std::string& path, const std::string& id, std::vector<Candidate>& out) const;
   std::unique_ptr<TextFile> search(const std::string& path, const std::string& build_id,
                                    const std::string& explicit_file, bool quiet);
-  void warn_unverified(const TextFile& file, const std::string& path);
+  void warn_unverified(TextFile& file, const std::string& path);
 
   const CaptureOptions& options_;
   std::string symfs_;

@@ -18,6 +18,7 @@
 #include "decoder/io/ordered.h"
 #include "decoder/pipeline/continued.h"
 #include "decoder/pipeline/plan.h"
+#include "decoder/pipeline/unjudged.h"
 
 namespace asof {
 namespace {
@@ -276,7 +277,8 @@ Result<void> continue_pipeline(const Capture& capture, const PipelineOptions& op
   std::vector<std::unique_ptr<SegmentDecoder>> decoders;
   decoders.reserve(workers);
   for (size_t i = 0; i < workers; ++i) {
-    decoders.push_back((*arch)->decoder(capture.streams, *capture.text, options.decode));
+    auto decoder = (*arch)->decoder(capture.streams, *capture.text, options.decode);
+    decoders.push_back(is_unjudged(options.decode) ? unjudged(std::move(decoder)) : std::move(decoder));
   }
   try {
     for_each_index(arena, workers, [&](size_t i) { run.work(i, *decoders[i]); });

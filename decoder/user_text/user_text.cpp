@@ -25,8 +25,11 @@ bool has_no_file(std::string_view name) {
 UserText::UserText(const SideBand& side, std::span<const BuildIdEntry> build_ids, FileFinder& files,
                    JitFiles& jits, Builder& builder, NoticeBook& notices)
     : side_(side), files_(files), jits_(jits), builder_(builder), notices_(notices) {
-  for (const BuildIdEntry& entry : build_ids)
-    header_ids_.try_emplace(entry.filename, normal_build_id(entry.build_id));
+  for (const BuildIdEntry& entry : build_ids) {
+    std::string id = normal_build_id(entry.build_id);
+    const auto [known, fresh] = header_ids_.try_emplace(entry.filename, id);
+    if (!fresh && !same_build_id(known->second, id)) several_ids_.insert(entry.filename);
+  }
 }
 
 size_t UserText::new_process(int32_t pid, Time t) {
@@ -74,7 +77,11 @@ void UserText::add_text() {
 void UserText::fork(const TaskFact& fact) {
   if (fact.pid == fact.parent_pid || fact.time == kTimeMin) return;
   auto parent = spaces_of_.find(fact.parent_pid);
-  if (parent == spaces_of_.end()) return;  // a kernel thread
+  if (parent == spaces_of_.end()) {
+    // A kernel thread; or the child of an unknown process has the number of one that is gone.
+    if (spaces_of_.contains(fact.pid)) new_process(fact.pid, fact.time);
+    return;
+  }
   const size_t from = parent->second.back().process;
   Process child;
   child.space = builder_.fork_space(processes_[from].space, fact.time);
@@ -146,6 +153,12 @@ const std::string& UserText::build_id_of(const Mapping& mapping) const {
   return own.empty() && header != header_ids_.end() ? header->second : own;
 }
 
+// The path of a mapping without a build-id of its own says which file it was.
+bool UserText::is_one_file(const Mapping& mapping) const {
+  return !side_.names[mapping.build_id].empty() ||
+         (!side_.replaced.contains(mapping.name) && !several_ids_.contains(side_.names[mapping.name]));
+}
+
 const TextFile* UserText::file_of(const Mapping& mapping) {
   const auto [known, fresh] = file_of_.try_emplace(uint64_t{mapping.name} << 32U | mapping.build_id, nullptr);
   if (!fresh) return known->second;
@@ -163,7 +176,7 @@ void UserText::add_layer(const Process& process, const Mapping& mapping) {
               .bytes = {},
               .from = mapping.from,
               .rank = next_rank_++,
-              .unsure = mapping.written};
+              .unsure = mapping.written || !is_one_file(mapping)};
   const TextFile* file = file_of(mapping);
   const std::string& name = side_.names[mapping.name];
   const uint64_t pgoff = name == "[vdso]" ? 0 : mapping.pgoff;
@@ -180,7 +193,7 @@ void UserText::add_layer(const Process& process, const Mapping& mapping) {
         file->bytes.subspan(pgoff, std::min<uint64_t>(file->bytes.size() - pgoff, mapping.range.size()));
     layer.range.end = mapping.range.begin + layer.bytes.size();
     layer.origin = origin->second;
-    layer.unsure = layer.unsure || file->as_built;
+    layer.unsure = layer.unsure || file->as_built || file->doubtful;
     builder_.add_layer(layer);
     if (mapping.written) note_written(mapping, process.probed);
     layer.range = {layer.range.end, mapping.range.end};

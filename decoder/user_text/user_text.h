@@ -94,6 +94,7 @@ class UserText {
   size_t process_of(int32_t pid);
   size_t new_process(int32_t pid, Time t);
   const std::string& build_id_of(const Mapping& mapping) const;
+  bool is_one_file(const Mapping& mapping) const;
   const TextFile* file_of(const Mapping& mapping);
   void add_layer(const Process& process, const Mapping& mapping);
   void forget_lost_switches(int32_t cpu, std::vector<ContextChange>& contexts) const;
@@ -108,6 +109,7 @@ class UserText {
   Builder& builder_;
   NoticeBook& notices_;
   std::unordered_map<std::string, std::string> header_ids_;  // by file name
+  std::set<std::string> several_ids_;                        // paths of which it has several
   std::unordered_map<uint64_t, const TextFile*> file_of_;    // by name and build-id
   std::vector<Process> processes_;
   std::unordered_map<int32_t, std::vector<Change>> spaces_of_;  // by pid, in time order

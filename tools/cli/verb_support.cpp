@@ -1,5 +1,6 @@
 // What verbs share for opening and ending.
 #include "decoder/calls/timeline.h"
+#include "decoder/pipeline/unjudged.h"
 #include "tools/cli/matches.h"
 #include "tools/cli/named_paths.h"
 #include "tools/cli/verbs.h"
@@ -66,6 +67,8 @@ bool take_time(const std::string& text, const Capture& capture, Diagnostics& dia
 }
 
 bool finish_choice(DecodeChoice& choice, Diagnostics& diagnostics) {
+  if (is_unjudged(choice.pipeline.decode))
+    diagnostics.note("the text is not that of each instant (--text-at, --engine): nothing is certain");
   if (choice.cpus.empty()) return true;
   auto cpus = parse_number_list(choice.cpus, "--cpu");
   if (!cpus) {

@@ -49,6 +49,12 @@ class User : public ::testing::Test {
     const ContextChange* context = capture->streams[0].context_at(t);
     return context == nullptr ? kNoSpace : context->space;
   }
+  bool is_unsure(Addr a, Time t) {
+    const Cell cell = capture->text->cell(space_at(t), a);
+    return std::ranges::any_of(cell.versions, [&](const Version& v) {
+      return v.unsure && v.possible_in({t, t});
+    });
+  }
   std::vector<Bytes> at(Addr a, Time t) { return contents(*capture->text, space_at(t), a, 1, t); }
   Recording r;
   std::optional<Capture> capture;
@@ -114,6 +120,61 @@ TEST_F(User, ForcedFileIsUsedAndReported) {
   open(options);
   EXPECT_EQ(at(kCode, 100), std::vector<Bytes>{{0x11}});
   EXPECT_NE(find_notice(*capture, Code::kOtherBuildIdUsed), nullptr);
+  EXPECT_TRUE(is_unsure(kCode, 100));
+}
+
+// Without build-ids in the records, perf notes one for each path when it ends.
+class Inodes : public User {
+ protected:
+  void map_inode(int32_t pid, const std::string& path, uint64_t inode, Addr addr) {
+    constexpr uint32_t kMmap2 = 10;
+    constexpr uint16_t kUser = 2;
+    Bytes body;
+    const auto put = [&](uint64_t value, size_t size) {
+      for (size_t i = 0; i < size; ++i) body.push_back(static_cast<uint8_t>(value >> (8 * i)));
+    };
+    put(static_cast<uint32_t>(pid), 4), put(static_cast<uint32_t>(pid), 4);
+    put(addr, 8), put(0x1000, 8), put(0x1000, 8);
+    put(8, 4), put(1, 4), put(inode, 8), put(0, 8);  // device 8:1, no generation
+    put(5, 4), put(2, 4);                            // r-x, private
+    body.insert(body.end(), path.begin(), path.end());
+    body.resize((body.size() + 8) / 8 * 8);
+    const Trailer t{};
+    r.writer.record(kMmap2, kUser, body, &t);
+  }
+  void record(uint64_t other) {
+    file("/bin/a", 0x11, 0xaa);
+    map_inode(7, "/bin/a", 1, kCode);
+    map_inode(8, "/bin/a", other, kCode);
+    r.writer.build_ids(std::vector{
+        PerfDataWriter::BuildIdSpec{.pid = -1, .misc = 2, .id = Bytes(20, 0xaa), .filename = "/bin/a"}});
+    r.writer.itrace_start(7, 7, Recording::at(10));
+    open();
+  }
+};
+
+TEST_F(User, SeveralIdsOfOnePathInTheHeader) {
+  file("/bin/a", 0x11, 0xaa);
+  map(7, "/bin/a", 0, {});
+  r.writer.build_ids(std::vector{
+      PerfDataWriter::BuildIdSpec{.pid = -1, .misc = 2, .id = Bytes(20, 0xaa), .filename = "/bin/a"},
+      PerfDataWriter::BuildIdSpec{.pid = -1, .misc = 2, .id = Bytes(20, 0xbb), .filename = "/bin/a"}});
+  r.writer.itrace_start(7, 7, Recording::at(10));
+  open();
+  EXPECT_EQ(at(kCode, 100), std::vector<Bytes>{{0x11}});
+  EXPECT_TRUE(is_unsure(kCode, 100));
+}
+
+TEST_F(Inodes, OfOneFileTheIdOfThePathCounts) {
+  record(1);
+  EXPECT_EQ(at(kCode, 100), std::vector<Bytes>{{0x11}});
+  EXPECT_FALSE(is_unsure(kCode, 100));
+}
+
+TEST_F(Inodes, OfSeveralFilesNobodyKnowsWhichHasIt) {
+  record(2);
+  EXPECT_EQ(at(kCode, 100), std::vector<Bytes>{{0x11}});
+  EXPECT_TRUE(is_unsure(kCode, 100));
 }
 
 TEST_F(User, IdFromTheHeaderCounts) {
@@ -138,6 +199,7 @@ TEST_F(User, MissingIdIsReportedAndANewerFileIsAnError) {
   const Notice* notice = find_notice(*capture, Code::kFileNewerThanRecording);
   ASSERT_NE(notice, nullptr);
   EXPECT_NE(notice->reason.find("newer than the recording"), std::string::npos);
+  EXPECT_TRUE(is_unsure(kCode, 100));
 }
 
 TEST_F(User, BuildIdCache) {
@@ -196,6 +258,18 @@ TEST_F(User, ForkInheritsAndExecStartsAnew) {
   EXPECT_EQ(space_at(350), parent);
   EXPECT_EQ(capture->tasks.comm(8, 150), "parent");
   EXPECT_EQ(capture->tasks.comm(8, 250), "child");
+}
+
+// The number of a process that is gone, given to a child of one that the recording does not know.
+TEST_F(User, AnotherProcessOfTheSameNumberInheritsNothing) {
+  file("/bin/a", 0x11, 0xaa);
+  map(7, "/bin/a", 0xaa, {});
+  r.writer.itrace_start(7, 7, Recording::at(10));
+  r.writer.fork(7, 99, 7, 99, Recording::at(100));
+  open();
+  EXPECT_EQ(at(kCode, 50), std::vector<Bytes>{{0x11}});
+  EXPECT_NE(space_at(150), space_at(50));
+  EXPECT_EQ(at(kCode, 150), kUnknown);
 }
 
 TEST_F(User, ChildReplacesWhatItInherited) {
