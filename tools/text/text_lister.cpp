@@ -24,7 +24,7 @@ void TextLister::show(const TextPlace& place, const std::optional<Time>& time, b
     if (c.range.overlaps(shown_) && c.versions.size() > 1) changing.push_back(c);
   }
   const std::vector<Time> times = change_times(changing);
-  header(place, time            ? fmt::format("at {}", format_time(*time))
+  header(place, time            ? fmt::format("at {}{}", format_time(*time), doubt(*time))
                 : times.empty() ? "never changes"
                                 : format_plural(times.size(), "change", "changes"));
   if (time) {
@@ -41,6 +41,24 @@ void TextLister::header(const TextPlace& place, const std::string& what) {
   out_.write(fmt::format("{}, {}{}, {}\n", name_of_place(place),
                          format_plural(place.range.size(), "byte", "bytes"),
                          place.space == kKernelSpace ? "" : fmt::format(", space {}", place.space), what));
+}
+
+// What does not have to be so at `t`: several versions are possible, or no record would show another one.
+std::string TextLister::doubt(Time t) const {
+  uint64_t bytes = 0;
+  for (const Cell& c : cells_) {
+    size_t possible = 0;
+    bool unsure = false;
+    for (const Version& v : c.versions) {
+      if (v.from > t || v.until < t) continue;
+      ++possible;
+      unsure = unsure || v.unsure;
+    }
+    if (possible > 1 || unsure) bytes += c.range.intersect(shown_).size();
+  }
+  if (bytes == 0) return {};
+  return fmt::format("; {} may have been {} then", format_plural(bytes, "byte", "bytes"),
+                     bytes == 1 ? "another" : "others");
 }
 
 void TextLister::print(std::string_view mark, const Line& line) {
@@ -96,8 +114,8 @@ void TextLister::show_versions(const Cell& cell) {
                          format_plural(cell.range.size(), "byte", "bytes")));
   for (size_t i = 0; i < cell.versions.size(); ++i) {
     const Version& v = cell.versions[i];
-    out_.write(fmt::format("  v{} {}: {}\n", i + 1, format_interval(v.from, v.until),
-                           format_origin(store_, v.origin)));
+    out_.write(fmt::format("  v{} {}: {}{}\n", i + 1, format_interval(v.from, v.until),
+                           format_origin(store_, v.origin), v.unsure ? ", not certain" : ""));
     TextImage image = image_at(cells_, walk_, v.from);
     // Of several versions possible at one instant this one is meant.
     const AddrRange part = cell.range.intersect(walk_);

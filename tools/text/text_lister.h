@@ -29,6 +29,7 @@ class TextLister {
   };
 
   void header(const TextPlace& place, const std::string& what);
+  std::string doubt(Time t) const;
   void print(std::string_view mark, const Line& line);
   Line line_at(const TextImage& image, size_t i);
   std::vector<Line> lines(const TextImage& image, AddrRange part);
