@@ -201,13 +201,19 @@ std::unique_ptr<DwarfLines> SourceLines::Impl::fetch(const CodeFile& file) {
 bool SourceLines::Impl::was_loaded(const CodeMapping& place, Time t) const {
   if (!is_module(map.files[place.file])) return true;
   const std::string name = module_name(map.files[place.file]);
-  bool known = false;
+  bool known = false, possible = false, others = false;
   for (const ModuleLifetime& m : capture.modules) {
-    if (m.name != name || !m.range.overlaps(place.range)) continue;
-    if (m.from <= t && t <= m.until) return true;
+    if (!m.range.overlaps(place.range)) continue;
+    const bool at = m.from <= t && t <= m.until;
+    if (m.name != name) {
+      others = others || at;
+      continue;
+    }
+    if (at && m.seen.lo <= t && t <= m.seen.hi) return true;
+    possible = possible || at;
     known = true;
   }
-  return !known;
+  return !known || (possible && !others);
 }
 
 // Its functions must be where kallsyms has them: that proves the layout, and without a build-id the file.

@@ -79,7 +79,10 @@ ExitCode run_coverage(CoverageText& o) {
   TimeBounds time;
   if (!take_time(o.time, *capture, diagnostics, time)) return kExitUsage;
   o.choice.pipeline.time = time;
-  ExecutedCode code(*capture, {.uncertain = o.uncertain, .versions = o.versions, .time = time});
+  // A line counts as often as the instruction of it that ran most: counts of versions cannot be added for a format that
+  // has no place for them.
+  const bool versions = o.versions && o.format != "cobertura";
+  ExecutedCode code(*capture, {.uncertain = o.uncertain, .versions = versions, .time = time});
   FlowFound found;
   {
     FlowWatch watch(code, found);

@@ -36,10 +36,16 @@ uint64_t image_base(const CodeFile& file) {
 std::pair<std::string, uint64_t> unmapped(const Capture& capture, const ExecutedAt& at, Time t) {
   const bool kernel = is_kernel_address(at.address);
   if (kernel) {
+    // The one that certainly was there, or the only one that can have been.
+    const ModuleLifetime* possible = nullptr;
+    bool several = false;
     for (const ModuleLifetime& m : capture.modules) {
-      if (m.range.contains(at.address) && m.from <= t && t <= m.until)
-        return {fmt::format("[{}]", m.name), m.range.begin};
+      if (!m.range.contains(at.address) || t < m.from || t > m.until) continue;
+      if (m.seen.lo <= t && t <= m.seen.hi) return {fmt::format("[{}]", m.name), m.range.begin};
+      several = several || (possible != nullptr && possible->name != m.name);
+      possible = &m;
     }
+    if (possible != nullptr && !several) return {fmt::format("[{}]", possible->name), possible->range.begin};
   }
   const auto symbol = capture.symbols.find(kernel ? kKernelSpace : at.space, at.address, t);
   return {symbol ? symbol->symbol->dso : std::string(kernel ? "[kernel]" : "[unknown]"), 0};
