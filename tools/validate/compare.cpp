@@ -226,9 +226,14 @@ void Comparer::compare_time(size_t piece_index, Time ran) {
     result_.time_errors.push_back(ran < w.lo ? w.lo + slack_ - ran : w.hi - slack_ - ran);
 }
 
-// A run that is left before its end: of more instructions than it has, some are others in the same bytes.
+// A run that is left before its end: of more instructions than it has, some are others in the same bytes, and of as many
+// the last one is shorter than the one that ran.
 void Comparer::drop_excess() {
-  const uint32_t count = run(at_.run)->count;
+  const TruthRun& r = *run(at_.run);
+  const bool shorter =
+      !at_.midway && at_.run_bytes != 0 && at_.run_bytes < r.bytes && at_.run_count == r.count;
+  const uint32_t count = r.count - (shorter && r.count != 0 ? 1 : 0);
+  if (shorter) note({Difference::Kind::kWrong, r.ip, r.ip, r.time, 1, "an instruction of another length"});
   uint64_t excess = at_.run_count - std::min(at_.run_count, count);
   at_.run_count = std::min(at_.run_count, count);
   for (size_t c = 0; c < pending_.size() && excess != 0; ++c) {

@@ -65,6 +65,19 @@ TEST(Compare, OtherInstructionsInTheSameBytesAreWrong) {
   EXPECT_EQ(r.missing, 5u);
 }
 
+// The last one of a run, which nothing contiguous follows.
+TEST(Compare, AShorterInstructionIsWrong) {
+  Case c({truth(0x1000, 5), truth(0x2000, 40)});
+  static const uint8_t lengths[] = {4, 4, 4, 4, 2};
+  c.comparer.add({0x1000, 18, 5, lengths, 0, Confidence::kProved, 0});
+  c.comparer.add(decoded(0x2000, 40));
+  const CompareResult& r = c.finish();
+  EXPECT_EQ(r.right, 44u);
+  EXPECT_EQ(r.wrong, 1u);
+  EXPECT_EQ(r.wrong_by_confidence[static_cast<size_t>(Confidence::kProved)], 1u);
+  EXPECT_EQ(r.missing, 1u);
+}
+
 // If an instruction crosses the end of a run, nothing of that run is right, however the decoded pieces are
 // cut.
 TEST(Compare, AnInstructionAcrossTheEndOfARun) {
