@@ -2,11 +2,15 @@
 
 #include <algorithm>
 #include <map>
+#include <vector>
 
 #include "decoder/perf/record_types.h"
 
 namespace asof {
 namespace {
+
+// A file that claims more is damaged as a whole, and bounds cost memory: each piece has some for each ring.
+constexpr size_t kMostPieces = 64, kMostRings = 8192;
 
 // The pieces of one file.
 class FileDamage {
@@ -17,12 +21,21 @@ class FileDamage {
     if (r.type == perf::kFinishedRound) return finish_round();
     if (r.type >= perf::kHeaderAttr || r.type == perf::kLostSamples || r.time() == kTimeMin) return;
     reach(r.file_offset);
-    Ring& ring = rings_seen_[rings_.ring_of(r.id)];
+    newest_ = std::max(newest_, r.time());
+    const RingKey key = rings_.ring_of(r.id);
+    auto found = rings_seen_.find(key);
+    if (found == rings_seen_.end()) {
+      if (rings_seen_.size() == kMostRings) {
+        too_many_ = true;
+        return;
+      }
+      found = rings_seen_.try_emplace(key).first;
+    }
+    Ring& ring = found->second;
     // Behind all pieces up to here: also the one of a COMPRESSED record that holds this one.
     while (ring.after.size() < pieces_.size() && pieces_[ring.after.size()].end <= r.file_offset)
       close(ring, r.time());
     ring.last = r.time();
-    newest_ = std::max(newest_, r.time());
   }
 
   std::vector<LostRecords> finish() {
@@ -38,7 +51,7 @@ class FileDamage {
       }
     }
     // All records of a ring may be among those.
-    if (rings_seen_.size() < std::max<size_t>(1, rings_.count())) {
+    if (too_many_ || rings_seen_.size() < std::max<size_t>(1, rings_.count())) {
       for (const Time settled : settled_before_) out.push_back({.source = kAnyRing, .after = settled});
     }
     return out;
@@ -78,6 +91,7 @@ class FileDamage {
   std::map<RingKey, Ring> rings_seen_;
   std::vector<Time> settled_before_;  // by piece: all records up to then come before it
   size_t begun_ = 0;                  // pieces
+  bool too_many_ = false;             // rings
   Time newest_ = kTimeMin, round_ = kTimeMin, settled_ = kTimeMin;
 };
 
@@ -87,13 +101,16 @@ std::vector<LostRecords> lost_in_damage(const PerfData& data, std::span<const Pa
                                         const RingIds& rings) {
   std::vector<LostRecords> out;
   if (passed_over.empty()) return out;
-  std::map<uint32_t, FileDamage> files;
-  for (size_t i = 0; i < passed_over.size();) {
-    size_t end = i + 1;
-    while (end < passed_over.size() && passed_over[end].file == passed_over[i].file) ++end;
-    files.try_emplace(passed_over[i].file, passed_over.subspan(i, end - i), rings);
-    i = end;
+  std::map<uint32_t, std::vector<PassedOver>> pieces;
+  for (const PassedOver& p : passed_over) {
+    std::vector<PassedOver>& of_file = pieces[p.file];
+    if (of_file.size() < kMostPieces)
+      of_file.push_back(p);
+    else
+      of_file.back().end = UINT64_MAX;
   }
+  std::map<uint32_t, FileDamage> files;
+  for (const auto& [file, of_file] : pieces) files.try_emplace(file, of_file, rings);
   data.for_each([&](const Record& r) {
     if (const auto file = files.find(r.file); file != files.end()) file->second.visit(r);
     return true;

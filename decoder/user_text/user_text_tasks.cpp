@@ -60,6 +60,17 @@ void UserText::forget_lost_switches(int32_t cpu, std::vector<ContextChange>& con
   }
 }
 
+namespace {
+
+// Another task leaves than the one that came: records in between are missing, whether or not a record says so.
+bool is_broken(const std::vector<ContextChange>& contexts, const SwitchFact& fact) {
+  if (contexts.empty() || fact.trace_start || fact.before_tid < 0) return false;
+  const ContextChange& last = contexts.back();
+  return last.tid >= 0 && last.tid != fact.before_tid && last.tid != fact.tid && last.time < fact.time;
+}
+
+}  // namespace
+
 // Switch records say which task leaves and which one starts. ITRACE_START only counts until the first of
 // them: tools that synthesise it put 0 into it.
 std::vector<ContextChange> UserText::cpu_contexts(int32_t cpu) const {
@@ -77,6 +88,10 @@ std::vector<ContextChange> UserText::cpu_contexts(int32_t cpu) const {
     if (fact.trace_start && switched) continue;
     if (!fact.trace_start && !switched && fact.before_tid >= 0) {
       out = {{kTimeMin, pid_of(fact.before_pid, fact.before_tid), fact.before_tid, kNoSpace}};
+    } else if (switched && is_broken(out, fact)) {
+      ContextChange unknown;
+      unknown.time = saturating_add(out.back().time, 1);
+      out.push_back(unknown);
     }
     switched = switched || !fact.trace_start;
     ContextChange change{fact.time, pid_of(fact.pid, fact.tid), fact.tid, kNoSpace, fact.preempted};

@@ -37,8 +37,8 @@ class BlocksConsumer final : public LiveConsumer {
 
   Output& out_;
   Coverage coverage_;
-  Time last_ = kTimeMax;  // that is wanted
   uint64_t max_errors_;
+  Time last_ = kTimeMax;  // that is wanted
   blocks::BlockWriter writer_;
   std::unique_ptr<Calls> calls_;  // nullptr: not wanted
 };

@@ -325,6 +325,21 @@ TEST_F(User, NobodyIsKnownToRunWhereSwitchesMayBeLost) {
 }
 
 // The kernel says of a task that leaves whether it could have run on; the record of the one that comes does not.
+// 8 leaves, but 7 had come.
+TEST_F(User, NobodyIsKnownToRunWhereSwitchesContradictEachOther) {
+  r.writer.itrace_start(7, 7, Recording::at(10));
+  r.writer.context_switch_cpu_wide(true, false, 8, 8, Recording::at(100, 0, 7, 7));
+  r.writer.context_switch_cpu_wide(false, false, 7, 7, Recording::at(101, 0, 8, 8));
+  r.writer.context_switch_cpu_wide(true, false, 7, 7, Recording::at(200, 0, 8, 8));
+  r.writer.context_switch_cpu_wide(true, false, 9, 9, Recording::at(300, 0, 8, 8));
+  open();
+  const auto tid_at = [&](Time t) { return capture->streams[0].context_at(t)->tid; };
+  EXPECT_EQ(tid_at(150), 8);
+  EXPECT_EQ(tid_at(200), 7);
+  EXPECT_EQ(tid_at(250), -1);
+  EXPECT_EQ(tid_at(350), 9);
+}
+
 TEST_F(User, WhoPreemptsIsKept) {
   r.writer.context_switch_cpu_wide(true, true, 8, 8, Recording::at(100, 0, 7, 7));
   r.writer.context_switch_cpu_wide(false, false, 7, 7, Recording::at(101, 0, 8, 8));
