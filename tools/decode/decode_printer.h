@@ -63,7 +63,7 @@ class DecodePrinter {
     const Stream* stream = nullptr;
     Who who;
     const ContextChange* by_time = nullptr;
-    const Stream* looked_in = nullptr;  // by_time
+    const Stream* looked_in = nullptr;         // by_time
     bool by_records = false;                   // alone, not by the flow
     Time looked = kTimeMin, until = kTimeMin;  // it runs at least from then to then
     Space space = kKernelSpace;                // of the code
