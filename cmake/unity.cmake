@@ -13,7 +13,7 @@ set(asof_unity_alone
     tools/script/script_event_names.cpp tools/script/script_options.cpp tools/script/script_printer.cpp
     tests/arch/arm64/insn_test.cpp tests/arch/arm64/stable_text_test.cpp
     tests/arch/x86/overlapping_programs_test.cpp tests/arch/x86/packet_list_test.cpp tests/arch/x86/silent_storm_test.cpp
-    tests/decoder/bpf_text/bpf_text_test.cpp tests/decoder/user_text/user_text_test.cpp tests/decoder/user_text/vdso_test.cpp
+    tests/decoder/bpf_text/bpf_text_test.cpp tests/decoder/user_text/user_text_test.cpp tests/decoder/user_text/user_tasks_test.cpp tests/decoder/user_text/vdso_test.cpp
     tests/support/case_capture.cpp tests/support/case_trace.cpp tests/support/decode_capture.cpp tests/support/fault_captures.cpp
     tests/support/perf_records_writer.cpp tests/support/reencode.cpp tests/support/shadow_stacks.cpp tests/support/truth_counter.cpp
     tests/tools/board/true_stacks_test.cpp tests/tools/output/time_windows_test.cpp tests/tools/cli/words_cli_test.cpp tests/tools/demo/demo_test.cpp)
