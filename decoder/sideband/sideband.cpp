@@ -91,7 +91,7 @@ class SideBandReader {
   }
   void add_damaged(const Record& r) {
     constexpr size_t kMost = 1000;  // more are taken as the whole rest
-    if (damaged_.size() < kMost)
+    if (damaged_.size() < kMost || damaged_.back().file != r.file)
       damaged_.push_back({r.file, r.file_offset, r.file_offset + 1});
     else
       damaged_.back().end = UINT64_MAX;
