@@ -21,6 +21,7 @@ namespace {
 
 constexpr int kTracingData = 1;     // feature
 constexpr uint32_t kProtWrite = 2;  // PROT_WRITE of mmap(2)
+constexpr uint32_t kMapShared = 1;  // MAP_SHARED: another mapping of the same pages may be writable
 // PERF_RECORD_MISC_LOST_SAMPLES_BPF: samples that a filter left out.
 constexpr uint16_t kLeftOutByFilter = 1U << 15;
 // perf_event_attr: write_backward, and the flags that request what is read here (mmap, comm, task, mmap2,
@@ -237,7 +238,7 @@ void SideBandReader::map(const Record& r, const MmapRecord& body) {
                 .range = range,
                 .pgoff = body.pgoff,
                 .file = name_index(body.filename),
-                .writable = (body.prot & kProtWrite) != 0};
+                .writable = (body.prot & kProtWrite) != 0 || (body.flags & kMapShared) != 0};
   if (body.executable) {
     fact.name = fact.file;
     fact.build_id = name_index(body.build_id);

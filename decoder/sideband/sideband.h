@@ -59,7 +59,7 @@ struct TaskFact {
   uint64_t pgoff = 0;
   uint32_t name = 0;      // kMap: file; kComm, kExec: comm. Index into SideBand::names
   uint32_t file = 0;      // kMap, kUnmap. Index into names
-  bool writable = false;  // kMap, kUnmap: MMAP2 with PROT_WRITE
+  bool writable = false;  // kMap, kUnmap: MMAP2 with PROT_WRITE or MAP_SHARED
   uint32_t build_id = 0;  // index into names; 0: ""
 };
 

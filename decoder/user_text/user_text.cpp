@@ -10,8 +10,9 @@ namespace {
 
 Time just_before(Time t) { return t == kTimeMin ? kTimeMin : t - 1; }
 
-// Code without a file: JIT, trampolines of the kernel.
-bool has_no_file(std::string_view name) {
+}  // namespace
+
+bool UserText::has_no_file(std::string_view name) {
   if (name == "[vdso]") return false;
   for (std::string_view prefix : {"[", "//", "/dev/zero", "/dev/shm/", "/memfd:", "/SYSV",
                                   "anon_inode:", "/anon_hugepage", "socket:"}) {
@@ -19,8 +20,6 @@ bool has_no_file(std::string_view name) {
   }
   return name.empty();
 }
-
-}  // namespace
 
 UserText::UserText(const SideBand& side, std::span<const BuildIdEntry> build_ids, FileFinder& files,
                    JitFiles& jits, Builder& builder, NoticeBook& notices)
@@ -91,6 +90,7 @@ void UserText::fork(const TaskFact& fact) {
   child.probed = processes_[from].probed;
   for (const auto& [begin, index] : processes_[from].live_jit) {
     child.live_jit[begin] = child.jit.size();
+    if (processes_[from].intact_jit.contains(begin)) child.intact_jit[begin] = child.jit.size();
     child.jit.push_back(processes_[from].jit[index]);
     child.jit.back().from = fact.time;
   }
@@ -104,7 +104,9 @@ void UserText::map(const TaskFact& fact) {
   Process& process = processes_[process_of(fact.pid)];
   std::vector<AddrRange> claimed;
   claim_new_parts(process, fact, claimed);
+  const Time before = process.last_map;
   const Mapping mapped = add_mapped(process, fact, claimed);
+  if (fact.kind == TaskFact::Kind::kMap) remap_jit(process, fact, before);
   auto it = process.current.lower_bound(fact.range.begin);
   if (it != process.current.begin() && process.mappings[std::prev(it)->second].range.end > fact.range.begin)
     --it;

@@ -49,6 +49,9 @@ class UserText {
     Time from = kTimeMin, until = kTimeMax;
     std::string_view name;
     const JitDump* dump = nullptr;
+    std::span<const uint8_t> bytes;
+    OriginRef origin = kNoOrigin;
+    bool executable = false;  // it was mapped so that it could run
   };
   struct JitFact {  // a piece of code of a file that belongs to a process
     Time time;
@@ -66,7 +69,8 @@ class UserText {
     Time last_map = kTimeMin;        // of the last record of a mapping, or when the space began
     bool probed = false;             // NOPs of its code may be calls (uprobes)
     std::vector<JitSymbol> jit;
-    std::map<Addr, size_t> live_jit;  // by begin, of the code not overwritten yet
+    std::map<Addr, size_t> live_jit;    // by begin, of the code not overwritten yet
+    std::map<Addr, size_t> intact_jit;  // those of it that the process cannot have changed since
   };
   struct Change {
     Time time;
@@ -79,10 +83,17 @@ class UserText {
   void jits_until(Time t);
   void add_jit(const JitFact& fact);
   void end_jit(Process& process, AddrRange range, Time t);
+  static std::map<Addr, size_t>::iterator first_above(const Process& process, std::map<Addr, size_t>& code,
+                                                      Addr begin);
+  static bool mapped_writable(const Process& process, AddrRange range);
+  void remap_jit(Process& process, const TaskFact& fact, Time before);
+  void note_written_jit(const JitDump& dump);
   void add_undated_jits();
   OriginRef jit_origin(const JitFact& fact);
   void claim_new_parts(const Process& process, const TaskFact& fact, std::vector<AddrRange>& out) const;
   void map(const TaskFact& fact);
+  // Code without a file: of a JIT, trampolines of the kernel.
+  static bool has_no_file(std::string_view name);
   static Mapping mapping_of(const TaskFact& fact);
   Mapping add_mapped(Process& process, const TaskFact& fact, std::span<const AddrRange> parts);
   void note_written(const Mapping& mapping, bool probed);
@@ -123,7 +134,8 @@ class UserText {
   std::map<std::pair<const JitDump*, std::string_view>, OriginRef> jit_origins_;
   int next_rank_ = kRankMapping;
   std::set<uint32_t> written_;  // names of files that note_written() reported
-  uint64_t steps_ = 0;          // of each_alive() through what was inherited
+  std::set<const JitDump*> written_jits_;
+  uint64_t steps_ = 0;  // of each_alive() through what was inherited
   size_t symbols_added_ = 0;
 };
 

@@ -1,6 +1,9 @@
 // Code of JITs as versions of a process's text. What a load or a move puts at an address replaces what was
 // there, and a move leaves no code at the old address; both hold from the record's time on, because JITs
-// write their record before the code can run (tools/perf/Documentation/jitdump-specification.txt).
+// write their record before the code can run (tools/perf/Documentation/jitdump-specification.txt). No record
+// shows that a JIT patches its code afterwards, as JITs do to link calls: code is certain only where the
+// process cannot have written it since, as its mappings show (mm/mprotect.c mprotect_fixup() leaves a record
+// of what becomes executable).
 #include <algorithm>
 
 #include "decoder/user_text/user_text.h"
@@ -52,14 +55,22 @@ OriginRef UserText::jit_origin(const JitFact& fact) {
 }
 
 // Older code that overlaps is freed memory from now on, including its parts outside of the overlap.
+// The first of `code` that ends above `begin`.
+std::map<Addr, size_t>::iterator UserText::first_above(const Process& process, std::map<Addr, size_t>& code,
+                                                       Addr begin) {
+  auto it = code.upper_bound(begin);
+  if (it != code.begin() && process.jit[std::prev(it)->second].range.end > begin) --it;
+  return it;
+}
+
 void UserText::end_jit(Process& process, AddrRange range, Time t) {
-  auto it = process.live_jit.upper_bound(range.begin);
-  if (it != process.live_jit.begin() && process.jit[std::prev(it)->second].range.end > range.begin) --it;
+  auto it = first_above(process, process.live_jit, range.begin);
   while (it != process.live_jit.end() && it->first < range.end) {
     JitSymbol& old = process.jit[it->second];
     old.until = just_before(t);
     builder_.add_layer(
         {.space = process.space, .range = old.range, .bytes = {}, .from = t, .rank = next_rank_++});
+    process.intact_jit.erase(it->first);
     it = process.live_jit.erase(it);
   }
 }
@@ -70,14 +81,78 @@ void UserText::add_jit(const JitFact& fact) {
   if (code.kind == JitCode::Kind::kMove)
     end_jit(process, range_of(code.moved_from, code.range.size()), fact.time);
   end_jit(process, code.range, fact.time);
+  bool executable = false, writable = false;
+  each_alive(process, code.range, [&](const Mapping& m, AddrRange) {
+    executable = executable || m.name != 0;
+    writable = writable || (m.name != 0 && m.writable);
+  });
+  const OriginRef origin = jit_origin(fact);
   builder_.add_layer({.space = process.space,
                       .range = code.range,
                       .bytes = code.bytes,
                       .from = fact.time,
                       .rank = next_rank_++,
-                      .origin = jit_origin(fact)});
+                      .origin = origin,
+                      .unsure = writable});
   process.live_jit[code.range.begin] = process.jit.size();
-  process.jit.push_back({.range = code.range, .from = fact.time, .name = code.name, .dump = fact.dump});
+  if (writable)
+    note_written_jit(*fact.dump);
+  else
+    process.intact_jit[code.range.begin] = process.jit.size();
+  process.jit.push_back({.range = code.range,
+                         .from = fact.time,
+                         .name = code.name,
+                         .dump = fact.dump,
+                         .bytes = code.bytes,
+                         .origin = origin,
+                         .executable = executable});
+}
+
+// A mapping over code: its first one, which lets it run, or the pages were writable in between, or are now. What
+// was written may run a moment before the record's time, but not before any other record of a mapping (`before`).
+// A file's mapping is no such sign: it replaces the code, unless the code is in the pages of that file.
+void UserText::remap_jit(Process& process, const TaskFact& fact, Time before) {
+  bool same_file = has_no_file(side_.names[fact.name]);
+  if (!same_file && !process.intact_jit.empty())
+    each_alive(process, fact.range, [&](const Mapping& m, AddrRange) { same_file |= m.file == fact.file; });
+  if (!same_file) return;
+  auto it = first_above(process, process.intact_jit, fact.range.begin);
+  while (it != process.intact_jit.end() && it->first < fact.range.end) {
+    JitSymbol& code = process.jit[it->second];
+    const bool written = std::exchange(code.executable, true) || fact.writable;
+    builder_.add_layer({.space = process.space,
+                        .range = code.range,
+                        .bytes = code.bytes,
+                        .from = std::max(code.from, before),
+                        .rank = next_rank_++,
+                        .origin = code.origin,
+                        .unsure = written});
+    if (!written) {
+      ++it;
+      continue;
+    }
+    note_written_jit(*code.dump);
+    it = process.intact_jit.erase(it);
+  }
+}
+
+void UserText::note_written_jit(const JitDump& dump) {
+  if (!written_jits_.insert(&dump).second) return;
+  notices_.info(
+      Code::kSelfModifyingProcess, dump.path(),
+      "code of this JIT is in memory that was writable since: the JIT may have patched it, and it is "
+      "not certain from then on",
+      "a JIT that maps each piece of code without write access, and only once, keeps it certain");
+}
+
+// At any time: with write access, or more than once.
+bool UserText::mapped_writable(const Process& process, AddrRange range) {
+  size_t mapped = 0;
+  for (const Mapping& m : process.mappings) {
+    if (m.name == 0 || !m.range.overlaps(range)) continue;
+    if (m.writable || ++mapped > 1) return true;
+  }
+  return false;
 }
 
 // Without a common clock it is unknown which of several codes an address had at a time: only code that never
@@ -101,6 +176,8 @@ void UserText::add_undated_jits() {
       if (end == i + 1) {
         layer.bytes = facts[i]->code->bytes;
         layer.origin = jit_origin(*facts[i]);
+        layer.unsure = mapped_writable(process, place);
+        if (layer.unsure) note_written_jit(*facts[i]->dump);
         process.jit.push_back({.range = place, .name = facts[i]->code->name, .dump = facts[i]->dump});
       }
       builder_.add_layer(layer);

@@ -99,8 +99,11 @@ TEST(JitDumpFile, DamageEndsItAndWhatCannotBeIsLeftOut) {
 // TIME_CONV of Recording is the identity, so counter values are perf's nanoseconds.
 class Jit : public ::testing::Test {
  protected:
-  void anon(uint64_t t, Addr at = kCode, uint64_t size = 0x1000, const std::string& name = "//anon") {
-    r.writer.mmap2({.pid = 7, .tid = 7, .addr = at, .len = size, .filename = name}, Recording::at(t));
+  void anon(uint64_t t, Addr at = kCode, uint64_t size = 0x1000, const std::string& name = "//anon",
+            uint32_t prot = 5, uint32_t flags = 2) {
+    r.writer.mmap2(
+        {.pid = 7, .tid = 7, .addr = at, .len = size, .filename = name, .prot = prot, .flags = flags},
+        Recording::at(t));
   }
   void marker(uint64_t t) { anon(t, 0x7f00ff000000, 0x1000, "/tmp/jit-7.dump"); }
   void open(const JitDumpWriter& w, CaptureOptions options = closed_options()) {
@@ -114,6 +117,12 @@ class Jit : public ::testing::Test {
     space = context->space;
   }
   std::vector<Bytes> at(Addr a, Time t) { return contents(*capture->text, space, a, 1, t); }
+  bool is_unsure(Addr a, Time t) {
+    const Cell cell = capture->text->cell(space, a);
+    return std::ranges::any_of(cell.versions, [&](const Version& v) {
+      return v.unsure && v.possible_in({t, t});
+    });
+  }
   std::string name(Addr a, Time t) {
     const auto s = capture->symbols.find(space, a, t);
     return s ? s->symbol->name : "";
@@ -164,13 +173,64 @@ TEST_F(Jit, PagesMadeExecutableAgainKeepTheirCodeAndAFileCoversIt) {
   marker(2);
   JitDumpWriter w({.pid = 7});
   w.load(100, kCode, Bytes(32, 0x11), 1, "f");
+  w.load(170, kCode + 32, Bytes(32, 0x22), 1, "g");
+  anon(120, 0x7f0012340000);
   anon(150);
   anon(160, kCode, 0x2000);
   anon(300, kCode, 0x1000, "/lib/other.so");
   open(w);
   EXPECT_EQ(at(kCode, 155), std::vector<Bytes>{{0x11}});
+  EXPECT_FALSE(is_unsure(kCode, 119));
+  EXPECT_TRUE(is_unsure(kCode, 120)) << "patched before the record at 150, after the one at 120";
+  EXPECT_TRUE(is_unsure(kCode, 200));
+  EXPECT_EQ(at(kCode + 32, 200), std::vector<Bytes>{{0x22}});
+  EXPECT_FALSE(is_unsure(kCode + 32, 200)) << "nothing was mapped there since";
   EXPECT_EQ(at(kCode, 200), std::vector<Bytes>{{0x11}});
   EXPECT_EQ(at(kCode, 301), kUnknown);
+}
+
+TEST_F(Jit, CodeInWritableMemoryIsUnsure) {
+  anon(1, kCode, 0x1000, "//anon", 7);
+  anon(1, kCode + 0x1000, 0x1000, "/memfd:code (deleted)", 5, 1);
+  marker(2);
+  JitDumpWriter w({.pid = 7});
+  w.load(100, kCode, Bytes(32, 0x11), 1, "writable");
+  w.load(100, kCode + 0x1000, Bytes(32, 0x22), 2, "shared");
+  w.load(100, kCode + 0x2000, Bytes(32, 0x33), 3, "not mapped yet");
+  w.load(100, kCode + 0x4000, Bytes(32, 0x44), 4, "not mapped yet, then writable");
+  anon(150, kCode + 0x2000);
+  anon(150, kCode + 0x4000, 0x1000, "//anon", 7);
+  w.load(200, kCode, Bytes(16, 0x55), 5, "again");
+  open(w);
+  EXPECT_TRUE(is_unsure(kCode, 100));
+  EXPECT_TRUE(is_unsure(kCode, 200));
+  EXPECT_EQ(at(kCode, 200), std::vector<Bytes>{{0x55}});
+  EXPECT_TRUE(is_unsure(kCode + 0x1000, 100)) << "another mapping of it may be writable";
+  EXPECT_EQ(at(kCode + 0x2000, 200), std::vector<Bytes>{{0x33}});
+  EXPECT_FALSE(is_unsure(kCode + 0x2000, 200)) << "its first mapping";
+  EXPECT_TRUE(is_unsure(kCode + 0x4000, 200));
+  const auto said = [](const Notice& n) {
+    return n.code == Code::kSelfModifyingProcess && n.where.ends_with("jit-7.dump");
+  };
+  EXPECT_EQ(std::ranges::count_if(capture->notices, said), 1);
+}
+
+TEST_F(Jit, WhatAForkInheritsCanBeMadeWritable) {
+  anon(1);
+  marker(2);
+  JitDumpWriter w({.pid = 7});
+  w.load(100, kCode, Bytes(32, 0x11), 1, "f");
+  r.writer.fork(8, 7, 8, 7, Recording::at(200));
+  r.writer.context_switch_cpu_wide(true, false, 8, 8, Recording::at(220, 0, 7, 7));
+  r.writer.mmap2({.pid = 8, .tid = 8, .addr = kCode, .len = 0x1000, .filename = "//anon", .prot = 5},
+                 Recording::at(300, 0, 8, 8));
+  open(w);
+  EXPECT_EQ(at(kCode, 400), std::vector<Bytes>{{0x11}});
+  EXPECT_FALSE(is_unsure(kCode, 199));
+  EXPECT_TRUE(is_unsure(kCode, 400));
+  space = capture->streams[0].context_at(150)->space;
+  EXPECT_EQ(at(kCode, 400), std::vector<Bytes>{{0x11}});
+  EXPECT_FALSE(is_unsure(kCode, 400)) << "the parent's";
 }
 
 TEST_F(Jit, ExecEndsAllAndForkInherits) {

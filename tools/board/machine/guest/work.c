@@ -14,6 +14,7 @@ static const struct {
 } kWorks[] = {
     {"jit", work_jit},
     {"jitdump", work_jitdump},
+    {"jitpatch", work_jitpatch},
     {"ptwrite", work_ptwrite},
     {"seccomp", work_seccomp},
     {"signals", work_signals},

@@ -8,6 +8,7 @@ extern uint32_t work_seed;
 
 int work_jit(void);
 int work_jitdump(void);
+int work_jitpatch(void);
 int work_ptwrite(void);
 int work_seccomp(void);
 int work_signals(void);

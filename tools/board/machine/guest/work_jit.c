@@ -115,29 +115,41 @@ static int write_load(int fd, const uint8_t* code, size_t size) {
   return write(fd, &load, sizeof load) == (ssize_t)sizeof load && write(fd, code, size) == (ssize_t)size;
 }
 
-static int run(int dump) {
-  uint8_t* code =
-      mmap(NULL, kSlots * kSlotBytes, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+enum jit { kNoDump, kStrict, kPatching };
+
+// kStrict: as a JIT does that never has its code writable and executable: each slot is a mapping of its own, and its
+// record is written when the slot can run. Else in memory that is both at all times; kPatching writes it again, with
+// no other record.
+static int fill_slot(uint8_t* at, size_t page, enum jit jit, int dump) {
+  if (jit == kNoDump) return emit(at) != 0;
+  if (jit == kPatching) return write_load(dump, at, emit(at)) && emit(at) != 0;
+  if (mprotect(at, page, PROT_READ | PROT_WRITE) != 0) return 0;
+  const size_t size = emit(at);
+  return mprotect(at, page, PROT_READ | PROT_EXEC) == 0 && write_load(dump, at, size);
+}
+
+static int run(enum jit jit) {
+  const int dump = jit == kNoDump ? -1 : open_dump();
+  if (jit != kNoDump && dump < 0) return work_failed("jit dump");
+  const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+  // A page between two slots keeps their mappings apart.
+  const size_t stride = jit == kStrict ? 2 * page : kSlotBytes;
+  const int protection = jit == kStrict ? PROT_NONE : PROT_READ | PROT_WRITE | PROT_EXEC;
+  uint8_t* code = mmap(NULL, kSlots * stride, protection, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (code == MAP_FAILED) return work_failed("mmap");
   uint64_t v = 1;
   for (unsigned round = 0; round < kRounds; ++round) {
     for (unsigned i = 0; i < kSlots; ++i) {
-      uint8_t* at = code + (size_t)i * kSlotBytes;
-      const size_t size = emit(at);
-      if (dump >= 0 && !write_load(dump, at, size)) return work_failed("jit dump");
+      if (!fill_slot(code + i * stride, page, jit, dump)) return work_failed("jit");
     }
     for (unsigned i = 0; i < 50; ++i) {
-      uint64_t (*const f)(uint64_t) =
-          (uint64_t(*)(uint64_t))(uintptr_t)(code + (v >> 3) % kSlots * kSlotBytes);
+      uint64_t (*const f)(uint64_t) = (uint64_t(*)(uint64_t))(uintptr_t)(code + (v >> 3) % kSlots * stride);
       v = f(v) + i;
     }
   }
   return v == 0;
 }
 
-int work_jit(void) { return run(-1); }
-
-int work_jitdump(void) {
-  const int dump = open_dump();
-  return dump < 0 ? work_failed("jit dump") : run(dump);
-}
+int work_jit(void) { return run(kNoDump); }
+int work_jitdump(void) { return run(kStrict); }
+int work_jitpatch(void) { return run(kPatching); }
