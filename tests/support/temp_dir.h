@@ -1,5 +1,7 @@
 // TempDir: a separate directory for one test, removed at the end.
 #pragma once
+#include <unistd.h>
+
 #include <cstdlib>
 #include <filesystem>
 #include <stdexcept>
@@ -9,8 +11,9 @@ namespace asof::test {
 
 class TempDir {
  public:
-  TempDir() {
-    std::string name = (std::filesystem::temp_directory_path() / "asof-test-XXXXXX").string();
+  TempDir() : TempDir(std::filesystem::temp_directory_path()) {}
+  explicit TempDir(const std::filesystem::path& parent) {
+    std::string name = (parent / "asof-test-XXXXXX").string();
     if (mkdtemp(name.data()) == nullptr) throw std::runtime_error("no temporary directory");
     path_ = name;
   }
@@ -26,5 +29,10 @@ class TempDir {
  private:
   std::filesystem::path path_;
 };
+
+// Where many folders cost little: on some virtual disks, removing 10,000 of them takes a minute.
+inline std::filesystem::path parent_in_memory() {
+  return access("/dev/shm", W_OK | X_OK) == 0 ? std::filesystem::path("/dev/shm") : std::filesystem::temp_directory_path();
+}
 
 }  // namespace asof::test

@@ -76,7 +76,7 @@ class ArchiveTest : public ::testing::Test {
     }
     return out;
   }
-  TempDir dir_;
+  TempDir dir_{parent_in_memory()};
 };
 
 TEST_F(ArchiveTest, FilesAndDirectoriesComeOut) {
