@@ -15,10 +15,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::optional<int64_t> mtime_of(const std::string& path) {
+constexpr int64_t kSecond = 1'000'000'000;
+
+// In ns; nullopt: no such file.
+std::optional<int64_t> time_of(const std::string& path, timespec stat::*which) {
   struct stat st {};
   if (::stat(path.c_str(), &st) != 0) return std::nullopt;
-  return st.st_mtime;
+  return (st.*which).tv_sec * kSecond + (st.*which).tv_nsec;
 }
 
 bool is_file(const std::string& path) {
@@ -80,7 +83,10 @@ bool same_build_id(const std::string& a, const std::string& b) {
 
 FileFinder::FileFinder(const CaptureOptions& options, const std::string& capture_file,
                        const std::string& capture_dir, NoticeBook& notices)
-    : options_(options), symfs_(options.symfs), capture_mtime_(mtime_of(capture_file)), notices_(notices) {
+    : options_(options),
+      symfs_(options.symfs),
+      capture_mtime_(time_of(capture_file, &stat::st_mtim)),
+      notices_(notices) {
   std::error_code ignored;
   for (const char* place : {"/symfs", "/../symfs"}) {
     if (symfs_.empty() && !capture_dir.empty() && fs::is_directory(capture_dir + place, ignored)) {
@@ -187,17 +193,25 @@ std::unique_ptr<TextFile> FileFinder::search(const std::string& path, const std:
   return nullptr;
 }
 
+// What was written, replaced or copied since the recording has a newer ctime, whatever its mtime, which packages and
+// `cp -p` bring along. A copy elsewhere shows nothing.
+bool FileFinder::unchanged_since(const std::string& file) const {
+  const auto changed = time_of(file, &stat::st_ctim);
+  return changed && capture_mtime_ && *changed < *capture_mtime_;
+}
+
 void FileFinder::warn_unverified(TextFile& file, const std::string& path) {
   Notice notice;
   notice.code = Code::kFileNotVerified;
   notice.where = path;
   notice.reason = fmt::format("the recording has no build-id for it: {} is used unverified", file.path);
-  auto mtime = mtime_of(file.path);
+  file.doubtful = file.path != path || !unchanged_since(file.path);
+  notice.reason += file.doubtful ? ", and nothing in it is certain" : "; it did not change since";
+  const auto mtime = time_of(file.path, &stat::st_mtim);
   if (mtime && capture_mtime_ && *mtime > *capture_mtime_) {
     notice.severity = Notice::Severity::kError;
     notice.code = Code::kFileNewerThanRecording;
-    file.doubtful = true;
-    notice.reason += fmt::format(", and it is newer than the recording by {} s", *mtime - *capture_mtime_);
+    notice.reason += fmt::format("; it is newer than the recording by {} s", (*mtime - *capture_mtime_) / kSecond);
   }
   notice.hint = "record with `perf record --buildid-all` or --buildid-mmap";
   notices_.add(std::move(notice));

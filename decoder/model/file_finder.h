@@ -25,7 +25,7 @@ struct TextFile {
   std::shared_ptr<const ElfImage> elf;  // nullptr: not ELF
   std::shared_ptr<const void> owner;    // keeps `bytes`
   bool as_built = false;                // memory may have had it with the kernel's patches
-  bool doubtful = false;                // another build-id, or none and newer than the recording
+  bool doubtful = false;                // another build-id, or none and perhaps changed since
 };
 
 // Lower-case hex without anything else ("6AA9A4E2-6F28..." and "6aa9a4e26f28..." are one id).
@@ -65,13 +65,14 @@ class FileFinder {
   void add_cached(const std::string& path, const std::string& id, std::vector<Candidate>& out) const;
   std::unique_ptr<TextFile> search(const std::string& path, const std::string& build_id,
                                    const std::string& explicit_file, bool quiet);
+  bool unchanged_since(const std::string& file) const;
   void warn_unverified(TextFile& file, const std::string& path);
 
   const CaptureOptions& options_;
   std::string symfs_;
   bool symfs_given_ = false;
   std::vector<std::string> caches_;
-  std::optional<int64_t> capture_mtime_;  // seconds
+  std::optional<int64_t> capture_mtime_;  // ns
   VdsoSource vdso_source_;
   NoticeBook& notices_;
   std::map<std::pair<std::string, std::string>, std::unique_ptr<TextFile>> found_;

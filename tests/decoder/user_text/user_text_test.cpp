@@ -1,6 +1,9 @@
 // User text: files of mappings, their identity, code that is made while it runs.
 #include "decoder/user_text/user_text.h"
 
+#include <chrono>
+#include <thread>
+
 #include "tests/decoder/user_text/user_fixture.h"
 
 namespace asof {
@@ -148,6 +151,49 @@ TEST_F(User, MissingIdIsReportedAndANewerFileIsAnError) {
   ASSERT_NE(notice, nullptr);
   EXPECT_NE(notice->reason.find("newer than the recording"), std::string::npos);
   EXPECT_TRUE(is_unsure(kCode, 100));
+}
+
+// Without a recorded build-id a copy shows nothing, whatever its mtime.
+TEST_F(User, CopyWithoutARecordedIdIsUnsure) {
+  map(7, "/bin/a", 0, {});
+  r.writer.itrace_start(7, 7, Recording::at(10));
+  file("/bin/a", 0x11, 0xaa);
+  const auto past = std::filesystem::file_time_type::clock::now() - std::chrono::hours(24);
+  std::filesystem::last_write_time(r.dir.path() / "perf.data/symfs/bin/a", past);
+  open();
+  EXPECT_EQ(at(kCode, 100), std::vector<Bytes>{{0x11}});
+  EXPECT_TRUE(is_unsure(kCode, 100));
+  EXPECT_NE(find_notice(*capture, Code::kFileNotVerified), nullptr);
+}
+
+// The file at its own path shows by its ctime that it is the one that ran.
+TEST_F(User, FileWhereItRanIsCertainWhileItDoesNotChange) {
+  const TempDir here;
+  const std::string path = (here / "program").string();
+  write_bytes(path, program(0x11, 0xaa));
+  map(7, path, 0, {});
+  r.writer.itrace_start(7, 7, Recording::at(10));
+  CaptureOptions options = closed_options();
+  options.host_files = true;
+  const auto wait = [] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  };  // file times can be coarse
+  wait();
+  open(options);
+  EXPECT_EQ(at(kCode, 100), std::vector<Bytes>{{0x11}});
+  EXPECT_FALSE(is_unsure(kCode, 100));
+
+  // A package of another day was unpacked over it: its mtime is as old as the package.
+  wait();
+  write_bytes(path, program(0x22, 0xbb));
+  std::filesystem::last_write_time(path,
+                                   std::filesystem::file_time_type::clock::now() - std::chrono::hours(24));
+  auto again = open_capture((r.dir / "perf.data").string(), options);
+  ASSERT_TRUE(again.has_value());
+  capture.emplace(std::move(*again));
+  EXPECT_EQ(at(kCode, 100), std::vector<Bytes>{{0x22}});
+  EXPECT_TRUE(is_unsure(kCode, 100));
+  EXPECT_EQ(find_notice(*capture, Code::kFileNewerThanRecording), nullptr);
 }
 
 TEST_F(User, BuildIdCache) {
