@@ -3,12 +3,16 @@
 
 using namespace asof::c;
 
-size_t asof_text_at(const asof_capture* capture, uint64_t address, size_t size, int64_t time, uint32_t space,
-                    uint8_t* bytes, uint32_t* sources, asof_error** error) {
+namespace {
+
+// Calls use(image); SIZE_MAX: there is none, and why is in `error`.
+template <typename Use>
+size_t with_image(const char* function, const asof_capture* capture, uint64_t address, size_t size,
+                  int64_t time, uint32_t space, const void* room, asof_error** error, Use use) {
   return guarded(error, SIZE_MAX, [&]() -> size_t {
     const v0::AddressRange range{address, size > UINT64_MAX - address ? UINT64_MAX : address + size};
-    if (capture == nullptr || bytes == nullptr || range.end - range.begin != size) {
-      bad_value(error, "asof_text_at", "no capture, no room, or a range past the last address");
+    if (capture == nullptr || room == nullptr || range.end - range.begin != size) {
+      bad_value(error, function, "no capture, no room, or a range past the last address");
       return SIZE_MAX;
     }
     auto image = capture->text.at(range, time, space);
@@ -16,11 +20,30 @@ size_t asof_text_at(const asof_capture* capture, uint64_t address, size_t size, 
       set_error(error, std::move(image.error()));
       return SIZE_MAX;
     }
-    std::copy(image->bytes.begin(), image->bytes.end(), bytes);
-    if (sources != nullptr) std::copy(image->sources.begin(), image->sources.end(), sources);
-    const auto unknown = std::find(image->sources.begin(), image->sources.end(), v0::SourceRef{0});
-    return static_cast<size_t>(unknown - image->sources.begin());
+    return use(*image);
   });
+}
+
+}  // namespace
+
+size_t asof_text_at(const asof_capture* capture, uint64_t address, size_t size, int64_t time, uint32_t space,
+                    uint8_t* bytes, uint32_t* sources, asof_error** error) {
+  return with_image(
+      "asof_text_at", capture, address, size, time, space, bytes, error, [&](const v0::TextImage& image) {
+        std::copy(image.bytes.begin(), image.bytes.end(), bytes);
+        if (sources != nullptr) std::copy(image.sources.begin(), image.sources.end(), sources);
+        const auto unknown = std::find(image.sources.begin(), image.sources.end(), v0::SourceRef{0});
+        return static_cast<size_t>(unknown - image.sources.begin());
+      });
+}
+
+size_t asof_text_doubts(const asof_capture* capture, uint64_t address, size_t size, int64_t time,
+                        uint32_t space, uint8_t* doubts, asof_error** error) {
+  return with_image("asof_text_doubts", capture, address, size, time, space, doubts, error,
+                    [&](const v0::TextImage& image) {
+                      std::copy(image.doubts.begin(), image.doubts.end(), doubts);
+                      return static_cast<size_t>(std::count(image.doubts.begin(), image.doubts.end(), 1));
+                    });
 }
 
 asof_status asof_source_at(const asof_capture* capture, uint32_t ref, asof_source* out) {

@@ -36,8 +36,15 @@ Result<TextImage> Text::at(AddressRange range, Time time, Space space) const {
               "the range is empty or has more than " + std::to_string(kMaxImage) + " bytes", ""});
   }
   const asof::AddrRange asked{range.begin, range.end};
-  asof::TextImage image = asof::image_at(text_of(*data_).cells(space, asked), asked, time);
-  return TextImage{image.begin, std::move(image.bytes), std::move(image.origins)};
+  const auto cells = text_of(*data_).cells(space, asked);
+  asof::TextImage image = asof::image_at(cells, asked, time);
+  std::vector<std::uint8_t> doubts(image.bytes.size());
+  for (const asof::Cell& cell : cells) {
+    const asof::AddrRange part = cell.range.intersect(asked);
+    if (!part.empty() && asof::may_differ(cell, time))
+      std::fill_n(doubts.begin() + static_cast<std::ptrdiff_t>(part.begin - asked.begin), part.size(), 1);
+  }
+  return TextImage{image.begin, std::move(image.bytes), std::move(image.origins), std::move(doubts)};
 }
 
 TextCell Text::cell(Address address, Space space) const {

@@ -67,6 +67,12 @@ void bind_text(py::module_& m) {
       .def_readonly("address", &asof::TextImage::begin)
       .def_property_readonly("bytes", [](const asof::TextImage& i) { return bytes_object(i.bytes); })
       .def_property_readonly("sources", &source_list)
+      .def_property_readonly("certain", [](const asof::TextImage& i) { return i.certain(0, i.bytes.size()); })
+      .def_property_readonly("doubts",
+                             [](const asof::TextImage& i) {
+                               return py::bytes(reinterpret_cast<const char*>(i.doubts.data()),
+                                                i.doubts.size());
+                             })
       .def_property_readonly("known", [](const asof::TextImage& i) { return i.known(0, i.bytes.size()); })
       .def("__len__", [](const asof::TextImage& i) { return i.bytes.size(); });
 }

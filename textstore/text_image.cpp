@@ -34,6 +34,15 @@ TextImage image_at(std::span<const Cell> cells, AddrRange range, Time t) {
   return image;
 }
 
+bool may_differ(const Cell& cell, Time t) {
+  size_t possible = 0;
+  for (const Version& v : cell.versions) {
+    if (v.from > t || v.until < t) continue;
+    if (v.unsure || ++possible > 1) return true;
+  }
+  return false;
+}
+
 std::vector<Time> change_times(std::span<const Cell> cells) {
   std::vector<Time> times;
   for (const Cell& cell : cells) {

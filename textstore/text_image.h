@@ -21,6 +21,10 @@ struct TextImage {
 };
 TextImage image_at(std::span<const Cell> cells, AddrRange range, Time t);
 
+// Whether the bytes do not have to be so at `t`: several versions are possible, or no record would show another
+// one.
+bool may_differ(const Cell& cell, Time t);
+
 // Instants at which something in these cells changes, sorted: the beginnings of versions.
 std::vector<Time> change_times(std::span<const Cell> cells);
 

@@ -246,6 +246,12 @@ ASOF_EXPORT const char* asof_event_name(int kind);
 ASOF_EXPORT size_t asof_text_at(const asof_capture* capture, uint64_t address, size_t size, int64_t time,
                                 uint32_t space, uint8_t* bytes, uint32_t* sources, asof_error** error);
 
+/* Of the bytes that asof_text_at() gives: `doubts` has room for `size` bytes, which become 1 where the byte may have
+ * been another one at `time` (several versions are possible, or it may have changed without a record), else 0.
+ * Returns how many are 1; SIZE_MAX: as there. */
+ASOF_EXPORT size_t asof_text_doubts(const asof_capture* capture, uint64_t address, size_t size, int64_t time,
+                                    uint32_t space, uint8_t* doubts, asof_error** error);
+
 /* Where bytes came from. */
 typedef struct asof_source {
   size_t size;

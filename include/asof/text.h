@@ -26,12 +26,24 @@ struct TextImage {
   Address begin = 0;
   std::vector<std::uint8_t> bytes;  // of the whole range; 0 where unknown
   std::vector<SourceRef> sources;   // of each byte; 0: the byte is unknown
+  // Of each byte 1 where it may have been another one at that time: several versions are possible, or it may have
+  // changed without a record. Else 0. Just after a TextChange's time the old bytes or a breakpoint may still be there.
+  std::vector<std::uint8_t> doubts;
 
   // Whether all bytes [offset, offset + size) are known.
   bool known(std::size_t offset, std::size_t size) const {
     if (offset > sources.size() || size > sources.size() - offset) return false;
     for (std::size_t i = offset; i < offset + size; ++i) {
       if (sources[i] == 0) return false;
+    }
+    return true;
+  }
+
+  // Whether all of them are known, and can have been no others.
+  bool certain(std::size_t offset, std::size_t size) const {
+    if (!known(offset, size) || offset + size > doubts.size()) return false;
+    for (std::size_t i = offset; i < offset + size; ++i) {
+      if (doubts[i] != 0) return false;
     }
     return true;
   }

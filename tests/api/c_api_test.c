@@ -53,6 +53,7 @@ static void check_errors(const asof_capture* capture) {
   CHECK(asof_text_at(capture, 0, 0, 0, ASOF_KERNEL_SPACE, &byte, NULL, &error) == SIZE_MAX);
   CHECK(strcmp(asof_error_code(error), "E-FILE-091") == 0);
   asof_error_free(error);
+  CHECK(asof_text_doubts(capture, 0, 0, 0, ASOF_KERNEL_SPACE, &byte, NULL) == SIZE_MAX);
   CHECK(asof_text_at(capture, UINT64_MAX, 16, 0, ASOF_KERNEL_SPACE, &byte, NULL, NULL) == SIZE_MAX);
 }
 
@@ -159,6 +160,11 @@ static void check_text(const asof_capture* capture) {
     CHECK(asof_text_at(capture, change.address, 5, change.time + 1, ASOF_KERNEL_SPACE, bytes, sources,
                        NULL) == 5);
     CHECK(memcmp(bytes, change.new_bytes, 5) == 0);
+    CHECK(asof_text_doubts(capture, change.address, 5, change.time, ASOF_KERNEL_SPACE, bytes, NULL) == 0);
+    CHECK(bytes[0] == 0 && bytes[4] == 0);
+    /* A module, which may be replaced without a record. */
+    CHECK(asof_text_doubts(capture, 0xffffffffc0000000, 5, change.time, ASOF_KERNEL_SPACE, bytes, NULL) == 5);
+    CHECK(bytes[0] == 1 && bytes[4] == 1);
     CHECK(asof_source_at(capture, sources[0], &source) == ASOF_OK);
     CHECK(strcmp(source.kind, "poke") == 0 && source.id == i);
     CHECK(asof_symbol_at(capture, change.address, change.time, ASOF_KERNEL_SPACE, &offset) != NULL);

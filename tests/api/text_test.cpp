@@ -85,11 +85,41 @@ TEST(Text, BeforeAChangeIsNotOfThatChange) {
   EXPECT_EQ(text.source(after->sources[0]).kind, asof::SourceKind::kPoke);
 }
 
+// Changes have records; a module may be replaced without one.
+TEST(Text, WhereAnotherVersionIsPossibleIsADoubt) {
+  const asof::Text text = open(demo()).text();
+  std::vector<asof::AddressRange> ranges = {{0xffffffffc0000000, 0xffffffffc0000020}};
+  for (const asof::TextChange& c : text.changes())
+    ranges.push_back({c.address, c.address + c.new_bytes.size()});
+  const asof::Time time = text.changes().front().time;
+  size_t doubtful = 0, certain = 0;
+  for (const asof::AddressRange& range : ranges) {
+    const auto image = text.at(range, time);
+    ASSERT_TRUE(image.has_value());
+    ASSERT_EQ(image->doubts.size(), range.end - range.begin);
+    for (size_t i = 0; i < image->doubts.size(); ++i) {
+      size_t possible = 0;
+      bool unsure = false;
+      for (const asof::TextVersion& v : text.cell(range.begin + i).versions) {
+        if (v.from > time || v.until < time) continue;
+        ++possible;
+        unsure = unsure || v.unsure;
+      }
+      EXPECT_EQ(image->doubts[i] != 0, unsure || possible > 1) << range.begin << "+" << i;
+      EXPECT_EQ(image->certain(i, 1), image->known(i, 1) && image->doubts[i] == 0);
+      ++(image->doubts[i] != 0 ? doubtful : certain);
+    }
+  }
+  EXPECT_EQ(doubtful, 32U);
+  EXPECT_EQ(certain, 50U);
+}
+
 TEST(Text, WhatIsNotKnownIsReported) {
   const asof::Text text = open(demo()).text();
   const auto hole = text.at({0x1000, 0x1010}, 0);
   ASSERT_TRUE(hole.has_value());
   EXPECT_FALSE(hole->known(0, 1));
+  EXPECT_FALSE(hole->certain(0, 1));
   EXPECT_TRUE(text.cell(0x1000, 12345).versions.empty());
   EXPECT_FALSE(text.symbol(0x1000, 0).has_value());
   EXPECT_FALSE(text.symbol(0xffffffff81000000, 0, 12345).has_value());

@@ -47,14 +47,7 @@ void TextLister::header(const TextPlace& place, const std::string& what) {
 std::string TextLister::doubt(Time t) const {
   uint64_t bytes = 0;
   for (const Cell& c : cells_) {
-    size_t possible = 0;
-    bool unsure = false;
-    for (const Version& v : c.versions) {
-      if (v.from > t || v.until < t) continue;
-      ++possible;
-      unsure = unsure || v.unsure;
-    }
-    if (possible > 1 || unsure) bytes += c.range.intersect(shown_).size();
+    if (may_differ(c, t)) bytes += c.range.intersect(shown_).size();
   }
   if (bytes == 0) return {};
   return fmt::format("; {} may have been {} then", format_plural(bytes, "byte", "bytes"),
