@@ -110,7 +110,7 @@ void Flow::fast_open(FastWalk& w, FastHot& hot) {
 // What was written since the last time is of this one.
 [[gnu::always_inline]] inline void Flow::fast_time(const FastWalk& w, FastHot& hot) {
   if (hot.out == hot.timed) return;
-  *hot.mark++ = {static_cast<uint32_t>(hot.timed - w.begun), hot.floor};
+  *hot.mark++ = {static_cast<uint32_t>(hot.timed - w.begun), w.clock == nullptr ? kTimeMin : hot.floor};
   hot.timed = hot.out;
 }
 

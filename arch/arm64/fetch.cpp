@@ -66,8 +66,8 @@ Flow::Stop Flow::element(State& s, Trial* trial) {
       break;
     case El::kEvent:
       if constexpr (Emit)
-        add_event(EventKind::kTraceEvent, s.floor, s.position == Position::kKnown ? s.ip : 0, d.type, 0,
-                  d.offset);
+        add_event(EventKind::kTraceEvent, display_time(s), s.position == Position::kKnown ? s.ip : 0, d.type,
+                  0, d.offset);
       break;
     case El::kAddress:
       return on_address<Emit>(s, d, trial);
@@ -75,10 +75,10 @@ Flow::Stop Flow::element(State& s, Trial* trial) {
       return on_exception<Emit>(s, d, trial);
     case El::kExceptionNoAddress:
       if (d.type == kTransactionFailure) {
-        if constexpr (Emit) add_event(EventKind::kTsxAbort, s.floor, 0, 0, 0, d.offset);
+        if constexpr (Emit) add_event(EventKind::kTsxAbort, display_time(s), 0, 0, 0, d.offset);
         s.transaction = false;
       } else if constexpr (Emit) {
-        add_event(EventKind::kAsync, s.floor, 0, 0, 0, d.offset);
+        add_event(EventKind::kAsync, display_time(s), 0, 0, 0, d.offset);
       }
       synchronise(s);
       if (s.position != Position::kLost && s.position != Position::kWaiting) s.position = Position::kVector;
@@ -98,11 +98,11 @@ Flow::Stop Flow::element(State& s, Trial* trial) {
       s.transaction = d.kind == El::kTransStart;
       if constexpr (Emit) {
         const EventKind kind = s.transaction ? EventKind::kTsxBegin : EventKind::kTsxCommit;
-        add_event(kind, s.floor, s.position == Position::kKnown ? s.ip : 0, 0, 0, d.offset);
+        add_event(kind, display_time(s), s.position == Position::kKnown ? s.ip : 0, 0, 0, d.offset);
       }
       break;
     case El::kInstrumentation:
-      if constexpr (Emit) add_event(EventKind::kPtwrite, s.floor, 0, d.value, 8, d.offset);
+      if constexpr (Emit) add_event(EventKind::kPtwrite, display_time(s), 0, d.value, 8, d.offset);
       break;
     case El::kEnd:
       return on_end<Emit>(s, d, trial);
@@ -111,7 +111,7 @@ Flow::Stop Flow::element(State& s, Trial* trial) {
     case El::kOverflow:
     case El::kDiscard:
       if constexpr (Emit) {
-        add_event(EventKind::kOverflow, s.floor, 0, 0, 0, d.offset);
+        add_event(EventKind::kOverflow, display_time(s), 0, 0, 0, d.offset);
         open_gap(s, Code::kTraceOverflow,
                  d.kind == El::kOverflow
                      ? "the trace unit's buffer was full: trace is missing up to the next sync point"
@@ -147,7 +147,7 @@ void Flow::on_context(State& s, const Element& d) {
     if (d.value == s.context) return;
     s.context = d.value;
     const uint64_t state = c.el | (c.ns ? 4U : 0U) | (c.sf ? 8U : 0U);
-    add_event(EventKind::kContext, s.floor, s.position == Position::kKnown ? s.ip : 0, c.cid, state,
+    add_event(EventKind::kContext, display_time(s), s.position == Position::kKnown ? s.ip : 0, c.cid, state,
               d.offset);
   }
 }
@@ -182,7 +182,7 @@ Flow::Stop Flow::on_address(State& s, const Element& d, Trial* trial) {
       enter(s, ip, mode);
       break;
     case Position::kOff:
-      if constexpr (Emit) add_event(EventKind::kTraceStart, s.floor, ip, 0, 0, d.offset);
+      if constexpr (Emit) add_event(EventKind::kTraceStart, display_time(s), ip, 0, 0, d.offset);
       enter(s, ip, mode);
       break;
     case Position::kLost:
@@ -202,7 +202,8 @@ void Flow::on_trace_on(State& s, const Element& d) {
   if constexpr (Emit) {
     if (s.position == Position::kKnown || s.position == Position::kTarget ||
         s.position == Position::kVector) {
-      add_event(EventKind::kTraceStop, s.floor, s.position == Position::kKnown ? s.ip : 0, 0, 0, d.offset);
+      add_event(EventKind::kTraceStop, display_time(s), s.position == Position::kKnown ? s.ip : 0, 0, 0,
+                d.offset);
     }
   }
   s.lo = s.floor;
@@ -285,7 +286,7 @@ Flow::Stop Flow::on_exception(State& s, const Element& d, Trial* trial) {
     Addr vector = 0;
     if (elements_->has(s.e) && (*elements_)[s.e].kind == El::kAddress)
       vector = address_of(s, (*elements_)[s.e]);
-    add_event(EventKind::kAsync, s.floor, at, vector, d.type, d.offset);
+    add_event(EventKind::kAsync, display_time(s), at, vector, d.type, d.offset);
     next_flags_ |= Step::kAsyncEntry;
   }
   place_known(s);

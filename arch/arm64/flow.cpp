@@ -125,6 +125,7 @@ void Flow::decode(const Segment& segment, ChunkSink& sink) {
     elements_->start(bytes, segment.end - segment.begin);
 
     State s;
+    s.clockless = !has_clock_;
     s.unsure = unsure_ == walk::Unsure::kAlways;
     start_anchors(s, group);
     add_event(EventKind::kPsb, to_time(group.timestamp.value_or(0)), group.has_start ? group.start : 0, 0, 0,

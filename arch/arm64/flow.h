@@ -154,7 +154,8 @@ class Flow final : public SegmentDecoder, private walk::Hypotheses<Flow, FlowTyp
   Time synced_before();
 
   // gaps.cpp
-  static Time display_time(const State& s) { return s.floor; }
+  // The last timestamp; what a choice of text proves of the time is none.
+  static Time display_time(const State& s) { return s.clockless ? kTimeMin : s.floor; }
   uint64_t offset_in_use(const State& s);
   static void after_gap(const State&) {}
   void lose_sync(State& s);

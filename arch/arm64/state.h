@@ -142,6 +142,7 @@ struct State {
   Space user_space = kNoSpace;
   bool in_user = false;        // the last block was user_space's
   bool assumed = false;        // `floor` was raised by what a hypothesis says
+  bool clockless = false;      // timestamps of this segment have no time
   bool calls_missing = false;  // the trace unit's return stack may hold more than `rets`
   // Since the last address in the trace the flow may have gone another way: over text that may have changed
   // unseen, by a choice that is not proved, or by a return whose call is doubtful.

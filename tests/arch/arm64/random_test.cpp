@@ -37,6 +37,8 @@ void run_changes(EtmClock clock, uint64_t first, uint64_t count, bool pauses, bo
         decoder->decode(s, d);
         score.gaps += d.gaps.size();
         expect_high_confidence_ran(d.ran, run.truth(cpu, s), run.has_time(), score);
+        // The time of a change that is proved to have come before is that of no instruction.
+        for (const EtmRan& r : d.ran) EXPECT_TRUE(run.has_time() || r.time == kTimeMin) << show(r);
         if (testing::Test::HasFailure() && first_failure_ends()) return;
       }
     }
