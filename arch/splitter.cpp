@@ -29,10 +29,12 @@ std::optional<Segment> Splitter::next() {
     }
     open_ = false;
   }
+  if (!before_) before_ = loss_at_end();
   if (!before_) return std::nullopt;
   // Trace after the last sync point of the stream: an empty segment carries the gap.
   Segment g = empty_segment();
-  g.index = g.begin = g.end = g.tail_end = before_->end;
+  g.index = g.begin = g.end = g.tail_end =
+      stretches_.empty() ? before_->end : std::min(before_->end, stretches_.back().end);
   g.before = std::exchange(before_, std::nullopt);
   return g;
 }
@@ -76,6 +78,22 @@ std::optional<Gap> Splitter::recorded_loss(uint64_t from, const Segment& segment
     g.code = loss.code;
     g.reason = loss.bytes ? fmt::format("{} ({} bytes)", loss.reason, *loss.bytes) : loss.reason;
     g.time = {std::min(loss.time, segment.start_time), segment.start_time};
+    return g;
+  }
+  return std::nullopt;
+}
+
+// Of trace that was announced; where the kernel stopped the trace, nobody knows for how long.
+std::optional<Gap> Splitter::loss_at_end() {
+  if (stretches_.empty() || std::exchange(ended_, true)) return std::nullopt;
+  for (const StreamLoss& loss : stream_.losses) {
+    if (loss.offset < stretches_.back().end || loss.code != Code::kTraceBytesMissing) continue;
+    Gap g;
+    g.begin = loss.offset;
+    g.end = loss.offset + loss.bytes.value_or(0);
+    g.code = loss.code;
+    g.reason = loss.reason;
+    g.time = {loss.time, loss.until};
     return g;
   }
   return std::nullopt;

@@ -48,6 +48,7 @@ class Splitter : public SegmentSource {
 
  private:
   std::optional<Gap> recorded_loss(uint64_t from, const Segment& segment) const;
+  std::optional<Gap> loss_at_end();
   void enter(const Stretch& stretch);
 
   const size_t stream_index_;
@@ -58,6 +59,7 @@ class Splitter : public SegmentSource {
   bool first_ = false;       // the next segment is the first of its stretch
   uint64_t last_begin_ = 0;  // of the segment before
   bool has_last_ = false;    // there was one
+  bool ended_ = false;       // what was lost behind the end has been given
 };
 
 }  // namespace asof

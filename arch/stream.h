@@ -54,7 +54,10 @@ struct StreamPiece {
 struct StreamLoss {
   uint64_t offset = 0;
   std::optional<uint64_t> bytes;  // size when it is known
-  Time time = kTimeMin;           // of the record that says so
+  // Of the record that says so, which is when the trace stopped; of missing bytes (E-LOST-107) and of overwritten ones (E-LOST-004) that of the
+  // record before them. What was lost ran after it.
+  Time time = kTimeMin;
+  Time until = kTimeMax;  // and before this, where it is known
   Code code = Code::kNone;
   std::string reason;
 };

@@ -13,9 +13,11 @@ void cut_overwritten(AuxRing& ring, const x86::Config& config) {
   if (ring.overlapping || !config.time) return;
   std::vector<uint64_t> cuts;
   bool late = false;  // the record before
+  Time before = kTimeMin;
   for (const AuxRecord* record : ring.records) {
     if (!record->id.time || record->size == 0) continue;
     const uint64_t end = end_of(record->offset, record->size);
+    const Time since = std::exchange(before, *record->id.time);
     const Time first = x86::first_time(ring.stream, record->offset, end, config);
     if (first == kTimeMin) continue;
     const bool was_late = std::exchange(late, first > saturating_add(*record->id.time, kSlack));
@@ -23,7 +25,8 @@ void cut_overwritten(AuxRing& ring, const x86::Config& config) {
     cuts.push_back(record->offset);
     StreamLoss loss;
     loss.offset = record->offset;
-    loss.time = *record->id.time;
+    loss.time = since;
+    loss.until = first;
     loss.code = Code::kTraceOverwritten;
     loss.reason = fmt::format(
         "what an AUX record of {} bytes hands over is {} ns younger than the record: trace was "

@@ -59,11 +59,11 @@ void QueueCollector::take_buffers() {
     queue.buffers.push_back(&buffer);
     queue.overlapping |= snapshot_mode || buffer.sample_time.has_value();
     if (buffer.cpu >= 0 && per_cpu) idx_of_cpu_.emplace(buffer.cpu, buffer.idx);
-    if (buffer.tid >= 0) idx_of_tid_.emplace(buffer.tid, buffer.idx);
+    if (buffer.tid >= 0 && (buffer.cpu < 0 || !per_cpu)) idx_of_tid_.emplace(buffer.tid, buffer.idx);
   }
 }
 
-// By the event's id where ID_INDEX knows it, else by CPU, else by thread.
+// By the event's id where ID_INDEX knows it (nullptr: no buffer of its ring is there), else by CPU, else by thread.
 AuxQueue* QueueCollector::queue_of(const SampleId& id) {
   const auto look = [&](const auto& table, auto key) -> AuxQueue* {
     const auto found = table.find(key);
@@ -71,7 +71,7 @@ AuxQueue* QueueCollector::queue_of(const SampleId& id) {
     const auto queue = queues_.find(found->second);
     return queue == queues_.end() ? nullptr : &queue->second;
   };
-  if (AuxQueue* queue = id.id != 0 ? look(idx_of_id_, id.id) : nullptr; queue != nullptr) return queue;
+  if (id.id != 0 && idx_of_id_.contains(id.id)) return look(idx_of_id_, id.id);
   if (AuxQueue* queue = look(idx_of_cpu_, id.cpu); queue != nullptr) return queue;
   return look(idx_of_tid_, id.tid);
 }
@@ -148,10 +148,11 @@ void QueueCollector::report_lost() {
     notice.where = data_.path();
     notice.offset = lost.file_offset;
     notice.time = lost.first == kTimeMax ? kTimeMin : lost.first;
-    notice.count = lost.count;
+    notice.count = lost.records;
     notice.reason =
-        fmt::format("{} {} lost{}, reported by {} {} records", lost.count, records ? "records" : "samples",
-                    cpu >= 0 ? fmt::format(" on CPU {}", cpu) : "", lost.records, record_type_name(type));
+        fmt::format("{} {}{} lost{}, reported by {} {} record{}", lost.count, records ? "record" : "sample",
+                    lost.count == 1 ? "" : "s", cpu >= 0 ? fmt::format(" on CPU {}", cpu) : "", lost.records,
+                    record_type_name(type), lost.records == 1 ? "" : "s");
     notice.hint =
         "side-band may be missing (mappings, text changes, switches): record with larger buffers (-m)";
     notices_.push_back(std::move(notice));

@@ -19,6 +19,8 @@ namespace {
 
 constexpr uint64_t kTruncated = 1, kPartial = 4, kCollision = 8;  // PERF_AUX_FLAG_*
 constexpr uint64_t kFormatMask = 0xff00, kCoreSightRaw = 0x100;
+constexpr const char* kWrapped =
+    "TRUNCATED: the AUX buffer was overwritten from its begin on before it was read";
 constexpr Code kStopped = Code::kAuxFull, kMissing = Code::kTraceBytesMissing;
 
 // Is there trace after what the last AUX record announces? The kernel writes the record before the trace can be read
@@ -170,7 +172,13 @@ void StreamMaker::add_missing(const AuxQueue& queue, Stream& stream) {
     StreamLoss loss;
     loss.offset = from;
     loss.bytes = to - from;
-    if (after != queue.records.end()) loss.time = (*after)->id.time.value_or(kTimeMin);
+    if (after != queue.records.begin())
+      loss.time = (*std::prev(after))->id.time.value_or(kTimeMin);
+    else if (queue.started != kTimeMax)
+      loss.time = queue.started;
+    const auto last = std::ranges::lower_bound(after, queue.records.end(), to, {},
+                                               [](const AuxRecord* r) { return end_of(r->offset, r->size); });
+    if (last != queue.records.end()) loss.until = (*last)->id.time.value_or(kTimeMax);
     loss.code = kMissing;
     loss.reason = fmt::format("{} bytes of trace {}", to - from, reason);
     stream.losses.push_back(loss);
@@ -227,6 +235,9 @@ void StreamMaker::add_flagged(const AuxQueue& queue, Stream& stream) {
       loss.code = flag.code;
       loss.reason = fmt::format("AUX record of {} bytes is flagged {}", record.size, flag.what);
       if (flag.bit == kTruncated && !queue.overlapping && keeps_newest(record)) {
+        loss.reason = fmt::format("AUX record of {} bytes is flagged {}", record.size, kWrapped);
+        loss.time = i == 0 ? kTimeMin : queue.records[i - 1]->id.time.value_or(kTimeMin);
+        loss.until = record.id.time.value_or(kTimeMax);
         cuts.push_back(record.offset);
         cuts.push_back(end_of(record.offset, record.size));
       } else if (flag.bit != kPartial && !queue.overlapping) {
@@ -241,9 +252,13 @@ void StreamMaker::add_flagged(const AuxQueue& queue, Stream& stream) {
   cut_pieces(stream, cuts);
   for (const Flag& flag : flags) {
     if (flag.count == 0) continue;
+    const bool wrapped = flag.bit == kTruncated && !queue.overlapping && keeps_newest(*flag.first);
     note(Notice::Severity::kLoss, flag.code, stream.name, flag.first->file_offset,
          flag.first->id.time.value_or(kTimeMin), flag.count,
-         fmt::format("{} AUX records are flagged {}", flag.count, flag.what), flag.hint);
+         fmt::format("{} flagged {}",
+                     flag.count == 1 ? "1 AUX record is" : fmt::format("{} AUX records are", flag.count),
+                     wrapped ? kWrapped : flag.what),
+         flag.hint);
   }
 }
 

@@ -130,6 +130,9 @@ void Coverage::add(const Chunk& chunk, uint64_t instructions) {
     s.on = e.kind == EventKind::kTraceStart;
   }
   reach(static_cast<uint32_t>(chunk.steps.size()));
+  // Nothing may follow a gap at the end.
+  if (chunk.steps.empty() && s.open_cause != Code::kNone && s.gap_until != kTimeMax)
+    close_gap(s, s.gap_until);
   // The begin of what follows the wanted time: tracing, or a gap, went on until then.
   if (chunk.steps.empty() && chunk.segment_start > window_.hi) advance(s, chunk.segment_start);
 }

@@ -151,10 +151,10 @@ void check_coverage(const ValidationInput& in, std::vector<Check>& out) {
     if (loss.places.size() < Check::kMaxPlaces)
       loss.places.push_back(fmt::format("{} {}", code_text(code), cause.first));
   }
-  // Behind the last byte of a stream nothing is decoded, so a loss there makes no gap.
+  // Behind the last byte of a stream only trace that was announced is a gap.
   for (const Stream& stream : in.capture.streams) {
     for (const StreamLoss& l : stream.losses) {
-      if (l.offset < stream.end()) continue;
+      if (l.offset < stream.end() || l.code == Code::kTraceBytesMissing) continue;
       ++losses;
       if (loss.places.size() < Check::kMaxPlaces)
         loss.places.push_back(fmt::format("{} {} at its end: {}", code_text(l.code), stream.name, l.reason));

@@ -195,9 +195,9 @@ TEST(Sync, RecordedLosses) {
   second.bytes = std::span(all).subspan(s.psbs[1]);
   second.discontinuity = true;
   s.stream.pieces = {first, second};
-  s.stream.losses = {{0, 64, 500, Code::kRecordsLost, "before"},
-                     {s.psbs[1], std::nullopt, 1900, Code::kSamplesLost, "between"},
-                     {s.psbs[2], 7, 2900, Code::kTraceOverflow, "inside"}};
+  s.stream.losses = {{0, 64, 500, kTimeMax, Code::kRecordsLost, "before"},
+                     {s.psbs[1], std::nullopt, 1900, kTimeMax, Code::kSamplesLost, "between"},
+                     {s.psbs[2], 7, 2900, kTimeMax, Code::kTraceOverflow, "inside"}};
   const Decoded d = s.run_stream(s.options);
   ASSERT_EQ(s.segments.size(), 3U);
   EXPECT_EQ(d.gap_codes(), (std::vector<Code>{Code::kRecordsLost, Code::kSamplesLost}));

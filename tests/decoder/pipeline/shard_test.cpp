@@ -106,7 +106,7 @@ Trace long_trace(const std::string& demo, std::mt19937_64& random) {
       p.offset = at;
       p.discontinuity = random() % 4 == 0;
       p.bytes = piece;
-      if (p.discontinuity) s.losses.push_back({at, std::nullopt, kTimeMin, Code::kAuxFull, "full"});
+      if (p.discontinuity) s.losses.push_back({at, std::nullopt, kTimeMin, kTimeMax, Code::kAuxFull, "full"});
       at += piece.size();
       s.pieces.push_back(p);
     }
