@@ -30,6 +30,7 @@ struct Builder::Impl {
   std::set<Space> distrusted;
   NoticeLog log;
   BuildLimits limits;
+  std::vector<PokeRecord> observed;  // Poke::observed_in
 
   void keep_layer(Layer layer);
   std::vector<Contradiction> contradictions;
@@ -88,10 +89,11 @@ void Builder::add_poke(const Poke& poke) {
                    [] { return std::string("a change that runs past the top of the address space"); });
     return;
   }
-  ASOF_CHECK(impl_->store->pokes.size() < kBeforeBit);
-  impl_->store->pokes.push_back({poke.addr, poke.time, poke.file_offset, poke.source,
-                                 static_cast<uint16_t>(old_len), static_cast<uint16_t>(new_len),
-                                 impl_->store->pool.intern(poke.old_bytes, poke.new_bytes)});
+  ASOF_CHECK(impl_->store->pokes.size() + impl_->observed.size() < kBeforeBit);
+  auto& pokes = poke.observed_in == kNoOrigin ? impl_->store->pokes : impl_->observed;
+  pokes.push_back({poke.addr, poke.time, poke.file_offset, poke.source, static_cast<uint16_t>(old_len),
+                   static_cast<uint16_t>(new_len), impl_->store->pool.intern(poke.old_bytes, poke.new_bytes),
+                   poke.observed_in});
 }
 
 void Builder::add_lost(const LostRecords& lost) { impl_->lost.push_back(lost); }
@@ -107,24 +109,30 @@ void Builder::add_site(const PatchSite& site) {
 
 void Builder::distrust(Space space) { impl_->distrusted.insert(space); }
 
-// Drops pokes found to be repeats while sites were made; origins move with those that stay.
+// Drops pokes found to be repeats while sites were made, and what copies of memory showed; origins move with those that
+// stay.
 void Builder::Impl::remove_dropped(SpaceTable& table, const std::vector<bool>& dropped) {
-  if (dropped.empty()) return;
+  if (dropped.empty() && observed.empty()) return;
   std::vector<PokeRecord>& pokes = store->pokes;
-  std::vector<uint32_t> kept_index(pokes.size());
+  std::vector<OriginRef> origins(pokes.size());
   uint32_t kept = 0;
   for (uint32_t i = 0; i < pokes.size(); ++i) {
-    kept_index[i] = dropped[i] && kept != 0 ? kept - 1 : kept;
-    if (!dropped[i]) pokes[kept++] = pokes[i];
+    const bool repeats = !dropped.empty() && dropped[i];
+    const bool is_record = pokes[i].observed_in == kNoOrigin;
+    origins[i] = is_record ? kPokeBit | (repeats && kept != 0 ? kept - 1 : kept) : pokes[i].observed_in;
+    if (!repeats && is_record) pokes[kept++] = pokes[i];
   }
   pokes.resize(kept);
   for (Version& v : table.versions) {
-    if (is_poke(v.origin)) v.origin = (v.origin & (kPokeBit | kBeforeBit)) | kept_index[poke_index(v.origin)];
+    if (!is_poke(v.origin)) continue;
+    const OriginRef origin = origins[poke_index(v.origin)];
+    v.origin = is_poke(origin) ? origin | (v.origin & kBeforeBit) : origin;
   }
 }
 
 std::shared_ptr<const SpaceTable> Builder::Impl::kernel_table(const LayerList& list) {
   TableContext context{limits, log};
+  store->pokes.insert(store->pokes.end(), observed.begin(), observed.end());
   sort_pokes(store->pokes, log);
   std::vector<Addr> edges;
   for (const LayerView& v : *list) edges.insert(edges.end(), {v.layer->range.begin, v.layer->range.end});

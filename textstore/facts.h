@@ -68,6 +68,9 @@ struct Poke {
   uint32_t source = 0;  // ring (cpu) the record came from
   // Of the record, for reports. Pokes of equal time keep this order unless the bytes say otherwise.
   uint64_t file_offset = 0;
+  // Not a record: this copy of memory had `old_bytes`, which equal `new_bytes`, at `time`. It counts in its site's
+  // chain, and not among the store's pokes.
+  OriginRef observed_in = kNoOrigin;
 };
 
 // Records were lost in one ring: any number of changes may be missing in (after, until].

@@ -116,6 +116,7 @@ bool PatchReplay::may_be_loaded_anew(const PokeRecord& p) const {
 
 void PatchReplay::report_break(size_t member, uint32_t group) const {
   const PokeRecord& p = poke(member);
+  if (p.observed_in != kNoOrigin) return;  // who compared the copy reports that
   const PokeRecord& before = poke(group);
   const bool anew = may_be_loaded_anew(p);
   const auto kind = anew ? TextNotice::Kind::kPokeOutsideText : TextNotice::Kind::kChainBreak;

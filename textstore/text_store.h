@@ -64,7 +64,8 @@ struct PokeRecord {
   uint32_t source = 0;
   uint16_t old_len = 0;
   uint16_t new_len = 0;
-  const uint8_t* bytes = nullptr;  // old_len old bytes, then new_len new bytes
+  const uint8_t* bytes = nullptr;     // old_len old bytes, then new_len new bytes
+  OriginRef observed_in = kNoOrigin;  // Poke::observed_in; in a finished store always kNoOrigin
 
   std::span<const uint8_t> old_bytes() const { return {bytes, old_len}; }
   std::span<const uint8_t> new_bytes() const { return {bytes + old_len, new_len}; }

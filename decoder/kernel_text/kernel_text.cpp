@@ -1,5 +1,7 @@
 #include "decoder/kernel_text/kernel_text.h"
 
+#include <utility>
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -137,6 +139,7 @@ void KernelText::add_start(Builder& builder, const WatchedTexts& watched) {
         break;
       }
     }
+    if (layer.replaceable) note_module();
     builder.add_layer(layer);
   }
 }
@@ -167,6 +170,7 @@ void KernelText::add_modules_seen(Builder& builder, const WatchedTexts& watched)
     }
     if (had_other) layer.from = seen.time;
     if (layer.from > layer.until) continue;
+    note_module();
     builder.add_layer(layer);
     // Text of another module that was there before, and came and went unrecorded, is as likely.
     if (!had_other && seen.time > kTimeMin + 1)
@@ -176,6 +180,13 @@ void KernelText::add_modules_seen(Builder& builder, const WatchedTexts& watched)
                          .until = std::min(layer.until, seen.time - 1),
                          .rank = kRankWatched});
   }
+}
+
+void KernelText::note_module() {
+  if (std::exchange(modules_noted_, true)) return;
+  notices_.info(
+      Code::kModulesReplaceable, "modules",
+      "text of modules is not certain: no record shows that another module was loaded in its place");
 }
 
 void KernelText::add_symbols(SymbolTable& symbols) const {

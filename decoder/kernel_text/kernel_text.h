@@ -114,6 +114,7 @@ class KernelText {
                                       const std::string& build_id) const;
 
  private:
+  void note_module();
   std::shared_ptr<const ElfImage> find_source(FileFinder& files, const PerfData& data) const;
   void add_start(Builder& builder, const WatchedTexts& watched);
   void add_end(Builder& builder, const PerfData& data);
@@ -134,6 +135,7 @@ class KernelText {
   const SideBand& side_;
   NoticeBook& notices_;
   std::unique_ptr<KernelSnapshot> start_, end_;
+  bool modules_noted_ = false;
   Time end_time_ = kTimeMax;
   std::optional<Kallsyms> kallsyms_;  // of the recording, where there is no copy of kcore
   std::optional<std::map<std::string, std::string>> module_paths_;  // below a folder of modules: by name

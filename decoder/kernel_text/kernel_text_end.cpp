@@ -139,6 +139,7 @@ void KernelText::add_end(Builder& builder, const PerfData& data) {
                          .unsure = piece.name != "kernel" || end_->forced()});
       // The time of a module's load is not known: until the copy was made anything else may have been there.
       if (piece.name == "kernel") return;
+      note_module();
       builder.add_layer(
           {.range = range, .bytes = {}, .from = kTimeMin + 1, .until = end_time_ - 1, .rank = kRankFallback});
     });
@@ -176,15 +177,16 @@ void KernelText::note_difference(AddrRange range, bool probe) {
                   range.size(), range.begin));
 }
 
-// Where the last poke of a site left other bytes than the end copy has, a later one is missing. A poke that
-// changes nothing, dated after everything, makes that a break of the chain like any other. Where records were
-// lost and the bytes agree, it ends the doubt.
+// Where the last poke of a site left other bytes than the end copy has, a later one is missing. What the copy shows
+// breaks the chain like a poke that found it. Where records were lost and the bytes agree, it ends the doubt.
 void KernelText::add_end_of_chains(Builder& builder) {
   constexpr size_t kLongestSite = 64;  // installs are longer; what they fill is no kernel or module text
   struct Byte {
     uint8_t value = 0;
     const Poke* poke = nullptr;
   };
+  const OriginRef origin =
+      builder.add_origin({.kind = OriginKind::kKcoreEnd, .name = end_->path(), .build_id = {}});
   std::unordered_map<Addr, Byte> last;
   for (const Poke& poke : side_.pokes) {
     if (poke.old_bytes.empty() || poke.new_bytes.size() > kLongestSite) continue;
@@ -201,20 +203,20 @@ void KernelText::add_end_of_chains(Builder& builder) {
     const bool agrees = std::equal(bytes.begin(), bytes.end(), poke.new_bytes.begin());
     if (agrees && side_.lost.empty()) continue;
     if (!agrees) {
-      notices_.error(
-          Code::kLastChangeMissing, end_->path(),
-          fmt::format(
-              "{} bytes at {:#x} are not what the last TEXT_POKE record there says: a later record is "
-              "missing",
-              range.size(), range.begin),
-          {}, poke.file_offset, poke.time);
+      notices_.error(Code::kLastChangeMissing, end_->path(),
+                     fmt::format("{} bytes at {:#x} are not what the last TEXT_POKE record there (offset "
+                                 "{:#x}) says: a later record "
+                                 "is missing",
+                                 range.size(), range.begin, poke.file_offset),
+                     {}, Error::kNoOffset, poke.time);
     }
     builder.add_poke({.addr = poke.addr,
                       .time = end_time_,
                       .old_bytes = bytes,
                       .new_bytes = bytes,
                       .source = poke.source,
-                      .file_offset = poke.file_offset});
+                      .file_offset = poke.file_offset,
+                      .observed_in = origin});
   }
 }
 

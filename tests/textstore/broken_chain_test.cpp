@@ -29,6 +29,34 @@ TEST(BrokenChain, BothAreCandidatesBetweenTheTwoPokes) {
   EXPECT_NE(notices[0].text.find("0c"), std::string::npos);
 }
 
+// What a copy showed breaks the chain as a record does, and is none.
+TEST(BrokenChain, WhatACopyShowedIsNoRecord) {
+  TextFacts facts;
+  const OriginRef copy =
+      facts.builder.add_origin({.kind = OriginKind::kKcoreEnd, .name = "kcore.end", .build_id = {}});
+  facts.layer(kText, "0a 90");
+  facts.poke(10, kText, "0a", "0b");
+  facts.observed(600, kText, "0c", copy);
+  facts.poke(20, kText + 1, "90", "91");
+  const TextStore store = facts.build();
+  EXPECT_EQ(at(store, kText, 1, 10), Texts{"0b"});
+  EXPECT_EQ(at(store, kText, 1, 11), (Texts{"0b", "0c"}));
+  EXPECT_EQ(at(store, kText, 1, 600), Texts{"0c"});
+  EXPECT_EQ(at(store, kText + 1, 1, 30), Texts{"91"});
+  ASSERT_EQ(store.pokes().size(), 2U);
+  EXPECT_EQ(store.pokes()[0].time, 10);
+  EXPECT_EQ(store.pokes()[1].time, 20);
+  for (const Version& v : store.cell(kKernelSpace, kText).versions) {
+    if (v.bytes == nullptr) continue;
+    EXPECT_EQ(v.origin == copy, v.bytes[0] == 0x0c) << v.from;
+    if (v.bytes[0] == 0x0b) EXPECT_EQ(v.origin, kPokeBit | 0U);
+  }
+  for (const Version& v : store.cell(kKernelSpace, kText + 1).versions) {
+    if (is_poke(v.origin)) EXPECT_EQ(poke_index(v.origin), 1U);
+  }
+  EXPECT_TRUE(notices_of(store, Kind::kChainBreak).empty()) << "who compared the copy reports it";
+}
+
 TEST(BrokenChain, LostRecordsNarrow) {
   TextFacts facts;
   facts.poke(10, kText, "0a", "0b");

@@ -73,6 +73,11 @@ class TextFacts {
     owned_.push_back(from_hex(new_hex));
     builder.add_poke({a, t, owned_[owned_.size() - 2], owned_.back(), source, file_offset});
   }
+  // A copy of memory that `origin` names had these bytes.
+  void observed(Time t, Addr a, const std::string& hex, OriginRef origin) {
+    owned_.push_back(from_hex(hex));
+    builder.add_poke({a, t, owned_.back(), owned_.back(), 0, 0, origin});
+  }
   void lost(Time after, Time until, uint32_t source = 0) { builder.add_lost({source, after, until, 1}); }
   TextStore build() {
     if (all_rings) builder.all_rings_recorded();
