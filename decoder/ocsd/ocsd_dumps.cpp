@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "decoder/model/image.h"
@@ -47,12 +48,20 @@ class DumpAdder {
   };
   const MappedFile* open(const OcsdDump& dump);
   void place(const OcsdDump& dump, AddrRange range, std::span<const uint8_t> bytes);
+  void compare(const OcsdDump& dump, AddrRange range, std::span<const uint8_t> bytes);
 
+  struct Placed {
+    AddrRange range;
+    std::span<const uint8_t> bytes;
+    const OcsdDump* dump;
+  };
   Builder& builder_;
   const Space user_;
   NoticeBook& notices_;
+  bool kernel_ = false;                                             // kernel text was dumped
   std::map<std::string, std::shared_ptr<const MappedFile>> files_;  // nullptr: cannot be read
   std::map<std::string, Covered> covered_;                          // by memory space
+  std::map<std::string, std::vector<Placed>> placed_;               // so
 };
 
 const MappedFile* DumpAdder::open(const OcsdDump& dump) {
@@ -88,8 +97,28 @@ void DumpAdder::add(const OcsdDump& dump) {
   }
   if (dump.length) bytes = bytes.first(std::min<uint64_t>(*dump.length, bytes.size()));
   const AddrRange range = range_of(dump.address, bytes.size());
+  compare(dump, range, bytes);
   for (const AddrRange& piece : covered_[dump.space].add(range)) {
-    place(dump, piece, bytes.subspan(piece.begin - range.begin, piece.size()));
+    const auto part = bytes.subspan(piece.begin - range.begin, piece.size());
+    place(dump, piece, part);
+    placed_[dump.space].push_back({piece, part, &dump});
+  }
+}
+
+// Where an earlier dump has other bytes, either may be what ran.
+void DumpAdder::compare(const OcsdDump& dump, AddrRange range, std::span<const uint8_t> bytes) {
+  for (const Placed& before : placed_[dump.space]) {
+    const AddrRange both = before.range.intersect(range);
+    if (both.empty()) continue;
+    const auto here = bytes.subspan(both.begin - range.begin, both.size());
+    const auto there = before.bytes.subspan(both.begin - before.range.begin, both.size());
+    if (here.data() == there.data() || std::ranges::equal(here, there)) continue;
+    notices_.error(
+        Code::kDumpNotUsed, dump.where,
+        fmt::format("memory dump {} has other bytes than {} in {:#x}-{:#x}: nothing there is certain",
+                    dump.file, before.dump->file, both.begin, both.end),
+        "compare the addresses of the dumps");
+    place(dump, both, here);
   }
 }
 
@@ -103,6 +132,10 @@ void DumpAdder::place(const OcsdDump& dump, AddrRange range, std::span<const uin
   }
   Layer layer{.space = is_kernel_address(range.begin) ? kKernelSpace : user_, .range = range, .bytes = bytes};
   layer.rank = kRankMapping;
+  layer.unsure = layer.space == kKernelSpace;
+  if (layer.unsure && !std::exchange(kernel_, true))
+    notices_.info(Code::kChangesNotRecorded, dump.where,
+                  "dumps of memory have no time, and kernels change their text: none of it is certain");
   layer.origin =
       builder_.add_origin({.kind = OriginKind::kRaw, .name = dump.file, .id = dump.offset, .build_id = {}});
   builder_.add_layer(layer);

@@ -130,10 +130,21 @@ int32_t SnapshotReader::cpu_of(const std::string& core) const {
 void SnapshotReader::add_stream(const OcsdBuffer& buffer, const OcsdSource& source,
                                 std::vector<StreamPiece> pieces) {
   const std::string core = core_of(source);
+  const bool known = source.instructions || source.type.starts_with("STM") || source.type.starts_with("ITM");
+  if (!known) {
+    uint64_t bytes = 0;
+    for (const StreamPiece& p : pieces) bytes += p.size();
+    notices_.error(
+        Code::kTraceWithoutOwner, buffer.name,
+        fmt::format("trace source {} has {}: {} bytes of its trace are left out", source.name,
+                    source.type.empty() ? "no type" : "the unknown type '" + source.type + "'", bytes),
+        "say what it is in its ini file, as in 'type=ETM4'");
+    return;
+  }
   if (!source.instructions) {
     notices_.info(Code::kNotInstructionTrace, buffer.name,
                   fmt::format("trace source {} ({}) is no instruction trace: it is left out", source.name,
-                              source.type.empty() ? "of no type" : source.type));
+                              source.type));
     return;
   }
   if (pieces.empty()) {

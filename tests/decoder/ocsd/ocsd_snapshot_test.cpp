@@ -89,12 +89,39 @@ TEST(OcsdSnapshot, SourcesBuffersAndMemory) {
   EXPECT_EQ(capture->arm64.sources[1].protocol, arm64::Protocol::kEte);
   EXPECT_EQ(capture->arm64.sources[1].devarch, 0x47705a13U);
   EXPECT_NE(find_notice(*capture, Code::kNotInstructionTrace), nullptr);  // STM
-  // Offset and length are honoured; the first of overlapping dumps counts.
+  // Offset and length are honoured; of overlapping dumps with other bytes each is a candidate.
   const Space user = zero->contexts.at(0).space;
   EXPECT_EQ(first_content(*capture->text, user, 0x1000, 4), (Bytes{0x10, 0x11, 0x12, 0x13}));
-  EXPECT_EQ(first_content(*capture->text, user, 0x101c, 4), (Bytes{0x2c, 0x2d, 0x2e, 0x2f}));
+  EXPECT_EQ(contents(*capture->text, user, 0x100c, 4, 0), (std::vector<Bytes>{{0x1c, 0x1d, 0x1e, 0x1f}}));
+  EXPECT_EQ(contents(*capture->text, user, 0x101c, 4, 0),
+            (std::vector<Bytes>{{0x0c, 0x0d, 0x0e, 0x0f}, {0x2c, 0x2d, 0x2e, 0x2f}}));
+  const Notice* differ = find_notice(*capture, Code::kDumpNotUsed);
+  ASSERT_NE(differ, nullptr);
+  EXPECT_NE(differ->reason.find("0x1010-0x1020"), std::string::npos) << differ->reason;
   EXPECT_EQ(first_content(*capture->text, user, 0x1020, 4), (Bytes{0x10, 0x11, 0x12, 0x13}));
   EXPECT_EQ(first_content(*capture->text, kKernelSpace, 0xFFFF000000001000, 4), (Bytes{0, 1, 2, 3}));
+  // Kernels change their text, and a dump has no time.
+  EXPECT_TRUE(capture->text->cell(kKernelSpace, 0xFFFF000000001000).versions[0].unsure);
+  EXPECT_FALSE(capture->text->cell(user, 0x1000).versions[0].unsure);
+  EXPECT_NE(find_notice(*capture, Code::kChangesNotRecorded), nullptr);
+}
+
+TEST(OcsdSnapshot, SourceOfNoKnownTypeIsAnErrorWithTheSizeOfItsTrace) {
+  for (const std::string type : {"", "type=EMT4\n"}) {
+    const TempDir dir;
+    Files files = small_snapshot();
+    std::string& source = files.at("etm_0.ini");
+    const size_t at = source.find("type=");
+    ASSERT_NE(at, std::string::npos);
+    source.replace(at, source.find('\n', at) + 1 - at, type);
+    write(dir, files);
+    const auto capture = open_capture(dir.path().string(), closed_options());
+    ASSERT_TRUE(capture.has_value());
+    const Notice* left_out = find_notice(*capture, Code::kTraceWithoutOwner);
+    ASSERT_NE(left_out, nullptr);
+    EXPECT_EQ(left_out->severity, Notice::Severity::kError);
+    EXPECT_NE(left_out->reason.find("300 bytes"), std::string::npos) << left_out->reason;
+  }
 }
 
 // Memory of different spaces at one address: it is not known which one a core saw.
