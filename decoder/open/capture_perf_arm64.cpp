@@ -143,6 +143,7 @@ void add_arm64_text(Capture& capture, const PerfData& data, const CaptureOptions
     capture.arm64.complete_text = catalogue.text;
   if (has_pokes) capture.arm64.patch_text_cb = find_patch_text_cb(kernel);
   if (has_pokes) source(fmt::format("{} TEXT_POKE records", pokes->second));
+  if (sampled.recorded) capture.sampled_changes = sampled.changes.size();
   if (sampled.recorded) source(fmt::format("samples of {} jump label changes", sampled.changes.size()));
   if (kernel.end() != nullptr) source("a second copy of kcore");
   if (options.catalogue) source(fmt::format("a catalogue of {} sites", catalogue.sites.size()));
@@ -157,8 +158,10 @@ void add_arm64_text(Capture& capture, const PerfData& data, const CaptureOptions
   } else {
     const bool sure = !capture.arm64.unrecorded_changes || !capture.arm64.complete_text.empty();
     notices.info(Code::kTextChangeSources, data.path(),
-                 fmt::format("changes of kernel text are known from {}{}", sources,
-                             sure ? "" : "; others (ftrace) are not recorded, so no kernel text is certain"));
+                 fmt::format("changes of kernel text are known from {}", sources));
+    if (!sure)
+      notices.info(Code::kChangesNotRecorded, data.path(),
+                   "changes of function entries (ftrace) have no record, so no kernel text is certain");
   }
 }
 

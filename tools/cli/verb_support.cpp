@@ -1,5 +1,6 @@
 // What verbs share for opening and ending.
 #include "decoder/calls/timeline.h"
+#include "decoder/perf/record_types.h"
 #include "decoder/pipeline/unjudged.h"
 #include "tools/cli/matches.h"
 #include "tools/cli/named_paths.h"
@@ -20,9 +21,14 @@ std::optional<Capture> open_for_verb(const InputOptions& options, Diagnostics& d
   capture->code.debuginfod = options.debuginfod;
   if (!options.no_demangle) capture->symbols.show(NameStyle::kWithParameters);
   if (choice != nullptr && without_trace(*capture)) {
-    diagnostics.error(
-        {Code::kNoTrace, capture->path, Error::kNoOffset, "there is no trace in this recording",
-         "record with -e intel_pt// or -e cs_etm//; 'asof events' lists the records there are"});
+    const bool announced = capture->record_counts.contains(perf::kAux);
+    diagnostics.error({Code::kNoTrace, capture->path, Error::kNoOffset,
+                       announced ? "AUX records announce trace, and none is in the file"
+                                 : "there is no trace in this recording",
+                       announced
+                           ? "copy the file again, whole; 'asof doctor' says what else is missing"
+                           : "record with -e intel_pt// or -e cs_etm//; 'asof events' lists the records "
+                             "there are"});
     return std::nullopt;
   }
   if (choice != nullptr) warn_of_cpus(*capture, choice->pipeline.cpus, diagnostics);

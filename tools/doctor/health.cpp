@@ -130,8 +130,8 @@ void check_damage(const HealthInput& in, std::vector<Finding>& out) {
 void check_open(const HealthInput& in, std::vector<Finding>& out) {
   const std::vector<OpenFinding> open = open_matters(in.capture);
   for (const OpenFinding& f : open) {
-    out.push_back(
-        {Verdict::kWarn, "open", open_matter_text(*f.matter), f.evidence, std::string(f.matter->remedy)});
+    out.push_back({f.matter->usual ? Verdict::kOk : Verdict::kWarn, "open", open_matter_text(*f.matter),
+                   f.evidence, std::string(f.matter->usual ? "" : f.matter->remedy)});
   }
   if (open.empty()) {
     out.push_back({Verdict::kOk, "open",

@@ -89,7 +89,8 @@ void check_text(const HealthInput& in, std::vector<Finding>& out) {
   for (const KernelMapFact& map : in.side.kernel_maps) {
     if (!has_bytes(*c.text, map.range)) without.push_back(map.name);
   }
-  if (!without.empty()) evidence += "; without bytes: " + first_of(without);
+  if (!without.empty())
+    evidence += (evidence.empty() ? "without bytes: " : "; without bytes: ") + first_of(without);
   const bool copied = tally.bytes.contains(OriginKind::kKcore) || tally.bytes.contains(OriginKind::kKcoreEnd);
   const std::string remedy = "record with perf record --kcore";
   if (tally.bytes.empty() || (!copied && !tally.bytes.contains(OriginKind::kFile))) {
@@ -114,10 +115,13 @@ void check_arm64_pokes(const HealthInput& in, std::vector<Finding>& out) {
   const auto sources =
       std::ranges::find_if(c.notices, [](const Notice& n) { return n.code == Code::kTextChangeSources; });
   const size_t pokes = c.text->pokes().size();
-  std::string evidence = fmt::format("{} with a time", format_plural(pokes, "change", "changes"));
+  const uint64_t timed = pokes + c.sampled_changes.value_or(0);
+  std::string evidence = fmt::format("{} with a time", format_plural(timed, "change", "changes"));
   if (sources != c.notices.end()) evidence += "; " + sources->reason;
   if (pokes != 0) {
     out.push_back({Verdict::kOk, "pokes", "changes of kernel text were recorded", evidence, ""});
+  } else if (c.sampled_changes) {
+    out.push_back({Verdict::kOk, "pokes", "changes of jump labels were sampled", evidence, ""});
   } else if (sources != c.notices.end()) {
     out.push_back({Verdict::kWarn, "pokes", "it is known what may have changed, but not when", evidence,
                    "record samples of arch_jump_label_transform_queue beside the trace"});

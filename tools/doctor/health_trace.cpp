@@ -9,6 +9,7 @@
 
 #include "decoder/perf/record_types.h"
 #include "tools/doctor/health.h"
+#include "tools/output/coverage.h"
 #include "tools/output/diagnostics.h"
 #include "tools/output/format.h"
 
@@ -48,6 +49,8 @@ uint64_t mtc_period_ns(const x86::Config& x) {
   return ns < 1e12 ? static_cast<uint64_t>(ns) : 0;
 }
 
+bool announces_trace(const Capture& c) { return c.record_counts.contains(perf::kAux); }
+
 }  // namespace
 
 void check_trace(const HealthInput& in, std::vector<Finding>& out) {
@@ -60,7 +63,10 @@ void check_trace(const HealthInput& in, std::vector<Finding>& out) {
   }
   const std::string evidence =
       fmt::format("{}, {}", format_plural(c.streams.size(), "stream", "streams"), format_size(bytes));
-  if (bytes == 0) {
+  if (bytes == 0 && announces_trace(c)) {
+    out.push_back({Verdict::kBad, "trace", "AUX records announce trace, and none is in the file", evidence,
+                   "copy the file again, whole"});
+  } else if (bytes == 0) {
     out.push_back(
         {Verdict::kBad, "trace", "there is no trace", evidence,
          in.arm64 ? "record with perf record -e cs_etm//" : "record with perf record -e intel_pt//"});
@@ -88,15 +94,21 @@ void check_losses(const HealthInput& in, std::vector<Finding>& out) {
   by_code.reserve(codes.size());
   for (const auto& [code, n] : codes)
     by_code.push_back(fmt::format("{} {}", code_text(code), format_plural(n, "time", "times")));
-  if (losses == 0 && early_end(c) != nullptr) {
-    out.push_back({Verdict::kWarn, "trace-loss", "what trace was behind the end of the file is not known", "",
-                   "copy the file again; end perf record with SIGINT"});
+  const std::string sizes = fmt::format("{}, {} of known size; {}", format_plural(losses, "loss", "losses"),
+                                        format_size(bytes), first_of(by_code));
+  const bool none_left = announces_trace(c) && without_trace(c);
+  const bool without_buffers =
+      std::ranges::any_of(c.notices, [](const Notice& n) { return n.code == Code::kTraceWithoutBuffer; });
+  if (early_end(c) != nullptr) {
+    out.push_back({Verdict::kWarn, "trace-loss", "what trace was behind the end of the file is not known",
+                   losses == 0 ? "" : sizes, "copy the file again; end perf record with SIGINT"});
+  } else if (losses == 0 && (none_left || without_buffers)) {
+    out.push_back({Verdict::kWarn, "trace-loss", "trace that AUX records announce is not in the file", "",
+                   "copy the file again, whole"});
   } else if (losses == 0) {
     out.push_back({Verdict::kOk, "trace-loss", "no trace is known to be lost", "", ""});
   } else {
-    out.push_back({Verdict::kWarn, "trace-loss", "trace was lost while recording",
-                   fmt::format("{}, {} of known size; {}", format_plural(losses, "loss", "losses"),
-                               format_size(bytes), first_of(by_code)),
+    out.push_back({Verdict::kWarn, "trace-loss", "trace was lost while recording", sizes,
                    "record with a larger AUX buffer (perf record -m,64M), fewer CPUs, or a filter"});
   }
   if (!c.perf) return;

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 
 #include "arch/x86/guest.h"
@@ -26,12 +27,17 @@ constexpr std::array kMatters = {
     OpenMatter{Code::kRecordsOverwritten, "kernel text", "ambiguous",
                "the rings were overwritten (--overwrite), and no record shows how much of them",
                "record without --overwrite"},
-    OpenMatter{Code::kRecordsLostAtEnd, "kernel text from the last record on", "ambiguous",
+    OpenMatter{Code::kRecordsLostAtEnd, "all text from the last record on", "ambiguous",
                "records were lost at the end of a ring, changes of text may be among them",
                "record with bigger rings (perf record -m 4M,64M)"},
-    OpenMatter{Code::kSideBandLost, "kernel text that is known to change, from the loss on", "ambiguous",
-               "records were lost, its changes may be among them",
+    OpenMatter{Code::kSideBandLost, "all text from the first loss on, and text that changes before it",
+               "ambiguous", "records were lost, changes of text may be among them",
                "record with bigger rings (perf record -m 4M,64M)"},
+    OpenMatter{Code::kBadRecordHeader, "all text from there on, and text that changes before it", "ambiguous",
+               "records cannot be read, or are behind an early end, and changes of text may be among them",
+               "compare the file with its source; record again if the source has the same"},
+    OpenMatter{Code::kChangesNotRecorded, "kernel text", "ambiguous", "not all of its changes have records",
+               "record samples of arch_jump_label_transform_queue, and decode with --catalogue"},
     OpenMatter{
         Code::kOtherRecordClock, "text that changes", "ambiguous",
         "records have another clock than the trace (perf record -k), so that nothing says which version "
@@ -54,7 +60,11 @@ constexpr std::array kMatters = {
                "give the constants with --time-conv if they are known"},
     OpenMatter{Code::kSelfModifyingProcess, "text of a file that its process may have changed", "ambiguous",
                "it was mapped writable and executable, or mapped again where it was, or has uprobes",
-               "nothing"},
+               "nothing", true},
+    OpenMatter{Code::kModulesReplaceable, "text of modules", "ambiguous",
+               "another module may be loaded where one was, without a record", "nothing", true},
+    OpenMatter{Code::kModuleTextFromFile, "text of modules", "ambiguous",
+               "it comes from files, without what the kernel patches", "record with perf record --kcore"},
     OpenMatter{Code::kNoTntPackets, "all code", "unknown",
                "the trace has no TNT packets, which show the direction of conditional branches",
                "record without notnt"},
@@ -90,6 +100,17 @@ std::string guests_in_trace(const Capture& capture) {
              : fmt::format("{}: PIP packets with NR in {}", code_text(Code::kGuestRan), first_of(traces));
 }
 
+// From when on any change of text may be missing, where no notice of a loss is given; empty: never.
+std::string unread_records(const Capture& capture, const std::vector<OpenFinding>& found) {
+  if (!capture.text || capture.text->unsure_from() == kTimeMax) return {};
+  const auto is_loss = [](const OpenFinding& f) {
+    return f.matter->code == Code::kRecordsLostAtEnd || f.matter->code == Code::kSideBandLost;
+  };
+  if (std::ranges::any_of(found, is_loss)) return {};
+  const Time from = capture.text->unsure_from();
+  return from == kTimeMin ? "nothing says since when" : fmt::format("from {} on", format_time(from));
+}
+
 }  // namespace
 
 std::span<const OpenMatter> open_matter_table() { return kMatters; }
@@ -97,9 +118,12 @@ std::span<const OpenMatter> open_matter_table() { return kMatters; }
 std::vector<OpenFinding> open_matters(const Capture& capture) {
   std::vector<OpenFinding> out;
   for (const OpenMatter& matter : kMatters) {
-    if (matter.code == Code::kGuestRan) {
-      if (std::string evidence = guests_in_trace(capture); !evidence.empty())
-        out.push_back({&matter, std::move(evidence)});
+    std::string special;
+    if (matter.code == Code::kGuestRan) special = guests_in_trace(capture);
+    if (matter.code == Code::kBadRecordHeader) special = unread_records(capture, out);
+    if (!special.empty()) {
+      out.push_back({&matter, std::move(special)});
+      continue;
     }
     const Notice* first = nullptr;
     uint64_t count = 0;

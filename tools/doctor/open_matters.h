@@ -20,6 +20,7 @@ struct OpenMatter {
   std::string_view called;   // what they are called at best; a word of confidence_name(), or "unknown": a gap
   std::string_view because;  // what is open
   std::string_view remedy;
+  bool usual = false;  // nothing can be done about it: no warning
 };
 
 std::span<const OpenMatter> open_matter_table();
