@@ -43,7 +43,7 @@ inline constexpr uint64_t kAttrMinSize = 64;   // PERF_ATTR_SIZE_VER0
 
 // One record's header, and the bytes after the record that belong to it (AUXTRACE, HEADER_TRACING_DATA).
 struct RawRecord {
-  enum class Fault : uint8_t { kNone, kTooSmall, kPastEnd, kPayloadPastEnd };
+  enum class Fault : uint8_t { kNone, kTooSmall, kPastEnd, kPayloadPastEnd, kOverTrace };
   uint32_t type = 0;
   uint16_t misc = 0;
   uint16_t size = 0;

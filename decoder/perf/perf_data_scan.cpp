@@ -34,6 +34,14 @@ class Resync {
     std::sort(index_.begin(), index_.end());
   }
 
+  // Is there trace that the index names, and that is there, inside of [begin, end)? A record that runs over it has a
+  // wrong size. `begin` never goes back by much.
+  bool over_trace(uint64_t begin, uint64_t end) {
+    while (at_ < index_.size() && index_[at_] <= begin) ++at_;
+    if (at_ == index_.size() || index_[at_] >= end || index_[at_] >= end_) return false;
+    return read_raw(bytes_, index_[at_], end_, swap_, payloads_).type == kAuxtrace && plausible(index_[at_]);
+  }
+
   std::optional<uint64_t> next(uint64_t from) {
     for (uint64_t tries = 0; tries < kMaxTries && from < end_; ++tries) {
       uint64_t found = end_;
@@ -89,6 +97,7 @@ class Resync {
   uint64_t end_;
   bool swap_, payloads_;
   std::vector<uint64_t> index_;
+  size_t at_ = 0;  // in index_: the first one behind where over_trace() looked last
   std::array<Mark, 2> marks_;
 };
 
@@ -109,7 +118,10 @@ class Scanner {
       if (at > start) stretches.push_back({start, at});
     };
     while (pos < end) {
-      const RawRecord raw = read_raw(bytes_, pos, end, swap_, payloads_);
+      RawRecord raw = read_raw(bytes_, pos, end, swap_, payloads_);
+      const uint64_t payload = raw.fault == RawRecord::Fault::kNone ? raw.payload : 0;
+      if (raw.fault != RawRecord::Fault::kTooSmall && resync_.over_trace(pos, pos + raw.size + payload))
+        raw.fault = RawRecord::Fault::kOverTrace;
       const bool cut_payload = raw.fault == RawRecord::Fault::kPayloadPastEnd;
       if (raw.fault == RawRecord::Fault::kNone || cut_payload) {
         if (auto done = visit(raw, pos); !done) return done;
@@ -140,6 +152,9 @@ std::string say(const RawRecord& raw, uint64_t pos, uint64_t resume, uint64_t en
     case RawRecord::Fault::kTooSmall:
       what = fmt::format("record (type {}) says its size is {}, less than its header", name, raw.size);
       break;
+    case RawRecord::Fault::kOverTrace:
+      what = fmt::format("{} record of {} bytes runs over trace that the file's index names", name, raw.size);
+      break;
     case RawRecord::Fault::kPayloadPastEnd:
       what = fmt::format("{} record says {} bytes follow it, {} are left", name, raw.payload,
                          end - pos - raw.size);
@@ -155,6 +170,7 @@ std::string say(const RawRecord& raw, uint64_t pos, uint64_t resume, uint64_t en
 Code fault_code(RawRecord::Fault fault) {
   switch (fault) {
     case RawRecord::Fault::kTooSmall:
+    case RawRecord::Fault::kOverTrace:
       return Code::kBadRecordHeader;
     case RawRecord::Fault::kPayloadPastEnd:
       return Code::kAuxtracePastEnd;
