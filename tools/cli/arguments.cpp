@@ -1,6 +1,7 @@
 #include "tools/cli/arguments.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -105,6 +106,23 @@ std::vector<std::string_view> option_names(const CLI::App& verb, std::vector<std
   return {kept.begin(), kept.end()};
 }
 
+// "asof decode, asof report and 12 more have it"; empty: none does.
+std::string verbs_with(const CLI::App& verb, const std::string& option) {
+  if (verb.get_parent() == nullptr) return {};
+  std::vector<std::string> names;
+  for (const CLI::App* other : verb.get_parent()->get_subcommands({})) {
+    std::vector<std::string> kept;
+    const auto options = option_names(*other, kept);
+    if (std::ranges::find(options, option) != options.end())
+      names.push_back("'asof " + other->get_name() + "'");
+  }
+  if (names.empty()) return {};
+  const size_t more = names.size() > 2 ? names.size() - 2 : 0;
+  names.resize(names.size() - more);
+  return fmt::format("{}{} {} it", fmt::join(names, more == 0 ? " and " : ", "),
+                     more == 0 ? "" : fmt::format(" and {} more", more), names.size() == 1 ? "has" : "have");
+}
+
 std::string unknown_option(const CLI::App& verb, const std::string& given) {
   const std::string name = given.substr(0, given.find('='));
   std::string text = fmt::format("asof {}: no option '{}'", verb.get_name(), name);
@@ -112,7 +130,9 @@ std::string unknown_option(const CLI::App& verb, const std::string& given) {
     return text + fmt::format("\n  hint: asof's way: {}\n", way);
   std::vector<std::string> kept;
   std::vector<std::string_view> names = option_names(verb, kept);
-  const std::string near = name.starts_with("--") ? did_you_mean(name, names) : std::string();
+  std::string near = verbs_with(verb, name);
+  if (!near.empty()) near += ";";
+  if (near.empty() && name.starts_with("--")) near = did_you_mean(name, names);
   return text + fmt::format("\n  hint: {}{}'asof {} --help' lists all\n", near, near.empty() ? "" : " ",
                             verb.get_name());
 }

@@ -128,7 +128,8 @@ void add_decode_options(CLI::App& verb, DecodeChoice& d, CaptureOptions& capture
       ->transform(CLI::AsSizeValue(false))
       ->type_name("SIZE")
       ->group(group);
-  verb.add_option("--max-errors", d.max_errors, "stop after this many errors, with exit status 3")
+  verb.add_option("--max-errors", d.max_errors,
+                  "stop when there are more than this many errors, with exit status 3")
       ->type_name("N")
       ->group(group);
   verb.add_flag("--strict", d.strict,
@@ -270,6 +271,7 @@ Result<TimeBounds> parse_time_range(const std::string& text, TimeBounds whole) {
     const size_t dash = text.find('-');
     const double a = parse_percent(std::string_view(text).substr(0, dash));
     const double b = dash == std::string::npos ? -1 : parse_percent(std::string_view(text).substr(dash + 1));
+    if (a >= 0 && b >= 0 && b < a) return usage(fmt::format("--time: '{}' ends before it begins", text));
     if (!(a >= 0) || !(b >= a)) return usage(fmt::format("--time: '{}' is not like 10%-20%", text));
     if (whole.lo == kTimeMin || whole.hi == kTimeMax || whole.hi < whole.lo) {
       return usage("--time: percentages need a capture with times");

@@ -74,11 +74,15 @@ Result<ScriptItrace> read_letters(const InjectText& o) {
   if (!itrace) return itrace;
   if (!itrace->instructions && !itrace->branches && !itrace->transactions && !itrace->ptwrite &&
       !itrace->power)
-    return usage("--itrace: nothing to make samples of", "there are i, b, c, r, x, w and p");
+    return usage("--itrace: nothing to make samples of",
+                 "there are i, b, c, r, x, w and p, and e beside them");
   return itrace;
 }
 
 Result<void> check_source(const Capture& capture) {
+  if (capture.blocks)
+    return usage("a block stream has no records of perf to put samples beside",
+                 "give the perf.data it was made from");
   if (!capture.perf)
     return usage(fmt::format("a {} has no records of perf to put samples beside", capture.kind),
                  "give the perf.data that perf recorded");

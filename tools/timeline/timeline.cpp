@@ -66,6 +66,9 @@ bool is_rows(std::string_view format) { return format == "csv" || format == "jso
 
 Result<void> choose(TimelineText& o, TimelineOptions& options) {
   if (!o.html.empty()) {
+    if (!o.output.empty() || (!o.format.empty() && o.format != "html"))
+      return fail(Code::kBadOption, "", Error::kNoOffset,
+                  "--html is the output: -o and --format of another one do not go with it");
     o.output = o.html;
     o.format = "html";
   }

@@ -1,6 +1,9 @@
 // asof errors: what the stable codes mean.
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cctype>
+
 #include "tools/cli/verbs.h"
 #include "tools/output/error_table.h"
 #include "tools/output/output.h"
@@ -24,7 +27,16 @@ ExitCode run_errors(const ErrorsOptions& o) {
     for (const CodeInfo& info : error_table()) out->write(fmt::format("{} {}\n", info.code, info.title));
     return kExitOk;
   }
-  const std::optional<Code> code = code_of(o.code);
+  std::optional<Code> code = code_of(o.code);
+  // e-flow-001; E-SIDE-515 of I-SIDE-515.
+  std::string other = o.code;
+  std::ranges::transform(other, other.begin(),
+                         [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
+  for (const char letter : {'E', 'I'}) {
+    if (code || other.empty()) break;
+    other[0] = letter;
+    code = code_of(other);
+  }
   if (!code) {
     fmt::print(stderr, "asof errors: no code '{}'; 'asof errors' lists them all\n", o.code);
     return kExitUsage;

@@ -140,7 +140,8 @@ ExitCode run_events(const EventsOptions& o) {
   if (!capture) return kExitInput;
   if (!is_recording(*capture, diagnostics)) return kExitUsage;
   if (!capture->perf) {
-    diagnostics.note(fmt::format("{}: a {} has no side-band records", capture->path, capture->kind));
+    diagnostics.note(fmt::format("{}: a {} has no side-band records", capture->path,
+                                 capture->blocks ? "block stream" : capture->kind));
     return kExitOk;
   }
   if (!take_time(o.time, *capture, diagnostics, filter->time)) return kExitUsage;

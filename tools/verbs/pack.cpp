@@ -8,9 +8,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <string_view>
 #include <vector>
 
 #include "decoder/open/archive.h"
@@ -39,7 +42,7 @@ class Packer {
     } else if (path.ends_with(".gz") || path.ends_with(".tgz")) {
       archive_write_add_filter_gzip(p->archive_);
       archive_write_set_options(p->archive_, "gzip:!timestamp");
-    } else if (path.ends_with(".xz")) {
+    } else if (path.ends_with(".xz") || path.ends_with(".txz")) {
       archive_write_add_filter_xz(p->archive_);
     }
     if (archive_write_open_fd(p->archive_, fd) != ARCHIVE_OK) return std::unexpected(p->error());
@@ -128,11 +131,25 @@ Result<uint64_t> write_archive(const std::vector<PackedFile>& files, int fd, con
   return packed;
 }
 
+// Without a suffix: .tar.
+bool names_archive(const fs::path& path) {
+  constexpr std::array<std::string_view, 7> kSuffixes = {".tar", ".tar.zst", ".tzst", ".tar.gz",
+                                                         ".tgz", ".tar.xz",  ".txz"};
+  return !path.has_extension() ||
+         std::ranges::any_of(kSuffixes, [&](std::string_view s) { return path.native().ends_with(s); });
+}
+
 ExitCode run_pack(const PackOptions& o) {
   Diagnostics diagnostics = o.input.diagnostics();
   if (o.input.input == "-" || is_archive(o.input.input)) {
     diagnostics.error({Code::kBadOption, o.input.input, Error::kNoOffset,
                        "a pipe or an archive cannot be packed", "name the recording's file or directory"});
+    return kExitUsage;
+  }
+  if (!names_archive(o.output)) {
+    diagnostics.error({Code::kBadOption, "", Error::kNoOffset,
+                       fmt::format("the suffix of '{}' names no archive", o.output),
+                       "use .tar, .tar.zst, .tar.gz or .tar.xz"});
     return kExitUsage;
   }
   const auto capture = open_for_verb(o.input, diagnostics);
@@ -159,10 +176,8 @@ ExitCode run_pack(const PackOptions& o) {
     return kExitInput;
   }
   std::error_code error;
-  auto out = Output::open("-");
-  if (!out) return kExitInput;
-  out->write(fmt::format("{}: {}, {}\n", o.output, format_plural(*packed, "file", "files"),
-                         format_size(fs::file_size(o.output, error))));
+  diagnostics.note(fmt::format("{}: {}, {}", o.output, format_plural(*packed, "file", "files"),
+                               format_size(fs::file_size(o.output, error))));
   return *packed == list.files.size() && list.refused.empty() ? kExitOk : kExitErrors;
 }
 

@@ -206,7 +206,7 @@ class Gatherer {
     // Two builds of one path: by build-id, as perf's cache has them.
     const std::string normal = normal_build_id(id);
     const auto here = files_.find("symfs" + name);
-    if (normal.size() > 2 && (!plain || here == files_.end() || here->second != found))
+    if (normal.size() > 2 && (!plain || here == files_.end() || here->second != real_file(found)))
       add("debug/.build-id/" + normal.substr(0, 2) + "/" + normal.substr(2) + "/" +
               (name == "[vdso]" ? "vdso" : "elf"),
           found);
