@@ -49,7 +49,7 @@ class UserText {
     Time from = kTimeMin, until = kTimeMax;
     std::string_view name;
     const JitDump* dump = nullptr;
-    std::span<const uint8_t> bytes;
+    std::span<const uint8_t> bytes{};
     OriginRef origin = kNoOrigin;
     bool executable = false;  // it was mapped so that it could run
   };

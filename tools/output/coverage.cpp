@@ -72,6 +72,8 @@ void Coverage::count_gap(const Gap& gap, const Stream& stream) {
   const uint64_t bytes = gap.end > gap.begin ? gap.end - gap.begin : 0;
   cause.bytes += bytes;
   lost_bytes_ += bytes;
+  if (gap.code == Code::kTraceBytesMissing && !capture_->blocks)
+    missing_bytes_ += bytes - std::min(bytes, bytes_within(stream, {.begin = gap.begin, .end = gap.end}));
 }
 
 void Coverage::add_gap(StreamState& s, const Gap& gap, const Stream& stream) {
@@ -152,7 +154,8 @@ double Coverage::bytes_percent() const {
   const uint64_t not_reached = stopped_.empty() ? 0 : chosen_bytes_ - std::min(reached_bytes_, chosen_bytes_);
   // Of a part of the time, the rest of the trace was not to be decoded.
   const bool part = window_ != TimeBounds{} && stopped_.empty() && reached_bytes_ != 0;
-  return share(lost_bytes_ + not_reached, part ? std::min(reached_bytes_, chosen_bytes_) : chosen_bytes_);
+  const uint64_t present = part ? std::min(reached_bytes_, chosen_bytes_) : chosen_bytes_;
+  return share(lost_bytes_ + not_reached, present + missing_bytes_);
 }
 
 bool Coverage::nothing_to_decode() const {

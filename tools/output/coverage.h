@@ -89,6 +89,7 @@ class Coverage {
   std::set<Code> error_causes_;
   uint64_t gaps_ = 0, errors_ = 0, instructions_ = 0, traced_ = 0, lost_ = 0, lost_bytes_ = 0;
   uint64_t reached_bytes_ = 0, chosen_bytes_ = 0;
+  uint64_t missing_bytes_ = 0;  // of lost_bytes_, those that no piece of trace has
   TimeBounds window_{};
   std::string stopped_;
   bool text_missing_ = false;
