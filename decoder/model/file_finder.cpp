@@ -211,7 +211,8 @@ void FileFinder::warn_unverified(TextFile& file, const std::string& path) {
   if (mtime && capture_mtime_ && *mtime - *capture_mtime_ >= kSecond) {
     notice.severity = Notice::Severity::kError;
     notice.code = Code::kFileNewerThanRecording;
-    notice.reason += fmt::format("; it is newer than the recording by {} s", (*mtime - *capture_mtime_) / kSecond);
+    notice.reason +=
+        fmt::format("; it is newer than the recording by {} s", (*mtime - *capture_mtime_) / kSecond);
   }
   notice.hint = "record with `perf record --buildid-all` or --buildid-mmap";
   notices_.add(std::move(notice));

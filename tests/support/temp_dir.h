@@ -32,7 +32,8 @@ class TempDir {
 
 // Where many folders cost little: on some virtual disks, removing 10,000 of them takes a minute.
 inline std::filesystem::path parent_in_memory() {
-  return access("/dev/shm", W_OK | X_OK) == 0 ? std::filesystem::path("/dev/shm") : std::filesystem::temp_directory_path();
+  return access("/dev/shm", W_OK | X_OK) == 0 ? std::filesystem::path("/dev/shm")
+                                              : std::filesystem::temp_directory_path();
 }
 
 }  // namespace asof::test
