@@ -54,8 +54,8 @@ struct StreamPiece {
 struct StreamLoss {
   uint64_t offset = 0;
   std::optional<uint64_t> bytes;  // size when it is known
-  // Of the record that says so, which is when the trace stopped; of missing bytes (E-LOST-107) and of overwritten ones (E-LOST-004) that of the
-  // record before them. What was lost ran after it.
+  // What was lost ran after this: the time of the record that says so, which is when the trace stopped. Of bytes
+  // that are missing (E-LOST-107) or overwritten (E-LOST-004, frames), that of the record before them.
   Time time = kTimeMin;
   Time until = kTimeMax;  // and before this, where it is known
   Code code = Code::kNone;

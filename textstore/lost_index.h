@@ -21,10 +21,10 @@ class LostIndex {
     uint64_t count;  // records lost in it, at least 2^32 where a loss does not say how many
   };
   bool empty() const { return by_until_.empty(); }
+  // The first instant after `t`; all of time is after its begin.
+  static Time behind(Time t) { return t == kTimeMin ? kTimeMin : saturating_add(t, 1); }
   // The smallest window that holds every loss that overlaps the open interval (after, before); none without a
   // loss.
-  // The first instant behind `t`; all of time is behind its begin.
-  static Time behind(Time t) { return t == kTimeMin ? kTimeMin : saturating_add(t, 1); }
   std::optional<Window> within(Time after, Time before) const;
 
  private:
