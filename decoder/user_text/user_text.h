@@ -85,7 +85,6 @@ class UserText {
   void end_jit(Process& process, AddrRange range, Time t);
   static std::map<Addr, size_t>::iterator first_above(const Process& process, std::map<Addr, size_t>& code,
                                                       Addr begin);
-  static bool mapped_writable(const Process& process, AddrRange range);
   void remap_jit(Process& process, const TaskFact& fact, Time before);
   void note_written_jit(const JitDump& dump);
   void add_undated_jits();

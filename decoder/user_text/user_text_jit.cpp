@@ -145,19 +145,9 @@ void UserText::note_written_jit(const JitDump& dump) {
       "a JIT that maps each piece of code without write access, and only once, keeps it certain");
 }
 
-// At any time: with write access, or more than once.
-bool UserText::mapped_writable(const Process& process, AddrRange range) {
-  size_t mapped = 0;
-  for (const Mapping& m : process.mappings) {
-    if (m.name == 0 || !m.range.overlaps(range)) continue;
-    if (m.writable || ++mapped > 1) return true;
-  }
-  return false;
-}
-
 // Without a common clock it is unknown which of several codes an address had at a time: only code that never
-// shared its address with another is used. Candidates would not do: a path could take its bytes from several
-// of them.
+// shared its address with another is used, and it is not certain: it may not have been there yet, or have been
+// patched. Candidates would not do: a path could take its bytes from several of them.
 void UserText::add_undated_jits() {
   const int rank = next_rank_++;
   std::map<int32_t, std::vector<const JitFact*>> by_pid;
@@ -176,8 +166,7 @@ void UserText::add_undated_jits() {
       if (end == i + 1) {
         layer.bytes = facts[i]->code->bytes;
         layer.origin = jit_origin(*facts[i]);
-        layer.unsure = mapped_writable(process, place);
-        if (layer.unsure) note_written_jit(*facts[i]->dump);
+        layer.unsure = true;
         process.jit.push_back({.range = place, .name = facts[i]->code->name, .dump = facts[i]->dump});
       }
       builder_.add_layer(layer);

@@ -2,6 +2,7 @@
 #pragma once
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <optional>
@@ -29,6 +30,12 @@ inline const Notice* find_notice(const Capture& capture, Code code) {
     if (notice.code == code) return &notice;
   }
   return nullptr;
+}
+
+// Is a version possible at instant t whose bytes may have changed without a record?
+inline bool is_unsure(const TextStore& text, Space space, Addr a, Time t) {
+  const Cell cell = text.cell(space, a);
+  return std::ranges::any_of(cell.possible_in({t, t}), &Version::unsure);
 }
 
 // All distinct contents of [a, a + n) that are possible at instant t; unknown content is an empty one.

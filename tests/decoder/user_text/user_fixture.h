@@ -50,12 +50,7 @@ class User : public ::testing::Test {
     const ContextChange* context = capture->streams[0].context_at(t);
     return context == nullptr ? kNoSpace : context->space;
   }
-  bool is_unsure(Addr a, Time t) {
-    const Cell cell = capture->text->cell(space_at(t), a);
-    return std::ranges::any_of(cell.versions, [&](const Version& v) {
-      return v.unsure && v.possible_in({t, t});
-    });
-  }
+  bool is_unsure(Addr a, Time t) { return test::is_unsure(*capture->text, space_at(t), a, t); }
   std::vector<Bytes> at(Addr a, Time t) { return contents(*capture->text, space_at(t), a, 1, t); }
   Recording r;
   std::optional<Capture> capture;
