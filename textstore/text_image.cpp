@@ -34,13 +34,23 @@ TextImage image_at(std::span<const Cell> cells, AddrRange range, Time t) {
   return image;
 }
 
-bool may_differ(const Cell& cell, Time t) {
-  size_t possible = 0;
-  for (const Version& v : cell.versions) {
-    if (v.from > t || v.until < t) continue;
-    if (v.unsure || ++possible > 1) return true;
+bool same_bytes(const Version* a, const Version* b, size_t size) {
+  const auto known = [](const Version* v) { return v != nullptr && v->bytes != nullptr; };
+  if (!known(a) || !known(b)) return known(a) == known(b);
+  return a->bytes == b->bytes || std::memcmp(a->bytes, b->bytes, size) == 0;
+}
+
+bool several_at(const Cell& cell, Time t) {
+  const Version* first = nullptr;
+  for (const Version& v : cell.possible_in({t, t})) {
+    if (first != nullptr && !same_bytes(first, &v, cell.range.size())) return true;
+    first = &v;
   }
   return false;
+}
+
+bool may_differ(const Cell& cell, Time t) {
+  return several_at(cell, t) || std::ranges::any_of(cell.possible_in({t, t}), &Version::unsure);
 }
 
 std::vector<Time> change_times(std::span<const Cell> cells) {

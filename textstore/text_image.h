@@ -21,8 +21,11 @@ struct TextImage {
 };
 TextImage image_at(std::span<const Cell> cells, AddrRange range, Time t);
 
-// Whether the bytes do not have to be so at `t`: several versions are possible, or no record would show another
-// one.
+// Of a cell of `size` bytes; unknown ones (also nullptr) equal each other alone.
+bool same_bytes(const Version* a, const Version* b, size_t size);
+// Are versions with other bytes possible at `t`?
+bool several_at(const Cell& cell, Time t);
+// The same, or may the bytes have changed without a record?
 bool may_differ(const Cell& cell, Time t);
 
 // Instants at which something in these cells changes, sorted: the beginnings of versions.

@@ -1,7 +1,6 @@
 #include "tools/text/text_changes.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "textstore/text_image.h"
 
@@ -9,11 +8,6 @@ namespace asof {
 namespace {
 
 bool known(const Version* v) { return v != nullptr && v->bytes != nullptr; }
-
-bool same_bytes(const Version* a, const Version* b, size_t size) {
-  if (!known(a) || !known(b)) return known(a) == known(b);
-  return a->bytes == b->bytes || std::memcmp(a->bytes, b->bytes, size) == 0;
-}
 
 bool is_poke_version(const Version& v) { return is_poke(v.origin) && v.bytes != nullptr; }
 
@@ -157,15 +151,6 @@ std::vector<CellPokes> count_pokes(const Capture& capture, const Recognizer& rec
     }
   }
   return in;
-}
-
-bool several_at(const Cell& cell, Time t) {
-  const Version* first = nullptr;
-  for (const Version& v : cell.possible_in({t, t})) {
-    if (first != nullptr && !same_bytes(first, &v, cell.range.size())) return true;
-    first = &v;
-  }
-  return false;
 }
 
 bool changed_between(const Cell& cell, Time from, Time to) {
