@@ -1,61 +1,10 @@
-// Streams from AUX buffers: padding, gaps, losses flagged by the kernel; snapshots and AUX samples are
-// joined.
-#include "decoder/aux/aux_streams.h"
-
-#include <random>
-
+// Streams from AUX buffers: padding, gaps, losses that the kernel flags.
 #include "arch/x86/x86.h"
-#include "tests/decoder/perf/perf_bytes.h"
+#include "tests/decoder/aux/aux_made.h"
 #include "tests/support/pt_writer.h"
 
 namespace asof::test {
 namespace {
-
-constexpr uint64_t kTruncated = 1, kOverwrite = 2, kPartial = 4, kCollision = 8;
-
-// Trace-like bytes: a PSB every 512 bytes, noise between.
-Bytes trace(size_t size, uint32_t seed = 1) {
-  std::mt19937 random(seed);
-  Bytes bytes(size);
-  for (size_t i = 0; i < size; ++i) {
-    bytes[i] = i % 512 < 16 ? (i % 2 != 0 ? 0x82 : 0x02) : static_cast<uint8_t>(random() | 1U);
-  }
-  return bytes;
-}
-Bytes part(const Bytes& bytes, size_t from, size_t to) {
-  return Bytes(bytes.begin() + static_cast<ptrdiff_t>(from), bytes.begin() + static_cast<ptrdiff_t>(to));
-}
-
-struct Made {
-  PerfDataPtr data;
-  std::vector<Notice> notices;
-  std::vector<Stream> streams;
-  const Stream& one() const {
-    EXPECT_EQ(streams.size(), 1U);
-    return streams.at(0);
-  }
-  Bytes bytes() const {
-    Bytes all;
-    for (const StreamPiece& piece : one().pieces)
-      all.insert(all.end(), piece.bytes.begin(), piece.bytes.end());
-    return all;
-  }
-};
-
-Made make(const PerfBytes& file) {
-  Made made{open_bytes(file.file()), {}, {}};
-  EXPECT_TRUE(made.data->notices().empty());
-  made.streams = make_streams(*made.data, made.notices);
-  return made;
-}
-
-PerfBytes start(uint64_t snapshot = 0, uint64_t per_cpu = 1) {
-  PerfBytes file;
-  file.attr({.type = 8, .sample_type = kUsualSampleType, .ids = {5, 6}}).attr({.ids = {7}});
-  file.intel_pt_info(snapshot, per_cpu);
-  return file;
-}
-Tail cpu0(uint64_t time) { return {.time = time, .cpu = 0, .pid = 9, .tid = 9, .id = 5}; }
 
 TEST(AuxStreams, BuffersJoinAndPaddingGoes) {
   const Bytes all = trace(1003);
@@ -217,6 +166,24 @@ TEST(AuxStreams, RecordsFindTheirQueueByEventId) {
   EXPECT_EQ(made.streams[1].losses.size(), 1U);
 }
 
+// The ring of a known event has no buffer: what it lost is not of another one, though the thread is the same.
+TEST(AuxStreams, RecordsOfARingWithoutBuffersAreOfNoOther) {
+  PerfBytes file = start();
+  file.record(69, 0, [](ByteSink& s) {  // ID_INDEX: id, idx, cpu, tid
+    s.u64(2);
+    for (const uint64_t v : {uint64_t{5}, uint64_t{0}, uint64_t{0}, uint64_t{9}}) s.u64(v);
+    for (const uint64_t v : {uint64_t{6}, uint64_t{1}, uint64_t{1}, uint64_t{9}}) s.u64(v);
+  });
+  file.auxtrace(1, 1, 9, 0, trace(32));  // CPU 1's, and CPU 0's is missing
+  file.aux(0, 4096, kTruncated, cpu0(10));
+  file.aux(0, 32, 0, {.time = 20, .cpu = 1, .pid = 9, .tid = 9, .id = 6});
+  const Made made = make(file);
+  EXPECT_EQ(made.one().name, "cpu1");
+  EXPECT_TRUE(made.one().losses.empty());
+  ASSERT_TRUE(notice_of(made.notices, Code::kTraceWithoutBuffer));
+  EXPECT_NE(notice_of(made.notices, Code::kTraceWithoutBuffer)->reason.find("4096 bytes"), std::string::npos);
+}
+
 TEST(AuxStreams, MissingBufferIsALossOfKnownSize) {
   const Bytes all = trace(4096);
   PerfBytes file = start();
@@ -351,109 +318,6 @@ TEST(AuxStreams, RepeatedAndLyingOffsetsAreReported) {
   const Made cut = make(wraps);
   EXPECT_EQ(cut.one().pieces.size(), 1U);
   EXPECT_TRUE(notice_of(cut.notices, Code::kBadTraceBuffers));
-}
-
-TEST(AuxOverlap, FindsWhereTheLaterCopyContinues) {
-  const Bytes ring = trace(8192);
-  const Bytes a = part(ring, 0, 5000), b = part(ring, 3000, 8192);
-  const auto skip = find_overlap(a, b);
-  ASSERT_TRUE(skip);
-  EXPECT_EQ(*skip, 2000U);
-  EXPECT_EQ(find_overlap(a, a), a.size());                // nothing new
-  EXPECT_FALSE(find_overlap(a, part(ring, 5000, 8192)));  // adjacent, but nothing shows it
-  EXPECT_FALSE(find_overlap(a, trace(4096, 2)));          // a different time
-  EXPECT_FALSE(find_overlap(a, Bytes(4096, 0x55)));       // no PSB
-  EXPECT_FALSE(find_overlap({}, b));
-  Bytes changed = b;
-  changed[1990] ^= 1;
-  EXPECT_FALSE(find_overlap(a, changed));
-}
-
-TEST(AuxOverlap, ShortLikenessIsChance) {
-  Bytes a = trace(2048), b = trace(2048, 2);
-  a.resize(1536 + 16 + 30);                         // ends 30 bytes after a PSB
-  std::copy(a.begin() + 1536, a.end(), b.begin());  // and b happens to start with the same bytes
-  EXPECT_FALSE(find_overlap(a, b));
-}
-
-// With quadratic time this would take hours.
-TEST(AuxOverlap, NothingButPsbsTakesLinearTime) {
-  Bytes psbs(8U << 20);
-  for (size_t i = 0; i < psbs.size(); ++i) psbs[i] = i % 2 != 0 ? 0x82 : 0x02;
-  Bytes other = psbs;
-  other[(4U << 20) + 1] = 0x55;
-  EXPECT_TRUE(find_overlap(psbs, psbs));
-  find_overlap(psbs, other);
-}
-
-TEST(AuxSnapshots, OverlappingOnesAreStitchedOthersAreNot) {
-  const Bytes ring = trace(12288);
-  const Bytes other = trace(2048, 9);
-  PerfBytes file = start(1);
-  // Offsets count from the start of the current pass through the ring and are not usable; flags contain
-  // OVERWRITE.
-  file.auxtrace(0, 0, -1, 0, part(ring, 0, 4096)).auxtrace(0, 0, -1, 0, part(ring, 2048, 6144));
-  file.auxtrace(0, 0, -1, 0, other);
-  file.aux(4096, 4096, kOverwrite, cpu0(10)).aux(8192, 4096, kOverwrite, cpu0(20));
-  const Made made = make(file);
-  const Stream& stream = made.one();
-  ASSERT_EQ(stream.pieces.size(), 3U);
-  EXPECT_TRUE(stream.pieces[0].discontinuity);
-  EXPECT_FALSE(stream.pieces[1].discontinuity);
-  EXPECT_TRUE(stream.pieces[2].discontinuity);
-  Bytes expected = part(ring, 0, 6144);
-  expected.insert(expected.end(), other.begin(), other.end());
-  EXPECT_EQ(made.bytes(), expected);
-  EXPECT_TRUE(stream.losses.empty());
-  EXPECT_EQ(stream.bounds.hi, 20);
-  EXPECT_TRUE(notice_of(made.notices, Code::kSnapshotsDoNotJoin));
-}
-
-TEST(AuxSnapshots, PaddingOfTheEarlierOneDoesNotHideTheOverlap) {
-  const Bytes ring = trace(8192);
-  PerfBytes file = start(1);
-  file.auxtrace(0, 0, -1, 0, part(ring, 0, 4093)).auxtrace(0, 0, -1, 0, part(ring, 1024, 8192));
-  const Made made = make(file);
-  ASSERT_EQ(made.one().pieces.size(), 2U);
-  EXPECT_FALSE(made.one().pieces[1].discontinuity);
-  EXPECT_EQ(made.one().pieces[1].offset, 4093U);
-  EXPECT_EQ(made.bytes(), ring);
-}
-
-TEST(AuxSnapshots, SamplesAreBuffersOfTheirQueue) {
-  const Bytes ring = trace(8192);
-  PerfBytes file;
-  const uint64_t type = kUsualSampleType | 1 << 20;
-  file.attr({.type = 8, .sample_type = type, .ids = {5, 6}});
-  file.intel_pt_info(0, 1);
-  file.record(69, 0, [](ByteSink& s) {
-    s.u64(2);
-    for (const uint64_t v : {uint64_t{5}, uint64_t{0}, uint64_t{0}, UINT64_MAX}) s.u64(v);
-    for (const uint64_t v : {uint64_t{6}, uint64_t{1}, uint64_t{1}, UINT64_MAX}) s.u64(v);
-  });
-  const auto add = [&](uint64_t id, uint32_t cpu, uint64_t time, const Bytes& bytes) {
-    file.record(9, 2, [&](ByteSink& s) {
-      s.u64(id);
-      s.u32(9);
-      s.u32(9);
-      s.u64(time);
-      s.u32(cpu);
-      s.u32(0);
-      s.u64(bytes.size());
-      s.raw(bytes);
-    });
-  };
-  add(5, 0, 100, part(ring, 0, 2048));
-  add(6, 1, 150, part(ring, 4096, 6144));
-  add(5, 0, 200, part(ring, 1024, 3072));
-  const Made made = make(file);
-  ASSERT_EQ(made.streams.size(), 2U);
-  EXPECT_EQ(made.streams[0].pieces.size(), 2U);
-  EXPECT_EQ(made.streams[0].end(), 3072U);
-  EXPECT_FALSE(made.streams[0].pieces[1].discontinuity);
-  EXPECT_EQ(made.streams[0].bounds.hi, 200);
-  EXPECT_EQ(made.streams[1].name, "cpu1");
-  EXPECT_EQ(made.streams[1].end(), 2048U);
 }
 
 }  // namespace

@@ -188,6 +188,40 @@ TEST(PerfDamage, IndexOfBuffersHelpsWhereNothingElseDoes) {
   EXPECT_EQ(data->aux_buffers()[0].bytes[0], 0x22);
 }
 
+// A size that is possible, but runs over trace that the index names: the trace is no content of the record.
+TEST(PerfDamage, RecordOverIndexedTraceIsDamage) {
+  PerfBytes file;
+  file.attr({.type = 8, .ids = {5}}).attr({.ids = {6}});
+  file.intel_pt_info(0, 1);
+  const uint64_t bad_at = file.data_offset() + file.data_size();
+  file.comm("bad", at(2));
+  const uint64_t buffer_at = file.data_offset() + file.data_size();
+  file.auxtrace(0, 0, -1, 0, Bytes(4096, 0x77));
+  file.comm("after", at(3));
+  file.finished_round();
+  file.feature(18, [&](ByteSink& s) {
+    s.u64(1);
+    s.u64(buffer_at);
+    s.u64(48);
+  });
+  Bytes bytes = file.file();
+  const auto whole = open_bytes(bytes);
+  EXPECT_TRUE(whole->notices().empty());
+  ASSERT_EQ(whole->aux_buffers().size(), 1U);
+  bytes[bad_at + 6] = 0;
+  bytes[bad_at + 7] = 4;  // 1,024 bytes
+  const auto data = open_bytes(bytes);
+  ASSERT_EQ(data->aux_buffers().size(), 1U);
+  EXPECT_EQ(data->aux_buffers()[0].bytes.size(), 4096U);
+  ASSERT_EQ(data->notices().size(), 1U);
+  EXPECT_EQ(data->notices()[0].code, Code::kBadRecordHeader);
+  EXPECT_EQ(data->notices()[0].offset, bad_at);
+  ASSERT_EQ(data->passed_over().size(), 1U);
+  EXPECT_EQ(data->passed_over()[0].begin, bad_at);
+  EXPECT_EQ(data->passed_over()[0].end, buffer_at);
+  EXPECT_EQ(data->record_counts().at(3), 1U) << "the COMM after the trace";
+}
+
 TEST(PerfDamage, PayloadCutByTheEndIsUsed) {
   PerfBytes file;
   file.attr({.ids = {5}});
