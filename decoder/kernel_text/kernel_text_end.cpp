@@ -205,8 +205,7 @@ void KernelText::add_end_of_chains(Builder& builder) {
     if (!agrees) {
       notices_.error(Code::kLastChangeMissing, end_->path(),
                      fmt::format("{} bytes at {:#x} are not what the last TEXT_POKE record there (offset "
-                                 "{:#x}) says: a later record "
-                                 "is missing",
+                                 "{:#x}) says: a later record is missing",
                                  range.size(), range.begin, poke.file_offset),
                      {}, Error::kNoOffset, poke.time);
     }

@@ -97,8 +97,8 @@ struct Capture {
   CodeFileMap code;  // files of code, for source lines
   std::vector<TextCopy> copies;
   std::vector<ModuleLifetime> modules;
-  std::optional<uint64_t>
-      sampled_changes;  // of jump labels, by samples of the kernel's patching code (arm64)
+  // How many changes of jump labels were sampled (arm64); nullopt: samples were not recorded.
+  std::optional<uint64_t> sampled_changes;
   std::vector<Notice> notices;
   std::map<uint32_t, uint64_t> record_counts;  // by PERF_RECORD type, decompressed
   std::shared_ptr<const void> keep;            // mapped files that spans point into
