@@ -20,7 +20,17 @@ TEST(Arguments, UnknownVerbsAndOptionsNameNearOnes) {
   expect_refused("decode --comm x " + kDemoFile, "asof's way: 'asof script --comm', or --pid");
   expect_refused("decode a b", "'b' is one argument too many");
   expect_refused("decode --no-such " + kDemoFile, "no option '--no-such'");
+  expect_refused("digest --time 1,2 " + kDemoFile, "'asof decode'");
+  expect_refused("digest --time 1,2 " + kDemoFile, "more have it");
+  expect_refused("timeline --html x.html -o y.pftrace " + kDemoFile, "--html is the output");
+  expect_refused("pack -o x.zip " + kDemoFile, "the suffix of 'x.zip' names no archive");
+  expect_refused("decode --time 20%-10% " + kDemoFile, "ends before it begins");
   EXPECT_TRUE(run_asof("-V").out.starts_with("asof "));
+}
+
+TEST(Arguments, CodesAreFoundInOtherSpellings) {
+  EXPECT_TRUE(run_asof("errors e-flow-001").out.starts_with("E-FLOW-001"));
+  EXPECT_TRUE(run_asof("errors E-SIDE-515").out.starts_with("I-SIDE-515"));
 }
 
 TEST(Arguments, InputStandsInFrontOfTheVerb) {
