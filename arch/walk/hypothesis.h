@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
 #include <vector>
 
 #include "arch/arch.h"
@@ -35,8 +36,22 @@ struct Hypothesis {
   bool is_of_text() const { return true; }  // else of something that all versions have
 };
 
+template <class Variant>
+bool same_text(const Variant& a, const Variant& b) {
+  return a.block.size == b.block.size && a.block.space == b.block.space &&
+         std::memcmp(a.block.bytes, b.block.bytes, a.block.size) == 0;
+}
+
+// What a hypothesis took at a choice on its way.
+template <class Variant>
+struct Taken {
+  uint64_t decisions = 0;
+  Addr ip = 0;
+  const Variant* variant = nullptr;
+};
+
 // A hypothesis being followed.
-template <class TimeKnown>
+template <class TimeKnown, class Variant>
 struct Trial {
   // Signatures that compare it with others, one at each decision since the fork.
   struct Mark {
@@ -48,7 +63,8 @@ struct Trial {
   uint64_t end = 0;                 // out: where it stopped
   std::vector<uint64_t> positions;  // signatures of where it was
   std::vector<Mark> marks;          // as many
-  uint64_t path = 0;                // State::path at its end
+  std::vector<Taken<Variant>> taken;
+  uint64_t path = 0;  // State::path at its end
   // Of the first survivor: an equal one at the same index means that both have met.
   const std::vector<uint64_t>* other = nullptr;
   uint32_t depth = 0;  // of nested choices
@@ -83,7 +99,7 @@ class Hypotheses : protected Gaps<Flow, typename Types::State> {
   using Stop = walk::Stop;
   using Hypothesis = typename Types::Hypothesis;
   using TimeKnown = typename Types::TimeKnown;
-  using Trial = walk::Trial<TimeKnown>;
+  using Trial = walk::Trial<TimeKnown, Variant>;
 
   // The text at s.ip, or nullptr: then (Emit) a gap is open, or `why` says why a hypothesis ends.
   template <bool Emit>
@@ -166,6 +182,7 @@ class Hypotheses : protected Gaps<Flow, typename Types::State> {
   using SegmentLog::confidence_until_;
   using SegmentLog::followed_until_;
   using SegmentLog::next_flags_;
+  using SegmentLog::planned_until_;
 
   const DecodeOptions options_;
   const TextStore& text_;
@@ -212,6 +229,8 @@ class Hypotheses : protected Gaps<Flow, typename Types::State> {
   const Hypothesis* judge(State& s, const std::vector<Hypothesis>& hypotheses, bool unknown);
   void follow(const State& s, const Hypothesis& h, Verdict& v);
   void set_confidence(State& s, const Verdict& v, bool unknown);
+  void plan(const State& s, Verdict& v);
+  const Hypothesis* planned(const State& s, const std::vector<Hypothesis>& hypotheses);
   void remember_dead_end(Trial& trial, size_t from);
   Stop compare(State& s, Trial& trial);
 
@@ -220,6 +239,10 @@ class Hypotheses : protected Gaps<Flow, typename Types::State> {
   // Signatures of states, Mark::state, that lead nowhere for whoever knows as much of time.
   tsl::robin_map<uint64_t, TimeKnown> dead_ends_;
   bool dead_ends_unsure_ = false;  // one of them because of text that may have changed unseen
+  // The choices of the likeliest way on from one that was not settled, up to planned_until_, and how many of
+  // them the flow has come past.
+  std::vector<Taken<Variant>> plan_;
+  size_t plan_at_ = 0;
 };
 
 }  // namespace asof::walk

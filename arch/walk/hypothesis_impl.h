@@ -79,18 +79,22 @@ void Hypotheses<Flow, Types>::choose_nested(const State& s, const std::vector<Hy
       return;
     }
     --forks_left_;
-    const size_t fork = trial.positions.size();
+    const size_t fork = trial.positions.size(), taken = trial.taken.size();
     // What was in doubt up to an address in the trace is no matter after it.
     const bool was_unsure = std::exchange(trial.unsure, s.unsure);
     State copy = s;
     self().assume(copy, h);
+    trial.taken.push_back({s.decisions, s.ip, h.variant});
     ++trial.depth;
     const Stop stop = self().template walk<false>(copy, &trial);
     --trial.depth;
     trial.unsure = trial.unsure || copy.unsure;
     if (stop == Stop::kContradiction) remember_dead_end(trial, fork);
     trial.unsure = trial.unsure || was_unsure;
-    if (stop == Stop::kContradiction) continue;
+    if (stop == Stop::kContradiction) {
+      trial.taken.resize(taken);
+      continue;
+    }
     if (&h != &hypotheses.back() || unknown) trial.untried = std::min(trial.untried, s.decisions);
     why = stop;
     return;
@@ -190,7 +194,36 @@ const typename Types::Hypothesis* Hypotheses<Flow, Types>::judge(State& s,
     return nullptr;
   }
   set_confidence(s, v, unknown);
-  return v.best == nullptr ? hypotheses.data() : v.best;
+  if (v.best == nullptr) return hypotheses.data();
+  if (s.unsure) plan(s, v);
+  return v.best;
+}
+
+// What is chosen while the flow is in doubt is no surer for being judged by itself: it only has to be likely. The
+// first half of the way that was followed is: the other half fits as well. Judged one by one, where each function
+// can have changed, choices cost as much as all that follows each.
+template <class Flow, class Types>
+void Hypotheses<Flow, Types>::plan(const State& s, Verdict& v) {
+  const uint64_t followed = v.best_trial.end - s.decisions;
+  planned_until_ = v.best_stop == Stop::kSegmentEnd ? v.best_trial.end + 1 : s.decisions + followed / 2;
+  plan_ = std::move(v.best_trial.taken);
+  plan_at_ = 0;
+}
+
+// The one that the plan has for this place.
+template <class Flow, class Types>
+const typename Types::Hypothesis* Hypotheses<Flow, Types>::planned(
+    const State& s, const std::vector<Hypothesis>& hypotheses) {
+  if (!s.unsure || s.decisions >= planned_until_ || !hypotheses[0].is_of_text()) return nullptr;
+  while (plan_at_ < plan_.size() && plan_[plan_at_].decisions < s.decisions) ++plan_at_;
+  for (size_t i = plan_at_; i < plan_.size() && plan_[i].decisions == s.decisions; ++i) {
+    if (plan_[i].ip != s.ip) continue;
+    plan_at_ = i + 1;
+    const auto same = std::ranges::find_if(
+        hypotheses, [&](const Hypothesis& h) { return same_text(*h.variant, *plan_[i].variant); });
+    return same == hypotheses.end() ? nullptr : &*same;
+  }
+  return nullptr;
 }
 
 template <class Flow, class Types>
@@ -233,7 +266,15 @@ template <bool Emit>
 const typename Types::Hypothesis* Hypotheses<Flow, Types>::choose(State& s,
                                                                   const std::vector<Hypothesis>& hypotheses,
                                                                   bool unknown, Trial* trial, Stop& why) {
-  if constexpr (Emit) return judge(s, hypotheses, unknown);
+  if constexpr (Emit) {
+    if (const Hypothesis* const h = planned(s, hypotheses)) {
+      if (!in_window(s)) confidence_ = Confidence::kAmbiguous;
+      confidence_ = std::max(confidence_, Confidence::kAmbiguous);
+      confidence_until_ = std::max(confidence_until_, s.decisions + 1);
+      return h;
+    }
+    return judge(s, hypotheses, unknown);
+  }
   choose_nested(s, hypotheses, unknown, *trial, why);
   return nullptr;
 }

@@ -35,7 +35,7 @@ class SegmentLog {
   // From here on nothing is in doubt any more.
   void end_doubt() {
     confidence_ = Confidence::kCertain;
-    confidence_until_ = followed_until_ = 0;
+    confidence_until_ = followed_until_ = planned_until_ = 0;
   }
 
   const Segment* segment_ = nullptr;
@@ -50,6 +50,8 @@ class SegmentLog {
   uint64_t confidence_until_ = 0;
   // Up to here a hypothesis beside unknown text was followed already; there is nothing more to learn.
   uint64_t followed_until_ = 0;
+  // Up to here choices were made by the hypothesis that was taken last.
+  uint64_t planned_until_ = 0;
 };
 
 }  // namespace asof::walk

@@ -12,12 +12,6 @@
 
 namespace asof::walk {
 
-template <class Variant>
-bool same_text(const Variant& a, const Variant& b) {
-  return a.block.size == b.block.size && a.block.space == b.block.space &&
-         std::memcmp(a.block.bytes, b.block.bytes, a.block.size) == 0;
-}
-
 // The likeliest instant within b. Where tracing stops before the upper end, most of the interval is that
 // pause.
 inline Time likeliest(TimeBounds b, bool pause) {

@@ -33,6 +33,7 @@ TEST(Work, HostileTextIsGivenUp) {
 // What is given up depends on the bytes alone: not on chunks, on caches, or on who decoded what before.
 TEST(Work, GivesUpAtTheSamePlaceHoweverItIsDecoded) {
   HostileText s(40, 4);
+  s.options.work_divisor = 4096;
   const Decoded d = s.decode_all_ways();
   const auto codes = d.gap_codes();
   EXPECT_NE(std::ranges::find(codes, Code::kTooMuchWork), codes.end());
