@@ -1,9 +1,8 @@
 #include "decoder/blocks/block_records.h"
 
-#include <zstd.h>
-
 #include <cstring>
-#include <memory>
+
+#include "decoder/io/zstd.h"
 
 namespace asof::blocks {
 namespace {
@@ -48,13 +47,12 @@ std::optional<RecordHead> head_at(std::span<const uint8_t> file, uint64_t at) {
 }
 
 std::optional<std::vector<uint8_t>> unpack(std::span<const uint8_t> packed, uint32_t raw) {
-  thread_local const std::unique_ptr<ZSTD_DCtx, size_t (*)(ZSTD_DCtx*)> context(ZSTD_createDCtx(),
-                                                                                ZSTD_freeDCtx);
+  thread_local const zstd::Unpacker context = zstd::unpacker();
   // Writers give the size in both places: a number that is damaged asks for no memory.
   if (ZSTD_getFrameContentSize(packed.data(), packed.size()) != raw) return std::nullopt;
   std::vector<uint8_t> out(raw);
   const size_t n = ZSTD_decompressDCtx(context.get(), out.data(), out.size(), packed.data(), packed.size());
-  if (ZSTD_isError(n) != 0 || n != raw) return std::nullopt;
+  if (zstd::failed(n) || n != raw) return std::nullopt;
   return out;
 }
 

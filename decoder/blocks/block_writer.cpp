@@ -2,11 +2,10 @@
 // are in block_writer_walk.cpp.
 #include "decoder/blocks/block_writer.h"
 
-#include <zstd.h>
-
 #include <algorithm>
 
 #include "decoder/blocks/block_capture.h"
+#include "decoder/io/zstd.h"
 #include "textstore/check.h"
 
 namespace asof::blocks {
@@ -38,8 +37,7 @@ BlockWriter::BlockWriter(const Capture& capture, Write write, uint64_t identity,
 }
 
 void BlockWriter::put_header(uint16_t version, uint64_t identity, std::vector<uint8_t>& out) {
-  zstd_ = {ZSTD_createCCtx(), [](ZSTD_CCtx_s* c) { ZSTD_freeCCtx(c); }};
-  ASOF_CHECK(zstd_ != nullptr);
+  zstd_ = {zstd::packer().release(), [](ZSTD_CCtx_s* c) { ZSTD_freeCCtx(c); }};
   ZSTD_CCtx_setParameter(zstd_.get(), ZSTD_c_compressionLevel, kLevel);
   ZSTD_CCtx_setParameter(zstd_.get(), ZSTD_c_checksumFlag, 1);
   out.assign(kMagic.begin(), kMagic.end());
@@ -59,7 +57,7 @@ void BlockWriter::put_record(RecordType type, std::span<const uint8_t> prefix, s
   std::ranges::copy(prefix, out.begin() + static_cast<std::ptrdiff_t>(at + kRecordHeader));
   const size_t packed = ZSTD_compress2(zstd_.get(), out.data() + at + kRecordHeader + prefix.size(), bound,
                                        body.data(), body.size());
-  ASOF_CHECK(ZSTD_isError(packed) == 0);
+  ASOF_CHECK(!zstd::failed(packed));
   out.resize(at + kRecordHeader + prefix.size() + packed);
   std::vector<uint8_t> header;
   put_fixed(header, kRecordMagic, 4);

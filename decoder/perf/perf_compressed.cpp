@@ -1,9 +1,10 @@
 #include "decoder/perf/perf_compressed.h"
 
 #include <fmt/format.h>
-#include <zstd.h>
 
 #include <array>
+
+#include "decoder/io/zstd.h"
 
 namespace asof::perf {
 namespace {
@@ -42,10 +43,8 @@ Result<void> Unpacker::feed(uint32_t type, std::span<const uint8_t> packed, uint
     auto spool = Spool::create();
     if (!spool) return std::unexpected(spool.error());
     spool_.emplace(std::move(*spool));
-    context_.reset(ZSTD_createDCtx());
+    context_.reset(zstd::unpacker().release());
     buffer_.resize(ZSTD_DStreamOutSize());
-    if (!context_)
-      return fail(Code::kNoTemporaryCopy, path_, file_offset, "no memory to unpack COMPRESSED records");
   }
   const uint64_t before = spool_->size();
   Unpacked::Chunk chunk{type, file_offset, before, false};
@@ -74,7 +73,7 @@ Result<void> Unpacker::unpack(std::span<const uint8_t> packed, uint64_t file_off
     ZSTD_outBuffer out{buffer_.data(), buffer_.size(), 0};
     const size_t in_before = in.pos;
     const size_t left = ZSTD_decompressStream(context_.get(), &out, &in);
-    if (ZSTD_isError(left) != 0) {
+    if (zstd::failed(left)) {
       lost_ = true;
       damaged(file_offset, Code::kBadCompressedRecord,
               fmt::format("COMPRESSED record: zstd says: {}", ZSTD_getErrorName(left)),

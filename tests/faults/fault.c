@@ -1,5 +1,6 @@
 // Preloaded into asof: lets one call fail, as a machine that is out of something would. ASOF_FAULT=KIND:N:ERRNO chooses
 // the Nth call of a kind (0: none). The number of calls of that kind goes to the file descriptor ASOF_FAULT_COUNT at exit.
+// `large` are the allocations of 64 KiB or more, which libraries ask for themselves.
 // Only calls on behalf of asof's own work count: from main() on, and not on files of the system.
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -62,12 +63,14 @@ int __libc_start_main(int (*main)(int, char**, char**), int argc, char** argv, v
   return real(counted_main, argc, argv, init, fini, rtld_fini, stack_end);
 }
 
-void* malloc(size_t size) { return fails("alloc") ? NULL : __libc_malloc(size); }
-void* calloc(size_t n, size_t size) { return fails("alloc") ? NULL : __libc_calloc(n, size); }
-void* realloc(void* old, size_t size) { return fails("alloc") ? NULL : __libc_realloc(old, size); }
-void* aligned_alloc(size_t align, size_t size) { return fails("alloc") ? NULL : __libc_memalign(align, size); }
+static bool no_memory(size_t size) { return fails("alloc") || (size >= 64 << 10 && fails("large")); }
+
+void* malloc(size_t size) { return no_memory(size) ? NULL : __libc_malloc(size); }
+void* calloc(size_t n, size_t size) { return no_memory(n * size) ? NULL : __libc_calloc(n, size); }
+void* realloc(void* old, size_t size) { return no_memory(size) ? NULL : __libc_realloc(old, size); }
+void* aligned_alloc(size_t align, size_t size) { return no_memory(size) ? NULL : __libc_memalign(align, size); }
 int posix_memalign(void** out, size_t align, size_t size) {
-  void* const memory = fails("alloc") ? NULL : __libc_memalign(align, size);
+  void* const memory = no_memory(size) ? NULL : __libc_memalign(align, size);
   if (memory == NULL) return ENOMEM;
   *out = memory;
   return 0;

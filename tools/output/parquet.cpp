@@ -1,11 +1,10 @@
 #include "tools/output/parquet.h"
 
-#include <zstd.h>
-
 #include <algorithm>
 #include <bit>
 #include <cstring>
 
+#include "decoder/io/zstd.h"
 #include "textstore/check.h"
 #include "tools/output/thrift.h"
 
@@ -81,7 +80,7 @@ void put_rle(std::string& out, size_t count, unsigned width, At at) {
 std::string packed(std::string_view body) {
   std::string out(ZSTD_compressBound(body.size()), '\0');
   const size_t n = ZSTD_compress(out.data(), out.size(), body.data(), body.size(), 3);
-  ASOF_CHECK(ZSTD_isError(n) == 0);
+  ASOF_CHECK(!zstd::failed(n));
   out.resize(n);
   return out;
 }

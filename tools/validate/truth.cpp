@@ -1,7 +1,6 @@
 #include "tools/validate/truth.h"
 
 #include <fmt/format.h>
-#include <zstd.h>
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
@@ -13,6 +12,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "decoder/io/zstd.h"
 #include "tools/cli/options.h"
 
 namespace asof {
@@ -27,10 +27,6 @@ struct CloseFile {
 };
 using File = std::unique_ptr<std::FILE, CloseFile>;
 
-struct FreeStream {
-  void operator()(ZSTD_DStream* s) const { ZSTD_freeDStream(s); }
-};
-
 template <class T>
 T load(const uint8_t* p) {
   T value;
@@ -43,7 +39,7 @@ T load(const uint8_t* p) {
 struct TruthReader::Impl {
   std::string path;
   File file;
-  std::unique_ptr<ZSTD_DStream, FreeStream> stream;
+  zstd::Unpacker stream;
   std::vector<uint8_t> input = std::vector<uint8_t>(ZSTD_DStreamInSize());
   std::vector<uint8_t> output = std::vector<uint8_t>(kRecordSize * 8192);
   ZSTD_inBuffer in{input.data(), 0, 0};
@@ -72,7 +68,7 @@ struct TruthReader::Impl {
       }
       ZSTD_outBuffer out{output.data(), output.size(), end};
       const size_t r = ZSTD_decompressStream(stream.get(), &out, &in);
-      if (ZSTD_isError(r) != 0) {
+      if (zstd::failed(r)) {
         stop(std::string("zstd: ") + ZSTD_getErrorName(r));
         return false;
       }
@@ -96,7 +92,7 @@ Result<TruthReader> TruthReader::open(const std::string& path) {
     return fail(Code::kBadTruth, path, Error::kNoOffset, std::strerror(errno),
                 "name the truth directory of this capture");
   }
-  impl->stream.reset(ZSTD_createDStream());
+  impl->stream = zstd::unpacker();
   ZSTD_DCtx_setParameter(impl->stream.get(), ZSTD_d_windowLogMax, kMaxWindowLog);
   return TruthReader(std::move(impl));
 }

@@ -29,9 +29,10 @@ struct Fault {
   int error;
   uint64_t most;  // times that it is tried in each verb
 };
-constexpr Fault kFaults[] = {{"alloc", ENOMEM, 12}, {"open", EMFILE, 8},  {"read", EIO, 6},
-                             {"write", ENOSPC, 8},  {"mmap", ENOMEM, 6},  {"rename", EXDEV, 3},
-                             {"sync", EIO, 4},      {"mkdir", EACCES, 3}, {"thread", EAGAIN, 5}};
+constexpr Fault kFaults[] = {{"alloc", ENOMEM, 12}, {"large", ENOMEM, 24}, {"open", EMFILE, 8},
+                             {"read", EIO, 6},      {"write", ENOSPC, 8},  {"mmap", ENOMEM, 6},
+                             {"rename", EXDEV, 3},  {"sync", EIO, 4},      {"mkdir", EACCES, 3},
+                             {"thread", EAGAIN, 5}};
 
 struct Verb {
   const char* name;
