@@ -47,7 +47,7 @@ std::optional<RecordHead> head_at(std::span<const uint8_t> file, uint64_t at) {
 }
 
 std::optional<std::vector<uint8_t>> unpack(std::span<const uint8_t> packed, uint32_t raw) {
-  thread_local const zstd::Unpacker context = zstd::unpacker();
+  const zstd::Unpacker context = zstd::unpacker();
   // Writers give the size in both places: a number that is damaged asks for no memory.
   if (ZSTD_getFrameContentSize(packed.data(), packed.size()) != raw) return std::nullopt;
   std::vector<uint8_t> out(raw);

@@ -1,20 +1,30 @@
 #include "tools/output/json.h"
 
 #include <fmt/format.h>
-#include <rapidjson/stringbuffer.h>
-#include <rapidjson/writer.h>
+
+#include "tools/output/json_memory.h"
 
 namespace asof {
+namespace {
+
+// The concept Stream of rapidjson/stream.h, as far as it is written to.
+struct StringStream {
+  using Ch = char;
+  void Put(char c) { out += c; }
+  void Flush() {}
+  std::string& out;
+};
+
+}  // namespace
 
 void put_json_string(std::string& out, std::string_view text) {
-  rapidjson::StringBuffer buffer;
-  rapidjson::Writer<rapidjson::StringBuffer, rapidjson::UTF8<>, rapidjson::UTF8<>, rapidjson::CrtAllocator,
+  const size_t before = out.size();
+  StringStream stream{out};
+  rapidjson::Writer<StringStream, rapidjson::UTF8<>, rapidjson::UTF8<>, JsonMemory,
                     rapidjson::kWriteValidateEncodingFlag>
-      writer(buffer);
-  if (writer.String(text.data(), static_cast<rapidjson::SizeType>(text.size()))) {
-    out.append(buffer.GetString(), buffer.GetSize());
-    return;
-  }
+      writer(stream);
+  if (writer.String(text.data(), static_cast<rapidjson::SizeType>(text.size()))) return;
+  out.resize(before);
   std::string ascii;
   for (const char c : text) ascii += static_cast<unsigned char>(c) < 0x80 ? c : '?';
   put_json_string(out, ascii);

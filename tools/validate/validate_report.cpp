@@ -1,19 +1,16 @@
 #include "tools/validate/validate_report.h"
 
 #include <fmt/format.h>
-#include <rapidjson/stringbuffer.h>
-#include <rapidjson/writer.h>
 
 #include <algorithm>
 
 #include "textstore/plain_text.h"
 #include "tools/output/fold.h"
 #include "tools/output/format.h"
+#include "tools/output/json_memory.h"
 
 namespace asof {
 namespace {
-
-using JsonWriter = rapidjson::Writer<rapidjson::StringBuffer>;
 
 std::string confidence_text(const std::array<uint64_t, 5>& counts) {
   std::string text;
@@ -174,7 +171,7 @@ void print_validation_text(const Validation& v, const Capture& capture, const Li
 }
 
 void print_validation_json(const Validation& v, Output& out) {
-  rapidjson::StringBuffer buffer;
+  JsonBuffer buffer;
   JsonWriter w(buffer);
   w.StartObject();
   w.Key("pass");
