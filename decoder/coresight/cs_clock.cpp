@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 
 #include "arch/arm64/packet.h"
 
@@ -138,14 +139,28 @@ TimeConversion conversion_of(uint64_t x, Time y, Real slope) {
 
 }  // namespace
 
-std::vector<ClockBound> clock_bounds(const CsStreams& streams) {
+std::optional<Time> contradiction(const TimeConversion& time, std::span<const ClockBound> bounds) {
+  constexpr Time kSlack = 10'000;  // ns
+  size_t wrong = 0;
+  Time worst = 0;
+  for (const ClockBound& b : bounds) {
+    const Time by = saturating_add(time.to_perf(b.counter), -b.time);
+    if (b.upper ? by <= kSlack : by >= -kSlack) continue;
+    ++wrong;
+    if (std::abs(by) > std::abs(worst)) worst = by;
+  }
+  return wrong > bounds.size() / 8 ? std::optional(worst) : std::nullopt;
+}
+
+std::vector<ClockBound> clock_bounds(const CsStreams& streams, size_t most) {
   std::vector<ClockBound> out;
   for (size_t i = 0; i < streams.streams.size(); ++i) {
     const arm64::Source& source = streams.units[i].source;
     if (source.protocol != arm64::Protocol::kEtm4 && source.protocol != arm64::Protocol::kEte) continue;
     const auto format = arm64::PacketFormat::of(source);
-    for (const StreamPiece& piece : streams.streams[i].pieces)
-      add_bounds(streams.streams[i], piece, format, out);
+    const auto& pieces = streams.streams[i].pieces;
+    const size_t step = std::max<size_t>(1, pieces.size() / most);
+    for (size_t k = 0; k < pieces.size(); k += step) add_bounds(streams.streams[i], pieces[k], format, out);
   }
   return out;
 }

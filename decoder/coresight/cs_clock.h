@@ -21,9 +21,13 @@ struct ClockBound {
   bool upper = false;
 };
 
-// Bounds from the first and the last timestamp of every piece of ETMv4 and ETE trace. Timestamps of 0 do not
-// count: the counter did not run.
-std::vector<ClockBound> clock_bounds(const CsStreams& streams);
+// Bounds from the first and the last timestamp of every piece of ETMv4 and ETE trace, or of about `most` pieces
+// of each stream. Timestamps of 0 do not count: the counter did not run.
+std::vector<ClockBound> clock_bounds(const CsStreams& streams, size_t most = SIZE_MAX);
+
+// Is a conversion excluded by these bounds? By how much at the least, in ns; > 0: its times are too late. A few bounds may
+// be wrong, where the kernel or the file is.
+std::optional<Time> contradiction(const TimeConversion& time, std::span<const ClockBound> bounds);
 
 struct FittedClock {
   TimeConversion conversion;

@@ -3,6 +3,8 @@
 // the blocks but in AUX_OUTPUT_HW_ID records.
 #include <fmt/format.h>
 
+#include <map>
+
 #include "decoder/coresight/cs_perf.h"
 
 namespace asof {
@@ -69,6 +71,19 @@ size_t old_length(uint64_t magic) {
   return magic == kEtm3Magic ? 4 : magic == kEtm4Magic ? 7 : magic == kEteMagic ? 8 : 0;
 }
 
+// Where two blocks are of one CPU, one of them is not, and which CPU's trace has its ID is not known.
+void drop_doubles(std::vector<CsUnit>& units, uint64_t file_offset, NoticeBook& notices) {
+  std::map<int32_t, size_t> blocks;
+  for (const CsUnit& unit : units) ++blocks[unit.cpu];
+  for (const auto& [cpu, count] : blocks) {
+    if (count == 1) continue;
+    notices.error(Code::kUndescribedTraceUnit, "AUXTRACE_INFO",
+                  fmt::format("it describes the trace unit of CPU {} {} times", cpu, count),
+                  "none of them is used: their trace is left out", file_offset);
+  }
+  std::erase_if(units, [&](const CsUnit& unit) { return blocks.at(unit.cpu) != 1; });
+}
+
 }  // namespace
 
 Result<std::vector<CsUnit>> read_cs_units(const AuxtraceInfo& info, NoticeBook& notices) {
@@ -100,10 +115,12 @@ Result<std::vector<CsUnit>> read_cs_units(const AuxtraceInfo& info, NoticeBook& 
     units.push_back(unit);
     at += fixed + static_cast<size_t>(length);
   }
+  const size_t described = units.size();
+  drop_doubles(units, info.file_offset, notices);
   if (units.empty()) return bad("it describes no trace unit");
-  if (units.size() != cpus) {
+  if (described != cpus) {
     notices.error(Code::kUndescribedTraceUnit, "AUXTRACE_INFO",
-                  fmt::format("it announces {} trace units and describes {}", cpus, units.size()),
+                  fmt::format("it announces {} trace units and describes {}", cpus, described),
                   "trace of the others is left out", info.file_offset);
   }
   return units;

@@ -17,6 +17,7 @@
 #include "decoder/kernel_text/kernel_text.h"
 #include "decoder/kernel_text/kernel_text_watch.h"
 #include "decoder/model/file_finder.h"
+#include "decoder/open/check_clock.h"
 #include "decoder/patch_sites/x86_catalogue.h"
 #include "decoder/perf/record_types.h"
 #include "decoder/sideband/poke_rings.h"
@@ -127,7 +128,8 @@ void note_what_was_not_recorded(const Capture& capture, const PerfData& data, No
   }
 }
 
-void add_streams(Capture& capture, const PerfData& data, const CaptureOptions& options, NoticeBook& notices) {
+// True: trace and records are of times that do not fit.
+bool add_streams(Capture& capture, const PerfData& data, const CaptureOptions& options, NoticeBook& notices) {
   if (any_attr_has(data, kUseClockid) && capture.x86.time) {
     // TIME_CONV is of perf's own clock.
     notices.error(
@@ -139,14 +141,19 @@ void add_streams(Capture& capture, const PerfData& data, const CaptureOptions& o
   }
   if (options.time_conversion) capture.x86.time = capture.arm64.time = options.time_conversion;
   if (const auto& info = data.auxtrace_info(); info && info->type == perf::kAuxtraceCsEtm) {
-    return add_cs_streams(capture, data, notices);
+    add_cs_streams(capture, data, notices);
+    return false;
   }
   std::vector<Notice> stream_notices;
-  for (AuxRing& ring : make_rings(data, stream_notices)) {
+  std::vector<AuxRing> rings = make_rings(data, stream_notices);
+  const bool other_time = !options.time_conversion && clock_contradicts(capture, data, rings, notices);
+  for (AuxRing& ring : rings) {
     cut_overwritten(ring, capture.x86);
     capture.streams.push_back(std::move(ring.stream));
   }
   for (Notice& notice : stream_notices) notices.add(std::move(notice));
+  check_mtcs(capture, notices);
+  return other_time;
 }
 
 // A new thread starts with its creator's name.
@@ -235,11 +242,13 @@ Result<Capture> open_perf(const std::string& path, const CaptureOptions& options
   capture.keep = *opened;
   for (const Notice& notice : data.notices()) notices.add(notice);
   describe(capture, data);
-  add_streams(capture, data, options, notices);
+  const bool other_time = add_streams(capture, data, options, notices);
   note_what_was_not_recorded(capture, data, notices);
 
   const std::string folder = capture_folder(data);
   SideBand side = read_side_band(data, notices);
+  // Which records came before an instruction is not known, as if any of them were missing.
+  if (other_time) side.lost.push_back({.source = kAnyRing});
   const WatchedTexts watched = find_watched(capture, options, folder, notices);
   Builder builder;
   builder.set_patch_rules(capture.machine == "aarch64" ? arm64::kPatchRules : x86::kPatchRules);

@@ -15,6 +15,9 @@ Result<Capture> open_perf(const std::string& path, const CaptureOptions& options
 // intel_pt_info_fill()), the CPUID feature, TIME_CONV, and the event's config (IA32_RTIT_CTL).
 x86::Config perf_config(const PerfData& data);
 
+// The conversion from TSC to perf's clock of AUXTRACE_INFO, which TIME_CONV says again.
+std::optional<TimeConversion> info_conversion(const PerfData& data);
+
 // Streams of CoreSight trace, the configuration of their trace units, and what converts their timestamps to
 // perf's clock.
 void add_cs_streams(Capture& capture, const PerfData& data, NoticeBook& notices);

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <iterator>
 #include <set>
 #include <string_view>
@@ -95,7 +96,18 @@ void add_cs_streams(Capture& capture, const PerfData& data, NoticeBook& notices)
     return unit.clock == CsUnit::Clock::kVirtual;
   });
   if (is_virtual) capture.arm64.time = recorded_conversion(data);
-  if (capture.arm64.time) return;
+  constexpr size_t kEnough = 64;  // pieces of each stream
+  if (capture.arm64.time) {
+    const auto by = contradiction(*capture.arm64.time, clock_bounds(made, kEnough));
+    if (!by) return;
+    notices.error(
+        Code::kClockContradicts, data.path(),
+        fmt::format("TIME_CONV contradicts the times of AUX records, the trace's clock is {} ns or more {} "
+                    "the records': it is not used",
+                    std::abs(*by), *by > 0 ? "ahead of" : "behind"),
+        "the file is damaged, or its records and its trace are of different machines or boots");
+    capture.arm64.time.reset();
+  }
   if (const auto clock = fit_clock(clock_bounds(made))) {
     capture.arm64.time = clock->conversion;
     capture.arm64.time_error = clock->error;

@@ -62,6 +62,13 @@ std::optional<TimeConversion> conversion(uint64_t shift, uint64_t mult, uint64_t
 
 }  // namespace
 
+std::optional<TimeConversion> info_conversion(const PerfData& data) {
+  const auto& info = data.auxtrace_info();
+  if (!info || info->type != perf::kAuxtraceIntelPt || info->priv.size() <= kCapTimeZero) return std::nullopt;
+  if (info->priv[kCapTimeZero] == 0) return std::nullopt;
+  return conversion(info->priv[kTimeShift], info->priv[kTimeMult], info->priv[kTimeZero]);
+}
+
 x86::Config perf_config(const PerfData& data) {
   x86::Config out;
   out.cpu = parse_cpuid(data.feature_string(9));
@@ -91,7 +98,7 @@ x86::Config perf_config(const PerfData& data) {
   out.no_branches = (config & (kPt | kBranch)) == kPt;
   out.has_cyc = (config & priv(kCycBit)) != 0;
   if (priv(kMaxNonturbo) <= UINT8_MAX) out.max_nonturbo = static_cast<uint8_t>(priv(kMaxNonturbo));
-  if (priv(kCapTimeZero) != 0) out.time = conversion(priv(kTimeShift), priv(kTimeMult), priv(kTimeZero));
+  out.time = info_conversion(data);
   const auto& record = data.time_conv();
   if (record && record->cap_zero) {
     if (auto time = conversion(record->shift, record->mult, record->zero)) {

@@ -17,6 +17,7 @@
 #include "decoder/ocsd/ocsd_snapshot.h"
 #include "decoder/open/archive.h"
 #include "decoder/open/capture_perf.h"
+#include "decoder/open/check_clock.h"
 #include "textstore/plain_text.h"
 
 namespace asof {
@@ -29,7 +30,7 @@ bool is_there(const fs::path& path) {
   return fs::exists(path, ignored);
 }
 
-Result<Capture> open_manifest(const std::string& path, const CaptureOptions& options) {
+Result<Capture> open_by_manifest(const std::string& path, const CaptureOptions& options) {
   auto file = JsonFile::load(path);
   if (!file) return std::unexpected(file.error());
   if ((*file)->root().find("format")) return open_bundle(path, options);
@@ -37,6 +38,15 @@ Result<Capture> open_manifest(const std::string& path, const CaptureOptions& opt
   return fail(Code::kOtherJson, path, Error::kNoOffset,
               "JSON, but neither \"format\" nor \"type\" says what of",
               "a raw bundle has \"format\": \"asof-bundle\", an LLDB bundle \"type\": \"intel-pt\"");
+}
+
+Result<Capture> open_manifest(const std::string& path, const CaptureOptions& options) {
+  auto capture = open_by_manifest(path, options);
+  if (!capture) return capture;
+  NoticeBook notices;
+  check_mtcs(*capture, notices);
+  std::ranges::move(notices.take(), std::back_inserter(capture->notices));
+  return capture;
 }
 
 // The first character that is no white space.

@@ -10,6 +10,28 @@
 
 namespace asof {
 
+namespace {
+
+// What was wrong with the trace that there is comes first.
+void refuse_without_trace(const Capture& capture, Diagnostics& diagnostics) {
+  for (const Notice& n : capture.notices) {
+    if (n.severity == Notice::Severity::kError) diagnostics.notice(n);
+  }
+  const auto has = [&](uint32_t type) { return capture.record_counts.contains(type); };
+  std::string reason = "there is no trace in this recording",
+              hint = "record with -e intel_pt// or -e cs_etm//; 'asof events' lists the records there are";
+  if (has(perf::kAuxtrace)) {
+    reason = "none of the trace in this recording can be used";
+    hint = "'asof doctor' says what is wrong with it";
+  } else if (has(perf::kAux)) {
+    reason = "AUX records announce trace, and none is in the file";
+    hint = "copy the file again, whole; 'asof doctor' says what else is missing";
+  }
+  diagnostics.error({Code::kNoTrace, capture.path, Error::kNoOffset, std::move(reason), std::move(hint)});
+}
+
+}  // namespace
+
 std::optional<Capture> open_for_verb(const InputOptions& options, Diagnostics& diagnostics, bool show_notices,
                                      const DecodeChoice* choice) {
   if (!check_named_paths(options.capture, diagnostics)) return std::nullopt;
@@ -21,14 +43,7 @@ std::optional<Capture> open_for_verb(const InputOptions& options, Diagnostics& d
   capture->code.debuginfod = options.debuginfod;
   if (!options.no_demangle) capture->symbols.show(NameStyle::kWithParameters);
   if (choice != nullptr && without_trace(*capture)) {
-    const bool announced = capture->record_counts.contains(perf::kAux);
-    diagnostics.error({Code::kNoTrace, capture->path, Error::kNoOffset,
-                       announced ? "AUX records announce trace, and none is in the file"
-                                 : "there is no trace in this recording",
-                       announced
-                           ? "copy the file again, whole; 'asof doctor' says what else is missing"
-                           : "record with -e intel_pt// or -e cs_etm//; 'asof events' lists the records "
-                             "there are"});
+    refuse_without_trace(*capture, diagnostics);
     return std::nullopt;
   }
   if (choice != nullptr) warn_of_cpus(*capture, choice->pipeline.cpus, diagnostics);

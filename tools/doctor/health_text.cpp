@@ -247,7 +247,11 @@ void check_kcore(const HealthInput& in, std::vector<Finding>& out) {
   const std::string path = tally_kernel(*c.text).kcore;
   if (path.empty()) return;
   const auto kcore = ElfImage::open(path);
-  if (!kcore) return;
+  if (!kcore) {
+    out.push_back({Verdict::kWarn, "kcore", "the copy of kcore cannot be read again, and was not compared",
+                   fmt::format("{} {}", code_text(kcore.error().code), kcore.error().reason), ""});
+    return;
+  }
   const uint64_t other_boot =
       notice_count(c, Code::kKallsymsOfOtherBoot) + notice_count(c, Code::kModuleMoved);
   const CopyAge age = age_of_copy(c, in.side, **kcore);

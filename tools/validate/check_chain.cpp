@@ -108,8 +108,15 @@ void compare(const Capture& capture, const Batch& here, const Batch& there, cons
 void check_start_copy(const ValidationInput& in, std::vector<Check>& out) {
   const std::string path = start_copy(in.capture);
   const auto copy = path.empty() ? Result<std::shared_ptr<const ElfImage>>(nullptr) : ElfImage::open(path);
-  if (!copy || *copy == nullptr || in.health.side.trace_start == kTimeMax) return;
   Check c{.topic = "start"};
+  if (!copy) {
+    c.result = Check::Result::kNote;
+    c.answer = fmt::format("the copy of kcore cannot be read again, and was not compared: {} {}",
+                           code_text(copy.error().code), copy.error().reason);
+    out.push_back(std::move(c));
+    return;
+  }
+  if (*copy == nullptr || in.health.side.trace_start == kTimeMax) return;
   std::set<Addr> seen;
   uint64_t checked = 0;
   uint64_t differ = 0;

@@ -254,6 +254,10 @@ bool agrees_at(const ValidationInput& in, Time shift) {
 void check_times(const ValidationInput& in, std::vector<Check>& out) {
   const Capture& c = in.capture;
   if (!c.perf) return;
+  for (const Notice& n : c.notices) {
+    if (n.code == Code::kClockContradicts || n.code == Code::kMtcContradicts)
+      out.push_back({Check::Result::kFail, "clock", n.reason, {}});
+  }
   if (!c.x86.time && !c.arm64.time) {
     out.push_back(
         {Check::Result::kNote, "clock", "nothing relates the trace's clock to that of the records", {}});
