@@ -167,6 +167,7 @@ class Hypotheses : protected Gaps<Flow, typename Types::State> {
     forks_left_ = options_.max_forks;
     trial_blocks_left_ = kTrialBlocks;
     dead_ends_.clear();
+    unknown_ends_.clear();
     dead_ends_unsure_ = false;
   }
   // All hypotheses of one choice together may walk so many blocks. False: they have.
@@ -201,6 +202,8 @@ class Hypotheses : protected Gaps<Flow, typename Types::State> {
   static constexpr uint32_t kTrialBlocks = 1 << 16;
   static constexpr uint32_t kMaxDepth = 200;  // nested choices: each is a stack frame with a State
   struct Verdict;
+  // Signatures of states, Mark::state, from which all ways end alike for whoever knows as much of time.
+  using Ends = tsl::robin_map<uint64_t, TimeKnown>;
 
   Flow& self() { return static_cast<Flow&>(*this); }
   const Flow& self() const { return static_cast<const Flow&>(*this); }
@@ -231,13 +234,13 @@ class Hypotheses : protected Gaps<Flow, typename Types::State> {
   void set_confidence(State& s, const Verdict& v, bool unknown);
   void plan(const State& s, Verdict& v);
   const Hypothesis* planned(const State& s, const std::vector<Hypothesis>& hypotheses);
-  void remember_dead_end(Trial& trial, size_t from);
+  void remember_end(Ends& ends, Trial& trial, size_t from);
   Stop compare(State& s, Trial& trial);
 
   uint32_t forks_left_ = 0;
   uint32_t trial_blocks_left_ = 0;
-  // Signatures of states, Mark::state, that lead nowhere for whoever knows as much of time.
-  tsl::robin_map<uint64_t, TimeKnown> dead_ends_;
+  // States that lead to contradictions only, and those that lead at the best to where no text is known.
+  Ends dead_ends_, unknown_ends_;
   bool dead_ends_unsure_ = false;  // one of them because of text that may have changed unseen
   // The choices of the likeliest way on from one that was not settled, up to planned_until_, and how many of
   // them the flow has come past.

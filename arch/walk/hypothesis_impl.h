@@ -46,32 +46,35 @@ Stop Hypotheses<Flow, Types>::compare(State& s, Trial& trial) {
     trial.unsure = trial.unsure || dead_ends_unsure_;
     return Stop::kContradiction;
   }
+  if (const auto end = unknown_ends_.find(state);
+      end != unknown_ends_.end() && time_known.knows_no_less_than(end->second))
+    return Stop::kNoText;
   trial.positions.push_back(position);
   trial.marks.push_back({state, time_known, s.path});
   return s.decisions >= trial.until ? Stop::kHorizon : Stop::kGo;
 }
 
-// Every way on from the states since `from` contradicts the trace. Of two dead ends of one signature the one
-// that needs to know less of time counts for more states.
+// Every way on from the states since `from` ends so. Of two ends of one signature the one that needs to know
+// less of time counts for more states.
 template <class Flow, class Types>
-void Hypotheses<Flow, Types>::remember_dead_end(Trial& trial, size_t from) {
+void Hypotheses<Flow, Types>::remember_end(Ends& ends, Trial& trial, size_t from) {
   for (size_t i = from; i < trial.marks.size(); ++i) {
     const auto& mark = trial.marks[i];
-    const auto [dead, fresh] = dead_ends_.try_emplace(mark.state, mark.time_known);
-    if (!fresh && dead->second.knows_no_less_than(mark.time_known)) dead.value() = mark.time_known;
+    const auto [end, fresh] = ends.try_emplace(mark.state, mark.time_known);
+    if (!fresh && end->second.knows_no_less_than(mark.time_known)) end.value() = mark.time_known;
   }
-  dead_ends_unsure_ = dead_ends_unsure_ || trial.unsure;
-  trial.open = trial.open || trial.unsure;
   trial.positions.resize(from);
   trial.marks.resize(from);
 }
 
 // Inside a hypothesis: depth first. The first candidate that survives to the outer one's end decides it
-// (`why` says how it ended). States from which everything failed are remembered, so that choices that make no
-// difference are not tried in all combinations.
+// (`why` says how it ended); one that comes to where nothing is known only where none goes on. States from
+// which everything failed are remembered, so that choices that make no difference are not tried in all
+// combinations.
 template <class Flow, class Types>
 void Hypotheses<Flow, Types>::choose_nested(const State& s, const std::vector<Hypothesis>& hypotheses,
                                             bool unknown, Trial& trial, Stop& why) {
+  bool into_unknown = unknown;
   for (const Hypothesis& h : hypotheses) {
     if (forks_left_ == 0 || trial.depth >= kMaxDepth) {
       why = Stop::kOut;  // too many to follow: not contradicted
@@ -89,17 +92,25 @@ void Hypotheses<Flow, Types>::choose_nested(const State& s, const std::vector<Hy
     const Stop stop = self().template walk<false>(copy, &trial);
     --trial.depth;
     trial.unsure = trial.unsure || copy.unsure;
-    if (stop == Stop::kContradiction) remember_dead_end(trial, fork);
-    trial.unsure = trial.unsure || was_unsure;
     if (stop == Stop::kContradiction) {
+      dead_ends_unsure_ = dead_ends_unsure_ || trial.unsure;
+      trial.open = trial.open || trial.unsure;
+      remember_end(dead_ends_, trial, fork);
+    } else if (stop == Stop::kNoText) {
+      remember_end(unknown_ends_, trial, fork);
+      into_unknown = true;
+    }
+    trial.unsure = trial.unsure || was_unsure;
+    if (stop == Stop::kContradiction || stop == Stop::kNoText) {
       trial.taken.resize(taken);
       continue;
     }
-    if (&h != &hypotheses.back() || unknown) trial.untried = std::min(trial.untried, s.decisions);
+    if (&h != &hypotheses.back() || into_unknown) trial.untried = std::min(trial.untried, s.decisions);
     why = stop;
     return;
   }
-  why = unknown ? Stop::kNoText : Stop::kContradiction;
+  if (into_unknown) trial.untried = std::min(trial.untried, s.decisions);
+  why = into_unknown ? Stop::kNoText : Stop::kContradiction;
   trial.end = s.decisions;
 }
 
@@ -137,7 +148,8 @@ void Hypotheses<Flow, Types>::follow(const State& s, const Hypothesis& h, Verdic
   }
   ++v.survivors;
   const Trial& best = v.best_trial;
-  if (v.best == nullptr || (v.best_stop == Stop::kNoText && stop != Stop::kNoText)) {
+  const bool further = v.best_stop == Stop::kNoText && (stop != Stop::kNoText || t.end > best.end);
+  if (v.best == nullptr || further) {
     v.all_meet = v.best == nullptr;
     v.best = &h;
     v.best_stop = stop;
