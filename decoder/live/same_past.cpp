@@ -86,9 +86,8 @@ bool same_machine(const Capture& a, const Capture& b, Time until) {
   return a.machine == b.machine && same_clock(a.x86.time, b.x86.time) &&
          same_clock(a.arm64.time, b.arm64.time) && a.x86.cpu.intel == b.x86.cpu.intel &&
          a.x86.cpu.family == b.x86.cpu.family && a.x86.cpu.model == b.x86.cpu.model &&
-         a.x86.cpu.stepping == b.x86.cpu.stepping &&
-         a.x86.tsc_ctc_d == b.x86.tsc_ctc_d && a.x86.tsc_ctc_n == b.x86.tsc_ctc_n &&
-         a.x86.perf_event_text_poke == b.x86.perf_event_text_poke &&
+         a.x86.cpu.stepping == b.x86.cpu.stepping && a.x86.tsc_ctc_d == b.x86.tsc_ctc_d &&
+         a.x86.tsc_ctc_n == b.x86.tsc_ctc_n && a.x86.perf_event_text_poke == b.x86.perf_event_text_poke &&
          a.x86.do_sync_core == b.x86.do_sync_core && a.arm64.time_error == b.arm64.time_error &&
          a.arm64.unrecorded_changes == b.arm64.unrecorded_changes &&
          a.arm64.patch_text_cb == b.arm64.patch_text_cb &&
