@@ -4,8 +4,10 @@
 #include <tsl/robin_map.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 #include <deque>
+#include <new>
 
 #include "arch/x86/errata.h"
 #include "arch/x86/flow.h"
@@ -67,9 +69,11 @@ class Reference final : public SegmentDecoder {
   bool start(std::span<const uint8_t> bytes) {
     free_decoder();
     const pt_config c = libipt_config(config_, bytes);
+    errno = 0;
     decoder_ = pt_insn_alloc_decoder(&c);
     image_ = pt_image_alloc("asof");
-    if (decoder_ == nullptr || image_ == nullptr) return false;
+    if (image_ == nullptr || (decoder_ == nullptr && errno == ENOMEM)) throw std::bad_alloc();
+    if (decoder_ == nullptr) return false;
     pt_image_set_callback(image_, &Reference::read_text, this);
     return pt_insn_set_image(decoder_, image_) == 0;
   }
@@ -134,6 +138,7 @@ class Reference final : public SegmentDecoder {
       if (insn.iclass != ptic_error) emit(insn, chunk, sink);
     }
     if (status >= 0 || status == -pte_eos) return;
+    if (status == -pte_nomem) throw std::bad_alloc();
     Gap g;
     g.step = static_cast<uint32_t>(chunk.steps.size());
     uint64_t offset = 0;

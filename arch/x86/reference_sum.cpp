@@ -9,6 +9,7 @@
 #include <array>
 #include <cstring>
 #include <map>
+#include <new>
 #include <vector>
 
 #include "arch/x86/errata.h"
@@ -110,16 +111,15 @@ class BlockReader {
     c.begin = trace_.data();
     c.end = c.begin + trace_.size();
     decoder_ = pt_insn_alloc_decoder(&c);
+    if (decoder_ == nullptr) throw std::bad_alloc();
   }
   BlockReader(const BlockReader&) = delete;
   BlockReader& operator=(const BlockReader&) = delete;
-  ~BlockReader() {
-    if (decoder_ != nullptr) pt_insn_free_decoder(decoder_);
-  }
+  ~BlockReader() { pt_insn_free_decoder(decoder_); }
   // False: libipt itself does not find the block again.
   bool read(const pt_block& block, pt_image* image, std::vector<pt_insn>& out) {
     out.clear();
-    if (decoder_ == nullptr || pt_insn_set_image(decoder_, image) < 0) return false;
+    if (pt_insn_set_image(decoder_, image) < 0) return false;
     trace_[kMode] = block.mode == ptem_64bit ? 1 : block.mode == ptem_32bit ? 2 : 0;
     std::memcpy(&trace_[kAddress], &block.ip, sizeof block.ip);
     int status = pt_insn_sync_set(decoder_, 0);
