@@ -52,7 +52,7 @@ class MtcCount {
   const Config* config_;
   uint64_t payload_ = kNone;                 // of the last MTC
   uint64_t first_ = kNone, latest_ = kNone;  // TSC: the first of them, and one since the last MTC
-  uint64_t mtcs_ = 0;                        // since the first of them TSC
+  uint64_t mtcs_ = 0;                        // since the first TSC
   bool guest_ = false;
 };
 

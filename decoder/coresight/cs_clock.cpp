@@ -5,6 +5,7 @@
 #include <cstdlib>
 
 #include "arch/arm64/packet.h"
+#include "decoder/io/time_difference.h"
 
 namespace asof {
 namespace {
@@ -144,7 +145,7 @@ std::optional<Time> contradiction(const TimeConversion& time, std::span<const Cl
   size_t wrong = 0;
   Time worst = 0;
   for (const ClockBound& b : bounds) {
-    const Time by = saturating_add(time.to_perf(b.counter), -b.time);
+    const Time by = time_difference(time.to_perf(b.counter), b.time);
     if (b.upper ? by <= kSlack : by >= -kSlack) continue;
     ++wrong;
     if (std::abs(by) > std::abs(worst)) worst = by;

@@ -7,13 +7,14 @@
 
 #include "arch/x86/mtc_check.h"
 #include "arch/x86/segments.h"
+#include "decoder/io/time_difference.h"
 #include "decoder/open/capture_perf.h"
 
 namespace asof {
 namespace {
 
-constexpr Time kSlack =
-    10'000;  // ns, between a TSC packet, the interrupt that follows it and its record's time
+// ns, between a TSC packet, the interrupt that follows it and its record's time
+constexpr Time kSlack = 10'000;
 constexpr size_t kMostRecords = 64;  // of a ring
 
 // What AUX records hand over ran before them, and after those before them.
@@ -44,9 +45,9 @@ AuxFit check_aux_times(std::span<const AuxRing> rings, x86::Config config, const
       if (first == kTimeMin) continue;
       ++fit.checked;
       if (first > saturating_add(*record->id.time, kSlack))
-        fit.take(first - *record->id.time);
+        fit.take(time_difference(first, *record->id.time));
       else if (saturating_add(first, kSlack) < since)
-        fit.take(first - since);
+        fit.take(time_difference(first, since));
     }
   }
   return fit;
@@ -98,8 +99,8 @@ bool clock_contradicts(Capture& capture, const PerfData& data, std::span<const A
   const AuxFit fit = check_aux_times(rings, capture.x86, used);
   const auto other = info_conversion(data);
   const uint64_t reference = reference_of(rings);
-  const bool two =
-      other && reference != 0 && std::abs(other->to_perf(reference) - used.to_perf(reference)) > kSlack;
+  const bool two = other && reference != 0 &&
+                   std::abs(time_difference(other->to_perf(reference), used.to_perf(reference))) > kSlack;
   if (two) {
     if (fit.contradicts() && !check_aux_times(rings, capture.x86, *other).contradicts())
       capture.x86.time = other;
