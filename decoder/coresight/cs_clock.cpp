@@ -5,7 +5,6 @@
 #include <cstdlib>
 
 #include "arch/arm64/packet.h"
-#include "decoder/io/time_difference.h"
 
 namespace asof {
 namespace {
@@ -145,7 +144,7 @@ std::optional<Time> contradiction(const TimeConversion& time, std::span<const Cl
   size_t wrong = 0;
   Time worst = 0;
   for (const ClockBound& b : bounds) {
-    const Time by = time_difference(time.to_perf(b.counter), b.time);
+    const Time by = std::max(elapsed(b.time, time.to_perf(b.counter)), -kTimeMax);
     if (b.upper ? by <= kSlack : by >= -kSlack) continue;
     ++wrong;
     if (std::abs(by) > std::abs(worst)) worst = by;

@@ -10,6 +10,7 @@
 #include "decoder/coresight/cs_clock.h"
 #include "decoder/coresight/cs_perf.h"
 #include "decoder/open/capture_perf.h"
+#include "decoder/open/check_clock.h"
 #include "decoder/patch_sites/arm64_anchors.h"
 #include "decoder/patch_sites/arm64_catalogue.h"
 #include "decoder/patch_sites/arm64_pokes.h"
@@ -100,12 +101,11 @@ void add_cs_streams(Capture& capture, const PerfData& data, NoticeBook& notices)
   if (capture.arm64.time) {
     const auto by = contradiction(*capture.arm64.time, clock_bounds(made, kEnough));
     if (!by) return;
-    notices.error(
-        Code::kClockContradicts, data.path(),
+    report_clock(
         fmt::format("TIME_CONV contradicts the times of AUX records, the trace's clock is {} ns or more {} "
                     "the records': it is not used",
                     std::abs(*by), *by > 0 ? "ahead of" : "behind"),
-        "the file is damaged, or its records and its trace are of different machines or boots");
+        data.path(), notices);
     capture.arm64.time.reset();
   }
   if (const auto clock = fit_clock(clock_bounds(made))) {

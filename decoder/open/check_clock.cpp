@@ -4,10 +4,10 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <utility>
 
 #include "arch/x86/mtc_check.h"
 #include "arch/x86/segments.h"
-#include "decoder/io/time_difference.h"
 #include "decoder/open/capture_perf.h"
 
 namespace asof {
@@ -21,7 +21,8 @@ constexpr size_t kMostRecords = 64;  // of a ring
 struct AuxFit {
   size_t checked = 0, wrong = 0;
   Time worst = 0;  // ns; > 0: the trace is too late
-  void take(Time by) {
+  void take(Time bound, Time time) {
+    const Time by = std::max(elapsed(bound, time), -kTimeMax);
     ++wrong;
     if (std::abs(by) > std::abs(worst)) worst = by;
   }
@@ -45,13 +46,15 @@ AuxFit check_aux_times(std::span<const AuxRing> rings, x86::Config config, const
       if (first == kTimeMin) continue;
       ++fit.checked;
       if (first > saturating_add(*record->id.time, kSlack))
-        fit.take(time_difference(first, *record->id.time));
+        fit.take(*record->id.time, first);
       else if (saturating_add(first, kSlack) < since)
-        fit.take(time_difference(first, since));
+        fit.take(since, first);
     }
   }
   return fit;
 }
+
+Time apart(Time a, Time b) { return std::max(elapsed(a, b), elapsed(b, a)); }
 
 // A counter value of the trace's time; 0: there is none.
 uint64_t reference_of(std::span<const AuxRing> rings) {
@@ -86,12 +89,16 @@ void check_mtcs(Capture& capture, NoticeBook& notices) {
       "the file is damaged, or its configuration is that of another recording");
 }
 
+void report_clock(std::string reason, const std::string& path, NoticeBook& notices) {
+  notices.error(Code::kClockContradicts, path, std::move(reason),
+                "the file is damaged, or its records and its trace are of different machines or boots");
+}
+
 bool clock_contradicts(Capture& capture, const PerfData& data, std::span<const AuxRing> rings,
                        NoticeBook& notices) {
   const auto contradiction = [&](const std::string& what) {
-    notices.error(Code::kClockContradicts, capture.path,
-                  what + ". Times of instructions may be wrong, and no text that can change is certain",
-                  "the file is damaged, or its records and its trace are of different machines or boots");
+    report_clock(what + ". Times of instructions may be wrong, and no text that can change is certain",
+                 capture.path, notices);
     return true;
   };
   if (!capture.x86.time) return false;
@@ -99,8 +106,8 @@ bool clock_contradicts(Capture& capture, const PerfData& data, std::span<const A
   const AuxFit fit = check_aux_times(rings, capture.x86, used);
   const auto other = info_conversion(data);
   const uint64_t reference = reference_of(rings);
-  const bool two = other && reference != 0 &&
-                   std::abs(time_difference(other->to_perf(reference), used.to_perf(reference))) > kSlack;
+  const bool two =
+      other && reference != 0 && apart(other->to_perf(reference), used.to_perf(reference)) > kSlack;
   if (two) {
     if (fit.contradicts() && !check_aux_times(rings, capture.x86, *other).contradicts())
       capture.x86.time = other;

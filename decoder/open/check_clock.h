@@ -2,6 +2,7 @@
 // nothing else depends on it: a wrong one gives wrong times, and wrong text that is certain.
 #pragma once
 #include <span>
+#include <string>
 
 #include "decoder/aux/aux_streams.h"
 #include "decoder/io/sideband_notices.h"
@@ -17,5 +18,8 @@ void check_mtcs(Capture& capture, NoticeBook& notices);
 // one of the file (the one that fits is used). True: it is wrong, or one of both is (E-SIDE-522).
 bool clock_contradicts(Capture& capture, const PerfData& data, std::span<const AuxRing> rings,
                        NoticeBook& notices);
+
+// Of either machine: E-SIDE-522.
+void report_clock(std::string reason, const std::string& path, NoticeBook& notices);
 
 }  // namespace asof

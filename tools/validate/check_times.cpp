@@ -36,7 +36,7 @@ struct AuxBounds {
     const TimeBounds wide = widen(bounds, slack);
     if (t >= wide.lo && t <= wide.hi) return;
     ++outside;
-    const Time by = t > wide.hi ? t - bounds.hi : t - bounds.lo;
+    const Time by = std::max(elapsed(t > wide.hi ? bounds.hi : bounds.lo, t), -kTimeMax);
     if (std::abs(by) > std::abs(worst)) worst = by;
     if (first.empty())
       first = fmt::format("{} trace offset {:#x}: its time is {}, its AUX records allow {}", stream.name,
