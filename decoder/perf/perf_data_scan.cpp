@@ -23,8 +23,8 @@ void read_payload_size(RawRecord& raw, std::span<const uint8_t> record, uint64_t
 
 namespace {
 
-// Finds where records start again after damage: at an AUXTRACE record the file's index names, or at the bytes
-// of a FINISHED_ROUND or AUXTRACE header, if sound records follow it.
+// Finds where records start again after damage: where sound records follow each other, at the latest at an
+// AUXTRACE record the file's index names, or at the bytes of a FINISHED_ROUND or AUXTRACE header.
 class Resync {
  public:
   Resync(std::span<const uint8_t> bytes, uint64_t end, bool swap, bool payloads, std::vector<uint64_t> index)
@@ -42,7 +42,26 @@ class Resync {
     return read_raw(bytes_, index_[at_], end_, swap_, payloads_).type == kAuxtrace && plausible(index_[at_]);
   }
 
-  std::optional<uint64_t> next(uint64_t from) {
+  // `begin`: where the records start; all of them are aligned as it is.
+  std::optional<uint64_t> next(uint64_t from, uint64_t begin) {
+    const uint64_t mark = next_mark(from).value_or(end_);
+    for (uint64_t pos = from + ((begin - from) & (kAlignment - 1)); pos < mark; pos += kAlignment)
+      if (leads_to(pos, mark)) return pos;
+    return mark < end_ ? std::optional(mark) : std::nullopt;
+  }
+
+ private:
+  struct Mark {
+    std::array<uint8_t, kHeaderSize> bytes{};
+    uint64_t known = 0;  // no occurrence in [searched from, known): keeps many searches linear together
+    uint64_t searched = UINT64_MAX;
+  };
+  static constexpr uint64_t kMaxTries = 1U << 20;
+  static constexpr int kFollowers = 3;
+  static constexpr int kChain = 8;  // so many sound records in a row are no accident
+  static constexpr uint64_t kAlignment = 8;
+
+  std::optional<uint64_t> next_mark(uint64_t from) {
     for (uint64_t tries = 0; tries < kMaxTries && from < end_; ++tries) {
       uint64_t found = end_;
       const auto named = std::lower_bound(index_.begin(), index_.end(), from);
@@ -54,15 +73,6 @@ class Resync {
     }
     return std::nullopt;
   }
-
- private:
-  struct Mark {
-    std::array<uint8_t, kHeaderSize> bytes{};
-    uint64_t known = 0;  // no occurrence in [searched from, known): keeps many searches linear together
-    uint64_t searched = UINT64_MAX;
-  };
-  static constexpr uint64_t kMaxTries = 1U << 20;
-  static constexpr int kFollowers = 3;
 
   std::array<uint8_t, kHeaderSize> header_of(uint32_t type, uint64_t size) const {
     std::array<uint8_t, kHeaderSize> header{};
@@ -82,12 +92,26 @@ class Resync {
     return mark.known;
   }
 
+  bool is_known(const RawRecord& raw) const { return raw.type != 0 && raw.type < kTypeEnd; }
+
+  // Do sound records lie one after another from here to `mark`, or for long enough?
+  bool leads_to(uint64_t pos, uint64_t mark) const {
+    for (int i = 0; i < kChain && pos != mark; ++i) {
+      const RawRecord raw = read_raw(bytes_, pos, end_, swap_, payloads_);
+      if (raw.fault == RawRecord::Fault::kPayloadPastEnd) return i != 0 && raw.type == kAuxtrace;
+      if (raw.fault != RawRecord::Fault::kNone || !is_known(raw) || raw.size % kAlignment != 0) return false;
+      pos += raw.size + raw.payload;
+      if (pos > mark) return false;
+    }
+    return true;
+  }
+
   bool plausible(uint64_t pos) const {
     for (int i = 0; i < kFollowers && pos < end_; ++i) {
       const RawRecord raw = read_raw(bytes_, pos, end_, swap_, payloads_);
       // The last payload of a cut file may extend past its end.
       if (raw.fault == RawRecord::Fault::kPayloadPastEnd) return i != 0 && raw.type == kAuxtrace;
-      if (raw.fault != RawRecord::Fault::kNone || raw.type == 0 || raw.type >= kTypeEnd) return false;
+      if (raw.fault != RawRecord::Fault::kNone || !is_known(raw)) return false;
       pos += raw.size + raw.payload;
     }
     return true;
@@ -130,7 +154,8 @@ class Scanner {
         pos += raw.size + raw.payload;
         continue;
       }
-      const uint64_t resume = std::min(resync_.next(pos + (cut_payload ? raw.size : 1)).value_or(end), end);
+      const uint64_t resume =
+          std::min(resync_.next(pos + (cut_payload ? raw.size : 1), begin).value_or(end), end);
       damage(raw, pos, resume);
       close(cut_payload ? resume : pos);
       start = pos = resume;

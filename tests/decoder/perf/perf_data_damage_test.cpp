@@ -127,18 +127,43 @@ TEST(PerfDamage, RecordSmallerThanItsHeaderIsSteppedOver) {
   file.comm("a", at(1));
   const uint64_t bad_at = file.data_offset() + file.data_size();
   file.record(3, 0, at(2), [](ByteSink& s) { s.zeros(40); });
-  file.comm("lost", at(3)).finished_round().comm("b", at(4)).comm("c", at(5));
+  file.comm("next", at(3)).finished_round().comm("b", at(4)).comm("c", at(5));
   for (const uint8_t size : {uint8_t{0}, uint8_t{7}}) {
     Bytes bytes = file.file();
     bytes[bad_at + 6] = size;
     bytes[bad_at + 7] = 0;
     const auto data = open_bytes(bytes);
-    EXPECT_EQ(comms_of(*data), (std::vector<std::string>{"a", "b", "c"}));
+    EXPECT_EQ(comms_of(*data), (std::vector<std::string>{"a", "next", "b", "c"}));
     ASSERT_EQ(data->notices().size(), 1U);
     EXPECT_EQ(data->notices()[0].code, Code::kBadRecordHeader);
     EXPECT_EQ(data->notices()[0].offset, bad_at);
     EXPECT_EQ(data->notices()[0].severity, Notice::Severity::kLoss);
   }
+}
+
+// What looks like a header in the content of a damaged record leads to no other record.
+TEST(PerfDamage, ReadingGoesOnAtTheFirstRecordThatLeadsToOthers) {
+  PerfBytes file;
+  file.attr({.ids = {5}});
+  file.comm("a", at(1));
+  const uint64_t first_bad = file.data_offset() + file.data_size();
+  file.record(3, 0, at(2), [](ByteSink& s) {
+    s.u64(uint64_t{24} << 48U | 3);  // COMM of 24 bytes: it ends in the middle of this one
+    s.zeros(48);
+  });
+  for (int i = 0; i < 20; ++i) file.comm("between", at(3));
+  const uint64_t second_bad = file.data_offset() + file.data_size();
+  file.comm("bad", at(4)).comm("b", at(5)).comm("c", at(6));
+  Bytes bytes = file.file();
+  for (const uint64_t bad : {first_bad, second_bad}) bytes[bad + 6] = bytes[bad + 7] = 0;
+  const auto data = open_bytes(bytes);
+  std::vector<std::string> expected(20, "between");
+  expected.insert(expected.begin(), "a");
+  expected.insert(expected.end(), {"b", "c"});
+  EXPECT_EQ(comms_of(*data), expected);
+  ASSERT_EQ(data->notices().size(), 2U);
+  EXPECT_EQ(data->notices()[0].offset, first_bad);
+  EXPECT_EQ(data->notices()[1].offset, second_bad);
 }
 
 TEST(PerfDamage, RecordPastTheEndGoesOnAtTheNextBuffer) {
@@ -165,10 +190,9 @@ TEST(PerfDamage, IndexOfBuffersHelpsWhereNothingElseDoes) {
   const uint64_t bad_at = file.data_offset() + file.data_size();
   file.comm("bad", at(2));
   const uint64_t buffer_at = file.data_offset() + file.data_size();
-  file.record(71, 0, [](ByteSink& s) {  // 56 bytes, as a later perf might write
+  file.record(71, 0, [](ByteSink& s) {  // 52 bytes, as no perf writes
     for (const uint64_t word : {8, 0, 1}) s.u64(word);
-    for (const uint32_t word : {0U, UINT32_MAX, 2U, 0U}) s.u32(word);
-    s.u64(0);
+    for (const uint32_t word : {0U, UINT32_MAX, 2U, 0U, 0U}) s.u32(word);
   });
   file.raw(Bytes(8, 0x22));
   const auto open_damaged = [&] {
