@@ -230,6 +230,7 @@ void SideBandReader::map(const Record& r, const MmapRecord& body) {
     return;
   }
   if (body.pid < 0) return;
+  if (const std::string fault = user_map_fault(body); !fault.empty()) return malformed(r, fault);
   out_.pid_of_tid.try_emplace(body.tid, body.pid);
   TaskFact fact{.kind = body.executable ? TaskFact::Kind::kMap : TaskFact::Kind::kUnmap,
                 .time = r.time(),

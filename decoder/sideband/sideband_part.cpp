@@ -144,6 +144,21 @@ bool is_guest(const Record& record) {
   return cpu_mode(record) == CpuMode::kGuestKernel || cpu_mode(record) == CpuMode::kGuestUser;
 }
 
+// mm/mmap.c and perf_event_mmap_event() know whole pages only. What tools write for generated code (perf inject --jit:
+// jitted-PID-N.so, simpleperf) need not start at one.
+std::string user_map_fault(const MmapRecord& body) {
+  constexpr uint64_t kPage = 4096;          // the smallest of both machines
+  constexpr Addr kUserEnd = Addr{1} << 56;  // with five levels of page tables
+  constexpr uint32_t kSimpleperfJit = 0x4000;
+  const AddrRange range = range_of(body.addr, body.len);
+  if (range.size() != body.len || range.end > kUserEnd)
+    return fmt::format("{} bytes at {:#x} are not in the user half", body.len, body.addr);
+  const bool generated =
+      (body.prot & kSimpleperfJit) != 0 || body.filename.find("jitted-") != std::string::npos;
+  if (generated || (body.addr % kPage == 0 && body.pgoff % kPage == 0)) return {};
+  return fmt::format("a mapping at {:#x} of what is at {:#x} is not of whole pages", body.addr, body.pgoff);
+}
+
 std::string poke_fault(const Record& r, const TextPokeRecord& body) {
   const size_t old_len = body.old_bytes.size(), new_len = body.new_bytes.size();
   const size_t len = std::max(old_len, new_len);

@@ -32,6 +32,8 @@ SideBandPart read_side_band_part(const PerfData& data, size_t part, const uint64
 bool is_guest(const Record& record);
 // What keeps a TEXT_POKE record from being true; empty: nothing. No in-tree caller makes one that fails.
 std::string poke_fault(const Record& record, const TextPokeRecord& body);
+// Why no kernel wrote this record of a mapping in a process; empty: it may have.
+std::string user_map_fault(const MmapRecord& body);
 
 inline bool in_poke_order(const Poke& a, const Poke& b) {
   return a.time != b.time ? a.time < b.time : a.file_offset < b.file_offset;

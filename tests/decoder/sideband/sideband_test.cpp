@@ -55,6 +55,25 @@ TEST_F(Facts, MalformedPokesAreLeftOutWithTheirOffset) {  // [L09]
   for (const Notice& n : notices_) EXPECT_NE(n.offset, Error::kNoOffset);
 }
 
+TEST_F(Facts, MappingsNotOfWholePagesAreLeftOut) {
+  const auto map = [&](Addr addr, uint64_t pgoff, const char* file, Time time) {
+    r.writer.mmap2({.pid = 7, .addr = addr, .len = 0x2000, .pgoff = pgoff, .filename = file},
+                   Recording::at(time));
+  };
+  map(0x401000, 0x1000, "/bin/a", 100);
+  map(0x4010ff, 0x1000, "/bin/a", 200);
+  map(0x401000, 0x1080, "/bin/a", 300);
+  map(uint64_t{1} << 60, 0x1000, "/bin/a", 400);
+  map((uint64_t{1} << 56) - 0x1000, 0x1000, "/bin/a", 500);
+  map(0x7f0000000120, 0x80, "/tmp/jitted-7-3.so", 600);  // perf inject --jit
+  const SideBand side = read();
+  std::vector<Time> times;
+  for (const TaskFact& t : side.tasks) times.push_back(t.time);
+  EXPECT_EQ(times, (std::vector<Time>{100, 600}));
+  EXPECT_EQ(count(Code::kBadSideBandRecord), 4U);
+  EXPECT_FALSE(side.lost.empty());
+}
+
 TEST_F(Facts, LossesLieBetweenTwoRecordsOfOneRing) {
   const Bytes one = {1}, two = {2};
   r.writer.text_poke(Recording::kText, one, two, Recording::at(100, 0));
