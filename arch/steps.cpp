@@ -5,6 +5,20 @@
 #include "textstore/check.h"
 
 namespace asof {
+namespace {
+
+void set_executed(Step& step, const Block& b, bool last, bool taken) {
+  step.block = &b;
+  step.count = b.count;
+  step.flags = leaves_by_branch(b.kind, last, taken) ? Step::kTaken : uint8_t{0};
+}
+
+bool is_to_address(BranchKind kind) {
+  return kind == BranchKind::kJumpInd || kind == BranchKind::kCallInd || kind == BranchKind::kFarCall ||
+         kind == BranchKind::kFarRet || kind == BranchKind::kFarJump;
+}
+
+}  // namespace
 
 void CodeBuffer::move_to(size_t capacity) {
   auto codes = std::make_unique_for_overwrite<StepCode[]>(capacity);
@@ -37,12 +51,7 @@ void StepList::Iterator::next_entry() {
   set_block();
 }
 
-void StepList::Iterator::set_block() {
-  const Block* b = run_[block_];
-  step_.block = b;
-  step_.count = b->count;
-  step_.flags = leaves_by_branch(b->kind, block_ + 1 == blocks_, taken_) ? Step::kTaken : uint8_t{0};
-}
+void StepList::Iterator::set_block() { set_executed(step_, *run_[block_], block_ + 1 == blocks_, taken_); }
 
 uint64_t StepList::bytes() const {
   return codes_.capacity() * sizeof(StepCode) + loose_.capacity() * sizeof(Step) +
@@ -60,6 +69,53 @@ void StepList::truncate(size_t position) {
   loose_.resize(loose_.size() - (codes_.size() - position));
   codes_.resize(position);
   while (!times_.empty() && times_.back().position >= position) times_.pop_back();
+}
+
+StepList::Place StepList::behind_address(size_t floor, uint32_t most) const {
+  size_t loose = loose_.size();
+  for (size_t i = codes_.size(); i > floor; --i) {
+    const StepCode code = codes_[i - 1];
+    const bool is_loose = code == StepCode::kLoose;
+    const uint32_t blocks = is_loose ? 1 : run(code).size;
+    const Block& last = is_loose ? *loose_[--loose].block : *run_blocks(code)[blocks - 1];
+    const bool whole = !is_loose || loose_[loose].count == last.count;
+    if (whole && is_to_address(last.kind)) return {i, 0};
+    if (blocks >= most) return {i - 1, blocks - most};
+    most -= blocks;
+  }
+  return {floor, 0};
+}
+
+std::vector<uint32_t> StepList::loosen(size_t position) {
+  std::vector<uint32_t> begins;
+  std::vector<Step> steps;
+  size_t loose = loose_.size();
+  for (size_t i = position; i < codes_.size(); ++i) loose -= codes_[i] == StepCode::kLoose ? 1 : 0;
+  const size_t kept = loose;
+  for (size_t i = position; i < codes_.size(); ++i) {
+    begins.push_back(static_cast<uint32_t>(position + steps.size()));
+    const StepCode code = codes_[i];
+    if (code == StepCode::kLoose) {
+      steps.push_back(loose_[loose++]);
+      continue;
+    }
+    const Run& r = run(code);
+    Step step;
+    step.time = time_at(i);
+    step.confidence = r.confidence;
+    for (uint32_t b = 0; b < r.size; ++b) {
+      set_executed(step, *run_blocks(code)[b], b + 1 == r.size, taken_bit(code) != 0);
+      steps.push_back(step);
+    }
+    in_runs_ -= r.instructions;
+  }
+  begins.push_back(static_cast<uint32_t>(position + steps.size()));
+  loose_.resize(kept);
+  codes_.resize(position);
+  while (!times_.empty() && times_.back().position >= position) times_.pop_back();
+  while (!sums_.empty() && sums_.back().end > position) sums_.pop_back();
+  for (const Step& step : steps) push_back(step);
+  return begins;
 }
 
 void StepList::split(size_t position, StepList& rest) {

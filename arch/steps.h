@@ -226,6 +226,17 @@ class StepList {
   Step& at(size_t position) { return loose_[loose_.size() - (codes_.size() - position)]; }
   // Drops entries from `position` on; they must be loose.
   void truncate(size_t position);
+  // The block of a StepList at which something begins: in the entry at `position`, behind `blocks` of it.
+  struct Place {
+    size_t position = 0;
+    uint32_t blocks = 0;
+  };
+  // Behind the last block from the entry `floor` on whose target the trace gave as an address, but not more than
+  // `most` blocks from the end; `floor`: there is none. Of returns it cannot be seen.
+  Place behind_address(size_t floor, uint32_t most) const;
+  // Makes all entries from `position` on loose, each block by itself. Returns where each of them begins now, and
+  // the new size.
+  std::vector<uint32_t> loosen(size_t position);
   // Moves the entries from `position` on to `rest`, which is empty; they must be loose.
   void split(size_t position, StepList& rest);
   // Empties it; its memory stays.

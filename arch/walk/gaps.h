@@ -34,7 +34,10 @@ class Gaps : protected SegmentLog {
   // bytes are missing, it is.
   template <class Why>
   void contradiction(State& s, Code code, const Why& why) {
-    if (family_of(code) == CodeFamily::kFlow) roll_back();
+    if (family_of(code) == CodeFamily::kFlow) {
+      roll_back();
+      if (code != Code::kTooMuchWork) doubt_since_address();
+    }
     lose(s, code, why);
   }
 

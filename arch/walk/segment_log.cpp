@@ -3,15 +3,24 @@
 #include <algorithm>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 namespace asof::walk {
+namespace {
+
+bool names_address(const Event& e) {
+  return e.kind == EventKind::kTraceStart || e.kind == EventKind::kAsync ||
+         ((e.kind == EventKind::kPsb || e.kind == EventKind::kOverflow) && e.ip != 0);
+}
+
+}  // namespace
 
 void SegmentLog::start_log(const Segment& segment, ChunkSink& sink) {
   segment_ = &segment;
   sink_ = &sink;
   chunk_ = sink.spare();
   gap_.reset();
-  verified_steps_ = 0;
+  verified_steps_ = marked_steps_ = 0;
   next_flags_ = segment.before ? Step::kAfterGap : uint8_t{0};
   end_doubt();
   if (segment.before) chunk_.gaps.push_back(*segment.before);
@@ -67,14 +76,40 @@ void SegmentLog::doubt_unconfirmed() {
   verify();
 }
 
+StepList::Place SegmentLog::behind_address() const {
+  constexpr uint32_t kMostBlocks =
+      1024;  // what is held back does not depend on how often steps are given away
+  const auto named = std::find_if(chunk_.events.rbegin(), chunk_.events.rend(), names_address);
+  const size_t event = named == chunk_.events.rend() ? 0 : named->step;
+  const size_t gap = chunk_.gaps.empty() ? 0 : chunk_.gaps.back().step;
+  return chunk_.steps.behind_address(std::max(event, gap), kMostBlocks);
+}
+
+void SegmentLog::loosen(size_t from) {
+  const std::vector<uint32_t> begins = chunk_.steps.loosen(from);
+  const auto moved = [&](size_t step) { return step < from ? step : begins[step - from]; };
+  for (Event& e : chunk_.events) e.step = static_cast<uint32_t>(moved(e.step));
+  for (Gap& g : chunk_.gaps) g.step = static_cast<uint32_t>(moved(g.step));
+  verified_steps_ = moved(verified_steps_);
+  marked_steps_ = moved(marked_steps_);
+}
+
+void SegmentLog::doubt_since_address() {
+  const StepList::Place from = behind_address();
+  loosen(from.position);
+  verified_steps_ = from.position + from.blocks;
+  doubt_unconfirmed();
+}
+
 void SegmentLog::roll_back() {
   chunk_.steps.truncate(std::min(verified_steps_, chunk_.steps.size()));
   for (Event& e : chunk_.events) e.step = std::min(e.step, static_cast<uint32_t>(chunk_.steps.size()));
 }
 
-size_t SegmentLog::flush(bool last) {
-  const size_t ready = last ? chunk_.steps.size() : verified_steps_;
-  if (!last && ready == 0) return 0;
+void SegmentLog::flush(bool last) {
+  const size_t ready = last ? chunk_.steps.size() : std::min(verified_steps_, behind_address().position);
+  if (!last && ready == 0) return;
+  if (!last) loosen(ready);
   Chunk rest;
   if (!last) {
     rest = sink_->spare();
@@ -89,13 +124,13 @@ size_t SegmentLog::flush(bool last) {
     chunk_.events.resize(chunk_.events.size() - rest.events.size());
     chunk_.gaps.resize(chunk_.gaps.size() - rest.gaps.size());
   }
-  verified_steps_ = 0;
+  verified_steps_ -= std::min(ready, verified_steps_);
+  marked_steps_ -= std::min(ready, marked_steps_);
   chunk_.stream = segment_->stream;
   chunk_.segment = segment_->index;
   chunk_.last = last;
   usual_times_ = chunk_.steps.times().size();
   sink_->take(std::exchange(chunk_, std::move(rest)));
-  return ready;
 }
 
 }  // namespace asof::walk

@@ -27,11 +27,14 @@ class SegmentLog {
   void verify() { verified_steps_ = chunk_.steps.size(); }
   // No packet will confirm the steps since the last one that did.
   void doubt_unconfirmed();
+  // The trace contradicts the text here. The flow may have gone wrong anywhere since the trace named an address: bits
+  // of a TNT packet or atoms fit other branches as well, if not for long.
+  void doubt_since_address();
   // Takes back the steps that no packet has confirmed.
   void roll_back();
   // Gives away what can no longer change: steps that no packet has confirmed may still be taken back, and a
-  // gap right in front of them may grow. Returns how many steps were given away.
-  size_t flush(bool last);
+  // gap right in front of them may grow; and those since the trace named an address may become doubtful.
+  void flush(bool last);
   // From here on nothing is in doubt any more.
   void end_doubt() {
     confidence_ = Confidence::kCertain;
@@ -43,8 +46,13 @@ class SegmentLog {
   Chunk chunk_;
   std::optional<Gap> gap_;     // open
   size_t verified_steps_ = 0;  // steps up to the last use of trace: later ones rest on the text alone
+  size_t marked_steps_ = 0;    // steps up to a place that the machine's walk may take them back to
   uint8_t next_flags_ = 0;     // Step::flags of the next step
   size_t usual_times_ = 0;     // of StepList::times(), in the chunk before
+  // From here on are those that a contradiction makes doubtful.
+  StepList::Place behind_address() const;
+  void loosen(size_t from);
+
   // Confidence of the steps up to this decision count.
   Confidence confidence_ = Confidence::kCertain;
   uint64_t confidence_until_ = 0;

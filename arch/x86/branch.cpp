@@ -62,8 +62,8 @@ template <bool Emit>
 Flow::Stop Flow::stopped_somewhere(State& s, Variant& v, Trial* trial) {
   Variant* last = &v;
   if constexpr (Emit) {
-    if (wrmsr_steps_ > verified_steps_) {
-      chunk_.steps.truncate(wrmsr_steps_);
+    if (marked_steps_ > verified_steps_) {
+      chunk_.steps.truncate(marked_steps_);
       last = nullptr;
     } else if (cut_at_restart(s, v)) {
       last = nullptr;
@@ -271,7 +271,7 @@ Flow::Stop Flow::branch(State& s, Variant& v, Trial* trial) {
     case BranchKind::kNone:
       emit<Emit>(s, v, b.count, 0);
       if constexpr (Emit) {
-        if (v.last_wrmsr) wrmsr_steps_ = chunk_.steps.size();
+        if (v.last_wrmsr) marked_steps_ = chunk_.steps.size();
       }
       s.ip = b.end();
       s.node = v.fall;

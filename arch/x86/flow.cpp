@@ -29,7 +29,6 @@ void Flow::decode(const Segment& segment, ChunkSink& sink) {
   start_log(segment, sink);
   stream_ = &streams_[segment.stream];
   work_.start(segment.end - segment.begin);
-  wrmsr_steps_ = 0;
   ceiling_from_ = nullptr;
   guest_in_segment_.reset();
   if (segment.end > segment.begin) {

@@ -179,7 +179,6 @@ class Flow final : public SegmentDecoder, private walk::Hypotheses<Flow, FlowTyp
   const uint8_t* end_ = nullptr;    // with the next sync group
   const uint8_t* tail_ = nullptr;   // the next PSB, or end_
   bool overwritten_ = false;        // somewhere in it trace of an earlier time begins
-  size_t wrmsr_steps_ = 0;          // steps up to the last WRMSR
   // ceiling(): the timing packet found by the last scan serves every position up to it.
   const uint8_t* ceiling_from_ = nullptr;
   const uint8_t* ceiling_to_ = nullptr;

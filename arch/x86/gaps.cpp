@@ -56,7 +56,7 @@ void Flow::lose_sync(State& s) {
   s.lost = true;
   s.unsure = unsure_ == walk::Unsure::kAlways;
   s.node = nullptr;
-  wrmsr_steps_ = std::min(wrmsr_steps_, chunk_.steps.size());
+  marked_steps_ = std::min(marked_steps_, chunk_.steps.size());
 }
 
 // Up to the next sync point nothing is certain.

@@ -139,7 +139,7 @@ Flow::Stop Flow::walk(State& s, Trial* trial) {
   for (;;) {
     if constexpr (Emit) {
       if (chunk_.steps.size() >= options_.chunk_steps && !gap_) [[unlikely]]
-        wrmsr_steps_ -= std::min(wrmsr_steps_, flush(false));
+        flush(false);
       if (const RunId run = fast_start(s); run != RunId::kNone) fast_walk(s, run);
       if (s.lost && gap_) lost_walk(s);
     }

@@ -163,6 +163,59 @@ TEST(Steps, LooseStepsAreSplitOffOrTruncated) {
   EXPECT_EQ(list.time_at(1), 1);
 }
 
+TEST(Steps, LoosenedRunsReadAsBefore) {
+  const Blocks b;
+  StepList list;
+  append(list, b, {b.taken(), b.not_taken()}, 7);
+  list.add_sum(2, {}, Confidence::kCertain);
+  list.push_back({.block = &b.ret, .time = 8, .count = 1, .flags = Step::kTaken});
+  append(list, b, {b.taken(), b.not_taken()}, 9);
+  list.add_sum(2, {}, Confidence::kCertain);
+  auto before = read(list);
+  const uint64_t in_runs = list.instructions_in_runs();
+
+  EXPECT_EQ(list.loosen(1), (std::vector<uint32_t>{1, 3, 4, 6, 8}));
+  auto after = read(list);
+  ASSERT_EQ(after.size(), before.size());
+  for (size_t i = 0; i < after.size(); ++i) {
+    EXPECT_EQ(after[i].position, i < 2 ? 0 : i - 1);
+    after[i].position = before[i].position;
+  }
+  EXPECT_EQ(after, before);
+  EXPECT_EQ(list.instructions_in_runs(), in_runs - 15);
+  EXPECT_TRUE(list.sums().empty());  // the first sum is of an entry that is no run any more as well
+  for (size_t i = 1; i < list.size(); ++i) list.at(i).confidence = Confidence::kAmbiguous;
+  EXPECT_EQ(list.time_at(3), 8);
+  EXPECT_EQ(list.time_at(5), 9);
+}
+
+TEST(Steps, AddressesComeFromTheTraceBehindIndirectBranches) {
+  Blocks b;
+  Block indirect;
+  indirect.ip = 0x4000, indirect.count = 2, indirect.kind = BranchKind::kCallInd;
+  const std::vector<const Block*> blocks = {&b.jump, &indirect};
+  RunTable::Writer writer(b.table);
+  const RunId to_address =
+      writer.add({.hash = 0, .instructions = 5, .branches = 2, .size = 2}, blocks.data());
+  StepList list;
+  append(list, b, {b.taken(), step_code(to_address, 0), b.taken()}, 7);
+  const auto behind = [&](size_t floor, uint32_t most = 1000) {
+    const StepList::Place place = list.behind_address(floor, most);
+    return std::pair(place.position, place.blocks);
+  };
+  using Place = std::pair<size_t, uint32_t>;
+  EXPECT_EQ(behind(0), Place(2, 0));
+  EXPECT_EQ(behind(3), Place(3, 0));
+  EXPECT_EQ(behind(0, 1), Place(2, 1));
+  list.push_back({.block = &indirect, .count = 1, .flags = 0});  // its branch was not reached
+  list.push_back({.block = &b.ret, .count = 1, .flags = Step::kTaken});
+  EXPECT_EQ(behind(0), Place(2, 0));
+  EXPECT_EQ(behind(0, 3), Place(2, 1));
+  EXPECT_EQ(behind(0, 2), Place(3, 0));
+  list.push_back({.block = &indirect, .count = 2, .flags = Step::kTaken});
+  EXPECT_EQ(behind(0), Place(6, 0));
+}
+
 TEST(Steps, AClearedListIsAnEmptyOneWithItsMemory) {
   const Blocks b;
   StepList list;
