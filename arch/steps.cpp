@@ -71,9 +71,9 @@ void StepList::truncate(size_t position) {
   while (!times_.empty() && times_.back().position >= position) times_.pop_back();
 }
 
-StepList::Place StepList::behind_address(size_t floor, uint32_t most) const {
-  size_t loose = loose_.size();
-  for (size_t i = codes_.size(); i > floor; --i) {
+StepList::Place StepList::behind_address(size_t floor, size_t end, uint32_t most) const {
+  size_t loose = loose_.size() - (codes_.size() - end);
+  for (size_t i = end; i > floor; --i) {
     const StepCode code = codes_[i - 1];
     const bool is_loose = code == StepCode::kLoose;
     const uint32_t blocks = is_loose ? 1 : run(code).size;

@@ -231,9 +231,10 @@ class StepList {
     size_t position = 0;
     uint32_t blocks = 0;
   };
-  // Behind the last block from the entry `floor` on whose target the trace gave as an address, but not more than
-  // `most` blocks from the end; `floor`: there is none. Of returns it cannot be seen.
-  Place behind_address(size_t floor, uint32_t most) const;
+  // Behind the last block of the entries from `floor` to `end` whose target the trace gave as an address, but not more
+  // than `most` blocks in front of `end`, behind which all entries are loose. `floor`: there is none. Of returns it
+  // cannot be seen.
+  Place behind_address(size_t floor, size_t end, uint32_t most) const;
   // Makes all entries from `position` on loose, each block by itself. Returns where each of them begins now, and
   // the new size.
   std::vector<uint32_t> loosen(size_t position);

@@ -77,12 +77,12 @@ void SegmentLog::doubt_unconfirmed() {
 }
 
 StepList::Place SegmentLog::behind_address() const {
-  constexpr uint32_t kMostBlocks =
-      1024;  // what is held back does not depend on how often steps are given away
+  // By blocks: what is doubted does not depend on how steps are kept, and how often they are given away.
+  constexpr uint32_t kMostBlocks = 1024;
   const auto named = std::find_if(chunk_.events.rbegin(), chunk_.events.rend(), names_address);
   const size_t event = named == chunk_.events.rend() ? 0 : named->step;
   const size_t gap = chunk_.gaps.empty() ? 0 : chunk_.gaps.back().step;
-  return chunk_.steps.behind_address(std::max(event, gap), kMostBlocks);
+  return chunk_.steps.behind_address(std::max(event, gap), verified_steps_, kMostBlocks);
 }
 
 void SegmentLog::loosen(size_t from) {

@@ -199,8 +199,8 @@ TEST(Steps, AddressesComeFromTheTraceBehindIndirectBranches) {
       writer.add({.hash = 0, .instructions = 5, .branches = 2, .size = 2}, blocks.data());
   StepList list;
   append(list, b, {b.taken(), step_code(to_address, 0), b.taken()}, 7);
-  const auto behind = [&](size_t floor, uint32_t most = 1000) {
-    const StepList::Place place = list.behind_address(floor, most);
+  const auto behind = [&](size_t floor, uint32_t most = 1000, size_t not_of = 0) {
+    const StepList::Place place = list.behind_address(floor, list.size() - not_of, most);
     return std::pair(place.position, place.blocks);
   };
   using Place = std::pair<size_t, uint32_t>;
@@ -214,6 +214,8 @@ TEST(Steps, AddressesComeFromTheTraceBehindIndirectBranches) {
   EXPECT_EQ(behind(0, 2), Place(3, 0));
   list.push_back({.block = &indirect, .count = 2, .flags = Step::kTaken});
   EXPECT_EQ(behind(0), Place(6, 0));
+  EXPECT_EQ(behind(0, 1000, 1), Place(2, 0));
+  EXPECT_EQ(behind(0, 1, 1), Place(4, 0));
 }
 
 TEST(Steps, AClearedListIsAnEmptyOneWithItsMemory) {
