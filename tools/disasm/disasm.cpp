@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <mutex>
 #include <string_view>
 
 namespace asof {
@@ -61,6 +62,18 @@ std::string bytes_text(std::span<const uint8_t> bytes) {
   std::string out = ".byte ";
   for (size_t i = 0; i < bytes.size(); ++i) out += fmt::format("{}{:#04x}", i == 0 ? "" : ", ", bytes[i]);
   return out;
+}
+
+// Capstone 4 sorts a table of its own when it first writes an instruction in Intel syntax, under no lock.
+void sort_table(csh capstone, cs_insn* insn) {
+  static std::once_flag sorted;
+  std::call_once(sorted, [&] {
+    constexpr std::array<uint8_t, 1> kNop = {0x90};
+    const uint8_t* code = kNop.data();
+    size_t left = kNop.size();
+    uint64_t address = 0;
+    cs_disasm_iter(capstone, &code, &left, &address, insn);
+  });
 }
 
 }  // namespace
@@ -130,6 +143,7 @@ void Disassembler::Impl::open_x86(Syntax syntax) {
     }
     cs_option(m.capstone, CS_OPT_SYNTAX, syntax == Syntax::kIntel ? CS_OPT_SYNTAX_INTEL : CS_OPT_SYNTAX_ATT);
     m.insn = cs_malloc(m.capstone);
+    if (m.insn != nullptr && syntax == Syntax::kIntel) sort_table(m.capstone, m.insn);
   }
 }
 
