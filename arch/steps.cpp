@@ -65,8 +65,10 @@ Time StepList::time_at(size_t position) const {
   return after == times_.begin() ? kTimeMin : std::prev(after)->time;
 }
 
-void StepList::truncate(size_t position) {
-  loose_.resize(loose_.size() - (codes_.size() - position));
+void StepList::truncate(size_t position) { cut(position, loose_.size() - (codes_.size() - position)); }
+
+void StepList::cut(size_t position, size_t loose) {
+  loose_.resize(loose);
   codes_.resize(position);
   while (!times_.empty() && times_.back().position >= position) times_.pop_back();
 }
@@ -110,9 +112,7 @@ std::vector<uint32_t> StepList::loosen(size_t position) {
     in_runs_ -= r.instructions;
   }
   begins.push_back(static_cast<uint32_t>(position + steps.size()));
-  loose_.resize(kept);
-  codes_.resize(position);
-  while (!times_.empty() && times_.back().position >= position) times_.pop_back();
+  cut(position, kept);
   while (!sums_.empty() && sums_.back().end > position) sums_.pop_back();
   for (const Step& step : steps) push_back(step);
   return begins;

@@ -268,6 +268,8 @@ class StepList {
 
  private:
   void must_have_codes() const;
+  // Drops entries from `position` on; `loose` loose ones are in front of it.
+  void cut(size_t position, size_t loose);
   [[gnu::always_inline]] void set_time(Time t, size_t position) {
     if (times_.empty() ? t == kTimeMin : times_.back().time == t) return;
     times_.push_back({static_cast<uint32_t>(position), t});

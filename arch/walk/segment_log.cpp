@@ -79,17 +79,22 @@ void SegmentLog::doubt_unconfirmed() {
 StepList::Place SegmentLog::behind_address() const {
   // By blocks: what is doubted does not depend on how steps are kept, and how often they are given away.
   constexpr uint32_t kMostBlocks = 1024;
-  const auto named = std::find_if(chunk_.events.rbegin(), chunk_.events.rend(), names_address);
-  const size_t event = named == chunk_.events.rend() ? 0 : named->step;
   const size_t gap = chunk_.gaps.empty() ? 0 : chunk_.gaps.back().step;
+  const auto last = std::find_if(chunk_.events.rbegin(), chunk_.events.rend(),
+                                 [&](const Event& e) { return e.step < gap || names_address(e); });
+  const size_t event = last == chunk_.events.rend() ? 0 : last->step;
   return chunk_.steps.behind_address(std::max(event, gap), verified_steps_, kMostBlocks);
 }
 
 void SegmentLog::loosen(size_t from) {
   const std::vector<uint32_t> begins = chunk_.steps.loosen(from);
   const auto moved = [&](size_t step) { return step < from ? step : begins[step - from]; };
-  for (Event& e : chunk_.events) e.step = static_cast<uint32_t>(moved(e.step));
-  for (Gap& g : chunk_.gaps) g.step = static_cast<uint32_t>(moved(g.step));
+  const auto move_last = [&](auto& all) {  // in the order of their steps
+    for (auto x = all.rbegin(); x != all.rend() && x->step >= from; ++x)
+      x->step = static_cast<uint32_t>(moved(x->step));
+  };
+  move_last(chunk_.events);
+  move_last(chunk_.gaps);
   verified_steps_ = moved(verified_steps_);
   marked_steps_ = moved(marked_steps_);
 }
@@ -109,9 +114,9 @@ void SegmentLog::roll_back() {
 void SegmentLog::flush(bool last) {
   const size_t ready = last ? chunk_.steps.size() : std::min(verified_steps_, behind_address().position);
   if (!last && ready == 0) return;
-  if (!last) loosen(ready);
   Chunk rest;
   if (!last) {
+    loosen(ready);
     rest = sink_->spare();
     const auto now = [ready](const auto& x) { return x.step < ready; };
     const auto events = std::ranges::stable_partition(chunk_.events, now);

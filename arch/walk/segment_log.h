@@ -49,10 +49,6 @@ class SegmentLog {
   size_t marked_steps_ = 0;    // steps up to a place that the machine's walk may take them back to
   uint8_t next_flags_ = 0;     // Step::flags of the next step
   size_t usual_times_ = 0;     // of StepList::times(), in the chunk before
-  // From here on are those that a contradiction makes doubtful.
-  StepList::Place behind_address() const;
-  void loosen(size_t from);
-
   // Confidence of the steps up to this decision count.
   Confidence confidence_ = Confidence::kCertain;
   uint64_t confidence_until_ = 0;
@@ -60,6 +56,12 @@ class SegmentLog {
   uint64_t followed_until_ = 0;
   // Up to here choices were made by the hypothesis that was taken last.
   uint64_t planned_until_ = 0;
+
+ private:
+  // From here on are those steps that a contradiction makes doubtful.
+  StepList::Place behind_address() const;
+  // StepList::loosen() of the chunk, and what counts its entries.
+  void loosen(size_t from);
 };
 
 }  // namespace asof::walk

@@ -44,9 +44,10 @@ class Resync {
 
   // `begin`: where the records start; all of them are aligned as it is.
   std::optional<uint64_t> next(uint64_t from, uint64_t begin) {
-    const uint64_t mark = next_mark(from).value_or(end_);
+    if (from < looked_from_ || from > mark_) mark_ = next_mark(looked_from_ = from).value_or(end_);
+    const uint64_t mark = mark_;
     for (uint64_t pos = from + ((begin - from) & (kAlignment - 1)); pos < mark; pos += kAlignment)
-      if (leads_to(pos, mark)) return pos;
+      if (leads_to(pos, mark, kChain, kAlignment)) return pos;
     return mark < end_ ? std::optional(mark) : std::nullopt;
   }
 
@@ -92,30 +93,21 @@ class Resync {
     return mark.known;
   }
 
-  bool is_known(const RawRecord& raw) const { return raw.type != 0 && raw.type < kTypeEnd; }
-
-  // Do sound records lie one after another from here to `mark`, or for long enough?
-  bool leads_to(uint64_t pos, uint64_t mark) const {
-    for (int i = 0; i < kChain && pos != mark; ++i) {
+  // Do sound records lie one after another from here to `mark`, or `enough` of them?
+  bool leads_to(uint64_t pos, uint64_t mark, int enough, uint64_t alignment) const {
+    for (int i = 0; i < enough && pos != mark; ++i) {
       const RawRecord raw = read_raw(bytes_, pos, end_, swap_, payloads_);
+      // The last payload of a cut file may extend past its end.
       if (raw.fault == RawRecord::Fault::kPayloadPastEnd) return i != 0 && raw.type == kAuxtrace;
-      if (raw.fault != RawRecord::Fault::kNone || !is_known(raw) || raw.size % kAlignment != 0) return false;
+      const bool known = raw.type != 0 && raw.type < kTypeEnd;
+      if (raw.fault != RawRecord::Fault::kNone || !known || raw.size % alignment != 0) return false;
       pos += raw.size + raw.payload;
       if (pos > mark) return false;
     }
     return true;
   }
 
-  bool plausible(uint64_t pos) const {
-    for (int i = 0; i < kFollowers && pos < end_; ++i) {
-      const RawRecord raw = read_raw(bytes_, pos, end_, swap_, payloads_);
-      // The last payload of a cut file may extend past its end.
-      if (raw.fault == RawRecord::Fault::kPayloadPastEnd) return i != 0 && raw.type == kAuxtrace;
-      if (raw.fault != RawRecord::Fault::kNone || !is_known(raw)) return false;
-      pos += raw.size + raw.payload;
-    }
-    return true;
-  }
+  bool plausible(uint64_t pos) const { return leads_to(pos, end_, kFollowers, 1); }
 
   std::span<const uint8_t> bytes_;
   uint64_t end_;
@@ -123,6 +115,8 @@ class Resync {
   std::vector<uint64_t> index_;
   size_t at_ = 0;  // in index_: the first one behind where over_trace() looked last
   std::array<Mark, 2> marks_;
+  // Of next_mark(): many faults in front of one mark look for it once.
+  uint64_t looked_from_ = UINT64_MAX, mark_ = 0;
 };
 
 // Walks [begin, end) and cuts it into stretches. `visit` gets each sound record once, `lost` is called when
