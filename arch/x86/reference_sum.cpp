@@ -22,6 +22,8 @@ namespace asof::x86 {
 namespace {
 
 constexpr size_t kMaxBlocks = size_t{1} << 20;
+// libipt compares each section that is added to an image with all others of it.
+constexpr size_t kMaxSections = 8192;
 
 // A file in memory, which libipt maps.
 class TextFile {
@@ -79,8 +81,10 @@ class Image {
           is_kernel_address(cell.range.end - 1) != (space == kKernelSpace))
         continue;
       const uint64_t size = cell.range.end - cell.range.begin;
-      if (found_.size() == others || found_.back().begin + found_.back().size != cell.range.begin)
+      if (found_.size() == others || found_.back().begin + found_.back().size != cell.range.begin) {
+        if (found_.size() == kMaxSections) return false;
         found_.push_back({cell.range.begin, 0, file_.size()});
+      }
       found_.back().size += size;
       if (!file_.append(cell.versions[0].bytes, size)) return false;
     }

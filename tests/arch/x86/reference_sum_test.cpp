@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include "tests/arch/x86/flow_fixture.h"
 #include "tests/arch/x86/simulation.h"
 
 namespace asof::x86::test {
@@ -80,6 +81,22 @@ TEST(ReferenceSums, DamagedTrace) {
   }
   EXPECT_GT(all.given, 100U);
   EXPECT_GT(all.none, 100U);
+}
+
+// Text in very many pieces is not given to libipt's image, whose cost is the square of them.
+TEST(ReferenceSums, TextInManyPiecesHasNoAnswer) {
+  for (const size_t pieces : {size_t{1000}, size_t{10'000}}) {
+    FlowFixture s;
+    for (size_t i = 1; i < pieces; ++i) s.code(A + 0x1000 + 32 * i, Bytes(16, 0x90));
+    Assembler a(A);
+    a.bytes({0x90}).ret();
+    s.code(a).start(A);
+    s.pt.tip(A + 0x1000 + 32);
+    stop_at(s, A + 0x1000 + 34);
+    s.expect(at({0, 1, 0x1020, 0x1021}));
+    ReferenceSums sums(s.config, std::span<const Stream>(&s.stream, 1), s.text());
+    EXPECT_EQ(sums.sum(s.segments.at(0)).has_value(), pieces == 1000) << pieces;
+  }
 }
 
 }  // namespace
