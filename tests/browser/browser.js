@@ -1,9 +1,7 @@
-// The browser of the tests, Chromium or with ASOF_BROWSER=firefox Firefox as it is installed: a new profile each time, and no
+// The browser of the tests, Chromium or with ASOF_BROWSER=firefox Firefox as it is installed: a new profile for each window, and no
 // network access except what a test opens.
 'use strict';
 const fs = require('fs');
-const os = require('os');
-const path = require('path');
 
 // null where the browser packages are not installed.
 function playwright() {
@@ -17,25 +15,26 @@ const firefox = process.env.ASOF_BROWSER === 'firefox';
 const programs = firefox ? ['/usr/bin/firefox-esr', '/usr/bin/firefox'] : ['/usr/bin/chromium', '/usr/bin/chromium-browser', '/usr/bin/google-chrome'];
 const executable = programs.find((p) => fs.existsSync(p));
 
-// A window of its own, and what ends it.
-async function launch(size, dark) {
-  if (firefox) {
-    const browser = await playwright().firefox.launch({
+// One program for all tests of a file: to start it takes longer than most tests. Firefox has its theme from its preferences.
+const started = new Map();
+function program(dark) {
+  const key = firefox && dark;
+  if (!started.has(key)) {
+    started.set(key, firefox ? playwright().firefox.launch({
       channel: 'moz-firefox', executablePath: executable, headless: true, firefoxUserPrefs: {'ui.systemUsesDarkTheme': dark ? 1 : 0},
-    });
-    const context = await browser.newContext({viewport: size});
-    return [context, () => browser.close()];
+    }) : playwright().chromium.launch({
+      executablePath: executable, headless: true,
+      args: ['--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run', '--disable-background-networking',
+        '--disable-component-update', '--disable-sync'],
+    }));
   }
-  const profile = fs.mkdtempSync(path.join(os.tmpdir(), 'asof-browser-'));
-  const context = await playwright().chromium.launchPersistentContext(profile, {
-    executablePath: executable, headless: true, viewport: size, colorScheme: dark ? 'dark' : 'light',
-    args: ['--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run', '--disable-background-networking',
-      '--disable-component-update', '--disable-sync'],
-  });
-  return [context, async () => {
-    await context.close();
-    fs.rmSync(profile, {recursive: true, force: true});
-  }];
+  return started.get(key);
+}
+
+// A window that shares nothing with others, and what ends it.
+async function launch(size, dark) {
+  const context = await (await program(dark)).newContext(firefox ? {viewport: size} : {viewport: size, colorScheme: dark ? 'dark' : 'light'});
+  return [context, () => context.close()];
 }
 
 async function open(size = {width: 1400, height: 860}, dark = false) {
@@ -58,7 +57,8 @@ function runTests(main, scratch, what) {
   main().catch((e) => {
     console.error(e);
     process.exitCode = 1;
-  }).finally(() => {
+  }).finally(async () => {
+    await Promise.allSettled([...started.values()].map(async (browser) => (await browser).close()));
     fs.rmSync(scratch, {recursive: true, force: true});
     process.exit();  // also when a failed test has left its browser open
   });
