@@ -226,7 +226,7 @@ TEST(FastX86, ReturnsFromDeepCalls) {
 // would be detected, at the same position by every walk.
 TEST(FastX86, ReturnsToWhatHasFallenOut) {
   for (const size_t entries : {65U, 66U, 70U, 100U}) {
-    for (uint64_t seed = 1; seed <= 40; ++seed) {
+    for (uint64_t seed = 1; seed <= 15; ++seed) {
       SCOPED_TRACE(fmt::format("{} entries, seed {}", entries, seed));
       Recursion r(entries);
       run_deep(r, seed);
