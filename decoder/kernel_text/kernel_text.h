@@ -86,6 +86,9 @@ enum class Boot : uint8_t { kSame, kForced, kOther };
 // Is kallsyms of the boot that was recorded? If not, there is a notice, and with `force` it is used.
 Boot compare_boot(const Kallsyms& kallsyms, const SideBand& side, bool force, NoticeBook& notices);
 
+// Lower-case hex; empty: not recorded.
+std::string recorded_kernel_id(const SideBand& side, const PerfData& data);
+
 // Everything about kernel text except BPF and out-of-line code.
 class KernelText {
  public:
@@ -100,7 +103,7 @@ class KernelText {
   // Layers of both snapshots, of watched modules, or of the fall-back files.
   void add_text(Builder& builder, const WatchedTexts& watched, FileFinder& files, const PerfData& data);
   void add_symbols(SymbolTable& symbols) const;
-  // The path of the file with the kernel's source lines, if there is one that is proved to be of this kernel.
+  // The file with the kernel's source lines that is proved to be of this kernel, or where its code is and its build-id.
   void add_code(CodeFileMap& code, FileFinder& files, const PerfData& data) const;
   // Where modules are; their files are looked for when a line is asked for.
   void add_module_code(CodeFileMap& code, const FileFinder& files, const PerfData& data) const;
@@ -115,6 +118,7 @@ class KernelText {
 
  private:
   void note_module();
+  void add_absent(CodeFileMap& code, const PerfData& data, AddrRange range, const std::string& symbol) const;
   std::shared_ptr<const ElfImage> find_source(FileFinder& files, const PerfData& data) const;
   void add_start(Builder& builder, const WatchedTexts& watched);
   void add_end(Builder& builder, const PerfData& data);

@@ -39,8 +39,6 @@ bool same_module(const KernelModule* a, const KernelModule& b) {
 // The distance by which the kernel was moved: the recording says where one symbol was, the file where it was
 // linked.
 void KernelText::add_code(CodeFileMap& code, FileFinder& files, const PerfData& data) const {
-  const std::shared_ptr<const ElfImage> elf = find_source(files, data);
-  if (!elf) return;
   std::string name = "_stext";
   std::optional<Addr> at;
   const Kallsyms* kallsyms = start_ ? start_->kallsyms() : kallsyms_ ? &*kallsyms_ : nullptr;
@@ -51,12 +49,15 @@ void KernelText::add_code(CodeFileMap& code, FileFinder& files, const PerfData& 
     if (!reference.empty()) name = reference;
     at = map.pgoff;
   }
+  if (!at) return;
+  const auto recorded_end = kallsyms != nullptr ? kallsyms->address("_etext") : std::nullopt;
+  const std::shared_ptr<const ElfImage> elf = find_source(files, data);
+  if (!elf) return add_absent(code, data, {*at, recorded_end.value_or(UINT64_MAX)}, name);
   const auto linked = symbol_address(*elf, name);
-  if (!at || !linked) return;
+  if (!linked) return;
   const uint64_t slide = *at - *linked;
-  if (const auto end = symbol_address(*elf, "_etext"); end && kallsyms != nullptr) {
-    const auto recorded = kallsyms->address("_etext");
-    if (recorded && *recorded != *end + slide) {
+  if (const auto end = symbol_address(*elf, "_etext")) {
+    if (recorded_end && *recorded_end != *end + slide) {
       return notices_.error(
           Code::kBadDebugInfo, elf->path(),
           "its text is not as long as that of the recorded kernel: no source lines of the kernel",
@@ -70,6 +71,16 @@ void KernelText::add_code(CodeFileMap& code, FileFinder& files, const PerfData& 
     code.mappings.push_back(
         {.range = range, .file = static_cast<uint32_t>(code.files.size() - 1), .slide = slide});
   }
+}
+
+// Whoever wants source lines may find it by its build-id (source_lines.h).
+void KernelText::add_absent(CodeFileMap& code, const PerfData& data, AddrRange range,
+                            const std::string& symbol) const {
+  const std::string id = recorded_kernel_id(side_, data);
+  if (id.empty() || range.empty()) return;
+  code.files.push_back({{}, "[kernel.kallsyms]" + symbol, id});
+  code.mappings.push_back(
+      {.range = range, .file = static_cast<uint32_t>(code.files.size() - 1), .slide = range.begin});
 }
 
 void KernelText::add_copies(std::vector<TextCopy>& copies, const WatchedTexts& watched) const {

@@ -12,17 +12,6 @@ namespace {
 
 constexpr uint16_t kEtExec = 2, kEtDyn = 3;
 
-std::string recorded_kernel_id(const SideBand& side, const PerfData& data) {
-  for (const BuildIdEntry& entry : data.build_ids()) {
-    if (entry.filename.starts_with("[kernel.kallsyms]")) return normal_build_id(entry.build_id);
-  }
-  for (const KernelMapFact& map : side.kernel_maps) {
-    if (map.name.starts_with("[kernel.kallsyms]") && !map.build_id.empty())
-      return normal_build_id(map.build_id);
-  }
-  return {};
-}
-
 std::optional<Addr> symbol_address(const ElfImage& elf, std::string_view name) {
   for (const ElfSymbol& s : elf.symbols()) {
     if (s.name == name) return s.value;
@@ -38,6 +27,17 @@ std::vector<std::string> vmlinux_places(const std::string& release) {
 }
 
 }  // namespace
+
+std::string recorded_kernel_id(const SideBand& side, const PerfData& data) {
+  for (const BuildIdEntry& entry : data.build_ids()) {
+    if (entry.filename.starts_with("[kernel.kallsyms]")) return normal_build_id(entry.build_id);
+  }
+  for (const KernelMapFact& map : side.kernel_maps) {
+    if (map.name.starts_with("[kernel.kallsyms]") && !map.build_id.empty())
+      return normal_build_id(map.build_id);
+  }
+  return {};
+}
 
 const TextFile* KernelText::find_vmlinux(FileFinder& files, const PerfData& data) const {
   const std::string id = recorded_kernel_id(side_, data);

@@ -83,6 +83,7 @@ class PlaceIndex {
 struct SourceLines::Impl {
   struct File {
     bool opened = false;
+    std::optional<uint64_t> base;  // of a kernel that was absent: where its file has absent_kernel_symbol()
     std::unique_ptr<DwarfLines> lines;
   };
   struct Key {
@@ -108,14 +109,19 @@ struct SourceLines::Impl {
   std::unique_ptr<DwarfLines> open(const CodeFile& file);
   std::vector<std::string> candidates(const CodeFile& file, const DebugLink& link) const;
   bool belongs(const std::string& candidate, const CodeFile& file, const DebugLink& link) const;
-  std::unique_ptr<DwarfLines> fetch(const CodeFile& file);
-  // Nothing: no file is known to be there.
+  std::string fetch(const CodeFile& file);
+  // Nothing: no file is known to be there, or it is a kernel's that was not looked for yet.
   std::optional<Key> key_of(Space space, Addr a, Time t) const;
+  // Looks for it.
+  std::optional<Key> key_with_lines(Space space, Addr a, Time t);
+  const CodeMapping* mapping_at(Space space, Addr a, Time t) const;
+  std::optional<Key> key_in(const CodeMapping& place, Addr a) const;
   SourceLine line(const Key& key);
   std::vector<SourceFrame> frames(const Key& key);
   std::string shown(std::string_view name) const;
   void note_problem(uint32_t file, DwarfLines& lines);
 
+  std::unique_ptr<DwarfLines> open_kernel(const CodeFile& file, std::optional<uint64_t>& base);
   std::unique_ptr<DwarfLines> open_module(const CodeFile& file);
   bool fits(const CodeFile& file, const DwarfLines& lines, bool same_id) const;
   bool was_loaded(const CodeMapping& place, Time t) const;
@@ -173,8 +179,10 @@ std::unique_ptr<DwarfLines> SourceLines::Impl::open(const CodeFile& file) {
     if (is_error_or_loss(separate.error().code))
       notices.error(separate.error().code, candidate, separate.error().reason, separate.error().hint);
   }
-  if (map.debuginfod) {
-    if (auto fetched = fetch(file)) return fetched;
+  if (const std::string path = fetch(file); !path.empty() && belongs(path, file, {})) {
+    auto lines = DwarfLines::open(path);
+    if (lines) return std::move(*lines);
+    notices.error(lines.error().code, path, lines.error().reason, lines.error().hint);
   }
   if (!is_error_or_loss(own.error().code)) {
     notices.info(Code::kNoDebugInfo, file.recorded.empty() ? file.path : file.recorded,
@@ -184,16 +192,38 @@ std::unique_ptr<DwarfLines> SourceLines::Impl::open(const CodeFile& file) {
   return nullptr;
 }
 
-std::unique_ptr<DwarfLines> SourceLines::Impl::fetch(const CodeFile& file) {
-  const auto path = servers.debug_file(file.build_id);
-  if (!path) {
-    notices.error(path.error().code, path.error().where, path.error().reason, path.error().hint);
-    return nullptr;
+// From servers, where the user asked for that. Empty: nothing.
+std::string SourceLines::Impl::fetch(const CodeFile& file) {
+  if (!map.debuginfod || file.build_id.empty()) return {};
+  auto path = servers.debug_file(file.build_id);
+  if (path) return *std::move(path);
+  notices.error(path.error().code, path.error().where, path.error().reason, path.error().hint);
+  return {};
+}
+
+// Where the recording says the kernel was moved to, and its file where it was linked, are related by one symbol.
+std::unique_ptr<DwarfLines> SourceLines::Impl::open_kernel(const CodeFile& file,
+                                                           std::optional<uint64_t>& base) {
+  std::vector<std::string> places = candidates(file, {});
+  if (std::string fetched = fetch(file); !fetched.empty()) places.push_back(std::move(fetched));
+  for (const std::string& path : places) {
+    if (!is_file(path)) continue;
+    const auto elf = ElfImage::open(path);
+    if (!elf || !same_build_id((*elf)->build_id(), file.build_id)) continue;
+    const auto symbols = (*elf)->symbols();
+    const auto symbol = std::ranges::find(symbols, absent_kernel_symbol(file), &ElfSymbol::name);
+    if (symbol == symbols.end()) continue;
+    auto lines = DwarfLines::open(path);
+    if (!lines) continue;
+    base = symbol->value;
+    return std::move(*lines);
   }
-  if (path->empty() || !belongs(*path, file, {})) return nullptr;
-  auto lines = DwarfLines::open(*path);
-  if (lines) return std::move(*lines);
-  notices.error(lines.error().code, *path, lines.error().reason, lines.error().hint);
+  notices.info(
+      Code::kNoDebugInfo, "[kernel.kallsyms]",
+      fmt::format(
+          "no file of the recorded kernel (build-id {}) with debug information: no source lines of its code",
+          file.build_id),
+      "install the kernel's debug package, or give --vmlinux, --buildid-dir or --debuginfod");
   return nullptr;
 }
 
@@ -237,10 +267,7 @@ std::unique_ptr<DwarfLines> SourceLines::Impl::open_module(const CodeFile& file)
   // Debug packages have modules as they were before they were compressed.
   const std::string plain = file.recorded.substr(0, file.recorded.rfind(".ko") + 3);
   for (const std::string& dir : map.debug_dirs) places.push_back(dir + plain);
-  if (map.debuginfod && !file.build_id.empty()) {
-    if (const auto fetched = servers.debug_file(file.build_id); fetched && !fetched->empty())
-      places.push_back(*fetched);
-  }
+  if (std::string fetched = fetch(file); !fetched.empty()) places.push_back(std::move(fetched));
   for (const std::string& path : places) {
     if (!is_file(path)) continue;
     const std::string id = build_id_of(path);
@@ -259,17 +286,36 @@ DwarfLines* SourceLines::Impl::lines_of(uint32_t file) {
   File& f = files[file];
   if (!f.opened) {
     f.opened = true;
-    f.lines = is_module(map.files[file]) ? open_module(map.files[file]) : open(map.files[file]);
+    const CodeFile& of = map.files[file];
+    f.lines = is_module(of)                       ? open_module(of)
+              : !absent_kernel_symbol(of).empty() ? open_kernel(of, f.base)
+                                                  : open(of);
   }
   return f.lines.get();
 }
 
-std::optional<SourceLines::Impl::Key> SourceLines::Impl::key_of(Space space, Addr a, Time t) const {
-  if (is_kernel_address(a)) space = kKernelSpace;
-  const auto index = places.find(space);
+const CodeMapping* SourceLines::Impl::mapping_at(Space space, Addr a, Time t) const {
+  const auto index = places.find(is_kernel_address(a) ? kKernelSpace : space);
   const CodeMapping* place = index == places.end() ? nullptr : index->second.find(a, t);
-  if (place == nullptr || !was_loaded(*place, t)) return std::nullopt;
-  return Key{place->file, a - place->slide};
+  return place != nullptr && was_loaded(*place, t) ? place : nullptr;
+}
+
+std::optional<SourceLines::Impl::Key> SourceLines::Impl::key_in(const CodeMapping& place, Addr a) const {
+  const bool absent = !absent_kernel_symbol(map.files[place.file]).empty();
+  const auto base = absent ? files[place.file].base : uint64_t{0};
+  return base ? std::optional(Key{place.file, a - place.slide + *base}) : std::nullopt;
+}
+
+std::optional<SourceLines::Impl::Key> SourceLines::Impl::key_of(Space space, Addr a, Time t) const {
+  const CodeMapping* place = mapping_at(space, a, t);
+  return place != nullptr ? key_in(*place, a) : std::nullopt;
+}
+
+std::optional<SourceLines::Impl::Key> SourceLines::Impl::key_with_lines(Space space, Addr a, Time t) {
+  const CodeMapping* place = mapping_at(space, a, t);
+  if (place == nullptr) return std::nullopt;
+  lines_of(place->file);
+  return key_in(*place, a);
 }
 
 void SourceLines::Impl::note_problem(uint32_t file, DwarfLines& lines) {
@@ -319,12 +365,12 @@ SourceLines::~SourceLines() = default;
 SourceLines::SourceLines(SourceLines&&) noexcept = default;
 
 SourceLine SourceLines::at(Space space, Addr a, Time t) {
-  const auto key = impl_->key_of(space, a, t);
+  const auto key = impl_->key_with_lines(space, a, t);
   return key ? impl_->line(*key) : SourceLine();
 }
 
 std::span<const SourceFrame> SourceLines::frames_at(Space space, Addr a, Time t) {
-  const auto key = impl_->key_of(space, a, t);
+  const auto key = impl_->key_with_lines(space, a, t);
   if (!key) return {};
   auto& cache = impl_->frame_cache;
   if (const auto known = cache.find(*key); known != cache.end()) return known->second;
@@ -334,6 +380,12 @@ std::span<const SourceFrame> SourceLines::frames_at(Space space, Addr a, Time t)
 
 std::optional<SourceLines::Place> SourceLines::place_of(Space space, Addr a, Time t) const {
   const auto key = impl_->key_of(space, a, t);
+  if (!key) return std::nullopt;
+  return Place{key->file, key->address};
+}
+
+std::optional<SourceLines::Place> SourceLines::place_with_lines(Space space, Addr a, Time t) {
+  const auto key = impl_->key_with_lines(space, a, t);
   if (!key) return std::nullopt;
   return Place{key->file, key->address};
 }

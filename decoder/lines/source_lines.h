@@ -48,12 +48,15 @@ class SourceLines {
   // inlined; the last was not inlined. Empty where no function is known. Valid until the next call.
   std::span<const SourceFrame> frames_at(Space space, Addr a, Time t);
 
-  // Where code is in its file (CodeFileMap::files), as linked. Nothing: no file is known to be there.
+  // Where code is in its file (CodeFileMap::files), as linked. Nothing: no file is known to be there, or only the build-id
+  // of the kernel's.
   struct Place {
     uint32_t file = 0;
     uint64_t address = 0;
   };
   std::optional<Place> place_of(Space space, Addr a, Time t) const;
+  // Also in the kernel's file, if one with its build-id and debug information is found.
+  std::optional<Place> place_with_lines(Space space, Addr a, Time t);
   // Everything a file's debug information has; nullptr: it has none. Lives as long as this.
   DwarfLines* lines_of(uint32_t file);
 

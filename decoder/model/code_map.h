@@ -3,6 +3,7 @@
 #pragma once
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "textstore/address.h"
@@ -17,6 +18,14 @@ struct CodeFile {
   std::string recorded;  // as the traced system named it
   std::string build_id;  // lower-case hex; empty: none
 };
+
+// The kernel without a file on this machine is recorded as "[kernel.kallsyms]_stext", as perf names its MMAP record: its
+// addresses in a CodeMapping count from that symbol. Empty: any other file.
+inline std::string_view absent_kernel_symbol(const CodeFile& file) {
+  constexpr std::string_view kName = "[kernel.kallsyms]";
+  if (!file.path.empty() || !file.recorded.starts_with(kName)) return {};
+  return std::string_view(file.recorded).substr(kName.size());
+}
 
 // Where one is in memory.
 struct CodeMapping {

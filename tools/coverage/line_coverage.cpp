@@ -73,7 +73,7 @@ LineCoverage line_coverage(const Capture& capture, const ExecutedCode::Map& exec
   LineCoverage out;
   ByFile by_file;
   for (const auto& [at, e] : executed) {
-    const auto place = lines.place_of(at.space, at.address, e.time);
+    const auto place = lines.place_with_lines(at.space, at.address, e.time);
     if (!place) {
       const auto symbol =
           capture.symbols.find(is_kernel_address(at.address) ? kKernelSpace : at.space, at.address, e.time);

@@ -9,7 +9,8 @@
 namespace asof {
 
 ScriptNames::ScriptNames(const Capture& capture) : capture_(capture), epochs_(capture.symbols) {
-  for (const CodeFile& f : capture.code.files) files_.push_back(plain_text(f.recorded));
+  for (const CodeFile& f : capture.code.files)
+    files_.push_back(absent_kernel_symbol(f).empty() ? plain_text(f.recorded) : "[kernel.kallsyms]");
   if (!capture.perf) return;
   capture.perf->for_each({perf::kMmap, perf::kMmap2}, [&](const Record& r) {
     const auto m = parse_mmap(r);

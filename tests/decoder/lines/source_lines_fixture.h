@@ -55,7 +55,7 @@ class SourceLinesOf : public ::testing::Test {
     write_text(
         path("kernel.lds"),
         fmt::format("SECTIONS {{ . = {:#x}; .text : {{ _text = .; _stext = .; *(.text .text.*) . = {:#x}; "
-                    "_etext = .; }} .notes : {{ *(.note*) }} }}",
+                    "_etext = .; }} .notes : {{ *(.note.gnu.build-id) }} }}",
                     at, size));
     compile(
         "-g -ffreestanding -nostdlib -static -mcmodel=kernel -fno-pic -no-pie -fcf-protection=none -Wl,-T," +

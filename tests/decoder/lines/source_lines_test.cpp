@@ -2,8 +2,10 @@
 // addr2line. Then faults: no debug information, that of another program, damage.
 #include "decoder/lines/source_lines.h"
 
+#include <dlfcn.h>
 #include <sys/stat.h>
 
+#include <cstdlib>
 #include <random>
 
 #include "decoder/lines/dwarf_lines.h"
@@ -126,6 +128,72 @@ TEST_F(SourceLinesOf, KernelOfAnotherBuildIsRefused) {
   EXPECT_NE(find_notice(*capture, Code::kBadDebugInfo), nullptr);
   SourceLines lines(*capture);
   EXPECT_FALSE(lines.at(kKernelSpace, Recording::kText, 100));
+}
+
+// No vmlinux is given, or where kernels are kept: a file with the recorded build-id is enough.
+class SourceLinesOfAbsentKernel : public SourceLinesOf {
+ protected:
+  static constexpr Addr kLinked = 0xffffffff80200000;
+  void SetUp() override {
+    SourceLinesOf::SetUp();
+    if (IsSkipped()) return;
+    link_kernel(vmlinux, kLinked, Recording::kTextSize);
+    if (HasFatalFailure()) return;
+    const auto elf = ElfImage::open(vmlinux.string());
+    ASSERT_TRUE(elf.has_value());
+    id = (*elf)->build_id();
+    const PerfDataWriter::BuildIdSpec recorded{.id = id_of(**elf), .filename = "[kernel.kallsyms]_text"};
+    r.writer.build_ids(std::span(&recorded, 1));
+  }
+  void put(const fs::path& where) const {
+    fs::create_directories(where.parent_path());
+    fs::copy_file(vmlinux, where);
+  }
+  fs::path vmlinux = path("vmlinux");
+  std::string id;
+};
+
+TEST_F(SourceLinesOfAbsentKernel, FileOfItsBuildId) {
+  put(symfs / "usr/lib/debug/.build-id" / id.substr(0, 2) / (id.substr(2) + ".debug"));
+  open();
+  expect_lines(vmlinux, kKernelSpace, Recording::kText - kLinked);
+  SourceLines lines(*capture);
+  EXPECT_FALSE(lines.place_of(kKernelSpace, Recording::kText + 5, 100)) << "not looked for";
+  const auto place = lines.place_with_lines(kKernelSpace, Recording::kText + 5, 100);
+  ASSERT_TRUE(place.has_value());
+  EXPECT_EQ(place->address, kLinked + 5);
+  EXPECT_FALSE(lines.place_with_lines(kKernelSpace, Recording::kText + Recording::kTextSize, 100));
+}
+
+TEST_F(SourceLinesOfAbsentKernel, FileOfAServer) {
+  void* const library = ::dlopen("libdebuginfod.so.1", RTLD_NOW);
+  if (library == nullptr) GTEST_SKIP() << "libdebuginfod is not installed (Debian package libdebuginfod1)";
+  ::dlclose(library);
+  put(path("servers/buildid") / id / "debuginfo");
+  ::setenv("DEBUGINFOD_CACHE_PATH", path("cache").c_str(), 1);
+  ::setenv("DEBUGINFOD_URLS", ("file://" + path("servers").string()).c_str(), 1);
+  open();
+  EXPECT_FALSE(SourceLines(*capture).at(kKernelSpace, Recording::kText, 100)) << "without being asked to";
+  capture->code.debuginfod = true;
+  expect_lines(vmlinux, kKernelSpace, Recording::kText - kLinked);
+  ::unsetenv("DEBUGINFOD_URLS");
+  ::unsetenv("DEBUGINFOD_CACHE_PATH");
+}
+
+TEST_F(SourceLinesOfAbsentKernel, IsNamedOnce) {
+  compile("-g", symfs / "bin/other");  // of another build-id, where that of the kernel is expected
+  fs::create_directories(symfs / "usr/lib/debug/.build-id" / id.substr(0, 2));
+  fs::rename(symfs / "bin/other",
+             symfs / "usr/lib/debug/.build-id" / id.substr(0, 2) / (id.substr(2) + ".debug"));
+  open();
+  SourceLines lines(*capture);
+  EXPECT_FALSE(lines.at(kKernelSpace, Recording::kText, 100));
+  EXPECT_FALSE(lines.place_with_lines(kKernelSpace, Recording::kText + 1, 100));
+  const auto notices = lines.take_notices();
+  ASSERT_EQ(notices.size(), 1U);
+  EXPECT_EQ(notices[0].code, Code::kNoDebugInfo);
+  EXPECT_EQ(notices[0].where, "[kernel.kallsyms]");
+  EXPECT_NE(notices[0].reason.find(id), std::string::npos);
 }
 
 // libdw must neither crash nor loop, whatever is in the file; what is not a regular file must not block.
