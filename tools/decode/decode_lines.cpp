@@ -1,13 +1,33 @@
 #include "tools/decode/decode_lines.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
+#include <string_view>
 #include <utility>
+#include <vector>
 
 #include "decoder/calls/cycle_walk.h"
 #include "tools/output/chunk_window.h"
 #include "tools/output/tally.h"
 
 namespace asof {
+
+namespace {
+
+// Functions and files that are not there at all are told before.
+Error nothing_ran(const Selection& s) {
+  std::vector<std::string_view> options;
+  if (!s.symbols.empty()) options.emplace_back("--symbols");
+  if (!s.dsos.empty()) options.emplace_back("--dsos");
+  if (!s.addresses.empty()) options.emplace_back("--addr-range");
+  return {Code::kBadOption, "", Error::kNoOffset,
+          fmt::format("of what {} selects, nothing ran", fmt::join(options, " and ")),
+          "'asof report' shows what ran"};
+}
+
+}  // namespace
 
 struct DecodeLines::Printed : ChunkConsumer::Prepared {
   TimedText lines;
@@ -94,6 +114,7 @@ void DecodeLines::write(Chunk& chunk, const Stream& stream, Prepared* prepared) 
   }
   TimedText seam;
   const auto after = printer.seam(last_[chunk.stream], chunk, stream, seam);
+  any_lines_ = any_lines_ || !printed.lines.text.empty() || !seam.text.empty();
   last_[chunk.stream] = chunk.steps.empty() ? after : printed.last;
   merger_.add(chunk.stream, std::move(seam), chunk.segment_start);
   merger_.add(chunk.stream, std::move(printed.lines), chunk.segment_start);
@@ -124,6 +145,8 @@ void DecodeLines::finish() {
     for (const Notice& n : job_->lines->take_notices()) diagnostics_.notice(n);
   }
   if (job_->format.wants(kKindCycles) && !any_cycles_) diagnostics_.warn(no_cycles(job_->capture));
+  if (job_->selection.by_place() && !any_lines_ && !interrupted() && !out_.closed())
+    diagnostics_.warn(nothing_ran(job_->selection));
   if (merger_.forced() != 0) {
     diagnostics_.note(
         "the order of lines over CPUs is approximate in places: a segment was too long to hold back the "

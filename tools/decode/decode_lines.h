@@ -64,7 +64,7 @@ class DecodeLines final : public LiveConsumer {
   LinePool pool_;
   Merger merger_;
   std::unique_ptr<tbb::enumerable_thread_specific<DecodePrinter>> printers_;
-  bool any_cycles_ = false;
+  bool any_cycles_ = false, any_lines_ = false;
 };
 
 }  // namespace asof

@@ -61,6 +61,21 @@ TEST(Filters, DsosPickTheirFiles) {
   EXPECT_TRUE(json_of(fields + " --dsos /no/such/file").empty());
 }
 
+TEST(Filters, OfWhichNothingRanIsSaid) {
+  for (const auto& [options, selected] :
+       {std::pair("--addr-range 1-2,3-4", "--addr-range"),
+        std::pair("-S update_process_times --addr-range 1-2", "--symbols and --addr-range")}) {
+    const Ran r = run_asof(std::string("decode --strict ") + options + " " + kDemo);
+    EXPECT_EQ(r.out, "") << options;
+    EXPECT_EQ(r.status, 3) << options;
+    EXPECT_NE(r.err.find(std::string("of what ") + selected + " selects, nothing ran"), std::string::npos)
+        << options << r.err;
+  }
+  const Ran some = run_asof(std::string("decode -S update_process_times ") + kDemo);
+  EXPECT_FALSE(some.out.empty());
+  EXPECT_EQ(some.err.find("nothing ran"), std::string::npos) << some.err;
+}
+
 TEST(Filters, EventsByTypeCpuAndTime) {
   const auto all = lines_of(run_asof("events " + kDemo).out);
   const auto pokes = lines_of(run_asof("events --type text_poke " + kDemo).out);
