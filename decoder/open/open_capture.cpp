@@ -18,6 +18,7 @@
 #include "decoder/open/archive.h"
 #include "decoder/open/capture_perf.h"
 #include "decoder/open/check_clock.h"
+#include "decoder/open/text_check.h"
 #include "textstore/plain_text.h"
 
 namespace asof {
@@ -173,7 +174,10 @@ Result<Capture> open_capture(const std::string& path, const CaptureOptions& opti
   const ThreadsHere threads(options.jobs);
   auto capture = is_archive(path) ? open_archive(path, options) : open_any(path, options);
   // Those of a block stream or a plan are of the recording, and in it.
-  if (capture && !capture->blocks && !capture->core) add_text_notices(*capture);
+  if (capture && !capture->blocks && !capture->core) {
+    add_text_notices(*capture);
+    doubt_contradicted_text(*capture);
+  }
   if (capture) make_names_plain(*capture);
   return capture;
 }

@@ -17,8 +17,9 @@ constexpr std::array<Code, 5> kBroken{Code::kUnrecordedChange, Code::kLastChange
                                       Code::kBrokenPokeChain, Code::kFirstPokeMismatch,
                                       Code::kCopyContradictsSamples};
 // ... that a copy is of another kernel or moment, so that what is decoded with it means nothing.
-constexpr std::array<Code, 4> kForeign{Code::kKallsymsOfOtherBoot, Code::kModuleMoved,
-                                       Code::kOtherKernelAtEnd, Code::kOtherBuildIdUsed};
+constexpr std::array<Code, 5> kForeign{Code::kKallsymsOfOtherBoot, Code::kModuleMoved,
+                                       Code::kOtherKernelAtEnd, Code::kOtherBuildIdUsed,
+                                       Code::kTraceContradictsText};
 // ... that two sources have different bytes of one BPF program.
 constexpr std::array<Code, 1> kImages{Code::kBpfImageMismatch};
 

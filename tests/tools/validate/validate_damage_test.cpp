@@ -2,12 +2,15 @@
 // without a truth, on the demo captures and on those of boards (skipped where the captures beside the project
 // are absent).
 #include <algorithm>
+#include <cstring>
+#include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <ostream>
 #include <sstream>
 
 #include "tests/support/damage.h"
+#include "tests/support/perf_data_writer.h"
 #include "tests/support/skip_without.h"
 #include "tests/tools/run_asof.h"
 
@@ -205,6 +208,24 @@ TEST_P(ValidateDamage, FlippedByteInKcore) {
     EXPECT_TRUE(t.names(hex(address >> 8U))) << hex(address) << '\n' << t.all();
   }
   EXPECT_GE(flipped, 6U);
+}
+
+// The text of the copy is not where its first header says (Elf64_Phdr::p_offset).
+TEST_P(ValidateDamage, MovedKcore) {
+  if (!GetParam().here) GTEST_SKIP() << "takes minutes: the wrong text of a whole kernel has long loops";
+  const TempDir dir;
+  DamagedCapture damaged(data(), dir.path());
+  const fs::path kcore = fs::path(damaged.path()) / "kcore_dir/kcore";
+  auto bytes = read_bytes(kcore);
+  uint64_t headers = 0;
+  std::memcpy(&headers, &bytes.at(32), sizeof headers);
+  bytes.at(headers + 8) = static_cast<uint8_t>(bytes.at(headers + 8) + 0x40);
+  fs::remove(kcore);
+  write_bytes(kcore, bytes);
+  const Verdict v = validate(damaged.path(), false);
+  EXPECT_EQ(v.status, 3) << v.all();
+  EXPECT_TRUE(v.failed("copies")) << v.all();
+  EXPECT_TRUE(v.names("kcore")) << v.all();
 }
 
 // With a second copy the two contradict each other, wherever the byte is and whether or not it ran.
