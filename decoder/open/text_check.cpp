@@ -14,14 +14,14 @@ namespace asof {
 namespace {
 
 constexpr uint64_t kSample = 2048;  // bytes of trace from one sync point
-constexpr size_t kSamples = 2;      // of a stream
+constexpr size_t kSamples = 8;      // of a stream
 constexpr size_t kMostSamples = 16;
 // What is right contradicts the trace nowhere; where records of changes are missing, at a few places. In text that is moved
 // by a page there was a contradiction every 60 bytes of trace.
 constexpr size_t kFewPlaces = 8;
 constexpr uint64_t kUsualDistance = 512;  // bytes of trace for each of them
-constexpr std::array kCodes{Code::kTraceContradictsText, Code::kNotAnInstruction, Code::kInterruptNotReached,
-                            Code::kSyncPointNotReached};
+constexpr std::array kCodes{Code::kTraceContradictsText, Code::kNotAnInstruction, Code::kRunaway,
+                            Code::kInterruptNotReached, Code::kSyncPointNotReached};
 
 // Where the trace contradicted text, by what the text came from.
 class Contradictions final : public ChunkSink {
