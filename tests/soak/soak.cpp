@@ -189,6 +189,7 @@ int main(int argc, char** argv) {
     std::fputs("usage: soak DATA [SECONDS [SEED]]\n", stderr);
     return 2;
   }
+  std::setvbuf(stdout, nullptr, _IOLBF, 0);  // what a run that is stopped has measured is in its log
   // Of CPU time: a machine that is busy makes a run longer, not shorter.
   const auto used = [] { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; };
   const double seconds = argc > 2 ? std::atof(argv[2]) : 20;
