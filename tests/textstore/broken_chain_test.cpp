@@ -49,10 +49,14 @@ TEST(BrokenChain, WhatACopyShowedIsNoRecord) {
   for (const Version& v : store.cell(kKernelSpace, kText).versions) {
     if (v.bytes == nullptr) continue;
     EXPECT_EQ(v.origin == copy, v.bytes[0] == 0x0c) << v.from;
-    if (v.bytes[0] == 0x0b) EXPECT_EQ(v.origin, kPokeBit | 0U);
+    if (v.bytes[0] == 0x0b) {
+      EXPECT_EQ(v.origin, kPokeBit | 0U);
+    }
   }
   for (const Version& v : store.cell(kKernelSpace, kText + 1).versions) {
-    if (is_poke(v.origin)) EXPECT_EQ(poke_index(v.origin), 1U);
+    if (is_poke(v.origin)) {
+      EXPECT_EQ(poke_index(v.origin), 1U);
+    }
   }
   EXPECT_TRUE(notices_of(store, Kind::kChainBreak).empty()) << "who compared the copy reports it";
 }

@@ -5,6 +5,7 @@
 #include <map>
 #include <set>
 
+#include "decoder/calls/timeline.h"
 #include "decoder/pipeline/pipeline.h"
 #include "tests/tools/recordings.h"
 
