@@ -20,7 +20,7 @@ struct TextStore::Impl {
   std::vector<std::shared_ptr<const SpaceTable>> spaces;  // children of fork share their parent's where equal
 };
 
-// For files that hold a finished store.
+// For what reads or alters a finished store as a whole: files of it (core_text), doubt.
 struct StoreAccess {
   using Impl = TextStore::Impl;
   static Impl& of(TextStore& store) { return *store.impl_; }

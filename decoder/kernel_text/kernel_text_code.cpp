@@ -16,13 +16,6 @@ AddrRange hull(std::span<const KernelSnapshot::Piece> text) {
   return all;
 }
 
-std::optional<Addr> symbol_address(const ElfImage& elf, std::string_view name) {
-  for (const ElfSymbol& s : elf.symbols()) {
-    if (s.name == name) return s.value;
-  }
-  return std::nullopt;
-}
-
 const KernelModule* module_at(const KernelSnapshot* snapshot, AddrRange range) {
   if (snapshot == nullptr) return nullptr;
   const auto at = std::ranges::find_if(
@@ -50,14 +43,14 @@ void KernelText::add_code(CodeFileMap& code, FileFinder& files, const PerfData& 
     at = map.pgoff;
   }
   if (!at) return;
-  const auto recorded_end = kallsyms != nullptr ? kallsyms->address("_etext") : std::nullopt;
+  const Addr recorded_end = kallsyms != nullptr ? kallsyms->address("_etext").value_or(0) : 0;  // 0: unknown
   const std::shared_ptr<const ElfImage> elf = find_source(files, data);
-  if (!elf) return add_absent(code, data, {*at, recorded_end.value_or(UINT64_MAX)}, name);
-  const auto linked = symbol_address(*elf, name);
+  if (!elf) return add_absent(code, data, {*at, recorded_end != 0 ? recorded_end : UINT64_MAX}, name);
+  const auto linked = elf->symbol_value(name);
   if (!linked) return;
   const uint64_t slide = *at - *linked;
-  if (const auto end = symbol_address(*elf, "_etext")) {
-    if (recorded_end && *recorded_end != *end + slide) {
+  if (const auto end = elf->symbol_value("_etext")) {
+    if (recorded_end != 0 && recorded_end != *end + slide) {
       return notices_.error(
           Code::kBadDebugInfo, elf->path(),
           "its text is not as long as that of the recorded kernel: no source lines of the kernel",

@@ -12,13 +12,6 @@ namespace {
 
 constexpr uint16_t kEtExec = 2, kEtDyn = 3;
 
-std::optional<Addr> symbol_address(const ElfImage& elf, std::string_view name) {
-  for (const ElfSymbol& s : elf.symbols()) {
-    if (s.name == name) return s.value;
-  }
-  return std::nullopt;
-}
-
 // Without any hint: what the host keeps for its own kernels, under the recording's release.
 std::vector<std::string> vmlinux_places(const std::string& release) {
   if (release.empty() || release.find('/') != std::string::npos) return {};
@@ -109,7 +102,7 @@ void KernelText::add_vmlinux(Builder& builder, FileFinder& files, const PerfData
     return;
   }
   const std::string_view reference = std::string_view(kernel->name).substr(kernel->name.find(']') + 1);
-  const auto linked = symbol_address(*file->elf, reference.empty() ? "_text" : reference);
+  const auto linked = file->elf->symbol_value(reference.empty() ? "_text" : reference);
   const Addr slide = linked && kernel->pgoff != 0 ? kernel->pgoff - *linked : 0;
   const OriginRef origin =
       builder.add_origin({.kind = OriginKind::kFile, .name = file->path, .build_id = file->build_id});

@@ -210,12 +210,11 @@ std::unique_ptr<DwarfLines> SourceLines::Impl::open_kernel(const CodeFile& file,
     if (!is_file(path)) continue;
     const auto elf = ElfImage::open(path);
     if (!elf || !same_build_id((*elf)->build_id(), file.build_id)) continue;
-    const auto symbols = (*elf)->symbols();
-    const auto symbol = std::ranges::find(symbols, absent_kernel_symbol(file), &ElfSymbol::name);
-    if (symbol == symbols.end()) continue;
+    const auto linked = (*elf)->symbol_value(absent_kernel_symbol(file));
+    if (!linked) continue;
     auto lines = DwarfLines::open(path);
     if (!lines) continue;
-    base = symbol->value;
+    base = linked;
     return std::move(*lines);
   }
   notices.info(

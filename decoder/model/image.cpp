@@ -96,6 +96,8 @@ struct ElfImage::Impl {
   bool find_build_id_in(uint64_t offset, uint64_t size, uint64_t alignment);
   Elf_Scn* symbol_section(GElf_Shdr& header) const;
   std::vector<bool> executable_sections() const;
+  template <class Use>
+  void each_symbol(Use use) const;
 };
 
 void ElfImage::Impl::read_segments() {
@@ -217,17 +219,18 @@ uint16_t ElfImage::machine() const { return impl_->header.e_machine; }
 uint16_t ElfImage::type() const { return impl_->header.e_type; }
 std::span<const ElfSegment> ElfImage::segments() const { return impl_->segments; }
 
-std::vector<ElfSymbol> ElfImage::symbols() const {
-  std::vector<ElfSymbol> symbols;
+// `use(symbol, name)` is false where the rest is not wanted.
+template <class Use>
+void ElfImage::Impl::each_symbol(Use use) const {
   GElf_Shdr header;
-  Elf_Scn* section = impl_->symbol_section(header);
-  if (section == nullptr) return symbols;
+  Elf_Scn* section = symbol_section(header);
+  if (section == nullptr) return;
   Elf_Data* data = elf_getdata(section, nullptr);
-  const size_t entry = gelf_fsize(impl_->elf, ELF_T_SYM, 1, EV_CURRENT);
-  if (data == nullptr || entry == 0) return symbols;
-  const std::vector<bool> executable = impl_->executable_sections();
+  const size_t entry = gelf_fsize(elf, ELF_T_SYM, 1, EV_CURRENT);
+  if (data == nullptr || entry == 0) return;
+  const std::vector<bool> executable = executable_sections();
   // Names may overlap in a made-up file; no real one comes near.
-  uint64_t name_bytes_left = 4 * bytes().size();
+  uint64_t name_bytes_left = 4 * bytes.size();
   const size_t count = std::min<size_t>(data->d_size / entry, std::numeric_limits<int>::max());
   for (size_t i = 1; i < count; ++i) {
     GElf_Sym s;
@@ -235,15 +238,32 @@ std::vector<ElfSymbol> ElfImage::symbols() const {
     if (s.st_shndx == SHN_UNDEF || s.st_shndx >= executable.size() || !executable[s.st_shndx]) continue;
     const unsigned type = GELF_ST_TYPE(s.st_info);
     if (type != STT_FUNC && type != STT_GNU_IFUNC && type != STT_OBJECT && type != STT_NOTYPE) continue;
-    const char* name = elf_strptr(impl_->elf, header.sh_link, s.st_name);
+    const char* name = elf_strptr(elf, header.sh_link, s.st_name);
     // "$x", "$d": where arm64 code and data begin, not names.
     if (name == nullptr || *name == '\0' || *name == '$') continue;
     const std::string_view view(name);
     if (view.size() > name_bytes_left) break;
     name_bytes_left -= view.size();
-    symbols.push_back({s.st_value, s.st_size, std::string(view)});
+    if (!use(s, view)) break;
   }
+}
+
+std::vector<ElfSymbol> ElfImage::symbols() const {
+  std::vector<ElfSymbol> symbols;
+  impl_->each_symbol([&](const GElf_Sym& s, std::string_view name) {
+    symbols.push_back({s.st_value, s.st_size, std::string(name)});
+    return true;
+  });
   return symbols;
+}
+
+std::optional<Addr> ElfImage::symbol_value(std::string_view name) const {
+  std::optional<Addr> value;
+  impl_->each_symbol([&](const GElf_Sym& s, std::string_view other) {
+    if (other == name) value = s.st_value;
+    return !value;
+  });
+  return value;
 }
 
 std::vector<ElfImage::Section> ElfImage::sections() const {

@@ -6,6 +6,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "decoder/io/mapped_files.h"
@@ -61,6 +62,7 @@ class ElfImage {
   std::span<const ElfSegment> segments() const;
   // .symtab, or .dynsym where there is none: functions and objects in executable sections, as linked.
   std::vector<ElfSymbol> symbols() const;
+  std::optional<Addr> symbol_value(std::string_view name) const;  // of the first of these that has this name
   // Sections with bytes (ET_REL kernel modules): name, bytes.
   struct Section {
     std::string name;

@@ -75,6 +75,8 @@ TEST(ElfImage, SegmentsSymbolsSectionsBuildId) {
   EXPECT_EQ(symbols[1].name, "helper");
   EXPECT_EQ(symbols[1].value, 0x401010U);
   EXPECT_EQ(symbols[1].size, 32U);
+  EXPECT_EQ((*image)->symbol_value("helper"), 0x401010U);
+  EXPECT_EQ((*image)->symbol_value("help"), std::nullopt);
   const auto sections = (*image)->sections();
   const auto section = std::ranges::find_if(sections, [](const auto& s) { return s.name == ".text"; });
   ASSERT_NE(section, sections.end());
@@ -95,6 +97,7 @@ TEST(ElfImage, CoreHasSegmentsOnly) {
   EXPECT_EQ((*image)->segments()[1].address, 0xffffffffc0000000U);
   EXPECT_EQ((*image)->segments()[1].bytes.size(), 100U);
   EXPECT_TRUE((*image)->symbols().empty());
+  EXPECT_EQ((*image)->symbol_value("main"), std::nullopt);
   EXPECT_TRUE((*image)->sections().empty());
 }
 
@@ -135,6 +138,7 @@ uint64_t read_all(const ElfImage& image) {
     for (uint8_t b : s.bytes) sum += b;
   }
   for (const ElfSymbol& s : image.symbols()) sum += s.value + s.name.size();
+  sum += image.symbol_value("helper").value_or(0);
   for (const auto& s : image.sections()) {
     for (uint8_t b : s.bytes) sum += b;
     sum += s.name.size();
