@@ -1,12 +1,12 @@
 // Debug files from a server, which is a folder here: libdebuginfod takes file:// addresses.
 #include "decoder/lines/debuginfod.h"
 
-#include <dlfcn.h>
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <filesystem>
+#include <optional>
 
+#include "tests/support/debuginfod_servers.h"
 #include "tests/support/perf_data_writer.h"
 #include "tests/support/temp_dir.h"
 
@@ -19,20 +19,14 @@ namespace fs = std::filesystem;
 class DebuginfodTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    void* const library = ::dlopen("libdebuginfod.so.1", RTLD_NOW);
-    if (library == nullptr) GTEST_SKIP() << "libdebuginfod is not installed (Debian package libdebuginfod1)";
-    ::dlclose(library);
-    ::setenv("DEBUGINFOD_CACHE_PATH", (dir_.path() / "cache").c_str(), 1);
-    ::setenv("DEBUGINFOD_URLS", ("file://" + dir_.path().string()).c_str(), 1);
+    ASOF_SKIP_WITHOUT_DEBUGINFOD();
+    servers_.emplace("file://" + dir_.path().string(), dir_.path() / "cache");
     fs::create_directories(dir_.path() / "buildid" / kId);
     write_text(dir_.path() / "buildid" / kId / "debuginfo", "content");
   }
-  void TearDown() override {
-    ::unsetenv("DEBUGINFOD_URLS");
-    ::unsetenv("DEBUGINFOD_CACHE_PATH");
-  }
   static constexpr const char* kId = "0123456789abcdef0123456789abcdef01234567";
   TempDir dir_;
+  std::optional<DebuginfodServers> servers_;
 };
 
 TEST_F(DebuginfodTest, FileOfABuildId) {
@@ -53,7 +47,7 @@ TEST_F(DebuginfodTest, NoFileIsNoError) {
 }
 
 TEST_F(DebuginfodTest, NoServerIsSaidOnce) {
-  ::unsetenv("DEBUGINFOD_URLS");
+  servers_.reset();
   Debuginfod servers;
   const auto none = servers.debug_file(kId);
   ASSERT_FALSE(none.has_value());

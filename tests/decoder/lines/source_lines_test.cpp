@@ -2,14 +2,13 @@
 // addr2line. Then faults: no debug information, that of another program, damage.
 #include "decoder/lines/source_lines.h"
 
-#include <dlfcn.h>
 #include <sys/stat.h>
 
-#include <cstdlib>
 #include <random>
 
 #include "decoder/lines/dwarf_lines.h"
 #include "tests/decoder/lines/source_lines_fixture.h"
+#include "tests/support/debuginfod_servers.h"
 
 namespace asof::test {
 namespace {
@@ -166,18 +165,13 @@ TEST_F(SourceLinesOfAbsentKernel, FileOfItsBuildId) {
 }
 
 TEST_F(SourceLinesOfAbsentKernel, FileOfAServer) {
-  void* const library = ::dlopen("libdebuginfod.so.1", RTLD_NOW);
-  if (library == nullptr) GTEST_SKIP() << "libdebuginfod is not installed (Debian package libdebuginfod1)";
-  ::dlclose(library);
+  ASOF_SKIP_WITHOUT_DEBUGINFOD();
   put(path("servers/buildid") / id / "debuginfo");
-  ::setenv("DEBUGINFOD_CACHE_PATH", path("cache").c_str(), 1);
-  ::setenv("DEBUGINFOD_URLS", ("file://" + path("servers").string()).c_str(), 1);
+  const DebuginfodServers servers("file://" + path("servers").string(), path("cache"));
   open();
   EXPECT_FALSE(SourceLines(*capture).at(kKernelSpace, Recording::kText, 100)) << "without being asked to";
   capture->code.debuginfod = true;
   expect_lines(vmlinux, kKernelSpace, Recording::kText - kLinked);
-  ::unsetenv("DEBUGINFOD_URLS");
-  ::unsetenv("DEBUGINFOD_CACHE_PATH");
 }
 
 TEST_F(SourceLinesOfAbsentKernel, IsNamedOnce) {

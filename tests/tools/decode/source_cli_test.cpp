@@ -6,8 +6,10 @@
 
 #include <atomic>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <thread>
 
+#include "tests/support/debuginfod_servers.h"
 #include "tests/tools/stepped_test.h"
 #include "tests/tools/timeline/html_unpack.h"
 
@@ -222,21 +224,19 @@ class Server {
 };
 
 TEST_F(Sources, ServersAreAskedOnRequestOnly) {
-  if (::access("/usr/lib/x86_64-linux-gnu/libdebuginfod.so.1", R_OK) != 0)
-    GTEST_SKIP() << "libdebuginfod is not installed (Debian package libdebuginfod1)";
+  ASOF_SKIP_WITHOUT_DEBUGINFOD();
   ASSERT_TRUE(runs("strip -g " + path("program")));
   Server server;
-  ::setenv("DEBUGINFOD_URLS", fmt::format("http://127.0.0.1:{}/", server.port()).c_str(), 1);
-  ::setenv("DEBUGINFOD_CACHE_PATH", path("cache").c_str(), 1);
+  std::optional<DebuginfodServers> servers;
+  servers.emplace(fmt::format("http://127.0.0.1:{}/", server.port()), path("cache"));
   const Ran plain = asof("decode -v --source --inline -o /dev/null");
   EXPECT_EQ(server.asked(), 0);
   EXPECT_NE(plain.err.find("I-TEXT-207"), std::string::npos) << plain.err;
   const Ran asked = asof("decode -v --source --debuginfod -o /dev/null");
   EXPECT_GE(server.asked(), 1) << asked.err;
   EXPECT_EQ(asked.status, 0) << asked.err;
-  ::unsetenv("DEBUGINFOD_URLS");
+  servers.reset();
   const Ran nowhere = asof("decode --source --debuginfod -o /dev/null");
-  ::unsetenv("DEBUGINFOD_CACHE_PATH");
   EXPECT_NE(nowhere.err.find("E-TEXT-212"), std::string::npos) << nowhere.err;
 }
 
