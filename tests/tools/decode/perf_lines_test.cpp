@@ -12,6 +12,7 @@
 #include "decoder/model/capture.h"
 #include "tests/support/shadow_stacks.h"
 #include "tests/support/truth.h"
+#include "tests/tools/peer_perf.h"
 #include "tests/tools/run_asof.h"
 
 namespace asof::test {
@@ -188,8 +189,7 @@ std::string command(const std::string& shell) {
 }
 
 TEST(PerfLines, DifferencesAreTheListedOnes) {
-  const std::string version = command("perf --version");
-  if (!version.starts_with("perf version 6.1")) GTEST_SKIP() << "perf 6.1 is not installed";
+  ASOF_SKIP_WITHOUT_PERF();
   const Output asof = output_of(run_asof(fmt::format("decode {} --ns -q -F {}", kDemo, kFields)).out);
   const Output perf =
       output_of(command(fmt::format("perf script -i {} --ns --itrace=i0nse -F {}", kDemo, kFields)));

@@ -4,6 +4,7 @@
 
 #include "decoder/model/capture.h"
 #include "tests/tools/inject/calls_program.h"
+#include "tests/tools/peer_perf.h"
 #include "tests/tools/stepped_test.h"
 #include "tools/inject/sample_writer.h"
 #include "tools/script/script_event_names.h"
@@ -11,12 +12,10 @@
 namespace asof::test {
 namespace {
 
-bool has_perf() { return std::system("perf --version 2>/dev/null | grep -q '^perf version 6\\.1'") == 0; }
-
 class Inject : public SteppedTest {
  protected:
   void SetUp() override {
-    if (!has_perf()) GTEST_SKIP() << "perf 6.1 is not installed";
+    ASOF_SKIP_WITHOUT_PERF();
     record(kCallsProgram, "-O1");
   }
   void inject(const std::string& itrace) {

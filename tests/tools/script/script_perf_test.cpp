@@ -7,12 +7,11 @@
 #include <map>
 #include <regex>
 
+#include "tests/tools/peer_perf.h"
 #include "tests/tools/run_asof.h"
 
 namespace asof::test {
 namespace {
-
-bool has_perf() { return std::system("perf --version 2>/dev/null | grep -q '^perf version 6\\.1'") == 0; }
 
 std::vector<std::string> lines_of_perf(const std::string& options) {
   const TempDir dir;
@@ -43,7 +42,7 @@ std::vector<std::string> without_times(std::vector<std::string> lines) {
 }
 
 TEST(ScriptPerf, MostLinesAreTheSameBytes) {
-  if (!has_perf()) GTEST_SKIP() << "perf 6.1 is not installed";
+  ASOF_SKIP_WITHOUT_PERF();
   struct Case {
     const char* options;
     double bytes, but_for_time;
@@ -66,7 +65,7 @@ TEST(ScriptPerf, MostLinesAreTheSameBytes) {
 }
 
 TEST(ScriptPerf, RecordsAreTheSameBytes) {
-  if (!has_perf()) GTEST_SKIP() << "perf 6.1 is not installed";
+  ASOF_SKIP_WITHOUT_PERF();
   const std::string options =
       "--show-mmap-events --show-task-events --show-switch-events --show-lost-events --show-bpf-events "
       "--show-text-poke-events --show-namespace-events --show-cgroup-events --itrace=w -F "
@@ -86,7 +85,7 @@ TEST(ScriptPerf, RecordsAreTheSameBytes) {
 // perf does not say the mode of what it makes itself; of what perf inject wrote it does. perf inject knows no --symfs: it
 // has no user code, and other branches around it.
 TEST(ScriptPerf, ModesAreThoseOfInjectedEvents) {
-  if (!has_perf()) GTEST_SKIP() << "perf 6.1 is not installed";
+  ASOF_SKIP_WITHOUT_PERF();
   const TempDir dir;
   const std::string file = dir.path() / "injected", out = dir.path() / "out";
   ASSERT_EQ(std::system(fmt::format("perf inject --itrace=b -i {} -o {} 2>/dev/null",
@@ -106,7 +105,7 @@ TEST(ScriptPerf, ModesAreThoseOfInjectedEvents) {
 
 // Until the first change of text there is no reason for a difference but time and how long tasks last.
 TEST(ScriptPerf, ChainsAndBranchStacksAreThoseOfPerfBeforeTextChanges) {
-  if (!has_perf()) GTEST_SKIP() << "perf 6.1 is not installed";
+  ASOF_SKIP_WITHOUT_PERF();
   for (const char* options :
        {"--itrace=i20ig -C 1 --time ,6.000011", "--itrace=i20il8 -F +brstack -C 1 --time ,6.000011",
         "--itrace=i20il8 -F ip,brstackinsn,brstackinsnlen -C 1 --time ,6.000011"}) {

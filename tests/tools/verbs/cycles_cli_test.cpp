@@ -2,6 +2,7 @@
 #include <nlohmann/json.hpp>
 #include <regex>
 
+#include "tests/tools/peer_perf.h"
 #include "tests/tools/stepped_test.h"
 
 namespace asof::test {
@@ -157,8 +158,7 @@ TEST_F(Cycles, ScriptPrintsThemAsPerf) {
   }
   EXPECT_GT(with, 150U);
   EXPECT_GT(cycles, ran_.instructions * kSteppedCycles / 2);
-  if (std::system("perf --version 2>/dev/null | grep -q '^perf version 6\\.1'") != 0)
-    GTEST_SKIP() << "perf 6.1 is not installed";
+  ASOF_SKIP_WITHOUT_PERF();
   static const std::regex ipc(" \\t IPC: [0-9.]+ \\([0-9/]+\\) $");
   const auto plain = [](const std::string& text) {
     auto lines = lines_of(text);
