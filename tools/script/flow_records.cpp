@@ -49,20 +49,17 @@ std::optional<RecordKind> kind_of(EventKind kind) {
   }
 }
 
-// enum intel_pt_err: what it says is in script_printer.cpp.
-constexpr uint64_t kOverflowError = 7, kLossError = 8;
-
 uint64_t perf_error(const Gap& gap) {
-  if (gap.code == Code::kTraceOverflow) return kOverflowError;
+  if (gap.code == Code::kTraceOverflow) return kPerfOverflowError;
   switch (family_of(gap.code)) {
     case CodeFamily::kText:
-      return 5;
+      return kPerfTextError;
     case CodeFamily::kFlow:
-      return 6;
+      return kPerfFlowError;
     case CodeFamily::kData:
-      return 3;
+      return kPerfDataError;
     default:
-      return kLossError;
+      return kPerfLossError;
   }
 }
 
@@ -276,7 +273,7 @@ void FlowRecords::gap(const Gap& gap) {
   r.shown = true;
   r.a = perf_error(gap);
   const bool left_out =
-      (r.a == kOverflowError && itrace_.no_overflows) || (r.a == kLossError && itrace_.no_losses);
+      (r.a == kPerfOverflowError && itrace_.no_overflows) || (r.a == kPerfLossError && itrace_.no_losses);
   if (!left_out) put(r);
 }
 

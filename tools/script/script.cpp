@@ -15,6 +15,7 @@
 #include "tools/output/output.h"
 #include "tools/output/tally.h"
 #include "tools/script/flow_records.h"
+#include "tools/script/quick_script.h"
 #include "tools/script/script_choice.h"
 #include "tools/script/script_printer.h"
 
@@ -114,6 +115,7 @@ ExitCode print_script(const Capture& capture, const ScriptChoice& o, const Scrip
     diagnostics.error(out.error());
     return kExitInput;
   }
+  if (format.itrace.quick != 0) return print_quick(capture, o.choice, format, selection, *out, diagnostics);
   ScriptConsumer consumer(capture, format, selection, *out, diagnostics, o.choice);
   return decode_to(consumer, capture, o.choice, "script", *out, diagnostics);
 }
@@ -173,7 +175,8 @@ void add_output(CLI::App& verb, ScriptChoice& o) {
                   "i[N[ns|us|ms|i|t]] instructions every N (100us), b branches, c calls, r returns, x "
                   "transactions, w "
                   "ptwrite, p power, e errors (e-o-l: no overflows, no losses), g[N] call chains, l[N] last "
-                  "branches, sN skip N events, A IPC wherever there are more cycles (default: "
+                  "branches, sN skip N events, q only addresses in the trace (quick, no code "
+                  "is walked; qq: of PSB+ alone), A IPC wherever there are more cycles (default: "
                   "cxwpe)")
       ->type_name("LETTERS")
       ->group(group);

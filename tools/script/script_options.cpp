@@ -134,9 +134,6 @@ std::string_view why_not(char letter) {
   switch (letter) {
     case 'd':
       return "d (a log of the decoder): 'asof decode -v' says what was read";
-    case 'q':
-      return "q (quicker, without walking the code): 'asof packets --type TIP,FUP' lists the addresses in "
-             "the trace";
     case 'T':
       return "T (the trace's timestamps instead of perf's clock): 'asof packets' lists them";
     case 'Z':
@@ -151,7 +148,7 @@ Result<void> take_other_letter(char letter, std::string_view& text, ScriptItrace
   if (note.empty()) {
     const std::string_view why = why_not(letter);
     return usage(fmt::format("--itrace: letter '{}' is not taken", letter),
-                 why.empty() ? "there are i b c r x w p e g l s A" : std::string(why));
+                 why.empty() ? "there are i b c r x w p e g l s q A" : std::string(why));
   }
   if (std::ranges::find(out.without_effect, note) == out.without_effect.end())
     out.without_effect.push_back(note);
@@ -303,6 +300,9 @@ Result<ScriptItrace> parse_script_itrace(std::string_view text) {
       }
       case 'A':
         out.approx_ipc = true;
+        break;
+      case 'q':
+        ++out.quick;
         break;
       case ' ':
       case ',':

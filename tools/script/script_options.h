@@ -72,6 +72,7 @@ struct ScriptItrace {
   uint32_t chain = 0;  // entries of a call chain; 0: none
   uint32_t last_branches = 0;
   uint64_t skip = 0;        // events at the start
+  uint32_t quick = 0;       // 1: only addresses in the trace, 2: only those of PSB+
   bool approx_ipc = false;  // at every change of the cycle count, not only where it is exact
   // Of letters that are taken as perf takes them, and change nothing here: why.
   std::vector<std::string_view> without_effect{};

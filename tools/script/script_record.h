@@ -30,6 +30,10 @@ enum BranchFlag : uint32_t {
 // "call", "tr end  return", "hw int", "jcc (x)".
 std::string flags_text(uint32_t flags);
 
+// perf's numbers of errors (enum intel_pt_err): what they say is in script_printer.cpp.
+inline constexpr uint64_t kPerfDataError = 3, kPerfTextError = 5, kPerfFlowError = 6, kPerfOverflowError = 7,
+                          kPerfLossError = 8;
+
 struct ScriptRecord {
   enum class Kind : uint8_t {
     kBranch,

@@ -352,9 +352,9 @@ TEST(Script, LettersWithoutEffectAreTaken) {
 
 TEST(Script, WhatItDoesNotTakeIsRefused) {
   for (const std::string options :
-       {"--itrace=Z", "--itrace=q", "--itrace=bG2000", "-F nothing", "-F hardware:ip",
-        "--itrace=i -F +brstack", "--itrace=i -F +brstackinsnlen", "--call-trace --itrace=b",
-        "--call-trace --insn-trace", "--insn-trace=xed", "--reltime --deltatime", "--pid x"}) {
+       {"--itrace=Z", "--itrace=bG2000", "-F nothing", "-F hardware:ip", "--itrace=i -F +brstack",
+        "--itrace=i -F +brstackinsnlen", "--call-trace --itrace=b", "--call-trace --insn-trace",
+        "--insn-trace=xed", "--reltime --deltatime", "--pid x"}) {
     const Ran r = script(options);
     EXPECT_EQ(r.status, 1) << options;
     EXPECT_TRUE(r.out.empty()) << options;

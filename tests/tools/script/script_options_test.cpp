@@ -70,11 +70,14 @@ TEST(ScriptItrace, LettersGoTogether) {
   EXPECT_TRUE(itrace("b").branches);
   EXPECT_FALSE(itrace("b").calls);
   EXPECT_TRUE(itrace("c").branches);
+  EXPECT_EQ(itrace("i").quick, 0U);
+  EXPECT_EQ(itrace("iq").quick, 1U);
+  EXPECT_EQ(itrace("qiq").quick, 2U);
 }
 
 TEST(ScriptItrace, WhatIsNotTakenSaysSo) {
-  for (const char* text : {"", "Q", "g0", "g1025", "l99999", "s", "i99999999999999999999us", "d", "q",
-                           "G1025", "T", "Z", "e-x", "e-", "i10us?", "i18446744073709551615ms"}) {
+  for (const char* text : {"", "Q", "g0", "g1025", "l99999", "s", "i99999999999999999999us", "d", "G1025",
+                           "T", "Z", "e-x", "e-", "i10us?", "i18446744073709551615ms"}) {
     const auto r = parse_script_itrace(text);
     ASSERT_FALSE(r) << text;
     EXPECT_EQ(r.error().code, Code::kBadOption) << text;

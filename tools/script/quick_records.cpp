@@ -1,0 +1,292 @@
+#include "tools/script/quick_records.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "decoder/model/task_of.h"
+
+namespace asof {
+namespace {
+
+using RecordKind = ScriptRecord::Kind;
+
+}  // namespace
+
+QuickRecords::Use QuickRecords::use_of(std::string_view name) {
+  constexpr std::array<std::pair<std::string_view, Use>, 20> kUses{{
+      {"PSB", Use::kPsb},         {"PSBEND", Use::kPsbend},
+      {"TIP", Use::kTip},         {"TIP.PGE", Use::kBegin},
+      {"TIP.PGD", Use::kEnd},     {"FUP", Use::kFup},
+      {"OVF", Use::kOverflow},    {"MODE.TSX", Use::kTransaction},
+      {"PTWRITE", Use::kPtwrite}, {"CBR", Use::kCbr},
+      {"MWAIT", Use::kMwait},     {"PWRE", Use::kPwre},
+      {"EXSTOP", Use::kExstop},   {"PWRX", Use::kPwrx},
+      {"TNT.8", Use::kTnt},       {"TNT.64", Use::kTnt},
+      {"MODE.Exec", Use::kMode},  {"CFE", Use::kOther},
+      {"BEP", Use::kOther},       {"TRIG", Use::kOther},
+  }};
+  const auto* const at = std::ranges::find(kUses, name, &std::pair<std::string_view, Use>::first);
+  return at == kUses.end() ? Use::kNone : at->second;
+}
+
+QuickRecords::QuickRecords(const Stream& stream, std::unique_ptr<PacketReader> packets,
+                           const ScriptItrace& itrace)
+    : stream_(&stream), reader_(std::move(packets)), itrace_(itrace) {
+  for (const std::string_view name : reader_->names()) uses_.push_back(use_of(name));
+}
+
+bool QuickRecords::read(uint64_t count, TimedText& out) {
+  out_ = &out;
+  for (uint64_t n = 0; n < count; ++n) {
+    if (!reader_->next(packet_)) return false;
+    if (packet_.type < kFirstPacketType) {
+      line();
+      continue;
+    }
+    ++packets_;
+    const Use use = uses_[packet_.type];
+    if (use == Use::kNone || (itrace_.quick > 1 && !in_group_ && use != Use::kPsb)) continue;
+    fields_.clear();
+    reader_->describe(fields_);
+    packet(use);
+  }
+  return true;
+}
+
+void QuickRecords::line() {
+  if (packet_.type == kPacketPadding || packet_.type == kPacketNoSync) return;
+  forget();
+  if (packet_.type != kPacketLost) {
+    ++bad_;
+    return error(kPerfDataError);
+  }
+  ++losses_;
+  if (!itrace_.no_losses) error(kPerfLossError);
+}
+
+void QuickRecords::forget() {
+  flush_from();
+  waiting_.clear();
+  group_ip_.reset();
+  in_group_ = on_ = overflow_ = in_transaction_ = abort_ = bound_ = false;
+}
+
+void QuickRecords::packet(Use use) {
+  if (in_group_) return in_group(use);
+  switch (use) {
+    case Use::kPsb:
+      flush_from();
+      in_group_ = true;
+      group_ip_.reset();
+      group_cbr_.reset();
+      group_offset_ = packet_.offset;
+      return;
+    case Use::kTnt:
+      bound_ = false;
+      return flush_from();
+    case Use::kMode:  // in front of a FUP: interrupts were switched on or off there (Event Trace)
+      bound_ = !from_;
+      return;
+    case Use::kOther:
+      bound_ = bound_ || number("ip") != 0;
+      return;
+    case Use::kBegin:
+      flush_from();
+      on_ = true;
+      bound_ = overflow_ = false;
+      branch(0, ip(), kFlagBranch | kFlagTraceBegin);
+      return instruction(ip());
+    case Use::kEnd: {
+      const Addr from = from_.value_or(0);
+      instruction(from, ip());
+      branch(from, ip(), kFlagBranch | kFlagTraceEnd | (from != 0 ? uint32_t{kFlagAsync} : 0U));
+      from_.reset();
+      on_ = bound_ = false;
+      return;
+    }
+    case Use::kTip:
+      if (from_) {
+        const uint32_t how =
+            std::exchange(abort_, false) ? uint32_t{kFlagTxAbort} : kFlagCall | kFlagAsync | kFlagInterrupt;
+        instruction(*from_, ip());
+        branch(*from_, ip(), kFlagBranch | how);
+        from_.reset();
+      }
+      bound_ = false;
+      return instruction(ip());
+    case Use::kFup:
+      return fup();
+    case Use::kOverflow:
+      forget();
+      overflow_ = true;
+      if (!itrace_.no_overflows) error(kPerfOverflowError);
+      return;
+    case Use::kCbr:
+      return cbr(number("ratio"));
+    default:
+      return event(use);
+  }
+}
+
+void QuickRecords::in_group(Use use) {
+  if (use == Use::kFup && ip() != 0) {
+    group_ip_ = ip();
+    on_ = true;
+  } else if (use == Use::kTransaction) {
+    in_transaction_ = number("intx") != 0;
+  } else if (use == Use::kCbr) {
+    group_cbr_ = number("ratio");
+  } else if (use == Use::kPsbend) {
+    end_group();
+  } else if (use == Use::kOverflow || use == Use::kPsb) {  // the group is cut short
+    in_group_ = false;
+    packet(use);
+  }
+}
+
+void QuickRecords::end_group() {
+  if (itrace_.power) {
+    ScriptRecord r = record(RecordKind::kPsb, group_ip_.value_or(0));
+    r.a = group_offset_;
+    put(r);
+    if (group_cbr_) cbr(*group_cbr_);
+  }
+  in_group_ = overflow_ = false;
+  if (group_ip_) instruction(*group_ip_);
+}
+
+void QuickRecords::fup() {
+  if (ip() == 0) return;
+  const bool bound = std::exchange(bound_, false);
+  bind(ip());
+  if (std::exchange(overflow_, false)) {
+    on_ = true;
+    branch(0, ip(), kFlagBranch | kFlagTraceBegin);
+    return instruction(ip());
+  }
+  if (bound && !abort_) return;
+  if (!on_) return instruction(ip());
+  flush_from();
+  from_ = ip();
+}
+
+void QuickRecords::bind(Addr ip) {
+  for (ScriptRecord& r : waiting_) {
+    r.ip = ip;
+    r.space = record(r.kind, ip).space;
+    put(r);
+  }
+  waiting_.clear();
+}
+
+void QuickRecords::event(Use use) {
+  static constexpr RecordKind kKinds[] = {RecordKind::kTransaction, RecordKind::kPtwrite, RecordKind::kCbr,
+                                          RecordKind::kMwait,       RecordKind::kPwre,    RecordKind::kExstop,
+                                          RecordKind::kPwrx};
+  ScriptRecord r = record(kKinds[static_cast<size_t>(use) - static_cast<size_t>(Use::kTransaction)], 0);
+  bool wanted = itrace_.power, waits = number("ip") != 0;
+  switch (use) {
+    case Use::kTransaction:
+      wanted = itrace_.transactions;
+      in_transaction_ = number("intx") != 0;
+      abort_ = number("txabort") != 0;
+      waits = on_;
+      break;
+    case Use::kPtwrite:
+      wanted = itrace_.ptwrite;
+      r.a = number("payload");
+      r.b = number("bytes");
+      break;
+    case Use::kMwait:
+      r.a = number("hints");
+      r.b = number("extensions");
+      waits = on_;
+      break;
+    case Use::kPwre:
+      r.a = number("c_state");
+      r.b = number("sub_state") | number("hw") << 8U;
+      break;
+    case Use::kPwrx:
+      r.a = number("last_c_state");
+      r.b = number("deepest_c_state") | number("interrupt") << 8U | number("store") << 10U |
+            number("autonomous") << 11U;
+      break;
+    default:
+      break;
+  }
+  bound_ = bound_ || waits;
+  if (!wanted) return;
+  if (!waits) return put(r);
+  constexpr size_t kMostWaiting = 64;  // where a FUP follows, it follows soon
+  if (waiting_.size() == kMostWaiting) bind(0);
+  waiting_.push_back(r);
+}
+
+// perf shows those that are another than the last.
+void QuickRecords::cbr(uint64_t ratio) {
+  if (std::exchange(cbr_, ratio) == ratio || !itrace_.power) return;
+  ScriptRecord r = record(RecordKind::kCbr, in_group_ ? group_ip_.value_or(0) : 0);
+  r.a = ratio;
+  put(r);
+}
+
+uint64_t QuickRecords::number(std::string_view field) const {
+  const auto all = fields_.all();
+  const auto at = std::ranges::find(all, field, &PacketField::name);
+  return at == all.end() ? 0 : at->value;
+}
+
+ScriptRecord QuickRecords::record(RecordKind kind, Addr ip) const {
+  ScriptRecord r;
+  r.kind = kind;
+  r.time = packet_.time;
+  const ContextChange* const now = stream_->context_at(packet_.time);
+  if (ip != 0 && !is_kernel_address(ip)) r.space = now == nullptr ? kNoSpace : now->space;
+  r.to_space = r.space;
+  r.cpu = stream_->cpu;
+  const ContextChange* const task = task_of(*stream_, packet_.time, r.space, now);
+  r.pid = task == nullptr ? -1 : task->pid;
+  r.tid = task == nullptr ? stream_->tid : task->tid;
+  r.ip = ip;
+  if (in_transaction_) r.flags = kFlagInTx;
+  return r;
+}
+
+void QuickRecords::put(const ScriptRecord& r) {
+  if (r.time != kTimeMin) out_->at(r.time);
+  r.append_to(out_->text);
+}
+
+void QuickRecords::instruction(Addr ip, Addr to) {
+  if (!itrace_.instructions || ip == 0) return;
+  ScriptRecord r = record(RecordKind::kInstructions, ip);
+  r.addr = to;
+  r.to_space = record(RecordKind::kInstructions, to).space;
+  put(r);
+}
+
+void QuickRecords::branch(Addr from, Addr to, uint32_t flags) {
+  constexpr uint32_t kCalls = kFlagCall | kFlagAsync | kFlagTraceEnd,
+                     kReturns = kFlagReturn | kFlagTraceBegin;
+  const uint32_t wanted = (itrace_.calls ? kCalls : 0) | (itrace_.returns ? kReturns : 0);
+  if (!itrace_.branches || (wanted != 0 && (flags & wanted) == 0) || (from == 0 && to == 0)) return;
+  ScriptRecord r = record(RecordKind::kBranch, from != 0 ? from : to);
+  r.flags |= flags;
+  r.ip = from;
+  r.addr = to;
+  r.to_space = record(RecordKind::kBranch, to).space;
+  put(r);
+}
+
+void QuickRecords::flush_from() {
+  if (from_) instruction(*std::exchange(from_, std::nullopt));
+}
+
+void QuickRecords::error(uint64_t number) {
+  if (!itrace_.errors) return;
+  ScriptRecord r = record(RecordKind::kError, 0);
+  r.a = number;
+  put(r);
+}
+
+}  // namespace asof
