@@ -47,7 +47,7 @@ bool QuickRecords::read(uint64_t count, TimedText& out) {
     const Use use = uses_[packet_.type];
     if (use == Use::kNone || (itrace_.quick > 1 && !in_group_ && use != Use::kPsb)) continue;
     fields_.clear();
-    reader_->describe(fields_);
+    if (use != Use::kTnt) reader_->describe(fields_);  // their bits are not needed
     packet(use);
   }
   return true;
