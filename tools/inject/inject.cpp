@@ -51,7 +51,10 @@ class InjectConsumer final : public ChunkConsumer {
     if (interrupted() || coverage_.errors() > max_errors_) stopped_ = true;
   }
   bool stopped() const override { return stopped_; }
-  void finish() { merger_.finish(); }
+  void finish() {
+    finish_flows(flows_, merger_);
+    merger_.finish();
+  }
   Coverage& coverage() { return coverage_; }
 
  private:
@@ -72,6 +75,9 @@ std::unexpected<Error> usage(std::string reason, std::string hint) {
 Result<ScriptItrace> read_letters(const InjectText& o) {
   auto itrace = parse_script_itrace(o.itrace);
   if (!itrace) return itrace;
+  if (itrace->quick != 0)
+    return usage("--itrace: letter 'q' is not taken: samples are made of the flow",
+                 "'asof script --itrace=iq' prints the addresses in the trace");
   if (!itrace->instructions && !itrace->branches && !itrace->transactions && !itrace->ptwrite &&
       !itrace->power)
     return usage("--itrace: nothing to make samples of",

@@ -301,4 +301,12 @@ void FlowRecords::take(const Chunk& chunk, TimedText& out) {
   items_before(SIZE_MAX);
 }
 
+void finish_flows(std::vector<FlowRecords>& flows, Merger& merger) {
+  for (size_t i = 0; i < flows.size(); ++i) {
+    TimedText records;
+    flows[i].finish(records);
+    if (!records.text.empty()) merger.add(i, std::move(records), kTimeMin);
+  }
+}
+
 }  // namespace asof

@@ -29,6 +29,11 @@ class FlowRecords {
         code_(code) {}
 
   void take(const Chunk& chunk, TimedText& out);
+  // After the last chunk: an instruction that waits for where it went.
+  void finish(TimedText& out) {
+    out_ = &out;
+    flush_waiting(0, kKernelSpace);
+  }
 
  private:
   void step(const Step& s);
@@ -66,5 +71,8 @@ class FlowRecords {
   bool counted_ = false;     // a count has just been taken
   std::optional<Time> due_;  // of the next, when the period is a time
 };
+
+// `flows`: of streams by their numbers in `merger`.
+void finish_flows(std::vector<FlowRecords>& flows, Merger& merger);
 
 }  // namespace asof

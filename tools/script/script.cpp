@@ -61,6 +61,7 @@ class ScriptConsumer final : public ChunkConsumer {
   bool stopped() const override { return stopped_; }
 
   void finish() {
+    finish_flows(flows_, merger_);
     if (!stopped_) add_side_band(kTimeMax);
     merger_.finish();
     out_.flush();

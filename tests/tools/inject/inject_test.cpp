@@ -203,6 +203,9 @@ TEST_F(Inject, RawDataOfEachEvent) {
 }
 
 TEST(InjectOptions, WhatIsNoSampleIsRefused) {
+  const Ran quick = run_asof("inject --itrace iq -o /dev/null " + kDemo);
+  EXPECT_EQ(quick.status, 1);
+  EXPECT_NE(quick.err.find("letter 'q' is not taken"), std::string::npos) << quick.err;
   const Ran letters = run_asof("inject --itrace e -o /dev/null " + kDemo);
   EXPECT_EQ(letters.status, 1);
   EXPECT_NE(letters.err.find("nothing to make samples of"), std::string::npos) << letters.err;

@@ -1,6 +1,7 @@
 // `asof script` on the demo capture: its lines are in perf's form, say what the flow was, and fit together.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
 #include <regex>
 #include <sstream>
@@ -347,6 +348,26 @@ TEST(Script, LettersWithoutEffectAreTaken) {
     EXPECT_EQ(r.status, 0) << letters << r.err;
     EXPECT_EQ(r.out, plain.out) << letters;
     EXPECT_NE(r.err.find("change nothing"), std::string::npos) << letters << r.err;
+  }
+}
+
+// The last one of a CPU is a branch on arm64, and leads nowhere.
+TEST(Script, EveryInstructionHasALine) {
+  for (const char* demo : {"demo", "demo-arm64"}) {
+    const std::string input =
+        fmt::format("-q -F ip --symfs {0}/demo/symfs {0}/{1}/perf.data", ASOF_TEST_DATA, demo);
+    const auto addresses = [](const Ran& r) {
+      std::vector<std::string> out;
+      for (const std::string& line : lines_of(r.out)) {
+        const size_t begin = line.find_first_not_of(' ');
+        if (begin != std::string::npos) out.push_back(line.substr(begin, line.find(' ', begin) - begin));
+      }
+      std::ranges::sort(out);
+      return out;
+    };
+    const auto own = addresses(run_asof("script --itrace=i1i " + input));
+    EXPECT_GT(own.size(), 20'000U);
+    EXPECT_TRUE(own == addresses(run_asof("decode " + input))) << demo << own.size();
   }
 }
 
