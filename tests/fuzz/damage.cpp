@@ -188,6 +188,7 @@ const std::vector<std::string>& damage_commands() {
       "coverage -i IN --format drcov -o OUT",
       "script -i IN",
       "script -i IN --itrace=i1000ilg -F +brstack",
+      "script -i IN --itrace=ibxwpeq",
       "inject -i IN -o OUT",
       "timeline -i IN --format perfetto -o OUT",
       "timeline -i IN --format chrome -o OUT",

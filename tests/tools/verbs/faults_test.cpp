@@ -260,6 +260,7 @@ std::vector<Verb> verbs() {
       {"report", "report " + kDemo},
       {"digest", "digest -j2 " + kDemo},
       {"script", "script --itrace b " + kDemo},
+      {"quick", "script --itrace iqe " + kDemo},
       {"stacks", "stacks -o OUT/o.folded " + kDemo},
       {"branches", "branches -o OUT/o.txt " + kDemo},
       {"html", "timeline --html OUT/o.html " + kDemo},
