@@ -4,10 +4,10 @@
 
 #include <algorithm>
 
+#include "decoder/pipeline/stream_choice.h"
 #include "tools/cli/verbs.h"
 #include "tools/output/format.h"
 #include "tools/output/merge.h"
-#include "tools/packets/lister.h"
 #include "tools/script/quick_records.h"
 
 namespace asof {
@@ -34,10 +34,10 @@ class QuickScript {
   }
 
   // False: nothing of it is Intel PT.
-  bool open(const Arch& arch, const PacketSelection& wanted) {
+  bool open(const Arch& arch, const PipelineOptions& wanted) {
     for (size_t i = 0; i < capture_.streams.size(); ++i) {
       const Stream& stream = capture_.streams[i];
-      if (!wanted.wants(stream)) continue;
+      if (!chosen_range(stream, i, wanted)) continue;
       if (auto packets = arch.packets(stream, i))
         streams_.push_back({i, QuickRecords(stream, std::move(packets), format_.itrace)});
     }
@@ -123,7 +123,7 @@ ExitCode print_quick(const Capture& capture, const DecodeChoice& choice, const S
     diagnostics.error(arch.error());
     return kExitInput;
   }
-  PacketSelection wanted;
+  PipelineOptions wanted;
   wanted.cpus = choice.pipeline.cpus;
   wanted.tids = selection.tids;
   QuickScript script(capture, format, selection, out);
