@@ -35,30 +35,36 @@ void indirect(Insn& i, BranchKind kind) {
 
 bool is_texit(uint32_t w) { return match(w, 0xfffffbff, 0xd6ff03e0); }
 
-// Unconditional branch (register): 1101011 opc 11111 op3 Rn op4. op3 2 and 3 are the pointer-authenticating
-// forms.
+// Unconditional branch (register): 1101011 opc op2 op3 Rn op4 (Arm ARM, C4.1). op3 2 and 3 are the forms with pointer
+// authentication. Words that are none of these branch nowhere.
 bool a64_register_branch(uint32_t w, Insn& i) {
   if (is_texit(w)) {
     indirect(i, BranchKind::kFarRet);
     i.exception_return = true;
     return true;
   }
-  const uint32_t op3 = bits(w, 15, 10);
-  if (bits(w, 20, 16) != 0x1f || (op3 != 0 && op3 != 2 && op3 != 3)) return false;
+  const uint32_t op3 = bits(w, 15, 10), rn = bits(w, 9, 5), op4 = bits(w, 4, 0);
+  const bool plain = op3 == 0 && op4 == 0, authenticates = op3 == 2 || op3 == 3;
+  const bool no_modifier = plain || (authenticates && op4 == 0x1f);
+  if (bits(w, 20, 16) != 0x1f) return false;
   switch (bits(w, 24, 21)) {
-    case 0:
-    case 8:
+    case 0:  // BR, BRAAZ, BRABZ
+    case 8:  // BRAA, BRAB
+      if (bits(w, 24, 24) != 0 ? !authenticates : !no_modifier) return false;
       indirect(i, BranchKind::kJumpInd);
       return true;
-    case 1:
-    case 9:
+    case 1:  // BLR, BLRAAZ, BLRABZ
+    case 9:  // BLRAA, BLRAB
+      if (bits(w, 24, 24) != 0 ? !authenticates : !no_modifier) return false;
       indirect(i, BranchKind::kCallInd);
       return true;
-    case 2:
+    case 2:  // RET, RETAA, RETAB, RETAASPPCR, RETABSPPCR
+      if (!plain && !(authenticates && rn == 0x1f)) return false;
       indirect(i, BranchKind::kRet);
       return true;
     case 4:  // ERET, ERETAA, ERETAB
     case 5:  // DRPS
+      if (rn != 0x1f || (bits(w, 21, 21) != 0 ? !plain : !no_modifier)) return false;
       indirect(i, BranchKind::kFarRet);
       i.exception_return = true;
       return true;

@@ -75,6 +75,8 @@ TEST(Arm64Insn, A64) {
           {0xd69f0bff, Waypoint::kIndirect, BranchKind::kFarRet, 0, false, false, true},  // eretaa
           {0xd6ff03e0, Waypoint::kIndirect, BranchKind::kFarRet, 0, false, false, true},  // texit
           {0xd6ff07e0, Waypoint::kIndirect, BranchKind::kFarRet, 0, false, false, true},  // texit nb
+          {0xd6bf03e0, Waypoint::kIndirect, BranchKind::kFarRet, 0, false, false, true},  // drps
+          {0xd65f0be1, Waypoint::kIndirect, BranchKind::kRet},                            // retaasppcr x1
           {0xd5033fdf, Waypoint::kSync},                                                  // isb
           {0xd5033f9f, Waypoint::kNone},                                                  // dsb sy
           {0xd50330ff, Waypoint::kNone},                                                  // sb
@@ -92,6 +94,16 @@ TEST(Arm64Insn, A64) {
   EXPECT_EQ(decode(0xd503205f, kA64, kIp, true).waypoint, Waypoint::kWait);  // wfe
   EXPECT_EQ(decode(0xd5031003, kA64, kIp, true).waypoint, Waypoint::kWait);  // wfet x3
   EXPECT_EQ(decode(0xd503203f, kA64, kIp, true).waypoint, Waypoint::kNone);  // yield
+}
+
+// Words with fields that no branch of their group has: they are no instructions, and the flow goes nowhere else.
+TEST(Arm64Insn, UnallocatedRegisterBranches) {
+  for (const uint32_t w : {0xd61f005aU, 0xd61f0201U, 0xd61f0a10U, 0xd61f1200U, 0xd60f0200U, 0xd63f0021U,
+                           0xd63f0830U, 0xd65f03c1U, 0xd65f0bdfU, 0xd69f0020U, 0xd69f03e1U, 0xd69f0bfeU,
+                           0xd6bf0bffU, 0xd6bf0000U, 0xd6df0000U, 0xd71f0200U, 0xd73f0020U, 0xd75f0bffU}) {
+    EXPECT_EQ(decode(w, kA64, kIp).waypoint, Waypoint::kNone) << std::hex << w;
+    EXPECT_EQ(decode(w, kA64, kIp).kind, BranchKind::kNone) << std::hex << w;
+  }
 }
 
 TEST(Arm64Insn, A32) {
