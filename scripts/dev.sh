@@ -15,6 +15,9 @@ for_python=(pybind11-dev python3-dev python3-numpy)
 # debuginfod (which is loaded where it is installed). They are skipped without.
 for_tests=(linux-perf dpkg-dev file lintian chromium firefox-esr shellcheck sqlite3 llvm-19 bolt-19 autofdo lcov libdebuginfod1)
 
+# Some wait for other programs; some take hundreds of megabytes.
+tests_at_once=$(($(nproc) < 8 ? $(nproc) + 1 : 9))
+
 say() { printf '== %s\n' "$*"; }
 
 missing() { # prints those of its arguments that are not installed
@@ -96,7 +99,7 @@ check() {
   test_deps
   build
   say "testing"
-  ctest --test-dir build/release -j2 --output-on-failure
+  ctest --test-dir build/release -j "$tests_at_once" --output-on-failure
 }
 
 demo() {
@@ -136,7 +139,7 @@ check_preset() {
   cmake --preset "$1" >"build/$1.configure.log" 2>&1 || { cat "build/$1.configure.log"; exit 1; }
   cmake --build "build/$1"
   say "testing build/$1"
-  ctest --preset "$1" -j2
+  ctest --preset "$1" -j "$tests_at_once"
 }
 
 clang_deps() {
