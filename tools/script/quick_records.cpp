@@ -106,13 +106,12 @@ void QuickRecords::packet(Use use) {
     }
     case Use::kTip:
       if (from_) {
-        const uint32_t how =
-            std::exchange(abort_, false) ? uint32_t{kFlagTxAbort} : kFlagCall | kFlagAsync | kFlagInterrupt;
+        const uint32_t how = abort_ ? uint32_t{kFlagTxAbort} : kFlagCall | kFlagAsync | kFlagInterrupt;
         instruction(*from_, ip());
         branch(*from_, ip(), kFlagBranch | how);
         from_.reset();
       }
-      bound_ = false;
+      bound_ = abort_ = false;
       return instruction(ip());
     case Use::kFup:
       return fup();
