@@ -37,40 +37,40 @@ bool is_texit(uint32_t w) { return match(w, 0xfffffbff, 0xd6ff03e0); }
 
 // Unconditional branch (register): 1101011 opc op2 op3 Rn op4 (Arm ARM, C4.1). op3 2 and 3 are the forms with pointer
 // authentication. Words that are none of these branch nowhere.
-bool a64_register_branch(uint32_t w, Insn& i) {
-  if (is_texit(w)) {
-    indirect(i, BranchKind::kFarRet);
-    i.exception_return = true;
-    return true;
-  }
+void a64_register_branch(uint32_t w, Insn& i) {
   const uint32_t op3 = bits(w, 15, 10), rn = bits(w, 9, 5), op4 = bits(w, 4, 0);
   const bool plain = op3 == 0 && op4 == 0, authenticates = op3 == 2 || op3 == 3;
   const bool no_modifier = plain || (authenticates && op4 == 0x1f);
-  if (bits(w, 20, 16) != 0x1f) return false;
+  if (bits(w, 20, 16) != 0x1f) return;
+  bool exists = is_texit(w);
+  BranchKind kind = BranchKind::kFarRet;
   switch (bits(w, 24, 21)) {
     case 0:  // BR, BRAAZ, BRABZ
-    case 8:  // BRAA, BRAB
-      if (bits(w, 24, 24) != 0 ? !authenticates : !no_modifier) return false;
-      indirect(i, BranchKind::kJumpInd);
-      return true;
     case 1:  // BLR, BLRAAZ, BLRABZ
+      exists = no_modifier;
+      kind = bits(w, 21, 21) != 0 ? BranchKind::kCallInd : BranchKind::kJumpInd;
+      break;
+    case 8:  // BRAA, BRAB
     case 9:  // BLRAA, BLRAB
-      if (bits(w, 24, 24) != 0 ? !authenticates : !no_modifier) return false;
-      indirect(i, BranchKind::kCallInd);
-      return true;
+      exists = authenticates;
+      kind = bits(w, 21, 21) != 0 ? BranchKind::kCallInd : BranchKind::kJumpInd;
+      break;
     case 2:  // RET, RETAA, RETAB, RETAASPPCR, RETABSPPCR
-      if (!plain && !(authenticates && rn == 0x1f)) return false;
-      indirect(i, BranchKind::kRet);
-      return true;
+      exists = plain || (authenticates && rn == 0x1f);
+      kind = BranchKind::kRet;
+      break;
     case 4:  // ERET, ERETAA, ERETAB
+      exists = no_modifier && rn == 0x1f;
+      break;
     case 5:  // DRPS
-      if (rn != 0x1f || (bits(w, 21, 21) != 0 ? !plain : !no_modifier)) return false;
-      indirect(i, BranchKind::kFarRet);
-      i.exception_return = true;
-      return true;
+      exists = plain && rn == 0x1f;
+      break;
     default:
-      return false;
+      break;
   }
+  if (!exists) return;
+  indirect(i, kind);
+  i.exception_return = kind == BranchKind::kFarRet;
 }
 
 // The direct branches, by the top eight bits of the word: where the distance is in it. They are decoded
