@@ -104,11 +104,8 @@ void FlowRecords::flush_waiting(Addr target, Space space) {
 
 void FlowRecords::branch(Time t, Space from_space, Addr from, Space to_space, Addr to, uint32_t flags,
                          const Step* last) {
-  constexpr uint32_t kCalls = kFlagCall | kFlagAsync | kFlagTraceEnd,
-                     kReturns = kFlagReturn | kFlagTraceBegin;
-  const uint32_t wanted = (itrace_.calls ? kCalls : 0) | (itrace_.returns ? kReturns : 0);
-  const bool shown = itrace_.branches && (wanted == 0 || (flags & wanted) != 0);
-  const bool followed = follow_all_ || (follow_ && (flags & (kCalls | kReturns)) != 0);
+  const bool shown = itrace_.shows_branch(flags);
+  const bool followed = follow_all_ || (follow_ && (flags & (kCallFlags | kReturnFlags)) != 0);
   // An interrupt that ended the trace has said so.
   if ((from == 0 && to == 0) || (!shown && !followed)) return;
   ScriptRecord r = record(RecordKind::kBranch, t, from != 0 ? from_space : to_space);

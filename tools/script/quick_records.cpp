@@ -1,6 +1,7 @@
 #include "tools/script/quick_records.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "decoder/model/task_of.h"
@@ -12,27 +13,37 @@ using RecordKind = ScriptRecord::Kind;
 
 }  // namespace
 
-QuickRecords::Use QuickRecords::use_of(std::string_view name) {
-  constexpr std::array<std::pair<std::string_view, Use>, 20> kUses{{
-      {"PSB", Use::kPsb},         {"PSBEND", Use::kPsbend},
-      {"TIP", Use::kTip},         {"TIP.PGE", Use::kBegin},
-      {"TIP.PGD", Use::kEnd},     {"FUP", Use::kFup},
-      {"OVF", Use::kOverflow},    {"MODE.TSX", Use::kTransaction},
-      {"PTWRITE", Use::kPtwrite}, {"CBR", Use::kCbr},
-      {"MWAIT", Use::kMwait},     {"PWRE", Use::kPwre},
-      {"EXSTOP", Use::kExstop},   {"PWRX", Use::kPwrx},
-      {"TNT.8", Use::kTnt},       {"TNT.64", Use::kTnt},
-      {"MODE.Exec", Use::kMode},  {"CFE", Use::kOther},
-      {"BEP", Use::kOther},       {"TRIG", Use::kOther},
-  }};
-  const auto* const at = std::ranges::find(kUses, name, &std::pair<std::string_view, Use>::first);
-  return at == kUses.end() ? Use::kNone : at->second;
+QuickRecords::Role QuickRecords::role_of(std::string_view name) {
+  static constexpr std::pair<std::string_view, Role> kRoles[] = {
+      {"PSB", {Use::kPsb}},
+      {"PSBEND", {Use::kPsbend}},
+      {"TIP", {Use::kTip}},
+      {"TIP.PGE", {Use::kBegin}},
+      {"TIP.PGD", {Use::kEnd}},
+      {"FUP", {Use::kFup}},
+      {"OVF", {Use::kOverflow}},
+      {"CBR", {Use::kCbr}},
+      {"MODE.TSX", {Use::kEvent, RecordKind::kTransaction}},
+      {"PTWRITE", {Use::kEvent, RecordKind::kPtwrite}},
+      {"MWAIT", {Use::kEvent, RecordKind::kMwait}},
+      {"PWRE", {Use::kEvent, RecordKind::kPwre}},
+      {"EXSTOP", {Use::kEvent, RecordKind::kExstop}},
+      {"PWRX", {Use::kEvent, RecordKind::kPwrx}},
+      {"TNT.8", {Use::kTnt}},
+      {"TNT.64", {Use::kTnt}},
+      {"MODE.Exec", {Use::kMode}},
+      {"CFE", {Use::kOther}},
+      {"BEP", {Use::kOther}},
+      {"TRIG", {Use::kOther}},
+  };
+  const auto* const at = std::ranges::find(kRoles, name, &std::pair<std::string_view, Role>::first);
+  return at == std::end(kRoles) ? Role{} : at->second;
 }
 
 QuickRecords::QuickRecords(const Stream& stream, std::unique_ptr<PacketReader> packets,
                            const ScriptItrace& itrace)
     : stream_(&stream), reader_(std::move(packets)), itrace_(itrace) {
-  for (const std::string_view name : reader_->names()) uses_.push_back(use_of(name));
+  for (const std::string_view name : reader_->names()) roles_.push_back(role_of(name));
 }
 
 bool QuickRecords::read(uint64_t count, TimedText& out) {
@@ -44,11 +55,12 @@ bool QuickRecords::read(uint64_t count, TimedText& out) {
       continue;
     }
     ++packets_;
-    const Use use = uses_[packet_.type];
+    const Role role = roles_[packet_.type];
+    const Use use = role.use;
     if (use == Use::kNone || (itrace_.quick > 1 && !in_group_ && use != Use::kPsb)) continue;
     fields_.clear();
     if (use != Use::kTnt) reader_->describe(fields_);  // their bits are not needed
-    packet(use);
+    packet(role);
   }
   return true;
 }
@@ -71,9 +83,9 @@ void QuickRecords::forget() {
   in_group_ = on_ = overflow_ = in_transaction_ = abort_ = bound_ = false;
 }
 
-void QuickRecords::packet(Use use) {
-  if (in_group_) return in_group(use);
-  switch (use) {
+void QuickRecords::packet(Role role) {
+  if (in_group_) return in_group(role);
+  switch (role.use) {
     case Use::kPsb:
       flush_from();
       in_group_ = true;
@@ -123,15 +135,16 @@ void QuickRecords::packet(Use use) {
     case Use::kCbr:
       return cbr(number("ratio"));
     default:
-      return event(use);
+      return event(role.kind);
   }
 }
 
-void QuickRecords::in_group(Use use) {
+void QuickRecords::in_group(Role role) {
+  const Use use = role.use;
   if (use == Use::kFup && ip() != 0) {
     group_ip_ = ip();
     on_ = true;
-  } else if (use == Use::kTransaction) {
+  } else if (role.kind == RecordKind::kTransaction) {
     in_transaction_ = number("intx") != 0;
   } else if (use == Use::kCbr) {
     group_cbr_ = number("ratio");
@@ -139,7 +152,7 @@ void QuickRecords::in_group(Use use) {
     end_group();
   } else if (use == Use::kOverflow || use == Use::kPsb) {  // the group is cut short
     in_group_ = false;
-    packet(use);
+    packet(role);
   }
 }
 
@@ -172,40 +185,37 @@ void QuickRecords::fup() {
 void QuickRecords::bind(Addr ip) {
   for (ScriptRecord& r : waiting_) {
     r.ip = ip;
-    r.space = record(r.kind, ip).space;
+    r.space = space_of(ip);
     put(r);
   }
   waiting_.clear();
 }
 
-void QuickRecords::event(Use use) {
-  static constexpr RecordKind kKinds[] = {RecordKind::kTransaction, RecordKind::kPtwrite, RecordKind::kCbr,
-                                          RecordKind::kMwait,       RecordKind::kPwre,    RecordKind::kExstop,
-                                          RecordKind::kPwrx};
-  ScriptRecord r = record(kKinds[static_cast<size_t>(use) - static_cast<size_t>(Use::kTransaction)], 0);
+void QuickRecords::event(RecordKind kind) {
+  ScriptRecord r = record(kind, 0);
   bool wanted = itrace_.power, waits = number("ip") != 0;
-  switch (use) {
-    case Use::kTransaction:
+  switch (kind) {
+    case RecordKind::kTransaction:
       wanted = itrace_.transactions;
       in_transaction_ = number("intx") != 0;
       abort_ = number("txabort") != 0;
       waits = on_;
       break;
-    case Use::kPtwrite:
+    case RecordKind::kPtwrite:
       wanted = itrace_.ptwrite;
       r.a = number("payload");
       r.b = number("bytes");
       break;
-    case Use::kMwait:
+    case RecordKind::kMwait:
       r.a = number("hints");
       r.b = number("extensions");
       waits = on_;
       break;
-    case Use::kPwre:
+    case RecordKind::kPwre:
       r.a = number("c_state");
       r.b = number("sub_state") | number("hw") << 8U;
       break;
-    case Use::kPwrx:
+    case RecordKind::kPwrx:
       r.a = number("last_c_state");
       r.b = number("deepest_c_state") | number("interrupt") << 8U | number("store") << 10U |
             number("autonomous") << 11U;
@@ -235,15 +245,20 @@ uint64_t QuickRecords::number(std::string_view field) const {
   return at == all.end() ? 0 : at->value;
 }
 
+Space QuickRecords::space_of(Addr ip) const {
+  if (ip == 0 || is_kernel_address(ip)) return kKernelSpace;
+  const ContextChange* const now = stream_->context_at(packet_.time);
+  return now == nullptr ? kNoSpace : now->space;
+}
+
 ScriptRecord QuickRecords::record(RecordKind kind, Addr ip) const {
   ScriptRecord r;
   r.kind = kind;
   r.time = packet_.time;
-  const ContextChange* const now = stream_->context_at(packet_.time);
-  if (ip != 0 && !is_kernel_address(ip)) r.space = now == nullptr ? kNoSpace : now->space;
-  r.to_space = r.space;
+  r.space = r.to_space = space_of(ip);
   r.cpu = stream_->cpu;
-  const ContextChange* const task = task_of(*stream_, packet_.time, r.space, now);
+  const ContextChange* const task =
+      task_of(*stream_, packet_.time, r.space, stream_->context_at(packet_.time));
   r.pid = task == nullptr ? -1 : task->pid;
   r.tid = task == nullptr ? stream_->tid : task->tid;
   r.ip = ip;
@@ -260,20 +275,17 @@ void QuickRecords::instruction(Addr ip, Addr to) {
   if (!itrace_.instructions || ip == 0) return;
   ScriptRecord r = record(RecordKind::kInstructions, ip);
   r.addr = to;
-  r.to_space = record(RecordKind::kInstructions, to).space;
+  r.to_space = space_of(to);
   put(r);
 }
 
 void QuickRecords::branch(Addr from, Addr to, uint32_t flags) {
-  constexpr uint32_t kCalls = kFlagCall | kFlagAsync | kFlagTraceEnd,
-                     kReturns = kFlagReturn | kFlagTraceBegin;
-  const uint32_t wanted = (itrace_.calls ? kCalls : 0) | (itrace_.returns ? kReturns : 0);
-  if (!itrace_.branches || (wanted != 0 && (flags & wanted) == 0) || (from == 0 && to == 0)) return;
+  if (!itrace_.shows_branch(flags) || (from == 0 && to == 0)) return;
   ScriptRecord r = record(RecordKind::kBranch, from != 0 ? from : to);
   r.flags |= flags;
   r.ip = from;
   r.addr = to;
-  r.to_space = record(RecordKind::kBranch, to).space;
+  r.to_space = space_of(to);
   put(r);
 }
 

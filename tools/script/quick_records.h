@@ -40,28 +40,28 @@ class QuickRecords {
     kEnd,
     kFup,
     kOverflow,
-    kTransaction,
-    kPtwrite,
     kCbr,
-    kMwait,
-    kPwre,
-    kExstop,
-    kPwrx,
+    kEvent,  // a record of its own
     kTnt,
     kMode,
     kOther,  // that may be followed by a FUP of its own
   };
-  static Use use_of(std::string_view name);
+  struct Role {
+    Use use = Use::kNone;
+    ScriptRecord::Kind kind = ScriptRecord::Kind::kBranch;  // of events
+  };
+  static Role role_of(std::string_view name);
 
-  void packet(Use use);
+  void packet(Role role);
   void line();  // that is no packet
-  void in_group(Use use);
+  void in_group(Role role);
   void end_group();
   void fup();
-  void event(Use use);
+  void event(ScriptRecord::Kind kind);
   void cbr(uint64_t ratio);
   uint64_t number(std::string_view field) const;
   Addr ip() const { return number("ip"); }
+  Space space_of(Addr ip) const;  // now
   ScriptRecord record(ScriptRecord::Kind kind, Addr ip) const;
   void put(const ScriptRecord& r);
   void instruction(Addr ip, Addr to = 0);
@@ -75,7 +75,7 @@ class QuickRecords {
   const Stream* stream_;
   std::unique_ptr<PacketReader> reader_;
   ScriptItrace itrace_;
-  std::vector<Use> uses_;  // by type
+  std::vector<Role> roles_;  // by type
   TracePacket packet_;
   PacketFields fields_;
   TimedText* out_ = nullptr;

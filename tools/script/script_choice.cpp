@@ -57,10 +57,6 @@ Result<ScriptFormat> script_format(const ScriptChoice& o) {
     if (const auto ok = change_fields(fields, format.fields); !ok) return std::unexpected(ok.error());
   }
   if (o.hide_chains) format.itrace.chain = 0;
-  if (format.itrace.quick != 0 &&
-      (format.wants_stacks() || format.wants_branches() || !o.graph_functions.empty()))
-    return usage("--itrace: with q the flow is not known: no g, l, callindent and --graph-function",
-                 "'asof script' without q decodes it");
   if (format.itrace.last_branches == 0 &&
       format.has(kScriptBrstack | kScriptBrstacksym | kScriptBrstackinsn | kScriptBrstackinsnlen))
     return usage("the fields brstack, brstacksym and brstackinsn need --itrace with the letter l",
@@ -72,6 +68,9 @@ Result<ScriptFormat> script_format(const ScriptChoice& o) {
   format.inlined = o.inlined;
   format.side_band = o.side_band;
   format.graph_functions = split_names(o.graph_functions);
+  if (format.itrace.quick != 0 && (format.wants_stacks() || format.wants_branches()))
+    return usage("--itrace: with q the flow is not known: no g, l, callindent and --graph-function",
+                 "'asof script' without q decodes it");
   return format;
 }
 

@@ -11,6 +11,7 @@
 #include "decoder/model/capture.h"
 #include "textstore/result.h"
 #include "textstore/time.h"
+#include "tools/script/script_record.h"
 
 namespace asof {
 
@@ -64,6 +65,10 @@ Result<void> change_fields(const std::string& text, ScriptFields& fields);
 struct ScriptItrace {
   bool instructions = false, branches = false, calls = false, returns = false, transactions = false,
        ptwrite = false, power = false, errors = false;
+  bool shows_branch(uint32_t flags) const {
+    const uint32_t wanted = (calls ? kCallFlags : 0) | (returns ? kReturnFlags : 0);
+    return branches && (wanted == 0 || (flags & wanted) != 0);
+  }
   bool by_time = true;       // the period is in nanoseconds, otherwise in instructions
   bool by_ticks = false;     // or in ticks of the trace's clock, until ticks_to_time() is called
   uint64_t period = 100000;  // perf's default: 100 us

@@ -27,6 +27,9 @@ enum BranchFlag : uint32_t {
   kFlagTraceEnd = 1 << 9,
   kFlagInTx = 1 << 10,
 };
+// Of --itrace's letters c and r.
+inline constexpr uint32_t kCallFlags = kFlagCall | kFlagAsync | kFlagTraceEnd,
+                          kReturnFlags = kFlagReturn | kFlagTraceBegin;
 // "call", "tr end  return", "hw int", "jcc (x)".
 std::string flags_text(uint32_t flags);
 
