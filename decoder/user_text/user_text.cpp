@@ -178,7 +178,7 @@ void UserText::add_layer(const Process& process, const Mapping& mapping) {
               .bytes = {},
               .from = mapping.from,
               .rank = next_rank_++,
-              .unsure = mapping.written || !is_one_file(mapping)};
+              .unsure = mapping.written || mapping.misplaced || !is_one_file(mapping)};
   const TextFile* file = file_of(mapping);
   const std::string& name = side_.names[mapping.name];
   const uint64_t pgoff = name == "[vdso]" ? 0 : mapping.pgoff;

@@ -42,7 +42,8 @@ class UserText {
     uint32_t name = 0, build_id = 0;  // SideBand::names; name 0: not code
     uint32_t file = 0;                // as name, but also of what is no code
     bool writable = false;
-    bool written = false;  // the process may have changed the file's bytes in it
+    bool written = false;    // the process may have changed the file's bytes in it
+    bool misplaced = false;  // the file cannot have been mapped so
   };
   struct JitSymbol {
     AddrRange range;
@@ -96,6 +97,7 @@ class UserText {
   static Mapping mapping_of(const TaskFact& fact);
   Mapping add_mapped(Process& process, const TaskFact& fact, std::span<const AddrRange> parts);
   void note_written(const Mapping& mapping, bool probed);
+  bool is_misplaced(const Mapping& mapping);
   void add_uprobes(Process& process, Time t);
   void each_alive(const Process& process, AddrRange range,
                   const std::function<void(const Mapping&, AddrRange)>& visit);

@@ -2,10 +2,13 @@
 // only where it makes pages executable (mm/mprotect.c mprotect_fixup() calls perf_event_mmap(), which leaves
 // out what is not executable unless perf requested data mappings): a record of the same bytes of the same
 // file at the same address may mean that they were writable in between.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
 
 #include "decoder/io/address_ranges.h"
+#include "decoder/user_text/mapping_fit.h"
 #include "decoder/user_text/user_text.h"
 
 namespace asof {
@@ -74,6 +77,23 @@ std::vector<AddrRange> UserText::mapped_again(const Process& process, const Task
   return merged_ranges(std::move(out));
 }
 
+bool UserText::is_misplaced(const Mapping& mapping) {
+  const std::string& name = side_.names[mapping.name];
+  // perf inject makes files of a JIT's code, and records of mappings where the JIT put it.
+  if (mapping.name == 0 || name.find("vdso") != std::string::npos ||
+      name.find("/jitted-") != std::string::npos)
+    return false;
+  const TextFile* const file = file_of(mapping);
+  if (file == nullptr || !file->elf || can_be_mapped(*file->elf, mapping.range, mapping.pgoff)) return false;
+  notices_.error(
+      Code::kMappingDoesNotFit, name,
+      fmt::format("a process has {:#x} bytes from {:#x} of it at {:#x}, which no program header of {} "
+                  "allows: nothing of it is certain there",
+                  mapping.range.size(), mapping.pgoff, mapping.range.begin, file->path),
+      "the record is damaged, or the file is not the one that was mapped", Error::kNoOffset, mapping.from);
+  return true;
+}
+
 void UserText::note_written(const Mapping& mapping, bool probed) {
   if (!written_.insert(mapping.name).second) return;
   notices_.info(
@@ -112,6 +132,7 @@ void UserText::add_uprobes(Process& process, Time t) {
 UserText::Mapping UserText::add_mapped(Process& process, const TaskFact& fact,
                                        std::span<const AddrRange> parts) {
   Mapping mapping = mapping_of(fact);
+  mapping.misplaced = is_misplaced(mapping);
   const std::vector<AddrRange> again = mapped_again(process, fact);
   const Time before = std::exchange(process.last_map, fact.time);
   const auto add = [&](AddrRange part, Time from, bool written) {
