@@ -88,6 +88,23 @@ StepList::Place StepList::behind_address(size_t floor, size_t end, uint32_t most
   return {floor, 0};
 }
 
+StepList::Place StepList::back(size_t end, uint32_t most) const {
+  for (size_t i = end; i > 0; --i) {
+    const StepCode code = codes_[i - 1];
+    const uint32_t blocks = code == StepCode::kLoose ? 1 : run(code).size;
+    if (blocks >= most) return {i - 1, blocks - most};
+    most -= blocks;
+  }
+  return {};
+}
+
+const Block* StepList::last_block() const {
+  if (codes_.empty()) return nullptr;
+  const StepCode code = codes_[codes_.size() - 1];
+  if (code == StepCode::kLoose) return is_complete(loose_.back()) ? loose_.back().block : nullptr;
+  return run_blocks(code)[run(code).size - 1];
+}
+
 std::vector<uint32_t> StepList::loosen(size_t position) {
   std::vector<uint32_t> begins;
   std::vector<Step> steps;

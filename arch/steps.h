@@ -235,6 +235,10 @@ class StepList {
   // than `most` blocks in front of `end`, behind which all entries are loose. `floor`: there is none. Of returns it
   // cannot be seen.
   Place behind_address(size_t floor, size_t end, uint32_t most) const;
+  // `most` blocks in front of `end`, or where the list begins. Behind `end` all entries are loose.
+  Place back(size_t end, uint32_t most) const;
+  // That the list ends with; nullptr: it is empty, or only a part of that block ran.
+  const Block* last_block() const;
   // Makes all entries from `position` on loose, each block by itself. Returns where each of them begins now, and
   // the new size.
   std::vector<uint32_t> loosen(size_t position);

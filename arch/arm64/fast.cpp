@@ -67,6 +67,7 @@ RunId Flow::fast_start(const State& s) {
   Space space = kKernelSpace;
   if (!is_kernel_address(s.ip)) space = s.in_user ? s.user_space : only_space();
   if (space == kNoSpace) return RunId::kNone;  // whose address it is has to be asked
+  if (space != kKernelSpace && distrusts_any()) return RunId::kNone;
   if ((s.unsure || (s.space_unsure && space != kKernelSpace)) && !fast_is_unsure(space)) return RunId::kNone;
   const RunId run = runs_->at(space, s.ip);
   return run != RunId::kNone && runs_->run(run).end != RunEnd::kStop ? run : RunId::kNone;

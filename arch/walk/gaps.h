@@ -12,6 +12,7 @@ namespace asof::walk {
 //   uint64_t offset_in_use(const State&)     of the packet in use, in the segment's bytes
 //   void lose_sync(State&)                   from here on where the flow is is not known
 //   void after_gap(State&)                   a gap was closed
+//   void distrust_text(State&)               the trace contradicts the text at s.ip
 template <class Flow, class State>
 // NOLINTNEXTLINE(bugprone-crtp-constructor-accessibility): Hypotheses is between this and Flow.
 class Gaps : protected SegmentLog {
@@ -36,7 +37,10 @@ class Gaps : protected SegmentLog {
   void contradiction(State& s, Code code, const Why& why) {
     if (family_of(code) == CodeFamily::kFlow) {
       roll_back();
-      if (code != Code::kTooMuchWork) doubt_since_address();
+      if (code != Code::kTooMuchWork) {
+        if (code != Code::kReturnWithoutItsCall) self().distrust_text(s);
+        doubt_since_address();
+      }
     }
     lose(s, code, why);
   }

@@ -128,7 +128,7 @@ class Hypotheses : protected Gaps<Flow, typename Types::State> {
   }
   // The flow is to run (a part of) this block.
   void meet(State& s, const Block& b, Trial* trial) {
-    s.unsure = s.unsure || self().is_unsure(s, b);
+    s.unsure = s.unsure || this->distrusts(b) || self().is_unsure(s, b);
     if (trial == nullptr || !is_doubtful(s, b)) return;
     trial->unsure = true;
     trial->unsure_at = std::min(trial->unsure_at, trial->positions.size());
@@ -159,6 +159,8 @@ class Hypotheses : protected Gaps<Flow, typename Types::State> {
     this->verify();
     return Stop::kGo;
   }
+  void distrust_text(State& s);
+  void doubt_text_before(const State& s);
   // Counts a block that uses no trace.
   template <bool Emit>
   Stop idle(State& s);

@@ -20,6 +20,7 @@ void SegmentLog::start_log(const Segment& segment, ChunkSink& sink) {
   sink_ = &sink;
   chunk_ = sink.spare();
   gap_.reset();
+  distrusted_.clear();
   verified_steps_ = marked_steps_ = 0;
   next_flags_ = segment.before ? Step::kAfterGap : uint8_t{0};
   end_doubt();
@@ -77,8 +78,6 @@ void SegmentLog::doubt_unconfirmed() {
 }
 
 StepList::Place SegmentLog::behind_address() const {
-  // By blocks: what is doubted does not depend on how steps are kept, and how often they are given away.
-  constexpr uint32_t kMostBlocks = 1024;
   const size_t gap = chunk_.gaps.empty() ? 0 : chunk_.gaps.back().step;
   const auto last = std::find_if(chunk_.events.rbegin(), chunk_.events.rend(),
                                  [&](const Event& e) { return e.step < gap || names_address(e); });
@@ -103,7 +102,48 @@ void SegmentLog::doubt_since_address() {
   const StepList::Place from = behind_address();
   loosen(from.position);
   verified_steps_ = from.position + from.blocks;
+  for (size_t i = verified_steps_; i < chunk_.steps.size(); ++i) {
+    const Block& b = *chunk_.steps.at(i).block;
+    if (b.space != kKernelSpace) distrust(b.origin);
+  }
   doubt_unconfirmed();
+  if (!distrusted_.empty()) doubt_distrusted();
+}
+
+const Block* SegmentLog::user_text_before(Addr ip) const {
+  const Block* const last = chunk_.steps.last_block();
+  const auto here = [size = chunk_.steps.size()](const auto& all) {
+    return !all.empty() && all.back().step == size;
+  };
+  if (last == nullptr || last->space == kKernelSpace || here(chunk_.gaps) ||
+      (here(chunk_.events) && names_address(chunk_.events.back())))
+    return nullptr;
+  switch (last->kind) {
+    case BranchKind::kNone:
+    case BranchKind::kCond:
+    case BranchKind::kJump:
+    case BranchKind::kCall:
+      return ip == last->end() || ip == last->target ? last : nullptr;
+    default:
+      return nullptr;
+  }
+}
+
+bool SegmentLog::is_distrusted(OriginRef origin) const {
+  return std::ranges::find(distrusted_, origin) != distrusted_.end();
+}
+
+void SegmentLog::distrust(OriginRef origin) {
+  if (origin != kNoOrigin && !is_distrusted(origin)) distrusted_.push_back(origin);
+}
+
+void SegmentLog::doubt_distrusted() {
+  const StepList::Place from = chunk_.steps.back(chunk_.steps.size(), kMostBlocks);
+  loosen(from.position);
+  for (size_t i = from.position + from.blocks; i < chunk_.steps.size(); ++i) {
+    Step& step = chunk_.steps.at(i);
+    if (distrusts(*step.block)) step.confidence = std::max(step.confidence, Confidence::kAmbiguous);
+  }
 }
 
 void SegmentLog::roll_back() {
@@ -112,7 +152,7 @@ void SegmentLog::roll_back() {
 }
 
 void SegmentLog::flush(bool last) {
-  const size_t ready = last ? chunk_.steps.size() : std::min(verified_steps_, behind_address().position);
+  const size_t ready = last ? chunk_.steps.size() : chunk_.steps.back(verified_steps_, kMostBlocks).position;
   if (!last && ready == 0) return;
   Chunk rest;
   if (!last) {

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <vector>
 
 #include "arch/arch.h"
 
@@ -28,8 +29,17 @@ class SegmentLog {
   // No packet will confirm the steps since the last one that did.
   void doubt_unconfirmed();
   // The trace contradicts the text here. The flow may have gone wrong anywhere since the trace named an address: bits
-  // of a TNT packet or atoms fit other branches as well, if not for long.
+  // of a TNT packet or atoms fit other branches as well, if not for long. A file of a process that is contradicted is
+  // not what was mapped there: up to the segment's end no text of it is sure, nor is what ran of it just before.
   void doubt_since_address();
+  // The trace contradicts user text of this origin.
+  void distrust(OriginRef origin);
+  bool distrusts(const Block& b) const {
+    return !distrusted_.empty() && b.space != kKernelSpace && is_distrusted(b.origin);
+  }
+  // User text itself led to `ip`, straight on or by a direct branch: then nothing but the text says so. nullptr: it did not.
+  const Block* user_text_before(Addr ip) const;
+  bool distrusts_any() const { return !distrusted_.empty(); }
   // Takes back the steps that no packet has confirmed.
   void roll_back();
   // Gives away what can no longer change: steps that no packet has confirmed may still be taken back, and a
@@ -58,10 +68,17 @@ class SegmentLog {
   uint64_t planned_until_ = 0;
 
  private:
+  // By blocks: what is doubted does not depend on how steps are kept, and how often they are given away.
+  static constexpr uint32_t kMostBlocks = 1024;
+
   // From here on are those steps that a contradiction makes doubtful.
   StepList::Place behind_address() const;
+  bool is_distrusted(OriginRef origin) const;
+  void doubt_distrusted();
   // StepList::loosen() of the chunk, and what counts its entries.
   void loosen(size_t from);
+
+  std::vector<OriginRef> distrusted_;  // in this segment
 };
 
 }  // namespace asof::walk

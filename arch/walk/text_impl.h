@@ -139,12 +139,34 @@ Variant<typename Types::Isa>* Hypotheses<Flow, Types>::text_of_spaces(State& s,
   return h->variant;
 }
 
+template <class Flow, class Types>
+void Hypotheses<Flow, Types>::distrust_text(State& s) {
+  if (is_kernel_address(s.ip) || !s.in_user) return;
+  const Cell cell = text_.cell(s.user_space, s.ip);
+  for (const Version& v : cell.possible_in(self().bounds(s))) {
+    if (v.bytes != nullptr) this->distrust(v.origin);
+  }
+}
+
+// No file's text leads to where nothing is mapped. (Code that a JIT wrote may lead to code that it did not record.)
+template <class Flow, class Types>
+void Hypotheses<Flow, Types>::doubt_text_before(const State& s) {
+  const Block* const before = this->user_text_before(s.ip);
+  if (before == nullptr || !text_.cell(before->space, s.ip).versions.empty()) return;
+  if (is_poke(before->origin)) return;
+  const OriginKind kind = text_.origin(before->origin).kind;
+  if (kind != OriginKind::kFile && kind != OriginKind::kVdso) return;
+  this->distrust(before->origin);
+  this->doubt_since_address();
+}
+
 // No bytes are known at s.ip; `ever`: at other times there are some.
 template <class Flow, class Types>
 template <bool Emit>
 Variant<typename Types::Isa>* Hypotheses<Flow, Types>::no_text(State& s, Node& node, bool ever, Stop& why) {
   if (Variant* v = self().unrecorded_text(s, node)) return v;
   if constexpr (Emit) {
+    doubt_text_before(s);
     this->contradiction(s, Code::kNoBytes, [&] {
       return ever ? text_with("no bytes are known at ", s.ip, " at this time, though at others")
                   : text_with("no bytes are known at ", s.ip, name_of_hole(text_, s.user_space, s.ip));

@@ -23,7 +23,8 @@ RunId Flow::fast_start(const State& s) {
   if (runs_ == nullptr || s.node == nullptr || s.node->state != TextState::kStable || !s.enabled || s.lost ||
       s.pending.kind != Pending::Kind::kNone || s.forced != nullptr || gap_ || next_flags_ != 0 ||
       s.transaction || s.block_bytes != 0 || s.decisions < confidence_until_ || s.visits.poke_return != 0 ||
-      (s.unsure && unsure_ != walk::Unsure::kAlways) || (s.space_unsure && s.node->space != kKernelSpace) ||
+      (s.unsure && unsure_ != walk::Unsure::kAlways) ||
+      ((s.space_unsure || distrusts_any()) && s.node->space != kKernelSpace) ||
       verified_steps_ != chunk_.steps.size() ||
       (s.node->space != kKernelSpace && s.node->space != s.user_space)) {
     return RunId::kNone;
