@@ -64,6 +64,7 @@ struct Event {
 // A stretch of trace without flow.
 struct Gap {
   uint32_t step = 0;            // before this entry of the same chunk's steps
+  uint32_t after = 0;           // so many of the chunk's events in front of that entry happened first
   uint64_t begin = 0, end = 0;  // stream offsets: bytes of trace passed over (begin == end: none)
   TimeBounds time;              // when it happened, as far as known
   Addr ip = 0;                  // where the flow was lost (0: unknown)

@@ -52,6 +52,7 @@ Gap* SegmentLog::new_gap(Code code, Addr ip, Time lo) {
   }
   Gap& g = gap_.emplace();
   g.step = step;
+  for (auto e = chunk_.events.rbegin(); e != chunk_.events.rend() && e->step == step; ++e) ++g.after;
   g.code = code;
   g.ip = ip;
   g.time.lo = lo;

@@ -1,5 +1,7 @@
 #include "decoder/blocks/block_record.h"
 
+#include <algorithm>
+
 #include "decoder/blocks/block_items.h"
 
 namespace asof::blocks {
@@ -46,7 +48,10 @@ void FlowRecord::attributes(const Step& step) {
 
 void FlowRecord::event(const Event& e) { put_event(events_.entry(steps), e, event_time_); }
 
-void FlowRecord::gap(const Gap& g) { put_gap(gaps_.entry(steps), g); }
+void FlowRecord::gap(const Gap& g) {
+  put_gap(gaps_.entry(steps), g);
+  gaps_after_.push_back(g.after);
+}
 
 std::vector<uint8_t> FlowRecord::body(std::span<const uint8_t> prefix) const {
   Writer w;
@@ -58,6 +63,9 @@ std::vector<uint8_t> FlowRecord::body(std::span<const uint8_t> prefix) const {
   }
   w.varint(bits_.count());
   w.bytes(bits_.bytes());
+  if (std::ranges::any_of(gaps_after_, [](uint32_t n) { return n != 0; })) {
+    for (const uint32_t n : gaps_after_) w.varint(n);
+  }
   return w.data();
 }
 

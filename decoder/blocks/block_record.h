@@ -60,6 +60,7 @@ class FlowRecord {
     }
   };
   List blocks_, odd_, times_, events_, gaps_;
+  std::vector<uint32_t> gaps_after_;  // Gap::after
   uint32_t last_block_ = 0;
   Time time_ = kTimeMin, event_time_ = 0;
   BitList bits_;

@@ -161,6 +161,9 @@ bool WalkReader::sections() {
     return false;
   const uint64_t bits = in_.varint();
   bits_ = Bits(in_.take(bits / 8 + (bits % 8 != 0 ? 1 : 0)), bits);
+  if (in_.left() != 0) {
+    for (Gap& g : out_.gaps) g.after = static_cast<uint32_t>(in_.varint());
+  }
   return in_.ok() && in_.left() == 0;
 }
 

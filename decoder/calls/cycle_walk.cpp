@@ -4,6 +4,8 @@
 #include <optional>
 #include <utility>
 
+#include "arch/chunk_items.h"
+
 namespace asof {
 
 bool is_decision(const Step& s) {
@@ -75,19 +77,10 @@ void CycleWalk::take(const Chunk& chunk) {
     lose();
     segment_ = chunk.segment;
   }
-  size_t event = 0, gap = 0;
+  ChunkItems items(chunk);
   const auto items_before = [&](size_t index) {
-    for (;;) {
-      if (gap < chunk.gaps.size() && chunk.gaps[gap].step <= index) {
-        ++gap;
-        lose();
-      } else if (event < chunk.events.size() && chunk.events[event].step <= index) {
-        on_event(chunk.events[event], event);
-        ++event;
-      } else {
-        return;
-      }
-    }
+    items.before(
+        index, [&](const Gap&) { lose(); }, [&](const Event& e) { on_event(e, items.events_taken() - 1); });
   };
   for (auto s = chunk.steps.begin(); s != chunk.steps.end(); ++s) {
     items_before(s.position());

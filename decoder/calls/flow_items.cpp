@@ -26,29 +26,18 @@ bool worth_telling(EventKind kind) {
 
 }  // namespace
 
-void FlowReader::items_before(const Chunk& chunk, size_t index, size_t& event, size_t& gap) {
-  for (;;) {
-    const bool has_gap = gap < chunk.gaps.size() && chunk.gaps[gap].step <= index;
-    const bool has_event = event < chunk.events.size() && chunk.events[event].step <= index;
-    if (!has_gap && !has_event) return;
-    bool gap_first = has_gap;
-    if (has_gap && has_event) {
-      const Gap& g = chunk.gaps[gap];
-      const Event& e = chunk.events[event];
-      gap_first = std::pair(g.step, g.begin) <= std::pair(e.step, e.offset);
-    }
-    if (!gap_first) {
-      on_event(chunk.events[event++]);
-      continue;
-    }
-    const Gap& g = chunk.gaps[gap++];
-    FlowOp& op = add(FlowOp::Kind::kGap, g.time.lo);
-    op.item = static_cast<uint32_t>(out_->gaps.size());
-    op.from = g.ip;
-    op.to = g.resume_ip;
-    out_->gaps.push_back(g);
-    has_last_ = false;
-  }
+void FlowReader::items_before(ChunkItems& items, size_t index) {
+  items.before(
+      index, [&](const Gap& g) { on_gap(g); }, [&](const Event& e) { on_event(e); });
+}
+
+void FlowReader::on_gap(const Gap& g) {
+  FlowOp& op = add(FlowOp::Kind::kGap, g.time.lo);
+  op.item = static_cast<uint32_t>(out_->gaps.size());
+  op.from = g.ip;
+  op.to = g.resume_ip;
+  out_->gaps.push_back(g);
+  has_last_ = false;
 }
 
 void FlowReader::on_event(const Event& e) {

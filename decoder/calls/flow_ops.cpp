@@ -69,21 +69,19 @@ void FlowReader::read(const Chunk& chunk, FlowOps& out) {
   loose_ = time_ = 0;
   out.ops = std::move(scratch_);
   out.ops.clear();
-  size_t event = 0, gap = 0;
+  ChunkItems items(chunk);
   size_t at = 0;
   while (at < chunk.steps.size()) {
-    size_t item = chunk.steps.size();
-    if (event < chunk.events.size()) item = std::min<size_t>(item, chunk.events[event].step);
-    if (gap < chunk.gaps.size()) item = std::min<size_t>(item, chunk.gaps[gap].step);
+    const size_t item = std::min(chunk.steps.size(), items.next_at());
     if (item <= at) {
-      items_before(chunk, at, event, gap);
+      items_before(items, at);
       continue;
     }
     entries(chunk, at, item);
     at = item;
   }
   const Time t = at == 0 ? kTimeMin : last_time_;
-  items_before(chunk, SIZE_MAX, event, gap);
+  items_before(items, SIZE_MAX);
   if (has_last_ && took_branch(last_)) {
     FlowOp& op = add(FlowOp::Kind::kExit, last_.time);
     op.branch = last_.block->kind;

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "arch/arch.h"
+#include "arch/chunk_items.h"
 #include "decoder/calls/call_span.h"
 #include "decoder/io/addr_key.h"
 #include "decoder/model/capture.h"
@@ -134,7 +135,8 @@ class FlowReader {
   const Symbol* name(Space space, Addr ip, Time t);
   FlowOp& add(FlowOp::Kind kind, Time t);
   bool in_detail(Time t);
-  void items_before(const Chunk& chunk, size_t index, size_t& event, size_t& gap);
+  void items_before(ChunkItems& items, size_t index);
+  void on_gap(const Gap& g);
   void on_event(const Event& e);
   void entries(const Chunk& chunk, size_t from, size_t to);
   bool fixed_run(const StepList& steps, StepCode code, Time t);

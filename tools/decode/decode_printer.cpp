@@ -311,54 +311,54 @@ bool leaves_trace(const Chunk& chunk, size_t event) {
 
 }  // namespace
 
-DecodePrinter::Last DecodePrinter::between(Last last, const Chunk& chunk, const Stream& stream, size_t index,
-                                           const Step* next, size_t& event, size_t& gap, TimedText& out) {
-  const Space space = next != nullptr ? next->block->space : last ? last->block->space : kKernelSpace;
-  const bool flow = job_.format.wants_flow();
+void DecodePrinter::event_between(Last& last, const Chunk& chunk, size_t index, const Stream& stream,
+                                  Space space, TimedText& out) {
+  const Event& e = chunk.events[index];
   const bool edges = job_.format.wants(kKindBranches);
-  while (true) {
-    const bool has_event = event < chunk.events.size() && chunk.events[event].step <= index;
-    const bool has_gap = gap < chunk.gaps.size() && chunk.gaps[gap].step <= index;
-    if (has_gap) {
-      if (walk_) walk_->interrupt();
-      print_gap(chunk.gaps[gap++], stream, out);
-      last.reset();
-      continue;
-    }
-    if (!has_event) break;
-    const Event& e = chunk.events[event++];
-    if (walk_) walk_->event(e);
-    if (e.kind == EventKind::kCycles) {
-      print_cycles(e, event - 1, stream, out);
-    } else if (job_.format.wants(kind_of(e.kind))) {
-      print_event(e, stream, space, out);
-    }
-    if (!flow) continue;
-    if (e.kind == EventKind::kTraceStart) {
-      if (edges) print_branch(stream, e.time, space, {}, name(space, e.ip, e.time), "tr strt", out);
-      last.reset();
-    } else if (e.kind == EventKind::kTraceStop) {
-      if (last && took_branch(*last)) {
-        print_exit(*last, stream, space, 0, fmt::format("tr end  {}", branch_flags(*last->block)), out);
-      } else if (edges) {
-        const Event* left = event > 1 && leaves_trace(chunk, event - 2) ? &chunk.events[event - 2] : nullptr;
-        print_branch(stream, e.time, space, name(space, left != nullptr ? left->ip : e.ip, e.time), {},
-                     left != nullptr ? "tr end  async" : "tr end", out);
-      }
-      if (walk_) walk_->interrupt();
-      last.reset();
-    } else if (e.kind == EventKind::kAsync) {
-      const Space from = last ? last->block->space : space;
-      if (last) print_exit(*last, stream, from, e.ip, {}, out);
-      if (!leaves_trace(chunk, event - 1) && job_.format.wants(kKindBranches | kKindCalls)) {
-        print_branch(stream, e.time, from, name(from, e.ip, e.time), name(kKernelSpace, e.a, e.time),
-                     "hw int", out);
-      }
-      last.reset();
-    }
+  if (walk_) walk_->event(e);
+  if (e.kind == EventKind::kCycles) {
+    print_cycles(e, index, stream, out);
+  } else if (job_.format.wants(kind_of(e.kind))) {
+    print_event(e, stream, space, out);
   }
+  if (!job_.format.wants_flow()) return;
+  if (e.kind == EventKind::kTraceStart) {
+    if (edges) print_branch(stream, e.time, space, {}, name(space, e.ip, e.time), "tr strt", out);
+    last.reset();
+  } else if (e.kind == EventKind::kTraceStop) {
+    if (last && took_branch(*last)) {
+      print_exit(*last, stream, space, 0, fmt::format("tr end  {}", branch_flags(*last->block)), out);
+    } else if (edges) {
+      const Event* left = index > 0 && leaves_trace(chunk, index - 1) ? &chunk.events[index - 1] : nullptr;
+      print_branch(stream, e.time, space, name(space, left != nullptr ? left->ip : e.ip, e.time), {},
+                   left != nullptr ? "tr end  async" : "tr end", out);
+    }
+    if (walk_) walk_->interrupt();
+    last.reset();
+  } else if (e.kind == EventKind::kAsync) {
+    const Space from = last ? last->block->space : space;
+    if (last) print_exit(*last, stream, from, e.ip, {}, out);
+    if (!leaves_trace(chunk, index) && job_.format.wants(kKindBranches | kKindCalls)) {
+      print_branch(stream, e.time, from, name(from, e.ip, e.time), name(kKernelSpace, e.a, e.time), "hw int",
+                   out);
+    }
+    last.reset();
+  }
+}
+
+DecodePrinter::Last DecodePrinter::between(Last last, const Chunk& chunk, const Stream& stream, size_t index,
+                                           const Step* next, ChunkItems& items, TimedText& out) {
+  const Space space = next != nullptr ? next->block->space : last ? last->block->space : kKernelSpace;
+  items.before(
+      index,
+      [&](const Gap& gap) {
+        if (walk_) walk_->interrupt();
+        print_gap(gap, stream, out);
+        last.reset();
+      },
+      [&](const Event&) { event_between(last, chunk, items.events_taken() - 1, stream, space, out); });
   if (next == nullptr) return last;
-  if (flow && last && (next->flags & (Step::kAfterGap | Step::kAsyncEntry)) == 0) {
+  if (job_.format.wants_flow() && last && (next->flags & (Step::kAfterGap | Step::kAsyncEntry)) == 0) {
     print_exit(*last, stream, next->block->space, next->block->ip, {}, out);
   }
   return *next;
@@ -367,33 +367,28 @@ DecodePrinter::Last DecodePrinter::between(Last last, const Chunk& chunk, const 
 DecodePrinter::Last DecodePrinter::seam(const Last& last, const Chunk& chunk, const Stream& stream,
                                         TimedText& out) {
   spans_.clear();  // what is before the first step ends none of this chunk
-  size_t event = 0;
-  size_t gap = 0;
+  ChunkItems items(chunk);
   const auto first = chunk.steps.begin();
-  return between(last, chunk, stream, 0, first == chunk.steps.end() ? nullptr : &*first, event, gap, out);
+  return between(last, chunk, stream, 0, first == chunk.steps.end() ? nullptr : &*first, items, out);
 }
 
 DecodePrinter::Last DecodePrinter::print(const Chunk& chunk, const Stream& stream, TimedText& out) {
   if (chunk.steps.empty()) return std::nullopt;
   if (job_.format.wants(kKindCycles)) spans_ = cycle_spans(chunk);
-  size_t event = 0;
-  size_t gap = 0;
-  while (event < chunk.events.size() && chunk.events[event].step == 0) ++event;
-  while (gap < chunk.gaps.size() && chunk.gaps[gap].step == 0) ++gap;
+  ChunkItems items(chunk);
+  items.skip_first();
   const bool flow = job_.format.wants_flow();
   Last last;
   walk_.emplace(job_.capture, stream);
   for (auto step = chunk.steps.begin(); step != chunk.steps.end(); ++step) {
     const size_t i = step.position();
-    const bool items = (event < chunk.events.size() && chunk.events[event].step <= i) ||
-                       (gap < chunk.gaps.size() && chunk.gaps[gap].step <= i);
-    if (last && (flow || items)) between(last, chunk, stream, i, &*step, event, gap, out);
+    if (last && (flow || items.has_before(i))) between(last, chunk, stream, i, &*step, items, out);
     walk_->step(*step);
     move_to(stream, step->time, step->block->space);
     print_step(*step, out);
     last = *step;
   }
-  last = between(last, chunk, stream, chunk.steps.size(), nullptr, event, gap, out);
+  last = between(last, chunk, stream, chunk.steps.size(), nullptr, items, out);
   walk_.reset();
   return last;
 }

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "arch/arch.h"
+#include "arch/chunk_items.h"
 #include "decoder/blocks/block_text.h"
 #include "decoder/calls/task_walk.h"
 #include "decoder/model/capture.h"
@@ -83,9 +84,12 @@ class DecodePrinter {
   Addr last_instruction(const Block& block) const;
 
   void print_step(const Step& step, TimedText& out);
-  // Events and gaps before the chunk's entry `index`, from cursors on, and the branch that leads to `next`.
+  // Events and gaps before the chunk's entry `index`, and the branch that leads to `next`.
   Last between(Last last, const Chunk& chunk, const Stream& stream, size_t index, const Step* next,
-               size_t& event, size_t& gap, TimedText& out);
+               ChunkItems& items, TimedText& out);
+  // The chunk's event `index`.
+  void event_between(Last& last, const Chunk& chunk, size_t index, const Stream& stream, Space space,
+                     TimedText& out);
   void print_cycles(const Event& e, size_t index, const Stream& stream, TimedText& out);
   void print_event(const Event& e, const Stream& stream, Space space, TimedText& out);
   void print_gap(const Gap& gap, const Stream& stream, TimedText& out);

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "arch/chunk_items.h"
+
 namespace asof {
 namespace {
 
@@ -24,20 +26,24 @@ std::optional<Chunk> chunk_within(const Chunk& chunk, const TimeBounds& time) {
   out.segment = chunk.segment;
   out.last = chunk.last;
   out.segment_start = chunk.segment_start;
-  size_t event = 0, gap = 0;
+  ChunkItems items(chunk);
   // What stands before entry `position`.
   const auto before = [&](size_t position) {
     const auto now = static_cast<uint32_t>(out.steps.size());
-    for (; event < chunk.events.size() && chunk.events[event].step <= position; ++event) {
-      if (!has(time, chunk.events[event].time)) continue;
-      out.events.push_back(chunk.events[event]);
-      out.events.back().step = now;
-    }
-    for (; gap < chunk.gaps.size() && chunk.gaps[gap].step <= position; ++gap) {
-      if (!is_within(chunk.gaps[gap], time)) continue;
-      out.gaps.push_back(chunk.gaps[gap]);
-      out.gaps.back().step = now;
-    }
+    items.before(
+        position,
+        [&](const Gap& gap) {
+          if (!is_within(gap, time)) return;
+          Gap& g = out.gaps.emplace_back(gap);
+          g.step = now;
+          g.after = 0;
+          for (auto e = out.events.rbegin(); e != out.events.rend() && e->step == now; ++e) ++g.after;
+        },
+        [&](const Event& event) {
+          if (!has(time, event.time)) return;
+          out.events.push_back(event);
+          out.events.back().step = now;
+        });
   };
   for (auto it = chunk.steps.begin(); it != chunk.steps.end(); ++it) {
     before(it.position());

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "arch/chunk_items.h"
 #include "tools/output/diagnostics.h"
 
 namespace asof {
@@ -141,17 +142,10 @@ void FlowBeside::deliver(Chunk& chunk, const Stream& stream, Prepared*) {
   if (reader_ == nullptr) return;
   if (chunk.segment > segment_ + 1) following_ = false;  // --time left out what is between
   segment_ = chunk.segment;
-  size_t event = 0, gap = 0;
+  ChunkItems items(chunk);
   const auto before = [&](size_t position) {
-    for (;;) {
-      const bool e = event < chunk.events.size() && chunk.events[event].step <= position;
-      const bool g = gap < chunk.gaps.size() && chunk.gaps[gap].step <= position;
-      if (!e && !g) return;
-      if (g && (!e || chunk.gaps[gap].begin <= chunk.events[event].offset))
-        at_gap(chunk.gaps[gap++]);
-      else
-        at_event(chunk.events[event++]);
-    }
+    items.before(
+        position, [&](const Gap& g) { at_gap(g); }, [&](const Event& e) { at_event(e); });
   };
   size_t last = SIZE_MAX;
   for (auto step = chunk.steps.begin(); step != chunk.steps.end() && !stopped_; ++step) {

@@ -34,22 +34,18 @@ Time BranchCountReader::time_of(size_t position) {
   return time_mark_ == 0 ? kTimeMin : times[time_mark_ - 1].time;
 }
 
-// A gap and an event before the same step: the gap comes first, as in TakenBranches.
-void BranchCountReader::items_before(const Chunk& chunk, const Stream& stream, size_t index) {
-  for (;;) {
-    if (gap_ < chunk.gaps.size() && chunk.gaps[gap_].step <= index) {
-      ++gap_;
-      settle();
-      flow_.lose();
-    } else if (event_ < chunk.events.size() && chunk.events[event_].step <= index) {
-      const Event& e = chunk.events[event_++];
-      if (!BranchFlow::matters(e)) continue;
-      settle();
-      flow_.event(stream, e);
-    } else {
-      return;
-    }
-  }
+void BranchCountReader::items_before(ChunkItems& items, const Stream& stream, size_t index) {
+  items.before(
+      index,
+      [&](const Gap&) {
+        settle();
+        flow_.lose();
+      },
+      [&](const Event& e) {
+        if (!BranchFlow::matters(e)) return;
+        settle();
+        flow_.event(stream, e);
+      });
 }
 
 void BranchCountReader::read(const Chunk& chunk, const Stream& stream, ChunkEnds& out) {
@@ -60,22 +56,20 @@ void BranchCountReader::read(const Chunk& chunk, const Stream& stream, ChunkEnds
     table_ = chunk.steps.table();
   }
   steps_ = &chunk.steps;
-  event_ = gap_ = loose_ = time_mark_ = 0;
+  loose_ = time_mark_ = 0;
   open_ = StepCode::kLoose;
   flow_.lose();
   out.first = *chunk.steps.begin();
-  while (gap_ < chunk.gaps.size() && chunk.gaps[gap_].step == 0) ++gap_;
-  while (event_ < chunk.events.size() && chunk.events[event_].step == 0) ++event_;
+  ChunkItems items(chunk);
+  items.skip_first();
   for (size_t at = 0; at < size;) {
-    size_t item = size;
-    while (event_ < chunk.events.size() && !BranchFlow::matters(chunk.events[event_])) ++event_;
-    if (event_ < chunk.events.size()) item = std::min<size_t>(item, chunk.events[event_].step);
-    if (gap_ < chunk.gaps.size()) item = std::min<size_t>(item, chunk.gaps[gap_].step);
+    items.skip_events([](const Event& e) { return !BranchFlow::matters(e); });
+    const size_t item = std::min(size, items.next_at());
     if (item > at) entries(at, item);
     at = std::max(at, item);
-    if (at < size) items_before(chunk, stream, at);
+    if (at < size) items_before(items, stream, at);
   }
-  items_before(chunk, stream, SIZE_MAX);
+  items_before(items, stream, SIZE_MAX);
   settle();
   out.last = flow_.last();
 }

@@ -8,6 +8,7 @@
 #include <optional>
 #include <vector>
 
+#include "arch/chunk_items.h"
 #include "tools/profile/branch_writer.h"
 
 namespace asof {
@@ -44,7 +45,7 @@ class BranchCountReader {
   static uint64_t pair_key(StepCode code, RunId next) {
     return uint64_t{slot_of(code)} << 32U | index_of(next);
   }
-  void items_before(const Chunk& chunk, const Stream& stream, size_t index);
+  void items_before(ChunkItems& items, const Stream& stream, size_t index);
   void entries(size_t from, size_t to);
   void entry(StepCode code, size_t position);
   bool count_pair(StepCode next);
@@ -64,7 +65,7 @@ class BranchCountReader {
   tsl::robin_map<uint64_t, uint64_t, PairHash> more_;  // pairs that slots_ has not room for
   // Of the chunk that is read:
   const StepList* steps_ = nullptr;
-  size_t event_ = 0, gap_ = 0, loose_ = 0, time_mark_ = 0;
+  size_t loose_ = 0, time_mark_ = 0;
   // The entry, a run, that is not counted yet; its first block was entered.
   StepCode open_ = StepCode::kLoose;
   size_t open_at_ = 0;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "arch/chunk_items.h"
 #include "tools/output/output.h"
 
 namespace asof {
@@ -39,18 +40,17 @@ void FunctionCosts::step(Flow& flow, const Step& s) {
 
 void FunctionCosts::deliver(Chunk& chunk, const Stream&, Prepared*) {
   Flow& flow = flows_[chunk.stream];
-  size_t event = 0, gap = 0;
+  ChunkItems items(chunk);
+  const auto stop = [&](Time t) {
+    advance(flow, t);
+    flow.running = false;
+  };
   const auto items_before = [&](size_t index) {
-    for (; gap < chunk.gaps.size() && chunk.gaps[gap].step <= index; ++gap) {
-      advance(flow, chunk.gaps[gap].time.lo);
-      flow.running = false;
-    }
-    for (; event < chunk.events.size() && chunk.events[event].step <= index; ++event) {
-      const Event& e = chunk.events[event];
-      if (e.kind != EventKind::kTraceStop && e.kind != EventKind::kTraceStart) continue;
-      advance(flow, e.time);
-      flow.running = false;
-    }
+    items.before(
+        index, [&](const Gap& g) { stop(g.time.lo); },
+        [&](const Event& e) {
+          if (e.kind == EventKind::kTraceStop || e.kind == EventKind::kTraceStart) stop(e.time);
+        });
   };
   for (auto s = chunk.steps.begin(); s != chunk.steps.end(); ++s) {
     items_before(s.position());

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "arch/chunk_items.h"
 #include "tools/decode/decode_style.h"
 #include "tools/output/output.h"
 #include "tools/output/tally.h"
@@ -43,19 +44,10 @@ void BranchFlow::event(const Stream& stream, const Event& e) {
 
 void TakenBranches::deliver(Chunk& chunk, const Stream& stream, Prepared*) {
   BranchFlow& flow = flows_[chunk.stream];
-  size_t event_at = 0, gap_at = 0;
-  // A gap and an event before the same step: the gap comes first, as in the lines of `asof decode`.
+  ChunkItems items(chunk);
   const auto items_before = [&](size_t index) {
-    for (;;) {
-      if (gap_at < chunk.gaps.size() && chunk.gaps[gap_at].step <= index) {
-        ++gap_at;
-        flow.lose();
-      } else if (event_at < chunk.events.size() && chunk.events[event_at].step <= index) {
-        flow.event(stream, chunk.events[event_at++]);
-      } else {
-        return;
-      }
-    }
+    items.before(
+        index, [&](const Gap&) { flow.lose(); }, [&](const Event& e) { flow.event(stream, e); });
   };
   for (auto s = chunk.steps.begin(); s != chunk.steps.end(); ++s) {
     items_before(s.position());

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "arch/chunk_items.h"
 #include "decoder/model/task_of.h"
 #include "tools/decode/decode_style.h"
 #include "tools/output/diagnostics.h"
@@ -276,18 +277,10 @@ void FlowRecords::gap(const Gap& gap) {
 
 void FlowRecords::take(const Chunk& chunk, TimedText& out) {
   out_ = &out;
-  size_t event_at = 0, gap_at = 0;
-  // A gap and an event before the same step: the gap comes first, as in the lines of `asof decode`.
+  ChunkItems items(chunk);
   const auto items_before = [&](size_t index) {
-    for (;;) {
-      if (gap_at < chunk.gaps.size() && chunk.gaps[gap_at].step <= index) {
-        gap(chunk.gaps[gap_at++]);
-      } else if (event_at < chunk.events.size() && chunk.events[event_at].step <= index) {
-        event(chunk.events[event_at++]);
-      } else {
-        return;
-      }
-    }
+    items.before(
+        index, [&](const Gap& g) { gap(g); }, [&](const Event& e) { event(e); });
   };
   for (auto s = chunk.steps.begin(); s != chunk.steps.end(); ++s) {
     next_ = &*s;
