@@ -60,10 +60,12 @@ std::string ChangePrinter::origin(OriginRef ref) const {
 
 void ChangePrinter::history(const TextPlace& place, const std::vector<TextChange>& changes) {
   if (!json_) {
-    out_.write(fmt::format(
-        "{}, {}{}: {}\n", name_of_place(place), format_plural(place.range.size(), "byte", "bytes"),
-        place.space == kKernelSpace ? "" : fmt::format(", space {}", place.space),
-        changes.empty() ? "never changes" : format_plural(changes.size(), "change", "changes")));
+    const std::vector<Cell> cells = capture_.text->cells(place.space, place.range);
+    out_.write(fmt::format("{}, {}{}: {}\n", name_of_place(place),
+                           format_plural(place.range.size(), "byte", "bytes"),
+                           place.space == kKernelSpace ? "" : fmt::format(", space {}", place.space),
+                           changes.empty() ? unchanged_text(cells, place.range)
+                                           : format_plural(changes.size(), "change", "changes")));
   }
   for (const TextChange& c : changes) {
     if (out_.closed() || interrupted()) return;

@@ -1,8 +1,11 @@
 #include "tools/text/text_changes.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "textstore/text_image.h"
+#include "tools/output/format.h"
 
 namespace asof {
 namespace {
@@ -201,6 +204,16 @@ TextDifference difference(const Capture& capture, const Recognizer& recognizer, 
   for (const SiteDifference& p : out.sites)
     ++(p.differs ? out.differ_by : out.back_by)[static_cast<size_t>(p.who.mechanism)];
   return out;
+}
+
+std::string unchanged_text(std::span<const Cell> cells, AddrRange range) {
+  uint64_t bytes = 0;
+  for (const Cell& c : cells) {
+    if (std::ranges::any_of(c.versions, &Version::unsure)) bytes += c.range.intersect(range).size();
+  }
+  if (bytes == 0) return "no change is recorded";
+  return fmt::format("no change is recorded; {} may have changed without a record",
+                     format_plural(bytes, "byte", "bytes"));
 }
 
 }  // namespace asof

@@ -2,6 +2,7 @@
 // (asof text --diff T1 T2).
 #pragma once
 #include <cstdint>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -27,6 +28,9 @@ struct TextChange {
 // and outlive the result.
 std::vector<TextChange> changes_of(const Capture& capture, const Recognizer& recognizer, Space space,
                                    AddrRange range, std::span<const Cell> cells);
+
+// What is said of a range without changes: "no change is recorded", and how much of it may have changed without a record.
+std::string unchanged_text(std::span<const Cell> cells, AddrRange range);
 
 // What one site was at both instants.
 struct SiteDifference {

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "tools/output/format.h"
+#include "tools/text/text_changes.h"
 
 namespace asof {
 namespace {
@@ -25,7 +26,7 @@ void TextLister::show(const TextPlace& place, const std::optional<Time>& time, b
   }
   const std::vector<Time> times = change_times(changing);
   header(place, time            ? fmt::format("at {}{}", format_time(*time), doubt(*time))
-                : times.empty() ? "never changes"
+                : times.empty() ? unchanged_text(cells_, shown_)
                                 : format_plural(times.size(), "change", "changes"));
   if (time) {
     print_image(image_at(cells_, walk_, *time), {});
