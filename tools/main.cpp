@@ -6,9 +6,9 @@
 #include <cstdlib>
 #include <exception>
 #include <filesystem>
-#include <iostream>
 #include <new>
 #include <optional>
+#include <sstream>
 #include <string_view>
 #include <system_error>
 
@@ -38,6 +38,22 @@ constexpr const char* kFooter = R"(Most used:
 bool asks_servers(const CLI::App& verb) {
   const CLI::Option* const option = verb.get_option_no_throw("--debuginfod");
   return option != nullptr && option->count() != 0;
+}
+
+// An option for a file that was given without a name, as by an empty variable; nullptr: none.
+const char* option_without_name(const CLI::App& verb) {
+  for (const char* name : {"--output", "--html"}) {
+    const CLI::Option* const option = verb.get_option_no_throw(name);
+    if (option != nullptr && std::ranges::any_of(option->results(), &std::string::empty)) return name;
+  }
+  return nullptr;
+}
+
+int no_name_for(const char* option) {
+  Diagnostics(Diagnostics::Color::kAuto, 0)
+      .error(
+          {Code::kBadOption, option, Error::kNoOffset, "a file without a name", "was a variable not set?"});
+  return kExitUsage;
 }
 
 // What a verb may write: what its options name, the cache of queries, and temporary files.
@@ -74,6 +90,15 @@ std::vector<std::string> writable_paths(const CLI::App& verb) {
   return out;
 }
 
+// Whoever reads the first lines of it only has what they want.
+int print_help(const CLI::App& app, const CLI::ParseError& asked) {
+  std::ostringstream text, nothing;
+  app.exit(asked, text, nothing);
+  Output out = Output::to(STDOUT_FILENO, "standard output");
+  out.write(text.str());
+  return out.finish() ? kExitOk : kExitInput;
+}
+
 int run(int argc, char** argv) {
   CLI::App app("asof - decode Intel PT and Arm CoreSight traces against the text that was live at the time",
                "asof");
@@ -82,7 +107,7 @@ int run(int argc, char** argv) {
   const std::vector<RunVerb> runners = add_verbs(app);
 
   if (argc == 1) {
-    fmt::print(stderr, "{}", app.help());
+    to_stderr(app.help());
     return kExitUsage;
   }
   // Wherever it stands: in front of the verb, it would be an option of the default one.
@@ -90,20 +115,21 @@ int run(int argc, char** argv) {
   const bool unconfined = std::erase(given, "--no-sandbox") != 0;
   auto args = normal_arguments(std::move(given));
   if (!args) {
-    fmt::print(stderr, "asof: {}\n  hint: {}\n", args.error().reason, args.error().hint);
+    to_stderr(fmt::format("asof: {}\n  hint: {}\n", args.error().reason, args.error().hint));
     return kExitUsage;
   }
   std::reverse(args->begin(), args->end());  // the order CLI11 takes a vector in
   try {
     app.parse(*args);
   } catch (const CLI::ParseError& e) {
-    if (e.get_exit_code() == 0) return app.exit(e) == 0 ? kExitOk : kExitUsage;  // --help
-    fmt::print(stderr, "{}", explain_parse_error(app, e));
+    if (e.get_exit_code() == 0) return print_help(app, e);
+    to_stderr(explain_parse_error(app, e));
     return kExitUsage;
   }
   for (size_t i = 0; i < runners.size(); ++i) {
     CLI::App* const verb = app.get_subcommand(verbs()[i].name);
     if (!verb->parsed()) continue;
+    if (const char* const option = option_without_name(*verb)) return no_name_for(option);
     // What record starts has much to do.
     if (!unconfined && verbs()[i].name != std::string_view("record"))
       enter_sandbox(writable_paths(*verb), asks_servers(*verb) ? Network::kAsClient : Network::kNo);
@@ -124,9 +150,6 @@ int checked(int status) {
     status = kExitInterrupted;
   }
   std::optional<Error> failure = Output::take_failure();
-  if (!std::cout.flush())  // help
-    failure =
-        Error{Code::kCannotWrite, "standard output", Error::kNoOffset, "cannot write", "is the disk full?"};
   if (!failure) return status;
   Diagnostics(Diagnostics::Color::kAuto, 0).error(*failure);
   return status == kExitOk ? kExitInput : status;
@@ -174,10 +197,10 @@ int run_guarded(int argc, char** argv) {
     const bool threads = e.code() == std::errc::resource_unavailable_try_again;
     if (threads || e.code() == std::errc::not_enough_memory)
       return refused(no_resources(threads ? "threads" : "memory"));
-    fmt::print(stderr, "asof: internal error: {}\n", e.what());
+    to_stderr(fmt::format("asof: internal error: {}\n", e.what()));
     return asof::kExitInternal;
   } catch (const std::exception& e) {
-    fmt::print(stderr, "asof: internal error: {}\n", e.what());
+    to_stderr(fmt::format("asof: internal error: {}\n", e.what()));
     return asof::kExitInternal;
   }
 }

@@ -5,6 +5,7 @@
 
 #include <cstdio>
 
+#include "tools/output/diagnostics.h"
 #include "tools/output/format.h"
 
 namespace asof {
@@ -16,7 +17,7 @@ ProgressBar::ProgressBar(ProgressMode mode, std::string what)
       last_(started_) {}
 
 ProgressBar::~ProgressBar() {
-  if (drawn_) fmt::print(stderr, "\r\033[K");
+  if (drawn_) to_stderr("\r\033[K");
 }
 
 void ProgressBar::update(const PipelineProgress& p) {
@@ -30,8 +31,9 @@ void ProgressBar::update(const PipelineProgress& p) {
   const auto filled = static_cast<unsigned>(share * kWidth);
   const double seconds = std::chrono::duration<double>(now - started_).count();
   const double left = share > 0.01 ? seconds / share - seconds : 0;
-  fmt::print(stderr, "\r\033[K{} [{:#<{}}{:.<{}}] {:5.1f} %  {}{}", what_, "", filled, "", kWidth - filled,
-             share * 100, format_size(p.done_bytes), left > 0 ? fmt::format("  {:.0f} s left", left) : "");
+  to_stderr(fmt::format("\r\033[K{} [{:#<{}}{:.<{}}] {:5.1f} %  {}{}", what_, "", filled, "", kWidth - filled,
+                        share * 100, format_size(p.done_bytes),
+                        left > 0 ? fmt::format("  {:.0f} s left", left) : ""));
   std::fflush(stderr);
 }
 

@@ -37,6 +37,8 @@ bool wants_color(Diagnostics::Color color, bool terminal) {
   return (no_color == nullptr || *no_color == '\0') && terminal;
 }
 
+void to_stderr(std::string_view text) { std::fwrite(text.data(), 1, text.size(), stderr); }
+
 Diagnostics::Diagnostics(Color color, int verbosity)
     : color_(wants_color(color, isatty(STDERR_FILENO) == 1)), verbosity_(verbosity) {}
 
@@ -48,7 +50,7 @@ void Diagnostics::line(Code code, std::string_view rest, std::string_view hint, 
   if (count > 1) text += fmt::format(" ({} times)", format_count(count));
   text += '\n';
   if (first && !hint.empty()) text += fmt::format("  hint: {}\n", hint);
-  std::fwrite(text.data(), 1, text.size(), stderr);
+  to_stderr(text);
 }
 
 void Diagnostics::error(const Error& e) {
@@ -85,7 +87,7 @@ void Diagnostics::gap(const Capture& capture, const Stream& stream, const Gap& g
 }
 
 void Diagnostics::note(const std::string& text) {
-  if (verbosity_ >= 0) fmt::print(stderr, "asof: {}\n", plain_text(text));
+  if (verbosity_ >= 0) to_stderr(fmt::format("asof: {}\n", plain_text(text)));
 }
 
 std::string stream_place(const Stream& stream) {

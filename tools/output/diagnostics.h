@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <set>
 #include <string>
+#include <string_view>
 
 #include "arch/arch.h"
 #include "decoder/io/notice.h"
@@ -11,6 +12,9 @@
 #include "textstore/result.h"
 
 namespace asof {
+
+// Where nobody reads standard error, nothing is lost that the exit status or the data do not say.
+void to_stderr(std::string_view text);
 
 class Diagnostics {
  public:

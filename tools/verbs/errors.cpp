@@ -5,6 +5,7 @@
 #include <cctype>
 
 #include "tools/cli/verbs.h"
+#include "tools/output/diagnostics.h"
 #include "tools/output/error_table.h"
 #include "tools/output/output.h"
 
@@ -38,7 +39,7 @@ ExitCode run_errors(const ErrorsOptions& o) {
     code = code_of(other);
   }
   if (!code) {
-    fmt::print(stderr, "asof errors: no code '{}'; 'asof errors' lists them all\n", o.code);
+    to_stderr(fmt::format("asof errors: no code '{}'; 'asof errors' lists them all\n", o.code));
     return kExitUsage;
   }
   out->write(explain(info_of(*code)));

@@ -37,6 +37,33 @@ TEST(Words, InputStandsAnywhere) {
             run_asof("digest -i " + kDemo).out);
 }
 
+TEST(Words, NobodyNeedsToReadThem) {
+  for (const std::string& arguments :
+       {"digest " + kDemoFile, std::string("digest /no/such/path"), std::string("--no-verb")}) {
+    const int want = run_asof(arguments).status;
+    const std::string closed = ASOF_BINARY " " + arguments + " >/dev/null 2>&-";
+    const int status = std::system(closed.c_str());
+    EXPECT_TRUE(WIFEXITED(status)) << arguments;
+    EXPECT_EQ(WEXITSTATUS(status), want) << arguments;
+  }
+  for (const char* arguments : {"--help", "decode --help", "help decode"})
+    EXPECT_EQ(run_asof(arguments, "| true").status, run_asof(arguments).status) << arguments;
+}
+
+TEST(Words, OutputWithoutAName) {
+  for (const char* verb : {"decode", "stacks", "timeline", "branches", "pack"})
+    expect_said(verb + (" -o '' " + kDemoFile), 1, "E-FILE-091 --output: a file without a name");
+}
+
+TEST(Words, NothingIsSaidToBeConstantThatMayChange) {
+  const std::string kernel = run_asof("text vfs_read --history -i " + kDemo).out;
+  EXPECT_EQ(kernel.find("never changes"), std::string::npos) << kernel;
+  const Ran module = run_asof("text demo_ioctl -i " + kDemo);
+  EXPECT_NE(module.out.find("no change is recorded; 4 096 bytes may have changed without a record"),
+            std::string::npos)
+      << module.out;
+}
+
 TEST(Words, PathsThatAreNotThereStopEveryVerb) {
   for (const char* option : {"-k", "--kallsyms", "--kcore", "--modules", "--symfs", "--buildid-dir",
                              "--kcore-end", "--ksym-text", "--jitdump"}) {
