@@ -276,6 +276,9 @@ void check_kcore(const HealthInput& in, std::vector<Finding>& out) {
                    "records are missing",
                    evidence + "; first: " + first_of(age.foreign_at),
                    "let perf make the copy (perf record --kcore): it opens the events first"});
+  } else if (age.sites == 0) {
+    out.push_back({Verdict::kOk, "kcore",
+                   "no change is recorded with which the copy of kcore could be compared", "", ""});
   } else {
     out.push_back({Verdict::kOk, "kcore", "the copy of kcore agrees with the records", evidence, ""});
   }
