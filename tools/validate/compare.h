@@ -138,6 +138,9 @@ class Comparer {
   bool run_within(size_t index, TimeBounds window);
   // compare_align.cpp
   std::optional<Fit> fit(const Island& island, const Position& from, size_t run_index);
+  const std::vector<size_t>& runs_with(const Island& island, size_t until);
+  template <class Visit>
+  void each_place(const Island& island, size_t from, size_t until, const Visit& visit);
   std::optional<Fit> first_fit(const Island& island, const Position& from, const Position& until);
   std::optional<Fit> last_fit(const Island& island, const Position& from, const Position& until);
   std::optional<Fit> best_fit(const Island& island, const Position& from, const Position& until);
@@ -173,6 +176,11 @@ class Comparer {
   std::deque<GapNote> gaps_;
   uint32_t open_gap_ = 0;          // before the next piece to be added
   size_t gap_handled_ = SIZE_MAX;  // index of the piece whose gap was resolved last
+  struct Places {
+    size_t scanned = 0;  // runs before this one were looked at
+    std::vector<size_t> runs;
+  };
+  std::map<size_t, Places> places_;  // by the first piece of an island
   Position at_;
   std::string midway_cause_;  // why a part of the current run was skipped
   bool midway_late_ = false;

@@ -3,6 +3,7 @@
 // positions that leave room for the islands before and after, the one nearest to the decoder's time is taken.
 // An island that fits nowhere as a whole is placed where most of its beginning fits; the rest of it is wrong.
 #include <algorithm>
+#include <ranges>
 #include <utility>
 
 #include "tools/validate/compare.h"
@@ -50,26 +51,60 @@ std::optional<Comparer::Fit> Comparer::fit(const Island& island, const Position&
   return f;
 }
 
+// The runs from at_ on, up to `until`, that hold the island's first address. What was found is kept: the islands after a
+// gap are those after the one before it, but for one.
+const std::vector<size_t>& Comparer::runs_with(const Island& island, size_t until) {
+  Places& places = places_[island.begin];
+  places.scanned = std::max(places.scanned, at_.run);
+  const Addr ip = piece(island.begin).ip;
+  for (; places.scanned <= until; ++places.scanned) {
+    const TruthRun* const r = run(places.scanned);
+    if (r == nullptr) break;
+    if (ip - r->ip < r->bytes) places.runs.push_back(places.scanned);
+  }
+  return places.runs;
+}
+
+// Visits those of them from `from` on, where times never go back; else all runs. Up to the first for which it returns
+// false.
+template <class Visit>
+void Comparer::each_place(const Island& island, size_t from, size_t until, const Visit& visit) {
+  const std::vector<size_t>& runs = runs_with(island, until);
+  if (ordered_) {
+    for (auto i = std::ranges::lower_bound(runs, from); i != runs.end() && *i <= until; ++i)
+      if (!visit(*i)) return;
+    return;
+  }
+  for (size_t i = from; i <= until; ++i)
+    if (!visit(i)) return;
+}
+
 // The first position where all of the island fits, between `from` and `until`. Its time can be late, but not
 // early: so it ran before its window ends.
 std::optional<Comparer::Fit> Comparer::first_fit(const Island& island, const Position& from,
                                                  const Position& until) {
   const Time last = window(island.begin).hi;
-  for (size_t i = from.run; i <= until.run; ++i) {
+  std::optional<Fit> found;
+  each_place(island, from.run, until.run, [&](size_t i) {
     const TruthRun* r = run(i);
-    if (r == nullptr || r->time > last) break;
+    if (r == nullptr || r->time > last) return false;
     const auto f = fit(island, from, i);
-    if (!f || !f->whole) continue;
-    if (f->end.run > until.run || (f->end.run == until.run && f->end.run_bytes > until.run_bytes)) break;
-    return f;
-  }
-  return std::nullopt;
+    if (!f || !f->whole) return true;
+    if (f->end.run < until.run || (f->end.run == until.run && f->end.run_bytes <= until.run_bytes)) found = f;
+    return false;
+  });
+  return found;
 }
 
 std::optional<Comparer::Fit> Comparer::last_fit(const Island& island, const Position& from,
                                                 const Position& until) {
   const Time last = window(island.begin).hi;
-  for (size_t i = until.run + 1; i-- > from.run;) {
+  std::vector<size_t> places;
+  each_place(island, from.run, until.run, [&](size_t i) {
+    places.push_back(i);
+    return true;
+  });
+  for (const size_t i : std::views::reverse(places)) {
     const TruthRun* r = run(i);
     if (r == nullptr || r->time > last) continue;
     const auto f = fit(island, from, i);
@@ -92,15 +127,18 @@ std::optional<Comparer::Fit> Comparer::best_fit(const Island& island, const Posi
   std::optional<Fit> best;
   for (int wanted = 0; wanted <= 2; ++wanted) {
     const bool enough = best.has_value();
-    for (size_t i = from.run; i <= until.run; ++i) {
+    bool whole = false;
+    each_place(island, from.run, until.run, [&](size_t i) {
       const TruthRun* r = run(i);
-      if (r == nullptr || r->time > about.hi) break;
-      if (level(i) != wanted) continue;
+      if (r == nullptr || r->time > about.hi) return false;
+      if (level(i) != wanted) return true;
       const auto f = fit(island, from, i);
-      if (!f || length(*f) == std::pair(size_t{0}, uint32_t{0})) continue;
-      if (f->whole) return f;
-      if (!enough && (!best || length(*f) > length(*best))) best = f;
-    }
+      if (!f || length(*f) == std::pair(size_t{0}, uint32_t{0})) return true;
+      whole = f->whole;
+      if (whole || (!enough && (!best || length(*f) > length(*best)))) best = f;
+      return !whole;
+    });
+    if (whole) break;
   }
   return best;
 }
@@ -110,13 +148,16 @@ std::optional<Comparer::Fit> Comparer::best_fit(const Island& island, const Posi
 Comparer::Position Comparer::nearest_in_time(const Island& island) {
   const Time lo = window(island.begin).lo;
   if (lo == kTimeMin) return island.earliest;
-  for (size_t i = island.earliest.run; i <= island.latest.run; ++i) {
+  Position nearest = island.earliest;
+  each_place(island, island.earliest.run, island.latest.run, [&](size_t i) {
     const TruthRun* after = run(i + 1);
-    if (after != nullptr && after->time < saturating_add(lo, -kUsualDelay)) continue;
+    if (after != nullptr && after->time < saturating_add(lo, -kUsualDelay)) return true;
     const auto f = fit(island, island.earliest, i);
-    if (f && f->whole) return f->begin;
-  }
-  return island.earliest;
+    if (!f || !f->whole) return true;
+    nearest = f->begin;
+    return false;
+  });
+  return nearest;
 }
 
 // From the current piece on, up to the first that does not end before a gap.
@@ -208,6 +249,7 @@ void Comparer::place_islands(std::vector<Island>& islands, const Position& until
 }
 
 bool Comparer::find_after_gap(Resume& found) {
+  places_.erase(places_.begin(), places_.lower_bound(at_.piece));
   std::vector<Island> islands = islands_in_hand();
   Position until = search_end(islands);
   // The one that is too long to be held as a whole is placed first, by its time: nothing else is as certain.
