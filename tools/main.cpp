@@ -12,6 +12,7 @@
 #include <string_view>
 #include <system_error>
 
+#include "decoder/io/files_read.h"
 #include "decoder/lines/debuginfod.h"
 #include "decoder/open/archive.h"
 #include "tools/cli/arguments.h"
@@ -209,6 +210,7 @@ int run_guarded(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   install_signal_handlers();
+  FilesRead::remember_inputs();
   std::set_terminate(end_without_memory);
   std::atexit(ended_by_library);
   in_main = ::getpid();

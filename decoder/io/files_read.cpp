@@ -4,12 +4,24 @@
 
 #include <algorithm>
 #include <atomic>
+#include <set>
 #include <utility>
 
 namespace asof {
 namespace {
 
 std::atomic<FilesRead*> current = nullptr;
+
+// By device and inode: a file may have many names.
+struct Inputs {
+  std::atomic<bool> wanted = false;
+  std::mutex mutex;
+  std::set<std::pair<uint64_t, uint64_t>> all;
+};
+Inputs& inputs() {
+  static Inputs only;
+  return only;
+}
 
 int64_t nanoseconds(const struct timespec& t) { return int64_t{t.tv_sec} * 1'000'000'000 + t.tv_nsec; }
 
@@ -46,7 +58,19 @@ void FilesRead::add(FileState state) {
   files_.push_back(std::move(state));
 }
 
+void FilesRead::remember_inputs() { inputs().wanted = true; }
+
+bool FilesRead::is_input(const struct stat& status) {
+  Inputs& known = inputs();
+  const std::lock_guard lock(known.mutex);
+  return known.all.contains({status.st_dev, status.st_ino});
+}
+
 void FilesRead::note(const std::string& path, const struct stat& status) {
+  if (Inputs& known = inputs(); known.wanted) {
+    const std::lock_guard lock(known.mutex);
+    known.all.emplace(status.st_dev, status.st_ino);
+  }
   if (FilesRead* log = current) log->add(file_state(path, status));
 }
 

@@ -36,6 +36,11 @@ class FilesRead {
   static void note(const std::string& path, const struct stat& status);
   static void note_missing(const std::string& path);
 
+  // For a program that writes files, which must not take the place of those it reads: all that are noted from now on,
+  // by whom ever, are known by is_input(). Not for a library: its process may read any number.
+  static void remember_inputs();
+  static bool is_input(const struct stat& status);
+
  private:
   void add(FileState state);
   std::mutex mutex_;

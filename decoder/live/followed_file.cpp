@@ -10,6 +10,7 @@
 #include <cstring>
 #include <filesystem>
 
+#include "decoder/io/files_read.h"
 #include "decoder/io/reader.h"
 #include "decoder/perf/record_types.h"
 
@@ -62,6 +63,7 @@ Result<FollowedFile> FollowedFile::open(const std::string& path, MachineFeatures
   if (!S_ISREG(info.st_mode))
     return fail(Code::kNotRegularFile, name, Error::kNoOffset, "only a file can be followed",
                 "a pipe is: asof decode -");
+  FilesRead::note(name, info);
   return FollowedFile(std::move(file), name, std::move(features));
 }
 

@@ -21,6 +21,8 @@
 #include <utility>
 #include <vector>
 
+#include "decoder/io/files_read.h"
+
 namespace asof {
 namespace {
 
@@ -101,8 +103,9 @@ class Unpacker {
   Unpacker(const std::string& path, const std::string& to) : path_(path), to_(to) {}
 
   Result<void> run() {
-    std::error_code ignored;
-    most_bytes_ = kAlways + kPerPackedByte * fs::file_size(path_, ignored);
+    struct stat status {};
+    if (::stat(path_.c_str(), &status) == 0) FilesRead::note(path_, status);
+    most_bytes_ = kAlways + kPerPackedByte * static_cast<uint64_t>(status.st_size);
     const Reader reader(archive_read_new());
     archive* const a = reader.get();
     if (a == nullptr) throw std::bad_alloc();

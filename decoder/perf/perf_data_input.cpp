@@ -102,6 +102,7 @@ Result<std::shared_ptr<const FileBytes>> FileBytes::open_part(const std::string&
   if (!S_ISREG(info.st_mode))
     return fail(Code::kNotRegularFile, path, Error::kNoOffset, "not a regular file",
                 "copy the capture again");
+  FilesRead::note(path, info);
   return map(own.get(), path, true);
 }
 

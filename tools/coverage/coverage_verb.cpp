@@ -79,6 +79,11 @@ ExitCode run_coverage(CoverageText& o) {
   TimeBounds time;
   if (!take_time(o.time, *capture, diagnostics, time)) return kExitUsage;
   o.choice.pipeline.time = time;
+  auto out = Output::open(o.output);
+  if (!out) {
+    diagnostics.error(out.error());
+    return kExitInput;
+  }
   // A line counts as often as the instruction of it that ran most: counts of versions cannot be added for a format that
   // has no place for them.
   const bool versions = o.versions && o.format != "cobertura";
@@ -92,11 +97,6 @@ ExitCode run_coverage(CoverageText& o) {
       diagnostics.error(done.error());
       return kExitInput;
     }
-  }
-  auto out = Output::open(o.output);
-  if (!out) {
-    diagnostics.error(out.error());
-    return kExitInput;
   }
   write_coverage(o, *capture, code, *out, diagnostics);
   if (!flush_output(*out, diagnostics)) return kExitInput;

@@ -231,8 +231,9 @@ void find_beside(InputOptions& input) {
   if (input.capture.kcore.empty() && std::filesystem::exists(kcore, ignored)) input.capture.kcore = kcore;
 }
 
-Result<std::unique_ptr<LiveInput>> open_input(const LiveRequest& request) {
-  if (request.input.input == "-") return LiveInput::start(STDIN_FILENO);
+// Nothing for a pipe.
+Result<std::optional<FollowedFile>> open_followed(const LiveRequest& request) {
+  if (request.input.input == "-") return std::nullopt;
   MachineFeatures features;
   if (!request.same_machine.empty()) {
     const auto other = PerfData::open(request.same_machine);
@@ -241,7 +242,7 @@ Result<std::unique_ptr<LiveInput>> open_input(const LiveRequest& request) {
   }
   auto file = FollowedFile::open(request.input.input, std::move(features));
   if (!file) return std::unexpected(file.error());
-  return LiveInput::start(*std::move(file));
+  return *std::move(file);
 }
 
 }  // namespace
@@ -253,6 +254,12 @@ bool is_live_pipe(const InputOptions& input) {
 }
 
 ExitCode decode_live(LiveRequest request, Diagnostics& diagnostics) {
+  // Before the output, which it must not be.
+  auto file = open_followed(request);
+  if (!file) {
+    diagnostics.error(file.error());
+    return kExitInput;
+  }
   auto out = Output::open(request.output, Output::Named::kAtOnce);
   if (!out) {
     diagnostics.error(out.error());
@@ -262,7 +269,7 @@ ExitCode decode_live(LiveRequest request, Diagnostics& diagnostics) {
     diagnostics.error(ok.error());
     return kExitUsage;
   }
-  auto input = open_input(request);
+  auto input = *file ? LiveInput::start(**std::move(file)) : LiveInput::start(STDIN_FILENO);
   if (!input) {
     diagnostics.error(input.error());
     return kExitInput;

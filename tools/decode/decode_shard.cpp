@@ -3,9 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <charconv>
-#include <cstring>
 #include <filesystem>
 
 #include "decoder/core/core_file.h"
@@ -82,8 +80,7 @@ ExitCode decode_shard(InputOptions input, DecodeChoice choice, Shard shard, cons
   fs::create_directories(output.folder, failed);
   const std::string path = (fs::path(output.folder) / part_name(shard)).string();
   UnfinishedFile file(path);
-  if (file.fd() < 0)
-    return cannot({Code::kCannotWrite, path, Error::kNoOffset, std::strerror(errno), {}}, diagnostics);
+  if (file.error()) return cannot(*file.error(), diagnostics);
   Output out = file.output();
   BlocksConsumer consumer(*capture, out, choice, std::move(coverage), output.calls);
   const Result<void> done = run_with_progress(consumer, *capture, choice, "decode");

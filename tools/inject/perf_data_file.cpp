@@ -91,7 +91,7 @@ std::string PerfDataFile::attributes() const {
 
 // The header is written again when the sizes are known.
 bool PerfDataFile::begin() {
-  if (file_.fd() < 0) return false;
+  if (file_.error()) return false;
   const std::string attrs = attributes();
   std::string head(kHeaderSize, '\0');
   for (const SynthesisedEvent& e : events_) put_u64(head, e.id);
@@ -166,7 +166,7 @@ Error PerfDataFile::failure() const {
 }
 
 Result<void> PerfDataFile::finish() {
-  if (file_.fd() < 0) return std::unexpected(failure());
+  if (file_.error()) return std::unexpected(*file_.error());
   const uint64_t data_size = size_ - data_begin_;
   std::string table;
   const std::string bodies = features(size_, table);

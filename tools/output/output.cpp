@@ -56,12 +56,12 @@ Result<Output> Output::open(const std::string& path, Named named) {
   struct stat old = {};
   const bool there = ::stat(path.c_str(), &old) == 0;
   // A device or a pipe has no other name.
+  if (auto refused = refuse_input(path)) return std::unexpected(std::move(*refused));
   if (named == Named::kWhenWhole && (!there || S_ISREG(old.st_mode))) {
-    out.fd_ = make_unfinished(out.path_, out.unfinished_);
+    out.fd_ = make_unfinished(out.path_, out.unfinished_).value_or(-1);
     if (out.fd_ >= 0 && there) ::fchmod(out.fd_, old.st_mode & 07777);
   }
   if (out.fd_ < 0) {  // perhaps the file may be written, and its folder not
-    out.unfinished_.clear();
     out.path_ = path;
     out.fd_ = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
   }
@@ -95,10 +95,13 @@ bool Output::finish() {
   flush();
   if (!error_.empty()) return false;
   if (unfinished_.empty()) return true;
-  if (::close(std::exchange(fd_, -1)) == 0 || errno == EINTR) {
-    if (::rename(unfinished_.c_str(), path_.c_str()) == 0) return true;
+  if (::close(std::exchange(fd_, -1)) != 0 && errno != EINTR) {
+    set_error(errno);
+  } else if (const auto done = name_unfinished(unfinished_, path_); !done) {
+    error_ = done.error().reason;
+    if (!failure) failure = done.error();
   }
-  set_error(errno);
+  if (error_.empty()) return true;
   ::unlink(unfinished_.c_str());
   return false;
 }

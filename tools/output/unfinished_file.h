@@ -1,5 +1,6 @@
 // A file under another name until it is complete.
 #pragma once
+#include <optional>
 #include <string>
 
 #include "textstore/result.h"
@@ -7,10 +8,16 @@
 
 namespace asof {
 
+// What is wrong with writing to `path`: it is, under whatever name, a file that this process reads, or one of a
+// directory capture. It would be lost.
+std::optional<Error> refuse_input(const std::string& path);
+
 // Makes a file beside `path` under a name that nobody can foresee, so that nobody can have put a link there, which
-// `name` becomes. Where `path` is a link, it becomes what that leads to: the link is to stay. Returns the descriptor;
-// below 0: errno says why.
-int make_unfinished(std::string& path, std::string& name);
+// `name` becomes. Where `path` is a link, it becomes what that leads to: the link is to stay. Returns the descriptor.
+// Not beside what refuse_input() refuses.
+Result<int> make_unfinished(std::string& path, std::string& name);
+// Gives it its name, unless that has become the name of an input.
+Result<void> name_unfinished(const std::string& name, const std::string& path);
 
 // Removed unless it was given its own name.
 class UnfinishedFile {
@@ -20,7 +27,9 @@ class UnfinishedFile {
   UnfinishedFile(const UnfinishedFile&) = delete;
   UnfinishedFile& operator=(const UnfinishedFile&) = delete;
 
-  int fd() const { return fd_; }  // below 0: it could not be made; errno says why
+  // Why there is none, if it could not be made.
+  const std::optional<Error>& error() const { return error_; }
+  int fd() const { return fd_; }
   // Its bytes through a buffer, under the name it will have.
   Output output() const { return Output::to(fd_, path_); }
   // Under its own name, with all bytes on the disk first: a machine that fails leaves the whole file or none.
@@ -28,6 +37,7 @@ class UnfinishedFile {
 
  private:
   std::string path_, name_;
+  std::optional<Error> error_;
   int fd_ = -1;
   bool kept_ = false;
 };

@@ -2,8 +2,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <filesystem>
 
 #include "decoder/blocks/block_merge.h"
@@ -38,7 +36,7 @@ CoreFile::Write to(Output& out) {
 template <class Make>
 Result<void> write_file(const std::string& path, Make make) {
   UnfinishedFile file(path);
-  if (file.fd() < 0) return fail(Code::kCannotWrite, path, Error::kNoOffset, std::strerror(errno));
+  if (file.error()) return std::unexpected(*file.error());
   Output out = file.output();
   if (auto made = make(out); !made) return made;
   out.flush();

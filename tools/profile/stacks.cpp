@@ -40,6 +40,11 @@ ExitCode run_stacks(StacksText& o) {
   TimeBounds time;
   if (!take_time(o.time, *capture, diagnostics, time)) return kExitUsage;
   options.counted = options.detail_time = time;
+  auto out = Output::open(o.output);
+  if (!out) {
+    diagnostics.error(out.error());
+    return kExitInput;
+  }
   FoldedStacks stacks({.tracks = o.by != "all", .versions = o.versions, .time = time, .source = o.source});
   Result<TimelineSummary> summary;
   {
@@ -48,11 +53,6 @@ ExitCode run_stacks(StacksText& o) {
   }
   if (!summary) {
     diagnostics.error(summary.error());
-    return kExitInput;
-  }
-  auto out = Output::open(o.output);
-  if (!out) {
-    diagnostics.error(out.error());
     return kExitInput;
   }
   const auto write = [&](std::string_view text) { out->write(text); };

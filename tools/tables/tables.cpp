@@ -3,8 +3,6 @@
 #include <sqlite3.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <filesystem>
 #include <memory>
 
@@ -38,10 +36,8 @@ class LakeFile {
     std::error_code failed;
     fs::create_directories(path.parent_path(), failed);
     file_ = std::make_unique<UnfinishedFile>(path_);
-    if (file_->fd() < 0) {
-      error_ = Error{Code::kCannotWrite, path_, Error::kNoOffset, std::strerror(errno), {}};
-      return;
-    }
+    error_ = file_->error();
+    if (error_) return;
     out_.emplace(file_->output());
     writer_.emplace(std::move(columns), [this](std::string_view bytes) { out_->write(bytes); });
   }

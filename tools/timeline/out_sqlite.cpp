@@ -5,9 +5,7 @@
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <cstdio>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <span>
@@ -77,19 +75,18 @@ struct SqliteSink::Impl {
     sqlite3_close(db);
     if (!unfinished.empty()) ::unlink(unfinished.c_str());
   }
-  bool make_file() {
-    const int fd = make_unfinished(path, unfinished);
-    if (fd >= 0) return ::close(fd) == 0;
-    error = std::strerror(errno);
-    unfinished.clear();
-    return false;
+  Result<void> make_file() {
+    const auto fd = make_unfinished(path, unfinished);
+    if (!fd) return std::unexpected(fd.error());
+    ::close(*fd);
+    return {};
   }
   void name_file() {
     if (unfinished.empty() || !error.empty()) return;
-    if (::rename(unfinished.c_str(), path.c_str()) == 0)
+    if (const auto named = name_unfinished(unfinished, path))
       unfinished.clear();
     else
-      error = std::strerror(errno);
+      error = named.error().reason;
   }
   bool check(int status) {
     if (status == SQLITE_OK || status == SQLITE_DONE || status == SQLITE_ROW) return true;
@@ -131,14 +128,12 @@ Result<std::unique_ptr<SqliteSink>> SqliteSink::open(const std::string& path, bo
   impl->inlined = inlined;
   impl->path = path;
   if (path != ":memory:") {
+    if (auto refused = refuse_input(path)) return std::unexpected(std::move(*refused));
     if (!replaceable(path)) {
       return fail(Code::kCannotWrite, path, Error::kNoOffset, "there is a file that is no database of asof",
                   "choose another file with -o, or remove this one");
     }
-    if (!impl->make_file()) {
-      return fail(Code::kCannotWrite, path, Error::kNoOffset, "cannot write: " + impl->error,
-                  "choose another file with -o");
-    }
+    if (const auto made = impl->make_file(); !made) return std::unexpected(made.error());
   }
   impl->check(sqlite3_open((impl->unfinished.empty() ? path : impl->unfinished).c_str(), &impl->db));
   // The file is made completely or not at all: no journal. The mark is written at once, so that what an

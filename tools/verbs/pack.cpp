@@ -161,8 +161,8 @@ ExitCode run_pack(const PackOptions& o) {
                        "give the folder it belongs to with --symfs if it is meant to be packed"});
   }
   UnfinishedFile part(o.output);
-  if (part.fd() < 0) {
-    diagnostics.error({Code::kCannotWrite, o.output, Error::kNoOffset, std::strerror(errno), {}});
+  if (part.error()) {
+    diagnostics.error(*part.error());
     return kExitInput;
   }
   const auto packed = write_archive(list.files, part.fd(), o.output, diagnostics);
