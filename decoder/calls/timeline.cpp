@@ -70,6 +70,8 @@ class TimelineConsumer final : public ChunkConsumer {
   TimelineConsumer(const Capture& capture, const TimelineOptions& options, TimelineSink& sink)
       : capture_(capture),
         sink_(sink),
+        on_gap_(options.on_gap),
+        enough_(options.enough),
         has_time_(timeline_clock(capture) == TimelineSummary::Clock::kNanoseconds),
         window_time_(has_time_ ? options.pipeline.time : TimeBounds()),
         job_(capture, windows_of(options), counted_of(options, window_time_)),
@@ -99,13 +101,14 @@ class TimelineConsumer final : public ChunkConsumer {
     }
     return prepared;
   }
-  void deliver(Chunk& chunk, const Stream&, Prepared* prepared) override {
+  void deliver(Chunk& chunk, const Stream& stream, Prepared* prepared) override {
     FlowOps& ops = static_cast<PreparedOps&>(*prepared).ops;
+    if (on_gap_) std::ranges::for_each(ops.gaps, [&](const Gap& g) { on_gap_(g, stream); });
     if (sums_) tracker_.number_keys(ops);
     order_.add(chunk.stream, std::move(ops), chunk.segment_start);
   }
   bool delivers_steps() const override { return false; }
-  bool stopped() const override { return sink_.stopped(); }
+  bool stopped() const override { return sink_.stopped() || (enough_ && enough_()); }
 
   TimelineSummary finish() {
     order_.finish();
@@ -179,6 +182,8 @@ class TimelineConsumer final : public ChunkConsumer {
 
   const Capture& capture_;
   TimelineSink& sink_;
+  const std::function<void(const Gap&, const Stream&)> on_gap_;
+  const std::function<bool()> enough_;
   const bool has_time_;
   const TimeBounds window_time_;
   FlowJob job_;

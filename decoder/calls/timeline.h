@@ -198,7 +198,10 @@ struct TimelineOptions {
   std::vector<TimeBounds> detail_windows{};  // sorted, apart: only there; empty: all of detail_time
   TimeBounds counted{};                      // instructions of this time are counted, whatever is decoded
   bool calls = true;  // false: no slices, functions or tracks; all else is the same, and BlockSlice::in is 0
-  bool flow = true;   // false: nothing is decoded: only what records alone say (pokes, lifetimes)
+  // Gaps as they are delivered, and whether they are too many to go on, which all workers ask.
+  std::function<void(const Gap&, const Stream&)> on_gap{};
+  std::function<bool()> enough{};
+  bool flow = true;  // false: nothing is decoded: only what records alone say (pokes, lifetimes)
 };
 
 struct FlowOps;

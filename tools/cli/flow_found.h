@@ -1,16 +1,48 @@
-// Whether anything of a trace could be decoded: the exit status of verbs that count something else.
+// Whether anything of a trace could be decoded, and how many errors were met: the exit status of verbs that count
+// something else.
 #pragma once
+#include <atomic>
+#include <cstdint>
+
+#include "decoder/calls/timeline.h"
 #include "decoder/pipeline/pipeline.h"
+#include "tools/cli/options.h"
+#include "tools/output/diagnostics.h"
 #include "tools/output/exit_code.h"
 
 namespace asof {
 
-struct FlowFound {
-  bool instructions = false;
-  bool errors = false;        // gaps that are errors
-  bool text_missing = false;  // the cause of some
+// Errors in the flow, as Coverage counts them, against --strict and --max-errors.
+class FlowErrors {
+ public:
+  // `time`: what is outside of it does not count.
+  FlowErrors(const DecodeChoice& choice, TimeBounds time) : choice_(choice), time_(time) {}
+
+  void add(const Gap& gap, const Stream& stream);
+  // More than --max-errors. Asked by any thread.
+  bool enough() const { return enough_; }
+  // Of a run_timeline(), which is stopped when it is enough. While this exists.
+  void watch(TimelineOptions& options);
+  // `status`: of a verb that met none.
+  ExitCode judge(ExitCode status) const;
+  ExitCode judge(ExitCode status, Diagnostics& diagnostics) const;  // and says what was stopped
+
+ private:
+  const DecodeChoice& choice_;
+  TimeBounds time_;
+  uint64_t count_ = 0;
+  std::atomic<bool> enough_ = false;
 };
-ExitCode exit_code_for(const FlowFound& found);
+
+struct FlowFound {
+  FlowFound(const DecodeChoice& choice, TimeBounds time) : errors(choice, time) {}
+  ExitCode status(Diagnostics& diagnostics) const;
+
+  bool instructions = false;
+  bool any_error = false;     // a gap, at any time
+  bool text_missing = false;  // the cause of some
+  FlowErrors errors;
+};
 
 // Passes everything on to `consumer` and takes note.
 class FlowWatch final : public ChunkConsumer {
@@ -23,7 +55,7 @@ class FlowWatch final : public ChunkConsumer {
   void deliver(Chunk& chunk, const Stream& stream, Prepared* prepared) override;
   void finished(const std::exception_ptr& error) override { consumer_.finished(error); }
   bool delivers_steps() const override { return consumer_.delivers_steps(); }
-  bool stopped() const override { return consumer_.stopped(); }
+  bool stopped() const override { return consumer_.stopped() || found_.errors.enough(); }
 
  private:
   ChunkConsumer& consumer_;

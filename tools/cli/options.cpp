@@ -126,10 +126,12 @@ void add_decode_options(CLI::App& verb, DecodeChoice& d, CaptureOptions& capture
   verb.add_option("--max-mem", d.pipeline.max_memory,
                   "bound for decoded output that waits for its turn, e.g. 512MB")
       ->transform(CLI::AsSizeValue(false))
+      ->transform(not_negative())
       ->type_name("SIZE")
       ->group(group);
   verb.add_option("--max-errors", d.max_errors,
                   "stop when there are more than this many errors, with exit status 3")
+      ->transform(not_negative())
       ->type_name("N")
       ->group(group);
   verb.add_flag("--strict", d.strict,
@@ -141,6 +143,14 @@ void add_decode_options(CLI::App& verb, DecodeChoice& d, CaptureOptions& capture
       ->transform(CLI::CheckedTransformer(kProgress).description(words_of(kProgress)))
       ->type_name("WHEN")
       ->group(group);
+}
+
+CLI::Validator not_negative() {
+  return CLI::Validator(
+      [](std::string& text) {
+        return text.starts_with('-') ? fmt::format("'{}' is no number from 0 up", text) : std::string();
+      },
+      "");
 }
 
 void add_output_option(CLI::App& verb, std::string& path) {

@@ -2,6 +2,7 @@
 #pragma once
 #include <CLI/CLI.hpp>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -44,6 +45,26 @@ struct DecodeChoice {
 };
 // Threads are those of opening too.
 void add_decode_options(CLI::App& verb, DecodeChoice& choice, CaptureOptions& capture);
+
+// Words for values, as CLI::IsMember shows and refuses them: completion reads the words there (option_tree.h).
+// CLI::CheckedTransformer's message has the values' bytes in it, and numbers would be taken as well.
+template <class T>
+CLI::Validator one_of(const std::map<std::string, T>& values) {
+  std::string words;
+  for (const auto& [word, value] : values) words += (words.empty() ? "{" : ",") + word;
+  words += "}";
+  return CLI::Validator(
+      [values, words](std::string& text) {
+        const auto found = values.find(text);
+        if (found == values.end()) return text + " not in " + words;
+        text = std::to_string(static_cast<int>(found->second));
+        return std::string();
+      },
+      words);
+}
+
+// For numbers and sizes: CLI11 takes -1 for the largest there is. As the last transform(), which is the first to look.
+CLI::Validator not_negative();
 
 // -o of verbs that write to standard output without it, and --time of those that can take a part.
 void add_output_option(CLI::App& verb, std::string& path);

@@ -88,7 +88,7 @@ ExitCode run_coverage(CoverageText& o) {
   // has no place for them.
   const bool versions = o.versions && o.format != "cobertura";
   ExecutedCode code(*capture, {.uncertain = o.uncertain, .versions = versions, .time = time});
-  FlowFound found;
+  FlowFound found(o.choice, time);
   {
     FlowWatch watch(code, found);
     ProgressBar bar(o.choice.progress, "coverage");
@@ -101,7 +101,7 @@ ExitCode run_coverage(CoverageText& o) {
   write_coverage(o, *capture, code, *out, diagnostics);
   if (!flush_output(*out, diagnostics)) return kExitInput;
   say_what_counts(o, code, diagnostics);
-  return exit_code_for(found);
+  return found.status(diagnostics);
 }
 
 }  // namespace

@@ -75,14 +75,14 @@ ExitCode run_branches(BranchesText& o) {
     return kExitInput;
   }
   warn_of_dsos(*capture, split_list(o.dsos), diagnostics);
-  FlowFound found;
+  FlowFound found(o.choice, time);
   const auto done = write_branches(o, *capture, time, *base, *out, found);
   if (!done) {
     diagnostics.error(done.error());
     return kExitInput;
   }
   if (!flush_output(*out, diagnostics)) return kExitInput;
-  return exit_code_for(found);
+  return found.status(diagnostics);
 }
 
 }  // namespace

@@ -39,16 +39,17 @@ uint64_t value_of(const Cost& c, const std::string& by) {
   return by == "ns" ? c.ns : c.calls;
 }
 
-Result<Costs> functions_of(const Capture& capture, TimeBounds time, const DiffText& o, ExitCode& status) {
+Result<Costs> functions_of(const Capture& capture, TimeBounds time, const DiffText& o,
+                           Diagnostics& diagnostics, ExitCode& status) {
   PipelineOptions options = o.choice.pipeline;
   options.time = time;
   FunctionCosts costs(capture, time);
   ProgressBar bar(o.choice.progress, "diff");
-  FlowFound found;
+  FlowFound found(o.choice, time);
   FlowWatch watch(costs, found);
   const auto done = run_pipeline(capture, options, ChunkOrder::kByStream, watch, bar.callback());
   if (!done) return std::unexpected(done.error());
-  status = std::max(status, exit_code_for(found));
+  status = std::max(status, found.status(diagnostics));
   return costs.costs();
 }
 
@@ -60,11 +61,13 @@ Result<Costs> stacks_of(const Capture& capture, TimeBounds time, const DiffText&
   options.thread_tracks = !has_cpu_streams(capture);
   options.cpu_tracks = !options.thread_tracks;
   options.counted = time;
+  FlowErrors errors(o.choice, time);
+  errors.watch(options);
   FoldedStacks stacks({.time = time});
   ProgressBar bar(o.choice.progress, "diff");
   const auto summary = run_timeline(capture, options, stacks, bar.callback());
   if (!summary) return std::unexpected(summary.error());
-  status = std::max(status, exit_code_for(*summary));
+  status = std::max(status, errors.judge(exit_code_for(*summary), diagnostics));
   if (const std::string note = stacks.shallow_note(); !note.empty()) diagnostics.note(note);
   const bool has_time = summary->clock == TimelineSummary::Clock::kNanoseconds;
   const auto& names = stacks.names();
@@ -89,7 +92,7 @@ std::optional<Costs> measure(const Capture& capture, const std::string& range, c
     status = kExitUsage;
     return std::nullopt;
   }
-  auto costs = o.rows == "functions" ? functions_of(capture, time, o, status)
+  auto costs = o.rows == "functions" ? functions_of(capture, time, o, diagnostics, status)
                                      : stacks_of(capture, time, o, diagnostics, status);
   if (costs) return std::move(*costs);
   diagnostics.error(costs.error());
@@ -248,7 +251,10 @@ RunVerb add_diff(CLI::App& app) {
       ->check(CLI::IsMember({"text", "csv", "jsonl"}))
       ->capture_default_str()
       ->group(output);
-  verb->add_option("--limit", o->limit, "rows in the text; 0: all")->capture_default_str()->group(output);
+  verb->add_option("--limit", o->limit, "rows in the text; 0: all")
+      ->transform(not_negative())
+      ->capture_default_str()
+      ->group(output);
   verb->add_option("--time", o->times,
                    "only from A to B, as in decode; given twice: of the first, of the second")
       ->allow_extra_args(false)

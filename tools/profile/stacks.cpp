@@ -1,4 +1,5 @@
 // asof stacks: folded stacks (folded_stacks.h), for flame graphs, or as a profile (firefox_profile.h).
+#include "tools/cli/flow_found.h"
 #include "tools/cli/progress.h"
 #include "tools/cli/verbs.h"
 #include "tools/output/output.h"
@@ -45,6 +46,8 @@ ExitCode run_stacks(StacksText& o) {
     diagnostics.error(out.error());
     return kExitInput;
   }
+  FlowErrors errors(o.choice, time);
+  errors.watch(options);
   FoldedStacks stacks({.tracks = o.by != "all", .versions = o.versions, .time = time, .source = o.source});
   Result<TimelineSummary> summary;
   {
@@ -66,7 +69,7 @@ ExitCode run_stacks(StacksText& o) {
   if (!flush_output(*out, diagnostics)) return kExitInput;
   for (const Notice& n : stacks.take_notices()) diagnostics.notice(n);
   if (const std::string note = stacks.shallow_note(); !note.empty()) diagnostics.note(note);
-  return exit_code_for(*summary);
+  return errors.judge(exit_code_for(*summary), diagnostics);
 }
 
 }  // namespace

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "tools/cli/arguments.h"
+#include "tools/cli/flow_found.h"
 #include "tools/cli/verbs.h"
 #include "tools/output/output.h"
 #include "tools/query/database.h"
@@ -129,7 +131,9 @@ ExitCode query_file(const QueryText& o, Diagnostics& diagnostics) {
 
 ExitCode query_capture(const QueryText& o, const QueryFacts& facts, Diagnostics& diagnostics) {
   CacheOptions kept = o.cache;
-  if (!o.output.empty()) kept.mode = CacheMode::kNever;
+  // What was kept does not say how many errors there were, nor is it of a part.
+  if (!o.output.empty() || o.choice.strict || o.choice.max_errors != UINT64_MAX)
+    kept.mode = CacheMode::kNever;
   QueryCache cache(kept, facts);
   const auto capture = open_for_verb(o.input, diagnostics);
   if (!capture) return kExitInput;
@@ -150,6 +154,8 @@ ExitCode query_capture(const QueryText& o, const QueryFacts& facts, Diagnostics&
     for (const Notice& n : found->facts.notices) diagnostics.notice(n);
     return answer(found->database.get(), o, static_cast<ExitCode>(found->facts.status), {}, diagnostics);
   }
+  FlowErrors errors(o.choice, options.pipeline.time);
+  errors.watch(options);
   cache.begin_decoding();
   const auto tables = decode_tables(*capture, options, cache.wanted(), o.output, o.choice.progress);
   if (!tables) {
@@ -158,7 +164,7 @@ ExitCode query_capture(const QueryText& o, const QueryFacts& facts, Diagnostics&
   }
   for (const Notice& n : tables->notices) diagnostics.notice(n);
   cache.keep(*tables, diagnostics);
-  return answer(tables->sink->database(), o, tables->status, {}, diagnostics);
+  return answer(tables->sink->database(), o, errors.judge(tables->status, diagnostics), {}, diagnostics);
 }
 
 ExitCode run_query(QueryText& o) {
@@ -239,6 +245,7 @@ RunVerb add_query(CLI::App& app) {
   verb->add_option("--cache-size", o->cache.most_bytes,
                    "the most it takes (default: 1GB); the least recently used go")
       ->transform(CLI::AsSizeValue(false))
+      ->transform(not_negative())
       ->type_name("SIZE")
       ->group(group);
   return [o] { return run_query(*o); };

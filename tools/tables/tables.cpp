@@ -8,6 +8,7 @@
 
 #include "decoder/blocks/block_file.h"
 #include "textstore/plain_text.h"
+#include "tools/cli/flow_found.h"
 #include "tools/cli/progress.h"
 #include "tools/cli/verbs.h"
 #include "tools/output/format.h"
@@ -168,7 +169,7 @@ std::string list_text() {
 // The tables of `facts`, and sums of calls. A block stream may have them already; then the rest takes a pass of its own,
 // unless single calls are wanted.
 Result<DecodedTables> decode_sums(const Capture& capture, const TimelineOptions& options,
-                                  const QueryFacts& facts, ProgressMode progress) {
+                                  const QueryFacts& facts, const DecodeChoice& choice) {
   const TimeBounds time = options.pipeline.time;
   const bool all = time.lo == kTimeMin && time.hi == kTimeMax && !options.detail && facts.complete &&
                    !facts.names.contains("calls") && !facts.names.contains("call");
@@ -176,13 +177,16 @@ Result<DecodedTables> decode_sums(const Capture& capture, const TimelineOptions&
   CallsBeside beside{.sink = &totals};
   ExitCode status = kExitOk;
   if (all && capture.blocks && capture.blocks->has_calls()) {
-    ProgressBar bar(progress, "calls");
-    const auto summary = run_timeline(capture, options, totals, bar.callback());
+    ProgressBar bar(choice.progress, "calls");
+    TimelineOptions calls = options;  // that meets the errors that the rest meets
+    FlowErrors errors(choice, time);
+    errors.watch(calls);
+    const auto summary = run_timeline(capture, calls, totals, bar.callback());
     if (!summary) return std::unexpected(summary.error());
-    status = exit_code_for(*summary);
+    status = errors.judge(exit_code_for(*summary));
     beside = {.told = [&totals](SqliteSink& sink) { totals.tell(sink); }};
   }
-  auto decoded = decode_tables(capture, options, facts, {}, progress, beside);
+  auto decoded = decode_tables(capture, options, facts, {}, choice.progress, beside);
   if (!decoded) return decoded;
   if (decoded->status == kExitOk) decoded->status = status;
   if (const auto written = write_sums(totals, decoded->sink->database()); !written)
@@ -218,7 +222,9 @@ ExitCode run_tables(TablesOptions& o) {
   options.detail = facts.detail;
   if (!take_time(o.time, *capture, diagnostics, options.pipeline.time)) return kExitUsage;
   options.detail_time = options.pipeline.time;
-  const auto decoded = sums ? decode_sums(*capture, options, facts, o.choice.progress)
+  FlowErrors errors(o.choice, options.pipeline.time);
+  errors.watch(options);
+  const auto decoded = sums ? decode_sums(*capture, options, facts, o.choice)
                             : decode_tables(*capture, options, facts, {}, o.choice.progress);
   if (!decoded) return cannot(decoded.error(), kExitInput);
   for (const Notice& n : decoded->notices) diagnostics.notice(n);
@@ -232,7 +238,7 @@ ExitCode run_tables(TablesOptions& o) {
   }
   diagnostics.note(fmt::format("{}: {}, {}", o.output, format_plural(tables->size(), "table", "tables"),
                                format_plural(rows, "row", "rows")));
-  return decoded->status;
+  return errors.judge(decoded->status, diagnostics);
 }
 
 }  // namespace

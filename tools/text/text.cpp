@@ -251,7 +251,9 @@ RunVerb add_text(CLI::App& app) {
       ->expected(0, 2)
       ->type_name("");
   add_input_options(*verb, o->input, false);
-  verb->add_option("--length", o->length, "bytes (default: the function, or 64)")->type_name("N");
+  verb->add_option("--length", o->length, "bytes (default: the function, or 64)")
+      ->transform(not_negative())
+      ->type_name("N");
   CLI::Option* diff = verb->add_option(
       "--diff", o->diff_values,
       "changes only, old against new disassembly; with two times (seconds, start, end) what differs between\n"

@@ -6,6 +6,7 @@
 #include <array>
 
 #include "textstore/time.h"
+#include "tools/cli/flow_found.h"
 #include "tools/cli/progress.h"
 #include "tools/cli/verbs.h"
 #include "tools/output/format.h"
@@ -226,7 +227,7 @@ Result<TimelineSummary> write_rows(const Capture& capture, const TimelineText& o
 }
 
 ExitCode write_table(const Capture& capture, const TimelineText& o, const TimelineOptions& options,
-                     Diagnostics& diagnostics) {
+                     const FlowErrors& errors, Diagnostics& diagnostics) {
   const auto summary = o.format == "sqlite" ? write_database(capture, o, options, diagnostics)
                                             : write_rows(capture, o, options, diagnostics);
   if (!summary) {
@@ -235,7 +236,7 @@ ExitCode write_table(const Capture& capture, const TimelineText& o, const Timeli
   }
   diagnostics.note(fmt::format("{}: {}, {}", o.output, format_plural(summary->slices, "slice", "slices"),
                                format_plural(summary->gaps, "gap", "gaps")));
-  return exit_code_for(*summary);
+  return errors.judge(exit_code_for(*summary), diagnostics);
 }
 
 // Where functions begin.
@@ -264,7 +265,10 @@ ExitCode run_timeline_verb(TimelineText& o) {
   if (!capture) return kExitInput;
   if (!take_time(o.time, *capture, diagnostics, options.pipeline.time)) return kExitUsage;
   options.detail_time = options.pipeline.time;
-  if (o.format == "sqlite" || is_rows(o.format)) return write_table(*capture, o, options, diagnostics);
+  FlowErrors errors(o.choice, options.pipeline.time);
+  errors.watch(options);
+  if (o.format == "sqlite" || is_rows(o.format))
+    return write_table(*capture, o, options, errors, diagnostics);
   if (o.format == "html" && o.time.empty() && o.detail.empty())
     options.detail_windows = page_windows(*capture);
   auto out = Output::open(o.output);
@@ -308,7 +312,7 @@ ExitCode run_timeline_verb(TimelineText& o) {
   if (!flush_output(*out, diagnostics)) return kExitInput;
   for (const Notice& n : notices) diagnostics.notice(n);
   report_result(*timeline, o, diagnostics);
-  return exit_code_for(timeline->summary);
+  return errors.judge(exit_code_for(timeline->summary), diagnostics);
 }
 
 }  // namespace
@@ -331,6 +335,7 @@ RunVerb add_timeline(CLI::App& app) {
       ->group(output);
   verb->add_flag("--gzip", o->gzip, "compress; also by a .gz behind the suffix")->group(output);
   verb->add_option("--max-slices", o->max_slices, "fold the shortest beyond so many; 0: keep all")
+      ->transform(not_negative())
       ->capture_default_str()
       ->group(output);
   verb->add_option("--tracks", o->tracks, "cpu, thread or both")->capture_default_str()->group(output);

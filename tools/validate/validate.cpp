@@ -4,7 +4,7 @@
 // where.
 #include <atomic>
 
-#include "tools/cli/progress.h"
+#include "tools/cli/decode_run.h"
 #include "tools/cli/verbs.h"
 #include "tools/validate/validate_report.h"
 #include "tools/validate/validate_truth.h"
@@ -24,9 +24,12 @@ struct ValidateOptions {
 
 class ValidateConsumer final : public ChunkConsumer {
  public:
-  ValidateConsumer(const Capture& capture, const PipelineOptions& choice, const LiveEvents& events,
+  ValidateConsumer(const Capture& capture, const DecodeChoice& choice, const LiveEvents& events,
                    TruthComparison* truth)
-      : coverage_(capture, choice), observer_(capture, events), truth_(truth) {}
+      : coverage_(capture, choice.pipeline),
+        observer_(capture, events),
+        truth_(truth),
+        max_errors_(choice.max_errors) {}
 
   std::unique_ptr<Prepared> prepare(const Chunk& chunk, const Stream& stream) override {
     auto facts = std::make_unique<Facts>();
@@ -38,12 +41,13 @@ class ValidateConsumer final : public ChunkConsumer {
     coverage_.add(chunk, flow.tally.ips.count);
     observer_.add(chunk, stream, flow);
     if (truth_ != nullptr && !truth_->add(chunk, stream, flow.tally.ips)) failed_ = true;
+    if (coverage_.errors() > max_errors_) enough_ = true;
   }
   bool delivers_steps() const override { return truth_ != nullptr; }
   // Called by all workers.
-  bool stopped() const override { return interrupted() || failed_; }
+  bool stopped() const override { return interrupted() || failed_ || enough_; }
 
-  const Coverage& coverage() const { return coverage_; }
+  Coverage& coverage() { return coverage_; }
   FlowFacts take_flow() { return observer_.take(); }
 
  private:
@@ -53,7 +57,8 @@ class ValidateConsumer final : public ChunkConsumer {
   Coverage coverage_;
   FlowObserver observer_;
   TruthComparison* truth_;
-  std::atomic<bool> failed_ = false;
+  uint64_t max_errors_;
+  std::atomic<bool> failed_ = false, enough_ = false;
 };
 
 // CPUs with a truth that are to be decoded.
@@ -88,12 +93,8 @@ ExitCode run_validate(ValidateOptions& o) {
   std::optional<TruthComparison> truth;
   if (!o.truth.empty()) truth.emplace(*capture, events, o.truth);
   o.choice.pipeline.decode.sum_runs = true;
-  ValidateConsumer consumer(*capture, o.choice.pipeline, events, truth ? &*truth : nullptr);
-  Result<void> done;
-  {
-    ProgressBar bar(o.choice.progress, "validate");
-    done = run_pipeline(*capture, o.choice.pipeline, ChunkOrder::kByStream, consumer, bar.callback());
-  }
+  ValidateConsumer consumer(*capture, o.choice, events, truth ? &*truth : nullptr);
+  auto done = run_with_progress(consumer, *capture, o.choice, "validate", ChunkOrder::kByStream);
   if (interrupted()) return kExitInterrupted;
   if (truth) {
     if (const auto finished = truth->finish(*cpus, diagnostics); done && !finished) done = finished;
@@ -112,6 +113,7 @@ ExitCode run_validate(ValidateOptions& o) {
                            o.choice.pipeline, o.min_coverage, o.cross_check};
   ask(in, result.checks);
   if (interrupted()) return kExitInterrupted;
+  tell_stopped(consumer.coverage(), o.choice);
   auto out = Output::open("-");
   if (!out) return kExitInput;
   if (o.format == "json") {
@@ -120,7 +122,8 @@ ExitCode run_validate(ValidateOptions& o) {
     print_validation_text(result, *capture, events, *out);
     out->write(consumer.coverage().line() + "\n");
   }
-  return result.pass() ? kExitOk : kExitErrors;
+  const bool stopped = consumer.coverage().errors() > o.choice.max_errors;
+  return result.pass() && !stopped ? kExitOk : kExitErrors;
 }
 
 }  // namespace
@@ -139,7 +142,8 @@ RunVerb add_validate(CLI::App& app) {
       ->check(CLI::Range(0.0, 100.0));
   verb->add_option("--cross-check", options->cross_check,
                    "how much trace libipt or OpenCSD decodes, too (default 16MB; 0: none)")
-      ->transform(CLI::AsSizeValue(false));
+      ->transform(CLI::AsSizeValue(false))
+      ->transform(not_negative());
   verb->add_option("--format", options->format, "text or json")->check(CLI::IsMember({"text", "json"}));
   return [options] { return run_validate(*options); };
 }

@@ -350,6 +350,7 @@ RunVerb add_report(CLI::App& app) {
       ->check(CLI::IsMember({"text", "jsonl"}))
       ->group(output);
   verb->add_option("--top", options->top, "how many of the hottest; 0: all")
+      ->transform(not_negative())
       ->capture_default_str()
       ->group(output);
   verb->add_option("--sort", options->sort, "the hottest what: symbol (functions), dso (files) or srcline")
