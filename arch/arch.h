@@ -80,6 +80,7 @@ struct Chunk {
   bool last = false;   // no further chunk of this segment
   Time segment_start =
       kTimeMin;  // set by the pipeline: nothing of this segment, or of a later one by time, is before
+  uint64_t segment_begin = 0, segment_end = 0;  // set by the pipeline: its trace
   StepList steps;
   std::vector<Event> events;
   std::vector<Gap> gaps;
@@ -93,6 +94,7 @@ struct Chunk {
     stream = segment = 0;
     last = false;
     segment_start = kTimeMin;
+    segment_begin = segment_end = 0;
     steps.clear();
     events.clear();
     gaps.clear();

@@ -218,12 +218,14 @@ class Decoding {
 
 class Decoding::Sink final : public ChunkSink {
  public:
-  Sink(Decoding& run, size_t worker, size_t item, Time start)
-      : run_(run), worker_(worker), item_(item), start_(start) {}
+  Sink(Decoding& run, size_t worker, size_t item, const Segment& segment)
+      : run_(run), worker_(worker), item_(item), segment_(segment) {}
   Chunk spare() override { return run_.spares_[worker_].take(); }
   void take(Chunk&& chunk) override {
     if (run_.consumer_.stopped()) return;
-    chunk.segment_start = start_;
+    chunk.segment_start = segment_.start_time;
+    chunk.segment_begin = segment_.begin;
+    chunk.segment_end = segment_.end;
     Delivery d{worker_, std::move(chunk), nullptr};
     d.prepared = run_.consumer_.prepare(d.chunk, run_.capture_.streams[d.chunk.stream]);
     if (!run_.consumer_.delivers_steps()) {
@@ -239,7 +241,7 @@ class Decoding::Sink final : public ChunkSink {
   Decoding& run_;
   const size_t worker_;
   const size_t item_;
-  const Time start_;
+  const Segment& segment_;
 };
 
 void Decoding::work(size_t worker, SegmentDecoder& decoder) {
@@ -247,7 +249,7 @@ void Decoding::work(size_t worker, SegmentDecoder& decoder) {
     const Pack pack = take();
     for (const Segment& segment : pack.segments) {
       if (consumer_.stopped()) break;
-      Sink sink(*this, worker, pack.item, segment.start_time);
+      Sink sink(*this, worker, pack.item, segment);
       decoder.decode(segment, sink);
       plan_.forget_passed(segment);
       advance(segment);

@@ -13,10 +13,7 @@ template <class Consumer>
 Result<void> run_with_progress(Consumer& consumer, const Capture& capture, const DecodeChoice& choice,
                                const char* name, ChunkOrder order = ChunkOrder::kByTime) {
   ProgressBar bar(choice.progress, name);
-  return run_pipeline(capture, choice.pipeline, order, consumer, [&](const PipelineProgress& p) {
-    consumer.coverage().reach(p);
-    bar.update(p);
-  });
+  return run_pipeline(capture, choice.pipeline, order, consumer, bar.callback());
 }
 
 // For `quiet` verbs, whose last line, which says it, is not printed.

@@ -171,10 +171,7 @@ class LiveDecode {
     move_to(view, rest.options, false);
     ProgressBar bar(request_.choice.progress, "decode");
     const auto done = continue_pipeline(view.capture, rest.options, rest.before, ChunkOrder::kByTime, *given_,
-                                        [&](const PipelineProgress& p) {
-                                          given_->coverage().reach(p);
-                                          bar.update(p);
-                                        });
+                                        bar.callback());
     const ExitCode status = told(finish_decode(done, *given_, request_.choice, out_, diagnostics_), *given_,
                                  request_.input.quiet);
     if (state.is_pipe) report(state, view.capture);

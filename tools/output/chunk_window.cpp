@@ -26,6 +26,8 @@ std::optional<Chunk> chunk_within(const Chunk& chunk, const TimeBounds& time) {
   out.segment = chunk.segment;
   out.last = chunk.last;
   out.segment_start = chunk.segment_start;
+  out.segment_begin = chunk.segment_begin;
+  out.segment_end = chunk.segment_end;
   ChunkItems items(chunk);
   // What stands before entry `position`.
   const auto before = [&](size_t position) {

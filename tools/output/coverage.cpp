@@ -91,16 +91,24 @@ void Coverage::add_gap(StreamState& s, const Gap& gap, const Stream& stream) {
   s.on = true;
 }
 
+void Coverage::reach(StreamState& s, const Chunk& chunk, const Stream& stream) {
+  if (chunk.segment_end <= s.reached) return;
+  reached_bytes_ +=
+      bytes_within(stream, {.begin = std::max(s.reached, chunk.segment_begin), .end = chunk.segment_end});
+  s.reached = chunk.segment_end;
+}
+
 void Coverage::add(const Chunk& chunk, uint64_t instructions) {
   if (chunk.stream >= streams_.size()) return;
   StreamState& s = streams_[chunk.stream];
   const Stream& stream = capture_->streams[chunk.stream];
+  reach(s, chunk, stream);
   instructions_ += instructions;
   size_t event = 0;
   size_t gap = 0;
   // The step that ends the latest gap: the first one after it, once everything else before that step is done.
   uint32_t resume = UINT32_MAX;
-  const auto reach = [&](uint32_t step) {
+  const auto come_to = [&](uint32_t step) {
     if (resume < step && resume < chunk.steps.size()) advance(s, chunk.steps.time_at(resume));
     // A gap right before `step` continues: what lies before it was counted when it began.
     const bool in_gap = resume != UINT32_MAX && resume >= step;
@@ -120,18 +128,18 @@ void Coverage::add(const Chunk& chunk, uint64_t instructions) {
                           (gap < chunk.gaps.size() && chunk.gaps[gap].step <= chunk.events[event].step);
     if (take_gap) {
       const Gap& g = chunk.gaps[gap++];
-      reach(g.step);
+      come_to(g.step);
       add_gap(s, g, stream);
       resume = g.step;
       continue;
     }
     const Event& e = chunk.events[event++];
     if (e.kind != EventKind::kTraceStart && e.kind != EventKind::kTraceStop) continue;
-    reach(e.step);
+    come_to(e.step);
     advance(s, e.time);
     s.on = e.kind == EventKind::kTraceStart;
   }
-  reach(static_cast<uint32_t>(chunk.steps.size()));
+  come_to(static_cast<uint32_t>(chunk.steps.size()));
   // Nothing may follow a gap at the end.
   if (chunk.steps.empty() && s.open_cause != Code::kNone && s.gap_until != kTimeMax)
     close_gap(s, s.gap_until);

@@ -32,12 +32,6 @@ class Coverage {
   // worker before.
   void add(const Chunk& chunk, uint64_t instructions);
 
-  // Of the pipeline's progress. Trace that is decoded may not have been delivered yet when decoding is stopped, so
-  // what is said of the rest is "at most".
-  void reach(const PipelineProgress& p) {
-    if (p.done_bytes < p.total_bytes) reached_bytes_ = std::max(reached_bytes_, p.done_bytes);
-  }
-
   struct Cause {
     uint64_t count = 0;
     uint64_t bytes = 0;    // of trace passed over
@@ -76,7 +70,9 @@ class Coverage {
     Code open_cause = Code::kNone;  // gap whose end is not known yet
     Time gap_from = kTimeMin;
     Time gap_until = kTimeMax;
+    uint64_t reached = 0;  // where the trace ends that was delivered
   };
+  void reach(StreamState& s, const Chunk& chunk, const Stream& stream);
   uint64_t lasted(Time from, Time to) const;  // ns within window_
   void count_gap(const Gap& gap, const Stream& stream);
   void advance(StreamState& s, Time t);
@@ -88,7 +84,9 @@ class Coverage {
   std::map<Code, Cause> causes_;
   std::set<Code> error_causes_;
   uint64_t gaps_ = 0, errors_ = 0, instructions_ = 0, traced_ = 0, lost_ = 0, lost_bytes_ = 0;
-  uint64_t reached_bytes_ = 0, chosen_bytes_ = 0;
+  // Of delivered segments, the last one of a stream whole: when decoding is stopped, others may have been decoded.
+  uint64_t reached_bytes_ = 0;
+  uint64_t chosen_bytes_ = 0;
   uint64_t missing_bytes_ = 0;  // of lost_bytes_, those that no piece of trace has
   TimeBounds window_{};
   std::string stopped_;
