@@ -63,7 +63,7 @@ Result<Costs> stacks_of(const Capture& capture, TimeBounds time, const DiffText&
   options.counted = time;
   FlowErrors errors(o.choice, time);
   errors.watch(options);
-  FoldedStacks stacks({.time = time});
+  FoldedStacks stacks({.untraced = false, .time = time});
   ProgressBar bar(o.choice.progress, "diff");
   const auto summary = run_timeline(capture, options, stacks, bar.callback());
   if (!summary) return std::unexpected(summary.error());

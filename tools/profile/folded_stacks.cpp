@@ -302,6 +302,7 @@ void FoldedStacks::slice(const Slice& s) {
   own.instructions = s.self_instructions;
   const bool begins = (s.flags & (Slice::kResumed | Slice::kBeganBefore)) == 0;
   own.calls = begins && s.begin >= options_.time.lo && s.begin <= options_.time.hi;
+  if (!options_.untraced && functions_[s.function].kind == TimelineFunction::Kind::kUntraced) own.ns = 0;
   const uint32_t name = frame_name(s.function, s.version);
   NodeId* under = nullptr;
   if (s.parent == 0) {

@@ -45,6 +45,7 @@ class FoldedStacks final : public TimelineSink {
   struct Options {
     bool tracks = false;    // the track's name is the outermost frame
     bool versions = false;  // a function's versions of text are frames of their own
+    bool untraced = true;   // with the time in which tracing was off
     TimeBounds time{};      // time and calls of this time; instructions: TimelineOptions::counted
     // Frames of inlined functions and of lines, which need TimelineOptions::detail. A function's own time is divided
     // among them by instructions; calls of inlined functions are not counted.
