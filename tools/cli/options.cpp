@@ -284,7 +284,9 @@ Result<TimeBounds> parse_time_range(const std::string& text, TimeBounds whole) {
     if (a >= 0 && b >= 0 && b < a) return usage(fmt::format("--time: '{}' ends before it begins", text));
     if (!(a >= 0) || !(b >= a)) return usage(fmt::format("--time: '{}' is not like 10%-20%", text));
     if (whole.lo == kTimeMin || whole.hi == kTimeMax || whole.hi < whole.lo) {
-      return usage("--time: percentages need a capture with times");
+      return fail(Code::kBadOption, "", Error::kNoOffset,
+                  "--time: percentages need records with times, which say from when to when the trace is",
+                  "give seconds, as decode prints them, or record with perf record -T");
     }
     const auto span = static_cast<double>(elapsed(whole.lo, whole.hi));
     return TimeBounds{saturating_add(whole.lo, static_cast<Time>(std::floor(span * a / 100))),

@@ -10,6 +10,7 @@
 
 #include "decoder/calls/cycle_walk.h"
 #include "tools/output/chunk_window.h"
+#include "tools/output/format.h"
 #include "tools/output/tally.h"
 
 namespace asof {
@@ -32,7 +33,7 @@ Error nothing_ran(const Selection& s) {
 struct DecodeLines::Printed : ChunkConsumer::Prepared {
   TimedText lines;
   DecodePrinter::Last last;
-  uint64_t instructions = 0;
+  uint64_t instructions = 0, selected = 0;
   std::optional<Chunk> part;  // what is counted, if the chunk reaches beyond the time that was asked for
   uint64_t bytes() const override {
     return sizeof *this + lines.text.capacity() + lines.marks.capacity() * sizeof(TimedText::Mark);
@@ -96,7 +97,9 @@ std::unique_ptr<ChunkConsumer::Prepared> DecodeLines::prepare(const Chunk& chunk
   Tally tally;
   count_steps(printed->part ? *printed->part : chunk, tally);
   printed->instructions = tally.ips.count;
-  printed->last = printers_->local().print(chunk, stream, printed->lines);
+  DecodePrinter& printer = printers_->local();
+  printed->last = printer.print(chunk, stream, printed->lines);
+  printed->selected = printer.take_printed();
   return printed;
 }
 
@@ -107,6 +110,7 @@ std::unique_ptr<ChunkConsumer::Prepared> DecodeLines::keep(Prepared* prepared) {
 void DecodeLines::write(Chunk& chunk, const Stream& stream, Prepared* prepared) {
   auto& printed = static_cast<Printed&>(*prepared);
   coverage_.add(chunk, printed.instructions);
+  selected_ += printed.selected;
   any_cycles_ = any_cycles_ || has_cycles(chunk);
   DecodePrinter& printer = printers_->local();
   for (const Gap& gap : chunk.gaps) {
@@ -140,6 +144,9 @@ void DecodeLines::finished(const std::exception_ptr& error) {
 
 void DecodeLines::finish() {
   merger_.finish();
+  const Selection& s = job_->selection;
+  if (job_->format.wants(kKindInstructions) && (s.by_task() || s.by_place()))
+    coverage_.selected(fmt::format("{} of them selected", format_count(selected_)));
   out_.flush();
   if (job_->lines) {
     for (const Notice& n : job_->lines->take_notices()) diagnostics_.notice(n);

@@ -64,6 +64,7 @@ class DecodeLines final : public LiveConsumer {
   LinePool pool_;
   Merger merger_;
   std::unique_ptr<tbb::enumerable_thread_specific<DecodePrinter>> printers_;
+  uint64_t selected_ = 0;  // instructions
   bool any_cycles_ = false, any_lines_ = false;
 };
 

@@ -8,6 +8,7 @@
 
 #include "decoder/model/task_of.h"
 #include "tools/cli/matches.h"
+#include "tools/output/chunk_window.h"
 #include "tools/output/diagnostics.h"
 #include "tools/output/format.h"
 #include "tools/output/tally.h"
@@ -230,6 +231,11 @@ void DecodePrinter::make_text(const Block& b, Time t, BlockText& out) {
 void DecodePrinter::print_step(const Step& step, TimedText& out) {
   if (!context_.wanted || step.count == 0 || !job_.format.wants(kKindInstructions)) return;
   const BlockText& text = text_of(*step.block, step.time);
+  printed_ +=
+      text.all_selected
+          ? step.count
+          : static_cast<uint64_t>(std::count_if(text.selected.begin(), text.selected.begin() + step.count,
+                                                [](uint8_t s) { return s != 0; }));
   const std::string& head = prefix();
   const std::string& tail = suffixes_[std::min(static_cast<size_t>(step.confidence), suffixes_.size() - 1)];
   const size_t head_size = head.size() - kSlack, tail_size = tail.size() - kSlack;
@@ -287,14 +293,21 @@ void DecodePrinter::print_cycles(const Event& e, size_t index, const Stream& str
   style_->cycles(out.text, context_.who, e, span != spans_.end() && span->event == index ? &*span : nullptr);
 }
 
+// Of one that reaches into the time that was asked for, the part within it.
+Time DecodePrinter::time_of(const Gap& gap) const {
+  const Time t = known_time(gap.time);
+  const TimeBounds& wanted = job_.selection.time;
+  return t == kTimeMin || !is_within(gap, wanted) ? t : std::clamp(t, wanted.lo, wanted.hi);
+}
+
 bool DecodePrinter::selected(const Gap& gap, const Stream& stream) {
-  move_to(stream, known_time(gap.time));
+  move_to(stream, time_of(gap));
   return context_.wanted;
 }
 
 void DecodePrinter::print_gap(const Gap& gap, const Stream& stream, TimedText& out) {
   if (!job_.format.wants(kKindErrors) || !selected(gap, stream)) return;
-  const Time t = known_time(gap.time);
+  const Time t = time_of(gap);
   if (t != kTimeMin) out.at(t);
   style_->gap(out.text, context_.who, gap, gap_text(job_.capture, stream, gap));
 }

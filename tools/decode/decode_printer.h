@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "arch/arch.h"
@@ -46,10 +47,12 @@ class DecodePrinter {
 
   // All of a chunk except what lies before its first step. Returns the flow's state at its end.
   Last print(const Chunk& chunk, const Stream& stream, TimedText& out);
+  // Instructions that were printed since the last call.
+  uint64_t take_printed() { return std::exchange(printed_, 0); }
   // What lies before the first step (all of a chunk without steps).
   Last seam(const Last& last, const Chunk& chunk, const Stream& stream, TimedText& out);
 
-  // True when the gap passes the filters by time and task.
+  // True when the gap, or a part of it, passes the filters by time and task.
   bool selected(const Gap& gap, const Stream& stream);
 
  private:
@@ -74,6 +77,7 @@ class DecodePrinter {
     std::string prefix;
   };
 
+  Time time_of(const Gap& gap) const;
   void move_to(const Stream& stream, Time t, Space space = kKernelSpace);
   const std::string& prefix();  // and room after it, see decode_printer.cpp
   const BlockText& text_of(const Block& block, Time t);
@@ -105,6 +109,7 @@ class DecodePrinter {
   BlockTexts texts_;
   tsl::robin_map<const Block*, BlockText> blocks_;
   size_t cached_bytes_ = 0;
+  uint64_t printed_ = 0;
   Context context_;
   std::optional<TaskWalk> walk_;         // of the chunk whose steps are printed
   const Symbol* last_symbol_ = nullptr;  // that was looked at, and what came out

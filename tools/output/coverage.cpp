@@ -28,6 +28,7 @@ Coverage::Coverage(const Capture& capture, const PipelineOptions& choice)
 
 void Coverage::move_to(const Capture& capture, const PipelineOptions& choice) {
   capture_ = &capture;
+  chosen_part_ = !choice.cpus.empty() || !choice.tids.empty();
   streams_.resize(capture.streams.size());
   for (size_t i = 0; i < capture.streams.size(); ++i) {
     if (const auto range = chosen_range(capture.streams[i], i, choice))
@@ -167,8 +168,26 @@ double Coverage::bytes_percent() const {
 }
 
 bool Coverage::nothing_to_decode() const {
-  if (capture_->blocks || instructions_ != 0 || gaps_ != 0) return false;
-  return chosen_bytes_ == 0 || (window_ != TimeBounds{} && stopped_.empty());
+  return instructions_ == 0 && gaps_ == 0 && (stopped_.empty() || (chosen_bytes_ == 0 && !capture_->blocks));
+}
+
+// Of a block stream it is not known what was asked for and is not in it.
+bool Coverage::nothing_matched() const {
+  return window_ != TimeBounds{} || (capture_->blocks ? chosen_part_ : chosen_bytes_ == 0);
+}
+
+uint64_t pokes_within(const Capture& capture, const TimeBounds& time) {
+  if (!capture.text) return 0;
+  return static_cast<uint64_t>(std::ranges::count_if(
+      capture.text->pokes(), [&](const auto& poke) { return poke.time >= time.lo && poke.time <= time.hi; }));
+}
+
+std::vector<const BpfProgram*> bpf_programs_within(const Capture& capture, const TimeBounds& time) {
+  std::vector<const BpfProgram*> out;
+  for (const BpfProgram& p : capture.bpf_programs) {
+    if (p.loaded <= time.hi && p.unloaded >= time.lo) out.push_back(&p);
+  }
+  return out;
 }
 
 bool without_trace(const Capture& capture) {
@@ -179,7 +198,8 @@ bool without_trace(const Capture& capture) {
 std::string Coverage::headline() const {
   if (without_trace(*capture_) && instructions_ == 0) return "no trace";
   if (nothing_to_decode() && stopped_.empty())
-    return "nothing matched: no trace of what was asked for (--cpu, --time, --tid)";
+    return nothing_matched() ? "nothing matched: no trace of what was asked for (--cpu, --time, --tid)"
+                             : "nothing to decode: the trace has no instructions";
   std::string text;
   if (!stopped_.empty()) {
     text = stopped_ + ": ";
@@ -208,12 +228,12 @@ std::string Coverage::line() const {
     errors += n.count;
     error_causes.insert(n.code);
   }
-  const uint64_t pokes = capture_->text ? capture_->text->pokes().size() : 0;
-  std::string text = fmt::format("{}, {}, {}, {}, {}", headline(),
-                                 format_plural(instructions_, "instruction", "instructions"),
-                                 format_plural(pokes, "poke", "pokes"),
-                                 format_plural(capture_->bpf_programs.size(), "BPF program", "BPF programs"),
-                                 format_plural(errors, "error", "errors"));
+  const uint64_t pokes = pokes_within(*capture_, window_),
+                 programs = bpf_programs_within(*capture_, window_).size();
+  std::string text = fmt::format(
+      "{}, {}{}{}, {}, {}, {}", headline(), format_plural(instructions_, "instruction", "instructions"),
+      selected_.empty() ? "" : ", ", selected_, format_plural(pokes, "poke", "pokes"),
+      format_plural(programs, "BPF program", "BPF programs"), format_plural(errors, "error", "errors"));
   if (errors != 0) text += " in " + format_plural(error_causes.size(), "cause", "causes");
   return text;
 }

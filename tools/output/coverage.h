@@ -49,7 +49,7 @@ class Coverage {
   double time_percent() const;
   double bytes_percent() const;
   double percent() const { return std::min(time_percent(), bytes_percent()); }
-  // The capture has no trace, or none of what was chosen.
+  // The capture has no trace, or none of what was chosen, or none of instructions.
   bool nothing_to_decode() const;
   const std::map<Code, Cause>& causes() const { return causes_; }
   bool text_missing() const { return text_missing_; }
@@ -57,12 +57,16 @@ class Coverage {
   // Decoding ended before the end of the trace: "interrupted", "stopped by --max-errors".
   void stopped(std::string why) { stopped_ = std::move(why); }
 
+  // What of it passed the filters: "12 of them selected".
+  void selected(std::string what) { selected_ = std::move(what); }
+
   // The line every summary ends with.
   std::string line() const;
 
  private:
   double share(uint64_t lost, uint64_t whole) const;
   std::string headline() const;
+  bool nothing_matched() const;
   struct StreamState {
     bool on = true;
     bool seen = false;
@@ -89,9 +93,14 @@ class Coverage {
   uint64_t chosen_bytes_ = 0;
   uint64_t missing_bytes_ = 0;  // of lost_bytes_, those that no piece of trace has
   TimeBounds window_{};
-  std::string stopped_;
+  std::string stopped_, selected_;
   bool text_missing_ = false;
+  bool chosen_part_ = false;  // some CPUs or threads
 };
+
+// What records say of a time, as the tables `pokes` and `text_lives` of that time have it.
+uint64_t pokes_within(const Capture& capture, const TimeBounds& time);
+std::vector<const BpfProgram*> bpf_programs_within(const Capture& capture, const TimeBounds& time);
 
 // No stream has a byte of trace.
 bool without_trace(const Capture& capture);

@@ -11,6 +11,7 @@
 #include "tools/cli/verbs.h"
 #include "tools/output/chunk_window.h"
 #include "tools/output/coverage.h"
+#include "tools/output/format.h"
 #include "tools/output/merge.h"
 #include "tools/output/output.h"
 #include "tools/output/tally.h"
@@ -31,6 +32,7 @@ class ScriptConsumer final : public ChunkConsumer {
         diagnostics_(diagnostics),
         time_(selection.time),
         max_errors_(choice.max_errors),
+        filtered_(selection.any()),
         wants_cycles_(format.has(kScriptIpc)),
         coverage_(capture, choice.pipeline),
         printer_(capture, format, selection, [&out](std::string_view text) { out.write(text); }),
@@ -65,6 +67,8 @@ class ScriptConsumer final : public ChunkConsumer {
     if (!stopped_) add_side_band(kTimeMax);
     merger_.finish();
     out_.flush();
+    if (filtered_)
+      coverage_.selected(fmt::format("{} selected", format_plural(printer_.lines(), "line", "lines")));
     for (const Notice& n : printer_.take_notices()) diagnostics_.notice(n);
     if (wants_cycles_ && !any_cycles_) diagnostics_.warn(no_cycles(capture_));
     if (merger_.forced() != 0) {
@@ -87,7 +91,7 @@ class ScriptConsumer final : public ChunkConsumer {
   Diagnostics& diagnostics_;
   TimeBounds time_;
   uint64_t max_errors_;
-  bool wants_cycles_, any_cycles_ = false;
+  bool filtered_, wants_cycles_, any_cycles_ = false;
   Coverage coverage_;
   CodeOfBlocks code_;
   std::vector<FlowRecords> flows_;  // by stream

@@ -41,6 +41,10 @@ struct ScriptSelection {
   std::vector<int> pids, tids;
   std::vector<std::string> comms, symbols, dsos;
   TimeBounds time;
+
+  bool any() const {
+    return !pids.empty() || !tids.empty() || !comms.empty() || !symbols.empty() || !dsos.empty();
+  }
 };
 
 class ScriptPrinter {

@@ -121,18 +121,23 @@ void print_capture(const Capture& c, Output& out) {
   }
 }
 
-void print_text_facts(const Capture& c, Output& out) {
+void print_text_facts(const Capture& c, const TimeBounds& time, Output& out) {
   if (!c.text) return;
   const TextStore& store = *c.text;
-  out.write(fmt::format("text: {}, {}\n", format_plural(store.pokes().size(), "poke", "pokes"),
-                        format_plural(c.bpf_programs.size(), "BPF program", "BPF programs")));
-  for (const BpfProgram& p : c.bpf_programs) {
-    out.write(fmt::format("  bpf prog id {} \"{}\" tag {}: {}, {}{}\n", p.id, p.name, p.tag,
-                          format_plural(p.functions.size(), "function", "functions"),
-                          format_interval(p.loaded, p.unloaded), p.has_image ? "" : ", no bytes recorded"));
+  const auto programs = bpf_programs_within(c, time);
+  out.write(fmt::format("text: {}, {}\n", format_plural(pokes_within(c, time), "poke", "pokes"),
+                        format_plural(programs.size(), "BPF program", "BPF programs")));
+  for (const BpfProgram* p : programs) {
+    out.write(fmt::format("  bpf prog id {} \"{}\" tag {}: {}, {}{}\n", p->id, p->name, p->tag,
+                          format_plural(p->functions.size(), "function", "functions"),
+                          format_interval(p->loaded, p->unloaded),
+                          p->has_image ? "" : ", no bytes recorded"));
   }
   // A block stream has the pokes, but not the text they were made on: the findings are in its notices.
-  const auto notices = c.blocks ? std::span<const TextNotice>() : store.notices();
+  std::vector<TextNotice> notices;
+  if (!c.blocks)
+    std::ranges::copy_if(store.notices(), std::back_inserter(notices),
+                         [&](const TextNotice& n) { return n.from <= time.hi && n.until >= time.lo; });
   for (size_t i = 0; i < std::min(notices.size(), kNoticesShown); ++i) {
     out.write(fmt::format("  {:x} {}: {}\n", notices[i].addr,
                           format_interval(notices[i].from, notices[i].until), notices[i].text));
@@ -143,18 +148,23 @@ void print_text_facts(const Capture& c, Output& out) {
 }
 
 // What the recording itself reports: trace that never reached the file.
-void print_stream_losses(const Capture& c, Output& out) {
+void print_stream_losses(const Capture& c, const TimeBounds& time, Output& out) {
   constexpr size_t kShown = 5;  // of each stream
+  const auto is_within = [&](const StreamLoss& loss) {
+    return loss.time <= time.hi && (loss.until == kTimeMax ? loss.time : loss.until) >= time.lo;
+  };
   for (const Stream& s : c.streams) {
-    for (size_t i = 0; i < std::min(s.losses.size(), kShown); ++i) {
-      const StreamLoss& loss = s.losses[i];
+    std::vector<StreamLoss> losses;
+    std::ranges::copy_if(s.losses, std::back_inserter(losses), is_within);
+    for (size_t i = 0; i < std::min(losses.size(), kShown); ++i) {
+      const StreamLoss& loss = losses[i];
       out.write(fmt::format("loss: {} at {}, trace offset {:#x}, {}: {} {}\n", stream_place(s),
                             format_time(loss.time), loss.offset,
                             loss.bytes ? format_size(*loss.bytes) : "size not known", code_text(loss.code),
                             loss.reason));
     }
-    if (s.losses.size() > kShown) {
-      out.write(fmt::format("loss: {}: {} more\n", stream_place(s), format_count(s.losses.size() - kShown)));
+    if (losses.size() > kShown) {
+      out.write(fmt::format("loss: {}: {} more\n", stream_place(s), format_count(losses.size() - kShown)));
     }
   }
 }
@@ -327,11 +337,11 @@ ExitCode run_report(ReportOptions& o) {
     return exit_code_for(consumer.coverage(), o.choice);
   }
   print_capture(*capture, *out);
-  print_text_facts(*capture, *out);
+  print_text_facts(*capture, o.choice.pipeline.time, *out);
   print_flow(*capture, consumer, o, lines, *out);
   if (cycles) print_cycles(*cycles, o.top, *out);
   print_open_matters(*capture, *out);
-  print_stream_losses(*capture, *out);
+  print_stream_losses(*capture, o.choice.pipeline.time, *out);
   print_causes(*capture, consumer.coverage(), *out);
   out->write(consumer.coverage().line() + "\n");
   for (const Notice& n : lines.take_notices()) diagnostics.notice(n);
