@@ -19,7 +19,8 @@ void read_core(const IniFile& file, const IniSection& device, OcsdDevices& devic
     if (section.get("file").empty() || !address || (section.has("length") && !section.number("length")) ||
         (section.has("offset") && !section.number("offset"))) {
       notices.error(Code::kBadSnapshot, dump.where,
-                    "this memory dump has no file or no address, or a number is none", "its code is unknown",
+                    "this memory dump has no file or no address, or a number is none: its code is unknown",
+                    "give the section file and address, as the snapshot's program writes them",
                     section.file_offset);
       continue;
     }

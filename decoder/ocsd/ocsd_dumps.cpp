@@ -70,7 +70,8 @@ const MappedFile* DumpAdder::open(const OcsdDump& dump) {
   auto file = MappedFile::open(dump.file);
   if (!file) {
     notices_.error(Code::kDumpNotUsed, dump.where,
-                   fmt::format("memory dump {}: {}", dump.file, file.error().reason), "its code is unknown");
+                   fmt::format("memory dump {}: {}; its code is unknown", dump.file, file.error().reason),
+                   "copy the snapshot again, with all files that its .ini files name");
     return nullptr;
   }
   builder_.keep(*file);
@@ -83,10 +84,10 @@ void DumpAdder::add(const OcsdDump& dump) {
   if (file == nullptr) return;
   auto bytes = file->bytes();
   if (dump.offset > bytes.size()) {
-    notices_.error(
-        Code::kDumpNotUsed, dump.where,
-        fmt::format("offset {:#x} is beyond the {:#x} bytes of {}", dump.offset, bytes.size(), dump.file),
-        "its code is unknown");
+    notices_.error(Code::kDumpNotUsed, dump.where,
+                   fmt::format("offset {:#x} is beyond the {:#x} bytes of {}: its code is unknown",
+                               dump.offset, bytes.size(), dump.file),
+                   "copy the file again; the section says where in it the dump begins");
     return;
   }
   bytes = bytes.subspan(dump.offset);

@@ -19,8 +19,8 @@ struct OpenMatter {
   std::string_view what;     // which instructions: "kernel text"
   std::string_view called;   // what they are called at best; a word of confidence_name(), or "unknown": a gap
   std::string_view because;  // what is open
-  std::string_view remedy;
-  bool usual = false;  // nothing can be done about it: no warning
+  std::string_view remedy;   // empty: nothing can be done about it
+  bool usual = false;        // no warning
 };
 
 std::span<const OpenMatter> open_matter_table();

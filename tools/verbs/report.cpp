@@ -16,6 +16,7 @@
 #include "tools/output/format.h"
 #include "tools/output/json.h"
 #include "tools/output/output.h"
+#include "tools/output/remedies.h"
 #include "tools/output/tally.h"
 #include "tools/verbs/hot_code.h"
 #include "tools/verbs/report_cycles.h"
@@ -170,7 +171,8 @@ void print_stream_losses(const Capture& c, const TimeBounds& time, Output& out) 
 }
 
 // What there is to do about missing bytes depends on whose they are.
-std::string_view remedy_of(Code code, const Coverage::Cause& cause) {
+std::string_view remedy_of(const Capture& c, Code code, const Coverage::Cause& cause) {
+  if (!c.perf) return remedy_for(c, code);
   if (code == Code::kNoBytes && cause.in_user == cause.count)
     return "give the recorded programs' files: --symfs or --buildid-dir; of a JIT its jitdump (perf record "
            "-k 1); the "
@@ -178,7 +180,7 @@ std::string_view remedy_of(Code code, const Coverage::Cause& cause) {
   if (code == Code::kNoBytes && cause.in_user == 0)
     return "record with perf record --kcore; give --vmlinux and --modules; the notices name each file not "
            "used";
-  return info_of(code).remedy;
+  return remedy_for(c, code);
 }
 
 void print_causes(const Capture& c, const Coverage& coverage, Output& out) {
@@ -194,7 +196,7 @@ void print_causes(const Capture& c, const Coverage& coverage, Output& out) {
       if (cause.bytes != 0) out.write(fmt::format(", {} of trace", format_size(cause.bytes)));
       if (cause.time != 0) out.write(fmt::format(", {}", format_duration(cause.time)));
       out.write(fmt::format("\n    first: {}\n", cause.first));
-      out.write(fmt::format("    remedy: {}\n", remedy_of(code, cause)));
+      out.write(fmt::format("    remedy: {}\n", remedy_of(c, code, cause)));
     }
   }
   // One line for each code; the rest under -v.
@@ -304,8 +306,8 @@ void print_open_matters(const Capture& c, Output& out) {
   const auto open = open_matters(c);
   if (!open.empty()) out.write("what the recording leaves open:\n");
   for (const OpenFinding& f : open) {
-    out.write(fmt::format("  {}\n    {}\n    remedy: {}\n", open_matter_text(*f.matter), f.evidence,
-                          f.matter->remedy));
+    out.write(fmt::format("  {}\n    {}\n", open_matter_text(*f.matter), f.evidence));
+    if (!f.matter->remedy.empty()) out.write(fmt::format("    remedy: {}\n", f.matter->remedy));
   }
 }
 
