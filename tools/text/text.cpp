@@ -55,6 +55,7 @@ Result<void> sort_words(TextOptions& o, bool input_given) {
   auto& values = o.diff_values;
   const bool files = std::any_of(values.begin(), values.end(), is_input);
   const bool times = values.size() >= 2 && (!files || (parse_instant(values[0]) && parse_instant(values[1])));
+  const std::string lone = !times && !values.empty() && parse_instant(values[0]) ? values[0] : std::string();
   const auto rest = values.begin() + (times ? 2 : 0);
   words.insert(words.end(), rest, values.end());
   values.erase(rest, values.end());
@@ -66,6 +67,9 @@ Result<void> sort_words(TextOptions& o, bool input_given) {
       words.erase(file);
     }
   }
+  // Digits alone are an address.
+  if (!lone.empty() && (words.size() > 1 || !parse_hex(lone)))
+    return usage(fmt::format("--diff: '{}' is one time, and two are compared (seconds, start, end)", lone));
   if (words.size() > 1)
     return usage(fmt::format("'{}' is no capture that exists, and one WHERE is enough", words.back()));
   o.where = words.empty() ? std::string() : words[0];
@@ -157,21 +161,25 @@ ExitCode print_text(const Capture& capture, const TextOptions& o, const Asked& a
   return kExitOk;
 }
 
-// A time or an offset of the question that the capture or the function does not have: the answer is still that
-// of the bytes there.
+// A time that the capture does not have: the answer is still that of the bytes there.
+void warn_of_instant(const Capture& capture, Time t, Diagnostics& diagnostics) {
+  const TimeBounds whole = whole_time(capture);
+  if (whole.lo == kTimeMin || whole.hi == kTimeMax || (t >= whole.lo && t <= whole.hi)) return;
+  const bool late = t > whole.hi;
+  diagnostics.warn({Code::kBadOption, "", Error::kNoOffset,
+                    fmt::format("{} is {} the capture ({}): shown is the {} text that is known",
+                                format_time(t), late ? "after the end of" : "before the start of",
+                                format_interval(whole.lo, whole.hi), late ? "last" : "first"),
+                    "nothing is known of changes outside the capture"});
+}
+
+// And so with an offset that the function does not have.
 void warn_of_outside(const Capture& capture, const TextQuery& q, const std::vector<TextPlace>& places,
                      Diagnostics& diagnostics) {
   const auto warn = [&](std::string reason, std::string hint) {
     diagnostics.warn({Code::kBadOption, "", Error::kNoOffset, std::move(reason), std::move(hint)});
   };
-  const TimeBounds whole = whole_time(capture);
-  if (q.time && whole.lo != kTimeMin && whole.hi != kTimeMax && (*q.time < whole.lo || *q.time > whole.hi)) {
-    const bool late = *q.time > whole.hi;
-    warn(fmt::format("{} is {} the capture ({}): shown is the {} text that is known", format_time(*q.time),
-                     late ? "after the end of" : "before the start of", format_interval(whole.lo, whole.hi),
-                     late ? "last" : "first"),
-         "nothing is known of changes outside the capture");
-  }
+  if (q.time) warn_of_instant(capture, *q.time, diagnostics);
   if (q.name.empty()) return;
   for (const Symbol* s : capture.symbols.called(q.name)) {
     if (q.offset == 0 || s->range.empty() || q.offset < s->range.size()) continue;
@@ -229,6 +237,11 @@ ExitCode run_text(TextOptions o, bool input_given) {
       return kExitInput;
     }
     warn_of_outside(*capture, *asked->where, places, diagnostics);
+  }
+  if (asked->between) {
+    for (const Time t : {asked->between->first, asked->between->second}) {
+      if (t != kTimeMin && t != kTimeMax) warn_of_instant(*capture, t, diagnostics);
+    }
   }
   auto out = Output::open("-");
   if (!out) return kExitInput;
