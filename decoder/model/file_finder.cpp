@@ -94,6 +94,12 @@ FileFinder::FileFinder(const CaptureOptions& options, const std::string& capture
     }
   }
   symfs_given_ = !symfs_.empty();
+  // As 'asof pack' puts them beside each other.
+  for (const char* place : {"/debug", "/../debug"}) {
+    if (options.buildid_dir.empty() && !capture_dir.empty() &&
+        fs::is_directory(capture_dir + place + "/.build-id", ignored))
+      caches_.push_back(fs::path(capture_dir + place).lexically_normal().string());
+  }
   if (!options.buildid_dir.empty()) {
     caches_.push_back(options.buildid_dir);
   } else if (const char* home = std::getenv("HOME"); home != nullptr && *home != '\0' && options.host_files) {

@@ -88,6 +88,9 @@ bool is_out_of_memory(const char* said) {
   return std::string_view(said).find("not enough memory") != std::string_view::npos;
 }
 
+// What begins as nothing that libarchive knows; it has no number of its own for that.
+bool is_other_format(std::string_view said) { return said.starts_with("Unrecognized archive format"); }
+
 // The folders of all TemporaryTrees. They are needed until the process has ended.
 std::set<std::string>& trees() {
   static auto& paths = *new std::set<std::string>;
@@ -100,6 +103,8 @@ std::mutex& trees_mutex() {
 
 class Unpacker {
  public:
+  size_t files() const { return names_.size(); }
+
   Unpacker(const std::string& path, const std::string& to) : path_(path), to_(to) {}
 
   Result<void> run() {
@@ -138,6 +143,9 @@ class Unpacker {
     if (error == ENOMEM || said == nullptr || is_out_of_memory(said))
       return fail(Code::kNoResources, path_, Error::kNoOffset, "the system refused memory to unpack it",
                   "raise the limit of memory (ulimit -v, cgroup)");
+    if (is_other_format(said))
+      return fail(Code::kBadArchive, path_, Error::kNoOffset, "this is no archive, or its start is damaged",
+                  "archives are made by 'asof pack'; decompress a recording with gzip, xz or zstd -d");
     if (error == EIO || error == EMFILE || error == ENFILE || error == EACCES || error == ENOENT)
       return fail(Code::kCannotReadInput, path_, Error::kNoOffset,
                   fmt::format("cannot read: {}", std::strerror(error)));
@@ -146,6 +154,11 @@ class Unpacker {
   }
   std::unexpected<Error> refused(const std::string& reason) const {
     return fail(Code::kArchiveRefused, path_, Error::kNoOffset, reason, "do not use this archive");
+  }
+  // Names that the archive has twice were refused before.
+  static std::unexpected<Error> exists_already(const std::string& file) {
+    return fail(Code::kCannotWrite, file, Error::kNoOffset, "it exists already, and no file is replaced",
+                "choose an empty folder with -o");
   }
   std::unexpected<Error> cannot_write(const std::string& file) const {
     return fail(Code::kNoTemporaryCopy, file, Error::kNoOffset, std::strerror(errno),
@@ -186,8 +199,10 @@ class Unpacker {
     for (const auto& [at, to] : links_) {
       std::error_code error;
       fs::create_symlink(to, at, error);
+      const std::string name = at.lexically_relative(to_).string();
       if (error == std::errc::file_exists)
-        return refused(fmt::format("'{}' appears twice", at.lexically_relative(to_).string()));
+        return folders_.contains(name) ? refused(fmt::format("'{}' appears twice", name))
+                                       : exists_already(at.string());
       if (error) {
         errno = error.value();
         return cannot_write(at.string());
@@ -209,9 +224,7 @@ class Unpacker {
   Result<void> copy(archive* a, archive_entry& entry, const std::string& target, const std::string& shown) {
     const FileDescriptor out(
         ::open(target.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
-    if (out.get() < 0)
-      return errno == EEXIST ? refused(fmt::format("'{}' appears twice", shown))
-                             : Result<void>(cannot_write(target));
+    if (out.get() < 0) return errno == EEXIST ? exists_already(target) : Result<void>(cannot_write(target));
     uint64_t end = 0;
     for (;;) {
       const void* block = nullptr;
@@ -308,8 +321,10 @@ bool is_archive(const std::string& path) {
   return bytes.size() > 262 && bytes.substr(257, 5) == "ustar";
 }
 
-Result<void> unpack_archive(const std::string& path, const std::string& to) {
-  return Unpacker(path, to).run();
+Result<size_t> unpack_archive(const std::string& path, const std::string& to) {
+  Unpacker unpacker(path, to);
+  if (const auto done = unpacker.run(); !done) return std::unexpected(done.error());
+  return unpacker.files();
 }
 
 Result<std::string> unpacked_capture(const std::string& root, CaptureOptions& options) {

@@ -34,8 +34,8 @@ bool is_archive(const std::string& path);
 // Unpacks below the existing directory `to`. An entry that is no regular file or directory and no link that
 // stays below `to`, whose name leads out of `to` or occurs twice, more than kMostEntries of them, or far more bytes than such an archive can
 // hold (E-FILE-132), and an archive that is cut or damaged (E-FILE-131) are errors; what was unpacked before
-// stays.
-Result<void> unpack_archive(const std::string& path, const std::string& to);
+// stays. A file that is there already is not replaced (E-FILE-090). The number of files.
+Result<size_t> unpack_archive(const std::string& path, const std::string& to);
 
 // Of an unpacked capture below `root`: what to open, and options for the files beside it, where `options`
 // does not say otherwise.

@@ -78,9 +78,11 @@ Result<Capture> open_any(const std::string& path, const CaptureOptions& options)
     }
     if (is_there(fs::path(path) / "snapshot.ini")) return open_ocsd_snapshot(path, options);
     if (holds_block_files(path)) return blocks::BlockFile::open(path);
+    CaptureOptions inner = options;
+    if (const auto place = unpacked_capture(path, inner)) return open_any(*place, inner);
     return fail(Code::kFolderWithoutCapture, path, Error::kNoOffset,
-                "a folder with neither data, bundle.json, trace.json, snapshot.ini, core.asof nor .blocks "
-                "files in it");
+                "a folder with neither data, perf.data, bundle.json, trace.json, snapshot.ini, core.asof nor "
+                ".blocks files in it");
   }
   if (fs::path(path).filename() == "snapshot.ini") return open_ocsd_snapshot(path, options);
   if (fs::is_regular_file(path, ignored) && blocks::BlockFile::is_block_file(path))

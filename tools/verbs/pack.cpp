@@ -193,10 +193,13 @@ ExitCode run_unpack(const UnpackOptions& o) {
     diagnostics.error({Code::kCannotWrite, o.output, Error::kNoOffset, error.message(), {}});
     return kExitInput;
   }
-  if (const auto done = unpack_archive(o.input, o.output); !done) {
-    diagnostics.error(done.error());
+  const auto files = unpack_archive(o.input, o.output);
+  if (!files) {
+    diagnostics.error(files.error());
     return kExitInput;
   }
+  diagnostics.note(fmt::format("{}: {}; 'asof report {}' opens it as the archive", o.output,
+                               format_plural(*files, "file", "files"), o.output));
   return kExitOk;
 }
 

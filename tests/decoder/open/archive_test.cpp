@@ -60,7 +60,7 @@ std::string tar_of(const std::vector<Entry>& entries, bool whole = true) {
 
 class ArchiveTest : public ::testing::Test {
  protected:
-  Result<void> unpack(const std::string& bytes) {
+  Result<size_t> unpack(const std::string& bytes) {
     fs::create_directories(to());
     const fs::path file = dir_.path() / "x.tar";
     write_bytes(file, {reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()});
