@@ -98,6 +98,14 @@ size_t verb_behind_input(const std::vector<std::string>& a) {
   return input && a.size() > words && is_verb(a[words]) ? words : 0;
 }
 
+// Where the verb stands behind options of all verbs that take no value; 0: nowhere.
+size_t verb_behind_flags(const std::vector<std::string>& a) {
+  constexpr std::string_view kFlags[] = {"-v", "-vv", "--verbose", "-q", "--quiet"};
+  size_t at = 0;
+  while (at < a.size() && std::ranges::find(kFlags, a[at]) != std::end(kFlags)) ++at;
+  return at < a.size() && is_verb(a[at]) ? at : 0;
+}
+
 std::vector<std::string_view> option_names(const CLI::App& verb, std::vector<std::string>& kept) {
   for (const CLI::Option* o : verb.get_options()) {
     for (const std::string& n : o->get_lnames()) kept.push_back("--" + n);
@@ -153,7 +161,7 @@ Result<std::vector<std::string>> normal_arguments(std::vector<std::string> args)
   }
   if (first == "--version" || first == "-V") return std::vector<std::string>{"version"};
   if (is_verb(first) || first == "--help" || first == "-h") return args;
-  if (const size_t at = verb_behind_input(args); at != 0) {
+  if (const size_t at = std::max(verb_behind_input(args), verb_behind_flags(args)); at != 0) {
     std::rotate(args.begin(), args.begin() + static_cast<std::ptrdiff_t>(at),
                 args.begin() + static_cast<std::ptrdiff_t>(at) + 1);
     return args;

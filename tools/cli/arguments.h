@@ -9,7 +9,7 @@
 namespace asof {
 
 // Arguments with the verb in front: `asof perf.data` and `asof -F ip perf.data` mean decode, `asof help VERB`
-// means `asof VERB --help`, `asof perf.data report` and `asof -i perf.data report` mean `asof report ...`. An
+// means `asof VERB --help`, `asof perf.data report`, `asof -i perf.data report` and `asof -v report` mean `asof report ...`. An
 // error for a first word that is neither a verb nor a file.
 Result<std::vector<std::string>> normal_arguments(std::vector<std::string> arguments);
 

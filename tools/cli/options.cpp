@@ -16,14 +16,6 @@ std::unexpected<Error> usage(std::string reason) {
   return fail(Code::kBadOption, "", Error::kNoOffset, std::move(reason));
 }
 
-// How CLI11 shows the words of IsMember; completion reads them there (option_tree.h).
-template <class T>
-std::string words_of(const std::map<std::string, T>& values) {
-  std::string out;
-  for (const auto& [word, value] : values) out += (out.empty() ? "{" : ",") + word;
-  return out + "}";
-}
-
 }  // namespace
 
 void add_input_options(CLI::App& verb, InputOptions& o, bool positional_input) {
@@ -83,9 +75,7 @@ void add_input_options(CLI::App& verb, InputOptions& o, bool positional_input) {
   static const std::map<std::string, Diagnostics::Color> kColors{{"auto", Diagnostics::Color::kAuto},
                                                                  {"always", Diagnostics::Color::kAlways},
                                                                  {"never", Diagnostics::Color::kNever}};
-  verb.add_option("--color", o.color, "auto, always or never")
-      ->transform(CLI::CheckedTransformer(kColors).description(words_of(kColors)))
-      ->type_name("WHEN");
+  verb.add_option("--color", o.color, "auto, always or never")->transform(one_of(kColors))->type_name("WHEN");
 }
 
 void add_debuginfod_option(CLI::App& verb, InputOptions& o) {
@@ -114,12 +104,12 @@ void add_decode_options(CLI::App& verb, DecodeChoice& d, CaptureOptions& capture
   verb.add_option(
           "--text-at", d.pipeline.decode.text_at,
           "asof: the text of each instant (default); first, last: one state of it, as other tools have")
-      ->transform(CLI::CheckedTransformer(kTextAt).description(words_of(kTextAt)))
+      ->transform(one_of(kTextAt))
       ->type_name("MODE")
       ->group(group);
   static const std::map<std::string, bool> kEngines{{"asof", false}, {"libipt", true}};
   verb.add_option("--engine", d.pipeline.decode.reference_engine, "asof (default) or libipt, for comparisons")
-      ->transform(CLI::CheckedTransformer(kEngines).description(words_of(kEngines)))
+      ->transform(one_of(kEngines))
       ->type_name("NAME")
       ->group(group);
   verb.add_option("-C,--cpu", d.cpus, "only these CPUs: 0,2-5")->type_name("LIST")->group(group);
@@ -140,7 +130,7 @@ void add_decode_options(CLI::App& verb, DecodeChoice& d, CaptureOptions& capture
   static const std::map<std::string, ProgressMode> kProgress{
       {"auto", ProgressMode::kAuto}, {"always", ProgressMode::kAlways}, {"never", ProgressMode::kNever}};
   verb.add_option("--progress", d.progress, "auto, always or never")
-      ->transform(CLI::CheckedTransformer(kProgress).description(words_of(kProgress)))
+      ->transform(one_of(kProgress))
       ->type_name("WHEN")
       ->group(group);
 }

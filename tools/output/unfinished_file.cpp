@@ -57,6 +57,9 @@ std::optional<Error> refuse_input(const std::string& path) {
 }
 
 Result<int> make_unfinished(std::string& path, std::string& name) {
+  if (path == "-")
+    return fail(Code::kCannotWrite, "standard output", Error::kNoOffset, "this output has to be a file",
+                "choose a file with -o");
   if (auto refused = refuse_input(path)) return std::unexpected(std::move(*refused));
   std::error_code error;
   if (const auto target = fs::weakly_canonical(path, error); !error) path = target.string();

@@ -14,7 +14,7 @@ std::optional<Error> refuse_input(const std::string& path);
 
 // Makes a file beside `path` under a name that nobody can foresee, so that nobody can have put a link there, which
 // `name` becomes. Where `path` is a link, it becomes what that leads to: the link is to stay. Returns the descriptor.
-// Not beside what refuse_input() refuses.
+// Not beside what refuse_input() refuses, nor for "-": who writes to standard output opens an Output.
 Result<int> make_unfinished(std::string& path, std::string& name);
 // Gives it its name, unless that has become the name of an input.
 Result<void> name_unfinished(const std::string& name, const std::string& path);

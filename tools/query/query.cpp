@@ -85,9 +85,10 @@ std::string named_list() {
 }
 
 // Where the query is named or there is none, an argument is the capture; else one is the query, and two are
-// the capture and the query. An error, or nothing.
+// the capture and the query. A file needs no query: with -o, one that is there is the capture. An error, or nothing.
 std::string take_arguments(QueryText& o) {
-  const bool has_sql = o.named.empty() && !o.schema;
+  const bool one_file = !o.output.empty() && o.second.empty() && !o.first.empty() && is_input(o.first);
+  const bool has_sql = o.named.empty() && !o.schema && !one_file;
   if (!has_sql && !o.second.empty()) return "two arguments: the query is named, so one is the capture";
   if (has_sql) o.sql = o.second.empty() ? o.first : o.second;
   const std::string capture = has_sql && o.second.empty() ? "" : o.first;
@@ -217,7 +218,7 @@ RunVerb add_query(CLI::App& app) {
                                                          {"jsonl", RowFormat::kJsonLines},
                                                          {"table", RowFormat::kTable}};
   verb->add_option("--format", o->format, "tsv (default), csv, jsonl, or table: aligned, for people")
-      ->transform(CLI::CheckedTransformer(kFormats).description("{tsv,csv,jsonl,table}"))
+      ->transform(one_of(kFormats))
       ->type_name("FORMAT");
   verb->add_option("-o,--output", o->output,
                    "keep the database in this file; replaces an older database of asof, nothing else");
@@ -233,7 +234,7 @@ RunVerb add_query(CLI::App& app) {
           "--cache", o->cache.mode,
           "keep tables for the next query: auto (default: what took more than a second to decode), always, "
           "never; also by $ASOF_CACHE")
-      ->transform(CLI::CheckedTransformer(kModes).description("{auto,always,never}"))
+      ->transform(one_of(kModes))
       ->type_name("WHEN")
       ->group(group);
   verb->add_flag_callback(
