@@ -177,7 +177,8 @@ void RateBuckets::finish(TimelineSink& sink) const {
       for (size_t i = 0; i < size; ++i) {
         sink.counter({kind, cpu, start(i), value(c, i)});
       }
-      sink.counter({kind, cpu, start(size), 0});
+      // Nothing runs later; of what was decoded nothing is said.
+      if (kind == CounterPoint::Kind::kInstructions) sink.counter({kind, cpu, start(size), 0});
     }
   };
   emit(CounterPoint::Kind::kInstructions, [this](const Cpu& c, size_t i) {

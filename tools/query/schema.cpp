@@ -98,7 +98,7 @@ constexpr ColumnMeaning kLives[] = {
     {"kind", "bpf, module, out of line, snapshot (copy of memory)"},
     {"name", "of the program, module or symbol"},
     {"address", "first address"},
-    {"size", "bytes"},
+    {"size", "bytes; of a snapshot those from its first to its last, with what was not copied between them"},
     {"begin",
      "it was not there before: the time it came, where a record says that; NULL: before the capture, or "
      "unknown"},
