@@ -39,5 +39,17 @@ TEST(BoardScripts, WrongValuesExitWith2) {
   }
 }
 
+// A mode that records a program without a shell around it: the usual workload, ls, is none.
+TEST(BoardScripts, AModeOfProgramsWantsOne) {
+  for (const char* command : {"./pt", "./ete"}) {
+    const std::string start = std::string(command) + " --kernel 6.12 --build /nowhere ";
+    const std::string said = " 2>&1 | grep -q 'records a program'";
+    EXPECT_EQ(status_of(start + "--mode cpu,thread" + said), 0);
+    EXPECT_EQ(status_of(start + "--mode cpu,thread:ls --workload true" + said), 0);
+    EXPECT_NE(status_of(start + "--mode cpu:ls,thread --workload true" + said), 0);
+    EXPECT_NE(status_of(start + "--mode cpu,thread:signals" + said), 0);
+  }
+}
+
 }  // namespace
 }  // namespace asof::test

@@ -16,6 +16,25 @@ guest_files() {
   "$compiler" "${flags[@]}" "$record"/toggle*.c "$record/undo.c" -o "$into/machine/toggle"
 }
 
+# work_programs: the workloads that are programs, on one line. (uprobe-offset and vdso only help.)
+work_programs() {
+  sed -n '/vdso/d; s/^    {"\([a-z]*\)", work_.*/\1/p' "$machine_here/guest/work.c" | paste -sd ' '
+}
+
+# check_workloads MODES-FILE MODES WORKLOADS: a mode of the style `program` records one of the programs, not a shell.
+check_workloads() {
+  local word name workload workloads programs
+  programs=$(work_programs)
+  for word in ${2//,/ }; do
+    name=${word%%:*} workloads=${word#*:}
+    [ "$name" != "$word" ] || workloads=$3
+    [ "$(awk -v name="$name" '$1 == name {print $2}' "$1")" = program ] || continue
+    for workload in ${workloads//,/ }; do
+      [[ " $programs " == *" $workload "* ]] || fail "mode $name records a program; $workload is none of $programs"
+    done
+  done
+}
+
 # records_by_script MODES-FILE MODES: does one of these modes (MODE or MODE:WORKLOAD, with commas between) record with a script of
 # tools/record?
 records_by_script() {

@@ -8,6 +8,8 @@
 
 uint32_t work_seed = 1;
 
+static int work_true(void) { return 0; }
+
 static const struct {
   const char* name;
   int (*run)(void);
@@ -22,6 +24,7 @@ static const struct {
     {"switch", work_switch},
     {"tailcall", work_tailcall},
     {"trampoline", work_trampoline},
+    {"true", work_true},
     {"uprobe", work_uprobe},
     {"uprobe-offset", work_uprobe_offset},
     {"vdso", work_vdso},
