@@ -298,7 +298,7 @@ void Comparer::process(bool last) {
     const uint64_t decoded = std::accumulate(pending_.begin(), pending_.end(), uint64_t{0});
     settle_pending(s.run_agrees);
     if (!s.run_agrees) {
-      miss(r.count, false, "no gap reported", r.time);
+      miss(r.count, (r.flags & TruthRun::kLateText) != 0, "no gap reported", r.time);
       note({Difference::Kind::kWrong, r.ip, r.ip, r.time, decoded, "other instructions in the same bytes"});
     } else if (before.midway) {
       miss(r.count - (before.run_count + s.count), midway_late_, midway_cause_, r.time);

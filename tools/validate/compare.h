@@ -150,6 +150,7 @@ class Comparer {
   uint64_t place_in_order(std::vector<Island>& islands, const Position& until, size_t left_out);
   void place_islands(std::vector<Island>& islands, const Position& until);
   bool find_after_gap(Resume& found);
+  bool is_late(size_t index);
   bool agrees_for_a_while(Position at);
   bool find_after_difference(Resume& found);
   void resume(bool gap);

@@ -274,10 +274,19 @@ bool Comparer::find_after_gap(Resume& found) {
   return f.has_value();
 }
 
+// Whether the bytes of this run are nowhere in the capture.
+bool Comparer::is_late(size_t index) {
+  const TruthRun* r = index < run_base_ ? nullptr : run(index);
+  return r != nullptr && (r->flags & TruthRun::kLateText) != 0;
+}
+
+// Or all that ran between code without bytes and other such code, which no decoder has right, however few these are.
 bool Comparer::agrees_for_a_while(Position at) {
   const size_t first = at.piece;
+  const bool after_late = at.run != 0 && is_late(at.run - 1) && !is_late(at.run);
   uint32_t agreed = 0;
   while (agreed < kEnough) {
+    if (after_late && agreed != 0 && at.run_bytes == 0 && is_late(at.run)) return true;
     if (at.piece == piece_end() || (at.piece != first && at.piece_bytes == 0 && piece(at.piece).gap != 0))
       return false;
     const Stretch s = step(at);

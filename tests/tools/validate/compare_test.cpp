@@ -196,6 +196,59 @@ TEST(Compare, TimeTellsRoundsApart) {
   EXPECT_EQ(r.missing_by_cause.count("end of trace"), 0u);
 }
 
+// A program calls code that a JIT has written anew, and is shown with the old code. What it does between two such calls is
+// right however short that is.
+TEST(Compare, ShortStretchBetweenCodeWithoutBytesIsRight) {
+  std::vector<TruthRun> runs;
+  for (int i = 0; i < 20; ++i) {
+    runs.push_back(truth(0x1000, 7));
+    runs.push_back(truth(0x8000, 6, 0, TruthRun::kLateText));
+    runs.push_back(truth(0x8014, 4, 0, TruthRun::kLateText));
+  }
+  runs.push_back(truth(0x1000, 40));
+  Case c(runs);
+  for (int i = 0; i < 20; ++i) {
+    c.comparer.add(decoded(0x1000, 7));
+    for (int k = 0; k <= i % 3; ++k) {
+      DecodedPiece old = decoded(0x8000, 9);
+      old.confidence = Confidence::kAmbiguous;
+      c.comparer.add(old);
+    }
+  }
+  c.comparer.add(decoded(0x1000, 40));
+  const CompareResult& r = c.finish();
+  EXPECT_EQ(r.right_by_confidence[static_cast<size_t>(Confidence::kCertain)], 20u * 7 + 40);
+  EXPECT_EQ(r.wrong_by_confidence[static_cast<size_t>(Confidence::kCertain)], 0u);
+  EXPECT_EQ(r.missing, 0u);
+}
+
+// Other instructions than those that ran, in the same bytes: those that ran are late where their bytes are nowhere.
+TEST(Compare, OldCodeOfTheSameSizeLeavesLateText) {
+  Case c({truth(0x1000, 7), truth(0x8000, 6, 0, TruthRun::kLateText), truth(0x1000, 40)});
+  static const uint8_t lengths[] = {8, 8, 8};
+  c.comparer.add(decoded(0x1000, 7));
+  c.comparer.add({0x8000, 24, 3, lengths, 0, Confidence::kAmbiguous, 0});
+  c.comparer.add(decoded(0x1000, 40));
+  const CompareResult& r = c.finish();
+  EXPECT_EQ(r.right, 47u);
+  EXPECT_EQ(r.wrong, 3u);
+  EXPECT_EQ(r.late, 6u);
+  EXPECT_EQ(r.missing, 0u);
+}
+
+// Where the bytes are known a short stretch proves nothing: it may be of another time.
+TEST(Compare, ShortStretchBetweenKnownCodeIsNotRight) {
+  Case c({truth(0x1000, 7), truth(0x8000, 6), truth(0x2000, 7), truth(0x8000, 6), truth(0x1000, 40)});
+  c.comparer.add(decoded(0x1000, 7));
+  c.comparer.add(decoded(0x9000, 6));
+  c.comparer.add(decoded(0x2000, 7));
+  c.comparer.add(decoded(0x9000, 6));
+  c.comparer.add(decoded(0x1000, 40));
+  const CompareResult& r = c.finish();
+  EXPECT_EQ(r.right, 47u);
+  EXPECT_EQ(r.wrong, 19u);
+}
+
 // A short stretch between two gaps has the time of a later packet, 100 us late, in the next iteration of the
 // loop: its order decides where it belongs, and nothing after it is wrong.
 // A gap of many runs before the last piece, after which no time comes that would end its window.
