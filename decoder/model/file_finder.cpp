@@ -135,8 +135,12 @@ std::vector<FileFinder::Candidate> FileFinder::candidates(const std::string& pat
                                                           const std::string& explicit_file) const {
   std::vector<Candidate> out;
   if (!explicit_file.empty()) out.push_back({explicit_file, false});
-  add_cached(path, build_id, out);
   const bool absolute = path.starts_with('/') && !path.starts_with("//");
+  // The file before perf's copy of it. perf copies through a private mapping, which has the breakpoints of uprobes
+  // (tools/perf/util/copyfile.c copyfile_offset(), kernel/events/uprobes.c valid_vma()).
+  if (absolute && !symfs_.empty()) out.push_back({symfs_ + path, true});
+  if (absolute && !symfs_given_ && options_.host_files) out.push_back({path, true});
+  add_cached(path, build_id, out);
   if (!symfs_.empty()) {
     if (absolute) out.push_back({symfs_ + path, false});
     if (path == "[vdso]") {
@@ -172,7 +176,7 @@ std::unique_ptr<TextFile> FileFinder::search(const std::string& path, const std:
       file->doubtful = true;
       return file;
     }
-    rejected += (rejected.empty() ? "" : "; ") + ids;
+    if (rejected.find(ids) == std::string::npos) rejected += (rejected.empty() ? "" : "; ") + ids;
   }
   const bool is_vdso = path == "[vdso]";
   if (is_vdso && vdso_source_) {

@@ -207,6 +207,24 @@ TEST_F(User, BuildIdCache) {
   EXPECT_EQ(at(kCode, 100), std::vector<Bytes>{{0x22}});
 }
 
+// perf's copy of a file has the breakpoints of the uprobes that were set when it was made.
+TEST_F(User, FileComesBeforeItsCopyInTheBuildIdCache) {
+  const std::string hex(38, 'a');
+  write_bytes(r.dir.path() / ("cache/.build-id/aa/" + hex + "/elf"), program(0xcc, 0xaa));
+  file("/bin/a", 0x11, 0xaa);
+  file("/bin/replaced", 0x22, 0xbb);
+  map(7, "/bin/a", 0xaa, {});
+  map(7, "/bin/replaced", 0xaa, {}, kCode + 0x10000);
+  r.writer.itrace_start(7, 7, Recording::at(10));
+  CaptureOptions options = closed_options();
+  options.buildid_dir = (r.dir / "cache").string();
+  options.force = true;
+  open(options);
+  EXPECT_EQ(at(kCode, 100), std::vector<Bytes>{{0x11}});
+  EXPECT_EQ(at(kCode + 0x10000, 100), std::vector<Bytes>{{0xcc}});
+  EXPECT_EQ(find_notice(*capture, Code::kOtherBuildIdUsed), nullptr);
+}
+
 TEST_F(User, MissingFileIsUnknownAndNamed) {
   map(7, "/bin/gone", 0xaa, {});
   r.writer.itrace_start(7, 7, Recording::at(10));
