@@ -75,11 +75,14 @@ pack_guest() {
   cpio_archive "$work/guest" >"$work/guest.cpio"
 }
 
-# make_symfs GUEST: the files of this guest, for the analysis, as $out/symfs.
+# make_symfs GUEST: the files of this guest, for the analysis, as $out/symfs. No links out of it: a recording without
+# build-ids (--switch-output) is packed with the files that are in there.
 make_symfs() {
   local name
   mkdir "$out/symfs"
-  for name in bin sbin lib lib64 usr; do ln -s "$1/$name" "$out/symfs/$name"; done
+  for name in bin sbin lib lib64 usr; do
+    cp -al "$1/$name" "$out/symfs/" 2>/dev/null || cp -a "$1/$name" "$out/symfs/"
+  done
   cp -r "$work/guest/machine" "$out/symfs/"
 }
 
