@@ -51,15 +51,16 @@ std::optional<Comparer::Fit> Comparer::fit(const Island& island, const Position&
   return f;
 }
 
-// The runs from at_ on, up to `until`, that hold the island's first address. What was found is kept: the islands after a
-// gap are those after the one before it, but for one.
+// The runs from at_ on, up to `until` or the end of the island's time, that hold its first address. What was found is
+// kept: the islands after a gap are those after the one before it, but for one.
 const std::vector<size_t>& Comparer::runs_with(const Island& island, size_t until) {
   Places& places = places_[island.begin];
   places.scanned = std::max(places.scanned, at_.run);
   const Addr ip = piece(island.begin).ip;
+  const Time last = window(island.begin).hi;
   for (; places.scanned <= until; ++places.scanned) {
     const TruthRun* const r = run(places.scanned);
-    if (r == nullptr) break;
+    if (r == nullptr || (ordered_ && r->time > last)) break;
     if (ip - r->ip < r->bytes) places.runs.push_back(places.scanned);
   }
   return places.runs;
