@@ -200,9 +200,12 @@ std::string Coverage::headline() const {
   if (nothing_to_decode() && stopped_.empty())
     return nothing_matched() ? "nothing matched: no trace of what was asked for (--cpu, --time, --tid)"
                              : "nothing to decode: the trace has no instructions";
-  std::string text;
+  // How much trace it would have had is not known.
+  const bool endless = std::ranges::any_of(
+      capture_->notices, [](const Notice& n) { return n.code == Code::kBlockStreamTruncated; });
+  std::string text = endless ? "of a block stream without an end: " : "";
   if (!stopped_.empty()) {
-    text = stopped_ + ": ";
+    text += stopped_ + ": ";
     if (chosen_bytes_ != 0)
       text = fmt::format("{} at {:.2f} % of the trace at most: ", stopped_,
                          100 * static_cast<double>(std::min(reached_bytes_, chosen_bytes_)) /
