@@ -10,7 +10,7 @@ namespace {
 
 int status_of(const std::string& command) {
   return WEXITSTATUS(
-      std::system(("cd " ASOF_BOARD " && " + command + " >/dev/null 2>&1 </dev/null").c_str()));
+      std::system(("cd " ASOF_BOARD " && { " + command + "; } >/dev/null 2>&1 </dev/null").c_str()));
 }
 
 TEST(BoardScripts, ShellcheckFindsNothing) {
