@@ -149,6 +149,7 @@ void SegmentLog::doubt_distrusted() {
 
 void SegmentLog::roll_back() {
   chunk_.steps.truncate(std::min(verified_steps_, chunk_.steps.size()));
+  marked_steps_ = std::min(marked_steps_, chunk_.steps.size());
   for (Event& e : chunk_.events) e.step = std::min(e.step, static_cast<uint32_t>(chunk_.steps.size()));
 }
 
