@@ -21,6 +21,7 @@ void SegmentLog::start_log(const Segment& segment, ChunkSink& sink) {
   chunk_ = sink.spare();
   gap_.reset();
   distrusted_.clear();
+  doubted_ = 0;
   verified_steps_ = marked_steps_ = 0;
   next_flags_ = segment.before ? Step::kAfterGap : uint8_t{0};
   end_doubt();
@@ -108,7 +109,8 @@ void SegmentLog::doubt_since_address() {
     if (b.space != kKernelSpace) distrust(b.origin);
   }
   doubt_unconfirmed();
-  if (!distrusted_.empty()) doubt_distrusted();
+  // Of those known before, all has been ambiguous since.
+  if (distrusted_.size() != doubted_) doubt_distrusted();
 }
 
 const Block* SegmentLog::user_text_before(Addr ip) const {
@@ -139,6 +141,7 @@ void SegmentLog::distrust(OriginRef origin) {
 }
 
 void SegmentLog::doubt_distrusted() {
+  doubted_ = distrusted_.size();
   const StepList::Place from = chunk_.steps.back(chunk_.steps.size(), kMostBlocks);
   loosen(from.position);
   for (size_t i = from.position + from.blocks; i < chunk_.steps.size(); ++i) {

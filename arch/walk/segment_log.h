@@ -79,6 +79,7 @@ class SegmentLog {
   void loosen(size_t from);
 
   std::vector<OriginRef> distrusted_;  // in this segment
+  size_t doubted_ = 0;                 // of these, for so many the steps before were made ambiguous
 };
 
 }  // namespace asof::walk
