@@ -17,6 +17,7 @@ enum : uint64_t { kFillMode = 0, kWrapMode = 1, kCircularMode = 3 };
 
 }  // namespace
 
+// DDI 0487, "The owning translation regime": the pointers are virtual addresses of it (TRBLIMITR_EL1.nVM is 0).
 bool TraceBuffer::map() {
   pages_.clear();
   for (uint64_t at = base_; at < limit_; at += kPage) pages_.push_back(translate_(at));
@@ -31,11 +32,12 @@ bool TraceBuffer::update() {
   base_ = registers_[Register::kBufferBase];
   limit_ = limit & ~(kPage - 1);
   pointer_ = registers_[Register::kBufferPointer];
-  // D6.4 "Restrictions on programming the Trace Buffer Unit": base <= pointer < limit.
+  // "Restrictions on Programming the Trace Buffer Unit": base <= pointer < limit.
   if (base_ >= limit_ || pointer_ < base_ || pointer_ >= limit_ || !map()) stop(0);
   return running_;
 }
 
+// DDI 0601, TRBSR_EL1: a management event stops collection (S) and asks for the interrupt (IRQ).
 void TraceBuffer::stop(uint64_t status) {
   uint64_t& s = registers_[Register::kBufferStatus];
   s = (s & ~(0x3full << 26 | 0x3f)) | status | kStopped | kIrq;
@@ -43,7 +45,7 @@ void TraceBuffer::stop(uint64_t status) {
   interrupt_();
 }
 
-// D6.5 "Trace buffer management": the pointer reached the limit.
+// "Trace buffer management"; DDI 0601, TRBLIMITR_EL1.FM: the pointer reached the limit.
 void TraceBuffer::wrap() {
   pointer_ = base_;
   registers_[Register::kBufferPointer] = pointer_;

@@ -53,6 +53,7 @@ bool TraceUnit::active(uint64_t ip) const {
   return !filters_ || included(ip);
 }
 
+// IHI 0064, "TRCPRGCTLR"; "Trace unit reset and enabling": the first thing that is traced is behind a Trace On.
 void TraceUnit::enable() {
   config_ = registers_[Register::kConfig];
   filters_ = registers_[Register::kIncludeExclude] != 0;
@@ -78,7 +79,8 @@ void TraceUnit::synchronize() {
 
 // ---- packets -------------------------------------------------------------------------------------------------------
 
-// Packet by packet: the last one that the buffer takes may be any of them.
+// IHI 0064, "Instruction trace packets": the formats are tests/support/etm_writer.h's. Packet by
+// packet: the last one that the buffer takes may be any of them.
 void TraceUnit::drain() {
   writer_.flush();
   const std::vector<uint8_t> bytes = writer_.take();
@@ -131,6 +133,7 @@ void TraceUnit::start(uint64_t ip, std::optional<uint64_t> time) {
   drain();
 }
 
+// "Filtering instructions: ViewInst": what is not traced has no packet; the next start has a Trace On.
 void TraceUnit::stop() {
   target_.reset();
   on_ = false;
@@ -141,6 +144,7 @@ void TraceUnit::stand(uint64_t ip, std::optional<uint64_t> time) {
   if (enabled_ && active(ip)) start(ip, time);
 }
 
+// DDI 0487, "Trace synchronization": TSB CSYNC waits until what was traced before has reached memory.
 void TraceUnit::flush() {
   if (on_) write_target();
   drain();
@@ -166,12 +170,14 @@ void TraceUnit::write_target() {
   new_context_ = false;
 }
 
+// "Atom element": E a branch that was taken, or another P0 instruction; N one that was not.
 void TraceUnit::atom(bool taken) {
   write_target();
   writer_.atom(taken);
   ++made_;
 }
 
+// "Return stack": the return addresses of BL, BLR and those like them
 void TraceUnit::push(uint64_t address) {
   if (!(config_ & kReturnStack)) return;
   returns_.push_back(address);
@@ -187,6 +193,7 @@ bool TraceUnit::broadcast(uint64_t ip) const {
   return (control >> 8 & 1) ? in : !in;
 }
 
+// "P0 instructions": direct and indirect branches, ISB, exception returns
 void TraceUnit::retire(Kind kind, uint64_t ip, uint64_t next, uint64_t cycles, std::optional<uint64_t> time) {
   const bool synchronizes = kind == Kind::kIsb || kind == Kind::kExceptionReturn;
   const bool taken = kind != Kind::kConditional || next != ip + 4;

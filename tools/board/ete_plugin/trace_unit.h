@@ -1,7 +1,10 @@
 // The Embedded Trace Extension of one CPU: given what executes, it decides which packets result. Arm IHI 0064 (ETM
 // architecture) and DDI 0487, part D "The Embedded Trace Extension"; the sections stand beside the rules in
-// trace_unit.cpp. Knows nothing of QEMU. Not modelled: Secure and Realm state, EL2, AArch32, transactions, VMIDs,
-// speculation (TRCIDR8 is 0), Q elements, events, single-shot comparators, the sequencer, data breaks.
+// trace_unit.cpp, by title. They are from memory: no text of these documents was at hand but the register
+// descriptions of DDI 0601 (TRB*_EL1) and the kernel's coresight-etm4x-reference.rst. What checks the packets is
+// that OpenCSD reads every one of them, and what checks the registers that Linux's drivers take the unit for one.
+// Knows nothing of QEMU. Not modelled: Secure and Realm state, EL2, AArch32, transactions, VMIDs, speculation
+// (TRCIDR8 is 0), Q elements, events, single-shot comparators, the sequencer, data breaks.
 #pragma once
 #include <cstdint>
 #include <functional>

@@ -31,6 +31,7 @@ std::optional<uint64_t> Output::entry(unsigned index) const {
   return e;
 }
 
+// "Table of Physical Addresses (ToPA)"
 Output::State Output::load_entry() {
   const auto fetch = [&] {
     const auto e = entry(static_cast<unsigned>((mask & 0xffffffff) >> 7));
@@ -67,7 +68,7 @@ Output::State Output::next_region() {
     mask &= 0xffffffff;
     return State::kRunning;
   }
-  if (entry_ & kInt) interrupt_ = true;
+  if (entry_ & kInt) interrupt_ = true;        // "ToPA PMI"
   if (entry_ & kStop) return State::kStopped;  // "STOP": the offset stays at the end of the region
   mask = ((mask & 0xffffffff) + 0x80) | 0x7f;
   return load_entry();

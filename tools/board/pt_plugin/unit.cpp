@@ -4,7 +4,7 @@ namespace asof::pt {
 
 namespace {
 
-// "Control Flow Event (CFE) Packet" and "Event Data (EVD) Packet": types
+// "Control Flow Event (CFE) Packet", "Event Data (EVD) Packet": types
 enum : uint8_t { kCfeIntr = 1, kCfeIret = 2, kEvdPageFault = 0 };
 
 }  // namespace
@@ -13,10 +13,12 @@ void TraceUnit::boundary(const Place& here, uint64_t tsc) {
   if (!trigger_) return;
   advance(tsc);
   if (loss_ == Loss::kOverflow) end_overflow(here);
-  // "PSB Packet": each time PacketByteCnt crosses the threshold
+  // "Packet Stream Boundary (PSB) Packet": each time PacketByteCnt crosses the threshold of IA32_RTIT_CTL.PSBFreq
   if (emitting() && psb_bytes_ >= uint64_t{2048} << (ctl_ >> 24 & 15)) psb(here);
 }
 
+// Cases 6 to 10 of the table "Packet Generation under Different Enable Conditions"; "Change of Flow Instruction (COFI)
+// Tracing": a direct jump or call has no packet, a near indirect one and a far transfer have a TIP.
 void TraceUnit::branch(const Branch& b, const Place& to, uint64_t tsc) {
   if (!trigger_) return;
   advance(tsc);
@@ -28,7 +30,7 @@ void TraceUnit::branch(const Branch& b, const Place& to, uint64_t tsc) {
   const bool was = packet_en_;
   const bool stop = taken && context_en_ && in_range(2, to.ip);
   const bool is = context_en_ && filter_en_ && !stop;
-  // "CFE packet": IRET, when it completes; the FUP is the IRET's own address.
+  // "Control Flow Event (CFE) Packet": IRET, when it completes; the FUP is the IRET's own address.
   if (b.flow == Flow::kIret && was && (ctl_ & kEventEn)) {
     put(packet_cfe(kCfeIret, 0, true));
     put_ip(IpPacket::kFup, b.ip);
@@ -45,7 +47,8 @@ void TraceUnit::branch(const Branch& b, const Place& to, uint64_t tsc) {
       case Flow::kJump:
         break;
       case Flow::kCall:
-        // A call to the next instruction only reads the program counter and is not matched with a return.
+        // "Indirect Transfer Compression for Returns (RET)": a call to the next instruction is not matched with a
+        // return.
         if (to.ip != b.after) push(b.after);
         break;
       case Flow::kCallIndirect:
@@ -68,7 +71,7 @@ void TraceUnit::branch(const Branch& b, const Place& to, uint64_t tsc) {
   if (stop) trace_stop();
 }
 
-// Cases 5a to 5f of the table: PIP needs ContextEn and OS, not FilterEn.
+// Cases 5a to 5f; "Paging Information Packet (PIP)": it needs ContextEn and OS, not FilterEn.
 void TraceUnit::mov_cr3(uint64_t cr3, const Place& next, uint64_t tsc) {
   cr3_ = cr3;
   if (!trigger_) return;
@@ -88,8 +91,10 @@ void TraceUnit::mov_cr3(uint64_t cr3, const Place& next, uint64_t tsc) {
   if (stop) trace_stop();
 }
 
-// Cases 11 to 13. With EventEn a CFE precedes the packets of the transfer and binds to their FUP; if there are none, it
-// has the IP bit and a FUP of its own. A page fault's EVD precedes the CFE.
+// Cases 11 to 13; "Flow Update Packet (FUP)": the address is that of the next instruction, or of the one that
+// faults. "Control Flow Event (CFE) Packet", "Event Data (EVD) Packet": with EventEn a CFE precedes the packets of
+// the transfer and binds to their FUP; if there are none, it has the IP bit and a FUP of its own. A page fault's
+// EVD precedes the CFE.
 void TraceUnit::interrupt(const Interruption& i, const Place& to, uint64_t tsc) {
   if (!trigger_) return;
   advance(tsc);
@@ -113,7 +118,7 @@ void TraceUnit::interrupt(const Interruption& i, const Place& to, uint64_t tsc) 
   if (stop) trace_stop();
 }
 
-// "PTW Packet": TriggerEn, ContextEn, FilterEn, PTWEn
+// "PTWRITE (PTW) Packet": TriggerEn, ContextEn, FilterEn, PTWEn; a FUP with FUPonPTW
 void TraceUnit::ptwrite(uint64_t ip, uint64_t value, bool eight_bytes, uint64_t tsc) {
   if (!packet_en_ || !(ctl_ & kPtwEn)) return;
   advance(tsc);
@@ -121,7 +126,7 @@ void TraceUnit::ptwrite(uint64_t ip, uint64_t value, bool eight_bytes, uint64_t 
   if (ctl_ & kFupOnPtw) put_ip(IpPacket::kFup, ip);
 }
 
-// "MODE.Exec Packet": with EventEn it has RFLAGS.IF, and follows its changes outside of transfers with a FUP.
+// "MODE Packets", MODE.Exec: with EventEn it has RFLAGS.IF, and follows its changes outside of transfers with a FUP.
 void TraceUnit::interrupt_flag(const Place& next, uint64_t tsc) {
   if (!packet_en_ || !(ctl_ & kEventEn) || !mode_) return;
   const Packet mode = packet_mode_exec(next.exec, next.interrupts);
@@ -132,8 +137,8 @@ void TraceUnit::interrupt_flag(const Place& next, uint64_t tsc) {
   if (emitting()) mode_ = mode;
 }
 
-// "MWAIT", "PWRE", "EXSTOP": one FUP for all, with the address of the instruction that went to sleep. Both lead to C1,
-// whose MWAIT encoding is 0.
+// "MWAIT Packet", "Power Entry (PWRE) Packet", "Execution Stop (EXSTOP) Packet": one FUP for all, with the address
+// of the instruction that went to sleep. Both lead to C1, whose MWAIT encoding is 0.
 void TraceUnit::sleep(Sleep how, uint64_t ip, uint32_t hints, uint32_t extensions, uint64_t tsc) {
   if (!trigger_) return;
   advance(tsc);
@@ -145,6 +150,7 @@ void TraceUnit::sleep(Sleep how, uint64_t ip, uint32_t hints, uint32_t extension
   if (context_en_) put_ip(IpPacket::kFup, ip);
 }
 
+// "Taken/Not-taken (TNT) Packet": the short form, which has room for six
 void TraceUnit::outcome(bool taken) {
   // "TNT Disable": neither conditional branches nor compressed returns are in the trace.
   if (!emitting()) return;
@@ -154,6 +160,7 @@ void TraceUnit::outcome(bool taken) {
   if (++tnt_count_ == 6) flush_tnt();
 }
 
+// "Target IP (TIP) Packet"
 void TraceUnit::indirect(IpPacket kind, uint64_t ip) {
   if (put_ip(kind, ip)) show(1);
 }
@@ -163,7 +170,7 @@ void TraceUnit::show(unsigned outcomes) {
   shown_.at = output_.written();
 }
 
-// "MODE.Exec": if the mode has changed since the last one, or there was none since PSB.
+// "MODE Packets", MODE.Exec: if the mode has changed since the last one, or there was none since PSB.
 void TraceUnit::mode_if_changed(const Place& to) {
   const Packet mode = packet_mode_exec(to.exec, (ctl_ & kEventEn) && to.interrupts);
   if (mode_ && mode_->bytes == mode.bytes) return;
@@ -171,12 +178,13 @@ void TraceUnit::mode_if_changed(const Place& to) {
   if (emitting()) mode_ = mode;
 }
 
+// "Indirect Transfer Compression for Returns (RET)": the youngest 64 calls
 void TraceUnit::push(uint64_t address) {
   returns_[return_top_++ % kReturns] = address;
   if (return_count_ < kReturns) ++return_count_;
 }
 
-// "Indirect Transfer Compression for Returns": also after PSB and OVF the decoder knows no calls.
+// The same section: a return to the youngest call is a taken branch; also after PSB and OVF the decoder knows no calls.
 bool TraceUnit::returns_to(uint64_t target) {
   if ((ctl_ & kDisRetC) || return_count_ == 0 || returns_[(return_top_ - 1) % kReturns] != target) {
     return_count_ = 0;

@@ -1,6 +1,13 @@
 // TraceUnit: the Intel PT of one logical processor. It is given what executes and writes the packets that the SDM
 // (vol. 3, "Intel Processor Trace") prescribes. It knows nothing of the emulator.
 //
+// Beside each rule stands the title of its section or table; numbers differ from edition to edition. How that was
+// checked: the cases of the table "Packet Generation under Different Enable Conditions", and "TIP.PGD", TNT, PSB,
+// PSBEND, PSB+, TraceStop, CBR, EXSTOP, PWRX, "Indirect Transfer Compression for Returns (RET)", "Cycle
+// Thresholds", "Internal Buffer Overflow" and "Operational Errors" against the text of an edition that has the
+// chapter as number 36. The other sections, and Event Trace and TNT disable, which that edition lacks, are from
+// memory, and their packets are what libipt and perf read.
+//
 // Not there: TSX (MODE.TSX is never sent), VMX (PIP.NR is 0, no VMCS packets), SMM, PEBS by PT, PSB and PMI
 // preservation. CPUID announces none of these.
 #pragma once
@@ -75,8 +82,8 @@ class TraceUnit {
   void wake(uint64_t tsc);
 
   // ---- for the log
-  // What a decoder can know: `count` outcomes (of conditional branches, indirect transfers, interruptions, enabling) are
-  // in packets that were written, the last of them before byte `at`.
+  // What a decoder can know: `count` outcomes (of conditional branches, indirect transfers, interruptions,
+  // enabling) are in packets that were written, the last of them before byte `at`.
   struct Shown {
     uint64_t count = 0, at = 0;
   };

@@ -24,6 +24,7 @@ bool TraceUnit::filter(uint64_t ip) const {
   return !any || in_range(1, ip);
 }
 
+// "IA32_RTIT_STATUS MSR"
 uint64_t TraceUnit::status() const {
   return status_ | (filter_en_ ? kFilterEn : 0) | (context_en_ ? kContextEn : 0) |
          (trigger_ && loss_ != Loss::kOutput ? kTriggerEn : 0) | (psb_bytes_ & 0x1ffff) << 32;
@@ -73,7 +74,7 @@ void TraceUnit::enable(const Place& next, uint64_t cr3) {
   if (context_en_ && filter_en_) pge(next);
 }
 
-// Cases 3a and 3b. An overflow ends at the latest here, as the buffer is flushed.
+// Cases 3a and 3b; "Flushing Trace Output". An overflow ends at the latest here, as the buffer is flushed.
 void TraceUnit::disable(uint64_t ip) {
   if (loss_ == Loss::kOverflow) {
     loss_ = Loss::kNone;
@@ -88,6 +89,7 @@ void TraceUnit::disable(uint64_t ip) {
   trigger_ = packet_en_ = false;
 }
 
+// "Packet Generation Enable (TIP.PGE) Packet"; cases b and c of the table
 void TraceUnit::pge(const Place& to) {
   packet_en_ = true;
   if (!(ctl_ & kBranchEn)) return;
@@ -95,7 +97,8 @@ void TraceUnit::pge(const Place& to) {
   indirect(IpPacket::kPge, to.ip);
 }
 
-// "TIP.PGD": without an address when ContextEn is clear. Calls from before are not matched with later returns.
+// "Packet Generation Disable (TIP.PGD) Packet": without an address when ContextEn is clear. Calls from before are
+// not matched with later returns.
 void TraceUnit::pgd(const Place& to, bool has_context) {
   packet_en_ = false;
   return_count_ = 0;
@@ -104,7 +107,8 @@ void TraceUnit::pgd(const Place& to, bool has_context) {
   if (put(packet_no_ip(IpPacket::kPgd))) show(1);
 }
 
-// "TraceStop": Stopped clears TriggerEn, and FilterEn is forced to 0. Processed during an overflow as well.
+// "TraceStop Packet", "Filtering by IP": Stopped clears TriggerEn, and FilterEn is forced to 0. Processed during an
+// overflow as well.
 void TraceUnit::trace_stop() {
   if (loss_ == Loss::kOverflow) {
     loss_ = Loss::kNone;

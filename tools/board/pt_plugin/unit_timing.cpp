@@ -4,8 +4,8 @@
 
 namespace asof::pt {
 
-// Time passes. "MTC Packet": one whenever the watched bits of the crystal's counter change; it tells the time at which
-// they did. Outcomes that are older precede it.
+// Time passes. "Mini Time Counter (MTC) Packet": one whenever the watched bits of the crystal's counter change; it
+// tells the time at which they did. Outcomes that are older precede it.
 void TraceUnit::advance(uint64_t tsc) {
   if (tsc > now_) now_ = tsc;
   if (!(ctl_ & kMtcEn) || !trigger_) return;
@@ -20,7 +20,8 @@ void TraceUnit::advance(uint64_t tsc) {
   }
 }
 
-// "CYC Packet": precedes the packets of a cycle; with CycThresh only after 2^(n-1) cycles.
+// "Cycle Count (CYC) Packet", "Cycle Packet Semantics", "Cycle Thresholds": precedes the packets of a cycle; with
+// CycThresh only after 2^(n-1) cycles.
 void TraceUnit::stamp(uint64_t tsc) {
   if (!(ctl_ & kCycEn) || tsc <= cyc_at_) return;
   const unsigned threshold = ctl_ >> 19 & 15;
@@ -28,7 +29,8 @@ void TraceUnit::stamp(uint64_t tsc) {
   if (write(packet_cyc(tsc - cyc_at_))) cyc_at_ = tsc;
 }
 
-// "TSC Packet": at TraceEn, after sleep, in PSB+; "TMA Packet": with every TSC packet. MTC goes on from here.
+// "Timestamp Counter (TSC) Packet": at TraceEn, after sleep, in PSB+; "TSC/MTC Alignment (TMA) Packet": with every
+// TSC packet. MTC goes on from here.
 void TraceUnit::time_packets() {
   const uint64_t tick = ctc(now_);
   mtc_done_ = tick >> mtc_shift();
@@ -38,7 +40,7 @@ void TraceUnit::time_packets() {
   if (ctl_ & kMtcEn) put(packet_tma(tick, now_ - tsc_of(tick)));
 }
 
-// "PSB+": PIP needs ContextEn and OS; MODE.Exec and FUP need PacketEn.
+// "Decoder Synchronization (PSB+)": PIP needs ContextEn and OS; MODE.Exec and FUP need PacketEn.
 void TraceUnit::psb(const Place& here) {
   flush_tnt();
   stamp(now_);
@@ -61,7 +63,8 @@ void TraceUnit::psb(const Place& here) {
   put(packet_psbend());
 }
 
-// "TSC Packet", "CBR Packet": after waking; "Cycle Counter": does not count while the clock stands; no MTC meanwhile.
+// "Timestamp Counter (TSC) Packet", "Core:Bus Ratio (CBR) Packet": after waking; "Cycle Counter": does not count
+// while the clock stands; no MTC meanwhile.
 void TraceUnit::wake(uint64_t tsc) {
   if (!trigger_) return;
   if (tsc > now_) now_ = tsc;
@@ -69,7 +72,7 @@ void TraceUnit::wake(uint64_t tsc) {
   if (loss_ == Loss::kOverflow) drain(now_);
   time_packets();
   put(packet_cbr(config_.ratio));
-  // "PWRX Packet": the deepest core state was C1, whose MWAIT encoding is 0; an interrupt ended it.
+  // "Power Exit (PWRX) Packet": the deepest core state was C1, whose MWAIT encoding is 0; an interrupt ended it.
   if (ctl_ & kPwrEvtEn) put(packet_pwrx(0, 0, 1));
 }
 

@@ -12,6 +12,7 @@ bool TraceUnit::put(const Packet& p) {
   return write(p);
 }
 
+// "Target IP (TIP) Packet", "IP Compression": against the last address that was written; suppressed ones do not count.
 bool TraceUnit::put_ip(IpPacket kind, uint64_t ip) {
   if (!emitting()) return false;
   flush_tnt();
@@ -22,7 +23,8 @@ bool TraceUnit::put_ip(IpPacket kind, uint64_t ip) {
   return true;
 }
 
-// "TNT Packet": at most six outcomes; the CYC before it is the time of the first.
+// "Taken/Not-taken (TNT) Packet": at most six outcomes, fewer before any packet that is ordered behind them; the
+// CYC before it is the time of the first.
 void TraceUnit::flush_tnt() {
   if (tnt_count_ == 0 || !emitting()) return;
   const Packet p = packet_tnt(tnt_, tnt_count_);
@@ -48,7 +50,8 @@ bool TraceUnit::write(const Packet& p) {
   const bool whole = output_.write(p.span());
   psb_bytes_ += p.size;
   if (output_.state() == Output::State::kRunning) return true;
-  // "Stopped", "Error": no more packets until software clears them and enables the trace again
+  // "IA32_RTIT_STATUS MSR", "Operational Errors": no more packets until software clears them and enables the trace
+  // again
   status_ |= output_.state() == Output::State::kError ? kError : kStopped;
   loss_ = Loss::kOutput;
   return whole;
@@ -68,8 +71,9 @@ void TraceUnit::drain(uint64_t tsc) {
   drained_at_ = tsc;
 }
 
-// OVF, and a FUP with the address where tracing resumes if PacketEn is set; a TIP.PGE follows later if not. What comes
-// after is not compressed against what was lost. A PSB+ repeats the mode and CR3 if those changed meanwhile.
+// "Internal Buffer Overflow", "Overflow (OVF) Packet": OVF, and a FUP with the address where tracing resumes if
+// PacketEn is set; a TIP.PGE follows later if not. What comes after is not compressed against what was lost. A PSB+
+// repeats the mode and CR3 if those changed meanwhile.
 void TraceUnit::end_overflow(const Place& here) {
   drain(now_);
   if (occupied_ != 0) return;
