@@ -36,7 +36,9 @@ void TraceUnit::branch(const Branch& b, const Place& to, uint64_t tsc) {
     put_ip(IpPacket::kFup, b.ip);
   }
   if (was && !is) {
-    pgd(to, context_en_);
+    // Cases 7e and 7f: a decoder knows where a conditional branch or a compressed return leads to.
+    const bool known = b.flow == Flow::kCond || (b.flow == Flow::kRet && returns_to(to.ip));
+    pgd(to, context_en_ && !known);
   } else if (!was && is) {
     pge(to);
   } else if (was && (ctl_ & kBranchEn)) {

@@ -190,6 +190,31 @@ TEST_F(PtUnit, FilterRange) {
   expect_both();
 }
 
+// Cases 7e and 7f: a conditional branch, or a compressed return, out of the range has no address and no outcome of its own.
+TEST_F(PtUnit, ConditionalBranchOutOfTheFilterRange) {
+  unit.ranges = {kCode, kCode + 0x1f, 0, 0};
+  enable(kBoth | uint64_t{1} << 32, kCode);
+  const uint64_t start = unit.written();
+  branch(Flow::kCond, kCode, 2, kCode + 2);
+  branch(Flow::kCond, kCode + 2, 2, kCode + 0x40);
+  branch(Flow::kJump, kCode + 0x40, 5, kCode);
+  branch(Flow::kCond, kCode, 2, kCode + 0x40);
+  branch(Flow::kJump, kCode + 0x40, 5, kCode + 4);
+  branch(Flow::kJump, kCode + 4, 5, kCode + 0x60);
+  EXPECT_EQ(packets_after(start), "tnt:0 pgd pge:0 pgd pge:4 pgd:60");
+}
+
+TEST_F(PtUnit, CompressedReturnOutOfTheFilterRange) {
+  unit.ranges = {kCode, kCode + 8, kCode + 0x20, kCode + 0x2f};
+  enable(kBoth | uint64_t{1} << 32 | uint64_t{1} << 36, kCode);
+  const uint64_t start = unit.written();
+  branch(Flow::kCall, kCode + 4, 5, kCode + 0x20);
+  branch(Flow::kRet, kCode + 0x20, 1, kCode + 9);  // to the call, which was the range's last instruction
+  branch(Flow::kJump, kCode + 9, 5, kCode + 0x20);
+  branch(Flow::kRet, kCode + 0x20, 1, kCode + 9);  // to a call from before
+  EXPECT_EQ(packets_after(start), "pgd pge:20 pgd:9");
+}
+
 // ADDRn_CFG 2: a taken branch into the range stops the trace until software clears Stopped.
 TEST_F(PtUnit, TraceStopRange) {
   decoder.code(kCode, small_program());
