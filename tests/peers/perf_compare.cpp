@@ -6,6 +6,8 @@
 //
 // perf script -i CAPTURE --itrace=i0nse -F tid,ip,insn | perf_compare TRUTH_DIR
 //
+// A thread of which each CPU's part has a truth of its own (CoreSight) is compared with all of them, by their times.
+//
 // perf script -i CAPTURE --ns --itrace=b -F cpu,time,ip,addr | perf_compare --branches TRUTH_DIR
 //
 // The same for CoreSight, for which perf prints branches, "[000]  2.458877728:  ffff800008010c00 =>
@@ -23,6 +25,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "tools/validate/compare.h"
 
@@ -35,7 +38,7 @@ constexpr Time kPerfSlack = 10'000;  // ns
 constexpr uint32_t kPieceInstructions = 64;
 
 struct Line {
-  TruthId id = 0;  // the CPU or thread
+  TruthId id;  // the CPU or thread
   Time time = kTimeMin;
   Addr ip = 0;
   uint8_t length = 0;
@@ -64,7 +67,7 @@ std::optional<Line> parse(std::string_view s, bool branches) {
   int number = -1;
   if (!take_number(s, number) || number < 0 || (cpu && !s.starts_with(']'))) return {};
   if (cpu) s.remove_prefix(1);
-  line.id = cpu ? truth_id(number, -1) : truth_id(-1, number);
+  line.id = cpu ? TruthId{.cpu = number} : TruthId{.tid = number};
   if (cpu) {
     Time seconds = 0, fraction = 0;
     if (!take_number(s, seconds) || !s.starts_with('.')) return {};
@@ -88,13 +91,44 @@ std::optional<Line> parse(std::string_view s, bool branches) {
   return line.length == 0 ? std::nullopt : std::optional(line);
 }
 
+// The runs of several truths in the order of their times.
+class Runs {
+ public:
+  // False: it cannot be read.
+  bool add(const std::string& file) {
+    auto opened = TruthReader::open(file);
+    if (opened) parts_.push_back({std::move(*opened), {}});
+    return opened && advance(parts_.back());
+  }
+  bool next(TruthRun& run) {
+    Part* first = nullptr;
+    for (Part& p : parts_) {
+      if (p.run && (first == nullptr || p.run->time < first->run->time)) first = &p;
+    }
+    if (first == nullptr) return false;
+    run = *first->run;
+    advance(*first);
+    return true;
+  }
+
+ private:
+  struct Part {
+    TruthReader reader;
+    std::optional<TruthRun> run;
+  };
+  static bool advance(Part& p) {
+    TruthRun run;
+    p.run = p.reader.next(run) ? std::optional(run) : std::nullopt;
+    return !p.reader.error();
+  }
+  std::vector<Part> parts_;
+};
+
 class PerfCpu {
  public:
-  PerfCpu(const std::string& directory, TruthId id) {
-    auto opened = TruthReader::open(truth_file(directory, id));
-    if (!opened) return;
-    reader_.emplace(std::move(*opened));
-    comparer_.emplace([this](TruthRun& run) { return reader_->next(run); }, kPerfSlack);
+  void add_truth(const std::string& file) {
+    if (!runs_.add(file)) return;
+    if (!comparer_) comparer_.emplace([this](TruthRun& run) { return runs_.next(run); }, kPerfSlack);
   }
   bool usable() const { return comparer_.has_value(); }
 
@@ -144,7 +178,7 @@ class PerfCpu {
     piece_ = {};
   }
 
-  std::optional<TruthReader> reader_;
+  Runs runs_;
   std::optional<Comparer> comparer_;
   DecodedPiece piece_;
   std::array<uint8_t, kPieceInstructions> lengths_{};
@@ -164,7 +198,7 @@ TruthId named_in(std::string_view text) {
   };
   number_after(" cpu ", cpu);
   number_after(" tid ", tid);
-  return truth_id(cpu, tid);
+  return cpu >= 0 ? TruthId{.cpu = cpu} : TruthId{.tid = tid};
 }
 
 int run(const std::string& directory, bool branches) {
@@ -174,7 +208,8 @@ int run(const std::string& directory, bool branches) {
     return 2;
   }
   std::map<TruthId, PerfCpu> cpus;
-  for (const TruthId id : *known) cpus.try_emplace(id, directory, id);
+  for (const TruthId id : *known)
+    cpus[id.tid < 0 ? id : TruthId{.tid = id.tid}].add_truth(truth_file(directory, id));
   uint64_t unread = 0;
   for (std::string text; std::getline(std::cin, text);) {
     if (text.find("instruction trace error") != std::string::npos) {

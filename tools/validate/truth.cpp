@@ -110,29 +110,52 @@ bool TruthReader::next(TruthRun& run) {
   return true;
 }
 
-TruthId truth_id(int cpu, int tid) { return cpu >= 0 ? cpu : -tid; }
-
 std::string truth_name(TruthId id) {
-  return id >= 0 ? fmt::format("cpu {}", id) : fmt::format("thread {}", -int64_t{id});
+  if (id.tid < 0) return fmt::format("cpu {}", id.cpu);
+  return id.cpu < 0 ? fmt::format("thread {}", id.tid) : fmt::format("thread {} on cpu {}", id.tid, id.cpu);
+}
+
+std::string truth_stem(TruthId id) {
+  if (id.tid < 0) return fmt::format("cpu{}", id.cpu);
+  return id.cpu < 0 ? fmt::format("tid{}", id.tid) : fmt::format("tid{}-cpu{}", id.tid, id.cpu);
 }
 
 std::string truth_file(const std::string& directory, TruthId id) {
-  return id >= 0 ? fmt::format("{}/cpu{}.blocks.zst", directory, id)
-                 : fmt::format("{}/tid{}.blocks.zst", directory, -int64_t{id});
+  return fmt::format("{}/{}.blocks.zst", directory, truth_stem(id));
 }
 
 namespace {
 
-// "cpu3.blocks.zst" is 3, "tid1201.blocks.zst" is -1201.
+// Takes a word and the number after it off the beginning of `text`.
+std::optional<int> take_number(std::string_view& text, std::string_view word, int least) {
+  if (!text.starts_with(word)) return {};
+  const std::string_view digits = text.substr(word.size());
+  int number = -1;
+  const auto r = std::from_chars(digits.begin(), digits.end(), number);
+  if (r.ec != std::errc() || number < least) return {};
+  text = digits.substr(static_cast<size_t>(r.ptr - digits.begin()));
+  return number;
+}
+
+std::optional<TruthId> id_of_stem(std::string_view stem) {
+  TruthId id;
+  if (const auto tid = take_number(stem, "tid", 1)) {
+    id.tid = *tid;
+    if (stem.empty()) return id;
+    if (!stem.starts_with('-')) return {};
+    stem.remove_prefix(1);
+  }
+  const auto cpu = take_number(stem, "cpu", 0);
+  if (!cpu || !stem.empty()) return {};
+  id.cpu = *cpu;
+  return id;
+}
+
 std::optional<TruthId> id_of_file(std::string_view name) {
   constexpr std::string_view kSuffix = ".blocks.zst";
-  const bool thread = name.starts_with("tid");
-  if ((!thread && !name.starts_with("cpu")) || !name.ends_with(kSuffix)) return {};
-  int number = -1;
-  const char* end = name.data() + name.size() - kSuffix.size();
-  const auto r = std::from_chars(name.data() + 3, end, number);
-  if (r.ec != std::errc() || r.ptr != end || number < (thread ? 1 : 0)) return {};
-  return thread ? -number : number;
+  if (!name.ends_with(kSuffix)) return {};
+  name.remove_suffix(kSuffix.size());
+  return id_of_stem(name);
 }
 
 std::optional<TruthSummary> summary_of(const nlohmann::json& value) {
@@ -157,6 +180,17 @@ bool add_trailing(const nlohmann::json& value, TruthSummary& summary) {
 }
 
 }  // namespace
+
+TruthId truth_id(const Stream& stream) {
+  if (stream.cpu >= 0) return {.cpu = stream.cpu};
+  // "tid1201:cpu3" where several CPUs wrote trace of the thread (decoder/coresight/cs_perf.cpp)
+  const size_t colon = stream.name.find(':');
+  if (colon != std::string::npos) {
+    std::string_view rest = std::string_view(stream.name).substr(colon + 1);
+    if (const auto cpu = take_number(rest, "cpu", 0); cpu && rest.empty()) return {*cpu, stream.tid};
+  }
+  return {.tid = stream.tid};
+}
 
 Result<std::vector<TruthId>> truth_ids(const std::string& directory) {
   std::vector<TruthId> out;
@@ -189,16 +223,14 @@ Result<std::map<TruthId, TruthSummary>> read_truth_summary(const std::string& di
   for (const char* key : {"cpus", "threads"}) {
     if (!has(key)) continue;
     for (const auto& [name, value] : doc[key].items()) {
-      int number = -1;
-      const auto r = std::from_chars(name.data(), name.data() + name.size(), number);
+      const auto id = id_of_stem((key[0] == 'c' ? "cpu" : "tid") + name);
       auto summary = summary_of(value);
-      if (r.ec != std::errc() || number < 0 || !summary)
-        return unusable(fmt::format("{}.{}: no counts", key, name));
+      if (!id || !summary) return unusable(fmt::format("{}.{}: no counts", key, name));
       if (!add_trailing(value, *summary))
         return unusable(fmt::format("{}.{}: ip_hash_without_trailing is no number", key, name));
       if (summary->trailing > summary->instructions)
         return unusable(fmt::format("{}.{}: counts contradict", key, name));
-      out[key[0] == 'c' ? number : -number] = *summary;
+      out[*id] = *summary;
     }
   }
   return out;

@@ -1,5 +1,5 @@
 // Ground truth of a capture whose execution was observed: per CPU or thread a compressed list of executed
-// runs, cpu<N>.blocks.zst or tid<N>.blocks.zst. A run is a straight stretch of executed instructions; 32 bytes, little-endian: u64
+// runs, cpu<N>.blocks.zst, tid<N>.blocks.zst or tid<N>-cpu<M>.blocks.zst. A run is a straight stretch of executed instructions; 32 bytes, little-endian: u64
 // address, u32 bytes, u32 instructions, u32 flags, u32 reserved, u64 time entered (perf clock, ns). Layout
 // and counting rules: docs/usage.md.
 #pragma once
@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "arch/stream.h"
 #include "textstore/address.h"
 #include "textstore/result.h"
 #include "textstore/time.h"
@@ -49,10 +50,15 @@ class TruthReader {
   std::unique_ptr<Impl> impl_;
 };
 
-// Whose trace a truth is of: the number of a CPU, or -TID of a thread (perf record --per-thread).
-using TruthId = int;
-TruthId truth_id(int cpu, int tid);
-std::string truth_name(TruthId id);  // "cpu 3", "thread 1201"
+// Whose trace a truth is of: a CPU's, a thread's (perf record --per-thread), or what one CPU wrote of a thread's, where
+// that is a stream of its own.
+struct TruthId {
+  int cpu = -1, tid = -1;
+  auto operator<=>(const TruthId&) const = default;
+};
+TruthId truth_id(const Stream& stream);
+std::string truth_name(TruthId id);  // "cpu 3", "thread 1201", "thread 1201 on cpu 3"
+std::string truth_stem(TruthId id);  // "cpu3", "tid1201", "tid1201-cpu3"
 
 // What summary.json says about one of them.
 struct TruthSummary {
@@ -65,7 +71,7 @@ struct TruthSummary {
 };
 // An error when DIR/summary.json cannot be read.
 Result<std::map<TruthId, TruthSummary>> read_truth_summary(const std::string& directory);
-// CPUs that have a cpu<N>.blocks.zst in the directory, and threads that have a tid<N>.blocks.zst.
+// Those that have a file truth_stem().blocks.zst in the directory.
 Result<std::vector<TruthId>> truth_ids(const std::string& directory);
 std::string truth_file(const std::string& directory, TruthId id);
 

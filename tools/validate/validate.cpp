@@ -62,12 +62,12 @@ class ValidateConsumer final : public ChunkConsumer {
 };
 
 // CPUs with a truth that are to be decoded.
-Result<std::vector<int>> wanted_cpus(const ValidateOptions& o) {
+Result<std::vector<TruthId>> wanted_cpus(const ValidateOptions& o) {
   auto cpus = truth_ids(o.truth);
   const auto& chosen = o.choice.pipeline.cpus;
   if (cpus && !chosen.empty())
-    std::erase_if(*cpus,
-                  [&](TruthId id) { return id >= 0 && std::ranges::find(chosen, id) == chosen.end(); });
+    std::erase_if(
+        *cpus, [&](TruthId id) { return id.tid < 0 && std::ranges::find(chosen, id.cpu) == chosen.end(); });
   return cpus;
 }
 
@@ -80,7 +80,7 @@ void ask(const ValidationInput& in, std::vector<Check>& checks) {
 ExitCode run_validate(ValidateOptions& o) {
   Diagnostics diagnostics = o.input.diagnostics();
   if (!finish_choice(o.choice, diagnostics)) return kExitUsage;
-  Result<std::vector<int>> cpus;
+  Result<std::vector<TruthId>> cpus;
   if (!o.truth.empty()) cpus = wanted_cpus(o);
   if (!cpus) {
     diagnostics.error(cpus.error());

@@ -201,7 +201,7 @@ void print_validation_json(const Validation& v, Output& out) {
     w.Key("cpus");
     w.StartObject();
     for (const auto& [id, cpu] : *v.truth) {
-      w.Key(id >= 0 ? std::to_string(id).c_str() : fmt::format("tid{}", -int64_t{id}).c_str());
+      w.Key((id.tid < 0 ? std::to_string(id.cpu) : truth_stem(id)).c_str());
       put_cpu(w, cpu);
     }
     w.EndObject();

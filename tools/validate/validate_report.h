@@ -12,7 +12,7 @@ namespace asof {
 
 struct Validation {
   std::vector<Check> checks;
-  const std::map<int, CpuResult>* truth = nullptr;  // nullptr: none was given
+  const std::map<TruthId, CpuResult>* truth = nullptr;  // nullptr: none was given
   bool pass() const;
 };
 

@@ -37,7 +37,7 @@ bool TruthComparison::open(size_t index, const Stream& stream) {
   if (index == open_stream_) return comparer_ != nullptr;
   close();
   open_stream_ = index;
-  auto reader = TruthReader::open(truth_file(directory_, truth_id(stream.cpu, stream.tid)));
+  auto reader = TruthReader::open(truth_file(directory_, truth_id(stream)));
   if (!reader) {
     error_ = reader.error();
     return false;
@@ -48,7 +48,7 @@ bool TruthComparison::open(size_t index, const Stream& stream) {
                                          Comparer::kTruthSlack + capture_.arm64.time_error,
                                          [this](Time t) { return events_.classify(t, cursor_); });
   current_ = CpuResult{};
-  current_.id = truth_id(stream.cpu, stream.tid);
+  current_.id = truth_id(stream);
   return true;
 }
 

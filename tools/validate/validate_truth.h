@@ -18,7 +18,7 @@ namespace asof {
 
 // Of a CPU, or of a thread.
 struct CpuResult {
-  TruthId id = 0;
+  TruthId id;
   IpHash ips;  // as decoded
   CompareResult compare;
   std::optional<TruthSummary> summary;

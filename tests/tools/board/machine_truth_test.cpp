@@ -129,6 +129,36 @@ TEST(MachineWindows, OnlyWhatAuxRecordsHaveIsTrace) {
             (std::vector<std::array<uint64_t, 3>>{{0, 0, 90}, {0, 90, 210}, {0, 400, 80}, {1, 0, 40}}));
 }
 
+// In the ring of a thread each record is of the CPU that wrote it. With several threads a record is of its own.
+TEST(MachineWindows, TraceOfAThreadIsOfTheCpuThatWroteIt) {
+  const std::vector<uint8_t> bytes(100);
+  const auto buffer = [&](int tid) {
+    AuxBuffer b;
+    b.cpu = -1;
+    b.tid = tid;
+    b.bytes = bytes;
+    return b;
+  };
+  const auto record = [](int cpu, int tid, uint64_t offset, uint64_t size) {
+    AuxRecord r;
+    r.id.cpu = cpu;
+    r.id.tid = tid;
+    r.offset = offset;
+    r.size = size;
+    return r;
+  };
+  using Found = std::vector<std::array<int, 4>>;
+  const auto found = [](const std::vector<AuxBuffer>& buffers, const std::vector<AuxRecord>& records) {
+    Found out;
+    for (const TracePiece& p : recorded_pieces(buffers, records))
+      out.push_back({p.tid, p.cpu, static_cast<int>(p.offset), static_cast<int>(p.bytes.size())});
+    return out;
+  };
+  const std::vector<AuxRecord> records{record(1, 7, 0, 60), record(0, 9, 60, 40)};
+  EXPECT_EQ(found({buffer(7)}, records), (Found{{7, 1, 0, 60}, {7, 0, 60, 40}}));
+  EXPECT_EQ(found({buffer(7), buffer(9)}, records), (Found{{7, 1, 0, 60}, {9, 0, 60, 40}}));
+}
+
 TEST(MachineWindows, AWholeTraceIsOneWindow) {
   const auto bytes = trace(500, kPsbs);
   const std::span<const uint8_t> all(bytes);
@@ -234,7 +264,7 @@ const std::vector<uint8_t> kNop{0x90}, kNop5{0x0f, 0x1f, 0x44, 0, 0}, kJump5{0xe
 
 const auto kAllKnown = [](Addr, std::span<const uint8_t>) { return true; };
 
-std::vector<TruthRun> runs_of(const std::filesystem::path& folder, TruthId id = 0) {
+std::vector<TruthRun> runs_of(const std::filesystem::path& folder, TruthId id = {.cpu = 0}) {
   auto reader = TruthReader::open(truth_file(folder.string(), id));
   std::vector<TruthRun> runs;
   if (!reader) return runs;
@@ -258,7 +288,8 @@ TEST(MachineTruth, HasWhatTheWindowCanShow) {
   const CodeTable code(read_file(folder / "code"));
   TimeConversion clock;
   clock.zero = 1000;
-  const CpuTruth t = write_cpu_truth(folder, 0, code, {{100, 150}}, clock, folder, kAllKnown);
+  const CpuTruth t =
+      write_cpu_truth(folder, 0, code, {{100, 150}}, clock, folder / "cpu0.blocks.zst", kAllKnown);
   EXPECT_EQ(t.instructions, 5U);
   EXPECT_EQ(t.user_instructions, 2U);
   EXPECT_EQ(t.outside, 6U);
@@ -302,7 +333,7 @@ TEST(MachineTruth, FollowsAThread) {
   EXPECT_EQ(t.moves, 2U);
   EXPECT_EQ(t.truth.outside, 3U);
   std::vector<uint32_t> counts;
-  for (const TruthRun& run : runs_of(folder, truth_id(-1, 77))) counts.push_back(run.count);
+  for (const TruthRun& run : runs_of(folder, {.tid = 77})) counts.push_back(run.count);
   EXPECT_EQ(counts, (std::vector<uint32_t>{1, 2, 3, 2}));
 }
 
@@ -313,8 +344,8 @@ TEST(MachineTruth, SaysWhichCodeHasNoBytes) {
   for (const Addr a : {kCode, kUser, kUser}) log.record({a, block, 0, 2, 1, 0, 1});
   const auto folder = log.write();
   int asked = 0;
-  const CpuTruth t = write_cpu_truth(folder, 0, CodeTable(read_file(folder / "code")), {{0, 10}}, {}, folder,
-                                     [&](Addr a, std::span<const uint8_t> bytes) {
+  const CpuTruth t = write_cpu_truth(folder, 0, CodeTable(read_file(folder / "code")), {{0, 10}}, {},
+                                     folder / "cpu0.blocks.zst", [&](Addr a, std::span<const uint8_t> bytes) {
                                        EXPECT_EQ(bytes.size(), 2U);
                                        ++asked;
                                        return a == kCode;
@@ -335,9 +366,9 @@ TEST(MachineTruth, PositionsGoOnPast32Bits) {
     log.record({kCode, block, 0, 1, static_cast<uint32_t>(position + 8), 0, 1});
   }
   const auto folder = log.write();
-  const CpuTruth t =
-      write_cpu_truth(folder, 0, CodeTable(read_file(folder / "code")),
-                      {{0x100000000, 0x100000010}, {0x120000000, 0x120000010}}, {}, folder, kAllKnown);
+  const CpuTruth t = write_cpu_truth(folder, 0, CodeTable(read_file(folder / "code")),
+                                     {{0x100000000, 0x100000010}, {0x120000000, 0x120000010}}, {},
+                                     folder / "cpu0.blocks.zst", kAllKnown);
   EXPECT_EQ(t.instructions, 2U);
   EXPECT_EQ(t.outside, 10U);
 }
@@ -349,7 +380,8 @@ TEST(MachineTruth, DamagedLogsAreNamed) {
   log.record({kCode, 0, 1, 2, 10, 0, 1});  // the block has one more instruction only
   const auto folder = log.write();
   const CodeTable code(read_file(folder / "code"));
-  EXPECT_THROW(write_cpu_truth(folder, 0, code, {{0, 100}}, {}, folder, kAllKnown), std::runtime_error);
+  EXPECT_THROW(write_cpu_truth(folder, 0, code, {{0, 100}}, {}, folder / "cpu0.blocks.zst", kAllKnown),
+               std::runtime_error);
   auto bytes = read_file(folder / "code");
   bytes.pop_back();
   EXPECT_THROW(CodeTable{bytes}, std::runtime_error);

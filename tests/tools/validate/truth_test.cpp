@@ -37,7 +37,7 @@ class TruthFiles : public ::testing::Test {
 TEST_F(TruthFiles, RunsComeInOrder) {
   constexpr uint64_t kRuns = 20'000;  // more than one buffer
   write("cpu0.blocks.zst", test::zstd_compress(runs(kRuns)));
-  auto reader = TruthReader::open(truth_file(path(), 0));
+  auto reader = TruthReader::open(truth_file(path(), {.cpu = 0}));
   ASSERT_TRUE(reader.has_value());
   TruthRun run;
   uint64_t n = 0;
@@ -61,7 +61,7 @@ TEST_F(TruthFiles, DamageIsDistinguishedFromTheEnd) {
   write("cpu1.blocks.zst", test::zstd_compress(odd));
   write("cpu2.blocks.zst", std::string("no zstd at all, but long enough to hold a record"));
   for (int cpu = 0; cpu < 3; ++cpu) {
-    auto reader = TruthReader::open(truth_file(path(), cpu));
+    auto reader = TruthReader::open(truth_file(path(), {.cpu = cpu}));
     ASSERT_TRUE(reader.has_value());
     TruthRun run;
     while (reader->next(run)) {
@@ -70,7 +70,7 @@ TEST_F(TruthFiles, DamageIsDistinguishedFromTheEnd) {
     EXPECT_EQ(reader->error()->code, Code::kBadTruth);
     EXPECT_FALSE(reader->next(run)) << "it stays at the end";
   }
-  EXPECT_FALSE(TruthReader::open(truth_file(path(), 9)).has_value());
+  EXPECT_FALSE(TruthReader::open(truth_file(path(), {.cpu = 9})).has_value());
 }
 
 TEST_F(TruthFiles, CpusByTheirFiles) {
@@ -81,16 +81,20 @@ TEST_F(TruthFiles, CpusByTheirFiles) {
     write(name, std::string("x"));
   const auto cpus = truth_ids(path());
   ASSERT_TRUE(cpus.has_value());
-  EXPECT_EQ(*cpus, (std::vector<TruthId>{2, 10}));
+  EXPECT_EQ(*cpus, (std::vector<TruthId>{{.cpu = 2}, {.cpu = 10}}));
 }
 
 TEST_F(TruthFiles, ThreadsHaveTheirOwn) {
   write("tid1201.blocks.zst", test::zstd_compress(runs(2)));
   const auto ids = truth_ids(path());
   ASSERT_TRUE(ids.has_value());
-  ASSERT_EQ(*ids, (std::vector<TruthId>{truth_id(-1, 1201)}));
+  ASSERT_EQ(*ids, (std::vector<TruthId>{{.tid = 1201}}));
   EXPECT_EQ(truth_name(ids->front()), "thread 1201");
-  EXPECT_EQ(truth_name(truth_id(3, 1201)), "cpu 3");
+  Stream stream;
+  stream.tid = 1201;
+  EXPECT_EQ(truth_id(stream), ids->front());
+  stream.cpu = 3;
+  EXPECT_EQ(truth_name(truth_id(stream)), "cpu 3");
   auto reader = TruthReader::open(truth_file(path(), ids->front()));
   ASSERT_TRUE(reader.has_value());
   TruthRun run;
@@ -99,6 +103,27 @@ TEST_F(TruthFiles, ThreadsHaveTheirOwn) {
   const auto summary = read_truth_summary(path());
   ASSERT_TRUE(summary.has_value());
   EXPECT_EQ(summary->at(ids->front()).instructions, 12U);
+}
+
+// CoreSight: one stream for each CPU that wrote trace of the thread.
+TEST_F(TruthFiles, AThreadHasOneForEachCpuOfItsStreams) {
+  for (const char* name : {"tid1201-cpu1.blocks.zst", "tid1201-cpu0.blocks.zst", "tid1201-.blocks.zst",
+                           "tid1201cpu1.blocks.zst", "cpu1-tid1201.blocks.zst"})
+    write(name, test::zstd_compress(runs(2)));
+  const auto ids = truth_ids(path());
+  ASSERT_TRUE(ids.has_value());
+  ASSERT_EQ(*ids, (std::vector<TruthId>{{0, 1201}, {1, 1201}}));
+  Stream stream;
+  stream.tid = 1201;
+  stream.name = "tid1201:cpu1";
+  EXPECT_EQ(truth_id(stream), ids->back());
+  EXPECT_EQ(truth_name(ids->back()), "thread 1201 on cpu 1");
+  EXPECT_TRUE(TruthReader::open(truth_file(path(), ids->back())).has_value());
+  write("summary.json",
+        std::string("{\"threads\":{\"1201-cpu1\":{\"instructions\":12,\"ip_hash\":\"0x00ff\"}}}"));
+  const auto summary = read_truth_summary(path());
+  ASSERT_TRUE(summary.has_value());
+  EXPECT_EQ(summary->at(ids->back()).instructions, 12U);
 }
 
 TEST_F(TruthFiles, SummaryMustHoldCounts) {
@@ -119,9 +144,9 @@ TEST_F(TruthFiles, SummaryMustHoldCounts) {
                                     "\"instructions\":1,\"ip_hash\":\"ab\"}}}"));
   const auto summary = read_truth_summary(path());
   ASSERT_TRUE(summary.has_value());
-  EXPECT_EQ(summary->at(0).instructions, 12U);
-  EXPECT_EQ(summary->at(0).ip_hash, 0xffU);
-  EXPECT_EQ(summary->at(3).ip_hash, 0xabU);
+  EXPECT_EQ(summary->at({.cpu = 0}).instructions, 12U);
+  EXPECT_EQ(summary->at({.cpu = 0}).ip_hash, 0xffU);
+  EXPECT_EQ(summary->at({.cpu = 3}).ip_hash, 0xabU);
 }
 
 }  // namespace

@@ -1,5 +1,3 @@
-#include <fmt/format.h>
-
 #include <algorithm>
 
 #include "tools/board/machine/machine_truth.h"
@@ -39,9 +37,9 @@ bool ends_at(const std::vector<uint64_t>& offs, uint64_t end) {
 
 CpuTruth write_cpu_truth(const std::filesystem::path& log, int cpu, const CodeTable& code,
                          const std::vector<Window>& windows, const TimeConversion& clock,
-                         const std::filesystem::path& folder,
+                         const std::filesystem::path& file,
                          const std::function<bool(Addr, std::span<const uint8_t>)>& known) {
-  TruthWriter writer(folder / fmt::format("cpu{}.blocks.zst", cpu), code, clock, known);
+  TruthWriter writer(file, code, clock, known);
   CpuLog records(log_file(log, cpu));
   InWindow window(windows);
   LogRecord r;

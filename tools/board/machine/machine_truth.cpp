@@ -10,6 +10,7 @@
 
 #include <cstdio>
 #include <exception>
+#include <set>
 #include <stdexcept>
 
 #include "decoder/perf/record_types.h"
@@ -29,11 +30,11 @@ std::string counts_text(const std::string& name, const CpuTruth& t) {
       name, t.instructions, t.user_instructions, t.runs, t.hash, t.outside, t.lost, t.late, t.windows.size());
 }
 
-// `counts`: of each CPU, or of each thread.
-void write_summary(const std::filesystem::path& file, const char* what, const std::map<int, CpuTruth>& counts,
-                   size_t pokes) {
+// `counts`: of each CPU, of each thread, or of each CPU's part of a thread.
+void write_summary(const std::filesystem::path& file, const char* what,
+                   const std::map<std::string, CpuTruth>& counts, size_t pokes) {
   std::string text;
-  for (const auto& [id, t] : counts) text += (text.empty() ? "" : ",") + counts_text(std::to_string(id), t);
+  for (const auto& [id, t] : counts) text += (text.empty() ? "" : ",") + counts_text(id, t);
   std::FILE* out = std::fopen(file.c_str(), "we");
   if (out == nullptr) throw std::runtime_error(fmt::format("cannot write {}", file.string()));
   fmt::print(out, "{{\n  \"note\": \"machine_truth\",\n  \"pokes\": {},\n  \"{}\": {{{}\n  }}\n}}\n", pokes,
@@ -62,40 +63,67 @@ class Maker {
     const auto pokes = find_pokes(log_, cpus_, code_, clock_);
     write_pokes(to_ / "pokes.jsonl", pokes);
     const auto threads = thread_traces(data_);
-    const bool placed = threads.empty() ? make_cpus(pokes.size()) : make_threads(threads, pokes.size());
+    const auto& info = data_.auxtrace_info();
+    pt_ = info && info->type == perf::kAuxtraceIntelPt;
+    const bool placed = threads.empty() ? make_cpus(pokes.size())
+                        : pt_           ? make_threads(threads, pokes.size())
+                                        : make_parts(threads, pokes.size());
     fmt::print("{} changes of kernel text\n", pokes.size());
     return placed ? 0 : kNotFound;
   }
 
  private:
-  // Whether anything of the recording's trace was found in the log.
-  bool make_cpus(size_t pokes) {
-    const auto& info = data_.auxtrace_info();
-    const bool pt = info && info->type == perf::kAuxtraceIntelPt;
-    std::map<int, std::vector<uint8_t>> kept;
-    std::map<int, std::span<const uint8_t>> written;
+  WindowReport windows_of(std::span<const TracePiece> pieces) {
+    if (marks_.empty()) marks_ = read_marks(log_, cpus_);
     for (const int cpu : cpus_) {
       const auto file = log_ / fmt::format("cpu{}.trace", cpu);
-      if (!std::filesystem::exists(file)) continue;
-      written[cpu] = kept[cpu] = read_file(file);
+      if (kept_.contains(cpu) || !std::filesystem::exists(file)) continue;
+      written_[cpu] = kept_[cpu] = read_file(file);
     }
-    WindowReport report = find_windows(trace_pieces(data_), read_marks(log_, cpus_), pt, written);
-    std::map<int, CpuTruth> truths;
+    return find_windows(pieces, marks_, pt_, written_);
+  }
+  CpuTruth write_windows(int cpu, const std::vector<Window>& windows, const std::string& stem) {
+    CpuTruth t = write_cpu_truth(log_, cpu, code_, windows, clock_, to_ / (stem + ".blocks.zst"), known_);
+    fmt::print(
+        "{}: {} instructions in {} runs, {} windows of trace, {} of them up to an end of tracing; {} more "
+        "are not in this recording, {} lost\n",
+        stem, t.instructions, t.runs, t.windows.size(), t.ends, t.outside, t.lost);
+    return t;
+  }
+  // Whether anything of the recording's trace was found in the log.
+  bool make_cpus(size_t pokes) {
+    WindowReport report = windows_of(trace_pieces(data_));
+    std::map<std::string, CpuTruth> truths;
     for (const int cpu : cpus_)
-      truths[cpu] = write_cpu_truth(log_, cpu, code_, report.windows[cpu], clock_, to_, known_);
+      truths[std::to_string(cpu)] = write_windows(cpu, report.windows[cpu], fmt::format("cpu{}", cpu));
     write_summary(to_ / "summary.json", "cpus", truths, pokes);
-    for (const auto& [cpu, t] : truths) {
-      fmt::print(
-          "cpu {}: {} instructions in {} runs, {} windows of trace, {} of them up to an end of tracing; {} "
-          "more "
-          "are not in this recording, {} lost\n",
-          cpu, t.instructions, t.runs, t.windows.size(), t.ends, t.outside, t.lost);
-    }
     fmt::print("{} of {} pieces of trace are placed\n", report.pieces - report.unplaced, report.pieces);
     return report.unplaced != report.pieces;
   }
+  // ETE: the trace of a thread is a stream for each CPU that wrote some of it.
+  bool make_parts(const std::vector<ThreadTrace>& threads, size_t pokes) {
+    std::map<std::string, CpuTruth> truths;
+    bool placed = false;
+    for (const ThreadTrace& thread : threads) {
+      std::vector<TracePiece> pieces = trace_pieces(data_);
+      std::erase_if(pieces, [&](const TracePiece& p) { return p.tid != thread.tid; });
+      std::set<int> cpus;
+      for (const TracePiece& p : pieces) cpus.insert(p.cpu);
+      WindowReport report = windows_of(pieces);
+      for (const int cpu : cpus) {
+        const std::string id =
+            cpus.size() == 1 ? std::to_string(thread.tid) : fmt::format("{}-cpu{}", thread.tid, cpu);
+        truths[id] = write_windows(cpu, report.windows[cpu], "tid" + id);
+      }
+      fmt::print("thread {}: {} of {} pieces of trace are placed\n", thread.tid,
+                 report.pieces - report.unplaced, report.pieces);
+      placed = placed || report.unplaced != report.pieces;
+    }
+    write_summary(to_ / "summary.json", "threads", truths, pokes);
+    return placed;
+  }
   bool make_threads(const std::vector<ThreadTrace>& threads, size_t pokes) {
-    std::map<int, CpuTruth> truths;
+    std::map<std::string, CpuTruth> truths;
     bool placed = false;
     for (const ThreadTrace& thread : threads) {
       ThreadTruth t = write_thread_truth(log_, cpus_, code_, thread, clock_, to_, known_);
@@ -105,7 +133,7 @@ class Maker {
           "placed\n",
           thread.tid, t.truth.instructions, t.truth.runs, t.moves, thread.pieces.size() - t.unplaced,
           thread.pieces.size());
-      truths[thread.tid] = std::move(t.truth);
+      truths[std::to_string(thread.tid)] = std::move(t.truth);
     }
     write_summary(to_ / "summary.json", "threads", truths, pokes);
     return placed;
@@ -118,6 +146,10 @@ class Maker {
   CodeTable code_;
   TimeConversion clock_;
   KnownBytes bytes_;
+  bool pt_ = false;
+  std::map<int, std::vector<SyncMark>> marks_;
+  std::map<int, std::vector<uint8_t>> kept_;  // all that was written
+  std::map<int, std::span<const uint8_t>> written_;
   std::function<bool(Addr, std::span<const uint8_t>)> known_ = [this](Addr a, std::span<const uint8_t> b) {
     return bytes_.has(a, b);
   };

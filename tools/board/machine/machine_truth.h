@@ -25,11 +25,11 @@ struct CpuTruth {
   uint64_t ends = 0;  // windows that end where tracing was switched off, so nothing of them is missing
 };
 
-// Writes cpu<N>.blocks.zst into `folder`: what the windows of the recording can show. `known`: whether code has bytes in
-// the recording.
+// Writes `file` (cpu<N>.blocks.zst): what the windows of the recording can show. `known`: whether code has bytes in the
+// recording.
 CpuTruth write_cpu_truth(const std::filesystem::path& log, int cpu, const CodeTable& code,
                          const std::vector<Window>& windows, const TimeConversion& clock,
-                         const std::filesystem::path& folder,
+                         const std::filesystem::path& file,
                          const std::function<bool(Addr, std::span<const uint8_t>)>& known);
 
 // Trace that follows a thread over the CPUs (--per-thread).
@@ -70,7 +70,8 @@ void write_pokes(const std::filesystem::path& file, const std::vector<Poke>& pok
 std::map<int, std::vector<SyncMark>> read_marks(const std::filesystem::path& log,
                                                 const std::vector<int>& cpus);
 std::vector<TracePiece> trace_pieces(const PerfData& data);
-// What AUX records say is trace, of each buffer in the order of the records.
+// What AUX records say is trace, of each buffer in the order of the records; in the ring of a thread, of the CPU that
+// wrote it.
 std::vector<TracePiece> recorded_pieces(std::span<const AuxBuffer> buffers,
                                         std::span<const AuxRecord> records);
 // perf's clock of the CPU's counter; the counter itself where the recording does not tell (-k).

@@ -18,18 +18,25 @@ std::map<int, std::vector<SyncMark>> read_marks(const std::filesystem::path& log
 std::vector<TracePiece> recorded_pieces(std::span<const AuxBuffer> buffers,
                                         std::span<const AuxRecord> records) {
   std::vector<TracePiece> pieces;
+  const bool one_thread =
+      std::ranges::all_of(buffers, [&](const AuxBuffer& b) { return b.tid == buffers.front().tid; });
   for (auto it = buffers.begin(); it != buffers.end(); ++it) {
     const AuxBuffer& b = *it;
     // perf pads what it copies; the next buffer begins where the trace went on.
-    const auto next = std::find_if(it + 1, buffers.end(),
-                                   [&](const AuxBuffer& o) { return o.cpu == b.cpu && o.offset > b.offset; });
+    const auto next = std::find_if(it + 1, buffers.end(), [&](const AuxBuffer& o) {
+      return o.cpu == b.cpu && o.tid == b.tid && o.offset > b.offset;
+    });
     const uint64_t limit =
         std::min(b.offset + b.bytes.size(), next == buffers.end() ? UINT64_MAX : next->offset);
     for (const AuxRecord& r : records) {
-      if (b.cpu >= 0 && r.id.cpu != b.cpu) continue;
+      // The record's own thread may be the one that ran before; a single thread needs no telling apart.
+      if (b.cpu >= 0 ? r.id.cpu != b.cpu : !one_thread && r.id.tid != b.tid) continue;
       const uint64_t begin = std::max(b.offset, r.offset);
       const uint64_t end = std::min(limit, r.offset + r.size);
-      if (begin < end) pieces.push_back({b.cpu, begin, b.bytes.subspan(begin - b.offset, end - begin)});
+      if (begin >= end) continue;
+      const bool of_thread = b.cpu < 0;
+      pieces.push_back({of_thread ? r.id.cpu : b.cpu, begin, b.bytes.subspan(begin - b.offset, end - begin),
+                        of_thread ? b.tid : -1});
     }
   }
   return pieces;
@@ -42,7 +49,7 @@ std::vector<TracePiece> trace_pieces(const PerfData& data) {
   if (info && info->type == perf::kAuxtraceCsEtm)
     return recorded_pieces(data.aux_buffers(), data.aux_records());
   std::vector<TracePiece> pieces;
-  for (const AuxBuffer& b : data.aux_buffers()) pieces.push_back({b.cpu, b.offset, b.bytes});
+  for (const AuxBuffer& b : data.aux_buffers()) pieces.push_back({b.cpu, b.offset, b.bytes, -1});
   return pieces;
 }
 

@@ -33,7 +33,7 @@ class Kept {
   void add_truth(const std::string& truth) {
     const auto cpus = truth_ids(truth);
     if (!cpus) throw std::runtime_error(cpus.error().reason);
-    for (const int cpu : *cpus) {
+    for (const TruthId cpu : *cpus) {
       auto reader = TruthReader::open(truth_file(truth, cpu));
       if (!reader) throw std::runtime_error(reader.error().reason);
       TruthRun run;

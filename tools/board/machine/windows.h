@@ -23,6 +23,7 @@ struct TracePiece {
   int cpu = -1;         // -1: of any
   uint64_t offset = 0;  // in the ring, as the recording says
   std::span<const uint8_t> bytes;
+  int tid = -1;  // whose ring, with --per-thread
 };
 
 // [begin, end) of what CPU `cpu` wrote; begins at a sync point, or where the window before it ends.
