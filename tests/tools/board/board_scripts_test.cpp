@@ -51,5 +51,13 @@ TEST(BoardScripts, AModeOfProgramsWantsOne) {
   }
 }
 
+TEST(BoardScripts, ALivePatchNeedsHeaders) {
+  EXPECT_EQ(status_of("./pt --list | grep -q livepatch"), 0);
+  EXPECT_EQ(status_of("./machine/module.sh"), 2);
+  EXPECT_EQ(
+      status_of("./machine/packages.sh --store $(mktemp -d) headers-6.1 2>&1 | grep -q 'unpack 6.1 first'"),
+      0);
+}
+
 }  // namespace
 }  // namespace asof::test

@@ -10,7 +10,7 @@ set -euo pipefail
 # Loaded at the start: the way out for the results. At the host's disposal: what workloads load.
 boot_modules=(9p 9pnet_virtio virtio_pci virtio_mmio)
 arm64_modules=(coresight coresight-etm4x coresight-trbe coresight-funnel coresight-replicator coresight-tmc)
-test_modules=(dummy ifb nlmon tls test_bpf livepatch-sample livepatch-callbacks-demo veth bridge crc7 xt_bpf)
+test_modules=(dummy ifb nlmon tls test_bpf veth bridge crc7 xt_bpf)
 
 # add_library ROOT GUEST FILE: what this file needs, from the root's own folder of libraries.
 add_libraries() {

@@ -16,6 +16,7 @@ Unpacks packages of Debian's archive below DIRECTORY (default build/machine). A 
   dtc                          the device tree compiler's tools                            -> dtc/
   bash bash-arm64              a static bash, for the guest of the recording scripts        -> bash/ ...
   6.1-arm64 6.12-arm64 7.3-arm64   the same for arm64                                       -> root-6.1-arm64/ ...
+  headers-6.1 headers-6.12 headers-7.3   headers of the kernel in root-6.1 ..., to build a module   -> headers-6.1/ ...
 USAGE
 }
 
@@ -103,6 +104,15 @@ kernel_packages() {
   printf '%s\n' "${found[@]}"
 }
 
+# header_packages KERNEL: the headers of the kernel that is unpacked, and the programs to build a module with them.
+header_packages() {
+  local release
+  release=$(find "$store/root-$1/usr/lib/modules" -mindepth 1 -maxdepth 1 -printf '%f\n' | sort | sed -n 1p)
+  printf 'linux-headers-%s\n' "$release"
+  apt-cache show --no-all-versions "linux-headers-$release" 2>/dev/null | sed -n 's/^Depends: //p' | sed 's/ *([^)]*)//g; s/[,|] */\n/g' |
+    grep -E '^linux-(headers|kbuild)-'
+}
+
 # unpack NAME DEB...: into a temporary folder that gets its name when it is complete.
 unpack() {
   local name=$1 deb
@@ -141,15 +151,16 @@ download() {
 make_target() {
   local target=$1 version=${1%-arm64} architecture=amd64 suites debs=() kernel packages
   [ "$target" = "$version" ] || architecture=arm64
-  case $version in
+  case ${version#headers-} in
   6.1 | bash) suites=bookworm ;;
   6.12 | dtc) suites=trixie ;;
   7.3 | qemu) suites='trixie trixie-backports' ;;
   *) usage >&2; fail "there is no target $target" ;;
   esac
   local name=root-$target
-  [[ $target != qemu && $target != dtc && $version != bash ]] || name=$target
+  [[ $target != qemu && $target != dtc && $version != bash && $target != headers-* ]] || name=$target
   [ -e "$store/$name/PACKAGES" ] && return
+  [[ $target != headers-* ]] || [ -e "$store/root-${target#headers-}/PACKAGES" ] || fail "$target: unpack ${target#headers-} first"
   printf 'packages.sh: %s\n' "$target" >&2
   use_apt "$suites" "$architecture"
   if [ "$target" = qemu ]; then
@@ -158,6 +169,10 @@ make_target() {
     download install device-tree-compiler
   elif [ "$version" = bash ]; then
     download install bash-static
+  elif [[ $target == headers-* ]]; then
+    packages=$(header_packages "${target#headers-}")
+    mapfile -t kernel <<<"$packages"
+    download_alone "${kernel[@]}"
   else
     packages=$(kernel_packages "$architecture")
     [ -n "$packages" ] || fail "apt knows no kernel in $suites for $architecture"

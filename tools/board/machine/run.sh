@@ -41,6 +41,12 @@ records_by_script() {
   awk -v modes=",$2," '{gsub(/:[^,]*/, "", modes)} $2 == "script" && index(modes, "," $1 ",") {found = 1} END {exit !found}' "$1"
 }
 
+# add_livepatch KERNEL: the module of the workload `livepatch`, into $work/guest. No kernel package has one.
+add_livepatch() {
+  "$machine_here/packages.sh" --store "$machine_store" "headers-$1"
+  "$machine_here/module.sh" "$1" "$machine_here/module/livepatch.c" "$work/guest/machine/livepatch.ko"
+}
+
 # build_recorder CC C++ DIRECTORY: what the scripts of tools/record run, but for toggle.
 build_recorder() {
   local record=$machine_tree/tools/record

@@ -3,6 +3,7 @@
 # workload.sh prepare|run|finish: what is recorded. $workload names it; `prepare` runs before the recording and `finish`
 # after it.
 tracing=/sys/kernel/tracing
+livepatch=/sys/kernel/livepatch/livepatch
 release=$(uname -r)
 
 look() { ls -l /usr/bin >/dev/null; }
@@ -16,6 +17,15 @@ probe_inside() { # EVENT FUNCTION FROM
     offset=$((offset + 1))
   done
   echo "no probe within $2"
+}
+# Until the live patch is in the state that was asked for: each task changes over when it is nowhere in the function.
+patched() {
+  for _ in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30; do
+    [ -e $livepatch/transition ] || return 0 # it has been disabled, and is gone
+    read -r transition <$livepatch/transition && [ "$transition" = 0 ] && return
+    sleep 0.2
+  done
+  echo "the live patch is still in transition"
 }
 module() { find "/usr/lib/modules/$release" -name "$1.ko"; }
 # A signal for perf: snapshots, and other output files.
@@ -90,10 +100,12 @@ run() {
     insmod "$file"; look; rmmod dummy
     ;;
   livepatch)
-    file=$(module livepatch-sample)
-    [ -n "$file" ] || { echo "this kernel package has no livepatch-sample"; return 1; }
-    insmod "$file"; cat /proc/cmdline >/dev/null; sleep 0.1
-    echo 0 >/sys/kernel/livepatch/livepatch_sample/enabled; cat /proc/cmdline >/dev/null
+    [ -e /machine/livepatch.ko ] || { echo "there is no module with a live patch"; return 1; }
+    cat /proc/cmdline >/dev/null
+    insmod /machine/livepatch.ko; patched
+    cat /proc/cmdline; mark; look
+    echo 0 >$livepatch/enabled; patched
+    cat /proc/cmdline >/dev/null; rmmod livepatch; look
     ;;
   toggle) /machine/toggle --seed "$seed" --rounds 1 --workers 1 --hold 2 --burst 2 --module "$(module dummy)" ;;
   mix)
