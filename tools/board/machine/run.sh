@@ -92,6 +92,13 @@ make_symfs() {
   cp -r "$work/guest/machine" "$out/symfs/"
 }
 
+# describe_run ARCHITECTURE: what was run, for tables (matrix).
+describe_run() {
+  jq -n --arg kernel "$kernel" --arg architecture "$1" --argjson cpus "$cpus" --argjson seed "$seed" \
+    --arg options "${kaslr:+kaslr }${mitigations:+mitigations }${pti:+pti }${plugin_options:+$plugin_options }" \
+    '{kernel: $kernel, architecture: $architecture, cpus: $cpus, seed: $seed, options: ($options | rtrimstr(" "))}' >"$out/run.json"
+}
+
 # judge RECORDING RESULTS [PACK]: the truth of one recording, its pack if it has none, and what asof says of it. Where
 # `parts` is set, one without trace is left out; `judged` counts the others.
 judge() {
