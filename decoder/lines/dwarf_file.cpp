@@ -64,7 +64,28 @@ uint64_t unpacked_size(Elf* elf) {
   return all;
 }
 
+Result<void> check_sections(const std::string& path, Elf* elf) {
+  size_t size = 0;
+  if (elf == nullptr || elf_kind(elf) != ELF_K_ELF)
+    return std::unexpected(unreadable(path, "not an ELF file"));
+  if (elf_rawfile(elf, &size) == nullptr ||
+      unpacked_size(elf) / kMostGrowth > std::max(kSmallFile, uint64_t{size}))
+    return std::unexpected(unreadable(path, "its debug sections claim to unpack to far more than such do"));
+  return {};
+}
+
 }  // namespace
+
+Result<void> check_split_file(const std::string& path) {
+  elf_version(EV_CURRENT);
+  const int file = open_regular(path);
+  if (file < 0) return std::unexpected(unreadable(path, "cannot open it"));
+  Elf* const elf = elf_begin(file, ELF_C_READ_MMAP, nullptr);
+  const auto ok = check_sections(path, elf);
+  elf_end(elf);
+  ::close(file);
+  return ok;
+}
 
 std::string libdw_reason() {
   const char* text = dwarf_errmsg(-1);
@@ -92,12 +113,7 @@ Result<void> DwarfFile::open_elf(const std::string& path) {
   if (fd_ < 0) return std::unexpected(unreadable(path, "cannot open it"));
   if (is_compressed_name(path)) expanded_ = expand_file(path);
   elf_ = expanded_ ? elf_over(*expanded_) : elf_begin(fd_, ELF_C_READ_MMAP, nullptr);
-  if (elf_ == nullptr || elf_kind(elf_) != ELF_K_ELF)
-    return std::unexpected(unreadable(path, "not an ELF file"));
-  size_t size = 0;
-  if (elf_rawfile(elf_, &size) == nullptr ||
-      unpacked_size(elf_) / kMostGrowth > std::max(kSmallFile, uint64_t{size}))
-    return std::unexpected(unreadable(path, "its debug sections claim to unpack to far more than such do"));
+  if (auto ok = check_sections(path, elf_); !ok) return ok;
   if (auto ok = open_module(path); !ok) return ok;
   dwarf_ = dwarf_begin_elf(elf_, DWARF_C_READ, nullptr);
   if (dwarf_ == nullptr) {

@@ -1,5 +1,5 @@
-// DwarfFile: an ELF file opened for libdw. libdw opens no other file by itself: the supplementary file of dwz(1) is opened
-// here. Compressed kernel modules are expanded, and modules are laid out first (module_debug.h).
+// DwarfFile: an ELF file opened for libdw. libdw opens no other file by itself but those of split units (dwarf_split.h): the
+// supplementary file of dwz(1) is opened here. Compressed kernel modules are expanded, and modules are laid out first (module_debug.h).
 #pragma once
 #include <elfutils/libdw.h>
 
@@ -23,6 +23,8 @@ class DwarfFile {
 
   Dwarf* dwarf() const { return dwarf_; }
   const ModuleDebug& module() const { return module_; }
+  // Of the file as libdw has it; -1: it has it in memory.
+  int descriptor() const { return expanded_ || !module_.bytes.empty() ? -1 : fd_; }
 
  private:
   DwarfFile() = default;
@@ -38,6 +40,9 @@ class DwarfFile {
   int supplement_fd_ = -1;
   ModuleDebug module_;
 };
+
+// Whether libdw may open it for a split unit: a regular ELF file whose sections unpack to what such do.
+Result<void> check_split_file(const std::string& path);
 
 // Of the last call of libdw that failed in this thread.
 std::string libdw_reason();

@@ -114,7 +114,14 @@ const DwarfInlines::Unit& DwarfInlines::unit_at(Dwarf_Off offset) {
   Dwarf_Die die;
   // Once something is wrong no further unit is walked: what is left of the budget is no reason to try.
   if (!fresh || !problem_.empty() || reported_ || dwarf_offdie(dwarf_, offset, &die) == nullptr) return unit;
-  walk(die, unit);
+  unit.dwarf = dwarf_;
+  unit.die = die;
+  if (const auto split = split_.of(die)) {
+    unit.die = *split;
+    unit.dwarf = dwarf_cu_getdwarf(split->cu);
+    unit.apart = (offset + 1) << 32U;
+  }
+  walk(unit.die, unit);
   if (!problem_.empty()) unit = {};
   std::ranges::stable_sort(unit.ranges, {}, &Range::begin);
   uint64_t highest = 0;
@@ -122,20 +129,21 @@ const DwarfInlines::Unit& DwarfInlines::unit_at(Dwarf_Off offset) {
   return unit;
 }
 
-InlinedCall DwarfInlines::describe(const Function& f, Dwarf_Die& unit) {
+InlinedCall DwarfInlines::describe(const Function& f, const Unit& unit) {
   InlinedCall out;
   Dwarf_Die die;
-  if (dwarf_offdie(dwarf_, f.die, &die) == nullptr) return out;
+  if (dwarf_offdie(unit.dwarf, f.die, &die) == nullptr) return out;
   out.function = name_of(die);
   out.inlined = f.inlined;
-  out.copy = dwarf_dieoffset(&die);
+  out.copy = unit.apart + dwarf_dieoffset(&die);
   if (!f.inlined) return out;
   out.line = number_of(die, DW_AT_call_line);
   out.column = number_of(die, DW_AT_call_column);
   Dwarf_Files* files = nullptr;
   size_t count = 0;
   const uint32_t number = number_of(die, DW_AT_call_file);
-  if (dwarf_getsrcfiles(&unit, &files, &count) != 0 || number >= count) return out;
+  Dwarf_Die of = unit.die;
+  if (dwarf_getsrcfiles(&of, &files, &count) != 0 || number >= count) return out;
   if (const char* file = dwarf_filesrc(files, number, nullptr, nullptr)) out.file = file;
   return out;
 }
@@ -155,10 +163,8 @@ std::vector<InlinedCall> DwarfInlines::at(Dwarf_Off offset, uint64_t address) {
       found = next->function;
   }
   std::vector<InlinedCall> out;
-  Dwarf_Die die;
-  if (found == kNone || dwarf_offdie(dwarf_, offset, &die) == nullptr) return out;
   for (uint32_t f = found; f != kNone; f = unit.functions[f].around)
-    out.push_back(describe(unit.functions[f], die));
+    out.push_back(describe(unit.functions[f], unit));
   return out;
 }
 
@@ -166,14 +172,14 @@ void DwarfInlines::each_function(Dwarf_Off offset, const std::function<void(cons
   const Unit& unit = unit_at(offset);
   std::vector<uint64_t> begins(unit.functions.size(), UINT64_MAX);
   for (const Range& r : unit.ranges) begins[r.function] = std::min(begins[r.function], r.begin);
-  Dwarf_Die unit_die;
-  if (dwarf_offdie(dwarf_, offset, &unit_die) == nullptr) return;
+  if (unit.functions.empty()) return;
+  Dwarf_Die unit_die = unit.die;
   Dwarf_Files* files = nullptr;
   size_t count = 0;
   if (dwarf_getsrcfiles(&unit_die, &files, &count) != 0) return;
   for (size_t i = 0; i < unit.functions.size(); ++i) {
     Dwarf_Die die;
-    if (begins[i] == UINT64_MAX || dwarf_offdie(dwarf_, unit.functions[i].die, &die) == nullptr) continue;
+    if (begins[i] == UINT64_MAX || dwarf_offdie(unit.dwarf, unit.functions[i].die, &die) == nullptr) continue;
     DwarfFunction f;
     f.name = name_of(die);
     f.begin = begins[i];

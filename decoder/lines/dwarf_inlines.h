@@ -12,6 +12,8 @@
 #include <string_view>
 #include <vector>
 
+#include "decoder/lines/dwarf_split.h"
+
 namespace asof {
 
 // A function, and where it was called from if it was inlined there. Text lives as long as the Dwarf.
@@ -33,7 +35,8 @@ struct DwarfFunction {
 
 class DwarfInlines {
  public:
-  explicit DwarfInlines(Dwarf* dwarf) : dwarf_(dwarf) {}
+  // `split`: for units that are skeletons.
+  DwarfInlines(Dwarf* dwarf, DwarfSplit& split) : dwarf_(dwarf), split_(split) {}
 
   // Innermost first; the last is the function that was not inlined. Empty: none covers the address in this unit.
   std::vector<InlinedCall> at(Dwarf_Off unit, uint64_t address);
@@ -56,6 +59,9 @@ class DwarfInlines {
     uint32_t function = 0;
   };
   struct Unit {
+    Dwarf* dwarf = nullptr;  // that has the entries
+    Dwarf_Die die{};         // of the unit in it
+    uint64_t apart = 0;      // tells entries of different files apart
     std::vector<Function> functions;
     std::vector<Range> ranges;  // by begin
   };
@@ -69,9 +75,10 @@ class DwarfInlines {
   void advance(std::vector<Level>& levels, Dwarf_Off last);
   std::optional<uint32_t> add(Dwarf_Die& die, uint32_t around, Unit& out);
   bool add_ranges(Dwarf_Die& die, uint32_t function, Unit& out);
-  InlinedCall describe(const Function& f, Dwarf_Die& unit);
+  static InlinedCall describe(const Function& f, const Unit& unit);
 
   Dwarf* dwarf_;
+  DwarfSplit& split_;
   std::map<Dwarf_Off, Unit> units_;
   uint64_t entries_ = 0, ranges_ = 0, passed_again_ = 0;
   std::string problem_;

@@ -10,10 +10,14 @@ namespace asof {
 
 struct DwarfLines::Impl {
   explicit Impl(std::unique_ptr<DwarfFile> opened)
-      : file(std::move(opened)), units(file->dwarf()), inlines(file->dwarf()) {}
+      : file(std::move(opened)),
+        units(file->dwarf()),
+        split(file->descriptor()),
+        inlines(file->dwarf(), split) {}
 
   std::unique_ptr<DwarfFile> file;
   DwarfUnits units;
+  DwarfSplit split;
   DwarfInlines inlines;
 
   DwarfLine find(uint64_t address);
@@ -129,5 +133,6 @@ const std::vector<std::pair<std::string, uint64_t>>& DwarfLines::module_function
 }
 
 std::string DwarfLines::take_problem() { return impl_->units.take_problem(); }
+std::string DwarfLines::take_split_problem() { return impl_->split.take_problem(); }
 
 }  // namespace asof

@@ -1,5 +1,5 @@
 // DwarfLines: the line table of one ELF file (DWARF 2 to 5, by libdw), by address as linked. Only the units
-// of .debug_info and the lines of .debug_line are read; libdw never opens another file. Addresses of a module of the
+// of .debug_info and the lines of .debug_line are read, and .dwo files. Addresses of a module of the
 // kernel are offsets into its code (module_debug.h).
 #pragma once
 #include <cstdint>
@@ -40,6 +40,8 @@ class DwarfLines {
   const std::vector<std::pair<std::string, uint64_t>>& module_functions() const;
   // Why lines are missing, if something went wrong since; each reason once.
   std::string take_problem();
+  // Why functions are missing that are in .dwo files; once.
+  std::string take_split_problem();
 
  private:
   struct Impl;

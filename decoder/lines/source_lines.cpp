@@ -318,6 +318,10 @@ std::optional<SourceLines::Impl::Key> SourceLines::Impl::key_with_lines(Space sp
 }
 
 void SourceLines::Impl::note_problem(uint32_t file, DwarfLines& lines) {
+  if (const std::string why = lines.take_split_problem(); !why.empty()) {
+    notices.info(Code::kNoDebugInfo, map.files[file].path, why,
+                 "copy the .dwo files to beside the program, or to where it was compiled");
+  }
   const std::string why = lines.take_problem();
   if (why.empty()) return;
   notices.error(Code::kBadDebugInfo, map.files[file].path,

@@ -90,6 +90,57 @@ class Inlines : public ::testing::Test {
     }
     return out;
   }
+  // "name /folder/prog.cpp:12" as "name prog.cpp:12".
+  static std::vector<std::string> without_folders(std::vector<std::string> chain) {
+    for (std::string& f : chain) {
+      const size_t from = f.find(' ') + 1, slash = f.rfind('/');
+      if (slash != std::string::npos && slash > from) f.erase(from, slash + 1 - from);
+    }
+    return chain;
+  }
+  // Everywhere in `file`, as addr2line says of `reference`, which has the same code.
+  void expect_chains(const fs::path& file, const fs::path& reference, bool folders = true) {
+    const auto at = addresses(file);
+    ASSERT_EQ(at, addresses(reference));
+    const auto want = by_addr2line(reference, at);
+    ASSERT_EQ(want.size(), at.size());
+    auto lines = DwarfLines::open(file.string());
+    ASSERT_TRUE(lines.has_value());
+    size_t deep = 0;
+    for (size_t i = 0; i < at.size(); ++i) {
+      std::vector<std::string> got;
+      const DwarfLine line = (*lines)->find(at[i]);
+      std::string place = fmt::format("{}:{}", line.file, line.line);
+      for (const InlinedCall& f : (*lines)->functions_at(at[i])) {
+        got.push_back(fmt::format("{} {}", f.function, place));
+        place = fmt::format("{}:{}", f.file, f.line);
+        EXPECT_EQ(f.inlined, got.size() < want[i].size());
+      }
+      ASSERT_EQ(folders ? got : without_folders(got), folders ? want[i] : without_folders(want[i]))
+          << std::hex << at[i];
+      deep += got.size() > 2 ? 1 : 0;
+    }
+    EXPECT_GT(deep, 5U);
+    EXPECT_EQ((*lines)->take_problem(), "");
+    EXPECT_EQ((*lines)->take_split_problem(), "");
+  }
+  // Compiled in the folder, with its functions in prog.dwo there.
+  void compile_split(const std::string& options) {
+    ASSERT_TRUE(
+        runs(fmt::format("cd {} && g++ -O2 {} -gsplit-dwarf -c -o prog.o {} && g++ -no-pie -o split prog.o",
+                         dir.path().string(), options, path("prog.cpp").string())));
+    ASSERT_TRUE(fs::exists(path("prog.dwo")));
+  }
+  std::string split_problem(const fs::path& file) {
+    auto lines = DwarfLines::open(file.string());
+    EXPECT_TRUE(lines.has_value());
+    for (const Addr a : addresses(file)) {
+      EXPECT_TRUE((*lines)->functions_at(a).empty());
+      EXPECT_NE((*lines)->find(a).line, 0U);
+    }
+    EXPECT_EQ((*lines)->take_problem(), "");
+    return (*lines)->take_split_problem();
+  }
   // A program whose debug information is what `info` says: units and abbreviations as assembly.
   void assemble(const std::string& name, const std::string& abbrevs, const std::string& entries) {
     write_text(path(name + ".s"),
@@ -112,27 +163,53 @@ TEST_F(Inlines, ChainsAreThoseOfAddr2line) {
     SCOPED_TRACE(options);
     ASSERT_TRUE(runs(
         fmt::format("g++ {} -no-pie -o {} {}", options, path("prog").string(), path("prog.cpp").string())));
-    const auto at = addresses(path("prog"));
-    const auto want = by_addr2line(path("prog"), at);
-    ASSERT_EQ(want.size(), at.size());
-    auto lines = DwarfLines::open(path("prog").string());
-    ASSERT_TRUE(lines.has_value());
-    size_t deep = 0;
-    for (size_t i = 0; i < at.size(); ++i) {
-      std::vector<std::string> got;
-      const DwarfLine line = (*lines)->find(at[i]);
-      std::string place = fmt::format("{}:{}", line.file, line.line);
-      for (const InlinedCall& f : (*lines)->functions_at(at[i])) {
-        got.push_back(fmt::format("{} {}", f.function, place));
-        place = fmt::format("{}:{}", f.file, f.line);
-        EXPECT_EQ(f.inlined, got.size() < want[i].size());
-      }
-      ASSERT_EQ(got, want[i]) << std::hex << at[i];
-      deep += got.size() > 2 ? 1 : 0;
-    }
-    EXPECT_GT(deep, 5U);
-    EXPECT_EQ((*lines)->take_problem(), "");
+    expect_chains(path("prog"), path("prog"));
   }
+}
+
+// -gsplit-dwarf: where the file is that has the functions, and who is in the way.
+TEST_F(Inlines, OfSplitUnits) {
+  write_text(path("prog.cpp"), kProgram);
+  const std::string moved =
+      "-fdebug-prefix-map=" + dir.path().string() + "=.";  // comp_dir and names are relative
+  for (const std::string& options : {std::string("-g"), std::string("-gdwarf-4"), "-g " + moved}) {
+    SCOPED_TRACE(options);
+    compile_split(options);
+    ASSERT_TRUE(runs(fmt::format("g++ -O2 {} -no-pie -o {} {}", options, path("whole").string(),
+                                 path("prog.cpp").string())));
+    expect_chains(path("split"), path("whole"), false);
+    // By a link from elsewhere, it is the folder of the program that counts.
+    fs::create_directories(path("elsewhere"));
+    fs::remove(path("elsewhere/link"));
+    fs::create_symlink(path("split"), path("elsewhere/link"));
+    expect_chains(path("elsewhere/link"), path("whole"), false);
+  }
+  auto listed = DwarfLines::open(path("split").string());
+  ASSERT_TRUE(listed.has_value());
+  std::map<std::string, uint32_t> functions;
+  for (const DwarfFunction& f : (*listed)->functions()) functions[std::string(f.name)] = f.line;
+  EXPECT_EQ(functions["main"], 25U);
+  EXPECT_EQ(functions["_Z4evenm"], 16U);
+}
+
+TEST_F(Inlines, OfSplitUnitsWhoseFileIsNotIt) {
+  write_text(path("prog.cpp"), kProgram);
+  compile_split("-g");
+  fs::rename(path("prog.dwo"), path("kept"));
+  EXPECT_EQ(split_problem(path("split")), "functions of a unit are in prog.dwo, which is not there");
+  write_text(path("prog.dwo"), "no ELF file");
+  EXPECT_EQ(split_problem(path("split")), path("prog.dwo").string() + ": not an ELF file");
+  fs::remove(path("prog.dwo"));
+  ASSERT_TRUE(runs("mkfifo " + path("prog.dwo").string()));
+  EXPECT_EQ(split_problem(path("split")), path("prog.dwo").string() + ": cannot open it");
+  fs::remove(path("prog.dwo"));
+  // Of another program.
+  write_text(path("other.cpp"), "int other() { return 1; }");
+  ASSERT_TRUE(
+      runs(fmt::format("cd {} && g++ -g -gsplit-dwarf -c -o other.o other.cpp && mv other.dwo prog.dwo",
+                       dir.path().string())));
+  EXPECT_EQ(split_problem(path("split")),
+            "functions of a unit are in prog.dwo, which is not the file of this unit");
 }
 
 // Every function with its line, and every line that has code.
