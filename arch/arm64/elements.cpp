@@ -216,6 +216,8 @@ void ElementParser::on_packet(const Packet& k, uint32_t at) {
       return push(e);
     case Pk::kCycleCount:
       e.kind = El::kCycles;
+      // A counter that has reached its end stands still.
+      if (k.has_count && k.count < (uint32_t{1} << format_.cycle_bits) - 1) e.flags = Element::kCounted;
       push(e);
       if (k.commit != 0) commit(k.commit);
       return;

@@ -26,7 +26,7 @@ enum class El : uint8_t {
   kTraceOn,
   kTraceInfo,  // the return stack starts anew
   kTime,       // one more timestamp has been passed
-  kCycles,     // type
+  kCycles,     // type; kCounted: it is known
   kEvent,      // type: number
   kTransStart,
   kTransCommit,
@@ -40,7 +40,7 @@ enum class El : uint8_t {
 
 struct Element {
   static constexpr uint8_t kTarget = 1;      // exception: its address is the target of the branch before it
-  static constexpr uint8_t kCounted = 2;     // Q
+  static constexpr uint8_t kCounted = 2;     // Q, cycles
   static constexpr uint8_t kHasAddress = 4;  // Q
   static constexpr uint8_t kStart = 8;       // address where this segment's flow starts
 
@@ -93,7 +93,9 @@ SyncGroup read_sync_group(std::span<const uint8_t> bytes, const PacketFormat& fo
 
 class ElementParser {
  public:
-  explicit ElementParser(const PacketFormat& format) : format_(format) {}
+  // `cycles`: counts are wanted, also where packets are taken that nearly all of a trace consists of.
+  explicit ElementParser(const PacketFormat& format, bool cycles = false)
+      : format_(format), cycles_(cycles) {}
 
   // `bytes` start with an A-Sync; the next sync point at or after `tail` ends the segment.
   void start(std::span<const uint8_t> bytes, size_t tail);
@@ -172,6 +174,7 @@ class ElementParser {
   void mispredict();
 
   const PacketFormat format_;
+  const bool cycles_;
   std::span<const uint8_t> bytes_;
   size_t at_ = 0, tail_ = 0;
   std::vector<Element> list_;

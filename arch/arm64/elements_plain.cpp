@@ -34,7 +34,7 @@ void ElementParser::parse_plain(size_t most) {
       e.value = r.address;
       e.isa = r.isa;
       e.flags = e.offset == start_offset_ ? Element::kStart : uint8_t{0};
-    } else if (h >= 0x0c && h <= 0x1f) {
+    } else if (h >= 0x0c && h <= 0x1f && !cycles_) {
       p = plain_cycles(p);
       continue;
     } else {

@@ -20,7 +20,7 @@ inline bool ElementParser::plain_only() const {
 template <class Taker>
 [[gnu::always_inline]] inline ElementParser::Passed ElementParser::pass_plain(Taker& taker) {
   Passed passed;
-  if (!list_.empty() || !plain_only() || bytes_.size() < kLongestPlain) return passed;
+  if (!list_.empty() || !plain_only() || cycles_ || bytes_.size() < kLongestPlain) return passed;
   const uint8_t* const begin = bytes_.data();
   const uint8_t* const last = begin + (bytes_.size() - kLongestPlain);
   const uint8_t* p = begin + at_;

@@ -59,9 +59,9 @@ struct Flow::FastWalk {
 
 // The run at s.ip when the fast walk may go on from there, else kNone.
 RunId Flow::fast_start(const State& s) {
-  if (runs_ == nullptr || s.position != Position::kKnown || s.mode != kA64 || !s.sf || s.forced != nullptr ||
-      gap_ || next_flags_ != 0 || s.transaction || s.patch_return != 0 || s.decisions < confidence_until_ ||
-      verified_steps_ != chunk_.steps.size()) {
+  if (runs_ == nullptr || options_.cycles || s.position != Position::kKnown || s.mode != kA64 || !s.sf ||
+      s.forced != nullptr || gap_ || next_flags_ != 0 || s.transaction || s.patch_return != 0 ||
+      s.decisions < confidence_until_ || verified_steps_ != chunk_.steps.size()) {
     return RunId::kNone;
   }
   Space space = kKernelSpace;

@@ -50,6 +50,14 @@ void Flow::pass_time(State& s, const Element& d) {
   if (has_clock_) s.floor = std::max(s.floor, to_time(d.value));
 }
 
+// The count was taken when the last atom or exception before it was committed: with nothing speculative, it had retired then,
+// and nothing of the next one had (Arm IHI 0064, "Cycle counting").
+void Flow::on_cycles(const State& s, const Element& d) {
+  if (!options_.cycles || format_.max_spec != 0) return;
+  const bool known = (d.flags & Element::kCounted) != 0;
+  add_event(EventKind::kCycles, display_time(s), 0, known ? d.type : 0, known ? 0 : 1, d.offset);
+}
+
 // Takes the element at s.e. kGo: on with the next.
 template <bool Emit>
 Flow::Stop Flow::element(State& s, Trial* trial) {
@@ -68,6 +76,9 @@ Flow::Stop Flow::element(State& s, Trial* trial) {
       if constexpr (Emit)
         add_event(EventKind::kTraceEvent, display_time(s), s.position == Position::kKnown ? s.ip : 0, d.type,
                   0, d.offset);
+      break;
+    case El::kCycles:
+      if constexpr (Emit) on_cycles(s, d);
       break;
     case El::kAddress:
       return on_address<Emit>(s, d, trial);

@@ -121,7 +121,7 @@ void Flow::decode(const Segment& segment, ChunkSink& sink) {
     // An atom for each byte, or a few more.
     chunk_.steps.reserve(std::min(bytes.size() + bytes.size() / 2, options_.chunk_steps) + kFastRoom,
                          usual_times_);
-    elements_.emplace(format_);
+    elements_.emplace(format_, options_.cycles);
     elements_->start(bytes, segment.end - segment.begin);
 
     State s;

@@ -125,6 +125,7 @@ class Flow final : public SegmentDecoder, private walk::Hypotheses<Flow, FlowTyp
   template <bool Emit>
   Stop reach(State& s, Addr to, Trial* trial);
   void pass_time(State& s, const Element& d);
+  void on_cycles(const State& s, const Element& d);
   uint8_t mode_of(const State& s, uint8_t isa) const;
   Addr address_of(const State& s, const Element& d) const;
 

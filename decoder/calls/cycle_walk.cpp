@@ -27,11 +27,16 @@ bool has_cycles(const Chunk& chunk) {
 }
 
 Error no_cycles(const Capture& capture) {
-  const bool pt = capture.machine == "x86_64" && !capture.blocks;
-  return {
-      Code::kNoCyclePackets, capture.path, Error::kNoOffset,
-      pt ? "there are no CYC packets in this trace" : "only Intel PT traces have the cycles that asof reads",
-      pt ? "record with -e intel_pt/cyc,cyc_thresh=0/" : ""};
+  if (capture.blocks) {
+    return {Code::kNoCyclePackets, capture.path, Error::kNoOffset, "a block stream has no counts of cycles",
+            "name the recording that it was made of"};
+  }
+  const bool pt = capture.machine == "x86_64";
+  return {Code::kNoCyclePackets, capture.path, Error::kNoOffset,
+          pt ? "there are no CYC packets in this trace"
+             : "there are no cycle counts in this trace, or none of instructions that had retired",
+          pt ? "record with -e intel_pt/cyc,cyc_thresh=0/"
+             : "record with -e cs_etm/cycacc/; trace units that speculate (TRCIDR8 not 0) are not counted"};
 }
 
 void CycleWalk::settle() {
