@@ -13,8 +13,10 @@
 
 #include "arch/arch.h"
 #include "tests/support/bytes.h"
+#include "tests/support/elf_writer.h"
 #include "tests/support/perf_data_writer.h"
 #include "tests/support/temp_dir.h"
+#include "tools/board/machine/known_bytes.h"
 #include "tools/validate/truth.h"
 
 namespace asof::machine {
@@ -386,6 +388,27 @@ TEST(MachineTruth, DamagedLogsAreNamed) {
   bytes.pop_back();
   EXPECT_THROW(CodeTable{bytes}, std::runtime_error);
   EXPECT_THROW(CpuLog(folder / "cpu7.log"), std::runtime_error);
+}
+
+// A module's mapping is no proof: the copy of kcore has the bytes or nobody has.
+TEST(MachineTruth, CodeLoadedLaterOverAModulesMappingHasNoBytes) {
+  constexpr Addr kModule = 0xffffffffc0430000;
+  const TempDir dir;
+  test::PerfDataWriter w;
+  w.add_attr({.type = 8, .ids = {1}, .name = "intel_pt//"});
+  w.arch("x86_64");
+  w.mmap({.pid = -1, .addr = kModule, .len = 0x3000, .filename = "[dummy]", .kernel = true});
+  test::DirectoryParts parts;
+  parts.kcore = test::make_core({{kCode, {0x90, 0xc3}}, {kModule, {0x90, 0x90, 0xc3}}});
+  w.write_directory(dir / "perf.data", parts);
+  const auto data = PerfData::open((dir / "perf.data").string());
+  ASSERT_TRUE(data.has_value());
+  const KnownBytes known(**data);
+  EXPECT_TRUE(known.has(kModule, std::vector<uint8_t>{0x90, 0x90}));
+  EXPECT_FALSE(known.has(kModule + 1, std::vector<uint8_t>{0xc3})) << "what was loaded there later";
+  EXPECT_FALSE(known.has(kModule + 0x1010, std::vector<uint8_t>{0xc3})) << "behind the copy";
+  EXPECT_TRUE(known.has(kCode, std::vector<uint8_t>{0x90, 0xc3}));
+  EXPECT_FALSE(known.has(kCode + 1, std::vector<uint8_t>{0x90}));
 }
 
 // --switch-output may leave a file without trace, which is no failure of the machine.

@@ -15,11 +15,6 @@ bool has_file(std::string_view name) {
          name == "[vdso]";
 }
 
-bool is_module(std::string_view name) {
-  return name.find(".ko") != std::string_view::npos ||
-         (name.starts_with("[") && name.ends_with("]") && !name.starts_with("[kernel."));
-}
-
 }  // namespace
 
 KnownBytes::KnownBytes(const PerfData& data) {
@@ -31,11 +26,7 @@ KnownBytes::KnownBytes(const PerfData& data) {
     if (r.type == perf::kMmap || r.type == perf::kMmap2) {
       if (const auto map = parse_mmap(r)) {
         const AddrRange range = range_of(map->addr, map->len);
-        if (is_kernel_address(map->addr)) {
-          if (is_module(map->filename)) modules_.push_back(range);
-        } else if (has_file(map->filename)) {
-          mapped_.push_back(range);
-        }
+        if (!is_kernel_address(map->addr) && has_file(map->filename)) mapped_.push_back(range);
       }
     } else if (r.type == perf::kTextPoke) {
       if (const auto poke = parse_text_poke(r)) {
@@ -70,7 +61,9 @@ bool KnownBytes::has_byte(Addr address, uint8_t byte) const {
 bool KnownBytes::has(Addr address, std::span<const uint8_t> bytes) const {
   const auto within = [address](const AddrRange& r) { return r.contains(address); };
   if (!is_kernel_address(address)) return std::ranges::any_of(mapped_, within);
-  if (!kernel_known_ || std::ranges::any_of(modules_, within)) return true;
+  // The copy reaches over all modules that were loaded. perf's mapping of a module is no proof: it reaches up to the next
+  // one, over memory in which another one may be loaded later.
+  if (!kernel_known_) return true;
   for (size_t i = 0; i < bytes.size(); ++i) {
     if (!has_byte(address + i, bytes[i])) return false;
   }

@@ -16,9 +16,8 @@ class KnownBytes {
   // Reads the records once, and the copy of kcore of a recording that is a directory.
   explicit KnownBytes(const PerfData& data);
 
-  // Kernel: each byte is that of the copy of kcore, of a change, or of a program's image, whenever that was; or the
-  // code is of a module, whose file is not looked at here. User: some mapping of a file or of the vDSO has this address,
-  // or code was written there that a jitdump file may have.
+  // Kernel: each byte is that of the copy of kcore, of a change, or of a program's image, whenever that was. User: some
+  // mapping of a file or of the vDSO has this address, or code was written there that a jitdump file may have.
   bool has(Addr address, std::span<const uint8_t> bytes) const;
 
  private:
@@ -28,7 +27,7 @@ class KnownBytes {
   std::shared_ptr<const ElfImage> kcore_;
   bool kernel_known_ = false;                          // there is a copy of kcore to compare with
   std::unordered_map<Addr, std::vector<uint8_t>> at_;  // of changes and images
-  std::vector<AddrRange> mapped_, modules_;
+  std::vector<AddrRange> mapped_;
 };
 
 }  // namespace asof::machine
