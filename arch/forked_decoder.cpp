@@ -1,26 +1,20 @@
 #include "arch/forked_decoder.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include <cerrno>
-#include <cstring>
 #include <deque>
 #include <map>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
+#include "arch/child.h"
+
 namespace asof {
 namespace {
 
-constexpr int kPatience = 60'000;  // ms without an answer
 constexpr uint32_t kLongestReason = 1024, kLongestBlock = 4096;
 
 bool run_here = false;
@@ -82,12 +76,7 @@ class ChunkWriter final : public ChunkSink {
                        static_cast<uint32_t>(reason.size()), g.code});
       out += reason;
     }
-    for (size_t done = 0; done < out.size();) {
-      const ssize_t n = ::write(fd_, out.data() + done, out.size() - done);
-      if (n < 0 && errno == EINTR) continue;
-      if (n <= 0) _exit(1);
-      done += static_cast<size_t>(n);
-    }
+    write_answer(fd_, out.data(), out.size());
   }
 
  private:
@@ -142,7 +131,7 @@ class BlockPool {
 // What a child says. It may have died in the middle of anything, or gone wrong before that: nothing is believed unseen.
 class ChunkReader {
  public:
-  ChunkReader(int fd, BlockPool& pool) : fd_(fd), pool_(pool) {}
+  ChunkReader(Child& child, BlockPool& pool) : child_(child), pool_(pool) {}
 
   bool read(Chunk& chunk) {
     ChunkHead head;
@@ -170,38 +159,15 @@ class ChunkReader {
     chunk.last = head.last != 0;
     return true;
   }
-  bool timed_out() const { return timed_out_; }
 
  private:
   template <class T>
   bool get(T& value) {
-    return get_bytes(reinterpret_cast<char*>(&value), sizeof value);
+    return child_.read(&value, sizeof value);
   }
   bool get_text(std::string& text, size_t size) {
     text.resize(size);
-    return get_bytes(text.data(), size);
-  }
-  bool get_bytes(char* to, size_t size) {
-    while (size > 0) {
-      if (at_ == buffer_.size() && !fill()) return false;
-      const size_t n = std::min(size, buffer_.size() - at_);
-      std::memcpy(to, buffer_.data() + at_, n);
-      at_ += n, to += n, size -= n;
-    }
-    return true;
-  }
-  bool fill() {
-    buffer_.resize(size_t{1} << 16U);
-    at_ = 0;
-    ssize_t n = -1;
-    do {
-      pollfd ready{fd_, POLLIN, 0};
-      const int come = ::poll(&ready, 1, kPatience);
-      timed_out_ = come == 0;
-      n = come > 0 ? ::read(fd_, buffer_.data(), buffer_.size()) : -1;
-    } while (n < 0 && !timed_out_ && errno == EINTR);
-    buffer_.resize(n > 0 ? static_cast<size_t>(n) : 0);
-    return n > 0;
+    return child_.read(text.data(), size);
   }
   bool read_block() {
     BlockHead head;
@@ -225,23 +191,10 @@ class ChunkReader {
     return true;
   }
 
-  int fd_;
+  Child& child_;
   BlockPool& pool_;
   std::vector<const Block*> blocks_;  // by number
-  std::string buffer_;
-  size_t at_ = 0;
-  bool timed_out_ = false;
 };
-
-[[noreturn]] void work(SegmentDecoder& decoder, const Segment& segment, int fd) {
-  for (const int s : {SIGSEGV, SIGBUS, SIGABRT, SIGFPE, SIGILL, SIGPIPE}) signal(s, SIG_DFL);
-  const rlimit none{0, 0};  // a crash is expected here: no core file
-  setrlimit(RLIMIT_CORE, &none);
-  prctl(PR_SET_PDEATHSIG, SIGKILL);
-  ChunkWriter writer(fd);
-  decoder.decode(segment, writer);
-  _exit(0);
-}
 
 class ForkedDecoder final : public SegmentDecoder {
  public:
@@ -250,48 +203,26 @@ class ForkedDecoder final : public SegmentDecoder {
 
   void decode(const Segment& segment, ChunkSink& sink) override {
     if (run_here) return decoder_->decode(segment, sink);
-    int ends[2];
-    if (::pipe2(ends, O_CLOEXEC) != 0) return lost(segment, sink, true, std::strerror(errno));
-    const pid_t pid = ::fork();
-    if (pid == 0) {
-      ::close(ends[0]);
-      work(*decoder_, segment, ends[1]);
-    }
-    const int error = errno;
-    ::close(ends[1]);
-    if (pid < 0) {
-      ::close(ends[0]);
-      return lost(segment, sink, true, std::strerror(error));
-    }
-    take_all(segment, sink, pid, ends[0]);
-  }
-
- private:
-  void take_all(const Segment& segment, ChunkSink& sink, pid_t pid, int fd) {
-    ChunkReader reader(fd, pool_);
-    bool first = true, done = false;
-    while (!done) {
+    Child child([&](int fd) {
+      ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // the thread that made it waits for it
+      ChunkWriter writer(fd);
+      decoder_->decode(segment, writer);
+    });
+    ChunkReader reader(child, pool_);
+    bool first = true;
+    for (;;) {
       Chunk chunk;
       chunk.stream = segment.stream;
       chunk.segment = segment.index;
-      if (!reader.read(chunk)) break;
-      done = chunk.last;
+      if (!reader.read(chunk)) return lost(segment, sink, first, child.what_happened());
+      const bool last = chunk.last;
       first = false;
       sink.take(std::move(chunk));
+      if (last) return;
     }
-    if (!done) ::kill(pid, SIGKILL);
-    int status = 0;
-    while (::waitpid(pid, &status, 0) < 0 && errno == EINTR) {
-    }
-    ::close(fd);
-    if (done) return;
-    const bool signal = WIFSIGNALED(status) && WTERMSIG(status) != SIGKILL;
-    lost(segment, sink, first,
-         reader.timed_out() ? "does not answer"
-         : signal           ? fmt::format("crashed (signal {})", WTERMSIG(status))
-                            : "ended without an answer");
   }
 
+ private:
   // All of the segment, although some may have been delivered: nothing shows where in the trace that ended.
   void lost(const Segment& segment, ChunkSink& sink, bool first, const std::string& why) const {
     Chunk chunk;

@@ -104,11 +104,17 @@ uint8_t type_of(ocsd_etmv3_pkt_type t) {
 
 class OcsdPackets final : public PacketReader {
  public:
-  OcsdPackets(const Stream& stream, const Source& source, const Config& config)
+  OcsdPackets(const Stream& stream, const Source& source, const Config& config, const PacketStart& start,
+              BeforePart before)
       : stream_(stream),
         config_(config),
+        before_(std::move(before)),
         ptm_(source.protocol == Protocol::kPtm),
-        tree_(make_tree(source, true)) {
+        tree_(make_tree(source, true)),
+        from_(start.offset),
+        now_(start.time) {
+    const auto is_before = [&](const StreamPiece& p) { return p.offset + p.size() <= from_; };
+    while (next_piece_ < stream_.pieces.size() && is_before(stream_.pieces[next_piece_])) ++next_piece_;
     if (!tree_) return;
     ocsd_dt_attach_packet_callback(tree_.get(), tree_.get_deleter().id, OCSD_C_API_CB_PKT_SINK,
                                    reinterpret_cast<void*>(&on_end), nullptr);
@@ -141,10 +147,10 @@ class OcsdPackets final : public PacketReader {
   void feed();
   void end_stretch();
   void enter();
-  bool lose(TracePacket& out);
 
   const Stream& stream_;
   const Config& config_;
+  const BeforePart before_;
   const bool ptm_;
   const Tree tree_;
   std::deque<Line> lines_;
@@ -152,7 +158,8 @@ class OcsdPackets final : public PacketReader {
   std::vector<uint8_t> scratch_, shown_;
   uint64_t at_ = 0, end_ = 0;  // of the stretch: not handed over yet
   uint64_t listed_ = 0;        // bytes before it are in a line
-  size_t next_piece_ = 0, next_loss_ = 0;
+  uint64_t from_ = 0;          // what comes before is not listed
+  size_t next_piece_ = 0;
   bool open_ = false;
   Time now_ = kTimeMin;
 };
@@ -206,15 +213,17 @@ void OcsdPackets::take(ocsd_trc_index_t index, const void* packet, uint32_t size
 }
 
 void OcsdPackets::feed() {
-  const auto bytes = stream_.bytes(at_, at_ + std::min(end_ - at_, kFeed), scratch_);
+  const uint64_t end = at_ + std::min(end_ - at_, kFeed);
+  if (before_) before_(end);
+  const auto bytes = stream_.bytes(at_, end, scratch_);
   uint32_t used = 0, ignored = 0;
   const ocsd_datapath_resp_t r =
       ocsd_dt_process_data(tree_.get(), OCSD_OP_DATA, static_cast<ocsd_trc_index_t>(at_),
                            static_cast<uint32_t>(bytes.size()), bytes.data(), &used);
   if (OCSD_DATA_RESP_IS_FATAL(r)) {
     ocsd_dt_process_data(tree_.get(), OCSD_OP_RESET, 0, 0, nullptr, &ignored);
-    const uint64_t end = at_ + std::min<uint64_t>(end_ - at_, std::max(used, 1U));
-    if (end > listed_) add({listed_, end - listed_, now_, kPacketBad, "OpenCSD does not read this"});
+    const uint64_t read = at_ + std::min<uint64_t>(end_ - at_, std::max(used, 1U));
+    if (read > listed_) add({listed_, read - listed_, now_, kPacketBad, "OpenCSD does not read this"});
   } else if (OCSD_DATA_RESP_IS_WAIT(r)) {
     ocsd_dt_process_data(tree_.get(), OCSD_OP_FLUSH, 0, 0, nullptr, &ignored);
   }
@@ -229,37 +238,19 @@ void OcsdPackets::end_stretch() {
 }
 
 void OcsdPackets::enter() {
-  const auto& pieces = stream_.pieces;
-  at_ = listed_ = end_ = pieces[next_piece_].offset;
-  do {
-    end_ += pieces[next_piece_++].size();
-  } while (next_piece_ < pieces.size() && !pieces[next_piece_].discontinuity &&
-           pieces[next_piece_].offset == end_);
+  at_ = listed_ = std::max(from_, stream_.pieces[next_piece_].offset);
+  next_piece_ = stretch_end(stream_, next_piece_);
+  const StreamPiece& last = stream_.pieces[next_piece_ - 1];
+  end_ = last.offset + last.size();
   uint32_t ignored = 0;
   ocsd_dt_process_data(tree_.get(), OCSD_OP_RESET, 0, 0, nullptr, &ignored);
   open_ = true;
-}
-
-bool OcsdPackets::lose(TracePacket& out) {
-  if (next_loss_ == stream_.losses.size()) return false;
-  const StreamLoss& loss = stream_.losses[next_loss_++];
-  out = {.offset = loss.offset,
-         .size = loss.bytes.value_or(0),
-         .time = loss.time,
-         .type = kPacketLost,
-         .code = loss.code,
-         .bytes = {},
-         .reason = loss.reason};
-  return true;
 }
 
 bool OcsdPackets::next(TracePacket& out) {
   // One more than the first: the last may still grow.
   while (lines_.size() < 2 && (open_ || (lines_.empty() && next_piece_ < stream_.pieces.size()))) {
     if (!open_) {
-      const bool lost = next_loss_ < stream_.losses.size() &&
-                        stream_.losses[next_loss_].offset <= stream_.pieces[next_piece_].offset;
-      if (lost) return lose(out);
       enter();
     } else if (at_ < end_) {
       feed();
@@ -267,9 +258,7 @@ bool OcsdPackets::next(TracePacket& out) {
       end_stretch();
     }
   }
-  if (lines_.empty()) return lose(out);
-  if (next_loss_ < stream_.losses.size() && stream_.losses[next_loss_].offset <= lines_.front().offset)
-    return lose(out);
+  if (lines_.empty()) return false;
   line_ = std::move(lines_.front());
   lines_.pop_front();
   out = {};
@@ -292,10 +281,19 @@ bool OcsdPackets::next(TracePacket& out) {
 
 }  // namespace
 
+std::unique_ptr<PacketReader> read_reference_packets(const Stream& stream, const Source& source,
+                                                     const Config& config, const PacketStart& start,
+                                                     const BeforePart& before) {
+  auto reader = std::make_unique<OcsdPackets>(stream, source, config, start, before);
+  return reader->usable() ? std::move(reader) : nullptr;
+}
+
 std::unique_ptr<PacketReader> list_reference_packets(const Stream& stream, const Source& source,
                                                      const Config& config) {
-  auto reader = std::make_unique<OcsdPackets>(stream, source, config);
-  return reader->usable() ? std::move(reader) : nullptr;
+  const auto make = [&](const PacketStart& start, const BeforePart& before) {
+    return read_reference_packets(stream, source, config, start, before);
+  };
+  return packets_in_children(stream, make, {.library = "OpenCSD", .names = packet_names()});
 }
 
 }  // namespace asof::arm64
