@@ -10,6 +10,7 @@
 #include "decoder/blocks/block_capture.h"
 #include "decoder/blocks/block_file.h"
 #include "decoder/blocks/block_records.h"
+#include "decoder/io/folder.h"
 
 namespace asof::blocks {
 
@@ -304,10 +305,8 @@ Result<Capture> BlockFile::open(const std::string& path) {
   std::vector<std::string> paths;
   std::error_code ignored;
   if (fs::is_directory(path, ignored)) {
-    for (const auto& entry : fs::directory_iterator(path, ignored)) {
-      if (entry.path().extension() == ".blocks") paths.push_back(entry.path().string());
-    }
-    std::ranges::sort(paths);
+    paths = paths_in(path, ignored);
+    std::erase_if(paths, [](const std::string& p) { return !p.ends_with(".blocks"); });
   } else {
     paths.push_back(path);
   }

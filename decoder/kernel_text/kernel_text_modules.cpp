@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "decoder/io/folder.h"
 #include "decoder/kernel_text/kernel_text.h"
 
 namespace asof {
@@ -17,14 +18,11 @@ constexpr size_t kMostModuleFiles = 65536;  // below one folder; distributions h
 // Files below `root` that are modules, by name as kallsyms spells it.
 std::map<std::string, std::string> modules_below(const std::string& root) {
   std::map<std::string, std::string> out;
-  std::error_code error;
-  fs::recursive_directory_iterator it(root, fs::directory_options::skip_permission_denied, error);
-  for (; !error && it != fs::recursive_directory_iterator() && out.size() < kMostModuleFiles;
-       it.increment(error)) {
-    const std::string name = it->path().filename().string();
-    if (name.find(".ko") == std::string::npos) continue;
-    out.try_emplace(module_of_map(name), it->path().string());
-  }
+  walk_files(root, [&](const std::string& path) {
+    const std::string name = path.substr(path.rfind('/') + 1);
+    if (name.find(".ko") != std::string::npos) out.try_emplace(module_of_map(name), path);
+    return out.size() < kMostModuleFiles;
+  });
   return out;
 }
 

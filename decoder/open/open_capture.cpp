@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <filesystem>
 #include <fstream>
@@ -12,6 +13,7 @@
 #include "decoder/bundle/bundle_json.h"
 #include "decoder/bundle/lldb_bundle.h"
 #include "decoder/core/core_file.h"
+#include "decoder/io/folder.h"
 #include "decoder/io/sideband_notices.h"
 #include "decoder/io/threads_here.h"
 #include "decoder/ocsd/ocsd_snapshot.h"
@@ -62,9 +64,8 @@ char first_character(const std::string& path) {
 
 bool holds_block_files(const std::string& folder) {
   std::error_code ignored;
-  const fs::directory_iterator entries(folder, ignored);
-  return std::any_of(fs::begin(entries), fs::end(entries),
-                     [](const fs::directory_entry& e) { return e.path().extension() == ".blocks"; });
+  return std::ranges::any_of(names_in(folder, ignored),
+                             [](const std::string& name) { return name.ends_with(".blocks"); });
 }
 
 Result<Capture> open_any(const std::string& path, const CaptureOptions& options) {

@@ -8,6 +8,7 @@
 #include <charconv>
 #include <filesystem>
 
+#include "decoder/io/folder.h"
 #include "decoder/perf/perf_data_impl.h"
 
 namespace asof {
@@ -248,14 +249,13 @@ void PerfData::Impl::read_feature_table(const Source& source, std::span<const ui
 Result<void> PerfData::Impl::open_stream_files() {
   std::map<uint64_t, std::string> found;
   std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator(directory, error)) {
-    const std::string name = entry.path().filename().string();
+  for (const std::string& name : names_in(directory, error)) {
     if (!name.starts_with("data.")) continue;
     uint64_t number = 0;
     const char* end = name.data() + name.size();
     const auto parsed = std::from_chars(name.data() + 5, end, number);
     if (parsed.ec == std::errc() && parsed.ptr == end && name.size() > 5)
-      found.emplace(number, entry.path().string());
+      found.emplace(number, (std::filesystem::path(directory) / name).string());
   }
   if (error)
     return fail(Code::kCannotReadInput, directory, Error::kNoOffset, "cannot list: " + error.message());

@@ -10,6 +10,8 @@
 #include <filesystem>
 #include <fstream>
 
+#include "decoder/io/folder.h"
+
 namespace asof {
 namespace {
 
@@ -64,12 +66,13 @@ std::string what_is_wrong(const Named& n) {
 // Whether a folder has a file with this in its name; only so many are looked at.
 bool holds(const std::string& folder, std::string_view part) {
   constexpr int kMost = 100'000;
-  std::error_code error;
-  fs::recursive_directory_iterator it(folder, fs::directory_options::skip_permission_denied, error);
-  for (int i = 0; !error && it != fs::recursive_directory_iterator() && i < kMost; ++i, it.increment(error)) {
-    if (it->path().filename().string().find(part) != std::string::npos) return true;
-  }
-  return false;
+  int looked = 0;
+  bool found = false;
+  walk_files(folder, [&](const std::string& path) {
+    found = path.find(part, path.rfind('/') + 1) != std::string::npos;
+    return !found && ++looked < kMost;
+  });
+  return found;
 }
 
 void warn(const char* option, const std::string& path, std::string reason, Diagnostics& diagnostics) {
@@ -80,7 +83,7 @@ void warn(const char* option, const std::string& path, std::string reason, Diagn
 
 void warn_of_empty(const CaptureOptions& o, Diagnostics& diagnostics) {
   std::error_code ignored;
-  if (!o.symfs.empty() && fs::is_empty(o.symfs, ignored))
+  if (!o.symfs.empty() && names_in(o.symfs, ignored).empty() && !ignored)
     warn("--symfs", o.symfs, "the folder is empty", diagnostics);
   if (!o.modules_dir.empty() && !holds(o.modules_dir, ".ko"))
     warn("--modules", o.modules_dir, "no .ko file is in it", diagnostics);

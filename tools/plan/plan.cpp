@@ -6,6 +6,7 @@
 
 #include "decoder/blocks/block_merge.h"
 #include "decoder/core/core_file.h"
+#include "decoder/io/folder.h"
 #include "decoder/open/archive.h"
 #include "tools/cli/verbs.h"
 #include "tools/output/format.h"
@@ -104,8 +105,8 @@ std::vector<std::string> part_files(const std::vector<std::string>& named) {
       out.push_back(path);
       continue;
     }
-    for (const auto& entry : fs::directory_iterator(path, failed)) {
-      if (entry.path().extension() == ".blocks") out.push_back(entry.path().string());
+    for (const std::string& inner : paths_in(path, failed)) {
+      if (inner.ends_with(".blocks")) out.push_back(inner);
     }
   }
   std::ranges::sort(out);

@@ -9,9 +9,9 @@
 #include <charconv>
 #include <cstdio>
 #include <cstring>
-#include <filesystem>
 #include <fstream>
 
+#include "decoder/io/folder.h"
 #include "decoder/io/zstd.h"
 #include "tools/cli/options.h"
 
@@ -195,8 +195,8 @@ TruthId truth_id(const Stream& stream) {
 Result<std::vector<TruthId>> truth_ids(const std::string& directory) {
   std::vector<TruthId> out;
   std::error_code ec;
-  for (const auto& entry : std::filesystem::directory_iterator(directory, ec)) {
-    if (const auto id = id_of_file(entry.path().filename().string())) out.push_back(*id);
+  for (const std::string& name : names_in(directory, ec)) {
+    if (const auto id = id_of_file(name)) out.push_back(*id);
   }
   if (ec)
     return fail(Code::kBadTruth, directory, Error::kNoOffset, ec.message(),

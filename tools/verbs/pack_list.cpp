@@ -11,6 +11,7 @@
 #include <set>
 #include <string_view>
 
+#include "decoder/io/folder.h"
 #include "decoder/model/file_finder.h"
 #include "decoder/sideband/sideband.h"
 
@@ -101,12 +102,12 @@ class Gatherer {
   }
   void add_tree(const fs::path& folder, const std::string& name) {
     const fs::path root = folder.empty() ? fs::path(".") : folder;
-    std::error_code error;
-    for (fs::recursive_directory_iterator it(root, fs::directory_options::skip_permission_denied, error), end;
-         !error && it != end; it.increment(error)) {
-      if (it->is_regular_file(error))
-        add_own(name + "/" + it->path().lexically_relative(root).string(), it->path(), root);
-    }
+    walk_files(root.string(), [&](const std::string& path) {
+      std::error_code ignored;
+      if (fs::is_regular_file(path, ignored))
+        add_own(name + "/" + fs::path(path).lexically_relative(root).string(), path, root);
+      return true;
+    });
   }
 
   // The folder of a directory capture; empty for a single file.
@@ -124,11 +125,10 @@ class Gatherer {
       return;
     }
     std::error_code error;
-    for (fs::directory_iterator it(here, error), end; !error && it != end; it.increment(error)) {
-      const std::string name = it->path().filename().string();
+    for (const std::string& name : names_in(here.string(), error)) {
       if (name == "data" || name.starts_with("data.") ||
           (name.starts_with("jit-") && name.ends_with(".dump")))
-        add_own("perf.data/" + name, it->path(), here);
+        add_own("perf.data/" + name, here / name, here);
     }
   }
 
