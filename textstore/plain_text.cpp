@@ -60,19 +60,21 @@ bool is_plain_text(std::string_view text) {
 }
 
 std::string plain_text(std::string_view text) {
+  constexpr size_t kMostWords = std::string_view("[18446744073709551615 bytes more]").size();
   std::string out;
-  size_t at = 0;
-  while (at < text.size()) {
+  size_t at = 0, cut_out = 0, cut_at = 0;  // where there is still room for the words
+  while (at < text.size() && out.size() <= kMostPlainBytes) {
     const Character c = first_of(text.substr(at));
-    if (at + c.bytes > kMostPlainBytes) break;
     if (c.plain)
       out += text.substr(at, c.bytes);
     else
       append_escaped(out, text.substr(at, c.bytes));
     at += c.bytes;
+    if (out.size() <= kMostPlainBytes - kMostWords) cut_out = out.size(), cut_at = at;
   }
-  if (at < text.size()) out += "[" + std::to_string(text.size() - at) + " bytes more]";
-  return out;
+  if (out.size() <= kMostPlainBytes) return out;
+  out.resize(cut_out);
+  return out + "[" + std::to_string(text.size() - cut_at) + " bytes more]";
 }
 
 }  // namespace asof

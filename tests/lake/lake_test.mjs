@@ -95,6 +95,32 @@ assert.equal(plain(edges.c), plain(sums.c));
 const [visits] = await ask(`SELECT sum(visits) v, (SELECT count(*) FROM '${lake}/blocks/*/*.parquet') b FROM '${lake}/coverage/data.parquet'`);
 assert.equal(plain(visits.v), plain(visits.b));
 
+// Names that are meant to harm their reader: as they are in `asof query`, without anything that commands a terminal or turns text
+// around, and cut.
+const hostile = path.join(scratch, 'hostile');
+fs.mkdirSync(hostile);
+execFileSync(path.join(build, 'tests/make_demo'), ['--hostile', hostile]);
+const capture = [path.join(hostile, 'perf.data'), '--symfs', path.join(hostile, 'symfs')];
+const harmful = /[\u0000-\u001f\u007f-\u009f\u200e\u200f\u2028-\u202e\u2066-\u2069\ufffd]/;
+const kNames = ['functions', 'tracks', 'events', 'text_lives', 'text_versions', 'code', 'code_instructions'];
+asof('tables', '-q', '-o', `${hostile}/lake`, '--table', kNames.join(','), ...capture);
+let texts = 0;
+for (const table of kNames) {
+  const folder = path.join(hostile, 'lake', table);
+  const got = await ask(`SELECT * FROM read_parquet('${folder}/**/*.parquet', hive_partitioning = true)`);
+  const want = asof('query', '-q', '--detail', 'insn', '--format', 'jsonl', `SELECT * FROM ${table}`, '-i', ...capture)
+                   .split('\n').filter((l) => l).map(parse);
+  const columns = want.length ? Object.keys(want[0]) : [];
+  assert.deepStrictEqual(lines(got, columns), lines(want, columns), `hostile ${table}: DuckDB`);
+  assert.deepStrictEqual(lines(await ofHyparquet(folder), columns), lines(want, columns), `hostile ${table}: hyparquet`);
+  for (const text of got.flatMap((row) => Object.values(row)).filter((v) => typeof v === 'string')) {
+    assert.ok(!harmful.test(text), `${table}: ${JSON.stringify(text.slice(0, 200))}`);
+    assert.ok(Buffer.byteLength(text) <= 4096 && !/bytes more\].*bytes more\]/.test(text), `${table}: a name of ${text.length}`);
+    ++texts;
+  }
+}
+assert.ok(texts > 1000, `${texts} texts`);
+
 // Many rows, nulls, and texts, in several row groups; none at all.
 for (const seed of [0, 1, 2, 3, 4, 5, 6]) {
   const folder = path.join(scratch, `rows${seed}`);

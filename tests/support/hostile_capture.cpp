@@ -1,6 +1,9 @@
 #include "tests/support/hostile_capture.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <string>
 
@@ -50,6 +53,25 @@ void map_long_path(CaptureSpec& spec) {
   spec.programs.push_back(p);
 }
 
+// Names that do no harm before they are demangled, of C++ and of Rust: each is of the second half of a function.
+void write_perf_map(const ExecutableSpec& elf, const std::filesystem::path& path) {
+  const std::string names[] = {"_ZN9\x1b]0;own\x07\x1b[3fooEv",
+                               "_ZN6\r\vFORG3barEi",
+                               "_RNvC4\x1b[2J7FORGED=",
+                               "_RNvCs1234_u9_f_6ugc9b6dh",  // what Punycode makes of it is no ASCII
+                               "_ZN4core3\xff\xfe\x80"
+                               "17h0123456789abcdefE",
+                               "_ZN" + std::to_string(kLong) + std::string(kLong, 'm') + "Ev"};
+  std::string text;
+  for (size_t i = 0; i < std::size(names); ++i) {
+    const ExecutableSymbol& s = elf.symbols[i % elf.symbols.size()];
+    const uint64_t eighth = std::max<uint64_t>(s.size / 8, 1),
+                   from = s.address + (i < elf.symbols.size() ? 4 : 6) * eighth;
+    text += fmt::format("{:x} {:x} {}\n", from, 2 * eighth, names[i]);
+  }
+  write_text(path, text);
+}
+
 void replace_all(std::vector<uint8_t>& bytes, std::string_view old, std::string_view name) {
   for (auto at = bytes.begin();;) {
     at = std::search(at, bytes.end(), old.begin(), old.end());
@@ -75,6 +97,7 @@ void write_hostile(const std::filesystem::path& directory) {
   writer.write_directory(directory / "perf.data", make_kcore_dir(spec));
   write_bytes(directory / "symfs" / std::filesystem::path(program.path).relative_path(),
               make_executable(program.elf));
+  write_perf_map(program.elf, directory / "symfs/tmp/perf-1201.map");
   // Names of programs that the kernel loaded: in the records, and in what perf asked of it.
   std::vector<uint8_t> data = read_bytes(directory / "perf.data/data"), pipe = writer.pipe_bytes();
   for (std::vector<uint8_t>* bytes : {&data, &pipe}) {

@@ -44,9 +44,24 @@ TEST(PlainText, BytesThatAreNotUtf8) {
 TEST(PlainText, LongNamesAreCutAndSaySo) {
   const std::string longest(kMostPlainBytes, 'x');
   EXPECT_EQ(plain_text(longest), longest);
-  EXPECT_EQ(plain_text(longest + "yz"), longest + "[2 bytes more]");
+  // Room is left for what is said of it: 33 bytes at the most.
+  const std::string shown = longest.substr(33);
+  EXPECT_EQ(plain_text(longest + "yz"), shown + "[35 bytes more]");
   // Not inside a character.
-  EXPECT_EQ(plain_text(longest.substr(1) + "ü"), longest.substr(1) + "[2 bytes more]");
+  EXPECT_EQ(plain_text(shown.substr(1) + "ü" + longest), shown.substr(1) + "[4098 bytes more]");
+}
+
+// Names go through several hands: a second time, nothing of what was said may be cut off or escaped again.
+TEST(PlainText, OnceMoreChangesNothing) {
+  for (const std::string& name :
+       {std::string(60'000, 'p'), std::string(5'000, '\x1b'), std::string(1'024, '\n'),
+        std::string(4'090, 'x') + "\xff\xff", std::string(4'062, 'x') + "ü" + std::string(99, 'x')}) {
+    const std::string shown = plain_text(name);
+    EXPECT_LE(shown.size(), kMostPlainBytes);
+    EXPECT_TRUE(is_plain_text(shown));
+    EXPECT_EQ(plain_text(shown), shown);
+  }
+  EXPECT_EQ(plain_text(std::string(1'024, '\n')).size(), kMostPlainBytes);  // all of it fits
 }
 
 }  // namespace
