@@ -76,12 +76,24 @@ void sort_table(csh capstone, cs_insn* insn) {
   });
 }
 
+// After IT, Capstone prints the next instructions that it is asked for, up to four, with conditions: in a run of code the next ones,
+// here any. No text may depend on what was asked for before.
+void leave_it_block(csh capstone, cs_insn* scratch) {
+  constexpr std::array<uint8_t, 8> kNops = {0, 0xbf, 0, 0xbf, 0, 0xbf, 0, 0xbf};
+  const uint8_t* code = kNops.data();
+  size_t left = kNops.size();
+  uint64_t address = 0;
+  while (left > 0 && cs_disasm_iter(capstone, &code, &left, &address, scratch)) {
+  }
+}
+
 }  // namespace
 
 struct Disassembler::Impl {
   struct PerMode {
     csh capstone = 0;
     cs_insn* insn = nullptr;
+    cs_insn* scratch = nullptr;  // of T32
     ZydisDecoder zydis;
   };
   std::array<PerMode, 3> modes;
@@ -96,6 +108,7 @@ struct Disassembler::Impl {
   ~Impl() {
     for (PerMode& m : modes) {
       if (m.insn != nullptr) cs_free(m.insn, 1);
+      if (m.scratch != nullptr) cs_free(m.scratch, 1);
       if (m.capstone != 0) cs_close(&m.capstone);
     }
   }
@@ -109,6 +122,7 @@ void Disassembler::Impl::open_arm64() {
       continue;
     }
     m.insn = cs_malloc(m.capstone);
+    if (kArmModes[i].mode == CS_MODE_THUMB) m.scratch = cs_malloc(m.capstone);
   }
 }
 
@@ -119,6 +133,7 @@ const cs_insn* Disassembler::Impl::capstone(std::span<const uint8_t> bytes, Addr
   uint64_t address = ip;
   const bool known =
       m.insn != nullptr && cs_disasm_iter(m.capstone, &code, &left, &address, m.insn) && left == 0;
+  if (known && m.scratch != nullptr && m.insn->id == ARM_INS_IT) leave_it_block(m.capstone, m.scratch);
   return known ? m.insn : nullptr;
 }
 

@@ -37,6 +37,18 @@ TEST(Disasm, Arm64) {
   EXPECT_EQ(d.length(std::vector<uint8_t>{0x70, 0x47}, 64), 0U);
 }
 
+// Workers are asked for instructions in any order: what came before must not show.
+TEST(Disasm, ConditionsOfAnItBlockDoNotGoOn) {
+  Disassembler d(Syntax::kIntel, CodeMachine::kArm64);
+  const auto text = [&d](std::vector<uint8_t> bytes) { return d.text(bytes, 0x8000, 16); };
+  const std::string ldr = text({0xff, 0x4b});
+  EXPECT_EQ(ldr, "ldr r3, [pc, #0x3fc]");
+  EXPECT_EQ(text({0x04, 0xbf}), "itt eq");
+  EXPECT_EQ(text({0xff, 0x4b}), ldr);
+  EXPECT_EQ(text({0x01, 0xbf}), "itttt eq");
+  EXPECT_EQ(text({0xff, 0x4b}), ldr);
+}
+
 TEST(Disasm, AttSyntax) {
   Disassembler d(Syntax::kAtt);
   EXPECT_EQ(d.text(std::vector<uint8_t>{0x48, 0x89, 0xe5}, 0, 64), "movq %rsp, %rbp");
