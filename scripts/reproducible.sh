@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
 # Builds the program twice, in folders of different names, and compares the bytes.
 set -euo pipefail
+# A cache may give the second build what the first one made.
+export CCACHE_DISABLE=1
 cd "$(dirname "$0")/.."
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
