@@ -2,8 +2,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 
+#include "decoder/user_text/perf_map.h"
 #include "decoder/user_text/user_text.h"
 
 namespace asof {
@@ -191,29 +191,16 @@ void UserText::add_code(CodeFileMap& code, const std::set<Space>& used) {
   }
 }
 
-// tools/perf/Documentation/jit-interface.txt: "START SIZE name", numbers in hex.
 void UserText::add_map_file(SymbolTable& symbols, const Process& process, const std::string& path) {
   auto file = MappedFile::open(path);
   if (!file) return;
-  std::string_view text(reinterpret_cast<const char*>((*file)->bytes().data()), (*file)->bytes().size());
-  while (!text.empty()) {
-    const size_t end = std::min(text.find('\n'), text.size());
-    const std::string_view line = text.substr(0, end);
-    text.remove_prefix(std::min(end + 1, text.size()));
-    Addr begin = 0;
-    uint64_t size = 0;
-    const char* stop = line.data() + line.size();
-    auto [after_begin, ok_begin] = std::from_chars(line.data(), stop, begin, 16);
-    if (ok_begin != std::errc() || after_begin == stop || *after_begin != ' ') continue;
-    auto [after_size, ok_size] = std::from_chars(after_begin + 1, stop, size, 16);
-    if (ok_size != std::errc() || after_size == stop || *after_size != ' ') continue;
-    if (++symbols_added_ > kMostSymbols) return;
-    symbols.add({.space = process.space,
-                 .range = range_of(begin, size),
-                 .name = std::string(after_size + 1, stop),
-                 .dso = path,
-                 .rank = 2});
-  }
+  const std::string_view text(reinterpret_cast<const char*>((*file)->bytes().data()),
+                              (*file)->bytes().size());
+  read_perf_map(text, [&](AddrRange range, std::string_view name) {
+    if (++symbols_added_ > kMostSymbols) return false;
+    symbols.add({.space = process.space, .range = range, .name = std::string(name), .dso = path, .rank = 2});
+    return true;
+  });
 }
 
 void UserText::add_symbols(SymbolTable& symbols, const std::set<Space>& used,

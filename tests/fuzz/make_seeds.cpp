@@ -286,6 +286,36 @@ void code_files(const Seeds& seeds) {
   }
 }
 
+void disassembly(const Seeds& seeds) {
+  const Bytes ip = number(0xffffffff81000000, 8);
+  int n = 0;
+  for (const std::string_view code :
+       {std::string_view("\x0f\x1f\x44\0\0", 5), std::string_view("\xe8\1\0\0\0", 5),
+        std::string_view("\x0f\x82\1\0\0\0", 6), std::string_view("\x48\xb8\1\2\3\4\5\6\7\x08", 10),
+        std::string_view("\x62\xf1\x7c\x48\x10\x07", 6), std::string_view("\xc5\xf8\x77", 3),
+        std::string_view("\xf0\x48\x0f\xb1\x0b", 5), std::string_view("\x1f\x20\x03\xd5", 4),
+        std::string_view("\xc0\x03\x5f\xd6", 4)}) {
+    for (const uint8_t choice : std::initializer_list<uint8_t>{6, 7, 8, 3, 0, 5, 2})
+      seeds.add("disassembly", std::to_string(n++), joined({{choice}, ip, bytes_of(code)}));
+  }
+}
+
+// A-sync, I-sync, branches, atoms, a timestamp: as PTM and as ETMv3 have them.
+void etm3(const Seeds& seeds) {
+  const Bytes head = joined({number(0x1000, 4), number(0xf30f, 2), number(0x34c0'1ac2, 4)});
+  const Bytes ptm = {0,    0,    0,    0,    0,    0x80, 0x08, 0x00, 0x10, 0x00,
+                     0x80, 0x21, 0x95, 0x01, 0x84, 0x86, 0x42, 0x85, 0x12, 0x76,
+                     0x66, 0x0c, 0x6e, 0x11, 0x22, 0x33, 0x44, 0x3c, 0x05, 0x9a};
+  const Bytes etm = {0,    0,    0,    0,    0,    0x80, 0x08, 0x20, 0x10, 0x00,
+                     0x80, 0x84, 0x88, 0x91, 0x03, 0x95, 0x81, 0x04, 0xc0, 0x7e,
+                     0x76, 0x42, 0x85, 0x12, 0x70, 0x01, 0x05, 0x6e, 0x01, 0x0c};
+  for (const uint8_t more : std::initializer_list<uint8_t>{0, 2, 0xf4}) {
+    const std::string name = std::to_string(more);
+    seeds.add("etm3_packets", "ptm-" + name, joined({{static_cast<uint8_t>(more | 1), 20}, head, ptm, ptm}));
+    seeds.add("etm3_packets", "etm-" + name, joined({{more, 20}, head, etm, etm}));
+  }
+}
+
 void words(const Seeds& seeds) {
   int n = 0;
   for (const char* text :
@@ -306,6 +336,9 @@ void words(const Seeds& seeds) {
                           "pragma table_info(calls)", "attach 'x.db' as y", "select load_extension('x')",
                           "explain query plan select * from gaps order by 1"})
     seeds.add("sql", std::to_string(n++), bytes_of(sql));
+  seeds.add("perf_map", "names",
+            bytes_of("7f0000001c00 40 _ZN4core3ptr13drop_in_place17h0123456789abcdefE\n\n7f0000001d00\n"
+                     "7f0000001e00 20 LazyCompile:~f /a b.js:1\n7f0000001e10 0 x\nffffffffffffffff ff y\n"));
   seeds.add("text_store", "zeros", Bytes(64, 0));
 }
 
@@ -326,6 +359,8 @@ int main(int argc, char** argv) {
   demos(seeds, argv[1]);
   records(seeds);
   code_files(seeds);
+  disassembly(seeds);
+  etm3(seeds);
   words(seeds);
   return 0;
 }
