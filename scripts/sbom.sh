@@ -5,7 +5,7 @@ set -euo pipefail
 
 program=$1 version=$2
 # Headers and static libraries leave no trace in the program.
-compiled_in=(libiberty-dev robin-map-dev libcli11-dev rapidjson-dev nlohmann-json3-dev libprotozero-dev)
+compiled_in=(libiberty-dev robin-map-dev libcli11-dev rapidjson-dev libprotozero-dev)
 
 packages() {
   local library

@@ -1,15 +1,17 @@
 // Reading a JSON manifest strictly: every access says file and place ("streams[0].cpu") when it fails,
-// duplicate and unknown keys are errors, numbers are integers. Used by the raw bundle and the LLDB bundle.
+// duplicate and unknown keys are errors, numbers are integers. Used by the raw bundle, the LLDB bundle and
+// counts of a truth.
 #pragma once
 #include <cstdint>
 #include <initializer_list>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
+#include "decoder/io/json_memory.h"
 #include "textstore/result.h"
 
 namespace asof {
@@ -17,7 +19,7 @@ namespace asof {
 // One value of a manifest and where it is. A view: the JsonFile must outlive it.
 class JsonView {
  public:
-  JsonView(const nlohmann::json* value, std::string place, const std::string* file)
+  JsonView(const JsonValue* value, std::string place, const std::string* file)
       : value_(value), place_(std::move(place)), file_(file) {}
 
   const std::string& place() const { return place_; }
@@ -40,12 +42,14 @@ class JsonView {
   Result<bool> boolean() const;
   Result<std::vector<JsonView>> array() const;
   Result<void> object() const;
+  // Of an object, in the order of the file.
+  Result<std::vector<std::pair<std::string, JsonView>>> members() const;
 
   // An error at this place.
   std::unexpected<Error> error(std::string reason, std::string hint = {}) const;
 
  private:
-  const nlohmann::json* value_;
+  const JsonValue* value_;
   std::string place_;
   const std::string* file_;
 };
@@ -60,7 +64,7 @@ class JsonFile {
 
  private:
   std::string path_;
-  nlohmann::json value_;
+  JsonDocument value_;
 };
 
 }  // namespace asof

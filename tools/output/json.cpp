@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "tools/output/json_memory.h"
+#include "decoder/io/json_memory.h"
 
 namespace asof {
 namespace {

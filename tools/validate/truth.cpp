@@ -1,7 +1,6 @@
 #include "tools/validate/truth.h"
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <bit>
@@ -9,8 +8,8 @@
 #include <charconv>
 #include <cstdio>
 #include <cstring>
-#include <fstream>
 
+#include "decoder/bundle/bundle_json.h"
 #include "decoder/io/folder.h"
 #include "decoder/io/zstd.h"
 #include "tools/cli/options.h"
@@ -158,23 +157,22 @@ std::optional<TruthId> id_of_file(std::string_view name) {
   return id_of_stem(name);
 }
 
-std::optional<TruthSummary> summary_of(const nlohmann::json& value) {
-  const bool usable = value.is_object() && value.contains("instructions") &&
-                      value["instructions"].is_number_unsigned() && value.contains("ip_hash") &&
-                      value["ip_hash"].is_string();
-  const auto hash = usable ? parse_hex(value["ip_hash"].get<std::string>()) : std::nullopt;
-  if (!hash) return {};
-  return TruthSummary{value["instructions"].get<uint64_t>(), *hash, 0, *hash};
+std::optional<TruthSummary> summary_of(const JsonView& value) {
+  const auto instructions = value.get_number("instructions");
+  const auto text = value.get_string("ip_hash");
+  const auto hash = text ? parse_hex(*text) : std::nullopt;
+  if (!instructions || !hash) return {};
+  return TruthSummary{*instructions, *hash, 0, *hash};
 }
 
 // The counts without what no trace can show; false: they are unusable.
-bool add_trailing(const nlohmann::json& value, TruthSummary& summary) {
-  if (!value.contains("trailing_instructions") || !value["trailing_instructions"].is_number_unsigned() ||
-      !value.contains("ip_hash_without_trailing") || !value["ip_hash_without_trailing"].is_string())
-    return true;
-  const auto without = parse_hex(value["ip_hash_without_trailing"].get<std::string>());
+bool add_trailing(const JsonView& value, TruthSummary& summary) {
+  const auto trailing = value.get_number("trailing_instructions");
+  const auto text = value.get_string("ip_hash_without_trailing");
+  if (!trailing || !text) return true;
+  const auto without = parse_hex(*text);
   if (!without) return false;
-  summary.trailing = value["trailing_instructions"].get<uint64_t>();
+  summary.trailing = *trailing;
   summary.ip_hash_without_trailing = *without;
   return true;
 }
@@ -211,18 +209,18 @@ Result<std::map<TruthId, TruthSummary>> read_truth_summary(const std::string& di
   const auto unusable = [&](std::string reason) {
     return fail(Code::kBadTruth, path, Error::kNoOffset, std::move(reason));
   };
-  std::ifstream in(path);
-  if (!in) return unusable(std::strerror(errno));
-  const auto doc = nlohmann::json::parse(in, nullptr, false);
-  if (doc.is_discarded()) return unusable("is no JSON");
-  const auto has = [&](const char* key) {
-    return doc.is_object() && doc.contains(key) && doc[key].is_object();
-  };
-  if (!has("cpus") && !has("threads")) return unusable("has no object \"cpus\"");
+  const auto file = JsonFile::load(path);
+  if (!file) return unusable(file.error().reason);
+  const JsonView root = (*file)->root();
   std::map<TruthId, TruthSummary> out;
+  bool any = false;
   for (const char* key : {"cpus", "threads"}) {
-    if (!has(key)) continue;
-    for (const auto& [name, value] : doc[key].items()) {
+    const auto counts = root.find(key);
+    if (!counts) continue;
+    const auto members = counts->members();
+    if (!members) continue;
+    any = true;
+    for (const auto& [name, value] : *members) {
       const auto id = id_of_stem((key[0] == 'c' ? "cpu" : "tid") + name);
       auto summary = summary_of(value);
       if (!id || !summary) return unusable(fmt::format("{}.{}: no counts", key, name));
@@ -233,6 +231,7 @@ Result<std::map<TruthId, TruthSummary>> read_truth_summary(const std::string& di
       out[*id] = *summary;
     }
   }
+  if (!any) return unusable("has no object \"cpus\"");
   return out;
 }
 

@@ -4,10 +4,10 @@
 
 #include <algorithm>
 
+#include "decoder/io/json_memory.h"
 #include "textstore/plain_text.h"
 #include "tools/output/fold.h"
 #include "tools/output/format.h"
-#include "tools/output/json_memory.h"
 
 namespace asof {
 namespace {
