@@ -118,6 +118,8 @@ ExitCode run_validate(ValidateOptions& o) {
   if (!out) return kExitInput;
   if (o.format == "json") {
     print_validation_json(result, *out);
+  } else if (o.format == "jsonl") {
+    print_validation_lines(result, *out);
   } else {
     print_validation_text(result, *capture, events, *out);
     out->write(consumer.coverage().line() + "\n");
@@ -144,7 +146,8 @@ RunVerb add_validate(CLI::App& app) {
                    "how much trace libipt or OpenCSD decodes, too (default 16MB; 0: none)")
       ->transform(CLI::AsSizeValue(false))
       ->transform(not_negative());
-  verb->add_option("--format", options->format, "text or json")->check(CLI::IsMember({"text", "json"}));
+  verb->add_option("--format", options->format, "text; json: one object; jsonl: one object a line")
+      ->check(CLI::IsMember({"text", "json", "jsonl"}));
   return [options] { return run_validate(*options); };
 }
 

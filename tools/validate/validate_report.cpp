@@ -106,9 +106,8 @@ void put_place(JsonWriter& w, const Difference& d) {
   w.EndObject();
 }
 
-void put_cpu(JsonWriter& w, const CpuResult& cpu) {
+void put_counts_of(JsonWriter& w, const CpuResult& cpu) {
   const CompareResult& r = cpu.compare;
-  w.StartObject();
   put_number(w, "right", r.right);
   put_number(w, "wrong", r.wrong);
   put_number(w, "missing", r.missing);
@@ -128,23 +127,53 @@ void put_cpu(JsonWriter& w, const CpuResult& cpu) {
   w.StartArray();
   for (const Difference& d : r.places) put_place(w, d);
   w.EndArray();
-  w.EndObject();
 }
 
-void put_events(JsonWriter& w, const std::map<TruthId, CpuResult>& results) {
-  w.Key("by_event");
-  w.StartObject();
+void put_event(JsonWriter& w, const EventCounts& counts) {
+  put_number(w, "right", counts.right);
+  put_number(w, "wrong", counts.wrong);
+  put_number(w, "missing", counts.missing);
+}
+
+// each(name, counts) of those that have any.
+template <class Each>
+void each_event(const std::map<TruthId, CpuResult>& results, const Each& each) {
   const auto sum = counts_by_event(results);
   for (size_t i = 0; i < sum.size(); ++i) {
-    if (sum[i].empty()) continue;
-    w.Key(std::string(LiveEvents::class_name(i)).c_str());
-    w.StartObject();
-    put_number(w, "right", sum[i].right);
-    put_number(w, "wrong", sum[i].wrong);
-    put_number(w, "missing", sum[i].missing);
-    w.EndObject();
+    if (!sum[i].empty()) each(std::string(LiveEvents::class_name(i)), sum[i]);
   }
+}
+
+void put_check(JsonWriter& w, const Check& c) {
+  put_string(w, "topic", c.topic);
+  put_string(w, "result", result_name(c.result));
+  put_string(w, "answer", plain_text(c.answer));
+  std::vector<std::string> places;
+  places.reserve(c.places.size());
+  for (const std::string& p : c.places) places.push_back(plain_text(p));
+  put_strings(w, "places", places);
+}
+
+void put_verdict(JsonWriter& w, const Validation& v) {
+  w.Key("pass");
+  w.Bool(v.pass());
+  std::vector<std::string> reasons;
+  for (const Check& c : v.checks) {
+    if (c.result == Check::Result::kFail)
+      reasons.push_back(plain_text(fmt::format("{}: {}", c.topic, c.answer)));
+  }
+  put_strings(w, "reasons", reasons);
+}
+
+template <class Fill>
+void write_object(Output& out, const Fill& fill) {
+  JsonBuffer buffer;
+  JsonWriter w(buffer);
+  w.StartObject();
+  fill(w);
   w.EndObject();
+  out.write(std::string_view(buffer.GetString(), buffer.GetSize()));
+  out.write("\n");
 }
 
 }  // namespace
@@ -171,45 +200,62 @@ void print_validation_text(const Validation& v, const Capture& capture, const Li
 }
 
 void print_validation_json(const Validation& v, Output& out) {
-  JsonBuffer buffer;
-  JsonWriter w(buffer);
-  w.StartObject();
-  w.Key("pass");
-  w.Bool(v.pass());
-  w.Key("reasons");
-  w.StartArray();
-  for (const Check& c : v.checks) {
-    if (c.result == Check::Result::kFail)
-      w.String(plain_text(fmt::format("{}: {}", c.topic, c.answer)).c_str());
-  }
-  w.EndArray();
-  w.Key("checks");
-  w.StartArray();
-  for (const Check& c : v.checks) {
-    w.StartObject();
-    put_string(w, "topic", c.topic);
-    put_string(w, "result", result_name(c.result));
-    put_string(w, "answer", plain_text(c.answer));
-    std::vector<std::string> places;
-    places.reserve(c.places.size());
-    for (const std::string& p : c.places) places.push_back(plain_text(p));
-    put_strings(w, "places", places);
-    w.EndObject();
-  }
-  w.EndArray();
-  if (v.truth != nullptr) {
+  write_object(out, [&](JsonWriter& w) {
+    put_verdict(w, v);
+    w.Key("checks");
+    w.StartArray();
+    for (const Check& c : v.checks) {
+      w.StartObject();
+      put_check(w, c);
+      w.EndObject();
+    }
+    w.EndArray();
+    if (v.truth == nullptr) return;
     w.Key("cpus");
     w.StartObject();
     for (const auto& [id, cpu] : *v.truth) {
       w.Key((id.tid < 0 ? std::to_string(id.cpu) : truth_stem(id)).c_str());
-      put_cpu(w, cpu);
+      w.StartObject();
+      put_counts_of(w, cpu);
+      w.EndObject();
     }
     w.EndObject();
-    put_events(w, *v.truth);
+    w.Key("by_event");
+    w.StartObject();
+    each_event(*v.truth, [&](const std::string& name, const EventCounts& counts) {
+      w.Key(name.c_str());
+      w.StartObject();
+      put_event(w, counts);
+      w.EndObject();
+    });
+    w.EndObject();
+  });
+}
+
+void print_validation_lines(const Validation& v, Output& out) {
+  const auto line = [&](const char* type, const auto& fill) {
+    write_object(out, [&](JsonWriter& w) {
+      put_string(w, "type", type);
+      fill(w);
+    });
+  };
+  if (v.truth != nullptr) {
+    for (const auto& [id, cpu] : *v.truth) {
+      line("truth", [&](JsonWriter& w) {
+        if (id.tid >= 0) put_number(w, "tid", static_cast<uint64_t>(id.tid));
+        if (id.cpu >= 0) put_number(w, "cpu", static_cast<uint64_t>(id.cpu));
+        put_counts_of(w, cpu);
+      });
+    }
+    each_event(*v.truth, [&](const std::string& name, const EventCounts& counts) {
+      line("by_event", [&](JsonWriter& w) {
+        put_string(w, "event", name);
+        put_event(w, counts);
+      });
+    });
   }
-  w.EndObject();
-  out.write(std::string_view(buffer.GetString(), buffer.GetSize()));
-  out.write("\n");
+  for (const Check& c : v.checks) line("check", [&](JsonWriter& w) { put_check(w, c); });
+  line("verdict", [&](JsonWriter& w) { put_verdict(w, v); });
 }
 
 }  // namespace asof

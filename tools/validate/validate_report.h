@@ -19,5 +19,7 @@ struct Validation {
 void print_validation_text(const Validation& v, const Capture& capture, const LiveEvents& events,
                            Output& out);
 void print_validation_json(const Validation& v, Output& out);
+// The same as one object a line: "truth" of each CPU or thread, "by_event", "check", and at last "verdict".
+void print_validation_lines(const Validation& v, Output& out);
 
 }  // namespace asof
