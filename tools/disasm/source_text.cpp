@@ -44,4 +44,10 @@ std::vector<Notice> SharedSourceLines::take_notices() {
   return all;
 }
 
+std::string SharedSourceLines::file_at(Space space, Addr a, Time t) {
+  const std::scoped_lock lock(mutex_);
+  const auto place = lines_.place_of(space, a, t);
+  return place ? capture_.code.files[place->file].recorded : std::string();
+}
+
 }  // namespace asof

@@ -28,7 +28,7 @@ std::vector<std::string> inlined_names(std::span<const SourceFrame> frames);
 // real one has.
 class SharedSourceLines {
  public:
-  explicit SharedSourceLines(const Capture& capture) : lines_(capture) {}
+  explicit SharedSourceLines(const Capture& capture) : capture_(capture), lines_(capture) {}
   SourceLine at(Space space, Addr a, Time t) {
     const std::scoped_lock lock(mutex_);
     return lines_.at(space, a, t);
@@ -38,10 +38,13 @@ class SharedSourceLines {
     const auto frames = lines_.frames_at(space, a, t);
     return {frames.begin(), frames.end()};
   }
+  // The file of code there, as the traced system named it; empty: not known.
+  std::string file_at(Space space, Addr a, Time t);
   // In an order that does not depend on threads.
   std::vector<Notice> take_notices();
 
  private:
+  const Capture& capture_;
   std::mutex mutex_;
   SourceLines lines_;
 };

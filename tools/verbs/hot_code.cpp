@@ -58,6 +58,15 @@ void BlockCounter::add_to(HotBlocks& all) {
 
 namespace {
 
+// Code that no symbol names: of the kernel, or of a file.
+std::string unnamed(const BlockKey& block, Time t, HotBy by, SharedSourceLines& lines) {
+  const std::string what = by == HotBy::kLine ? "no line and no symbol" : "no symbol";
+  std::string file = lines.file_at(block.space, block.ip, t);
+  if (!file.empty() && by == HotBy::kFile) return file;
+  if (file.empty() && is_kernel_address(block.ip)) file = "[kernel]";
+  return file.empty() ? what : fmt::format("{} ({})", what, file);
+}
+
 std::string name_by(const Capture& capture, const BlockKey& block, Time t, HotBy by, bool inlined,
                     SharedSourceLines& lines) {
   if (by == HotBy::kLine) {
@@ -65,7 +74,7 @@ std::string name_by(const Capture& capture, const BlockKey& block, Time t, HotBy
     if (!line.empty()) return line;
   }
   const auto at = capture.symbols.find(block.space, block.ip, t);
-  if (!at) return by == HotBy::kLine ? "no line and no symbol" : "no symbol";
+  if (!at) return unnamed(block, t, by, lines);
   if (by == HotBy::kFile) return at->symbol->dso;
   if (by == HotBy::kLine) return fmt::format("no line: {} ({})", at->symbol->shown(), at->symbol->dso);
   if (inlined) {
