@@ -151,9 +151,70 @@ verdict() {
   [ "$missing" -eq 0 ]
 }
 
+# Where probes are set; nothing if that is nowhere.
+find_tracefs() {
+  local place
+  for place in "$root/sys/kernel/tracing" "$root/sys/kernel/debug/tracing"; do
+    if [ -w "$place/kprobe_events" ]; then
+      printf '%s' "$place"
+      return
+    fi
+  done
+}
+
+# The function that ends the recording: a probe on it, and a list of events of its own, whose first line says that it ran.
+trigger_probe=
+trigger_list=
+check_trigger() {
+  local tracing file=${trigger%:*} symbol=${trigger##*:}
+  [ -n "$trigger" ] || return 0
+  tracing=$(find_tracefs)
+  if [ -z "$tracing" ]; then
+    miss trigger "no kprobe_events below tracefs (CONFIG_KPROBE_EVENTS, or tracefs is not mounted)"
+  elif ! [[ $symbol =~ ^[A-Za-z0-9_.$]+([+](0x[0-9a-fA-F]+|[0-9]+))?$ ]]; then
+    miss trigger "'$symbol' is no name of a function, nor one with an offset"
+  elif [ "$file" = "$trigger" ]; then
+    if grep -q " [TtWw] ${symbol%%+*}\( \|	\|\$\)" "$root/proc/kallsyms" 2>/dev/null; then
+      trigger_probe="p:asof/trigger $symbol" trigger_list=$tracing/kprobe_events
+    else
+      miss trigger "the kernel has no function $symbol"
+    fi
+  elif ! [ -w "$tracing/uprobe_events" ]; then
+    miss trigger "no uprobe_events below tracefs (CONFIG_UPROBE_EVENTS)"
+  elif trigger_probe=$("$perf" probe -x "$file" -D "asof:trigger=$symbol" 2>/dev/null) && [ -n "$trigger_probe" ]; then
+    trigger_list=$tracing/uprobe_events
+  else
+    miss trigger "perf finds no function $symbol in $file"
+  fi
+  [ -z "$trigger_list" ] || ok trigger "$trigger_probe"
+}
+
+# Its events go into a list of their own, so that nobody else's are read.
+set_trigger() {
+  [ -n "$trigger_list" ] || return 0
+  trigger_place=${trigger_list%/*}/instances/asof-trigger
+  guard append "$trigger_list" -:asof/trigger
+  printf '%s\n' "$trigger_probe" >>"$trigger_list" || die 4 "the kernel does not take the probe: $trigger_probe"
+  guard folder "$trigger_place"
+  if ! mkdir "$trigger_place" || ! printf 1 >"$trigger_place/events/asof/trigger/enable"; then
+    die 4 "the probe cannot be listened to in $trigger_place"
+  fi
+}
+
+# Until it ran: then perf reads what it has of the trace. It has to be past that when it is told to end.
+wait_for_trigger() { # perf, file that says that it ran
+  local line
+  read -r line <"$trigger_place/trace_pipe" || return 0
+  printf '%s\n' "$line" >"$2"
+  kill -USR2 "$1" 2>/dev/null || return 0
+  sleep 1
+  kill "$1" 2>/dev/null || true
+}
+
 # Options of both scripts.
 out=
-seconds=5
+seconds=
+trigger=
 seed=1
 only_check=0
 only_restore=0
@@ -165,6 +226,7 @@ parse_options() {
     case $1 in
       -o) out=${2:?} && shift ;;
       --seconds) seconds=${2:?} && shift ;;
+      --trigger) trigger=${2:?} && shift ;;
       --seed) seed=${2:?} && shift ;;
       --check) only_check=1 ;;
       --no-validate) validate=0 ;;
@@ -186,6 +248,8 @@ parse_options() {
     exit 0
   fi
   case $out in -*) out=./$out ;; esac
+  case $trigger in */*) user=u ;; esac
+  [ -n "$seconds" ] || if [ -n "$trigger" ]; then seconds=60; else seconds=5; fi
   [ "$only_check" = 1 ] || [ -n "$out" ] || usage 1
 }
 
@@ -223,9 +287,11 @@ usage() {
   cat >&2 <<END
 usage: ${0##*/} --check
        ${0##*/} --restore
-       ${0##*/} -o DIR [--seconds S] [--seed N] [--user] [--no-validate] [-- COMMAND...]
+       ${0##*/} -o DIR [--seconds S] [--seed N] [--user] [--trigger SYM] [--no-validate] [-- COMMAND...]
 Checks what this machine can do, records COMMAND (by default a workload that makes the kernel change its text all the time)
 with side-band, copies of kcore at both ends and a watcher, packs all of it into DIR.asof.tar.zst and validates it.
+--trigger keeps what ran before SYM, a function of the kernel or FILE:SYM, runs for the first time, and ends the recording
+then; without COMMAND it waits for that for S seconds (60).
 --restore puts back what a recording that was killed has left switched on. (The next recording does so, too.)
 Exit status: 0 done, 1 usage, 2 something is missing here (all of it is listed), 3 validation failed, 4 recording failed.
 END
@@ -243,9 +309,13 @@ make_folder() {
 
 # record EVENTS...: perf's event options.
 record() {
-  local data=$out/perf.data status=0 watcher recorder='' stopped=0
+  local data=$out/perf.data status=0 watcher recorder='' listener='' stopped=0 how=()
   make_folder
   [ -e "$data" ] && die 4 "$data is there already"
+  if [ -n "$trigger" ]; then
+    how=(-S -e asof:trigger)
+    [ ${#command[@]} -gt 0 ] || command=(sleep "$seconds")
+  fi
   [ ${#command[@]} -gt 0 ] || command=("$tools/toggle" --seconds "$seconds" --seed "$seed")
   # perf runs in the background, because bash runs no trap while it waits for a command: whoever ends the script ends
   # perf and the watcher with it.
@@ -256,9 +326,14 @@ record() {
   # The watcher makes its file when its rings are open: of what perf traces from then on, it misses nothing.
   while [ "$stopped" = 0 ] && [ ! -e "$out/ksym_text.bin" ] && kill -0 "$watcher" 2>/dev/null; do sleep 0.02; done
   if [ "$stopped" = 0 ]; then
-    "$perf" record --kcore -a -m 4M,64M -o "$data" "$@" -- "${command[@]}" <&0 &
+    "$perf" record --kcore -a -m 4M,64M -o "$data" "$@" "${how[@]}" -- "${command[@]}" <&0 &
     recorder=$!
     guard end "$recorder"
+    if [ -n "$trigger" ]; then
+      wait_for_trigger "$recorder" "$out/triggered" &
+      listener=$!
+      guard end "$listener"
+    fi
     [ "$stopped" = 0 ] || kill "$recorder" 2>/dev/null || true
   fi
   while [ -n "$recorder" ]; do
@@ -270,6 +345,13 @@ record() {
   kill "$watcher" 2>/dev/null || true
   wait "$watcher" || warn watcher "ended with status $?: code that perf lost has no other copy"
   [ "$stopped" = 0 ] || die 4 "stopped by a signal; $out holds what was recorded until then"
+  if [ -n "$listener" ]; then
+    kill "$listener" 2>/dev/null || true
+    wait "$listener" 2>/dev/null || true
+    [ -s "$out/triggered" ] || die 4 "$trigger did not run: nothing was kept"
+    rm "$out/triggered"
+    [ "$status" = 143 ] && status=0 # as it was told
+  fi
   [ "$status" -eq 0 ] || die 4 "perf record ended with status $status"
   [ -s "$data/data" ] || die 4 "perf record wrote no $data/data"
   if [ -e "$out/ksym_text.bin" ]; then mv "$out/ksym_text.bin" "$data/"; fi

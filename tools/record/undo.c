@@ -173,8 +173,12 @@ static int undo_line(const char* root, char* line) {
       char command[kLine + 1];
       snprintf(command, sizeof command, "%s\n", field[2]);
       error = undo_write(field[1], command, O_NOFOLLOW | O_APPEND);
+    } else if (strcmp(field[0], "folder") == 0) {
+      error = rmdir(field[1]) == 0 ? 0 : errno;
     } else if (strcmp(field[0], "write") == 0) {
-      error = *field[3] != '\0' && !holds(field[1], field[3]) ? 0 : undo_write(field[1], field[2], O_NOFOLLOW | O_TRUNC);
+      error = *field[3] != '\0' && !holds(field[1], field[3])
+                  ? 0
+                  : undo_write(field[1], field[2], O_NOFOLLOW | O_TRUNC);
     }
   }
   return error == ENOENT ? 0 : error; /* it is gone already */

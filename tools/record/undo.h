@@ -6,6 +6,7 @@
  * A line is an action that puts something back, with its fields between tabs:
  *   write  PATH OLD NEW   OLD into the file, if NEW is what it holds; NEW may be empty: whatever it holds
  *   append PATH TEXT      a line added to the file, as tracefs takes commands
+ *   folder PATH           the folder removed: a list of events of its own, as tracefs makes one with it
  *   module NAME           the module taken out
  *   end    PID START      the process ended, if it is the one that started then
  * They are done from the last to the first. */

@@ -16,7 +16,7 @@ namespace {
 namespace fs = std::filesystem;
 
 struct RecordText {
-  std::string output, seconds, seed;
+  std::string output, seconds, seed, trigger;
   bool check = false, restore = false, user = false, no_validate = false;
   std::vector<std::string> command;
 };
@@ -49,8 +49,8 @@ std::vector<std::string> words_of(const RecordText& o) {
   if (o.restore) words.emplace_back("--restore");
   if (o.user) words.emplace_back("--user");
   if (o.no_validate) words.emplace_back("--no-validate");
-  for (const auto& [option, value] :
-       {std::pair("-o", &o.output), std::pair("--seconds", &o.seconds), std::pair("--seed", &o.seed)}) {
+  for (const auto& [option, value] : {std::pair("-o", &o.output), std::pair("--seconds", &o.seconds),
+                                      std::pair("--seed", &o.seed), std::pair("--trigger", &o.trigger)}) {
     if (!value->empty()) words.insert(words.end(), {option, *value});
   }
   if (!o.command.empty()) words.emplace_back("--");
@@ -92,8 +92,14 @@ RunVerb add_record(CLI::App& app) {
       app.add_subcommand("record", "records this machine with all that exact decoding needs, as root");
   verb->add_option("-o,--output", o->output, "folder for the recording; its archive is DIR.asof.tar.zst")
       ->type_name("DIR");
-  verb->add_option("--seconds", o->seconds, "how long the workload runs (default: 5)")->type_name("S");
+  verb->add_option("--seconds", o->seconds,
+                   "how long the workload runs (default: 5), or --trigger is waited for (default: 60)")
+      ->type_name("S");
   verb->add_option("--seed", o->seed, "of the workload")->type_name("N");
+  verb->add_option(
+          "--trigger", o->trigger,
+          "keep what ran before this function runs, and end then: of the kernel, or FILE:SYM of a program")
+      ->type_name("SYM");
   verb->add_flag("--user", o->user, "user code, too");
   verb->add_flag("--no-validate", o->no_validate, "pack it, but do not validate the archive");
   verb->add_flag("--check", o->check, "say what this machine lacks; record nothing");
