@@ -17,11 +17,13 @@ std::string HtmlCode::origin(OriginRef ref) const {
   return capture_.text ? format_origin(*capture_.text, ref) : "";
 }
 
-void HtmlCode::put_blocks(HtmlJson& json) {
+void HtmlCode::put_blocks(HtmlJson& json, const HtmlCycles& cycles) {
   json.key("blocks").open('[');
   for (const CodeRun& run : code_.all()) {
     json.open('{').pair("symbol", run.symbol).pair("origin", run.origin_text);
     if (is_poke(run.origin) && !is_before_poke(run.origin)) json.pair_number("changed", 1);
+    if (!run.instructions.empty())
+      cycles.put_block(json, run.space, run.instructions.front().address, run.origin);
     json.key("lines").open('[');
     for (const CodeInstruction& i : run.instructions)
       json.text(fmt::format("{:x}  {:<30} {}", i.address, i.bytes, i.text));

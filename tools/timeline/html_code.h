@@ -5,6 +5,7 @@
 
 #include "decoder/calls/timeline.h"
 #include "tools/disasm/code_text.h"
+#include "tools/timeline/html_cycles.h"
 #include "tools/timeline/html_json.h"
 
 namespace asof {
@@ -16,7 +17,7 @@ class HtmlCode {
   // Index of a run's code in the table that put_blocks() writes.
   uint32_t block_of(const BlockSlice& b) { return code_.of(b).id; }
   // "blocks": [{...}]
-  void put_blocks(HtmlJson& json);
+  void put_blocks(HtmlJson& json, const HtmlCycles& cycles);
   // Kernel code as lines: bytes, disassembly, where a direct branch leads.
   std::string instructions(std::span<const uint8_t> bytes, Addr at, Time t);
   std::string origin(OriginRef ref) const;

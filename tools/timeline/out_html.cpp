@@ -9,6 +9,7 @@
 #include "textstore/time.h"
 #include "tools/output/format.h"
 #include "tools/timeline/html_code.h"
+#include "tools/timeline/html_cycles.h"
 #include "tools/timeline/html_json.h"
 #include "tools/timeline/html_pack.h"
 #include "tools/timeline/html_page.h"
@@ -28,7 +29,8 @@ class HtmlWriter {
         capture_(capture),
         options_(options),
         spread_(timeline),
-        code_(capture, options.inlined) {}
+        code_(capture, options.inlined),
+        cycles_(options.cycles) {}
 
   std::vector<Notice> run(const std::function<void(std::string_view)>& write) {
     json_.open('{');
@@ -38,7 +40,8 @@ class HtmlWriter {
     functions();
     kinds();
     threads();
-    code_.put_blocks(json_);
+    code_.put_blocks(json_, cycles_);
+    cycles_.put_calls(json_);
     pokes();
     gaps();
     lifetimes();
@@ -93,6 +96,7 @@ class HtmlWriter {
   const HtmlOptions& options_;
   TimelineSpread spread_;
   HtmlCode code_;
+  HtmlCycles cycles_;
   HtmlJson json_;
   PackedNumbers pack_;
   using Kind = std::tuple<uint32_t, uint32_t, OriginRef, Confidence, int32_t>;  // flags, version, ..., CPU
@@ -223,6 +227,7 @@ void HtmlWriter::functions() {
     json_.open('{').pair("name", f.name).pair("kind", function_kind_name(f.kind)).pair("dso", f.dso);
     if (!f.range.empty()) json_.pair("range", fmt::format("{:x}-{:x}", f.range.begin, f.range.end));
     if (!f.line.empty()) json_.pair("line", f.line);
+    cycles_.put_function(json_, f.name, f.dso);
     if (f.bpf_id != 0) json_.pair("bpf", fmt::format("id {} tag {}", f.bpf_id, f.bpf_tag));
     if (!f.changes.empty()) {
       json_.key("changes").open('[');

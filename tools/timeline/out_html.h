@@ -6,16 +6,18 @@
 #include <string_view>
 #include <vector>
 
+#include "decoder/calls/cycle_costs.h"
 #include "decoder/calls/timeline.h"
 #include "decoder/model/capture.h"
 
 namespace asof {
 
 struct HtmlOptions {
-  std::string title;               // of the page; empty: the capture's path
-  std::string command;             // that made the page, without detail: to show how to get what is not in it
-  bool inlined = false;            // lines of instructions with inlined functions
-  std::vector<TimeBounds> detail;  // where straight runs were requested; sorted, apart
+  std::string title;     // of the page; empty: the capture's path
+  std::string command;   // that made the page, without detail: to show how to get what is not in it
+  bool inlined = false;  // lines of instructions with inlined functions
+  const CycleCosts* cycles = nullptr;  // nullptr: were not asked for
+  std::vector<TimeBounds> detail;      // where straight runs were requested; sorted, apart
 };
 
 // Reports what source lines could not be read.

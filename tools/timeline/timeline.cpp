@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 
 #include "textstore/time.h"
 #include "tools/cli/flow_found.h"
@@ -28,7 +29,7 @@ struct TimelineText {
   DecodeChoice choice;
   std::string output, html, format, time, detail, tracks = "cpu,thread";
   uint64_t max_slices = TimelineLimits{}.slices;
-  bool gzip = false;
+  bool gzip = false, cycles = false;
   SourceChoice source;
 };
 
@@ -101,6 +102,10 @@ Result<void> choose(TimelineText& o, TimelineOptions& options) {
   options.detail = o.detail == "insn" || (o.detail.empty() && o.format == "html");
   // A database takes all of them, row by row; what is shown must fit into memory.
   if (options.detail && o.time.empty() && o.format != "html" && o.format != "sqlite") {
+  if (o.cycles && o.format != "html") {
+    return fail(Code::kBadOption, "", Error::kNoOffset, "--cycles is for a page (--html)",
+                "'asof query' has them as tables, 'asof report --cycles' as text");
+  }
     return fail(Code::kBadOption, "", Error::kNoOffset, "--detail insn needs --time A,B",
                 "every instruction of a whole capture is more than a viewer shows");
   }
@@ -149,13 +154,14 @@ std::vector<TimeBounds> page_windows(const Capture& capture) {
 }
 
 std::vector<Notice> write_page(const Capture& capture, const Timeline& timeline, const TimelineText& o,
-                               const TimelineOptions& made,
+                               const TimelineOptions& made, const CycleCosts* cycles,
                                const std::function<void(std::string_view)>& write) {
   HtmlOptions options;
   options.inlined = o.source.inlined;
   options.command = "asof timeline " + quoted_word(o.input.input);
   const CaptureOptions& c = o.input.capture;
   const std::pair<const char*, const std::string&> files[] = {
+  options.cycles = cycles;
       {"--vmlinux", c.vmlinux},     {"--kallsyms", c.kallsyms},  {"--kcore", c.kcore},
       {"--modules", c.modules_dir}, {"--symfs", c.symfs},        {"--buildid-dir", c.buildid_dir},
       {"--kcore-end", c.kcore_end}, {"--ksym-text", c.ksym_text}};
@@ -172,6 +178,7 @@ std::vector<Notice> write_page(const Capture& capture, const Timeline& timeline,
 }
 
 void report_result(const Timeline& t, const TimelineText& o, Diagnostics& diagnostics) {
+  if (o.cycles) options.command += " --cycles";
   diagnostics.note(fmt::format(
       "{}: {} of {} on {}, {}, {}", o.output, format_plural(t.slices.size(), "slice", "slices"),
       format_plural(t.functions.size(), "function", "functions"),
@@ -296,7 +303,16 @@ ExitCode run_timeline_verb(TimelineText& o) {
     notices.insert(notices.end(), std::make_move_iterator(more.begin()), std::make_move_iterator(more.end()));
   };
   if (o.format == "html") {
-    append(write_page(*capture, *timeline, o, options, write));
+    std::optional<CycleCosts> cycles;
+    if (o.cycles) {
+      cycles.emplace(*capture);
+      if (const auto counted = count_cycles(*capture, options.pipeline, *cycles); !counted) {
+        diagnostics.error(counted.error());
+        return kExitInput;
+      }
+      if (!cycles->any()) diagnostics.warn(no_cycles(*capture));
+    }
+    append(write_page(*capture, *timeline, o, options, cycles ? &*cycles : nullptr, write));
   } else if (o.format == "chrome") {
     write_chrome(*capture, *timeline, write);
   } else {
@@ -349,3 +365,7 @@ RunVerb add_timeline(CLI::App& app) {
 }
 
 }  // namespace asof
+  verb->add_flag(
+          "--cycles", o->cycles,
+          "in a page: core cycles and IPC of functions, blocks and calls, with bounds; decodes once more")
+      ->group(output);

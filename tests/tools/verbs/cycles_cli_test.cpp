@@ -1,9 +1,12 @@
 // Cycles of a real program of which every instruction takes the same number: what is counted is known exactly.
+#include <map>
 #include <nlohmann/json.hpp>
 #include <regex>
+#include <set>
 
 #include "tests/tools/peer_perf.h"
 #include "tests/tools/stepped_test.h"
+#include "tests/tools/timeline/html_unpack.h"
 
 namespace asof::test {
 namespace {
@@ -132,6 +135,47 @@ TEST_F(Cycles, TablesHaveWhatReportHas) {
   const Ran text = run_asof("report --cycles " + path("perf.data"));
   EXPECT_NE(text.out.find("cycles of functions themselves:"), std::string::npos) << text.out;
   EXPECT_NE(text.out.find("_start -> work"), std::string::npos) << text.out;
+}
+
+// The page has the same bounds by function, block and call.
+TEST_F(Cycles, PageHasWhatReportHas) {
+  const std::string page = path("page.html");
+  const Ran r = run_asof("timeline --cycles -o " + page + " " + path("perf.data"));
+  ASSERT_EQ(r.status, 0) << r.err;
+  const auto meta = nlohmann::json::parse(page_meta(read_file(page)));
+  size_t functions = 0, blocks = 0;
+  std::set<nlohmann::json> calls, want_calls;
+  std::map<std::string, nlohmann::json> want, got;
+  std::set<nlohmann::json> want_blocks;
+  for (const auto& j : objects("report --cycles --format jsonl --top 0")) {
+    const auto bounds = [&] {
+      return nlohmann::json{j["cycles_least"], j["cycles_most"], j["instructions_least"],
+                            j["instructions_most"]};
+    };
+    if (j["type"] == "cycles") {
+      EXPECT_EQ(meta["cycles"]["counted"], j["counted"]);
+    }
+    if (j["type"] == "function_cycles") want[j["name"]] = bounds();
+    if (j["type"] == "block_cycles") want_blocks.insert(bounds());
+    if (j["type"] == "call_cycles")
+      want_calls.insert({j["caller"], j["callee"], j["calls"], j["cycles_least"], j["cycles_most"]});
+  }
+  for (const auto& f : meta["functions"]) {
+    if (!f.contains("cycles")) continue;
+    ++functions;
+    EXPECT_EQ(f["cycles"], want[f["name"]]) << f;
+  }
+  for (const auto& b : meta["blocks"]) {
+    if (!b.contains("cycles")) continue;
+    ++blocks;
+    EXPECT_TRUE(want_blocks.contains(b["cycles"])) << b;
+  }
+  for (const auto& c : meta["cycles"]["calls"]) calls.insert(c);
+  EXPECT_EQ(functions, 4U);
+  EXPECT_GT(blocks, 4U);
+  EXPECT_FALSE(calls.empty());
+  EXPECT_EQ(calls, want_calls);
+  EXPECT_EQ(run_asof("timeline --cycles -o " + path("t.csv") + " " + path("perf.data")).status, 1);
 }
 
 // In perf's form, beside the lines that perf prints. Numbers are compared with the truth: perf's own are wrong around

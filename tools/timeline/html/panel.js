@@ -102,6 +102,7 @@ class Panel extends PanelText {
     if (s.folded.has(index)) rows.push(['folded', `${grouped(s.folded.get(index))} short calls in it are not in this file`]);
     this.table(rows);
     const parent = this.view.parentOf(track, index);
+    this.cycles(f, parent >= 0 ? meta.functions[s.name[parent]] : null);
     if (parent >= 0) {
       this.heading('called by');
       this.link(functionName(s.name[parent], meta.kinds[s.kind[parent]].version),
@@ -117,6 +118,22 @@ class Panel extends PanelText {
     }
     this.heading('all calls of it');
     this.link('list them', () => this.view.search(f.name, true));
+  }
+
+  // Of all executions in the capture, not of this one.
+  cycles(f, caller) {
+    if (!meta.cycles) return;
+    if (f.cycles) {
+      this.heading('itself, all times');
+      this.table(cycleRows(f.cycles));
+    }
+    const calls = meta.cycles.calls.filter(([from, to]) => to === f.name && (!caller || from === caller.name));
+    if (calls.length === 0) return;
+    this.heading('calls of it, with what they call');
+    this.list(calls.length, 50, (i) => {
+      const [from, , count, least, most] = calls[i];
+      this.text(`${from}: ${plural(count, 'call', 'calls')}, ${boundsText(least, most)} core cycles`);
+    });
   }
 
   poke({index}) {
@@ -189,6 +206,10 @@ class Panel extends PanelText {
     this.clear(b.symbol);
     this.text(`${plural(b.lines.length, 'instruction', 'instructions')} in a row, ran once`, 'dim');
     this.table([['on', cpu.name], ['when', this.interval(cpu, cpu.blocks.begin[index])], ['text', b.origin]]);
+    if (b.cycles) {
+      this.heading('all times that it ran');
+      this.table(cycleRows(b.cycles));
+    }
     this.code(b.lines.map((line, i) => b.sources && b.sources[i] ? `${line}  ; ${b.sources[i]}` : line).join('\n'));
   }
 

@@ -36,6 +36,17 @@ function stepText(t) {
 // Two bounds, or the one number that they are.
 function boundsText(low, high) { return low === high ? grouped(low) : `${grouped(low)} to ${grouped(high)}`; }
 
+// Cycles and IPC of a function or block, as rows: what is certain, and what may be (report --cycles has the same).
+function cycleRows([least, most, fewest, greatest]) {
+  const rows = [['core cycles', boundsText(least, most)]];
+  if (most === 0) return rows;
+  const low = Math.floor(fewest * 100 / most) / 100;
+  const high = least === 0 ? null : Math.ceil(greatest * 100 / least) / 100;
+  rows.push(['IPC', high === null ? `at least ${low.toFixed(2)}`
+    : low === high ? low.toFixed(2) : `${low.toFixed(2)} to ${high.toFixed(2)}`]);
+  return rows;
+}
+
 function functionName(id, version) {
   const f = meta.functions[id];
   return f.changes && version ? `${f.name} ·v${version}` : f.name;
