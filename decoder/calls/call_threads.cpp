@@ -37,7 +37,8 @@ CallTracker::Thread& CallTracker::thread_of(Cpu& c, int32_t tid, int32_t pid) {
   t = std::make_unique<Thread>(*this);
   t->tid = tid;
   t->pid = pid;
-  if (tid < 0 || !options_.thread_tracks || !options_.calls) return *t;
+  t->wanted = !options_.wants_thread || options_.wants_thread(pid, tid);
+  if (tid < 0 || !t->wanted || !options_.thread_tracks || !options_.calls) return *t;
   t->tracked = true;
   t->track = next_track_++;
   TimelineTrack track{t->track, TimelineTrack::Kind::kThread, tid == 0 ? c.cpu : -1, t->pid, tid, {}};
@@ -46,6 +47,12 @@ CallTracker::Thread& CallTracker::thread_of(Cpu& c, int32_t tid, int32_t pid) {
                         : (comm.empty() ? "thread" : comm) + " " + std::to_string(tid);
   sink_.track(track);
   return *t;
+}
+
+bool CallTracker::any_wanted(size_t stream, Time from, Time to) const {
+  return std::ranges::any_of(capture_.streams[stream].contexts, [&](const ContextChange& c) {
+    return c.time >= from && c.time <= to && options_.wants_thread(c.pid, c.tid);
+  });
 }
 
 // How much later than the trace's time a record's may be.
@@ -166,7 +173,7 @@ void CallTracker::flush(UnparentedSlices& unparented, Frame* parent, bool thread
 }
 
 void CallTracker::open_part(const Cpu& c, Frame& frame, Time begin, uint64_t count, uint32_t flags) {
-  if (!c.tracked) return;
+  if (!c.tracked || !c.thread->wanted) return;
   frame.part = {next_id_++, begin, count, 0, flags};
 }
 

@@ -222,6 +222,7 @@ void CallTracker::lose(Cpu& c, const FlowOps& chunk, const FlowOp& op) {
   const Gap& g = chunk.gaps[op.item];
   const Stream& stream = capture_.streams[c.stream];
   c.open_gap = true;
+  c.gap_wanted = c.thread->wanted;
   c.gap = {.stream = c.stream,
            .cpu = c.cpu,
            .tid = c.thread->tid,
@@ -244,11 +245,13 @@ void CallTracker::end_gap(Cpu& c) {
   c.gap.end = std::max(c.gap.begin, std::min(c.now, c.gap_until));
   ++summary_.gaps;
   summary_.text_missing = summary_.text_missing || family_of(c.gap.code) == CodeFamily::kText;
+  if (!c.gap_wanted && !c.thread->wanted && !any_wanted(c.stream, c.gap.begin, c.gap.end)) return;
   if (break_span_) break_spans(c.gap);
   sink_.gap(c.gap);
 }
 
 void CallTracker::event(Cpu& c, const Event& e) {
+  if (!c.thread->wanted) return;
   EventMark mark{c.stream, c.cpu, c.thread->tid, e};
   mark.event.time = c.now;
   sink_.event(mark);
@@ -256,6 +259,7 @@ void CallTracker::event(Cpu& c, const Event& e) {
 
 void CallTracker::block(Cpu& c, const FlowOps& chunk, const FlowOp& op) {
   end_block(c);
+  if (!c.thread->wanted) return;
   c.open_block = true;
   const Frame* top = c.thread->stack.top();
   c.block = {c.stream, c.cpu, c.thread->tid, c.now, c.now, 0, chunk.pieces[op.item]};

@@ -37,6 +37,8 @@ class CallTracker final {
   void span_broken(size_t stream) { cpus_[stream].in_span = false; }
 
   Time now(size_t stream) const { return cpus_[stream].now; }
+  // The thread that runs there is.
+  bool is_wanted(size_t stream) const { return cpus_[stream].thread->wanted; }
   const TimelineSummary& summary() const { return summary_; }
   FunctionTable& functions() { return functions_; }
 
@@ -75,6 +77,7 @@ class CallTracker final {
     int32_t pid = -1, tid = -1;
     uint32_t track = 0;
     bool tracked = false;
+    bool wanted = true;
     Cpu* on = nullptr;
     Time last = kTimeMin;     // times on its track do not go back
     uint64_t count = 0;       // instructions it executed
@@ -107,6 +110,7 @@ class CallTracker final {
     FlowOp exit, async;
     bool open_gap = false;
     GapSlice gap;
+    bool gap_wanted = false;
     Time gap_until = kTimeMax;
     bool open_block = false;
     BlockSlice block;
@@ -147,6 +151,8 @@ class CallTracker final {
   // Processes records that are this much older than now.
   void follow_records(Cpu& c, Time delay);
   static Time lateness(const Cpu& c);
+  // By the records, one that is ran there.
+  bool any_wanted(size_t stream, Time from, Time to) const;
   void exchange_stacks(Cpu& c, const FlowOp& op);
   void switch_to(Cpu& c, const ContextChange* context) { switch_to(c, thread_of(c, context)); }
   void switch_to(Cpu& c, Thread& next);

@@ -27,7 +27,8 @@ bool CallTracker::span_begins(size_t stream, const FlowOps&, const CallSpan& spa
   auto& frames = t.stack.frames();
   if (frames.empty() || frames.size() + span.depth > CallStack::kMaxFrames) return false;
   const Frame& top = frames.back();
-  if ((c.tracked && top.part.id == 0) || (t.tracked && top.thread.id == 0)) return false;
+  const bool part = c.tracked && t.wanted;
+  if ((part && top.part.id == 0) || (t.tracked && top.thread.id == 0)) return false;
   if (t.thread_unparented.slices.size() + t.part_unparented.slices.size() > kMaxUnparented) return false;
   if (has_time_ ? span.first < std::max(c.now, t.last) : c.now < t.last) return false;
   const auto& contexts = capture_.streams[stream].contexts;
@@ -40,7 +41,7 @@ bool CallTracker::span_begins(size_t stream, const FlowOps&, const CallSpan& spa
   }
   const Time begin = has_time_ ? span.first : c.now;
   const Time end = has_time_ ? span.last : c.now + static_cast<Time>(span.instructions);
-  if (c.tracked && !sink_.takes_sum(c.track, begin, end)) return false;
+  if (part && !sink_.takes_sum(c.track, begin, end)) return false;
   if (t.tracked && !sink_.takes_sum(t.track, begin, end)) return false;
   c.in_span = true;
   return true;
@@ -70,7 +71,7 @@ void CallTracker::span_ends(size_t stream, const FlowOps& chunk, const CallSpan&
     sink_.sum({begin, span, chunk}, track, below.id);
   };
   if (t.tracked) told(top.thread, t.track);
-  if (c.tracked) told(top.part, c.track);
+  if (c.tracked && t.wanted) told(top.part, c.track);
 }
 
 // A gap counts for its thread and CPU from when it is told.

@@ -72,6 +72,7 @@ class TimelineConsumer final : public ChunkConsumer {
         sink_(sink),
         on_gap_(options.on_gap),
         enough_(options.enough),
+        wants_thread_(options.wants_thread),
         has_time_(timeline_clock(capture) == TimelineSummary::Clock::kNanoseconds),
         window_time_(has_time_ ? options.pipeline.time : TimeBounds()),
         job_(capture, windows_of(options), counted_of(options, window_time_)),
@@ -162,7 +163,8 @@ class TimelineConsumer final : public ChunkConsumer {
     } else if (op.kind == FlowOp::Kind::kAsync && window_.contains(now)) {
       pokes_.interrupted(cpu, now, op.from, op.to);
     }
-    if (has_time_ && op.instructions != 0) rates_.add(cpu, now, op.instructions);
+    if (has_time_ && op.instructions != 0 && tracker_.is_wanted(stream))
+      rates_.add(cpu, now, op.instructions);
   }
   bool span_begins(size_t stream, const FlowOps& chunk, const CallSpan& span) {
     return tracker_.span_begins(stream, chunk, span);
@@ -184,6 +186,7 @@ class TimelineConsumer final : public ChunkConsumer {
   TimelineSink& sink_;
   const std::function<void(const Gap&, const Stream&)> on_gap_;
   const std::function<bool()> enough_;
+  const std::function<bool(int32_t, int32_t)> wants_thread_;
   const bool has_time_;
   const TimeBounds window_time_;
   FlowJob job_;
@@ -233,7 +236,7 @@ void TimelineConsumer::emit_runs() {
         run.end = s.contexts[i + 1].time;
         if (s.contexts[i + 1].preempts) run.flags |= Slice::kPreempted;
       }
-      if (run.end <= run.begin || c.tid < 0) continue;
+      if (run.end <= run.begin || c.tid < 0 || (wants_thread_ && !wants_thread_(c.pid, c.tid))) continue;
       run.comm = capture_.tasks.comm(c.tid, run.begin);
       window_.run(run);
     }

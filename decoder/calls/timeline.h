@@ -201,6 +201,8 @@ struct TimelineOptions {
   // Gaps as they are delivered, and whether they are too many to go on, which all workers ask.
   std::function<void(const Gap&, const Stream&)> on_gap{};
   std::function<bool()> enough{};
+  // Whether there are slices, blocks, runs and events of a thread, and the gaps in which it may have run; not set: of all.
+  std::function<bool(int32_t pid, int32_t tid)> wants_thread{};
   bool flow = true;  // false: nothing is decoded: only what records alone say (pokes, lifetimes)
 };
 

@@ -4,6 +4,7 @@
 #include "tools/cli/flow_found.h"
 #include "tools/cli/matches.h"
 #include "tools/cli/progress.h"
+#include "tools/cli/task_options.h"
 #include "tools/cli/verbs.h"
 #include "tools/coverage/coverage_writers.h"
 #include "tools/output/format.h"
@@ -15,6 +16,7 @@ namespace {
 struct CoverageText {
   InputOptions input;
   DecodeChoice choice;
+  TaskText tasks;
   std::string output, format, time;
   bool uncertain = false, versions = false, touched = false;
 };
@@ -74,6 +76,11 @@ ExitCode run_coverage(CoverageText& o) {
   Diagnostics diagnostics = o.input.diagnostics();
   if (!finish_choice(o.choice, diagnostics)) return kExitUsage;
   if (o.format.empty()) o.format = format_of(o.output);
+  const auto tasks = read_tasks(o.tasks, o.choice.pipeline);
+  if (!tasks) {
+    diagnostics.error(tasks.error());
+    return kExitUsage;
+  }
   const auto capture = open_for_verb(o.input, diagnostics, true, &o.choice);
   if (!capture) return kExitInput;
   TimeBounds time;
@@ -84,10 +91,12 @@ ExitCode run_coverage(CoverageText& o) {
     diagnostics.error(out.error());
     return kExitInput;
   }
+  warn_of_tasks(*capture, *tasks, diagnostics);
   // A line counts as often as the instruction of it that ran most: counts of versions cannot be added for a format that
   // has no place for them.
   const bool versions = o.versions && o.format != "cobertura";
-  ExecutedCode code(*capture, {.uncertain = o.uncertain, .versions = versions, .time = time});
+  ExecutedCode code(*capture,
+                    {.uncertain = o.uncertain, .versions = versions, .time = time, .tasks = *tasks});
   FlowFound found(o.choice, time);
   {
     FlowWatch watch(code, found);
@@ -101,6 +110,8 @@ ExitCode run_coverage(CoverageText& o) {
   write_coverage(o, *capture, code, *out, diagnostics);
   if (!flush_output(*out, diagnostics)) return kExitInput;
   say_what_counts(o, code, diagnostics);
+  if (tasks->any() && code.instructions() + code.left_out() == 0 && !interrupted())
+    warn_of_idle_tasks(*tasks, diagnostics);
   return found.status(diagnostics);
 }
 
@@ -124,6 +135,7 @@ RunVerb add_coverage(CLI::App& app) {
   verb->add_flag("--touched", o->touched, "only source files of which something ran")->group(output);
   verb->add_flag("--uncertain", o->uncertain, "count also what is not certain or proved to have run")
       ->group(output);
+  add_task_options(*verb, o->tasks);
   add_time_option(*verb, o->time);
   return [o] { return run_coverage(*o); };
 }

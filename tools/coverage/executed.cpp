@@ -45,9 +45,9 @@ void ExecutedCode::count(const Chunk& chunk, Counted& counted) {
   }
 }
 
-std::unique_ptr<ChunkConsumer::Prepared> ExecutedCode::prepare(const Chunk& chunk, const Stream&) {
+std::unique_ptr<ChunkConsumer::Prepared> ExecutedCode::prepare(const Chunk& chunk, const Stream& stream) {
   auto counted = std::make_unique<Counted>();
-  const auto part = chunk_within(chunk, options_.time);
+  const auto part = chunk_chosen(chunk, stream, capture_, options_.tasks, options_.time);
   count(part ? *part : chunk, *counted);
   return counted;
 }

@@ -13,6 +13,7 @@
 #include "arch/arch.h"
 #include "decoder/blocks/block_text.h"
 #include "decoder/pipeline/pipeline.h"
+#include "tools/output/task_choice.h"
 
 namespace asof {
 
@@ -40,6 +41,7 @@ class ExecutedCode final : public ChunkConsumer {
     bool uncertain = false;  // count everything
     bool versions = false;   // tell versions of text apart
     TimeBounds time{};
+    TaskChoice tasks{};
   };
   ExecutedCode(const Capture& capture, const Options& options);
   ~ExecutedCode() override;

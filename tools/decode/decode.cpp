@@ -5,6 +5,7 @@
 
 #include "tools/cli/decode_run.h"
 #include "tools/cli/matches.h"
+#include "tools/cli/task_options.h"
 #include "tools/cli/verbs.h"
 #include "tools/decode/decode_blocks.h"
 #include "tools/decode/decode_lines.h"
@@ -19,7 +20,8 @@ struct DecodeOptionsText {
   InputOptions input;
   DecodeChoice choice;
   std::string fields, itrace = "i", output, format = "text", syntax = "intel";
-  std::string pids, tids, time, symbols, dsos, addresses;
+  TaskText tasks;
+  std::string time, symbols, dsos, addresses;
   std::string plan, shard, same_machine;
   bool follow = false, calls = false;
   bool nanoseconds = false;
@@ -28,7 +30,7 @@ struct DecodeOptionsText {
 };
 
 // Everything about the options that does not need the capture.
-Result<std::pair<DecodeFormat, Selection>> read_options(const DecodeOptionsText& o) {
+Result<std::pair<DecodeFormat, Selection>> read_options(DecodeOptionsText& o) {
   DecodeFormat format;
   Selection selection;
   if (!o.fields.empty()) {
@@ -45,13 +47,9 @@ Result<std::pair<DecodeFormat, Selection>> read_options(const DecodeOptionsText&
   format.json = o.format == "jsonl";
   format.nanoseconds = o.nanoseconds;
   format.syntax = o.syntax == "att" ? Syntax::kAtt : Syntax::kIntel;
-  for (const auto& [text, list, name] :
-       {std::tuple{&o.pids, &selection.pids, "--pid"}, {&o.tids, &selection.tids, "--tid"}}) {
-    if (text->empty()) continue;
-    auto numbers = parse_number_list(*text, name);
-    if (!numbers) return std::unexpected(numbers.error());
-    *list = std::move(*numbers);
-  }
+  auto tasks = read_tasks(o.tasks, o.choice.pipeline);
+  if (!tasks) return std::unexpected(tasks.error());
+  selection.tasks = std::move(*tasks);
   selection.symbols = split_names(o.symbols);
   selection.dsos = split_list(o.dsos);
   for (const std::string& part : split_list(o.addresses)) {
@@ -65,7 +63,8 @@ Result<std::pair<DecodeFormat, Selection>> read_options(const DecodeOptionsText&
 // Invalid requests: a block stream holds everything, but not all that a recording does.
 Result<void> check_blocks(const DecodeOptionsText& o) {
   if (o.format != "blocks") return {};
-  for (const std::string* filter : {&o.fields, &o.pids, &o.tids, &o.symbols, &o.dsos, &o.addresses}) {
+  for (const std::string* filter :
+       {&o.fields, &o.tasks.pids, &o.tasks.tids, &o.tasks.comms, &o.symbols, &o.dsos, &o.addresses}) {
     if (!filter->empty())
       return fail(Code::kBadOption, "", Error::kNoOffset,
                   "--format blocks has no fields, and filters only by --cpu and --time",
@@ -82,8 +81,8 @@ ExitCode run_shard(const DecodeOptionsText& o, Diagnostics& diagnostics) {
   };
   const auto shard = parse_shard(o.shard);
   if (!shard) return usage(shard.error().reason, shard.error().hint);
-  for (const std::string* filter :
-       {&o.fields, &o.pids, &o.tids, &o.symbols, &o.dsos, &o.addresses, &o.time, &o.choice.cpus}) {
+  for (const std::string* filter : {&o.fields, &o.tasks.pids, &o.tasks.tids, &o.tasks.comms, &o.symbols,
+                                    &o.dsos, &o.addresses, &o.time, &o.choice.cpus}) {
     if (!filter->empty())
       return usage("--shard decodes all of its trace, without filters", "filter what was merged");
   }
@@ -94,7 +93,7 @@ ExitCode run_shard(const DecodeOptionsText& o, Diagnostics& diagnostics) {
 bool is_part_of_whole(const std::string& time) { return time.find('%') != std::string::npos; }
 
 void warn_of_selection(const Capture& capture, const Selection& selection, Diagnostics& diagnostics) {
-  warn_of_tasks(capture, selection.pids, selection.tids, diagnostics);
+  warn_of_tasks(capture, selection.tasks, diagnostics);
   warn_of_symbols(capture, selection.symbols, diagnostics);
   warn_of_dsos(capture, selection.dsos, diagnostics);
 }
@@ -106,7 +105,6 @@ ExitCode run_live(const DecodeOptionsText& o, const DecodeFormat& format, const 
   request.window_needs_end = is_part_of_whole(o.time);
   request.choice.pipeline.time = selection.time;
   request.choice.pipeline.decode.cycles = o.cycles;
-  if (!selection.tids.empty()) request.choice.pipeline.tids = selection.tids;
   request.open_whole = [&] {
     auto capture = open_for_verb(o.input, diagnostics, true, &o.choice);
     if (capture) warn_of_selection(*capture, selection, diagnostics);
@@ -150,7 +148,6 @@ ExitCode run_decode(DecodeOptionsText& o) {
   if (!take_time(o.time, *capture, diagnostics, options->second.time)) return kExitUsage;
   o.choice.pipeline.time = options->second.time;
   o.choice.pipeline.decode.cycles = o.cycles;
-  if (!options->second.tids.empty()) o.choice.pipeline.tids = options->second.tids;
   warn_of_selection(*capture, options->second, diagnostics);
   auto out = Output::open(o.output);
   if (!out) {
@@ -199,7 +196,8 @@ RunVerb add_decode(CLI::App& app) {
   verb->add_flag("--ns", o->nanoseconds, "times with nanoseconds")->group(output);
   add_source_options(*verb, o->input, o->source);
   verb->add_flag("--cycles", o->cycles,
-                 "core cycles between packets, with the instructions that may have run in them (CYC packets)")
+                 "core cycles between packets, with the instructions that may have run in them (CYC packets, "
+                 "cycacc)")
       ->group(output);
   verb->add_option("--syntax", o->syntax, "of disassembly: intel or att")
       ->check(CLI::IsMember({"intel", "att"}))
@@ -220,8 +218,7 @@ RunVerb add_decode(CLI::App& app) {
           "with --follow: a finished recording of the machine, for what files say at their end alone")
       ->type_name("PERF.DATA");
   const std::string filter = "Filters";
-  verb->add_option("--pid", o->pids, "only these processes")->group(filter);
-  verb->add_option("--tid", o->tids, "only these threads")->group(filter);
+  add_task_options(*verb, o->tasks);
   add_time_option(*verb, o->time);
   verb->add_option("-S,--symbols", o->symbols, "only in these functions; patterns as in a shell: 'sched*'")
       ->type_name("LIST")

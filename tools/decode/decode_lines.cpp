@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "decoder/calls/cycle_walk.h"
+#include "tools/cli/task_options.h"
 #include "tools/output/chunk_window.h"
 #include "tools/output/format.h"
 #include "tools/output/tally.h"
@@ -145,7 +146,7 @@ void DecodeLines::finished(const std::exception_ptr& error) {
 void DecodeLines::finish() {
   merger_.finish();
   const Selection& s = job_->selection;
-  if (job_->format.wants(kKindInstructions) && (s.by_task() || s.by_place()))
+  if (job_->format.wants(kKindInstructions) && (s.tasks.any() || s.by_place()))
     coverage_.selected(fmt::format("{} of them selected", format_count(selected_)));
   out_.flush();
   if (job_->lines) {
@@ -154,6 +155,8 @@ void DecodeLines::finish() {
   if (job_->format.wants(kKindCycles) && !any_cycles_) diagnostics_.warn(no_cycles(job_->capture));
   if (job_->selection.by_place() && !any_lines_ && !interrupted() && !out_.closed())
     diagnostics_.warn(nothing_ran(job_->selection));
+  if (s.tasks.any() && !s.by_place() && !any_lines_ && !interrupted() && !out_.closed())
+    warn_of_idle_tasks(s.tasks, diagnostics_);
   if (merger_.forced() != 0) {
     diagnostics_.note(
         "the order of lines over CPUs is approximate in places: a segment was too long to hold back the "

@@ -9,6 +9,7 @@
 #include "textstore/result.h"
 #include "textstore/time.h"
 #include "tools/disasm/disasm.h"
+#include "tools/output/task_choice.h"
 
 namespace asof {
 
@@ -67,12 +68,11 @@ struct DecodeFormat {
 };
 
 struct Selection {
-  std::vector<int> pids, tids;  // empty: all
-  std::vector<std::string> symbols, dsos;
+  TaskChoice tasks;
+  std::vector<std::string> symbols, dsos;  // empty: all
   std::vector<AddrRange> addresses;
   TimeBounds time;
 
-  bool by_task() const { return !pids.empty() || !tids.empty(); }
   bool by_place() const { return !symbols.empty() || !dsos.empty() || !addresses.empty(); }
 };
 

@@ -74,11 +74,6 @@ uint32_t kind_of(EventKind kind) {
   }
 }
 
-template <class T, class U>
-bool contains(const std::vector<T>& list, const U& value) {
-  return std::find(list.begin(), list.end(), value) != list.end();
-}
-
 }  // namespace
 
 DecodePrinter::DecodePrinter(const DecodeJob& job)
@@ -123,8 +118,7 @@ void DecodePrinter::move_to(const Stream& stream, Time t, Space space) {
   c.who.tid = c.task == nullptr ? stream.tid : c.task->tid;
   const Selection& s = job_.selection;
   c.wanted = t == kTimeMin || (t >= s.time.lo && t <= s.time.hi);
-  if (!s.pids.empty() && !contains(s.pids, c.who.pid)) c.wanted = false;
-  if (!s.tids.empty() && !contains(s.tids, c.who.tid)) c.wanted = false;
+  if (c.wanted && s.tasks.any()) c.wanted = s.tasks.has(job_.capture.tasks, c.who.pid, c.who.tid, t);
   c.prefix_made = false;
   if (c.wanted && job_.format.has(kFieldComm)) c.who.comm = job_.capture.tasks.comm(c.who.tid, t);
 }

@@ -17,16 +17,7 @@ class TextStyle final : public LineStyle {
 
   void prefix(std::string& out, const Who& who) const override {
     auto it = std::back_inserter(out);
-    if (f_.has(kFieldComm)) {
-      if (!who.comm.empty()) {
-        fmt::format_to(it, "{:>16} ", who.comm);
-      } else {
-        fmt::format_to(it, "{:>16} ",
-                       who.tid == 0  ? "swapper"
-                       : who.tid < 0 ? "unknown"
-                                     : fmt::format(":{}", who.tid));
-      }
-    }
+    if (f_.has(kFieldComm)) fmt::format_to(it, "{:>16} ", task_name(who.comm, who.tid));
     if (f_.has(kFieldPid) && f_.has(kFieldTid)) {
       fmt::format_to(it, "{:>5}/{:<5} ", id_text(who.pid), id_text(who.tid));
     } else if (f_.has(kFieldPid | kFieldTid)) {

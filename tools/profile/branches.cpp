@@ -3,6 +3,7 @@
 #include "tools/cli/flow_found.h"
 #include "tools/cli/matches.h"
 #include "tools/cli/progress.h"
+#include "tools/cli/task_options.h"
 #include "tools/cli/verbs.h"
 #include "tools/output/output.h"
 #include "tools/profile/branch_count.h"
@@ -15,6 +16,7 @@ namespace {
 struct BranchesText {
   InputOptions input;
   DecodeChoice choice;
+  TaskText tasks;
   std::string output, format = "csv", dsos, time, base;
   bool as_in_file = false;
 };
@@ -26,27 +28,40 @@ std::unique_ptr<BranchWriter> make_writer(const BranchesText& o, const Capture& 
   return make_bolt_writer(names, base, write);
 }
 
-Result<void> write_branches(const BranchesText& o, const Capture& capture, TimeBounds time, Addr base,
+struct WantedBranches {
+  TimeBounds time{};
+  TaskChoice tasks{};
+  Addr base = 0;
+};
+
+// Whether there were any.
+Result<bool> write_branches(const BranchesText& o, const Capture& capture, const WantedBranches& wanted,
                             Output& out, FlowFound& found) {
   ProgressBar bar(o.choice.progress, "branches");
   const auto run = [&](ChunkConsumer& consumer) {
     FlowWatch watch(consumer, found);
     return run_pipeline(capture, o.choice.pipeline, ChunkOrder::kByStream, watch, bar.callback());
   };
-  if (o.format == "csv") {
-    CountedBranches branches(capture, split_list(o.dsos), time);
-    if (const auto done = run(branches); !done) return done;
-    branches.counts().write_csv([&out](std::string_view text) { out.write(text); });
-    return {};
+  const auto write = [&out](std::string_view text) { out.write(text); };
+  if (o.format == "csv" && !wanted.tasks.any()) {
+    CountedBranches branches(capture, split_list(o.dsos), wanted.time);
+    if (const auto done = run(branches); !done) return std::unexpected(done.error());
+    branches.counts().write_csv(write);
+    return true;
   }
   BranchNames names(capture, split_list(o.dsos));
-  const auto writer = make_writer(o, capture, names, base, out);
+  BranchCounts counts;
+  const auto writer = o.format == "csv" ? nullptr : make_writer(o, capture, names, wanted.base, out);
   FileText files(capture);
-  TakenBranches branches(capture, time, [&](const TakenBranch& b) { writer->take(b); });
+  bool any = false;
+  TakenBranches branches(capture, wanted.time, wanted.tasks, [&](const TakenBranch& b) {
+    any = true;
+    writer ? writer->take(b) : counts.add(b, names);
+  });
   if (o.as_in_file) branches.keep_only([&files](const Block& b) { return files.begin_in_file(b); });
-  if (const auto done = run(branches); !done) return done;
-  writer->finish();
-  return {};
+  if (const auto done = run(branches); !done) return std::unexpected(done.error());
+  writer ? writer->finish() : counts.write_csv(write);
+  return any;
 }
 
 ExitCode run_branches(BranchesText& o) {
@@ -64,23 +79,30 @@ ExitCode run_branches(BranchesText& o) {
                        "use it with --format perf-script or bolt-preagg"});
     return kExitUsage;
   }
+  auto tasks = read_tasks(o.tasks, o.choice.pipeline);
+  if (!tasks) {
+    diagnostics.error(tasks.error());
+    return kExitUsage;
+  }
+  WantedBranches wanted{.tasks = std::move(*tasks), .base = *base};
   const auto capture = open_for_verb(o.input, diagnostics, true, &o.choice);
   if (!capture) return kExitInput;
-  TimeBounds time;
-  if (!take_time(o.time, *capture, diagnostics, time)) return kExitUsage;
-  o.choice.pipeline.time = time;
+  if (!take_time(o.time, *capture, diagnostics, wanted.time)) return kExitUsage;
+  o.choice.pipeline.time = wanted.time;
   auto out = Output::open(o.output);
   if (!out) {
     diagnostics.error(out.error());
     return kExitInput;
   }
   warn_of_dsos(*capture, split_list(o.dsos), diagnostics);
-  FlowFound found(o.choice, time);
-  const auto done = write_branches(o, *capture, time, *base, *out, found);
-  if (!done) {
-    diagnostics.error(done.error());
+  warn_of_tasks(*capture, wanted.tasks, diagnostics);
+  FlowFound found(o.choice, wanted.time);
+  const auto any = write_branches(o, *capture, wanted, *out, found);
+  if (!any) {
+    diagnostics.error(any.error());
     return kExitInput;
   }
+  if (wanted.tasks.any() && !*any && !interrupted()) warn_of_idle_tasks(wanted.tasks, diagnostics);
   if (!flush_output(*out, diagnostics)) return kExitInput;
   return found.status(diagnostics);
 }
@@ -110,6 +132,7 @@ RunVerb add_branches(CLI::App& app) {
   verb->add_option("--dsos,--dso", o->dsos, "only branches in, into or out of these files")
       ->type_name("LIST")
       ->group(filter);
+  add_task_options(*verb, o->tasks);
   add_time_option(*verb, o->time);
   return [o] { return run_branches(*o); };
 }

@@ -79,6 +79,7 @@ class FoldedStacks final : public TimelineSink {
   // One stack, outermost first: numbers of names(). Frames beyond depth() are one, "[deeper]".
   using Visit = std::function<void(std::span<const uint32_t> stack, const Cost& own)>;
   // In the order of their frames' names; stacks without a cost of their own are left out.
+  bool empty() const { return roots_.empty(); }
   void visit(const Visit& visit);
   const std::vector<std::string>& names() const { return names_; }
 

@@ -1,6 +1,7 @@
 // asof stacks: folded stacks (folded_stacks.h), for flame graphs, or as a profile (firefox_profile.h).
 #include "tools/cli/flow_found.h"
 #include "tools/cli/progress.h"
+#include "tools/cli/task_options.h"
 #include "tools/cli/verbs.h"
 #include "tools/output/output.h"
 #include "tools/profile/firefox_profile.h"
@@ -12,6 +13,7 @@ namespace {
 struct StacksText {
   InputOptions input;
   DecodeChoice choice;
+  TaskText tasks;
   std::string output, weight = "ns", by = "all", format, time;
   bool versions = false;
   SourceChoice source;
@@ -25,8 +27,14 @@ StackWeight weight_named(const std::string& word) {
 ExitCode run_stacks(StacksText& o) {
   Diagnostics diagnostics = o.input.diagnostics();
   if (!finish_choice(o.choice, diagnostics)) return kExitUsage;
+  const auto tasks = read_tasks(o.tasks, o.choice.pipeline);
+  if (!tasks) {
+    diagnostics.error(tasks.error());
+    return kExitUsage;
+  }
   const auto capture = open_for_verb(o.input, diagnostics, true, &o.choice);
   if (!capture) return kExitInput;
+  warn_of_tasks(*capture, *tasks, diagnostics);
   if (timeline_clock(*capture) == TimelineSummary::Clock::kInstructions && o.weight == "ns") {
     diagnostics.error({Code::kBadOption, "", Error::kNoOffset, "this capture has no time to weigh stacks by",
                        "use --weight instructions"});
@@ -37,6 +45,7 @@ ExitCode run_stacks(StacksText& o) {
   options.thread_tracks = o.by == "thread" || !has_cpu_streams(*capture);
   options.cpu_tracks = !options.thread_tracks;
   options.detail = o.source.any();
+  choose_threads(*tasks, *capture, options);
   // Everything is decoded: callers can have begun before the requested time.
   TimeBounds time;
   if (!take_time(o.time, *capture, diagnostics, time)) return kExitUsage;
@@ -68,6 +77,7 @@ ExitCode run_stacks(StacksText& o) {
   }
   if (!flush_output(*out, diagnostics)) return kExitInput;
   for (const Notice& n : stacks.take_notices()) diagnostics.notice(n);
+  if (tasks->any() && stacks.empty() && !interrupted()) warn_of_idle_tasks(*tasks, diagnostics);
   if (const std::string note = stacks.shallow_note(); !note.empty()) diagnostics.note(note);
   return errors.judge(exit_code_for(*summary), diagnostics);
 }
@@ -96,6 +106,7 @@ RunVerb add_stacks(CLI::App& app) {
   verb->add_flag("--versions", o->versions, "versions of a function's text as frames of their own")
       ->group(output);
   add_source_options(*verb, o->input, o->source);
+  add_task_options(*verb, o->tasks);
   add_time_option(*verb, o->time);
   return [o] { return run_stacks(*o); };
 }

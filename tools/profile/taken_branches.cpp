@@ -42,16 +42,44 @@ void BranchFlow::event(const Stream& stream, const Event& e) {
   lose();
 }
 
+TakenBranches::TakenBranches(const Capture& capture, TimeBounds time, const TaskChoice& tasks,
+                             BranchFlow::Take take)
+    : tasks_(tasks), take_(std::move(take)), left_out_(capture.streams.size()) {
+  for (size_t i = 0; i < capture.streams.size(); ++i) {
+    flows_.emplace_back(time, [this, i](const TakenBranch& b) { this->take(i, b); });
+    if (tasks_.any()) whose_.emplace_back(capture, capture.streams[i], tasks_);
+  }
+}
+
+void TakenBranches::take(size_t stream, TakenBranch b) {
+  const bool wanted = !tasks_.any() || whose_[stream].wants(b.time, b.from_space);
+  b.follows = b.follows && left_out_[stream] == 0;
+  left_out_[stream] = wanted ? 0 : 1;
+  if (wanted) take_(b);
+}
+
 void TakenBranches::deliver(Chunk& chunk, const Stream& stream, Prepared*) {
   BranchFlow& flow = flows_[chunk.stream];
+  TaskFlow* const whose = tasks_.any() ? &whose_[chunk.stream] : nullptr;
+  if (whose != nullptr) whose->begin_chunk();
   ChunkItems items(chunk);
   const auto items_before = [&](size_t index) {
     items.before(
-        index, [&](const Gap&) { flow.lose(); }, [&](const Event& e) { flow.event(stream, e); });
+        index,
+        [&](const Gap&) {
+          if (whose != nullptr) whose->gap();
+          flow.lose();
+        },
+        [&](const Event& e) {
+          flow.event(stream, e);
+          if (whose != nullptr) whose->event(e);
+        });
   };
   for (auto s = chunk.steps.begin(); s != chunk.steps.end(); ++s) {
     items_before(s.position());
+    // The branch at the end of the step before is of the task that ran then.
     flow.step(*s);
+    if (whose != nullptr) whose->step(*s);
   }
   items_before(SIZE_MAX);
 }

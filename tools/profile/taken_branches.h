@@ -9,6 +9,7 @@
 #include "arch/arch.h"
 #include "decoder/model/capture.h"
 #include "decoder/pipeline/pipeline.h"
+#include "tools/output/task_choice.h"
 
 namespace asof {
 
@@ -66,8 +67,8 @@ class BranchFlow {
 
 class TakenBranches final : public ChunkConsumer {
  public:
-  TakenBranches(const Capture& capture, TimeBounds time, const BranchFlow::Take& take)
-      : flows_(capture.streams.size(), BranchFlow(time, take)) {}
+  // Those of `tasks`, which must outlive this. A branch belongs to the task that it leaves.
+  TakenBranches(const Capture& capture, TimeBounds time, const TaskChoice& tasks, BranchFlow::Take take);
 
   void keep_only(const BranchFlow::Begin& begin) {
     for (BranchFlow& flow : flows_) flow.keep_only(begin);
@@ -76,7 +77,13 @@ class TakenBranches final : public ChunkConsumer {
   bool stopped() const override;
 
  private:
+  void take(size_t stream, TakenBranch b);
+
+  const TaskChoice& tasks_;
+  BranchFlow::Take take_;
   std::vector<BranchFlow> flows_;
+  std::vector<TaskFlow> whose_;    // by stream; empty: all are wanted
+  std::vector<uint8_t> left_out_;  // by stream: the branch before was not wanted
 };
 
 }  // namespace asof

@@ -9,6 +9,7 @@
 #include "textstore/time.h"
 #include "tools/cli/flow_found.h"
 #include "tools/cli/progress.h"
+#include "tools/cli/task_options.h"
 #include "tools/cli/verbs.h"
 #include "tools/output/format.h"
 #include "tools/output/gzip.h"
@@ -27,6 +28,8 @@ constexpr uint64_t kPageBlocks = 300'000;
 struct TimelineText {
   InputOptions input;
   DecodeChoice choice;
+  TaskText tasks;
+  TaskChoice wanted;  // by `tasks`
   std::string output, html, format, time, detail, tracks = "cpu,thread";
   uint64_t max_slices = TimelineLimits{}.slices;
   bool gzip = false, cycles = false;
@@ -99,13 +102,13 @@ Result<void> choose(TimelineText& o, TimelineOptions& options) {
   }
   if (o.format == "sqlite" && o.gzip)
     return fail(Code::kBadOption, "", Error::kNoOffset, "a database is not compressed");
-  options.detail = o.detail == "insn" || (o.detail.empty() && o.format == "html");
-  // A database takes all of them, row by row; what is shown must fit into memory.
-  if (options.detail && o.time.empty() && o.format != "html" && o.format != "sqlite") {
   if (o.cycles && o.format != "html") {
     return fail(Code::kBadOption, "", Error::kNoOffset, "--cycles is for a page (--html)",
                 "'asof query' has them as tables, 'asof report --cycles' as text");
   }
+  options.detail = o.detail == "insn" || (o.detail.empty() && o.format == "html");
+  // A database takes all of them, row by row; what is shown must fit into memory.
+  if (options.detail && o.time.empty() && o.format != "html" && o.format != "sqlite") {
     return fail(Code::kBadOption, "", Error::kNoOffset, "--detail insn needs --time A,B",
                 "every instruction of a whole capture is more than a viewer shows");
   }
@@ -158,10 +161,10 @@ std::vector<Notice> write_page(const Capture& capture, const Timeline& timeline,
                                const std::function<void(std::string_view)>& write) {
   HtmlOptions options;
   options.inlined = o.source.inlined;
+  options.cycles = cycles;
   options.command = "asof timeline " + quoted_word(o.input.input);
   const CaptureOptions& c = o.input.capture;
   const std::pair<const char*, const std::string&> files[] = {
-  options.cycles = cycles;
       {"--vmlinux", c.vmlinux},     {"--kallsyms", c.kallsyms},  {"--kcore", c.kcore},
       {"--modules", c.modules_dir}, {"--symfs", c.symfs},        {"--buildid-dir", c.buildid_dir},
       {"--kcore-end", c.kcore_end}, {"--ksym-text", c.ksym_text}};
@@ -169,7 +172,13 @@ std::vector<Notice> write_page(const Capture& capture, const Timeline& timeline,
     if (!file.empty()) options.command += fmt::format(" {} {}", name, quoted_word(file));
   }
   for (const std::string& file : c.jitdumps) options.command += " --jitdump " + quoted_word(file);
+  const std::pair<const char*, const std::string&> tasks[] = {
+      {"--pid", o.tasks.pids}, {"--tid", o.tasks.tids}, {"--comm", o.tasks.comms}};
+  for (const auto& [name, list] : tasks) {
+    if (!list.empty()) options.command += fmt::format(" {} {}", name, quoted_word(list));
+  }
   if (c.catalogue) options.command += " --catalogue";
+  if (o.cycles) options.command += " --cycles";
   if (c.force) options.command += " --force";
   options.command += " -o " + quoted_word(o.output);
   if (made.detail) options.detail = made.detail_windows;
@@ -178,7 +187,6 @@ std::vector<Notice> write_page(const Capture& capture, const Timeline& timeline,
 }
 
 void report_result(const Timeline& t, const TimelineText& o, Diagnostics& diagnostics) {
-  if (o.cycles) options.command += " --cycles";
   diagnostics.note(fmt::format(
       "{}: {} of {} on {}, {}, {}", o.output, format_plural(t.slices.size(), "slice", "slices"),
       format_plural(t.functions.size(), "function", "functions"),
@@ -196,6 +204,10 @@ void report_result(const Timeline& t, const TimelineText& o, Diagnostics& diagno
   }
   if (t.summary.reordered != 0)
     diagnostics.note("threads are stitched approximately in places: a segment was too long to wait for");
+}
+
+void warn_of_idle(const TimelineText& o, Diagnostics& diagnostics) {
+  if (o.wanted.any() && !interrupted()) warn_of_idle_tasks(o.wanted, diagnostics);
 }
 
 // Databases and rows are written while decoding continues; nothing is folded.
@@ -243,6 +255,7 @@ ExitCode write_table(const Capture& capture, const TimelineText& o, const Timeli
   }
   diagnostics.note(fmt::format("{}: {}, {}", o.output, format_plural(summary->slices, "slice", "slices"),
                                format_plural(summary->gaps, "gap", "gaps")));
+  if (summary->slices == 0) warn_of_idle(o, diagnostics);
   return errors.judge(exit_code_for(*summary), diagnostics);
 }
 
@@ -268,10 +281,24 @@ ExitCode run_timeline_verb(TimelineText& o) {
     diagnostics.error(chosen.error());
     return kExitUsage;
   }
+  auto tasks = read_tasks(o.tasks, options.pipeline);
+  if (!tasks) {
+    diagnostics.error(tasks.error());
+    return kExitUsage;
+  }
+  o.wanted = std::move(*tasks);
+  if (o.wanted.any() && o.cycles) {
+    diagnostics.error({Code::kBadOption, "", Error::kNoOffset,
+                       "--cycles counts what all tasks ran between two counts",
+                       "leave out --pid, --tid and --comm"});
+    return kExitUsage;
+  }
   const auto capture = open_for_verb(o.input, diagnostics, true, &o.choice);
   if (!capture) return kExitInput;
   if (!take_time(o.time, *capture, diagnostics, options.pipeline.time)) return kExitUsage;
   options.detail_time = options.pipeline.time;
+  warn_of_tasks(*capture, o.wanted, diagnostics);
+  choose_threads(o.wanted, *capture, options);
   FlowErrors errors(o.choice, options.pipeline.time);
   errors.watch(options);
   if (o.format == "sqlite" || is_rows(o.format))
@@ -328,6 +355,7 @@ ExitCode run_timeline_verb(TimelineText& o) {
   if (!flush_output(*out, diagnostics)) return kExitInput;
   for (const Notice& n : notices) diagnostics.notice(n);
   report_result(*timeline, o, diagnostics);
+  if (timeline->slices.empty()) warn_of_idle(o, diagnostics);
   return errors.judge(exit_code_for(timeline->summary), diagnostics);
 }
 
@@ -359,13 +387,14 @@ RunVerb add_timeline(CLI::App& app) {
                    "insn: also straight runs, instructions and source lines, within --time; calls: none")
       ->check(CLI::IsMember({"insn", "calls"}))
       ->group(output);
+  verb->add_flag(
+          "--cycles", o->cycles,
+          "in a page: core cycles and IPC of functions, blocks and calls, with bounds; decodes once more")
+      ->group(output);
   add_source_options(*verb, o->input, o->source);
+  add_task_options(*verb, o->tasks);
   add_time_option(*verb, o->time);
   return [o] { return run_timeline_verb(*o); };
 }
 
 }  // namespace asof
-  verb->add_flag(
-          "--cycles", o->cycles,
-          "in a page: core cycles and IPC of functions, blocks and calls, with bounds; decodes once more")
-      ->group(output);

@@ -7,6 +7,7 @@
 #include <atomic>
 
 #include "tools/cli/decode_run.h"
+#include "tools/cli/task_options.h"
 #include "tools/cli/verbs.h"
 #include "tools/doctor/open_matters.h"
 #include "tools/output/chunk_window.h"
@@ -30,18 +31,22 @@ class ReportConsumer : public ChunkConsumer {
  public:
   // `by_instruction`: a block may have parts of several lines or functions.
   // `cycles`: to be filled; or nullptr.
-  ReportConsumer(const Capture& capture, const DecodeChoice& choice, bool by_instruction, CycleCosts* cycles)
-      : coverage_(capture, choice.pipeline),
+  ReportConsumer(const Capture& capture, const DecodeChoice& choice, const TaskChoice& tasks,
+                 bool by_instruction, CycleCosts* cycles)
+      : capture_(capture),
+        tasks_(tasks),
+        coverage_(capture, choice.pipeline),
         max_errors_(choice.max_errors),
         time_(choice.pipeline.time),
         cycles_(cycles),
         counters_([by_instruction] { return BlockCounter(by_instruction); }) {}
 
-  std::unique_ptr<Prepared> prepare(const Chunk& chunk, const Stream&) override {
+  std::unique_ptr<Prepared> prepare(const Chunk& chunk, const Stream& stream) override {
     auto counted = std::make_unique<Counted>();
-    counted->part = chunk_within(chunk, time_);
+    counted->part = chunk_chosen(chunk, stream, capture_, tasks_, time_);
     const Chunk& wanted = counted->part ? *counted->part : chunk;
     count_steps(wanted, *counted);
+    counted->decoded = tasks_.any() ? instructions_within(chunk, time_) : counted->ips.count;
     counters_.local().add(wanted);
     return counted;
   }
@@ -49,7 +54,8 @@ class ReportConsumer : public ChunkConsumer {
   void deliver(Chunk& chunk, const Stream&, Prepared* prepared) override {
     const auto& report = static_cast<const Counted&>(*prepared);
     const Chunk& wanted = report.part ? *report.part : chunk;
-    coverage_.add(chunk, report.ips.count);
+    coverage_.add(chunk, report.decoded);
+    instructions += report.ips.count;
     if (coverage_.errors() > max_errors_) stopped_ = true;
     branches += report.branches;
     for (size_t c = 0; c < by_confidence.size(); ++c) by_confidence[c] += report.by_confidence[c];
@@ -71,14 +77,23 @@ class ReportConsumer : public ChunkConsumer {
   }
 
   Coverage& coverage() { return coverage_; }
-  uint64_t branches = 0, overflows = 0;
+  uint64_t instructions = 0, branches = 0, overflows = 0;  // of the tasks that were chosen
   std::array<uint64_t, 5> by_confidence{};
 
  private:
   struct Counted : Tally {
-    std::optional<Chunk> part;  // of the time that was asked for, if the chunk reaches beyond it
+    std::optional<Chunk> part;  // what was asked for, if the chunk reaches beyond it
+    uint64_t decoded = 0;       // instructions of all tasks
   };
+  static uint64_t instructions_within(const Chunk& chunk, const TimeBounds& time) {
+    const auto part = chunk_within(chunk, time);
+    Tally tally;
+    count_steps(part ? *part : chunk, tally);
+    return tally.ips.count;
+  }
 
+  const Capture& capture_;
+  const TaskChoice& tasks_;
   Coverage coverage_;
   uint64_t max_errors_;
   TimeBounds time_;
@@ -90,6 +105,7 @@ class ReportConsumer : public ChunkConsumer {
 struct ReportOptions {
   InputOptions input;
   DecodeChoice choice;
+  TaskText tasks;
   std::string format = "text", time, sort = "symbol";
   size_t top = 10;  // 0: all
   bool inlined = false, cycles = false;
@@ -236,7 +252,7 @@ void print_flow(const Capture& c, ReportConsumer& consumer, const ReportOptions&
   const Heading& heading = kHeadings[static_cast<size_t>(o.by())];
   if (!hottest.empty())
     out.write(fmt::format("hottest {}:\n    share    instructions {}\n", heading.what, heading.column));
-  const double all = static_cast<double>(std::max<uint64_t>(consumer.coverage().instructions(), 1));
+  const double all = static_cast<double>(std::max<uint64_t>(consumer.instructions, 1));
   size_t shown = 0;
   for (const auto& [name, count] : hottest) {
     if (o.top != 0 && shown++ == o.top) {
@@ -314,19 +330,32 @@ void print_open_matters(const Capture& c, Output& out) {
 ExitCode run_report(ReportOptions& o) {
   Diagnostics diagnostics = o.input.diagnostics();
   if (!finish_choice(o.choice, diagnostics)) return kExitUsage;
+  const auto tasks = read_tasks(o.tasks, o.choice.pipeline);
+  if (!tasks || (tasks->any() && o.cycles)) {
+    diagnostics.error(!tasks ? tasks.error()
+                             : Error{Code::kBadOption, "", Error::kNoOffset,
+                                     "--cycles counts what all tasks ran between two counts",
+                                     "leave out --pid, --tid and --comm"});
+    return kExitUsage;
+  }
   const auto capture = open_for_verb(o.input, diagnostics, o.input.verbose > 0, &o.choice);
   if (!capture) return kExitInput;
+  warn_of_tasks(*capture, *tasks, diagnostics);
   if (!take_time(o.time, *capture, diagnostics, o.choice.pipeline.time)) return kExitUsage;
   std::optional<CycleCosts> cycles;
   if (o.cycles) cycles.emplace(*capture);
   o.choice.pipeline.decode.cycles = o.cycles;
-  ReportConsumer consumer(*capture, o.choice, o.by_instruction(), cycles ? &*cycles : nullptr);
+  ReportConsumer consumer(*capture, o.choice, *tasks, o.by_instruction(), cycles ? &*cycles : nullptr);
   if (const auto done = run_with_progress(consumer, *capture, o.choice, "report", ChunkOrder::kByStream);
       !done) {
     diagnostics.error(done.error());
     return kExitInput;
   }
   tell_stopped(consumer.coverage(), o.choice);
+  if (tasks->any()) {
+    consumer.coverage().selected(fmt::format("{} of them selected", format_count(consumer.instructions)));
+    if (consumer.instructions == 0 && !interrupted()) warn_of_idle_tasks(*tasks, diagnostics);
+  }
   if (cycles) cycles->finish();
   if (cycles && !cycles->any()) diagnostics.warn(no_cycles(*capture));
   auto out = Output::open("-");
@@ -372,9 +401,10 @@ RunVerb add_report(CLI::App& app) {
   verb->add_flag("--inline", options->inlined, "functions that the compiler inlined count for themselves")
       ->group(output);
   verb->add_flag("--cycles", options->cycles,
-                 "core cycles and IPC of functions, blocks and calls, with bounds (CYC packets)")
+                 "core cycles and IPC of functions, blocks and calls, with bounds (CYC packets, cycacc)")
       ->group(output);
   add_debuginfod_option(*verb, options->input);
+  add_task_options(*verb, options->tasks);
   add_time_option(*verb, options->time);
   return [options] { return run_report(*options); };
 }

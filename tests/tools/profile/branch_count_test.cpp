@@ -34,7 +34,8 @@ class BranchCount : public ::testing::TestWithParam<Demo> {
   std::string one_by_one(TimeBounds time, const std::vector<std::string>& dsos) {
     BranchNames names(capture_, dsos);
     BranchCounts counts;
-    TakenBranches branches(capture_, time, [&](const TakenBranch& b) { counts.add(b, names); });
+    const TaskChoice all;
+    TakenBranches branches(capture_, time, all, [&](const TakenBranch& b) { counts.add(b, names); });
     EXPECT_TRUE(run_pipeline(capture_, {.jobs = 1, .time = time}, ChunkOrder::kByStream, branches));
     return csv(counts);
   }
