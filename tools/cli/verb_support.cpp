@@ -12,10 +12,11 @@ namespace asof {
 
 namespace {
 
-// What was wrong with the trace that there is comes first.
+// What was wrong with the trace that there is comes first; files of code do not matter where there is none.
 void refuse_without_trace(const Capture& capture, Diagnostics& diagnostics) {
   for (const Notice& n : capture.notices) {
-    if (n.severity == Notice::Severity::kError) diagnostics.notice(n);
+    if (n.severity == Notice::Severity::kError && family_of(n.code) != CodeFamily::kText)
+      diagnostics.notice(n);
   }
   const auto has = [&](uint32_t type) { return capture.record_counts.contains(type); };
   std::string reason = "there is no trace in this recording",
