@@ -152,8 +152,9 @@ template <bool Emit>
 void Flow::on_context(State& s, const Element& d) {
   const Context c = unpack(d.value);
   s.sf = c.sf;
-  // It may come after the address that it belongs to.
-  if (s.fresh && s.sf != (s.mode == kA64)) enter(s, s.ip, s.sf ? kA64 : kA32);
+  // It may come after the address that it belongs to. The last address of a flow that is lost, or not traced, is none.
+  if (s.position == Position::kKnown && s.fresh && s.sf != (s.mode == kA64))
+    enter(s, s.ip, s.sf ? kA64 : kA32);
   if constexpr (Emit) {
     if (d.value == s.context) return;
     s.context = d.value;
