@@ -73,6 +73,16 @@ void a64_register_branch(uint32_t w, Insn& i) {
   i.exception_return = kind == BranchKind::kFarRet;
 }
 
+// CB<cc>, CBB<cc> and CBH<cc> of registers, CB<cc> with an immediate (FEAT_CMPBR): sf 111010 i cc. Conditions 4 and 5
+// do not exist. With i bit 14 is 0; without, bits 15 and 14 say the size: 0 that of sf, 2 a byte and 3 a halfword of a
+// W register.
+bool is_compare_and_branch(uint32_t w) {
+  if (!match(w, 0x7e000000, 0x74000000) || match(w, 0x00c00000, 0x00800000)) return false;
+  if (bits(w, 24, 24) != 0) return bits(w, 14, 14) == 0;
+  const uint32_t size = bits(w, 15, 14);
+  return size == 0 || (size != 1 && bits(w, 31, 31) == 0);
+}
+
 // The direct branches, by the top eight bits of the word: where the distance is in it. They are decoded
 // without branching, as which of them it is no processor foresees.
 struct A64Direct {
@@ -94,13 +104,14 @@ constexpr auto kA64Direct = [] {
   set(0xff, 0x54, BranchKind::kCond, 23, 5);  // B.cond, BC.cond
   set(0x7e, 0x34, BranchKind::kCond, 23, 5);  // CBZ, CBNZ
   set(0x7e, 0x36, BranchKind::kCond, 18, 5);  // TBZ, TBNZ
-  set(0x7e, 0x74, BranchKind::kCond, 13, 5);  // compare and branch (FEAT_CMPBR)
   return all;
 }();
 
-void a64_other(uint32_t w, bool wfx, Insn& i) {
+void a64_other(uint32_t w, Addr ip, bool wfx, Insn& i) {
   if (match(w, 0xfe000000, 0xd6000000)) {
     a64_register_branch(w, i);
+  } else if (is_compare_and_branch(w)) {
+    direct(i, BranchKind::kCond, ip + static_cast<uint64_t>(offset(w, 13, 5, 2)), kA64);
   } else if (match(w, 0xffc0001f, 0x5500001f)) {  // RETAASPPC, RETABSPPC
     indirect(i, BranchKind::kRet);
   } else if (match(w, 0xfffff0ff, 0xd50330df)) {
@@ -117,9 +128,8 @@ void a64_other(uint32_t w, bool wfx, Insn& i) {
 }  // namespace
 
 bool is_recent_branch(uint32_t w) {
-  return match(w, 0x7e000000, 0x74000000) ||                             // CB<cc>, CBB<cc>, CBH<cc>
-         match(w, 0xffc0001f, 0x5500001f) ||                             // RETA<k>SPPC
-         (match(w, 0xfffffbe0, 0xd65f0be0) && !match(w, 0x1f, 0x1f)) ||  // RETA<k>SPPCR
+  return is_compare_and_branch(w) || match(w, 0xffc0001f, 0x5500001f) ||  // RETA<k>SPPC
+         (match(w, 0xfffffbe0, 0xd65f0be0) && !match(w, 0x1f, 0x1f)) ||   // RETA<k>SPPCR
          is_texit(w);
 }
 
@@ -127,7 +137,7 @@ void decode_a64(uint32_t w, Addr ip, bool wfx, Insn& out) {
   out = Insn{};
   out.length = 4;
   const A64Direct& d = kA64Direct[w >> 24];
-  if (d.kind == BranchKind::kNone) return a64_other(w, wfx, out);
+  if (d.kind == BranchKind::kNone) return a64_other(w, ip, wfx, out);
   const int64_t words = static_cast<int32_t>(w << d.left) >> d.right;
   direct(out, d.kind, ip + 4 * static_cast<uint64_t>(words), kA64);
 }

@@ -106,6 +106,40 @@ TEST(Arm64Insn, UnallocatedRegisterBranches) {
   }
 }
 
+// FEAT_CMPBR, by the masks of Arm's machine readable description of A64: six conditions of registers (words, bytes,
+// halfwords) and six of an immediate.
+TEST(Arm64Insn, CompareAndBranch) {
+  const Expected taken{0, Waypoint::kDirect, BranchKind::kCond, -8, true};
+  std::vector<Expected> all;
+  for (const uint32_t cc : {0U, 1U, 2U, 3U, 6U, 7U}) {
+    for (const uint32_t group :
+         {0x74000000U, 0xf4000000U, 0x74008000U, 0x7400c000U, 0x75000000U, 0xf5000000U}) {
+      all.push_back(taken);
+      all.back().word = group | cc << 21 | 0x3fc0 | 0x1fU << 16 | 5;
+    }
+  }
+  all.push_back({0x74021fe1, Waypoint::kDirect, BranchKind::kCond, 255 * 4, true});   // cbgt w1, w2, +1020
+  all.push_back({0xf5dfa001, Waypoint::kDirect, BranchKind::kCond, -256 * 4, true});  // cbeq x1, #63, -1024
+  check(all, kA64, kIp);
+}
+
+TEST(Arm64Insn, UnallocatedCompareAndBranch) {
+  std::vector<Expected> all;
+  for (const uint32_t cc : {4U, 5U}) {  // no such condition
+    for (const uint32_t group :
+         {0x74000000U, 0xf4000000U, 0x74008000U, 0x7400c000U, 0x75000000U, 0xf5000000U})
+      all.push_back({group | cc << 21 | 0x25, Waypoint::kNone});
+  }
+  for (const uint32_t cc : {0U, 1U, 2U, 3U, 6U, 7U}) {
+    // A size that does not exist, bytes and halfwords of X registers, bit 14 beside an immediate.
+    for (const uint32_t group :
+         {0x74004000U, 0xf4004000U, 0xf4008000U, 0xf400c000U, 0x75004000U, 0xf5004000U, 0x7500c000U})
+      all.push_back({group | cc << 21 | 0x25, Waypoint::kNone});
+  }
+  check(all, kA64, kIp);
+  for (const Expected& e : all) EXPECT_FALSE(is_recent_branch(e.word)) << std::hex << e.word;
+}
+
 TEST(Arm64Insn, A32) {
   check(
       {
