@@ -23,8 +23,8 @@ bool needs_target(BranchKind k) {
 
 // SKL014: a direct branch out of the filter region gives a TIP.PGD without IP.
 bool Flow::leaves_filter(const State& s, const Block& b) const {
-  if (!errata_.skl014 || config_.filter.empty() || s.pending.kind != Pending::Kind::kPgd ||
-      s.pending.has_ip) {
+  const bool known = !config_.filter.empty() && std::ranges::none_of(config_.filter, &AddrRange::empty);
+  if (!errata_.skl014 || !known || s.pending.kind != Pending::Kind::kPgd || s.pending.has_ip) {
     return false;
   }
   return std::ranges::none_of(config_.filter, [&](const AddrRange& r) { return r.contains(b.target); });
@@ -51,61 +51,6 @@ Flow::Stop Flow::out_of_trace(State& s, Variant& v) {
   emit<Emit>(s, v, v.block.count, 0);
   if constexpr (Emit) doubt_unconfirmed();
   return Stop::kOut;
-}
-
-// A TIP.PGD without an address belongs to a far transfer, or to the WRMSR that switched tracing off; the flow
-// met the near branch of `v` first. After the last WRMSR, if there was one, nothing ran. Where tracing goes
-// on at an address on the path, the flow stopped there without a FUP, as hardware does at a fault on the
-// first instruction after a TIP.PGE. Else the branch is taken for the place, as the peers do, and all since
-// the last packet is marked ambiguous.
-template <bool Emit>
-Flow::Stop Flow::stopped_somewhere(State& s, Variant& v, Trial* trial) {
-  Variant* last = &v;
-  if constexpr (Emit) {
-    if (marked_steps_ > verified_steps_) {
-      chunk_.steps.truncate(marked_steps_);
-      last = nullptr;
-    } else if (cut_at_restart(s, v)) {
-      last = nullptr;
-    } else {
-      doubt_unconfirmed();
-      s.unsure = true;
-    }
-  }
-  stop_tracing<Emit>(s, last);
-  return used(s, trial);
-}
-
-// The address of the TIP.PGE that follows, if nothing but state and time precedes it.
-bool Flow::restart_ip(const State& s, Addr& ip) const {
-  const std::optional<Packet> pge = pge_ahead(s.p, end_, config_.guest_text);
-  ip = s.last_ip;
-  return pge && update_ip(pge->ipc, pge->value, ip);
-}
-
-// Cuts the unconfirmed steps, and `v` after them, at the address where tracing starts again.
-bool Flow::cut_at_restart(State& s, const Variant& v) {
-  Addr restart = 0;
-  if (!restart_ip(s, restart)) return false;
-  const auto instructions_before = [restart](const Block& b, uint32_t count) {
-    Addr ip = b.ip;
-    for (uint32_t i = 0; i < count; ip += b.lengths[i++]) {
-      if (ip == restart) return i;
-    }
-    return UINT32_MAX;
-  };
-  for (size_t i = verified_steps_; i < chunk_.steps.size(); ++i) {
-    Step& step = chunk_.steps.at(i);
-    const uint32_t n = instructions_before(*step.block, step.count);
-    if (n == UINT32_MAX) continue;
-    step.count = n;
-    chunk_.steps.truncate(n == 0 ? i : i + 1);
-    return true;
-  }
-  const uint32_t n = instructions_before(v.block, v.block.count);
-  if (n == UINT32_MAX) return false;
-  if (n != 0) emit<true>(s, v, n, 0);
-  return true;
 }
 
 // The target of an indirect branch, return or far transfer comes from a TIP; or tracing ends with it.

@@ -29,7 +29,7 @@ struct Config {
   bool no_ret_compression = false;  // IA32_RTIT_CTL.DisRETC: every return has a TIP
   bool no_branches = false;         // IA32_RTIT_CTL.BranchEn is 0: no packets tell of the flow
   bool cr3_filter = false;          // CR3Filter (of a bundle; perf has none): MOV CR3 may leave the trace
-  std::vector<AddrRange> filter;    // address filter regions; empty: no filter
+  std::vector<AddrRange> filter;  // address filter regions, an empty one for those not known; none: no filter
   std::optional<TimeConversion> time;  // absent: decoded without time
   // Of the traced kernel, for anchors in the trace itself (anchors.h); 0: not known.
   Addr perf_event_text_poke = 0;

@@ -195,6 +195,7 @@ bool Flow::without_flow(State& s) {
       s.enabled = true;
       s.lost = false;
       s.in_user = false;
+      s.started = s.decisions;
       enter(s, ip);
       if constexpr (Emit) {
         if (config_.no_tnt) {

@@ -109,10 +109,13 @@ class Flow final : public SegmentDecoder, private walk::Hypotheses<Flow, FlowTyp
   Stop take_target(State& s, Variant& v, Trial* trial);
   template <bool Emit>
   Stop out_of_trace(State& s, Variant& v);
+  // pgd_without_ip.cpp
   template <bool Emit>
   Stop stopped_somewhere(State& s, Variant& v, Trial* trial);
   bool restart_ip(const State& s, Addr& ip) const;
   bool cut_at_restart(State& s, const Variant& v);
+  bool may_leave_range(const State& s, const Block& b) const;
+  bool leaves_range(const State& s, const Block& b);
   template <bool Emit>
   void stop_tracing(State& s, Variant* v);
   bool cut_at_bound(const State& s, const Block& b, uint32_t& count) const;

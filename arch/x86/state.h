@@ -284,6 +284,7 @@ struct State {
   bool clock_moved = false;  // since `floor` was taken
   Time now = kTimeMin;       // for display: the clock at the packet in use
   uint64_t decisions = 0;    // TNT bits, TIPs, events used so far
+  uint64_t started = 0;      // of them, when tracing started last
   uint32_t idle_blocks = 0;  // blocks since the last one
   bool calls_missing =
       false;  // a gap since the sync point: the hardware's return stack may hold more than `rets`

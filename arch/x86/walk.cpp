@@ -16,6 +16,7 @@ void Flow::overflow(State& s) {
   packets_.resolve_overflow(s);
   close_gap(s, s.enabled ? s.ip : 0, static_cast<uint64_t>(s.p - begin_));
   add_event(EventKind::kOverflow, s.now, s.enabled ? s.ip : 0, 0, 0, at);
+  s.started = s.decisions;
   if (s.enabled) enter(s, s.ip);
   doubt_guest(s);
   if (config_.no_tnt && s.enabled && !s.lost) lose_without_tnt(s, static_cast<uint64_t>(s.p - begin_));

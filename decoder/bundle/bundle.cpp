@@ -122,7 +122,7 @@ Result<void> BundleReader::pt() {
   auto pt = root_.find("pt");
   if (!pt) return {};
   if (auto ok = pt->only_keys({"mtc_freq", "tsc_ctc", "max_nonturbo", "has_cyc", "guest", "ret_compression",
-                               "cr3_filter", "time_shift", "time_mult", "time_zero"});
+                               "cr3_filter", "ip_filter", "time_shift", "time_mult", "time_zero"});
       !ok) {
     return ok;
   }
@@ -134,7 +134,9 @@ Result<void> BundleReader::pt() {
   if (auto ok = read_bool(*pt, "has_cyc", config.has_cyc); !ok) return ok;
   if (auto ok = read_bool(*pt, "guest", config.guest_text); !ok) return ok;
   if (auto ok = read_bool(*pt, "cr3_filter", config.cr3_filter); !ok) return ok;
-  bool ret_compression = true;
+  bool ip_filter = false, ret_compression = true;
+  if (auto ok = read_bool(*pt, "ip_filter", ip_filter); !ok) return ok;
+  if (ip_filter) config.filter.emplace_back();
   if (auto ok = read_bool(*pt, "ret_compression", ret_compression); !ok) return ok;
   config.no_ret_compression = !ret_compression;
   says_guest_ = pt->find("guest").has_value();

@@ -96,6 +96,7 @@ x86::Config perf_config(const PerfData& data) {
         return a.type != priv(kPmuType) || (a.config & priv(kNoRetComp)) != 0;
       });
   out.no_branches = (config & (kPt | kBranch)) == kPt;
+  if (!info->filter.empty()) out.filter.emplace_back();  // its addresses are those of files
   out.has_cyc = (config & priv(kCycBit)) != 0;
   if (priv(kMaxNonturbo) <= UINT8_MAX) out.max_nonturbo = static_cast<uint8_t>(priv(kMaxNonturbo));
   out.time = info_conversion(data);

@@ -42,7 +42,7 @@ TEST_F(Bundle, ReadsEveryKey) {
       with(R"({"file": "trace.pt", "cpu": 0}, {"file": "trace.pt", "tid": "0x10"})",
            R"({"file": "text.img", "address": "0x401000", "size": "0x10", "offset": 16})",
            R"(, "cpu": {"family": 6, "model": 94, "stepping": 3}, "pt": {"mtc_freq": 3, "tsc_ctc": [312, 2],
-                                "max_nonturbo": 36, "has_cyc": true, "ret_compression": false, "cr3_filter": true, "time_shift": 31, "time_mult": 827188715, "time_zero": "0xfffffffd4e5c1e19"})"));
+                                "max_nonturbo": 36, "has_cyc": true, "ret_compression": false, "cr3_filter": true, "ip_filter": true, "time_shift": 31, "time_mult": 827188715, "time_zero": "0xfffffffd4e5c1e19"})"));
   ASSERT_TRUE(capture.has_value()) << capture.error().reason;
   EXPECT_EQ(capture->kind, "bundle");
   EXPECT_EQ(capture->machine, "x86_64");
@@ -59,6 +59,7 @@ TEST_F(Bundle, ReadsEveryKey) {
   EXPECT_FALSE(config.guest_text);
   EXPECT_TRUE(config.no_ret_compression);
   EXPECT_TRUE(config.cr3_filter);
+  EXPECT_EQ(config.filter, std::vector<AddrRange>{{}});
   ASSERT_TRUE(config.time.has_value());
   EXPECT_EQ(config.time->zero, 0xfffffffd4e5c1e19U);
   ASSERT_EQ(capture->streams.size(), 2U);

@@ -1,4 +1,5 @@
 // Contents of the records that perf itself writes.
+#include "decoder/open/capture_perf.h"
 #include "tests/decoder/perf/perf_records.h"
 
 namespace asof::test {
@@ -41,6 +42,7 @@ TEST_P(PerfRecords, AuxtraceInfoWithFilterAndCaps) {
   EXPECT_EQ(r.data->auxtrace_info()->filter, filter);
   EXPECT_TRUE(r.data->auxtrace_info()->cap_event_trace);
   EXPECT_EQ(r.data->auxtrace_info()->priv.at(15), 115U);
+  EXPECT_EQ(perf_config(*r.data).filter, std::vector<AddrRange>{{}});  // which addresses is not known
   const auto lying = one(GetParam(), 70, 0, [&](ByteSink& s) { put(s, 5000); });
   EXPECT_FALSE(lying.data->auxtrace_info());
   EXPECT_TRUE(notice_of(lying.data->notices(), Code::kRecordTooShort));

@@ -215,6 +215,68 @@ TEST_F(PtUnit, CompressedReturnOutOfTheFilterRange) {
   EXPECT_EQ(packets_after(start), "pgd pge:20 pgd:9");
 }
 
+// What the trace has neither an outcome nor an address of is in the text. libipt, without errata, looks
+// for a branch that cannot be compressed, and finds none.
+TEST_F(PtUnit, DecodedConditionalBranchOutOfTheFilterRange) {
+  // 0x10: nop; jne 15; 0x15: jne 26; 0x18: jmp rax; 0x26: nop; jmp rax
+  x86::test::Bytes code(0x30, 0x90);
+  code[0x11] = code[0x15] = 0x75;
+  code[0x12] = 0x02, code[0x16] = 0x0f;
+  code[0x18] = code[0x27] = 0xff;
+  code[0x19] = code[0x28] = 0xe0;
+  decoder.code(kCode, code);
+  unit.ranges = {kCode + 0x10, kCode + 0x1f, 0, 0};
+  enable(kBoth | uint64_t{1} << 32, kCode);
+  const uint64_t start = unit.written();
+  branch(Flow::kJump, kCode, 5, kCode + 0x10);
+  plain({kCode + 0x10});
+  branch(Flow::kCond, kCode + 0x11, 2, kCode + 0x15);
+  branch(Flow::kCond, kCode + 0x15, 2, kCode + 0x26);  // 7f
+  branch(Flow::kJumpIndirect, kCode + 0x27, 2, kCode + 0x18);
+  branch(Flow::kJumpIndirect, kCode + 0x18, 2, kCode + 0x15);
+  branch(Flow::kCond, kCode + 0x15, 2, kCode + 0x26);  // 7e
+  branch(Flow::kJumpIndirect, kCode + 0x27, 2, kCode + 0x10);
+  plain({kCode + 0x10});
+  disable(kCode + 0x11);
+  EXPECT_EQ(packets_after(start), "mode:1 pge:10 tnt:1 pgd pge:18 tip:15 pgd pge:10 fup:11 pgd");
+  for (const AddrRange known : {AddrRange{}, AddrRange{kCode + 0x10, kCode + 0x20}}) {
+    decoder.config.filter = {known};
+    decoder.pt = {};
+    const auto d = expect_asof();
+    EXPECT_TRUE(d.gaps.empty());
+    for (const auto& r : d.ran) EXPECT_EQ(r.confidence, Confidence::kCertain) << r.ip;
+  }
+}
+
+TEST_F(PtUnit, DecodedCompressedReturnOutOfTheFilterRange) {
+  // 0x10: jmp rax; 0x12: nop, ret; 0x1b: call 12, which ends the range; 0x21: jmp rax
+  x86::test::Bytes code(0x30, 0x90);
+  const auto set = [&](size_t at, std::initializer_list<uint8_t> bytes) {
+    std::copy(bytes.begin(), bytes.end(), code.begin() + static_cast<std::ptrdiff_t>(at));
+  };
+  set(0x10, {0xff, 0xe0});
+  set(0x13, {0xc3});
+  set(0x1b, {0xe8, 0xf2, 0xff, 0xff, 0xff});
+  set(0x21, {0xff, 0xe0});
+  decoder.code(kCode, code);
+  decoder.config.cpu = {true, 6, 0x8f, 8};  // without SKL014, by which the CALL would have no address either
+  decoder.config.filter = {{}};
+  unit.ranges = {kCode + 0x10, kCode + 0x1f, 0, 0};
+  enable(kBoth | uint64_t{1} << 32, kCode);
+  const uint64_t start = unit.written();
+  branch(Flow::kJump, kCode, 5, kCode + 0x10);
+  branch(Flow::kJumpIndirect, kCode + 0x10, 2, kCode + 0x1b);
+  branch(Flow::kCall, kCode + 0x1b, 5, kCode + 0x12);
+  plain({kCode + 0x12});
+  branch(Flow::kRet, kCode + 0x13, 1, kCode + 0x20);
+  branch(Flow::kJumpIndirect, kCode + 0x21, 2, kCode + 0x10);
+  disable(kCode + 0x10);
+  EXPECT_EQ(packets_after(start), "mode:1 pge:10 tip:1b pgd pge:10 fup:10 pgd");
+  const auto d = expect_asof();
+  EXPECT_TRUE(d.gaps.empty());
+  for (const auto& r : d.ran) EXPECT_EQ(r.confidence, Confidence::kCertain) << r.ip;
+}
+
 // ADDRn_CFG 2: a taken branch into the range stops the trace until software clears Stopped.
 TEST_F(PtUnit, TraceStopRange) {
   decoder.code(kCode, small_program());
