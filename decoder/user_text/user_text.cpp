@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "decoder/user_text/code_in_file.h"
+
 namespace asof {
 namespace {
 
@@ -196,7 +198,10 @@ void UserText::add_layer(const Process& process, const Mapping& mapping) {
     layer.range.end = mapping.range.begin + layer.bytes.size();
     layer.origin = origin->second;
     layer.unsure = layer.unsure || file->as_built || file->doubtful;
-    builder_.add_layer(layer);
+    if (layer.unsure)
+      builder_.add_layer(layer);
+    else
+      add_file_bytes(layer, *file, pgoff);
     if (mapping.written) note_written(mapping, process.probed);
     layer.range = {layer.range.end, mapping.range.end};
     layer.bytes = {};
@@ -208,6 +213,30 @@ void UserText::add_layer(const Process& process, const Mapping& mapping) {
     layer.origin = origin->second;
   }
   if (!layer.range.empty()) builder_.add_layer(layer);
+}
+
+// What is no code of the file is not sure: the file is not there if the trace leads to it.
+void UserText::add_file_bytes(const Layer& all, const TextFile& file, uint64_t pgoff) {
+  const auto [code, fresh] = code_of_.try_emplace(&file);
+  if (fresh && file.elf) code->second = code_in_file(*file.elf);
+  const auto add = [&](uint64_t begin, uint64_t end, bool unsure) {  // offsets in the file
+    if (begin >= end) return;
+    Layer part = all;
+    part.range = range_of(all.range.begin + (begin - pgoff), end - begin);
+    part.bytes = all.bytes.subspan(begin - pgoff, end - begin);
+    part.unsure = unsure;
+    builder_.add_layer(part);
+  };
+  const uint64_t end = pgoff + all.bytes.size();
+  uint64_t at = pgoff;
+  for (const AddrRange& r : code->second) {
+    const uint64_t from = std::clamp(r.begin, at, end), to = std::clamp(r.end, at, end);
+    if (from == to) continue;
+    add(at, from, true);
+    add(from, to, false);
+    at = to;
+  }
+  add(at, end, !code->second.empty());
 }
 
 }  // namespace asof

@@ -109,6 +109,7 @@ class UserText {
   bool is_one_file(const Mapping& mapping) const;
   const TextFile* file_of(const Mapping& mapping);
   void add_layer(const Process& process, const Mapping& mapping);
+  void add_file_bytes(const Layer& all, const TextFile& file, uint64_t pgoff);
   void forget_lost_switches(int32_t cpu, std::vector<ContextChange>& contexts) const;
   void with_spaces(std::vector<ContextChange>& contexts) const;
   void each_mapping(size_t process, const std::function<void(const Mapping&, int rank)>& visit) const;
@@ -126,7 +127,8 @@ class UserText {
   std::vector<Process> processes_;
   std::unordered_map<int32_t, std::vector<Change>> spaces_of_;  // by pid, in time order
   std::map<const TextFile*, OriginRef> origins_;
-  std::map<uint32_t, OriginRef> unknown_origins_;  // by name
+  std::map<const TextFile*, std::vector<AddrRange>> code_of_;  // code_in_file()
+  std::map<uint32_t, OriginRef> unknown_origins_;              // by name
   std::map<const TextFile*, std::vector<ElfSymbol>> elf_symbols_;
   std::vector<JitFact> jit_facts_;  // by time
   size_t next_jit_ = 0;
