@@ -78,13 +78,13 @@ class MisplacedText : public test::User {
 
 TEST_F(MisplacedText, IsWhereItWasLinked) {
   open_mapped(test::kCode, 0x1000);
-  EXPECT_EQ(find_notice(*capture, Code::kMappingDoesNotFit), nullptr);
+  EXPECT_EQ(test::find_notice(*capture, Code::kMappingDoesNotFit), nullptr);
   EXPECT_FALSE(is_unsure(test::kCode, 100));
 }
 
 TEST_F(MisplacedText, OfAnotherPageOfTheFileIsUnsure) {
   open_mapped(test::kCode, 0);
-  const Notice* const notice = find_notice(*capture, Code::kMappingDoesNotFit);
+  const Notice* const notice = test::find_notice(*capture, Code::kMappingDoesNotFit);
   ASSERT_NE(notice, nullptr);
   EXPECT_EQ(notice->where, "/bin/a");
   EXPECT_NE(notice->reason.find("0x1000 bytes from 0x0 of it at 0x401000"), std::string::npos)
@@ -94,7 +94,7 @@ TEST_F(MisplacedText, OfAnotherPageOfTheFileIsUnsure) {
 
 TEST_F(MisplacedText, AtAnotherAddressIsUnsure) {
   open_mapped(test::kCode ^ 0x4000, 0x1000);
-  EXPECT_NE(find_notice(*capture, Code::kMappingDoesNotFit), nullptr);
+  EXPECT_NE(test::find_notice(*capture, Code::kMappingDoesNotFit), nullptr);
   EXPECT_TRUE(is_unsure(test::kCode ^ 0x4000, 100));
 }
 
