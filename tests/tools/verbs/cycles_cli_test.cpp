@@ -158,7 +158,8 @@ TEST_F(Cycles, PageHasWhatReportHas) {
     if (j["type"] == "function_cycles") want[j["name"]] = bounds();
     if (j["type"] == "block_cycles") want_blocks.insert(bounds());
     if (j["type"] == "call_cycles")
-      want_calls.insert({j["caller"], j["callee"], j["calls"], j["cycles_least"], j["cycles_most"]});
+      want_calls.insert(
+          nlohmann::json::array({j["caller"], j["callee"], j["calls"], j["cycles_least"], j["cycles_most"]}));
   }
   for (const auto& f : meta["functions"]) {
     if (!f.contains("cycles")) continue;
