@@ -15,7 +15,10 @@ bool in_sync_points(uint8_t byte) { return byte == 0 || byte == 0x80 || byte == 
 
 std::optional<uint64_t> search_start(const Stream& stream, uint64_t from, uint64_t to) {
   std::vector<uint8_t> scratch;
-  for (const StreamPiece& piece : stream.pieces) {
+  auto next = std::ranges::upper_bound(stream.pieces, from, {}, &StreamPiece::offset);
+  if (next != stream.pieces.begin()) --next;
+  for (; next != stream.pieces.end() && next->offset < to; ++next) {
+    const StreamPiece& piece = *next;
     const uint64_t end = std::min(to, piece.offset + piece.size());
     for (uint64_t at = std::max(from, piece.offset); at < end;) {
       const uint64_t until = std::min(end, at + kLook);
@@ -41,6 +44,7 @@ SegmentsFrom::SegmentsFrom(const Stream& stream, uint64_t from, bool timed, cons
 // one began: with two of them, all that follow are those of the whole stream.
 bool SegmentsFrom::start(const Make& make, uint64_t at, uint64_t from, bool timed) {
   source_ = make(at);
+  ahead_ = dynamic_cast<ScanAhead*>(source_.get());
   size_t passed = 0;
   bool has_time = false;
   while ((first_ = source_->next()) && first_->begin < from) {

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "arch/arch.h"
+#include "arch/scan_ahead.h"
 
 namespace asof {
 
@@ -13,7 +14,7 @@ namespace asof {
 // that the same ones are found as from the start of the stream. nullopt: there is none in [from, to).
 std::optional<uint64_t> search_start(const Stream& stream, uint64_t from, uint64_t to);
 
-class SegmentsFrom final : public SegmentSource {
+class SegmentsFrom final : public SegmentSource, public ScanAhead {
  public:
   // Segments from a start as search_start() gives it, or from 0: all of them.
   using Make = std::function<std::unique_ptr<SegmentSource>(uint64_t start)>;
@@ -21,11 +22,13 @@ class SegmentsFrom final : public SegmentSource {
   // point has none of its own).
   SegmentsFrom(const Stream& stream, uint64_t from, bool timed, const Make& make);
   std::optional<Segment> next() override;
+  bool scan_ahead(size_t most) override { return ahead_ != nullptr && ahead_->scan_ahead(most); }
 
  private:
   bool start(const Make& make, uint64_t at, uint64_t from, bool timed);
 
   std::unique_ptr<SegmentSource> source_;
+  ScanAhead* ahead_ = nullptr;  // source_, if it can
   std::optional<Segment> first_;
 };
 

@@ -27,6 +27,7 @@ class Splitter : public SegmentSource {
 
   // From `start` on (segments_from.h); 0: all.
   void take_stretches(uint64_t start);
+  const std::vector<Stretch>& stretches() const { return stretches_; }
   // Goes to the first sync point of a stretch, if it has one.
   virtual void open(const Stretch& stretch) = 0;
   // The one that the next segment starts at.

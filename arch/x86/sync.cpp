@@ -2,10 +2,12 @@
 // PSB+ is where a segment's flow must arrive.
 #include <algorithm>
 
+#include "arch/scan_ahead.h"
 #include "arch/segments_from.h"
 #include "arch/splitter.h"
 #include "arch/x86/flow.h"
 #include "arch/x86/segments.h"
+#include "arch/x86/sync_scan.h"
 #include "arch/x86/time_order.h"
 
 namespace asof::x86 {
@@ -119,64 +121,24 @@ std::optional<SyncGroup> read_start(std::span<const uint8_t> bytes, const Clock&
 
 namespace {
 
-// The PSBs of a stretch one after the other, also those that begin in one piece and end in the next.
-class SyncPoints {
- public:
-  SyncPoints(const Stream& stream, const Stretch& s)
-      : stream_(stream), s_(s), piece_(s.first_piece), at_(s.begin - stream.pieces[s.first_piece].offset) {}
-
-  std::optional<uint64_t> next() {
-    for (; piece_ <= s_.last_piece; ++piece_, at_ = 0) {
-      const StreamPiece& p = stream_.pieces[piece_];
-      if (at_ != SIZE_MAX) {
-        const size_t hit = find_psb(p.bytes, at_);
-        at_ = hit == SIZE_MAX ? SIZE_MAX : hit + kPsbSize;
-        if (hit != SIZE_MAX) return last_ = p.offset + hit;
-        if (const auto seam = at_seam(p.offset + p.bytes.size())) {
-          last_ = seam;
-          return seam;
-        }
-      }
-    }
-    return std::nullopt;
-  }
-
- private:
-  std::optional<uint64_t> at_seam(uint64_t seam) {
-    if (piece_ == s_.last_piece) return std::nullopt;
-    const uint64_t from = seam - std::min<uint64_t>(kPsbSize - 1, seam - s_.begin);
-    const uint64_t to = std::min<uint64_t>(seam + kPsbSize - 1, s_.end);
-    const size_t hit = find_psb(stream_.bytes(from, to, scratch_), 0);
-    if (hit == SIZE_MAX || (last_ && *last_ + kPsbSize > from + hit)) return std::nullopt;
-    return from + hit;
-  }
-
-  const Stream& stream_;
-  const Stretch s_;
-  size_t piece_;
-  size_t at_;  // in the piece; SIZE_MAX: it is looked through, and its seam
-  std::optional<uint64_t> last_;
-  std::vector<uint8_t> scratch_;
-};
-
-class PsbSplitter final : public Splitter {
+class PsbSplitter final : public Splitter, public ScanAhead {
  public:
   PsbSplitter(const Stream& stream, size_t stream_index, const Config& config, const Errata& errata,
               uint64_t start)
       : Splitter(stream, stream_index, "PSB"), config_(config), errata_(errata) {
     take_stretches(start);
+    scan_.emplace(stream, stretches(), config, errata);
   }
+  bool scan_ahead(size_t most) override { return scan_->scan_ahead(most); }
 
  private:
   void open(const Stretch& s) override {
-    points_.emplace(stream_, s);
+    scan_->enter(s);
     host_time_ = kTimeMin;
-    const auto start = start_at(s);
-    point_ = start ? s.begin : points_->next();
-    if (start)
-      group_ = *start;
-    else if (point_)
-      group_ = group_at(*point_, s);
+    if (const auto start = start_at(s))
+      point_ = {s.begin, *start};
+    else
+      point_ = scan_->next();
   }
   // After the kernel stopped because the AUX buffer was full, it switches tracing on again, and the hardware writes a
   // PSB only when it is due. The AUX record says where that trace begins.
@@ -184,30 +146,25 @@ class PsbSplitter final : public Splitter {
     const bool restarts = std::ranges::any_of(
         stream_.losses, [&](const StreamLoss& l) { return l.code == Code::kAuxFull && l.offset == s.begin; });
     if (!restarts) return std::nullopt;
-    const auto head = stream_.bytes(s.begin, std::min(s.end, s.begin + kMaxGroup), scratch_);
+    const auto head = stream_.bytes(s.begin, std::min(s.end, s.begin + kMaxStart), scratch_);
     return read_start(head, Clock(config_, reference_at(stream_, s.begin)));
   }
-  std::optional<uint64_t> point() const override { return point_; }
-  SyncGroup group_at(uint64_t at, const Stretch& s) {
-    const auto head = stream_.bytes(at, std::min(s.end, at + kMaxGroup), scratch_);
-    return read_sync_group(head, Clock(config_, reference_at(stream_, at)), errata_);
-  }
+  std::optional<uint64_t> point() const override { return point_ ? std::optional(point_->at) : std::nullopt; }
   // Hardware writes trace in order. Where the next sync point is older than this one, the buffer was full and
   // newer trace precedes older: the one ends somewhere in the middle of this segment.
   static bool runs_back(Time from, const SyncGroup& group) {
     const Time to = group.guest ? kTimeMin : group.clock.now();
     return from != kTimeMin && to != kTimeMin && to < saturating_add(from, -kClocksDiffer);
   }
-  static constexpr uint64_t kMaxGroup = 512;  // a PSB+ is below 100 bytes; PADs may stretch it
+  static constexpr uint64_t kMaxStart = 512;  // bytes of it
   Segment segment(const Stretch& s) override;
   bool tells_nothing(const Stretch& s, uint64_t begin, uint64_t end) override;
 
   const Config& config_;
   const Errata& errata_;
-  std::optional<SyncPoints> points_;  // of this stretch
-  std::optional<uint64_t> point_;     // the next segment's
-  SyncGroup group_;                   // there
-  Time host_time_ = kTimeMin;         // of the last group in this stretch that has one
+  std::optional<SyncScan> scan_;
+  std::optional<SyncPoint> point_;  // the next segment's
+  Time host_time_ = kTimeMin;       // of the last group in this stretch that has one
   std::vector<uint8_t> scratch_;
 };
 
@@ -229,12 +186,12 @@ bool PsbSplitter::tells_nothing(const Stretch&, uint64_t begin, uint64_t end) {
 }
 
 Segment PsbSplitter::segment(const Stretch& s) {
-  const auto following = points_->next();
+  const auto following = scan_->next();
   Segment g = empty_segment();
-  g.begin = *point_;
-  g.end = following.value_or(s.end);
-  g.tail_end = std::min(s.end, g.end + (following ? kMaxGroup : 0));
-  const SyncGroup group = group_;
+  g.begin = point_->at;
+  g.end = following ? following->at : s.end;
+  g.tail_end = following ? sync_group_end(g.end, s.end) : s.end;
+  const SyncGroup& group = point_->group;
   // In a guest the group has no time of the host.
   g.start_time = group.guest && group.clock.now() == kTimeMin ? host_time_ : group.clock.now();
   const bool back = runs_back(host_time_, group);
@@ -247,10 +204,7 @@ Segment PsbSplitter::segment(const Stretch& s) {
     gap.code = Code::kTraceOverwritten;
     gap.reason = "time runs backwards here: trace was overwritten before it was read";
   }
-  if (following) {
-    group_ = group_at(*following, s);
-    g.overwritten = runs_back(host_time_, group_);
-  }
+  g.overwritten = following && runs_back(host_time_, following->group);
   point_ = following;
   return g;
 }

@@ -24,6 +24,8 @@ namespace asof {
 namespace {
 
 constexpr uint64_t kDefaultWaiting = 256ULL << 20;
+// Parts of a quarter of a megabyte, of all streams together.
+constexpr uint64_t kMostAhead = 256;
 
 struct Delivery {
   size_t worker = 0;  // that filled it
@@ -143,6 +145,8 @@ class Decoding {
         plan_(plan),
         progress_(progress),
         pack_bytes_(pack_bytes),
+        scanned_ahead_(
+            std::min<uint64_t>(2 * workers, kMostAhead / std::max<size_t>(1, capture.streams.size()))),
         spares_(workers),
         ordered_(max_memory, [this](Delivery& d) {
           if (!consumer_.stopped())
@@ -175,6 +179,7 @@ class Decoding {
   };
 
   Pack take() {
+    if (spares_.size() > 1) plan_.scan_ahead(scanned_ahead_);
     const std::lock_guard lock(plan_mutex_);
     Pack pack{next_++, {}};
     // Of a short trace every worker gets a part.
@@ -207,6 +212,7 @@ class Decoding {
   SegmentPlan& plan_;
   const std::function<void(const PipelineProgress&)>& progress_;
   const uint64_t pack_bytes_;
+  const size_t scanned_ahead_;       // SegmentPlan::scan_ahead()
   std::vector<SpareChunks> spares_;  // by worker
   Ordered<Delivery> ordered_;
   std::mutex plan_mutex_, progress_mutex_;

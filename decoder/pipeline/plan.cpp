@@ -30,6 +30,7 @@ SegmentPlan::SegmentPlan(const Arch& arch, const Capture& capture, const Pipelin
     trace_bytes_ += bytes_within(stream, *range);
     Lane& lane = lanes_.emplace_back();
     lane.source = arch.segments(stream, i, window_start(arch, stream, i, range->begin, time_.lo));
+    lane.ahead = dynamic_cast<ScanAhead*>(lane.source.get());
     lane.end = range->end;
     if (i < reached.size()) lane.last = reached[i];
     if (order == ChunkOrder::kByTime) open(lane);
@@ -77,6 +78,7 @@ std::optional<Segment> SegmentPlan::next() {
     const size_t i = turns_.top().second;
     Lane& lane = lanes_[i];
     if (!lane.open) open(lane);
+    if (order_ == ChunkOrder::kByStream) lane_.store(i, std::memory_order_relaxed);
     std::optional<Segment> out = std::exchange(lane.head, std::nullopt);
     if (out) advance(lane);
     if (order_ == ChunkOrder::kByTime || !out) turns_.pop();
@@ -84,6 +86,19 @@ std::optional<Segment> SegmentPlan::next() {
     if (out) return out;
   }
   return std::nullopt;
+}
+
+bool SegmentPlan::scan_ahead(size_t most) {
+  constexpr size_t kLook = 8;  // a capture may have thousands of lanes
+  const bool by_time = order_ == ChunkOrder::kByTime;
+  const size_t first =
+      by_time ? lane_.fetch_add(1, std::memory_order_relaxed) : lane_.load(std::memory_order_relaxed);
+  for (size_t i = 0; i < std::min(kLook, lanes_.size()); ++i) {
+    if (!by_time && first + i >= lanes_.size()) return false;
+    ScanAhead* const ahead = lanes_[(first + i) % lanes_.size()].ahead;
+    if (ahead != nullptr && ahead->scan_ahead(most)) return true;
+  }
+  return false;
 }
 
 void SegmentPlan::forget_passed(const Segment& s) const {

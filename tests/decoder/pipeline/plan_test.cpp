@@ -50,12 +50,20 @@ std::vector<SegmentKey> by_lists(const Arch& arch, const Capture& capture, TimeB
   return out;
 }
 
-std::vector<SegmentKey> by_plan(const Arch& arch, const Capture& capture, TimeBounds time, ChunkOrder order) {
+// `ahead`: so many parts of each stream are scanned before each segment is asked for.
+std::vector<SegmentKey> by_plan(const Arch& arch, const Capture& capture, TimeBounds time, ChunkOrder order,
+                                size_t ahead = 0) {
   PipelineOptions options;
   options.time = time;
   SegmentPlan plan(arch, capture, options, order);
   std::vector<SegmentKey> out;
-  while (const auto segment = plan.next()) out.push_back(key_of(*segment));
+  for (;;) {
+    while (plan.scan_ahead(ahead)) {
+    }
+    const auto segment = plan.next();
+    if (!segment) break;
+    out.push_back(key_of(*segment));
+  }
   EXPECT_FALSE(plan.next().has_value());
   return out;
 }
@@ -73,7 +81,10 @@ TEST(SegmentPlan, IsAllSegmentsInOrder) {
          {TimeBounds{}, TimeBounds{all.lo + third, all.lo + 2 * third}, TimeBounds{kTimeMin, all.lo + third},
           TimeBounds{all.lo + 2 * third, kTimeMax}, TimeBounds{kTimeMin, kTimeMin + 1}}) {
       for (const ChunkOrder order : {ChunkOrder::kByStream, ChunkOrder::kByTime}) {
-        EXPECT_EQ(by_plan(**arch, capture, time, order), by_lists(**arch, capture, time, order)) << name;
+        for (const size_t ahead : {0, 3}) {
+          EXPECT_EQ(by_plan(**arch, capture, time, order, ahead), by_lists(**arch, capture, time, order))
+              << name;
+        }
       }
     }
     EXPECT_GT(by_plan(**arch, capture, {}, ChunkOrder::kByTime).size(), capture.streams.size());
