@@ -11,6 +11,7 @@
 
 #include "decoder/bundle/bundle_etm.h"
 #include "decoder/bundle/bundle_json.h"
+#include "decoder/bundle/bundle_returns.h"
 #include "decoder/coresight/cs_frames.h"
 #include "decoder/model/image.h"
 #include "textstore/builder.h"
@@ -56,6 +57,7 @@ class BundleReader {
     capture_.symbols.finish();
     capture_.tasks.finish();
     capture_.text = std::move(builder_).build();
+    if (capture_.machine == "x86_64" && !says_returns_) settle_return_compression(capture_);
     return std::move(capture_);
   }
 
@@ -78,7 +80,7 @@ class BundleReader {
   Space user_ = builder_.add_space();
   std::vector<std::shared_ptr<const void>> keep_;
   std::optional<JsonView> etm_;
-  bool says_guest_ = false;
+  bool says_guest_ = false, says_returns_ = false;
   std::map<std::string, std::shared_ptr<const CsFrames>> frames_;  // by file
   NoticeBook notices_;
 };
@@ -139,6 +141,7 @@ Result<void> BundleReader::pt() {
   if (ip_filter) config.filter.emplace_back();
   if (auto ok = read_bool(*pt, "ret_compression", ret_compression); !ok) return ok;
   config.no_ret_compression = !ret_compression;
+  says_returns_ = pt->find("ret_compression").has_value();
   says_guest_ = pt->find("guest").has_value();
   if (auto ratio = pt->find("tsc_ctc")) {
     auto parts = ratio->array();
