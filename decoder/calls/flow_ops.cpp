@@ -59,8 +59,9 @@ FlowOp& FlowReader::add(FlowOp::Kind kind, Time t) {
   return op;
 }
 
-void FlowReader::read(const Chunk& chunk, FlowOps& out) {
+void FlowReader::read(const Chunk& chunk, FlowOps& out, bool count_pieces) {
   out_ = &out;
+  count_pieces_ = count_pieces;
   has_last_ = false;
   in_ = nullptr;
   instructions_ = 0;
@@ -165,6 +166,7 @@ void FlowReader::find_facts(const StepList& steps, StepCode code, RunFacts& fact
   facts.after = inside.instructions_;
   memo_.insert(memo_.end(), ops.ops.begin(), ops.ops.end());
   facts.end = inside.in_;
+  facts.blocks = run.size;
   facts.ip = first.ip;
   facts.space = first.space;
   facts.origin = first.origin;
@@ -192,7 +194,9 @@ bool FlowReader::fixed_run(const StepList& steps, StepCode code, Time t) {
   RunFacts& facts = runs_[id];
   if (facts.state == RunFacts::State::kUnknown) [[unlikely]]
     find_facts(steps, code, facts);
-  if (facts.state != RunFacts::State::kFixed || !has_last_ || detailed_ || in_detail(t)) return false;
+  if (facts.state != RunFacts::State::kFixed || !has_last_ || detailed_) return false;
+  const bool wanted = in_detail(t);
+  if (wanted && !count_pieces_) return false;
   if (t != kTimeMin && (t < job_.counted.lo || t > job_.counted.hi)) return false;
   if (const FlowOp::Kind kind = leaves_; kind != FlowOp::Kind::kJump) {
     const size_t before = out_->ops.size();
@@ -201,6 +205,7 @@ bool FlowReader::fixed_run(const StepList& steps, StepCode code, Time t) {
   } else if (in_ != facts.first) {
     return false;
   }
+  if (wanted) out_->pieces_left_out += facts.blocks;
   worst_ = std::max(worst_, facts.confidence);
   if (facts.op_count != 0) {
     const size_t first = out_->ops.size();
@@ -281,7 +286,8 @@ void FlowReader::step(const Step& s) {
   enter(s);
   if (s.block->from != kTimeMin || s.block->until != kTimeMax) visits(s);
   piece_ = SIZE_MAX;
-  const bool detailed = !inside_run_ && in_detail(s.time);
+  const bool wanted = !inside_run_ && in_detail(s.time), detailed = wanted && !count_pieces_;
+  if (wanted && count_pieces_) ++out_->pieces_left_out;
   // When the last run of a window was over.
   if (detailed_ && !detailed) add(FlowOp::Kind::kPoint, s.time);
   if (detailed) piece(s);

@@ -76,12 +76,16 @@ struct FlowOps {
   std::vector<SumKey> keys;
   std::vector<uint32_t> functions;  // by key, once they are numbered
   size_t record = 0;                // of the block stream, where ops of spans are left out
+  uint64_t pieces_left_out = 0;     // straight pieces that were counted only, and the ops of them
 
   // As much as vectors that grew have, so that the order in which streams are joined, which depends on it, is
-  // the same whoever made them.
+  // the same whoever made them, and whatever was left out.
   uint64_t bytes() const {
-    const auto grown = [](const auto& v) { return std::bit_ceil(v.size()) * sizeof v[0]; };
-    return grown(ops) + grown(gaps) + grown(events) + grown(pieces) + grown(visits) + sizeof *this;
+    const auto grown = [](const auto& v, uint64_t more = 0) {
+      return std::bit_ceil(v.size() + more) * sizeof v[0];
+    };
+    return grown(ops, pieces_left_out) + grown(gaps) + grown(events) + grown(pieces, pieces_left_out) +
+           grown(visits) + sizeof *this;
   }
   uint64_t span_bytes() const {
     uint64_t bytes = spans.capacity() * sizeof(CallSpan) + keys.capacity() * sizeof(SumKey);
@@ -104,7 +108,8 @@ struct FlowJob {
 class FlowReader {
  public:
   explicit FlowReader(const FlowJob& job) : job_(job) {}
-  void read(const Chunk& chunk, FlowOps& out);
+  // `count_pieces`: straight pieces are only counted. All that is not about them is the same.
+  void read(const Chunk& chunk, FlowOps& out, bool count_pieces = false);
 
  private:
   struct Named {
@@ -128,6 +133,7 @@ class FlowReader {
     State state = State::kUnknown;
     FlowOp::Kind leaves = FlowOp::Kind::kJump;  // by its last branch
     Confidence confidence = Confidence::kCertain;
+    uint8_t blocks = 0;          // how many
     Addr ip = 0;                 // of its first block
     Space space = kKernelSpace;  // of its first block
     OriginRef origin = kNoOrigin;
@@ -153,7 +159,8 @@ class FlowReader {
   void piece(const Step& s);
 
   const FlowJob& job_;
-  bool inside_run_ = false;              // finds out what a run does: no detail
+  bool inside_run_ = false;  // finds out what a run does: no detail
+  bool count_pieces_ = false;
   TimeBounds near_{kTimeMax, kTimeMin};  // times for which near_wanted_ is the answer
   bool near_wanted_ = false;
   bool detailed_ = false;  // the step before was within

@@ -7,6 +7,7 @@
 #include <array>
 
 #include "decoder/blocks/block_file.h"
+#include "decoder/calls/block_limit.h"
 #include "decoder/calls/call_stub.h"
 #include "decoder/calls/call_tracker.h"
 #include "decoder/calls/op_order.h"
@@ -65,11 +66,20 @@ bool sums_suffice(const TimelineOptions& options, const TimelineSink& sink, Time
   return sink.takes_sums() && options.calls && !options.detail && all(options.pipeline.time) && all(counted);
 }
 
+// Whether ops of straight runs decide nothing but what becomes of these: not the rates of instructions in time, nor which
+// thread runs, which the distances of times decide. When they are left out differs from run to run.
+bool may_count_blocks(const Capture& capture) {
+  return timeline_clock(capture) == TimelineSummary::Clock::kInstructions &&
+         std::ranges::all_of(capture.streams, [](const Stream& s) { return s.contexts.size() <= 1; });
+}
+
 class TimelineConsumer final : public ChunkConsumer {
  public:
-  TimelineConsumer(const Capture& capture, const TimelineOptions& options, TimelineSink& sink)
+  TimelineConsumer(const Capture& capture, const TimelineOptions& options, TimelineSink& sink,
+                   BlockLimit* limit)
       : capture_(capture),
         sink_(sink),
+        limit_(may_count_blocks(capture) ? limit : nullptr),
         on_gap_(options.on_gap),
         enough_(options.enough),
         wants_thread_(options.wants_thread),
@@ -104,6 +114,7 @@ class TimelineConsumer final : public ChunkConsumer {
   }
   void deliver(Chunk& chunk, const Stream& stream, Prepared* prepared) override {
     FlowOps& ops = static_cast<PreparedOps&>(*prepared).ops;
+    if (limit_ != nullptr) limit_->left_out += ops.pieces_left_out;
     if (on_gap_) std::ranges::for_each(ops.gaps, [&](const Gap& g) { on_gap_(g, stream); });
     if (sums_) tracker_.number_keys(ops);
     order_.add(chunk.stream, std::move(ops), chunk.segment_start);
@@ -129,7 +140,7 @@ class TimelineConsumer final : public ChunkConsumer {
  private:
   friend class OpOrder<TimelineConsumer>;
   void read(const Chunk& chunk, FlowOps& ops) {
-    readers_.local().read(chunk, ops);
+    readers_.local().read(chunk, ops, limit_ != nullptr && limit_->full);
     if (sums_) finders_.local()->read(chunk.stream, ops);
   }
   FlowOps ops_of_record(size_t stream, size_t record) {
@@ -184,6 +195,7 @@ class TimelineConsumer final : public ChunkConsumer {
 
   const Capture& capture_;
   TimelineSink& sink_;
+  BlockLimit* const limit_;
   const std::function<void(const Gap&, const Stream&)> on_gap_;
   const std::function<bool()> enough_;
   const std::function<bool(int32_t, int32_t)> wants_thread_;
@@ -252,17 +264,32 @@ TimelineSummary::Clock timeline_clock(const Capture& c) {
   return has_time ? TimelineSummary::Clock::kNanoseconds : TimelineSummary::Clock::kInstructions;
 }
 
-Result<TimelineSummary> run_timeline(const Capture& capture, const TimelineOptions& options,
-                                     TimelineSink& sink,
-                                     const std::function<void(const PipelineProgress&)>& progress) {
+namespace {
+
+Result<TimelineSummary> run(const Capture& capture, const TimelineOptions& options, TimelineSink& sink,
+                            BlockLimit* limit, const std::function<void(const PipelineProgress&)>& progress) {
   sink.begin(capture);
-  TimelineConsumer consumer(capture, options, sink);
+  TimelineConsumer consumer(capture, options, sink, limit);
   if (!options.flow) return consumer.finish();
   PipelineOptions pipeline = options.pipeline;
   pipeline.decode.calls = consumer.takes_calls();
   const auto done = run_pipeline(capture, pipeline, ChunkOrder::kByTime, consumer, progress);
   if (!done) return std::unexpected(done.error());
   return consumer.finish();
+}
+
+}  // namespace
+
+Result<TimelineSummary> run_timeline(const Capture& capture, const TimelineOptions& options,
+                                     TimelineSink& sink,
+                                     const std::function<void(const PipelineProgress&)>& progress) {
+  return run(capture, options, sink, nullptr, progress);
+}
+
+Result<TimelineSummary> run_timeline_limited(const Capture& capture, const TimelineOptions& options,
+                                             TimelineSink& sink, BlockLimit& limit,
+                                             const std::function<void(const PipelineProgress&)>& progress) {
+  return run(capture, options, sink, &limit, progress);
 }
 
 std::string_view function_kind_name(TimelineFunction::Kind kind) {

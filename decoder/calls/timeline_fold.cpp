@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <tuple>
 
+#include "decoder/calls/block_limit.h"
 #include "decoder/calls/timeline.h"
 #include "textstore/time.h"
 
@@ -16,6 +17,8 @@ namespace {
 class Keeper final : public TimelineSink {
  public:
   Keeper(Timeline& out, const TimelineLimits& limits) : out_(out), limits_(limits) {}
+
+  BlockLimit& blocks() { return blocks_; }
 
   void track(const TimelineTrack& t) override { out_.tracks.push_back(t); }
   void function(const TimelineFunction& f) override { out_.functions.push_back(f); }
@@ -46,6 +49,7 @@ class Keeper final : public TimelineSink {
 
   Timeline& out_;
   const TimelineLimits limits_;
+  BlockLimit blocks_;
   Size least_{0, 0};
   tsl::robin_map<uint64_t, uint64_t> folded_;  // slices folded below one that has not arrived yet
 };
@@ -53,6 +57,7 @@ class Keeper final : public TimelineSink {
 void Keeper::block(const BlockSlice& b) {
   if (out_.blocks.size() >= limits_.blocks) {
     ++out_.blocks_left_out;
+    blocks_.full = true;
     return;
   }
   out_.blocks.push_back(b);
@@ -140,6 +145,7 @@ void Keeper::order() {
 }
 
 void Keeper::finish() {
+  out_.blocks_left_out += blocks_.left_out;
   for (Slice& s : out_.slices) {
     if (const auto f = folded_.find(s.id); f != folded_.end()) s.folded = f->second;
   }
@@ -157,7 +163,7 @@ Result<Timeline> make_timeline(const Capture& capture, const TimelineOptions& op
                                const std::function<void(const PipelineProgress&)>& progress) {
   Timeline timeline;
   Keeper keeper(timeline, limits);
-  const auto summary = run_timeline(capture, options, keeper, progress);
+  const auto summary = run_timeline_limited(capture, options, keeper, keeper.blocks(), progress);
   if (!summary) return std::unexpected(summary.error());
   timeline.summary = *summary;
   keeper.finish();
