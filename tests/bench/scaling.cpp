@@ -124,11 +124,14 @@ std::vector<SegmentCost> measure_segments(const Capture& capture, uint64_t& hash
 // What is done under the plan's lock: all that workers do not do before they take it.
 double measure_plan(const Arch& arch, const Capture& capture, std::vector<Segment>& segments) {
   const PipelineOptions options;
+  SegmentPlan first(arch, capture, options, ChunkOrder::kByStream);
+  while (auto segment = first.next()) segments.push_back(*std::move(segment));
   SegmentPlan plan(arch, capture, options, ChunkOrder::kByStream);
   while (plan.scan_ahead(SIZE_MAX)) {
   }
   const double start = thread_seconds();
-  while (auto segment = plan.next()) segments.push_back(*std::move(segment));
+  while (plan.next()) {
+  }
   return thread_seconds() - start;
 }
 
