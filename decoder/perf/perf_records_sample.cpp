@@ -4,8 +4,8 @@
 
 #include <bit>
 
+#include "decoder/perf/full_sample.h"
 #include "decoder/perf/perf_data_impl.h"
-#include "decoder/perf/records.h"
 
 namespace asof {
 namespace {
@@ -29,8 +29,9 @@ std::span<const uint8_t> take_array(Reader& in, uint64_t count, uint64_t size) {
   return in.take(count > in.left() / size ? UINT64_MAX : count * size);
 }
 
-void skip_regs(Reader& in, uint64_t mask) {
-  if (in.u64() != 0) in.skip(static_cast<uint64_t>(std::popcount(mask)) * kWord);
+void read_regs(Reader& in, uint64_t mask, FullSample::Registers& out) {
+  out.abi = in.u64();
+  if (out.abi != 0) out.values = in.take(static_cast<uint64_t>(std::popcount(mask)) * kWord);
 }
 
 void read_branch_stack(Reader& in, uint64_t branch_type, SampleRecord& r) {
@@ -43,7 +44,7 @@ void read_branch_stack(Reader& in, uint64_t branch_type, SampleRecord& r) {
 
 }  // namespace
 
-Result<SampleRecord> parse_sample(const Record& record) {
+Result<FullSample> parse_full_sample(const Record& record) {
   const PerfAttr* attr = record.id.attr;
   if (record.type != perf::kSample || attr == nullptr) {
     return fail(Code::kRecordTooShort, record_type_name(record.type), record.file_offset,
@@ -52,7 +53,7 @@ Result<SampleRecord> parse_sample(const Record& record) {
   const uint64_t type = attr->sample_type;
   const auto has = [type](uint64_t bit) { return (type & bit) != 0; };
   Reader in(record.body, record.swapped);
-  SampleRecord r;
+  FullSample r;
   if (has(kSampleIdentifier)) in.skip(kWord);
   if (has(kSampleIp)) r.ip = in.u64();
   if (has(kSampleTid)) in.skip(kWord);
@@ -69,21 +70,21 @@ Result<SampleRecord> parse_sample(const Record& record) {
   }
   if (has(kSampleRaw)) r.raw = in.take(in.u32());
   if (has(kSampleBranchStack)) read_branch_stack(in, attr->branch_sample_type, r);
-  if (has(kSampleRegsUser)) skip_regs(in, attr->sample_regs_user);
+  if (has(kSampleRegsUser)) read_regs(in, attr->sample_regs_user, r.user_registers);
   if (has(kSampleStackUser)) {
     if (const uint64_t size = in.u64(); size != 0) {
       in.skip(size);
       in.skip(kWord);
     }
   }
-  if (has(kSampleWeight | kSampleWeightStruct)) in.skip(kWord);
+  if (has(kSampleWeight | kSampleWeightStruct)) r.weight = in.u64();
   if (has(kSampleDataSrc)) in.skip(kWord);
   if (has(kSampleTransaction)) in.skip(kWord);
-  if (has(kSampleRegsIntr)) skip_regs(in, attr->sample_regs_intr);
+  if (has(kSampleRegsIntr)) read_regs(in, attr->sample_regs_intr, r.interrupted_registers);
   if (has(kSamplePhysAddr)) r.phys_addr = in.u64();
   if (has(kSampleCgroup)) r.cgroup = in.u64();
-  if (has(kSampleDataPageSize)) in.skip(kWord);
-  if (has(kSampleCodePageSize)) in.skip(kWord);
+  if (has(kSampleDataPageSize)) r.data_page_size = in.u64();
+  if (has(kSampleCodePageSize)) r.code_page_size = in.u64();
   if (has(kSampleAux)) r.aux = in.take(in.u64());
   if (!in.ok()) {
     return fail(
@@ -91,6 +92,11 @@ Result<SampleRecord> parse_sample(const Record& record) {
         fmt::format("record of {} bytes is too short for the fields of its attribute", record.bytes.size()));
   }
   return r;
+}
+
+Result<SampleRecord> parse_sample(const Record& record) {
+  const auto sample = parse_full_sample(record);
+  return sample ? Result<SampleRecord>(*sample) : std::unexpected(sample.error());
 }
 
 }  // namespace asof

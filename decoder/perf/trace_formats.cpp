@@ -5,6 +5,7 @@
 #include <charconv>
 
 #include "decoder/io/reader.h"
+#include "decoder/perf/trace_texts.h"
 
 namespace asof {
 namespace {
@@ -111,15 +112,16 @@ std::optional<uint64_t> TraceEvent::value(std::initializer_list<std::string_view
 
 // "\x17\x08\x44tracing" version; byte order, size of long, page size; header_page and header_event; events of
 // ftrace; then the systems.
-std::vector<TraceEvent> read_trace_formats(std::span<const uint8_t> body) {
-  std::vector<TraceEvent> out;
+TraceTexts read_trace_texts(std::span<const uint8_t> body) {
+  TraceTexts out;
   Reader probe(body);
   if (probe.text(10) != "\x17\x08\x44tracing") return out;
   read_name(probe, body);
-  const bool big_endian = probe.u8() != 0;
-  Reader in(body, big_endian != (std::endian::native == std::endian::big));
+  out.big_endian = probe.u8() != 0;
+  Reader in(body, out.big_endian != (std::endian::native == std::endian::big));
   in.seek(probe.pos());
-  in.skip(1 + 4);
+  out.long_size = in.u8();
+  out.page_size = in.u32();
   for (int i = 0; i < 2; ++i) {
     read_name(in, body);
     in.skip(in.u64());
@@ -127,10 +129,16 @@ std::vector<TraceEvent> read_trace_formats(std::span<const uint8_t> body) {
   for (uint32_t left = in.u32(); left != 0 && in.ok(); --left) in.skip(in.u64());
   for (uint32_t systems = in.u32(); systems != 0 && in.ok(); --systems) {
     const std::string_view system = read_name(in, body);
-    for (uint32_t events = in.u32(); events != 0 && in.ok() && out.size() < kMostEvents; --events) {
-      const std::string_view text = as_text(in.take(in.u64()));
-      if (auto event = read_event(system, text)) out.push_back(std::move(*event));
-    }
+    for (uint32_t events = in.u32(); events != 0 && in.ok() && out.formats.size() < kMostEvents; --events)
+      out.formats.push_back({system, as_text(in.take(in.u64()))});
+  }
+  return out;
+}
+
+std::vector<TraceEvent> read_trace_formats(std::span<const uint8_t> body) {
+  std::vector<TraceEvent> out;
+  for (const auto& [system, text] : read_trace_texts(body).formats) {
+    if (auto event = read_event(system, text)) out.push_back(std::move(*event));
   }
   return out;
 }
