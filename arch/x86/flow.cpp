@@ -63,7 +63,7 @@ void Flow::decode(const Segment& segment, ChunkSink& sink) {
     s.unsure = unsure_ == walk::Unsure::kAlways;
     anchors_.start(stream_->cpu, overwritten_ ? kTimeMin : segment.start_time);
     if (overwritten_) doubt();
-    if (!starts) add_event(EventKind::kPsb, s.now, g.has_ip ? g.ip : 0, 0, 0, 0);
+    if (!starts) add_event(EventKind::kPsb, s.now, g.has_ip ? g.ip : 0, g.cbr, 0, 0);  // a: the ratio, or 0
     if (g.has_cr3) add_event(EventKind::kPaging, s.now, g.has_ip ? g.ip : 0, g.cr3, g.non_root ? 1 : 0, 0);
     if (g.bad) {
       s.lost = s.enabled = true;

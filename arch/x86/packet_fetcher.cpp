@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "arch/power_events.h"
 #include "arch/x86/sync_group.h"
 #include "arch/x86/time_order.h"
 
@@ -259,8 +260,9 @@ bool PacketFetcher::side_packet(State& s, const Packet& k, uint64_t offset) {
   }
   uint64_t a = k.value, b = k.value2;
   if (k.type == Pk::kPtw) b = k.ipc;
-  if (k.type == Pk::kPwre) a = (k.value >> 12) & 0xf, b = ((k.value >> 8) & 0xf) | ((k.value & 0x80) << 1);
-  if (k.type == Pk::kPwrx) a = (k.value >> 4) & 0xf, b = (k.value & 0xf) | (k.value & 0xf00);
+  if (k.type == Pk::kPwre)
+    a = (k.value >> 12) & 0xf, b = packed_pwre((k.value >> 8) & 0xf, (k.value & 0x80) != 0);
+  if (k.type == Pk::kPwrx) a = (k.value >> 4) & 0xf, b = packed_pwrx(k.value & 0xf, k.value >> 8 & 0xf);
   const Event e = make_event(kind, s.now, 0, a, b, offset);
   if (k.type == Pk::kExstop && !k.ip_bit && s.pending.event_count != 0) {
     // The MWAIT in front of it has no address either.

@@ -42,6 +42,7 @@ SyncGroup read_sync_group(std::span<const uint8_t> bytes, const Clock& clock, co
     const Packet k = read_packet(p, end);
     if (is_timing(k.type)) {
       g.clock.update(k);
+      if (k.type == Pk::kCbr) g.cbr = static_cast<uint8_t>(k.value);
       p += k.size;
       continue;
     }

@@ -21,6 +21,7 @@ struct SyncGroup {
   bool non_root = false;  // of the PIP
   bool guest = false;     // another machine's than the text, as far as a PIP shows
   bool has_cr3 = false;
+  uint8_t cbr = 0;   // core:bus ratio; 0: it says none
   bool bad = false;  // damaged: `size` bytes were good
   size_t size = 0;   // bytes up to and with PSBEND (or up to the OVF)
   Clock clock;
