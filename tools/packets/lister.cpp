@@ -1,12 +1,14 @@
 #include "tools/packets/lister.h"
 
-#include <algorithm>
+#include "decoder/pipeline/stream_choice.h"
 
 namespace asof {
 
 bool PacketSelection::wants(const Stream& s) const {
-  if (!cpus.empty() && s.cpu >= 0 && std::ranges::find(cpus, s.cpu) == cpus.end()) return false;
-  return tids.empty() || s.tid < 0 || std::ranges::find(tids, s.tid) != tids.end();
+  PipelineOptions chosen;
+  chosen.cpus = cpus;
+  chosen.tids = tids;
+  return chosen_range(s, 0, chosen).has_value();
 }
 
 Lister::Lister(const PacketSelection& selection, const TypeFilter& types, const PacketFormat& format,
