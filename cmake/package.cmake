@@ -56,7 +56,7 @@ endif()
 set(this_version "(= ${PROJECT_VERSION}-${CPACK_DEBIAN_PACKAGE_RELEASE})")
 set(CPACK_DEBIAN_ASOF_PACKAGE_NAME asof)
 set(CPACK_DEBIAN_ASOF_PACKAGE_SECTION devel)
-set(CPACK_DEBIAN_ASOF_PACKAGE_SUGGESTS "linux-perf, libdebuginfod1")
+set(CPACK_DEBIAN_ASOF_PACKAGE_SUGGESTS "linux-perf, libdebuginfod1, libtraceevent1")
 set(CPACK_DEBIAN_ASOF_DESCRIPTION "decoder of Intel PT and Arm CoreSight for kernel code that changes
  Decodes traces of Linux against the code that was in memory as of the instant
  it ran: static keys, ftrace, kprobes, static calls and BPF programs included.")

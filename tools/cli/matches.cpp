@@ -108,7 +108,7 @@ void note_recorded_samples(const Capture& capture, Diagnostics& diagnostics) {
   const auto samples = capture.record_counts.find(perf::kSample);
   if (samples == capture.record_counts.end()) return;
   diagnostics.note(format_plural(samples->second, "sample", "samples") +
-                   " of the recording itself left out: 'perf script --no-itrace' prints those");
+                   " of the recording itself left out: 'asof script --no-itrace' prints those");
 }
 
 std::string near_symbols(const Capture& capture, std::string_view name) {

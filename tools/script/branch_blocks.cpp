@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <iterator>
 
 #include "tools/output/format.h"
@@ -105,12 +106,13 @@ void BranchBlocks::append(const ScriptRecord& r, const ThreadStack& stack, std::
   out += '\n';
   shown_ = nullptr;
   // How the oldest branch was reached is not shown.
-  const ThreadStack::TakenBranch& oldest = branches.back();
+  const size_t count = most_ == 0 ? branches.size() : std::min(branches.size(), most_ + 1);
+  const ThreadStack::TakenBranch& oldest = branches[count - 1];
   if (oldest.from != 0 && oldest.insn_size != 0) {
     symbol({oldest.from_space, oldest.time}, oldest.from, out);
     jump(oldest.from, std::span(oldest.insn).first(oldest.insn_size), oldest.flags, out);
   }
-  for (size_t i = branches.size() - 1; i-- > 0;)
+  for (size_t i = count - 1; i-- > 0;)
     block({branches[i].from_space, branches[i].time}, branches[i + 1].to, branches[i], out);
   last_block(r, stack, out);
 }

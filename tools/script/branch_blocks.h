@@ -12,9 +12,9 @@ namespace asof {
 
 class BranchBlocks {
  public:
-  // `lengths`: the length of each instruction as well.
-  BranchBlocks(const CodeOfBlocks& code, ScriptNames& names, bool lengths)
-      : code_(code), names_(names), lengths_(lengths) {}
+  // `lengths`: the length of each instruction as well. `most`: only so many blocks, the last; 0: all.
+  BranchBlocks(const CodeOfBlocks& code, ScriptNames& names, bool lengths, size_t most)
+      : code_(code), names_(names), lengths_(lengths), most_(most) {}
 
   // The blocks up to the sample `r`, oldest first.
   void append(const ScriptRecord& r, const ThreadStack& stack, std::string& out);
@@ -34,6 +34,7 @@ class BranchBlocks {
   const CodeOfBlocks& code_;
   ScriptNames& names_;
   bool lengths_;
+  size_t most_;
   const Symbol* shown_ = nullptr;  // the symbol whose name was shown last
 };
 

@@ -1,6 +1,7 @@
 #include "tools/script/flow_records.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "arch/chunk_items.h"
 #include "decoder/model/task_of.h"
@@ -33,8 +34,6 @@ std::optional<RecordKind> kind_of(EventKind kind) {
       return RecordKind::kTransaction;
     case EventKind::kPtwrite:
       return RecordKind::kPtwrite;
-    case EventKind::kCbr:
-      return RecordKind::kCbr;
     case EventKind::kMwait:
       return RecordKind::kMwait;
     case EventKind::kPwre:
@@ -43,8 +42,6 @@ std::optional<RecordKind> kind_of(EventKind kind) {
       return RecordKind::kExstop;
     case EventKind::kPwrx:
       return RecordKind::kPwrx;
-    case EventKind::kPsb:
-      return RecordKind::kPsb;
     default:
       return std::nullopt;
   }
@@ -77,7 +74,7 @@ void FlowRecords::add_ipc(ScriptRecord& r, Ipc& last) const {
 }
 
 void FlowRecords::put(const ScriptRecord& r) {
-  if (r.time != kTimeMin) out_->at(r.time);
+  if (r.time != kTimeMin && !itrace_.timeless) out_->at(r.time);
   r.append_to(out_->text);
 }
 
@@ -233,6 +230,66 @@ Space FlowRecords::space_of(const Event& e) const {
   return task == nullptr ? kNoSpace : task->space;
 }
 
+// perf shows the ratio that a sync group says, and others that packets say, where it is another than before.
+void FlowRecords::sync_point(const Event& e) {
+  if (itrace_.power) {
+    ScriptRecord r = record(RecordKind::kPsb, e.time, e.ip == 0 ? kKernelSpace : space_of(e));
+    r.ip = e.ip;
+    r.a = e.offset;
+    put(r);
+  }
+  if (e.a != 0) cbr(e, e.a);
+}
+
+void FlowRecords::cbr(const Event& e, uint64_t ratio) {
+  if (std::exchange(cbr_, ratio) == ratio || !itrace_.power) return;
+  ScriptRecord r = record(RecordKind::kCbr, e.time, e.ip == 0 ? kKernelSpace : space_of(e));
+  r.ip = e.ip;
+  r.a = ratio;
+  put(r);
+}
+
+bool FlowRecords::side_event(const Event& e) {
+  switch (e.kind) {
+    case EventKind::kEvd:
+      if (event_data_.size() < ScriptRecord::kMostData) event_data_.emplace_back(e.a, e.b);
+      return true;
+    case EventKind::kCfe:
+      interrupt_event(e);
+      return true;
+    case EventKind::kBbp:
+    case EventKind::kBip:
+    case EventKind::kBep:
+      if (auto sample = pebs_.take(e); sample && itrace_.pebs) {
+        ScriptRecord r = record(RecordKind::kPebs, sample->time, e.ip == 0 ? kKernelSpace : space_of(e));
+        if (is_kernel_address(sample->ip)) r.space = kKernelSpace;
+        r.ip = sample->ip;
+        r.addr = sample->addr;
+        r.period = sample->period;
+        r.a = sample->event;
+        r.b = sample->latency;
+        put(r);
+      }
+      return true;
+    default:
+      return false;
+  }
+}
+
+void FlowRecords::interrupt_event(const Event& e) {
+  const auto data = std::exchange(event_data_, {});
+  if (!itrace_.interrupts) return;
+  ScriptRecord r = record(RecordKind::kEvent, e.time, e.ip == 0 ? kKernelSpace : space_of(e));
+  r.ip = e.ip;
+  r.a = e.a;
+  r.b = e.b;
+  for (const auto& [type, payload] : data) {
+    r.event_data(r.insn_size) = payload;
+    r.insn[r.insn_size++] = type;
+  }
+  put(r);
+}
+
 void FlowRecords::event(const Event& e) {
   if (e.kind != EventKind::kTraceStart) walk_.event(e);
   if (e.kind == EventKind::kCycles) {
@@ -241,6 +298,9 @@ void FlowRecords::event(const Event& e) {
     if (e.b != 0) last_branch_ = last_instruction_ = now_;  // what ran before was not counted
     return;
   }
+  if (e.kind == EventKind::kPsb) return sync_point(e);
+  if (e.kind == EventKind::kCbr) return cbr(e, e.a);
+  if (side_event(e)) return;
   if (const auto kind = kind_of(e.kind)) {
     const bool power = *kind != RecordKind::kTransaction && *kind != RecordKind::kPtwrite;
     const bool wanted = *kind == RecordKind::kTransaction ? itrace_.transactions
@@ -249,7 +309,7 @@ void FlowRecords::event(const Event& e) {
     if (wanted) {
       ScriptRecord r = record(*kind, e.time, e.ip == 0 ? kKernelSpace : space_of(e));
       r.ip = e.ip;
-      r.a = *kind == RecordKind::kPsb ? e.offset : e.a;
+      r.a = e.a;
       r.b = e.b;
       put(r);
     }

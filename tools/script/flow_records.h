@@ -10,6 +10,7 @@
 #include "decoder/model/capture.h"
 #include "tools/output/merge.h"
 #include "tools/script/code_of_blocks.h"
+#include "tools/script/pebs_blocks.h"
 #include "tools/script/script_options.h"
 #include "tools/script/script_record.h"
 
@@ -23,6 +24,7 @@ class FlowRecords {
               bool follow_all, CodeOfBlocks* code)
       : stream_(&stream),
         walk_(capture, stream),
+        pebs_(capture, stream),
         itrace_(itrace),
         follow_(follow),
         follow_all_(follow_all),
@@ -42,6 +44,11 @@ class FlowRecords {
   void instruction(const Step& s, uint32_t number);
   void event(const Event& e);
   void flow_event(const Event& e);
+  // True: it is of Event Trace, or of PEBS.
+  bool side_event(const Event& e);
+  void interrupt_event(const Event& e);
+  void sync_point(const Event& e);
+  void cbr(const Event& e, uint64_t ratio);
   Space space_of(const Event& e) const;
   void gap(const Gap& gap);
   // The step before left by the branch at its end, to `to`.
@@ -59,6 +66,7 @@ class FlowRecords {
 
   const Stream* stream_;
   TaskWalk walk_;
+  PebsBlocks pebs_;
   ScriptItrace itrace_;
   bool follow_, follow_all_;
   CodeOfBlocks* code_;
@@ -68,8 +76,10 @@ class FlowRecords {
   const Step* next_ = nullptr;           // the step before which an event is
   uint64_t since_ = 0;                   // instructions since the last one of those
   Ipc now_, last_branch_, last_instruction_;
-  bool counted_ = false;     // a count has just been taken
-  std::optional<Time> due_;  // of the next, when the period is a time
+  bool counted_ = false;                                  // a count has just been taken
+  std::optional<Time> due_;                               // of the next, when the period is a time
+  uint64_t cbr_ = 0;                                      // the ratio shown last
+  std::vector<std::pair<uint8_t, uint64_t>> event_data_;  // EVD packets, for the CFE packet that follows
 };
 
 // `flows`: of streams by their numbers in `merger`.

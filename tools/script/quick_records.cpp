@@ -4,6 +4,7 @@
 #include <iterator>
 #include <utility>
 
+#include "arch/power_events.h"
 #include "decoder/model/task_of.h"
 
 namespace asof {
@@ -213,12 +214,12 @@ void QuickRecords::event(RecordKind kind) {
       break;
     case RecordKind::kPwre:
       r.a = number("c_state");
-      r.b = number("sub_state") | number("hw") << 8U;
+      r.b = packed_pwre(number("sub_state"), number("hw") != 0);
       break;
     case RecordKind::kPwrx:
       r.a = number("last_c_state");
-      r.b = number("deepest_c_state") | number("interrupt") << 8U | number("store") << 10U |
-            number("autonomous") << 11U;
+      r.b = packed_pwrx(number("deepest_c_state"),
+                        number("interrupt") | number("store") << 2U | number("autonomous") << 3U);
       break;
     default:
       break;
@@ -267,7 +268,7 @@ ScriptRecord QuickRecords::record(RecordKind kind, Addr ip) const {
 }
 
 void QuickRecords::put(const ScriptRecord& r) {
-  if (r.time != kTimeMin) out_->at(r.time);
+  if (r.time != kTimeMin && !itrace_.timeless) out_->at(r.time);
   r.append_to(out_->text);
 }
 

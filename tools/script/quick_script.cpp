@@ -55,10 +55,10 @@ class QuickScript {
       TimedText records;
       next->ended = !next->records.read(kAtOnce, records);
       const Time behind = all_before();
-      add_side_band(behind);
+      side_band_.add_to(merger_, capture_.streams.size(), behind);
       merger_.add(next->index, std::move(records), behind);
     }
-    add_side_band(kTimeMax);
+    side_band_.add_to(merger_, capture_.streams.size(), kTimeMax);
     merger_.finish();
     out_.flush();
   }
@@ -93,10 +93,6 @@ class QuickScript {
     for (const QuickStream& s : streams_)
       if (!s.ended) t = std::min(t, s.records.now());
     return t;
-  }
-  void add_side_band(Time before) {
-    TimedText records = side_band_.take(before);
-    if (!records.text.empty()) merger_.add(capture_.streams.size(), std::move(records), before);
   }
 
   const Capture& capture_;

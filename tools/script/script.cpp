@@ -23,6 +23,16 @@
 namespace asof {
 namespace {
 
+void tell_printed(ScriptPrinter& printer, Diagnostics& diagnostics) {
+  for (const Notice& n : printer.take_notices()) diagnostics.notice(n);
+  if (printer.trace_text_failure()) diagnostics.warn(*printer.trace_text_failure());
+  if (printer.bad_samples() == 0) return;
+  diagnostics.warn({Code::kRecordTooShort, "", Error::kNoOffset,
+                    fmt::format("{} of the recording too short for the fields that its event says",
+                                format_plural(printer.bad_samples(), "sample is", "samples are")),
+                    "'asof events --type SAMPLE' lists them"});
+}
+
 class ScriptConsumer final : public ChunkConsumer {
  public:
   ScriptConsumer(const Capture& capture, const ScriptFormat& format, const ScriptSelection& selection,
@@ -40,6 +50,8 @@ class ScriptConsumer final : public ChunkConsumer {
         merger_(capture.streams.size() + (format.side_band.any() ? 1 : 0),
                 [this](std::string_view records) { printer_.take(records); }) {
     printer_.show(side_band_);
+    // As in perf, the trace comes behind the records if it has no times.
+    if (format.itrace.timeless) side_band_.add_to(merger_, capture.streams.size(), kTimeMax);
     CodeOfBlocks* const code = format.wants_code() ? &code_ : nullptr;
     if (code != nullptr) printer_.show(code_);
     for (const Stream& s : capture.streams)
@@ -56,7 +68,7 @@ class ScriptConsumer final : public ChunkConsumer {
     for (const Gap& gap : counted.gaps) diagnostics_.gap(capture_, stream, gap);
     TimedText records;
     flows_[chunk.stream].take(chunk, records);
-    add_side_band(chunk.segment_start);
+    side_band_.add_to(merger_, capture_.streams.size(), chunk.segment_start);
     merger_.add(chunk.stream, std::move(records), chunk.segment_start);
     if (interrupted() || out_.closed() || coverage_.errors() > max_errors_) stopped_ = true;
   }
@@ -64,12 +76,12 @@ class ScriptConsumer final : public ChunkConsumer {
 
   void finish() {
     finish_flows(flows_, merger_);
-    if (!stopped_) add_side_band(kTimeMax);
+    if (!stopped_) side_band_.add_to(merger_, capture_.streams.size(), kTimeMax);
     merger_.finish();
     out_.flush();
     if (filtered_)
       coverage_.selected(fmt::format("{} selected", format_plural(printer_.lines(), "line", "lines")));
-    for (const Notice& n : printer_.take_notices()) diagnostics_.notice(n);
+    tell_printed(printer_, diagnostics_);
     if (wants_cycles_ && !any_cycles_) diagnostics_.warn(no_cycles(capture_));
     if (merger_.forced() != 0) {
       diagnostics_.note(
@@ -80,12 +92,6 @@ class ScriptConsumer final : public ChunkConsumer {
   Coverage& coverage() { return coverage_; }
 
  private:
-  // What lies before this segment, and so before all that follows.
-  void add_side_band(Time before) {
-    TimedText records = side_band_.take(before);
-    if (!records.text.empty()) merger_.add(capture_.streams.size(), std::move(records), before);
-  }
-
   const Capture& capture_;
   Output& out_;
   Diagnostics& diagnostics_;
@@ -100,6 +106,21 @@ class ScriptConsumer final : public ChunkConsumer {
   Merger merger_;
   std::atomic<bool> stopped_ = false;
 };
+
+// --no-itrace: nothing is decoded.
+ExitCode print_samples(const Capture& capture, const ScriptFormat& format, const ScriptSelection& selection,
+                       Output& out, Diagnostics& diagnostics) {
+  ScriptPrinter printer(capture, format, selection, [&out](std::string_view text) { out.write(text); });
+  SideBandLines lines(capture, format.side_band);
+  printer.show(lines);
+  printer.take(lines.take(kTimeMax).text);
+  out.flush();
+  if (!flush_output(out, diagnostics)) return kExitInput;
+  tell_printed(printer, diagnostics);
+  diagnostics.note(fmt::format("{}; nothing of the trace, as --no-itrace asks for",
+                               format_plural(printer.lines(), "line", "lines")));
+  return kExitOk;
+}
 
 void warn_of_comms(const Capture& capture, const std::vector<std::string>& comms, Diagnostics& diagnostics) {
   std::set<std::string> there{"swapper"};
@@ -121,8 +142,11 @@ ExitCode print_script(const Capture& capture, const ScriptChoice& o, const Scrip
     return kExitInput;
   }
   if (format.itrace.quick != 0) return print_quick(capture, o.choice, format, selection, *out, diagnostics);
+  if (!format.trace) return print_samples(capture, format, selection, *out, diagnostics);
   ScriptConsumer consumer(capture, format, selection, *out, diagnostics, o.choice);
-  return decode_to(consumer, capture, o.choice, "script", *out, diagnostics);
+  const ChunkOrder order = format.itrace.timeless ? ChunkOrder::kByStream : ChunkOrder::kByTime;
+  return finish_decode(run_with_progress(consumer, capture, o.choice, "script", order), consumer, o.choice,
+                       *out, diagnostics);
 }
 
 ExitCode run_script(ScriptChoice& o) {
@@ -134,7 +158,7 @@ ExitCode run_script(ScriptChoice& o) {
     diagnostics.error(!format ? format.error() : selection.error());
     return kExitUsage;
   }
-  auto capture = open_for_verb(o.input, diagnostics, true, &o.choice);
+  auto capture = open_for_verb(o.input, diagnostics, true, format->trace ? &o.choice : nullptr);
   if (!capture) return kExitInput;
   // Sync points of other machines are no event of perf's.
   ScriptFormat shown = *format;
@@ -146,9 +170,12 @@ ExitCode run_script(ScriptChoice& o) {
     diagnostics.error(ok.error());
     return kExitUsage;
   }
+  if (const auto ok = fit_to_recording(*capture, shown); !ok) {
+    diagnostics.error(ok.error());
+    return kExitUsage;
+  }
   for (const std::string_view why : format->itrace.without_effect)
     diagnostics.note(fmt::format("--itrace: {}", why));
-  note_recorded_samples(*capture, diagnostics);
   // Callers and periods depend on what ran before: only what none of them needs is not decoded.
   const bool alone = !format->wants_stacks() && !format->wants_branches() && !format->itrace.instructions;
   if (alone) {
@@ -170,20 +197,37 @@ void add_output(CLI::App& verb, ScriptChoice& o) {
   verb.add_option(
           "-F,--fields", o.fields,
           "comm,tid,pid,time,cpu,event,ip,sym,dso,addr,symoff,srcline,period,flags,insn,insnlen,synth,"
-          "callindent,brstack,brstacksym,brstackinsn,brstackinsnlen,disasm,ipc,misc; +f and -f change the "
-          "default; hw:, sw:, "
-          "synth: in front: of these events")
+          "callindent,brstack,brstacksym,brstackoff,brstackinsn,brstackinsnlen,disasm,ipc,misc; of the "
+          "recording's own samples also trace,tod,weight,ins_lat,iregs,uregs,phys_addr,data_page_size,"
+          "code_page_size,bpf-output; +f and -f change the default; hw:, sw:, trace:, raw:, break:, synth: "
+          "in "
+          "front: of these events")
       ->type_name("LIST")
       ->allow_extra_args(false)
       ->group(group);
-  verb.add_option("--itrace", o.itrace,
-                  "i[N[ns|us|ms|i|t]] instructions every N (100us), b branches, c calls, r returns, x "
-                  "transactions, w "
-                  "ptwrite, p power, e errors (e-o-l: no overflows, no losses), g[N] call chains, l[N] last "
-                  "branches, sN skip N events, q only addresses in the trace (quick, no code "
-                  "is walked; qq: of PSB+ alone), A IPC wherever there are more cycles (default: "
-                  "cxwpe)")
+  verb.add_option(
+          "--itrace", o.itrace,
+          "i[N[ns|us|ms|i|t]] instructions every N (100us), b branches, c calls, r returns, x "
+          "transactions, w "
+          "ptwrite, p power, o PEBS, I interrupts (Event Trace), e errors (e-o-l: no overflows, no losses), "
+          "g[N] call chains, l[N] last branches, G[N] and L[N] these for the recording's own samples, "
+          "sN skip N events, Z no times, stream by stream, q only addresses in the trace (quick, no code "
+          "is walked; qq: of PSB+ alone), A IPC wherever there are more cycles (default: "
+          "cxwpoIe)")
       ->type_name("LETTERS")
+      ->group(group);
+  verb.add_flag("--no-itrace", o.no_itrace, "only the recording's own samples: nothing is decoded")
+      ->group(group);
+  verb.add_option("--max-stack", o.max_stack, "entries of a call chain at most")
+      ->capture_default_str()
+      ->type_name("N")
+      ->group(group);
+  verb.add_option("--stop-bt", o.stop_bt, "call chains end at these functions")
+      ->type_name("LIST")
+      ->group(group);
+  verb.add_option("--max-blocks", o.max_blocks,
+                  "blocks of code that brstackinsn shows at most (default: all)")
+      ->type_name("N")
       ->group(group);
   verb.add_flag("--ns", o.nanoseconds, "times with nanoseconds")->group(group);
   verb.add_flag("--reltime", o.relative, "times from the first line")->group(group);
@@ -220,7 +264,7 @@ RunVerb add_script(CLI::App& app) {
   const std::string filter = "Filters";
   verb->add_option("--pid", o->pids, "only these processes")->group(filter);
   verb->add_option("--tid", o->tids, "only these threads")->group(filter);
-  verb->add_option("--comms,--comm", o->comms, "only threads of these names")
+  verb->add_option("-c,--comms,--comm", o->comms, "only threads of these names")
       ->type_name("LIST")
       ->group(filter);
   add_time_option(*verb, o->time);

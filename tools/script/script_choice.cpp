@@ -4,6 +4,7 @@
 
 #include <tuple>
 
+#include "decoder/perf/record_types.h"
 #include "tools/cli/matches.h"
 
 namespace asof {
@@ -56,10 +57,24 @@ Result<ScriptFormat> script_format(const ScriptChoice& o) {
   for (const std::string& fields : o.fields) {
     if (const auto ok = change_fields(fields, format.fields); !ok) return std::unexpected(ok.error());
   }
-  if (o.hide_chains) format.itrace.chain = 0;
-  if (format.itrace.last_branches == 0 &&
-      format.has(kScriptBrstack | kScriptBrstacksym | kScriptBrstackinsn | kScriptBrstackinsnlen))
-    return usage("the fields brstack, brstacksym and brstackinsn need --itrace with the letter l",
+  if (o.no_itrace) {
+    if (!o.itrace.empty()) return usage("--itrace and --no-itrace exclude each other");
+    format.itrace = ScriptItrace();
+    format.trace = false;
+  }
+  if (o.hide_chains) format.itrace.chain = format.itrace.sample_chain = 0;
+  format.hide_chains = o.hide_chains;
+  format.most_callers = o.max_stack;
+  format.most_blocks = o.max_blocks;
+  format.stops = split_names(o.stop_bt);
+  if (format.itrace.timeless && format.itrace.quick != 0)
+    return usage("--itrace: q and Z exclude each other", "-F -time leaves out times");
+  if (format.itrace.timeless) {
+    format.fields.flow &= ~uint64_t{kScriptTime};
+    format.fields.synth &= ~uint64_t{kScriptTime};
+  }
+  if (format.itrace.last_branches == 0 && format.has(kScriptBrstackinsn | kScriptBrstackinsnlen))
+    return usage("the fields brstackinsn and brstackinsnlen need --itrace with the letter l",
                  "as in --itrace i1000il");
   if (o.relative && o.deltas) return usage("--reltime and --deltatime exclude each other");
   format.nanoseconds = format.nanoseconds || o.nanoseconds;
@@ -67,11 +82,31 @@ Result<ScriptFormat> script_format(const ScriptChoice& o) {
   format.deltas = o.deltas;
   format.inlined = o.inlined;
   format.side_band = o.side_band;
+  format.side_band.samples = true;
+  format.side_band.cpus = o.choice.pipeline.cpus;
   format.graph_functions = split_names(o.graph_functions);
   if (format.itrace.quick != 0 && (format.wants_stacks() || format.wants_branches()))
     return usage("--itrace: with q the flow is not known: no g, l, callindent and --graph-function",
                  "'asof script' without q decodes it");
   return format;
+}
+
+Result<void> fit_to_recording(const Capture& capture, ScriptFormat& format) {
+  if (!capture.perf) {
+    format.side_band.samples = false;
+  } else if (const auto ok = fit_fields(capture.perf->attrs(), !format.hide_chains, format.fields); !ok) {
+    return ok;
+  }
+  const bool samples = format.side_band.samples && capture.record_counts.contains(perf::kSample);
+  format.side_band.samples = samples;
+  if (format.itrace.last_branches == 0 && !samples &&
+      format.has(kScriptBrstack | kScriptBrstacksym | kScriptBrstackoff))
+    return usage("the fields brstack, brstacksym and brstackoff need --itrace with the letter l",
+                 "as in --itrace i1000il");
+  if (format.has_any(kScriptTod) && (!capture.perf || !capture.perf->clock_data()))
+    return usage("--fields: tod needs a recording that says how its clock and that of the day go together",
+                 "record with perf record -k CLOCK_MONOTONIC (or another clock)");
+  return {};
 }
 
 Result<ScriptSelection> script_selection(const ScriptChoice& o) {

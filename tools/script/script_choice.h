@@ -15,7 +15,9 @@ struct ScriptChoice {
   std::vector<std::string> fields;
   std::string itrace, output;
   std::string pids, tids, comms, time, symbols, dsos, graph_functions;
-  bool nanoseconds = false, relative = false, deltas = false, hide_chains = false;
+  std::string stop_bt;
+  uint32_t max_stack = 127, max_blocks = 0;
+  bool nanoseconds = false, relative = false, deltas = false, hide_chains = false, no_itrace = false;
   bool call_trace = false, call_return_trace = false;
   SideBandChoice side_band;
   std::string insn_trace;
@@ -23,6 +25,8 @@ struct ScriptChoice {
 };
 
 Result<ScriptFormat> script_format(const ScriptChoice& choice);
+// Once the recording is open: fields that its samples have, a clock for those that need one.
+Result<void> fit_to_recording(const Capture& capture, ScriptFormat& format);
 Result<ScriptSelection> script_selection(const ScriptChoice& choice);
 
 }  // namespace asof

@@ -3,6 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <optional>
+
+#include "decoder/io/reader.h"
+#include "decoder/perf/trace_formats.h"
+#include "textstore/plain_text.h"
 
 namespace asof {
 namespace {
@@ -12,6 +18,8 @@ using Kind = ScriptRecord::Kind;
 // perf_event_attr: bits of its flags.
 constexpr uint64_t kExcludeUser = 1U << 4U, kExcludeKernel = 1U << 5U, kExcludeHv = 1U << 6U,
                    kExcludeHost = 1U << 19U, kExcludeGuest = 1U << 20U;
+constexpr unsigned kPreciseShift = 15;
+constexpr uint32_t kTracepointType = 2, kRawType = 4;
 
 const PerfAttr* trace_attr(const Capture& capture) {
   if (!capture.perf) return nullptr;
@@ -70,27 +78,96 @@ std::string flags_text(uint32_t flags) {
   return fmt::format("{:<15}{:>6}", out, more);
 }
 
-// As perf's own: of host and guest it speaks where they are not what follows from the others.
-std::string event_modifiers(const Capture& capture) {
-  const PerfAttr* const attr = trace_attr(capture);
-  if (attr == nullptr) {  // block streams know no more
-    if (capture.exclude_kernel == capture.exclude_user) return {};
-    return capture.exclude_user ? ":k" : ":u";
-  }
-  const uint64_t flags = attr->flags;
+namespace {
+
+// Of host and guest perf speaks where they are not what follows from the others.
+std::string modifiers_of(const PerfAttr& event) {
+  const uint64_t flags = event.flags;
   std::string out;
-  const bool some = (flags & (kExcludeUser | kExcludeKernel | kExcludeHv)) != 0;
+  bool some = (flags & (kExcludeUser | kExcludeKernel | kExcludeHv)) != 0;
   if (some) {
     if ((flags & kExcludeKernel) == 0) out += 'k';
     if ((flags & kExcludeUser) == 0) out += 'u';
     if ((flags & kExcludeHv) == 0) out += 'h';
   }
+  const auto precise = static_cast<size_t>(flags >> kPreciseShift & 3U);
+  out.append(precise, 'p');
+  some = some || precise != 0;
   const bool no_host = (flags & kExcludeHost) != 0, no_guest = (flags & kExcludeGuest) != 0;
   if (no_host || no_guest == some) {
     if (!no_host) out += 'H';
     if (!no_guest) out += 'G';
   }
   return out.empty() ? out : ":" + out;
+}
+
+template <size_t kCount>
+std::string listed(const std::array<std::string_view, kCount>& names, const PerfAttr& event,
+                   std::string_view unknown) {
+  return std::string(event.config < kCount ? names[event.config] : unknown) + modifiers_of(event);
+}
+
+}  // namespace
+
+std::string event_modifiers(const Capture& capture) {
+  if (const PerfAttr* const attr = trace_attr(capture)) return modifiers_of(*attr);
+  // Block streams know no more.
+  if (capture.exclude_kernel == capture.exclude_user) return {};
+  return capture.exclude_user ? ":k" : ":u";
+}
+
+std::string script_event_name(const PerfAttr& event) {
+  static constexpr std::array<std::string_view, 10> kHardware{
+      "cycles",        "instructions", "cache-references",        "cache-misses",           "branches",
+      "branch-misses", "bus-cycles",   "stalled-cycles-frontend", "stalled-cycles-backend", "ref-cycles"};
+  static constexpr std::array<std::string_view, 10> kSoftware{
+      "cpu-clock",    "task-clock",   "page-faults",      "context-switches", "cpu-migrations",
+      "minor-faults", "major-faults", "alignment-faults", "emulation-faults", "dummy"};
+  if (!event.name.empty()) return event.name;
+  switch (event.type) {
+    case 0:
+      return listed(kHardware, event, "unknown-hardware");
+    case 1:
+      return listed(kSoftware, event, "unknown-software");
+    case kTracepointType:
+      return "unknown tracepoint";
+    case kRawType:
+      return fmt::format("raw {:#x}", event.config) + modifiers_of(event);
+    default:
+      return fmt::format("unknown attr type: {}", event.type);
+  }
+}
+
+// EVENT_DESC: count, size of an attribute; for each event its attribute, count of ids, name, ids.
+std::vector<uint64_t> recorded_periods(const PerfData& data) {
+  constexpr int kEventDesc = 12;
+  constexpr size_t kPeriodAt = 16;
+  std::vector<uint64_t> periods(data.attrs().size(), 1);
+  Reader in(data.feature(kEventDesc), data.swapped());
+  const uint32_t count = in.u32(), size = in.u32();
+  for (size_t i = 0; i < std::min<size_t>(count, periods.size()) && in.ok(); ++i) {
+    Reader attr(in.take(size), data.swapped());
+    attr.seek(kPeriodAt);
+    periods[i] = attr.u64_or(1);
+    const uint32_t ids = in.u32();
+    in.skip(in.u32());
+    in.skip(uint64_t{ids} * sizeof(uint64_t));
+  }
+  return periods;
+}
+
+std::vector<std::string> recorded_event_names(const PerfData& data) {
+  constexpr int kTracingData = 1;  // feature
+  std::vector<std::string> names;
+  std::optional<std::vector<TraceEvent>> formats;
+  for (const PerfAttr& event : data.attrs()) {
+    names.push_back(plain_text(script_event_name(event)));
+    if (!event.name.empty() || event.type != kTracepointType) continue;
+    if (!formats) formats = read_trace_formats(data.feature(kTracingData));
+    const auto format = std::ranges::find(*formats, event.config, &TraceEvent::id);
+    if (format != formats->end()) names.back() = plain_text(format->system + ":" + format->name);
+  }
+  return names;
 }
 
 std::string_view script_event_name(Kind kind) {
@@ -115,8 +192,12 @@ std::string_view script_event_name(Kind kind) {
       return "pwrx";
     case Kind::kPsb:
       return "psb";
+    case Kind::kEvent:
+      return "evt";
+    case Kind::kPebs:
     case Kind::kError:
     case Kind::kSideBand:
+    case Kind::kSample:
     case Kind::kLoss:
     case Kind::kCode:
       break;
@@ -124,11 +205,10 @@ std::string_view script_event_name(Kind kind) {
   return {};
 }
 
-size_t event_name_width(const Capture& capture, const ScriptItrace& itrace) {
+size_t event_name_width(const Capture& capture, const ScriptItrace& itrace,
+                        const std::vector<std::string>& recorded) {
   size_t width = 0;
-  if (capture.perf) {
-    for (const PerfAttr& a : capture.perf->attrs()) width = std::max(width, a.name.size());
-  }
+  for (const std::string& name : recorded) width = std::max(width, name.size());
   const size_t more = event_modifiers(capture).size();
   const auto made = [&](bool wanted, Kind kind) {
     if (wanted) width = std::max(width, script_event_name(kind).size() + (flow_kind(kind) ? more : 0));
@@ -137,7 +217,8 @@ size_t event_name_width(const Capture& capture, const ScriptItrace& itrace) {
   made(itrace.instructions, Kind::kInstructions);
   made(itrace.transactions, Kind::kTransaction);
   made(itrace.ptwrite, Kind::kPtwrite);
-  made(itrace.power, Kind::kPsb);
+  made(itrace.power, Kind::kExstop);
+  made(itrace.interrupts, Kind::kEvent);
   return width;
 }
 
@@ -166,6 +247,27 @@ uint64_t cbr_khz(const Capture& capture, uint64_t ratio) {
   return ratio * (khz / nonturbo);
 }
 
+namespace {
+
+std::string event_text(const ScriptRecord& r) {
+  static constexpr std::array<std::string_view, 14> kTypes{
+      "",        "INTR",   "IRET",        "SMI",      "RSM", "SIPI",  "INIT",
+      "VMENTRY", "VMEXIT", "VMEXIT_INTR", "SHUTDOWN", "",    "UINTR", "UIRET"};
+  static constexpr std::array<std::string_view, 3> kData{"PFA", "VMXQ", "VMXR"};
+  const bool named = r.a < kTypes.size() && !kTypes[r.a].empty();
+  std::string out =
+      fmt::format(" cfe: {} IP: {} vector: {}", named ? std::string(kTypes[r.a]) : fmt::format("{}", r.a),
+                  r.ip != 0 ? 1 : 0, r.b);
+  for (size_t i = 0; i < r.insn_size; ++i) {
+    const unsigned type = r.insn[i];
+    out += type < kData.size() ? fmt::format(" {}: ", kData[type]) : fmt::format(" EVD_{}: ", type);
+    out += r.event_data(i) == 0 ? "0" : fmt::format("{:#x}", r.event_data(i));
+  }
+  return out;
+}
+
+}  // namespace
+
 std::string synth_text(const Capture& capture, const ScriptRecord& r) {
   switch (r.kind) {
     case Kind::kPtwrite:
@@ -181,6 +283,8 @@ std::string synth_text(const Capture& capture, const ScriptRecord& r) {
                          r.b >> 8U);
     case Kind::kPsb:
       return r.a == 0 ? " psb offs: 0 " : fmt::format(" psb offs: {:#x} ", r.a);
+    case Kind::kEvent:
+      return event_text(r);
     case Kind::kCbr:
       break;
     default:

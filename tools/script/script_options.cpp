@@ -16,38 +16,6 @@ std::unexpected<Error> usage(std::string reason, std::string hint = {}) {
   return fail(Code::kBadOption, "", Error::kNoOffset, std::move(reason), std::move(hint));
 }
 
-constexpr std::array<std::string_view, 25> kWords{
-    "comm", "tid",     "pid",         "time",          "cpu",     "event",      "ip",
-    "sym",  "dso",     "addr",        "symoff",        "srcline", "period",     "flags",
-    "insn", "insnlen", "synth",       "callindent",    "brstack", "brstacksym", "disasm",
-    "ipc",  "misc",    "brstackinsn", "brstackinsnlen"};
-static_assert(kScriptBrstackinsnlen == 1U << (kWords.size() - 1));
-
-// perf's fields of samples alone.
-constexpr std::array<std::string_view, 16> kOfSamples{
-    "trace",          "tod",         "data_src", "weight",    "bpf-output", "iregs",
-    "uregs",          "phys_addr",   "metric",   "ins_lat",   "srccode",    "data_page_size",
-    "code_page_size", "machine_pid", "vcpu",     "brstackoff"};
-
-constexpr size_t kSynthType = ScriptFields::kOtherType + 1;
-struct EventType {
-  std::string_view word;
-  size_t type;
-};
-constexpr std::array<EventType, 6> kTypes{
-    {{"hw", 0}, {"sw", 1}, {"trace", 2}, {"raw", 4}, {"break", 5}, {"synth", kSynthType}}};
-
-constexpr uint32_t kFlow = kScriptComm | kScriptTid | kScriptCpu | kScriptTime | kScriptEvent | kScriptIp |
-                           kScriptSym | kScriptSymoff | kScriptDso | kScriptPeriod;
-constexpr uint32_t kSynth = kScriptComm | kScriptTid | kScriptCpu | kScriptTime | kScriptEvent | kScriptIp |
-                            kScriptSym | kScriptSymoff | kScriptDso | kScriptSynth;
-
-uint32_t field_bit(std::string_view name) {
-  if (name == "brstackoff") return 0;
-  const auto* const at = std::ranges::find(kWords, name);
-  return at == kWords.end() ? 0 : 1U << (at - kWords.begin());
-}
-
 // Digits at the front of `text`; nothing: there are none.
 Result<std::optional<uint64_t>> take_number(std::string_view& text) {
   const size_t digits = std::min(text.find_first_not_of("0123456789"), text.size());
@@ -112,13 +80,9 @@ Result<void> take_error_kinds(std::string_view& text, ScriptItrace& out) {
 // Letters for events that perf prints if there are any.
 std::string_view without_effect(char letter) {
   switch (letter) {
-    case 'G':
-    case 'L':
-      return "G and L (chains and branches for the recording's own samples) change nothing: asof makes "
-             "nothing of those; g and l are for instructions and transactions";
-    case 'o':
-    case 'I':
-      return "o and I (PEBS via PT, Event Trace) change nothing: 'asof decode --itrace oI' prints those";
+    case 'T':
+      return "T (the trace's timestamps as the kernel's time) changes nothing: asof uses them wherever a "
+             "trace has them";
     case 'f':
     case 'm':
     case 't':
@@ -132,12 +96,10 @@ std::string_view without_effect(char letter) {
 
 std::string_view why_not(char letter) {
   switch (letter) {
+    case 'y':
+      return "y (cycles): '-F +ipc' prints cycles, 'asof decode --cycles' with their bounds";
     case 'd':
       return "d (a log of the decoder): 'asof decode -v' says what was read";
-    case 'T':
-      return "T (the trace's timestamps instead of perf's clock): 'asof packets' lists them";
-    case 'Z':
-      return "Z (without time): asof needs it to know the text of each instant; -F -time does not print it";
     default:
       return {};
   }
@@ -148,80 +110,27 @@ Result<void> take_other_letter(char letter, std::string_view& text, ScriptItrace
   if (note.empty()) {
     const std::string_view why = why_not(letter);
     return usage(fmt::format("--itrace: letter '{}' is not taken", letter),
-                 why.empty() ? "there are i b c r x w p e g l s q A" : std::string(why));
+                 why.empty() ? "there are i b c r x w p o I e g l G L s q A Z" : std::string(why));
   }
   if (std::ranges::find(out.without_effect, note) == out.without_effect.end())
     out.without_effect.push_back(note);
-  if (letter != 'G' && letter != 'L') return {};
-  const auto size = take_size(text, 0);
-  return size ? Result<void>() : std::unexpected(size.error());
-}
-
-}  // namespace
-
-ScriptFields default_script_fields() {
-  ScriptFields fields{kFlow, kSynth, true, {}};
-  fields.records.fill(kFlow);
-  return fields;
-}
-
-namespace {
-
-// The events in front of the colon, nothing: all.
-Result<std::optional<size_t>> take_type(std::string_view& text) {
-  const size_t colon = text.find(':');
-  if (colon == std::string_view::npos) return std::optional<size_t>();
-  const auto* const at = std::ranges::find(kTypes, text.substr(0, colon), &EventType::word);
-  if (at == kTypes.end()) {
-    return usage(fmt::format("--fields: no type of event '{}'", text.substr(0, colon)),
-                 "there are hw, sw, trace, raw, break and synth");
-  }
-  text.remove_prefix(colon + 1);
-  return std::optional(at->type);
-}
-
-std::vector<uint32_t*> masks_of(ScriptFields& fields, std::optional<size_t> type) {
-  if (type == 0) return {&fields.flow};
-  if (type == kSynthType) return {&fields.synth};
-  if (type) return {&fields.records[*type]};
-  std::vector<uint32_t*> all{&fields.flow, &fields.synth};
-  for (uint32_t& mask : fields.records) all.push_back(&mask);
-  return all;
-}
-
-}  // namespace
-
-Result<void> change_fields(const std::string& text, ScriptFields& fields) {
-  std::string_view list = text;
-  const auto type = take_type(list);
-  if (!type) return std::unexpected(type.error());
-  const bool of_flow = !*type || **type == 0, of_samples = *type && **type != 0 && **type != kSynthType;
-  const std::vector<uint32_t*> masks = masks_of(fields, *type);
-  // As in perf, flags are those of all events or of none, and who names other fields of branches says with `addr`
-  // whether they show where they go.
-  if (list.find_first_of("+-") == std::string_view::npos) {
-    for (uint32_t* mask : masks) *mask &= kScriptFlags;
-    fields.targets = fields.targets && !of_flow;
-  }
-  for (std::string part : split_list(std::string(list))) {
-    const char sign = part[0];
-    if (sign == '+' || sign == '-') part.erase(0, 1);
-    const uint32_t bit = field_bit(part);
-    if (bit == 0 && of_samples && std::ranges::find(kOfSamples, part) != kOfSamples.end()) continue;
-    if (bit == 0) {
-      return usage(fmt::format("--fields: no field '{}'", part),
-                   fmt::format("there are {}", fmt::join(kWords, ",")));
-    }
-    const bool flags = bit == kScriptFlags;
-    for (uint32_t* mask : flags ? masks_of(fields, std::nullopt) : masks)
-      *mask = sign == '-' ? *mask & ~bit : *mask | bit;
-    fields.targets = fields.targets && (flags || !of_flow);
-  }
-  fields.synth &= ~uint32_t{kScriptPeriod | kScriptAddr | kScriptBrstack | kScriptBrstacksym |
-                            kScriptBrstackinsn | kScriptBrstackinsnlen | kScriptCallindent | kScriptIpc};
-  if (!*type && fields.flow == 0) return usage("--fields: no field is left");
   return {};
 }
+
+// g, G: call chains; l, L: last branches.
+Result<void> take_stack(char letter, std::string_view& text, ScriptItrace& out) {
+  const bool chain = letter == 'g' || letter == 'G';
+  constexpr uint32_t kChain = 16, kBranches = 64;  // as in perf
+  const auto size = take_size(text, chain ? kChain : kBranches);
+  if (!size) return std::unexpected(size.error());
+  (letter == 'g'   ? out.chain
+   : letter == 'G' ? out.sample_chain
+   : letter == 'l' ? out.last_branches
+                   : out.sample_branches) = *size;
+  return {};
+}
+
+}  // namespace
 
 const std::optional<TimeConversion>& trace_clock(const Capture& capture) {
   return code_machine(capture.machine) == CodeMachine::kArm64 ? capture.arm64.time : capture.x86.time;
@@ -243,6 +152,7 @@ Result<void> ticks_to_time(const std::optional<TimeConversion>& clock, ScriptItr
 ScriptItrace default_script_itrace() {
   ScriptItrace all;
   all.branches = all.calls = all.errors = all.transactions = all.ptwrite = all.power = true;
+  all.pebs = all.interrupts = true;
   return all;
 }
 
@@ -279,18 +189,21 @@ Result<ScriptItrace> parse_script_itrace(std::string_view text) {
         out.errors = true;
         if (const auto ok = take_error_kinds(text, out); !ok) return std::unexpected(ok.error());
         break;
-      case 'g': {
-        const auto size = take_size(text, 16);
-        if (!size) return std::unexpected(size.error());
-        out.chain = *size;
+      case 'o':
+        out.pebs = true;
         break;
-      }
-      case 'l': {
-        const auto size = take_size(text, 64);
-        if (!size) return std::unexpected(size.error());
-        out.last_branches = *size;
+      case 'I':
+        out.interrupts = true;
         break;
-      }
+      case 'Z':
+        out.timeless = true;
+        break;
+      case 'g':
+      case 'G':
+      case 'l':
+      case 'L':
+        if (const auto ok = take_stack(letter, text, out); !ok) return std::unexpected(ok.error());
+        break;
       case 's': {
         const auto number = take_number(text);
         if (!number) return std::unexpected(number.error());

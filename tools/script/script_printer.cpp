@@ -23,6 +23,9 @@ bool is_flow(Kind kind) {
   return kind == Kind::kBranch || kind == Kind::kInstructions || kind == Kind::kTransaction;
 }
 
+// Of the trace, so that the letter s counts it.
+bool is_made(Kind kind) { return kind != Kind::kError && kind != Kind::kSideBand && kind != Kind::kSample; }
+
 bool contains(const std::vector<int>& list, int value) {
   return list.empty() || std::ranges::find(list, value) != list.end();
 }
@@ -38,10 +41,13 @@ ScriptPrinter::ScriptPrinter(const Capture& capture, const ScriptFormat& format,
       names_(capture),
       selected_symbols_{selection.symbols},
       graph_symbols_{format.graph_functions},
+      stop_symbols_{format.stops},
       disassembler_(Syntax::kAtt, code_machine(capture.machine)),
       lines_of_source_(capture),
+      trace_text_(capture),
+      recorded_names_(capture.perf ? recorded_event_names(*capture.perf) : std::vector<std::string>()),
       modifiers_(event_modifiers(capture)),
-      name_width_(event_name_width(capture, format.itrace)),
+      name_width_(event_name_width(capture, format.itrace, recorded_names_)),
       file_width_(format.pad_files ? kPaddedFile : 0) {}
 
 bool ScriptPrinter::NamedSymbols::has(const Symbol* symbol) {
@@ -61,11 +67,11 @@ void ScriptPrinter::take(std::string_view records) {
     if (format_.wants_stacks() || format_.wants_branches()) {
       stack = &stacks_.of(r);
       if (r.kind == Kind::kLoss) stack->lose();
-      if (r.kind == Kind::kBranch) stack->take(r, format_.itrace.last_branches);
+      if (r.kind == Kind::kBranch) stack->take(r, format_.kept_branches());
       if (r.kind == Kind::kCode)
         stack->ran.push_back({static_cast<uint32_t>(r.a), static_cast<uint32_t>(r.b)});
     }
-    const bool made = r.kind != Kind::kError && r.kind != Kind::kSideBand;
+    const bool made = is_made(r.kind) || r.kind == Kind::kSample;
     const bool wanted = stack == nullptr || !made || in_graph(r, *stack);
     if (r.shown && wanted) print(r, stack);
   }
@@ -118,16 +124,18 @@ bool ScriptPrinter::in_graph(const ScriptRecord& r, ThreadStack& stack) {
 }
 
 void ScriptPrinter::print(const ScriptRecord& r, ThreadStack* stack) {
-  const bool made = r.kind != Kind::kError && r.kind != Kind::kSideBand;
-  if (skipped_ < format_.itrace.skip && made) {
+  if (skipped_ < format_.itrace.skip && is_made(r.kind)) {
     ++skipped_;
     return;
   }
   const Ends ends{names_.at(r.space, r.ip, r.time),
                   is_flow(r.kind) ? names_.at(r.to_space, r.addr, r.time) : ScriptName{}};
   if (!selected(r, ends)) return;
-  if (r.kind != Kind::kError && r.kind != Kind::kSideBand && !any_field(r.kind)) return;
+  if (r.kind != Kind::kError && r.kind != Kind::kSideBand && (fields_of(r) & ~uint64_t{kScriptFlags}) == 0)
+    return;
   ++lines_;
+  if (r.kind == Kind::kSample) return sample(r, ends, stack);
+  if (r.kind == Kind::kPebs) return pebs(r, ends, stack);
   if (r.kind == Kind::kError) return error(r);
   if (r.kind == Kind::kSideBand) return side_band(r);
   if (is_flow(r.kind)) return flow(r, ends, stack);
@@ -135,8 +143,10 @@ void ScriptPrinter::print(const ScriptRecord& r, ThreadStack* stack) {
 }
 
 // As in perf, events of a type of which no field is to be shown are not.
-bool ScriptPrinter::any_field(Kind kind) const {
-  return ((is_flow(kind) ? format_.fields.flow : format_.fields.synth) & ~uint32_t{kScriptFlags}) != 0;
+uint64_t ScriptPrinter::fields_of(const ScriptRecord& r) const {
+  if (r.kind == Kind::kSample) return format_.fields.of_record(side_band_lines_->event_type(r));
+  if (r.kind == Kind::kPebs) return format_.fields.of_record(capture_.perf->attrs()[r.a].type);
+  return is_flow(r.kind) ? format_.fields.flow : format_.fields.synth;
 }
 
 void ScriptPrinter::time(Time t) {
@@ -159,12 +169,12 @@ void ScriptPrinter::time(Time t) {
 
 // Of what is made of the trace perf 6.1 says nothing here; it does of the same events once perf inject has written them.
 std::string ScriptPrinter::misc(const ScriptRecord& r) const {
-  if (r.kind == Kind::kSideBand) return side_band_lines_->misc(r);
+  if (r.kind == Kind::kSideBand || r.kind == Kind::kSample) return side_band_lines_->misc(r);
   const Addr a = r.ip != 0 ? r.ip : r.addr;
   return a == 0 ? "" : is_kernel_address(a) ? "K" : "U";
 }
 
-void ScriptPrinter::head(const ScriptRecord& r, uint32_t fields, bool chain) {
+void ScriptPrinter::head(const ScriptRecord& r, uint64_t fields, bool chain) {
   auto it = std::back_inserter(out_);
   if ((fields & kScriptComm) != 0) {
     std::string kept;
@@ -178,11 +188,18 @@ void ScriptPrinter::head(const ScriptRecord& r, uint32_t fields, bool chain) {
   }
   if ((fields & kScriptCpu) != 0 && r.cpu >= 0) fmt::format_to(it, "[{:03}] ", r.cpu);
   if ((fields & kScriptMisc) != 0) fmt::format_to(it, "{:<5} ", misc(r));
+  if ((fields & kScriptTod) != 0 && r.time != kTimeMin) tod(r.time);
   if ((fields & kScriptTime) != 0 && r.time != kTimeMin) time(r.time);
 }
 
 void ScriptPrinter::event_name(const ScriptRecord& r) {
   std::string name(script_event_name(r.kind));
+  if (r.kind == Kind::kSample) {
+    const auto all = capture_.perf->attrs();
+    name = recorded_names_[static_cast<size_t>(side_band_lines_->record(r).id.attr - all.data())];
+  } else if (r.kind == Kind::kPebs) {
+    name = recorded_names_[r.a];
+  }
   if (r.kind == Kind::kBranch || r.kind == Kind::kInstructions) name += modifiers_;
   fmt::format_to(std::back_inserter(out_), "{:>{}}: ", name, name_width_);
 }
@@ -196,8 +213,7 @@ void ScriptPrinter::name(const ScriptName& n, bool with_offset) {
   if (with_offset) fmt::format_to(std::back_inserter(out_), "+0x{:x}", n.offset);
 }
 
-void ScriptPrinter::place(Addr ip, const ScriptName& n) {
-  const uint32_t f = format_.fields.flow;
+void ScriptPrinter::place(Addr ip, const ScriptName& n, uint64_t f) {
   fmt::format_to(std::back_inserter(out_), "{:>16x}", ip);
   if ((f & kScriptSym) != 0) {
     out_ += ' ';
@@ -206,11 +222,13 @@ void ScriptPrinter::place(Addr ip, const ScriptName& n) {
   if ((f & kScriptDso) != 0) fmt::format_to(std::back_inserter(out_), " ({:<{}})", n.dso, file_width_);
 }
 
-void ScriptPrinter::target(const ScriptRecord& r, const Ends& ends) { place(r.addr, ends.to); }
+void ScriptPrinter::target(const ScriptRecord& r, const Ends& ends) {
+  place(r.addr, ends.to, format_.fields.flow);
+}
 
 // perf gives the length 0 to what has no instruction, the beginning of tracing.
 void ScriptPrinter::instruction(const ScriptRecord& r) {
-  const uint32_t f = format_.fields.flow;
+  const uint64_t f = format_.fields.flow;
   const bool known = r.insn_size != 0;
   const std::span<const uint8_t> bytes(r.insn.data(), r.insn_size);
   if ((f & kScriptInsnlen) != 0 && (known || r.ip == 0))
@@ -231,8 +249,8 @@ void ScriptPrinter::ipc(const ScriptRecord& r) {
                  r.instructions, r.cycles);
 }
 
-void ScriptPrinter::source_line(const ScriptRecord& r) {
-  if ((format_.fields.flow & kScriptSrcline) == 0 || r.ip == 0) return;
+void ScriptPrinter::source_line(const ScriptRecord& r, uint64_t f) {
+  if ((f & kScriptSrcline) == 0 || r.ip == 0) return;
   const SourceLine line = lines_of_source_.at(r.space, r.ip, r.time);
   if (!line) return;
   std::string_view file = line.file;
@@ -241,7 +259,7 @@ void ScriptPrinter::source_line(const ScriptRecord& r) {
 }
 
 void ScriptPrinter::flow(const ScriptRecord& r, const Ends& ends, const ThreadStack* stack) {
-  const uint32_t f = format_.fields.flow;
+  const uint64_t f = format_.fields.flow;
   const bool branches = r.kind == Kind::kBranch, chain = !branches && format_.itrace.chain != 0;
   head(r, f, chain && (f & kScriptIp) != 0);
   if ((f & kScriptPeriod) != 0) fmt::format_to(std::back_inserter(out_), "{:>10} ", r.period);
@@ -252,14 +270,20 @@ void ScriptPrinter::flow(const ScriptRecord& r, const Ends& ends, const ThreadSt
   } else {
     if ((f & kScriptAddr) != 0) fmt::format_to(std::back_inserter(out_), "{:>16x}", r.addr);
     if ((f & kScriptIp) != 0 && chain) {
-      call_chain(r, ends.from, stack);
+      call_chain(r, stack, format_.itrace.chain, f);
     } else if ((f & kScriptIp) != 0) {
       out_ += ' ';
-      place(r.ip, ends.from);
-      source_line(r);
+      place(r.ip, ends.from, f);
+      source_line(r, f);
     }
-    if ((f & kScriptBrstack) != 0) branch_stack(r, stack, false);
-    if ((f & kScriptBrstacksym) != 0) branch_stack(r, stack, true);
+    const uint32_t last = format_.itrace.last_branches;
+    if ((f & kScriptBrstack) != 0) {
+      branch_stack(r, stack, last, BranchForm::kAddresses, f);
+    } else if ((f & kScriptBrstacksym) != 0) {
+      branch_stack(r, stack, last, BranchForm::kSymbols, f);
+    } else if ((f & kScriptBrstackoff) != 0) {
+      branch_stack(r, stack, last, BranchForm::kOffsets, f);
+    }
     instruction(r);
     branch_code(r, stack);
     ipc(r);
@@ -268,23 +292,23 @@ void ScriptPrinter::flow(const ScriptRecord& r, const Ends& ends, const ThreadSt
 }
 
 void ScriptPrinter::branch(const ScriptRecord& r, const Ends& ends, const ThreadStack* stack) {
-  const uint32_t f = format_.fields.flow;
+  const uint64_t f = format_.fields.flow;
   if ((f & kScriptCallindent) != 0) indented(r, ends, stack);
   if ((f & kScriptIp) != 0) {
     out_ += ' ';
-    place(r.ip, ends.from);
+    place(r.ip, ends.from, f);
   }
   if ((f & kScriptAddr) != 0 || format_.fields.targets) {
     out_ += " => ";
     target(r, ends);
   }
   ipc(r);
-  if ((f & kScriptIp) != 0) source_line(r);
+  if ((f & kScriptIp) != 0) source_line(r, f);
   instruction(r);
 }
 
 void ScriptPrinter::synthesised(const ScriptRecord& r) {
-  const uint32_t f = format_.fields.synth;
+  const uint64_t f = format_.fields.synth;
   head(r, f, false);
   if ((f & kScriptEvent) != 0) event_name(r);
   if ((f & kScriptFlags) != 0) fmt::format_to(std::back_inserter(out_), "  {:<21} ", "");
@@ -292,7 +316,7 @@ void ScriptPrinter::synthesised(const ScriptRecord& r) {
     fmt::format_to(std::back_inserter(out_), "{:<{}}", synth_text(capture_, r), kSynthWidth);
   if ((f & kScriptIp) != 0) {
     out_ += ' ';
-    place(r.ip, names_.at(r.space, r.ip, r.time));
+    place(r.ip, names_.at(r.space, r.ip, r.time), format_.fields.flow);
   }
   out_ += '\n';
 }
@@ -301,17 +325,17 @@ void ScriptPrinter::synthesised(const ScriptRecord& r) {
 void ScriptPrinter::side_band(const ScriptRecord& r) {
   const std::string text = side_band_lines_->text(r, names_);
   if (text.empty()) return;  // damaged: a notice says so
-  constexpr uint32_t kShown = kScriptComm | kScriptTid | kScriptPid | kScriptCpu | kScriptTime | kScriptMisc;
-  uint32_t fields = format_.fields.of_record(side_band_lines_->event_type(r)) & kShown;
+  constexpr uint64_t kShown = kScriptComm | kScriptTid | kScriptPid | kScriptCpu | kScriptTime | kScriptMisc;
+  uint64_t fields = format_.fields.of_record(side_band_lines_->event_type(r)) & kShown;
   if ((fields & kScriptComm) != 0) {
     ScriptRecord named = r;
     named.tid = static_cast<int32_t>(r.b);
     std::string kept;
     fmt::format_to(std::back_inserter(out_), "{:>16} ", comm(named, kept));
-    fields &= ~uint32_t{kScriptComm};
+    fields &= ~uint64_t{kScriptComm};
   }
   const bool timed = r.time != kTimeMin;
-  head(r, timed ? fields : fields & ~uint32_t{kScriptTime}, false);
+  head(r, timed ? fields : fields & ~uint64_t{kScriptTime}, false);
   if (!timed && (fields & kScriptTime) != 0)
     out_ += format_.nanoseconds ? "    0.000000000: " : "    0.000000: ";
   out_ += text;

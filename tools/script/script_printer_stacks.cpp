@@ -1,19 +1,22 @@
 // ScriptPrinter: what a line shows of those before it: callers, the last branches, how deep its function is.
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "tools/script/script_printer.h"
 
 namespace asof {
 
 // What was inlined into a caller is at its call, not at the instruction behind, which can be another line's.
-void ScriptPrinter::inlined_callers(const ScriptRecord& r, Space space, Addr a, bool called) {
+void ScriptPrinter::inlined_callers(const ScriptRecord& r, Space space, Addr a, bool called,
+                                    uint64_t fields) {
   if (!format_.inlined) return;
   for (const SourceFrame& f : lines_of_source_.frames_at(space, called ? a - 1 : a, r.time)) {
     if (!f.inlined) return;
     out_ += '\t';
-    if ((format_.fields.flow & kScriptIp) != 0)
+    if ((fields & kScriptIp) != 0)
       fmt::format_to(std::back_inserter(out_), "{:>16x}", names_.caller_address(r.pid, a, r.time));
-    if ((format_.fields.flow & kScriptSym) != 0) {
+    if ((fields & kScriptSym) != 0) {
       out_ += ' ';
       out_ += f.function.empty() ? "[unknown]" : f.function;
     }
@@ -21,53 +24,57 @@ void ScriptPrinter::inlined_callers(const ScriptRecord& r, Space space, Addr a, 
   }
 }
 
-void ScriptPrinter::caller(const ScriptRecord& r, Space space, Addr a, bool called) {
-  inlined_callers(r, space, a, called);
+bool ScriptPrinter::caller(const ScriptRecord& r, Space space, Addr a, bool called, uint64_t fields) {
+  inlined_callers(r, space, a, called, fields);
   out_ += '\t';
   const ScriptName n = names_.at(space, a, r.time);
-  if ((format_.fields.flow & kScriptIp) != 0)
+  if ((fields & kScriptIp) != 0)
     fmt::format_to(std::back_inserter(out_), "{:>16x}", names_.caller_address(r.pid, a, r.time));
-  if ((format_.fields.flow & kScriptSym) != 0) {
+  if ((fields & kScriptSym) != 0) {
     out_ += ' ';
-    name(n, (format_.fields.flow & kScriptSymoff) != 0);
+    name(n, (fields & kScriptSymoff) != 0);
   }
-  if ((format_.fields.flow & kScriptDso) != 0) fmt::format_to(std::back_inserter(out_), " ({})", n.dso);
+  if ((fields & kScriptDso) != 0) fmt::format_to(std::back_inserter(out_), " ({})", n.dso);
   out_ += '\n';
+  return format_.stops.empty() || !stop_symbols_.has(n.symbol);
 }
 
 // As many entries as perf has: each change between user and kernel takes one that is not shown.
-void ScriptPrinter::call_chain(const ScriptRecord& r, const ScriptName&, const ThreadStack* stack) {
+void ScriptPrinter::call_chain(const ScriptRecord& r, const ThreadStack* stack, uint32_t length, uint64_t f) {
   out_ += '\n';
-  caller(r, r.space, r.ip, false);
-  if (stack == nullptr) return;
+  if (!caller(r, r.space, r.ip, false, f) || stack == nullptr) return;
   bool kernel = is_kernel_address(r.ip);
-  const size_t most = size_t{format_.itrace.chain} + 1;
+  const size_t most = std::min<size_t>(length, format_.most_callers) + 1;
   size_t entries = 2;
   for (auto c = stack->callers.rbegin(); c != stack->callers.rend() && entries < most; ++c, ++entries) {
     const bool there = is_kernel_address(c->back);
     if (there != kernel && ++entries >= most) return;
     kernel = there;
-    caller(r, c->space, c->back, true);
+    if (!caller(r, c->space, c->back, true, f)) return;
   }
 }
 
-void ScriptPrinter::branch_stack(const ScriptRecord& r, const ThreadStack* stack, bool symbols) {
+void ScriptPrinter::branch_end(const ScriptRecord& r, Space space, Addr a, BranchForm form, uint64_t f) {
+  const ScriptName n = names_.at(space, a, r.time);
+  if (form == BranchForm::kSymbols) {
+    name(n, true);
+  } else {
+    fmt::format_to(std::back_inserter(out_), "0x{:x}",
+                   form == BranchForm::kOffsets ? names_.caller_address(r.pid, a, r.time) : a);
+  }
+  if ((f & kScriptDso) != 0) fmt::format_to(std::back_inserter(out_), "({})", n.dso);
+}
+
+void ScriptPrinter::branch_stack(const ScriptRecord& r, const ThreadStack* stack, uint32_t length,
+                                 BranchForm form, uint64_t f) {
   if (stack == nullptr) return;
-  const bool dso = (format_.fields.flow & kScriptDso) != 0;
-  const auto end = [&](Space space, Addr a) {
-    const ScriptName n = names_.at(space, a, r.time);
-    if (symbols) {
-      name(n, true);
-    } else {
-      fmt::format_to(std::back_inserter(out_), "0x{:x}", a);
-    }
-    if (dso) fmt::format_to(std::back_inserter(out_), "({})", n.dso);
-  };
+  size_t left = length;
   for (const ThreadStack::TakenBranch& b : stack->branches) {
-    if (!symbols) out_ += ' ';
-    end(b.from_space, b.from);
+    if (left-- == 0) return;
+    if (form != BranchForm::kSymbols) out_ += ' ';
+    branch_end(r, b.from_space, b.from, form, f);
     out_ += '/';
-    end(b.to_space, b.to);
+    branch_end(r, b.to_space, b.to, form, f);
     fmt::format_to(std::back_inserter(out_), "/-/{}/{}/0/ ", (b.flags & kFlagInTx) != 0 ? 'X' : '-',
                    (b.flags & kFlagTxAbort) != 0 ? 'A' : '-');
   }

@@ -49,8 +49,11 @@ struct ScriptRecord {
     kExstop,
     kPwrx,
     kPsb,
+    kEvent,  // of Event Trace: a is its type, b its vector; event data as event_data() says
+    kPebs,   // a: the number of the event it is a sample of, b: latency
     kError,
     kSideBand,  // a record of the recording: a is its number, b its thread (side_band_lines.h)
+    kSample,    // a sample of the recording: likewise
     kLoss,      // not printed: the flow is not known from here on
     kCode,      // not printed: b instructions of piece a (code_of_blocks.h) ran
   };
@@ -68,6 +71,11 @@ struct ScriptRecord {
   uint64_t cycles = 0, instructions = 0;  // since the last one that has them; 0: none
   uint64_t a = 0, b = 0;                  // of the trace's event; of errors, perf's number
   std::array<uint8_t, 16> insn{};
+
+  // Of kind kEvent: at most three data, as in perf. insn_size of them; their types are in insn.
+  static constexpr size_t kMostData = 3;
+  uint64_t& event_data(size_t i) { return i == 0 ? addr : i == 1 ? cycles : instructions; }
+  uint64_t event_data(size_t i) const { return i == 0 ? addr : i == 1 ? cycles : instructions; }
 
   void append_to(std::string& out) const { out.append(reinterpret_cast<const char*>(this), sizeof *this); }
   static ScriptRecord from(std::string_view bytes, size_t at) {

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <span>
 #include <utility>
 
@@ -12,6 +13,7 @@
 #include "decoder/perf/records.h"
 #include "textstore/plain_text.h"
 #include "tools/output/format.h"
+#include "tools/script/script_event_names.h"
 
 namespace asof {
 namespace {
@@ -133,30 +135,74 @@ SideBandLines::SideBandLines(const Capture& capture, const SideBandChoice& choic
         (choice.losses && (r.type == perf::kLost || r.type == perf::kLostSamples)) ||
         ((choice.bpf || choice.pokes) && r.type == perf::kKsymbol) ||
         (choice.bpf && r.type == perf::kBpfEvent) || (choice.namespaces && r.type == perf::kNamespaces) ||
-        (choice.cgroups && r.type == perf::kCgroup) || (choice.pokes && r.type == perf::kTextPoke);
-    if (wanted) records_.push_back(r);
+        (choice.cgroups && r.type == perf::kCgroup) || (choice.pokes && r.type == perf::kTextPoke) ||
+        (choice.samples && r.type == perf::kSample && r.id.attr != nullptr);
+    const bool here = choice.cpus.empty() || (r.type == perf::kSample && r.id.cpu < 0) ||
+                      std::ranges::find(choice.cpus, std::max(r.id.cpu, 0)) != choice.cpus.end();
+    if (wanted && here) records_.push_back(r);
     return true;
   });
   std::ranges::stable_sort(records_, {}, [](const Record& r) { return r.time(); });
+  if (!choice.samples) return;
+  periods_ = recorded_periods(*capture.perf);
+  first_event_ = capture.perf->attrs().data();
+  find_spaces(capture);
+}
+
+// A space lasts until the process has another one.
+void SideBandLines::find_spaces(const Capture& capture) {
+  for (const Stream& stream : capture.streams) {
+    for (const ContextChange& c : stream.contexts) {
+      if (c.pid > 0 && c.space != kNoSpace) spaces_[c.pid].try_emplace(c.time, c.space);
+    }
+  }
+}
+
+Space SideBandLines::space_of(int32_t pid, Time t) const {
+  const auto process = spaces_.find(pid);
+  if (process == spaces_.end()) return kNoSpace;
+  const auto next = process->second.upper_bound(t);
+  return next == process->second.begin() ? next->second : std::prev(next)->second;
+}
+
+ScriptRecord SideBandLines::line_of(const Record& r) const {
+  ScriptRecord line;
+  line.time = r.time();
+  if (r.type == perf::kSample) {
+    line.kind = ScriptRecord::Kind::kSample;
+    line.cpu = r.id.cpu;
+    line.pid = r.id.pid;
+    line.tid = r.id.tid;
+    line.space = line.to_space = space_of(r.id.pid, line.time);
+    if (const auto sample = parse_sample(r)) {
+      line.ip = sample->ip.value_or(0);
+      line.addr = sample->addr.value_or(0);
+      line.period = sample->period.value_or(periods_[static_cast<size_t>(r.id.attr - first_event_)]);
+    }
+    return line;
+  }
+  line.kind = ScriptRecord::Kind::kSideBand;
+  line.cpu = std::max(r.id.cpu, 0);
+  line.pid = std::max(r.id.pid, 0);
+  line.tid = std::max(r.id.tid, 0);
+  line.b = static_cast<uint64_t>(int64_t{line.time == kTimeMin ? thread_in(r) : line.tid});
+  return line;
 }
 
 TimedText SideBandLines::take(Time before) {
   TimedText out;
   for (; next_ < records_.size() && records_[next_].time() < before; ++next_) {
-    const Record& r = records_[next_];
-    ScriptRecord line;
-    line.kind = ScriptRecord::Kind::kSideBand;
-    line.time = r.time();
-    line.cpu = std::max(r.id.cpu, 0);
-    line.pid = std::max(r.id.pid, 0);
-    line.tid = std::max(r.id.tid, 0);
+    ScriptRecord line = line_of(records_[next_]);
     line.a = next_;
-    line.b = line.time == kTimeMin ? static_cast<uint64_t>(static_cast<int64_t>(thread_in(r)))
-                                   : static_cast<uint64_t>(static_cast<int64_t>(line.tid));
     if (line.time != kTimeMin) out.at(line.time);
     line.append_to(out.text);
   }
   return out;
+}
+
+void SideBandLines::add_to(Merger& merger, size_t number, Time before) {
+  TimedText lines = take(before);
+  if (!lines.text.empty()) merger.add(number, std::move(lines), before);
 }
 
 std::string SideBandLines::text(const ScriptRecord& r, ScriptNames& names) const {

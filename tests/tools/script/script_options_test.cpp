@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include "decoder/perf/records.h"
+#include "tools/script/script_fields.h"
+
 namespace asof::test {
 namespace {
 
@@ -77,7 +80,7 @@ TEST(ScriptItrace, LettersGoTogether) {
 
 TEST(ScriptItrace, WhatIsNotTakenSaysSo) {
   for (const char* text : {"", "Q", "g0", "g1025", "l99999", "s", "i99999999999999999999us", "d", "G1025",
-                           "T", "Z", "e-x", "e-", "i10us?", "i18446744073709551615ms"}) {
+                           "y", "L0", "e-x", "e-", "i10us?", "i18446744073709551615ms"}) {
     const auto r = parse_script_itrace(text);
     ASSERT_FALSE(r) << text;
     EXPECT_EQ(r.error().code, Code::kBadOption) << text;
@@ -88,14 +91,20 @@ TEST(ScriptItrace, WhatIsNotTakenSaysSo) {
 TEST(ScriptItrace, LettersForWhatIsNotPrintedHaveNoEffectAndSaySo) {
   const auto plain = parse_script_itrace("b");
   EXPECT_TRUE(plain->without_effect.empty());
-  const std::pair<const char*, size_t> cases[] = {{"bG", 1},  {"bG8L", 1},   {"bo", 1},
-                                                  {"bIo", 1}, {"bfmtMa", 1}, {"bGof", 3}};
+  const std::pair<const char*, size_t> cases[] = {{"bT", 1}, {"bfmtMa", 1}, {"bTf", 2}};
   for (const auto& [text, notes] : cases) {
     const auto r = parse_script_itrace(text);
     ASSERT_TRUE(r) << text;
     EXPECT_EQ(r->without_effect.size(), notes) << text;
     EXPECT_TRUE(r->branches && !r->instructions && r->chain == 0 && r->last_branches == 0) << text;
   }
+  const ScriptItrace samples = itrace("oIZG8L"), sized = itrace("GL5");
+  EXPECT_TRUE(samples.pebs && samples.interrupts && samples.timeless && !samples.branches);
+  EXPECT_EQ(samples.sample_chain, 8U);
+  EXPECT_EQ(samples.sample_branches, 64U);
+  EXPECT_EQ(samples.chain + samples.last_branches, 0U);
+  EXPECT_EQ(sized.sample_chain, 16U);
+  EXPECT_EQ(sized.sample_branches, 5U);
   EXPECT_TRUE(parse_script_itrace("Ai1i")->approx_ipc);
   EXPECT_FALSE(plain->approx_ipc);
 }
@@ -143,12 +152,48 @@ TEST(ScriptFields, BelongToTypesOfEvents) {
 
 TEST(ScriptFields, WhatIsNotTakenSaysSo) {
   for (const char* text : {"nothing", "hardware:ip", "hw:nothing", "hw:trace", "trace:nothing", ":ip",
-                           "trace", "-comm,-tid,-cpu,-time,-event,-ip,-sym,-symoff,-dso,-period", "+", "-"}) {
+                           "hw:bpf-output", "data_src", "metric", "srccode", "+", "-"}) {
     ScriptFields f = default_script_fields();
     const auto r = change_fields(text, f);
     ASSERT_FALSE(r) << text;
     EXPECT_EQ(r.error().code, Code::kBadOption) << text;
   }
+}
+
+TEST(ScriptFields, FitTheFirstEventOfEachType) {
+  PerfAttr cycles, dummy, other, probe;
+  cycles.sample_type = kSampleIp | kSampleTid | kSampleTime;
+  dummy.type = other.type = 1;
+  dummy.config = 9;
+  dummy.sample_type = kSampleTid;
+  other.sample_type = kSampleIp | kSampleTid | kSampleCpu;
+  probe.type = 2;
+  probe.sample_type = kSampleTid | kSampleTime | kSampleCpu | kSampleCallchain;
+  const PerfAttr events[] = {dummy, cycles, other, probe};
+  ScriptFields f = default_script_fields();
+  ASSERT_TRUE(fit_fields(events, true, f));
+  const ScriptFields all = default_script_fields();
+  EXPECT_EQ(f.flow, all.flow & ~uint64_t{kScriptCpu});
+  EXPECT_EQ(f.records[1], all.records[1] & ~uint64_t{kScriptTime});
+  EXPECT_EQ(f.synth, all.synth);
+  // Of tracepoints with call chains perf shows the place, if it shows chains.
+  EXPECT_EQ(f.records[2] & (kScriptIp | kScriptSym), 0U | kScriptIp | kScriptSym);
+  ScriptFields hidden = default_script_fields(), listed = fields("trace:time");
+  ASSERT_TRUE(fit_fields(events, false, hidden));
+  EXPECT_EQ(hidden.records[2], all.records[2]);
+  ASSERT_TRUE(fit_fields(events, true, listed));
+  EXPECT_EQ(listed.records[2], uint64_t{kScriptTime});
+}
+
+TEST(ScriptFields, ThatWereAskedForAndAreNotRecorded) {
+  PerfAttr cycles;
+  cycles.sample_type = kSampleIp | kSampleTid;
+  ScriptFields cpu = fields("hw:cpu,ip"), time = fields("time,ip"), names = fields("sym,dso");
+  EXPECT_TRUE(fit_fields({&cycles, 1}, true, cpu)) << "perf shows what there is beside a trace";
+  EXPECT_FALSE(fit_fields({&cycles, 1}, true, time));
+  EXPECT_TRUE(fit_fields({&cycles, 1}, true, names));
+  cycles.sample_type = kSampleTid;
+  EXPECT_FALSE(fit_fields({&cycles, 1}, true, names)) << "there is nothing to name";
 }
 
 }  // namespace
