@@ -8,6 +8,7 @@
 #include "tools/cli/matches.h"
 #include "tools/cli/verbs.h"
 #include "tools/disasm/disasm.h"
+#include "tools/inject/injected_folder.h"
 #include "tools/inject/sample_writer.h"
 #include "tools/output/chunk_window.h"
 #include "tools/output/format.h"
@@ -105,7 +106,12 @@ ExitCode inject(const InjectText& o, const Capture& capture, const ScriptItrace&
     if (a.name.starts_with("intel_pt") || a.name.starts_with("cs_etm")) exclude = a.flags & kExclude;
   }
   const auto events = synthesised_events(itrace, exclude, event_modifiers(capture));
-  PerfDataFile file(o.output, *capture.perf, events);
+  const auto output = prepare_output(o.output, *capture.perf);
+  if (!output) {
+    diagnostics.error(output.error());
+    return kExitInput;
+  }
+  PerfDataFile file(*output, *capture.perf, events);
   if (!file.begin()) {
     diagnostics.error(file.finish().error());
     return kExitInput;
@@ -140,6 +146,10 @@ ExitCode run_inject(InjectText& o) {
     diagnostics.error(itrace.error());
     return kExitUsage;
   }
+  if (itrace->pebs || itrace->interrupts || itrace->sample_chain != 0 || itrace->sample_branches != 0 ||
+      itrace->timeless)
+    diagnostics.note(
+        "--itrace: o, I, G, L and Z change nothing here: 'asof script' prints what they ask for");
   for (const std::string_view why : itrace->without_effect)
     diagnostics.note(fmt::format("--itrace: {}", why));
   if (itrace->approx_ipc) diagnostics.note("--itrace: A changes nothing: samples have no IPC");
@@ -172,7 +182,10 @@ RunVerb add_inject(CLI::App& app) {
   CLI::App* verb = app.add_subcommand("inject", "a perf.data with samples instead of trace, for perf report");
   add_input_options(*verb, o->input);
   add_decode_options(*verb, o->choice, o->input.capture);
-  verb->add_option("-o,--output", o->output, "perf.data to write")->type_name("FILE")->group("Output");
+  verb->add_option("-o,--output", o->output,
+                   "perf.data to write; a folder if the recording has copies of kcore")
+      ->type_name("FILE")
+      ->group("Output");
   verb->add_option("--itrace", o->itrace,
                    "i[N[ns|us|ms|i|t]] instructions every N (100us), b branches, c calls, r returns, x "
                    "transactions, w ptwrite, p power, e errors, g[N] call chains, l[N] last branches, sN "

@@ -15,7 +15,7 @@ namespace {
 constexpr uint64_t kMagic = 0x32454c4946524550;  // "PERFILE2"
 constexpr uint64_t kHeaderSize = 104, kAttrSize = 128, kAttrEntry = kAttrSize + 16;
 constexpr uint64_t kSampleIdAll = 1U << 18U;
-constexpr int kEventDesc = 12;
+constexpr int kEventDesc = 12, kDirFormat = 24;
 
 // Features that are of the machine, not of the file: build-ids, names of host and system, CPUs, command line,
 // topology, caches, clocks, BPF programs.
@@ -148,6 +148,9 @@ std::string PerfDataFile::features(uint64_t at, std::string& table) const {
     if (!body.empty()) all[bit] = {reinterpret_cast<const char*>(body.data()), body.size()};
   }
   all[kEventDesc] = event_description();
+  // Of a folder: how its files are divided.
+  if (const auto form = source_.feature(kDirFormat); !form.empty() && !source_.directory().empty())
+    all[kDirFormat] = {reinterpret_cast<const char*>(form.data()), form.size()};
   at += all.size() * 16;
   std::string bodies, bits(32, '\0');
   for (const auto& [bit, body] : all) {

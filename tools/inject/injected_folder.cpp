@@ -1,0 +1,67 @@
+#include "tools/inject/injected_folder.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <system_error>
+#include <vector>
+
+#include "tools/output/unfinished_file.h"
+
+namespace asof {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kCopies = "kcore_dir";  // and kcore_dir__<pid> of guests
+
+std::vector<fs::path> copies_in(const std::string& folder) {
+  std::vector<fs::path> out;
+  std::error_code failed;
+  for (const fs::directory_entry& e : fs::directory_iterator(folder, failed)) {
+    if (e.path().filename().string().starts_with(kCopies) && e.is_directory(failed)) out.push_back(e.path());
+  }
+  return out;
+}
+
+std::unexpected<Error> cannot(const fs::path& what, const std::error_code& why) {
+  return fail(Code::kCannotWrite, what, Error::kNoOffset, fmt::format("cannot write: {}", why.message()),
+              "choose another name with -o");
+}
+
+Result<void> copy_files(const fs::path& from, const fs::path& to) {
+  std::error_code failed;
+  fs::create_directories(to, failed);
+  if (failed) return cannot(to, failed);
+  for (const fs::directory_entry& e : fs::directory_iterator(from, failed)) {
+    const fs::path copy = to / e.path().filename();
+    if (auto input = refuse_input(copy)) return std::unexpected(std::move(*input));
+    fs::copy_file(e.path(), copy, fs::copy_options::overwrite_existing, failed);
+    if (failed) return cannot(copy, failed);
+  }
+  if (failed) return cannot(from, failed);
+  return {};
+}
+
+}  // namespace
+
+Result<std::string> prepare_output(const std::string& output, const PerfData& source) {
+  std::error_code ignored;
+  const std::vector<fs::path> copies =
+      source.directory().empty() ? std::vector<fs::path>() : copies_in(source.directory());
+  if (copies.empty()) return output;
+  if (fs::exists(output, ignored) && !fs::is_directory(output, ignored)) {
+    return fail(Code::kBadOption, output, Error::kNoOffset,
+                "it is a file, and a recording with copies of kcore becomes a folder",
+                "remove it, or choose another name with -o");
+  }
+  const std::string data = (fs::path(output) / "data").string();
+  if (auto input = refuse_input(data)) return std::unexpected(std::move(*input));
+  for (const fs::path& copy : copies) {
+    if (auto ok = copy_files(copy, fs::path(output) / copy.filename()); !ok)
+      return std::unexpected(ok.error());
+  }
+  return data;
+}
+
+}  // namespace asof
