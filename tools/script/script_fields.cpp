@@ -252,7 +252,8 @@ Result<void> fit_fields(std::span<const PerfAttr> events, bool chains, ScriptFie
   for (const PerfAttr& event : events) {
     if (event.type == ScriptFields::kSoftwareType && event.config == kDummy) continue;
     const size_t type = ScriptFields::type_of(event.type);
-    if (met[type] || fields.of_type(type) == 0) continue;
+    // Drivers' own events are those of traces, which have no samples.
+    if (type == ScriptFields::kOtherType || met[type] || fields.of_type(type) == 0) continue;
     met[type] = true;
     if (const auto ok = fit_to_event(event, type, fields); !ok) return ok;
   }

@@ -105,7 +105,7 @@ std::string_view why_not(char letter) {
   }
 }
 
-Result<void> take_other_letter(char letter, std::string_view& text, ScriptItrace& out) {
+Result<void> take_other_letter(char letter, ScriptItrace& out) {
   const std::string_view note = without_effect(letter);
   if (note.empty()) {
     const std::string_view why = why_not(letter);
@@ -221,7 +221,7 @@ Result<ScriptItrace> parse_script_itrace(std::string_view text) {
       case ',':
         break;
       default:
-        if (const auto ok = take_other_letter(letter, text, out); !ok) return std::unexpected(ok.error());
+        if (const auto ok = take_other_letter(letter, out); !ok) return std::unexpected(ok.error());
     }
   }
   return out;
