@@ -84,7 +84,7 @@ struct Chunk {
   StepList steps;
   std::vector<Event> events;
   std::vector<Gap> gaps;
-  // Of a block stream, instead of steps, events and gaps: what they add up to, and the number of their record
+  // Of a block stream: the number of its record; instead of steps, events and gaps what they add up to, if that is wanted
   // (DecodeOptions::calls).
   std::vector<uint8_t> calls;
   size_t calls_of = 0;

@@ -58,11 +58,11 @@ class BlockDecoder final : public SegmentDecoder {
     Chunk chunk = sink.spare();
     if (segment.only_before) return sink.take(before(file_.read(segment.stream, frame, std::move(chunk))));
     if (calls_) chunk.calls = file_.calls_of(frame);
+    chunk.calls_of = segment.index;
     if (chunk.calls.empty()) return sink.take(file_.read(segment.stream, frame, std::move(chunk)));
     chunk.stream = segment.stream;
     chunk.segment = frame.segment;
     chunk.last = frame.last;
-    chunk.calls_of = segment.index;
     sink.take(std::move(chunk));
   }
 

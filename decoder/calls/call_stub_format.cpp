@@ -15,6 +15,9 @@ constexpr size_t kMostOps = size_t{2} * blocks::kMaxSteps;
 // More instructions than a flow record can have are damage.
 constexpr uint64_t kMostInstructions = uint64_t{blocks::kMaxSteps} * UINT16_MAX;
 
+// Others are not the same whether the step is in a run or not.
+constexpr uint8_t kFlags = Step::kAfterGap | Step::kAsyncEntry;
+
 uint32_t number_of(const Symbol* symbol) { return symbol == nullptr ? 0 : symbol->number; }
 
 class CallsWriter {
@@ -62,7 +65,7 @@ class CallsWriter {
     out_.u8(static_cast<uint8_t>(o.confidence));
     if (o.kind == FlowOp::Kind::kPoint) return;
     out_.u8(static_cast<uint8_t>(o.branch));
-    out_.u8(o.flags);
+    out_.u8(o.flags & kFlags);
     out_.difference(address_, o.from);
     out_.difference(o.from, o.to);
     out_.difference(o.from, o.back);
@@ -207,7 +210,8 @@ class CallsReader {
     if (!number(s.depth, UINT32_MAX) || !times(s)) return false;
     Addr back = 0;
     for (uint64_t n = in_.count(); n != 0 && in_.ok(); --n) s.not_back.push_back(back = in_.difference(back));
-    s.calls = in_.varint();
+    // Each call was begun by an op. Ids of others are counted from this.
+    if (!number(s.calls, s.left_out + 1)) return false;
     s.call_instructions = in_.varint();
     s.call_time = in_.varint();
     return std::ranges::is_sorted(s.not_back) && sums(s);

@@ -172,9 +172,9 @@ void CallTracker::flush(UnparentedSlices& unparented, Frame* parent, bool thread
   unparented = {};
 }
 
-void CallTracker::open_part(const Cpu& c, Frame& frame, Time begin, uint64_t count, uint32_t flags) {
+void CallTracker::open_part(Cpu& c, Frame& frame, Time begin, uint64_t count, uint32_t flags) {
   if (!c.tracked || !c.thread->wanted) return;
-  frame.part = {next_id_++, begin, count, 0, flags};
+  frame.part = {next_id(c), begin, count, 0, flags};
 }
 
 void CallTracker::opened(Thread& t, Frame& frame) {
@@ -183,7 +183,7 @@ void CallTracker::opened(Thread& t, Frame& frame) {
   t.last = std::max(t.last, c.now);
   frame.cpu = c.cpu;
   frame.version = functions_.version(frame.function, c.now);
-  if (t.tracked) frame.thread = {next_id_++, t.last, t.count, 0, 0};
+  if (t.tracked) frame.thread = {next_id(c), t.last, t.count, 0, 0};
   open_part(c, frame, c.now, c.count, 0);
 }
 
@@ -198,12 +198,12 @@ void CallTracker::discovered(Thread& t, Frame& frame, const Frame* above) {
     count = t.thread_unparented.count;
   }
   frame.version = functions_.version(frame.function, begin);
-  if (t.tracked) frame.thread = {next_id_++, begin, count, 0, 0};
+  if (t.tracked) frame.thread = {next_id(*t.on), begin, count, 0, 0};
 }
 
 // On this CPU's track, frames that existed before count from when the thread came, or its flow began.
 void CallTracker::adopted(Thread& t, size_t count) {
-  const Cpu& c = *t.on;
+  Cpu& c = *t.on;
   auto& frames = t.stack.frames();
   const bool here = t.stretch_on == &c && t.stretch >= c.resident;
   Time begin = here ? t.stretch : c.resident;
@@ -243,7 +243,7 @@ void CallTracker::extend_residencies(Thread& t, size_t frames) {
       frame.version = functions_.version(frame.function, inner.begin);
       frame.cpu = residency.cpu;
       frame.confidence = Confidence::kCertain;  // nothing of its own ran
-      frame.part = {next_id_++, inner.begin, inner.count, 0, 0};
+      frame.part = {next_id(*t.on), inner.begin, inner.count, 0, 0};
       kept_ -= inner.slices.size();
       const Time begin = inner.begin;
       const uint64_t count = inner.count;

@@ -115,6 +115,7 @@ class CallTracker final {
     bool open_block = false;
     BlockSlice block;
     uint64_t since = 0;    // ops since it has this stack
+    uint64_t slices = 0;   // that began here
     bool in_span = false;  // which will be taken at its end
   };
 
@@ -168,7 +169,10 @@ class CallTracker final {
   void extend_residencies(Thread& t, size_t frames);
   void forget_residencies(Thread& t);
 
-  void open_part(const Cpu& c, Frame& frame, Time begin, uint64_t count, uint32_t flags);
+  // Of the next slice that begins there. Each stream counts for itself, so that ids do not depend on how what several
+  // do at a time is joined.
+  uint64_t next_id(Cpu& c) const { return c.slices++ * cpus_.size() + c.stream + 1; }
+  void open_part(Cpu& c, Frame& frame, Time begin, uint64_t count, uint32_t flags);
   void close_part(Thread& t, Frame& frame, Frame* below, bool lost, uint32_t flags);
   void emit(const Frame& frame, const Activity& a, uint32_t track, Activity* below,
             UnparentedSlices* unparented, Time end, uint64_t count, uint32_t flags);
@@ -183,7 +187,6 @@ class CallTracker final {
   std::map<std::pair<int32_t, int32_t>, std::unique_ptr<Thread>> threads_;  // (tid, CPU for idle and unknown)
   bool anchored_ = false;
   size_t kept_ = 0;  // slices in residencies
-  uint64_t next_id_ = 1;
   uint32_t next_track_ = 0;
   TimelineSummary summary_;
   std::function<void(size_t stream)> break_span_;

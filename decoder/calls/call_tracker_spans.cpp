@@ -66,7 +66,7 @@ void CallTracker::span_ends(size_t stream, const FlowOps& chunk, const CallSpan&
   top.confidence = std::max(top.confidence, span.confidence);
   const auto told = [&](Activity& below, uint32_t track) {
     below.below += span.call_instructions;
-    next_id_ += span.calls;
+    c.slices += span.calls;
     summary_.slices += span.calls;
     sink_.sum({begin, span, chunk}, track, below.id);
   };
@@ -96,7 +96,7 @@ Frame& CallTracker::stand_in(size_t stream) {
   t.on = &c;
   Frame& frame = t.stack.frames().front();
   frame = {};
-  frame.part.id = next_id_++;
+  frame.part.id = next_id(c);
   return frame;
 }
 

@@ -7,6 +7,7 @@
 // when they would anyway, so only the ops of a span move among those of other streams.
 #pragma once
 #include <algorithm>
+#include <bit>
 #include <deque>
 #include <queue>
 #include <vector>
@@ -21,7 +22,8 @@ namespace asof {
 template <class Taker>
 class OpOrder {
  public:
-  static constexpr uint64_t kMaxWaiting = 256 << 20;  // bytes of ops of one stream that wait for another's
+  static constexpr uint64_t kMaxWaiting =
+      256 << 20;  // bytes (size_of()) of ops of one stream that wait for another's
 
   OpOrder(size_t streams, Taker& taker, uint64_t max_waiting = kMaxWaiting)
       : queues_(streams), taker_(taker), max_waiting_(max_waiting) {}
@@ -35,12 +37,17 @@ class OpOrder {
     }
     if (!ops.ops.empty()) {
       Queue& q = queues_[stream];
-      waiting_ += ops.bytes();
-      q.chunks.push_back(std::move(ops));
+      const uint64_t size = size_of(ops);
+      waiting_ += size;
+      q.chunks.push_back({std::move(ops), size});
       if (q.chunks.size() == 1) push(stream);
     }
     while (earliest() && heads_.top().time < watermark) advance(watermark);
-    if (waiting_ > max_waiting_ && spans_ && earliest()) without_spans(watermark);
+    watermark_ = watermark;
+    if (waiting_ > max_waiting_ && spans_ && earliest()) {
+      single_ = true;
+      without_spans();
+    }
     while (waiting_ > max_waiting_ && earliest()) {
       ++forced_;
       advance(heads_.top().time + 1);
@@ -51,11 +58,18 @@ class OpOrder {
   }
   // Takes the span of a stream op by op instead.
   void break_span(size_t stream) { break_span(stream, current_); }
+  // From here on ops are taken one by one, in the order they would have without spans; until take_spans().
+  void take_single() { without_spans(); }
+  void take_spans() { spans_ = !single_; }
   uint64_t forced() const { return forced_; }
 
  private:
+  struct Waiting {
+    FlowOps ops;
+    uint64_t size = 0;
+  };
   struct Queue {
-    std::deque<FlowOps> chunks;
+    std::deque<Waiting> chunks;
     size_t next = 0, span = 0;  // of the first chunk
     bool in_span = false;
     uint32_t heads = 0;  // of this stream, so far: only the latest counts
@@ -68,13 +82,18 @@ class OpOrder {
     bool operator>(const Head& o) const { return std::pair(time, stream) > std::pair(o.time, o.stream); }
   };
 
+  // The memory of its ops, about, whether some were left out or not: the order must not depend on that.
+  static uint64_t size_of(const FlowOps& ops) {
+    return std::bit_ceil(whole_size(ops)) * sizeof(FlowOp) +
+           std::bit_ceil(ops.pieces.size()) * sizeof(FlowPiece) + sizeof ops;
+  }
   // When it is the turn of what is next.
   static Time turn(const Queue& q, const FlowOps& chunk) {
     return std::max(q.last, q.in_span ? chunk.spans[q.span].last : chunk.ops[q.next].time);
   }
   void push(size_t stream) {
     Queue& q = queues_[stream];
-    heads_.push({turn(q, q.chunks.front()), stream, ++q.heads});
+    heads_.push({turn(q, q.chunks.front().ops), stream, ++q.heads});
   }
   // False: there is none.
   bool earliest() {
@@ -90,9 +109,7 @@ class OpOrder {
     if constexpr (requires { taker_.whole(stream, chunk, q.next); }) {
       if (chunk.ops[q.next].kind != FlowOp::Kind::kSpan) return;
       const size_t next = whole_index(chunk, q.next);
-      const uint64_t bytes = chunk.bytes();
       if (taker_.whole(stream, chunk, q.next)) q.next = next;
-      if (queues_.size() > 1) waiting_ += chunk.bytes() - bytes;
     }
   }
   void step(size_t stream, Queue& q, FlowOps& chunk) {
@@ -116,7 +133,7 @@ class OpOrder {
     heads_.pop();
     Queue& q = queues_[stream];
     while (!q.chunks.empty()) {
-      FlowOps& chunk = q.chunks.front();
+      FlowOps& chunk = q.chunks.front().ops;
       while (q.next < chunk.ops.size()) {
         const Time t = turn(q, chunk);
         current_ = {t, stream, 0};
@@ -128,7 +145,7 @@ class OpOrder {
     }
   }
   void drop_chunk(Queue& q) {
-    waiting_ -= q.chunks.front().bytes();
+    waiting_ -= q.chunks.front().size;
     q.chunks.pop_front();
     q.next = q.span = 0;
   }
@@ -137,7 +154,7 @@ class OpOrder {
     if (!q.in_span) return;
     taker_.span_broken(stream);
     q.in_span = false;
-    FlowOps& chunk = q.chunks.front();
+    FlowOps& chunk = q.chunks.front().ops;
     make_whole(stream, q, chunk);
     const size_t end = chunk.spans[q.span++].end;
     while (q.next < end && until > Head{turn(q, chunk), stream, 0}) {
@@ -151,8 +168,8 @@ class OpOrder {
     if (!q.chunks.empty()) push(stream);
   }
   // From here on, which ops have come decides as well.
-  void without_spans(Time watermark) {
-    for (size_t i = 0; i < queues_.size(); ++i) break_span(i, {watermark, 0, 0});
+  void without_spans() {
+    for (size_t i = 0; i < queues_.size(); ++i) break_span(i, {watermark_, 0, 0});
     spans_ = false;
   }
 
@@ -161,7 +178,9 @@ class OpOrder {
   Taker& taker_;
   const uint64_t max_waiting_;
   Head current_{kTimeMin, 0, 0};
+  Time watermark_ = kTimeMin;  // of the last chunk that was added
   bool spans_ = true;
+  bool single_ = false;  // to the end
   uint64_t waiting_ = 0, forced_ = 0;
 };
 

@@ -1,13 +1,14 @@
 #include "decoder/calls/timeline.h"
 
-#include <fmt/format.h>
 #include <tbb/enumerable_thread_specific.h>
 
 #include <algorithm>
-#include <array>
+#include <atomic>
+#include <utility>
 
 #include "decoder/blocks/block_file.h"
 #include "decoder/calls/block_limit.h"
+#include "decoder/calls/call_part.h"
 #include "decoder/calls/call_stub.h"
 #include "decoder/calls/call_tracker.h"
 #include "decoder/calls/op_order.h"
@@ -20,6 +21,7 @@ namespace {
 
 struct PreparedOps : ChunkConsumer::Prepared {
   FlowOps ops;
+  bool agrees = true;  // what the block stream says of its calls with its flow
   uint64_t bytes() const override { return ops.bytes() + ops.span_bytes(); }
 };
 
@@ -76,9 +78,11 @@ bool may_count_blocks(const Capture& capture) {
 class TimelineConsumer final : public ChunkConsumer {
  public:
   TimelineConsumer(const Capture& capture, const TimelineOptions& options, TimelineSink& sink,
-                   BlockLimit* limit)
+                   BlockLimit* limit, std::optional<CallPart> part = {}, const AroundPart& around = {})
       : capture_(capture),
         sink_(sink),
+        part_(std::move(part)),
+        part_sink_(sink, around),
         limit_(may_count_blocks(capture) ? limit : nullptr),
         on_gap_(options.on_gap),
         enough_(options.enough),
@@ -86,24 +90,27 @@ class TimelineConsumer final : public ChunkConsumer {
         has_time_(timeline_clock(capture) == TimelineSummary::Clock::kNanoseconds),
         window_time_(has_time_ ? options.pipeline.time : TimeBounds()),
         job_(capture, windows_of(options), counted_of(options, window_time_)),
-        gaps_(sink, rates_),
+        gaps_(part_ ? part_sink_ : sink, rates_),
         window_(gaps_, capture.streams.size(), window_time_, job_.counted),
         left_(capture.streams.size()),
         tracker_(capture, options, has_time_, window_),
         pokes_(capture),
-        sums_(sums_suffice(options, sink, job_.counted)),
+        sums_(part_ || sums_suffice(options, sink, job_.counted)),
         readers_([this] { return FlowReader(job_); }),
         finders_([this] { return std::make_unique<SpanFinder>(capture_, has_time_); }),
         order_(capture.streams.size(), *this) {
     if (sums_) tracker_.on_break([this](size_t stream) { order_.break_span(stream); });
     if (sums_ && capture.blocks && capture.blocks->has_calls()) symbols_ = capture.symbols.all();
+    if (part_ && part_->first() == part_->end() && !part_->last()) done_ = true;
   }
   bool takes_calls() const { return symbols_.has_value(); }
 
   std::unique_ptr<Prepared> prepare(const Chunk& chunk, const Stream&) override {
     auto prepared = std::make_unique<PreparedOps>();
     FlowOps& ops = prepared->ops;
-    if (chunk.calls.empty()) {
+    if (part_ && part_->has(chunk.stream, chunk.calls_of)) {
+      prepared->agrees = read_own(chunk, ops);
+    } else if (chunk.calls.empty()) {
       read(chunk, ops);
     } else if (take_calls(chunk.calls, *symbols_, has_time_, ops)) {
       ops.record = chunk.calls_of;
@@ -114,17 +121,27 @@ class TimelineConsumer final : public ChunkConsumer {
   }
   void deliver(Chunk& chunk, const Stream& stream, Prepared* prepared) override {
     FlowOps& ops = static_cast<PreparedOps&>(*prepared).ops;
+    if (part_) {
+      follow_part();
+      if (done_) return;
+      if (!static_cast<PreparedOps&>(*prepared).agrees) return refuse(chunk);
+    }
     if (limit_ != nullptr) limit_->left_out += ops.pieces_left_out;
-    if (on_gap_) std::ranges::for_each(ops.gaps, [&](const Gap& g) { on_gap_(g, stream); });
+    if (on_gap_ && (!part_ || part_sink_.within()))
+      std::ranges::for_each(ops.gaps, [&](const Gap& g) { on_gap_(g, stream); });
     if (sums_) tracker_.number_keys(ops);
     order_.add(chunk.stream, std::move(ops), chunk.segment_start);
   }
   bool delivers_steps() const override { return false; }
-  bool stopped() const override { return sink_.stopped() || (enough_ && enough_()); }
+  bool stopped() const override { return done_ || sink_.stopped() || (enough_ && enough_()); }
+  const std::optional<Error>& error() const { return error_; }
 
   TimelineSummary finish() {
-    order_.finish();
-    tracker_.finish();
+    if (part_) end_part();
+    if (!done_) {
+      order_.finish();
+      tracker_.finish();
+    }
     for (size_t i = 0; i < capture_.streams.size(); ++i)
       window_.blocks().finish(i, capture_.streams[i].bounds.hi);
     if (!sums_) finish_text();
@@ -132,6 +149,10 @@ class TimelineConsumer final : public ChunkConsumer {
     summary.reordered = order_.forced();
     summary.slices = window_.slices();
     summary.gaps = window_.gaps();
+    if (part_) {
+      summary.slices = part_sink_.slices();
+      summary.gaps = part_sink_.gaps();
+    }
     summary.begin = std::clamp(summary.begin, window_time_.lo, window_time_.hi);
     summary.end = std::clamp(summary.end, window_time_.lo, window_time_.hi);
     return summary;
@@ -149,6 +170,19 @@ class TimelineConsumer final : public ChunkConsumer {
     return ops;
   }
   bool whole(size_t stream, FlowOps& chunk, size_t at);
+  // Of a part (call_part.h).
+  bool read_own(const Chunk& chunk, FlowOps& ops);
+  void follow_part();
+  void begin_part() {
+    order_.take_single();
+    part_sink_.now(PartSink::Now::kWithin);
+  }
+  // After the last record: what comes then is of the last part.
+  void end_part() {
+    if (part_->last() && !part_sink_.within()) begin_part();
+    if (!part_->last() && part_sink_.within()) part_sink_.now(PartSink::Now::kBehind);
+  }
+  void refuse(const Chunk& chunk);
   void finish_text() {
     emit_runs();
     if (tracker_.summary().clock == TimelineSummary::Clock::kNanoseconds) {
@@ -195,6 +229,11 @@ class TimelineConsumer final : public ChunkConsumer {
 
   const Capture& capture_;
   TimelineSink& sink_;
+  const std::optional<CallPart> part_;
+  PartSink part_sink_;
+  uint64_t records_ = 0;           // that were delivered
+  std::atomic<bool> done_{false};  // with the part
+  std::optional<Error> error_;
   BlockLimit* const limit_;
   const std::function<void(const Gap&, const Stream&)> on_gap_;
   const std::function<bool()> enough_;
@@ -214,6 +253,41 @@ class TimelineConsumer final : public ChunkConsumer {
   tbb::enumerable_thread_specific<std::unique_ptr<SpanFinder>> finders_;
   OpOrder<TimelineConsumer> order_;
 };
+
+// Single calls are followed in the flow. What the block stream says of them is what the other parts rely on.
+bool TimelineConsumer::read_own(const Chunk& chunk, FlowOps& ops) {
+  if (chunk.calls.empty()) {
+    readers_.local().read(chunk, ops);
+    return true;
+  }
+  FlowOps said;
+  const bool readable = take_calls(chunk.calls, *symbols_, has_time_, said);
+  ops = ops_of_record(chunk.stream, chunk.calls_of);
+  const bool agrees = !readable || put_calls(cut_spans(ops), has_time_) == put_calls(said, has_time_);
+  ops.spans.clear();
+  ops.keys.clear();
+  return agrees;
+}
+
+// Before a record is taken.
+void TimelineConsumer::follow_part() {
+  const uint64_t record = records_++;
+  if (record == part_->end() && part_sink_.within()) {
+    part_sink_.now(PartSink::Now::kBehind);
+    order_.take_spans();
+  }
+  if (record == part_->first() && record < part_->end()) begin_part();
+  if (part_sink_.done()) done_ = true;
+}
+
+void TimelineConsumer::refuse(const Chunk& chunk) {
+  const blocks::Frame& frame = capture_.blocks->frames(chunk.stream)[chunk.calls_of];
+  error_ = Error{
+      Code::kBadBlockStream, capture_.path, frame.file_offset,
+      "what it says of the calls of a flow record is not what the flow says, and other shards rely on it",
+      "decode it again, or use it without --shard"};
+  done_ = true;
+}
 
 bool TimelineConsumer::whole(size_t stream, FlowOps& chunk, size_t at) {
   FlowOps ops = ops_of_record(stream, chunk.record);
@@ -255,6 +329,17 @@ void TimelineConsumer::emit_runs() {
   }
 }
 
+Result<TimelineSummary> follow(const Capture& capture, const TimelineOptions& options,
+                               TimelineConsumer& consumer,
+                               const std::function<void(const PipelineProgress&)>& progress) {
+  PipelineOptions pipeline = options.pipeline;
+  pipeline.decode.calls = consumer.takes_calls();
+  const auto done = run_pipeline(capture, pipeline, ChunkOrder::kByTime, consumer, progress);
+  if (!done) return std::unexpected(done.error());
+  if (consumer.error()) return std::unexpected(*consumer.error());
+  return consumer.finish();
+}
+
 }  // namespace
 
 TimelineSummary::Clock timeline_clock(const Capture& c) {
@@ -271,11 +356,7 @@ Result<TimelineSummary> run(const Capture& capture, const TimelineOptions& optio
   sink.begin(capture);
   TimelineConsumer consumer(capture, options, sink, limit);
   if (!options.flow) return consumer.finish();
-  PipelineOptions pipeline = options.pipeline;
-  pipeline.decode.calls = consumer.takes_calls();
-  const auto done = run_pipeline(capture, pipeline, ChunkOrder::kByTime, consumer, progress);
-  if (!done) return std::unexpected(done.error());
-  return consumer.finish();
+  return follow(capture, options, consumer, progress);
 }
 
 }  // namespace
@@ -292,33 +373,15 @@ Result<TimelineSummary> run_timeline_limited(const Capture& capture, const Timel
   return run(capture, options, sink, &limit, progress);
 }
 
-std::string_view function_kind_name(TimelineFunction::Kind kind) {
-  constexpr std::array<std::string_view, 8> kNames = {"kernel",     "module", "user",    "bpf",
-                                                      "trampoline", "slot",   "unnamed", "untraced"};
-  return kNames[static_cast<size_t>(kind)];
-}
-
-std::string_view lifetime_kind_name(LifetimeSlice::Kind kind) {
-  constexpr std::array<std::string_view, 4> kNames = {"bpf", "module", "out of line", "snapshot"};
-  return kNames[static_cast<size_t>(kind)];
-}
-
-std::string versioned_name(const TimelineFunction& function, uint32_t version) {
-  return function.changes.empty() ? function.name : fmt::format("{} ·v{}", function.name, version);
-}
-
-std::string slice_flag_names(uint32_t flags) {
-  constexpr std::array<std::string_view, 15> kNames = {
-      "async",      "syscall",     "tail",          "emulated",    "began-before",
-      "across-gap", "end-unknown", "skipped",       "resumed",     "switched-out",
-      "unbalanced", "signal",      "clipped-begin", "clipped-end", "preempted"};
-  std::string out;
-  for (size_t i = 0; i < kNames.size(); ++i) {
-    if ((flags >> i & 1U) == 0) continue;
-    if (!out.empty()) out += ' ';
-    out += kNames[i];
-  }
-  return out;
+Result<TimelineSummary> run_timeline_part(const Capture& capture, const TimelineOptions& options, Shard part,
+                                          TimelineSink& sink, const AroundPart& around,
+                                          const std::function<void(const PipelineProgress&)>& progress) {
+  const auto arch = capture.arch();
+  if (!arch) return std::unexpected(arch.error());
+  sink.begin(capture);
+  TimelineConsumer consumer(capture, options, sink, nullptr, CallPart(capture, **arch, options.pipeline, part),
+                            around);
+  return follow(capture, options, consumer, progress);
 }
 
 }  // namespace asof

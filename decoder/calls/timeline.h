@@ -8,7 +8,7 @@
 //
 // Times are nanoseconds of perf's clock; where a capture has no time at all, they are numbers of instructions
 // (Timeline::clock). An instruction's time is that of the last timing packet read (Step::time): no bound, and
-// several slices may begin at one instant; ids give the order. All is the same for every number of jobs.
+// several slices may begin at one instant; ids of one stream give the order. All is the same for every number of jobs.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -86,7 +86,7 @@ struct Slice {
   static constexpr uint32_t kClippedEnd = 1 << 13;    // ended after it
   static constexpr uint32_t kPreempted = 1 << 14;     // of a RunSlice: its thread could have run on
 
-  uint64_t id = 0;      // from 1, in order of beginning where nothing is missing
+  uint64_t id = 0;      // from 1; of one stream in order of beginning where nothing is missing
   uint64_t parent = 0;  // id of the slice around it on the same track; 0: none known
   uint32_t track = 0;
   uint32_t function = 0;

@@ -5,6 +5,7 @@
 
 #include "tools/cli/decode_run.h"
 #include "tools/cli/matches.h"
+#include "tools/cli/shard_option.h"
 #include "tools/cli/task_options.h"
 #include "tools/cli/verbs.h"
 #include "tools/decode/decode_blocks.h"

@@ -3,11 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <filesystem>
 
 #include "decoder/core/core_file.h"
 #include "tools/cli/decode_run.h"
+#include "tools/cli/shard_option.h"
 #include "tools/cli/verbs.h"
 #include "tools/decode/decode_blocks.h"
 #include "tools/output/unfinished_file.h"
@@ -29,32 +29,12 @@ uint64_t options_hash(const CoreFile& core, const DecodeOptions& options, bool c
                         static_cast<uint64_t>(options.text_at) << 2 | uint64_t{calls} << 8);
 }
 
-std::string part_name(Shard s) {
-  const size_t digits = std::to_string(s.count - 1).size();
-  return fmt::format("shard-{:0{}}-of-{}.blocks", s.index, digits, s.count);
-}
-
 ExitCode cannot(const Error& error, Diagnostics& diagnostics) {
   diagnostics.error(error);
   return kExitInput;
 }
 
 }  // namespace
-
-Result<Shard> parse_shard(const std::string& text) {
-  Shard s;
-  const char* const end = text.data() + text.size();
-  const auto [slash, bad] = std::from_chars(text.data(), end, s.index);
-  if (bad == std::errc{} && slash != end && *slash == '/') {
-    const auto [rest, also_bad] = std::from_chars(slash + 1, end, s.count);
-    if (also_bad == std::errc{} && rest == end && s.index < s.count && s.count <= blocks::kMaxParts / 2)
-      return s;
-  }
-  return fail(
-      Code::kBadOption, "", Error::kNoOffset,
-      fmt::format("--shard {}: K/N is wanted, K from 0 to N - 1, N up to {}", text, blocks::kMaxParts / 2),
-      "--shard 0/8 to --shard 7/8 are all of eight");
-}
 
 ExitCode decode_shard(InputOptions input, DecodeChoice choice, Shard shard, const ShardOutput& output,
                       Diagnostics& diagnostics) {
@@ -78,7 +58,7 @@ ExitCode decode_shard(InputOptions input, DecodeChoice choice, Shard shard, cons
   }
   std::error_code failed;
   fs::create_directories(output.folder, failed);
-  const std::string path = (fs::path(output.folder) / part_name(shard)).string();
+  const std::string path = (fs::path(output.folder) / (shard_name(shard) + ".blocks")).string();
   UnfinishedFile file(path);
   if (file.error()) return cannot(*file.error(), diagnostics);
   Output out = file.output();

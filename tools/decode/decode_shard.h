@@ -8,9 +8,6 @@
 
 namespace asof {
 
-// "K/N", K from 0 to N - 1.
-Result<Shard> parse_shard(const std::string& text);
-
 struct ShardOutput {
   std::string folder;  // for the part, whose name is the shard's
   bool calls = false;  // with what calls add up to

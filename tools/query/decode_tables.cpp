@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "decoder/calls/call_part.h"
 #include "tools/cli/progress.h"
 #include "tools/cli/verbs.h"
 
@@ -77,7 +78,10 @@ Result<DecodedTables> decode_tables(const Capture& capture, const TimelineOption
   }
   ProgressBar bar(progress, "query");
   Both rows(**sink, beside);
-  const auto summary = run_timeline(capture, options, rows, bar.callback());
+  const AroundPart around = [&sink](uint64_t id, uint64_t parent) { (*sink)->around(id, parent); };
+  const auto summary = beside.part
+                           ? run_timeline_part(capture, options, *beside.part, rows, around, bar.callback())
+                           : run_timeline(capture, options, rows, bar.callback());
   if (!summary) return std::unexpected(summary.error());
   if (beside.told) beside.told(**sink);
   DecodedTables tables;

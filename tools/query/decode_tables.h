@@ -2,9 +2,11 @@
 #pragma once
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "decoder/model/shard.h"
 #include "tools/cli/options.h"
 #include "tools/output/exit_code.h"
 #include "tools/query/sql_guard.h"
@@ -26,6 +28,8 @@ struct CallsBeside {
   TimelineSink* sink = nullptr;  // is told of tracks, functions and slices, too
   // Set: calls were decoded before, and this tells tracks and functions. None of the tables has single calls.
   std::function<void(SqliteSink&)> told{};
+  // Only single calls are wanted, and only those of a part (call_part.h).
+  std::optional<Shard> part{};
 };
 
 // Into the file `output` with all tables, or, where it is empty, into memory with those of `facts`.

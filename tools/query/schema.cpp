@@ -27,7 +27,7 @@ constexpr ColumnMeaning kFunctions[] = {
     {"bpf_tag", "tag of the BPF program"},
     {"linkage_name", "symbol as its file has it"}};
 constexpr ColumnMeaning kCalls[] = {
-    {"id", "number, from 1, in order of beginning where nothing is missing"},
+    {"id", "number, from 1; of one CPU in order of beginning where nothing is missing"},
     {"parent", "call around it on the same track; 0: none known"},
     {"track", "tracks.id"},
     {"function", "functions.id"},

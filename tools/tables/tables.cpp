@@ -10,6 +10,7 @@
 #include "textstore/plain_text.h"
 #include "tools/cli/flow_found.h"
 #include "tools/cli/progress.h"
+#include "tools/cli/shard_option.h"
 #include "tools/cli/verbs.h"
 #include "tools/output/format.h"
 #include "tools/output/output.h"
@@ -26,7 +27,7 @@ namespace fs = std::filesystem;
 struct TablesOptions {
   InputOptions input;
   DecodeChoice choice;
-  std::string output, names, time;
+  std::string output, names, time, shard;
   bool list = false;
 };
 
@@ -80,10 +81,15 @@ void put_cell(ParquetWriter& w, size_t to, ParquetType type, sqlite3_stmt* s, in
 
 class TableWriter {
  public:
-  TableWriter(const LakeTable& table, const std::string& folder)
-      : table_(table), folder_(fs::path(folder) / table.name), first_(table.by_cpu ? 1 : 0) {}
+  TableWriter(const LakeTable& table, const std::string& folder, std::optional<Shard> shard)
+      : table_(table),
+        folder_(fs::path(folder) / table.name),
+        shard_(shard),
+        name_(shard ? shard_name(*shard) + ".parquet" : kWhole),
+        first_(table.by_cpu ? 1 : 0) {}
 
   Result<void> write(sqlite3* db) {
+    if (auto ok = alone(); !ok) return ok;
     sqlite3_stmt* prepared = nullptr;
     int status = sqlite3_prepare_v2(db, table_.sql.c_str(), -1, &prepared, nullptr);
     const std::unique_ptr<sqlite3_stmt, int (*)(sqlite3_stmt*)> s(prepared, sqlite3_finalize);
@@ -97,7 +103,7 @@ class TableWriter {
     if (status != SQLITE_DONE)
       return fail(Code::kNoResources, table_.name, Error::kNoOffset, sqlite3_errmsg(db), "");
     // A table without rows is a file too, so that queries of all tables work.
-    if (!file_ && rows_ == 0) {
+    if (!file_ && rows_ == 0 && (!shard_ || shard_->index == 0)) {
       if (auto ok = open(-1); !ok) return ok;
     }
     return close();
@@ -105,14 +111,29 @@ class TableWriter {
   uint64_t rows() const { return rows_; }
 
  private:
+  static constexpr const char* kWhole = "data.parquet";
+  // Rows of one run, or of the shards of one: beside others, readers of the folder would take them twice.
+  Result<void> alone() const {
+    const std::string of = shard_ ? fmt::format("-of-{}.parquet", shard_->count) : std::string(kWhole);
+    std::error_code none;
+    for (auto at = fs::recursive_directory_iterator(folder_, none); at != fs::recursive_directory_iterator();
+         at.increment(none)) {
+      const std::string name = at->path().filename().string();
+      if (!none && name.ends_with(".parquet") && !name.ends_with(of))
+        return fail(Code::kCannotWrite, at->path().string(), Error::kNoOffset,
+                    "rows of another run, or of another number of shards, would be beside these",
+                    "remove it, or choose another folder with -o");
+      if (none) break;
+    }
+    return {};
+  }
   Result<void> open(std::optional<int64_t> cpu) {
     if (auto ok = close(); !ok) return ok;
     cpu_ = cpu;
     const fs::path folder = cpu ? folder_ / fmt::format("cpu={}", *cpu) : folder_;
     file_ = std::make_unique<LakeFile>(
-        folder / "data.parquet",
-        std::vector<ParquetColumn>(table_.columns.begin() + static_cast<ptrdiff_t>(first_),
-                                   table_.columns.end()));
+        folder / name_, std::vector<ParquetColumn>(table_.columns.begin() + static_cast<ptrdiff_t>(first_),
+                                                   table_.columns.end()));
     return {};
   }
   Result<void> close() {
@@ -136,6 +157,8 @@ class TableWriter {
 
   const LakeTable& table_;
   const fs::path folder_;
+  const std::optional<Shard> shard_;
+  const std::string name_;
   const size_t first_;  // column that is in the file
   std::unique_ptr<LakeFile> file_;
   std::optional<int64_t> cpu_;
@@ -211,6 +234,15 @@ ExitCode run_tables(TablesOptions& o) {
   if (!tables) return cannot(tables.error(), kExitUsage);
   if (o.output.empty())
     return cannot({Code::kBadOption, "", Error::kNoOffset, "no folder for the tables", "-o DIR"}, kExitUsage);
+  std::optional<Shard> part;
+  if (!o.shard.empty()) {
+    const auto shard = parse_shard(o.shard);
+    if (!shard) return cannot(shard.error(), kExitUsage);
+    if (tables->size() != 1 || tables->front()->name != "calls")
+      return cannot({Code::kBadOption, "", Error::kNoOffset, "--shard is for single calls", "--table calls"},
+                    kExitUsage);
+    part = *shard;
+  }
   std::string sql;
   for (const LakeTable* t : *tables) sql += (t->reads.empty() ? t->sql : t->reads) + ";";
   const bool sums = std::ranges::any_of(*tables, &LakeTable::sums);
@@ -220,17 +252,20 @@ ExitCode run_tables(TablesOptions& o) {
   TimelineOptions options;
   options.pipeline = o.choice.pipeline;
   options.detail = facts.detail;
+  if (part) {
+    if (const auto ok = check_call_shard(*capture, o.time); !ok) return cannot(ok.error(), kExitUsage);
+  }
   if (!take_time(o.time, *capture, diagnostics, options.pipeline.time)) return kExitUsage;
   options.detail_time = options.pipeline.time;
   FlowErrors errors(o.choice, options.pipeline.time);
   errors.watch(options);
   const auto decoded = sums ? decode_sums(*capture, options, facts, o.choice)
-                            : decode_tables(*capture, options, facts, {}, o.choice.progress);
+                            : decode_tables(*capture, options, facts, {}, o.choice.progress, {.part = part});
   if (!decoded) return cannot(decoded.error(), kExitInput);
   for (const Notice& n : decoded->notices) diagnostics.notice(n);
   uint64_t rows = 0;
   for (const LakeTable* t : *tables) {
-    TableWriter writer(*t, o.output);
+    TableWriter writer(*t, o.output, part);
     if (const auto done = writer.write(decoded->sink->database()); !done)
       return cannot(done.error(), kExitInput);
     if (interrupted()) return kExitInterrupted;
@@ -252,6 +287,10 @@ RunVerb add_tables(CLI::App& app) {
   verb->add_option("-o,--output", o->output, "folder: TABLE/data.parquet, or TABLE/cpu=N/data.parquet")
       ->type_name("DIR");
   verb->add_option("--table", o->names, "which (default: aggregates and what is small)")->type_name("LIST");
+  verb->add_option(
+          "--shard", o->shard,
+          "of a block stream, with --table calls: part K (from 0) of N; the files of all are the table")
+      ->type_name("K/N");
   verb->add_flag("--list", o->list, "which tables there are");
   add_time_option(*verb, o->time);
   return [o] { return run_tables(*o); };

@@ -30,7 +30,7 @@ std::string function_line(SourceLines& lines, const TimelineFunction& f, Time t)
 
 void SliceSink::begin(const Capture& capture) {
   capture_ = &capture;
-  if (format_ != Format::kCsv) return;
+  if (format_ != Format::kCsv || !head_) return;
   write_(
       fmt::format("id,parent,track_kind,track,cpu,tid,begin,end,function,kind,dso,{}version,instructions,"
                   "self_instructions,entry,call_site,flags,source,confidence\n",

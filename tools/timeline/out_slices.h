@@ -19,9 +19,10 @@ class SliceSink final : public TimelineSink {
  public:
   enum class Format : uint8_t { kCsv, kJsonLines };
   using Write = std::function<void(std::string_view)>;
-  // Stops when `stop` says so. `lines`: with the line where a function begins; nullptr: without.
-  SliceSink(Format format, Write write, std::function<bool()> stop, SourceLines* lines)
-      : format_(format), write_(std::move(write)), stop_(std::move(stop)), lines_(lines) {}
+  // Stops when `stop` says so. `lines`: with the line where a function begins; nullptr: without. `head`: CSV begins with
+  // the names of columns.
+  SliceSink(Format format, Write write, std::function<bool()> stop, SourceLines* lines, bool head = true)
+      : format_(format), write_(std::move(write)), stop_(std::move(stop)), lines_(lines), head_(head) {}
 
   void begin(const Capture& capture) override;
   void track(const TimelineTrack& t) override;
@@ -41,6 +42,7 @@ class SliceSink final : public TimelineSink {
   Write write_;
   std::function<bool()> stop_;
   SourceLines* lines_;
+  bool head_;
   const Capture* capture_ = nullptr;
   // What rows have in common, as it is written.
   struct Track {

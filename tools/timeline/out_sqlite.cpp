@@ -166,6 +166,7 @@ void SqliteSink::keep_only(const std::set<std::string>& names) {
 
 void SqliteSink::begin(const Capture& capture) {
   impl_->capture = &capture;
+  impl_->call_depths = CallDepths(capture.streams.size());
   if (impl_->detail) impl_->code = std::make_unique<CodeText>(capture, impl_->inlined);
 }
 
@@ -196,6 +197,8 @@ void SqliteSink::slice(const Slice& s) {
              number(s.entry), number(s.call_site), std::string_view(flags), number(s.version),
              std::string_view(source), confidence_name(s.confidence), int64_t{s.cpu}, Value{});
 }
+
+void SqliteSink::around(uint64_t id, uint64_t parent) { impl_->call_depths.add(id, parent); }
 
 void SqliteSink::run(const RunSlice& r) {
   const std::string flags = slice_flag_names(r.flags);

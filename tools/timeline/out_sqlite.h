@@ -31,6 +31,8 @@ class SqliteSink final : public TimelineSink {
   // Functions that are not called by the end, neither here nor in a slice, are not in the table.
   void called(uint32_t function);
   void slice(const Slice& s) override;
+  // A slice that is not in the table, around others: for depths.
+  void around(uint64_t id, uint64_t parent);
   void run(const RunSlice& r) override;
   void gap(const GapSlice& g) override;
   void event(const EventMark& e) override;

@@ -6,9 +6,11 @@
 #include <array>
 #include <optional>
 
+#include "decoder/calls/call_part.h"
 #include "textstore/time.h"
 #include "tools/cli/flow_found.h"
 #include "tools/cli/progress.h"
+#include "tools/cli/shard_option.h"
 #include "tools/cli/task_options.h"
 #include "tools/cli/verbs.h"
 #include "tools/output/format.h"
@@ -30,10 +32,11 @@ struct TimelineText {
   DecodeChoice choice;
   TaskText tasks;
   TaskChoice wanted;  // by `tasks`
-  std::string output, html, format, time, detail, tracks = "cpu,thread";
+  std::string output, html, format, time, detail, shard, tracks = "cpu,thread";
   uint64_t max_slices = TimelineLimits{}.slices;
   bool gzip = false, cycles = false;
   SourceChoice source;
+  std::optional<Shard> part;  // as `shard` says
 };
 
 struct FormatName {
@@ -99,6 +102,14 @@ Result<void> choose(TimelineText& o, TimelineOptions& options) {
   if ((is_rows(o.format) || o.format == "chrome") && o.detail == "insn") {
     return fail(Code::kBadOption, "", Error::kNoOffset, "--detail insn: " + o.format + " has functions only",
                 "`asof decode` prints instructions as text or JSON lines; .pftrace, .html and .db have them");
+  }
+  if (!o.shard.empty()) {
+    if (!is_rows(o.format))
+      return fail(Code::kBadOption, "", Error::kNoOffset,
+                  "--shard: a file of format " + o.format + " is not joined of parts", ".csv and .jsonl are");
+    const auto shard = parse_shard(o.shard);
+    if (!shard) return std::unexpected(shard.error());
+    o.part = *shard;
   }
   if (o.format == "sqlite" && o.gzip)
     return fail(Code::kBadOption, "", Error::kNoOffset, "a database is not compressed");
@@ -234,9 +245,11 @@ Result<TimelineSummary> write_rows(const Capture& capture, const TimelineText& o
   const auto format = o.format == "csv" ? SliceSink::Format::kCsv : SliceSink::Format::kJsonLines;
   SourceLines lines(capture);
   SliceSink sink(
-      format, write, [&] { return out->closed() || interrupted(); }, o.source.lines ? &lines : nullptr);
+      format, write, [&] { return out->closed() || interrupted(); }, o.source.lines ? &lines : nullptr,
+      !o.part || o.part->index == 0);
   ProgressBar bar(o.choice.progress, "timeline");
-  auto summary = run_timeline(capture, options, sink, bar.callback());
+  auto summary = o.part ? run_timeline_part(capture, options, *o.part, sink, {}, bar.callback())
+                        : run_timeline(capture, options, sink, bar.callback());
   if (o.gzip) packed.finish();
   if (!summary) return summary;
   out->finish();
@@ -287,6 +300,11 @@ ExitCode run_timeline_verb(TimelineText& o) {
     return kExitUsage;
   }
   o.wanted = std::move(*tasks);
+  if (o.wanted.any() && o.part) {
+    diagnostics.error({Code::kBadOption, "", Error::kNoOffset, "--shard is a part of the calls of all tasks",
+                       "leave out --pid, --tid and --comm"});
+    return kExitUsage;
+  }
   if (o.wanted.any() && o.cycles) {
     diagnostics.error({Code::kBadOption, "", Error::kNoOffset,
                        "--cycles counts what all tasks ran between two counts",
@@ -295,6 +313,12 @@ ExitCode run_timeline_verb(TimelineText& o) {
   }
   const auto capture = open_for_verb(o.input, diagnostics, true, &o.choice);
   if (!capture) return kExitInput;
+  if (o.part) {
+    if (const auto ok = check_call_shard(*capture, o.time); !ok) {
+      diagnostics.error(ok.error());
+      return kExitUsage;
+    }
+  }
   if (!take_time(o.time, *capture, diagnostics, options.pipeline.time)) return kExitUsage;
   options.detail_time = options.pipeline.time;
   warn_of_tasks(*capture, o.wanted, diagnostics);
@@ -391,6 +415,10 @@ RunVerb add_timeline(CLI::App& app) {
           "--cycles", o->cycles,
           "in a page: core cycles and IPC of functions, blocks and calls, with bounds; decodes once more")
       ->group(output);
+  verb->add_option(
+          "--shard", o->shard,
+          "of a block stream, CSV and JSON lines: part K (from 0) of N; joined, they are what one run writes")
+      ->type_name("K/N");
   add_source_options(*verb, o->input, o->source);
   add_task_options(*verb, o->tasks);
   add_time_option(*verb, o->time);

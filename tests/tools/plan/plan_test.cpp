@@ -92,6 +92,55 @@ TEST_F(PlanCli, CallsAcrossShards) {
   }
 }
 
+// Single calls of what was merged, in parts.
+TEST_F(PlanCli, SingleCallsByShard) {
+  make_plan(kDemo);
+  all_shards(5, parts_, " --calls");
+  ASSERT_EQ(merge(parts_, whole_).status, 0);
+  for (const std::string suffix : {".csv", ".jsonl"}) {
+    const std::string one = dir_.path() / ("one" + suffix), part = dir_.path() / ("part" + suffix);
+    ASSERT_EQ(run_asof("timeline -q -o " + one + " " + whole_).status, 0);
+    std::string joined;
+    for (int k = 0; k < 3; ++k) {
+      const Ran r = run_asof("timeline -q --shard " + std::to_string(k) + "/3 -o " + part + " " + whole_);
+      ASSERT_EQ(r.status, 0) << r.err;
+      joined += read_file(part);
+    }
+    EXPECT_TRUE(joined == read_file(one)) << suffix;
+  }
+  const std::string lake = dir_.path() / "lake", table = " --table calls -o " + lake + " " + whole_;
+  for (int k = 0; k < 2; ++k) {
+    const Ran r = run_asof("tables -q --shard " + std::to_string(k) + "/2" + table);
+    ASSERT_EQ(r.status, 0) << r.err;
+  }
+  EXPECT_TRUE(fs::exists(lake + "/calls/cpu=0/shard-0-of-2.parquet"));
+  EXPECT_TRUE(fs::exists(lake + "/calls/cpu=1/shard-1-of-2.parquet"));
+  // Again is the same; what would be there twice is refused.
+  EXPECT_EQ(run_asof("tables -q --shard 1/2" + table).status, 0);
+  for (const std::string other : {"--shard 0/3", ""}) {
+    const Ran r = run_asof("tables -q " + other + table);
+    EXPECT_EQ(r.status, 2) << other;
+    EXPECT_NE(r.err.find("E-FILE-090"), std::string::npos) << r.err;
+  }
+}
+
+TEST_F(PlanCli, SingleCallsByShardAreRefused) {
+  ASSERT_EQ(run_asof("decode -q --format blocks -o " + whole_ + " " + kDemo).status, 0);
+  const std::string csv = " -o " + std::string(dir_.path() / "x.csv") + " ";
+  for (const std::string command :
+       {"timeline --shard 0/2" + csv + kDemo, "timeline --shard 2/2" + csv + whole_,
+        "timeline --shard 0/2 --time 1%-2%" + csv + whole_,
+        "timeline --shard 0/2 -o " + std::string(dir_.path() / "x.pftrace") + " " + whole_,
+        "timeline --shard 0/2 --html " + std::string(dir_.path() / "x.html") + " " + whole_,
+        "timeline --shard 0/2 -o " + std::string(dir_.path() / "x.db") + " " + whole_,
+        "tables --shard 0/2 --table calls,gaps -o " + parts_ + " " + whole_,
+        "tables --shard 0/2 -o " + parts_ + " " + whole_}) {
+    const Ran r = run_asof(command);
+    EXPECT_EQ(r.status, 1) << command;
+    EXPECT_NE(r.err.find("E-FILE-091"), std::string::npos) << r.err;
+  }
+}
+
 TEST_F(PlanCli, CallsWithoutABlockStream) {
   const Ran r = run_asof("decode --calls " + kDemo);
   EXPECT_EQ(r.status, 1);
