@@ -13,6 +13,7 @@
 #include <system_error>
 
 #include "decoder/io/files_read.h"
+#include "decoder/io/thrown_error.h"
 #include "decoder/lines/debuginfod.h"
 #include "decoder/open/archive.h"
 #include "tools/cli/arguments.h"
@@ -194,6 +195,8 @@ int run_guarded(int argc, char** argv) {
     return checked(run(argc, argv));
   } catch (const std::bad_alloc&) {
     return refused(no_resources("memory"));
+  } catch (const ThrownError& e) {
+    return refused(e.error());
   } catch (const std::system_error& e) {
     const bool threads = e.code() == std::errc::resource_unavailable_try_again;
     if (threads || e.code() == std::errc::not_enough_memory)

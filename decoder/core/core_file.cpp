@@ -98,6 +98,10 @@ Result<void> CoreFile::write(const Capture& capture, const std::string& folder, 
                                       {Section::kExtents, 0, {trace->extents.data()}},
                                       {Section::kStore, 0, {text.store.data()}},
                                       {Section::kText, 0, text.bytes}};
+  for (size_t i = 0; i < trace->indexes.size(); ++i) {
+    if (trace->indexes[i])
+      sections.push_back({Section::kFrameIndex, static_cast<uint32_t>(i), {trace->indexes[i]->data()}});
+  }
   for (size_t i = 0; i < trace->streams.size(); ++i)
     sections.push_back({Section::kStream, static_cast<uint32_t>(i), {trace->streams[i].data()}});
   write_all(sections, blocks::identity_of(blocks::put_capture(capture)), write);
@@ -119,7 +123,7 @@ Result<void> CoreFile::read_table(std::span<const uint8_t> bytes) {
   if (!in.ok() || std::memcmp(magic.data(), core::kMagic.data(), magic.size()) != 0)
     return damaged("no core of a plan begins here");
   const uint16_t version = in.u16(), header = in.u16();
-  if (version != core::kVersion || header != core::kHeaderSize)
+  if ((version != core::kVersion && version != core::kOldVersion) || header != core::kHeaderSize)
     return damaged(fmt::format("a core of version {}, this asof reads {}", version, core::kVersion));
   const uint64_t sections = in.u32();
   identity_ = in.u64();
@@ -143,6 +147,10 @@ Result<void> CoreFile::read_table(std::span<const uint8_t> bytes) {
   return {};
 }
 
+bool CoreFile::has_section(Section kind, uint32_t index) const {
+  return std::ranges::any_of(parts_, [&](const Part& p) { return p.kind == kind && p.index == index; });
+}
+
 Result<std::span<const uint8_t>> CoreFile::section(Section kind, uint32_t index) const {
   const auto found =
       std::ranges::find_if(parts_, [&](const Part& p) { return p.kind == kind && p.index == index; });
@@ -155,7 +163,11 @@ Result<std::span<const uint8_t>> CoreFile::section(Section kind, uint32_t index)
 }
 
 Result<void> CoreFile::read_streams(Capture& capture, const CaptureOptions& options) {
-  core::TraceReader trace(fs::path(path_).parent_path().string());
+  const auto index = [this](uint32_t group) -> Result<std::optional<std::span<const uint8_t>>> {
+    if (!has_section(Section::kFrameIndex, group)) return std::nullopt;
+    return section(Section::kFrameIndex, group);
+  };
+  core::TraceReader trace(fs::path(path_).parent_path().string(), index);
   const auto files = section(Section::kFiles), frames = section(Section::kFrames),
              extents = section(Section::kExtents);
   for (const auto* s : {&files, &frames, &extents}) {

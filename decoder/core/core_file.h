@@ -39,6 +39,7 @@ class CoreFile {
     uint64_t hash = 0;
   };
   Result<void> read_table(std::span<const uint8_t> bytes);
+  bool has_section(core::Section kind, uint32_t index) const;
   Result<std::span<const uint8_t>> section(core::Section kind, uint32_t index = 0) const;
   Result<void> read_streams(Capture& capture, const CaptureOptions& options);
   std::unexpected<Error> damaged(std::string reason) const;

@@ -10,7 +10,7 @@
 namespace asof::core {
 
 inline constexpr std::string_view kMagic{"asofcore", 8};
-inline constexpr uint16_t kVersion = 2;
+inline constexpr uint16_t kVersion = 3, kOldVersion = 2;  // the old one has no index of frames
 inline constexpr uint64_t kHeaderSize =
     40;  // magic, version, size of header, sections, identity, table, its hash
 inline constexpr uint64_t kEntrySize = 32;  // of the table: kind, index, offset, size, hash
@@ -22,12 +22,13 @@ enum class Section : uint32_t {
   kMachine = 3,  // x86::Config, arm64::Config
   kCode = 4,     // files and mappings of code, copies of memory, modules
   kSymbols = 5,
-  kFiles = 6,    // that hold the trace
-  kFrames = 7,   // CoreSight frames: where their sections are
-  kExtents = 8,  // of all streams: name, CPU, thread, begin, end
-  kStream = 9,   // one, by index
-  kStore = 10,   // the text store
-  kText = 11,    // bytes that it points to
+  kFiles = 6,        // that hold the trace
+  kFrames = 7,       // CoreSight frames: where their sections are
+  kExtents = 8,      // of all streams: name, CPU, thread, begin, end
+  kStream = 9,       // one, by index
+  kStore = 10,       // the text store
+  kText = 11,        // bytes that it points to
+  kFrameIndex = 12,  // of one group of frames, by index: where the bytes of its sources begin
 };
 
 using blocks::Source;

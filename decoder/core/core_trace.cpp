@@ -67,6 +67,16 @@ class TracePutter {
     return w;
   }
 
+  // Where positions are too far apart for a read of some bytes, each shard makes the index itself.
+  std::vector<std::optional<Writer>> indexes() const {
+    std::vector<std::optional<Writer>> out;
+    for (const auto& group : order_) {
+      out.emplace_back();
+      if (group->is_dense()) put_index(*group, out.back().emplace());
+    }
+    return out;
+  }
+
   Result<Writer> files() const {
     Writer w;
     w.varint(files_.size());
@@ -83,6 +93,28 @@ class TracePutter {
   }
 
  private:
+  static void put_index(const CsFrames& frames, Writer& w) {
+    w.varint(frames.checkpoints().size());
+    CsFrames::Checkpoint before;
+    for (const CsFrames::Checkpoint& c : frames.checkpoints()) {
+      w.varint(c.section - before.section);
+      w.varint(c.section == before.section ? c.offset - before.offset : c.offset);
+      w.u8(c.id);
+      before = c;
+    }
+    w.varint(frames.sources().size());
+    for (const CsFrames::Source& s : frames.sources()) {
+      w.u8(s.id);
+      w.varint(s.size);
+      w.varint(s.first_checkpoint);
+      w.varint(s.counts.size());
+      uint64_t last = 0;
+      for (const uint64_t n : s.counts) {
+        w.varint(n - last);
+        last = n;
+      }
+    }
+  }
   std::unexpected<Error> not_in_file() const {
     return fail(Code::kTraceNotInFile, "", Error::kNoOffset, "the trace does not lie in files of its own",
                 "write a pipe to a file first; unpack an archive with 'asof unpack'");
@@ -131,6 +163,7 @@ Result<TraceSections> put_trace(const Capture& capture, const std::string& folde
   auto frames = putter.frames();
   if (!frames) return std::unexpected(frames.error());
   out.frames = std::move(*frames);
+  out.indexes = putter.indexes();
   auto files = putter.files();
   if (!files) return std::unexpected(files.error());
   out.files = std::move(*files);
@@ -210,19 +243,63 @@ Result<std::span<const uint8_t>> TraceReader::bytes_at(const Place& place) {
   return bytes.subspan(place.offset, place.size);
 }
 
-Result<std::shared_ptr<const CsFrames>> TraceReader::frames(uint64_t index) {
-  if (index >= groups_.size())
-    return fail(Code::kBadPlan, folder_, Error::kNoOffset, "it names frames that it does not list",
-                "make the plan again");
+Result<void> TraceReader::open_group(uint32_t index) {
   FrameGroup& group = groups_[index];
-  if (group.frames) return group.frames;
   for (size_t i = 0; i < group.sections.size(); ++i) {
     auto bytes = bytes_at(group.places[i]);
     if (!bytes) return std::unexpected(bytes.error());
     group.sections[i].bytes = *bytes;
   }
-  group.frames = CsFrames::index(std::move(group.sections), group.alignment);
-  return group.frames;
+  const auto body = index_(index);
+  if (!body) return std::unexpected(body.error());
+  group.frames =
+      *body ? read_index(**body, group) : CsFrames::index(std::move(group.sections), group.alignment);
+  if (!group.frames)
+    return fail(Code::kBadPlan, folder_, Error::kNoOffset, "its index of CoreSight frames is damaged",
+                "make the plan again");
+  return {};
+}
+
+std::shared_ptr<const CsFrames> TraceReader::read_index(std::span<const uint8_t> body,
+                                                        FrameGroup& group) const {
+  Source in(body);
+  std::vector<CsFrames::Checkpoint> checkpoints;
+  CsFrames::Checkpoint at;
+  for (uint64_t i = 0, n = in.count(3); i < n && in.ok(); ++i) {
+    const uint64_t sections = in.varint(), offset = in.varint();
+    at.section += sections;
+    at.offset = (sections == 0 ? at.offset : 0) + offset;
+    at.id = in.u8();
+    checkpoints.push_back(at);
+  }
+  std::vector<CsFrames::Source> sources;
+  for (uint64_t i = 0, n = in.count(4); i < n && in.ok(); ++i) {
+    CsFrames::Source& s = sources.emplace_back();
+    s.id = in.u8();
+    s.size = in.varint();
+    s.first_checkpoint = in.varint();
+    uint64_t count = 0;
+    for (uint64_t k = 0, counts = in.count(); k < counts && in.ok(); ++k)
+      s.counts.push_back(count += in.varint());
+  }
+  if (!in.ok() || in.left() != 0) return nullptr;
+  return CsFrames::restore(std::move(group.sections), group.alignment, std::move(checkpoints),
+                           std::move(sources), folder_);
+}
+
+Result<TraceReader::OneSource> TraceReader::source(uint64_t index, uint8_t id) {
+  if (index >= groups_.size())
+    return fail(Code::kBadPlan, folder_, Error::kNoOffset, "it names frames that it does not list",
+                "make the plan again");
+  FrameGroup& group = groups_[index];
+  if (!group.frames) {
+    if (auto ok = open_group(static_cast<uint32_t>(index)); !ok) return std::unexpected(ok.error());
+  }
+  OneSource& one = group.sources[id];
+  if (one.bytes) return one;
+  const auto found = std::ranges::find(group.frames->sources(), id, &CsFrames::Source::id);
+  if (found != group.frames->sources().end()) one = {group.frames->bytes_of(id), found->size};
+  return one;
 }
 
 Result<void> TraceReader::read_piece(Source& in, StreamPiece& p) {
@@ -240,14 +317,11 @@ Result<void> TraceReader::read_piece(Source& in, StreamPiece& p) {
     const uint8_t id = in.u8();
     p.source_begin = in.varint();
     if (!in.ok()) return bad();
-    const auto all = frames(group);
-    if (!all) return std::unexpected(all.error());
-    const auto source = std::ranges::find((*all)->sources(), id, &CsFrames::Source::id);
-    if (source == (*all)->sources().end() || p.source_begin > source->size ||
-        size > source->size - p.source_begin)
-      return bad();
-    p.source = (*all)->bytes_of(id);
-    return {};
+    const auto one = source(group, id);
+    if (!one) return std::unexpected(one.error());
+    if (p.source_begin > one->size || size > one->size - p.source_begin) return bad();
+    p.source = one->bytes;
+    return p.source ? Result<void>() : bad();
   }
   Place place;
   place.file = static_cast<uint32_t>(in.varint());

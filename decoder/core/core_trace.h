@@ -1,6 +1,9 @@
 // Where the trace of a capture is: files, streams, pieces, CoreSight frames. The trace itself stays in its files.
 #pragma once
+#include <functional>
+#include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,6 +19,7 @@ namespace asof::core {
 struct TraceSections {
   Writer files, frames, extents;
   std::vector<Writer> streams;
+  std::vector<std::optional<Writer>> indexes;  // of frames, by group
 };
 Result<TraceSections> put_trace(const Capture& capture, const std::string& folder);
 
@@ -28,7 +32,9 @@ struct TraceFile {
 // Opens what streams need of their files.
 class TraceReader {
  public:
-  TraceReader(std::string folder) : folder_(std::move(folder)) {}
+  // `index`: section kFrameIndex of a group of frames, which may be missing.
+  using Index = std::function<Result<std::optional<std::span<const uint8_t>>>(uint32_t group)>;
+  TraceReader(std::string folder, Index index) : folder_(std::move(folder)), index_(std::move(index)) {}
   // Sections kFiles and kFrames. False: damaged.
   bool read_tables(std::span<const uint8_t> files, std::span<const uint8_t> frames);
   // Section kStream.
@@ -41,19 +47,27 @@ class TraceReader {
     uint32_t file = 0;
     uint64_t offset = 0, size = 0;
   };
+  struct OneSource {
+    std::shared_ptr<const TraceBytes> bytes;  // nullptr: there is none
+    uint64_t size = 0;
+  };
   struct FrameGroup {
     FrameAlignment alignment = FrameAlignment::kMemory;
     std::vector<FrameSection> sections;  // without bytes
     std::vector<Place> places;           // of each one's bytes
     std::shared_ptr<const CsFrames> frames;
+    std::map<uint8_t, OneSource> sources;  // that were asked for
   };
   Result<std::span<const uint8_t>> bytes_at(const Place& place);
   Result<std::shared_ptr<const MappedFile>> file(uint32_t index);
-  Result<std::shared_ptr<const CsFrames>> frames(uint64_t index);
+  Result<void> open_group(uint32_t index);
+  std::shared_ptr<const CsFrames> read_index(std::span<const uint8_t> body, FrameGroup& group) const;
+  Result<OneSource> source(uint64_t group, uint8_t id);
   Result<void> read_piece(Source& in, StreamPiece& piece);
   bool read_frames(std::span<const uint8_t> body);
 
   std::string folder_;
+  Index index_;
   std::vector<TraceFile> files_;
   std::vector<std::shared_ptr<const MappedFile>> open_;  // by file
   std::vector<FrameGroup> groups_;

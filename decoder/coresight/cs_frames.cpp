@@ -10,6 +10,8 @@
 #include <utility>
 
 #include "decoder/coresight/cs_deframer.h"
+#include "decoder/coresight/cs_frame_indexer.h"
+#include "decoder/io/thrown_error.h"
 #include "textstore/check.h"
 
 namespace asof {
@@ -26,7 +28,9 @@ using Item = Deframer::Item;
 class CsSourceBytes : public TraceBytes {
  public:
   CsSourceBytes(std::shared_ptr<const CsFrames> frames, const CsFrames::Source& source)
-      : frames_(std::move(frames)), source_(source) {}
+      : frames_(std::move(frames)), source_(source) {
+    if (frames_->restored_) checked_ = std::make_unique<std::atomic<bool>[]>(source_.counts.size());
+  }
 
   // In parts, so that a source of few bytes in many frames does not hold all of them in memory.
   void read(uint64_t at, std::span<uint8_t> out) const override {
@@ -34,7 +38,15 @@ class CsSourceBytes : public TraceBytes {
       const size_t begin = index_of(at), stop = begin + frames_->window_;
       uint64_t n = out.size();
       if (stop < source_.counts.size()) n = std::min(n, source_.counts[stop] - at);
-      read_part(at, out.first(n));
+      if (is_given_up(begin)) {
+        n = std::min(n, end_of(begin) - at);
+        std::ranges::fill(out.first(n), uint8_t{0});
+      } else {
+        if (const auto gone = given_up(); gone && *gone > begin && *gone < source_.counts.size())
+          n = std::min(n, source_.counts[*gone] - at);
+        check(begin, at + n);
+        read_part(at, out.first(n));
+      }
       at += n;
       out = out.subspan(n);
       passed(begin, at);
@@ -42,6 +54,12 @@ class CsSourceBytes : public TraceBytes {
   }
   uint64_t file_offset(uint64_t at) const override {
     uint64_t found = 0;
+    const size_t index = index_of(at);
+    if (is_given_up(index)) {
+      const CsFrames::Checkpoint& gone = frames_->checkpoints_[source_.first_checkpoint + index];
+      return frames_->sections_[gone.section].place(gone.offset);
+    }
+    check(index, at + 1);
     walk(
         at,
         [&](const FrameRun& run, size_t skip, size_t section) {
@@ -66,6 +84,33 @@ class CsSourceBytes : public TraceBytes {
         },
         [&out, this](Deframer& frames) { out = out.subspan(frames.copy_plain(source_.id, out)); });
     ASOF_CHECK(out.empty());
+  }
+  // Of frames that another process passed over: compares those from checkpoint `from` up to byte `end` of the source with
+  // what it found, once.
+  void check(size_t from, uint64_t end) const {
+    if (!checked_) return;
+    for (size_t i = from; i < source_.counts.size() && source_.counts[i] < end; ++i) {
+      if (checked_[i].load(std::memory_order_relaxed)) continue;
+      if (!agrees(i)) {
+        const CsFrames::Checkpoint& at = frames_->checkpoints_[source_.first_checkpoint + i];
+        throw ThrownError(
+            {Code::kTraceChanged, frames_->where_, frames_->sections_[at.section].place(at.offset),
+             "CoreSight frames of the trace are not those that the plan was made of", "make the plan again"});
+      }
+      checked_[i].store(true, std::memory_order_relaxed);
+    }
+  }
+  bool agrees(size_t i) const;
+  // The checkpoint of the source between which and the next the frames are gone.
+  std::optional<size_t> given_up() const {
+    const auto& all = frames_->given_up_;
+    if (!all || *all < source_.first_checkpoint) return std::nullopt;
+    return *all - source_.first_checkpoint;
+  }
+  bool is_given_up(size_t checkpoint) const { return given_up() == checkpoint; }
+  // Of its bytes that lie between a checkpoint and the next.
+  uint64_t end_of(size_t checkpoint) const {
+    return checkpoint + 1 < source_.counts.size() ? source_.counts[checkpoint + 1] : source_.size;
   }
   // The last checkpoint before byte `at`, counted from the source's first one.
   size_t index_of(uint64_t at) const {
@@ -102,7 +147,40 @@ class CsSourceBytes : public TraceBytes {
   std::shared_ptr<const CsFrames> frames_;
   const CsFrames::Source& source_;
   mutable std::atomic<size_t> reached_{0};  // the latest window that was read
+  std::unique_ptr<std::atomic<bool>[]>
+      checked_;  // by checkpoint; nullptr: this process passed over them itself
 };
+
+// Whether the frames between a checkpoint and the next one end there, in the state and with as many bytes of the source
+// as it says.
+bool CsSourceBytes::agrees(size_t i) const {
+  const auto& all = frames_->checkpoints_;
+  const CsFrames::Checkpoint& from = all[source_.first_checkpoint + i];
+  const bool last = i + 1 == source_.counts.size();
+  const CsFrames::Checkpoint to = last ? CsFrames::Checkpoint{.section = frames_->sections_.size()}
+                                       : all[source_.first_checkpoint + i + 1];
+  const uint64_t want = end_of(i) - source_.counts[i];
+  uint64_t offset = from.offset, count = 0;
+  uint8_t id = from.id;
+  for (size_t section = from.section; section < frames_->sections_.size() && section <= to.section;
+       ++section) {
+    const auto bytes = frames_->sections_[section].bytes;
+    const uint64_t end = section == to.section ? to.offset : bytes.size();
+    Deframer frames(bytes, frames_->alignment_, offset, id);
+    while (frames.offset() < end) {
+      if (const size_t plain = frames.skip_plain(); plain != 0) {
+        if (frames.id() == source_.id) count += plain;
+        continue;
+      }
+      if (frames.next() == Item::kEnd) break;
+      for (const FrameRun& run : frames.runs()) count += run.id == source_.id ? run.count : 0;
+    }
+    if (frames.offset() != end || (section == to.section && frames.id() != to.id)) return false;
+    offset = 0;
+    id = kUnknownTraceId;
+  }
+  return count == want;
+}
 
 template <class Visit, class VisitPlain>
 void CsSourceBytes::walk(uint64_t at, Visit visit, VisitPlain visit_plain) const {
@@ -138,91 +216,69 @@ void CsSourceBytes::walk(uint64_t at, Visit visit, VisitPlain visit_plain) const
   }
 }
 
-namespace {
-
-// A source that the index pass has met.
-struct IndexedSource {
-  CsFrames::Source source;
-  uint64_t epoch = 0;
-};
-
-}  // namespace
-
-// The index pass.
-class CsFrameIndexer {
- public:
-  // A stretch starts: of a section, or after a barrier.
-  void start(size_t section, bool discontinuity) {
-    section_ = section;
-    ++epoch_;
-    if (discontinuity) last_discontinuity_ = epoch_;
-  }
-  void checkpoint() {
-    ++checkpoints_;
-    for (auto& slot : slots_) {
-      if (slot) slot->source.counts.push_back(slot->source.size);
-    }
-  }
-  // Every second checkpoint is dropped.
-  void thin_out() {
-    checkpoints_ = (checkpoints_ + 1) / 2;
-    for (auto& slot : slots_) {
-      if (!slot) continue;
-      CsFrames::Source& source = slot->source;
-      // The one before its first byte stays: if that is dropped, the one before it is used instead.
-      const size_t odd = source.first_checkpoint % 2;
-      size_t kept = odd;
-      for (size_t i = odd == 0 ? 0 : 1; i < source.counts.size(); i += 2)
-        source.counts[kept++] = source.counts[i];
-      source.counts.resize(kept);
-      source.first_checkpoint /= 2;
-    }
-  }
-  // How far the index pass came since the last checkpoint, and how far it may go.
-  uint64_t since = kCheckpointDistance, distance = kCheckpointDistance;
-
-  void take(const FrameRun& run, uint64_t file_offset) {
-    auto& slot = slots_[run.id];
-    if (!slot) {
-      slot.emplace();
-      slot->source.id = run.id;
-      slot->source.first_checkpoint = checkpoints_ - 1;
-      slot->source.counts.push_back(0);
-    }
-    if (slot->epoch != epoch_) {
-      slot->source.breaks.push_back({.at = slot->source.size,
-                                     .section = section_,
-                                     .discontinuity = last_discontinuity_ > slot->epoch,
-                                     .file_offset = file_offset});
-      slot->epoch = epoch_;
-    }
-    slot->source.size += run.count;
-  }
-  std::vector<CsFrames::Source> finish() {
-    std::vector<CsFrames::Source> out;
-    for (auto& slot : slots_) {
-      if (slot) out.push_back(std::move(slot->source));
-    }
-    return out;
-  }
-
- private:
-  std::array<std::optional<IndexedSource>, 128> slots_;
-  uint64_t epoch_ = 0, last_discontinuity_ = 0;
-  size_t section_ = 0, checkpoints_ = 0;
-};
-
 std::shared_ptr<const CsFrames> CsFrames::index(std::vector<FrameSection> sections, FrameAlignment alignment,
                                                 size_t most_checkpoints) {
   const std::shared_ptr<CsFrames> out(new CsFrames);
   out->sections_ = std::move(sections);
   out->alignment_ = alignment;
   out->most_checkpoints_ = most_checkpoints;
-  CsFrameIndexer indexer;
+  CsFrameIndexer indexer(kCheckpointDistance);
   for (size_t i = 0; i < out->sections_.size(); ++i) out->index_section(indexer, i);
-  out->window_ = std::max<size_t>(1, kHeld / 4 / indexer.distance);
-  out->sources_ = indexer.finish();
+  out->finish(indexer);
   return out;
+}
+
+void CsFrames::finish(const CsFrameIndexer& indexer) {
+  window_ = std::max<size_t>(1, kHeld / 4 / indexer.distance);
+  sources_ = indexer.finish();
+}
+
+std::shared_ptr<const CsFrames> CsFrames::restore(std::vector<FrameSection> sections,
+                                                  FrameAlignment alignment,
+                                                  std::vector<Checkpoint> checkpoints,
+                                                  std::vector<Source> sources, std::string where) {
+  const std::shared_ptr<CsFrames> out(new CsFrames);
+  out->sections_ = std::move(sections);
+  out->alignment_ = alignment;
+  out->checkpoints_ = std::move(checkpoints);
+  out->sources_ = std::move(sources);
+  out->restored_ = true;
+  out->where_ = std::move(where);
+  if (!out->is_dense()) return nullptr;
+  const size_t count = out->checkpoints_.size();
+  uint64_t bytes = 0;
+  for (const FrameSection& s : out->sections_) bytes += s.bytes.size();
+  uint8_t before = kNoTraceId;
+  for (const Source& s : out->sources_) {
+    if (s.id <= before || !is_source_id(s.id) || s.size > bytes) return nullptr;
+    if (s.first_checkpoint >= count || s.counts.size() != count - s.first_checkpoint) return nullptr;
+    if (s.counts.front() != 0 || !std::ranges::is_sorted(s.counts) || s.counts.back() > s.size)
+      return nullptr;
+    before = s.id;
+  }
+  out->window_ = std::max<size_t>(1, kHeld / 4 / std::max(kCheckpointDistance, bytes / count));
+  return out;
+}
+
+bool CsFrames::is_dense() const {
+  std::vector<uint64_t> begins;  // of sections, one behind the other
+  uint64_t total = 0;
+  for (const FrameSection& s : sections_) {
+    begins.push_back(total);
+    total += s.bytes.size();
+  }
+  // After positions were dropped there are more than a quarter of the most.
+  const uint64_t most = std::max(2 * kCheckpointDistance, total / (kMostCheckpoints / 4));
+  if (checkpoints_.empty() || checkpoints_.front() != Checkpoint{.id = kUnknownTraceId}) return false;
+  uint64_t before = 0;
+  for (const Checkpoint& c : checkpoints_) {
+    if (c.section >= sections_.size() || c.offset > sections_[c.section].bytes.size()) return false;
+    if (alignment_ == FrameAlignment::kMemory && c.offset % kFrameSize != 0) return false;
+    const uint64_t at = begins[c.section] + c.offset;
+    if (at < before || at - before > most) return false;
+    before = at;
+  }
+  return std::ranges::is_sorted(checkpoints_) && total - before <= most;
 }
 
 void CsFrames::index_section(CsFrameIndexer& indexer, size_t i) {

@@ -6,6 +6,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <set>
 #include <span>
 #include <string>
@@ -47,6 +48,7 @@ struct FrameBreak {
 
 class Deframer;
 class CsFrameIndexer;
+struct CsFrameState;
 
 class CsFrames : public std::enable_shared_from_this<CsFrames> {
  public:
@@ -66,9 +68,24 @@ class CsFrames : public std::enable_shared_from_this<CsFrames> {
 
   // Positions in the index: a read passes over as many frames as lie between two of them.
   static constexpr size_t kMostCheckpoints = 1U << 16;
+  struct Checkpoint {
+    size_t section = 0;
+    uint64_t offset = 0;  // in the section
+    uint8_t id = 0;
+    auto operator<=>(const Checkpoint&) const = default;
+  };
   // The bytes that `sections` point to must outlive the result.
   static std::shared_ptr<const CsFrames> index(std::vector<FrameSection> sections, FrameAlignment alignment,
                                                size_t most_checkpoints = kMostCheckpoints);
+  // Of what another process's index pass found; `sources` by ID, without breaks. nullptr: that is no index of such frames,
+  // or reads would pass over more frames than is_dense() allows. Frames are compared with it when they are read; where
+  // they differ, reading throws a ThrownError, which names `where`.
+  static std::shared_ptr<const CsFrames> restore(std::vector<FrameSection> sections, FrameAlignment alignment,
+                                                 std::vector<Checkpoint> checkpoints,
+                                                 std::vector<Source> sources, std::string where);
+  const std::vector<Checkpoint>& checkpoints() const { return checkpoints_; }
+  // Whether positions are as close as the index pass leaves them where all bytes are frames.
+  bool is_dense() const;
 
   const std::vector<FrameSection>& sections() const { return sections_; }
   FrameAlignment alignment() const { return alignment_; }
@@ -80,18 +97,27 @@ class CsFrames : public std::enable_shared_from_this<CsFrames> {
   std::shared_ptr<const TraceBytes> bytes_of(uint8_t id) const;
   // Pieces of a Stream for it, cut at its breaks.
   std::vector<StreamPiece> pieces_of(uint8_t id) const;
+  // Of a recording that grows (cs_frame_memory.h). The checkpoint from which byte `at` of a source is read; the first one
+  // behind all bytes before it.
+  size_t checkpoint_before(uint8_t id, uint64_t at) const;
+  size_t checkpoint_behind(uint8_t id, uint64_t at) const;
+  // The frames between two checkpoints are not read again: their bytes in the file, as far as they were not given up
+  // before. In what is opened later, bytes of sources are zeros there.
+  struct FileBytes {
+    uint64_t begin = 0, end = 0;
+    bool goes_on = false;  // bytes right before these were given up
+    bool ends = false;     // with a section, behind which something else is
+  };
+  std::vector<FileBytes> give_up(size_t from, size_t to) const;
   // The first byte of this source that lies in `section` or later.
   static uint64_t begin_of_section(const Source& source, size_t section);
 
  private:
   friend class CsSourceBytes;
-  struct Checkpoint {
-    size_t section = 0;
-    uint64_t offset = 0;  // in the section
-    uint8_t id = 0;
-  };
+  friend class CsFrameMemory;
   CsFrames() = default;
   void index_section(CsFrameIndexer& indexer, size_t section);
+  void finish(const CsFrameIndexer& indexer);
   void add_checkpoint(CsFrameIndexer& indexer, const Checkpoint& checkpoint);
   const Source* find(uint8_t id) const;
   void index_frame(CsFrameIndexer& indexer, const Deframer& frames, const FrameSection& section);
@@ -104,6 +130,10 @@ class CsFrames : public std::enable_shared_from_this<CsFrames> {
   size_t window_ = 1;  // checkpoints; what a source has read past is released in units of windows
   std::vector<Source> sources_;
   Losses losses_;
+  std::shared_ptr<CsFrameState> memory_;
+  std::optional<size_t> given_up_;  // as in it
+  bool restored_ = false;
+  std::string where_;
 };
 
 // Notices (E-DATA-110) of what the index pass could not use; `where` names the file or ring.

@@ -10,6 +10,7 @@
 #include <set>
 #include <tuple>
 
+#include "decoder/coresight/cs_frame_memory.h"
 #include "decoder/coresight/cs_frames.h"
 #include "decoder/coresight/cs_sections.h"
 #include "decoder/coresight/cs_trace_ids.h"
@@ -43,7 +44,8 @@ void in_order(std::vector<TimedPiece>& pieces) {
 
 class CsStreamMaker {
  public:
-  CsStreamMaker(const PerfData& data, NoticeBook& notices) : data_(data), notices_(notices) {}
+  CsStreamMaker(const PerfData& data, NoticeBook& notices, CsFrameMemory* memory)
+      : data_(data), notices_(notices), memory_(memory) {}
 
   CsStreams make();
 
@@ -70,6 +72,7 @@ class CsStreamMaker {
 
   const PerfData& data_;
   NoticeBook& notices_;
+  CsFrameMemory* const memory_;
   std::vector<CsUnit> units_;
   std::optional<CsTraceIds> ids_;
   std::map<Key, Trace> traces_;
@@ -104,7 +107,9 @@ void CsStreamMaker::take_frames(const AuxRing& ring, size_t index, const std::ve
     section_of.push_back(i);
   }
   if (formatted.empty()) return;
-  const auto frames = CsFrames::index(std::move(formatted), FrameAlignment::kMemory);
+  const auto frames = memory_ != nullptr
+                          ? memory_->index(index, std::move(formatted), FrameAlignment::kMemory)
+                          : CsFrames::index(std::move(formatted), FrameAlignment::kMemory);
   report_unused_frames(*frames, ring.stream.name, notices_);
   std::set<uint8_t> known;
   for (const CsFrames::Source& source : frames->sources()) {
@@ -222,8 +227,8 @@ CsStreams CsStreamMaker::make() {
 
 }  // namespace
 
-CsStreams make_cs_streams(const PerfData& data, NoticeBook& notices) {
-  return CsStreamMaker(data, notices).make();
+CsStreams make_cs_streams(const PerfData& data, NoticeBook& notices, CsFrameMemory* memory) {
+  return CsStreamMaker(data, notices, memory).make();
 }
 
 }  // namespace asof

@@ -14,6 +14,8 @@
 
 namespace asof {
 
+class CsFrameMemory;
+
 // The trace unit of one CPU.
 struct CsUnit {
   int32_t cpu = -1;
@@ -33,6 +35,7 @@ struct CsStreams {
   std::vector<Stream> streams;
   std::vector<CsUnit> units;
 };
-CsStreams make_cs_streams(const PerfData& data, NoticeBook& notices);
+// `memory`: of a recording that grows.
+CsStreams make_cs_streams(const PerfData& data, NoticeBook& notices, CsFrameMemory* memory = nullptr);
 
 }  // namespace asof

@@ -89,6 +89,7 @@ void Settling::scan(const Arch& arch, const Capture& capture, size_t stream, uin
     const bool timed = next->start_time != kTimeMin && next->start_time > start;
     if (!all_there || !timed || saturating_add(next->start_time, kMargin) > until) break;
     lane.settled.push_back({here->begin, start});
+    if (++lane.found == kChecked) lane.checked = here->begin;
     reached = start;
     here = std::exchange(next, std::exchange(after, std::nullopt));
   }

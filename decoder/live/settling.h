@@ -68,18 +68,24 @@ class Settling {
     uint64_t scan_from = 0;
     std::deque<uint64_t> last_given;  // where they begin
     uint64_t spent = 0;               // trace before this offset is
+    size_t found = 0;                 // segments
+    uint64_t checked = 0;             // where text is compared with when the recording is opened again ends
 
     // What is not settled starts no earlier.
     Time open_start() const {
       return has_open ? first_open.start : settled.empty() ? reached : settled.back().start;
     }
   };
+  uint64_t needed_from(const Capture& capture, size_t stream) const;
+  void spent_frames(const Capture& capture, std::vector<FileRange>& out) const;
   void scan(const Arch& arch, const Capture& capture, size_t stream, uint64_t covered, Time until);
   std::string missing_stream(const Capture& capture) const;
 
   // As many segments with a time stay in front of what is left: a search in the middle of a stream passes some
   // (arch/segments_from.h).
   static constexpr size_t kLookedAt = 4;
+  // First segments of which a part is decoded at each opening (decoder/open/text_check.h), with room.
+  static constexpr size_t kChecked = 12;
 
   const PipelineOptions choice_;
   const bool file_;

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "decoder/coresight/cs_clock.h"
+#include "decoder/coresight/cs_frame_memory.h"
 #include "decoder/coresight/cs_perf.h"
 #include "decoder/open/capture_perf.h"
 #include "decoder/open/check_clock.h"
@@ -89,7 +90,7 @@ void report_derived_clock(Time error, const std::string& path, NoticeBook& notic
 // TIME_CONV is about the virtual counter. A trace unit without FEAT_TRF counts something else, and so may one
 // whose counter is not recorded.
 void add_cs_streams(Capture& capture, const PerfData& data, NoticeBook& notices) {
-  const CsStreams made = make_cs_streams(data, notices);
+  const CsStreams made = make_cs_streams(data, notices, CsFrameMemory::followed());
   capture.streams = made.streams;
   for (const CsUnit& unit : made.units) capture.arm64.sources.push_back(unit.source);
   if (capture.arm64.time || made.streams.empty()) return;

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "decoder/io/thrown_error.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace asof::fuzz {
@@ -89,7 +90,11 @@ void decode_opened(const Result<Capture>& capture) {
   }
   PipelineOptions pipeline;
   pipeline.jobs = 1;
-  if (capture->arch()) decode_all(*capture, pipeline);
+  try {
+    if (capture->arch()) decode_all(*capture, pipeline);
+  } catch (const ThrownError& e) {
+    FUZZ_CHECK(e.error().code == Code::kTraceChanged);
+  }
 }
 
 void check_same_flow(const Capture& capture, bool with_threads) {

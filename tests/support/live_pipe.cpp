@@ -11,6 +11,7 @@
 
 #include "decoder/open/capture_perf.h"
 #include "decoder/perf/record_types.h"
+#include "tests/support/etm_frames.h"
 
 namespace asof::test {
 namespace {
@@ -52,7 +53,7 @@ class Maker {
         data_(PerfData::open(path).value()),
         capture_(open_capture(path, options).value()) {}
 
-  LivePipe make(size_t rounds, Time skew) {
+  LivePipe make(size_t rounds, Time skew, bool frames) {
     put<uint64_t>(out_.bytes, get<uint64_t>(file_, 0));
     put<uint64_t>(out_.bytes, 16);
     attributes();
@@ -61,6 +62,7 @@ class Maker {
     read_records();
     read_trace();
     cut_aux_records();
+    if (frames) put_in_frames();
     put_record(out_.bytes, perf::kFinishedInit, {});
     std::vector<Time> times;
     for (auto& [cpu, ring] : rings_) {
@@ -205,6 +207,29 @@ class Maker {
     }
   }
 
+  // As a sink with a formatter would have written it: what an AUX record is about, in frames of its own.
+  void put_in_frames() {
+    constexpr uint64_t kFormat = 0xff00;
+    for (size_t i = 0; i < capture_.streams.size(); ++i) {
+      Ring& ring = rings_[capture_.streams[i].cpu];
+      Bytes all;
+      for (Timed& t : ring.records) {
+        if (get<uint32_t>(t.bytes, 0) != perf::kAux) continue;
+        const auto from = ring.trace.begin() + static_cast<ptrdiff_t>(get<uint64_t>(t.bytes, 8) - ring.begin);
+        const Bytes raw(from, from + static_cast<ptrdiff_t>(get<uint64_t>(t.bytes, 16)));
+        EtmFrames frames;
+        frames.write(capture_.arm64.sources[i].trace_id, raw);
+        frames.flush();
+        set<uint64_t>(t.bytes, 8, ring.begin + all.size());
+        set<uint64_t>(t.bytes, 16, frames.bytes().size());
+        set<uint64_t>(t.bytes, 24, get<uint64_t>(t.bytes, 24) & ~kFormat);
+        all.insert(all.end(), frames.bytes().begin(), frames.bytes().end());
+        t.trace_end = ring.begin + all.size();
+      }
+      ring.trace = std::move(all);
+    }
+  }
+
   static Timed part_of(const Timed& whole, uint64_t begin, uint64_t end, Time time, uint64_t flags) {
     Timed out = whole;
     out.time = time;
@@ -263,8 +288,9 @@ class Maker {
 
 }  // namespace
 
-LivePipe as_live_pipe(const std::string& path, size_t rounds, const CaptureOptions& options, Time skew) {
-  return Maker(path, options).make(rounds, skew);
+LivePipe as_live_pipe(const std::string& path, size_t rounds, const CaptureOptions& options, Time skew,
+                      bool frames) {
+  return Maker(path, options).make(rounds, skew, frames);
 }
 
 }  // namespace asof::test

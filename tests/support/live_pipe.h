@@ -18,8 +18,9 @@ struct LivePipe {
   size_t data_begin = 0;  // in bytes
 };
 
-// `skew`: rings are read so much (ns) after each other within a round.
+// `skew`: rings are read so much (ns) after each other within a round. `frames`: of CoreSight trace without frames, with
+// them.
 LivePipe as_live_pipe(const std::string& path, size_t rounds, const CaptureOptions& options = {},
-                      Time skew = 0);
+                      Time skew = 0, bool frames = false);
 
 }  // namespace asof::test

@@ -8,6 +8,7 @@
 #include "decoder/blocks/block_capture.h"
 #include "decoder/core/core_file.h"
 #include "decoder/io/content_hash.h"
+#include "decoder/io/thrown_error.h"
 #include "tests/support/captures_of.h"
 #include "tests/support/decode_capture.h"
 #include "tests/support/temp_dir.h"
@@ -150,10 +151,56 @@ TEST_P(Core, LyingSectionsAreRefusedOrHarmless) {
     for (uint64_t k = 1 + random() % 3; k > 0; --k)
       bad[40 + random() % (bad.size() - 40)] ^= static_cast<char>(1 << random() % 8);
     write_core(dir, with_good_hashes(bad));
-    const auto back = decode_capture(dir.path(), {});
-    opened += back.has_value();
+    try {
+      opened += decode_capture(dir.path(), {}).has_value();
+    } catch (const ThrownError& e) {
+      EXPECT_EQ(e.error().code, Code::kTraceChanged) << e.error().reason;
+    }
   }
   EXPECT_GT(opened, 0U);
+}
+
+// Of trace in frames: the index is not believed where frames say something else.
+TEST(CoreFile, AForgedIndexOfFramesIsRefused) {
+  const TempDir dir;
+  const auto capture = open_capture(demo_path("demo-arm64"), demo_options());
+  ASSERT_TRUE(capture);
+  const std::string good = core_of(*capture, dir.path());
+  const auto number = [&](size_t at, size_t n) {
+    uint64_t v = 0;
+    std::memcpy(&v, good.data() + at, n);
+    return v;
+  };
+  size_t from = 0, to = 0;
+  for (uint64_t i = 0, table = number(24, 8); i < number(12, 4); ++i) {
+    const size_t entry = table + i * core::kEntrySize;
+    if (number(entry, 4) != static_cast<uint64_t>(core::Section::kFrameIndex)) continue;
+    from = number(entry + 8, 8);
+    to = from + number(entry + 16, 8);
+  }
+  ASSERT_LT(from, to);
+  const std::string want = flow_of(demo_path("demo-arm64"), demo_options());
+  size_t refused = 0, thrown = 0;
+  for (size_t at = from; at < to; ++at) {
+    std::string bad = good;
+    bad[at] ^= 1;
+    write_core(dir, with_good_hashes(bad));
+    try {
+      const auto back = open_capture(dir.path(), {});
+      if (!back) {
+        EXPECT_EQ(back.error().code, Code::kBadPlan) << back.error().reason;
+        ++refused;
+      } else {
+        EXPECT_TRUE(flow_of(dir.path(), {}) == want) << at - from;
+      }
+    } catch (const ThrownError& e) {
+      EXPECT_EQ(e.error().code, Code::kTraceChanged) << e.error().reason;
+      EXPECT_NE(e.error().offset, Error::kNoOffset);
+      ++thrown;
+    }
+  }
+  EXPECT_GT(refused, 0U);
+  EXPECT_GT(thrown, 0U);
 }
 
 INSTANTIATE_TEST_SUITE_P(Demo, Core, testing::Values("demo", "demo-arm64"));

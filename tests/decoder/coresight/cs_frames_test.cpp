@@ -10,6 +10,7 @@
 #include <random>
 
 #include "decoder/coresight/cs_deframer.h"
+#include "decoder/io/thrown_error.h"
 #include "tests/support/etm_frames.h"
 #include "tests/support/etm_opencsd.h"
 #include "tests/support/skip_without.h"
@@ -270,6 +271,131 @@ INSTANTIATE_TEST_SUITE_P(
                       RealBuffer{"ricsec-branches/trace1/cstrace.bin", {0x10}, false},
                       RealBuffer{"ricsec-branches/trace4/cstrace.bin", {0x10}, false},
                       RealBuffer{"ocsd-a55-test-tpiu/DSTREAM_0.bin", {0x01}, true}));
+
+// What the index pass of another process found.
+class RestoredFrames : public testing::TestWithParam<FrameAlignment> {
+ protected:
+  void SetUp() override {
+    const Mixed mixed = mix(7, 60000, GetParam() == FrameAlignment::kTpiu);
+    frames_ = pristine_ = mixed.frames;
+    sections_ = cut(frames_);
+    index_ = CsFrames::index(cut(pristine_), GetParam());
+    checkpoints_ = index_->checkpoints();
+    sources_.assign(index_->sources().begin(), index_->sources().end());
+    ASSERT_GT(checkpoints_.size(), 20U);
+    ASSERT_TRUE(index_->is_dense());
+  }
+  // As of two buffers; those of a port need not be cut between frames.
+  static std::vector<FrameSection> cut(const Bytes& bytes) {
+    if (GetParam() == FrameAlignment::kTpiu) return {{.bytes = bytes, .file_offset = 1000}};
+    const size_t half = bytes.size() / 32 * 16;
+    return {{.bytes = std::span(bytes).first(half), .file_offset = 1000},
+            {.bytes = std::span(bytes).subspan(half), .file_offset = 1000 + half}};
+  }
+  std::shared_ptr<const CsFrames> restore() const {
+    return CsFrames::restore(sections_, GetParam(), checkpoints_, sources_, "plan");
+  }
+  static Bytes read(const CsFrames& frames, const CsFrames::Source& source, uint64_t at, size_t size) {
+    Bytes out(size, 0xee);
+    frames.bytes_of(source.id)->read(at, out);
+    return out;
+  }
+  // Of some reads of each source, how many give what the index pass of this process gives; the others throw.
+  size_t right_reads(const CsFrames& restored, const CsFrames& own) const {
+    std::mt19937 random(9);
+    size_t right = 0;
+    for (int i = 0; i < 400; ++i) {
+      const CsFrames::Source& source = sources_[random() % sources_.size()];
+      const size_t size = 1 + random() % 3000;
+      if (source.size <= size) continue;
+      const uint64_t at = random() % (source.size - size);
+      try {
+        const Bytes got = read(restored, source, at, size);
+        EXPECT_EQ(got, read(own, source, at, size)) << at;
+        ++right;
+      } catch (const ThrownError& e) {
+        EXPECT_EQ(e.error().code, Code::kTraceChanged);
+        EXPECT_EQ(e.error().where, "plan");
+        EXPECT_GE(e.error().offset, 1000U);
+      }
+    }
+    return right;
+  }
+  Bytes frames_, pristine_;
+  std::vector<FrameSection> sections_;
+  std::shared_ptr<const CsFrames> index_;
+  std::vector<CsFrames::Checkpoint> checkpoints_;
+  std::vector<CsFrames::Source> sources_;
+};
+
+TEST_P(RestoredFrames, GiveTheSame) {
+  const auto frames = restore();
+  ASSERT_TRUE(frames);
+  EXPECT_EQ(right_reads(*frames, *index_), 400U);
+  for (const CsFrames::Source& s : sources_)
+    EXPECT_EQ(read(*frames, s, 0, s.size), read(*index_, s, 0, s.size));
+}
+
+// The trace is another than it was: never bytes of what is not there.
+TEST_P(RestoredFrames, FramesThatChangedAreNotRead) {
+  const auto frames = restore();
+  std::fill(frames_.begin() + static_cast<ptrdiff_t>(frames_.size() / 4),
+            frames_.begin() + static_cast<ptrdiff_t>(frames_.size() / 2), uint8_t{0});
+  const size_t right = right_reads(*frames, *index_);
+  EXPECT_GT(right, 150U);
+  EXPECT_LT(right, 350U);
+}
+
+TEST_P(RestoredFrames, CountsThatLieAreNotBelieved) {
+  sources_[1].counts[7] += 1;
+  auto frames = restore();
+  ASSERT_TRUE(frames);
+  EXPECT_THROW(read(*frames, sources_[1], sources_[1].counts[6], 1), ThrownError);
+  EXPECT_THROW(read(*frames, sources_[1], sources_[1].counts[7], 1), ThrownError);
+  EXPECT_NO_THROW(read(*frames, sources_[1], sources_[1].counts[9], 1));
+  sources_[1].counts[7] -= 1;
+  // Bytes that are in no frame.
+  sources_[2].size += 5;
+  frames = restore();
+  ASSERT_TRUE(frames);
+  EXPECT_THROW(read(*frames, sources_[2], sources_[2].size - 1, 1), ThrownError);
+  EXPECT_THROW(frames->bytes_of(sources_[2].id)->file_offset(sources_[2].size - 1), ThrownError);
+}
+
+TEST_P(RestoredFrames, AnIndexThatCannotBeIsRefused) {
+  const auto refused = [&](const auto& change) {
+    const auto checkpoints = checkpoints_;
+    const auto sources = sources_;
+    change();
+    EXPECT_FALSE(restore());
+    checkpoints_ = checkpoints;
+    sources_ = sources;
+  };
+  refused([&] { checkpoints_.clear(); });
+  refused([&] { checkpoints_[0].offset = 16; });
+  refused([&] { checkpoints_[3].section = 9; });
+  refused([&] { std::swap(checkpoints_[3].offset, checkpoints_[4].offset); });
+  refused([&] { checkpoints_.back().offset = UINT64_MAX; });
+  refused([&] { sources_[0].counts.pop_back(); });
+  refused([&] { sources_[0].counts[0] = 1; });
+  refused([&] { std::swap(sources_[0].counts[1], sources_[0].counts[5]); });
+  refused([&] { sources_[0].size = UINT64_MAX; });
+  refused([&] { sources_[0].id = 0x70; });
+  refused([&] { std::swap(sources_[0], sources_[1]); });
+  refused([&] { sources_[0].first_checkpoint = SIZE_MAX; });
+  // A read would pass over most of the trace.
+  refused([&] {
+    checkpoints_.erase(checkpoints_.begin() + 2, checkpoints_.end() - 2);
+    for (CsFrames::Source& s : sources_) s.counts.erase(s.counts.begin() + 2, s.counts.end() - 2);
+  });
+  EXPECT_TRUE(restore());
+}
+
+INSTANTIATE_TEST_SUITE_P(Alignment, RestoredFrames,
+                         testing::Values(FrameAlignment::kMemory, FrameAlignment::kTpiu),
+                         [](const auto& info) {
+                           return std::string(info.param == FrameAlignment::kMemory ? "memory" : "port");
+                         });
 
 }  // namespace
 }  // namespace asof::test

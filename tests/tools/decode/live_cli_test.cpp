@@ -63,6 +63,27 @@ TEST_F(LiveCli, GivesOutBeforeTheEnd) {
   }
 }
 
+// Frames of several AUX records: each opening goes on where the last one was.
+TEST_F(LiveCli, TraceInFrames) {
+  const LiveRecording r = machine(dir_, "machine-6.12-arm64", "user-true.tar.xz", 0.1);
+  const LivePipe pipe = as_live_pipe(r.path, 24, r.capture, 0, true);
+  const Ran whole = after_the_fact(pipe.bytes, r);
+  ASSERT_EQ(whole.status, 0) << whole.err;
+  ASSERT_GT(whole.out.size(), 10'000U);
+  LiveProgram live(arguments(r));
+  for (size_t k = 0; k + 1 < pipe.round_ends.size(); ++k) {
+    const size_t begin = k == 0 ? 0 : pipe.round_ends[k - 1];
+    live.write(std::span(pipe.bytes).subspan(begin, pipe.round_ends[k] - begin));
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  EXPECT_TRUE(live.wait_for_output(static_cast<size_t>(r.early * static_cast<double>(whole.out.size()))));
+  live.write(std::span(pipe.bytes).subspan(pipe.round_ends[pipe.round_ends.size() - 2]));
+  const Ran ran = live.end();
+  EXPECT_EQ(ran.status, 0) << ran.err;
+  EXPECT_TRUE(ran.out == whole.out) << ran.err;
+  EXPECT_NE(ran.err.find("of the trace was given out"), std::string::npos) << ran.err;
+}
+
 // perf is killed: the pipe ends anywhere.
 TEST_F(LiveCli, PipesThatEndAnywhere) {
   std::mt19937 random(27);
