@@ -4,6 +4,7 @@
 #include <fstream>
 #include <random>
 
+#include "decoder/model/capture.h"
 #include "tests/tools/run_asof.h"
 
 namespace asof::test {
@@ -212,6 +213,23 @@ TEST_F(PlanCli, AMissingPartIsAGap) {
   ASSERT_EQ(merge(whole_ + " " + std::string(dir_.path() / "lost.blocks"), other).status, 0);
   EXPECT_EQ(run_asof("digest " + other).out, run_asof("digest " + kDemo).out);
   EXPECT_EQ(run_asof("report " + other).out.find("E-LOST-108"), std::string::npos);
+}
+
+// Nothing comes after it: it lasts until the last AUX record of its CPU.
+TEST_F(PlanCli, AMissingPartAtTheEnd) {
+  make_plan(kDemo);
+  all_shards(4, parts_);
+  fs::remove(parts_in(parts_)[3]);
+  ASSERT_EQ(merge(parts_, whole_).status, 0);
+  CaptureOptions options;
+  options.symfs = ASOF_TEST_DATA "/demo/symfs";
+  const auto capture = open_capture(ASOF_TEST_DATA "/demo/perf.data", options);
+  ASSERT_TRUE(capture);
+  const Time end = capture->streams.back().bounds.hi;
+  ASSERT_NE(end, kTimeMax);
+  const Ran r = run_asof(
+      "query --format csv \"SELECT cpu, end > begin, end FROM gaps WHERE code = 'E-LOST-108'\" -i " + whole_);
+  EXPECT_NE(r.out.find("1,1," + std::to_string(end) + "\n"), std::string::npos) << r.out << end;
 }
 
 TEST_F(PlanCli, ForeignAndDamagedPartsAreRefusedByName) {
