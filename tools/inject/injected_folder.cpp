@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 
 #include <filesystem>
+#include <string>
 #include <system_error>
 #include <vector>
 
+#include "decoder/io/folder.h"
 #include "tools/output/unfinished_file.h"
 
 namespace asof {
@@ -18,8 +20,9 @@ constexpr std::string_view kCopies = "kcore_dir";  // and kcore_dir__<pid> of gu
 std::vector<fs::path> copies_in(const std::string& folder) {
   std::vector<fs::path> out;
   std::error_code failed;
-  for (const fs::directory_entry& e : fs::directory_iterator(folder, failed)) {
-    if (e.path().filename().string().starts_with(kCopies) && e.is_directory(failed)) out.push_back(e.path());
+  for (const std::string& name : names_in(folder, failed)) {
+    const fs::path path = fs::path(folder) / name;
+    if (name.starts_with(kCopies) && fs::is_directory(path, failed)) out.push_back(path);
   }
   return out;
 }
@@ -33,13 +36,14 @@ Result<void> copy_files(const fs::path& from, const fs::path& to) {
   std::error_code failed;
   fs::create_directories(to, failed);
   if (failed) return cannot(to, failed);
-  for (const fs::directory_entry& e : fs::directory_iterator(from, failed)) {
-    const fs::path copy = to / e.path().filename();
+  const std::vector<std::string> names = names_in(from, failed);
+  if (failed) return cannot(from, failed);
+  for (const std::string& name : names) {
+    const fs::path copy = to / name;
     if (auto input = refuse_input(copy)) return std::unexpected(std::move(*input));
-    fs::copy_file(e.path(), copy, fs::copy_options::overwrite_existing, failed);
+    fs::copy_file(from / name, copy, fs::copy_options::overwrite_existing, failed);
     if (failed) return cannot(copy, failed);
   }
-  if (failed) return cannot(from, failed);
   return {};
 }
 
