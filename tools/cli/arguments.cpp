@@ -31,10 +31,6 @@ constexpr Way kVerbWays[] = {
     {"flamegraph", "asof stacks"},
 };
 constexpr Way kOptionWays[] = {
-    {"--comm",
-     "'asof script --comm', or --pid or --tid; 'asof events --type COMM' lists the names of all threads"},
-    {"--comms",
-     "'asof script --comms', or --pid or --tid; 'asof events --type COMM' lists the names of all threads"},
     {"--call-trace", "'asof script --call-trace', or 'asof timeline'"},
     {"--insn-trace", "'asof script --insn-trace', or decode -F +insn (bytes) or -F +disasm"},
     {"--graph-function", "'asof script --graph-function', or decode -S FUNCTION"},

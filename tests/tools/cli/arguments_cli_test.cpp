@@ -17,7 +17,8 @@ TEST(Arguments, UnknownVerbsAndOptionsNameNearOnes) {
   expect_refused("repot " + kDemoFile, "did you mean 'report'?");
   expect_refused("annotate -i " + kDemoFile, "asof's way: asof text");
   expect_refused("decode --symbls x " + kDemoFile, "did you mean '--symbols'");
-  expect_refused("decode --comm x " + kDemoFile, "asof's way: 'asof script --comm', or --pid");
+  expect_refused("decode --call-trace " + kDemoFile, "asof's way: 'asof script --call-trace'");
+  expect_refused("digest --comm x " + kDemoFile, "'asof decode'");
   expect_refused("decode a b", "'b' is one argument too many");
   expect_refused("decode --no-such " + kDemoFile, "no option '--no-such'");
   expect_refused("digest --time 1,2 " + kDemoFile, "'asof decode'");
