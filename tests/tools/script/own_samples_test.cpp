@@ -173,7 +173,7 @@ TEST_F(OwnSamples, AreThoseOfPerfByteForByte) {
                               "-F pid,tid,cpu,period,ip",
                               "-F +brstack",
                               "-F +brstacksym",
-                                                            "-F sw:iregs,uregs,ip",
+                              "-F sw:iregs,uregs,ip",
                               "-F ip,dso -G",
                               "-F trace:time -F break:time,ip",
 
