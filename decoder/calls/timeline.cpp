@@ -379,8 +379,8 @@ Result<TimelineSummary> run_timeline_part(const Capture& capture, const Timeline
   const auto arch = capture.arch();
   if (!arch) return std::unexpected(arch.error());
   sink.begin(capture);
-  TimelineConsumer consumer(capture, options, sink, nullptr, CallPart(capture, **arch, options.pipeline, part),
-                            around);
+  TimelineConsumer consumer(capture, options, sink, nullptr,
+                            CallPart(capture, **arch, options.pipeline, part), around);
   return follow(capture, options, consumer, progress);
 }
 
