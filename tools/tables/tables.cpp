@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "decoder/blocks/block_file.h"
+#include "decoder/io/folder.h"
 #include "textstore/plain_text.h"
 #include "tools/cli/flow_found.h"
 #include "tools/cli/progress.h"
@@ -115,16 +116,15 @@ class TableWriter {
   // Rows of one run, or of the shards of one: beside others, readers of the folder would take them twice.
   Result<void> alone() const {
     const std::string of = shard_ ? fmt::format("-of-{}.parquet", shard_->count) : std::string(kWhole);
-    std::error_code none;
-    for (auto at = fs::recursive_directory_iterator(folder_, none); at != fs::recursive_directory_iterator();
-         at.increment(none)) {
-      const std::string name = at->path().filename().string();
-      if (!none && name.ends_with(".parquet") && !name.ends_with(of))
-        return fail(Code::kCannotWrite, at->path().string(), Error::kNoOffset,
-                    "rows of another run, or of another number of shards, would be beside these",
-                    "remove it, or choose another folder with -o");
-      if (none) break;
-    }
+    std::string beside;
+    walk_files(folder_.string(), [&](const std::string& path) {
+      if (path.ends_with(".parquet") && !path.ends_with(of)) beside = path;
+      return beside.empty();
+    });
+    if (!beside.empty())
+      return fail(Code::kCannotWrite, beside, Error::kNoOffset,
+                  "rows of another run, or of another number of shards, would be beside these",
+                  "remove it, or choose another folder with -o");
     return {};
   }
   Result<void> open(std::optional<int64_t> cpu) {
