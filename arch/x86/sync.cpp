@@ -126,7 +126,7 @@ class PsbSplitter final : public Splitter, public ScanAhead {
  public:
   PsbSplitter(const Stream& stream, size_t stream_index, const Config& config, const Errata& errata,
               uint64_t start)
-      : Splitter(stream, stream_index, "PSB"), config_(config), errata_(errata) {
+      : Splitter(stream, stream_index, "PSB"), config_(config) {
     take_stretches(start);
     scan_.emplace(stream, stretches(), config, errata);
   }
@@ -162,7 +162,6 @@ class PsbSplitter final : public Splitter, public ScanAhead {
   bool tells_nothing(const Stretch& s, uint64_t begin, uint64_t end) override;
 
   const Config& config_;
-  const Errata& errata_;
   std::optional<SyncScan> scan_;
   std::optional<SyncPoint> point_;  // the next segment's
   Time host_time_ = kTimeMin;       // of the last group in this stretch that has one

@@ -20,19 +20,6 @@ bool begins_with(const std::vector<FrameSection>& all, const std::vector<FrameSe
 
 }  // namespace
 
-namespace {
-
-std::shared_ptr<CsFrameMemory>& of_input() {
-  static std::shared_ptr<CsFrameMemory> memory;
-  return memory;
-}
-
-}  // namespace
-
-void CsFrameMemory::follow_input(std::shared_ptr<CsFrameMemory> memory) { of_input() = std::move(memory); }
-
-CsFrameMemory* CsFrameMemory::followed() { return of_input().get(); }
-
 std::shared_ptr<const CsFrames> CsFrameMemory::index(size_t ring, std::vector<FrameSection> sections,
                                                      FrameAlignment alignment) {
   auto& state = rings_[ring];

@@ -11,11 +11,6 @@ namespace asof {
 
 class CsFrameMemory {
  public:
-  // Of standard input while it grows (FileBytes::set_standard_input()); nullptr: it does not, or is not known to. Set while
-  // nobody opens.
-  static void follow_input(std::shared_ptr<CsFrameMemory> memory);
-  static CsFrameMemory* followed();
-
   // CsFrames::index() of the frames of one ring, each time with more of the same. Where sections are others than before,
   // all are passed over again.
   std::shared_ptr<const CsFrames> index(size_t ring, std::vector<FrameSection> sections,

@@ -28,6 +28,7 @@ namespace blocks {
 class BlockFile;
 }
 class CoreFile;
+class CsFrameMemory;
 
 // A BPF program as the side-band describes it.
 struct BpfProgram {
@@ -75,6 +76,7 @@ struct CaptureOptions {
   bool catalogue = false;  // every site the kernel is built to change may hold any of its possible contents
   std::optional<Shard> shard{};  // of a plan: streams without trace in it stay empty
   unsigned jobs = 0;             // threads that open; 0: one for each CPU. What is read does not depend on it
+  std::shared_ptr<CsFrameMemory> growing_frames{};  // of a recording that is opened again while it grows
 };
 
 struct Capture {

@@ -141,7 +141,7 @@ bool add_streams(Capture& capture, const PerfData& data, const CaptureOptions& o
   }
   if (options.time_conversion) capture.x86.time = capture.arm64.time = options.time_conversion;
   if (const auto& info = data.auxtrace_info(); info && info->type == perf::kAuxtraceCsEtm) {
-    add_cs_streams(capture, data, notices);
+    add_cs_streams(capture, data, options, notices);
     return false;
   }
   std::vector<Notice> stream_notices;

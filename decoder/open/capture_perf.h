@@ -20,7 +20,8 @@ std::optional<TimeConversion> info_conversion(const PerfData& data);
 
 // Streams of CoreSight trace, the configuration of their trace units, and what converts their timestamps to
 // perf's clock.
-void add_cs_streams(Capture& capture, const PerfData& data, NoticeBook& notices);
+void add_cs_streams(Capture& capture, const PerfData& data, const CaptureOptions& options,
+                    NoticeBook& notices);
 
 // Changes of arm64 kernel text from what the recording has of them besides TEXT_POKE records, and the
 // catalogue when it is requested (`vmlinux`: KernelText::find_vmlinux(), for its jump table). Reports which

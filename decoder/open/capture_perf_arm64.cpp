@@ -89,8 +89,9 @@ void report_derived_clock(Time error, const std::string& path, NoticeBook& notic
 
 // TIME_CONV is about the virtual counter. A trace unit without FEAT_TRF counts something else, and so may one
 // whose counter is not recorded.
-void add_cs_streams(Capture& capture, const PerfData& data, NoticeBook& notices) {
-  const CsStreams made = make_cs_streams(data, notices, CsFrameMemory::followed());
+void add_cs_streams(Capture& capture, const PerfData& data, const CaptureOptions& options,
+                    NoticeBook& notices) {
+  const CsStreams made = make_cs_streams(data, notices, options.growing_frames.get());
   capture.streams = made.streams;
   for (const CsUnit& unit : made.units) capture.arm64.sources.push_back(unit.source);
   if (capture.arm64.time || made.streams.empty()) return;

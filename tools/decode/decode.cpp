@@ -3,6 +3,9 @@
 // every -j. With --format blocks it is a block stream instead (decode_blocks.h).
 #include <fmt/format.h>
 
+#include <memory>
+
+#include "decoder/coresight/cs_frame_memory.h"
 #include "tools/cli/decode_run.h"
 #include "tools/cli/matches.h"
 #include "tools/cli/shard_option.h"
@@ -101,13 +104,15 @@ void warn_of_selection(const Capture& capture, const Selection& selection, Diagn
 
 ExitCode run_live(const DecodeOptionsText& o, const DecodeFormat& format, const Selection& selection,
                   Diagnostics& diagnostics) {
-  LiveRequest request{o.input, o.choice, format, selection, o.output, o.same_machine, {}, {}};
+  InputOptions input = o.input;
+  input.capture.growing_frames = std::make_shared<CsFrameMemory>();
+  LiveRequest request{input, o.choice, format, selection, o.output, o.same_machine, {}, {}};
   request.blocks = o.format == "blocks";
   request.window_needs_end = is_part_of_whole(o.time);
   request.choice.pipeline.time = selection.time;
   request.choice.pipeline.decode.cycles = o.cycles;
   request.open_whole = [&] {
-    auto capture = open_for_verb(o.input, diagnostics, true, &o.choice);
+    auto capture = open_for_verb(input, diagnostics, true, &o.choice);
     if (capture) warn_of_selection(*capture, selection, diagnostics);
     return capture;
   };

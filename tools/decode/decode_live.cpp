@@ -10,7 +10,6 @@
 #include <filesystem>
 #include <memory>
 
-#include "decoder/coresight/cs_frame_memory.h"
 #include "decoder/live/live_input.h"
 #include "decoder/live/same_past.h"
 #include "decoder/live/settling.h"
@@ -273,10 +272,7 @@ ExitCode decode_live(LiveRequest request, Diagnostics& diagnostics) {
     return kExitInput;
   }
   if (request.input.input != "-") find_beside(request.input);
-  CsFrameMemory::follow_input(std::make_shared<CsFrameMemory>());
-  const ExitCode status = LiveDecode(request, *out, diagnostics, **input).run();
-  CsFrameMemory::follow_input(nullptr);
-  return status;
+  return LiveDecode(request, *out, diagnostics, **input).run();
 }
 
 }  // namespace asof
