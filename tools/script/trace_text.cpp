@@ -1,18 +1,13 @@
 #include "tools/script/trace_text.h"
 
 #include <dlfcn.h>
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <poll.h>
 #include <sys/resource.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-#include <array>
+#include <algorithm>
 #include <bit>
-#include <cerrno>
-#include <csignal>
-#include <cstring>
+#include <string_view>
 #include <utility>
 
 #include "decoder/perf/trace_texts.h"
@@ -22,7 +17,7 @@ namespace asof {
 namespace {
 
 constexpr const char* kTraceLibrary = "libtraceevent.so.1";
-constexpr int kPatienceWithTraceText = 10'000;  // ms without an answer
+constexpr unsigned kSecondsOfText = 10;  // of CPU time, for a text
 constexpr unsigned kMostDeaths = 8;
 constexpr uint32_t kLongestText = 1U << 16U;
 constexpr rlim_t kMostMemory = rlim_t{1} << 30U;
@@ -80,26 +75,6 @@ struct Question {
   uint32_t size;
 };
 
-bool read_all(int fd, void* to, size_t size) {
-  for (size_t done = 0; done < size;) {
-    const ssize_t n = ::read(fd, static_cast<char*>(to) + done, size - done);
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return false;
-    done += static_cast<size_t>(n);
-  }
-  return true;
-}
-
-bool write_all(int fd, const void* from, size_t size) {
-  for (size_t done = 0; done < size;) {
-    const ssize_t n = ::write(fd, static_cast<const char*>(from) + done, size - done);
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return false;
-    done += static_cast<size_t>(n);
-  }
-  return true;
-}
-
 // Names of functions that formats ask for.
 char* kernel_symbol(void* with, unsigned long long* address, char** module) {
   const auto* const capture = static_cast<const Capture*>(with);
@@ -110,16 +85,16 @@ char* kernel_symbol(void* with, unsigned long long* address, char** module) {
   return const_cast<char*>(found->symbol->name.c_str());
 }
 
-[[noreturn]] void answer_all(const TepCalls& tep, const Capture& capture, int from, int to) {
-  for (const int s : {SIGSEGV, SIGBUS, SIGABRT, SIGFPE, SIGILL, SIGPIPE, SIGINT}) signal(s, SIG_DFL);
-  const rlimit none{0, 0}, memory{kMostMemory, kMostMemory};
-  setrlimit(RLIMIT_CORE, &none);
+// In the child, until nobody asks any more.
+void answer_all(const TepCalls& tep, const Capture& capture, int from, int to) {
+  allow_cpu_time(kSecondsOfText);
+  const rlimit memory{kMostMemory, kMostMemory};
   setrlimit(RLIMIT_DATA, &memory);
   ::close(STDERR_FILENO);  // what the library says of formats that it does not know
   constexpr int kTracingData = 1;
   const TraceTexts texts = read_trace_texts(capture.perf->feature(kTracingData));
   void* const handle = tep.alloc();
-  if (handle == nullptr) _exit(1);
+  if (handle == nullptr) return;
   tep.set_long_size(handle, texts.long_size);
   tep.set_page_size(handle, static_cast<int>(texts.page_size & INT32_MAX));
   tep.set_file_bigendian(handle, texts.big_endian ? 1 : 0);
@@ -131,11 +106,13 @@ char* kernel_symbol(void* with, unsigned long long* address, char** module) {
   tep.seq_init(&seq);
   Question q{};
   std::string raw;
-  while (read_all(from, &q, sizeof q)) {
+  for (;;) {
+    read_question(from, &q, sizeof q);
     // The library looks at lengths in the bytes, not always at theirs.
     constexpr size_t kBehind = 4096;
     raw.assign(q.size + kBehind, '\0');
-    if (!read_all(from, raw.data(), q.size)) break;
+    read_question(from, raw.data(), q.size);
+    allow_cpu_time(kSecondsOfText);
     TepRecord record{};
     record.size = record.record_size = static_cast<int>(q.size);
     record.data = raw.data();
@@ -143,9 +120,9 @@ char* kernel_symbol(void* with, unsigned long long* address, char** module) {
     tep.seq_reset(&seq);
     tep.print_event(handle, &seq, &record, "%s", "INFO");
     const uint32_t length = std::min(seq.length, kLongestText);
-    if (!write_all(to, &length, sizeof length) || !write_all(to, seq.buffer, length)) break;
+    write_answer(to, &length, sizeof length);
+    write_answer(to, seq.buffer, length);
   }
-  _exit(0);
 }
 
 }  // namespace
@@ -155,7 +132,7 @@ void TraceText::fault(std::string reason, std::string hint) {
 }
 
 bool TraceText::start() {
-  if (child_ > 0) return true;
+  if (child_) return true;
   if (given_up_) return false;
   // It stays loaded, for the next child.
   if (library_ == nullptr) library_ = ::dlopen(kTraceLibrary, RTLD_NOW | RTLD_LOCAL);
@@ -166,62 +143,30 @@ bool TraceText::start() {
           "install the package libtraceevent1, or leave the field out with -F -trace");
     return false;
   }
-  std::array<int, 2> down{}, up{};
-  if (::pipe2(down.data(), O_CLOEXEC) != 0) return false;
-  if (::pipe2(up.data(), O_CLOEXEC) != 0) {
-    ::close(down[0]), ::close(down[1]);
-    return false;
-  }
-  child_ = ::fork();
-  if (child_ == 0) {
-    ::close(down[1]), ::close(up[0]);
-    answer_all(calls, capture_, down[0], up[1]);
-  }
-  ::close(down[0]), ::close(up[1]);
-  to_ = down[1];
-  from_ = up[0];
-  if (child_ < 0) end();
-  return child_ > 0;
+  child_ = std::make_unique<Child>([&, calls](int from, int to) { answer_all(calls, capture_, from, to); });
+  return true;
 }
 
-void TraceText::end() {
-  for (int* fd : {&to_, &from_}) {
-    if (*fd >= 0) ::close(std::exchange(*fd, -1));
-  }
-  if (child_ <= 0) return;
-  ::kill(child_, SIGKILL);
-  while (::waitpid(child_, nullptr, 0) < 0 && errno == EINTR) {
-  }
-  child_ = -1;
-}
-
-bool TraceText::ask(int32_t cpu, std::span<const uint8_t> raw) {
+std::optional<std::string> TraceText::answer(int32_t cpu, std::span<const uint8_t> raw) {
   const Question q{cpu, static_cast<uint32_t>(raw.size())};
-  return write_all(to_, &q, sizeof q) && write_all(to_, raw.data(), raw.size());
-}
-
-std::optional<std::string> TraceText::answer() {
-  pollfd ready{from_, POLLIN, 0};
-  int come = 0;
-  do {
-    come = ::poll(&ready, 1, kPatienceWithTraceText);
-  } while (come < 0 && errno == EINTR);
   uint32_t length = 0;
-  if (come <= 0 || !read_all(from_, &length, sizeof length) || length > kLongestText) return std::nullopt;
+  if (!child_->ask(&q, sizeof q) || !child_->ask(raw.data(), raw.size()) ||
+      !child_->read(&length, sizeof length) || length > kLongestText) {
+    return std::nullopt;
+  }
   std::string text(length, '\0');
-  if (!read_all(from_, text.data(), length)) return std::nullopt;
+  if (!child_->read(text.data(), length)) return std::nullopt;
   return text;
 }
 
 std::string TraceText::text(int32_t cpu, std::span<const uint8_t> raw) {
   constexpr size_t kMostRaw = UINT16_MAX;  // of a record
   if (raw.empty() || raw.size() > kMostRaw || !start()) return {};
-  if (ask(cpu, raw)) {
-    if (const auto text = answer()) return plain_text(*text);
-  }
-  end();
+  if (const auto text = answer(cpu, raw)) return plain_text(*text);
+  const std::string why = child_->what_happened();
+  child_.reset();
   given_up_ = ++deaths_ == kMostDeaths;
-  fault("libtraceevent failed on samples of tracepoints, whose text is missing",
+  fault(fmt::format("libtraceevent {} on samples of tracepoints, whose text is missing", why),
         "'asof events --type SAMPLE' lists them; the formats in the recording may be damaged");
   return {};
 }

@@ -2,13 +2,13 @@
 // installed (Debian: libtraceevent1), in a process of its own: it reads the formats and the bytes as they are in the
 // recording, which may be damaged, and it may crash or not come to an end.
 #pragma once
-#include <sys/types.h>
-
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
 
+#include "arch/child.h"
 #include "decoder/model/capture.h"
 
 namespace asof {
@@ -16,9 +16,6 @@ namespace asof {
 class TraceText {
  public:
   explicit TraceText(const Capture& capture) : capture_(capture) {}
-  ~TraceText() { end(); }
-  TraceText(const TraceText&) = delete;
-  TraceText& operator=(const TraceText&) = delete;
 
   // Of a sample's raw bytes; empty: it cannot be said.
   std::string text(int32_t cpu, std::span<const uint8_t> raw);
@@ -27,16 +24,13 @@ class TraceText {
 
  private:
   bool start();
-  void end();
-  bool ask(int32_t cpu, std::span<const uint8_t> raw);
-  std::optional<std::string> answer();
+  std::optional<std::string> answer(int32_t cpu, std::span<const uint8_t> raw);
   void fault(std::string reason, std::string hint);
 
   const Capture& capture_;
   std::optional<Error> failure_;
   void* library_ = nullptr;
-  pid_t child_ = -1;
-  int to_ = -1, from_ = -1;
+  std::unique_ptr<Child> child_;
   unsigned deaths_ = 0;
   bool given_up_ = false;
 };
