@@ -55,7 +55,7 @@ bool features_follow(Reader table, size_t count, uint64_t table_end, uint64_t to
 }  // namespace
 
 Result<void> PerfData::Impl::open_source(const std::string& file_path) {
-  auto file = FileBytes::open(file_path);
+  auto file = directory.empty() ? FileBytes::open(file_path) : FileBytes::open_part(file_path);
   if (!file) return std::unexpected(file.error());
   Source source;
   source.path = file_path == "-" ? "standard input" : file_path;

@@ -57,6 +57,8 @@ std::string what_is_wrong(const Named& n) {
   const bool folder = fs::is_directory(status);
   if (n.kind == Kind::kFolder && !folder) return "this is no folder";
   if ((n.kind == Kind::kFile || n.kind == Kind::kElf) && folder) return "this is a folder, not a file";
+  // Opening a FIFO would wait for somebody who writes.
+  if (!folder && !fs::is_regular_file(status)) return "this is no regular file";
   if (::access(n.path.c_str(), R_OK) != 0) return std::strerror(errno);
   if (n.kind == Kind::kElf && !is_elf(head_of(n.path))) return "this is no ELF file";
   if (n.kind == Kind::kCore || n.kind == Kind::kEndCore) return what_is_wrong_with_core(n, folder);

@@ -2,6 +2,8 @@
 // directories, pipes.
 #include "decoder/perf/perf_data.h"
 
+#include <sys/stat.h>
+
 #include <thread>
 
 #include "decoder/perf/records.h"
@@ -340,6 +342,21 @@ TEST_F(PerfDataDirectory, MissingThreadFilesAreReported) {
   const auto data = PerfData::open(path_.string());
   ASSERT_TRUE(data.has_value());
   EXPECT_TRUE(notice_of((*data)->notices(), Code::kBadDirectory));
+}
+
+// Whoever opened one would wait for somebody who writes.
+TEST_F(PerfDataDirectory, FifosAreRefused) {
+  ASSERT_EQ(::mkfifo((path_ / "data").c_str(), 0600), 0);
+  const auto data = PerfData::open(path_.string());
+  ASSERT_FALSE(data.has_value());
+  EXPECT_EQ(data.error().code, Code::kNotRegularFile);
+
+  std::filesystem::remove(path_ / "data");
+  put("data", small_file().file());
+  ASSERT_EQ(::mkfifo((path_ / "data.0").c_str(), 0600), 0);
+  const auto rest = PerfData::open(path_.string());
+  ASSERT_TRUE(rest.has_value());
+  EXPECT_TRUE(notice_of((*rest)->notices(), Code::kNotRegularFile));
 }
 
 TEST_F(PerfDataDirectory, WithoutDataIsAnError) {

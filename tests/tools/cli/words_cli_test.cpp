@@ -1,5 +1,6 @@
 // What asof says of wrong words: verbs, options, paths and filters that name nothing.
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <filesystem>
 #include <fstream>
@@ -62,6 +63,15 @@ TEST(Words, NothingIsSaidToBeConstantThatMayChange) {
   EXPECT_NE(module.out.find("no change is recorded; 4 096 bytes may have changed without a record"),
             std::string::npos)
       << module.out;
+}
+
+// Nobody writes to it: whoever opened it would wait.
+TEST(Words, AFifoIsNoFile) {
+  const TempDir dir;
+  const std::string fifo = dir / "fifo";
+  ASSERT_EQ(::mkfifo(fifo.c_str(), 0600), 0);
+  for (const char* option : {"-k", "--kallsyms", "--kcore", "--kcore-end", "--ksym-text", "--jitdump"})
+    expect_said("digest " + kDemo + " " + option + " " + fifo, 2, "this is no regular file");
 }
 
 TEST(Words, PathsThatAreNotThereStopEveryVerb) {
