@@ -334,7 +334,7 @@ void SqliteSink::fill_depths() {
   name(depth);
   impl_->run("UPDATE calls SET depth = depth_of(id);");
   name(nullptr);
-  impl_->call_depths = {};
+  impl_->call_depths = CallDepths();
 }
 
 Result<void> SqliteSink::finish() {

@@ -25,7 +25,7 @@ Bytes tracing_data_of(const std::string& format) {
   ByteSink b;
   const auto name = [&](const std::string& text) { b.text(text), b.u8(0); };
   const auto piece = [&](const std::string& text) { b.u64(text.size()), b.text(text); };
-  b.u8(0x17), b.u8(0x08), b.u8(0x44), b.text("tracing");
+  b.text("\x17\x08\x44tracing");
   name("0.6");
   b.u8(0), b.u8(8), b.u32(4096);  // little-endian, size of long, page size
   name("header_page"), piece("");

@@ -128,7 +128,7 @@ TEST_F(PlanCli, SingleCallsByShard) {
 TEST_F(PlanCli, SingleCallsByShardAreRefused) {
   ASSERT_EQ(run_asof("decode -q --format blocks -o " + whole_ + " " + kDemo).status, 0);
   const std::string csv = " -o " + std::string(dir_.path() / "x.csv") + " ";
-  for (const std::string command :
+  for (const std::string& command :
        {"timeline --shard 0/2" + csv + kDemo, "timeline --shard 2/2" + csv + whole_,
         "timeline --shard 0/2 --time 1%-2%" + csv + whole_,
         "timeline --shard 0/2 -o " + std::string(dir_.path() / "x.pftrace") + " " + whole_,
