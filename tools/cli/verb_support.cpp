@@ -128,6 +128,13 @@ void tell_nothing_decoded() {
       .note("nothing of the trace could be decoded; 'asof report' says why, with the codes of the errors");
 }
 
+void tell_causes(const Coverage& coverage, Diagnostics& diagnostics) {
+  for (const auto& [code, cause] : coverage.causes()) {
+    diagnostics.note(fmt::format("{} {}, first: {}", code_text(code),
+                                 format_plural(cause.count, "time", "times"), cause.first));
+  }
+}
+
 ExitCode exit_code_for(const TimelineSummary& summary) {
   if (interrupted()) return kExitInterrupted;
   if (summary.instructions != 0 || summary.gaps == 0) return kExitOk;

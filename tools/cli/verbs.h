@@ -71,6 +71,8 @@ ExitCode exit_code_for(const Coverage& coverage, const DecodeChoice& choice);
 void tell_stopped(Coverage& coverage, const DecodeChoice& choice);
 // For the verbs whose last line does not say it.
 void tell_nothing_decoded();
+// Each cause of gaps: how often, and where first. For the verbs that do not tell of each gap.
+void tell_causes(const Coverage& coverage, Diagnostics& diagnostics);
 struct TimelineSummary;
 ExitCode exit_code_for(const TimelineSummary& summary);
 

@@ -28,10 +28,8 @@ struct InjectText {
 class InjectConsumer final : public ChunkConsumer {
  public:
   InjectConsumer(const Capture& capture, const ScriptItrace& itrace, TimeBounds time, SampleWriter& writer,
-                 Diagnostics& diagnostics, const DecodeChoice& choice)
-      : capture_(capture),
-        time_(time),
-        diagnostics_(diagnostics),
+                 const DecodeChoice& choice)
+      : time_(time),
         max_errors_(choice.max_errors),
         coverage_(capture, choice.pipeline),
         merger_(capture.streams.size(), [&writer](std::string_view records) { writer.take(records); }) {
@@ -39,13 +37,12 @@ class InjectConsumer final : public ChunkConsumer {
       flows_.emplace_back(capture, s, itrace, itrace.chain != 0, itrace.last_branches != 0, nullptr);
   }
 
-  void deliver(Chunk& chunk, const Stream& stream, Prepared*) override {
+  void deliver(Chunk& chunk, const Stream&, Prepared*) override {
     const auto part = chunk_within(chunk, time_);
     const Chunk& counted = part ? *part : chunk;
     Tally tally;
     count_steps(counted, tally);
     coverage_.add(chunk, tally.ips.count);
-    for (const Gap& gap : counted.gaps) diagnostics_.gap(capture_, stream, gap);
     TimedText records;
     flows_[chunk.stream].take(chunk, records);
     merger_.add(chunk.stream, std::move(records), chunk.segment_start);
@@ -59,9 +56,7 @@ class InjectConsumer final : public ChunkConsumer {
   Coverage& coverage() { return coverage_; }
 
  private:
-  const Capture& capture_;
   TimeBounds time_;
-  Diagnostics& diagnostics_;
   uint64_t max_errors_;
   Coverage coverage_;
   std::vector<FlowRecords> flows_;  // by stream
@@ -121,7 +116,7 @@ ExitCode inject(const InjectText& o, const Capture& capture, const ScriptItrace&
     return true;
   });
   SampleWriter writer(capture, itrace, events, time, file);
-  InjectConsumer consumer(capture, itrace, time, writer, diagnostics, o.choice);
+  InjectConsumer consumer(capture, itrace, time, writer, o.choice);
   const auto done = run_with_progress(consumer, capture, o.choice, "inject");
   consumer.finish();
   const auto kept = done ? file.finish() : done;
@@ -130,6 +125,7 @@ ExitCode inject(const InjectText& o, const Capture& capture, const ScriptItrace&
     return kExitInput;
   }
   tell_stopped(consumer.coverage(), o.choice);
+  tell_causes(consumer.coverage(), diagnostics);
   diagnostics.note(
       fmt::format("{}: {}; {}", o.output,
                   format_plural(writer.samples(), "sample", "samples") +

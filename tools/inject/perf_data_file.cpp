@@ -106,9 +106,17 @@ bool PerfDataFile::begin() {
 }
 
 void PerfDataFile::side_band(const Record& r) {
-  constexpr size_t kTrailer = 32, kMost = UINT16_MAX;
-  constexpr size_t kHead = 8;
+  constexpr size_t kTrailer = 32, kHead = 8, kMost = UINT16_MAX;
   if (kHead + r.body.size() + kTrailer > kMost) return;  // no recorder makes it
+  // Newer perf forgets a task that ends. Where records have no time, its samples are after them.
+  if (r.type == perf::kExit && r.time() == kTimeMin)
+    ends_.push_back(r);
+  else
+    put_side_band(r, r.time() == kTimeMin ? 0 : static_cast<uint64_t>(r.time()));
+}
+
+void PerfDataFile::put_side_band(const Record& r, uint64_t time) {
+  constexpr size_t kTrailer = 32, kHead = 8;
   std::string out;
   put_u32(out, r.type);
   put_u16(out, r.misc);
@@ -116,14 +124,17 @@ void PerfDataFile::side_band(const Record& r) {
   out.append(reinterpret_cast<const char*>(r.body.data()), r.body.size());
   put_u32(out, static_cast<uint32_t>(std::max(r.id.pid, 0)));
   put_u32(out, static_cast<uint32_t>(std::max(r.id.tid, 0)));
-  put_u64(out, r.time() == kTimeMin ? 0 : static_cast<uint64_t>(r.time()));
+  put_u64(out, time);
   put_u32(out, static_cast<uint32_t>(std::max(r.id.cpu, 0)));
   put_u32(out, 0);
   put_u64(out, kSideBandId);
   put(out);
 }
 
-void PerfDataFile::sample(std::string_view record) { put(record); }
+void PerfDataFile::sample(std::string_view record, Time time) {
+  put(record);
+  if (time > 0) last_ = std::max(last_, static_cast<uint64_t>(time));
+}
 
 // EVENT_DESC: otherwise perf names events by their numbers.
 std::string PerfDataFile::event_description() const {
@@ -170,6 +181,7 @@ Error PerfDataFile::failure() const {
 
 Result<void> PerfDataFile::finish() {
   if (file_.error()) return std::unexpected(*file_.error());
+  for (const Record& r : ends_) put_side_band(r, last_);
   const uint64_t data_size = size_ - data_begin_;
   std::string table;
   const std::string bodies = features(size_, table);

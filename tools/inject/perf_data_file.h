@@ -31,14 +31,15 @@ class PerfDataFile {
   // False: it could not be made.
   bool begin();
   void side_band(const Record& record);
-  // A whole record.
-  void sample(std::string_view record);
+  // A whole record, of this time.
+  void sample(std::string_view record, Time time);
   Result<void> finish();
 
   static constexpr uint64_t kSideBandId = 1;
 
  private:
   void put(std::string_view bytes);
+  void put_side_band(const Record& record, uint64_t time);
   std::string attributes() const;
   std::string features(uint64_t at, std::string& table) const;
   std::string event_description() const;
@@ -49,6 +50,8 @@ class PerfDataFile {
   std::vector<SynthesisedEvent> events_;  // the first is that of the records
   UnfinishedFile file_;
   Output out_;
+  std::vector<Record> ends_;  // of tasks, at times that no record says
+  uint64_t last_ = 0;         // time of a sample
   uint64_t data_begin_ = 0, size_ = 0;
 };
 

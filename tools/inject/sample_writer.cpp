@@ -101,15 +101,15 @@ void SampleWriter::write(const ScriptRecord& r, const ThreadStack& stack) {
   if ((event->sample_type & kSampleCallchain) != 0) call_chain(r, stack);
   if ((event->sample_type & kSampleRaw) != 0) raw(r);
   if ((event->sample_type & kSampleBranchStack) != 0) branch_stack(stack);
-  finish_record();
+  finish_record(r.time);
   ++samples_;
 }
 
-void SampleWriter::finish_record() {
+void SampleWriter::finish_record(Time time) {
   std::string size;
   put_u16(size, static_cast<uint16_t>(out_.size()));
   out_.replace(6, 2, size);
-  file_.sample(out_);
+  file_.sample(out_, time);
 }
 
 // tools/perf/util/event.h, struct perf_synth_intel_*.
@@ -159,7 +159,7 @@ void SampleWriter::error(const ScriptRecord& r) {
   std::string message(perf_error_text(r.a));
   message.resize(kMessage, '\0');
   out_ += message;
-  finish_record();
+  finish_record(r.time);
   ++errors_;
 }
 

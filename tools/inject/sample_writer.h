@@ -31,7 +31,7 @@ class SampleWriter {
   void branch_stack(const ThreadStack& stack);
   void raw(const ScriptRecord& r);
   void error(const ScriptRecord& r);
-  void finish_record();
+  void finish_record(Time time);
 
   const Capture& capture_;
   ScriptItrace itrace_;

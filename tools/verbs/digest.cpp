@@ -120,10 +120,7 @@ ExitCode run_digest(DigestOptions& o) {
   consumer.print(*capture, *out);
   if (interrupted()) out->write("interrupted: figures and hashes are of a part of the trace\n");
   out->flush();
-  for (const auto& [code, cause] : consumer.coverage().causes()) {
-    diagnostics.note(fmt::format("{} {}, first: {}", code_text(code),
-                                 format_plural(cause.count, "time", "times"), cause.first));
-  }
+  tell_causes(consumer.coverage(), diagnostics);
   if (consumer.coverage().nothing_to_decode()) diagnostics.note(consumer.coverage().line());
   return exit_code_for(consumer.coverage(), o.choice);
 }
