@@ -112,12 +112,15 @@ void Flow::decode(const Segment& segment, ChunkSink& sink) {
     const bool wfx = (source.idr2 >> 31) != 0;
     cache_ = &*caches_[wfx ? 1 : 0];
     return_stack_ = (source.configr & 0x1000) != 0;
+    broadcast_ = (source.configr & 8) != 0;
     const auto bytes = stream_->bytes(segment.begin, segment.tail_end, scratch_);
     const SyncGroup group = read_sync_group(bytes, format_);
     bounds_ = recorded_bounds(*stream_, segment.begin, segment.tail_end);
     choose_clock(group);
     choose_doubt(group);
-    runs_ = code_ && unsure_ != walk::Unsure::kLater ? &runs_of(wfx) : nullptr;
+    // The fast walk does not doubt what it returns to.
+    const bool doubtful = unsure_ == walk::Unsure::kLater || (return_stack_ && broadcast_);
+    runs_ = code_ && !doubtful ? &runs_of(wfx) : nullptr;
     // An atom for each byte, or a few more.
     chunk_.steps.reserve(std::min(bytes.size() + bytes.size() / 2, options_.chunk_steps) + kFastRoom,
                          usual_times_);
@@ -191,13 +194,14 @@ Time Flow::synced_before() {
   return *synced_before_;
 }
 
-// An indirect branch without an address in the trace: to the newest call.
+// An indirect branch without an address in the trace: to the newest call. Where branches are broadcast the unit keeps no
+// calls (Arm DDI 0487, R_WRXCW), so with broadcasting of a part of the code it may be another.
 template <bool Emit>
 bool Flow::pop_target(State& s) {
   Addr to = 0;
   uint8_t mode = s.mode;
   if (Emit && return_stack_ && s.rets.is_before_gap(s.rets.newest())) return guess_target(s);
-  const bool sure = s.rets.next_is_sure();
+  const bool sure = s.rets.next_is_sure() && !broadcast_;
   if (!return_stack_ || !s.rets.pop(to, mode)) return false;
   s.unsure = s.unsure || !sure;
   go_indirect(s, to, mode);

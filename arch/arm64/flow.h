@@ -178,7 +178,8 @@ class Flow final : public SegmentDecoder, private walk::Hypotheses<Flow, FlowTyp
 
   // Of the segment being decoded.
   bool return_stack_ = false;
-  TimeBounds bounds_;  // of the segment, by the records around its bytes
+  bool broadcast_ = false;  // TRCCONFIGR.BB: within ranges that are not known
+  TimeBounds bounds_;       // of the segment, by the records around its bytes
   PacketFormat format_;
   TimeBounds segment_start_;           // the instant of it, for anchors
   bool has_clock_ = false;             // timestamps are of perf's clock
