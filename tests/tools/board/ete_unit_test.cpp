@@ -100,7 +100,8 @@ TEST_F(EteUnit, TrfcrTakesEffectWithIsb) {
   EXPECT_EQ(rest(), (std::vector<uint8_t>{0xf7}));
 }
 
-TEST_F(EteUnit, LossIsToldBeforeTheNextSynchronization) {
+// While collection is stopped, trace is discarded, and the unit does not learn of it (DDI 0487, R_YMVZL).
+TEST_F(EteUnit, NothingTellsOfWhatTheBufferDiscarded) {
   unit_.enable();
   accept_ = false;
   unit_.stand(0x400000, {});
@@ -110,8 +111,82 @@ TEST_F(EteUnit, LossIsToldBeforeTheNextSynchronization) {
   bytes_.clear();
   unit_.stand(0x400010, {});
   unit_.flush();
-  ASSERT_EQ(bytes_.size(), 2 + kStart);
-  EXPECT_EQ(bytes_[1], 0x05);  // Overflow
+  ASSERT_EQ(bytes_.size(), kStart);
+  EXPECT_TRUE(std::equal(kAsync.begin(), kAsync.end(), bytes_.begin()));
+}
+
+// DDI 0487, R_QHSBN: any indirect branch, also one that is a call, whose own entry is pushed before (R_SLDXR).
+TEST_F(EteUnit, AnyIndirectBranchMatchesTheReturnStack) {
+  registers_.write(Register::kConfig, 1 << 12);
+  unit_.enable();
+  unit_.stand(0x400000, {});
+  unit_.retire(Kind::kCall, 0x400000, 0x400100, 1, {});
+  unit_.retire(Kind::kIndirect, 0x400100, 0x400004, 2, {});
+  unit_.retire(Kind::kIndirectCall, 0x400004, 0x400008, 3, {});
+  unit_.flush();
+  EXPECT_EQ(rest(), (std::vector<uint8_t>{0xff}));  // E, E, E
+}
+
+// DDI 0487, R_WRXCW: a call that is broadcast is not pushed, so the return to it has an address, also where returns
+// are not broadcast.
+TEST_F(EteUnit, BroadcastCallsAreNotOnTheReturnStack) {
+  registers_.write(Register::kConfig, 1 << 12 | 1 << 3);
+  registers_.write(Register::kBroadcastCtl, 1);  // not within range 0
+  registers_.write(Register::kAddress0, 0x400100);
+  registers_.write(static_cast<Register>(static_cast<unsigned>(Register::kAddress0) + 1), 0x4001ff);
+  unit_.enable();
+  unit_.stand(0x400000, {});
+  unit_.retire(Kind::kCall, 0x400000, 0x400100, 1, {});
+  unit_.retire(Kind::kReturn, 0x400100, 0x400004, 2, {});
+  unit_.flush();
+  // E, the low bits of the target, each time
+  EXPECT_EQ(rest(), (std::vector<uint8_t>{0xf7, 0x95, 0x40, 0xf7, 0x95, 0x01}));
+}
+
+// DDI 0487, R_MHYFV: ISB is one of the direct instructions, and counts as taken.
+TEST_F(EteUnit, AnIsbIsBroadcast) {
+  registers_.write(Register::kConfig, 1 << 3);
+  unit_.enable();
+  unit_.stand(0x400000, {});
+  unit_.retire(Kind::kIsb, 0x400000, 0x400004, 1, {});
+  unit_.flush();
+  EXPECT_EQ(rest(), (std::vector<uint8_t>{0xf7, 0x95, 0x01}));
+}
+
+// DDI 0487, R_YYWTR: an ISB asks for a timestamp, and so does synchronization; where trace begins, that follows the first
+// P0 element (R_CWHHW).
+TEST_F(EteUnit, TimestampsFollowContextSynchronization) {
+  registers_.write(Register::kConfig, 1 << 11);
+  unit_.enable();
+  unit_.stand(0x400000, 0x10);
+  unit_.retire(Kind::kDirect, 0x400000, 0x400100, 1, 0x11);
+  unit_.retire(Kind::kDirect, 0x400100, 0x400200, 2, 0x12);
+  unit_.retire(Kind::kIsb, 0x400200, 0x400204, 3, 0x13);
+  unit_.flush();
+  EXPECT_EQ(rest(), (std::vector<uint8_t>{0xf7, 0x02, 0x11, 0xdb, 0x02, 0x13}));  // E, time; E, E, time
+}
+
+// DDI 0487, R_YFMWB: the first count is unknown. R_MWJHD: that of a timestamp leaves the counter alone.
+TEST_F(EteUnit, CycleCountsBeginUnknownAndTimestampsLeaveThem) {
+  registers_.write(Register::kConfig, 1 << 11 | 1 << 4);
+  registers_.write(Register::kCycleCtl, 4);
+  unit_.enable();
+  unit_.stand(0x400000, {});
+  const size_t begin = bytes_.size();
+  unit_.retire(Kind::kDirect, 0x400000, 0x400100, 10, {});
+  unit_.retire(Kind::kIsb, 0x400100, 0x400104, 13, 0x11);
+  unit_.retire(Kind::kDirect, 0x400104, 0x400200, 16, {});
+  unit_.flush();
+  test::EtmWriter expected;
+  expected.atom(true);
+  expected.cycle_count_f1({});
+  expected.atom(true);
+  expected.timestamp(0x11, 3);
+  expected.atom(true);
+  expected.cycle_count_f1(6);
+  expected.flush();
+  EXPECT_EQ(std::vector<uint8_t>(bytes_.begin() + static_cast<std::ptrdiff_t>(begin), bytes_.end()),
+            expected.take());
 }
 
 // A decoder can know of them: the buffer ends behind the packet, not within it.

@@ -105,7 +105,7 @@ bool Follower::write(Register r, uint64_t value, Clock clock) {
     std::fflush(trace_.get());
     pending_ = nullptr;
   } else if (r == Register::kBufferLimit || r == Register::kBufferStatus) {
-    // Trace that a running unit produced while nothing took it is lost: D6.3 "Trace Buffer Unit: trace is rejected".
+    // Trace that a unit produced while nothing took it is lost: D6.2 "The trace buffer", R_YMVZL and R_HNTLG.
     if (buffer_.update()) {
       if (lossy_) {
         unit_.begin_after_loss();

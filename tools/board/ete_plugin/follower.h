@@ -72,7 +72,8 @@ class Follower {
   bool lossy_ = false;
 };
 
-// IHI 0064, "Exception instruction trace packet", TYPE of the A profile, from the vector's offset and ESR_EL1.EC.
+// TYPE of the Exception packet (D4.3.5.2.1 "PE Architectural exceptions" names the types), from the vector's offset and
+// ESR_EL1.EC.
 uint16_t exception_type(uint64_t vector, unsigned exception_class);
 
 }  // namespace asof::ete

@@ -22,7 +22,7 @@ enum class Kind : uint8_t {
   kWriteSystem,  // MSR likewise
 };
 
-// Branches that IHI 0064, "Tracing branches", makes P0 elements; ISB is one of them.
+// D4.4.1 "AArch64 instructions", Tables D4-6 to D4-8: what makes P0 elements; ISB does, WFI and WFE do not (WFXMODE is 0).
 constexpr bool is_p0(Kind k) { return k >= Kind::kConditional && k <= Kind::kIsb; }
 
 // op0, op1, CRn, CRm and op2 of a system register, as in an MRS or MSR.

@@ -15,7 +15,7 @@ constexpr uint32_t trace_register(unsigned offset) {
   return system_register(2, 1, n >> 7 & 7, n & 15, n >> 4 & 7);
 }
 
-namespace idr {  // IHI 0064 "Register descriptions", TRCIDR0 and on
+namespace idr {  // DDI 0487, D24.4: TRCIDR0 and on
 // TRCIDR0: branch broadcast, cycle counts, return stack, 64-bit timestamps; COMMOPT: counts commit nothing.
 inline constexpr uint64_t k0 = 1 | 1 << 5 | 1 << 7 | 1 << 9 | 8 << 24 | 1 << 29;
 inline constexpr uint64_t k1 = 0x41'00'ff'f0;  // an ETE: the version is in TRCDEVARCH

@@ -17,7 +17,8 @@ enum : uint64_t { kFillMode = 0, kWrapMode = 1, kCircularMode = 3 };
 
 }  // namespace
 
-// DDI 0487, "The owning translation regime": the pointers are virtual addresses of it (TRBLIMITR_EL1.nVM is 0).
+// D6.3.1 "Behavior when address translation is enabled": the pointers are virtual addresses of the owning translation
+// regime (TRBLIMITR_EL1.nVM is 0).
 bool TraceBuffer::map() {
   pages_.clear();
   for (uint64_t at = base_; at < limit_; at += kPage) pages_.push_back(translate_(at));
@@ -32,7 +33,7 @@ bool TraceBuffer::update() {
   base_ = registers_[Register::kBufferBase];
   limit_ = limit & ~(kPage - 1);
   pointer_ = registers_[Register::kBufferPointer];
-  // "Restrictions on Programming the Trace Buffer Unit": base <= pointer < limit.
+  // D6.2.2 "Restrictions on programming the Trace Buffer Unit" (R_MSPSD): base <= pointer < limit.
   if (base_ >= limit_ || pointer_ < base_ || pointer_ >= limit_ || !map()) stop(0);
   return running_;
 }

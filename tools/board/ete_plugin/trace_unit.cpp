@@ -23,17 +23,17 @@ TraceUnit::TraceUnit(const Registers& registers, Output output, OnElements on_el
 
 // ---- which instructions are traced ---------------------------------------------------------------------------------
 
-// IHI 0064, "Selecting a resource": pair 0 is FALSE and TRUE; of the others only counters at zero are modelled.
+// TRCRSCTLR<n>; "Selecting a resource": pair 0 is FALSE and TRUE; of the others only counters at zero are modelled.
 bool TraceUnit::resource(uint64_t selector) const { return (selector & 0x9f) == 1; }
 
-// "Address range comparators", and the Exception levels that TRCACATR excludes (NS: 14:12).
+// D4.6.6.2 "Address Range Comparators", and the Exception levels that TRCACATR excludes (NS: 14:12).
 bool TraceUnit::in_range(unsigned pair, uint64_t ip) const {
   if (registers_.at(Register::kAddressType0, 2 * pair) >> (12 + exception_level(ip)) & 1) return false;
   return ip >= registers_.at(Register::kAddress0, 2 * pair) &&
          ip <= registers_.at(Register::kAddress0, 2 * pair + 1);
 }
 
-// "ViewInst include/exclude function": without included ranges everything is.
+// D4.5.9 "Filtering trace generation", ViewInst include/exclude function: without included ranges everything is.
 bool TraceUnit::included(uint64_t ip) const {
   const uint64_t ranges = registers_[Register::kIncludeExclude];
   bool in = (ranges & 0xff) == 0;
@@ -44,7 +44,8 @@ bool TraceUnit::included(uint64_t ip) const {
   return in;
 }
 
-// DDI 0487, D3.2 "Prohibited regions" (TRFCR_EL1.E0TRE, E1TRE); IHI 0064, "Filtering instructions: ViewInst".
+// D3.2.1 "Controls to prohibit trace at Exception levels" (TRFCR_EL1.E0TRE, E1TRE); D4.5.9.1.2 "Exception level
+// filtering".
 bool TraceUnit::active(uint64_t ip) const {
   const unsigned el = exception_level(ip);
   if (!(trfcr_ >> el & 1)) return false;
@@ -53,12 +54,13 @@ bool TraceUnit::active(uint64_t ip) const {
   return !filters_ || included(ip);
 }
 
-// IHI 0064, "TRCPRGCTLR"; "Trace unit reset and enabling": the first thing that is traced is behind a Trace On.
+// D4.5.2.1 "Behavior on enabling"; D4.3.6.1 "Trace On element": what is traced first is behind one. The first cycle
+// count is unknown (R_YFMWB).
 void TraceUnit::enable() {
   config_ = registers_[Register::kConfig];
   filters_ = registers_[Register::kIncludeExclude] != 0;
   enabled_ = resource(registers_[Register::kViewInst] & 0xff);
-  on_ = overflow_ = lost_ = false;
+  on_ = lost_ = counted_ = false;
   want_sync_ = true;
   target_.reset();
   synchronize();
@@ -70,7 +72,7 @@ void TraceUnit::disable() {
   enabled_ = false;
 }
 
-// DDI 0487, "Context synchronization event".
+// D4.5.7 "Visibility of the PE operation": System registers are read as Context synchronization events allow.
 void TraceUnit::synchronize() {
   trfcr_ = registers_[Register::kTrfcr];
   if (next_context_id_ != context_id_ && (config_ & kContextIds)) new_context_ = true;
@@ -79,8 +81,9 @@ void TraceUnit::synchronize() {
 
 // ---- packets -------------------------------------------------------------------------------------------------------
 
-// IHI 0064, "Instruction trace packets": the formats are tests/support/etm_writer.h's. Packet by
-// packet: the last one that the buffer takes may be any of them.
+// The formats are tests/support/etm_writer.h's. Packet by packet: the last one that the buffer takes may be any of them.
+// D6.2 "The trace buffer" (R_YMVZL): what comes while collection is stopped is discarded. The unit does not learn of it,
+// so there is no Overflow element.
 void TraceUnit::drain() {
   writer_.flush();
   const std::vector<uint8_t> bytes = writer_.take();
@@ -88,7 +91,6 @@ void TraceUnit::drain() {
   bool awaits_address = false;  // an exception is told by its address
   for (const test::EtmPacket& p : writer_.take_packets()) {
     lost_ = !output_(std::span(bytes).subspan(p.offset, p.size));
-    if (lost_) overflow_ = true;
     const uint64_t elements = p.atoms + (awaits_address ? 1 : 0);
     awaits_address = p.kind == test::EtmKind::kException;
     if (elements == 0) continue;
@@ -104,7 +106,8 @@ test::EtmContext TraceUnit::context(uint64_t ip) const {
   return c;
 }
 
-// IHI 0064, "Trace synchronization": A-Sync, Trace Info; address and context follow before any P0 element.
+// D4.3.2 "Trace protocol synchronization": A-Sync, Trace Info; address and context follow before any P0 element. D4.5.12.4
+// "Return stack address matching" (R_SBZJB): the return stack is empty then.
 void TraceUnit::sync(std::optional<uint64_t> time) {
   write_target();
   drain();
@@ -114,17 +117,19 @@ void TraceUnit::sync(std::optional<uint64_t> time) {
   if (config_ & kCycles) info.cycle_threshold = static_cast<uint32_t>(registers_[Register::kCycleCtl]);
   writer_.trace_info(info);
   returns_.clear();
-  if ((config_ & kTimestamps) && time) counts(counted_at_, time);
+  // D4.5.10.16 "Timestamp element" (R_CWHHW): where trace begins, only behind the first P0 element.
+  if (on_ && (config_ & kTimestamps) && time)
+    timestamp(counted_at_, *time);
+  else
+    wants_time_ = true;
   synced_at_ = written_bytes_;
   want_sync_ = false;
 }
 
-// "Trace On": the trace was not contiguous. An overflow is told before it.
+// D4.3.6.1 "Trace On element": the trace was not contiguous.
 void TraceUnit::start(uint64_t ip, std::optional<uint64_t> time) {
   target_.reset();
   returns_.clear();
-  if (overflow_) writer_.overflow();
-  overflow_ = false;
   if (want_sync_) sync(time);
   writer_.trace_on();
   writer_.address_with_context(ip, context(ip));
@@ -133,7 +138,7 @@ void TraceUnit::start(uint64_t ip, std::optional<uint64_t> time) {
   drain();
 }
 
-// "Filtering instructions: ViewInst": what is not traced has no packet; the next start has a Trace On.
+// D4.5.10.17 "Trace On element": what is not traced has no packet; the next start has a Trace On.
 void TraceUnit::stop() {
   target_.reset();
   on_ = false;
@@ -144,21 +149,23 @@ void TraceUnit::stand(uint64_t ip, std::optional<uint64_t> time) {
   if (enabled_ && active(ip)) start(ip, time);
 }
 
-// DDI 0487, "Trace synchronization": TSB CSYNC waits until what was traced before has reached memory.
+// D4.5.2.3 "Behavior on flushing": TSB CSYNC waits until what was traced before has reached memory.
 void TraceUnit::flush() {
   if (on_) write_target();
   drain();
 }
 
+// D4.3.2.2 "Periodic trace protocol synchronization" (I_NTFYC): the trace capture infrastructure may ask for it. Whether a
+// trace buffer does when it accepts trace again is not said; without it nothing could be decoded up to the next period.
 void TraceUnit::request_sync() { want_sync_ = true; }
 
 void TraceUnit::begin_after_loss() {
   drain();  // what was collected meanwhile is lost as well
   if (on_) stop();
-  want_sync_ = overflow_ = true;
+  request_sync();
 }
 
-// "Address element", "Context element": where a decoder cannot derive the target.
+// D4.5.10.13 "Target Address element", D4.5.10.12 "Context element": where a decoder cannot derive the target.
 void TraceUnit::write_target() {
   if (!target_) return;
   const Target t = *target_;
@@ -170,21 +177,30 @@ void TraceUnit::write_target() {
   new_context_ = false;
 }
 
-// "Atom element": E a branch that was taken, or another P0 instruction; N one that was not.
+// D4.5.10.2 "Atom element": E a branch that was taken, or another P0 instruction; N one that was not.
 void TraceUnit::atom(bool taken) {
   write_target();
   writer_.atom(taken);
   ++made_;
 }
 
-// "Return stack": the return addresses of BL, BLR and those like them
-void TraceUnit::push(uint64_t address) {
-  if (!(config_ & kReturnStack)) return;
-  returns_.push_back(address);
+// D4.5.12.4 "Return stack address matching": the return addresses of BL, BLR and those like them, but not where branches are
+// broadcast (R_WRXCW).
+void TraceUnit::push(uint64_t ip) {
+  if (!(config_ & kReturnStack) || broadcast(ip)) return;
+  returns_.push_back(ip + 4);
   if (returns_.size() > kReturnDepth) returns_.erase(returns_.begin());
 }
 
-// "Branch broadcasting": TRCBBCTLR.MODE 0 excludes the ranges, 1 includes them.
+// The same section: the target of any indirect P0 instruction may be the newest entry, which a decoder takes then
+// (R_QHSBN, R_VQTVR).
+bool TraceUnit::pop(uint64_t ip, uint64_t next) {
+  if (returns_.empty() || returns_.back() != next || broadcast(ip)) return false;
+  returns_.pop_back();
+  return true;
+}
+
+// D4.5.11.2 "Branch broadcasting": TRCBBCTLR.MODE 0 excludes the ranges, 1 includes them.
 bool TraceUnit::broadcast(uint64_t ip) const {
   if (!(config_ & kBroadcast)) return false;
   const uint64_t control = registers_[Register::kBroadcastCtl];
@@ -193,7 +209,8 @@ bool TraceUnit::broadcast(uint64_t ip) const {
   return (control >> 8 & 1) ? in : !in;
 }
 
-// "P0 instructions": direct and indirect branches, ISB, exception returns
+// D4.4 "Instruction and exception classification", A64: direct P0 instructions (branches, ISB), indirect ones (branches,
+// exception returns). A call is pushed before a return is matched (R_SLDXR).
 void TraceUnit::retire(Kind kind, uint64_t ip, uint64_t next, uint64_t cycles, std::optional<uint64_t> time) {
   const bool synchronizes = kind == Kind::kIsb || kind == Kind::kExceptionReturn;
   const bool taken = kind != Kind::kConditional || next != ip + 4;
@@ -205,24 +222,24 @@ void TraceUnit::retire(Kind kind, uint64_t ip, uint64_t next, uint64_t cycles, s
   }
   const bool on_after = active(next);
   const bool direct = kind <= Kind::kCall || kind == Kind::kIsb;
+  if (kind == Kind::kCall || kind == Kind::kIndirectCall) push(ip);
   if (direct) {
     // A conditional branch to the next instruction looks not taken, which is the same to a decoder.
-    if (on_after && kind != Kind::kIsb && taken && broadcast(ip)) target_ = Target{next, false, false};
-  } else if (kind == Kind::kReturn && !broadcast(ip) && !returns_.empty() && returns_.back() == next &&
-             on_after) {
-    returns_.pop_back();  // "Return stack": the target is the decoder's top
+    if (on_after && taken && broadcast(ip)) target_ = Target{next, false};
+  } else if (on_after && pop(ip, next)) {
+    if (kind == Kind::kExceptionReturn) new_context_ = true;
   } else if (on_after) {
-    target_ = Target{next, kind == Kind::kExceptionReturn, kind == Kind::kExceptionReturn};
+    target_ = Target{next, kind == Kind::kExceptionReturn};
   }
-  if (kind == Kind::kCall || kind == Kind::kIndirectCall) push(ip + 4);
   if (on_after)
-    after_element(next, cycles, time);
+    after_element(next, cycles, time, synchronizes);
   else
     stop();
 }
 
-// "Exception element": traced when the instruction before it was. If a branch led to the return address and that
-// address has not been told, one packet tells both (E 0b10).
+// D4.5.9.5 "Rules for tracing Exceptional occurrences": traced when the instruction before it was (TRCRSR.TA). Of an exception
+// in front of the first instruction behind a branch out of an address range nothing is written here (R_DPMBQ has
+// it traced). If a branch led to the return address and that address has not been told, one packet tells both (E 0b10).
 void TraceUnit::exception(uint16_t type, uint64_t from, uint64_t vector, uint64_t cycles,
                           std::optional<uint64_t> time) {
   if (!on_) return synchronize();
@@ -237,13 +254,13 @@ void TraceUnit::exception(uint16_t type, uint64_t from, uint64_t vector, uint64_
   drain();
   synchronize();
   if (!active(vector)) return stop();
-  target_ = Target{vector, true, false};
-  after_element(vector, cycles, time);
+  target_ = Target{vector, true};
+  after_element(vector, cycles, time, true);
 }
 
 // ---- time ----------------------------------------------------------------------------------------------------------
 
-// "Timestamp requests": TRCTSCTLR selects a counter that reloads itself; it is at zero every reload + 1 cycles. The
+// D4.5.11.8 "Timestamping": TRCTSCTLR selects a counter that reloads itself; it is at zero every reload + 1 cycles. The
 // timestamp follows the next P0 element. A cycle is an instruction.
 bool TraceUnit::timestamp_due(uint64_t cycles) {
   if (!(config_ & kTimestamps)) return false;
@@ -261,27 +278,35 @@ bool TraceUnit::timestamp_due(uint64_t cycles) {
   return false;
 }
 
-void TraceUnit::counts(uint64_t cycles, std::optional<uint64_t> time) {
-  const uint64_t count = cycles - counted_at_;
-  if (time && !(config_ & kCycles)) return writer_.timestamp(*time);
-  counted_at_ = cycles;
-  if (time) return writer_.timestamp(*time, static_cast<uint32_t>(std::min(count, kMostCycles)));
-  // "Cycle count element": an unknown count when the counter has overflowed.
-  if (count > kMostCycles)
-    writer_.cycle_count_f1({});
-  else
-    writer_.cycle_count_f1(static_cast<uint32_t>(count));
+// D4.5.10.16 "Timestamp element": its count is that since the last Cycle Count element, and leaves the counter alone
+// (R_ZMQLT, R_MWJHD). Above the counter's size it is UNKNOWN; how a packet says so was not found, and it has the most.
+void TraceUnit::timestamp(uint64_t cycles, uint64_t time) {
+  if (!(config_ & kCycles)) return writer_.timestamp(time);
+  writer_.timestamp(time, static_cast<uint32_t>(std::min(cycles - counted_at_, kMostCycles)));
 }
 
-// "Cycle counting", "Timestamps", "Trace synchronization": all behind a P0 element.
-void TraceUnit::after_element(uint64_t next, uint64_t cycles, std::optional<uint64_t> time) {
-  if (timestamp_due(cycles) && time) {
+// "Cycle Count element": unknown for the first, and when the counter has overflowed (R_YFMWB, R_YVWJW).
+void TraceUnit::count(uint64_t cycles) {
+  const uint64_t count = cycles - counted_at_;
+  const bool known = counted_ && count <= kMostCycles;
+  counted_at_ = cycles;
+  counted_ = true;
+  writer_.cycle_count_f1(known ? std::optional(static_cast<uint32_t>(count)) : std::nullopt);
+}
+
+// Behind a P0 element: D4.5.10.16 "Timestamp element" (R_YYWTR: exceptions, returns from them and ISB ask for one, too),
+// D4.5.11.4 "Cycle counting", D4.3.2.2 "Periodic trace protocol synchronization".
+void TraceUnit::after_element(uint64_t next, uint64_t cycles, std::optional<uint64_t> time,
+                              bool synchronized) {
+  const bool asked = ((synchronized || wants_time_) && (config_ & kTimestamps)) || timestamp_due(cycles);
+  if (asked && time) {
     write_target();
-    counts(cycles, time);
+    timestamp(cycles, *time);
     stamped_at_ = cycles;
+    wants_time_ = false;
   } else if ((config_ & kCycles) && cycles - counted_at_ >= registers_[Register::kCycleCtl]) {
     write_target();
-    counts(cycles, {});
+    count(cycles);
   }
   if (new_context_ && !target_) {
     writer_.context(context(next));

@@ -1,9 +1,8 @@
-// The Embedded Trace Extension of one CPU: given what executes, it decides which packets result. Arm IHI 0064 (ETM
-// architecture) and DDI 0487, part D "The Embedded Trace Extension"; the sections stand beside the rules in
-// trace_unit.cpp, by title. They are from memory: no text of these documents was at hand but the register
-// descriptions of DDI 0601 (TRB*_EL1) and the kernel's coresight-etm4x-reference.rst. What checks the packets is
-// that OpenCSD reads every one of them, and what checks the registers that Linux's drivers take the unit for one.
-// Knows nothing of QEMU. Not modelled: Secure and Realm state, EL2, AArch32, transactions, VMIDs, speculation
+// The Embedded Trace Extension of one CPU: given what executes, it decides which packets result. The sections beside the
+// rules in trace_unit.cpp and trace_buffer.cpp are those of DDI 0487 (an edition with FEAT_ITE and FEAT_TRBE_EXC), chapters
+// D3, D4 "The Embedded Trace Extension" and D6 "The Trace Buffer Extension": titles and rules (R_...) were compared with
+// its text. From memory are the encodings of packets (OpenCSD reads every one of them) and the registers' numbers and reset
+// values (Linux's drivers take the unit for one). Knows nothing of QEMU. Not modelled: Secure and Realm state, EL2, AArch32, transactions, VMIDs, speculation
 // (TRCIDR8 is 0), Q elements, events, single-shot comparators, the sequencer, data breaks.
 #pragma once
 #include <cstdint>
@@ -54,7 +53,7 @@ class TraceUnit {
  private:
   struct Target {
     uint64_t address = 0;
-    bool with_context = false, after_return = false;
+    bool with_context = false;
   };
   void synchronize();
   bool active(uint64_t ip) const;
@@ -66,11 +65,13 @@ class TraceUnit {
   void sync(std::optional<uint64_t> time);
   void atom(bool taken);
   void write_target();
-  void after_element(uint64_t next, uint64_t cycles, std::optional<uint64_t> time);
-  void counts(uint64_t cycles, std::optional<uint64_t> time);
+  void after_element(uint64_t next, uint64_t cycles, std::optional<uint64_t> time, bool synchronized);
+  void timestamp(uint64_t cycles, uint64_t time);
+  void count(uint64_t cycles);
   bool timestamp_due(uint64_t cycles);
   bool broadcast(uint64_t ip) const;
-  void push(uint64_t address);
+  void push(uint64_t ip);
+  bool pop(uint64_t ip, uint64_t next);
   test::EtmContext context(uint64_t ip) const;
   void drain();
 
@@ -86,8 +87,9 @@ class TraceUnit {
   uint64_t written_bytes_ = 0, synced_at_ = 0;
   uint64_t made_ = 0, given_ = 0, counted_at_ = 0, stamped_at_ = 0;
   uint32_t context_id_ = 0, next_context_id_ = 0;
-  bool enabled_ = false, on_ = false, want_sync_ = false, overflow_ = false, lost_ = false, filters_ = false;
-  bool new_context_ = false;
+  bool enabled_ = false, on_ = false, want_sync_ = false, lost_ = false, filters_ = false;
+  bool new_context_ = false, wants_time_ = false;
+  bool counted_ = false;  // there was a cycle count since the unit was enabled
 };
 
 }  // namespace asof::ete
