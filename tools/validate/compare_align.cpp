@@ -299,11 +299,11 @@ bool Comparer::agrees_for_a_while(Position at) {
 
 // Without a gap: the fewest instructions and runs to skip until both agree for a while.
 bool Comparer::find_after_difference(Resume& found) {
-  std::vector<std::pair<Addr, size_t>> starts;  // of runs
-  for (size_t i = at_.run + (at_.run_bytes != 0 ? 1 : 0); starts.size() < kDifferenceRuns; ++i) {
+  std::vector<std::pair<Addr, size_t>> starts;  // of runs; of the one that was begun, of its rest
+  for (size_t i = at_.run; starts.size() < kDifferenceRuns; ++i) {
     const TruthRun* r = run(i);
     if (r == nullptr) break;
-    starts.emplace_back(r->ip, i);
+    starts.emplace_back(r->ip + (i == at_.run ? at_.run_bytes : 0), i);
   }
   std::sort(starts.begin(), starts.end());
   size_t best = SIZE_MAX, passed = 0;
@@ -317,9 +317,15 @@ bool Comparer::find_after_difference(Resume& found) {
       for (; it != starts.end() && it->first == p.ip + bytes; ++it) {
         const size_t cost = passed + (it->second - at_.run);
         if (cost >= best || run(it->second)->time > last) break;
-        if (!agrees_for_a_while({j, bytes, k, it->second, 0, 0, false})) continue;
+        Position to{j, bytes, k, it->second, 0, 0, false};
+        if (to.run == at_.run) {
+          to.run_bytes = at_.run_bytes;
+          to.run_count = at_.run_count;
+          to.midway = at_.midway;
+        }
+        if (!agrees_for_a_while(to)) continue;
         best = cost;
-        found = {j - at_.piece, it->second, 0, bytes, k};
+        found = {j - at_.piece, to.run, to.run_bytes, bytes, k};
       }
     }
   }

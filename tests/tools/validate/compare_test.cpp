@@ -114,6 +114,19 @@ TEST(Compare, WrongBranchIsWrongAndMissing) {
   EXPECT_EQ(r.places[0].truth_ip, 0x1700u);
 }
 
+// What follows it in the same run is right.
+TEST(Compare, AnInstructionPutIntoARunIsWrongAlone) {
+  Case c({truth(0x1000, 5), truth(0x2000, 40)});
+  c.comparer.add(decoded(0x1000, 3));
+  c.comparer.add(decoded(0x9000, 1));
+  c.comparer.add(decoded(0x100c, 2));
+  c.comparer.add(decoded(0x2000, 40));
+  const CompareResult& r = c.finish();
+  EXPECT_EQ(r.right, 45u);
+  EXPECT_EQ(r.wrong, 1u);
+  EXPECT_EQ(r.missing, 0u);
+}
+
 TEST(Compare, SilentOmissionIsMissing) {
   std::vector<TruthRun> runs;
   for (uint32_t i = 0; i < 40; ++i) runs.push_back(truth(0x1000 + 0x100 * i, 4, i));
