@@ -2,7 +2,9 @@
 //
 // Compares what perf decoded with what was executed, using the same comparison as `asof validate` for asof's
 // own decoding. Instructions arrive as lines "[000]  11.126672123:  ffffffff81c00080 insn: 0f 01 f8"; a line
-// with "instruction trace error" is a gap of the CPU that it names. Of a recording with --per-thread:
+// with "instruction trace error" is a gap of the CPU that it names. With the field `event` after the time, lines of events
+// other than `instructions` or `branches` are passed over: a recording's own samples have addresses, too, and perf prints
+// the instruction there. Of a recording with --per-thread:
 //
 // perf script -i CAPTURE --itrace=i0nse -F tid,ip,insn | perf_compare TRUTH_DIR
 //
@@ -59,6 +61,15 @@ bool take_number(std::string_view& s, T& value, int base = 10) {
   return true;
 }
 
+// The event's name, if there is one: "instructions:u:". False: it is another than those that a trace decoder makes.
+bool take_event(std::string_view& s) {
+  s = trimmed(s);
+  const std::string_view word = s.substr(0, s.find(' '));
+  if (!word.ends_with(':')) return true;
+  s.remove_prefix(word.size());
+  return word.starts_with("instructions") || word.starts_with("branches");
+}
+
 std::optional<Line> parse(std::string_view s, bool branches) {
   Line line;
   s = trimmed(s);
@@ -77,6 +88,7 @@ std::optional<Line> parse(std::string_view s, bool branches) {
     s.remove_prefix(1);
     line.time = seconds * 1'000'000'000 + fraction;
   }
+  if (!take_event(s)) return {};
   if (!take_number(s, line.ip, 16)) return {};
   if (branches) {
     s = trimmed(s);
