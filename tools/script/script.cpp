@@ -58,14 +58,13 @@ class ScriptConsumer final : public ChunkConsumer {
       flows_.emplace_back(capture, s, format.itrace, format.wants_stacks(), format.wants_branches(), code);
   }
 
-  void deliver(Chunk& chunk, const Stream& stream, Prepared*) override {
+  void deliver(Chunk& chunk, const Stream&, Prepared*) override {
     const auto part = chunk_within(chunk, time_);
     const Chunk& counted = part ? *part : chunk;
     Tally tally;
     count_steps(counted, tally);
     coverage_.add(chunk, tally.ips.count);
     any_cycles_ = any_cycles_ || has_cycles(chunk);
-    for (const Gap& gap : counted.gaps) diagnostics_.gap(capture_, stream, gap);
     TimedText records;
     flows_[chunk.stream].take(chunk, records);
     side_band_.add_to(merger_, capture_.streams.size(), chunk.segment_start);
@@ -82,6 +81,7 @@ class ScriptConsumer final : public ChunkConsumer {
     if (filtered_)
       coverage_.selected(fmt::format("{} selected", format_plural(printer_.lines(), "line", "lines")));
     tell_printed(printer_, diagnostics_);
+    tell_causes(coverage_, diagnostics_);
     if (wants_cycles_ && !any_cycles_) diagnostics_.warn(no_cycles(capture_));
     if (merger_.forced() != 0) {
       diagnostics_.note(

@@ -338,6 +338,9 @@ TEST(Script, ErrorsHaveNumbersOfPerf) {
   const auto all = lines_of(r.out);
   ASSERT_FALSE(all.empty()) << r.err;
   for (const std::string& line : all) EXPECT_TRUE(std::regex_match(line, form)) << line;
+  const Ran told = run_asof("script --itrace=e " ASOF_TEST_DATA "/demo/perf.data --symfs /proc/self/fdinfo");
+  EXPECT_NE(told.err.find(fmt::format("E-TEXT-001 {} times, first: ", all.size())), std::string::npos)
+      << told.err;
 }
 
 // What perf takes and prints nothing for, scripts may go on to ask for.
