@@ -8,6 +8,8 @@
 #include <filesystem>
 #include <ostream>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "tests/support/effort.h"
 #include "tests/support/skip_without.h"
@@ -86,5 +88,12 @@ inline std::vector<TestRecording> recordings() {
   return out;
 }
 inline const auto kRecordings = ::testing::ValuesIn(recordings());
+// Without the largest, for tests that decode each many times; userkernel and mods have all that it has.
+inline std::vector<TestRecording> smaller_recordings() {
+  auto out = recordings();
+  std::erase_if(out, [](const TestRecording& r) { return std::string_view(r.name) == "storm"; });
+  return out;
+}
+inline const auto kSmallerRecordings = ::testing::ValuesIn(smaller_recordings());
 
 }  // namespace asof::test

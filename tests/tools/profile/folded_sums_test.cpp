@@ -197,7 +197,7 @@ TEST_P(FoldedSums, AreThoseOfSingleSlices) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Captures, FoldedSums, kRecordings, RecordingTest::name);
+INSTANTIATE_TEST_SUITE_P(Captures, FoldedSums, kSmallerRecordings, RecordingTest::name);
 
 // Losses are told while other CPUs are within spans, and count for threads that these have taken.
 std::string fold_ops(const Capture& capture, const std::vector<std::pair<size_t, FlowOps>>& chunks,

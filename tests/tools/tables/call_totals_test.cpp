@@ -204,7 +204,7 @@ TEST_P(CallTotalsOf, AreThoseOfABlockStream) {
   expect(want, sums);
 }
 
-INSTANTIATE_TEST_SUITE_P(Captures, CallTotalsOf, kRecordings, RecordingTest::name);
+INSTANTIATE_TEST_SUITE_P(Captures, CallTotalsOf, kSmallerRecordings, RecordingTest::name);
 
 }  // namespace
 }  // namespace asof::test

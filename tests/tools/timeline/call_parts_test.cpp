@@ -132,7 +132,7 @@ TEST_P(CallParts, TablesHaveTheSameRows) {
   EXPECT_TRUE(std::ranges::adjacent_find(got, {}, number) == got.end());
 }
 
-INSTANTIATE_TEST_SUITE_P(Captures, CallParts, kRecordings, RecordingTest::name);
+INSTANTIATE_TEST_SUITE_P(Captures, CallParts, kSmallerRecordings, RecordingTest::name);
 
 // Changes what a block stream says of the calls of one flow record, with checksums that fit.
 void lie(const std::string& path, const Capture& read, size_t which,
