@@ -7,10 +7,12 @@
 #include <rapidjson/reader.h>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <filesystem>
 #include <set>
 
+#include "decoder/io/json_memory.h"
 #include "decoder/model/image.h"
 
 namespace asof {
@@ -19,7 +21,7 @@ namespace {
 // Manifests are small; these limit how much a hostile one can make us hold: a value of two bytes takes some eighty.
 constexpr size_t kMaxManifest = 64U << 20U;
 constexpr size_t kMostValues = size_t{1} << 20U;
-constexpr int kMostDepth = 64;
+constexpr size_t kMostDepth = 64;
 
 // Without recursion.
 constexpr unsigned kParseFlags = rapidjson::kParseIterativeFlag | rapidjson::kParseValidateEncodingFlag;
@@ -43,83 +45,85 @@ std::optional<uint64_t> parse_number(std::string_view text, bool decimal) {
   return value;
 }
 
-// Hands on what the parser finds. A manifest that has a key twice is reported as a mistake; one that has too much ends the
+// Keeps what the parser finds. A manifest that has a key twice is reported as a mistake; one that has too much ends the
 // parser.
-class ParseWatch {
+class ManifestBuilder {
  public:
   using SizeType = rapidjson::SizeType;
-  ParseWatch(JsonDocument& to, std::string& too_much, std::optional<std::string>& twice)
-      : to_(to), too_much_(too_much), twice_(twice) {}
+  explicit ManifestBuilder(JsonValue& root) : root_(root) {}
 
-  bool Null() { return value() && to_.Null(); }
-  bool Bool(bool b) { return value() && to_.Bool(b); }
-  bool Int(int i) { return value() && to_.Int(i); }
-  bool Uint(unsigned i) { return value() && to_.Uint(i); }
-  bool Int64(int64_t i) { return value() && to_.Int64(i); }
-  bool Uint64(uint64_t i) { return value() && to_.Uint64(i); }
-  bool Double(double d) { return value() && to_.Double(d); }
-  bool RawNumber(const char* text, SizeType size, bool copy) {
-    return value() && to_.RawNumber(text, size, copy);
+  // Why the parser was ended; empty: it was not.
+  const std::string& too_much() const { return too_much_; }
+  const std::optional<std::string>& twice() const { return twice_; }
+
+  bool Null() { return add({nullptr}); }
+  bool Bool(bool b) { return add({b}); }
+  bool Int(int i) { return Int64(i); }
+  bool Uint(unsigned i) { return Uint64(i); }
+  bool Int64(int64_t i) { return i < 0 ? add({i}) : Uint64(static_cast<uint64_t>(i)); }
+  bool Uint64(uint64_t i) { return add({i}); }
+  bool Double(double d) { return add({d}); }
+  bool RawNumber(const char* text, SizeType size, bool copy) { return String(text, size, copy); }
+  bool String(const char* text, SizeType size, bool /*copy*/) { return add({std::string(text, size)}); }
+  bool Key(const char* text, SizeType size, bool /*copy*/) {
+    key_.assign(text, size);
+    if (!open_.back().keys.insert(key_).second && !twice_) twice_ = key_;
+    return counted();
   }
-  bool String(const char* text, SizeType size, bool copy) { return value() && to_.String(text, size, copy); }
-  bool StartObject() {
-    keys_.emplace_back();
-    return value() && deeper() && to_.StartObject();
-  }
-  bool Key(const char* text, SizeType size, bool copy) {
-    if (!keys_.back().emplace(text, size).second && !twice_) twice_.emplace(text, size);
-    return value() && to_.Key(text, size, copy);
-  }
-  bool EndObject(SizeType size) {
-    keys_.pop_back();
-    --depth_;
-    return to_.EndObject(size);
-  }
-  bool StartArray() { return value() && deeper() && to_.StartArray(); }
-  bool EndArray(SizeType size) {
-    --depth_;
-    return to_.EndArray(size);
-  }
+  bool StartObject() { return add({JsonValue::Object()}) && deeper(); }
+  bool StartArray() { return add({JsonValue::Array()}) && deeper(); }
+  bool EndObject(SizeType /*members*/) { return close(); }
+  bool EndArray(SizeType /*values*/) { return close(); }
 
  private:
-  bool value() {
+  struct Open {
+    JsonValue* container = nullptr;
+    std::set<std::string> keys;  // of an object
+  };
+
+  bool counted() {
     if (++values_ <= kMostValues) return true;
     too_much_ = fmt::format("more than {} values", kMostValues);
     return false;
   }
+  bool add(JsonValue value) {
+    if (open_.empty()) {
+      root_ = std::move(value);
+      last_ = &root_;
+    } else if (auto* const object = std::get_if<JsonValue::Object>(&open_.back().container->value)) {
+      last_ = &object->emplace_back(std::move(key_), std::move(value)).second;
+    } else {
+      last_ = &std::get<JsonValue::Array>(open_.back().container->value).emplace_back(std::move(value));
+    }
+    return counted();
+  }
+  // Into the container that was added last.
   bool deeper() {
-    if (++depth_ <= kMostDepth) return true;
+    open_.push_back({last_, {}});
+    if (open_.size() <= kMostDepth) return true;
     too_much_ = fmt::format("nested deeper than {}", kMostDepth);
     return false;
   }
+  bool close() {
+    open_.pop_back();
+    return true;
+  }
 
-  JsonDocument& to_;
-  std::string& too_much_;
-  std::optional<std::string>& twice_;
+  JsonValue& root_;
+  JsonValue* last_ = nullptr;
+  std::vector<Open> open_;
+  std::string key_;
   size_t values_ = 0;  // and keys
-  int depth_ = 0;
-  std::vector<std::set<std::string>> keys_;  // of the objects that are open
+  std::string too_much_;
+  std::optional<std::string> twice_;
 };
 
 std::string_view type_name(const JsonValue& value) {
-  switch (value.GetType()) {
-    case rapidjson::kNullType:
-      return "null";
-    case rapidjson::kFalseType:
-    case rapidjson::kTrueType:
-      return "boolean";
-    case rapidjson::kObjectType:
-      return "object";
-    case rapidjson::kArrayType:
-      return "array";
-    case rapidjson::kStringType:
-      return "string";
-    default:
-      return "number";
-  }
+  constexpr std::array<std::string_view, 8> kNames{"null",   "boolean", "number", "number",
+                                                   "number", "string",  "array",  "object"};
+  static_assert(kNames.size() == std::variant_size_v<decltype(JsonValue::value)>);
+  return kNames[value.value.index()];
 }
-
-std::string_view text_of(const JsonValue& value) { return {value.GetString(), value.GetStringLength()}; }
 
 }  // namespace
 
@@ -129,14 +133,14 @@ std::unexpected<Error> JsonView::error(std::string reason, std::string hint) con
 }
 
 Result<void> JsonView::object() const {
-  if (!value_->IsObject()) return error(fmt::format("expected an object, found {}", type_name(*value_)));
+  if (value_->as<JsonValue::Object>() == nullptr)
+    return error(fmt::format("expected an object, found {}", type_name(*value_)));
   return {};
 }
 
 Result<void> JsonView::only_keys(std::initializer_list<std::string_view> known) const {
   if (auto ok = object(); !ok) return ok;
-  for (const auto& member : value_->GetObject()) {
-    const std::string_view key = text_of(member.name);
+  for (const auto& [key, unused] : *value_->as<JsonValue::Object>()) {
     if (std::find(known.begin(), known.end(), key) == known.end()) {
       return error(fmt::format("unknown key \"{}\"", key), "keys of the format: docs/bundle.md");
     }
@@ -145,11 +149,11 @@ Result<void> JsonView::only_keys(std::initializer_list<std::string_view> known) 
 }
 
 std::optional<JsonView> JsonView::find(std::string_view key) const {
-  if (!value_->IsObject()) return std::nullopt;
-  const JsonValue name(rapidjson::StringRef(key.data(), static_cast<rapidjson::SizeType>(key.size())));
-  const auto it = value_->FindMember(name);
-  if (it == value_->MemberEnd() || it->value.IsNull()) return std::nullopt;
-  return JsonView(&it->value, join(place_, key), file_);
+  const auto* const members = value_->as<JsonValue::Object>();
+  if (members == nullptr) return std::nullopt;
+  const auto it = std::ranges::find(*members, key, &JsonValue::Object::value_type::first);
+  if (it == members->end() || it->second.as<std::nullptr_t>() != nullptr) return std::nullopt;
+  return JsonView(&it->second, join(place_, key), file_);
 }
 
 Result<JsonView> JsonView::get(std::string_view key) const {
@@ -178,46 +182,45 @@ Result<std::vector<JsonView>> JsonView::get_array(std::string_view key) const {
 
 Result<uint64_t> JsonView::unsigned_number(uint64_t max, bool decimal_strings) const {
   std::optional<uint64_t> value;
-  if (value_->IsUint64()) value = value_->GetUint64();
-  if (value_->IsString()) value = parse_number(text_of(*value_), decimal_strings);
+  if (const auto* number = value_->as<uint64_t>()) value = *number;
+  if (const auto* text = value_->as<std::string>()) value = parse_number(*text, decimal_strings);
   if (!value) return error("expected a number: an integer of 0 or more, or a \"0x\" string");
   if (*value > max) return error(fmt::format("{} is too big, the limit is {}", *value, max));
   return *value;
 }
 
 Result<int64_t> JsonView::signed_number() const {
-  if (value_->IsInt64() && !value_->IsUint64()) return value_->GetInt64();
+  if (const auto* number = value_->as<int64_t>()) return *number;
   auto value = unsigned_number(INT64_MAX);
   if (!value) return std::unexpected(value.error());
   return static_cast<int64_t>(*value);
 }
 
 Result<std::string> JsonView::string() const {
-  if (!value_->IsString()) return error(fmt::format("expected a string, found {}", type_name(*value_)));
-  return std::string(text_of(*value_));
+  if (const auto* text = value_->as<std::string>()) return *text;
+  return error(fmt::format("expected a string, found {}", type_name(*value_)));
 }
 
 Result<bool> JsonView::boolean() const {
-  if (!value_->IsBool()) return error(fmt::format("expected true or false, found {}", type_name(*value_)));
-  return value_->GetBool();
+  if (const auto* known = value_->as<bool>()) return *known;
+  return error(fmt::format("expected true or false, found {}", type_name(*value_)));
 }
 
 Result<std::vector<JsonView>> JsonView::array() const {
-  if (!value_->IsArray()) return error(fmt::format("expected an array, found {}", type_name(*value_)));
+  const auto* const values = value_->as<JsonValue::Array>();
+  if (values == nullptr) return error(fmt::format("expected an array, found {}", type_name(*value_)));
   std::vector<JsonView> out;
-  out.reserve(value_->Size());
-  for (rapidjson::SizeType i = 0; i < value_->Size(); ++i)
-    out.emplace_back(&(*value_)[i], fmt::format("{}[{}]", place_, i), file_);
+  out.reserve(values->size());
+  for (size_t i = 0; i < values->size(); ++i)
+    out.emplace_back(&(*values)[i], fmt::format("{}[{}]", place_, i), file_);
   return out;
 }
 
 Result<std::vector<std::pair<std::string, JsonView>>> JsonView::members() const {
   if (auto ok = object(); !ok) return std::unexpected(ok.error());
   std::vector<std::pair<std::string, JsonView>> out;
-  for (const auto& member : value_->GetObject()) {
-    const std::string_view key = text_of(member.name);
-    out.emplace_back(key, JsonView(&member.value, join(place_, key), file_));
-  }
+  for (const auto& [key, value] : *value_->as<JsonValue::Object>())
+    out.emplace_back(key, JsonView(&value, join(place_, key), file_));
   return out;
 }
 
@@ -231,28 +234,21 @@ Result<std::unique_ptr<JsonFile>> JsonFile::load(const std::string& path) {
   }
   auto out = std::make_unique<JsonFile>();
   out->path_ = path;
-  std::string too_much;
-  std::optional<std::string> twice;
-  rapidjson::ParseResult parsed;
-  const auto parse = [&](JsonDocument& document) {
-    ParseWatch watch(document, too_much, twice);
-    rapidjson::MemoryStream text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-    rapidjson::GenericReader<rapidjson::UTF8<>, rapidjson::UTF8<>, JsonMemory> reader;
-    parsed = reader.Parse<kParseFlags>(text, watch);
-    return !parsed.IsError();
-  };
-  out->value_.Populate(parse);
-  if (!too_much.empty()) {
+  ManifestBuilder builder(out->value_);
+  rapidjson::MemoryStream text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  rapidjson::GenericReader<rapidjson::UTF8<>, rapidjson::UTF8<>, JsonMemory> reader;
+  const rapidjson::ParseResult parsed = reader.Parse<kParseFlags>(text, builder);
+  if (!builder.too_much().empty()) {
     return fail(Code::kManifestNotJson, path, Error::kNoOffset,
-                fmt::format("this is no manifest: {}", too_much));
+                fmt::format("this is no manifest: {}", builder.too_much()));
   }
   if (parsed.IsError()) {
     return fail(Code::kManifestNotJson, path, parsed.Offset(),
                 fmt::format("this is not JSON: {}", rapidjson::GetParseError_En(parsed.Code())));
   }
-  if (twice) {
+  if (builder.twice()) {
     return fail(Code::kManifestDuplicate, path, Error::kNoOffset,
-                fmt::format("key \"{}\" appears twice in one object", *twice));
+                fmt::format("key \"{}\" appears twice in one object", *builder.twice()));
   }
   return out;
 }

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "decoder/io/json_memory.h"
+#include "decoder/io/json_value.h"
 #include "textstore/result.h"
 
 namespace asof {
@@ -64,7 +64,7 @@ class JsonFile {
 
  private:
   std::string path_;
-  JsonDocument value_;
+  JsonValue value_;
 };
 
 }  // namespace asof

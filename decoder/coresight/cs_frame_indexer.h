@@ -11,6 +11,12 @@
 
 namespace asof {
 
+// A source that was met. Not within the class: clang does not know its defaults where they are needed there.
+struct IndexedSource {
+  CsFrames::Source source;
+  uint64_t epoch = 0;
+};
+
 class CsFrameIndexer {
  public:
   explicit CsFrameIndexer(uint64_t apart) : since(apart), distance(apart) {}
@@ -88,11 +94,6 @@ class CsFrameIndexer {
   }
 
  private:
-  // A source that was met.
-  struct IndexedSource {
-    CsFrames::Source source;
-    uint64_t epoch = 0;
-  };
   std::array<std::optional<IndexedSource>, 128> slots_;
   uint64_t epoch_ = 0, last_discontinuity_ = 0;
   size_t section_ = 0, checkpoints_ = 0;

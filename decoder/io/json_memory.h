@@ -1,6 +1,5 @@
 // RapidJSON that throws std::bad_alloc: its own allocator gives null pointers, which it uses.
 #pragma once
-#include <rapidjson/document.h>
 #include <rapidjson/stringbuffer.h>
 #include <rapidjson/writer.h>
 
@@ -29,9 +28,5 @@ struct JsonMemory {
 
 using JsonBuffer = rapidjson::GenericStringBuffer<rapidjson::UTF8<>, JsonMemory>;
 using JsonWriter = rapidjson::Writer<JsonBuffer, rapidjson::UTF8<>, rapidjson::UTF8<>, JsonMemory>;
-
-using JsonPool = rapidjson::MemoryPoolAllocator<JsonMemory>;
-using JsonValue = rapidjson::GenericValue<rapidjson::UTF8<>, JsonPool>;
-using JsonDocument = rapidjson::GenericDocument<rapidjson::UTF8<>, JsonPool, JsonMemory>;
 
 }  // namespace asof
