@@ -1,4 +1,6 @@
 // What verbs share for opening and ending.
+#include <fmt/format.h>
+
 #include "decoder/calls/timeline.h"
 #include "decoder/perf/record_types.h"
 #include "decoder/pipeline/unjudged.h"
@@ -6,6 +8,7 @@
 #include "tools/cli/named_paths.h"
 #include "tools/cli/verbs.h"
 #include "tools/output/coverage.h"
+#include "tools/output/format.h"
 #include "tools/output/output.h"
 
 namespace asof {

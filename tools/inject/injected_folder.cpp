@@ -59,7 +59,7 @@ Result<std::string> prepare_output(const std::string& output, const PerfData& so
                 "it is a file, and a recording with copies of kcore becomes a folder",
                 "remove it, or choose another name with -o");
   }
-  const std::string data = (fs::path(output) / "data").string();
+  std::string data = (fs::path(output) / "data").string();
   if (auto input = refuse_input(data)) return std::unexpected(std::move(*input));
   for (const fs::path& copy : copies) {
     if (auto ok = copy_files(copy, fs::path(output) / copy.filename()); !ok)
