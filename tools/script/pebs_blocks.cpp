@@ -42,7 +42,7 @@ PebsBlocks::PebsBlocks(const Capture& capture, const Stream& stream) : capture_(
 }
 
 void PebsBlocks::item(uint64_t id, uint64_t value) {
-  Group& g = *group_;
+  PebsGroup& g = *group_;
   if (kind_ == kRegisters && id == kRegisterIp) g.register_ip = value;
   if (kind_ == kBasic && id == kIp) g.ip = value;
   if (kind_ == kBasic && id == kCounters) g.counters = value;
@@ -70,7 +70,7 @@ std::optional<PebsBlocks::Sample> PebsBlocks::take(const Event& e) {
     item(e.b, e.a);
     return std::nullopt;
   }
-  const Group g = *group_;
+  const PebsGroup g = *group_;
   group_.reset();
   const auto event = event_of(g.counters);
   if (!event) return std::nullopt;

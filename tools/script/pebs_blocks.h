@@ -11,6 +11,13 @@
 
 namespace asof {
 
+// What the items of a block say of its sample so far.
+struct PebsGroup {
+  std::optional<Addr> ip, register_ip;
+  uint64_t addr = 0, latency = 0, counters = 0;
+  std::optional<uint64_t> timestamp;
+};
+
 class PebsBlocks {
  public:
   struct Sample {
@@ -24,11 +31,6 @@ class PebsBlocks {
   std::optional<Sample> take(const Event& e);
 
  private:
-  struct Group {
-    std::optional<Addr> ip, register_ip;
-    uint64_t addr = 0, latency = 0, counters = 0;
-    std::optional<uint64_t> timestamp;
-  };
   void item(uint64_t id, uint64_t value);
   std::optional<size_t> event_of(uint64_t counters) const;
 
@@ -36,7 +38,7 @@ class PebsBlocks {
   std::optional<size_t> only_;             // the one event whose samples are in the trace
   std::map<unsigned, size_t> by_counter_;  // otherwise: by the counter that the kernel gave it
   std::vector<uint64_t> periods_;          // by event
-  std::optional<Group> group_;
+  std::optional<PebsGroup> group_;
   uint64_t kind_ = 0;  // of the block's items
 };
 
