@@ -20,8 +20,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr uint64_t kIp = 1, kTid = 2, kTime = 4, kAddr = 8, kCallchain = 32, kCpu = 128, kPeriod = 256,
-                   kRaw = 1024, kBranchStack = 2048, kUserRegs = 4096, kWeight = 1 << 14,
-                   kIdentifier = 1 << 16, kIntrRegs = 1 << 18, kPhysAddr = 1 << 19, kPageSizes = 3 << 22;
+                   kBranchStack = 2048, kUserRegs = 4096, kWeight = 1 << 14, kIdentifier = 1 << 16,
+                   kIntrRegs = 1 << 18, kPhysAddr = 1 << 19, kPageSizes = 3 << 22;
 constexpr uint64_t kAlways = kIdentifier | kIp | kTid | kTime | kCpu;
 constexpr uint64_t kKernelMark = static_cast<uint64_t>(-128), kUserMark = static_cast<uint64_t>(-512);
 constexpr uint16_t kKernel = 1, kUser = 2;
