@@ -40,7 +40,7 @@ void Flow::stop_tracing(State& s, Variant* v) {
   s.enabled = false;
   s.in_user = false;
   s.node = nullptr;
-  s.pending = Pending{};
+  s.pending.clear();
 }
 
 // The trace ends in the middle of everything, and `v` with a branch that needs more of it. What ran since the last
@@ -57,7 +57,7 @@ Flow::Stop Flow::out_of_trace(State& s, Variant& v) {
 template <bool Emit>
 Flow::Stop Flow::take_target(State& s, Variant& v, Trial* trial) {
   const Block& b = v.block;
-  Pending tip = s.pending;
+  const PendingPacket tip = s.pending;
   if (s.tnt_count != 0) {
     // The SDM lets a processor defer TIPs until after the TNT bits of later branches; none is known to, and
     // no peer decodes it. Taken for that, wrong text at the place of an indirect branch would pass unnoticed.
@@ -78,7 +78,7 @@ Flow::Stop Flow::take_target(State& s, Variant& v, Trial* trial) {
   }
   if (tip.kind == Pending::Kind::kGuest && v.last_vm_entry) {
     emit<Emit>(s, v, b.count, Step::kTaken);
-    s.pending = Pending{};
+    s.pending.clear();
     s.ip = b.end();
     const Stop stop = used(s, trial);
     if constexpr (!Emit) return stop == Stop::kGo ? Stop::kOut : stop;
@@ -97,7 +97,7 @@ Flow::Stop Flow::take_target(State& s, Variant& v, Trial* trial) {
   emit<Emit>(s, v, b.count, Step::kTaken);
   if (b.kind == BranchKind::kCallInd) call(s, b.end());
   if (b.kind == BranchKind::kRet) s.rets.uncompressed();
-  s.pending = Pending{};
+  s.pending.clear();
   if (tip.mode != 0) {
     if constexpr (Emit) {
       if (tip.mode != s.mode) add_event(EventKind::kExecMode, s.now, tip.ip, tip.mode, 0, tip.offset);
@@ -203,7 +203,7 @@ Flow::Stop Flow::branch(State& s, Variant& v, Trial* trial) {
         const Event& e = s.pending.events[0];
         add_event(e.kind, s.now, b.end() - b.lengths[b.count - 1], e.a, e.b, e.offset);
       }
-      s.pending = Pending{};
+      s.pending.clear();
       return used(s, trial);
     }
     case BranchKind::kPaging:

@@ -52,7 +52,9 @@ bool Flow::fast_stretch(State& s, FastWalk& w) {
     if (!w.walk_bits<false>()) return false;
   }
   if (s.clock_moved || w.full() || !w.path_fits(end_)) return true;
-  return w.hashes == nullptr ? over_paths<false>(s, w) : over_paths<true>(s, w);
+  if (runs_->map().returns_are_compressed())
+    return w.hashes == nullptr ? over_paths<false, true>(s, w) : over_paths<true, true>(s, w);
+  return w.hashes == nullptr ? over_paths<false, false>(s, w) : over_paths<true, false>(s, w);
 }
 
 // The next bit, for which fast_stretch stopped. False: it is for the careful walk.
@@ -173,7 +175,7 @@ void Flow::fast_walk(State& s, RunId start) {
         break;
       }
       if (b == 0) {
-        ++w.p;
+        w.p = skip_pads(w.p, end_);
         continue;
       }
       if (is_tip(b)) {

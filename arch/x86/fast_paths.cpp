@@ -43,12 +43,20 @@ struct Flow::PathWalk {
     w.newest = static_cast<uint32_t>(newest - w.stack);
     w.most = static_cast<uint32_t>(most - w.stack);
   }
+  template <bool kReturns>
   void repeat(const CachedPath& path, unsigned size) {
-    std::memcpy(out, path.out.data(), sizeof path.out);
-    std::memcpy(newest - path.pops + 1, path.pushed.data(), sizeof path.pushed);
+    if constexpr (kReturns) {
+      std::memcpy(out, path.out.data(), sizeof path.out);
+      std::memcpy(newest - path.pops + 1, path.pushed.data(), sizeof path.pushed);
+      most = std::max(most, newest + path.peak);
+      newest += path.grows;
+    } else {
+      constexpr size_t kMost = CachedPath::kMostCodes;  // a TIP for each return: paths are short
+      std::memcpy(out, path.out.data(), kMost * sizeof(StepCode));
+      if (path.codes > kMost)
+        std::memcpy(out + kMost, path.out.data() + kMost, sizeof path.out - kMost * sizeof(StepCode));
+    }
     out += path.codes;
-    most = std::max(most, newest + path.peak);
-    newest += path.grows;
     instructions += path.instructions;
     cur = path.to;
     last_ip = path.packets.ip;
@@ -56,13 +64,22 @@ struct Flow::PathWalk {
   }
 };
 
-// Over paths, as long as there are any and links know the edges, and over MTCs that say nothing. Where the
-// next one is kept is worked out and asked for before it is known whether this one ran before: so a wrong
-// guess of the processor is no wait for memory. False: the next bit needs more than links know.
+// The packets of a path, and where it is kept.
+struct Flow::Ahead {
+  PathPackets packets;
+  unsigned size = 0;
+  CachedPath* path = nullptr;
+};
+
+// Over paths, as long as there are any and links know the edges, and over PAD packets and MTCs. Where the
+// one after the next is kept is worked out and asked for before it is known whether this one ran before: so a
+// wrong guess of the processor is no wait for memory. False: the next bit needs more than links know.
 //
 // Entries that fall out of the return stack end before new paths only. Others read none of them: the newest
 // entry stays within kSpan of where it was then, so all that they see lies within kSize.
-template <bool kSums>
+//
+// kReturns: of a map in which returns are compressed.
+template <bool kSums, bool kReturns>
 bool Flow::over_paths(State& s, FastWalk& w) {
   constexpr int64_t kSpan = (RetStack::kSize - CachedPath::kMaxPeak) / 2 - CachedPath::kMaxCalls;
   static_assert(PathPackets::kMaxBits + kSpan + CachedPath::kMaxCalls <
@@ -72,63 +89,86 @@ bool Flow::over_paths(State& s, FastWalk& w) {
   PathWalk t(w);
   const Edge* lowest = t.newest - kSpan;
   const StepCode* const full = w.begun + kFastCodes;
-  const uint8_t* const end = end_ - PathPackets::kTwo;
+  const uint8_t* const end = end_ - PathPackets::kThree;
   CachedPath* const paths = paths_.paths();
-  auto [packets, size] = PathPackets::read(t.p, t.last_ip);
-  CachedPath* path = &paths[PathCache::place(packets, t.last_ip)];
+  const auto read = [paths](const uint8_t* p, uint64_t last_ip) {
+    const auto [packets, size] = PathPackets::read(p, last_ip);
+    return Ahead{packets, size, &paths[PathCache::place(packets, last_ip)]};
+  };
+  const uint8_t* ahead = t.p;  // behind `next`
+  Ahead here, next;
+  const auto start = [&] {
+    here = read(t.p, t.last_ip);
+    ahead = t.p + here.size;
+    next = read(ahead, here.packets.ip);
+    ahead += next.size;
+  };
+  start();
   for (;;) {
-    auto [next, next_size] = PathPackets::read(t.p + size, packets.ip);
-    CachedPath* next_path = &paths[PathCache::place(next, packets.ip)];
+    Ahead third = read(ahead, next.packets.ip);
     asm volatile(""
-                 : "+r"(next.key), "+r"(next.ip), "+r"(next_size), "+r"(next_path));  // not later than here
-    prefetch(*next_path);
-    if constexpr (kSums) __builtin_prefetch(&w.hashes[next_path - paths]);
-    if (path->is(packets, t.cur, t.newest)) {
-      t.repeat(*path, size);
+                 : "+r"(third.packets.key), "+r"(third.packets.ip), "+r"(third.size),
+                   "+r"(third.path));  // not later than here
+    prefetch<kReturns>(*third.path);
+    if constexpr (kSums) __builtin_prefetch(&w.hashes[third.path - paths]);
+    if (here.path->is<kReturns>(here.packets, t.cur, t.newest)) {
+      t.repeat<kReturns>(*here.path, here.size);
       if constexpr (kSums) {
-        const PathHash& known = w.hashes[path - paths];
+        const PathHash& known = w.hashes[here.path - paths];
         t.hash = t.hash * known.power + known.hash;
-        t.branches += path->branches;
+        t.branches += here.path->branches;
       }
-    } else {
-      if (packets.key == 0) {
-        if (*t.p != kMtcByte || t.p + kMtcSize >= end) break;
-        t.p += kMtcSize;
-        const auto after = PathPackets::read(t.p, t.last_ip);
-        packets = after.packets;
-        size = after.size;
-        path = &paths[PathCache::place(packets, t.last_ip)];
-        if (w.silent_mtc) continue;
-        prefetch(*path);  // while the clock is worked out
-        t.store<kSums>(w);
-        fast_time(s, w, mtc(t.p[-1]));
-        if (!is_short_tnt(*t.p)) break;
-        w.take_time(s, t.p + 1);
-        continue;
-      }
+    } else if (here.packets.key == 0) {
+      const bool is_mtc = *t.p == kMtcByte;
+      const uint8_t* const behind = is_mtc ? t.p + kMtcSize : skip_pads(t.p, end);
+      if (behind == t.p || behind >= end) break;
+      t.p = behind;
+      start();
+      if (!is_mtc || w.silent_mtc) continue;
+      prefetch<kReturns>(*here.path);  // while the clock is worked out
       t.store<kSums>(w);
-      const bool done = new_path<kSums>(w, packets, *path);
+      fast_time(s, w, mtc(t.p[-1]));
+      if (!is_short_tnt(*t.p)) break;
+      w.take_time(s, t.p + 1);
+      continue;
+    } else {
+      t.store<kSums>(w);
+      const bool done = new_path<kSums>(w, here.packets, *here.path);
       if constexpr (kSums) w.sum_up();  // what ran before it was not done
       t = PathWalk(w);
       lowest = t.newest - kSpan;
       if (!done) break;
     }
     if (t.p >= end || t.out >= full || static_cast<uint64_t>(t.newest - lowest) > 2 * kSpan) break;
-    packets = next;
-    size = next_size;
-    path = next_path;
+    here = next;
+    next = third;
+    ahead += third.size;
   }
   t.store<kSums>(w);
   return w.tnt.count == 0;
 }
 
-template bool Flow::over_paths<false>(State&, FastWalk&);
-template bool Flow::over_paths<true>(State&, FastWalk&);
+template bool Flow::over_paths<false, false>(State&, FastWalk&);
+template bool Flow::over_paths<false, true>(State&, FastWalk&);
+template bool Flow::over_paths<true, false>(State&, FastWalk&);
+template bool Flow::over_paths<true, true>(State&, FastWalk&);
 
 // Asks for the path that is next ahead of its use.
 void Flow::prefetch_path(const FastWalk& w) {
   const uint64_t last_ip = w.last_ip & kLow48;
-  prefetch(paths_.paths()[PathCache::place(PathPackets::read(w.p, last_ip).packets, last_ip)]);
+  prefetch<false>(paths_.paths()[PathCache::place(PathPackets::read(w.p, last_ip).packets, last_ip)]);
+}
+
+// The current run ends in an indirect branch, to `ip`; `known` is the run there if it was met lately. False: this is
+// for fast_tip().
+bool Flow::leave_by_tip(FastWalk& w, RunId known, Addr ip) {
+  if (known == RunId::kNone) {
+    if (is_kernel_address(ip) != (w.space == kKernelSpace)) return false;
+    known = runs_->target(w.space, ip, w.mode);
+    if (known == RunId::kNone) return false;
+  }
+  return w.leave_by_tip(edge_to(known)) ||
+         (runs_->follow_indirect(w.run()) && w.leave_by_tip(edge_to(known)));
 }
 
 // Over a path that did not run lately; it is put down in `path`. Where its TIP leads is looked up ahead of
@@ -146,8 +186,7 @@ template <bool kSums>
   const uint32_t newest = w.newest;
   const uint64_t instructions = w.instructions;
   const StepCode* const out = w.out;
-  if (!w.walk_bits<kSums>() || (tip != 0 && (target == RunId::kNone || !w.leave_by_tip(edge_to(target)))))
-    return false;
+  if (!w.walk_bits<kSums>() || (tip != 0 && !leave_by_tip(w, target, canonical(packets.ip)))) return false;
   w.p += tip;
   w.last_ip = canonical(packets.ip);
   if constexpr (kSums) {

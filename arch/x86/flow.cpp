@@ -142,7 +142,7 @@ bool Flow::arrive(State& s) {
   s.node = nullptr;
   place_known(s);
   if (d.kind == Pending::Kind::kReach) {
-    s.pending = Pending{};
+    s.pending.clear();
     return true;
   }
   if constexpr (Emit)
@@ -151,7 +151,7 @@ bool Flow::arrive(State& s) {
     stop_tracing<Emit>(s, nullptr);
     return true;
   }
-  s.pending = Pending{};
+  s.pending.clear();
   if (!d.has_ip) {
     if constexpr (Emit)
       contradiction(s, Code::kPacketOutOfPlace, "a TIP without an address ends an asynchronous event");
@@ -201,11 +201,11 @@ bool Flow::without_flow(State& s) {
         if (config_.no_tnt) {
           packets_.report_bound_events(s);
           lose_without_tnt(s, at);
-          d = Pending{};
+          d.clear();
           return true;
         }
       }
-      if (branch) d = Pending{};
+      if (branch) d.clear();
       return true;
     }
     case Pending::Kind::kPgd:
@@ -230,7 +230,7 @@ bool Flow::without_flow(State& s) {
     case Pending::Kind::kGuest:
       if constexpr (Emit) {
         packets_.report_bound_events(s);
-        d = Pending{};
+        d.clear();
         guest_walk(s);
       }
       return Emit;
@@ -244,7 +244,7 @@ bool Flow::without_flow(State& s) {
       }
     }
   }
-  d = Pending{};
+  d.clear();
   return true;
 }
 

@@ -79,11 +79,13 @@ class Flow final : public SegmentDecoder, private walk::Hypotheses<Flow, FlowTyp
 
   // fast_paths.cpp
   struct PathWalk;
+  struct Ahead;
   PathCache paths_;
   const RunCache* paths_of_ = nullptr;  // whose runs they are of
-  template <bool kSums>
+  template <bool kSums, bool kReturns>
   bool over_paths(State& s, FastWalk& w);
   void prefetch_path(const FastWalk& walk);
+  bool leave_by_tip(FastWalk& w, RunId known, Addr ip);
   template <bool kSums>
   bool new_path(FastWalk& w, PathPackets packets, CachedPath& path);
 

@@ -66,7 +66,7 @@ void Flow::guest_walk(State& s) {
       default:
         packets_.side_packet<true>(s, k, at);
         packets_.report_bound_events(s);
-        s.pending = Pending{};
+        s.pending.clear();
     }
   }
 }

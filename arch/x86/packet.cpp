@@ -27,7 +27,12 @@ Packet read_ip_packet(Pk type, const uint8_t* p, size_t room) {
   const unsigned n = kIpBytes[ipc].bytes;
   if (n == kReservedIp) return kNoPacket;
   if (room < 1 + n) return kNoRoom;
-  Packet k = make(type, 1 + n, load_le(p + 1, n));
+  uint64_t value = 0;
+  if (n != 0 && room >= 1 + sizeof value)  // a copy of n bytes is a call
+    value = load_le(p + 1, sizeof value) & (~uint64_t{0} >> (64 - 8 * n));
+  else
+    value = load_le(p + 1, n);
+  Packet k = make(type, 1 + n, value);
   k.ipc = ipc;
   return k;
 }

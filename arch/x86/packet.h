@@ -99,6 +99,16 @@ inline constexpr uint8_t kMtcByte = 0x59;  // an MTC's first byte
 inline constexpr uint8_t kMtcSize = 2;
 constexpr Packet mtc(uint8_t payload) { return {.type = Pk::kMtc, .size = kMtcSize, .value = payload}; }
 constexpr bool is_short_tnt(uint8_t b) { return (b & 1) == 0 && b > 2; }
+// Over PAD packets. Some recorders align every other packet with them.
+inline const uint8_t* skip_pads(const uint8_t* p, const uint8_t* end) {
+  while (end - p >= 8) {
+    const uint64_t bytes = load_le(p, 8);
+    if (bytes != 0) return p + std::countr_zero(bytes) / 8;
+    p += 8;
+  }
+  while (p < end && *p == 0) ++p;
+  return p;
+}
 inline const uint8_t* skip_short_tnt(const uint8_t* p, const uint8_t* end) {
   while (p < end && is_short_tnt(*p)) ++p;
   return p;

@@ -83,7 +83,7 @@ bool PacketFetcher::timing(State& s, const Packet& k) {
   }
   if (!overwritten_ || k.type != Pk::kTsc || s.now >= saturating_add(before, -kClocksDiffer)) return true;
   if constexpr (Emit) report_bound_events(s);
-  s.pending = Pending{};
+  s.pending.clear();
   s.pending.kind = Pending::Kind::kTimeBack;
   s.pending.offset = offset;
   return false;
@@ -113,7 +113,7 @@ void PacketFetcher::fetch(State& s) {
   if constexpr (Emit) {
     if (cycles_wanted_) end_cycles(s);
   }
-  s.pending = Pending{};
+  s.pending.clear();
   s.lo = s.floor;
   for (;;) {
     const uint64_t offset = static_cast<uint64_t>(s.p - begin_);
@@ -124,7 +124,7 @@ void PacketFetcher::fetch(State& s) {
     if (k.type == Pk::kTnt && !s.clock.guest()) {
       if (s.pending.event_count != 0) {  // its FUP never came: there is no place to bind to
         if constexpr (Emit) report_bound_events(s);
-        s.pending = Pending{};
+        s.pending.clear();
       }
       s.tnt = k.value;
       s.tnt_count = k.ipc;
@@ -133,6 +133,10 @@ void PacketFetcher::fetch(State& s) {
     }
     if (is_timing(k.type)) {
       if (!timing<Emit>(s, k)) break;
+      continue;
+    }
+    if (k.type == Pk::kPad) {
+      s.p = skip_pads(s.p + k.size, end_);
       continue;
     }
     if (fetch_one<Emit>(s, k, offset)) break;
@@ -267,7 +271,7 @@ bool PacketFetcher::side_packet(State& s, const Packet& k, uint64_t offset) {
   if (k.type == Pk::kExstop && !k.ip_bit && s.pending.event_count != 0) {
     // The MWAIT in front of it has no address either.
     if constexpr (Emit) report_bound_events(s);
-    s.pending = Pending{};
+    s.pending.clear();
   }
   const bool waits_for_fup = k.ip_bit || (k.type == Pk::kMwait && s.enabled);
   if (waits_for_fup) {
@@ -354,7 +358,7 @@ template <bool Emit>
 void PacketFetcher::fetch_sync(State& s, uint64_t offset) {
   const SyncGroup g = read_sync_group({s.p, end_}, s.clock, errata_);
   if constexpr (Emit) report_bound_events(s);
-  s.pending = Pending{};
+  s.pending.clear();
   Pending& d = s.pending;
   d.kind = Pending::Kind::kEnd;
   d.offset = offset;

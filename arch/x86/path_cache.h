@@ -66,8 +66,9 @@ struct PathPackets {
   static constexpr unsigned kFull = 4;
   static constexpr unsigned kMaxBits = 6 * (kFull + 1);
   static constexpr unsigned kMaxBytes = kFull + 1 + 7;
-  static constexpr unsigned kReads = kFull + 10;       // bytes
-  static constexpr int64_t kTwo = kMaxBytes + kReads;  // what reading one and the next needs at the most
+  static constexpr unsigned kReads = kFull + 10;  // bytes
+  static constexpr int64_t kThree =
+      2 * kMaxBytes + kReads;  // what reading one and two more needs at the most
 
   uint64_t key = 0;  // the TNT packets, first in the lowest byte; size() in the highest. 0: there is no path
   uint64_t ip = 0;   // the last IP after them, its low 48 bits
@@ -105,8 +106,9 @@ struct PathPackets::Read {
 
 inline constexpr size_t kCacheLine = 64;
 
-// A path that ran.
-struct CachedPath {
+// A path that ran. What is compared lies in the first line of the cache, with as many codes as there is room for; what
+// is of the return stack lies in the last one, which few paths need where returns are not compressed.
+struct alignas(kCacheLine) CachedPath {
   static constexpr uint32_t kMaxCalls = 5;  // that it takes off the return stack, and that it puts on
   static constexpr uint32_t kMaxPeak = 8;   // entries more than in the beginning, at a time
   using Returns = std::array<Edge, kMaxCalls>;
@@ -119,14 +121,17 @@ struct CachedPath {
   int8_t grows = 0;              // entries more at its end
   uint8_t peak = 0;              // the same, at the most
   uint16_t branches = 0;         // in all of its runs; with PathHash only
+  std::array<StepCode, 31> out;  // the first one says where it begins
   Returns returns{};             // the newest ones of the beginning, the newest last
   Returns pushed{};              // what lies at its end where the first of `pops` lay, and above
-  std::array<StepCode, 31> out;  // the first one says where it begins
 
+  static constexpr size_t kFirstCodes = 9;                // those in the first line
+  static constexpr size_t kMostCodes = kFirstCodes + 16;  // those in the first two
   Edge from() const { return edge_to_run_of(out[0]); }
-  // It takes the same path from `at` when the return stack ends at `newest`.
+  // It takes the same path from `at` when the return stack ends at `newest`. Without kReturns no path uses the stack.
+  template <bool kReturns = true>
   bool is(const PathPackets& p, Edge at, const Edge* newest) const {
-    return packets.key == p.key && packets.ip == p.ip && from() == at && returns_alike(newest);
+    return packets.key == p.key && packets.ip == p.ip && from() == at && (!kReturns || returns_alike(newest));
   }
   static Returns newest_at(const Edge* newest) {
     Returns out;
@@ -165,6 +170,8 @@ struct CachedPath {
 };
 static_assert(std::tuple_size_v<decltype(CachedPath::out)> > PathPackets::kMaxBits);
 static_assert(sizeof(CachedPath) == 3 * kCacheLine);
+static_assert(offsetof(CachedPath, out) + CachedPath::kFirstCodes * sizeof(StepCode) == kCacheLine);
+static_assert(offsetof(CachedPath, returns) >= 2 * kCacheLine);
 
 // What the addresses of a path add to a hash over all (Run::hash): kept apart, as few ask for it.
 struct PathHash {
@@ -177,9 +184,10 @@ struct PathHash {
   }
 };
 
-// Asks for it ahead of its use.
-inline void prefetch(const CachedPath& path) {
-  for (size_t at = 0; at < sizeof(CachedPath); at += kCacheLine)
+// Asks for it ahead of its use. What nothing waits for is not asked for without kReturns.
+template <bool kReturns>
+void prefetch(const CachedPath& path) {
+  for (size_t at = 0; at < (kReturns ? sizeof(CachedPath) : kCacheLine); at += kCacheLine)
     __builtin_prefetch(reinterpret_cast<const std::byte*>(&path) + at);
 }
 

@@ -144,6 +144,7 @@ class CodeMap {
   CodeMap(const TextStore& text, TextAt text_at, std::vector<Addr> hooks, const Rules& rules);
 
   bool unsure() const { return rules_.unsure; }
+  bool returns_are_compressed() const { return rules_.returns_are_compressed; }
   const RunTable& table() const { return table_; }
   Addr ip_of(RunId run) const { return runs_[index_of(run) / kPiece][index_of(run) % kPiece].ip; }
 
@@ -220,13 +221,13 @@ class RunCache {
 
   static constexpr size_t kMaxBlocks = 64;
   static constexpr size_t kMaxCalls = 31;
-  static constexpr size_t kTargets = 8192;
+  static constexpr size_t kTargets = 32768;
 
   const std::shared_ptr<CodeMap> map_;
   StableText::Reader text_;
   RunTable::Writer runs_;
   uint32_t next_site_ = 0, end_site_ = 0;
-  std::array<Target, kTargets> targets_;
+  ZeroedArray<Target> targets_ = zeroed_array<Target>(kTargets);  // of a short trace few are touched
 };
 
 }  // namespace asof::x86

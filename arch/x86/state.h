@@ -217,7 +217,7 @@ class Returns {
 
 // What the packets say next, once all TNT bits are used: one thing that needs the flow to be at a certain
 // place.
-struct Pending {
+struct PendingPacket {
   enum class Kind : uint8_t {
     kNone,     // fetch the next packet
     kTip,      // the next branch that needs a target goes to `ip`
@@ -241,14 +241,19 @@ struct Pending {
   uint8_t event_count = 0;
   Addr at = 0;
   Addr ip = 0;
-  uint64_t offset = 0;            // in the segment's bytes, of the packet that opened it
-  std::array<Event, 4> events{};  // happen when the flow is at `at` (kPtwrite: the instruction)
+  uint64_t offset = 0;  // in the segment's bytes, of the packet that opened it
 
   // Binds to an address that the flow must reach without using trace.
   bool binds() const {
     return kind == Kind::kAsync || kind == Kind::kReach || (kind == Kind::kEnd && has_ip);
   }
   Addr bound_ip() const { return kind == Kind::kEnd ? ip : at; }
+};
+struct Pending : PendingPacket {
+  std::array<Event, 4>
+      events{};  // of these `event_count` happen when the flow is at `at` (kPtwrite: the instruction)
+  // Events without a count are not met, so they stay: this is done for every packet.
+  void clear() { static_cast<PendingPacket&>(*this) = {}; }
 };
 
 struct State {

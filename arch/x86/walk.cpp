@@ -12,7 +12,7 @@ namespace asof::x86 {
 void Flow::overflow(State& s) {
   const uint64_t at = s.pending.offset;
   open_gap(s, Code::kTraceOverflow, "the trace hardware lost packets (OVF)", at);
-  s.pending = Pending{};
+  s.pending.clear();
   packets_.resolve_overflow(s);
   close_gap(s, s.enabled ? s.ip : 0, static_cast<uint64_t>(s.p - begin_));
   add_event(EventKind::kOverflow, s.now, s.enabled ? s.ip : 0, 0, 0, at);
@@ -53,7 +53,7 @@ std::optional<Flow::Stop> Flow::happens_here(State& s, Trial* trial) {
     case Pending::Kind::kPge:
       if (!known) return std::nullopt;
       if (s.pending.has_ip && s.pending.ip == s.ip) {  // BDM70 on a machine whose model is not known
-        s.pending = Pending{};
+        s.pending.clear();
         return Stop::kGo;
       }
       if constexpr (!Emit) return Stop::kContradiction;
@@ -124,7 +124,7 @@ Flow::Stop Flow::step(State& s, Trial* trial) {
       (kind == BranchKind::kCond || needs_target(kind))) {
     // No PTWRITE before trace is needed: report it without an address and look further.
     if constexpr (Emit) packets_.report_bound_events(s);
-    s.pending = Pending{};
+    s.pending.clear();
     return Stop::kGo;
   }
   if (s.rets.split() && kind == BranchKind::kRet && s.tnt_count != 0) [[unlikely]] {

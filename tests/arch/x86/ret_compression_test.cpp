@@ -10,16 +10,22 @@ namespace {
 
 constexpr unsigned kTurns = 400;
 
-// 0: CALL 20; 5: JE 0; 7: NOP; 8: NOP; 20: JE 23; 22: NOP; 23: RET. Every return has a TIP.
+// 0: CALL 20; 5: JE 0; 7: NOP; 8: NOP; 20: JE 23; 22: NOP; 23: RET. Every return has a TIP. Before some packets are up to
+// `pads` PAD packets.
 struct CallingLoop : FlowFixture {
-  CallingLoop() {
+  explicit CallingLoop(unsigned pads = 0) {
+    auto pad = [this, pads, next = 0U]() mutable {
+      for (unsigned n = next++ % (pads + 1); n != 0; --n) pt.pad();
+    };
     code(A, {0xe8, 0x1b, 0, 0, 0, 0x74, 0xf9, 0x90, 0x90});
     code(A + 0x20, {0x74, 0x01, 0x90, 0xc3});
     start(A);
     for (unsigned i = 0; i < kTurns; ++i) {
       const bool taken = i % 3 == 1;
       pt.tnt(taken);
+      pad();
       pt.tip(A + 5);
+      pad();
       pt.tnt(i + 1 < kTurns);
       for (const Addr a : {0, 0x20, 0x22, 0x23, 5})
         if (a != 0x22 || !taken) ran.push_back(A + a);
@@ -36,6 +42,16 @@ TEST(NoRetCompression, ReturnsAreIndirectBranches) {
   s.config.no_ret_compression = true;
   const Decoded d = s.expect(s.ran);
   EXPECT_GT(d.in_runs, s.ran.size() * 9 / 10) << "the fast walk goes over returns, too";
+}
+
+// Recorders put PAD packets between others, to align them.
+TEST(NoRetCompression, PadPacketsBetweenPathsAreNoHindrance) {
+  for (const bool said : {true, false}) {
+    CallingLoop s(10);
+    s.config.no_ret_compression = said;
+    const Decoded d = s.expect(s.ran);
+    if (said) EXPECT_GT(d.in_runs, s.ran.size() * 9 / 10);
+  }
 }
 
 // Where the capture does not say it, the same is found by the careful walk.
