@@ -221,13 +221,13 @@ class RunCache {
 
   static constexpr size_t kMaxBlocks = 64;
   static constexpr size_t kMaxCalls = 31;
-  static constexpr size_t kTargets = 32768;
+  static constexpr size_t kTargets = 8192;
 
   const std::shared_ptr<CodeMap> map_;
   StableText::Reader text_;
   RunTable::Writer runs_;
   uint32_t next_site_ = 0, end_site_ = 0;
-  ZeroedArray<Target> targets_ = zeroed_array<Target>(kTargets);  // of a short trace few are touched
+  std::array<Target, kTargets> targets_;
 };
 
 }  // namespace asof::x86
