@@ -222,6 +222,22 @@ TEST(FastX86, ReturnsFromDeepCalls) {
   }
 }
 
+// The same where every return has a TIP.
+TEST(FastX86, ReturnsFromDeepCallsWithoutCompression) {
+  for (uint64_t seed = 1; seed <= 6; ++seed) {
+    for (const bool said : {true, false}) {
+      SCOPED_TRACE(fmt::format("seed {}, {}", seed, said ? "said" : "not said"));
+      Recursion r(0);
+      r.s.config.no_ret_compression = said;
+      run_deep(r, seed);
+      const Decoded d = r.s.expect(r.ran);
+      if (said) {
+        EXPECT_GT(d.in_runs, r.ran.size() * 9 / 10);
+      }
+    }
+  }
+}
+
 // No hardware has more than 64 entries. If such a trace existed, returns to entries dropped from the stack
 // would be detected, at the same position by every walk.
 TEST(FastX86, ReturnsToWhatHasFallenOut) {

@@ -50,7 +50,9 @@ TEST(NoRetCompression, PadPacketsBetweenPathsAreNoHindrance) {
     CallingLoop s(10);
     s.config.no_ret_compression = said;
     const Decoded d = s.expect(s.ran);
-    if (said) EXPECT_GT(d.in_runs, s.ran.size() * 9 / 10);
+    if (said) {
+      EXPECT_GT(d.in_runs, s.ran.size() * 9 / 10);
+    }
   }
 }
 
@@ -113,6 +115,31 @@ TEST(UncompressedReturns, OfRetpolinesAreFollowedFast) {
   ran.push_back(A + 7);
   const Decoded d = s.expect_flow(ran);
   EXPECT_GT(d.in_runs, ran.size() * 9 / 10);
+}
+
+// longjmp() leaves entries on the hardware's stack that nothing returns to, here more than it has room for.
+TEST(UncompressedReturns, BesideCallsThatAreLeftByAJump) {
+  for (const bool compressed : {true, false}) {
+    FlowFixture s;
+    s.config.no_ret_compression = !compressed;
+    s.code(A, {0xe8, 0x1b, 0, 0, 0, 0xe8, 0x56, 0, 0, 0, 0x74, 0xf4, 0x90, 0x90});  // CALL 20; CALL 60; JE 0
+    s.code(A + 0x20, {0xe8, 0x1b, 0, 0, 0});                                        // CALL 40
+    s.code(A + 0x40, {0xff, 0xe0}).code(A + 0x60, {0xc3}).start(A);                 // JMP RAX - RET
+    std::vector<Addr> ran;
+    for (unsigned i = 0; i < kTurns; ++i) {
+      s.pt.tip(A + 5);
+      if (compressed)
+        s.pt.tnt(true);
+      else
+        s.pt.tip(A + 0xa);
+      s.pt.tnt(i + 1 < kTurns);
+      for (const Addr a : {0, 0x20, 0x40, 5, 0x60, 0xa}) ran.push_back(A + a);
+    }
+    stop_at(s, A + 0xd);
+    ran.push_back(A + 0xc);
+    const Decoded d = s.expect(ran);
+    EXPECT_GT(d.in_runs, ran.size() * 9 / 10);
+  }
 }
 
 }  // namespace
