@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <exception>
 #include <filesystem>
+#include <memory>
 #include <new>
 #include <optional>
 #include <sstream>
@@ -101,15 +102,35 @@ int print_help(const CLI::App& app, const CLI::ParseError& asked) {
   return out.finish() ? kExitOk : kExitInput;
 }
 
-int run(int argc, char** argv) {
-  CLI::App app("asof - decode Intel PT and Arm CoreSight traces against the text that was live at the time",
-               "asof");
-  app.footer(kFooter);
-  app.require_subcommand(1);
-  const std::vector<RunVerb> runners = add_verbs(app);
+// The verbs and their options. To add those of all verbs takes a millisecond or two.
+struct CommandLine {
+  // `only`: that verb; empty: all of them.
+  explicit CommandLine(std::string_view only) {
+    app.footer(kFooter);
+    app.require_subcommand(1);
+    runners = add_verbs(app, only);
+  }
+  CLI::App app{"asof - decode Intel PT and Arm CoreSight traces against the text that was live at the time",
+               "asof"};
+  std::vector<RunVerb> runners;
+};
 
+int run_verb(const CommandLine& line, bool unconfined) {
+  const CLI::App& verb = *line.app.get_subcommands().at(0);
+  if (const char* const option = option_without_name(verb)) return no_name_for(option);
+  // What record starts has much to do.
+  if (!unconfined && verb.get_name() != "record")
+    enter_sandbox(writable_paths(verb), asks_servers(verb) ? Network::kAsClient : Network::kNo);
+  const auto entry = std::ranges::find(verbs(), verb.get_name(), &VerbEntry::name);
+  const ExitCode code = line.runners[static_cast<size_t>(entry - verbs().begin())]();
+  const CLI::Option* const strict = verb.get_option_no_throw("--strict");
+  return code == kExitOk && strict != nullptr && strict->count() != 0 && Diagnostics::warned() ? kExitErrors
+                                                                                               : code;
+}
+
+int run(int argc, char** argv) {
   if (argc == 1) {
-    to_stderr(app.help());
+    to_stderr(CommandLine({}).app.help());
     return kExitUsage;
   }
   // Wherever it stands: in front of the verb, it would be an option of the default one.
@@ -120,27 +141,26 @@ int run(int argc, char** argv) {
     to_stderr(fmt::format("asof: {}\n  hint: {}\n", args.error().reason, args.error().hint));
     return kExitUsage;
   }
+  // Without arguments but --no-sandbox, what CLI11 says names no verb.
+  const std::string verb = args->empty() || args->front() == "completion" ? "" : args->front();
   std::reverse(args->begin(), args->end());  // the order CLI11 takes a vector in
+  std::unique_ptr<CommandLine> line;
+  const auto read = [&](std::string_view only) {
+    line = std::make_unique<CommandLine>(is_verb(only) ? only : "");
+    line->app.parse(std::vector(*args));
+  };
   try {
-    app.parse(*args);
+    read(verb);
   } catch (const CLI::ParseError& e) {
-    if (e.get_exit_code() == 0) return print_help(app, e);
-    to_stderr(explain_parse_error(app, e));
-    return kExitUsage;
+    if (e.get_exit_code() == 0) return print_help(line->app, e);
+    try {
+      read({});  // another verb may have the option
+    } catch (const CLI::ParseError& again) {
+      to_stderr(explain_parse_error(line->app, again));
+      return kExitUsage;
+    }
   }
-  for (size_t i = 0; i < runners.size(); ++i) {
-    CLI::App* const verb = app.get_subcommand(verbs()[i].name);
-    if (!verb->parsed()) continue;
-    if (const char* const option = option_without_name(*verb)) return no_name_for(option);
-    // What record starts has much to do.
-    if (!unconfined && verbs()[i].name != std::string_view("record"))
-      enter_sandbox(writable_paths(*verb), asks_servers(*verb) ? Network::kAsClient : Network::kNo);
-    const ExitCode code = runners[i]();
-    const CLI::Option* const strict = verb->get_option_no_throw("--strict");
-    return code == kExitOk && strict != nullptr && strict->count() != 0 && Diagnostics::warned() ? kExitErrors
-                                                                                                 : code;
-  }
-  return kExitUsage;
+  return run_verb(*line, unconfined);
 }
 
 // What a verb printed may have been lost: then no verb succeeded. Nor is it whole where it was interrupted,

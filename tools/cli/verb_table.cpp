@@ -37,10 +37,12 @@ bool is_verb(std::string_view word) {
                      [&](const VerbEntry& v) { return word == v.name; });
 }
 
-std::vector<RunVerb> add_verbs(CLI::App& app) {
+std::vector<RunVerb> add_verbs(CLI::App& app, std::string_view only) {
   std::vector<RunVerb> runners;
   for (const VerbEntry& v : kVerbs) {
-    runners.push_back(v.add(app));
+    RunVerb& runner = runners.emplace_back();
+    if (!only.empty() && only != v.name) continue;
+    runner = v.add(app);
     app.get_subcommand(v.name)->footer(examples_text(v.name));
   }
   return runners;

@@ -23,8 +23,8 @@ struct VerbEntry {
 std::span<const VerbEntry> verbs();
 bool is_verb(std::string_view word);
 
-// Adds every verb, with its examples as the end of its --help. Returns what runs them, in the order of
-// verbs().
-std::vector<RunVerb> add_verbs(CLI::App& app);
+// Adds every verb, or `only` that one, with its examples as the end of its --help. Returns what runs them, in the order of
+// verbs(); empty for one that was not added.
+std::vector<RunVerb> add_verbs(CLI::App& app, std::string_view only = {});
 
 }  // namespace asof
