@@ -28,8 +28,15 @@ BlockWriter::BlockWriter(const Capture& capture, Write write, bool calls)
 }
 
 BlockWriter::BlockWriter(const Capture& capture, Write write, uint64_t identity, PartCoverage coverage,
-                         bool calls)
-    : write_(std::move(write)), texts_(capture), zstd_(nullptr, nullptr), coverage_(std::move(coverage)) {
+                         bool calls, Memory& memory)
+    : write_(std::move(write)),
+      texts_(capture),
+      zstd_(nullptr, nullptr),
+      table_(memory.table),
+      runs_(std::move(memory.runs)),
+      ends_(std::move(memory.ends)),
+      coverage_(std::move(coverage)),
+      memory_(&memory) {
   if (calls) numbered_by_ = identity_of(blocks::put_symbols(capture));
   std::vector<uint8_t> out;
   put_header(kVersion, identity, out);
@@ -47,7 +54,11 @@ void BlockWriter::put_header(uint16_t version, uint64_t identity, std::vector<ui
   put_fixed(out, identity, 8);
 }
 
-BlockWriter::~BlockWriter() = default;
+BlockWriter::~BlockWriter() {
+  if (memory_ == nullptr) return;
+  for (const uint32_t run : known_) runs_[run] = {};
+  *memory_ = {table_, std::move(runs_), std::move(ends_)};
+}
 
 void BlockWriter::put_record(RecordType type, std::span<const uint8_t> prefix, std::span<const uint8_t> body,
                              std::vector<uint8_t>& out) {
@@ -191,6 +202,7 @@ void BlockWriter::add(const Chunk& chunk, std::span<const uint8_t> calls) {
     table_ = steps.table();
     runs_.assign(1, {});
     ends_.assign(1, {});
+    known_.clear();
     calls_.clear();
     returns_.assign(nodes_.size(), RunId::kNone);
   }

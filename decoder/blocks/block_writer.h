@@ -29,9 +29,12 @@ class BlockWriter {
   // Of a recording that still goes on. The capture must outlive the writer or its move to the next one.
   struct Growing {};
   BlockWriter(const Capture& capture, Write write, Growing);
-  // A part without that description, for `asof merge`; `identity` is of the recording.
-  BlockWriter(const Capture& capture, Write write, uint64_t identity, PartCoverage coverage,
-              bool calls = false);
+  // What one part's writer leaves to the next one's: what is sized by the decoders' table of runs, not by the part.
+  struct Memory;
+  // A part without that description, for `asof merge`; `identity` is of the recording. `memory`: of one that wrote
+  // another part of chunks of the same decoders, and is gone.
+  BlockWriter(const Capture& capture, Write write, uint64_t identity, PartCoverage coverage, bool calls,
+              Memory& memory);
   ~BlockWriter();
 
   // Blocks must live as long as chunks are added, or until move_to(). `calls`: of the chunk
@@ -122,8 +125,9 @@ class BlockWriter {
   tsl::robin_map<const Block*, uint32_t> by_pointer_;
   tsl::robin_map<Key, uint32_t, HashKey> by_content_;
   const RunTable* table_ = nullptr;
-  std::vector<KnownRun> runs_;  // by id in table_
-  std::vector<RunEnds> ends_;   // likewise
+  std::vector<KnownRun> runs_;   // by id in table_
+  std::vector<RunEnds> ends_;    // likewise
+  std::vector<uint32_t> known_;  // those that are known
   // By call: the run that the map leads to on its return; kNone: none yet.
   std::vector<RunId> returns_{RunId::kNone};
   std::vector<uint32_t> calls_;
@@ -138,10 +142,17 @@ class BlockWriter {
   uint64_t numbered_by_ = 0;          // identity of the symbols whose numbers calls have
   const Capture* capture_ = nullptr;  // nullptr: it is not described in this part
   std::optional<PartCoverage> coverage_;
+  Memory* memory_ = nullptr;              // it goes back there
   std::optional<StableOrigins> origins_;  // of a recording that grows
   std::vector<uint8_t> description_;      // a record, not written yet, of what held_ is of
   std::vector<uint8_t> held_;
   uint64_t described_ = 0, given_out_ = 0;  // bytes of descriptions, and of what they describe
+};
+
+struct BlockWriter::Memory {
+  const RunTable* table = nullptr;
+  std::vector<KnownRun> runs;  // none is known
+  std::vector<RunEnds> ends;
 };
 
 }  // namespace asof::blocks

@@ -189,6 +189,7 @@ void BlockWriter::learn_run(const Chunk& chunk, StepCode code) {
                .returns = ends.kind == BranchKind::kRet,
                .calls = static_cast<uint8_t>(calls)};
   ends_[id] = ends;
+  known_.push_back(id);
 }
 
 }  // namespace asof::blocks

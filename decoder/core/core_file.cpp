@@ -186,9 +186,9 @@ Result<void> CoreFile::read_streams(Capture& capture, const CaptureOptions& opti
     names_.push_back(s.name);
   }
   if (!in.ok() || in.left() != 0) return damaged("its table of streams is damaged");
-  std::vector<bool> wanted(capture.streams.size(), !options.shard);
-  if (options.shard) {
-    for (const StreamRange& r : shard_ranges(extents_, *options.shard)) wanted[r.stream] = true;
+  std::vector<bool> wanted(capture.streams.size(), !options.shards);
+  if (options.shards) {
+    for (const StreamRange& r : shard_ranges(extents_, *options.shards)) wanted[r.stream] = true;
   }
   for (size_t i = 0; i < wanted.size(); ++i) {
     if (!wanted[i]) continue;

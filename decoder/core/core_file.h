@@ -20,8 +20,8 @@ class CoreFile {
   static Result<void> write(const Capture& capture, const std::string& folder, const Write& write);
 
   static bool is_plan(const std::string& folder);
-  // The capture of the plan in `folder`. With CaptureOptions::shard only streams with trace in that shard have their
-  // trace and tasks.
+  // The capture of the plan in `folder`. With CaptureOptions::shards only streams with trace in those shards have
+  // their trace and tasks.
   static Result<Capture> open(const std::string& folder, const CaptureOptions& options);
 
   // Of the recording, as block streams of it have it (block_format.h).

@@ -74,7 +74,7 @@ struct CaptureOptions {
   // Trace counter to perf's clock, for captures that do not say it.
   std::optional<TimeConversion> time_conversion{};
   bool catalogue = false;  // every site the kernel is built to change may hold any of its possible contents
-  std::optional<Shard> shard{};  // of a plan: streams without trace in it stay empty
+  std::optional<Shards> shards{};  // of a plan: streams without trace in them stay empty
   unsigned jobs = 0;             // threads that open; 0: one for each CPU. What is read does not depend on it
   std::shared_ptr<CsFrameMemory> growing_frames{};  // of a recording that is opened again while it grows
 };

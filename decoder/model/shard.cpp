@@ -12,12 +12,12 @@ uint64_t cut(uint64_t total, uint64_t index, uint64_t count) {
 
 }  // namespace
 
-std::vector<StreamRange> shard_ranges(std::span<const StreamExtent> streams, Shard shard) {
+std::vector<StreamRange> shard_ranges(std::span<const StreamExtent> streams, Shards shards) {
   uint64_t total = 0;
   for (const StreamExtent& s : streams) total += s.end - s.begin;
-  const uint64_t from = cut(total, shard.index, shard.count);
-  const uint64_t to = cut(total, uint64_t{shard.index} + 1, shard.count);
-  const bool last = shard.index + 1 == shard.count;
+  const uint64_t from = cut(total, shards.first, shards.count);
+  const uint64_t to = cut(total, uint64_t{shards.last} + 1, shards.count);
+  const bool last = shards.last + 1 == shards.count;
   std::vector<StreamRange> out;
   uint64_t at = 0;  // of the stream, in the joined trace
   for (size_t i = 0; i < streams.size(); ++i) {

@@ -15,6 +15,12 @@ struct Shard {
   bool operator==(const Shard&) const = default;
 };
 
+// Parts `first` to `last` of `count`.
+struct Shards {
+  uint32_t first = 0, last = 0, count = 1;
+  bool operator==(const Shards&) const = default;
+};
+
 // Segments of one stream that begin in [begin, end), stream offsets.
 struct StreamRange {
   size_t stream = 0;
@@ -27,8 +33,11 @@ struct StreamExtent {
   uint64_t begin = 0, end = 0;
 };
 
-// The ranges of one shard, by stream, at most one of each. The ranges of all shards cover every stream from 0 to
-// UINT64_MAX once. `shard.index` is below `shard.count`.
-std::vector<StreamRange> shard_ranges(std::span<const StreamExtent> streams, Shard shard);
+// The ranges of shards that follow each other, by stream, at most one of each. The ranges of all shards cover every
+// stream from 0 to UINT64_MAX once. `shards.last` is below `shards.count`.
+std::vector<StreamRange> shard_ranges(std::span<const StreamExtent> streams, Shards shards);
+inline std::vector<StreamRange> shard_ranges(std::span<const StreamExtent> streams, Shard shard) {
+  return shard_ranges(streams, Shards{shard.index, shard.index, shard.count});
+}
 
 }  // namespace asof

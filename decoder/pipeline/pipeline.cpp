@@ -17,6 +17,7 @@
 
 #include "decoder/io/ordered.h"
 #include "decoder/pipeline/continued.h"
+#include "decoder/pipeline/decoders.h"
 #include "decoder/pipeline/plan.h"
 #include "decoder/pipeline/unjudged.h"
 
@@ -267,6 +268,40 @@ void Decoding::work(size_t worker, SegmentDecoder& decoder) {
 
 }  // namespace
 
+Result<Decoders> Decoders::of(const Capture& capture, const DecodeOptions& options) {
+  auto arch = capture.arch();
+  if (!arch) return std::unexpected(arch.error());
+  return Decoders(capture, *std::move(arch), options);
+}
+
+void Decoders::provide(size_t workers) {
+  while (decoders_.size() < workers) {
+    auto decoder = arch_->decoder(capture_->streams, *capture_->text, options_);
+    decoders_.push_back(is_unjudged(options_) ? unjudged(std::move(decoder)) : std::move(decoder));
+  }
+}
+
+void run_pass(Decoders& decoders, const PipelineOptions& options, const std::vector<Time>& reached,
+              ChunkOrder order, ChunkConsumer& consumer,
+              const std::function<void(const PipelineProgress&)>& progress) {
+  const unsigned jobs = options.jobs != 0 ? options.jobs : std::max(1U, std::thread::hardware_concurrency());
+  allow_threads(jobs);
+  tbb::task_arena arena(static_cast<int>(jobs));
+  SegmentPlan plan(decoders.arch(), decoders.capture(), options, order, reached);
+  Decoding run(decoders.capture(), consumer, plan, jobs, pack_bytes_of(decoders.arch(), consumer, jobs),
+               options.max_memory != 0 ? options.max_memory : kDefaultWaiting, progress);
+  const size_t workers = std::max<size_t>(1, run.look_ahead(jobs));
+  decoders.provide(workers);
+  try {
+    for_each_index(arena, workers, [&](size_t i) { run.work(i, decoders[i]); });
+  } catch (...) {
+    consumer.finished(std::current_exception());
+    throw;
+  }
+  run.finish();
+  consumer.finished(nullptr);
+}
+
 Result<void> run_pipeline(const Capture& capture, const PipelineOptions& options, ChunkOrder order,
                           ChunkConsumer& consumer,
                           const std::function<void(const PipelineProgress&)>& progress) {
@@ -276,30 +311,9 @@ Result<void> run_pipeline(const Capture& capture, const PipelineOptions& options
 Result<void> continue_pipeline(const Capture& capture, const PipelineOptions& options,
                                const std::vector<Time>& reached, ChunkOrder order, ChunkConsumer& consumer,
                                const std::function<void(const PipelineProgress&)>& progress) {
-  auto arch = capture.arch();
-  if (!arch) return std::unexpected(arch.error());
-
-  const unsigned jobs = options.jobs != 0 ? options.jobs : std::max(1U, std::thread::hardware_concurrency());
-  allow_threads(jobs);
-  tbb::task_arena arena(static_cast<int>(jobs));
-  SegmentPlan plan(**arch, capture, options, order, reached);
-  Decoding run(capture, consumer, plan, jobs, pack_bytes_of(**arch, consumer, jobs),
-               options.max_memory != 0 ? options.max_memory : kDefaultWaiting, progress);
-  const size_t workers = std::max<size_t>(1, run.look_ahead(jobs));
-  std::vector<std::unique_ptr<SegmentDecoder>> decoders;
-  decoders.reserve(workers);
-  for (size_t i = 0; i < workers; ++i) {
-    auto decoder = (*arch)->decoder(capture.streams, *capture.text, options.decode);
-    decoders.push_back(is_unjudged(options.decode) ? unjudged(std::move(decoder)) : std::move(decoder));
-  }
-  try {
-    for_each_index(arena, workers, [&](size_t i) { run.work(i, *decoders[i]); });
-  } catch (...) {
-    consumer.finished(std::current_exception());
-    throw;
-  }
-  run.finish();
-  consumer.finished(nullptr);
+  auto decoders = Decoders::of(capture, options.decode);
+  if (!decoders) return std::unexpected(decoders.error());
+  run_pass(*decoders, options, reached, order, consumer, progress);
   return {};
 }
 

@@ -17,17 +17,19 @@ cpu() { # command...: CPU seconds and KiB at most, into $seconds and $kib
   seconds=$(calc "$user + $system")
 }
 
-one_size() { # n: all of n shards, against one run
-  local k total=0 most=0
+one_size() { # n, together: all of n shards, so many in a process, against one run
+  local k last total=0 most=0
   rm -rf "$work/parts"
-  for ((k = 0; k < $1; k++)); do
-    cpu "$asof" decode -q -j1 --plan "$work/plan" --shard "$k/$1" -o "$work/parts"
+  for ((k = 0; k < $1; k += $2)); do
+    last=$((k + $2 < $1 ? k + $2 - 1 : $1 - 1))
+    cpu "$asof" decode -q -j1 --plan "$work/plan" --shard "$k-$last/$1" -o "$work/parts"
     total=$(calc "$total + $seconds")
     most=$((kib > most ? kib : most))
   done
   cpu "$asof" merge -q "$work/plan" "$work/parts" -o "$work/whole"
   [ "$("$asof" digest -q "$work/whole")" = "$digest" ] || { echo "the digest differs" >&2; exit 1; }
-  printf '| %5d | %8s s | %5.2f | %7d KiB | %6s s |\n' "$1" "$total" "$(calc "$total / $serial")" "$most" "$seconds"
+  printf '| %5d | %5d | %8s s | %5.2f | %7d KiB | %10d | %6s s |\n' "$1" "$2" "$total" "$(calc "$total / $serial")" "$most" \
+    "$(cat "$work"/parts/* | wc -c)" "$seconds"
 }
 
 cpu "$asof" plan -q "$bundle" -o "$work/plan"
@@ -36,8 +38,9 @@ digest=$("$asof" digest -q "$bundle")
 cpu "$asof" decode -q -j1 --format blocks "$bundle" -o "$work/serial"
 serial=$seconds
 printf 'one run: %s s, %d KiB\n' "$seconds" "$kib"
-printf '| shards | CPU | to one run | largest | merge |\n'
-for n in 1 2 4 8 16 64; do one_size $n; done
+printf '| shards | in a process | CPU | to one run | largest | bytes of parts | merge |\n'
+for n in 1 4 16 64; do one_size $n 1; done
+for n in 4 16 64 1024 4096; do one_size $n $n; done
 
 mkdir "$work/big"
 for ((k = 0; k < copies; k++)); do cat "$bundle/trace.pt"; done >"$work/big/trace.pt"
@@ -50,6 +53,14 @@ cpu "$asof" plan -q "$work/big" -o "$work/big-plan"
 n=$(sed 's/.*"shards":\([0-9]*\).*/\1/' "$work/big-plan/plan.json")
 bytes=$(sed 's/.*"trace_bytes":\([0-9]*\).*/\1/' "$work/big-plan/plan.json")
 printf '%d CPUs, %s bytes, %d shards; plan: %s s, %d KiB\n' "$streams" "$bytes" "$n" "$seconds" "$kib"
+# As many as a plan can have, of a capture that is large enough for them.
+total=0
+for ((k = 0; k < sample; k++)); do
+  cpu "$asof" decode -q -j1 --plan "$work/big-plan" --shard "$((k * 4096 / sample + 7))/4096" -o "$work/parts"
+  total=$(calc "$total + $seconds")
+done
+printf 'one of 4096 shards: %s s, %.3f of what as much of one run takes\n' "$(calc "$total / $sample")" \
+  "$(calc "$total / $sample / ($serial * $bytes / 4096 / $(stat -c %s "$bundle/trace.pt"))")"
 total=0
 rm -rf "$work/parts"
 for ((k = 0; k < sample; k++)); do

@@ -43,6 +43,17 @@ by_hand() { # a worker that is killed leaves no part
   check hand
 }
 
+by_range() { # a worker of all shards is killed after its first part, and run again
+  local pid
+  "$asof" decode -q --plan "$work/plan" --shard "0-$((n - 1))/$n" -o "$work/range" &
+  pid=$!
+  until compgen -G "$work/range/*.blocks" >/dev/null; do kill -0 $pid 2>/dev/null || break; done
+  kill -9 $pid 2>/dev/null || true
+  wait $pid 2>/dev/null || true
+  "$asof" decode -q --plan "$work/plan" --shard "0-$((n - 1))/$n" -o "$work/range"
+  check range
+}
+
 by_parallel() {
   seq 0 $((n - 1)) | shuf | parallel --will-cite -j 2 "$asof" decode -q --plan "$work/plan" --shard "{}/$n" -o "$work/parallel"
   check parallel
@@ -134,9 +145,10 @@ by_manifest() {
 }
 
 by_hand
+by_range
 by_manifest
 # Others have programs of these names.
 if parallel --version 2>/dev/null | grep -q GNU; then by_parallel; fi
 if mpirun --version 2>/dev/null | grep -q 'Open MPI'; then by_mpi; fi
 if command -v slurmctld >/dev/null && command -v slurmd >/dev/null && command -v munged >/dev/null && [ "$(id -u)" = 0 ]; then by_slurm; fi
-[ $ran -gt 2 ] || { echo "none of GNU parallel, Open MPI, Slurm is installed"; exit 77; }
+[ $ran -gt 3 ] || { echo "none of GNU parallel, Open MPI, Slurm is installed"; exit 77; }

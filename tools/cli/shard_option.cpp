@@ -3,24 +3,49 @@
 #include <fmt/format.h>
 
 #include <charconv>
+#include <optional>
+#include <string_view>
 
 #include "decoder/blocks/block_format.h"
 
 namespace asof {
 
-Result<Shard> parse_shard(const std::string& text) {
-  Shard s;
-  const char* const end = text.data() + text.size();
-  const auto [slash, bad] = std::from_chars(text.data(), end, s.index);
-  if (bad == std::errc{} && slash != end && *slash == '/') {
-    const auto [rest, also_bad] = std::from_chars(slash + 1, end, s.count);
-    if (also_bad == std::errc{} && rest == end && s.index < s.count && s.count <= blocks::kMaxParts / 2)
-      return s;
-  }
+namespace {
+
+// The number at the front of `text`, which loses it and the `end` that follows.
+std::optional<uint32_t> take_number(std::string_view& text, std::string_view end) {
+  uint32_t number = 0;
+  const auto [rest, bad] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (bad != std::errc{}) return std::nullopt;
+  text.remove_prefix(static_cast<size_t>(rest - text.data()));
+  if (!text.starts_with(end) || (end.empty() && !text.empty())) return std::nullopt;
+  text.remove_prefix(end.size());
+  return number;
+}
+
+}  // namespace
+
+Result<Shards> parse_shards(const std::string& text) {
+  std::string_view rest = text;
+  const bool several = text.find('-') != std::string::npos;
+  const auto first = take_number(rest, several ? "-" : "/");
+  const auto last = first && several ? take_number(rest, "/") : first;
+  const auto count = last ? take_number(rest, "") : std::nullopt;
+  if (count && *first <= *last && *last < *count && *count <= blocks::kMaxParts / 2)
+    return Shards{*first, *last, *count};
   return fail(
       Code::kBadOption, "", Error::kNoOffset,
       fmt::format("--shard {}: K/N is wanted, K from 0 to N - 1, N up to {}", text, blocks::kMaxParts / 2),
       "--shard 0/8 to --shard 7/8 are all of eight");
+}
+
+Result<Shard> parse_shard(const std::string& text) {
+  const auto shards = parse_shards(text);
+  if (!shards) return std::unexpected(shards.error());
+  if (shards->first == shards->last) return Shard{shards->first, shards->count};
+  return fail(Code::kBadOption, "", Error::kNoOffset,
+              fmt::format("--shard {}: several at once are for 'asof decode'", text),
+              "--shard 0/8 to --shard 7/8 are all of eight");
 }
 
 Result<void> check_call_shard(const Capture& capture, const std::string& time) {

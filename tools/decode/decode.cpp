@@ -77,21 +77,21 @@ Result<void> check_blocks(const DecodeOptionsText& o) {
   return {};
 }
 
-// One part of a plan: all of its flow, so that parts of all shards are the whole.
-ExitCode run_shard(const DecodeOptionsText& o, Diagnostics& diagnostics) {
+// Parts of a plan: all of their flow, so that parts of all shards are the whole.
+ExitCode run_shards(const DecodeOptionsText& o, Diagnostics& diagnostics) {
   const auto usage = [&](std::string reason, std::string hint) {
     diagnostics.error({Code::kBadOption, "", Error::kNoOffset, std::move(reason), std::move(hint)});
     return kExitUsage;
   };
-  const auto shard = parse_shard(o.shard);
-  if (!shard) return usage(shard.error().reason, shard.error().hint);
+  const auto shards = parse_shards(o.shard);
+  if (!shards) return usage(shards.error().reason, shards.error().hint);
   for (const std::string* filter : {&o.fields, &o.tasks.pids, &o.tasks.tids, &o.tasks.comms, &o.symbols,
                                     &o.dsos, &o.addresses, &o.time, &o.choice.cpus}) {
     if (!filter->empty())
       return usage("--shard decodes all of its trace, without filters", "filter what was merged");
   }
   if (o.output.empty() || o.output == "-") return usage("--shard needs a folder for its part", "-o DIR");
-  return decode_shard(o.input, o.choice, *shard, {o.output, o.calls}, diagnostics);
+  return decode_shards(o.input, o.choice, *shards, {o.output, o.calls}, diagnostics);
 }
 
 bool is_part_of_whole(const std::string& time) { return time.find('%') != std::string::npos; }
@@ -126,7 +126,7 @@ ExitCode run_live(const DecodeOptionsText& o, const DecodeFormat& format, const 
 ExitCode run_decode(DecodeOptionsText& o) {
   Diagnostics diagnostics = o.input.diagnostics();
   if (!o.plan.empty()) o.input.input = o.plan;
-  if (!o.shard.empty()) return run_shard(o, diagnostics);
+  if (!o.shard.empty()) return run_shards(o, diagnostics);
   if (!finish_choice(o.choice, diagnostics)) return kExitUsage;
   auto options = read_options(o);
   if (options && o.calls && o.format != "blocks")
@@ -210,7 +210,8 @@ RunVerb add_decode(CLI::App& app) {
       ->group(output);
   verb->add_option("--plan", o->plan, "the plan to decode (asof plan), instead of INPUT")->type_name("DIR");
   verb->add_option("--shard", o->shard,
-                   "of a plan, part K (from 0) of N, as a file in the folder -o, for 'asof merge'")
+                   "of a plan, part K (from 0) of N, as a file in the folder -o, for 'asof merge'; "
+                   "K-L/N: parts K to L, one after the other")
       ->type_name("K/N");
   verb->add_flag("--calls", o->calls,
                  "with --format blocks or --shard: also what calls add up to, which 'asof stacks' then reads "

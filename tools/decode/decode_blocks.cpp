@@ -37,12 +37,12 @@ BlocksConsumer::BlocksConsumer(const Capture& capture, Output& out, const Decode
       calls_(calls ? std::make_unique<Calls>(capture) : nullptr) {}
 
 BlocksConsumer::BlocksConsumer(const Capture& capture, Output& out, const DecodeChoice& choice,
-                               blocks::PartCoverage part, bool calls)
+                               blocks::PartCoverage part, bool calls, blocks::BlockWriter::Memory& memory)
     : out_(out),
       coverage_(capture, choice.pipeline),
       max_errors_(choice.max_errors),
       last_(choice.pipeline.time.hi),
-      writer_(capture, write_to(out), capture.core->identity(), std::move(part), calls),
+      writer_(capture, write_to(out), capture.core->identity(), std::move(part), calls, memory),
       calls_(calls ? std::make_unique<Calls>(capture) : nullptr) {}
 
 BlocksConsumer::BlocksConsumer(const Capture& capture, Output& out, const DecodeChoice& choice,

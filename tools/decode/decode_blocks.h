@@ -14,9 +14,9 @@ class BlocksConsumer final : public LiveConsumer {
  public:
   // `calls`: with what calls add up to.
   BlocksConsumer(const Capture& capture, Output& out, const DecodeChoice& choice, bool calls);
-  // A part of a plan.
+  // A part of a plan. `memory`: of the part before it, of the same decoders.
   BlocksConsumer(const Capture& capture, Output& out, const DecodeChoice& choice, blocks::PartCoverage part,
-                 bool calls);
+                 bool calls, blocks::BlockWriter::Memory& memory);
   // Of a recording that goes on: move_to().
   BlocksConsumer(const Capture& capture, Output& out, const DecodeChoice& choice,
                  blocks::BlockWriter::Growing);

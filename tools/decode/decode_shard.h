@@ -1,5 +1,6 @@
 // `asof decode --plan PLAN --shard K/N -o PARTS`: one shard's flow as a part that `asof merge` puts together with the
-// others. A pure function of the plan, the trace and the options: decoded twice, the bytes are the same.
+// others. A pure function of the plan, the trace and the options: decoded twice, the bytes are the same. Several shards
+// (K-L/N) are decoded one after the other: the plan is opened once, and what was found out about text stays.
 #pragma once
 #include <string>
 
@@ -9,11 +10,11 @@
 namespace asof {
 
 struct ShardOutput {
-  std::string folder;  // for the part, whose name is the shard's
+  std::string folder;  // for the parts, whose names are the shards'
   bool calls = false;  // with what calls add up to
 };
 
-ExitCode decode_shard(InputOptions input, DecodeChoice choice, Shard shard, const ShardOutput& output,
-                      Diagnostics& diagnostics);
+ExitCode decode_shards(InputOptions input, const DecodeChoice& choice, Shards shards,
+                       const ShardOutput& output, Diagnostics& diagnostics);
 
 }  // namespace asof

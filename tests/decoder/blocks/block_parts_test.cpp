@@ -77,9 +77,10 @@ TEST(BlockParts, OfAnotherVersionAreRefused) {
 TEST(BlockParts, OfARefusedFileAreForgotten) {
   const Capture demo = open_demo();
   Bytes file;
-  blocks::BlockWriter writer(demo,
-                             [&](std::span<const uint8_t> b) { file.insert(file.end(), b.begin(), b.end()); },
-                             7, {.shard = {0, 2}, .options = 0, .ranges = {}});
+  blocks::BlockWriter::Memory memory;
+  blocks::BlockWriter writer(
+      demo, [&](std::span<const uint8_t> b) { file.insert(file.end(), b.begin(), b.end()); }, 7,
+      {.shard = {0, 2}, .options = 0, .ranges = {}}, false, memory);
   writer.finish();
   const TempDir dir;
   const std::string good = dir / "good", bad = dir / "bad";

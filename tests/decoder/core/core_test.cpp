@@ -82,7 +82,7 @@ TEST_P(Core, OnlyStreamsOfAShardAreRead) {
   ASSERT_TRUE(capture);
   write_core(dir, core_of(*capture, dir.path()));
   CaptureOptions options;
-  options.shard = Shard{0, static_cast<uint32_t>(2 * capture->streams.size())};
+  options.shards = Shards{0, 0, static_cast<uint32_t>(2 * capture->streams.size())};
   const auto back = open_capture(dir.path(), options);
   ASSERT_TRUE(back) << back.error().reason;
   ASSERT_EQ(back->streams.size(), capture->streams.size());

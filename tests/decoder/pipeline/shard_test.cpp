@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <list>
+#include <map>
 #include <random>
 #include <string>
 
@@ -15,21 +16,26 @@
 namespace asof::test {
 namespace {
 
+std::vector<StreamExtent> some_streams(std::mt19937_64& random) {
+  std::vector<StreamExtent> streams(random() % 6);
+  for (StreamExtent& s : streams) {
+    s.begin = random() % 3 == 0 ? random() % 1000 : 0;
+    s.end = s.begin + (random() % 4 == 0 ? 0 : random() % 5000);
+  }
+  return streams;
+}
+
 TEST(Shards, RangesCoverEveryStreamOnce) {
   std::mt19937_64 random(1);
   for (int round = 0; round < 2000; ++round) {
-    std::vector<StreamExtent> streams(random() % 6);
-    for (StreamExtent& s : streams) {
-      s.begin = random() % 3 == 0 ? random() % 1000 : 0;
-      s.end = s.begin + (random() % 4 == 0 ? 0 : random() % 5000);
-    }
+    const std::vector<StreamExtent> streams = some_streams(random);
     const auto count = static_cast<uint32_t>(1 + random() % 40);
     std::vector<uint64_t> at(streams.size(), 0);
     uint64_t total = 0, largest = 0;
     for (const StreamExtent& s : streams) total += s.end - s.begin;
     for (uint32_t k = 0; k < count; ++k) {
       uint64_t bytes = 0;
-      for (const StreamRange& r : shard_ranges(streams, {k, count})) {
+      for (const StreamRange& r : shard_ranges(streams, Shard{k, count})) {
         EXPECT_EQ(r.begin, at[r.stream]) << round;
         EXPECT_GT(r.end, r.begin) << round;
         at[r.stream] = r.end;
@@ -41,6 +47,24 @@ TEST(Shards, RangesCoverEveryStreamOnce) {
     for (const uint64_t end : at) EXPECT_EQ(end, UINT64_MAX) << round;
     EXPECT_LE(largest, total / count + 1) << round;
     if (HasFailure()) return;
+  }
+}
+
+TEST(Shards, ThatFollowEachOtherAreOneRangeOfEachStream) {
+  std::mt19937_64 random(2);
+  for (int round = 0; round < 2000; ++round) {
+    const std::vector<StreamExtent> streams = some_streams(random);
+    const auto count = static_cast<uint32_t>(1 + random() % 40),
+               first = static_cast<uint32_t>(random() % count);
+    const auto last = static_cast<uint32_t>(first + random() % (count - first));
+    std::map<size_t, StreamRange> joined;
+    for (uint32_t k = first; k <= last; ++k) {
+      for (const StreamRange& r : shard_ranges(streams, Shard{k, count}))
+        joined.try_emplace(r.stream, r).first->second.end = r.end;
+    }
+    std::vector<StreamRange> want;
+    for (const auto& [stream, range] : joined) want.push_back(range);
+    ASSERT_EQ(shard_ranges(streams, Shards{first, last, count}), want) << round;
   }
 }
 

@@ -63,6 +63,27 @@ TEST_F(PlanCli, MergedShardsAreTheWhole) {
   }
 }
 
+// The parts that one process makes of several shards are those that each one of its own makes.
+TEST_F(PlanCli, SeveralShardsInOneProcess) {
+  for (const std::string& input : {kDemo, kArm64Demo}) {
+    make_plan(input);
+    for (const std::string options : {"", " --calls", " -j1", " --text-at first"}) {
+      const std::string several = dir_.path() / "several";
+      fs::remove_all(parts_);
+      fs::remove_all(several);
+      all_shards(7, parts_, options);
+      const std::string decode = "decode -q --plan " + plan_ + options + " -o " + several + " --shard ";
+      ASSERT_EQ(run_asof(decode + "2-4/7").status, 0);
+      EXPECT_EQ(parts_in(several).size(), 3U);
+      ASSERT_EQ(run_asof(decode + "0-6/7").status, 0);
+      const auto want = parts_in(parts_), got = parts_in(several);
+      ASSERT_EQ(got.size(), want.size());
+      for (size_t i = 0; i < want.size(); ++i)
+        EXPECT_TRUE(read_file(got[i]) == read_file(want[i])) << got[i] << options;
+    }
+  }
+}
+
 // Calls that begin in one shard and end in another, and what they call in between.
 TEST_F(PlanCli, CallsAcrossShards) {
   for (const std::string& input : {kDemo, kArm64Demo}) {
@@ -130,7 +151,7 @@ TEST_F(PlanCli, SingleCallsByShardAreRefused) {
   const std::string csv = " -o " + std::string(dir_.path() / "x.csv") + " ";
   for (const std::string& command :
        {"timeline --shard 0/2" + csv + kDemo, "timeline --shard 2/2" + csv + whole_,
-        "timeline --shard 0/2 --time 1%-2%" + csv + whole_,
+        "timeline --shard 0-1/2" + csv + whole_, "timeline --shard 0/2 --time 1%-2%" + csv + whole_,
         "timeline --shard 0/2 -o " + std::string(dir_.path() / "x.pftrace") + " " + whole_,
         "timeline --shard 0/2 --html " + std::string(dir_.path() / "x.html") + " " + whole_,
         "timeline --shard 0/2 -o " + std::string(dir_.path() / "x.db") + " " + whole_,
@@ -281,7 +302,8 @@ TEST_F(PlanCli, ForeignAndDamagedPartsAreRefusedByName) {
 TEST_F(PlanCli, WhatCannotBePlannedOrDecodedIsRefused) {
   make_plan(kDemo);
   EXPECT_EQ(shard(4, 4, parts_).status, 1);
-  for (const std::string bad : {"--shard 1", "--shard x/2", "--shard 0/0", "--shard -1/2",
+  for (const std::string bad : {"--shard 1", "--shard x/2", "--shard 0/0", "--shard -1/2", "--shard 1-0/2",
+                                "--shard 0-2/2", "--shard 0-/2", "--shard 0-1", "--shard 0-1-1/2",
                                 "--shard 0/2 --time 1%-2%", "--shard 0/2 -C 0", "--shard 0/2 -S f"}) {
     const Ran r = run_asof("decode --plan " + plan_ + " " + bad + " -o " + parts_);
     EXPECT_EQ(r.status, 1) << bad << r.err;
