@@ -166,6 +166,7 @@ void Scanner::record(const RecordHead& head) {
     case RecordType::kSymbols:
       if (!capture_ || (has_symbols_ && !replaces())) return;
       if (has_symbols_) capture_->symbols = {};
+      functions_.reset();  // it was of the symbols before
       has_symbols_ = true;
       symbols_ = identity_of(*body);
       if (!take_symbols(*body, capture_->symbols)) {

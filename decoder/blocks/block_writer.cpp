@@ -233,17 +233,22 @@ void BlockWriter::add(const Chunk& chunk, std::span<const uint8_t> calls) {
   if (waiting_.size() > kMaxWaiting) flush();
 }
 
-void BlockWriter::put_symbols(std::vector<uint8_t>& out) {
-  if (capture_ == nullptr) return;
-  put_record(RecordType::kSymbols, {}, blocks::put_symbols(*capture_), out);
-  put_record(RecordType::kFunctions, {}, put_functions(*capture_), out);
+// Only what is new: of a recording that grows, names come with each description of it. What is said of functions counts
+// for the symbols before it.
+BlockWriter::Names BlockWriter::put_names(std::vector<uint8_t>& out) {
+  const std::vector<uint8_t> symbols = blocks::put_symbols(*capture_), functions = put_functions(*capture_);
+  const Names now{identity_of(symbols), identity_of(functions)};
+  const bool others = !names_ || now.symbols != names_->symbols;
+  if (others) put_record(RecordType::kSymbols, {}, symbols, out);
+  if (others || now.functions != names_->functions) put_record(RecordType::kFunctions, {}, functions, out);
+  return now;
 }
 
 void BlockWriter::stop() {
   flush();
   give_out();
   std::vector<uint8_t> out;
-  put_symbols(out);
+  if (capture_ != nullptr) put_names(out);
   write_(out);
 }
 
@@ -251,7 +256,7 @@ void BlockWriter::finish() {
   flush();
   give_out();
   std::vector<uint8_t> out;
-  put_symbols(out);
+  if (capture_ != nullptr) put_names(out);
   if (coverage_) put_record(RecordType::kCoverage, {}, put_coverage(*coverage_), out);
   Writer end;
   end.varint(flow_records_);

@@ -91,6 +91,10 @@ class BlockWriter {
     uint32_t calls = 0;            // its first one in calls_
     BranchKind kind = BranchKind::kNone;
   };
+  // What was written of names, by identity.
+  struct Names {
+    uint64_t symbols = 0, functions = 0;
+  };
   // The position of known_runs: after a run, whose last branch is still to be followed.
   struct Position {
     RunId run{};  // kNone: a step, whose exit is in the record
@@ -114,7 +118,7 @@ class BlockWriter {
   OriginRef number_of(OriginRef origin) const { return origins_ ? origins_->number_of(origin) : origin; }
   void hold(std::span<const uint8_t> bytes);
   void give_out();
-  void put_symbols(std::vector<uint8_t>& out);
+  Names put_names(std::vector<uint8_t>& out);
   void put_record(RecordType type, std::span<const uint8_t> prefix, std::span<const uint8_t> body,
                   std::vector<uint8_t>& out);
 
@@ -144,7 +148,9 @@ class BlockWriter {
   std::optional<PartCoverage> coverage_;
   Memory* memory_ = nullptr;              // it goes back there
   std::optional<StableOrigins> origins_;  // of a recording that grows
-  std::vector<uint8_t> description_;      // a record, not written yet, of what held_ is of
+  std::optional<Names> names_;            // those before
+  Names described_names_;                 // with description_
+  std::vector<uint8_t> description_;      // records, not written yet, of what held_ is of
   std::vector<uint8_t> held_;
   uint64_t described_ = 0, given_out_ = 0;  // bytes of descriptions, and of what they describe
 };

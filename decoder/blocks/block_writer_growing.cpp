@@ -17,7 +17,7 @@ BlockWriter::BlockWriter(const Capture& capture, Write write, Growing)
   std::vector<uint8_t> out;
   put_header(kGrowingVersion, identity_of(body), out);
   put_record(RecordType::kCapture, {}, body, out);
-  put_symbols(out);
+  names_ = put_names(out);
   described_ = out.size();
   write_(out);
 }
@@ -30,6 +30,7 @@ void BlockWriter::move_to(const Capture& capture) {
   origins_->move_to(*capture.text);
   description_.clear();
   put_record(RecordType::kCapture, {}, put_capture(capture, origins_->all()), description_);
+  described_names_ = put_names(description_);
   // Blocks and runs of other decoders can have the same places.
   by_pointer_.clear();
   for (Node& node : nodes_) node.block = nullptr;
@@ -42,7 +43,10 @@ void BlockWriter::hold(std::span<const uint8_t> bytes) {
 }
 
 void BlockWriter::give_out() {
-  if (!description_.empty()) write_(description_);
+  if (!description_.empty()) {
+    write_(description_);
+    names_ = described_names_;
+  }
   described_ += description_.size();
   description_.clear();
   if (!held_.empty()) write_(held_);

@@ -12,11 +12,11 @@ std::string saved(const TempDir& dir, const std::string& name, const std::string
   return path;
 }
 
-// Lines by CPU: those of one are in order however much of the others is there. Without names: those of what was mapped
-// while the recording went on come at the end, and on a slow machine that is all.
+// Lines by CPU: those of one are in order however much of the others is there.
 std::map<std::string, std::string> lines_by_cpu(const std::string& blocks) {
   std::map<std::string, std::string> out;
-  for (const std::string& line : lines_of(run_asof("decode -q --ns -F cpu,time,ip,conf -i " + blocks).out))
+  for (const std::string& line :
+       lines_of(run_asof("decode -q --ns -F cpu,time,ip,sym,symoff,conf -i " + blocks).out))
     out[line.substr(0, line.find(']'))] += line + "\n";
   return out;
 }
