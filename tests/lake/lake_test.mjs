@@ -74,8 +74,7 @@ assert.ok(rows > 30000, `${rows} rows`);
 // Types, order, and what statistics say.
 const types = await ask(`SELECT name, type, converted_type FROM parquet_schema('${lake}/functions/data.parquet')`);
 assert.deepStrictEqual(types.map((t) => t.type).filter((t) => t), ['INT64', 'BYTE_ARRAY', 'BYTE_ARRAY', 'BYTE_ARRAY', 'INT64', 'INT64', 'INT64', 'INT64', 'BYTE_ARRAY', 'BYTE_ARRAY']);
-for (const file of fs.readdirSync(path.join(lake, 'calls'))) {
-  const at = `${lake}/calls/${file}/data.parquet`;
+async function checkCalls(at) {
   const [out] = await ask(`SELECT count(*) n FROM (SELECT "begin" b, lag("begin") OVER () l FROM '${at}') WHERE b < l`);
   assert.equal(out.n, 0n, 'calls are in order of time');
   for (const c of await ask(`SELECT path_in_schema c, type t, stats_min_value lo, stats_max_value hi, stats_null_count n, num_values v FROM parquet_metadata('${at}')`)) {
@@ -84,6 +83,27 @@ for (const file of fs.readdirSync(path.join(lake, 'calls'))) {
     if (c.t === 'INT64') assert.deepEqual([plain(c.lo), plain(c.hi)], [plain(real.lo), plain(real.hi)], c.c);
   }
 }
+for (const cpu of fs.readdirSync(path.join(lake, 'calls'))) await checkCalls(`${lake}/calls/${cpu}/data.parquet`);
+
+// Calls of what was decoded in shards, written in shards: the files are the table that one run writes, with its types.
+const [plan, parts, whole, one, several] = ['plan', 'parts', 'whole.blocks', 'one', 'several'].map((n) => path.join(scratch, n));
+asof('plan', '-q', '-o', plan, ...demo);
+asof('decode', '-q', '--plan', plan, '--shard', '0-4/5', '--calls', '-o', parts);
+asof('merge', '-q', plan, parts, '-o', whole);
+asof('tables', '-q', '--table', 'calls', '-o', one, ...demo);
+for (const k of [2, 0, 1]) asof('tables', '-q', '--shard', `${k}/3`, '--table', 'calls', '-o', several, whole);
+const kCalls = (folder) => `FROM read_parquet('${folder}/calls/*/*.parquet', hive_partitioning = true)`;
+const schema = async (folder) => (await ask(`DESCRIBE SELECT * ${kCalls(folder)}`)).map((c) => [c.column_name, c.column_type]);
+assert.deepStrictEqual(await schema(several), await schema(one));
+const callColumns = (await schema(one)).map(([name]) => name);
+const oneRun = lines(await ask(`SELECT * ${kCalls(one)}`), callColumns);
+assert.ok(oneRun.length > 1000, `${oneRun.length} calls`);
+assert.deepStrictEqual(lines(await ask(`SELECT * ${kCalls(several)}`), callColumns), oneRun, 'shards: DuckDB');
+assert.deepStrictEqual(lines(await ofHyparquet(`${several}/calls`), callColumns), oneRun, 'shards: hyparquet');
+const shardFiles = fs.readdirSync(several, {recursive: true}).filter((f) => f.endsWith('.parquet'));
+assert.ok(shardFiles.length >= 4, shardFiles.join(' '));
+for (const file of shardFiles) await checkCalls(path.join(several, file));
+rows += oneRun.length;
 
 // Aggregates are sums of the rows.
 const [sums] = await ask(`SELECT sum(calls) c, sum(self_instructions) i FROM '${lake}/agg_function/*/*.parquet'`);
