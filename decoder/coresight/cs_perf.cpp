@@ -65,6 +65,7 @@ class CsStreamMaker {
   void take_ring(const AuxRing& ring, size_t index);
   void take_frames(const AuxRing& ring, size_t index, const std::vector<CsSection>& sections);
   void take_raw(const AuxRing& ring, size_t index, const std::vector<CsSection>& sections);
+  bool units_alike() const;
   Trace& trace_of(const AuxRing& ring, size_t unit);
   void add_losses(const AuxRing& ring, const std::vector<CsSection>& sections, Trace& trace,
                   size_t first_piece);
@@ -128,7 +129,19 @@ void CsStreamMaker::take_frames(const AuxRing& ring, size_t index, const std::ve
   report_unknown_ids(*frames, ring.stream.name, known, notices_);
 }
 
-// Without frames a record's bytes are of the one CPU it was written on.
+// Do all units write trace that is read in the same way?
+bool CsStreamMaker::units_alike() const {
+  const auto format = [](const CsUnit& u) {
+    const arm64::Source& s = u.source;
+    return std::tuple(s.protocol, s.armv7, s.m_profile, s.configr, s.idr0, s.idr1, s.idr2, s.idr8, s.idr9,
+                      s.idr10, s.idr11, s.idr12, s.idr13, s.devarch, s.etmcr, s.etmidr, s.etmccer, u.clock);
+  };
+  return !units_.empty() &&
+         std::ranges::all_of(units_, [&](const CsUnit& u) { return format(u) == format(units_.front()); });
+}
+
+// Without frames a record's bytes are of the one CPU it was written on. AUX records of a thread by perf 6.1 do not name it:
+// then each may be of another CPU than the one before.
 void CsStreamMaker::take_raw(const AuxRing& ring, size_t index, const std::vector<CsSection>& sections) {
   std::map<size_t, size_t> first_piece;
   for (size_t i = 0; i < sections.size(); ++i) {
@@ -136,7 +149,8 @@ void CsStreamMaker::take_raw(const AuxRing& ring, size_t index, const std::vecto
     if (!s.raw) continue;
     const int32_t cpu = ring.stream.cpu >= 0 ? ring.stream.cpu : s.cpu;
     auto unit = ids_->unit_of_cpu(cpu);
-    if (!unit && cpu < 0 && units_.size() == 1) unit = 0;
+    const bool any = !unit && cpu < 0 && units_alike();
+    if (any) unit = 0;
     if (!unit) {
       notices_.error(Code::kTraceWithoutOwner, ring.stream.name,
                      fmt::format("{} bytes of trace of CPU {}, which has no known trace unit, are left out",
@@ -149,7 +163,7 @@ void CsStreamMaker::take_raw(const AuxRing& ring, size_t index, const std::vecto
     StreamPiece piece;
     piece.bytes = s.bytes;
     piece.mapped = true;
-    piece.discontinuity = s.discontinuity;
+    piece.discontinuity = s.discontinuity || (any && units_.size() > 1);
     piece.file_offset = s.file_offset;
     // Trace of another CPU in between: nothing shows that this continues where it stopped.
     if (trace.pieces.size() > first_piece[*unit] && trace.pieces.back().section + 1 != i)

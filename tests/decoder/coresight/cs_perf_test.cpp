@@ -257,6 +257,26 @@ TEST(CsPerf, RingsOfThreads) {
   EXPECT_EQ(made.stream("tid43").cpu, -1);
 }
 
+// perf 6.1 records no CPU with a thread's trace. Which one it was does not matter where all units are alike.
+TEST(CsPerf, ThreadWithoutCpus) {
+  CsRecording alike(1, {etm4_block(0, 0x10), etm4_block(1, 0x12)});
+  const Bytes a = noise(1, 100), b = noise(2, 90);
+  alike.aux(-1, 100, a, kRawFlag, 42);
+  alike.aux(-1, 200, b, kRawFlag, 42);
+  const Made made = make(alike);
+  Bytes joined = a;
+  joined.insert(joined.end(), b.begin(), b.end());
+  EXPECT_EQ(made.traces(), (Traces{{"tid42", joined}}));
+  EXPECT_TRUE(made.stream("tid42").pieces.at(1).discontinuity);
+
+  CsBlock other = etm4_block(1, 0x12);
+  other.params.at(0) ^= 1U << 12U;  // TRCCONFIGR
+  CsRecording different(1, {etm4_block(0, 0x10), other});
+  different.aux(-1, 100, a, kRawFlag, 42);
+  EXPECT_TRUE(make(different).traces().empty());
+  EXPECT_TRUE(make(different).has_notice(Code::kTraceWithoutOwner));
+}
+
 TEST(CsPerf, TraceIdsFromRecords) {
   const auto blocks = std::vector<CsBlock>{etm4_block(0, 1ULL << 31U), etm4_block(1, 1ULL << 31U)};
   const Bytes a = noise(1, 100), b = noise(2, 90);
