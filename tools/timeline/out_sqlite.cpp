@@ -66,6 +66,8 @@ struct SqliteSink::Impl {
   const Capture* capture = nullptr;
   std::unique_ptr<CodeText> code;
   size_t code_rows = 0;
+  OriginRef named_origin = kNoOrigin;
+  std::string source;  // of it
   bool detail = false, inlined = false;
   std::string path, error;
   std::string unfinished;  // the file's name until it is complete; empty: it is, or is none
@@ -95,6 +97,15 @@ struct SqliteSink::Impl {
   }
   void run(const char* sql) { check(sqlite3_exec(db, sql, nullptr, nullptr, nullptr)); }
 
+  // Most calls in a row are of the same file.
+  std::string_view source_of(OriginRef origin) {
+    if (origin != named_origin || source.empty()) {
+      source = format_origin(*capture->text, origin);
+      named_origin = origin;
+    }
+    return source;
+  }
+
   template <class... Values>
   void row(SqliteTableId table, const Values&... values) {
     if (!error.empty() || left_out[table]) return;
@@ -104,15 +115,16 @@ struct SqliteSink::Impl {
     check(sqlite3_step(s));
     sqlite3_reset(s);
   }
+  // What is bound lives until the row is there, so it is not copied.
   void bind(sqlite3_stmt* s, int at, const Value& v) {
     if (const auto* n = std::get_if<int64_t>(&v)) {
       check(sqlite3_bind_int64(s, at, *n));
     } else if (const auto* d = std::get_if<double>(&v)) {
       check(sqlite3_bind_double(s, at, *d));
     } else if (const auto* t = std::get_if<std::string_view>(&v)) {
-      check(sqlite3_bind_text64(s, at, t->data(), t->size(), SQLITE_TRANSIENT, SQLITE_UTF8));
+      check(sqlite3_bind_text64(s, at, t->data(), t->size(), SQLITE_STATIC, SQLITE_UTF8));
     } else if (const auto* b = std::get_if<Bytes>(&v)) {
-      check(sqlite3_bind_blob64(s, at, b->data(), b->size(), SQLITE_TRANSIENT));
+      check(sqlite3_bind_blob64(s, at, b->data(), b->size(), SQLITE_STATIC));
     } else {
       check(sqlite3_bind_null(s, at));
     }
@@ -190,12 +202,11 @@ void SqliteSink::slice(const Slice& s) {
   called(s.function);
   if (impl_->left_out[kCalls]) return;
   if (impl_->depths) impl_->call_depths.add(s.id, s.parent);
-  const std::string flags = slice_flag_names(s.flags),
-                    source = format_origin(*impl_->capture->text, s.origin);
+  const std::string flags = slice_flag_names(s.flags);
   impl_->row(kCalls, number(s.id), number(s.parent), number(s.track), impl_->functions[s.function].key,
              time_value(s.begin), time_value(s.end), number(s.instructions), number(s.self_instructions),
              number(s.entry), number(s.call_site), std::string_view(flags), number(s.version),
-             std::string_view(source), confidence_name(s.confidence), int64_t{s.cpu}, Value{});
+             impl_->source_of(s.origin), confidence_name(s.confidence), int64_t{s.cpu}, Value{});
 }
 
 void SqliteSink::around(uint64_t id, uint64_t parent) { impl_->call_depths.add(id, parent); }
