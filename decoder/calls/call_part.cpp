@@ -3,14 +3,6 @@
 #include "decoder/pipeline/plan.h"
 
 namespace asof {
-namespace {
-
-// total * index / count without overflow.
-uint64_t cut(uint64_t total, uint64_t index, uint64_t count) {
-  return total / count * index + total % count * index / count;
-}
-
-}  // namespace
 
 CallPart::CallPart(const Capture& capture, const Arch& arch, const PipelineOptions& options, Shard shard)
     : last_(shard.index + 1 == shard.count), records_(capture.streams.size()) {
@@ -20,8 +12,8 @@ CallPart::CallPart(const Capture& capture, const Arch& arch, const PipelineOptio
   };
   uint64_t total = 0, at = 0, number = 0;
   each([&](const Segment& s) { total += s.end - s.begin; });
-  const uint64_t from = cut(total, shard.index, shard.count);
-  const uint64_t to = cut(total, uint64_t{shard.index} + 1, shard.count);
+  const uint64_t from = shard_begin(total, shard.index, shard.count);
+  const uint64_t to = shard_begin(total, uint64_t{shard.index} + 1, shard.count);
   bool any = false;
   each([&](const Segment& s) {
     if (at >= from && (at < to || last_)) {

@@ -3,20 +3,17 @@
 #include <algorithm>
 
 namespace asof {
-namespace {
 
-// total * index / count without overflow.
-uint64_t cut(uint64_t total, uint64_t index, uint64_t count) {
+uint64_t shard_begin(uint64_t total, uint64_t index, uint64_t count) {
+  // total * index / count without overflow.
   return total / count * index + total % count * index / count;
 }
-
-}  // namespace
 
 std::vector<StreamRange> shard_ranges(std::span<const StreamExtent> streams, Shards shards) {
   uint64_t total = 0;
   for (const StreamExtent& s : streams) total += s.end - s.begin;
-  const uint64_t from = cut(total, shards.first, shards.count);
-  const uint64_t to = cut(total, uint64_t{shards.last} + 1, shards.count);
+  const uint64_t from = shard_begin(total, shards.first, shards.count);
+  const uint64_t to = shard_begin(total, uint64_t{shards.last} + 1, shards.count);
   const bool last = shards.last + 1 == shards.count;
   std::vector<StreamRange> out;
   uint64_t at = 0;  // of the stream, in the joined trace

@@ -21,6 +21,9 @@ struct Shards {
   bool operator==(const Shards&) const = default;
 };
 
+// Where shard `index` begins in something of `total` bytes; each ends where the next one begins, the last one at `total`.
+uint64_t shard_begin(uint64_t total, uint64_t index, uint64_t count);
+
 // Segments of one stream that begin in [begin, end), stream offsets.
 struct StreamRange {
   size_t stream = 0;
