@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <set>
+#include <span>
 #include <string_view>
 #include <tuple>
 #include <utility>
@@ -13,17 +13,16 @@
 
 namespace asof {
 
-void add_task_options(CLI::App& verb, TaskText& tasks) {
+void add_task_options(CLI::App& verb, TaskText& tasks, const std::string& comms) {
   const std::string filter = "Filters";
   verb.add_option("--pid", tasks.pids, "only these processes")->group(filter);
   verb.add_option("--tid", tasks.tids, "only these threads")->group(filter);
-  verb.add_option("--comms,--comm", tasks.comms,
-                  "only threads of these names; patterns as in a shell: 'kworker*'")
+  verb.add_option(comms, tasks.comms, "only threads of these names; patterns as in a shell: 'kworker*'")
       ->type_name("LIST")
       ->group(filter);
 }
 
-Result<TaskChoice> read_tasks(const TaskText& text, PipelineOptions& pipeline) {
+Result<TaskChoice> read_tasks(const TaskText& text) {
   TaskChoice choice;
   for (const auto& [from, list, name] :
        {std::tuple{&text.pids, &choice.pids, "--pid"}, {&text.tids, &choice.tids, "--tid"}}) {
@@ -36,8 +35,35 @@ Result<TaskChoice> read_tasks(const TaskText& text, PipelineOptions& pipeline) {
   if (!text.comms.empty() && choice.comms.empty()) {
     return fail(Code::kBadOption, "", Error::kNoOffset, "--comm: empty list");
   }
-  if (!choice.tids.empty()) pipeline.tids = choice.tids;
   return choice;
+}
+
+Result<TaskChoice> read_tasks(const TaskText& text, PipelineOptions& pipeline) {
+  auto choice = read_tasks(text);
+  if (choice && !choice->tids.empty()) pipeline.tids = choice->tids;
+  return choice;
+}
+
+std::set<std::string> names_of_threads(const Capture& capture) {
+  std::set<std::string> out{task_name({}, 0)};
+  capture.tasks.for_each([&](int32_t, const TaskTable::Comm& c) { out.insert(c.comm); });
+  return out;
+}
+
+void warn_of_comms(const std::set<std::string>& there, const std::vector<std::string>& patterns,
+                   std::string_view whose, Diagnostics& diagnostics) {
+  const std::vector<std::string_view> names(there.begin(), there.end());
+  for (const std::string& pattern : patterns) {
+    if (std::ranges::any_of(names, [&](std::string_view n) { return matches_name(pattern, n); })) continue;
+    constexpr size_t kMostShown = 20;
+    std::string hint = did_you_mean(pattern, names);
+    if (hint.empty() && !names.empty())
+      hint = fmt::format("there is {}{}",
+                         fmt::join(std::span(names).first(std::min(names.size(), kMostShown)), ", "),
+                         names.size() > kMostShown ? ", ..." : "");
+    diagnostics.warn({Code::kBadOption, "", Error::kNoOffset,
+                      fmt::format("--comm: no {} is named '{}'", whose, pattern), hint});
+  }
 }
 
 void warn_of_tasks(const Capture& capture, const TaskChoice& tasks, Diagnostics& diagnostics) {
@@ -56,17 +82,7 @@ void warn_of_tasks(const Capture& capture, const TaskChoice& tasks, Diagnostics&
     unnamed.erase(tid);
   });
   for (const int32_t tid : unnamed) there.insert(task_name({}, tid));
-  const std::vector<std::string_view> names(there.begin(), there.end());
-  for (const std::string& pattern : tasks.comms) {
-    if (std::ranges::any_of(names, [&](std::string_view n) { return matches_name(pattern, n); })) continue;
-    constexpr size_t kMostShown = 20;
-    std::string hint = did_you_mean(pattern, names);
-    for (size_t i = 0; hint.empty() && i < std::min(names.size(), kMostShown); ++i)
-      hint += fmt::format("{}{}", i == 0 ? "there is " : ", ", names[i]);
-    if (names.size() > kMostShown && hint.starts_with("there is ")) hint += ", ...";
-    diagnostics.warn({Code::kBadOption, "", Error::kNoOffset,
-                      fmt::format("--comm: no thread that was traced is named '{}'", pattern), hint});
-  }
+  warn_of_comms(there, tasks.comms, "thread that was traced", diagnostics);
 }
 
 void warn_of_idle_tasks(const TaskChoice& tasks, Diagnostics& diagnostics) {

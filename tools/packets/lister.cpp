@@ -7,15 +7,15 @@ namespace asof {
 bool PacketSelection::wants(const Stream& s) const {
   PipelineOptions chosen;
   chosen.cpus = cpus;
-  chosen.tids = tids;
+  chosen.tids = tasks.tids;
   return chosen_range(s, 0, chosen).has_value();
 }
 
-Lister::Lister(const PacketSelection& selection, const TypeFilter& types, const PacketFormat& format,
-               bool count, Output& out)
+Lister::Lister(const Capture& capture, const PacketSelection& selection, const TypeFilter& types,
+               const PacketFormat& format, bool count, Output& out)
     : selection_(selection),
       types_(types),
-      tasks_(selection.pids, selection.tids),
+      tasks_(capture.tasks, selection.tasks),
       style_(make_packet_style(format)),
       only_count_(count),
       out_(out) {

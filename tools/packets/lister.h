@@ -14,7 +14,8 @@
 namespace asof {
 
 struct PacketSelection {
-  std::vector<int> cpus, pids, tids;
+  std::vector<int> cpus;
+  TaskChoice tasks;  // what was traced while they ran
   OffsetRange offsets;
   TimeBounds time;
 
@@ -23,8 +24,9 @@ struct PacketSelection {
 
 class Lister {
  public:
-  Lister(const PacketSelection& selection, const TypeFilter& types, const PacketFormat& format, bool count,
-         Output& out);
+  // All but `format` must outlive it.
+  Lister(const Capture& capture, const PacketSelection& selection, const TypeFilter& types,
+         const PacketFormat& format, bool count, Output& out);
 
   // All of a stream.
   void list(const Stream& stream, PacketReader& reader);

@@ -102,29 +102,26 @@ Result<OffsetRange> parse_offset_range(const std::string& text) {
   return out;
 }
 
-bool TaskFilter::wanted(const ContextChange* task) const {
-  if (task == nullptr) return false;
-  const auto in = [](const std::vector<int>& list, int id) {
-    return list.empty() || std::ranges::find(list, id) != list.end();
-  };
-  return in(pids_, task->pid) && in(tids_, task->tid);
+bool TaskFilter::wanted(const Stream& stream, const ContextChange* task, Time time) const {
+  if (task != nullptr) return choice_.has(tasks_, task->pid, task->tid, time);
+  // A thread's own stream may have no record of what ran on it.
+  return stream.tid >= 0 && choice_.pids.empty() && choice_.has(tasks_, -1, stream.tid, time);
 }
 
 bool TaskFilter::passes(const Stream& stream, Time time) {
-  if (pids_.empty() && tids_.empty()) return true;
+  if (!choice_.any()) return true;
   if (&stream == stream_ && time >= from_ && time < until_) return answer_;
   stream_ = &stream;
   const ContextChange* const task = stream.context_at(time);
-  answer_ = wanted(task);
-  // A thread's own stream may have no record of what ran on it.
-  if (task == nullptr && pids_.empty() && stream.tid >= 0)
-    answer_ = std::ranges::find(tids_, stream.tid) != tids_.end();
+  answer_ = wanted(stream, task, time);
   from_ = time;
   until_ = kTimeMax;
   if (task != nullptr) {
     const auto next = std::ranges::upper_bound(stream.contexts, time, {}, &ContextChange::time);
     if (next != stream.contexts.end()) until_ = next->time;
   }
+  // A thread may take another name while it runs.
+  if (!choice_.comms.empty()) until_ = from_;
   return answer_;
 }
 

@@ -11,6 +11,7 @@
 #include "arch/stream.h"
 #include "textstore/result.h"
 #include "textstore/time.h"
+#include "tools/output/task_choice.h"
 
 namespace asof {
 
@@ -41,14 +42,15 @@ Result<OffsetRange> parse_offset_range(const std::string& text);
 // The task that ran on the stream at the packet's time.
 class TaskFilter {
  public:
-  TaskFilter(const std::vector<int>& pids, const std::vector<int>& tids) : pids_(pids), tids_(tids) {}
+  // Both must outlive it.
+  TaskFilter(const TaskTable& tasks, const TaskChoice& choice) : tasks_(tasks), choice_(choice) {}
   bool passes(const Stream& stream, Time time);
 
  private:
-  bool wanted(const ContextChange* task) const;
+  bool wanted(const Stream& stream, const ContextChange* task, Time time) const;
 
-  const std::vector<int>& pids_;
-  const std::vector<int>& tids_;
+  const TaskTable& tasks_;
+  const TaskChoice& choice_;
   const Stream* stream_ = nullptr;
   Time from_ = kTimeMax, until_ = kTimeMin;  // of the last answer
   bool answer_ = true;

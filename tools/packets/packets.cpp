@@ -2,7 +2,7 @@
 #include <fmt/format.h>
 
 #include "arch/packets.h"
-#include "tools/cli/matches.h"
+#include "tools/cli/task_options.h"
 #include "tools/cli/verbs.h"
 #include "tools/output/format.h"
 #include "tools/output/output.h"
@@ -14,7 +14,8 @@ namespace {
 
 struct PacketsOptions {
   InputOptions input;
-  std::string output, format = "text", types, cpus, pids, tids, time, offsets;
+  std::string output, format = "text", types, cpus, time, offsets;
+  TaskText tasks;
   bool raw = false, file_offsets = false, count = false, flow = false;
   unsigned jobs = 0;
 };
@@ -22,13 +23,14 @@ struct PacketsOptions {
 // Everything that does not need the capture.
 Result<PacketSelection> read_selection(const PacketsOptions& o) {
   PacketSelection s;
-  for (const auto& [text, list, name] :
-       {std::tuple{&o.cpus, &s.cpus, "--cpu"}, {&o.pids, &s.pids, "--pid"}, {&o.tids, &s.tids, "--tid"}}) {
-    if (text->empty()) continue;
-    auto numbers = parse_number_list(*text, name);
+  if (!o.cpus.empty()) {
+    auto numbers = parse_number_list(o.cpus, "--cpu");
     if (!numbers) return std::unexpected(numbers.error());
-    *list = std::move(*numbers);
+    s.cpus = std::move(*numbers);
   }
+  auto tasks = read_tasks(o.tasks);
+  if (!tasks) return std::unexpected(tasks.error());
+  s.tasks = std::move(*tasks);
   if (!o.offsets.empty()) {
     const auto range = parse_offset_range(o.offsets);
     if (!range) return std::unexpected(range.error());
@@ -103,7 +105,7 @@ ExitCode list_with_flow(const PacketsOptions& o, const Capture& capture, const A
   PipelineOptions options;
   options.jobs = o.jobs;
   options.cpus = selection.cpus;
-  options.tids = selection.tids;
+  options.tids = selection.tasks.tids;
   options.time = selection.time;
   const auto flow = make_flow_beside(capture, arch, lister);
   const auto done = run_pipeline(capture, options, ChunkOrder::kByStream, *flow);
@@ -142,7 +144,7 @@ ExitCode list_all(const PacketsOptions& o, const Capture& capture, const Arch& a
     return kExitInput;
   }
   const PacketFormat format = format_of(o, *out);
-  Lister lister(selection, *types, format, o.count, *out);
+  Lister lister(capture, selection, *types, format, o.count, *out);
   if (o.flow) {
     const ExitCode code = list_with_flow(o, capture, arch, selection, lister, diagnostics);
     if (code != kExitOk) return code;
@@ -175,7 +177,7 @@ ExitCode run_packets(const PacketsOptions& o) {
   const auto capture = open_for_verb(o.input, diagnostics, o.input.verbose > 0, &choice);
   if (!capture) return kExitInput;
   if (!take_time(o.time, *capture, diagnostics, selection->time)) return kExitUsage;
-  warn_of_tasks(*capture, selection->pids, selection->tids, diagnostics);
+  warn_of_tasks(*capture, selection->tasks, diagnostics);
   const auto arch = capture->arch();
   if (!arch) {
     diagnostics.error(arch.error());
@@ -217,8 +219,7 @@ RunVerb add_packets(CLI::App& app) {
       ->type_name("A,B")
       ->group(filter);
   verb->add_option("-C,--cpu", o->cpus, "only these CPUs: 0,2-5")->type_name("LIST")->group(filter);
-  verb->add_option("--pid", o->pids, "only while these processes ran")->group(filter);
-  verb->add_option("--tid", o->tids, "only while these threads ran")->group(filter);
+  add_task_options(*verb, o->tasks);
   add_time_option(*verb, o->time);
   return [o] { return run_packets(*o); };
 }

@@ -121,7 +121,7 @@ ExitCode print_quick(const Capture& capture, const DecodeChoice& choice, const S
   }
   PipelineOptions wanted;
   wanted.cpus = choice.pipeline.cpus;
-  wanted.tids = selection.tids;
+  wanted.tids = selection.tasks.tids;
   QuickScript script(capture, format, selection, out);
   if (!script.open(**arch, wanted)) return kExitOk;
   script.run();

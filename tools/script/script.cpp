@@ -122,18 +122,6 @@ ExitCode print_samples(const Capture& capture, const ScriptFormat& format, const
   return kExitOk;
 }
 
-void warn_of_comms(const Capture& capture, const std::vector<std::string>& comms, Diagnostics& diagnostics) {
-  std::set<std::string> there{"swapper"};
-  capture.tasks.for_each([&](int32_t, const TaskTable::Comm& c) { there.insert(c.comm); });
-  for (const std::string& name : comms) {
-    if (there.contains(name)) continue;
-    std::string some;
-    for (const std::string& t : there) some += (some.empty() ? "" : ", ") + t;
-    diagnostics.warn({Code::kBadOption, "", Error::kNoOffset, fmt::format("no thread is named '{}'", name),
-                      fmt::format("there are {}", some)});
-  }
-}
-
 ExitCode print_script(const Capture& capture, const ScriptChoice& o, const ScriptFormat& format,
                       const ScriptSelection& selection, Diagnostics& diagnostics) {
   auto out = Output::open(o.output);
@@ -180,14 +168,14 @@ ExitCode run_script(ScriptChoice& o) {
   const bool alone = !format->wants_stacks() && !format->wants_branches() && !format->itrace.instructions;
   if (alone) {
     o.choice.pipeline.time = selection->time;
-    if (!selection->tids.empty()) o.choice.pipeline.tids = selection->tids;
+    if (!selection->tasks.tids.empty()) o.choice.pipeline.tids = selection->tasks.tids;
   }
   o.choice.pipeline.decode.cycles = format->has(kScriptIpc);
-  warn_of_tasks(*capture, selection->pids, selection->tids, diagnostics);
+  warn_of_tasks(*capture, selection->tasks.pids, selection->tasks.tids, diagnostics);
   warn_of_symbols(*capture, selection->symbols, diagnostics);
   warn_of_symbols(*capture, format->graph_functions, diagnostics);
   warn_of_dsos(*capture, selection->dsos, diagnostics);
-  warn_of_comms(*capture, selection->comms, diagnostics);
+  warn_of_comms(names_of_threads(*capture), selection->tasks.comms, "thread", diagnostics);
   return print_script(*capture, o, shown, *selection, diagnostics);
 }
 
@@ -262,11 +250,7 @@ RunVerb add_script(CLI::App& app) {
   add_decode_options(*verb, o->choice, o->input.capture);
   add_output(*verb, *o);
   const std::string filter = "Filters";
-  verb->add_option("--pid", o->pids, "only these processes")->group(filter);
-  verb->add_option("--tid", o->tids, "only these threads")->group(filter);
-  verb->add_option("-c,--comms,--comm", o->comms, "only threads of these names")
-      ->type_name("LIST")
-      ->group(filter);
+  add_task_options(*verb, o->tasks, "-c,--comms,--comm");
   add_time_option(*verb, o->time);
   verb->add_option("-S,--symbols", o->symbols, "only in these functions; patterns as in a shell: 'sched*'")
       ->type_name("LIST")

@@ -111,14 +111,9 @@ Result<void> fit_to_recording(const Capture& capture, ScriptFormat& format) {
 
 Result<ScriptSelection> script_selection(const ScriptChoice& o) {
   ScriptSelection s;
-  for (const auto& [text, list, name] :
-       {std::tuple{&o.pids, &s.pids, "--pid"}, {&o.tids, &s.tids, "--tid"}}) {
-    if (text->empty()) continue;
-    auto numbers = parse_number_list(*text, name);
-    if (!numbers) return std::unexpected(numbers.error());
-    *list = std::move(*numbers);
-  }
-  s.comms = split_list(o.comms);
+  auto tasks = read_tasks(o.tasks);
+  if (!tasks) return std::unexpected(tasks.error());
+  s.tasks = std::move(*tasks);
   s.symbols = split_names(o.symbols);
   s.dsos = split_list(o.dsos);
   return s;

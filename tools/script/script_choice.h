@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "tools/cli/options.h"
+#include "tools/cli/task_options.h"
 #include "tools/script/script_printer.h"
 #include "tools/script/side_band_lines.h"
 
@@ -14,7 +15,8 @@ struct ScriptChoice {
   DecodeChoice choice;
   std::vector<std::string> fields;
   std::string itrace, output;
-  std::string pids, tids, comms, time, symbols, dsos, graph_functions;
+  TaskText tasks;
+  std::string time, symbols, dsos, graph_functions;
   std::string stop_bt;
   uint32_t max_stack = 127, max_blocks = 0;
   bool nanoseconds = false, relative = false, deltas = false, hide_chains = false, no_itrace = false;

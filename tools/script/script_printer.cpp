@@ -26,10 +26,6 @@ bool is_flow(Kind kind) {
 // Of the trace, so that the letter s counts it.
 bool is_made(Kind kind) { return kind != Kind::kError && kind != Kind::kSideBand && kind != Kind::kSample; }
 
-bool contains(const std::vector<int>& list, int value) {
-  return list.empty() || std::ranges::find(list, value) != list.end();
-}
-
 }  // namespace
 
 ScriptPrinter::ScriptPrinter(const Capture& capture, const ScriptFormat& format,
@@ -90,9 +86,7 @@ std::string_view ScriptPrinter::comm(const ScriptRecord& r, std::string& kept) c
 bool ScriptPrinter::selected(const ScriptRecord& r, const Ends& ends) {
   const ScriptSelection& s = selection_;
   if (r.time != kTimeMin && (r.time < s.time.lo || r.time > s.time.hi)) return false;
-  if (!contains(s.pids, r.pid) || !contains(s.tids, r.tid)) return false;
-  std::string kept;
-  if (!s.comms.empty() && std::ranges::find(s.comms, comm(r, kept)) == s.comms.end()) return false;
+  if (s.tasks.any() && !s.tasks.has(capture_.tasks, r.pid, r.tid, r.time)) return false;
   if (r.kind == Kind::kError || r.kind == Kind::kSideBand) return true;
   if (!s.symbols.empty() && !selected_symbols_.has(ends.from.symbol)) return false;
   return s.dsos.empty() || std::ranges::any_of(s.dsos, [&](const std::string& dso) {

@@ -13,6 +13,7 @@
 #include "decoder/model/capture.h"
 #include "decoder/perf/full_sample.h"
 #include "tools/disasm/disasm.h"
+#include "tools/output/task_choice.h"
 #include "tools/script/branch_blocks.h"
 #include "tools/script/script_fields.h"
 #include "tools/script/script_names.h"
@@ -48,19 +49,22 @@ struct ScriptFormat {
     return itrace.chain != 0 || itrace.sample_chain != 0 || has(kScriptCallindent) ||
            !graph_functions.empty();
   }
-  uint32_t kept_branches() const { return std::max(itrace.last_branches, itrace.sample_branches); }
+  // As many as perf keeps: between a sample's place and its time the kernel may take many.
+  uint32_t kept_branches() const {
+    constexpr uint32_t kSinceSample = 1024;
+    return std::max(itrace.last_branches,
+                    itrace.sample_branches == 0 ? 0 : itrace.sample_branches + kSinceSample);
+  }
   bool wants_branches() const { return kept_branches() != 0; }
   bool wants_code() const { return has(kScriptBrstackinsn | kScriptBrstackinsnlen); }
 };
 
 struct ScriptSelection {
-  std::vector<int> pids, tids;
-  std::vector<std::string> comms, symbols, dsos;
+  TaskChoice tasks;
+  std::vector<std::string> symbols, dsos;
   TimeBounds time;
 
-  bool any() const {
-    return !pids.empty() || !tids.empty() || !comms.empty() || !symbols.empty() || !dsos.empty();
-  }
+  bool any() const { return tasks.any() || !symbols.empty() || !dsos.empty(); }
 };
 
 class ScriptPrinter {

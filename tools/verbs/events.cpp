@@ -9,6 +9,7 @@
 #include "tools/cli/matches.h"
 #include "tools/cli/near_names.h"
 #include "tools/cli/options.h"
+#include "tools/cli/task_options.h"
 #include "tools/cli/verbs.h"
 #include "tools/output/format.h"
 #include "tools/output/output.h"
@@ -20,20 +21,23 @@ constexpr size_t kWindow = 1 << 20;  // records held at once
 
 struct EventsOptions {
   InputOptions input;
-  std::string types, cpus, pids, tids, time;
+  std::string types, cpus, time;
+  TaskText tasks;
 };
 
 struct EventsFilter {
   std::vector<std::string> types;
-  std::vector<int> cpus, pids, tids;
+  std::vector<int> cpus;
+  TaskChoice tasks;
   TimeBounds time;
 
-  bool passes(const Record& r) const {
+  bool passes(const Record& r, const TaskTable& names) const {
     const auto in = [](const auto& list, const auto& value) {
       return list.empty() || std::find(list.begin(), list.end(), value) != list.end();
     };
-    if (!in(cpus, r.id.cpu) || !in(pids, r.id.pid) || !in(tids, r.id.tid)) return false;
     const Time t = r.time();
+    if (!in(cpus, r.id.cpu)) return false;
+    if (tasks.any() && !tasks.has(names, r.id.pid, r.id.tid, t)) return false;
     const bool all_time = time == TimeBounds{};
     if (!all_time && (t == kTimeMin || t < time.lo || t > time.hi)) return false;
     return types.empty() || in(types, record_type_name(r.type));
@@ -51,13 +55,14 @@ std::string type_name(std::string name) {
 Result<EventsFilter> read_filter(const EventsOptions& o) {
   EventsFilter f;
   for (const std::string& t : split_list(o.types)) f.types.push_back(type_name(t));
-  for (const auto& [text, list, name] :
-       {std::tuple{&o.cpus, &f.cpus, "--cpu"}, {&o.pids, &f.pids, "--pid"}, {&o.tids, &f.tids, "--tid"}}) {
-    if (text->empty()) continue;
-    auto numbers = parse_number_list(*text, name);
+  if (!o.cpus.empty()) {
+    auto numbers = parse_number_list(o.cpus, "--cpu");
     if (!numbers) return std::unexpected(numbers.error());
-    *list = std::move(*numbers);
+    f.cpus = std::move(*numbers);
   }
+  auto tasks = read_tasks(o.tasks);
+  if (!tasks) return std::unexpected(tasks.error());
+  f.tasks = std::move(*tasks);
   if (!o.time.empty() && o.time.find('%') == std::string::npos) {
     const auto time = parse_time_range(o.time, {});
     if (!time) return std::unexpected(time.error());
@@ -86,7 +91,8 @@ void warn_of_nothing(const Capture& capture, const EventsFilter& f, Diagnostics&
         {Code::kBadOption, "", Error::kNoOffset, fmt::format("no record is a {}", type),
          fmt::format("{}{}there are {}", near, near.empty() ? "" : " ", fmt::join(names, ", "))});
   }
-  if (f.cpus.empty() && f.pids.empty() && f.tids.empty()) return;
+  warn_of_comms(names_of_threads(capture), f.tasks.comms, "thread", diagnostics);
+  if (f.cpus.empty() && f.tasks.pids.empty() && f.tasks.tids.empty()) return;
   std::set<int> cpus, pids, tids;
   capture.perf->for_each([&](const Record& r) {
     cpus.insert(r.id.cpu);
@@ -95,24 +101,24 @@ void warn_of_nothing(const Capture& capture, const EventsFilter& f, Diagnostics&
     return !interrupted();
   });
   warn_of_ids("--cpu", f.cpus, cpus, diagnostics);
-  warn_of_ids("--pid", f.pids, pids, diagnostics);
-  warn_of_ids("--tid", f.tids, tids, diagnostics);
+  warn_of_ids("--pid", f.tasks.pids, pids, diagnostics);
+  warn_of_ids("--tid", f.tasks.tids, tids, diagnostics);
 }
 
 // Walks the records that pass, with their number among all.
-void visit(const PerfData& data, const EventsFilter& filter,
+void visit(const Capture& capture, const EventsFilter& filter,
            const std::function<void(uint64_t, const Record&)>& take) {
   uint64_t number = 0;
-  data.for_each([&](const Record& r) {
-    if (filter.passes(r)) take(number, r);
+  capture.perf->for_each([&](const Record& r) {
+    if (filter.passes(r, capture.tasks)) take(number, r);
     ++number;
     return !interrupted();
   });
 }
 
-void print_sorted(const PerfData& data, const EventsFilter& filter, Output& out) {
+void print_sorted(const Capture& capture, const EventsFilter& filter, Output& out) {
   std::vector<std::pair<Time, uint64_t>> order;
-  visit(data, filter, [&](uint64_t number, const Record& r) { order.emplace_back(r.time(), number); });
+  visit(capture, filter, [&](uint64_t number, const Record& r) { order.emplace_back(r.time(), number); });
   std::sort(order.begin(), order.end());
   for (size_t begin = 0; begin < order.size() && !out.closed() && !interrupted(); begin += kWindow) {
     const size_t size = std::min(kWindow, order.size() - begin);
@@ -122,7 +128,7 @@ void print_sorted(const PerfData& data, const EventsFilter& filter, Output& out)
     std::sort(slots.begin(), slots.end());
     std::vector<Record> window(size);
     size_t next = 0;
-    visit(data, filter, [&](uint64_t number, const Record& r) {
+    visit(capture, filter, [&](uint64_t number, const Record& r) {
       if (next < size && slots[next].first == number) window[slots[next++].second] = r;
     });
     for (size_t i = 0; i < size && !out.closed(); ++i) print_record(window[i], out);
@@ -148,7 +154,7 @@ ExitCode run_events(const EventsOptions& o) {
   warn_of_nothing(*capture, *filter, diagnostics);
   auto out = Output::open("-");
   if (!out) return kExitInput;
-  print_sorted(*capture->perf, *filter, *out);
+  print_sorted(*capture, *filter, *out);
   out->flush();
   return interrupted() ? kExitInterrupted : kExitOk;
 }
@@ -164,8 +170,7 @@ RunVerb add_events(CLI::App& app) {
       ->type_name("LIST")
       ->group(filter);
   verb->add_option("-C,--cpu", o->cpus, "only these CPUs")->type_name("LIST")->group(filter);
-  verb->add_option("--pid", o->pids, "only these processes")->group(filter);
-  verb->add_option("--tid", o->tids, "only these threads")->group(filter);
+  add_task_options(*verb, o->tasks);
   add_time_option(*verb, o->time);
   add_strict_option(*verb);
   return [o] { return run_events(*o); };

@@ -1,4 +1,6 @@
 // --pid, --tid and --comm: verbs that add up count what `asof decode` prints with the same filter.
+#include <fmt/format.h>
+
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
@@ -138,6 +140,25 @@ TEST(TaskNames, AreThoseThatDecodePrints) {
     }
     EXPECT_EQ(found, names);
     EXPECT_EQ(run_asof("decode -q -F ip --comm other " + capture).out, "");
+  }
+}
+
+TEST(TaskNames, ChooseRecordsAndPackets) {
+  for (const char* verb : {"events", "packets"}) {
+    const auto lines = [&](const std::string& options) {
+      const Ran r = run_asof(fmt::format("{} {} {}", verb, options, kDemo));
+      EXPECT_EQ(r.status, 0) << r.err;
+      return lines_of(r.out);
+    };
+    const auto workers = lines("--comm 'work*'"), one = lines("--comm worker --tid 1201");
+    EXPECT_EQ(workers, lines("--tid 1201,1202,1203")) << verb;
+    EXPECT_EQ(one, lines("--tid 1201")) << verb;
+    EXPECT_LT(one.size(), workers.size()) << verb;
+    EXPECT_GT(one.size(), 10U) << verb;
+    const Ran none = run_asof(fmt::format("{} --comm wrker {}", verb, kDemo));
+    EXPECT_NE(none.err.find("is named 'wrker'\n  hint: did you mean 'worker'"), std::string::npos)
+        << none.err;
+    EXPECT_EQ(none.out, "") << verb;
   }
 }
 
