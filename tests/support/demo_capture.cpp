@@ -320,7 +320,7 @@ DemoCapture DemoRun::run() {
   load();
   rules();
   start();
-  changes();
+  if (options_.changes) changes();
   describe();
   machine_->run_until(at_us(120));
   machine_->stop_trace(0);

@@ -22,6 +22,7 @@ struct DemoCapture {
 struct DemoOptions {
   TracerConfig trace{.psb_bytes = 2048};
   uint64_t seed = 20;
+  bool changes = true;  // of text; and the overflow
 };
 
 // Runs the machine. The result depends only on the options; the committed capture has the default ones.

@@ -124,7 +124,7 @@ class ScriptPrinter {
   enum class BranchForm : uint8_t { kAddresses, kSymbols, kOffsets };
   void branch_end(const ScriptRecord& r, Space space, Addr a, BranchForm form, uint64_t f);
   void branch_stack(const ScriptRecord& r, const ThreadStack* stack, uint32_t length, BranchForm form,
-                    uint64_t f);
+                    uint64_t f, size_t skip = 0);
   void indented(const ScriptRecord& r, const Ends& ends, const ThreadStack* stack);
   void instruction(const ScriptRecord& r);
   void branch_code(const ScriptRecord& r, const ThreadStack* stack);

@@ -88,7 +88,10 @@ void ScriptPrinter::sample_branches(const ScriptRecord& r, const FullSample& sam
   const BranchForm form = has(f, kScriptBrstack)      ? BranchForm::kAddresses
                           : has(f, kScriptBrstacksym) ? BranchForm::kSymbols
                                                       : BranchForm::kOffsets;
-  if (sample.branch_stack.empty()) return branch_stack(r, stack, format_.itrace.sample_branches, form, f);
+  if (sample.branch_stack.empty()) {
+    const size_t later = stack == nullptr ? 0 : branches_since(*stack, r.ip);
+    return branch_stack(r, stack, format_.itrace.sample_branches, form, f, later);
+  }
   Reader in(sample.branch_stack, side_band_lines_->record(r).swapped);
   while (in.left() != 0) {
     const uint64_t from = in.u64(), to = in.u64(), flags = in.u64();

@@ -66,11 +66,10 @@ void ScriptPrinter::branch_end(const ScriptRecord& r, Space space, Addr a, Branc
 }
 
 void ScriptPrinter::branch_stack(const ScriptRecord& r, const ThreadStack* stack, uint32_t length,
-                                 BranchForm form, uint64_t f) {
+                                 BranchForm form, uint64_t f, size_t skip) {
   if (stack == nullptr) return;
-  size_t left = length;
-  for (const ThreadStack::TakenBranch& b : stack->branches) {
-    if (left-- == 0) return;
+  for (size_t i = skip; i < stack->branches.size() && i - skip < length; ++i) {
+    const ThreadStack::TakenBranch& b = stack->branches[i];
     if (form != BranchForm::kSymbols) out_ += ' ';
     branch_end(r, b.from_space, b.from, form, f);
     out_ += '/';

@@ -37,6 +37,18 @@ void ThreadStack::take(const ScriptRecord& b, size_t keep) {
   }
 }
 
+size_t branches_since(const ThreadStack& stack, Addr ip) {
+  const auto in_user = [](Addr a) { return a != 0 && !is_kernel_address(a); };
+  for (size_t i = 0; i < stack.branches.size(); ++i) {
+    const ThreadStack::TakenBranch& b = stack.branches[i];
+    if (in_user(b.to)) return i;
+    if (!is_kernel_address(ip)) continue;
+    const bool between = i != 0 && ip >= b.to && ip <= stack.branches[i - 1].from;
+    if (between || !is_kernel_address(b.from)) return i;
+  }
+  return stack.branches.size();
+}
+
 void ThreadStack::lose() {
   callers.clear();
   branches.clear();

@@ -43,6 +43,11 @@ struct ThreadStack {
   void pop(Addr to);
 };
 
+// How many of the newest branches a thread took after a sample at `ip` and before its time, by perf's rule: a sample in
+// user space is behind the newest branch that went there, one in the kernel where a branch and the next one have it
+// between them, or behind the newest branch from or to user space.
+size_t branches_since(const ThreadStack& stack, Addr ip);
+
 class ThreadStacks {
  public:
   // Idle threads and unknown ones have one for each CPU.
