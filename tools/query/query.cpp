@@ -85,8 +85,10 @@ std::string named_list() {
 }
 
 // Where the query is named or there is none, an argument is the capture; else one is the query, and two are
-// the capture and the query. A file needs no query: with -o, one that is there is the capture. An error, or nothing.
+// the capture and the query, in any order. A file needs no query: with -o, one that is there is the capture. An error, or nothing.
 std::string take_arguments(QueryText& o) {
+  // In the other order: the query, and then the capture.
+  if (!o.second.empty() && is_input(o.second) && !is_input(o.first)) std::swap(o.first, o.second);
   const bool one_file = !o.output.empty() && o.second.empty() && !o.first.empty() && is_input(o.first);
   const bool has_sql = o.named.empty() && !o.schema && !one_file;
   if (!has_sql && !o.second.empty()) return "two arguments: the query is named, so one is the capture";
@@ -204,7 +206,7 @@ RunVerb add_query(CLI::App& app) {
       app.add_subcommand("query", "SQL on calls, gaps, changes of text; or all of it as an SQLite file");
   o->verb = verb;
   verb->add_option("INPUT", o->first,
-                   "capture or FILE.db, when there are two arguments (default: perf.data)");
+                   "capture or FILE.db, when there are two arguments, in any order (default: perf.data)");
   verb->add_option("SQL", o->second, "what to ask; tables: --schema");
   add_input_options(*verb, o->input, false);
   add_decode_options(*verb, o->choice, o->input.capture);

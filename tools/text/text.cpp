@@ -55,6 +55,7 @@ Result<void> sort_words(TextOptions& o, bool input_given) {
   auto& values = o.diff_values;
   const bool files = std::any_of(values.begin(), values.end(), is_input);
   const bool times = values.size() >= 2 && (!files || (parse_instant(values[0]) && parse_instant(values[1])));
+  const bool compares = values.size() >= 2;
   const std::string lone = !times && !values.empty() && parse_instant(values[0]) ? values[0] : std::string();
   const auto rest = values.begin() + (times ? 2 : 0);
   words.insert(words.end(), rest, values.end());
@@ -70,8 +71,13 @@ Result<void> sort_words(TextOptions& o, bool input_given) {
   // Digits alone are an address.
   if (!lone.empty() && (words.size() > 1 || !parse_hex(lone)))
     return usage(fmt::format("--diff: '{}' is one time, and two are compared (seconds, start, end)", lone));
-  if (words.size() > 1)
+  if (words.size() > 1) {
+    if (compares)
+      return usage(fmt::format(
+          "--diff: '{}' and '{}' are not two times (seconds, start, end), and one WHERE is enough",
+          words[words.size() - 2], words.back()));
     return usage(fmt::format("'{}' is no capture that exists, and one WHERE is enough", words.back()));
+  }
   o.where = words.empty() ? std::string() : words[0];
   return {};
 }

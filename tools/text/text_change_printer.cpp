@@ -18,6 +18,18 @@ std::string space_text(Space space) {
   return space == kKernelSpace ? std::string("kernel text") : fmt::format("text of space {}", space);
 }
 
+// "2 sites differ, 5 changed and changed back, 10 pokes", without what there is none of.
+std::string sites_text(uint64_t differ, uint64_t back, uint64_t pokes) {
+  std::vector<std::string> parts;
+  if (differ != 0) parts.push_back(format_plural(differ, "site differs", "sites differ"));
+  if (back != 0)
+    parts.push_back(fmt::format("{} changed and changed back",
+                                differ != 0 ? format_count(back) : format_plural(back, "site", "sites")));
+  if (parts.empty()) parts.emplace_back("nothing differs");
+  if (pokes != 0) parts.push_back(format_plural(pokes, "poke", "pokes"));
+  return fmt::format("{}", fmt::join(parts, ", "));
+}
+
 bool bytes_known(const Version* v) { return v != nullptr && v->bytes != nullptr; }
 
 }  // namespace
@@ -135,9 +147,8 @@ void ChangePrinter::difference_head(Space space, Time from, Time to, const TextD
                    .number("pokes", d.pokes)
                    .end());
   } else {
-    out_.write(fmt::format("{} {}: {} differ, {} changed and changed back, {}\n", space_text(space),
-                           format_interval(from, to), format_plural(differ, "site", "sites"),
-                           format_count(back), format_plural(d.pokes, "poke", "pokes")));
+    out_.write(fmt::format("{} {}: {}\n", space_text(space), format_interval(from, to),
+                           sites_text(differ, back, d.pokes)));
   }
   for (size_t m = 0; m < kMechanisms; ++m) {
     if (d.differ_by[m] == 0 && d.back_by[m] == 0 && d.pokes_by[m] == 0) continue;
@@ -150,9 +161,7 @@ void ChangePrinter::difference_head(Space space, Time from, Time to, const TextD
                      .number("pokes", d.pokes_by[m])
                      .end());
     } else {
-      out_.write(fmt::format("  {:<12} {}, {} changed back, {}\n", name,
-                             format_plural(d.differ_by[m], "site", "sites"), format_count(d.back_by[m]),
-                             format_plural(d.pokes_by[m], "poke", "pokes")));
+      out_.write(fmt::format("  {:<12} {}\n", name, sites_text(d.differ_by[m], d.back_by[m], d.pokes_by[m])));
     }
   }
 }
@@ -172,10 +181,9 @@ void ChangePrinter::difference_symbol(const Named& symbol, Addr at, std::span<co
     return;
   }
   out_.write(fmt::format(
-      "{}: {}, {} changed back, {}\n",
+      "{}: {}\n",
       symbol.name.empty() ? std::string("no symbol") : fmt::format("{} ({})", symbol.name, symbol.dso),
-      format_plural(differ, "site", "sites"), format_count(sites.size() - differ),
-      format_plural(pokes, "poke", "pokes")));
+      sites_text(differ, sites.size() - differ, pokes)));
 }
 
 void ChangePrinter::difference_site(Space space, Time from, Time to, const SiteDifference& p) {

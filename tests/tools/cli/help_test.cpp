@@ -107,6 +107,20 @@ TEST(Completion, BashKnowsVerbsOptionsAndValues) {
   EXPECT_EQ(completed(shell, "asof decode -j ''"), Words{""});
 }
 
+// Also those that take several at once.
+TEST(Completion, BashKnowsListsOfValues) {
+  const Shell shell;
+  using Words = std::vector<std::string>;
+  EXPECT_EQ(completed(shell, "asof decode -F sy"), (Words{"sym", "symoff"}));
+  EXPECT_EQ(completed(shell, "asof script -F ip,callind"), Words{"ip,callindent"});
+  EXPECT_EQ(completed(shell, "asof errors --explain E-FLOW-00").front(), "E-FLOW-001");
+  EXPECT_EQ(completed(shell, "asof events --type TEXT"), Words{"TEXT_POKE"});
+  EXPECT_EQ(completed(shell, "asof packets --type TIP.PG"), (Words{"TIP.PGE", "TIP.PGD"}));
+  EXPECT_EQ(completed(shell, "asof query --named irq"), Words{"irq-latency"});
+  const Words letters = completed(shell, "asof script --itrace ''");
+  EXPECT_NE(std::ranges::find(letters, "Z"), letters.end());
+}
+
 TEST(Completion, BashKnowsEveryOption) {
   const Shell shell;
   for (const VerbInfo& verb : tree()) {

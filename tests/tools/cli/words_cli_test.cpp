@@ -38,6 +38,34 @@ TEST(Words, InputStandsAnywhere) {
             run_asof("digest -i " + kDemo).out);
 }
 
+TEST(Words, QueryAndCaptureStandInAnyOrder) {
+  const std::string sql = "\"SELECT count(*) FROM pokes\"", demo = ASOF_TEST_DATA "/demo/perf.data";
+  for (const std::string& arguments : {sql + " " + demo, demo + " " + sql, sql + " -i " + demo}) {
+    const Ran r = run_asof("query " + arguments);
+    EXPECT_EQ(r.status, 0) << arguments << r.err;
+    EXPECT_EQ(r.out, "count(*)\n10\n") << arguments;
+  }
+}
+
+TEST(Words, TwoWordsThatAreNoTimes) {
+  expect_said("text --diff a b " + kDemoFile, 1,
+              "--diff: 'a' and 'b' are not two times (seconds, start, end)");
+  expect_said("text a b -i " + kDemoFile, 1, "'b' is no capture that exists");
+}
+
+// What there is none of is not counted.
+TEST(Words, DifferencesCountWhatThereIs) {
+  const Ran r = run_asof("text --diff start end " + kDemoFile);
+  EXPECT_EQ(r.status, 0) << r.err;
+  EXPECT_EQ(r.out.find(" 0 "), std::string::npos) << r.out;
+  EXPECT_NE(r.out.find("kernel text start .. end: 2 sites differ, 5 changed and changed back, 10 pokes\n"),
+            std::string::npos)
+      << r.out;
+  EXPECT_NE(r.out.find("vfs_read ([kernel.kallsyms]): 1 site changed and changed back, 2 pokes\n"),
+            std::string::npos)
+      << r.out;
+}
+
 TEST(Words, NobodyNeedsToReadThem) {
   for (const std::string& arguments :
        {"digest " + kDemoFile, std::string("digest /no/such/path"), std::string("--no-verb")}) {
