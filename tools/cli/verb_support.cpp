@@ -136,6 +136,7 @@ void tell_causes(const Coverage& coverage, Diagnostics& diagnostics) {
     diagnostics.note(fmt::format("{} {}, first: {}", code_text(code),
                                  format_plural(cause.count, "time", "times"), cause.first));
   }
+  if (const std::string starts = coverage.ring_start_text(); !starts.empty()) diagnostics.note(starts);
 }
 
 ExitCode exit_code_for(const TimelineSummary& summary) {

@@ -47,7 +47,7 @@ void Coverage::close_gap(StreamState& s, Time t) {
   const uint64_t ns = lasted(s.gap_from, until);
   traced_ += ns;
   lost_ += ns;
-  if (ns != 0) causes_[s.open_cause].time += ns;
+  if (ns != 0) cause_of(s.open_cause, s.ring_start).time += ns;
   s.open_cause = Code::kNone;
   s.last = std::max(s.last, until);
 }
@@ -62,12 +62,13 @@ void Coverage::advance(StreamState& s, Time t) {
 
 void Coverage::count_gap(const Gap& gap, const Stream& stream) {
   ++gaps_;
-  if (is_error_code(gap.code) && !is_ring_start(stream, gap)) {
+  const bool ring_start = is_ring_start(stream, gap);
+  if (is_error_code(gap.code) && !ring_start) {
     ++errors_;
     error_causes_.insert(gap.code);
   }
   if (family_of(gap.code) == CodeFamily::kText) text_missing_ = true;
-  Cause& cause = causes_[gap.code];
+  Cause& cause = cause_of(gap.code, ring_start);
   if (cause.count++ == 0) cause.first = gap_text(*capture_, stream, gap);
   if (gap.ip != 0 && !is_kernel_address(gap.ip)) ++cause.in_user;
   const uint64_t bytes = gap.end > gap.begin ? gap.end - gap.begin : 0;
@@ -89,6 +90,7 @@ void Coverage::add_gap(StreamState& s, const Gap& gap, const Stream& stream) {
   s.seen = true;
   s.gap_until = gap.time.hi;
   s.open_cause = gap.code;
+  s.ring_start = is_ring_start(stream, gap);
   s.on = true;
 }
 
@@ -154,6 +156,14 @@ double Coverage::share(uint64_t lost, uint64_t whole) const {
   const double share = 100 * (1 - static_cast<double>(std::min(lost, whole)) / static_cast<double>(whole));
   // Never rounded up to 100 %: a gap can have no length by the clock, and hold thousands of instructions.
   return gaps_ == 0 && lost == 0 ? 100 : floored_percent(share, 2);
+}
+
+std::string Coverage::ring_start_text() const {
+  if (ring_starts_.count == 0) return {};
+  return fmt::format("{}: {} before the first sync point are not decoded",
+                     format_plural(ring_starts_.count, "trace begins in the middle, as a ring buffer leaves it",
+                                   "traces begin in the middle, as ring buffers leave them"),
+                     format_size(ring_starts_.bytes));
 }
 
 double Coverage::time_percent() const { return share(lost_, traced_); }

@@ -52,6 +52,9 @@ class Coverage {
   // The capture has no trace, or none of what was chosen, or none of instructions.
   bool nothing_to_decode() const;
   const std::map<Code, Cause>& causes() const { return causes_; }
+  // What a ring buffer had overwritten at the start of a trace: no errors, and not among the causes.
+  const Cause& ring_starts() const { return ring_starts_; }
+  std::string ring_start_text() const;  // a line; empty if there is none
   bool text_missing() const { return text_missing_; }
 
   // Decoding ended before the end of the trace: "interrupted", "stopped by --max-errors".
@@ -72,12 +75,14 @@ class Coverage {
     bool seen = false;
     Time last = kTimeMin;
     Code open_cause = Code::kNone;  // gap whose end is not known yet
+    bool ring_start = false;        // that is how it began
     Time gap_from = kTimeMin;
     Time gap_until = kTimeMax;
     uint64_t reached = 0;  // where the trace ends that was delivered
   };
   void reach(StreamState& s, const Chunk& chunk, const Stream& stream);
   uint64_t lasted(Time from, Time to) const;  // ns within window_
+  Cause& cause_of(Code code, bool ring_start) { return ring_start ? ring_starts_ : causes_[code]; }
   void count_gap(const Gap& gap, const Stream& stream);
   void advance(StreamState& s, Time t);
   void close_gap(StreamState& s, Time t);
@@ -86,6 +91,7 @@ class Coverage {
   const Capture* capture_;
   std::vector<StreamState> streams_;
   std::map<Code, Cause> causes_;
+  Cause ring_starts_;
   std::set<Code> error_causes_;
   uint64_t gaps_ = 0, errors_ = 0, instructions_ = 0, traced_ = 0, lost_ = 0, lost_bytes_ = 0;
   // Of delivered segments, the last one of a stream whole: when decoding is stopped, others may have been decoded.

@@ -9,23 +9,18 @@
 #include "tools/cli/decode_run.h"
 #include "tools/cli/task_options.h"
 #include "tools/cli/verbs.h"
-#include "tools/doctor/open_matters.h"
 #include "tools/output/chunk_window.h"
 #include "tools/output/coverage.h"
-#include "tools/output/error_table.h"
-#include "tools/output/fold.h"
 #include "tools/output/format.h"
 #include "tools/output/json.h"
 #include "tools/output/output.h"
-#include "tools/output/remedies.h"
 #include "tools/output/tally.h"
 #include "tools/verbs/hot_code.h"
 #include "tools/verbs/report_cycles.h"
+#include "tools/verbs/report_facts.h"
 
 namespace asof {
 namespace {
-
-constexpr size_t kNoticesShown = 10;
 
 class ReportConsumer : public ChunkConsumer {
  public:
@@ -117,121 +112,6 @@ struct ReportOptions {
   bool by_instruction() const { return by() != HotBy::kFile; }
 };
 
-void print_capture(const Capture& c, Output& out) {
-  out.write(fmt::format("{}: {}", c.path, c.kind));
-  for (const std::string& part : {c.machine, c.os_release, c.cpu_desc}) {
-    if (!part.empty()) out.write(", " + part);
-  }
-  out.write("\n");
-  if (!c.command_line.empty()) out.write(fmt::format("  recorded by: {}\n", c.command_line));
-  uint64_t bytes = 0;
-  for (const Stream& s : c.streams) bytes += s.end() - s.begin();
-  out.write(fmt::format("  {}, {} of trace\n", format_plural(c.streams.size(), "stream", "streams"),
-                        format_size(bytes)));
-  if (!c.record_counts.empty()) {
-    std::string line = "  records:";
-    for (const auto& [type, count] : c.record_counts) {
-      line += fmt::format(" {} {}", record_type_name(type), format_count(count));
-    }
-    constexpr size_t kIndent = 11;
-    out.write(fold_line(line, kIndent, out.columns()) + "\n");
-  }
-}
-
-void print_text_facts(const Capture& c, const TimeBounds& time, Output& out) {
-  if (!c.text) return;
-  const TextStore& store = *c.text;
-  const auto programs = bpf_programs_within(c, time);
-  out.write(fmt::format("text: {}, {}\n", format_plural(pokes_within(c, time), "poke", "pokes"),
-                        format_plural(programs.size(), "BPF program", "BPF programs")));
-  for (const BpfProgram* p : programs) {
-    out.write(fmt::format("  bpf prog id {} \"{}\" tag {}: {}, {}{}\n", p->id, p->name, p->tag,
-                          format_plural(p->functions.size(), "function", "functions"),
-                          format_interval(p->loaded, p->unloaded),
-                          p->has_image ? "" : ", no bytes recorded"));
-  }
-  // A block stream has the pokes, but not the text they were made on: the findings are in its notices.
-  std::vector<TextNotice> notices;
-  if (!c.blocks)
-    std::ranges::copy_if(store.notices(), std::back_inserter(notices),
-                         [&](const TextNotice& n) { return n.from <= time.hi && n.until >= time.lo; });
-  for (size_t i = 0; i < std::min(notices.size(), kNoticesShown); ++i) {
-    out.write(fmt::format("  {:x} {}: {}\n", notices[i].addr,
-                          format_interval(notices[i].from, notices[i].until), notices[i].text));
-  }
-  if (notices.size() > kNoticesShown) {
-    out.write(fmt::format("  and {} more\n", format_count(notices.size() - kNoticesShown)));
-  }
-}
-
-// What the recording itself reports: trace that never reached the file.
-void print_stream_losses(const Capture& c, const TimeBounds& time, Output& out) {
-  constexpr size_t kShown = 5;  // of each stream
-  const auto is_within = [&](const StreamLoss& loss) {
-    return loss.time <= time.hi && (loss.until == kTimeMax ? loss.time : loss.until) >= time.lo;
-  };
-  for (const Stream& s : c.streams) {
-    std::vector<StreamLoss> losses;
-    std::ranges::copy_if(s.losses, std::back_inserter(losses), is_within);
-    for (size_t i = 0; i < std::min(losses.size(), kShown); ++i) {
-      const StreamLoss& loss = losses[i];
-      out.write(fmt::format("loss: {} at {}, trace offset {:#x}, {}: {} {}\n", stream_place(s),
-                            format_time(loss.time), loss.offset,
-                            loss.bytes ? format_size(*loss.bytes) : "size not known", code_text(loss.code),
-                            loss.reason));
-    }
-    if (losses.size() > kShown) {
-      out.write(fmt::format("loss: {}: {} more\n", stream_place(s), format_count(losses.size() - kShown)));
-    }
-  }
-}
-
-// What there is to do about missing bytes depends on whose they are.
-std::string_view remedy_of(const Capture& c, Code code, const Coverage::Cause& cause) {
-  if (!c.perf) return remedy_for(c, code);
-  if (code == Code::kNoBytes && cause.in_user == cause.count)
-    return "give the recorded programs' files: --symfs or --buildid-dir; of a JIT its jitdump (perf record "
-           "-k 1); the "
-           "notices name each file not used";
-  if (code == Code::kNoBytes && cause.in_user == 0)
-    return "record with perf record --kcore; give --vmlinux and --modules; the notices name each file not "
-           "used";
-  return remedy_for(c, code);
-}
-
-void print_causes(const Capture& c, const Coverage& coverage, Output& out) {
-  for (const bool errors : {false, true}) {
-    bool headed = false;
-    for (const auto& [code, cause] : coverage.causes()) {
-      if (is_error_code(code) != errors) continue;
-      if (!headed) out.write(errors ? "errors by cause:\n" : "losses in the recording:\n");
-      headed = true;
-      const CodeInfo& info = info_of(code);
-      out.write(
-          fmt::format("  {} {}: {}", info.code, info.title, format_plural(cause.count, "time", "times")));
-      if (cause.bytes != 0) out.write(fmt::format(", {} of trace", format_size(cause.bytes)));
-      if (cause.time != 0) out.write(fmt::format(", {}", format_duration(cause.time)));
-      out.write(fmt::format("\n    first: {}\n", cause.first));
-      out.write(fmt::format("    remedy: {}\n", remedy_of(c, code, cause)));
-    }
-  }
-  // One line for each code; the rest under -v.
-  std::map<Code, std::pair<const Notice*, uint64_t>> by_code;
-  for (const Notice& n : c.notices) {
-    if (n.severity == Notice::Severity::kInfo) continue;
-    auto& [first, count] = by_code[n.code];
-    if (first == nullptr) first = &n;
-    count += n.count;
-  }
-  if (!by_code.empty()) out.write("notices about the input:\n");
-  for (const auto& [code, entry] : by_code) {
-    const auto& [first, count] = entry;
-    out.write(fmt::format("  {} {}: first {}{}{}\n", code_text(code), format_plural(count, "time", "times"),
-                          first->where, first->where.empty() ? "" : ": ", first->reason));
-    if (!first->hint.empty()) out.write(fmt::format("    remedy: {}\n", first->hint));
-  }
-}
-
 void print_flow(const Capture& c, ReportConsumer& consumer, const ReportOptions& o, SharedSourceLines& lines,
                 Output& out) {
   std::string confidence;
@@ -241,8 +121,8 @@ void print_flow(const Capture& c, ReportConsumer& consumer, const ReportOptions&
         fmt::format("{}{} {}", confidence.empty() ? "" : ", ", confidence_name(static_cast<Confidence>(i)),
                     format_count(consumer.by_confidence[i]));
   }
-  out.write(fmt::format("flow: {} branches; text of the instructions: {}\n", format_count(consumer.branches),
-                        confidence.empty() ? "none" : confidence));
+  put_line(out, fmt::format("flow: {} branches; text of the instructions: {}",
+                            format_count(consumer.branches), confidence.empty() ? "none" : confidence));
   const auto hottest = consumer.hottest(c, o.by(), o.inlined, lines);
   struct Heading {
     const char *what, *column;
@@ -250,9 +130,17 @@ void print_flow(const Capture& c, ReportConsumer& consumer, const ReportOptions&
   static constexpr Heading kHeadings[] = {
       {"functions", "function (file)"}, {"files", "file"}, {"lines", "line"}};
   const Heading& heading = kHeadings[static_cast<size_t>(o.by())];
+  // Where decoding was stopped, other threads were ahead: what they decoded is counted here, and not above.
+  uint64_t counted = 0;
+  for (const auto& [name, count] : hottest) counted += count;
   if (!hottest.empty())
-    out.write(fmt::format("hottest {}:\n    share    instructions {}\n", heading.what, heading.column));
-  const double all = static_cast<double>(std::max<uint64_t>(consumer.instructions, 1));
+    out.write(fmt::format(
+        "hottest {}{}:\n    share    instructions {}\n", heading.what,
+        counted == consumer.instructions
+            ? ""
+            : fmt::format(" of {} instructions, with some that were decoded ahead", format_count(counted)),
+        heading.column));
+  const double all = static_cast<double>(std::max<uint64_t>(counted, 1));
   size_t shown = 0;
   for (const auto& [name, count] : hottest) {
     if (o.top != 0 && shown++ == o.top) {
@@ -295,6 +183,8 @@ void print_json(const Capture& c, ReportConsumer& consumer, const ReportOptions&
                   .number("ns", cause.time)
                   .text("first", cause.first)
                   .end());
+  if (const Coverage::Cause& starts = coverage.ring_starts(); starts.count != 0)
+    out.write(JsonLine("ring_start").number("count", starts.count).number("bytes", starts.bytes).end());
   for (const Notice& n : c.notices) {
     if (n.severity == Notice::Severity::kInfo) continue;
     out.write(JsonLine("notice")
@@ -315,16 +205,6 @@ void print_json(const Capture& c, ReportConsumer& consumer, const ReportOptions&
           .number("errors", coverage.errors())
           .text("line", coverage.line())
           .end());
-}
-
-// Why not all of the flow is certain, as far as the recording itself is the reason.
-void print_open_matters(const Capture& c, Output& out) {
-  const auto open = open_matters(c);
-  if (!open.empty()) out.write("what the recording leaves open:\n");
-  for (const OpenFinding& f : open) {
-    out.write(fmt::format("  {}\n    {}\n", open_matter_text(*f.matter), f.evidence));
-    if (!f.matter->remedy.empty()) out.write(fmt::format("    remedy: {}\n", f.matter->remedy));
-  }
 }
 
 ExitCode run_report(ReportOptions& o) {
@@ -374,7 +254,7 @@ ExitCode run_report(ReportOptions& o) {
   print_open_matters(*capture, *out);
   print_stream_losses(*capture, o.choice.pipeline.time, *out);
   print_causes(*capture, consumer.coverage(), *out);
-  out->write(consumer.coverage().line() + "\n");
+  put_line(*out, consumer.coverage().line());
   for (const Notice& n : lines.take_notices()) diagnostics.notice(n);
   return exit_code_for(consumer.coverage(), o.choice);
 }

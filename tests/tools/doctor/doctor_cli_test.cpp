@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tests/support/skip_without.h"
+#include "tests/tools/on_terminal.h"
 #include "tests/tools/run_asof.h"
 
 namespace asof::test {
@@ -17,20 +18,8 @@ TEST(DoctorCli, DemoIsFineButForItsLoss) {
   EXPECT_EQ(run_asof("doctor --strict " + kDemo).status, 3);
 }
 
-// What a terminal of 60 columns gets, from script(1).
-std::vector<std::string> on_terminal(const std::string& arguments) {
-  const TempDir dir;
-  const std::string out = dir.path() / "out";
-  const std::string command =
-      fmt::format("script -qec 'stty cols 60; {} {}' /dev/null </dev/null >{}", ASOF_BINARY, arguments, out);
-  EXPECT_EQ(std::system(command.c_str()), 0) << command;
-  std::string text = read_file(out);
-  std::erase(text, '\r');
-  return lines_of(text);
-}
-
 TEST(DoctorCli, ATerminalGetsColoursAndItsOwnWidth) {
-  if (std::system("command -v script stty >/dev/null") != 0) GTEST_SKIP() << "script(1) is not installed";
+  ASOF_SKIP_WITHOUT_TERMINAL();
   const Ran plain = run_asof("doctor " + kDemo);
   EXPECT_EQ(plain.out.find('\x1b'), std::string::npos);
   const auto lines = on_terminal("doctor " + kDemo);

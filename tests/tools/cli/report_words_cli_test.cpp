@@ -1,0 +1,140 @@
+// What `asof report` says, and how: of a ring's start, of missing bytes, of decoding that was stopped, on a terminal.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <regex>
+
+#include "tests/support/demo_capture.h"
+#include "tests/support/perf_data_writer.h"
+#include "tests/support/pt_writer.h"
+#include "tests/tools/on_terminal.h"
+#include "tests/tools/run_asof.h"
+
+namespace asof::test {
+namespace {
+
+constexpr Addr kKernelPlace = 0xffffffff81000000;
+
+bool has(const std::string& text, std::string_view part) { return text.find(part) != std::string::npos; }
+
+// A recording whose trace is `before` bytes of no sync point, and then a place without bytes.
+std::string recording(const TempDir& dir, size_t before, Addr place) {
+  PtWriter pt;
+  PsbPlus plus;
+  plus.tsc = 1'000;
+  plus.ip = place;
+  pt.psb_plus(plus);
+  pt.tip(place + 0x20);
+  pt.flush();
+  std::vector<uint8_t> trace(before, 0x06);  // TNT
+  trace.insert(trace.end(), pt.bytes().begin(), pt.bytes().end());
+  PerfDataWriter w;
+  w.add_attr({.type = 8,
+              .config = pt_config_bit::kPt | pt_config_bit::kTsc | pt_config_bit::kBranch,
+              .ids = {1},
+              .name = "intel_pt//"});
+  w.add_attr({.flags = attr_flag::kSampleIdAll | attr_flag::kTextPoke | attr_flag::kMmap2, .ids = {3}});
+  w.arch("x86_64");
+  w.nr_cpus(1);
+  PtInfoSpec info;
+  info.time.cap_zero = true;
+  w.auxtrace_info(info);
+  w.time_conv(info.time);
+  w.auxtrace({.offset = 0, .reference = 1, .cpu = 0}, trace);
+  w.write_file(dir / "perf.data");
+  return dir / "perf.data";
+}
+
+TEST(ReportWords, ARingsStartIsNoError) {
+  const TempDir dir;
+  const std::string ring = recording(dir, 100, kKernelPlace);
+  const Ran report = run_asof("report " + ring);
+  EXPECT_TRUE(
+      has(report.out,
+          "1 trace begins in the middle, as a ring buffer leaves it: 100 bytes before the first sync point "
+          "are not decoded\n"))
+      << report.out;
+  EXPECT_FALSE(has(report.out, "E-DATA-002")) << report.out;
+  EXPECT_TRUE(has(run_asof("digest " + ring).err, "begins in the middle"));
+  const std::string told = run_asof("decode --color always " + ring).err;
+  EXPECT_TRUE(has(told, "asof: cpu 0: the trace begins in the middle, as a ring buffer leaves it; 100 bytes"))
+      << told;
+  EXPECT_TRUE(has(run_asof("report --format jsonl " + ring).out,
+                  "{\"type\":\"ring_start\",\"count\":1,\"bytes\":100}\n"));
+  EXPECT_FALSE(has(run_asof("report " + recording(dir, 0, kKernelPlace)).out, "in the middle"));
+}
+
+TEST(ReportWords, RemediesFitWhoseBytesAreMissing) {
+  const TempDir dir, without_files;
+  const auto remedy = [](const std::string& report) {
+    const size_t cause = report.find("  E-TEXT-001 ");
+    EXPECT_NE(cause, std::string::npos) << report;
+    return cause == std::string::npos ? "" : report.substr(report.find("remedy: ", cause), 60);
+  };
+  const std::string kernel = remedy(run_asof("report " + recording(dir, 0, kKernelPlace)).out);
+  EXPECT_TRUE(kernel.starts_with("remedy: record with perf record --kcore; give --vmlinux")) << kernel;
+  // The kernel's text is there, the program's is not.
+  const DemoCapture demo = make_demo();
+  write_capture(*demo.machine, demo.spec, without_files.path(), "");
+  std::filesystem::remove_all(without_files / "symfs");
+  const std::string user =
+      remedy(run_asof(fmt::format("report {}/perf.data", without_files.path().string())).out);
+  EXPECT_TRUE(user.starts_with("remedy: give the recorded programs' files: --symfs")) << user;
+}
+
+// Workers are ahead of what is delivered; their instructions are no part of what was decoded up to there.
+TEST(ReportWords, SharesOfWhatWasStoppedAreOfWhatIsListed) {
+  const TempDir dir;
+  const std::string file = dir / "perf.data";
+  std::filesystem::copy(ASOF_TEST_DATA "/demo/perf.data/data", file);  // without the kernel's text
+  const std::regex row(R"( +([0-9.]+) % +([0-9 ]+[0-9]) .*)"),
+      heading(R"(hottest functions of ([0-9 ]+) inst.*)");
+  for (const char* jobs : {"-j1", "-j2", "-j4"}) {
+    double shares = 0;
+    uint64_t listed = 0, told = 0;
+    const auto number = [](std::string text) {
+      std::erase(text, ' ');
+      return std::stoull(text);
+    };
+    const Ran r = run_asof(fmt::format("report --top 0 --max-errors 1 {} {}", jobs, file));
+    for (const std::string& line : lines_of(r.out)) {
+      std::smatch m;
+      if (std::regex_match(line, m, heading)) told = number(m[1]);
+      if (!std::regex_match(line, m, row)) continue;
+      shares += std::stod(m[1]);
+      listed += number(m[2]);
+    }
+    EXPECT_NEAR(shares, 100, 2) << jobs << r.out;
+    EXPECT_TRUE(told == 0 || told == listed) << told << " " << listed;
+  }
+}
+
+// Code that no symbol names is listed by whose it is.
+TEST(ReportWords, CodeWithoutSymbolsIsToldApartByFile) {
+  const TempDir dir;
+  DemoCapture demo = make_demo();
+  demo.spec.symbols.clear();
+  for (UserProgram& p : demo.spec.programs) p.elf.symbols.clear();
+  write_capture(*demo.machine, demo.spec, dir.path(), "no symbols");
+  const Ran r = run_asof(fmt::format("report --top 0 {0}/perf.data --symfs {0}/symfs", dir.path().string()));
+  EXPECT_EQ(r.status, 0) << r.err;
+  EXPECT_TRUE(has(r.out, " no symbol (/opt/demo/worker)\n")) << r.out;
+  EXPECT_TRUE(has(r.out, " no symbol ([kernel])\n")) << r.out;
+}
+
+// But for the rows of numbers.
+TEST(ReportWords, ATerminalGetsLinesOfItsWidth) {
+  ASOF_SKIP_WITHOUT_TERMINAL();
+  size_t words = 0;
+  for (const std::string& line :
+       on_terminal("report " ASOF_TEST_DATA "/demo/perf.data --symfs " ASOF_TEST_DATA "/demo/symfs")) {
+    if (has(line, " % ") && !has(line, "decoded ")) continue;
+    // What is longer is one word: a path, the name of a program.
+    EXPECT_TRUE(line.size() <= 60 || has(line, "/") || has(line, "bpf_prog_")) << line;
+    ++words;
+  }
+  EXPECT_GT(words, 20U);
+}
+
+}  // namespace
+}  // namespace asof::test
