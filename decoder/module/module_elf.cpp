@@ -4,8 +4,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <memory>
+#include <optional>
 
-#include "decoder/io/reader.h"
+#include "decoder/io/elf_over.h"
 
 namespace asof {
 namespace {
@@ -14,13 +16,24 @@ using Bytes = std::span<const uint8_t>;
 
 constexpr size_t kMostSections = 65279;  // SHN_LORESERVE - 1; modules have fewer than a hundred
 
-// Part of the file; empty, and `ok` false, when it lies outside.
-Bytes part(Bytes file, uint64_t offset, uint64_t size, bool& ok) {
-  if (offset > file.size() || size > file.size() - offset) {
-    ok = false;
-    return {};
-  }
-  return file.subspan(offset, size);
+struct ElfEnd {
+  void operator()(Elf* elf) const { ::elf_end(elf); }
+};
+
+// What a section has in the file; nothing where that lies outside.
+std::optional<Bytes> bytes_of(Elf_Scn* section, const Elf64_Shdr& h) {
+  if (h.sh_type == SHT_NOBITS || h.sh_type == SHT_NULL || h.sh_size == 0) return Bytes();
+  const Elf_Data* const data = ::elf_rawdata(section, nullptr);
+  if (data == nullptr || data->d_buf == nullptr) return std::nullopt;
+  return Bytes(static_cast<const uint8_t*>(data->d_buf), data->d_size);
+}
+
+// The entries of a table, in the order of bytes of this machine.
+template <class T>
+std::span<const T> entries(Elf_Scn* section) {
+  const Elf_Data* const data = ::elf_getdata(section, nullptr);
+  if (data == nullptr || data->d_buf == nullptr) return {};
+  return {static_cast<const T*>(data->d_buf), data->d_size / sizeof(T)};
 }
 
 std::string_view string_at(Bytes table, uint64_t offset) {
@@ -28,26 +41,6 @@ std::string_view string_at(Bytes table, uint64_t offset) {
   const auto rest = table.subspan(offset);
   const auto end = std::find(rest.begin(), rest.end(), uint8_t{0});
   return {reinterpret_cast<const char*>(rest.data()), static_cast<size_t>(end - rest.begin())};
-}
-
-struct Header {
-  uint32_t name = 0, type = 0, link = 0, info = 0;
-  uint64_t flags = 0, offset = 0, size = 0, align = 0;
-};
-
-Header read_header(Reader& r) {
-  Header h;
-  h.name = r.u32();
-  h.type = r.u32();
-  h.flags = r.u64();
-  r.u64();  // address: 0
-  h.offset = r.u64();
-  h.size = r.u64();
-  h.link = r.u32();
-  h.info = r.u32();
-  h.align = r.u64();
-  r.u64();  // entry size
-  return h;
 }
 
 }  // namespace
@@ -68,69 +61,48 @@ Result<ModuleElf> ModuleElf::parse(Bytes file, const std::string& path) {
     return fail(Code::kBadModuleFile, path, Error::kNoOffset, "not a usable kernel module: " + why,
                 "give the .ko file of the recorded kernel, unpacked");
   };
-  Reader r(file);
-  const Bytes ident = r.take(EI_NIDENT);
-  const uint16_t type = r.u16();
-  const uint16_t machine = r.u16();
-  r.skip(20);  // version, entry, program headers
-  const uint64_t table = r.u64();
-  r.skip(10);  // flags, sizes of headers, number of program headers
-  const uint16_t entry = r.u16();
-  const uint16_t count = r.u16();
-  const uint16_t names_at = r.u16();
-  if (!r.ok() || ident[0] != 0x7f || ident[1] != 'E' || ident[2] != 'L' || ident[3] != 'F')
-    return bad("no ELF file");
-  if (ident[EI_CLASS] != ELFCLASS64 || ident[EI_DATA] != ELFDATA2LSB || machine != EM_X86_64 ||
-      type != ET_REL)
+  ::elf_version(EV_CURRENT);
+  const std::unique_ptr<Elf, ElfEnd> elf(elf_over(file));
+  if (!elf || ::elf_kind(elf.get()) != ELF_K_ELF) return bad("no ELF file");
+  const Elf64_Ehdr* const head = ::elf64_getehdr(elf.get());
+  if (head == nullptr || head->e_ident[EI_DATA] != ELFDATA2LSB || head->e_machine != EM_X86_64 ||
+      head->e_type != ET_REL)
     return bad("no relocatable file for x86-64");
-  if (entry != sizeof(Elf64_Shdr) || count == 0 || count > kMostSections) return bad("no section headers");
-  bool ok = true;
-  const Bytes headers = part(file, table, uint64_t{count} * sizeof(Elf64_Shdr), ok);
-  if (!ok) return bad("section headers outside of the file");
-  std::vector<Header> list;
-  list.reserve(count);
-  Reader hr(headers);
-  for (uint16_t i = 0; i < count; ++i) list.push_back(read_header(hr));
-  const Bytes names = names_at < count ? part(file, list[names_at].offset, list[names_at].size, ok) : Bytes();
+  size_t count = 0, names_at = 0;
+  if (::elf_getshdrnum(elf.get(), &count) != 0 || count == 0 || count > kMostSections ||
+      ::elf_getshdrstrndx(elf.get(), &names_at) != 0)
+    return bad("no section headers");
   ModuleElf out;
-  for (const Header& h : list) {
-    ModuleSection s{.name = string_at(names, h.name),
-                    .type = h.type,
-                    .flags = h.flags,
-                    .size = h.size,
-                    .align = std::max<uint64_t>(h.align, 1),
-                    .bytes = {}};
-    if (h.type != SHT_NOBITS && h.type != SHT_NULL) s.bytes = part(file, h.offset, h.size, ok);
-    out.sections_.push_back(s);
+  for (size_t i = 0; i < count; ++i) {
+    Elf_Scn* const section = ::elf_getscn(elf.get(), i);
+    const Elf64_Shdr* const h = section == nullptr ? nullptr : ::elf64_getshdr(section);
+    if (h == nullptr) return bad("section headers outside of the file");
+    const auto bytes = bytes_of(section, *h);
+    if (!bytes) return bad("a section outside of the file");
+    out.sections_.push_back({.name = {},
+                             .type = h->sh_type,
+                             .flags = h->sh_flags,
+                             .size = h->sh_size,
+                             .align = std::max<uint64_t>(h->sh_addralign, 1),
+                             .bytes = *bytes});
   }
-  if (!ok) return bad("a section outside of the file");
+  const auto strings = [&](size_t section) {
+    return section < count ? out.sections_[section].bytes : Bytes();
+  };
   out.relocations_.resize(count);
-  for (uint16_t i = 0; i < count; ++i) {
-    Reader body(out.sections_[i].bytes);
-    if (list[i].type == SHT_SYMTAB && out.symbols_.empty()) {
-      const Bytes strings = list[i].link < count ? out.sections_[list[i].link].bytes : Bytes();
-      while (body.left() >= sizeof(Elf64_Sym)) {
-        ModuleSymbol s;
-        s.name = string_at(strings, body.u32());
-        body.skip(2);
-        s.section = body.u16();
-        s.value = body.u64();
-        body.skip(8);
-        out.symbols_.push_back(s);
-      }
-    } else if (list[i].type == SHT_RELA && list[i].info < count) {
-      auto& to = out.relocations_[list[i].info];
-      while (body.left() >= sizeof(Elf64_Rela)) {
-        ModuleRelocation rel;
-        rel.offset = body.u64();
-        const uint64_t info = body.u64();
-        rel.type = static_cast<uint32_t>(info);
-        rel.symbol = static_cast<uint32_t>(info >> 32U);
-        rel.addend = static_cast<int64_t>(body.u64());
-        to.push_back(rel);
-      }
-      std::stable_sort(to.begin(), to.end(),
-                       [](const auto& a, const auto& b) { return a.offset < b.offset; });
+  for (size_t i = 0; i < count; ++i) {
+    Elf_Scn* const section = ::elf_getscn(elf.get(), i);
+    const Elf64_Shdr& h = *::elf64_getshdr(section);
+    out.sections_[i].name = string_at(strings(names_at), h.sh_name);
+    if (h.sh_type == SHT_SYMTAB && out.symbols_.empty()) {
+      for (const Elf64_Sym& s : entries<Elf64_Sym>(section))
+        out.symbols_.push_back({string_at(strings(h.sh_link), s.st_name), s.st_value, s.st_shndx});
+    } else if (h.sh_type == SHT_RELA && h.sh_info < count) {
+      auto& to = out.relocations_[h.sh_info];
+      for (const Elf64_Rela& r : entries<Elf64_Rela>(section))
+        to.push_back({r.r_offset, static_cast<uint32_t>(ELF64_R_TYPE(r.r_info)),
+                      static_cast<uint32_t>(ELF64_R_SYM(r.r_info)), r.r_addend});
+      std::ranges::stable_sort(to, {}, &ModuleRelocation::offset);
     }
   }
   return out;

@@ -1,5 +1,5 @@
-// A kernel module as a file (ET_REL): sections, symbols, relocations, read with bounds. elfutils can read the
-// same, but does not apply the relocations as the kernel does (arch/x86/kernel/module.c).
+// A kernel module as a file (ET_REL): sections, symbols, relocations. libelf reads them; what it cannot do is to apply
+// the relocations as the kernel does (arch/x86/kernel/module.c).
 #pragma once
 #include <cstdint>
 #include <span>
