@@ -160,10 +160,11 @@ double Coverage::share(uint64_t lost, uint64_t whole) const {
 
 std::string Coverage::ring_start_text() const {
   if (ring_starts_.count == 0) return {};
-  return fmt::format("{}: {} before the first sync point are not decoded",
-                     format_plural(ring_starts_.count, "trace begins in the middle, as a ring buffer leaves it",
-                                   "traces begin in the middle, as ring buffers leave them"),
-                     format_size(ring_starts_.bytes));
+  return fmt::format(
+      "{}: {} before the first sync point are not decoded",
+      format_plural(ring_starts_.count, "trace begins in the middle, as a ring buffer leaves it",
+                    "traces begin in the middle, as ring buffers leave them"),
+      format_size(ring_starts_.bytes));
 }
 
 double Coverage::time_percent() const { return share(lost_, traced_); }
