@@ -75,7 +75,7 @@ struct CaptureOptions {
   std::optional<TimeConversion> time_conversion{};
   bool catalogue = false;  // every site the kernel is built to change may hold any of its possible contents
   std::optional<Shards> shards{};  // of a plan: streams without trace in them stay empty
-  unsigned jobs = 0;             // threads that open; 0: one for each CPU. What is read does not depend on it
+  unsigned jobs = 0;  // threads that open; 0: one for each CPU. What is read does not depend on it
   std::shared_ptr<CsFrameMemory> growing_frames{};  // of a recording that is opened again while it grows
 };
 

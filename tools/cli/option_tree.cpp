@@ -7,7 +7,6 @@
 #include "decoder/perf/record_names.h"
 #include "tools/cli/options.h"
 #include "tools/output/error_table.h"
-#include "tools/query/named_queries.h"
 
 namespace asof {
 namespace {
@@ -51,10 +50,6 @@ std::vector<std::string> list_words(const std::string& verb, const OptionInfo& o
   if (named("--itrace")) return first_letters(o.description);
   if (named("--type")) return verb == "packets" ? packet_words() : record_type_names();
   std::vector<std::string> codes;
-  if (named("--named")) {
-    codes.emplace_back("list");
-    for (const NamedQuery& q : named_queries()) codes.emplace_back(q.name);
-  }
   if (named("--explain")) {
     for (const CodeInfo& info : error_table()) codes.emplace_back(info.code);
   }

@@ -198,6 +198,13 @@ ExitCode run_query(QueryText& o) {
   return file ? query_file(o, diagnostics) : query_capture(o, facts, diagnostics);
 }
 
+// "NAME:{list,...}", as CLI11 has it of options that take one of some words: help and completion read it.
+std::string type_of_names() {
+  std::string out = "NAME:{list";
+  for (const NamedQuery& q : named_queries()) out += fmt::format(",{}", q.name);
+  return out + "}";
+}
+
 }  // namespace
 
 RunVerb add_query(CLI::App& app) {
@@ -211,7 +218,7 @@ RunVerb add_query(CLI::App& app) {
   add_input_options(*verb, o->input, false);
   add_decode_options(*verb, o->choice, o->input.capture);
   verb->add_option("--named", o->named, "a query that has a name, instead of SQL; list: which there are")
-      ->type_name("NAME");
+      ->type_name(type_of_names());
   verb->add_flag("--show-sql", o->show_sql, "print the SQL of --named, and nothing else");
   verb->add_flag("--schema", o->schema, "what the tables and columns mean");
   verb->add_flag("--markdown", o->markdown, "the schema as the page docs/tables.md");

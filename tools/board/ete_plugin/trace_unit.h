@@ -1,7 +1,7 @@
 // The Embedded Trace Extension of one CPU: given what executes, it decides which packets result. The sections beside the
 // rules in trace_unit.cpp and trace_buffer.cpp are those of DDI 0487 (an edition with FEAT_ITE and FEAT_TRBE_EXC), chapters
-// D3, D4 "The Embedded Trace Extension" and D6.2 and D6.3 of "The Trace Buffer Extension": titles and rules (R_...) were compared with
-// its text. From memory are the encodings of packets (OpenCSD reads every one of them) and the registers' numbers and reset
+// D3, D4 "The Embedded Trace Extension" and D6.2 and D6.3 of "The Trace Buffer Extension": titles and rules (R_...) were
+// compared with its text. From memory are the encodings of packets (OpenCSD reads every one of them) and the registers' numbers and reset
 // values (Linux's drivers take the unit for one). Knows nothing of QEMU. Not modelled: Secure and Realm state, EL2, AArch32, transactions, VMIDs, speculation
 // (TRCIDR8 is 0), Q elements, events, single-shot comparators, the sequencer, data breaks.
 #pragma once
