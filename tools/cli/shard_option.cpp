@@ -36,7 +36,7 @@ Result<Shards> parse_shards(const std::string& text) {
   return fail(
       Code::kBadOption, "", Error::kNoOffset,
       fmt::format("--shard {}: K/N is wanted, K from 0 to N - 1, N up to {}", text, blocks::kMaxParts / 2),
-      "--shard 0/8 to --shard 7/8 are all of eight");
+      "--shard 0/8 to --shard 7/8 are all of eight; 'asof decode' takes several at once: --shard 0-7/8");
 }
 
 Result<Shard> parse_shard(const std::string& text) {
