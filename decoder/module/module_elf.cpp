@@ -2,10 +2,13 @@
 
 #include <elf.h>
 #include <fmt/format.h>
+#include <gelf.h>
 
 #include <algorithm>
+#include <cstring>
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "decoder/io/elf_over.h"
 
@@ -21,19 +24,22 @@ struct ElfEnd {
 };
 
 // What a section has in the file; nothing where that lies outside.
-std::optional<Bytes> bytes_of(Elf_Scn* section, const Elf64_Shdr& h) {
+std::optional<Bytes> bytes_of(Elf_Scn* section, const GElf_Shdr& h) {
   if (h.sh_type == SHT_NOBITS || h.sh_type == SHT_NULL || h.sh_size == 0) return Bytes();
   const Elf_Data* const data = ::elf_rawdata(section, nullptr);
   if (data == nullptr || data->d_buf == nullptr) return std::nullopt;
   return Bytes(static_cast<const uint8_t*>(data->d_buf), data->d_size);
 }
 
-// The entries of a table, in the order of bytes of this machine.
+// The entries of a table, in the order of bytes of this machine. Copies: libelf leaves them where they are in the file,
+// which need not be aligned.
 template <class T>
-std::span<const T> entries(Elf_Scn* section) {
+std::vector<T> entries(Elf_Scn* section) {
   const Elf_Data* const data = ::elf_getdata(section, nullptr);
   if (data == nullptr || data->d_buf == nullptr) return {};
-  return {static_cast<const T*>(data->d_buf), data->d_size / sizeof(T)};
+  std::vector<T> out(data->d_size / sizeof(T));
+  if (!out.empty()) std::memcpy(out.data(), data->d_buf, out.size() * sizeof(T));
+  return out;
 }
 
 std::string_view string_at(Bytes table, uint64_t offset) {
@@ -64,9 +70,9 @@ Result<ModuleElf> ModuleElf::parse(Bytes file, const std::string& path) {
   ::elf_version(EV_CURRENT);
   const std::unique_ptr<Elf, ElfEnd> elf(elf_over(file));
   if (!elf || ::elf_kind(elf.get()) != ELF_K_ELF) return bad("no ELF file");
-  const Elf64_Ehdr* const head = ::elf64_getehdr(elf.get());
-  if (head == nullptr || head->e_ident[EI_DATA] != ELFDATA2LSB || head->e_machine != EM_X86_64 ||
-      head->e_type != ET_REL)
+  GElf_Ehdr head{};
+  if (::gelf_getclass(elf.get()) != ELFCLASS64 || ::gelf_getehdr(elf.get(), &head) == nullptr ||
+      head.e_ident[EI_DATA] != ELFDATA2LSB || head.e_machine != EM_X86_64 || head.e_type != ET_REL)
     return bad("no relocatable file for x86-64");
   size_t count = 0, names_at = 0;
   if (::elf_getshdrnum(elf.get(), &count) != 0 || count == 0 || count > kMostSections ||
@@ -75,15 +81,16 @@ Result<ModuleElf> ModuleElf::parse(Bytes file, const std::string& path) {
   ModuleElf out;
   for (size_t i = 0; i < count; ++i) {
     Elf_Scn* const section = ::elf_getscn(elf.get(), i);
-    const Elf64_Shdr* const h = section == nullptr ? nullptr : ::elf64_getshdr(section);
-    if (h == nullptr) return bad("section headers outside of the file");
-    const auto bytes = bytes_of(section, *h);
+    GElf_Shdr h{};
+    if (section == nullptr || ::gelf_getshdr(section, &h) == nullptr)
+      return bad("section headers outside of the file");
+    const auto bytes = bytes_of(section, h);
     if (!bytes) return bad("a section outside of the file");
     out.sections_.push_back({.name = {},
-                             .type = h->sh_type,
-                             .flags = h->sh_flags,
-                             .size = h->sh_size,
-                             .align = std::max<uint64_t>(h->sh_addralign, 1),
+                             .type = h.sh_type,
+                             .flags = h.sh_flags,
+                             .size = h.sh_size,
+                             .align = std::max<uint64_t>(h.sh_addralign, 1),
                              .bytes = *bytes});
   }
   const auto strings = [&](size_t section) {
@@ -92,7 +99,8 @@ Result<ModuleElf> ModuleElf::parse(Bytes file, const std::string& path) {
   out.relocations_.resize(count);
   for (size_t i = 0; i < count; ++i) {
     Elf_Scn* const section = ::elf_getscn(elf.get(), i);
-    const Elf64_Shdr& h = *::elf64_getshdr(section);
+    GElf_Shdr h{};
+    ::gelf_getshdr(section, &h);
     out.sections_[i].name = string_at(strings(names_at), h.sh_name);
     if (h.sh_type == SHT_SYMTAB && out.symbols_.empty()) {
       for (const Elf64_Sym& s : entries<Elf64_Sym>(section))
